@@ -1,0 +1,197 @@
+#!/usr/bin/env python3
+"""Checks the rules of the house that a compiler does not see; prints one line per violation.
+
+    check_layering.py [ROOT]      exit status: 0 kept, 1 violated, 2 wrong call
+
+1. Folders form one chain, app > engine > backends > simulator > schedules: an include reaches its own folder or one to
+   the right. Includes of ours are written from the root ("simulator/trace.h"). Tests may include every folder.
+2. A heavy library lives in the folders named in LIBRARIES, and in .cpp and .cu files only. Our fmt and Torch (which
+   brings another fmt) never meet in one file. An unknown library is refused: it gets a line in LIBRARIES first.
+3. Sizes: header 200 lines, source 600 (a warning above 400), test file 500.
+4. The top level holds the folders and files of TOP, files and folders with a dot, and nothing else.
+"""
+
+import os
+import re
+import subprocess
+import sys
+
+CHAIN = ["app", "engine", "backends", "simulator", "schedules"]
+TOP = CHAIN + ["resources", "tests", "CMakeLists.txt", "README.md", "LICENSE", "dev"]
+SOURCES = (".cpp", ".cu")
+HEADERS = (".h", ".h.in", ".cuh", ".hpp")
+FREE_TEST_FOLDERS = ("support", "bench")  # helpers of several folders' tests: may use every library
+
+JSON_FOLDERS = ("simulator", "backends", "engine", "app")
+# Library: (pattern of what stands between the angle brackets, the folders that may include it)
+LIBRARIES = {
+    "Torch": (r"(torch|ATen|c10|c10d|caffe2)/.*", ("backends",)),
+    "Gloo": (r"gloo/.*", ("backends",)),
+    "UCX": (r"(ucp|ucs|uct)/.*", ("backends",)),
+    "CUDA": (r"(cuda|cupti|cublas|nvtx|nvml|nvrtc|cooperative_groups)\w*(\.h|/.*)|thrust/.*|cub/.*", ("backends",)),
+    "NCCL": (r"nccl\w*\.h", ("backends",)),
+    "SQLite": (r"sqlite3\w*\.h|SQLiteCpp/.*", ("backends",)),
+    "libzip": (r"zip(conf)?\.h", ("backends",)),
+    "Eigen": (r"(unsupported/)?Eigen/.*", JSON_FOLDERS),
+    "JSON": (r"nlohmann/.*|simdjson(\.h|/.*)", JSON_FOLDERS),
+    "oneTBB": (r"(oneapi/)?tbb/.*|execution", ("simulator", "backends", "engine", "app")),
+    "Qt": (r"Q[A-Z]\w*|Qt\w*/.*", ("app",)),
+    "CLI11": (r"CLI/.*", ("app",)),
+    "fmt": (r"fmt/.*", tuple(CHAIN)),
+    "GoogleTest": (r"(gtest|gmock)/.*", ()),
+    "Google Benchmark": (r"benchmark/.*", ()),
+}
+TEST_LIBRARIES = ("GoogleTest", "Google Benchmark")  # every test file, its headers included
+SYSTEM = re.compile(r"[\w.]+|(sys|net|netinet|arpa|linux|asm|bits)/[\w./]+")
+
+COMMENT_OR_STRING = re.compile(r'R"([^\s()\\]{0,16})\(.*?\)\1"|/\*.*?\*/', re.S)
+INCLUDE = re.compile(r"^[ \t]*#[ \t]*(?:include|import|include_next)\b[ \t]*(.*)$", re.M)
+TARGET = re.compile(r'<([^>]+)>|"([^"]+)"')
+
+
+def main(arguments):
+    if len(arguments) > 1:
+        print("check_layering: call it with one folder, the repository's root.", file=sys.stderr)
+        return 2
+    root = arguments[0] if arguments else os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..")
+    violations, warnings, count = check(root)
+    for line in warnings:
+        print(f"warning: {line}")
+    for line in violations:
+        print(f"violation: {line}")
+    print(f"{count} files, {len(violations)} violations, {len(warnings)} warnings")
+    return 1 if violations else 0
+
+
+def check(root):
+    """The tree's (violations, warnings, number of files looked at); an empty tree is a violation, never a silent pass."""
+    violations, warnings = list(top_level(root)), []
+    count = 0
+    for path in code_files(root):
+        count += 1
+        with open(os.path.join(root, path), encoding="utf-8") as file:
+            text = file.read()
+        violations += size(path, text.count("\n"), warnings)
+        if not path.endswith(".py"):
+            violations += includes(path, text)
+    for folder in CHAIN[1:]:
+        if not any(name.endswith(SOURCES) for name in listing(os.path.join(root, folder))):
+            violations.append(f"{folder}: holds no source file; is this the repository's root?")
+    return violations, warnings, count
+
+
+def listing(folder):
+    return sorted(os.listdir(folder)) if os.path.isdir(folder) else []
+
+
+def code_files(root):
+    """Paths from the root, in order, of the C++ and Python files of all folders."""
+    for top in CHAIN + ["resources", "tests"]:
+        for folder, folders, names in os.walk(os.path.join(root, top)):
+            folders[:] = sorted(name for name in folders if not name.startswith(".") and name != "__pycache__")
+            for name in sorted(names):
+                if name.endswith(SOURCES + HEADERS + (".py",)):
+                    yield os.path.relpath(os.path.join(folder, name), root).replace(os.sep, "/")
+
+
+def top_level(root):
+    """What git tracks, so that a file lying around harms nobody; without commits or git, the folder itself."""
+    listed = subprocess.run(["git", "ls-files"], cwd=root, capture_output=True, text=True, check=False)
+    entries = {line.split("/", 1)[0].strip('"') for line in listed.stdout.splitlines()}
+    if not entries:
+        entries = {name for name in os.listdir(root) if not re.fullmatch(r"build(-.*)?", name)}
+    for entry in sorted(entries):
+        if entry not in TOP and not entry.startswith("."):
+            yield f"{entry}: not one of the top level's fixed names"
+
+
+def size(path, lines, warnings):
+    if path.startswith("tests/"):
+        limit, kind = 500, "test file"
+    elif path.endswith(HEADERS):
+        limit, kind = 200, "header"
+    else:
+        limit, kind = 600, "source"
+        if 400 < lines <= limit:
+            warnings.append(f"{path}: {lines} lines, a source should have at most 400")
+    if lines > limit:
+        yield f"{path}: {lines} lines, a {kind} has at most {limit}"
+
+
+def includes(path, text):
+    """Rules 1 and 2 for one C++ file."""
+    top, _, rest = path.partition("/")
+    is_test = top == "tests"
+    folder = rest.split("/")[0] if is_test else top
+    libraries = {}
+    for line, kind, target in include_lines(text):
+        where = f"{path}:{line}"
+        if kind == "macro":
+            yield f"{where}: include a file by name, not through a macro: {target}"
+        elif kind == "ours":
+            yield from reach(where, folder, is_test, target)
+        else:
+            library = library_of(target)
+            if library is None:
+                if target.split("/")[0] in CHAIN + ["tests", "resources"]:
+                    yield f'{where}: write "{target}" in quotes, it is ours'
+                elif not SYSTEM.fullmatch(target):
+                    yield f"{where}: <{target}> belongs to no library that check_layering.py knows"
+                continue
+            libraries[library] = line
+            yield from placement(where, path, folder, is_test, library)
+    if "Torch" in libraries and "fmt" in libraries:
+        yield f"{path}:{libraries['fmt']}: fmt in a file that includes Torch, which brings another fmt"
+
+
+def include_lines(text):
+    """(line, "ours" | "angle" | "macro", target) of every include outside comments and raw strings."""
+
+    def blank(match):
+        return "\n" * match.group(0).count("\n")
+
+    bare = COMMENT_OR_STRING.sub(blank, re.sub(r"//[^\n\"]*$", "", text, flags=re.M))
+    for match in INCLUDE.finditer(bare):
+        line = bare.count("\n", 0, match.start()) + 1
+        target = TARGET.match(match.group(1))
+        if target is None:
+            yield line, "macro", match.group(1).strip()
+        elif target.group(2) and library_of(target.group(2)):
+            yield line, "angle", target.group(2)  # a library in quotes is a library
+        else:
+            yield (line, "ours", target.group(2)) if target.group(2) else (line, "angle", target.group(1))
+
+
+def library_of(target):
+    for name, (pattern, _) in LIBRARIES.items():
+        if re.fullmatch(pattern, target):
+            return name
+    return None
+
+
+def reach(where, folder, is_test, target):
+    reached = target.split("/")[0]
+    if ".." in target.split("/") or "/" not in target or reached not in CHAIN + ["tests"]:
+        yield f'{where}: "{target}" is not written from the root ("folder/file.h")'
+    elif is_test:
+        return
+    elif reached == "tests":
+        yield f'{where}: {folder} includes a test\'s file, "{target}"'
+    elif folder in CHAIN and CHAIN.index(reached) < CHAIN.index(folder):
+        yield f'{where}: {folder} stands to the right of {reached} and may not include "{target}"'
+
+
+def placement(where, path, folder, is_test, library):
+    if library in TEST_LIBRARIES:
+        if not is_test:
+            yield f"{where}: {library} outside tests"
+        return
+    allowed = LIBRARIES[library][1]
+    if folder not in allowed and not (is_test and folder in FREE_TEST_FOLDERS):
+        yield f"{where}: {library} in {folder}; it lives in {', '.join(allowed)}"
+    if not path.endswith(SOURCES):
+        yield f"{where}: {library} in a header; it belongs into .cpp and .cu files"
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

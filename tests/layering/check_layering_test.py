@@ -1,0 +1,178 @@
+#!/usr/bin/env python3
+"""The layering check's own test: violations planted one by one in a clean tree must each be found."""
+
+import contextlib
+import io
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import check_layering  # noqa: E402
+
+CLEAN = {
+    "CMakeLists.txt": "",
+    "README.md": "",
+    "LICENSE": "",
+    "dev": "",
+    ".gitignore": "",
+    "app/cli/main.cpp": '#include <CLI/CLI.hpp>\n#include <fmt/format.h>\n#include "engine/launcher.h"\n',
+    "engine/launcher.cpp": '#include <sys/wait.h>\n#include "engine/launcher.h"\n#include "schedules/ids.h"\n',
+    "engine/launcher.h": '#pragma once\n#include <vector>\n#include "simulator/plan.h"\n',
+    "backends/stage.cpp": '#include <ATen/ATen.h>\n#include <torch/csrc/autograd/autograd.h>\n#include "simulator/plan.h"\n',
+    "backends/store.cpp": "#include <fmt/format.h>\n#include <sqlite3.h>\n#include <zip.h>\n#include <nlohmann/json.hpp>\n",
+    "simulator/plan.cpp": '#include <Eigen/Dense>\n#include <nlohmann/json.hpp>\n#include "schedules/ids.h"\n',
+    "simulator/plan.h": '#include <cstdint>\n#include "schedules/ids.h"\n',
+    "schedules/ids.cpp": '#include "schedules/ids.h"\n#include <fmt/format.h>\n',
+    "schedules/ids.h": "#pragma once\n#include <compare>\n",
+    "tests/backends/store_test.cpp": '#include <gtest/gtest.h>\n#include <zip.h>\n#include "tests/support/fakes.h"\n',
+    "tests/simulator/plan_test.cpp": '#include <gtest/gtest.h>\n#include "backends/store.h"\n',
+    "tests/support/fakes.h": "#include <gtest/gtest.h>\n",
+}
+
+
+def write(root, tree):
+    """Makes the files of this dict from path to text; None makes none."""
+    for path, text in tree.items():
+        if text is not None:
+            os.makedirs(os.path.dirname(os.path.join(root, path)), exist_ok=True)
+            with open(os.path.join(root, path), "w", encoding="utf-8") as file:
+                file.write(text)
+
+
+def check(changes):
+    """Violations of the clean tree with these files added or replaced (None: taken away); also its warnings."""
+    with tempfile.TemporaryDirectory() as root:
+        write(root, {**CLEAN, **changes})
+        violations, warnings, _ = check_layering.check(root)
+        return violations, warnings
+
+
+class CheckLayering(unittest.TestCase):
+    def clean(self, changes):
+        self.assertEqual(check(changes)[0], [])
+
+    def found(self, path, text, *words):
+        """Exactly one violation, which names the file and these words."""
+        violations, _ = check({path: text})
+        self.assertEqual(len(violations), 1, violations)
+        for word in (path, *words):
+            self.assertIn(word, violations[0])
+
+    def test_a_clean_tree_passes(self):
+        self.assertEqual(check({}), ([], []))
+
+    def test_an_include_to_the_left_is_found_for_every_pair_of_folders(self):
+        chain = ["app", "engine", "backends", "simulator", "schedules"]
+        for right, folder in enumerate(chain):
+            for left, reached in enumerate(chain):
+                with self.subTest(folder=folder, reached=reached):
+                    text = f'#include "{reached}/new.h"\n'
+                    if left < right:
+                        self.found(f"{folder}/new.h", text, f"{folder}/new.h:1", f"right of {reached}")
+                    else:
+                        self.clean({f"{folder}/new.h": text})
+
+    def test_odd_spellings_of_an_include_are_seen(self):
+        for text in ('  #  include "app/x.h"', '#include"app/x.h"', '#include "app/x.h"  // why', '/* a */ #include "app/x.h"'):
+            with self.subTest(text=text):
+                self.found("schedules/new.h", f"\n{text}\n", "new.h:2", "app")
+        self.found("schedules/new.h", "#include <app/x.h>\n", "in quotes")
+        self.found("schedules/new.h", "#include WHAT\n", "macro")
+        self.found("schedules/new.cpp", 'auto url = "http://x";\n#include "app/x.h"\n', "new.cpp:2")
+        self.found("schedules/new.cpp", '// "quoted" words\n#include "app/x.h"\n', "new.cpp:2")
+
+    def test_an_include_in_a_comment_or_a_raw_string_is_none(self):
+        self.clean({"schedules/new.h": '/*\n#include "app/x.h"\n*/\n// #include "app/x.h"\n'})
+        self.clean({"schedules/new.cpp": 'auto s = R"x(\n#include "app/x.h"\n)x";\n'})
+
+    def test_an_include_not_written_from_the_root_is_found(self):
+        for target in ("ids.h", "../schedules/ids.h", "schedules/../app/x.h", "shared/x.h"):
+            with self.subTest(target=target):
+                self.found("schedules/new.h", f'#include "{target}"\n', "root")
+
+    def test_product_code_may_not_include_tests(self):
+        self.found("engine/new.cpp", '#include "tests/support/fakes.h"\n', "test's file")
+
+    def test_a_heavy_library_outside_its_folder_is_found(self):
+        cases = {
+            "torch/torch.h": "engine", "ATen/ATen.h": "simulator", "c10/core/Scalar.h": "app", "gloo/types.h": "engine",
+            "cuda_runtime.h": "engine", "nccl.h": "app", "ucp/api/ucp.h": "engine", "sqlite3.h": "simulator",
+            "SQLiteCpp/Database.h": "app", "zip.h": "simulator", "Eigen/Dense": "schedules",
+            "nlohmann/json.hpp": "schedules", "QWidget": "engine", "QtWidgets/QWidget": "backends", "CLI/CLI.hpp": "engine",
+        }  # fmt: skip
+        for target, folder in cases.items():
+            for brackets in ("<{}>", '"{}"'):
+                with self.subTest(target=target, brackets=brackets):
+                    self.found(f"{folder}/new.cpp", f"#include {brackets.format(target)}\n", f"in {folder}")
+        self.found("tests/engine/new_test.cpp", "#include <sqlite3.h>\n", "SQLite in engine")
+        self.clean({"tests/support/new.cpp": "#include <sqlite3.h>\n"})
+
+    def test_a_heavy_library_in_a_header_is_found(self):
+        for path, target in (
+            ("backends/new.h", "torch/torch.h"), ("backends/new.h", "sqlite3.h"), ("simulator/new.h", "nlohmann/json.hpp"),
+            ("simulator/new.h", "Eigen/Core"), ("schedules/new.h", "fmt/format.h"), ("app/new.h", "CLI/CLI.hpp"),
+            ("backends/made.h.in", "zip.h"), ("tests/support/new.h", "fmt/format.h"),
+        ):  # fmt: skip
+            with self.subTest(path=path, target=target):
+                self.found(path, f"#include <{target}>\n", "in a header")
+        self.clean({"backends/new.cu": "#include <cuda_runtime.h>\n#include <nccl.h>\n"})
+
+    def test_fmt_beside_torch_is_found(self):
+        self.found("backends/new.cpp", "#include <ATen/ATen.h>\n#include <fmt/format.h>\n", "new.cpp:2", "another fmt")
+
+    def test_test_libraries_outside_tests_are_found(self):
+        self.found("engine/new.cpp", "#include <gtest/gtest.h>\n", "outside tests")
+
+    def test_an_unknown_library_is_found(self):
+        self.found("engine/new.cpp", "#include <boost/asio.hpp>\n", "no library")
+
+    def test_sizes_are_limited(self):
+        for path, limit in (
+            ("simulator/new.h", 200), ("simulator/new.cpp", 600), ("resources/new.py", 600),
+            ("tests/engine/new_test.cpp", 500), ("tests/support/new.py", 500),
+        ):  # fmt: skip
+            with self.subTest(path=path):
+                self.clean({path: "\n" * limit})
+                self.found(path, "\n" * (limit + 1), f"{limit + 1} lines", f"at most {limit}")
+
+    def test_a_source_above_400_lines_is_a_warning(self):
+        self.assertEqual(check({"simulator/new.cpp": "\n" * 400})[1], [])
+        violations, warnings = check({"simulator/new.cpp": "\n" * 401})
+        self.assertEqual((violations, len(warnings)), ([], 1))
+        self.assertIn("simulator/new.cpp", warnings[0])
+
+    def test_the_top_level_is_fixed(self):
+        for path in ("common/x.txt", "notes.md", "src/x.cpp"):
+            with self.subTest(path=path):
+                violations, _ = check({path: ""})
+                self.assertEqual(violations, [f"{path.split('/')[0]}: not one of the top level's fixed names"])
+        self.clean({"build/x.cpp": "", "build-asan/x": "", ".github/x": ""})
+
+    def test_with_git_only_tracked_names_count(self):
+        with tempfile.TemporaryDirectory() as root:
+            write(root, {**CLEAN, "notes.md": "", "lying_around.db": ""})
+            for words in (["init", "-q"], ["add", "notes.md", *CLEAN]):
+                done = subprocess.run(["git", *words], cwd=root, capture_output=True, check=False)
+                if done.returncode != 0:
+                    self.skipTest("git does not work here")
+            self.assertEqual(check_layering.check(root)[0], ["notes.md: not one of the top level's fixed names"])
+
+    def test_an_empty_tree_does_not_pass(self):
+        with tempfile.TemporaryDirectory() as root:
+            violations, _, count = check_layering.check(root)
+            self.assertEqual((len(violations), count), (4, 0))
+        self.assertEqual(len(check({"simulator/plan.cpp": None})[0]), 1)
+
+    def test_the_exit_status_tells(self):
+        for changes, expected in (({}, 0), ({"schedules/new.h": '#include "app/x.h"\n'}, 1)):
+            with tempfile.TemporaryDirectory() as root, contextlib.redirect_stdout(io.StringIO()) as out:
+                write(root, {**CLEAN, **changes})
+                self.assertEqual(check_layering.main([root]), expected)
+                self.assertEqual("violation: " in out.getvalue(), expected == 1)
+
+
+if __name__ == "__main__":
+    unittest.main()
