@@ -1,0 +1,23 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "schedules/ids.h"
+
+namespace pw {
+
+/// `1.5ms`, `200us`, `30ns`, `2s` → nanoseconds. Throws UsageError on anything else (a bare number included, except 0).
+/// At most nine digits after the point; rounds to the nearest nanosecond, halves up. The same holds for sizes.
+[[nodiscard]] Ns parseDuration(std::string_view text);
+
+/// `24GiB`, `80GB`, `512MB`, `100KiB`, `12B` → bytes (GiB = 2^30, GB = 10^9). Throws UsageError on anything else.
+[[nodiscard]] Bytes parseSize(std::string_view text);
+
+/// Three significant digits with unit: `1.23 ms`, `850 ns`, `12.3 s`; whole seconds from 1000 s on. Halves round up.
+[[nodiscard]] std::string formatDuration(Ns time);
+
+/// Three significant digits with binary unit: `1.50 MiB`, `512 B`; four where 1000 to 1023 of a unit need them.
+[[nodiscard]] std::string formatSize(Bytes bytes);
+
+}  // namespace pw

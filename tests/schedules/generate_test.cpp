@@ -1,0 +1,196 @@
+#include "schedules/generate.h"
+
+#include <algorithm>
+#include <limits>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "schedules/check.h"
+#include "schedules/error.h"
+
+namespace pw {
+namespace {
+
+std::string text(const std::vector<Action>& row) {
+  std::string out;
+  for (const Action& action : row) out += (out.empty() ? "" : " ") + toString(action);
+  return out;
+}
+
+Shape oneStagePerRank(int ranks, int microbatches) { return {ranks, ranks, microbatches}; }
+
+/// 1F1B by its definition in the DAPPLE paper (early backward scheduling under a memory limit): rank i may hold R−i
+/// microbatches; it starts a forward whenever that leaves it within its limit, else it does the oldest backward.
+std::vector<Action> rowByDefinition(int ranks, int rank, int microbatches) {
+  std::vector<Action> row;
+  int forwards = 0;
+  int backwards = 0;
+  while (backwards < microbatches) {
+    const bool room = forwards - backwards < ranks - rank;
+    if (forwards < microbatches && room) {
+      row.push_back({Stage{rank}, ActionKind::Forward, Microbatch{forwards++}});
+    } else {
+      row.push_back({Stage{rank}, ActionKind::Backward, Microbatch{backwards++}});
+    }
+  }
+  return row;
+}
+
+/// Most microbatches between their F and their B at once.
+int peakLive(const std::vector<Action>& row) {
+  int live = 0;
+  int peak = 0;
+  for (const Action& action : row) {
+    live += action.kind == ActionKind::Forward ? 1 : -1;
+    peak = std::max(peak, live);
+  }
+  return peak;
+}
+
+/// Flush time of a one-stage-per-rank schedule with F = 1, B = 2 and free transfers: sweeps until all is done.
+int flushTime(const Schedule& schedule) {
+  const std::size_t ranks = schedule.rows.size();
+  const auto microbatches = static_cast<std::size_t>(schedule.microbatches);
+  std::vector<std::vector<std::optional<int>>> forwardEnd(ranks, std::vector<std::optional<int>>(microbatches));
+  auto backwardEnd = forwardEnd;
+  std::vector<std::size_t> cursor(ranks, 0);
+  std::vector<int> clock(ranks, 0);
+  for (bool moved = true; moved;) {
+    moved = false;
+    for (std::size_t rank = 0; rank < ranks; ++rank) {
+      if (cursor[rank] == schedule.rows[rank].size()) continue;
+      const Action& action = schedule.rows[rank][cursor[rank]];
+      const bool forward = action.kind == ActionKind::Forward;
+      const std::size_t m = action.microbatch.index();
+      const bool end = forward ? rank == 0 : rank + 1 == ranks;
+      const auto& ends = forward ? forwardEnd : backwardEnd;
+      const std::optional<int> ready = end ? 0 : ends[forward ? rank - 1 : rank + 1][m];
+      if (!ready) continue;
+      clock[rank] = std::max(clock[rank], *ready) + (forward ? 1 : 2);
+      (forward ? forwardEnd : backwardEnd)[rank][m] = clock[rank];
+      ++cursor[rank];
+      moved = true;
+    }
+  }
+  return *std::ranges::max_element(clock);
+}
+
+TEST(Generate, ListsItsFamiliesInTheDocumentedOrder) {
+  std::vector<std::string> names;
+  for (const Generator& generator : generators()) names.emplace_back(generator.name);
+  EXPECT_EQ(names, (std::vector<std::string>{"forward-only", "gpipe", "1f1b"}));
+}
+
+TEST(Generate, GpipeOnTwoRanksDoesAllForwardsThenAllBackwards) {
+  const Schedule schedule = generate("gpipe", oneStagePerRank(2, 3));
+  EXPECT_EQ(schedule.name, "gpipe");
+  EXPECT_EQ(schedule.microbatches, 3);
+  EXPECT_EQ(schedule.rankOfStage, (std::vector{Rank{0}, Rank{1}}));
+  ASSERT_EQ(schedule.rows.size(), 2U);
+  EXPECT_EQ(text(schedule.rows[0]), "0F0 0F1 0F2 0B0 0B1 0B2");
+  EXPECT_EQ(text(schedule.rows[1]), "1F0 1F1 1F2 1B0 1B1 1B2");
+}
+
+TEST(Generate, OneForwardOneBackwardOnTwoRanksWarmsUpWithOneForward) {
+  const Schedule schedule = generate("1f1b", oneStagePerRank(2, 3));
+  ASSERT_EQ(schedule.rows.size(), 2U);
+  EXPECT_EQ(text(schedule.rows[0]), "0F0 0F1 0B0 0F2 0B1 0B2");
+  EXPECT_EQ(text(schedule.rows[1]), "1F0 1B0 1F1 1B1 1F2 1B2");
+}
+
+TEST(Generate, ForwardOnlyHasNoBackward) {
+  const Schedule schedule = generate("forward-only", oneStagePerRank(2, 3));
+  EXPECT_EQ(text(schedule.rows[0]), "0F0 0F1 0F2");
+  EXPECT_EQ(text(schedule.rows[1]), "1F0 1F1 1F2");
+}
+
+TEST(Generate, FewerMicrobatchesThanRanksTurnsTheFirstRowsOfOneForwardOneBackwardIntoGpipe) {
+  const Schedule schedule = generate("1f1b", oneStagePerRank(4, 2));
+  EXPECT_EQ(text(schedule.rows[0]), "0F0 0F1 0B0 0B1");
+  EXPECT_EQ(text(schedule.rows[2]), "2F0 2F1 2B0 2B1");
+  EXPECT_EQ(text(schedule.rows[3]), "3F0 3B0 3F1 3B1");
+}
+
+TEST(Generate, OneForwardOneBackwardFollowsItsDefinitionForAllSmallShapes) {
+  for (int ranks = 1; ranks <= 8; ++ranks) {
+    for (int microbatches = 1; microbatches <= 32; ++microbatches) {
+      const Schedule schedule = generate("1f1b", oneStagePerRank(ranks, microbatches));
+      for (int rank = 0; rank < ranks; ++rank) {
+        ASSERT_EQ(schedule.rows[static_cast<std::size_t>(rank)], rowByDefinition(ranks, rank, microbatches))
+            << "R=" << ranks << " M=" << microbatches << " rank " << rank;
+      }
+    }
+  }
+}
+
+TEST(Generate, EverythingItMakesPassesTheCheck) {
+  for (const Generator& generator : generators()) {
+    for (int ranks = 1; ranks <= 8; ++ranks) {
+      for (int microbatches = 1; microbatches <= 17; ++microbatches) {
+        const Shape shape = oneStagePerRank(ranks, microbatches);
+        const Schedule schedule = generate(generator.name, shape);
+        ASSERT_EQ(check(schedule), std::vector<Problem>{}) << generator.name << " R=" << ranks << " M=" << microbatches;
+        ASSERT_EQ(shapeOf(schedule), shape);
+      }
+    }
+  }
+}
+
+TEST(Generate, GpipeAndOneForwardOneBackwardTakeTheClosedFormTime) {
+  // (M + R − 1)(F + B) with F = 1, B = 2; R = 4, M = 8 gives the published 33.
+  EXPECT_EQ(flushTime(generate("gpipe", oneStagePerRank(4, 8))), 33);
+  EXPECT_EQ(flushTime(generate("1f1b", oneStagePerRank(4, 8))), 33);
+  for (int ranks = 1; ranks <= 6; ++ranks) {
+    for (int microbatches = 1; microbatches <= 12; ++microbatches) {
+      const int expected = (microbatches + ranks - 1) * 3;
+      EXPECT_EQ(flushTime(generate("gpipe", oneStagePerRank(ranks, microbatches))), expected);
+      EXPECT_EQ(flushTime(generate("1f1b", oneStagePerRank(ranks, microbatches))), expected);
+    }
+  }
+}
+
+TEST(Generate, OneForwardOneBackwardHoldsAtMostRMinusIMicrobatchesOnRankI) {
+  const Schedule schedule = generate("1f1b", oneStagePerRank(4, 8));
+  for (int rank = 0; rank < 4; ++rank) EXPECT_EQ(peakLive(schedule.rows[static_cast<std::size_t>(rank)]), 4 - rank);
+  EXPECT_EQ(peakLive(generate("gpipe", oneStagePerRank(4, 8)).rows[0]), 8);
+}
+
+TEST(Generate, AnUnknownNameIsRefusedWithTheKnownOnes) {
+  try {
+    (void)generate("2f2b", oneStagePerRank(2, 2));
+    FAIL();
+  } catch (const UsageError& error) {
+    EXPECT_STREQ(error.what(), "unknown schedule \"2f2b\"; known are forward-only, gpipe, 1f1b");
+  }
+}
+
+TEST(Generate, SeveralChunksPerRankAreRefusedWithTheCure) {
+  try {
+    (void)generate("1f1b", {2, 4, 8});
+    FAIL();
+  } catch (const UsageError& error) {
+    EXPECT_STREQ(error.what(),
+                 "schedule 1f1b refuses this shape: it needs one stage per rank, but there are 4 stages on 2 ranks; "
+                 "give 2 stages");
+  }
+}
+
+TEST(Generate, EmptyNegativeAndAbsurdShapesAreRefused) {
+  constexpr int kHuge = std::numeric_limits<int>::max();
+  const std::vector<Shape> shapes{{0, 0, 1},         {1, 1, 0},     {-1, -1, 4},
+                                  {2, 2, -3},        {1, 1, kHuge}, {kHuge, kHuge, 1},
+                                  {4096, 4096, 999'999}};
+  for (const Generator& generator : generators()) {
+    for (const Shape& shape : shapes) {
+      EXPECT_TRUE(generator.refusal(shape).has_value());
+      EXPECT_THROW((void)generate(generator.name, shape), UsageError);
+    }
+    EXPECT_EQ(generator.refusal({1, 1, 1}), std::nullopt);
+  }
+}
+
+}  // namespace
+}  // namespace pw
