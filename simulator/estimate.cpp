@@ -1,0 +1,124 @@
+#include <algorithm>
+#include <cmath>
+
+#include "schedules/error.h"
+#include "simulator/graph_facts.h"
+#include "simulator/partition.h"
+#include "simulator/profile.h"
+
+namespace pw {
+namespace {
+
+const TensorMeta* tensorArgument(const ModelGraph& graph, const Node& node, std::string_view name) {
+  for (const NamedArgument& argument : node.inputs) {
+    const auto* id = std::get_if<ValueId>(&argument.value);
+    if (argument.name == name && id != nullptr && graph.value(*id).tensor) return &*graph.value(*id).tensor;
+  }
+  return nullptr;
+}
+
+double elements(const TensorMeta& meta, const Bindings& bindings) {
+  double count = 1;
+  for (const SymbolicInt& size : meta.sizes) count *= static_cast<double>(evaluate(size, bindings));
+  return count;
+}
+
+double dimension(const TensorMeta& meta, std::size_t fromEnd, const Bindings& bindings) {
+  return meta.sizes.size() < fromEnd ? 1 : static_cast<double>(evaluate(meta.sizes[meta.sizes.size() - fromEnd], bindings));
+}
+
+double bytesMoved(const ModelGraph& graph, const Node& node, const Bindings& bindings) {
+  if (isView(node) && operatorName(node) != "contiguous" && operatorName(node) != "reshape" && operatorName(node) != "to") return 0;
+  double bytes = 0;
+  const auto add = [&](ValueId v) {
+    if (graph.value(v).tensor) bytes += static_cast<double>(bytesOf(*graph.value(v).tensor, bindings));
+  };
+  for (const ValueId v : readsOf(node)) add(v);
+  for (const ValueId v : node.outputs) add(v);
+  return bytes;
+}
+
+double efficiencyAt(const Cluster& cluster, double flops) {
+  const auto& table = cluster.efficiency;
+  if (table.empty()) return 1;
+  if (flops <= table.front().first) return table.front().second;
+  for (std::size_t i = 1; i < table.size(); ++i) {
+    if (flops > table[i].first) continue;
+    const double t = (std::log(flops) - std::log(table[i - 1].first)) / (std::log(table[i].first) - std::log(table[i - 1].first));
+    return table[i - 1].second + t * (table[i].second - table[i - 1].second);
+  }
+  return table.back().second;
+}
+
+double peakFor(const Cluster& cluster, const ModelGraph& graph, const Node& node) {
+  DType dtype = DType::Float32;
+  if (!node.outputs.empty() && graph.value(node.outputs.front()).tensor) dtype = graph.value(node.outputs.front()).tensor->dtype;
+  const std::string key = dtype == DType::BFloat16 ? "bf16" : dtype == DType::Float16 ? "fp16" : "fp32";
+  const auto found = cluster.peakFlops.find(key);
+  if (found != cluster.peakFlops.end()) return found->second;
+  return cluster.peakFlops.empty() ? 0 : cluster.peakFlops.begin()->second;
+}
+
+}  // namespace
+
+double forwardFlops(const ModelGraph& graph, const Node& node, const Bindings& bindings) {
+  if (node.outputs.empty() || !graph.value(node.outputs.front()).tensor) return 0;
+  const std::string name = operatorName(node);
+  const double out = elements(*graph.value(node.outputs.front()).tensor, bindings);
+  const auto inner = [&](std::string_view argument) {
+    const TensorMeta* a = tensorArgument(graph, node, argument);
+    return a == nullptr ? 0.0 : 2 * out * dimension(*a, 1, bindings);
+  };
+  if (name == "linear") return inner("input");
+  if (name == "mm" || name == "bmm" || name == "matmul") return inner("self");
+  if (name == "addmm") return inner("mat1");
+  if (name == "baddbmm") return inner("batch1");
+  if (name.find("conv") != std::string::npos) {
+    const TensorMeta* weight = tensorArgument(graph, node, "weight");
+    return weight == nullptr || weight->sizes.empty() ? 0 : 2 * out * elements(*weight, bindings) / static_cast<double>(evaluate(weight->sizes[0], bindings));
+  }
+  if (name == "scaled_dot_product_attention") {
+    const TensorMeta* query = tensorArgument(graph, node, "query");
+    const TensorMeta* key = tensorArgument(graph, node, "key");
+    return query == nullptr || key == nullptr ? 0 : 4 * elements(*query, bindings) * dimension(*key, 2, bindings);
+  }
+  return 0;
+}
+
+Profile estimate(const ModelGraph& graph, std::int64_t microbatch, const Cluster& cluster) {
+  const Bindings bindings = bindBatch(graph, microbatch);
+  const std::vector<bool> gradient = needsGradient(graph);
+  Profile profile;
+  profile.model = graph.name;
+  profile.microbatch = microbatch;
+  profile.estimated = true;
+  profile.machine = {cluster.name, cluster.deviceName, 0, cluster.deviceName};
+  profile.link = linkBetween(cluster, Rank(0), Rank(1));
+  profile.optimizerNsPerByte = cluster.memoryBytesPerSecond > 0 ? 3e9 / cluster.memoryBytesPerSecond : 0;  // read gradient and weight, write weight
+  for (const Node& node : graph.nodes) {
+    NodeCost cost;
+    double bytes = 0;
+    try {
+      cost.flops = forwardFlops(graph, node, bindings);
+      bytes = bytesMoved(graph, node, bindings);
+    } catch (const Error&) {
+      // a data-dependent size: counted as free, as nothing is known about it
+    }
+    const double peak = peakFor(cluster, graph, node) * efficiencyAt(cluster, cost.flops);
+    const auto time = [&](double flops, double moved) {
+      const double seconds = std::max(peak > 0 ? flops / peak : 0, cluster.memoryBytesPerSecond > 0 ? moved / cluster.memoryBytesPerSecond : 0);
+      return moved + flops == 0 ? Ns{0} : static_cast<Ns>(std::llround(seconds * 1e9)) + cluster.launchOverhead;
+    };
+    cost.forward = time(cost.flops, bytes);
+    bool trained = false;
+    for (const ValueId v : node.outputs) {
+      trained = trained || gradient[v.index()];
+      if (gradient[v.index()] && bytes > 0) cost.saved += bytesOf(*graph.value(v).tensor, bindings);
+    }
+    if (trained) cost.backward = cost.flops > 0 ? 2 * time(cost.flops, bytes) : time(0, bytes);
+    profile.nodes.push_back(cost);
+  }
+  return profile;
+}
+
+}  // namespace pw

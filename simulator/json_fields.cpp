@@ -1,0 +1,111 @@
+#include "simulator/json_fields.h"
+
+#include <cstddef>
+
+#include <nlohmann/json.hpp>
+
+namespace pw {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+std::string textOf(const Json& json) { return json.dump(2, ' ', false, Json::error_handler_t::replace); }
+
+Json ranksOf(const Metrics& metrics) {
+  Json ranks = Json::array();
+  for (const RankMetrics& rank : metrics.ranks) {
+    ranks.push_back({{"rank", rank.rank.value},
+                     {"busy_ns", rank.busy},
+                     {"idle_ns", rank.idle},
+                     {"exposed_comm_ns", rank.exposedComm},
+                     {"peak_bytes", rank.peakBytes},
+                     {"peak_live_microbatches", rank.peakLiveMicrobatches}});
+  }
+  return ranks;
+}
+
+Json stagesOf(const Schedule& schedule, const CostTable& costs) {
+  Json stages = Json::array();
+  for (std::size_t s = 0; s < costs.stages.size() && s < schedule.rankOfStage.size(); ++s) {
+    const StageCost& cost = costs.stages[s];
+    stages.push_back({{"stage", s},
+                      {"rank", schedule.rankOfStage[s].value},
+                      {"forward_ns", cost.forward},
+                      {"backward_ns", cost.backward},
+                      {"backward_input_ns", cost.backwardInput},
+                      {"backward_weight_ns", cost.backwardWeight},
+                      {"optimizer_ns", cost.optimizer},
+                      {"parameter_bytes", cost.parameterBytes},
+                      {"gradient_bytes", cost.gradientBytes},
+                      {"optimizer_bytes", cost.optimizerBytes},
+                      {"activation_bytes", cost.activationBytes}});
+  }
+  return stages;
+}
+
+Json groupsOf(const std::vector<GroupError>& groups) {
+  Json result = Json::array();
+  for (const GroupError& group : groups) {
+    result.push_back({{"group", group.group},
+                      {"predicted_ns", group.predicted},
+                      {"measured_ns", group.measured},
+                      {"duration_error", group.durationError},
+                      {"contribution_ns", group.contribution}});
+  }
+  return result;
+}
+
+Json shapeFields(const Schedule& schedule) {
+  const Shape shape = shapeOf(schedule);
+  return {{"schedule", schedule.name}, {"rank_count", shape.ranks}, {"stage_count", shape.stages}, {"microbatches", shape.microbatches}};
+}
+
+}  // namespace
+
+std::string metricsJson(const Metrics& metrics, const Schedule& schedule, const CostTable& costs, Ns lowerBound) {
+  std::size_t actions = 0;
+  for (const auto& row : schedule.rows) {
+    for (const Action& action : row) actions += isCompute(action.kind) ? 1U : 0U;
+  }
+  Json json = shapeFields(schedule);
+  json["actions"] = actions;
+  json["makespan_ns"] = metrics.makespan;
+  json["window_ns"] = metrics.window;
+  json["step_ns"] = metrics.step;
+  json["lower_bound_ns"] = lowerBound;
+  json["bubble_fraction"] = metrics.bubbleFraction;
+  json["bubble_fraction_window"] = metrics.bubbleFractionWindow;
+  json["ranks"] = ranksOf(metrics);
+  json["stages"] = stagesOf(schedule, costs);
+  return textOf(json);
+}
+
+std::string comparisonJson(const Comparison& comparison) {
+  Json json;
+  json["makespan_error"] = comparison.makespanError;
+  json["step_error"] = comparison.stepError;
+  json["action_error"] = comparison.actionError;
+  json["predicted_makespan_ns"] = comparison.predictedMakespan;
+  json["measured_makespan_ns"] = comparison.measuredMakespan;
+  json["predicted_step_ns"] = comparison.predictedStep;
+  json["measured_step_ns"] = comparison.measuredStep;
+  json["matched"] = comparison.matched;
+  json["unmatched"] = comparison.unmatched;
+  json["by_kind"] = groupsOf(comparison.byKind);
+  json["by_stage"] = groupsOf(comparison.byStage);
+  json["by_rank"] = groupsOf(comparison.byRank);
+  return textOf(json);
+}
+
+std::string problemsJson(const Schedule& schedule, const std::vector<Problem>& problems) {
+  Json json = shapeFields(schedule);
+  json["valid"] = problems.empty();
+  json["problems"] = Json::array();
+  for (const Problem& problem : problems) {
+    json["problems"].push_back(
+        {{"rank", problem.rank.value}, {"position", problem.position}, {"action", toString(problem.action)}, {"message", problem.message}});
+  }
+  return textOf(json);
+}
+
+}  // namespace pw

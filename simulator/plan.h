@@ -1,0 +1,41 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "schedules/schedule.h"
+#include "simulator/partition.h"
+#include "simulator/simulate.h"
+
+namespace pw {
+
+/// Everything needed to run and to predict a pipelined training step of one model. A value with a JSON form.
+struct Plan {
+  std::vector<std::string> modelFiles;  ///< absolute archive paths
+  std::string modelName;
+  std::int64_t microbatchSize = 1;      ///< samples in a full microbatch
+  std::int64_t batch = 1;               ///< samples per step; the last microbatches may be smaller
+  std::string loss = "cross_entropy";   ///< cross_entropy, mse, sum, output:NAME
+  Partition partition;
+  std::vector<std::string> splitNames;  ///< how each stage after the first begins, for people
+  Schedule schedule;                    ///< lowered
+  CostTable costs;                      ///< what the simulator needs; so a plan can be simulated without its model
+  bool estimated = false;               ///< costs were estimated, not measured
+  std::string costSource;               ///< "measured on HOST, 2 ranks at once" …
+
+  bool operator==(const Plan&) const = default;
+};
+
+[[nodiscard]] std::string toJson(const Plan& plan);
+/// Throws UsageError for text that is no plan, of a newer version, or whose parts do not fit together.
+[[nodiscard]] Plan parsePlan(std::string_view json, const std::string& source);
+
+/// Sizes of the M microbatches of a batch: as equal as possible, larger ones first.
+[[nodiscard]] std::vector<std::int64_t> microbatchSizes(std::int64_t batch, int microbatches);
+
+/// The simulator's costs for this partition under this placement: sums of node costs, messages over `link`.
+[[nodiscard]] CostTable costTable(const ModelGraph& graph, const Partition& partition, const Profile& profile,
+                                  const std::vector<Rank>& rankOfStage);
+
+}  // namespace pw

@@ -1,0 +1,73 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "simulator/cluster.h"
+#include "simulator/model_graph.h"
+
+namespace pw {
+
+/// Times and bytes of one node for one microbatch.
+struct NodeCost {
+  Ns forward = 0;
+  Ns backward = 0;        ///< input and weight gradients together
+  Ns forwardSpread = 0;   ///< half the interquartile range of the samples
+  Ns backwardSpread = 0;
+  Bytes saved = 0;        ///< tensor bytes newly kept from its forward until its backward
+  double flops = 0;       ///< forward, 2 per multiply-add; 0 where the operator does no matrix work
+
+  bool operator==(const NodeCost&) const = default;
+};
+
+/// Where a profile was taken.
+struct Machine {
+  std::string host;
+  std::string processor;
+  int cores = 0;
+  std::string device = "cpu";
+
+  bool operator==(const Machine&) const = default;
+};
+
+/// Costs of every node of a model at one microbatch size. `estimated` marks costs computed from FLOPs and bytes.
+struct Profile {
+  std::string model;             ///< ModelGraph::name
+  std::int64_t microbatch = 0;   ///< samples per microbatch
+  int ranksAtOnce = 1;           ///< processes that computed at the same time while measuring
+  int threads = 1;               ///< intra-op threads of each
+  bool estimated = false;
+  Machine machine;
+  std::vector<NodeCost> nodes;   ///< one per node of the graph
+  NodeCost loss;                 ///< loss function on the last stage (0 when the model has its own)
+  Ns actionOverhead = 0;         ///< of one action beside its nodes, fitted from whole-model runs
+  double optimizerNsPerByte = 0; ///< optimizer step per parameter byte
+  LinkSpec link;                 ///< measured between two ranks; latency 0 and bandwidth 0 when not measured
+
+  bool operator==(const Profile&) const = default;
+};
+
+[[nodiscard]] std::string toJson(const Profile& profile);
+/// `source` names the text in errors. Throws UsageError for text that is no profile, of a newer version, or inconsistent.
+[[nodiscard]] Profile parseProfile(std::string_view json, const std::string& source);
+
+/// Prefix sums over the nodes: the cost of any range is one subtraction.
+class CostSums {
+ public:
+  explicit CostSums(const Profile& profile);
+  /// Summed cost of nodes [begin, end); spreads add as root of summed squares are not kept and are 0. O(1).
+  [[nodiscard]] NodeCost range(NodeId begin, NodeId end) const;
+
+ private:
+  std::vector<NodeCost> prefix_;
+};
+
+/// Costs from FLOPs and bytes for hardware one does not have: per node max(flops / (peak · efficiency), bytes moved / memory
+/// bandwidth) + launch overhead; backward costs twice the matrix work and the same traffic. `estimated` is set.
+/// Roofline model (Williams, CACM 2009).
+[[nodiscard]] Profile estimate(const ModelGraph& graph, std::int64_t microbatch, const Cluster& cluster);
+
+/// FLOPs of one node's forward: matrix products, convolutions and attention, 2 per multiply-add; 0 for others.
+[[nodiscard]] double forwardFlops(const ModelGraph& graph, const Node& node, const Bindings& bindings);
+
+}  // namespace pw

@@ -1,0 +1,57 @@
+#include "simulator/trace.h"
+
+#include <algorithm>
+#include <tuple>
+
+namespace pw {
+
+std::string_view name(SpanKind kind) {
+  switch (kind) {
+    case SpanKind::Forward: return "F";
+    case SpanKind::Backward: return "B";
+    case SpanKind::BackwardInput: return "I";
+    case SpanKind::BackwardWeight: return "W";
+    case SpanKind::SendForward: return "SEND_F";
+    case SpanKind::SendBackward: return "SEND_B";
+    case SpanKind::WaitForward: return "WAIT_F";
+    case SpanKind::WaitBackward: return "WAIT_B";
+    case SpanKind::ReduceGrad: return "REDUCE_GRAD";
+    case SpanKind::Optimizer: return "OPTIMIZER";
+  }
+  return "?";
+}
+
+bool isCompute(SpanKind kind) {
+  switch (kind) {
+    case SpanKind::Forward:
+    case SpanKind::Backward:
+    case SpanKind::BackwardInput:
+    case SpanKind::BackwardWeight: return true;
+    case SpanKind::SendForward:
+    case SpanKind::SendBackward:
+    case SpanKind::WaitForward:
+    case SpanKind::WaitBackward:
+    case SpanKind::ReduceGrad:
+    case SpanKind::Optimizer: return false;
+  }
+  return false;
+}
+
+void normalize(Trace& trace) {
+  // The fields after `end` make the order, and so every export, independent of how the spans were collected.
+  std::sort(trace.spans.begin(), trace.spans.end(), [](const Span& a, const Span& b) {
+    return std::tie(a.start, a.rank, a.end, a.kind, a.stage, a.microbatch, a.peer, a.bytes) <
+           std::tie(b.start, b.rank, b.end, b.kind, b.stage, b.microbatch, b.peer, b.bytes);
+  });
+  std::stable_sort(trace.memory.begin(), trace.memory.end(),
+                   [](const MemorySample& a, const MemorySample& b) { return std::tie(a.rank, a.time) < std::tie(b.rank, b.time); });
+  if (trace.spans.empty()) return;
+  const Ns origin = trace.spans.front().start;
+  for (Span& span : trace.spans) {
+    span.start -= origin;
+    span.end -= origin;
+  }
+  for (MemorySample& sample : trace.memory) sample.time -= origin;
+}
+
+}  // namespace pw

@@ -1,0 +1,89 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "schedules/schedule.h"
+
+namespace pw {
+
+/// What a span shows. The first kinds are those of actions.
+enum class SpanKind : std::uint8_t {
+  Forward,
+  Backward,
+  BackwardInput,
+  BackwardWeight,
+  SendForward,
+  SendBackward,  ///< a message in flight: on the sender's communication lane to `peer`
+  WaitForward,
+  WaitBackward,  ///< compute waits for a message that has not arrived
+  ReduceGrad,    ///< gradients of replicated parameters are summed
+  Optimizer,
+};
+
+/// The letters of a kind: `F`, `SEND_B`, `WAIT_F`, `REDUCE_GRAD`, `OPTIMIZER`, …
+[[nodiscard]] std::string_view name(SpanKind kind);
+[[nodiscard]] bool isCompute(SpanKind kind);  ///< F, B, I, W
+
+/// One interval on a lane of a rank. Compute, waits, reductions and optimizer lie on the rank's compute lane; a message lies on the
+/// lane of its direction and rank pair (rank → peer).
+struct Span {
+  Rank rank;
+  SpanKind kind = SpanKind::Forward;
+  Stage stage;            ///< messages: the sender's; −1 where a span belongs to the whole rank
+  Microbatch microbatch;  ///< −1 for reductions and optimizer
+  Rank peer;              ///< messages: the receiver; else the rank itself
+  Bytes bytes = 0;        ///< messages: payload
+  Ns start = 0;
+  Ns end = 0;
+
+  bool operator==(const Span&) const = default;
+};
+
+/// Memory of a rank from `time` on, until its next sample.
+struct MemorySample {
+  Rank rank;
+  Ns time = 0;
+  Bytes bytes = 0;
+
+  bool operator==(const MemorySample&) const = default;
+};
+
+/// What happened, or is predicted to happen, in one step. One type for both: timeline, metrics, store, export and
+/// comparison each have one code path. Spans are ordered by (start, rank, end); samples by (rank, time).
+struct Trace {
+  int ranks = 0;
+  std::vector<Span> spans;
+  std::vector<MemorySample> memory;
+
+  bool operator==(const Trace&) const = default;
+};
+
+/// Sorts into the order above and shifts times so that the first span starts at 0.
+void normalize(Trace& trace);
+
+/// Chrome / Perfetto JSON of one or several traces: each a process named `names[i]` with a thread for every rank's compute lane and
+/// for every message lane (messages that overlap get lanes of their own), a counter for each rank's memory, and for every message a
+/// flow arrow from the action that produced it over the message to the action that uses it. Cost: n log n in spans.
+[[nodiscard]] std::string toChromeJson(const std::vector<const Trace*>& traces, const std::vector<std::string>& names);
+
+/// A timeline people can read and diff: one line per rank, at most `columns` wide, on the common scale `[0, span]`:
+///
+///         ms ┌0──────────────┬5─────────────┬10───┐
+///     rank 0 │F0░F1░······B0▓▓▓▓F2░B1▓▓▓▓···B2▓▓▓▓│  75 % busy
+///     rank 1 │···F0░B0▓▓▓▓F1░B1▓▓▓▓F2░B2▓▓▓▓······│  75 % busy
+///
+/// A column shows what fills most of it (ties: the earlier span, and any span before bubble). A block begins with its letter and, where
+/// there is room, microbatch (`F3`; `2F3` with the stage where a rank has several). Waiting is bubble. `% busy` is of the makespan.
+/// `span` 0 takes the trace's own end and, where all times are multiples of one unit, a whole number of columns for each unit;
+/// a given `span` uses the full width, so traces drawn with the same `span` and number of ranks line up. With `colour`, ANSI colours.
+struct TextOptions {
+  int columns = 100;  ///< of a whole line; the drawing itself never gets narrower than 10
+  bool colour = false;
+  Ns span = 0;
+};
+[[nodiscard]] std::string toText(const Trace& trace, const TextOptions& options);
+
+}  // namespace pw

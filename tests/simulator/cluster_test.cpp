@@ -1,0 +1,153 @@
+#include "simulator/cluster.h"
+
+#include <filesystem>
+#include <fstream>
+#include <random>
+#include <sstream>
+#include <string>
+
+#include <gtest/gtest.h>
+
+#include "schedules/error.h"
+#include "tests/support/random_costs.h"
+
+namespace pw {
+namespace {
+
+std::string preset(const std::string& name) {
+  std::ifstream in(std::string(PW_SOURCE_DIR) + "/resources/clusters/" + name + ".json", std::ios::binary);
+  std::ostringstream text;
+  text << in.rdbuf();
+  return text.str();
+}
+
+std::string replaced(std::string text, const std::string& from, const std::string& to) {
+  const std::size_t at = text.find(from);
+  if (at == std::string::npos) throw std::logic_error("the text has no " + from);
+  return text.replace(at, from.size(), to);
+}
+
+std::string refusal(const std::string& json) {
+  try {
+    (void)parseCluster(json, "my.json");
+  } catch (const UsageError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(Cluster, PresetsAreReadAndSurviveARoundTrip) {
+  int presets = 0;
+  for (const auto& file : std::filesystem::directory_iterator(std::string(PW_SOURCE_DIR) + "/resources/clusters")) {
+    if (file.path().extension() != ".json") continue;
+    ++presets;
+    const std::string name = file.path().stem().string();
+    const Cluster cluster = parseCluster(preset(name), name);
+    EXPECT_EQ(cluster.name, name);
+    EXPECT_FALSE(cluster.source.empty());
+    for (const char* dtype : {"fp32", "tf32", "bf16", "fp16"}) EXPECT_GT(cluster.peakFlops.at(dtype), 0) << name;
+    EXPECT_GE(cluster.efficiency.size(), 2u);
+    EXPECT_EQ(parseCluster(toJson(cluster), name), cluster);
+  }
+  EXPECT_GE(presets, 4);
+}
+
+TEST(Cluster, PresetFiguresAreDenseAndPerDirection) {
+  const Cluster h100 = parseCluster(preset("h100-nvlink"), "h100-nvlink");
+  EXPECT_DOUBLE_EQ(h100.peakFlops.at("bf16"), 1979e12 / 2);   // data sheet, with sparsity
+  EXPECT_DOUBLE_EQ(h100.sameNode.bytesPerSecond, 900e9 / 2);  // both directions together
+  EXPECT_DOUBLE_EQ(h100.network.bytesPerSecond, 400e9 / 8);
+}
+
+TEST(Cluster, RefusesANewerVersionByNumber) {
+  const std::string message = refusal(replaced(preset("h100-nvlink"), "\"version\": 1", "\"version\": 2"));
+  EXPECT_NE(message.find("my.json"), std::string::npos) << message;
+  EXPECT_NE(message.find("`version` is 2"), std::string::npos) << message;
+}
+
+TEST(Cluster, RefusesBadFieldsByName) {
+  const std::string good = preset("a100-pcie");
+  ASSERT_EQ(refusal(good), "");
+  EXPECT_NE(refusal("nonsense").find("not a JSON object"), std::string::npos);
+  EXPECT_NE(refusal("[]").find("not a JSON object"), std::string::npos);
+  EXPECT_NE(refusal("{}").find("`version` is missing"), std::string::npos);
+  EXPECT_NE(refusal(replaced(good, "ranks_per_node\": 4", "ranks_per_node\": 0")).find("`ranks_per_node`"), std::string::npos);
+  EXPECT_NE(refusal(replaced(good, "latency_ns\": 2000", "latency_ns\": -1")).find("`latency_ns`"), std::string::npos);
+  EXPECT_NE(refusal(replaced(good, "latency_ns\": 2000", "latency_ns\": 18446744073709551615")).find("`latency_ns`"), std::string::npos);
+  EXPECT_NE(refusal(replaced(good, "same_node", "node")).find("`same_node` is missing"), std::string::npos);
+  EXPECT_NE(refusal(replaced(good, "0.002", "1.5")).find("`efficiency`"), std::string::npos);
+  EXPECT_NE(refusal(replaced(good, "[10000000.0, 0.01]", "[10.0, 0.01]")).find("ascending"), std::string::npos);
+  EXPECT_NE(refusal(replaced(good, "\"duplex\": true", "\"duplex\": 1")).find("`duplex`"), std::string::npos);
+}
+
+TEST(Cluster, LinksFollowTheNodes) {
+  Cluster cluster;
+  cluster.ranksPerNode = 4;
+  EXPECT_EQ(&linkBetween(cluster, Rank(2), Rank(2)), &cluster.sameDevice);
+  EXPECT_EQ(&linkBetween(cluster, Rank(0), Rank(3)), &cluster.sameNode);
+  EXPECT_EQ(&linkBetween(cluster, Rank(3), Rank(4)), &cluster.network);
+  EXPECT_EQ(&linkBetween(cluster, Rank(7), Rank(4)), &cluster.sameNode);
+}
+
+TEST(TransferTime, IsBytesOverBandwidthWithoutTheLatency) {
+  EXPECT_EQ(transferTime({5000, 2e9, true}, 1'000'000), 500'000);
+  EXPECT_EQ(transferTime({5000, 3e9, true}, 1), 0);  // 0.33 ns
+  EXPECT_EQ(transferTime({5000, 3e9, true}, 2), 1);  // 0.67 ns
+  EXPECT_EQ(transferTime({5000, 0, true}, 1'000'000), 0);
+}
+
+TEST(FitLink, RecoversAnExactLink) {
+  const LinkSpec link = fitLink({{1000, 130'000 + 500}, {1'000'000, 130'000 + 500'000}, {16'000'000, 130'000 + 8'000'000}});
+  EXPECT_EQ(link.latency, 130'000);
+  EXPECT_NEAR(link.bytesPerSecond, 2e9, 1);
+  EXPECT_TRUE(link.duplex);
+}
+
+TEST(FitLink, SmallMessagesCountAsMuchAsLargeOnes) {
+  // 1000 ns + 0.5 ns a byte, but the largest message 10 % slower: that pulls the slope to about 0.52, and the latency by 1 %
+  // where residuals are relative (1000 bytes took 1500 ns). Unweighted, the two large ones alone would set it, at about −550 µs.
+  const LinkSpec link = fitLink({{100, 1'050}, {1'000, 1'500}, {10'000'000, 5'001'000}, {100'000'000, 55'001'000}});
+  EXPECT_NEAR(static_cast<double>(link.latency), 1000, 30);
+  EXPECT_NEAR(1e9 / link.bytesPerSecond, 0.524, 0.005);
+}
+
+TEST(FitLink, IsBetterThanNearbyLinesAndNeverNegative) {
+  const auto badness = [](const std::vector<std::pair<Bytes, Ns>>& times, double latency, double perByte) {
+    double sum = 0;
+    for (const auto& [bytes, time] : times) {
+      const double relative = (latency + perByte * static_cast<double>(bytes)) / static_cast<double>(time) - 1;
+      sum += relative * relative;
+    }
+    return sum;
+  };
+  for (std::uint64_t seed = 1; seed <= 300; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    std::mt19937_64 random(seed);
+    std::vector<std::pair<Bytes, Ns>> times;
+    for (int i = 0; i < 6; ++i) times.emplace_back(test::draw(random, 1, 1000) * 1000 + i, test::draw(random, 1'000'000, 9'000'000));
+    const LinkSpec link = fitLink(times);
+    ASSERT_GE(link.latency, 0);
+    ASSERT_GE(link.bytesPerSecond, 0);
+    const auto latency = static_cast<double>(link.latency);
+    const double perByte = link.bytesPerSecond > 0 ? 1e9 / link.bytesPerSecond : 0;
+    const double best = badness(times, latency, perByte);
+    for (const double a : {0.0, 0.9 * latency, 1.1 * latency, latency + 1e5}) {
+      for (const double b : {0.0, 0.9 * perByte, 1.1 * perByte, perByte + 0.1}) EXPECT_LE(best, badness(times, a, b) + 1e-9);
+    }
+  }
+}
+
+TEST(FitLink, TimesThatFallWithSizeGiveAFreeLink) {
+  const LinkSpec link = fitLink({{1, 3000}, {1000, 2000}});
+  EXPECT_EQ(link.bytesPerSecond, 0);
+  EXPECT_GE(link.latency, 2000);
+  EXPECT_LE(link.latency, 3000);
+}
+
+TEST(FitLink, NeedsTwoSizes) {
+  EXPECT_THROW((void)fitLink({}), UsageError);
+  EXPECT_THROW((void)fitLink({{8, 100}, {8, 110}}), UsageError);
+}
+
+}  // namespace
+}  // namespace pw

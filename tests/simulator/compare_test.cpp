@@ -1,0 +1,129 @@
+#include <algorithm>
+
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "schedules/generate.h"
+#include "simulator/json_fields.h"
+#include "simulator/metrics.h"
+#include "tests/support/random_costs.h"
+
+namespace pw {
+namespace {
+
+Trace example() {
+  SyntheticCosts costs;
+  costs.forward = {10};
+  costs.backward = {20};
+  costs.latency = 3;
+  CostTable table = syntheticTable(costs, 2);
+  table.stages[0].optimizer = 50;
+  return simulate(generate("1f1b", {2, 2, 3}), table);
+}
+
+const GroupError& group(const std::vector<GroupError>& groups, const std::string& name) {
+  const auto at = std::find_if(groups.begin(), groups.end(), [&](const GroupError& g) { return g.group == name; });
+  if (at == groups.end()) throw std::out_of_range(name);
+  return *at;
+}
+
+TEST(Compare, ATraceWithItselfHasNoErrors) {
+  const Comparison same = compare(example(), example());
+  EXPECT_EQ(same.makespanError, 0);
+  EXPECT_EQ(same.stepError, 0);
+  EXPECT_EQ(same.actionError, 0);
+  EXPECT_EQ(same.matched, 2 * 2 * 3);
+  EXPECT_EQ(same.unmatched, 0);
+  for (const auto& groups : {same.byKind, same.byStage, same.byRank}) {
+    for (const GroupError& error : groups) {
+      EXPECT_EQ(error.durationError, 0);
+      EXPECT_EQ(error.contribution, 0);
+    }
+  }
+}
+
+TEST(Compare, ClocksNeedNotAgree) {
+  Trace later = example();
+  for (Span& span : later.spans) {
+    span.start += 12345;
+    span.end += 12345;
+  }
+  EXPECT_EQ(compare(example(), later), compare(example(), example()));
+}
+
+TEST(Compare, EverythingTwiceAsLongIsAnErrorOfOne) {
+  Trace slow = example();
+  for (Span& span : slow.spans) {
+    span.start *= 2;
+    span.end *= 2;
+  }
+  const Comparison comparison = compare(example(), slow);
+  EXPECT_DOUBLE_EQ(comparison.makespanError, 1.0);
+  EXPECT_DOUBLE_EQ(comparison.stepError, 1.0);
+  EXPECT_DOUBLE_EQ(group(comparison.byKind, "B").durationError, 1.0);
+  EXPECT_DOUBLE_EQ(group(comparison.byKind, "SEND_F").durationError, 1.0);
+  EXPECT_DOUBLE_EQ(group(comparison.byStage, "stage 1").durationError, 1.0);
+  EXPECT_DOUBLE_EQ(group(comparison.byRank, "rank 0").durationError, 1.0);
+  EXPECT_EQ(group(comparison.byRank, "rank 0").contribution, 3 * (10 + 20));
+  EXPECT_EQ(group(comparison.byKind, "OPTIMIZER").contribution, 50);
+}
+
+TEST(Compare, ActionErrorIsTheMeanStartErrorOverTheMeasuredMakespan) {
+  Trace predicted;
+  predicted.ranks = 1;
+  const auto span = [](SpanKind kind, int m, Ns start, Ns end) {
+    return Span{Rank(0), kind, Stage(0), Microbatch(m), Rank(0), 0, start, end};
+  };
+  predicted.spans = {span(SpanKind::Forward, 0, 0, 10), span(SpanKind::Forward, 1, 10, 20), span(SpanKind::Backward, 0, 20, 40)};
+  Trace measured = predicted;
+  measured.spans[1] = span(SpanKind::Forward, 1, 14, 22);
+  measured.spans[2] = span(SpanKind::Backward, 0, 30, 50);
+  const Comparison comparison = compare(predicted, measured);
+  EXPECT_DOUBLE_EQ(comparison.actionError, (0.0 + 4.0 + 10.0) / 3.0 / 50.0);
+  EXPECT_DOUBLE_EQ(comparison.makespanError, 0.25);
+  EXPECT_DOUBLE_EQ(group(comparison.byKind, "F").durationError, -0.1);
+}
+
+TEST(Compare, CountsActionsFoundInOneTraceOnly) {
+  Trace fewer = example();
+  fewer.spans.erase(std::find_if(fewer.spans.begin(), fewer.spans.end(), [](const Span& s) { return s.kind == SpanKind::Backward; }));
+  Trace other = example();
+  for (Span& span : other.spans) {
+    if (span.kind == SpanKind::Backward && span.microbatch == Microbatch(2)) span.kind = SpanKind::BackwardInput;
+  }
+  EXPECT_EQ(compare(example(), fewer).unmatched, 1);
+  EXPECT_EQ(compare(fewer, example()).unmatched, 1);
+  const Comparison mixed = compare(example(), other);
+  EXPECT_EQ(mixed.matched, 10);
+  EXPECT_EQ(mixed.unmatched, 4);
+  EXPECT_EQ(group(mixed.byKind, "I").durationError, 0.0);  // nothing was predicted
+  EXPECT_EQ(group(mixed.byKind, "I").contribution, 40);
+}
+
+TEST(Compare, GroupsStandInTheOrderOfKindsStagesAndRanks) {
+  const Comparison comparison = compare(example(), example());
+  std::vector<std::string> names;
+  for (const auto& groups : {comparison.byKind, comparison.byStage, comparison.byRank}) {
+    for (const GroupError& error : groups) names.push_back(error.group);
+  }
+  EXPECT_EQ(names, (std::vector<std::string>{"F", "B", "SEND_F", "SEND_B", "WAIT_F", "WAIT_B", "OPTIMIZER", "stage 0", "stage 1", "rank 0",
+                                             "rank 1"}));
+}
+
+TEST(Compare, EmptyTracesCompareEqual) {
+  const Comparison comparison = compare(Trace{}, Trace{});
+  EXPECT_EQ(comparison, Comparison{});
+}
+
+TEST(Compare, JsonHasTheDocumentedNames) {
+  const auto json = nlohmann::json::parse(comparisonJson(compare(example(), example())));
+  EXPECT_EQ(json.at("makespan_error"), 0.0);
+  EXPECT_EQ(json.at("action_error"), 0.0);
+  EXPECT_EQ(json.at("by_kind")[0].at("group"), "F");
+  EXPECT_EQ(json.at("by_kind")[0].at("predicted_ns"), 60);
+  EXPECT_EQ(json.at("by_stage").size(), 2u);
+  EXPECT_EQ(json.at("by_rank").size(), 2u);
+}
+
+}  // namespace
+}  // namespace pw
