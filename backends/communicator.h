@@ -1,0 +1,48 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "schedules/ids.h"
+
+namespace pw {
+
+/// Contiguous memory of someone else's.
+struct Buffer {
+  std::byte* data = nullptr;
+  std::size_t bytes = 0;
+};
+
+/// Point-to-point messages and barriers between the ranks of one job. Messages match by (from, to, tag); a tag is used once per
+/// step between two barriers. A Communicator is used by one thread. Every wait has a deadline: passing it, a lost peer or an
+/// abort throws Error naming the peer.
+class Communicator {
+ public:
+  /// Names a started operation until it was waited for.
+  using Ticket = std::uint64_t;
+
+  virtual ~Communicator() = default;
+  [[nodiscard]] virtual Rank rank() const = 0;
+  [[nodiscard]] virtual int size() const = 0;
+
+  /// Starts sending; returns at once. The buffer must stay as it is until `wait` returned.
+  virtual Ticket send(Rank to, std::uint32_t tag, Buffer buffer) = 0;
+  /// Starts receiving exactly `buffer.bytes`; returns at once.
+  virtual Ticket receive(Rank from, std::uint32_t tag, Buffer buffer) = 0;
+  /// Blocks until the operation is done.
+  virtual void wait(Ticket ticket) = 0;
+  /// All ranks meet.
+  virtual void barrier() = 0;
+  /// Wakes all waits of this rank with an error and closes connections; called on failure so that peers notice soon.
+  virtual void abort() noexcept = 0;
+};
+
+/// A communicator among `ranks` threads of this process, by copying through mailboxes. For tests and single-rank jobs.
+/// Element i is rank i's; each may be used by one thread. `deadline` bounds every wait.
+[[nodiscard]] std::vector<std::unique_ptr<Communicator>> inMemoryCommunicators(int ranks, std::chrono::milliseconds deadline);
+
+}  // namespace pw

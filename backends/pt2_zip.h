@@ -1,0 +1,33 @@
+#pragma once
+
+// Internal to the archive reader: the entries of a zip file and the place of their bytes.
+
+#include <cstdint>
+#include <map>
+#include <string>
+
+namespace pw::pt2 {
+
+/// A stored (uncompressed) entry: its bytes lie at `offset` from the file's start.
+struct ZipEntry {
+  std::int64_t offset = 0;
+  std::int64_t bytes = 0;
+};
+
+/// What the reader needs of an archive.
+struct Archive {
+  std::string path;
+  std::string top;                           ///< the folder all entries lie in
+  std::map<std::string, ZipEntry> entries;   ///< by name below `top`: `models/model.json`
+
+  [[nodiscard]] bool contains(const std::string& name) const { return entries.contains(name); }
+};
+
+/// Locates all entries of a torch.export archive. Reads the directory and each entry's header, no data.
+/// Throws UsageError for a file that is missing, no zip, cut short, compressed, encrypted or no torch.export archive.
+[[nodiscard]] Archive openArchive(const std::string& path);
+
+/// The bytes of some entries, checksums verified, by name below the top folder; names the archive lacks are absent.
+[[nodiscard]] std::map<std::string, std::string> readEntries(const Archive& archive, const std::initializer_list<const char*>& names);
+
+}  // namespace pw::pt2

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <memory>
+
+#include "backends/torch_gloo.h"
+#include "backends/torch_profiler.h"
+#include "backends/torch_stage.h"
+
+namespace pw {
+
+/// What the LibTorch module offers. It is a shared library loaded on demand, because linking Torch costs each start 0.4 s.
+struct TorchBackend {
+  /// Threads per operator, no backtraces, counting allocator; call once before the others.
+  void (*prepareProcess)(int threads);
+  std::unique_ptr<StageModule> (*makeTracedStage)(const ModelGraph&, const Plan&, Stage, const StageOptions&);
+  std::unique_ptr<Communicator> (*connectGloo)(const Rendezvous&);
+  Profile (*measureProfile)(const ModelGraph&, const ProfileOptions&, Communicator*, const std::function<void(int, int)>&);
+};
+
+/// Loads the module from `../lib` beside the executable, or from its own folder, once. Throws Error naming the file when it cannot be loaded.
+[[nodiscard]] const TorchBackend& torchBackend();
+
+}  // namespace pw

@@ -1,0 +1,14 @@
+#pragma once
+
+#include "schedules/ids.h"
+
+namespace pw {
+
+/// Puts a counting allocator before LibTorch's own for CPU tensors (once per process) and lets the C library keep large freed blocks, so
+/// that each step does not fault its pages in again.
+void installCountingAllocator();
+
+/// Bytes of CPU tensors alive in this process since then.
+[[nodiscard]] Bytes tensorBytesAlive();
+
+}  // namespace pw

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <string>
+
+#include "backends/communicator.h"
+#include "backends/torch_stage.h"
+#include "simulator/profile.h"
+
+namespace pw {
+
+struct ProfileOptions {
+  std::int64_t microbatch = 1;
+  std::string loss = "cross_entropy";
+  StageOptions stage;
+  int warmup = 3;
+  int samples = 15;
+  std::chrono::milliseconds budget{20000};  ///< stops sampling (after 3 samples at least) when this is spent
+};
+
+/// Measures the whole model as one stage on this thread: the forward of each node between two clock readings, its backward between two hooks of the
+/// autograd engine, medians over warm samples, scaled so that their sum is the median of the whole. With a `group`, all its ranks compute
+/// in step (they contend, as in a run), and the link between ranks 0 and 1 is measured by round trips. `progress(done, all)` counts samples.
+/// Machine and threads are left to the caller.
+[[nodiscard]] Profile measureProfile(const ModelGraph& graph, const ProfileOptions& options, Communicator* group,
+                                     const std::function<void(int, int)>& progress);
+
+}  // namespace pw

@@ -1,0 +1,32 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "simulator/model_graph.h"
+
+namespace at {
+class Tensor;
+}
+
+namespace pw {
+
+/// Copies a parameter, buffer or constant out of its mapped archive into memory of its own. With `random`, draws it from (seed, name)
+/// instead. Throws UsageError naming the tensor when it has no bytes, and for element types that cannot be read.
+class StateReader {
+ public:
+  StateReader(const ModelGraph& graph, bool random, std::uint64_t seed);
+  ~StateReader();
+  [[nodiscard]] at::Tensor read(const StateTensor& state) const;
+
+ private:
+  struct Files;
+  const ModelGraph& graph_;
+  bool random_;
+  std::uint64_t seed_;
+  std::unique_ptr<Files> files_;
+};
+
+}  // namespace pw
