@@ -1,0 +1,281 @@
+#include "engine/launcher.h"
+
+#include <poll.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cassert>
+#include <cerrno>
+#include <charconv>
+#include <csignal>
+#include <cstring>
+#include <string_view>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "engine/process.h"
+
+namespace pw {
+namespace {
+
+using Clock = std::chrono::steady_clock;  // CLOCK_MONOTONIC: the same in all processes of a host
+using TimePoint = Clock::time_point;
+using OnLine = std::function<void(Rank, const std::string&)>;
+
+constexpr std::chrono::milliseconds kGather{100};  // a peer notices a lost connection within a few ms
+constexpr std::chrono::milliseconds kGrace{500};   // between SIGTERM and SIGKILL
+constexpr std::chrono::milliseconds kBlind{20};    // between looks where the kernel has no pidfd
+constexpr std::size_t kPipeCapacity = 64 << 10;    // Linux's default, which we never change
+constexpr std::size_t kLongestLine = 1 << 20;
+
+/// How a rank failed; the first thing known of it.
+struct Failure {
+  TimePoint when;
+  int signal = 0;  ///< that ended it, else 0
+  std::string sentence;
+};
+
+struct Child {
+  Rank rank;
+  pid_t pid = -1;
+  bool running = false;
+  Fd pidFd, status, output;
+  std::string statusText, line;
+  std::optional<Failure> failure;
+};
+
+std::string describeEnd(const Child& child, int waitStatus) {
+  const int rank = child.rank.value;
+  if (WIFSIGNALED(waitStatus)) {
+    const int signal = WTERMSIG(waitStatus);
+    const char* name = ::sigabbrev_np(signal);
+    return fmt::format("rank {} was ended by SIG{}{}", rank, name != nullptr ? name : std::to_string(signal),
+                       signal == SIGKILL ? ", as when memory runs out; try smaller microbatches or see the system's log" : "");
+  }
+  return fmt::format("rank {} ended with exit status {} without saying why; its messages above may tell", rank, WEXITSTATUS(waitStatus));
+}
+
+/// The ranks of one job. However it is left, no child outlives it.
+class Group {
+ public:
+  Group(const OnLine& onLine, TimePoint deadline) : onLine_(onLine), deadline_(deadline) {}
+  ~Group();
+  Group(const Group&) = delete;
+  Group& operator=(const Group&) = delete;
+
+  void start(int ranks, const std::vector<std::string>& argv, int threads);
+  LaunchResult waitForAll();
+
+ private:
+  void pollUntil(std::optional<TimePoint> until);
+  void service(Child& child);
+  void readStatus(Child& child);
+  void readOutput(Child& child);
+  void signalAll(int signal) const;
+  [[nodiscard]] bool anyRunning() const { return std::ranges::any_of(children_, &Child::running); }
+  [[nodiscard]] const Failure* firstFailure(const Child** whose) const;
+  [[nodiscard]] std::optional<LaunchResult> findCause(TimePoint now) const;
+
+  std::string executable_;
+  const OnLine& onLine_;
+  TimePoint deadline_;
+  std::optional<TimePoint> gatherUntil_;
+  Interrupts interrupts_;
+  std::vector<Child> children_;
+};
+
+void Group::start(int ranks, const std::vector<std::string>& argv, int threads) {
+  executable_ = argv.front();
+  const auto [listener, port] = makeListener();
+  children_.reserve(static_cast<std::size_t>(ranks));
+  for (int r = 0; r < ranks; ++r) {
+    Child& child = children_.emplace_back();
+    child.rank = Rank(r);
+    Pipe status = makePipe();
+    Pipe output = onLine_ ? makePipe() : Pipe{};
+    child.status = std::move(status.read);
+    child.output = std::move(output.read);
+    Program program{argv, {}, status.write.get(), output.write.get(), r == 0 ? listener.get() : -1};
+    program.environment = {fmt::format("RANK={}", r), fmt::format("WORLD_SIZE={}", ranks), fmt::format("LOCAL_RANK={}", r),
+                           "MASTER_ADDR=127.0.0.1", fmt::format("MASTER_PORT={}", port), fmt::format("OMP_NUM_THREADS={}", threads),
+                           fmt::format("PIPEWRIGHT_STATUS_FD={}", program.status)};
+    if (r == 0) program.environment.push_back(fmt::format("PIPEWRIGHT_LISTEN_FD={}", program.listener));
+    child.pid = startProcess(program);
+    child.running = true;
+    child.pidFd = Fd(static_cast<int>(::syscall(SYS_pidfd_open, child.pid, 0)));  // <sys/pidfd.h> of glibc 2.36 does not link in C++
+  }
+}
+
+Group::~Group() {
+  signalAll(SIGKILL);
+  for (Child& child : children_) {
+    while (child.running && ::waitpid(child.pid, nullptr, 0) < 0 && errno == EINTR) {
+    }
+  }
+}
+
+void Group::signalAll(int signal) const {
+  for (const Child& child : children_) {
+    if (child.running) ::kill(child.pid, signal);
+  }
+}
+
+/// Sleeps until something happens at a child, a signal comes or `until`; nothing: no limit.
+void Group::pollUntil(std::optional<TimePoint> until) {
+  std::vector<pollfd> fds{{interrupts_.fd(), POLLIN, 0}};
+  for (const Child& child : children_) {
+    if (child.running && child.pidFd.get() < 0) until = std::min(until.value_or(TimePoint::max()), Clock::now() + kBlind);
+    if (child.running) fds.push_back({child.pidFd.get(), POLLIN, 0});  // poll skips negative ones
+    fds.push_back({child.status.get(), POLLIN, 0});
+    fds.push_back({child.output.get(), POLLIN, 0});
+  }
+  int timeout = -1;
+  if (until) {
+    const auto left = std::chrono::ceil<std::chrono::milliseconds>(*until - Clock::now()).count();
+    timeout = static_cast<int>(std::clamp<std::int64_t>(left, 0, 1'000'000));
+  }
+  ::poll(fds.data(), fds.size(), timeout);
+}
+
+/// Takes what a child wrote and whether it ended: reaped first, so that all it ever wrote is in the pipes by then.
+void Group::service(Child& child) {
+  int waitStatus = 0;
+  const pid_t got = child.running ? ::waitpid(child.pid, &waitStatus, WNOHANG) : 0;
+  const bool ended = got == child.pid || (got < 0 && errno == ECHILD);
+  readStatus(child);
+  readOutput(child);
+  if (!ended) return;
+  child.running = false;
+  child.pidFd.close();
+  child.status.close();  // a grandchild may hold the other end: its words no longer count
+  child.output.close();
+  if (!child.line.empty()) onLine_(child.rank, std::exchange(child.line, {}));
+  if (child.failure) return;
+  if (got < 0) {
+    child.failure = Failure{Clock::now(), 0, fmt::format("how rank {} ended is unknown: SIGCHLD is ignored here", child.rank.value)};
+  } else if (!WIFEXITED(waitStatus) || WEXITSTATUS(waitStatus) != 0) {
+    child.failure = Failure{Clock::now(), WIFSIGNALED(waitStatus) ? WTERMSIG(waitStatus) : 0, describeEnd(child, waitStatus)};
+  }
+}
+
+/// Appends what is in a pipe; closes it at its end. Takes no more than a full pipe at once: a rank that never stops writing
+/// must not keep us from the others.
+void drain(Fd& pipe, std::string& text) {
+  std::array<char, 4096> buffer{};
+  for (std::size_t left = kPipeCapacity; pipe.get() >= 0 && left > 0;) {
+    const ssize_t count = ::read(pipe.get(), buffer.data(), buffer.size());
+    if (count < 0 && errno == EINTR) continue;
+    if (count < 0 && errno == EAGAIN) return;
+    if (count <= 0) return pipe.close();
+    text.append(buffer.data(), static_cast<std::size_t>(count));
+    left -= std::min(left, static_cast<std::size_t>(count));
+  }
+}
+
+void Group::readStatus(Child& child) {
+  drain(child.status, child.statusText);
+  if (child.failure) child.statusText.clear();
+  if (child.statusText.size() >= kLongestLine) child.status.close();  // no sentence of ours
+  const std::string_view text = child.statusText;
+  if (text.empty()) return;
+  if (text.front() == kExecFailed && text.size() > sizeof(int)) {
+    int error = 0;
+    std::memcpy(&error, text.data() + 1, sizeof error);
+    child.failure = Failure{Clock::now(), 0,
+                            fmt::format("cannot start rank {} as {}: {}", child.rank.value, executable_, std::strerror(error))};
+    return;
+  }
+  const std::size_t end = text.find('\n');
+  if (end == std::string_view::npos) return;
+  std::int64_t when = 0;
+  const auto parsed = std::from_chars(text.data(), text.data() + end, when);
+  const auto begin = std::min(end, static_cast<std::size_t>(parsed.ptr - text.data()) + 1);
+  child.failure = Failure{TimePoint(std::chrono::nanoseconds(when)), 0,
+                          fmt::format("rank {}: {}", child.rank.value, text.substr(begin, end - begin))};
+}
+
+void Group::readOutput(Child& child) {
+  drain(child.output, child.line);
+  std::size_t begin = 0;
+  for (std::size_t end = 0; (end = child.line.find('\n', begin)) != std::string::npos; begin = end + 1) {
+    onLine_(child.rank, child.line.substr(begin, end - begin));
+  }
+  child.line.erase(0, begin);
+  if (child.line.size() >= kLongestLine) onLine_(child.rank, std::exchange(child.line, {}));  // bounds our memory
+}
+
+/// A signal's victim before those that only said something (they may have noticed the victim), then the earliest.
+const Failure* Group::firstFailure(const Child** whose) const {
+  const Failure* first = nullptr;
+  for (const Child& child : children_) {
+    if (!child.failure) continue;
+    const Failure& f = *child.failure;
+    const bool better = first == nullptr || ((f.signal != 0) != (first->signal != 0) ? f.signal != 0 : f.when < first->when);
+    if (better) first = &f, *whose = &child;
+  }
+  return first;
+}
+
+/// Why the job is over before all ranks ended well; nothing while it is not, or while later news may still name the first cause.
+std::optional<LaunchResult> Group::findCause(TimePoint now) const {
+  if (const int signal = interrupts_.take(); signal != 0) {
+    return LaunchResult{false, {}, signal == SIGINT ? "interrupted by Ctrl-C" : "interrupted by SIGTERM", true};
+  }
+  const Child* whose = nullptr;
+  if (const Failure* first = firstFailure(&whose); first != nullptr) {
+    // Ctrl-C may have reached the ranks an instant before it reached us.
+    const bool perhapsInterrupted = first->signal == SIGINT || first->signal == SIGTERM;
+    const bool waitOn = now < *gatherUntil_ && (anyRunning() || perhapsInterrupted);
+    if (!waitOn) return LaunchResult{false, whose->rank, first->sentence, false};
+  }
+  if (now >= deadline_ && anyRunning()) {
+    const Rank late = std::ranges::find_if(children_, &Child::running)->rank;
+    return LaunchResult{false, late, fmt::format("rank {} had not ended when the time limit of the job was over", late.value), false};
+  }
+  return std::nullopt;
+}
+
+LaunchResult Group::waitForAll() {
+  std::optional<LaunchResult> cause;
+  std::optional<TimePoint> killAt;
+  for (;;) {
+    for (Child& child : children_) service(child);
+    const TimePoint now = Clock::now();
+    const bool failed = std::ranges::any_of(children_, [](const Child& c) { return c.failure.has_value(); });
+    if (failed && !gatherUntil_) gatherUntil_ = now + kGather;
+    if (!cause) {
+      cause = findCause(now);
+      if (cause) {
+        signalAll(SIGTERM);
+        killAt = std::min(now + kGrace, deadline_);
+      }
+    }
+    while (cause && interrupts_.take() != 0) {  // a second Ctrl-C changes nothing
+    }
+    if (killAt && now >= *killAt) {
+      signalAll(SIGKILL);
+      killAt.reset();
+    }
+    if (!anyRunning() && (cause || !failed)) return cause.value_or(LaunchResult{});
+    std::optional<TimePoint> until = cause ? killAt : gatherUntil_;
+    if (!cause && deadline_ != TimePoint::max()) until = std::min(until.value_or(deadline_), deadline_);
+    pollUntil(until);
+  }
+}
+
+}  // namespace
+
+LaunchResult launch(int ranks, const std::vector<std::string>& argv, int threads, const OnLine& onLine,
+                    std::chrono::milliseconds deadline) {
+  assert(ranks >= 1 && threads >= 1 && !argv.empty());
+  const TimePoint end = deadline.count() > 0 ? Clock::now() + deadline : TimePoint::max();
+  Group group(onLine, end);
+  group.start(ranks, argv, threads);
+  return group.waitForAll();
+}
+
+}  // namespace pw

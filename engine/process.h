@@ -1,0 +1,77 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <array>
+#include <csignal>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+namespace pw {
+
+/// A file descriptor that closes itself.
+class Fd {
+ public:
+  Fd() = default;
+  explicit Fd(int fd) : fd_(fd) {}
+  Fd(Fd&& other) noexcept : fd_(std::exchange(other.fd_, -1)) {}
+  Fd& operator=(Fd&& other) noexcept {
+    std::swap(fd_, other.fd_);
+    return *this;
+  }
+  ~Fd() { close(); }
+  void close();
+  [[nodiscard]] int get() const { return fd_; }  ///< −1: none
+
+ private:
+  int fd_ = -1;
+};
+
+struct Pipe {
+  Fd read, write;
+};
+
+/// Throws Error: "cannot WHAT for the ranks: <errno in words>".
+[[noreturn]] void throwSystemError(std::string_view what);
+
+/// A pipe whose ends close on exec; the read end does not block. Throws Error when there are no descriptors left.
+[[nodiscard]] Pipe makePipe();
+
+/// A socket that listens on a free port of the loopback interface, and that port.
+[[nodiscard]] std::pair<Fd, int> makeListener();
+
+/// Turns SIGINT and SIGTERM into something one can poll while it lives; then what was before holds again. A signal that was
+/// ignored (nohup) stays ignored. One at a time in a process.
+class Interrupts {
+ public:
+  Interrupts();
+  ~Interrupts();
+  Interrupts(const Interrupts&) = delete;
+  Interrupts& operator=(const Interrupts&) = delete;
+
+  [[nodiscard]] int fd() const { return pipe_.read.get(); }  ///< readable when a signal came
+  [[nodiscard]] int take() const;                            ///< the next signal that came, 0 when none did
+
+ private:
+  Pipe pipe_;
+  std::array<std::pair<int, struct sigaction>, 2> saved_{{{SIGINT, {}}, {SIGTERM, {}}}};
+};
+
+/// A program to start: what it is called with and which of our descriptors (−1: none) it gets under their own numbers.
+struct Program {
+  std::vector<std::string> argv;
+  std::vector<std::string> environment;  ///< NAME=value, in place of our variables of those names
+  int status = -1;                       ///< pipe; a failing exec writes `kExecFailed` and errno (an int) to it
+  int output = -1;                       ///< becomes its stdout
+  int listener = -1;
+};
+
+inline constexpr char kExecFailed = '\1';
+
+/// Forks and executes; returns the process id. The child dies by SIGKILL when the thread that called this ends.
+/// Throws Error when there can be no further process; that the program cannot be executed shows in `status`.
+[[nodiscard]] pid_t startProcess(const Program& program);
+
+}  // namespace pw
