@@ -1,0 +1,33 @@
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+namespace CLI {
+class App;
+}
+
+namespace pw::cli {
+
+/// Exit statuses of the contract.
+inline constexpr int kYes = 0;
+inline constexpr int kNo = 1;        ///< the answer is no: invalid schedule, does not fit, run failed
+inline constexpr int kUnusable = 2;  ///< wrong call or unusable input
+
+/// A subcommand: each function below adds a subcommand of its own name to the program's app (`app.add_subcommand("run", …)`), declares its
+/// options there and returns what to run when it was chosen. The returned function gives the exit status. Options live in what it captures.
+using Command = std::function<int()>;
+
+[[nodiscard]] Command addInspect(CLI::App& app);
+[[nodiscard]] Command addSchedule(CLI::App& app);
+[[nodiscard]] Command addCheck(CLI::App& app);
+[[nodiscard]] Command addProfile(CLI::App& app);
+[[nodiscard]] Command addPlan(CLI::App& app);
+[[nodiscard]] Command addSimulate(CLI::App& app);
+[[nodiscard]] Command addRun(CLI::App& app);
+[[nodiscard]] Command addCompare(CLI::App& app);
+[[nodiscard]] Command addRuns(CLI::App& app);
+[[nodiscard]] Command addDemo(CLI::App& app);
+
+}  // namespace pw::cli

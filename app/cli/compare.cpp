@@ -1,0 +1,151 @@
+#include <algorithm>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <CLI/App.hpp>
+#include <CLI/Validators.hpp>
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "app/cli/commands.h"
+#include "app/cli/output.h"
+#include "backends/run_store.h"
+#include "schedules/error.h"
+#include "schedules/units.h"
+#include "simulator/json_fields.h"
+#include "simulator/metrics.h"
+
+namespace pw::cli {
+namespace {
+
+constexpr int kMostRuns = 1 << 30;
+
+struct CompareOptions {
+  std::string store;
+  int run = 0;   ///< 0: the newest
+  int with = 0;  ///< 0: with the prediction
+  bool json = false;
+};
+
+/// The step that stands for a run: the median by makespan (of two in the middle the shorter, of equal ones the first) of those after the
+/// first, which warms up; the first where it is alone.
+const StepRecord& medianStep(const RunRecord& run) {
+  if (run.steps.empty()) {
+    throw UsageError(fmt::format("run {} has no measured step{}; choose another run with --run", run.id.value, run.failure.empty() ? "" : ", as it failed"));
+  }
+  if (run.steps.size() == 1) return run.steps.front();
+  std::vector<std::pair<Ns, std::size_t>> order;
+  for (std::size_t s = 1; s < run.steps.size(); ++s) order.emplace_back(measure(run.steps[s].measured).makespan, s);
+  std::sort(order.begin(), order.end());
+  return run.steps[order[(order.size() - 1) / 2].second];
+}
+
+/// The two traces with what they are called: the first is what the second is measured against.
+struct Pair {
+  const Trace* before = nullptr;
+  const Trace* after = nullptr;
+  std::string beforeName, afterName;   ///< column heads
+  std::string beforeTitle, afterTitle; ///< above the timelines
+};
+
+std::string errorOf(Ns before, Ns after) {
+  return before > 0 ? signedPercent(static_cast<double>(after - before) / static_cast<double>(before)) : "–";
+}
+
+/// Groups by what they contribute, the largest first; shares are of all contributions.
+std::string groupTable(const char* title, std::vector<GroupError> groups, const Pair& pair) {
+  std::stable_sort(groups.begin(), groups.end(), [](const GroupError& a, const GroupError& b) { return a.contribution > b.contribution; });
+  Ns all = 0;
+  for (const GroupError& group : groups) all += group.contribution;
+  std::vector<std::vector<std::string>> rows{{title, pair.beforeName, pair.afterName, "error", "difference", "share"}};
+  for (const GroupError& group : groups) {
+    const double share = all > 0 ? static_cast<double>(group.contribution) / static_cast<double>(all) : 0;
+    rows.push_back({group.group, formatDuration(group.predicted), formatDuration(group.measured), errorOf(group.predicted, group.measured),
+                    formatDuration(group.measured - group.predicted), percent(share)});
+  }
+  return table(rows);
+}
+
+std::string drawn(const Pair& pair) {
+  Ns span = 0;
+  for (const Trace* trace : {pair.before, pair.after}) {
+    for (const Span& s : trace->spans) span = std::max(span, s.end);
+  }
+  const TextOptions options{terminalColumns(), wantsColour(), span};
+  return pair.beforeTitle + "\n" + toText(*pair.before, options) + "\n" + pair.afterTitle + "\n" + toText(*pair.after, options);
+}
+
+std::string textOf(const Comparison& comparison, const Pair& pair) {
+  std::string text = drawn(pair) + "\n";
+  text += table({{"", pair.beforeName, pair.afterName, "error"},
+                 {"makespan", formatDuration(comparison.predictedMakespan), formatDuration(comparison.measuredMakespan), signedPercent(comparison.makespanError)},
+                 {"step", formatDuration(comparison.predictedStep), formatDuration(comparison.measuredStep), signedPercent(comparison.stepError)}});
+  text += fmt::format("\nActions start {} of the makespan away from where they were {} on average", percent(comparison.actionError),
+                      pair.beforeName == "predicted" ? "predicted" : "in " + pair.beforeName);
+  text += fmt::format(" ({} matched{}).\n", counted(comparison.matched, "action"),
+                      comparison.unmatched > 0 ? fmt::format(", {} found in one only", comparison.unmatched) : "");
+  text += "Where the difference comes from, summed over the step:\n";
+  for (const auto& [title, groups] : {std::pair{"kind", &comparison.byKind}, {"stage", &comparison.byStage}, {"rank", &comparison.byRank}}) {
+    if (!groups->empty()) text += "\n" + groupTable(title, *groups, pair);
+  }
+  return text;
+}
+
+std::string documentOf(const Comparison& comparison, const RunRecord& run, const StepRecord& step, const RunRecord* with, const StepRecord* withStep) {
+  auto document = nlohmann::ordered_json::parse(comparisonJson(comparison));
+  document["run_id"] = run.id.value;
+  document["step"] = step.step;
+  if (with != nullptr) {
+    document["with_run_id"] = with->id.value;
+    document["with_step"] = withStep->step;
+  }
+  return document.dump(2) + "\n";
+}
+
+std::string titleOf(const RunRecord& run, const StepRecord& step) {
+  const std::string which = run.steps.size() == 1 ? "its only step" : fmt::format("step {}, the median of {} after warm-up", step.step, run.steps.size() - 1);
+  return fmt::format("run {}: {}, {}, {}", run.id.value, run.plan.modelName, run.plan.schedule.name, which);
+}
+
+std::optional<RunId> idOf(int number) { return number > 0 ? std::optional<RunId>(RunId(number)) : std::nullopt; }
+
+int runCompare(const CompareOptions& options) {
+  const RunStore store(options.store, RunStore::Mode::ReadOnly);
+  const RunRecord run = store.load(idOf(options.run));
+  const StepRecord& step = medianStep(run);
+  if (options.with == 0) {
+    const Comparison comparison = compare(run.predicted, step.measured);
+    const Pair pair{&run.predicted, &step.measured, "predicted", "measured", "predicted", "measured, " + titleOf(run, step)};
+    print(options.json ? documentOf(comparison, run, step, nullptr, nullptr) : textOf(comparison, pair));
+    return kYes;
+  }
+  const RunRecord with = store.load(idOf(options.with));
+  const StepRecord& withStep = medianStep(with);
+  const Comparison comparison = compare(step.measured, withStep.measured);
+  const Pair pair{&step.measured, &withStep.measured, fmt::format("run {}", run.id.value), fmt::format("run {}", with.id.value), titleOf(run, step), titleOf(with, withStep)};
+  print(options.json ? documentOf(comparison, run, step, &with, &withStep) : textOf(comparison, pair));
+  return kYes;
+}
+
+}  // namespace
+
+Command addCompare(CLI::App& app) {
+  auto options = std::make_shared<CompareOptions>();
+  CLI::App* command = app.add_subcommand("compare", "Predicted against measured: how wrong, and where it comes from");
+  command->add_option("--store", options->store, "File that `pipewright run --store` wrote")->option_text("F.db (required)")->required();
+  command->add_option("--run", options->run, "Run to compare; the newest without it")->option_text("ID")->check(CLI::Range(1, kMostRuns));
+  command->add_option("--with", options->with, "Another run to compare it with, instead of its prediction")->option_text("ID")->check(CLI::Range(1, kMostRuns));
+  command->add_flag("--json", options->json, "One JSON document on stdout");
+  command->footer(
+      "Examples:\n"
+      "  pipewright compare --store runs.db\n"
+      "  pipewright compare --store runs.db --run 1 --with 2\n\n"
+      "A run is represented by its median step after the first, which warms up. Errors are signed: + took longer.\n"
+      "With --with, the JSON names predicted_* hold the first run.");
+  return [options] { return runCompare(*options); };
+}
+
+}  // namespace pw::cli

@@ -1,0 +1,74 @@
+#include <fmt/format.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <filesystem>
+
+#include "app/cli/commands.h"
+#include "app/cli/model.h"
+#include "schedules/error.h"
+
+namespace pw::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct Options {
+  std::string model, folder = "pipewright-demo", schedule = "1f1b";
+  int ranks = 2, microbatches = 8, steps = 10;
+};
+
+/// Shows a call as a user would type it, and runs it. Returns its exit status.
+int show(const std::vector<std::string>& arguments) {
+  std::string line = "$ pipewright";
+  for (const std::string& argument : arguments) line += " " + argument;
+  fmt::print("\n{}\n\n", line);
+  std::fflush(stdout);
+  std::vector<std::string> words{ownPath()};
+  words.insert(words.end(), arguments.begin(), arguments.end());
+  std::vector<char*> argv;
+  for (std::string& word : words) argv.push_back(word.data());
+  argv.push_back(nullptr);
+  pid_t child = 0;
+  if (posix_spawn(&child, argv[0], nullptr, nullptr, argv.data(), environ) != 0) throw Error("The demo cannot start " + words[0] + "; check that it may be executed.");
+  int status = 0;
+  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
+  }
+  return WIFEXITED(status) ? WEXITSTATUS(status) : kNo;
+}
+
+int run(const Options& o) {
+  const std::string model = o.model.empty() ? (fs::path(resourceFolder()) / "models" / "gpt_small.pt2").string() : o.model;
+  fs::create_directories(o.folder);
+  const std::string plan = (fs::path(o.folder) / "plan.json").string();
+  const std::string store = (fs::path(o.folder) / "runs.db").string();
+  const std::vector<std::vector<std::string>> calls{
+      {"inspect", model, "--depth", "2"},
+      {"plan", model, "--ranks", std::to_string(o.ranks), "--microbatches", std::to_string(o.microbatches), "--schedule", o.schedule, "--out", plan},
+      {"run", plan, "--steps", std::to_string(o.steps), "--store", store, "--verify"},
+      {"compare", "--store", store},
+      {"runs", "--store", store},
+  };
+  for (const auto& call : calls) {
+    if (const int status = show(call); status != kYes) return status;
+  }
+  return kYes;
+}
+
+}  // namespace
+
+Command addDemo(CLI::App& app) {
+  auto* sub = app.add_subcommand("demo", "The main job on a sample: inspect, plan, run on real ranks, compare");
+  auto o = std::make_shared<Options>();
+  sub->add_option("--model", o->model, "Model archive (default: the small sample GPT)");
+  sub->add_option("--ranks", o->ranks, "Ranks")->check(CLI::Range(1, 64));
+  sub->add_option("--microbatches", o->microbatches, "Microbatches")->check(CLI::Range(1, 1024));
+  sub->add_option("--schedule", o->schedule, "gpipe, 1f1b");
+  sub->add_option("--steps", o->steps, "Training steps")->check(CLI::Range(1, 100000));
+  sub->add_option("--out", o->folder, "Folder for plan and run store");
+  return [o] { return run(*o); };
+}
+
+}  // namespace pw::cli

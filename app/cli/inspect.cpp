@@ -1,0 +1,257 @@
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include <CLI/App.hpp>
+#include <CLI/Validators.hpp>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <nlohmann/json.hpp>
+
+#include "app/cli/commands.h"
+#include "app/cli/model.h"
+#include "app/cli/model_tree.h"
+#include "app/cli/output.h"
+#include "app/cli/split_report.h"
+#include "schedules/units.h"
+#include "simulator/partition.h"
+
+namespace pw::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+constexpr int kDefaultDepth = 3;   ///< of a transformer: the layers, their attention and MLP, and the matrices in these
+constexpr int kMostDepth = 1000;
+constexpr int kPage = 20;          ///< split points listed where no depth was asked for
+
+struct InspectOptions {
+  std::vector<std::string> models;
+  std::optional<int> depth;  ///< nothing: as deep as fits, see below
+  std::int64_t microbatch = 0;  ///< 0: as exported
+  bool report = false, json = false;
+};
+
+/// Everything the command shows.
+struct Inspection {
+  ModelGraph graph;
+  std::int64_t microbatch = 0;
+  std::vector<ModuleSummary> modules;
+  std::vector<SplitPoint> splits;
+  std::map<std::string, std::string> tied;
+  std::vector<Finding> findings;
+};
+
+Inspection inspect(const InspectOptions& options) {
+  Inspection result;
+  result.graph = loadModel(options.models);
+  result.microbatch = options.microbatch > 0 ? options.microbatch : exportedBatch(result.graph);
+  const Bindings bindings = bindBatch(result.graph, result.microbatch);
+  result.modules = moduleTree(result.graph, bindings);
+  result.splits = splitPoints(result.graph, bindings);
+  result.tied = tiedParameters(result.graph);
+  if (options.report) result.findings = splitReport(result.graph);
+  return result;
+}
+
+bool hasWeights(const ModelGraph& graph) {
+  return std::all_of(graph.parameters.begin(), graph.parameters.end(), [](const StateTensor& p) { return p.stored.has_value(); });
+}
+
+/// `950`, `12.3 k`, `1.50 M`: three significant digits, thousands by letter.
+std::string formatCount(double count) {
+  constexpr std::array<const char*, 7> kLetters{"", " k", " M", " G", " T", " P", " E"};
+  std::size_t letter = 0;
+  while (count >= 999.5 && letter + 1 < kLetters.size()) {
+    count /= 1000;
+    ++letter;
+  }
+  const int decimals = letter == 0 || count >= 99.95 ? 0 : count >= 9.995 ? 1 : 2;
+  return fmt::format("{:.{}f}{}", count, decimals, kLetters[letter]);
+}
+
+std::string orBlank(double count, const std::string& text) { return count > 0 ? text : "–"; }
+
+std::string valueLine(const ModelGraph& graph, ValueId id) {
+  const Value& value = graph.value(id);
+  if (!value.tensor) return value.name.empty() ? "none" : value.name;
+  return fmt::format("{}  {} [{}]", value.name, name(value.tensor->dtype), fmt::join(dimensions(graph, *value.tensor), ", "));
+}
+
+std::string headText(const Inspection& shown, const std::vector<std::string>& files) {
+  const ModelGraph& graph = shown.graph;
+  std::string text;
+  const auto line = [&](std::string_view what, std::string_view value) { text += fmt::format("{:<9}{}\n", what, value); };
+  line("model", fmt::format("{}", fmt::join(files, "\n         ")));
+  const auto list = [&](std::string_view what, const std::vector<ValueId>& values) {
+    for (std::size_t i = 0; i < values.size(); ++i) line(i == 0 ? what : "", valueLine(graph, values[i]));
+  };
+  list(graph.inputs.size() == 1 ? "input" : "inputs", graph.inputs);
+  list(graph.outputs.size() == 1 ? "output" : "outputs", graph.outputs);
+  line("batch", batchSymbol(graph).empty() ? fmt::format("fixed at {}", shown.microbatch)
+                                           : fmt::format("any; the figures are for a microbatch of {}", shown.microbatch));
+  line("weights", graph.parameters.empty() ? "none: the model has no parameters"
+                  : hasWeights(graph)      ? "in the file"
+                                           : "not in the file (exported on the meta device)");
+  bool first = true;
+  for (const auto& [alias, held] : shown.tied) {
+    line(first ? "tied" : "", alias + " = " + held);
+    first = false;
+  }
+  return text;
+}
+
+std::string treeText(const std::vector<ModuleSummary>& modules, int depth) {
+  std::vector<std::vector<std::string>> rows{{"module", "class", "ops", "params", "param size", "FLOPs fwd", "activations"}};
+  for (const ModuleSummary& module : modules) {
+    if (module.depth > depth) continue;
+    rows.push_back({std::string(2 * static_cast<std::size_t>(module.depth), ' ') + module.label, module.className.substr(module.className.rfind('.') + 1),
+                    fmt::format("{}", module.operators), orBlank(static_cast<double>(module.parameters), formatCount(static_cast<double>(module.parameters))),
+                    orBlank(static_cast<double>(module.parameterBytes), formatSize(module.parameterBytes)),
+                    orBlank(module.forwardFlops, formatCount(module.forwardFlops)),
+                    orBlank(static_cast<double>(module.activationBytes), formatSize(module.activationBytes))});
+  }
+  return table(rows);
+}
+
+/// Whether a split point belongs into a list of modules down to `depth`: marks of the author always do.
+bool isShown(const SplitPoint& point, const std::vector<ModuleSummary>& modules, int depth) {
+  if (point.name.rfind("pipe_split", 0) == 0) return true;
+  const std::string path = point.name.substr(0, point.name.find(':'));
+  return std::any_of(modules.begin(), modules.end(), [&](const ModuleSummary& m) { return m.path == path && m.depth <= depth; });
+}
+
+/// The deepest level at which a list of split points still fits on a page; a level deep at least.
+int splitDepth(const Inspection& shown) {
+  int depth = 1;
+  const auto listed = [&](int d) { return std::count_if(shown.splits.begin(), shown.splits.end(), [&](const SplitPoint& p) { return isShown(p, shown.modules, d); }); };
+  while (depth < kDefaultDepth && listed(depth + 1) <= kPage) ++depth;
+  return depth;
+}
+
+std::string splitText(const Inspection& shown, int depth) {
+  std::vector<std::vector<std::string>> rows{{"split before", "crossing", "values"}};
+  for (const SplitPoint& point : shown.splits) {
+    if (isShown(point, shown.modules, depth)) rows.push_back({point.name, formatSize(point.crossing), fmt::format("{}", point.values)});
+  }
+  if (shown.splits.empty()) return "It cannot be split at a module boundary: no module ends before another begins.\n";
+  const std::size_t listed = rows.size() - 1;
+  std::string text = fmt::format("It can be split at {}", counted(static_cast<std::int64_t>(shown.splits.size()), "place"));
+  if (listed < shown.splits.size()) text += fmt::format("; {} of them down to depth {} (--json has all)", listed, depth);
+  return text + (listed > 0 ? ":\n" + table(rows) : ".\n");
+}
+
+std::string reportText(const Inspection& shown) {
+  const bool blocked = std::any_of(shown.findings.begin(), shown.findings.end(), [](const Finding& f) { return f.kind == "unsupported"; });
+  std::string text = fmt::format("Can be split: {}.\n", blocked ? "no, an operator cannot be run here" : shown.splits.empty() ? "no" : "yes");
+  text += fmt::format("Can be microbatched: {}.\n", batchSymbol(shown.graph).empty() ? fmt::format("in pieces of {} only", shown.microbatch) : "yes, in any size");
+  if (shown.findings.empty()) return text + "Nothing changes its meaning: no batch norm in training, no random operators, no buffers changed in place.\n";
+  for (std::size_t at = 0; at < shown.findings.size();) {
+    const std::string& kind = shown.findings[at].kind;
+    std::vector<std::vector<std::string>> rows{{"module", "operator", "source"}};
+    for (; at < shown.findings.size() && shown.findings[at].kind == kind; ++at) {
+      const Finding& finding = shown.findings[at];
+      rows.push_back({finding.module.empty() ? shown.graph.name : finding.module, finding.op, finding.source});
+    }
+    text += "\n" + meaningOf(kind) + ".\n";
+    if (kind != "fixed-batch") text += table(rows);
+  }
+  return text;
+}
+
+Json valueJson(const ModelGraph& graph, ValueId id, const Bindings& bindings) {
+  const Value& value = graph.value(id);
+  if (!value.tensor) return {{"name", value.name}};
+  Json shape = Json::array();
+  const std::vector<std::string> words = dimensions(graph, *value.tensor);
+  for (std::size_t d = 0; d < words.size(); ++d) {
+    const SymbolicInt& size = value.tensor->sizes[d];
+    shape.push_back(size.expression.empty() ? Json(size.hint) : Json(words[d]));
+  }
+  Json json{{"name", value.name}, {"dtype", name(value.tensor->dtype)}, {"shape", shape}};
+  if (value.origin == ValueOrigin::Input) json["sizes"] = shapeOf(*value.tensor, bindings);
+  return json;
+}
+
+Json modulesJson(const Inspection& shown, int depth) {
+  Json modules = Json::array();
+  for (const ModuleSummary& module : shown.modules) {
+    if (module.depth > depth) continue;
+    modules.push_back({{"path", module.path},
+                       {"class", module.className},
+                       {"depth", module.depth},
+                       {"operators", module.operators},
+                       {"parameters", module.parameters},
+                       {"parameter_bytes", module.parameterBytes},
+                       {"forward_flops", module.forwardFlops},
+                       {"activation_bytes", module.activationBytes}});
+  }
+  return modules;
+}
+
+std::string documentOf(const Inspection& shown, const InspectOptions& options) {
+  const ModelGraph& graph = shown.graph;
+  const Bindings bindings = bindBatch(graph, shown.microbatch);
+  Json json{{"model", graph.name}, {"files", graph.files}, {"weights", hasWeights(graph)}, {"symbolic_batch", !batchSymbol(graph).empty()},
+            {"exported_batch", exportedBatch(graph)}, {"microbatch", shown.microbatch}};
+  for (const auto& [key, values] : {std::pair{"inputs", &graph.inputs}, {"outputs", &graph.outputs}}) {
+    json[key] = Json::array();
+    for (const ValueId id : *values) json[key].push_back(valueJson(graph, id, bindings));
+  }
+  json["modules"] = modulesJson(shown, options.depth.value_or(kMostDepth));
+  json["tied_parameters"] = Json::array();
+  for (const auto& [alias, held] : shown.tied) json["tied_parameters"].push_back({{"name", alias}, {"same_as", held}});
+  json["split_points"] = Json::array();
+  for (const SplitPoint& point : shown.splits) {
+    json["split_points"].push_back({{"name", point.name}, {"node", point.begin.value}, {"crossing_bytes", point.crossing}, {"values", point.values}});
+  }
+  if (options.report) {
+    json["report"] = Json::array();
+    for (const Finding& finding : shown.findings) {
+      json["report"].push_back({{"kind", finding.kind}, {"module", finding.module}, {"operator", finding.op}, {"source", finding.source}, {"meaning", meaningOf(finding.kind)}});
+    }
+  }
+  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+int runInspect(const InspectOptions& options) {
+  const Inspection shown = inspect(options);
+  if (options.json) {
+    print(documentOf(shown, options));
+    return kYes;
+  }
+  const int depth = options.depth.value_or(kDefaultDepth);
+  std::string text = headText(shown, options.models) + "\n" + treeText(shown.modules, depth) + "\n" + splitText(shown, options.depth.value_or(splitDepth(shown)));
+  if (options.report) text += "\n" + reportText(shown);
+  print(text);
+  return kYes;
+}
+
+}  // namespace
+
+Command addInspect(CLI::App& app) {
+  auto options = std::make_shared<InspectOptions>();
+  CLI::App* command = app.add_subcommand("inspect", "What is in a traced model, and where it can be split");
+  command->add_option("MODEL.pt2", options->models, "torch.export archive; several when each stage was exported on its own")->option_text(" ")->required();
+  command->add_option("--depth", options->depth, fmt::format("Modules and split points down to this depth; modules to {} without it (JSON: all)", kDefaultDepth))->option_text("N")->check(CLI::Range(0, kMostDepth));
+  command->add_option("--microbatch", options->microbatch, "Samples for FLOPs and activations; as exported without it")->option_text("B")->check(CLI::Range(1, 1 << 30));
+  command->add_flag("--report", options->report, "Can it be split and microbatched, and what would change its meaning?");
+  command->add_flag("--json", options->json, "One JSON document on stdout");
+  command->footer(
+      "Examples:\n"
+      "  pipewright inspect gpt.pt2 --depth 1\n"
+      "  pipewright inspect gpt.pt2 --microbatch 8 --report\n"
+      "  pipewright inspect stage0.pt2 stage1.pt2 --json\n\n"
+      "FLOPs count 2 per multiply-add of matrix products, convolutions and attention. Activations are results that\n"
+      "need a gradient, without views. A split point name works with plan --split: blocks.2 begins a stage there,\n"
+      "blocks.1:end after it.");
+  return [options] { return runInspect(*options); };
+}
+
+}  // namespace pw::cli

@@ -1,0 +1,154 @@
+#include <algorithm>
+#include <array>
+#include <cstdio>
+#include <exception>
+#include <memory>
+#include <new>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <CLI/App.hpp>
+#include <CLI/Config.hpp>
+#include <CLI/Formatter.hpp>
+#include <fmt/format.h>
+
+#include "app/cli/commands.h"
+#include "app/cli/output.h"
+#include "schedules/error.h"
+
+namespace pw::cli {
+namespace {
+
+struct Entry {
+  const char* name;
+  Command (*add)(CLI::App&);
+};
+
+/// In the order `--help` shows them: from a model to a result.
+constexpr std::array<Entry, 10> kCommands{{
+    {"inspect", addInspect},
+    {"schedule", addSchedule},
+    {"check", addCheck},
+    {"profile", addProfile},
+    {"plan", addPlan},
+    {"simulate", addSimulate},
+    {"run", addRun},
+    {"compare", addCompare},
+    {"runs", addRuns},
+    {"demo", addDemo},
+}};
+
+constexpr const char* kAbout = "Design, predict, run and compare pipeline-parallel training plans of traced PyTorch models.\n";
+
+constexpr const char* kExamples = R"(Examples:
+  pipewright demo                                              the whole way on a sample model
+  pipewright inspect gpt.pt2                                   modules, sizes, where it can be split
+  pipewright schedule 1f1b --ranks 4 --microbatches 8          the schedule as CSV
+  pipewright simulate --schedule gpipe --ranks 4 --microbatches 8 --forward 1ms --backward 2ms
+  pipewright plan gpt.pt2 --ranks 2 --microbatches 8 --out plan.json
+  pipewright run plan.json --steps 5 --store runs.db
+  pipewright compare --store runs.db                           predicted against measured
+
+Durations are written 1.5ms, 200us, 30ns; sizes 24GiB, 80GB. `pipewright COMMAND --help` explains a command.
+Exit status: 0 done or yes, 1 the answer is no (invalid schedule, failed run), 2 wrong call or unusable input.)";
+
+/// The chosen command's name with a leading blank, or nothing.
+std::string chosenName(const CLI::App& app) {
+  const auto chosen = app.get_subcommands();
+  return chosen.empty() ? std::string() : " " + chosen.front()->get_name();
+}
+
+std::string commandNames() {
+  std::string names;
+  for (const Entry& entry : kCommands) names += (names.empty() ? "" : ", ") + std::string(entry.name);
+  return names;
+}
+
+std::string replaced(std::string text, std::string_view what, std::string_view by) {
+  const std::size_t at = text.find(what);
+  if (at != std::string::npos) text.replace(at, what.size(), by);
+  return text;
+}
+
+/// What a call CLI11 refused was about, and the cure.
+std::string explain(const CLI::App& app, const CLI::ParseError& problem) {
+  const std::string help = fmt::format("see pipewright{} --help", chosenName(app));
+  const std::vector<std::string> extras = app.remaining(true);
+  if (!extras.empty() && dynamic_cast<const CLI::ExtrasError*>(&problem) != nullptr) {
+    const std::string& extra = extras.front();
+    const bool command = chosenName(app).empty() && extra.substr(0, 1) != "-";
+    if (command) return fmt::format("there is no command {}; the commands are {}", extra, commandNames());
+    return fmt::format("the argument {} is not understood{}{}; {}", extra, chosenName(app).empty() ? "" : " by", chosenName(app), help);
+  }
+  const std::string text = problem.what();
+  const std::size_t colon = std::min(text.find(": "), text.size());  // after the option's name
+  if (dynamic_cast<const CLI::RequiredError*>(&problem) != nullptr) return fmt::format("{}; {}", replaced(text, "is required", "is missing"), help);
+  if (dynamic_cast<const CLI::ArgumentMismatch*>(&problem) != nullptr && text.find("required") != std::string::npos) {
+    return fmt::format("{} needs a value; {}", text.substr(0, colon), help);
+  }
+  if (dynamic_cast<const CLI::ConversionError*>(&problem) != nullptr) return fmt::format("{} is no number; {}", replaced(text, "Could not convert: ", ""), help);
+  return fmt::format("{}; {}", replaced(replaced(text, ": Value ", " "), "not in range", "is not in the range"), help);
+}
+
+/// Parses the call and runs the chosen command. Everything it cannot do is thrown.
+int dispatch(int argc, const char* const* argv) {
+  CLI::App app(kAbout, "pipewright");
+  app.footer(kExamples);
+  app.set_version_flag("--version", "pipewright " PW_VERSION, "Show the version");
+  app.set_help_flag("-h,--help", "Show this help");
+  app.get_formatter()->column_width(34);
+  app.get_formatter()->label("REQUIRED", "(required)");
+  app.require_subcommand(0, 1);
+  std::vector<Command> commands;
+  for (const Entry& entry : kCommands) commands.push_back(entry.add(app));
+  const auto overview = std::make_shared<CLI::Formatter>();  // the commands have taken the wider one
+  overview->column_width(16);
+  overview->label("SUBCOMMAND", "COMMAND");
+  overview->label("OPTIONS", "OPTION");
+  app.formatter(overview);
+
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::CallForHelp&) {
+    print(app.help());
+    return kYes;
+  } catch (const CLI::CallForVersion& version) {
+    print(std::string(version.what()) + "\n");
+    return kYes;
+  } catch (const CLI::ParseError& problem) {
+    throw UsageError(explain(app, problem));
+  }
+  for (std::size_t c = 0; c < commands.size(); ++c) {
+    if (app.got_subcommand(kCommands[c].name)) return commands[c]();
+  }
+  print(app.help());
+  return kYes;
+}
+
+int complain(std::string_view text, int status) {
+  std::fflush(stdout);
+  const std::string line = "pipewright: " + sentence(text) + "\n";
+  std::fwrite(line.data(), 1, line.size(), stderr);
+  return status;
+}
+
+}  // namespace
+}  // namespace pw::cli
+
+int main(int argc, char** argv) {
+  using namespace pw::cli;
+  try {
+    const int status = dispatch(argc, argv);
+    print("");  // what others wrote to stdout must have arrived, too
+    return status;
+  } catch (const pw::UsageError& problem) {
+    return complain(problem.what(), kUnusable);
+  } catch (const pw::Error& problem) {
+    return complain(problem.what(), kNo);
+  } catch (const std::bad_alloc&) {
+    return complain("out of memory; ask for fewer ranks, stages or microbatches", kNo);
+  } catch (const std::exception& problem) {
+    return complain(std::string("stopped by an unexpected problem: ") + problem.what(), kNo);
+  }
+}

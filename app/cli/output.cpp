@@ -1,0 +1,218 @@
+#include "app/cli/output.h"
+
+#include <fcntl.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <filesystem>
+#include <memory>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "schedules/error.h"
+
+namespace pw::cli {
+namespace {
+
+constexpr int kColumns = 100;    ///< of output that goes to no terminal
+constexpr int kFewest = 40;      ///< narrower terminals wrap: no table or timeline would be readable
+constexpr int kBarColumns = 24;
+
+std::size_t widthOf(std::string_view text) {
+  return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0U) != 0x80U; }));
+}
+
+bool isDigit(char c) { return c >= '0' && c <= '9'; }
+
+/// `12`, `-1.5`, `+3.0 %`, `1.23 ms`: digits with an optional unit after a blank.
+bool looksNumeric(std::string_view cell) {
+  std::size_t at = !cell.empty() && (cell[0] == '+' || cell[0] == '-') ? 1 : 0;
+  if (at == cell.size() || !isDigit(cell[at])) return false;
+  while (at < cell.size() && (isDigit(cell[at]) || cell[at] == '.')) ++at;
+  if (at == cell.size()) return true;
+  return cell[at] == ' ' && cell.find(' ', at + 1) == std::string_view::npos && !isDigit(cell.back());
+}
+
+bool isPlaceholder(std::string_view cell) { return cell.empty() || cell == "–"; }
+
+bool isNumericColumn(const std::vector<std::vector<std::string>>& rows, std::size_t column) {
+  bool any = false;
+  for (std::size_t r = 1; r < rows.size(); ++r) {
+    if (column >= rows[r].size() || isPlaceholder(rows[r][column])) continue;
+    if (!looksNumeric(rows[r][column])) return false;
+    any = true;
+  }
+  return any;
+}
+
+std::string reason() { return std::strerror(errno); }
+
+/// Writes all of `text`; false with errno set when that fails.
+bool writeAll(int descriptor, std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t written = ::write(descriptor, text.data(), text.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) return false;
+    text.remove_prefix(static_cast<std::size_t>(written));
+  }
+  return true;
+}
+
+Error cannotWrite(const std::string& path) {
+  return Error(fmt::format("cannot write {} ({}); give a path in an existing folder you may write to, with space left", path, reason()));
+}
+
+/// Writes and closes. The file is left behind on failure.
+void writeTo(const std::string& file, int flags, std::string_view text, const std::string& shown) {
+  const int descriptor = ::open(file.c_str(), O_WRONLY | O_CLOEXEC | flags, 0666);
+  if (descriptor < 0) throw cannotWrite(shown);
+  const bool written = writeAll(descriptor, text);
+  const int kept = errno;
+  const bool closed = ::close(descriptor) == 0;
+  if (!written) errno = kept;
+  if (!written || !closed) throw cannotWrite(shown);
+}
+
+/// A file removed at the end of the scope, unless it was renamed away.
+struct Temporary {
+  std::string path;
+  bool keep = false;
+  Temporary(std::string p) : path(std::move(p)) {}
+  Temporary(const Temporary&) = delete;
+  Temporary& operator=(const Temporary&) = delete;
+  ~Temporary() {
+    if (!keep) ::unlink(path.c_str());
+  }
+};
+
+}  // namespace
+
+std::string table(const std::vector<std::vector<std::string>>& rows) {
+  std::vector<std::size_t> widths;
+  for (const auto& row : rows) {
+    if (row.size() > widths.size()) widths.resize(row.size(), 0);
+    for (std::size_t c = 0; c < row.size(); ++c) widths[c] = std::max(widths[c], widthOf(row[c]));
+  }
+  std::vector<bool> numeric;
+  for (std::size_t c = 0; c < widths.size(); ++c) numeric.push_back(isNumericColumn(rows, c));
+  std::string text;
+  for (const auto& row : rows) {
+    std::string line;
+    for (std::size_t c = 0; c < row.size(); ++c) {
+      const std::string blanks(widths[c] - widthOf(row[c]), ' ');
+      if (c > 0) line += "  ";
+      line += numeric[c] ? blanks + row[c] : row[c] + blanks;
+    }
+    line.erase(line.find_last_not_of(' ') + 1);
+    text += line + '\n';
+  }
+  return text;
+}
+
+std::string percent(double fraction) { return fmt::format("{:.1f} %", 100 * fraction); }
+
+std::string signedPercent(double fraction) { return fmt::format("{:+.1f} %", 100 * fraction); }
+
+std::string counted(std::int64_t number, std::string_view noun) {
+  const bool es = !noun.empty() && noun.substr(noun.size() - 1) == "h";  // microbatch, batch
+  return fmt::format("{} {}{}", number, noun, number == 1 ? "" : es ? "es" : "s");
+}
+
+std::string sentence(std::string_view text) {
+  std::string line;
+  for (const char c : text) {
+    const bool blank = static_cast<unsigned char>(c) < 0x20 || c == ' ';
+    if (!blank) line += c;
+    else if (!line.empty() && line.back() != ' ') line += ' ';
+  }
+  line.erase(line.find_last_not_of(" .;,:") + 1);
+  return line + '.';
+}
+
+bool isTerminal(int descriptor) { return ::isatty(descriptor) == 1; }
+
+int terminalColumns() {
+  winsize size{};
+  if (!isTerminal(STDOUT_FILENO) || ::ioctl(STDOUT_FILENO, TIOCGWINSZ, &size) != 0 || size.ws_col == 0) return kColumns;
+  return std::max(kFewest, static_cast<int>(size.ws_col));
+}
+
+bool wantsColour() {
+  const char* refused = std::getenv("NO_COLOR");
+  return isTerminal(STDOUT_FILENO) && (refused == nullptr || *refused == '\0');
+}
+
+void print(std::string_view text) {
+  if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0) {
+    throw Error(fmt::format("cannot write to standard output ({}); free space there or send the output elsewhere", reason()));
+  }
+}
+
+std::string readFile(const std::string& path) {
+  const auto fail = [&] { throw UsageError(fmt::format("cannot read {} ({}); give the path of a readable file", path, reason())); };
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "rbe"), &std::fclose);
+  if (file == nullptr) fail();
+  std::string text;
+  std::vector<char> buffer(std::size_t{1} << 16);
+  while (const std::size_t got = std::fread(buffer.data(), 1, buffer.size(), file.get())) text.append(buffer.data(), got);
+  if (std::ferror(file.get()) != 0) fail();
+  return text;
+}
+
+void writeFile(const std::string& path, std::string_view text) {
+  std::error_code problem;
+  const std::filesystem::path real = std::filesystem::weakly_canonical(path, problem);  // a link stays a link
+  const std::string target = problem || path.empty() ? path : real.string();
+  const auto status = std::filesystem::status(target, problem);
+  if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status)) {
+    writeTo(target, 0, text, path);  // a device or a pipe
+    return;
+  }
+  Temporary temporary(fmt::format("{}.{}.part", target, ::getpid()));
+  writeTo(temporary.path, O_CREAT | O_TRUNC, text, path);
+  if (std::rename(temporary.path.c_str(), target.c_str()) != 0) throw cannotWrite(path);
+  temporary.keep = true;
+}
+
+ProgressStyle parseProgressStyle(const std::string& text) {
+  if (text.empty() || text == "auto") return ProgressStyle::Automatic;
+  if (text == "json") return ProgressStyle::Json;
+  throw UsageError(fmt::format("\"{}\" is no progress style; write json or auto", text));
+}
+
+std::function<void(int, int, const std::string&)> progress(const std::string& task, ProgressStyle style) {
+  using Clock = std::chrono::steady_clock;
+  if (style == ProgressStyle::Json) {
+    return [task, last = Clock::time_point{}](int done, int all, const std::string& note) mutable {
+      const auto now = Clock::now();
+      if (done < all && last != Clock::time_point{} && now - last < std::chrono::seconds(1)) return;
+      last = now;
+      const nlohmann::ordered_json line = {{"task", task}, {"done", done}, {"all", all}, {"note", note}};
+      writeAll(STDERR_FILENO, line.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
+    };
+  }
+  if (!isTerminal(STDERR_FILENO)) return [](int, int, const std::string&) {};
+  return [task, last = Clock::time_point{}](int done, int all, const std::string& note) mutable {
+    constexpr std::string_view kErase = "\r\x1b[K";
+    if (done >= all) {
+      writeAll(STDERR_FILENO, kErase);
+      return;
+    }
+    const auto now = Clock::now();
+    if (now - last < std::chrono::milliseconds(50)) return;
+    last = now;
+    std::string bar;
+    const int filled = all > 0 ? static_cast<int>(std::int64_t{kBarColumns} * std::max(0, done) / all) : 0;
+    for (int c = 0; c < kBarColumns; ++c) bar += c < filled ? "█" : "░";
+    writeAll(STDERR_FILENO, fmt::format("{}{} {} {}/{}  {}", kErase, task, bar, done, all, note.substr(0, 40)));
+  };
+}
+
+}  // namespace pw::cli

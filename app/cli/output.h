@@ -1,0 +1,46 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace pw::cli {
+
+/// Right-aligned numbers, left-aligned words: columns as wide as their widest cell, two spaces between. The first row is the header.
+/// Cells may hold UTF-8; width counts code points.
+[[nodiscard]] std::string table(const std::vector<std::vector<std::string>>& rows);
+
+/// `12.3 %`, and with `signedPercent` `+12.3 %`, of a fraction.
+[[nodiscard]] std::string percent(double fraction);
+[[nodiscard]] std::string signedPercent(double fraction);
+/// `1 rank`, `4 ranks`.
+[[nodiscard]] std::string counted(std::int64_t number, std::string_view noun);
+
+/// One line ending in a full stop, whatever came in: what stderr shows of an error.
+[[nodiscard]] std::string sentence(std::string_view text);
+
+/// Whether stdout (1) or stderr (2) is a terminal.
+[[nodiscard]] bool isTerminal(int descriptor);
+/// Columns of the terminal behind stdout; 100 where there is none.
+[[nodiscard]] int terminalColumns();
+/// Whether stdout takes colours: a terminal, and `NO_COLOR` not set.
+[[nodiscard]] bool wantsColour();
+
+/// Writes to stdout. Throws Error when it is full or closed.
+void print(std::string_view text);
+
+/// Reads a whole file. Throws UsageError when it cannot.
+[[nodiscard]] std::string readFile(const std::string& path);
+/// Writes a file through a temporary beside it and a rename, so that a reader never sees half of it. Throws Error when it cannot.
+void writeFile(const std::string& path, std::string_view text);
+
+/// How progress is shown on stderr: a bar on a terminal, one JSON line a second with `--progress json`, nothing otherwise.
+enum class ProgressStyle : std::uint8_t { Automatic, Json };
+[[nodiscard]] ProgressStyle parseProgressStyle(const std::string& text);
+
+/// Returns `update(done, all, note)` for a task of that name. The bar is removed when done == all.
+[[nodiscard]] std::function<void(int, int, const std::string&)> progress(const std::string& task, ProgressStyle style);
+
+}  // namespace pw::cli

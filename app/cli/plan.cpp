@@ -1,0 +1,220 @@
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <filesystem>
+#include <thread>
+
+#include "app/cli/commands.h"
+#include "app/cli/model.h"
+#include "app/cli/output.h"
+#include "schedules/error.h"
+#include "schedules/generate.h"
+#include "schedules/lower.h"
+#include "schedules/units.h"
+#include "simulator/json_fields.h"
+#include "simulator/metrics.h"
+#include "simulator/plan.h"
+
+namespace pw::cli {
+namespace {
+
+struct Options {
+  std::vector<std::string> models, splits;
+  std::string schedule = "1f1b", balance = "time", profile, cluster, out, loss, memoryLimit;
+  int ranks = 0, microbatches = 0, threads = 1;
+  std::int64_t microbatch = 0, batch = 0;
+  bool json = false;
+};
+
+Balance parseBalance(const std::string& text) {
+  if (text == "time") return Balance::Time;
+  if (text == "memory") return Balance::Memory;
+  if (text == "parameters") return Balance::Parameters;
+  return Balance::Layers;
+}
+
+/// Split points by name, by the marks in the model, or balanced.
+std::vector<NodeId> chooseSplits(const Options& o, const ModelGraph& graph, const Profile& profile, int ranks) {
+  if (!o.splits.empty()) {
+    std::vector<NodeId> begins;
+    for (const std::string& split : o.splits) begins.push_back(findSplit(graph, split));
+    std::sort(begins.begin(), begins.end());
+    if (std::adjacent_find(begins.begin(), begins.end()) != begins.end()) throw UsageError("Two of the split names mean the same place; name each place once.");
+    return begins;
+  }
+  if (static_cast<int>(graph.splitMarkers.size()) + 1 == ranks) return graph.splitMarkers;
+  return balance(graph, profile, ranks, parseBalance(o.balance));
+}
+
+int chooseRanks(const Options& o, const ModelGraph& graph) {
+  const int bySplits = static_cast<int>(o.splits.size()) + 1;
+  if (o.ranks > 0 && !o.splits.empty() && o.ranks != bySplits) {
+    throw UsageError(fmt::format("{} split points make {} stages, and {} has one stage on each of {} ranks; give {} split points.", o.splits.size(), bySplits,
+                                 o.schedule, o.ranks, o.ranks - 1));
+  }
+  if (o.ranks > 0) return o.ranks;
+  if (!o.splits.empty()) return bySplits;
+  if (!graph.splitMarkers.empty()) return static_cast<int>(graph.splitMarkers.size()) + 1;
+  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));  // the devices found: one rank per core
+}
+
+std::vector<std::string> namesOf(const ModelGraph& graph, const std::vector<NodeId>& begins, const Bindings& bindings) {
+  std::vector<std::string> names;
+  const auto points = splitPoints(graph, bindings);
+  for (const NodeId begin : begins) {
+    const auto found = std::find_if(points.begin(), points.end(), [&](const SplitPoint& p) { return p.begin == begin; });
+    names.push_back(found == points.end() ? fmt::format("node {}", begin.value) : found->name);
+  }
+  return names;
+}
+
+Profile chooseProfile(const Options& o, const ModelGraph& graph, std::int64_t microbatch, int ranks) {
+  if (!o.profile.empty()) {
+    Profile profile = parseProfile(readFile(o.profile), o.profile);
+    if (profile.nodes.size() != graph.nodes.size()) throw UsageError(fmt::format("{} was not taken of {}; profile this model.", o.profile, graph.name));
+    if (profile.microbatch != microbatch) {
+      throw UsageError(fmt::format("{} was taken at microbatch {}, the plan has {}; profile with --microbatch {}.", o.profile, profile.microbatch, microbatch, microbatch));
+    }
+    return profile;
+  }
+  if (!o.cluster.empty()) return estimate(graph, microbatch, loadCluster(o.cluster));
+  return measureWithRanks(o.models, microbatch, ranks, o.threads, o.loss);
+}
+
+std::string sourceOf(const Profile& profile) {
+  if (profile.estimated) return "estimated for " + profile.machine.device;
+  return fmt::format("measured on {} ({}), {} at once, {} thread(s) each", profile.machine.host, profile.machine.processor, profile.ranksAtOnce, profile.threads);
+}
+
+void printStages(const Plan& plan, const ModelGraph& graph, const Metrics& metrics) {
+  std::vector<std::vector<std::string>> rows{{"stage", "rank", "begins at", "operators", "forward", "backward", "parameters", "receives", "peak memory"}};
+  for (std::size_t s = 0; s < plan.partition.stages.size(); ++s) {
+    const StageSpec& spec = plan.partition.stages[s];
+    const StageCost& cost = plan.costs.stages[s];
+    Bytes received = 0;
+    for (const Transfer& t : plan.partition.transfers) received += t.to == Stage(s) ? t.bytes : 0;
+    const Rank rank = plan.schedule.rankOfStage[s];
+    rows.push_back({std::to_string(s), std::to_string(rank.value), s == 0 ? "(start)" : plan.splitNames[s - 1],
+                    std::to_string(spec.end.value - spec.begin.value), formatDuration(cost.forward), formatDuration(cost.backward),
+                    formatSize(cost.parameterBytes), formatSize(received), formatSize(metrics.ranks[rank.index()].peakBytes)});
+  }
+  fmt::print("{}", table(rows));
+  for (const ReplicatedParameter& r : plan.partition.replicated) {
+    std::string stages;
+    for (const Stage s : r.stages) stages += (stages.empty() ? "" : " and ") + std::to_string(s.value);
+    fmt::print("shared: {} ({}) is kept by stages {}, gradients summed each step\n", r.name, formatSize(r.bytes), stages);
+  }
+  for (std::size_t s = 0; s < plan.partition.stages.size(); ++s) {
+    const auto& recomputed = plan.partition.stages[s].recomputed;
+    if (recomputed.empty()) continue;
+    std::string names;
+    for (const NodeId node : recomputed) {
+      for (const ValueId v : graph.node(node).outputs) names += (names.empty() ? "" : ", ") + graph.value(v).name;
+    }
+    fmt::print("recomputed by stage {} instead of received: {}\n", s, names);
+  }
+}
+
+/// Says so when one device is enough: the whole model fits it and would be no slower there.
+void adviseSingleRank(const Plan& plan, const ModelGraph& graph, const Profile& profile, Ns pipelined, Bytes limit) {
+  if (plan.partition.stages.size() < 2) return;
+  const Partition whole = cut(graph, {}, bindBatch(graph, plan.microbatchSize), nullptr);
+  const Schedule schedule = generate("1f1b", {1, 1, plan.schedule.microbatches});
+  CostTable costs = costTable(graph, whole, profile, schedule.rankOfStage);
+  costs.microbatchScale = plan.costs.microbatchScale;
+  const Metrics alone = measure(simulate(schedule, costs));
+  if (limit > 0 && alone.ranks[0].peakBytes > limit) return;
+  if (alone.step <= pipelined) {
+    fmt::print("\nOne device suffices: the whole model takes {} per step on one rank, with {} of memory.\n", formatDuration(alone.step), formatSize(alone.ranks[0].peakBytes));
+  } else {
+    fmt::print("\nOn one rank the step would take {} ({:.2f} times as long).\n", formatDuration(alone.step), static_cast<double>(alone.step) / static_cast<double>(pipelined));
+  }
+}
+
+Plan makePlan(Options& o, const ModelGraph& graph, const Profile& profile, int ranks) {
+  const Bindings bindings = bindBatch(graph, o.microbatch);
+  const std::vector<NodeId> begins = chooseSplits(o, graph, profile, ranks);
+  Plan plan;
+  plan.modelFiles = graph.files;
+  plan.modelName = graph.name;
+  plan.microbatchSize = o.microbatch;
+  plan.batch = o.batch;
+  plan.loss = o.loss;
+  plan.partition = cut(graph, begins, bindings, &profile);
+  plan.splitNames = namesOf(graph, begins, bindings);
+  plan.schedule = lower(generate(o.schedule, {ranks, ranks, o.microbatches}));
+  plan.costs = costTable(graph, plan.partition, profile, plan.schedule.rankOfStage);
+  const auto sizes = microbatchSizes(o.batch, o.microbatches);
+  if (std::any_of(sizes.begin(), sizes.end(), [&](std::int64_t s) { return s != o.microbatch; })) {
+    for (const std::int64_t size : sizes) plan.costs.microbatchScale.push_back(static_cast<double>(size) / static_cast<double>(o.microbatch));
+  }
+  plan.estimated = profile.estimated;
+  plan.costSource = sourceOf(profile);
+  return plan;
+}
+
+int run(Options& o) {
+  const ModelGraph graph = loadModel(o.models);
+  if (o.batch == 0) o.batch = (o.microbatch == 0 ? exportedBatch(graph) : o.microbatch) * o.microbatches;
+  if (o.batch < o.microbatches) throw UsageError(fmt::format("A batch of {} cannot be cut into {} microbatches; use a larger --batch or fewer --microbatches.", o.batch, o.microbatches));
+  if (o.microbatch == 0) o.microbatch = (o.batch + o.microbatches - 1) / o.microbatches;
+  if (microbatchSizes(o.batch, o.microbatches).front() != o.microbatch) {
+    throw UsageError(fmt::format("--batch {} in {} microbatches has microbatches of {}, not {}; leave out --microbatch or --batch.", o.batch, o.microbatches,
+                                 microbatchSizes(o.batch, o.microbatches).front(), o.microbatch));
+  }
+  static_cast<void>(bindBatch(graph, o.microbatch));  // refuses a batch the model was not exported for
+  if (o.loss.empty()) o.loss = defaultLoss(graph);
+  const int ranks = chooseRanks(o, graph);
+  const Bytes limit = o.memoryLimit.empty() ? 0 : parseSize(o.memoryLimit);
+  static_cast<void>(generate(o.schedule, {ranks, ranks, o.microbatches}));      // refuse shapes and names before measuring
+  for (const std::string& split : o.splits) static_cast<void>(findSplit(graph, split));
+  const Profile profile = chooseProfile(o, graph, o.microbatch, ranks);
+  const Plan plan = makePlan(o, graph, profile, ranks);
+  const Trace predicted = simulate(plan.schedule, plan.costs);
+  const Metrics metrics = measure(predicted);
+  if (!o.out.empty()) writeFile(o.out, toJson(plan));
+  if (o.json) {
+    fmt::print("{}\n", metricsJson(metrics, plan.schedule, plan.costs, lowerBound(plan.schedule, plan.costs)));
+  } else {
+    fmt::print("{}: {} ranks, {}, {} microbatches of {}, loss {}\ncosts {}\n\n", graph.name, ranks, o.schedule, o.microbatches, o.microbatch, o.loss, plan.costSource);
+    printStages(plan, graph, metrics);
+    fmt::print("\npredicted step {}, makespan {}, bubble {:.1f} %, lower bound of the makespan {}\n", formatDuration(metrics.step), formatDuration(metrics.makespan),
+               100 * metrics.bubbleFraction, formatDuration(lowerBound(plan.schedule, plan.costs)));
+    adviseSingleRank(plan, graph, profile, metrics.step, limit);
+    if (!o.out.empty()) fmt::print("Written to {}.\n", o.out);
+  }
+  for (const RankMetrics& rank : metrics.ranks) {
+    if (limit > 0 && rank.peakBytes > limit) {
+      fmt::print(stderr, "pipewright: Rank {} would need {}, more than the limit of {}; use more ranks, smaller microbatches or another balance.\n",
+                 rank.rank.value, formatSize(rank.peakBytes), formatSize(limit));
+      return kNo;
+    }
+  }
+  return kYes;
+}
+
+}  // namespace
+
+Command addPlan(CLI::App& app) {
+  auto* sub = app.add_subcommand("plan", "Cut a model into stages and schedule it");
+  auto o = std::make_shared<Options>();
+  sub->add_option("model", o->models, "Model archive (.pt2); several when each stage was exported on its own")->required();
+  sub->add_option("--ranks", o->ranks, "Pipeline ranks (default: split points + 1, else one per core)")->check(CLI::Range(1, 1024));
+  sub->add_option("--microbatches", o->microbatches, "Microbatches per step")->required()->check(CLI::Range(1, 1 << 20));
+  sub->add_option("--microbatch", o->microbatch, "Samples per microbatch (default: as exported)")->check(CLI::Range(1, 1 << 20));
+  sub->add_option("--batch", o->batch, "Samples per step, where microbatches may be uneven")->check(CLI::Range(1, 1 << 24));
+  sub->add_option("--schedule", o->schedule, "gpipe, 1f1b (see `schedule list`)");
+  sub->add_option("--split", o->splits, "Where stages begin: module names, `name` before or `name:end` after a module")->delimiter(',');
+  sub->add_option("--balance", o->balance, "What to balance where no split is named")->check(CLI::IsMember({"time", "memory", "parameters", "layers"}));
+  sub->add_option("--profile", o->profile, "A profile of this model (default: measured now)");
+  sub->add_option("--cluster", o->cluster, "Estimate costs for a cluster preset or file instead of measuring");
+  sub->add_option("--memory-limit", o->memoryLimit, "Memory of a rank, for example 24GiB: says no when the plan needs more");
+  sub->add_option("--loss", o->loss, "cross_entropy, mse, sum, output:NAME (default: the model's own, else cross_entropy)");
+  sub->add_option("--threads", o->threads, "Intra-op threads of each rank")->check(CLI::Range(1, 1024));
+  sub->add_option("--out", o->out, "Write the plan here (JSON)");
+  sub->add_flag("--json", o->json, "Print the prediction as JSON");
+  return [o] { return run(*o); };
+}
+
+}  // namespace pw::cli

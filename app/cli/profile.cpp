@@ -1,0 +1,137 @@
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <map>
+
+#include "app/cli/commands.h"
+#include "app/cli/model.h"
+#include "app/cli/output.h"
+#include "backends/torch_backend.h"
+#include "engine/launcher.h"
+#include "engine/worker.h"
+#include "schedules/error.h"
+#include "schedules/units.h"
+
+namespace pw::cli {
+namespace {
+
+struct Options {
+  std::vector<std::string> models;
+  std::string device = "cpu", cluster, out, loss, progressStyle = "auto";
+  int threads = 1, ranks = 1, depth = 3;
+  std::int64_t microbatch = 0;
+  bool json = false, quiet = false, initRandom = false;
+};
+
+/// Sums over the modules of a depth: what each module's nodes cost.
+void print(const ModelGraph& graph, const Profile& profile, int depth) {
+  std::vector<std::string> order;
+  std::map<std::string, NodeCost> sums;
+  for (std::size_t n = 0; n < graph.nodes.size(); ++n) {
+    std::string path = "(model)";
+    for (const ModuleFrame& frame : graph.nodes[n].modules) {
+      if (!frame.path.empty() && std::count(frame.path.begin(), frame.path.end(), '.') < depth) path = frame.path;
+    }
+    if (!sums.contains(path)) order.push_back(path);
+    NodeCost& sum = sums[path];
+    const NodeCost& cost = profile.nodes[n];
+    sum.forward += cost.forward;
+    sum.backward += cost.backward;
+    sum.forwardSpread += cost.forwardSpread;
+    sum.backwardSpread += cost.backwardSpread;
+    sum.saved += cost.saved;
+    sum.flops += cost.flops;
+  }
+  order.emplace_back("(loss)");
+  sums["(loss)"] = profile.loss;
+  std::vector<std::vector<std::string>> rows{{"module", "forward", "±", "backward", "±", "saved", "GFLOP"}};
+  for (const std::string& path : order) {
+    const NodeCost& c = sums[path];
+    rows.push_back({path, formatDuration(c.forward), formatDuration(c.forwardSpread), formatDuration(c.backward), formatDuration(c.backwardSpread),
+                    formatSize(std::max<Bytes>(0, c.saved)), fmt::format("{:.3f}", c.flops / 1e9)});
+  }
+  fmt::print("{}", table(rows));
+  fmt::print("\n{} at microbatch {}, {}: optimizer {:.2f} ns per KiB of parameters", profile.model, profile.microbatch,
+             profile.estimated ? "estimated for " + profile.machine.device
+                               : fmt::format("measured with {} process{} at once, {} thread{} each", profile.ranksAtOnce, profile.ranksAtOnce == 1 ? "" : "es",
+                                             profile.threads, profile.threads == 1 ? "" : "s"),
+             profile.optimizerNsPerByte * 1024);
+  if (profile.link.bytesPerSecond > 0) fmt::print("; link {} + {:.2f} GB/s", formatDuration(profile.link.latency), profile.link.bytesPerSecond / 1e9);
+  fmt::print("\n");
+}
+
+Profile measure(const Options& o, const ModelGraph& graph, const RankEnvironment* environment) {
+  const TorchBackend& torch = torchBackend();
+  torch.prepareProcess(o.threads);
+  std::unique_ptr<Communicator> group;
+  if (environment != nullptr && environment->worldSize > 1) group = torch.connectGloo(rendezvousOf(*environment, std::chrono::minutes(5)));
+  ProfileOptions options;
+  options.microbatch = o.microbatch;
+  options.loss = o.loss;
+  options.stage.initRandom = o.initRandom;
+  const bool shows = environment == nullptr || environment->rank.value == 0;
+  std::function<void(int, int)> report;
+  if (shows) {
+    report = [show = progress("profile " + graph.name, parseProgressStyle(o.progressStyle))](int done, int all) { show(done, all, "samples"); };
+  }
+  Profile profile = torch.measureProfile(graph, options, group.get(), report);
+  profile.machine = thisMachine();
+  profile.threads = o.threads;
+  if (group) group->barrier();
+  return profile;
+}
+
+int run(Options& o) {
+  if (o.device != "cpu") throw UsageError(fmt::format("This build has no CUDA module, so it cannot profile on {}; use --device cpu or --estimate CLUSTER.", o.device));
+  const ModelGraph graph = loadModel(o.models);
+  if (o.microbatch == 0) o.microbatch = exportedBatch(graph);
+  if (o.loss.empty()) o.loss = defaultLoss(graph);
+  const auto environment = rankEnvironment();
+  Profile profile;
+  if (!o.cluster.empty()) {
+    profile = estimate(graph, o.microbatch, loadCluster(o.cluster));
+  } else if (o.ranks > 1 && !environment) {
+    profile = measureWithRanks(o.models, o.microbatch, o.ranks, o.threads, o.loss);
+  } else {
+    try {
+      profile = measure(o, graph, environment ? &*environment : nullptr);
+    } catch (const std::exception& e) {
+      if (environment) reportFailure(*environment, e.what());
+      throw;
+    }
+  }
+  if (environment && environment->rank.value != 0) return kYes;
+  if (!o.out.empty()) writeFile(o.out, toJson(profile));
+  if (o.quiet) return kYes;
+  if (o.json) {
+    fmt::print("{}\n", toJson(profile));
+  } else {
+    print(graph, profile, o.depth);
+    if (!o.out.empty()) fmt::print("Written to {}.\n", o.out);
+  }
+  return kYes;
+}
+
+}  // namespace
+
+Command addProfile(CLI::App& app) {
+  auto* sub = app.add_subcommand("profile", "Measure forward and backward time of every operator");
+  auto o = std::make_shared<Options>();
+  sub->add_option("model", o->models, "Model archive (.pt2); several when each stage was exported on its own")->required();
+  sub->add_option("--device", o->device, "cpu");
+  sub->add_option("--threads", o->threads, "Intra-op threads of each process")->check(CLI::Range(1, 1024));
+  sub->add_option("--microbatch", o->microbatch, "Samples per microbatch (default: as exported)")->check(CLI::Range(1, 1 << 20));
+  sub->add_option("--ranks", o->ranks, "Processes that compute at once, as in a run on one host; also measures their link")->check(CLI::Range(1, 1024));
+  sub->add_option("--loss", o->loss, "cross_entropy, mse, sum, output:NAME");
+  sub->add_option("--estimate", o->cluster, "Estimate from FLOPs and bytes for a cluster preset or file");
+  sub->add_option("--init", "random: draw weights instead of reading them")->check(CLI::IsMember({"random"}))->each([o](const std::string&) { o->initRandom = true; });
+  sub->add_option("--out", o->out, "Write the profile here (JSON)");
+  sub->add_option("--depth", o->depth, "Depth of the module table");
+  sub->add_option("--progress", o->progressStyle, "auto or json");
+  sub->add_flag("--json", o->json, "Print the profile as JSON");
+  sub->add_flag("--quiet", o->quiet, "Print nothing");
+  return [o] { return run(*o); };
+}
+
+}  // namespace pw::cli

@@ -1,0 +1,247 @@
+#include <fmt/chrono.h>
+#include <fmt/format.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <chrono>
+#include <ctime>
+#include <nlohmann/json.hpp>
+
+#include "app/cli/commands.h"
+#include "app/cli/model.h"
+#include "app/cli/output.h"
+#include "backends/run_store.h"
+#include "backends/torch_backend.h"
+#include "engine/launcher.h"
+#include "engine/worker.h"
+#include "schedules/check.h"
+#include "schedules/error.h"
+#include "schedules/units.h"
+#include "simulator/metrics.h"
+
+namespace pw::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct Options {
+  std::string plan, store, backend = "gloo", data = "synthetic", loss, optimizer = "sgd", progressStyle = "auto";
+  int steps = 1, threads = 1;
+  double learningRate = 0.01;
+  std::uint64_t seed = 0;
+  double timeoutSeconds = 120;
+  bool verify = false, json = false, initRandom = false;
+};
+
+/// What rank 0 knows when all is done.
+struct Result {
+  RunRecord record;
+  Verification verification;
+  std::optional<RunId> id;
+};
+
+Ns medianOf(std::vector<Ns> values) {
+  if (values.empty()) return 0;
+  std::sort(values.begin(), values.end());
+  return values[values.size() / 2];
+}
+
+/// Joins the ranks' logs step by step.
+Result assemble(const Plan& plan, const Options& o, const std::vector<RankLog>& ranks, const std::string& startedAt) {
+  Result result;
+  result.record.startedAt = startedAt;
+  result.record.backend = o.backend;
+  result.record.seed = o.seed;
+  result.record.machine = thisMachine();
+  result.record.plan = plan;
+  result.record.predicted = simulate(plan.schedule, plan.costs);
+  for (std::size_t s = 0; s < ranks.front().steps.size(); ++s) {
+    std::vector<StepLog> logs;
+    StepRecord step;
+    step.step = static_cast<int>(s);
+    for (const RankLog& rank : ranks) {
+      logs.push_back(rank.steps.at(s));
+      if (logs.back().loss) step.loss = *logs.back().loss;
+    }
+    step.measured = joinTraces(logs);
+    result.record.steps.push_back(std::move(step));
+  }
+  for (const RankLog& rank : ranks) {
+    const Verification& v = rank.verification;
+    result.verification.lossDifference = std::max(result.verification.lossDifference, v.lossDifference);
+    result.verification.gradientDifference = std::max(result.verification.gradientDifference, v.gradientDifference);
+    if (v.equal || !result.verification.equal) continue;
+    result.verification.equal = false;
+    result.verification.firstDifference = v.firstDifference;
+  }
+  return result;
+}
+
+void printJson(const Result& result) {
+  const Metrics predicted = measure(result.record.predicted);
+  Json j{{"run_id", result.id ? Json(result.id->value) : Json(nullptr)}, {"predicted_makespan_ns", predicted.makespan}, {"predicted_step_ns", predicted.step},
+         {"predicted_bubble_fraction", predicted.bubbleFraction}, {"losses", Json::array()}, {"steps", Json::array()}};
+  for (const StepRecord& step : result.record.steps) {
+    const Metrics m = measure(step.measured);
+    j["losses"].push_back(step.loss);
+    Json ranks = Json::array();
+    for (const RankMetrics& r : m.ranks) {
+      ranks.push_back({{"rank", r.rank.value}, {"busy_ns", r.busy}, {"idle_ns", r.idle}, {"exposed_comm_ns", r.exposedComm}, {"peak_bytes", r.peakBytes},
+                       {"peak_live_microbatches", r.peakLiveMicrobatches}});
+    }
+    j["steps"].push_back({{"step", step.step}, {"makespan_ns", m.makespan}, {"step_ns", m.step}, {"measured_bubble_fraction", m.bubbleFraction}, {"ranks", ranks},
+                          {"samples_per_second", m.step > 0 ? static_cast<double>(result.record.plan.batch) * 1e9 / static_cast<double>(m.step) : 0.0}});
+  }
+  fmt::print("{}\n", j.dump(1));
+}
+
+void printText(const Result& result, const Options& o) {
+  std::vector<Ns> steps, makespans;
+  std::vector<double> bubbles;
+  const auto& all = result.record.steps;
+  for (std::size_t s = all.size() > 1 ? 1 : 0; s < all.size(); ++s) {  // the first step warms up
+    const Metrics m = measure(all[s].measured);
+    steps.push_back(m.step);
+    makespans.push_back(m.makespan);
+    bubbles.push_back(m.bubbleFraction);
+  }
+  std::sort(bubbles.begin(), bubbles.end());
+  const Metrics predicted = measure(result.record.predicted);
+  const Metrics middle = measure(all[all.size() > 1 ? 1 + (all.size() - 1) / 2 : 0].measured);
+  const Ns step = medianOf(steps);
+  fmt::print("{} step{}, loss {:.6f} -> {:.6f}\n\n", all.size(), all.size() == 1 ? "" : "s", all.front().loss, all.back().loss);
+  const auto error = [](Ns measured, Ns expected) {
+    return expected == 0 ? std::string() : fmt::format("{:+.1f} %", 100 * (static_cast<double>(measured) / static_cast<double>(expected) - 1));
+  };
+  std::vector<std::vector<std::string>> rows{{"", "predicted", "measured", "error"}};
+  rows.push_back({"step", formatDuration(predicted.step), formatDuration(step), error(step, predicted.step)});
+  rows.push_back({"makespan", formatDuration(predicted.makespan), formatDuration(medianOf(makespans)), error(medianOf(makespans), predicted.makespan)});
+  rows.push_back({"bubble", fmt::format("{:.1f} %", 100 * predicted.bubbleFraction), fmt::format("{:.1f} %", 100 * bubbles[bubbles.size() / 2]), ""});
+  for (std::size_t r = 0; r < predicted.ranks.size(); ++r) {
+    rows.push_back({fmt::format("busy, rank {}", r), formatDuration(predicted.ranks[r].busy), formatDuration(middle.ranks[r].busy),
+                    error(middle.ranks[r].busy, predicted.ranks[r].busy)});
+  }
+  fmt::print("{}", table(rows));
+  fmt::print("\n{:.1f} samples/s (medians; the first step warms up and is left out)\n", static_cast<double>(result.record.plan.batch) * 1e9 / static_cast<double>(std::max<Ns>(step, 1)));
+  if (o.verify) {
+    fmt::print("verified against one rank: loss differs by {:.2g}, gradients by at most {:.2g}{}\n", result.verification.lossDifference,
+               result.verification.gradientDifference, result.verification.equal ? "" : ": NOT EQUAL. " + result.verification.firstDifference);
+  }
+  if (result.id) fmt::print("stored as run {} in {}\n", result.id->value, o.store);
+}
+
+int trainRank(const Options& o, const Plan& plan, const RankEnvironment& environment) {
+  const ModelGraph graph = loadModel(plan.modelFiles);
+  if (graph.nodes.size() != static_cast<std::size_t>(plan.partition.stages.back().end.value)) {
+    throw UsageError(fmt::format("{} is not the model that {} was made for; plan it again.", plan.modelFiles.front(), o.plan));
+  }
+  const TorchBackend& torch = torchBackend();
+  torch.prepareProcess(o.threads);
+  TrainOptions options;
+  options.steps = o.steps;
+  options.verify = o.verify;
+  options.deadline = std::chrono::milliseconds(static_cast<std::int64_t>(o.timeoutSeconds * 1000));
+  options.stage = {o.seed, o.learningRate, o.initRandom, o.data == "synthetic" ? "" : o.data};
+  std::unique_ptr<Communicator> communicator;
+  if (environment.worldSize == 1) {
+    communicator = std::move(inMemoryCommunicators(1, options.deadline).front());
+  } else {
+    communicator = torch.connectGloo(rendezvousOf(environment, options.deadline));
+  }
+  const auto show = progress("train " + plan.modelName, parseProgressStyle(o.progressStyle));
+  options.onLoss = [&](int step, double loss) { show(step + 1, o.steps, fmt::format("loss {:.4f}", loss)); };
+  const std::string startedAt = fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)));
+  const std::vector<RankLog> logs = gather(train(graph, plan, options, *communicator, torch), *communicator);
+  if (logs.empty()) return kYes;
+  Result result = assemble(plan, o, logs, startedAt);
+  if (!o.store.empty()) result.id = RunStore(o.store, RunStore::Mode::ReadWrite).add(result.record);
+  o.json ? printJson(result) : printText(result, o);
+  return result.verification.equal ? kYes : kNo;
+}
+
+void refuseWhatCannotRun(const Options& o, const Plan& plan) {
+  if (o.backend != "gloo") throw UsageError(fmt::format("This build cannot run over {}; use --backend gloo.", o.backend));
+  if (o.optimizer != "sgd") throw UsageError(fmt::format("This build has no optimizer {}; use --optimizer sgd.", o.optimizer));
+  for (const Problem& problem : check(plan.schedule)) {
+    if (!problem.blockingOnly) throw UsageError(fmt::format("The schedule of {} cannot be run: rank {}: {}", o.plan, problem.rank.value, problem.message));
+  }
+  for (const auto& row : plan.schedule.rows) {
+    for (const Action& action : row) {
+      if (action.kind == ActionKind::BackwardInput || action.kind == ActionKind::BackwardWeight) {
+        throw UsageError(fmt::format("The schedule of {} splits its backward, which this version cannot run; use gpipe or 1f1b.", o.plan));
+      }
+    }
+  }
+}
+
+int run(Options& o) {
+  Plan plan = parsePlan(readFile(o.plan), o.plan);
+  if (!o.loss.empty()) plan.loss = o.loss;
+  refuseWhatCannotRun(o, plan);
+  const int ranks = static_cast<int>(plan.schedule.rows.size());
+  if (const auto environment = rankEnvironment()) {
+    if (environment->worldSize != ranks) {
+      throw UsageError(fmt::format("{} is for {} ranks and WORLD_SIZE is {}; start as many processes as the plan has ranks.", o.plan, ranks, environment->worldSize));
+    }
+    try {
+      return trainRank(o, plan, *environment);
+    } catch (const std::exception& e) {
+      reportFailure(*environment, e.what());
+      if (environment->statusFd >= 0) std::_Exit(dynamic_cast<const UsageError*>(&e) != nullptr ? kUnusable : kNo);  // the launcher says why
+      throw;
+    }
+  }
+  if (!o.store.empty()) static_cast<void>(RunStore(o.store, RunStore::Mode::ReadWrite));  // refuse an unusable store before training
+  static_cast<void>(loadModel(plan.modelFiles));
+  return kYes;
+}
+
+/// Starts the plan's ranks as copies of this call.
+int launchRanks(const Options& o, const std::vector<std::string>& arguments) {
+  const Plan plan = parsePlan(readFile(o.plan), o.plan);
+  std::vector<std::string> argv{ownPath(), "run"};
+  argv.insert(argv.end(), arguments.begin(), arguments.end());
+  const LaunchResult result = launch(static_cast<int>(plan.schedule.rows.size()), argv, o.threads, {}, std::chrono::milliseconds(0));
+  if (result.interrupted) {
+    fmt::print(stderr, "pipewright: interrupted; all ranks have ended.\n");
+    return kNo;
+  }
+  if (result.ok) return kYes;
+  fmt::print(stderr, "pipewright: {}\n", result.failure);
+  return kNo;
+}
+
+}  // namespace
+
+Command addRun(CLI::App& app) {
+  auto* sub = app.add_subcommand("run", "Execute a plan: one process per rank, training steps, measured timeline");
+  auto o = std::make_shared<Options>();
+  sub->add_option("plan", o->plan, "Plan (JSON) of `pipewright plan`")->required();
+  sub->add_option("--steps", o->steps, "Training steps")->check(CLI::Range(1, 1 << 24));
+  sub->add_option("--store", o->store, "Record the run in this SQLite file");
+  sub->add_option("--backend", o->backend, "gloo");
+  sub->add_option("--data", o->data, "synthetic, or a torch.save of a dict of tensors");
+  sub->add_option("--loss", o->loss, "cross_entropy, mse, sum, output:NAME (default: the plan's)");
+  sub->add_option("--optimizer", o->optimizer, "sgd");
+  sub->add_option("--lr", o->learningRate, "Learning rate");
+  sub->add_option("--seed", o->seed, "Seed of data, dropout and drawn weights");
+  sub->add_option("--threads", o->threads, "Intra-op threads of each rank")->check(CLI::Range(1, 1024));
+  sub->add_option("--timeout", o->timeoutSeconds, "Seconds any wait between ranks may last")->check(CLI::Range(0.1, 1e6));
+  sub->add_option("--init", "random: draw weights instead of reading them")->check(CLI::IsMember({"random"}))->each([o](const std::string&) { o->initRandom = true; });
+  sub->add_option("--progress", o->progressStyle, "auto or json");
+  sub->add_flag("--verify", o->verify, "Compare loss and gradients of the first step with one rank on the same microbatches");
+  sub->add_flag("--json", o->json, "Print the result as JSON");
+  return [o, sub] {
+    const int status = run(*o);
+    if (status != kYes || rankEnvironment()) return status;
+    std::vector<std::string> arguments;
+    for (const CLI::Option* option : sub->parse_order()) {
+      if (!option->get_lnames().empty()) arguments.push_back("--" + option->get_lnames().front());
+      const bool isFlag = option->get_expected_max() == 0;
+      if (!isFlag) arguments.insert(arguments.end(), option->results().begin(), option->results().end());
+    }
+    return launchRanks(*o, arguments);
+  };
+}
+
+}  // namespace pw::cli

@@ -1,0 +1,77 @@
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <CLI/App.hpp>
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "app/cli/commands.h"
+#include "app/cli/output.h"
+#include "backends/run_store.h"
+#include "schedules/units.h"
+
+namespace pw::cli {
+namespace {
+
+struct RunsOptions {
+  std::string store;
+  bool json = false;
+};
+
+using Json = nlohmann::ordered_json;
+
+std::string documentOf(const std::vector<RunSummary>& runs) {
+  Json list = Json::array();
+  for (const RunSummary& run : runs) {
+    list.push_back({{"run_id", run.id.value},
+                    {"started_at", run.startedAt},
+                    {"model", run.model},
+                    {"schedule", run.schedule},
+                    {"backend", run.backend},
+                    {"rank_count", run.ranks},
+                    {"microbatches", run.microbatches},
+                    {"step_count", run.steps},
+                    {"predicted_step_ns", run.predictedStep},
+                    {"median_measured_step_ns", run.medianMeasuredStep},
+                    {"failure", run.failure}});
+  }
+  return Json{{"runs", list}}.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+std::string textOf(const std::vector<RunSummary>& runs) {
+  if (runs.empty()) return "no runs yet\n";
+  std::vector<std::vector<std::string>> rows{{"run", "started (UTC)", "model", "schedule", "ranks", "microbatches", "steps", "predicted", "measured", "error", "ended"}};
+  for (const RunSummary& run : runs) {
+    const bool comparable = run.predictedStep > 0 && run.medianMeasuredStep > 0;
+    const double error = comparable ? static_cast<double>(run.medianMeasuredStep - run.predictedStep) / static_cast<double>(run.predictedStep) : 0;
+    const std::string started = run.startedAt.substr(0, 19);
+    rows.push_back({fmt::format("{}", run.id.value), started.size() > 10 ? started.substr(0, 10) + " " + started.substr(11) : started, run.model, run.schedule,
+                    fmt::format("{}", run.ranks), fmt::format("{}", run.microbatches), fmt::format("{}", run.steps),
+                    run.predictedStep > 0 ? formatDuration(run.predictedStep) : "–", run.medianMeasuredStep > 0 ? formatDuration(run.medianMeasuredStep) : "–",
+                    comparable ? signedPercent(error) : "–", run.failure.empty() ? "well" : "failed: " + run.failure});
+  }
+  return table(rows);
+}
+
+int runRuns(const RunsOptions& options) {
+  const std::vector<RunSummary> runs = RunStore(options.store, RunStore::Mode::ReadOnly).list();
+  print(options.json ? documentOf(runs) : textOf(runs));
+  return kYes;
+}
+
+}  // namespace
+
+Command addRuns(CLI::App& app) {
+  auto options = std::make_shared<RunsOptions>();
+  CLI::App* command = app.add_subcommand("runs", "List the runs of a store, oldest first");
+  command->add_option("--store", options->store, "File that `pipewright run --store` wrote")->option_text("F.db (required)")->required();
+  command->add_flag("--json", options->json, "One JSON document on stdout");
+  command->footer(
+      "Example:\n"
+      "  pipewright runs --store runs.db\n\n"
+      "Times are of a whole step: as predicted, and the median of the measured ones.");
+  return [options] { return runRuns(*options); };
+}
+
+}  // namespace pw::cli
