@@ -1,6 +1,7 @@
 #include "engine/worker.h"
 
 #include <fmt/format.h>
+#include <sched.h>
 
 #include <algorithm>
 #include <cmath>
@@ -72,6 +73,11 @@ void compareGradients(StageModule& stage, const Reference& reference, Verificati
       }
     }
   }
+}
+
+int numberFrom(const char* variable, int fallback) {
+  const char* text = std::getenv(variable);
+  return text == nullptr ? fallback : std::atoi(text);
 }
 
 constexpr std::uint32_t kSizeTag = 0x7FFF0001, kPayloadTag = 0x7FFF0002, kPingTag = 0x7FFF0100;
@@ -234,11 +240,25 @@ std::vector<RankLog> gather(const RankLog& own, Communicator& communicator) {
   return logs;
 }
 
+void bindToCores(const RankEnvironment& environment) {
+  const int ranks = numberFrom("LOCAL_WORLD_SIZE", environment.worldSize);
+  const int rank = numberFrom("LOCAL_RANK", environment.rank.value);
+  cpu_set_t allowed;
+  if (sched_getaffinity(0, sizeof(allowed), &allowed) != 0) return;
+  const int cores = CPU_COUNT(&allowed);
+  if (ranks < 1 || rank < 0 || rank >= ranks || ranks > cores) return;
+  cpu_set_t share;
+  CPU_ZERO(&share);
+  int seen = 0;
+  for (int core = 0; core < CPU_SETSIZE; ++core) {
+    if (!CPU_ISSET(core, &allowed)) continue;
+    if (seen >= rank * cores / ranks && seen < (rank + 1) * cores / ranks) CPU_SET(core, &share);
+    ++seen;
+  }
+  sched_setaffinity(0, sizeof(share), &share);  // a refusal costs speed only
+}
+
 Rendezvous rendezvousOf(const RankEnvironment& environment, std::chrono::milliseconds deadline) {
-  const auto number = [](const char* name, int fallback) {
-    const char* text = std::getenv(name);
-    return text == nullptr ? fallback : std::atoi(text);
-  };
   const char* agentStore = std::getenv("TORCHELASTIC_USE_AGENT_STORE");
   Rendezvous meeting;
   meeting.rank = environment.rank;
@@ -247,7 +267,7 @@ Rendezvous rendezvousOf(const RankEnvironment& environment, std::chrono::millise
   meeting.masterPort = environment.masterPort;
   meeting.listenFd = environment.listenFd;
   meeting.storeIsElsewhere = agentStore != nullptr && std::string(agentStore) == "True";
-  meeting.oneHost = number("LOCAL_WORLD_SIZE", environment.worldSize) == environment.worldSize;
+  meeting.oneHost = numberFrom("LOCAL_WORLD_SIZE", environment.worldSize) == environment.worldSize;
   meeting.deadline = deadline;
   return meeting;
 }

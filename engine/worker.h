@@ -44,6 +44,11 @@ struct RankLog {
 /// when they differ by more than a round trip can explain (Cristian, 1989): ranks of one host share a clock.
 [[nodiscard]] std::vector<RankLog> gather(const RankLog& own, Communicator& communicator);
 
+/// Binds this process, and the threads it will start, to its share of the cores when the ranks of this host have a core or more each: else the
+/// kernel now and then wakes a rank on the core of the peer that sent to it, and the two compute in turn (seen: 1.7 times the step time).
+/// Call before LibTorch is loaded.
+void bindToCores(const RankEnvironment& environment);
+
 /// Connects this rank to its job by what its environment says.
 [[nodiscard]] Rendezvous rendezvousOf(const RankEnvironment& environment, std::chrono::milliseconds deadline);
 

@@ -10,18 +10,35 @@ namespace pw {
 /// Operator name without `torch.ops.aten.` and overload: `linear`, `relu_`; the whole target for others.
 [[nodiscard]] std::string operatorName(const Node& node);
 
-/// Whether the operator draws random numbers as it is called here (dropout with probability 0 does not).
+/// Whether the operator itself draws random numbers as it is called here: dropout with probability 0 or outside training does not.
 [[nodiscard]] bool isRandomOperator(const Node& node);
 /// `relu_`, `__iadd__`: writes into its first argument.
 [[nodiscard]] bool isInPlace(const Node& node);
-/// Whether the node's output shares memory with its first input.
+/// Whether the node's outputs share memory with its first input, or may (`reshape`, `contiguous`, `to`).
 [[nodiscard]] bool isView(const Node& node);
 
-/// The value whose memory this one shows, following views back to what was computed.
+/// The value whose memory this one shows, following views and operators in place back to what was computed or given.
 [[nodiscard]] ValueId viewedBase(const ModelGraph& graph, ValueId value);
 
-/// For each value: whether its memory is changed by an operator in place, directly or through a view, or as a running statistic.
+/// For each value: whether its memory is changed by an operator in place, directly or through a view, or as a running statistic of batch
+/// norm in training. A node with an operator in place in its sub-graph counts as changing all it reads.
 [[nodiscard]] std::vector<bool> changedInPlace(const ModelGraph& graph);
+
+/// Nodes that must share a stage: no stage may begin in (first, last], because `changer` changes memory in place that nodes on both sides
+/// use. Split there, each stage would hold its own copy and some would miss the change.
+struct KeptTogether {
+  NodeId first;
+  NodeId last;
+  NodeId changer;
+  ValueId value;  ///< whose memory is changed: a computed value, buffer, parameter or input
+
+  bool operator==(const KeptTogether&) const = default;
+};
+
+/// All such groups, in the order of their changers: from where a value is computed to an operator that changes it, when it or a view of it
+/// made before is read later; and all readers of a buffer, parameter or input that is changed. Sub-graphs are not searched. Cost: linear
+/// times the number of operators in place.
+[[nodiscard]] std::vector<KeptTogether> keptTogether(const ModelGraph& graph);
 
 /// For each node: whether it could be computed anywhere, because it depends on model inputs, buffers and constants only, draws no random
 /// numbers, changes nothing and needs no gradient. One entry per node. Cost: linear.

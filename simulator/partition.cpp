@@ -13,9 +13,6 @@
 namespace pw {
 namespace {
 
-/// Without measured costs a value is computed again when that takes at most this many nodes: position ids and causal masks take 1 to 4.
-constexpr std::size_t kCheapNodes = 4;
-
 /// Builds one partition; keeps what all its steps look at.
 class Cutter {
  public:
@@ -23,10 +20,17 @@ class Cutter {
       : graph_(graph), bindings_(bindings), costs_(costs), gradient_(needsGradient(graph)), recomputable_(recomputableNodes(graph)),
         parameterOf_(indexByValue(graph, graph.parameters)), bufferOf_(indexByValue(graph, graph.buffers)),
         constantOf_(indexByValue(graph, graph.constants)), stageOf_(graph.nodes.size()) {
+    if (costs != nullptr && costs->nodes.size() != graph.nodes.size()) {
+      throw UsageError(fmt::format("The profile does not belong to model {}; profile it again.", graph.name));
+    }
+    std::map<std::string, std::size_t> seen;
+    for (std::size_t i = 0; i < graph.parameters.size(); ++i) firstTied_.push_back(seen.emplace(storageOf(graph.parameters[i]), i).first->second);
     NodeId begin(0);
     for (std::size_t s = 0; s <= begins.size(); ++s) {
       const NodeId end = s < begins.size() ? begins[s] : NodeId(graph.nodes.size());
-      if (end <= begin) throw UsageError(fmt::format("Stage {} of {} would be empty; choose split points in ascending order.", s, graph.name));
+      if (end <= begin || end.index() > graph.nodes.size()) {
+        throw UsageError(fmt::format("Stage {} of {} would be empty; choose split points in ascending order, inside the model.", s, graph.name));
+      }
       StageSpec spec;
       spec.begin = begin;
       spec.end = end;
@@ -48,16 +52,12 @@ class Cutter {
  private:
   [[nodiscard]] Stage producerStage(ValueId v) const { return stageOf_[graph_.value(v).producer.index()]; }
 
-  /// An operator that writes through a view changes its base, which must therefore live in the same stage.
   void refuseChangesAcrossCuts() const {
-    for (std::size_t n = 0; n < graph_.nodes.size(); ++n) {
-      const Node& node = graph_.nodes[n];
-      const auto reads = readsOf(node);
-      if (!isInPlace(node) || reads.empty()) continue;
-      const ValueId base = viewedBase(graph_, reads.front());
-      if (base == reads.front() || graph_.value(base).origin != ValueOrigin::Node || producerStage(base) == stageOf_[n]) continue;
-      throw UsageError(fmt::format("{} at {} writes through a view into {}, which another stage computes; move the split point.", node.target,
-                                   node.sourceLine, graph_.value(base).name));
+    for (const KeptTogether& group : keptTogether(graph_)) {
+      if (stageOf_[group.first.index()] == stageOf_[group.last.index()]) continue;
+      const Node& node = graph_.node(group.changer);
+      throw UsageError(fmt::format("{} ({}) changes {} in place, and another stage would use it too; let no stage begin between @{} and @{}.", node.target,
+                                   node.sourceLine, graph_.value(group.value).name, group.first.value + 1, group.last.value));
     }
   }
 
@@ -76,10 +76,9 @@ class Cutter {
     }
     std::set<NodeId> recomputed;
     for (const ValueId v : foreign) {
+      if (recomputed.contains(graph_.value(v).producer)) continue;
       const std::set<NodeId> closure = closureOf(v, recomputed);
-      if (!closure.empty() && worthRecomputing(v, closure)) {
-        recomputed.insert(closure.begin(), closure.end());
-      }
+      if (!closure.empty() && worthRecomputing(v, closure)) recomputed.insert(closure.begin(), closure.end());
     }
     for (const ValueId v : foreign) {
       if (!recomputed.contains(graph_.value(v).producer)) addTransfer(v, stage);
@@ -96,8 +95,7 @@ class Cutter {
       const NodeId node = open.back();
       open.pop_back();
       if (!recomputable_[node.index()]) return {};
-      if (done.contains(node) && node != graph_.value(v).producer) continue;
-      if (!closure.insert(node).second) continue;
+      if (done.contains(node) || !closure.insert(node).second) continue;
       for (const ValueId read : readsOf(graph_.node(node))) {
         const Value& value = graph_.value(read);
         if (!value.symbolic && value.origin == ValueOrigin::Node) open.push_back(value.producer);
@@ -107,10 +105,15 @@ class Cutter {
   }
 
   [[nodiscard]] bool worthRecomputing(ValueId v, const std::set<NodeId>& closure) const {
-    if (costs_ == nullptr || costs_->link.latency == 0) return closure.size() <= kCheapNodes;
+    const auto& meta = graph_.value(v).tensor;
+    if (!meta || costs_ == nullptr || (costs_->link.latency == 0 && costs_->link.bytesPerSecond == 0)) return true;
     Ns compute = 0;
-    for (const NodeId node : closure) compute += costs_->nodes.at(node.index()).forward;
-    return compute <= costs_->link.latency + transferTime(costs_->link, bytesOf(*graph_.value(v).tensor, bindings_));
+    for (const NodeId node : closure) compute += costs_->nodes[node.index()].forward;
+    try {
+      return compute <= costs_->link.latency + transferTime(costs_->link, bytesOf(*meta, bindings_));
+    } catch (const Error&) {
+      return true;  // a size that depends on data cannot be sent at all
+    }
   }
 
   void addTransfer(ValueId v, Stage to) {
@@ -128,8 +131,8 @@ class Cutter {
     std::set<ValueId> inputs;
     std::set<std::size_t> parameters, buffers, constants;
     const auto look = [&](ValueId v) {
-      if (graph_.value(v).origin == ValueOrigin::Input) inputs.insert(v);
-      if (parameterOf_[v.index()] >= 0) parameters.insert(firstWithStorage(static_cast<std::size_t>(parameterOf_[v.index()])));
+      if (graph_.value(v).origin == ValueOrigin::Input && !graph_.value(v).symbolic) inputs.insert(v);
+      if (parameterOf_[v.index()] >= 0) parameters.insert(firstTied_[static_cast<std::size_t>(parameterOf_[v.index()])]);
       if (bufferOf_[v.index()] >= 0) buffers.insert(static_cast<std::size_t>(bufferOf_[v.index()]));
       if (constantOf_[v.index()] >= 0) constants.insert(static_cast<std::size_t>(constantOf_[v.index()]));
     };
@@ -145,13 +148,6 @@ class Cutter {
     spec.parameters.assign(parameters.begin(), parameters.end());
     spec.buffers.assign(buffers.begin(), buffers.end());
     spec.constants.assign(constants.begin(), constants.end());
-  }
-
-  [[nodiscard]] std::size_t firstWithStorage(std::size_t index) const {
-    for (std::size_t i = 0; i < index; ++i) {
-      if (storageOf(graph_.parameters[i]) == storageOf(graph_.parameters[index])) return i;
-    }
-    return index;
   }
 
   void findReplicated() {
@@ -171,6 +167,7 @@ class Cutter {
   const Profile* costs_;
   std::vector<bool> gradient_, recomputable_;
   std::vector<int> parameterOf_, bufferOf_, constantOf_;
+  std::vector<std::size_t> firstTied_;  // of each parameter, the first with the same storage
   std::vector<Stage> stageOf_;
   Partition result_;
 };

@@ -1,9 +1,12 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <exception>
 #include <limits>
 #include <map>
+#include <optional>
 #include <set>
+#include <string_view>
 
 #include "schedules/error.h"
 #include "simulator/graph_facts.h"
@@ -12,70 +15,100 @@
 namespace pw {
 namespace {
 
-std::vector<std::string> pathsOf(const Node& node) {
-  std::vector<std::string> paths;
-  for (const ModuleFrame& frame : node.modules) {
-    if (!frame.path.empty()) paths.push_back(frame.path);
-  }
-  return paths;
-}
+constexpr std::string_view kMarker = "pipe_split (";
 
 bool isInside(const Node& node, const std::string& path) {
   return std::any_of(node.modules.begin(), node.modules.end(), [&](const ModuleFrame& f) { return f.path == path; });
 }
 
-std::string nodeName(const ModelGraph& graph, const Node& node) {
-  return node.outputs.empty() ? node.target : graph.value(node.outputs.front()).name;
-}
+/// Node ranges of modules and the names of nodes: what a split can be called.
+class Names {
+ public:
+  explicit Names(const ModelGraph& graph) {
+    for (std::size_t n = 0; n < graph.nodes.size(); ++n) {
+      for (const ModuleFrame& frame : graph.nodes[n].modules) {
+        if (!frame.path.empty()) modules_.try_emplace(frame.path, n, n).first->second.second = n;
+      }
+      places_.emplace(fmt::format("@{}", n), n);
+      for (const ValueId output : graph.nodes[n].outputs) places_.emplace("@" + graph.value(output).name, n);
+    }
+    for (const auto& [path, range] : modules_) {
+      places_.emplace(path, range.first);
+      places_.emplace(path + ":end", range.second + 1);
+    }
+  }
 
-/// Bytes and number of values alive across each position, for values that would have to be sent.
+  /// Where a stage of this name begins, 0 and the number of nodes included.
+  [[nodiscard]] std::optional<std::size_t> find(const std::string& name) const {
+    const auto found = places_.find(name);
+    return found == places_.end() ? std::nullopt : std::optional(found->second);
+  }
+
+  /// Name of the boundary before node n: the outermost module that begins there, or the outermost that ended; empty if none.
+  [[nodiscard]] static std::string boundary(const Node& before, const Node& after) {
+    for (const ModuleFrame& frame : after.modules) {
+      if (!frame.path.empty() && !isInside(before, frame.path)) return frame.path;
+    }
+    for (const ModuleFrame& frame : before.modules) {
+      if (!frame.path.empty() && !isInside(after, frame.path)) return frame.path + ":end";
+    }
+    return {};
+  }
+
+  /// Name of the place before node n by the node itself.
+  [[nodiscard]] std::string nodeName(const ModelGraph& graph, std::size_t n) const {
+    const auto& outputs = graph.nodes[n].outputs;
+    const std::string name = outputs.empty() ? std::string() : "@" + graph.value(outputs.front()).name;
+    return find(name) == n ? name : fmt::format("@{}", n);
+  }
+
+  [[nodiscard]] const std::map<std::string, std::pair<std::size_t, std::size_t>>& modules() const { return modules_; }
+
+ private:
+  std::map<std::string, std::pair<std::size_t, std::size_t>> modules_;  // path → first and last node
+  std::map<std::string, std::size_t> places_;
+};
+
+/// What would cross before each node, for values that would have to be sent, and whether a stage may begin there.
 struct Crossing {
   std::vector<Bytes> bytes;
   std::vector<int> values;
+  std::vector<int> obstacles;
 };
 
 Crossing crossings(const ModelGraph& graph, const Bindings& bindings) {
   const std::vector<bool> recomputable = recomputableNodes(graph);
+  const std::size_t end = graph.nodes.size();
   std::vector<std::size_t> lastUse(graph.values.size(), 0);
-  for (std::size_t n = 0; n < graph.nodes.size(); ++n) {
+  for (std::size_t n = 0; n < end; ++n) {
     for (const ValueId v : readsOf(graph.nodes[n])) lastUse[v.index()] = n;
   }
-  for (const ValueId v : graph.outputs) lastUse[v.index()] = graph.nodes.size();
-  std::vector<Bytes> bytes(graph.nodes.size() + 2, 0);
-  std::vector<int> values(graph.nodes.size() + 2, 0);
-  for (std::size_t n = 0; n < graph.nodes.size(); ++n) {
+  for (const ValueId v : graph.outputs) lastUse[v.index()] = end;
+  Crossing crossing{std::vector<Bytes>(end + 2, 0), std::vector<int>(end + 2, 0), std::vector<int>(end + 2, 0)};
+  const auto add = [](auto& counts, std::size_t first, std::size_t last, auto amount) {  // to positions first..last
+    counts[first] += amount;
+    counts[last + 1] -= amount;
+  };
+  for (std::size_t n = 0; n < end; ++n) {
     if (recomputable[n]) continue;
     for (const ValueId v : graph.nodes[n].outputs) {
-      const auto& meta = graph.value(v).tensor;
-      if (!meta || lastUse[v.index()] <= n) continue;
-      Bytes size = 0;
+      const Value& value = graph.value(v);
+      if (value.symbolic || lastUse[v.index()] <= n) continue;
+      add(crossing.values, n + 1, lastUse[v.index()], 1);
       try {
-        size = bytesOf(*meta, bindings);
-      } catch (const Error&) {
-        size = 0;  // data-dependent: cutting there is refused later, by name
+        add(crossing.bytes, n + 1, lastUse[v.index()], bytesOf(value.tensor.value(), bindings));
+      } catch (const std::exception&) {  // no tensor, or its size depends on data
+        add(crossing.obstacles, n + 1, lastUse[v.index()], 1);
       }
-      bytes[n + 1] += size;
-      bytes[lastUse[v.index()] + 1] -= size;
-      values[n + 1] += 1;
-      values[lastUse[v.index()] + 1] -= 1;
     }
   }
-  for (std::size_t n = 1; n < bytes.size(); ++n) {
-    bytes[n] += bytes[n - 1];
-    values[n] += values[n - 1];
+  for (const KeptTogether& group : keptTogether(graph)) add(crossing.obstacles, group.first.index() + 1, group.last.index(), 1);
+  for (std::size_t n = 1; n < end + 2; ++n) {
+    crossing.bytes[n] += crossing.bytes[n - 1];
+    crossing.values[n] += crossing.values[n - 1];
+    crossing.obstacles[n] += crossing.obstacles[n - 1];
   }
-  return {bytes, values};
-}
-
-/// Name of the boundary before node n: the outermost module that begins there, or the outermost that ended; empty if none.
-std::string boundaryName(const Node& before, const Node& after) {
-  for (const std::string& path : pathsOf(after)) {
-    if (!isInside(before, path)) return path;
-  }
-  for (const std::string& path : pathsOf(before)) {
-    if (!isInside(after, path)) return path + ":end";
-  }
-  return {};
+  return crossing;
 }
 
 int editDistance(const std::string& a, const std::string& b) {
@@ -93,19 +126,38 @@ int editDistance(const std::string& a, const std::string& b) {
   return row[b.size()];
 }
 
-std::string nearNames(const ModelGraph& graph, const std::string& wanted) {
-  std::map<std::string, int> distances;
-  for (const Node& node : graph.nodes) {
-    for (const std::string& path : pathsOf(node)) {
-      if (!distances.contains(path)) distances[path] = editDistance(wanted, path);
-    }
-  }
+std::string nearNames(const Names& names, const std::string& wanted) {
   std::vector<std::pair<int, std::string>> near;
-  for (const auto& [path, distance] : distances) near.emplace_back(distance, path);
+  for (const auto& [path, range] : names.modules()) near.emplace_back(editDistance(wanted, path), path);
   std::sort(near.begin(), near.end());
   std::string list;
   for (std::size_t i = 0; i < near.size() && i < 4; ++i) list += (i == 0 ? "" : ", ") + near[i].second;
   return list;
+}
+
+/// The outermost module of a node whose name ends in a number, as blocks of a model do; null if none.
+const ModuleFrame* numberedModule(const Node& node) {
+  for (const ModuleFrame& frame : node.modules) {
+    const std::string number = frame.path.substr(frame.path.rfind('.') + 1);  // the whole path where there is no dot
+    if (!number.empty() && number.find_first_not_of("0123456789") == std::string::npos) return &frame;
+  }
+  return nullptr;
+}
+
+std::vector<double> layerWeights(const ModelGraph& graph) {
+  std::map<std::string, std::set<std::string>> byClass;
+  for (const Node& node : graph.nodes) {
+    if (const ModuleFrame* layer = numberedModule(node)) byClass[layer->className].insert(layer->path);
+  }
+  if (byClass.empty()) return std::vector<double>(graph.nodes.size(), 1);
+  const auto layers = std::max_element(byClass.begin(), byClass.end(), [](const auto& a, const auto& b) { return a.second.size() < b.second.size(); });
+  std::set<std::string> seen;
+  std::vector<double> weight;
+  for (const Node& node : graph.nodes) {
+    const ModuleFrame* layer = numberedModule(node);
+    weight.push_back(layer != nullptr && layers->second.contains(layer->path) && seen.insert(layer->path).second ? 1 : 0);
+  }
+  return weight;
 }
 
 /// Weight of each node under a balance; the last node also carries the loss.
@@ -133,26 +185,7 @@ std::vector<double> weights(const ModelGraph& graph, const Profile& profile, Bal
       addParameters(2);
       break;
     case Balance::Parameters: addParameters(1); break;
-    case Balance::Layers: {
-      std::map<std::string, std::set<std::string>> numbered;  // class → its modules whose name ends in a number
-      for (const Node& node : graph.nodes) {
-        for (const ModuleFrame& frame : node.modules) {
-          const std::size_t dot = frame.path.rfind('.');
-          if (dot != std::string::npos && dot + 1 < frame.path.size() && frame.path.find_first_not_of("0123456789", dot + 1) == std::string::npos) {
-            numbered[frame.className].insert(frame.path);
-          }
-        }
-      }
-      const auto most = std::max_element(numbered.begin(), numbered.end(), [](const auto& a, const auto& b) { return a.second.size() < b.second.size(); });
-      std::set<std::string> seen;
-      for (std::size_t i = 0; i < n; ++i) {
-        if (most == numbered.end()) weight[i] = 1;
-        for (const ModuleFrame& frame : graph.nodes[i].modules) {
-          if (most != numbered.end() && most->second.contains(frame.path) && seen.insert(frame.path).second) weight[i] += 1;
-        }
-      }
-      break;
-    }
+    case Balance::Layers: return layerWeights(graph);
   }
   return weight;
 }
@@ -218,58 +251,57 @@ struct Dynamic {
 std::vector<SplitPoint> splitPoints(const ModelGraph& graph, const Bindings& bindings) {
   const Crossing crossing = crossings(graph, bindings);
   const std::set<NodeId> markers(graph.splitMarkers.begin(), graph.splitMarkers.end());
+  const Names names(graph);
   std::vector<SplitPoint> points;
   for (std::size_t n = 1; n < graph.nodes.size(); ++n) {
-    const NodeId begin(n);
-    std::string name = boundaryName(graph.nodes[n - 1], graph.nodes[n]);
-    if (name.empty() && !markers.contains(begin)) continue;
-    try {
-      if (name.empty() || findSplit(graph, name) != begin) name = "@" + nodeName(graph, graph.nodes[n]);
-    } catch (const UsageError&) {
-      name = "@" + nodeName(graph, graph.nodes[n]);
-    }
-    if (markers.contains(begin)) name = "pipe_split (" + name + ")";
-    points.push_back({begin, name, crossing.bytes[n], crossing.values[n]});
+    const bool isMarker = markers.contains(NodeId(n));
+    std::string name = Names::boundary(graph.nodes[n - 1], graph.nodes[n]);
+    if ((name.empty() && !isMarker) || crossing.obstacles[n] > 0) continue;
+    if (names.find(name) != n) name = names.nodeName(graph, n);
+    if (isMarker) name = fmt::format("{}{})", kMarker, name);
+    points.push_back({NodeId(n), name, crossing.bytes[n], crossing.values[n]});
   }
   return points;
 }
 
 NodeId findSplit(const ModelGraph& graph, const std::string& name) {
-  const bool atEnd = name.size() > 4 && name.substr(name.size() - 4) == ":end";
-  const std::string path = atEnd ? name.substr(0, name.size() - 4) : name;
-  std::size_t position = graph.nodes.size() + 1;
-  for (std::size_t n = 0; n < graph.nodes.size(); ++n) {
-    const bool found = !path.empty() && path[0] == '@' ? nodeName(graph, graph.nodes[n]) == path.substr(1) : isInside(graph.nodes[n], path);
-    if (!found) continue;
-    position = atEnd ? n + 1 : n;
-    if (!atEnd) break;
+  const bool isMarker = name.rfind(kMarker, 0) == 0 && name.back() == ')';
+  const std::string place = isMarker ? name.substr(kMarker.size(), name.size() - kMarker.size() - 1) : name;
+  const Names names(graph);
+  const auto position = names.find(place);
+  if (!position) {
+    throw UsageError(fmt::format("Model {} has no {} {} to split at; near names: {}.", graph.name, place.rfind('@', 0) == 0 ? "node" : "module", place,
+                                 nearNames(names, place)));
   }
-  if (position > graph.nodes.size()) {
-    throw UsageError(fmt::format("Model {} has no module {} to split at; near names: {}.", graph.name, path, nearNames(graph, path)));
-  }
-  if (position == 0 || position == graph.nodes.size()) {
+  if (*position == 0 || *position == graph.nodes.size()) {
     throw UsageError(fmt::format("Splitting {} at {} would leave an empty stage; choose a module inside the model.", graph.name, name));
   }
-  return NodeId(position);
+  return NodeId(*position);
 }
 
 std::vector<NodeId> balance(const ModelGraph& graph, const Profile& profile, int stages, Balance by) {
   if (profile.nodes.size() != graph.nodes.size()) throw UsageError(fmt::format("The profile does not belong to model {}; profile it again.", graph.name));
+  if (stages < 1) throw UsageError(fmt::format("{} stages were asked for; there is at least 1.", stages));
   if (stages == 1) return {};
-  Bindings bindings = bindBatch(graph, profile.microbatch);
+  const Bindings bindings = bindBatch(graph, profile.microbatch);
   const Crossing crossing = crossings(graph, bindings);
+  const auto needed = static_cast<std::size_t>(stages) - 1;
+  std::vector<std::size_t> places;
+  for (const SplitPoint& point : splitPoints(graph, bindings)) places.push_back(point.begin.index());
+  if (places.size() < needed) {
+    places.clear();
+    for (std::size_t n = 1; n < graph.nodes.size(); ++n) {
+      if (crossing.obstacles[n] == 0) places.push_back(n);
+    }
+  }
+  if (places.size() < needed) {
+    throw UsageError(fmt::format("Model {} has {} places to split at and cannot be cut into {} stages.", graph.name, places.size(), stages));
+  }
   Dynamic dynamic;
   dynamic.stages = stages;
   dynamic.positions.push_back(0);
-  for (const SplitPoint& point : splitPoints(graph, bindings)) dynamic.positions.push_back(point.begin.index());
-  if (static_cast<int>(dynamic.positions.size()) < stages) {
-    dynamic.positions.clear();
-    for (std::size_t n = 0; n < graph.nodes.size(); ++n) dynamic.positions.push_back(n);
-  }
+  dynamic.positions.insert(dynamic.positions.end(), places.begin(), places.end());
   dynamic.positions.push_back(graph.nodes.size());
-  if (static_cast<int>(dynamic.positions.size()) - 1 < stages) {
-    throw UsageError(fmt::format("Model {} has {} operators and cannot be cut into {} stages.", graph.name, graph.nodes.size(), stages));
-  }
   dynamic.prefix.assign(1, 0);
   for (const double w : weights(graph, profile, by)) dynamic.prefix.push_back(dynamic.prefix.back() + w);
   for (const std::size_t position : dynamic.positions) dynamic.crossing.push_back(crossing.bytes[position]);

@@ -125,7 +125,8 @@ int runCompare(const CompareOptions& options) {
   const RunRecord with = store.load(idOf(options.with));
   const StepRecord& withStep = medianStep(with);
   const Comparison comparison = compare(step.measured, withStep.measured);
-  const Pair pair{&step.measured, &withStep.measured, fmt::format("run {}", run.id.value), fmt::format("run {}", with.id.value), titleOf(run, step), titleOf(with, withStep)};
+  const Pair pair{&step.measured,        &withStep.measured, fmt::format("run {}", run.id.value), fmt::format("run {}", with.id.value),
+                  titleOf(run, step), titleOf(with, withStep)};
   print(options.json ? documentOf(comparison, run, step, &with, &withStep) : textOf(comparison, pair));
   return kYes;
 }

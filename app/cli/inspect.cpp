@@ -111,8 +111,10 @@ std::string treeText(const std::vector<ModuleSummary>& modules, int depth) {
   std::vector<std::vector<std::string>> rows{{"module", "class", "ops", "params", "param size", "FLOPs fwd", "activations"}};
   for (const ModuleSummary& module : modules) {
     if (module.depth > depth) continue;
-    rows.push_back({std::string(2 * static_cast<std::size_t>(module.depth), ' ') + module.label, module.className.substr(module.className.rfind('.') + 1),
-                    fmt::format("{}", module.operators), orBlank(static_cast<double>(module.parameters), formatCount(static_cast<double>(module.parameters))),
+    const auto parameters = static_cast<double>(module.parameters);
+    rows.push_back({std::string(2 * static_cast<std::size_t>(module.depth), ' ') + module.label,
+                    module.className.substr(module.className.rfind('.') + 1), fmt::format("{}", module.operators),
+                    orBlank(parameters, formatCount(parameters)),
                     orBlank(static_cast<double>(module.parameterBytes), formatSize(module.parameterBytes)),
                     orBlank(module.forwardFlops, formatCount(module.forwardFlops)),
                     orBlank(static_cast<double>(module.activationBytes), formatSize(module.activationBytes))});
@@ -130,7 +132,9 @@ bool isShown(const SplitPoint& point, const std::vector<ModuleSummary>& modules,
 /// The deepest level at which a list of split points still fits on a page; a level deep at least.
 int splitDepth(const Inspection& shown) {
   int depth = 1;
-  const auto listed = [&](int d) { return std::count_if(shown.splits.begin(), shown.splits.end(), [&](const SplitPoint& p) { return isShown(p, shown.modules, d); }); };
+  const auto listed = [&](int d) {
+    return std::count_if(shown.splits.begin(), shown.splits.end(), [&](const SplitPoint& p) { return isShown(p, shown.modules, d); });
+  };
   while (depth < kDefaultDepth && listed(depth + 1) <= kPage) ++depth;
   return depth;
 }
@@ -209,12 +213,17 @@ std::string documentOf(const Inspection& shown, const InspectOptions& options) {
   for (const auto& [alias, held] : shown.tied) json["tied_parameters"].push_back({{"name", alias}, {"same_as", held}});
   json["split_points"] = Json::array();
   for (const SplitPoint& point : shown.splits) {
-    json["split_points"].push_back({{"name", point.name}, {"node", point.begin.value}, {"crossing_bytes", point.crossing}, {"values", point.values}});
+    json["split_points"].push_back(
+        {{"name", point.name}, {"node", point.begin.value}, {"crossing_bytes", point.crossing}, {"values", point.values}});
   }
   if (options.report) {
     json["report"] = Json::array();
     for (const Finding& finding : shown.findings) {
-      json["report"].push_back({{"kind", finding.kind}, {"module", finding.module}, {"operator", finding.op}, {"source", finding.source}, {"meaning", meaningOf(finding.kind)}});
+      json["report"].push_back({{"kind", finding.kind},
+                                {"module", finding.module},
+                                {"operator", finding.op},
+                                {"source", finding.source},
+                                {"meaning", meaningOf(finding.kind)}});
     }
   }
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
@@ -238,9 +247,14 @@ int runInspect(const InspectOptions& options) {
 Command addInspect(CLI::App& app) {
   auto options = std::make_shared<InspectOptions>();
   CLI::App* command = app.add_subcommand("inspect", "What is in a traced model, and where it can be split");
-  command->add_option("MODEL.pt2", options->models, "torch.export archive; several when each stage was exported on its own")->option_text(" ")->required();
-  command->add_option("--depth", options->depth, fmt::format("Modules and split points down to this depth; modules to {} without it (JSON: all)", kDefaultDepth))->option_text("N")->check(CLI::Range(0, kMostDepth));
-  command->add_option("--microbatch", options->microbatch, "Samples for FLOPs and activations; as exported without it")->option_text("B")->check(CLI::Range(1, 1 << 30));
+  command->add_option("MODEL.pt2", options->models, "torch.export archive; several when each stage was exported on its own")
+      ->option_text(" ")
+      ->required();
+  const std::string depthHelp = fmt::format("Modules and split points down to this depth; modules to {} without it (JSON: all)", kDefaultDepth);
+  command->add_option("--depth", options->depth, depthHelp)->option_text("N")->check(CLI::Range(0, kMostDepth));
+  command->add_option("--microbatch", options->microbatch, "Samples for FLOPs and activations; as exported without it")
+      ->option_text("B")
+      ->check(CLI::Range(1, 1 << 30));
   command->add_flag("--report", options->report, "Can it be split and microbatched, and what would change its meaning?");
   command->add_flag("--json", options->json, "One JSON document on stdout");
   command->footer(

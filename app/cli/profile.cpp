@@ -62,6 +62,7 @@ void print(const ModelGraph& graph, const Profile& profile, int depth) {
 }
 
 Profile measure(const Options& o, const ModelGraph& graph, const RankEnvironment* environment) {
+  if (environment != nullptr) bindToCores(*environment);
   const TorchBackend& torch = torchBackend();
   torch.prepareProcess(o.threads);
   std::unique_ptr<Communicator> group;

@@ -135,6 +135,7 @@ int trainRank(const Options& o, const Plan& plan, const RankEnvironment& environ
   if (graph.nodes.size() != static_cast<std::size_t>(plan.partition.stages.back().end.value)) {
     throw UsageError(fmt::format("{} is not the model that {} was made for; plan it again.", plan.modelFiles.front(), o.plan));
   }
+  bindToCores(environment);
   const TorchBackend& torch = torchBackend();
   torch.prepareProcess(o.threads);
   TrainOptions options;

@@ -41,7 +41,8 @@ std::string documentOf(const std::vector<RunSummary>& runs) {
 
 std::string textOf(const std::vector<RunSummary>& runs) {
   if (runs.empty()) return "no runs yet\n";
-  std::vector<std::vector<std::string>> rows{{"run", "started (UTC)", "model", "schedule", "ranks", "microbatches", "steps", "predicted", "measured", "error", "ended"}};
+  std::vector<std::vector<std::string>> rows;
+  rows.push_back({"run", "started (UTC)", "model", "schedule", "ranks", "microbatches", "steps", "predicted", "measured", "error", "ended"});
   for (const RunSummary& run : runs) {
     const bool comparable = run.predictedStep > 0 && run.medianMeasuredStep > 0;
     const double error = comparable ? static_cast<double>(run.medianMeasuredStep - run.predictedStep) / static_cast<double>(run.predictedStep) : 0;

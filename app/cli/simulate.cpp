@@ -117,7 +117,7 @@ void slowDown(Subject& subject, const std::string& text) {
   if (*rank < 0 || *rank >= shapeOf(subject.schedule).ranks) {
     throw UsageError(fmt::format("--slow {} names rank {}, but ranks go from 0 to {}", text, *rank, shapeOf(subject.schedule).ranks - 1));
   }
-  subject.costSource += fmt::format("; rank {} {:g} times as long", *rank, *factor);
+  subject.costSource += fmt::format("; rank {} takes {:g} times as long", *rank, *factor);
   for (std::size_t s = 0; s < subject.costs.stages.size(); ++s) {
     if (subject.schedule.rankOfStage[s].value != *rank) continue;
     StageCost& stage = subject.costs.stages[s];
@@ -151,8 +151,12 @@ std::string rankTable(const Metrics& metrics) {
 }
 
 int refuse(const SimulateOptions& options, const Schedule& schedule, const std::vector<Problem>& problems) {
-  if (options.json) print(problemsDocument(schedule, problems));
-  else print(fmt::format("{}\n{}; it cannot run\n\n{}", shapeLine(schedule), counted(static_cast<std::int64_t>(problems.size()), "problem"), problemsText(problems)));
+  if (options.json) {
+    print(problemsDocument(schedule, problems));
+  } else {
+    print(fmt::format("{}\n{}; it cannot run\n\n{}", shapeLine(schedule), counted(static_cast<std::int64_t>(problems.size()), "problem"),
+                      problemsText(problems)));
+  }
   return kNo;
 }
 

@@ -18,7 +18,9 @@ constexpr std::array<std::pair<std::string_view, std::string_view>, 6> kMeanings
     {"unsupported", "Operators that cannot be run here; replace them before exporting"},
     {"data-dependent", "Sizes that depend on the data: no stage may begin where such a tensor would cross"},
     {"fixed-batch", "The batch was fixed at export: every microbatch has exactly this size"},
-    {"batch-norm", "Batch norm in training takes its statistics of each microbatch, not of the batch: results change with the microbatch size, and running statistics advance once per microbatch"},
+    {"batch-norm",
+     "Batch norm in training takes its statistics of each microbatch, not of the batch: "
+     "results change with the microbatch size, and running statistics advance once per microbatch"},
     {"random", "Random operators draw anew for each microbatch: results agree with an unsplit run in distribution, not in value"},
     {"in-place-buffer", "Buffers changed in place are changed once per microbatch, not once per batch"},
 }};

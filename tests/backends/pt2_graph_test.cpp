@@ -1,6 +1,8 @@
 #include "backends/pt2_graph.h"
 
 #include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
 #include <functional>
 #include <limits>
 

@@ -3,6 +3,8 @@
 #include <fstream>
 #include <functional>
 #include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
 #include <iterator>
 #include <random>
 #include <zip.h>

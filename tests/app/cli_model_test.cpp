@@ -1,0 +1,111 @@
+#include <algorithm>
+#include <set>
+
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "tests/app/call.h"
+
+namespace pw::test {
+namespace {
+
+using Json = nlohmann::json;
+
+std::string sample(const std::string& name) { return PW_SOURCE_DIR "/resources/models/" + name + ".pt2"; }
+
+Json inspected(const std::vector<std::string>& arguments) {
+  std::vector<std::string> words{"inspect", "--json"};
+  words.insert(words.end(), arguments.begin(), arguments.end());
+  const Outcome outcome = call(words);
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  return Json::parse(outcome.out);
+}
+
+Json entry(const Json& list, const char* key, const std::string& value) {
+  const auto found = std::find_if(list.begin(), list.end(), [&](const Json& item) { return item[key] == value; });
+  return found == list.end() ? Json() : *found;
+}
+
+/// gpt_small of resources/sample_models.py, exported with a batch of 2.
+constexpr std::int64_t kBatch = 2, kLength = 32, kWidth = 64, kVocabulary = 256, kLayers = 4;
+
+TEST(Inspect, CountsParametersAndFlopsOfEveryModule) {
+  const Json json = inspected({sample("gpt_small")});
+  const Json modules = json["modules"];
+  // Two norms with scale and shift, then weights and biases of q/k/v, out, up, down.
+  const std::int64_t block = 4 * kWidth + 12 * kWidth * kWidth + 9 * kWidth;
+  const std::int64_t all = kVocabulary * kWidth + kLength * kWidth + kLayers * block + 2 * kWidth + kVocabulary * kWidth;
+  EXPECT_EQ(modules[0]["parameters"], all);
+  EXPECT_EQ(modules[0]["parameter_bytes"], 4 * all);
+  EXPECT_EQ(entry(modules, "path", "blocks.2")["parameters"], block);
+  // 2 per multiply-add: the four matrices, and scores and mixture of attention.
+  const std::int64_t blockFlops = 2 * kBatch * kLength * 12 * kWidth * kWidth + 4 * kBatch * kLength * kLength * kWidth;
+  EXPECT_EQ(entry(modules, "path", "blocks.2")["forward_flops"], blockFlops);
+  EXPECT_EQ(modules[0]["forward_flops"], kLayers * blockFlops + 2 * kBatch * kLength * kWidth * kVocabulary);
+  EXPECT_EQ(entry(modules, "path", "blocks.2.mlp.up")["activation_bytes"], 4 * kBatch * kLength * 4 * kWidth);
+}
+
+TEST(Inspect, ShowsInputsOutputsAndWeights) {
+  const Json json = inspected({sample("gpt_small")});
+  ASSERT_EQ(json["inputs"].size(), 1U);
+  EXPECT_EQ(json["inputs"][0]["name"], "tokens");
+  EXPECT_EQ(json["inputs"][0]["dtype"], "int64");
+  EXPECT_EQ(json["inputs"][0]["shape"], Json::array({"batch", kLength}));
+  EXPECT_EQ(json["outputs"][0]["shape"], Json::array({"batch", kLength, kVocabulary}));
+  EXPECT_EQ(json["weights"], true);
+  EXPECT_EQ(inspected({sample("gpt_small_meta")})["weights"], false);
+}
+
+TEST(Inspect, NamesSplitPointsWithTheBytesThatCross) {
+  const Json json = inspected({sample("gpt_small")});
+  const Json split = entry(json["split_points"], "name", "blocks.1");
+  EXPECT_EQ(split["crossing_bytes"], 4 * kBatch * kLength * kWidth);
+  EXPECT_EQ(split["values"], 1);
+  EXPECT_FALSE(entry(inspected({sample("gpt_split")})["split_points"], "name", "pipe_split (blocks.2)").is_null());
+}
+
+TEST(Inspect, ScalesWithTheMicrobatch) {
+  const Json two = inspected({sample("gpt_small")}), six = inspected({sample("gpt_small"), "--microbatch", "6"});
+  EXPECT_EQ(six["microbatch"], 6);
+  EXPECT_EQ(six["modules"][0]["forward_flops"].get<double>(), 3 * two["modules"][0]["forward_flops"].get<double>());
+  EXPECT_EQ(six["modules"][0]["parameters"], two["modules"][0]["parameters"]);
+}
+
+TEST(Inspect, ShowsModulesDownToTheDepthAskedFor) {
+  for (const Json& module : inspected({sample("gpt_small"), "--depth", "1"})["modules"]) EXPECT_LE(module["depth"], 1);
+  const Outcome outcome = call({"inspect", sample("gpt_small"), "--depth", "1"});
+  EXPECT_NE(outcome.out.find("blocks.3"), std::string::npos);
+  EXPECT_EQ(outcome.out.find("query_key_value"), std::string::npos);
+}
+
+TEST(Inspect, FindsTiedParametersAndCountsThemOnce) {
+  const Json json = inspected({sample("hf_gpt2")});
+  ASSERT_EQ(json["tied_parameters"].size(), 1U);
+  const Json tied = json["tied_parameters"][0];
+  EXPECT_EQ((std::set<std::string>{tied["name"], tied["same_as"]}), (std::set<std::string>{"lm_head.weight", "transformer.wte.weight"}));
+  const Json modules = json["modules"];
+  EXPECT_EQ(entry(modules, "path", "")["parameters"], entry(modules, "path", "transformer")["parameters"]) << "the head adds none of its own";
+}
+
+TEST(Inspect, ReportsWhatChangesMeaningWithModuleAndSource) {
+  const Json dropout = entry(inspected({sample("hf_gpt2"), "--report"})["report"], "kind", "random");
+  EXPECT_EQ(dropout["module"], "transformer.drop");
+  EXPECT_NE(dropout["source"].get<std::string>().find(".py:"), std::string::npos);
+
+  const Json report = inspected({sample("resnet18_narrow"), "--report"})["report"];
+  // The stem, two in each of eight blocks, and one in each of three downsampling paths.
+  EXPECT_EQ(std::count_if(report.begin(), report.end(), [](const Json& f) { return f["kind"] == "batch-norm"; }), 1 + 2 * 8 + 3);
+  EXPECT_TRUE(inspected({sample("gpt_small"), "--report"})["report"].empty());
+}
+
+TEST(Inspect, JoinsArchivesOfOneStageEach) {
+  const Json json = inspected({sample("two_part_a"), sample("two_part_b")});
+  EXPECT_EQ(json["files"].size(), 2U);
+  EXPECT_EQ(json["inputs"][0]["name"], "tokens");
+  const Json splits = json["split_points"];
+  EXPECT_TRUE(std::any_of(splits.begin(), splits.end(), [](const Json& s) { return s["name"].get<std::string>().rfind("pipe_split", 0) == 0; }));
+  EXPECT_EQ(call({"inspect", sample("two_part_b"), sample("two_part_b")}).status, 2) << "its output does not fit its own input";
+}
+
+}  // namespace
+}  // namespace pw::test

@@ -1,0 +1,270 @@
+#include <algorithm>
+
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "backends/run_store.h"
+#include "schedules/generate.h"
+#include "schedules/lower.h"
+#include "simulator/metrics.h"
+#include "simulator/plan.h"
+#include "tests/app/call.h"
+
+namespace pw::test {
+namespace {
+
+using Words = std::vector<std::string>;
+
+/// The one JSON document on stdout; throws when there is anything else.
+nlohmann::json parsed(const Outcome& outcome) { return nlohmann::json::parse(outcome.out); }
+
+/// One sentence on stderr: a single line that ends in a full stop, after the program's name; nothing on stdout.
+void expectSentence(const Outcome& outcome) {
+  EXPECT_EQ(outcome.out, "");
+  EXPECT_EQ(outcome.err.rfind("pipewright: ", 0), 0U) << outcome.err;
+  EXPECT_EQ(std::count(outcome.err.begin(), outcome.err.end(), '\n'), 1) << outcome.err;
+  ASSERT_GE(outcome.err.size(), 2U);
+  EXPECT_EQ(outcome.err.substr(outcome.err.size() - 2), ".\n") << outcome.err;
+}
+
+/// 2 ranks, 2 microbatches, 1 ms forward, 2 ms backward.
+Words gpipe(const Words& more) {
+  Words words{"simulate", "--schedule", "gpipe", "--ranks", "2", "--microbatches", "2", "--forward", "1ms", "--backward", "2ms"};
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
+TEST(CommandLine, HelpNamesEveryCommandAndNoCommandIsHelp) {
+  const Outcome help = call({"--help"});
+  EXPECT_EQ(help.status, 0);
+  for (const char* command : {"inspect", "schedule", "check", "profile", "plan", "simulate", "run", "compare", "runs", "demo"}) {
+    EXPECT_NE(help.out.find("\n  " + std::string(command) + " "), std::string::npos) << command;
+    EXPECT_EQ(call({command, "--help"}).status, 0) << command;
+  }
+  EXPECT_EQ(call({}).out, help.out);
+  EXPECT_EQ(call({"--version"}).out.rfind("pipewright ", 0), 0U);
+}
+
+TEST(CommandLine, AnUnusableCallIsOneSentenceAndStatusTwo) {
+  const Folder folder;
+  const std::string text = folder.with("text", "no schedule");
+  const Words calls[] = {{"fly"}, {"--fly"}, {"inspect"}, {"inspect", "missing.pt2"}, {"inspect", text}, {"inspect", "--depth", "x", text},
+                         {"schedule", "1f1b"}, {"schedule", "1f1b", "--ranks", "2"}, {"schedule", "1f1b", "--ranks"},
+                         {"schedule", "1f1b", "--ranks", "many", "--microbatches", "2"}, {"schedule", "1f1b", "--ranks", "5000", "--microbatches", "2"},
+                         {"schedule", "1f1b", "--ranks", "4096", "--chunks", "1000000", "--microbatches", "2"},
+                         {"schedule", "no-such", "--ranks", "2", "--microbatches", "2"}, {"schedule", "1f1b", "--fly"},
+                         {"schedule", "1f1b", "--ranks", "2", "--microbatches", "2", "--lowered", "torch"},
+                         {"check"}, {"check", "missing.csv"}, {"check", text}, {"check", "/"}, {"simulate"}, {"simulate", text},
+                         {"simulate", text, "--csv", text}, {"simulate", text, "--ranks", "2"}, {"simulate", text, "--forward", "1ms"},
+                         gpipe({"--latency", "5"}), gpipe({"--input", "1ms,2ms,3ms"}), gpipe({"--slow", "2=1.5"}), gpipe({"--slow", "1"}), gpipe({"--slow", "1=-2"}),
+                         {"runs"}, {"runs", "--store", folder.file("none.db")}, {"runs", "--store", text}, {"compare", "--store", folder.file("none.db")},
+                         {"compare", "--store", text, "--run", "0"}};
+  for (const Words& words : calls) {
+    std::string shown;
+    for (const std::string& word : words) shown += word + " ";
+    SCOPED_TRACE(shown);
+    const Outcome outcome = call(words);
+    EXPECT_EQ(outcome.status, 2) << outcome.err;
+    expectSentence(outcome);
+  }
+}
+
+TEST(CommandLine, AnOutputThatCannotBeWrittenIsOneSentenceAndStatusOne) {
+  const Outcome outcome = call({"schedule", "1f1b", "--ranks", "2", "--microbatches", "2", "--out", "/no/such/folder/f.csv"});
+  EXPECT_EQ(outcome.status, 1);
+  expectSentence(outcome);
+}
+
+TEST(Schedule, Prints1f1bAsTorchCsv) {
+  // Rank 0 warms up with R − 1 = 1 forward; rank 1 alternates at once.
+  const std::string csv = "0F0,0F1,0B0,0F2,0B1,0B2\r\n1F0,1B0,1F1,1B1,1F2,1B2\r\n";
+  const Outcome outcome = call({"schedule", "1f1b", "--ranks", "2", "--microbatches", "3"});
+  EXPECT_EQ(outcome.status, 0);
+  EXPECT_EQ(outcome.out, csv);
+
+  const Folder folder;
+  EXPECT_EQ(call({"schedule", "1f1b", "--ranks", "2", "--microbatches", "3", "--out", folder.file("f.csv")}).out, "");
+  EXPECT_EQ(contentOf(folder.file("f.csv")), csv);
+}
+
+TEST(Schedule, ListsEveryGenerator) {
+  const Outcome outcome = call({"schedule", "list"});
+  EXPECT_EQ(outcome.status, 0);
+  for (const Generator& generator : generators()) EXPECT_NE(outcome.out.find(generator.name), std::string::npos) << generator.name;
+}
+
+TEST(Check, AcceptsWhatScheduleWrites) {
+  const Folder folder;
+  EXPECT_EQ(call({"schedule", "gpipe", "--ranks", "3", "--microbatches", "4", "--out", folder.file("f.csv")}).status, 0);
+  const Outcome outcome = call({"check", folder.file("f.csv"), "--json"});
+  EXPECT_EQ(outcome.status, 0);
+  EXPECT_EQ(parsed(outcome)["valid"], true);
+  EXPECT_TRUE(parsed(outcome)["problems"].empty());
+  EXPECT_EQ(call({"check", folder.file("f.csv")}).status, 0);
+}
+
+TEST(Check, NamesRankPositionAndActionOfAProblem) {
+  const Folder folder;
+  const std::string file = folder.with("f.csv", "0B0,0F0\n1F0,1B0\n");  // backward before forward
+  const Outcome outcome = call({"check", file, "--json"});
+  EXPECT_EQ(outcome.status, 1);
+  const auto problems = parsed(outcome)["problems"];
+  ASSERT_FALSE(problems.empty());
+  EXPECT_EQ(problems[0]["rank"], 0);
+  EXPECT_EQ(problems[0]["position"], 0);
+  EXPECT_EQ(problems[0]["action"], "0B0");
+  EXPECT_EQ(call({"check", file}).status, 1);
+  EXPECT_EQ(call({"simulate", "--csv", file}).status, 1);
+  EXPECT_EQ(parsed(call({"simulate", "--csv", file, "--json"}))["problems"], problems);
+}
+
+TEST(Check, TakesADeadlockOfBlockingSendsOnlyForAWarning) {
+  // Rank 0 sends F1 before it receives B0, rank 1 sends B0 before it receives F1: with blocking sends both wait.
+  const Folder folder;
+  EXPECT_EQ(call({"schedule", "1f1b", "--ranks", "2", "--microbatches", "2", "--lowered", "deferred", "--out", folder.file("f.csv")}).status, 0);
+  const Outcome outcome = call({"check", folder.file("f.csv"), "--json"});
+  EXPECT_EQ(outcome.status, 0);
+  EXPECT_EQ(parsed(outcome)["valid"], true);
+  ASSERT_EQ(parsed(outcome)["problems"].size(), 1U);
+  EXPECT_EQ(parsed(outcome)["problems"][0]["blocking_only"], true);
+  EXPECT_NE(call({"check", folder.file("f.csv")}).out.find("warning"), std::string::npos);
+}
+
+TEST(Simulate, GivesTheClosedFormOfGPipe) {
+  // (M + R − 1)(F + B) = 3 · 3 ms, of which each rank is busy M (F + B) = 6 ms.
+  const auto json = parsed(call(gpipe({"--json"})));
+  EXPECT_EQ(json["makespan_ns"], 9'000'000);
+  EXPECT_EQ(json["lower_bound_ns"], 9'000'000);
+  EXPECT_EQ(json["actions"], 2 * 2 * 2);
+  EXPECT_DOUBLE_EQ(json["bubble_fraction"].get<double>(), 1.0 / 3);
+  ASSERT_EQ(json["ranks"].size(), 2U);
+  EXPECT_EQ(json["ranks"][1]["busy_ns"], 6'000'000);
+  EXPECT_EQ(json["stages"][0]["backward_ns"], 2'000'000);
+}
+
+TEST(Simulate, AppliesLatencyAndASlowRank) {
+  // A forward message before the first and a backward one after the last action of rank 1.
+  EXPECT_EQ(parsed(call(gpipe({"--json", "--latency", "1ms"})))["makespan_ns"], 11'000'000);
+  // Rank 1 twice as slow: F0 of rank 0 (1), then 2 forwards of 2 and 2 backwards of 4 on rank 1, then B1 of rank 0 (2).
+  EXPECT_EQ(parsed(call(gpipe({"--json", "--slow", "1=2"})))["makespan_ns"], 15'000'000);
+}
+
+TEST(Simulate, TakesTwiceTheForwardWhereNoBackwardIsGiven) {
+  const auto json = parsed(call({"simulate", "--schedule", "gpipe", "--ranks", "2", "--microbatches", "2", "--forward", "2ms", "--json"}));
+  EXPECT_EQ(json["makespan_ns"], 3 * (2 + 4) * 1'000'000);
+}
+
+TEST(Simulate, DrawsTheTimelineOnlyWhereAskedTo) {
+  EXPECT_EQ(call(gpipe({})).out.find("│"), std::string::npos);
+  EXPECT_NE(call(gpipe({"--text"})).out.find("rank 1 │"), std::string::npos);
+}
+
+TEST(Simulate, WritesATraceForPerfetto) {
+  const Folder folder;
+  EXPECT_EQ(call(gpipe({"--trace", folder.file("t.json")})).status, 0);
+  EXPECT_TRUE(nlohmann::json::parse(contentOf(folder.file("t.json"))).contains("traceEvents"));
+}
+
+/// One microbatch through two stages, F on rank 0 and B on rank 1 taking half the duration each.
+Trace traceOf(Ns duration) {
+  return {2,
+          {{Rank(0), SpanKind::Forward, Stage(0), Microbatch(0), Rank(0), 0, 0, duration / 2},
+           {Rank(1), SpanKind::Backward, Stage(1), Microbatch(0), Rank(1), 0, duration / 2, duration}},
+          {}};
+}
+
+Plan planOfTwoStages() {
+  Plan plan;
+  plan.modelFiles = {"/models/small.pt2"};
+  plan.modelName = "small";
+  plan.batch = 3;
+  plan.schedule = lower(generate("1f1b", {2, 2, 3}));
+  plan.costs = syntheticTable({{10}, {20}, {10}, {10}, 1, 2}, 2);
+  plan.partition.stages = {{NodeId(0), NodeId(4), {}, {ValueId(0)}, {0}, {}, {}}, {NodeId(4), NodeId(9), {}, {}, {1}, {}, {}}};
+  plan.partition.transfers = {{ValueId(5), Stage(0), Stage(1), true, 4096}};
+  plan.splitNames = {"blocks.1"};
+  plan.costSource = "synthetic";
+  return plan;
+}
+
+RunRecord runOf(const std::vector<Ns>& steps) {
+  RunRecord run;
+  run.startedAt = "2026-11-21T12:00:00Z";
+  run.backend = "gloo";
+  run.plan = planOfTwoStages();
+  run.predicted = traceOf(1'000);
+  for (std::size_t s = 0; s < steps.size(); ++s) run.steps.push_back({static_cast<int>(s), 1.0, traceOf(steps[s])});
+  return run;
+}
+
+TEST(Simulate, PredictsAPlanFromItsOwnCosts) {
+  const Folder folder;
+  const Plan plan = planOfTwoStages();
+  const Outcome outcome = call({"simulate", folder.with("plan.json", toJson(plan)), "--json"});
+  EXPECT_EQ(parsed(outcome)["makespan_ns"], measure(simulate(plan.schedule, plan.costs)).makespan);
+  EXPECT_EQ(parsed(outcome)["stages"][1]["forward_ns"], 10);
+}
+
+/// A store of two runs: the first took 1200 ns in its median step after the warm-up, the second 1800 ns.
+std::string storeOfTwoRuns(const Folder& folder) {
+  RunStore store(folder.file("runs.db"), RunStore::Mode::ReadWrite);
+  static_cast<void>(store.add(runOf({9'000, 1'100, 1'300, 1'200})));
+  static_cast<void>(store.add(runOf({9'000, 1'800})));
+  return folder.file("runs.db");
+}
+
+TEST(Compare, TakesTheMedianStepAfterTheWarmUp) {
+  const Folder folder;
+  const std::string store = storeOfTwoRuns(folder);
+  const auto json = parsed(call({"compare", "--store", store, "--run", "1", "--json"}));
+  EXPECT_EQ(json["run_id"], 1);
+  EXPECT_EQ(json["step"], 3);
+  EXPECT_EQ(json["predicted_makespan_ns"], 1'000);
+  EXPECT_EQ(json["measured_makespan_ns"], 1'200);
+  EXPECT_DOUBLE_EQ(json["makespan_error"].get<double>(), 0.2);
+  EXPECT_EQ(json["by_rank"].size(), 2U);
+  EXPECT_EQ(parsed(call({"compare", "--store", store, "--json"}))["run_id"], 2) << "the newest";
+}
+
+TEST(Compare, ShowsBothTimelinesOnOneScale) {
+  const Folder folder;
+  const Outcome outcome = call({"compare", "--store", storeOfTwoRuns(folder)});
+  EXPECT_EQ(outcome.status, 0);
+  const std::size_t first = outcome.out.find("┌"), second = outcome.out.find("┌", first + 1);
+  ASSERT_NE(second, std::string::npos);
+  const auto ruler = [&](std::size_t at) { return outcome.out.substr(at, outcome.out.find('\n', at) - at); };
+  EXPECT_EQ(ruler(first), ruler(second));
+  EXPECT_NE(outcome.out.find("+80.0 %"), std::string::npos);
+}
+
+TEST(Compare, ComparesTwoRuns) {
+  const Folder folder;
+  const auto json = parsed(call({"compare", "--store", storeOfTwoRuns(folder), "--run", "1", "--with", "2", "--json"}));
+  EXPECT_EQ(json["with_run_id"], 2);
+  EXPECT_DOUBLE_EQ(json["makespan_error"].get<double>(), 0.5);  // 1800 / 1200
+}
+
+TEST(Compare, RefusesARunWithoutStepsAndOneThatIsNotThere) {
+  const Folder folder;
+  const std::string path = storeOfTwoRuns(folder);
+  static_cast<void>(RunStore(path, RunStore::Mode::ReadWrite).add(runOf({})));
+  for (const char* run : {"3", "7"}) {
+    const Outcome outcome = call({"compare", "--store", path, "--run", run});
+    EXPECT_EQ(outcome.status, 2) << run;
+    expectSentence(outcome);
+  }
+}
+
+TEST(Runs, ListsWhatIsStoredOldestFirst) {
+  const Folder folder;
+  const std::string store = storeOfTwoRuns(folder);
+  const auto runs = parsed(call({"runs", "--store", store, "--json"}))["runs"];
+  ASSERT_EQ(runs.size(), 2U);
+  EXPECT_EQ(runs[0]["run_id"], 1);
+  EXPECT_EQ(runs[0]["step_count"], 4);
+  EXPECT_EQ(runs[1]["schedule"], "1f1b");
+  EXPECT_NE(call({"runs", "--store", store}).out.find("2026-11-21 12:00:00"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace pw::test

@@ -1,0 +1,48 @@
+"""What the benches share: where things are, how programs are called, medians."""
+
+import json
+import os
+import pathlib
+import platform
+import statistics
+import subprocess
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+PIPEWRIGHT = ROOT / "build/bin/pipewright"
+VENV = ROOT / ".deps/venv/bin"
+MODEL = ROOT / ".deps/models/gpt_25m.pt2"
+WORK = ROOT / "build/bench"
+
+
+def call(*words, env=None):
+    """Runs a program and returns its stdout; its failure ends the bench with what it said."""
+    result = subprocess.run([str(w) for w in words], capture_output=True, text=True, env={**os.environ, **(env or {})}, timeout=1800)
+    if result.returncode != 0:
+        raise SystemExit(f"{' '.join(map(str, words))} ended with {result.returncode}:\n{result.stdout}{result.stderr}")
+    return result.stdout
+
+
+def pipewright(*words):
+    return call(PIPEWRIGHT, *words)
+
+
+def last_json(text):
+    """The JSON document in the last line that holds one."""
+    return json.loads([line for line in text.splitlines() if line.startswith("{")][-1])
+
+
+def prepare():
+    """Exports the bench's model on first use."""
+    WORK.mkdir(parents=True, exist_ok=True)
+    if not MODEL.exists():
+        MODEL.parent.mkdir(parents=True, exist_ok=True)
+        call(VENV / "python", ROOT / "resources/export_model.py", f"{ROOT}/resources/sample_models.py:gpt_25m", "--out", MODEL)
+
+
+def median(values):
+    return statistics.median(values)
+
+
+def machine():
+    name = next((l.split(":")[1].strip() for l in open("/proc/cpuinfo") if l.startswith("model name")), platform.machine())
+    return f"{name}, {os.cpu_count()} cores, load {os.getloadavg()[0]:.2f}"
