@@ -59,30 +59,43 @@ double peakFor(const Cluster& cluster, const ModelGraph& graph, const Node& node
   return cluster.peakFlops.empty() ? 0 : cluster.peakFlops.begin()->second;
 }
 
+/// Each element of the output, transposed of the input, takes part in one multiply-add per weight of its channel.
+double convolutionFlops(const ModelGraph& graph, const Node& node, double out, const Bindings& bindings) {
+  const TensorMeta* weight = tensorArgument(graph, node, "weight");
+  const TensorMeta* input = tensorArgument(graph, node, "input");
+  if (weight == nullptr || input == nullptr || weight->sizes.empty()) return 0;
+  const bool transposed = operatorName(node).find("transpose") != std::string::npos ||
+                          std::any_of(node.inputs.begin(), node.inputs.end(), [](const NamedArgument& a) {
+                            const auto* flag = std::get_if<bool>(&a.value);
+                            return a.name == "transposed" && flag != nullptr && *flag;
+                          });
+  const double channels = static_cast<double>(evaluate(weight->sizes.front(), bindings));
+  return channels == 0 ? 0 : 2 * (transposed ? elements(*input, bindings) : out) * elements(*weight, bindings) / channels;
+}
+
 }  // namespace
 
 double forwardFlops(const ModelGraph& graph, const Node& node, const Bindings& bindings) {
-  if (node.outputs.empty() || !graph.value(node.outputs.front()).tensor) return 0;
+  double inside = 0;
+  for (const NamedArgument& argument : node.inputs) {
+    const auto* inner = std::get_if<GraphArg>(&argument.value);
+    if (inner == nullptr) continue;
+    for (const Node& n : graph.subgraphs[inner->index].nodes) inside += forwardFlops(graph, n, bindings);
+  }
+  if (node.outputs.empty() || !graph.value(node.outputs.front()).tensor) return inside;
   const std::string name = operatorName(node);
+  const auto tensor = [&](std::string_view argument) { return tensorArgument(graph, node, argument); };
   const double out = elements(*graph.value(node.outputs.front()).tensor, bindings);
-  const auto inner = [&](std::string_view argument) {
-    const TensorMeta* a = tensorArgument(graph, node, argument);
-    return a == nullptr ? 0.0 : 2 * out * dimension(*a, 1, bindings);
-  };
-  if (name == "linear") return inner("input");
-  if (name == "mm" || name == "bmm" || name == "matmul") return inner("self");
-  if (name == "addmm") return inner("mat1");
-  if (name == "baddbmm") return inner("batch1");
-  if (name.find("conv") != std::string::npos) {
-    const TensorMeta* weight = tensorArgument(graph, node, "weight");
-    return weight == nullptr || weight->sizes.empty() ? 0 : 2 * out * elements(*weight, bindings) / static_cast<double>(evaluate(weight->sizes[0], bindings));
+  const auto product = [&](std::string_view left) { return tensor(left) == nullptr ? 0 : 2 * out * dimension(*tensor(left), 1, bindings); };
+  if (name == "linear") return product("input");
+  if (name == "mm" || name == "bmm" || name == "matmul" || name == "mv" || name == "dot") return product("self");
+  if (name == "addmm") return product("mat1");
+  if (name == "baddbmm") return product("batch1");
+  if (name.find("conv") != std::string::npos) return convolutionFlops(graph, node, out, bindings);
+  if (name.find("scaled_dot_product") != std::string::npos && tensor("query") != nullptr && tensor("key") != nullptr) {
+    return 2 * (elements(*tensor("query"), bindings) + out) * dimension(*tensor("key"), 2, bindings);  // scores, then weighted values
   }
-  if (name == "scaled_dot_product_attention") {
-    const TensorMeta* query = tensorArgument(graph, node, "query");
-    const TensorMeta* key = tensorArgument(graph, node, "key");
-    return query == nullptr || key == nullptr ? 0 : 4 * elements(*query, bindings) * dimension(*key, 2, bindings);
-  }
-  return 0;
+  return inside;
 }
 
 Profile estimate(const ModelGraph& graph, std::int64_t microbatch, const Cluster& cluster) {

@@ -3,13 +3,27 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <set>
+#include <utility>
 
 #include "schedules/csv.h"
 #include "schedules/error.h"
 
 namespace pw {
+namespace {
+
+/// The number as it stands: `get` would cut off what is too large or not whole.
+template <class Int>
+Int integer(const nlohmann::ordered_json& j) {
+  const bool fits = j.is_number_unsigned() ? std::in_range<Int>(j.get<std::uint64_t>()) : j.is_number_integer() && std::in_range<Int>(j.get<std::int64_t>());
+  if (!fits) throw nlohmann::ordered_json::out_of_range::create(406, "not a whole number in range: " + j.dump(), &j);
+  return j.get<Int>();
+}
+
+}  // namespace
 
 template <class Tag>
 void to_json(nlohmann::ordered_json& j, const Id<Tag>& id) {
@@ -17,13 +31,19 @@ void to_json(nlohmann::ordered_json& j, const Id<Tag>& id) {
 }
 template <class Tag>
 void from_json(const nlohmann::ordered_json& j, Id<Tag>& id) {
-  id.value = j.get<std::int32_t>();
+  id.value = integer<std::int32_t>(j);
 }
 
 namespace {
 
 constexpr int kVersion = 1;
 using Json = nlohmann::ordered_json;
+
+std::vector<std::size_t> indicesOf(const Json& list) {
+  std::vector<std::size_t> indices;
+  for (const Json& index : list) indices.push_back(integer<std::size_t>(index));
+  return indices;
+}
 
 Json stageJson(const StageSpec& s) {
   return {{"begin", s.begin},           {"end", s.end},         {"recomputed", s.recomputed}, {"model_inputs", s.modelInputs},
@@ -36,9 +56,9 @@ StageSpec stageOf(const Json& j) {
   j.at("end").get_to(s.end);
   j.at("recomputed").get_to(s.recomputed);
   j.at("model_inputs").get_to(s.modelInputs);
-  j.at("parameters").get_to(s.parameters);
-  j.at("buffers").get_to(s.buffers);
-  j.at("constants").get_to(s.constants);
+  s.parameters = indicesOf(j.at("parameters"));
+  s.buffers = indicesOf(j.at("buffers"));
+  s.constants = indicesOf(j.at("constants"));
   return s;
 }
 
@@ -50,15 +70,15 @@ Json costJson(const StageCost& c) {
 
 StageCost costOf(const Json& j) {
   StageCost c;
-  j.at("forward_ns").get_to(c.forward);
-  j.at("backward_ns").get_to(c.backward);
-  j.at("input_ns").get_to(c.backwardInput);
-  j.at("weight_ns").get_to(c.backwardWeight);
-  j.at("optimizer_ns").get_to(c.optimizer);
-  j.at("parameter_bytes").get_to(c.parameterBytes);
-  j.at("gradient_bytes").get_to(c.gradientBytes);
-  j.at("optimizer_bytes").get_to(c.optimizerBytes);
-  j.at("activation_bytes").get_to(c.activationBytes);
+  c.forward = integer<Ns>(j.at("forward_ns"));
+  c.backward = integer<Ns>(j.at("backward_ns"));
+  c.backwardInput = integer<Ns>(j.at("input_ns"));
+  c.backwardWeight = integer<Ns>(j.at("weight_ns"));
+  c.optimizer = integer<Ns>(j.at("optimizer_ns"));
+  c.parameterBytes = integer<Ns>(j.at("parameter_bytes"));
+  c.gradientBytes = integer<Ns>(j.at("gradient_bytes"));
+  c.optimizerBytes = integer<Ns>(j.at("optimizer_bytes"));
+  c.activationBytes = integer<Ns>(j.at("activation_bytes"));
   return c;
 }
 
@@ -79,11 +99,11 @@ Partition partitionOf(const Json& j) {
   for (const Json& stage : j.at("stages")) p.stages.push_back(stageOf(stage));
   for (const Json& t : j.at("transfers")) {
     p.transfers.push_back({t.at("value").get<ValueId>(), t.at("from").get<Stage>(), t.at("to").get<Stage>(), t.at("gradient").get<bool>(),
-                           t.at("bytes").get<Bytes>()});
+                           integer<Bytes>(t.at("bytes"))});
   }
   for (const Json& r : j.at("replicated")) {
     p.replicated.push_back({r.at("name").get<std::string>(), r.at("storage").get<std::string>(), r.at("stages").get<std::vector<Stage>>(),
-                            r.at("bytes").get<Bytes>()});
+                            integer<Bytes>(r.at("bytes"))});
   }
   return p;
 }
@@ -102,100 +122,80 @@ CostTable tableOf(const Json& j) {
   CostTable t;
   for (const Json& cost : j.at("stages")) t.stages.push_back(costOf(cost));
   for (const Json& m : j.at("messages")) {
-    t.messages.push_back({m.at("from").get<Stage>(), m.at("to").get<Stage>(), m.at("backward").get<bool>(), m.at("bytes").get<Bytes>(),
-                          m.at("latency_ns").get<Ns>(), m.at("transfer_ns").get<Ns>()});
+    t.messages.push_back({m.at("from").get<Stage>(), m.at("to").get<Stage>(), m.at("backward").get<bool>(), integer<Bytes>(m.at("bytes")),
+                          integer<Ns>(m.at("latency_ns")), integer<Ns>(m.at("transfer_ns"))});
   }
-  j.at("reduce_ns").get_to(t.reduceTime);
+  t.reduceTime = integer<Ns>(j.at("reduce_ns"));
   j.at("microbatch_scale").get_to(t.microbatchScale);
   return t;
 }
 
-/// What a hostile or hand-edited file could break is checked here, so that nothing later indexes out of range.
-void checkConsistent(const Plan& plan, const std::string& source) {
-  const auto stages = static_cast<std::int32_t>(plan.partition.stages.size());
-  const auto fail = [&](const std::string& what) { throw UsageError(fmt::format("{} is not a usable plan: {}; plan the model again.", source, what)); };
+using Fail = std::function<void(const std::string&)>;
+
+bool ascend(const auto& list) { return std::adjacent_find(list.begin(), list.end(), std::greater_equal<>()) == list.end(); }
+
+/// No sum over the iteration may leave 64 bits; each summand once for every microbatch is more than any simulation adds up.
+void checkCosts(const CostTable& costs, int microbatches, const Fail& fail) {
+  constexpr double kMost = 4e18;
+  double scale = 1;
+  for (const double factor : costs.microbatchScale) {
+    if (!(factor >= 0)) fail("a microbatch scale is negative");
+    scale = std::max(scale, factor);
+  }
+  double sum = 0;
+  const auto add = [&](std::int64_t number, double factor) {
+    if (number < 0) fail("a time or size is negative");
+    sum += static_cast<double>(number) * factor;
+  };
+  const double each = scale * microbatches;
+  add(costs.reduceTime, 1);
+  for (const StageCost& c : costs.stages) {
+    for (const Ns time : {c.forward, c.backward, c.backwardInput, c.backwardWeight}) add(time, each);
+    for (const std::int64_t once : {c.optimizer, c.parameterBytes, c.gradientBytes, c.optimizerBytes}) add(once, 1);
+    add(c.activationBytes, each);
+  }
+  for (const MessageCost& m : costs.messages) {
+    for (const std::int64_t number : {m.bytes, m.latency, m.transfer}) add(number, each);
+  }
+  if (sum > kMost) fail("its times or sizes are too large to add up");
+}
+
+void checkPartition(const Partition& partition, const Fail& fail) {
+  const auto stages = static_cast<std::int32_t>(partition.stages.size());
   const auto isStage = [&](Stage s) { return s.value >= 0 && s.value < stages; };
   if (stages == 0) fail("it has no stages");
-  if (plan.schedule.rankOfStage.size() != plan.partition.stages.size()) fail("schedule and partition differ in their number of stages");
-  if (plan.costs.stages.size() != plan.partition.stages.size()) fail("its costs are not for these stages");
-  if (plan.microbatchSize < 1 || plan.batch < plan.schedule.microbatches) fail("the batch is smaller than its number of microbatches");
   NodeId end(0);
-  for (const StageSpec& stage : plan.partition.stages) {
+  for (const StageSpec& stage : partition.stages) {
     if (stage.begin != end || stage.end <= stage.begin) fail("its stages do not follow one another");
+    const auto& again = stage.recomputed;
+    if (!ascend(again) || (!again.empty() && (again.front() < NodeId(0) || again.back() >= stage.begin))) fail("a stage recomputes nodes that are not before it");
+    if (std::any_of(stage.modelInputs.begin(), stage.modelInputs.end(), [](ValueId v) { return v.value < 0; })) fail("a stage reads a value that does not exist");
     end = stage.end;
   }
-  for (const Transfer& t : plan.partition.transfers) {
+  for (const Transfer& t : partition.transfers) {
     if (!isStage(t.from) || !isStage(t.to) || t.from >= t.to) fail("a transfer names stages that do not exist");
+    if (t.value.value < 0 || t.bytes < 0) fail("a transfer has a negative value or size");
   }
-  for (const MessageCost& m : plan.costs.messages) {
-    if (!isStage(m.from) || !isStage(m.to)) fail("a message names stages that do not exist");
-  }
-  for (const ReplicatedParameter& r : plan.partition.replicated) {
-    for (const Stage s : r.stages) {
-      if (!isStage(s)) fail("a shared parameter names stages that do not exist");
-    }
-  }
-  if (!plan.costs.microbatchScale.empty() && static_cast<int>(plan.costs.microbatchScale.size()) != plan.schedule.microbatches) {
-    fail("its microbatch scale is not for this number of microbatches");
+  for (const ReplicatedParameter& r : partition.replicated) {
+    if (r.stages.size() < 2 || !ascend(r.stages) || !isStage(r.stages.front()) || !isStage(r.stages.back())) fail("a shared parameter names stages that do not exist");
+    if (r.bytes < 0) fail("a shared parameter has a negative size");
   }
 }
 
-}  // namespace
-
-std::string toJson(const Plan& plan) {
-  const Json j{{"format", "pipewright-plan"},
-               {"version", kVersion},
-               {"model", plan.modelName},
-               {"model_files", plan.modelFiles},
-               {"microbatch_size", plan.microbatchSize},
-               {"batch", plan.batch},
-               {"loss", plan.loss},
-               {"estimated", plan.estimated},
-               {"cost_source", plan.costSource},
-               {"splits", plan.splitNames},
-               {"schedule", {{"name", plan.schedule.name}, {"microbatches", plan.schedule.microbatches}, {"csv", toCsv(plan.schedule)}}},
-               {"partition", partitionJson(plan.partition)},
-               {"costs", tableJson(plan.costs)}};
-  return j.dump(1) + "\n";
-}
-
-Plan parsePlan(std::string_view text, const std::string& source) {
+/// What a hostile or hand-edited file could break is checked here, so that nothing later indexes out of range.
+void checkConsistent(const Plan& plan, const std::string& source) {
+  const Fail fail = [&](const std::string& what) { throw UsageError(fmt::format("{} is not a usable plan: {}; plan the model again.", source, what)); };
+  checkPartition(plan.partition, fail);
+  if (plan.schedule.rankOfStage.size() != plan.partition.stages.size()) fail("schedule and partition differ in their number of stages");
+  if (plan.splitNames.size() + 1 != plan.partition.stages.size()) fail("it does not name where each stage begins");
+  if (plan.microbatchSize < 1 || plan.batch < plan.schedule.microbatches) fail("the batch is smaller than its number of microbatches");
   try {
-    const Json j = Json::parse(text);
-    if (j.at("format") != "pipewright-plan") throw UsageError(fmt::format("{} is not a Pipewright plan; write one with `pipewright plan`.", source));
-    if (j.at("version").get<int>() > kVersion) {
-      throw UsageError(fmt::format("{} is a plan of version {}, newer than this program reads ({}); update Pipewright.", source, j.at("version").get<int>(), kVersion));
-    }
-    Plan plan;
-    j.at("model").get_to(plan.modelName);
-    j.at("model_files").get_to(plan.modelFiles);
-    j.at("microbatch_size").get_to(plan.microbatchSize);
-    j.at("batch").get_to(plan.batch);
-    j.at("loss").get_to(plan.loss);
-    j.at("estimated").get_to(plan.estimated);
-    j.at("cost_source").get_to(plan.costSource);
-    j.at("splits").get_to(plan.splitNames);
-    plan.schedule = parseCsv(j.at("schedule").at("csv").get<std::string>(), j.at("schedule").at("name").get<std::string>(), source);
-    if (j.at("schedule").at("microbatches").get<int>() != plan.schedule.microbatches) {
-      throw UsageError(fmt::format("{} says {} microbatches and its schedule has {}; plan the model again.", source,
-                                   j.at("schedule").at("microbatches").get<int>(), plan.schedule.microbatches));
-    }
-    plan.partition = partitionOf(j.at("partition"));
-    plan.costs = tableOf(j.at("costs"));
-    checkConsistent(plan, source);
-    return plan;
-  } catch (const Json::exception& e) {
-    throw UsageError(fmt::format("{} is not a usable plan ({}); write one with `pipewright plan`.", source, e.what()));
+    requireFitting(plan.schedule, plan.costs);
+  } catch (const Error& e) {
+    fail(e.what());
   }
+  checkCosts(plan.costs, plan.schedule.microbatches, fail);
 }
-
-std::vector<std::int64_t> microbatchSizes(std::int64_t batch, int microbatches) {
-  std::vector<std::int64_t> sizes(static_cast<std::size_t>(microbatches), batch / microbatches);
-  for (std::size_t m = 0; m < static_cast<std::size_t>(batch % microbatches); ++m) ++sizes[m];
-  return sizes;
-}
-
-namespace {
 
 void addMessages(const Partition& partition, const Profile& profile, const std::vector<Rank>& rankOfStage, CostTable& table) {
   std::map<std::pair<Stage, Stage>, std::pair<Bytes, Bytes>> bytes;  // forward and backward
@@ -215,6 +215,96 @@ void addMessages(const Partition& partition, const Profile& profile, const std::
 }
 
 }  // namespace
+
+std::string toJson(const Plan& plan) {
+  const Json j{{"format", "pipewright-plan"},
+               {"version", kVersion},
+               {"model", plan.modelName},
+               {"model_files", plan.modelFiles},
+               {"microbatch_size", plan.microbatchSize},
+               {"batch", plan.batch},
+               {"loss", plan.loss},
+               {"estimated", plan.estimated},
+               {"cost_source", plan.costSource},
+               {"splits", plan.splitNames},
+               {"schedule", {{"name", plan.schedule.name}, {"microbatches", plan.schedule.microbatches}, {"csv", toCsv(plan.schedule)}}},
+               {"partition", partitionJson(plan.partition)},
+               {"costs", tableJson(plan.costs)}};
+  return j.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+Plan parsePlan(std::string_view text, const std::string& source) {
+  try {
+    const Json j = Json::parse(text);
+    if (j.at("format") != "pipewright-plan") throw UsageError(fmt::format("{} is not a Pipewright plan; write one with `pipewright plan`.", source));
+    if (integer<int>(j.at("version")) > kVersion) {
+      throw UsageError(fmt::format("{} is a plan of version {}, newer than this program reads ({}); update Pipewright.", source, integer<int>(j.at("version")), kVersion));
+    }
+    Plan plan;
+    j.at("model").get_to(plan.modelName);
+    j.at("model_files").get_to(plan.modelFiles);
+    plan.microbatchSize = integer<std::int64_t>(j.at("microbatch_size"));
+    plan.batch = integer<std::int64_t>(j.at("batch"));
+    j.at("loss").get_to(plan.loss);
+    j.at("estimated").get_to(plan.estimated);
+    j.at("cost_source").get_to(plan.costSource);
+    j.at("splits").get_to(plan.splitNames);
+    plan.schedule = parseCsv(j.at("schedule").at("csv").get<std::string>(), j.at("schedule").at("name").get<std::string>(), source);
+    if (integer<int>(j.at("schedule").at("microbatches")) != plan.schedule.microbatches) {
+      throw UsageError(fmt::format("{} says {} microbatches and its schedule has {}; plan the model again.", source,
+                                   integer<int>(j.at("schedule").at("microbatches")), plan.schedule.microbatches));
+    }
+    plan.partition = partitionOf(j.at("partition"));
+    plan.costs = tableOf(j.at("costs"));
+    checkConsistent(plan, source);
+    return plan;
+  } catch (const Json::exception& e) {
+    throw UsageError(fmt::format("{} is not a usable plan ({}); write one with `pipewright plan`.", source, e.what()));
+  }
+}
+
+void requireFits(const Plan& plan, const ModelGraph& graph) {
+  const auto fail = [&](const std::string& what) {
+    throw UsageError(fmt::format("The plan for {} was not made for this model, {}: {}; plan it again.", plan.modelName, graph.name, what));
+  };
+  const auto checkIndices = [&](const std::vector<std::size_t>& indices, const std::vector<StateTensor>& tensors, std::string_view kind) {
+    for (const std::size_t i : indices) {
+      if (i >= tensors.size()) fail(fmt::format("it has no {} {}", kind, i));
+    }
+  };
+  const Partition& partition = plan.partition;
+  const auto nodes = static_cast<std::size_t>(partition.stages.empty() ? 0 : partition.stages.back().end.value);
+  if (nodes != graph.nodes.size()) fail(fmt::format("it has {} operators instead of {}", graph.nodes.size(), nodes));
+  for (const StageSpec& stage : partition.stages) {
+    checkIndices(stage.parameters, graph.parameters, "parameter");
+    checkIndices(stage.buffers, graph.buffers, "buffer");
+    checkIndices(stage.constants, graph.constants, "constant");
+    for (const ValueId v : stage.modelInputs) {
+      if (std::find(graph.inputs.begin(), graph.inputs.end(), v) == graph.inputs.end()) fail(fmt::format("value {} is no input of it", v.value));
+    }
+  }
+  for (const Transfer& t : partition.transfers) {
+    const bool exists = t.value.index() < graph.values.size() && graph.value(t.value).origin == ValueOrigin::Node && graph.value(t.value).tensor;
+    const StageSpec& from = partition.stages[t.from.index()];
+    if (!exists || graph.value(t.value).producer < from.begin || graph.value(t.value).producer >= from.end) {
+      fail(fmt::format("stage {} does not compute value {}", t.from.value, t.value.value));
+    }
+  }
+  for (const ReplicatedParameter& r : partition.replicated) {
+    for (const Stage s : r.stages) {
+      const auto& held = partition.stages[s.index()].parameters;
+      if (std::none_of(held.begin(), held.end(), [&](std::size_t p) { return storageOf(graph.parameters[p]) == r.storage; })) {
+        fail(fmt::format("stage {} has no parameter {}", s.value, r.name));
+      }
+    }
+  }
+}
+
+std::vector<std::int64_t> microbatchSizes(std::int64_t batch, int microbatches) {
+  std::vector<std::int64_t> sizes(static_cast<std::size_t>(microbatches), batch / microbatches);
+  for (std::size_t m = 0; m < static_cast<std::size_t>(batch % microbatches); ++m) ++sizes[m];
+  return sizes;
+}
 
 CostTable costTable(const ModelGraph& graph, const Partition& partition, const Profile& profile, const std::vector<Rank>& rankOfStage) {
   const CostSums sums(profile);
@@ -244,7 +334,9 @@ CostTable costTable(const ModelGraph& graph, const Partition& partition, const P
   }
   addMessages(partition, profile, rankOfStage, table);
   for (const ReplicatedParameter& r : partition.replicated) {
-    table.reduceTime += profile.link.latency + static_cast<Ns>(r.stages.size() - 1) * transferTime(profile.link, r.bytes);
+    std::set<Rank> ranks;
+    for (const Stage s : r.stages) ranks.insert(rankOfStage.at(s.index()));
+    if (ranks.size() > 1) table.reduceTime += profile.link.latency + static_cast<Ns>(ranks.size() - 1) * transferTime(profile.link, r.bytes);
   }
   return table;
 }

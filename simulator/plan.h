@@ -28,13 +28,21 @@ struct Plan {
 };
 
 [[nodiscard]] std::string toJson(const Plan& plan);
-/// Throws UsageError for text that is no plan, of a newer version, or whose parts do not fit together.
+/// Throws UsageError for text that is no plan, of a newer version, or whose parts do not fit together: every stage, rank and microbatch it
+/// names exists, and its costs can be summed without overflow. Node, value and parameter numbers are checked by `requireFits`.
 [[nodiscard]] Plan parsePlan(std::string_view json, const std::string& source);
 
-/// Sizes of the M microbatches of a batch: as equal as possible, larger ones first.
+/// Throws UsageError, naming what does not fit, when the plan was not made for this graph: another number of nodes, or a value,
+/// parameter, buffer or constant that the graph lacks or that is not where the plan says. What stages compute is not checked.
+void requireFits(const Plan& plan, const ModelGraph& graph);
+
+/// Sizes of the M ≥ 1 microbatches of a batch [samples]: as equal as possible, larger ones first.
 [[nodiscard]] std::vector<std::int64_t> microbatchSizes(std::int64_t batch, int microbatches);
 
-/// The simulator's costs for this partition under this placement: sums of node costs, messages over `link`.
+/// The simulator's costs for this partition under this placement: sums of node costs, and of recomputed nodes their forward again; one
+/// message for all transfers between two stages; received values count as activations. Replicated gradients are reduced by one message
+/// for each further rank that holds them. Until they are measured apart, I and W each take half of B.
+/// The profile must be of this graph.
 [[nodiscard]] CostTable costTable(const ModelGraph& graph, const Partition& partition, const Profile& profile,
                                   const std::vector<Rank>& rankOfStage);
 

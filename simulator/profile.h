@@ -48,14 +48,15 @@ struct Profile {
 };
 
 [[nodiscard]] std::string toJson(const Profile& profile);
-/// `source` names the text in errors. Throws UsageError for text that is no profile, of a newer version, or inconsistent.
+/// `source` names the text in errors. Throws UsageError for text that is no profile, of a newer version, or with numbers that are negative
+/// (saved bytes may be: freed) or too large to add up.
 [[nodiscard]] Profile parseProfile(std::string_view json, const std::string& source);
 
 /// Prefix sums over the nodes: the cost of any range is one subtraction.
 class CostSums {
  public:
   explicit CostSums(const Profile& profile);
-  /// Summed cost of nodes [begin, end); spreads add as root of summed squares are not kept and are 0. O(1).
+  /// Summed cost of nodes [begin, end), both in 0..nodes; spreads do not add up and are 0. O(1).
   [[nodiscard]] NodeCost range(NodeId begin, NodeId end) const;
 
  private:
@@ -63,11 +64,13 @@ class CostSums {
 };
 
 /// Costs from FLOPs and bytes for hardware one does not have: per node max(flops / (peak · efficiency), bytes moved / memory
-/// bandwidth) + launch overhead; backward costs twice the matrix work and the same traffic. `estimated` is set.
-/// Roofline model (Williams, CACM 2009).
+/// bandwidth) + launch overhead; views are free. The backward of a node that needs gradients costs its forward, twice where that does matrix
+/// work: one product for each gradient. Outputs that need gradients are saved. Sizes that depend on data count as nothing. `estimated` is
+/// set, the loss is free. Roofline model (Williams, CACM 2009). Throws UsageError when the model cannot run with this microbatch.
 [[nodiscard]] Profile estimate(const ModelGraph& graph, std::int64_t microbatch, const Cluster& cluster);
 
-/// FLOPs of one node's forward: matrix products, convolutions and attention, 2 per multiply-add; 0 for others.
+/// FLOPs of one node's forward: matrix products, convolutions and attention, 2 per multiply-add, its sub-graph included; 0 for others. A
+/// causal mask saves nothing. Throws Error for a size that depends on data.
 [[nodiscard]] double forwardFlops(const ModelGraph& graph, const Node& node, const Bindings& bindings);
 
 }  // namespace pw

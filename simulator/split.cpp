@@ -30,7 +30,9 @@ class Names {
         if (!frame.path.empty()) modules_.try_emplace(frame.path, n, n).first->second.second = n;
       }
       places_.emplace(fmt::format("@{}", n), n);
-      for (const ValueId output : graph.nodes[n].outputs) places_.emplace("@" + graph.value(output).name, n);
+      for (const ValueId output : graph.nodes[n].outputs) {
+        if (!graph.value(output).name.empty()) places_.emplace("@" + graph.value(output).name, n);
+      }
     }
     for (const auto& [path, range] : modules_) {
       places_.emplace(path, range.first);
@@ -190,7 +192,7 @@ std::vector<double> weights(const ModelGraph& graph, const Profile& profile, Bal
   return weight;
 }
 
-/// Cuts `stages` ranges out of positions, minimising `cost` of the worst (first pass) or the summed crossing under a limit (second).
+/// Cuts the nodes into `stages` ranges at some of the positions.
 struct Dynamic {
   std::vector<std::size_t> positions;   // candidate begins, with 0 first and the number of nodes last
   std::vector<double> prefix;           // summed weight before each node

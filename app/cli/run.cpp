@@ -132,10 +132,7 @@ void printText(const Result& result, const Options& o) {
 
 int trainRank(const Options& o, const Plan& plan, const RankEnvironment& environment) {
   const ModelGraph graph = loadModel(plan.modelFiles);
-  if (graph.nodes.size() != static_cast<std::size_t>(plan.partition.stages.back().end.value)) {
-    throw UsageError(fmt::format("{} is not the model that {} was made for; plan it again.", plan.modelFiles.front(), o.plan));
-  }
-  bindToCores(environment);
+  requireFits(plan, graph);
   const TorchBackend& torch = torchBackend();
   torch.prepareProcess(o.threads);
   TrainOptions options;
