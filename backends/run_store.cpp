@@ -102,7 +102,7 @@ void bindBlob(SQLite::Statement& statement, int at, const std::string& blob) {
 RunId insertRun(SQLite::Database& db, const RunRecord& run) {
   SQLite::Statement insert(db,
                            "INSERT INTO run (started_at, backend, failure, seed, model, schedule, ranks, microbatches, host, processor, "
-                           "cores, device, plan, profile, predicted_ns, predicted) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)");
+                           "cores, device, plan, predicted_ns, predicted) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)");
   int at = 0;
   const Shape shape = shapeOf(run.plan.schedule);
   const std::string blob = toBlob(run.predicted);
@@ -119,7 +119,6 @@ RunId insertRun(SQLite::Database& db, const RunRecord& run) {
   insert.bind(++at, run.machine.cores);
   insert.bind(++at, run.machine.device);
   insert.bind(++at, toJson(run.plan));
-  insert.bind(++at, run.profileJson);
   insert.bind(++at, std::int64_t{durationOf(run.predicted)});
   bindBlob(insert, ++at, blob);
   insert.exec();
@@ -281,7 +280,7 @@ RunRecord RunStore::load(std::optional<RunId> id) const {
     run.id = database_->find(id);
     const std::string source = fmt::format("run {} in {}", run.id.value, database_->path);
     SQLite::Statement row(db,
-                          "SELECT started_at, backend, failure, seed, host, processor, cores, device, plan, profile, predicted "
+                          "SELECT started_at, backend, failure, seed, host, processor, cores, device, plan, predicted "
                           "FROM run WHERE id = ?");
     row.bind(1, run.id.value);
     row.executeStep();
@@ -291,8 +290,7 @@ RunRecord RunStore::load(std::optional<RunId> id) const {
     run.seed = std::bit_cast<std::uint64_t>(row.getColumn(3).getInt64());
     run.machine = {textOf(row.getColumn(4)), textOf(row.getColumn(5)), row.getColumn(6).getInt(), textOf(row.getColumn(7))};
     run.plan = parsePlan(textOf(row.getColumn(8)), source);
-    run.profileJson = textOf(row.getColumn(9));
-    run.predicted = traceOf(row.getColumn(10), source);
+    run.predicted = traceOf(row.getColumn(9), source);
     SQLite::Statement steps(db, "SELECT step, loss, measured FROM step WHERE run = ? ORDER BY position");
     steps.bind(1, run.id.value);
     while (steps.executeStep()) {

@@ -29,8 +29,7 @@ struct RunRecord {
   std::string failure;       ///< empty when it ended well
   std::uint64_t seed = 0;
   Machine machine;
-  Plan plan;
-  std::string profileJson;   ///< the profile the plan was made from; may be empty
+  Plan plan;                 ///< with the profile it was made from
   Trace predicted;
   std::vector<StepRecord> steps;
 

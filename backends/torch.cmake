@@ -2,6 +2,7 @@
 # Only tests may link it; linking Torch costs each start 0.4 s.
 add_library(pw_torch SHARED
   torch_api.cpp
+  torch_arguments.cpp
   torch_data.cpp
   torch_gloo.cpp
   torch_memory.cpp

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <array>
+#include <cstdlib>
 #include <filesystem>
 
 #include "schedules/error.h"
@@ -12,6 +13,7 @@ namespace pw {
 namespace {
 
 const TorchBackend* load() {
+  ::setenv("TORCH_CPP_LOG_LEVEL", "FATAL", 0);  // what goes wrong comes as an exception; a log beside it only confuses
   std::array<char, 4096> path{};
   const ssize_t length = readlink("/proc/self/exe", path.data(), path.size() - 1);
   const std::filesystem::path folder = std::filesystem::path(length > 0 ? path.data() : ".").parent_path();

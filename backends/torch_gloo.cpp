@@ -12,7 +12,20 @@
 namespace pw {
 namespace {
 
-std::string firstLine(const std::string& text) { return text.substr(0, text.find('\n')); }
+/// Far from the tags of the executor and the worker.
+constexpr std::uint32_t kBarrierTag = 0x7FFF0200;
+
+/// The first line without the place in a library's source before it.
+std::string shortened(const std::string& text) {
+  const std::string line = text.substr(0, text.find('\n'));
+  const std::size_t end = line.find("] ");
+  return line.rfind('[', 0) == 0 && end != std::string::npos ? line.substr(end + 2) : line;
+}
+
+std::string seconds(std::chrono::milliseconds time) {
+  const auto count = time.count();
+  return count % 1000 == 0 ? std::to_string(count / 1000) + " s" : std::to_string(count) + " ms";
+}
 
 class GlooCommunicator final : public Communicator {
  public:
@@ -21,8 +34,8 @@ class GlooCommunicator final : public Communicator {
 
   Rank rank() const override { return rank_; }
   int size() const override { return size_; }
-  Ticket send(Rank to, std::uint32_t tag, Buffer buffer) override { return start(to, "send to", tag, buffer, true); }
-  Ticket receive(Rank from, std::uint32_t tag, Buffer buffer) override { return start(from, "receive from", tag, buffer, false); }
+  Ticket send(Rank to, std::uint32_t tag, Buffer buffer) override { return start(to, true, tag, buffer); }
+  Ticket receive(Rank from, std::uint32_t tag, Buffer buffer) override { return start(from, false, tag, buffer); }
 
   void wait(Ticket ticket) override {
     const auto found = pending_.find(ticket);
@@ -32,18 +45,18 @@ class GlooCommunicator final : public Communicator {
     try {
       operation.work->wait(deadline_);
     } catch (const std::exception& e) {
-      throw Error(failure(operation.what, operation.peer, e));
+      throw Error(failure(operation.sending, operation.peer, e));
     }
   }
 
+  /// Dissemination (Hensgen, Finkel & Manber, 1988): log2(ranks) rounds. Not Gloo's own, which does not say whom it waited for.
   void barrier() override {
-    if (size_ == 1) return;
-    try {
-      c10d::BarrierOptions options;
-      options.timeout = deadline_;
-      group_->barrier(options)->wait(deadline_);
-    } catch (const std::exception& e) {
-      throw Error("Rank " + std::to_string(rank_.value) + " waited for all ranks in vain: " + firstLine(e.what()));
+    std::uint32_t tag = kBarrierTag;
+    for (int distance = 1; distance < size_; distance *= 2, ++tag) {
+      std::byte out{}, in{};
+      const Ticket sent = send(Rank((rank_.value + distance) % size_), tag, {&out, 1});
+      wait(receive(Rank((rank_.value + size_ - distance) % size_), tag, {&in, 1}));
+      wait(sent);
     }
   }
 
@@ -55,27 +68,36 @@ class GlooCommunicator final : public Communicator {
  private:
   struct Operation {
     c10::intrusive_ptr<c10d::Work> work;
-    const char* what = "";
+    bool sending = false;
     Rank peer;
     std::vector<at::Tensor> tensors;  // keeps the view alive
   };
 
-  Ticket start(Rank peer, const char* what, std::uint32_t tag, Buffer buffer, bool sending) {
+  Ticket start(Rank peer, bool sending, std::uint32_t tag, Buffer buffer) {
     const Ticket ticket = next_++;
     if (buffer.bytes == 0) return ticket;
-    if (!group_) throw Error("Rank " + std::to_string(rank_.value) + " already left the job.");
+    if (!group_) throw Error("this rank already left the job; start the job again");
     std::vector<at::Tensor> tensors{at::from_blob(buffer.data, {static_cast<std::int64_t>(buffer.bytes)}, at::TensorOptions().dtype(at::kByte))};
     try {
       auto work = sending ? group_->send(tensors, peer.value, static_cast<int>(tag)) : group_->recv(tensors, peer.value, static_cast<int>(tag));
-      pending_.emplace(ticket, Operation{std::move(work), what, peer, std::move(tensors)});
+      pending_.emplace(ticket, Operation{std::move(work), sending, peer, std::move(tensors)});
     } catch (const std::exception& e) {
-      throw Error(failure(what, peer, e));
+      throw Error(failure(sending, peer, e));
     }
     return ticket;
   }
 
-  [[nodiscard]] std::string failure(const char* what, Rank peer, const std::exception& e) const {
-    return "Rank " + std::to_string(rank_.value) + " could not " + what + " rank " + std::to_string(peer.value) + ": " + firstLine(e.what());
+  /// Gloo's message, as `[/pytorch/…/unbound_buffer.cc:78] Timed out waiting 2000ms for recv operation to complete`, in our words.
+  [[nodiscard]] std::string failure(bool sending, Rank peer, const std::exception& e) const {
+    const std::string text = shortened(e.what()), name = "rank " + std::to_string(peer.value);
+    const auto says = [&](const char* what) { return text.find(what) != std::string::npos; };
+    if (says("imed out")) {
+      return (sending ? name + " took no message" : "no message came from " + name) + " within " + seconds(deadline_) +
+             "; see whether it hangs, or allow more with --timeout";
+    }
+    const bool lost = says("losed by peer") || says("reset by peer") || says("Broken pipe") || says("osing connection") || says("onnection refused");
+    if (lost) return "the connection to " + name + " was lost; see why that rank or its machine ended";
+    return (sending ? "sending to " : "receiving from ") + name + " failed (" + text + "); start the job again";
   }
 
   c10::intrusive_ptr<c10d::ProcessGroupGloo> group_;
@@ -110,8 +132,11 @@ std::unique_ptr<Communicator> connectGloo(const Rendezvous& rendezvous) {
     return std::make_unique<GlooCommunicator>(
         c10::make_intrusive<c10d::ProcessGroupGloo>(store, rendezvous.rank.value, rendezvous.size, glooOptions), rendezvous);
   } catch (const std::exception& e) {
-    throw Error("Rank " + std::to_string(rendezvous.rank.value) + " could not meet the other " + std::to_string(rendezvous.size - 1) + " ranks at " +
-                rendezvous.masterAddress + ":" + std::to_string(rendezvous.masterPort) + ": " + firstLine(e.what()));
+    const std::string text = shortened(e.what());
+    const bool late = text.find("imed out") != std::string::npos || text.find("imeout") != std::string::npos;
+    throw Error("it could not meet the other " + std::to_string(rendezvous.size - 1) + " ranks at " + rendezvous.masterAddress + ":" +
+                std::to_string(rendezvous.masterPort) + (late ? " within " + seconds(rendezvous.deadline) : " (" + text + ")") +
+                "; see that all are started and can reach that address");
   }
 }
 

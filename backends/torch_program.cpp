@@ -5,152 +5,18 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <c10/core/GradMode.h>
 
-#include <limits>
 #include <mutex>
 #include <optional>
 #include <string>
 #include <unordered_map>
 
+#include "backends/torch_arguments.h"
 #include "schedules/error.h"
 
 namespace pw {
 namespace {
 
-constexpr std::int64_t kUnknownNumber = std::numeric_limits<std::int64_t>::min();
-
 using Stack = std::vector<c10::IValue>;
-
-std::string describe(const Node& node) {
-  std::string where = "operator " + node.target;
-  if (!node.modules.empty() && !node.modules.back().path.empty()) where += " in module " + node.modules.back().path;
-  if (!node.sourceLine.empty()) where += " (" + node.sourceLine + ")";
-  return where;
-}
-
-/// A stack position to be filled with values of the frame at each run.
-struct Slot {
-  std::size_t position = 0;
-  enum class Kind : std::uint8_t { Tensor, TensorList, OptionalTensorList, Integer, IntegerList, NumberAsTensor } kind = Kind::Tensor;
-  std::vector<std::optional<ValueId>> values;
-  std::vector<std::int64_t> numbers;  // IntegerList: literals where `values` has none
-};
-
-/// A Python number given for a tensor argument takes part in type promotion as a number, not as a tensor.
-at::Tensor wrappedNumber(const at::Scalar& number) {
-  at::Tensor tensor = at::scalar_tensor(number, number.isFloatingPoint() ? at::kDouble : number.isBoolean() ? at::kBool : at::kLong);
-  tensor.unsafeGetTensorImpl()->set_wrapped_number(true);
-  return tensor;
-}
-
-const c10::Type& unwrapOptional(const c10::Type& type) {
-  const auto* optional = type.castRaw<c10::OptionalType>();
-  return optional == nullptr ? type : *optional->getElementType();
-}
-
-c10::MemoryFormat memoryFormat(int code) {
-  switch (code) {
-    case 2: return c10::MemoryFormat::ChannelsLast;
-    case 3: return c10::MemoryFormat::ChannelsLast3d;
-    case 4: return c10::MemoryFormat::Preserve;
-    default: return c10::MemoryFormat::Contiguous;
-  }
-}
-
-/// Turns archive arguments into the constants and slots of one operator call.
-class ArgumentBinder {
- public:
-  ArgumentBinder(const ModelGraph& graph, const Node& node, Stack& stack, std::vector<Slot>& slots)
-      : graph_(graph), node_(node), stack_(stack), slots_(slots) {}
-
-  void bind(const c10::Argument& schema, const Argument& argument) {
-    type_ = &unwrapOptional(*schema.real_type());
-    count_ = schema.N().value_or(1);
-    std::visit([this](const auto& v) { push(v); }, argument);
-  }
-
- private:
-  [[nodiscard]] bool wantsTensor() const { return type_->kind() == c10::TypeKind::TensorType; }
-  [[nodiscard]] bool wantsFloat() const { return type_->kind() == c10::TypeKind::FloatType; }
-  [[nodiscard]] bool wantsList() const { return type_->kind() == c10::TypeKind::ListType; }
-  [[nodiscard]] c10::TypeKind elementKind() const {
-    const auto* list = type_->castRaw<c10::ListType>();
-    return list == nullptr ? c10::TypeKind::AnyType : unwrapOptional(*list->getElementType()).kind();
-  }
-  void slot(Slot::Kind kind, std::vector<std::optional<ValueId>> values, std::vector<std::int64_t> numbers = {}) {
-    slots_.push_back({stack_.size(), kind, std::move(values), std::move(numbers)});
-    stack_.emplace_back();
-  }
-  [[nodiscard]] bool isSymbolic(ValueId id) const { return graph_.value(id).symbolic.has_value(); }
-
-  void push(const NoneArg&) { stack_.emplace_back(); }
-  void push(ValueId id) {
-    if (!isSymbolic(id)) return slot(Slot::Kind::Tensor, {id});
-    if (wantsTensor()) return slot(Slot::Kind::NumberAsTensor, {id});
-    if (wantsList()) return slot(Slot::Kind::IntegerList, std::vector<std::optional<ValueId>>(static_cast<std::size_t>(count_), id),
-                                 std::vector<std::int64_t>(static_cast<std::size_t>(count_), 0));
-    slot(Slot::Kind::Integer, {id});
-  }
-  void push(const std::vector<ValueId>& ids) {
-    std::vector<std::optional<ValueId>> values(ids.begin(), ids.end());
-    const auto* list = type_->castRaw<c10::ListType>();
-    const bool optionalElements = list != nullptr && list->getElementType()->kind() == c10::TypeKind::OptionalType;
-    slot(optionalElements ? Slot::Kind::OptionalTensorList : Slot::Kind::TensorList, std::move(values));
-  }
-  void push(const std::vector<std::optional<ValueId>>& ids) { slot(Slot::Kind::OptionalTensorList, ids); }
-  void push(std::int64_t v) {
-    if (wantsTensor()) {
-      stack_.emplace_back(wrappedNumber(v));
-    } else if (wantsFloat()) {
-      stack_.emplace_back(static_cast<double>(v));
-    } else if (wantsList()) {
-      push(std::vector<std::int64_t>(static_cast<std::size_t>(count_), v));
-    } else {
-      stack_.emplace_back(v);
-    }
-  }
-  void push(const std::vector<std::int64_t>& v) {
-    if (elementKind() == c10::TypeKind::FloatType) return push(std::vector<double>(v.begin(), v.end()));
-    if (elementKind() == c10::TypeKind::BoolType) return push(std::vector<bool>(v.begin(), v.end()));
-    if (elementKind() == c10::TypeKind::TensorType) return push(std::vector<ValueId>());  // an empty list has no type of its own
-    stack_.emplace_back(v);
-  }
-  void push(const std::vector<IntOrValue>& v) {
-    std::vector<std::optional<ValueId>> values;
-    std::vector<std::int64_t> numbers;
-    for (const IntOrValue& element : v) {
-      const auto* id = std::get_if<ValueId>(&element);
-      values.push_back(id == nullptr ? std::nullopt : std::optional<ValueId>(*id));
-      numbers.push_back(id == nullptr ? std::get<std::int64_t>(element) : 0);
-    }
-    slot(Slot::Kind::IntegerList, std::move(values), std::move(numbers));
-  }
-  void push(double v) { wantsTensor() ? stack_.emplace_back(wrappedNumber(v)) : stack_.emplace_back(v); }
-  void push(const std::vector<double>& v) { stack_.emplace_back(v); }
-  void push(bool v) { wantsTensor() ? stack_.emplace_back(wrappedNumber(v)) : stack_.emplace_back(v); }
-  void push(const std::vector<bool>& v) {
-    c10::List<bool> list;
-    for (const bool b : v) list.push_back(b);
-    stack_.emplace_back(list);
-  }
-  void push(const std::string& v) { stack_.emplace_back(v); }
-  void push(const std::vector<std::string>& v) { stack_.emplace_back(v); }
-  void push(const ScalarTypeArg& v) { stack_.emplace_back(static_cast<std::int64_t>(v.dtype) - 1); }
-  void push(const MemoryFormatArg& v) { stack_.emplace_back(static_cast<std::int64_t>(memoryFormat(v.code))); }
-  void push(const LayoutArg& v) {
-    if (v.code != 7) throw UsageError(describe(node_) + " uses a sparse layout, which Pipewright cannot run; make it dense before exporting.");
-    stack_.emplace_back(static_cast<std::int64_t>(c10::Layout::Strided));
-  }
-  void push(const DeviceArg&) { stack_.emplace_back(c10::Device(c10::kCPU)); }
-  void push(const ComplexArg& v) { stack_.emplace_back(c10::complex<double>(v.real, v.imaginary)); }
-  void push(const GraphArg&) { throw UsageError(describe(node_) + " takes a sub-graph that Pipewright cannot run."); }
-
-  const ModelGraph& graph_;
-  const Node& node_;
-  Stack& stack_;
-  std::vector<Slot>& slots_;
-  const c10::Type* type_ = nullptr;
-  std::int32_t count_ = 1;
-};
 
 c10::OperatorHandle findOperator(const Node& node) {
   static const std::string prefix = "torch.ops.";
@@ -219,42 +85,6 @@ struct ProgramStep {
 
 namespace {
 
-std::int64_t known(std::int64_t number) {
-  if (number == kUnknownNumber) throw Error("has a size that depends on data, which Pipewright cannot run; make the size static before exporting");
-  return number;
-}
-
-void fill(const ProgramStep& step, Stack& stack, const Frame& frame, const std::vector<std::int64_t>& symbolic) {
-  for (const Slot& slot : step.slots) {
-    c10::IValue& target = stack[slot.position];
-    switch (slot.kind) {
-      case Slot::Kind::Tensor: target = frame[slot.values[0]->index()]; break;
-      case Slot::Kind::Integer: target = known(symbolic[slot.values[0]->index()]); break;
-      case Slot::Kind::NumberAsTensor: target = wrappedNumber(known(symbolic[slot.values[0]->index()])); break;
-      case Slot::Kind::TensorList: {
-        c10::List<at::Tensor> list;
-        for (const auto& value : slot.values) list.push_back(frame[value->index()]);
-        target = std::move(list);
-        break;
-      }
-      case Slot::Kind::OptionalTensorList: {
-        c10::List<std::optional<at::Tensor>> list;
-        for (const auto& value : slot.values) list.push_back(value ? std::optional<at::Tensor>(frame[value->index()]) : std::nullopt);
-        target = std::move(list);
-        break;
-      }
-      case Slot::Kind::IntegerList: {
-        c10::List<std::int64_t> list;
-        for (std::size_t i = 0; i < slot.values.size(); ++i) {
-          list.push_back(slot.values[i] ? known(symbolic[slot.values[i]->index()]) : slot.numbers[i]);
-        }
-        target = std::move(list);
-        break;
-      }
-    }
-  }
-}
-
 void store(const Node& node, Stack& results, Frame& frame) {
   if (node.outputIsList) {
     const auto list = results.at(0).toTensorVector();
@@ -280,13 +110,12 @@ bool isSkipped(const ModelGraph& graph, const Node& node) {
 void prepareOperator(const ModelGraph& graph, const Node& node, ProgramStep& step) {
   step.op = findOperator(node);
   step.random = isRandom(*step.op, node);
-  ArgumentBinder binder(graph, node, step.constants, step.slots);
   std::unordered_map<std::string, const Argument*> given;
   for (const NamedArgument& argument : node.inputs) given.emplace(argument.name, &argument.value);
   for (const c10::Argument& argument : step.op->schema().arguments()) {
     const auto found = given.find(argument.name());
     if (found != given.end()) {
-      binder.bind(argument, *found->second);
+      bindArgument(graph, node, argument, *found->second, step.constants, step.slots);
     } else if (argument.default_value()) {
       step.constants.push_back(*argument.default_value());
     } else {
@@ -404,7 +233,7 @@ void runStep(const ProgramStep& step, const RunContext& context) {
   switch (step.mode) {
     case Mode::Operator: {
       Stack stack = step.constants;
-      fill(step, stack, context.frame, context.symbolic);
+      fillSlots(step.slots, stack, context.frame, context.symbolic);
       if (step.random) {
         const std::lock_guard lock(generatorMutex());
         at::Generator generator = at::globalContext().defaultGenerator(c10::kCPU);

@@ -4,11 +4,10 @@
 
 #include <algorithm>
 #include <chrono>
-#include <new>
 #include <tuple>
 
+#include "engine/failure.h"
 #include "schedules/error.h"
-#include "schedules/units.h"
 
 namespace pw {
 namespace {
@@ -68,12 +67,10 @@ void Executor::planReceives() {
 StepLog Executor::step(int number, const std::function<void()>& beforeUpdate) {
   log_ = {};
   posted_ = received_ = 0;
-  for (const auto& [stage, module] : stages_) module->beginStep(number);
+  const char* where = "at its start";
   const Action* current = nullptr;
-  const auto where = [&] {
-    return fmt::format("Rank {} failed in step {}, {}", rank_.value, number, current == nullptr ? "between actions" : "action " + toString(*current));
-  };
   try {
+    for (const auto& [stage, module] : stages_) module->beginStep(number);
     communicator_.barrier();
     sampleMemory();
     postReceives(kReceivesAhead);
@@ -82,6 +79,7 @@ StepLog Executor::step(int number, const std::function<void()>& beforeUpdate) {
       run(action);
     }
     current = nullptr;
+    where = "at its end";
     for (auto& [key, tickets] : backwardSends_) {
       for (const auto ticket : tickets) communicator_.wait(ticket);
       stages_.at(key.first)->releaseInputGradients(key.second);
@@ -91,14 +89,9 @@ StepLog Executor::step(int number, const std::function<void()>& beforeUpdate) {
     reduceReplicated();
     if (beforeUpdate) beforeUpdate();
     optimize();
-  } catch (const std::bad_alloc&) {
-    throw Error(where() + ": out of memory; use smaller microbatches, more stages or a machine with more memory.");
   } catch (const std::exception& e) {
-    const std::string what = e.what();
-    if (what.find("not enough memory") != std::string::npos || what.find("can't allocate") != std::string::npos) {
-      throw Error(where() + ": out of memory; use smaller microbatches, more stages or a machine with more memory. (" + what + ")");
-    }
-    throw Error(where() + ": " + what);
+    const std::string place = current == nullptr ? where : "action " + toString(*current);
+    throw Error(fmt::format("Rank {} failed in step {}, {}: {}", rank_.value, number, place, causeOf(e)));
   }
   for (const auto& [stage, module] : stages_) {
     if (const auto loss = module->stepLoss()) log_.loss = loss;

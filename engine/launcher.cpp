@@ -37,6 +37,7 @@ struct Failure {
   TimePoint when;
   int signal = 0;  ///< that ended it, else 0
   std::string sentence;
+  bool unusable = false;
 };
 
 struct Child {
@@ -53,10 +54,10 @@ std::string describeEnd(const Child& child, int waitStatus) {
   if (WIFSIGNALED(waitStatus)) {
     const int signal = WTERMSIG(waitStatus);
     const char* name = ::sigabbrev_np(signal);
-    return fmt::format("rank {} was ended by SIG{}{}", rank, name != nullptr ? name : std::to_string(signal),
+    return fmt::format("Rank {} was ended by SIG{}{}", rank, name != nullptr ? name : std::to_string(signal),
                        signal == SIGKILL ? ", as when memory runs out; try smaller microbatches or see the system's log" : "");
   }
-  return fmt::format("rank {} ended with exit status {} without saying why; its messages above may tell", rank, WEXITSTATUS(waitStatus));
+  return fmt::format("Rank {} ended with exit status {} without saying why; its messages above may tell", rank, WEXITSTATUS(waitStatus));
 }
 
 /// The ranks of one job. However it is left, no child outlives it.
@@ -101,6 +102,7 @@ void Group::start(int ranks, const std::vector<std::string>& argv, int threads) 
     child.output = std::move(output.read);
     Program program{argv, {}, status.write.get(), output.write.get(), r == 0 ? listener.get() : -1};
     program.environment = {fmt::format("RANK={}", r), fmt::format("WORLD_SIZE={}", ranks), fmt::format("LOCAL_RANK={}", r),
+                           fmt::format("LOCAL_WORLD_SIZE={}", ranks), "TORCHELASTIC_USE_AGENT_STORE=False",  // of a torchrun around us
                            "MASTER_ADDR=127.0.0.1", fmt::format("MASTER_PORT={}", port), fmt::format("OMP_NUM_THREADS={}", threads),
                            fmt::format("PIPEWRIGHT_STATUS_FD={}", program.status)};
     if (r == 0) program.environment.push_back(fmt::format("PIPEWRIGHT_LISTEN_FD={}", program.listener));
@@ -156,7 +158,7 @@ void Group::service(Child& child) {
   if (!child.line.empty()) onLine_(child.rank, std::exchange(child.line, {}));
   if (child.failure) return;
   if (got < 0) {
-    child.failure = Failure{Clock::now(), 0, fmt::format("how rank {} ended is unknown: SIGCHLD is ignored here", child.rank.value)};
+    child.failure = Failure{Clock::now(), 0, fmt::format("How rank {} ended is unknown: SIGCHLD is ignored here", child.rank.value)};
   } else if (!WIFEXITED(waitStatus) || WEXITSTATUS(waitStatus) != 0) {
     child.failure = Failure{Clock::now(), WIFSIGNALED(waitStatus) ? WTERMSIG(waitStatus) : 0, describeEnd(child, waitStatus)};
   }
@@ -186,7 +188,7 @@ void Group::readStatus(Child& child) {
     int error = 0;
     std::memcpy(&error, text.data() + 1, sizeof error);
     child.failure = Failure{Clock::now(), 0,
-                            fmt::format("cannot start rank {} as {}: {}", child.rank.value, executable_, std::strerror(error))};
+                            fmt::format("Cannot start rank {} as {}: {}", child.rank.value, executable_, std::strerror(error))};
     return;
   }
   const std::size_t end = text.find('\n');
@@ -194,8 +196,11 @@ void Group::readStatus(Child& child) {
   std::int64_t when = 0;
   const auto parsed = std::from_chars(text.data(), text.data() + end, when);
   const auto begin = std::min(end, static_cast<std::size_t>(parsed.ptr - text.data()) + 1);
-  child.failure = Failure{TimePoint(std::chrono::nanoseconds(when)), 0,
-                          fmt::format("rank {}: {}", child.rank.value, text.substr(begin, end - begin))};
+  const bool unusable = begin > 0 && text[begin - 1] == '!';
+  std::string sentence(text.substr(begin, end - begin));
+  const std::string name = fmt::format("Rank {}", child.rank.value);
+  if (!sentence.starts_with(name + " ") && !sentence.starts_with(name + ":")) sentence.insert(0, name + ": ");
+  child.failure = Failure{TimePoint(std::chrono::nanoseconds(when)), 0, std::move(sentence), unusable};
 }
 
 void Group::readOutput(Child& child) {
@@ -223,18 +228,18 @@ const Failure* Group::firstFailure(const Child** whose) const {
 /// Why the job is over before all ranks ended well; nothing while it is not, or while later news may still name the first cause.
 std::optional<LaunchResult> Group::findCause(TimePoint now) const {
   if (const int signal = interrupts_.take(); signal != 0) {
-    return LaunchResult{false, {}, signal == SIGINT ? "interrupted by Ctrl-C" : "interrupted by SIGTERM", true};
+    return LaunchResult{false, {}, signal == SIGINT ? "Interrupted by Ctrl-C" : "Interrupted by SIGTERM", true};
   }
   const Child* whose = nullptr;
   if (const Failure* first = firstFailure(&whose); first != nullptr) {
     // Ctrl-C may have reached the ranks an instant before it reached us.
     const bool perhapsInterrupted = first->signal == SIGINT || first->signal == SIGTERM;
     const bool waitOn = now < *gatherUntil_ && (anyRunning() || perhapsInterrupted);
-    if (!waitOn) return LaunchResult{false, whose->rank, first->sentence, false};
+    if (!waitOn) return LaunchResult{false, whose->rank, first->sentence, false, first->unusable};
   }
   if (now >= deadline_ && anyRunning()) {
     const Rank late = std::ranges::find_if(children_, &Child::running)->rank;
-    return LaunchResult{false, late, fmt::format("rank {} had not ended when the time limit of the job was over", late.value), false};
+    return LaunchResult{false, late, fmt::format("Rank {} had not ended when the time limit of the job was over", late.value), false};
   }
   return std::nullopt;
 }

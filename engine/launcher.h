@@ -16,6 +16,7 @@ struct LaunchResult {
   Rank failedRank;         ///< the first to fail
   std::string failure;     ///< first cause, one sentence naming the rank: what it said, or the signal that ended it
   bool interrupted = false;///< ended by Ctrl-C / SIGTERM of ours
+  bool unusable = false;   ///< the rank refused its input (UsageError)
 };
 
 /// What the environment of a rank says (torchrun, Slurm or our launcher): set when `RANK`, `WORLD_SIZE`, `MASTER_ADDR`, `MASTER_PORT` are.
@@ -32,7 +33,7 @@ struct RankEnvironment {
 [[nodiscard]] std::optional<RankEnvironment> rankEnvironment();
 
 /// Starts `ranks` copies of `argv` (argv[0] = path of the executable; PATH is not searched), each with RANK, WORLD_SIZE,
-/// LOCAL_RANK, MASTER_ADDR=127.0.0.1, MASTER_PORT, OMP_NUM_THREADS (=threads) and PIPEWRIGHT_STATUS_FD set, rank 0 also with the listening socket; waits for all.
+/// LOCAL_RANK, LOCAL_WORLD_SIZE, MASTER_ADDR=127.0.0.1, MASTER_PORT, OMP_NUM_THREADS (=threads) and PIPEWRIGHT_STATUS_FD set, rank 0 also with the listening socket; waits for all.
 /// The ranks' stdout is passed through `onLine(rank, line)` when given, else inherited; stderr is inherited.
 /// A rank reports through `reportFailure` below. When one fails (exit status, signal), the others get SIGTERM and 500 ms
 /// later SIGKILL. When we are interrupted, likewise. Children die with us (parent-death signal). Never blocks longer than
@@ -43,7 +44,8 @@ struct RankEnvironment {
                                   const std::function<void(Rank, const std::string&)>& onLine,
                                   std::chrono::milliseconds deadline);
 
-/// In a rank: tells the launcher why it fails (one line); does nothing without statusFd. Async-signal-unsafe, never throws.
-void reportFailure(const RankEnvironment& environment, const std::string& sentence) noexcept;
+/// In a rank: tells the launcher why it fails (one line) and whether that is unusable input; does nothing without statusFd. The launcher names
+/// the rank in front of sentences that do not begin with it. Async-signal-unsafe, never throws.
+void reportFailure(const RankEnvironment& environment, const std::string& sentence, bool unusable = false) noexcept;
 
 }  // namespace pw

@@ -54,14 +54,14 @@ std::optional<RankEnvironment> rankEnvironment() {
   return environment;
 }
 
-void reportFailure(const RankEnvironment& environment, const std::string& sentence) noexcept {
+void reportFailure(const RankEnvironment& environment, const std::string& sentence, bool unusable) noexcept {
   if (environment.statusFd < 0) return;
   // One write of at most PIPE_BUF bytes arrives whole. The time lets the launcher tell who failed first.
   const auto now = std::chrono::steady_clock::now();
   std::array<char, 4096> line{};
   const auto time = std::to_chars(line.data(), line.data() + 32, now.time_since_epoch().count()).ptr;
   auto length = static_cast<std::size_t>(time - line.data());
-  line[length++] = ' ';
+  line[length++] = unusable ? '!' : ' ';
   for (const char c : sentence) {
     if (length + 1 == line.size()) break;
     line[length++] = static_cast<unsigned char>(c) < 0x20 ? ' ' : c;

@@ -18,8 +18,7 @@ CREATE TABLE run (
   processor      TEXT    NOT NULL,
   cores          INTEGER NOT NULL,
   device         TEXT    NOT NULL,
-  plan           TEXT    NOT NULL,  -- JSON
-  profile        TEXT    NOT NULL,  -- JSON; may be empty
+  plan           TEXT    NOT NULL,  -- JSON, with the profile it was made from
   predicted_ns   INTEGER NOT NULL,  -- predicted duration of a step
   predicted      BLOB    NOT NULL   -- trace: backends/trace_blob.h
 ) STRICT;

@@ -1,5 +1,6 @@
 #include "simulator/json_fields.h"
 
+#include <algorithm>
 #include <cstddef>
 
 #include <nlohmann/json.hpp>
@@ -99,11 +100,11 @@ std::string comparisonJson(const Comparison& comparison) {
 
 std::string problemsJson(const Schedule& schedule, const std::vector<Problem>& problems) {
   Json json = shapeFields(schedule);
-  json["valid"] = problems.empty();
+  json["valid"] = std::ranges::all_of(problems, &Problem::blockingOnly);
   json["problems"] = Json::array();
   for (const Problem& problem : problems) {
     json["problems"].push_back(
-        {{"rank", problem.rank.value}, {"position", problem.position}, {"action", toString(problem.action)}, {"message", problem.message}});
+        {{"rank", problem.rank.value}, {"position", problem.position}, {"action", toString(problem.action)}, {"message", problem.message}, {"blocking_only", problem.blockingOnly}});
   }
   return textOf(json);
 }

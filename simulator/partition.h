@@ -91,8 +91,8 @@ enum class Balance : std::uint8_t { Time, Memory, Parameters, Layers };
 /// Stage begins that make the heaviest stage lightest over all contiguous cuts at split points, or at operators when the model has too few
 /// split points; within 1 % of that, fewer crossing bytes, then the earlier last cut.
 /// Weights: Time: forward + backward, the loss on the last stage. Memory: saved activations of one microbatch, parameters and their
-/// gradients. Parameters: their bytes. Layers: outermost numbered modules (`blocks.3`) of the most frequent class, or operators where
-/// there are none. Tied parameters weigh where they are first read.
+/// gradients. Parameters: their bytes. Layers: outermost numbered modules (`blocks.3`) of the most frequent class, which stay
+/// whole where there are enough of them, or operators where there are none. Tied parameters weigh where they are first read.
 /// Exact dynamic program, O(stages · split points²). Throws UsageError when the profile is of another graph, or the model has too few
 /// places to split at.
 [[nodiscard]] std::vector<NodeId> balance(const ModelGraph& graph, const Profile& profile, int stages, Balance by);

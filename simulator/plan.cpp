@@ -187,6 +187,7 @@ void checkConsistent(const Plan& plan, const std::string& source) {
   const Fail fail = [&](const std::string& what) { throw UsageError(fmt::format("{} is not a usable plan: {}; plan the model again.", source, what)); };
   checkPartition(plan.partition, fail);
   if (plan.schedule.rankOfStage.size() != plan.partition.stages.size()) fail("schedule and partition differ in their number of stages");
+  if (!plan.profile.nodes.empty() && NodeId(plan.profile.nodes.size()) != plan.partition.stages.back().end) fail("its profile is of another model");
   if (plan.splitNames.size() + 1 != plan.partition.stages.size()) fail("it does not name where each stage begins");
   if (plan.microbatchSize < 1 || plan.batch < plan.schedule.microbatches) fail("the batch is smaller than its number of microbatches");
   try {
@@ -224,12 +225,12 @@ std::string toJson(const Plan& plan) {
                {"microbatch_size", plan.microbatchSize},
                {"batch", plan.batch},
                {"loss", plan.loss},
-               {"estimated", plan.estimated},
-               {"cost_source", plan.costSource},
+               {"estimated", plan.profile.estimated},
                {"splits", plan.splitNames},
                {"schedule", {{"name", plan.schedule.name}, {"microbatches", plan.schedule.microbatches}, {"csv", toCsv(plan.schedule)}}},
                {"partition", partitionJson(plan.partition)},
-               {"costs", tableJson(plan.costs)}};
+               {"costs", tableJson(plan.costs)},
+               {"profile", Json::parse(toJson(plan.profile))}};
   return j.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
@@ -246,8 +247,7 @@ Plan parsePlan(std::string_view text, const std::string& source) {
     plan.microbatchSize = integer<std::int64_t>(j.at("microbatch_size"));
     plan.batch = integer<std::int64_t>(j.at("batch"));
     j.at("loss").get_to(plan.loss);
-    j.at("estimated").get_to(plan.estimated);
-    j.at("cost_source").get_to(plan.costSource);
+    plan.profile = parseProfile(j.at("profile").dump(), source);
     j.at("splits").get_to(plan.splitNames);
     plan.schedule = parseCsv(j.at("schedule").at("csv").get<std::string>(), j.at("schedule").at("name").get<std::string>(), source);
     if (integer<int>(j.at("schedule").at("microbatches")) != plan.schedule.microbatches) {

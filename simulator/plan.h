@@ -21,8 +21,7 @@ struct Plan {
   std::vector<std::string> splitNames;  ///< how each stage after the first begins, for people
   Schedule schedule;                    ///< lowered
   CostTable costs;                      ///< what the simulator needs; so a plan can be simulated without its model
-  bool estimated = false;               ///< costs were estimated, not measured
-  std::string costSource;               ///< "measured on HOST, 2 ranks at once" …
+  Profile profile;                      ///< what the costs come from: measured or estimated, where, per node
 
   bool operator==(const Plan&) const = default;
 };

@@ -84,6 +84,12 @@ Profile parseProfile(std::string_view text, const std::string& source) {
   }
 }
 
+std::string sourceOf(const Profile& p) {
+  if (p.estimated) return "estimated for " + p.machine.device;
+  return fmt::format("measured on {} ({}), {} process{} at once, {} thread{} each", p.machine.host, p.machine.processor, p.ranksAtOnce,
+                     p.ranksAtOnce == 1 ? "" : "es", p.threads, p.threads == 1 ? "" : "s");
+}
+
 CostSums::CostSums(const Profile& profile) : prefix_(1) {
   for (const NodeCost& node : profile.nodes) {
     NodeCost sum = prefix_.back();

@@ -33,7 +33,7 @@ struct Machine {
 /// Costs of every node of a model at one microbatch size. `estimated` marks costs computed from FLOPs and bytes.
 struct Profile {
   std::string model;             ///< ModelGraph::name
-  std::int64_t microbatch = 0;   ///< samples per microbatch
+  std::int64_t microbatch = 1;   ///< samples per microbatch
   int ranksAtOnce = 1;           ///< processes that computed at the same time while measuring
   int threads = 1;               ///< intra-op threads of each
   bool estimated = false;
@@ -51,6 +51,9 @@ struct Profile {
 /// `source` names the text in errors. Throws UsageError for text that is no profile, of a newer version, or with numbers that are negative
 /// (saved bytes may be: freed) or too large to add up.
 [[nodiscard]] Profile parseProfile(std::string_view json, const std::string& source);
+
+/// In words where the times come from: `measured on HOST (PROCESSOR), 2 processes at once, 1 thread each`.
+[[nodiscard]] std::string sourceOf(const Profile& profile);
 
 /// Prefix sums over the nodes: the cost of any range is one subtraction.
 class CostSums {

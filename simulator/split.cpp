@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <exception>
+#include <iterator>
 #include <limits>
 #include <map>
 #include <optional>
@@ -290,6 +291,12 @@ std::vector<NodeId> balance(const ModelGraph& graph, const Profile& profile, int
   const auto needed = static_cast<std::size_t>(stages) - 1;
   std::vector<std::size_t> places;
   for (const SplitPoint& point : splitPoints(graph, bindings)) places.push_back(point.begin.index());
+  const std::vector<double> weight = weights(graph, profile, by);
+  if (by == Balance::Layers) {
+    std::vector<std::size_t> starts;
+    std::copy_if(places.begin(), places.end(), std::back_inserter(starts), [&](std::size_t n) { return weight[n] > 0; });
+    if (starts.size() >= needed) places = std::move(starts);  // else layers must be cut
+  }
   if (places.size() < needed) {
     places.clear();
     for (std::size_t n = 1; n < graph.nodes.size(); ++n) {
@@ -305,7 +312,7 @@ std::vector<NodeId> balance(const ModelGraph& graph, const Profile& profile, int
   dynamic.positions.insert(dynamic.positions.end(), places.begin(), places.end());
   dynamic.positions.push_back(graph.nodes.size());
   dynamic.prefix.assign(1, 0);
-  for (const double w : weights(graph, profile, by)) dynamic.prefix.push_back(dynamic.prefix.back() + w);
+  for (const double w : weight) dynamic.prefix.push_back(dynamic.prefix.back() + w);
   for (const std::size_t position : dynamic.positions) dynamic.crossing.push_back(crossing.bytes[position]);
   return dynamic.cheapest(dynamic.bottleneck() * 1.01 + 1e-9);
 }

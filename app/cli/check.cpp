@@ -7,6 +7,7 @@
 #include "app/cli/commands.h"
 #include "app/cli/output.h"
 #include "app/cli/schedule_options.h"
+#include "simulator/json_fields.h"
 
 namespace pw::cli {
 namespace {
@@ -21,7 +22,7 @@ int runCheck(const CheckOptions& options) {
   const std::vector<Problem> problems = check(schedule);
   const bool failed = stops(problems);
   if (options.json) {
-    print(problemsDocument(schedule, problems));
+    print(problemsJson(schedule, problems) + "\n");
     return failed ? kNo : kYes;
   }
   print(shapeLine(schedule) + "\n");

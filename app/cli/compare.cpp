@@ -64,7 +64,7 @@ std::string groupTable(const char* title, std::vector<GroupError> groups, const 
   for (const GroupError& group : groups) {
     const double share = all > 0 ? static_cast<double>(group.contribution) / static_cast<double>(all) : 0;
     rows.push_back({group.group, formatDuration(group.predicted), formatDuration(group.measured), errorOf(group.predicted, group.measured),
-                    formatDuration(group.measured - group.predicted), percent(share)});
+                    formatDuration(group.measured - group.predicted), group.contribution == 0 ? "–" : percent(share)});
   }
   return table(rows);
 }
@@ -91,6 +91,7 @@ std::string textOf(const Comparison& comparison, const Pair& pair) {
   for (const auto& [title, groups] : {std::pair{"kind", &comparison.byKind}, {"stage", &comparison.byStage}, {"rank", &comparison.byRank}}) {
     if (!groups->empty()) text += "\n" + groupTable(title, *groups, pair);
   }
+  text += "\nA measured message (SEND) ends when its receiver takes it; what it really delays is counted as WAIT.\n";
   return text;
 }
 

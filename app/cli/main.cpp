@@ -147,8 +147,8 @@ int main(int argc, char** argv) {
   } catch (const pw::Error& problem) {
     return complain(problem.what(), kNo);
   } catch (const std::bad_alloc&) {
-    return complain("out of memory; ask for fewer ranks, stages or microbatches", kNo);
+    return complain("Out of memory; ask for fewer ranks, stages or microbatches", kNo);
   } catch (const std::exception& problem) {
-    return complain(std::string("stopped by an unexpected problem: ") + problem.what(), kNo);
+    return complain(std::string("Stopped by an unexpected problem: ") + problem.what(), kNo);
   }
 }

@@ -11,6 +11,7 @@
 
 #include "app/cli/output.h"
 #include "backends/pt2.h"
+#include "engine/failure.h"
 #include "engine/launcher.h"
 #include "schedules/error.h"
 
@@ -36,6 +37,15 @@ std::string ownPath() {
   const ssize_t length = readlink("/proc/self/exe", path.data(), path.size() - 1);
   if (length <= 0) throw Error("This program cannot find its own path in /proc/self/exe; mount /proc.");
   return path.data();
+}
+
+std::vector<std::string> ownCall() {
+  std::ifstream file("/proc/self/cmdline", std::ios::binary);
+  std::vector<std::string> call;
+  for (std::string argument; std::getline(file, argument, '\0');) call.push_back(argument);
+  if (call.empty()) throw Error("This program cannot find its own arguments in /proc/self/cmdline; mount /proc.");
+  call.front() = ownPath();
+  return call;
 }
 
 std::string resourceFolder() {
@@ -74,10 +84,8 @@ Profile measureWithRanks(const std::vector<std::string>& models, std::int64_t mi
   argv.insert(argv.end(), models.begin(), models.end());
   argv.insert(argv.end(), {"--microbatch", std::to_string(microbatch), "--threads", std::to_string(threads), "--loss", loss, "--out", out, "--quiet"});
   const LaunchResult result = launch(ranks, argv, threads, {}, std::chrono::minutes(30));
-  if (!result.ok) {
-    fs::remove(out);
-    throw Error(result.failure);
-  }
+  if (!result.ok) fs::remove(out);
+  throwUnlessOk(result);
   Profile profile = parseProfile(readFile(out), out);
   fs::remove(out);
   return profile;

@@ -24,6 +24,9 @@ namespace pw::cli {
 /// Path of this program, to start it again as a rank or for a part of the demo.
 [[nodiscard]] std::string ownPath();
 
+/// This program's path and the arguments it was called with, to start it again as its own rank.
+[[nodiscard]] std::vector<std::string> ownCall();
+
 /// `resources` beside the program's build folder, or $PIPEWRIGHT_RESOURCES.
 [[nodiscard]] std::string resourceFolder();
 

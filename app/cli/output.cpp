@@ -133,6 +133,10 @@ std::string sentence(std::string_view text) {
     else if (!line.empty() && line.back() != ' ') line += ' ';
   }
   line.erase(line.find_last_not_of(" .;,:") + 1);
+  const auto isLower = [](char c) { return c >= 'a' && c <= 'z'; };
+  const std::string word = line.substr(0, line.find(' '));
+  const bool plain = !word.empty() && word.size() < line.size() && std::all_of(word.begin(), word.end(), isLower);
+  if (plain && ::access(word.c_str(), F_OK) != 0) line[0] = static_cast<char>(line[0] - 'a' + 'A');  // not the name of a file
   return line + '.';
 }
 

@@ -82,11 +82,6 @@ Profile chooseProfile(const Options& o, const ModelGraph& graph, std::int64_t mi
   return measureWithRanks(o.models, microbatch, ranks, o.threads, o.loss);
 }
 
-std::string sourceOf(const Profile& profile) {
-  if (profile.estimated) return "estimated for " + profile.machine.device;
-  return fmt::format("measured on {} ({}), {} at once, {} thread(s) each", profile.machine.host, profile.machine.processor, profile.ranksAtOnce, profile.threads);
-}
-
 void printStages(const Plan& plan, const ModelGraph& graph, const Metrics& metrics) {
   std::vector<std::vector<std::string>> rows{{"stage", "rank", "begins at", "operators", "forward", "backward", "parameters", "receives", "peak memory"}};
   for (std::size_t s = 0; s < plan.partition.stages.size(); ++s) {
@@ -149,8 +144,7 @@ Plan makePlan(Options& o, const ModelGraph& graph, const Profile& profile, int r
   if (std::any_of(sizes.begin(), sizes.end(), [&](std::int64_t s) { return s != o.microbatch; })) {
     for (const std::int64_t size : sizes) plan.costs.microbatchScale.push_back(static_cast<double>(size) / static_cast<double>(o.microbatch));
   }
-  plan.estimated = profile.estimated;
-  plan.costSource = sourceOf(profile);
+  plan.profile = profile;
   return plan;
 }
 
@@ -177,7 +171,7 @@ int run(Options& o) {
   if (o.json) {
     fmt::print("{}\n", metricsJson(metrics, plan.schedule, plan.costs, lowerBound(plan.schedule, plan.costs)));
   } else {
-    fmt::print("{}: {} ranks, {}, {} microbatches of {}, loss {}\ncosts {}\n\n", graph.name, ranks, o.schedule, o.microbatches, o.microbatch, o.loss, plan.costSource);
+    fmt::print("{}: {} ranks, {}, {} microbatches of {}, loss {}\ncosts {}\n\n", graph.name, ranks, o.schedule, o.microbatches, o.microbatch, o.loss, sourceOf(plan.profile));
     printStages(plan, graph, metrics);
     fmt::print("\npredicted step {}, makespan {}, bubble {:.1f} %, lower bound of the makespan {}\n", formatDuration(metrics.step), formatDuration(metrics.makespan),
                100 * metrics.bubbleFraction, formatDuration(lowerBound(plan.schedule, plan.costs)));

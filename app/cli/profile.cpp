@@ -8,6 +8,7 @@
 #include "app/cli/model.h"
 #include "app/cli/output.h"
 #include "backends/torch_backend.h"
+#include "engine/failure.h"
 #include "engine/launcher.h"
 #include "engine/worker.h"
 #include "schedules/error.h"
@@ -21,7 +22,7 @@ struct Options {
   std::string device = "cpu", cluster, out, loss, progressStyle = "auto";
   int threads = 1, ranks = 1, depth = 3;
   std::int64_t microbatch = 0;
-  bool json = false, quiet = false, initRandom = false;
+  bool json = false, quiet = false;
 };
 
 /// Sums over the modules of a depth: what each module's nodes cost.
@@ -53,10 +54,7 @@ void print(const ModelGraph& graph, const Profile& profile, int depth) {
   }
   fmt::print("{}", table(rows));
   fmt::print("\n{} at microbatch {}, {}: optimizer {:.2f} ns per KiB of parameters", profile.model, profile.microbatch,
-             profile.estimated ? "estimated for " + profile.machine.device
-                               : fmt::format("measured with {} process{} at once, {} thread{} each", profile.ranksAtOnce, profile.ranksAtOnce == 1 ? "" : "es",
-                                             profile.threads, profile.threads == 1 ? "" : "s"),
-             profile.optimizerNsPerByte * 1024);
+             sourceOf(profile), profile.optimizerNsPerByte * 1024);
   if (profile.link.bytesPerSecond > 0) fmt::print("; link {} + {:.2f} GB/s", formatDuration(profile.link.latency), profile.link.bytesPerSecond / 1e9);
   fmt::print("\n");
 }
@@ -70,7 +68,7 @@ Profile measure(const Options& o, const ModelGraph& graph, const RankEnvironment
   ProfileOptions options;
   options.microbatch = o.microbatch;
   options.loss = o.loss;
-  options.stage.initRandom = o.initRandom;
+  options.stage.initRandom = true;  // where the archive has no weights: times do not depend on them
   const bool shows = environment == nullptr || environment->rank.value == 0;
   std::function<void(int, int)> report;
   if (shows) {
@@ -98,7 +96,7 @@ int run(Options& o) {
     try {
       profile = measure(o, graph, environment ? &*environment : nullptr);
     } catch (const std::exception& e) {
-      if (environment) reportFailure(*environment, e.what());
+      if (environment) failRank(*environment, e);
       throw;
     }
   }
@@ -126,7 +124,6 @@ Command addProfile(CLI::App& app) {
   sub->add_option("--ranks", o->ranks, "Processes that compute at once, as in a run on one host; also measures their link")->check(CLI::Range(1, 1024));
   sub->add_option("--loss", o->loss, "cross_entropy, mse, sum, output:NAME");
   sub->add_option("--estimate", o->cluster, "Estimate from FLOPs and bytes for a cluster preset or file");
-  sub->add_option("--init", "random: draw weights instead of reading them")->check(CLI::IsMember({"random"}))->each([o](const std::string&) { o->initRandom = true; });
   sub->add_option("--out", o->out, "Write the profile here (JSON)");
   sub->add_option("--depth", o->depth, "Depth of the module table");
   sub->add_option("--progress", o->progressStyle, "auto or json");

@@ -12,6 +12,7 @@
 #include "app/cli/output.h"
 #include "backends/run_store.h"
 #include "backends/torch_backend.h"
+#include "engine/failure.h"
 #include "engine/launcher.h"
 #include "engine/worker.h"
 #include "schedules/check.h"
@@ -77,7 +78,7 @@ Result assemble(const Plan& plan, const Options& o, const std::vector<RankLog>& 
   return result;
 }
 
-void printJson(const Result& result) {
+void printJson(const Result& result, bool verified) {
   const Metrics predicted = measure(result.record.predicted);
   Json j{{"run_id", result.id ? Json(result.id->value) : Json(nullptr)}, {"predicted_makespan_ns", predicted.makespan}, {"predicted_step_ns", predicted.step},
          {"predicted_bubble_fraction", predicted.bubbleFraction}, {"losses", Json::array()}, {"steps", Json::array()}};
@@ -91,6 +92,10 @@ void printJson(const Result& result) {
     }
     j["steps"].push_back({{"step", step.step}, {"makespan_ns", m.makespan}, {"step_ns", m.step}, {"measured_bubble_fraction", m.bubbleFraction}, {"ranks", ranks},
                           {"samples_per_second", m.step > 0 ? static_cast<double>(result.record.plan.batch) * 1e9 / static_cast<double>(m.step) : 0.0}});
+  }
+  if (verified) {
+    const Verification& v = result.verification;
+    j["verification"] = {{"equal", v.equal}, {"loss_difference", v.lossDifference}, {"gradient_difference", v.gradientDifference}, {"first_difference", v.firstDifference}};
   }
   fmt::print("{}\n", j.dump(1));
 }
@@ -130,7 +135,7 @@ void printText(const Result& result, const Options& o) {
   if (result.id) fmt::print("stored as run {} in {}\n", result.id->value, o.store);
 }
 
-int trainRank(const Options& o, const Plan& plan, const RankEnvironment& environment) {
+void trainRank(const Options& o, const Plan& plan, const RankEnvironment& environment) {
   const ModelGraph graph = loadModel(plan.modelFiles);
   requireFits(plan, graph);
   const TorchBackend& torch = torchBackend();
@@ -150,11 +155,11 @@ int trainRank(const Options& o, const Plan& plan, const RankEnvironment& environ
   options.onLoss = [&](int step, double loss) { show(step + 1, o.steps, fmt::format("loss {:.4f}", loss)); };
   const std::string startedAt = fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)));
   const std::vector<RankLog> logs = gather(train(graph, plan, options, *communicator, torch), *communicator);
-  if (logs.empty()) return kYes;
+  if (logs.empty()) return;
   Result result = assemble(plan, o, logs, startedAt);
   if (!o.store.empty()) result.id = RunStore(o.store, RunStore::Mode::ReadWrite).add(result.record);
-  o.json ? printJson(result) : printText(result, o);
-  return result.verification.equal ? kYes : kNo;
+  o.json ? printJson(result, o.verify) : printText(result, o);
+  if (!result.verification.equal) throw Error("The first step is not that of one rank: " + result.verification.firstDifference);
 }
 
 void refuseWhatCannotRun(const Options& o, const Plan& plan) {
@@ -177,36 +182,23 @@ int run(Options& o) {
   if (!o.loss.empty()) plan.loss = o.loss;
   refuseWhatCannotRun(o, plan);
   const int ranks = static_cast<int>(plan.schedule.rows.size());
-  if (const auto environment = rankEnvironment()) {
+  const auto environment = rankEnvironment();
+  const bool isFirst = !environment || (environment->rank == Rank(0) && environment->statusFd < 0);
+  if (isFirst && !o.store.empty()) static_cast<void>(RunStore(o.store, RunStore::Mode::ReadWrite));  // refuse an unusable store before training
+  if (environment) {
     if (environment->worldSize != ranks) {
       throw UsageError(fmt::format("{} is for {} ranks and WORLD_SIZE is {}; start as many processes as the plan has ranks.", o.plan, ranks, environment->worldSize));
     }
     try {
-      return trainRank(o, plan, *environment);
+      trainRank(o, plan, *environment);
+      return kYes;
     } catch (const std::exception& e) {
-      reportFailure(*environment, e.what());
-      if (environment->statusFd >= 0) std::_Exit(dynamic_cast<const UsageError*>(&e) != nullptr ? kUnusable : kNo);  // the launcher says why
-      throw;
+      failRank(*environment, e);
     }
   }
-  if (!o.store.empty()) static_cast<void>(RunStore(o.store, RunStore::Mode::ReadWrite));  // refuse an unusable store before training
   static_cast<void>(loadModel(plan.modelFiles));
+  throwUnlessOk(launch(ranks, ownCall(), o.threads, {}, std::chrono::milliseconds(0)));
   return kYes;
-}
-
-/// Starts the plan's ranks as copies of this call.
-int launchRanks(const Options& o, const std::vector<std::string>& arguments) {
-  const Plan plan = parsePlan(readFile(o.plan), o.plan);
-  std::vector<std::string> argv{ownPath(), "run"};
-  argv.insert(argv.end(), arguments.begin(), arguments.end());
-  const LaunchResult result = launch(static_cast<int>(plan.schedule.rows.size()), argv, o.threads, {}, std::chrono::milliseconds(0));
-  if (result.interrupted) {
-    fmt::print(stderr, "pipewright: interrupted; all ranks have ended.\n");
-    return kNo;
-  }
-  if (result.ok) return kYes;
-  fmt::print(stderr, "pipewright: {}\n", result.failure);
-  return kNo;
 }
 
 }  // namespace
@@ -229,17 +221,7 @@ Command addRun(CLI::App& app) {
   sub->add_option("--progress", o->progressStyle, "auto or json");
   sub->add_flag("--verify", o->verify, "Compare loss and gradients of the first step with one rank on the same microbatches");
   sub->add_flag("--json", o->json, "Print the result as JSON");
-  return [o, sub] {
-    const int status = run(*o);
-    if (status != kYes || rankEnvironment()) return status;
-    std::vector<std::string> arguments;
-    for (const CLI::Option* option : sub->parse_order()) {
-      if (!option->get_lnames().empty()) arguments.push_back("--" + option->get_lnames().front());
-      const bool isFlag = option->get_expected_max() == 0;
-      if (!isFlag) arguments.insert(arguments.end(), option->results().begin(), option->results().end());
-    }
-    return launchRanks(*o, arguments);
-  };
+  return [o] { return run(*o); };
 }
 
 }  // namespace pw::cli

@@ -7,13 +7,11 @@
 #include <CLI/App.hpp>
 #include <CLI/Validators.hpp>
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
 #include "app/cli/output.h"
 #include "schedules/csv.h"
 #include "schedules/error.h"
 #include "schedules/generate.h"
-#include "simulator/json_fields.h"
 
 namespace pw::cli {
 
@@ -30,6 +28,11 @@ Schedule generateFrom(const std::string& name, const ShapeOptions& options) {
   }
   const std::int64_t stages = std::int64_t{options.ranks} * options.chunks;
   const auto bounded = static_cast<int>(std::min<std::int64_t>(stages, std::numeric_limits<int>::max()));  // `generate` refuses such
+  const auto known = std::ranges::find(generators(), name, &Generator::name);
+  if (options.chunks > 1 && known != generators().end() && known->refusal({options.ranks, bounded, options.microbatches}) &&
+      !known->refusal({options.ranks, options.ranks, options.microbatches})) {
+    throw UsageError(fmt::format("schedule {} has one stage per rank, not {}; leave out --chunks", name, options.chunks));
+  }
   return generate(name, {options.ranks, bounded, options.microbatches});
 }
 
@@ -55,13 +58,6 @@ std::string problemsText(const std::vector<Problem>& problems) {
                     (problem.blockingOnly ? "warning: " : "") + problem.message});
   }
   return table(rows);
-}
-
-std::string problemsDocument(const Schedule& schedule, const std::vector<Problem>& problems) {
-  auto document = nlohmann::ordered_json::parse(problemsJson(schedule, problems));
-  document["valid"] = !stops(problems);
-  for (std::size_t p = 0; p < problems.size(); ++p) document["problems"][p]["blocking_only"] = problems[p].blockingOnly;
-  return document.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }
 
 }  // namespace pw::cli

@@ -37,7 +37,4 @@ void declareShape(CLI::App& command, ShapeOptions& options);
 /// Problems for people, one a line: rank, position, action, sentence.
 [[nodiscard]] std::string problemsText(const std::vector<Problem>& problems);
 
-/// Problems as one JSON document (`valid`, `problems[]`): problems of blocking sends only are marked and leave it valid.
-[[nodiscard]] std::string problemsDocument(const Schedule& schedule, const std::vector<Problem>& problems);
-
 }  // namespace pw::cli

@@ -91,7 +91,7 @@ Subject subjectOf(const SimulateOptions& options) {
     if (!cost->empty()) throw UsageError("a plan has its own costs; leave out --forward, --backward, --input, --weight, --latency and --transfer");
   }
   Plan plan = parsePlan(readFile(options.plan), options.plan);
-  return {std::move(plan.schedule), std::move(plan.costs), std::move(plan.costSource)};
+  return {std::move(plan.schedule), std::move(plan.costs), plan.profile.nodes.empty() ? "" : "costs " + sourceOf(plan.profile)};
 }
 
 Ns scaled(Ns time, double factor) { return static_cast<Ns>(std::llround(static_cast<double>(time) * factor)); }
@@ -152,7 +152,7 @@ std::string rankTable(const Metrics& metrics) {
 
 int refuse(const SimulateOptions& options, const Schedule& schedule, const std::vector<Problem>& problems) {
   if (options.json) {
-    print(problemsDocument(schedule, problems));
+    print(problemsJson(schedule, problems) + "\n");
   } else {
     print(fmt::format("{}\n{}; it cannot run\n\n{}", shapeLine(schedule), counted(static_cast<std::int64_t>(problems.size()), "problem"),
                       problemsText(problems)));

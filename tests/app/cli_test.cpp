@@ -183,7 +183,6 @@ Plan planOfTwoStages() {
   plan.partition.stages = {{NodeId(0), NodeId(4), {}, {ValueId(0)}, {0}, {}, {}}, {NodeId(4), NodeId(9), {}, {}, {1}, {}, {}}};
   plan.partition.transfers = {{ValueId(5), Stage(0), Stage(1), true, 4096}};
   plan.splitNames = {"blocks.1"};
-  plan.costSource = "synthetic";
   return plan;
 }
 

@@ -55,8 +55,7 @@ RunRecord runOf(const std::vector<Ns>& steps) {
   run.plan.partition.stages = {{NodeId(0), NodeId(4), {}, {ValueId(0)}, {0}, {}, {}}, {NodeId(4), NodeId(9), {}, {}, {1}, {}, {}}};
   run.plan.partition.transfers = {{ValueId(5), Stage(0), Stage(1), true, 4096}};
   run.plan.splitNames = {"blocks.1"};
-  run.plan.costSource = "synthetic";
-  run.profileJson = R"({"format": "a 'profile'"})";
+  run.plan.profile.machine.processor = "a 'processor'";
   run.predicted = traceOf(1'000);
   for (std::size_t i = 0; i < steps.size(); ++i) run.steps.push_back({static_cast<int>(i), 1.0 / static_cast<double>(i + 3), traceOf(steps[i])});
   return run;

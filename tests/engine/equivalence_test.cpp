@@ -14,6 +14,8 @@ constexpr int kSteps = 3;
 
 struct Case {
   std::string model, loss;
+
+  friend void PrintTo(const Case& c, std::ostream* out) { *out << c.model; }
 };
 
 class Equivalence : public testing::TestWithParam<Case> {};

@@ -61,8 +61,8 @@ int doAsTold(const pw::RankEnvironment& environment, const std::string& verb, co
   if (verb == "flood") std::cout << std::string(3 << 20, 'x') << '\n';
   if (verb == "sleep") sleepForEver();
   if (verb == "report-lost-peer") return reportLostPeer(environment);
-  if (verb == "fail") {
-    pw::reportFailure(environment, text);
+  if (verb == "fail" || verb == "fail-unusable") {
+    pw::reportFailure(environment, text, verb == "fail-unusable");
     return 1;
   }
   if (verb == "fail-and-stay") {

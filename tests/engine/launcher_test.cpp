@@ -157,20 +157,31 @@ TEST(Launcher, AReportedFailureIsTheCause) {
   const LaunchResult result = launchVerbs({"sleep", "fail=in 1F3: the device\nis lost"});
   EXPECT_FALSE(result.ok);
   EXPECT_EQ(result.failedRank, Rank(1));
-  EXPECT_EQ(result.failure, "rank 1: in 1F3: the device is lost");
+  EXPECT_EQ(result.failure, "Rank 1: in 1F3: the device is lost");
   EXPECT_TRUE(childless());
+}
+
+TEST(Launcher, ARankThatNamesItselfIsNotNamedTwice) {
+  EXPECT_EQ(launchVerbs({"fail=Rank 0 failed in step 3"}).failure, "Rank 0 failed in step 3");
+  EXPECT_EQ(launchVerbs({"exit", "fail=Rank 10 was lost"}).failure, "Rank 1: Rank 10 was lost");
+}
+
+TEST(Launcher, UnusableInputIsToldFromAFailure) {
+  EXPECT_TRUE(launchVerbs({"fail-unusable=no such file"}).unusable);
+  EXPECT_EQ(launchVerbs({"fail-unusable=no such file"}).failure, "Rank 0: no such file");
+  EXPECT_FALSE(launchVerbs({"fail=lost"}).unusable);
 }
 
 TEST(Launcher, ARankThatReportedButStaysIsEnded) {
   const LaunchResult result = launchVerbs({"fail-and-stay=stuck"});
-  EXPECT_EQ(result.failure, "rank 0: stuck");
+  EXPECT_EQ(result.failure, "Rank 0: stuck");
   EXPECT_TRUE(childless());
 }
 
 TEST(Launcher, AnExitStatusWithoutReportIsNamed) {
   const LaunchResult result = launchVerbs({"exit", "exit=9"});
   EXPECT_EQ(result.failedRank, Rank(1));
-  EXPECT_THAT(result.failure, StartsWith("rank 1 ended with exit status 9"));
+  EXPECT_THAT(result.failure, StartsWith("Rank 1 ended with exit status 9"));
 }
 
 TEST(Launcher, AKilledRankEndsAllWithinTwoSeconds) {
@@ -178,24 +189,24 @@ TEST(Launcher, AKilledRankEndsAllWithinTwoSeconds) {
   const LaunchResult result = launchVerbs({"sleep", "kill=9", "stubborn"});
   EXPECT_LT(Clock::now() - start, 2s);
   EXPECT_EQ(result.failedRank, Rank(1));
-  EXPECT_THAT(result.failure, StartsWith("rank 1 was ended by SIGKILL"));
+  EXPECT_THAT(result.failure, StartsWith("Rank 1 was ended by SIGKILL"));
   EXPECT_TRUE(childless());
 }
 
 TEST(Launcher, ACrashIsNamedByItsSignal) {
-  EXPECT_EQ(launchVerbs({"kill=11"}).failure, "rank 0 was ended by SIGSEGV");
+  EXPECT_EQ(launchVerbs({"kill=11"}).failure, "Rank 0 was ended by SIGSEGV");
 }
 
 TEST(Launcher, AKilledRankIsTheCauseNotThePeerThatNoticed) {
   const LaunchResult result = launchVerbs({"report-lost-peer", "connect-and-kill=9"});
   EXPECT_EQ(result.failedRank, Rank(1));
-  EXPECT_THAT(result.failure, StartsWith("rank 1 was ended by SIGKILL"));
+  EXPECT_THAT(result.failure, StartsWith("Rank 1 was ended by SIGKILL"));
 }
 
 TEST(Launcher, AProgramThatCannotBeExecutedIsNamed) {
   const LaunchResult result = launch(2, {"/no/such/pipewright"}, 1, {}, kLong);
   EXPECT_FALSE(result.ok);
-  EXPECT_THAT(result.failure, AllOf(HasSubstr("cannot start rank"), HasSubstr("/no/such/pipewright"), HasSubstr("No such file")));
+  EXPECT_THAT(result.failure, AllOf(HasSubstr("Cannot start rank"), HasSubstr("/no/such/pipewright"), HasSubstr("No such file")));
   EXPECT_TRUE(childless());
 }
 
@@ -206,7 +217,7 @@ TEST(Launcher, TheDeadlineEndsRanksThatIgnoreSigterm) {
   EXPECT_GE(Clock::now() - start, 300ms);
   EXPECT_FALSE(result.ok);
   EXPECT_FALSE(result.interrupted);
-  EXPECT_EQ(result.failure, "rank 1 had not ended when the time limit of the job was over");
+  EXPECT_EQ(result.failure, "Rank 1 had not ended when the time limit of the job was over");
   EXPECT_TRUE(childless());
 }
 

@@ -1,0 +1,133 @@
+#!/usr/bin/env python3
+"""Runs the commands README.md shows and replaces what they printed; `./dev readme` builds first and calls this.
+
+    regenerate.py [README.md]
+
+In the README:
+
+    <!-- run: COMMAND -->                     runs COMMAND, shows nothing
+    <!-- output OPTIONS: COMMAND -->          runs COMMAND; the text up to <!-- end --> becomes a fenced block of
+    <!-- end -->                              `$ COMMAND` and what it printed, stdout and stderr as they came
+
+OPTIONS, each may be left out: `lines=N` keeps the first N lines and `tail=N` the last N, with a line `…` for what was
+cut; `from=TEXT` and `to=TEXT` (no blanks) begin with the first line whose first word is TEXT and end before the next such line,
+with `…` likewise; `status=N` is the exit status to expect (0).
+
+A command that occurs twice runs once, so that all places show the same run. Commands run in order in a scratch folder that
+shows `resources` and `.deps` of the repository, with build/bin first in PATH. Host name and absolute paths are taken
+out. README.md is replaced at the end, or not at all: exit status 1 when a command fails, 2 when a marker is wrong.
+"""
+
+import os
+import pathlib
+import re
+import shlex
+import socket
+import subprocess
+import sys
+import tempfile
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+MARKER = re.compile(r"<!-- (run|output)([^:\n]*): (.*) -->\n")
+END = "<!-- end -->\n"
+OPTIONS = {"lines", "tail", "from", "to", "status"}
+CUT = "…"
+
+
+def stop(sentence, status):
+    """Ends the script; README.md stays as it was."""
+    print(f"regenerate: {sentence}", file=sys.stderr)
+    raise SystemExit(status)
+
+
+def options_of(text, command):
+    """`lines=3 from=x` to a dict; ends the script on anything else."""
+    options = {}
+    for word in text.split():
+        name, separator, value = word.partition("=")
+        if name not in OPTIONS or not separator or (name not in ("from", "to") and not value.isdigit()):
+            stop(f"'{word}' is no option of the marker of '{command}'; there are {', '.join(sorted(OPTIONS))}.", 2)
+        options[name] = value
+    return options
+
+
+def run(command, folder, expected):
+    """What the command prints; ends the script when its exit status is another than expected."""
+    print(f"regenerate: {command}", file=sys.stderr)
+    environment = {**os.environ, "PATH": f"{ROOT}/build/bin{os.pathsep}{os.environ['PATH']}", "NO_COLOR": "1", "LC_ALL": "C.UTF-8"}
+    result = subprocess.run(shlex.split(command), cwd=folder, env=environment, text=True, stdin=subprocess.DEVNULL,
+                            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, timeout=900)
+    if result.returncode != expected:
+        stop(f"'{command}' ended with {result.returncode}, not {expected}:\n{result.stdout}", 1)
+    return anonymous(result.stdout, folder)
+
+
+def anonymous(text, folder):
+    """Takes out what names this machine."""
+    for path in (os.path.realpath(folder), str(folder), str(ROOT)):
+        text = text.replace(path + "/", "").replace(path, ".")
+    text = re.sub(rf"\bon {re.escape(socket.gethostname())}\b", "on host", text)
+    if str(pathlib.Path.home()) + "/" in text:
+        stop(f"an output names the home folder:\n{text}", 1)
+    return text
+
+
+def starting(lines, word, begin):
+    """Index of the first line from `begin` on whose first word is `word`; the number of lines without one."""
+    return next((i for i in range(begin, len(lines)) if lines[i].split()[:1] == [word]), len(lines))
+
+
+def shortened(text, options, command):
+    """The lines the options keep, with CUT where others were."""
+    lines = text.strip("\n").split("\n")
+    if "from" in options:
+        begin = starting(lines, options["from"], 0)
+        if begin == len(lines):
+            stop(f"no line of '{command}' begins with the word '{options['from']}'.", 2)
+        lines = ([CUT] if begin > 0 else []) + lines[begin:]
+    if "to" in options:
+        end = starting(lines, options["to"], 1)
+        if end == len(lines):
+            stop(f"no line of '{command}' begins with the word '{options['to']}'.", 2)
+        lines = "\n".join(lines[:end]).rstrip().split("\n") + [CUT]
+    head = int(options.get("lines", 0 if "tail" in options else len(lines)))
+    tail = int(options.get("tail", 0))
+    if head + tail < len(lines):
+        lines = lines[:head] + [CUT] + (lines[-tail:] if tail else [])
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def regenerate(text, folder):
+    """The README with every output made anew."""
+    printed, parts, at = {}, [], 0
+    for marker in MARKER.finditer(text):
+        if marker.start() < at:
+            stop(f"the marker of '{marker[3]}' lies inside another; close that with {END.strip()}.", 2)
+        kind, command = marker[1], marker[3]
+        options = options_of(marker[2], command)
+        if command not in printed:
+            printed[command] = run(command, folder, int(options.get("status", 0)))
+        parts.append(text[at:marker.end()])
+        at = marker.end()
+        if kind == "output":
+            at = text.find(END, at)
+            if at < 0:
+                stop(f"the marker of '{command}' has no {END.strip()}.", 2)
+            parts.append(f"```text\n$ {command}\n{shortened(printed[command], options, command)}\n```\n")
+    return "".join(parts) + text[at:]
+
+
+def main(arguments):
+    readme = pathlib.Path(arguments[0]) if arguments else ROOT / "README.md"
+    load = os.getloadavg()[0]
+    if load > 0.3:
+        print(f"regenerate: this machine is busy (load {load:.1f}); predicted and measured times will differ for that.", file=sys.stderr)
+    with tempfile.TemporaryDirectory() as folder:
+        for name in ("resources", ".deps"):
+            os.symlink(ROOT / name, pathlib.Path(folder) / name)
+        text = regenerate(readme.read_text(encoding="utf-8"), folder)
+    readme.write_text(text, encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])

@@ -1,0 +1,117 @@
+#include <gtest/gtest.h>
+
+#include "simulator/graph_facts.h"
+#include "simulator/profile.h"
+#include "tests/support/graph_builder.h"
+
+namespace pw::test {
+namespace {
+
+TensorMeta shape(const std::vector<std::int64_t>& sizes, DType dtype = DType::Float32) { return GraphBuilder::shape(sizes, dtype); }
+
+/// FLOPs of one call with arguments of these names and shapes.
+double flopsOf(const std::string& op, const std::vector<std::pair<std::string, TensorMeta>>& tensors, const TensorMeta& out,
+               std::vector<NamedArgument> others = {}) {
+  GraphBuilder b;
+  std::vector<NamedArgument> arguments;
+  for (const auto& [name, meta] : tensors) arguments.push_back({name, b.input(name, meta)});
+  arguments.insert(arguments.end(), others.begin(), others.end());
+  const ModelGraph graph = b.done(b.call(op, arguments, "out", out));
+  return forwardFlops(graph, graph.nodes[0], {{"b", 3}});
+}
+
+TEST(ForwardFlops, OfMatrixProductsAreTwoPerMultiplyAdd) {
+  EXPECT_EQ(flopsOf("linear", {{"input", shape({2, 5, 8})}, {"weight", shape({16, 8})}}, shape({2, 5, 16})), 2.0 * 2 * 5 * 8 * 16);
+  EXPECT_EQ(flopsOf("mm", {{"self", shape({3, 4})}, {"mat2", shape({4, 5})}}, shape({3, 5})), 2.0 * 3 * 4 * 5);
+  EXPECT_EQ(flopsOf("bmm", {{"self", shape({7, 3, 4})}, {"mat2", shape({7, 4, 5})}}, shape({7, 3, 5})), 2.0 * 7 * 3 * 4 * 5);
+  EXPECT_EQ(flopsOf("matmul", {{"self", shape({2, 7, 3, 4})}, {"other", shape({2, 7, 4, 5})}}, shape({2, 7, 3, 5})), 2.0 * 2 * 7 * 3 * 4 * 5);
+  EXPECT_EQ(flopsOf("matmul", {{"self", shape({6})}, {"other", shape({6})}}, shape({})), 2.0 * 6);
+  EXPECT_EQ(flopsOf("mv", {{"self", shape({3, 4})}, {"vec", shape({4})}}, shape({3})), 2.0 * 3 * 4);
+  EXPECT_EQ(flopsOf("addmm", {{"self", shape({5})}, {"mat1", shape({3, 4})}, {"mat2", shape({4, 5})}}, shape({3, 5})), 2.0 * 3 * 4 * 5);
+  EXPECT_EQ(flopsOf("baddbmm", {{"self", shape({5})}, {"batch1", shape({2, 3, 4})}, {"batch2", shape({2, 4, 5})}}, shape({2, 3, 5})), 2.0 * 2 * 3 * 4 * 5);
+}
+
+TEST(ForwardFlops, ScaleWithTheBoundBatch) {
+  EXPECT_EQ(flopsOf("linear", {{"input", GraphBuilder::rows()}, {"weight", shape({4, 4})}}, GraphBuilder::rows()), 2.0 * 3 * 4 * 4);
+}
+
+TEST(ForwardFlops, OfConvolutionsCountEachGroupsOwnChannels) {
+  // Output 2×6×8×8, each element from 3 channels of 3×3; with 3 groups from one.
+  EXPECT_EQ(flopsOf("conv2d", {{"input", shape({2, 3, 8, 8})}, {"weight", shape({6, 3, 3, 3})}}, shape({2, 6, 8, 8})), 2.0 * (2 * 6 * 8 * 8) * (3 * 3 * 3));
+  EXPECT_EQ(flopsOf("conv2d", {{"input", shape({2, 3, 8, 8})}, {"weight", shape({6, 1, 3, 3})}}, shape({2, 6, 8, 8})), 2.0 * (2 * 6 * 8 * 8) * (1 * 3 * 3));
+  EXPECT_EQ(flopsOf("conv1d", {{"input", shape({2, 3, 9})}, {"weight", shape({5, 3, 2})}}, shape({2, 5, 8})), 2.0 * (2 * 5 * 8) * (3 * 2));
+}
+
+TEST(ForwardFlops, OfTransposedConvolutionsCountTheInput) {
+  // Each of the 2×3×4×4 inputs goes to 6 channels of 2×2.
+  const std::vector<std::pair<std::string, TensorMeta>> tensors{{"input", shape({2, 3, 4, 4})}, {"weight", shape({3, 6, 2, 2})}};
+  EXPECT_EQ(flopsOf("conv_transpose2d", tensors, shape({2, 6, 8, 8})), 2.0 * (2 * 3 * 4 * 4) * (6 * 2 * 2));
+  EXPECT_EQ(flopsOf("convolution", tensors, shape({2, 6, 8, 8}), {{"transposed", true}}), 2.0 * (2 * 3 * 4 * 4) * (6 * 2 * 2));
+}
+
+TEST(ForwardFlops, OfAttentionAreTwoProducts) {
+  // Batch 2, 4 heads, 5 queries of width 8 against 7 keys, values of width 6: scores 5×8×7, weighted values 5×7×6.
+  const std::vector<std::pair<std::string, TensorMeta>> tensors{
+      {"query", shape({2, 4, 5, 8})}, {"key", shape({2, 4, 7, 8})}, {"value", shape({2, 4, 7, 6})}};
+  EXPECT_EQ(flopsOf("scaled_dot_product_attention", tensors, shape({2, 4, 5, 6})), 2.0 * 2 * 4 * (5 * 8 * 7 + 5 * 7 * 6));
+}
+
+TEST(ForwardFlops, CountWhatASubgraphComputesAndNothingElse) {
+  EXPECT_EQ(flopsOf("add", {{"self", shape({100})}, {"other", shape({100})}}, shape({100})), 0);
+  GraphBuilder b;
+  const ValueId x = b.input("x"), w = b.parameter("w");
+  const ModelGraph graph = b.done(b.wrapped(true, "linear", {{"input", x}, {"weight", w}}, {x, w}, "y"));
+  EXPECT_EQ(forwardFlops(graph, graph.nodes[0], {{"b", 3}}), 2.0 * 3 * 4 * 4);
+}
+
+/// One TFLOP/s at half efficiency, 1 GB/s memory, 100 ns a launch, two ranks a node.
+Cluster cluster() {
+  Cluster c;
+  c.name = "test";
+  c.deviceName = "device";
+  c.peakFlops = {{"fp32", 1e9}, {"bf16", 4e9}};
+  c.memoryBytesPerSecond = 1e9;
+  c.efficiency = {{1e3, 0.5}};
+  c.launchOverhead = 100;
+  c.ranksPerNode = 2;
+  c.sameNode = {7, 1e9, true};
+  return c;
+}
+
+TEST(Estimate, TakesTheSlowerOfMatrixWorkAndMemory) {
+  GraphBuilder b;
+  const ValueId x = b.input("x"), w = b.parameter("w");
+  const ValueId y = b.call("linear", {{"input", x}, {"weight", w}}, "y");
+  const ValueId view = b.op("view", {y}, "view");
+  const ValueId mask = b.op("sin", {x}, "mask");
+  const ModelGraph graph = b.done(b.op("mul", {view, mask}, "z"));
+  const Profile p = estimate(graph, 3, cluster());
+  // linear: 2·3·4·4 = 96 FLOPs at 0.5 · 1e9/s = 192 ns; it reads 48 + 64 and writes 48 bytes at 1 byte/ns = 160 ns.
+  EXPECT_EQ(p.nodes[0], (NodeCost{192 + 100, 2 * (192 + 100), 0, 0, 48, 96}));
+  EXPECT_EQ(p.nodes[1], NodeCost{}) << "a view is free";
+  EXPECT_EQ(p.nodes[2], (NodeCost{96 + 100, 0, 0, 0, 0, 0})) << "needs no gradient";
+  EXPECT_EQ(p.nodes[3], (NodeCost{144 + 100, 144 + 100, 0, 0, 48, 0}));
+  EXPECT_TRUE(p.estimated);
+  EXPECT_EQ(p.microbatch, 3);
+  EXPECT_EQ(p.link, cluster().sameNode);
+  EXPECT_EQ(p.optimizerNsPerByte, 3) << "reads weight and gradient, writes the weight: three bytes at 1 byte/ns";
+  EXPECT_EQ(p.loss, NodeCost{});
+}
+
+TEST(Estimate, UsesThePeakOfTheOutputsType) {
+  GraphBuilder b;
+  const TensorMeta half = shape({64, 64}, DType::BFloat16);
+  const ModelGraph graph = b.done(b.call("mm", {{"self", b.input("a", half)}, {"mat2", b.input("c", half)}}, "y", half));
+  // 2·64³ = 524288 FLOPs at 0.5 · 4e9/s = 262144 ns; memory 3·8192 bytes is less.
+  EXPECT_EQ(estimate(graph, 64, cluster()).nodes[0].forward, 262144 + 100);
+}
+
+TEST(Estimate, CountsDataDependentSizesAsNothing) {
+  GraphBuilder b;
+  const ValueId x = b.input("x");
+  const ModelGraph graph = b.done(b.op("nonzero", {x}, "found", GraphBuilder::meta({GraphBuilder::dataDependent()}, DType::Int64)));
+  EXPECT_EQ(estimate(graph, 2, cluster()).nodes[0], NodeCost{});
+}
+
+}  // namespace
+}  // namespace pw::test

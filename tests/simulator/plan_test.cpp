@@ -1,0 +1,231 @@
+#include "simulator/plan.h"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <numeric>
+#include <random>
+
+#include "schedules/generate.h"
+#include "schedules/lower.h"
+#include "simulator/metrics.h"
+#include "tests/support/graph_builder.h"
+#include "tests/support/mutate.h"
+
+namespace pw::test {
+namespace {
+
+const Bindings kBindings{{"b", 2}};
+
+/// Three stages: a tied table in the first and last, a buffer, a constant, a mask computed again, and a value that skips a stage.
+ModelGraph model() {
+  GraphBuilder b;
+  const ValueId x = b.input("x"), table = b.parameter("table", "s"), w = b.parameter("w"), head = b.parameter("head", "s");
+  const ValueId mask = b.op("add", {b.buffer("buffer"), b.constant("constant")}, "mask");  // 0
+  const ValueId h = b.op("linear", {x, table}, "h");                                       // 1
+  const ValueId m = b.op("linear", {h, w}, "m");                                           // 2
+  const ValueId l = b.op("linear", {m, head}, "l");                                        // 3
+  return b.done(b.op("addcmul", {l, h, mask}, "y"));                                       // 4
+}
+
+Profile profile() {
+  Profile p;
+  p.microbatch = 2;
+  p.nodes = {{5, 0, 0, 0, 0, 0}, {10, 20, 0, 0, 100, 0}, {30, 61, 0, 0, 200, 0}, {40, 80, 0, 0, 300, 0}, {1, 2, 0, 0, 50, 0}};
+  p.loss = {7, 9, 0, 0, 11, 0};
+  p.actionOverhead = 1000;
+  p.optimizerNsPerByte = 0.5;
+  p.link = {100, 1e9, true};  // a byte takes 1 ns
+  return p;
+}
+
+Plan plan() {
+  Plan p;
+  p.modelFiles = {"/models/hand.pt2"};
+  p.modelName = "hand";
+  p.microbatchSize = 2;
+  p.batch = 7;
+  p.loss = "mse";
+  p.partition = cut(model(), {NodeId(2), NodeId(3)}, kBindings, nullptr);
+  p.splitNames = {"@m", "@l"};
+  p.schedule = lower(generate("1f1b", {3, 3, 4}));
+  p.costs = costTable(model(), p.partition, profile(), p.schedule.rankOfStage);
+  p.costs.microbatchScale = {1, 1, 1, 0.5};
+  p.profile = profile();
+  return p;
+}
+
+TEST(PlanJson, ComesBackAsItWas) {
+  ASSERT_FALSE(plan().partition.stages[2].recomputed.empty());
+  ASSERT_FALSE(plan().partition.replicated.empty());
+  EXPECT_EQ(parsePlan(toJson(plan()), "plan.json"), plan());
+}
+
+TEST(PlanJson, KeepsOneRankAndEveryGenerator) {
+  for (const Generator& generator : generators()) {
+    for (const int stages : {1, 2, 3}) {
+      Plan p;
+      p.batch = 4;
+      std::vector<NodeId> begins;
+      for (int s = 1; s < stages; ++s) begins.emplace_back(s);
+      p.partition = cut(chain(3), begins, kBindings, nullptr);
+      p.splitNames.resize(begins.size());
+      p.schedule = lower(generator.generate({stages, stages, 4}));
+      p.costs = syntheticTable({{10}, {20}, {}, {}, 1, 1}, stages);
+      EXPECT_EQ(parsePlan(toJson(p), "plan.json"), p) << generator.name;
+    }
+  }
+}
+
+using Json = nlohmann::json;
+
+std::string errorWith(const std::string& pointer, const Json& value) {
+  Json json = Json::parse(toJson(plan()));
+  json[Json::json_pointer(pointer)] = value;
+  return usageErrorOf([&] { static_cast<void>(parsePlan(json.dump(), "plan.json")); });
+}
+
+void expectRefused(const std::string& pointer, const Json& value, const std::string& part) {
+  const std::string error = errorWith(pointer, value);
+  EXPECT_NE(error.find(part), std::string::npos) << pointer << " = " << value << ": " << error;
+  EXPECT_NE(error.find("plan.json"), std::string::npos) << error;
+}
+
+TEST(PlanJson, IsRefusedWhenItIsNoPlanOrNewer) {
+  expectRefused("/format", "pipewright-profile", "is not a Pipewright plan");
+  expectRefused("/version", 2, "version 2, newer than this program reads (1)");
+  expectRefused("/partition", Json(), "is not a usable plan");
+  expectRefused("/schedule/csv", "0F0,0X0\r\n", "plan.json");
+  expectRefused("/schedule/microbatches", 5, "says 5 microbatches and its schedule has 4");
+}
+
+TEST(PlanJson, IsRefusedWhenItsPartsDoNotFit) {
+  expectRefused("/partition/stages", Json::array(), "has no stages");
+  expectRefused("/partition/stages/1/begin", 3, "do not follow one another");
+  expectRefused("/partition/stages/0/end", 0, "do not follow one another");
+  expectRefused("/partition/stages/2/recomputed", {3}, "not before it");
+  expectRefused("/partition/stages/2/recomputed", {-1}, "not before it");
+  expectRefused("/partition/stages/2/recomputed", {1, 0}, "not before it");
+  expectRefused("/partition/stages/0/model_inputs", {-1}, "does not exist");
+  expectRefused("/partition/stages/0/parameters", {-1}, "not a whole number in range: -1");
+  expectRefused("/partition/transfers/0/to", 3, "do not exist");
+  expectRefused("/partition/transfers/0/to", 0, "do not exist");
+  expectRefused("/partition/transfers/0/to", 4294967297LL, "not a whole number in range");
+  expectRefused("/partition/transfers/0/value", -1, "negative value");
+  expectRefused("/partition/replicated/0/stages", {0, 3}, "do not exist");
+  expectRefused("/partition/replicated/0/stages", {0, 0}, "do not exist");
+  expectRefused("/partition/replicated/0/stages", {0}, "do not exist");
+  expectRefused("/profile/nodes", {{1, 2, 3, 4, 5, 6.0}}, "profile is of another model");
+  expectRefused("/splits", {"one"}, "does not name where each stage begins");
+  expectRefused("/batch", 3, "smaller than its number of microbatches");
+  expectRefused("/microbatch_size", 0, "smaller than its number of microbatches");
+}
+
+TEST(PlanJson, IsRefusedWhenItsCostsCannotBeSimulated) {
+  expectRefused("/costs/stages/1/forward_ns", -1, "negative");
+  expectRefused("/costs/stages/1/forward_ns", 1e300, "not a whole number in range");
+  expectRefused("/costs/stages/1/forward_ns", std::numeric_limits<Ns>::max(), "too large to add up");
+  expectRefused("/costs/stages/1/activation_bytes", std::numeric_limits<Bytes>::max() / 4, "too large to add up");
+  expectRefused("/costs/messages/0/from", 7, "names stage 7");
+  expectRefused("/costs/messages/0/latency_ns", -5, "negative");
+  expectRefused("/costs/microbatch_scale", {1.0}, "scale");
+  expectRefused("/costs/microbatch_scale", {1, 1, 1, -1}, "negative");
+  expectRefused("/costs/microbatch_scale", {1, 1, 1, 1e300}, "too large to add up");
+}
+
+TEST(PlanJson, SurvivesDamageWithAUsageErrorAtMost) {
+  constexpr std::uint64_t kSeed = 20264;
+  SCOPED_TRACE(kSeed);
+  std::mt19937_64 random(kSeed);
+  const std::string text = toJson(plan());
+  const ModelGraph graph = model();
+  int refused = 0, simulated = 0;
+  for (int i = 0; i < 5000; ++i) {
+    Plan damaged;
+    try {
+      damaged = parsePlan(mutate(text, random), "plan.json");
+      requireFits(damaged, graph);
+    } catch (const UsageError&) {
+      ++refused;
+      continue;
+    }
+    try {
+      EXPECT_GE(measure(simulate(damaged.schedule, damaged.costs)).step, 0);
+      ++simulated;
+    } catch (const Error&) {  // deadlocks, by the order of its actions
+    }
+  }
+  EXPECT_GT(refused, 2500) << "most damage is seen";
+  EXPECT_GT(simulated, 100) << "not all is refused";
+}
+
+void expectNoFit(const std::function<void(Plan&)>& change, const std::string& part) {
+  Plan p = plan();
+  change(p);
+  const std::string error = usageErrorOf([&] { requireFits(p, model()); });
+  EXPECT_NE(error.find(part), std::string::npos) << error;
+}
+
+TEST(RequireFits, TakesThePlanOfTheModelOnly) {
+  EXPECT_NO_THROW(requireFits(plan(), model()));
+  EXPECT_EQ(usageErrorOf([] { requireFits(plan(), chain(3)); }),
+            "The plan for hand was not made for this model, hand: it has 3 operators instead of 5; plan it again.");
+  expectNoFit([](Plan& p) { p.partition.stages[0].parameters = {3}; }, "no parameter 3");
+  expectNoFit([](Plan& p) { p.partition.stages[0].buffers = {1}; }, "no buffer 1");
+  expectNoFit([](Plan& p) { p.partition.stages[0].constants = {1}; }, "no constant 1");
+  expectNoFit([](Plan& p) { p.partition.stages[0].modelInputs = {ValueId(1)}; }, "value 1 is no input");
+  expectNoFit([](Plan& p) { p.partition.transfers[0].value = ValueId(1000); }, "does not compute value 1000");
+  expectNoFit([](Plan& p) { p.partition.transfers[0].value = ValueId(0); }, "does not compute value 0");
+  expectNoFit([](Plan& p) { p.partition.transfers[0].value = model().nodes[3].outputs[0]; }, "stage 0 does not compute");
+  expectNoFit([](Plan& p) { p.partition.replicated[0].storage = "?"; }, "no parameter table");
+}
+
+TEST(MicrobatchSizes, AreAsEqualAsPossibleLargerFirst) {
+  EXPECT_EQ(microbatchSizes(7, 4), (std::vector<std::int64_t>{2, 2, 2, 1}));
+  EXPECT_EQ(microbatchSizes(8, 4), (std::vector<std::int64_t>{2, 2, 2, 2}));
+  EXPECT_EQ(microbatchSizes(10, 4), (std::vector<std::int64_t>{3, 3, 2, 2}));
+  for (int m = 1; m <= 9; ++m) {
+    const auto sizes = microbatchSizes(9, m);
+    EXPECT_EQ(std::accumulate(sizes.begin(), sizes.end(), std::int64_t{0}), 9);
+    EXPECT_LE(sizes.front() - sizes.back(), 1);
+  }
+}
+
+TEST(CostTable, SumsNodesRecomputedNodesAndTheLoss) {
+  const CostTable costs = plan().costs;
+  ASSERT_EQ(costs.stages.size(), 3U);
+  // Node times above plus 1000 for the action; a value of [2, 4] floats is 32 bytes, a parameter of [4, 4] is 64 and takes 0.5 ns a byte.
+  const StageCost first = costs.stages[0], middle = costs.stages[1], last = costs.stages[2];
+  EXPECT_EQ(first, (StageCost{5 + 10 + 1000, 20 + 1000, 510, 510, 32, 64, 64, 0, 100}));
+  EXPECT_EQ(middle, (StageCost{30 + 1000, 61 + 1000, 530, 531, 32, 64, 64, 0, 200 + 32}));
+  EXPECT_EQ(last, (StageCost{40 + 1 + 5 + 7 + 1000, 80 + 2 + 9 + 1000, 545, 546, 32, 64, 64, 0, 300 + 50 + 11 + 2 * 32}));
+  EXPECT_EQ(costs.messages, (std::vector<MessageCost>{{Stage(0), Stage(1), false, 32, 100, 32},
+                                                      {Stage(1), Stage(0), true, 32, 100, 32},
+                                                      {Stage(0), Stage(2), false, 32, 100, 32},
+                                                      {Stage(2), Stage(0), true, 32, 100, 32},
+                                                      {Stage(1), Stage(2), false, 32, 100, 32},
+                                                      {Stage(2), Stage(1), true, 32, 100, 32}}));
+  EXPECT_EQ(costs.reduceTime, 100 + 64) << "one message of the table between the two ranks that hold it";
+}
+
+TEST(CostTable, MessagesAndSumsWithinARankAreFree) {
+  const CostTable costs = costTable(model(), plan().partition, profile(), {Rank(0), Rank(1), Rank(0)});
+  EXPECT_EQ(costs.reduceTime, 0);
+  EXPECT_EQ(costs.messages[2], (MessageCost{Stage(0), Stage(2), false, 32, 0, 0}));
+  EXPECT_EQ(costs.messages[0], (MessageCost{Stage(0), Stage(1), false, 32, 100, 32}));
+}
+
+TEST(CostTable, SendsNoGradientWhereNoneComesBack) {
+  GraphBuilder b;
+  const ValueId x = b.input("x");
+  const ValueId frozen = b.op("linear", {x, b.parameter("frozen", "", false)}, "h");
+  const ModelGraph graph = b.done(b.op("linear", {frozen, b.parameter("w")}, "y"));
+  Profile p = profile();
+  p.nodes.resize(2);
+  const Partition partition = cut(graph, {NodeId(1)}, kBindings, &p);
+  EXPECT_EQ(costTable(graph, partition, p, {Rank(0), Rank(1)}).messages, (std::vector<MessageCost>{{Stage(0), Stage(1), false, 32, 100, 32}}));
+}
+
+}  // namespace
+}  // namespace pw::test

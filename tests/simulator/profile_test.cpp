@@ -1,0 +1,89 @@
+#include "simulator/profile.h"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <nlohmann/json.hpp>
+#include <random>
+
+#include "tests/support/graph_builder.h"
+#include "tests/support/mutate.h"
+#include "tests/support/random_costs.h"
+
+namespace pw::test {
+namespace {
+
+Profile example() {
+  Profile p;
+  p.model = "small";
+  p.microbatch = 4;
+  p.ranksAtOnce = 2;
+  p.threads = 3;
+  p.estimated = true;
+  p.machine = {"host", "a processor", 8, "cuda"};
+  p.nodes = {{10, 20, 1, 2, 100, 1.5e9}, {30, 0, 0, 0, -40, 0}, {5, 7, 3, 4, 60, 0.1}};
+  p.loss = {1, 2, 3, 4, 5, 6};
+  p.actionOverhead = 11;
+  p.optimizerNsPerByte = 0.125;
+  p.link = {1000, 2.5e9, false};
+  return p;
+}
+
+TEST(ProfileJson, ComesBackAsItWas) {
+  EXPECT_EQ(parseProfile(toJson(example()), "p.json"), example());
+  EXPECT_EQ(parseProfile(toJson(example()), "p.json").nodes[2].flops, 0.1) << "to the last bit";
+}
+
+std::string errorWith(const std::string& pointer, const nlohmann::json& value) {
+  nlohmann::json json = nlohmann::json::parse(toJson(example()));
+  json[nlohmann::json::json_pointer(pointer)] = value;
+  return usageErrorOf([&] { static_cast<void>(parseProfile(json.dump(), "p.json")); });
+}
+
+TEST(ProfileJson, IsRefusedInOneSentenceThatNamesTheFile) {
+  const auto contains = [](const std::string& text, const std::string& part) { EXPECT_NE(text.find(part), std::string::npos) << text; };
+  contains(errorWith("/format", "pipewright-plan"), "p.json is not a Pipewright profile");
+  contains(errorWith("/version", 2), "version 2, newer than this program reads (1)");
+  contains(errorWith("/microbatch", 0), "less than 1");
+  contains(errorWith("/microbatch", 2.5), "not a whole number in range: 2.5");
+  contains(errorWith("/threads", 1LL << 32), "not a whole number in range");
+  contains(errorWith("/nodes/0/0", -1), "a cost is negative");
+  contains(errorWith("/nodes/0/0", 1e300), "not a whole number in range");
+  contains(errorWith("/nodes/0/0", std::numeric_limits<std::uint64_t>::max()), "not a whole number in range");
+  contains(errorWith("/nodes/1/0", std::numeric_limits<Ns>::max()), "too large to add up");
+  contains(errorWith("/nodes/1/4", std::numeric_limits<Bytes>::min()), "too large to add up");
+  contains(errorWith("/link/bytes_per_s", -1.0), "a rate is negative");
+  contains(errorWith("/link/latency_ns", -1), "a time is negative");
+  contains(errorWith("/nodes/0", nlohmann::json::array({1, 2})), "profile the model again");
+  contains(usageErrorOf([] { static_cast<void>(parseProfile("{", "p.json")); }), "p.json is not a usable profile");
+}
+
+TEST(ProfileJson, SurvivesDamageWithAUsageErrorAtMost) {
+  constexpr std::uint64_t kSeed = 20263;
+  SCOPED_TRACE(kSeed);
+  std::mt19937_64 random(kSeed);
+  const std::string text = toJson(example());
+  int refused = 0;
+  for (int i = 0; i < 5000; ++i) {
+    try {
+      const Profile profile = parseProfile(mutate(text, random), "p.json");
+      const NodeCost all = CostSums(profile).range(NodeId(0), NodeId(profile.nodes.size()));
+      EXPECT_GE(all.forward, 0);
+    } catch (const UsageError&) {
+      ++refused;
+    }
+  }
+  EXPECT_GT(refused, 2500) << "most damage is seen";
+}
+
+TEST(CostSums, GiveTheCostOfAnyRange) {
+  const CostSums sums(example());
+  EXPECT_EQ(sums.range(NodeId(0), NodeId(3)), (NodeCost{45, 27, 0, 0, 120, 1.5e9 + 0.1}));
+  EXPECT_EQ(sums.range(NodeId(1), NodeId(3)).forward, 35);
+  EXPECT_EQ(sums.range(NodeId(1), NodeId(2)).saved, -40);
+  EXPECT_EQ(sums.range(NodeId(2), NodeId(2)), NodeCost{});
+  EXPECT_EQ(CostSums(Profile{}).range(NodeId(0), NodeId(0)), NodeCost{});
+}
+
+}  // namespace
+}  // namespace pw::test
