@@ -85,10 +85,13 @@ int number(SQLite::Database& db, const char* query) { return db.execAndGet(query
 
 std::string textOf(const SQLite::Column& column) { return column.getString(); }
 
-Ns median(std::vector<Ns> sorted) {
-  if (sorted.empty()) return 0;
-  const Ns low = sorted[(sorted.size() - 1) / 2], high = sorted[sorted.size() / 2];
-  return low + (high - low) / 2;
+/// Position of the median after the first, which warms up; 0 where it is alone.
+std::size_t medianPosition(const std::vector<Ns>& durations) {
+  if (durations.size() == 1) return 0;
+  std::vector<std::pair<Ns, std::size_t>> order;
+  for (std::size_t s = 1; s < durations.size(); ++s) order.emplace_back(durations[s], s);
+  std::sort(order.begin(), order.end());
+  return order[(order.size() - 1) / 2].second;
 }
 
 /// The statement reads `blob` until it is reset.
@@ -225,6 +228,15 @@ RunStore::RunStore(const std::string& path, Mode mode, int lockWaitMs)
 
 RunStore::~RunStore() = default;
 
+const StepRecord& medianStep(const RunRecord& run) {
+  if (run.steps.empty()) {
+    throw UsageError(fmt::format("run {} has no measured step{}; choose another run with --run", run.id.value, run.failure.empty() ? "" : ", as it failed"));
+  }
+  std::vector<Ns> durations;
+  for (const StepRecord& step : run.steps) durations.push_back(durationOf(step.measured));
+  return run.steps[medianPosition(durations)];
+}
+
 RunId RunStore::add(const RunRecord& run) {
   return database_->guarded([&] {
     SQLite::Transaction transaction(*database_->db, SQLite::TransactionBehavior::IMMEDIATE);
@@ -238,8 +250,8 @@ RunId RunStore::add(const RunRecord& run) {
 std::vector<RunSummary> RunStore::list() const {
   return database_->guarded([&] {
     SQLite::Transaction snapshot(*database_->db);
-    std::map<RunId, std::vector<Ns>> durations;
-    SQLite::Statement steps(*database_->db, "SELECT run, duration_ns FROM step ORDER BY run, duration_ns");
+    std::map<RunId, std::vector<Ns>> durations;  // by position
+    SQLite::Statement steps(*database_->db, "SELECT run, duration_ns FROM step ORDER BY run, position");
     while (steps.executeStep()) durations[RunId(steps.getColumn(0).getInt())].push_back(steps.getColumn(1).getInt64());
     SQLite::Statement runs(*database_->db,
                            "SELECT id, started_at, model, schedule, backend, failure, ranks, microbatches, predicted_ns FROM run ORDER BY id");
@@ -253,7 +265,7 @@ std::vector<RunSummary> RunStore::list() const {
       s.microbatches = runs.getColumn(7).getInt();
       s.predictedStep = runs.getColumn(8).getInt64();
       s.steps = static_cast<int>(durations[s.id].size());
-      s.medianMeasuredStep = median(durations[s.id]);
+      if (s.steps > 0) s.medianMeasuredStep = durations[s.id][medianPosition(durations[s.id])];
     }
     return summaries;
   });

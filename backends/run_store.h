@@ -36,12 +36,17 @@ struct RunRecord {
   bool operator==(const RunRecord&) const = default;
 };
 
+/// The step that stands for a run: the median by duration (of two in the middle the shorter, of equal ones the earlier) of those after the
+/// first, which warms up; the first where it is alone. Throws UsageError for a run without steps.
+[[nodiscard]] const StepRecord& medianStep(const RunRecord& run);
+
 /// A run as `runs` lists it, without plan and traces.
 struct RunSummary {
   RunId id;
   std::string startedAt, model, schedule, backend, failure;
   int ranks = 0, microbatches = 0, steps = 0;
-  Ns predictedStep = 0, medianMeasuredStep = 0;
+  Ns predictedStep = 0;
+  Ns medianMeasuredStep = 0;  ///< duration of `medianStep`
 
   bool operator==(const RunSummary&) const = default;
 };

@@ -7,6 +7,7 @@
 namespace {
 
 void prepareProcess(int threads) {
+  c10::initLogging();  // takes TORCH_CPP_LOG_LEVEL, which torchBackend() set
   at::set_num_threads(threads);
   pw::installCountingAllocator();
 }

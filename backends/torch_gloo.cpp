@@ -134,7 +134,7 @@ std::unique_ptr<Communicator> connectGloo(const Rendezvous& rendezvous) {
   } catch (const std::exception& e) {
     const std::string text = shortened(e.what());
     const bool late = text.find("imed out") != std::string::npos || text.find("imeout") != std::string::npos;
-    throw Error("it could not meet the other " + std::to_string(rendezvous.size - 1) + " ranks at " + rendezvous.masterAddress + ":" +
+    throw Error("it could not meet the other ranks (" + std::to_string(rendezvous.size) + " in all) at " + rendezvous.masterAddress + ":" +
                 std::to_string(rendezvous.masterPort) + (late ? " within " + seconds(rendezvous.deadline) : " (" + text + ")") +
                 "; see that all are started and can reach that address");
   }

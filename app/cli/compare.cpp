@@ -30,19 +30,6 @@ struct CompareOptions {
   bool json = false;
 };
 
-/// The step that stands for a run: the median by makespan (of two in the middle the shorter, of equal ones the first) of those after the
-/// first, which warms up; the first where it is alone.
-const StepRecord& medianStep(const RunRecord& run) {
-  if (run.steps.empty()) {
-    throw UsageError(fmt::format("run {} has no measured step{}; choose another run with --run", run.id.value, run.failure.empty() ? "" : ", as it failed"));
-  }
-  if (run.steps.size() == 1) return run.steps.front();
-  std::vector<std::pair<Ns, std::size_t>> order;
-  for (std::size_t s = 1; s < run.steps.size(); ++s) order.emplace_back(measure(run.steps[s].measured).makespan, s);
-  std::sort(order.begin(), order.end());
-  return run.steps[order[(order.size() - 1) / 2].second];
-}
-
 /// The two traces with what they are called: the first is what the second is measured against.
 struct Pair {
   const Trace* before = nullptr;

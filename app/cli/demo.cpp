@@ -45,7 +45,7 @@ int run(const Options& o) {
   const std::string plan = (fs::path(o.folder) / "plan.json").string();
   const std::string store = (fs::path(o.folder) / "runs.db").string();
   const std::vector<std::vector<std::string>> calls{
-      {"inspect", model, "--depth", "2"},
+      {"inspect", model, "--depth", "1"},
       {"plan", model, "--ranks", std::to_string(o.ranks), "--microbatches", std::to_string(o.microbatches), "--schedule", o.schedule, "--out", plan},
       {"run", plan, "--steps", std::to_string(o.steps), "--store", store, "--verify"},
       {"compare", "--store", store},
@@ -62,12 +62,15 @@ int run(const Options& o) {
 Command addDemo(CLI::App& app) {
   auto* sub = app.add_subcommand("demo", "The main job on a sample: inspect, plan, run on real ranks, compare");
   auto o = std::make_shared<Options>();
-  sub->add_option("--model", o->model, "Model archive (default: the small sample GPT)");
-  sub->add_option("--ranks", o->ranks, "Ranks")->check(CLI::Range(1, 64));
-  sub->add_option("--microbatches", o->microbatches, "Microbatches")->check(CLI::Range(1, 1024));
-  sub->add_option("--schedule", o->schedule, "gpipe, 1f1b");
-  sub->add_option("--steps", o->steps, "Training steps")->check(CLI::Range(1, 100000));
-  sub->add_option("--out", o->folder, "Folder for plan and run store");
+  sub->add_option("--model", o->model, "Model archive (default: the small sample GPT)")->option_text("MODEL.pt2");
+  sub->add_option("--ranks", o->ranks, "Ranks")->check(CLI::Range(1, 64))->option_text("R");
+  sub->add_option("--microbatches", o->microbatches, "Microbatches")->check(CLI::Range(1, 1024))->option_text("M");
+  sub->add_option("--schedule", o->schedule, "gpipe, 1f1b")->option_text("NAME");
+  sub->add_option("--steps", o->steps, "Training steps")->check(CLI::Range(1, 100000))->option_text("N");
+  sub->add_option("--out", o->folder, "Folder for plan and run store")->option_text("FOLDER");
+  sub->footer("\nExamples:\n"
+              "  pipewright demo\n"
+              "  pipewright demo --model gpt.pt2 --ranks 4 --schedule gpipe");
   return [o] { return run(*o); };
 }
 

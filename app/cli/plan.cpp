@@ -115,7 +115,7 @@ void printStages(const Plan& plan, const ModelGraph& graph, const Metrics& metri
 void adviseSingleRank(const Plan& plan, const ModelGraph& graph, const Profile& profile, Ns pipelined, Bytes limit) {
   if (plan.partition.stages.size() < 2) return;
   const Partition whole = cut(graph, {}, bindBatch(graph, plan.microbatchSize), nullptr);
-  const Schedule schedule = generate("1f1b", {1, 1, plan.schedule.microbatches});
+  const Schedule schedule = generate(plan.schedule.name, {1, 1, plan.schedule.microbatches});
   CostTable costs = costTable(graph, whole, profile, schedule.rankOfStage);
   costs.microbatchScale = plan.costs.microbatchScale;
   const Metrics alone = measure(simulate(schedule, costs));
@@ -167,7 +167,9 @@ int run(Options& o) {
   const Plan plan = makePlan(o, graph, profile, ranks);
   const Trace predicted = simulate(plan.schedule, plan.costs);
   const Metrics metrics = measure(predicted);
-  if (!o.out.empty()) writeFile(o.out, toJson(plan));
+  const auto tooLarge = std::find_if(metrics.ranks.begin(), metrics.ranks.end(), [&](const RankMetrics& r) { return limit > 0 && r.peakBytes > limit; });
+  const bool fits = tooLarge == metrics.ranks.end();
+  if (!o.out.empty() && fits) writeFile(o.out, toJson(plan));
   if (o.json) {
     fmt::print("{}\n", metricsJson(metrics, plan.schedule, plan.costs, lowerBound(plan.schedule, plan.costs)));
   } else {
@@ -176,16 +178,13 @@ int run(Options& o) {
     fmt::print("\npredicted step {}, makespan {}, bubble {:.1f} %, lower bound of the makespan {}\n", formatDuration(metrics.step), formatDuration(metrics.makespan),
                100 * metrics.bubbleFraction, formatDuration(lowerBound(plan.schedule, plan.costs)));
     adviseSingleRank(plan, graph, profile, metrics.step, limit);
-    if (!o.out.empty()) fmt::print("Written to {}.\n", o.out);
+    if (!o.out.empty() && fits) fmt::print("Written to {}.\n", o.out);
   }
-  for (const RankMetrics& rank : metrics.ranks) {
-    if (limit > 0 && rank.peakBytes > limit) {
-      fmt::print(stderr, "pipewright: Rank {} would need {}, more than the limit of {}; use more ranks, smaller microbatches or another balance.\n",
-                 rank.rank.value, formatSize(rank.peakBytes), formatSize(limit));
-      return kNo;
-    }
-  }
-  return kYes;
+  if (fits) return kYes;
+  std::fflush(stdout);
+  fmt::print(stderr, "pipewright: Rank {} would need {}, more than the limit of {}, so no plan was written; use more ranks, smaller microbatches or another balance.\n",
+             tooLarge->rank.value, formatSize(tooLarge->peakBytes), formatSize(limit));
+  return kNo;
 }
 
 }  // namespace
@@ -193,21 +192,25 @@ int run(Options& o) {
 Command addPlan(CLI::App& app) {
   auto* sub = app.add_subcommand("plan", "Cut a model into stages and schedule it");
   auto o = std::make_shared<Options>();
-  sub->add_option("model", o->models, "Model archive (.pt2); several when each stage was exported on its own")->required();
-  sub->add_option("--ranks", o->ranks, "Pipeline ranks (default: split points + 1, else one per core)")->check(CLI::Range(1, 1024));
-  sub->add_option("--microbatches", o->microbatches, "Microbatches per step")->required()->check(CLI::Range(1, 1 << 20));
-  sub->add_option("--microbatch", o->microbatch, "Samples per microbatch (default: as exported)")->check(CLI::Range(1, 1 << 20));
-  sub->add_option("--batch", o->batch, "Samples per step, where microbatches may be uneven")->check(CLI::Range(1, 1 << 24));
-  sub->add_option("--schedule", o->schedule, "gpipe, 1f1b (see `schedule list`)");
-  sub->add_option("--split", o->splits, "Where stages begin: module names, `name` before or `name:end` after a module")->delimiter(',');
-  sub->add_option("--balance", o->balance, "What to balance where no split is named")->check(CLI::IsMember({"time", "memory", "parameters", "layers"}));
-  sub->add_option("--profile", o->profile, "A profile of this model (default: measured now)");
-  sub->add_option("--cluster", o->cluster, "Estimate costs for a cluster preset or file instead of measuring");
-  sub->add_option("--memory-limit", o->memoryLimit, "Memory of a rank, for example 24GiB: says no when the plan needs more");
-  sub->add_option("--loss", o->loss, "cross_entropy, mse, sum, output:NAME (default: the model's own, else cross_entropy)");
-  sub->add_option("--threads", o->threads, "Intra-op threads of each rank")->check(CLI::Range(1, 1024));
-  sub->add_option("--out", o->out, "Write the plan here (JSON)");
+  sub->add_option("MODEL.pt2", o->models, "Model archive (.pt2); several when each stage was exported on its own")->required()->option_text("MODEL.pt2");
+  sub->add_option("--ranks", o->ranks, "Pipeline ranks (default: split points + 1, else one per core)")->check(CLI::Range(1, 1024))->option_text("R");
+  sub->add_option("--microbatches", o->microbatches, "Microbatches per step")->required()->check(CLI::Range(1, 1 << 20))->option_text("M");
+  sub->add_option("--microbatch", o->microbatch, "Samples per microbatch (default: as exported)")->check(CLI::Range(1, 1 << 20))->option_text("B");
+  sub->add_option("--batch", o->batch, "Samples per step, where microbatches may be uneven")->check(CLI::Range(1, 1 << 24))->option_text("SAMPLES");
+  sub->add_option("--schedule", o->schedule, "gpipe, 1f1b (the default), see `schedule list`")->option_text("NAME");
+  sub->add_option("--split", o->splits, "Where stages begin: module names, `name` before or `name:end` after a module, `@node`; see `inspect`")->delimiter(',')->option_text("NAME,...");
+  sub->add_option("--balance", o->balance, "What to balance where no split is named")->check(CLI::IsMember({"time", "memory", "parameters", "layers"}))->option_text("time|memory|parameters|layers");
+  sub->add_option("--profile", o->profile, "A profile of this model (default: measured now)")->option_text("FILE");
+  sub->add_option("--cluster", o->cluster, "Estimate costs for a cluster preset or file instead of measuring")->option_text("CLUSTER");
+  sub->add_option("--memory-limit", o->memoryLimit, "Memory of a rank, for example 24GiB: says no when the plan needs more")->option_text("SIZE");
+  sub->add_option("--loss", o->loss, "cross_entropy, mse, sum, output:NAME (default: the model's own, else cross_entropy)")->option_text("LOSS");
+  sub->add_option("--threads", o->threads, "Intra-op threads of each rank")->check(CLI::Range(1, 1024))->option_text("N");
+  sub->add_option("--out", o->out, "Write the plan here (JSON)")->option_text("FILE");
   sub->add_flag("--json", o->json, "Print the prediction as JSON");
+  sub->footer("\nExamples:\n"
+              "  pipewright plan gpt.pt2 --ranks 2 --microbatches 8 --out plan.json\n"
+              "  pipewright plan gpt.pt2 --split blocks.2,blocks.5 --microbatches 8 --schedule gpipe\n"
+              "  pipewright plan gpt.pt2 --ranks 8 --microbatches 32 --cluster h100-nvlink --memory-limit 80GB");
   return [o] { return run(*o); };
 }
 

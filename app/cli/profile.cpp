@@ -59,11 +59,11 @@ void print(const ModelGraph& graph, const Profile& profile, int depth) {
   fmt::print("\n");
 }
 
-Profile measure(const Options& o, const ModelGraph& graph, const RankEnvironment* environment) {
+/// Measures here, and on all ranks at once where `environment` says so; fills `group`, which must outlive a failure (see run.cpp).
+Profile measure(const Options& o, const ModelGraph& graph, const RankEnvironment* environment, std::unique_ptr<Communicator>& group) {
   if (environment != nullptr) bindToCores(*environment);
   const TorchBackend& torch = torchBackend();
   torch.prepareProcess(o.threads);
-  std::unique_ptr<Communicator> group;
   if (environment != nullptr && environment->worldSize > 1) group = torch.connectGloo(rendezvousOf(*environment, std::chrono::minutes(5)));
   ProfileOptions options;
   options.microbatch = o.microbatch;
@@ -93,8 +93,9 @@ int run(Options& o) {
   } else if (o.ranks > 1 && !environment) {
     profile = measureWithRanks(o.models, o.microbatch, o.ranks, o.threads, o.loss);
   } else {
+    std::unique_ptr<Communicator> group;
     try {
-      profile = measure(o, graph, environment ? &*environment : nullptr);
+      profile = measure(o, graph, environment ? &*environment : nullptr, group);
     } catch (const std::exception& e) {
       if (environment) failRank(*environment, e);
       throw;
@@ -117,18 +118,21 @@ int run(Options& o) {
 Command addProfile(CLI::App& app) {
   auto* sub = app.add_subcommand("profile", "Measure forward and backward time of every operator");
   auto o = std::make_shared<Options>();
-  sub->add_option("model", o->models, "Model archive (.pt2); several when each stage was exported on its own")->required();
-  sub->add_option("--device", o->device, "cpu");
-  sub->add_option("--threads", o->threads, "Intra-op threads of each process")->check(CLI::Range(1, 1024));
-  sub->add_option("--microbatch", o->microbatch, "Samples per microbatch (default: as exported)")->check(CLI::Range(1, 1 << 20));
-  sub->add_option("--ranks", o->ranks, "Processes that compute at once, as in a run on one host; also measures their link")->check(CLI::Range(1, 1024));
-  sub->add_option("--loss", o->loss, "cross_entropy, mse, sum, output:NAME");
-  sub->add_option("--estimate", o->cluster, "Estimate from FLOPs and bytes for a cluster preset or file");
-  sub->add_option("--out", o->out, "Write the profile here (JSON)");
-  sub->add_option("--depth", o->depth, "Depth of the module table");
-  sub->add_option("--progress", o->progressStyle, "auto or json");
+  sub->add_option("MODEL.pt2", o->models, "Model archive (.pt2); several when each stage was exported on its own")->required()->option_text("MODEL.pt2");
+  sub->add_option("--device", o->device, "cpu")->option_text("DEVICE");
+  sub->add_option("--threads", o->threads, "Intra-op threads of each process")->check(CLI::Range(1, 1024))->option_text("N");
+  sub->add_option("--microbatch", o->microbatch, "Samples per microbatch (default: as exported)")->check(CLI::Range(1, 1 << 20))->option_text("B");
+  sub->add_option("--ranks", o->ranks, "Processes that compute at once, as in a run on one host; also measures their link")->check(CLI::Range(1, 1024))->option_text("R");
+  sub->add_option("--loss", o->loss, "cross_entropy, mse, sum, output:NAME")->option_text("LOSS");
+  sub->add_option("--estimate", o->cluster, "Estimate from FLOPs and bytes for a cluster preset or file")->option_text("CLUSTER");
+  sub->add_option("--out", o->out, "Write the profile here (JSON)")->option_text("FILE");
+  sub->add_option("--depth", o->depth, "Depth of the module table")->option_text("N");
+  sub->add_option("--progress", o->progressStyle, "auto or json")->option_text("STYLE");
   sub->add_flag("--json", o->json, "Print the profile as JSON");
   sub->add_flag("--quiet", o->quiet, "Print nothing");
+  sub->footer("\nExamples:\n"
+              "  pipewright profile gpt.pt2 --microbatch 4 --ranks 2 --out profile.json\n"
+              "  pipewright profile gpt.pt2 --estimate h100-nvlink");
   return [o] { return run(*o); };
 }
 

@@ -41,12 +41,6 @@ struct Result {
   std::optional<RunId> id;
 };
 
-Ns medianOf(std::vector<Ns> values) {
-  if (values.empty()) return 0;
-  std::sort(values.begin(), values.end());
-  return values[values.size() / 2];
-}
-
 /// Joins the ranks' logs step by step.
 Result assemble(const Plan& plan, const Options& o, const std::vector<RankLog>& ranks, const std::string& startedAt) {
   Result result;
@@ -101,41 +95,40 @@ void printJson(const Result& result, bool verified) {
 }
 
 void printText(const Result& result, const Options& o) {
-  std::vector<Ns> steps, makespans;
-  std::vector<double> bubbles;
-  const auto& all = result.record.steps;
-  for (std::size_t s = all.size() > 1 ? 1 : 0; s < all.size(); ++s) {  // the first step warms up
-    const Metrics m = measure(all[s].measured);
-    steps.push_back(m.step);
-    makespans.push_back(m.makespan);
-    bubbles.push_back(m.bubbleFraction);
-  }
-  std::sort(bubbles.begin(), bubbles.end());
+  const auto& steps = result.record.steps;
   const Metrics predicted = measure(result.record.predicted);
-  const Metrics middle = measure(all[all.size() > 1 ? 1 + (all.size() - 1) / 2 : 0].measured);
-  const Ns step = medianOf(steps);
-  fmt::print("{} step{}, loss {:.6f} -> {:.6f}\n\n", all.size(), all.size() == 1 ? "" : "s", all.front().loss, all.back().loss);
-  const auto error = [](Ns measured, Ns expected) {
-    return expected == 0 ? std::string() : fmt::format("{:+.1f} %", 100 * (static_cast<double>(measured) / static_cast<double>(expected) - 1));
-  };
+  const Metrics measured = measure(medianStep(result.record).measured);
+  fmt::print("{}, loss {:.6f} before the first update", counted(static_cast<int>(steps.size()), "step"), steps.front().loss);
+  fmt::print("{}\n\n", steps.size() > 1 ? fmt::format(", {:.6f} before the last", steps.back().loss) : "");
   std::vector<std::vector<std::string>> rows{{"", "predicted", "measured", "error"}};
-  rows.push_back({"step", formatDuration(predicted.step), formatDuration(step), error(step, predicted.step)});
-  rows.push_back({"makespan", formatDuration(predicted.makespan), formatDuration(medianOf(makespans)), error(medianOf(makespans), predicted.makespan)});
-  rows.push_back({"bubble", fmt::format("{:.1f} %", 100 * predicted.bubbleFraction), fmt::format("{:.1f} %", 100 * bubbles[bubbles.size() / 2]), ""});
+  const auto time = [&](const std::string& what, Ns expected, Ns actual) {
+    rows.push_back({what, formatDuration(expected), formatDuration(actual),
+                    expected == 0 ? "–" : signedPercent(static_cast<double>(actual - expected) / static_cast<double>(expected))});
+  };
+  time("step", predicted.step, measured.step);
+  time("makespan", predicted.makespan, measured.makespan);
+  rows.push_back({"bubble", percent(predicted.bubbleFraction), percent(measured.bubbleFraction), ""});
+  for (std::size_t r = 0; r < predicted.ranks.size(); ++r) time(fmt::format("busy, rank {}", r), predicted.ranks[r].busy, measured.ranks[r].busy);
   for (std::size_t r = 0; r < predicted.ranks.size(); ++r) {
-    rows.push_back({fmt::format("busy, rank {}", r), formatDuration(predicted.ranks[r].busy), formatDuration(middle.ranks[r].busy),
-                    error(middle.ranks[r].busy, predicted.ranks[r].busy)});
+    rows.push_back({fmt::format("memory, rank {}", r), formatSize(predicted.ranks[r].peakBytes), formatSize(measured.ranks[r].peakBytes),
+                    signedPercent(static_cast<double>(measured.ranks[r].peakBytes) / static_cast<double>(std::max<Bytes>(1, predicted.ranks[r].peakBytes)) - 1)});
   }
   fmt::print("{}", table(rows));
-  fmt::print("\n{:.1f} samples/s (medians; the first step warms up and is left out)\n", static_cast<double>(result.record.plan.batch) * 1e9 / static_cast<double>(std::max<Ns>(step, 1)));
+  fmt::print("\n{:.1f} samples/s, {}\n", static_cast<double>(result.record.plan.batch) * 1e9 / static_cast<double>(std::max<Ns>(measured.step, 1)),
+             steps.size() > 1 ? "in the median step after the first, which warms up" : "in a single step, which includes the warm-up: take more with --steps");
   if (o.verify) {
-    fmt::print("verified against one rank: loss differs by {:.2g}, gradients by at most {:.2g}{}\n", result.verification.lossDifference,
-               result.verification.gradientDifference, result.verification.equal ? "" : ": NOT EQUAL. " + result.verification.firstDifference);
+    const Verification& v = result.verification;
+    const bool exact = v.equal && v.lossDifference == 0 && v.gradientDifference == 0;
+    fmt::print("verified against one rank on the same microbatches: {}\n",
+               exact     ? "loss and all gradients equal, bit for bit"
+               : v.equal ? fmt::format("equal within float32 rounding (loss differs by {:.2g}, gradients by at most {:.2g})", v.lossDifference, v.gradientDifference)
+                         : "NOT EQUAL. " + v.firstDifference);
   }
   if (result.id) fmt::print("stored as run {} in {}\n", result.id->value, o.store);
 }
 
-void trainRank(const Options& o, const Plan& plan, const RankEnvironment& environment) {
+/// Trains this rank's part; fills `communicator`, which must outlive a failure: peers that notice must not report before this rank does.
+void trainRank(const Options& o, const Plan& plan, const RankEnvironment& environment, std::unique_ptr<Communicator>& communicator) {
   const ModelGraph graph = loadModel(plan.modelFiles);
   requireFits(plan, graph);
   const TorchBackend& torch = torchBackend();
@@ -145,7 +138,6 @@ void trainRank(const Options& o, const Plan& plan, const RankEnvironment& enviro
   options.verify = o.verify;
   options.deadline = std::chrono::milliseconds(static_cast<std::int64_t>(o.timeoutSeconds * 1000));
   options.stage = {o.seed, o.learningRate, o.initRandom, o.data == "synthetic" ? "" : o.data};
-  std::unique_ptr<Communicator> communicator;
   if (environment.worldSize == 1) {
     communicator = std::move(inMemoryCommunicators(1, options.deadline).front());
   } else {
@@ -168,13 +160,16 @@ void refuseWhatCannotRun(const Options& o, const Plan& plan) {
   for (const Problem& problem : check(plan.schedule)) {
     if (!problem.blockingOnly) throw UsageError(fmt::format("The schedule of {} cannot be run: rank {}: {}", o.plan, problem.rank.value, problem.message));
   }
+  bool trains = false;
   for (const auto& row : plan.schedule.rows) {
     for (const Action& action : row) {
+      trains = trains || action.kind == ActionKind::Backward;
       if (action.kind == ActionKind::BackwardInput || action.kind == ActionKind::BackwardWeight) {
         throw UsageError(fmt::format("The schedule of {} splits its backward, which this version cannot run; use gpipe or 1f1b.", o.plan));
       }
     }
   }
+  if (!trains) throw UsageError(fmt::format("The schedule of {} has no backward, so there is nothing to train; use gpipe or 1f1b.", o.plan));
 }
 
 int run(Options& o) {
@@ -189,14 +184,15 @@ int run(Options& o) {
     if (environment->worldSize != ranks) {
       throw UsageError(fmt::format("{} is for {} ranks and WORLD_SIZE is {}; start as many processes as the plan has ranks.", o.plan, ranks, environment->worldSize));
     }
+    std::unique_ptr<Communicator> communicator;
     try {
-      trainRank(o, plan, *environment);
+      trainRank(o, plan, *environment, communicator);
       return kYes;
     } catch (const std::exception& e) {
       failRank(*environment, e);
     }
   }
-  static_cast<void>(loadModel(plan.modelFiles));
+  requireFits(plan, loadModel(plan.modelFiles));
   throwUnlessOk(launch(ranks, ownCall(), o.threads, {}, std::chrono::milliseconds(0)));
   return kYes;
 }
@@ -206,21 +202,25 @@ int run(Options& o) {
 Command addRun(CLI::App& app) {
   auto* sub = app.add_subcommand("run", "Execute a plan: one process per rank, training steps, measured timeline");
   auto o = std::make_shared<Options>();
-  sub->add_option("plan", o->plan, "Plan (JSON) of `pipewright plan`")->required();
-  sub->add_option("--steps", o->steps, "Training steps")->check(CLI::Range(1, 1 << 24));
-  sub->add_option("--store", o->store, "Record the run in this SQLite file");
-  sub->add_option("--backend", o->backend, "gloo");
-  sub->add_option("--data", o->data, "synthetic, or a torch.save of a dict of tensors");
-  sub->add_option("--loss", o->loss, "cross_entropy, mse, sum, output:NAME (default: the plan's)");
-  sub->add_option("--optimizer", o->optimizer, "sgd");
-  sub->add_option("--lr", o->learningRate, "Learning rate");
-  sub->add_option("--seed", o->seed, "Seed of data, dropout and drawn weights");
-  sub->add_option("--threads", o->threads, "Intra-op threads of each rank")->check(CLI::Range(1, 1024));
-  sub->add_option("--timeout", o->timeoutSeconds, "Seconds any wait between ranks may last")->check(CLI::Range(0.1, 1e6));
-  sub->add_option("--init", "random: draw weights instead of reading them")->check(CLI::IsMember({"random"}))->each([o](const std::string&) { o->initRandom = true; });
-  sub->add_option("--progress", o->progressStyle, "auto or json");
+  sub->add_option("PLAN.json", o->plan, "Plan (JSON) of `pipewright plan`")->required()->option_text("PLAN.json");
+  sub->add_option("--steps", o->steps, "Training steps (default 1)")->check(CLI::Range(1, 1 << 24))->option_text("N");
+  sub->add_option("--store", o->store, "Record the run in this SQLite file")->option_text("FILE");
+  sub->add_option("--backend", o->backend, "gloo")->option_text("gloo");
+  sub->add_option("--data", o->data, "synthetic, or a torch.save of a dict of tensors")->option_text("FILE|synthetic");
+  sub->add_option("--loss", o->loss, "cross_entropy, mse, sum, output:NAME (default: the plan's)")->option_text("LOSS");
+  sub->add_option("--optimizer", o->optimizer, "sgd")->option_text("sgd");
+  sub->add_option("--lr", o->learningRate, "Learning rate (default 0.01)")->option_text("X");
+  sub->add_option("--seed", o->seed, "Seed of data, dropout and drawn weights (default 0)")->option_text("S");
+  sub->add_option("--threads", o->threads, "Intra-op threads of each rank (default 1)")->check(CLI::Range(1, 1024))->option_text("N");
+  sub->add_option("--timeout", o->timeoutSeconds, "Seconds any wait between ranks may last (default 120)")->check(CLI::Range(0.1, 1e6))->option_text("SECONDS");
+  sub->add_option("--init", "Draw weights instead of reading them")->check(CLI::IsMember({"random"}))->each([o](const std::string&) { o->initRandom = true; })->option_text("random");
+  sub->add_option("--progress", o->progressStyle, "auto or json")->option_text("STYLE");
   sub->add_flag("--verify", o->verify, "Compare loss and gradients of the first step with one rank on the same microbatches");
   sub->add_flag("--json", o->json, "Print the result as JSON");
+  sub->footer("\nExamples:\n"
+              "  pipewright run plan.json --steps 20 --store runs.db\n"
+              "  pipewright run plan.json --verify\n"
+              "  torchrun --nproc-per-node 2 --no-python pipewright run plan.json");
   return [o] { return run(*o); };
 }
 
