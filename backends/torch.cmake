@@ -9,7 +9,8 @@ add_library(pw_torch SHARED
   torch_profiler.cpp
   torch_program.cpp
   torch_stage.cpp
-  torch_state.cpp)
+  torch_state.cpp
+  torch_types.cpp)
 target_link_libraries(pw_torch PRIVATE pw_backends TorchWheel::torch_cpu)
 # The wheel was built with NDEBUG, which decides what some of its inline functions and classes contain.
 target_compile_definitions(pw_torch PRIVATE NDEBUG)

@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <ATen/core/function_schema.h>
 
+#include "backends/torch_types.h"
 #include "schedules/error.h"
 
 namespace pw {
@@ -109,7 +110,7 @@ class ArgumentBinder {
   }
   void push(const std::string& v) { stack_.emplace_back(v); }
   void push(const std::vector<std::string>& v) { stack_.emplace_back(v); }
-  void push(const ScalarTypeArg& v) { stack_.emplace_back(static_cast<std::int64_t>(v.dtype) - 1); }
+  void push(const ScalarTypeArg& v) { stack_.emplace_back(static_cast<std::int64_t>(scalarType(v.dtype))); }
   void push(const MemoryFormatArg& v) { stack_.emplace_back(static_cast<std::int64_t>(memoryFormat(v.code))); }
   void push(const LayoutArg& v) {
     if (v.code != 7) throw UsageError(describe(node_) + " uses a sparse layout, which Pipewright cannot run; make it dense before exporting.");

@@ -10,12 +10,11 @@
 #include <numeric>
 #include <set>
 
+#include "backends/torch_types.h"
 #include "schedules/error.h"
 
 namespace pw {
 namespace {
-
-at::ScalarType scalarType(DType dtype) { return static_cast<at::ScalarType>(static_cast<int>(dtype) - 1); }
 
 bool isIndex(const Value& value) {
   return value.tensor && !isDifferentiable(value.tensor->dtype) && value.tensor->dtype != DType::Bool;

@@ -11,6 +11,7 @@
 #include <unordered_map>
 
 #include "backends/torch_arguments.h"
+#include "backends/torch_types.h"
 #include "schedules/error.h"
 
 namespace pw {
@@ -134,7 +135,7 @@ void prepareHigherOrder(const ModelGraph& graph, const Node& node, NodeId id, Pr
   } else {
     next = 1;  // device type
     const auto* dtype = std::get_if<ScalarTypeArg>(&node.inputs.at(next++).value);
-    step.autocastType = dtype == nullptr ? at::kBFloat16 : static_cast<at::ScalarType>(static_cast<int>(dtype->dtype) - 1);
+    step.autocastType = dtype == nullptr ? at::kBFloat16 : scalarType(dtype->dtype);
     step.enabled = std::get<bool>(node.inputs.at(next++).value);
     ++next;  // cache_enabled
   }
@@ -265,6 +266,7 @@ void runSteps(const std::vector<ProgramStep>& steps, const RunContext& context) 
     } catch (const c10::Error& e) {
       throw Error(describe(*step.node) + " failed: " + e.what_without_backtrace());
     } catch (const Error& e) {
+      if (step.mode != Mode::Operator) throw;  // the operator inside says which it is
       throw Error(describe(*step.node) + " " + e.what() + ".");
     }
     for (const ValueId value : step.drop) context.frame[value.index()].reset();

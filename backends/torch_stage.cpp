@@ -12,6 +12,7 @@
 #include "backends/torch_memory.h"
 #include "backends/torch_program.h"
 #include "backends/torch_state.h"
+#include "backends/torch_types.h"
 #include "schedules/error.h"
 
 namespace pw {
@@ -149,7 +150,7 @@ void TracedStage::loadState(const StageOptions& options) {
 
 at::Tensor TracedStage::makeBuffer(std::size_t transfer, Microbatch m) const {
   const TensorMeta& meta = *graph_.value(partition_.transfers.at(transfer).value).tensor;
-  return at::empty(shapeOf(meta, bindings_.at(sizes_[m.index()])), at::TensorOptions().dtype(static_cast<at::ScalarType>(static_cast<int>(meta.dtype) - 1)));
+  return at::empty(shapeOf(meta, bindings_.at(sizes_[m.index()])), at::TensorOptions().dtype(scalarType(meta.dtype)));
 }
 
 void TracedStage::beginStep(int step) {
@@ -252,7 +253,7 @@ std::vector<ParameterView> TracedStage::parameters() {
   std::vector<ParameterView> views;
   for (Parameter& parameter : parameters_) {
     if (!parameter.tensor.requires_grad()) continue;
-    views.push_back({parameter.name, static_cast<DType>(static_cast<int>(parameter.tensor.scalar_type()) + 1), bufferOf(parameter.tensor),
+    views.push_back({parameter.name, dtypeOf(parameter.tensor.scalar_type()), bufferOf(parameter.tensor),
                      bufferOf(gradientOf(parameter.tensor))});
   }
   return views;

@@ -6,6 +6,7 @@
 #include <memory>
 
 #include "backends/pt2.h"
+#include "backends/torch_types.h"
 #include "schedules/error.h"
 
 namespace pw {
@@ -37,7 +38,7 @@ StateReader::~StateReader() = default;
 
 at::Tensor StateReader::read(const StateTensor& state) const {
   const TensorMeta& meta = *graph_.value(state.value).tensor;
-  const auto dtype = static_cast<at::ScalarType>(static_cast<int>(meta.dtype) - 1);
+  const auto dtype = scalarType(meta.dtype);
   const std::vector<std::int64_t> shape = shapeOf(meta, {});
   if (random_ && !state.stored) {
     const auto options = at::TensorOptions().dtype(dtype);

@@ -13,7 +13,7 @@
 
 namespace pw {
 
-/// Element type of a tensor. The values are c10's scalar type codes + 1, as torch's archives store them.
+/// Element type of a tensor. The values are the codes of torch's archives (not those of LibTorch).
 enum class DType : std::uint8_t {
   Unknown = 0, UInt8 = 1, Int8 = 2, Int16 = 3, Int32 = 4, Int64 = 5, Float16 = 6, Float32 = 7, Float64 = 8,
   ComplexHalf = 9, ComplexFloat = 10, ComplexDouble = 11, Bool = 12, BFloat16 = 13,

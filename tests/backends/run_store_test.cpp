@@ -135,14 +135,14 @@ TEST_F(RunStoreTest, ALossThatIsNoNumberComesBackAsNone) {
 TEST_F(RunStoreTest, TheListShowsRunsOldestFirstWithMedians) {
   RunStore store = writer();
   EXPECT_TRUE(store.list().empty());
-  store.add(runOf({900, 100, 300}));       // the middle one
-  store.add(runOf({400, 100, 200, 700}));  // the mean of 200 and 400
+  store.add(runOf({900, 100, 300}));       // of 100 and 300 after the warm-up the shorter
+  store.add(runOf({400, 100, 200, 700}));  // the middle one of 100, 200 and 700
   RunRecord failed = runOf({});
   failed.failure = "rank 0: no memory";
   store.add(failed);
-  const RunSummary first{RunId(1), failed.startedAt, "small", "1f1b", "gloo", "", 2, 3, 3, 1'000, 300};
+  const RunSummary first{RunId(1), failed.startedAt, "small", "1f1b", "gloo", "", 2, 3, 3, 1'000, 100};
   RunSummary second = first, third = first;
-  second.id = RunId(2), second.steps = 4, second.medianMeasuredStep = 300;
+  second.id = RunId(2), second.steps = 4, second.medianMeasuredStep = 200;
   third.id = RunId(3), third.steps = 0, third.medianMeasuredStep = 0, third.failure = failed.failure;
   EXPECT_EQ(store.list(), (std::vector{first, second, third}));
 }

@@ -49,7 +49,9 @@ INSTANTIATE_TEST_SUITE_P(Samples, Equivalence,
                          testing::Values(Case{"gpt_small", "cross_entropy"}, Case{"gpt_split", "cross_entropy"}, Case{"hf_gpt2", "cross_entropy"},
                                          Case{"hf_llama", "output:0"}, Case{"hf_bert", "cross_entropy"}, Case{"resnet18_narrow", "cross_entropy"},
                                          Case{"vit_small", "cross_entropy"}, Case{"example_code", "mse"},
-                                         Case{"two_part_a+two_part_b", "cross_entropy"}),
+                                         Case{"two_part_a+two_part_b", "cross_entropy"}, Case{"recurrent", "cross_entropy"},
+                                         Case{"unet", "cross_entropy"}, Case{"several_inputs", "mse"}, Case{"mixed", "cross_entropy"},
+                                         Case{"attention", "sum"}),
                          [](const auto& test) {
                            std::string name = test.param.model;
                            std::replace(name.begin(), name.end(), '+', '_');

@@ -2,6 +2,7 @@
 
 #include <cstring>
 #include <exception>
+#include <filesystem>
 #include <map>
 #include <memory>
 #include <string>
@@ -25,7 +26,11 @@ struct Trained {
   Tensors gradients, parameters;
 };
 
-inline std::string samplePath(const std::string& name) { return std::string(PW_SOURCE_DIR) + "/resources/models/" + name + ".pt2"; }
+/// An archive of resources/models, else of tests/data.
+inline std::string samplePath(const std::string& name) {
+  const std::string shipped = std::string(PW_SOURCE_DIR) + "/resources/models/" + name + ".pt2";
+  return std::filesystem::exists(shipped) ? shipped : std::string(PW_SOURCE_DIR) + "/tests/data/" + name + ".pt2";
+}
 
 /// A sample, or two parts joined: `two_part_a+two_part_b`.
 inline ModelGraph sample(const std::string& name) {

@@ -1,0 +1,35 @@
+#include "backends/torch_types.h"
+
+#include <c10/core/ScalarType.h>
+
+#include <array>
+#include <utility>
+
+#include "schedules/error.h"
+
+namespace pw {
+namespace {
+
+using T = c10::ScalarType;
+constexpr std::array<std::pair<DType, T>, 13> kTypes{{{DType::UInt8, T::Byte}, {DType::Int8, T::Char}, {DType::Int16, T::Short}, {DType::Int32, T::Int},
+                                                      {DType::Int64, T::Long}, {DType::Float16, T::Half}, {DType::Float32, T::Float}, {DType::Float64, T::Double},
+                                                      {DType::ComplexHalf, T::ComplexHalf}, {DType::ComplexFloat, T::ComplexFloat}, {DType::ComplexDouble, T::ComplexDouble},
+                                                      {DType::Bool, T::Bool}, {DType::BFloat16, T::BFloat16}}};
+
+}  // namespace
+
+c10::ScalarType scalarType(DType dtype) {
+  for (const auto& [ours, theirs] : kTypes) {
+    if (ours == dtype) return theirs;
+  }
+  throw UsageError("The model uses an element type (archive code " + std::to_string(static_cast<int>(dtype)) + ") that Pipewright cannot compute with; export it with another.");
+}
+
+DType dtypeOf(c10::ScalarType type) {
+  for (const auto& [ours, theirs] : kTypes) {
+    if (theirs == type) return ours;
+  }
+  return DType::Unknown;
+}
+
+}  // namespace pw

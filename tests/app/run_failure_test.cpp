@@ -1,0 +1,158 @@
+// Runs that fail: one sentence, the right exit status, and no process left.
+
+#include <filesystem>
+
+#include "tests/app/job.h"
+
+namespace pw::test {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+/// A plan for two ranks and a call that trains it until it is disturbed.
+class EndlessRun : public testing::Test {
+ protected:
+  Words words(const Words& more = {}) {
+    Words all{"run", planned(folder_, {"gpt_small"}, {"--ranks", "2", "--microbatches", "4"}), "--steps", "1000000", "--progress", "json", "--json"};
+    all.insert(all.end(), more.begin(), more.end());
+    return all;
+  }
+
+  Folder folder_;
+};
+
+TEST_F(EndlessRun, NamesTheRankThatWasKilled) {
+  for (const int victim : {0, 1}) {
+    Job job(words());
+    const auto ranks = job.ranks(2);
+    job.waitForTraining();
+    ::kill(ranks.at(victim), SIGKILL);
+    expectRefusal(job.wait(seconds(2)), 1, {"Rank " + std::to_string(victim) + " was ended by SIGKILL"});
+    EXPECT_TRUE(job.leavesNone(milliseconds(0)));
+  }
+}
+
+TEST_F(EndlessRun, NamesTheSignalOfACrash) {
+  Job job(words());
+  const auto ranks = job.ranks(2);
+  job.waitForTraining();
+  ::kill(ranks.at(1), SIGSEGV);
+  expectRefusal(job.wait(seconds(2)), 1, {"Rank 1 was ended by SIGSEGV"});
+  EXPECT_TRUE(job.leavesNone(milliseconds(0)));
+}
+
+TEST_F(EndlessRun, EndsWithAllItsRanksOnSigterm) {
+  Job job(words());
+  static_cast<void>(job.ranks(2));
+  job.waitForTraining();
+  ::kill(job.pid(), SIGTERM);
+  expectRefusal(job.wait(seconds(2)), 1, {"Interrupted"});
+  EXPECT_TRUE(job.leavesNone(milliseconds(0)));
+}
+
+TEST_F(EndlessRun, EndsWithAllItsRanksOnCtrlC) {
+  Job job(words());
+  static_cast<void>(job.ranks(2));
+  job.waitForTraining();
+  ::kill(-job.pid(), SIGINT);  // a terminal signals the whole group
+  expectRefusal(job.wait(seconds(2)), 1, {"Interrupted"});
+  EXPECT_TRUE(job.leavesNone(milliseconds(0)));
+}
+
+TEST_F(EndlessRun, EndsWithAllItsRanksWhileTheyStart) {
+  Job job(words());
+  static_cast<void>(job.ranks(2));
+  ::kill(job.pid(), SIGTERM);
+  expectRefusal(job.wait(seconds(2)), 1, {"Interrupted"});
+  EXPECT_TRUE(job.leavesNone(milliseconds(0)));
+}
+
+TEST_F(EndlessRun, LeavesNoRankWhenItIsKilled) {
+  Job job(words());
+  static_cast<void>(job.ranks(2));
+  job.waitForTraining();
+  ::kill(job.pid(), SIGKILL);
+  EXPECT_EQ(job.wait(seconds(2)).status, 128 + SIGKILL);
+  EXPECT_TRUE(job.leavesNone(seconds(2)));
+}
+
+TEST_F(EndlessRun, DoesNotWaitForAHangingRankForEver) {
+  for (const int victim : {0, 1}) {
+    Job job(words({"--timeout", "2"}));
+    const auto ranks = job.ranks(2);
+    job.waitForTraining();
+    ::kill(ranks.at(victim), SIGSTOP);
+    const Outcome outcome = job.wait(seconds(2 + 2));
+    expectRefusal(outcome, 1, {"Rank " + std::to_string(1 - victim) + " failed in step", "rank " + std::to_string(victim), "within 2 s"});
+    EXPECT_TRUE(job.leavesNone(milliseconds(0)));
+  }
+}
+
+TEST(FailedRun, NamesStepAndActionThatRanOutOfMemory) {
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+  GTEST_SKIP() << "a sanitizer's shadow memory exceeds any limit of addresses";
+#endif
+  // LibTorch itself maps less than 1 GiB; 20000 samples need 156 MiB for each small activation of 32 tokens by 64 numbers.
+  const Folder folder;
+  const std::string plan = planned(folder, {"gpt_small"}, {"--ranks", "2", "--microbatches", "2", "--microbatch", "20000"});
+  JobOptions options;
+  options.addressSpace = rlim_t{3} << 30;
+  Job job({"run", plan}, options);
+  const auto ranks = job.ranks(2);
+  EXPECT_TRUE(eventually([&] { return !alive(ranks.at(0)) || !alive(ranks.at(1)); }, kLong));
+  expectRefusal(job.wait(seconds(2)), 1, {"Rank 0 failed in step 0, action 0F0: out of memory in operator", "MiB more", "smaller microbatches"});
+  EXPECT_TRUE(job.leavesNone(milliseconds(0)));
+}
+
+TEST(FailedRun, RefusesWhatOnlyARankCanSeeAsUnusable) {
+  const Folder folder;
+  const std::string plan = planned(folder, {"gpt_small"}, {"--ranks", "2", "--microbatches", "2"});
+  expectRefusal(finish({"run", plan, "--loss", "nonsense"}), 2, {"Unknown loss nonsense", "cross_entropy"});
+  expectRefusal(finish({"run", plan, "--data", folder.file("none.pt")}), 2, {"data file", "none.pt"});
+  expectRefusal(finish({"run", plan, "--data", folder.with("text", "no tensors")}), 2, {"text", "torch.save"});
+}
+
+TEST(FailedRun, RefusesAModelThatIsNotThePlans) {
+  const Folder folder;
+  std::filesystem::copy_file(sample("gpt_small"), folder.file("model.pt2"));
+  ASSERT_EQ(finish({"plan", folder.file("model.pt2"), "--ranks", "2", "--microbatches", "2", "--cluster", "cpu-workstation", "--out", folder.file("plan.json")}).status, 0);
+  std::filesystem::resize_file(folder.file("model.pt2"), std::filesystem::file_size(folder.file("model.pt2")) / 2);
+  expectRefusal(finish({"run", folder.file("plan.json")}), 2, {"model.pt2", "cut short"});
+  std::filesystem::remove(folder.file("model.pt2"));
+  expectRefusal(finish({"run", folder.file("plan.json")}), 2, {"model.pt2"});
+  std::filesystem::copy_file(sample("vit_small"), folder.file("model.pt2"));
+  expectRefusal(finish({"run", folder.file("plan.json")}), 2, {"plan it again"});
+}
+
+TEST(FailedRun, RefusesWhatIsNoPlan) {
+  const Folder folder;
+  expectRefusal(finish({"run", folder.file("none.json")}), 2, {"none.json"});
+  expectRefusal(finish({"run", folder.with("text", "no plan")}), 2, {"text"});
+  expectRefusal(finish({"run", folder.with("other.json", "{\"format\": \"other\"}")}), 2, {"other.json"});
+}
+
+TEST(FailedPlan, NamesModulesNearASplitThatDoesNotExist) {
+  const Outcome outcome = finish({"plan", sample("gpt_small"), "--microbatches", "2", "--split", "blocks.9"});
+  expectRefusal(outcome, 2, {"blocks.9", "near names", "blocks.2"});
+}
+
+TEST(UnusableStore, IsRefusedBeforeTraining) {
+  const Folder folder;
+  const std::string plan = planned(folder, {"gpt_small"}, {"--ranks", "2", "--microbatches", "2"});
+  const auto refusal = [&](const std::string& store) { return finish({"run", plan, "--store", store, "--progress", "json"}); };
+  const auto expectEarly = [&](const Outcome& outcome, int status, const Words& parts) {
+    expectRefusal(outcome, status, parts);
+    EXPECT_EQ(outcome.err.find("\"done\":"), std::string::npos) << "no step before it";
+  };
+  expectEarly(refusal("/proc/runs.db"), 1, {"/proc/runs.db", "read-only"});  // even root may write no file there
+  expectEarly(refusal(folder.file("none/runs.db")), 1, {"does not exist"});
+  expectEarly(refusal(folder.with("text", "not a database")), 2, {"text", "no Pipewright run store"});
+  EXPECT_EQ(finish({"run", plan, "--store", folder.file("runs.db")}).status, 0);
+  std::string newer = contentOf(folder.file("runs.db"));
+  newer.at(63) = 99;  // last byte of user_version in an SQLite header (file format, section 1.3)
+  expectEarly(refusal(folder.with("newer.db", newer)), 2, {"newer.db", "format 99"});
+}
+
+}  // namespace
+}  // namespace pw::test
