@@ -129,7 +129,7 @@ class ArgumentBinder {
 };
 
 std::int64_t known(std::int64_t number) {
-  if (number == kUnknownNumber) throw Error("has a size that depends on data, which Pipewright cannot run; make the size static before exporting");
+  if (number == kUnknownNumber) throw Error("takes a number or size that depends on data, which Pipewright cannot run; make it static before exporting");
   return number;
 }
 

@@ -4,9 +4,11 @@
 #include <sched.h>
 
 #include <algorithm>
+#include <bit>
 #include <cmath>
 #include <cstdlib>
 #include <cstring>
+#include <iterator>
 
 #include "backends/trace_blob.h"
 #include "schedules/error.h"
@@ -19,7 +21,17 @@ namespace {
 constexpr double kLossRelative = 1.3e-6, kLossAbsolute = 1e-5;
 constexpr double kGradientRelative = 1e-5, kGradientAbsolute = 4e-5;
 
-/// Gradients of a stage by parameter name, copied out as numbers (float32 and float64; others are not compared).
+double fromHalf(std::uint16_t bits) {
+  const int exponent = (bits >> 10) & 31, mantissa = bits & 1023;
+  const double size = exponent == 0    ? std::ldexp(mantissa, -24)
+                      : exponent == 31 ? (mantissa == 0 ? HUGE_VAL : std::nan(""))
+                                       : std::ldexp(mantissa + 1024, exponent - 25);
+  return (bits & 0x8000) != 0 ? -size : size;
+}
+
+double fromBrainFloat(std::uint16_t bits) { return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16U); }
+
+/// Gradients of a stage by parameter name, copied out as numbers.
 std::map<std::string, std::vector<double>> gradientsOf(StageModule& stage) {
   std::map<std::string, std::vector<double>> gradients;
   for (const ParameterView& view : stage.parameters()) {
@@ -30,8 +42,22 @@ std::map<std::string, std::vector<double>> gradientsOf(StageModule& stage) {
       std::memcpy(raw.data(), view.gradient.data, raw.size() * sizeof(Number));
       numbers.assign(raw.begin(), raw.end());
     };
-    if (view.dtype == DType::Float32) copy(0.0F);
-    if (view.dtype == DType::Float64) copy(0.0);
+    const auto convert = [&](double (*number)(std::uint16_t)) {
+      std::vector<std::uint16_t> raw(view.gradient.bytes / sizeof(std::uint16_t));
+      std::memcpy(raw.data(), view.gradient.data, view.gradient.bytes);
+      std::transform(raw.begin(), raw.end(), std::back_inserter(numbers), number);
+    };
+    if (view.dtype == DType::Float32) {
+      copy(0.0F);
+    } else if (view.dtype == DType::Float64) {
+      copy(0.0);
+    } else if (view.dtype == DType::Float16) {
+      convert(&fromHalf);
+    } else if (view.dtype == DType::BFloat16) {
+      convert(&fromBrainFloat);
+    } else {
+      throw Error(fmt::format("Parameter {} is of type {}, which --verify cannot compare; run without it.", view.name, name(view.dtype)));
+    }
   }
   return gradients;
 }
