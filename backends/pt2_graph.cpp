@@ -53,8 +53,10 @@ class GraphBuilder final : private NameResolver {
     for (const Json& json : asArray(member(scope.graph, "nodes", where), "nodes", where)) {
       readTopNode(json, scope);
     }
-    for (const Json& spec : asArray(member(signature, "output_specs", where), "output_specs", where)) {
-      readOutput(spec, scope, where + ", output");
+    const Json& outputs = asArray(member(signature, "output_specs", where), "output_specs", where);
+    const std::vector<std::string> keys = readOutputKeys(module, outputs.size());
+    for (std::size_t i = 0; i < outputs.size(); ++i) {
+      readOutput(outputs[i], keys.empty() ? std::string() : keys[i], scope, where + ", output");
     }
     finish();
   }
@@ -308,7 +310,7 @@ class GraphBuilder final : private NameResolver {
     }
   }
 
-  void readOutput(const Json& spec, Scope& scope, const std::string& where) {
+  void readOutput(const Json& spec, const std::string& key, Scope& scope, const std::string& where) {
     const Tagged tagged = asTagged(spec, "output_specs", where);
     if (tagged.kind != "user_output" && tagged.kind != "loss_output") {
       throw UsageError(fmt::format("{} was exported in a functional form (its signature lists a {}); export it in training mode, without "
@@ -320,6 +322,7 @@ class GraphBuilder final : private NameResolver {
     const Argument value = readArgument(output, scope, *this, where);
     if (const auto* id = std::get_if<ValueId>(&value)) {
       graph_.outputs.push_back(*id);
+      graph_.outputNames.push_back(key.empty() ? graph_.value(*id).name : key);
     }
   }
 

@@ -26,6 +26,10 @@ inline constexpr const char* kByteOrderEntry = "byteorder";
 void attachState(ModelGraph& graph, const Archive& archive, const std::map<std::string, std::string>& texts,
                  const std::vector<bool>& isRead);
 
+/// Keys of the model's outputs, one per entry of `output_specs`, empty where an output has none; nothing where `graph_module` does not say,
+/// or says it in a form this version does not know. `loss` of a dict or dataclass, `hidden.0` of a list inside one.
+[[nodiscard]] std::vector<std::string> readOutputKeys(const Json& graphModule, std::size_t outputs);
+
 /// `key,path,class;key,path,class` → frames, root first. Commas and semicolons inside brackets belong to a name; a
 /// `@1` that marks a repeated call is cut off. Text of another form gives the root alone, without class name.
 [[nodiscard]] std::vector<ModuleFrame> parseModules(std::string_view stack);

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <fmt/format.h>
 #include <limits>
+#include <utility>
 
 #include "schedules/error.h"
 
@@ -70,6 +71,11 @@ Json parseJson(const std::string& text, const std::string& where) {
     damaged(where, "is no JSON object");
   }
   return parsed;
+}
+
+std::optional<Json> tryParseJson(const std::string& text) {
+  Json parsed = isTooDeep(text) ? Json(Json::value_t::discarded) : Json::parse(text, nullptr, false);
+  return parsed.is_discarded() ? std::nullopt : std::optional<Json>(std::move(parsed));
 }
 
 const Json& member(const Json& object, const char* key, const std::string& where) {

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -19,6 +20,9 @@ using Json = nlohmann::json;
 
 /// Parses a text of at most 256 levels. `where` names the archive and entry.
 [[nodiscard]] Json parseJson(const std::string& text, const std::string& where);
+
+/// The same for any JSON text; nothing where it is none or too deep.
+[[nodiscard]] std::optional<Json> tryParseJson(const std::string& text);
 
 [[nodiscard]] const Json& member(const Json& object, const char* key, const std::string& where);
 /// The member, or nullptr where it is absent or null.

@@ -8,7 +8,9 @@
 #include <fstream>
 #include <map>
 #include <numeric>
+#include <optional>
 #include <set>
+#include <utility>
 
 #include "backends/torch_types.h"
 #include "schedules/error.h"
@@ -90,6 +92,20 @@ std::map<std::string, at::Tensor> readTensors(const std::string& path) {
   return tensors;
 }
 
+/// Position of the output of this name, else of this name in the trace, else of this index.
+std::optional<std::size_t> findOutput(const ModelGraph& graph, const std::string& wanted) {
+  std::vector<std::string> traceNames, indices;
+  for (std::size_t i = 0; i < graph.outputs.size(); ++i) {
+    traceNames.push_back(graph.value(graph.outputs[i]).name);
+    indices.push_back(std::to_string(i));
+  }
+  for (const std::vector<std::string>* names : {&graph.outputNames, &std::as_const(traceNames), &std::as_const(indices)}) {
+    const auto found = std::find(names->begin(), names->end(), wanted);
+    if (found != names->end()) return static_cast<std::size_t>(found - names->begin());
+  }
+  return std::nullopt;
+}
+
 }  // namespace
 
 LossSpec parseLoss(const ModelGraph& graph, const std::string& loss) {
@@ -105,11 +121,11 @@ LossSpec parseLoss(const ModelGraph& graph, const std::string& loss) {
   std::string known;
   if (loss.rfind("output:", 0) == 0) {
     const std::string wanted = loss.substr(7);
-    for (std::size_t i = 0; i < graph.outputs.size(); ++i) {
-      spec.output = graph.outputs[i];
-      if (wanted == graph.value(spec.output).name || wanted == std::to_string(i)) return spec;
-      known += (known.empty() ? "" : ", ") + graph.value(spec.output).name;
+    if (const auto position = findOutput(graph, wanted)) {
+      spec.output = graph.outputs[*position];
+      return spec;
     }
+    for (const std::string& name : graph.outputNames) known += (known.empty() ? "" : ", ") + name;
     throw UsageError("Model " + graph.name + " has no output " + wanted + "; its outputs are " + known + ".");
   }
   throw UsageError("Unknown loss " + loss + "; use cross_entropy, mse, sum or output:NAME.");

@@ -13,7 +13,8 @@ class Tensor;
 
 namespace pw {
 
-/// What a loss is computed from; parsed from `cross_entropy`, `mse`, `sum`, `output:NAME` (NAME: an output's name in the trace or its index).
+/// What a loss is computed from; parsed from `cross_entropy`, `mse`, `sum`, `output:NAME` (NAME: an output's
+/// name, its value's name in the trace, or its index; tried in this order).
 struct LossSpec {
   enum class Kind : std::uint8_t { CrossEntropy, MeanSquaredError, Sum, Output } kind = Kind::CrossEntropy;
   ValueId output;  ///< the value it reads

@@ -100,6 +100,7 @@ class Joiner {
       joined_.inputs = mapped(part.inputs);
     }
     joined_.outputs = mapped(part.outputs);
+    nameOutputs();
     joined_.files.insert(joined_.files.end(), part.files.begin(), part.files.end());
     joined_.name += (index == 0 ? "" : "+") + part.name;
   }
@@ -131,6 +132,16 @@ class Joiner {
     }
     for (std::size_t i = 0; i < outputs.size(); ++i) {
       checkSizes(i);
+    }
+  }
+
+  /// Keys stay; an output without one goes by its name in the joined trace.
+  void nameOutputs() {
+    joined_.outputNames = part_->outputNames;
+    for (std::size_t i = 0; i < part_->outputs.size(); ++i) {
+      if (joined_.outputNames[i] == part_->value(part_->outputs[i]).name) {
+        joined_.outputNames[i] = joined_.value(joined_.outputs[i]).name;
+      }
     }
   }
 

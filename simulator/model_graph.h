@@ -157,6 +157,8 @@ struct ModelGraph {
   std::vector<Subgraph> subgraphs;
   std::vector<ValueId> inputs;      ///< user inputs, in order
   std::vector<ValueId> outputs;     ///< user outputs, in order
+  /// One per output: its key where the model returns a dict or dataclass (`loss`, nested `hidden.0`), else the value's name in the trace.
+  std::vector<std::string> outputNames;
   std::vector<StateTensor> parameters;
   std::vector<StateTensor> buffers;
   std::vector<StateTensor> constants;

@@ -77,8 +77,8 @@ struct SplitPoint {
   bool operator==(const SplitPoint&) const = default;
 };
 
-/// Every module boundary and split marker of the graph where `cut` can cut, with what would cross there, in order. Cost: linear, times the
-/// depth of modules.
+/// Every module boundary and split marker of the graph where `cut` can cut, with what would cross there, in order; no boundary before which
+/// all could be computed again elsewhere, as such a stage has no work. Cost: linear, times the depth of modules.
 [[nodiscard]] std::vector<SplitPoint> splitPoints(const ModelGraph& graph, const Bindings& bindings);
 
 /// The node where a stage begins for the name a user gave: `blocks.2` (before the first call of the module), `blocks.1:end` (after its last),

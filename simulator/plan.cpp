@@ -11,27 +11,12 @@
 
 #include "schedules/csv.h"
 #include "schedules/error.h"
+#include "simulator/json_part.h"
 
 namespace pw {
-namespace {
-
-/// The number as it stands: `get` would cut off what is too large or not whole.
-template <class Int>
-Int integer(const nlohmann::ordered_json& j) {
-  const bool fits = j.is_number_unsigned() ? std::in_range<Int>(j.get<std::uint64_t>()) : j.is_number_integer() && std::in_range<Int>(j.get<std::int64_t>());
-  if (!fits) throw nlohmann::ordered_json::out_of_range::create(406, "not a whole number in range: " + j.dump(), &j);
-  return j.get<Int>();
-}
-
-}  // namespace
-
 template <class Tag>
 void to_json(nlohmann::ordered_json& j, const Id<Tag>& id) {
   j = id.value;
-}
-template <class Tag>
-void from_json(const nlohmann::ordered_json& j, Id<Tag>& id) {
-  id.value = integer<std::int32_t>(j);
 }
 
 namespace {
@@ -39,26 +24,20 @@ namespace {
 constexpr int kVersion = 1;
 using Json = nlohmann::ordered_json;
 
-std::vector<std::size_t> indicesOf(const Json& list) {
-  std::vector<std::size_t> indices;
-  for (const Json& index : list) indices.push_back(integer<std::size_t>(index));
-  return indices;
-}
-
 Json stageJson(const StageSpec& s) {
   return {{"begin", s.begin},           {"end", s.end},         {"recomputed", s.recomputed}, {"model_inputs", s.modelInputs},
           {"parameters", s.parameters}, {"buffers", s.buffers}, {"constants", s.constants}};
 }
 
-StageSpec stageOf(const Json& j) {
+StageSpec stageOf(const JsonPart& j) {
   StageSpec s;
-  j.at("begin").get_to(s.begin);
-  j.at("end").get_to(s.end);
-  j.at("recomputed").get_to(s.recomputed);
-  j.at("model_inputs").get_to(s.modelInputs);
-  s.parameters = indicesOf(j.at("parameters"));
-  s.buffers = indicesOf(j.at("buffers"));
-  s.constants = indicesOf(j.at("constants"));
+  s.begin = j["begin"].as<NodeId>();
+  s.end = j["end"].as<NodeId>();
+  s.recomputed = j["recomputed"].listOf<NodeId>();
+  s.modelInputs = j["model_inputs"].listOf<ValueId>();
+  s.parameters = j["parameters"].listOf<std::size_t>();
+  s.buffers = j["buffers"].listOf<std::size_t>();
+  s.constants = j["constants"].listOf<std::size_t>();
   return s;
 }
 
@@ -68,17 +47,17 @@ Json costJson(const StageCost& c) {
           {"gradient_bytes", c.gradientBytes}, {"optimizer_bytes", c.optimizerBytes}, {"activation_bytes", c.activationBytes}};
 }
 
-StageCost costOf(const Json& j) {
+StageCost costOf(const JsonPart& j) {
   StageCost c;
-  c.forward = integer<Ns>(j.at("forward_ns"));
-  c.backward = integer<Ns>(j.at("backward_ns"));
-  c.backwardInput = integer<Ns>(j.at("input_ns"));
-  c.backwardWeight = integer<Ns>(j.at("weight_ns"));
-  c.optimizer = integer<Ns>(j.at("optimizer_ns"));
-  c.parameterBytes = integer<Ns>(j.at("parameter_bytes"));
-  c.gradientBytes = integer<Ns>(j.at("gradient_bytes"));
-  c.optimizerBytes = integer<Ns>(j.at("optimizer_bytes"));
-  c.activationBytes = integer<Ns>(j.at("activation_bytes"));
+  c.forward = j["forward_ns"].as<Ns>();
+  c.backward = j["backward_ns"].as<Ns>();
+  c.backwardInput = j["input_ns"].as<Ns>();
+  c.backwardWeight = j["weight_ns"].as<Ns>();
+  c.optimizer = j["optimizer_ns"].as<Ns>();
+  c.parameterBytes = j["parameter_bytes"].as<Ns>();
+  c.gradientBytes = j["gradient_bytes"].as<Ns>();
+  c.optimizerBytes = j["optimizer_bytes"].as<Ns>();
+  c.activationBytes = j["activation_bytes"].as<Ns>();
   return c;
 }
 
@@ -94,17 +73,15 @@ Json partitionJson(const Partition& p) {
   return j;
 }
 
-Partition partitionOf(const Json& j) {
+Partition partitionOf(const JsonPart& j) {
   Partition p;
-  for (const Json& stage : j.at("stages")) p.stages.push_back(stageOf(stage));
-  for (const Json& t : j.at("transfers")) {
-    p.transfers.push_back({t.at("value").get<ValueId>(), t.at("from").get<Stage>(), t.at("to").get<Stage>(), t.at("gradient").get<bool>(),
-                           integer<Bytes>(t.at("bytes"))});
-  }
-  for (const Json& r : j.at("replicated")) {
-    p.replicated.push_back({r.at("name").get<std::string>(), r.at("storage").get<std::string>(), r.at("stages").get<std::vector<Stage>>(),
-                            integer<Bytes>(r.at("bytes"))});
-  }
+  p.stages = j["stages"].list(stageOf);
+  p.transfers = j["transfers"].list([](const JsonPart& t) {
+    return Transfer{t["value"].as<ValueId>(), t["from"].as<Stage>(), t["to"].as<Stage>(), t["gradient"].as<bool>(), t["bytes"].as<Bytes>()};
+  });
+  p.replicated = j["replicated"].list([](const JsonPart& r) {
+    return ReplicatedParameter{r["name"].as<std::string>(), r["storage"].as<std::string>(), r["stages"].listOf<Stage>(), r["bytes"].as<Bytes>()};
+  });
   return p;
 }
 
@@ -118,15 +95,15 @@ Json tableJson(const CostTable& t) {
   return j;
 }
 
-CostTable tableOf(const Json& j) {
+CostTable tableOf(const JsonPart& j) {
   CostTable t;
-  for (const Json& cost : j.at("stages")) t.stages.push_back(costOf(cost));
-  for (const Json& m : j.at("messages")) {
-    t.messages.push_back({m.at("from").get<Stage>(), m.at("to").get<Stage>(), m.at("backward").get<bool>(), integer<Bytes>(m.at("bytes")),
-                          integer<Ns>(m.at("latency_ns")), integer<Ns>(m.at("transfer_ns"))});
-  }
-  t.reduceTime = integer<Ns>(j.at("reduce_ns"));
-  j.at("microbatch_scale").get_to(t.microbatchScale);
+  t.stages = j["stages"].list(costOf);
+  t.messages = j["messages"].list([](const JsonPart& m) {
+    return MessageCost{m["from"].as<Stage>(),  m["to"].as<Stage>(),      m["backward"].as<bool>(),
+                       m["bytes"].as<Bytes>(), m["latency_ns"].as<Ns>(), m["transfer_ns"].as<Ns>()};
+  });
+  t.reduceTime = j["reduce_ns"].as<Ns>();
+  t.microbatchScale = j["microbatch_scale"].listOf<double>();
   return t;
 }
 
@@ -183,8 +160,8 @@ void checkPartition(const Partition& partition, const Fail& fail) {
 }
 
 /// What a hostile or hand-edited file could break is checked here, so that nothing later indexes out of range.
-void checkConsistent(const Plan& plan, const std::string& source) {
-  const Fail fail = [&](const std::string& what) { throw UsageError(fmt::format("{} is not a usable plan: {}; plan the model again.", source, what)); };
+void checkConsistent(const Plan& plan, const JsonDocument& document) {
+  const Fail fail = [&](const std::string& what) { document.fail(what); };
   checkPartition(plan.partition, fail);
   if (plan.schedule.rankOfStage.size() != plan.partition.stages.size()) fail("schedule and partition differ in their number of stages");
   if (!plan.profile.nodes.empty() && NodeId(plan.profile.nodes.size()) != plan.partition.stages.back().end) fail("its profile is of another model");
@@ -235,32 +212,30 @@ std::string toJson(const Plan& plan) {
 }
 
 Plan parsePlan(std::string_view text, const std::string& source) {
-  try {
-    const Json j = Json::parse(text);
-    if (j.at("format") != "pipewright-plan") throw UsageError(fmt::format("{} is not a Pipewright plan; write one with `pipewright plan`.", source));
-    if (integer<int>(j.at("version")) > kVersion) {
-      throw UsageError(fmt::format("{} is a plan of version {}, newer than this program reads ({}); update Pipewright.", source, integer<int>(j.at("version")), kVersion));
-    }
-    Plan plan;
-    j.at("model").get_to(plan.modelName);
-    j.at("model_files").get_to(plan.modelFiles);
-    plan.microbatchSize = integer<std::int64_t>(j.at("microbatch_size"));
-    plan.batch = integer<std::int64_t>(j.at("batch"));
-    j.at("loss").get_to(plan.loss);
-    plan.profile = parseProfile(j.at("profile").dump(), source);
-    j.at("splits").get_to(plan.splitNames);
-    plan.schedule = parseCsv(j.at("schedule").at("csv").get<std::string>(), j.at("schedule").at("name").get<std::string>(), source);
-    if (integer<int>(j.at("schedule").at("microbatches")) != plan.schedule.microbatches) {
-      throw UsageError(fmt::format("{} says {} microbatches and its schedule has {}; plan the model again.", source,
-                                   integer<int>(j.at("schedule").at("microbatches")), plan.schedule.microbatches));
-    }
-    plan.partition = partitionOf(j.at("partition"));
-    plan.costs = tableOf(j.at("costs"));
-    checkConsistent(plan, source);
-    return plan;
-  } catch (const Json::exception& e) {
-    throw UsageError(fmt::format("{} is not a usable plan ({}); write one with `pipewright plan`.", source, e.what()));
+  const JsonDocument document{source, "plan"};
+  const Json json = document.parse(text);
+  const JsonPart j(json, document);
+  if (j["format"].json() != "pipewright-plan") throw UsageError(fmt::format("{} is not a Pipewright plan; write one with `pipewright plan`.", source));
+  const int version = j["version"].as<int>();
+  if (version > kVersion) throw UsageError(fmt::format("{} is a plan of version {}, newer than this program reads ({}); update Pipewright.", source, version, kVersion));
+  Plan plan;
+  plan.modelName = j["model"].as<std::string>();
+  plan.modelFiles = j["model_files"].listOf<std::string>();
+  plan.microbatchSize = j["microbatch_size"].as<std::int64_t>();
+  plan.batch = j["batch"].as<std::int64_t>();
+  plan.loss = j["loss"].as<std::string>();
+  plan.profile = parseProfile(j["profile"].json().dump(), "The profile in " + source);
+  plan.splitNames = j["splits"].listOf<std::string>();
+  const JsonPart schedule = j["schedule"];
+  plan.schedule = parseCsv(schedule["csv"].as<std::string>(), schedule["name"].as<std::string>(), source);
+  const int microbatches = schedule["microbatches"].as<int>();
+  if (microbatches != plan.schedule.microbatches) {
+    throw UsageError(fmt::format("{} says {} microbatches and its schedule has {}; plan the model again.", source, microbatches, plan.schedule.microbatches));
   }
+  plan.partition = partitionOf(j["partition"]);
+  plan.costs = tableOf(j["costs"]);
+  checkConsistent(plan, document);
+  return plan;
 }
 
 void requireFits(const Plan& plan, const ModelGraph& graph) {

@@ -4,9 +4,9 @@
 
 #include <cmath>
 #include <nlohmann/json.hpp>
-#include <utility>
 
 #include "schedules/error.h"
+#include "simulator/json_part.h"
 
 namespace pw {
 namespace {
@@ -16,20 +16,12 @@ using Json = nlohmann::ordered_json;
 
 Json costJson(const NodeCost& c) { return Json::array({c.forward, c.backward, c.forwardSpread, c.backwardSpread, c.saved, c.flops}); }
 
-/// The number as it stands: `get` would cut off what is too large or not whole.
-template <class Int>
-Int integer(const Json& j) {
-  const bool fits = j.is_number_unsigned() ? std::in_range<Int>(j.get<std::uint64_t>()) : j.is_number_integer() && std::in_range<Int>(j.get<std::int64_t>());
-  if (!fits) throw Json::out_of_range::create(406, "not a whole number in range: " + j.dump(), &j);
-  return j.get<Int>();
+NodeCost costOf(const JsonPart& j) {
+  return {j[0].as<Ns>(), j[1].as<Ns>(), j[2].as<Ns>(), j[3].as<Ns>(), j[4].as<Bytes>(), j[5].as<double>()};
 }
 
-NodeCost costOf(const Json& j) {
-  return {integer<Ns>(j.at(0)), integer<Ns>(j.at(1)), integer<Ns>(j.at(2)), integer<Ns>(j.at(3)), integer<Bytes>(j.at(4)), j.at(5).get<double>()};
-}
-
-void checkConsistent(const Profile& p, const std::string& source) {
-  const auto fail = [&](std::string_view what) { throw UsageError(fmt::format("{} is not a usable profile: {}; profile the model again.", source, what)); };
+void checkConsistent(const Profile& p, const JsonDocument& document) {
+  const auto fail = [&](std::string_view what) { document.fail(what); };
   if (p.microbatch < 1 || p.ranksAtOnce < 1 || p.threads < 1) fail("microbatch, ranks or threads are less than 1");
   if (p.actionOverhead < 0 || p.link.latency < 0) fail("a time is negative");
   if (!(p.optimizerNsPerByte >= 0) || !(p.link.bytesPerSecond >= 0)) fail("a rate is negative");
@@ -60,28 +52,27 @@ std::string toJson(const Profile& p) {
 }
 
 Profile parseProfile(std::string_view text, const std::string& source) {
-  try {
-    const Json j = Json::parse(text);
-    if (j.at("format") != "pipewright-profile") throw UsageError(fmt::format("{} is not a Pipewright profile; write one with `pipewright profile`.", source));
-    if (integer<int>(j.at("version")) > kVersion) throw UsageError(fmt::format("{} is a profile of version {}, newer than this program reads ({}); update Pipewright.", source, integer<int>(j.at("version")), kVersion));
-    Profile p;
-    p.model = j.at("model").get<std::string>();
-    p.microbatch = integer<std::int64_t>(j.at("microbatch"));
-    p.ranksAtOnce = integer<int>(j.at("ranks_at_once"));
-    p.threads = integer<int>(j.at("threads"));
-    p.estimated = j.at("estimated").get<bool>();
-    const Json& m = j.at("machine");
-    p.machine = {m.at("host").get<std::string>(), m.at("processor").get<std::string>(), integer<int>(m.at("cores")), m.at("device").get<std::string>()};
-    p.link = {integer<Ns>(j.at("link").at("latency_ns")), j.at("link").at("bytes_per_s").get<double>(), j.at("link").at("duplex").get<bool>()};
-    p.actionOverhead = integer<Ns>(j.at("action_overhead_ns"));
-    p.optimizerNsPerByte = j.at("optimizer_ns_per_byte").get<double>();
-    p.loss = costOf(j.at("loss"));
-    for (const Json& node : j.at("nodes")) p.nodes.push_back(costOf(node));
-    checkConsistent(p, source);
-    return p;
-  } catch (const Json::exception& e) {
-    throw UsageError(fmt::format("{} is not a usable profile ({}); profile the model again.", source, e.what()));
-  }
+  const JsonDocument document{source, "profile"};
+  const Json json = document.parse(text);
+  const JsonPart j(json, document);
+  if (j["format"].json() != "pipewright-profile") throw UsageError(fmt::format("{} is not a Pipewright profile; write one with `pipewright profile`.", source));
+  const int version = j["version"].as<int>();
+  if (version > kVersion) throw UsageError(fmt::format("{} is a profile of version {}, newer than this program reads ({}); update Pipewright.", source, version, kVersion));
+  Profile p;
+  p.model = j["model"].as<std::string>();
+  p.microbatch = j["microbatch"].as<std::int64_t>();
+  p.ranksAtOnce = j["ranks_at_once"].as<int>();
+  p.threads = j["threads"].as<int>();
+  p.estimated = j["estimated"].as<bool>();
+  const JsonPart m = j["machine"];
+  p.machine = {m["host"].as<std::string>(), m["processor"].as<std::string>(), m["cores"].as<int>(), m["device"].as<std::string>()};
+  p.link = {j["link"]["latency_ns"].as<Ns>(), j["link"]["bytes_per_s"].as<double>(), j["link"]["duplex"].as<bool>()};
+  p.actionOverhead = j["action_overhead_ns"].as<Ns>();
+  p.optimizerNsPerByte = j["optimizer_ns_per_byte"].as<double>();
+  p.loss = costOf(j["loss"]);
+  p.nodes = j["nodes"].list(costOf);
+  checkConsistent(p, document);
+  return p;
 }
 
 std::string sourceOf(const Profile& p) {

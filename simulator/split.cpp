@@ -255,11 +255,14 @@ std::vector<SplitPoint> splitPoints(const ModelGraph& graph, const Bindings& bin
   const Crossing crossing = crossings(graph, bindings);
   const std::set<NodeId> markers(graph.splitMarkers.begin(), graph.splitMarkers.end());
   const Names names(graph);
+  const std::vector<bool> recomputable = recomputableNodes(graph);
+  const auto firstBound = static_cast<std::size_t>(std::find(recomputable.begin(), recomputable.end(), false) - recomputable.begin());
   std::vector<SplitPoint> points;
   for (std::size_t n = 1; n < graph.nodes.size(); ++n) {
     const bool isMarker = markers.contains(NodeId(n));
     std::string name = Names::boundary(graph.nodes[n - 1], graph.nodes[n]);
     if ((name.empty() && !isMarker) || crossing.obstacles[n] > 0) continue;
+    if (n <= firstBound && !isMarker) continue;  // the stages behind compute all of that again: one before has nothing to do
     if (names.find(name) != n) name = names.nodeName(graph, n);
     if (isMarker) name = fmt::format("{}{})", kMarker, name);
     points.push_back({NodeId(n), name, crossing.bytes[n], crossing.values[n]});

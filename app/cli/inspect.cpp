@@ -78,10 +78,12 @@ std::string formatCount(double count) {
 
 std::string orBlank(double count, const std::string& text) { return count > 0 ? text : "–"; }
 
-std::string valueLine(const ModelGraph& graph, ValueId id) {
+/// `loss (cross_entropy_loss)  float32 []`, where `key` is another name than the trace's.
+std::string valueLine(const ModelGraph& graph, ValueId id, const std::string& key) {
   const Value& value = graph.value(id);
-  if (!value.tensor) return value.name.empty() ? "none" : value.name;
-  return fmt::format("{}  {} [{}]", value.name, name(value.tensor->dtype), fmt::join(dimensions(graph, *value.tensor), ", "));
+  const std::string shown = key.empty() || key == value.name ? value.name : fmt::format("{} ({})", key, value.name);
+  if (!value.tensor) return shown.empty() ? "none" : shown;
+  return fmt::format("{}  {} [{}]", shown, name(value.tensor->dtype), fmt::join(dimensions(graph, *value.tensor), ", "));
 }
 
 std::string headText(const Inspection& shown, const std::vector<std::string>& files) {
@@ -89,11 +91,12 @@ std::string headText(const Inspection& shown, const std::vector<std::string>& fi
   std::string text;
   const auto line = [&](std::string_view what, std::string_view value) { text += fmt::format("{:<9}{}\n", what, value); };
   line("model", fmt::format("{}", fmt::join(files, "\n         ")));
-  const auto list = [&](std::string_view what, const std::vector<ValueId>& values) {
-    for (std::size_t i = 0; i < values.size(); ++i) line(i == 0 ? what : "", valueLine(graph, values[i]));
-  };
-  list(graph.inputs.size() == 1 ? "input" : "inputs", graph.inputs);
-  list(graph.outputs.size() == 1 ? "output" : "outputs", graph.outputs);
+  for (std::size_t i = 0; i < graph.inputs.size(); ++i) {
+    line(i > 0 ? "" : graph.inputs.size() == 1 ? "input" : "inputs", valueLine(graph, graph.inputs[i], ""));
+  }
+  for (std::size_t i = 0; i < graph.outputs.size(); ++i) {
+    line(i > 0 ? "" : graph.outputs.size() == 1 ? "output" : "outputs", valueLine(graph, graph.outputs[i], graph.outputNames[i]));
+  }
   line("batch", batchSymbol(graph).empty() ? fmt::format("fixed at {}", shown.microbatch)
                                            : fmt::format("any; the figures are for a microbatch of {}", shown.microbatch));
   line("weights", graph.parameters.empty() ? "none: the model has no parameters"
@@ -208,6 +211,7 @@ std::string documentOf(const Inspection& shown, const InspectOptions& options) {
     json[key] = Json::array();
     for (const ValueId id : *values) json[key].push_back(valueJson(graph, id, bindings));
   }
+  for (std::size_t i = 0; i < graph.outputs.size(); ++i) json["outputs"][i]["output_name"] = graph.outputNames[i];
   json["modules"] = modulesJson(shown, options.depth.value_or(kMostDepth));
   json["tied_parameters"] = Json::array();
   for (const auto& [alias, held] : shown.tied) json["tied_parameters"].push_back({{"name", alias}, {"same_as", held}});

@@ -26,10 +26,14 @@ ModelGraph loadModel(const std::vector<std::string>& paths) {
 }
 
 std::string defaultLoss(const ModelGraph& graph) {
-  if (graph.outputs.empty()) return "cross_entropy";
-  const Value& first = graph.value(graph.outputs.front());
-  const bool isNumber = first.tensor && first.tensor->sizes.empty() && isDifferentiable(first.tensor->dtype);
-  return isNumber ? "output:" + first.name : "cross_entropy";
+  const auto isNumber = [&](std::size_t i) {
+    const Value& output = graph.value(graph.outputs[i]);
+    return output.tensor && output.tensor->sizes.empty() && isDifferentiable(output.tensor->dtype);
+  };
+  for (std::size_t i = 0; i < graph.outputs.size(); ++i) {
+    if (graph.outputNames[i] == "loss" && isNumber(i)) return "output:loss";
+  }
+  return !graph.outputs.empty() && isNumber(0) ? "output:" + graph.outputNames.front() : "cross_entropy";
 }
 
 std::string ownPath() {

@@ -12,7 +12,8 @@ namespace pw::cli {
 /// Reads a model; several archives are parts exported one per stage, in order.
 [[nodiscard]] ModelGraph loadModel(const std::vector<std::string>& paths);
 
-/// The loss taken when none is named: the model's own where its first output is a single number, else cross_entropy.
+/// The loss taken when none is named: the model's own where an output named `loss`, or else its
+/// first output, is a single number, else cross_entropy.
 [[nodiscard]] std::string defaultLoss(const ModelGraph& graph);
 
 /// A preset of `resources/clusters` by name, or a file. Throws UsageError listing the presets.

@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
+#include <cstddef>
 #include <ctime>
 #include <nlohmann/json.hpp>
 
@@ -41,15 +42,24 @@ struct Result {
   std::optional<RunId> id;
 };
 
+std::string now() { return fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr))); }
+
+/// A run without steps.
+RunRecord recordOf(const Plan& plan, const Options& o, const std::string& startedAt) {
+  RunRecord record;
+  record.startedAt = startedAt;
+  record.backend = o.backend;
+  record.seed = o.seed;
+  record.machine = thisMachine();
+  record.plan = plan;
+  record.predicted = simulate(plan.schedule, plan.costs);
+  return record;
+}
+
 /// Joins the ranks' logs step by step.
 Result assemble(const Plan& plan, const Options& o, const std::vector<RankLog>& ranks, const std::string& startedAt) {
   Result result;
-  result.record.startedAt = startedAt;
-  result.record.backend = o.backend;
-  result.record.seed = o.seed;
-  result.record.machine = thisMachine();
-  result.record.plan = plan;
-  result.record.predicted = simulate(plan.schedule, plan.costs);
+  result.record = recordOf(plan, o, startedAt);
   for (std::size_t s = 0; s < ranks.front().steps.size(); ++s) {
     std::vector<StepLog> logs;
     StepRecord step;
@@ -69,6 +79,7 @@ Result assemble(const Plan& plan, const Options& o, const std::vector<RankLog>& 
     result.verification.equal = false;
     result.verification.firstDifference = v.firstDifference;
   }
+  if (!result.verification.equal) result.record.failure = "The first step is not that of one rank: " + result.verification.firstDifference;
   return result;
 }
 
@@ -145,13 +156,13 @@ void trainRank(const Options& o, const Plan& plan, const RankEnvironment& enviro
   }
   const auto show = progress("train " + plan.modelName, parseProgressStyle(o.progressStyle));
   options.onLoss = [&](int step, double loss) { show(step + 1, o.steps, fmt::format("loss {:.4f}", loss)); };
-  const std::string startedAt = fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr)));
+  const std::string startedAt = now();
   const std::vector<RankLog> logs = gather(train(graph, plan, options, *communicator, torch), *communicator);
   if (logs.empty()) return;
   Result result = assemble(plan, o, logs, startedAt);
   if (!o.store.empty()) result.id = RunStore(o.store, RunStore::Mode::ReadWrite).add(result.record);
   o.json ? printJson(result, o.verify) : printText(result, o);
-  if (!result.verification.equal) throw Error("The first step is not that of one rank: " + result.verification.firstDifference);
+  if (!result.record.failure.empty()) throw Error(result.record.failure);
 }
 
 void refuseWhatCannotRun(const Options& o, const Plan& plan) {
@@ -170,6 +181,26 @@ void refuseWhatCannotRun(const Options& o, const Plan& plan) {
     }
   }
   if (!trains) throw UsageError(fmt::format("The schedule of {} has no backward, so there is nothing to train; use gpipe or 1f1b.", o.plan));
+}
+
+/// Starts the ranks. Of a run that fails, this process keeps a record, as none of its ranks may be able to.
+void launchRanks(const Options& o, const Plan& plan) {
+  const std::string startedAt = now();
+  const std::size_t known = o.store.empty() ? 0 : RunStore(o.store, RunStore::Mode::ReadOnly).list().size();
+  const LaunchResult result = launch(static_cast<int>(plan.schedule.rows.size()), ownCall(), o.threads, {}, std::chrono::milliseconds(0));
+  if (result.ok || o.store.empty()) return throwUnlessOk(result);
+  RunRecord record = recordOf(plan, o, startedAt);
+  record.failure = result.interrupted ? "Interrupted" : result.failure;
+  try {
+    RunStore store(o.store, RunStore::Mode::ReadWrite);
+    const std::vector<RunSummary> runs = store.list();
+    const auto isThisRun = [&](const RunSummary& r) { return !r.failure.empty() && record.failure.ends_with(r.failure); };  // behind "Rank 0: "
+    const bool stored = runs.size() > known && std::any_of(runs.begin() + static_cast<std::ptrdiff_t>(known), runs.end(), isThisRun);
+    if (!stored) store.add(record);
+  } catch (const Error&) {
+    // What ended the run matters more than that its record is lost, so that is what the user reads.
+  }
+  throwUnlessOk(result);
 }
 
 int run(Options& o) {
@@ -193,7 +224,7 @@ int run(Options& o) {
     }
   }
   requireFits(plan, loadModel(plan.modelFiles));
-  throwUnlessOk(launch(ranks, ownCall(), o.threads, {}, std::chrono::milliseconds(0)));
+  launchRanks(o, plan);
   return kYes;
 }
 
@@ -204,7 +235,7 @@ Command addRun(CLI::App& app) {
   auto o = std::make_shared<Options>();
   sub->add_option("PLAN.json", o->plan, "Plan (JSON) of `pipewright plan`")->required()->option_text("PLAN.json");
   sub->add_option("--steps", o->steps, "Training steps (default 1)")->check(CLI::Range(1, 1 << 24))->option_text("N");
-  sub->add_option("--store", o->store, "Record the run in this SQLite file")->option_text("FILE");
+  sub->add_option("--store", o->store, "Record the run in this SQLite file, also one that fails")->option_text("FILE");
   sub->add_option("--backend", o->backend, "gloo")->option_text("gloo");
   sub->add_option("--data", o->data, "synthetic, or a torch.save of a dict of tensors")->option_text("FILE|synthetic");
   sub->add_option("--loss", o->loss, "cross_entropy, mse, sum, output:NAME (default: the plan's)")->option_text("LOSS");

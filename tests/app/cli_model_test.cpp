@@ -56,11 +56,23 @@ TEST(Inspect, ShowsInputsOutputsAndWeights) {
   EXPECT_EQ(inspected({sample("gpt_small_meta")})["weights"], false);
 }
 
+TEST(Inspect, NamesOutputsByTheirKeys) {
+  const Json outputs = inspected({sample("hf_llama")})["outputs"];
+  ASSERT_EQ(outputs.size(), 2U);
+  EXPECT_EQ(outputs[0]["output_name"], "loss");
+  EXPECT_EQ(outputs[1]["output_name"], "logits");
+  const std::string traceName = outputs[0]["name"];
+  EXPECT_NE(call({"inspect", sample("hf_llama")}).out.find("loss (" + traceName + ")"), std::string::npos);
+  const Json single = inspected({sample("gpt_small")})["outputs"][0];
+  EXPECT_EQ(single["output_name"], single["name"]) << "a tensor has no key";
+}
+
 TEST(Inspect, NamesSplitPointsWithTheBytesThatCross) {
   const Json json = inspected({sample("gpt_small")});
   const Json split = entry(json["split_points"], "name", "blocks.1");
   EXPECT_EQ(split["crossing_bytes"], 4 * kBatch * kLength * kWidth);
   EXPECT_EQ(split["values"], 1);
+  EXPECT_TRUE(entry(json["split_points"], "name", "embed").is_null()) << "before it only positions are computed";
   EXPECT_FALSE(entry(inspected({sample("gpt_split")})["split_points"], "name", "pipe_split (blocks.2)").is_null());
 }
 

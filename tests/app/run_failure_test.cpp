@@ -2,6 +2,8 @@
 
 #include <filesystem>
 
+#include <nlohmann/json.hpp>
+
 #include "tests/app/job.h"
 
 namespace pw::test {
@@ -31,6 +33,46 @@ TEST_F(EndlessRun, NamesTheRankThatWasKilled) {
     expectRefusal(job.wait(seconds(2)), 1, {"Rank " + std::to_string(victim) + " was ended by SIGKILL"});
     EXPECT_TRUE(job.leavesNone(milliseconds(0)));
   }
+}
+
+TEST_F(EndlessRun, IsRecordedWithItsFailure) {
+  const std::string store = folder_.file("runs.db");
+  Job job(words({"--store", store, "--seed", "5"}));
+  const auto ranks = job.ranks(2);
+  job.waitForTraining();
+  ::kill(ranks.at(1), SIGKILL);
+  expectRefusal(job.wait(seconds(4)), 1, {"Rank 1 was ended by SIGKILL"});
+  const auto runs = nlohmann::json::parse(finish({"runs", "--store", store, "--json"}).out)["runs"];
+  ASSERT_EQ(runs.size(), 1U);
+  EXPECT_EQ(runs[0]["failure"].get<std::string>().find("Rank 1 was ended by SIGKILL"), 0U) << runs[0]["failure"];
+  EXPECT_EQ(runs[0]["step_count"], 0);
+  EXPECT_EQ(runs[0]["rank_count"], 2);
+  EXPECT_GT(runs[0]["predicted_step_ns"], 0);
+  EXPECT_NE(finish({"runs", "--store", store}).out.find("failed: Rank 1 was ended by SIGKILL"), std::string::npos);
+  expectRefusal(finish({"compare", "--store", store}), 2, {"Run 1 has no measured step, as it failed"});
+}
+
+TEST_F(EndlessRun, IsRecordedWhenItIsInterrupted) {
+  const std::string store = folder_.file("runs.db");
+  Job job(words({"--store", store}));
+  static_cast<void>(job.ranks(2));
+  job.waitForTraining();
+  ::kill(job.pid(), SIGTERM);
+  expectRefusal(job.wait(seconds(4)), 1, {"Interrupted"});
+  EXPECT_EQ(nlohmann::json::parse(finish({"runs", "--store", store, "--json"}).out)["runs"].at(0)["failure"], "Interrupted");
+}
+
+TEST_F(EndlessRun, NamesItsFirstCauseWhereItCannotBeRecorded) {
+  const std::string store = folder_.file("runs.db");
+  Job job(words({"--store", store}));
+  const auto ranks = job.ranks(2);
+  job.waitForTraining();
+  for (const auto& entry : std::filesystem::directory_iterator(std::filesystem::path(store).parent_path())) {
+    if (entry.path().filename().string().rfind("runs.db", 0) == 0) std::filesystem::remove(entry.path());
+  }
+  std::filesystem::create_directory(store);  // nobody, not even root, opens a folder as a database
+  ::kill(ranks.at(1), SIGKILL);
+  expectRefusal(job.wait(seconds(4)), 1, {"Rank 1 was ended by SIGKILL"});
 }
 
 TEST_F(EndlessRun, NamesTheSignalOfACrash) {
@@ -110,6 +152,9 @@ TEST(FailedRun, RefusesWhatOnlyARankCanSeeAsUnusable) {
   const std::string plan = planned(folder, {"gpt_small"}, {"--ranks", "2", "--microbatches", "2"});
   expectRefusal(finish({"run", plan, "--loss", "nonsense"}), 2, {"Unknown loss nonsense", "cross_entropy"});
   expectRefusal(finish({"run", plan, "--data", folder.file("none.pt")}), 2, {"data file", "none.pt"});
+  const std::string store = folder.file("runs.db");
+  expectRefusal(finish({"run", plan, "--loss", "nonsense", "--store", store}), 2, {"Unknown loss nonsense"});
+  EXPECT_NE(finish({"runs", "--store", store}).out.find("Unknown loss nonsense"), std::string::npos);
   expectRefusal(finish({"run", plan, "--data", folder.with("text", "no tensors")}), 2, {"text", "torch.save"});
 }
 

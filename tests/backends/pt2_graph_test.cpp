@@ -355,6 +355,59 @@ TEST(Pt2State, TensorsMustFitTheirEntries) {
   expectContains(stateError([](Json& c) { c["w"]["use_pickle"] = true; }), "stores `w`, which the graph reads, as a pickled");
 }
 
+Json leaf() { return {{"type", nullptr}, {"context", nullptr}, {"children_spec", Json::array()}}; }
+
+Json treeOf(const std::string& type, const Json& context, const std::vector<Json>& children) {
+  return {{"type", type}, {"context", context.dump()}, {"children_spec", children}};
+}
+
+/// Names of two outputs of a model that returns `spec`.
+std::vector<std::string> namesFor(const std::string& spec) {
+  Model model;
+  model.call("aten.relu.default", {"x"}, "a");
+  model.call("aten.sin.default", {"x"}, "b");
+  model.output("a");
+  model.output("b");
+  model.document()["graph_module"]["module_call_graph"] = Json::array({{{"fqn", ""}, {"signature", {{"out_spec", spec}}}}});
+  return model.read().outputNames;
+}
+
+using Names = std::vector<std::string>;
+
+Names namesFor(const Json& tree) { return namesFor(Json::array({1, tree}).dump()); }
+
+TEST(Pt2OutputNames, AreTheKeysOfDictsAndDataclasses) {
+  EXPECT_EQ(namesFor(treeOf("builtins.dict", {"loss", "logits"}, {leaf(), leaf()})), (Names{"loss", "logits"}));
+  EXPECT_EQ(namesFor(treeOf("transformers.modeling_outputs.CausalLMOutput", {"loss", "logits"}, {leaf(), leaf()})), (Names{"loss", "logits"}));
+  const Json dataclassKeys = Json::array({Json::array({"loss", "logits"}), Json::array({"cache"})});  // with a value, None
+  EXPECT_EQ(namesFor(treeOf("model.Output", dataclassKeys, {leaf(), leaf()})), (Names{"loss", "logits"}));
+  const Json list = treeOf("builtins.tuple", nullptr, {leaf(), leaf()});
+  EXPECT_EQ(namesFor(treeOf("builtins.dict", Json::array({"hidden"}), {list})), (Names{"hidden.0", "hidden.1"}));
+}
+
+TEST(Pt2OutputNames, AreThoseOfTheTraceWhereKeysAreMissingOrOdd) {
+  const Names trace{"a", "b"};
+  EXPECT_EQ(namesFor(treeOf("builtins.tuple", nullptr, {leaf(), leaf()})), trace);
+  EXPECT_EQ(namesFor(treeOf("collections.namedtuple", "model.Pair", {leaf(), leaf()})), trace);
+  EXPECT_EQ(namesFor(treeOf("builtins.dict", Json::array({"one"}), {leaf(), leaf()})), trace) << "fewer keys than values";
+  EXPECT_EQ(namesFor(treeOf("builtins.dict", {"a", "b", "c"}, {leaf(), leaf(), leaf()})), trace) << "more values than outputs";
+  EXPECT_EQ(namesFor(treeOf("builtins.dict", Json::array({"one"}), {leaf()})), trace) << "fewer values than outputs";
+  EXPECT_EQ(namesFor(treeOf("builtins.dict", {"same", "same"}, {leaf(), leaf()})), trace);
+  EXPECT_EQ(namesFor(treeOf("builtins.dict", Json::array({1, 2}), {leaf(), leaf()})), trace);
+  EXPECT_EQ(namesFor(treeOf("builtins.dict", Json::array({std::string(257, 'k'), "b"}), {leaf(), leaf()})), trace);
+  for (const char* text : {"", "{", "7", "[]", "[1]", "[1, 2]", "[1, null]", "[1, {\"type\": null}]", "[1, {\"type\": 3, \"children_spec\": {}}]"}) {
+    EXPECT_EQ(namesFor(std::string(text)), trace) << text;
+  }
+}
+
+TEST(Pt2OutputNames, AreThoseOfTheTraceWhereKeysNestTooDeeply) {
+  Json tree = treeOf("builtins.dict", {"x", "y"}, {leaf(), leaf()});
+  for (int depth = 0; depth < 15; ++depth) tree = treeOf("builtins.dict", Json::array({"k"}), {tree});
+  EXPECT_NE(namesFor(tree), (Names{"a", "b"}));
+  EXPECT_EQ(namesFor(treeOf("builtins.dict", Json::array({"k"}), {tree})), (Names{"a", "b"}));
+  EXPECT_EQ(namesFor(std::string(100000, '[')), (Names{"a", "b"}));
+}
+
 TEST(Pt2Metadata, ModuleStacksGiveFramesWhateverTheirNames) {
   EXPECT_EQ(parseModules("L__self__,,__main__.G;L__self__b.0,b.0,__main__.B"),
             (std::vector<ModuleFrame>{{"", "__main__.G"}, {"b.0", "__main__.B"}}));

@@ -174,6 +174,7 @@ TEST(Pt2Samples, ANoGradRegionBecomesASubgraphOfItsOwnValues) {
 TEST(Pt2Samples, AModelsOwnLossIsAnOrdinaryOutput) {
   const ModelGraph graph = readPt2(sample("hf_llama"));
   ASSERT_EQ(graph.outputs.size(), 2U);
+  EXPECT_EQ(graph.outputNames, (std::vector<std::string>{"loss", "logits"}));
   EXPECT_TRUE(graph.value(graph.outputs[0]).tensor->sizes.empty());
   EXPECT_EQ(shapeOf(*graph.value(graph.outputs[1]).tensor, bindBatch(graph, 5)), (std::vector<std::int64_t>{5, 32, 256}));
 }

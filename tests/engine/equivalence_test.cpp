@@ -47,7 +47,7 @@ TEST_P(Equivalence, PipelinedTrainingEqualsOneRank) {
 
 INSTANTIATE_TEST_SUITE_P(Samples, Equivalence,
                          testing::Values(Case{"gpt_small", "cross_entropy"}, Case{"gpt_split", "cross_entropy"}, Case{"hf_gpt2", "cross_entropy"},
-                                         Case{"hf_llama", "output:0"}, Case{"hf_bert", "cross_entropy"}, Case{"resnet18_narrow", "cross_entropy"},
+                                         Case{"hf_llama", "output:loss"}, Case{"hf_bert", "cross_entropy"}, Case{"resnet18_narrow", "cross_entropy"},
                                          Case{"vit_small", "cross_entropy"}, Case{"example_code", "mse"},
                                          Case{"two_part_a+two_part_b", "cross_entropy"}, Case{"recurrent", "cross_entropy"},
                                          Case{"unet", "cross_entropy"}, Case{"several_inputs", "mse"}, Case{"mixed", "cross_entropy"},

@@ -194,7 +194,7 @@ TEST(Launcher, AKilledRankEndsAllWithinTwoSeconds) {
 }
 
 TEST(Launcher, ACrashIsNamedByItsSignal) {
-  EXPECT_EQ(launchVerbs({"kill=11"}).failure, "Rank 0 was ended by SIGSEGV");
+  EXPECT_EQ(launchVerbs({"kill=6"}).failure, "Rank 0 was ended by SIGABRT");
 }
 
 TEST(Launcher, AKilledRankIsTheCauseNotThePeerThatNoticed) {

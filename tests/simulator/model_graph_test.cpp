@@ -115,10 +115,24 @@ ModelGraph graphOf(const std::vector<TensorMeta>& inputs) {
     graph.values.push_back({"x" + std::to_string(graph.values.size()), ValueOrigin::Input, {}, meta, std::nullopt});
   }
   graph.outputs = graph.inputs;
+  for (const ValueId output : graph.outputs) graph.outputNames.push_back(graph.value(output).name);
   return graph;
 }
 
 TensorMeta floats(const std::vector<SymbolicInt>& sizes) { return {DType::Float32, sizes, false}; }
+
+TEST(Join, KeepsNamesOfOutputsAndRenamesThoseOfTheTrace) {
+  ModelGraph first = graphOf({floats({{2, ""}}), floats({{2, ""}})}), second = first;
+  EXPECT_EQ(join({first, second}).outputNames, first.outputNames) << "its values are those of the part before";
+  second.outputNames[0] = "loss";
+  EXPECT_EQ(join({first, second}).outputNames, (std::vector<std::string>{"loss", "x1"}));
+  second.values.push_back({"x0", ValueOrigin::Parameter, {}, floats({{2, ""}}), std::nullopt});  // a name that both parts use
+  second.outputs[1] = ValueId(2);
+  second.outputNames[1] = "x0";
+  const ModelGraph joined = join({first, second});
+  EXPECT_EQ(joined.outputNames, (std::vector<std::string>{"loss", joined.value(joined.outputs[1]).name}));
+  EXPECT_EQ(joined.outputNames[1], "part1.x0");
+}
 
 TEST(Batch, TheFirstSymbolicLeadingDimensionIsTheBatch) {
   const ModelGraph graph = graphOf({floats({}), floats({{9, ""}}), floats({{2, symbol("b")}, {16, symbol("length")}}), floats({{4, symbol("c")}})});

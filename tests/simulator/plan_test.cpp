@@ -95,9 +95,27 @@ void expectRefused(const std::string& pointer, const Json& value, const std::str
 TEST(PlanJson, IsRefusedWhenItIsNoPlanOrNewer) {
   expectRefused("/format", "pipewright-profile", "is not a Pipewright plan");
   expectRefused("/version", 2, "version 2, newer than this program reads (1)");
-  expectRefused("/partition", Json(), "is not a usable plan");
+  expectRefused("/partition", Json(), "plan.json is not a usable plan: it lacks `partition.stages`; plan the model again.");
   expectRefused("/schedule/csv", "0F0,0X0\r\n", "plan.json");
   expectRefused("/schedule/microbatches", 5, "says 5 microbatches and its schedule has 4");
+}
+
+TEST(PlanJson, SaysInWordsWhatIsMissingOrOfAnotherType) {
+  const Json whole = Json::parse(toJson(plan()));
+  for (const auto& [key, value] : whole.items()) {
+    if (key == "estimated") continue;  // for readers; the profile has it
+    Json json = whole;
+    json.erase(key);
+    EXPECT_EQ(usageErrorOf([&] { static_cast<void>(parsePlan(json.dump(), "plan.json")); }),
+              "plan.json is not a usable plan: it lacks `" + key + "`; plan the model again.");
+  }
+  expectRefused("/batch", "four", "`batch` is not a whole number in range;");
+  expectRefused("/loss", 3, "`loss` is no text;");
+  expectRefused("/splits", "blocks.1", "`splits` is no list;");
+  expectRefused("/partition/transfers/0/gradient", 1, "`partition.transfers[0].gradient` is neither true nor false;");
+  expectRefused("/costs/microbatch_scale", {true}, "`costs.microbatch_scale[0]` is no number;");
+  expectRefused("/profile/threads", "two", "The profile in plan.json is not a usable profile: `threads` is not a whole number in range;");
+  EXPECT_EQ(usageErrorOf([] { static_cast<void>(parsePlan("[1]", "plan.json")); }), "plan.json is not a usable plan: it lacks `format`; plan the model again.");
 }
 
 TEST(PlanJson, IsRefusedWhenItsPartsDoNotFit) {

@@ -54,7 +54,9 @@ TEST(ProfileJson, IsRefusedInOneSentenceThatNamesTheFile) {
   contains(errorWith("/nodes/1/4", std::numeric_limits<Bytes>::min()), "too large to add up");
   contains(errorWith("/link/bytes_per_s", -1.0), "a rate is negative");
   contains(errorWith("/link/latency_ns", -1), "a time is negative");
-  contains(errorWith("/nodes/0", nlohmann::json::array({1, 2})), "profile the model again");
+  contains(errorWith("/nodes/0", nlohmann::json::array({1, 2})), "p.json is not a usable profile: it lacks `nodes[0][2]`; profile the model again.");
+  contains(errorWith("/machine", "here"), "it lacks `machine.host`;");
+  contains(errorWith("/estimated", "no"), "`estimated` is neither true nor false;");
   contains(usageErrorOf([] { static_cast<void>(parseProfile("{", "p.json")); }), "p.json is not a usable profile");
 }
 

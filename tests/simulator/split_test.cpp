@@ -55,6 +55,17 @@ TEST(SplitPoints, ShowsMarkersAlsoInsideModules) {
   EXPECT_EQ(findSplit(graph, "pipe_split (@two)"), NodeId(1));
 }
 
+TEST(SplitPoints, LeavesOutPlacesThatOnlyRecomputableNodesPrecede) {
+  GraphBuilder b;
+  const ValueId x = b.input("x");
+  const ValueId mask = b.within({"mask"}).op("sin", {x}, "mask");                                  // 0
+  const ValueId h = b.within({"a"}).op("linear", {x, b.parameter("w")}, "h");                      // 1
+  const ValueId again = b.within({"b"}).op("cos", {mask}, "again");                                // 2
+  const ModelGraph graph = b.done(b.within({"c"}).op("add", {h, again}, "y"));                     // 3
+  EXPECT_EQ(splitPoints(graph, kBindings), (std::vector<SplitPoint>{{NodeId(2), "b", kValue, 1}, {NodeId(3), "c", kValue, 1}}));
+  EXPECT_EQ(findSplit(graph, "a"), NodeId(1)) << "whoever asks for it gets it";
+}
+
 TEST(SplitPoints, LeavesOutPlacesWhereCutRefuses) {
   GraphBuilder b;
   const ValueId x = b.input("x"), w = b.parameter("w");

@@ -82,7 +82,10 @@ class GraphBuilder {
     return id;
   }
   void marker() { graph_.splitMarkers.emplace_back(graph_.nodes.size()); }
-  void output(ValueId id) { graph_.outputs.push_back(id); }
+  void output(ValueId id) {
+    graph_.outputs.push_back(id);
+    graph_.outputNames.push_back(graph_.value(id).name);
+  }
 
   [[nodiscard]] ModelGraph done(ValueId result) {
     output(result);
