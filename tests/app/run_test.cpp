@@ -161,7 +161,7 @@ TEST(JoiningRanks, TrainAsThoseWeStart) {
 
 TEST(JoiningRanks, RunUnderTorchrun) {
   const std::string torchrun = PW_SOURCE_DIR "/.deps/venv/bin/torchrun";
-  if (!std::filesystem::exists(torchrun)) GTEST_SKIP() << "no " << torchrun;
+  ASSERT_TRUE(std::filesystem::exists(torchrun)) << "run ./dev setup";
   const Folder folder;
   const std::string plan = planned(folder, {"gpt_small"}, {"--ranks", "2", "--microbatches", "3"});
   const Outcome outcome = finish({"--nproc-per-node", "2", "--no-python", PIPEWRIGHT, "run", plan, "--steps", "2", "--json"}, {{}, RLIM_INFINITY, torchrun});

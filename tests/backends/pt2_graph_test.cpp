@@ -421,7 +421,7 @@ TEST(Pt2Metadata, ModuleStacksGiveFramesWhateverTheirNames) {
 }
 
 TEST(Pt2Metadata, TheSourceIsTheInnermostLineOutsideTorch) {
-  EXPECT_EQ(parseSourceLine("File \"/tmp/x/e.py\", line 17, in forward\n    y = f(x)\n  File \"lib/e.py\", line 8, in forward\n    h = l(x)\n"
+  EXPECT_EQ(parseSourceLine("File \"/home/me/e.py\", line 17, in forward\n    y = f(x)\n  File \"lib/e.py\", line 8, in forward\n    h = l(x)\n"
                             "  File \"/v/site-packages/torch/nn/modules/linear.py\", line 134, in forward\n    return F.linear(x)"),
             "lib/e.py:8 in forward");
   EXPECT_EQ(parseSourceLine("  File \"/a b/model.py\", line 3, in <lambda>"), "model.py:3 in <lambda>");
