@@ -45,7 +45,7 @@ struct RankLog {
 [[nodiscard]] std::vector<RankLog> gather(const RankLog& own, Communicator& communicator);
 
 /// Binds this process, and the threads it will start, to its share of the cores when the ranks of this host have a core or more each: else the
-/// kernel now and then wakes a rank on the core of the peer that sent to it, and the two compute in turn (seen: 1.7 times the step time).
+/// kernel may keep two busy ranks on one core for a while, and they compute in turn (step times up to 1.7 times as long went away with this).
 /// Call before LibTorch is loaded.
 void bindToCores(const RankEnvironment& environment);
 
