@@ -142,6 +142,7 @@ void printText(const Result& result, const Options& o) {
 void trainRank(const Options& o, const Plan& plan, const RankEnvironment& environment, std::unique_ptr<Communicator>& communicator) {
   const ModelGraph graph = loadModel(plan.modelFiles);
   requireFits(plan, graph);
+  bindToCores(environment);
   const TorchBackend& torch = torchBackend();
   torch.prepareProcess(o.threads);
   TrainOptions options;

@@ -1,5 +1,7 @@
 // Runs that fail: one sentence, the right exit status, and no process left.
 
+#include <sched.h>
+
 #include <filesystem>
 
 #include <nlohmann/json.hpp>
@@ -33,6 +35,25 @@ TEST_F(EndlessRun, NamesTheRankThatWasKilled) {
     expectRefusal(job.wait(seconds(2)), 1, {"Rank " + std::to_string(victim) + " was ended by SIGKILL"});
     EXPECT_TRUE(job.leavesNone(milliseconds(0)));
   }
+}
+
+TEST_F(EndlessRun, BindsEachRankToItsShareOfTheCores) {
+  cpu_set_t ours, first, second, both;
+  ASSERT_EQ(sched_getaffinity(0, sizeof(ours), &ours), 0);
+  Job job(words());
+  const auto ranks = job.ranks(2);
+  job.waitForTraining();
+  ASSERT_EQ(sched_getaffinity(ranks.at(0), sizeof(first), &first), 0);
+  ASSERT_EQ(sched_getaffinity(ranks.at(1), sizeof(second), &second), 0);
+  const int cores = CPU_COUNT(&ours);
+  if (cores < 2) {  // fewer cores than ranks: none is bound
+    EXPECT_TRUE(CPU_EQUAL(&first, &ours) && CPU_EQUAL(&second, &ours));
+    return;
+  }
+  CPU_AND(&both, &first, &second);
+  EXPECT_EQ(CPU_COUNT(&both), 0);
+  EXPECT_EQ(CPU_COUNT(&first), cores / 2);
+  EXPECT_EQ(CPU_COUNT(&second), cores - cores / 2);
 }
 
 TEST_F(EndlessRun, IsRecordedWithItsFailure) {
