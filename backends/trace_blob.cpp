@@ -57,7 +57,7 @@ class Reader {
 Span takeSpan(Reader& reader, int ranks) {
   Span span;
   span.rank = Rank(reader.takeWithin(0, ranks - 1));
-  const auto kind = reader.takeWithin(0, static_cast<std::int32_t>(SpanKind::Optimizer));
+  const auto kind = reader.takeWithin(0, static_cast<std::int32_t>(SpanKind::Store));
   span.kind = static_cast<SpanKind>(static_cast<std::uint8_t>(kind));
   span.stage = Stage(reader.takeWithin(-1, INT32_MAX));
   span.microbatch = Microbatch(reader.takeWithin(-1, INT32_MAX));

@@ -12,9 +12,6 @@
 namespace pw {
 namespace {
 
-/// Receives posted ahead of the action that needs them, beside those due next: one is in transfer while another is already here.
-constexpr std::size_t kReceivesAhead = 3;
-
 std::uint32_t tagOf(std::size_t transfer, Microbatch microbatch, int microbatches, bool backward) {
   return static_cast<std::uint32_t>((transfer * static_cast<std::size_t>(microbatches) + microbatch.index()) * 2 + (backward ? 1 : 0) + 1);
 }
@@ -35,7 +32,8 @@ SpanKind spanKind(ActionKind kind) {
     case ActionKind::RecvBackward: return SpanKind::WaitBackward;
     case ActionKind::ReduceGrad:
     case ActionKind::Unshard:
-    case ActionKind::Reshard: break;
+    case ActionKind::Reshard:
+    case ActionKind::Idle: break;
   }
   return SpanKind::ReduceGrad;
 }
@@ -52,31 +50,38 @@ Executor::Executor(const Plan& plan, std::map<Stage, StageModule*> stages, Commu
 }
 
 void Executor::planReceives() {
-  for (const Action& action : plan_.schedule.rows.at(rank_.index())) {
+  const auto& row = plan_.schedule.rows.at(rank_.index());
+  std::size_t compute = 0;  // the last compute action before the RECV
+  postedBy_.assign(row.size(), 0);
+  for (std::size_t at = 0; at < row.size(); ++at) {
+    const Action& action = row[at];
+    if (isCompute(action.kind)) compute = at;
     if (!isReceive(action.kind)) continue;
     const bool backward = action.kind == ActionKind::RecvBackward;
+    Incoming in{action, {}, {}};
     for (std::size_t t = 0; t < plan_.partition.transfers.size(); ++t) {
       const Transfer& transfer = plan_.partition.transfers[t];
-      const Stage peer = backward ? transfer.to : transfer.from;
-      if ((backward ? transfer.from : transfer.to) != action.stage || (backward && !transfer.gradient)) continue;
-      incoming_.push_back({t, action.microbatch, backward, plan_.schedule.rankOfStage.at(peer.index()), {}});
+      if ((backward ? transfer.from : transfer.to) == action.stage && (transfer.gradient || !backward)) in.transfers.push_back(t);
     }
+    incomingOf_[action] = incoming_.size();
+    incoming_.push_back(std::move(in));
+    postedBy_[compute] = incoming_.size();
   }
 }
 
 StepLog Executor::step(int number, const std::function<void()>& beforeUpdate) {
   log_ = {};
-  posted_ = received_ = 0;
+  posted_ = 0;
   const char* where = "at its start";
   const Action* current = nullptr;
   try {
     for (const auto& [stage, module] : stages_) module->beginStep(number);
     communicator_.barrier();
     sampleMemory();
-    postReceives(kReceivesAhead);
-    for (const Action& action : plan_.schedule.rows.at(rank_.index())) {
-      current = &action;
-      run(action);
+    const auto& row = plan_.schedule.rows.at(rank_.index());
+    for (std::size_t at = 0; at < row.size(); ++at) {
+      current = &row[at];
+      run(at);
     }
     current = nullptr;
     where = "at its end";
@@ -99,23 +104,17 @@ StepLog Executor::step(int number, const std::function<void()>& beforeUpdate) {
   return std::move(log_);
 }
 
-void Executor::run(const Action& action) {
+void Executor::run(std::size_t position) {
+  const Action& action = plan_.schedule.rows.at(rank_.index())[position];
+  postReceives(postedBy_[position]);
   switch (action.kind) {
-    case ActionKind::RecvForward: return receive(action, false);
-    case ActionKind::RecvBackward: return receive(action, true);
+    case ActionKind::Forward: return compute(action, false);
+    case ActionKind::Backward: return compute(action, true);
     case ActionKind::SendForward: return send(action, false);
     case ActionKind::SendBackward: return send(action, true);
-    case ActionKind::Forward:
-    case ActionKind::Backward: {
-      const bool forward = action.kind == ActionKind::Forward;
-      const Ns start = monotonicNow();
-      StageModule& stage = *stages_.at(action.stage);
-      if (!forward) finishForwardSends(action.stage, action.microbatch);
-      forward ? stage.forward(action.microbatch) : stage.backward(action.microbatch);
-      record(spanKind(action.kind), action.stage, action.microbatch, start);
-      sampleMemory();
-      return;
-    }
+    case ActionKind::RecvForward:
+    case ActionKind::RecvBackward:
+    case ActionKind::Idle: return;
     case ActionKind::BackwardInput:
     case ActionKind::BackwardWeight:
     case ActionKind::ReduceGrad:
@@ -125,29 +124,47 @@ void Executor::run(const Action& action) {
   }
 }
 
+void Executor::compute(const Action& action, bool backward) {
+  awaitReceive(action, backward);
+  const Ns start = monotonicNow();
+  StageModule& stage = *stages_.at(action.stage);
+  if (backward) finishForwardSends(action.stage, action.microbatch);
+  backward ? stage.backward(action.microbatch) : stage.forward(action.microbatch);
+  record(spanKind(action.kind), action.stage, action.microbatch, start);
+  sampleMemory();
+}
+
 void Executor::postReceives(std::size_t upTo) {
-  for (; posted_ < std::min(upTo, incoming_.size()); ++posted_) {
+  for (; posted_ < upTo; ++posted_) {
     Incoming& in = incoming_[posted_];
-    StageModule& stage = *stages_.at(in.backward ? plan_.partition.transfers[in.transfer].from : plan_.partition.transfers[in.transfer].to);
-    const Buffer buffer = in.backward ? stage.outputGradientBuffer(in.transfer, in.microbatch) : stage.inputBuffer(in.transfer, in.microbatch);
-    in.ticket = communicator_.receive(in.from, tagOf(in.transfer, in.microbatch, plan_.schedule.microbatches, in.backward), buffer);
+    const bool backward = in.receive.kind == ActionKind::RecvBackward;
+    StageModule& stage = *stages_.at(in.receive.stage);
+    in.tickets.clear();
+    for (const std::size_t t : in.transfers) {
+      const Transfer& transfer = plan_.partition.transfers[t];
+      const Rank from = plan_.schedule.placement.rankOf(backward ? transfer.to : transfer.from, in.receive.microbatch);
+      const Buffer buffer = backward ? stage.outputGradientBuffer(t, in.receive.microbatch) : stage.inputBuffer(t, in.receive.microbatch);
+      in.tickets.push_back(communicator_.receive(from, tagOf(t, in.receive.microbatch, plan_.schedule.microbatches, backward), buffer));
+    }
   }
 }
 
-void Executor::receive(const Action& action, bool backward) {
-  std::size_t due = received_;
-  while (due < incoming_.size() && incoming_[due].microbatch == action.microbatch && incoming_[due].backward == backward) ++due;
-  postReceives(due + kReceivesAhead);
+/// Waits for what a forward or backward needs from other ranks.
+void Executor::awaitReceive(const Action& action, bool backward) {
+  const Action receive{action.stage, backward ? ActionKind::RecvBackward : ActionKind::RecvForward, action.microbatch};
+  const auto found = incomingOf_.find(receive);
+  if (found == incomingOf_.end()) return;
+  const Incoming& in = incoming_[found->second];
   const Ns start = monotonicNow();
-  for (; received_ < due; ++received_) {
-    Incoming& in = incoming_[received_];
-    communicator_.wait(*in.ticket);
-    const Transfer& transfer = plan_.partition.transfers[in.transfer];
+  for (std::size_t i = 0; i < in.transfers.size(); ++i) {
+    communicator_.wait(in.tickets.at(i));
+    const Transfer& transfer = plan_.partition.transfers[in.transfers[i]];
+    const Stage sender = backward ? transfer.to : transfer.from;
     const Ns now = monotonicNow();
-    log_.spans.push_back({in.from, backward ? SpanKind::SendBackward : SpanKind::SendForward, backward ? transfer.to : transfer.from, action.microbatch,
-                          rank_, 0, now, now});
+    log_.spans.push_back({plan_.schedule.placement.rankOf(sender, action.microbatch), backward ? SpanKind::SendBackward : SpanKind::SendForward, sender,
+                          action.microbatch, rank_, 0, now, now});
   }
-  record(spanKind(action.kind), action.stage, action.microbatch, start);
+  record(spanKind(receive.kind), action.stage, action.microbatch, start);
 }
 
 void Executor::send(const Action& action, bool backward) {
@@ -156,7 +173,7 @@ void Executor::send(const Action& action, bool backward) {
   for (std::size_t t = 0; t < plan_.partition.transfers.size(); ++t) {
     const Transfer& transfer = plan_.partition.transfers[t];
     if ((backward ? transfer.to : transfer.from) != action.stage || (backward && !transfer.gradient)) continue;
-    const Rank peer = plan_.schedule.rankOfStage.at((backward ? transfer.from : transfer.to).index());
+    const Rank peer = plan_.schedule.placement.rankOfStage.at((backward ? transfer.from : transfer.to).index());
     const Buffer buffer = backward ? stage.inputGradientBuffer(t, action.microbatch) : stage.outputBuffer(t, action.microbatch);
     const Ns now = monotonicNow();
     tickets.push_back(communicator_.send(peer, tagOf(t, action.microbatch, plan_.schedule.microbatches, backward), buffer));
@@ -177,7 +194,7 @@ void Executor::finishForwardSends(Stage stage, Microbatch microbatch) {
 void Executor::reduceReplicated() {
   for (std::size_t i = 0; i < plan_.partition.replicated.size(); ++i) {
     const ReplicatedParameter& shared = plan_.partition.replicated[i];
-    const auto rankOf = [&](Stage s) { return plan_.schedule.rankOfStage.at(s.index()); };
+    const auto rankOf = [&](Stage s) { return plan_.schedule.placement.rankOfStage.at(s.index()); };
     const auto own = std::find_if(shared.stages.begin(), shared.stages.end(), [&](Stage s) { return rankOf(s) == rank_; });
     if (own == shared.stages.end()) continue;
     const Ns start = monotonicNow();

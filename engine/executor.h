@@ -27,7 +27,8 @@ struct StepLog {
   bool operator==(const StepLog&) const = default;
 };
 
-/// Runs one rank's row of a lowered schedule: one loop over actions. Receives are posted ahead of their action, sends do not block the loop.
+/// Runs one rank's row of a lowered schedule: one loop over actions. Sends do not block the loop. A receive is posted when the compute action
+/// before its RECV starts, so that the message comes in meanwhile; the compute action that uses it waits for it.
 class Executor {
  public:
   /// `stages`: the modules of this rank's stages, by stage. All must outlive the executor.
@@ -38,19 +39,19 @@ class Executor {
   [[nodiscard]] StepLog step(int number, const std::function<void()>& beforeUpdate);
 
  private:
+  /// What one RECV brings: values for a forward, gradients for a backward.
   struct Incoming {
-    std::size_t transfer;
-    Microbatch microbatch;
-    bool backward;
-    Rank from;
-    std::optional<Communicator::Ticket> ticket;
+    Action receive;
+    std::vector<std::size_t> transfers;
+    std::vector<Communicator::Ticket> tickets;  ///< once posted, as the transfers
   };
 
-  void run(const Action& action);
+  void run(std::size_t position);
+  void compute(const Action& action, bool backward);
   void planReceives();
   void postReceives(std::size_t upTo);
   void send(const Action& action, bool backward);
-  void receive(const Action& action, bool backward);
+  void awaitReceive(const Action& action, bool backward);
   void finishForwardSends(Stage stage, Microbatch microbatch);
   void reduceReplicated();
   void optimize();
@@ -61,9 +62,10 @@ class Executor {
   std::map<Stage, StageModule*> stages_;
   Communicator& communicator_;
   Rank rank_;
-  std::vector<Incoming> incoming_;  // in the order of this rank's receive actions
-  std::size_t posted_ = 0;          // receives posted so far
-  std::size_t received_ = 0;        // receives waited for so far
+  std::vector<Incoming> incoming_;               // in the order of this rank's RECV actions
+  std::map<Action, std::size_t> incomingOf_;     // by RECV
+  std::vector<std::size_t> postedBy_;            // by position: how many receives are posted before the action is run
+  std::size_t posted_ = 0;                       // receives posted so far
   std::map<std::pair<Stage, Microbatch>, std::vector<Communicator::Ticket>> forwardSends_, backwardSends_;
   StepLog log_;
 };

@@ -206,8 +206,8 @@ Plan singleRankPlan(const ModelGraph& graph, const Plan& plan) {
 RankLog train(const ModelGraph& graph, const Plan& plan, const TrainOptions& options, Communicator& communicator, const TorchBackend& torch) {
   std::map<Stage, std::unique_ptr<StageModule>> modules;
   std::map<Stage, StageModule*> stages;
-  for (std::size_t s = 0; s < plan.schedule.rankOfStage.size(); ++s) {
-    if (plan.schedule.rankOfStage[s] != communicator.rank()) continue;
+  for (std::size_t s = 0; s < plan.schedule.placement.rankOfStage.size(); ++s) {
+    if (plan.schedule.placement.rankOfStage[s] != communicator.rank()) continue;
     modules[Stage(s)] = torch.makeTracedStage(graph, plan, Stage(s), options.stage);
     stages[Stage(s)] = modules[Stage(s)].get();
   }

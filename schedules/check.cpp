@@ -5,58 +5,22 @@
 #include <cstddef>
 #include <cstdint>
 #include <optional>
+#include <string_view>
 #include <tuple>
 #include <utility>
 
 #include <fmt/format.h>
 
+#include "schedules/error.h"
+#include "schedules/examination.h"
+
 namespace pw {
 namespace {
 
-constexpr std::int32_t kNowhere = -1;
-
-/// The kinds that stand at most once per (stage, microbatch); they are the first of ActionKind, so their value indexes.
-constexpr std::size_t kKindsPerPair = 8;
-static_assert(static_cast<std::size_t>(ActionKind::RecvBackward) + 1 == kKindsPerPair);
+using namespace examination;
 
 constexpr std::array kMessages{ActionKind::SendForward, ActionKind::RecvForward, ActionKind::SendBackward,
                                ActionKind::RecvBackward};
-
-bool ofMicrobatch(ActionKind kind) { return static_cast<std::size_t>(kind) < kKindsPerPair; }
-bool isForward(ActionKind kind) {
-  return kind == ActionKind::Forward || kind == ActionKind::SendForward || kind == ActionKind::RecvForward;
-}
-
-/// A schedule being checked: where each action stands in its stage's row, and the problems found so far.
-struct Examination {
-  const Schedule& schedule;
-  std::vector<std::int32_t> places = {};  ///< by stage, microbatch, kind; kNowhere where there is none
-  bool training = false;                  ///< holds a backward of any kind
-  bool lowered = false;                   ///< holds a send or a receive
-  std::vector<Problem> problems = {};
-
-  [[nodiscard]] std::int32_t& place(const Action& a) {
-    const auto microbatches = static_cast<std::size_t>(schedule.microbatches);
-    const std::size_t pair = a.stage.index() * microbatches + a.microbatch.index();
-    return places[pair * kKindsPerPair + static_cast<std::size_t>(a.kind)];
-  }
-  [[nodiscard]] Rank rankOf(Stage stage) const { return schedule.rankOfStage[stage.index()]; }
-  [[nodiscard]] int stages() const { return static_cast<int>(schedule.rankOfStage.size()); }
-
-  /// The action that makes the gradient of the stage's inputs: B, or I where the backward is split.
-  [[nodiscard]] Action backwardOf(Stage stage, Microbatch microbatch) {
-    const Action split{stage, ActionKind::BackwardInput, microbatch};
-    return place(split) != kNowhere ? split : Action{stage, ActionKind::Backward, microbatch};
-  }
-
-  void report(Rank rank, std::int32_t position, const Action& action, std::string message) {
-    problems.push_back({rank, position, action, std::move(message)});
-  }
-  /// A problem of an action that stands in its stage's row, or is missing there.
-  void report(const Action& action, std::string message) {
-    report(rankOf(action.stage), place(action), action, std::move(message));
-  }
-};
 
 // ---- Shape -------------------------------------------------------------------------------------------------------
 
@@ -67,8 +31,9 @@ void checkFill(Examination& e) {
   std::optional<std::tuple<Microbatch, Rank, std::int32_t>> largest;
   for (std::size_t rank = 0; rank < e.schedule.rows.size(); ++rank) {
     const auto& row = e.schedule.rows[rank];
-    actions += static_cast<std::int64_t>(row.size());
     for (std::size_t i = 0; i < row.size(); ++i) {
+      if (row[i].kind == ActionKind::Idle) continue;
+      ++actions;
       if (largest && std::get<0>(*largest) >= row[i].microbatch) continue;
       largest.emplace(row[i].microbatch, Rank{rank}, static_cast<std::int32_t>(i));
     }
@@ -83,19 +48,31 @@ void checkFill(Examination& e) {
   e.report(rank, position, e.schedule.rows[rank.index()][static_cast<std::size_t>(position)], message);
 }
 
+/// The stages placed on ranks that do not exist; `mirrored`: their second replicas.
+void checkPlacedRanks(Examination& e, const std::vector<Rank>& rankOfStage, bool mirrored) {
+  const auto ranks = static_cast<std::int64_t>(e.schedule.rows.size());
+  for (std::size_t stage = 0; stage < rankOfStage.size(); ++stage) {
+    const Rank rank = rankOfStage[stage];
+    if (rank.value >= 0 && rank.value < ranks) continue;
+    e.report(Rank{0}, kNowhere, {Stage{stage}, ActionKind::Forward, Microbatch{0}},
+             fmt::format("{}stage {} is placed on rank {}, but the ranks are 0 to {}",
+                         mirrored ? "the second replica of " : "", stage, rank.value, ranks - 1));
+  }
+}
+
 /// What must hold before a table by stage and microbatch can be made.
 void checkShape(Examination& e) {
   const Schedule& s = e.schedule;
   if (s.rows.empty()) e.report(Rank{0}, kNowhere, {}, "the schedule has no rank");
-  if (s.rankOfStage.empty()) e.report(Rank{0}, kNowhere, {}, "the schedule has no stage");
+  if (s.placement.rankOfStage.empty()) e.report(Rank{0}, kNowhere, {}, "the schedule has no stage");
   if (s.microbatches < 1) e.report(Rank{0}, kNowhere, {}, "the schedule has no microbatch");
-  const auto ranks = static_cast<std::int64_t>(s.rows.size());
-  for (std::size_t stage = 0; stage < s.rankOfStage.size(); ++stage) {
-    const Rank rank = s.rankOfStage[stage];
-    if (rank.value >= 0 && rank.value < ranks) continue;
-    e.report(Rank{0}, kNowhere, {Stage{stage}, ActionKind::Forward, Microbatch{0}},
-             fmt::format("stage {} is placed on rank {}, but the ranks are 0 to {}", stage, rank.value, ranks - 1));
+  if (s.placement.bidirectional() && s.placement.mirrorOfStage.size() != s.placement.stages()) {
+    e.report(Rank{0}, kNowhere, {},
+             fmt::format("the placement has {} stages, but second replicas of {}", s.placement.stages(),
+                         s.placement.mirrorOfStage.size()));
   }
+  checkPlacedRanks(e, s.placement.rankOfStage, false);
+  checkPlacedRanks(e, s.placement.mirrorOfStage, true);
   if (e.problems.empty()) checkFill(e);
 }
 
@@ -103,48 +80,89 @@ void checkShape(Examination& e) {
 
 /// The sentence that says why an action cannot stand on this rank, or nothing.
 std::optional<std::string> misplacement(const Examination& e, Rank rank, const Action& a) {
-  if (a.stage.value < 0 || a.stage.value >= e.stages()) {
+  if (!e.hasStage(a.stage)) {
     return fmt::format("{}: there is no stage {}; the stages are 0 to {}", toString(a), a.stage.value, e.stages() - 1);
   }
+  const Placement& placement = e.schedule.placement;
+  if (!ofMicrobatch(a.kind)) {
+    if (a.microbatch.value != -1) {
+      return fmt::format("{} belongs to the whole stage, but carries microbatch {}", toString(a), a.microbatch.value);
+    }
+    if (placement.holds(rank, a.stage)) return std::nullopt;
+    const int first = placement.rankOfStage[a.stage.index()].value;
+    return fmt::format("{} stands on rank {}, but stage {} is on rank {}", toString(a), rank.value, a.stage.value,
+                       placement.bidirectional()
+                           ? fmt::format("{} and rank {}", first, placement.mirrorOfStage[a.stage.index()].value)
+                           : fmt::to_string(first));
+  }
   const int last = e.schedule.microbatches - 1;
-  if (ofMicrobatch(a.kind) && (a.microbatch.value < 0 || a.microbatch.value > last)) {
+  if (a.microbatch.value < 0 || a.microbatch.value > last) {
     return fmt::format("{}: there is no microbatch {}; the microbatches are 0 to {}", toString(a), a.microbatch.value,
                        last);
   }
-  if (!ofMicrobatch(a.kind) && a.microbatch.value != -1) {
-    return fmt::format("{} belongs to the whole stage, but carries microbatch {}", toString(a), a.microbatch.value);
-  }
-  if (e.rankOf(a.stage) == rank) return std::nullopt;
-  return fmt::format("{} stands on rank {}, but stage {} is on rank {}", toString(a), rank.value, a.stage.value,
-                     e.rankOf(a.stage).value);
+  if (e.rankOf(a) == rank) return std::nullopt;
+  return fmt::format("{} stands on rank {}, but stage {} {}is on rank {}", toString(a), rank.value, a.stage.value,
+                     placement.bidirectional() ? fmt::format("of microbatch {} ", a.microbatch.value) : "",
+                     e.rankOf(a).value);
 }
 
-/// Enters a rank's actions into the table; `reducedAt` is where each stage's REDUCE_GRAD was met.
-void enterRow(Examination& e, Rank rank, std::vector<std::int32_t>& reducedAt) {
+/// A flagged action must be an F right before a B of another (stage, microbatch).
+void checkSlot(Examination& e, Rank rank, std::size_t at) {
   const auto& row = e.schedule.rows[rank.index()];
-  if (row.empty()) e.report(rank, kNowhere, {}, fmt::format("rank {} has nothing to do", rank.value));
-  for (std::size_t i = 0; i < row.size(); ++i) {
-    const Action& a = row[i];
-    const auto position = static_cast<std::int32_t>(i);
-    e.training = e.training || (isCompute(a.kind) && a.kind != ActionKind::Forward);
-    e.lowered = e.lowered || isSend(a.kind) || isReceive(a.kind);
-    if (auto why = misplacement(e, rank, a)) {
-      e.report(rank, position, a, *std::move(why));
-      continue;
-    }
-    std::int32_t& reduced = reducedAt[a.stage.index()];
-    if (isCompute(a.kind) && a.kind != ActionKind::Forward && reduced != kNowhere) {
-      e.report(rank, position, a, fmt::format("{} comes after {}REDUCE_GRAD (position {}), which would miss it",
-                                              toString(a), a.stage.value, reduced));
-    }
-    if (a.kind == ActionKind::Unshard || a.kind == ActionKind::Reshard) continue;
-    std::int32_t& place = ofMicrobatch(a.kind) ? e.place(a) : reduced;
-    if (place == kNowhere) {
-      place = position;
-    } else {
-      e.report(rank, position, a, fmt::format("{} is done twice; first at position {}", toString(a), place));
-    }
+  const Action& f = row[at];
+  const bool atEnd = at + 1 == row.size();
+  if (f.kind == ActionKind::Forward && !atEnd && row[at + 1].kind == ActionKind::Backward) {
+    const Action& b = row[at + 1];
+    if (f.stage != b.stage || f.microbatch != b.microbatch) return;
+    return e.report(rank, static_cast<std::int32_t>(at), f,
+                    fmt::format("{} overlaps {}, which needs it; a slot takes a B of another stage or microbatch",
+                                toString(f), toString(b)));
   }
+  const auto shown = [](const Action& a) { return a.kind == ActionKind::Idle ? "an idle cell" : toString(a); };
+  e.report(rank, static_cast<std::int32_t>(at), f,
+           fmt::format("{} is to overlap the next action, which is {}; a slot is an F right before a B", shown(f),
+                       atEnd ? "nothing" : shown(row[at + 1])));
+}
+
+/// Where a stage's REDUCE_GRAD was met, by stage and replica.
+using Reductions = std::vector<std::int32_t>;
+
+std::int32_t& reductionAt(const Examination& e, Reductions& reductions, Rank rank, Stage stage) {
+  const bool first = e.schedule.placement.rankOfStage[stage.index()] == rank;
+  return reductions[2 * stage.index() + (first ? 0 : 1)];
+}
+
+/// Enters one action, where it may stand, into the table.
+void enterAction(Examination& e, Rank rank, std::int32_t position, Reductions& reductions) {
+  const Action& a = e.schedule.rows[rank.index()][static_cast<std::size_t>(position)];
+  if (auto why = misplacement(e, rank, a)) return e.report(rank, position, a, *std::move(why));
+  if (a.kind == ActionKind::Unshard || a.kind == ActionKind::Reshard) return;
+  std::int32_t& reduced = reductionAt(e, reductions, rank, a.stage);
+  if ((a.kind == ActionKind::Backward || a.kind == ActionKind::BackwardWeight) && reduced != kNowhere) {
+    e.report(rank, position, a, fmt::format("{} comes after {}REDUCE_GRAD (position {}), which would miss it", toString(a),
+                                            a.stage.value, reduced));
+  }
+  std::int32_t& place = ofMicrobatch(a.kind) ? e.place(a) : reduced;
+  if (place == kNowhere) {
+    place = position;
+  } else {
+    e.report(rank, position, a, fmt::format("{} is done twice; first at position {}", toString(a), place));
+  }
+}
+
+void enterRow(Examination& e, Rank rank, Reductions& reductions) {
+  const auto& row = e.schedule.rows[rank.index()];
+  bool works = false;
+  for (std::size_t i = 0; i < row.size(); ++i) {
+    const ActionKind kind = row[i].kind;
+    if (row[i].overlapsNext) checkSlot(e, rank, i);
+    if (kind == ActionKind::Idle) continue;
+    works = true;
+    e.training = e.training || (isCompute(kind) && kind != ActionKind::Forward);
+    e.lowered = e.lowered || isMessage(kind);
+    enterAction(e, rank, static_cast<std::int32_t>(i), reductions);
+  }
+  if (!works) e.report(rank, kNowhere, {}, fmt::format("rank {} has nothing to do", rank.value));
 }
 
 /// Reports `later` when both stand in a row and `earlier` does not come first.
@@ -165,7 +183,7 @@ void checkPair(Examination& e, Stage stage, Microbatch microbatch) {
   const auto stands = [&](const Action& a) { return e.place(a) != kNowhere; };
   const auto missing = [&](const Action& a) {
     e.report(a, fmt::format("{} is missing: rank {}, which holds stage {}, never does it", toString(a),
-                            e.rankOf(stage).value, stage.value));
+                            e.rankOf(a).value, stage.value));
   };
   if (!stands(f)) missing(f);
   for (const Action& half : {i, w}) {
@@ -185,29 +203,32 @@ void checkPair(Examination& e, Stage stage, Microbatch microbatch) {
 
 // ---- Messages ----------------------------------------------------------------------------------------------------
 
-/// Why a message must not be in the schedule; nothing where it must.
-std::optional<std::string> needlessness(const Examination& e, const Action& message) {
-  const Stage other = counterpart(message).stage;
-  if (other.value < 0) return "the first stage has none before it";
-  if (other.value >= e.stages()) return "the last stage has none after it";
-  if (e.rankOf(other) == e.rankOf(message.stage)) {
-    return fmt::format("stage {} is on the same rank {}", other.value, e.rankOf(other).value);
-  }
-  if (!e.training && !isForward(message.kind)) return "the schedule has no backward";
-  return std::nullopt;
+/// Whether a message must be in the schedule.
+bool isNeeded(const Examination& e, const Action& message) {
+  const Action other = counterpart(message);
+  return e.hasStage(other.stage) && e.rankOf(other) != e.rankOf(message) && (e.training || isForward(message.kind));
+}
+
+/// Why a message is not needed.
+std::string needlessness(const Examination& e, const Action& message) {
+  const Action other = counterpart(message);
+  if (other.stage.value < 0) return "the first stage has none before it";
+  if (other.stage.value >= e.stages()) return "the last stage has none after it";
+  if (e.rankOf(other) != e.rankOf(message)) return "the schedule has no backward";
+  return fmt::format("stage {} is on the same rank {}", other.stage.value, e.rankOf(other).value);
 }
 
 /// Presence and local order of one message of a lowered schedule.
 void checkMessage(Examination& e, const Action& message) {
   const bool stands = e.place(message) != kNowhere;
-  if (const auto why = needlessness(e, message)) {
-    if (stands) e.report(message, fmt::format("{} is needless: {}", toString(message), *why));
+  if (!isNeeded(e, message)) {
+    if (stands) e.report(message, fmt::format("{} is needless: {}", toString(message), needlessness(e, message)));
     return;
   }
-  const Action other = counterpart(message);
   if (!stands) {
+    const Action other = counterpart(message);
     e.report(message, fmt::format("{} is missing on rank {}: it is the other end of {} of rank {}", toString(message),
-                                  e.rankOf(message.stage).value, toString(other), e.rankOf(other.stage).value));
+                                  e.rankOf(message).value, toString(other), e.rankOf(other).value));
     return;
   }
   const Action compute = isForward(message.kind) ? Action{message.stage, ActionKind::Forward, message.microbatch}
@@ -231,132 +252,88 @@ void checkPairs(Examination& e) {
   }
 }
 
-// ---- Execution ---------------------------------------------------------------------------------------------------
+// ---- Sizes -------------------------------------------------------------------------------------------------------
 
-/// The result of executing: how many actions each rank got done.
-using Progress = std::vector<std::int32_t>;
-
-/// What an action waits for beyond what is certain from its own row: a neighbour stage's compute action, or the other
-/// end of a message. With buffered sends a send waits for nothing.
-std::optional<Action> awaited(Examination& e, const Action& a, bool blockingSends) {
-  const int hop = isForward(a.kind) ? -1 : +1;
-  const Stage before{a.stage.value + hop};
-  switch (a.kind) {
-    case ActionKind::Forward:
-    case ActionKind::Backward:
-    case ActionKind::BackwardInput:
-      if (before.value < 0 || before.value >= e.stages()) return std::nullopt;
-      if (e.lowered && e.rankOf(before) != e.rankOf(a.stage)) return std::nullopt;
-      return a.kind == ActionKind::Forward ? Action{before, a.kind, a.microbatch} : e.backwardOf(before, a.microbatch);
-    case ActionKind::RecvForward:
-    case ActionKind::RecvBackward: return counterpart(a);
-    case ActionKind::SendForward:
-    case ActionKind::SendBackward: return blockingSends ? std::optional{counterpart(a)} : std::nullopt;
-    case ActionKind::BackwardWeight:
-    case ActionKind::ReduceGrad:
-    case ActionKind::Unshard:
-    case ActionKind::Reshard: return std::nullopt;
+/// Refuses lists that do not describe the schedule's stages.
+void requireSizes(const Schedule& schedule, const MessageSizes& sizes) {
+  const std::size_t stages = schedule.placement.stages();
+  for (const auto& [list, what] : {std::pair{&sizes.sends, "sent"}, std::pair{&sizes.receives, "received"}}) {
+    if (list->size() != stages) {
+      throw UsageError(fmt::format("there are {} {} message sizes for the {} stages of schedule {}; give one for each stage, "
+                                   "0 where it has no message", list->size(), what, stages, schedule.name));
+    }
+    const auto negative = std::ranges::find_if(*list, [](Bytes bytes) { return bytes < 0; });
+    if (negative == list->end()) continue;
+    throw UsageError(fmt::format("the {} message size of stage {} is {} bytes; sizes cannot be negative", what,
+                                 negative - list->begin(), *negative));
   }
-  return std::nullopt;
 }
 
-/// Executes once. A rank runs until it waits for an action that another has not done, and leaves its number there; the
-/// other wakes it. An action is awaited by at most one rank, and each is visited once and once per wake: linear.
-/// With blocking sends a message is done when both ranks are at it; whoever comes second moves both on.
-Progress execute(Examination& e, bool blockingSends) {
-  const auto& rows = e.schedule.rows;
-  Progress done(rows.size(), 0);
-  std::vector<std::vector<std::int32_t>> waiter;  // by rank and position: the rank that waits, or kNowhere
-  waiter.reserve(rows.size());
-  for (const auto& row : rows) waiter.emplace_back(row.size(), kNowhere);
-  std::vector<Rank> ready;
-  for (std::size_t rank = rows.size(); rank > 0; --rank) ready.emplace_back(rank - 1);
-  const auto finish = [&](Rank rank) {
-    auto& cursor = done[rank.index()];
-    const std::int32_t woken = waiter[rank.index()][static_cast<std::size_t>(cursor)];
-    if (woken != kNowhere) ready.emplace_back(woken);
-    ++cursor;
-  };
-  while (!ready.empty()) {
-    const Rank rank = ready.back();
-    ready.pop_back();
-    const auto& row = rows[rank.index()];
-    const auto& cursor = done[rank.index()];
-    while (static_cast<std::size_t>(cursor) < row.size()) {
-      const Action& action = row[static_cast<std::size_t>(cursor)];
-      const auto needed = awaited(e, action, blockingSends);
-      if (needed) {
-        const Rank peer = e.rankOf(needed->stage);
-        const std::int32_t place = e.place(*needed);
-        if (blockingSends && !isCompute(action.kind)) {
-          if (done[peer.index()] != place) break;  // the peer will find this rank here
-          finish(peer);
-          ready.push_back(peer);
-        } else if (done[peer.index()] <= place) {
-          waiter[peer.index()][static_cast<std::size_t>(place)] = rank.value;
-          break;
-        }
-      }
-      finish(rank);
+struct Place {
+  Rank rank;
+  std::int32_t position;
+};
+
+/// By stage: its first forward receive; in compute-only schedules its first F whose input is made on another rank.
+std::vector<std::optional<Place>> firstReceives(const Schedule& schedule) {
+  const Placement& placement = schedule.placement;
+  std::vector<std::optional<Place>> first(placement.stages());
+  if (placement.bidirectional() && placement.mirrorOfStage.size() != placement.stages()) return first;  // `check` says so
+  const bool lowered = std::ranges::any_of(schedule.rows, [](const auto& row) {
+    return std::ranges::any_of(row, [](const Action& a) { return isMessage(a.kind); });
+  });
+  for (std::size_t rank = 0; rank < schedule.rows.size(); ++rank) {
+    const auto& row = schedule.rows[rank];
+    for (std::size_t i = 0; i < row.size(); ++i) {
+      const Action& a = row[i];
+      if (a.kind != (lowered ? ActionKind::RecvForward : ActionKind::Forward)) continue;
+      if (a.stage.value < 1 || a.stage.index() >= placement.stages() || first[a.stage.index()]) continue;
+      if (placement.rankOf(Stage{a.stage.value - 1}, a.microbatch) == Rank{rank}) continue;
+      first[a.stage.index()] = Place{Rank{rank}, static_cast<std::int32_t>(i)};
     }
   }
-  return done;
-}
-
-/// The cycle of ranks that wait for each other, from its lowest rank on; empty when every rank got to its end.
-/// Of several cycles, the one the lowest waiting rank leads to.
-std::vector<Rank> waitingCycle(Examination& e, const Progress& done, bool blockingSends) {
-  const auto& rows = e.schedule.rows;
-  std::size_t first = 0;
-  while (first < rows.size() && static_cast<std::size_t>(done[first]) == rows[first].size()) ++first;
-  if (first == rows.size()) return {};
-  const auto next = [&](Rank rank) {
-    const Action& action = rows[rank.index()][static_cast<std::size_t>(done[rank.index()])];
-    return e.rankOf(awaited(e, action, blockingSends)->stage);
-  };
-  std::vector<bool> met(rows.size(), false);
-  Rank rank{first};
-  for (; !met[rank.index()]; rank = next(rank)) met[rank.index()] = true;
-  std::vector<Rank> cycle{rank};
-  for (Rank r = next(rank); r != rank; r = next(r)) cycle.push_back(r);
-  std::ranges::rotate(cycle, std::ranges::min_element(cycle));
-  return cycle;
-}
-
-/// Executes and reports a deadlock.
-void checkExecution(Examination& e, bool blockingSends) {
-  const Progress done = execute(e, blockingSends);
-  const std::vector<Rank> cycle = waitingCycle(e, done, blockingSends);
-  if (cycle.empty()) return;
-  std::string message = blockingSends ? "deadlock only under blocking sends (buffered sends avoid it): " : "deadlock: ";
-  for (const Rank rank : cycle) {
-    const std::int32_t position = done[rank.index()];
-    const Action& action = e.schedule.rows[rank.index()][static_cast<std::size_t>(position)];
-    const Action needed = *awaited(e, action, blockingSends);
-    message += fmt::format("{}rank {} at position {} ({}) waits for {} of rank {}", rank == cycle.front() ? "" : "; ",
-                           rank.value, position, toString(action), toString(needed), e.rankOf(needed.stage).value);
-  }
-  const std::int32_t position = done[cycle.front().index()];
-  e.report(cycle.front(), position, e.schedule.rows[cycle.front().index()][static_cast<std::size_t>(position)],
-           std::move(message));
-  e.problems.back().blockingOnly = blockingSends;
+  return first;
 }
 
 }  // namespace
+
+std::string_view name(Stops stops) {
+  switch (stops) {
+    case Stops::Always: return "always";
+    case Stops::OneChannel: return "one_channel";
+    case Stops::Blocking: return "blocking_sends";
+  }
+  return "?";
+}
 
 std::vector<Problem> check(const Schedule& schedule) {
   Examination e{.schedule = schedule};
   checkShape(e);
   if (!e.problems.empty()) return std::move(e.problems);
-  const std::size_t pairs = schedule.rankOfStage.size() * static_cast<std::size_t>(schedule.microbatches);
-  e.places.assign(pairs * kKindsPerPair, kNowhere);
-  std::vector<std::int32_t> reducedAt(schedule.rankOfStage.size(), kNowhere);
-  for (std::size_t rank = 0; rank < schedule.rows.size(); ++rank) enterRow(e, Rank{rank}, reducedAt);
+  e.places.assign(schedule.placement.stages() * static_cast<std::size_t>(schedule.microbatches) * kKindsPerPair, kNowhere);
+  Reductions reductions(2 * schedule.placement.stages(), kNowhere);
+  for (std::size_t rank = 0; rank < schedule.rows.size(); ++rank) enterRow(e, Rank{rank}, reductions);
   checkPairs(e);
-  if (e.problems.empty()) checkExecution(e, false);
-  if (e.problems.empty() && e.lowered) checkExecution(e, true);
+  if (e.problems.empty()) checkRuns(e);
   std::ranges::stable_sort(e.problems, {}, [](const Problem& p) { return std::tuple(p.rank, p.position); });
   return std::move(e.problems);
+}
+
+std::vector<Problem> checkSizes(const Schedule& schedule, const MessageSizes& sizes) {
+  requireSizes(schedule, sizes);
+  const auto receives = firstReceives(schedule);
+  std::vector<Problem> problems;
+  for (std::size_t stage = 1; stage < receives.size(); ++stage) {
+    if (!receives[stage] || sizes.receives[stage] == sizes.sends[stage - 1]) continue;
+    const auto [rank, position] = *receives[stage];
+    const Action& receive = schedule.rows[rank.index()][static_cast<std::size_t>(position)];
+    problems.push_back({rank, position, receive,
+                        fmt::format("stage {} sends {} bytes to stage {}, which expects {} bytes ({}): the receive hangs or "
+                                    "takes wrong values, and so does that of the gradient",
+                                    stage - 1, sizes.sends[stage - 1], stage, sizes.receives[stage], toString(receive))});
+  }
+  std::ranges::stable_sort(problems, {}, [](const Problem& p) { return std::tuple(p.rank, p.position); });
+  return problems;
 }
 
 }  // namespace pw

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <optional>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -60,10 +61,10 @@ std::optional<int> cutNumber(std::string_view& text, int most) {
   return value;
 }
 
-Action readAction(const Cell& cell) {
+/// Reads one action; `text` is the cell or, in an overlapped pair, its part.
+Action readAction(const Cell& cell, std::string_view text) {
   constexpr std::string_view kForm = "is not an action; write stage, kind and microbatch, like 0F3 or 1SEND_B0";
-  std::string_view rest = cell.text;
-  if (rest.starts_with('(')) refuse(cell, "overlaps actions, which is not supported; write them as cells of their own");
+  std::string_view rest = text;
   const auto stage = cutNumber(rest, kMaxStages);
   if (!stage) refuse(cell, kForm);
   const std::string_view word = rest.substr(0, rest.find_first_of("0123456789"));
@@ -91,72 +92,187 @@ std::string_view withoutBlanks(std::string_view text) {
   return text.substr(first, text.find_last_not_of(kBlanks) + 1 - first);
 }
 
-/// Takes an action into the schedule's placement and microbatch count. Unknown ranks are −1 meanwhile.
-void learn(Schedule& schedule, const Action& action, const Cell& cell) {
-  schedule.microbatches = std::max(schedule.microbatches, action.microbatch.value + 1);
-  auto& placement = schedule.rankOfStage;
-  if (action.stage.index() >= placement.size()) placement.resize(action.stage.index() + 1, Rank{-1});
-  if (!isCompute(action.kind)) return;
-  Rank& rank = placement[action.stage.index()];
-  const Rank here{cell.row};
-  if (rank == Rank{-1}) rank = here;
-  if (rank != here) {
-    refuse(cell, fmt::format("computes stage {} on rank {}, but rank {} computes it too; a stage has one rank",
-                             action.stage.value, here.value, rank.value));
-  }
+constexpr std::string_view kOverlap = "OVERLAP_F_B";
+
+/// Reads `(0F5;7B2)OVERLAP_F_B` into its two actions.
+std::array<Action, 2> readPair(const Cell& cell) {
+  constexpr std::string_view kForm = "is not an overlapped pair; write a forward and a backward, like (0F5;7B2)OVERLAP_F_B";
+  const std::size_t middle = cell.text.find(';');
+  const std::size_t end = cell.text.find(')');
+  if (middle == std::string_view::npos || end == std::string_view::npos || end < middle) refuse(cell, kForm);
+  if (withoutBlanks(cell.text.substr(end + 1)) != kOverlap) refuse(cell, kForm);
+  Action forward = readAction(cell, withoutBlanks(cell.text.substr(1, middle - 1)));
+  const Action backward = readAction(cell, withoutBlanks(cell.text.substr(middle + 1, end - middle - 1)));
+  if (forward.kind != ActionKind::Forward || backward.kind != ActionKind::Backward) refuse(cell, kForm);
+  forward.overlapsNext = true;
+  return {forward, backward};
 }
 
-void readRow(Schedule& schedule, std::string_view line, std::string_view source) {
+/// Where a stage is computed, as far as read: on one rank, or on two that share the microbatches.
+struct Home {
+  Rank rank{-1};
+  Microbatch least, most;
+  std::size_t column = 0;  ///< of the cell where this rank was first seen to compute the stage
+
+  void add(Rank here, Microbatch microbatch, std::size_t at) {
+    if (rank == Rank{-1}) *this = {here, microbatch, microbatch, at};
+    least = std::min(least, microbatch);
+    most = std::max(most, microbatch);
+  }
+};
+
+struct Reader {
+  std::string_view source;
+  std::size_t cells = 0;  ///< at least as many as there are actions
+  Schedule schedule = {};
+  std::vector<std::array<Home, 2>> homes = {};                    ///< by stage
+  std::vector<std::pair<Stage, Microbatch>> weights = {};         ///< of every W
+
+  void learn(const Action& action, const Cell& cell);
+  void readRow(std::string_view line);
+  void placeStages();
+  [[noreturn]] void refuseSecondRank(std::size_t stage) const;
+  void toTorchLetters();
+};
+
+void Reader::refuseSecondRank(std::size_t stage) const {
+  auto [one, other] = homes[stage];
+  if (one.rank > other.rank) std::swap(one, other);
+  const auto row = other.rank.index();
+  throw UsageError(fmt::format("{}: row {} (rank {}), cell {}: computes stage {} on rank {}, but rank {} computes it too; a stage has one rank, "
+                               "or two mirrored ones of which one takes the first microbatches", source, row + 1, row, other.column + 1, stage, row,
+                               one.rank.value));
+}
+
+void Reader::learn(const Action& action, const Cell& cell) {
+  schedule.microbatches = std::max(schedule.microbatches, action.microbatch.value + 1);
+  if (action.stage.index() >= cells) {  // also keeps one huge number from reserving a table for it
+    refuse(cell, fmt::format("names stage {}, but {} cells cannot fill the stages below it; stages are numbered from 0 without gaps",
+                             action.stage.value, cells));
+  }
+  if (action.stage.index() >= homes.size()) homes.resize(action.stage.index() + 1);
+  if (!isCompute(action.kind)) return;
+  if (action.kind == ActionKind::BackwardWeight) weights.emplace_back(action.stage, action.microbatch);
+  auto& [one, other] = homes[action.stage.index()];
+  const Rank here{cell.row};
+  if (one.rank == Rank{-1} || one.rank == here) return one.add(here, action.microbatch, cell.column);
+  if (other.rank == Rank{-1} || other.rank == here) return other.add(here, action.microbatch, cell.column);
+  refuse(cell, fmt::format("computes stage {} on rank {}, but ranks {} and {} compute it too; a stage has one rank, or two mirrored ones",
+                           action.stage.value, here.value, one.rank.value, other.rank.value));
+}
+
+void Reader::readRow(std::string_view line) {
   Cell cell{source, schedule.rows.size(), 0, {}};
   auto& row = schedule.rows.emplace_back();
+  if (withoutBlanks(line).empty()) return;
   for (bool more = true; more; ++cell.column) {
     const std::size_t comma = line.find(',');
     cell.text = withoutBlanks(line.substr(0, comma));
     more = comma != std::string_view::npos;
     if (more) line.remove_prefix(comma + 1);
-    if (cell.text.empty()) continue;
-    row.push_back(readAction(cell));
-    learn(schedule, row.back(), cell);
+    if (cell.text.empty() || cell.text == "\"\"") {
+      row.push_back(kIdle);
+    } else if (cell.text.starts_with('(')) {
+      for (const Action& action : readPair(cell)) {
+        row.push_back(action);
+        learn(action, cell);
+      }
+    } else {
+      row.push_back(readAction(cell, cell.text));
+      learn(row.back(), cell);
+    }
   }
+}
+
+/// Turns the homes into a placement.
+void Reader::placeStages() {
+  Placement& placement = schedule.placement;
+  bool bidirectional = false;
+  for (std::size_t s = 0; s < homes.size(); ++s) {
+    if (homes[s][0].rank == Rank{-1}) {
+      throw UsageError(fmt::format("{}: stage {} of {} has no compute action; stages are numbered from 0 without gaps", source, s, homes.size()));
+    }
+    bidirectional = bidirectional || homes[s][1].rank != Rank{-1};
+  }
+  placement.firstMirrored = Microbatch{0};
+  if (bidirectional) placement.firstMirrored = Microbatch{schedule.microbatches};
+  for (auto& [one, other] : homes) {
+    if (other.rank != Rank{-1} && other.least < one.least) std::swap(one, other);
+    placement.rankOfStage.push_back(one.rank);
+    if (other.rank != Rank{-1}) placement.firstMirrored = std::min(placement.firstMirrored, other.least);
+  }
+  if (!bidirectional) return;
+  placement.mirrorOfStage.assign(placement.rankOfStage.rbegin(), placement.rankOfStage.rend());
+  for (std::size_t s = 0; s < homes.size(); ++s) {
+    const auto& [one, other] = homes[s];
+    const bool alone = other.rank == Rank{-1};
+    if (alone && placement.mirrorOfStage[s] == one.rank) continue;  // the middle of an odd number of ranks
+    if (!alone && other.rank == placement.mirrorOfStage[s] && one.most < placement.firstMirrored) continue;
+    const auto twice = std::ranges::find_if(homes, [](const auto& home) { return home[1].rank != Rank{-1}; });
+    refuseSecondRank(alone ? static_cast<std::size_t>(twice - homes.begin()) : s);
+  }
+}
+
+/// B of the zero-bubble papers: with a W of the same stage and microbatch it is only the part for the inputs. In an overlapped pair it is
+/// always the whole, and `check` finds the W.
+void Reader::toTorchLetters() {
+  std::ranges::sort(weights);
+  for (auto& row : schedule.rows) {
+    bool inPair = false;
+    for (Action& action : row) {
+      const bool second = std::exchange(inPair, action.overlapsNext);
+      if (action.kind != ActionKind::Backward || second) continue;
+      if (std::ranges::binary_search(weights, std::pair{action.stage, action.microbatch})) action.kind = ActionKind::BackwardInput;
+    }
+  }
+}
+
+std::string cellText(const Action& action, Letters letters) {
+  if (letters == Letters::Torch || action.kind != ActionKind::BackwardInput) return toString(action);
+  return toString({action.stage, ActionKind::Backward, action.microbatch});
 }
 
 }  // namespace
 
-std::string toCsv(const Schedule& schedule) {
+std::string toCsv(const Schedule& schedule, Letters letters) {
   std::string text;
   for (const auto& row : schedule.rows) {
     for (std::size_t i = 0; i < row.size(); ++i) {
       if (i > 0) text += ',';
-      text += toString(row[i]);
+      if (row[i].overlapsNext && i + 1 < row.size()) {
+        text += fmt::format("({};{}){}", cellText(row[i], letters), cellText(row[i + 1], letters), kOverlap);
+        ++i;
+      } else {
+        text += cellText(row[i], letters);
+      }
     }
+    if (row.size() == 1 && row.front().kind == ActionKind::Idle) text += "\"\"";
     text += "\r\n";
   }
   return text;
 }
 
-Schedule parseCsv(std::string_view text, std::string_view name, std::string_view source) {
-  Schedule schedule;
-  schedule.name = name;
+Schedule parseCsv(std::string_view text, std::string_view name, std::string_view source, Letters letters) {
+  const auto separates = [](char c) { return c == ',' || c == ';' || c == '\n'; };
+  Reader reader{.source = source, .cells = 1 + static_cast<std::size_t>(std::ranges::count_if(text, separates))};
+  reader.schedule.name = name;
   while (!text.empty()) {
     const std::size_t end = text.find('\n');
     std::string_view line = text.substr(0, end);
     text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
     if (line.ends_with('\r')) line.remove_suffix(1);
-    if (schedule.rows.size() == static_cast<std::size_t>(kMaxRanks)) {
+    if (reader.schedule.rows.size() == static_cast<std::size_t>(kMaxRanks)) {
       throw UsageError(fmt::format("{}: row {} is one rank too many; at most {} are supported", source, kMaxRanks + 1,
                                    kMaxRanks));
     }
-    readRow(schedule, line, source);
+    reader.readRow(line);
   }
-  if (schedule.rankOfStage.empty()) {
+  if (reader.homes.empty()) {
     throw UsageError(fmt::format("{}: holds no action; a schedule has one row of cells like 0F0 per rank", source));
   }
-  const auto gap = std::ranges::find(schedule.rankOfStage, Rank{-1});
-  if (gap != schedule.rankOfStage.end()) {
-    throw UsageError(fmt::format("{}: stage {} of {} has no compute action; stages are numbered from 0 without gaps",
-                                 source, gap - schedule.rankOfStage.begin(), schedule.rankOfStage.size()));
-  }
-  return schedule;
+  reader.placeStages();
+  if (letters == Letters::ZeroBubble) reader.toTorchLetters();
+  return std::move(reader.schedule);
 }
 
 }  // namespace pw

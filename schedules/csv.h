@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 
@@ -7,15 +8,23 @@
 
 namespace pw {
 
-/// torch.distributed.pipelining's schedule CSV: one row per rank, CRLF, cells separated by commas, no header.
-[[nodiscard]] std::string toCsv(const Schedule& schedule);
+/// Whose letters a CSV uses for the parts of a backward. torch: B full, I inputs, W weights. Older files and the
+/// zero-bubble papers write B for the inputs' part too: there a B is an I where its stage and microbatch also have a W.
+enum class Letters : std::uint8_t { Torch, ZeroBubble };
 
-/// Reads that CSV, compute-only or lowered. Strict: every cell must be exactly one action, blanks around it apart; an
-/// empty cell is an idle slot and is dropped; an empty row is a rank without work (as in torch), which `check` reports.
-/// The placement is inferred from which rank computes a stage; M is the largest microbatch + 1. LF and CRLF are taken.
-/// `source` names the text in errors. Throws UsageError naming row, cell and text of what cannot be read (overlapped
-/// pairs, `(0F1;0B0)OVERLAP_F_B`, among it) or of a stage computed on two ranks, and for a stage number with no compute
-/// action. Sizes are bounded (kMaxRanks, kMaxStages, kMaxMicrobatches), so hostile text cannot exhaust memory.
-[[nodiscard]] Schedule parseCsv(std::string_view text, std::string_view name, std::string_view source);
+/// torch.distributed.pipelining's schedule CSV: one row per rank, CRLF, cells separated by commas, no header; an idle
+/// cell is empty (`""` where it is the only one of its row, as Python's csv module writes it), an overlapped pair reads
+/// `(0F5;7B2)OVERLAP_F_B`.
+[[nodiscard]] std::string toCsv(const Schedule& schedule, Letters letters = Letters::Torch);
+
+/// Reads that CSV, compute-only or lowered. Strict: every cell must be exactly one action or overlapped pair, blanks
+/// around it apart; an empty cell is an idle slot; a row without any cell is a rank without work, which `check` reports.
+/// The placement is inferred from which rank computes what: one rank for each stage, or (bidirectional) two, mirrored,
+/// of which one computes the first microbatches and the other the rest. M is the largest microbatch + 1. LF and CRLF are taken.
+/// `source` names the text in errors. Throws UsageError naming row, cell and text of what cannot be read, of a stage
+/// computed on two ranks otherwise, and for a stage number with no compute action. Sizes are bounded (kMaxRanks,
+/// kMaxStages, kMaxMicrobatches), so hostile text cannot exhaust memory.
+[[nodiscard]] Schedule parseCsv(std::string_view text, std::string_view name, std::string_view source,
+                                Letters letters = Letters::Torch);
 
 }  // namespace pw

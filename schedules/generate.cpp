@@ -7,114 +7,69 @@
 #include <fmt/ranges.h>
 
 #include "schedules/error.h"
+#include "schedules/families.h"
 
 namespace pw {
 namespace {
 
-/// Largest stages × microbatches generated: 16 million pairs are 400 MB of actions, more is a slip of the keyboard.
-constexpr std::int64_t kMaxPairs = 16'000'000;
-
-/// What no family can do: empty or absurd shapes.
-std::optional<std::string> absurdity(const Shape& shape) {
-  const auto outside = [](std::string_view what, int value, int most) -> std::optional<std::string> {
-    if (value >= 1 && value <= most) return std::nullopt;
-    return fmt::format("{} {} cannot be scheduled; give a number from 1 to {}", value, what, most);
-  };
-  if (auto refusal = outside("ranks", shape.ranks, kMaxRanks)) return refusal;
-  if (auto refusal = outside("stages", shape.stages, kMaxStages)) return refusal;
-  if (auto refusal = outside("microbatches", shape.microbatches, kMaxMicrobatches)) return refusal;
-  if (std::int64_t{shape.stages} * shape.microbatches > kMaxPairs) {
-    return fmt::format("{} stages × {} microbatches are too many; at most {} pairs are scheduled", shape.stages,
-                       shape.microbatches, kMaxPairs);
-  }
-  return std::nullopt;
-}
-
-std::optional<std::string> refuseChunks(const Shape& shape) {
-  if (auto refusal = absurdity(shape)) return refusal;
-  if (shape.stages == shape.ranks) return std::nullopt;
-  return fmt::format("it needs one stage per rank, but there are {} stages on {} ranks; give {} stages", shape.stages,
-                     shape.ranks, shape.ranks);
-}
-
-Schedule emptySchedule(std::string_view name, const Shape& shape) {
-  return {.name = std::string(name),
-          .microbatches = shape.microbatches,
-          .rankOfStage = loopPlacement(shape),
-          .rows = std::vector<std::vector<Action>>(static_cast<std::size_t>(shape.ranks))};
-}
-
-/// Appends `kind` of microbatches [first, last).
-void append(std::vector<Action>& row, Stage stage, ActionKind kind, int first, int last) {
-  for (int m = first; m < last; ++m) row.push_back({stage, kind, Microbatch{m}});
-}
-
-Schedule forwardOnly(const Shape& shape) {
-  Schedule schedule = emptySchedule("forward-only", shape);
-  for (int rank = 0; rank < shape.ranks; ++rank) {
-    auto& row = schedule.rows[static_cast<std::size_t>(rank)];
-    row.reserve(static_cast<std::size_t>(shape.microbatches));
-    append(row, Stage{rank}, ActionKind::Forward, 0, shape.microbatches);
-  }
-  return schedule;
-}
-
-/// GPipe (Huang et al., NeurIPS 2019, section 2.3): all forwards, then all backwards. Backwards go in the order of the
-/// microbatches, as torch does, not reversed as in the paper's figure: the times are the same.
-Schedule gpipe(const Shape& shape) {
-  Schedule schedule = emptySchedule("gpipe", shape);
-  for (int rank = 0; rank < shape.ranks; ++rank) {
-    auto& row = schedule.rows[static_cast<std::size_t>(rank)];
-    row.reserve(2 * static_cast<std::size_t>(shape.microbatches));
-    append(row, Stage{rank}, ActionKind::Forward, 0, shape.microbatches);
-    append(row, Stage{rank}, ActionKind::Backward, 0, shape.microbatches);
-  }
-  return schedule;
-}
-
-/// 1F1B (DAPPLE, PPoPP 2021; Megatron-LM, SC 2021, section 2.2.1): rank i warms up with R−1−i forwards, alternates, and
-/// drains. Where M ≤ R−i that is GPipe's row: all microbatches are in before the first gradient comes. The order is
-/// that of torch's running loop (`Schedule1F1B._step_microbatches`), not of its `pipeline_order`.
-Schedule oneForwardOneBackward(const Shape& shape) {
-  Schedule schedule = emptySchedule("1f1b", shape);
-  const int all = shape.microbatches;
-  for (int rank = 0; rank < shape.ranks; ++rank) {
-    auto& row = schedule.rows[static_cast<std::size_t>(rank)];
-    row.reserve(2 * static_cast<std::size_t>(all));
-    const Stage stage{rank};
-    const int warmup = std::min(all, shape.ranks - 1 - rank);
-    append(row, stage, ActionKind::Forward, 0, warmup);
-    for (int m = 0; m < all - warmup; ++m) {
-      append(row, stage, ActionKind::Forward, warmup + m, warmup + m + 1);
-      append(row, stage, ActionKind::Backward, m, m + 1);
-    }
-    append(row, stage, ActionKind::Backward, all - warmup, all);
-  }
-  return schedule;
-}
+using namespace families;
 
 constexpr std::array kGenerators{
-    Generator{"forward-only", "all forwards, no backward: inference", "one stage per rank", refuseChunks, forwardOnly},
-    Generator{"gpipe", "all forwards, then all backwards", "one stage per rank", refuseChunks, gpipe},
-    Generator{"1f1b", "after a warmup one forward, one backward: at most R−i microbatches live on rank i",
-              "one stage per rank", refuseChunks, oneForwardOneBackward},
+    Generator{.name = "forward-only", .summary = "all forwards, no backward: inference", .needs = "any shape",
+              .torchName = "_ScheduleForwardOnly", .refusal = needWholeChunks, .generate = forwardOnly},
+    Generator{.name = "gpipe", .summary = "all forwards, then all backwards", .needs = "V = 1",
+              .torchName = "ScheduleGPipe", .refusal = needOneChunk, .generate = gpipe},
+    Generator{.name = "1f1b", .summary = "after a warmup one forward, one backward: at most R−i microbatches live on rank i", .needs = "V = 1",
+              .torchName = "Schedule1F1B", .refusal = needOneChunk, .torchRefusal = torchRefuses1f1b, .generate = oneForwardOneBackward},
+    Generator{.name = "interleaved-1f1b", .summary = "1F1B over V chunks per rank, groups of microbatches taking turns", .needs = "any shape", .chunks = 2,
+              .torchName = "ScheduleInterleaved1F1B", .refusal = needWholeChunks, .torchRefusal = torchRefusesInterleaved,
+              .generate = interleaved},
+    Generator{.name = "looped-bfs", .summary = "breadth first: each chunk does all its microbatches before the next", .needs = "any shape", .chunks = 2,
+              .torchName = "ScheduleLoopedBFS", .refusal = needWholeChunks, .generate = loopedBfs},
+    Generator{.name = "zb-h1", .summary = "1F1B with split backwards, weight gradients fill the drain; memory of 1F1B", .needs = "V = 1",
+              .refusal = needOneChunk, .generate = zbH1},
+    Generator{.name = "zb-h2", .summary = "twice the warmup of 1F1B: no bubble on the window where F = I = W", .needs = "V = 1, M ≥ 2R−1",
+              .refusal = refusalOfZbH2, .generate = zbH2},
+    Generator{.name = "interleaved-zb", .summary = "zero bubble over V chunks per rank, torch's ZB1P", .needs = "any shape",
+              .torchName = "ScheduleInterleavedZeroBubble", .refusal = needWholeChunks, .torchRefusal = torchRefusesInterleaved,
+              .generate = interleavedZeroBubble},
+    Generator{.name = "zbv", .summary = "zero bubble on a V: 2R chunks live on every rank", .needs = "V = 2", .chunks = 2, .placement = PlacementKind::V,
+              .torchName = "ScheduleZBVZeroBubble", .refusal = needTwoChunks, .generate = zbV},
+    Generator{.name = "v-half", .summary = "V with half the activation memory of 1F1B", .needs = "V = 2", .chunks = 2,
+              .placement = PlacementKind::V, .refusal = needTwoChunks, .generate = vHalf},
+    Generator{.name = "v-min", .summary = "V with a third of the activation memory of 1F1B", .needs = "V = 2, near-equal times", .chunks = 2,
+              .placement = PlacementKind::V, .refusal = needTwoChunks, .generate = vMin},
+    Generator{.name = "dualpipe", .summary = "two opposite directions, F of one overlapped with B of the other; two copies of the weights",
+              .needs = "V = 1, R even, M even, M ≥ 2R", .placement = PlacementKind::Bidirectional, .refusal = refusalOfDualPipe,
+              .generate = dualPipe},
+    Generator{.name = "dualpipev", .summary = "DualPipe folded to a V: one copy of the weights", .needs = "V = 2, M ≥ 2R", .chunks = 2,
+              .placement = PlacementKind::V, .torchName = "ScheduleDualPipeV", .refusal = refusalOfDualPipeV, .generate = dualPipeV},
+    Generator{.name = "chimera", .summary = "two opposite 1F1B pipelines merged; two copies of the weights", .needs = "V = 1, R even, M even",
+              .placement = PlacementKind::Bidirectional, .refusal = refusalOfChimera, .generate = chimera},
+    Generator{.name = "hanayo", .summary = "1F1B in waves: zig-zag over the ranks, V/2 waves", .needs = "V even", .chunks = 2,
+              .placement = PlacementKind::Wave, .refusal = refusalOfHanayo, .generate = hanayo},
+    Generator{.name = "lockstep", .summary = "all ranks in step, an exchange after every cycle, as PopART runs", .needs = "V = 1",
+              .refusal = needOneChunk, .generate = lockstep},
 };
 
 }  // namespace
 
 std::span<const Generator> generators() { return kGenerators; }
 
-Schedule generate(std::string_view name, const Shape& shape) {
+const Generator& generatorOf(std::string_view name) {
   const auto found = std::ranges::find(kGenerators, name, &Generator::name);
-  if (found == kGenerators.end()) {
-    std::array<std::string_view, kGenerators.size()> known;
-    std::ranges::transform(kGenerators, known.begin(), &Generator::name);
-    throw UsageError(fmt::format("unknown schedule \"{}\"; known are {}", name, fmt::join(known, ", ")));
-  }
-  if (const auto refusal = found->refusal(shape)) {
+  if (found != kGenerators.end()) return *found;
+  std::array<std::string_view, kGenerators.size()> known;
+  std::ranges::transform(kGenerators, known.begin(), &Generator::name);
+  throw UsageError(fmt::format("unknown schedule \"{}\"; known are {}", name, fmt::join(known, ", ")));
+}
+
+Schedule generate(std::string_view name, const Shape& shape) {
+  const Generator& family = generatorOf(name);
+  if (const auto refusal = family.refusal(shape)) {
     throw UsageError(fmt::format("schedule {} refuses this shape: {}", name, *refusal));
   }
-  return found->generate(shape);
+  return family.generate(shape);
 }
 
 }  // namespace pw

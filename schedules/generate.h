@@ -11,20 +11,41 @@ namespace pw {
 
 /// A named schedule family: what it needs of a shape, and its compute-only order.
 struct Generator {
-  std::string_view name;      ///< as on the command line: `1f1b`
-  std::string_view summary;   ///< one line for `schedule list`
-  std::string_view needs;     ///< its constraints in words for `schedule list`; "any shape" where there are none
+  std::string_view name;       ///< as on the command line: `1f1b`
+  std::string_view summary;    ///< one line for `schedule list`: the rule and its source
+  std::string_view needs;      ///< its constraints in words for `schedule list`; "any shape" where there are none
+  int chunks = 1;              ///< stages per rank where nobody says how many
+  PlacementKind placement = PlacementKind::Loop;
+  std::string_view torchName = {};  ///< torch's class of the same cells, or empty
   /// Nothing when the shape is allowed, else the sentence that says what is wrong and what would do.
-  std::optional<std::string> (*refusal)(const Shape&);
-  /// Compute-only schedule; called with allowed shapes only. Cost: linear in the number of actions.
-  Schedule (*generate)(const Shape&);
+  std::optional<std::string> (*refusal)(const Shape&) = nullptr;
+  /// What torch refuses beyond `refusal`; null where it refuses nothing more (or has no such schedule).
+  std::optional<std::string> (*torchRefusal)(const Shape&) = nullptr;
+  /// Compute-only schedule; called with allowed shapes only. Cost: linear in the number of actions (chimera and hanayo,
+  /// which order by start times: times its logarithm; v-half and v-min also R³).
+  Schedule (*generate)(const Shape&) = nullptr;
 };
 
-/// All generators, in the order `schedule list` shows them: forward-only, gpipe, 1f1b.
+/// All generators, in the order `schedule list` shows them.
 [[nodiscard]] std::span<const Generator> generators();
 
-/// Generates the named schedule.
-/// Throws UsageError for an unknown name (listing the known ones) or a shape the family refuses.
+/// The generator of that name. Throws UsageError for an unknown one, listing the known.
+[[nodiscard]] const Generator& generatorOf(std::string_view name);
+
+/// Generates the named schedule. Throws UsageError for an unknown name or a shape the family refuses.
 [[nodiscard]] Schedule generate(std::string_view name, const Shape& shape);
+
+/// Interleaved 1F1B with Megatron's microbatch group size (`--microbatch-group-size-per-virtual-pipeline-stage`): each
+/// chunk takes `group` microbatches before the next one's turn; the last group may be smaller. `generate` takes torch's
+/// groups: max(1, M div R) of them, as equal as possible. Throws UsageError for a group outside [min(R, M), M].
+[[nodiscard]] Schedule interleavedWithGroups(const Shape& shape, int group);
+
+/// The cycle in which a lockstep schedule of R ranks does this compute action: stage i does the forward of microbatch m
+/// in cycle m + i and its backward in cycle m + 2R − 2 − i (PopART's pipelining document; the last rank's forward and
+/// backward are one fragment pair).
+[[nodiscard]] int lockstepCycle(int ranks, const Action& action);
+
+/// Cycles of a lockstep schedule: fill and flush of 2R − 2 each, R ≥ 1: M + 2R − 2 in all.
+[[nodiscard]] int lockstepCycles(const Shape& shape);
 
 }  // namespace pw

@@ -1,65 +1,241 @@
 #include "schedules/lower.h"
 
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <tuple>
+
+#include <fmt/format.h>
+
+#include "schedules/error.h"
+#include "schedules/lower_torch.h"
+
 namespace pw {
 namespace {
 
-bool isMessage(ActionKind kind) { return isSend(kind) || isReceive(kind); }
+using Time = std::int64_t;
+constexpr Time kNotYet = -1;
 
-/// Whether what goes from one stage to a neighbour needs a message: both exist and stand on different ranks.
-bool crossesRanks(const Schedule& schedule, Stage from, int hop) {
-  const auto stages = static_cast<std::int64_t>(schedule.rankOfStage.size());
-  const std::int64_t to = std::int64_t{from.value} + hop;
-  if (from.value < 0 || from.value >= stages || to < 0 || to >= stages) return false;
-  return schedule.rankOfStage[from.index()] != schedule.rankOfStage[static_cast<std::size_t>(to)];
+bool isForward(ActionKind kind) { return kind == ActionKind::Forward; }
+
+/// Makes a gradient that the stage before waits for.
+bool makesGradient(ActionKind kind) { return kind == ActionKind::Backward || kind == ActionKind::BackwardInput; }
+
+bool hasMicrobatch(ActionKind kind) { return isCompute(kind) || isSend(kind) || isReceive(kind); }
+
+/// The unit times that decide where a receive stands; only their order matters, so any costs give a sound lowering.
+Time unitTime(ActionKind kind) { return isCompute(kind) ? (kind == ActionKind::Backward ? 2 : 1) : 0; }
+
+/// A message on both ranks, at the moment its action ends.
+struct Message {
+  Time time = 0;
+  Action send;
+  Rank from, to;
+
+  [[nodiscard]] auto key() const { return std::tie(time, send); }
+};
+
+/// The unit-time execution of compute rows: when each action starts, and the messages.
+struct UnitRun {
+  const Schedule& schedule;
+  std::vector<std::vector<Time>> starts;             ///< as the rows
+  std::array<std::vector<Time>, 2> made = {};        ///< by stage × microbatch: end of F; of B or I
+  std::vector<Message> messages = {};
+
+  [[nodiscard]] Time& madeBy(Stage stage, Microbatch m, bool forward) {
+    return made[forward ? 0 : 1][stage.index() * static_cast<std::size_t>(schedule.microbatches) + m.index()];
+  }
+  /// The neighbour that hands this stage its input (forward) or output gradient; nothing at the ends of the pipeline.
+  [[nodiscard]] std::optional<Stage> giver(const Action& a) const {
+    const std::int32_t other = a.stage.value + (isForward(a.kind) ? -1 : 1);
+    if (other < 0 || other >= static_cast<std::int32_t>(schedule.placement.stages())) return std::nullopt;
+    return Stage{other};
+  }
+  /// When what the action needs from its neighbour exists; kNotYet while it does not.
+  [[nodiscard]] Time readyAt(const Action& a) {
+    if (!isForward(a.kind) && !makesGradient(a.kind)) return 0;
+    const auto stage = giver(a);
+    return stage ? madeBy(*stage, a.microbatch, isForward(a.kind)) : 0;
+  }
+  void finish(const Action& a, Time end);
+};
+
+void UnitRun::finish(const Action& a, Time end) {
+  const bool forward = isForward(a.kind);
+  if (!forward && !makesGradient(a.kind)) return;
+  madeBy(a.stage, a.microbatch, forward) = end;
+  const std::int32_t taker = a.stage.value + (forward ? 1 : -1);
+  if (taker < 0 || taker >= static_cast<std::int32_t>(schedule.placement.stages())) return;
+  const Rank from = schedule.placement.rankOf(a.stage, a.microbatch);
+  const Rank to = schedule.placement.rankOf(Stage{taker}, a.microbatch);
+  if (from == to) return;
+  messages.push_back({end, {a.stage, forward ? ActionKind::SendForward : ActionKind::SendBackward, a.microbatch}, from, to});
 }
 
-/// Appends `action` with the messages it needs around it.
-void appendLowered(const Schedule& schedule, const Action& action, std::vector<Action>& row) {
-  const auto message = [&](int hop, ActionKind kind) {
-    if (crossesRanks(schedule, action.stage, hop)) row.push_back({action.stage, kind, action.microbatch});
+/// Advances a rank as far as its inputs allow. Returns whether it got anywhere.
+bool advance(UnitRun& run, std::size_t rank, Time& clock) {
+  const auto& row = run.schedule.rows[rank];
+  auto& starts = run.starts[rank];
+  const std::size_t before = starts.size();
+  while (starts.size() < row.size()) {
+    const Action& first = row[starts.size()];
+    const bool slot = first.overlapsNext && starts.size() + 1 < row.size();
+    const Action& last = slot ? row[starts.size() + 1] : first;
+    const Time firstReady = run.readyAt(first);
+    const Time lastReady = slot ? run.readyAt(last) : 0;
+    if (firstReady == kNotYet || lastReady == kNotYet) break;
+    const Time start = std::max({clock, firstReady, lastReady});
+    starts.insert(starts.end(), slot ? 2 : 1, start);
+    clock = start + unitTime(first.kind) + (slot ? unitTime(last.kind) : 0);
+    run.finish(first, clock);
+    if (slot) run.finish(last, clock);
+  }
+  return starts.size() > before;
+}
+
+void requireIds(const Schedule& compute) {
+  const Shape shape = shapeOf(compute);
+  const auto fail = [&](const Action& a) {
+    throw UsageError(fmt::format("schedule {} cannot be lowered: {} lies outside its {} stages and {} microbatches; `pipewright check` lists its problems",
+                                 compute.name, toString(a), shape.stages, shape.microbatches));
   };
-  switch (action.kind) {
-    case ActionKind::Forward:
-      message(-1, ActionKind::RecvForward);
-      row.push_back(action);
-      message(+1, ActionKind::SendForward);
-      return;
-    case ActionKind::Backward:
-    case ActionKind::BackwardInput:
-      message(+1, ActionKind::RecvBackward);
-      row.push_back(action);
-      message(-1, ActionKind::SendBackward);
-      return;
-    case ActionKind::BackwardWeight:
-    case ActionKind::ReduceGrad:
-    case ActionKind::Unshard:
-    case ActionKind::Reshard: row.push_back(action); return;
-    case ActionKind::SendForward:
-    case ActionKind::RecvForward:
-    case ActionKind::SendBackward:
-    case ActionKind::RecvBackward: return;
+  std::int64_t actions = 0;
+  for (const auto& row : compute.rows) {
+    actions += static_cast<std::int64_t>(row.size());
+    for (const Action& a : row) {
+      if (a.kind == ActionKind::Idle) continue;
+      if (a.stage.value < 0 || a.stage.value >= shape.stages) fail(a);
+      if (hasMicrobatch(a.kind) && (a.microbatch.value < 0 || a.microbatch.value >= shape.microbatches)) fail(a);
+    }
+  }
+  if (std::int64_t{shape.stages} * shape.microbatches > actions) {
+    throw UsageError(fmt::format("schedule {} cannot be lowered: {} actions do not fill {} stages and {} microbatches; `pipewright check` lists what is missing",
+                                 compute.name, actions, shape.stages, shape.microbatches));
+  }
+  if (compute.placement.bidirectional() && compute.placement.mirrorOfStage.size() != compute.placement.stages()) {
+    throw UsageError(fmt::format("schedule {} cannot be lowered: it has {} stages and {} second replicas; give one for each", compute.name, shape.stages,
+                                 compute.placement.mirrorOfStage.size()));
+  }
+  for (const auto* ranks : {&compute.placement.rankOfStage, &compute.placement.mirrorOfStage}) {
+    for (const Rank rank : *ranks) {
+      if (rank.value < 0 || rank.value >= shape.ranks) {
+        throw UsageError(fmt::format("schedule {} cannot be lowered: it places a stage on rank {} of {}; `pipewright check` lists its problems",
+                                     compute.name, rank.value, shape.ranks));
+      }
+    }
   }
 }
 
-}  // namespace
+/// Compute rows by rounds over the ranks that still can: each message wakes its receiver.
+UnitRun runUnits(const Schedule& compute) {
+  UnitRun run{.schedule = compute, .starts = std::vector<std::vector<Time>>(compute.rows.size())};
+  const std::size_t pairs = compute.placement.stages() * static_cast<std::size_t>(compute.microbatches);
+  for (auto& ends : run.made) ends.assign(pairs, kNotYet);
+  std::vector<Time> clocks(compute.rows.size(), 0);
+  std::vector<std::size_t> awake(compute.rows.size());
+  for (std::size_t r = 0; r < awake.size(); ++r) awake[r] = awake.size() - 1 - r;
+  while (!awake.empty()) {
+    const std::size_t rank = awake.back();
+    awake.pop_back();
+    const std::size_t sent = run.messages.size();
+    (void)advance(run, rank, clocks[rank]);
+    for (std::size_t m = sent; m < run.messages.size(); ++m) awake.push_back(run.messages[m].to.index());
+  }
+  for (std::size_t rank = 0; rank < compute.rows.size(); ++rank) {
+    const std::size_t at = run.starts[rank].size();
+    if (at == compute.rows[rank].size()) continue;
+    throw UsageError(fmt::format("schedule {} cannot be lowered: rank {} waits at {} for what never happens; `pipewright check` says why", compute.name, rank,
+                                 toString(compute.rows[rank][at])));
+  }
+  return run;
+}
 
-Schedule lower(const Schedule& compute) {
-  Schedule lowered{compute.name, compute.microbatches, compute.rankOfStage, {}};
-  lowered.rows.reserve(compute.rows.size());
-  for (const auto& row : compute.rows) {
-    auto& out = lowered.rows.emplace_back();
-    out.reserve(3 * row.size());
-    for (const Action& action : row) appendLowered(compute, action, out);
+/// Both ends of every message into the gap of its moment: after all actions of the rank that started before. On every
+/// rank an action at start s then stands after messages of times ≤ s and before those of times > s, and messages stand
+/// in one global order, so executing all by (time, messages first) is always possible: no deadlock, whatever the sends.
+Schedule insertMessages(const Schedule& compute, UnitRun& run) {
+  std::sort(run.messages.begin(), run.messages.end(), [](const Message& a, const Message& b) { return a.key() < b.key(); });
+  Schedule lowered = compute;
+  std::vector<std::size_t> taken(compute.rows.size(), 0);
+  for (auto& row : lowered.rows) row.clear();
+  const auto copyUntil = [&](Rank rank, Time time) {
+    const auto& starts = run.starts[rank.index()];
+    std::size_t& at = taken[rank.index()];
+    for (; at < starts.size() && starts[at] < time; ++at) lowered.rows[rank.index()].push_back(compute.rows[rank.index()][at]);
+  };
+  for (const Message& message : run.messages) {
+    copyUntil(message.from, message.time);
+    lowered.rows[message.from.index()].push_back(message.send);
+    copyUntil(message.to, message.time);
+    lowered.rows[message.to.index()].push_back(counterpart(message.send));
+  }
+  for (std::size_t rank = 0; rank < compute.rows.size(); ++rank) {
+    for (; taken[rank] < compute.rows[rank].size(); ++taken[rank]) lowered.rows[rank].push_back(compute.rows[rank][taken[rank]]);
   }
   return lowered;
 }
 
-Schedule computeOnly(const Schedule& schedule) {
-  Schedule compute = schedule;
-  for (auto& row : compute.rows) {
-    std::erase_if(row, [](const Action& action) { return isMessage(action.kind); });
+template <class Drop>
+Schedule without(const Schedule& schedule, Drop drop) {
+  Schedule rest = schedule;
+  for (auto& row : rest.rows) std::erase_if(row, [&](const Action& a) { return drop(a.kind); });
+  return rest;
+}
+
+}  // namespace
+
+Schedule lower(const Schedule& compute, Lowering lowering) {
+  const Schedule plain = without(compute, [](ActionKind k) { return k == ActionKind::Idle || isSend(k) || isReceive(k); });
+  requireIds(plain);
+  switch (lowering) {
+    case Lowering::Torch: return lowerAsTorch(plain);
+    case Lowering::TorchRuntime: return lowerAsTorchRuntime(plain);
+    case Lowering::Deferred: break;
   }
-  return compute;
+  UnitRun run = runUnits(plain);
+  return insertMessages(plain, run);
+}
+
+Schedule computeOnly(const Schedule& schedule) {
+  return without(schedule, [](ActionKind k) { return !isCompute(k) && k != ActionKind::Idle; });
+}
+
+Schedule mergeBackward(const Schedule& compute) {
+  Schedule merged = without(compute, [](ActionKind k) { return k == ActionKind::Idle; });
+  for (auto& row : merged.rows) {
+    std::size_t kept = 0;
+    for (std::size_t i = 0; i < row.size(); ++i, ++kept) {
+      const Action a = row[i];
+      row[kept] = a;
+      if (a.kind != ActionKind::BackwardInput || i + 1 == row.size()) continue;
+      if (row[i + 1] != Action{a.stage, ActionKind::BackwardWeight, a.microbatch}) continue;
+      row[kept].kind = ActionKind::Backward;
+      ++i;
+    }
+    row.resize(kept);
+  }
+  return merged;
+}
+
+Schedule splitBackward(const Schedule& compute) {
+  Schedule split = compute;
+  for (std::size_t rank = 0; rank < split.rows.size(); ++rank) {
+    auto& row = split.rows[rank];
+    row.clear();
+    bool inSlot = false;
+    for (const Action& a : compute.rows[rank]) {
+      const bool whole = inSlot || a.kind != ActionKind::Backward;
+      inSlot = a.overlapsNext;
+      if (whole) {
+        row.push_back(a);
+        continue;
+      }
+      row.push_back({a.stage, ActionKind::BackwardInput, a.microbatch});
+      row.push_back({a.stage, ActionKind::BackwardWeight, a.microbatch});
+    }
+  }
+  return split;
 }
 
 }  // namespace pw

@@ -1,5 +1,6 @@
 #include "schedules/schedule.h"
 
+#include <algorithm>
 #include <cassert>
 
 #include <fmt/format.h>
@@ -19,15 +20,21 @@ std::string_view letters(ActionKind kind) {
     case ActionKind::ReduceGrad: return "REDUCE_GRAD";
     case ActionKind::Unshard: return "UNSHARD";
     case ActionKind::Reshard: return "RESHARD";
+    case ActionKind::Idle: return "";
   }
   assert(false && "not an ActionKind");
   return "?";
 }
 
 std::string toString(const Action& action) {
+  if (action.kind == ActionKind::Idle) return {};
   const bool ofMicrobatch = isCompute(action.kind) || isSend(action.kind) || isReceive(action.kind);
   if (!ofMicrobatch) return fmt::format("{}{}", action.stage.value, letters(action.kind));
   return fmt::format("{}{}{}", action.stage.value, letters(action.kind), action.microbatch.value);
+}
+
+bool isLowered(const Schedule& schedule) {
+  return std::ranges::any_of(schedule.rows, [](const auto& row) { return std::ranges::any_of(row, [](const Action& a) { return isSend(a.kind) || isReceive(a.kind); }); });
 }
 
 Action counterpart(const Action& message) {
@@ -45,17 +52,10 @@ Action counterpart(const Action& message) {
     case ActionKind::BackwardWeight:
     case ActionKind::ReduceGrad:
     case ActionKind::Unshard:
-    case ActionKind::Reshard: break;
+    case ActionKind::Reshard:
+    case ActionKind::Idle: break;
   }
   return message;
-}
-
-std::vector<Rank> loopPlacement(const Shape& shape) {
-  assert(shape.ranks >= 1 && shape.stages >= 0);
-  std::vector<Rank> rankOfStage;
-  rankOfStage.reserve(static_cast<std::size_t>(shape.stages));
-  for (int stage = 0; stage < shape.stages; ++stage) rankOfStage.emplace_back(stage % shape.ranks);
-  return rankOfStage;
 }
 
 }  // namespace pw

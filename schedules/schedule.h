@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "schedules/ids.h"
+#include "schedules/placement.h"
 
 namespace pw {
 
@@ -23,17 +24,24 @@ enum class ActionKind : std::uint8_t {
   ReduceGrad,     ///< REDUCE_GRAD
   Unshard,        ///< UNSHARD
   Reshard,        ///< RESHARD
+  Idle,           ///< an empty cell of torch's compute-only CSV: says when people see a pause, means nothing to a run
 };
 
 /// One unit of work of one stage on one microbatch. UNSHARD, RESHARD and REDUCE_GRAD belong to the whole stage and
-/// carry microbatch −1. Orders by (stage, kind, microbatch).
+/// carry microbatch −1. Orders by (stage, kind, microbatch, overlapsNext).
 struct Action {
   Stage stage;
   ActionKind kind = ActionKind::Forward;
   Microbatch microbatch;
+  /// This forward and the backward (B) right after it in the row form one slot: both start when both are ready and end
+  /// together. torch writes it `(0F5;7B2)OVERLAP_F_B`. Who ignores the flag runs the two one after the other.
+  bool overlapsNext = false;
 
   auto operator<=>(const Action&) const = default;
 };
+
+/// An empty cell: stage and microbatch −1.
+inline constexpr Action kIdle{Stage{-1}, ActionKind::Idle, Microbatch{-1}};
 
 [[nodiscard]] constexpr bool isCompute(ActionKind k) {
   return k == ActionKind::Forward || k == ActionKind::Backward || k == ActionKind::BackwardInput ||
@@ -56,36 +64,24 @@ struct Action {
 /// when the message should not exist. Any other action is returned unchanged.
 [[nodiscard]] Action counterpart(const Action& message);
 
-/// Largest numbers taken from the outside (command line, files), so hostile ones cannot exhaust memory.
-inline constexpr int kMaxRanks = 4096;
-inline constexpr int kMaxStages = 1'000'000;
-inline constexpr int kMaxMicrobatches = 1'000'000;
-
-/// How many ranks, stages and microbatches a schedule is for. `stages` = ranks × chunks.
-struct Shape {
-  int ranks = 1;
-  int stages = 1;
-  int microbatches = 1;
-
-  auto operator<=>(const Shape&) const = default;
-};
-
-/// A schedule: for each rank the actions in the order it does them, and the rank of each stage. A compute-only schedule
-/// holds F, B, I, W; a lowered one also sends and receives. `microbatches` is M.
+/// A schedule: for each rank the actions in the order it does them, and which rank computes what. A compute-only
+/// schedule holds F, B, I, W and perhaps idle cells; a lowered one also sends and receives. `microbatches` is M.
 struct Schedule {
   std::string name;
   int microbatches = 0;
-  std::vector<Rank> rankOfStage;            ///< the placement; size = number of stages
+  Placement placement;
   std::vector<std::vector<Action>> rows;    ///< size = number of ranks
+  /// All ranks advance cycle by cycle, with an exchange of messages after each (see `lockstepCycle` in generate.h).
+  bool lockstep = false;
 
   bool operator==(const Schedule&) const = default;
 };
 
-[[nodiscard]] inline Shape shapeOf(const Schedule& s) {
-  return {static_cast<int>(s.rows.size()), static_cast<int>(s.rankOfStage.size()), s.microbatches};
-}
+/// Whether it holds sends or receives.
+[[nodiscard]] bool isLowered(const Schedule& schedule);
 
-/// Loop placement: stage s on rank s mod R [ranks ≥ 1]. The only one of single-chunk schedules.
-[[nodiscard]] std::vector<Rank> loopPlacement(const Shape& shape);
+[[nodiscard]] inline Shape shapeOf(const Schedule& s) {
+  return {static_cast<int>(s.rows.size()), static_cast<int>(s.placement.stages()), s.microbatches};
+}
 
 }  // namespace pw

@@ -40,14 +40,15 @@ void requireMessages(const CostTable& costs) {
 void requireRow(const Schedule& schedule, std::size_t rank) {
   for (const Action& action : schedule.rows[rank]) {
     if (!isCompute(action.kind)) continue;
-    const std::string where = fmt::format("schedule `{}`, rank {}, action {}", schedule.name, rank, toString(action));
-    requireStage(action.stage, schedule.rankOfStage.size(), where);
+    const auto where = [&] { return fmt::format("schedule `{}`, rank {}, action {}", schedule.name, rank, toString(action)); };
+    if (action.stage.value < 0 || action.stage.index() >= schedule.placement.stages()) requireStage(action.stage, schedule.placement.stages(), where());
     if (action.microbatch.value < 0 || action.microbatch.value >= schedule.microbatches) {
-      throw Error(fmt::format("{} is out of range: there are {} microbatches", where, schedule.microbatches));
+      throw Error(fmt::format("{} is out of range: there are {} microbatches", where(), schedule.microbatches));
     }
-    if (schedule.rankOfStage[action.stage.index()].index() != rank) {
+    const Rank home = schedule.placement.rankOf(action.stage, action.microbatch);
+    if (home.index() != rank) {
       throw Error(
-          fmt::format("{} is on the wrong rank: the stage is placed on rank {}", where, schedule.rankOfStage[action.stage.index()].value));
+          fmt::format("{} is on the wrong rank: the stage is placed on rank {}", where(), home.value));
     }
   }
 }
@@ -65,6 +66,7 @@ CostTable syntheticTable(const SyntheticCosts& costs, int stages) {
   const auto at = [](const std::vector<Ns>& list, std::size_t s) { return list.empty() ? 0 : list[s]; };
 
   CostTable table;
+  table.overlap = perStage(costs.overlap, "overlapped", count);
   table.stages.resize(count);
   for (std::size_t s = 0; s < count; ++s) {
     StageCost& stage = table.stages[s];
@@ -83,7 +85,7 @@ CostTable syntheticTable(const SyntheticCosts& costs, int stages) {
 }
 
 void requireFitting(const Schedule& schedule, const CostTable& costs) {
-  const std::size_t stages = schedule.rankOfStage.size();
+  const std::size_t stages = schedule.placement.rankOfStage.size();
   const auto microbatches = static_cast<std::size_t>(std::max(0, schedule.microbatches));
   if (costs.stages.size() != stages) {
     throw Error(fmt::format("the costs are for {} stages, schedule `{}` has {}; make both for the same partition", costs.stages.size(),
@@ -93,9 +95,15 @@ void requireFitting(const Schedule& schedule, const CostTable& costs) {
     throw Error(fmt::format("the costs scale {} microbatches, schedule `{}` has {}; make both for the same batch",
                             costs.microbatchScale.size(), schedule.name, microbatches));
   }
+  if (!costs.overlap.empty() && costs.overlap.size() != stages) {
+    throw Error(fmt::format("the costs have overlapped times of {} stages, schedule `{}` has {}; give one for each", costs.overlap.size(), schedule.name, stages));
+  }
+  if (schedule.placement.bidirectional() && schedule.placement.mirrorOfStage.size() != stages) {
+    throw Error(fmt::format("schedule `{}` has {} stages and {} second replicas; give one for each", schedule.name, stages, schedule.placement.mirrorOfStage.size()));
+  }
   for (std::size_t s = 0; s < stages; ++s) {
-    const Rank rank = schedule.rankOfStage[s];
-    if (rank.value < 0 || rank.index() >= schedule.rows.size()) {
+    for (const Rank rank : {schedule.placement.rankOfStage[s], schedule.placement.rankOf(Stage(s), schedule.placement.firstMirrored)}) {
+      if (rank.value >= 0 && rank.index() < schedule.rows.size()) continue;
       throw Error(fmt::format("schedule `{}` places stage {} on rank {}, but there are {} ranks", schedule.name, s, rank.value,
                               schedule.rows.size()));
     }

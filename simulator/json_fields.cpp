@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstddef>
+#include <numeric>
 
 #include <nlohmann/json.hpp>
 
@@ -27,10 +28,10 @@ Json ranksOf(const Metrics& metrics) {
 
 Json stagesOf(const Schedule& schedule, const CostTable& costs) {
   Json stages = Json::array();
-  for (std::size_t s = 0; s < costs.stages.size() && s < schedule.rankOfStage.size(); ++s) {
+  for (std::size_t s = 0; s < costs.stages.size() && s < schedule.placement.rankOfStage.size(); ++s) {
     const StageCost& cost = costs.stages[s];
     stages.push_back({{"stage", s},
-                      {"rank", schedule.rankOfStage[s].value},
+                      {"rank", schedule.placement.rankOfStage[s].value},
                       {"forward_ns", cost.forward},
                       {"backward_ns", cost.backward},
                       {"backward_input_ns", cost.backwardInput},
@@ -42,6 +43,21 @@ Json stagesOf(const Schedule& schedule, const CostTable& costs) {
                       {"activation_bytes", cost.activationBytes}});
   }
   return stages;
+}
+
+Json jitterOf(const Jitter& jitter) {
+  const auto& makespans = jitter.makespans;
+  const double sum = std::accumulate(makespans.begin(), makespans.end(), 0.0);
+  return {{"sigma", jitter.sigma},
+          {"seed", jitter.seed},
+          {"draws", makespans.size()},
+          {"makespan_ns",
+           {{"min", makespans.front()},
+            {"p5", quantile(jitter, 0.05)},
+            {"p50", quantile(jitter, 0.5)},
+            {"p95", quantile(jitter, 0.95)},
+            {"max", makespans.back()},
+            {"mean", sum / static_cast<double>(makespans.size())}}}};
 }
 
 Json groupsOf(const std::vector<GroupError>& groups) {
@@ -58,24 +74,27 @@ Json groupsOf(const std::vector<GroupError>& groups) {
 
 Json shapeFields(const Schedule& schedule) {
   const Shape shape = shapeOf(schedule);
-  return {{"schedule", schedule.name}, {"rank_count", shape.ranks}, {"stage_count", shape.stages}, {"microbatches", shape.microbatches}};
+  return {{"schedule", schedule.name}, {"rank_count", shape.ranks}, {"stage_count", shape.stages}, {"placement", name(kindOf(schedule.placement, shape))}, {"microbatches", shape.microbatches}};
 }
 
 }  // namespace
 
-std::string metricsJson(const Metrics& metrics, const Schedule& schedule, const CostTable& costs, Ns lowerBound) {
+std::string predictionJson(const Prediction& prediction, const Schedule& schedule, const CostTable& costs) {
   std::size_t actions = 0;
   for (const auto& row : schedule.rows) {
     for (const Action& action : row) actions += isCompute(action.kind) ? 1U : 0U;
   }
+  const Metrics& metrics = prediction.metrics;
   Json json = shapeFields(schedule);
   json["actions"] = actions;
   json["makespan_ns"] = metrics.makespan;
   json["window_ns"] = metrics.window;
   json["step_ns"] = metrics.step;
-  json["lower_bound_ns"] = lowerBound;
+  json["lower_bound_ns"] = prediction.lowerBound;
   json["bubble_fraction"] = metrics.bubbleFraction;
   json["bubble_fraction_window"] = metrics.bubbleFractionWindow;
+  json["fits"] = prediction.fits;
+  if (prediction.jitter) json["jitter"] = jitterOf(*prediction.jitter);
   json["ranks"] = ranksOf(metrics);
   json["stages"] = stagesOf(schedule, costs);
   return textOf(json);
@@ -100,11 +119,11 @@ std::string comparisonJson(const Comparison& comparison) {
 
 std::string problemsJson(const Schedule& schedule, const std::vector<Problem>& problems) {
   Json json = shapeFields(schedule);
-  json["valid"] = std::ranges::all_of(problems, &Problem::blockingOnly);
+  json["valid"] = problems.empty();
   json["problems"] = Json::array();
   for (const Problem& problem : problems) {
     json["problems"].push_back(
-        {{"rank", problem.rank.value}, {"position", problem.position}, {"action", toString(problem.action)}, {"message", problem.message}, {"blocking_only", problem.blockingOnly}});
+        {{"rank", problem.rank.value}, {"position", problem.position}, {"action", toString(problem.action)}, {"message", problem.message}, {"stops", name(problem.stops)}});
   }
   return textOf(json);
 }

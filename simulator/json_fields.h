@@ -1,16 +1,26 @@
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "schedules/check.h"
+#include "simulator/jitter.h"
 #include "simulator/metrics.h"
 
 namespace pw {
 
+/// What `simulate` and `plan` say of a schedule with its costs.
+struct Prediction {
+  Metrics metrics;
+  Ns lowerBound = 0;
+  std::optional<Jitter> jitter;
+  bool fits = true;  ///< within the limits asked for
+};
+
 /// JSON documents of the command line, as text without a final newline: `simulate --json`, `compare --json`, `check --json`. Keys stand in
-/// a fixed order. `actions` counts compute actions, so a schedule has the same number lowered or not. Problems that only blocking sends would have
-/// (`blocking_only`) leave a schedule `valid`.
-[[nodiscard]] std::string metricsJson(const Metrics& metrics, const Schedule& schedule, const CostTable& costs, Ns lowerBound);
+/// a fixed order. `actions` counts compute actions, so a schedule has the same number lowered or not. A schedule is `valid` when it has no
+/// problem under any transport; `stops` says under which each problem stops it.
+[[nodiscard]] std::string predictionJson(const Prediction& prediction, const Schedule& schedule, const CostTable& costs);
 [[nodiscard]] std::string comparisonJson(const Comparison& comparison);
 [[nodiscard]] std::string problemsJson(const Schedule& schedule, const std::vector<Problem>& problems);
 

@@ -44,7 +44,8 @@ StageSpec stageOf(const JsonPart& j) {
 Json costJson(const StageCost& c) {
   return {{"forward_ns", c.forward},           {"backward_ns", c.backward},       {"input_ns", c.backwardInput},
           {"weight_ns", c.backwardWeight},     {"optimizer_ns", c.optimizer},     {"parameter_bytes", c.parameterBytes},
-          {"gradient_bytes", c.gradientBytes}, {"optimizer_bytes", c.optimizerBytes}, {"activation_bytes", c.activationBytes}};
+          {"gradient_bytes", c.gradientBytes}, {"optimizer_bytes", c.optimizerBytes}, {"activation_bytes", c.activationBytes},
+          {"freed_by_input_bytes", c.freedByInput}};
 }
 
 StageCost costOf(const JsonPart& j) {
@@ -58,6 +59,7 @@ StageCost costOf(const JsonPart& j) {
   c.gradientBytes = j["gradient_bytes"].as<Ns>();
   c.optimizerBytes = j["optimizer_bytes"].as<Ns>();
   c.activationBytes = j["activation_bytes"].as<Ns>();
+  if (j.json().contains("freed_by_input_bytes")) c.freedByInput = j["freed_by_input_bytes"].as<Bytes>();
   return c;
 }
 
@@ -87,6 +89,7 @@ Partition partitionOf(const JsonPart& j) {
 
 Json tableJson(const CostTable& t) {
   Json j{{"stages", Json::array()}, {"messages", Json::array()}, {"reduce_ns", t.reduceTime}, {"microbatch_scale", t.microbatchScale}};
+  if (!t.overlap.empty()) j["overlap_ns"] = t.overlap;
   for (const StageCost& cost : t.stages) j["stages"].push_back(costJson(cost));
   for (const MessageCost& m : t.messages) {
     j["messages"].push_back({{"from", m.from}, {"to", m.to}, {"backward", m.backward}, {"bytes", m.bytes}, {"latency_ns", m.latency},
@@ -104,6 +107,7 @@ CostTable tableOf(const JsonPart& j) {
   });
   t.reduceTime = j["reduce_ns"].as<Ns>();
   t.microbatchScale = j["microbatch_scale"].listOf<double>();
+  if (j.json().contains("overlap_ns")) t.overlap = j["overlap_ns"].listOf<Ns>();
   return t;
 }
 
@@ -126,10 +130,12 @@ void checkCosts(const CostTable& costs, int microbatches, const Fail& fail) {
   };
   const double each = scale * microbatches;
   add(costs.reduceTime, 1);
+  for (const Ns time : costs.overlap) add(time, each);
   for (const StageCost& c : costs.stages) {
     for (const Ns time : {c.forward, c.backward, c.backwardInput, c.backwardWeight}) add(time, each);
     for (const std::int64_t once : {c.optimizer, c.parameterBytes, c.gradientBytes, c.optimizerBytes}) add(once, 1);
     add(c.activationBytes, each);
+    if (c.freedByInput < 0 || c.freedByInput > c.activationBytes) fail("a stage frees more than it holds");
   }
   for (const MessageCost& m : costs.messages) {
     for (const std::int64_t number : {m.bytes, m.latency, m.transfer}) add(number, each);
@@ -163,7 +169,7 @@ void checkPartition(const Partition& partition, const Fail& fail) {
 void checkConsistent(const Plan& plan, const JsonDocument& document) {
   const Fail fail = [&](const std::string& what) { document.fail(what); };
   checkPartition(plan.partition, fail);
-  if (plan.schedule.rankOfStage.size() != plan.partition.stages.size()) fail("schedule and partition differ in their number of stages");
+  if (plan.schedule.placement.rankOfStage.size() != plan.partition.stages.size()) fail("schedule and partition differ in their number of stages");
   if (!plan.profile.nodes.empty() && NodeId(plan.profile.nodes.size()) != plan.partition.stages.back().end) fail("its profile is of another model");
   if (plan.splitNames.size() + 1 != plan.partition.stages.size()) fail("it does not name where each stage begins");
   if (plan.microbatchSize < 1 || plan.batch < plan.schedule.microbatches) fail("the batch is smaller than its number of microbatches");
@@ -175,7 +181,7 @@ void checkConsistent(const Plan& plan, const JsonDocument& document) {
   checkCosts(plan.costs, plan.schedule.microbatches, fail);
 }
 
-void addMessages(const Partition& partition, const Profile& profile, const std::vector<Rank>& rankOfStage, CostTable& table) {
+void addMessages(const Partition& partition, const Profile& profile, const Placement& placement, CostTable& table) {
   std::map<std::pair<Stage, Stage>, std::pair<Bytes, Bytes>> bytes;  // forward and backward
   for (const Transfer& t : partition.transfers) {
     auto& [forward, backward] = bytes[{t.from, t.to}];
@@ -183,7 +189,7 @@ void addMessages(const Partition& partition, const Profile& profile, const std::
     if (t.gradient) backward += t.bytes;
   }
   for (const auto& [ends, size] : bytes) {
-    const bool local = rankOfStage.at(ends.first.index()) == rankOfStage.at(ends.second.index());
+    const bool local = placement.rankOfStage.at(ends.first.index()) == placement.rankOfStage.at(ends.second.index());
     const auto add = [&](Stage from, Stage to, bool backward, Bytes n) {
       table.messages.push_back({from, to, backward, n, local ? 0 : profile.link.latency, local ? 0 : transferTime(profile.link, n)});
     };
@@ -204,7 +210,7 @@ std::string toJson(const Plan& plan) {
                {"loss", plan.loss},
                {"estimated", plan.profile.estimated},
                {"splits", plan.splitNames},
-               {"schedule", {{"name", plan.schedule.name}, {"microbatches", plan.schedule.microbatches}, {"csv", toCsv(plan.schedule)}}},
+               {"schedule", {{"name", plan.schedule.name}, {"microbatches", plan.schedule.microbatches}, {"lockstep", plan.schedule.lockstep}, {"csv", toCsv(plan.schedule)}}},
                {"partition", partitionJson(plan.partition)},
                {"costs", tableJson(plan.costs)},
                {"profile", Json::parse(toJson(plan.profile))}};
@@ -228,6 +234,7 @@ Plan parsePlan(std::string_view text, const std::string& source) {
   plan.splitNames = j["splits"].listOf<std::string>();
   const JsonPart schedule = j["schedule"];
   plan.schedule = parseCsv(schedule["csv"].as<std::string>(), schedule["name"].as<std::string>(), source);
+  plan.schedule.lockstep = schedule.json().contains("lockstep") && schedule["lockstep"].as<bool>();
   const int microbatches = schedule["microbatches"].as<int>();
   if (microbatches != plan.schedule.microbatches) {
     throw UsageError(fmt::format("{} says {} microbatches and its schedule has {}; plan the model again.", source, microbatches, plan.schedule.microbatches));
@@ -281,7 +288,7 @@ std::vector<std::int64_t> microbatchSizes(std::int64_t batch, int microbatches) 
   return sizes;
 }
 
-CostTable costTable(const ModelGraph& graph, const Partition& partition, const Profile& profile, const std::vector<Rank>& rankOfStage) {
+CostTable costTable(const ModelGraph& graph, const Partition& partition, const Profile& profile, const Placement& placement) {
   const CostSums sums(profile);
   CostTable table;
   for (std::size_t s = 0; s < partition.stages.size(); ++s) {
@@ -307,10 +314,10 @@ CostTable costTable(const ModelGraph& graph, const Partition& partition, const P
     }
     table.stages.push_back(stage);
   }
-  addMessages(partition, profile, rankOfStage, table);
+  addMessages(partition, profile, placement, table);
   for (const ReplicatedParameter& r : partition.replicated) {
     std::set<Rank> ranks;
-    for (const Stage s : r.stages) ranks.insert(rankOfStage.at(s.index()));
+    for (const Stage s : r.stages) ranks.insert(placement.rankOfStage.at(s.index()));
     if (ranks.size() > 1) table.reduceTime += profile.link.latency + static_cast<Ns>(ranks.size() - 1) * transferTime(profile.link, r.bytes);
   }
   return table;

@@ -43,6 +43,6 @@ void requireFits(const Plan& plan, const ModelGraph& graph);
 /// for each further rank that holds them. Until they are measured apart, I and W each take half of B.
 /// The profile must be of this graph.
 [[nodiscard]] CostTable costTable(const ModelGraph& graph, const Partition& partition, const Profile& profile,
-                                  const std::vector<Rank>& rankOfStage);
+                                  const Placement& placement);
 
 }  // namespace pw

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <vector>
 
 #include "schedules/schedule.h"
@@ -18,6 +19,7 @@ struct StageCost {
   Bytes gradientBytes = 0;
   Bytes optimizerBytes = 0;
   Bytes activationBytes = 0;  ///< kept from F start to B (or W) end, per microbatch
+  Bytes freedByInput = 0;     ///< the part of it that a separate I frees at its end; W frees the rest
 
   bool operator==(const StageCost&) const = default;
 };
@@ -39,9 +41,20 @@ struct CostTable {
   std::vector<StageCost> stages;
   std::vector<MessageCost> messages;
   Ns reduceTime = 0;                    ///< summing gradients of replicated parameters at the end of the step
+  std::vector<Ns> overlap;              ///< duration of a slot, by the stage of its forward; empty: the sum of F and B
+  Ns load = 0;                          ///< lockstep only: host to device of a microbatch's input (first rank) and target (last rank)
+  Ns store = 0;                         ///< lockstep only: device to host of a microbatch's result, on the last rank
   std::vector<double> microbatchScale;  ///< duration factor of each microbatch (uneven sizes); empty: all 1
 
   bool operator==(const CostTable&) const = default;
+};
+
+/// How messages go. Whatever the way, a message costs its latency and transfer, and only between ranks.
+enum class Sending : std::uint8_t {
+  Overlapped,  ///< in the background, received whenever they come; the schedule's own sends and receives are ignored
+  Posted,      ///< a SEND and its RECV post the two ends: the transfer starts when both are posted and the channel is free; compute goes on
+  OneChannel,  ///< as Posted, but both directions of a rank pair share one in-order channel (one NCCL communicator)
+  Blocking,    ///< a SEND and its RECV hold both ranks until the message is over (rendezvous)
 };
 
 /// Synthetic costs: one value or one per stage in each list (a list of one is repeated); messages between neighbouring
@@ -51,6 +64,7 @@ struct SyntheticCosts {
   std::vector<Ns> forward, backward, backwardInput, backwardWeight;
   Ns latency = 0;
   Ns transfer = 0;
+  std::vector<Ns> overlap;  ///< a slot, by the stage of its forward; empty: the sum of F and B
 };
 [[nodiscard]] CostTable syntheticTable(const SyntheticCosts& costs, int stages);
 
@@ -59,15 +73,17 @@ struct SyntheticCosts {
 void requireFitting(const Schedule& schedule, const CostTable& costs);
 
 /// Predicts one iteration. Every rank does its row in order; a compute action starts when the rank is free and all its messages
-/// have arrived; sends do not block compute; a channel (direction, rank pair) carries one transfer at a time, in the order sends were
-/// started (table order where one action sends several). When all rows are done replicated gradients are reduced (all ranks together);
+/// have arrived; sends do not block compute (see Sending for other ways); a channel (direction, rank pair) carries one transfer at a time,
+/// in the order sends were started (table order where one action sends several). The two actions of a slot start when both could and
+/// end together. A lockstep schedule goes cycle by cycle: the slowest rank's sum of load, fragments and store, then the exchange of all its messages. When all rows are done replicated gradients are reduced (all ranks together);
 /// a rank takes the optimizer step after that, or, where nothing is reduced, after its row. A forward-only schedule has neither.
-/// Send and receive actions of a lowered schedule are ignored: messages follow from `costs.messages`.
-/// Memory: parameters, gradients and optimizer state all the time; activations from F start to the end of B (or W); a received
-/// buffer from arrival to the start of the action that uses it. In a forward-only schedule activations end with F.
+/// Memory: parameters, gradients and optimizer state all the time; activations from F start to the end of B (or W; `freedByInput` to the end of
+/// I; in a forward-only schedule to the end of F); a receive's buffer from its posting to the start of the action that uses it. A receive is
+/// posted as the engine does, when the compute action before its RECV starts (in a schedule without messages: before the action that
+/// uses it), so that the message comes in meanwhile; unless Overlapped by its RECV. So the memory along a row does not depend on times.
 /// `microbatchScale` multiplies compute durations and transfers (to the nearest ns), not latency and bytes.
 /// Throws Error when the schedule deadlocks (run `check` for the cycle) or does not fit the costs. No ties: all sends of a channel come
 /// from one rank's row. Cost: linear in actions plus messages, and sorting the trace.
-[[nodiscard]] Trace simulate(const Schedule& schedule, const CostTable& costs);
+[[nodiscard]] Trace simulate(const Schedule& schedule, const CostTable& costs, Sending sending = Sending::Overlapped);
 
 }  // namespace pw

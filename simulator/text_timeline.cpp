@@ -30,14 +30,19 @@ struct Look {
 };
 
 /// Everything else is bubble: waits, and messages, which lie on lanes of their own.
-constexpr std::array<Look, 6> kLooks{{
+constexpr std::array<Look, 8> kLooks{{
     {SpanKind::Forward, "F", "░", "\x1b[30;46m", "forward"},
     {SpanKind::Backward, "B", "▓", "\x1b[30;43m", "backward"},
     {SpanKind::BackwardInput, "I", "▓", "\x1b[30;43m", "backward, inputs"},
     {SpanKind::BackwardWeight, "W", "▒", "\x1b[30;42m", "backward, weights"},
     {SpanKind::ReduceGrad, "R", "R", "\x1b[30;47m", "reduce gradients"},
     {SpanKind::Optimizer, "O", "O", "\x1b[30;45m", "optimizer"},
+    {SpanKind::Load, "L", "L", "\x1b[30;47m", "load from the host"},
+    {SpanKind::Store, "S", "S", "\x1b[30;47m", "store to the host"},
 }};
+
+/// A slot: a forward and a backward at once.
+constexpr Look kSlotLook{SpanKind::Forward, "F&B", "▚", "\x1b[30;46m", "overlapped"};
 
 const Look* lookOf(SpanKind kind) {
   const auto* look = std::find_if(kLooks.begin(), kLooks.end(), [&](const Look& l) { return l.kind == kind; });
@@ -71,7 +76,18 @@ Scale scaleOf(const Trace& trace, const TextOptions& options, std::int64_t room)
   return {end, room / (end / unit) * (end / unit)};
 }
 
-/// The span that fills most of each column of a rank's lane; null is bubble.
+/// Whether the two are one slot: a forward and a backward of one rank over the same time.
+bool isSlot(const Span& f, const Span& b) {
+  return f.kind == SpanKind::Forward && b.kind == SpanKind::Backward && f.rank == b.rank && f.start == b.start && f.end == b.end && f.end > f.start;
+}
+
+/// The backward that is one slot with this forward, or null. Spans of one rank and time stand next to each other.
+const Span* slotPartner(const Trace& trace, const Span& span) {
+  const auto next = static_cast<std::size_t>(&span - trace.spans.data()) + 1;
+  return next < trace.spans.size() && isSlot(span, trace.spans[next]) ? &trace.spans[next] : nullptr;
+}
+
+/// The span that fills most of each column of a rank's lane; null is bubble. Of a slot it is the forward.
 std::vector<const Span*> columnsOf(const Trace& trace, Rank rank, const Scale& scale) {
   const auto columns = static_cast<std::size_t>(scale.columns);
   std::vector<const Span*> shown(columns, nullptr);
@@ -79,6 +95,7 @@ std::vector<const Span*> columnsOf(const Trace& trace, Rank rank, const Scale& s
   std::vector<Ns> covered(columns, 0);
   for (const Span& span : trace.spans) {
     if (span.rank != rank || lookOf(span.kind) == nullptr) continue;
+    if (&span != trace.spans.data() && isSlot(*(&span - 1), span)) continue;
     // In units of 1 / columns ns, where a column is `scale.span` long, so that nothing is rounded.
     const Ns begin = std::clamp<Ns>(span.start, 0, scale.span) * scale.columns;
     const Ns end = std::clamp<Ns>(span.end, 0, scale.span) * scale.columns;
@@ -113,7 +130,18 @@ std::string block(const Span& span, const Look& look, std::size_t width, bool sh
   return text;
 }
 
-std::string lane(const std::vector<const Span*>& shown, bool showStage, bool colour) {
+/// Text for a slot: the longest of both actions with stages, both with microbatches, and both letters that fits, then fill.
+std::string slotBlock(const Span& f, const Span& b, std::size_t width, bool showStage) {
+  std::string text(kSlotLook.letter.substr(0, width));
+  const std::string numbers = fmt::format("F{}&B{}", f.microbatch.value, b.microbatch.value);
+  const std::string full = fmt::format("{}F{}&{}B{}", f.stage.value, f.microbatch.value, b.stage.value, b.microbatch.value);
+  if (numbers.size() <= width) text = numbers;
+  if (showStage && full.size() <= width) text = full;
+  for (std::size_t used = text.size(); used < width; ++used) text += kSlotLook.fill;
+  return text;
+}
+
+std::string lane(const Trace& trace, const std::vector<const Span*>& shown, bool showStage, bool colour) {
   std::string text;
   for (std::size_t begin = 0; begin < shown.size();) {
     std::size_t end = begin + 1;
@@ -122,8 +150,9 @@ std::string lane(const std::vector<const Span*>& shown, bool showStage, bool col
       for (std::size_t c = begin; c < end; ++c) text += kBubble;
     } else {
       const Look& look = *lookOf(shown[begin]->kind);
+      const Span* partner = slotPartner(trace, *shown[begin]);
       if (colour) text += look.colour;
-      text += block(*shown[begin], look, end - begin, showStage);
+      text += partner != nullptr ? slotBlock(*shown[begin], *partner, end - begin, showStage) : block(*shown[begin], look, end - begin, showStage);
       if (colour) text += kReset;
     }
     begin = end;
@@ -182,6 +211,8 @@ std::string legend(const Trace& trace, const Metrics& metrics, bool colour) {
     const std::string sample = look.letter == look.fill ? std::string(look.letter) : fmt::format("{}{}", look.letter, look.fill);
     text += colour ? fmt::format("  {}{}{} {}", look.colour, sample, kReset, look.word) : fmt::format("  {} {}", sample, look.word);
   }
+  const bool slots = std::any_of(trace.spans.begin(), trace.spans.end(), [&](const Span& s) { return slotPartner(trace, s) != nullptr; });
+  if (slots) text += fmt::format("  {}{} {}", kSlotLook.letter, kSlotLook.fill, kSlotLook.word);
   return text + fmt::format("  {} bubble\n", kBubble);
 }
 
@@ -215,7 +246,7 @@ std::string toText(const Trace& trace, const TextOptions& options) {
   for (const RankMetrics& rank : metrics.ranks) {
     const double busy = metrics.makespan > 0 ? 100.0 * static_cast<double>(rank.busy) / static_cast<double>(metrics.makespan) : 0.0;
     text += fmt::format("rank {:>{}} │{}│ {:3.0f} % busy\n", rank.rank.value, digits,
-                        lane(columnsOf(trace, rank.rank, scale), showStage, options.colour), busy);
+                        lane(trace, columnsOf(trace, rank.rank, scale), showStage, options.colour), busy);
   }
   return text + legend(trace, metrics, options.colour);
 }

@@ -17,6 +17,8 @@ std::string_view name(SpanKind kind) {
     case SpanKind::WaitBackward: return "WAIT_B";
     case SpanKind::ReduceGrad: return "REDUCE_GRAD";
     case SpanKind::Optimizer: return "OPTIMIZER";
+    case SpanKind::Load: return "LOAD";
+    case SpanKind::Store: return "STORE";
   }
   return "?";
 }
@@ -32,7 +34,9 @@ bool isCompute(SpanKind kind) {
     case SpanKind::WaitForward:
     case SpanKind::WaitBackward:
     case SpanKind::ReduceGrad:
-    case SpanKind::Optimizer: return false;
+    case SpanKind::Optimizer:
+    case SpanKind::Load:
+    case SpanKind::Store: return false;
   }
   return false;
 }

@@ -21,6 +21,8 @@ enum class SpanKind : std::uint8_t {
   WaitBackward,  ///< compute waits for a message that has not arrived
   ReduceGrad,    ///< gradients of replicated parameters are summed
   Optimizer,
+  Load,   ///< lockstep: a microbatch's input or target from the host
+  Store,  ///< lockstep: a microbatch's result to the host
 };
 
 /// The letters of a kind: `F`, `SEND_B`, `WAIT_F`, `REDUCE_GRAD`, `OPTIMIZER`, …

@@ -1,39 +1,87 @@
+#include <algorithm>
 #include <memory>
+#include <optional>
 #include <string>
+#include <tuple>
+#include <vector>
 
 #include <CLI/App.hpp>
+#include <CLI/Validators.hpp>
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 
 #include "app/cli/commands.h"
 #include "app/cli/output.h"
 #include "app/cli/schedule_options.h"
 #include "simulator/json_fields.h"
+#include "simulator/json_part.h"
 
 namespace pw::cli {
 namespace {
 
 struct CheckOptions {
-  std::string file;
+  std::string file, placement, sizes, letters;
   bool json = false;
 };
 
+/// What a placement asked for by name says of this shape; nothing where any will do.
+std::optional<Placement> expectedPlacement(const std::string& name, const Shape& shape) {
+  if (name == "loop") return loopPlacement(shape);
+  if (name == "v" || name == "wave") return wavePlacement(shape);
+  if (name == "bidirectional") return bidirectionalPlacement(shape);
+  return std::nullopt;
+}
+
+/// The stages that stand elsewhere than in the placement asked for.
+std::vector<Problem> checkPlacement(const Schedule& schedule, const std::string& name) {
+  const auto expected = expectedPlacement(name, shapeOf(schedule));
+  std::vector<Problem> problems;
+  if (!expected) return problems;
+  for (std::size_t s = 0; s < schedule.placement.stages(); ++s) {
+    for (const Microbatch m : {Microbatch{0}, Microbatch{schedule.microbatches - 1}}) {
+      const Rank home = schedule.placement.rankOf(Stage{s}, m);
+      const Rank wanted = expected->rankOf(Stage{s}, m);
+      if (home == wanted || (m.value > 0 && !expected->bidirectional() && !schedule.placement.bidirectional())) continue;
+      const auto& row = schedule.rows[home.index()];
+      const auto at = std::find(row.begin(), row.end(), Action{Stage{s}, ActionKind::Forward, m});
+      problems.push_back({home, at == row.end() ? -1 : static_cast<int>(at - row.begin()), {Stage{s}, ActionKind::Forward, m},
+                          fmt::format("stage {} is on rank {} for microbatch {}; a {} placement has it on rank {}", s, home.value, m.value, name, wanted.value)});
+    }
+  }
+  return problems;
+}
+
+/// {"sends": [bytes of each stage's output], "receives": [bytes each stage expects]}
+MessageSizes readSizes(const std::string& path) {
+  const JsonDocument document{path, "list of message sizes"};
+  const nlohmann::ordered_json parsed = document.parse(readFile(path));
+  const JsonPart json(parsed, document);
+  return {json["sends"].listOf<Bytes>(), json["receives"].listOf<Bytes>()};
+}
+
 int runCheck(const CheckOptions& options) {
-  const Schedule schedule = readSchedule(options.file);
-  const std::vector<Problem> problems = check(schedule);
-  const bool failed = stops(problems);
+  const Schedule schedule = readSchedule(options.file, parseLetters(options.letters));
+  std::vector<Problem> problems = check(schedule);
+  for (Problem& problem : checkPlacement(schedule, options.placement)) problems.push_back(std::move(problem));
+  if (!options.sizes.empty()) {
+    for (Problem& problem : checkSizes(schedule, readSizes(options.sizes))) problems.push_back(std::move(problem));
+  }
+  std::stable_sort(problems.begin(), problems.end(), [](const Problem& a, const Problem& b) { return std::tie(a.rank, a.position) < std::tie(b.rank, b.position); });
   if (options.json) {
     print(problemsJson(schedule, problems) + "\n");
-    return failed ? kNo : kYes;
+    return problems.empty() ? kYes : kNo;
   }
-  print(shapeLine(schedule) + "\n");
+  const PlacementKind placement = kindOf(schedule.placement, shapeOf(schedule));
+  print(fmt::format("{}, {} placement\n", shapeLine(schedule), name(placement)));
   if (problems.empty()) {
-    print("complete, well ordered and free of deadlock\n");
+    const bool lowered = isLowered(schedule);
+    print(lowered ? "complete, well ordered and free of deadlock, also with blocking sends and one channel per rank pair\n"
+                  : "complete, well ordered and free of deadlock (it has no sends and receives yet)\n");
     return kYes;
   }
-  print((failed ? counted(static_cast<std::int64_t>(problems.size()), "problem") + "; it cannot run"
-                : std::string("it can run here, where sends are buffered; with blocking sends it would not")) +
-        "\n\n" + problemsText(problems));
-  return failed ? kNo : kYes;
+  const std::string count = counted(static_cast<std::int64_t>(problems.size()), "problem");
+  print((stops(problems) ? count + "; it cannot run" : count + "; it can run only where sends are buffered, as they are here") + "\n\n" + problemsText(problems));
+  return kNo;
 }
 
 }  // namespace
@@ -42,13 +90,19 @@ Command addCheck(CLI::App& app) {
   auto options = std::make_shared<CheckOptions>();
   CLI::App* command = app.add_subcommand("check", "Is a schedule complete, well ordered and free of deadlock?");
   command->add_option("F.csv", options->file, "Schedule in torch's CSV: a row per rank, cells such as 0F1 or 2SEND_B0")->option_text(" ")->required();
+  command->add_option("--placement", options->placement, "Where its stages should stand; a stage elsewhere is a problem")
+      ->option_text("loop|v|wave|bidirectional|custom")
+      ->check(CLI::IsMember({"loop", "v", "wave", "bidirectional", "custom"}));
+  command->add_option("--sizes", options->sizes, R"(What stages say they send and expect: {"sends": [bytes of each stage], "receives": [...]})")->type_name("F.json");
+  declareLetters(*command, options->letters);
   command->add_flag("--json", options->json, "One JSON document on stdout");
   command->footer(
       "Examples:\n"
       "  pipewright check mine.csv\n"
-      "  pipewright schedule 1f1b --ranks 4 --microbatches 8 --out mine.csv\n\n"
-      "Exit status 1 when there are problems. A deadlock that only blocking sends would cause is a warning: sends are\n"
-      "buffered here.");
+      "  pipewright check mine.csv --placement v --json\n"
+      "  pipewright check mine.csv --sizes sizes.json\n\n"
+      "Exit status 1 when there are problems, also those that stop only blocking sends, or transports with one channel\n"
+      "for both directions of a rank pair (one NCCL communicator): the column \"stops\" says which.");
   return [options] { return runCheck(*options); };
 }
 

@@ -129,13 +129,6 @@ int dispatch(int argc, const char* const* argv) {
   return kYes;
 }
 
-int complain(std::string_view text, int status) {
-  std::fflush(stdout);
-  const std::string line = "pipewright: " + sentence(text) + "\n";
-  std::fwrite(line.data(), 1, line.size(), stderr);
-  return status;
-}
-
 }  // namespace
 }  // namespace pw::cli
 

@@ -153,6 +153,13 @@ bool wantsColour() {
   return isTerminal(STDOUT_FILENO) && (refused == nullptr || *refused == '\0');
 }
 
+int complain(std::string_view text, int status) {
+  std::fflush(stdout);
+  const std::string line = "pipewright: " + sentence(text) + "\n";
+  std::fwrite(line.data(), 1, line.size(), stderr);
+  return status;
+}
+
 void print(std::string_view text) {
   if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0) {
     throw Error(fmt::format("cannot write to standard output ({}); free space there or send the output elsewhere", reason()));

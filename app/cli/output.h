@@ -28,6 +28,9 @@ namespace pw::cli {
 /// Whether stdout takes colours: a terminal, and `NO_COLOR` not set.
 [[nodiscard]] bool wantsColour();
 
+/// One sentence to stderr, after the program's name; returns the status.
+int complain(std::string_view text, int status);
+
 /// Writes to stdout. Throws Error when it is full or closed.
 void print(std::string_view text);
 

@@ -89,7 +89,7 @@ void printStages(const Plan& plan, const ModelGraph& graph, const Metrics& metri
     const StageCost& cost = plan.costs.stages[s];
     Bytes received = 0;
     for (const Transfer& t : plan.partition.transfers) received += t.to == Stage(s) ? t.bytes : 0;
-    const Rank rank = plan.schedule.rankOfStage[s];
+    const Rank rank = plan.schedule.placement.rankOfStage[s];
     rows.push_back({std::to_string(s), std::to_string(rank.value), s == 0 ? "(start)" : plan.splitNames[s - 1],
                     std::to_string(spec.end.value - spec.begin.value), formatDuration(cost.forward), formatDuration(cost.backward),
                     formatSize(cost.parameterBytes), formatSize(received), formatSize(metrics.ranks[rank.index()].peakBytes)});
@@ -116,7 +116,7 @@ void adviseSingleRank(const Plan& plan, const ModelGraph& graph, const Profile& 
   if (plan.partition.stages.size() < 2) return;
   const Partition whole = cut(graph, {}, bindBatch(graph, plan.microbatchSize), nullptr);
   const Schedule schedule = generate(plan.schedule.name, {1, 1, plan.schedule.microbatches});
-  CostTable costs = costTable(graph, whole, profile, schedule.rankOfStage);
+  CostTable costs = costTable(graph, whole, profile, schedule.placement);
   costs.microbatchScale = plan.costs.microbatchScale;
   const Metrics alone = measure(simulate(schedule, costs));
   if (limit > 0 && alone.ranks[0].peakBytes > limit) return;
@@ -139,7 +139,7 @@ Plan makePlan(Options& o, const ModelGraph& graph, const Profile& profile, int r
   plan.partition = cut(graph, begins, bindings, &profile);
   plan.splitNames = namesOf(graph, begins, bindings);
   plan.schedule = lower(generate(o.schedule, {ranks, ranks, o.microbatches}));
-  plan.costs = costTable(graph, plan.partition, profile, plan.schedule.rankOfStage);
+  plan.costs = costTable(graph, plan.partition, profile, plan.schedule.placement);
   const auto sizes = microbatchSizes(o.batch, o.microbatches);
   if (std::any_of(sizes.begin(), sizes.end(), [&](std::int64_t s) { return s != o.microbatch; })) {
     for (const std::int64_t size : sizes) plan.costs.microbatchScale.push_back(static_cast<double>(size) / static_cast<double>(o.microbatch));
@@ -171,7 +171,7 @@ int run(Options& o) {
   const bool fits = tooLarge == metrics.ranks.end();
   if (!o.out.empty() && fits) writeFile(o.out, toJson(plan));
   if (o.json) {
-    fmt::print("{}\n", metricsJson(metrics, plan.schedule, plan.costs, lowerBound(plan.schedule, plan.costs)));
+    fmt::print("{}\n", predictionJson({metrics, lowerBound(plan.schedule, plan.costs), {}, fits}, plan.schedule, plan.costs));
   } else {
     fmt::print("{}: {} ranks, {}, {} microbatches of {}, loss {}\ncosts {}\n\n", graph.name, ranks, o.schedule, o.microbatches, o.microbatch, o.loss, sourceOf(plan.profile));
     printStages(plan, graph, metrics);
@@ -181,10 +181,8 @@ int run(Options& o) {
     if (!o.out.empty() && fits) fmt::print("Written to {}.\n", o.out);
   }
   if (fits) return kYes;
-  std::fflush(stdout);
-  fmt::print(stderr, "pipewright: Rank {} would need {}, more than the limit of {}, so no plan was written; use more ranks, smaller microbatches or another balance.\n",
-             tooLarge->rank.value, formatSize(tooLarge->peakBytes), formatSize(limit));
-  return kNo;
+  return complain(fmt::format("Rank {} would need {}, more than the limit of {}, so no plan was written; use more ranks, smaller microbatches or another balance",
+                              tooLarge->rank.value, formatSize(tooLarge->peakBytes), formatSize(limit)), kNo);
 }
 
 }  // namespace

@@ -170,7 +170,10 @@ void refuseWhatCannotRun(const Options& o, const Plan& plan) {
   if (o.backend != "gloo") throw UsageError(fmt::format("This build cannot run over {}; use --backend gloo.", o.backend));
   if (o.optimizer != "sgd") throw UsageError(fmt::format("This build has no optimizer {}; use --optimizer sgd.", o.optimizer));
   for (const Problem& problem : check(plan.schedule)) {
-    if (!problem.blockingOnly) throw UsageError(fmt::format("The schedule of {} cannot be run: rank {}: {}", o.plan, problem.rank.value, problem.message));
+    if (problem.stops == Stops::Always) throw UsageError(fmt::format("The schedule of {} cannot be run: rank {}: {}", o.plan, problem.rank.value, problem.message));
+  }
+  if (plan.schedule.placement.stages() > plan.schedule.rows.size() || plan.schedule.placement.bidirectional()) {
+    throw UsageError(fmt::format("The schedule of {} puts several stages on a rank, which this version cannot run; use gpipe or 1f1b.", o.plan));
   }
   bool trains = false;
   for (const auto& row : plan.schedule.rows) {

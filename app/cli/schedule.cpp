@@ -2,6 +2,7 @@
 #include <string>
 
 #include <CLI/App.hpp>
+#include <CLI/Validators.hpp>
 #include <fmt/format.h>
 
 #include "app/cli/commands.h"
@@ -18,29 +19,32 @@ namespace {
 struct ScheduleOptions {
   std::string name;
   ShapeOptions shape;
-  std::string lowered;
+  std::string lowered, letters;
   std::string out;
 };
 
 std::string listText() {
-  std::vector<std::vector<std::string>> rows{{"name", "needs", "order"}};
+  std::vector<std::vector<std::string>> rows{{"name", "needs", "placement", "order"}};
   for (const Generator& generator : generators()) {
-    rows.push_back({std::string(generator.name), std::string(generator.needs), std::string(generator.summary)});
+    rows.push_back({std::string(generator.name), std::string(generator.needs), std::string(name(generator.placement)), std::string(generator.summary)});
   }
-  return table(rows);
+  return table(rows) + "\nR ranks, V stages per rank (--chunks), M microbatches.\n";
+}
+
+Schedule loweredAs(const std::string& order, const Schedule& compute) {
+  if (order.empty()) return compute;
+  if (order == "torch") return lower(compute, Lowering::Torch);
+  return lower(compute, order == "deferred" ? Lowering::Deferred : Lowering::TorchRuntime);
 }
 
 int runSchedule(const ScheduleOptions& options) {
   if (options.name == "list") {
+    if (options.shape.given()) throw UsageError("schedule list shows all families whatever the shape; leave out the other options");
     print(listText());
     return kYes;
   }
-  if (!options.lowered.empty() && options.lowered != "deferred") {
-    throw UsageError(fmt::format("\"{}\" is no lowering of this version; write --lowered deferred, or leave it out for compute actions only",
-                                 options.lowered));
-  }
-  const Schedule compute = generateFrom(options.name, options.shape);
-  const std::string csv = toCsv(options.lowered.empty() ? compute : lower(compute));
+  const Schedule schedule = loweredAs(options.lowered, generateFrom(options.name, options.shape));
+  const std::string csv = toCsv(schedule, parseLetters(options.letters));
   if (options.out.empty()) print(csv);
   else writeFile(options.out, csv);
   return kYes;
@@ -53,14 +57,19 @@ Command addSchedule(CLI::App& app) {
   CLI::App* command = app.add_subcommand("schedule", "Print a named schedule as torch CSV, or list the names");
   command->add_option("NAME", options->name, "Name of a schedule, or list for all with what they need")->option_text(" ")->required();
   declareShape(*command, options->shape);
-  command->add_option("--lowered", options->lowered, "With sends and receives: deferred, the order in which they run here")->type_name("ORDER");
+  command->add_option("--lowered", options->lowered, "With sends and receives: in torch's order, as torch's runtime lowers (sharding and reduction too), or in ours")
+      ->option_text("torch|torch-runtime|deferred")
+      ->check(CLI::IsMember({"torch", "torch-runtime", "deferred"}));
+  declareLetters(*command, options->letters);
   command->add_option("--out", options->out, "Write here instead of to stdout")->type_name("F.csv");
   command->footer(
       "Examples:\n"
       "  pipewright schedule list\n"
       "  pipewright schedule 1f1b --ranks 4 --microbatches 8\n"
-      "  pipewright schedule gpipe --ranks 2 --microbatches 4 --lowered deferred --out gpipe.csv\n\n"
-      "A row per rank; 2F0 is the forward of stage 2 on microbatch 0, 2B0 its backward.");
+      "  pipewright schedule zbv --ranks 4 --microbatches 8 --lowered torch --out zbv.csv\n"
+      "  pipewright schedule interleaved-1f1b --ranks 4 --chunks 2 --microbatches 10 --strict torch\n\n"
+      "A row per rank; 2F0 is the forward of stage 2 on microbatch 0, 2B0 its backward, 2I0 and 2W0 the backward's parts\n"
+      "for inputs and weights, (2F1;2B0)OVERLAP_F_B two at once. An empty cell is an idle step, as torch writes it.");
   return [options] { return runSchedule(*options); };
 }
 

@@ -17,28 +17,47 @@ namespace pw::cli {
 
 void declareShape(CLI::App& command, ShapeOptions& options) {
   command.add_option("--ranks", options.ranks, "How many devices")->option_text("R")->check(CLI::Range(1, kMaxRanks));
-  command.add_option("--chunks", options.chunks, "Stages per rank; 1 without it")->option_text("V")->check(CLI::Range(1, kMaxStages));
+  command.add_option("--chunks", options.chunks, "Stages per rank; as the schedule usually has without it")->option_text("V")->check(CLI::Range(1, kMaxStages));
   command.add_option("--microbatches", options.microbatches, "Pieces of a batch")->option_text("M")->check(CLI::Range(1, kMaxMicrobatches));
+  command.add_option("--group", options.group, "interleaved-1f1b: microbatches a chunk takes before the next one's turn (Megatron)")->option_text("G")->check(CLI::Range(1, kMaxMicrobatches));
+  command.add_option("--strict", options.strict, "Refuse the shapes that torch refuses")->option_text("torch")->check(CLI::IsMember({"torch"}));
 }
 
 Schedule generateFrom(const std::string& name, const ShapeOptions& options) {
+  const Generator& family = generatorOf(name);
   if (options.ranks == 0 || options.microbatches == 0) {
     throw UsageError(fmt::format("schedule {} needs to know how many ranks and microbatches; give {}", name,
                                  options.ranks == 0 ? options.microbatches == 0 ? "--ranks and --microbatches" : "--ranks" : "--microbatches"));
   }
-  const std::int64_t stages = std::int64_t{options.ranks} * options.chunks;
-  const auto bounded = static_cast<int>(std::min<std::int64_t>(stages, std::numeric_limits<int>::max()));  // `generate` refuses such
-  const auto known = std::ranges::find(generators(), name, &Generator::name);
-  if (options.chunks > 1 && known != generators().end() && known->refusal({options.ranks, bounded, options.microbatches}) &&
-      !known->refusal({options.ranks, options.ranks, options.microbatches})) {
+  const int chunks = options.chunks == 0 ? family.chunks : options.chunks;
+  const std::int64_t stages = std::int64_t{options.ranks} * chunks;
+  const Shape shape{options.ranks, static_cast<int>(std::min<std::int64_t>(stages, std::numeric_limits<int>::max())), options.microbatches};
+  if (!options.strict.empty()) {
+    if (family.torchName.empty()) throw UsageError(fmt::format("torch has no schedule {}; leave out --strict torch", name));
+    const auto refusal = family.torchRefusal == nullptr ? std::nullopt : family.torchRefusal(shape);
+    if (!family.refusal(shape) && refusal) throw UsageError(fmt::format("schedule {} refuses this shape: {}", name, *refusal));
+  }
+  if (options.group > 0) {
+    if (name != "interleaved-1f1b") throw UsageError(fmt::format("schedule {} has no groups; leave out --group, or take interleaved-1f1b", name));
+    return interleavedWithGroups(shape, options.group);
+  }
+  if (options.chunks > 1 && family.refusal(shape) && !family.refusal({options.ranks, options.ranks, options.microbatches})) {
     throw UsageError(fmt::format("schedule {} has one stage per rank, not {}; leave out --chunks", name, options.chunks));
   }
-  return generate(name, {options.ranks, bounded, options.microbatches});
+  return generate(name, shape);
 }
 
-Schedule readSchedule(const std::string& path) {
-  return parseCsv(readFile(path), std::filesystem::path(path).stem().string(), path);
+Schedule readSchedule(const std::string& path, Letters letters) {
+  return parseCsv(readFile(path), std::filesystem::path(path).stem().string(), path, letters);
 }
+
+void declareLetters(CLI::App& command, std::string& letters) {
+  command.add_option("--letters", letters, "torch: B is the whole backward, I its part for the inputs; zero-bubble: B is that part where there is a W")
+      ->option_text("torch|zero-bubble")
+      ->check(CLI::IsMember({"torch", "zero-bubble"}));
+}
+
+Letters parseLetters(const std::string& text) { return text == "zero-bubble" ? Letters::ZeroBubble : Letters::Torch; }
 
 std::string shapeLine(const Schedule& schedule) {
   const Shape shape = shapeOf(schedule);
@@ -47,15 +66,16 @@ std::string shapeLine(const Schedule& schedule) {
 }
 
 bool stops(const std::vector<Problem>& problems) {
-  return std::any_of(problems.begin(), problems.end(), [](const Problem& p) { return !p.blockingOnly; });
+  return std::any_of(problems.begin(), problems.end(), [](const Problem& p) { return p.stops == Stops::Always; });
 }
 
 std::string problemsText(const std::vector<Problem>& problems) {
-  std::vector<std::vector<std::string>> rows{{"rank", "at", "action", "problem"}};
+  std::vector<std::vector<std::string>> rows{{"rank", "at", "action", "stops", "problem"}};
   for (const Problem& problem : problems) {
     const bool placed = problem.position >= 0;
-    rows.push_back({fmt::format("{}", problem.rank.value), placed ? fmt::format("{}", problem.position) : "–", toString(problem.action),
-                    (problem.blockingOnly ? "warning: " : "") + problem.message});
+    const std::string_view stops = problem.stops == Stops::Always ? "every run" : problem.stops == Stops::OneChannel ? "one channel" : "blocking sends";
+    rows.push_back({fmt::format("{}", problem.rank.value), placed ? fmt::format("{}", problem.position) : "–", toString(problem.action), std::string(stops),
+                    problem.message});
   }
   return table(rows);
 }

@@ -53,10 +53,13 @@ TEST(CommandLine, AnUnusableCallIsOneSentenceAndStatusTwo) {
                          {"schedule", "1f1b", "--ranks", "many", "--microbatches", "2"}, {"schedule", "1f1b", "--ranks", "5000", "--microbatches", "2"},
                          {"schedule", "1f1b", "--ranks", "4096", "--chunks", "1000000", "--microbatches", "2"},
                          {"schedule", "no-such", "--ranks", "2", "--microbatches", "2"}, {"schedule", "1f1b", "--fly"},
-                         {"schedule", "1f1b", "--ranks", "2", "--microbatches", "2", "--lowered", "torch"},
+                         {"schedule", "1f1b", "--ranks", "2", "--microbatches", "2", "--lowered", "somehow"},
+                         {"schedule", "zb-h1", "--ranks", "2", "--microbatches", "2", "--strict", "torch"}, {"schedule", "list", "--ranks", "2"},
+                         {"schedule", "1f1b", "--ranks", "4", "--microbatches", "2", "--strict", "torch"}, {"schedule", "gpipe", "--ranks", "2", "--microbatches", "2", "--group", "2"},
                          {"check"}, {"check", "missing.csv"}, {"check", text}, {"check", "/"}, {"simulate"}, {"simulate", text},
                          {"simulate", text, "--csv", text}, {"simulate", text, "--ranks", "2"}, {"simulate", text, "--forward", "1ms"},
-                         gpipe({"--latency", "5"}), gpipe({"--input", "1ms,2ms,3ms"}), gpipe({"--slow", "2=1.5"}), gpipe({"--slow", "1"}), gpipe({"--slow", "1=-2"}),
+                         gpipe({"--latency", "5"}), gpipe({"--input", "1ms,2ms,3ms"}), gpipe({"--slow", "2=1.5"}), gpipe({"--slow", "1"}), gpipe({"--slow", "1=-2"}), gpipe({"--slow", "0-2=2"}), gpipe({"--slow", "0-0=2"}),
+                         gpipe({"--sends", "pigeon"}), gpipe({"--jitter", "-1"}), gpipe({"--live-limit", "1,2,3"}), gpipe({"--costs", text}), gpipe({"--letters", "torch"}),
                          {"runs"}, {"runs", "--store", folder.file("none.db")}, {"runs", "--store", text}, {"compare", "--store", folder.file("none.db")},
                          {"compare", "--store", text, "--run", "0"}};
   for (const Words& words : calls) {
@@ -118,16 +121,22 @@ TEST(Check, NamesRankPositionAndActionOfAProblem) {
   EXPECT_EQ(parsed(call({"simulate", "--csv", file, "--json"}))["problems"], problems);
 }
 
-TEST(Check, TakesADeadlockOfBlockingSendsOnlyForAWarning) {
+TEST(Check, SaysNoToADeadlockThatOnlyBlockingSendsHave) {
   // Rank 0 sends F1 before it receives B0, rank 1 sends B0 before it receives F1: with blocking sends both wait.
   const Folder folder;
-  EXPECT_EQ(call({"schedule", "1f1b", "--ranks", "2", "--microbatches", "2", "--lowered", "deferred", "--out", folder.file("f.csv")}).status, 0);
-  const Outcome outcome = call({"check", folder.file("f.csv"), "--json"});
-  EXPECT_EQ(outcome.status, 0);
-  EXPECT_EQ(parsed(outcome)["valid"], true);
-  ASSERT_EQ(parsed(outcome)["problems"].size(), 1U);
-  EXPECT_EQ(parsed(outcome)["problems"][0]["blocking_only"], true);
-  EXPECT_NE(call({"check", folder.file("f.csv")}).out.find("warning"), std::string::npos);
+  const std::string file = folder.with("f.csv", "0F0,0SEND_F0,0F1,0SEND_F1,0RECV_B0,0B0,0RECV_B1,0B1\n1RECV_F0,1F0,1B0,1SEND_B0,1RECV_F1,1F1,1B1,1SEND_B1\n");
+  const Outcome outcome = call({"check", file, "--json"});
+  EXPECT_EQ(outcome.status, 1);
+  EXPECT_EQ(parsed(outcome)["valid"], false);
+  ASSERT_EQ(parsed(outcome)["problems"].size(), 2U);
+  EXPECT_EQ(parsed(outcome)["problems"][0]["stops"], "one_channel");
+  EXPECT_EQ(parsed(outcome)["problems"][1]["stops"], "blocking_sends");
+  EXPECT_NE(call({"check", file}).out.find("it can run only where sends are buffered"), std::string::npos);
+  // So it can be simulated in the background, but not where its sends would block.
+  EXPECT_EQ(call({"simulate", "--csv", file}).status, 0);
+  EXPECT_EQ(call({"simulate", "--csv", file, "--sends", "posted"}).status, 0);
+  EXPECT_EQ(call({"simulate", "--csv", file, "--sends", "one-channel"}).status, 1);
+  EXPECT_EQ(call({"simulate", "--csv", file, "--sends", "blocking"}).status, 1);
 }
 
 TEST(Simulate, GivesTheClosedFormOfGPipe) {
@@ -179,7 +188,7 @@ Plan planOfTwoStages() {
   plan.modelName = "small";
   plan.batch = 3;
   plan.schedule = lower(generate("1f1b", {2, 2, 3}));
-  plan.costs = syntheticTable({{10}, {20}, {10}, {10}, 1, 2}, 2);
+  plan.costs = syntheticTable({.forward = {10}, .backward = {20}, .backwardInput = {10}, .backwardWeight = {10}, .latency = 1, .transfer = 2, .overlap = {}}, 2);
   plan.partition.stages = {{NodeId(0), NodeId(4), {}, {ValueId(0)}, {0}, {}, {}}, {NodeId(4), NodeId(9), {}, {}, {1}, {}, {}}};
   plan.partition.transfers = {{ValueId(5), Stage(0), Stage(1), true, 4096}};
   plan.splitNames = {"blocks.1"};

@@ -137,7 +137,7 @@ TEST(PartitionOfEverySample, GivesPlansThatComeBackAndFit) {
     plan.partition = cutAt(graph, begins, &plan.profile);
     plan.splitNames.resize(begins.size(), "somewhere");
     plan.schedule = lower(generate("1f1b", {3, 3, 4}));
-    plan.costs = costTable(graph, plan.partition, plan.profile, plan.schedule.rankOfStage);
+    plan.costs = costTable(graph, plan.partition, plan.profile, plan.schedule.placement);
     EXPECT_EQ(parsePlan(toJson(plan), "plan.json"), plan) << name;
     EXPECT_NO_THROW(requireFits(plan, graph)) << name;
     EXPECT_THROW(requireFits(plan, sample(name == "vit_small" ? "hf_bert" : "vit_small")), UsageError) << name;

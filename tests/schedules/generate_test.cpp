@@ -10,6 +10,7 @@
 
 #include "schedules/check.h"
 #include "schedules/error.h"
+#include "schedules/lower.h"
 
 namespace pw {
 namespace {
@@ -17,6 +18,15 @@ namespace {
 std::string text(const std::vector<Action>& row) {
   std::string out;
   for (const Action& action : row) out += (out.empty() ? "" : " ") + toString(action);
+  return out;
+}
+
+const std::vector<std::string> kNames{"forward-only", "gpipe",  "1f1b",     "interleaved-1f1b", "looped-bfs", "zb-h1",  "zb-h2",    "interleaved-zb",
+                                      "zbv",          "v-half", "v-min",    "dualpipe",         "dualpipev",  "chimera", "hanayo",  "lockstep"};
+
+std::string joined(const std::vector<std::string>& words) {
+  std::string out;
+  for (const std::string& word : words) out += (out.empty() ? "" : ", ") + word;
   return out;
 }
 
@@ -81,14 +91,14 @@ int flushTime(const Schedule& schedule) {
 TEST(Generate, ListsItsFamiliesInTheDocumentedOrder) {
   std::vector<std::string> names;
   for (const Generator& generator : generators()) names.emplace_back(generator.name);
-  EXPECT_EQ(names, (std::vector<std::string>{"forward-only", "gpipe", "1f1b"}));
+  EXPECT_EQ(names, kNames);
 }
 
 TEST(Generate, GpipeOnTwoRanksDoesAllForwardsThenAllBackwards) {
   const Schedule schedule = generate("gpipe", oneStagePerRank(2, 3));
   EXPECT_EQ(schedule.name, "gpipe");
   EXPECT_EQ(schedule.microbatches, 3);
-  EXPECT_EQ(schedule.rankOfStage, (std::vector{Rank{0}, Rank{1}}));
+  EXPECT_EQ(schedule.placement.rankOfStage, (std::vector{Rank{0}, Rank{1}}));
   ASSERT_EQ(schedule.rows.size(), 2U);
   EXPECT_EQ(text(schedule.rows[0]), "0F0 0F1 0F2 0B0 0B1 0B2");
   EXPECT_EQ(text(schedule.rows[1]), "1F0 1F1 1F2 1B0 1B1 1B2");
@@ -126,16 +136,39 @@ TEST(Generate, OneForwardOneBackwardFollowsItsDefinitionForAllSmallShapes) {
   }
 }
 
-TEST(Generate, EverythingItMakesPassesTheCheck) {
+TEST(Generate, EverythingItMakesPassesTheCheckComputeOnlyAndLowered) {
   for (const Generator& generator : generators()) {
+    int shapes = 0;
     for (int ranks = 1; ranks <= 8; ++ranks) {
-      for (int microbatches = 1; microbatches <= 17; ++microbatches) {
-        const Shape shape = oneStagePerRank(ranks, microbatches);
-        const Schedule schedule = generate(generator.name, shape);
-        ASSERT_EQ(check(schedule), std::vector<Problem>{}) << generator.name << " R=" << ranks << " M=" << microbatches;
-        ASSERT_EQ(shapeOf(schedule), shape);
+      for (int chunks = 1; chunks <= 4; ++chunks) {
+        for (int microbatches = 1; microbatches <= 20; ++microbatches) {
+          const Shape shape{ranks, ranks * chunks, microbatches};
+          if (generator.refusal(shape)) continue;
+          SCOPED_TRACE(std::string(generator.name) + " R=" + std::to_string(ranks) + " V=" + std::to_string(chunks) + " M=" + std::to_string(microbatches));
+          const Schedule schedule = generate(generator.name, shape);
+          ++shapes;
+          ASSERT_EQ(schedule.name, generator.name);
+          ASSERT_EQ(shapeOf(schedule), shape);
+          ASSERT_EQ(check(schedule), std::vector<Problem>{});
+          ASSERT_EQ(check(lower(schedule)), std::vector<Problem>{});
+          if (ranks == 1) continue;  // there all placements are one
+          // A V over several waves is a wave; one chunk of any loop is a loop.
+          const bool waves = generator.placement == PlacementKind::Wave && chunks == 2;
+          ASSERT_EQ(kindOf(schedule.placement, shape), waves ? PlacementKind::V : generator.placement);
+        }
       }
     }
+    EXPECT_GT(shapes, 20) << generator.name;
+    EXPECT_EQ(generator.refusal({4, 4 * generator.chunks, 8}), std::nullopt) << generator.name << " with its own number of chunks";
+  }
+}
+
+TEST(Generate, TakesAThousandRanks) {
+  for (const Generator& generator : generators()) {
+    const Shape shape{1024, 1024 * generator.chunks, generator.name.starts_with("v-") ? 8 : 2048};
+    const Schedule schedule = generate(generator.name, shape);
+    EXPECT_EQ(shapeOf(schedule), shape) << generator.name;
+    EXPECT_EQ(check(schedule), std::vector<Problem>{}) << generator.name;
   }
 }
 
@@ -163,7 +196,7 @@ TEST(Generate, AnUnknownNameIsRefusedWithTheKnownOnes) {
     (void)generate("2f2b", oneStagePerRank(2, 2));
     FAIL();
   } catch (const UsageError& error) {
-    EXPECT_STREQ(error.what(), "unknown schedule \"2f2b\"; known are forward-only, gpipe, 1f1b");
+    EXPECT_STREQ(error.what(), ("unknown schedule \"2f2b\"; known are " + joined(kNames)).c_str());
   }
 }
 
@@ -188,7 +221,6 @@ TEST(Generate, EmptyNegativeAndAbsurdShapesAreRefused) {
       EXPECT_TRUE(generator.refusal(shape).has_value());
       EXPECT_THROW((void)generate(generator.name, shape), UsageError);
     }
-    EXPECT_EQ(generator.refusal({1, 1, 1}), std::nullopt);
   }
 }
 

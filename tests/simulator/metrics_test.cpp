@@ -189,7 +189,7 @@ TEST(LowerBound, OfForwardOnlyIsReachedOnUniformStages) {
 TEST(MetricsJson, HasTheDocumentedNames) {
   const Schedule schedule = lower(generate("1f1b", {4, 4, 8}));
   const CostTable costs = uniform(4, 1, 2);
-  const auto json = nlohmann::json::parse(metricsJson(measure(simulate(schedule, costs)), schedule, costs, lowerBound(schedule, costs)));
+  const auto json = nlohmann::json::parse(predictionJson({measure(simulate(schedule, costs)), lowerBound(schedule, costs), {}, true}, schedule, costs));
   EXPECT_EQ(json.at("makespan_ns"), 33);
   EXPECT_EQ(json.at("window_ns"), 33);
   EXPECT_EQ(json.at("lower_bound_ns"), 33);
@@ -217,17 +217,17 @@ TEST(ProblemsJson, NamesEachProblem) {
   EXPECT_EQ(nlohmann::json::parse(problemsJson(schedule, {})).at("problems").size(), 0u);
   const Problem problem{Rank(1), 3, {Stage(1), ActionKind::Backward, Microbatch(0)}, "twice"};
   const auto json = nlohmann::json::parse(problemsJson(schedule, {problem}));
-  EXPECT_EQ(json.at("problems")[0], (nlohmann::json{{"rank", 1}, {"position", 3}, {"action", "1B0"}, {"message", "twice"}, {"blocking_only", false}}));
+  EXPECT_EQ(json.at("problems")[0], (nlohmann::json{{"rank", 1}, {"position", 3}, {"action", "1B0"}, {"message", "twice"}, {"stops", "always"}}));
   EXPECT_EQ(json.at("valid"), false);
 }
 
-TEST(ProblemsJson, TakesAProblemOfBlockingSendsOnlyForAWarning) {
+TEST(ProblemsJson, SaysWhichTransportAProblemStops) {
   const Schedule schedule = generate("gpipe", {2, 2, 2});
   Problem problem{Rank(1), 3, {Stage(1), ActionKind::Backward, Microbatch(0)}, "deadlock"};
-  problem.blockingOnly = true;
+  problem.stops = Stops::Blocking;
   const auto json = nlohmann::json::parse(problemsJson(schedule, {problem}));
-  EXPECT_EQ(json.at("valid"), true);
-  EXPECT_EQ(json.at("problems")[0].at("blocking_only"), true);
+  EXPECT_EQ(json.at("valid"), false);
+  EXPECT_EQ(json.at("problems")[0].at("stops"), "blocking_sends");
 }
 
 }  // namespace

@@ -29,7 +29,7 @@ class LongestPath {
           const MessageCost& message = costs.messages[i];
           if (message.from != action.stage || !leavesWith(message, action.kind)) continue;
           const std::size_t to = node(receiver(message, action));
-          const std::pair channel(schedule.rankOfStage[message.from.index()], schedule.rankOfStage[message.to.index()]);
+          const std::pair channel(schedule.placement.rankOfStage[message.from.index()], schedule.placement.rankOfStage[message.to.index()]);
           if (channel.first == channel.second) {
             edges_.push_back({node(action), to, duration(action)});
             continue;

@@ -39,7 +39,7 @@ inline Schedule loopedGpipe(int ranks, int chunks, int microbatches) {
   Schedule schedule;
   schedule.name = "looped-gpipe";
   schedule.microbatches = microbatches;
-  schedule.rankOfStage = loopPlacement({ranks, ranks * chunks, microbatches});
+  schedule.placement = loopPlacement({ranks, ranks * chunks, microbatches});
   schedule.rows.resize(static_cast<std::size_t>(ranks));
   const int stages = ranks * chunks;
   for (const bool backward : {false, true}) {
@@ -66,7 +66,7 @@ inline Schedule randomSchedule(std::mt19937_64& random) {
 /// Costs of every kind: uneven stages and links, values that skip stages, several messages between two stages, uneven microbatches.
 inline CostTable randomCosts(std::mt19937_64& random, const Schedule& schedule) {
   CostTable table;
-  const int stages = static_cast<int>(schedule.rankOfStage.size());
+  const int stages = static_cast<int>(schedule.placement.rankOfStage.size());
   for (int s = 0; s < stages; ++s) {
     StageCost cost;
     cost.forward = draw(random, 1, 100);

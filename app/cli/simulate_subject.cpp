@@ -1,0 +1,226 @@
+#include "app/cli/simulate_subject.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <optional>
+#include <string_view>
+#include <system_error>
+
+#include <CLI/App.hpp>
+#include <fmt/format.h>
+
+#include "app/cli/output.h"
+#include "schedules/error.h"
+#include "schedules/units.h"
+#include "simulator/json_fields.h"
+#include "simulator/plan.h"
+#include "simulator/problem_file.h"
+
+namespace pw::cli {
+namespace {
+
+constexpr Ns kDefaultForward = 1'000'000;   ///< costs nobody gave: a round unit, and the usual backward of twice the forward
+constexpr int kDefaultBackwardRatio = 2;
+
+std::vector<Ns> durations(const std::string& text) {
+  std::vector<Ns> list;
+  for (std::size_t at = 0; !text.empty() && at <= text.size();) {
+    const std::size_t comma = std::min(text.find(',', at), text.size());
+    list.push_back(parseDuration(std::string_view(text).substr(at, comma - at)));
+    at = comma + 1;
+  }
+  return list;
+}
+
+Ns durationOr0(const std::string& text) { return text.empty() ? 0 : parseDuration(text); }
+
+/// `1.00 ms`, or `1.00 ms to 4.00 ms` where stages differ.
+std::string spread(const CostTable& costs, Ns StageCost::*part) {
+  Ns least = costs.stages.front().*part, most = least;
+  for (const StageCost& stage : costs.stages) {
+    least = std::min(least, stage.*part);
+    most = std::max(most, stage.*part);
+  }
+  return least == most ? formatDuration(least) : formatDuration(least) + " to " + formatDuration(most);
+}
+
+bool holds(const Schedule& schedule, auto kind) {
+  return std::ranges::any_of(schedule.rows, [&](const auto& row) { return std::ranges::any_of(row, [&](const Action& a) { return kind(a); }); });
+}
+
+/// The times of the kinds of action that the schedule has.
+std::string describe(const Schedule& schedule, const CostTable& costs) {
+  std::string text = "forward " + spread(costs, &StageCost::forward);
+  if (holds(schedule, [](const Action& a) { return a.kind == ActionKind::Backward; })) text += ", backward " + spread(costs, &StageCost::backward);
+  if (holds(schedule, [](const Action& a) { return a.kind == ActionKind::BackwardInput; })) {
+    text += ", backward for inputs " + spread(costs, &StageCost::backwardInput) + ", for weights " + spread(costs, &StageCost::backwardWeight);
+  }
+  if (holds(schedule, [](const Action& a) { return a.overlapsNext; })) {
+    text += costs.overlap.empty() ? ", an overlapped pair their sum" : ", an overlapped pair " + formatDuration(costs.overlap.front());
+  }
+  return text + " per stage and microbatch";
+}
+
+Subject fromCall(const SubjectOptions& o) {
+  Subject subject;
+  subject.schedule = o.csv.empty() ? generateFrom(o.schedule, o.shape) : readSchedule(o.csv, parseLetters(o.letters));
+  SyntheticCosts costs{durations(o.forward), durations(o.backward), durations(o.input),     durations(o.weight),
+                       durationOr0(o.latency), durationOr0(o.transfer), durations(o.overlap)};
+  const bool given = !costs.forward.empty() || !costs.backward.empty() || !costs.backwardInput.empty() || !costs.backwardWeight.empty();
+  if (costs.backward.empty() && costs.backwardInput.empty() != costs.backwardWeight.empty()) {
+    throw UsageError("one part of the backward is given and the other is not; give both --input and --weight, or --backward beside it");
+  }
+  if (!given) costs.forward = {kDefaultForward};
+  if (costs.backward.empty() && costs.backwardInput.empty()) {
+    for (const Ns forward : costs.forward) costs.backward.push_back(kDefaultBackwardRatio * forward);
+  }
+  subject.costs = syntheticTable(costs, static_cast<int>(subject.schedule.placement.stages()));
+  subject.costs.load = durationOr0(o.load);
+  subject.costs.store = durationOr0(o.store);
+  subject.costSource = describe(subject.schedule, subject.costs) + (given ? "" : "; change them with --forward and --backward");
+  return subject;
+}
+
+Subject fromProblem(const SubjectOptions& o) {
+  ProblemFile problem = parseProblem(readFile(o.costs), o.costs);
+  const auto differs = [&](std::string_view what, int asked, int there) {
+    if (asked > 0 && asked != there) throw UsageError(fmt::format("{} is for {} {}, not {}; leave out the option", o.costs, there, what, asked));
+  };
+  differs("ranks", o.shape.ranks, problem.shape.ranks);
+  differs("microbatches", o.shape.microbatches, problem.shape.microbatches);
+  ShapeOptions shape = o.shape;
+  shape.ranks = problem.shape.ranks;
+  shape.microbatches = problem.shape.microbatches;
+  if (shape.chunks == 0 && problem.shape.stages % problem.shape.ranks == 0) shape.chunks = problem.shape.stages / problem.shape.ranks;
+  Subject subject;
+  subject.schedule = o.csv.empty() ? generateFrom(o.schedule, shape) : readSchedule(o.csv, parseLetters(o.letters));
+  const Schedule& schedule = subject.schedule;
+  if (shapeOf(schedule) != problem.shape) {
+    throw UsageError(fmt::format("{} is for {} ranks, {} stages and {} microbatches, schedule {} has {}, {} and {}", o.costs, problem.shape.ranks, problem.shape.stages,
+                                 problem.shape.microbatches, schedule.name, shapeOf(schedule).ranks, shapeOf(schedule).stages, schedule.microbatches));
+  }
+  for (std::size_t s = 0; s < problem.placement.stages(); ++s) {
+    if (schedule.placement.rankOfStage[s] == problem.placement.rankOfStage[s]) continue;
+    throw UsageError(fmt::format("{} places stage {} on rank {}, schedule {} on rank {}; take a schedule of that placement", o.costs, s,
+                                 problem.placement.rankOfStage[s].value, schedule.name, schedule.placement.rankOfStage[s].value));
+  }
+  subject.costs = std::move(problem.costs);
+  subject.limits = std::move(problem.limits);
+  subject.costSource = "costs of " + o.costs + ": " + describe(schedule, subject.costs);
+  return subject;
+}
+
+Ns scaled(Ns time, double factor) { return static_cast<Ns>(std::llround(static_cast<double>(time) * factor)); }
+
+/// The whole text as a number, or nothing.
+template <class Number>
+std::optional<Number> numberIn(std::string_view text) {
+  Number number{};
+  const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (problem != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return number;
+}
+
+void slowLink(Subject& subject, int one, int other, double factor) {
+  subject.costSource += fmt::format("; messages between ranks {} and {} take {:g} times as long", one, other, factor);
+  bool met = false;
+  for (MessageCost& message : subject.costs.messages) {
+    const auto [low, high] = std::minmax(subject.schedule.placement.rankOfStage[message.from.index()].value, subject.schedule.placement.rankOfStage[message.to.index()].value);
+    if (low != std::min(one, other) || high != std::max(one, other)) continue;
+    met = true;
+    message.latency = scaled(message.latency, factor);
+    message.transfer = scaled(message.transfer, factor);
+  }
+  if (!met) throw UsageError(fmt::format("--slow {}-{} names a link that carries no message; neighbouring stages decide which do", one, other));
+}
+
+/// `2=1.5`: every duration of the stages on rank 2 takes 1.5 times as long. `1-2=3`: messages between these ranks do.
+void slowDown(Subject& subject, const std::string& text) {
+  constexpr double kMost = 1e6;
+  const std::size_t equals = std::min(text.find('='), text.size());
+  const std::string_view what = std::string_view(text).substr(0, equals);
+  const std::size_t dash = what.find('-');
+  const bool link = dash != std::string_view::npos && dash > 0;
+  const auto rank = numberIn<int>(what.substr(0, link ? dash : what.size()));
+  const auto other = link ? numberIn<int>(what.substr(dash + 1)) : rank;
+  const auto factor = numberIn<double>(std::string_view(text).substr(std::min(equals + 1, text.size())));
+  if (!rank || !other || !factor || !(*factor > 0) || *factor > kMost || (link && *rank == *other)) {
+    throw UsageError(fmt::format("--slow \"{}\" is no rank or link and factor; write for example --slow 2=1.5 or --slow 1-2=3", text));
+  }
+  for (const int r : {*rank, *other}) {
+    if (r >= 0 && r < shapeOf(subject.schedule).ranks) continue;
+    throw UsageError(fmt::format("--slow {} names rank {}, but ranks go from 0 to {}", text, r, shapeOf(subject.schedule).ranks - 1));
+  }
+  if (link) return slowLink(subject, *rank, *other, *factor);
+  if (subject.schedule.placement.bidirectional()) {
+    throw UsageError("--slow RANK cannot be told apart where two ranks share a stage (bidirectional placement); slow a link instead");
+  }
+  subject.costSource += fmt::format("; rank {} takes {:g} times as long", *rank, *factor);
+  for (std::size_t s = 0; s < subject.costs.stages.size(); ++s) {
+    if (subject.schedule.placement.rankOfStage[s].value != *rank) continue;
+    StageCost& stage = subject.costs.stages[s];
+    for (Ns* time : {&stage.forward, &stage.backward, &stage.backwardInput, &stage.backwardWeight, &stage.optimizer}) *time = scaled(*time, *factor);
+    if (!subject.costs.overlap.empty()) subject.costs.overlap[s] = scaled(subject.costs.overlap[s], *factor);
+  }
+}
+
+void setLiveLimits(Subject& subject, const std::vector<int>& limits) {
+  const std::size_t ranks = subject.schedule.rows.size();
+  if (limits.empty()) return;
+  if (limits.size() != 1 && limits.size() != ranks) {
+    throw UsageError(fmt::format("--live-limit has {} numbers for {} ranks; give one, or one for each rank", limits.size(), ranks));
+  }
+  subject.liveLimits = limits.size() == ranks ? limits : std::vector<int>(ranks, limits.front());
+}
+
+/// The subject before --slow and --live-limit.
+Subject plainSubject(const SubjectOptions& o) {
+  const int sources = static_cast<int>(!o.plan.empty()) + static_cast<int>(!o.schedule.empty()) + static_cast<int>(!o.csv.empty());
+  if (sources != 1) throw UsageError("simulate takes one of a plan file, --schedule NAME and --csv F.csv; see pipewright simulate --help");
+  if (o.schedule.empty() && o.shape.given()) {
+    throw UsageError("a plan or CSV has its own ranks, chunks and microbatches; leave out those options, or give --schedule NAME");
+  }
+  if (!o.letters.empty() && o.csv.empty()) throw UsageError("--letters says how to read a CSV; give --csv F.csv too, or leave it out");
+  const std::vector<const std::string*> times{&o.forward, &o.backward, &o.input, &o.weight, &o.overlap, &o.latency, &o.transfer, &o.load, &o.store};
+  const bool timed = std::any_of(times.begin(), times.end(), [](const std::string* t) { return !t->empty(); });
+  if (!o.costs.empty() && timed) throw UsageError("--costs has all times; leave out --forward, --backward, --input, --weight, --overlap, --latency and --transfer");
+  if (o.plan.empty()) return o.costs.empty() ? fromCall(o) : fromProblem(o);
+  if (timed || !o.costs.empty()) {
+    throw UsageError("a plan has its own costs; leave out --costs, --forward, --backward, --input, --weight, --overlap, --latency and --transfer");
+  }
+  Plan plan = parsePlan(readFile(o.plan), o.plan);
+  return {std::move(plan.schedule), std::move(plan.costs), plan.profile.nodes.empty() ? "" : "costs " + sourceOf(plan.profile), {}, {}};
+}
+
+}  // namespace
+
+Subject subjectOf(const SubjectOptions& options) {
+  Subject subject = plainSubject(options);
+  for (const std::string& slow : options.slow) slowDown(subject, slow);
+  setLiveLimits(subject, options.liveLimit);
+  return subject;
+}
+
+void declareSubject(CLI::App& command, SubjectOptions& o) {
+  command.add_option("PLAN.json", o.plan, "Plan with its own schedule and costs")->option_text(" ");
+  command.add_option("--schedule", o.schedule, "A schedule by name, with --ranks and --microbatches")->type_name("NAME");
+  declareShape(command, o.shape);
+  command.add_option("--csv", o.csv, "A schedule in torch's CSV")->type_name("F.csv");
+  declareLetters(command, o.letters);
+  const std::string perStage = "; one value, or one per stage: 1ms,2ms";
+  command.add_option("--forward", o.forward, "Time of a forward" + perStage)->type_name("T");
+  command.add_option("--backward", o.backward, "Time of a backward; twice the forward without it")->type_name("T");
+  command.add_option("--input", o.input, "Its part for the inputs, where a schedule splits the backward")->type_name("T");
+  command.add_option("--weight", o.weight, "Its part for the weights")->type_name("T");
+  command.add_option("--overlap", o.overlap, "A forward and a backward overlapped in one slot; their sum without it")->type_name("T");
+  command.add_option("--latency", o.latency, "From the end of an action to its message's arrival, beside the transfer")->type_name("T");
+  command.add_option("--transfer", o.transfer, "How long a message holds its channel")->type_name("T");
+  command.add_option("--load", o.load, "lockstep: bringing a microbatch in from the host")->type_name("T");
+  command.add_option("--store", o.store, "lockstep: bringing a result out to the host")->type_name("T");
+  command.add_option("--costs", o.costs, "A problem file with shape, costs and limits instead of these times")->type_name("F.json");
+  command.add_option("--live-limit", o.liveLimit, "Most live (stage, microbatch) pairs of a rank, or of each: says no when it is exceeded")->delimiter(',')->type_name("N[,N...]");
+  command.add_option("--slow", o.slow, "Slow down a rank, 2=1.5, or a link, 1-2=3 (may be repeated)")->type_name("RANK=FACTOR")->expected(1)->take_all();
+}
+
+}  // namespace pw::cli

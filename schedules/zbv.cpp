@@ -1,0 +1,63 @@
+#include <algorithm>
+
+#include <fmt/format.h>
+
+#include "schedules/error.h"
+#include "schedules/families.h"
+
+namespace pw::families {
+namespace {
+
+/// One rank's row for so many microbatches that every phase is full [≥ 2R − 1].
+void addRow(Row& row, int ranks, int rank, int microbatches) {
+  const Stage down{rank}, up{2 * ranks - 1 - rank};
+  const auto backward = [&](Stage stage) {
+    row.i(stage);
+    row.w(stage);
+  };
+  row.idle(rank);
+  for (int k = 0; k < 2 * (ranks - rank) - 1; ++k) row.f(down);
+  for (int k = 0; k < rank; ++k) {
+    row.f(up);
+    row.f(down);
+  }
+  for (int k = rank; k < ranks; ++k) {
+    row.f(up);
+    backward(up);
+  }
+  while (row.done(up, ActionKind::Forward) < microbatches) {
+    if (row.done(down, ActionKind::Forward) < microbatches) row.f(down);
+    backward(down);
+    row.f(up);
+    backward(up);
+  }
+  for (int k = 0; k < rank; ++k) {
+    row.i(down);
+    row.i(up);
+  }
+  for (int k = rank; k < ranks; ++k) backward(down);
+  for (int k = 0; k < rank; ++k) row.w(up);
+  for (int k = 0; k < rank; ++k) row.w(down);
+}
+
+}  // namespace
+
+/// ZB-V (Zero Bubble, 2401.10241, section 6), cell by cell torch 2.11's ScheduleZBVZeroBubble: a fixed order for equal
+/// times, where the paper's own searches by times. With fewer than 2R − 1 microbatches it is the row of 2R − 1 with the
+/// surplus cut out to idle cells. Throws UsageError where that row is too large.
+Schedule zbV(const Shape& shape) {
+  const Shape full{shape.ranks, shape.stages, std::max(2 * shape.ranks - 1, shape.microbatches)};
+  if (const auto refusal = absurdity(full))
+    throw UsageError(fmt::format("schedule zbv refuses this shape, for it fills it up to 2R−1 microbatches: {}", *refusal));
+  Schedule schedule = empty("zbv", shape, wavePlacement(shape));
+  for (int rank = 0; rank < shape.ranks; ++rank) {
+    auto& actions = schedule.rows[static_cast<std::size_t>(rank)];
+    Row row(full, actions);
+    addRow(row, shape.ranks, rank, full.microbatches);
+    std::ranges::replace_if(
+        actions, [&](const Action& a) { return a.microbatch.value >= shape.microbatches; }, kIdle);
+  }
+  return schedule;
+}
+
+}  // namespace pw::families

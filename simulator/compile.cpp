@@ -1,0 +1,531 @@
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <map>
+#include <span>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "schedules/error.h"
+#include "schedules/generate.h"
+#include "schedules/lower.h"
+#include "simulator/program.h"
+
+namespace pw {
+namespace {
+
+constexpr std::int32_t kNone = -1;
+constexpr std::size_t kKinds = 4;  ///< compute kinds, the first of ActionKind
+
+/// What a (stage, microbatch) has done. A full backward is both of its parts.
+constexpr std::uint8_t kForwardDone = 1, kInputDone = 2, kWeightDone = 4;
+
+bool makesMessage(ActionKind kind) { return isCompute(kind) && kind != ActionKind::BackwardWeight; }
+bool isBackward(ActionKind kind) {
+  return kind != ActionKind::Forward && kind != ActionKind::SendForward && kind != ActionKind::RecvForward;
+}
+std::size_t endOf(Stage stage, bool backward) { return 2 * stage.index() + (backward ? 1U : 0U); }
+
+/// Messages of the cost table by one of their ends (stage and direction).
+class MessagesByEnd {
+ public:
+  MessagesByEnd(const CostTable& costs, Stage MessageCost::*side) : first_(2 * costs.stages.size() + 1, 0), order_(costs.messages.size()) {
+    for (const MessageCost& m : costs.messages) ++first_[endOf(m.*side, m.backward) + 1];
+    for (std::size_t e = 1; e < first_.size(); ++e) first_[e] += first_[e - 1];
+    std::vector<std::size_t> next = first_;
+    for (std::size_t i = 0; i < order_.size(); ++i) order_[next[endOf(costs.messages[i].*side, costs.messages[i].backward)]++] = i;
+  }
+  [[nodiscard]] std::span<const std::size_t> at(const Action& a) const {
+    const std::size_t end = endOf(a.stage, isBackward(a.kind));
+    return std::span(order_).subspan(first_[end], first_[end + 1] - first_[end]);
+  }
+
+ private:
+  std::vector<std::size_t> first_, order_;
+};
+
+/// An edge with its source, before they are sorted by it.
+struct Link {
+  std::int32_t from = 0, to = 0, delay = 0;
+};
+
+/// A step while lanes are written: numbered lane after lane.
+struct Draft {
+  std::int32_t lane = 0;
+  Origin origin;
+  Ns duration = 0;
+  std::int32_t use = 0;
+};
+
+/// A message that becomes a step of a channel.
+struct Carried {
+  std::int32_t step = 0, message = 0;
+  Microbatch microbatch;
+  std::int32_t sender = 0, consumer = 0;
+};
+
+class Compiler {
+ public:
+  Compiler(const Schedule& schedule, const CostTable& costs, Sending sending);
+  Program run();
+
+ private:
+  [[nodiscard]] std::size_t pairOf(const Action& a) const { return a.stage.index() * microbatches_ + a.microbatch.index(); }
+  [[nodiscard]] std::int32_t& stepOf(Stage stage, Microbatch m, bool backward) { return stepOf_[endOf(stage, backward) * microbatches_ + m.index()]; }
+  [[nodiscard]] std::size_t postOf(std::size_t message, Microbatch m) const { return message * microbatches_ + m.index(); }
+  [[nodiscard]] bool posts() const { return sending_ != Sending::Overlapped; }
+  [[nodiscard]] Ns scaled(Ns time, Microbatch m) const;
+  [[nodiscard]] Ns durationOf(const Action& action) const;
+  [[nodiscard]] std::int32_t slotUse(const Action& forward, const Action& backward);
+  [[noreturn]] void failDeadlock(std::size_t rank, std::size_t position) const;
+
+  void listUses();
+  void weighRow(std::size_t rank);
+  void listChannels();
+  void addRow(std::size_t rank);
+  void addCompute(std::size_t rank, std::size_t& position);
+  void addPost(std::size_t rank, std::size_t position);
+  void addStep(std::size_t rank, std::int32_t position, Ns duration, std::int32_t use);
+  void enter(const Action& action, std::size_t rank, std::size_t position);
+  template <class Visit>
+  void forMessages(Visit visit);
+  void requireSenders();
+  void addTransfers();
+  void linkTransfer(const Carried& carried);
+  void linkCycles();
+  [[nodiscard]] std::vector<std::int32_t> sorted(const std::vector<std::int32_t>& firstEdge, const std::vector<Edge>& edges) const;
+  void finish();
+
+  const Schedule& schedule_;
+  const CostTable& costs_;
+  Sending sending_;
+  std::size_t microbatches_;
+  MessagesByEnd leaving_, arriving_;
+  bool trains_ = false;
+  Program p_;
+  std::vector<Draft> steps_;
+  std::vector<std::int32_t> laneBegin_;
+  std::vector<Bytes> incoming_;       ///< by end: bytes of its messages from other ranks
+  std::vector<std::int32_t> stepOf_;  ///< by end and microbatch: the step of F, of B or I
+  std::vector<std::uint8_t> done_;    ///< by stage and microbatch
+  std::vector<std::array<std::int32_t, 2>> channelOf_;  ///< by message and whether the microbatch is mirrored; kNone within a rank
+  std::map<std::pair<Stage, Stage>, std::int32_t> slotUses_;
+  std::vector<std::int32_t> sent_, received_;  ///< by message and microbatch: the steps that post its ends
+  std::vector<std::int32_t> cycle_;            ///< lockstep: by step of a rank
+  std::vector<Carried> carried_;
+  std::vector<Link> links_;
+};
+
+Compiler::Compiler(const Schedule& schedule, const CostTable& costs, Sending sending)
+    : schedule_(schedule),
+      costs_(costs),
+      sending_(schedule.lockstep ? Sending::Overlapped : sending),
+      microbatches_(static_cast<std::size_t>(schedule.microbatches)),
+      leaving_(costs, &MessageCost::from),
+      arriving_(costs, &MessageCost::to) {
+  std::size_t actions = 0;
+  for (const auto& row : schedule.rows) {
+    actions += row.size();
+    trains_ = trains_ || std::any_of(row.begin(), row.end(), [](const Action& a) { return isCompute(a.kind) && a.kind != ActionKind::Forward; });
+  }
+  const std::size_t pairs = costs.stages.size() * microbatches_;
+  stepOf_.assign(2 * pairs, kNone);
+  done_.assign(pairs, 0);
+  if (posts()) {
+    sent_.assign(costs.messages.size() * microbatches_, kNone);
+    received_ = sent_;
+  }
+  p_.ranks = static_cast<std::int32_t>(schedule.rows.size());
+  steps_.reserve(2 * actions);
+  links_.reserve(2 * actions);
+}
+
+Ns Compiler::scaled(Ns time, Microbatch m) const {
+  if (costs_.microbatchScale.empty()) return time;
+  return static_cast<Ns>(std::llround(static_cast<double>(time) * costs_.microbatchScale[m.index()]));
+}
+
+Ns Compiler::durationOf(const Action& action) const {
+  const StageCost& cost = costs_.stages[action.stage.index()];
+  const std::array<Ns, kKinds> times{cost.forward, cost.backward, cost.backwardInput, cost.backwardWeight};
+  return scaled(times[static_cast<std::size_t>(action.kind)], action.microbatch);
+}
+
+void Compiler::failDeadlock(std::size_t rank, std::size_t position) const {
+  throw Error(fmt::format("schedule `{}` deadlocks: rank {} waits at position {} ({}) for what never happens; `pipewright check` shows the cycle",
+                          schedule_.name, rank, position, toString(schedule_.rows[rank][position])));
+}
+
+/// Uses of memory: none, then of each stage F, B, I, W, all without received buffers.
+void Compiler::listUses() {
+  const std::size_t stages = costs_.stages.size();
+  incoming_.assign(2 * stages, 0);
+  for (std::size_t i = 0; i < costs_.messages.size(); ++i) {
+    const MessageCost& m = costs_.messages[i];
+    if (channelOf_[i][0] != kNone) incoming_[endOf(m.to, m.backward)] += m.bytes;
+  }
+  p_.uses.emplace_back();
+  for (const StageCost& cost : costs_.stages) {
+    const Bytes kept = cost.activationBytes;
+    p_.uses.push_back({kept, trains_ ? 0 : kept, 1, trains_ ? 0 : 1});
+    p_.uses.push_back({0, kept, 0, 1});
+    p_.uses.push_back({0, cost.freedByInput, 0, 0});
+    p_.uses.push_back({0, kept - cost.freedByInput, 0, 1});
+  }
+  p_.atStart.assign(schedule_.rows.size(), 0);
+  for (std::size_t s = 0; s < stages; ++s) {
+    const StageCost& cost = costs_.stages[s];
+    const Bytes bytes = cost.parameterBytes + cost.gradientBytes + cost.optimizerBytes;
+    p_.atStart[schedule_.placement.rankOfStage[s].index()] += bytes;
+    const bool twice = schedule_.placement.bidirectional() && schedule_.placement.mirrorOfStage[s] != schedule_.placement.rankOfStage[s];
+    if (twice) p_.atStart[schedule_.placement.mirrorOfStage[s].index()] += bytes;
+  }
+}
+
+/// Adds the buffers of receives to a row's uses, and finds its peaks.
+void Compiler::weighRow(std::size_t rank) {
+  const auto& row = schedule_.rows[rank];
+  const bool lowered = std::any_of(row.begin(), row.end(), [](const Action& a) { return isReceive(a.kind); });
+  const auto first = static_cast<std::size_t>(laneBegin_[rank]);
+  const auto steps = std::span(steps_).subspan(first, static_cast<std::size_t>(laneBegin_[rank + 1]) - first);
+  std::vector<Bytes> buffers(steps.size() + 1, 0);  // taken (or given back) at the start of each step
+  std::size_t step = 0;                             // the first that is no earlier than the action
+  for (std::size_t at = 0; at < row.size(); ++at) {
+    const Action& action = row[at];
+    if (!isReceive(action.kind) && !makesMessage(action.kind)) continue;
+    const Bytes bytes = incoming_[endOf(action.stage, isBackward(action.kind))];
+    if (bytes == 0) continue;
+    while (step < steps.size() && steps[step].origin.index < static_cast<std::int32_t>(at)) ++step;
+    const bool secondOfSlot = step > 0 && isCompute(action.kind) && (step == steps.size() || steps[step].origin.index > static_cast<std::int32_t>(at));
+    const std::size_t user = secondOfSlot ? step - 1 : step;
+    if (isReceive(action.kind) || !lowered) buffers[posts() || user == 0 ? user : user - 1] += bytes;
+    if (isCompute(action.kind)) buffers[user] -= bytes;
+  }
+  std::map<MemoryUse, std::int32_t> known;
+  Bytes level = p_.atStart[rank], peak = level;
+  std::int32_t live = 0, peakLive = 0;
+  for (std::size_t i = 0; i < steps.size(); ++i) {
+    MemoryUse use = p_.uses[static_cast<std::size_t>(steps[i].use)];
+    if (buffers[i] != 0) {
+      use.gain += buffers[i];
+      const auto [found, isNew] = known.emplace(use, static_cast<std::int32_t>(p_.uses.size()));
+      if (isNew) p_.uses.push_back(use);
+      steps[i].use = found->second;
+    }
+    level += use.gain;
+    live += use.born;
+    peak = std::max(peak, level);
+    peakLive = std::max(peakLive, live);
+    level -= use.loss;
+    live -= use.died;
+  }
+  p_.peakBytes.push_back(peak);
+  p_.peakLive.push_back(peakLive);
+}
+
+std::int32_t Compiler::slotUse(const Action& forward, const Action& backward) {
+  const auto [found, isNew] = slotUses_.emplace(std::pair{forward.stage, backward.stage}, static_cast<std::int32_t>(p_.uses.size()));
+  if (isNew) {
+    const MemoryUse f = p_.uses[1 + kKinds * forward.stage.index()];
+    const MemoryUse b = p_.uses[1 + kKinds * backward.stage.index() + 1];
+    p_.uses.push_back({f.gain + b.gain, f.loss + b.loss, f.born + b.born, f.died + b.died});
+  }
+  return found->second;
+}
+
+/// A channel for each direction of a rank pair that messages use, or for both with OneChannel; by (sender, receiver).
+void Compiler::listChannels() {
+  std::vector<std::pair<Rank, Rank>> pairs;
+  const auto ends = [&](const MessageCost& m, bool mirrored) {
+    const auto& ranks = mirrored ? schedule_.placement.mirrorOfStage : schedule_.placement.rankOfStage;
+    std::pair pair(ranks[m.from.index()], ranks[m.to.index()]);
+    if (sending_ == Sending::OneChannel && pair.first > pair.second) std::swap(pair.first, pair.second);
+    return pair;
+  };
+  const int directions = schedule_.placement.bidirectional() ? 2 : 1;
+  for (int d = 0; d < directions; ++d) {
+    for (const MessageCost& m : costs_.messages) pairs.push_back(ends(m, d == 1));
+  }
+  std::sort(pairs.begin(), pairs.end());
+  pairs.erase(std::unique(pairs.begin(), pairs.end()), pairs.end());
+  std::erase_if(pairs, [](const auto& pair) { return pair.first == pair.second; });
+  p_.channels = static_cast<std::int32_t>(pairs.size());
+  channelOf_.assign(costs_.messages.size(), {kNone, kNone});
+  for (std::size_t i = 0; i < costs_.messages.size(); ++i) {
+    for (int d = 0; d < directions; ++d) {
+      const auto pair = ends(costs_.messages[i], d == 1);
+      if (pair.first == pair.second) continue;
+      const auto at = std::lower_bound(pairs.begin(), pairs.end(), pair);
+      channelOf_[i][static_cast<std::size_t>(d)] = static_cast<std::int32_t>(at - pairs.begin());
+    }
+  }
+}
+
+// ---- Steps of the ranks ------------------------------------------------------------------------------------------
+
+void Compiler::addStep(std::size_t rank, std::int32_t position, Ns duration, std::int32_t use) {
+  steps_.push_back({static_cast<std::int32_t>(rank), {position, {}}, duration, use});
+}
+
+/// Notes what the last step does. What it needs from its own row must have been done.
+void Compiler::enter(const Action& action, std::size_t rank, std::size_t position) {
+  constexpr std::array<std::uint8_t, kKinds> kNeeds{0, kForwardDone, kForwardDone, kInputDone};
+  constexpr std::array<std::uint8_t, kKinds> kDoes{kForwardDone, kInputDone | kWeightDone, kInputDone, kWeightDone};
+  const auto kind = static_cast<std::size_t>(action.kind);
+  std::uint8_t& done = done_[pairOf(action)];
+  if ((done & kDoes[kind]) != 0) {
+    throw Error(fmt::format("schedule `{}` has {} twice; `pipewright check` lists its problems", schedule_.name, toString(action)));
+  }
+  if ((done & kNeeds[kind]) != kNeeds[kind]) failDeadlock(rank, position);
+  done = static_cast<std::uint8_t>(done | kDoes[kind]);
+  if (makesMessage(action.kind)) stepOf(action.stage, action.microbatch, isBackward(action.kind)) = static_cast<std::int32_t>(steps_.size()) - 1;
+}
+
+void Compiler::addCompute(std::size_t rank, std::size_t& position) {
+  const auto& row = schedule_.rows[rank];
+  const Action& action = row[position];
+  const std::size_t first = position;
+  const std::int32_t use = 1 + static_cast<std::int32_t>(kKinds * action.stage.index() + static_cast<std::size_t>(action.kind));
+  if (!action.overlapsNext || position + 1 == row.size() || row[position + 1].kind != ActionKind::Backward) {
+    addStep(rank, static_cast<std::int32_t>(first), durationOf(action), use);
+    return enter(action, rank, first);
+  }
+  const Action& partner = row[++position];
+  Ns duration = durationOf(action) + durationOf(partner);
+  if (!costs_.overlap.empty()) duration = scaled(costs_.overlap[action.stage.index()], action.microbatch);
+  addStep(rank, static_cast<std::int32_t>(first), duration, slotUse(action, partner));
+  enter(action, rank, first);
+  enter(partner, rank, first + 1);
+}
+
+/// The end of a message that an action of the row posts: a step without duration; with blocking sends one more, which waits.
+void Compiler::addPost(std::size_t rank, std::size_t position) {
+  const Action& action = schedule_.rows[rank][position];
+  const bool send = isSend(action.kind);
+  const auto step = static_cast<std::int32_t>(steps_.size());
+  addStep(rank, static_cast<std::int32_t>(position), 0, 0);
+  if (sending_ == Sending::Blocking) addStep(rank, static_cast<std::int32_t>(position), 0, 0);
+  for (const std::size_t m : (send ? leaving_ : arriving_).at(action)) (send ? sent_ : received_)[postOf(m, action.microbatch)] = step;
+}
+
+void Compiler::addRow(std::size_t rank) {
+  const auto& row = schedule_.rows[rank];
+  const Stage last(costs_.stages.size() - 1);
+  const int ranks = static_cast<int>(schedule_.rows.size());
+  laneBegin_.push_back(static_cast<std::int32_t>(steps_.size()));
+  for (std::size_t at = 0; at < row.size(); ++at) {
+    const Action action = row[at];
+    const bool loads = schedule_.lockstep && costs_.load > 0 && action.kind == ActionKind::Forward && (action.stage == Stage(0) || action.stage == last);
+    const bool stores = schedule_.lockstep && costs_.store > 0 && action.kind == ActionKind::Forward && action.stage == last;
+    if (loads) addStep(rank, kLoadStep, scaled(costs_.load, action.microbatch), 0);
+    if (isCompute(action.kind)) addCompute(rank, at);
+    if (posts() && (isSend(action.kind) || isReceive(action.kind))) addPost(rank, at);
+    if (stores) addStep(rank, kStoreStep, scaled(costs_.store, action.microbatch), 0);
+    if (schedule_.lockstep && isCompute(action.kind)) cycle_.resize(steps_.size(), lockstepCycle(ranks, action));
+  }
+}
+
+// ---- Messages ----------------------------------------------------------------------------------------------------
+
+/// Visits every message across ranks in the order of its channel: (message, microbatch, sending step).
+template <class Visit>
+void Compiler::forMessages(Visit visit) {
+  for (std::size_t rank = 0; rank < schedule_.rows.size(); ++rank) {
+    for (const Action& a : schedule_.rows[rank]) {
+      if (!posts() && makesMessage(a.kind)) {
+        for (const std::size_t m : leaving_.at(a)) visit(m, a.microbatch, stepOf(a.stage, a.microbatch, isBackward(a.kind)));
+      }
+      if (!posts() || !(isSend(a.kind) || isReceive(a.kind))) continue;
+      for (const std::size_t m : (isSend(a.kind) ? leaving_ : arriving_).at(a)) {
+        const MessageCost& message = costs_.messages[m];
+        const Rank other = schedule_.placement.rankOf(isSend(a.kind) ? message.to : message.from, a.microbatch);
+        // On a channel for both directions the lower rank's order holds; `check` finds orders that differ.
+        const bool mine = sending_ == Sending::OneChannel ? Rank(rank) < other : isSend(a.kind);
+        if (mine && other != Rank(rank)) visit(m, a.microbatch, sent_[postOf(m, a.microbatch)]);
+      }
+    }
+  }
+}
+
+/// Messages within a rank are there in time when their actions stand in order; free ones across ranks are an edge; all others become a
+/// step of their channel.
+void Compiler::addTransfers() {
+  const auto channel = [&](std::size_t m, Microbatch mb) {
+    return channelOf_[m][schedule_.placement.bidirectional() && mb >= schedule_.placement.firstMirrored ? 1 : 0];
+  };
+  const auto isFree = [&](const MessageCost& m) { return !posts() && !schedule_.lockstep && m.transfer == 0 && m.bytes == 0; };
+  std::vector<std::int32_t> next(static_cast<std::size_t>(p_.channels) + 1, 0);
+  forMessages([&](std::size_t m, Microbatch mb, std::int32_t) {
+    const std::int32_t c = channel(m, mb);
+    if (c != kNone && !isFree(costs_.messages[m])) ++next[static_cast<std::size_t>(c) + 1];
+  });
+  next[0] = static_cast<std::int32_t>(steps_.size());
+  for (std::size_t c = 1; c < next.size(); ++c) next[c] += next[c - 1];
+  laneBegin_.insert(laneBegin_.end(), next.begin(), next.end());
+  steps_.resize(static_cast<std::size_t>(next.back()));
+  forMessages([&](std::size_t m, Microbatch mb, std::int32_t sender) {
+    const MessageCost& message = costs_.messages[m];
+    const std::int32_t consumer = stepOf(message.to, mb, message.backward);
+    const std::int32_t c = channel(m, mb);
+    if (consumer == kNone) {
+      throw Error(fmt::format("schedule `{}` lacks {} of stage {} for microbatch {}; `pipewright check` lists what is missing", schedule_.name,
+                              message.backward ? "the backward" : "the forward", message.to.value, mb.value));
+    }
+    const Draft& user = steps_[static_cast<std::size_t>(consumer)];
+    if (c == kNone && consumer < sender) failDeadlock(static_cast<std::size_t>(user.lane), static_cast<std::size_t>(user.origin.index));
+    if (c == kNone) return;
+    if (isFree(message)) return links_.push_back({sender, consumer, static_cast<std::int32_t>(m) + 1});
+    const std::int32_t step = next[static_cast<std::size_t>(c)]++;
+    steps_[static_cast<std::size_t>(step)] = {p_.ranks + c, {static_cast<std::int32_t>(m), mb}, scaled(message.transfer, mb), 0};
+    carried_.push_back({step, static_cast<std::int32_t>(m), mb, sender, consumer});
+    linkTransfer(carried_.back());
+  });
+}
+
+void Compiler::linkTransfer(const Carried& carried) {
+  const std::int32_t step = carried.step;
+  const std::int32_t delay = carried.message + 1;
+  if (!schedule_.lockstep) links_.push_back({step, carried.consumer, delay});
+  if (!posts()) return links_.push_back({carried.sender, step, 0});
+  const std::size_t post = postOf(static_cast<std::size_t>(carried.message), carried.microbatch);
+  const std::int32_t sent = sent_[post], received = received_[post];
+  if (sent == kNone || received == kNone) {
+    const MessageCost& m = costs_.messages[static_cast<std::size_t>(carried.message)];
+    throw Error(fmt::format("schedule `{}` lacks the {} of the message from stage {} to stage {} of microbatch {}; lower it again",
+                            schedule_.name, sent == kNone ? "SEND" : "RECV", m.from.value, m.to.value, carried.microbatch.value));
+  }
+  links_.push_back({sent, step, 0});
+  links_.push_back({received, step, 0});
+  if (sending_ != Sending::Blocking) return;
+  links_.push_back({step, sent + 1, 0});
+  links_.push_back({step, received + 1, delay});
+}
+
+/// Lockstep: after every cycle two barriers, one before and one after the exchange.
+void Compiler::linkCycles() {
+  const auto cycles = static_cast<std::int32_t>(lockstepCycles(shapeOf(schedule_)));
+  const auto first = static_cast<std::int32_t>(steps_.size());
+  for (std::int32_t i = 0; i < 2 * cycles; ++i) steps_.push_back({p_.ranks + p_.channels, {i / 2, {}}, 0, 0});
+  for (std::size_t rank = 0; rank < schedule_.rows.size(); ++rank) {
+    for (std::int32_t s = laneBegin_[rank]; s < laneBegin_[rank + 1]; ++s) {
+      const std::int32_t cycle = cycle_[static_cast<std::size_t>(s)];
+      const bool begins = s == laneBegin_[rank] || cycle_[static_cast<std::size_t>(s) - 1] != cycle;
+      const bool ends = s + 1 == laneBegin_[rank + 1] || cycle_[static_cast<std::size_t>(s) + 1] != cycle;
+      if (begins && cycle > 0) links_.push_back({first + 2 * cycle - 1, s, 0});
+      if (ends) links_.push_back({s, first + 2 * cycle, 0});
+    }
+  }
+  for (const Carried& carried : carried_) {
+    const std::int32_t cycle = cycle_[static_cast<std::size_t>(carried.sender)];
+    links_.push_back({first + 2 * cycle, carried.step, 0});
+    links_.push_back({carried.step, first + 2 * cycle + 1, carried.message + 1});
+  }
+  laneBegin_.push_back(static_cast<std::int32_t>(steps_.size()));
+}
+
+// ---- Order -------------------------------------------------------------------------------------------------------
+
+/// Lane by lane as far as what it needs has been done. A lane is looked at again when its next step gets its last input.
+std::vector<std::int32_t> Compiler::sorted(const std::vector<std::int32_t>& firstEdge, const std::vector<Edge>& edges) const {
+  std::vector<std::int32_t> missing(steps_.size(), 0);
+  for (const Edge& edge : edges) ++missing[static_cast<std::size_t>(edge.to)];
+  std::vector<std::int32_t> at(laneBegin_.begin(), laneBegin_.end() - 1);
+  std::vector<std::size_t> awake;
+  for (std::size_t lane = at.size(); lane-- > 0;) awake.push_back(lane);
+  std::vector<std::int32_t> order;
+  order.reserve(steps_.size());
+  while (!awake.empty()) {
+    const std::size_t lane = awake.back();
+    awake.pop_back();
+    for (std::int32_t& step = at[lane]; step < laneBegin_[lane + 1] && missing[static_cast<std::size_t>(step)] == 0; ++step) {
+      order.push_back(step);
+      const auto s = static_cast<std::size_t>(step);
+      for (std::int32_t e = firstEdge[s]; e < firstEdge[s + 1]; ++e) {
+        const auto to = static_cast<std::size_t>(edges[static_cast<std::size_t>(e)].to);
+        const auto other = static_cast<std::size_t>(steps_[to].lane);
+        if (--missing[to] == 0 && other != lane && at[other] == static_cast<std::int32_t>(to)) awake.push_back(other);
+      }
+    }
+  }
+  if (order.size() == steps_.size()) return order;
+  for (std::size_t rank = 0; rank < schedule_.rows.size(); ++rank) {
+    if (at[rank] == laneBegin_[rank + 1]) continue;
+    failDeadlock(rank, static_cast<std::size_t>(std::max(0, steps_[static_cast<std::size_t>(at[rank])].origin.index)));
+  }
+  throw Error(fmt::format("schedule `{}` deadlocks in its messages; `pipewright check` shows the cycle", schedule_.name));
+}
+
+/// Sorts the edges by source and the steps by need, and writes both down in that order.
+void Compiler::finish() {
+  std::vector<std::int32_t> firstEdge(steps_.size() + 1, 0);
+  for (const Link& link : links_) ++firstEdge[static_cast<std::size_t>(link.from) + 1];
+  for (std::size_t s = 1; s < firstEdge.size(); ++s) firstEdge[s] += firstEdge[s - 1];
+  std::vector<Edge> edges(links_.size());
+  std::vector<std::int32_t> next(firstEdge.begin(), firstEdge.end() - 1);
+  for (const Link& link : links_) edges[static_cast<std::size_t>(next[static_cast<std::size_t>(link.from)]++)] = {link.to, link.delay};
+  const std::vector<std::int32_t> order = sorted(firstEdge, edges);
+
+  p_.laneBegin = std::move(laneBegin_);
+  std::vector<std::int32_t>& place = p_.laneSteps;  // drafts are numbered lane after lane, so this is both
+  place.resize(order.size());
+  for (std::size_t i = 0; i < order.size(); ++i) place[static_cast<std::size_t>(order[i])] = static_cast<std::int32_t>(i);
+  p_.steps.reserve(order.size() + 1);
+  p_.edges.reserve(edges.size());
+  p_.duration.reserve(order.size());
+  p_.useOf.reserve(order.size());
+  p_.origin.reserve(order.size());
+  for (const std::int32_t old : order) {
+    const auto s = static_cast<std::size_t>(old);
+    p_.steps.push_back({steps_[s].lane, static_cast<std::int32_t>(p_.edges.size())});
+    p_.duration.push_back(steps_[s].duration);
+    p_.useOf.push_back(steps_[s].use);
+    p_.origin.push_back(steps_[s].origin);
+    for (std::int32_t e = firstEdge[s]; e < firstEdge[s + 1]; ++e) {
+      const Edge& edge = edges[static_cast<std::size_t>(e)];
+      p_.edges.push_back({place[static_cast<std::size_t>(edge.to)], edge.delay});
+    }
+  }
+  p_.steps.push_back({0, static_cast<std::int32_t>(p_.edges.size())});
+}
+
+/// An action whose sender is missing would wait forever.
+void Compiler::requireSenders() {
+  for (const MessageCost& m : costs_.messages) {
+    for (std::size_t mb = 0; mb < microbatches_; ++mb) {
+      const std::int32_t consumer = stepOf(m.to, Microbatch(mb), m.backward);
+      if (consumer == kNone || stepOf(m.from, Microbatch(mb), m.backward) != kNone) continue;
+      const Draft& step = steps_[static_cast<std::size_t>(consumer)];
+      failDeadlock(static_cast<std::size_t>(step.lane), static_cast<std::size_t>(step.origin.index));
+    }
+  }
+}
+
+Program Compiler::run() {
+  listChannels();
+  listUses();
+  for (std::size_t rank = 0; rank < schedule_.rows.size(); ++rank) addRow(rank);
+  p_.delays.push_back(0);
+  for (const MessageCost& m : costs_.messages) p_.delays.push_back(m.latency);
+  requireSenders();
+  addTransfers();
+  if (schedule_.lockstep) linkCycles();
+  for (std::size_t rank = 0; rank < schedule_.rows.size(); ++rank) weighRow(rank);
+  finish();
+  return std::move(p_);
+}
+
+}  // namespace
+
+Schedule rowsOf(const Schedule& schedule, Sending sending) {
+  return sending == Sending::Overlapped || schedule.lockstep || isLowered(schedule) ? schedule : lower(schedule);
+}
+
+Program compile(const Schedule& schedule, const CostTable& costs, Sending sending) {
+  requireFitting(schedule, costs);
+  if (sending == Sending::Overlapped) return Compiler(schedule, costs, sending).run();
+  const Schedule rows = rowsOf(schedule, sending);
+  return Compiler(rows, costs, sending).run();
+}
+
+}  // namespace pw

@@ -1,0 +1,77 @@
+#include <algorithm>
+#include <limits>
+
+#include "simulator/program.h"
+
+namespace pw {
+namespace {
+
+/// The first and last steps of a rank that are actions; none: both kNone. Posted ends of messages, loads and stores are left out.
+struct Ends {
+  std::int32_t first = -1, last = -1;
+};
+
+Ends actionsOf(const Program& program, std::int32_t rank) {
+  const auto isAction = [&](std::int32_t step) {
+    const auto s = static_cast<std::size_t>(step);
+    if (program.origin[s].index < 0) return false;
+    const MemoryUse& use = program.uses[static_cast<std::size_t>(program.useOf[s])];
+    return program.duration[s] > 0 || use.born != 0 || use.died != 0;
+  };
+  const auto steps = program.stepsOf(rank);
+  const auto first = std::find_if(steps.begin(), steps.end(), isAction);
+  if (first == steps.end()) return {};
+  return {*first, *std::find_if(steps.rbegin(), steps.rend(), isAction)};
+}
+
+}  // namespace
+
+void execute(const Program& program, Times& times) { execute(program, program.duration, times); }
+
+void execute(const Program& program, std::span<const Ns> duration, Times& times) {
+  const std::size_t count = program.steps.size() - 1;
+  times.start.assign(count, 0);
+  times.laneEnd.assign(program.laneBegin.size() - 1, 0);
+  const Step* const steps = program.steps.data();
+  const Edge* edge = program.edges.data();
+  const Edge* const edges = edge;
+  const Ns* const delays = program.delays.data();
+  Ns* const start = times.start.data();
+  Ns* const laneEnd = times.laneEnd.data();
+  for (std::size_t s = 0; s < count; ++s) {
+    Ns& lane = laneEnd[steps[s].lane];
+    const Ns begin = std::max(lane, start[s]);
+    const Ns end = begin + duration[s];
+    start[s] = begin;
+    lane = end;
+    for (const Edge* const last = edges + steps[s + 1].firstEdge; edge != last; ++edge) {
+      Ns& ready = start[edge->to];
+      ready = std::max(ready, end + delays[edge->delay]);
+    }
+  }
+}
+
+Ns makespanOf(const Program& program, std::span<const Ns> duration, const Times& times) {
+  Ns first = std::numeric_limits<Ns>::max();
+  Ns last = 0;
+  for (std::int32_t rank = 0; rank < program.ranks; ++rank) {
+    const Ends ends = actionsOf(program, rank);
+    if (ends.first < 0) continue;
+    first = std::min(first, times.start[static_cast<std::size_t>(ends.first)]);
+    last = std::max(last, times.start[static_cast<std::size_t>(ends.last)] + duration[static_cast<std::size_t>(ends.last)]);
+  }
+  return last > first ? last - first : 0;
+}
+
+Ns windowOf(const Program& program, std::span<const Ns> duration, const Times& times) {
+  Ns window = 0;
+  for (std::int32_t rank = 0; rank < program.ranks; ++rank) {
+    const Ends ends = actionsOf(program, rank);
+    if (ends.first < 0) continue;
+    const Ns end = times.start[static_cast<std::size_t>(ends.last)] + duration[static_cast<std::size_t>(ends.last)];
+    window = std::max(window, end - times.start[static_cast<std::size_t>(ends.first)]);
+  }
+  return window;
+}
+
+}  // namespace pw

@@ -1,0 +1,98 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "schedules/schedule.h"
+#include "simulator/simulate.h"
+
+namespace pw {
+
+/// Something done on a lane. A lane is a rank, a channel (its steps are transfers) or, in lockstep, the exchange between cycles (its
+/// steps are barriers); each does its steps one after the other.
+struct Step {
+  std::int32_t lane = 0;
+  std::int32_t firstEdge = 0;  ///< its edges go up to the next step's first
+};
+
+/// `to` starts no earlier than its source's end plus `delays[delay]`.
+struct Edge {
+  std::int32_t to = 0;
+  std::int32_t delay = 0;
+};
+
+/// What a step takes at its start and gives back at its end: bytes, and live (stage, microbatch) pairs.
+struct MemoryUse {
+  Bytes gain = 0, loss = 0;
+  std::int32_t born = 0, died = 0;
+
+  auto operator<=>(const MemoryUse&) const = default;
+};
+
+/// Where a step comes from. Rank: `index` is the position of its (first) action in the row, or one of the two below. Channel: the
+/// message of the cost table. Barrier: the cycle.
+struct Origin {
+  std::int32_t index = 0;
+  Microbatch microbatch;  ///< of a message
+};
+inline constexpr std::int32_t kLoadStep = -1, kStoreStep = -2;
+
+/// A schedule and its costs compiled for fast and repeated simulation. Rows are in order and channels are first come, first served, so
+/// who waits for whom does not depend on times: the steps stand after everything they need, and one pass over them computes all times.
+/// Durations and delays may be changed freely before another pass (stragglers, jitter). Made by `compile`.
+struct Program {
+  std::int32_t ranks = 0;      ///< lanes 0 … ranks − 1
+  std::int32_t channels = 0;   ///< lanes from `ranks` on; in lockstep one lane more
+  std::vector<Step> steps;     ///< each after what it needs; and one more where the last one's edges end
+  std::vector<Ns> duration;    ///< by step
+  std::vector<Edge> edges;     ///< by source
+  std::vector<Ns> delays;      ///< 0, then the latency of each message of the cost table
+
+  // Memory does not depend on times.
+  std::vector<Bytes> peakBytes;        ///< by rank
+  std::vector<std::int32_t> peakLive;  ///< by rank: (stage, microbatch) pairs
+  std::vector<Bytes> atStart;          ///< by rank: parameters, gradients, optimizer state, first receives
+  std::vector<MemoryUse> uses;
+  std::vector<std::int32_t> useOf;     ///< by step: index into `uses`
+
+  // The way back to the schedule, for traces and explanations.
+  std::vector<Origin> origin;             ///< by step
+  std::vector<std::int32_t> laneSteps;    ///< the steps of lane 0 in their order, then those of lane 1, …
+  std::vector<std::int32_t> laneBegin;    ///< by lane, and one more: where its steps begin in `laneSteps`
+
+  [[nodiscard]] std::span<const std::int32_t> stepsOf(std::int32_t lane) const {
+    const auto begin = static_cast<std::size_t>(laneBegin[static_cast<std::size_t>(lane)]);
+    return std::span(laneSteps).subspan(begin, static_cast<std::size_t>(laneBegin[static_cast<std::size_t>(lane) + 1]) - begin);
+  }
+};
+
+/// Compiles. A lockstep schedule gets barriers and the exchange after every cycle, whatever `sending` says. All but Overlapped
+/// lower a schedule without messages first (`lower`); origins then index `rowsOf`.
+/// Throws as `requireFitting`, and Error when it deadlocks (run `check` for the cycle), holds an action twice, or, unless Overlapped,
+/// a message of the costs has no SEND or RECV in the rows. Cost: linear in actions plus messages.
+[[nodiscard]] Program compile(const Schedule& schedule, const CostTable& costs, Sending sending = Sending::Overlapped);
+
+/// The schedule whose rows the origins index: the given one, lowered where `sending` needs it.
+[[nodiscard]] Schedule rowsOf(const Schedule& schedule, Sending sending);
+
+/// The result of one pass, and its working memory: keep it between passes and nothing is allocated.
+struct Times {
+  std::vector<Ns> start;    ///< by step
+  std::vector<Ns> laneEnd;  ///< by lane
+};
+
+/// Computes all start times. Durations are the program's, or the given ones (by step). Cost: linear; no allocation when `times` was used
+/// with a program of the same size before.
+void execute(const Program& program, Times& times);
+void execute(const Program& program, std::span<const Ns> duration, Times& times);
+
+/// From the first start to the last end of an action anywhere (flush clock), and the longest such time of a single rank.
+/// `duration`: those the times were computed with.
+[[nodiscard]] Ns makespanOf(const Program& program, std::span<const Ns> duration, const Times& times);
+[[nodiscard]] Ns windowOf(const Program& program, std::span<const Ns> duration, const Times& times);
+
+/// The trace of executed times. `rows`: `rowsOf` the schedule that was compiled with these costs. Cost: n log n.
+[[nodiscard]] Trace traceOf(const Schedule& rows, const CostTable& costs, const Program& program, const Times& times);
+
+}  // namespace pw

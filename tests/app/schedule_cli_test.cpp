@@ -1,0 +1,168 @@
+// The command line of schedules: every family, exchange with torch, checks, and simulation with synthetic costs.
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "schedules/generate.h"
+#include "tests/app/call.h"
+
+namespace pw::test {
+namespace {
+
+using Words = std::vector<std::string>;
+
+Words operator+(Words words, const Words& more) {
+  words.insert(words.end(), more.begin(), more.end());
+  return words;
+}
+
+Words shaped(const std::string& name, int ranks, int microbatches) {
+  return {"--ranks", std::to_string(ranks), "--microbatches", std::to_string(microbatches), name};
+}
+
+nlohmann::json simulated(const std::string& name, int ranks, int microbatches, const Words& more = {}) {
+  const Outcome outcome = call(Words{"simulate", "--ranks", std::to_string(ranks), "--microbatches", std::to_string(microbatches), "--schedule", name, "--json"} + more);
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  return outcome.status == 0 ? nlohmann::json::parse(outcome.out) : nlohmann::json{};
+}
+
+TEST(Schedule, WritesEveryFamilyWithItsUsualChunksAndCheckAcceptsEveryLowering) {
+  const Folder folder;
+  for (const Generator& generator : generators()) {
+    for (const std::string lowering : {"", "deferred", "torch", "torch-runtime"}) {
+      const Words lowered = lowering.empty() ? Words{} : Words{"--lowered", lowering};
+      ASSERT_EQ(call(Words{"schedule"} + shaped(std::string(generator.name), 4, 8) + Words{"--out", folder.file("f.csv")} + lowered).status, 0) << generator.name;
+      const Outcome outcome = call({"check", folder.file("f.csv"), "--json", "--placement", std::string(name(generator.placement == PlacementKind::Wave ? PlacementKind::V : generator.placement))});
+      EXPECT_EQ(outcome.status, 0) << generator.name << " " << lowering << outcome.out;
+    }
+  }
+}
+
+TEST(Schedule, StrictTorchRefusesWhatTorchRefuses) {
+  // Ten microbatches on four ranks are two rounds of five; eleven are not.
+  const Words ten = Words{"schedule"} + shaped("interleaved-1f1b", 4, 10), eleven = Words{"schedule"} + shaped("interleaved-1f1b", 4, 11);
+  EXPECT_EQ(call(ten + Words{"--strict", "torch"}).status, 0);
+  EXPECT_EQ(call(eleven).status, 0);
+  EXPECT_EQ(call(eleven + Words{"--strict", "torch"}).status, 2);
+  // Megatron's groups of four: the first chunk takes four microbatches before the second's turn.
+  EXPECT_EQ(call(Words{"schedule"} + shaped("interleaved-1f1b", 4, 8) + Words{"--group", "4"}).out.substr(0, 20), "0F0,0F1,0F2,0F3,4F0,");
+  EXPECT_EQ(call(Words{"schedule"} + shaped("interleaved-1f1b", 4, 8) + Words{"--group", "8"}).out.substr(0, 36), "0F0,0F1,0F2,0F3,0F4,0F5,0F6,0F7,4F0,");
+}
+
+TEST(Schedule, WritesAndReadsTheLettersOfTheZeroBubblePapers) {
+  const Folder folder;
+  const Words zb = Words{"schedule"} + shaped("zb-h1", 2, 2);
+  const Outcome papers = call(zb + Words{"--letters", "zero-bubble"});
+  EXPECT_EQ(papers.out.find('I'), std::string::npos);
+  const std::string file = folder.with("zb.csv", papers.out);
+  EXPECT_EQ(call({"check", file}).status, 1) << "in torch's letters every B would be whole and its W too much";
+  EXPECT_EQ(call({"check", file, "--letters", "zero-bubble"}).status, 0);
+  EXPECT_EQ(nlohmann::json::parse(call({"simulate", "--csv", file, "--letters", "zero-bubble", "--json"}).out)["actions"], 2 * 2 * 3);
+}
+
+TEST(Check, ComparesThePlacementAndTheSizesOfMessages) {
+  const Folder folder;
+  const std::string file = folder.file("zbv.csv");
+  ASSERT_EQ(call(Words{"schedule"} + shaped("zbv", 2, 4) + Words{"--out", file}).status, 0);
+  const Outcome loop = call({"check", file, "--placement", "loop", "--json"});
+  EXPECT_EQ(loop.status, 1);
+  EXPECT_EQ(nlohmann::json::parse(loop.out)["placement"], "v");
+  EXPECT_NE(loop.out.find("stage 2 is on rank 1 for microbatch 0; a loop placement has it on rank 0"), std::string::npos);
+  EXPECT_EQ(call({"check", file, "--placement", "custom"}).status, 0);
+  const std::string same = folder.with("same.json", R"({"sends": [8, 8, 8, 0], "receives": [0, 8, 8, 8]})");
+  const std::string other = folder.with("other.json", R"({"sends": [8, 8, 8, 0], "receives": [0, 8, 8, 4]})");
+  EXPECT_EQ(call({"check", file, "--sizes", same}).status, 0);
+  EXPECT_EQ(call({"check", file, "--sizes", other}).status, 1);
+  EXPECT_EQ(call({"check", file, "--sizes", folder.with("short.json", R"({"sends": [8], "receives": [8]})")}).status, 2);
+}
+
+TEST(Simulate, GivesThePublishedUnitTimes) {
+  const Words units{"--forward", "1ms", "--backward", "2ms", "--input", "1ms", "--weight", "1ms"};
+  const std::vector<std::pair<std::string, int>> makespans{{"gpipe", 33}, {"1f1b", 33}, {"interleaved-zb", 27}, {"interleaved-1f1b", 57},
+                                                           {"looped-bfs", 57}, {"zbv", 51}, {"dualpipev", 54}};
+  for (const auto& [schedule, expected] : makespans) {
+    EXPECT_EQ(simulated(schedule, 4, 8, units)["makespan_ns"], expected * 1'000'000) << schedule;
+  }
+  EXPECT_EQ(simulated("interleaved-zb", 4, 8, units + Words{"--chunks", "2"})["makespan_ns"], 51'000'000);
+}
+
+TEST(Simulate, AnOverlappedPairTakesTheTimeGivenForIt) {
+  // (R−1)(F&B + B − 3W) and M (F + B) of two chunks, where M − 2R + … pairs overlap: faster pairs shorten it.
+  const Words units{"--forward", "1ms", "--backward", "2ms", "--input", "1ms", "--weight", "1ms"};
+  EXPECT_EQ(simulated("dualpipev", 4, 8, units)["makespan_ns"], simulated("dualpipev", 4, 8, units + Words{"--overlap", "3ms"})["makespan_ns"]);
+  EXPECT_LT(simulated("dualpipev", 4, 8, units + Words{"--overlap", "2ms"})["makespan_ns"], 54'000'000);
+}
+
+TEST(Simulate, ReadsAProblemFileWithItsLimits) {
+  const Folder folder;
+  const auto problem = [&](int limit) {
+    return folder.with("problem.json", R"({"ranks": 2, "microbatches": 4, "place": [0, 1], "forward_ns": [10, 10], "input_ns": [10, 10], "weight_ns": [10, 10],
+      "latency_ns": [5], "activation": [100, 100], "activation_after_input": [40, 40], "limit": [)" + std::to_string(limit) + R"(, 200]})");
+  };
+  // 1F1B: rank 0 holds two microbatches. Makespan M(F+B) + (R−1)(F+B) + 2(R−1)cM/R + 2(R−2)c = 120 + 30 + 20.
+  const Outcome fits = call({"simulate", "--schedule", "1f1b", "--costs", problem(200), "--json"});
+  EXPECT_EQ(fits.status, 0) << fits.err;
+  EXPECT_EQ(nlohmann::json::parse(fits.out)["makespan_ns"], 170);
+  EXPECT_EQ(nlohmann::json::parse(fits.out)["ranks"][0]["peak_bytes"], 200);
+  const Outcome tooLittle = call({"simulate", "--schedule", "1f1b", "--costs", problem(199), "--json"});
+  EXPECT_EQ(tooLittle.status, 1);
+  EXPECT_EQ(nlohmann::json::parse(tooLittle.out)["fits"], false);
+  EXPECT_EQ(tooLittle.err, "pipewright: 1f1b: rank 0 needs 200 of memory, more than its limit of 199.\n");
+  EXPECT_EQ(call({"simulate", "--schedule", "zbv", "--costs", problem(200)}).status, 2) << "another number of stages";
+  EXPECT_EQ(call({"simulate", "--schedule", "1f1b", "--costs", problem(200), "--ranks", "3"}).status, 2);
+  EXPECT_EQ(call({"simulate", "--schedule", "1f1b", "--costs", folder.with("odd.json", R"({"ranks": 2})")}).status, 2);
+}
+
+TEST(Simulate, HoldsALimitOfLivePairsAgainstTheSchedule) {
+  EXPECT_EQ(call(Words{"simulate", "--schedule", "1f1b", "--ranks", "4", "--microbatches", "8", "--live-limit", "4,3,2,1"}).status, 0);
+  const Outcome outcome = call(Words{"simulate", "--schedule", "1f1b", "--ranks", "4", "--microbatches", "8", "--live-limit", "3"});
+  EXPECT_EQ(outcome.status, 1);
+  EXPECT_EQ(outcome.err, "pipewright: 1f1b: rank 0 has 4 live (stage, microbatch) pairs, more than its limit of 3.\n");
+}
+
+TEST(Simulate, ASlowRankOrLinkIsSlow) {
+  const Words times{"--forward", "1ms", "--backward", "2ms", "--latency", "1ms"};
+  // GPipe, two ranks, two microbatches: three rounds of 3 ms and one hop each way.
+  EXPECT_EQ(simulated("gpipe", 2, 2, times)["makespan_ns"], 11'000'000);
+  EXPECT_EQ(simulated("gpipe", 2, 2, times + Words{"--slow", "0-1=3"})["makespan_ns"], 15'000'000);
+  // Rank 1 twice as slow: F 2..4..6 there, B 6..10..14, then one hop and B0 of rank 0 behind: 14 + 1 + 2.
+  EXPECT_EQ(simulated("gpipe", 2, 2, times + Words{"--slow", "1=2"})["makespan_ns"], 17'000'000);
+}
+
+TEST(Simulate, BlockingSendsTakeLongerAndPostedOnesNoLess) {
+  const Words times{"--forward", "1ms", "--backward", "2ms", "--latency", "100us", "--transfer", "300us"};
+  const auto overlapped = simulated("1f1b", 4, 8, times)["makespan_ns"].get<std::int64_t>();
+  const auto posted = simulated("1f1b", 4, 8, times + Words{"--sends", "posted"})["makespan_ns"].get<std::int64_t>();
+  const auto oneChannel = simulated("1f1b", 4, 8, times + Words{"--sends", "one-channel"})["makespan_ns"].get<std::int64_t>();
+  const auto blocking = simulated("1f1b", 4, 8, times + Words{"--sends", "blocking"})["makespan_ns"].get<std::int64_t>();
+  EXPECT_LE(overlapped, posted);
+  EXPECT_LE(posted, oneChannel);
+  EXPECT_LT(oneChannel, blocking);
+}
+
+TEST(Simulate, JitterIsADistributionThatASeedRepeats) {
+  const Words drawn{"--jitter", "0.1", "--draws", "200", "--seed", "7"};
+  const auto jitter = simulated("1f1b", 4, 8, drawn)["jitter"];
+  EXPECT_EQ(jitter["draws"], 200);
+  EXPECT_EQ(jitter, simulated("1f1b", 4, 8, drawn)["jitter"]);
+  const auto& makespan = jitter["makespan_ns"];
+  EXPECT_LE(makespan["min"], makespan["p5"]);
+  EXPECT_LT(makespan["p5"], makespan["p50"]);
+  EXPECT_LT(makespan["p50"], makespan["p95"]);
+  EXPECT_LE(makespan["p95"], makespan["max"]);
+  // A critical path is the longest of many, so varying all makes it longer on average.
+  EXPECT_GT(makespan["mean"].get<double>(), 33e6);
+}
+
+TEST(Simulate, DrawsTheCyclesOfALockstepSchedule) {
+  const Outcome outcome = call({"simulate", "--schedule", "lockstep", "--ranks", "2", "--microbatches", "3", "--text"});
+  EXPECT_EQ(outcome.status, 0);
+  EXPECT_NE(outcome.out.find("phase"), std::string::npos);
+  // N = M + 2R − 2 = 5 cycles of the slowest rank's sum F + B = 3 ms, but the first (F on rank 0 alone: 1) and the last (B alone: 2).
+  EXPECT_EQ(simulated("lockstep", 2, 3)["makespan_ns"], (1 + 3 * 3 + 2) * 1'000'000);
+}
+
+}  // namespace
+}  // namespace pw::test
