@@ -10,6 +10,7 @@
 #include "schedules/error.h"
 #include "schedules/generate.h"
 #include "schedules/lower.h"
+#include "simulator/lanes.h"
 #include "simulator/program.h"
 
 namespace pw {
@@ -43,19 +44,6 @@ class MessagesByEnd {
 
  private:
   std::vector<std::size_t> first_, order_;
-};
-
-/// An edge with its source, before they are sorted by it.
-struct Link {
-  std::int32_t from = 0, to = 0, delay = 0;
-};
-
-/// A step while lanes are written: numbered lane after lane.
-struct Draft {
-  std::int32_t lane = 0;
-  Origin origin;
-  Ns duration = 0;
-  std::int32_t use = 0;
 };
 
 /// A message that becomes a step of a channel.
@@ -94,7 +82,6 @@ class Compiler {
   void addTransfers();
   void linkTransfer(const Carried& carried);
   void linkCycles();
-  [[nodiscard]] std::vector<std::int32_t> sorted(const std::vector<std::int32_t>& firstEdge, const std::vector<Edge>& edges) const;
   void finish();
 
   const Schedule& schedule_;
@@ -104,8 +91,7 @@ class Compiler {
   MessagesByEnd leaving_, arriving_;
   bool trains_ = false;
   Program p_;
-  std::vector<Draft> steps_;
-  std::vector<std::int32_t> laneBegin_;
+  Lanes lanes_;
   std::vector<Bytes> incoming_;       ///< by end: bytes of its messages from other ranks
   std::vector<std::int32_t> stepOf_;  ///< by end and microbatch: the step of F, of B or I
   std::vector<std::uint8_t> done_;    ///< by stage and microbatch
@@ -114,7 +100,6 @@ class Compiler {
   std::vector<std::int32_t> sent_, received_;  ///< by message and microbatch: the steps that post its ends
   std::vector<std::int32_t> cycle_;            ///< lockstep: by step of a rank
   std::vector<Carried> carried_;
-  std::vector<Link> links_;
 };
 
 Compiler::Compiler(const Schedule& schedule, const CostTable& costs, Sending sending)
@@ -137,8 +122,8 @@ Compiler::Compiler(const Schedule& schedule, const CostTable& costs, Sending sen
     received_ = sent_;
   }
   p_.ranks = static_cast<std::int32_t>(schedule.rows.size());
-  steps_.reserve(2 * actions);
-  links_.reserve(2 * actions);
+  lanes_.steps.reserve(2 * actions);
+  lanes_.links.reserve(2 * actions);
 }
 
 Ns Compiler::scaled(Ns time, Microbatch m) const {
@@ -187,8 +172,8 @@ void Compiler::listUses() {
 void Compiler::weighRow(std::size_t rank) {
   const auto& row = schedule_.rows[rank];
   const bool lowered = std::any_of(row.begin(), row.end(), [](const Action& a) { return isReceive(a.kind); });
-  const auto first = static_cast<std::size_t>(laneBegin_[rank]);
-  const auto steps = std::span(steps_).subspan(first, static_cast<std::size_t>(laneBegin_[rank + 1]) - first);
+  const auto first = static_cast<std::size_t>(lanes_.begin[rank]);
+  const auto steps = std::span(lanes_.steps).subspan(first, static_cast<std::size_t>(lanes_.begin[rank + 1]) - first);
   std::vector<Bytes> buffers(steps.size() + 1, 0);  // taken (or given back) at the start of each step
   std::size_t step = 0;                             // the first that is no earlier than the action
   for (std::size_t at = 0; at < row.size(); ++at) {
@@ -265,7 +250,7 @@ void Compiler::listChannels() {
 // ---- Steps of the ranks ------------------------------------------------------------------------------------------
 
 void Compiler::addStep(std::size_t rank, std::int32_t position, Ns duration, std::int32_t use) {
-  steps_.push_back({static_cast<std::int32_t>(rank), {position, {}}, duration, use});
+  lanes_.steps.push_back({static_cast<std::int32_t>(rank), {position, {}}, duration, use});
 }
 
 /// Notes what the last step does. What it needs from its own row must have been done.
@@ -279,7 +264,7 @@ void Compiler::enter(const Action& action, std::size_t rank, std::size_t positio
   }
   if ((done & kNeeds[kind]) != kNeeds[kind]) failDeadlock(rank, position);
   done = static_cast<std::uint8_t>(done | kDoes[kind]);
-  if (makesMessage(action.kind)) stepOf(action.stage, action.microbatch, isBackward(action.kind)) = static_cast<std::int32_t>(steps_.size()) - 1;
+  if (makesMessage(action.kind)) stepOf(action.stage, action.microbatch, isBackward(action.kind)) = static_cast<std::int32_t>(lanes_.steps.size()) - 1;
 }
 
 void Compiler::addCompute(std::size_t rank, std::size_t& position) {
@@ -303,7 +288,7 @@ void Compiler::addCompute(std::size_t rank, std::size_t& position) {
 void Compiler::addPost(std::size_t rank, std::size_t position) {
   const Action& action = schedule_.rows[rank][position];
   const bool send = isSend(action.kind);
-  const auto step = static_cast<std::int32_t>(steps_.size());
+  const auto step = static_cast<std::int32_t>(lanes_.steps.size());
   addStep(rank, static_cast<std::int32_t>(position), 0, 0);
   if (sending_ == Sending::Blocking) addStep(rank, static_cast<std::int32_t>(position), 0, 0);
   for (const std::size_t m : (send ? leaving_ : arriving_).at(action)) (send ? sent_ : received_)[postOf(m, action.microbatch)] = step;
@@ -313,7 +298,7 @@ void Compiler::addRow(std::size_t rank) {
   const auto& row = schedule_.rows[rank];
   const Stage last(costs_.stages.size() - 1);
   const int ranks = static_cast<int>(schedule_.rows.size());
-  laneBegin_.push_back(static_cast<std::int32_t>(steps_.size()));
+  lanes_.begin.push_back(static_cast<std::int32_t>(lanes_.steps.size()));
   for (std::size_t at = 0; at < row.size(); ++at) {
     const Action action = row[at];
     const bool loads = schedule_.lockstep && costs_.load > 0 && action.kind == ActionKind::Forward && (action.stage == Stage(0) || action.stage == last);
@@ -322,7 +307,7 @@ void Compiler::addRow(std::size_t rank) {
     if (isCompute(action.kind)) addCompute(rank, at);
     if (posts() && (isSend(action.kind) || isReceive(action.kind))) addPost(rank, at);
     if (stores) addStep(rank, kStoreStep, scaled(costs_.store, action.microbatch), 0);
-    if (schedule_.lockstep && isCompute(action.kind)) cycle_.resize(steps_.size(), lockstepCycle(ranks, action));
+    if (schedule_.lockstep && isCompute(action.kind)) cycle_.resize(lanes_.steps.size(), lockstepCycle(ranks, action));
   }
 }
 
@@ -360,10 +345,10 @@ void Compiler::addTransfers() {
     const std::int32_t c = channel(m, mb);
     if (c != kNone && !isFree(costs_.messages[m])) ++next[static_cast<std::size_t>(c) + 1];
   });
-  next[0] = static_cast<std::int32_t>(steps_.size());
+  next[0] = static_cast<std::int32_t>(lanes_.steps.size());
   for (std::size_t c = 1; c < next.size(); ++c) next[c] += next[c - 1];
-  laneBegin_.insert(laneBegin_.end(), next.begin(), next.end());
-  steps_.resize(static_cast<std::size_t>(next.back()));
+  lanes_.begin.insert(lanes_.begin.end(), next.begin(), next.end());
+  lanes_.steps.resize(static_cast<std::size_t>(next.back()));
   forMessages([&](std::size_t m, Microbatch mb, std::int32_t sender) {
     const MessageCost& message = costs_.messages[m];
     const std::int32_t consumer = stepOf(message.to, mb, message.backward);
@@ -372,12 +357,12 @@ void Compiler::addTransfers() {
       throw Error(fmt::format("schedule `{}` lacks {} of stage {} for microbatch {}; `pipewright check` lists what is missing", schedule_.name,
                               message.backward ? "the backward" : "the forward", message.to.value, mb.value));
     }
-    const Draft& user = steps_[static_cast<std::size_t>(consumer)];
+    const Lanes::Draft& user = lanes_.steps[static_cast<std::size_t>(consumer)];
     if (c == kNone && consumer < sender) failDeadlock(static_cast<std::size_t>(user.lane), static_cast<std::size_t>(user.origin.index));
     if (c == kNone) return;
-    if (isFree(message)) return links_.push_back({sender, consumer, static_cast<std::int32_t>(m) + 1});
+    if (isFree(message)) return lanes_.links.push_back({sender, consumer, static_cast<std::int32_t>(m) + 1});
     const std::int32_t step = next[static_cast<std::size_t>(c)]++;
-    steps_[static_cast<std::size_t>(step)] = {p_.ranks + c, {static_cast<std::int32_t>(m), mb}, scaled(message.transfer, mb), 0};
+    lanes_.steps[static_cast<std::size_t>(step)] = {p_.ranks + c, {static_cast<std::int32_t>(m), mb}, scaled(message.transfer, mb), 0};
     carried_.push_back({step, static_cast<std::int32_t>(m), mb, sender, consumer});
     linkTransfer(carried_.back());
   });
@@ -386,8 +371,8 @@ void Compiler::addTransfers() {
 void Compiler::linkTransfer(const Carried& carried) {
   const std::int32_t step = carried.step;
   const std::int32_t delay = carried.message + 1;
-  if (!schedule_.lockstep) links_.push_back({step, carried.consumer, delay});
-  if (!posts()) return links_.push_back({carried.sender, step, 0});
+  if (!schedule_.lockstep) lanes_.links.push_back({step, carried.consumer, delay});
+  if (!posts()) return lanes_.links.push_back({carried.sender, step, 0});
   const std::size_t post = postOf(static_cast<std::size_t>(carried.message), carried.microbatch);
   const std::int32_t sent = sent_[post], received = received_[post];
   if (sent == kNone || received == kNone) {
@@ -395,98 +380,41 @@ void Compiler::linkTransfer(const Carried& carried) {
     throw Error(fmt::format("schedule `{}` lacks the {} of the message from stage {} to stage {} of microbatch {}; lower it again",
                             schedule_.name, sent == kNone ? "SEND" : "RECV", m.from.value, m.to.value, carried.microbatch.value));
   }
-  links_.push_back({sent, step, 0});
-  links_.push_back({received, step, 0});
+  lanes_.links.push_back({sent, step, 0});
+  lanes_.links.push_back({received, step, 0});
   if (sending_ != Sending::Blocking) return;
-  links_.push_back({step, sent + 1, 0});
-  links_.push_back({step, received + 1, delay});
+  lanes_.links.push_back({step, sent + 1, 0});
+  lanes_.links.push_back({step, received + 1, delay});
 }
 
 /// Lockstep: after every cycle two barriers, one before and one after the exchange.
 void Compiler::linkCycles() {
   const auto cycles = static_cast<std::int32_t>(lockstepCycles(shapeOf(schedule_)));
-  const auto first = static_cast<std::int32_t>(steps_.size());
-  for (std::int32_t i = 0; i < 2 * cycles; ++i) steps_.push_back({p_.ranks + p_.channels, {i / 2, {}}, 0, 0});
+  const auto first = static_cast<std::int32_t>(lanes_.steps.size());
+  for (std::int32_t i = 0; i < 2 * cycles; ++i) lanes_.steps.push_back({p_.ranks + p_.channels, {i / 2, {}}, 0, 0});
   for (std::size_t rank = 0; rank < schedule_.rows.size(); ++rank) {
-    for (std::int32_t s = laneBegin_[rank]; s < laneBegin_[rank + 1]; ++s) {
+    for (std::int32_t s = lanes_.begin[rank]; s < lanes_.begin[rank + 1]; ++s) {
       const std::int32_t cycle = cycle_[static_cast<std::size_t>(s)];
-      const bool begins = s == laneBegin_[rank] || cycle_[static_cast<std::size_t>(s) - 1] != cycle;
-      const bool ends = s + 1 == laneBegin_[rank + 1] || cycle_[static_cast<std::size_t>(s) + 1] != cycle;
-      if (begins && cycle > 0) links_.push_back({first + 2 * cycle - 1, s, 0});
-      if (ends) links_.push_back({s, first + 2 * cycle, 0});
+      const bool begins = s == lanes_.begin[rank] || cycle_[static_cast<std::size_t>(s) - 1] != cycle;
+      const bool ends = s + 1 == lanes_.begin[rank + 1] || cycle_[static_cast<std::size_t>(s) + 1] != cycle;
+      if (begins && cycle > 0) lanes_.links.push_back({first + 2 * cycle - 1, s, 0});
+      if (ends) lanes_.links.push_back({s, first + 2 * cycle, 0});
     }
   }
   for (const Carried& carried : carried_) {
     const std::int32_t cycle = cycle_[static_cast<std::size_t>(carried.sender)];
-    links_.push_back({first + 2 * cycle, carried.step, 0});
-    links_.push_back({carried.step, first + 2 * cycle + 1, carried.message + 1});
+    lanes_.links.push_back({first + 2 * cycle, carried.step, 0});
+    lanes_.links.push_back({carried.step, first + 2 * cycle + 1, carried.message + 1});
   }
-  laneBegin_.push_back(static_cast<std::int32_t>(steps_.size()));
+  lanes_.begin.push_back(static_cast<std::int32_t>(lanes_.steps.size()));
 }
 
-// ---- Order -------------------------------------------------------------------------------------------------------
-
-/// Lane by lane as far as what it needs has been done. A lane is looked at again when its next step gets its last input.
-std::vector<std::int32_t> Compiler::sorted(const std::vector<std::int32_t>& firstEdge, const std::vector<Edge>& edges) const {
-  std::vector<std::int32_t> missing(steps_.size(), 0);
-  for (const Edge& edge : edges) ++missing[static_cast<std::size_t>(edge.to)];
-  std::vector<std::int32_t> at(laneBegin_.begin(), laneBegin_.end() - 1);
-  std::vector<std::size_t> awake;
-  for (std::size_t lane = at.size(); lane-- > 0;) awake.push_back(lane);
-  std::vector<std::int32_t> order;
-  order.reserve(steps_.size());
-  while (!awake.empty()) {
-    const std::size_t lane = awake.back();
-    awake.pop_back();
-    for (std::int32_t& step = at[lane]; step < laneBegin_[lane + 1] && missing[static_cast<std::size_t>(step)] == 0; ++step) {
-      order.push_back(step);
-      const auto s = static_cast<std::size_t>(step);
-      for (std::int32_t e = firstEdge[s]; e < firstEdge[s + 1]; ++e) {
-        const auto to = static_cast<std::size_t>(edges[static_cast<std::size_t>(e)].to);
-        const auto other = static_cast<std::size_t>(steps_[to].lane);
-        if (--missing[to] == 0 && other != lane && at[other] == static_cast<std::int32_t>(to)) awake.push_back(other);
-      }
-    }
-  }
-  if (order.size() == steps_.size()) return order;
-  for (std::size_t rank = 0; rank < schedule_.rows.size(); ++rank) {
-    if (at[rank] == laneBegin_[rank + 1]) continue;
-    failDeadlock(rank, static_cast<std::size_t>(std::max(0, steps_[static_cast<std::size_t>(at[rank])].origin.index)));
-  }
-  throw Error(fmt::format("schedule `{}` deadlocks in its messages; `pipewright check` shows the cycle", schedule_.name));
-}
-
-/// Sorts the edges by source and the steps by need, and writes both down in that order.
 void Compiler::finish() {
-  std::vector<std::int32_t> firstEdge(steps_.size() + 1, 0);
-  for (const Link& link : links_) ++firstEdge[static_cast<std::size_t>(link.from) + 1];
-  for (std::size_t s = 1; s < firstEdge.size(); ++s) firstEdge[s] += firstEdge[s - 1];
-  std::vector<Edge> edges(links_.size());
-  std::vector<std::int32_t> next(firstEdge.begin(), firstEdge.end() - 1);
-  for (const Link& link : links_) edges[static_cast<std::size_t>(next[static_cast<std::size_t>(link.from)]++)] = {link.to, link.delay};
-  const std::vector<std::int32_t> order = sorted(firstEdge, edges);
-
-  p_.laneBegin = std::move(laneBegin_);
-  std::vector<std::int32_t>& place = p_.laneSteps;  // drafts are numbered lane after lane, so this is both
-  place.resize(order.size());
-  for (std::size_t i = 0; i < order.size(); ++i) place[static_cast<std::size_t>(order[i])] = static_cast<std::int32_t>(i);
-  p_.steps.reserve(order.size() + 1);
-  p_.edges.reserve(edges.size());
-  p_.duration.reserve(order.size());
-  p_.useOf.reserve(order.size());
-  p_.origin.reserve(order.size());
-  for (const std::int32_t old : order) {
-    const auto s = static_cast<std::size_t>(old);
-    p_.steps.push_back({steps_[s].lane, static_cast<std::int32_t>(p_.edges.size())});
-    p_.duration.push_back(steps_[s].duration);
-    p_.useOf.push_back(steps_[s].use);
-    p_.origin.push_back(steps_[s].origin);
-    for (std::int32_t e = firstEdge[s]; e < firstEdge[s + 1]; ++e) {
-      const Edge& edge = edges[static_cast<std::size_t>(e)];
-      p_.edges.push_back({place[static_cast<std::size_t>(edge.to)], edge.delay});
-    }
+  const std::vector<std::int32_t> stuck = layOut(lanes_, p_);
+  for (std::size_t rank = 0; rank < schedule_.rows.size() && !stuck.empty(); ++rank) {
+    if (stuck[rank] < lanes_.begin[rank + 1]) failDeadlock(rank, static_cast<std::size_t>(std::max(0, lanes_.steps[static_cast<std::size_t>(stuck[rank])].origin.index)));
   }
-  p_.steps.push_back({0, static_cast<std::int32_t>(p_.edges.size())});
+  if (!stuck.empty()) throw Error(fmt::format("schedule `{}` deadlocks in its messages; `pipewright check` shows the cycle", schedule_.name));
 }
 
 /// An action whose sender is missing would wait forever.
@@ -495,7 +423,7 @@ void Compiler::requireSenders() {
     for (std::size_t mb = 0; mb < microbatches_; ++mb) {
       const std::int32_t consumer = stepOf(m.to, Microbatch(mb), m.backward);
       if (consumer == kNone || stepOf(m.from, Microbatch(mb), m.backward) != kNone) continue;
-      const Draft& step = steps_[static_cast<std::size_t>(consumer)];
+      const Lanes::Draft& step = lanes_.steps[static_cast<std::size_t>(consumer)];
       failDeadlock(static_cast<std::size_t>(step.lane), static_cast<std::size_t>(step.origin.index));
     }
   }

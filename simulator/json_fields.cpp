@@ -13,7 +13,7 @@ using Json = nlohmann::ordered_json;
 
 std::string textOf(const Json& json) { return json.dump(2, ' ', false, Json::error_handler_t::replace); }
 
-Json ranksOf(const Metrics& metrics) {
+Json ranksOf(const Metrics& metrics, const std::vector<RankPhases>& phases) {
   Json ranks = Json::array();
   for (const RankMetrics& rank : metrics.ranks) {
     ranks.push_back({{"rank", rank.rank.value},
@@ -22,6 +22,8 @@ Json ranksOf(const Metrics& metrics) {
                      {"exposed_comm_ns", rank.exposedComm},
                      {"peak_bytes", rank.peakBytes},
                      {"peak_live_microbatches", rank.peakLiveMicrobatches}});
+    if (rank.rank.index() >= phases.size()) continue;
+    for (std::size_t p = 0; p < kPhases; ++p) ranks.back()["idle_by_phase_ns"][std::string(name(static_cast<Phase>(p)))] = phases[rank.rank.index()].idle[p];
   }
   return ranks;
 }
@@ -72,12 +74,72 @@ Json groupsOf(const std::vector<GroupError>& groups) {
   return result;
 }
 
+std::string_view nameOf(Doing doing) {
+  switch (doing) {
+    case Doing::Compute: return "compute";
+    case Doing::Load: return "load";
+    case Doing::Store: return "store";
+    case Doing::Transfer: return "transfer";
+    case Doing::Queue: return "queue";
+    case Doing::Latency: return "latency";
+  }
+  return "?";
+}
+
+Json segmentsOf(const std::vector<Segment>& segments) {
+  Json list = Json::array();
+  for (const Segment& s : segments) {
+    list.push_back({{"doing", nameOf(s.doing)}, {"rank", s.rank.value}, {"action", toString(s.action)}, {"start_ns", s.from}, {"end_ns", s.to}});
+    if (isMessage(s.doing)) list.back()["to_rank"] = s.peer.value;
+    if (s.partner) list.back()["with"] = toString(*s.partner);
+  }
+  return list;
+}
+
+/// Where the time of the critical path goes; its segments where all are wanted.
+Json pathOf(const CriticalPath& path, bool segments) {
+  Json json{{"transfer_ns", path.transfer}, {"queue_ns", path.queue}, {"latency_ns", path.latency}, {"compute", Json::array()}};
+  for (std::size_t rank = 0; rank < path.compute.size(); ++rank) {
+    const CriticalPath::Share& share = path.compute[rank];
+    json["compute"].push_back({{"rank", rank}, {"forward_ns", share.forward}, {"backward_ns", share.backward}, {"backward_input_ns", share.backwardInput},
+                               {"backward_weight_ns", share.backwardWeight}, {"overlapped_ns", share.slot}, {"host_ns", share.host}});
+  }
+  if (segments) json["segments"] = segmentsOf(path.segments);
+  return json;
+}
+
+Json groupsOf(const std::vector<BubbleGroup>& groups) {
+  Json list = Json::array();
+  for (const BubbleGroup& g : groups) {
+    list.push_back({{"rank", g.rank.value}, {"phase", name(g.phase)}, {"waits_for_rank", g.cause.value}, {"message", g.message}, {"idle_ns", g.idle}});
+  }
+  return list;
+}
+
+Json bubblesOf(const std::vector<Bubble>& bubbles) {
+  Json list = Json::array();
+  for (const Bubble& b : bubbles) {
+    list.push_back({{"rank", b.rank.value}, {"start_ns", b.start}, {"end_ns", b.end}, {"phase", name(b.phase)}, {"why", toString(b)}, {"causes", segmentsOf(b.causes)}});
+  }
+  return list;
+}
+
 Json shapeFields(const Schedule& schedule) {
   const Shape shape = shapeOf(schedule);
   return {{"schedule", schedule.name}, {"rank_count", shape.ranks}, {"stage_count", shape.stages}, {"placement", name(kindOf(schedule.placement, shape))}, {"microbatches", shape.microbatches}};
 }
 
 }  // namespace
+
+Prediction predict(const Schedule& rows, const CostTable& costs, const Program& program, const Times& times, const Trace& trace) {
+  Prediction prediction;
+  prediction.metrics = measure(trace);
+  prediction.lowerBound = lowerBound(rows, costs);
+  prediction.steadyPeriod = steadyPeriod(trace);
+  prediction.phases = phasesOf(trace);
+  prediction.explanation = explain(rows, costs, program, times);
+  return prediction;
+}
 
 std::string predictionJson(const Prediction& prediction, const Schedule& schedule, const CostTable& costs) {
   std::size_t actions = 0;
@@ -93,9 +155,13 @@ std::string predictionJson(const Prediction& prediction, const Schedule& schedul
   json["lower_bound_ns"] = prediction.lowerBound;
   json["bubble_fraction"] = metrics.bubbleFraction;
   json["bubble_fraction_window"] = metrics.bubbleFractionWindow;
+  json["steady_period_ns"] = prediction.steadyPeriod;
   json["fits"] = prediction.fits;
   if (prediction.jitter) json["jitter"] = jitterOf(*prediction.jitter);
-  json["ranks"] = ranksOf(metrics);
+  json["ranks"] = ranksOf(metrics, prediction.phases);
+  json["bubble_causes"] = groupsOf(prediction.explanation.groups);
+  json["critical_path"] = pathOf(prediction.explanation.path, prediction.everyCause);
+  if (prediction.everyCause) json["bubbles"] = bubblesOf(prediction.explanation.bubbles);
   json["stages"] = stagesOf(schedule, costs);
   return textOf(json);
 }

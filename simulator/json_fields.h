@@ -2,8 +2,10 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "schedules/check.h"
+#include "simulator/explain.h"
 #include "simulator/jitter.h"
 #include "simulator/metrics.h"
 
@@ -13,9 +15,16 @@ namespace pw {
 struct Prediction {
   Metrics metrics;
   Ns lowerBound = 0;
-  std::optional<Jitter> jitter;
   bool fits = true;  ///< within the limits asked for
+  Ns steadyPeriod = 0;
+  std::vector<RankPhases> phases;
+  Explanation explanation;
+  bool everyCause = false;       ///< show the whole critical path and every bubble, not only their sums
+  std::optional<Jitter> jitter;
 };
+
+/// All of it but the jitter and the limits; arguments as in `traceOf`.
+[[nodiscard]] Prediction predict(const Schedule& rows, const CostTable& costs, const Program& program, const Times& times, const Trace& trace);
 
 /// JSON documents of the command line, as text without a final newline: `simulate --json`, `compare --json`, `check --json`. Keys stand in
 /// a fixed order. `actions` counts compute actions, so a schedule has the same number lowered or not. A schedule is `valid` when it has no

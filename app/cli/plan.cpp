@@ -8,6 +8,7 @@
 #include "app/cli/commands.h"
 #include "app/cli/model.h"
 #include "app/cli/output.h"
+#include "app/cli/schedule_options.h"
 #include "schedules/error.h"
 #include "schedules/generate.h"
 #include "schedules/lower.h"
@@ -22,7 +23,7 @@ namespace {
 struct Options {
   std::vector<std::string> models, splits;
   std::string schedule = "1f1b", balance = "time", profile, cluster, out, loss, memoryLimit;
-  int ranks = 0, microbatches = 0, threads = 1;
+  int ranks = 0, chunks = 0, microbatches = 0, threads = 1;
   std::int64_t microbatch = 0, batch = 0;
   bool json = false;
 };
@@ -35,7 +36,7 @@ Balance parseBalance(const std::string& text) {
 }
 
 /// Split points by name, by the marks in the model, or balanced.
-std::vector<NodeId> chooseSplits(const Options& o, const ModelGraph& graph, const Profile& profile, int ranks) {
+std::vector<NodeId> chooseSplits(const Options& o, const ModelGraph& graph, const Profile& profile, int stages) {
   if (!o.splits.empty()) {
     std::vector<NodeId> begins;
     for (const std::string& split : o.splits) begins.push_back(findSplit(graph, split));
@@ -43,20 +44,25 @@ std::vector<NodeId> chooseSplits(const Options& o, const ModelGraph& graph, cons
     if (std::adjacent_find(begins.begin(), begins.end()) != begins.end()) throw UsageError("Two of the split names mean the same place; name each place once.");
     return begins;
   }
-  if (static_cast<int>(graph.splitMarkers.size()) + 1 == ranks) return graph.splitMarkers;
-  return balance(graph, profile, ranks, parseBalance(o.balance));
+  if (static_cast<int>(graph.splitMarkers.size()) + 1 == stages) return graph.splitMarkers;
+  return balance(graph, profile, stages, parseBalance(o.balance));
 }
 
-int chooseRanks(const Options& o, const ModelGraph& graph) {
-  const int bySplits = static_cast<int>(o.splits.size()) + 1;
-  if (o.ranks > 0 && !o.splits.empty() && o.ranks != bySplits) {
-    throw UsageError(fmt::format("{} split points make {} stages, and {} has one stage on each of {} ranks; give {} split points.", o.splits.size(), bySplits,
-                                 o.schedule, o.ranks, o.ranks - 1));
+/// The schedule asked for, for as many ranks and stages as options and model say. Refuses shapes and names before anything is measured.
+Schedule chooseSchedule(const Options& o, const ModelGraph& graph) {
+  const bool file = o.schedule.ends_with(".csv");
+  const int chunks = o.chunks > 0 ? o.chunks : file ? 1 : generatorOf(o.schedule).chunks;
+  ShapeOptions shape{.ranks = o.ranks, .chunks = o.chunks, .microbatches = o.microbatches, .group = 0, .strict = {}};
+  const int pieces = static_cast<int>(o.splits.empty() ? graph.splitMarkers.size() : o.splits.size()) + 1;  // as the splits or the marks in the model say
+  if (shape.ranks == 0 && !file && pieces > 1 && pieces % chunks == 0) shape.ranks = pieces / chunks;
+  if (shape.ranks == 0 && !file) shape.ranks = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));  // the devices found: one rank per core
+  const Schedule schedule = generateFrom(o.schedule, shape);
+  const int stages = shapeOf(schedule).stages;
+  if (!o.splits.empty() && stages != pieces) {
+    throw UsageError(fmt::format("{} split points make {} stages, and {} has {} on {} ranks; give {} split points.", o.splits.size(), pieces, o.schedule, stages,
+                                 shapeOf(schedule).ranks, stages - 1));
   }
-  if (o.ranks > 0) return o.ranks;
-  if (!o.splits.empty()) return bySplits;
-  if (!graph.splitMarkers.empty()) return static_cast<int>(graph.splitMarkers.size()) + 1;
-  return std::max(1, static_cast<int>(std::thread::hardware_concurrency()));  // the devices found: one rank per core
+  return schedule;
 }
 
 std::vector<std::string> namesOf(const ModelGraph& graph, const std::vector<NodeId>& begins, const Bindings& bindings) {
@@ -115,7 +121,7 @@ void printStages(const Plan& plan, const ModelGraph& graph, const Metrics& metri
 void adviseSingleRank(const Plan& plan, const ModelGraph& graph, const Profile& profile, Ns pipelined, Bytes limit) {
   if (plan.partition.stages.size() < 2) return;
   const Partition whole = cut(graph, {}, bindBatch(graph, plan.microbatchSize), nullptr);
-  const Schedule schedule = generate(plan.schedule.name, {1, 1, plan.schedule.microbatches});
+  const Schedule schedule = generate("1f1b", {1, 1, plan.schedule.microbatches});
   CostTable costs = costTable(graph, whole, profile, schedule.placement);
   costs.microbatchScale = plan.costs.microbatchScale;
   const Metrics alone = measure(simulate(schedule, costs));
@@ -127,9 +133,9 @@ void adviseSingleRank(const Plan& plan, const ModelGraph& graph, const Profile& 
   }
 }
 
-Plan makePlan(Options& o, const ModelGraph& graph, const Profile& profile, int ranks) {
+Plan makePlan(const Options& o, const ModelGraph& graph, const Profile& profile, const Schedule& schedule) {
   const Bindings bindings = bindBatch(graph, o.microbatch);
-  const std::vector<NodeId> begins = chooseSplits(o, graph, profile, ranks);
+  const std::vector<NodeId> begins = chooseSplits(o, graph, profile, shapeOf(schedule).stages);
   Plan plan;
   plan.modelFiles = graph.files;
   plan.modelName = graph.name;
@@ -138,7 +144,7 @@ Plan makePlan(Options& o, const ModelGraph& graph, const Profile& profile, int r
   plan.loss = o.loss;
   plan.partition = cut(graph, begins, bindings, &profile);
   plan.splitNames = namesOf(graph, begins, bindings);
-  plan.schedule = lower(generate(o.schedule, {ranks, ranks, o.microbatches}));
+  plan.schedule = lower(schedule);
   plan.costs = costTable(graph, plan.partition, profile, plan.schedule.placement);
   const auto sizes = microbatchSizes(o.batch, o.microbatches);
   if (std::any_of(sizes.begin(), sizes.end(), [&](std::int64_t s) { return s != o.microbatch; })) {
@@ -159,24 +165,27 @@ int run(Options& o) {
   }
   static_cast<void>(bindBatch(graph, o.microbatch));  // refuses a batch the model was not exported for
   if (o.loss.empty()) o.loss = defaultLoss(graph);
-  const int ranks = chooseRanks(o, graph);
+  const Schedule schedule = chooseSchedule(o, graph);
+  const int ranks = shapeOf(schedule).ranks;
   const Bytes limit = o.memoryLimit.empty() ? 0 : parseSize(o.memoryLimit);
-  static_cast<void>(generate(o.schedule, {ranks, ranks, o.microbatches}));      // refuse shapes and names before measuring
   for (const std::string& split : o.splits) static_cast<void>(findSplit(graph, split));
   const Profile profile = chooseProfile(o, graph, o.microbatch, ranks);
-  const Plan plan = makePlan(o, graph, profile, ranks);
-  const Trace predicted = simulate(plan.schedule, plan.costs);
-  const Metrics metrics = measure(predicted);
+  const Plan plan = makePlan(o, graph, profile, schedule);
+  const Program program = compile(plan.schedule, plan.costs);
+  Times times;
+  execute(program, times);
+  Prediction prediction = predict(plan.schedule, plan.costs, program, times, traceOf(plan.schedule, plan.costs, program, times));
+  const Metrics& metrics = prediction.metrics;
   const auto tooLarge = std::find_if(metrics.ranks.begin(), metrics.ranks.end(), [&](const RankMetrics& r) { return limit > 0 && r.peakBytes > limit; });
-  const bool fits = tooLarge == metrics.ranks.end();
+  const bool fits = prediction.fits = tooLarge == metrics.ranks.end();
   if (!o.out.empty() && fits) writeFile(o.out, toJson(plan));
   if (o.json) {
-    fmt::print("{}\n", predictionJson({metrics, lowerBound(plan.schedule, plan.costs), {}, fits}, plan.schedule, plan.costs));
+    fmt::print("{}\n", predictionJson(prediction, plan.schedule, plan.costs));
   } else {
     fmt::print("{}: {} ranks, {}, {} microbatches of {}, loss {}\ncosts {}\n\n", graph.name, ranks, o.schedule, o.microbatches, o.microbatch, o.loss, sourceOf(plan.profile));
     printStages(plan, graph, metrics);
     fmt::print("\npredicted step {}, makespan {}, bubble {:.1f} %, lower bound of the makespan {}\n", formatDuration(metrics.step), formatDuration(metrics.makespan),
-               100 * metrics.bubbleFraction, formatDuration(lowerBound(plan.schedule, plan.costs)));
+               100 * metrics.bubbleFraction, formatDuration(prediction.lowerBound));
     adviseSingleRank(plan, graph, profile, metrics.step, limit);
     if (!o.out.empty() && fits) fmt::print("Written to {}.\n", o.out);
   }
@@ -192,10 +201,11 @@ Command addPlan(CLI::App& app) {
   auto o = std::make_shared<Options>();
   sub->add_option("MODEL.pt2", o->models, "Model archive (.pt2); several when each stage was exported on its own")->required()->option_text("MODEL.pt2");
   sub->add_option("--ranks", o->ranks, "Pipeline ranks (default: split points + 1, else one per core)")->check(CLI::Range(1, 1024))->option_text("R");
+  sub->add_option("--chunks", o->chunks, "Stages per rank (default: as the schedule usually has)")->check(CLI::Range(1, 1024))->option_text("V");
   sub->add_option("--microbatches", o->microbatches, "Microbatches per step")->required()->check(CLI::Range(1, 1 << 20))->option_text("M");
   sub->add_option("--microbatch", o->microbatch, "Samples per microbatch (default: as exported)")->check(CLI::Range(1, 1 << 20))->option_text("B");
   sub->add_option("--batch", o->batch, "Samples per step, where microbatches may be uneven")->check(CLI::Range(1, 1 << 24))->option_text("SAMPLES");
-  sub->add_option("--schedule", o->schedule, "gpipe, 1f1b (the default), see `schedule list`")->option_text("NAME");
+  sub->add_option("--schedule", o->schedule, "A name of `schedule list` (default: 1f1b) or a CSV file")->option_text("NAME");
   sub->add_option("--split", o->splits, "Where stages begin: module names, `name` before or `name:end` after a module, `@node`; see `inspect`")->delimiter(',')->option_text("NAME,...");
   sub->add_option("--balance", o->balance, "What to balance where no split is named")->check(CLI::IsMember({"time", "memory", "parameters", "layers"}))->option_text("time|memory|parameters|layers");
   sub->add_option("--profile", o->profile, "A profile of this model (default: measured now)")->option_text("FILE");

@@ -12,6 +12,7 @@
 #include "schedules/csv.h"
 #include "schedules/error.h"
 #include "schedules/generate.h"
+#include "schedules/lower.h"
 
 namespace pw::cli {
 
@@ -23,7 +24,27 @@ void declareShape(CLI::App& command, ShapeOptions& options) {
   command.add_option("--strict", options.strict, "Refuse the shapes that torch refuses")->option_text("torch")->check(CLI::IsMember({"torch"}));
 }
 
+namespace {
+
+Schedule readShaped(const std::string& path, const ShapeOptions& options) {
+  Schedule schedule = computeOnly(readSchedule(path, Letters::Torch));
+  const Shape shape = shapeOf(schedule);
+  const auto agree = [&](std::string_view what, std::int64_t asked, std::int64_t there) {
+    if (asked != 0 && asked != there) throw UsageError(fmt::format("{} has {} {}, not {}; leave out the option", path, there, what, asked));
+  };
+  agree("ranks", options.ranks, shape.ranks);
+  agree("stages", std::int64_t{options.chunks} * shape.ranks, shape.stages);
+  agree("microbatches", options.microbatches, shape.microbatches);
+  if (options.group > 0 || !options.strict.empty()) throw UsageError(path + " is no schedule of torch's or Megatron's; leave out --strict and --group");
+  const std::vector<Problem> problems = check(schedule);
+  if (!problems.empty()) throw UsageError(fmt::format("{} cannot be run: rank {}: {}; `pipewright check` lists all problems", path, problems[0].rank.value, problems[0].message));
+  return schedule;
+}
+
+}  // namespace
+
 Schedule generateFrom(const std::string& name, const ShapeOptions& options) {
+  if (name.ends_with(".csv")) return readShaped(name, options);
   const Generator& family = generatorOf(name);
   if (options.ranks == 0 || options.microbatches == 0) {
     throw UsageError(fmt::format("schedule {} needs to know how many ranks and microbatches; give {}", name,

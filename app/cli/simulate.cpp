@@ -29,7 +29,7 @@ struct SimulateOptions {
   double jitter = 0;
   int draws = 1000;
   std::uint64_t seed = 1;
-  bool json = false, text = false;
+  bool json = false, text = false, why = false;
   std::string trace, progressStyle;
 };
 
@@ -59,6 +59,24 @@ std::string_view inWords(Sending sending) {
   return "";
 }
 
+/// What the critical path is made of: `54.0 ms compute, 2.00 ms messages; most on rank 3 (20.0 ms)`.
+std::string pathText(const CriticalPath& path) {
+  Ns compute = 0, most = 0;
+  std::size_t busiest = 0;
+  for (std::size_t r = 0; r < path.compute.size(); ++r) {
+    const CriticalPath::Share& s = path.compute[r];
+    const Ns share = s.forward + s.backward + s.backwardInput + s.backwardWeight + s.slot + s.host;
+    compute += share;
+    if (share > most) busiest = r;
+    most = std::max(most, share);
+  }
+  std::string text = fmt::format("of the critical path: {} compute, {} of it on rank {}", formatDuration(compute), formatDuration(most), busiest);
+  if (path.transfer + path.queue + path.latency > 0) {
+    text += fmt::format(", messages {} in transfer, {} queued, {} latency", formatDuration(path.transfer), formatDuration(path.queue), formatDuration(path.latency));
+  }
+  return text;
+}
+
 std::string summary(const Subject& subject, Sending sending, const Prediction& p) {
   const Metrics& metrics = p.metrics;
   const double above = p.lowerBound > 0 ? static_cast<double>(metrics.makespan - p.lowerBound) / static_cast<double>(p.lowerBound) : 0;
@@ -68,6 +86,8 @@ std::string summary(const Subject& subject, Sending sending, const Prediction& p
   if (metrics.step > metrics.makespan) rows.push_back({"step", formatDuration(metrics.step), "with reduction and optimizer"});
   rows.push_back({"window", formatDuration(metrics.window), "the longest single rank"});
   rows.push_back({"bubble", percent(metrics.bubbleFraction), fmt::format("{} within the window", percent(metrics.bubbleFractionWindow))});
+  if (p.steadyPeriod > 0) rows.push_back({"period", formatDuration(p.steadyPeriod), "per microbatch in the steady state"});
+  rows.push_back({"path", formatDuration(metrics.makespan), pathText(p.explanation.path)});
   if (p.jitter) {
     rows.push_back({"jitter", fmt::format("{} median", formatDuration(quantile(*p.jitter, 0.5))),
                     fmt::format("{} to {} in 90 % of {} draws, each duration varied by {}", formatDuration(quantile(*p.jitter, 0.05)), formatDuration(quantile(*p.jitter, 0.95)),
@@ -77,13 +97,29 @@ std::string summary(const Subject& subject, Sending sending, const Prediction& p
   return shapeLine(subject.schedule) + "\n" + (subject.costSource.empty() ? "" : subject.costSource + "\n") + std::string(inWords(sending)) + table(rows);
 }
 
-std::string rankTable(const Metrics& metrics) {
+/// The largest causes of the bubble.
+std::string causesText(const Explanation& explanation, bool all) {
+  constexpr std::size_t kShown = 4;
+  std::string text;
+  for (std::size_t i = 0; i < std::min(kShown, explanation.groups.size()) && !all; ++i) {
+    const BubbleGroup& g = explanation.groups[i];
+    text += fmt::format("rank {} idles {} in {} while {} rank {}{}\n", g.rank.value, formatDuration(g.idle), name(g.phase), g.message ? "a message of" : "it waits for",
+                        g.cause.value, g.message ? " is under way" : " to compute");
+  }
+  if (!all && explanation.groups.size() > kShown) text += fmt::format("… and {} smaller causes; --why shows every bubble\n", explanation.groups.size() - kShown);
+  for (std::size_t i = 0; i < explanation.bubbles.size() && all; ++i) text += toString(explanation.bubbles[i]) + "\n";
+  return text.empty() ? text : "\n" + text;
+}
+
+std::string rankTable(const Prediction& p) {
+  const Metrics& metrics = p.metrics;
   const bool memory = std::any_of(metrics.ranks.begin(), metrics.ranks.end(), [](const RankMetrics& r) { return r.peakBytes > 0; });
-  std::vector<std::vector<std::string>> rows{{"rank", "busy", "idle", "bubble", "exposed comm", "live"}};
+  std::vector<std::vector<std::string>> rows{{"rank", "busy", "idle", "warmup", "steady", "cooldown", "bubble", "exposed comm", "live"}};
   if (memory) rows.front().push_back("peak memory");
   for (const RankMetrics& rank : metrics.ranks) {
     const double bubble = metrics.makespan > 0 ? static_cast<double>(rank.idle) / static_cast<double>(metrics.makespan) : 0;
-    rows.push_back({fmt::format("{}", rank.rank.value), formatDuration(rank.busy), formatDuration(rank.idle), percent(bubble),
+    rows.push_back({fmt::format("{}", rank.rank.value), formatDuration(rank.busy), formatDuration(rank.idle), formatDuration(p.phases[rank.rank.index()].idle[0]),
+                    formatDuration(p.phases[rank.rank.index()].idle[1]), formatDuration(p.phases[rank.rank.index()].idle[2]), percent(bubble),
                     formatDuration(rank.exposedComm), fmt::format("{}", rank.peakLiveMicrobatches)});
     if (memory) rows.back().push_back(formatSize(rank.peakBytes));
   }
@@ -127,7 +163,8 @@ int runSimulate(const SimulateOptions& options) {
   Times times;
   execute(program, times);
   const Trace trace = traceOf(rows, subject.costs, program, times);
-  Prediction prediction{measure(trace), lowerBound(rows, subject.costs), {}, true};
+  Prediction prediction = predict(rows, subject.costs, program, times, trace);
+  prediction.everyCause = options.why;
   if (options.jitter > 0) {
     const auto show = progress("draw", parseProgressStyle(options.progressStyle));
     prediction.jitter = drawJitter(program, options.jitter, options.seed, options.draws, [&](int done) { show(done, options.draws, ""); });
@@ -138,7 +175,7 @@ int runSimulate(const SimulateOptions& options) {
   if (options.json) {
     print(predictionJson(prediction, rows, subject.costs) + "\n");
   } else {
-    std::string text = summary(subject, sending, prediction) + "\n" + rankTable(prediction.metrics);
+    std::string text = summary(subject, sending, prediction) + "\n" + rankTable(prediction) + causesText(prediction.explanation, options.why);
     if (options.text || isTerminal(1)) {
       text += "\n" + toText(trace, {terminalColumns(), wantsColour(), 0});
       if (subject.schedule.lockstep) text += "\n" + cycleTable(subject.schedule, terminalColumns());
@@ -163,6 +200,7 @@ Command addSimulate(CLI::App& app) {
   command->add_option("--seed", options->seed, "Of the random numbers, with --jitter")->option_text("S");
   command->add_flag("--json", options->json, "One JSON document on stdout");
   command->add_flag("--text", options->text, "Draw the timeline, as is done on a terminal anyway");
+  command->add_flag("--why", options->why, "Say of every bubble what it waits for; with --json the whole critical path too");
   command->add_option("--trace", options->trace, "Write a trace for Perfetto or chrome://tracing")->type_name("F.json");
   command->add_option("--progress", options->progressStyle, "json: one line a second on stderr")->option_text("json");
   command->footer(

@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "schedules/check.h"
+#include "schedules/csv.h"
 #include "schedules/error.h"
 #include "schedules/generate.h"
 #include "simulator/metrics.h"
@@ -72,6 +73,7 @@ TEST(LowerBounds, OfAVWithEqualPassesAreSixMPlusSixRMinusThreeKMinusOne) {
         const LowerBounds bounds = lowerBounds(generate("zbv", {r, 2 * r, m}), uniform(2 * r, 5, 5, 5), same(r, k));
         // Few places let a pair in only when another leaves: M(4R+4) passes of life on each rank, and the ramps of k(k−1)/2 on both sides.
         const int lives = (m * (4 * r + 4) + k * (k - 1) + k - 1) / k;
+        EXPECT_GE(bounds.window, 5 * (lives - 1)) << "R=" << r << " M=" << m << " k=" << k;
         EXPECT_GE(bounds.window, 5 * std::max(6 * m, 6 * m + 6 * r - 3 * k - 1)) << "R=" << r << " M=" << m << " k=" << k;
         if (lives <= 6 * m && 3 * k >= 2 * r + 2) {
           EXPECT_EQ(bounds.window, 5 * std::max(6 * m, 6 * m + 6 * r - 3 * k - 1)) << "R=" << r << " M=" << m << " k=" << k;
@@ -145,6 +147,21 @@ TEST(LowerBounds, CountTheWayToASlowRankAndTheWItCannotPutOff) {
 TEST(LowerBounds, OfForwardsKnowNoGradients) {
   // Four forwards of 3 and three hops of 2; the table's gradient messages are not sent.
   EXPECT_EQ(lowerBound(generate("forward-only", {4, 4, 1}), uniform(4, 3, 5, 5, 2)), 4 * 3 + 3 * 2);
+}
+
+TEST(LowerBounds, OfStagesThatExchangeNothingAreTheirWork) {
+  CostTable costs = uniform(3, 5, 4, 3);
+  costs.messages.clear();
+  const LowerBounds bounds = lowerBounds(generate("1f1b", {3, 3, 6}), costs, same(3, 1));
+  EXPECT_EQ(bounds, (LowerBounds{6 * 12, 6 * 12}));
+}
+
+TEST(LowerBounds, OfOverlappedPairsCountTheirOwnDuration) {
+  // F = 3, B = 6 and both at once 6: 3 + 6 + 6, where one after the other would be 18.
+  const Schedule schedule = parseCsv("0F0,(0F1;0B0)OVERLAP_F_B,0B1\n", "csv", "csv");
+  CostTable costs = uniform(1, 3, 3, 3);
+  costs.overlap = {6};
+  EXPECT_EQ(lowerBounds(schedule, costs, {}), (LowerBounds{3 + 6 + 6, 3 + 6 + 6}));
 }
 
 TEST(LowerBounds, RefuseLimitsThatAreNone) {
@@ -251,7 +268,13 @@ TEST(LowerBounds, AreNeverAboveAnyFamily) {
       const Shape shape{ranks, ranks * family.chunks, static_cast<int>(test::draw(random, 1, 14))};
       if (family.refusal != nullptr && family.refusal(shape)) continue;
       const Schedule schedule = generate(family.name, shape);
-      const CostTable costs = test::oneIn(random, 2) ? test::randomCosts(random, schedule) : smallCosts(random, shape.stages, shape.microbatches);
+      CostTable costs = test::oneIn(random, 2) ? test::randomCosts(random, schedule) : smallCosts(random, shape.stages, shape.microbatches);
+      if (costs.microbatchScale.empty() && test::oneIn(random, 2)) {
+        // A slot takes as long as the longer of the two, and no longer than both.
+        Ns longest = 0;
+        for (const StageCost& stage : costs.stages) longest = std::max({longest, stage.forward, stage.backward});
+        costs.overlap.assign(costs.stages.size(), longest);
+      }
       const Metrics metrics = measure(simulate(schedule, costs));
       const LowerBounds bounds = lowerBounds(schedule, costs, peaksOf(metrics));
       ASSERT_LE(bounds.flush, metrics.makespan) << family.name;

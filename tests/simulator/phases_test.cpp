@@ -129,8 +129,9 @@ TEST(SteadyPeriod, IsZeroWhereNothingIsSteady) {
 TEST(SteadyPeriod, TakesTheMiddleHalfInTheOrderOfExecution) {
   // Backwards of microbatches 5, 4, … start at 10, 20, 30, 41, 52, 100 with forwards until 200: n = 6, a = 1, b = 4: (52 − 20) / 3 = 10.67.
   Trace trace;
-  trace.ranks = 1;
-  trace.spans = {compute(0, SpanKind::Forward, 0, 0, 1), compute(0, SpanKind::Forward, 9, 199, 200)};
+  trace.ranks = 2;
+  trace.spans = {compute(0, SpanKind::Forward, 0, 0, 50), compute(0, SpanKind::Forward, 9, 199, 200), compute(1, SpanKind::Forward, 0, 199, 200)};
+  for (int m = 0; m < 9; ++m) trace.spans.push_back(compute(1, SpanKind::BackwardInput, m, 7 * m, 7 * m + 1));  // more, but less busy
   int microbatch = 6;
   for (const Ns start : {10, 20, 30, 41, 52, 100}) trace.spans.push_back(compute(0, SpanKind::BackwardInput, --microbatch, start, start + 2));
   EXPECT_EQ(steadyPeriod(trace), 11);

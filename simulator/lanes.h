@@ -1,0 +1,31 @@
+#pragma once
+
+#include <cstdint>
+#include <vector>
+
+#include "simulator/program.h"
+
+namespace pw {
+
+/// A program while `compile` writes it; for use there only. Steps are numbered lane after lane, `begin` says (and ends with) where each lane's
+/// begin; links come in any order.
+struct Lanes {
+  struct Draft {
+    std::int32_t lane = 0;
+    Origin origin;
+    Ns duration = 0;
+    std::int32_t use = 0;
+  };
+  struct Link {
+    std::int32_t from = 0, to = 0, delay = 0;
+  };
+  std::vector<Draft> steps;
+  std::vector<std::int32_t> begin;
+  std::vector<Link> links;
+};
+
+/// Sorts the edges by source and the steps by need, and writes both into the program in that order. Where steps wait for each other, returns
+/// for every lane its first step that is never done (the lane's end: all are); else nothing. Cost: linear.
+[[nodiscard]] std::vector<std::int32_t> layOut(const Lanes& lanes, Program& program);
+
+}  // namespace pw
