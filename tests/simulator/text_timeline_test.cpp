@@ -66,6 +66,31 @@ TEST(TextTimeline, Draws1f1bAsInTheGoldenFile) { EXPECT_EQ(toText(unitTrace("1f1
 
 TEST(TextTimeline, DrawsGpipeAsInTheGoldenFile) { EXPECT_EQ(toText(unitTrace("gpipe", 4, 8), {}), golden("timeline_gpipe.txt")); }
 
+/// Every family on two ranks with four microbatches, F = I = W = 1, B = 2: a changed order or drawing shows in the diff.
+TEST(TextTimeline, DrawsEveryFamilyAsInTheGoldenFile) {
+  std::string text;
+  for (const Generator& generator : generators()) {
+    const Shape shape{2, 2 * generator.chunks, 4};
+    SyntheticCosts costs;
+    costs.forward = costs.backwardInput = costs.backwardWeight = {kMs};
+    costs.backward = {2 * kMs};
+    text += std::string(generator.name) + "\n" + toText(simulate(generate(generator.name, shape), syntheticTable(costs, shape.stages)), {130, false, 0}) + "\n";
+  }
+  EXPECT_EQ(text, golden("timelines.txt"));
+}
+
+TEST(TextTimeline, ASlotTooNarrowForItsNumbersShowsItsLetters) {
+  const auto slot = [&](Ns length, int columns) {
+    Trace trace;
+    trace.ranks = 1;
+    trace.spans = {span(SpanKind::Forward, 3, 0, length), span(SpanKind::Backward, 1, 0, length)};
+    return laneOf(toText(trace, {columns + static_cast<int>(std::string("rank 0 || 100 % busy").size()), false, 20}), 0);
+  };
+  EXPECT_EQ(slot(14, 20), "F3&B1▚▚▚▚▚▚▚▚▚······");
+  EXPECT_EQ(slot(4, 20), "F&B▚················");
+  EXPECT_EQ(slot(2, 20), "F&··················");
+}
+
 TEST(TextTimeline, AUnitIsAWholeNumberOfColumns) {
   // 33 units and 81 free columns: two columns a unit.
   EXPECT_EQ(width(laneOf(toText(unitTrace("1f1b", 4, 8), {}), 0)), 66);
