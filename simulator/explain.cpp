@@ -72,10 +72,15 @@ class Explainer {
 };
 
 Explainer::Explainer(const Schedule& rows, const CostTable& costs, const Program& program, const Times& times)
-    : rows_(rows), costs_(costs), p_(program), times_(times), split_(costs.stages.size() * static_cast<std::size_t>(std::max(0, rows.microbatches))) {
+    : rows_(rows),
+      costs_(costs),
+      p_(program),
+      times_(times),
+      split_(costs.stages.size() * static_cast<std::size_t>(std::max(0, rows.microbatches))) {
   for (const auto& row : rows.rows) {
     for (const Action& a : row) {
-      if (a.kind == ActionKind::BackwardInput) split_[a.stage.index() * static_cast<std::size_t>(rows.microbatches) + a.microbatch.index()] = true;
+      if (a.kind == ActionKind::BackwardInput)
+        split_[a.stage.index() * static_cast<std::size_t>(rows.microbatches) + a.microbatch.index()] = true;
     }
   }
 }
@@ -122,7 +127,8 @@ void Explainer::bind() {
     // A rank that was busy did not wait; a message that was sent just then waited for its sender rather than for the channel.
     if (before != kNone && endOf(before) == startOf(step) && (!onChannel(step) || own.from == kNone)) own = {before, 0};
     before = step;
-    for (std::int32_t e = p_.steps[static_cast<std::size_t>(step)].firstEdge; e < p_.steps[static_cast<std::size_t>(step) + 1].firstEdge; ++e) {
+    for (std::int32_t e = p_.steps[static_cast<std::size_t>(step)].firstEdge; e < p_.steps[static_cast<std::size_t>(step) + 1].firstEdge;
+         ++e) {
       const Edge& edge = p_.edges[static_cast<std::size_t>(e)];
       if (endOf(step) + p_.delays[static_cast<std::size_t>(edge.delay)] != startOf(edge.to)) continue;
       Binding& other = bindings_[static_cast<std::size_t>(edge.to)];
@@ -166,7 +172,13 @@ std::vector<RankPhases> Explainer::phases() const {
 
 Segment Explainer::messageSegment(Doing doing, std::int32_t message, Microbatch microbatch) const {
   const MessageCost& m = costs_.messages[static_cast<std::size_t>(message)];
-  return {doing, rows_.placement.rankOf(m.from, microbatch), rows_.placement.rankOf(m.to, microbatch), producerOf(m, microbatch), std::nullopt, 0, 0};
+  return {doing,
+          rows_.placement.rankOf(m.from, microbatch),
+          rows_.placement.rankOf(m.to, microbatch),
+          producerOf(m, microbatch),
+          std::nullopt,
+          0,
+          0};
 }
 
 /// Adds the part of a segment after `until`, if there is any.
@@ -199,7 +211,8 @@ void Explainer::follow(std::vector<Segment>& chain, std::int32_t step, Ns until)
     assert(binding.from != kNone);
     if (binding.delay > 0) {
       const MessageCost& m = costs_.messages[static_cast<std::size_t>(binding.delay) - 1];
-      add(chain, messageSegment(Doing::Latency, binding.delay - 1, microbatchOf(binding.from, m)), endOf(binding.from), startOf(step), until);
+      add(chain, messageSegment(Doing::Latency, binding.delay - 1, microbatchOf(binding.from, m)), endOf(binding.from), startOf(step),
+          until);
     }
     addStep(chain, binding.from, onChannel(step) && laneOf(binding.from) == laneOf(step), until);
     step = binding.from;
@@ -215,7 +228,8 @@ std::pair<Action, Rank> Explainer::awaitedBy(std::int32_t step) const {
   std::int32_t at = step;
   while (bindings_[static_cast<std::size_t>(at)].from != kNone) {
     const Binding& binding = bindings_[static_cast<std::size_t>(at)];
-    if (binding.delay > 0) return behind(binding.delay - 1, microbatchOf(binding.from, costs_.messages[static_cast<std::size_t>(binding.delay) - 1]));
+    if (binding.delay > 0)
+      return behind(binding.delay - 1, microbatchOf(binding.from, costs_.messages[static_cast<std::size_t>(binding.delay) - 1]));
     if (onChannel(binding.from)) return behind(originOf(binding.from).index, originOf(binding.from).microbatch);
     if (const Action* action = actionOf(binding.from)) return {*action, Rank(laneOf(binding.from))};
     at = binding.from;
@@ -285,12 +299,14 @@ void Explainer::findBubbles() {
 void Explainer::groupCauses() {
   std::map<std::tuple<Rank, Phase, Rank, bool>, Ns> idle;
   for (const Bubble& bubble : result_.bubbles) {
-    for (const Segment& cause : bubble.causes) idle[{bubble.rank, bubble.phase, cause.rank, isMessage(cause.doing)}] += cause.to - cause.from;
+    for (const Segment& cause : bubble.causes)
+      idle[{bubble.rank, bubble.phase, cause.rank, isMessage(cause.doing)}] += cause.to - cause.from;
   }
   for (const auto& [key, time] : idle) {
     result_.groups.push_back({std::get<0>(key), std::get<1>(key), std::get<2>(key), std::get<3>(key), time});
   }
-  std::stable_sort(result_.groups.begin(), result_.groups.end(), [](const BubbleGroup& a, const BubbleGroup& b) { return a.idle > b.idle; });
+  std::stable_sort(result_.groups.begin(), result_.groups.end(),
+                   [](const BubbleGroup& a, const BubbleGroup& b) { return a.idle > b.idle; });
 }
 
 Explanation Explainer::run() {
@@ -321,8 +337,10 @@ std::vector<Clause> clausesOf(const std::vector<Segment>& causes) {
   for (const Segment& cause : causes) {
     const bool joins = !clauses.empty() && cause.doing == Doing::Compute && clauses.back().last->doing == Doing::Compute &&
                        clauses.back().last->rank == cause.rank;
-    if (joins) clauses.back().last = &cause;
-    else clauses.push_back({&cause, &cause});
+    if (joins)
+      clauses.back().last = &cause;
+    else
+      clauses.push_back({&cause, &cause});
   }
   return clauses;
 }
@@ -330,15 +348,17 @@ std::vector<Clause> clausesOf(const std::vector<Segment>& causes) {
 std::string toString(const Clause& clause, const Segment* before) {
   const Segment& s = *clause.first;
   const std::string until = formatDuration(clause.last->to);
-  const bool its = before != nullptr && before->rank == s.rank && (before->action == s.action || (before->partner && before->partner == s.action));
-  const std::string message = !its                          ? fmt::format("the message of {}", toString(s.action))
+  const bool its =
+      before != nullptr && before->rank == s.rank && (before->action == s.action || (before->partner && before->partner == s.action));
+  const std::string message = !its                       ? fmt::format("the message of {}", toString(s.action))
                               : isMessage(before->doing) ? "then it"
                                                          : "its message";
   switch (s.doing) {
     case Doing::Load: return fmt::format("rank {} loads until {}", s.rank.value, until);
     case Doing::Store: return fmt::format("rank {} stores until {}", s.rank.value, until);
     case Doing::Transfer: return fmt::format("{} takes the channel to rank {} until {}", message, s.peer.value, until);
-    case Doing::Queue: return fmt::format("the message of {} holds the channel to rank {} until {}", toString(s.action), s.peer.value, until);
+    case Doing::Queue:
+      return fmt::format("the message of {} holds the channel to rank {} until {}", toString(s.action), s.peer.value, until);
     case Doing::Latency: return fmt::format("{} is on the way until {}", message, until);
     case Doing::Compute: break;
   }
@@ -367,8 +387,10 @@ std::string toString(const Bubble& bubble) {
   constexpr std::size_t kShown = 6;
   const std::string time = formatDuration(bubble.end - bubble.start);
   std::string text = fmt::format("rank {} waits {} for {}: ", bubble.rank.value, time, toString(bubble.awaited));
-  if (!bubble.next) text = fmt::format("rank {} is done {} before {} ends: ", bubble.rank.value, time, toString(bubble.awaited));
-  else if (bubble.awaitedRank == bubble.rank) text = fmt::format("rank {} waits {} to hand over {}: ", bubble.rank.value, time, toString(bubble.awaited));
+  if (!bubble.next)
+    text = fmt::format("rank {} is done {} before {} ends: ", bubble.rank.value, time, toString(bubble.awaited));
+  else if (bubble.awaitedRank == bubble.rank)
+    text = fmt::format("rank {} waits {} to hand over {}: ", bubble.rank.value, time, toString(bubble.awaited));
   const std::vector<Clause> clauses = clausesOf(bubble.causes);
   const Segment* before = nullptr;
   for (std::size_t i = 0; i < clauses.size(); ++i) {

@@ -27,9 +27,9 @@ inline constexpr std::size_t kPhases = 3;
 /// `beforeFirst` and `afterLast`, which the flush clock counts in the first and last phase.
 struct RankPhases {
   Rank rank;
-  Ns steady = 0;                    ///< warmup ends
-  Ns cooldown = 0;                  ///< steady ends
-  std::array<Ns, kPhases> idle{};   ///< by phase
+  Ns steady = 0;                      ///< warmup ends
+  Ns cooldown = 0;                    ///< steady ends
+  std::array<Ns, kPhases> idle{};     ///< by phase
   Ns beforeFirst = 0, afterLast = 0;  ///< idle before its first and after its last action
 
   bool operator==(const RankPhases&) const = default;
@@ -39,9 +39,10 @@ struct RankPhases {
 [[nodiscard]] std::vector<RankPhases> phasesOf(const Trace& trace);
 
 /// Time per microbatch in the steady state, on the busiest rank (ties: the one with most backwards in its steady phase, then the lowest).
-/// Of the starts t₀ ≤ … ≤ tₙ₋₁ of its backwards (B or I) within the steady phase, ends included, it takes the middle half, from a = n div 4 to b = n − 1 − a:
-/// (t_b − t_a) / (b − a), times the rank's backwards per microbatch (its chunks), to the nearest ns. A rank without backwards: the same of
-/// its forwards. 0 with fewer than 4 such starts or 4 microbatches: there is no steady state (GPipe). Cost: n log n in spans.
+/// Of the starts t₀ ≤ … ≤ tₙ₋₁ of its backwards (B or I) within the steady phase, ends included, it takes the middle half, from a = n div 4
+/// to b = n − 1 − a: (t_b − t_a) / (b − a), times the rank's backwards per microbatch (its chunks), to the nearest ns. A rank without
+/// backwards: the same of its forwards. 0 with fewer than 4 such starts or 4 microbatches: there is no steady state (GPipe). Cost: n log n
+/// in spans.
 [[nodiscard]] Ns steadyPeriod(const Trace& trace);
 
 // ---- Causes, of executed times --------------------------------------------------------------------------------------
@@ -59,10 +60,10 @@ enum class Doing : std::uint8_t {
 /// A rank or message at work.
 struct Segment {
   Doing doing = Doing::Compute;
-  Rank rank;  ///< messages: the sender
-  Rank peer;  ///< messages: the receiver; else the rank itself
-  Action action;                   ///< messages: the one whose result they carry; of a slot the forward; meaningless for load and store
-  std::optional<Action> partner;   ///< the backward of a slot
+  Rank rank;                      ///< messages: the sender
+  Rank peer;                      ///< messages: the receiver; else the rank itself
+  Action action;                  ///< messages: the one whose result they carry; of a slot the forward; meaningless for load and store
+  std::optional<Action> partner;  ///< the backward of a slot
   Ns from = 0, to = 0;
 
   bool operator==(const Segment&) const = default;
@@ -81,7 +82,7 @@ struct CriticalPath {
     bool operator==(const Share&) const = default;
   };
   std::vector<Segment> segments;
-  std::vector<Share> compute;                ///< by rank
+  std::vector<Share> compute;  ///< by rank
   Ns transfer = 0, queue = 0, latency = 0;
 
   bool operator==(const CriticalPath&) const = default;
@@ -120,9 +121,10 @@ struct Explanation {
   bool operator==(const Explanation&) const = default;
 };
 
-/// Follows from each action back what it waited for. Of several that came at the same time: for a rank its own previous action, for a message
-/// its sender before the channel; then the lowest rank or, after ranks, channel, and its earliest. Arguments as in `traceOf`; `times` were computed
-/// with the program's durations. Cost: linear in steps plus the causes found: within the gaps of one rank no step comes twice.
+/// Follows from each action back what it waited for. Of several that came at the same time: for a rank its own previous action, for a
+/// message its sender before the channel; then the lowest rank or, after ranks, channel, and its earliest. Arguments as in `traceOf`;
+/// `times` were computed with the program's durations. Cost: linear in steps plus the causes found: within the gaps of one rank no step
+/// comes twice.
 [[nodiscard]] Explanation explain(const Schedule& rows, const CostTable& costs, const Program& program, const Times& times);
 
 /// Compiles, executes and explains.

@@ -27,7 +27,8 @@ Lanes lanesOf(const Trace& trace) {
     lanes.last = std::max(lanes.last, span.end);
   }
   for (auto& lane : lanes.spans) {
-    std::sort(lane.begin(), lane.end(), [](const Span* a, const Span* b) { return std::tie(a->start, a->end) < std::tie(b->start, b->end); });
+    std::sort(lane.begin(), lane.end(),
+              [](const Span* a, const Span* b) { return std::tie(a->start, a->end) < std::tie(b->start, b->end); });
   }
   return lanes;
 }
@@ -37,8 +38,10 @@ RankPhases phasesOf(const std::vector<const Span*>& lane, Rank rank, const Lanes
   phases.rank = rank;
   Ns firstBackward = kNever, lastForward = -1;
   for (const Span* span : lane) {
-    if (span->kind == SpanKind::Forward) lastForward = std::max(lastForward, span->end);
-    else firstBackward = std::min(firstBackward, span->start);
+    if (span->kind == SpanKind::Forward)
+      lastForward = std::max(lastForward, span->end);
+    else
+      firstBackward = std::min(firstBackward, span->start);
   }
   phases.steady = firstBackward != kNever ? firstBackward : lastForward >= 0 ? lastForward : lanes.last;
   phases.cooldown = std::max(phases.steady, lastForward);

@@ -131,7 +131,8 @@ std::optional<std::string> excess(const Subject& subject, const Metrics& metrics
   for (std::size_t r = 0; r < metrics.ranks.size(); ++r) {
     const RankMetrics& rank = metrics.ranks[r];
     if (!subject.limits.empty() && rank.peakBytes > subject.limits[r]) {
-      return fmt::format("rank {} needs {} of memory, more than its limit of {}", r, rank.peakBytes, subject.limits[r]);
+      const auto shown = [&](Bytes bytes) { return subject.limitsInBytes ? formatSize(bytes) : fmt::format("{}", bytes); };
+      return fmt::format("rank {} needs {} of memory, more than its limit of {}", r, shown(rank.peakBytes), shown(subject.limits[r]));
     }
     if (!subject.liveLimits.empty() && rank.peakLiveMicrobatches > subject.liveLimits[r]) {
       return fmt::format("rank {} has {} live (stage, microbatch) pairs, more than its limit of {}", r, rank.peakLiveMicrobatches, subject.liveLimits[r]);

@@ -107,6 +107,7 @@ Subject fromProblem(const SubjectOptions& o) {
   }
   subject.costs = std::move(problem.costs);
   subject.limits = std::move(problem.limits);
+  subject.limitsInBytes = false;
   subject.costSource = "costs of " + o.costs + ": " + describe(schedule, subject.costs);
   return subject;
 }
@@ -190,7 +191,7 @@ Subject plainSubject(const SubjectOptions& o) {
     throw UsageError("a plan has its own costs; leave out --costs, --forward, --backward, --input, --weight, --overlap, --latency and --transfer");
   }
   Plan plan = parsePlan(readFile(o.plan), o.plan);
-  return {std::move(plan.schedule), std::move(plan.costs), plan.profile.nodes.empty() ? "" : "costs " + sourceOf(plan.profile), {}, {}};
+  return {std::move(plan.schedule), std::move(plan.costs), plan.profile.nodes.empty() ? "" : "costs " + sourceOf(plan.profile), {}, true, {}};
 }
 
 }  // namespace
@@ -199,6 +200,10 @@ Subject subjectOf(const SubjectOptions& options) {
   Subject subject = plainSubject(options);
   for (const std::string& slow : options.slow) slowDown(subject, slow);
   setLiveLimits(subject, options.liveLimit);
+  if (!options.memoryLimit.empty()) {
+    if (!options.costs.empty()) throw UsageError("--costs has limits of its own, in its own unit; leave out --memory-limit");
+    subject.limits.assign(subject.schedule.rows.size(), parseSize(options.memoryLimit));
+  }
   return subject;
 }
 
@@ -219,7 +224,8 @@ void declareSubject(CLI::App& command, SubjectOptions& o) {
   command.add_option("--load", o.load, "lockstep: bringing a microbatch in from the host")->type_name("T");
   command.add_option("--store", o.store, "lockstep: bringing a result out to the host")->type_name("T");
   command.add_option("--costs", o.costs, "A problem file with shape, costs and limits instead of these times")->type_name("F.json");
-  command.add_option("--live-limit", o.liveLimit, "Most live (stage, microbatch) pairs of a rank, or of each: says no when it is exceeded")->delimiter(',')->type_name("N[,N...]");
+  command.add_option("--live-limit", o.liveLimit, "Most live (stage, microbatch) pairs of a rank, or of each: says no when it is exceeded")->delimiter(',')->option_text("N[,N...]");
+  command.add_option("--memory-limit", o.memoryLimit, "Memory of a rank, for example 24GiB: says no when the schedule needs more")->option_text("SIZE");
   command.add_option("--slow", o.slow, "Slow down a rank, 2=1.5, or a link, 1-2=3 (may be repeated)")->type_name("RANK=FACTOR")->expected(1)->take_all();
 }
 

@@ -17,7 +17,7 @@ struct SubjectOptions {
   std::string plan, schedule, csv, letters;
   ShapeOptions shape;
   std::string forward, backward, input, weight, overlap, latency, transfer, load, store;
-  std::string costs;
+  std::string costs, memoryLimit;
   std::vector<int> liveLimit;
   std::vector<std::string> slow;
 };
@@ -28,6 +28,7 @@ struct Subject {
   CostTable costs;
   std::string costSource;          ///< a line for people
   std::vector<Bytes> limits;       ///< memory of each rank; empty: none
+  bool limitsInBytes = true;       ///< else in the unit of a problem file
   std::vector<int> liveLimits;     ///< live (stage, microbatch) pairs of each rank; empty: none
 };
 

@@ -32,7 +32,9 @@ CostTable table(const Case& c, int stages) {
 }
 
 Segment computes(int rank, const Action& a, Ns from, Ns to) { return {Doing::Compute, Rank(rank), Rank(rank), a, std::nullopt, from, to}; }
-Segment message(Doing doing, int rank, int peer, const Action& a, Ns from, Ns to) { return {doing, Rank(rank), Rank(peer), a, std::nullopt, from, to}; }
+Segment message(Doing doing, int rank, int peer, const Action& a, Ns from, Ns to) {
+  return {doing, Rank(rank), Rank(peer), a, std::nullopt, from, to};
+}
 
 const Action k0F0{Stage{0}, ActionKind::Forward, Microbatch{0}}, k0F1{Stage{0}, ActionKind::Forward, Microbatch{1}};
 const Action k1F0{Stage{1}, ActionKind::Forward, Microbatch{0}}, k1F1{Stage{1}, ActionKind::Forward, Microbatch{1}};
@@ -70,9 +72,10 @@ TEST(Bubbles, SayWhoWasWaitedForAndWhatItDid) {
   const std::vector<Segment> causes{message(Doing::Latency, 0, 1, k0F0, 10, 14), computes(1, k1F0, 14, 24), computes(1, k1B0, 24, 44),
                                     message(Doing::Latency, 1, 0, k1B0, 44, 48)};
   EXPECT_EQ(bubbles[0].causes, causes);
-  EXPECT_EQ(toString(bubbles[0]),
-            "rank 0 waits 38 ns for 1B0: the message of 0F0 is on the way until 14 ns, rank 1 computes 1F0 until 24 ns, then 1B0 until 44 ns, "
-            "its message is on the way until 48 ns");
+  EXPECT_EQ(
+      toString(bubbles[0]),
+      "rank 0 waits 38 ns for 1B0: the message of 0F0 is on the way until 14 ns, rank 1 computes 1F0 until 24 ns, then 1B0 until 44 ns, "
+      "its message is on the way until 48 ns");
   EXPECT_EQ(toString(bubbles[1]), "rank 1 waits 14 ns for 0F0: rank 0 computes 0F0 until 10 ns, its message is on the way until 14 ns");
   EXPECT_EQ(bubbles[2].phase, Phase::Cooldown);
   EXPECT_EQ(bubbles[2].next, std::nullopt);
@@ -82,8 +85,9 @@ TEST(Bubbles, SayWhoWasWaitedForAndWhatItDid) {
 
 TEST(Bubbles, AreSummedUpByRankPhaseAndCauseLargestFirst) {
   const std::vector<BubbleGroup> expected{
-      {Rank(0), Phase::Warmup, Rank(1), false, 30}, {Rank(1), Phase::Cooldown, Rank(0), false, 20}, {Rank(1), Phase::Warmup, Rank(0), false, 10},
-      {Rank(0), Phase::Warmup, Rank(0), true, 4},   {Rank(0), Phase::Warmup, Rank(1), true, 4},    {Rank(1), Phase::Warmup, Rank(0), true, 4},
+      {Rank(0), Phase::Warmup, Rank(1), false, 30}, {Rank(1), Phase::Cooldown, Rank(0), false, 20},
+      {Rank(1), Phase::Warmup, Rank(0), false, 10}, {Rank(0), Phase::Warmup, Rank(0), true, 4},
+      {Rank(0), Phase::Warmup, Rank(1), true, 4},   {Rank(1), Phase::Warmup, Rank(0), true, 4},
       {Rank(1), Phase::Cooldown, Rank(1), true, 4},
   };
   EXPECT_EQ(oneMicrobatch().groups, expected);
@@ -95,15 +99,17 @@ TEST(CriticalPath, GoesThroughTheMessageThatHoldsTheChannel) {
   // channel    │0F0     │0F1        │            F = 1, transfer 5, latency 2
   // rank 1                  │F0│        │F1│
   const Explanation e = explain(generate("forward-only", {2, 2, 2}), table({{1}, {1}, {1}, 2, 5}, 2));
-  const std::vector<Segment> expected{computes(0, k0F0, 0, 1), message(Doing::Queue, 0, 1, k0F0, 1, 6), message(Doing::Transfer, 0, 1, k0F1, 6, 11),
-                                      message(Doing::Latency, 0, 1, k0F1, 11, 13), computes(1, k1F1, 13, 14)};
+  const std::vector<Segment> expected{computes(0, k0F0, 0, 1), message(Doing::Queue, 0, 1, k0F0, 1, 6),
+                                      message(Doing::Transfer, 0, 1, k0F1, 6, 11), message(Doing::Latency, 0, 1, k0F1, 11, 13),
+                                      computes(1, k1F1, 13, 14)};
   EXPECT_EQ(e.path.segments, expected);
   EXPECT_EQ(e.path.queue, 5);
   EXPECT_EQ(e.path.transfer, 5);
   EXPECT_EQ(e.path.latency, 2);
   ASSERT_EQ(e.bubbles.size(), 3u);
   EXPECT_EQ(toString(e.bubbles[0]),
-            "rank 0 is done 12 ns before 1F1 ends: the message of 0F0 holds the channel to rank 1 until 6 ns, the message of 0F1 takes the channel "
+            "rank 0 is done 12 ns before 1F1 ends: the message of 0F0 holds the channel to rank 1 until 6 ns, the message of 0F1 takes the "
+            "channel "
             "to rank 1 until 11 ns, then it is on the way until 13 ns, rank 1 computes 1F1 until 14 ns");
   EXPECT_EQ(toString(e.bubbles[2]),
             "rank 1 waits 4 ns for 0F1: the message of 0F1 takes the channel to rank 1 until 11 ns, then it is on the way until 13 ns");
@@ -112,7 +118,8 @@ TEST(CriticalPath, GoesThroughTheMessageThatHoldsTheChannel) {
 TEST(CriticalPath, OfAMessageSentWhenTheChannelBecomesFreeGoesToItsSender) {
   // F = 5 and 1, transfer 5: 0F0 0–5 and its message 5–10, 0F1 5–10 and its message 10–15, 1F1 15–16.
   const Explanation e = explain(generate("forward-only", {2, 2, 2}), table({{5, 1}, {1}, {1}, 0, 5}, 2));
-  const std::vector<Segment> expected{computes(0, k0F0, 0, 5), computes(0, k0F1, 5, 10), message(Doing::Transfer, 0, 1, k0F1, 10, 15), computes(1, k1F1, 15, 16)};
+  const std::vector<Segment> expected{computes(0, k0F0, 0, 5), computes(0, k0F1, 5, 10), message(Doing::Transfer, 0, 1, k0F1, 10, 15),
+                                      computes(1, k1F1, 15, 16)};
   EXPECT_EQ(e.path.segments, expected);
 }
 
@@ -155,9 +162,11 @@ TEST(Bubbles, LeaveOutTheMiddleOfALongChain) {
   const auto last = std::find_if(e.bubbles.begin(), e.bubbles.end(), [](const Bubble& b) { return b.rank == Rank(6); });
   ASSERT_NE(last, e.bubbles.end());
   EXPECT_EQ(last->causes.size(), 12u);
-  EXPECT_EQ(toString(*last),
-            "rank 6 waits 18 ns for 5F0: rank 0 computes 0F0 until 2 ns, its message is on the way until 3 ns, rank 1 computes 1F0 until 5 ns, "
-            "6 more until 14 ns, the message of 4F0 is on the way until 15 ns, rank 5 computes 5F0 until 17 ns, its message is on the way until 18 ns");
+  EXPECT_EQ(
+      toString(*last),
+      "rank 6 waits 18 ns for 5F0: rank 0 computes 0F0 until 2 ns, its message is on the way until 3 ns, rank 1 computes 1F0 until 5 ns, "
+      "6 more until 14 ns, the message of 4F0 is on the way until 15 ns, rank 5 computes 5F0 until 17 ns, its message is on the way until "
+      "18 ns");
 }
 
 TEST(Bubbles, NameAMessageAgainAfterWhatIsLeftOut) {
@@ -167,18 +176,20 @@ TEST(Bubbles, NameAMessageAgainAfterWhatIsLeftOut) {
     if (m.to == Stage(3)) m.latency = m.transfer = 0;
   }
   const Explanation e = explain(generate("forward-only", {4, 4, 1}), costs);
-  EXPECT_EQ(toString(e.bubbles[0]),
-            "rank 0 is done 10 ns before 3F0 ends: the message of 0F0 takes the channel to rank 1 until 3 ns, then it is on the way until 4 ns, "
-            "rank 1 computes 1F0 until 6 ns, 1 more until 7 ns, the message of 1F0 is on the way until 8 ns, rank 2 computes 2F0 until 10 ns, "
-            "rank 3 computes 3F0 until 12 ns");
+  EXPECT_EQ(
+      toString(e.bubbles[0]),
+      "rank 0 is done 10 ns before 3F0 ends: the message of 0F0 takes the channel to rank 1 until 3 ns, then it is on the way until 4 ns, "
+      "rank 1 computes 1F0 until 6 ns, 1 more until 7 ns, the message of 1F0 is on the way until 8 ns, rank 2 computes 2F0 until 10 ns, "
+      "rank 3 computes 3F0 until 12 ns");
 }
 
 TEST(Bubbles, WaitForTheBackwardOfASlot) {
   // F = 4, B = 6, latency 3: 1F0 7–11, the slot 11–21, its gradient of microbatch 0 there at 24; rank 0 has been idle since 8.
   const Schedule schedule = parseCsv("0F0,0F1,0B0,0B1\n1F0,(1F1;1B0)OVERLAP_F_B,1B1\n", "csv", "csv");
   const Explanation e = explain(schedule, table({{4}, {4}, {2}, 3}, 2));
-  EXPECT_EQ(toString(e.bubbles[0]),
-            "rank 0 waits 16 ns for 1B0: rank 1 computes 1F0 until 11 ns, then 1F1 with 1B0 until 21 ns, its message is on the way until 24 ns");
+  EXPECT_EQ(
+      toString(e.bubbles[0]),
+      "rank 0 waits 16 ns for 1B0: rank 1 computes 1F0 until 11 ns, then 1F1 with 1B0 until 21 ns, its message is on the way until 24 ns");
   EXPECT_EQ(e.path.compute[1].slot, 10);
 }
 
@@ -236,7 +247,8 @@ class Explained {
     for (const Segment& segment : segments) {
       ASSERT_EQ(segment.from, from);
       ASSERT_LT(segment.from, segment.to);
-      ASSERT_TRUE(happened(segment)) << static_cast<int>(segment.doing) << " " << toString(segment.action) << " " << segment.from << "–" << segment.to;
+      ASSERT_TRUE(happened(segment)) << static_cast<int>(segment.doing) << " " << toString(segment.action) << " " << segment.from << "–"
+                                     << segment.to;
       from = segment.to;
     }
     ASSERT_EQ(from, to);
@@ -244,16 +256,19 @@ class Explained {
   /// A span of the trace says so; only a cause at the start of a gap may begin in the middle of it.
   [[nodiscard]] bool happened(const Segment& s) const {
     const bool produced = std::any_of(trace_.spans.begin(), trace_.spans.end(), [&](const Span& span) {
-      return span.rank == s.rank && span.kind == static_cast<SpanKind>(s.action.kind) && span.stage == s.action.stage && span.microbatch == s.action.microbatch;
+      return span.rank == s.rank && span.kind == static_cast<SpanKind>(s.action.kind) && span.stage == s.action.stage &&
+             span.microbatch == s.action.microbatch;
     });
-    return (produced || s.doing == Doing::Load || s.doing == Doing::Store) && std::any_of(trace_.spans.begin(), trace_.spans.end(), [&](const Span& span) {
-      if (span.rank != s.rank || span.start > s.from || span.end < s.to) return false;
-      if (s.doing == Doing::Load || s.doing == Doing::Store) return span.kind == (s.doing == Doing::Load ? SpanKind::Load : SpanKind::Store) && span.end == s.to;
-      if (span.stage != s.action.stage || span.microbatch != s.action.microbatch) return false;
-      if (!isMessage(s.doing)) return span.kind == static_cast<SpanKind>(s.action.kind) && span.end == s.to;
-      const SpanKind kind = s.action.kind == ActionKind::Forward ? SpanKind::SendForward : SpanKind::SendBackward;
-      return span.kind == kind && span.peer == s.peer && (s.doing != Doing::Latency || span.end == s.to);
-    });
+    return (produced || s.doing == Doing::Load || s.doing == Doing::Store) &&
+           std::any_of(trace_.spans.begin(), trace_.spans.end(), [&](const Span& span) {
+             if (span.rank != s.rank || span.start > s.from || span.end < s.to) return false;
+             if (s.doing == Doing::Load || s.doing == Doing::Store)
+               return span.kind == (s.doing == Doing::Load ? SpanKind::Load : SpanKind::Store) && span.end == s.to;
+             if (span.stage != s.action.stage || span.microbatch != s.action.microbatch) return false;
+             if (!isMessage(s.doing)) return span.kind == static_cast<SpanKind>(s.action.kind) && span.end == s.to;
+             const SpanKind kind = s.action.kind == ActionKind::Forward ? SpanKind::SendForward : SpanKind::SendBackward;
+             return span.kind == kind && span.peer == s.peer && (s.doing != Doing::Latency || span.end == s.to);
+           });
   }
 
   Explanation e_;
@@ -277,13 +292,15 @@ TEST(Explain, CausesTileEveryGapOfEveryFamilyAndWayOfSending) {
   for (const Generator& family : generators()) {
     for (const Shape& shape : {Shape{4, 4 * family.chunks, 8}, Shape{2, 2 * family.chunks, 6}}) {
       if (family.refusal != nullptr && family.refusal(shape)) continue;
-      for (const Case& c : {Case{{3}, {3}, {3}}, Case{{4}, {5}, {2}, 2, 3}, Case{{4}, {5}, {2}, 3}, Case{{0, 1, 7, 2, 4, 0, 3, 3}, {2}, {1}, 0, 1}}) {
+      for (const Case& c :
+           {Case{{3}, {3}, {3}}, Case{{4}, {5}, {2}, 2, 3}, Case{{4}, {5}, {2}, 3}, Case{{0, 1, 7, 2, 4, 0, 3, 3}, {2}, {1}, 0, 1}}) {
         if (c.forward.size() > 1 && c.forward.size() != static_cast<std::size_t>(shape.stages)) continue;
         CostTable costs = table(c, shape.stages);
         costs.load = c.latency;
         costs.store = c.transfer;
         for (const Sending sending : {Sending::Overlapped, Sending::Posted, Sending::OneChannel, Sending::Blocking}) {
-          SCOPED_TRACE(std::string(family.name) + " sending " + std::to_string(static_cast<int>(sending)) + " ranks " + std::to_string(shape.ranks));
+          SCOPED_TRACE(std::string(family.name) + " sending " + std::to_string(static_cast<int>(sending)) + " ranks " +
+                       std::to_string(shape.ranks));
           Explained(generate(family.name, shape), costs, sending).check();
           if (HasFailure()) return;
         }

@@ -189,7 +189,8 @@ Schedule randomOrder(std::mt19937_64& random, const Placement& placement, int mi
         const Action action{Stage(s), ActionKind::Forward, Microbatch(m)};
         if (state == 0 && live[rank] < limits[rank] && (s == 0 || (done[s - 1][m] & kF) != 0)) ready.push_back(action);
         if (state == kF && (s + 1 == stages || (done[s + 1][m] & kI) != 0)) {
-          for (std::int64_t i = 0; i <= eager; ++i) ready.push_back({Stage(s), split ? ActionKind::BackwardInput : ActionKind::Backward, Microbatch(m)});
+          for (std::int64_t i = 0; i <= eager; ++i)
+            ready.push_back({Stage(s), split ? ActionKind::BackwardInput : ActionKind::Backward, Microbatch(m)});
         }
         if (state == (kF | kI)) ready.push_back({Stage(s), ActionKind::BackwardWeight, Microbatch(m)});
       }
@@ -197,12 +198,17 @@ Schedule randomOrder(std::mt19937_64& random, const Placement& placement, int mi
     if (ready.empty()) break;
     const Action a = ready[static_cast<std::size_t>(test::draw(random, 0, static_cast<std::int64_t>(ready.size()) - 1))];
     const std::size_t rank = placement.rankOfStage[a.stage.index()].index();
-    done[a.stage.index()][a.microbatch.index()] |= a.kind == ActionKind::Forward ? kF : a.kind == ActionKind::BackwardInput ? kI : a.kind == ActionKind::Backward ? kI | kW : kW;
+    done[a.stage.index()][a.microbatch.index()] |= a.kind == ActionKind::Forward         ? kF
+                                                   : a.kind == ActionKind::BackwardInput ? kI
+                                                   : a.kind == ActionKind::Backward      ? kI | kW
+                                                                                         : kW;
     if (a.kind == ActionKind::Forward) ++live[rank];
     if (a.kind == ActionKind::Backward || a.kind == ActionKind::BackwardWeight) --live[rank];
     schedule.rows[rank].push_back(a);
   }
-  const bool whole = std::all_of(done.begin(), done.end(), [](const auto& stage) { return std::all_of(stage.begin(), stage.end(), [](int d) { return d == (kF | kI | kW); }); });
+  const bool whole = std::all_of(done.begin(), done.end(), [](const auto& stage) {
+    return std::all_of(stage.begin(), stage.end(), [](int d) { return d == (kF | kI | kW); });
+  });
   if (!whole) schedule.rows.clear();
   return schedule;
 }

@@ -66,8 +66,9 @@ TEST(Phases, OfASteadyStateThatStutters) {
   // One rank beside one that works all the time: F 0–2, idle, B 5–6, idle, F 8–9, idle, B 10–11 and idle until 20; a third does nothing.
   Trace trace;
   trace.ranks = 3;
-  trace.spans = {compute(0, SpanKind::Forward, 0, 0, 2), compute(0, SpanKind::BackwardInput, 0, 5, 6), compute(0, SpanKind::Forward, 1, 8, 9),
-                 compute(0, SpanKind::Backward, 1, 10, 11), compute(1, SpanKind::Forward, 0, 0, 20)};
+  trace.spans = {compute(0, SpanKind::Forward, 0, 0, 2), compute(0, SpanKind::BackwardInput, 0, 5, 6),
+                 compute(0, SpanKind::Forward, 1, 8, 9), compute(0, SpanKind::Backward, 1, 10, 11),
+                 compute(1, SpanKind::Forward, 0, 0, 20)};
   const auto phases = phasesOf(trace);
   EXPECT_EQ(phases[0], (RankPhases{Rank(0), 5, 9, {3, 2, 10}, 0, 9}));
   EXPECT_EQ(phases[1].idle, (Idle{0, 0, 0}));
@@ -78,8 +79,8 @@ TEST(Phases, OfASteadyStateThatStutters) {
 TEST(Phases, OfATraceThatDoesNotStartAtZeroOrOverlapsItselfStillSumToTheIdleTime) {
   Trace trace;
   trace.ranks = 2;
-  trace.spans = {compute(0, SpanKind::Forward, 0, 100, 110), compute(0, SpanKind::Backward, 0, 105, 120), compute(1, SpanKind::Forward, 0, 112, 119),
-                 compute(1, SpanKind::Backward, 0, 130, 150)};
+  trace.spans = {compute(0, SpanKind::Forward, 0, 100, 110), compute(0, SpanKind::Backward, 0, 105, 120),
+                 compute(1, SpanKind::Forward, 0, 112, 119), compute(1, SpanKind::Backward, 0, 130, 150)};
   const auto phases = phasesOf(trace);
   const Metrics metrics = measure(trace);
   EXPECT_EQ(phases[0].idle, (Idle{0, 0, 30}));
@@ -102,7 +103,8 @@ TEST(SteadyPeriod, Of1f1bIsForwardAndBackwardOfTheSlowestRank) {
     input[static_cast<std::size_t>(slow)] = 11;
     EXPECT_EQ(steadyPeriod(simulate(generate("1f1b", {4, 4, 40}), table(forward, input, {0}, 4))), 7 + 11) << "slow rank " << slow;
   }
-  for (const int m : {4, 5, 8, 9, 31}) EXPECT_EQ(steadyPeriod(simulate(generate("1f1b", {4, 4, m}), table({3}, {4}, {0}, 4))), 7) << "M=" << m;
+  for (const int m : {4, 5, 8, 9, 31})
+    EXPECT_EQ(steadyPeriod(simulate(generate("1f1b", {4, 4, m}), table({3}, {4}, {0}, 4))), 7) << "M=" << m;
 }
 
 TEST(SteadyPeriod, OfZbH1IsAllThreeParts) {
@@ -111,7 +113,8 @@ TEST(SteadyPeriod, OfZbH1IsAllThreeParts) {
 
 TEST(SteadyPeriod, OfSeveralChunksIsThatOfAMicrobatchThroughAllOfThem) {
   for (int v = 1; v <= 4; ++v) {
-    EXPECT_EQ(steadyPeriod(simulate(generate("interleaved-1f1b", {4, 4 * v, 16}), table({3}, {4}, {1}, 4 * v))), v * (3 + 4 + 1)) << "V=" << v;
+    EXPECT_EQ(steadyPeriod(simulate(generate("interleaved-1f1b", {4, 4 * v, 16}), table({3}, {4}, {1}, 4 * v))), v * (3 + 4 + 1))
+        << "V=" << v;
   }
   EXPECT_EQ(steadyPeriod(simulate(generate("zbv", {4, 8, 24}), table({3}, {3}, {3}, 8))), 2 * 9);
 }
@@ -130,10 +133,12 @@ TEST(SteadyPeriod, TakesTheMiddleHalfInTheOrderOfExecution) {
   // Backwards of microbatches 5, 4, … start at 10, 20, 30, 41, 52, 100 with forwards until 200: n = 6, a = 1, b = 4: (52 − 20) / 3 = 10.67.
   Trace trace;
   trace.ranks = 2;
-  trace.spans = {compute(0, SpanKind::Forward, 0, 0, 50), compute(0, SpanKind::Forward, 9, 199, 200), compute(1, SpanKind::Forward, 0, 199, 200)};
+  trace.spans = {compute(0, SpanKind::Forward, 0, 0, 50), compute(0, SpanKind::Forward, 9, 199, 200),
+                 compute(1, SpanKind::Forward, 0, 199, 200)};
   for (int m = 0; m < 9; ++m) trace.spans.push_back(compute(1, SpanKind::BackwardInput, m, 7 * m, 7 * m + 1));  // more, but less busy
   int microbatch = 6;
-  for (const Ns start : {10, 20, 30, 41, 52, 100}) trace.spans.push_back(compute(0, SpanKind::BackwardInput, --microbatch, start, start + 2));
+  for (const Ns start : {10, 20, 30, 41, 52, 100})
+    trace.spans.push_back(compute(0, SpanKind::BackwardInput, --microbatch, start, start + 2));
   EXPECT_EQ(steadyPeriod(trace), 11);
 }
 
