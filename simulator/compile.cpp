@@ -69,7 +69,6 @@ class Compiler {
   [[noreturn]] void failDeadlock(std::size_t rank, std::size_t position) const;
 
   void listUses();
-  void weighRow(std::size_t rank);
   void listChannels();
   void addRow(std::size_t rank);
   void addCompute(std::size_t rank, std::size_t& position);
@@ -92,10 +91,10 @@ class Compiler {
   bool trains_ = false;
   Program p_;
   Lanes lanes_;
-  std::vector<Bytes> incoming_;       ///< by end: bytes of its messages from other ranks
   std::vector<std::int32_t> stepOf_;  ///< by end and microbatch: the step of F, of B or I
   std::vector<std::uint8_t> done_;    ///< by stage and microbatch
   std::vector<std::array<std::int32_t, 2>> channelOf_;  ///< by message and whether the microbatch is mirrored; kNone within a rank
+  std::vector<bool> holds_;           ///< by channel: whether messages wait for each other there
   std::map<std::pair<Stage, Stage>, std::int32_t> slotUses_;
   std::vector<std::int32_t> sent_, received_;  ///< by message and microbatch: the steps that post its ends
   std::vector<std::int32_t> cycle_;            ///< lockstep: by step of a rank
@@ -144,12 +143,6 @@ void Compiler::failDeadlock(std::size_t rank, std::size_t position) const {
 
 /// Uses of memory: none, then of each stage F, B, I, W, all without received buffers.
 void Compiler::listUses() {
-  const std::size_t stages = costs_.stages.size();
-  incoming_.assign(2 * stages, 0);
-  for (std::size_t i = 0; i < costs_.messages.size(); ++i) {
-    const MessageCost& m = costs_.messages[i];
-    if (channelOf_[i][0] != kNone) incoming_[endOf(m.to, m.backward)] += m.bytes;
-  }
   p_.uses.emplace_back();
   for (const StageCost& cost : costs_.stages) {
     const Bytes kept = cost.activationBytes;
@@ -158,55 +151,6 @@ void Compiler::listUses() {
     p_.uses.push_back({0, cost.freedByInput, 0, 0});
     p_.uses.push_back({0, kept - cost.freedByInput, 0, 1});
   }
-  p_.atStart.assign(schedule_.rows.size(), 0);
-  for (std::size_t s = 0; s < stages; ++s) {
-    const StageCost& cost = costs_.stages[s];
-    const Bytes bytes = cost.parameterBytes + cost.gradientBytes + cost.optimizerBytes;
-    p_.atStart[schedule_.placement.rankOfStage[s].index()] += bytes;
-    const bool twice = schedule_.placement.bidirectional() && schedule_.placement.mirrorOfStage[s] != schedule_.placement.rankOfStage[s];
-    if (twice) p_.atStart[schedule_.placement.mirrorOfStage[s].index()] += bytes;
-  }
-}
-
-/// Adds the buffers of receives to a row's uses, and finds its peaks.
-void Compiler::weighRow(std::size_t rank) {
-  const auto& row = schedule_.rows[rank];
-  const bool lowered = std::any_of(row.begin(), row.end(), [](const Action& a) { return isReceive(a.kind); });
-  const auto first = static_cast<std::size_t>(lanes_.begin[rank]);
-  const auto steps = std::span(lanes_.steps).subspan(first, static_cast<std::size_t>(lanes_.begin[rank + 1]) - first);
-  std::vector<Bytes> buffers(steps.size() + 1, 0);  // taken (or given back) at the start of each step
-  std::size_t step = 0;                             // the first that is no earlier than the action
-  for (std::size_t at = 0; at < row.size(); ++at) {
-    const Action& action = row[at];
-    if (!isReceive(action.kind) && !makesMessage(action.kind)) continue;
-    const Bytes bytes = incoming_[endOf(action.stage, isBackward(action.kind))];
-    if (bytes == 0) continue;
-    while (step < steps.size() && steps[step].origin.index < static_cast<std::int32_t>(at)) ++step;
-    const bool secondOfSlot = step > 0 && isCompute(action.kind) && (step == steps.size() || steps[step].origin.index > static_cast<std::int32_t>(at));
-    const std::size_t user = secondOfSlot ? step - 1 : step;
-    if (isReceive(action.kind) || !lowered) buffers[posts() || user == 0 ? user : user - 1] += bytes;
-    if (isCompute(action.kind)) buffers[user] -= bytes;
-  }
-  std::map<MemoryUse, std::int32_t> known;
-  Bytes level = p_.atStart[rank], peak = level;
-  std::int32_t live = 0, peakLive = 0;
-  for (std::size_t i = 0; i < steps.size(); ++i) {
-    MemoryUse use = p_.uses[static_cast<std::size_t>(steps[i].use)];
-    if (buffers[i] != 0) {
-      use.gain += buffers[i];
-      const auto [found, isNew] = known.emplace(use, static_cast<std::int32_t>(p_.uses.size()));
-      if (isNew) p_.uses.push_back(use);
-      steps[i].use = found->second;
-    }
-    level += use.gain;
-    live += use.born;
-    peak = std::max(peak, level);
-    peakLive = std::max(peakLive, live);
-    level -= use.loss;
-    live -= use.died;
-  }
-  p_.peakBytes.push_back(peak);
-  p_.peakLive.push_back(peakLive);
 }
 
 std::int32_t Compiler::slotUse(const Action& forward, const Action& backward) {
@@ -237,12 +181,15 @@ void Compiler::listChannels() {
   std::erase_if(pairs, [](const auto& pair) { return pair.first == pair.second; });
   p_.channels = static_cast<std::int32_t>(pairs.size());
   channelOf_.assign(costs_.messages.size(), {kNone, kNone});
+  holds_.assign(pairs.size(), false);
   for (std::size_t i = 0; i < costs_.messages.size(); ++i) {
     for (int d = 0; d < directions; ++d) {
       const auto pair = ends(costs_.messages[i], d == 1);
       if (pair.first == pair.second) continue;
       const auto at = std::lower_bound(pairs.begin(), pairs.end(), pair);
-      channelOf_[i][static_cast<std::size_t>(d)] = static_cast<std::int32_t>(at - pairs.begin());
+      const auto channel = static_cast<std::size_t>(at - pairs.begin());
+      channelOf_[i][static_cast<std::size_t>(d)] = static_cast<std::int32_t>(channel);
+      holds_[channel] = holds_[channel] || posts() || schedule_.lockstep || costs_.messages[i].transfer > 0;
     }
   }
 }
@@ -333,17 +280,16 @@ void Compiler::forMessages(Visit visit) {
   }
 }
 
-/// Messages within a rank are there in time when their actions stand in order; free ones across ranks are an edge; all others become a
-/// step of their channel.
+/// Messages within a rank are there in time when their actions stand in order; those on a channel that none of them ever
+/// holds are an edge; all others become a step of their channel.
 void Compiler::addTransfers() {
   const auto channel = [&](std::size_t m, Microbatch mb) {
     return channelOf_[m][schedule_.placement.bidirectional() && mb >= schedule_.placement.firstMirrored ? 1 : 0];
   };
-  const auto isFree = [&](const MessageCost& m) { return !posts() && !schedule_.lockstep && m.transfer == 0 && m.bytes == 0; };
   std::vector<std::int32_t> next(static_cast<std::size_t>(p_.channels) + 1, 0);
   forMessages([&](std::size_t m, Microbatch mb, std::int32_t) {
     const std::int32_t c = channel(m, mb);
-    if (c != kNone && !isFree(costs_.messages[m])) ++next[static_cast<std::size_t>(c) + 1];
+    if (c != kNone && holds_[static_cast<std::size_t>(c)]) ++next[static_cast<std::size_t>(c) + 1];
   });
   next[0] = static_cast<std::int32_t>(lanes_.steps.size());
   for (std::size_t c = 1; c < next.size(); ++c) next[c] += next[c - 1];
@@ -360,7 +306,7 @@ void Compiler::addTransfers() {
     const Lanes::Draft& user = lanes_.steps[static_cast<std::size_t>(consumer)];
     if (c == kNone && consumer < sender) failDeadlock(static_cast<std::size_t>(user.lane), static_cast<std::size_t>(user.origin.index));
     if (c == kNone) return;
-    if (isFree(message)) return lanes_.links.push_back({sender, consumer, static_cast<std::int32_t>(m) + 1});
+    if (!holds_[static_cast<std::size_t>(c)]) return lanes_.links.push_back({sender, consumer, static_cast<std::int32_t>(m) + 1});
     const std::int32_t step = next[static_cast<std::size_t>(c)]++;
     lanes_.steps[static_cast<std::size_t>(step)] = {p_.ranks + c, {static_cast<std::int32_t>(m), mb}, scaled(message.transfer, mb), 0};
     carried_.push_back({step, static_cast<std::int32_t>(m), mb, sender, consumer});
@@ -438,7 +384,7 @@ Program Compiler::run() {
   requireSenders();
   addTransfers();
   if (schedule_.lockstep) linkCycles();
-  for (std::size_t rank = 0; rank < schedule_.rows.size(); ++rank) weighRow(rank);
+  weigh(schedule_, costs_, posts(), lanes_, p_);
   finish();
   return std::move(p_);
 }

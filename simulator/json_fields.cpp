@@ -131,10 +131,11 @@ Json shapeFields(const Schedule& schedule) {
 
 }  // namespace
 
-Prediction predict(const Schedule& rows, const CostTable& costs, const Program& program, const Times& times, const Trace& trace) {
+Prediction predict(const Schedule& rows, const CostTable& costs, const Program& program, const Times& times, const Trace& trace,
+                   std::span<const int> liveLimits) {
   Prediction prediction;
   prediction.metrics = measure(trace);
-  prediction.lowerBound = lowerBound(rows, costs);
+  prediction.lowerBound = lowerBounds(rows, costs, liveLimits);
   prediction.steadyPeriod = steadyPeriod(trace);
   prediction.phases = phasesOf(trace);
   prediction.explanation = explain(rows, costs, program, times);
@@ -152,7 +153,8 @@ std::string predictionJson(const Prediction& prediction, const Schedule& schedul
   json["makespan_ns"] = metrics.makespan;
   json["window_ns"] = metrics.window;
   json["step_ns"] = metrics.step;
-  json["lower_bound_ns"] = prediction.lowerBound;
+  json["lower_bound_ns"] = prediction.lowerBound.flush;
+  json["lower_bound_window_ns"] = prediction.lowerBound.window;
   json["bubble_fraction"] = metrics.bubbleFraction;
   json["bubble_fraction_window"] = metrics.bubbleFractionWindow;
   json["steady_period_ns"] = prediction.steadyPeriod;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -14,7 +15,7 @@ namespace pw {
 /// What `simulate` and `plan` say of a schedule with its costs.
 struct Prediction {
   Metrics metrics;
-  Ns lowerBound = 0;
+  LowerBounds lowerBound;
   bool fits = true;  ///< within the limits asked for
   Ns steadyPeriod = 0;
   std::vector<RankPhases> phases;
@@ -23,8 +24,9 @@ struct Prediction {
   std::optional<Jitter> jitter;
 };
 
-/// All of it but the jitter and the limits; arguments as in `traceOf`.
-[[nodiscard]] Prediction predict(const Schedule& rows, const CostTable& costs, const Program& program, const Times& times, const Trace& trace);
+/// All of it but the jitter and whether it fits; arguments as in `traceOf` and `lowerBounds`.
+[[nodiscard]] Prediction predict(const Schedule& rows, const CostTable& costs, const Program& program, const Times& times, const Trace& trace,
+                                 std::span<const int> liveLimits = {});
 
 /// JSON documents of the command line, as text without a final newline: `simulate --json`, `compare --json`, `check --json`. Keys stand in
 /// a fixed order. `actions` counts compute actions, so a schedule has the same number lowered or not. A schedule is `valid` when it has no

@@ -28,4 +28,8 @@ struct Lanes {
 /// for every lane its first step that is never done (the lane's end: all are); else nothing. Cost: linear.
 [[nodiscard]] std::vector<std::int32_t> layOut(const Lanes& lanes, Program& program);
 
+/// Adds the buffers of received messages to the uses of the ranks' steps, as the header of `simulate` says, and finds what each rank has at the
+/// start and at most. `posted`: every RECV posts its own receive. Cost: linear in actions.
+void weigh(const Schedule& rows, const CostTable& costs, bool posted, Lanes& lanes, Program& program);
+
 }  // namespace pw

@@ -212,12 +212,13 @@ struct RankWork {
   std::size_t first = 0, last = 0;  ///< its outermost stages
   std::int64_t pairs = 0;
   Parts all, most;
-  Ns mostAfter = 0;                              ///< I and W of one pair
-  Ns leastForward = kFar, leastDeath = kFar;     ///< between two births, and two deaths (W or B)
-  Ns lives = 0, leastLife = kFar;                ///< from the start of F to the end of W (or B): all pairs together, and the shortest
+  Ns mostAfter = 0;                           ///< I and W of one pair
+  Ns leastForward = kFar, leastDeath = kFar;  ///< between two births, and two deaths (W or B)
+  Ns lives = 0, leastLife = kFar;             ///< from the start of F to the end of W (or B): all pairs together, and the shortest
 };
 
-std::vector<RankWork> workOf(const Schedule& schedule, const CostTable& costs, const Style& style, const Way& way, const std::vector<double>& factors) {
+std::vector<RankWork> workOf(const Schedule& schedule, const CostTable& costs, const Style& style, const Way& way,
+                             const std::vector<double>& factors) {
   std::vector<RankWork> ranks(schedule.rows.size());
   const double largest = *std::max_element(factors.begin(), factors.end());
   for (std::size_t s = 0; s < costs.stages.size(); ++s) {
@@ -240,7 +241,7 @@ std::vector<RankWork> workOf(const Schedule& schedule, const CostTable& costs, c
 }
 
 /// From the rank's first start to the end of its last I (or B), and to that of all its work. With k pairs live:
-/// - its first action is an F of its first stage, its first I one of its last stage a round trip later, and before that it can only do k Fs;
+/// - its first action is an F of its first stage, its first I one of its last stage a round trip later; until then it can only do k Fs;
 /// - its last F is one of its last stage; until the I of that microbatch in its first stage it can only do what k − 1 others have left,
 ///   and the W of all but k pairs were done before it;
 /// - with more than k pairs some pair ended before the last F, so the two lie one after the other; else only the longer one counts;
@@ -261,8 +262,8 @@ RankSpan spanOf(const RankWork& rank, const Way& way, std::int64_t limit, bool w
   RankSpan span{work + std::max<Ns>(0, rank.all.weight - live * rank.most.weight) + idle(rank.most.input),
                 work + rank.all.weight + idle(rank.mostAfter)};
   const auto shared = [&](Ns time) { return (time + live - 1) / live; };
-  const Ns ramps = live * (live - 1) / 2 * (rank.leastForward + rank.leastDeath);
-  span.toEnd = std::max({span.toEnd, shared(rank.lives + ramps), shared(rank.pairs) * rank.leastLife});
+  const Ns ramps = (live - 1) * (rank.leastForward + rank.leastDeath) / 2;  // on average
+  span.toEnd = std::max({span.toEnd, shared(rank.lives) + ramps, shared(rank.pairs) * rank.leastLife});
   if (whole) span.toLastInput = span.toEnd;
   return span;
 }

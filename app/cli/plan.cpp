@@ -185,7 +185,7 @@ int run(Options& o) {
     fmt::print("{}: {} ranks, {}, {} microbatches of {}, loss {}\ncosts {}\n\n", graph.name, ranks, o.schedule, o.microbatches, o.microbatch, o.loss, sourceOf(plan.profile));
     printStages(plan, graph, metrics);
     fmt::print("\npredicted step {}, makespan {}, bubble {:.1f} %, lower bound of the makespan {}\n", formatDuration(metrics.step), formatDuration(metrics.makespan),
-               100 * metrics.bubbleFraction, formatDuration(prediction.lowerBound));
+               100 * metrics.bubbleFraction, formatDuration(prediction.lowerBound.flush));
     adviseSingleRank(plan, graph, profile, metrics.step, limit);
     if (!o.out.empty() && fits) fmt::print("Written to {}.\n", o.out);
   }

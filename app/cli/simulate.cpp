@@ -79,12 +79,14 @@ std::string pathText(const CriticalPath& path) {
 
 std::string summary(const Subject& subject, Sending sending, const Prediction& p) {
   const Metrics& metrics = p.metrics;
-  const double above = p.lowerBound > 0 ? static_cast<double>(metrics.makespan - p.lowerBound) / static_cast<double>(p.lowerBound) : 0;
+  const auto overBound = [](Ns time, Ns bound) {
+    const double above = bound > 0 ? static_cast<double>(time - bound) / static_cast<double>(bound) : 0;
+    return above > 0 ? fmt::format("{} above the lower bound of {}", percent(above), formatDuration(bound)) : std::string("the lower bound: no order is faster");
+  };
   std::vector<std::vector<std::string>> rows;
-  rows.push_back({"makespan", formatDuration(metrics.makespan),
-                  above > 0 ? fmt::format("{} above the lower bound of {}", percent(above), formatDuration(p.lowerBound)) : "the lower bound: no order is faster"});
+  rows.push_back({"makespan", formatDuration(metrics.makespan), overBound(metrics.makespan, p.lowerBound.flush)});
   if (metrics.step > metrics.makespan) rows.push_back({"step", formatDuration(metrics.step), "with reduction and optimizer"});
-  rows.push_back({"window", formatDuration(metrics.window), "the longest single rank"});
+  rows.push_back({"window", formatDuration(metrics.window), "the longest single rank, " + overBound(metrics.window, p.lowerBound.window)});
   rows.push_back({"bubble", percent(metrics.bubbleFraction), fmt::format("{} within the window", percent(metrics.bubbleFractionWindow))});
   if (p.steadyPeriod > 0) rows.push_back({"period", formatDuration(p.steadyPeriod), "per microbatch in the steady state"});
   rows.push_back({"path", formatDuration(metrics.makespan), pathText(p.explanation.path)});
@@ -164,7 +166,7 @@ int runSimulate(const SimulateOptions& options) {
   Times times;
   execute(program, times);
   const Trace trace = traceOf(rows, subject.costs, program, times);
-  Prediction prediction = predict(rows, subject.costs, program, times, trace);
+  Prediction prediction = predict(rows, subject.costs, program, times, trace, subject.liveLimits);
   prediction.everyCause = options.why;
   if (options.jitter > 0) {
     const auto show = progress("draw", parseProgressStyle(options.progressStyle));

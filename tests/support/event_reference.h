@@ -22,8 +22,8 @@ class EventReference {
   /// `rows`: lowered unless messages go in the background. All three must outlive this.
   EventReference(const Schedule& rows, const CostTable& costs, Sending sending)
       : rows_(rows), costs_(costs), sending_(sending), ranks_(rows.rows.size()) {
-    if (rows.lockstep) return goInCycles();
-    for (bool moved = true; moved;) {
+    if (rows.lockstep) goInCycles();
+    for (bool moved = !rows.lockstep; moved;) {
       moved = false;
       for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
         while (act(rank)) moved = true;
