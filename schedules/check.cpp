@@ -162,7 +162,7 @@ void enterRow(Examination& e, Rank rank, Reductions& reductions) {
     e.lowered = e.lowered || isMessage(kind);
     enterAction(e, rank, static_cast<std::int32_t>(i), reductions);
   }
-  if (!works) e.report(rank, kNowhere, {}, fmt::format("rank {} has nothing to do", rank.value));
+  if (!works) e.report(rank, kNowhere, kIdle, fmt::format("rank {} has nothing to do; is row {} empty by mistake?", rank.value, rank.value + 1));
 }
 
 /// Reports `later` when both stand in a row and `earlier` does not come first.
@@ -302,6 +302,7 @@ std::string_view name(Stops stops) {
     case Stops::Always: return "always";
     case Stops::OneChannel: return "one_channel";
     case Stops::Blocking: return "blocking_sends";
+    case Stops::Nothing: return "nothing";
   }
   return "?";
 }

@@ -13,9 +13,10 @@ enum class Stops : std::uint8_t {
   Always,      ///< whatever carries the messages
   OneChannel,  ///< only where both directions of a rank pair share one in-order channel (one NCCL communicator)
   Blocking,    ///< only where a send waits until its receiver takes it (rendezvous)
+  Nothing,     ///< it runs, but is not what the caller expected (`check` itself reports none of these)
 };
 
-/// `always`, `one_channel`, `blocking_sends`.
+/// `always`, `one_channel`, `blocking_sends`, `nothing`.
 [[nodiscard]] std::string_view name(Stops stops);
 
 /// One thing wrong with a schedule: where, and a sentence saying what and why. `position` indexes the rank's row;

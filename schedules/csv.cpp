@@ -253,6 +253,8 @@ std::string toCsv(const Schedule& schedule, Letters letters) {
 }
 
 Schedule parseCsv(std::string_view text, std::string_view name, std::string_view source, Letters letters) {
+  constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";  // spreadsheets begin UTF-8 with it
+  if (text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
   const auto separates = [](char c) { return c == ',' || c == ';' || c == '\n'; };
   Reader reader{.source = source, .cells = 1 + static_cast<std::size_t>(std::ranges::count_if(text, separates))};
   reader.schedule.name = name;

@@ -116,7 +116,7 @@ class Writer {
     event(fmt::format(R"("ph":"M","name":"thread_name","pid":{},"tid":{},"args":{{"name":{}}})", process, thread, jsonString(name)));
     event(fmt::format(R"("ph":"M","name":"thread_sort_index","pid":{0},"tid":{1},"args":{{"sort_index":{1}}})", process, thread));
   }
-  void slice(const Span& span, std::size_t process, std::size_t thread);
+  void slice(const Span& span, const Span* partner, std::size_t process, std::size_t thread);
   void flow(char phase, std::size_t process, std::size_t thread, Ns time) {
     event(fmt::format(R"("ph":"{}","name":"message","cat":"message","id":{},"pid":{},"tid":{},"ts":{}{})", phase, flows_, process, thread,
                       micros(time), phase == 'f' ? R"(,"bp":"e")" : ""));
@@ -126,10 +126,11 @@ class Writer {
   std::size_t flows_ = 0;
 };
 
-void Writer::slice(const Span& span, std::size_t process, std::size_t thread) {
+void Writer::slice(const Span& span, const Span* partner, std::size_t process, std::size_t thread) {
+  const std::string label = partner == nullptr ? labelOf(span) : fmt::format("({};{})", labelOf(span), labelOf(*partner));
   std::string arguments = fmt::format(R"("stage":{},"microbatch":{})", span.stage.value, span.microbatch.value);
   if (isMessage(span)) arguments += fmt::format(R"(,"from":{},"to":{},"bytes":{})", span.rank.value, span.peer.value, span.bytes);
-  event(fmt::format(R"("ph":"X","name":{},"cat":{},"pid":{},"tid":{},"ts":{},"dur":{},"args":{{{}}})", jsonString(labelOf(span)),
+  event(fmt::format(R"("ph":"X","name":{},"cat":{},"pid":{},"tid":{},"ts":{},"dur":{},"args":{{{}}})", jsonString(label),
                     jsonString(name(span.kind)), process, thread, micros(span.start), micros(span.end - span.start), arguments));
 }
 
@@ -145,7 +146,9 @@ void Writer::trace(const Trace& trace, std::string_view title, std::size_t proce
   MessageLanes lanes;
   for (const Span* span : spans) {
     const std::size_t thread = isMessage(*span) ? ranks + lanes.place(*span) : span->rank.index();
-    slice(*span, process, thread);
+    const auto at = static_cast<std::size_t>(span - trace.spans.data());
+    if (at > 0 && isSlot(trace.spans[at - 1], *span)) continue;  // drawn with its forward
+    slice(*span, at + 1 < trace.spans.size() && isSlot(*span, trace.spans[at + 1]) ? &trace.spans[at + 1] : nullptr, process, thread);
     if (!isMessage(*span)) continue;
     const Span* producer = actions.producer(*span);
     const Span* consumer = actions.consumer(*span);

@@ -73,7 +73,7 @@ class Compiler {
   void addRow(std::size_t rank);
   void addCompute(std::size_t rank, std::size_t& position);
   void addPost(std::size_t rank, std::size_t position);
-  void addStep(std::size_t rank, std::int32_t position, Ns duration, std::int32_t use);
+  void addStep(std::size_t rank, std::int32_t position, Ns duration, std::int32_t use, Microbatch microbatch = {});
   void enter(const Action& action, std::size_t rank, std::size_t position);
   template <class Visit>
   void forMessages(Visit visit);
@@ -196,8 +196,8 @@ void Compiler::listChannels() {
 
 // ---- Steps of the ranks ------------------------------------------------------------------------------------------
 
-void Compiler::addStep(std::size_t rank, std::int32_t position, Ns duration, std::int32_t use) {
-  lanes_.steps.push_back({static_cast<std::int32_t>(rank), {position, {}}, duration, use});
+void Compiler::addStep(std::size_t rank, std::int32_t position, Ns duration, std::int32_t use, Microbatch microbatch) {
+  lanes_.steps.push_back({static_cast<std::int32_t>(rank), {position, microbatch}, duration, use});
 }
 
 /// Notes what the last step does. What it needs from its own row must have been done.
@@ -248,12 +248,13 @@ void Compiler::addRow(std::size_t rank) {
   lanes_.begin.push_back(static_cast<std::int32_t>(lanes_.steps.size()));
   for (std::size_t at = 0; at < row.size(); ++at) {
     const Action action = row[at];
-    const bool loads = schedule_.lockstep && costs_.load > 0 && action.kind == ActionKind::Forward && (action.stage == Stage(0) || action.stage == last);
-    const bool stores = schedule_.lockstep && costs_.store > 0 && action.kind == ActionKind::Forward && action.stage == last;
-    if (loads) addStep(rank, kLoadStep, scaled(costs_.load, action.microbatch), 0);
+    const int inputs = (action.stage == Stage(0) ? 1 : 0) + (action.stage == last ? 1 : 0);  // the model's input and the target
+    const bool loads = schedule_.lockstep && costs_.load > 0 && action.kind == ActionKind::Forward && inputs > 0;
+    const bool stores = schedule_.lockstep && costs_.store > 0 && action.stage == last && (action.kind == ActionKind::Backward || action.kind == ActionKind::BackwardWeight);
+    if (loads) addStep(rank, kLoadStep, inputs * scaled(costs_.load, action.microbatch), 0, action.microbatch);
     if (isCompute(action.kind)) addCompute(rank, at);
     if (posts() && (isSend(action.kind) || isReceive(action.kind))) addPost(rank, at);
-    if (stores) addStep(rank, kStoreStep, scaled(costs_.store, action.microbatch), 0);
+    if (stores) addStep(rank, kStoreStep, scaled(costs_.store, action.microbatch), 0, action.microbatch);
     if (schedule_.lockstep && isCompute(action.kind)) cycle_.resize(lanes_.steps.size(), lockstepCycle(ranks, action));
   }
 }

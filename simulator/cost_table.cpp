@@ -84,6 +84,25 @@ CostTable syntheticTable(const SyntheticCosts& costs, int stages) {
   return table;
 }
 
+void requireSummable(const CostTable& costs, const Shape& shape) {
+  constexpr double kMost = 4e18;
+  double once = 0, each = 0;
+  for (const StageCost& c : costs.stages) {
+    for (const Ns time : {c.forward, c.backward, c.backwardInput, c.backwardWeight, c.activationBytes}) each += static_cast<double>(time);
+    for (const std::int64_t number : {c.optimizer, c.parameterBytes, c.gradientBytes, c.optimizerBytes}) once += static_cast<double>(number);
+  }
+  for (const Ns time : costs.overlap) each += static_cast<double>(time);
+  for (const MessageCost& m : costs.messages) {
+    for (const std::int64_t number : {m.bytes, m.latency, m.transfer}) each += static_cast<double>(number);
+  }
+  each += static_cast<double>(costs.load) + static_cast<double>(costs.store);
+  double scale = 1;
+  for (const double factor : costs.microbatchScale) scale = std::max(scale, factor);
+  if ((once + static_cast<double>(costs.reduceTime) + each * scale * shape.microbatches) * shape.ranks > kMost) {
+    throw UsageError(fmt::format("these times or sizes are too large to add up over {} ranks and {} microbatches; take smaller ones", shape.ranks, shape.microbatches));
+  }
+}
+
 void requireFitting(const Schedule& schedule, const CostTable& costs) {
   const std::size_t stages = schedule.placement.rankOfStage.size();
   const auto microbatches = static_cast<std::size_t>(std::max(0, schedule.microbatches));

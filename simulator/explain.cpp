@@ -25,7 +25,7 @@ struct Done {
 
 class Explainer {
  public:
-  Explainer(const Schedule& rows, const CostTable& costs, const Program& program, const Times& times);
+  Explainer(const Schedule& rows, const CostTable& costs, const Program& program, const Times& times, bool keepsBubbles);
   Explanation run();
 
  private:
@@ -64,15 +64,18 @@ class Explainer {
   Done last_;                            ///< the action that ends last
   Ns first_ = 0;                         ///< start of the first
   std::vector<RankPhases> phases_;
+  bool keepsBubbles_;
+  std::map<std::tuple<Rank, Phase, Rank, bool>, Ns> idle_;  ///< by rank, phase, cause and whether it is a message
   Explanation result_;
 };
 
-Explainer::Explainer(const Schedule& rows, const CostTable& costs, const Program& program, const Times& times)
+Explainer::Explainer(const Schedule& rows, const CostTable& costs, const Program& program, const Times& times, bool keepsBubbles)
     : rows_(rows),
       costs_(costs),
       p_(program),
       times_(times),
-      split_(costs.stages.size() * static_cast<std::size_t>(std::max(0, rows.microbatches))) {
+      split_(costs.stages.size() * static_cast<std::size_t>(std::max(0, rows.microbatches))),
+      keepsBubbles_(keepsBubbles) {
   for (const auto& row : rows.rows) {
     for (const Action& a : row) {
       if (a.kind == ActionKind::BackwardInput)
@@ -278,7 +281,8 @@ void Explainer::addBubble(Rank rank, Ns from, Ns to, std::int32_t next) {
   }
   follow(bubble.causes, next == kNone ? last_.step : next, from);
   std::reverse(bubble.causes.begin(), bubble.causes.end());
-  result_.bubbles.push_back(std::move(bubble));
+  for (const Segment& cause : bubble.causes) idle_[{bubble.rank, bubble.phase, cause.rank, isMessage(cause.doing)}] += cause.to - cause.from;
+  if (keepsBubbles_) result_.bubbles.push_back(std::move(bubble));
 }
 
 void Explainer::findBubbles() {
@@ -293,12 +297,7 @@ void Explainer::findBubbles() {
 }
 
 void Explainer::groupCauses() {
-  std::map<std::tuple<Rank, Phase, Rank, bool>, Ns> idle;
-  for (const Bubble& bubble : result_.bubbles) {
-    for (const Segment& cause : bubble.causes)
-      idle[{bubble.rank, bubble.phase, cause.rank, isMessage(cause.doing)}] += cause.to - cause.from;
-  }
-  for (const auto& [key, time] : idle) {
+  for (const auto& [key, time] : idle_) {
     result_.groups.push_back({std::get<0>(key), std::get<1>(key), std::get<2>(key), std::get<3>(key), time});
   }
   std::stable_sort(result_.groups.begin(), result_.groups.end(),
@@ -318,8 +317,8 @@ Explanation Explainer::run() {
 
 }  // namespace
 
-Explanation explain(const Schedule& rows, const CostTable& costs, const Program& program, const Times& times) {
-  return Explainer(rows, costs, program, times).run();
+Explanation explain(const Schedule& rows, const CostTable& costs, const Program& program, const Times& times, bool keepsBubbles) {
+  return Explainer(rows, costs, program, times, keepsBubbles).run();
 }
 
 Explanation explain(const Schedule& schedule, const CostTable& costs, Sending sending) {

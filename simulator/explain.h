@@ -41,7 +41,7 @@ struct RankPhases {
 /// Time per microbatch in the steady state, on the busiest rank (ties: the one with most backwards in its steady phase, then the lowest).
 /// Of the starts t₀ ≤ … ≤ tₙ₋₁ of its backwards (B or I) within the steady phase, ends included, it takes the middle half, from a = n div 4
 /// to b = n − 1 − a: (t_b − t_a) / (b − a), times the rank's backwards per microbatch (its chunks), to the nearest ns. A rank without
-/// backwards: the same of its forwards. 0 with fewer than 4 such starts or 4 microbatches: there is no steady state (GPipe). Cost: n log n
+/// backwards: the same of its forwards. At least the rank's work per microbatch, below which a short run falls as its W come later. 0 with fewer than 4 such starts or 4 microbatches: there is no steady state (GPipe). Cost: n log n
 /// in spans.
 [[nodiscard]] Ns steadyPeriod(const Trace& trace);
 
@@ -125,7 +125,8 @@ struct Explanation {
 /// message its sender before the channel; then the lowest rank or, after ranks, channel, and its earliest. Arguments as in `traceOf`;
 /// `times` were computed with the program's durations. Cost: linear in steps plus the causes found: within the gaps of one rank no step
 /// comes twice.
-[[nodiscard]] Explanation explain(const Schedule& rows, const CostTable& costs, const Program& program, const Times& times);
+/// Without `keepsBubbles` only their groups are returned: memory then does not grow with the causes.
+[[nodiscard]] Explanation explain(const Schedule& rows, const CostTable& costs, const Program& program, const Times& times, bool keepsBubbles = true);
 
 /// Compiles, executes and explains.
 [[nodiscard]] Explanation explain(const Schedule& schedule, const CostTable& costs, Sending sending = Sending::Overlapped);

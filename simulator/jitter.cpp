@@ -53,7 +53,8 @@ Jitter drawJitter(const Program& program, double sigma, std::uint64_t seed, int 
 
 Ns quantile(const Jitter& jitter, double q) {
   const auto count = static_cast<double>(jitter.makespans.size());
-  const double at = std::clamp(std::ceil(q * count) - 1, 0.0, count - 1);
+  constexpr double kRounding = 1e-9;  // 0.07 · 100 is a little more than 7
+  const double at = std::clamp(std::ceil(q * count - kRounding) - 1, 0.0, count - 1);
   return jitter.makespans[static_cast<std::size_t>(at)];
 }
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstddef>
 #include <numeric>
+#include <span>
 
 #include <nlohmann/json.hpp>
 
@@ -10,6 +11,8 @@ namespace pw {
 namespace {
 
 using Json = nlohmann::ordered_json;
+
+constexpr std::size_t kCausesShown = 64;
 
 std::string textOf(const Json& json) { return json.dump(2, ' ', false, Json::error_handler_t::replace); }
 
@@ -108,9 +111,10 @@ Json pathOf(const CriticalPath& path, bool segments) {
   return json;
 }
 
-Json groupsOf(const std::vector<BubbleGroup>& groups) {
+/// The largest causes; all of them grow with the square of the ranks.
+Json groupsOf(const std::vector<BubbleGroup>& groups, std::size_t most) {
   Json list = Json::array();
-  for (const BubbleGroup& g : groups) {
+  for (const BubbleGroup& g : std::span(groups).first(std::min(most, groups.size()))) {
     list.push_back({{"rank", g.rank.value}, {"phase", name(g.phase)}, {"waits_for_rank", g.cause.value}, {"message", g.message}, {"idle_ns", g.idle}});
   }
   return list;
@@ -131,14 +135,14 @@ Json shapeFields(const Schedule& schedule) {
 
 }  // namespace
 
-Prediction predict(const Schedule& rows, const CostTable& costs, const Program& program, const Times& times, const Trace& trace,
-                   std::span<const int> liveLimits) {
+Prediction predict(const Schedule& rows, const CostTable& costs, const Program& program, const Times& times, const Trace& trace, bool everyCause) {
   Prediction prediction;
   prediction.metrics = measure(trace);
-  prediction.lowerBound = lowerBounds(rows, costs, liveLimits);
+  prediction.lowerBound = lowerBounds(rows, costs, {});
   prediction.steadyPeriod = steadyPeriod(trace);
   prediction.phases = phasesOf(trace);
-  prediction.explanation = explain(rows, costs, program, times);
+  prediction.explanation = explain(rows, costs, program, times, everyCause);
+  prediction.everyCause = everyCause;
   return prediction;
 }
 
@@ -161,7 +165,7 @@ std::string predictionJson(const Prediction& prediction, const Schedule& schedul
   json["fits"] = prediction.fits;
   if (prediction.jitter) json["jitter"] = jitterOf(*prediction.jitter);
   json["ranks"] = ranksOf(metrics, prediction.phases);
-  json["bubble_causes"] = groupsOf(prediction.explanation.groups);
+  json["bubble_causes"] = groupsOf(prediction.explanation.groups, prediction.everyCause ? prediction.explanation.groups.size() : kCausesShown);
   json["critical_path"] = pathOf(prediction.explanation.path, prediction.everyCause);
   if (prediction.everyCause) json["bubbles"] = bubblesOf(prediction.explanation.bubbles);
   json["stages"] = stagesOf(schedule, costs);

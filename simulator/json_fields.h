@@ -1,7 +1,6 @@
 #pragma once
 
 #include <optional>
-#include <span>
 #include <string>
 #include <vector>
 
@@ -24,9 +23,8 @@ struct Prediction {
   std::optional<Jitter> jitter;
 };
 
-/// All of it but the jitter and whether it fits; arguments as in `traceOf` and `lowerBounds`.
-[[nodiscard]] Prediction predict(const Schedule& rows, const CostTable& costs, const Program& program, const Times& times, const Trace& trace,
-                                 std::span<const int> liveLimits = {});
+/// All of it but what a limit or jitter says; arguments as in `traceOf`.
+[[nodiscard]] Prediction predict(const Schedule& rows, const CostTable& costs, const Program& program, const Times& times, const Trace& trace, bool everyCause = false);
 
 /// JSON documents of the command line, as text without a final newline: `simulate --json`, `compare --json`, `check --json`. Keys stand in
 /// a fixed order. `actions` counts compute actions, so a schedule has the same number lowered or not. A schedule is `valid` when it has no

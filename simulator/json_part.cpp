@@ -10,7 +10,7 @@ namespace pw {
 using Json = nlohmann::ordered_json;
 
 void JsonDocument::fail(std::string_view what) const {
-  throw UsageError(fmt::format("{} is not a usable {}: {}; {} the model again.", source, kind, what, kind));
+  throw UsageError(fmt::format("{} is not a usable {}: {}; {}.", source, kind, what, cure.empty() ? fmt::format("{} the model again", kind) : std::string(cure)));
 }
 
 Json JsonDocument::parse(std::string_view text) const {

@@ -18,6 +18,7 @@ namespace pw {
 struct JsonDocument {
   std::string source;
   std::string_view kind;
+  std::string_view cure = {};  ///< what to do about a bad one; without it `<kind> the model again`
 
   /// `plan.json is not a usable plan: <what>; plan the model again.`
   [[noreturn]] void fail(std::string_view what) const;

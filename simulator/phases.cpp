@@ -121,7 +121,8 @@ Ns steadyPeriod(const Trace& trace) {
   const std::size_t a = n / 4, b = n - 1 - a;
   const Ns time = (beats.starts[b] - beats.starts[a]) * static_cast<Ns>(beats.all);
   const auto count = static_cast<Ns>((b - a) * beats.microbatches);
-  return (time + count / 2) / count;
+  const auto work = (busiest + static_cast<Ns>(beats.microbatches) - 1) / static_cast<Ns>(beats.microbatches);
+  return std::max(work, (time + count / 2) / count);
 }
 
 }  // namespace pw

@@ -34,7 +34,7 @@ struct MemoryUse {
 /// message of the cost table. Barrier: the cycle.
 struct Origin {
   std::int32_t index = 0;
-  Microbatch microbatch;  ///< of a message
+  Microbatch microbatch;  ///< of a message, a load or a store
 };
 inline constexpr std::int32_t kLoadStep = -1, kStoreStep = -2;
 
@@ -52,7 +52,7 @@ struct Program {
   // Memory does not depend on times.
   std::vector<Bytes> peakBytes;        ///< by rank
   std::vector<std::int32_t> peakLive;  ///< by rank: (stage, microbatch) pairs
-  std::vector<Bytes> atStart;          ///< by rank: parameters, gradients, optimizer state, first receives
+  std::vector<Bytes> atStart;          ///< by rank: parameters, gradients, optimizer state
   std::vector<MemoryUse> uses;
   std::vector<std::int32_t> useOf;     ///< by step: index into `uses`
 

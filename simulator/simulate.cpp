@@ -90,16 +90,17 @@ void Recorder::recordRow(Rank rank) {
     changeMemory(rank, start, use.gain);
     changeMemory(rank, end, -use.loss);
     if (position < 0) {
-      trace_.spans.push_back({rank, position == kLoadStep ? SpanKind::Load : SpanKind::Store, Stage(-1), Microbatch(-1), rank, 0, start, end});
+      const Microbatch microbatch = program_.origin[static_cast<std::size_t>(step)].microbatch;
+      trace_.spans.push_back({rank, position == kLoadStep ? SpanKind::Load : SpanKind::Store, Stage(rank.index()), microbatch, rank, 0, start, end});
       continue;
     }
     const Action& action = row[static_cast<std::size_t>(position)];
     if (start > before) trace_.spans.push_back({rank, waitKind(action.kind), action.stage, action.microbatch, rank, 0, before, start});
     if (!isCompute(action.kind)) continue;
     trace_.spans.push_back({rank, spanKind(action.kind), action.stage, action.microbatch, rank, 0, start, end});
-    const bool slot = use.born + use.died == 2 && action.overlapsNext;
-    if (!slot) continue;
-    const Action& partner = row[static_cast<std::size_t>(position) + 1];
+    const auto next = static_cast<std::size_t>(position) + 1;
+    if (!action.overlapsNext || next == row.size() || row[next].kind != ActionKind::Backward) continue;
+    const Action& partner = row[next];
     trace_.spans.push_back({rank, spanKind(partner.kind), partner.stage, partner.microbatch, rank, 0, start, end});
   }
 }

@@ -72,6 +72,10 @@ struct SyntheticCosts {
 /// sizes differ, a message does not lead forward (or, of gradients, back), or the schedule has fewer actions than stages × microbatches.
 void requireFitting(const Schedule& schedule, const CostTable& costs);
 
+/// Throws UsageError when times or sizes are too large for their sums over an iteration of this shape, idle time of all ranks included, to
+/// stay within 64 bits. Costs of a plan file have been checked.
+void requireSummable(const CostTable& costs, const Shape& shape);
+
 /// Predicts one iteration. Every rank does its row in order; a compute action starts when the rank is free and all its messages
 /// have arrived; sends do not block compute (see Sending for other ways); a channel (direction, rank pair) carries one transfer at a time,
 /// in the order sends were started (table order where one action sends several). The two actions of a slot start when both could and

@@ -76,11 +76,6 @@ Scale scaleOf(const Trace& trace, const TextOptions& options, std::int64_t room)
   return {end, room / (end / unit) * (end / unit)};
 }
 
-/// Whether the two are one slot: a forward and a backward of one rank over the same time.
-bool isSlot(const Span& f, const Span& b) {
-  return f.kind == SpanKind::Forward && b.kind == SpanKind::Backward && f.rank == b.rank && f.start == b.start && f.end == b.end && f.end > f.start;
-}
-
 /// The backward that is one slot with this forward, or null. Spans of one rank and time stand next to each other.
 const Span* slotPartner(const Trace& trace, const Span& span) {
   const auto next = static_cast<std::size_t>(&span - trace.spans.data()) + 1;
@@ -203,19 +198,6 @@ std::string ruler(const Scale& scale, const Unit& unit) {
   return text;
 }
 
-std::string legend(const Trace& trace, const Metrics& metrics, bool colour) {
-  std::string text = fmt::format("makespan {}, bubble {:.1f} %:", formatDuration(metrics.makespan), 100.0 * metrics.bubbleFraction);
-  for (const Look& look : kLooks) {
-    const bool used = std::any_of(trace.spans.begin(), trace.spans.end(), [&](const Span& s) { return s.kind == look.kind; });
-    if (!used) continue;
-    const std::string sample = look.letter == look.fill ? std::string(look.letter) : fmt::format("{}{}", look.letter, look.fill);
-    text += colour ? fmt::format("  {}{}{} {}", look.colour, sample, kReset, look.word) : fmt::format("  {} {}", sample, look.word);
-  }
-  const bool slots = std::any_of(trace.spans.begin(), trace.spans.end(), [&](const Span& s) { return slotPartner(trace, s) != nullptr; });
-  if (slots) text += fmt::format("  {}{} {}", kSlotLook.letter, kSlotLook.fill, kSlotLook.word);
-  return text + fmt::format("  {} bubble\n", kBubble);
-}
-
 /// Whether some rank computes more than one stage, so that blocks need their stage.
 bool severalStages(const Trace& trace) {
   std::vector<std::int32_t> stageOf(static_cast<std::size_t>(std::max(0, trace.ranks)), -1);
@@ -226,6 +208,19 @@ bool severalStages(const Trace& trace) {
     stage = span.stage.value;
   }
   return false;
+}
+
+std::string legend(const Trace& trace, const Metrics& metrics, bool colour) {
+  std::string text = fmt::format("makespan {}, bubble {:.1f} %:", formatDuration(metrics.makespan), 100.0 * metrics.bubbleFraction);
+  for (const Look& look : kLooks) {
+    const bool used = std::any_of(trace.spans.begin(), trace.spans.end(), [&](const Span& s) { return s.kind == look.kind; });
+    if (!used) continue;
+    const std::string sample = look.letter == look.fill ? std::string(look.letter) : fmt::format("{}{}", look.letter, look.fill);
+    text += colour ? fmt::format("  {}{}{} {}", look.colour, sample, kReset, look.word) : fmt::format("  {} {}", sample, look.word);
+  }
+  const bool slots = std::any_of(trace.spans.begin(), trace.spans.end(), [&](const Span& s) { return slotPartner(trace, s) != nullptr; });
+  if (slots) text += fmt::format("  {}{} {}", kSlotLook.letter, kSlotLook.fill, kSlotLook.word);
+  return text + fmt::format("  {} bubble{}\n", kBubble, severalStages(trace) ? "  2F0 stage 2, microbatch 0" : "");
 }
 
 }  // namespace

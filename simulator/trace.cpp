@@ -41,6 +41,10 @@ bool isCompute(SpanKind kind) {
   return false;
 }
 
+bool isSlot(const Span& f, const Span& b) {
+  return f.kind == SpanKind::Forward && b.kind == SpanKind::Backward && f.rank == b.rank && f.start == b.start && f.end == b.end && f.end > f.start;
+}
+
 void normalize(Trace& trace) {
   // The fields after `end` make the order, and so every export, independent of how the spans were collected.
   std::sort(trace.spans.begin(), trace.spans.end(), [](const Span& a, const Span& b) {

@@ -44,6 +44,9 @@ struct Span {
   bool operator==(const Span&) const = default;
 };
 
+/// Whether the two are one slot: a forward and a backward of one rank over the same time. They stand next to each other in a trace.
+[[nodiscard]] bool isSlot(const Span& forward, const Span& backward);
+
 /// Memory of a rank from `time` on, until its next sample.
 struct MemorySample {
   Rank rank;

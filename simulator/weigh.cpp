@@ -37,7 +37,9 @@ void weighRow(const std::vector<Action>& row, std::size_t rank, const std::vecto
     while (step < steps.size() && steps[step].origin.index < static_cast<std::int32_t>(at)) ++step;
     const bool secondOfSlot = step > 0 && isCompute(action.kind) && (step == steps.size() || steps[step].origin.index > static_cast<std::int32_t>(at));
     const std::size_t user = secondOfSlot ? step - 1 : step;
-    if (isReceive(action.kind) || !lowered) buffers[posted || user == 0 ? user : user - 1] += bytes;
+    std::size_t poster = posted || user == 0 ? user : user - 1;
+    while (poster > 0 && !posted && steps[poster].origin.index < 0) --poster;  // a load is no action
+    if (isReceive(action.kind) || !lowered) buffers[poster] += bytes;
     if (isCompute(action.kind)) buffers[user] -= bytes;
   }
   std::map<MemoryUse, std::int32_t> known;

@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <memory>
-#include <optional>
 #include <string>
 #include <tuple>
 #include <vector>
@@ -24,28 +23,27 @@ struct CheckOptions {
   bool json = false;
 };
 
-/// What a placement asked for by name says of this shape; nothing where any will do.
-std::optional<Placement> expectedPlacement(const std::string& name, const Shape& shape) {
-  if (name == "loop") return loopPlacement(shape);
-  if (name == "v" || name == "wave") return wavePlacement(shape);
-  if (name == "bidirectional") return bidirectionalPlacement(shape);
-  return std::nullopt;
-}
-
-/// The stages that stand elsewhere than in the placement asked for.
-std::vector<Problem> checkPlacement(const Schedule& schedule, const std::string& name) {
-  const auto expected = expectedPlacement(name, shapeOf(schedule));
+/// The stages that stand elsewhere than in the placement asked for, or why none of this shape is one.
+std::vector<Problem> checkPlacement(const Schedule& schedule, const std::string& asked) {
+  const Shape shape = shapeOf(schedule);
+  const auto misfit = [&](std::string_view needs) {
+    return std::vector<Problem>{{Rank{0}, -1, kIdle, fmt::format("a {} placement has {}, this schedule has {} stages on {} ranks", asked, needs, shape.stages, shape.ranks), Stops::Nothing}};
+  };
+  if (asked.empty() || asked == "custom") return {};
+  if (asked == "v" && shape.stages != 2 * shape.ranks) return misfit("two stages per rank");
+  if (asked == "wave" && shape.stages % (2 * shape.ranks) != 0) return misfit("an even number of stages per rank");
+  if (asked == "bidirectional" && shape.stages != shape.ranks) return misfit("as many stages as ranks");
+  const Placement wanted = asked == "loop" ? loopPlacement(shape) : asked == "bidirectional" ? bidirectionalPlacement(shape) : wavePlacement(shape);
   std::vector<Problem> problems;
-  if (!expected) return problems;
   for (std::size_t s = 0; s < schedule.placement.stages(); ++s) {
     for (const Microbatch m : {Microbatch{0}, Microbatch{schedule.microbatches - 1}}) {
       const Rank home = schedule.placement.rankOf(Stage{s}, m);
-      const Rank wanted = expected->rankOf(Stage{s}, m);
-      if (home == wanted || (m.value > 0 && !expected->bidirectional() && !schedule.placement.bidirectional())) continue;
+      if (home == wanted.rankOf(Stage{s}, m) || (m.value > 0 && !wanted.bidirectional() && !schedule.placement.bidirectional())) continue;
       const auto& row = schedule.rows[home.index()];
-      const auto at = std::find(row.begin(), row.end(), Action{Stage{s}, ActionKind::Forward, m});
+      const auto at = std::find_if(row.begin(), row.end(), [&](const Action& a) { return a.stage == Stage{s} && a.kind == ActionKind::Forward && a.microbatch == m; });
       problems.push_back({home, at == row.end() ? -1 : static_cast<int>(at - row.begin()), {Stage{s}, ActionKind::Forward, m},
-                          fmt::format("stage {} is on rank {} for microbatch {}; a {} placement has it on rank {}", s, home.value, m.value, name, wanted.value)});
+                          fmt::format("stage {} is on rank {} for microbatch {}; a {} placement has it on rank {}", s, home.value, m.value, asked, wanted.rankOf(Stage{s}, m).value),
+                          Stops::Nothing});
     }
   }
   return problems;
@@ -53,7 +51,7 @@ std::vector<Problem> checkPlacement(const Schedule& schedule, const std::string&
 
 /// {"sends": [bytes of each stage's output], "receives": [bytes each stage expects]}
 MessageSizes readSizes(const std::string& path) {
-  const JsonDocument document{path, "list of message sizes"};
+  const JsonDocument document{path, "list of message sizes", R"(write {"sends": [bytes of each stage], "receives": [...]})"};
   const nlohmann::ordered_json parsed = document.parse(readFile(path));
   const JsonPart json(parsed, document);
   return {json["sends"].listOf<Bytes>(), json["receives"].listOf<Bytes>()};
@@ -79,8 +77,9 @@ int runCheck(const CheckOptions& options) {
                   : "complete, well ordered and free of deadlock (it has no sends and receives yet)\n");
     return kYes;
   }
+  const bool runsAnywhere = std::all_of(problems.begin(), problems.end(), [](const Problem& p) { return p.stops == Stops::Nothing; });
   const std::string count = counted(static_cast<std::int64_t>(problems.size()), "problem");
-  print((stops(problems) ? count + "; it cannot run" : count + "; it can run only where sends are buffered, as they are here") + "\n\n" + problemsText(problems));
+  print((stops(problems) ? count + "; it cannot run" : count + (runsAnywhere ? "; it can run" : "; it can run only where sends are buffered, as they are here")) + "\n\n" + problemsText(problems));
   return kNo;
 }
 

@@ -57,6 +57,9 @@ Schedule chooseSchedule(const Options& o, const ModelGraph& graph) {
   if (shape.ranks == 0 && !file && pieces > 1 && pieces % chunks == 0) shape.ranks = pieces / chunks;
   if (shape.ranks == 0 && !file) shape.ranks = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));  // the devices found: one rank per core
   const Schedule schedule = generateFrom(o.schedule, shape);
+  for (const Problem& problem : check(schedule)) {
+    if (problem.stops == Stops::Always) throw UsageError(fmt::format("{} cannot be run: rank {}: {}; `pipewright check` lists all problems", o.schedule, problem.rank.value, problem.message));
+  }
   const int stages = shapeOf(schedule).stages;
   if (!o.splits.empty() && stages != pieces) {
     throw UsageError(fmt::format("{} split points make {} stages, and {} has {} on {} ranks; give {} split points.", o.splits.size(), pieces, o.schedule, stages,
@@ -202,7 +205,7 @@ Command addPlan(CLI::App& app) {
   sub->add_option("MODEL.pt2", o->models, "Model archive (.pt2); several when each stage was exported on its own")->required()->option_text("MODEL.pt2");
   sub->add_option("--ranks", o->ranks, "Pipeline ranks (default: split points + 1, else one per core)")->check(CLI::Range(1, 1024))->option_text("R");
   sub->add_option("--chunks", o->chunks, "Stages per rank (default: as the schedule usually has)")->check(CLI::Range(1, 1024))->option_text("V");
-  sub->add_option("--microbatches", o->microbatches, "Microbatches per step")->required()->check(CLI::Range(1, 1 << 20))->option_text("M");
+  sub->add_option("--microbatches", o->microbatches, "Microbatches per step")->required()->check(CLI::Range(1, kMaxMicrobatches))->option_text("M");
   sub->add_option("--microbatch", o->microbatch, "Samples per microbatch (default: as exported)")->check(CLI::Range(1, 1 << 20))->option_text("B");
   sub->add_option("--batch", o->batch, "Samples per step, where microbatches may be uneven")->check(CLI::Range(1, 1 << 24))->option_text("SAMPLES");
   sub->add_option("--schedule", o->schedule, "A name of `schedule list` (default: 1f1b) or a CSV file")->option_text("NAME");

@@ -26,8 +26,13 @@ void declareShape(CLI::App& command, ShapeOptions& options) {
 
 namespace {
 
+Schedule withoutIdle(Schedule schedule) {
+  for (auto& row : schedule.rows) std::erase(row, kIdle);
+  return schedule;
+}
+
 Schedule readShaped(const std::string& path, const ShapeOptions& options) {
-  Schedule schedule = computeOnly(readSchedule(path, Letters::Torch));
+  Schedule schedule = readSchedule(path, Letters::Torch);
   const Shape shape = shapeOf(schedule);
   const auto agree = [&](std::string_view what, std::int64_t asked, std::int64_t there) {
     if (asked != 0 && asked != there) throw UsageError(fmt::format("{} has {} {}, not {}; leave out the option", path, there, what, asked));
@@ -36,8 +41,6 @@ Schedule readShaped(const std::string& path, const ShapeOptions& options) {
   agree("stages", std::int64_t{options.chunks} * shape.ranks, shape.stages);
   agree("microbatches", options.microbatches, shape.microbatches);
   if (options.group > 0 || !options.strict.empty()) throw UsageError(path + " is no schedule of torch's or Megatron's; leave out --strict and --group");
-  const std::vector<Problem> problems = check(schedule);
-  if (!problems.empty()) throw UsageError(fmt::format("{} cannot be run: rank {}: {}; `pipewright check` lists all problems", path, problems[0].rank.value, problems[0].message));
   return schedule;
 }
 
@@ -60,10 +63,11 @@ Schedule generateFrom(const std::string& name, const ShapeOptions& options) {
   }
   if (options.group > 0) {
     if (name != "interleaved-1f1b") throw UsageError(fmt::format("schedule {} has no groups; leave out --group, or take interleaved-1f1b", name));
-    return interleavedWithGroups(shape, options.group);
-  }
-  if (options.chunks > 1 && family.refusal(shape) && !family.refusal({options.ranks, options.ranks, options.microbatches})) {
-    throw UsageError(fmt::format("schedule {} has one stage per rank, not {}; leave out --chunks", name, options.chunks));
+    Schedule schedule = interleavedWithGroups(shape, options.group);
+    if (!options.strict.empty() && withoutIdle(schedule).rows != withoutIdle(generate(name, shape)).rows) {
+      throw UsageError(fmt::format("groups of {} are not those of torch; leave out --group or --strict torch", options.group));
+    }
+    return schedule;
   }
   return generate(name, shape);
 }
@@ -90,11 +94,25 @@ bool stops(const std::vector<Problem>& problems) {
   return std::any_of(problems.begin(), problems.end(), [](const Problem& p) { return p.stops == Stops::Always; });
 }
 
+namespace {
+
+std::string_view wordsOf(Stops stops) {
+  switch (stops) {
+    case Stops::Always: return "every run";
+    case Stops::OneChannel: return "one channel";
+    case Stops::Blocking: return "blocking sends";
+    case Stops::Nothing: return "nothing";
+  }
+  return "?";
+}
+
+}  // namespace
+
 std::string problemsText(const std::vector<Problem>& problems) {
   std::vector<std::vector<std::string>> rows{{"rank", "at", "action", "stops", "problem"}};
   for (const Problem& problem : problems) {
     const bool placed = problem.position >= 0;
-    const std::string_view stops = problem.stops == Stops::Always ? "every run" : problem.stops == Stops::OneChannel ? "one channel" : "blocking sends";
+    const std::string_view stops = wordsOf(problem.stops);
     rows.push_back({fmt::format("{}", problem.rank.value), placed ? fmt::format("{}", problem.position) : "–", toString(problem.action), std::string(stops),
                     problem.message});
   }

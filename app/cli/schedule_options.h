@@ -27,7 +27,8 @@ struct ShapeOptions {
 /// Declares these options on a subcommand; `options` must outlive it.
 void declareShape(CLI::App& command, ShapeOptions& options);
 
-/// The named schedule, or that of a CSV file (a name that ends in .csv; the options must then be absent or agree), compute-only. Throws UsageError for a missing option, an unknown name or a shape the family refuses.
+/// The named schedule, or that of a CSV file (a name that ends in .csv; the options must then be absent or agree, and
+/// it is not checked); the former is compute-only. Throws UsageError for a missing option, an unknown name or a shape the family refuses.
 [[nodiscard]] Schedule generateFrom(const std::string& name, const ShapeOptions& options);
 
 /// Reads a schedule CSV; its name is the file's stem. Throws UsageError for what is no schedule.

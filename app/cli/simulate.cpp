@@ -23,6 +23,8 @@
 namespace pw::cli {
 namespace {
 
+constexpr double kMostJitter = 2;
+
 struct SimulateOptions {
   SubjectOptions subject;
   std::string sends = "overlapped";
@@ -45,6 +47,7 @@ bool stopsWith(Sending sending, const Problem& problem) {
     case Stops::Always: return true;
     case Stops::OneChannel: return sending == Sending::OneChannel || sending == Sending::Blocking;
     case Stops::Blocking: return sending == Sending::Blocking;
+    case Stops::Nothing: return false;
   }
   return true;
 }
@@ -154,6 +157,7 @@ int refuse(const SimulateOptions& options, const Schedule& schedule, const std::
 }
 
 int runSimulate(const SimulateOptions& options) {
+  if (!(options.jitter >= 0 && options.jitter <= kMostJitter)) throw UsageError(fmt::format("--jitter {} is no fraction from 0 to {}; give for example 0.05", options.jitter, kMostJitter));
   const Subject subject = subjectOf(options.subject);
   const Sending sending = sendingOf(options.sends);
   if (subject.schedule.lockstep && sending != Sending::Overlapped) throw UsageError("a lockstep schedule exchanges its messages after every cycle; leave out --sends");
@@ -166,14 +170,14 @@ int runSimulate(const SimulateOptions& options) {
   Times times;
   execute(program, times);
   const Trace trace = traceOf(rows, subject.costs, program, times);
-  Prediction prediction = predict(rows, subject.costs, program, times, trace, subject.liveLimits);
-  prediction.everyCause = options.why;
+  Prediction prediction = predict(rows, subject.costs, program, times, trace, options.why);
   if (options.jitter > 0) {
     const auto show = progress("draw", parseProgressStyle(options.progressStyle));
     prediction.jitter = drawJitter(program, options.jitter, options.seed, options.draws, [&](int done) { show(done, options.draws, ""); });
   }
   const auto tooMuch = excess(subject, prediction.metrics);
   prediction.fits = !tooMuch;
+  if (prediction.fits) prediction.lowerBound = lowerBounds(rows, subject.costs, subject.liveLimits);
   if (!options.trace.empty()) writeFile(options.trace, toChromeJson({&trace}, {"predicted"}));
   if (options.json) {
     print(predictionJson(prediction, rows, subject.costs) + "\n");
@@ -198,9 +202,9 @@ Command addSimulate(CLI::App& app) {
   command->add_option("--sends", options->sends, "In the background (the default); when both ends are posted, on a channel for each direction or one for both; or holding both ranks")
       ->option_text("overlapped|posted|one-channel|blocking")
       ->check(CLI::IsMember({"overlapped", "posted", "one-channel", "blocking"}));
-  command->add_option("--jitter", options->jitter, "Vary every duration at random by about this fraction: 0.05")->check(CLI::Range(0.0, 2.0))->option_text("SIGMA");
-  command->add_option("--draws", options->draws, "How many times, with --jitter; 1000 without it")->check(CLI::Range(1, 1'000'000))->option_text("N");
-  command->add_option("--seed", options->seed, "Of the random numbers, with --jitter")->option_text("S");
+  CLI::Option* jitter = command->add_option("--jitter", options->jitter, "Vary every duration at random by about this fraction: 0.05")->option_text("SIGMA");
+  command->add_option("--draws", options->draws, "How many times, with --jitter; 1000 without it")->check(CLI::Range(1, 1'000'000))->option_text("N")->needs(jitter);
+  command->add_option("--seed", options->seed, "Of the random numbers, with --jitter")->option_text("S")->needs(jitter);
   command->add_flag("--json", options->json, "One JSON document on stdout");
   command->add_flag("--text", options->text, "Draw the timeline, as is done on a terminal anyway");
   command->add_flag("--why", options->why, "Say of every bubble what it waits for; with --json the whole critical path too");

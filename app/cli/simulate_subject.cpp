@@ -8,6 +8,7 @@
 #include <system_error>
 
 #include <CLI/App.hpp>
+#include <CLI/Validators.hpp>
 #include <fmt/format.h>
 
 #include "app/cli/output.h"
@@ -22,18 +23,21 @@ namespace {
 
 constexpr Ns kDefaultForward = 1'000'000;   ///< costs nobody gave: a round unit, and the usual backward of twice the forward
 constexpr int kDefaultBackwardRatio = 2;
+constexpr Ns kLongest = 30'000'000'000'000'000;  ///< about a year; twice as long, for the default backward, is still far from overflow
 
 std::vector<Ns> durations(const std::string& text) {
   std::vector<Ns> list;
   for (std::size_t at = 0; !text.empty() && at <= text.size();) {
     const std::size_t comma = std::min(text.find(',', at), text.size());
-    list.push_back(parseDuration(std::string_view(text).substr(at, comma - at)));
+    const std::string_view one = std::string_view(text).substr(at, comma - at);
+    list.push_back(parseDuration(one));
+    if (list.back() > kLongest) throw UsageError(fmt::format("\"{}\" is too long a time to add up; give less than a year", one));
     at = comma + 1;
   }
   return list;
 }
 
-Ns durationOr0(const std::string& text) { return text.empty() ? 0 : parseDuration(text); }
+Ns durationOr0(const std::string& text) { return text.empty() ? 0 : durations(text).front(); }
 
 /// `1.00 ms`, or `1.00 ms to 4.00 ms` where stages differ.
 std::string spread(const CostTable& costs, Ns StageCost::*part) {
@@ -62,6 +66,16 @@ std::string describe(const Schedule& schedule, const CostTable& costs) {
   return text + " per stage and microbatch";
 }
 
+/// Where one part of the backward is given beside the whole, the other is what it leaves.
+void requireWithinBackward(const SyntheticCosts& costs) {
+  if (costs.backward.empty() || costs.backwardInput.empty() == costs.backwardWeight.empty()) return;
+  const std::vector<Ns>& part = costs.backwardInput.empty() ? costs.backwardWeight : costs.backwardInput;
+  for (std::size_t s = 0; s < std::max(part.size(), costs.backward.size()); ++s) {
+    const Ns whole = costs.backward[std::min(s, costs.backward.size() - 1)], taken = part[std::min(s, part.size() - 1)];
+    if (taken > whole) throw UsageError(fmt::format("a part of the backward takes {}, longer than the whole of {}", formatDuration(taken), formatDuration(whole)));
+  }
+}
+
 Subject fromCall(const SubjectOptions& o) {
   Subject subject;
   subject.schedule = o.csv.empty() ? generateFrom(o.schedule, o.shape) : readSchedule(o.csv, parseLetters(o.letters));
@@ -71,7 +85,11 @@ Subject fromCall(const SubjectOptions& o) {
   if (costs.backward.empty() && costs.backwardInput.empty() != costs.backwardWeight.empty()) {
     throw UsageError("one part of the backward is given and the other is not; give both --input and --weight, or --backward beside it");
   }
+  requireWithinBackward(costs);
   if (!given) costs.forward = {kDefaultForward};
+  if (costs.forward.empty()) {
+    for (const Ns backward : costs.backward) costs.forward.push_back(backward / kDefaultBackwardRatio);
+  }
   if (costs.backward.empty() && costs.backwardInput.empty()) {
     for (const Ns forward : costs.forward) costs.backward.push_back(kDefaultBackwardRatio * forward);
   }
@@ -178,7 +196,7 @@ void setLiveLimits(Subject& subject, const std::vector<int>& limits) {
 /// The subject before --slow and --live-limit.
 Subject plainSubject(const SubjectOptions& o) {
   const int sources = static_cast<int>(!o.plan.empty()) + static_cast<int>(!o.schedule.empty()) + static_cast<int>(!o.csv.empty());
-  if (sources != 1) throw UsageError("simulate takes one of a plan file, --schedule NAME and --csv F.csv; see pipewright simulate --help");
+  if (sources != 1) throw UsageError("simulate takes one of a plan file, --schedule NAME and --csv F.csv (the last two also with --costs F.json); see pipewright simulate --help");
   if (o.schedule.empty() && o.shape.given()) {
     throw UsageError("a plan or CSV has its own ranks, chunks and microbatches; leave out those options, or give --schedule NAME");
   }
@@ -199,6 +217,7 @@ Subject plainSubject(const SubjectOptions& o) {
 Subject subjectOf(const SubjectOptions& options) {
   Subject subject = plainSubject(options);
   for (const std::string& slow : options.slow) slowDown(subject, slow);
+  requireSummable(subject.costs, shapeOf(subject.schedule));
   setLiveLimits(subject, options.liveLimit);
   if (!options.memoryLimit.empty()) {
     if (!options.costs.empty()) throw UsageError("--costs has limits of its own, in its own unit; leave out --memory-limit");
@@ -224,9 +243,9 @@ void declareSubject(CLI::App& command, SubjectOptions& o) {
   command.add_option("--load", o.load, "lockstep: bringing a microbatch in from the host")->type_name("T");
   command.add_option("--store", o.store, "lockstep: bringing a result out to the host")->type_name("T");
   command.add_option("--costs", o.costs, "A problem file with shape, costs and limits instead of these times")->type_name("F.json");
-  command.add_option("--live-limit", o.liveLimit, "Most live (stage, microbatch) pairs of a rank, or of each: says no when it is exceeded")->delimiter(',')->option_text("N[,N...]");
+  command.add_option("--live-limit", o.liveLimit, "Most live (stage, microbatch) pairs of a rank, or of each: says no when it is exceeded")->delimiter(',')->option_text("N[,N...]")->check(CLI::Range(1, kMaxMicrobatches))->allow_extra_args(false);
   command.add_option("--memory-limit", o.memoryLimit, "Memory of a rank, for example 24GiB: says no when the schedule needs more")->option_text("SIZE");
-  command.add_option("--slow", o.slow, "Slow down a rank, 2=1.5, or a link, 1-2=3 (may be repeated)")->type_name("RANK=FACTOR")->expected(1)->take_all();
+  command.add_option("--slow", o.slow, "Slow down a rank, 2=1.5, or a link, 1-2=3 (may be repeated)")->type_name("RANK=FACTOR")->expected(1)->take_all()->allow_extra_args(false);
 }
 
 }  // namespace pw::cli

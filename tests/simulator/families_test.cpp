@@ -1,5 +1,5 @@
 // Simulated schedules of the families that overlap, fold, mirror or go in step, against their closed forms; and all against free messages
-// timed by hand.
+// timed apart.
 
 #include <algorithm>
 #include <array>
@@ -66,7 +66,8 @@ TEST(Families, FreeMessagesGiveEveryGeneratorTheTimesOfItsRowsAlone) {
           for (const UnitCosts& unit : {UnitCosts{1, 2, 1, 1}, UnitCosts{7, 12, 9, 4}, UnitCosts{5, 3, 2, 6}, UnitCosts{2, 9, 8, 1}}) {
             const Metrics metrics = measure(simulate(schedule, table(unit, shape.stages)));
             const bool trains = generator.name != "forward-only";  // else a microbatch lives as long as its F
-            EXPECT_EQ(peaks(metrics), trains ? test::peakLive(schedule) : std::vector<int>(schedule.rows.size(), 1)) << generator.name << " " << said(shape, unit);
+            EXPECT_EQ(peaks(metrics), trains ? test::peakLive(schedule) : std::vector<int>(schedule.rows.size(), 1))
+                << generator.name << " " << said(shape, unit);
             if (schedule.lockstep) continue;  // its ranks wait for each other beyond their messages
             const test::UnitTimes times(schedule, unit);
             ASSERT_TRUE(times.finished()) << generator.name << " " << said(shape, unit);
@@ -115,7 +116,7 @@ TEST(Families, DualPipeHasTheBubbleOfItsReportAndRPlus1Microbatches) {
 }
 
 TEST(Families, DualPipeVHasTheBubbleOfDualPipeOfTwiceTheRanks) {
-  // (R−1)(F&B + B − 3W) in times of a chunk.
+  // (R−1)(F&B + B − 3W) in times of a chunk, again where W ≤ F = I: outside, no other times were found to fit.
   for (const UnitCosts& unit : {whole(1, 1, 1), whole(6, 6, 4), whole(5, 5, 0), whole(7, 7, 7)}) {
     for (int r = 1; r <= 8; ++r) {
       for (const int m : {2 * r, 2 * r + 1, 4 * r + 3}) {
@@ -212,8 +213,7 @@ TEST(Families, LockstepTakesACycleForEveryExchangeAndTheSlowestRanksSum) {
 }
 
 TEST(Families, LockstepWaitsInEveryCycleForTheOneSlowRank) {
-  // The slow rank k does a forward in cycles k … k+M−1 and a backward in 2R−2−k … 2R−3−k+M; both, where they overlap. In all other cycles
-  // the others' F, B or both set the pace, which are never longer: here every rank but k takes nothing.
+  // Where every rank but k takes nothing, what that one does is all: M forwards and backwards, whether or not they share a cycle.
   for (int r = 2; r <= 6; ++r) {
     for (int k = 0; k < r; ++k) {
       for (const int m : {1, 2, 5, 20}) {
@@ -221,7 +221,7 @@ TEST(Families, LockstepWaitsInEveryCycleForTheOneSlowRank) {
         costs.stages[static_cast<std::size_t>(k)].forward = 5;
         costs.stages[static_cast<std::size_t>(k)].backward = 9;
         EXPECT_EQ(measure(simulate(generate("lockstep", {r, r, m}), costs)).makespan, m * (5 + 9)) << "R=" << r << " k=" << k << " M=" << m;
-        // Once the others take 6 and 6, a cycle takes at least that: with messages every cycle has one more each.
+        // Where the others take 6 and 6, rank k sets the pace in cycles k … k+M−1 and 2R−2−k … 2R−3−k+M, the others before and after.
         costs = table({.f = 6, .b = 6}, r);
         costs.stages[static_cast<std::size_t>(k)].forward = 60;
         costs.stages[static_cast<std::size_t>(k)].backward = 90;

@@ -187,10 +187,11 @@ class EventReference {
     const MessageCost& cost = costs_.messages[message.first];
     const Ns over = start + scaled(cost.transfer, message.second);
     const auto [from, to] = endsOf(message);
-    spans_.push_back({from, cost.backward ? SpanKind::SendBackward : SpanKind::SendForward, cost.from, message.second, to, cost.bytes, start, over + cost.latency});
+    const Ns there = over + cost.latency;
+    spans_.push_back({from, cost.backward ? SpanKind::SendBackward : SpanKind::SendForward, cost.from, message.second, to, cost.bytes, start, there});
     flights_[message].over = free_[channel] = over;
-    flights_[message].there = over + cost.latency;
-    return over + cost.latency;
+    flights_[message].there = there;
+    return there;
   }
 
   /// PopART: stage i does F of microbatch m in cycle m + i, its backward in cycle m + 2R − 2 − i; after the slowest rank all exchange.
@@ -206,7 +207,7 @@ class EventReference {
         Ns clock = begin;
         const auto host = [&](SpanKind kind, Ns time, Microbatch m) {
           if (time == 0) return;
-          spans_.push_back({rank, kind, Stage(-1), Microbatch(-1), rank, 0, clock, clock + scaled(time, m)});
+          spans_.push_back({rank, kind, Stage(rank.value), m, rank, 0, clock, clock + scaled(time, m)});
           clock += scaled(time, m);
         };
         for (const auto& row = rows_.rows[r]; ranks_[r].next < row.size(); ++ranks_[r].next) {
@@ -214,10 +215,10 @@ class EventReference {
           const bool forward = a.kind == ActionKind::Forward;
           if (isCompute(a.kind)) {
             if (a.microbatch.value + (forward ? a.stage.value : 2 * last - a.stage.value) != cycle) break;
-            if (forward && (a.stage.value == 0 || a.stage.value == last)) host(SpanKind::Load, costs_.load, a.microbatch);
+            if (forward && (a.stage.value == 0 || a.stage.value == last)) host(SpanKind::Load, costs_.load, a.microbatch);  // R ≥ 2: input or target
             record(rank, a, clock, clock + durationOf(a));
             clock += durationOf(a);
-            if (forward && a.stage.value == last) host(SpanKind::Store, costs_.store, a.microbatch);
+            if (!forward && a.kind != ActionKind::BackwardInput && a.stage.value == last) host(SpanKind::Store, costs_.store, a.microbatch);
             for (const Message& message : messagesOf(a, true)) messages.push_back(message);
           }
         }
