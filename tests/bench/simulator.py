@@ -47,7 +47,7 @@ def print_functions(results):
     by_function = {}
     for (function, schedule), result in functions:
         by_function.setdefault(function, {})[schedule] = result
-    print(f"\n{'R=8, 100,000 actions':<26}" + "".join(f"{schedule + ' ms':>14}{'ns/action':>11}{'spread':>8}" for schedule in schedules))
+    print(f"\n{'R=8, 100,000 to compute':<26}" + "".join(f"{schedule + ' ms':>14}{'ns/action':>11}{'spread':>8}" for schedule in schedules))
     for function, row in by_function.items():
         cells = (row[schedule] for schedule in schedules)
         print(f"{function:<26}" + "".join(f"{time / 1e6:>14.2f}{time / actions:>11.1f}{spread:>8.1%}" for time, actions, spread in cells))
