@@ -22,12 +22,6 @@ constexpr std::size_t kKinds = 4;  ///< compute kinds, the first of ActionKind
 /// What a (stage, microbatch) has done. A full backward is both of its parts.
 constexpr std::uint8_t kForwardDone = 1, kInputDone = 2, kWeightDone = 4;
 
-bool makesMessage(ActionKind kind) { return isCompute(kind) && kind != ActionKind::BackwardWeight; }
-bool isBackward(ActionKind kind) {
-  return kind != ActionKind::Forward && kind != ActionKind::SendForward && kind != ActionKind::RecvForward;
-}
-std::size_t endOf(Stage stage, bool backward) { return 2 * stage.index() + (backward ? 1U : 0U); }
-
 /// Messages of the cost table by one of their ends (stage and direction).
 class MessagesByEnd {
  public:

@@ -7,6 +7,14 @@
 
 namespace pw {
 
+/// F, B and I hand something on; W does not.
+[[nodiscard]] inline bool makesMessage(ActionKind kind) { return isCompute(kind) && kind != ActionKind::BackwardWeight; }
+[[nodiscard]] inline bool isBackward(ActionKind kind) {
+  return kind != ActionKind::Forward && kind != ActionKind::SendForward && kind != ActionKind::RecvForward;
+}
+/// Index of a stage and a direction in tables of both.
+[[nodiscard]] inline std::size_t endOf(Stage stage, bool backward) { return 2 * stage.index() + (backward ? 1U : 0U); }
+
 /// A program while `compile` writes it; for use there only. Steps are numbered lane after lane, `begin` says (and ends with) where each lane's
 /// begin; links come in any order.
 struct Lanes {

@@ -115,32 +115,24 @@ using Fail = std::function<void(const std::string&)>;
 
 bool ascend(const auto& list) { return std::adjacent_find(list.begin(), list.end(), std::greater_equal<>()) == list.end(); }
 
-/// No sum over the iteration may leave 64 bits; each summand once for every microbatch is more than any simulation adds up.
-void checkCosts(const CostTable& costs, int microbatches, const Fail& fail) {
-  constexpr double kMost = 4e18;
-  double scale = 1;
+/// Signs; `requireSummable` looks at the sizes.
+void checkCosts(const CostTable& costs, const Fail& fail) {
+  const auto check = [&](std::int64_t number) {
+    if (number < 0) fail("a time or size is negative");
+  };
   for (const double factor : costs.microbatchScale) {
     if (!(factor >= 0)) fail("a microbatch scale is negative");
-    scale = std::max(scale, factor);
   }
-  double sum = 0;
-  const auto add = [&](std::int64_t number, double factor) {
-    if (number < 0) fail("a time or size is negative");
-    sum += static_cast<double>(number) * factor;
-  };
-  const double each = scale * microbatches;
-  add(costs.reduceTime, 1);
-  for (const Ns time : costs.overlap) add(time, each);
+  check(costs.reduceTime);
+  for (const Ns time : costs.overlap) check(time);
   for (const StageCost& c : costs.stages) {
-    for (const Ns time : {c.forward, c.backward, c.backwardInput, c.backwardWeight}) add(time, each);
-    for (const std::int64_t once : {c.optimizer, c.parameterBytes, c.gradientBytes, c.optimizerBytes}) add(once, 1);
-    add(c.activationBytes, each);
+    for (const Ns time : {c.forward, c.backward, c.backwardInput, c.backwardWeight, c.optimizer}) check(time);
+    for (const Bytes bytes : {c.parameterBytes, c.gradientBytes, c.optimizerBytes, c.activationBytes}) check(bytes);
     if (c.freedByInput < 0 || c.freedByInput > c.activationBytes) fail("a stage frees more than it holds");
   }
   for (const MessageCost& m : costs.messages) {
-    for (const std::int64_t number : {m.bytes, m.latency, m.transfer}) add(number, each);
+    for (const std::int64_t number : {m.bytes, m.latency, m.transfer}) check(number);
   }
-  if (sum > kMost) fail("its times or sizes are too large to add up");
 }
 
 void checkPartition(const Partition& partition, const Fail& fail) {
@@ -175,10 +167,11 @@ void checkConsistent(const Plan& plan, const JsonDocument& document) {
   if (plan.microbatchSize < 1 || plan.batch < plan.schedule.microbatches) fail("the batch is smaller than its number of microbatches");
   try {
     requireFitting(plan.schedule, plan.costs);
+    requireSummable(plan.costs, shapeOf(plan.schedule));
   } catch (const Error& e) {
     fail(e.what());
   }
-  checkCosts(plan.costs, plan.schedule.microbatches, fail);
+  checkCosts(plan.costs, fail);
 }
 
 void addMessages(const Partition& partition, const Profile& profile, const Placement& placement, CostTable& table) {

@@ -7,12 +7,6 @@
 namespace pw {
 namespace {
 
-bool makesMessage(ActionKind kind) { return isCompute(kind) && kind != ActionKind::BackwardWeight; }
-bool isBackward(ActionKind kind) {
-  return kind != ActionKind::Forward && kind != ActionKind::SendForward && kind != ActionKind::RecvForward;
-}
-std::size_t endOf(Stage stage, bool backward) { return 2 * stage.index() + (backward ? 1U : 0U); }
-
 /// By end (stage and direction): bytes of its messages from other ranks.
 std::vector<Bytes> incomingBytes(const Placement& placement, const CostTable& costs) {
   std::vector<Bytes> incoming(2 * costs.stages.size(), 0);
