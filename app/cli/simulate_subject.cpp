@@ -130,7 +130,13 @@ Subject fromProblem(const SubjectOptions& o) {
   return subject;
 }
 
-Ns scaled(Ns time, double factor) { return static_cast<Ns>(std::llround(static_cast<double>(time) * factor)); }
+Ns scaled(Ns time, double factor) {
+  const double product = static_cast<double>(time) * factor;
+  if (product > static_cast<double>(kLongest) * kDefaultBackwardRatio) {
+    throw UsageError(fmt::format("{} slowed down {:g} times is too long a time to add up; take a smaller factor", formatDuration(time), factor));
+  }
+  return static_cast<Ns>(std::llround(product));
+}
 
 /// The whole text as a number, or nothing.
 template <class Number>

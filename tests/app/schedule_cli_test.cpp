@@ -164,5 +164,71 @@ TEST(Simulate, DrawsTheCyclesOfALockstepSchedule) {
   EXPECT_EQ(simulated("lockstep", 2, 3)["makespan_ns"], (1 + 3 * 3 + 2) * 1'000'000);
 }
 
+TEST(Simulate, RefusesTimesWhoseSumsOverflow) {
+  const Words gpipe{"simulate", "--schedule", "gpipe", "--ranks", "4", "--microbatches", "1000"};
+  EXPECT_EQ(call(gpipe + Words{"--forward", "3000000000s"}).status, 2);
+  EXPECT_EQ(call(gpipe + Words{"--forward", "20000000s", "--backward", "20000000s"}).status, 2);  // each fits, 4000 of them do not
+  EXPECT_EQ(call(gpipe + Words{"--forward", "100000s", "--slow", "1=1e6"}).status, 2);
+  EXPECT_EQ(call(gpipe + Words{"--jitter", "nan"}).status, 2);
+  EXPECT_EQ(call(gpipe + Words{"--live-limit", "0"}).status, 2);
+  EXPECT_EQ(call(gpipe + Words{"--draws", "5"}).status, 2) << "draws of what";
+}
+
+TEST(Simulate, APartOfTheBackwardIsNoLongerThanTheWhole) {
+  const Words zbv{"--forward", "1ms", "--backward", "2ms"};
+  EXPECT_EQ(call(Words{"simulate", "--schedule", "zbv", "--ranks", "2", "--microbatches", "4"} + zbv + Words{"--input", "3ms"}).status, 2);
+  // I = 1.5, so W = 0.5: as given.
+  EXPECT_EQ(simulated("zbv", 2, 4, zbv + Words{"--input", "1500us"})["makespan_ns"], simulated("zbv", 2, 4, zbv + Words{"--input", "1500us", "--weight", "500us"})["makespan_ns"]);
+}
+
+TEST(Simulate, ChecksAFileAsItIsWritten) {
+  const Folder folder;
+  const std::string late = folder.with("late.csv", "0F0,0SEND_F0,0RECV_B0,0B0\n1F0,1RECV_F0,1B0,1SEND_B0\n");  // 1F0 comes before what it needs
+  for (const std::string option : {"--csv", "--schedule"}) EXPECT_EQ(call({"simulate", option, late}).status, 1) << option;
+}
+
+TEST(Simulate, OptionsWithValuesDoNotSwallowWhatFollows) {
+  // The file is no plan, and said to be none; it is not taken for another --slow or --live-limit.
+  const Folder folder;
+  const std::string file = folder.with("p.json", "{}");
+  for (const Words& option : {Words{"--slow", "1=2"}, Words{"--live-limit", "3"}}) {
+    EXPECT_NE(call(Words{"simulate"} + option + Words{file}).err.find("p.json is not a usable plan"), std::string::npos) << option[0];
+  }
+}
+
+TEST(Simulate, DrawsAnOverlappedPairAsOneSliceOfTheTrace) {
+  const Folder folder;
+  const std::string trace = folder.file("trace.json");
+  ASSERT_EQ(call({"simulate", "--schedule", "dualpipev", "--ranks", "2", "--microbatches", "4", "--trace", trace}).status, 0);
+  int slices = 0, pairs = 0;
+  const auto events = nlohmann::json::parse(contentOf(trace))["traceEvents"];
+  for (const auto& event : events) {
+    if (event["ph"] != "X" || event["tid"].get<int>() > 1) continue;
+    const bool compute = event["cat"] == "F" || event["cat"] == "B" || event["cat"] == "I" || event["cat"] == "W";
+    slices += compute ? 1 : 0;
+    pairs += event["name"].get<std::string>().starts_with("(") ? 1 : 0;
+  }
+  const auto actions = simulated("dualpipev", 2, 4)["actions"].get<int>();
+  EXPECT_GT(pairs, 0);
+  EXPECT_EQ(slices, actions - pairs);
+}
+
+TEST(Schedule, StrictTorchRefusesGroupsThatTorchDoesNotHave) {
+  const Words eight = Words{"schedule"} + shaped("interleaved-1f1b", 4, 8) + Words{"--strict", "torch"};
+  EXPECT_EQ(call(eight + Words{"--group", "4"}).status, 0);  // torch's own: two rounds of four
+  EXPECT_EQ(call(eight + Words{"--group", "8"}).status, 2);
+}
+
+TEST(Check, APlacementHasAShape) {
+  const Folder folder;
+  const std::string file = folder.file("f.csv");
+  ASSERT_EQ(call(Words{"schedule"} + shaped("hanayo", 2, 4) + Words{"--chunks", "4", "--out", file}).status, 0);
+  EXPECT_EQ(call({"check", file, "--placement", "wave"}).status, 0);
+  const Outcome v = call({"check", file, "--placement", "v"});
+  EXPECT_EQ(v.status, 1);
+  EXPECT_NE(v.out.find("a v placement has two stages per rank"), std::string::npos);
+  EXPECT_NE(v.out.find("it can run"), std::string::npos);
+}
+
 }  // namespace
 }  // namespace pw::test

@@ -74,6 +74,11 @@ TEST(Csv, TakesEitherLineEndBlanksAndAMissingLastOne) {
   EXPECT_EQ(parsed("0F0, 0B0\n\t1F0 ,1B0"), parsed("0F0,0B0\r\n1F0,1B0\r\n"));
 }
 
+TEST(Csv, PassesOverTheByteOrderMarkOfSpreadsheets) {
+  EXPECT_EQ(parsed("\xef\xbb\xbf" "0F0,0B0\n"), parsed("0F0,0B0\n"));
+  EXPECT_NE(refusal("0F0,\xef\xbb\xbf" "0B0\n"), "") << "only at the beginning";
+}
+
 TEST(Csv, KeepsIdleCells) {
   const std::string text = "0F0,,,0B0\r\n,1F0,1B0,\r\n\"\"\r\n\r\n";
   const Schedule schedule = parsed(text);
