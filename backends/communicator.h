@@ -4,6 +4,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -15,6 +17,12 @@ namespace pw {
 struct Buffer {
   std::byte* data = nullptr;
   std::size_t bytes = 0;
+};
+
+/// Memory together with who keeps it alive: copies share it.
+struct HeldBuffer {
+  Buffer buffer;
+  std::shared_ptr<void> owner;
 };
 
 /// Point-to-point messages and barriers between the ranks of one job. Messages match by (from, to, tag); a tag is used once per
@@ -35,6 +43,14 @@ class Communicator {
   virtual Ticket receive(Rank from, std::uint32_t tag, Buffer buffer) = 0;
   /// Blocks until the operation is done.
   virtual void wait(Ticket ticket) = 0;
+  /// Whether the operation is done, so that `wait` would return at once; nothing where the transport cannot tell without waiting (Gloo).
+  [[nodiscard]] virtual std::optional<bool> isDone(Ticket ticket) = 0;
+  /// Blocks until one of these operations is done and returns its position (the first, of several); it must still be waited for. Throws
+  /// UsageError where the transport cannot tell.
+  [[nodiscard]] virtual std::size_t waitAny(std::span<const Ticket> tickets) = 0;
+  /// Lets messages under way move on; returns at once. Costs well under a microsecond when there is nothing to do, so that it can be called
+  /// between the operators of a stage.
+  virtual void progress() = 0;
   /// All ranks meet.
   virtual void barrier() = 0;
   /// Wakes all waits of this rank with an error and closes connections; called on failure so that peers notice soon.

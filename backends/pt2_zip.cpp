@@ -57,14 +57,15 @@ struct DirectoryPlace {
 /// Random access to the file with every range checked.
 class ZipFile {
  public:
-  explicit ZipFile(const std::string& path) : path_(path) {
+  /// `kind`: what the file should be, for messages.
+  ZipFile(const std::string& path, std::string_view kind) : path_(path), kind_(kind) {
     std::error_code ignored;
     const std::filesystem::file_status status = std::filesystem::status(path, ignored);
     if (!std::filesystem::exists(status)) {
       throw UsageError(fmt::format("{} does not exist", path));
     }
     if (!std::filesystem::is_regular_file(status)) {
-      throw UsageError(fmt::format("{} is no file; give a torch.export archive (.pt2)", path));
+      throw UsageError(fmt::format("{} is no file; give a {}", path, kind));
     }
     stream_.open(path, std::ios::binary);
     stream_.seekg(0, std::ios::end);
@@ -99,7 +100,7 @@ class ZipFile {
     const std::uint64_t wanted = std::min<std::uint64_t>(size_, kEndSize + kLongestComment + kLocator64Size);
     const std::string tail = read(size_ - wanted, wanted);
     if (tail.size() < kEndSize) {
-      throw UsageError(fmt::format("{} is no torch.export archive: it is too small to be a zip file", path_));
+      throw UsageError(fmt::format("{} is no {}: it is too small to be a zip file", path_, kind_));
     }
     std::size_t at = tail.size() - kEndSize + 1;
     bool found = false;
@@ -108,7 +109,7 @@ class ZipFile {
       found = little(tail, at, 4) == kEndSignature && at + kEndSize + little(tail, at + 20, 2) == tail.size();
     }
     if (!found) {
-      throw UsageError(fmt::format("{} is no torch.export archive: it is no zip file, or it is cut short", path_));
+      throw UsageError(fmt::format("{} is no {}: it is no zip file, or it is cut short", path_, kind_));
     }
     if (at >= kLocator64Size && little(tail, at - kLocator64Size, 4) == kLocator64Signature) {
       const std::string record = read(little(tail, at - kLocator64Size + 8, 8), kEnd64Size);
@@ -156,7 +157,7 @@ class ZipFile {
                                    path_, printable(entry.name)));
     }
     if (entry.method != ZIP_CM_STORE || (entry.flags & 1U) != 0 || entry.compressed != entry.bytes) {
-      throw UsageError(fmt::format("{} holds a compressed or encrypted entry {}; torch.export stores entries as they are, so do not "
+      throw UsageError(fmt::format("{} holds a compressed or encrypted entry {}; torch stores entries as they are, so do not "
                                    "pack the archive anew",
                                    path_, printable(entry.name)));
     }
@@ -202,6 +203,7 @@ class ZipFile {
   }
 
   const std::string path_;
+  const std::string kind_;
   std::ifstream stream_;
   std::uint64_t size_ = 0;
 };
@@ -211,31 +213,50 @@ struct ZipCloser {
   void operator()(zip_file_t* file) const { zip_fclose(file); }
 };
 
-}  // namespace
-
-Archive openArchive(const std::string& path) {
-  constexpr std::string_view kModel = "/models/model.json";
-  ZipFile file(path);
-  const std::vector<DirectoryEntry> directory = file.readDirectory();
-  Archive archive;
-  archive.path = path;
+/// The folder that holds the entry whose name ends so; empty without one.
+std::string topFolder(const std::vector<DirectoryEntry>& directory, std::string_view end) {
+  std::string top;
+  const auto slashes = std::count(end.begin(), end.end(), '/');
   for (const DirectoryEntry& entry : directory) {
-    if (entry.name.ends_with(kModel) && std::count(entry.name.begin(), entry.name.end(), '/') == 2) {
-      archive.top = entry.name.substr(0, entry.name.size() - kModel.size());
+    if (entry.name.ends_with(end) && std::count(entry.name.begin(), entry.name.end(), '/') == slashes) {
+      top = entry.name.substr(0, entry.name.size() - end.size());
     }
   }
-  const std::string prefix = archive.top + "/";
-  if (prefix == "/") {
-    throw UsageError(fmt::format("{} is a zip file but no torch.export archive: it has no models/model.json (torch.save and "
-                                 "AOTInductor files cannot be used); make one with resources/export_model.py",
-                                 path));
-  }
+  return top;
+}
+
+Archive locateAll(ZipFile& file, const std::string& path, const std::string& top, const std::vector<DirectoryEntry>& directory) {
+  Archive archive{path, top, {}};
+  const std::string prefix = top + "/";
   for (const DirectoryEntry& entry : directory) {
     if (entry.name.starts_with(prefix) && !archive.entries.emplace(entry.name.substr(prefix.size()), file.locate(entry)).second) {
       throw UsageError(fmt::format("{} is damaged: it has two entries {}", path, ZipFile::printable(entry.name)));
     }
   }
   return archive;
+}
+
+}  // namespace
+
+Archive openArchive(const std::string& path) {
+  constexpr std::string_view kModel = "/models/model.json";
+  ZipFile file(path, "torch.export archive");
+  const std::vector<DirectoryEntry> directory = file.readDirectory();
+  const std::string top = topFolder(directory, kModel);
+  if (top.empty()) {
+    throw UsageError(fmt::format("{} is a zip file but no torch.export archive: it has no models/model.json (torch.save and "
+                                 "AOTInductor files cannot be used); make one with resources/export_model.py",
+                                 path));
+  }
+  return locateAll(file, path, top, directory);
+}
+
+Archive openSavedArchive(const std::string& path) {
+  ZipFile file(path, "file of torch.save");
+  const std::vector<DirectoryEntry> directory = file.readDirectory();
+  const std::string top = topFolder(directory, "/data.pkl");
+  if (top.empty()) throw UsageError(fmt::format("{} is a zip file but none of torch.save: it has no data.pkl", path));
+  return locateAll(file, path, top, directory);
 }
 
 std::map<std::string, std::string> readEntries(const Archive& archive, const std::initializer_list<const char*>& names) {

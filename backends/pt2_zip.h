@@ -27,6 +27,9 @@ struct Archive {
 /// Throws UsageError for a file that is missing, no zip, cut short, compressed, encrypted or no torch.export archive.
 [[nodiscard]] Archive openArchive(const std::string& path);
 
+/// The same of an archive that `torch.save` wrote, by name below its top folder: `data.pkl`, `data/0`.
+[[nodiscard]] Archive openSavedArchive(const std::string& path);
+
 /// The bytes of some entries, checksums verified, by name below the top folder; names the archive lacks are absent.
 [[nodiscard]] std::map<std::string, std::string> readEntries(const Archive& archive, const std::initializer_list<const char*>& names);
 

@@ -11,8 +11,8 @@
 
 namespace pw {
 
-/// A trained parameter of a stage: its values and the gradient summed over the step so far (all zeros before the first backward).
-/// Valid until the next call of the stage.
+/// A trained parameter of a stage: its values and the gradient summed over the step so far (zeros before the first backward). Valid until the
+/// next call of the stage.
 struct ParameterView {
   std::string name;
   DType dtype = DType::Float32;
@@ -20,44 +20,74 @@ struct ParameterView {
   Buffer gradient;
 };
 
-/// One stage's computation on one rank; it owns its tensors and shows buffers. Indices `transfer` are those of
-/// `Partition::transfers`. Life of a microbatch: fill the buffers of `inputBuffer`, `forward`, send those of `outputBuffer`,
-/// `releaseOutputs`; fill those of `outputGradientBuffer`, `backward`, send those of `inputGradientBuffer`,
-/// `releaseInputGradients`. A buffer keeps its address until it is released or, for filled ones, used.
+/// Parameters of one element type that the same ranks hold, one after the other in memory: what is reduced, and updated, in one go.
+struct ParameterGroup {
+  std::optional<std::size_t> shared;  ///< index into `Partition::shared`; else the parameters are this stage's alone
+  DType dtype = DType::Float32;
+  Buffer values;
+  Buffer gradients;
+};
+
+/// Part of a named tensor of a training's state: elements [first, first + bytes / size of an element) of the flattened tensor.
+struct StatePiece {
+  std::string name;     ///< the model's own name of a parameter or buffer; of optimizer state `exp_avg/` and the parameter's name
+  DType dtype = DType::Float32;
+  std::vector<std::int64_t> shape;  ///< of the whole tensor
+  std::int64_t first = 0;
+  Buffer data;
+};
+
+enum class StepMode : std::uint8_t {
+  Train,
+  Evaluate,  ///< forward only: no gradients, dropout off, batch norm by its running statistics; the model's outputs are kept
+};
+
+/// One stage's computation on one rank. Indices `transfer` are those of `Partition::transfers`. Life of a microbatch: `setInput` each incoming
+/// value, `forward`, `takeOutput` each outgoing one; `setOutputGradient` each, `backward` (or `backwardInput`, and `backwardWeight` any time
+/// later), `takeInputGradient` each. Values move with their memory, so that two stages of one rank hand over without a copy; who takes a buffer
+/// must not write into it.
 class StageModule {
  public:
   virtual ~StageModule() = default;
 
   /// Begins a step: takes its data, forgets gradients. Random operators depend on (seed, step, microbatch, node) only.
-  virtual void beginStep(int step) = 0;
+  virtual void beginStep(int step, StepMode mode) = 0;
 
-  [[nodiscard]] virtual Buffer inputBuffer(std::size_t transfer, Microbatch microbatch) = 0;
-  [[nodiscard]] virtual Buffer outputBuffer(std::size_t transfer, Microbatch microbatch) = 0;
-  [[nodiscard]] virtual Buffer outputGradientBuffer(std::size_t transfer, Microbatch microbatch) = 0;
-  [[nodiscard]] virtual Buffer inputGradientBuffer(std::size_t transfer, Microbatch microbatch) = 0;
+  /// Memory for the value of a transfer, or its gradient, to receive into.
+  [[nodiscard]] virtual HeldBuffer allocate(std::size_t transfer, Microbatch microbatch) = 0;
+  virtual void setInput(std::size_t transfer, Microbatch microbatch, HeldBuffer value) = 0;
+  [[nodiscard]] virtual HeldBuffer takeOutput(std::size_t transfer, Microbatch microbatch) = 0;
+  virtual void setOutputGradient(std::size_t transfer, Microbatch microbatch, HeldBuffer gradient) = 0;
+  /// Zeros where nothing computed it.
+  [[nodiscard]] virtual HeldBuffer takeInputGradient(std::size_t transfer, Microbatch microbatch) = 0;
 
   virtual void forward(Microbatch microbatch) = 0;
-  /// Input and weight gradients. A gradient nobody computed is sent as zeros.
+  /// Input and weight gradients.
   virtual void backward(Microbatch microbatch) = 0;
-  /// The sends of `outputBuffer` (or `inputGradientBuffer`) of this microbatch are done; their memory may go.
-  virtual void releaseOutputs(Microbatch microbatch) = 0;
-  virtual void releaseInputGradients(Microbatch microbatch) = 0;
+  /// Input gradients, and those weight gradients that cannot wait; the others are computed by `backwardWeight`. The sum over both is the same,
+  /// bit for bit, as after `backward`s in the order of the `backwardWeight`s.
+  virtual void backwardInput(Microbatch microbatch) = 0;
+  virtual void backwardWeight(Microbatch microbatch) = 0;
 
-  /// This step's loss so far: mean over the samples, uneven microbatches weighted; nothing but on the last stage.
+  /// This stage's part of the step's loss so far: summed over all stages and ranks it is the mean over the samples, uneven microbatches
+  /// weighted; nothing but on the last stage.
   [[nodiscard]] virtual std::optional<double> stepLoss() const = 0;
+  /// An output of the model (index into ModelGraph::outputs) for this microbatch of an evaluation; on the last stage.
+  [[nodiscard]] virtual HeldBuffer takeModelOutput(std::size_t output, Microbatch microbatch) = 0;
 
-  /// Gradient of a replicated storage (index into `Partition::replicated`); zeros where no microbatch reached it.
-  [[nodiscard]] virtual Buffer replicatedGradient(std::size_t replicated) = 0;
-  /// Replaces that gradient by the sum of these (one per holding stage, in stage order, so that all holders get the same bits).
-  virtual void sumReplicatedGradient(std::size_t replicated, const std::vector<Buffer>& parts) = 0;
-
-  /// One optimizer step with the gradients summed so far.
-  virtual void optimizerStep() = 0;
+  /// Own parameters first, then shared ones by index. The same order on all ranks that hold the stage. Addresses stay for the stage's life.
+  [[nodiscard]] virtual std::vector<ParameterGroup> groups() = 0;
+  /// One optimizer step on elements [first, last) of a group with its gradients times `gradientScale`; keeps the optimizer's state of these
+  /// elements, so a group's range must not change between steps. Counts as one step for learning rate and bias correction.
+  virtual void optimizerStep(std::size_t group, std::int64_t first, std::int64_t last, double gradientScale) = 0;
 
   [[nodiscard]] virtual std::vector<ParameterView> parameters() = 0;
+  /// What a checkpoint holds of this stage. Valid until the next call of the stage.
+  [[nodiscard]] virtual std::vector<StatePiece> state() = 0;
 
-  /// Bytes of tensors alive now in this process, from a counting allocator.
+  /// Bytes of tensors in this process, from a counting allocator: alive now, and the most since the last call of `peakBytes`.
   [[nodiscard]] virtual Bytes bytesAlive() const = 0;
+  [[nodiscard]] virtual Bytes peakBytes() = 0;
 };
 
 }  // namespace pw

@@ -3,14 +3,18 @@
 add_library(pw_torch SHARED
   torch_api.cpp
   torch_arguments.cpp
+  torch_checkpoint.cpp
   torch_data.cpp
   torch_gloo.cpp
   torch_memory.cpp
+  torch_optimizer.cpp
+  torch_parameters.cpp
   torch_profiler.cpp
   torch_program.cpp
   torch_stage.cpp
   torch_state.cpp
-  torch_types.cpp)
+  torch_types.cpp
+  torch_weights.cpp)
 target_link_libraries(pw_torch PRIVATE pw_backends TorchWheel::torch_cpu)
 # The wheel was built with NDEBUG, which decides what some of its inline functions and classes contain.
 target_compile_definitions(pw_torch PRIVATE NDEBUG)

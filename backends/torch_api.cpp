@@ -1,5 +1,8 @@
 #include <ATen/Parallel.h>
+#include <ATen/core/dispatch/Dispatcher.h>
 #include <c10/util/Logging.h>
+
+#include <string>
 
 #include "backends/torch_backend.h"
 #include "backends/torch_memory.h"
@@ -12,9 +15,18 @@ void prepareProcess(int threads) {
   pw::installCountingAllocator();
 }
 
+bool hasOperator(const std::string& target) {
+  constexpr std::size_t kPrefix = sizeof("torch.ops.") - 1;
+  const std::size_t name = target.find('.', kPrefix), overload = target.rfind('.');
+  if (target.rfind("torch.ops.", 0) != 0 || name == std::string::npos || overload <= name) return false;
+  const std::string variant = target.substr(overload + 1);
+  const std::string full = target.substr(kPrefix, name - kPrefix) + "::" + target.substr(name + 1, overload - name - 1);
+  return c10::Dispatcher::singleton().findSchema({full, variant == "default" ? "" : variant}).has_value();
+}
+
 }  // namespace
 
 extern "C" __attribute__((visibility("default"))) const pw::TorchBackend* pipewrightTorchBackend() {
-  static const pw::TorchBackend backend{&prepareProcess, &pw::makeTracedStage, &pw::connectGloo, &pw::measureProfile};
+  static const pw::TorchBackend backend{&prepareProcess, &pw::makeTracedStage, &pw::connectGloo, &pw::connectStore, &pw::measureProfile, &hasOperator};
   return &backend;
 }

@@ -14,7 +14,10 @@ struct TorchBackend {
   void (*prepareProcess)(int threads);
   std::unique_ptr<StageModule> (*makeTracedStage)(const ModelGraph&, const Plan&, Stage, const StageOptions&);
   std::unique_ptr<Communicator> (*connectGloo)(const Rendezvous&);
+  KeyValueStore (*connectStore)(const Rendezvous&);
   Profile (*measureProfile)(const ModelGraph&, const ProfileOptions&, Communicator*, const std::function<void(int, int)>&);
+  /// Whether there is an operator of that target: `torch.ops.aten.linear.default`.
+  bool (*hasOperator)(const std::string& target);
 };
 
 /// Loads the module from `../lib` beside the executable, or from its own folder, once. Throws Error naming the file when it cannot be loaded.

@@ -5,26 +5,20 @@
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
+#include <cstdlib>
 #include <unordered_map>
 
+#include "backends/transport.h"
 #include "schedules/error.h"
 
 namespace pw {
 namespace {
-
-/// Far from the tags of the executor and the worker.
-constexpr std::uint32_t kBarrierTag = 0x7FFF0200;
 
 /// The first line without the place in a library's source before it.
 std::string shortened(const std::string& text) {
   const std::string line = text.substr(0, text.find('\n'));
   const std::size_t end = line.find("] ");
   return line.rfind('[', 0) == 0 && end != std::string::npos ? line.substr(end + 2) : line;
-}
-
-std::string seconds(std::chrono::milliseconds time) {
-  const auto count = time.count();
-  return count % 1000 == 0 ? std::to_string(count / 1000) + " s" : std::to_string(count) + " ms";
 }
 
 class GlooCommunicator final : public Communicator {
@@ -38,6 +32,7 @@ class GlooCommunicator final : public Communicator {
   Ticket receive(Rank from, std::uint32_t tag, Buffer buffer) override { return start(from, false, tag, buffer); }
 
   void wait(Ticket ticket) override {
+    if (!group_) throw Error(leftSentence());
     const auto found = pending_.find(ticket);
     if (found == pending_.end()) return;  // empty message
     const Operation operation = std::move(found->second);
@@ -49,16 +44,15 @@ class GlooCommunicator final : public Communicator {
     }
   }
 
-  /// Dissemination (Hensgen, Finkel & Manber, 1988): log2(ranks) rounds. Not Gloo's own, which does not say whom it waited for.
-  void barrier() override {
-    std::uint32_t tag = kBarrierTag;
-    for (int distance = 1; distance < size_; distance *= 2, ++tag) {
-      std::byte out{}, in{};
-      const Ticket sent = send(Rank((rank_.value + distance) % size_), tag, {&out, 1});
-      wait(receive(Rank((rank_.value + size_ - distance) % size_), tag, {&in, 1}));
-      wait(sent);
-    }
+  /// Gloo's work objects cannot be polled: those of a receive say that they are done only after a wait.
+  std::optional<bool> isDone(Ticket ticket) override { return pending_.contains(ticket) ? std::nullopt : std::optional(true); }
+  std::size_t waitAny(std::span<const Ticket>) override {
+    throw UsageError("the transport gloo cannot tell which of several messages came first; use the transport ucx");
   }
+  void progress() override {}  // Gloo has a thread of its own
+
+  /// Not Gloo's own, which does not say whom it waited for.
+  void barrier() override { meetByMessages(*this); }
 
   void abort() noexcept override {
     pending_.clear();
@@ -76,10 +70,12 @@ class GlooCommunicator final : public Communicator {
   Ticket start(Rank peer, bool sending, std::uint32_t tag, Buffer buffer) {
     const Ticket ticket = next_++;
     if (buffer.bytes == 0) return ticket;
-    if (!group_) throw Error("this rank already left the job; start the job again");
-    std::vector<at::Tensor> tensors{at::from_blob(buffer.data, {static_cast<std::int64_t>(buffer.bytes)}, at::TensorOptions().dtype(at::kByte))};
+    if (!group_) throw Error(leftSentence());
+    std::vector<at::Tensor> tensors{
+        at::from_blob(buffer.data, {static_cast<std::int64_t>(buffer.bytes)}, at::TensorOptions().dtype(at::kByte))};
     try {
-      auto work = sending ? group_->send(tensors, peer.value, static_cast<int>(tag)) : group_->recv(tensors, peer.value, static_cast<int>(tag));
+      auto work =
+          sending ? group_->send(tensors, peer.value, static_cast<int>(tag)) : group_->recv(tensors, peer.value, static_cast<int>(tag));
       pending_.emplace(ticket, Operation{std::move(work), sending, peer, std::move(tensors)});
     } catch (const std::exception& e) {
       throw Error(failure(sending, peer, e));
@@ -91,12 +87,10 @@ class GlooCommunicator final : public Communicator {
   [[nodiscard]] std::string failure(bool sending, Rank peer, const std::exception& e) const {
     const std::string text = shortened(e.what()), name = "rank " + std::to_string(peer.value);
     const auto says = [&](const char* what) { return text.find(what) != std::string::npos; };
-    if (says("imed out")) {
-      return (sending ? name + " took no message" : "no message came from " + name) + " within " + seconds(deadline_) +
-             "; see whether it hangs, or allow more with --timeout";
-    }
-    const bool lost = says("losed by peer") || says("reset by peer") || says("Broken pipe") || says("osing connection") || says("onnection refused");
-    if (lost) return "the connection to " + name + " was lost; see why that rank or its machine ended";
+    if (says("imed out")) return lateSentence(sending, peer, deadline_);
+    const bool lost =
+        says("losed by peer") || says("reset by peer") || says("Broken pipe") || says("osing connection") || says("onnection refused");
+    if (lost) return lostSentence(peer);
     return (sending ? "sending to " : "receiving from ") + name + " failed (" + text + "); start the job again";
   }
 
@@ -108,36 +102,58 @@ class GlooCommunicator final : public Communicator {
   Ticket next_ = 1;
 };
 
-}  // namespace
+/// The job's own part of the store. A job that torchrun starts again must not find what the last attempt left.
+c10::intrusive_ptr<c10d::Store> openStore(const Rendezvous& rendezvous) {
+  c10d::TCPStoreOptions options;
+  options.port = static_cast<std::uint16_t>(rendezvous.masterPort);
+  options.isServer = rendezvous.rank.value == 0 && !rendezvous.storeIsElsewhere;
+  options.numWorkers = static_cast<std::size_t>(rendezvous.size);
+  options.waitWorkers = false;
+  options.timeout = rendezvous.deadline;
+  options.multiTenant = true;
+  if (options.isServer && rendezvous.listenFd >= 0) options.masterListenFd = rendezvous.listenFd;
+  const char* attempt = std::getenv("TORCHELASTIC_RESTART_COUNT");
+  const std::string prefix = attempt == nullptr ? "pipewright" : std::string("pipewright/") + attempt;
+  return c10::make_intrusive<c10d::PrefixStore>(prefix, c10::make_intrusive<c10d::TCPStore>(rendezvous.masterAddress, options));
+}
 
-std::unique_ptr<Communicator> connectGloo(const Rendezvous& rendezvous) {
+/// Does it, with c10d's exceptions in our words.
+template <class Work>
+auto meeting(const Rendezvous& rendezvous, Work work) {
   try {
-    c10d::TCPStoreOptions options;
-    options.port = static_cast<std::uint16_t>(rendezvous.masterPort);
-    options.isServer = rendezvous.rank.value == 0 && !rendezvous.storeIsElsewhere;
-    options.numWorkers = static_cast<std::size_t>(rendezvous.size);
-    options.waitWorkers = false;
-    options.timeout = rendezvous.deadline;
-    options.multiTenant = true;
-    if (options.isServer && rendezvous.listenFd >= 0) {
-      options.masterListenFd = rendezvous.listenFd;
-    }
-    const auto tcp = c10::make_intrusive<c10d::TCPStore>(rendezvous.masterAddress, options);
-    const auto store = c10::make_intrusive<c10d::PrefixStore>("pipewright", tcp);
-    const auto glooOptions = c10d::ProcessGroupGloo::Options::create();
-    glooOptions->timeout = rendezvous.deadline;
-    glooOptions->threads = 1;
-    glooOptions->devices.push_back(rendezvous.oneHost ? c10d::ProcessGroupGloo::createDeviceForHostname("127.0.0.1")
-                                                      : c10d::ProcessGroupGloo::createDefaultDevice());
-    return std::make_unique<GlooCommunicator>(
-        c10::make_intrusive<c10d::ProcessGroupGloo>(store, rendezvous.rank.value, rendezvous.size, glooOptions), rendezvous);
+    return work();
   } catch (const std::exception& e) {
     const std::string text = shortened(e.what());
     const bool late = text.find("imed out") != std::string::npos || text.find("imeout") != std::string::npos;
-    throw Error("it could not meet the other ranks (" + std::to_string(rendezvous.size) + " in all) at " + rendezvous.masterAddress + ":" +
-                std::to_string(rendezvous.masterPort) + (late ? " within " + seconds(rendezvous.deadline) : " (" + text + ")") +
-                "; see that all are started and can reach that address");
+    throw Error(unmetSentence(rendezvous.size, rendezvous.masterAddress, rendezvous.masterPort, rendezvous.deadline, late ? "" : text));
   }
+}
+
+}  // namespace
+
+KeyValueStore connectStore(const Rendezvous& rendezvous) {
+  const auto store = meeting(rendezvous, [&] { return openStore(rendezvous); });
+  KeyValueStore closures;
+  closures.set = [store, rendezvous](const std::string& key, const std::string& value) {
+    meeting(rendezvous, [&] { store->set(key, std::vector<std::uint8_t>(value.begin(), value.end())); });
+  };
+  closures.get = [store, rendezvous](const std::string& key) {
+    const auto value = meeting(rendezvous, [&] { return store->get(key); });
+    return std::string(value.begin(), value.end());
+  };
+  return closures;
+}
+
+std::unique_ptr<Communicator> connectGloo(const Rendezvous& rendezvous) {
+  return meeting(rendezvous, [&]() -> std::unique_ptr<Communicator> {
+    const auto options = c10d::ProcessGroupGloo::Options::create();
+    options->timeout = rendezvous.deadline;
+    options->threads = 1;
+    options->devices.push_back(rendezvous.oneHost ? c10d::ProcessGroupGloo::createDeviceForHostname("127.0.0.1")
+                                                  : c10d::ProcessGroupGloo::createDefaultDevice());
+    return std::make_unique<GlooCommunicator>(
+        c10::make_intrusive<c10d::ProcessGroupGloo>(openStore(rendezvous), rendezvous.rank.value, rendezvous.size, options), rendezvous);
+  });
 }
 
 }  // namespace pw

@@ -4,6 +4,7 @@
 #include <c10/core/impl/alloc_cpu.h>
 #include <malloc.h>
 
+#include <algorithm>
 #include <atomic>
 
 namespace pw {
@@ -12,6 +13,18 @@ namespace {
 std::atomic<Bytes>& alive() {
   static std::atomic<Bytes> bytes{0};
   return bytes;
+}
+
+std::atomic<Bytes>& peak() {
+  static std::atomic<Bytes> bytes{0};
+  return bytes;
+}
+
+void count(Bytes bytes) {
+  const Bytes now = alive().fetch_add(bytes, std::memory_order_relaxed) + bytes;
+  Bytes most = peak().load(std::memory_order_relaxed);
+  while (now > most && !peak().compare_exchange_weak(most, now, std::memory_order_relaxed)) {
+  }
 }
 
 void release(void* memory) {
@@ -24,7 +37,7 @@ class CountingAllocator final : public c10::Allocator {
  public:
   c10::DataPtr allocate(std::size_t bytes) override {
     void* memory = c10::alloc_cpu(bytes);
-    if (memory != nullptr) alive().fetch_add(static_cast<Bytes>(malloc_usable_size(memory)), std::memory_order_relaxed);
+    if (memory != nullptr) count(static_cast<Bytes>(malloc_usable_size(memory)));
     return {memory, memory, &release, c10::Device(c10::DeviceType::CPU)};
   }
   c10::DeleterFnPtr raw_deleter() const override { return &release; }
@@ -48,5 +61,7 @@ void installCountingAllocator() {
 }
 
 Bytes tensorBytesAlive() { return alive().load(std::memory_order_relaxed); }
+
+Bytes takePeakBytes() { return peak().exchange(tensorBytesAlive(), std::memory_order_relaxed); }
 
 }  // namespace pw

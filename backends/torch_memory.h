@@ -11,4 +11,7 @@ void installCountingAllocator();
 /// Bytes of CPU tensors alive in this process since then.
 [[nodiscard]] Bytes tensorBytesAlive();
 
+/// The most that was alive at once since the last call (or since the allocator was installed); begins again from what is alive now.
+[[nodiscard]] Bytes takePeakBytes();
+
 }  // namespace pw

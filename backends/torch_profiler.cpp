@@ -4,12 +4,15 @@
 #include <ATen/SequenceNumber.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/function.h>
-#include <torch/csrc/autograd/utils/lambda_post_hook.h>
+#include <torch/csrc/autograd/function_hook.h>
 
 #include <algorithm>
 #include <limits>
 #include <map>
+#include <memory>
+#include <optional>
 #include <unordered_set>
+#include <utility>
 
 #include "backends/torch_data.h"
 #include "backends/torch_memory.h"
@@ -17,6 +20,7 @@
 #include "backends/torch_state.h"
 #include "schedules/error.h"
 #include "simulator/graph_facts.h"
+#include "simulator/partition.h"
 
 namespace pw {
 namespace {
@@ -38,59 +42,123 @@ Ns halfQuartileRange(std::vector<Ns> values) {
   return (values[values.size() * 3 / 4] - values[values.size() / 4]) / 2;
 }
 
+/// Called right before a function of autograd runs: what the one before it did, and what it left for others to add up, is over by then.
+class BeforeFunction final : public torch::autograd::FunctionPreHook {
+ public:
+  explicit BeforeFunction(std::function<void()> call) : call_(std::move(call)) {}
+  torch::autograd::variable_list operator()(const torch::autograd::variable_list& gradients) override {
+    call_();
+    return gradients;
+  }
+
+ private:
+  std::function<void()> call_;
+};
+
+/// What is measured of each node, and of the loss in the last place.
+struct Samples {
+  explicit Samples(std::size_t slots)
+      : forward(slots), backward(slots), weight(slots), saved(slots), forwardPeak(slots), backwardPeak(slots), change(slots), held(slots), weightPeak(slots) {}
+
+  std::vector<std::vector<Ns>> forward, backward, weight;  // of each node
+  std::vector<Bytes> saved, forwardPeak, backwardPeak, change, held, weightPeak;
+};
+
+/// Lays the time and memory of one backward at the nodes whose functions run.
+class BackwardClock {
+ public:
+  BackwardClock(std::size_t slots, std::size_t first) : spent(slots, 0), change(slots, 0), peak(slots, 0), current_(first) {}
+
+  void start() {
+    last_ = Clock::now();
+    alive_ = begin_ = tensorBytesAlive();
+    static_cast<void>(takePeakBytes());
+  }
+  /// What ran since the last call was of the current node; now another one comes.
+  void enter(std::size_t node) {
+    const auto now = Clock::now();
+    spent[current_] += std::chrono::duration_cast<std::chrono::nanoseconds>(now - last_).count();
+    const Bytes alive = tensorBytesAlive();
+    change[current_] += alive - alive_;
+    peak[current_] = std::max(peak[current_], takePeakBytes() - begin_);
+    alive_ = alive;
+    if (node != current_) begin_ = alive;
+    current_ = node;
+    last_ = Clock::now();
+  }
+
+  std::vector<Ns> spent;
+  std::vector<Bytes> change, peak;
+
+ private:
+  std::size_t current_;
+  Clock::time_point last_;
+  Bytes alive_ = 0, begin_ = 0;
+};
+
 /// The whole model as one program; slot n (one past the nodes) stands for the loss.
 class ModelRunner {
  public:
   ModelRunner(const ModelGraph& graph, const ProfileOptions& options)
-      : graph_(graph), lossSpec_(parseLoss(graph, options.loss)), data_(graph, lossSpec_, {options.microbatch}, options.stage.seed, options.stage.dataFile),
-        program_(graph, allNodes(graph), {lossSpec_.output}), symbolic_(symbolicValues(graph, bindBatch(graph, options.microbatch))),
-        forward_(graph.nodes.size() + 1), backward_(graph.nodes.size() + 1), saved_(graph.nodes.size() + 1) {
+      : graph_(graph), lossSpec_(parseLoss(graph, options.loss)), data_(graph, lossSpec_, {options.microbatch}, options.stage.seed, options.stage.data),
+        symbolic_(symbolicValues(graph, bindBatch(graph, options.microbatch))), samples_(graph.nodes.size() + 1) {
     const StateReader reader(graph, options.stage.initRandom, options.stage.seed);
-    std::map<std::string, at::Tensor> byStorage;
+    ProgramOptions program;
+    program.gradients.resize(graph.values.size());
+    std::map<std::string, std::size_t> byStorage;
     for (const StateTensor& state : graph.parameters) {
-      at::Tensor& tensor = byStorage[storageOf(state)];
-      if (!tensor.defined()) {
-        const TensorMeta& meta = *graph.value(state.value).tensor;
-        tensor = reader.read(state).set_requires_grad(meta.requiresGrad && isDifferentiable(meta.dtype));
-        parameters_.push_back(tensor);
-      }
-      fixed_.emplace_back(state.value, tensor);
+      const auto [found, isNew] = byStorage.emplace(storageOf(state), parameters_.size());
+      if (isNew) addParameter(state, reader);
+      const Parameter& parameter = *parameters_[found->second];
+      fixed_.emplace_back(state.value, parameter.tensor);
+      if (parameter.sum) program.gradients[state.value.index()] = {parameter.sum, &parameters_[found->second]->fresh};
     }
     for (const auto* group : {&graph.buffers, &graph.constants}) {
       for (const StateTensor& state : *group) fixed_.emplace_back(state.value, reader.read(state));
     }
+    program.keep = {lossSpec_.output};
+    program.weights = &queue_;
+    program.differentiable = needsGradient(graph);
+    program_.emplace(graph, allNodes(graph), program);
+    run_.symbolic = &symbolic_;
     data_.beginStep(0);
   }
 
-  /// One forward and backward; returns the time spent outside of nodes.
+  /// One forward and backward with the weight gradients apart.
   void sample(bool record) {
+    const Tape tape = forward(record);
+    std::vector<WeightGradient> deferred;
+    queue_.deferred = &deferred;
     const auto start = Clock::now();
-    last_ = start;
-    Frame frame(graph_.values.size());
-    for (const auto& [value, tensor] : fixed_) frame[value.index()] = tensor;
-    for (const ValueId input : graph_.inputs) frame[input.index()] = data_.input(input, 0);
-    const Ns setUp = lap();
-    std::vector<std::uint64_t> sequence{at::sequence_number::peek()};
-    std::vector<std::size_t> nodeOfRange;
-    Bytes alive = tensorBytesAlive();
-    const auto note = [&](std::size_t node) {
-      const Ns time = lap();
-      if (record) forward_[node].push_back(time);
-      const Bytes now = tensorBytesAlive();
-      if (record) saved_[node] = now - alive;
-      alive = now;
-      sequence.push_back(at::sequence_number::peek());
-      nodeOfRange.push_back(node);
-    };
-    program_.run(frame, symbolic_, {}, [&](NodeId id) { note(id.index()); });
-    at::Tensor loss = data_.loss(frame[lossSpec_.output.index()], 0);
-    frame.clear();
-    note(graph_.nodes.size());
-    const Ns forwardTotal = since(start);
-    backwardSample(loss, sequence, nodeOfRange, record);
+    BackwardClock clock = backward(tape);
+    std::vector<Ns> weight(graph_.nodes.size() + 1, 0);
+    const c10::AutoGradMode off(false);
+    for (WeightGradient& gradient : deferred) {
+      const auto begin = Clock::now();
+      const Bytes alive = tensorBytesAlive();
+      static_cast<void>(takePeakBytes());
+      gradient.compute();
+      const std::size_t node = gradient.node.index();
+      samples_.weightPeak[node] = std::max(samples_.weightPeak[node], takePeakBytes() - alive);
+      gradient.compute = nullptr;
+      weight[node] += since(begin);
+    }
+    queue_.deferred = nullptr;
     if (!record) return;
-    overhead_.push_back(setUp);
-    forwardTotals_.push_back(forwardTotal);
+    backwardTotals_.push_back(since(start));
+    for (std::size_t n = 0; n < weight.size(); ++n) {
+      samples_.backward[n].push_back(clock.spent[n] + weight[n]);
+      samples_.weight[n].push_back(weight[n]);
+      samples_.held[n] = clock.change[n];  // less what the whole backward leaves, once that is known
+    }
+  }
+
+  /// The memory of the whole backward, once: it does not vary. After the samples.
+  void sampleMemory() {
+    const BackwardClock clock = backward(forward(false));
+    samples_.backwardPeak = clock.peak;
+    samples_.change = clock.change;
+    for (std::size_t n = 0; n < samples_.held.size(); ++n) samples_.held[n] = std::max<Bytes>(0, samples_.held[n] - clock.change[n]);
   }
 
   [[nodiscard]] Ns optimizerTime() {
@@ -98,17 +166,18 @@ class ModelRunner {
     const c10::AutoGradMode off(false);
     for (int i = 0; i < 5; ++i) {
       const auto start = Clock::now();
-      for (at::Tensor& parameter : parameters_) {
-        if (parameter.grad().defined()) parameter.add_(parameter.grad(), -1e-9);
+      for (const auto& parameter : parameters_) {
+        if (parameter->sum) parameter->tensor.add_(*parameter->sum, -1e-9);
       }
       times.push_back(since(start));
     }
     return median(times);
   }
 
+  /// Of the trained ones.
   [[nodiscard]] Bytes parameterBytes() const {
     Bytes bytes = 0;
-    for (const at::Tensor& parameter : parameters_) bytes += static_cast<Bytes>(parameter.nbytes());
+    for (const auto& parameter : parameters_) bytes += parameter->sum ? static_cast<Bytes>(parameter->tensor.nbytes()) : 0;
     return bytes;
   }
 
@@ -119,15 +188,22 @@ class ModelRunner {
       return std::max<Ns>(sum, 1);
     };
     profile.actionOverhead = median(overhead_);
-    const double forwardScale = static_cast<double>(median(forwardTotals_) - profile.actionOverhead) / static_cast<double>(total(forward_));
-    const double backwardScale = static_cast<double>(median(backwardTotals_)) / static_cast<double>(total(backward_));
+    const double forwardScale = static_cast<double>(median(forwardTotals_) - profile.actionOverhead) / static_cast<double>(total(samples_.forward));
+    const double backwardScale = static_cast<double>(median(backwardTotals_)) / static_cast<double>(total(samples_.backward));
+    const auto scaled = [](const std::vector<Ns>& values, double scale) { return static_cast<Ns>(static_cast<double>(median(values)) * scale); };
     for (std::size_t n = 0; n <= graph_.nodes.size(); ++n) {
       NodeCost cost;
-      cost.forward = static_cast<Ns>(static_cast<double>(median(forward_[n])) * forwardScale);
-      cost.backward = static_cast<Ns>(static_cast<double>(median(backward_[n])) * backwardScale);
-      cost.forwardSpread = halfQuartileRange(forward_[n]);
-      cost.backwardSpread = halfQuartileRange(backward_[n]);
-      cost.saved = saved_[n];
+      cost.forward = scaled(samples_.forward[n], forwardScale);
+      cost.backward = scaled(samples_.backward[n], backwardScale);
+      cost.weight = std::min(cost.backward, scaled(samples_.weight[n], backwardScale));
+      cost.forwardSpread = halfQuartileRange(samples_.forward[n]);
+      cost.backwardSpread = halfQuartileRange(samples_.backward[n]);
+      cost.saved = samples_.saved[n];
+      cost.heldForWeight = samples_.held[n];
+      cost.forwardPeak = std::max<Bytes>(0, samples_.forwardPeak[n]);
+      cost.backwardPeak = std::max<Bytes>(0, samples_.backwardPeak[n]);
+      cost.backwardChange = samples_.change[n];
+      cost.weightPeak = std::max<Bytes>(0, samples_.weightPeak[n]);
       profile.nodes.push_back(cost);
     }
     profile.loss = profile.nodes.back();
@@ -135,27 +211,78 @@ class ModelRunner {
   }
 
  private:
+  struct Parameter {
+    at::Tensor tensor;
+    std::shared_ptr<at::Tensor> sum;  // null where it is not trained
+    bool fresh = false;               // gradients are added, as those of all microbatches but the first
+  };
+  /// What a forward leaves for its backward: the loss, and which node ran when functions of autograd were numbered.
+  struct Tape {
+    at::Tensor loss;
+    std::vector<std::uint64_t> sequence;
+    std::vector<std::size_t> nodeOfRange;
+  };
+
   static std::vector<NodeId> allNodes(const ModelGraph& graph) {
     std::vector<NodeId> nodes;
     for (std::size_t n = 0; n < graph.nodes.size(); ++n) nodes.emplace_back(n);
     return nodes;
   }
 
-  Ns lap() {
-    const auto now = Clock::now();
-    const Ns time = std::chrono::duration_cast<std::chrono::nanoseconds>(now - last_).count();
-    last_ = now;
-    return time;
+  void addParameter(const StateTensor& state, const StateReader& reader) {
+    auto parameter = std::make_unique<Parameter>();
+    const TensorMeta& meta = *graph_.value(state.value).tensor;
+    parameter->tensor = reader.read(state);
+    if (meta.requiresGrad && isDifferentiable(meta.dtype)) {
+      parameter->sum = std::make_shared<at::Tensor>(at::zeros_like(parameter->tensor));
+      parameter->tensor.set_requires_grad(true);
+      parameter->tensor.mutable_grad() = *parameter->sum;
+    }
+    parameters_.push_back(std::move(parameter));
+  }
+
+  Tape forward(bool record) {
+    const auto start = Clock::now();
+    auto last = start;
+    const auto lap = [&] {
+      const auto now = Clock::now();
+      return std::chrono::duration_cast<std::chrono::nanoseconds>(now - std::exchange(last, now)).count();
+    };
+    Frame frame(graph_.values.size());
+    for (const auto& [value, tensor] : fixed_) frame[value.index()] = tensor;
+    for (const ValueId input : graph_.inputs) frame[input.index()] = data_.input(input, 0);
+    const Ns setUp = lap();
+    Tape tape{{}, {at::sequence_number::peek()}, {}};
+    Bytes alive = tensorBytesAlive();
+    static_cast<void>(takePeakBytes());
+    const auto note = [&](std::size_t node) {
+      const Ns time = lap();
+      if (record) samples_.forward[node].push_back(time);
+      const Bytes now = tensorBytesAlive();
+      samples_.forwardPeak[node] = takePeakBytes() - alive;
+      samples_.saved[node] = now - std::exchange(alive, now);
+      tape.sequence.push_back(at::sequence_number::peek());
+      tape.nodeOfRange.push_back(node);
+    };
+    run_.observer = [&](NodeId id) { note(id.index()); };
+    program_->run(frame, run_);
+    run_.observer = nullptr;
+    tape.loss = data_.loss(frame[lossSpec_.output.index()], 0);
+    frame.clear();
+    note(graph_.nodes.size());
+    if (!record) return tape;
+    overhead_.push_back(setUp);
+    forwardTotals_.push_back(since(start));
+    return tape;
   }
 
   /// Autograd functions carry the sequence number they were made under: so each belongs to the node that ran then. Gradient accumulation
   /// belongs to the function that ran before it.
-  void backwardSample(at::Tensor& loss, const std::vector<std::uint64_t>& sequence, const std::vector<std::size_t>& nodeOfRange, bool record) {
-    if (!loss.requires_grad()) return;
-    std::vector<Ns> spent(graph_.nodes.size() + 1, 0);
-    std::size_t current = graph_.nodes.size();
+  BackwardClock backward(Tape tape) {
+    BackwardClock clock(graph_.nodes.size() + 1, graph_.nodes.size());
+    if (!tape.loss.requires_grad()) return clock;
     std::unordered_set<torch::autograd::Node*> seen;
-    std::vector<torch::autograd::Node*> open{loss.grad_fn().get()};
+    std::vector<torch::autograd::Node*> open{tape.loss.grad_fn().get()};
     while (!open.empty()) {
       torch::autograd::Node* function = open.back();
       open.pop_back();
@@ -163,36 +290,28 @@ class ModelRunner {
       for (const auto& edge : function->next_edges()) open.push_back(edge.function.get());
       const std::uint64_t number = function->sequence_nr();
       if (number == std::numeric_limits<std::uint64_t>::max()) continue;
-      const auto after = std::upper_bound(sequence.begin(), sequence.end(), number);
-      const auto range = static_cast<std::size_t>(std::max<std::ptrdiff_t>(1, after - sequence.begin())) - 1;
-      const std::size_t node = nodeOfRange[std::min(range, nodeOfRange.size() - 1)];
-      function->add_post_hook(std::make_unique<torch::autograd::utils::LambdaPostHook>(
-          [this, node, &spent, &current](const torch::autograd::variable_list& outputs, const torch::autograd::variable_list& /*inputs*/) {
-            spent[current] += lap();
-            current = node;
-            return outputs;
-          }));
+      const auto after = std::upper_bound(tape.sequence.begin(), tape.sequence.end(), number);
+      const auto range = static_cast<std::size_t>(std::max<std::ptrdiff_t>(1, after - tape.sequence.begin())) - 1;
+      const std::size_t node = tape.nodeOfRange[std::min(range, tape.nodeOfRange.size() - 1)];
+      function->add_pre_hook(std::make_unique<BeforeFunction>([&clock, node] { clock.enter(node); }));
     }
-    const auto start = Clock::now();
-    last_ = start;
-    torch::autograd::backward({loss}, {});
-    spent[current] += lap();
-    if (!record) return;
-    backwardTotals_.push_back(since(start));
-    for (std::size_t n = 0; n < spent.size(); ++n) backward_[n].push_back(spent[n]);
+    clock.start();
+    torch::autograd::backward({tape.loss}, {});
+    clock.enter(graph_.nodes.size());
+    return clock;
   }
 
   const ModelGraph& graph_;
   LossSpec lossSpec_;
   BatchSource data_;
-  NodeProgram program_;
   std::vector<std::int64_t> symbolic_;
-  std::vector<at::Tensor> parameters_;
+  Samples samples_;
+  WeightQueue queue_;
+  std::vector<std::unique_ptr<Parameter>> parameters_;
+  std::optional<NodeProgram> program_;
+  RunOptions run_;
   std::vector<std::pair<ValueId, at::Tensor>> fixed_;
-  Clock::time_point last_;
   std::vector<Ns> overhead_, forwardTotals_, backwardTotals_;
-  std::vector<std::vector<Ns>> forward_, backward_;  // samples of each node
-  std::vector<Bytes> saved_;
 };
 
 /// One-way times between ranks 0 and 1 by round trips of growing messages; empty on other ranks.
@@ -249,6 +368,7 @@ Profile measureProfile(const ModelGraph& graph, const ProfileOptions& options, C
   profile.model = graph.name;
   profile.microbatch = options.microbatch;
   profile.ranksAtOnce = group == nullptr ? 1 : group->size();
+  runner.sampleMemory();
   runner.fill(profile);
   meet();
   profile.optimizerNsPerByte = static_cast<double>(runner.optimizerTime()) / static_cast<double>(std::max<Bytes>(1, runner.parameterBytes()));

@@ -19,10 +19,11 @@ struct ProfileOptions {
   std::chrono::milliseconds budget{20000};  ///< stops sampling (after 3 samples at least) when this is spent
 };
 
-/// Measures the whole model as one stage on this thread: the forward of each node between two clock readings, its backward between two hooks of the
-/// autograd engine, medians over warm samples, scaled so that their sum is the median of the whole. With a `group`, all its ranks compute
-/// in step (they contend, as in a run), and the link between ranks 0 and 1 is measured by round trips. `progress(done, all)` counts samples.
-/// Machine and threads are left to the caller.
+/// Measures the whole model as one stage on this thread: the forward of each node between two clock readings; its backward, without weight gradients
+/// that can wait, between two hooks of the autograd engine; and those afterwards one by one. Medians over warm samples, scaled so that their sum
+/// is the median of the whole. Memory from the counting allocator: of the forward and the separate backwards in the samples, of the whole
+/// backward once more. With a `group`, all its ranks compute in step (they contend, as in a run), and the link between ranks 0 and 1 is measured
+/// by round trips. `progress(done, all)` counts samples. Machine and threads are left to the caller.
 [[nodiscard]] Profile measureProfile(const ModelGraph& graph, const ProfileOptions& options, Communicator* group,
                                      const std::function<void(int, int)>& progress);
 

@@ -5,7 +5,9 @@
 #include <memory>
 #include <vector>
 
+#include "backends/torch_weights.h"
 #include "simulator/model_graph.h"
+#include "simulator/partition.h"
 
 namespace at {
 class Tensor;
@@ -28,25 +30,49 @@ struct RandomKey {
 /// that cannot be evaluated (a data-dependent size) fails with a sentence when it runs.
 [[nodiscard]] std::vector<std::int64_t> symbolicValues(const ModelGraph& graph, const Bindings& bindings);
 
-struct ProgramStep;
+/// What a run of a program needs beside its values.
+struct RunOptions {
+  const std::vector<std::int64_t>* symbolic = nullptr;
+  RandomKey key;
+  /// Called after each node; may be empty.
+  std::function<void(NodeId)> observer;
+};
+
+/// How a program is prepared.
+struct ProgramOptions {
+  /// Values that stay in the frame after the run; all others are dropped after their last use.
+  std::vector<ValueId> keep;
+  /// Ranges of nodes whose forward runs again in the backward.
+  std::vector<NodeRange> checkpoints;
+  /// Dropout off, batch norm by its running statistics.
+  bool evaluate = false;
+  /// Where weight gradients go; with null every operator keeps autograd's own backward.
+  const WeightQueue* weights = nullptr;
+  /// By value index, where a parameter's gradient is: those with a `sum` may be computed apart from the input's.
+  std::vector<ParameterGradient> gradients;
+  /// By value index, whether a gradient is needed (`needsGradient` in partition.h); only read with `weights` or `checkpoints`.
+  std::vector<bool> differentiable;
+};
 
 /// Nodes of a graph, prepared to be run one by one through the c10 dispatcher with autograd as it is set by the caller.
 class NodeProgram {
  public:
-  /// Prepares `nodes` (ascending); the graph must outlive the program. `keep`: values that stay in the frame after the run; all others are dropped after their last use.
-  /// Throws UsageError naming node, module and source line of an operator that LibTorch does not have, or an argument that does
-  /// not fit its schema.
-  NodeProgram(const ModelGraph& graph, const std::vector<NodeId>& nodes, const std::vector<ValueId>& keep);
+  /// Prepares `nodes` (ascending); the graph must outlive the program. Throws UsageError naming node, module and source line of an operator that
+  /// LibTorch does not have, or an argument that does not fit its schema.
+  NodeProgram(const ModelGraph& graph, const std::vector<NodeId>& nodes, const ProgramOptions& options);
   ~NodeProgram();
   NodeProgram(NodeProgram&&) noexcept;
 
-  /// Runs all nodes. The frame must hold the values they read (parameters, buffers, constants, inputs). `observer`, if set, is called
-  /// after each node. Throws Error naming node, module and source line when an operator fails.
-  void run(Frame& frame, const std::vector<std::int64_t>& symbolic, const RandomKey& key,
-           const std::function<void(NodeId)>& observer) const;
+  /// Parameters (of `gradients`) that some operator uses by autograd, which adds to their sum and so needs it to be zero at first.
+  [[nodiscard]] const std::vector<ValueId>& addedByAutograd() const;
+
+  /// Runs all nodes. The frame must hold the values they read (parameters, buffers, constants, inputs). Throws Error naming node, module and
+  /// source line when an operator fails. Backward of what it computes must come before the program or `options.symbolic` ends.
+  void run(Frame& frame, const RunOptions& options) const;
 
  private:
-  std::vector<ProgramStep> steps_;
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
 };
 
 }  // namespace pw

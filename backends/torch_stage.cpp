@@ -5,25 +5,23 @@
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/custom_function.h>
 
+#include <algorithm>
 #include <map>
-#include <unordered_map>
 
 #include "backends/torch_data.h"
 #include "backends/torch_memory.h"
+#include "backends/torch_parameters.h"
 #include "backends/torch_program.h"
-#include "backends/torch_state.h"
 #include "backends/torch_types.h"
 #include "schedules/error.h"
+#include "simulator/graph_facts.h"
 
 namespace pw {
 namespace {
 
-/// How a received value enters a stage: a new tensor over the same memory, neither leaf nor view, so that an operator in place
-/// may be the stage's first.
+/// How a received value that the stage changes in place enters it: a tensor that is neither leaf nor view.
 struct Enter : torch::autograd::Function<Enter> {
-  static at::Tensor forward(torch::autograd::AutogradContext* /*context*/, const at::Tensor& received) {
-    return at::empty({0}, received.options()).set_(received.storage(), received.storage_offset(), received.sizes(), received.strides());
-  }
+  static at::Tensor forward(torch::autograd::AutogradContext* /*context*/, const at::Tensor& received) { return received.clone(); }
   static torch::autograd::variable_list backward(torch::autograd::AutogradContext* /*context*/, torch::autograd::variable_list gradients) {
     return gradients;
   }
@@ -33,71 +31,91 @@ Buffer bufferOf(const at::Tensor& tensor) {
   return {static_cast<std::byte*>(tensor.data_ptr()), static_cast<std::size_t>(tensor.nbytes())};
 }
 
+HeldBuffer held(const at::Tensor& tensor) { return {bufferOf(tensor), std::make_shared<at::Tensor>(tensor)}; }
+
 /// What a microbatch keeps between its forward and its backward, by transfer index where a value crosses.
 struct InFlight {
-  std::map<std::size_t, at::Tensor> received;        // inputs as they arrived; leaves where a gradient goes back
-  std::map<std::size_t, at::Tensor> outputs;         // with autograd history
-  std::map<std::size_t, at::Tensor> sent;            // contiguous, detached
-  std::map<std::size_t, at::Tensor> outputGradients; // received
-  std::map<std::size_t, at::Tensor> inputGradients;  // to be sent
+  std::map<std::size_t, at::Tensor> received;         // leaves where a gradient goes back
+  std::map<std::size_t, at::Tensor> outputs;          // with autograd history
+  std::map<std::size_t, at::Tensor> toSend;           // contiguous, detached
+  std::map<std::size_t, at::Tensor> outputGradients;  // received
+  std::map<std::size_t, at::Tensor> inputGradients;   // to be sent
+  std::map<ValueId, at::Tensor> watched;
+  std::vector<at::Tensor> modelOutputs;               // of an evaluation
+  std::vector<WeightGradient> weights;                // that W computes
   at::Tensor loss;
+  at::Tensor lossOutput;                              // with one loss over the batch: the output, then its gradient
 };
 
 class TracedStage final : public StageModule {
  public:
   TracedStage(const ModelGraph& graph, const Plan& plan, Stage stage, const StageOptions& options);
 
-  void beginStep(int step) override;
-  Buffer inputBuffer(std::size_t transfer, Microbatch m) override {
-    return bufferOf(at(m).received[transfer] = makeBuffer(transfer, m));
+  void beginStep(int step, StepMode mode) override;
+  HeldBuffer allocate(std::size_t transfer, Microbatch m) override { return held(at::empty(shape(transfer, m), typeOf(transfer))); }
+  void setInput(std::size_t transfer, Microbatch m, HeldBuffer value) override { at(m).received[transfer] = tensorOf(transfer, m, std::move(value)); }
+  HeldBuffer takeOutput(std::size_t transfer, Microbatch m) override { return held(at(m).toSend.extract(transfer).mapped()); }
+  void setOutputGradient(std::size_t transfer, Microbatch m, HeldBuffer gradient) override {
+    at(m).outputGradients[transfer] = tensorOf(transfer, m, std::move(gradient));
   }
-  Buffer outputBuffer(std::size_t transfer, Microbatch m) override { return bufferOf(at(m).sent.at(transfer)); }
-  Buffer outputGradientBuffer(std::size_t transfer, Microbatch m) override {
-    return bufferOf(at(m).outputGradients[transfer] = makeBuffer(transfer, m));
-  }
-  Buffer inputGradientBuffer(std::size_t transfer, Microbatch m) override { return bufferOf(at(m).inputGradients.at(transfer)); }
+  HeldBuffer takeInputGradient(std::size_t transfer, Microbatch m) override { return held(at(m).inputGradients.extract(transfer).mapped()); }
   void forward(Microbatch microbatch) override;
-  void backward(Microbatch microbatch) override;
-  void releaseOutputs(Microbatch m) override { at(m).sent.clear(); }
-  void releaseInputGradients(Microbatch m) override { at(m).inputGradients.clear(); }
+  void backward(Microbatch m) override {
+    queue_.deferred = nullptr;
+    propagate(m);
+  }
+  void backwardInput(Microbatch m) override {
+    queue_.deferred = &at(m).weights;
+    propagate(m);
+    queue_.deferred = nullptr;
+  }
+  void backwardWeight(Microbatch microbatch) override;
   std::optional<double> stepLoss() const override { return isLast_ ? std::optional<double>(loss_) : std::nullopt; }
-  Buffer replicatedGradient(std::size_t replicated) override { return bufferOf(gradientOf(replicatedParameter(replicated))); }
-  void sumReplicatedGradient(std::size_t replicated, const std::vector<Buffer>& parts) override;
-  void optimizerStep() override;
-  std::vector<ParameterView> parameters() override;
+  HeldBuffer takeModelOutput(std::size_t output, Microbatch m) override { return held(std::exchange(at(m).modelOutputs.at(output), {})); }
+  std::vector<ParameterGroup> groups() override { return parameters_.groups(); }
+  void optimizerStep(std::size_t group, std::int64_t first, std::int64_t last, double gradientScale) override {
+    parameters_.optimizerStep(group, first, last, gradientScale);
+  }
+  std::vector<ParameterView> parameters() override { return parameters_.parameters(); }
+  std::vector<StatePiece> state() override { return parameters_.state(); }
   Bytes bytesAlive() const override { return tensorBytesAlive(); }
+  Bytes peakBytes() override { return takePeakBytes(); }
 
  private:
-  struct Parameter {
-    std::string name;
-    std::string identity;
-    at::Tensor tensor;
-    std::vector<ValueId> values;  // all names it is read under
-  };
-
   InFlight& at(Microbatch m) { return inFlight_[m.index()]; }
-  [[nodiscard]] at::Tensor makeBuffer(std::size_t transfer, Microbatch m) const;
-  void loadState(const StageOptions& options);
-  [[nodiscard]] at::Tensor& replicatedParameter(std::size_t replicated);
-  static at::Tensor gradientOf(at::Tensor& parameter);
+  /// In the whole batch, over all replicas.
+  [[nodiscard]] std::size_t global(Microbatch m) const { return firstMicrobatch_ + m.index(); }
+  [[nodiscard]] const TensorMeta& meta(std::size_t transfer) const { return *graph_.value(partition_.transfers[transfer].value).tensor; }
+  [[nodiscard]] std::vector<std::int64_t> shape(std::size_t transfer, Microbatch m) const { return shapeOf(meta(transfer), bindings_.at(sizes_[m.index()])); }
+  [[nodiscard]] at::TensorOptions typeOf(std::size_t transfer) const { return at::TensorOptions().dtype(scalarType(meta(transfer).dtype)); }
+  [[nodiscard]] at::Tensor tensorOf(std::size_t transfer, Microbatch m, HeldBuffer value) const;
+  void prepare(const StageOptions& options);
+  [[nodiscard]] Frame frameFor(Microbatch m);
+  void keepOutputs(Microbatch m, Frame& frame);
+  void watch(Microbatch m, const Frame& frame);
+  void propagate(Microbatch m);
+  void lossOverBatch();
+  void observe(ValueId value, Microbatch m, const at::Tensor& tensor, bool gradient) const;
 
   const ModelGraph& graph_;
   const Partition& partition_;
   Stage stage_;
   bool isLast_;
+  StageOptions options_;
   std::vector<std::size_t> incoming_, outgoing_;  // transfer indices
-  std::vector<ValueId> modelInputs_;
-  std::vector<std::int64_t> sizes_;               // samples of each microbatch
+  std::vector<bool> changedInPlace_;
+  std::size_t firstMicrobatch_ = 0;
+  std::vector<std::int64_t> sizes_;               // samples that each microbatch of this replica computes
   std::map<std::int64_t, Bindings> bindings_;     // by microbatch size
   std::map<std::int64_t, std::vector<std::int64_t>> symbolic_;
   LossSpec lossSpec_;
   BatchSource data_;
-  std::unique_ptr<NodeProgram> program_;
-  std::vector<Parameter> parameters_;
-  std::vector<std::pair<ValueId, at::Tensor>> fixed_;  // buffers and constants
+  StageParameters parameters_;
+  WeightQueue queue_;
+  std::optional<NodeProgram> program_, evaluation_;
   std::vector<InFlight> inFlight_;
-  RandomKey key_;
-  double learningRate_;
+  RunOptions run_;
+  StepMode mode_ = StepMode::Train;
   double loss_ = 0;
 };
 
@@ -108,86 +126,147 @@ std::vector<NodeId> nodesOf(const StageSpec& spec) {
 }
 
 TracedStage::TracedStage(const ModelGraph& graph, const Plan& plan, Stage stage, const StageOptions& options)
-    : graph_(graph), partition_(plan.partition), stage_(stage), isLast_(stage.index() + 1 == plan.partition.stages.size()),
-      modelInputs_(plan.partition.stages.at(stage.index()).modelInputs), sizes_(microbatchSizes(plan.batch, plan.schedule.microbatches)),
-      lossSpec_(parseLoss(graph, plan.loss)), data_(graph, lossSpec_, sizes_, options.seed, options.dataFile),
-      learningRate_(options.learningRate) {
-  std::vector<ValueId> keep;
+    : graph_(graph), partition_(plan.partition), stage_(stage), isLast_(stage.index() + 1 == plan.partition.stages.size()), options_(options),
+      changedInPlace_(changedInPlace(graph)), firstMicrobatch_(static_cast<std::size_t>(options.replica) * static_cast<std::size_t>(plan.schedule.microbatches)),
+      lossSpec_(parseLoss(graph, plan.loss)),
+      data_(graph, lossSpec_, microbatchSizes(plan.batch, plan.replicas * plan.schedule.microbatches), options.seed, options.data),
+      parameters_(graph, plan, stage, options) {
+  const auto all = microbatchSizes(plan.batch, plan.replicas * plan.schedule.microbatches);
+  for (std::size_t m = 0; m < static_cast<std::size_t>(plan.schedule.microbatches); ++m) {
+    sizes_.push_back(options.data.masked ? plan.batch : all[firstMicrobatch_ + m]);
+    if (bindings_.contains(sizes_.back())) continue;
+    bindings_[sizes_.back()] = bindBatch(graph, sizes_.back());
+    symbolic_[sizes_.back()] = symbolicValues(graph, bindings_[sizes_.back()]);
+  }
   for (std::size_t t = 0; t < partition_.transfers.size(); ++t) {
     if (partition_.transfers[t].to == stage) incoming_.push_back(t);
-    if (partition_.transfers[t].from != stage) continue;
-    outgoing_.push_back(t);
-    keep.push_back(partition_.transfers[t].value);
-  }
-  if (isLast_) keep.push_back(lossSpec_.output);
-  program_ = std::make_unique<NodeProgram>(graph, nodesOf(partition_.stages.at(stage.index())), keep);
-  for (const std::int64_t size : sizes_) {
-    if (bindings_.contains(size)) continue;
-    bindings_[size] = bindBatch(graph, size);
-    symbolic_[size] = symbolicValues(graph, bindings_[size]);
+    if (partition_.transfers[t].from == stage) outgoing_.push_back(t);
   }
   inFlight_.resize(sizes_.size());
-  key_.seed = options.seed;
-  loadState(options);
+  run_.key.seed = options.seed;
+  if (options.betweenOperators) run_.observer = [between = options.betweenOperators](NodeId) { between(); };
+  queue_.betweenOperators = options.betweenOperators;
+  prepare(options);
 }
 
-void TracedStage::loadState(const StageOptions& options) {
+void TracedStage::prepare(const StageOptions& options) {
   const StageSpec& spec = partition_.stages[stage_.index()];
-  const StateReader reader(graph_, options.initRandom, options.seed);
-  for (const std::size_t index : spec.parameters) {
-    const StateTensor& state = graph_.parameters[index];
-    Parameter parameter{state.name, storageOf(state), reader.read(state), {}};
-    const DType dtype = graph_.value(state.value).tensor->dtype;
-    parameter.tensor.set_requires_grad(isDifferentiable(dtype) && graph_.value(state.value).tensor->requiresGrad);
-    for (const StateTensor& other : graph_.parameters) {
-      if (storageOf(other) == parameter.identity) parameter.values.push_back(other.value);
-    }
-    parameters_.push_back(std::move(parameter));
-  }
-  for (const std::size_t index : spec.buffers) fixed_.emplace_back(graph_.buffers[index].value, reader.read(graph_.buffers[index]));
-  for (const std::size_t index : spec.constants) fixed_.emplace_back(graph_.constants[index].value, reader.read(graph_.constants[index]));
+  ProgramOptions program;
+  for (const std::size_t t : outgoing_) program.keep.push_back(partition_.transfers[t].value);
+  program.keep.insert(program.keep.end(), options.watched.begin(), options.watched.end());
+  if (isLast_) program.keep.push_back(lossSpec_.output);
+  program.checkpoints = spec.checkpoints;
+  program.weights = &queue_;
+  program.gradients = parameters_.gradients();
+  program.differentiable = needsGradient(graph_);
+  program_.emplace(graph_, nodesOf(spec), program);
+  parameters_.addedByAutograd(program_->addedByAutograd());
 }
 
-at::Tensor TracedStage::makeBuffer(std::size_t transfer, Microbatch m) const {
-  const TensorMeta& meta = *graph_.value(partition_.transfers.at(transfer).value).tensor;
-  return at::empty(shapeOf(meta, bindings_.at(sizes_[m.index()])), at::TensorOptions().dtype(scalarType(meta.dtype)));
+at::Tensor TracedStage::tensorOf(std::size_t transfer, Microbatch m, HeldBuffer value) const {
+  return at::from_blob(value.buffer.data, shape(transfer, m), [owner = std::move(value.owner)](void*) {}, typeOf(transfer));
 }
 
-void TracedStage::beginStep(int step) {
-  key_.step = step;
+void TracedStage::beginStep(int step, StepMode mode) {
+  mode_ = mode;
+  run_.key.step = step;
   loss_ = 0;
   data_.beginStep(step);
-  for (Parameter& parameter : parameters_) parameter.tensor.mutable_grad().reset();
+  parameters_.beginStep(step);
   for (InFlight& flight : inFlight_) flight = {};
+  if (mode != StepMode::Evaluate || evaluation_) return;
+  ProgramOptions program;
+  for (const std::size_t t : outgoing_) program.keep.push_back(partition_.transfers[t].value);
+  if (isLast_) {
+    program.keep.insert(program.keep.end(), graph_.outputs.begin(), graph_.outputs.end());
+    program.keep.push_back(lossSpec_.output);
+  }
+  program.evaluate = true;
+  evaluation_.emplace(graph_, nodesOf(partition_.stages[stage_.index()]), program);
+}
+
+void TracedStage::observe(ValueId value, Microbatch m, const at::Tensor& tensor, bool gradient) const {
+  if (!options_.observe || !tensor.defined()) return;
+  const at::Tensor whole = tensor.detach().contiguous();
+  options_.observe((gradient ? "gradient of " : "") + graph_.value(value).name, m, dtypeOf(whole.scalar_type()), bufferOf(whole));
+}
+
+Frame TracedStage::frameFor(Microbatch m) {
+  Frame frame(graph_.values.size());
+  parameters_.fill(frame);
+  for (const ValueId value : partition_.stages[stage_.index()].modelInputs) frame[value.index()] = data_.input(value, global(m));
+  for (const std::size_t t : incoming_) {
+    const Transfer& transfer = partition_.transfers[t];
+    at::Tensor& received = at(m).received.at(t);
+    const bool trains = transfer.gradient && mode_ == StepMode::Train;
+    if (trains) received.set_requires_grad(true);
+    const bool changes = changedInPlace_[transfer.value.index()];  // the sender, or another stage, may look at the same memory
+    frame[transfer.value.index()] = !changes ? received : trains ? Enter::apply(received) : received.clone();
+  }
+  return frame;
 }
 
 void TracedStage::forward(Microbatch m) {
   InFlight& flight = at(m);
-  Frame frame(graph_.values.size());
-  for (const Parameter& parameter : parameters_) {
-    for (const ValueId value : parameter.values) frame[value.index()] = parameter.tensor;
-  }
-  for (const auto& [value, tensor] : fixed_) frame[value.index()] = tensor;
-  for (const ValueId value : modelInputs_) frame[value.index()] = data_.input(value, m.index());
-  for (const std::size_t t : incoming_) {
-    const Transfer& transfer = partition_.transfers[t];
-    at::Tensor& received = flight.received.at(t);
-    if (transfer.gradient) received.set_requires_grad(true);
-    frame[transfer.value.index()] = transfer.gradient ? Enter::apply(received) : received;
-  }
-  key_.microbatch = m.value;
-  program_->run(frame, symbolic_.at(sizes_[m.index()]), key_, {});
-  for (const std::size_t t : outgoing_) {
-    const at::Tensor& value = frame[partition_.transfers[t].value.index()];
-    if (partition_.transfers[t].gradient) flight.outputs[t] = value;
-    flight.sent[t] = value.detach().contiguous();
-  }
+  Frame frame = frameFor(m);
+  run_.key.microbatch = static_cast<int>(global(m));
+  run_.symbolic = &symbolic_.at(sizes_[m.index()]);
+  const c10::AutoGradMode mode(mode_ == StepMode::Train);
+  (mode_ == StepMode::Train ? program_ : evaluation_)->run(frame, run_);
+  keepOutputs(m, frame);
+  watch(m, frame);
   if (!isLast_) return;
-  flight.loss = data_.loss(frame[lossSpec_.output.index()], m.index());
+  const at::Tensor output = frame[lossSpec_.output.index()];
+  frame.clear();
+  if (options_.data.lossOverBatch) {
+    flight.lossOutput = output;
+    const bool all = std::all_of(inFlight_.begin(), inFlight_.end(), [](const InFlight& f) { return f.lossOutput.defined(); });
+    if (all) lossOverBatch();
+    return;
+  }
+  flight.loss = data_.loss(output, global(m));
   loss_ += flight.loss.item<double>();
 }
 
-void TracedStage::backward(Microbatch m) {
+void TracedStage::keepOutputs(Microbatch m, Frame& frame) {
+  InFlight& flight = at(m);
+  for (const std::size_t t : outgoing_) {
+    const Transfer& transfer = partition_.transfers[t];
+    const at::Tensor& value = frame[transfer.value.index()];
+    if (transfer.gradient && mode_ == StepMode::Train) flight.outputs[t] = value;
+    flight.toSend[t] = value.detach().contiguous();
+    observe(transfer.value, m, value, false);
+    if (!options_.observe || !transfer.gradient || !value.requires_grad()) continue;
+    value.retain_grad();  // its gradient is observed when all its uses have given their part
+    flight.watched[transfer.value] = value;
+  }
+  if (!isLast_ || mode_ == StepMode::Train) return;
+  for (const ValueId output : graph_.outputs) flight.modelOutputs.push_back(frame[output.index()].defined() ? frame[output.index()].contiguous() : at::Tensor());
+}
+
+void TracedStage::watch(Microbatch m, const Frame& frame) {
+  for (const ValueId value : options_.watched) {
+    const at::Tensor& tensor = frame[value.index()];
+    observe(value, m, tensor, false);
+    if (!tensor.defined() || !tensor.requires_grad()) continue;
+    tensor.retain_grad();
+    at(m).watched[value] = tensor;
+  }
+}
+
+/// One loss of all outputs; each gets its gradient.
+void TracedStage::lossOverBatch() {
+  std::vector<at::Tensor> leaves;
+  for (InFlight& flight : inFlight_) leaves.push_back(flight.lossOutput.detach().set_requires_grad(mode_ == StepMode::Train));
+  const at::Tensor loss = data_.lossOver(leaves, firstMicrobatch_);
+  loss_ = loss.item<double>();
+  if (mode_ == StepMode::Train) torch::autograd::backward({loss}, {});
+  for (std::size_t m = 0; m < leaves.size(); ++m) {
+    inFlight_[m].loss = std::exchange(inFlight_[m].lossOutput, leaves[m].mutable_grad());
+  }
+}
+
+void TracedStage::propagate(Microbatch m) {
   InFlight& flight = at(m);
   std::map<ValueId, std::size_t> rootOf;
   torch::autograd::variable_list roots, gradients;
@@ -202,61 +281,38 @@ void TracedStage::backward(Microbatch m) {
       gradients[found->second] = gradients[found->second] + gradient;
     }
   }
+  if (isLast_ && options_.data.lossOverBatch && !flight.loss.defined()) {
+    throw UsageError("A loss over the whole batch needs all forwards before the first backward; use --schedule gpipe, or --loss-over microbatch.");
+  }
   if (flight.loss.defined() && flight.loss.requires_grad()) {
     roots.push_back(flight.loss);
-    gradients.push_back(at::ones_like(flight.loss));
+    gradients.push_back(options_.data.lossOverBatch ? flight.lossOutput : at::ones_like(flight.loss));
   }
+  flight.outputs.clear();
+  flight.outputGradients.clear();
+  flight.loss.reset();
+  flight.lossOutput.reset();
   if (!roots.empty()) torch::autograd::backward(roots, gradients);
   for (const std::size_t t : incoming_) {
-    if (!partition_.transfers[t].gradient) continue;
+    const Transfer& transfer = partition_.transfers[t];
+    if (!transfer.gradient) continue;
     const at::Tensor& received = flight.received.at(t);
     const at::Tensor& gradient = received.grad();
     flight.inputGradients[t] = gradient.defined() ? gradient.contiguous() : at::zeros_like(received);
   }
+  for (const auto& [value, tensor] : flight.watched) observe(value, m, tensor.grad(), true);
+  flight.watched.clear();
   flight.received.clear();
-  flight.outputs.clear();
-  flight.outputGradients.clear();
-  flight.loss.reset();
 }
 
-at::Tensor& TracedStage::replicatedParameter(std::size_t replicated) {
-  const std::string& storage = partition_.replicated.at(replicated).storage;
-  for (Parameter& parameter : parameters_) {
-    if (parameter.identity == storage) return parameter.tensor;
-  }
-  throw Error("Stage " + std::to_string(stage_.value) + " does not hold the shared parameter " + partition_.replicated[replicated].name + "; plan the model again.");
-}
-
-at::Tensor TracedStage::gradientOf(at::Tensor& parameter) {
-  at::Tensor& gradient = parameter.mutable_grad();
-  if (!gradient.defined()) gradient = at::zeros_like(parameter);
-  if (!gradient.is_contiguous()) gradient = gradient.contiguous();
-  return gradient;
-}
-
-void TracedStage::sumReplicatedGradient(std::size_t replicated, const std::vector<Buffer>& parts) {
-  at::Tensor& parameter = replicatedParameter(replicated);
-  at::Tensor sum = at::zeros_like(parameter, at::MemoryFormat::Contiguous);
-  for (const Buffer& part : parts) sum.add_(at::from_blob(part.data, parameter.sizes(), parameter.options().requires_grad(false)));
-  parameter.mutable_grad() = sum;
-}
-
-void TracedStage::optimizerStep() {
+void TracedStage::backwardWeight(Microbatch m) {
   const c10::AutoGradMode off(false);
-  for (Parameter& parameter : parameters_) {
-    const at::Tensor& gradient = parameter.tensor.grad();
-    if (gradient.defined()) parameter.tensor.add_(gradient, -learningRate_);
+  for (WeightGradient& weight : at(m).weights) {
+    weight.compute();
+    weight.compute = nullptr;  // its tensors go
+    if (queue_.betweenOperators) queue_.betweenOperators();
   }
-}
-
-std::vector<ParameterView> TracedStage::parameters() {
-  std::vector<ParameterView> views;
-  for (Parameter& parameter : parameters_) {
-    if (!parameter.tensor.requires_grad()) continue;
-    views.push_back({parameter.name, dtypeOf(parameter.tensor.scalar_type()), bufferOf(parameter.tensor),
-                     bufferOf(gradientOf(parameter.tensor))});
-  }
-  return views;
+  at(m).weights.clear();
 }
 
 }  // namespace

@@ -1,25 +1,45 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <string>
+#include <vector>
 
+#include "backends/optimizer_spec.h"
 #include "backends/stage_module.h"
 #include "simulator/plan.h"
 
 namespace pw {
 
+/// How a batch becomes microbatches and a loss.
+struct DataOptions {
+  std::string file;             ///< a torch.save of a dict of tensors; empty: synthetic
+  bool lossOverBatch = false;   ///< one loss over all microbatches' outputs; the last stage does all its forwards before its first backward
+  bool masked = false;          ///< each microbatch computes the whole batch and only its own samples count in the loss
+
+  bool operator==(const DataOptions&) const = default;
+};
+
 /// How a stage is trained.
 struct StageOptions {
   std::uint64_t seed = 0;
-  double learningRate = 0.01;  ///< SGD
+  OptimizerSpec optimizer;
   bool initRandom = false;     ///< draw weights (normal, 0.02; norms one, biases zero) instead of reading them
-  std::string dataFile;        ///< empty: synthetic data
+  DataOptions data;
+  std::string resume;          ///< checkpoint to take parameters, buffers and optimizer state from; empty: the model's own
+  int replica = 0;             ///< which copy of the pipeline: it takes microbatches [replica · M, (replica + 1) · M) of the batch
+  /// Called between operators, so that messages move on while a stage computes. May be empty.
+  std::function<void()> betweenOperators;
+  /// For `--verify`: called with every value that leaves a stage and with its gradient (`gradient of NAME`), as they become known; and with the
+  /// `watched` values of this stage and their gradients. May be empty.
+  std::function<void(const std::string& name, Microbatch microbatch, DType dtype, Buffer value)> observe;
+  std::vector<ValueId> watched;
 };
 
-/// One stage of a plan's partition over the traced model, on the CPU: its nodes run through the dispatcher with autograd. Copies the
-/// weights of this stage alone out of the mapped archive. The graph must outlive the stage.
-/// Throws UsageError for operators that cannot run, weights that are absent, and data that does not fit.
+/// One stage of a plan's partition over the traced model, on the CPU: its nodes run through the dispatcher with autograd; operators with weights
+/// by functions that can leave their weight gradient for later. Copies the weights of this stage alone out of the mapped archive. The graph must
+/// outlive the stage. Throws UsageError for operators that cannot run, weights that are absent, and data that does not fit.
 [[nodiscard]] std::unique_ptr<StageModule> makeTracedStage(const ModelGraph& graph, const Plan& plan, Stage stage,
                                                            const StageOptions& options);
 

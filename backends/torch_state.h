@@ -13,13 +13,15 @@ class Tensor;
 
 namespace pw {
 
-/// Copies a parameter, buffer or constant out of its mapped archive into memory of its own. With `random`, draws it from (seed, name)
-/// instead. Throws UsageError naming the tensor when it has no bytes, and for element types that cannot be read.
+/// Copies a parameter, buffer or constant out of its mapped archive, whose pages it gives back at once, so that a rank is never larger than what it
+/// holds. With `random`, draws it from (seed, name) instead. Throws UsageError naming the tensor when it has no bytes, and for element types that cannot be read.
 class StateReader {
  public:
   StateReader(const ModelGraph& graph, bool random, std::uint64_t seed);
   ~StateReader();
   [[nodiscard]] at::Tensor read(const StateTensor& state) const;
+  /// Into a contiguous tensor of its shape and type.
+  void readInto(const StateTensor& state, at::Tensor& into) const;
 
  private:
   struct Files;

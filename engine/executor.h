@@ -1,76 +1,88 @@
 #pragma once
 
+#include <cstdint>
 #include <functional>
 #include <map>
-#include <memory>
 #include <optional>
+#include <set>
 #include <string>
 #include <vector>
 
 #include "backends/communicator.h"
 #include "backends/stage_module.h"
+#include "engine/exchange.h"
+#include "engine/reducer.h"
+#include "engine/step_log.h"
 #include "simulator/plan.h"
-#include "simulator/trace.h"
 
 namespace pw {
 
-/// Nanoseconds of the host's monotonic clock: the same for all processes of a host.
-[[nodiscard]] Ns monotonicNow();
-
-/// What a rank saw of one step. Times are on the monotonic clock. Message spans are complete only after `joinTraces`: a sender knows when it
-/// started (end = start), a receiver when it had the message (start = end).
-struct StepLog {
-  std::vector<Span> spans;
-  std::vector<MemorySample> memory;
-  std::optional<double> loss;  ///< on the rank of the last stage
-
-  bool operator==(const StepLog&) const = default;
+/// In which order a rank does the actions of its row.
+enum class Order : std::uint8_t {
+  Plan,   ///< exactly as the row says
+  Ready,  ///< whichever is ready first
 };
 
-/// Runs one rank's row of a lowered schedule: one loop over actions. Sends do not block the loop. A receive is posted when the compute action
-/// before its RECV starts, so that the message comes in meanwhile; the compute action that uses it waits for it.
+struct ExecutorOptions {
+  Order order = Order::Plan;
+  bool shardOptimizer = false;  ///< ZeRO stage 1 over the holders of each stage
+  double clipNorm = 0;          ///< largest norm of the gradient of the whole model; 0: none
+  bool sumLoss = false;         ///< every rank learns the whole loss, not its part
+};
+
+/// One thing a rank does, in the terms of its exchange: what a lowered row says, and the messages over several stages that rows do not name.
+struct Move {
+  enum class Kind : std::uint8_t { Post, Compute, Send, Reduce, Barrier } kind = Kind::Compute;
+  Action action;  ///< Post and Send: of the compute action that uses, or made, the values
+
+  bool operator==(const Move&) const = default;
+};
+
+/// The moves of a rank's row. A receive is posted right before the compute action before its RECV, so that the message comes in meanwhile; one
+/// without a RECV before the compute action before its use. What has no SEND is sent as soon as it is computed. A lockstep schedule has a barrier
+/// after every cycle. `evaluation`: the forward actions and their messages alone.
+[[nodiscard]] std::vector<Move> movesOf(const Plan& plan, Rank rank, const Exchange& exchange, bool evaluation);
+
+/// Runs one rank's row of a plan: one loop over moves. Sends do not block the loop.
+///
+/// In ready order the actions of a kind keep their order within a stage, and a stage never has more microbatches in flight (F to B, or W; I to W)
+/// than the plan's row has. Both are precedences that the row itself fulfils, so whatever is ready first, no rank can deadlock.
 class Executor {
  public:
-  /// `stages`: the modules of this rank's stages, by stage. All must outlive the executor.
-  Executor(const Plan& plan, std::map<Stage, StageModule*> stages, Communicator& communicator);
+  /// `stages`: the modules of this rank's stages, by stage. All must outlive the executor. `communicator`: all ranks of all replicas. Throws UsageError
+  /// for ready order over a transport that cannot tell what has arrived.
+  Executor(const Plan& plan, std::map<Stage, StageModule*> stages, Communicator& communicator, const ExecutorOptions& options);
 
-  /// One training step: barrier, all actions, sum of replicated gradients, then `beforeUpdate` (may be empty) and the optimizer.
+  /// One training step: barrier, all actions, sum of gradients, then `beforeUpdate` (may be empty; sees all sums) and the optimizer.
   /// Throws Error naming rank, step and action when a stage or a message fails.
   [[nodiscard]] StepLog step(int number, const std::function<void()>& beforeUpdate);
 
- private:
-  /// What one RECV brings: values for a forward, gradients for a backward.
-  struct Incoming {
-    Action receive;
-    std::vector<std::size_t> transfers;
-    std::vector<Communicator::Ticket> tickets;  ///< once posted, as the transfers
-  };
+  /// All forwards of a step without gradients. The stages keep the model's outputs; the loss is in the log.
+  [[nodiscard]] StepLog evaluate(int number);
 
-  void run(std::size_t position);
-  void compute(const Action& action, bool backward);
-  void planReceives();
-  void postReceives(std::size_t upTo);
-  void send(const Action& action, bool backward);
-  void awaitReceive(const Action& action, bool backward);
-  void finishForwardSends(Stage stage, Microbatch microbatch);
-  void reduceReplicated();
-  void optimize();
-  void record(SpanKind kind, Stage stage, Microbatch microbatch, Ns start);
-  void sampleMemory();
+ private:
+  void runInOrder(const std::vector<Move>& moves);
+  void runReady();
+  [[nodiscard]] bool hasLocalInputs(const Action& action) const;
+  void run(const Move& move);
+  void compute(const Action& action);
+  void finish();
+  void update(const std::function<void()>& beforeUpdate);
+  void record(SpanKind kind, const Action& action, Ns start);
+  [[nodiscard]] StepLog guarded(int number, StepMode mode, const std::function<void()>& work);
 
   const Plan& plan_;
   std::map<Stage, StageModule*> stages_;
   Communicator& communicator_;
-  Rank rank_;
-  std::vector<Incoming> incoming_;               // in the order of this rank's RECV actions
-  std::map<Action, std::size_t> incomingOf_;     // by RECV
-  std::vector<std::size_t> postedBy_;            // by position: how many receives are posted before the action is run
-  std::size_t posted_ = 0;                       // receives posted so far
-  std::map<std::pair<Stage, Microbatch>, std::vector<Communicator::Ticket>> forwardSends_, backwardSends_;
+  ExecutorOptions options_;
+  Rank rank_;  // in its pipeline
+  Exchange exchange_;
+  Reducer reducer_;
+  std::vector<Move> moves_, evaluation_;
+  std::set<Action> finished_;  // of the step, in ready order
   StepLog log_;
+  std::optional<Action> current_;  // for the sentence when something fails
+  std::string phase_;
 };
-
-/// Joins what all ranks saw (index = rank) into one trace from 0: the start of a message comes from its sender, the end from its receiver.
-[[nodiscard]] Trace joinTraces(const std::vector<StepLog>& ranks);
 
 }  // namespace pw

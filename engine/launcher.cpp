@@ -100,7 +100,7 @@ void Group::start(int ranks, const std::vector<std::string>& argv, int threads) 
     Pipe output = onLine_ ? makePipe() : Pipe{};
     child.status = std::move(status.read);
     child.output = std::move(output.read);
-    Program program{argv, {}, status.write.get(), output.write.get(), r == 0 ? listener.get() : -1};
+    ChildProgram program{argv, {}, status.write.get(), output.write.get(), r == 0 ? listener.get() : -1};
     program.environment = {fmt::format("RANK={}", r), fmt::format("WORLD_SIZE={}", ranks), fmt::format("LOCAL_RANK={}", r),
                            fmt::format("LOCAL_WORLD_SIZE={}", ranks), "TORCHELASTIC_USE_AGENT_STORE=False",  // of a torchrun around us
                            "MASTER_ADDR=127.0.0.1", fmt::format("MASTER_PORT={}", port), fmt::format("OMP_NUM_THREADS={}", threads),

@@ -139,7 +139,7 @@ int Interrupts::take() const {
   return ::read(fd(), &byte, 1) == 1 ? byte : 0;
 }
 
-pid_t startProcess(const Program& program) {
+pid_t startProcess(const ChildProgram& program) {
   std::vector<std::string> argv = program.argv;
   std::vector<std::string> environment = environmentWith(program.environment);
   const std::vector<char*> argvPointers = pointersTo(argv);

@@ -60,7 +60,7 @@ class Interrupts {
 };
 
 /// A program to start: what it is called with and which of our descriptors (−1: none) it gets under their own numbers.
-struct Program {
+struct ChildProgram {
   std::vector<std::string> argv;
   std::vector<std::string> environment;  ///< NAME=value, in place of our variables of those names
   int status = -1;                       ///< pipe; a failing exec writes `kExecFailed` and errno (an int) to it
@@ -72,6 +72,6 @@ inline constexpr char kExecFailed = '\1';
 
 /// Forks and executes; returns the process id. The child dies by SIGKILL when the thread that called this ends.
 /// Throws Error when there can be no further process; that the program cannot be executed shows in `status`.
-[[nodiscard]] pid_t startProcess(const Program& program);
+[[nodiscard]] pid_t startProcess(const ChildProgram& program);
 
 }  // namespace pw

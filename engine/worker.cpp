@@ -2,124 +2,44 @@
 
 #include <fmt/format.h>
 #include <sched.h>
+#include <unistd.h>
 
 #include <algorithm>
-#include <bit>
-#include <cmath>
 #include <cstdlib>
 #include <cstring>
-#include <iterator>
+#include <fstream>
+#include <sstream>
 
+#include "backends/local_address.h"
 #include "backends/trace_blob.h"
+#include "engine/checkpoint.h"
 #include "schedules/error.h"
-#include "schedules/generate.h"
-#include "schedules/lower.h"
+#include "simulator/batch.h"
 
 namespace pw {
 namespace {
 
-constexpr double kLossRelative = 1.3e-6, kLossAbsolute = 1e-5;
-constexpr double kGradientRelative = 1e-5, kGradientAbsolute = 4e-5;
-
-double fromHalf(std::uint16_t bits) {
-  const int exponent = (bits >> 10) & 31, mantissa = bits & 1023;
-  const double size = exponent == 0    ? std::ldexp(mantissa, -24)
-                      : exponent == 31 ? (mantissa == 0 ? HUGE_VAL : std::nan(""))
-                                       : std::ldexp(mantissa + 1024, exponent - 25);
-  return (bits & 0x8000) != 0 ? -size : size;
-}
-
-double fromBrainFloat(std::uint16_t bits) { return std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16U); }
-
-/// Gradients of a stage by parameter name, copied out as numbers.
-std::map<std::string, std::vector<double>> gradientsOf(StageModule& stage) {
-  std::map<std::string, std::vector<double>> gradients;
-  for (const ParameterView& view : stage.parameters()) {
-    std::vector<double>& numbers = gradients[view.name];
-    const auto copy = [&](auto zero) {
-      using Number = decltype(zero);
-      std::vector<Number> raw(view.gradient.bytes / sizeof(Number));
-      std::memcpy(raw.data(), view.gradient.data, raw.size() * sizeof(Number));
-      numbers.assign(raw.begin(), raw.end());
-    };
-    const auto convert = [&](double (*number)(std::uint16_t)) {
-      std::vector<std::uint16_t> raw(view.gradient.bytes / sizeof(std::uint16_t));
-      std::memcpy(raw.data(), view.gradient.data, view.gradient.bytes);
-      std::transform(raw.begin(), raw.end(), std::back_inserter(numbers), number);
-    };
-    if (view.dtype == DType::Float32) {
-      copy(0.0F);
-    } else if (view.dtype == DType::Float64) {
-      copy(0.0);
-    } else if (view.dtype == DType::Float16) {
-      convert(&fromHalf);
-    } else if (view.dtype == DType::BFloat16) {
-      convert(&fromBrainFloat);
-    } else {
-      throw Error(fmt::format("Parameter {} is of type {}, which --verify cannot compare; run without it.", view.name, name(view.dtype)));
-    }
-  }
-  return gradients;
-}
-
-/// Loss and gradients of the first step on one rank.
-struct Reference {
-  double loss = 0;
-  std::map<std::string, std::vector<double>> gradients;
-};
-
-Reference runReference(const ModelGraph& graph, const Plan& plan, const TrainOptions& options, const TorchBackend& torch) {
-  const Plan single = singleRankPlan(graph, plan);
-  const auto stage = torch.makeTracedStage(graph, single, Stage(0), options.stage);
-  const auto alone = inMemoryCommunicators(1, options.deadline);
-  Executor executor(single, {{Stage(0), stage.get()}}, *alone.front());
-  Reference reference;
-  const StepLog log = executor.step(0, [&] { reference.gradients = gradientsOf(*stage); });
-  reference.loss = log.loss.value_or(0);
-  return reference;
-}
-
-void note(Verification& result, const std::string& what, double difference, double allowed) {
-  if (difference <= allowed) return;  // NaN counts as a difference
-  if (result.equal) result.firstDifference = fmt::format("{} differs from one rank by {:.3g}, {:.3g} is allowed.", what, difference, allowed);
-  result.equal = false;
-}
-
-void compareGradients(StageModule& stage, const Reference& reference, Verification& result) {
-  for (const auto& [name, numbers] : gradientsOf(stage)) {
-    const auto found = reference.gradients.find(name);
-    if (found == reference.gradients.end() || found->second.size() != numbers.size()) {
-      throw Error(fmt::format("Parameter {} is not the same on one rank; plan the model again.", name));
-    }
-    for (std::size_t i = 0; i < numbers.size(); ++i) {
-      const double difference = std::abs(numbers[i] - found->second[i]);
-      result.gradientDifference = std::max(result.gradientDifference, difference);
-      if (!(difference <= kGradientAbsolute + kGradientRelative * std::abs(found->second[i]))) {
-        note(result, fmt::format("Gradient of {} at element {}", name, i), difference, kGradientAbsolute + kGradientRelative * std::abs(found->second[i]));
-      }
-    }
-  }
-}
-
-int numberFrom(const char* variable, int fallback) {
-  const char* text = std::getenv(variable);
-  return text == nullptr ? fallback : std::atoi(text);
-}
-
-constexpr std::uint32_t kSizeTag = 0x7FFF0001, kPayloadTag = 0x7FFF0002, kPingTag = 0x7FFF0100;
+constexpr std::uint32_t kSizeTag = 0x7FFF0001, kPayloadTag = 0x7FFF0002, kOutputTag = 0x60000000;
 
 std::string pack(const RankLog& log) {
   std::string bytes;
   const auto append = [&](const auto& value) { bytes.append(reinterpret_cast<const char*>(&value), sizeof(value)); };
-  append(log.verification.equal);
-  append(log.verification.lossDifference);
-  append(log.verification.gradientDifference);
-  append(log.verification.firstDifference.size());
-  bytes += log.verification.firstDifference;
+  const Verification& v = log.verification;
+  append(v.equal);
+  append(v.lossDifference);
+  append(v.boundaryDifference);
+  append(v.gradientDifference);
+  append(v.position);
+  append(v.firstDifference.size());
+  bytes += v.firstDifference;
+  append(log.residentPeak);
+  append(log.startToFirstAction);
   append(log.steps.size());
   for (const StepLog& step : log.steps) {
-    append(step.loss.has_value());
-    append(step.loss.value_or(0));
+    for (const auto& number : {step.loss, step.gradientNorm}) {
+      append(number.has_value());
+      append(number.value_or(0));
+    }
     const std::string blob = toBlob({1 << 20, step.spans, step.memory});  // ranks: an upper bound, a log names peers
     append(blob.size());
     bytes += blob;
@@ -138,19 +58,26 @@ RankLog unpack(const std::string& bytes, Rank rank) {
   const auto take = [&](auto& value) { std::memcpy(&value, takeBytes(sizeof(value)).data(), sizeof(value)); };
   RankLog log;
   std::size_t size = 0;
-  take(log.verification.equal);
-  take(log.verification.lossDifference);
-  take(log.verification.gradientDifference);
+  Verification& v = log.verification;
+  take(v.equal);
+  take(v.lossDifference);
+  take(v.boundaryDifference);
+  take(v.gradientDifference);
+  take(v.position);
   take(size);
-  log.verification.firstDifference = takeBytes(size);
+  v.firstDifference = takeBytes(size);
+  take(log.residentPeak);
+  take(log.startToFirstAction);
   take(size);
   for (std::size_t i = 0, steps = size; i < steps; ++i) {
     StepLog step;
-    bool hasLoss = false;
-    double loss = 0;
-    take(hasLoss);
-    take(loss);
-    if (hasLoss) step.loss = loss;
+    for (auto* number : {&step.loss, &step.gradientNorm}) {
+      bool known = false;
+      double value = 0;
+      take(known);
+      take(value);
+      if (known) *number = value;
+    }
     take(size);
     Trace trace = parseBlob(takeBytes(size), fmt::format("the log of rank {}", rank.value));
     step.spans = std::move(trace.spans);
@@ -167,76 +94,161 @@ Buffer bufferOf(T& value) {
   return {reinterpret_cast<std::byte*>(&value), sizeof(value)};
 }
 
-/// Clock of `peer` minus ours, from the fastest of some round trips; 0 when it is less than a round trip can explain. The peer calls `answerPings`.
-Ns clockOffset(Rank peer, Communicator& communicator) {
-  Ns best = 0, shortest = -1;
-  for (std::uint32_t i = 0; i < 10; ++i) {
-    Ns sent = monotonicNow(), theirs = 0;
-    const auto reply = communicator.receive(peer, kPingTag + 2 * i + 1, bufferOf(theirs));
-    communicator.wait(communicator.send(peer, kPingTag + 2 * i, bufferOf(sent)));
-    communicator.wait(reply);
-    const Ns trip = monotonicNow() - sent;
-    if (shortest >= 0 && trip >= shortest) continue;
-    shortest = trip;
-    best = theirs - (sent + trip / 2);
-  }
-  return std::abs(best) <= shortest ? 0 : best;
+StageOptions stageOptionsFor(const Plan& plan, const TrainOptions& options, Communicator& communicator) {
+  StageOptions stage = options.stage;
+  stage.replica = communicator.rank().value / static_cast<int>(plan.schedule.rows.size());
+  stage.betweenOperators = [&communicator] { communicator.progress(); };
+  return stage;
 }
 
-void answerPings(Communicator& communicator) {
-  for (std::uint32_t i = 0; i < 10; ++i) {
-    Ns sent = 0;
-    communicator.wait(communicator.receive(Rank(0), kPingTag + 2 * i, bufferOf(sent)));
-    Ns now = monotonicNow();
-    communicator.wait(communicator.send(Rank(0), kPingTag + 2 * i + 1, bufferOf(now)));
+/// The stages of this rank, in either direction of a bidirectional placement.
+struct OwnStages {
+  std::vector<std::unique_ptr<StageModule>> modules;
+  std::map<Stage, StageModule*> stages;
+
+  OwnStages(const ModelGraph& graph, const Plan& plan, const StageOptions& options, Communicator& communicator, const TorchBackend& torch) {
+    const Rank rank(communicator.rank().value % static_cast<int>(plan.schedule.rows.size()));
+    for (std::size_t s = 0; s < plan.schedule.placement.stages(); ++s) {
+      if (!plan.schedule.placement.holds(rank, Stage(s))) continue;
+      modules.push_back(torch.makeTracedStage(graph, plan, Stage(s), options));
+      stages[Stage(s)] = modules.back().get();
+    }
   }
+};
+
+/// Names of one storage beside the first.
+std::map<std::string, std::string> aliasesOf(const ModelGraph& graph) {
+  std::map<std::string, std::string> aliases(graph.tiedAliases.begin(), graph.tiedAliases.end());
+  std::map<std::string, std::string> first;
+  for (const StateTensor& parameter : graph.parameters) {
+    const auto [found, isNew] = first.emplace(storageOf(parameter), parameter.name);
+    if (!isNew) aliases.emplace(parameter.name, found->second);
+  }
+  return aliases;
+}
+
+void save(const ModelGraph& graph, const OwnStages& own, const TrainOptions& options, int stepsDone, Communicator& communicator) {
+  std::vector<StatePiece> pieces;
+  for (const auto& [id, stage] : own.stages) {
+    for (StatePiece& piece : stage->state()) pieces.push_back(std::move(piece));
+  }
+  saveCheckpoint(options.save, {{"step", stepsDone}, {"seed", static_cast<double>(options.stage.seed)}}, pieces, aliasesOf(graph), communicator);
+}
+
+/// VmHWM: the most that was resident since this program began.
+Bytes residentPeak() {
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);) {
+    if (line.starts_with("VmHWM:")) return static_cast<Bytes>(std::atoll(line.c_str() + 6)) * 1024;
+  }
+  return 0;
+}
+
+/// When this process began, on the monotonic clock [to 10 ms]; proc(5): field 22 of stat, in clock ticks.
+Ns processStart() {
+  std::ifstream stat("/proc/self/stat");
+  std::string text;
+  std::getline(stat, text);
+  const std::size_t name = text.rfind(')');  // the program's name may hold spaces
+  std::istringstream fields(name == std::string::npos ? "" : text.substr(name + 2));
+  std::string field;
+  for (int i = 3; i <= 22; ++i) fields >> field;
+  return static_cast<Ns>(std::atoll(field.c_str())) * (1'000'000'000 / sysconf(_SC_CLK_TCK));
+}
+
+/// From the start of this process to its first compute action.
+Ns firstActionAfterStart(const StepLog& step) {
+  const auto first = std::ranges::find_if(step.spans, [](const Span& s) { return isCompute(s.kind); });
+  return first == step.spans.end() ? 0 : first->start - processStart();
 }
 
 }  // namespace
 
-Plan singleRankPlan(const ModelGraph& graph, const Plan& plan) {
-  Plan single = plan;
-  single.partition = cut(graph, {}, bindBatch(graph, plan.microbatchSize), nullptr);
-  single.schedule = lower(generate("1f1b", {1, 1, plan.schedule.microbatches}));
-  single.costs = {};
-  single.costs.stages.resize(1);
-  return single;
-}
-
 RankLog train(const ModelGraph& graph, const Plan& plan, const TrainOptions& options, Communicator& communicator, const TorchBackend& torch) {
-  std::map<Stage, std::unique_ptr<StageModule>> modules;
-  std::map<Stage, StageModule*> stages;
-  for (std::size_t s = 0; s < plan.schedule.placement.rankOfStage.size(); ++s) {
-    if (plan.schedule.placement.rankOfStage[s] != communicator.rank()) continue;
-    modules[Stage(s)] = torch.makeTracedStage(graph, plan, Stage(s), options.stage);
-    stages[Stage(s)] = modules[Stage(s)].get();
-  }
+  StageOptions stageOptions = stageOptionsFor(plan, options, communicator);
   RankLog log;
-  std::optional<Reference> reference;
-  if (options.verify) reference = runReference(graph, plan, options, torch);
-  Executor executor(plan, stages, communicator);
-  for (int step = 0; step < options.steps; ++step) {
-    const bool compares = step == 0 && reference.has_value();
-    log.steps.push_back(executor.step(step, [&] {
-      for (const auto& [id, stage] : stages) {
-        if (compares) compareGradients(*stage, *reference, log.verification);
-      }
-    }));
-    const auto& loss = log.steps.back().loss;
-    if (compares && loss) {
-      log.verification.lossDifference = std::abs(*loss - reference->loss);
-      note(log.verification, "The loss", log.verification.lossDifference, kLossAbsolute + kLossRelative * std::abs(reference->loss));
-    }
-    if (compares) reference.reset();
-    if (loss && options.onLoss) options.onLoss(step, *loss);
+  std::optional<Verifier> verifier;
+  if (options.verify) {
+    verifier.emplace(graph, plan, stageOptions, options.firstStep, options.deadline, torch);
+    stageOptions.observe = [&](const std::string& name, Microbatch m, DType dtype, Buffer value) {
+      if (verifier) verifier->observe(name, m, dtype, value);
+    };
   }
+  OwnStages own(graph, plan, stageOptions, communicator, torch);
+  ExecutorOptions executorOptions = options.executor;
+  executorOptions.sumLoss = executorOptions.sumLoss || options.verify;
+  Executor executor(plan, own.stages, communicator, executorOptions);
+  log.clocks = compareClocks(communicator);
+  for (int i = 0; i < options.steps; ++i) {
+    const int step = options.firstStep + i;
+    std::function<void()> compareGradients;  // none where nothing is compared: then holders of pieces need not exchange their sums
+    if (verifier) {
+      compareGradients = [&] {
+        for (const auto& [id, stage] : own.stages) verifier->compareGradients(*stage);
+      };
+    }
+    log.steps.push_back(executor.step(step, compareGradients));
+    if (verifier) {
+      verifier->compareLoss(log.steps.back().loss.value_or(0));
+      log.verification = verifier->result();
+      verifier.reset();
+    }
+    if (i == 0) log.startToFirstAction = firstActionAfterStart(log.steps.front());
+    if (options.onStep) options.onStep(step, log.steps.back());
+    if (executorOptions.sumLoss && communicator.rank().value > 0) log.steps.back().loss.reset();  // so that the logs' losses sum to the step's
+    const bool last = i + 1 == options.steps;
+    if (!options.save.empty() && (last || (options.saveEvery > 0 && (i + 1) % options.saveEvery == 0))) save(graph, own, options, step + 1, communicator);
+  }
+  log.residentPeak = residentPeak();
   return log;
 }
 
+Evaluation evaluate(const ModelGraph& graph, const Plan& plan, const TrainOptions& options, Communicator& communicator, const TorchBackend& torch) {
+  OwnStages own(graph, plan, stageOptionsFor(plan, options, communicator), communicator, torch);
+  ExecutorOptions executorOptions = options.executor;
+  executorOptions.sumLoss = true;
+  Executor executor(plan, own.stages, communicator, executorOptions);
+  Evaluation result;
+  result.loss = executor.evaluate(options.firstStep).loss.value_or(0);
+  const Stage last(plan.partition.stages.size() - 1);
+  const int microbatches = plan.schedule.microbatches;
+  const auto sizes = microbatchSizes(plan.batch, plan.replicas * microbatches);
+  std::vector<HeldBuffer> sending;
+  std::vector<Communicator::Ticket> tickets;
+  for (std::size_t output = 0; output < graph.outputs.size(); ++output) {
+    const Value& value = graph.value(graph.outputs[output]);
+    ModelOutput merged{graph.outputNames[output], value.tensor ? value.tensor->dtype : DType::Unknown, std::nullopt, {}};
+    if (!value.tensor) continue;
+    if (const auto axis = batchAxis(graph, graph.outputs[output])) merged.dimension = axis->dimension;
+    for (int m = 0; m < plan.replicas * microbatches; ++m) {
+      const Microbatch local(m % microbatches);
+      const Rank from(m / microbatches * static_cast<int>(plan.schedule.rows.size()) + plan.schedule.placement.rankOf(last, local).value);
+      const auto tag = kOutputTag + static_cast<std::uint32_t>(output) * static_cast<std::uint32_t>(plan.replicas * microbatches) + static_cast<std::uint32_t>(m);
+      HeldBuffer part;
+      if (from == communicator.rank()) part = own.stages.at(last)->takeModelOutput(output, local);
+      const auto shape = shapeOf(*value.tensor, bindBatch(graph, options.stage.data.masked ? plan.batch : sizes[static_cast<std::size_t>(m)]));
+      if (communicator.rank().value == 0) {
+        if (from.value != 0) {
+          const auto bytes = std::make_shared<std::vector<std::byte>>(static_cast<std::size_t>(bytesOf(*value.tensor, bindBatch(graph, sizes[static_cast<std::size_t>(m)]))));
+          part = {{bytes->data(), bytes->size()}, bytes};
+          communicator.wait(communicator.receive(from, tag, part.buffer));
+        }
+        merged.parts.push_back({shape, part.buffer});
+        result.kept.push_back(std::move(part));
+      } else if (from == communicator.rank()) {
+        tickets.push_back(communicator.send(Rank(0), tag, part.buffer));
+        sending.push_back(std::move(part));
+      }
+    }
+    if (communicator.rank().value == 0) result.outputs.push_back(std::move(merged));
+  }
+  for (const auto ticket : tickets) communicator.wait(ticket);
+  return result;
+}
+
 std::vector<RankLog> gather(const RankLog& own, Communicator& communicator) {
-  communicator.barrier();
+  const std::vector<ClockReading> clocks = compareClocks(communicator);
   if (communicator.rank().value != 0) {
-    answerPings(communicator);
     std::string bytes = pack(own);
     std::uint64_t size = bytes.size();
     communicator.wait(communicator.send(Rank(0), kSizeTag, bufferOf(size)));
@@ -247,18 +259,19 @@ std::vector<RankLog> gather(const RankLog& own, Communicator& communicator) {
   std::vector<RankLog> logs{own};
   for (int r = 1; r < communicator.size(); ++r) {
     const Rank peer(r);
-    const Ns offset = clockOffset(peer, communicator);
     std::uint64_t size = 0;
     communicator.wait(communicator.receive(peer, kSizeTag, bufferOf(size)));
     std::string bytes(size, '\0');
     communicator.wait(communicator.receive(peer, kPayloadTag, bufferOf(bytes)));
     RankLog log = unpack(bytes, peer);
+    const ClockReading& last = clocks.at(peer.index());
+    const ClockReading& first = own.clocks.empty() ? last : own.clocks.at(peer.index());
     for (StepLog& step : log.steps) {
       for (Span& span : step.spans) {
-        span.start -= offset;
-        span.end -= offset;
+        span.start = onOurClock(span.start, first, last);
+        span.end = onOurClock(span.end, first, last);
       }
-      for (MemorySample& sample : step.memory) sample.time -= offset;
+      for (MemorySample& sample : step.memory) sample.time = onOurClock(sample.time, first, last);
     }
     logs.push_back(std::move(log));
   }
@@ -267,8 +280,8 @@ std::vector<RankLog> gather(const RankLog& own, Communicator& communicator) {
 }
 
 void bindToCores(const RankEnvironment& environment) {
-  const int ranks = numberFrom("LOCAL_WORLD_SIZE", environment.worldSize);
-  const int rank = numberFrom("LOCAL_RANK", environment.rank.value);
+  const int ranks = environment.localSize, rank = environment.localRank;
+  if (environment.startedBy == StartedBy::Slurm) return;  // it gives each task its cores
   cpu_set_t allowed;
   if (sched_getaffinity(0, sizeof(allowed), &allowed) != 0) return;
   const int cores = CPU_COUNT(&allowed);
@@ -285,15 +298,15 @@ void bindToCores(const RankEnvironment& environment) {
 }
 
 Rendezvous rendezvousOf(const RankEnvironment& environment, std::chrono::milliseconds deadline) {
-  const char* agentStore = std::getenv("TORCHELASTIC_USE_AGENT_STORE");
   Rendezvous meeting;
   meeting.rank = environment.rank;
   meeting.size = environment.worldSize;
   meeting.masterAddress = environment.masterAddress;
   meeting.masterPort = environment.masterPort;
   meeting.listenFd = environment.listenFd;
-  meeting.storeIsElsewhere = agentStore != nullptr && std::string(agentStore) == "True";
-  meeting.oneHost = numberFrom("LOCAL_WORLD_SIZE", environment.worldSize) == environment.worldSize;
+  meeting.storeIsElsewhere = environment.storeIsElsewhere;
+  meeting.oneHost = environment.oneHost;
+  if (!meeting.oneHost) static_cast<void>(localAddressTowards(meeting.masterAddress));  // a name that cannot be found says so now
   meeting.deadline = deadline;
   return meeting;
 }

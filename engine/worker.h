@@ -6,42 +6,54 @@
 #include <string>
 
 #include "backends/communicator.h"
+#include "backends/outputs.h"
 #include "backends/run_store.h"
 #include "backends/torch_backend.h"
+#include "engine/clock.h"
 #include "engine/executor.h"
 #include "engine/launcher.h"
+#include "engine/verify.h"
 #include "simulator/plan.h"
 
 namespace pw {
 
 struct TrainOptions {
   int steps = 1;
-  bool verify = false;  ///< compare loss and gradients of the first step with one rank on the same microbatches
+  int firstStep = 0;    ///< of a training that is resumed
+  bool verify = false;  ///< compare the first step with one rank on the same microbatches
   StageOptions stage;
+  ExecutorOptions executor;
   std::chrono::milliseconds deadline{60000};
-  std::function<void(int, double)> onLoss;  ///< called on the rank of the last stage after each step
-};
-
-/// How far a pipelined step was from the same step on one rank.
-struct Verification {
-  bool equal = true;
-  double lossDifference = 0;
-  double gradientDifference = 0;   ///< largest absolute
-  std::string firstDifference;     ///< sentence; empty when equal
+  std::string save;     ///< checkpoint, written at the end and every `saveEvery` steps
+  int saveEvery = 0;    ///< 0: at the end only
+  std::function<void(int, const StepLog&)> onStep;  ///< called on every rank after each step
 };
 
 /// The steps of one rank's training.
 struct RankLog {
   std::vector<StepLog> steps;
   Verification verification;
+  Bytes residentPeak = 0;  ///< of the process
+  Ns startToFirstAction = 0;  ///< from the start of the process
+  std::vector<ClockReading> clocks;  ///< at the start; on rank 0 only
 };
 
-/// Trains this rank's stages of the plan. Throws Error naming rank, step and action.
+/// Trains this rank's stages of the plan, in its replica. Throws Error naming rank, step and action.
 [[nodiscard]] RankLog train(const ModelGraph& graph, const Plan& plan, const TrainOptions& options, Communicator& communicator,
                             const TorchBackend& torch);
 
-/// All ranks' logs on rank 0 (index = rank), times on rank 0's clock; empty on other ranks. Clocks are compared by round trips and corrected
-/// when they differ by more than a round trip can explain (Cristian, 1989): ranks of one host share a clock.
+/// An evaluation step's loss, on all ranks, and on rank 0 the outputs of all microbatches, which `kept` keeps.
+struct Evaluation {
+  double loss = 0;
+  std::vector<ModelOutput> outputs;
+  std::vector<HeldBuffer> kept;
+};
+
+/// One step of forwards only.
+[[nodiscard]] Evaluation evaluate(const ModelGraph& graph, const Plan& plan, const TrainOptions& options, Communicator& communicator, const TorchBackend& torch);
+
+/// All ranks' logs on rank 0 (index = rank), times on rank 0's clock by comparisons before and after the training (`compareClocks`); empty on
+/// other ranks.
 [[nodiscard]] std::vector<RankLog> gather(const RankLog& own, Communicator& communicator);
 
 /// Binds this process, and the threads it will start, to its share of the cores when the ranks of this host have a core or more each: else the
@@ -51,8 +63,5 @@ void bindToCores(const RankEnvironment& environment);
 
 /// Connects this rank to its job by what its environment says.
 [[nodiscard]] Rendezvous rendezvousOf(const RankEnvironment& environment, std::chrono::milliseconds deadline);
-
-/// The plan's model as one stage on one rank, same microbatches: what pipelined results are compared with.
-[[nodiscard]] Plan singleRankPlan(const ModelGraph& graph, const Plan& plan);
 
 }  // namespace pw

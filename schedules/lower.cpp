@@ -2,9 +2,12 @@
 
 #include <algorithm>
 #include <array>
+#include <cstddef>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <tuple>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -195,6 +198,27 @@ Schedule lower(const Schedule& compute, Lowering lowering) {
   }
   UnitRun run = runUnits(plain);
   return insertMessages(plain, run);
+}
+
+Schedule withReductions(const Schedule& schedule) {
+  Schedule reduced = without(schedule, [](ActionKind k) { return k == ActionKind::ReduceGrad; });
+  for (auto& row : reduced.rows) {
+    std::map<Stage, std::size_t> lastOf;
+    for (std::size_t at = 0; at < row.size(); ++at) {
+      if (row[at].kind == ActionKind::Backward || row[at].kind == ActionKind::BackwardWeight) lastOf[row[at].stage] = at;
+    }
+    std::vector<std::pair<std::size_t, Stage>> places;  // before which position
+    for (const auto& [stage, last] : lastOf) {
+      std::size_t at = last + 1;
+      while (at < row.size() && isSend(row[at].kind)) ++at;
+      places.emplace_back(at, stage);
+    }
+    std::sort(places.begin(), places.end());
+    for (auto place = places.rbegin(); place != places.rend(); ++place) {
+      row.insert(row.begin() + static_cast<std::ptrdiff_t>(place->first), {place->second, ActionKind::ReduceGrad, Microbatch{-1}});
+    }
+  }
+  return reduced;
 }
 
 Schedule computeOnly(const Schedule& schedule) {

@@ -79,7 +79,7 @@ class Actions {
 };
 
 /// Message lanes of one trace. A viewer draws overlapping slices of a thread wrongly, so a rank pair has as many lanes as it ever
-/// has messages in flight (a message's latency does not hold the channel).
+/// has messages in flight (a message's latency does not hold the channel). A rank's reductions have lanes of their own likewise.
 class MessageLanes {
  public:
   /// The number of the lane, over all pairs, that is free at the message's start. Messages come by start.
@@ -90,7 +90,7 @@ class MessageLanes {
       busyUntil = message.end;
       return number;
     }
-    names_.push_back(fmt::format("rank {} → {}", message.rank.value, message.peer.value));
+    names_.push_back(isBeside(message) ? fmt::format("rank {} reduces", message.rank.value) : fmt::format("rank {} → {}", message.rank.value, message.peer.value));
     lanes.emplace_back(names_.size() - 1, message.end);
     return names_.size() - 1;
   }
@@ -130,6 +130,7 @@ void Writer::slice(const Span& span, const Span* partner, std::size_t process, s
   const std::string label = partner == nullptr ? labelOf(span) : fmt::format("({};{})", labelOf(span), labelOf(*partner));
   std::string arguments = fmt::format(R"("stage":{},"microbatch":{})", span.stage.value, span.microbatch.value);
   if (isMessage(span)) arguments += fmt::format(R"(,"from":{},"to":{},"bytes":{})", span.rank.value, span.peer.value, span.bytes);
+  if (isBeside(span)) arguments += fmt::format(R"(,"bytes":{})", span.bytes);
   event(fmt::format(R"("ph":"X","name":{},"cat":{},"pid":{},"tid":{},"ts":{},"dur":{},"args":{{{}}})", jsonString(label),
                     jsonString(name(span.kind)), process, thread, micros(span.start), micros(span.end - span.start), arguments));
 }
@@ -145,7 +146,7 @@ void Writer::trace(const Trace& trace, std::string_view title, std::size_t proce
   const Actions actions(trace);
   MessageLanes lanes;
   for (const Span* span : spans) {
-    const std::size_t thread = isMessage(*span) ? ranks + lanes.place(*span) : span->rank.index();
+    const std::size_t thread = isMessage(*span) || isBeside(*span) ? ranks + lanes.place(*span) : span->rank.index();
     const auto at = static_cast<std::size_t>(span - trace.spans.data());
     if (at > 0 && isSlot(trace.spans[at - 1], *span)) continue;  // drawn with its forward
     slice(*span, at + 1 < trace.spans.size() && isSlot(*span, trace.spans[at + 1]) ? &trace.spans[at + 1] : nullptr, process, thread);

@@ -40,6 +40,13 @@ class MessagesByEnd {
   std::vector<std::size_t> first_, order_;
 };
 
+/// A REDUCE_GRAD that takes time.
+struct Reduction {
+  std::size_t rank = 0, position = 0;
+  Stage stage;
+  std::int32_t after = kNone;  ///< the rank's step before it
+};
+
 /// A message that becomes a step of a channel.
 struct Carried {
   std::int32_t step = 0, message = 0;
@@ -74,6 +81,8 @@ class Compiler {
   void requireSenders();
   void addTransfers();
   void linkTransfer(const Carried& carried);
+  void noteReduction(std::size_t rank, std::size_t position);
+  void addReductions();
   void linkCycles();
   void finish();
 
@@ -93,6 +102,7 @@ class Compiler {
   std::vector<std::int32_t> sent_, received_;  ///< by message and microbatch: the steps that post its ends
   std::vector<std::int32_t> cycle_;            ///< lockstep: by step of a rank
   std::vector<Carried> carried_;
+  std::vector<Reduction> reductions_;  ///< by rank and position
 };
 
 Compiler::Compiler(const Schedule& schedule, const CostTable& costs, Sending sending)
@@ -140,10 +150,11 @@ void Compiler::listUses() {
   p_.uses.emplace_back();
   for (const StageCost& cost : costs_.stages) {
     const Bytes kept = cost.activationBytes;
-    p_.uses.push_back({kept, trains_ ? 0 : kept, 1, trains_ ? 0 : 1});
-    p_.uses.push_back({0, kept, 0, 1});
-    p_.uses.push_back({0, cost.freedByInput, 0, 0});
-    p_.uses.push_back({0, kept - cost.freedByInput, 0, 1});
+    const Bytes freed = cost.freedByInput - cost.addedByInput;
+    p_.uses.push_back({kept, trains_ ? 0 : kept, std::max<Bytes>(0, cost.forwardPeak - kept), 1, trains_ ? 0 : 1});
+    p_.uses.push_back({0, kept, cost.backwardPeak, 0, 1});
+    p_.uses.push_back({0, freed, std::max(cost.inputPeak, -freed), 0, 0});
+    p_.uses.push_back({0, kept - freed, cost.weightPeak, 0, 1});
   }
 }
 
@@ -152,7 +163,7 @@ std::int32_t Compiler::slotUse(const Action& forward, const Action& backward) {
   if (isNew) {
     const MemoryUse f = p_.uses[1 + kKinds * forward.stage.index()];
     const MemoryUse b = p_.uses[1 + kKinds * backward.stage.index() + 1];
-    p_.uses.push_back({f.gain + b.gain, f.loss + b.loss, f.born + b.born, f.died + b.died});
+    p_.uses.push_back({f.gain + b.gain, f.loss + b.loss, std::max(f.peak, b.peak), f.born + b.born, f.died + b.died});
   }
   return found->second;
 }
@@ -235,6 +246,17 @@ void Compiler::addPost(std::size_t rank, std::size_t position) {
   for (const std::size_t m : (send ? leaving_ : arriving_).at(action)) (send ? sent_ : received_)[postOf(m, action.microbatch)] = step;
 }
 
+void Compiler::noteReduction(std::size_t rank, std::size_t position) {
+  const Stage stage = schedule_.rows[rank][position].stage;
+  if (stage.value < 0 || stage.index() >= costs_.stages.size() || !schedule_.placement.holds(Rank(rank), stage)) {
+    throw Error(fmt::format("schedule `{}` reduces stage {} on rank {}, which does not hold it; `pipewright check` lists its problems", schedule_.name,
+                            stage.value, rank));
+  }
+  if (costs_.stages[stage.index()].reduce == 0) return;
+  const auto steps = static_cast<std::int32_t>(lanes_.steps.size());
+  reductions_.push_back({rank, position, stage, steps == lanes_.begin.back() ? kNone : steps - 1});
+}
+
 void Compiler::addRow(std::size_t rank) {
   const auto& row = schedule_.rows[rank];
   const Stage last(costs_.stages.size() - 1);
@@ -247,6 +269,7 @@ void Compiler::addRow(std::size_t rank) {
     const bool stores = schedule_.lockstep && costs_.store > 0 && action.stage == last && (action.kind == ActionKind::Backward || action.kind == ActionKind::BackwardWeight);
     if (loads) addStep(rank, kLoadStep, inputs * scaled(costs_.load, action.microbatch), 0, action.microbatch);
     if (isCompute(action.kind)) addCompute(rank, at);
+    if (action.kind == ActionKind::ReduceGrad) noteReduction(rank, at);
     if (posts() && (isSend(action.kind) || isReceive(action.kind))) addPost(rank, at);
     if (stores) addStep(rank, kStoreStep, scaled(costs_.store, action.microbatch), 0, action.microbatch);
     if (schedule_.lockstep && isCompute(action.kind)) cycle_.resize(lanes_.steps.size(), lockstepCycle(ranks, action));
@@ -328,11 +351,30 @@ void Compiler::linkTransfer(const Carried& carried) {
   lanes_.links.push_back({step, received + 1, delay});
 }
 
+/// Each rank's reductions, one after the other beside its row; that of a stage starts when all ranks that hold it got to theirs.
+void Compiler::addReductions() {
+  if (reductions_.empty()) return;
+  p_.reducers = p_.ranks;
+  std::map<Stage, std::vector<const Reduction*>> holders;
+  for (const Reduction& reduction : reductions_) holders[reduction.stage].push_back(&reduction);
+  auto next = reductions_.cbegin();
+  for (std::int32_t rank = 0; rank < p_.ranks; ++rank) {
+    for (; next != reductions_.cend() && next->rank == static_cast<std::size_t>(rank); ++next) {
+      const auto step = static_cast<std::int32_t>(lanes_.steps.size());
+      lanes_.steps.push_back({p_.ranks + p_.channels + rank, {static_cast<std::int32_t>(next->position), {}}, costs_.stages[next->stage.index()].reduce, 0});
+      for (const Reduction* holder : holders[next->stage]) {
+        if (holder->after != kNone) lanes_.links.push_back({holder->after, step, 0});
+      }
+    }
+    lanes_.begin.push_back(static_cast<std::int32_t>(lanes_.steps.size()));
+  }
+}
+
 /// Lockstep: after every cycle two barriers, one before and one after the exchange.
 void Compiler::linkCycles() {
   const auto cycles = static_cast<std::int32_t>(lockstepCycles(shapeOf(schedule_)));
   const auto first = static_cast<std::int32_t>(lanes_.steps.size());
-  for (std::int32_t i = 0; i < 2 * cycles; ++i) lanes_.steps.push_back({p_.ranks + p_.channels, {i / 2, {}}, 0, 0});
+  for (std::int32_t i = 0; i < 2 * cycles; ++i) lanes_.steps.push_back({p_.ranks + p_.channels + p_.reducers, {i / 2, {}}, 0, 0});
   for (std::size_t rank = 0; rank < schedule_.rows.size(); ++rank) {
     for (std::int32_t s = lanes_.begin[rank]; s < lanes_.begin[rank + 1]; ++s) {
       const std::int32_t cycle = cycle_[static_cast<std::size_t>(s)];
@@ -378,6 +420,7 @@ Program Compiler::run() {
   for (const MessageCost& m : costs_.messages) p_.delays.push_back(m.latency);
   requireSenders();
   addTransfers();
+  addReductions();
   if (schedule_.lockstep) linkCycles();
   weigh(schedule_, costs_, posts(), lanes_, p_);
   finish();

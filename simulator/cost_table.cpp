@@ -88,8 +88,13 @@ void requireSummable(const CostTable& costs, const Shape& shape) {
   constexpr double kMost = 4e18;
   double once = 0, each = 0;
   for (const StageCost& c : costs.stages) {
-    for (const Ns time : {c.forward, c.backward, c.backwardInput, c.backwardWeight, c.activationBytes}) each += static_cast<double>(time);
-    for (const std::int64_t number : {c.optimizer, c.parameterBytes, c.gradientBytes, c.optimizerBytes}) once += static_cast<double>(number);
+    for (const std::int64_t number : {c.forward, c.backward, c.backwardInput, c.backwardWeight, c.activationBytes, c.addedByInput, c.dataBytes}) {
+      each += static_cast<double>(number);
+    }
+    for (const Bytes peak : {c.forwardPeak, c.backwardPeak, c.inputPeak, c.weightPeak}) each += static_cast<double>(peak);
+    for (const std::int64_t number : {c.optimizer, c.parameterBytes, c.gradientBytes, c.optimizerBytes, c.updatedBytes, c.fixedBytes, c.reduce}) {
+      once += static_cast<double>(number);
+    }
   }
   for (const Ns time : costs.overlap) each += static_cast<double>(time);
   for (const MessageCost& m : costs.messages) {

@@ -1,5 +1,8 @@
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <string>
+#include <string_view>
 
 #include "schedules/error.h"
 #include "simulator/graph_facts.h"
@@ -73,6 +76,74 @@ double convolutionFlops(const ModelGraph& graph, const Node& node, double out, c
   return channels == 0 ? 0 : 2 * (transposed ? elements(*input, bindings) : out) * elements(*weight, bindings) / channels;
 }
 
+/// The operators whose weight gradients the engine leaves for W (backends/torch_weights.h).
+bool canSplit(const std::string& name) {
+  constexpr std::array<std::string_view, 14> kNames{"linear", "addmm", "mm", "bmm", "matmul", "convolution", "embedding", "layer_norm", "rms_norm",
+                                                    "group_norm", "batch_norm", "add", "mul", "baddbmm"};
+  return name.rfind("conv", 0) == 0 || std::find(kNames.begin(), kNames.end(), name) != kNames.end();
+}
+
+/// Part of a node's backward that is for parameters alone: all where no computed value needs a gradient, half where one does, none without
+/// parameters.
+double weightPart(const ModelGraph& graph, const Node& node, const std::vector<bool>& gradient) {
+  if (!canSplit(operatorName(node))) return 0;
+  bool weights = false, inputs = false;
+  for (const ValueId v : readsOf(node)) {
+    if (!gradient[v.index()]) continue;
+    (graph.value(viewedBase(graph, v)).origin == ValueOrigin::Parameter ? weights : inputs) = true;
+  }
+  return !weights ? 0 : inputs ? 0.5 : 1;
+}
+
+/// Memory of every node: forwards make their outputs; backwards make gradients where no other did, and free their output's and what was saved.
+/// W needs the output's gradient and what the operator reads, which is freed when the last reader's W is done.
+class MemoryEstimate {
+ public:
+  MemoryEstimate(const ModelGraph& graph, const Bindings& bindings, const std::vector<bool>& gradient) : graph_(graph), bindings_(bindings), gradient_(gradient) {}
+
+  void fill(std::vector<NodeCost>& costs) {
+    std::vector<bool> made(graph_.values.size(), false), held(graph_.values.size(), false);
+    for (const ValueId v : graph_.outputs) made[viewedBase(graph_, v).index()] = true;
+    for (std::size_t n = costs.size(); n-- > 0;) {
+      const Node& node = graph_.nodes[n];
+      NodeCost& cost = costs[n];
+      Bytes results = 0, gone = 0;
+      for (const ValueId v : node.outputs) {
+        if (viewedBase(graph_, v) != v) continue;
+        results += bytesFor(v);
+        if (gradient_[v.index()]) gone += bytesFor(v);
+      }
+      cost.forwardPeak = results;
+      if (cost.backward == 0) continue;
+      for (const ValueId v : readsOf(node)) {
+        const ValueId base = viewedBase(graph_, v);
+        if (graph_.value(base).origin != ValueOrigin::Node) continue;
+        if (cost.weight > 0 && !held[base.index()]) cost.heldForWeight += bytesFor(base);
+        held[base.index()] = held[base.index()] || cost.weight > 0;
+        if (!gradient_[base.index()]) continue;
+        cost.backwardPeak += bytesFor(base);
+        if (!made[base.index()]) cost.backwardChange += bytesFor(base);
+        made[base.index()] = true;
+      }
+      if (cost.weight > 0) cost.heldForWeight += gone;
+      cost.backwardChange -= gone + cost.saved;
+    }
+  }
+
+ private:
+  [[nodiscard]] Bytes bytesFor(ValueId v) const {
+    try {
+      return graph_.value(v).tensor && !graph_.value(v).symbolic ? bytesOf(*graph_.value(v).tensor, bindings_) : 0;
+    } catch (const Error&) {
+      return 0;  // a size that depends on data
+    }
+  }
+
+  const ModelGraph& graph_;
+  const Bindings& bindings_;
+  const std::vector<bool>& gradient_;
+};
+
 }  // namespace
 
 double forwardFlops(const ModelGraph& graph, const Node& node, const Bindings& bindings) {
@@ -129,8 +200,10 @@ Profile estimate(const ModelGraph& graph, std::int64_t microbatch, const Cluster
       if (gradient[v.index()] && bytes > 0) cost.saved += bytesOf(*graph.value(v).tensor, bindings);
     }
     if (trained) cost.backward = cost.flops > 0 ? 2 * time(cost.flops, bytes) : time(0, bytes);
+    cost.weight = static_cast<Ns>(static_cast<double>(cost.backward) * weightPart(graph, node, gradient));
     profile.nodes.push_back(cost);
   }
+  MemoryEstimate(graph, bindings, gradient).fill(profile.nodes);
   return profile;
 }
 

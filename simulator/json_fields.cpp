@@ -45,7 +45,17 @@ Json stagesOf(const Schedule& schedule, const CostTable& costs) {
                       {"parameter_bytes", cost.parameterBytes},
                       {"gradient_bytes", cost.gradientBytes},
                       {"optimizer_bytes", cost.optimizerBytes},
-                      {"activation_bytes", cost.activationBytes}});
+                      {"updated_bytes", cost.updatedBytes},
+                      {"fixed_bytes", cost.fixedBytes},
+                      {"data_bytes", cost.dataBytes},
+                      {"activation_bytes", cost.activationBytes},
+                      {"freed_by_input_bytes", cost.freedByInput},
+                      {"added_by_input_bytes", cost.addedByInput},
+                      {"forward_peak_bytes", cost.forwardPeak},
+                      {"backward_peak_bytes", cost.backwardPeak},
+                      {"input_peak_bytes", cost.inputPeak},
+                      {"weight_peak_bytes", cost.weightPeak},
+                      {"reduce_ns", cost.reduce}});
   }
   return stages;
 }

@@ -158,7 +158,7 @@ class Cutter {
     for (const auto& [parameter, stages] : holders) {
       const StateTensor& state = graph_.parameters[parameter];
       if (stages.size() < 2 || !gradient_[state.value.index()]) continue;
-      result_.replicated.push_back({state.name, storageOf(state), stages, bytesOf(*graph_.value(state.value).tensor, bindings_)});
+      result_.shared.push_back({state.name, storageOf(state), stages, bytesOf(*graph_.value(state.value).tensor, bindings_)});
     }
   }
 

@@ -20,6 +20,14 @@ struct Transfer {
   bool operator==(const Transfer&) const = default;
 };
 
+/// Nodes [begin, end).
+struct NodeRange {
+  NodeId begin;
+  NodeId end;
+
+  bool operator==(const NodeRange&) const = default;
+};
+
 /// What one stage computes: nodes [begin, end) of the graph, and before them `recomputed`, in this order: cheap nodes of earlier stages
 /// whose values depend on inputs, buffers and constants only and cost less to compute again than to receive. Lists ascend.
 struct StageSpec {
@@ -30,25 +38,35 @@ struct StageSpec {
   std::vector<std::size_t> parameters;     ///< indices into ModelGraph::parameters; of tied ones the first
   std::vector<std::size_t> buffers;        ///< indices into ModelGraph::buffers
   std::vector<std::size_t> constants;      ///< indices into ModelGraph::constants
+  /// Activation checkpointing: of these ranges only what enters them is kept; their forward runs again in the backward. Ascending, disjoint,
+  /// within [begin, end).
+  std::vector<NodeRange> checkpoints;
 
   bool operator==(const StageSpec&) const = default;
 };
 
-/// A storage read by several stages: each keeps a copy, gradients are summed at the end of the step.
-struct ReplicatedParameter {
+/// How a parameter that several stages read is kept equal. Either way the gradients are summed once per step.
+enum class Sharing : std::uint8_t {
+  Replicate,  ///< every holder keeps optimizer state and updates its copy
+  Transmit,   ///< the first stage owns it: it alone updates, and sends the new values to the others
+};
+
+/// A storage read by several stages.
+struct SharedParameter {
   std::string name;
   std::string storage;
   std::vector<Stage> stages;
   Bytes bytes = 0;
+  Sharing sharing = Sharing::Replicate;
 
-  bool operator==(const ReplicatedParameter&) const = default;
+  bool operator==(const SharedParameter&) const = default;
 };
 
 /// A model cut into stages.
 struct Partition {
   std::vector<StageSpec> stages;
   std::vector<Transfer> transfers;
-  std::vector<ReplicatedParameter> replicated;
+  std::vector<SharedParameter> shared;
 
   bool operator==(const Partition&) const = default;
 };

@@ -4,14 +4,12 @@
 
 #include <algorithm>
 #include <functional>
-#include <map>
 #include <nlohmann/json.hpp>
-#include <set>
-#include <utility>
 
 #include "schedules/csv.h"
 #include "schedules/error.h"
 #include "simulator/json_part.h"
+#include "simulator/sharing.h"
 
 namespace pw {
 template <class Tag>
@@ -25,8 +23,10 @@ constexpr int kVersion = 1;
 using Json = nlohmann::ordered_json;
 
 Json stageJson(const StageSpec& s) {
-  return {{"begin", s.begin},           {"end", s.end},         {"recomputed", s.recomputed}, {"model_inputs", s.modelInputs},
-          {"parameters", s.parameters}, {"buffers", s.buffers}, {"constants", s.constants}};
+  Json j{{"begin", s.begin},           {"end", s.end},         {"recomputed", s.recomputed}, {"model_inputs", s.modelInputs},
+         {"parameters", s.parameters}, {"buffers", s.buffers}, {"constants", s.constants}};
+  for (const NodeRange& range : s.checkpoints) j["checkpoints"].push_back({{"begin", range.begin}, {"end", range.end}});
+  return j;
 }
 
 StageSpec stageOf(const JsonPart& j) {
@@ -38,14 +38,32 @@ StageSpec stageOf(const JsonPart& j) {
   s.parameters = j["parameters"].listOf<std::size_t>();
   s.buffers = j["buffers"].listOf<std::size_t>();
   s.constants = j["constants"].listOf<std::size_t>();
+  if (j.json().contains("checkpoints")) {
+    s.checkpoints = j["checkpoints"].list([](const JsonPart& r) { return NodeRange{r["begin"].as<NodeId>(), r["end"].as<NodeId>()}; });
+  }
   return s;
 }
 
 Json costJson(const StageCost& c) {
-  return {{"forward_ns", c.forward},           {"backward_ns", c.backward},       {"input_ns", c.backwardInput},
-          {"weight_ns", c.backwardWeight},     {"optimizer_ns", c.optimizer},     {"parameter_bytes", c.parameterBytes},
-          {"gradient_bytes", c.gradientBytes}, {"optimizer_bytes", c.optimizerBytes}, {"activation_bytes", c.activationBytes},
-          {"freed_by_input_bytes", c.freedByInput}};
+  return {{"forward_ns", c.forward},
+          {"backward_ns", c.backward},
+          {"input_ns", c.backwardInput},
+          {"weight_ns", c.backwardWeight},
+          {"optimizer_ns", c.optimizer},
+          {"reduce_ns", c.reduce},
+          {"parameter_bytes", c.parameterBytes},
+          {"gradient_bytes", c.gradientBytes},
+          {"optimizer_bytes", c.optimizerBytes},
+          {"updated_bytes", c.updatedBytes},
+          {"fixed_bytes", c.fixedBytes},
+          {"data_bytes", c.dataBytes},
+          {"activation_bytes", c.activationBytes},
+          {"freed_by_input_bytes", c.freedByInput},
+          {"added_by_input_bytes", c.addedByInput},
+          {"forward_peak_bytes", c.forwardPeak},
+          {"backward_peak_bytes", c.backwardPeak},
+          {"input_peak_bytes", c.inputPeak},
+          {"weight_peak_bytes", c.weightPeak}};
 }
 
 StageCost costOf(const JsonPart& j) {
@@ -59,7 +77,20 @@ StageCost costOf(const JsonPart& j) {
   c.gradientBytes = j["gradient_bytes"].as<Ns>();
   c.optimizerBytes = j["optimizer_bytes"].as<Ns>();
   c.activationBytes = j["activation_bytes"].as<Ns>();
-  if (j.json().contains("freed_by_input_bytes")) c.freedByInput = j["freed_by_input_bytes"].as<Bytes>();
+  const auto later = [&](const char* key, std::int64_t& value) {  // absent in older plans
+    if (j.json().contains(key)) value = j[key].as<std::int64_t>();
+  };
+  c.updatedBytes = c.gradientBytes;
+  later("reduce_ns", c.reduce);
+  later("updated_bytes", c.updatedBytes);
+  later("fixed_bytes", c.fixedBytes);
+  later("data_bytes", c.dataBytes);
+  later("freed_by_input_bytes", c.freedByInput);
+  later("added_by_input_bytes", c.addedByInput);
+  later("forward_peak_bytes", c.forwardPeak);
+  later("backward_peak_bytes", c.backwardPeak);
+  later("input_peak_bytes", c.inputPeak);
+  later("weight_peak_bytes", c.weightPeak);
   return c;
 }
 
@@ -69,20 +100,29 @@ Json partitionJson(const Partition& p) {
   for (const Transfer& t : p.transfers) {
     j["transfers"].push_back({{"value", t.value}, {"from", t.from}, {"to", t.to}, {"gradient", t.gradient}, {"bytes", t.bytes}});
   }
-  for (const ReplicatedParameter& r : p.replicated) {
-    j["replicated"].push_back({{"name", r.name}, {"storage", r.storage}, {"stages", r.stages}, {"bytes", r.bytes}});
+  for (const SharedParameter& r : p.shared) {
+    j["replicated"].push_back({{"name", r.name}, {"storage", r.storage}, {"stages", r.stages}, {"bytes", r.bytes}, {"sharing", name(r.sharing)}});
   }
   return j;
 }
 
-Partition partitionOf(const JsonPart& j) {
+Sharing sharingOf(const JsonPart& shared, const JsonDocument& document) {
+  if (!shared.json().contains("sharing")) return Sharing::Replicate;
+  const auto text = shared["sharing"].as<std::string>();
+  for (const Sharing sharing : {Sharing::Replicate, Sharing::Transmit}) {
+    if (text == name(sharing)) return sharing;
+  }
+  document.fail(fmt::format("a shared parameter is kept equal by `{}`, neither replicate nor transmit", text));
+}
+
+Partition partitionOf(const JsonPart& j, const JsonDocument& document) {
   Partition p;
   p.stages = j["stages"].list(stageOf);
   p.transfers = j["transfers"].list([](const JsonPart& t) {
     return Transfer{t["value"].as<ValueId>(), t["from"].as<Stage>(), t["to"].as<Stage>(), t["gradient"].as<bool>(), t["bytes"].as<Bytes>()};
   });
-  p.replicated = j["replicated"].list([](const JsonPart& r) {
-    return ReplicatedParameter{r["name"].as<std::string>(), r["storage"].as<std::string>(), r["stages"].listOf<Stage>(), r["bytes"].as<Bytes>()};
+  p.shared = j["replicated"].list([&](const JsonPart& r) {
+    return SharedParameter{r["name"].as<std::string>(), r["storage"].as<std::string>(), r["stages"].listOf<Stage>(), r["bytes"].as<Bytes>(), sharingOf(r, document)};
   });
   return p;
 }
@@ -126,8 +166,10 @@ void checkCosts(const CostTable& costs, const Fail& fail) {
   check(costs.reduceTime);
   for (const Ns time : costs.overlap) check(time);
   for (const StageCost& c : costs.stages) {
-    for (const Ns time : {c.forward, c.backward, c.backwardInput, c.backwardWeight, c.optimizer}) check(time);
-    for (const Bytes bytes : {c.parameterBytes, c.gradientBytes, c.optimizerBytes, c.activationBytes}) check(bytes);
+    for (const Ns time : {c.forward, c.backward, c.backwardInput, c.backwardWeight, c.optimizer, c.reduce}) check(time);
+    for (const Bytes bytes : {c.parameterBytes, c.gradientBytes, c.optimizerBytes, c.updatedBytes, c.fixedBytes, c.dataBytes}) check(bytes);
+    for (const Bytes bytes : {c.activationBytes, c.addedByInput, c.forwardPeak, c.backwardPeak, c.inputPeak, c.weightPeak}) check(bytes);
+    if (c.updatedBytes > c.parameterBytes) fail("a stage updates more than its parameters");
     if (c.freedByInput < 0 || c.freedByInput > c.activationBytes) fail("a stage frees more than it holds");
   }
   for (const MessageCost& m : costs.messages) {
@@ -145,13 +187,18 @@ void checkPartition(const Partition& partition, const Fail& fail) {
     const auto& again = stage.recomputed;
     if (!ascend(again) || (!again.empty() && (again.front() < NodeId(0) || again.back() >= stage.begin))) fail("a stage recomputes nodes that are not before it");
     if (std::any_of(stage.modelInputs.begin(), stage.modelInputs.end(), [](ValueId v) { return v.value < 0; })) fail("a stage reads a value that does not exist");
+    NodeId after = stage.begin;
+    for (const NodeRange& range : stage.checkpoints) {
+      if (range.begin < after || range.end <= range.begin || range.end > stage.end) fail("a stage's checkpoints are not ranges of its nodes, one after the other");
+      after = range.end;
+    }
     end = stage.end;
   }
   for (const Transfer& t : partition.transfers) {
     if (!isStage(t.from) || !isStage(t.to) || t.from >= t.to) fail("a transfer names stages that do not exist");
     if (t.value.value < 0 || t.bytes < 0) fail("a transfer has a negative value or size");
   }
-  for (const ReplicatedParameter& r : partition.replicated) {
+  for (const SharedParameter& r : partition.shared) {
     if (r.stages.size() < 2 || !ascend(r.stages) || !isStage(r.stages.front()) || !isStage(r.stages.back())) fail("a shared parameter names stages that do not exist");
     if (r.bytes < 0) fail("a shared parameter has a negative size");
   }
@@ -164,7 +211,8 @@ void checkConsistent(const Plan& plan, const JsonDocument& document) {
   if (plan.schedule.placement.rankOfStage.size() != plan.partition.stages.size()) fail("schedule and partition differ in their number of stages");
   if (!plan.profile.nodes.empty() && NodeId(plan.profile.nodes.size()) != plan.partition.stages.back().end) fail("its profile is of another model");
   if (plan.splitNames.size() + 1 != plan.partition.stages.size()) fail("it does not name where each stage begins");
-  if (plan.microbatchSize < 1 || plan.batch < plan.schedule.microbatches) fail("the batch is smaller than its number of microbatches");
+  if (plan.replicas < 1 || plan.replicas > kMaxReplicas) fail(fmt::format("it has {} replicas; there are 1 to {}", plan.replicas, kMaxReplicas));
+  if (plan.microbatchSize < 1 || plan.batch < std::int64_t{plan.replicas} * plan.schedule.microbatches) fail("the batch is smaller than its number of microbatches");
   try {
     requireFitting(plan.schedule, plan.costs);
     requireSummable(plan.costs, shapeOf(plan.schedule));
@@ -172,23 +220,6 @@ void checkConsistent(const Plan& plan, const JsonDocument& document) {
     fail(e.what());
   }
   checkCosts(plan.costs, fail);
-}
-
-void addMessages(const Partition& partition, const Profile& profile, const Placement& placement, CostTable& table) {
-  std::map<std::pair<Stage, Stage>, std::pair<Bytes, Bytes>> bytes;  // forward and backward
-  for (const Transfer& t : partition.transfers) {
-    auto& [forward, backward] = bytes[{t.from, t.to}];
-    forward += t.bytes;
-    if (t.gradient) backward += t.bytes;
-  }
-  for (const auto& [ends, size] : bytes) {
-    const bool local = placement.rankOfStage.at(ends.first.index()) == placement.rankOfStage.at(ends.second.index());
-    const auto add = [&](Stage from, Stage to, bool backward, Bytes n) {
-      table.messages.push_back({from, to, backward, n, local ? 0 : profile.link.latency, local ? 0 : transferTime(profile.link, n)});
-    };
-    add(ends.first, ends.second, false, size.first);
-    if (size.second > 0) add(ends.second, ends.first, true, size.second);
-  }
 }
 
 }  // namespace
@@ -200,6 +231,7 @@ std::string toJson(const Plan& plan) {
                {"model_files", plan.modelFiles},
                {"microbatch_size", plan.microbatchSize},
                {"batch", plan.batch},
+               {"replicas", plan.replicas},
                {"loss", plan.loss},
                {"estimated", plan.profile.estimated},
                {"splits", plan.splitNames},
@@ -222,6 +254,7 @@ Plan parsePlan(std::string_view text, const std::string& source) {
   plan.modelFiles = j["model_files"].listOf<std::string>();
   plan.microbatchSize = j["microbatch_size"].as<std::int64_t>();
   plan.batch = j["batch"].as<std::int64_t>();
+  if (j.json().contains("replicas")) plan.replicas = j["replicas"].as<int>();
   plan.loss = j["loss"].as<std::string>();
   plan.profile = parseProfile(j["profile"].json().dump(), "The profile in " + source);
   plan.splitNames = j["splits"].listOf<std::string>();
@@ -232,7 +265,7 @@ Plan parsePlan(std::string_view text, const std::string& source) {
   if (microbatches != plan.schedule.microbatches) {
     throw UsageError(fmt::format("{} says {} microbatches and its schedule has {}; plan the model again.", source, microbatches, plan.schedule.microbatches));
   }
-  plan.partition = partitionOf(j["partition"]);
+  plan.partition = partitionOf(j["partition"], document);
   plan.costs = tableOf(j["costs"]);
   checkConsistent(plan, document);
   return plan;
@@ -265,7 +298,7 @@ void requireFits(const Plan& plan, const ModelGraph& graph) {
       fail(fmt::format("stage {} does not compute value {}", t.from.value, t.value.value));
     }
   }
-  for (const ReplicatedParameter& r : partition.replicated) {
+  for (const SharedParameter& r : partition.shared) {
     for (const Stage s : r.stages) {
       const auto& held = partition.stages[s.index()].parameters;
       if (std::none_of(held.begin(), held.end(), [&](std::size_t p) { return storageOf(graph.parameters[p]) == r.storage; })) {
@@ -279,41 +312,6 @@ std::vector<std::int64_t> microbatchSizes(std::int64_t batch, int microbatches) 
   std::vector<std::int64_t> sizes(static_cast<std::size_t>(microbatches), batch / microbatches);
   for (std::size_t m = 0; m < static_cast<std::size_t>(batch % microbatches); ++m) ++sizes[m];
   return sizes;
-}
-
-CostTable costTable(const ModelGraph& graph, const Partition& partition, const Profile& profile, const Placement& placement) {
-  const CostSums sums(profile);
-  CostTable table;
-  for (std::size_t s = 0; s < partition.stages.size(); ++s) {
-    const StageSpec& spec = partition.stages[s];
-    NodeCost cost = sums.range(spec.begin, spec.end);
-    for (const NodeId node : spec.recomputed) cost.forward += profile.nodes.at(node.index()).forward;
-    StageCost stage;
-    if (s + 1 == partition.stages.size()) {
-      cost.forward += profile.loss.forward;
-      cost.backward += profile.loss.backward;
-      cost.saved += profile.loss.saved;
-    }
-    stage.forward = cost.forward + profile.actionOverhead;
-    stage.backward = cost.backward + profile.actionOverhead;
-    stage.backwardInput = stage.backward / 2;  // until I and W are measured apart
-    stage.backwardWeight = stage.backward - stage.backwardInput;
-    for (const std::size_t p : spec.parameters) stage.parameterBytes += bytesOf(*graph.value(graph.parameters.at(p).value).tensor, {});
-    stage.gradientBytes = stage.parameterBytes;
-    stage.optimizer = static_cast<Ns>(static_cast<double>(stage.parameterBytes) * profile.optimizerNsPerByte);
-    stage.activationBytes = std::max<Bytes>(0, cost.saved);
-    for (const Transfer& t : partition.transfers) {
-      if (t.to == Stage(s)) stage.activationBytes += t.bytes;
-    }
-    table.stages.push_back(stage);
-  }
-  addMessages(partition, profile, placement, table);
-  for (const ReplicatedParameter& r : partition.replicated) {
-    std::set<Rank> ranks;
-    for (const Stage s : r.stages) ranks.insert(placement.rankOfStage.at(s.index()));
-    if (ranks.size() > 1) table.reduceTime += profile.link.latency + static_cast<Ns>(ranks.size() - 1) * transferTime(profile.link, r.bytes);
-  }
-  return table;
 }
 
 }  // namespace pw

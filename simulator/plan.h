@@ -10,12 +10,15 @@
 
 namespace pw {
 
+inline constexpr int kMaxReplicas = 1024;
+
 /// Everything needed to run and to predict a pipelined training step of one model. A value with a JSON form.
 struct Plan {
   std::vector<std::string> modelFiles;  ///< absolute archive paths
   std::string modelName;
   std::int64_t microbatchSize = 1;      ///< samples in a full microbatch
-  std::int64_t batch = 1;               ///< samples per step; the last microbatches may be smaller
+  std::int64_t batch = 1;               ///< samples per step, of all replicas together; the last microbatches may be smaller
+  int replicas = 1;                     ///< copies of the pipeline (data parallel): D·R ranks; copy d is ranks [d·R, (d+1)·R)
   std::string loss = "cross_entropy";   ///< cross_entropy, mse, sum, output:NAME
   Partition partition;
   std::vector<std::string> splitNames;  ///< how each stage after the first begins, for people
@@ -35,14 +38,25 @@ struct Plan {
 /// parameter, buffer or constant that the graph lacks or that is not where the plan says. What stages compute is not checked.
 void requireFits(const Plan& plan, const ModelGraph& graph);
 
+/// Ranks of all replicas.
+[[nodiscard]] inline int worldSize(const Plan& plan) { return plan.replicas * static_cast<int>(plan.schedule.rows.size()); }
+
 /// Sizes of the M ≥ 1 microbatches of a batch [samples]: as equal as possible, larger ones first.
 [[nodiscard]] std::vector<std::int64_t> microbatchSizes(std::int64_t batch, int microbatches);
 
-/// The simulator's costs for this partition under this placement: sums of node costs, and of recomputed nodes their forward again; one
-/// message for all transfers between two stages; received values count as activations. Replicated gradients are reduced by one message
-/// for each further rank that holds them. Until they are measured apart, I and W each take half of B.
-/// The profile must be of this graph.
+/// The simulator's costs for this partition under this placement, for `replicas` copies of the pipeline; the profile must be of this graph.
+/// Times: sums of node costs and an overhead for each action; of recomputed nodes their forward again; of checkpointed ranges their forward
+/// again in B and I. W takes the nodes' weight parts; where the profile knows none, half of B. One message for all transfers between two stages.
+/// Memory: values from other ranks count as activations, those of the same rank as their producer's alone. Of a checkpointed range stays what
+/// nodes behind it use. A profile without the memory of backwards is taken to free what each node saved.
+/// Between ranks: a stage's own gradients of n bytes on D ranks (replicas, and both of a bidirectional placement) go round in a ring,
+/// 2 (D − 1) latencies and 2 (D − 1) / D · n over the link. A shared parameter on k ranks: a latency and (k − 1) · n to bring the gradients
+/// together, with Transmit the same again for the values, and with replicas a ring besides.
 [[nodiscard]] CostTable costTable(const ModelGraph& graph, const Partition& partition, const Profile& profile,
-                                  const Placement& placement);
+                                  const Placement& placement, int replicas = 1);
+
+/// Counts the optimizer's state: `copies` of what a stage updates (momentum 1, Adam 2), spread over `shards` ≥ 1 ranks (ZeRO-1). The optimizer is
+/// bound by memory and was measured reading gradient and weight and writing the weight: each copy is read and written too. Call once.
+void addOptimizerState(CostTable& costs, int copies, int shards);
 
 }  // namespace pw

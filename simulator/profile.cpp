@@ -14,10 +14,21 @@ namespace {
 constexpr int kVersion = 1;
 using Json = nlohmann::ordered_json;
 
-Json costJson(const NodeCost& c) { return Json::array({c.forward, c.backward, c.forwardSpread, c.backwardSpread, c.saved, c.flops}); }
+Json costJson(const NodeCost& c) {
+  return Json::array({c.forward, c.backward, c.forwardSpread, c.backwardSpread, c.saved, c.flops, c.weight, c.heldForWeight, c.forwardPeak,
+                      c.backwardPeak, c.backwardChange, c.weightPeak});
+}
 
 NodeCost costOf(const JsonPart& j) {
-  return {j[0].as<Ns>(), j[1].as<Ns>(), j[2].as<Ns>(), j[3].as<Ns>(), j[4].as<Bytes>(), j[5].as<double>()};
+  NodeCost c{j[0].as<Ns>(), j[1].as<Ns>(), j[2].as<Ns>(), j[3].as<Ns>(), j[4].as<Bytes>(), j[5].as<double>()};
+  if (j.size() == 6) return c;  // written before weights and memory were measured
+  c.weight = j[6].as<Ns>();
+  c.heldForWeight = j[7].as<Bytes>();
+  c.forwardPeak = j[8].as<Bytes>();
+  c.backwardPeak = j[9].as<Bytes>();
+  c.backwardChange = j[10].as<Bytes>();
+  c.weightPeak = j[11].as<Bytes>();
+  return c;
 }
 
 void checkConsistent(const Profile& p, const JsonDocument& document) {
@@ -29,7 +40,11 @@ void checkConsistent(const Profile& p, const JsonDocument& document) {
   double sum = static_cast<double>(p.actionOverhead) + static_cast<double>(p.link.latency);
   const auto add = [&](const NodeCost& c) {
     if (c.forward < 0 || c.backward < 0 || c.forwardSpread < 0 || c.backwardSpread < 0 || !(c.flops >= 0)) fail("a cost is negative");
-    sum += static_cast<double>(c.forward) + static_cast<double>(c.backward) + std::abs(static_cast<double>(c.saved));
+    if (c.weight < 0 || c.heldForWeight < 0 || c.forwardPeak < 0 || c.backwardPeak < 0 || c.weightPeak < 0) fail("a cost is negative");
+    if (c.weight > c.backward) fail("a weight's backward is longer than the whole");
+    for (const std::int64_t number : {c.forward, c.backward, c.saved, c.heldForWeight, c.forwardPeak, c.backwardPeak, c.backwardChange, c.weightPeak}) {
+      sum += std::abs(static_cast<double>(number));
+    }
   };
   add(p.loss);
   for (const NodeCost& node : p.nodes) add(node);
@@ -44,7 +59,8 @@ std::string toJson(const Profile& p) {
          {"machine", {{"host", p.machine.host}, {"processor", p.machine.processor}, {"cores", p.machine.cores}, {"device", p.machine.device}}},
          {"link", {{"latency_ns", p.link.latency}, {"bytes_per_s", p.link.bytesPerSecond}, {"duplex", p.link.duplex}}},
          {"action_overhead_ns", p.actionOverhead}, {"optimizer_ns_per_byte", p.optimizerNsPerByte}, {"loss", costJson(p.loss)},
-         {"node_fields", {"forward_ns", "backward_ns", "forward_spread_ns", "backward_spread_ns", "saved_bytes", "flops"}}};
+         {"node_fields", {"forward_ns", "backward_ns", "forward_spread_ns", "backward_spread_ns", "saved_bytes", "flops", "weight_ns", "held_for_weight_bytes",
+                          "forward_peak_bytes", "backward_peak_bytes", "backward_change_bytes", "weight_peak_bytes"}}};
   Json nodes = Json::array();
   for (const NodeCost& node : p.nodes) nodes.push_back(costJson(node));
   j["nodes"] = std::move(nodes);
@@ -88,6 +104,9 @@ CostSums::CostSums(const Profile& profile) : prefix_(1) {
     sum.backward += node.backward;
     sum.saved += node.saved;
     sum.flops += node.flops;
+    sum.weight += node.weight;
+    sum.heldForWeight += node.heldForWeight;
+    sum.backwardChange += node.backwardChange;
     prefix_.push_back(sum);
   }
 }
@@ -100,6 +119,9 @@ NodeCost CostSums::range(NodeId begin, NodeId end) const {
   cost.backward = b.backward - a.backward;
   cost.saved = b.saved - a.saved;
   cost.flops = b.flops - a.flops;
+  cost.weight = b.weight - a.weight;
+  cost.heldForWeight = b.heldForWeight - a.heldForWeight;
+  cost.backwardChange = b.backwardChange - a.backwardChange;
   return cost;
 }
 

@@ -16,6 +16,13 @@ struct NodeCost {
   Ns backwardSpread = 0;
   Bytes saved = 0;        ///< tensor bytes newly kept from its forward until its backward
   double flops = 0;       ///< forward, 2 per multiply-add; 0 where the operator does no matrix work
+  Ns weight = 0;          ///< the part of `backward` that W can do later; 0 where the operator has none
+  // Memory, of which older profiles know nothing but `saved` (all 0).
+  Bytes heldForWeight = 0;   ///< kept from its I until its W, beyond what its whole backward leaves alive
+  Bytes forwardPeak = 0;     ///< most during its forward, above what was alive when it started
+  Bytes backwardPeak = 0;    ///< the same of its backward
+  Bytes backwardChange = 0;  ///< alive after its backward less before: gradient of its input, less that of its output and what it frees
+  Bytes weightPeak = 0;      ///< most during its W, above what was alive when it started
 
   bool operator==(const NodeCost&) const = default;
 };
@@ -49,7 +56,8 @@ struct Profile {
 
 [[nodiscard]] std::string toJson(const Profile& profile);
 /// `source` names the text in errors. Throws UsageError for text that is no profile, of a newer version, or with numbers that are negative
-/// (saved bytes may be: freed) or too large to add up.
+/// (saved bytes and the backward's change may be: freed), too large to add up, or whose weight part is longer than its backward. Files without
+/// the later fields (weight and memory) load with zeros there.
 [[nodiscard]] Profile parseProfile(std::string_view json, const std::string& source);
 
 /// In words where the times come from: `measured on HOST (PROCESSOR), 2 processes at once, 1 thread each`.
@@ -59,7 +67,7 @@ struct Profile {
 class CostSums {
  public:
   explicit CostSums(const Profile& profile);
-  /// Summed cost of nodes [begin, end), both in 0..nodes; spreads do not add up and are 0. O(1).
+  /// Summed cost of nodes [begin, end), both in 0..nodes; spreads and peaks do not add up and are 0. O(1).
   [[nodiscard]] NodeCost range(NodeId begin, NodeId end) const;
 
  private:
@@ -68,7 +76,8 @@ class CostSums {
 
 /// Costs from FLOPs and bytes for hardware one does not have: per node max(flops / (peak · efficiency), bytes moved / memory
 /// bandwidth) + launch overhead; views are free. The backward of a node that needs gradients costs its forward, twice where that does matrix
-/// work: one product for each gradient. Outputs that need gradients are saved. Sizes that depend on data count as nothing. `estimated` is
+/// work: one product for each gradient. Of an operator that reads parameters W is half of the backward, or all where nothing else needs a gradient.
+/// Outputs that need gradients are saved; gradients are as large as their values. Sizes that depend on data count as nothing. `estimated` is
 /// set, the loss is free. Roofline model (Williams, CACM 2009). Throws UsageError when the model cannot run with this microbatch.
 [[nodiscard]] Profile estimate(const ModelGraph& graph, std::int64_t microbatch, const Cluster& cluster);
 

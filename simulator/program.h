@@ -9,8 +9,8 @@
 
 namespace pw {
 
-/// Something done on a lane. A lane is a rank, a channel (its steps are transfers) or, in lockstep, the exchange between cycles (its
-/// steps are barriers); each does its steps one after the other.
+/// Something done on a lane. A lane is a rank, a channel (its steps are transfers), the reductions of a rank or, in lockstep, the exchange
+/// between cycles (its steps are barriers); each does its steps one after the other.
 struct Step {
   std::int32_t lane = 0;
   std::int32_t firstEdge = 0;  ///< its edges go up to the next step's first
@@ -22,16 +22,16 @@ struct Edge {
   std::int32_t delay = 0;
 };
 
-/// What a step takes at its start and gives back at its end: bytes, and live (stage, microbatch) pairs.
+/// What a step takes at its start and gives back at its end: bytes, and live (stage, microbatch) pairs. In its middle it has `peak` bytes more.
 struct MemoryUse {
-  Bytes gain = 0, loss = 0;
+  Bytes gain = 0, loss = 0, peak = 0;
   std::int32_t born = 0, died = 0;
 
   auto operator<=>(const MemoryUse&) const = default;
 };
 
 /// Where a step comes from. Rank: `index` is the position of its (first) action in the row, or one of the two below. Channel: the
-/// message of the cost table. Barrier: the cycle.
+/// message of the cost table. Reduction: the position of its REDUCE_GRAD in the rank's row. Barrier: the cycle.
 struct Origin {
   std::int32_t index = 0;
   Microbatch microbatch;  ///< of a message, a load or a store
@@ -43,7 +43,8 @@ inline constexpr std::int32_t kLoadStep = -1, kStoreStep = -2;
 /// Durations and delays may be changed freely before another pass (stragglers, jitter). Made by `compile`.
 struct Program {
   std::int32_t ranks = 0;      ///< lanes 0 … ranks − 1
-  std::int32_t channels = 0;   ///< lanes from `ranks` on; in lockstep one lane more
+  std::int32_t channels = 0;   ///< lanes from `ranks` on
+  std::int32_t reducers = 0;   ///< lanes after those: one for each rank, or none where nothing is reduced; in lockstep one lane more
   std::vector<Step> steps;     ///< each after what it needs; and one more where the last one's edges end
   std::vector<Ns> duration;    ///< by step
   std::vector<Edge> edges;     ///< by source
@@ -52,7 +53,7 @@ struct Program {
   // Memory does not depend on times.
   std::vector<Bytes> peakBytes;        ///< by rank
   std::vector<std::int32_t> peakLive;  ///< by rank: (stage, microbatch) pairs
-  std::vector<Bytes> atStart;          ///< by rank: parameters, gradients, optimizer state
+  std::vector<Bytes> atStart;          ///< by rank: parameters, gradients, optimizer state, buffers, data
   std::vector<MemoryUse> uses;
   std::vector<std::int32_t> useOf;     ///< by step: index into `uses`
 

@@ -50,6 +50,7 @@ class Recorder {
     for (std::size_t rank = 0; rank < schedule_.rows.size(); ++rank) recordRow(Rank(rank));
     recordTransfers();
     recordFreeMessages();
+    recordReductions();
     recordStepEnd();
     sampleMemory();
     normalize(trace_);
@@ -63,6 +64,7 @@ class Recorder {
   void recordTransfers();
   void recordFreeMessages();
   void recordMessage(std::int32_t message, Microbatch microbatch, Ns start, Ns end);
+  void recordReductions();
   void recordStepEnd();
   void changeMemory(Rank rank, Ns time, Bytes bytes) {
     if (bytes != 0) memory_.push_back({rank, time, bytes});
@@ -88,7 +90,8 @@ void Recorder::recordRow(Rank rank) {
     const Ns start = startOf(step);
     const Ns before = std::exchange(end, endOf(step));
     changeMemory(rank, start, use.gain);
-    changeMemory(rank, end, -use.loss);
+    changeMemory(rank, start + (end - start) / 2, use.peak);
+    changeMemory(rank, end, -use.loss - use.peak);
     if (position < 0) {
       const Microbatch microbatch = program_.origin[static_cast<std::size_t>(step)].microbatch;
       trace_.spans.push_back({rank, position == kLoadStep ? SpanKind::Load : SpanKind::Store, Stage(rank.index()), microbatch, rank, 0, start, end});
@@ -139,7 +142,20 @@ void Recorder::recordFreeMessages() {
   }
 }
 
-/// Reduction of replicated gradients, all ranks together, then each rank's optimizer.
+/// The rank is done when its reductions are.
+void Recorder::recordReductions() {
+  for (std::int32_t rank = 0; rank < program_.reducers; ++rank) {
+    Ns& end = rowEnd_[static_cast<std::size_t>(rank)];
+    for (const std::int32_t step : program_.stepsOf(program_.ranks + program_.channels + rank)) {
+      const auto position = static_cast<std::size_t>(program_.origin[static_cast<std::size_t>(step)].index);
+      const Stage stage = schedule_.rows[static_cast<std::size_t>(rank)][position].stage;
+      end = std::max(end, endOf(step));
+      trace_.spans.push_back({Rank(rank), SpanKind::ReduceGrad, stage, Microbatch(-1), Rank(rank), costs_.stages[stage.index()].gradientBytes, startOf(step), endOf(step)});
+    }
+  }
+}
+
+/// Reduction of shared gradients, all ranks together, then each rank's optimizer.
 void Recorder::recordStepEnd() {
   const bool trains = std::any_of(trace_.spans.begin(), trace_.spans.end(), [](const Span& s) { return isCompute(s.kind) && s.kind != SpanKind::Forward; });
   if (!trains) return;

@@ -11,7 +11,7 @@ namespace pw {
 /// Times of one stage for one microbatch, and its memory.
 struct StageCost {
   Ns forward = 0;
-  Ns backward = 0;  ///< B; with separate I and W their sum
+  Ns backward = 0;  ///< B
   Ns backwardInput = 0;
   Ns backwardWeight = 0;
   Ns optimizer = 0;  ///< optimizer step of this stage's parameters, once per iteration
@@ -20,6 +20,16 @@ struct StageCost {
   Bytes optimizerBytes = 0;
   Bytes activationBytes = 0;  ///< kept from F start to B (or W) end, per microbatch
   Bytes freedByInput = 0;     ///< the part of it that a separate I frees at its end; W frees the rest
+  Bytes addedByInput = 0;     ///< what W needs beyond the rest, from the end of I to the end of W
+  // Most at any moment of an action; 0: no more than before and after it.
+  Bytes forwardPeak = 0;   ///< F: of this microbatch, received values included, as in `activationBytes`
+  Bytes backwardPeak = 0;  ///< B: above what was kept at its start, received gradients included
+  Bytes inputPeak = 0;     ///< I: likewise
+  Bytes weightPeak = 0;    ///< W: above what was kept at its start
+  Bytes updatedBytes = 0;  ///< parameters that this stage's optimizer updates: trained ones, without those another stage owns
+  Bytes fixedBytes = 0;    ///< buffers and constants
+  Bytes dataBytes = 0;     ///< model inputs of one microbatch; those of all microbatches are there all the time
+  Ns reduce = 0;           ///< summing its gradients over all ranks that hold it, on the network; starts at REDUCE_GRAD, compute goes on
 
   bool operator==(const StageCost&) const = default;
 };
@@ -40,7 +50,7 @@ struct MessageCost {
 struct CostTable {
   std::vector<StageCost> stages;
   std::vector<MessageCost> messages;
-  Ns reduceTime = 0;                    ///< summing gradients of replicated parameters at the end of the step
+  Ns reduceTime = 0;                    ///< keeping shared parameters equal at the end of the step
   std::vector<Ns> overlap;              ///< duration of a slot, by the stage of its forward; empty: the sum of F and B
   Ns load = 0;                          ///< lockstep only: host to device of a microbatch's input (first rank) and target (last rank)
   Ns store = 0;                         ///< lockstep only: device to host of a microbatch's result, on the last rank
@@ -79,11 +89,15 @@ void requireSummable(const CostTable& costs, const Shape& shape);
 /// Predicts one iteration. Every rank does its row in order; a compute action starts when the rank is free and all its messages
 /// have arrived; sends do not block compute (see Sending for other ways); a channel (direction, rank pair) carries one transfer at a time,
 /// in the order sends were started (table order where one action sends several). The two actions of a slot start when both could and
-/// end together. A lockstep schedule goes cycle by cycle: the slowest rank's sum of load, fragments and store, then the exchange of all its messages. When all rows are done replicated gradients are reduced (all ranks together);
-/// a rank takes the optimizer step after that, or, where nothing is reduced, after its row. A forward-only schedule has neither.
-/// Memory: parameters, gradients and optimizer state all the time; activations from F start to the end of B (or W; `freedByInput` to the end of
-/// I; in a forward-only schedule to the end of F); a receive's buffer from its posting to the start of the action that uses it. A receive is
-/// posted as the engine does, when the compute action before its RECV starts (in a schedule without messages: before the action that
+/// end together. A lockstep schedule goes cycle by cycle: the slowest rank's sum of load, fragments and store, then the exchange of all its messages.
+/// A REDUCE_GRAD starts the stage's reduction (`StageCost::reduce`) in the background when its rank gets there and, where two replicas of the
+/// stage are on different ranks, both did; the reductions of a rank run one after the other, in the order of its row. When all rows and
+/// reductions are done shared parameters' gradients are summed (all ranks together); a rank takes the optimizer step after that, or, where
+/// none is shared, after its row and reductions. A forward-only schedule has neither.
+/// Memory: parameters, gradients, optimizer state, buffers and data all the time; activations from F start to the end of B (or W; `freedByInput`
+/// to the end of I; in a forward-only schedule to the end of F); what an action needs beyond that (the peaks) in the middle of the action, of
+/// a slot the larger one; a receive's buffer from its posting to the start of the action that uses it; a gradient for another rank until the
+/// end of the compute action after the one that made it (behind the last: not at all). A receive is posted as the engine does, when the compute action before its RECV starts (in a schedule without messages: before the action that
 /// uses it), so that the message comes in meanwhile; unless Overlapped by its RECV. So the memory along a row does not depend on times.
 /// `microbatchScale` multiplies compute durations and transfers (to the nearest ns), not latency and bytes.
 /// Throws Error when the schedule deadlocks (run `check` for the cycle) or does not fit the costs. No ties: all sends of a channel come

@@ -82,14 +82,15 @@ const Span* slotPartner(const Trace& trace, const Span& span) {
   return next < trace.spans.size() && isSlot(span, trace.spans[next]) ? &trace.spans[next] : nullptr;
 }
 
-/// The span that fills most of each column of a rank's lane; null is bubble. Of a slot it is the forward.
-std::vector<const Span*> columnsOf(const Trace& trace, Rank rank, const Scale& scale) {
+/// The span that fills most of each column among the reductions beside a rank's lane (`beside`) or what is on it; null is bubble. Of a slot
+/// it is the forward.
+std::vector<const Span*> columnsOf(const Trace& trace, Rank rank, const Scale& scale, bool beside) {
   const auto columns = static_cast<std::size_t>(scale.columns);
   std::vector<const Span*> shown(columns, nullptr);
   std::vector<Ns> most(columns, 0);
   std::vector<Ns> covered(columns, 0);
   for (const Span& span : trace.spans) {
-    if (span.rank != rank || lookOf(span.kind) == nullptr) continue;
+    if (span.rank != rank || lookOf(span.kind) == nullptr || isBeside(span) != beside) continue;
     if (&span != trace.spans.data() && isSlot(*(&span - 1), span)) continue;
     // In units of 1 / columns ns, where a column is `scale.span` long, so that nothing is rounded.
     const Ns begin = std::clamp<Ns>(span.start, 0, scale.span) * scale.columns;
@@ -108,6 +109,16 @@ std::vector<const Span*> columnsOf(const Trace& trace, Rank rank, const Scale& s
   }
   for (std::size_t c = 0; c < columns; ++c) {
     if (scale.span - covered[c] > most[c]) shown[c] = nullptr;
+  }
+  return shown;
+}
+
+/// What a rank does in each column; where it idles, what it reduces meanwhile.
+std::vector<const Span*> shownOf(const Trace& trace, Rank rank, const Scale& scale) {
+  std::vector<const Span*> shown = columnsOf(trace, rank, scale, false);
+  const std::vector<const Span*> beside = columnsOf(trace, rank, scale, true);
+  for (std::size_t c = 0; c < shown.size(); ++c) {
+    if (shown[c] == nullptr) shown[c] = beside[c];
   }
   return shown;
 }
@@ -241,7 +252,7 @@ std::string toText(const Trace& trace, const TextOptions& options) {
   for (const RankMetrics& rank : metrics.ranks) {
     const double busy = metrics.makespan > 0 ? 100.0 * static_cast<double>(rank.busy) / static_cast<double>(metrics.makespan) : 0.0;
     text += fmt::format("rank {:>{}} │{}│ {:3.0f} % busy\n", rank.rank.value, digits,
-                        lane(trace, columnsOf(trace, rank.rank, scale), showStage, options.colour), busy);
+                        lane(trace, shownOf(trace, rank.rank, scale), showStage, options.colour), busy);
   }
   return text + legend(trace, metrics, options.colour);
 }

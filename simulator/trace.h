@@ -19,7 +19,7 @@ enum class SpanKind : std::uint8_t {
   SendBackward,  ///< a message in flight: on the sender's communication lane to `peer`
   WaitForward,
   WaitBackward,  ///< compute waits for a message that has not arrived
-  ReduceGrad,    ///< gradients of replicated parameters are summed
+  ReduceGrad,    ///< gradients are summed over ranks: of a stage, from its REDUCE_GRAD to the end, while the rank computes; or (stage −1) of shared parameters
   Optimizer,
   Load,   ///< lockstep: a microbatch's input or target from the host
   Store,  ///< lockstep: a microbatch's result to the host
@@ -29,25 +29,29 @@ enum class SpanKind : std::uint8_t {
 [[nodiscard]] std::string_view name(SpanKind kind);
 [[nodiscard]] bool isCompute(SpanKind kind);  ///< F, B, I, W
 
-/// One interval on a lane of a rank. Compute, waits, reductions and optimizer lie on the rank's compute lane; a message lies on the
-/// lane of its direction and rank pair (rank → peer).
+/// One interval on a lane of a rank. Compute, waits, sums of shared parameters' gradients and optimizer lie on the rank's compute lane; a
+/// message lies on the lane of its direction and rank pair (rank → peer), a stage's reduction on a lane beside its rank's.
 struct Span {
   Rank rank;
   SpanKind kind = SpanKind::Forward;
   Stage stage;            ///< messages: the sender's; −1 where a span belongs to the whole rank
   Microbatch microbatch;  ///< −1 for reductions and optimizer
   Rank peer;              ///< messages: the receiver; else the rank itself
-  Bytes bytes = 0;        ///< messages: payload
+  Bytes bytes = 0;        ///< messages: payload; reductions: the gradient
   Ns start = 0;
   Ns end = 0;
 
   bool operator==(const Span&) const = default;
 };
 
+/// Whether it is a stage's reduction, which goes on beside the rank's compute lane.
+[[nodiscard]] inline bool isBeside(const Span& span) { return span.kind == SpanKind::ReduceGrad && span.stage.value >= 0; }
+
 /// Whether the two are one slot: a forward and a backward of one rank over the same time. They stand next to each other in a trace.
 [[nodiscard]] bool isSlot(const Span& forward, const Span& backward);
 
-/// Memory of a rank from `time` on, until its next sample.
+/// Memory of a rank from `time` on, until its next sample. An action has one at its start, one in its middle with the most it had, and one
+/// at its end.
 struct MemorySample {
   Rank rank;
   Ns time = 0;

@@ -19,6 +19,8 @@
 #include "app/cli/model_tree.h"
 #include "app/cli/output.h"
 #include "app/cli/split_report.h"
+#include "backends/torch_backend.h"
+#include "schedules/error.h"
 #include "schedules/units.h"
 #include "simulator/partition.h"
 
@@ -46,7 +48,17 @@ struct Inspection {
   std::vector<SplitPoint> splits;
   std::map<std::string, std::string> tied;
   std::vector<Finding> findings;
+  bool askedTorch = false;  ///< which operators it has
 };
+
+/// LibTorch's knowledge of its operators; nothing where its module is not there, which a report can do without.
+HasOperator torchsOperators() {
+  try {
+    return torchBackend().hasOperator;
+  } catch (const Error&) {
+    return {};
+  }
+}
 
 Inspection inspect(const InspectOptions& options) {
   Inspection result;
@@ -56,7 +68,11 @@ Inspection inspect(const InspectOptions& options) {
   result.modules = moduleTree(result.graph, bindings);
   result.splits = splitPoints(result.graph, bindings);
   result.tied = tiedParameters(result.graph);
-  if (options.report) result.findings = splitReport(result.graph);
+  if (options.report) {
+    const HasOperator hasOperator = torchsOperators();
+    result.askedTorch = static_cast<bool>(hasOperator);
+    result.findings = splitReport(result.graph, hasOperator);
+  }
   return result;
 }
 
@@ -156,20 +172,14 @@ std::string splitText(const Inspection& shown, int depth) {
 
 std::string reportText(const Inspection& shown) {
   const bool blocked = std::any_of(shown.findings.begin(), shown.findings.end(), [](const Finding& f) { return f.kind == "unsupported"; });
+  const auto changes = [](const Finding& f) { return f.kind == "batch-mixing" || f.kind == "batch-norm" || f.kind == "in-place-buffer"; };
   std::string text = fmt::format("Can be split: {}.\n", blocked ? "no, an operator cannot be run here" : shown.splits.empty() ? "no" : "yes");
   text += fmt::format("Can be microbatched: {}.\n", batchSymbol(shown.graph).empty() ? fmt::format("in pieces of {} only", shown.microbatch) : "yes, in any size");
-  if (shown.findings.empty()) return text + "Nothing changes its meaning: no batch norm in training, no random operators, no buffers changed in place.\n";
-  for (std::size_t at = 0; at < shown.findings.size();) {
-    const std::string& kind = shown.findings[at].kind;
-    std::vector<std::vector<std::string>> rows{{"module", "operator", "source"}};
-    for (; at < shown.findings.size() && shown.findings[at].kind == kind; ++at) {
-      const Finding& finding = shown.findings[at];
-      rows.push_back({finding.module.empty() ? shown.graph.name : finding.module, finding.op, finding.source});
-    }
-    text += "\n" + meaningOf(kind) + ".\n";
-    if (kind != "fixed-batch") text += table(rows);
-  }
-  return text;
+  const bool same = std::none_of(shown.findings.begin(), shown.findings.end(), changes);
+  const bool draws = std::any_of(shown.findings.begin(), shown.findings.end(), [](const Finding& f) { return f.kind == "random"; });
+  text += fmt::format("Gives the same with any microbatch size: {}.\n", !same ? "no, see below" : draws ? "yes, apart from random draws" : "yes, each sample is computed by itself");
+  if (!shown.askedTorch) text += "LibTorch is not here to ask: operators were judged by their names.\n";
+  return text + findingsText(shown.graph, shown.findings);
 }
 
 Json valueJson(const ModelGraph& graph, ValueId id, const Bindings& bindings) {
@@ -227,7 +237,9 @@ std::string documentOf(const Inspection& shown, const InspectOptions& options) {
                                 {"module", finding.module},
                                 {"operator", finding.op},
                                 {"source", finding.source},
-                                {"meaning", meaningOf(finding.kind)}});
+                                {"detail", finding.detail},
+                                {"meaning", meaningOf(finding.kind)},
+                                {"cure", cureOf(finding.kind)}});
     }
   }
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";

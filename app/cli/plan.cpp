@@ -3,27 +3,32 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <filesystem>
+#include <nlohmann/json.hpp>
+#include <optional>
 #include <thread>
 
 #include "app/cli/commands.h"
 #include "app/cli/model.h"
 #include "app/cli/output.h"
 #include "app/cli/schedule_options.h"
+#include "backends/optimizer_spec.h"
 #include "schedules/error.h"
 #include "schedules/generate.h"
 #include "schedules/lower.h"
 #include "schedules/units.h"
+#include "simulator/checkpoint.h"
 #include "simulator/json_fields.h"
 #include "simulator/metrics.h"
 #include "simulator/plan.h"
+#include "simulator/sharing.h"
 
 namespace pw::cli {
 namespace {
 
 struct Options {
-  std::vector<std::string> models, splits;
-  std::string schedule = "1f1b", balance = "time", profile, cluster, out, loss, memoryLimit;
-  int ranks = 0, chunks = 0, microbatches = 0, threads = 1;
+  std::vector<std::string> models, splits, recompute{"none"};
+  std::string schedule = "1f1b", balance = "time", profile, cluster, out, loss, memoryLimit, share = "auto", optimizer = "sgd";
+  int ranks = 0, chunks = 0, microbatches = 0, threads = 1, replicas = 1;
   std::int64_t microbatch = 0, batch = 0;
   bool json = false;
 };
@@ -104,11 +109,6 @@ void printStages(const Plan& plan, const ModelGraph& graph, const Metrics& metri
                     formatSize(cost.parameterBytes), formatSize(received), formatSize(metrics.ranks[rank.index()].peakBytes)});
   }
   fmt::print("{}", table(rows));
-  for (const ReplicatedParameter& r : plan.partition.replicated) {
-    std::string stages;
-    for (const Stage s : r.stages) stages += (stages.empty() ? "" : " and ") + std::to_string(s.value);
-    fmt::print("shared: {} ({}) is kept by stages {}, gradients summed each step\n", r.name, formatSize(r.bytes), stages);
-  }
   for (std::size_t s = 0; s < plan.partition.stages.size(); ++s) {
     const auto& recomputed = plan.partition.stages[s].recomputed;
     if (recomputed.empty()) continue;
@@ -120,12 +120,77 @@ void printStages(const Plan& plan, const ModelGraph& graph, const Metrics& metri
   }
 }
 
+/// How shared parameters are kept equal, and why.
+void printShared(const Plan& plan, const std::vector<SharingChoice>& choices, const std::string& asked) {
+  for (std::size_t i = 0; i < choices.size(); ++i) {
+    const SharedParameter& shared = plan.partition.shared[i];
+    const SharingChoice& choice = choices[i];
+    std::string stages, why;
+    for (const Stage s : shared.stages) stages += (stages.empty() ? "" : " and ") + std::to_string(s.value);
+    if (choice.ranks < 2) {
+      why = "on one rank: nothing is sent";
+    } else {
+      const bool transmits = choice.sharing == Sharing::Transmit;
+      why = transmits ? fmt::format("updated by stage {} and transmitted", shared.stages.front().value) : std::string("replicated, each rank updates its copy");
+      const std::string reason = asked != "auto" ? "as asked" : choice.forMemory ? "else a rank does not fit" : "the shorter end of the step";
+      why += fmt::format(" ({}: replicate {} and {} over the links, transmit {} and {})", reason, formatDuration(choice.replicateTime), formatSize(choice.replicateBytes),
+                         formatDuration(choice.transmitTime), formatSize(choice.transmitBytes));
+    }
+    fmt::print("shared: {} ({}) of stages {}: gradients summed each step, {}\n", shared.name, formatSize(shared.bytes), stages, why);
+  }
+}
+
+/// What a stage recomputes in its backward, what that costs and saves for each microbatch.
+struct Recomputed {
+  Stage stage;
+  int operators = 0;
+  Ns time = 0;
+  Bytes saved = 0;
+};
+
+std::vector<Recomputed> recomputedBy(const Plan& plan, const ModelGraph& graph) {
+  Partition kept = plan.partition;
+  for (StageSpec& stage : kept.stages) stage.checkpoints.clear();
+  const CostTable without = costTable(graph, kept, plan.profile, plan.schedule.placement, plan.replicas);
+  std::vector<Recomputed> all;
+  for (std::size_t s = 0; s < kept.stages.size(); ++s) {
+    Recomputed r{Stage(s), 0, plan.costs.stages[s].backward - without.stages[s].backward, without.stages[s].activationBytes - plan.costs.stages[s].activationBytes};
+    for (const NodeRange& range : plan.partition.stages[s].checkpoints) r.operators += range.end.value - range.begin.value;
+    if (r.operators > 0) all.push_back(r);
+  }
+  return all;
+}
+
+void printRecomputed(const std::vector<Recomputed>& all) {
+  for (const Recomputed& r : all) {
+    fmt::print("recomputed in the backward of stage {}: {} operators, {} more per microbatch, {} less kept\n", r.stage.value, r.operators, formatDuration(r.time),
+               formatSize(std::max<Bytes>(0, r.saved)));
+  }
+}
+
+std::string withPlanFields(const std::string& prediction, const Plan& plan, const std::vector<SharingChoice>& shared, const std::vector<Recomputed>& recomputed) {
+  auto json = nlohmann::ordered_json::parse(prediction);
+  json["replicas"] = plan.replicas;
+  json["world_size"] = worldSize(plan);
+  json["recomputed"] = nlohmann::ordered_json::array();
+  for (const Recomputed& r : recomputed) {
+    json["recomputed"].push_back({{"stage", r.stage.value}, {"operators", r.operators}, {"backward_ns", r.time}, {"saved_bytes", r.saved}});
+  }
+  json["shared"] = nlohmann::ordered_json::array();
+  for (const SharingChoice& c : shared) {
+    json["shared"].push_back({{"name", c.name}, {"sharing", name(c.sharing)}, {"ranks", c.ranks}, {"replicate_ns", c.replicateTime}, {"transmit_ns", c.transmitTime},
+                              {"replicate_bytes", c.replicateBytes}, {"transmit_bytes", c.transmitBytes}});
+  }
+  return json.dump(2);
+}
+
 /// Says so when one device is enough: the whole model fits it and would be no slower there.
-void adviseSingleRank(const Plan& plan, const ModelGraph& graph, const Profile& profile, Ns pipelined, Bytes limit) {
-  if (plan.partition.stages.size() < 2) return;
+void adviseSingleRank(const Plan& plan, const ModelGraph& graph, const Profile& profile, Ns pipelined, Bytes limit, int copies) {
+  if (plan.partition.stages.size() < 2 || plan.replicas > 1) return;
   const Partition whole = cut(graph, {}, bindBatch(graph, plan.microbatchSize), nullptr);
   const Schedule schedule = generate("1f1b", {1, 1, plan.schedule.microbatches});
   CostTable costs = costTable(graph, whole, profile, schedule.placement);
+  addOptimizerState(costs, copies, 1);
   costs.microbatchScale = plan.costs.microbatchScale;
   const Metrics alone = measure(simulate(schedule, costs));
   if (limit > 0 && alone.ranks[0].peakBytes > limit) return;
@@ -136,7 +201,28 @@ void adviseSingleRank(const Plan& plan, const ModelGraph& graph, const Profile& 
   }
 }
 
-Plan makePlan(const Options& o, const ModelGraph& graph, const Profile& profile, const Schedule& schedule) {
+/// Whether gradients must be summed between ranks.
+bool reduces(const Placement& placement, int replicas) { return replicas > 1 || (placement.bidirectional() && placement.mirrorOfStage != placement.rankOfStage); }
+
+int optimizerCopies(const Options& o) {
+  OptimizerSpec spec;
+  spec.kind = parseOptimizer(o.optimizer);
+  return stateCopies(spec);
+}
+
+/// Sets what is recomputed and how shared parameters are kept equal.
+std::vector<SharingChoice> settle(const Options& o, const ModelGraph& graph, const Profile& profile, Bytes limit, Plan& plan) {
+  const PlanSetting setting{graph, profile, plan.schedule, plan.replicas, optimizerCopies(o)};
+  const bool automatic = o.recompute == std::vector<std::string>{"auto"};
+  if (automatic && limit == 0) throw UsageError("--recompute auto recomputes as little as a memory limit allows; give --memory-limit, or name what to recompute.");
+  if (!automatic) setCheckpoints(graph, plan.partition, o.recompute);
+  const auto asked = o.share == "auto" ? std::nullopt : std::optional(o.share == "transmit" ? Sharing::Transmit : Sharing::Replicate);
+  auto choices = chooseSharing(setting, plan.partition, asked, limit);
+  if (automatic) static_cast<void>(recomputeToFit(setting, plan.partition, limit));
+  return choices;
+}
+
+Plan makePlan(const Options& o, const ModelGraph& graph, const Profile& profile, const Schedule& schedule, Bytes limit, std::vector<SharingChoice>& shared) {
   const Bindings bindings = bindBatch(graph, o.microbatch);
   const std::vector<NodeId> begins = chooseSplits(o, graph, profile, shapeOf(schedule).stages);
   Plan plan;
@@ -144,12 +230,16 @@ Plan makePlan(const Options& o, const ModelGraph& graph, const Profile& profile,
   plan.modelName = graph.name;
   plan.microbatchSize = o.microbatch;
   plan.batch = o.batch;
+  plan.replicas = o.replicas;
   plan.loss = o.loss;
   plan.partition = cut(graph, begins, bindings, &profile);
   plan.splitNames = namesOf(graph, begins, bindings);
   plan.schedule = lower(schedule);
-  plan.costs = costTable(graph, plan.partition, profile, plan.schedule.placement);
-  const auto sizes = microbatchSizes(o.batch, o.microbatches);
+  if (reduces(plan.schedule.placement, o.replicas)) plan.schedule = withReductions(plan.schedule);
+  shared = settle(o, graph, profile, limit, plan);
+  plan.costs = costTable(graph, plan.partition, profile, plan.schedule.placement, plan.replicas);
+  auto sizes = microbatchSizes(o.batch, o.replicas * o.microbatches);
+  sizes.resize(static_cast<std::size_t>(o.microbatches));  // those of the first replica, which are the largest
   if (std::any_of(sizes.begin(), sizes.end(), [&](std::int64_t s) { return s != o.microbatch; })) {
     for (const std::int64_t size : sizes) plan.costs.microbatchScale.push_back(static_cast<double>(size) / static_cast<double>(o.microbatch));
   }
@@ -159,12 +249,13 @@ Plan makePlan(const Options& o, const ModelGraph& graph, const Profile& profile,
 
 int run(Options& o) {
   const ModelGraph graph = loadModel(o.models);
-  if (o.batch == 0) o.batch = (o.microbatch == 0 ? exportedBatch(graph) : o.microbatch) * o.microbatches;
-  if (o.batch < o.microbatches) throw UsageError(fmt::format("A batch of {} cannot be cut into {} microbatches; use a larger --batch or fewer --microbatches.", o.batch, o.microbatches));
-  if (o.microbatch == 0) o.microbatch = (o.batch + o.microbatches - 1) / o.microbatches;
-  if (microbatchSizes(o.batch, o.microbatches).front() != o.microbatch) {
-    throw UsageError(fmt::format("--batch {} in {} microbatches has microbatches of {}, not {}; leave out --microbatch or --batch.", o.batch, o.microbatches,
-                                 microbatchSizes(o.batch, o.microbatches).front(), o.microbatch));
+  const int parts = o.replicas * o.microbatches;
+  if (o.batch == 0) o.batch = (o.microbatch == 0 ? exportedBatch(graph) : o.microbatch) * parts;
+  if (o.batch < parts) throw UsageError(fmt::format("A batch of {} cannot be cut into {} microbatches; use a larger --batch or fewer --microbatches.", o.batch, parts));
+  if (o.microbatch == 0) o.microbatch = (o.batch + parts - 1) / parts;
+  if (microbatchSizes(o.batch, parts).front() != o.microbatch) {
+    throw UsageError(fmt::format("--batch {} in {} microbatches has microbatches of {}, not {}; leave out --microbatch or --batch.", o.batch, parts,
+                                 microbatchSizes(o.batch, parts).front(), o.microbatch));
   }
   static_cast<void>(bindBatch(graph, o.microbatch));  // refuses a batch the model was not exported for
   if (o.loss.empty()) o.loss = defaultLoss(graph);
@@ -173,27 +264,35 @@ int run(Options& o) {
   const Bytes limit = o.memoryLimit.empty() ? 0 : parseSize(o.memoryLimit);
   for (const std::string& split : o.splits) static_cast<void>(findSplit(graph, split));
   const Profile profile = chooseProfile(o, graph, o.microbatch, ranks);
-  const Plan plan = makePlan(o, graph, profile, schedule);
-  const Program program = compile(plan.schedule, plan.costs);
+  std::vector<SharingChoice> shared;
+  const Plan plan = makePlan(o, graph, profile, schedule, limit, shared);
+  const std::vector<Recomputed> recomputed = recomputedBy(plan, graph);
+  CostTable costs = plan.costs;  // a run adds the state of its optimizer itself
+  addOptimizerState(costs, optimizerCopies(o), 1);
+  const Program program = compile(plan.schedule, costs);
   Times times;
   execute(program, times);
-  Prediction prediction = predict(plan.schedule, plan.costs, program, times, traceOf(plan.schedule, plan.costs, program, times));
+  Prediction prediction = predict(plan.schedule, costs, program, times, traceOf(plan.schedule, costs, program, times));
   const Metrics& metrics = prediction.metrics;
   const auto tooLarge = std::find_if(metrics.ranks.begin(), metrics.ranks.end(), [&](const RankMetrics& r) { return limit > 0 && r.peakBytes > limit; });
   const bool fits = prediction.fits = tooLarge == metrics.ranks.end();
   if (!o.out.empty() && fits) writeFile(o.out, toJson(plan));
   if (o.json) {
-    fmt::print("{}\n", predictionJson(prediction, plan.schedule, plan.costs));
+    fmt::print("{}\n", withPlanFields(predictionJson(prediction, plan.schedule, costs), plan, shared, recomputed));
   } else {
-    fmt::print("{}: {} ranks, {}, {} microbatches of {}, loss {}\ncosts {}\n\n", graph.name, ranks, o.schedule, o.microbatches, o.microbatch, o.loss, sourceOf(plan.profile));
+    const std::string copies = plan.replicas > 1 ? fmt::format(" in each of {} replicas", plan.replicas) : "";
+    fmt::print("{}: {} ranks{}, {}, {} microbatches of {}, loss {}\ncosts {}\n\n", graph.name, ranks, copies, o.schedule, o.microbatches, o.microbatch, o.loss,
+               sourceOf(plan.profile));
     printStages(plan, graph, metrics);
+    printShared(plan, shared, o.share);
+    printRecomputed(recomputed);
     fmt::print("\npredicted step {}, makespan {}, bubble {:.1f} %, lower bound of the makespan {}\n", formatDuration(metrics.step), formatDuration(metrics.makespan),
                100 * metrics.bubbleFraction, formatDuration(prediction.lowerBound.flush));
-    adviseSingleRank(plan, graph, profile, metrics.step, limit);
+    adviseSingleRank(plan, graph, profile, metrics.step, limit, optimizerCopies(o));
     if (!o.out.empty() && fits) fmt::print("Written to {}.\n", o.out);
   }
   if (fits) return kYes;
-  return complain(fmt::format("Rank {} would need {}, more than the limit of {}, so no plan was written; use more ranks, smaller microbatches or another balance",
+  return complain(fmt::format("Rank {} would need {}, more than the limit of {}, so no plan was written; use more ranks, smaller microbatches, --recompute auto or another balance",
                               tooLarge->rank.value, formatSize(tooLarge->peakBytes), formatSize(limit)), kNo);
 }
 
@@ -207,13 +306,19 @@ Command addPlan(CLI::App& app) {
   sub->add_option("--chunks", o->chunks, "Stages per rank (default: as the schedule usually has)")->check(CLI::Range(1, 1024))->option_text("V");
   sub->add_option("--microbatches", o->microbatches, "Microbatches per step")->required()->check(CLI::Range(1, kMaxMicrobatches))->option_text("M");
   sub->add_option("--microbatch", o->microbatch, "Samples per microbatch (default: as exported)")->check(CLI::Range(1, 1 << 20))->option_text("B");
-  sub->add_option("--batch", o->batch, "Samples per step, where microbatches may be uneven")->check(CLI::Range(1, 1 << 24))->option_text("SAMPLES");
+  sub->add_option("--replicas", o->replicas, "Data-parallel copies of the pipeline, each with its own microbatches (default: 1)")->check(CLI::Range(1, kMaxReplicas))->option_text("D");
+  sub->add_option("--batch", o->batch, "Samples per step of all replicas, where microbatches may be uneven")->check(CLI::Range(1, 1 << 24))->option_text("SAMPLES");
   sub->add_option("--schedule", o->schedule, "A name of `schedule list` (default: 1f1b) or a CSV file")->option_text("NAME");
   sub->add_option("--split", o->splits, "Where stages begin: module names, `name` before or `name:end` after a module, `@node`; see `inspect`")->delimiter(',')->option_text("NAME,...");
   sub->add_option("--balance", o->balance, "What to balance where no split is named")->check(CLI::IsMember({"time", "memory", "parameters", "layers"}))->option_text("time|memory|parameters|layers");
   sub->add_option("--profile", o->profile, "A profile of this model (default: measured now)")->option_text("FILE");
   sub->add_option("--cluster", o->cluster, "Estimate costs for a cluster preset or file instead of measuring")->option_text("CLUSTER");
   sub->add_option("--memory-limit", o->memoryLimit, "Memory of a rank, for example 24GiB: says no when the plan needs more")->option_text("SIZE");
+  sub->add_option("--recompute", o->recompute, "What runs its forward again in the backward instead of being kept: module names (`blocks`: each of its layers), the full stages, or (auto, with --memory-limit) as few stages as fit")
+      ->delimiter(',')->option_text("none|full|auto|NAME,...");
+  sub->add_option("--share", o->share, "Parameters of several stages: each updates a copy, or one does and transmits it (default: auto, the shorter step)")
+      ->check(CLI::IsMember({"auto", "replicate", "transmit"}))->option_text("auto|replicate|transmit");
+  sub->add_option("--optimizer", o->optimizer, "Whose state counts as memory (default: sgd, none); a run chooses its own")->option_text("sgd|adam|adamw");
   sub->add_option("--loss", o->loss, "cross_entropy, mse, sum, output:NAME (default: the model's own, else cross_entropy)")->option_text("LOSS");
   sub->add_option("--threads", o->threads, "Intra-op threads of each rank")->check(CLI::Range(1, 1024))->option_text("N");
   sub->add_option("--out", o->out, "Write the plan here (JSON)")->option_text("FILE");
@@ -221,7 +326,8 @@ Command addPlan(CLI::App& app) {
   sub->footer("\nExamples:\n"
               "  pipewright plan gpt.pt2 --ranks 2 --microbatches 8 --out plan.json\n"
               "  pipewright plan gpt.pt2 --split blocks.2,blocks.5 --microbatches 8 --schedule gpipe\n"
-              "  pipewright plan gpt.pt2 --ranks 8 --microbatches 32 --cluster h100-nvlink --memory-limit 80GB");
+              "  pipewright plan gpt.pt2 --ranks 8 --microbatches 32 --cluster h100-nvlink --memory-limit 80GB --recompute auto\n"
+              "  pipewright plan gpt.pt2 --ranks 2 --replicas 2 --microbatches 8 --recompute blocks --optimizer adamw");
   return [o] { return run(*o); };
 }
 

@@ -43,13 +43,14 @@ void print(const ModelGraph& graph, const Profile& profile, int depth) {
     sum.backwardSpread += cost.backwardSpread;
     sum.saved += cost.saved;
     sum.flops += cost.flops;
+    sum.weight += cost.weight;
   }
   order.emplace_back("(loss)");
   sums["(loss)"] = profile.loss;
-  std::vector<std::vector<std::string>> rows{{"module", "forward", "±", "backward", "±", "saved", "GFLOP"}};
+  std::vector<std::vector<std::string>> rows{{"module", "forward", "±", "backward", "±", "of it weights", "saved", "GFLOP"}};
   for (const std::string& path : order) {
     const NodeCost& c = sums[path];
-    rows.push_back({path, formatDuration(c.forward), formatDuration(c.forwardSpread), formatDuration(c.backward), formatDuration(c.backwardSpread),
+    rows.push_back({path, formatDuration(c.forward), formatDuration(c.forwardSpread), formatDuration(c.backward), formatDuration(c.backwardSpread), formatDuration(c.weight),
                     formatSize(std::max<Bytes>(0, c.saved)), fmt::format("{:.3f}", c.flops / 1e9)});
   }
   fmt::print("{}", table(rows));

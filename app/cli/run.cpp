@@ -6,20 +6,25 @@
 #include <chrono>
 #include <cstddef>
 #include <ctime>
+#include <fstream>
+#include <limits>
 #include <nlohmann/json.hpp>
 
 #include "app/cli/commands.h"
 #include "app/cli/model.h"
 #include "app/cli/output.h"
+#include "app/cli/run_report.h"
 #include "backends/run_store.h"
+#include "backends/tensor_file.h"
 #include "backends/torch_backend.h"
+#include "engine/connect.h"
 #include "engine/failure.h"
 #include "engine/launcher.h"
 #include "engine/worker.h"
 #include "schedules/check.h"
 #include "schedules/error.h"
 #include "schedules/units.h"
-#include "simulator/metrics.h"
+#include "simulator/simulate.h"
 
 namespace pw::cli {
 namespace {
@@ -27,115 +32,169 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 struct Options {
-  std::string plan, store, backend = "gloo", data = "synthetic", loss, optimizer = "sgd", progressStyle = "auto";
-  int steps = 1, threads = 1;
-  double learningRate = 0.01;
+  std::string plan, store, transport = "ucx", data = "synthetic", loss, lossOver = "microbatch", optimizer = "sgd", order = "plan", outputs, save, resume, log,
+      progressStyle = "auto";
+  int steps = 1, threads = 1, saveEvery = 0;
+  std::vector<double> betas;
+  OptimizerSpec update;
+  double clipNorm = 0;
   std::uint64_t seed = 0;
   double timeoutSeconds = 120;
-  bool verify = false, json = false, initRandom = false;
-};
-
-/// What rank 0 knows when all is done.
-struct Result {
-  RunRecord record;
-  Verification verification;
-  std::optional<RunId> id;
+  bool verify = false, masked = false, evaluates = false, shardOptimizer = false, json = false, initRandom = false;
 };
 
 std::string now() { return fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr))); }
+
+/// The prediction of one pipeline for all of them.
+Trace ofAllReplicas(const Trace& one, int replicas) {
+  Trace all = one;
+  for (int d = 1; d < replicas; ++d) {
+    for (Span span : one.spans) {
+      span.rank = Rank(span.rank.value + d * one.ranks);
+      span.peer = Rank(span.peer.value + d * one.ranks);
+      all.spans.push_back(span);
+    }
+    for (MemorySample sample : one.memory) {
+      sample.rank = Rank(sample.rank.value + d * one.ranks);
+      all.memory.push_back(sample);
+    }
+  }
+  all.ranks = one.ranks * replicas;
+  normalize(all);
+  return all;
+}
+
+/// How many ranks share a stage's optimizer state.
+int shardsOf(const Options& o, const Plan& plan) {
+  return o.shardOptimizer ? plan.replicas * (plan.schedule.placement.bidirectional() ? 2 : 1) : 1;
+}
 
 /// A run without steps.
 RunRecord recordOf(const Plan& plan, const Options& o, const std::string& startedAt) {
   RunRecord record;
   record.startedAt = startedAt;
-  record.backend = o.backend;
+  record.backend = o.transport;
   record.seed = o.seed;
   record.machine = thisMachine();
   record.plan = plan;
-  record.predicted = simulate(plan.schedule, plan.costs);
+  addOptimizerState(record.plan.costs, stateCopies(o.update), shardsOf(o, plan));
+  record.predicted = ofAllReplicas(simulate(plan.schedule, record.plan.costs), plan.replicas);
   return record;
 }
 
 /// Joins the ranks' logs step by step.
-Result assemble(const Plan& plan, const Options& o, const std::vector<RankLog>& ranks, const std::string& startedAt) {
-  Result result;
+RunResult assemble(const Plan& plan, const Options& o, const TrainOptions& options, const std::vector<RankLog>& ranks, const std::string& startedAt) {
+  RunResult result;
   result.record = recordOf(plan, o, startedAt);
+  result.firstStep = options.firstStep;
+  result.saved = o.save;
   for (std::size_t s = 0; s < ranks.front().steps.size(); ++s) {
     std::vector<StepLog> logs;
     StepRecord step;
-    step.step = static_cast<int>(s);
+    step.step = options.firstStep + static_cast<int>(s);
     for (const RankLog& rank : ranks) {
       logs.push_back(rank.steps.at(s));
-      if (logs.back().loss) step.loss = *logs.back().loss;
+      step.loss += logs.back().loss.value_or(0);
     }
-    step.measured = joinTraces(logs);
+    if (logs.front().gradientNorm) result.gradientNorms.push_back(*logs.front().gradientNorm);
+    step.measured = joinTraces(logs, plan.schedule.rows.size());
     result.record.steps.push_back(std::move(step));
   }
   for (const RankLog& rank : ranks) {
-    const Verification& v = rank.verification;
-    result.verification.lossDifference = std::max(result.verification.lossDifference, v.lossDifference);
-    result.verification.gradientDifference = std::max(result.verification.gradientDifference, v.gradientDifference);
-    if (v.equal || !result.verification.equal) continue;
-    result.verification.equal = false;
-    result.verification.firstDifference = v.firstDifference;
+    result.residentPeak.push_back(rank.residentPeak);
+    result.startToFirstAction.push_back(rank.startToFirstAction);
+    if (options.verify) result.verification = result.verification ? combine(*result.verification, rank.verification) : rank.verification;
   }
-  if (!result.verification.equal) result.record.failure = "The first step is not that of one rank: " + result.verification.firstDifference;
+  if (result.verification && !result.verification->equal) {
+    result.record.failure = "The first step is not that of one rank: " + result.verification->firstDifference;
+  }
   return result;
 }
 
-void printJson(const Result& result, bool verified) {
-  const Metrics predicted = measure(result.record.predicted);
-  Json j{{"run_id", result.id ? Json(result.id->value) : Json(nullptr)}, {"predicted_makespan_ns", predicted.makespan}, {"predicted_step_ns", predicted.step},
-         {"predicted_bubble_fraction", predicted.bubbleFraction}, {"losses", Json::array()}, {"steps", Json::array()}};
-  for (const StepRecord& step : result.record.steps) {
-    const Metrics m = measure(step.measured);
-    j["losses"].push_back(step.loss);
-    Json ranks = Json::array();
-    for (const RankMetrics& r : m.ranks) {
-      ranks.push_back({{"rank", r.rank.value}, {"busy_ns", r.busy}, {"idle_ns", r.idle}, {"exposed_comm_ns", r.exposedComm}, {"peak_bytes", r.peakBytes},
-                       {"peak_live_microbatches", r.peakLiveMicrobatches}});
-    }
-    j["steps"].push_back({{"step", step.step}, {"makespan_ns", m.makespan}, {"step_ns", m.step}, {"measured_bubble_fraction", m.bubbleFraction}, {"ranks", ranks},
-                          {"samples_per_second", m.step > 0 ? static_cast<double>(result.record.plan.batch) * 1e9 / static_cast<double>(m.step) : 0.0}});
+TrainOptions trainOptions(const Options& o, const Plan& plan) {
+  TrainOptions options;
+  options.steps = o.steps;
+  options.verify = o.verify;
+  options.deadline = std::chrono::milliseconds(static_cast<std::int64_t>(o.timeoutSeconds * 1000));
+  options.stage.seed = o.seed;
+  options.stage.optimizer = o.update;
+  options.stage.initRandom = o.initRandom;
+  options.stage.data = {o.data == "synthetic" ? "" : o.data, o.lossOver == "batch", o.masked};
+  options.stage.resume = o.resume;
+  options.executor = {o.order == "ready" ? Order::Ready : Order::Plan, o.shardOptimizer, o.clipNorm,
+                      plan.replicas > 1 || plan.schedule.placement.bidirectional() || !o.log.empty()};
+  options.save = o.save;
+  options.saveEvery = o.saveEvery;
+  if (!o.resume.empty()) {
+    const TensorFile checkpoint(o.resume);
+    const auto step = checkpoint.numbers().find("step");
+    if (step != checkpoint.numbers().end()) options.firstStep = static_cast<int>(step->second);
   }
-  if (verified) {
-    const Verification& v = result.verification;
-    j["verification"] = {{"equal", v.equal}, {"loss_difference", v.lossDifference}, {"gradient_difference", v.gradientDifference}, {"first_difference", v.firstDifference}};
-  }
-  fmt::print("{}\n", j.dump(1));
+  return options;
 }
 
-void printText(const Result& result, const Options& o) {
-  const auto& steps = result.record.steps;
-  const Metrics predicted = measure(result.record.predicted);
-  const Metrics measured = measure(medianStep(result.record).measured);
-  fmt::print("{}, loss {:.6f} before the first update", counted(static_cast<int>(steps.size()), "step"), steps.front().loss);
-  fmt::print("{}\n\n", steps.size() > 1 ? fmt::format(", {:.6f} before the last", steps.back().loss) : "");
-  std::vector<std::vector<std::string>> rows{{"", "predicted", "measured", "error"}};
-  const auto time = [&](const std::string& what, Ns expected, Ns actual) {
-    rows.push_back({what, formatDuration(expected), formatDuration(actual),
-                    expected == 0 ? "–" : signedPercent(static_cast<double>(actual - expected) / static_cast<double>(expected))});
-  };
-  time("step", predicted.step, measured.step);
-  time("makespan", predicted.makespan, measured.makespan);
-  rows.push_back({"bubble", percent(predicted.bubbleFraction), percent(measured.bubbleFraction), ""});
-  for (std::size_t r = 0; r < predicted.ranks.size(); ++r) time(fmt::format("busy, rank {}", r), predicted.ranks[r].busy, measured.ranks[r].busy);
-  for (std::size_t r = 0; r < predicted.ranks.size(); ++r) {
-    rows.push_back({fmt::format("memory, rank {}", r), formatSize(predicted.ranks[r].peakBytes), formatSize(measured.ranks[r].peakBytes),
-                    signedPercent(static_cast<double>(measured.ranks[r].peakBytes) / static_cast<double>(std::max<Bytes>(1, predicted.ranks[r].peakBytes)) - 1)});
+/// One line for each step, as it ends: what people plot.
+class LossLog {
+ public:
+  /// A training that is resumed goes on in its file.
+  LossLog(const std::string& path, bool resumed) : path_(path) {
+    const bool isNew = !resumed || !std::ifstream(path).good();
+    file_.open(path, resumed ? std::ios::app : std::ios::trunc);
+    if (isNew) file_ << "step,loss,learning_rate,gradient_norm,seconds\n";
+    check();
   }
-  fmt::print("{}", table(rows));
-  fmt::print("\n{:.1f} samples/s, {}\n", static_cast<double>(result.record.plan.batch) * 1e9 / static_cast<double>(std::max<Ns>(measured.step, 1)),
-             steps.size() > 1 ? "in the median step after the first, which warms up" : "in a single step, which includes the warm-up: take more with --steps");
-  if (o.verify) {
-    const Verification& v = result.verification;
-    const bool exact = v.equal && v.lossDifference == 0 && v.gradientDifference == 0;
-    fmt::print("verified against one rank on the same microbatches: {}\n",
-               exact     ? "loss and all gradients equal, bit for bit"
-               : v.equal ? fmt::format("equal within float32 rounding (loss differs by {:.2g}, gradients by at most {:.2g})", v.lossDifference, v.gradientDifference)
-                         : "NOT EQUAL. " + v.firstDifference);
+  void add(int step, const StepLog& log, double learningRate) {
+    Ns begin = std::numeric_limits<Ns>::max(), end = 0;
+    for (const Span& span : log.spans) {
+      begin = std::min(begin, span.start);
+      end = std::max(end, span.end);
+    }
+    file_ << fmt::format("{},{:.9g},{:.6g},{},{:.6f}\n", step, log.loss.value_or(0), learningRate, log.gradientNorm ? fmt::format("{:.6g}", *log.gradientNorm) : "",
+                         log.spans.empty() ? 0.0 : static_cast<double>(end - begin) * 1e-9);
+    file_.flush();
+    check();
   }
-  if (result.id) fmt::print("stored as run {} in {}\n", result.id->value, o.store);
+
+ private:
+  void check() const {
+    if (!file_) throw Error(fmt::format("Cannot write the loss log {}; see whether its folder exists and the disk is full.", path_));
+  }
+  std::string path_;
+  std::ofstream file_;
+};
+
+void evaluateRank(const Options& o, const ModelGraph& graph, const Plan& plan, TrainOptions options, Communicator& communicator, const TorchBackend& torch) {
+  std::vector<Evaluation> steps;
+  double loss = 0;
+  for (int i = 0; i < o.steps; ++i) {
+    options.firstStep = i;
+    steps.push_back(evaluate(graph, plan, options, communicator, torch));
+    loss += steps.back().loss / o.steps;
+  }
+  if (communicator.rank().value != 0) return communicator.barrier();
+  if (!o.outputs.empty()) {
+    std::vector<ModelOutput> outputs = steps.front().outputs;
+    std::vector<std::int64_t> samples;
+    for (std::size_t i = 0; i < steps.size(); ++i) {
+      const auto sizes = microbatchSizes(plan.batch, plan.replicas * plan.schedule.microbatches);
+      samples.insert(samples.end(), sizes.begin(), sizes.end());
+      for (std::size_t k = 0; i > 0 && k < outputs.size(); ++k) {
+        outputs[k].parts.insert(outputs[k].parts.end(), steps[i].outputs[k].parts.begin(), steps[i].outputs[k].parts.end());
+      }
+    }
+    mergeAndSave(o.outputs, outputs, samples);
+  }
+  communicator.barrier();
+  const std::int64_t samples = plan.batch * o.steps;
+  if (o.json) {
+    Json j{{"loss", loss}, {"samples", samples}, {"outputs", Json::array()}};
+    for (const ModelOutput& output : steps.front().outputs) j["outputs"].push_back(output.name);
+    if (!o.outputs.empty()) j["outputs_file"] = o.outputs;
+    fmt::print("{}\n", j.dump(1));
+    return;
+  }
+  fmt::print("loss {:.6f} over {}, without dropout and gradients\n", loss, counted(samples, "sample"));
+  if (!o.outputs.empty()) fmt::print("{} written to {}\n", counted(static_cast<int>(steps.front().outputs.size()), "output"), o.outputs);
 }
 
 /// Trains this rank's part; fills `communicator`, which must outlive a failure: peers that notice must not report before this rank does.
@@ -145,53 +204,82 @@ void trainRank(const Options& o, const Plan& plan, const RankEnvironment& enviro
   bindToCores(environment);
   const TorchBackend& torch = torchBackend();
   torch.prepareProcess(o.threads);
-  TrainOptions options;
-  options.steps = o.steps;
-  options.verify = o.verify;
-  options.deadline = std::chrono::milliseconds(static_cast<std::int64_t>(o.timeoutSeconds * 1000));
-  options.stage = {o.seed, o.learningRate, o.initRandom, o.data == "synthetic" ? "" : o.data};
+  TrainOptions options = trainOptions(o, plan);
   if (environment.worldSize == 1) {
     communicator = std::move(inMemoryCommunicators(1, options.deadline).front());
   } else {
-    communicator = torch.connectGloo(rendezvousOf(environment, options.deadline));
+    communicator = connectRanks(o.transport, rendezvousOf(environment, options.deadline), torch);
   }
-  const auto show = progress("train " + plan.modelName, parseProgressStyle(o.progressStyle));
-  options.onLoss = [&](int step, double loss) { show(step + 1, o.steps, fmt::format("loss {:.4f}", loss)); };
+  if (o.evaluates) return evaluateRank(o, graph, plan, options, *communicator, torch);
+  // Who shows how far it is: rank 0 where it knows the loss, else the rank of the last stage.
+  const bool shows = options.executor.sumLoss ? environment.rank.value == 0 : plan.schedule.placement.rankOfStage.back() == environment.rank;
+  std::function<void(int, int, const std::string&)> show;
+  if (shows) show = progress("train " + plan.modelName, parseProgressStyle(o.progressStyle));
+  std::optional<LossLog> log;
+  if (!o.log.empty() && environment.rank.value == 0) log.emplace(o.log, !o.resume.empty());
+  options.onStep = [&](int step, const StepLog& done) {
+    if (show) show(step + 1 - options.firstStep, o.steps, fmt::format("loss {:.4f}", done.loss.value_or(0)));
+    if (log) log->add(step, done, learningRateAt(o.update, step));
+  };
   const std::string startedAt = now();
   const std::vector<RankLog> logs = gather(train(graph, plan, options, *communicator, torch), *communicator);
   if (logs.empty()) return;
-  Result result = assemble(plan, o, logs, startedAt);
+  RunResult result = assemble(plan, o, options, logs, startedAt);
   if (!o.store.empty()) result.id = RunStore(o.store, RunStore::Mode::ReadWrite).add(result.record);
-  o.json ? printJson(result, o.verify) : printText(result, o);
+  o.json ? printJson(result) : printText(result, o.store);
   if (!result.record.failure.empty()) throw Error(result.record.failure);
 }
 
+/// A loss over the whole batch exists when the last stage has done all its forwards.
+bool forwardsComeFirst(const Schedule& schedule) {
+  const Stage last(schedule.placement.stages() - 1);
+  return std::ranges::all_of(schedule.rows, [&](const std::vector<Action>& row) {
+    bool backward = false;
+    for (const Action& action : row) {
+      if (action.stage != last || !isCompute(action.kind)) continue;
+      if (action.kind == ActionKind::Forward && backward) return false;
+      backward = backward || action.kind != ActionKind::Forward;
+    }
+    return true;
+  });
+}
+
 void refuseWhatCannotRun(const Options& o, const Plan& plan) {
-  if (o.backend != "gloo") throw UsageError(fmt::format("This build cannot run over {}; use --backend gloo.", o.backend));
-  if (o.optimizer != "sgd") throw UsageError(fmt::format("This build has no optimizer {}; use --optimizer sgd.", o.optimizer));
   for (const Problem& problem : check(plan.schedule)) {
     if (problem.stops == Stops::Always) throw UsageError(fmt::format("The schedule of {} cannot be run: rank {}: {}", o.plan, problem.rank.value, problem.message));
   }
-  if (plan.schedule.placement.stages() > plan.schedule.rows.size() || plan.schedule.placement.bidirectional()) {
-    throw UsageError(fmt::format("The schedule of {} puts several stages on a rank, which this version cannot run; use gpipe or 1f1b.", o.plan));
+  const bool trains = std::ranges::any_of(plan.schedule.rows, [](const std::vector<Action>& row) {
+    return std::ranges::any_of(row, [](const Action& a) { return isCompute(a.kind) && a.kind != ActionKind::Forward; });
+  });
+  if (!trains && !o.evaluates) throw UsageError(fmt::format("The schedule of {} has no backward, so there is nothing to train; use another schedule, or --eval.", o.plan));
+  if (o.lossOver == "batch" && !o.evaluates && !forwardsComeFirst(plan.schedule)) {
+    throw UsageError(fmt::format("{} runs backwards of the last stage before all its forwards, so there is no loss over the whole batch; plan with --schedule gpipe, or use --loss-over microbatch.", o.plan));
   }
-  bool trains = false;
-  for (const auto& row : plan.schedule.rows) {
-    for (const Action& action : row) {
-      trains = trains || action.kind == ActionKind::Backward;
-      if (action.kind == ActionKind::BackwardInput || action.kind == ActionKind::BackwardWeight) {
-        throw UsageError(fmt::format("The schedule of {} splits its backward, which this version cannot run; use gpipe or 1f1b.", o.plan));
-      }
-    }
+  if (o.order == "ready" && o.transport == "gloo" && worldSize(plan) > 1) throw UsageError("Gloo cannot tell which message came first, so --order ready needs --backend ucx.");
+  if (o.evaluates && (o.verify || !o.save.empty())) throw UsageError("--eval trains nothing, so --verify and --save do not go with it.");
+  if (!o.outputs.empty() && !o.evaluates) throw UsageError("--outputs belongs to --eval; add it, or leave out --outputs.");
+  if (o.saveEvery > 0 && o.save.empty()) throw UsageError("--save-every needs --save FILE.");
+}
+
+/// Options that are numbers of the optimizer, checked where they come together.
+void completeOptimizer(Options& o) {
+  o.update.kind = parseOptimizer(o.optimizer);
+  const bool adam = o.update.kind != OptimizerSpec::Kind::Sgd;
+  if (!o.betas.empty()) {
+    o.update.beta1 = o.betas[0];
+    o.update.beta2 = o.betas[1];
   }
-  if (!trains) throw UsageError(fmt::format("The schedule of {} has no backward, so there is nothing to train; use gpipe or 1f1b.", o.plan));
+  if (adam && (o.update.momentum != 0 || o.update.nesterov)) throw UsageError("--momentum and --nesterov belong to sgd; Adam has --betas.");
+  if (!adam && !o.betas.empty()) throw UsageError("--betas belongs to adam and adamw; SGD has --momentum.");
+  if (o.update.nesterov && o.update.momentum <= 0) throw UsageError("--nesterov needs --momentum.");
+  if (o.update.decaySteps > 0 && o.update.decaySteps <= o.update.warmupSteps) throw UsageError("--decay-steps counts from the first step and must be more than --warmup.");
 }
 
 /// Starts the ranks. Of a run that fails, this process keeps a record, as none of its ranks may be able to.
 void launchRanks(const Options& o, const Plan& plan) {
   const std::string startedAt = now();
   const std::size_t known = o.store.empty() ? 0 : RunStore(o.store, RunStore::Mode::ReadOnly).list().size();
-  const LaunchResult result = launch(static_cast<int>(plan.schedule.rows.size()), ownCall(), o.threads, {}, std::chrono::milliseconds(0));
+  const LaunchResult result = launch(worldSize(plan), ownCall(), o.threads, {}, std::chrono::milliseconds(0));
   if (result.ok || o.store.empty()) return throwUnlessOk(result);
   RunRecord record = recordOf(plan, o, startedAt);
   record.failure = result.interrupted ? "Interrupted" : result.failure;
@@ -210,8 +298,9 @@ void launchRanks(const Options& o, const Plan& plan) {
 int run(Options& o) {
   Plan plan = parsePlan(readFile(o.plan), o.plan);
   if (!o.loss.empty()) plan.loss = o.loss;
+  completeOptimizer(o);
   refuseWhatCannotRun(o, plan);
-  const int ranks = static_cast<int>(plan.schedule.rows.size());
+  const int ranks = worldSize(plan);
   const auto environment = rankEnvironment();
   const bool isFirst = !environment || (environment->rank == Rank(0) && environment->statusFd < 0);
   if (isFirst && !o.store.empty()) static_cast<void>(RunStore(o.store, RunStore::Mode::ReadWrite));  // refuse an unusable store before training
@@ -240,21 +329,41 @@ Command addRun(CLI::App& app) {
   sub->add_option("PLAN.json", o->plan, "Plan (JSON) of `pipewright plan`")->required()->option_text("PLAN.json");
   sub->add_option("--steps", o->steps, "Training steps (default 1)")->check(CLI::Range(1, 1 << 24))->option_text("N");
   sub->add_option("--store", o->store, "Record the run in this SQLite file, also one that fails")->option_text("FILE");
-  sub->add_option("--backend", o->backend, "gloo")->option_text("gloo");
+  sub->add_option("--backend", o->transport, "How ranks exchange messages: ucx (default; shared memory, RDMA, TCP) or gloo (TCP)")->check(CLI::IsMember({"ucx", "gloo", "nccl"}))->option_text("ucx|gloo");
+  sub->add_option("--order", o->order, "plan: each rank's row as it stands (default); ready: whichever action is ready first")->check(CLI::IsMember({"plan", "ready"}))->option_text("plan|ready");
   sub->add_option("--data", o->data, "synthetic, or a torch.save of a dict of tensors")->option_text("FILE|synthetic");
   sub->add_option("--loss", o->loss, "cross_entropy, mse, sum, output:NAME (default: the plan's)")->option_text("LOSS");
-  sub->add_option("--optimizer", o->optimizer, "sgd")->option_text("sgd");
-  sub->add_option("--lr", o->learningRate, "Learning rate (default 0.01)")->option_text("X");
+  sub->add_option("--loss-over", o->lossOver, "microbatch (default), or batch: one loss of all outputs")->check(CLI::IsMember({"microbatch", "batch"}))->option_text("microbatch|batch");
+  sub->add_option("--optimizer", o->optimizer, "sgd (default), adam or adamw, with torch.optim's defaults")->option_text("sgd|adam|adamw");
+  sub->add_option("--lr", o->update.learningRate, "Learning rate (default 0.01)")->check(CLI::NonNegativeNumber)->option_text("X");
+  sub->add_option("--momentum", o->update.momentum, "SGD's momentum (default 0)")->check(CLI::Range(0.0, 1.0))->option_text("X");
+  sub->add_flag("--nesterov", o->update.nesterov, "Nesterov's momentum");
+  sub->add_option("--betas", o->betas, "Adam's decay rates (default 0.9,0.999)")->delimiter(',')->expected(2)->check(CLI::Range(0.0, 1.0))->option_text("B1,B2");
+  sub->add_option("--weight-decay", o->update.weightDecay, "Weight decay (default 0)")->check(CLI::NonNegativeNumber)->option_text("X");
+  sub->add_option("--warmup", o->update.warmupSteps, "Steps over which the learning rate rises")->check(CLI::Range(0, 1 << 24))->option_text("STEPS");
+  sub->add_option("--decay-steps", o->update.decaySteps, "Step at which a cosine has brought the rate down to --final-rate (default: none)")->check(CLI::Range(0, 1 << 24))->option_text("STEP");
+  sub->add_option("--final-rate", o->update.finalRate, "Part of the learning rate that remains (default 0)")->check(CLI::Range(0.0, 1.0))->option_text("X");
+  sub->add_option("--clip-norm", o->clipNorm, "Largest norm of the whole model's gradient")->check(CLI::PositiveNumber)->option_text("X");
+  sub->add_flag("--zero1", o->shardOptimizer, "Spread the optimizer's state over the replicas (ZeRO stage 1)");
+  sub->add_option("--save", o->save, "Write a checkpoint here at the end: a state dict for torch.load and load_state_dict")->option_text("FILE");
+  sub->add_option("--save-every", o->saveEvery, "Write it every so many steps too")->check(CLI::Range(1, 1 << 24))->option_text("STEPS");
+  sub->add_option("--resume", o->resume, "Go on from a checkpoint, under this or another plan")->option_text("FILE");
+  sub->add_option("--log", o->log, "Write loss, learning rate and time of each step here (CSV)")->option_text("FILE");
+  sub->add_flag("--eval", o->evaluates, "Forwards only: no dropout, no gradients; the mean loss of --steps batches");
+  sub->add_option("--outputs", o->outputs, "With --eval: write the model's outputs here (a dict for torch.load)")->option_text("FILE");
   sub->add_option("--seed", o->seed, "Seed of data, dropout and drawn weights (default 0)")->option_text("S");
   sub->add_option("--threads", o->threads, "Intra-op threads of each rank (default 1)")->check(CLI::Range(1, 1024))->option_text("N");
   sub->add_option("--timeout", o->timeoutSeconds, "Seconds any wait between ranks may last (default 120)")->check(CLI::Range(0.1, 1e6))->option_text("SECONDS");
   sub->add_option("--init", "Draw weights instead of reading them")->check(CLI::IsMember({"random"}))->each([o](const std::string&) { o->initRandom = true; })->option_text("random");
   sub->add_option("--progress", o->progressStyle, "auto or json")->option_text("STYLE");
-  sub->add_flag("--verify", o->verify, "Compare loss and gradients of the first step with one rank on the same microbatches");
+  sub->add_flag("--verify", o->verify, "Compare the first step with one rank on the same microbatches: boundary values, loss and gradients");
+  sub->add_flag("--masked", o->masked, "Every microbatch computes the whole batch and counts its own samples only: results that depend on the batch size then agree");
   sub->add_flag("--json", o->json, "Print the result as JSON");
   sub->footer("\nExamples:\n"
               "  pipewright run plan.json --steps 20 --store runs.db\n"
               "  pipewright run plan.json --verify\n"
+              "  pipewright run plan.json --data train.pt --optimizer adamw --lr 3e-4 --warmup 100 --steps 1000 --save model.pt --log loss.csv\n"
+              "  pipewright run plan.json --data test.pt --resume model.pt --eval --outputs logits.pt\n"
               "  torchrun --nproc-per-node 2 --no-python pipewright run plan.json");
   return [o] { return run(*o); };
 }

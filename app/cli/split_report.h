@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -9,18 +10,29 @@ namespace pw::cli {
 
 /// Something about a model that a user should know before cutting it or its batch.
 struct Finding {
-  std::string kind;    ///< `batch-norm`, `random`, `in-place-buffer`, `data-dependent`, `unsupported`, `fixed-batch`
+  /// `unsupported`, `data-dependent`, `fixed-batch`, `batch-mixing`, `batch-norm`, `in-place-buffer`, `random`, `own-loss`, `shared-parameter`,
+  /// `unused-parameter`, `nondeterministic`
+  std::string kind;
   std::string module;  ///< fully qualified name; empty for the root or where the whole model is meant
   std::string op;      ///< operator, or the tensor's name
   std::string source;  ///< `model.py:21 in forward`; may be empty
+  std::string detail;  ///< what it does here, where the kind alone does not say
 
   bool operator==(const Finding&) const = default;
 };
 
+/// Whether LibTorch has an operator; by its target, `torch.ops.aten.linear.default`.
+using HasOperator = std::function<bool(const std::string& target)>;
+
 /// What happens where a finding of this kind stands: one sentence without the final full stop.
 [[nodiscard]] std::string meaningOf(const std::string& kind);
+/// What to do about it: one sentence without the final full stop.
+[[nodiscard]] std::string cureOf(const std::string& kind);
 
-/// All findings, by kind, in execution order within a kind. Cost: linear.
-[[nodiscard]] std::vector<Finding> splitReport(const ModelGraph& graph);
+/// All findings, by kind, in execution order within a kind. Without `hasOperator`, operators count as supported by their namespace. Cost: linear.
+[[nodiscard]] std::vector<Finding> splitReport(const ModelGraph& graph, const HasOperator& hasOperator = {});
+
+/// The findings as text: per kind what it means, a table, and what to do. Findings that differ only in the numbers of their modules share a row.
+[[nodiscard]] std::string findingsText(const ModelGraph& graph, const std::vector<Finding>& findings);
 
 }  // namespace pw::cli

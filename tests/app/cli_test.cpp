@@ -189,7 +189,7 @@ Plan planOfTwoStages() {
   plan.batch = 3;
   plan.schedule = lower(generate("1f1b", {2, 2, 3}));
   plan.costs = syntheticTable({.forward = {10}, .backward = {20}, .backwardInput = {10}, .backwardWeight = {10}, .latency = 1, .transfer = 2, .overlap = {}}, 2);
-  plan.partition.stages = {{NodeId(0), NodeId(4), {}, {ValueId(0)}, {0}, {}, {}}, {NodeId(4), NodeId(9), {}, {}, {1}, {}, {}}};
+  plan.partition.stages = {{NodeId(0), NodeId(4), {}, {ValueId(0)}, {0}, {}, {}, {}}, {NodeId(4), NodeId(9), {}, {}, {1}, {}, {}, {}}};
   plan.partition.transfers = {{ValueId(5), Stage(0), Stage(1), true, 4096}};
   plan.splitNames = {"blocks.1"};
   return plan;

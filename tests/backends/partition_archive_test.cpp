@@ -41,7 +41,7 @@ TEST(PartitionOfExampleCode, ReplicatesWhatTwoStagesReadAndSkipsAStage) {
   const Partition partition = cutAt(graph, graph.splitMarkers);
   const std::vector<Stage> early{Stage(0), Stage(1)}, late{Stage(1), Stage(2)};
   std::vector<std::pair<std::string, std::vector<Stage>>> shared;
-  for (const ReplicatedParameter& r : partition.replicated) shared.emplace_back(r.name, r.stages);
+  for (const SharedParameter& r : partition.shared) shared.emplace_back(r.name, r.stages);
   std::sort(shared.begin(), shared.end());
   EXPECT_EQ(shared, (std::vector<std::pair<std::string, std::vector<Stage>>>{{"lin.bias", late}, {"lin.weight", late}, {"mm_param", early}}));
   EXPECT_TRUE(std::any_of(partition.transfers.begin(), partition.transfers.end(),
@@ -52,8 +52,8 @@ TEST(PartitionOfExampleCode, ReplicatesWhatTwoStagesReadAndSkipsAStage) {
 TEST(PartitionOfGpt2, KeepsTheTiedEmbeddingInTheFirstAndLastStage) {
   const ModelGraph graph = sample("hf_gpt2");
   const Partition partition = cutAt(graph, {findSplit(graph, "transformer.h.1"), findSplit(graph, "transformer.ln_f")});
-  ASSERT_EQ(partition.replicated.size(), 1U);
-  const ReplicatedParameter& tied = partition.replicated[0];
+  ASSERT_EQ(partition.shared.size(), 1U);
+  const SharedParameter& tied = partition.shared[0];
   EXPECT_TRUE(tied.name == "transformer.wte.weight" || tied.name == "lm_head.weight") << tied.name;
   EXPECT_EQ(tied.stages, (std::vector<Stage>{Stage(0), Stage(2)}));
 }

@@ -52,7 +52,7 @@ RunRecord runOf(const std::vector<Ns>& steps) {
   run.plan.batch = 3;
   run.plan.schedule = lower(generate("1f1b", {2, 2, 3}));
   run.plan.costs = syntheticTable({.forward = {10}, .backward = {20}, .backwardInput = {10}, .backwardWeight = {10}, .latency = 1, .transfer = 2, .overlap = {}}, 2);
-  run.plan.partition.stages = {{NodeId(0), NodeId(4), {}, {ValueId(0)}, {0}, {}, {}}, {NodeId(4), NodeId(9), {}, {}, {1}, {}, {}}};
+  run.plan.partition.stages = {{NodeId(0), NodeId(4), {}, {ValueId(0)}, {0}, {}, {}, {}}, {NodeId(4), NodeId(9), {}, {}, {1}, {}, {}, {}}};
   run.plan.partition.transfers = {{ValueId(5), Stage(0), Stage(1), true, 4096}};
   run.plan.splitNames = {"blocks.1"};
   run.plan.profile.machine.processor = "a 'processor'";

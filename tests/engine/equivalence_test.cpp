@@ -12,6 +12,13 @@ namespace {
 
 constexpr int kSteps = 3;
 
+test::ThreadOptions trainedWith(std::uint64_t seed, double rate) {
+  test::ThreadOptions options;
+  options.stage.seed = seed;
+  options.stage.optimizer.learningRate = rate;
+  return options;
+}
+
 struct Case {
   std::string model, loss;
 
@@ -22,7 +29,7 @@ class Equivalence : public testing::TestWithParam<Case> {};
 
 TEST_P(Equivalence, PipelinedTrainingEqualsOneRank) {
   const ModelGraph graph = test::sample(GetParam().model);
-  const StageOptions options{7, 0.05, false, ""};
+  const test::ThreadOptions options = trainedWith(7, 0.05);
   for (const int microbatches : {1, 2, 5, 8}) {
     const Plan alone = test::planFor(graph, "1f1b", 1, microbatches, 2 * microbatches, GetParam().loss);
     const test::Trained expected = test::trainInThreads(graph, alone, kSteps, options);
@@ -60,7 +67,7 @@ INSTANTIATE_TEST_SUITE_P(Samples, Equivalence,
 
 TEST(SplitModel, ResultsDoNotDependOnUnevenMicrobatchesOfADropoutFreeModel) {
   const ModelGraph graph = test::sample("gpt_small");
-  const StageOptions options{3, 0.05, false, ""};
+  const test::ThreadOptions options = trainedWith(3, 0.05);
   const test::Trained whole = test::trainInThreads(graph, test::planFor(graph, "1f1b", 1, 1, 10, "cross_entropy"), kSteps, options);
   const test::Trained cutUp = test::trainInThreads(graph, test::planFor(graph, "1f1b", 2, 4, 10, "cross_entropy"), kSteps, options);  // 3, 3, 2, 2
   EXPECT_NEAR(whole.losses[0], cutUp.losses[0], 1e-5);
@@ -72,12 +79,12 @@ TEST(SplitModel, ExampleCodeAtItsMarkersReplicatesWhatItShares) {
   ASSERT_EQ(graph.splitMarkers.size(), 2U);
   const Plan plan = test::planFor(graph, "1f1b", 3, 4, 8, "mse", graph.splitMarkers);
   std::map<std::string, std::vector<int>> replicated;
-  for (const ReplicatedParameter& r : plan.partition.replicated) {
+  for (const SharedParameter& r : plan.partition.shared) {
     for (const Stage s : r.stages) replicated[r.name].push_back(s.value);
   }
   const std::map<std::string, std::vector<int>> expected{{"mm_param", {0, 1}}, {"lin.weight", {1, 2}}, {"lin.bias", {1, 2}}};
   EXPECT_EQ(replicated, expected);
-  const StageOptions options{1, 0.05, false, ""};
+  const test::ThreadOptions options = trainedWith(1, 0.05);
   int unequalCopies = 0;
   const test::Trained actual = test::trainInThreads(graph, plan, kSteps, options, &unequalCopies);
   const test::Trained alone = test::trainInThreads(graph, test::planFor(graph, "1f1b", 1, 4, 8, "mse"), kSteps, options);
@@ -89,7 +96,7 @@ TEST(SplitModel, ExampleCodeAtItsMarkersReplicatesWhatItShares) {
 TEST(SplitModel, DropoutDependsOnSeedStepAndMicrobatch) {
   const ModelGraph graph = test::sample("hf_gpt2");
   const Plan plan = test::planFor(graph, "1f1b", 2, 2, 4, "cross_entropy");
-  const auto losses = [&](std::uint64_t seed, double rate) { return test::trainInThreads(graph, plan, 2, {seed, rate, false, ""}).losses; };
+  const auto losses = [&](std::uint64_t seed, double rate) { return test::trainInThreads(graph, plan, 2, trainedWith(seed, rate)).losses; };
   EXPECT_EQ(losses(5, 0.1), losses(5, 0.1));
   const auto still = losses(5, 0.0);  // nothing learned, same data: only dropout differs between the steps
   EXPECT_NE(still[0], still[1]);

@@ -1,182 +1,357 @@
-// The executor on a stage of numbers: no tensors, ranks as threads. Stage s maps x to 2x + 1 and doubles gradients on the way back.
+// The executor on stages of numbers: no tensors, ranks as threads (tests/support/number_stage.h).
 #include "engine/executor.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <cstring>
-#include <map>
-#include <new>
-#include <thread>
-
-#include "schedules/error.h"
 #include "schedules/generate.h"
 #include "schedules/lower.h"
+#include "tests/schedules/random_schedules.h"
+#include "tests/support/number_stage.h"
+#include "tests/support/watched_communicator.h"
 
 namespace pw {
 namespace {
 
+using test::chainPlan;
+using test::NumberJob;
+using test::NumberStage;
+using test::Skip;
 using testing::AllOf;
+using testing::ElementsAre;
 using testing::HasSubstr;
 
-/// Values and gradients are one double per transfer and microbatch. Gradient of the shared parameter: number of backwards done.
-class NumberStage final : public StageModule {
- public:
-  NumberStage(const Plan& plan, Stage stage) : plan_(plan), stage_(stage) {}
+constexpr auto kF = ActionKind::Forward, kB = ActionKind::Backward, kI = ActionKind::BackwardInput, kW = ActionKind::BackwardWeight;
+constexpr auto kSendF = ActionKind::SendForward, kSendB = ActionKind::SendBackward, kRecvF = ActionKind::RecvForward, kRecvB = ActionKind::RecvBackward;
 
-  void beginStep(int /*step*/) override { shared_ = 0, loss_ = 0; }
-  Buffer inputBuffer(std::size_t t, Microbatch m) override { return bufferOf(inputs_[{t, m}]); }
-  Buffer outputBuffer(std::size_t t, Microbatch m) override { return bufferOf(outputs_[{t, m}]); }
-  Buffer outputGradientBuffer(std::size_t t, Microbatch m) override { return bufferOf(outputGradients_[{t, m}]); }
-  Buffer inputGradientBuffer(std::size_t t, Microbatch m) override { return bufferOf(inputGradients_[{t, m}]); }
-  void forward(Microbatch m) override {
-    if (m.value == failAt && stage_ == failStage) throw std::bad_alloc();
-    double x = m.value;
-    for (std::size_t t = 0; t < plan_.partition.transfers.size(); ++t) {
-      if (plan_.partition.transfers[t].to == stage_) x = inputs_.at({t, m});
-    }
-    const double y = 2 * x + 1;
-    for (std::size_t t = 0; t < plan_.partition.transfers.size(); ++t) {
-      if (plan_.partition.transfers[t].from == stage_) outputs_[{t, m}] = y;
-    }
-    loss_ += y;
-    done.push_back("F" + std::to_string(m.value));
-  }
-  void backward(Microbatch m) override {
-    double gradient = 1;
-    for (std::size_t t = 0; t < plan_.partition.transfers.size(); ++t) {
-      if (plan_.partition.transfers[t].from == stage_) gradient = outputGradients_.at({t, m});
-    }
-    for (std::size_t t = 0; t < plan_.partition.transfers.size(); ++t) {
-      if (plan_.partition.transfers[t].to == stage_) inputGradients_[{t, m}] = 2 * gradient;
-    }
-    shared_ += gradient;
-    done.push_back("B" + std::to_string(m.value));
-  }
-  void releaseOutputs(Microbatch m) override { released.push_back(m.value); }
-  void releaseInputGradients(Microbatch /*m*/) override {}
-  std::optional<double> stepLoss() const override {
-    return stage_.index() + 1 == plan_.partition.stages.size() ? std::optional<double>(loss_) : std::nullopt;
-  }
-  Buffer replicatedGradient(std::size_t /*i*/) override { return bufferOf(shared_); }
-  void sumReplicatedGradient(std::size_t /*i*/, const std::vector<Buffer>& parts) override {
-    double sum = 0;
-    for (const Buffer& part : parts) {
-      double value = 0;
-      std::memcpy(&value, part.data, sizeof(value));
-      sum += value;
-    }
-    shared_ = sum;
-  }
-  void optimizerStep() override { ++updates; }
-  std::vector<ParameterView> parameters() override { return {}; }
-  Bytes bytesAlive() const override { return 42; }
+Action act(int stage, ActionKind kind, int microbatch) { return {Stage(stage), kind, Microbatch(microbatch)}; }
 
-  [[nodiscard]] double shared() const { return shared_; }
-
-  std::vector<std::string> done;
-  std::vector<int> released;
-  int updates = 0, failAt = -1;
-  Stage failStage;
-
- private:
-  static Buffer bufferOf(double& value) { return {reinterpret_cast<std::byte*>(&value), sizeof(value)}; }
-  using Key = std::pair<std::size_t, Microbatch>;
-
-  const Plan& plan_;
-  Stage stage_;
-  double shared_ = 0, loss_ = 0;
-  std::map<Key, double> inputs_, outputs_, outputGradients_, inputGradients_;
-};
-
-Plan chain(const char* schedule, int ranks, int microbatches) {
-  Plan plan;
-  plan.schedule = lower(generate(schedule, {ranks, ranks, microbatches}));
-  plan.partition.stages.resize(static_cast<std::size_t>(ranks));
-  for (int s = 0; s + 1 < ranks; ++s) plan.partition.transfers.push_back({ValueId(s), Stage(s), Stage(s + 1), true, sizeof(double)});
-  return plan;
+Schedule scheduleOf(std::vector<Rank> rankOfStage, int microbatches, std::vector<std::vector<Action>> rows) {
+  Schedule schedule{"by hand", microbatches, {std::move(rankOfStage)}, std::move(rows)};
+  return schedule;
 }
 
-struct Job {
-  std::vector<NumberStage> stages;
-  std::vector<StepLog> logs;
-  std::vector<std::string> errors;
-};
+/// A skip over one stage, one over all that carries no gradient, and the first stage's value to all that follow.
+std::vector<Skip> skipsOf(int stages) {
+  std::vector<Skip> skips{{0, stages - 1, false}};
+  for (int s = 2; s < stages; ++s) skips.push_back({s - 2, s, true});
+  return skips;
+}
 
-Job runJob(const Plan& plan, int failStage = -1, int failAt = -1) {
-  const std::size_t ranks = plan.schedule.rows.size();
-  Job job;
-  for (std::size_t r = 0; r < ranks; ++r) {
-    job.stages.emplace_back(plan, Stage(r));
-    job.stages.back().failAt = failAt;
-    job.stages.back().failStage = Stage(failStage);
-  }
-  job.logs.resize(ranks);
-  job.errors.resize(ranks);
-  auto communicators = inMemoryCommunicators(static_cast<int>(ranks), std::chrono::seconds(20));
-  std::vector<std::thread> threads;
-  for (std::size_t r = 0; r < ranks; ++r) {
-    threads.emplace_back([&, r] {
-      try {
-        Executor executor(plan, {{Stage(r), &job.stages[r]}}, *communicators[r]);
-        job.logs[r] = executor.step(3, {});
-      } catch (const Error& e) {
-        job.errors[r] = e.what();
-        communicators[r]->abort();
+/// Loss, gradients, updates and the way every value took.
+void expectRight(const Plan& plan, const NumberJob& job) {
+  ASSERT_EQ(job.firstError(), "");
+  const test::Expected expected = test::expectedOf(plan);
+  const bool training = std::ranges::any_of(plan.schedule.rows[0], [](const Action& a) { return a.kind == kB || a.kind == kI; });
+  double loss = 0;
+  for (std::size_t r = 0; r < job.stages.size(); ++r) {
+    loss += job.logs[r].loss.value_or(0);
+    for (const auto& [s, stage] : job.stages[r]) {
+      const double gradient = training ? expected.gradients[s.index()] : 0;
+      for (std::size_t i = 0; i < NumberStage::kElements; ++i) EXPECT_EQ(stage->values(0)[i], 1 - 0.5 * gradient * static_cast<double>(i + 1)) << "stage " << s.value;
+      ASSERT_EQ(stage->ranges.size(), 1U);
+      for (const auto& [slot, memory] : stage->given) {
+        const Transfer& t = plan.partition.transfers[slot.first];
+        const Stage other = t.from == s ? t.to : t.from;
+        const bool local = plan.schedule.placement.rankOf(other, slot.second).index() == r % plan.schedule.rows.size();
+        if (local) {
+          EXPECT_EQ(memory, job.stages[r].at(other)->taken.at(slot)) << "a copy between stages " << t.from.value << " and " << t.to.value;
+        }
+        EXPECT_EQ(stage->allocated.contains(slot), !local);
       }
-    });
+    }
   }
-  for (std::thread& thread : threads) thread.join();
+  EXPECT_EQ(loss, expected.loss);
+}
+
+/// Most microbatches a stage has in flight (F to B, or W), and between I and W, by the row alone.
+std::pair<int, int> mostOf(const Plan& plan, Rank rank, Stage stage) {
+  int live = 0, waiting = 0, mostLive = 0, mostWaiting = 0;
+  for (const Action& a : plan.schedule.rows[rank.index()]) {
+    if (a.stage != stage || !isCompute(a.kind)) continue;
+    live += a.kind == kF ? 1 : a.kind == kB || a.kind == kW ? -1 : 0;
+    waiting += a.kind == kI ? 1 : a.kind == kW ? -1 : 0;
+    mostLive = std::max(mostLive, live);
+    mostWaiting = std::max(mostWaiting, waiting);
+  }
+  return {mostLive, mostWaiting};
+}
+
+void expectNoMoreInFlight(const Plan& plan, const NumberJob& job) {
+  for (std::size_t r = 0; r < job.stages.size(); ++r) {
+    for (const auto& [s, stage] : job.stages[r]) {
+      const auto [live, waiting] = mostOf(plan, Rank(r % plan.schedule.rows.size()), s);
+      EXPECT_LE(stage->mostLive, live) << "stage " << s.value << " on rank " << r;
+      EXPECT_LE(stage->mostWaiting, waiting) << "stage " << s.value << " on rank " << r;
+    }
+  }
+}
+
+/// One step in ready order, messages seen at random.
+NumberJob readyStep(const Plan& plan, std::uint64_t seed, int delay, int slowRank = -1) {
+  NumberJob job = test::prepareJob(plan);
+  auto communicators = inMemoryCommunicators(worldSize(plan), std::chrono::seconds(20));
+  std::vector<std::mt19937_64> randoms;
+  for (std::size_t r = 0; r < communicators.size(); ++r) randoms.emplace_back(seed * 64 + r);
+  for (std::size_t r = 0; r < communicators.size(); ++r) {
+    test::Watch watch;
+    watch.random = &randoms[r];
+    watch.delay = static_cast<int>(r) == slowRank ? 0 : delay;
+    communicators[r] = std::make_unique<test::WatchedCommunicator>(std::move(communicators[r]), watch);
+  }
+  ExecutorOptions options;
+  options.order = Order::Ready;
+  test::runJob(job, plan, communicators, options, [](Executor& executor, std::size_t) { return executor.step(0, {}); });
   return job;
 }
 
-TEST(Executor, ValuesAndGradientsGoThroughTheChain) {
-  for (const char* schedule : {"gpipe", "1f1b"}) {
-    for (const int ranks : {1, 2, 4}) {
-      const Plan plan = chain(schedule, ranks, 5);
-      const Job job = runJob(plan);
-      // R maps of 2x + 1 take x to 2^R x + 2^R − 1; summed over x = 0..4.
-      const double factor = 1 << ranks;
-      EXPECT_EQ(job.logs.back().loss, 10 * factor + 5 * (factor - 1)) << schedule << ", R = " << ranks;
-      for (int s = 0; s < ranks; ++s) {
-        EXPECT_EQ(job.stages[static_cast<std::size_t>(s)].shared(), 5.0 * (1 << (ranks - 1 - s)));
-        EXPECT_EQ(job.stages[static_cast<std::size_t>(s)].updates, 1);
+/// All families in shapes that they allow, with skips.
+template <class Check>
+void forAllFamilies(Check check) {
+  for (const Generator& generator : generators()) {
+    for (const int ranks : {1, 2, 3, 4}) {
+      for (const int microbatches : {4, 8}) {
+        const Shape shape{ranks, ranks * generator.chunks, microbatches};
+        if (generator.refusal && generator.refusal(shape)) continue;
+        SCOPED_TRACE(std::string(generator.name) + ", R = " + std::to_string(ranks) + ", M = " + std::to_string(microbatches));
+        check(chainPlan(lower(generate(generator.name, shape)), skipsOf(shape.stages)));
       }
     }
   }
 }
 
+TEST(Executor, EveryFamilyComputesAChainWithSkipsAndHandsOverWithoutACopy) {
+  forAllFamilies([](const Plan& plan) { expectRight(plan, test::stepOf(plan)); });
+}
+
+TEST(Executor, EveryFamilyInReadyOrderGivesTheSameAndHoldsNoMoreThanItsRow) {
+  std::uint64_t seed = 0;
+  forAllFamilies([&](const Plan& plan) {
+    for (const int delay : {0, 3}) {
+      ++seed;
+      const NumberJob job = readyStep(plan, seed, delay, static_cast<int>(seed % plan.schedule.rows.size()));
+      expectRight(plan, job);
+      expectNoMoreInFlight(plan, job);
+    }
+  });
+}
+
+TEST(Executor, ReplicasOfEveryFamilySumTheirGradients) {
+  for (const Generator& generator : generators()) {
+    const Shape shape{2, 2 * generator.chunks, 4};
+    if (generator.refusal && generator.refusal(shape)) continue;
+    SCOPED_TRACE(std::string(generator.name));
+    const Plan plan = chainPlan(withReductions(lower(generate(generator.name, shape))), skipsOf(shape.stages), 2);
+    expectRight(plan, test::stepOf(plan));
+    expectRight(plan, readyStep(plan, 5, 3));
+  }
+}
+
+TEST(Executor, RandomSchedulesRunInEitherOrder) {
+  constexpr std::uint64_t kFirst = 100;
+  RecordProperty("first seed", static_cast<int>(kFirst));
+  for (std::uint64_t seed = kFirst; seed < kFirst + 3000; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    test::Random random(seed);
+    Schedule compute = computeOnly(test::Grower(random, {}).grow());
+    std::vector<Skip> skips;
+    const int stages = static_cast<int>(compute.placement.stages());
+    for (int k = test::below(random, 4); k > 0; --k) skips.push_back({test::below(random, stages), test::below(random, stages), test::oneOf(random, 2)});
+    Plan plan = chainPlan(lower(compute), skips);
+    if (test::oneOf(random, 3)) plan.schedule = withReductions(plan.schedule);
+    if (test::oneOf(random, 2)) expectRight(plan, test::stepOf(plan));
+    const NumberJob job = readyStep(plan, seed, test::below(random, 4), test::below(random, 5));
+    expectRight(plan, job);
+    expectNoMoreInFlight(plan, job);
+    if (HasFailure()) return;
+  }
+}
+
+TEST(Executor, ReadyOrderCountsWholeBackwardsAsTheEndOfAMicrobatch) {
+  // One microbatch at a time on either stage, two by B and one by I and W: F must wait for B although the stage has W actions.
+  std::vector<std::vector<Action>> rows(2);
+  for (int s = 0; s < 2; ++s) rows[static_cast<std::size_t>(s)] = {act(s, kF, 0), act(s, kB, 0), act(s, kF, 1), act(s, kB, 1), act(s, kF, 2), act(s, kI, 2), act(s, kW, 2)};
+  const Plan plan = chainPlan(lower(scheduleOf({Rank(0), Rank(1)}, 3, rows)));
+  const NumberJob job = readyStep(plan, 1, 0, 0);
+  expectRight(plan, job);
+  expectNoMoreInFlight(plan, job);
+}
+
+TEST(Executor, ReadyOrderTakesWhatHasComeAndKeepsEachKindInItsOrder) {
+  // Rank 1 holds stages 1 and 2 of three; rank 0 alone decides what comes first. By its row rank 1 does all of stage 1 before stage 2.
+  std::vector<std::vector<Action>> rows(2);
+  for (int m = 0; m < 3; ++m) rows[0].push_back(act(0, kF, m));
+  for (int m = 0; m < 3; ++m) rows[0].push_back(act(0, kB, m));
+  for (const int s : {1, 2}) {
+    for (int m = 0; m < 3; ++m) rows[1].push_back(act(s, kF, m));
+  }
+  for (const int s : {2, 1}) {
+    for (int m = 0; m < 3; ++m) rows[1].push_back(act(s, kB, m));
+  }
+  const Plan plan = chainPlan(lower(scheduleOf({Rank(0), Rank(1), Rank(1)}, 3, rows)));
+  for (std::uint64_t seed = 0; seed < 50; ++seed) {
+    const NumberJob job = readyStep(plan, seed, 2);
+    expectRight(plan, job);
+    for (const auto& [s, stage] : job.stages[1]) {
+      std::vector<std::string> forwards, backwards;
+      for (const std::string& a : stage->done) (a[0] == 'F' ? forwards : backwards).push_back(a);
+      EXPECT_THAT(forwards, ElementsAre("F0", "F1", "F2"));
+      EXPECT_THAT(backwards, ElementsAre("B0", "B1", "B2"));
+    }
+  }
+}
+
+TEST(Executor, ReadyOrderIsRefusedWhereTheTransportCannotTell) {
+  const Plan plan = chainPlan(lower(generate("1f1b", {2, 2, 2})));
+  NumberJob job = test::prepareJob(plan);
+  auto communicators = inMemoryCommunicators(2, std::chrono::seconds(20));
+  test::Watch watch;
+  watch.cannotTell = true;
+  for (auto& communicator : communicators) communicator = std::make_unique<test::WatchedCommunicator>(std::move(communicator), watch);
+  ExecutorOptions options;
+  options.order = Order::Ready;
+  test::runJob(job, plan, communicators, options, [&](Executor& executor, std::size_t) { return executor.step(0, {}); });
+  EXPECT_TRUE(std::ranges::count(job.errors, "cannot tell which message has come") > 0) << job.firstError();
+}
+
 TEST(Executor, ComputesInTheOrderOfItsRow) {
-  const Job job = runJob(chain("1f1b", 2, 3));
-  EXPECT_EQ(job.stages[0].done, (std::vector<std::string>{"F0", "F1", "B0", "F2", "B1", "B2"}));
-  EXPECT_EQ(job.stages[1].done, (std::vector<std::string>{"F0", "B0", "F1", "B1", "F2", "B2"}));
+  const NumberJob job = test::stepOf(chainPlan(lower(generate("1f1b", {2, 2, 3}))));
+  EXPECT_THAT(job.stages[0].at(Stage(0))->done, ElementsAre("F0", "F1", "B0", "F2", "B1", "B2"));
+  EXPECT_THAT(job.stages[1].at(Stage(1))->done, ElementsAre("F0", "B0", "F1", "B1", "F2", "B2"));
 }
 
-TEST(Executor, ReleasesTheOutputsOfAMicrobatchWhenItsBackwardBegins) {
-  const Job job = runJob(chain("1f1b", 2, 3));
-  EXPECT_EQ(job.stages[0].released, (std::vector<int>{0, 1, 2}));
-}
-
-TEST(Executor, SharedGradientsAreSummedAmongTheirHolders) {
-  Plan plan = chain("1f1b", 3, 4);
-  plan.partition.replicated.push_back({"w", "w", {Stage(0), Stage(2)}, sizeof(double)});
-  const Job job = runJob(plan);
-  // Alone stage 0 has 4 · 4, stage 1 4 · 2, stage 2 4 · 1.
-  EXPECT_EQ(job.stages[0].shared(), 20);
-  EXPECT_EQ(job.stages[1].shared(), 8);
-  EXPECT_EQ(job.stages[2].shared(), 20);
+TEST(Executor, EvaluatesForwardsAlone) {
+  for (const char* name : {"gpipe", "1f1b", "zbv", "chimera"}) {
+    const Generator& generator = generatorOf(name);
+    const Plan plan = chainPlan(lower(generate(name, {2, 2 * generator.chunks, 4})), skipsOf(2 * generator.chunks));
+    NumberJob job = test::prepareJob(plan);
+    auto communicators = inMemoryCommunicators(2, std::chrono::seconds(20));
+    ExecutorOptions options;
+    options.sumLoss = true;
+    test::runJob(job, plan, communicators, options, [&](Executor& executor, std::size_t r) {
+      static_cast<void>(executor.step(0, {}));
+      StepLog log = executor.evaluate(1);
+      for (const auto& [s, stage] : job.stages[r]) {
+        for (const std::string& action : stage->done) EXPECT_EQ(action[0], 'F');
+        EXPECT_TRUE(stage->ranges.empty()) << "no optimizer in an evaluation";
+      }
+      static_cast<void>(executor.step(2, {}));
+      return log;
+    });
+    ASSERT_EQ(job.firstError(), "") << name;
+    for (const StepLog& log : job.logs) EXPECT_EQ(log.loss, test::expectedOf(plan).loss) << "every rank knows the whole loss";
+  }
 }
 
 TEST(Executor, AFailureNamesRankStepAndActionAndEndsThePeers) {
-  const Job job = runJob(chain("gpipe", 2, 4), 1, 2);
-  EXPECT_THAT(job.errors[1], AllOf(HasSubstr("ank 1"), HasSubstr("step 3"), HasSubstr("1F2"), HasSubstr("out of memory")));
-  EXPECT_FALSE(job.errors[0].empty());
+  const Plan plan = chainPlan(lower(generate("zb-h1", {2, 2, 4})));
+  for (const char* failing : {"F2", "I1", "W0"}) {
+    NumberJob job = test::prepareJob(plan);
+    job.stages[1].at(Stage(1))->failAt = failing;
+    auto communicators = inMemoryCommunicators(2, std::chrono::seconds(20));
+    test::runJob(job, plan, communicators, {}, [](Executor& executor, std::size_t) { return executor.step(3, {}); });
+    EXPECT_THAT(job.errors[1], AllOf(HasSubstr("Rank 1 failed in step 3, action 1" + std::string(failing)), HasSubstr("out of memory")));
+    EXPECT_FALSE(job.errors[0].empty());
+  }
+}
+
+TEST(Executor, ALostPeerIsNamedWithTheActionThatWaitsForIt) {
+  const Plan plan = chainPlan(lower(generate("gpipe", {2, 2, 2})));
+  NumberJob job = test::prepareJob(plan);
+  auto communicators = inMemoryCommunicators(2, std::chrono::milliseconds(50));
+  test::runJob(job, plan, communicators, {}, [&](Executor& executor, std::size_t r) {
+    if (r == 1) {  // stays away after the barrier
+      auto& communicator = *communicators[1];
+      communicator.barrier();
+      return StepLog{};
+    }
+    return executor.step(0, {});
+  });
+  EXPECT_THAT(job.errors[0], AllOf(HasSubstr("Rank 0 failed in step 0, action 0B0"), HasSubstr("rank 1")));
+}
+
+TEST(Executor, NoTagIsUsedTwiceBetweenBarriersAndLockstepHasABarrierAfterEveryCycle) {
+  forAllFamilies([](Plan plan) {
+    plan.partition.shared.push_back({"w", "w", {Stage(0), Stage(plan.partition.stages.size() - 1)}, sizeof(double), Sharing::Transmit});
+    if (plan.partition.stages.size() == 1) plan.partition.shared.clear();
+    NumberJob job = test::prepareJob(plan);
+    auto communicators = inMemoryCommunicators(worldSize(plan), std::chrono::seconds(20));
+    std::vector<test::WatchedCommunicator*> watched;
+    for (auto& communicator : communicators) {
+      auto wrapper = std::make_unique<test::WatchedCommunicator>(std::move(communicator), test::Watch{});
+      watched.push_back(wrapper.get());
+      communicator = std::move(wrapper);
+    }
+    ExecutorOptions options;
+    options.clipNorm = 1;
+    options.sumLoss = true;
+    options.shardOptimizer = true;
+    test::runJob(job, plan, communicators, options, [](Executor& executor, std::size_t) { return executor.step(0, {}); });
+    ASSERT_EQ(job.firstError(), "");
+    const int ranks = static_cast<int>(plan.schedule.rows.size());
+    for (const auto* communicator : watched) {
+      EXPECT_EQ(communicator->repeatedTags, 0);
+      EXPECT_EQ(communicator->barriers, 1 + (plan.schedule.lockstep ? plan.schedule.microbatches + 2 * ranks - 2 : 0));
+    }
+  });
+}
+
+TEST(Executor, SendsWhereTheRowSaysAndReceivesBeforeTheActionBefore) {
+  // Rank 0 computes both forwards, then sends both. Tags: (transfer · M + microbatch) · 2 + direction + 1.
+  const Plan plan = chainPlan(scheduleOf({Rank(0), Rank(1)}, 2,
+                                         {{act(0, kF, 0), act(0, kF, 1), act(0, kSendF, 0), act(0, kSendF, 1), act(0, kRecvB, 0), act(0, kB, 0), act(0, kRecvB, 1), act(0, kB, 1)},
+                                          {act(1, kRecvF, 0), act(1, kF, 0), act(1, kRecvF, 1), act(1, kF, 1), act(1, kB, 0), act(1, kSendB, 0), act(1, kB, 1), act(1, kSendB, 1)}}));
+  NumberJob job = test::prepareJob(plan);
+  auto communicators = inMemoryCommunicators(2, std::chrono::seconds(20));
+  std::vector<std::vector<std::string>> logs(2);
+  for (std::size_t r = 0; r < 2; ++r) {
+    test::Watch watch;
+    watch.log = &logs[r];
+    communicators[r] = std::make_unique<test::WatchedCommunicator>(std::move(communicators[r]), watch);
+    job.stages[r].at(Stage(r))->log = &logs[r];
+  }
+  test::runJob(job, plan, communicators, {}, [](Executor& executor, std::size_t) { return executor.step(0, {}); });
+  expectRight(plan, job);
+  // RECV_B0 stands after F1, so it is posted before F1; RECV_B1 after B0, so before B0.
+  EXPECT_THAT(logs[0], ElementsAre("barrier", "0F0", "receive 1:2", "0F1", "send 1:1", "send 1:3", "receive 1:4", "0B0", "0B1"));
+  EXPECT_THAT(logs[1], ElementsAre("barrier", "receive 0:1", "receive 0:3", "1F0", "1F1", "1B0", "send 0:2", "1B1", "send 0:4"));
+}
+
+TEST(MovesOf, APlanWithASkipOverStagesOfOneRankIsAsDerivedByHand) {
+  // Stages 0 and 3 on rank 0, 1 and 2 on rank 1; a value goes from stage 0 to stage 2 beside the chain: no SEND or RECV names it.
+  const Plan plan = chainPlan(scheduleOf({Rank(0), Rank(1), Rank(1), Rank(0)}, 1,
+                                         {{act(0, kF, 0), act(0, kSendF, 0), act(3, kRecvF, 0), act(3, kF, 0), act(3, kB, 0), act(3, kSendB, 0), act(0, kRecvB, 0), act(0, kB, 0)},
+                                          {act(1, kRecvF, 0), act(1, kF, 0), act(2, kF, 0), act(2, kSendF, 0), act(2, kRecvB, 0), act(2, kB, 0), act(1, kB, 0), act(1, kSendB, 0)}}),
+                              {{0, 2, true}});
+  const std::map<Stage, StageModule*> none;
+  auto communicators = inMemoryCommunicators(2, std::chrono::seconds(1));
+  const auto moves = [&](int rank, bool evaluation) { return movesOf(plan, Rank(rank), Exchange(plan, none, *communicators[static_cast<std::size_t>(rank)], Rank(0)), evaluation); };
+  const auto post = [](const Action& a) { return Move{Move::Kind::Post, a}; };
+  const auto compute = [](const Action& a) { return Move{Move::Kind::Compute, a}; };
+  const auto send = [](const Action& a) { return Move{Move::Kind::Send, a}; };
+  const Action f0 = act(0, kF, 0), f1 = act(1, kF, 0), f2 = act(2, kF, 0), f3 = act(3, kF, 0);
+  const Action b0 = act(0, kB, 0), b1 = act(1, kB, 0), b2 = act(2, kB, 0), b3 = act(3, kB, 0);
+  EXPECT_THAT(moves(0, false), ElementsAre(post(f3), compute(f0), send(f0), compute(f3), post(b0), compute(b3), send(b3), compute(b0)));
+  // Stage 2 takes stage 0's value without a RECV: before the compute action before it. Its gradient goes back without a SEND: at once.
+  EXPECT_THAT(moves(1, false), ElementsAre(post(f1), post(f2), compute(f1), post(b2), compute(f2), send(f2), compute(b2), send(b2), compute(b1), send(b1)));
+  EXPECT_THAT(moves(0, true), ElementsAre(post(f3), compute(f0), send(f0), compute(f3)));
+  EXPECT_THAT(moves(1, true), ElementsAre(post(f1), post(f2), compute(f1), compute(f2), send(f2)));
+}
+
+TEST(MovesOf, AReductionStandsWhereTheRowHasIt) {
+  Plan plan = chainPlan(withReductions(lower(generate("gpipe", {2, 2, 1}))), {}, 2);
+  const std::map<Stage, StageModule*> none;
+  auto communicators = inMemoryCommunicators(4, std::chrono::seconds(1));
+  const auto moves = movesOf(plan, Rank(1), Exchange(plan, none, *communicators[1], Rank(0)), false);
+  ASSERT_GE(moves.size(), 2U);
+  EXPECT_EQ(moves[moves.size() - 2].kind, Move::Kind::Send) << "after the send, so that the stage before does not wait";
+  EXPECT_EQ(moves.back().kind, Move::Kind::Reduce);
+  EXPECT_EQ(moves.back().action.stage, Stage(1));
 }
 
 TEST(JoinTraces, AMessageStartsAtItsSenderAndEndsAtItsReceiver) {
-  const Plan plan = chain("1f1b", 2, 3);
-  const Job job = runJob(plan);
-  const Trace trace = joinTraces(job.logs);
+  const NumberJob job = test::stepOf(chainPlan(lower(generate("1f1b", {2, 2, 3}))));
+  const Trace trace = joinTraces(job.logs, 2);
   EXPECT_EQ(trace.ranks, 2);
   int forward = 0, backward = 0, compute = 0;
   for (const Span& span : trace.spans) {

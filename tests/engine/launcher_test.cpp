@@ -18,7 +18,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "schedules/error.h"
 
 namespace pw {
 namespace {
@@ -112,16 +111,6 @@ class Environment {
  private:
   std::map<std::string, std::string> variables_;
 };
-
-std::string usageErrorOf(const std::map<std::string, std::string>& variables) {
-  const Environment environment(variables);
-  try {
-    (void)rankEnvironment();
-  } catch (const UsageError& error) {
-    return error.what();
-  }
-  return "";
-}
 
 TEST(Launcher, AllRanksThatEndWellAreASuccess) {
   const LaunchResult result = launchVerbs({"exit", "exit", "exit"});
@@ -281,32 +270,14 @@ TEST(Launcher, NoDescriptorIsLeftOpen) {
   EXPECT_EQ(before, after);
 }
 
-TEST(RankEnvironment, IsEmptyWithoutRank) { EXPECT_FALSE(rankEnvironment().has_value()); }
-
-TEST(RankEnvironment, ReadsWhatTorchrunSets) {
+TEST(RankEnvironment, OfThisProcessIsRead) {
+  EXPECT_FALSE(rankEnvironment().has_value());
   const Environment environment({{"RANK", "1"}, {"WORLD_SIZE", "4"}, {"MASTER_ADDR", "10.0.0.7"}, {"MASTER_PORT", "29500"}});
   const auto read = rankEnvironment();
   ASSERT_TRUE(read.has_value());
   EXPECT_EQ(read->rank, Rank(1));
   EXPECT_EQ(read->worldSize, 4);
-  EXPECT_EQ(read->masterAddress, "10.0.0.7");
-  EXPECT_EQ(read->masterPort, 29500);
-  EXPECT_EQ(read->listenFd, -1);
-  EXPECT_EQ(read->statusFd, -1);
   reportFailure(*read, "nobody listens");  // and nothing happens
-}
-
-TEST(RankEnvironment, RefusesHalfAnEnvironmentByName) {
-  EXPECT_THAT(usageErrorOf({{"RANK", "0"}}), HasSubstr("WORLD_SIZE"));
-  EXPECT_THAT(usageErrorOf({{"RANK", "0"}, {"WORLD_SIZE", "2"}}), HasSubstr("MASTER_ADDR"));
-  EXPECT_THAT(usageErrorOf({{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "h"}}), HasSubstr("MASTER_PORT"));
-}
-
-TEST(RankEnvironment, RefusesWhatIsNoNumberOrOutOfRange) {
-  EXPECT_THAT(usageErrorOf({{"RANK", "x"}, {"WORLD_SIZE", "2"}}), HasSubstr("RANK in the environment is 'x'"));
-  EXPECT_THAT(usageErrorOf({{"RANK", "2"}, {"WORLD_SIZE", "2"}}), HasSubstr("from 0 to 1"));
-  EXPECT_THAT(usageErrorOf({{"RANK", "0"}, {"WORLD_SIZE", "0"}}), HasSubstr("WORLD_SIZE"));
-  EXPECT_THAT(usageErrorOf({{"RANK", "0"}, {"WORLD_SIZE", "1"}, {"MASTER_ADDR", "h"}, {"MASTER_PORT", "70000"}}), HasSubstr("70000"));
 }
 
 }  // namespace

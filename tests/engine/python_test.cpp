@@ -57,7 +57,10 @@ TEST(Python, TrainingOnOneAndTwoRanksEqualsPlainPyTorch) {
     for (const int ranks : {1, 2}) {
       SCOPED_TRACE(c.model + " on " + std::to_string(ranks) + " ranks");
       const Plan plan = test::planFor(graph, "1f1b", ranks, kMicrobatches, 2 * kMicrobatches, c.loss);
-      const test::Trained trained = test::trainInThreads(graph, plan, kSteps, {0, kRate, false, (folder / "data.pt").string()});
+      test::ThreadOptions options;
+      options.stage.optimizer.learningRate = kRate;
+      options.stage.data.file = (folder / "data.pt").string();
+      const test::Trained trained = test::trainInThreads(graph, plan, kSteps, options);
       ASSERT_EQ(trained.losses.size(), losses.size());
       EXPECT_LE(std::abs(trained.losses[0] - losses[0]), 1e-5 + 1.3e-6 * std::abs(losses[0]));
       // Python lists every name of a tied parameter, and buffers are not compared.

@@ -102,6 +102,32 @@ TEST(Lower, RefusesWhatCannotRun) {
   EXPECT_NE(refusal(outside).find("1F7 lies outside its 2 stages and 2 microbatches"), std::string::npos);
 }
 
+TEST(WithReductions, StandBehindTheLastBackwardOfTheirStageAndItsSends) {
+  const Schedule reduced = withReductions(lower(generate("1f1b", {2, 2, 2})));
+  EXPECT_EQ(cells(reduced.rows[0]),
+            (std::vector<std::string>{"0F0", "0SEND_F0", "0F1", "0SEND_F1", "0RECV_B0", "0B0", "0RECV_B1", "0B1", "0REDUCE_GRAD"}));
+  EXPECT_EQ(cells(reduced.rows[1]),
+            (std::vector<std::string>{"1RECV_F0", "1F0", "1RECV_F1", "1B0", "1SEND_B0", "1F1", "1B1", "1SEND_B1", "1REDUCE_GRAD"}));
+  // Of a split backward the W counts, wherever the I was; of an overlapped pair its end.
+  EXPECT_EQ(toCsv(withReductions(parsed("0F0,1F0,1I0,0I0,0W0,1W0\n"))), "0F0,1F0,1I0,0I0,0W0,0REDUCE_GRAD,1W0,1REDUCE_GRAD\r\n");
+  EXPECT_EQ(toCsv(withReductions(parsed("0F0,1F0,(0F1;1B0)OVERLAP_F_B,1F1,1B1,0B0,0B1\n"))),
+            "0F0,1F0,(0F1;1B0)OVERLAP_F_B,1F1,1B1,1REDUCE_GRAD,0B0,0B1,0REDUCE_GRAD\r\n");
+  EXPECT_EQ(withReductions(generate("forward-only", {2, 2, 2})), generate("forward-only", {2, 2, 2}));
+}
+
+TEST(WithReductions, AreCheckedReadBackAndTakenAwayAgainForEveryGenerator) {
+  for (const Generator& generator : generators()) {
+    const Schedule lowered = lower(generate(generator.name, {4, 4 * generator.chunks, 8}));
+    const Schedule reduced = withReductions(lowered);
+    EXPECT_EQ(withReductions(reduced), reduced) << generator.name;
+    EXPECT_EQ(computeOnly(reduced), computeOnly(lowered)) << generator.name;
+    EXPECT_EQ(check(reduced).size(), check(lowered).size()) << generator.name;
+    Schedule again = parseCsv(toCsv(reduced), reduced.name, "test");
+    again.lockstep = reduced.lockstep;
+    EXPECT_EQ(again, reduced) << generator.name;
+  }
+}
+
 TEST(SplitBackward, IsUndoneByMergingAndLeavesPairsWhole) {
   const Schedule whole = parsed("0F0,(0F1;0B0)OVERLAP_F_B,0B1\n");
   EXPECT_EQ(toCsv(splitBackward(whole)), "0F0,(0F1;0B0)OVERLAP_F_B,0I1,0W1\r\n");

@@ -87,15 +87,23 @@ TEST(Estimate, TakesTheSlowerOfMatrixWorkAndMemory) {
   const ModelGraph graph = b.done(b.op("mul", {view, mask}, "z"));
   const Profile p = estimate(graph, 3, cluster());
   // linear: 2·3·4·4 = 96 FLOPs at 0.5 · 1e9/s = 192 ns; it reads 48 + 64 and writes 48 bytes at 1 byte/ns = 160 ns.
-  EXPECT_EQ(p.nodes[0], (NodeCost{192 + 100, 2 * (192 + 100), 0, 0, 48, 96}));
+  // Its input needs no gradient, so all of its backward is W's, which needs the output's gradient; that and the output are freed.
+  EXPECT_EQ(p.nodes[0], (NodeCost{192 + 100, 2 * (192 + 100), 0, 0, 48, 96, 584, 48, 48, 0, -96, 0}));
   EXPECT_EQ(p.nodes[1], NodeCost{}) << "a view is free";
-  EXPECT_EQ(p.nodes[2], (NodeCost{96 + 100, 0, 0, 0, 0, 0})) << "needs no gradient";
-  EXPECT_EQ(p.nodes[3], (NodeCost{144 + 100, 144 + 100, 0, 0, 48, 0}));
+  EXPECT_EQ(p.nodes[2], (NodeCost{96 + 100, 0, 0, 0, 0, 0, 0, 0, 48, 0, 0, 0})) << "needs no gradient";
+  EXPECT_EQ(p.nodes[3], (NodeCost{144 + 100, 144 + 100, 0, 0, 48, 0, 0, 0, 48, 48, 48 - 48 - 48, 0})) << "one gradient comes, one goes, with the output";
   EXPECT_TRUE(p.estimated);
   EXPECT_EQ(p.microbatch, 3);
   EXPECT_EQ(p.link, cluster().sameNode);
   EXPECT_EQ(p.optimizerNsPerByte, 3) << "reads weight and gradient, writes the weight: three bytes at 1 byte/ns";
   EXPECT_EQ(p.loss, NodeCost{});
+}
+
+TEST(Estimate, LeavesHalfOfTheBackwardToWWhereInputAndWeightNeedGradients) {
+  const Profile p = estimate(chain(2), 3, cluster());
+  EXPECT_EQ(p.nodes[0].weight, p.nodes[0].backward);
+  EXPECT_EQ(p.nodes[1].weight, p.nodes[1].backward / 2);
+  EXPECT_EQ(p.nodes[1].heldForWeight, 2 * 48) << "its input and its output's gradient";
 }
 
 TEST(Estimate, UsesThePeakOfTheOutputsType) {

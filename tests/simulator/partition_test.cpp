@@ -46,7 +46,7 @@ TEST(Cut, GivesEachStageItsNodesAndWhatTheyRead) {
   const ModelGraph graph = chain(3);
   const ValueId first = graph.nodes[0].outputs[0], second = graph.nodes[1].outputs[0];
   EXPECT_EQ(partition.transfers, (std::vector<Transfer>{{first, Stage(0), Stage(1), true, kValue}, {second, Stage(1), Stage(2), true, kValue}}));
-  EXPECT_TRUE(partition.replicated.empty());
+  EXPECT_TRUE(partition.shared.empty());
 }
 
 TEST(Cut, SendsAValueStraightToEachStageThatUsesItAndOutputsToTheLast) {
@@ -72,7 +72,7 @@ TEST(Cut, GivesTheLastStageStateThatIsAnOutputItself) {
   EXPECT_EQ(partition.stages[1].parameters, Sizes{0});
   EXPECT_EQ(partition.stages[1].buffers, Sizes{0});
   EXPECT_EQ(partition.stages[1].modelInputs, std::vector<ValueId>{x});
-  ASSERT_EQ(partition.replicated.size(), 1U) << "both stages hold w";
+  ASSERT_EQ(partition.shared.size(), 1U) << "both stages hold w";
 }
 
 TEST(Cut, SendsWhatNeedsNoGradientWithoutOne) {
@@ -95,7 +95,7 @@ TEST(Cut, ReplicatesParametersByStorageUnderTheFirstName) {
   EXPECT_EQ(partition.stages[0].parameters, (Sizes{0, 3}));
   EXPECT_EQ(partition.stages[1].parameters, (Sizes{1}));
   EXPECT_EQ(partition.stages[2].parameters, (Sizes{0, 3})) << "head is the table";
-  EXPECT_EQ(partition.replicated, (std::vector<ReplicatedParameter>{{"table", "s", {Stage(0), Stage(2)}, 4 * 4 * 4}})) << "what is frozen has no gradient";
+  EXPECT_EQ(partition.shared, (std::vector<SharedParameter>{{"table", "s", {Stage(0), Stage(2)}, 4 * 4 * 4}})) << "what is frozen has no gradient";
 }
 
 TEST(Cut, RecomputesPositionsAndMasksWithWhatTheyRead) {

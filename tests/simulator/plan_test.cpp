@@ -16,6 +16,8 @@
 namespace pw::test {
 namespace {
 
+using Json = nlohmann::json;
+
 const Bindings kBindings{{"b", 2}};
 
 /// Three stages: a tied table in the first and last, a buffer, a constant, a mask computed again, and a value that skips a stage.
@@ -58,8 +60,37 @@ Plan plan() {
 
 TEST(PlanJson, ComesBackAsItWas) {
   ASSERT_FALSE(plan().partition.stages[2].recomputed.empty());
-  ASSERT_FALSE(plan().partition.replicated.empty());
+  ASSERT_FALSE(plan().partition.shared.empty());
   EXPECT_EQ(parsePlan(toJson(plan()), "plan.json"), plan());
+}
+
+TEST(PlanJson, KeepsReplicasCheckpointsSharingAndReductions) {
+  Plan p = plan();
+  p.replicas = 2;
+  p.batch = 14;
+  p.partition.stages[0].checkpoints = {{NodeId(0), NodeId(1)}, {NodeId(1), NodeId(2)}};
+  p.partition.shared[0].sharing = Sharing::Transmit;
+  p.schedule = withReductions(p.schedule);
+  p.costs = costTable(model(), p.partition, profile(), p.schedule.placement, p.replicas);
+  EXPECT_GT(p.costs.stages[1].reduce, 0);
+  EXPECT_EQ(parsePlan(toJson(p), "plan.json"), p);
+  EXPECT_EQ(worldSize(p), 6);
+}
+
+TEST(PlanJson, OlderPlansLoadWithoutTheLaterKeys) {
+  Json json = Json::parse(toJson(plan()));
+  json.erase("replicas");
+  json["partition"]["replicated"][0].erase("sharing");
+  for (Json& cost : json["costs"]["stages"]) {
+    for (const char* key : {"reduce_ns", "updated_bytes", "fixed_bytes", "data_bytes", "freed_by_input_bytes", "added_by_input_bytes", "forward_peak_bytes", "backward_peak_bytes",
+                            "input_peak_bytes", "weight_peak_bytes"}) {
+      cost.erase(key);
+    }
+  }
+  const Plan old = parsePlan(json.dump(), "plan.json");
+  EXPECT_EQ(old.replicas, 1);
+  EXPECT_EQ(old.costs.stages[0].updatedBytes, 64) << "all gradients";
+  EXPECT_EQ(old.costs.stages[0].forwardPeak, 0);
 }
 
 TEST(PlanJson, KeepsOneRankAndEveryGenerator) {
@@ -78,8 +109,6 @@ TEST(PlanJson, KeepsOneRankAndEveryGenerator) {
     }
   }
 }
-
-using Json = nlohmann::json;
 
 std::string errorWith(const std::string& pointer, const Json& value) {
   Json json = Json::parse(toJson(plan()));
@@ -104,7 +133,7 @@ TEST(PlanJson, IsRefusedWhenItIsNoPlanOrNewer) {
 TEST(PlanJson, SaysInWordsWhatIsMissingOrOfAnotherType) {
   const Json whole = Json::parse(toJson(plan()));
   for (const auto& [key, value] : whole.items()) {
-    if (key == "estimated") continue;  // for readers; the profile has it
+    if (key == "estimated" || key == "replicas") continue;  // for readers, as the profile has it; 1 in older plans
     Json json = whole;
     json.erase(key);
     EXPECT_EQ(usageErrorOf([&] { static_cast<void>(parsePlan(json.dump(), "plan.json")); }),
@@ -136,6 +165,14 @@ TEST(PlanJson, IsRefusedWhenItsPartsDoNotFit) {
   expectRefused("/partition/replicated/0/stages", {0, 0}, "do not exist");
   expectRefused("/partition/replicated/0/stages", {0}, "do not exist");
   expectRefused("/profile/nodes", {{1, 2, 3, 4, 5, 6.0}}, "profile is of another model");
+  expectRefused("/partition/replicated/0/sharing", "borrow", "neither replicate nor transmit");
+  expectRefused("/partition/stages/1/checkpoints", {{{"begin", 1}, {"end", 3}}}, "checkpoints are not ranges of its nodes");
+  expectRefused("/partition/stages/1/checkpoints", {{{"begin", 2}, {"end", 2}}}, "checkpoints are not ranges of its nodes");
+  expectRefused("/partition/stages/1/checkpoints", {{{"begin", 2}, {"end", 4}}}, "checkpoints are not ranges of its nodes");
+  expectRefused("/partition/stages/1/checkpoints", {{{"begin", 2}, {"end", 3}}, {{"begin", 2}, {"end", 3}}}, "checkpoints are not ranges of its nodes");
+  expectRefused("/replicas", 0, "it has 0 replicas; there are 1 to 1024");
+  expectRefused("/replicas", 1025, "it has 1025 replicas; there are 1 to 1024");
+  expectRefused("/replicas", 2, "smaller than its number of microbatches");  // 7 samples in 8
   expectRefused("/splits", {"one"}, "does not name where each stage begins");
   expectRefused("/batch", 3, "smaller than its number of microbatches");
   expectRefused("/microbatch_size", 0, "smaller than its number of microbatches");
@@ -146,6 +183,12 @@ TEST(PlanJson, IsRefusedWhenItsCostsCannotBeSimulated) {
   expectRefused("/costs/stages/1/forward_ns", 1e300, "not a whole number in range");
   expectRefused("/costs/stages/1/forward_ns", std::numeric_limits<Ns>::max(), "too large to add up");
   expectRefused("/costs/stages/1/activation_bytes", std::numeric_limits<Bytes>::max() / 4, "too large to add up");
+  expectRefused("/costs/stages/1/backward_peak_bytes", std::numeric_limits<Bytes>::max() / 4, "too large to add up");
+  expectRefused("/costs/stages/1/reduce_ns", std::numeric_limits<Ns>::max(), "too large to add up");
+  for (const std::string key : {"reduce_ns", "fixed_bytes", "data_bytes", "updated_bytes", "added_by_input_bytes", "forward_peak_bytes", "input_peak_bytes", "weight_peak_bytes"}) {
+    expectRefused("/costs/stages/1/" + key, -1, "negative");
+  }
+  expectRefused("/costs/stages/1/updated_bytes", 65, "updates more than its parameters");
   expectRefused("/costs/messages/0/from", 7, "names stage 7");
   expectRefused("/costs/messages/0/latency_ns", -5, "negative");
   expectRefused("/costs/microbatch_scale", {1.0}, "scale");
@@ -197,7 +240,7 @@ TEST(RequireFits, TakesThePlanOfTheModelOnly) {
   expectNoFit([](Plan& p) { p.partition.transfers[0].value = ValueId(1000); }, "does not compute value 1000");
   expectNoFit([](Plan& p) { p.partition.transfers[0].value = ValueId(0); }, "does not compute value 0");
   expectNoFit([](Plan& p) { p.partition.transfers[0].value = model().nodes[3].outputs[0]; }, "stage 0 does not compute");
-  expectNoFit([](Plan& p) { p.partition.replicated[0].storage = "?"; }, "no parameter table");
+  expectNoFit([](Plan& p) { p.partition.shared[0].storage = "?"; }, "no parameter table");
 }
 
 TEST(MicrobatchSizes, AreAsEqualAsPossibleLargerFirst) {
@@ -216,9 +259,12 @@ TEST(CostTable, SumsNodesRecomputedNodesAndTheLoss) {
   ASSERT_EQ(costs.stages.size(), 3U);
   // Node times above plus 1000 for the action; a value of [2, 4] floats is 32 bytes, a parameter of [4, 4] is 64 and takes 0.5 ns a byte.
   const StageCost first = costs.stages[0], middle = costs.stages[1], last = costs.stages[2];
-  EXPECT_EQ(first, (StageCost{5 + 10 + 1000, 20 + 1000, 510, 510, 32, 64, 64, 0, 100}));
-  EXPECT_EQ(middle, (StageCost{30 + 1000, 61 + 1000, 530, 531, 32, 64, 64, 0, 200 + 32}));
-  EXPECT_EQ(last, (StageCost{40 + 1 + 5 + 7 + 1000, 80 + 2 + 9 + 1000, 545, 546, 32, 64, 64, 0, 300 + 50 + 11 + 2 * 32}));
+  // The first keeps its input of 32 bytes; received gradients are the most that a backward has above what was kept. All parameters are trained;
+  // a buffer and a constant of 16 bytes are read for the mask, in the first stage and again in the last.
+  const Bytes kept = 300 + 50 + 11 + 2 * 32;
+  EXPECT_EQ(first, (StageCost{5 + 10 + 1000, 20 + 1000, 510, 510, 32, 64, 64, 0, 132, 0, 0, 132, 64, 64, 0, 64, 32, 32, 0}));
+  EXPECT_EQ(middle, (StageCost{30 + 1000, 61 + 1000, 530, 531, 32, 64, 64, 0, 232, 0, 0, 232, 32, 32, 0, 64, 0, 0, 0}));
+  EXPECT_EQ(last, (StageCost{40 + 1 + 5 + 7 + 1000, 80 + 2 + 9 + 1000, 545, 546, 32, 64, 64, 0, kept, 0, 0, kept, 0, 0, 0, 64, 32, 0, 0}));
   EXPECT_EQ(costs.messages, (std::vector<MessageCost>{{Stage(0), Stage(1), false, 32, 100, 32},
                                                       {Stage(1), Stage(0), true, 32, 100, 32},
                                                       {Stage(0), Stage(2), false, 32, 100, 32},

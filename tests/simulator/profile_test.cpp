@@ -21,7 +21,7 @@ Profile example() {
   p.threads = 3;
   p.estimated = true;
   p.machine = {"host", "a processor", 8, "cuda"};
-  p.nodes = {{10, 20, 1, 2, 100, 1.5e9}, {30, 0, 0, 0, -40, 0}, {5, 7, 3, 4, 60, 0.1}};
+  p.nodes = {{10, 20, 1, 2, 100, 1.5e9, 8, 70, 90, 110, -130, 5}, {30, 0, 0, 0, -40, 0}, {5, 7, 3, 4, 60, 0.1}};
   p.loss = {1, 2, 3, 4, 5, 6};
   p.actionOverhead = 11;
   p.optimizerNsPerByte = 0.125;
@@ -40,6 +40,12 @@ std::string errorWith(const std::string& pointer, const nlohmann::json& value) {
   return usageErrorOf([&] { static_cast<void>(parseProfile(json.dump(), "p.json")); });
 }
 
+TEST(ProfileJson, OlderFilesLoadWithoutWeightsAndMemory) {
+  nlohmann::json json = nlohmann::json::parse(toJson(example()));
+  json["nodes"][0] = {10, 20, 1, 2, 100, 1.5e9};
+  EXPECT_EQ(parseProfile(json.dump(), "p.json").nodes[0], (NodeCost{10, 20, 1, 2, 100, 1.5e9}));
+}
+
 TEST(ProfileJson, IsRefusedInOneSentenceThatNamesTheFile) {
   const auto contains = [](const std::string& text, const std::string& part) { EXPECT_NE(text.find(part), std::string::npos) << text; };
   contains(errorWith("/format", "pipewright-plan"), "p.json is not a Pipewright profile");
@@ -48,6 +54,10 @@ TEST(ProfileJson, IsRefusedInOneSentenceThatNamesTheFile) {
   contains(errorWith("/microbatch", 2.5), "not a whole number in range: 2.5");
   contains(errorWith("/threads", 1LL << 32), "not a whole number in range");
   contains(errorWith("/nodes/0/0", -1), "a cost is negative");
+  for (const int field : {6, 7, 8, 9, 11}) contains(errorWith("/nodes/0/" + std::to_string(field), -1), "a cost is negative");
+  contains(errorWith("/nodes/0/6", 21), "a weight's backward is longer than the whole");
+  contains(errorWith("/nodes/0/10", std::numeric_limits<Bytes>::min()), "too large to add up");
+  contains(errorWith("/nodes/0", nlohmann::json::array({1, 2, 3, 4, 5, 6.0, 0})), "it lacks `nodes[0][7]`");
   contains(errorWith("/nodes/0/0", 1e300), "not a whole number in range");
   contains(errorWith("/nodes/0/0", std::numeric_limits<std::uint64_t>::max()), "not a whole number in range");
   contains(errorWith("/nodes/1/0", std::numeric_limits<Ns>::max()), "too large to add up");
@@ -80,7 +90,7 @@ TEST(ProfileJson, SurvivesDamageWithAUsageErrorAtMost) {
 
 TEST(CostSums, GiveTheCostOfAnyRange) {
   const CostSums sums(example());
-  EXPECT_EQ(sums.range(NodeId(0), NodeId(3)), (NodeCost{45, 27, 0, 0, 120, 1.5e9 + 0.1}));
+  EXPECT_EQ(sums.range(NodeId(0), NodeId(3)), (NodeCost{45, 27, 0, 0, 120, 1.5e9 + 0.1, 8, 70, 0, 0, -130, 0}));
   EXPECT_EQ(sums.range(NodeId(1), NodeId(3)).forward, 35);
   EXPECT_EQ(sums.range(NodeId(1), NodeId(2)).saved, -40);
   EXPECT_EQ(sums.range(NodeId(2), NodeId(2)), NodeCost{});

@@ -101,6 +101,7 @@ CostTable randomTable(std::mt19937_64& random, const Schedule& rows, Sending sen
     stage.gradientBytes = draw(random, 0, 100);
     stage.optimizerBytes = draw(random, 0, 100);
     stage.freedByInput = draw(random, 0, stage.activationBytes);
+    stage.addedByInput = stage.freedByInput > 0 ? 0 : draw(random, 0, 500);
   }
   if (oneIn(random, 2)) {
     for (const StageCost& stage : costs.stages) costs.overlap.push_back(draw(random, 1, stage.forward + 100));
@@ -168,13 +169,23 @@ class MemoryRules {
     const auto& row = rows_.rows[rank.index()];
     const bool lowered = std::ranges::any_of(row, [](const Action& a) { return isReceive(a.kind); });
     std::optional<std::size_t> before;  // the compute action, or first one of a slot, that starts last before this position
+    std::vector<Step> steps;
     for (std::size_t at = 0; at < row.size(); ++at) {
       const bool inSlot = at > 0 && row[at - 1].overlapsNext && row[at].kind == ActionKind::Backward;
       if (isReceive(row[at].kind)) receive(rank, at, before);
       if (!isCompute(row[at].kind)) continue;
-      compute(rank, row[at], !lowered, before);
+      if (!inSlot) steps.push_back({timesOf(row[at]).first, timesOf(row[at]).second, 0, 0});
+      steps.back().freed += compute(rank, row[at], !lowered, before);
+      steps.back().sent += gradientsFor(row[at]);
       const bool opensSlot = row[at].overlapsNext && at + 1 < row.size() && row[at + 1].kind == ActionKind::Backward;
       if (!opensSlot) before = inSlot ? at - 1 : at;
+    }
+    // Gradients for other ranks stay until the next action, or slot, has ended. What an action leaves is there before it ends.
+    for (std::size_t i = 0; i < steps.size(); ++i) {
+      const Bytes freed = steps[i].freed + (i > 0 ? steps[i - 1].sent : 0) - (i + 1 < steps.size() ? steps[i].sent : 0);
+      const Bytes peak = std::max({Bytes{0}, -freed, -steps[i].freed});
+      changes_[steps[i].start + (steps[i].end - steps[i].start) / 2] += peak;
+      changes_[steps[i].end] -= freed + peak;
     }
     std::vector<MemorySample> result{{rank, 0, 0}};
     Bytes bytes = 0;
@@ -198,6 +209,21 @@ class MemoryRules {
     }
     return bytes;
   }
+  /// An action or slot: what it frees at its end, and its gradients for other ranks.
+  struct Step {
+    Ns start = 0, end = 0;
+    Bytes freed = 0, sent = 0;
+  };
+
+  [[nodiscard]] Bytes gradientsFor(const Action& a) const {
+    Bytes bytes = 0;
+    if (a.kind == ActionKind::Forward || a.kind == ActionKind::BackwardWeight) return 0;
+    for (const MessageCost& m : costs_.messages) {
+      const bool crosses = rows_.placement.rankOf(m.from, a.microbatch) != rows_.placement.rankOf(m.to, a.microbatch);
+      if (m.from == a.stage && m.backward && crosses) bytes += m.bytes;
+    }
+    return bytes;
+  }
   /// Posted as the engine does: when the compute action before starts; without one, when the first starts.
   void postInBackground(Rank rank, Bytes bytes, const std::optional<std::size_t>& before) {
     const auto& row = rows_.rows[rank.index()];
@@ -213,18 +239,19 @@ class MemoryRules {
       postInBackground(rank, bytes, before);
     }
   }
-  void compute(Rank rank, const Action& action, bool postsHere, const std::optional<std::size_t>& before) {
+  /// Returns what it frees at its end.
+  Bytes compute(Rank rank, const Action& action, bool postsHere, const std::optional<std::size_t>& before) {
     const StageCost& cost = costs_.stages[action.stage.index()];
-    const auto [start, end] = timesOf(action);
+    const Ns start = timesOf(action).first;
     if (action.kind != ActionKind::BackwardWeight) {
       const Bytes bytes = incoming(action, action.kind != ActionKind::Forward);
       if (postsHere) postInBackground(rank, bytes, before);
       changes_[start] -= bytes;
     }
     if (action.kind == ActionKind::Forward) changes_[start] += cost.activationBytes;
-    if (action.kind == ActionKind::Backward || !trains_) changes_[end] -= cost.activationBytes;
-    if (action.kind == ActionKind::BackwardInput) changes_[end] -= cost.freedByInput;
-    if (action.kind == ActionKind::BackwardWeight) changes_[end] -= cost.activationBytes - cost.freedByInput;
+    if (action.kind == ActionKind::Backward || !trains_) return cost.activationBytes;
+    if (action.kind == ActionKind::BackwardInput) return cost.freedByInput - cost.addedByInput;
+    return action.kind == ActionKind::BackwardWeight ? cost.activationBytes - cost.freedByInput + cost.addedByInput : 0;
   }
 
   const Schedule& rows_;

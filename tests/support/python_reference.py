@@ -27,7 +27,7 @@ def inputs_of(path, batch, loss, archive):
             continue
         value = node.meta["val"]
         shape = [batch] + [int(size) for size in value.shape[1:]]
-        tensors[node.name] = torch.randint(0, 10, shape, dtype=value.dtype) if not value.dtype.is_floating_point else torch.randn(shape, dtype=value.dtype)
+        tensors[node.name] = torch.randint(0, 2 if value.dtype == torch.bool else 10, shape, dtype=value.dtype) if not value.dtype.is_floating_point else torch.randn(shape, dtype=value.dtype)
     if loss in ("cross_entropy", "mse"):
         with torch.no_grad():
             output = archive(tensors)[0][0]

@@ -1,8 +1,10 @@
 #pragma once
 
+#include <algorithm>
 #include <cstring>
 #include <exception>
 #include <filesystem>
+#include <functional>
 #include <map>
 #include <memory>
 #include <string>
@@ -20,10 +22,10 @@ namespace pw::test {
 
 using Tensors = std::map<std::string, std::vector<float>>;
 
-/// What a training gave: losses of all steps, gradients of the first, parameters after the last.
+/// What a training gave: losses of all steps, gradients of the first, parameters and buffers after the last.
 struct Trained {
-  std::vector<double> losses;
-  Tensors gradients, parameters;
+  std::vector<double> losses, norms;
+  Tensors gradients, parameters, buffers;
 };
 
 /// An archive of resources/models, else of tests/data.
@@ -39,23 +41,25 @@ inline ModelGraph sample(const std::string& name) {
   return join({readPt2(samplePath(name.substr(0, plus))), readPt2(samplePath(name.substr(plus + 1)))});
 }
 
-/// A plan with stages balanced by estimated time; costs are not needed to run.
+/// A plan with stages balanced by estimated time, as many on a rank as the schedule usually has; costs are not needed to run.
 inline Plan planFor(const ModelGraph& graph, const std::string& schedule, int ranks, int microbatches, std::int64_t batch, const std::string& loss,
-                    const std::vector<NodeId>& splits = {}) {
+                    const std::vector<NodeId>& splits = {}, int replicas = 1) {
   Cluster cluster;
   cluster.peakFlops["fp32"] = 1e11;
   cluster.memoryBytesPerSecond = 1e10;
-  const std::int64_t size = microbatchSizes(batch, microbatches).front();
+  const std::int64_t size = microbatchSizes(batch, replicas * microbatches).front();
+  const int stages = ranks * generatorOf(schedule).chunks;
   Plan plan;
+  plan.replicas = replicas;
   plan.modelFiles = graph.files;
   plan.modelName = graph.name;
   plan.batch = batch;
   plan.microbatchSize = size;
   plan.loss = loss;
-  const auto begins = splits.empty() ? balance(graph, estimate(graph, size, cluster), ranks, Balance::Time) : splits;
+  const auto begins = splits.empty() ? balance(graph, estimate(graph, size, cluster), stages, Balance::Time) : splits;
   plan.partition = cut(graph, begins, bindBatch(graph, size), nullptr);
-  plan.schedule = lower(generate(schedule, {ranks, ranks, microbatches}));
-  plan.costs.stages.resize(static_cast<std::size_t>(ranks));
+  plan.schedule = lower(generate(schedule, {ranks, stages, microbatches}));
+  plan.costs.stages.resize(static_cast<std::size_t>(stages));
   return plan;
 }
 
@@ -65,29 +69,75 @@ inline std::vector<float> floatsOf(const Buffer& buffer) {
   return numbers;
 }
 
-/// Trains with one thread per rank over the in-memory communicator. Parameters that several stages hold must be equal in all (`copies` counts
-/// the elements that are not).
-inline Trained trainInThreads(const ModelGraph& graph, const Plan& plan, int steps, const StageOptions& options, int* copies = nullptr) {
+/// A floating or integer tensor of a state.
+inline std::vector<float> numbersOf(const StatePiece& piece) {
+  if (piece.dtype == DType::Float32) return floatsOf(piece.data);
+  std::vector<float> numbers;
+  if (piece.dtype != DType::Int64) return numbers;
+  for (std::size_t at = 0; at < piece.data.bytes; at += sizeof(std::int64_t)) {
+    std::int64_t number = 0;
+    std::memcpy(&number, piece.data.data + at, sizeof(number));
+    numbers.push_back(static_cast<float>(number));
+  }
+  return numbers;
+}
+
+struct ThreadOptions {
+  StageOptions stage;
+  ExecutorOptions executor;
+  std::function<void(std::unique_ptr<Communicator>&)> wrap;  ///< may put another communicator around each
+};
+
+/// Trains with one thread per rank over the in-memory communicator. Parameters that several stages or ranks hold must be equal in all (`copies`
+/// counts the elements that are not).
+inline Trained trainInThreads(const ModelGraph& graph, const Plan& plan, int steps, const ThreadOptions& options, int* copies = nullptr) {
   const TorchBackend& torch = torchBackend();
   torch.prepareProcess(1);
-  const std::size_t ranks = plan.schedule.rows.size();
+  const auto ranks = static_cast<std::size_t>(worldSize(plan));
   auto communicators = inMemoryCommunicators(static_cast<int>(ranks), std::chrono::seconds(60));
-  std::vector<Trained> results(ranks);
+  if (options.wrap) std::ranges::for_each(communicators, options.wrap);
+  std::vector<std::vector<Trained>> results(ranks);
   std::vector<std::exception_ptr> failures(ranks);
   std::vector<std::thread> threads;
   for (std::size_t r = 0; r < ranks; ++r) {
     threads.emplace_back([&, r] {
       try {
-        const auto stage = torch.makeTracedStage(graph, plan, Stage(r), options);
-        Executor executor(plan, {{Stage(r), stage.get()}}, *communicators[r]);
-        for (int step = 0; step < steps; ++step) {
-          const StepLog log = executor.step(step, [&] {
-            if (step > 0) return;
-            for (const ParameterView& p : stage->parameters()) results[r].gradients[p.name] = floatsOf(p.gradient);
-          });
-          if (log.loss) results[r].losses.push_back(*log.loss);
+        std::vector<std::unique_ptr<StageModule>> modules;
+        std::map<Stage, StageModule*> stages;
+        StageOptions stageOptions = options.stage;
+        stageOptions.replica = static_cast<int>(r / plan.schedule.rows.size());
+        for (std::size_t s = 0; s < plan.schedule.placement.stages(); ++s) {
+          if (!plan.schedule.placement.holds(Rank(r % plan.schedule.rows.size()), Stage(s))) continue;
+          modules.push_back(torch.makeTracedStage(graph, plan, Stage(s), stageOptions));
+          stages[Stage(s)] = modules.back().get();
         }
-        for (const ParameterView& p : stage->parameters()) results[r].parameters[p.name] = floatsOf(p.value);
+        results[r].resize(modules.size());
+        ExecutorOptions executorOptions = options.executor;
+        executorOptions.sumLoss = true;
+        Executor executor(plan, stages, *communicators[r], executorOptions);
+        std::vector<double> losses, norms;
+        for (int step = 0; step < steps; ++step) {
+          std::function<void()> take;
+          if (step == 0) {
+            take = [&] {
+              for (std::size_t k = 0; k < modules.size(); ++k) {
+                for (const ParameterView& p : modules[k]->parameters()) results[r][k].gradients[p.name] = floatsOf(p.gradient);
+              }
+            };
+          }
+          const StepLog log = executor.step(step, take);
+          losses.push_back(*log.loss);
+          if (log.gradientNorm) norms.push_back(*log.gradientNorm);
+        }
+        for (std::size_t k = 0; k < modules.size(); ++k) {
+          results[r][k].losses = losses;
+          results[r][k].norms = norms;
+          for (const ParameterView& p : modules[k]->parameters()) results[r][k].parameters[p.name] = floatsOf(p.value);
+          for (const StatePiece& piece : modules[k]->state()) {
+            const bool isBuffer = std::ranges::any_of(graph.buffers, [&](const StateTensor& b) { return b.name == piece.name; });
+            if (isBuffer) results[r][k].buffers[piece.name] = numbersOf(piece);
+          }
+        }
       } catch (...) {
         failures[r] = std::current_exception();
         communicators[r]->abort();
@@ -99,13 +149,17 @@ inline Trained trainInThreads(const ModelGraph& graph, const Plan& plan, int ste
     if (failure) std::rethrow_exception(failure);
   }
   Trained all;
-  for (const Trained& one : results) {
-    if (!one.losses.empty()) all.losses = one.losses;
-    for (const auto& [name, values] : one.gradients) all.gradients.emplace(name, values);
-    for (const auto& [name, values] : one.parameters) {
-      const auto [found, isNew] = all.parameters.emplace(name, values);
-      if (isNew || copies == nullptr) continue;
-      for (std::size_t i = 0; i < values.size(); ++i) *copies += std::memcmp(&values[i], &found->second[i], sizeof(float)) == 0 ? 0 : 1;
+  for (const auto& rank : results) {
+    for (const Trained& one : rank) {
+      all.losses = one.losses;
+      all.norms = one.norms;
+      all.buffers.insert(one.buffers.begin(), one.buffers.end());
+      for (const auto& [name, values] : one.gradients) all.gradients.emplace(name, values);
+      for (const auto& [name, values] : one.parameters) {
+        const auto [found, isNew] = all.parameters.emplace(name, values);
+        if (isNew || copies == nullptr) continue;
+        for (std::size_t i = 0; i < values.size(); ++i) *copies += std::memcmp(&values[i], &found->second[i], sizeof(float)) == 0 ? 0 : 1;
+      }
     }
   }
   return all;

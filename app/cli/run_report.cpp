@@ -1,0 +1,76 @@
+#include "app/cli/run_report.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "app/cli/output.h"
+#include "schedules/units.h"
+#include "simulator/metrics.h"
+
+namespace pw::cli {
+using Json = nlohmann::ordered_json;
+
+void printJson(const RunResult& result) {
+  const Metrics predicted = measure(result.record.predicted);
+  Json j{{"run_id", result.id ? Json(result.id->value) : Json(nullptr)}, {"predicted_makespan_ns", predicted.makespan}, {"predicted_step_ns", predicted.step},
+         {"predicted_bubble_fraction", predicted.bubbleFraction}, {"losses", Json::array()}, {"steps", Json::array()}};
+  for (const StepRecord& step : result.record.steps) {
+    const Metrics m = measure(step.measured);
+    j["losses"].push_back(step.loss);
+    Json ranks = Json::array();
+    for (const RankMetrics& r : m.ranks) {
+      ranks.push_back({{"rank", r.rank.value}, {"busy_ns", r.busy}, {"idle_ns", r.idle}, {"exposed_comm_ns", r.exposedComm}, {"peak_bytes", r.peakBytes},
+                       {"peak_live_microbatches", r.peakLiveMicrobatches}});
+    }
+    j["steps"].push_back({{"step", step.step}, {"makespan_ns", m.makespan}, {"step_ns", m.step}, {"measured_bubble_fraction", m.bubbleFraction}, {"ranks", ranks},
+                          {"samples_per_second", m.step > 0 ? static_cast<double>(result.record.plan.batch) * 1e9 / static_cast<double>(m.step) : 0.0}});
+  }
+  if (result.verification) {
+    const Verification& v = *result.verification;
+    j["verification"] = {{"equal", v.equal}, {"loss_difference", v.lossDifference}, {"boundary_difference", v.boundaryDifference}, {"gradient_difference", v.gradientDifference}, {"first_difference", v.firstDifference}};
+  }
+  for (const double norm : result.gradientNorms) j["gradient_norms"].push_back(norm);
+  for (std::size_t r = 0; r < result.residentPeak.size(); ++r) {
+    j["processes"].push_back({{"rank", r}, {"resident_peak_bytes", result.residentPeak[r]}, {"start_to_first_action_ns", result.startToFirstAction[r]}});
+  }
+  if (!result.saved.empty()) j["checkpoint"] = result.saved;
+  fmt::print("{}\n", j.dump(1));
+}
+
+void printText(const RunResult& result, const std::string& store) {
+  const auto& steps = result.record.steps;
+  const Metrics predicted = measure(result.record.predicted);
+  const Metrics measured = measure(medianStep(result.record).measured);
+  fmt::print("{}, loss {:.6f} before the first update", counted(static_cast<int>(steps.size()), "step"), steps.front().loss);
+  fmt::print("{}\n\n", steps.size() > 1 ? fmt::format(", {:.6f} before the last", steps.back().loss) : "");
+  std::vector<std::vector<std::string>> rows{{"", "predicted", "measured", "error"}};
+  const auto time = [&](const std::string& what, Ns expected, Ns actual) {
+    rows.push_back({what, formatDuration(expected), formatDuration(actual),
+                    expected == 0 ? "–" : signedPercent(static_cast<double>(actual - expected) / static_cast<double>(expected))});
+  };
+  time("step", predicted.step, measured.step);
+  time("makespan", predicted.makespan, measured.makespan);
+  rows.push_back({"bubble", percent(predicted.bubbleFraction), percent(measured.bubbleFraction), ""});
+  for (std::size_t r = 0; r < predicted.ranks.size(); ++r) time(fmt::format("busy, rank {}", r), predicted.ranks[r].busy, measured.ranks[r].busy);
+  for (std::size_t r = 0; r < predicted.ranks.size(); ++r) {
+    rows.push_back({fmt::format("memory, rank {}", r), formatSize(predicted.ranks[r].peakBytes), formatSize(measured.ranks[r].peakBytes),
+                    signedPercent(static_cast<double>(measured.ranks[r].peakBytes) / static_cast<double>(std::max<Bytes>(1, predicted.ranks[r].peakBytes)) - 1)});
+  }
+  fmt::print("{}", table(rows));
+  fmt::print("\n{:.1f} samples/s, {}\n", static_cast<double>(result.record.plan.batch) * 1e9 / static_cast<double>(std::max<Ns>(measured.step, 1)),
+             steps.size() > 1 ? "in the median step after the first, which warms up" : "in a single step, which includes the warm-up: take more with --steps");
+  if (result.verification) {
+    const Verification& v = *result.verification;
+    const bool exact = v.equal && v.lossDifference == 0 && v.boundaryDifference == 0 && v.gradientDifference == 0;
+    fmt::print("verified against one rank on the same microbatches: {}\n",
+               exact     ? "loss, boundary values and all gradients equal, bit for bit"
+               : v.equal ? fmt::format("equal within float32 rounding (loss differs by {:.2g}, boundary values by at most {:.2g}, gradients by {:.2g})", v.lossDifference, v.boundaryDifference, v.gradientDifference)
+                         : "NOT EQUAL. " + v.firstDifference);
+  }
+  if (!result.saved.empty()) fmt::print("saved after step {} in {}\n", result.firstStep + static_cast<int>(steps.size()), result.saved);
+  if (result.id) fmt::print("stored as run {} in {}\n", result.id->value, store);
+}
+
+}  // namespace pw::cli

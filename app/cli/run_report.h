@@ -1,0 +1,29 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "backends/run_store.h"
+#include "engine/worker.h"
+
+namespace pw::cli {
+
+/// What rank 0 knows when all is done.
+struct RunResult {
+  RunRecord record;
+  std::optional<Verification> verification;  ///< of --verify
+  std::optional<RunId> id;                   ///< where it was stored
+  std::vector<Bytes> residentPeak;           ///< of each rank's process
+  std::vector<Ns> startToFirstAction;        ///< of each rank
+  std::vector<double> gradientNorms;         ///< of each step, with --clip-norm
+  std::string saved;                         ///< checkpoint written; empty: none
+  int firstStep = 0;
+};
+
+/// One JSON document (app contract: `run`).
+void printJson(const RunResult& result);
+/// Losses, and predicted beside measured.
+void printText(const RunResult& result, const std::string& store);
+
+}  // namespace pw::cli

@@ -1,0 +1,106 @@
+#include "backends/tensor_file.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <limits>
+
+#include "backends/pickle.h"
+#include "backends/pt2.h"
+#include "backends/pt2_zip.h"
+#include "schedules/error.h"
+
+namespace pw {
+namespace {
+
+/// Record of a checkpoint that Python does not look at: optimizer state and numbers, as a second pickle.
+constexpr const char* kTrainingEntry = "training.pkl";
+
+/// Elements that the view reaches over, from its offset; nothing where that is no number or a size or stride is negative.
+std::optional<std::int64_t> reach(const pickle::TensorEntry& entry) {
+  std::int64_t last = entry.offset;
+  bool isEmpty = false;
+  if (entry.offset < 0 || entry.sizes.size() != entry.strides.size()) return std::nullopt;
+  for (std::size_t i = 0; i < entry.sizes.size(); ++i) {
+    const std::int64_t size = entry.sizes[i], stride = entry.strides[i];
+    if (size < 0 || stride < 0) return std::nullopt;
+    isEmpty = isEmpty || size == 0;
+    std::int64_t step = 0;
+    if (size > 0 && (__builtin_mul_overflow(size - 1, stride, &step) || __builtin_add_overflow(last, step, &last))) return std::nullopt;
+  }
+  if (isEmpty) return 0;
+  return last == std::numeric_limits<std::int64_t>::max() ? std::nullopt : std::optional(last + 1);
+}
+
+}  // namespace
+
+struct TensorFile::Impl {
+  std::string path;
+  pt2::Archive archive;
+  MappedFile mapped;
+  std::vector<pickle::TensorEntry> tensors;
+  std::map<std::string, std::size_t> places;
+  std::map<std::string, double> numbers;
+
+  explicit Impl(const std::string& file) : path(file), archive(pt2::openSavedArchive(file)), mapped(file) {}
+
+  void add(pickle::TensorDict dict) {
+    for (pickle::TensorEntry& entry : dict.tensors) {
+      if (places.emplace(entry.name, tensors.size()).second) tensors.push_back(std::move(entry));
+    }
+  }
+};
+
+TensorFile::TensorFile(const std::string& path) : impl_(std::make_unique<Impl>(path)) {
+  const auto texts = pt2::readEntries(impl_->archive, {"data.pkl", "byteorder", kTrainingEntry});
+  const auto order = texts.find("byteorder");
+  if (order != texts.end() && order->second != "little") {
+    throw UsageError(fmt::format("{} holds big-endian tensors, which this version does not read; save it on a little-endian machine", path));
+  }
+  impl_->add(pickle::read(texts.at("data.pkl"), path));
+  if (const auto training = texts.find(kTrainingEntry); training != texts.end()) {
+    pickle::TensorDict dict = pickle::read(training->second, path);
+    impl_->numbers = dict.numbers;
+    impl_->add(std::move(dict));
+  }
+  if (impl_->tensors.empty()) {
+    throw UsageError(fmt::format("{} has no tensors at the top level of its dict; save a dict of tensors, such as model.state_dict(), itself", path));
+  }
+}
+
+TensorFile::~TensorFile() = default;
+
+std::optional<MappedTensor> TensorFile::find(const std::string& name) const {
+  const auto place = impl_->places.find(name);
+  if (place == impl_->places.end()) return std::nullopt;
+  const pickle::TensorEntry& entry = impl_->tensors[place->second];
+  if (entry.dtype == DType::Unknown) {
+    throw UsageError(fmt::format("Tensor {} of {} is of an element type that Pipewright cannot compute with; save it as another", name, impl_->path));
+  }
+  MappedTensor tensor{entry.dtype, entry.sizes, entry.strides, nullptr};
+  const std::optional<std::int64_t> elements = reach(entry);
+  if (elements == 0) return tensor;
+  const auto record = impl_->archive.entries.find("data/" + entry.storage);
+  const std::int64_t width = bytesPerElement(entry.dtype);
+  if (!elements || record == impl_->archive.entries.end() || *elements > record->second.bytes / width) {
+    throw UsageError(fmt::format("Tensor {} reaches past its bytes in {}; the file is damaged, save it again", name, impl_->path));
+  }
+  const std::int64_t offset = record->second.offset + entry.offset * width;
+  if (static_cast<std::size_t>(record->second.offset + record->second.bytes) > impl_->mapped.size() || offset % width != 0) {
+    throw UsageError(fmt::format("Tensor {} of {} does not lie where torch.save puts it; do not pack the file anew, save it again", name, impl_->path));
+  }
+  tensor.data = impl_->mapped.data() + offset;
+  return tensor;
+}
+
+std::vector<std::string> TensorFile::names() const {
+  std::vector<std::string> names;
+  for (const pickle::TensorEntry& entry : impl_->tensors) names.push_back(entry.name);
+  return names;
+}
+
+const std::map<std::string, double>& TensorFile::numbers() const { return impl_->numbers; }
+
+const std::string& TensorFile::path() const { return impl_->path; }
+
+}  // namespace pw

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "simulator/model_graph.h"
+
+namespace pw {
+
+/// A tensor inside a mapped file. Strides in elements, none negative; every element lies within the file.
+struct MappedTensor {
+  DType dtype = DType::Unknown;
+  std::vector<std::int64_t> shape, strides;
+  std::byte* data = nullptr;  ///< of element [0, 0, …]; aligned for the element type; null for a tensor without elements
+};
+
+/// A file of `torch.save` that holds a dict of tensors, mapped: only what is read becomes resident. Mapped privately: writing into a tensor
+/// changes neither the file nor another TensorFile of it.
+class TensorFile {
+ public:
+  /// Reads the archive's directory and its pickles. Throws UsageError for a file that is missing, damaged, of another format or another
+  /// object than a dict, and for one without any tensor (a dict of dicts, say).
+  explicit TensorFile(const std::string& path);
+  ~TensorFile();
+  TensorFile(const TensorFile&) = delete;
+  TensorFile& operator=(const TensorFile&) = delete;
+
+  /// Nothing when there is none of this name. Throws UsageError for a tensor that reaches past its bytes or is of an element type without
+  /// arithmetic here. Valid as long as the file.
+  [[nodiscard]] std::optional<MappedTensor> find(const std::string& name) const;
+  /// The dict's, in its order, then those with a `/`, which only checkpoints of Pipewright have.
+  [[nodiscard]] std::vector<std::string> names() const;
+  /// Numbers of a training; empty for a file of other origin.
+  [[nodiscard]] const std::map<std::string, double>& numbers() const;
+  [[nodiscard]] const std::string& path() const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace pw

@@ -1,0 +1,232 @@
+#include "backends/torch_parameters.h"
+
+#include <ATen/ATen.h>
+#include <c10/core/GradMode.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "backends/torch_checkpoint.h"
+#include "backends/torch_optimizer.h"
+#include "backends/torch_state.h"
+#include "backends/torch_types.h"
+#include "schedules/error.h"
+
+namespace pw {
+namespace {
+
+Buffer bufferOf(const at::Tensor& tensor) {
+  return {static_cast<std::byte*>(tensor.data_ptr()), static_cast<std::size_t>(tensor.nbytes())};
+}
+
+/// Takes a tensor of a checkpoint, whose type and shape must be those of the model's.
+void copyFrom(const CheckpointFile& file, const std::string& name, at::Tensor& into) {
+  const at::Tensor found = file.read(name);
+  if (!found.defined()) throw UsageError("The checkpoint lacks " + name + "; it is of another model, or was cut short.");
+  if (found.sizes() != into.sizes() || found.scalar_type() != into.scalar_type()) {
+    throw UsageError("In the checkpoint " + name + " has another shape or type than in the model; it is of another model.");
+  }
+  into.copy_(found);
+}
+
+}  // namespace
+
+StageParameters::StageParameters(const ModelGraph& graph, const Plan& plan, Stage stage, const StageOptions& options) : values_(graph.values.size()) {
+  const c10::AutoGradMode off(false);
+  arrange(graph, plan, stage);
+  if (!options.resume.empty()) resume_ = std::make_unique<CheckpointFile>(options.resume);
+  read(graph, plan.partition.stages.at(stage.index()), options);
+  optimizer_ = std::make_unique<Optimizer>(options.optimizer);
+}
+
+StageParameters::~StageParameters() = default;
+
+/// Gives every trained parameter its place: own ones first, then shared ones by index, each by element type.
+void StageParameters::arrange(const ModelGraph& graph, const Plan& plan, Stage stage) {
+  const auto& sharedOnes = plan.partition.shared;
+  std::vector<std::tuple<std::size_t, DType, std::size_t>> order;  // shared + 1 or 0, type, parameter
+  for (const std::size_t index : plan.partition.stages.at(stage.index()).parameters) {
+    const StateTensor& state = graph.parameters[index];
+    const TensorMeta& meta = *graph.value(state.value).tensor;
+    Parameter parameter;
+    parameter.name = state.name;
+    parameter.identity = storageOf(state);
+    for (const StateTensor& other : graph.parameters) {
+      if (storageOf(other) == parameter.identity) parameter.values.push_back(other.value);
+    }
+    if (isDifferentiable(meta.dtype) && meta.requiresGrad) {
+      const auto shared = std::find_if(sharedOnes.begin(), sharedOnes.end(), [&](const SharedParameter& s) { return s.storage == parameter.identity; });
+      order.emplace_back(shared == sharedOnes.end() ? 0 : static_cast<std::size_t>(shared - sharedOnes.begin()) + 1, meta.dtype, parameters_.size());
+    }
+    parameter.tensor = at::empty({0}, at::TensorOptions().dtype(scalarType(meta.dtype)));
+    parameters_.push_back(std::move(parameter));
+  }
+  std::sort(order.begin(), order.end());
+  std::vector<std::vector<std::int64_t>> shapes;
+  const auto shapeAt = [&](std::size_t p) { return shapeOf(*graph.value(parameters_[p].values.front()).tensor, {}); };
+  for (std::size_t begin = 0; begin < order.size();) {
+    const auto [shared, dtype, ignored] = order[begin];
+    std::int64_t elements = 0;
+    std::size_t end = begin;
+    for (; end < order.size() && std::get<0>(order[end]) == shared && std::get<1>(order[end]) == dtype; ++end) {
+      Parameter& parameter = parameters_[std::get<2>(order[end])];
+      parameter.group = groups_.size();
+      parameter.first = elements;
+      elements += c10::multiply_integers(shapeAt(std::get<2>(order[end])));
+    }
+    Group group;
+    if (shared > 0) group.shared = shared - 1;
+    group.values = at::empty({elements}, at::TensorOptions().dtype(scalarType(dtype)));
+    group.gradients = at::empty_like(group.values);
+    group.last = elements;
+    for (std::size_t i = begin; i < end; ++i) {
+      Parameter& parameter = parameters_[std::get<2>(order[i])];
+      const auto shape = shapeAt(std::get<2>(order[i]));
+      const auto place = [&](const at::Tensor& flat) { return flat.narrow(0, parameter.first, c10::multiply_integers(shape)).view(shape).detach(); };
+      parameter.tensor = place(group.values);
+      parameter.gradient = std::make_shared<at::Tensor>(place(group.gradients));
+    }
+    groups_.push_back(std::move(group));
+    begin = end;
+  }
+}
+
+void StageParameters::read(const ModelGraph& graph, const StageSpec& spec, const StageOptions& options) {
+  const StateReader reader(graph, options.initRandom && !resume_, options.seed);
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    Parameter& parameter = parameters_[i];
+    const StateTensor& state = graph.parameters[spec.parameters[i]];
+    const TensorMeta& meta = *graph.value(state.value).tensor;
+    if (!parameter.gradient) parameter.tensor = at::empty(shapeOf(meta, {}), at::TensorOptions().dtype(scalarType(meta.dtype)));
+    resume_ ? copyFrom(*resume_, parameter.name, parameter.tensor) : reader.readInto(state, parameter.tensor);
+    if (!parameter.gradient) continue;
+    parameter.tensor.set_requires_grad(true);
+    parameter.tensor.mutable_grad() = *parameter.gradient;
+  }
+  const auto readFixed = [&](const StateTensor& state, bool isBuffer) {
+    const TensorMeta& meta = *graph.value(state.value).tensor;
+    at::Tensor tensor = at::empty(shapeOf(meta, {}), at::TensorOptions().dtype(scalarType(meta.dtype)));
+    resume_ && isBuffer && state.persistent ? copyFrom(*resume_, state.name, tensor) : reader.readInto(state, tensor);
+    fixed_.push_back({&state, std::move(tensor), isBuffer});
+  };
+  for (const std::size_t index : spec.buffers) readFixed(graph.buffers[index], true);
+  for (const std::size_t index : spec.constants) readFixed(graph.constants[index], false);
+}
+
+void StageParameters::beginStep(int step) {
+  step_ = step;
+  for (Parameter& parameter : parameters_) {
+    if (!parameter.gradient) continue;
+    parameter.fresh = !parameter.zeroFirst;
+    if (parameter.zeroFirst) parameter.gradient->zero_();
+  }
+}
+
+void StageParameters::fill(Frame& frame) const {
+  for (const Parameter& parameter : parameters_) {
+    for (const ValueId value : parameter.values) frame[value.index()] = parameter.tensor;
+  }
+  for (const Fixed& fixed : fixed_) frame[fixed.state->value.index()] = fixed.tensor;
+}
+
+std::vector<ParameterGradient> StageParameters::gradients() {
+  std::vector<ParameterGradient> byValue(values_);
+  for (Parameter& parameter : parameters_) {
+    if (!parameter.gradient) continue;
+    for (const ValueId value : parameter.values) byValue[value.index()] = {parameter.gradient, &parameter.fresh};
+  }
+  return byValue;
+}
+
+void StageParameters::addedByAutograd(const std::vector<ValueId>& parameters) {
+  for (Parameter& parameter : parameters_) {
+    for (const ValueId value : parameter.values) {
+      if (std::find(parameters.begin(), parameters.end(), value) != parameters.end()) parameter.zeroFirst = true;
+    }
+  }
+}
+
+/// Gradients that nothing reached are zeros.
+void StageParameters::settle() {
+  for (Parameter& parameter : parameters_) {
+    if (parameter.gradient && std::exchange(parameter.fresh, false)) parameter.gradient->zero_();
+  }
+}
+
+std::vector<ParameterGroup> StageParameters::groups() {
+  settle();
+  std::vector<ParameterGroup> groups;
+  for (const Group& group : groups_) {
+    groups.push_back({group.shared, dtypeOf(group.values.scalar_type()), bufferOf(group.values), bufferOf(group.gradients)});
+  }
+  return groups;
+}
+
+void StageParameters::optimizerStep(std::size_t index, std::int64_t first, std::int64_t last, double gradientScale) {
+  const c10::AutoGradMode off(false);
+  settle();
+  Group& group = groups_.at(index);
+  group.first = first;
+  group.last = last;
+  if (first == last) return;
+  if (resume_) resumeOptimizer(index);
+  at::Tensor values = group.values.narrow(0, first, last - first), gradients = group.gradients.narrow(0, first, last - first);
+  optimizer_->step(index, values, gradients, step_, gradientScale);
+}
+
+/// Takes the optimizer state of what this rank updates from the checkpoint, once.
+void StageParameters::resumeOptimizer(std::size_t index) {
+  const Group& group = groups_[index];
+  if (group.values.numel() == 0) return;
+  const at::Tensor values = group.values.narrow(0, group.first, group.last - group.first);
+  if (!resumed_.insert(index).second) return;
+  for (auto& [name, tensor] : optimizer_->state(index, values)) {
+    for (const Parameter& parameter : parameters_) {
+      if (!parameter.gradient || parameter.group != index) continue;
+      const at::Tensor saved = resume_->read(name + "/" + parameter.name);
+      if (!saved.defined()) continue;  // a checkpoint of weights alone: the optimizer begins anew
+      const std::int64_t begin = std::max(parameter.first, group.first), end = std::min(parameter.first + parameter.tensor.numel(), group.last);
+      if (begin >= end) continue;
+      if (saved.numel() != parameter.tensor.numel()) throw UsageError("In the checkpoint " + name + "/" + parameter.name + " has another size than the parameter; it is damaged.");
+      tensor.narrow(0, begin - group.first, end - begin).copy_(saved.reshape({-1}).narrow(0, begin - parameter.first, end - begin));
+    }
+  }
+}
+
+std::vector<ParameterView> StageParameters::parameters() {
+  settle();
+  std::vector<ParameterView> views;
+  for (const Parameter& parameter : parameters_) {
+    if (!parameter.gradient) continue;
+    views.push_back({parameter.name, dtypeOf(parameter.tensor.scalar_type()), bufferOf(parameter.tensor), bufferOf(*parameter.gradient)});
+  }
+  return views;
+}
+
+std::vector<StatePiece> StageParameters::state() {
+  std::vector<StatePiece> pieces;
+  const auto whole = [&](const std::string& name, const at::Tensor& tensor) {
+    pieces.push_back({name, dtypeOf(tensor.scalar_type()), tensor.sizes().vec(), 0, bufferOf(tensor)});
+  };
+  for (const Parameter& parameter : parameters_) whole(parameter.name, parameter.tensor);
+  for (const Fixed& fixed : fixed_) {
+    if (fixed.isBuffer && fixed.state->persistent) whole(fixed.state->name, fixed.tensor);
+  }
+  for (std::size_t index = 0; index < groups_.size(); ++index) {
+    const Group& group = groups_[index];
+    if (group.first == group.last) continue;
+    if (resume_) resumeOptimizer(index);
+    for (const auto& [name, tensor] : optimizer_->state(index, group.values.narrow(0, group.first, group.last - group.first))) {
+      for (const Parameter& parameter : parameters_) {
+        if (!parameter.gradient || parameter.group != index) continue;
+        const std::int64_t begin = std::max(parameter.first, group.first), end = std::min(parameter.first + parameter.tensor.numel(), group.last);
+        if (begin >= end) continue;
+        const at::Tensor part = tensor.narrow(0, begin - group.first, end - begin);
+        pieces.push_back({name + "/" + parameter.name, dtypeOf(part.scalar_type()), parameter.tensor.sizes().vec(), begin - parameter.first, bufferOf(part)});
+      }
+    }
+  }
+  return pieces;
+}
+
+}  // namespace pw

@@ -1,0 +1,81 @@
+#pragma once
+
+#include <ATen/Tensor.h>
+
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "backends/stage_module.h"
+#include "backends/torch_program.h"
+#include "backends/torch_stage.h"
+
+namespace pw {
+
+class CheckpointFile;
+class Optimizer;
+
+/// Parameters, gradients, buffers, constants and optimizer state of one stage. Trained parameters of a group (see ParameterGroup) lie one after
+/// the other in one flat tensor, their gradients in another, so that a group is reduced and updated as a whole.
+class StageParameters {
+ public:
+  StageParameters(const ModelGraph& graph, const Plan& plan, Stage stage, const StageOptions& options);
+  ~StageParameters();
+  StageParameters(const StageParameters&) = delete;
+  StageParameters& operator=(const StageParameters&) = delete;
+
+  /// Gradients of the step are forgotten; those that autograd adds to become zeros.
+  void beginStep(int step);
+  /// Puts everything into a frame.
+  void fill(Frame& frame) const;
+  /// By value index, for ProgramOptions.
+  [[nodiscard]] std::vector<ParameterGradient> gradients();
+  /// These are zeroed at each step's begin.
+  void addedByAutograd(const std::vector<ValueId>& parameters);
+
+  [[nodiscard]] std::vector<ParameterGroup> groups();
+  void optimizerStep(std::size_t group, std::int64_t first, std::int64_t last, double gradientScale);
+  [[nodiscard]] std::vector<ParameterView> parameters();
+  [[nodiscard]] std::vector<StatePiece> state();
+
+ private:
+  struct Parameter {
+    std::string name;
+    std::string identity;
+    at::Tensor tensor;                        // the leaf that the graph reads
+    std::shared_ptr<at::Tensor> gradient;     // null where it is not trained
+    std::vector<ValueId> values;              // all names it is read under
+    std::int64_t first = 0;                   // in its group, elements
+    std::size_t group = 0;
+    bool fresh = true;
+    bool zeroFirst = false;
+  };
+  struct Group {
+    std::optional<std::size_t> shared;
+    at::Tensor values, gradients;  // flat
+    std::int64_t first = 0, last = 0;  // elements this rank updates; known from the first step on
+  };
+  struct Fixed {
+    const StateTensor* state = nullptr;
+    at::Tensor tensor;
+    bool isBuffer = false;
+  };
+
+  void arrange(const ModelGraph& graph, const Plan& plan, Stage stage);
+  void read(const ModelGraph& graph, const StageSpec& spec, const StageOptions& options);
+  void settle();
+  void resumeOptimizer(std::size_t group);
+
+  std::size_t values_;
+  std::vector<Parameter> parameters_;
+  std::vector<Group> groups_;
+  std::vector<Fixed> fixed_;  // buffers and constants
+  std::unique_ptr<Optimizer> optimizer_;
+  std::unique_ptr<CheckpointFile> resume_;
+  std::set<std::size_t> resumed_;  // groups whose optimizer state was taken from it
+  int step_ = 0;
+};
+
+}  // namespace pw

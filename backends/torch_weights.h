@@ -1,0 +1,62 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "simulator/model_graph.h"
+
+namespace at {
+class Tensor;
+}
+namespace c10 {
+class OperatorHandle;
+struct IValue;
+}  // namespace c10
+
+namespace pw {
+
+/// A weight gradient that an operator's backward left for later.
+struct WeightGradient {
+  NodeId node;
+  Bytes held = 0;                 ///< of the tensors it keeps: the gradient of its output and, unless one just before keeps it too, the operator's input
+  const void* input = nullptr;    ///< which input it keeps
+  std::function<void()> compute;  ///< adds into the parameter's gradient
+};
+
+/// Where operators with weights leave their weight gradients (zero bubble's W; Qi et al., ICLR 2024). A stage sets `deferred` for I and clears
+/// it for B. One per stage; not thread safe. Must outlive the backward.
+class WeightQueue {
+ public:
+  /// While set, weight gradients are kept here; else they are computed at once.
+  std::vector<WeightGradient>* deferred = nullptr;
+  /// Called after each of these operators' backward, so that messages move on meanwhile; may be empty.
+  std::function<void()> betweenOperators;
+};
+
+/// The gradient of a parameter, or of a view of it, summed over microbatches.
+struct ParameterGradient {
+  std::shared_ptr<at::Tensor> sum;  ///< of the parameter's (or view's) shape; null where there is none
+  bool* fresh = nullptr;            ///< set while nothing was added in this step: the first addition overwrites
+};
+
+/// An operator whose weight gradient is apart from its input gradient.
+struct WeightRule {
+  using Stack = std::vector<c10::IValue>;
+  NodeId node;
+  const WeightQueue* queue = nullptr;
+  std::vector<ParameterGradient> gradients;  ///< by argument of the operator
+  /// Replaces the operator's inputs on the stack by its result. Returns false, the stack untouched, when these inputs need the plain operator.
+  bool (*apply)(const WeightRule& rule, Stack& stack) = nullptr;
+};
+
+/// The rule for an operator given which of its arguments have a gradient of their own (`gradients`, by argument) and which others need one
+/// (`differentiable`, by argument); `apply` is null where none fits: then autograd computes both gradients together, which is always right.
+/// Knows linear, addmm, mm, bmm, matmul, conv1d–3d and convolution, embedding, layer_norm, rms_norm, group_norm, batch_norm, and
+/// additions of, and multiplications by, a parameter.
+[[nodiscard]] WeightRule weightRule(const std::string& operatorName, NodeId node, const WeightQueue* queue,
+                                    std::vector<ParameterGradient> gradients, const std::vector<bool>& differentiable);
+
+}  // namespace pw

@@ -1,0 +1,251 @@
+#include "engine/checkpoint.h"
+
+#include <algorithm>
+#include <cstring>
+#include <fmt/format.h>
+#include <functional>
+#include <numeric>
+#include <optional>
+#include <tuple>
+
+#include "backends/checkpoint_writer.h"
+#include "schedules/error.h"
+
+namespace pw {
+namespace {
+
+constexpr std::uint32_t kFirstTag = 0x7E000000;
+/// Commands of rank 0; smaller numbers are positions in the peer's `own`.
+constexpr std::uint64_t kDone = ~std::uint64_t{0}, kFailed = kDone - 1, kStillWriting = kDone - 2;
+constexpr std::size_t kMostDimensions = 64;
+
+/// Messages between rank 0 and a peer, in turn; both sides count, so each has a tag of its own.
+class Channel {
+ public:
+  Channel(Communicator& communicator, Rank peer) : communicator_(communicator), peer_(peer) {}
+
+  void send(Buffer buffer) { communicator_.wait(communicator_.send(peer_, tag_++, buffer)); }
+  void receive(Buffer buffer) { communicator_.wait(communicator_.receive(peer_, tag_++, buffer)); }
+  void send(std::uint64_t number) { send(Buffer{reinterpret_cast<std::byte*>(&number), sizeof(number)}); }
+  std::uint64_t receiveNumber() {
+    std::uint64_t number = 0;
+    receive(Buffer{reinterpret_cast<std::byte*>(&number), sizeof(number)});
+    return number;
+  }
+  void send(std::string text) {
+    send(text.size());
+    if (!text.empty()) send(Buffer{reinterpret_cast<std::byte*>(text.data()), text.size()});
+  }
+  std::string receiveText() {
+    std::string text(receiveNumber(), '\0');
+    if (!text.empty()) receive(Buffer{reinterpret_cast<std::byte*>(text.data()), text.size()});
+    return text;
+  }
+
+ private:
+  Communicator& communicator_;
+  Rank peer_;
+  std::uint32_t tag_ = kFirstTag;
+};
+
+template <class Number>
+void put(std::string& out, Number number) {
+  out.append(reinterpret_cast<const char*>(&number), sizeof(number));
+}
+
+/// What a rank holds, without the values: name, type, shape, first element and bytes of each piece.
+std::string manifestOf(const std::vector<StatePiece>& pieces) {
+  std::string out;
+  for (const StatePiece& piece : pieces) {
+    put(out, piece.name.size());
+    out += piece.name;
+    put(out, piece.dtype);
+    put(out, piece.shape.size());
+    for (const std::int64_t size : piece.shape) put(out, size);
+    put(out, piece.first);
+    put(out, piece.data.bytes);
+  }
+  return out;
+}
+
+class ManifestReader {
+ public:
+  ManifestReader(std::string_view bytes, int rank) : bytes_(bytes), rank_(rank) {}
+
+  std::vector<StatePiece> read() {
+    std::vector<StatePiece> pieces;
+    while (!bytes_.empty()) {
+      StatePiece& piece = pieces.emplace_back();
+      piece.name = take(number<std::size_t>());
+      piece.dtype = number<DType>();
+      piece.shape.resize(std::min(number<std::size_t>(), kMostDimensions));
+      for (std::int64_t& size : piece.shape) size = number<std::int64_t>();
+      piece.first = number<std::int64_t>();
+      piece.data.bytes = number<std::size_t>();
+    }
+    return pieces;
+  }
+
+ private:
+  std::string_view take(std::size_t count) {
+    if (count > bytes_.size()) throw Error(fmt::format("Rank {} sent an unreadable list of tensors; all ranks must run the same version.", rank_));
+    const std::string_view taken = bytes_.substr(0, count);
+    bytes_.remove_prefix(count);
+    return taken;
+  }
+  template <class Number>
+  Number number() {
+    Number value{};
+    std::memcpy(&value, take(sizeof(value)).data(), sizeof(value));
+    return value;
+  }
+
+  std::string_view bytes_;
+  int rank_;
+};
+
+/// Elements [first, last) of a tensor, which lie in `own[index]` of a rank.
+struct Part {
+  std::int64_t first = 0, last = 0;
+  int rank = 0;
+  std::size_t index = 0;
+};
+
+/// A tensor as it goes into the file, and the parts it is put together from.
+struct Whole {
+  StatePiece what;  ///< name, type and shape
+  std::int64_t elements = 0;
+  std::vector<Part> parts;
+};
+
+Whole describe(const StatePiece& piece, int rank) {
+  Whole whole{piece, 1, {}};
+  for (const std::int64_t size : piece.shape) {
+    if (size < 0 || __builtin_mul_overflow(whole.elements, size, &whole.elements)) {
+      throw Error(fmt::format("Rank {} gave {} an impossible shape for the checkpoint.", rank, piece.name));
+    }
+  }
+  return whole;
+}
+
+/// Leaves the parts that are needed, from the first element to the last.
+void cover(Whole& whole) {
+  std::ranges::sort(whole.parts, {}, [](const Part& part) { return std::tuple(part.first, part.rank, part.index); });
+  std::int64_t covered = 0;
+  std::vector<Part> needed;
+  for (const Part& part : whole.parts) {
+    if (part.first > covered) break;
+    if (part.last <= covered) continue;
+    needed.push_back(part);
+    covered = part.last;
+  }
+  if (covered != whole.elements) {
+    throw Error(fmt::format("The checkpoint would lack {} from element {} of {}: no rank holds it.", whole.what.name, covered, whole.elements));
+  }
+  whole.parts = std::move(needed);
+}
+
+std::vector<Whole> combine(const std::vector<std::vector<StatePiece>>& ranks) {
+  std::vector<Whole> wholes;
+  std::map<std::string, std::size_t> places;
+  for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
+    for (std::size_t i = 0; i < ranks[rank].size(); ++i) {
+      const StatePiece& piece = ranks[rank][i];
+      const auto [place, isNew] = places.emplace(piece.name, wholes.size());
+      if (isNew) wholes.push_back(describe(piece, static_cast<int>(rank)));
+      Whole& whole = wholes[place->second];
+      const auto count = static_cast<std::int64_t>(piece.data.bytes) / std::max<std::int64_t>(1, bytesPerElement(piece.dtype));
+      if (piece.dtype != whole.what.dtype || piece.shape != whole.what.shape || piece.first < 0 || piece.first > whole.elements - count) {
+        throw Error(fmt::format("Rank {} holds {} with another type or shape than a rank before it; plan the model again.", rank, piece.name));
+      }
+      whole.parts.push_back({piece.first, piece.first + count, static_cast<int>(rank), i});
+    }
+  }
+  std::ranges::for_each(wholes, cover);
+  return wholes;
+}
+
+/// The sentence of the Error that `work` throws; empty without one. Caught here because all ranks must hear of it, not only rank 0.
+std::string failureOf(const std::function<void()>& work) {
+  try {
+    work();
+  } catch (const Error& error) {
+    return error.what();
+  }
+  return {};
+}
+
+/// The tensor's bytes on rank 0: its own memory where that holds all of it, else `memory`.
+const std::byte* assemble(const Whole& whole, const std::vector<StatePiece>& own, std::vector<Channel>& peers, std::vector<std::byte>& memory) {
+  if (whole.parts.size() == 1 && whole.parts.front().rank == 0) return own[whole.parts.front().index].data.data;
+  const auto width = static_cast<std::size_t>(bytesPerElement(whole.what.dtype));
+  memory.resize(static_cast<std::size_t>(whole.elements) * width);
+  for (const Part& part : whole.parts) {
+    const Buffer target{memory.data() + static_cast<std::size_t>(part.first) * width, static_cast<std::size_t>(part.last - part.first) * width};
+    if (part.rank == 0) {
+      std::memcpy(target.data, own[part.index].data.data, target.bytes);
+      continue;
+    }
+    Channel& peer = peers[static_cast<std::size_t>(part.rank) - 1];
+    peer.send(part.index);
+    peer.receive(target);
+  }
+  return memory.data();
+}
+
+void answer(const std::string& path, const std::vector<StatePiece>& own, Channel channel, Communicator& communicator) {
+  channel.send(manifestOf(own));
+  while (true) {
+    const std::uint64_t command = channel.receiveNumber();
+    if (command == kStillWriting) continue;
+    if (command == kDone) return communicator.barrier();
+    if (command == kFailed) {
+      const std::string failure = channel.receiveText();
+      communicator.barrier();
+      throw Error(failure);
+    }
+    if (command >= own.size()) throw Error(fmt::format("Rank 0 asked for a tensor that this rank does not hold while saving {}.", path));
+    channel.send(own[command].data);
+  }
+}
+
+}  // namespace
+
+void saveCheckpoint(const std::string& path, const std::map<std::string, double>& numbers, const std::vector<StatePiece>& own,
+                    const std::map<std::string, std::string>& aliases, Communicator& communicator) {
+  if (communicator.rank() != Rank(0)) return answer(path, own, Channel(communicator, Rank(0)), communicator);
+  std::vector<Channel> peers;
+  for (int r = 1; r < communicator.size(); ++r) peers.emplace_back(communicator, Rank(r));
+  std::vector<std::string> manifests;
+  for (Channel& peer : peers) manifests.push_back(peer.receiveText());
+  std::vector<Whole> wholes;
+  std::optional<CheckpointWriter> writer;
+  std::string failure = failureOf([&] {
+    std::vector<std::vector<StatePiece>> ranks{own};
+    for (const std::string& manifest : manifests) ranks.push_back(ManifestReader(manifest, static_cast<int>(ranks.size())).read());
+    wholes = combine(ranks);
+    writer.emplace(path);
+  });
+  std::vector<std::byte> memory;
+  for (const Whole& whole : wholes) {
+    if (!failure.empty()) break;
+    const std::byte* bytes = assemble(whole, own, peers, memory);
+    failure = failureOf([&] { writer->add(whole.what.name, whole.what.dtype, whole.what.shape, bytes); });
+    for (Channel& peer : peers) peer.send(kStillWriting);
+  }
+  memory = {};
+  if (failure.empty()) {
+    failure = failureOf([&] {
+      for (const auto& [name, of] : aliases) writer->alias(name, of);
+      writer->finish(numbers);
+    });
+  }
+  for (Channel& peer : peers) {
+    peer.send(failure.empty() ? kDone : kFailed);
+    if (!failure.empty()) peer.send(failure);
+  }
+  communicator.barrier();
+  if (!failure.empty()) throw Error(failure);
+}
+
+}  // namespace pw

@@ -1,0 +1,61 @@
+#include "engine/clock.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+
+namespace pw {
+namespace {
+
+constexpr std::uint32_t kTrips = 10;
+constexpr std::uint32_t kPingTag = 0x7FFF0100;
+
+Buffer bufferOf(Ns& value) { return {reinterpret_cast<std::byte*>(&value), sizeof(value)}; }
+
+ClockReading readClock(Rank peer, Communicator& communicator, const ClockFunction& now) {
+  ClockReading best;
+  for (std::uint32_t i = 0; i < kTrips; ++i) {
+    Ns theirs = 0;
+    const auto reply = communicator.receive(peer, kPingTag + 2 * i + 1, bufferOf(theirs));
+    Ns sent = now();
+    communicator.wait(communicator.send(peer, kPingTag + 2 * i, bufferOf(sent)));
+    communicator.wait(reply);
+    const Ns trip = now() - sent;
+    if (i > 0 && trip >= best.roundTrip) continue;
+    best = {theirs, theirs - (sent + trip / 2), trip};
+  }
+  // Theirs was read within the round trip: with one clock the offset is at most half of it, rounded up.
+  if (std::abs(best.offset) <= (best.roundTrip + 1) / 2) best.offset = 0;
+  return best;
+}
+
+void answer(Communicator& communicator, const ClockFunction& now) {
+  for (std::uint32_t i = 0; i < kTrips; ++i) {
+    Ns sent = 0;
+    communicator.wait(communicator.receive(Rank(0), kPingTag + 2 * i, bufferOf(sent)));
+    Ns theirs = now();
+    communicator.wait(communicator.send(Rank(0), kPingTag + 2 * i + 1, bufferOf(theirs)));
+  }
+}
+
+}  // namespace
+
+std::vector<ClockReading> compareClocks(Communicator& communicator, const ClockFunction& now) {
+  communicator.barrier();
+  if (communicator.rank().value != 0) {
+    answer(communicator, now);
+    return {};
+  }
+  std::vector<ClockReading> readings(1);
+  for (int r = 1; r < communicator.size(); ++r) readings.push_back(readClock(Rank(r), communicator, now));
+  return readings;
+}
+
+Ns onOurClock(Ns time, const ClockReading& first, const ClockReading& last) {
+  if (time >= last.at || first.at >= last.at || first.offset == last.offset) return time - last.offset;
+  if (time <= first.at) return time - first.offset;
+  const double share = static_cast<double>(time - first.at) / static_cast<double>(last.at - first.at);
+  return time - (first.offset + std::llround(share * static_cast<double>(last.offset - first.offset)));
+}
+
+}  // namespace pw

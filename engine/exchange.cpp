@@ -1,0 +1,126 @@
+#include "engine/exchange.h"
+
+#include <algorithm>
+
+namespace pw {
+namespace {
+
+SpanKind messageKind(Direction direction) { return direction == Direction::Forward ? SpanKind::SendForward : SpanKind::SendBackward; }
+
+}  // namespace
+
+Exchange::Exchange(const Plan& plan, const std::map<Stage, StageModule*>& stages, Communicator& communicator, Rank firstRank)
+    : plan_(plan), stages_(stages), communicator_(communicator), firstRank_(firstRank), rank_(communicator.rank().value - firstRank.value) {
+  for (auto* lists : {&valuesIn_, &valuesOut_, &gradientsIn_, &gradientsOut_}) lists->resize(plan.partition.stages.size());
+  for (std::size_t t = 0; t < plan.partition.transfers.size(); ++t) {
+    const Transfer& transfer = plan.partition.transfers[t];
+    valuesOut_[transfer.from.index()].push_back(t);
+    valuesIn_[transfer.to.index()].push_back(t);
+    if (!transfer.gradient) continue;
+    gradientsOut_[transfer.to.index()].push_back(t);
+    gradientsIn_[transfer.from.index()].push_back(t);
+  }
+}
+
+Rank Exchange::peer(std::size_t transfer, Stage stage, Microbatch microbatch) const {
+  const Transfer& t = plan_.partition.transfers[transfer];
+  return plan_.schedule.placement.rankOf(t.from == stage ? t.to : t.from, microbatch);
+}
+
+std::uint32_t Exchange::tag(std::size_t transfer, Microbatch microbatch, Direction direction) const {
+  const auto index = transfer * static_cast<std::size_t>(plan_.schedule.microbatches) + microbatch.index();
+  return static_cast<std::uint32_t>(index * 2 + (direction == Direction::Backward ? 1 : 0) + 1);
+}
+
+std::uint32_t Exchange::firstFreeTag() const { return tag(plan_.partition.transfers.size(), Microbatch(0), Direction::Forward); }
+
+bool Exchange::sendsAway(Stage stage, Microbatch microbatch, Direction direction) const {
+  return std::ranges::any_of(outOf(stage, direction), [&](std::size_t t) { return peer(t, stage, microbatch) != rank_; });
+}
+
+bool Exchange::receives(Stage stage, Microbatch microbatch, Direction direction) const {
+  return std::ranges::any_of(into(stage, direction), [&](std::size_t t) { return peer(t, stage, microbatch) != rank_; });
+}
+
+void Exchange::post(Stage stage, Microbatch microbatch, Direction direction) {
+  const auto [found, isNew] = incoming_.try_emplace({stage, microbatch, direction});
+  if (!isNew) return;
+  for (const std::size_t t : into(stage, direction)) {
+    const Rank from = peer(t, stage, microbatch);
+    if (from == rank_) continue;
+    HeldBuffer buffer = stages_.at(stage)->allocate(t, microbatch);
+    const auto ticket = communicator_.receive(Rank(firstRank_.value + from.value), tag(t, microbatch, direction), buffer.buffer);
+    found->second.push_back({t, ticket, std::move(buffer)});
+  }
+}
+
+bool Exchange::isReady(Stage stage, Microbatch microbatch, Direction direction) {
+  const auto found = incoming_.find({stage, microbatch, direction});
+  if (found == incoming_.end()) return !receives(stage, microbatch, direction);
+  return std::ranges::all_of(found->second, [&](const Incoming& in) { return communicator_.isDone(in.ticket).value_or(false); });
+}
+
+bool Exchange::await(Stage stage, Microbatch microbatch, Direction direction, StepLog& log) {
+  if (!receives(stage, microbatch, direction)) return false;
+  post(stage, microbatch, direction);
+  auto node = incoming_.extract(Key{stage, microbatch, direction});
+  StageModule& module = *stages_.at(stage);
+  for (Incoming& in : node.mapped()) {
+    communicator_.wait(in.ticket);
+    const Transfer& transfer = plan_.partition.transfers[in.transfer];
+    const Stage sender = transfer.from == stage ? transfer.to : transfer.from;
+    const Ns now = monotonicNow();
+    log.spans.push_back({plan_.schedule.placement.rankOf(sender, microbatch), messageKind(direction), sender, microbatch, rank_, 0, now, now});
+    direction == Direction::Forward ? module.setInput(in.transfer, microbatch, std::move(in.buffer))
+                                    : module.setOutputGradient(in.transfer, microbatch, std::move(in.buffer));
+  }
+  return true;
+}
+
+void Exchange::handOver(Stage stage, Microbatch microbatch, Direction direction) {
+  StageModule& module = *stages_.at(stage);
+  for (const std::size_t t : outOf(stage, direction)) {
+    if (peer(t, stage, microbatch) != rank_) continue;
+    const Transfer& transfer = plan_.partition.transfers[t];
+    direction == Direction::Forward ? stages_.at(transfer.to)->setInput(t, microbatch, module.takeOutput(t, microbatch))
+                                    : stages_.at(transfer.from)->setOutputGradient(t, microbatch, module.takeInputGradient(t, microbatch));
+  }
+}
+
+void Exchange::send(Stage stage, Microbatch microbatch, Direction direction, StepLog& log) {
+  StageModule& module = *stages_.at(stage);
+  for (const std::size_t t : outOf(stage, direction)) {
+    const Rank to = peer(t, stage, microbatch);
+    if (to == rank_) continue;
+    HeldBuffer buffer = direction == Direction::Forward ? module.takeOutput(t, microbatch) : module.takeInputGradient(t, microbatch);
+    const Ns now = monotonicNow();
+    const auto ticket = communicator_.send(Rank(firstRank_.value + to.value), tag(t, microbatch, direction), buffer.buffer);
+    outgoing_.push_back({{stage, microbatch, direction}, ticket, std::move(buffer)});
+    log.spans.push_back({rank_, messageKind(direction), stage, microbatch, to, plan_.partition.transfers[t].bytes, now, now});
+  }
+}
+
+void Exchange::release(Stage stage, Microbatch microbatch) {
+  const Key answered{stage, microbatch, Direction::Forward};
+  std::erase_if(outgoing_, [&](const Outgoing& out) {
+    if (out.key != answered && !communicator_.isDone(out.ticket).value_or(false)) return false;
+    communicator_.wait(out.ticket);
+    return true;
+  });
+}
+
+void Exchange::finish() {
+  for (const Outgoing& out : outgoing_) communicator_.wait(out.ticket);
+  outgoing_.clear();
+  incoming_.clear();
+}
+
+std::vector<Communicator::Ticket> Exchange::awaited() const {
+  std::vector<Communicator::Ticket> tickets;
+  for (const auto& [key, list] : incoming_) {
+    for (const Incoming& in : list) tickets.push_back(in.ticket);
+  }
+  return tickets;
+}
+
+}  // namespace pw

@@ -1,0 +1,117 @@
+#include <algorithm>
+#include <array>
+#include <map>
+
+#include "engine/executor.h"
+#include "schedules/error.h"
+
+namespace pw {
+namespace {
+
+/// F, B or I, W: the actions of a class keep their order within a stage.
+int classOf(ActionKind kind) { return kind == ActionKind::Forward ? 0 : kind == ActionKind::BackwardWeight ? 2 : 1; }
+
+/// What of a stage has been done, and may be at once.
+struct StageCounts {
+  std::array<int, 3> done{};   ///< by class
+  std::array<int, 3> total{};
+  int live = 0, mostLive = 0;        ///< F not yet answered by B (or W)
+  int waiting = 0, mostWaiting = 0;  ///< I not yet followed by W
+
+  void add(ActionKind kind) {
+    ++done[static_cast<std::size_t>(classOf(kind))];
+    live += kind == ActionKind::Forward ? 1 : kind == ActionKind::BackwardInput ? 0 : -1;
+    waiting += kind == ActionKind::BackwardInput ? 1 : kind == ActionKind::BackwardWeight ? -1 : 0;
+  }
+};
+
+std::map<Stage, StageCounts> limitsOf(const std::vector<Move>& moves) {
+  std::map<Stage, StageCounts> stages;
+  for (const Move& move : moves) {
+    if (move.kind != Move::Kind::Compute) continue;
+    StageCounts& counts = stages[move.action.stage];
+    counts.add(move.action.kind);
+    counts.mostLive = std::max(counts.mostLive, counts.live);
+    counts.mostWaiting = std::max(counts.mostWaiting, counts.waiting);
+  }
+  for (auto& [stage, counts] : stages) {
+    counts.total = std::exchange(counts.done, {});
+    counts.live = counts.waiting = 0;  // a plan of forwards alone ends with live ones
+  }
+  return stages;
+}
+
+}  // namespace
+
+/// One stretch of the row between two barriers after the other; in each, the first action of the row that is ready.
+void Executor::runReady() {
+  std::map<Stage, StageCounts> stages = limitsOf(moves_);
+  std::vector<Action> open;
+  const auto isDoneBefore = [&](const Action& action, std::size_t at) {  // an earlier one of its class and stage is open
+    return std::none_of(open.begin(), open.begin() + static_cast<std::ptrdiff_t>(at),
+                        [&](const Action& a) { return a.stage == action.stage && classOf(a.kind) == classOf(action.kind); });
+  };
+  const auto mayRun = [&](const Action& action) {
+    const StageCounts& counts = stages.at(action.stage);
+    switch (classOf(action.kind)) {
+      case 0: return counts.live < counts.mostLive;
+      case 1: return finished_.contains({action.stage, ActionKind::Forward, action.microbatch}) && (action.kind == ActionKind::Backward || counts.waiting < counts.mostWaiting);
+      default: return finished_.contains({action.stage, ActionKind::BackwardInput, action.microbatch});
+    }
+  };
+  const auto takesValues = [](const Action& action) { return action.kind != ActionKind::BackwardWeight; };
+  const auto directionOf = [](const Action& action) { return action.kind == ActionKind::Forward ? Direction::Forward : Direction::Backward; };
+  const auto runOpen = [&] {
+    while (!open.empty()) {
+      // What had come before the look below. A message that comes during it may make ready what was passed over, so it must end the wait.
+      std::vector<Communicator::Ticket> come = exchange_.awaited();
+      std::erase_if(come, [&](auto ticket) { return !communicator_.isDone(ticket).value_or(false); });
+      std::optional<std::size_t> chosen;
+      for (std::size_t i = 0; i < open.size() && !chosen; ++i) {
+        if (!isDoneBefore(open[i], i) || !mayRun(open[i])) continue;
+        if (takesValues(open[i])) {
+          exchange_.post(open[i].stage, open[i].microbatch, directionOf(open[i]));
+          if (!hasLocalInputs(open[i]) || !exchange_.isReady(open[i].stage, open[i].microbatch, directionOf(open[i]))) continue;
+        }
+        chosen = i;
+      }
+      if (!chosen) {
+        std::vector<Communicator::Ticket> tickets = exchange_.awaited();
+        std::erase_if(tickets, [&](auto ticket) { return std::ranges::count(come, ticket) > 0; });
+        if (!tickets.empty()) static_cast<void>(communicator_.waitAny(tickets));
+        continue;
+      }
+      const Action action = open[*chosen];
+      open.erase(open.begin() + static_cast<std::ptrdiff_t>(*chosen));
+      current_ = action;
+      compute(action);
+      if (takesValues(action) && exchange_.sendsAway(action.stage, action.microbatch, directionOf(action))) exchange_.send(action.stage, action.microbatch, directionOf(action), log_);
+      finished_.insert(action);
+      StageCounts& counts = stages.at(action.stage);
+      counts.add(action.kind);
+      if (counts.done == counts.total) reducer_.start(action.stage);
+    }
+  };
+  finished_.clear();
+  for (const Move& move : moves_) {
+    if (move.kind == Move::Kind::Compute) open.push_back(move.action);
+    if (move.kind != Move::Kind::Barrier) continue;
+    runOpen();
+    communicator_.barrier();
+  }
+  runOpen();
+}
+
+/// Whether the stages of this rank that the action takes values from have given them.
+bool Executor::hasLocalInputs(const Action& action) const {
+  const bool forward = action.kind == ActionKind::Forward;
+  return std::ranges::all_of(plan_.partition.transfers, [&](const Transfer& t) {
+    if ((forward ? t.to : t.from) != action.stage || (!forward && !t.gradient)) return true;
+    const Stage maker = forward ? t.from : t.to;
+    if (plan_.schedule.placement.rankOf(maker, action.microbatch) != rank_) return true;
+    return std::ranges::any_of(forward ? std::vector{ActionKind::Forward} : std::vector{ActionKind::Backward, ActionKind::BackwardInput},
+                               [&](ActionKind kind) { return finished_.contains({maker, kind, action.microbatch}); });
+  });
+}
+
+}  // namespace pw

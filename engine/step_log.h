@@ -1,0 +1,28 @@
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "simulator/trace.h"
+
+namespace pw {
+
+/// Nanoseconds of the host's monotonic clock: the same for all processes of a host.
+[[nodiscard]] Ns monotonicNow();
+
+/// What a rank saw of one step; ranks are those of its pipeline. Times are on the monotonic clock. Message spans are complete only after `joinTraces`: a sender knows when it
+/// started (end = start), a receiver when it had the message (start = end).
+struct StepLog {
+  std::vector<Span> spans;
+  std::vector<MemorySample> memory;
+  std::optional<double> loss;           ///< this rank's part of it, where the rank has the last stage
+  std::optional<double> gradientNorm;   ///< over all ranks, where it was asked for
+
+  bool operator==(const StepLog&) const = default;
+};
+
+/// Joins what all ranks saw (index = rank) into one trace from 0: the start of a message comes from its sender, the end from its receiver. Logs
+/// name ranks within a pipeline of `ranksOfPipeline`; in the trace replica d has ranks [d · ranksOfPipeline, (d + 1) · ranksOfPipeline).
+[[nodiscard]] Trace joinTraces(const std::vector<StepLog>& ranks, std::size_t ranksOfPipeline);
+
+}  // namespace pw

@@ -1,0 +1,122 @@
+#include "engine/verify.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+
+#include "engine/executor.h"
+#include "engine/numbers.h"
+#include "schedules/error.h"
+#include "schedules/generate.h"
+#include "schedules/lower.h"
+#include "simulator/graph_facts.h"
+
+namespace pw {
+namespace {
+
+constexpr double kLossRelative = 1.3e-6, kLossAbsolute = 1e-5;
+constexpr double kRelative = 1e-5, kAbsolute = 4e-5;
+constexpr int kLossPosition = 1 << 28, kGradientPosition = 1 << 30;
+
+/// Any type as numbers: integers and booleans are compared byte by byte.
+std::vector<double> numbersOf(DType dtype, Buffer value) {
+  if (isDifferentiable(dtype) && dtype != DType::ComplexHalf && dtype != DType::ComplexFloat && dtype != DType::ComplexDouble) return toDoubles(dtype, value);
+  std::vector<double> bytes;
+  for (std::size_t i = 0; i < value.bytes; ++i) bytes.push_back(static_cast<double>(static_cast<unsigned char>(value.data[i])));
+  return bytes;
+}
+
+}  // namespace
+
+Verification combine(const Verification& a, const Verification& b) {
+  const Verification& first = b.equal || (!a.equal && a.position <= b.position) ? a : b;
+  Verification both = first;
+  both.equal = a.equal && b.equal;
+  both.lossDifference = std::max(a.lossDifference, b.lossDifference);
+  both.boundaryDifference = std::max(a.boundaryDifference, b.boundaryDifference);
+  both.gradientDifference = std::max(a.gradientDifference, b.gradientDifference);
+  return both;
+}
+
+Plan singleRankPlan(const ModelGraph& graph, const Plan& plan) {
+  Plan single = plan;
+  const int microbatches = plan.replicas * plan.schedule.microbatches;
+  single.replicas = 1;
+  single.partition = cut(graph, {}, bindBatch(graph, plan.microbatchSize), nullptr);
+  single.schedule = lower(generate("gpipe", {1, 1, microbatches}));
+  single.costs = {};
+  single.costs.stages.resize(1);
+  return single;
+}
+
+Verifier::Verifier(const ModelGraph& graph, const Plan& plan, const StageOptions& options, int step, std::chrono::milliseconds deadline, const TorchBackend& torch)
+    : plan_(plan), firstMicrobatch_(options.replica * plan.schedule.microbatches) {
+  const Plan single = singleRankPlan(graph, plan);
+  const std::vector<bool> changes = changedInPlace(graph);
+  StageOptions whole = options;
+  whole.replica = 0;
+  whole.betweenOperators = {};
+  for (const Transfer& t : plan.partition.transfers) {
+    const bool known = positions_.contains(graph.value(t.value).name);
+    if (known || changes[t.value.index()]) continue;  // what is changed later is not what was sent
+    whole.watched.push_back(t.value);
+    positions_[graph.value(t.value).name] = t.value.value;
+    positions_["gradient of " + graph.value(t.value).name] = kGradientPosition - t.value.value;
+  }
+  whole.observe = [this](const std::string& name, Microbatch m, DType dtype, Buffer value) { values_[{name, m.value}] = numbersOf(dtype, value); };
+  const auto stage = torch.makeTracedStage(graph, single, Stage(0), whole);
+  const auto alone = inMemoryCommunicators(1, deadline);
+  Executor executor(single, {{Stage(0), stage.get()}}, *alone.front(), {});
+  const StepLog log = executor.step(step, [&] {
+    for (const ParameterView& view : stage->parameters()) gradients_[view.name] = toDoubles(view.dtype, view.gradient);
+  });
+  loss_ = log.loss.value_or(0);
+}
+
+void Verifier::note(const std::string& what, double difference, double allowed, int position) {
+  if (difference <= allowed) return;  // NaN counts as a difference
+  if (result_.equal || position < result_.position) {
+    result_.firstDifference = fmt::format("{} differs from one rank by {:.3g}, {:.3g} is allowed.", what, difference, allowed);
+    result_.position = position;
+  }
+  result_.equal = false;
+}
+
+void Verifier::compare(const std::string& what, const std::vector<double>& actual, const std::vector<double>& expected, double& largest, int position) {
+  if (actual.size() != expected.size()) throw Error(fmt::format("{} has {} numbers instead of {}; plan the model again.", what, actual.size(), expected.size()));
+  for (std::size_t i = 0; i < actual.size(); ++i) {
+    const bool bothNan = std::isnan(actual[i]) && std::isnan(expected[i]);
+    const double difference = actual[i] == expected[i] || bothNan ? 0 : std::abs(actual[i] - expected[i]);
+    const double allowed = kAbsolute + kRelative * std::abs(expected[i]);
+    largest = std::max(largest, difference);
+    if (difference <= allowed) continue;
+    note(fmt::format("{} at element {}", what, i), difference, allowed, position);
+    return;
+  }
+}
+
+void Verifier::observe(const std::string& name, Microbatch microbatch, DType dtype, Buffer value) {
+  const auto found = values_.find({name, firstMicrobatch_ + microbatch.value});
+  if (found == values_.end()) return;
+  const bool gradient = name.starts_with("gradient of ");
+  compare(fmt::format("{} {} of microbatch {}", gradient ? "The" : "Value", name, microbatch.value), numbersOf(dtype, value), found->second, result_.boundaryDifference,
+          positions_.at(name));
+}
+
+void Verifier::compareGradients(StageModule& stage) {
+  int position = kGradientPosition;
+  for (const ParameterView& view : stage.parameters()) {
+    const auto found = gradients_.find(view.name);
+    if (found == gradients_.end()) throw Error(fmt::format("Parameter {} is not the same on one rank; plan the model again.", view.name));
+    compare("Gradient of " + view.name, toDoubles(view.dtype, view.gradient), found->second, result_.gradientDifference, position++);
+  }
+}
+
+void Verifier::compareLoss(double loss) {
+  result_.lossDifference = std::abs(loss - loss_);
+  note("The loss", result_.lossDifference, kLossAbsolute + kLossRelative * std::abs(loss_), kLossPosition);
+}
+
+}  // namespace pw

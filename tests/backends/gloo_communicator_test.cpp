@@ -1,0 +1,74 @@
+// The transports of the LibTorch module, and UCX meeting at its store.
+
+#include <arpa/inet.h>
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include <stdexcept>
+
+#include "backends/torch_backend.h"
+#include "engine/connect.h"
+#include "tests/support/communicator_contract.h"
+
+namespace pw {
+namespace {
+
+/// A listening socket of this host for rank 0 to serve the store on.
+struct Listener {
+  int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+  int port = 0;
+
+  Listener() {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t length = sizeof address;
+    auto* generic = reinterpret_cast<sockaddr*>(&address);
+    if (::bind(fd, generic, length) != 0 || ::listen(fd, 16) != 0 || ::getsockname(fd, generic, &length) != 0) {
+      throw std::runtime_error("no port to listen on");
+    }
+    port = ntohs(address.sin_port);
+  }
+};
+
+Rendezvous meetingAt(const Listener& listener, Rank rank, int ranks, std::chrono::milliseconds deadline) {
+  Rendezvous meeting;
+  meeting.rank = rank;
+  meeting.size = ranks;
+  meeting.masterPort = listener.port;
+  if (rank == Rank(0)) meeting.listenFd = listener.fd;  // the store closes it
+  meeting.deadline = deadline;
+  return meeting;
+}
+
+Transport transport(const std::string& name, bool tellsDone, bool checksSizes) {
+  return {.name = name,
+          .tellsDone = tellsDone,
+          .checksSizes = checksSizes,
+          .newJob = [name](int ranks, std::chrono::milliseconds deadline) -> Connect {
+            return [name, ranks, deadline, listener = Listener()](Rank rank) {
+              return connectRanks(name, meetingAt(listener, rank, ranks, deadline), torchBackend());
+            };
+          }};
+}
+
+INSTANTIATE_TEST_SUITE_P(Gloo, CommunicatorContract, testing::Values(transport("gloo", false, false)), testing::PrintToStringParamName());
+INSTANTIATE_TEST_SUITE_P(UcxAtTheStore, CommunicatorContract, testing::Values(transport("ucx", true, true)),
+                         testing::PrintToStringParamName());
+
+TEST(ConnectRanks, RefusesTransportsThatAreNotThere) {
+  EXPECT_THROW((void)connectRanks("nccl", {}, torchBackend()), UsageError);
+  EXPECT_THAT(failureOf([] { (void)connectRanks("carrier_pigeon", {}, torchBackend()); }), testing::HasSubstr("'carrier_pigeon'"));
+}
+
+TEST(ConnectRanks, ARankThatDoesNotComeIsAnErrorNamingTheMeetingPlace) {
+  for (const char* name : {"ucx", "gloo"}) {
+    const Listener listener;
+    const Rendezvous meeting = meetingAt(listener, Rank(0), 2, std::chrono::milliseconds(300));
+    const std::string place = "127.0.0.1:" + std::to_string(listener.port);
+    EXPECT_THAT(failureOf([&] { (void)connectRanks(name, meeting, torchBackend()); }), testing::HasSubstr(place)) << name;
+  }
+}
+
+}  // namespace
+}  // namespace pw

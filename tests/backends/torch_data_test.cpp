@@ -1,0 +1,231 @@
+#include "backends/torch_data.h"
+
+#include <ATen/ATen.h>
+#include <ATen/CPUGeneratorImpl.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <filesystem>
+
+#include "backends/checkpoint_writer.h"
+#include "backends/torch_types.h"
+#include "tests/support/graph_builder.h"
+
+namespace pw {
+namespace {
+
+using test::GraphBuilder;
+
+const std::vector<std::int64_t> kSizes{3, 2, 2};  // microbatches of a batch of 7
+constexpr std::int64_t kBatch = 7;
+
+/// A model with inputs `x` [b, 4], `sideways` [5, b], `mask` [4, 4] and `scale` [], and the output `y`.
+struct Model {
+  GraphBuilder g;
+  ValueId x = g.input("x");
+  ValueId sideways = g.input("sideways", GraphBuilder::meta({{5, ""}, GraphBuilder::batch()}));
+  ValueId mask = g.input("mask", GraphBuilder::shape({4, 4}));
+  ValueId scale = g.input("scale", GraphBuilder::shape({}));
+  ValueId y;
+
+  explicit Model(const TensorMeta& output = GraphBuilder::rows()) {
+    y = g.op("relu", {x}, "y", output);
+    g.output(y);
+  }
+  [[nodiscard]] BatchSource source(const std::string& loss, const DataOptions& data = {}, std::uint64_t seed = 5) {
+    return {g.graph(), parseLoss(g.graph(), loss), kSizes, seed, data};
+  }
+};
+
+class TorchData : public testing::Test {
+ protected:
+  void TearDown() override { std::filesystem::remove(path_); }
+
+  using Tensors = std::map<std::string, at::Tensor>;
+
+  /// A file's tensors of `samples` samples, in which all numbers differ.
+  static Tensors tensors(std::int64_t samples) {
+    return {{"x", at::arange(samples * 4, at::kFloat).reshape({samples, 4})},
+            {"sideways", at::arange(samples * 5, at::kFloat).reshape({5, samples}) + 100},
+            {"mask", at::arange(16, at::kFloat).reshape({4, 4}) + 200},
+            {"scale", at::scalar_tensor(300.0, at::kFloat)},
+            {"target", at::arange(samples, at::kLong).remainder(4)}};
+  }
+  DataOptions write(const Tensors& tensors) const {
+    CheckpointWriter writer(path_);
+    for (const auto& [name, tensor] : tensors) {
+      writer.add(name, dtypeOf(tensor.scalar_type()), tensor.sizes().vec(), static_cast<const std::byte*>(tensor.const_data_ptr()));
+    }
+    writer.finish({});
+    DataOptions data;
+    data.file = path_;
+    return data;
+  }
+  std::string refusal(const Tensors& tensors, const std::string& loss = "cross_entropy") const {
+    return test::usageErrorOf([&] {
+      Model model;
+      BatchSource source = model.source(loss, write(tensors));
+      source.beginStep(0);
+    });
+  }
+
+  std::string path_ = testing::TempDir() + "/pw_data_" + testing::UnitTest::GetInstance()->current_test_info()->name() + std::to_string(getpid()) + ".pt";
+};
+
+TEST_F(TorchData, CutsInputsWhereTheirBatchStandsAndPassesOthersWhole) {
+  Model model;
+  const Tensors all = tensors(kBatch);
+  BatchSource source = model.source("cross_entropy", write(all));
+  source.beginStep(0);
+  std::int64_t begin = 0;
+  for (std::size_t m = 0; m < kSizes.size(); ++m) {
+    EXPECT_TRUE(at::equal(source.input(model.x, m), all.at("x").narrow(0, begin, kSizes[m])));
+    EXPECT_TRUE(at::equal(source.input(model.sideways, m), all.at("sideways").narrow(1, begin, kSizes[m])));
+    EXPECT_TRUE(source.input(model.sideways, m).is_contiguous());
+    EXPECT_TRUE(at::equal(source.input(model.mask, m), all.at("mask")));
+    EXPECT_EQ(source.input(model.scale, m).item<float>(), 300);
+    begin += kSizes[m];
+  }
+}
+
+TEST_F(TorchData, InputsAreCopiesThatTheModelMayChange) {
+  Model model;
+  BatchSource source = model.source("cross_entropy", write(tensors(kBatch)));
+  source.beginStep(0);
+  source.input(model.x, 0).zero_();
+  source.input(model.mask, 0).zero_();
+  EXPECT_EQ(source.input(model.x, 0)[0][1].item<float>(), 1);
+  EXPECT_EQ(source.input(model.mask, 1)[0][0].item<float>(), 200);
+}
+
+TEST_F(TorchData, StepsWrapRoundAfterTheWholeBatches) {
+  Model model;
+  const Tensors all = tensors(2 * kBatch + 3);  // two batches; the last 3 samples are not used
+  BatchSource source = model.source("cross_entropy", write(all));
+  for (const auto& [step, first] : {std::pair{0, 0}, {1, 7}, {2, 0}, {5, 7}}) {
+    source.beginStep(step);
+    EXPECT_TRUE(at::equal(source.input(model.x, 0), all.at("x").narrow(0, first, 3))) << step;
+    EXPECT_TRUE(at::equal(source.input(model.sideways, 2), all.at("sideways").narrow(1, first + 5, 2))) << step;
+  }
+}
+
+/// An output's form: its samples stand in `dimension`, `rows` rows of each.
+struct Form {
+  TensorMeta meta;
+  std::int64_t dimension, rows;
+};
+
+std::vector<Form> forms() {
+  return {{GraphBuilder::rows(), 0, 1},
+          {GraphBuilder::meta({{4, "Mul(Integer(2), Symbol('b', positive=True, integer=True))"}, {4, ""}}), 0, 2},
+          {GraphBuilder::meta({{5, ""}, GraphBuilder::batch(), {4, ""}}), 1, 1}};
+}
+
+at::Tensor gradientOf(const at::Tensor& loss, at::Tensor& leaf) {
+  leaf.mutable_grad().reset();
+  loss.backward();
+  return leaf.grad().clone();
+}
+
+TEST_F(TorchData, LossesAndGradientsOfUnevenMicrobatchesAreThoseOfTheBatch) {
+  for (const Form& form : forms()) {
+    for (const std::string loss : {"cross_entropy", "mse", "sum"}) {
+      SCOPED_TRACE(loss + ", samples in dimension " + std::to_string(form.dimension));
+      Model model(form.meta);
+      std::vector<std::int64_t> shape{form.rows * kBatch, 4};
+      if (form.dimension == 1) shape = {5, kBatch, 4};
+      at::Tensor output = at::sin(at::arange(c10::multiply_integers(shape), at::kFloat)).reshape(shape).set_requires_grad(true);
+      Tensors file = tensors(kBatch);
+      file["target"] = loss == "mse" ? at::cos(output).detach().contiguous() : at::arange(output.numel() / 4, at::kLong).remainder(4).reshape(at::IntArrayRef(shape).slice(0, shape.size() - 1)).contiguous();
+      if (loss == "cross_entropy") file["target"].select(form.dimension, 0).fill_(-100);  // ignored, so microbatch 0 has fewer targets
+      const at::Tensor whole = loss == "mse"   ? at::mse_loss(output, file["target"])
+                               : loss == "sum" ? output.sum() / kBatch
+                                               : at::cross_entropy_loss(output.reshape({-1, 4}), file["target"].reshape({-1}));
+      const at::Tensor gradient = gradientOf(whole, output);
+      const auto check = [&](const char* how, const at::Tensor& actual) {
+        EXPECT_TRUE(at::allclose(actual, whole, 1.3e-6, 1e-6)) << how;
+        EXPECT_TRUE(at::allclose(gradientOf(actual, output), gradient, 1.3e-6, 1e-6)) << how;
+      };
+      DataOptions data = write(file);
+      BatchSource cut = model.source(loss, data);
+      data.masked = true;
+      BatchSource masked = model.source(loss, data);
+      cut.beginStep(0);
+      masked.beginStep(0);
+      std::vector<at::Tensor> parts;
+      std::int64_t begin = 0;
+      for (const std::int64_t size : kSizes) {
+        parts.push_back(output.narrow(form.dimension, begin * form.rows, size * form.rows));
+        begin += size;
+      }
+      check("one by one", cut.loss(parts[0], 0) + cut.loss(parts[1], 1) + cut.loss(parts[2], 2));
+      check("over the batch", cut.lossOver(parts, 0));
+      check("by replica", cut.lossOver({parts[0]}, 0) + cut.lossOver({parts[1], parts[2]}, 1));
+      check("masked", masked.loss(output, 0) + masked.loss(output, 1) + masked.loss(output, 2));
+      check("masked over the batch", masked.lossOver({output, output, output}, 0));
+      EXPECT_TRUE(at::equal(masked.input(model.x, 1), file["x"])) << "masked microbatches see the whole batch";
+    }
+  }
+}
+
+TEST_F(TorchData, ALossThatTheModelComputesIsWeightedBySamples) {
+  Model model(GraphBuilder::shape({}));
+  BatchSource source = model.source("output:y");
+  source.beginStep(0);
+  const auto number = [](double x) { return at::scalar_tensor(x, at::kFloat); };
+  EXPECT_NEAR(source.loss(number(14), 0).item<double>(), 6, 1e-6);  // 14 · 3 / 7
+  EXPECT_NEAR(source.lossOver({number(14), number(7)}, 1).item<double>(), 6, 1e-6);  // (14 · 2 + 7 · 2) / 7
+  EXPECT_NE(test::usageErrorOf([&] { static_cast<void>(source.loss(at::zeros({2}), 0)); }).find("a loss is a single number"), std::string::npos);
+}
+
+TEST_F(TorchData, SyntheticNumbersDependOnTheSeedAlone) {
+  Model model;
+  BatchSource source = model.source("mse", {}, 5);
+  source.beginStep(0);
+  // Stream k of seed s starts at s · 1000003 + k, k from 1 in the order of the inputs, then the targets.
+  const auto drawn = [](at::IntArrayRef shape, std::uint64_t stream) { return at::randn(shape, at::detail::createCPUGenerator(5 * 1000003U + stream), at::TensorOptions().dtype(at::kFloat)); };
+  EXPECT_TRUE(at::equal(source.input(model.x, 1), drawn({kBatch, 4}, 1).narrow(0, 3, 2)));
+  EXPECT_TRUE(at::equal(source.input(model.sideways, 1), drawn({5, kBatch}, 2).narrow(1, 3, 2)));
+  EXPECT_TRUE(at::equal(source.input(model.mask, 1), drawn({4, 4}, 3)));
+  const at::Tensor output = at::zeros({kBatch, 4});
+  EXPECT_TRUE(at::allclose(source.lossOver(output.split_with_sizes(kSizes), 0), drawn({kBatch, 4}, 5).square().mean()));
+  const at::Tensor first = source.input(model.x, 0);
+  source.beginStep(1);
+  EXPECT_TRUE(at::equal(source.input(model.x, 0), first)) << "the same batch in every step";
+}
+
+TEST_F(TorchData, SaysWhatIsWrongWithAFile) {
+  const auto with = [](const std::string& name, const at::Tensor& tensor) {
+    Tensors all = tensors(kBatch);
+    all[name] = tensor;
+    return all;
+  };
+  Tensors lacking = tensors(kBatch);
+  lacking.erase("mask");
+  EXPECT_EQ(refusal(lacking), "The data file " + path_ + " lacks the tensor mask; name its tensors after the model's inputs, and target.");
+  EXPECT_EQ(refusal(with("x", at::zeros({kBatch, 4}, at::kDouble))), "Tensor x of " + path_ + " is of type float64, but the model takes float32; convert it before saving.");
+  EXPECT_EQ(refusal(with("x", at::zeros({kBatch, 3}))), "Tensor x of " + path_ + " has the shape [7, 3], but the model takes [samples, 4].");
+  EXPECT_EQ(refusal(with("sideways", at::zeros({kBatch, 5}))), "Tensor sideways of " + path_ + " has the shape [7, 5], but the model takes [5, samples].");
+  EXPECT_EQ(refusal(with("mask", at::zeros({kBatch, 4, 4}))), "Tensor mask of " + path_ + " has the shape [7, 4, 4], but the model takes [4, 4].");
+  EXPECT_EQ(refusal(with("target", at::zeros({kBatch}, at::kInt))), "Tensor target of " + path_ + " is of type int32, but the model takes int64; convert it before saving.");
+  EXPECT_EQ(refusal(with("target", at::zeros({kBatch, 1}, at::kLong))), "Tensor target of " + path_ + " has the shape [7, 1], but the model takes [samples].");
+  EXPECT_EQ(refusal(with("target", at::zeros({kBatch})), "mse"), "Tensor target of " + path_ + " has the shape [7], but the model takes [samples, 4].");
+  EXPECT_EQ(refusal(tensors(6)), "Tensor x of " + path_ + " holds 6 samples, fewer than one batch of 7.");
+  EXPECT_EQ(refusal(with("target", at::zeros({8}, at::kLong))), "Tensor target of " + path_ + " holds 8 samples, but sideways 7.");
+  EXPECT_EQ(refusal(with("target", at::full({kBatch}, 4, at::kLong))), "Tensor target of " + path_ + " holds the class 4, but y has 4 classes, from 0 (and -100 for ignored ones).");
+}
+
+TEST_F(TorchData, RefusesLossesThatCannotBeCut) {
+  const auto refused = [](Model model, const std::string& loss, bool masked) {
+    DataOptions data;
+    data.masked = masked;
+    return test::usageErrorOf([&] { static_cast<void>(model.source(loss, data)); });
+  };
+  EXPECT_NE(refused(Model(GraphBuilder::shape({})), "cross_entropy", false).find("is a single number; take it as the loss with --loss output:y"), std::string::npos);
+  EXPECT_NE(refused(Model(GraphBuilder::shape({3, 4})), "mse", false).find("Output y has no batch dimension"), std::string::npos);
+  EXPECT_NE(refused(Model(GraphBuilder::meta({{4, ""}, GraphBuilder::batch()})), "cross_entropy", false).find("no batch dimension before its classes"), std::string::npos);
+  EXPECT_NE(refused(Model(GraphBuilder::shape({})), "output:y", true).find("cannot be split by samples"), std::string::npos);
+}
+
+}  // namespace
+}  // namespace pw

@@ -1,0 +1,156 @@
+// Optimizers give torch.optim's numbers (tests/support/state_reference.py): those of its fused kernels bit for bit and of its plain loops up to
+// rounding; for 16-bit numbers, where the fused kernels are wrong, those of the plain loops bit for bit.
+#include "backends/torch_optimizer.h"
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <filesystem>
+
+#include "backends/torch_checkpoint.h"
+#include "tests/support/graph_builder.h"
+
+namespace pw {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr int kSteps = 20;
+
+struct Case {
+  std::string name;
+  OptimizerSpec spec;
+};
+
+OptimizerSpec sgd(double momentum, bool nesterov, double weightDecay) {
+  OptimizerSpec spec;
+  spec.learningRate = 0.1;
+  spec.momentum = momentum;
+  spec.nesterov = nesterov;
+  spec.weightDecay = weightDecay;
+  return spec;
+}
+
+OptimizerSpec adam(OptimizerSpec::Kind kind, double weightDecay) {
+  OptimizerSpec spec;
+  spec.kind = kind;
+  spec.learningRate = 0.01;
+  spec.weightDecay = weightDecay;
+  return spec;
+}
+
+std::vector<Case> cases() {
+  Case odd{"adam_decay", adam(OptimizerSpec::Kind::Adam, 0.02)};
+  odd.spec.beta1 = 0.8;
+  odd.spec.beta2 = 0.95;
+  odd.spec.epsilon = 1e-6;
+  return {{"sgd", sgd(0, false, 0)}, {"sgd_decay", sgd(0, false, 0.02)}, {"momentum", sgd(0.9, false, 0)}, {"nesterov", sgd(0.9, true, 0.02)},
+          {"adam", adam(OptimizerSpec::Kind::Adam, 0)}, odd, {"adamw", adam(OptimizerSpec::Kind::AdamW, 0.1)}};
+}
+
+class TorchOptimizer : public testing::Test {
+ protected:
+  static void SetUpTestSuite() {
+    fs::create_directories(folder());
+    const std::string command = "OMP_NUM_THREADS=1 " + std::string(PW_PYTHON) + " -W ignore " + PW_SOURCE_DIR + "/tests/support/state_reference.py optimizers " + folder().string();
+    ASSERT_TRUE(fs::exists(PW_PYTHON)) << "run ./dev setup";
+    ASSERT_EQ(std::system(command.c_str()), 0);
+  }
+  static void TearDownTestSuite() { fs::remove_all(folder()); }
+  static fs::path folder() { return fs::path(testing::TempDir()) / ("pw_optimizers_" + std::to_string(getpid())); }
+};
+
+TEST_F(TorchOptimizer, EqualsTorchOptimOverTwentySteps) {
+  for (const Case& c : cases()) {
+    for (const char* dtype : {"float32", "float64", "bfloat16", "float16"}) {
+      SCOPED_TRACE(c.name + " " + dtype);
+      const CheckpointFile file((folder() / (c.name + "_" + dtype + ".pt")).string());
+      const at::Tensor gradients = file.read("gradients");
+      at::Tensor values = file.read("first").clone(), gradient = at::empty_like(values);
+      Optimizer optimizer(c.spec);
+      for (int step = 0; step < kSteps; ++step) {
+        gradient.copy_(gradients[step]);
+        optimizer.step(0, values, gradient, step, 1);
+      }
+      const std::string exact = values.element_size() == 2 ? "plain" : "fused";
+      EXPECT_TRUE(at::equal(values, file.read(exact))) << "up to " << (values - file.read(exact)).abs().max().item<double>();
+      for (const auto& [name, tensor] : optimizer.state(0, values)) EXPECT_TRUE(at::equal(tensor, file.read(exact + "_" + name))) << name;
+      const double tolerance = values.element_size() == 4 ? 1.3e-6 : 1e-12;
+      EXPECT_TRUE(at::allclose(values, file.read("plain"), tolerance, tolerance, true));
+    }
+  }
+}
+
+TEST_F(TorchOptimizer, ContinuesFromStateThatWasSaved) {
+  for (const Case& c : cases()) {
+    SCOPED_TRACE(c.name);
+    const CheckpointFile file((folder() / (c.name + "_float32.pt")).string());
+    at::Tensor values = file.read("first").clone();
+    Optimizer first(c.spec), second(c.spec);
+    const auto run = [&](Optimizer& optimizer, int begin, int end) {
+      for (int step = begin; step < end; ++step) {
+        at::Tensor gradient = file.read("gradients")[step].clone();
+        optimizer.step(3, values, gradient, step, 1);
+      }
+    };
+    run(first, 0, 7);
+    const auto saved = first.state(3, values), fresh = second.state(3, values);
+    ASSERT_EQ(saved.size(), static_cast<std::size_t>(stateCopies(c.spec)));
+    for (std::size_t i = 0; i < saved.size(); ++i) fresh[i].second.copy_(saved[i].second);
+    run(second, 7, kSteps);
+    EXPECT_TRUE(at::equal(values, file.read("fused")));
+  }
+}
+
+TEST_F(TorchOptimizer, ScalesGradients) {
+  for (const Case& c : cases()) {
+    SCOPED_TRACE(c.name);
+    const CheckpointFile file((folder() / (c.name + "_float32.pt")).string());
+    const at::Tensor gradients = file.read("gradients");
+    // 1/4 is exact. A third of x is x / 3 rounded once, which is how a mean over 3 ranks is rounded. 0.7 is multiplied.
+    for (const double scale : {0.25, 1.0 / 3, 0.7}) {
+      at::Tensor values = file.read("first").clone(), expected = values.clone();
+      Optimizer scaled(c.spec), plain(c.spec);
+      for (int step = 0; step < kSteps; ++step) {
+        at::Tensor gradient = gradients[step].clone();
+        at::Tensor prepared = scale == 0.25 ? gradient * 0.25 : scale == 0.7 ? gradient * 0.7 : gradient / 3;
+        scaled.step(0, values, gradient, step, scale);
+        plain.step(0, expected, prepared, step, 1);
+        EXPECT_TRUE(at::equal(gradient, prepared));
+      }
+      EXPECT_TRUE(at::equal(values, expected)) << "times " << scale;
+    }
+  }
+}
+
+TEST_F(TorchOptimizer, DoesNotDependOnHowItIsSharded) {
+  for (const Case& c : cases()) {
+    SCOPED_TRACE(c.name);
+    const CheckpointFile file((folder() / (c.name + "_float32.pt")).string());
+    at::Tensor values = file.read("first").clone();
+    Optimizer optimizer(c.spec);
+    for (int step = 0; step < kSteps; ++step) {
+      at::Tensor gradient = file.read("gradients")[step].clone();
+      for (const auto& [key, begin, end] : {std::tuple{0, 0, 512}, {1, 512, 1003}}) {
+        at::Tensor value = values.narrow(0, begin, end - begin), part = gradient.narrow(0, begin, end - begin);
+        optimizer.step(static_cast<std::size_t>(key), value, part, step, 1);
+      }
+    }
+    EXPECT_TRUE(at::equal(values, file.read("fused"))) << "bit for bit where shards end at multiples of 64 bytes";
+  }
+}
+
+TEST_F(TorchOptimizer, RefusesWhatItCannotUpdate) {
+  at::Tensor whole = at::zeros({4}, at::kLong), imaginary = at::zeros({4}, at::kComplexFloat), none = at::zeros({0});
+  Optimizer optimizer(adam(OptimizerSpec::Kind::Adam, 0));
+  EXPECT_EQ(test::usageErrorOf([&] { optimizer.step(0, whole, whole, 0, 1); }),
+            "The optimizers update floating point parameters, not int64; freeze such parameters before the export.");
+  EXPECT_NE(test::usageErrorOf([&] { optimizer.step(0, imaginary, imaginary, 0, 1); }).find("complex64"), std::string::npos);
+  EXPECT_NE(test::usageErrorOf([] { Optimizer made(sgd(0, true, 0)); }).find("needs a momentum"), std::string::npos);
+  optimizer.step(1, none, none, 0, 1);
+}
+
+}  // namespace
+}  // namespace pw

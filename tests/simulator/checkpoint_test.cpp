@@ -1,0 +1,167 @@
+#include "simulator/checkpoint.h"
+
+#include <gtest/gtest.h>
+
+#include "schedules/generate.h"
+#include "schedules/lower.h"
+#include "tests/support/graph_builder.h"
+
+namespace pw::test {
+namespace {
+
+const Bindings kBindings{{"b", 2}};
+constexpr Bytes kValue = 32;  ///< [2, 4] floats
+
+std::vector<std::pair<int, int>> plain(const std::vector<NodeRange>& ranges) {
+  std::vector<std::pair<int, int>> result;
+  for (const NodeRange& r : ranges) result.emplace_back(r.begin.value, r.end.value);
+  return result;
+}
+using Ranges = std::vector<std::pair<int, int>>;
+
+/// Every node: forward 10, backward 20 of which 8 are W's; saves its output, and its backward makes one gradient, frees one and what it saved.
+Profile profile(std::size_t nodes) {
+  Profile p;
+  p.microbatch = 2;
+  NodeCost cost{10, 20, 0, 0, kValue, 0};
+  cost.weight = 8;
+  cost.heldForWeight = 2 * kValue;
+  cost.forwardPeak = kValue;
+  cost.backwardPeak = kValue;
+  cost.backwardChange = -kValue;
+  p.nodes.assign(nodes, cost);
+  p.actionOverhead = 3;
+  return p;
+}
+
+StageCost wholeModel(const std::vector<std::string>& recompute) {
+  const ModelGraph graph = chain(3);
+  Partition partition = cut(graph, {}, kBindings, nullptr);
+  setCheckpoints(graph, partition, recompute);
+  return costTable(graph, partition, profile(3), {.rankOfStage = {Rank(0)}}).stages[0];
+}
+
+TEST(ModuleRanges, AreTheCallsOfAModuleOrOfItsNumberedChildren) {
+  GraphBuilder b;
+  ValueId x = b.input("x");
+  x = b.within({"blocks.0"}).op("sin", {x}, "a");
+  x = b.within({"blocks.0", "blocks.0.mlp"}).op("sin", {x}, "c");
+  x = b.within({"blocks.1"}).op("sin", {x}, "d");
+  x = b.within({"head"}).op("sin", {x}, "e");
+  x = b.within({"blocks.0"}).op("sin", {x}, "f");
+  const ModelGraph graph = b.done(x);
+  EXPECT_EQ(plain(moduleRanges(graph, {"blocks"})), (Ranges{{0, 2}, {2, 3}, {4, 5}}));
+  EXPECT_EQ(plain(moduleRanges(graph, {"blocks.0"})), (Ranges{{0, 2}, {4, 5}}));
+  EXPECT_EQ(plain(moduleRanges(graph, {"blocks.0.mlp", "head"})), (Ranges{{1, 2}, {3, 4}}));
+  EXPECT_EQ(plain(moduleRanges(graph, {"blocks.0.mlp", "blocks.0"})), (Ranges{{0, 2}, {4, 5}})) << "the outer one";
+  EXPECT_EQ(usageErrorOf([&] { static_cast<void>(moduleRanges(graph, {"block"})); }),
+            "Model hand has no module block to recompute; `pipewright inspect` lists its modules.");
+}
+
+TEST(SetCheckpoints, CutsRangesAtStageBorders) {
+  GraphBuilder b;
+  ValueId x = b.input("x");
+  for (int i = 0; i < 4; ++i) x = b.within({i < 3 ? "body" : "head"}).op("linear", {x, b.parameter("w" + std::to_string(i))}, "v" + std::to_string(i));
+  const ModelGraph graph = b.done(x);
+  Partition partition = cut(graph, {NodeId(2)}, kBindings, nullptr);
+  setCheckpoints(graph, partition, {"body"});
+  EXPECT_EQ(plain(partition.stages[0].checkpoints), (Ranges{{0, 2}}));
+  EXPECT_EQ(plain(partition.stages[1].checkpoints), (Ranges{{2, 3}}));
+  setCheckpoints(graph, partition, {"full"});
+  EXPECT_EQ(plain(partition.stages[1].checkpoints), (Ranges{{2, 4}}));
+  setCheckpoints(graph, partition, {"none"});
+  EXPECT_TRUE(partition.stages[0].checkpoints.empty());
+}
+
+TEST(SetCheckpoints, RefusesWhatWouldChangeTwice) {
+  const auto errorOf = [](const std::string& op, bool buffer, bool inside) {
+    GraphBuilder b;
+    const ValueId x = b.input("x"), w = b.parameter("w"), count = b.buffer("count");
+    const ValueId h = b.within({"a"}).op("linear", {x, w}, "h");
+    const ValueId entering = buffer ? count : inside ? b.within({"m"}).op("sin", {h}, "own") : h;
+    const ModelGraph graph = b.done(b.within({"m"}).op(op, {entering}, "y"));
+    Partition partition = cut(graph, {}, kBindings, nullptr);
+    return usageErrorOf([&] { setCheckpoints(graph, partition, {"m"}); });
+  };
+  EXPECT_NE(errorOf("relu_", false, false).find("relu_ (model.py:2) changes h in place, so that it would change twice when its forward runs again"), std::string::npos);
+  EXPECT_NE(errorOf("add_", true, false).find("add_ (model.py:2) changes count in place"), std::string::npos);
+  EXPECT_EQ(errorOf("relu_", false, true), "no error") << "its own value";
+  EXPECT_EQ(errorOf("relu", false, false), "no error");
+}
+
+TEST(SetCheckpoints, RefusesWhatALaterOperatorChanges) {
+  GraphBuilder b;
+  const ValueId h = b.op("linear", {b.input("x"), b.parameter("w")}, "h");
+  const ValueId y = b.within({"m"}).op("sin", {h}, "y");
+  b.within({"end"}).op("mul_", {h, y}, "z");
+  const ModelGraph graph = b.done(y);
+  Partition partition = cut(graph, {}, kBindings, nullptr);
+  EXPECT_NE(usageErrorOf([&] { setCheckpoints(graph, partition, {"m"}); }).find("mul_ (model.py:3) changes h in place, which would be different"), std::string::npos);
+}
+
+TEST(SetCheckpoints, TakesTheCounterOfBatchNormForAStatistic) {
+  GraphBuilder b;
+  const ValueId x = b.input("x"), count = b.buffer("bn.num_batches_tracked");
+  b.within({"m"}).op("add_", {count}, "next");
+  const ModelGraph graph = b.done(b.within({"m"}).op("sin", {x}, "y"));
+  EXPECT_FALSE(obstacleToRecompute(graph, {NodeId(0), NodeId(2)}));
+}
+
+TEST(Checkpoints, AddExactlyTheirForwardToTheBackwardAndToItsInputPart) {
+  const StageCost kept = wholeModel({"none"}), one = wholeModel({"blocks.1"}), full = wholeModel({"full"});
+  EXPECT_EQ(kept.forward, 3 * 10 + 3);
+  EXPECT_EQ(kept.backward, 3 * 20 + 3);
+  EXPECT_EQ(kept.backwardInput, 3 * 12 + 3);
+  EXPECT_EQ(kept.backwardWeight, 3 * 8 + 3);
+  EXPECT_EQ(one.backward, kept.backward + 10);
+  EXPECT_EQ(one.backwardInput, kept.backwardInput + 10);
+  EXPECT_EQ(full.backward, kept.backward + 30);
+  EXPECT_EQ(full.forward, kept.forward);
+  EXPECT_EQ(full.backwardWeight, kept.backwardWeight);
+}
+
+TEST(Checkpoints, KeepWhatEntersAndLeavesAndHoldTheRestDuringTheBackward) {
+  const StageCost kept = wholeModel({"none"}), full = wholeModel({"full"});
+  // The input and three outputs. A backward has one gradient more at most: it makes one where it frees one and an output.
+  EXPECT_EQ(kept.activationBytes, 4 * kValue);
+  EXPECT_EQ(kept.forwardPeak, 4 * kValue);
+  EXPECT_EQ(kept.backwardPeak, kValue);
+  // W holds two values of each node, more than I could free.
+  EXPECT_EQ(kept.freedByInput, 0);
+  EXPECT_EQ(kept.addedByInput, 2 * kValue);
+  // The input and the model's output; its forward has two values of its own at once.
+  EXPECT_EQ(full.activationBytes, 2 * kValue);
+  EXPECT_EQ(full.forwardPeak, 3 * kValue);
+  // Three outputs again, the gradient its caller holds, and the one that the last node makes.
+  EXPECT_EQ(full.backwardPeak, 5 * kValue);
+}
+
+TEST(RecomputeToFit, TakesStagesOfRanksThatDoNotFitOnly) {
+  const ModelGraph graph = chain(4);
+  const Profile costs = profile(4);
+  const Schedule schedule = lower(generate("gpipe", {2, 2, 4}));
+  const PlanSetting setting{graph, costs, schedule, 1, 0};
+  Partition partition = cut(graph, {NodeId(2)}, kBindings, nullptr);
+  const std::vector<Bytes> kept = peaksOf(setting, partition);
+  EXPECT_TRUE(recomputeToFit(setting, partition, std::max(kept[0], kept[1])));
+  EXPECT_TRUE(partition.stages[0].checkpoints.empty() && partition.stages[1].checkpoints.empty());
+  ASSERT_NE(kept[0], kept[1]);
+  EXPECT_TRUE(recomputeToFit(setting, partition, std::max(kept[0], kept[1]) - 1));
+  EXPECT_EQ(plain(partition.stages[kept[0] > kept[1] ? 0 : 1].checkpoints).size(), 1U);
+  EXPECT_TRUE(partition.stages[kept[0] > kept[1] ? 1 : 0].checkpoints.empty());
+  EXPECT_FALSE(recomputeToFit(setting, partition, 1));
+}
+
+TEST(OptimizerState, IsCopiesOfWhatIsUpdatedSpreadOverShards) {
+  CostTable costs;
+  costs.stages.resize(1);
+  costs.stages[0].parameterBytes = 100;
+  costs.stages[0].updatedBytes = 60;
+  costs.stages[0].optimizer = 30;
+  addOptimizerState(costs, 2, 4);
+  EXPECT_EQ(costs.stages[0].optimizerBytes, 30);
+  EXPECT_EQ(costs.stages[0].optimizer, 30 * 7 / 3 / 4) << "two states read and written beside the three of plain SGD, on one rank of four";
+}
+
+}  // namespace
+}  // namespace pw::test
