@@ -62,7 +62,7 @@ class ZipFile {
     std::error_code ignored;
     const std::filesystem::file_status status = std::filesystem::status(path, ignored);
     if (!std::filesystem::exists(status)) {
-      throw UsageError(fmt::format("{} does not exist", path));
+      throw UsageError(fmt::format("{} does not exist; check the path", path));
     }
     if (!std::filesystem::is_regular_file(status)) {
       throw UsageError(fmt::format("{} is no file; give a {}", path, kind));

@@ -8,6 +8,7 @@
 #include <cstdlib>
 #include <unordered_map>
 
+#include "backends/local_address.h"
 #include "backends/transport.h"
 #include "schedules/error.h"
 
@@ -129,10 +130,7 @@ auto meeting(const Rendezvous& rendezvous, Work work) {
   }
 }
 
-}  // namespace
-
-KeyValueStore connectStore(const Rendezvous& rendezvous) {
-  const auto store = meeting(rendezvous, [&] { return openStore(rendezvous); });
+KeyValueStore closuresOf(const c10::intrusive_ptr<c10d::Store>& store, const Rendezvous& rendezvous) {
   KeyValueStore closures;
   closures.set = [store, rendezvous](const std::string& key, const std::string& value) {
     meeting(rendezvous, [&] { store->set(key, std::vector<std::uint8_t>(value.begin(), value.end())); });
@@ -144,15 +142,31 @@ KeyValueStore connectStore(const Rendezvous& rendezvous) {
   return closures;
 }
 
+/// The device by which the other ranks reach this one. Not Gloo's default, which asks for this host's own name: that may not resolve, or to the
+/// loopback.
+std::shared_ptr<gloo::transport::Device> deviceFor(const Rendezvous& rendezvous, const c10::intrusive_ptr<c10d::Store>& store) {
+  using Group = c10d::ProcessGroupGloo;
+  if (rendezvous.oneHost) return Group::createDeviceForHostname("127.0.0.1");
+  const char* interface = std::getenv("GLOO_SOCKET_IFNAME");  // as PyTorch's own ranks
+  if (interface != nullptr && *interface != '\0') return Group::createDeviceForInterface(interface);
+  return Group::createDeviceForHostname(addressForPeers(rendezvous, closuresOf(store, rendezvous)));
+}
+
+}  // namespace
+
+KeyValueStore connectStore(const Rendezvous& rendezvous) {
+  return closuresOf(meeting(rendezvous, [&] { return openStore(rendezvous); }), rendezvous);
+}
+
 std::unique_ptr<Communicator> connectGloo(const Rendezvous& rendezvous) {
   return meeting(rendezvous, [&]() -> std::unique_ptr<Communicator> {
+    const auto store = openStore(rendezvous);
     const auto options = c10d::ProcessGroupGloo::Options::create();
     options->timeout = rendezvous.deadline;
     options->threads = 1;
-    options->devices.push_back(rendezvous.oneHost ? c10d::ProcessGroupGloo::createDeviceForHostname("127.0.0.1")
-                                                  : c10d::ProcessGroupGloo::createDefaultDevice());
+    options->devices.push_back(deviceFor(rendezvous, store));
     return std::make_unique<GlooCommunicator>(
-        c10::make_intrusive<c10d::ProcessGroupGloo>(openStore(rendezvous), rendezvous.rank.value, rendezvous.size, options), rendezvous);
+        c10::make_intrusive<c10d::ProcessGroupGloo>(store, rendezvous.rank.value, rendezvous.size, options), rendezvous);
   });
 }
 

@@ -31,6 +31,30 @@ void copyFrom(const CheckpointFile& file, const std::string& name, at::Tensor& i
 
 }  // namespace
 
+struct StageParameters::Parameter {
+  std::string name;
+  std::string identity;
+  at::Tensor tensor;                        // the leaf that the graph reads
+  std::shared_ptr<at::Tensor> gradient;     // null where it is not trained
+  std::vector<ValueId> values;              // all names it is read under
+  std::int64_t first = 0;                   // in its group, elements
+  std::size_t group = 0;
+  bool fresh = true;
+  bool zeroFirst = false;
+};
+
+struct StageParameters::Group {
+  std::optional<std::size_t> shared;
+  at::Tensor values, gradients;  // flat
+  std::int64_t first = 0, last = 0;  // elements this rank updates; known from the first step on
+};
+
+struct StageParameters::Fixed {
+  const StateTensor* state = nullptr;
+  at::Tensor tensor;
+  bool isBuffer = false;
+};
+
 StageParameters::StageParameters(const ModelGraph& graph, const Plan& plan, Stage stage, const StageOptions& options) : values_(graph.values.size()) {
   const c10::AutoGradMode off(false);
   arrange(graph, plan, stage);

@@ -1,7 +1,5 @@
 #pragma once
 
-#include <ATen/Tensor.h>
-
 #include <memory>
 #include <optional>
 #include <set>
@@ -11,6 +9,10 @@
 #include "backends/stage_module.h"
 #include "backends/torch_program.h"
 #include "backends/torch_stage.h"
+
+namespace at {
+class Tensor;
+}
 
 namespace pw {
 
@@ -41,27 +43,9 @@ class StageParameters {
   [[nodiscard]] std::vector<StatePiece> state();
 
  private:
-  struct Parameter {
-    std::string name;
-    std::string identity;
-    at::Tensor tensor;                        // the leaf that the graph reads
-    std::shared_ptr<at::Tensor> gradient;     // null where it is not trained
-    std::vector<ValueId> values;              // all names it is read under
-    std::int64_t first = 0;                   // in its group, elements
-    std::size_t group = 0;
-    bool fresh = true;
-    bool zeroFirst = false;
-  };
-  struct Group {
-    std::optional<std::size_t> shared;
-    at::Tensor values, gradients;  // flat
-    std::int64_t first = 0, last = 0;  // elements this rank updates; known from the first step on
-  };
-  struct Fixed {
-    const StateTensor* state = nullptr;
-    at::Tensor tensor;
-    bool isBuffer = false;
-  };
+  struct Parameter;
+  struct Group;
+  struct Fixed;
 
   void arrange(const ModelGraph& graph, const Plan& plan, Stage stage);
   void read(const ModelGraph& graph, const StageSpec& spec, const StageOptions& options);

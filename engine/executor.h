@@ -49,8 +49,8 @@ struct Move {
 /// than the plan's row has. Both are precedences that the row itself fulfils, so whatever is ready first, no rank can deadlock.
 class Executor {
  public:
-  /// `stages`: the modules of this rank's stages, by stage. All must outlive the executor. `communicator`: all ranks of all replicas. Throws UsageError
-  /// for ready order over a transport that cannot tell what has arrived.
+  /// `stages`: the modules of this rank's stages, by stage. All must outlive the executor. `communicator`: all ranks of all replicas. In ready order a step
+  /// throws UsageError over a transport that cannot tell what has arrived.
   Executor(const Plan& plan, std::map<Stage, StageModule*> stages, Communicator& communicator, const ExecutorOptions& options);
 
   /// One training step: barrier, all actions, sum of gradients, then `beforeUpdate` (may be empty; sees all sums) and the optimizer.

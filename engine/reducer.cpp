@@ -11,7 +11,8 @@ namespace pw {
 namespace {
 
 constexpr std::uint32_t kGroupsPerStage = 8;  // more element types than there are
-constexpr std::uint32_t kNumberTag = 0x7FFF0300, kNumbersPerStep = 4;  // the loss, the norm
+// The transports have the tags from 0x7FFF0200 to 0x7FFF03FF, the worker those around.
+constexpr std::uint32_t kNumberTag = 0x7FFF0400, kNumbersPerStep = 4;  // the loss, the norm
 
 std::int64_t elementsOf(const ParameterGroup& group) { return static_cast<std::int64_t>(group.values.bytes) / bytesPerElement(group.dtype); }
 

@@ -256,6 +256,7 @@ void refuseWhatCannotRun(const Options& o, const Plan& plan) {
     throw UsageError(fmt::format("{} runs backwards of the last stage before all its forwards, so there is no loss over the whole batch; plan with --schedule gpipe, or use --loss-over microbatch.", o.plan));
   }
   if (o.order == "ready" && o.transport == "gloo" && worldSize(plan) > 1) throw UsageError("Gloo cannot tell which message came first, so --order ready needs --backend ucx.");
+  if (o.evaluates && o.masked) throw UsageError("--masked is for comparing a training step, and --eval trains nothing; leave one of them out.");
   if (o.evaluates && (o.verify || !o.save.empty())) throw UsageError("--eval trains nothing, so --verify and --save do not go with it.");
   if (!o.outputs.empty() && !o.evaluates) throw UsageError("--outputs belongs to --eval; add it, or leave out --outputs.");
   if (o.saveEvery > 0 && o.save.empty()) throw UsageError("--save-every needs --save FILE.");
@@ -305,9 +306,7 @@ int run(Options& o) {
   const bool isFirst = !environment || (environment->rank == Rank(0) && environment->statusFd < 0);
   if (isFirst && !o.store.empty()) static_cast<void>(RunStore(o.store, RunStore::Mode::ReadWrite));  // refuse an unusable store before training
   if (environment) {
-    if (environment->worldSize != ranks) {
-      throw UsageError(fmt::format("{} is for {} ranks and WORLD_SIZE is {}; start as many processes as the plan has ranks.", o.plan, ranks, environment->worldSize));
-    }
+    requireWorldSize(*environment, ranks, o.plan);
     std::unique_ptr<Communicator> communicator;
     try {
       trainRank(o, plan, *environment, communicator);
@@ -335,7 +334,7 @@ Command addRun(CLI::App& app) {
   sub->add_option("--loss", o->loss, "cross_entropy, mse, sum, output:NAME (default: the plan's)")->option_text("LOSS");
   sub->add_option("--loss-over", o->lossOver, "microbatch (default), or batch: one loss of all outputs")->check(CLI::IsMember({"microbatch", "batch"}))->option_text("microbatch|batch");
   sub->add_option("--optimizer", o->optimizer, "sgd (default), adam or adamw, with torch.optim's defaults")->option_text("sgd|adam|adamw");
-  sub->add_option("--lr", o->update.learningRate, "Learning rate (default 0.01)")->check(CLI::NonNegativeNumber)->option_text("X");
+  sub->add_option("--lr", o->update.learningRate, "Learning rate (default 0.01)")->option_text("X");
   sub->add_option("--momentum", o->update.momentum, "SGD's momentum (default 0)")->check(CLI::Range(0.0, 1.0))->option_text("X");
   sub->add_flag("--nesterov", o->update.nesterov, "Nesterov's momentum");
   sub->add_option("--betas", o->betas, "Adam's decay rates (default 0.9,0.999)")->delimiter(',')->expected(2)->check(CLI::Range(0.0, 1.0))->option_text("B1,B2");

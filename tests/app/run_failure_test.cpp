@@ -172,7 +172,7 @@ TEST(FailedRun, RefusesWhatOnlyARankCanSeeAsUnusable) {
   const Folder folder;
   const std::string plan = planned(folder, {"gpt_small"}, {"--ranks", "2", "--microbatches", "2"});
   expectRefusal(finish({"run", plan, "--loss", "nonsense"}), 2, {"Unknown loss nonsense", "cross_entropy"});
-  expectRefusal(finish({"run", plan, "--data", folder.file("none.pt")}), 2, {"data file", "none.pt"});
+  expectRefusal(finish({"run", plan, "--data", folder.file("none.pt")}), 2, {"does not exist", "none.pt"});
   const std::string store = folder.file("runs.db");
   expectRefusal(finish({"run", plan, "--loss", "nonsense", "--store", store}), 2, {"Unknown loss nonsense"});
   EXPECT_NE(finish({"runs", "--store", store}).out.find("Unknown loss nonsense"), std::string::npos);

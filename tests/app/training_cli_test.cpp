@@ -1,0 +1,209 @@
+// A training as users lead it: their data, checkpoints that PyTorch reads, pauses, evaluation, and calls that cannot work; with real processes.
+
+#include <array>
+#include <cmath>
+#include <filesystem>
+
+#include <nlohmann/json.hpp>
+
+#include "tests/app/job.h"
+
+namespace pw::test {
+namespace {
+
+using Json = nlohmann::json;
+using Numbers = std::vector<double>;
+
+constexpr double kRounding = 1e-5;  // relative: float32 sums in another order, over a few steps
+
+/// The JSON that `run` printed, with nothing on stderr.
+Json runOf(const std::string& plan, const Words& more) {
+  Words words{"run", plan, "--json"};
+  words.insert(words.end(), more.begin(), more.end());
+  const Outcome outcome = finish(words);
+  EXPECT_EQ(outcome.status, 0);
+  EXPECT_EQ(outcome.err, "");
+  return Json::parse(outcome.out);
+}
+
+Numbers lossesOf(const std::string& plan, const Words& more) { return runOf(plan, more).at("losses").get<Numbers>(); }
+
+/// What checkpoint_user.py printed.
+std::string python(Words words) {
+  words.insert(words.begin(), PW_SOURCE_DIR "/tests/support/checkpoint_user.py");
+  const Outcome outcome = finish(words, {{}, RLIM_INFINITY, PW_PYTHON});
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  return outcome.out;
+}
+
+std::string dataOf(const Folder& folder, int samples) {
+  python({"data", folder.file("data.pt"), std::to_string(samples)});
+  return folder.file("data.pt");
+}
+
+/// gpt_small on `ranks`; a folder holds one plan at a time.
+std::string planOf(const Folder& folder, int ranks, const Words& more) {
+  Words words{"--ranks", std::to_string(ranks)};
+  words.insert(words.end(), more.begin(), more.end());
+  return planned(folder, {"gpt_small"}, words);
+}
+
+void expectNear(const Numbers& actual, const Numbers& expected) {
+  ASSERT_EQ(actual.size(), expected.size());
+  for (std::size_t i = 0; i < actual.size(); ++i) EXPECT_NEAR(actual[i], expected[i], kRounding * std::abs(expected[i])) << "at " << i;
+}
+
+/// Cells of a CSV file.
+std::vector<Words> rowsOf(const std::string& path) {
+  std::istringstream lines(contentOf(path));
+  std::vector<Words> rows;
+  for (std::string line; std::getline(lines, line);) {
+    rows.emplace_back();
+    std::istringstream cells(line);
+    for (std::string cell; std::getline(cells, cell, ',');) rows.back().push_back(cell);
+  }
+  return rows;
+}
+
+const Words kHeader{"step", "loss", "learning_rate", "gradient_norm", "seconds"};
+
+class UserOfPyTorch : public testing::Test {
+ protected:
+  void SetUp() override { ASSERT_TRUE(std::filesystem::exists(PW_PYTHON)) << "run ./dev setup"; }
+  Folder folder_;
+};
+
+TEST_F(UserOfPyTorch, LoadsACheckpointOfThreeRanksAndGetsItsLossAndOutputs) {
+  const std::string plan = planOf(folder_, 3, {"--microbatches", "4", "--schedule", "1f1b"}), data = dataOf(folder_, 8);
+  const std::string checkpoint = folder_.file("model.pt"), outputs = folder_.file("outputs.pt");
+  const Json trained = runOf(plan, {"--data", data, "--optimizer", "adamw", "--lr", "1e-3", "--warmup", "2", "--steps", "3", "--save", checkpoint});
+  EXPECT_EQ(trained["checkpoint"], checkpoint);
+  const Json evaluated = runOf(plan, {"--data", data, "--eval", "--resume", checkpoint, "--outputs", outputs});
+  const Json theirs = Json::parse(python({"evaluate", checkpoint, data, outputs}));
+  expectNear({evaluated["loss"].get<double>()}, {theirs["loss"].get<double>()});
+  EXPECT_LT(theirs["difference"].get<double>(), kRounding);
+  EXPECT_LT(evaluated["loss"], trained["losses"][2]) << "the loss after the last update";
+}
+
+TEST_F(UserOfPyTorch, GetsTheOutputsOfUnevenMicrobatches) {
+  // 10 samples in 4 microbatches of 3, 3, 2, 2: a mean over microbatches would not be the mean over samples.
+  const std::string plan = planOf(folder_, 2, {"--batch", "10", "--microbatches", "4"}), data = dataOf(folder_, 10), outputs = folder_.file("outputs.pt");
+  const Json evaluated = runOf(plan, {"--data", data, "--eval", "--outputs", outputs});
+  EXPECT_EQ(evaluated["samples"], 10);
+  EXPECT_EQ(evaluated["outputs_file"], outputs);
+  const Json theirs = Json::parse(python({"evaluate", sample("gpt_small"), data, outputs}));
+  expectNear({evaluated["loss"].get<double>()}, {theirs["loss"].get<double>()});
+  EXPECT_LT(theirs["difference"].get<double>(), kRounding);
+}
+
+TEST_F(UserOfPyTorch, ResumesATrainingUnderTheSamePlanBitForBitAndUnderAnotherOne) {
+  // Four batches of 8 in the file, AdamW's state and the rising rate: a training that began again at step 0 would differ from step 3 on.
+  const std::string data = dataOf(folder_, 32), checkpoint = folder_.file("model.pt"), log = folder_.file("loss.csv");
+  const auto training = [&](const std::string& steps, const Words& more = {}) {
+    Words words{"--data", data, "--optimizer", "adamw", "--lr", "3e-3", "--warmup", "5", "--weight-decay", "0.1", "--steps", steps};
+    words.insert(words.end(), more.begin(), more.end());
+    return words;
+  };
+  std::string plan = planOf(folder_, 3, {"--microbatches", "4", "--schedule", "1f1b"});
+  const Numbers whole = lossesOf(plan, training("6"));
+  Numbers halves = lossesOf(plan, training("3", {"--save", checkpoint, "--log", log}));
+  const Json resumed = runOf(plan, training("3", {"--resume", checkpoint, "--log", log}));
+  EXPECT_EQ(resumed["steps"][0]["step"], 3);
+  for (const Json& loss : resumed["losses"]) halves.push_back(loss.get<double>());
+  EXPECT_EQ(halves, whole);
+
+  const std::vector<Words> rows = rowsOf(log);
+  ASSERT_EQ(rows.size(), 1U + 6U) << "one header for both parts";
+  EXPECT_EQ(rows[0], kHeader);
+  for (std::size_t s = 0; s < 6; ++s) {
+    EXPECT_EQ(rows[1 + s].at(0), std::to_string(s));
+    EXPECT_NEAR(std::stod(rows[1 + s].at(2)), s < 5 ? 3e-3 * static_cast<double>(s + 1) / 5 : 3e-3, 1e-8) << "warm-up at step " << s;
+  }
+
+  plan = planOf(folder_, 2, {"--microbatches", "4", "--schedule", "zb-h1"});
+  expectNear(lossesOf(plan, training("3", {"--resume", checkpoint})), {whole.begin() + 3, whole.end()});
+}
+
+TEST(GradientNorm, IsReportedLoggedAndClipped) {
+  // Plain SGD's first update with the gradient cut to norm c is the one with the rate lr · c / norm, so the second loss is the same.
+  const Folder folder;
+  const std::string plan = planOf(folder, 2, {"--microbatches", "4"}), log = folder.file("loss.csv");
+  constexpr double kNorm = 0.25;
+  const Json clipped = runOf(plan, {"--steps", "3", "--lr", "0.5", "--clip-norm", "0.25", "--log", log});
+  const auto norms = clipped.at("gradient_norms").get<Numbers>(), losses = clipped.at("losses").get<Numbers>();
+  ASSERT_EQ(norms.size(), 3U);
+  ASSERT_GT(norms[0], kNorm) << "else nothing is clipped";
+  std::array<char, 32> rate{};
+  std::snprintf(rate.data(), rate.size(), "%.9g", 0.5 * kNorm / norms[0]);
+  const Json slower = runOf(plan, {"--steps", "2", "--lr", rate.data()});
+  EXPECT_FALSE(slower.contains("gradient_norms")) << "nobody asked";
+  expectNear({losses[0], losses[1]}, slower.at("losses").get<Numbers>());
+
+  const std::vector<Words> rows = rowsOf(log);
+  ASSERT_EQ(rows.size(), 1U + 3U);
+  EXPECT_EQ(rows[0], kHeader);
+  for (std::size_t s = 0; s < 3; ++s) {
+    ASSERT_EQ(rows[1 + s].size(), kHeader.size());
+    EXPECT_EQ(rows[1 + s][0], std::to_string(s));
+    EXPECT_NEAR(std::stod(rows[1 + s][1]), losses[s], 1e-8 * losses[s]);
+    EXPECT_EQ(rows[1 + s][2], "0.5");
+    EXPECT_NEAR(std::stod(rows[1 + s][3]), norms[s], 1e-5 * norms[s]);
+    EXPECT_NEAR(std::stod(rows[1 + s][4]), clipped["steps"][s]["step_ns"].get<double>() * 1e-9, 1.0) << "seconds of rank 0";
+  }
+}
+
+TEST(Replicas, TrainAsOnePipelineAlsoWithTheOptimizerSpread) {
+  const Folder folder;
+  const Words training{"--steps", "3", "--optimizer", "adamw", "--lr", "3e-3"};
+  Words spread = training;
+  spread.push_back("--zero1");
+  const Numbers one = lossesOf(planOf(folder, 2, {"--batch", "8", "--microbatches", "4"}), training);
+  const std::string plan = planOf(folder, 2, {"--batch", "8", "--microbatches", "2", "--replicas", "2"});
+  const Json two = runOf(plan, training);
+  EXPECT_EQ(two["processes"].size(), 4U);
+  expectNear(two.at("losses").get<Numbers>(), one);
+  expectNear(lossesOf(plan, spread), one);
+}
+
+TEST(WrongCall, OfATrainingIsRefusedInOneSentence) {
+  const Folder folder;
+  const std::string plan = planOf(folder, 2, {"--microbatches", "4", "--schedule", "1f1b"}), outputs = folder.file("outputs.pt");
+  const auto refusal = [&](Words more) {
+    more.insert(more.begin(), {"run", plan});
+    return finish(more);
+  };
+  expectRefusal(refusal({"--outputs", outputs}), 2, {"--outputs", "--eval"});
+  EXPECT_FALSE(std::filesystem::exists(outputs));
+  expectRefusal(refusal({"--order", "ready", "--backend", "gloo"}), 2, {"Gloo", "--order ready", "--backend ucx"});
+  expectRefusal(refusal({"--loss-over", "batch"}), 2, {"plan.json", "gpipe"});
+  expectRefusal(refusal({"--betas", "0.9,0.99"}), 2, {"--betas", "sgd"});
+  expectRefusal(refusal({"--optimizer", "lion"}), 2, {"lion", "adamw"});
+  expectRefusal(refusal({"--optimizer", "adam", "--momentum", "0.9"}), 2, {"--momentum", "sgd"});
+  expectRefusal(refusal({"--save-every", "2"}), 2, {"--save-every", "--save"});
+  expectRefusal(refusal({"--eval", "--save", folder.file("model.pt")}), 2, {"--eval", "--save"});
+  expectRefusal(refusal({"--backend", "nccl"}), 2, {"nccl", "GPUs", "ucx"});
+}
+
+TEST(WrongCall, NamesACheckpointThatCannotBeResumed) {
+  const Folder folder;
+  const std::string plan = planOf(folder, 2, {"--microbatches", "4"});
+  const auto refusal = [&](const std::string& checkpoint) { return finish({"run", plan, "--resume", checkpoint}); };
+  expectRefusal(refusal(folder.file("none.pt")), 2, {"none.pt", "does not exist"});
+  expectRefusal(refusal(folder.with("text.pt", "no checkpoint")), 2, {"text.pt", "torch.save"});
+  python({"data", folder.file("data.pt"), "2"});
+  expectRefusal(refusal(folder.file("data.pt")), 2, {"The checkpoint lacks", "another model"});
+}
+
+TEST(UnwritableCheckpoint, EndsTheRunInOneSentence) {
+  const Folder folder;
+  const std::string plan = planOf(folder, 2, {"--microbatches", "4"});
+  for (const std::string& path : {std::string("/proc/model.pt"), folder.file("none/model.pt")}) {  // even root may write no file in /proc
+    Job job({"run", plan, "--save", path, "--timeout", "20"});
+    const auto ranks = job.ranks(2);
+    expectRefusal(job.wait(std::chrono::seconds(30)), 1, {path, "cannot be written"});
+    EXPECT_TRUE(job.leavesNone(std::chrono::milliseconds(0)));
+  }
+}
+
+}  // namespace
+}  // namespace pw::test
