@@ -34,9 +34,19 @@ def last_json(text):
 def prepare():
     """Exports the bench's model on first use."""
     WORK.mkdir(parents=True, exist_ok=True)
-    if not MODEL.exists():
+    exported("gpt_25m")
+
+
+def exported(name):
+    """The archive of a model of resources/sample_models.py or tests/bench/bench_models.py, exported on first use."""
+    shipped, made = ROOT / f"resources/models/{name}.pt2", MODEL.parent / f"{name}.pt2"
+    if shipped.exists():
+        return shipped
+    if not made.exists():
         MODEL.parent.mkdir(parents=True, exist_ok=True)
-        call(VENV / "python", ROOT / "resources/export_model.py", f"{ROOT}/resources/sample_models.py:gpt_25m", "--out", MODEL)
+        source = "resources/sample_models.py" if name == "gpt_25m" else "tests/bench/bench_models.py"
+        call(VENV / "python", ROOT / "resources/export_model.py", f"{ROOT}/{source}:{name}", "--out", made)
+    return made
 
 
 def median(values):

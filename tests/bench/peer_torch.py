@@ -23,6 +23,7 @@ from torch.distributed.pipelining import PipelineStage, Schedule1F1B, ScheduleGP
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "resources"))
+import bench_models  # noqa: E402
 import sample_models  # noqa: E402
 
 SCHEDULES = {"1f1b": Schedule1F1B, "gpipe": ScheduleGPipe}
@@ -66,7 +67,7 @@ def cross_entropy(logits, target):
 def parse(arguments):
     """Command line to options."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--model", default="gpt_25m", choices=("gpt_25m", "gpt_small"))
+    parser.add_argument("--model", default="gpt_25m", choices=("gpt_25m", "gpt_small", "gpt_heavy_head"))
     parser.add_argument("--split", default="blocks.4", metavar="blocks.K", help="first block of the second stage")
     parser.add_argument("--schedule", default="1f1b", choices=sorted(SCHEDULES))
     parser.add_argument("--microbatches", type=int, default=8)
@@ -122,7 +123,7 @@ def reduce_step(nanoseconds, losses):
 def run(options, rank):
     """All steps; returns (step times in nanoseconds, losses), warm-up left out."""
     torch.manual_seed(options.seed)
-    model, _ = getattr(sample_models, options.model)()
+    model, _ = getattr(sample_models if hasattr(sample_models, options.model) else bench_models, options.model)()
     split = split_index(options.split, len(model.blocks))
     tokens, target = synthetic_batch(model, options.microbatches * options.microbatch, options.seed + 1)
     module = (FirstStage if rank == 0 else LastStage)(model, split).train()

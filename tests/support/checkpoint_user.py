@@ -1,10 +1,10 @@
 """What a user of PyTorch does with the files of `pipewright run`.
 
-    checkpoint_user.py data FILE SAMPLES             token ids and targets for gpt_small, by torch.save
-    checkpoint_user.py evaluate STATE DATA OUTPUTS   STATE: a checkpoint or the model archive
+    checkpoint_user.py data FILE SAMPLES                    token ids and targets for gpt_small, by torch.save
+    checkpoint_user.py evaluate CHECKPOINT DATA OUTPUTS...
 
-`evaluate` loads the state into the module of sample_models.py, strictly, and prints JSON: the loss over all samples of DATA, and the largest
-difference of its logits from those in OUTPUTS, relative to the largest logit.
+`evaluate` loads the checkpoint into the module of sample_models.py, strictly, and prints JSON, one entry for each file of outputs: the loss over
+as many samples of DATA as the file has, and the largest difference of the module's logits from the file's, relative to the largest logit.
 """
 
 import json
@@ -24,19 +24,21 @@ def data(path, samples):
     torch.save({"tokens": torch.randint(0, 256, (samples, 32)), "target": torch.randint(0, 256, (samples, 32))}, path)
 
 
-def evaluate(state, batch, outputs):
+def evaluate(checkpoint, data_file, *output_files):
     module, _ = sample_models.gpt_small()
-    values = torch.export.load(state).state_dict if state.endswith(".pt2") else torch.load(state)
-    module.load_state_dict(values, strict=True)
-    batch = torch.load(batch)
-    with torch.no_grad():
-        logits = module.eval()(batch["tokens"])
-    loss = F.cross_entropy(logits.flatten(0, -2), batch["target"].flatten())
-    written = torch.load(outputs)
-    assert len(written) == 1, list(written)
-    (written,) = written.values()
-    assert written.shape == logits.shape and written.dtype == logits.dtype, (written.shape, written.dtype)
-    json.dump({"loss": loss.item(), "difference": ((written - logits).abs().max() / logits.abs().max()).item()}, sys.stdout)
+    module.load_state_dict(torch.load(checkpoint), strict=True)
+    module.eval()
+    batch = torch.load(data_file)
+    results = []
+    for path in output_files:
+        (written,) = torch.load(path).values()
+        with torch.no_grad():
+            logits = module(batch["tokens"][: len(written)])
+        assert written.shape == logits.shape and written.dtype == logits.dtype, (written.shape, written.dtype)
+        loss = F.cross_entropy(logits.flatten(0, -2), batch["target"][: len(written)].flatten())
+        difference = (written - logits).abs().max() / logits.abs().max()
+        results.append({"samples": len(written), "loss": loss.item(), "difference": difference.item()})
+    json.dump(results, sys.stdout)
 
 
 if __name__ == "__main__":

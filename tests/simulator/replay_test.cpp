@@ -1,0 +1,55 @@
+// A replay takes durations from a measured trace and all else from the plan.
+#include "simulator/replay.h"
+
+#include <gtest/gtest.h>
+
+#include "schedules/error.h"
+#include "schedules/generate.h"
+#include "simulator/metrics.h"
+
+namespace pw {
+namespace {
+
+/// F 3, B 5, messages of 2 between neighbours.
+CostTable costsOf(int stages) {
+  SyntheticCosts costs;
+  costs.forward = {3};
+  costs.backward = {5};
+  costs.latency = 2;
+  return syntheticTable(costs, stages);
+}
+
+TEST(Replay, OfThePredictionIsThePrediction) {
+  for (const char* name : {"gpipe", "1f1b", "zb-h1", "zbv", "chimera"}) {
+    const int chunks = generatorOf(name).chunks;
+    const Schedule schedule = generate(name, {4, 4 * chunks, 8});
+    const CostTable costs = costsOf(4 * chunks);
+    const Trace predicted = simulate(schedule, costs);
+    EXPECT_EQ(replay(schedule, costs, predicted), predicted) << name;
+  }
+}
+
+TEST(Replay, MovesWhatFollowsALongerAction) {
+  const Schedule schedule = generate("gpipe", {2, 2, 1});
+  const CostTable costs = costsOf(2);
+  Trace measured = simulate(schedule, costs);  // F0 0–3, F1 5–8, B1 8–13, B0 15–20
+  for (Span& span : measured.spans) {
+    if (span.kind == SpanKind::Forward && span.stage == Stage(1)) span.end += 4;
+  }
+  EXPECT_EQ(measure(replay(schedule, costs, measured)).makespan, 24);
+}
+
+TEST(Replay, NamesAnActionThatWasNotMeasured) {
+  const Schedule schedule = generate("gpipe", {2, 2, 2});
+  Trace measured = simulate(schedule, costsOf(2));
+  std::erase_if(measured.spans, [](const Span& s) { return s.kind == SpanKind::Forward && s.stage == Stage(1) && s.microbatch == Microbatch(1); });
+  try {
+    static_cast<void>(replay(schedule, costsOf(2), measured));
+    FAIL();
+  } catch (const Error& e) {
+    EXPECT_STREQ(e.what(), "Action 1F1 was not measured; replay a run of this plan.");
+  }
+}
+
+}  // namespace
+}  // namespace pw
