@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstddef>
 #include <ctime>
+#include <filesystem>
 #include <fstream>
 #include <limits>
 #include <nlohmann/json.hpp>
@@ -14,6 +15,7 @@
 #include "app/cli/model.h"
 #include "app/cli/output.h"
 #include "app/cli/run_report.h"
+#include "backends/checkpoint_writer.h"
 #include "backends/run_store.h"
 #include "backends/tensor_file.h"
 #include "backends/torch_backend.h"
@@ -255,6 +257,7 @@ void refuseWhatCannotRun(const Options& o, const Plan& plan) {
   if (o.lossOver == "batch" && !o.evaluates && !forwardsComeFirst(plan.schedule)) {
     throw UsageError(fmt::format("{} runs backwards of the last stage before all its forwards, so there is no loss over the whole batch; plan with --schedule gpipe, or use --loss-over microbatch.", o.plan));
   }
+  if (o.transport == "nccl") throw UsageError("--backend nccl needs GPUs, which this version cannot use yet; use ucx or gloo.");
   if (o.order == "ready" && o.transport == "gloo" && worldSize(plan) > 1) throw UsageError("Gloo cannot tell which message came first, so --order ready needs --backend ucx.");
   if (o.evaluates && o.masked) throw UsageError("--masked is for comparing a training step, and --eval trains nothing; leave one of them out.");
   if (o.evaluates && (o.verify || !o.save.empty())) throw UsageError("--eval trains nothing, so --verify and --save do not go with it.");
@@ -305,6 +308,10 @@ int run(Options& o) {
   const auto environment = rankEnvironment();
   const bool isFirst = !environment || (environment->rank == Rank(0) && environment->statusFd < 0);
   if (isFirst && !o.store.empty()) static_cast<void>(RunStore(o.store, RunStore::Mode::ReadWrite));  // refuse an unusable store before training
+  if (isFirst && !o.save.empty()) {  // a checkpoint that cannot be written is known before the training, not after it
+    if (std::filesystem::is_directory(o.save)) throw UsageError(fmt::format("{} is a folder; give --save the name of a file.", o.save));
+    static_cast<void>(CheckpointWriter(o.save));
+  }
   if (environment) {
     requireWorldSize(*environment, ranks, o.plan);
     std::unique_ptr<Communicator> communicator;

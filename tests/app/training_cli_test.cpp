@@ -197,15 +197,13 @@ TEST(WrongCall, NamesACheckpointThatCannotBeResumed) {
   expectRefusal(refusal(folder.file("other.pt")), 2, {"The checkpoint lacks", "another model"});
 }
 
-TEST(UnwritableCheckpoint, EndsTheRunInOneSentence) {
+TEST(UnwritableCheckpoint, IsRefusedBeforeTheTraining) {
   const Folder folder;
   const std::string plan = planOf(folder, 2, {"--microbatches", "4"});
   for (const std::string& path : {std::string("/proc/model.pt"), folder.file("none/model.pt")}) {  // even root may write no file in /proc
-    Job job({"run", plan, "--save", path, "--timeout", "20"});
-    const auto ranks = job.ranks(2);
-    expectRefusal(job.wait(std::chrono::seconds(30)), 1, {path, "cannot be written"});
-    EXPECT_TRUE(job.leavesNone(std::chrono::milliseconds(0)));
+    expectRefusal(finish({"run", plan, "--save", path}), 1, {path, "cannot be written"});
   }
+  expectRefusal(finish({"run", plan, "--save", folder.file("")}), 2, {"is a folder"});
 }
 
 }  // namespace

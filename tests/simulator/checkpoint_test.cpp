@@ -132,8 +132,8 @@ TEST(Checkpoints, KeepWhatEntersAndLeavesAndHoldTheRestDuringTheBackward) {
   // The input and the model's output; its forward has two values of its own at once.
   EXPECT_EQ(full.activationBytes, 2 * kValue);
   EXPECT_EQ(full.forwardPeak, 3 * kValue);
-  // Three outputs again, the gradient its caller holds, and the one that the last node makes.
-  EXPECT_EQ(full.backwardPeak, 5 * kValue);
+  // Three outputs again, and the gradient that the last node makes; that of the model's output is the loss's, which costs nothing here.
+  EXPECT_EQ(full.backwardPeak, 4 * kValue);
 }
 
 TEST(RecomputeToFit, TakesStagesOfRanksThatDoNotFitOnly) {
