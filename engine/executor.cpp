@@ -6,27 +6,10 @@
 
 #include "engine/failure.h"
 #include "schedules/error.h"
+#include "simulator/span_kind.h"
 
 namespace pw {
 namespace {
-
-SpanKind spanKind(ActionKind kind) {
-  switch (kind) {
-    case ActionKind::Forward: return SpanKind::Forward;
-    case ActionKind::Backward: return SpanKind::Backward;
-    case ActionKind::BackwardInput: return SpanKind::BackwardInput;
-    case ActionKind::BackwardWeight: return SpanKind::BackwardWeight;
-    case ActionKind::SendForward: return SpanKind::SendForward;
-    case ActionKind::SendBackward: return SpanKind::SendBackward;
-    case ActionKind::RecvForward: return SpanKind::WaitForward;
-    case ActionKind::RecvBackward: return SpanKind::WaitBackward;
-    case ActionKind::ReduceGrad:
-    case ActionKind::Unshard:
-    case ActionKind::Reshard:
-    case ActionKind::Idle: break;
-  }
-  return SpanKind::ReduceGrad;
-}
 
 Direction directionOf(ActionKind kind) { return kind == ActionKind::Forward ? Direction::Forward : Direction::Backward; }
 

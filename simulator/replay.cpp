@@ -7,18 +7,9 @@
 
 #include "schedules/error.h"
 #include "simulator/program.h"
+#include "simulator/span_kind.h"
 
 namespace pw {
-namespace {
-
-SpanKind computeKind(ActionKind kind) {
-  if (kind == ActionKind::Forward) return SpanKind::Forward;
-  if (kind == ActionKind::BackwardInput) return SpanKind::BackwardInput;
-  return kind == ActionKind::BackwardWeight ? SpanKind::BackwardWeight : SpanKind::Backward;
-}
-
-}  // namespace
-
 Trace replay(const Schedule& schedule, const CostTable& costs, const Trace& measured) {
   using Key = std::tuple<SpanKind, Stage, Microbatch>;
   std::map<Key, Ns> durations;
@@ -26,7 +17,7 @@ Trace replay(const Schedule& schedule, const CostTable& costs, const Trace& meas
     if (isCompute(span.kind)) durations.emplace(Key{span.kind, span.stage, span.microbatch}, span.end - span.start);  // spans are in order: the first replica's
   }
   const auto durationOf = [&](const Action& action) {
-    const auto found = durations.find({computeKind(action.kind), action.stage, action.microbatch});
+    const auto found = durations.find({spanKind(action.kind), action.stage, action.microbatch});
     if (found == durations.end()) throw Error(fmt::format("Action {} was not measured; replay a run of this plan.", toString(action)));
     return found->second;
   };

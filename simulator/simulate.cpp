@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "simulator/program.h"
+#include "simulator/span_kind.h"
 
 namespace pw {
 namespace {
@@ -14,24 +15,6 @@ struct MemoryChange {
   Ns time = 0;
   Bytes bytes = 0;
 };
-
-SpanKind spanKind(ActionKind kind) {
-  switch (kind) {
-    case ActionKind::Forward: return SpanKind::Forward;
-    case ActionKind::Backward: return SpanKind::Backward;
-    case ActionKind::BackwardInput: return SpanKind::BackwardInput;
-    case ActionKind::BackwardWeight: return SpanKind::BackwardWeight;
-    case ActionKind::SendForward:
-    case ActionKind::RecvForward: return SpanKind::WaitForward;
-    case ActionKind::SendBackward:
-    case ActionKind::RecvBackward: return SpanKind::WaitBackward;
-    case ActionKind::ReduceGrad:
-    case ActionKind::Unshard:
-    case ActionKind::Reshard:
-    case ActionKind::Idle: break;
-  }
-  return SpanKind::ReduceGrad;
-}
 
 SpanKind waitKind(ActionKind kind) {
   const SpanKind span = spanKind(kind);
