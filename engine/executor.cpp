@@ -26,6 +26,7 @@ StepLog Executor::guarded(int number, StepMode mode, const std::function<void()>
   log_ = {};
   current_.reset();
   phase_ = "at its start";
+  if (live_ != nullptr) live_->begin(number);
   try {
     for (const auto& [stage, module] : stages_) module->beginStep(number, mode);
     communicator_.barrier();
@@ -37,9 +38,11 @@ StepLog Executor::guarded(int number, StepMode mode, const std::function<void()>
   } catch (const UsageError&) {
     throw;
   } catch (const std::exception& e) {
+    if (live_ != nullptr) live_->write(log_, false);  // what it was when it failed
     const std::string place = current_ ? "action " + toString(*current_) : phase_;
     throw Error(fmt::format("Rank {} failed in step {}, {}: {}", communicator_.rank().value, number, place, causeOf(e)));
   }
+  if (live_ != nullptr) live_->write(log_, true);
   return std::move(log_);
 }
 
@@ -104,6 +107,8 @@ void Executor::compute(const Action& action) {
   if (action.kind != ActionKind::BackwardWeight) {
     const Ns waiting = monotonicNow();
     const bool forward = action.kind == ActionKind::Forward;
+    const bool pauses = live_ != nullptr && live_->wantsPause(log_, waiting) && !exchange_.isReady(action.stage, action.microbatch, directionOf(action.kind));
+    if (pauses) live_->write(log_, false);
     if (exchange_.await(action.stage, action.microbatch, directionOf(action.kind), log_)) record(forward ? SpanKind::WaitForward : SpanKind::WaitBackward, action, waiting);
     if (!forward) exchange_.release(action.stage, action.microbatch);
   }
@@ -123,6 +128,7 @@ void Executor::compute(const Action& action) {
   log_.memory.push_back({rank_, start + (end - start) / 2, stage.peakBytes()});
   log_.memory.push_back({rank_, end, stage.bytesAlive()});
   if (action.kind != ActionKind::BackwardWeight) exchange_.handOver(action.stage, action.microbatch, directionOf(action.kind));
+  if (live_ != nullptr) live_->add(log_);
 }
 
 void Executor::record(SpanKind kind, const Action& action, Ns start) {

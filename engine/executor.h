@@ -11,6 +11,7 @@
 #include "backends/communicator.h"
 #include "backends/stage_module.h"
 #include "engine/exchange.h"
+#include "engine/live_spans.h"
 #include "engine/reducer.h"
 #include "engine/step_log.h"
 #include "simulator/plan.h"
@@ -53,6 +54,9 @@ class Executor {
   /// throws UsageError over a transport that cannot tell what has arrived.
   Executor(const Plan& plan, std::map<Stage, StageModule*> stages, Communicator& communicator, const ExecutorOptions& options);
 
+  /// From the next step on, tells what is done while it is done; null: nobody.
+  void tellTo(LiveWriter* live) { live_ = live; }
+
   /// One training step: barrier, all actions, sum of gradients, then `beforeUpdate` (may be empty; sees all sums) and the optimizer.
   /// Throws Error naming rank, step and action when a stage or a message fails.
   [[nodiscard]] StepLog step(int number, const std::function<void()>& beforeUpdate);
@@ -80,6 +84,7 @@ class Executor {
   Reducer reducer_;
   std::vector<Move> moves_, evaluation_;
   std::set<Action> finished_;  // of the step, in ready order
+  LiveWriter* live_ = nullptr;
   StepLog log_;
   std::optional<Action> current_;  // for the sentence when something fails
   std::string phase_;

@@ -178,6 +178,7 @@ RankLog train(const ModelGraph& graph, const Plan& plan, const TrainOptions& opt
   ExecutorOptions executorOptions = options.executor;
   executorOptions.sumLoss = executorOptions.sumLoss || options.verify;
   Executor executor(plan, own.stages, communicator, executorOptions);
+  executor.tellTo(options.live);
   log.clocks = compareClocks(communicator);
   for (int i = 0; i < options.steps; ++i) {
     const int step = options.firstStep + i;
@@ -208,6 +209,7 @@ Evaluation evaluate(const ModelGraph& graph, const Plan& plan, const TrainOption
   ExecutorOptions executorOptions = options.executor;
   executorOptions.sumLoss = true;
   Executor executor(plan, own.stages, communicator, executorOptions);
+  executor.tellTo(options.live);
   Evaluation result;
   result.loss = executor.evaluate(options.firstStep).loss.value_or(0);
   const Stage last(plan.partition.stages.size() - 1);

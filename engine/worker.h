@@ -27,6 +27,7 @@ struct TrainOptions {
   std::string save;     ///< checkpoint, written at the end and every `saveEvery` steps
   int saveEvery = 0;    ///< 0: at the end only
   std::function<void(int, const StepLog&)> onStep;  ///< called on every rank after each step
+  LiveWriter* live = nullptr;                       ///< told what is done while it is done
 };
 
 /// The steps of one rank's training.

@@ -1,6 +1,5 @@
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <map>
 #include <span>
 #include <utility>
@@ -16,7 +15,7 @@
 namespace pw {
 namespace {
 
-constexpr std::int32_t kNone = -1;
+constexpr std::int32_t kNone = Channels::kNone;
 constexpr std::size_t kKinds = 4;  ///< compute kinds, the first of ActionKind
 
 /// What a (stage, microbatch) has done. A full backward is both of its parts.
@@ -64,17 +63,15 @@ class Compiler {
   [[nodiscard]] std::int32_t& stepOf(Stage stage, Microbatch m, bool backward) { return stepOf_[endOf(stage, backward) * microbatches_ + m.index()]; }
   [[nodiscard]] std::size_t postOf(std::size_t message, Microbatch m) const { return message * microbatches_ + m.index(); }
   [[nodiscard]] bool posts() const { return sending_ != Sending::Overlapped; }
-  [[nodiscard]] Ns scaled(Ns time, Microbatch m) const;
-  [[nodiscard]] Ns durationOf(const Action& action) const;
+  [[nodiscard]] static std::int32_t useOf(const Action& a) { return 1 + static_cast<std::int32_t>(kKinds * a.stage.index() + static_cast<std::size_t>(a.kind)); }
   [[nodiscard]] std::int32_t slotUse(const Action& forward, const Action& backward);
   [[noreturn]] void failDeadlock(std::size_t rank, std::size_t position) const;
 
   void listUses();
-  void listChannels();
   void addRow(std::size_t rank);
   void addCompute(std::size_t rank, std::size_t& position);
   void addPost(std::size_t rank, std::size_t position);
-  void addStep(std::size_t rank, std::int32_t position, Ns duration, std::int32_t use, Microbatch microbatch = {});
+  void addStep(std::size_t rank, std::int32_t position, std::int32_t use, Microbatch microbatch);
   void enter(const Action& action, std::size_t rank, std::size_t position);
   template <class Visit>
   void forMessages(Visit visit);
@@ -96,8 +93,8 @@ class Compiler {
   Lanes lanes_;
   std::vector<std::int32_t> stepOf_;  ///< by end and microbatch: the step of F, of B or I
   std::vector<std::uint8_t> done_;    ///< by stage and microbatch
-  std::vector<std::array<std::int32_t, 2>> channelOf_;  ///< by message and whether the microbatch is mirrored; kNone within a rank
-  std::vector<bool> holds_;           ///< by channel: whether messages wait for each other there
+  Channels channels_;
+  std::vector<bool> asked_;           ///< by stage: whether the rows reduce its gradients
   std::map<std::pair<Stage, Stage>, std::int32_t> slotUses_;
   std::vector<std::int32_t> sent_, received_;  ///< by message and microbatch: the steps that post its ends
   std::vector<std::int32_t> cycle_;            ///< lockstep: by step of a rank
@@ -124,20 +121,12 @@ Compiler::Compiler(const Schedule& schedule, const CostTable& costs, Sending sen
     sent_.assign(costs.messages.size() * microbatches_, kNone);
     received_ = sent_;
   }
+  channels_ = channelsOf(schedule, costs, sending_);
+  asked_.assign(costs.stages.size(), false);
   p_.ranks = static_cast<std::int32_t>(schedule.rows.size());
+  p_.channels = channels_.count;
   lanes_.steps.reserve(2 * actions);
   lanes_.links.reserve(2 * actions);
-}
-
-Ns Compiler::scaled(Ns time, Microbatch m) const {
-  if (costs_.microbatchScale.empty()) return time;
-  return static_cast<Ns>(std::llround(static_cast<double>(time) * costs_.microbatchScale[m.index()]));
-}
-
-Ns Compiler::durationOf(const Action& action) const {
-  const StageCost& cost = costs_.stages[action.stage.index()];
-  const std::array<Ns, kKinds> times{cost.forward, cost.backward, cost.backwardInput, cost.backwardWeight};
-  return scaled(times[static_cast<std::size_t>(action.kind)], action.microbatch);
 }
 
 void Compiler::failDeadlock(std::size_t rank, std::size_t position) const {
@@ -145,64 +134,22 @@ void Compiler::failDeadlock(std::size_t rank, std::size_t position) const {
                           schedule_.name, rank, position, toString(schedule_.rows[rank][position])));
 }
 
-/// Uses of memory: none, then of each stage F, B, I, W, all without received buffers.
+/// Uses of memory: none, then of each stage F, B, I, W, all without buffers.
 void Compiler::listUses() {
-  p_.uses.emplace_back();
-  for (const StageCost& cost : costs_.stages) {
-    const Bytes kept = cost.activationBytes;
-    const Bytes freed = cost.freedByInput - cost.addedByInput;
-    p_.uses.push_back({kept, trains_ ? 0 : kept, std::max<Bytes>(0, cost.forwardPeak - kept), 1, trains_ ? 0 : 1});
-    p_.uses.push_back({0, kept, cost.backwardPeak, 0, 1});
-    p_.uses.push_back({0, freed, std::max(cost.inputPeak, -freed), 0, 0});
-    p_.uses.push_back({0, kept - freed, cost.weightPeak, 0, 1});
-  }
+  const auto count = static_cast<std::int32_t>(1 + kKinds * costs_.stages.size());
+  for (std::int32_t action = 0; action < count; ++action) p_.sources.push_back({action, 0, 0});
 }
 
 std::int32_t Compiler::slotUse(const Action& forward, const Action& backward) {
-  const auto [found, isNew] = slotUses_.emplace(std::pair{forward.stage, backward.stage}, static_cast<std::int32_t>(p_.uses.size()));
-  if (isNew) {
-    const MemoryUse f = p_.uses[1 + kKinds * forward.stage.index()];
-    const MemoryUse b = p_.uses[1 + kKinds * backward.stage.index() + 1];
-    p_.uses.push_back({f.gain + b.gain, f.loss + b.loss, std::max(f.peak, b.peak), f.born + b.born, f.died + b.died});
-  }
+  const auto [found, isNew] = slotUses_.emplace(std::pair{forward.stage, backward.stage}, static_cast<std::int32_t>(p_.sources.size()));
+  if (isNew) p_.sources.push_back({useOf(forward), useOf(backward), 0});
   return found->second;
-}
-
-/// A channel for each direction of a rank pair that messages use, or for both with OneChannel; by (sender, receiver).
-void Compiler::listChannels() {
-  std::vector<std::pair<Rank, Rank>> pairs;
-  const auto ends = [&](const MessageCost& m, bool mirrored) {
-    const auto& ranks = mirrored ? schedule_.placement.mirrorOfStage : schedule_.placement.rankOfStage;
-    std::pair pair(ranks[m.from.index()], ranks[m.to.index()]);
-    if (sending_ == Sending::OneChannel && pair.first > pair.second) std::swap(pair.first, pair.second);
-    return pair;
-  };
-  const int directions = schedule_.placement.bidirectional() ? 2 : 1;
-  for (int d = 0; d < directions; ++d) {
-    for (const MessageCost& m : costs_.messages) pairs.push_back(ends(m, d == 1));
-  }
-  std::sort(pairs.begin(), pairs.end());
-  pairs.erase(std::unique(pairs.begin(), pairs.end()), pairs.end());
-  std::erase_if(pairs, [](const auto& pair) { return pair.first == pair.second; });
-  p_.channels = static_cast<std::int32_t>(pairs.size());
-  channelOf_.assign(costs_.messages.size(), {kNone, kNone});
-  holds_.assign(pairs.size(), false);
-  for (std::size_t i = 0; i < costs_.messages.size(); ++i) {
-    for (int d = 0; d < directions; ++d) {
-      const auto pair = ends(costs_.messages[i], d == 1);
-      if (pair.first == pair.second) continue;
-      const auto at = std::lower_bound(pairs.begin(), pairs.end(), pair);
-      const auto channel = static_cast<std::size_t>(at - pairs.begin());
-      channelOf_[i][static_cast<std::size_t>(d)] = static_cast<std::int32_t>(channel);
-      holds_[channel] = holds_[channel] || posts() || schedule_.lockstep || costs_.messages[i].transfer > 0;
-    }
-  }
 }
 
 // ---- Steps of the ranks ------------------------------------------------------------------------------------------
 
-void Compiler::addStep(std::size_t rank, std::int32_t position, Ns duration, std::int32_t use, Microbatch microbatch) {
-  lanes_.steps.push_back({static_cast<std::int32_t>(rank), {position, microbatch}, duration, use});
+void Compiler::addStep(std::size_t rank, std::int32_t position, std::int32_t use, Microbatch microbatch) {
+  lanes_.steps.push_back({static_cast<std::int32_t>(rank), {position, microbatch}, use});
 }
 
 /// Notes what the last step does. What it needs from its own row must have been done.
@@ -223,15 +170,12 @@ void Compiler::addCompute(std::size_t rank, std::size_t& position) {
   const auto& row = schedule_.rows[rank];
   const Action& action = row[position];
   const std::size_t first = position;
-  const std::int32_t use = 1 + static_cast<std::int32_t>(kKinds * action.stage.index() + static_cast<std::size_t>(action.kind));
   if (!action.overlapsNext || position + 1 == row.size() || row[position + 1].kind != ActionKind::Backward) {
-    addStep(rank, static_cast<std::int32_t>(first), durationOf(action), use);
+    addStep(rank, static_cast<std::int32_t>(first), useOf(action), action.microbatch);
     return enter(action, rank, first);
   }
   const Action& partner = row[++position];
-  Ns duration = durationOf(action) + durationOf(partner);
-  if (!costs_.overlap.empty()) duration = scaled(costs_.overlap[action.stage.index()], action.microbatch);
-  addStep(rank, static_cast<std::int32_t>(first), duration, slotUse(action, partner));
+  addStep(rank, static_cast<std::int32_t>(first), slotUse(action, partner), action.microbatch);
   enter(action, rank, first);
   enter(partner, rank, first + 1);
 }
@@ -241,8 +185,8 @@ void Compiler::addPost(std::size_t rank, std::size_t position) {
   const Action& action = schedule_.rows[rank][position];
   const bool send = isSend(action.kind);
   const auto step = static_cast<std::int32_t>(lanes_.steps.size());
-  addStep(rank, static_cast<std::int32_t>(position), 0, 0);
-  if (sending_ == Sending::Blocking) addStep(rank, static_cast<std::int32_t>(position), 0, 0);
+  addStep(rank, static_cast<std::int32_t>(position), 0, action.microbatch);
+  if (sending_ == Sending::Blocking) addStep(rank, static_cast<std::int32_t>(position), 0, action.microbatch);
   for (const std::size_t m : (send ? leaving_ : arriving_).at(action)) (send ? sent_ : received_)[postOf(m, action.microbatch)] = step;
 }
 
@@ -252,6 +196,7 @@ void Compiler::noteReduction(std::size_t rank, std::size_t position) {
     throw Error(fmt::format("schedule `{}` reduces stage {} on rank {}, which does not hold it; `pipewright check` lists its problems", schedule_.name,
                             stage.value, rank));
   }
+  asked_[stage.index()] = true;
   if (costs_.stages[stage.index()].reduce == 0) return;
   const auto steps = static_cast<std::int32_t>(lanes_.steps.size());
   reductions_.push_back({rank, position, stage, steps == lanes_.begin.back() ? kNone : steps - 1});
@@ -267,11 +212,11 @@ void Compiler::addRow(std::size_t rank) {
     const int inputs = (action.stage == Stage(0) ? 1 : 0) + (action.stage == last ? 1 : 0);  // the model's input and the target
     const bool loads = schedule_.lockstep && costs_.load > 0 && action.kind == ActionKind::Forward && inputs > 0;
     const bool stores = schedule_.lockstep && costs_.store > 0 && action.stage == last && (action.kind == ActionKind::Backward || action.kind == ActionKind::BackwardWeight);
-    if (loads) addStep(rank, kLoadStep, inputs * scaled(costs_.load, action.microbatch), 0, action.microbatch);
+    if (loads) addStep(rank, kLoadStep, 0, action.microbatch);
     if (isCompute(action.kind)) addCompute(rank, at);
     if (action.kind == ActionKind::ReduceGrad) noteReduction(rank, at);
     if (posts() && (isSend(action.kind) || isReceive(action.kind))) addPost(rank, at);
-    if (stores) addStep(rank, kStoreStep, scaled(costs_.store, action.microbatch), 0, action.microbatch);
+    if (stores) addStep(rank, kStoreStep, 0, action.microbatch);
     if (schedule_.lockstep && isCompute(action.kind)) cycle_.resize(lanes_.steps.size(), lockstepCycle(ranks, action));
   }
 }
@@ -302,12 +247,12 @@ void Compiler::forMessages(Visit visit) {
 /// holds are an edge; all others become a step of their channel.
 void Compiler::addTransfers() {
   const auto channel = [&](std::size_t m, Microbatch mb) {
-    return channelOf_[m][schedule_.placement.bidirectional() && mb >= schedule_.placement.firstMirrored ? 1 : 0];
+    return channels_.ofMessage[m][schedule_.placement.bidirectional() && mb >= schedule_.placement.firstMirrored ? 1 : 0];
   };
   std::vector<std::int32_t> next(static_cast<std::size_t>(p_.channels) + 1, 0);
   forMessages([&](std::size_t m, Microbatch mb, std::int32_t) {
     const std::int32_t c = channel(m, mb);
-    if (c != kNone && holds_[static_cast<std::size_t>(c)]) ++next[static_cast<std::size_t>(c) + 1];
+    if (c != kNone && channels_.held[static_cast<std::size_t>(c)]) ++next[static_cast<std::size_t>(c) + 1];
   });
   next[0] = static_cast<std::int32_t>(lanes_.steps.size());
   for (std::size_t c = 1; c < next.size(); ++c) next[c] += next[c - 1];
@@ -324,9 +269,9 @@ void Compiler::addTransfers() {
     const Lanes::Draft& user = lanes_.steps[static_cast<std::size_t>(consumer)];
     if (c == kNone && consumer < sender) failDeadlock(static_cast<std::size_t>(user.lane), static_cast<std::size_t>(user.origin.index));
     if (c == kNone) return;
-    if (!holds_[static_cast<std::size_t>(c)]) return lanes_.links.push_back({sender, consumer, static_cast<std::int32_t>(m) + 1});
+    if (!channels_.held[static_cast<std::size_t>(c)]) return lanes_.links.push_back({sender, consumer, static_cast<std::int32_t>(m) + 1});
     const std::int32_t step = next[static_cast<std::size_t>(c)]++;
-    lanes_.steps[static_cast<std::size_t>(step)] = {p_.ranks + c, {static_cast<std::int32_t>(m), mb}, scaled(message.transfer, mb), 0};
+    lanes_.steps[static_cast<std::size_t>(step)] = {p_.ranks + c, {static_cast<std::int32_t>(m), mb}, 0};
     carried_.push_back({step, static_cast<std::int32_t>(m), mb, sender, consumer});
     linkTransfer(carried_.back());
   });
@@ -361,7 +306,7 @@ void Compiler::addReductions() {
   for (std::int32_t rank = 0; rank < p_.ranks; ++rank) {
     for (; next != reductions_.cend() && next->rank == static_cast<std::size_t>(rank); ++next) {
       const auto step = static_cast<std::int32_t>(lanes_.steps.size());
-      lanes_.steps.push_back({p_.ranks + p_.channels + rank, {static_cast<std::int32_t>(next->position), {}}, costs_.stages[next->stage.index()].reduce, 0});
+      lanes_.steps.push_back({p_.ranks + p_.channels + rank, {static_cast<std::int32_t>(next->position), {}}, 0});
       for (const Reduction* holder : holders[next->stage]) {
         if (holder->after != kNone) lanes_.links.push_back({holder->after, step, 0});
       }
@@ -374,7 +319,7 @@ void Compiler::addReductions() {
 void Compiler::linkCycles() {
   const auto cycles = static_cast<std::int32_t>(lockstepCycles(shapeOf(schedule_)));
   const auto first = static_cast<std::int32_t>(lanes_.steps.size());
-  for (std::int32_t i = 0; i < 2 * cycles; ++i) lanes_.steps.push_back({p_.ranks + p_.channels + p_.reducers, {i / 2, {}}, 0, 0});
+  for (std::int32_t i = 0; i < 2 * cycles; ++i) lanes_.steps.push_back({p_.ranks + p_.channels + p_.reducers, {i / 2, {}}, 0});
   for (std::size_t rank = 0; rank < schedule_.rows.size(); ++rank) {
     for (std::int32_t s = lanes_.begin[rank]; s < lanes_.begin[rank + 1]; ++s) {
       const std::int32_t cycle = cycle_[static_cast<std::size_t>(s)];
@@ -413,17 +358,16 @@ void Compiler::requireSenders() {
 }
 
 Program Compiler::run() {
-  listChannels();
   listUses();
   for (std::size_t rank = 0; rank < schedule_.rows.size(); ++rank) addRow(rank);
-  p_.delays.push_back(0);
-  for (const MessageCost& m : costs_.messages) p_.delays.push_back(m.latency);
   requireSenders();
   addTransfers();
   addReductions();
   if (schedule_.lockstep) linkCycles();
-  weigh(schedule_, costs_, posts(), lanes_, p_);
+  addBuffers(schedule_, costs_, posts(), lanes_, p_);
   finish();
+  p_.basis = basisOf(schedule_, costs_, sending_, asked_, trains_);
+  setCosts(schedule_, costs_, p_);
   return std::move(p_);
 }
 

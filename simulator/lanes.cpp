@@ -1,5 +1,6 @@
 #include "simulator/lanes.h"
 
+#include <algorithm>
 #include <utility>
 
 namespace pw {
@@ -60,13 +61,11 @@ std::vector<std::int32_t> layOut(const Lanes& lanes, Program& program) {
   for (std::size_t i = 0; i < order.size(); ++i) place[static_cast<std::size_t>(order[i])] = static_cast<std::int32_t>(i);
   program.steps.reserve(order.size() + 1);
   program.edges.reserve(e.edges.size());
-  program.duration.reserve(order.size());
   program.useOf.reserve(order.size());
   program.origin.reserve(order.size());
   for (const std::int32_t old : order) {
     const Lanes::Draft& draft = lanes.steps[static_cast<std::size_t>(old)];
     program.steps.push_back({draft.lane, static_cast<std::int32_t>(program.edges.size())});
-    program.duration.push_back(draft.duration);
     program.useOf.push_back(draft.use);
     program.origin.push_back(draft.origin);
     for (std::int32_t i = e.first[static_cast<std::size_t>(old)]; i < e.first[static_cast<std::size_t>(old) + 1]; ++i) {
@@ -76,6 +75,38 @@ std::vector<std::int32_t> layOut(const Lanes& lanes, Program& program) {
   }
   program.steps.push_back({0, static_cast<std::int32_t>(program.edges.size())});
   return {};
+}
+
+Channels channelsOf(const Schedule& rows, const CostTable& costs, Sending sending) {
+  const auto ends = [&](const MessageCost& m, std::size_t mirrored) {
+    const auto& ranks = mirrored == 1 ? rows.placement.mirrorOfStage : rows.placement.rankOfStage;
+    std::pair pair(ranks[m.from.index()], ranks[m.to.index()]);
+    if (sending == Sending::OneChannel && pair.first > pair.second) std::swap(pair.first, pair.second);
+    return pair;
+  };
+  const std::size_t directions = rows.placement.bidirectional() ? 2 : 1;
+  std::vector<std::pair<Rank, Rank>> pairs;
+  for (std::size_t d = 0; d < directions; ++d) {
+    for (const MessageCost& m : costs.messages) pairs.push_back(ends(m, d));
+  }
+  std::sort(pairs.begin(), pairs.end());
+  pairs.erase(std::unique(pairs.begin(), pairs.end()), pairs.end());
+  std::erase_if(pairs, [](const auto& pair) { return pair.first == pair.second; });
+
+  Channels channels;
+  channels.count = static_cast<std::int32_t>(pairs.size());
+  channels.ofMessage.assign(costs.messages.size(), {Channels::kNone, Channels::kNone});
+  channels.held.assign(pairs.size(), sending != Sending::Overlapped || rows.lockstep);
+  for (std::size_t i = 0; i < costs.messages.size(); ++i) {
+    for (std::size_t d = 0; d < directions; ++d) {
+      const auto pair = ends(costs.messages[i], d);
+      if (pair.first == pair.second) continue;
+      const auto channel = static_cast<std::size_t>(std::lower_bound(pairs.begin(), pairs.end(), pair) - pairs.begin());
+      channels.ofMessage[i][d] = static_cast<std::int32_t>(channel);
+      if (costs.messages[i].transfer > 0) channels.held[channel] = true;
+    }
+  }
+  return channels;
 }
 
 }  // namespace pw

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <vector>
 
@@ -21,7 +22,6 @@ struct Lanes {
   struct Draft {
     std::int32_t lane = 0;
     Origin origin;
-    Ns duration = 0;
     std::int32_t use = 0;
   };
   struct Link {
@@ -36,8 +36,23 @@ struct Lanes {
 /// for every lane its first step that is never done (the lane's end: all are); else nothing. Cost: linear.
 [[nodiscard]] std::vector<std::int32_t> layOut(const Lanes& lanes, Program& program);
 
-/// Adds the buffers of received messages to the uses of the ranks' steps, as the header of `simulate` says, and finds what each rank has at the
-/// start and at most. `posted`: every RECV posts its own receive. Cost: linear in actions.
-void weigh(const Schedule& rows, const CostTable& costs, bool posted, Lanes& lanes, Program& program);
+/// Adds the buffers of messages to the sources of the uses of the ranks' steps, as the header of `simulate` says. `posted`: every RECV posts
+/// its own receive. Cost: linear in actions.
+void addBuffers(const Schedule& rows, const CostTable& costs, bool posted, Lanes& lanes, Program& program);
+
+/// A channel for each direction of a rank pair that messages use, or for both with OneChannel; by (sender, receiver).
+struct Channels {
+  static constexpr std::int32_t kNone = -1;
+  std::int32_t count = 0;
+  std::vector<std::array<std::int32_t, 2>> ofMessage;  ///< by message and whether the microbatch is mirrored; kNone within a rank
+  std::vector<bool> held;                              ///< by channel: whether messages wait for each other there
+};
+[[nodiscard]] Channels channelsOf(const Schedule& rows, const CostTable& costs, Sending sending);
+
+/// The basis of a program of these rows. `asked`, `trains`: as in Basis, of the rows.
+[[nodiscard]] Basis basisOf(const Schedule& rows, const CostTable& costs, Sending sending, const std::vector<bool>& asked, bool trains);
+
+/// Sets all that costs decide in a program whose steps, sources and basis are there: durations, delays, uses, memory. Cost: linear in steps.
+void setCosts(const Schedule& rows, const CostTable& costs, Program& program);
 
 }  // namespace pw

@@ -25,9 +25,11 @@ using Command = std::function<int()>;
 [[nodiscard]] Command addProfile(CLI::App& app);
 [[nodiscard]] Command addPlan(CLI::App& app);
 [[nodiscard]] Command addSimulate(CLI::App& app);
+[[nodiscard]] Command addSearch(CLI::App& app);
 [[nodiscard]] Command addRun(CLI::App& app);
 [[nodiscard]] Command addCompare(CLI::App& app);
 [[nodiscard]] Command addRuns(CLI::App& app);
+[[nodiscard]] Command addExport(CLI::App& app);
 [[nodiscard]] Command addDemo(CLI::App& app);
 
 }  // namespace pw::cli

@@ -16,12 +16,12 @@
 
 #include "app/cli/commands.h"
 #include "app/cli/model.h"
-#include "app/cli/model_tree.h"
 #include "app/cli/output.h"
 #include "app/cli/split_report.h"
 #include "backends/torch_backend.h"
 #include "schedules/error.h"
 #include "schedules/units.h"
+#include "simulator/module_tree.h"
 #include "simulator/partition.h"
 
 namespace pw::cli {

@@ -26,16 +26,18 @@ struct Entry {
 };
 
 /// In the order `--help` shows them: from a model to a result.
-constexpr std::array<Entry, 10> kCommands{{
+constexpr std::array<Entry, 12> kCommands{{
     {"inspect", addInspect},
     {"schedule", addSchedule},
     {"check", addCheck},
     {"profile", addProfile},
     {"plan", addPlan},
     {"simulate", addSimulate},
+    {"search", addSearch},
     {"run", addRun},
     {"compare", addCompare},
     {"runs", addRuns},
+    {"export", addExport},
     {"demo", addDemo},
 }};
 

@@ -6,6 +6,8 @@
 #include <string_view>
 #include <vector>
 
+#include "backends/files.h"
+
 namespace pw::cli {
 
 /// Right-aligned numbers, left-aligned words: columns as wide as their widest cell, two spaces between. The first row is the header.
@@ -33,11 +35,6 @@ int complain(std::string_view text, int status);
 
 /// Writes to stdout. Throws Error when it is full or closed.
 void print(std::string_view text);
-
-/// Reads a whole file. Throws UsageError when it cannot.
-[[nodiscard]] std::string readFile(const std::string& path);
-/// Writes a file through a temporary beside it and a rename, so that a reader never sees half of it. Throws Error when it cannot.
-void writeFile(const std::string& path, std::string_view text);
 
 /// How progress is shown on stderr: a bar on a terminal, one JSON line a second with `--progress json`, nothing otherwise.
 enum class ProgressStyle : std::uint8_t { Automatic, Json };

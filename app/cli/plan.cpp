@@ -14,12 +14,10 @@
 #include "backends/optimizer_spec.h"
 #include "schedules/error.h"
 #include "schedules/generate.h"
-#include "schedules/lower.h"
 #include "schedules/units.h"
-#include "simulator/checkpoint.h"
 #include "simulator/json_fields.h"
 #include "simulator/metrics.h"
-#include "simulator/plan.h"
+#include "simulator/planner.h"
 #include "simulator/sharing.h"
 
 namespace pw::cli {
@@ -71,16 +69,6 @@ Schedule chooseSchedule(const Options& o, const ModelGraph& graph) {
                                  shapeOf(schedule).ranks, stages - 1));
   }
   return schedule;
-}
-
-std::vector<std::string> namesOf(const ModelGraph& graph, const std::vector<NodeId>& begins, const Bindings& bindings) {
-  std::vector<std::string> names;
-  const auto points = splitPoints(graph, bindings);
-  for (const NodeId begin : begins) {
-    const auto found = std::find_if(points.begin(), points.end(), [&](const SplitPoint& p) { return p.begin == begin; });
-    names.push_back(found == points.end() ? fmt::format("node {}", begin.value) : found->name);
-  }
-  return names;
 }
 
 Profile chooseProfile(const Options& o, const ModelGraph& graph, std::int64_t microbatch, int ranks) {
@@ -201,50 +189,24 @@ void adviseSingleRank(const Plan& plan, const ModelGraph& graph, const Profile& 
   }
 }
 
-/// Whether gradients must be summed between ranks.
-bool reduces(const Placement& placement, int replicas) { return replicas > 1 || (placement.bidirectional() && placement.mirrorOfStage != placement.rankOfStage); }
-
-int optimizerCopies(const Options& o) {
-  OptimizerSpec spec;
-  spec.kind = parseOptimizer(o.optimizer);
-  return stateCopies(spec);
-}
-
-/// Sets what is recomputed and how shared parameters are kept equal.
-std::vector<SharingChoice> settle(const Options& o, const ModelGraph& graph, const Profile& profile, Bytes limit, Plan& plan) {
-  const PlanSetting setting{graph, profile, plan.schedule, plan.replicas, optimizerCopies(o)};
-  const bool automatic = o.recompute == std::vector<std::string>{"auto"};
-  if (automatic && limit == 0) throw UsageError("--recompute auto recomputes as little as a memory limit allows; give --memory-limit, or name what to recompute.");
-  if (!automatic) setCheckpoints(graph, plan.partition, o.recompute);
-  const auto asked = o.share == "auto" ? std::nullopt : std::optional(o.share == "transmit" ? Sharing::Transmit : Sharing::Replicate);
-  auto choices = chooseSharing(setting, plan.partition, asked, limit);
-  if (automatic) static_cast<void>(recomputeToFit(setting, plan.partition, limit));
-  return choices;
-}
-
-Plan makePlan(const Options& o, const ModelGraph& graph, const Profile& profile, const Schedule& schedule, Bytes limit, std::vector<SharingChoice>& shared) {
-  const Bindings bindings = bindBatch(graph, o.microbatch);
-  const std::vector<NodeId> begins = chooseSplits(o, graph, profile, shapeOf(schedule).stages);
-  Plan plan;
-  plan.modelFiles = graph.files;
-  plan.modelName = graph.name;
-  plan.microbatchSize = o.microbatch;
-  plan.batch = o.batch;
-  plan.replicas = o.replicas;
-  plan.loss = o.loss;
-  plan.partition = cut(graph, begins, bindings, &profile);
-  plan.splitNames = namesOf(graph, begins, bindings);
-  plan.schedule = lower(schedule);
-  if (reduces(plan.schedule.placement, o.replicas)) plan.schedule = withReductions(plan.schedule);
-  shared = settle(o, graph, profile, limit, plan);
-  plan.costs = costTable(graph, plan.partition, profile, plan.schedule.placement, plan.replicas);
-  auto sizes = microbatchSizes(o.batch, o.replicas * o.microbatches);
-  sizes.resize(static_cast<std::size_t>(o.microbatches));  // those of the first replica, which are the largest
-  if (std::any_of(sizes.begin(), sizes.end(), [&](std::int64_t s) { return s != o.microbatch; })) {
-    for (const std::int64_t size : sizes) plan.costs.microbatchScale.push_back(static_cast<double>(size) / static_cast<double>(o.microbatch));
+PlanRequest requestOf(const Options& o, const ModelGraph& graph, const Profile& profile, const Schedule& schedule, Bytes limit) {
+  if (o.recompute == std::vector<std::string>{"auto"} && limit == 0) {
+    throw UsageError("--recompute auto recomputes as little as a memory limit allows; give --memory-limit, or name what to recompute.");
   }
-  plan.profile = profile;
-  return plan;
+  OptimizerSpec optimizer;
+  optimizer.kind = parseOptimizer(o.optimizer);
+  PlanRequest request;
+  request.microbatches = o.microbatches;
+  request.replicas = o.replicas;
+  request.microbatch = o.microbatch;
+  request.batch = o.batch;
+  request.begins = chooseSplits(o, graph, profile, shapeOf(schedule).stages);
+  request.loss = o.loss;
+  request.recompute = o.recompute;
+  if (o.share != "auto") request.sharing = o.share == "transmit" ? Sharing::Transmit : Sharing::Replicate;
+  request.optimizerCopies = stateCopies(optimizer);
+  request.memoryLimit = limit;
+  return request;
 }
 
 int run(Options& o) {
@@ -264,11 +226,14 @@ int run(Options& o) {
   const Bytes limit = o.memoryLimit.empty() ? 0 : parseSize(o.memoryLimit);
   for (const std::string& split : o.splits) static_cast<void>(findSplit(graph, split));
   const Profile profile = chooseProfile(o, graph, o.microbatch, ranks);
-  std::vector<SharingChoice> shared;
-  const Plan plan = makePlan(o, graph, profile, schedule, limit, shared);
+  const PlanRequest request = requestOf(o, graph, profile, schedule, limit);
+  const Schedule rows = planRows(schedule, o.replicas);
+  const Priced priced = price(request, graph, profile, rows);
+  const Plan plan = planOf(request, graph, profile, rows, priced, splitPoints(graph, bindBatch(graph, o.microbatch)));
+  const std::vector<SharingChoice>& shared = priced.sharing;
   const std::vector<Recomputed> recomputed = recomputedBy(plan, graph);
   CostTable costs = plan.costs;  // a run adds the state of its optimizer itself
-  addOptimizerState(costs, optimizerCopies(o), 1);
+  addOptimizerState(costs, request.optimizerCopies, 1);
   const Program program = compile(plan.schedule, costs);
   Times times;
   execute(program, times);
@@ -288,7 +253,7 @@ int run(Options& o) {
     printRecomputed(recomputed);
     fmt::print("\npredicted step {}, makespan {}, bubble {:.1f} %, lower bound of the makespan {}\n", formatDuration(metrics.step), formatDuration(metrics.makespan),
                100 * metrics.bubbleFraction, formatDuration(prediction.lowerBound.flush));
-    adviseSingleRank(plan, graph, profile, metrics.step, limit, optimizerCopies(o));
+    adviseSingleRank(plan, graph, profile, metrics.step, limit, request.optimizerCopies);
     if (!o.out.empty() && fits) fmt::print("Written to {}.\n", o.out);
   }
   if (fits) return kYes;

@@ -12,6 +12,7 @@
 #include "engine/launcher.h"
 #include "engine/worker.h"
 #include "schedules/error.h"
+#include "simulator/planner.h"
 #include "schedules/units.h"
 
 namespace pw::cli {
@@ -92,7 +93,7 @@ int run(Options& o) {
   if (!o.cluster.empty()) {
     profile = estimate(graph, o.microbatch, loadCluster(o.cluster));
   } else if (o.ranks > 1 && !environment) {
-    profile = measureWithRanks(o.models, o.microbatch, o.ranks, o.threads, o.loss);
+    profile = measureWithRanks(o.models, o.microbatch, o.ranks, o.threads, o.loss, o.progressStyle);
   } else {
     std::unique_ptr<Communicator> group;
     try {

@@ -34,7 +34,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 struct Options {
-  std::string plan, store, transport = "ucx", data = "synthetic", loss, lossOver = "microbatch", optimizer = "sgd", order = "plan", outputs, save, resume, log,
+  std::string plan, store, transport = "ucx", data = "synthetic", loss, lossOver = "microbatch", optimizer = "sgd", order = "plan", outputs, save, resume, log, live,
       progressStyle = "auto";
   int steps = 1, threads = 1, saveEvery = 0;
   std::vector<double> betas;
@@ -212,6 +212,8 @@ void trainRank(const Options& o, const Plan& plan, const RankEnvironment& enviro
   } else {
     communicator = connectRanks(o.transport, rendezvousOf(environment, options.deadline), torch);
   }
+  std::optional<LiveWriter> live;
+  if (!o.live.empty()) options.live = &live.emplace(o.live, environment.rank);
   if (o.evaluates) return evaluateRank(o, graph, plan, options, *communicator, torch);
   // Who shows how far it is: rank 0 where it knows the loss, else the rank of the last stage.
   const bool shows = options.executor.sumLoss ? environment.rank.value == 0 : plan.schedule.placement.rankOfStage.back() == environment.rank;
@@ -312,6 +314,10 @@ int run(Options& o) {
     if (std::filesystem::is_directory(o.save)) throw UsageError(fmt::format("{} is a folder; give --save the name of a file.", o.save));
     static_cast<void>(CheckpointWriter(o.save));
   }
+  if (isFirst && !o.live.empty()) {  // the ranks append
+    std::ofstream(o.live, std::ios::trunc).flush();
+    static_cast<void>(LiveWriter(o.live, Rank(0)));
+  }
   if (environment) {
     requireWorldSize(*environment, ranks, o.plan);
     std::unique_ptr<Communicator> communicator;
@@ -361,6 +367,7 @@ Command addRun(CLI::App& app) {
   sub->add_option("--threads", o->threads, "Intra-op threads of each rank (default 1)")->check(CLI::Range(1, 1024))->option_text("N");
   sub->add_option("--timeout", o->timeoutSeconds, "Seconds any wait between ranks may last (default 120)")->check(CLI::Range(0.1, 1e6))->option_text("SECONDS");
   sub->add_option("--init", "Draw weights instead of reading them")->check(CLI::IsMember({"random"}))->each([o](const std::string&) { o->initRandom = true; })->option_text("random");
+  sub->add_option("--live", o->live, "Append here what each rank does while it does it (JSON lines), for programs that watch; ranks on one host")->option_text("FILE");
   sub->add_option("--progress", o->progressStyle, "auto or json")->option_text("STYLE");
   sub->add_flag("--verify", o->verify, "Compare the first step with one rank on the same microbatches: boundary values, loss and gradients");
   sub->add_flag("--masked", o->masked, "Every microbatch computes the whole batch and counts its own samples only: results that depend on the batch size then agree");

@@ -42,7 +42,7 @@ LIBRARIES = {
     "GoogleTest": (r"(gtest|gmock)/.*", ()),
     "Google Benchmark": (r"benchmark/.*", ()),
 }
-LIGHT_LIBRARIES = ("JSON names",)  # forward declarations only: allowed in headers
+LIGHT_LIBRARIES = ("JSON names", "Qt")  # allowed in headers: forward declarations only, and what a widget derives from
 TEST_LIBRARIES = ("GoogleTest", "Google Benchmark")  # every test file, its headers included
 SYSTEM = re.compile(r"[\w.]+|(sys|net|netinet|arpa|linux|asm|bits)/[\w./]+")
 

@@ -1,4 +1,4 @@
-#include "app/cli/model_tree.h"
+#include "simulator/module_tree.h"
 
 #include <cstddef>
 #include <optional>
@@ -13,7 +13,7 @@
 #include "simulator/profile.h"
 #include "simulator/symbolic.h"
 
-namespace pw::cli {
+namespace pw {
 namespace {
 
 /// What one node adds to each module around it.
@@ -166,4 +166,4 @@ std::map<std::string, std::string> tiedParameters(const ModelGraph& graph) {
   return tied;
 }
 
-}  // namespace pw::cli
+}  // namespace pw

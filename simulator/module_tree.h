@@ -6,7 +6,7 @@
 
 #include "simulator/model_graph.h"
 
-namespace pw::cli {
+namespace pw {
 
 /// One module of a model with what all operators inside it add up to, for one microbatch.
 struct ModuleSummary {
@@ -30,4 +30,4 @@ struct ModuleSummary {
 /// Tied parameters: name → name of the one that holds the bytes.
 [[nodiscard]] std::map<std::string, std::string> tiedParameters(const ModelGraph& graph);
 
-}  // namespace pw::cli
+}  // namespace pw

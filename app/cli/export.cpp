@@ -1,0 +1,188 @@
+#include <algorithm>
+#include <filesystem>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <CLI/App.hpp>
+#include <CLI/Validators.hpp>
+#include <fmt/format.h>
+
+#include "app/cli/commands.h"
+#include "app/cli/model.h"
+#include "app/cli/output.h"
+#include "backends/run_store.h"
+#include "backends/trace_import.h"
+#include "schedules/error.h"
+#include "schedules/units.h"
+#include "simulator/plan.h"
+#include "simulator/simulate.h"
+#include "simulator/svg.h"
+#include "simulator/torch_plan.h"
+#include "simulator/trace_csv.h"
+
+namespace pw::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+struct ExportOptions {
+  std::string plan, store, to, out, progressStyle;
+  std::vector<std::string> traces;
+  int run = 0;     ///< 0: the newest
+  int step = -1;   ///< −1: the one that stands for the run
+  bool predicted = false;
+};
+
+/// Traces that go into one file, and which of them is drawn where only one can be.
+struct Material {
+  std::vector<std::string> names;
+  std::vector<Trace> traces;
+  std::size_t chosen = 0;
+  std::string title;
+};
+
+Ns endOf(const Trace& trace) {
+  Ns end = 0;
+  for (const Span& span : trace.spans) end = std::max(end, span.end);
+  return end;
+}
+
+Material fromPlan(const ExportOptions& o) {
+  const Plan plan = parsePlan(readFile(o.plan), o.plan);
+  Material material;
+  material.names = {"predicted"};
+  material.traces.push_back(simulate(plan.schedule, plan.costs));
+  material.title = fmt::format("{}, {}, predicted", plan.modelName, plan.schedule.name);
+  return material;
+}
+
+Material fromStore(const ExportOptions& o) {
+  const RunStore store(o.store, RunStore::Mode::ReadOnly);
+  RunRecord run = store.load(o.run > 0 ? std::optional<RunId>(RunId(o.run)) : std::nullopt);
+  Material material;
+  material.names.emplace_back("predicted");
+  material.traces.push_back(run.predicted);
+  material.title = fmt::format("run {}: {}, {}, predicted", run.id.value, run.plan.modelName, run.plan.schedule.name);
+  if (o.predicted) return material;
+  const StepRecord* step = nullptr;
+  if (o.step >= 0) {
+    const auto found = std::find_if(run.steps.begin(), run.steps.end(), [&](const StepRecord& s) { return s.step == o.step; });
+    if (found == run.steps.end()) throw UsageError(fmt::format("run {} of {} has no step {}; it has {}", run.id.value, o.store, o.step, counted(static_cast<std::int64_t>(run.steps.size()), "step")));
+    step = &*found;
+  } else {
+    step = &medianStep(run);
+  }
+  material.names.push_back(fmt::format("measured step {}", step->step));
+  material.traces.push_back(step->measured);
+  material.chosen = 1;
+  material.title = fmt::format("run {}: {}, {}, step {}", run.id.value, run.plan.modelName, run.plan.schedule.name, step->step);
+  return material;
+}
+
+Material fromTrace(const ExportOptions& o) {
+  const auto show = progress("read", parseProgressStyle(o.progressStyle));
+  constexpr std::uint64_t kKilobyte = 1024;  // the bar counts in int
+  std::optional<ImportedTrace> imported = importTrace(o.traces, [&](std::uint64_t done, std::uint64_t all) {
+    show(static_cast<int>(done / kKilobyte), static_cast<int>(all / kKilobyte), "");
+    return true;
+  });
+  Material material;
+  for (ImportedStep& step : imported->steps) {
+    material.names.push_back(std::move(step.name));
+    material.traces.push_back(std::move(step.trace));
+  }
+  const std::size_t count = material.traces.size();
+  if (o.step >= 0) {
+    if (o.step < 1 || static_cast<std::size_t>(o.step) > count) throw UsageError(fmt::format("--step {} is none of the {} of {}; they count from 1", o.step, counted(static_cast<std::int64_t>(count), "step"), imported->title));
+    material.chosen = static_cast<std::size_t>(o.step) - 1;
+  } else if (count > 1) {  // the median of those after the first, which warms up
+    std::vector<std::size_t> order;
+    for (std::size_t i = 1; i < count; ++i) order.push_back(i);
+    std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return endOf(material.traces[a]) < endOf(material.traces[b]); });
+    material.chosen = order[(order.size() - 1) / 2];
+  }
+  material.title = fmt::format("{}, {}", imported->title, material.names[material.chosen]);
+  for (const std::string& note : imported->notes) complain(note, kYes);
+  return material;
+}
+
+std::string textOf(const ExportOptions& o, const Material& material) {
+  const Trace& chosen = material.traces[material.chosen];
+  if (o.to == "csv") return toSpanCsv(chosen);
+  if (o.to == "svg") return toSvg(chosen, {.title = material.title});
+  std::vector<const Trace*> traces;
+  for (const Trace& trace : material.traces) traces.push_back(&trace);
+  const bool one = o.step >= 0 || o.predicted;
+  return one ? toChromeJson({&chosen}, {material.names[material.chosen]}) : toChromeJson(traces, material.names);
+}
+
+int exportTrace(const ExportOptions& o) {
+  const Material material = !o.plan.empty() ? fromPlan(o) : !o.store.empty() ? fromStore(o) : fromTrace(o);
+  const std::string text = textOf(o, material);
+  if (o.out.empty()) {
+    print(text);
+    return kYes;
+  }
+  writeFile(o.out, text);
+  print(fmt::format("{}: {}, {}, {}\n", o.out, material.title, counted(static_cast<std::int64_t>(material.traces[material.chosen].spans.size()), "span"), formatSize(static_cast<Bytes>(text.size()))));
+  return kYes;
+}
+
+int exportForTorch(const ExportOptions& o) {
+  if (o.plan.empty()) throw UsageError("--to torch exports a plan; give PLAN.json");
+  if (o.out.empty()) throw UsageError("--to torch writes several files; give their folder with --out DIR");
+  const Plan plan = parsePlan(readFile(o.plan), o.plan);
+  const TorchPlan exported = torchPlan(plan, loadModel(plan.modelFiles));
+  std::error_code problem;
+  fs::create_directories(o.out, problem);
+  if (problem) throw UsageError(fmt::format("the folder {} cannot be made: {}; choose another with --out", o.out, problem.message()));
+  const auto file = [&](const char* name) { return (fs::path(o.out) / name).string(); };
+  writeFile(file("schedule.csv"), exported.schedule);
+  writeFile(file("pipeline.json"), exported.settings);
+  writeFile(file("run.py"), readFile((fs::path(resourceFolder()) / "torch_pipeline.py").string()));
+  print(fmt::format("{} for torch.distributed.pipelining; run it where torch 2.11 is:\n  torchrun --nproc-per-node {} {}\n", plan.modelName, worldSize(plan), file("run.py")));
+  for (const std::string& note : exported.notes) print(note + "\n");
+  return kYes;
+}
+
+int runExport(const ExportOptions& o) {
+  const int sources = static_cast<int>(!o.plan.empty()) + static_cast<int>(!o.store.empty()) + static_cast<int>(!o.traces.empty());
+  if (sources != 1) throw UsageError("export takes one of a plan file, --store F.db and --trace F; see pipewright export --help");
+  if (o.run > 0 && o.store.empty()) throw UsageError("--run names a run of a store; give --store F.db too, or leave it out");
+  if (o.predicted && o.store.empty()) throw UsageError("--predicted chooses a run's prediction; give --store F.db too, or leave it out");
+  if (o.step >= 0 && (o.predicted || !o.plan.empty())) throw UsageError("a prediction has one step only; leave out --step");
+  return o.to == "torch" ? exportForTorch(o) : exportTrace(o);
+}
+
+}  // namespace
+
+Command addExport(CLI::App& app) {
+  auto options = std::make_shared<ExportOptions>();
+  CLI::App* command = app.add_subcommand("export", "A plan for torch.distributed.pipelining; a trace for Perfetto, spreadsheets, papers");
+  command->add_option("PLAN.json", options->plan, "Plan: to run with torch, or its prediction as a trace")->option_text(" ");
+  command->add_option("--store", options->store, "File that `pipewright run --store` wrote")->option_text("F.db");
+  command->add_option("--run", options->run, "Run of the store; the newest without it")->check(CLI::Range(1, 1 << 30))->option_text("ID");
+  command->add_option("--trace", options->traces, "A trace of torch.profiler, of Primus, or of this program; a file for each rank, or their folder")->type_name("F")->expected(1)->take_all()->allow_extra_args(false);
+  command->add_option("--step", options->step, "Which step: its number in the run, or its place in a trace, from 1; without it the median after the first")->check(CLI::Range(0, 1 << 30))->option_text("N");
+  command->add_flag("--predicted", options->predicted, "Of a run its prediction only");
+  command->add_option("--to", options->to, "torch: a schedule, split points and a script; chrome: for Perfetto, all steps; csv: a line for each span; svg: a drawing")
+      ->option_text("torch|chrome|csv|svg (required)")
+      ->required()
+      ->check(CLI::IsMember({"torch", "chrome", "csv", "svg"}));
+  command->add_option("--out", options->out, "File to write, or with --to torch a folder; without it stdout")->option_text("F");
+  command->add_option("--progress", options->progressStyle, "json: one line a second on stderr")->option_text("json");
+  command->footer(
+      "Examples:\n"
+      "  pipewright export plan.json --to torch --out pipeline     then: torchrun --nproc-per-node 2 pipeline/run.py\n"
+      "  pipewright export plan.json --to svg --out predicted.svg\n"
+      "  pipewright export --store runs.db --run 3 --to chrome --out run3.json\n"
+      "  pipewright export --trace profiles/ --to svg --out measured.svg\n"
+      "  pipewright export --trace rank0.json --trace rank1.json --to csv > spans.csv\n\n"
+      "Open a chrome file in ui.perfetto.dev or chrome://tracing. Of a run it holds the prediction and a step, of a trace all steps.");
+  return [options] { return runExport(*options); };
+}
+
+}  // namespace pw::cli

@@ -1,0 +1,203 @@
+#include "simulator/search.h"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <map>
+#include <nlohmann/json.hpp>
+#include <set>
+
+#include "app/cli/commands.h"
+#include "app/cli/model.h"
+#include "app/cli/output.h"
+#include "backends/optimizer_spec.h"
+#include "schedules/error.h"
+#include "schedules/generate.h"
+#include "schedules/units.h"
+
+namespace pw::cli {
+namespace {
+
+using Json = nlohmann::ordered_json;
+
+struct Options {
+  std::vector<std::string> models, schedules, profiles;
+  std::vector<int> microbatches, chunks;
+  std::string cluster, memoryLimit, out, loss, optimizer = "sgd", progressStyle = "auto";
+  int ranks = 0, replicas = 1, threads = 1, top = 10;
+  std::int64_t batch = 0, microbatch = 0;
+  bool json = false, noRecompute = false;
+};
+
+/// Costs estimated for a cluster, of the profiles given, or measured here at each size.
+ProfileSource sourceOf(const Options& o, const ModelGraph& graph, const Cluster& cluster) {
+  if (!o.cluster.empty()) return estimates(graph, cluster);
+  if (!o.profiles.empty()) {
+    std::vector<std::shared_ptr<const Profile>> profiles;
+    for (const std::string& file : o.profiles) {
+      profiles.push_back(std::make_shared<Profile>(parseProfile(readFile(file), file)));
+      if (profiles.back()->nodes.size() != graph.nodes.size()) throw UsageError(fmt::format("{} was not taken of {}; profile this model.", file, graph.name));
+    }
+    return measurements(std::move(profiles));
+  }
+  return [&o](std::int64_t microbatch) {
+    return SizedProfile{std::make_shared<Profile>(measureWithRanks(o.models, microbatch, o.ranks, o.threads, o.loss, o.progressStyle)), false};
+  };
+}
+
+SearchSpace spaceOf(const Options& o) {
+  OptimizerSpec optimizer;
+  optimizer.kind = parseOptimizer(o.optimizer);
+  SearchSpace space;
+  space.base.ranks = o.ranks;
+  space.base.replicas = o.replicas;
+  space.base.batch = o.batch;
+  space.base.loss = o.loss;
+  space.base.optimizerCopies = stateCopies(optimizer);
+  space.base.memoryLimit = o.memoryLimit.empty() ? 0 : parseSize(o.memoryLimit);
+  space.fixedMicrobatch = o.microbatch > 0;
+  if (o.microbatch > 0) space.base.microbatch = o.microbatch;
+  space.microbatches = o.microbatches;
+  space.schedules = o.schedules;
+  space.chunks = o.chunks;
+  space.recompute = !o.noRecompute;
+  return space;
+}
+
+std::string splitOf(const Candidate& c) { return c.moves == 0 ? c.split : fmt::format("{}, {} moved", c.split, c.moves); }
+
+std::string tableOf(const std::vector<const Candidate*>& candidates, bool limited) {
+  std::vector<std::vector<std::string>> rows{{"schedule", "stages", "microbatches", "of", "splits", "recompute", "step", "samples/s", "bubble", "peak memory"}};
+  if (limited) rows.front().emplace_back("fits");
+  for (const Candidate* c : candidates) {
+    const PlanRequest& r = c->request;
+    rows.push_back({r.schedule, std::to_string(c->stages), std::to_string(r.microbatches), std::to_string(r.microbatch), splitOf(*c), fmt::format("{}", fmt::join(r.recompute, ",")),
+                    formatDuration(c->step), fmt::format("{:.1f}", c->samplesPerSecond), percent(c->bubbleFraction), formatSize(c->peak)});
+    if (limited) rows.back().emplace_back(c->fits ? "yes" : "no");
+  }
+  return table(rows);
+}
+
+Json jsonOf(const Candidate& c, const std::map<std::int64_t, std::vector<SplitPoint>>& points) {
+  const PlanRequest& r = c.request;
+  return {{"schedule", r.schedule}, {"ranks", r.ranks}, {"chunks", r.chunks}, {"stages", c.stages}, {"microbatches", r.microbatches}, {"microbatch", r.microbatch},
+          {"batch", c.samples}, {"replicas", r.replicas}, {"balance", c.split}, {"moves", c.moves}, {"splits", splitNames(points.at(r.microbatch), r.begins)},
+          {"recompute", r.recompute}, {"step_ns", c.step}, {"makespan_ns", c.makespan}, {"bubble_fraction", c.bubbleFraction}, {"peak_bytes", c.peak},
+          {"fits", c.fits}, {"samples_per_second", c.samplesPerSecond}, {"scaled_costs", c.scaled}, {"pareto", c.onFront}};
+}
+
+std::map<std::int64_t, std::vector<SplitPoint>> pointsOf(const ModelGraph& graph, const Found& found) {
+  std::map<std::int64_t, std::vector<SplitPoint>> points;
+  for (const Candidate& c : found.candidates) {
+    if (!points.contains(c.request.microbatch)) points[c.request.microbatch] = splitPoints(graph, bindBatch(graph, c.request.microbatch));
+  }
+  return points;
+}
+
+std::string asJson(const Options& o, const ModelGraph& graph, const Found& found, const std::vector<const Candidate*>& best, const std::vector<const Candidate*>& front) {
+  const auto points = pointsOf(graph, found);
+  Json json{{"model", graph.name}, {"ranks", o.ranks}, {"replicas", o.replicas}, {"shapes", found.shapes}, {"tried", found.candidates.size()},
+            {"best", Json::array()}, {"pareto", Json::array()}, {"skipped", found.skipped}};
+  for (const Candidate* c : best) json["best"].push_back(jsonOf(*c, points));
+  for (const Candidate* c : front) json["pareto"].push_back(jsonOf(*c, points));
+  return json.dump(2, ' ', false, Json::error_handler_t::replace);
+}
+
+/// What was tried, in a line.
+std::string triedLine(const Options& o, const Found& found) {
+  std::set<std::string> schedules;
+  std::set<int> counts;
+  std::set<std::int64_t> samples;
+  for (const Candidate& c : found.candidates) {
+    schedules.insert(c.request.schedule);
+    counts.insert(c.request.microbatches);
+    samples.insert(c.samples);
+  }
+  const std::string batch = samples.size() == 1 ? fmt::format("a batch of {}", *samples.begin()) : fmt::format("microbatches of {}", found.candidates.front().request.microbatch);
+  return fmt::format("tried {} on {}{}, {}: {}, {} microbatches, {} refused{}", counted(static_cast<std::int64_t>(found.candidates.size()), "plan"),
+                     counted(o.ranks, "rank"), o.replicas > 1 ? fmt::format(" in each of {} replicas", o.replicas) : "", batch,
+                     counted(static_cast<std::int64_t>(schedules.size()), "schedule"), fmt::join(counts, ", "), counted(static_cast<std::int64_t>(found.skipped.size()), "shape"),
+                     found.skipped.empty() ? "" : " (--json says why)");
+}
+
+/// Writes the plan of a candidate.
+void writePlan(const std::string& path, const ModelGraph& graph, const Candidate& c, const Profile& profile) {
+  const PlanRequest& r = c.request;
+  const Schedule rows = planRows(generate(r.schedule, {r.ranks, c.stages, r.microbatches}), r.replicas);
+  const Plan plan = planOf(r, graph, profile, rows, price(r, graph, profile, rows), splitPoints(graph, bindBatch(graph, r.microbatch)));
+  writeFile(path, toJson(plan));
+}
+
+int run(Options& o) {
+  const ModelGraph graph = loadModel(o.models);
+  if (o.loss.empty()) o.loss = defaultLoss(graph);
+  const Cluster cluster = o.cluster.empty() ? Cluster{} : loadCluster(o.cluster);
+  std::map<std::int64_t, SizedProfile> profiles;
+  const ProfileSource source = sourceOf(o, graph, cluster);
+  const auto show = progress("search " + graph.name, parseProgressStyle(o.progressStyle));
+  const SearchSpace space = spaceOf(o);
+  const Found found = search(
+      graph, [&](std::int64_t microbatch) { return profiles[microbatch] = source(microbatch); }, space,
+      [&](int done, int all, const Candidate* c) {
+        if (done < all) show(done, all, c == nullptr ? "" : c->request.schedule);
+        return true;
+      });
+  show(1, 1, "");
+  if (found.candidates.empty()) throw UsageError(fmt::format("No plan can be made of {} on {} ranks: {}", graph.name, o.ranks, found.skipped.empty() ? "nothing was tried" : found.skipped.front()));
+  std::vector<const Candidate*> best, front;
+  for (const Candidate& c : found.candidates) {
+    if (c.leads && static_cast<int>(best.size()) < o.top) best.push_back(&c);
+    if (c.onFront) front.push_back(&c);
+  }
+  std::stable_sort(front.begin(), front.end(), [](const Candidate* a, const Candidate* b) { return a->samplesPerSecond > b->samplesPerSecond; });
+  const Candidate& first = found.candidates.front();
+  if (!o.out.empty() && first.fits) writePlan(o.out, graph, first, *profiles.at(first.request.microbatch).profile);
+  if (o.json) {
+    fmt::print("{}\n", asJson(o, graph, found, best, front));
+  } else {
+    const bool limited = space.base.memoryLimit > 0;
+    fmt::print("{}: {}\ncosts {}{}\n\n{}", graph.name, triedLine(o, found), pw::sourceOf(*profiles.at(first.request.microbatch).profile),
+               first.scaled ? "; scaled to other microbatch sizes, which flatters small ones: profile the one you choose" : "", tableOf(best, limited));
+    fmt::print("\nFrom the fastest to the smallest, where more speed costs more memory:\n{}", tableOf(front, limited));
+    if (!o.out.empty() && first.fits) fmt::print("\nWritten to {}.\n", o.out);
+  }
+  if (first.fits) return kYes;
+  return complain(fmt::format("No plan fits {}: the least that any needs is {} ({}, {} stages, {} microbatches, recompute {}); use more ranks, a smaller batch or more microbatches",
+                              formatSize(space.base.memoryLimit), formatSize(first.peak), first.request.schedule, first.stages, first.request.microbatches,
+                              fmt::join(first.request.recompute, ",")), kNo);
+}
+
+}  // namespace
+
+Command addSearch(CLI::App& app) {
+  auto* sub = app.add_subcommand("search", "Find the best plans of a model, and what memory buys");
+  auto o = std::make_shared<Options>();
+  sub->add_option("MODEL.pt2", o->models, "Model archive (.pt2); several when each stage was exported on its own")->required()->option_text("MODEL.pt2");
+  sub->add_option("--ranks", o->ranks, "Pipeline ranks")->required()->check(CLI::Range(1, 1024))->option_text("R");
+  sub->add_option("--microbatches", o->microbatches, "Counts to try (default: R, 2R, 4R and 8R)")->delimiter(',')->check(CLI::Range(1, kMaxMicrobatches))->option_text("M,...");
+  sub->add_option("--batch", o->batch, "Samples per step of all replicas (default: the most microbatches, as exported)")->check(CLI::Range(1, 1 << 24))->option_text("SAMPLES");
+  sub->add_option("--microbatch", o->microbatch, "Keep microbatches of this size [samples] instead of the batch, and compare samples per second")->check(CLI::Range(1, 1 << 20))->option_text("B");
+  sub->add_option("--replicas", o->replicas, "Data-parallel copies of the pipeline (default: 1)")->check(CLI::Range(1, kMaxReplicas))->option_text("D");
+  sub->add_option("--memory-limit", o->memoryLimit, "Memory of a rank, for example 24GiB")->option_text("SIZE");
+  sub->add_option("--schedules", o->schedules, "Names of `schedule list` (default: all that train)")->delimiter(',')->option_text("NAME,...");
+  sub->add_option("--chunks", o->chunks, "Stages per rank to try (default: as each schedule usually has, and twice that)")->delimiter(',')->check(CLI::Range(1, 1024))->option_text("V,...");
+  sub->add_flag("--no-recompute", o->noRecompute, "Keep all activations");
+  auto* profile = sub->add_option("--profile", o->profiles, "Profiles of this model at one or several microbatch sizes (default: measured now at each size)")->delimiter(',')->option_text("FILE,...");
+  sub->add_option("--cluster", o->cluster, "Estimate costs for a cluster preset or file instead of measuring")->excludes(profile)->option_text("CLUSTER");
+  sub->add_option("--optimizer", o->optimizer, "Whose state counts as memory (default: sgd, none)")->option_text("sgd|adam|adamw");
+  sub->add_option("--loss", o->loss, "cross_entropy, mse, sum, output:NAME (default: the model's own, else cross_entropy)")->option_text("LOSS");
+  sub->add_option("--threads", o->threads, "Intra-op threads of each rank, for measuring")->check(CLI::Range(1, 1024))->option_text("N");
+  sub->add_option("--top", o->top, "Show so many (default: 10)")->check(CLI::Range(1, 1 << 20))->option_text("K");
+  sub->add_option("--out", o->out, "Write the best plan here (JSON)")->option_text("FILE");
+  sub->add_option("--progress", o->progressStyle, "auto or json")->option_text("STYLE");
+  sub->add_flag("--json", o->json, "Print plans and Pareto front as JSON");
+  sub->footer("\nExamples:\n"
+              "  pipewright search gpt.pt2 --ranks 4 --batch 64 --cluster h100-nvlink\n"
+              "  pipewright search gpt.pt2 --ranks 2 --microbatches 4,8 --memory-limit 2GiB --out plan.json\n"
+              "  pipewright search gpt.pt2 --ranks 8 --schedules 1f1b,zbv --cluster a100-nvlink --top 5");
+  return [o] { return run(*o); };
+}
+
+}  // namespace pw::cli

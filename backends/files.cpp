@@ -1,0 +1,88 @@
+#include "backends/files.h"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <cstring>
+#include <filesystem>
+#include <memory>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "schedules/error.h"
+
+namespace pw {
+namespace {
+
+std::string reason() { return std::strerror(errno); }
+
+/// Writes all of `text`; false with errno set when that fails.
+bool writeAll(int descriptor, std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t written = ::write(descriptor, text.data(), text.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) return false;
+    text.remove_prefix(static_cast<std::size_t>(written));
+  }
+  return true;
+}
+
+Error cannotWrite(const std::string& path) {
+  return Error(fmt::format("cannot write {} ({}); give a path in an existing folder you may write to, with space left", path, reason()));
+}
+
+/// Writes and closes. The file is left behind on failure.
+void writeTo(const std::string& file, int flags, std::string_view text, const std::string& shown) {
+  const int descriptor = ::open(file.c_str(), O_WRONLY | O_CLOEXEC | flags, 0666);
+  if (descriptor < 0) throw cannotWrite(shown);
+  const bool written = writeAll(descriptor, text);
+  const int kept = errno;
+  const bool closed = ::close(descriptor) == 0;
+  if (!written) errno = kept;
+  if (!written || !closed) throw cannotWrite(shown);
+}
+
+/// A file removed at the end of the scope, unless it was renamed away.
+struct Temporary {
+  std::string path;
+  bool keep = false;
+  Temporary(std::string p) : path(std::move(p)) {}
+  Temporary(const Temporary&) = delete;
+  Temporary& operator=(const Temporary&) = delete;
+  ~Temporary() {
+    if (!keep) ::unlink(path.c_str());
+  }
+};
+
+}  // namespace
+
+std::string readFile(const std::string& path) {
+  const auto fail = [&] { throw UsageError(fmt::format("cannot read {} ({}); give the path of a readable file", path, reason())); };
+  const std::unique_ptr<std::FILE, int (*)(std::FILE*)> file(std::fopen(path.c_str(), "rbe"), &std::fclose);
+  if (file == nullptr) fail();
+  std::string text;
+  std::vector<char> buffer(std::size_t{1} << 16);
+  while (const std::size_t got = std::fread(buffer.data(), 1, buffer.size(), file.get())) text.append(buffer.data(), got);
+  if (std::ferror(file.get()) != 0) fail();
+  return text;
+}
+
+void writeFile(const std::string& path, std::string_view text) {
+  std::error_code problem;
+  const std::filesystem::path real = std::filesystem::weakly_canonical(path, problem);  // a link stays a link
+  const std::string target = problem || path.empty() ? path : real.string();
+  const auto status = std::filesystem::status(target, problem);
+  if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status)) {
+    writeTo(target, 0, text, path);  // a device or a pipe
+    return;
+  }
+  Temporary temporary(fmt::format("{}.{}.part", target, ::getpid()));
+  writeTo(temporary.path, O_CREAT | O_TRUNC, text, path);
+  if (std::rename(temporary.path.c_str(), target.c_str()) != 0) throw cannotWrite(path);
+  temporary.keep = true;
+}
+
+}  // namespace pw

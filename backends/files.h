@@ -1,0 +1,13 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+
+namespace pw {
+
+/// Reads a whole file. Throws UsageError when it cannot.
+[[nodiscard]] std::string readFile(const std::string& path);
+/// Writes a file through a temporary beside it and a rename, so that a reader never sees half of it. Throws Error when it cannot.
+void writeFile(const std::string& path, std::string_view text);
+
+}  // namespace pw

@@ -1,0 +1,38 @@
+#pragma once
+
+// Internal to the import of traces: what the name of an event says.
+
+#include <cstdint>
+#include <string_view>
+
+#include "simulator/trace.h"
+
+namespace pw {
+
+/// What the name of an event says of the pipeline.
+struct PipelineLabel {
+  enum class Meaning : std::uint8_t {
+    None,       ///< nothing
+    Action,     ///< an action of `kind`, and where `hasPartner`, a backward in the same slot
+    StageFree,  ///< an action of a schedule with one stage on each rank, which the label does not name
+    Optimizer,  ///< the optimizer's step
+    Step,       ///< a step of the profiler; its number is `microbatch`
+    Unused,     ///< of torch's schedules, but without meaning here: UNSHARD, RESHARD
+  };
+  Meaning meaning = Meaning::None;
+  SpanKind kind = SpanKind::Forward;
+  std::int32_t stage = -1;
+  std::int32_t microbatch = -1;
+  bool hasPartner = false;
+  std::int32_t partnerStage = -1;
+  std::int32_t partnerMicrobatch = -1;
+};
+
+/// Reads `PP:2F0`, `PP:1RECV_B2`, `PP:0REDUCE_GRAD`, `PP:(0F5;7B2)OVERLAP_F_B` (torch's runtime), `Forward 3`, `Backward 3` (its GPipe),
+/// `Optimizer.step#SGD.step`, `ProfilerStep#7`. Numbers beyond kMaxStages and kMaxMicrobatches make it None. Cost: linear.
+[[nodiscard]] PipelineLabel torchLabel(std::string_view name);
+
+/// Reads what `toChromeJson` names a span: `2F0`, `0SEND_F3`, `1WAIT_B2`, `OPTIMIZER`, `(0F5;7B2)`.
+[[nodiscard]] PipelineLabel ownLabel(std::string_view name);
+
+}  // namespace pw

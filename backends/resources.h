@@ -1,0 +1,29 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "simulator/cluster.h"
+#include "simulator/model_graph.h"
+#include "simulator/profile.h"
+
+namespace pw {
+
+/// Reads a model; several archives are parts exported one per stage, in order.
+[[nodiscard]] ModelGraph loadModel(const std::vector<std::string>& paths);
+
+/// Names of the presets in `resources/clusters`, sorted.
+[[nodiscard]] std::vector<std::string> clusterPresets();
+/// A preset by name, or a file. Throws UsageError listing the presets.
+[[nodiscard]] Cluster loadCluster(const std::string& nameOrFile);
+
+/// This host and its processor.
+[[nodiscard]] Machine thisMachine();
+
+/// Path of this program.
+[[nodiscard]] std::string ownPath();
+
+/// `resources` beside the program's build folder, or $PIPEWRIGHT_RESOURCES.
+[[nodiscard]] std::string resourceFolder();
+
+}  // namespace pw

@@ -1,0 +1,87 @@
+#include "simulator/planner.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "schedules/error.h"
+#include "schedules/lower.h"
+#include "simulator/checkpoint.h"
+
+namespace pw {
+namespace {
+
+/// How long each microbatch of the first replica takes against a full one; empty where all are full. Its microbatches are the largest.
+std::vector<double> microbatchScale(const PlanRequest& request) {
+  if (request.batch == 0) return {};
+  auto sizes = microbatchSizes(request.batch, request.replicas * request.microbatches);
+  sizes.resize(static_cast<std::size_t>(request.microbatches));
+  if (std::ranges::all_of(sizes, [&](std::int64_t s) { return s == request.microbatch; })) return {};
+  std::vector<double> scale;
+  for (const std::int64_t size : sizes) scale.push_back(static_cast<double>(size) / static_cast<double>(request.microbatch));
+  return scale;
+}
+
+}  // namespace
+
+std::string defaultLoss(const ModelGraph& graph) {
+  const auto isNumber = [&](std::size_t i) {
+    const Value& output = graph.value(graph.outputs[i]);
+    return output.tensor && output.tensor->sizes.empty() && isDifferentiable(output.tensor->dtype);
+  };
+  for (std::size_t i = 0; i < graph.outputs.size(); ++i) {
+    if (graph.outputNames[i] == "loss" && isNumber(i)) return "output:loss";
+  }
+  return !graph.outputs.empty() && isNumber(0) ? "output:" + graph.outputNames.front() : "cross_entropy";
+}
+
+bool reducesGradients(const Placement& placement, int replicas) {
+  return replicas > 1 || (placement.bidirectional() && placement.mirrorOfStage != placement.rankOfStage);
+}
+
+Schedule planRows(const Schedule& schedule, int replicas) {
+  Schedule rows = lower(schedule);
+  return reducesGradients(rows.placement, replicas) ? withReductions(rows) : rows;
+}
+
+std::vector<std::string> splitNames(const std::vector<SplitPoint>& points, const std::vector<NodeId>& begins) {
+  std::vector<std::string> names;
+  for (const NodeId begin : begins) {
+    const auto found = std::ranges::lower_bound(points, begin, {}, &SplitPoint::begin);
+    names.push_back(found == points.end() || found->begin != begin ? fmt::format("node {}", begin.value) : found->name);
+  }
+  return names;
+}
+
+Priced price(const PlanRequest& request, const ModelGraph& graph, const Profile& profile, const Schedule& rows) {
+  const PlanSetting setting{graph, profile, rows, request.replicas, request.optimizerCopies};
+  const bool automatic = request.recompute == std::vector<std::string>{"auto"};
+  if (automatic && request.memoryLimit == 0) throw UsageError("Recomputing automatically means as little as a memory limit allows; give a memory limit, or name what to recompute.");
+  Priced priced;
+  priced.partition = cut(graph, request.begins, bindBatch(graph, request.microbatch), &profile);
+  if (!automatic) setCheckpoints(graph, priced.partition, request.recompute);
+  priced.sharing = chooseSharing(setting, priced.partition, request.sharing, request.memoryLimit);
+  if (automatic) static_cast<void>(recomputeToFit(setting, priced.partition, request.memoryLimit));
+  priced.costs = costTable(graph, priced.partition, profile, rows.placement, request.replicas);
+  priced.costs.microbatchScale = microbatchScale(request);
+  return priced;
+}
+
+Plan planOf(const PlanRequest& request, const ModelGraph& graph, const Profile& profile, const Schedule& rows, const Priced& priced,
+            const std::vector<SplitPoint>& points) {
+  Plan plan;
+  plan.modelFiles = graph.files;
+  plan.modelName = graph.name;
+  plan.microbatchSize = request.microbatch;
+  plan.batch = request.batch > 0 ? request.batch : request.microbatch * request.microbatches * request.replicas;
+  plan.replicas = request.replicas;
+  plan.loss = request.loss;
+  plan.partition = priced.partition;
+  plan.splitNames = splitNames(points, request.begins);
+  plan.schedule = rows;
+  plan.costs = priced.costs;
+  plan.profile = profile;
+  return plan;
+}
+
+}  // namespace pw

@@ -1,0 +1,554 @@
+#include <algorithm>
+#include <array>
+#include <limits>
+#include <span>
+#include <tuple>
+#include <utility>
+
+#include "simulator/program.h"
+#include "simulator/timeline.h"
+
+namespace pw {
+namespace {
+
+std::size_t index(std::int32_t i) { return static_cast<std::size_t>(i); }
+
+auto keyOf(const SpanTrack& track, std::size_t i) {
+  const SpanTag& tag = track.tags[i];
+  return std::tuple(track.end[i], tag.kind, tag.stage, tag.microbatch, tag.peer);
+}
+
+/// Puts spans that start together into their order: there is one without a duration, or messages of several channels.
+void sortTies(SpanTrack& track) {
+  std::vector<std::pair<Ns, SpanTag>> run;
+  for (std::size_t from = 0, to = 0; from < track.size(); from = to) {
+    bool ordered = true;
+    for (to = from + 1; to < track.size() && track.start[to] == track.start[from]; ++to)
+      ordered = ordered && keyOf(track, to - 1) <= keyOf(track, to);
+    if (ordered) continue;
+    run.clear();
+    for (std::size_t i = from; i < to; ++i) run.emplace_back(track.end[i], track.tags[i]);
+    std::sort(run.begin(), run.end(), [](const auto& a, const auto& b) {
+      return std::tie(a.first, a.second.kind, a.second.stage, a.second.microbatch, a.second.peer) <
+             std::tie(b.first, b.second.kind, b.second.stage, b.second.microbatch, b.second.peer);
+    });
+    for (std::size_t i = from; i < to; ++i) std::tie(track.end[i], track.tags[i]) = run[i - from];
+  }
+}
+
+/// Writes a track from its beginning over what it held, in the order of starts.
+class SpanWriter {
+ public:
+  SpanWriter(SpanTrack& track, std::size_t expected) : track_(&track) { room(track.size() > 0 ? track.size() : expected); }
+
+  [[gnu::always_inline]] void push(Ns start, Ns end, SpanTag tag) {
+    if (size_ == capacity_) room(std::max<std::size_t>(64, 2 * capacity_));
+    start_[size_] = start;
+    end_[size_] = end;
+    tags_[size_] = tag;
+    tidy_ = tidy_ && (size_ == 0 || start_[size_ - 1] < start || (start_[size_ - 1] == start && keyOf(*track_, size_ - 1) <= keyOf(*track_, size_)));
+    ++size_;
+  }
+  void finish() {
+    room(size_);
+    if (!tidy_) sortTies(*track_);
+  }
+
+ private:
+  void room(std::size_t size) {
+    track_->start.resize(size);
+    track_->end.resize(size);
+    track_->tags.resize(size);
+    start_ = track_->start.data();
+    end_ = track_->end.data();
+    tags_ = track_->tags.data();
+    capacity_ = size;
+  }
+
+  SpanTrack* track_;
+  Ns* start_ = nullptr;
+  Ns* end_ = nullptr;
+  SpanTag* tags_ = nullptr;
+  std::size_t size_ = 0, capacity_ = 0;
+  bool tidy_ = true;
+};
+
+/// Writes a memory curve over what the track held: one sample at 0, then one where the bytes after all changes of an instant differ.
+class MemoryWriter {
+ public:
+  /// `most`: samples there can be at most, as far as known.
+  explicit MemoryWriter(MemoryTrack& track, std::size_t most = 0) : track_(&track) {
+    track_->time.reserve(most);
+    track_->bytes.reserve(most);
+    room(std::max<std::size_t>(track_->time.size(), 64));
+  }
+
+  void change(Ns time, Bytes bytes) {
+    if (time != now_) {
+      settle();
+      now_ = time;
+    }
+    held_ += bytes;
+  }
+  /// Writes what changed last, unless the samples were `put`.
+  void settle() {
+    if (size_ == 0 || last_ != held_) put(now_, held_);
+  }
+  void put(Ns time, Bytes bytes) {
+    if (size_ == capacity_) room(size_ < track_->time.capacity() ? std::min(2 * size_, track_->time.capacity()) : 2 * size_);
+    time_[size_] = time;
+    bytes_[size_++] = last_ = bytes;
+  }
+  void finish() { room(size_); }
+
+ private:
+  void room(std::size_t size) {
+    track_->time.resize(size);
+    track_->bytes.resize(size);
+    time_ = track_->time.data();
+    bytes_ = track_->bytes.data();
+    capacity_ = size;
+  }
+
+  MemoryTrack* track_;
+  Ns* time_ = nullptr;
+  Bytes* bytes_ = nullptr;
+  std::size_t size_ = 0, capacity_ = 0;
+  Ns now_ = 0;
+  Bytes held_ = 0, last_ = 0;
+};
+
+void summarize(SpanTrack& track) {
+  constexpr std::size_t kBlock = SpanTrack::kBlock;
+  const std::size_t size = track.size(), blocks = (size + kBlock - 1) / kBlock;
+  track.firstStart.resize(blocks);
+  track.ownEnd.resize(blocks);
+  track.latestEnd.resize(blocks);
+  track.busy.resize(blocks + 1);
+  KindTimes sum{};
+  Ns latest = std::numeric_limits<Ns>::min();
+  bool second = false;  // the span before is the forward of this one's slot
+  for (std::size_t block = 0; block < blocks; ++block) {
+    track.busy[block] = sum;
+    track.firstStart[block] = track.start[block * kBlock];
+    Ns own = std::numeric_limits<Ns>::min();
+    for (std::size_t i = block * kBlock; i < std::min(size, (block + 1) * kBlock); ++i) {
+      const Ns time = track.end[i] - track.start[i];
+      const bool first = isSlotAt(track, i);
+      sum[static_cast<std::size_t>(track.tags[i].kind)] += first ? time / 2 : second ? time - time / 2 : time;
+      second = first;
+      own = std::max(own, track.end[i]);
+    }
+    latest = std::max(latest, own);
+    track.ownEnd[block] = own;
+    track.latestEnd[block] = latest;
+  }
+  track.busy[blocks] = sum;
+}
+
+void summarize(MemoryTrack& track) {
+  constexpr std::size_t kBlock = MemoryTrack::kBlock;
+  const std::size_t size = track.bytes.size();
+  track.extremes.reserve(track.bytes.capacity() / kBlock + 1);  // as far as another filling may come
+  track.extremes.resize((size + kBlock - 1) / kBlock);
+  track.peak = 0;
+  for (std::size_t block = 0; block < track.extremes.size(); ++block) {
+    const Bytes* const from = track.bytes.data() + block * kBlock;
+    const Bytes* const to = track.bytes.data() + std::min(size, (block + 1) * kBlock);
+    Bytes least = *from, most = *from;
+    for (const Bytes* b = from + 1; b < to; ++b) {
+      least = std::min(least, *b);
+      most = std::max(most, *b);
+    }
+    track.extremes[block] = {least, most};
+    track.peak = std::max(track.peak, most);
+  }
+}
+
+/// Summaries of all tracks, and what is said of them together.
+void summarize(Timeline& timeline) {
+  timeline.end = 0;
+  timeline.peak = 0;
+  for (Timeline::RankTracks& rank : timeline.ranks) {
+    for (SpanTrack* const track : {&rank.compute, &rank.communication}) {
+      summarize(*track);
+      if (!track->latestEnd.empty()) timeline.end = std::max(timeline.end, track->latestEnd.back());
+    }
+    summarize(rank.memory);
+    timeline.peak = std::max(timeline.peak, rank.memory.peak);
+  }
+}
+
+/// Puts runs that are each in the order of starts into one: the first begins at 0, each other one at its bound, the last one ends at the track's
+/// end.
+void mergeRuns(SpanTrack& track, std::vector<std::size_t> begins) {
+  SpanTrack left;
+  const auto at = [](auto& values, std::size_t i) { return values.begin() + static_cast<std::ptrdiff_t>(i); };
+  const auto merge = [&](std::size_t from, std::size_t middle, std::size_t to) {
+    if (from == middle || middle == to || track.start[middle - 1] <= track.start[middle]) return;
+    left.start.assign(at(track.start, from), at(track.start, middle));
+    left.end.assign(at(track.end, from), at(track.end, middle));
+    left.tags.assign(at(track.tags, from), at(track.tags, middle));
+    for (std::size_t l = 0, r = middle, i = from; l < left.size(); ++i) {
+      const bool takesLeft = r == to || left.start[l] <= track.start[r];
+      const SpanTrack& source = takesLeft ? left : track;
+      const std::size_t j = takesLeft ? l++ : r++;
+      track.start[i] = source.start[j];
+      track.end[i] = source.end[j];
+      track.tags[i] = source.tags[j];
+    }
+  };
+  while (begins.size() > 1) {
+    std::vector<std::size_t> merged;
+    for (std::size_t run = 0; run < begins.size(); run += 2) {
+      merged.push_back(begins[run]);
+      if (run + 1 < begins.size()) merge(begins[run], begins[run + 1], run + 2 < begins.size() ? begins[run + 2] : track.size());
+    }
+    begins = std::move(merged);
+  }
+}
+
+/// Writes rows, and of every rank the messages of each of its channels and its reductions one run after the other; then the runs are merged.
+/// Steps are taken in pieces, of a piece lane by lane: all lanes at once would write to so many places, and one lane after the other would
+/// read all steps so many times, that caches do not help.
+class Filler {
+ public:
+  Filler(const Schedule& rows, const CostTable& costs, const Program& program, const Times& times, Timeline& timeline)
+      : rows_(rows), costs_(costs), program_(program), times_(times), timeline_(timeline), rowEnd_(rows.rows.size(), 0) {}
+
+  void run() {
+    timeline_.ranks.resize(rows_.rows.size());
+    timeline_.stages = static_cast<int>(costs_.stages.size());
+    begin();
+    const auto steps = static_cast<std::int32_t>(program_.steps.size()) - 1;
+    for (std::int32_t end = 0; end < steps;) {
+      take(end, std::min(steps, end + kPiece));
+      end = taken_.end;
+      std::size_t lane = 0;
+      for (std::int32_t rank = 0; rank < program_.ranks; ++rank) fillRow(Rank(rank), next(lane++, end));
+      for (std::size_t channel = 0; channel < channels_.size(); ++channel) fillChannel(channel, next(lane++, end));
+      for (std::int32_t rank = 0; rank < program_.reducers; ++rank) fillReductions(Rank(rank), next(lane++, end));
+    }
+    finish();
+    summarize(timeline_);
+  }
+
+ private:
+  static constexpr std::int32_t kPiece = 1024;
+  /// Steps [begin, end), side by side what a program and its times have in several arrays.
+  struct Piece {
+    struct Entry {
+      Ns start, end;
+      Origin origin;
+      std::int32_t use;
+    };
+    std::array<Entry, kPiece> entries;
+    std::int32_t begin = 0, end = 0;
+
+    const Entry& operator[](std::int32_t step) const { return entries[index(step - begin)]; }
+  };
+  using Steps = std::span<const std::int32_t>;
+  /// What a rank computes, as far as the pass has come.
+  struct Lane {
+    SpanWriter spans;
+    MemoryWriter memory;
+    Ns before = 0;  ///< end of the last step
+  };
+  /// Where the messages of a sender on a channel, or a rank's reductions, go.
+  struct Run {
+    SpanTrack* track = nullptr;
+    std::size_t next = 0;
+  };
+  [[nodiscard]] Rank senderOf(const Origin& message) const {
+    return rows_.placement.rankOf(costs_.messages[index(message.index)].from, message.microbatch);
+  }
+  void begin();
+  void countMessages();
+  void layOutRuns();
+  void take(std::int32_t begin, std::int32_t end);
+  Steps next(std::size_t lane, std::int32_t end);
+  void fillRow(Rank rank, Steps steps);
+  void fillStep(Rank rank, Lane& lane, std::int32_t step);
+  void fillFree(Rank rank, Steps steps);
+  void fillChannel(std::size_t channel, Steps steps);
+  void fillReductions(Rank rank, Steps steps);
+  void put(Run& run, Ns start, Ns end, const SpanTag& tag);
+  [[nodiscard]] SpanTag tagOf(std::int32_t message, Microbatch microbatch) const;
+  void finish();
+  void fillStepEnd();
+  void shift();
+
+  const Schedule& rows_;
+  const CostTable& costs_;
+  const Program& program_;
+  const Times& times_;
+  Timeline& timeline_;
+  std::vector<Ns> rowEnd_;
+  Piece taken_;
+  std::vector<Steps> left_;                        ///< by lane: not taken yet
+  std::vector<Lane> lanes_;                        ///< by rank
+  std::vector<std::array<Run, 2>> channels_;       ///< by channel: of the sender of its first message, and of the other where both share it
+  std::vector<Rank> firstSender_;                  ///< by channel
+  std::vector<Run> reductions_;                    ///< by rank
+  std::vector<std::vector<std::size_t>> begins_;   ///< by rank: of the runs of its communication track
+  bool sharesChannels_ = false;                    ///< both directions of a rank pair use one
+  bool hasFree_ = false;                           ///< messages that hold no channel, perhaps
+  bool trains_ = false;
+  Ns first_ = std::numeric_limits<Ns>::max();      ///< first start of a span, waits included
+};
+
+/// There is one channel for each direction of a rank pair that messages use, or for both. What is on no channel is free.
+void Filler::countMessages() {
+  const Placement& placement = rows_.placement;
+  std::vector<std::pair<Rank, Rank>> directions;
+  std::int64_t between = 0, carried = 0;
+  const std::int64_t mirrored = placement.bidirectional() ? std::clamp(rows_.microbatches - placement.firstMirrored.value, 0, rows_.microbatches) : 0;
+  for (const auto* const ranks : {&placement.rankOfStage, &placement.mirrorOfStage}) {
+    if (ranks->empty()) continue;
+    for (const MessageCost& m : costs_.messages) {
+      if ((*ranks)[m.from.index()] == (*ranks)[m.to.index()]) continue;
+      directions.emplace_back((*ranks)[m.from.index()], (*ranks)[m.to.index()]);
+      between += ranks == &placement.mirrorOfStage ? mirrored : rows_.microbatches - mirrored;
+    }
+  }
+  std::sort(directions.begin(), directions.end());
+  directions.erase(std::unique(directions.begin(), directions.end()), directions.end());
+  sharesChannels_ = index(program_.channels) < directions.size();
+  for (std::int32_t c = 0; c < program_.channels; ++c) carried += static_cast<std::int64_t>(program_.stepsOf(program_.ranks + c).size());
+  hasFree_ = carried < between;
+}
+
+/// A run for each channel a rank sends on and for its reductions; behind them free messages are appended.
+void Filler::layOutRuns() {
+  const auto ranks = rows_.rows.size();
+  begins_.resize(ranks);
+  channels_.resize(index(program_.channels));
+  firstSender_.resize(channels_.size());
+  reductions_.resize(ranks);
+  std::vector<std::size_t> sizes(ranks, 0);
+  const auto add = [&](Rank rank, std::size_t size) {
+    begins_[rank.index()].push_back(sizes[rank.index()]);
+    sizes[rank.index()] += size;
+    return Run{&timeline_.ranks[rank.index()].communication, begins_[rank.index()].back()};
+  };
+  for (std::int32_t c = 0; c < program_.channels; ++c) {
+    const auto steps = program_.stepsOf(program_.ranks + c);
+    if (steps.empty()) continue;
+    const Origin& first = program_.origin[index(steps.front())];
+    firstSender_[index(c)] = senderOf(first);
+    std::size_t own = steps.size();
+    if (sharesChannels_) {
+      own = static_cast<std::size_t>(
+          std::count_if(steps.begin(), steps.end(), [&](std::int32_t step) { return senderOf(program_.origin[index(step)]) == firstSender_[index(c)]; }));
+      channels_[index(c)][1] = add(rows_.placement.rankOf(costs_.messages[index(first.index)].to, first.microbatch), steps.size() - own);
+    }
+    channels_[index(c)][0] = add(firstSender_[index(c)], own);
+  }
+  for (std::int32_t rank = 0; rank < program_.reducers; ++rank)
+    reductions_[index(rank)] = add(Rank(rank), program_.stepsOf(program_.ranks + program_.channels + rank).size());
+  for (std::size_t rank = 0; rank < ranks; ++rank) {
+    SpanTrack& track = timeline_.ranks[rank].communication;
+    track.start.resize(sizes[rank]);
+    track.end.resize(sizes[rank]);
+    track.tags.resize(sizes[rank]);
+    if (hasFree_) begins_[rank].push_back(sizes[rank]);
+  }
+}
+
+void Filler::begin() {
+  countMessages();
+  layOutRuns();
+  for (std::int32_t lane = 0; lane < program_.ranks + program_.channels + program_.reducers; ++lane) left_.push_back(program_.stepsOf(lane));
+  lanes_.reserve(rows_.rows.size());
+  for (std::size_t rank = 0; rank < rows_.rows.size(); ++rank) {
+    Timeline::RankTracks& tracks = timeline_.ranks[rank];
+    const std::size_t steps = program_.stepsOf(static_cast<std::int32_t>(rank)).size();
+    lanes_.push_back({SpanWriter(tracks.compute, rows_.rows[rank].size() + costs_.stages.size() + 1), MemoryWriter(tracks.memory, 3 * steps + 64)});
+    lanes_.back().memory.change(0, program_.atStart[rank]);
+  }
+}
+
+void Filler::take(std::int32_t begin, std::int32_t end) {
+  taken_.begin = begin;
+  taken_.end = end;
+  for (std::int32_t step = begin; step < end; ++step) {
+    const Ns start = times_.start[index(step)];
+    taken_.entries[index(step - begin)] = {start, start + program_.duration[index(step)], program_.origin[index(step)], program_.useOf[index(step)]};
+  }
+}
+
+/// The lane's steps before `end` that were not asked for before.
+Filler::Steps Filler::next(std::size_t lane, std::int32_t end) {
+  Steps& left = left_[lane];
+  std::size_t count = 0;
+  while (count < left.size() && left[count] < end) ++count;
+  const Steps found = left.first(count);
+  left = left.subspan(count);
+  return found;
+}
+
+void Filler::fillRow(Rank rank, Steps steps) {
+  Lane lane = lanes_[rank.index()];  // the compiler keeps a copy in registers
+  for (const std::int32_t step : steps) fillStep(rank, lane, step);
+  lanes_[rank.index()] = lane;
+  if (hasFree_) fillFree(rank, steps);
+}
+
+void Filler::fillStep(Rank rank, Lane& lane, std::int32_t step) {
+  const auto& row = rows_.rows[rank.index()];
+  const auto& [start, end, origin, useIndex] = taken_[step];
+  const Ns before = std::exchange(lane.before, end);
+  const MemoryUse& use = program_.uses[index(useIndex)];
+  lane.memory.change(start, use.gain);
+  lane.memory.change(start + (end - start) / 2, use.peak);
+  lane.memory.change(end, -use.loss - use.peak);
+  if (origin.index < 0) {
+    lane.spans.push(start, end, {origin.index == kLoadStep ? SpanKind::Load : SpanKind::Store, Stage(rank.index()), origin.microbatch, rank});
+    first_ = std::min(first_, start);
+    return;
+  }
+  const Action& action = row[index(origin.index)];
+  if (start > before) first_ = std::min(first_, before);
+  if (!isCompute(action.kind)) return;
+  first_ = std::min(first_, start);
+  trains_ = trains_ || action.kind != ActionKind::Forward;
+  lane.spans.push(start, end, {static_cast<SpanKind>(action.kind), action.stage, action.microbatch, rank});  // the first kinds are those of actions
+  if (!action.overlapsNext) return;
+  const std::size_t next = index(origin.index) + 1;
+  if (next == row.size() || row[next].kind != ActionKind::Backward) return;
+  trains_ = true;
+  lane.spans.push(start, end, {SpanKind::Backward, row[next].stage, row[next].microbatch, rank});
+}
+
+SpanTag Filler::tagOf(std::int32_t message, Microbatch microbatch) const {
+  const MessageCost& m = costs_.messages[index(message)];
+  return {m.backward ? SpanKind::SendBackward : SpanKind::SendForward, m.from, microbatch, rows_.placement.rankOf(m.to, microbatch)};
+}
+
+/// Edges to other ranks.
+void Filler::fillFree(Rank rank, Steps steps) {
+  const auto& row = rows_.rows[rank.index()];
+  SpanTrack& track = timeline_.ranks[rank.index()].communication;
+  for (const std::int32_t step : steps) {
+    for (std::int32_t e = program_.steps[index(step)].firstEdge; e < program_.steps[index(step) + 1].firstEdge; ++e) {
+      const Edge& edge = program_.edges[index(e)];
+      if (edge.delay == 0) continue;
+      const std::size_t position = index(taken_[step].origin.index);
+      const MessageCost& m = costs_.messages[index(edge.delay) - 1];
+      const bool second = row[position].stage != m.from || (row[position].kind == ActionKind::Forward) == m.backward;  // of a slot
+      const Ns start = taken_[step].end;
+      track.start.push_back(start);
+      track.end.push_back(start + program_.delays[index(edge.delay)]);
+      track.tags.push_back(tagOf(edge.delay - 1, row[position + (second ? 1 : 0)].microbatch));
+      first_ = std::min(first_, start);
+    }
+  }
+}
+
+void Filler::put(Run& run, Ns start, Ns end, const SpanTag& tag) {
+  run.track->start[run.next] = start;
+  run.track->end[run.next] = end;
+  run.track->tags[run.next++] = tag;
+  first_ = std::min(first_, start);
+}
+
+void Filler::fillChannel(std::size_t channel, Steps steps) {
+  for (const std::int32_t step : steps) {
+    const auto& [start, end, message, use] = taken_[step];
+    const bool other = sharesChannels_ && senderOf(message) != firstSender_[channel];
+    put(channels_[channel][other ? 1 : 0], start, end + program_.delays[index(message.index) + 1], tagOf(message.index, message.microbatch));
+  }
+}
+
+void Filler::fillReductions(Rank rank, Steps steps) {
+  for (const std::int32_t step : steps) {
+    const auto& [start, end, origin, use] = taken_[step];
+    put(reductions_[rank.index()], start, end, {SpanKind::ReduceGrad, rows_.rows[rank.index()][index(origin.index)].stage, Microbatch(-1), rank});
+    rowEnd_[rank.index()] = std::max(rowEnd_[rank.index()], end);
+  }
+}
+
+void Filler::finish() {
+  for (std::size_t rank = 0; rank < lanes_.size(); ++rank) {
+    lanes_[rank].spans.finish();
+    lanes_[rank].memory.settle();
+    lanes_[rank].memory.finish();
+    rowEnd_[rank] = std::max(rowEnd_[rank], lanes_[rank].before);
+    mergeRuns(timeline_.ranks[rank].communication, std::move(begins_[rank]));
+    sortTies(timeline_.ranks[rank].communication);
+  }
+  fillStepEnd();
+  if (first_ != 0 && first_ != std::numeric_limits<Ns>::max()) shift();
+}
+
+/// Sums of shared gradients, all ranks together, then each rank's optimizer: behind all else on the compute tracks.
+void Filler::fillStepEnd() {
+  if (!trains_) return;
+  const auto push = [&](Rank rank, Ns start, Ns end, SpanKind kind, Stage stage) {
+    SpanTrack& track = timeline_.ranks[rank.index()].compute;
+    track.start.push_back(start);
+    track.end.push_back(end);
+    track.tags.push_back({kind, stage, Microbatch(-1), rank});
+  };
+  if (costs_.reduceTime > 0) {
+    const Ns start = *std::max_element(rowEnd_.begin(), rowEnd_.end());
+    for (std::size_t rank = 0; rank < rowEnd_.size(); ++rank) {
+      rowEnd_[rank] = start + costs_.reduceTime;
+      push(Rank(rank), start, rowEnd_[rank], SpanKind::ReduceGrad, Stage(-1));
+    }
+  }
+  const auto step = [&](Rank rank, std::size_t stage) {
+    if (costs_.stages[stage].optimizer == 0) return;
+    Ns& clock = rowEnd_[rank.index()];
+    const Ns start = std::exchange(clock, clock + costs_.stages[stage].optimizer);
+    push(rank, start, clock, SpanKind::Optimizer, Stage(stage));
+  };
+  const Placement& placement = rows_.placement;
+  for (std::size_t s = 0; s < costs_.stages.size(); ++s) {
+    step(placement.rankOfStage[s], s);
+    if (placement.bidirectional() && placement.mirrorOfStage[s] != placement.rankOfStage[s]) step(placement.mirrorOfStage[s], s);
+  }
+}
+
+/// The first span starts at 0.
+void Filler::shift() {
+  for (Timeline::RankTracks& rank : timeline_.ranks) {
+    for (auto* const times : {&rank.compute.start, &rank.compute.end, &rank.communication.start, &rank.communication.end, &rank.memory.time}) {
+      for (Ns& time : *times) time -= first_;
+    }
+  }
+}
+
+}  // namespace
+
+void fill(const Schedule& rows, const CostTable& costs, const Program& program, const Times& times, Timeline& timeline) {
+  Filler(rows, costs, program, times, timeline).run();
+}
+
+Timeline timelineOf(const Trace& trace) {
+  Timeline timeline;
+  timeline.ranks.resize(index(trace.ranks));
+  std::vector<std::pair<SpanWriter, SpanWriter>> writers;
+  std::vector<MemoryWriter> memory;
+  for (Timeline::RankTracks& rank : timeline.ranks) {
+    writers.emplace_back(SpanWriter(rank.compute, 0), SpanWriter(rank.communication, 0));
+    memory.emplace_back(rank.memory);
+  }
+  for (const Span& s : trace.spans) {
+    if (s.kind == SpanKind::WaitForward || s.kind == SpanKind::WaitBackward) continue;
+    auto& [compute, communication] = writers[s.rank.index()];
+    const bool beside = s.kind == SpanKind::SendForward || s.kind == SpanKind::SendBackward || isBeside(s);
+    (beside ? communication : compute).push(s.start, s.end, {s.kind, s.stage, s.microbatch, s.peer});
+    timeline.stages = std::max(timeline.stages, s.stage.value + 1);
+  }
+  for (const MemorySample& sample : trace.memory) memory[sample.rank.index()].put(sample.time, sample.bytes);
+  for (auto& [compute, communication] : writers) {
+    compute.finish();
+    communication.finish();
+  }
+  for (MemoryWriter& writer : memory) writer.finish();
+  summarize(timeline);
+  return timeline;
+}
+
+}  // namespace pw

@@ -1,0 +1,330 @@
+#include "simulator/search.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <map>
+#include <random>
+#include <set>
+
+#include <fmt/format.h>
+
+#include "schedules/generate.h"
+#include "schedules/lower.h"
+#include "simulator/metrics.h"
+#include "tests/support/graph_builder.h"
+#include "tests/support/random_costs.h"
+
+namespace pw::test {
+namespace {
+
+/// Random times and sizes of a chain's nodes for one sample, at least `least` ns long.
+Profile randomProfile(std::mt19937_64& random, int nodes, Ns least = 100) {
+  Profile profile;
+  for (int n = 0; n < nodes; ++n) {
+    NodeCost cost;
+    cost.forward = draw(random, least, 1'000);
+    cost.backward = 2 * cost.forward;
+    cost.weight = cost.forward;
+    cost.saved = draw(random, 10, 500);
+    profile.nodes.push_back(cost);
+  }
+  profile.actionOverhead = 40;
+  profile.link = {20, 1e9, true};
+  return profile;
+}
+
+/// In proportion to the samples, as `scaledProfile` has it, but not marked.
+ProfileSource proportional(const Profile& one) {
+  return [one](std::int64_t microbatch) { return SizedProfile{std::make_shared<Profile>(scaledProfile(one, microbatch)), false}; };
+}
+
+SearchSpace space(int ranks, std::int64_t batch, std::vector<int> counts, std::vector<std::string> schedules) {
+  SearchSpace s;
+  s.base.ranks = ranks;
+  s.base.batch = batch;
+  s.microbatches = std::move(counts);
+  s.schedules = std::move(schedules);
+  s.improve = 0;
+  return s;
+}
+
+/// The trace of a plan, made of the plan's own parts.
+Metrics measured(const PlanRequest& request, int stages, const ModelGraph& graph, const Profile& profile) {
+  const Schedule rows = planRows(generate(request.schedule, {request.ranks, stages, request.microbatches}), request.replicas);
+  CostTable costs = price(request, graph, profile, rows).costs;
+  addOptimizerState(costs, request.optimizerCopies, 1);
+  return measure(simulate(rows, costs));
+}
+
+Bytes peakOf(const Metrics& metrics) {
+  Bytes peak = 0;
+  for (const RankMetrics& rank : metrics.ranks) peak = std::max(peak, rank.peakBytes);
+  return peak;
+}
+
+TEST(Search, PredictsEveryCandidateAsItsTraceMeasures) {
+  const ModelGraph graph = chain(8);
+  for (const int replicas : {1, 2}) {
+    std::mt19937_64 random(5);
+    Profile one = randomProfile(random, 8);
+    one.optimizerNsPerByte = 3;
+    SearchSpace s = space(2, 16 * replicas, {2, 4, 5}, {});  // 16 samples in five microbatches: uneven ones
+    s.base.replicas = replicas;
+    s.base.optimizerCopies = 2;
+    const Found found = search(graph, proportional(one), s);
+    std::set<std::string> schedules;
+    for (const Candidate& c : found.candidates) {
+      SCOPED_TRACE(fmt::format("{} {} microbatches, {} stages", c.request.schedule, c.request.microbatches, c.stages));
+      schedules.insert(c.request.schedule);
+      const Metrics metrics = measured(c.request, c.stages, graph, scaledProfile(one, c.request.microbatch));
+      EXPECT_EQ(c.step, metrics.step);
+      EXPECT_EQ(c.makespan, metrics.makespan);
+      EXPECT_NEAR(c.bubbleFraction, metrics.bubbleFraction, 1e-12);
+      EXPECT_EQ(c.peak, peakOf(metrics));
+      EXPECT_NEAR(c.samplesPerSecond, 16.0 * replicas * 1e9 / static_cast<double>(metrics.step), 1e-6);
+    }
+    EXPECT_EQ(schedules.size(), generators().size() - 1) << "all but forward-only";
+  }
+}
+
+TEST(Search, FindsTheBestThatBruteForceFinds) {
+  const ModelGraph graph = chain(9);
+  const std::vector<std::string> schedules{"gpipe", "1f1b", "zb-h1", "interleaved-1f1b", "zbv"};
+  for (std::uint64_t seed = 0; seed < 20; ++seed) {
+    SCOPED_TRACE(seed);
+    std::mt19937_64 random(seed);
+    const Profile one = randomProfile(random, 9);
+    SearchSpace s = space(3, 12, {3, 6, 12}, schedules);
+    s.chunks = {1, 2};
+    const Found found = search(graph, proportional(one), s);
+    double best = 0;
+    std::size_t plans = 0;
+    for (const int microbatches : s.microbatches) {
+      const Profile profile = scaledProfile(one, 12 / microbatches);
+      for (const std::string& schedule : schedules) {
+        for (const int chunks : s.chunks) {
+          if (generatorOf(schedule).refusal({3, 3 * chunks, microbatches})) continue;
+          std::set<std::vector<NodeId>> splits;
+          for (const Balance by : s.balances) splits.insert(balance(graph, profile, 3 * chunks, by));
+          for (const auto& begins : splits) {
+            for (const char* recompute : {"none", "full"}) {
+              PlanRequest request;
+              request.schedule = schedule;
+              request.ranks = 3;
+              request.microbatches = microbatches;
+              request.microbatch = 12 / microbatches;
+              request.begins = begins;
+              request.recompute = {recompute};
+              best = std::max(best, 12e9 / static_cast<double>(measured(request, 3 * chunks, graph, profile).step));
+              ++plans;
+            }
+          }
+        }
+      }
+    }
+    EXPECT_EQ(found.candidates.size(), plans);
+    EXPECT_DOUBLE_EQ(found.candidates.front().samplesPerSecond, best);
+    EXPECT_TRUE(std::is_sorted(found.candidates.begin(), found.candidates.end(), [](const auto& a, const auto& b) { return a.samplesPerSecond > b.samplesPerSecond; }));
+  }
+}
+
+TEST(Search, MovesSplitsUntilNoNeighbourIsFaster) {
+  constexpr int kNodes = 10;
+  const ModelGraph graph = chain(kNodes);
+  int moved = 0, optimal = 0;
+  constexpr int kSeeds = 20;
+  for (std::uint64_t seed = 0; seed < kSeeds; ++seed) {
+    SCOPED_TRACE(seed);
+    std::mt19937_64 random(seed);
+    const Profile one = randomProfile(random, kNodes);
+    SearchSpace s = space(3, 6, {6}, {"1f1b"});
+    s.balances = {Balance::Parameters};  // far from balanced in time
+    s.recompute = false;
+    const Candidate before = search(graph, proportional(one), s).candidates.front();
+    s.improve = 1;
+    const Candidate after = search(graph, proportional(one), s).candidates.front();
+    moved += after.moves > 0 ? 1 : 0;
+    EXPECT_LE(after.step, before.step);
+    EXPECT_EQ(after.moves == 0, after.request.begins == before.request.begins);
+    Ns best = after.step;
+    for (int a = 1; a < kNodes; ++a) {
+      for (int b = a + 1; b < kNodes; ++b) {
+        PlanRequest request = after.request;
+        request.begins = {NodeId(a), NodeId(b)};
+        const Ns step = measured(request, 3, graph, one).step;
+        best = std::min(best, step);
+        const int distance = std::abs(a - after.request.begins[0].value) + std::abs(b - after.request.begins[1].value);
+        EXPECT_TRUE(distance != 1 || step >= after.step) << a << ' ' << b;
+      }
+    }
+    optimal += best == after.step ? 1 : 0;
+  }
+  EXPECT_GE(moved, kSeeds / 2);
+  EXPECT_GE(optimal, kSeeds / 2) << "single moves seldom end away from the best splits";
+}
+
+TEST(Search, FindsTheSameWhateverTheThreads) {
+  const ModelGraph graph = chain(9);
+  std::mt19937_64 random(3);
+  const Profile one = randomProfile(random, 9);
+  SearchSpace s = space(2, 16, {}, {});
+  s.base.memoryLimit = 9'000;
+  s.improve = 6;
+  s.threads = 1;
+  const Found alone = search(graph, proportional(one), s);
+  s.threads = 4;
+  const Found together = search(graph, proportional(one), s);
+  EXPECT_EQ(alone.candidates, together.candidates);
+  EXPECT_EQ(alone.skipped, together.skipped);
+  EXPECT_GT(alone.candidates.size(), 50U);
+}
+
+TEST(Search, RecomputesWhereTheMemoryLimitDemandsIt) {
+  const ModelGraph graph = chain(8);
+  std::mt19937_64 random(1);
+  const Profile one = randomProfile(random, 8);
+  SearchSpace s = space(2, 8, {4, 8}, {"1f1b", "gpipe"});
+  std::vector<Bytes> peaks;
+  for (const Candidate& c : search(graph, proportional(one), s).candidates) {
+    EXPECT_TRUE(c.fits);
+    EXPECT_NE(c.request.recompute, std::vector<std::string>{"auto"}) << "no limit";
+    if (c.request.recompute == std::vector<std::string>{"none"}) peaks.push_back(c.peak);
+  }
+  std::sort(peaks.begin(), peaks.end());
+  s.base.memoryLimit = peaks[peaks.size() / 2];
+  const Found limited = search(graph, proportional(one), s);
+  int automatic = 0;
+  bool fits = true;
+  for (const Candidate& c : limited.candidates) {
+    EXPECT_EQ(c.fits, c.peak <= s.base.memoryLimit);
+    EXPECT_TRUE(fits || !c.fits) << "those that fit stand first";
+    fits = c.fits;
+    if (c.request.recompute != std::vector<std::string>{"auto"}) continue;
+    ++automatic;
+    EXPECT_TRUE(c.fits);
+  }
+  EXPECT_GT(automatic, 0);
+  s.base.memoryLimit = 1;
+  const Found none = search(graph, proportional(one), s);
+  EXPECT_FALSE(none.candidates.front().fits);
+  EXPECT_TRUE(std::ranges::all_of(none.candidates, [&](const Candidate& c) { return c.peak >= none.candidates.front().peak; })) << "least memory first";
+}
+
+TEST(Search, StopsWhenItIsTold) {
+  const ModelGraph graph = chain(8);
+  std::mt19937_64 random(1);
+  int seen = 0;
+  const Found found = search(graph, proportional(randomProfile(random, 8)), space(2, 16, {}, {}), [&](int done, int all, const Candidate* c) {
+    EXPECT_LE(done, all);
+    seen += c == nullptr ? 0 : 1;
+    return seen < 3;
+  });
+  EXPECT_TRUE(found.cancelled);
+  EXPECT_EQ(seen, 3) << "nothing is reported after that";
+  EXPECT_LE(found.candidates.size(), 8U);
+}
+
+TEST(Search, CutsOneBatchIntoEveryCount) {
+  const ModelGraph graph = chain(4);
+  std::mt19937_64 random(1);
+  const ProfileSource source = proportional(randomProfile(random, 4));
+  std::map<int, std::int64_t> sizes;
+  const auto sizesOf = [&](const SearchSpace& s) {
+    sizes.clear();
+    for (const Candidate& c : search(graph, source, s).candidates) sizes[c.request.microbatches] = c.request.microbatch;
+    return sizes;
+  };
+  EXPECT_EQ(sizesOf(space(2, 10, {2, 4, 10, 11}, {"1f1b"})), (std::map<int, std::int64_t>{{2, 5}, {4, 3}, {10, 1}})) << "11 microbatches have no sample each";
+  EXPECT_EQ(sizesOf(space(2, 0, {2, 8}, {"1f1b"})), (std::map<int, std::int64_t>{{2, 8}, {8, 2}})) << "exported with 2";
+  EXPECT_EQ(usageErrorOf([&] { static_cast<void>(search(graph, source, space(2, 3, {4, 8}, {"1f1b"}))); }),
+            "A batch of 3 cannot be cut into 4, 8 microbatches; take another batch or other counts.");
+  EXPECT_NE(usageErrorOf([&] { static_cast<void>(search(graph, source, space(2, 8, {4}, {"1f2b"}))); }).find("unknown schedule"), std::string::npos);
+}
+
+TEST(Search, KeepsTheMicrobatchOfAModelWithAFixedBatch) {
+  GraphBuilder b;
+  ValueId x = b.input("x", GraphBuilder::shape({3, 4}));
+  for (int i = 0; i < 4; ++i) {
+    const std::string name = "blocks." + std::to_string(i);
+    const ValueId weight = b.parameter(name + ".weight");
+    x = b.within({name}).op("linear", {x, weight}, "linear_" + std::to_string(i), GraphBuilder::shape({3, 4}));
+  }
+  const ModelGraph graph = b.done(x);
+  std::mt19937_64 random(1);
+  const Profile three = scaledProfile(randomProfile(random, 4), 3);
+  const ProfileSource source = measurements({std::make_shared<Profile>(three)});
+  for (const Candidate& c : search(graph, source, space(2, 0, {2, 4}, {"1f1b"})).candidates) {
+    EXPECT_EQ(c.request.microbatch, 3);
+    EXPECT_EQ(c.samples, 3 * c.request.microbatches);
+    EXPECT_FALSE(c.scaled);
+  }
+  for (const Candidate& c : search(graph, source, space(2, 12, {2, 4}, {"1f1b"})).candidates) EXPECT_EQ(c.request.microbatches, 4) << "4 · 3 = 12";
+  EXPECT_NE(usageErrorOf([&] { static_cast<void>(search(graph, source, space(2, 10, {2, 4}, {"1f1b"}))); }).find("of 3, the size the model was exported with"), std::string::npos);
+}
+
+TEST(Search, SaysWhichShapesWereRefused) {
+  const ModelGraph graph = chain(4);
+  std::mt19937_64 random(1);
+  const Found found = search(graph, proportional(randomProfile(random, 4)), space(2, 8, {2, 4}, {"zb-h2", "1f1b", "interleaved-1f1b"}));
+  // zb-h2 needs 2R − 1 = 3 microbatches, and 8 stages are more than four layers.
+  ASSERT_EQ(found.skipped.size(), 2U);
+  EXPECT_TRUE(found.skipped[0].starts_with("8 stages: ")) << found.skipped[0];
+  EXPECT_TRUE(found.skipped[1].starts_with("zb-h2, 2 microbatches: ")) << found.skipped[1];
+  EXPECT_EQ(found.shapes, 1 + 2 + 2 * 2);
+}
+
+TEST(ParetoFront, IsWhatItsDefinitionSays) {
+  std::mt19937_64 random(17);
+  for (int run = 0; run < 200; ++run) {
+    std::vector<Candidate> all(static_cast<std::size_t>(draw(random, 0, 40)));
+    for (Candidate& c : all) {
+      c.samplesPerSecond = static_cast<double>(draw(random, 1, 12));
+      c.peak = draw(random, 1, 12);
+    }
+    markFront(all);
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      bool beaten = false;
+      for (std::size_t j = 0; j < all.size(); ++j) {
+        const bool noWorse = all[j].samplesPerSecond >= all[i].samplesPerSecond && all[j].peak <= all[i].peak;
+        const bool equal = all[j].samplesPerSecond == all[i].samplesPerSecond && all[j].peak == all[i].peak;
+        beaten = beaten || (noWorse && (!equal || j < i));
+      }
+      EXPECT_EQ(all[i].onFront, !beaten) << "run " << run << ", candidate " << i;
+    }
+  }
+}
+
+TEST(ProfileSources, TakeTheNearestSizeAndScaleIt) {
+  Profile two;
+  two.microbatch = 2;
+  two.actionOverhead = 5;
+  NodeCost cost;
+  cost.forward = 10;
+  cost.saved = 100;
+  cost.flops = 1e6;
+  two.nodes = {cost};
+  Profile eight = scaledProfile(two, 8);
+  EXPECT_EQ(eight.nodes[0].forward, 40);
+  EXPECT_EQ(eight.nodes[0].saved, 400);
+  EXPECT_EQ(eight.nodes[0].flops, 4e6);
+  EXPECT_EQ(eight.actionOverhead, 5);
+  EXPECT_TRUE(eight.estimated) << "it was not measured";
+  eight.nodes[0].forward = 32;
+  const ProfileSource source = measurements({std::make_shared<Profile>(two), std::make_shared<Profile>(eight)});
+  EXPECT_EQ(source(2).profile->nodes[0].forward, 10);
+  EXPECT_FALSE(source(8).scaled);
+  EXPECT_EQ(source(1).profile->nodes[0].forward, 5);
+  EXPECT_TRUE(source(1).scaled);
+  EXPECT_EQ(source(4).profile->nodes[0].forward, 20) << "as near to both: the smaller";
+  EXPECT_EQ(source(6).profile->nodes[0].forward, 24) << "nearer to 8";
+}
+
+TEST(UsualCounts, AreMultiplesOfTheRanksThatTheBatchAllows) {
+  EXPECT_EQ(usualCounts(4, 1, 0), (std::vector<int>{4, 8, 16, 32}));
+  EXPECT_EQ(usualCounts(4, 2, 32), (std::vector<int>{4, 8, 16}));
+  EXPECT_EQ(usualCounts(4, 1, 3), std::vector<int>{3});
+}
+
+}  // namespace
+}  // namespace pw::test

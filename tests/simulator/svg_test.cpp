@@ -1,0 +1,108 @@
+#include "simulator/svg.h"
+
+#include <gtest/gtest.h>
+
+#include <string>
+
+#include "schedules/generate.h"
+#include "simulator/simulate.h"
+
+namespace pw {
+namespace {
+
+std::size_t countOf(const std::string& text, const std::string& what) {
+  std::size_t count = 0;
+  for (std::size_t at = text.find(what); at != std::string::npos; at = text.find(what, at + what.size())) ++count;
+  return count;
+}
+
+Trace simulated(const std::string& name, const Shape& shape, Ns transfer = 0) {
+  SyntheticCosts costs;
+  costs.forward = {1'000'000};
+  costs.backward = {2'000'000};
+  costs.transfer = transfer;
+  return simulate(generate(name, shape), syntheticTable(costs, shape.stages));
+}
+
+/// Tags open and close in order, attribute values are quoted: enough for a viewer to refuse anything worse.
+bool isWellFormed(const std::string& text) {
+  std::vector<std::string> open;
+  for (std::size_t at = text.find('<'); at != std::string::npos; at = text.find('<', at + 1)) {
+    const std::size_t end = text.find('>', at);
+    if (end == std::string::npos) return false;
+    const std::string tag = text.substr(at + 1, end - at - 1);
+    const std::string name = tag.substr(tag.front() == '/' ? 1 : 0, tag.find_first_of(" />", 1) - (tag.front() == '/' ? 1 : 0));
+    if (countOf(tag, "\"") % 2 != 0 || tag.find('<') != std::string::npos) return false;
+    if (tag.front() == '/') {
+      if (open.empty() || open.back() != name) return false;
+      open.pop_back();
+    } else if (tag.back() != '/') {
+      open.push_back(name);
+    }
+  }
+  return open.empty();
+}
+
+TEST(Svg, DrawsABlockForEachActionWithWhatItIs) {
+  // 2 ranks, 3 microbatches: 12 actions. gpipe without messages' time: makespan (3 + 1)(1 + 2) = 12 ms, each rank busy for 9 of it.
+  const std::string svg = toSvg(simulated("gpipe", {2, 2, 3}), {.title = "a <small> one"});
+  EXPECT_TRUE(isWellFormed(svg)) << svg;
+  EXPECT_EQ(countOf(svg, "<title>0F"), 3U);
+  EXPECT_EQ(countOf(svg, "<title>1B"), 3U);
+  EXPECT_NE(svg.find("<title>1F2 forward, 1.00 ms at 3.00 ms</title>"), std::string::npos);
+  EXPECT_NE(svg.find(">rank 1</text>"), std::string::npos);
+  EXPECT_EQ(countOf(svg, "75 % busy"), 2U);
+  EXPECT_NE(svg.find("makespan 12.0 ms, bubble 25.0 %"), std::string::npos);
+  EXPECT_NE(svg.find("a &lt;small&gt; one"), std::string::npos);
+}
+
+TEST(Svg, NamesStagesWhereARankHasSeveral) {
+  EXPECT_NE(toSvg(simulated("1f1b", {2, 2, 2})).find(">F0</text>"), std::string::npos);
+  EXPECT_NE(toSvg(simulated("interleaved-1f1b", {2, 4, 2})).find(">2F0</text>"), std::string::npos);
+}
+
+TEST(Svg, DrawsMessagesBelowTheirSender) {
+  const std::string svg = toSvg(simulated("1f1b", {2, 2, 2}, 500'000));
+  EXPECT_NE(svg.find("<title>0SEND_F1 message forward, 500 us"), std::string::npos) << svg;
+  EXPECT_NE(svg.find("message backward</text>"), std::string::npos);
+  EXPECT_EQ(toSvg(simulated("1f1b", {2, 2, 2})).find("k6"), std::string::npos) << "waits are bubble";
+}
+
+TEST(Svg, DrawsBothActionsOfASlotInItsTime) {
+  Trace trace{1, {{Rank(0), SpanKind::Forward, Stage(0), Microbatch(1), Rank(0), 0, 0, 1000}, {Rank(0), SpanKind::Backward, Stage(0), Microbatch(0), Rank(0), 0, 0, 1000}}, {}};
+  const std::string svg = toSvg(trace);
+  EXPECT_EQ(countOf(svg, "height=\"12\"><title>"), 2U) << "half a lane of 24 each";
+}
+
+TEST(Svg, MergesWhatIsTooNarrowSoThatAMillionSpansMakeAFewMegabytes) {
+  // 8 ranks, 125,000 actions each, one after another: no bubble anywhere.
+  Trace trace{8, {}, {}};
+  for (std::int32_t k = 0; k < 125'000; ++k) {
+    for (std::int32_t r = 0; r < 8; ++r) trace.spans.push_back({Rank(r), k % 2 == 0 ? SpanKind::Forward : SpanKind::Backward, Stage(r), Microbatch(k / 2), Rank(r), 0, Ns{k} * 100, Ns{k} * 100 + 100});
+  }
+  const std::string svg = toSvg(trace);
+  EXPECT_LT(svg.size(), 3'000'000U);
+  EXPECT_TRUE(isWellFormed(svg));
+  EXPECT_EQ(countOf(svg, "100 % busy"), 8U);
+}
+
+TEST(Svg, KeepsBubblesBetweenMergedSpans) {
+  // 10,000 spans of 1 ns each in the first and the last tenth of the time: what lies between stays open.
+  Trace trace{1, {}, {}};
+  for (std::int32_t k = 0; k < 10'000; ++k) trace.spans.push_back({Rank(0), SpanKind::Forward, Stage(0), Microbatch(k), Rank(0), 0, k < 5'000 ? k : 45'000 + k, (k < 5'000 ? k : 45'000 + k) + 1});
+  const std::string svg = toSvg(trace, {.title = "", .width = 1000});
+  // A run of columns for each tenth: one path of two pieces.
+  const std::size_t path = svg.find("<path");
+  ASSERT_NE(path, std::string::npos);
+  EXPECT_EQ(countOf(svg.substr(path, svg.find("/>", path) - path), "M"), 2U) << svg.substr(path, 300);
+}
+
+TEST(Svg, DrawsAnEmptyTraceAndTimesOfAnySize) {
+  EXPECT_TRUE(isWellFormed(toSvg(Trace{})));
+  EXPECT_TRUE(isWellFormed(toSvg(Trace{3, {}, {}})));
+  const Trace huge{1, {{Rank(0), SpanKind::Forward, Stage(0), Microbatch(0), Rank(0), 0, 0, 4'000'000'000'000'000'000}}, {}};
+  EXPECT_TRUE(isWellFormed(toSvg(huge)));
+}
+
+}  // namespace
+}  // namespace pw

@@ -1,0 +1,96 @@
+#include "simulator/torch_plan.h"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "schedules/csv.h"
+#include "schedules/error.h"
+#include "schedules/generate.h"
+#include "schedules/lower.h"
+#include "tests/support/graph_builder.h"
+
+namespace pw::test {
+namespace {
+
+using Json = nlohmann::json;
+using testing::HasSubstr;
+
+const Bindings kBindings{{"b", 2}};
+
+/// Three linear layers, the first and last of them with one table.
+ModelGraph model() {
+  GraphBuilder b;
+  const ValueId x = b.input("x"), table = b.parameter("table", "s"), w = b.parameter("w"), head = b.parameter("head", "s");
+  const ValueId h = b.op("linear", {x, table}, "h");
+  const ValueId m = b.op("linear", {h, w}, "m");
+  return b.done(b.op("linear", {m, head}, "y"));
+}
+
+/// A stage for each layer: [1, 1, 1] on ranks as the schedule has them, with its sends and receives.
+Plan plan(const Schedule& schedule) {
+  Plan p;
+  p.modelFiles = {"/models/hand.pt2"};
+  p.modelName = "hand";
+  p.microbatchSize = 2;
+  p.batch = 2 * schedule.microbatches;
+  p.loss = "mse";
+  p.partition = cut(model(), {NodeId(1), NodeId(2)}, kBindings, nullptr);
+  p.splitNames = {"@m", "@y"};
+  p.schedule = lower(schedule);
+  return p;
+}
+
+std::string refusal(const Plan& p, const ModelGraph& graph = model()) {
+  try {
+    (void)torchPlan(p, graph);
+  } catch (const UsageError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+TEST(TorchPlan, HoldsTheScheduleBeforeLoweringAndWhatTheScriptNeeds) {
+  const Schedule schedule = generate("1f1b", {3, 3, 4});
+  const TorchPlan exported = torchPlan(plan(schedule), model());
+  EXPECT_EQ(exported.schedule, toCsv(schedule));
+  EXPECT_TRUE(exported.notes.empty());
+  EXPECT_EQ(Json::parse(exported.settings), Json::parse(R"({
+    "model": "/models/hand.pt2", "schedule": "1f1b", "ranks": 3, "replicas": 1, "microbatches": 4, "microbatch": 2,
+    "begins": ["m", "y"], "split_points": ["@m", "@y"], "stage_to_rank": [0, 1, 2],
+    "inputs": [{"name": "x", "dtype": "float32", "shape": [2, 4]}],
+    "loss": "mse", "loss_output": 0, "output_shape": [2, 4],
+    "shared": [{"names": ["table", "head"], "stages": [0, 2]}]})"));
+}
+
+TEST(TorchPlan, TakesAnOutputOfTheModelAsItsLoss) {
+  Plan p = plan(generate("1f1b", {3, 3, 4}));
+  p.loss = "output:y";
+  EXPECT_EQ(Json::parse(torchPlan(p, model()).settings).at("loss"), "output");
+  p.loss = "output:z";
+  EXPECT_THAT(refusal(p), HasSubstr("has no output z"));
+}
+
+TEST(TorchPlan, SaysWhatTorchDoesDifferently) {
+  Plan p = plan(generate("1f1b", {3, 3, 4}));
+  p.batch = 7;
+  p.partition.stages[1].checkpoints = {{NodeId(1), NodeId(2)}};
+  const TorchPlan exported = torchPlan(p, model());
+  EXPECT_THAT(exported.notes, testing::ElementsAre(HasSubstr("recomputes activations"), HasSubstr("a step has 8 samples")));
+}
+
+TEST(TorchPlan, RefusesWhatTorchCannotRun) {
+  Plan p = plan(generate("1f1b", {3, 3, 4}));
+  p.modelFiles.emplace_back("/models/more.pt2");
+  EXPECT_THAT(refusal(p), HasSubstr("exported in 2 archives"));
+  Plan two = plan(generate("1f1b", {3, 3, 4}));
+  two.schedule.placement.mirrorOfStage = {Rank(2), Rank(1), Rank(0)};
+  two.schedule.placement.firstMirrored = Microbatch(2);
+  EXPECT_THAT(refusal(two), HasSubstr("two replicas of each stage"));
+  GraphBuilder other;
+  EXPECT_NE(refusal(plan(generate("1f1b", {3, 3, 4})), other.done(other.input("x"))), "") << "another model";
+}
+
+}  // namespace
+}  // namespace pw::test
