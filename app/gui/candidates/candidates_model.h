@@ -1,0 +1,71 @@
+#pragma once
+
+#include <QAbstractTableModel>
+#include <QSortFilterProxyModel>
+#include <optional>
+#include <vector>
+
+#include "simulator/search.h"
+
+namespace pw::gui {
+
+/// Found plans as a table, in the order they were found or sorted. Roles beside Qt's: what to sort by, and what the delegates draw.
+class CandidatesModel : public QAbstractTableModel {
+  Q_OBJECT
+ public:
+  enum Column : int { Schedule, Stages, Microbatches, Splits, Recompute, Step, Samples, Bubble, Peak, Fits, kColumns };
+  enum Role : int { SortRole = Qt::UserRole, FrontRole, LeadsRole, ShareRole };  ///< ShareRole: peak memory as a share of the largest shown
+
+  explicit CandidatesModel(QObject* parent = nullptr) : QAbstractTableModel(parent) {}
+
+  /// More was found: marks of the others may change.
+  void append(const std::vector<Candidate>& more);
+  /// The end result, or nothing.
+  void set(std::vector<Candidate> all);
+  /// Which plan the document has; marked.
+  void setCurrent(const std::optional<PlanRequest>& request);
+  [[nodiscard]] const std::vector<Candidate>& all() const { return candidates_; }
+  [[nodiscard]] const Candidate& at(int row) const { return candidates_[static_cast<std::size_t>(row)]; }
+  [[nodiscard]] bool isCurrent(int row) const;
+  /// The row of an equal request; −1: none.
+  [[nodiscard]] int rowOf(const PlanRequest& request) const;
+
+  [[nodiscard]] int rowCount(const QModelIndex& parent = {}) const override;
+  [[nodiscard]] int columnCount(const QModelIndex& parent = {}) const override;
+  [[nodiscard]] QVariant data(const QModelIndex& index, int role) const override;
+  [[nodiscard]] QVariant headerData(int section, Qt::Orientation orientation, int role) const override;
+
+ private:
+  [[nodiscard]] QString textOf(const Candidate& c, int column) const;
+  [[nodiscard]] QVariant keyOf(const Candidate& c, int column) const;
+  void mark();
+
+  std::vector<Candidate> candidates_;
+  std::optional<PlanRequest> current_;
+  Bytes most_ = 0;
+};
+
+/// Sorts by figures, and shows of equal plans that differ in their splits only the best, unless all are asked for. The Pareto front is always shown.
+class CandidatesFilter : public QSortFilterProxyModel {
+  Q_OBJECT
+ public:
+  explicit CandidatesFilter(QObject* parent = nullptr);
+  void setShowsAll(bool all);
+
+ protected:
+  [[nodiscard]] bool filterAcceptsRow(int row, const QModelIndex& parent) const override;
+  [[nodiscard]] bool lessThan(const QModelIndex& left, const QModelIndex& right) const override;
+
+ private:
+  bool all_ = false;
+};
+
+/// Whether loading the one gives the plan of the other: all that a candidate decides is equal.
+[[nodiscard]] bool isSamePlan(const PlanRequest& a, const PlanRequest& b);
+
+/// Why a plan does not fit, in a sentence; empty when it does.
+[[nodiscard]] QString whyNot(const Candidate& candidate);
+/// `zbv, 8 microbatches of 4, recompute full`.
+[[nodiscard]] QString titleOf(const Candidate& candidate);
+
+}  // namespace pw::gui

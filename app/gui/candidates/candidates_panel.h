@@ -1,0 +1,30 @@
+#pragma once
+
+#include <QWidget>
+#include <memory>
+
+namespace pw::gui {
+
+class Document;
+
+/// Searches plans for the document's model, shows them as a table and a picture of time against memory; double click loads one.
+class CandidatesPanel : public QWidget {
+  Q_OBJECT
+ public:
+  explicit CandidatesPanel(Document& document, QWidget* parent = nullptr);
+  ~CandidatesPanel() override;
+  void search();  ///< as the button
+  [[nodiscard]] bool isSearching() const;
+
+ signals:
+  void searchFinished();
+
+ protected:
+  bool eventFilter(QObject* watched, QEvent* event) override;
+
+ private:
+  struct Private;
+  std::unique_ptr<Private> d;
+};
+
+}  // namespace pw::gui

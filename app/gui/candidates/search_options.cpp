@@ -1,0 +1,92 @@
+#include "app/gui/candidates/search_options.h"
+
+#include <QCheckBox>
+#include <QHBoxLayout>
+#include <QLabel>
+#include <QLineEdit>
+#include <QRegularExpression>
+#include <QSpinBox>
+
+#include "app/gui/document.h"
+#include "app/gui/format.h"
+#include "schedules/error.h"
+#include "schedules/placement.h"
+
+namespace pw::gui {
+namespace {
+
+std::int64_t samplesOf(const PlanRequest& r) { return r.batch > 0 ? r.batch : r.microbatch * r.microbatches * r.replicas; }
+
+QString listed(const std::vector<int>& counts) {
+  QStringList words;
+  for (const int count : counts) words << QString::number(count);
+  return words.join(QStringLiteral(", "));
+}
+
+/// Whether microbatches keep their size: measured costs, or a model exported with a fixed batch.
+bool keepsMicrobatch(const Document& document) { return document.design().profile || (document.graph() && batchSymbol(*document.graph()).empty()); }
+
+}  // namespace
+
+std::vector<int> countsOf(const QString& text) {
+  std::vector<int> counts;
+  static const QRegularExpression kBetween(QStringLiteral("[\\s,;]+"));
+  for (const QString& word : text.split(kBetween, Qt::SkipEmptyParts)) {
+    bool isNumber = false;
+    const int count = word.toInt(&isNumber);
+    if (!isNumber || count < 1 || count > kMaxMicrobatches) {
+      throw UsageError(SearchOptions::tr("“%1” is no number of microbatches; write counts like 4, 8, 16.").arg(word).toStdString());
+    }
+    counts.push_back(count);
+  }
+  return counts;
+}
+
+SearchOptions::SearchOptions(Document& document, QWidget* parent)
+    : QWidget(parent), document_(document), counts_(new QLineEdit), batch_(new QSpinBox), recompute_(new QCheckBox(tr("Try re&computing"))), limit_(new QLabel) {
+  auto* row = new QHBoxLayout(this);
+  row->setContentsMargins(0, 0, 0, 0);
+  auto* counts = new QLabel(tr("&Microbatches"));
+  counts->setBuddy(counts_);
+  counts_->setAccessibleName(tr("Numbers of microbatches to try"));
+  counts_->setToolTip(tr("Numbers of microbatches to try, with commas between them; empty: 1, 2, 4 and 8 times the ranks"));
+  counts_->setMinimumWidth(fontMetrics().averageCharWidth() * 18);
+  auto* batch = new QLabel(tr("&Batch"));
+  batch->setBuddy(batch_);
+  batch_->setAccessibleName(tr("Samples per step"));
+  batch_->setRange(0, 1 << 24);
+  recompute_->setChecked(true);
+  recompute_->setToolTip(tr("Also plans whose stages run their forward again in the backward: all of them, or as few as the memory limit demands"));
+  limit_->setAccessibleName(tr("Memory limit of the search"));
+  for (QWidget* widget : std::initializer_list<QWidget*>{counts, counts_, batch, batch_, recompute_, limit_}) row->addWidget(widget);
+  row->setStretch(1, 1);
+  connect(batch_, &QSpinBox::valueChanged, this, [this] { refresh(); });
+  refresh();
+}
+
+void SearchOptions::refresh() {
+  const PlanRequest& r = document_.design().request;
+  const bool keeps = keepsMicrobatch(document_);
+  batch_->setEnabled(!keeps);
+  batch_->setSpecialValueText(keeps ? tr("microbatches of %1").arg(r.microbatch) : tr("as the plan: %1").arg(samplesOf(r)));
+  batch_->setToolTip(keeps ? tr("Microbatches keep their size, since %1. Compare samples per second.")
+                                 .arg(document_.design().profile ? tr("costs were measured at it") : tr("the model was exported with it"))
+                           : tr("Samples per step of all replicas; equal for all candidates, so that their steps compare. 0: as the plan has"));
+  if (keeps) batch_->setValue(0);
+  counts_->setPlaceholderText(listed(usualCounts(r.ranks, r.replicas, keeps ? 0 : batch_->value() > 0 ? batch_->value() : samplesOf(r))));
+  limit_->setText(r.memoryLimit > 0 ? tr("Memory limit %1").arg(pw::gui::size(r.memoryLimit)) : tr("No memory limit"));
+  limit_->setToolTip(tr("Set in the plan"));
+}
+
+SearchSpace SearchOptions::space() const {
+  SearchSpace space;
+  space.base = document_.design().request;
+  space.microbatches = countsOf(counts_->text());
+  space.recompute = recompute_->isChecked();
+  space.fixedMicrobatch = keepsMicrobatch(document_);
+  if (document_.design().profile) space.base.microbatch = document_.design().profile->microbatch;
+  space.base.batch = space.fixedMicrobatch ? 0 : batch_->value() > 0 ? batch_->value() : samplesOf(document_.design().request);
+  return space;
+}
+
+}  // namespace pw::gui

@@ -1,0 +1,128 @@
+#pragma once
+
+#include <QObject>
+#include <QString>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "backends/run_store.h"
+#include "simulator/cluster.h"
+#include "simulator/partition.h"
+#include "simulator/predictor.h"
+
+namespace pw::gui {
+
+/// What the user decided: what undo brings back and a project saves. A value.
+struct Design {
+  std::vector<std::string> models;                 ///< archives; empty: a schedule (or only a trace) without a model
+  PlanRequest request;
+  std::string cluster = "cpu-workstation";         ///< preset or file: costs are estimated for it where there is no `profile`
+  std::shared_ptr<const Profile> profile;          ///< measured; null: estimated
+  std::shared_ptr<const Schedule> customRows;      ///< of a CSV or plan file no generator makes; null: `request.schedule` names the generator
+  std::string source;                              ///< the file `customRows` were read from
+  std::shared_ptr<const CostTable> customCosts;    ///< without a model: what its schedule is simulated with
+
+  bool operator==(const Design&) const = default;  ///< shared values by identity
+};
+
+/// A measured trace to look at: of a stored run, of another tool's file, or of a run that goes on.
+struct Measured {
+  QString title;                        ///< `run 7 · 22 Nov 14:03`, a file's name
+  Trace trace;
+  Timeline timeline;
+  std::optional<RunRecord> run;         ///< of the store: its plan and what was predicted
+  int step = 0;
+  bool live = false;                    ///< more is to come
+};
+
+/// What a file brings; see loading.h.
+struct Loaded;
+
+/// The current values and who changes them. All panels read here, change through `edit`, and follow the signals. Predictions are made in the
+/// background: the newest design wins, and until it is predicted the last prediction stays. Main thread only.
+class Document : public QObject {
+  Q_OBJECT
+ public:
+  explicit Document(QObject* parent = nullptr);
+  ~Document() override;
+
+  // ---- Values ----
+  [[nodiscard]] const Design& design() const { return design_; }
+  [[nodiscard]] std::shared_ptr<const ModelGraph> graph() const { return graph_; }      ///< null without a model
+  [[nodiscard]] const std::vector<SplitPoint>& splitPoints() const { return splitPoints_; }  ///< legal ones, ascending, at the design's microbatch size
+  [[nodiscard]] std::shared_ptr<const Profile> profile() const { return profile_; }     ///< in use: measured or estimated; null without a model
+  [[nodiscard]] const Cluster& cluster() const { return cluster_; }
+  [[nodiscard]] std::shared_ptr<const Prediction> prediction() const { return prediction_; }  ///< null: none yet, or not possible
+  [[nodiscard]] std::shared_ptr<const Measured> measured() const { return measured_; }  ///< null: none chosen
+  [[nodiscard]] QString problem() const { return problem_; }     ///< why the design cannot be predicted, one sentence; empty when it can
+  [[nodiscard]] bool isPredicting() const;                       ///< the prediction is not of the design yet
+  [[nodiscard]] QString storePath() const { return storePath_; } ///< where runs are recorded
+  [[nodiscard]] QString projectPath() const { return projectPath_; }
+  [[nodiscard]] QString title() const;                           ///< model or file name, for people
+  /// The plan of the design, for saving and running. Throws UsageError when there is no model, or no prediction of this design yet.
+  [[nodiscard]] Plan plan() const;
+
+  // ---- Edits: each one is one step of undo ----
+  /// Changes the design. Where it then has another number of stages than splits make, the splits are balanced again with the prediction.
+  void edit(const QString& what, const std::function<void(Design&)>& change);
+  /// A drag: edits until `endDrag` are one step; with `keep` false everything is as before it.
+  void beginDrag(const QString& what);
+  void endDrag(bool keep);
+  [[nodiscard]] bool isDragging() const { return beforeDrag_.has_value(); }
+  void undo();
+  void redo();
+  [[nodiscard]] QString undoText() const;  ///< what would be undone; empty: nothing
+  [[nodiscard]] QString redoText() const;
+
+  // ---- Files ----
+  /// Replaces all by what was loaded (see loading.h) and forgets what could be undone.
+  void adopt(const Loaded& loaded);
+  void setStorePath(const QString& path);
+  void setProjectPath(const QString& path);
+  [[nodiscard]] bool isModified() const;       ///< design differs from the saved one
+  void markSaved();
+  void markUnsaved();                          ///< of recovered work
+
+  void setMeasured(std::shared_ptr<const Measured> measured);
+
+ signals:
+  void modelChanged();       ///< graph, split points
+  void designChanged();
+  void predictionChanged();  ///< prediction or problem
+  void measuredChanged();
+  void storeChanged();       ///< another store, or a run was added
+  void undoChanged();
+
+ private:
+  struct Step {
+    QString what;
+    Design design;
+  };
+  struct Worker;
+  struct Answer;
+  void remember(const QString& what, const Design& before);
+  void apply(const Design& design);
+  void request();
+  void take(const Answer& answer);
+
+  Design design_;
+  std::optional<Design> saved_;                 ///< nothing: what is there was never saved
+  std::optional<Design> beforeDrag_;
+  QString dragName_;
+  std::vector<Step> undo_, redo_;
+  std::shared_ptr<const ModelGraph> graph_;
+  std::vector<SplitPoint> splitPoints_;
+  std::shared_ptr<const Profile> profile_;
+  Cluster cluster_;
+  std::shared_ptr<const Prediction> prediction_;
+  std::shared_ptr<const Measured> measured_;
+  QString title_, problem_, storePath_, projectPath_;
+  std::uint64_t asked_ = 0, answered_ = 0;  ///< numbers of requests
+  std::uint64_t adopted_ = 0;               ///< answers to requests up to this one are of another model
+  std::unique_ptr<Worker> worker_;
+};
+
+}  // namespace pw::gui

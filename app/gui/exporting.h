@@ -1,0 +1,31 @@
+#pragma once
+
+#include <QByteArray>
+#include <QSize>
+#include <QString>
+#include <memory>
+
+#include "app/gui/document.h"
+
+namespace pw::gui {
+
+class TimelineWidget;
+
+/// What an export needs of the document, held so that it can be written in the background.
+struct ExportSource {
+  std::shared_ptr<const Prediction> prediction;
+  std::shared_ptr<const Measured> measured;
+  QString title;
+};
+
+/// Writes what a file's name asks for, atomically: `.csv` the spans, `.json` a Chrome trace of predicted and measured, `.svg` the measured timeline
+/// below the predicted one. Throws Error. For a job.
+void exportData(const ExportSource& source, const QString& path);
+/// The timeline as it stands, `.png` (at twice its size, for sharp print) or `.pdf`. Throws Error. Main thread.
+void exportPicture(const TimelineWidget& timeline, const QSize& size, const QString& path);
+/// The plan for torch.distributed.pipelining in this folder, made where missing. Throws Error.
+void exportTorch(const Document& document, const QString& folder);
+/// `.png`, `.pdf`: painted by the window; others are data.
+[[nodiscard]] bool isPicture(const QString& path);
+
+}  // namespace pw::gui

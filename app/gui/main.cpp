@@ -1,0 +1,144 @@
+#include <QApplication>
+#include <QCommandLineParser>
+#include <QDeadlineTimer>
+#include <QEventLoop>
+#include <QSettings>
+#include <QThread>
+#include <cstdio>
+
+#include "app/gui/candidates/candidates_panel.h"
+#include "app/gui/document.h"
+#include "app/gui/main_window.h"
+#include "app/gui/runs/runs_panel.h"
+#include "app/gui/theme.h"
+#include "app/gui/timeline/timeline_widget.h"
+
+namespace {
+
+constexpr int kUnusable = 2;
+constexpr int kPictureDeadlineMs = 120'000;
+
+int complain(const QString& sentence, int status) {
+  std::fprintf(stderr, "pipewright-gui: %s\n", qUtf8Printable(sentence));
+  return status;
+}
+
+/// The system's theme as Qt sees it: whether text is lighter than what it stands on.
+bool systemIsDark() {
+  const QPalette p = QApplication::palette();
+  return p.color(QPalette::WindowText).lightness() > p.color(QPalette::Window).lightness();
+}
+
+/// Lets the window work until nothing goes on; false when that takes too long.
+bool settle(pw::gui::MainWindow& window) {
+  const QDeadlineTimer deadline(kPictureDeadlineMs);
+  for (int calm = 0; calm < 3;) {
+    QApplication::processEvents(QEventLoop::AllEvents, 20);
+    QApplication::sendPostedEvents();
+    const bool idle = window.isIdle() && !window.candidates().isSearching() && !window.runs().isBusy();
+    calm = idle ? calm + 1 : 0;
+    if (deadline.hasExpired()) return false;
+    QThread::msleep(5);
+  }
+  return true;
+}
+
+struct Options {
+  QStringList files;
+  QString grab, exported, panel;
+  QSize size{1400, 900};
+  bool search = false;
+  int run = -1;
+};
+
+/// Draws the window without showing it and writes its picture, or the timeline alone.
+int grab(pw::gui::MainWindow& window, const Options& o) {
+  window.resize(o.size);
+  window.show();
+  if (!o.files.isEmpty()) window.open(o.files);
+  if (!settle(window)) return complain(QObject::tr("The window was not ready in time; see whether the file can be opened at all."), 1);
+  if (o.run >= 0) {
+    window.showPanel(QStringLiteral("runs"));
+    window.runs().chooseRun(o.run);
+  }
+  if (o.search) {
+    window.showPanel(QStringLiteral("candidates"));
+    window.candidates().search();
+  }
+  if (!o.panel.isEmpty()) window.showPanel(o.panel);
+  if (!settle(window)) return complain(QObject::tr("The search or run was not ready in time."), 1);
+  if (window.timeline().isVisible()) window.timeline().fitAll();
+  if (!settle(window)) return 1;
+  if (!o.exported.isEmpty() && !window.exportTo(o.exported)) return complain(window.message(), 1);
+  if (!o.grab.isEmpty() && !window.grab().save(o.grab)) {
+    return complain(QObject::tr("Cannot write %1; give a .png in an existing folder.").arg(o.grab), 1);
+  }
+  const bool shows = window.document().prediction() || window.document().measured() || !window.runs().runs().empty();
+  if (!o.files.isEmpty() && !shows) return complain(window.message(), kUnusable);
+  return 0;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const auto asks = [&](const char* option) {
+    for (int i = 1; i < argc; ++i) {
+      if (QByteArray(argv[i]).startsWith(option)) return true;
+    }
+    return false;
+  };
+  const bool picture = asks("--grab") || asks("--export");
+  if (picture && qEnvironmentVariableIsEmpty("QT_QPA_PLATFORM")) qputenv("QT_QPA_PLATFORM", "offscreen");
+  QApplication app(argc, argv);
+  QApplication::setOrganizationName(QStringLiteral("Pipewright"));
+  QApplication::setApplicationName(QStringLiteral("Pipewright"));
+  QApplication::setApplicationVersion(QStringLiteral(PW_VERSION));
+
+  QCommandLineParser parser;
+  parser.setApplicationDescription(QObject::tr("Pipewright's desktop app: split a model, see the bubbles, run the plan, compare."));
+  parser.addHelpOption();
+  parser.addVersionOption();
+  parser.addPositionalArgument(QStringLiteral("FILE"), QObject::tr("Model (.pt2; several: parts in order), plan or trace (.json), schedule (.csv), project (.pwproj), run store (.db)"), QStringLiteral("[FILE...]"));
+  const QCommandLineOption grabOption(QStringLiteral("grab"), QObject::tr("Write a picture of the window and end"), QStringLiteral("FILE.png"));
+  const QCommandLineOption exportOption(QStringLiteral("export"), QObject::tr("Write the timeline (.png .svg .pdf), spans (.csv), Chrome trace (.json) and end"), QStringLiteral("FILE"));
+  const QCommandLineOption sizeOption(QStringLiteral("size"), QObject::tr("Size of the window"), QStringLiteral("WxH"));
+  const QCommandLineOption themeOption(QStringLiteral("theme"), QObject::tr("light or dark (default: as the system)"), QStringLiteral("THEME"));
+  const QCommandLineOption panelOption(QStringLiteral("panel"), QObject::tr("Show model, plan, candidates, runs or start"), QStringLiteral("NAME"));
+  const QCommandLineOption searchOption(QStringLiteral("search"), QObject::tr("With --grab: search for plans first"));
+  const QCommandLineOption runOption(QStringLiteral("run"), QObject::tr("Overlay this run of the store"), QStringLiteral("ID"));
+  const QCommandLineOption storeOption(QStringLiteral("store"), QObject::tr("Record runs in this file"), QStringLiteral("F.db"));
+  parser.addOptions({grabOption, exportOption, sizeOption, themeOption, panelOption, searchOption, runOption, storeOption});
+  parser.process(app);
+
+  Options o;
+  o.files = parser.positionalArguments();
+  o.grab = parser.value(grabOption);
+  o.exported = parser.value(exportOption);
+  o.panel = parser.value(panelOption);
+  o.search = parser.isSet(searchOption);
+  o.run = parser.isSet(runOption) ? parser.value(runOption).toInt() : -1;
+  if (parser.isSet(sizeOption)) {
+    const QStringList parts = parser.value(sizeOption).split(QLatin1Char('x'));
+    o.size = parts.size() == 2 ? QSize(parts[0].toInt(), parts[1].toInt()) : QSize();
+    if (o.size.width() < 320 || o.size.height() < 240 || o.size.width() > 16'000 || o.size.height() > 16'000) {
+      return complain(QObject::tr("\"%1\" is no size; write for example 1400x900.").arg(parser.value(sizeOption)), kUnusable);
+    }
+  }
+  QString theme = parser.isSet(themeOption) ? parser.value(themeOption) : picture ? QStringLiteral("light") : QSettings().value(QStringLiteral("theme"), QStringLiteral("system")).toString();
+  if (theme != QStringLiteral("light") && theme != QStringLiteral("dark") && theme != QStringLiteral("system")) {
+    return complain(QObject::tr("There is no theme \"%1\"; take light or dark.").arg(theme), kUnusable);
+  }
+  pw::gui::applyTheme(theme == QStringLiteral("system") ? systemIsDark() : theme == QStringLiteral("dark"));
+  if (const double points = QSettings().value(QStringLiteral("font size")).toDouble(); points > 0 && !picture) {
+    QFont font = QApplication::font();
+    font.setPointSizeF(points);
+    QApplication::setFont(font);
+  }
+
+  pw::gui::MainWindow window(!picture);
+  if (parser.isSet(storeOption)) window.document().setStorePath(parser.value(storeOption));
+  if (picture) return grab(window, o);
+  window.show();
+  if (!o.files.isEmpty()) window.open(o.files);
+  return QApplication::exec();
+}

@@ -1,0 +1,237 @@
+#include "app/gui/model/links.h"
+
+#include <QCoreApplication>
+#include <QStringList>
+#include <algorithm>
+#include <tuple>
+#include <utility>
+
+#include "app/gui/format.h"
+#include "schedules/error.h"
+#include "simulator/graph_facts.h"
+
+namespace pw::gui {
+namespace {
+
+constexpr std::size_t kNamedValues = 4;
+
+QString tr(const char* text) { return QCoreApplication::translate("Links", text); }
+
+QString operators(std::size_t count) { return count == 1 ? tr("1 operator") : tr("%1 operators").arg(count); }
+
+QString nameOf(const ModelGraph& graph, ValueId value) { return QString::fromStdString(graph.value(value).name); }
+
+QString shapeText(const TensorMeta& meta, const Bindings& bindings) {
+  QStringList sizes;
+  try {
+    for (const std::int64_t size : shapeOf(meta, bindings)) sizes << QString::number(size);
+  } catch (const Error&) {
+    return tr("depends on data");
+  }
+  return sizes.isEmpty() ? tr("scalar") : sizes.join(QStringLiteral(" × "));
+}
+
+QString names(const ModelGraph& graph, const std::vector<ValueId>& values) {
+  QStringList list;
+  for (std::size_t i = 0; i < values.size() && i < kNamedValues; ++i) list << nameOf(graph, values[i]);
+  if (values.size() > kNamedValues) list << tr("%1 more").arg(values.size() - kNamedValues);
+  return list.join(QStringLiteral(", "));
+}
+
+Arc sent(const ModelGraph& graph, const Readers& readers, const Partition& partition, const Transfer& transfer, const Wiring& wiring) {
+  Arc arc;
+  arc.kind = ArcKind::Sent;
+  arc.fromStage = transfer.from;
+  arc.toStage = transfer.to;
+  arc.values = {transfer.value};
+  arc.from = graph.value(transfer.value).producer;
+  const StageSpec& to = partition.stages[transfer.to.index()];
+  arc.to = readers.first(transfer.value, to.begin, to.end).value_or(to.begin);
+  const bool local = wiring.rank(transfer.from) == wiring.rank(transfer.to);
+  arc.text = local ? tr("%1 goes from stage %2 to stage %3 on the same rank: nothing is sent (%4 per microbatch stay).")
+                   : tr("%1 goes from stage %2 straight to stage %3: %4 per microbatch are sent directly%5, past the stages between.");
+  arc.text = arc.text.arg(nameOf(graph, transfer.value)).arg(transfer.from.value).arg(transfer.to.value).arg(size(transfer.bytes));
+  if (!local) {
+    const Ns time = wiring.time(transfer.from, transfer.to, transfer.bytes);
+    arc.text = arc.text.arg(transfer.gradient ? tr(" in %1, and the gradient back").arg(duration(time)) : tr(" in %1").arg(duration(time)));
+  }
+  return arc;
+}
+
+std::optional<Arc> recomputed(const ModelGraph& graph, const Readers& readers, const Partition& partition, std::size_t stage) {
+  const StageSpec& spec = partition.stages[stage];
+  Arc arc;
+  arc.kind = ArcKind::Recomputed;
+  arc.toStage = Stage(stage);
+  arc.to = spec.end;
+  for (const NodeId node : spec.recomputed) {
+    for (const ValueId value : graph.node(node).outputs) {
+      const auto reader = readers.first(value, spec.begin, spec.end);
+      if (!reader || graph.value(value).symbolic) continue;
+      if (arc.values.empty()) arc.from = node;
+      arc.values.push_back(value);
+      arc.to = std::min(arc.to, *reader);
+    }
+  }
+  if (arc.values.empty()) return std::nullopt;
+  std::vector<NodeId> begins;
+  for (std::size_t s = 1; s < partition.stages.size(); ++s) begins.push_back(partition.stages[s].begin);
+  arc.fromStage = Stage(static_cast<std::size_t>(std::upper_bound(begins.begin(), begins.end(), arc.from) - begins.begin()));
+  arc.text = tr("Stage %1 computes %2 again (%3) instead of receiving it.")
+                 .arg(stage).arg(names(graph, arc.values), operators(spec.recomputed.size()));
+  return arc;
+}
+
+/// The first node of a stage that reads a parameter of this storage.
+NodeId firstUse(const ModelGraph& graph, const Readers& readers, const StageSpec& stage, const std::string& storage) {
+  NodeId use = stage.end;
+  for (const StateTensor& parameter : graph.parameters) {
+    if (storageOf(parameter) == storage) use = std::min(use, readers.first(parameter.value, stage.begin, stage.end).value_or(stage.end));
+  }
+  return use == stage.end ? stage.begin : use;
+}
+
+QString sharedText(const SharedParameter& shared, const SharingChoice* choice, const Wiring& wiring) {
+  QStringList stages;
+  for (const Stage stage : shared.stages) stages << QString::number(stage.value);
+  const QString last = stages.takeLast();
+  const QString list = tr("%1 and %2").arg(stages.join(QStringLiteral(", ")), last);
+  const QString head = tr("%1 (%2) is read by stages %3").arg(QString::fromStdString(shared.name), size(shared.bytes), list);
+  const bool oneRank = choice != nullptr ? choice->ranks < 2 : std::all_of(shared.stages.begin(), shared.stages.end(), [&](Stage s) {
+    return wiring.rank(s) == wiring.rank(shared.stages.front());
+  });
+  if (oneRank) return tr("%1, all on rank %2: one copy, nothing is sent.").arg(head).arg(wiring.rank(shared.stages.front()).value);
+  switch (shared.sharing) {
+    case Sharing::Replicate: return tr("%1. Replicated: each updates its own copy; the gradients are summed once a step.").arg(head);
+    case Sharing::Transmit:
+      return tr("%1. Transmitted: stage %2 owns and updates it, and sends the new values to the others once a step.").arg(head).arg(shared.stages.front().value);
+  }
+  return head;
+}
+
+}  // namespace
+
+Readers::Readers(const ModelGraph& graph) : nodes_(graph.values.size()), isOutput_(graph.values.size(), false) {
+  for (std::size_t n = 0; n < graph.nodes.size(); ++n) {
+    for (const ValueId v : readsOf(graph.nodes[n])) nodes_[v.index()].emplace_back(n);
+  }
+  for (const ValueId v : graph.outputs) {
+    isOutput_[v.index()] = true;
+    if (!graph.nodes.empty()) nodes_[v.index()].emplace_back(graph.nodes.size() - 1);
+  }
+}
+
+std::optional<NodeId> Readers::first(ValueId value, NodeId begin, NodeId end) const {
+  const auto& nodes = nodes_[value.index()];
+  const auto found = std::lower_bound(nodes.begin(), nodes.end(), begin);
+  return found != nodes.end() && *found < end ? std::optional(*found) : std::nullopt;
+}
+
+Ns Wiring::time(Stage from, Stage to, Bytes bytes) const {
+  if (rank(from) == rank(to)) return 0;
+  const bool measured = link.latency > 0 || link.bytesPerSecond > 0;
+  if (!measured && cluster == nullptr) return 0;
+  const LinkSpec& used = measured ? link : linkBetween(*cluster, rank(from), rank(to));
+  return used.latency + transferTime(used, bytes);
+}
+
+Wiring wiringOf(const Document& document) {
+  Wiring wiring;
+  wiring.cluster = &document.cluster();
+  if (const auto profile = document.profile()) wiring.link = profile->link;
+  const std::size_t stages = document.design().request.begins.size() + 1;
+  const auto prediction = document.prediction();
+  if (prediction && prediction->rows && prediction->rows->placement.stages() == stages) {
+    wiring.rankOfStage = prediction->rows->placement.rankOfStage;
+  } else {
+    const int ranks = std::max(1, document.design().request.ranks);
+    for (std::size_t s = 0; s < stages; ++s) wiring.rankOfStage.emplace_back(static_cast<int>(s) % ranks);
+  }
+  return wiring;
+}
+
+bool isOf(const Partition& partition, const std::vector<NodeId>& begins) {
+  if (partition.stages.size() != begins.size() + 1) return false;
+  for (std::size_t s = 0; s < begins.size(); ++s) {
+    if (partition.stages[s + 1].begin != begins[s]) return false;
+  }
+  return true;
+}
+
+std::optional<Partition> partitionOf(const Document& document) {
+  const auto& begins = document.design().request.begins;
+  const auto prediction = document.prediction();
+  if (prediction && isOf(prediction->priced.partition, begins)) return prediction->priced.partition;
+  const auto graph = document.graph();
+  if (!graph) return std::nullopt;
+  try {
+    return cut(*graph, begins, bindBatch(*graph, document.design().request.microbatch), document.profile().get());
+  } catch (const Error&) {
+    return std::nullopt;  // the document's problem says why
+  }
+}
+
+std::vector<Crossing> crossing(const Partition& partition, std::size_t split, const Wiring& wiring) {
+  std::vector<Crossing> list;
+  for (const Transfer& t : partition.transfers) {
+    if (t.from.index() <= split && t.to.index() > split) list.push_back({t.value, t.from, t.to, t.gradient, t.bytes, wiring.time(t.from, t.to, t.bytes)});
+  }
+  std::stable_sort(list.begin(), list.end(), [](const Crossing& a, const Crossing& b) { return a.bytes > b.bytes; });
+  return list;
+}
+
+QString crossingText(const Document& document, std::size_t split, const QString& name, std::size_t most) {
+  const auto graph = document.graph();
+  const auto partition = partitionOf(document);
+  const Wiring wiring = wiringOf(document);
+  const Stage before(split), after(split + 1);
+  QString text = QStringLiteral("<b>%1</b><br>%2").arg(
+      tr("Stage %1 begins at %2").arg(after.value).arg(name.toHtmlEscaped()),
+      wiring.rank(before) == wiring.rank(after) ? tr("stays on rank %1").arg(wiring.rank(before).value)
+                                                : tr("rank %1 → rank %2").arg(wiring.rank(before).value).arg(wiring.rank(after).value));
+  if (!graph || !partition) return text;
+  const Bindings bindings = bindBatch(*graph, document.design().request.microbatch);
+  const std::vector<Crossing> values = crossing(*partition, split, wiring);
+  Bytes total = 0;
+  text += QStringLiteral("<table cellspacing='0' cellpadding='2'>");
+  for (std::size_t i = 0; i < values.size(); ++i) {
+    const Crossing& value = values[i];
+    total += value.bytes;
+    if (i >= most) continue;
+    const auto& meta = graph->value(value.value).tensor;
+    QString note = value.to == after && value.from == before ? QString() : tr("stage %1 → %2").arg(value.from.value).arg(value.to.value);
+    if (value.gradient) note += (note.isEmpty() ? QString() : QStringLiteral(", ")) + tr("gradient back");
+    text += QStringLiteral("<tr><td>%1</td><td>%2</td><td>%3</td><td align='right'>%4</td><td align='right'>%5</td><td>%6</td></tr>")
+                .arg(nameOf(*graph, value.value).toHtmlEscaped(), meta ? shapeText(*meta, bindings) : QString(),
+                     meta ? QString::fromLatin1(pw::name(meta->dtype).data(), static_cast<qsizetype>(pw::name(meta->dtype).size())) : QString(),
+                     size(value.bytes), duration(value.time), note);
+  }
+  text += QStringLiteral("</table>");
+  if (values.size() > most) text += tr("… and %1 more").arg(values.size() - most) + QStringLiteral("<br>");
+  text += values.empty() ? tr("Nothing is sent here.") : (values.size() == 1 ? tr("1 value, %1 per microbatch").arg(size(total)) : tr("%1 values, %2 per microbatch").arg(values.size()).arg(size(total)));
+  const StageSpec& stage = partition->stages[after.index()];
+  if (!stage.recomputed.empty()) text += QStringLiteral("<br>") + tr("Stage %1 computes %2 again instead of receiving their results.").arg(after.value).arg(operators(stage.recomputed.size()));
+  return text;
+}
+
+std::vector<Arc> arcsOf(const ModelGraph& graph, const Readers& readers, const Partition& partition, const std::vector<SharingChoice>& sharing, const Wiring& wiring) {
+  std::vector<Arc> arcs;
+  for (const Transfer& transfer : partition.transfers) {
+    if (transfer.to.value > transfer.from.value + 1) arcs.push_back(sent(graph, readers, partition, transfer, wiring));
+  }
+  for (std::size_t s = 1; s < partition.stages.size(); ++s) {
+    if (auto arc = recomputed(graph, readers, partition, s)) arcs.push_back(std::move(*arc));
+  }
+  for (const SharedParameter& shared : partition.shared) {
+    const auto choice = std::find_if(sharing.begin(), sharing.end(), [&](const SharingChoice& c) { return c.name == shared.name; });
+    const QString text = sharedText(shared, choice == sharing.end() ? nullptr : &*choice, wiring);
+    for (std::size_t i = 1; i < shared.stages.size(); ++i) {
+      const Stage a = shared.stages[i - 1], b = shared.stages[i];
+      arcs.push_back({ArcKind::Shared, firstUse(graph, readers, partition.stages[a.index()], shared.storage),
+                      firstUse(graph, readers, partition.stages[b.index()], shared.storage), a, b, {}, text});
+    }
+  }
+  return arcs;
+}
+
+}  // namespace pw::gui

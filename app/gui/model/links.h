@@ -1,0 +1,77 @@
+#pragma once
+
+#include <QString>
+#include <optional>
+#include <vector>
+
+#include "app/gui/document.h"
+
+namespace pw::gui {
+
+/// A value that goes over one split.
+struct Crossing {
+  ValueId value;
+  Stage from, to;        ///< `to` behind the next stage: it goes there directly, past this split
+  bool gradient = false; ///< a gradient of the same size comes back
+  Bytes bytes = 0;
+  Ns time = 0;           ///< latency and transfer; 0 between stages of one rank
+
+  bool operator==(const Crossing&) const = default;
+};
+
+/// What an arc beside the brackets stands for.
+enum class ArcKind : std::uint8_t {
+  Sent,        ///< a value goes past a stage: from the one that makes it straight to one that uses it
+  Recomputed,  ///< a stage makes values of an earlier one again
+  Shared,      ///< a parameter two stages read
+};
+struct Arc {
+  ArcKind kind = ArcKind::Sent;
+  NodeId from, to;             ///< makes and first uses it; of a parameter its first readers in both stages
+  Stage fromStage, toStage;
+  std::vector<ValueId> values; ///< of a parameter none
+  QString text;                ///< what the plan does about it, one sentence
+
+  bool operator==(const Arc&) const = default;
+};
+
+/// Which nodes read each value.
+class Readers {
+ public:
+  Readers() = default;
+  explicit Readers(const ModelGraph& graph);
+  /// The first reader in [begin, end); of an output of the model also its last node. Nothing where none reads it.
+  [[nodiscard]] std::optional<NodeId> first(ValueId value, NodeId begin, NodeId end) const;
+
+ private:
+  std::vector<std::vector<NodeId>> nodes_;  // by value, ascending
+  std::vector<bool> isOutput_;
+};
+
+/// Where ranks stand and what a message between them costs.
+struct Wiring {
+  std::vector<Rank> rankOfStage;
+  LinkSpec link;                 ///< measured, where it was
+  const Cluster* cluster = nullptr;
+
+  [[nodiscard]] Rank rank(Stage stage) const { return stage.index() < rankOfStage.size() ? rankOfStage[stage.index()] : Rank(stage.value); }
+  /// Of one message one way; 0 on one rank.
+  [[nodiscard]] Ns time(Stage from, Stage to, Bytes bytes) const;
+};
+[[nodiscard]] Wiring wiringOf(const Document& document);
+
+/// The partition of the design's splits: the prediction's where it is of them, else cut anew; nothing where that cannot be. Cost: linear then.
+[[nodiscard]] std::optional<Partition> partitionOf(const Document& document);
+/// Whether a prediction is of these splits.
+[[nodiscard]] bool isOf(const Partition& partition, const std::vector<NodeId>& begins);
+
+/// What goes over the split before stage `split` + 1, largest first.
+[[nodiscard]] std::vector<Crossing> crossing(const Partition& partition, std::size_t split, const Wiring& wiring);
+/// The same for people (rich text): a table of name, shape, type, size and time, at most `most` rows of it, and what is computed again.
+[[nodiscard]] QString crossingText(const Document& document, std::size_t split, const QString& name, std::size_t most = 12);
+
+/// Skip connections (transfers past a stage), values made again and shared parameters, in the order of the partition.
+[[nodiscard]] std::vector<Arc> arcsOf(const ModelGraph& graph, const Readers& readers, const Partition& partition, const std::vector<SharingChoice>& sharing,
+                                      const Wiring& wiring);
+
+}  // namespace pw::gui

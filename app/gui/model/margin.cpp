@@ -1,0 +1,273 @@
+#include "app/gui/model/margin.h"
+
+#include <QCoreApplication>
+#include <QHelpEvent>
+#include <QPainter>
+#include <QPainterPath>
+#include <QStringList>
+#include <QToolTip>
+#include <QWheelEvent>
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "app/gui/format.h"
+#include "app/gui/model/split_handle.h"
+#include "app/gui/model/tree_view.h"
+#include "app/gui/theme.h"
+
+namespace pw::gui {
+namespace {
+
+constexpr int kBar = 5, kLanes = 5, kLaneStep = 5, kGutterPadding = 7, kTextPadding = 6, kHandleHeight = 11;
+constexpr double kNear = 3.5;            // of an arc, to be on it
+constexpr std::size_t kMostInTip = 8;
+
+QColor arcColour(ArcKind kind, const Theme& theme) {
+  switch (kind) {
+    case ArcKind::Sent: return theme.accent;
+    case ArcKind::Recomputed: return theme.faintText;
+    case ArcKind::Shared: return theme.warning;
+  }
+  return theme.text;
+}
+
+Qt::PenStyle arcStyle(ArcKind kind) {
+  switch (kind) {
+    case ArcKind::Sent: return Qt::SolidLine;
+    case ArcKind::Recomputed: return Qt::DashLine;
+    case ArcKind::Shared: return Qt::DotLine;
+  }
+  return Qt::SolidLine;
+}
+
+}  // namespace
+
+Margin::Margin(const TreeView& view, QWidget* parent) : QWidget(parent), view_(view) {
+  setMouseTracking(true);
+  setAccessibleName(tr("Stages"));
+}
+
+QSize Margin::sizeHint() const { return {static_cast<int>(bracketWidth()) + kGutterPadding + kLanes * kLaneStep, 100}; }
+
+double Margin::bracketWidth() const {
+  QFont bold = font();
+  bold.setBold(true);
+  const double title = QFontMetricsF(bold).horizontalAdvance(tr("Stage 00 · rank 00"));
+  const double totals = QFontMetricsF(font()).horizontalAdvance(QStringLiteral("00.0 ms · 00.0 MiB"));
+  return std::ceil(std::max(title, totals)) + 2 * kTextPadding + kBar;
+}
+
+double Margin::laneX(int lane) const { return width() - kGutterPadding - lane * kLaneStep; }
+
+void Margin::setStages(std::vector<StageTotals> stages) {
+  if (stages == stages_) return;
+  stages_ = std::move(stages);
+  update();
+}
+
+void Margin::setArcs(std::vector<Arc> arcs) {
+  if (arcs == arcs_) return;
+  arcs_ = std::move(arcs);
+  placeArcs();
+  update();
+}
+
+void Margin::setSplits(const std::vector<NodeId>& begins, const std::vector<QString>& names) {
+  begins_ = begins;
+  while (handles_.size() > begins.size()) {
+    delete handles_.back();
+    handles_.pop_back();
+  }
+  while (handles_.size() < begins.size()) {
+    auto* handle = new SplitHandle(static_cast<int>(handles_.size()), this);
+    handle->setTip(handleTip_);
+    handles_.push_back(handle);
+    handle->show();
+    emit handleAdded(handle);
+  }
+  for (std::size_t s = 0; s < handles_.size(); ++s) {
+    handles_[s]->setAccessibleName(tr("Split at %1, between stage %2 and stage %3").arg(names[s]).arg(s).arg(s + 1));
+  }
+  placeHandles();
+  update();
+}
+
+void Margin::setHandleTip(std::function<QString(int)> tip) {
+  handleTip_ = std::move(tip);
+  for (SplitHandle* handle : handles_) handle->setTip(handleTip_);
+}
+
+void Margin::place() {
+  placeHandles();
+  placeArcs();
+  update();
+}
+
+void Margin::placeHandles() {
+  const int width = static_cast<int>(bracketWidth());
+  for (std::size_t s = 0; s < handles_.size(); ++s) {
+    handles_[s]->setGeometry(0, static_cast<int>(std::round(view_.yOf(begins_[s]))) - kHandleHeight / 2 - 1, width, kHandleHeight);
+  }
+}
+
+void Margin::placeArcs() {
+  drawn_.clear();
+  hovered_ = -1;
+  const VisibleRows& visible = view_.visibleRows();
+  const auto middle = [&](NodeId node) {
+    const auto& rows = visible.rows();
+    const int row = visible.showing(node);
+    const auto at = std::lower_bound(rows.begin(), rows.end(), row) - rows.begin();
+    return (static_cast<double>(at) + 0.5) * view_.rowHeight() - (view_.rowAt(0) * view_.rowHeight());
+  };
+  for (std::size_t a = 0; a < arcs_.size(); ++a) {
+    const double from = middle(arcs_[a].from), to = middle(arcs_[a].to);
+    if (from >= to) continue;  // within one row
+    const auto same = std::find_if(drawn_.begin(), drawn_.end(), [&](const DrawnArc& d) { return d.kind == arcs_[a].kind && d.from == from && d.to == to; });
+    if (same != drawn_.end()) {
+      same->arcs.push_back(a);
+    } else {
+      drawn_.push_back({arcs_[a].kind, from, to, 0, {a}});
+    }
+  }
+  std::vector<std::pair<double, double>> spans;
+  for (const DrawnArc& arc : drawn_) spans.emplace_back(arc.from - 1, arc.to + 1);
+  const std::vector<int> lanes = arcLanes(spans, kLanes);
+  for (std::size_t a = 0; a < drawn_.size(); ++a) drawn_[a].lane = lanes[a];
+}
+
+std::pair<double, double> Margin::extent(std::size_t stage) const {
+  const double top = stage == 0 ? -view_.rowAt(0) * view_.rowHeight() : view_.yOf(stages_[stage].begin);
+  const double bottom = stage + 1 < stages_.size() ? view_.yOf(stages_[stage + 1].begin) : (view_.visibleRows().count() - view_.rowAt(0)) * view_.rowHeight();
+  return {top, bottom};
+}
+
+void Margin::paintEvent(QPaintEvent*) {
+  QPainter painter(this);
+  painter.fillRect(rect(), currentTheme().background);
+  for (std::size_t s = 0; s < stages_.size(); ++s) paintStage(painter, s);
+  QColor border = currentTheme().text;
+  border.setAlpha(150);
+  for (const NodeId begin : begins_) painter.fillRect(QRectF(bracketWidth(), std::round(view_.yOf(begin)) - 1, width() - bracketWidth(), 2), border);
+  painter.setRenderHint(QPainter::Antialiasing);
+  for (std::size_t a = 0; a < drawn_.size(); ++a) {
+    if (static_cast<int>(a) != hovered_) paintArc(painter, drawn_[a], false);
+  }
+  if (hovered_ >= 0) paintArc(painter, drawn_[static_cast<std::size_t>(hovered_)], true);
+  painter.setPen(currentTheme().grid);
+  painter.drawLine(width() - 1, 0, width() - 1, height());
+}
+
+void Margin::paintStage(QPainter& painter, std::size_t stage) const {
+  const Theme& theme = currentTheme();
+  const auto [top, bottom] = extent(stage);
+  if (bottom < 0 || top > height() || bottom <= top) return;
+  const StageTotals& totals = stages_[stage];
+  const QColor colour = stageColour(static_cast<int>(stage), theme);
+  const double width = bracketWidth();
+  QColor tint = colour;
+  tint.setAlpha(theme.dark ? 50 : 38);
+  painter.fillRect(QRectF(0, top + 1, width - kBar, bottom - top - 2), tint);
+  painter.fillRect(QRectF(width - kBar, top + 1, kBar, bottom - top - 2), colour);
+  const double from = std::max(top, 0.0), to = std::min<double>(bottom, height());  // the part one sees
+  const double line = QFontMetricsF(font()).lineSpacing();
+  const double room = to - from - 2;
+  if (room < line * 0.9) return;
+  Ns most = 1;
+  for (const StageTotals& other : stages_) most = std::max(most, other.forward + other.backward);
+  const Ns time = totals.forward + totals.backward;
+  const Bytes memory = totals.state + totals.activations;
+  const bool two = room >= 2 * line, bar = room >= 2 * line + 8;
+  QFont bold = font();
+  bold.setBold(true);
+  const double height = (two ? 2 : 1) * line + (bar ? 7 : 0);
+  QRectF text(kTextPadding, (from + to - height) / 2, width - kBar - 2 * kTextPadding, line);
+  painter.setPen(theme.text);
+  painter.setFont(bold);
+  const QString number = two ? stageTitle(totals, static_cast<int>(stage)) : QString::number(stage);
+  painter.drawText(text, Qt::AlignLeft | Qt::AlignVCenter, QFontMetricsF(bold).elidedText(number, Qt::ElideRight, text.width()));
+  painter.setFont(font());
+  if (!two) text.setLeft(text.left() + QFontMetricsF(bold).horizontalAdvance(number) + kTextPadding);
+  if (two) text.translate(0, line);
+  const QString figures = time == 0 && memory == 0 ? QString() : tr("%1 · %2").arg(duration(time), gui::size(memory));
+  painter.drawText(text, Qt::AlignLeft | Qt::AlignVCenter, QFontMetricsF(font()).elidedText(figures, Qt::ElideRight, text.width()));
+  if (!bar) return;
+  const QRectF track(text.left(), text.bottom() + 3, text.width(), 4);  // how long the stage takes beside the longest
+  painter.fillRect(track, theme.grid);
+  painter.fillRect(QRectF(track.left(), track.top(), track.width() * static_cast<double>(time) / static_cast<double>(most), track.height()), colour);
+}
+
+void Margin::paintArc(QPainter& painter, const DrawnArc& arc, bool strong) const {
+  const QColor colour = arcColour(arc.kind, currentTheme());
+  const double right = width() - 2, x = laneX(arc.lane), bend = std::min(right - x, (arc.to - arc.from) / 2);
+  QPainterPath path(QPointF(right, arc.from));
+  path.quadTo(x, arc.from, x, arc.from + bend);
+  path.lineTo(x, arc.to - bend);
+  path.quadTo(x, arc.to, right, arc.to);
+  painter.setBrush(Qt::NoBrush);
+  painter.setPen(QPen(colour, strong ? 3 : 1.5, arcStyle(arc.kind)));
+  painter.drawPath(path);
+  painter.setPen(Qt::NoPen);
+  painter.setBrush(colour);
+  if (arc.kind == ArcKind::Shared) {
+    for (const double y : {arc.from, arc.to}) painter.drawEllipse(QPointF(right - 2, y), 2.5, 2.5);
+  } else {
+    painter.drawPolygon(QPolygonF({QPointF(right + 1, arc.to), QPointF(right - 5, arc.to - 3.5), QPointF(right - 5, arc.to + 3.5)}));
+  }
+}
+
+const Margin::DrawnArc* Margin::drawnAt(const QPointF& point) const {
+  const DrawnArc* best = nullptr;
+  double distance = kNear;
+  for (const DrawnArc& arc : drawn_) {
+    const double beside = std::abs(point.x() - laneX(arc.lane));
+    const bool along = point.y() >= arc.from && point.y() <= arc.to && beside < distance;
+    const bool atEnd = point.x() >= laneX(arc.lane) && std::min(std::abs(point.y() - arc.from), std::abs(point.y() - arc.to)) < kNear;
+    if (!along && (!atEnd || best != nullptr)) continue;
+    best = &arc;
+    distance = along ? beside : distance;
+  }
+  return best;
+}
+
+std::vector<std::size_t> Margin::arcsAt(const QPointF& point) const {
+  const DrawnArc* arc = drawnAt(point);
+  return arc == nullptr ? std::vector<std::size_t>() : arc->arcs;
+}
+
+bool Margin::event(QEvent* event) {
+  if (event->type() != QEvent::ToolTip) return QWidget::event(event);
+  const auto* help = static_cast<QHelpEvent*>(event);
+  QString text;
+  const std::vector<std::size_t> arcs = arcsAt(help->pos());
+  for (std::size_t a = 0; a < arcs.size() && a < kMostInTip; ++a) text += (a == 0 ? "<p>" : "</p><p>") + arcs_[arcs[a]].text.toHtmlEscaped();
+  if (arcs.size() > kMostInTip) text += "</p><p>" + tr("… and %1 more").arg(arcs.size() - kMostInTip);
+  for (std::size_t s = 0; s < stages_.size() && text.isEmpty(); ++s) {
+    const auto [top, bottom] = extent(s);
+    if (help->pos().y() >= top && help->pos().y() < bottom && help->pos().x() < bracketWidth()) text = stageText(stages_[s], static_cast<int>(s));
+  }
+  QToolTip::showText(help->globalPos(), text, this);
+  return true;
+}
+
+void Margin::mouseMoveEvent(QMouseEvent* event) {
+  const DrawnArc* arc = drawnAt(event->position());
+  const int hovered = arc == nullptr ? -1 : static_cast<int>(arc - drawn_.data());
+  if (hovered == hovered_) return;
+  hovered_ = hovered;
+  update();
+}
+
+void Margin::leaveEvent(QEvent*) {
+  hovered_ = -1;
+  update();
+}
+
+void Margin::resizeEvent(QResizeEvent*) { place(); }
+
+void Margin::wheelEvent(QWheelEvent* event) {  // as over the rows
+  QCoreApplication::sendEvent(view_.viewport(), event);
+}
+
+}  // namespace pw::gui

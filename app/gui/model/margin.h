@@ -1,0 +1,74 @@
+#pragma once
+
+#include <QWidget>
+#include <functional>
+#include <vector>
+
+#include "app/gui/model/links.h"
+#include "app/gui/model/stage_totals.h"
+
+namespace pw::gui {
+
+class SplitHandle;
+class TreeView;
+
+/// Left of the tree, as high as its rows: a bracket for each stage with its totals, handles where stages meet, and arcs for what does not go
+/// from one stage to the next.
+class Margin : public QWidget {
+  Q_OBJECT
+ public:
+  explicit Margin(const TreeView& view, QWidget* parent = nullptr);
+
+  void setStages(std::vector<StageTotals> stages);
+  void setArcs(std::vector<Arc> arcs);
+  /// Handles for these places, with their names for people. Handles stay, so that one keeps the focus while it moves.
+  void setSplits(const std::vector<NodeId>& begins, const std::vector<QString>& names);
+  void setHandleTip(std::function<QString(int)> tip);
+  /// Puts all where the rows now are.
+  void place();
+
+  [[nodiscard]] const std::vector<SplitHandle*>& handles() const { return handles_; }
+  [[nodiscard]] const std::vector<Arc>& arcs() const { return arcs_; }
+  /// The arcs drawn at a point, nearest first where several are: indices into `arcs`.
+  [[nodiscard]] std::vector<std::size_t> arcsAt(const QPointF& point) const;
+  [[nodiscard]] QSize sizeHint() const override;
+
+ signals:
+  void handleAdded(SplitHandle* handle);
+
+ protected:
+  bool event(QEvent* event) override;
+  void paintEvent(QPaintEvent* event) override;
+  void mouseMoveEvent(QMouseEvent* event) override;
+  void leaveEvent(QEvent* event) override;
+  void resizeEvent(QResizeEvent* event) override;
+  void wheelEvent(QWheelEvent* event) override;
+
+ private:
+  /// Arcs of one kind between the same two rows seen.
+  struct DrawnArc {
+    ArcKind kind = ArcKind::Sent;
+    double from = 0, to = 0;  ///< y
+    int lane = 0;
+    std::vector<std::size_t> arcs;
+  };
+  void placeHandles();
+  void placeArcs();
+  [[nodiscard]] double bracketWidth() const;  ///< totals and bar
+  [[nodiscard]] double laneX(int lane) const;
+  [[nodiscard]] std::pair<double, double> extent(std::size_t stage) const;  ///< y
+  [[nodiscard]] const DrawnArc* drawnAt(const QPointF& point) const;
+  void paintStage(QPainter& painter, std::size_t stage) const;
+  void paintArc(QPainter& painter, const DrawnArc& arc, bool strong) const;
+
+  const TreeView& view_;
+  std::vector<StageTotals> stages_;
+  std::vector<NodeId> begins_;
+  std::vector<Arc> arcs_;
+  std::vector<DrawnArc> drawn_;
+  int hovered_ = -1;  ///< of `drawn_`
+  std::vector<SplitHandle*> handles_;
+  std::function<QString(int)> handleTip_;
+};
+
+}  // namespace pw::gui

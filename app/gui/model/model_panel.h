@@ -1,0 +1,29 @@
+#pragma once
+
+#include <QWidget>
+#include <memory>
+
+namespace pw::gui {
+
+class Document;
+
+/// The model as a tree with costs, the stages at its margin, and handles between rows where it is split (see gui.md: Model).
+class ModelPanel : public QWidget {
+  Q_OBJECT
+ public:
+  explicit ModelPanel(Document& document, QWidget* parent = nullptr);
+  ~ModelPanel() override;
+
+  /// Puts the cursor into the field that finds modules.
+  void find();
+  [[nodiscard]] QSize sizeHint() const override { return {640, 700}; }
+
+ protected:
+  bool eventFilter(QObject* watched, QEvent* event) override;
+
+ private:
+  struct Private;
+  std::unique_ptr<Private> d;
+};
+
+}  // namespace pw::gui

@@ -1,0 +1,71 @@
+#include "app/gui/model/row_geometry.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+namespace pw::gui {
+
+VisibleRows::VisibleRows(const CallTree& tree, const std::vector<bool>& open) : tree_(&tree) {
+  for (int r = 0; r < tree.size();) {
+    const CallRow& row = tree.row(r);
+    const bool hasInside = row.end > r + 1, isOpen = open[static_cast<std::size_t>(r)];
+    rows_.push_back(r);
+    firsts_.push_back(row.firstNode);
+    closed_.push_back(hasInside && !isOpen);
+    r = isOpen ? r + 1 : row.end;
+  }
+}
+
+double VisibleRows::boundary(NodeId node) const {
+  const auto at = std::lower_bound(firsts_.begin(), firsts_.end(), node);
+  const auto place = static_cast<double>(at - firsts_.begin());
+  if (rows_.empty() || (at != firsts_.end() && *at == node)) return place;
+  const CallRow& row = tree_->row(rows_[static_cast<std::size_t>(at - firsts_.begin()) - 1]);
+  if (node >= row.endNode) return place;
+  const double fraction = static_cast<double>(node.value - row.firstNode.value) / static_cast<double>(row.endNode.value - row.firstNode.value);
+  return place - 1 + std::clamp(fraction, 0.2, 0.8);
+}
+
+bool VisibleRows::isBetweenRows(NodeId node) const { return std::binary_search(firsts_.begin(), firsts_.end(), node); }
+
+int VisibleRows::showing(NodeId node) const {
+  const auto behind = std::upper_bound(firsts_.begin(), firsts_.end(), node);
+  return behind == firsts_.begin() ? -1 : rows_[static_cast<std::size_t>(behind - firsts_.begin()) - 1];
+}
+
+NodeId VisibleRows::nearest(double y) const {
+  if (rows_.empty()) return NodeId(0);
+  const double place = std::clamp(std::floor(y + 0.5), 0.0, static_cast<double>(rows_.size()));
+  const auto index = static_cast<std::size_t>(place);
+  return index < rows_.size() ? firsts_[index] : NodeId(tree_->rowOfNode.size());
+}
+
+int VisibleRows::closedUnder(double y) const {
+  if (y < 0 || y >= count()) return -1;
+  const auto index = static_cast<std::size_t>(y);
+  const double within = y - std::floor(y);
+  return closed_[index] && within >= 0.25 && within < 0.75 ? rows_[index] : -1;
+}
+
+std::vector<int> arcLanes(const std::vector<std::pair<double, double>>& spans, int lanes) {
+  std::vector<std::size_t> order(spans.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return spans[a].second - spans[a].first < spans[b].second - spans[b].first; });
+  std::vector<int> laneOf(spans.size(), 0);
+  std::vector<std::vector<std::size_t>> taken(static_cast<std::size_t>(lanes));
+  for (const std::size_t s : order) {
+    int lane = 0;
+    const auto overlaps = [&](std::size_t other) { return spans[s].first < spans[other].second && spans[other].first < spans[s].second; };
+    while (lane + 1 < lanes && std::any_of(taken[static_cast<std::size_t>(lane)].begin(), taken[static_cast<std::size_t>(lane)].end(), overlaps)) ++lane;
+    taken[static_cast<std::size_t>(lane)].push_back(s);
+    laneOf[s] = lane;
+  }
+  return laneOf;
+}
+
+int stageOf(const std::vector<NodeId>& begins, NodeId node) {
+  return static_cast<int>(std::upper_bound(begins.begin(), begins.end(), node) - begins.begin());
+}
+
+}  // namespace pw::gui

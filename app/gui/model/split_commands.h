@@ -1,0 +1,45 @@
+#pragma once
+
+#include <QObject>
+
+#include "app/gui/jobs.h"
+#include "app/gui/model/split_rules.h"
+
+class QMenu;
+
+namespace pw::gui {
+
+class TreeView;
+
+/// What can be done to splits, each one step of undo. What is not possible changes nothing and says why in `refused`.
+class SplitCommands : public QObject {
+  Q_OBJECT
+ public:
+  SplitCommands(Document& document, TreeView& view, QObject* parent = nullptr);
+
+  void setRules(SplitRules rules) { rules_ = std::move(rules); }
+  [[nodiscard]] const SplitRules& rules() const { return rules_; }
+
+  void splitBefore(int row);                    ///< a stage begins where the row does
+  void removeBefore(int row);                   ///< the split there
+  void remove(std::size_t split);
+  void step(std::size_t split, int direction);  ///< to the next place above (−1) or below where a stage may begin
+  void balanceSplits(Balance by);               ///< in the background
+
+  /// Adds what can be done at a row, or to a split; −1: none.
+  void fillMenu(QMenu& menu, int row, int split);
+
+ signals:
+  void refused(const QString& sentence);
+  void done();  ///< a command changed the design
+
+ private:
+  void edit(const QString& what, const StageChange& change);
+  [[nodiscard]] int splitAt(int row) const;  ///< −1: none
+  Document& document_;
+  TreeView& view_;
+  SplitRules rules_;
+  Job balancing_;
+};
+
+}  // namespace pw::gui

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <QObject>
+#include <QTimer>
+#include <optional>
+
+#include "app/gui/model/split_rules.h"
+
+namespace pw::gui {
+
+class TreeView;
+
+/// One split on its way with the mouse: it follows to each place where a stage may begin, and shows why it does not elsewhere. A closed row
+/// opens when the mouse waits on it; at the edges the rows scroll.
+class SplitDrag : public QObject {
+  Q_OBJECT
+ public:
+  SplitDrag(Document& document, TreeView& view, QObject* parent = nullptr);
+
+  /// `rules` must outlive the drag.
+  void begin(const SplitRules& rules, std::size_t split);
+  void moveTo(double y);  ///< of the tree's viewport
+  void end(bool keep);
+  [[nodiscard]] bool isActive() const { return split_.has_value(); }
+  [[nodiscard]] bool isRefused() const;
+
+ signals:
+  void refusalChanged(bool refused);
+
+ private:
+  void tick();
+  Document& document_;
+  TreeView& view_;
+  const SplitRules* rules_ = nullptr;
+  std::optional<std::size_t> split_;
+  double y_ = 0;
+  int waitingOn_ = -1, waited_ = 0;  ///< closed row under the mouse, and for how many ticks
+  bool refused_ = false;
+  QTimer timer_;
+};
+
+}  // namespace pw::gui

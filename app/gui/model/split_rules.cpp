@@ -1,0 +1,120 @@
+#include "app/gui/model/split_rules.h"
+
+#include <QCoreApplication>
+#include <algorithm>
+#include <utility>
+
+#include "schedules/error.h"
+#include "schedules/generate.h"
+#include "simulator/graph_facts.h"
+
+namespace pw::gui {
+namespace {
+
+QString tr(const char* text) { return QCoreApplication::translate("SplitRules", text); }
+
+bool isBefore(const SplitPoint& point, NodeId node) { return point.begin < node; }
+
+StageChange changed(const Design& design, std::vector<NodeId> begins) {
+  const int stages = static_cast<int>(begins.size()) + 1;
+  if (design.customRows) {
+    return {tr("The schedule comes from a file and has exactly %1 stages; choose a schedule in the plan to change their number.").arg(design.customRows->placement.stages()), {}, 0};
+  }
+  try {
+    const Generator& family = generatorOf(design.request.schedule);
+    const int chunks = design.request.chunks > 0 ? design.request.chunks : family.chunks;
+    if (stages % chunks != 0) {
+      const int fewer = stages / chunks * chunks;
+      return {tr("%1 puts %2 stages on each rank, so there cannot be %3 of them; move a split instead, or change the ranks in the plan to have %4 stages.")
+                  .arg(QString::fromStdString(design.request.schedule)).arg(chunks).arg(stages)
+                  .arg(fewer > 0 ? tr("%1 or %2").arg(fewer).arg(fewer + chunks) : QString::number(chunks)), {}, 0};
+    }
+    const int ranks = stages / chunks;
+    if (family.refusal != nullptr) {
+      if (const auto refusal = family.refusal({ranks, stages, design.request.microbatches})) return {QString::fromStdString(*refusal), {}, 0};
+    }
+    return {{}, std::move(begins), ranks};
+  } catch (const Error& e) {
+    return {QString::fromUtf8(e.what()), {}, 0};
+  }
+}
+
+}  // namespace
+
+SplitRules::SplitRules(std::shared_ptr<const ModelGraph> graph, std::vector<SplitPoint> points, std::int64_t microbatch)
+    : graph_(std::move(graph)), points_(std::move(points)), microbatch_(microbatch) {}
+
+const SplitPoint* SplitRules::point(NodeId node) const {
+  const auto found = std::lower_bound(points_.begin(), points_.end(), node, isBefore);
+  return found != points_.end() && found->begin == node ? &*found : nullptr;
+}
+
+std::optional<NodeId> SplitRules::next(NodeId from, int direction) const {
+  const auto at = std::lower_bound(points_.begin(), points_.end(), from, isBefore);
+  if (direction < 0) return at == points_.begin() ? std::nullopt : std::optional(std::prev(at)->begin);
+  const auto behind = at != points_.end() && at->begin == from ? std::next(at) : at;
+  return behind == points_.end() ? std::nullopt : std::optional(behind->begin);
+}
+
+QString SplitRules::name(NodeId node) const {
+  const SplitPoint* found = point(node);
+  return found != nullptr ? QString::fromStdString(found->name) : tr("node %1").arg(node.value);
+}
+
+QString SplitRules::obstacle(NodeId node) const {
+  if (!graph_) return tr("There is no model to split.");
+  if (point(node) != nullptr) return {};
+  const auto known = obstacles_.find(node);
+  if (known != obstacles_.end()) return known->second;
+  return obstacles_[node] = findObstacle(node);
+}
+
+QString SplitRules::findObstacle(NodeId node) const {
+  if (node.value <= 0) return tr("The first stage begins here already.");
+  if (node.index() >= graph_->nodes.size()) return tr("The model ends here: a stage behind it would be empty.");
+  for (const KeptTogether& group : keptTogether(*graph_)) {
+    if (node <= group.first || node > group.last) continue;
+    const Node& changer = graph_->node(group.changer);
+    return tr("No split here: %1 (%2) changes %3 in place, and both stages would use it.")
+        .arg(QString::fromStdString(operatorName(changer)), QString::fromStdString(changer.sourceLine), QString::fromStdString(graph_->value(group.value).name));
+  }
+  const std::vector<bool> recomputable = recomputableNodes(*graph_);
+  if (std::find(recomputable.begin(), recomputable.begin() + node.value, false) == recomputable.begin() + node.value) {
+    return tr("No split here: the stage behind computes all of this again, so the one before would have nothing to do.");
+  }
+  try {
+    static_cast<void>(cut(*graph_, {node}, bindBatch(*graph_, microbatch_), nullptr));
+  } catch (const Error& e) {
+    return QString::fromUtf8(e.what());
+  }
+  return tr("No split here: stages begin where a module begins or ends.");
+}
+
+QString SplitRules::refusalToMove(const std::vector<NodeId>& begins, std::size_t split, NodeId node) const {
+  if (split >= begins.size()) return tr("This split is gone.");
+  if (node == begins[split]) return {};
+  const QString reason = obstacle(node);
+  if (!reason.isEmpty()) return reason;
+  if (split > 0 && node <= begins[split - 1]) return tr("Stage %1 would be empty: the split above is here.").arg(split);
+  if (split + 1 < begins.size() && node >= begins[split + 1]) return tr("Stage %1 would be empty: the split below is here.").arg(split + 1);
+  return {};
+}
+
+StageChange withSplit(const Design& design, const SplitRules& rules, NodeId node) {
+  std::vector<NodeId> begins = design.request.begins;
+  const auto at = std::lower_bound(begins.begin(), begins.end(), node);
+  if (at != begins.end() && *at == node) return {tr("A stage begins here already."), {}, 0};
+  const QString reason = rules.obstacle(node);
+  if (!reason.isEmpty()) return {reason, {}, 0};
+  begins.insert(at, node);
+  return changed(design, std::move(begins));
+}
+
+StageChange withoutSplit(const Design& design, std::size_t split) {
+  std::vector<NodeId> begins = design.request.begins;
+  if (split >= begins.size()) return {tr("There is no such split."), {}, 0};
+  begins.erase(begins.begin() + static_cast<std::ptrdiff_t>(split));
+  return changed(design, std::move(begins));
+}
+
+}  // namespace pw::gui

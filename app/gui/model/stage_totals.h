@@ -1,0 +1,31 @@
+#pragma once
+
+#include <QString>
+#include <vector>
+
+#include "app/gui/document.h"
+
+namespace pw::gui {
+
+/// What a stage's bracket says.
+struct StageTotals {
+  NodeId begin, end;         ///< equal without a model
+  Rank rank;
+  std::optional<Rank> mirror;  ///< of a bidirectional placement: who else holds it
+  Ns forward = 0, backward = 0;  ///< one microbatch
+  Bytes state = 0;           ///< parameters, gradients, optimizer state, buffers; 0 as long as nothing is predicted
+  Bytes activations = 0;     ///< one microbatch
+  Bytes rankPeak = 0;        ///< most of its rank at any moment
+
+  bool operator==(const StageTotals&) const = default;
+};
+
+/// One for each stage of the design, from the prediction where that is of the same splits, else from the sums of node costs. `sums` of the
+/// document's profile; null without one. Cost: linear in stages.
+[[nodiscard]] std::vector<StageTotals> stageTotals(const Document& document, const CostSums* sums);
+
+/// `Stage 1 · rank 1`, and all that is known about it, for a tooltip.
+[[nodiscard]] QString stageTitle(const StageTotals& totals, int stage);
+[[nodiscard]] QString stageText(const StageTotals& totals, int stage);
+
+}  // namespace pw::gui

@@ -1,0 +1,89 @@
+#pragma once
+
+#include <QStyledItemDelegate>
+#include <QTreeView>
+#include <optional>
+#include <set>
+
+#include "app/gui/model/row_geometry.h"
+#include "app/gui/model/tree_model.h"
+
+namespace pw::gui {
+
+/// Paints a row's cells: name behind its stage's colour and before its class; numbers over their bars.
+class RowDelegate : public QStyledItemDelegate {
+  Q_OBJECT
+ public:
+  explicit RowDelegate(const TreeModel& model, QObject* parent = nullptr) : QStyledItemDelegate(parent), model_(model) {}
+
+  /// Rows to mark as found.
+  void setFound(std::set<int> rows) { found_ = std::move(rows); }
+
+  void paint(QPainter* painter, const QStyleOptionViewItem& option, const QModelIndex& index) const override;
+  [[nodiscard]] QSize sizeHint(const QStyleOptionViewItem& option, const QModelIndex& index) const override;
+
+ private:
+  void paintName(QPainter& painter, const QStyleOptionViewItem& option, int row) const;
+  void paintNumber(QPainter& painter, const QStyleOptionViewItem& option, const QModelIndex& index) const;
+  const TreeModel& model_;
+  std::set<int> found_;
+};
+
+/// What a drag shows over the rows, beside the splits themselves.
+struct DropMark {
+  NodeId node;
+  QString refusal;  ///< empty: a stage may begin there
+
+  bool operator==(const DropMark&) const = default;
+};
+
+/// The tree with the lines of the splits over it. All y are of the viewport, in pixels.
+class TreeView : public QTreeView {
+  Q_OBJECT
+ public:
+  explicit TreeView(TreeModel& model, QWidget* parent = nullptr);
+
+  [[nodiscard]] int rowHeight() const;
+  [[nodiscard]] double yOf(NodeId node) const;         ///< where the place before a node is
+  [[nodiscard]] double rowAt(double y) const;          ///< in row heights from the first row's top
+  [[nodiscard]] const VisibleRows& visibleRows() const;
+  [[nodiscard]] RowDelegate& rows() { return *delegate_; }
+
+  /// Opens what is around the place before a node, so that it lies between two rows, and scrolls to it.
+  void reveal(NodeId node);
+  void openAround(int row);
+  void open(int row);
+  /// Shows a drag's place; nothing: no drag.
+  void setDropMark(const std::optional<DropMark>& mark);
+  [[nodiscard]] const std::optional<DropMark>& dropMark() const { return mark_; }
+  /// Repaints what changes when splits move from one set of places to another.
+  void updateSplits(const std::vector<NodeId>& before, const std::vector<NodeId>& after);
+  /// The row with the cursor; −1: none.
+  [[nodiscard]] int currentRow() const;
+
+ signals:
+  void rowsChanged();  ///< which are seen, or where: opened, closed, scrolled
+  void splitRequested(int row);
+  void removeRequested(int row);
+  void findRequested();
+  void menuRequested(int row, const QPoint& global);
+
+ protected:
+  bool event(QEvent* event) override;
+  void keyPressEvent(QKeyEvent* event) override;
+  void contextMenuEvent(QContextMenuEvent* event) override;
+  void paintEvent(QPaintEvent* event) override;
+  void scrollContentsBy(int dx, int dy) override;
+  void updateGeometries() override;
+
+ private:
+  void rowsMayDiffer();
+  void paintMark(QPainter& painter, int width) const;
+  TreeModel& model_;
+  RowDelegate* delegate_;
+  mutable VisibleRows visible_;
+  mutable bool isStale_ = true;
+  std::optional<DropMark> mark_;
+};
+
+}  // namespace pw::gui

@@ -1,0 +1,27 @@
+#pragma once
+
+#include <QWidget>
+#include <memory>
+
+namespace pw::gui {
+
+class Document;
+
+/// What a plan is made of (ranks, placement, schedule, chunks, microbatches, recompute, cluster, memory limit) and what comes of it.
+class PlanPanel : public QWidget {
+  Q_OBJECT
+ public:
+  explicit PlanPanel(Document& document, QWidget* parent = nullptr);
+  ~PlanPanel() override;
+  [[nodiscard]] bool isIdle() const;  ///< all figures are of the document's prediction
+
+ signals:
+  void profileRequested();  ///< measure this model here
+  void runRequested();
+
+ private:
+  struct Private;
+  std::unique_ptr<Private> d;
+};
+
+}  // namespace pw::gui

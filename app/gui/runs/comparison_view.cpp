@@ -1,0 +1,99 @@
+#include "app/gui/runs/comparison_view.h"
+
+#include <QComboBox>
+#include <QHBoxLayout>
+#include <QHeaderView>
+#include <QLabel>
+#include <QSignalBlocker>
+#include <QTabBar>
+#include <QTreeView>
+#include <QVBoxLayout>
+
+#include "app/gui/runs/group_table.h"
+
+namespace pw::gui {
+
+ComparisonView::ComparisonView(QWidget* parent)
+    : QWidget(parent), sentence_(new QLabel(this)), stepLabel_(new QLabel(tr("Step"), this)), steps_(new QComboBox(this)), tabs_(new QTabBar(this)), view_(new QTreeView(this)), table_(new GroupTable(this)) {
+  sentence_->setWordWrap(true);
+  sentence_->setTextInteractionFlags(Qt::TextSelectableByMouse | Qt::TextSelectableByKeyboard);
+  sentence_->setAccessibleName(tr("What the comparison says"));
+  steps_->setAccessibleName(tr("Step of the run"));
+  steps_->setToolTip(tr("Which step is shown and compared"));
+  stepLabel_->setBuddy(steps_);
+  for (const QString& name : {tr("By kind"), tr("By stage"), tr("By rank")}) tabs_->addTab(name);
+  tabs_->setAccessibleName(tr("What differences are summed by"));
+  tabs_->setDrawBase(false);
+  tabs_->setExpanding(false);
+  tabs_->setDocumentMode(true);
+  view_->setModel(table_);
+  view_->setItemDelegateForColumn(GroupTable::Difference, new DifferenceDelegate(view_));
+  view_->setRootIsDecorated(false);
+  view_->setUniformRowHeights(true);
+  view_->setAlternatingRowColors(true);
+  view_->setAccessibleName(tr("Differences, largest error first"));
+  QHeaderView* header = view_->header();
+  header->setStretchLastSection(true);
+  header->setSectionsMovable(false);
+  for (const int column : {GroupTable::Group, GroupTable::Before, GroupTable::After}) header->setSectionResizeMode(column, QHeaderView::ResizeToContents);
+
+  auto* line = new QHBoxLayout;
+  line->addWidget(tabs_);
+  line->addStretch();
+  line->addWidget(stepLabel_);
+  line->addWidget(steps_);
+  auto* layout = new QVBoxLayout(this);
+  layout->setContentsMargins(0, 0, 0, 0);
+  layout->addWidget(sentence_);
+  layout->addLayout(line);
+  layout->addWidget(view_, 1);
+  connect(tabs_, &QTabBar::currentChanged, this, [this] { showGroups(); });
+  connect(steps_, &QComboBox::currentIndexChanged, this, [this](int index) {
+    if (index < 0) return;
+    const QVariant step = steps_->itemData(index);
+    emit stepChosen(step.isValid() ? std::optional<int>(step.toInt()) : std::nullopt);
+  });
+  clear({});
+  setSteps({}, 0, {});
+}
+
+void ComparisonView::clear(const QString& sentence) {
+  verdict_.reset();
+  sentence_->setText(sentence);
+  showGroups();
+}
+
+void ComparisonView::show(const Verdict& verdict, const QString& before, const QString& after, const QString& sentence, const QString& note) {
+  sentence_->setText(note.isEmpty() ? sentence : sentence + QLatin1Char(' ') + note);
+  if (verdict_ == verdict && before == before_ && after == after_) return;  // keeps what is selected
+  verdict_ = verdict;
+  before_ = before;
+  after_ = after;
+  showGroups();
+}
+
+void ComparisonView::showGroups() {
+  const bool any = verdict_.has_value();
+  tabs_->setVisible(any);
+  view_->setVisible(any);
+  if (!any) return table_->setGroups({}, {}, {});
+  const Comparison& c = verdict_->comparison;
+  const std::array<const std::vector<GroupError>*, 3> groups{&c.byKind, &c.byStage, &c.byRank};
+  table_->setGroups(*groups.at(static_cast<std::size_t>(std::max(0, tabs_->currentIndex()))), before_, after_);
+}
+
+void ComparisonView::setSteps(const std::vector<int>& steps, int medianStep, std::optional<int> chosen) {
+  const QSignalBlocker silent(steps_);
+  steps_->clear();
+  stepLabel_->setVisible(!steps.empty());
+  steps_->setVisible(!steps.empty());
+  if (steps.empty()) return;
+  steps_->addItem(tr("Median (step %1)").arg(medianStep));
+  for (const int step : steps) steps_->addItem(tr("Step %1").arg(step), step);
+  const int at = chosen ? steps_->findData(*chosen) : 0;
+  steps_->setCurrentIndex(std::max(0, at));
+}
+
+QString ComparisonView::sentence() const { return sentence_->text(); }
+
+}  // namespace pw::gui

@@ -1,0 +1,49 @@
+#pragma once
+
+#include <QWidget>
+#include <array>
+#include <optional>
+
+#include "app/gui/runs/verdict.h"
+
+class QComboBox;
+class QLabel;
+class QTabBar;
+class QTreeView;
+
+namespace pw::gui {
+
+class GroupTable;
+
+/// What a comparison says in words, which step of the run is shown, and the groups by kind, stage or rank.
+class ComparisonView : public QWidget {
+  Q_OBJECT
+ public:
+  explicit ComparisonView(QWidget* parent = nullptr);
+
+  /// Nothing is compared; `sentence` says why.
+  void clear(const QString& sentence);
+  /// `before` and `after` head the columns; `note`: a sentence after the verdict's.
+  void show(const Verdict& verdict, const QString& before, const QString& after, const QString& sentence, const QString& note);
+  /// The steps one can choose from: `Median (step 3)`, then each. Empty: none.
+  void setSteps(const std::vector<int>& steps, int medianStep, std::optional<int> chosen);
+  [[nodiscard]] QString sentence() const;
+  [[nodiscard]] const GroupTable& table() const { return *table_; }
+
+ signals:
+  void stepChosen(std::optional<int> step);  ///< nothing: the median
+
+ private:
+  void showGroups();
+
+  QLabel* sentence_;
+  QLabel* stepLabel_;
+  QComboBox* steps_;
+  QTabBar* tabs_;
+  QTreeView* view_;
+  GroupTable* table_;
+  std::optional<Verdict> verdict_;
+  QString before_, after_;
+};
+
+}  // namespace pw::gui

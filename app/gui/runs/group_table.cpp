@@ -1,0 +1,116 @@
+#include "app/gui/runs/group_table.h"
+
+#include <QApplication>
+#include <QPainter>
+#include <algorithm>
+#include <cmath>
+
+#include "app/gui/format.h"
+#include "app/gui/runs/verdict.h"
+#include "app/gui/theme.h"
+
+namespace pw::gui {
+namespace {
+
+constexpr int kGap = 6;
+
+QString differenceText(const GroupError& group) {
+  const QString text = signedDuration(group.measured - group.predicted);
+  return group.predicted > 0 && group.measured != group.predicted ? QStringLiteral("%1  (%2)").arg(text, signedPercent(group.durationError)) : text;
+}
+
+/// Room for the widest text a difference can have.
+int textWidth(const QFontMetrics& metrics) { return metrics.horizontalAdvance(QStringLiteral("▲ +88.88 ms  (+888.8 %)")); }
+
+}  // namespace
+
+void GroupTable::setGroups(const std::vector<GroupError>& groups, const QString& before, const QString& after) {
+  beginResetModel();
+  groups_ = ranked(groups);
+  before_ = before;
+  after_ = after;
+  largest_ = groups_.empty() ? 0 : groups_.front().contribution;
+  endResetModel();
+}
+
+int GroupTable::rowCount(const QModelIndex& parent) const { return parent.isValid() ? 0 : static_cast<int>(groups_.size()); }
+
+int GroupTable::columnCount(const QModelIndex& parent) const { return parent.isValid() ? 0 : kColumns; }
+
+QVariant GroupTable::data(const QModelIndex& index, int role) const {
+  if (!checkIndex(index, CheckIndexOption::IndexIsValid)) return {};
+  const GroupError& group = groups_[static_cast<std::size_t>(index.row())];
+  const auto column = static_cast<Column>(index.column());
+  const bool isMessage = group.group.starts_with("SEND_");
+  switch (role) {
+    case Qt::DisplayRole:
+      switch (column) {
+        case Group: return groupLabel(group.group);
+        case Before: return duration(group.predicted);
+        case After: return duration(group.measured);
+        case Difference: return differenceText(group);
+        case kColumns: break;
+      }
+      return {};
+    case kBarRole:
+      if (column != Difference || largest_ == 0 || group.contribution == 0) return 0.0;
+      return static_cast<double>(group.measured > group.predicted ? group.contribution : -group.contribution) / static_cast<double>(largest_);
+    case Qt::TextAlignmentRole: return QVariant::fromValue(Qt::Alignment(Qt::AlignVCenter | (column == Group || column == Difference ? Qt::AlignLeft : Qt::AlignRight)));
+    case Qt::ForegroundRole: return isMessage ? QVariant(currentTheme().faintText) : QVariant();
+    case Qt::ToolTipRole:
+      if (isMessage) return tr("A measured message ends when its receiver takes it; what it really delays is counted as waiting.");
+      return tr("Summed over the step");
+    case Qt::AccessibleTextRole:
+      if (column != Difference) return data(index, Qt::DisplayRole);
+      if (group.measured == group.predicted) return tr("no difference");
+      return (group.measured > group.predicted ? tr("%1 longer") : tr("%1 shorter")).arg(duration(std::abs(group.measured - group.predicted)));
+    default: return {};
+  }
+}
+
+QVariant GroupTable::headerData(int section, Qt::Orientation orientation, int role) const {
+  if (orientation != Qt::Horizontal || section < 0 || section >= kColumns) return {};
+  const auto column = static_cast<Column>(section);
+  if (role == Qt::TextAlignmentRole) return QVariant::fromValue(Qt::Alignment(Qt::AlignVCenter | (column == Group || column == Difference ? Qt::AlignLeft : Qt::AlignRight)));
+  if (role != Qt::DisplayRole) return {};
+  switch (column) {
+    case Group: return tr("Group");
+    case Before: return before_;
+    case After: return after_;
+    case Difference: return tr("Difference");
+    case kColumns: break;
+  }
+  return {};
+}
+
+void DifferenceDelegate::paint(QPainter* painter, const QStyleOptionViewItem& option, const QModelIndex& index) const {
+  QStyleOptionViewItem item = option;
+  initStyleOption(&item, index);
+  const QString text = std::exchange(item.text, {});
+  const QStyle* style = item.widget != nullptr ? item.widget->style() : QApplication::style();
+  style->drawControl(QStyle::CE_ItemViewItem, &item, painter, item.widget);  // background, selection and focus
+  const Theme& theme = currentTheme();
+  const double part = index.data(GroupTable::kBarRole).toDouble();
+  const bool selected = (item.state & QStyle::State_Selected) != 0;
+  painter->save();
+  painter->setRenderHint(QPainter::Antialiasing);
+  const QRect textRect(item.rect.left() + kGap, item.rect.top(), std::min(textWidth(item.fontMetrics), item.rect.width() - 2 * kGap), item.rect.height());
+  painter->setPen(item.palette.color(selected ? QPalette::HighlightedText : QPalette::Text));
+  painter->drawText(textRect, static_cast<int>(Qt::AlignVCenter | Qt::AlignLeft), item.fontMetrics.elidedText(text, Qt::ElideRight, textRect.width()));
+  const QRectF room(textRect.right() + kGap, item.rect.top() + 3, item.rect.right() - textRect.right() - 2 * kGap, item.rect.height() - 6);
+  if (room.width() > 2 * kGap) {
+    const double middle = room.center().x(), length = std::abs(part) * room.width() / 2;
+    const QColor colour = selected ? item.palette.color(QPalette::HighlightedText) : part > 0 ? theme.slower : theme.faster;
+    if (length > 0) painter->fillRect(QRectF(part > 0 ? middle : middle - length, room.top(), std::max(length, 1.0), room.height()), colour);
+    painter->setPen(QPen(selected ? item.palette.color(QPalette::HighlightedText) : theme.faintText, 1));
+    painter->drawLine(QPointF(middle, item.rect.top()), QPointF(middle, item.rect.bottom()));
+  }
+  painter->restore();
+}
+
+QSize DifferenceDelegate::sizeHint(const QStyleOptionViewItem& option, const QModelIndex& index) const {
+  const QSize size = QStyledItemDelegate::sizeHint(option, index);
+  return {textWidth(option.fontMetrics) + 12 * option.fontMetrics.averageCharWidth() + 3 * kGap, size.height()};
+}
+
+}  // namespace pw::gui

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <QAbstractTableModel>
+#include <QStyledItemDelegate>
+#include <vector>
+
+#include "simulator/metrics.h"
+
+namespace pw::gui {
+
+/// Groups of a comparison as a table, largest contribution to the error first.
+class GroupTable : public QAbstractTableModel {
+  Q_OBJECT
+ public:
+  enum Column : int { Group, Before, After, Difference, kColumns };
+  /// Of `Difference`: signed part of the largest contribution [−1, 1], for a bar.
+  static constexpr int kBarRole = Qt::UserRole;
+
+  explicit GroupTable(QObject* parent = nullptr) : QAbstractTableModel(parent) {}
+
+  /// `groups` in any order; `before` and `after` head the columns.
+  void setGroups(const std::vector<GroupError>& groups, const QString& before, const QString& after);
+  [[nodiscard]] const std::vector<GroupError>& groups() const { return groups_; }
+
+  [[nodiscard]] int rowCount(const QModelIndex& parent = {}) const override;
+  [[nodiscard]] int columnCount(const QModelIndex& parent = {}) const override;
+  [[nodiscard]] QVariant data(const QModelIndex& index, int role) const override;
+  [[nodiscard]] QVariant headerData(int section, Qt::Orientation orientation, int role) const override;
+
+ private:
+  std::vector<GroupError> groups_;  // ranked
+  QString before_, after_;
+  Ns largest_ = 0;
+};
+
+/// Draws `Difference`: its text, and beside it a bar from the middle to the right (slower) or the left (faster).
+class DifferenceDelegate : public QStyledItemDelegate {
+  Q_OBJECT
+ public:
+  using QStyledItemDelegate::QStyledItemDelegate;
+  void paint(QPainter* painter, const QStyleOptionViewItem& option, const QModelIndex& index) const override;
+  [[nodiscard]] QSize sizeHint(const QStyleOptionViewItem& option, const QModelIndex& index) const override;
+};
+
+}  // namespace pw::gui

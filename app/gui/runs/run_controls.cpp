@@ -1,0 +1,82 @@
+#include "app/gui/runs/run_controls.h"
+
+#include <QComboBox>
+#include <QHBoxLayout>
+#include <QLabel>
+#include <QProgressBar>
+#include <QPushButton>
+#include <QSpinBox>
+#include <algorithm>
+
+namespace pw::gui {
+
+RunControls::RunControls(QWidget* parent)
+    : QWidget(parent), run_(new QPushButton(tr("▶ Run"), this)), profile_(new QPushButton(tr("Profile"), this)), cancel_(new QPushButton(tr("Cancel"), this)),
+      steps_(new QSpinBox(this)), transport_(new QComboBox(this)), progress_(new QProgressBar(this)), status_(new QLabel(this)) {
+  run_->setAccessibleName(tr("Run the plan on this machine"));
+  run_->setToolTip(tr("Executes the plan: one process per rank, real training steps, measured spans"));
+  steps_->setRange(1, 100'000);
+  steps_->setValue(5);
+  steps_->setSuffix(tr(" steps"));
+  steps_->setAccessibleName(tr("Steps to run"));
+  steps_->setToolTip(tr("Training steps; the first warms up and does not count as typical"));
+  transport_->addItems({QStringLiteral("ucx"), QStringLiteral("gloo")});
+  transport_->setItemData(0, tr("Shared memory, RDMA or TCP"), Qt::ToolTipRole);
+  transport_->setItemData(1, tr("TCP"), Qt::ToolTipRole);
+  transport_->setAccessibleName(tr("How ranks exchange messages"));
+  transport_->setToolTip(tr("How ranks exchange messages"));
+  profile_->setAccessibleName(tr("Measure the model's operators on this machine"));
+  profile_->setToolTip(tr("Measures the time of every operator here, so that predictions use measured costs"));
+  cancel_->setAccessibleName(tr("Cancel the run or profile"));
+  progress_->setAccessibleName(tr("Progress of the run or profile"));
+  progress_->setTextVisible(false);
+  progress_->setFixedWidth(16 * fontMetrics().averageCharWidth());
+  status_->setAccessibleName(tr("How far the run or profile is, or how it ended"));
+  status_->setSizePolicy(QSizePolicy::Ignored, QSizePolicy::Preferred);
+  status_->setTextInteractionFlags(Qt::TextSelectableByMouse);
+  auto* row = new QHBoxLayout(this);
+  row->setContentsMargins(0, 0, 0, 0);
+  row->addWidget(run_);
+  row->addWidget(steps_);
+  row->addWidget(transport_);
+  row->addSpacing(2 * row->spacing());
+  row->addWidget(profile_);
+  row->addSpacing(2 * row->spacing());
+  row->addWidget(progress_);
+  row->addWidget(cancel_);
+  row->addWidget(status_, 1);
+  connect(run_, &QPushButton::clicked, this, [this] { emit runRequested(steps_->value()); });
+  connect(profile_, &QPushButton::clicked, this, &RunControls::profileRequested);
+  connect(cancel_, &QPushButton::clicked, this, &RunControls::cancelRequested);
+  setState(false, false);
+}
+
+void RunControls::setState(bool busy, bool hasModel) {
+  const bool hadFocus = run_->hasFocus() || profile_->hasFocus() || cancel_->hasFocus();
+  for (QWidget* widget : {static_cast<QWidget*>(run_), static_cast<QWidget*>(profile_)}) widget->setEnabled(!busy && hasModel);
+  steps_->setEnabled(!busy);
+  transport_->setEnabled(!busy);
+  progress_->setVisible(busy);
+  cancel_->setVisible(busy);
+  if (hadFocus) (busy ? cancel_ : run_)->setFocus();  // a keyboard stays where it was
+}
+
+void RunControls::setProgress(qint64 done, qint64 all, const QString& text) {
+  constexpr qint64 kMost = 1'000'000'000;
+  progress_->setRange(0, static_cast<int>(std::clamp<qint64>(all, 0, kMost)));
+  progress_->setValue(static_cast<int>(std::clamp<qint64>(done, 0, kMost)));
+  say(text);
+}
+
+void RunControls::say(const QString& text) {
+  status_->setText(text);
+  status_->setToolTip(text);
+}
+
+void RunControls::setSteps(int steps) { steps_->setValue(steps); }
+
+QString RunControls::transport() const { return transport_->currentText(); }
+
+QString RunControls::text() const { return status_->text(); }
+
+}  // namespace pw::gui

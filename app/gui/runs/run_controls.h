@@ -1,0 +1,39 @@
+#pragma once
+
+#include <QWidget>
+
+class QComboBox;
+class QLabel;
+class QProgressBar;
+class QPushButton;
+class QSpinBox;
+
+namespace pw::gui {
+
+/// The line above the runs: what starts and cancels runs and profiles, and how far they are or how the last one ended.
+class RunControls : public QWidget {
+  Q_OBJECT
+ public:
+  explicit RunControls(QWidget* parent = nullptr);
+
+  void setState(bool busy, bool hasModel);
+  void setProgress(qint64 done, qint64 all, const QString& text);  ///< `all` 0: unknown
+  void say(const QString& text);
+  void setSteps(int steps);
+  [[nodiscard]] QString transport() const;
+  [[nodiscard]] QString text() const;  ///< what the line says
+
+ signals:
+  void runRequested(int steps);
+  void profileRequested();
+  void cancelRequested();
+
+ private:
+  QPushButton *run_, *profile_, *cancel_;
+  QSpinBox* steps_;
+  QComboBox* transport_;
+  QProgressBar* progress_;
+  QLabel* status_;
+};
+
+}  // namespace pw::gui

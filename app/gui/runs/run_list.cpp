@@ -1,0 +1,122 @@
+#include "app/gui/runs/run_list.h"
+
+#include <QColor>
+#include <QDateTime>
+#include <QLocale>
+#include <utility>
+
+#include "app/gui/format.h"
+#include "app/gui/theme.h"
+
+namespace pw::gui {
+namespace {
+
+bool isComparable(const RunSummary& run) { return run.predictedStep > 0 && run.medianMeasuredStep > 0; }
+
+double errorOf(const RunSummary& run) { return static_cast<double>(run.medianMeasuredStep - run.predictedStep) / static_cast<double>(run.predictedStep); }
+
+bool isNumber(int column) {
+  switch (static_cast<RunList::Column>(column)) {
+    case RunList::Id: case RunList::Ranks: case RunList::Microbatches: case RunList::Predicted: case RunList::Measured: case RunList::Error: return true;
+    case RunList::When: case RunList::Model: case RunList::Schedule: case RunList::Ended: case RunList::kColumns: return false;
+  }
+  return false;
+}
+
+QString textOf(const RunSummary& run, int column) {
+  const QString nothing = QStringLiteral("–");
+  switch (static_cast<RunList::Column>(column)) {
+    case RunList::Id: return QString::number(run.id.value);
+    case RunList::When: return whenOf(run.startedAt);
+    case RunList::Model: return QString::fromStdString(run.model);
+    case RunList::Schedule: return QString::fromStdString(run.schedule);
+    case RunList::Ranks: return QString::number(run.ranks);
+    case RunList::Microbatches: return QString::number(run.microbatches);
+    case RunList::Predicted: return run.predictedStep > 0 ? duration(run.predictedStep) : nothing;
+    case RunList::Measured: return run.medianMeasuredStep > 0 ? duration(run.medianMeasuredStep) : nothing;
+    case RunList::Error:
+      if (!isComparable(run)) return nothing;
+      return (errorOf(run) > 0 ? QStringLiteral("▲ ") : QStringLiteral("▼ ")) + signedPercent(errorOf(run));
+    case RunList::Ended:
+      if (run.failure.empty()) return run.steps == 1 ? RunList::tr("well, 1 step") : RunList::tr("well, %1 steps").arg(run.steps);
+      return QStringLiteral("✕ ") + QString::fromStdString(run.failure);
+    case RunList::kColumns: break;
+  }
+  return {};
+}
+
+}  // namespace
+
+QString whenOf(const std::string& startedAt) {
+  const QDateTime utc = QDateTime::fromString(QString::fromStdString(startedAt), Qt::ISODate);
+  if (!utc.isValid()) return QString::fromStdString(startedAt);
+  const QDateTime local = utc.toLocalTime();
+  return QLocale().toString(local, local.date().year() == QDate::currentDate().year() ? QStringLiteral("d MMM HH:mm") : QStringLiteral("d MMM yyyy HH:mm"));
+}
+
+void RunList::setRuns(std::vector<RunSummary> runs) {
+  if (runs == runs_) return;  // what is selected stays
+  beginResetModel();
+  runs_ = std::move(runs);
+  endResetModel();
+}
+
+int RunList::rowOf(int id) const {
+  for (int row = 0; row < rowCount(); ++row) {
+    if (at(row).id.value == id) return row;
+  }
+  return -1;
+}
+
+int RunList::rowCount(const QModelIndex& parent) const { return parent.isValid() ? 0 : static_cast<int>(runs_.size()); }
+
+int RunList::columnCount(const QModelIndex& parent) const { return parent.isValid() ? 0 : kColumns; }
+
+QVariant RunList::data(const QModelIndex& index, int role) const {
+  if (!checkIndex(index, CheckIndexOption::IndexIsValid)) return {};
+  const RunSummary& run = at(index.row());
+  const int column = index.column();
+  switch (role) {
+    case Qt::DisplayRole: return textOf(run, column);
+    case Qt::TextAlignmentRole: return QVariant::fromValue(Qt::Alignment(Qt::AlignVCenter | (isNumber(column) ? Qt::AlignRight : Qt::AlignLeft)));
+    case Qt::ForegroundRole:
+      if (!run.failure.empty()) return column == Ended ? currentTheme().error : currentTheme().faintText;
+      return {};
+    case Qt::ToolTipRole:
+      if (column == When) return QString::fromStdString(run.startedAt);
+      if (column == Ended && !run.failure.empty()) return QString::fromStdString(run.failure);
+      if (column == Measured) return tr("Duration of the median step without the first, which warms up; messages by %1").arg(QString::fromStdString(run.backend));
+      return {};
+    case Qt::AccessibleTextRole:
+      if (column == Error && isComparable(run)) return errorOf(run) > 0 ? tr("%1 slower than predicted").arg(percent(errorOf(run))) : tr("%1 faster than predicted").arg(percent(-errorOf(run)));
+      return textOf(run, column);
+    default: return {};
+  }
+}
+
+QVariant RunList::headerData(int section, Qt::Orientation orientation, int role) const {
+  if (orientation != Qt::Horizontal || section < 0 || section >= kColumns) return {};
+  if (role == Qt::TextAlignmentRole) return QVariant::fromValue(Qt::Alignment(Qt::AlignVCenter | (isNumber(section) ? Qt::AlignRight : Qt::AlignLeft)));
+  if (role == Qt::ToolTipRole) {
+    if (section == Predicted) return tr("Duration of a step as predicted");
+    if (section == Error) return tr("How much longer (▲) or shorter (▼) a step was than predicted");
+    return {};
+  }
+  if (role != Qt::DisplayRole) return {};
+  switch (static_cast<Column>(section)) {
+    case Id: return tr("Run");
+    case When: return tr("Started");
+    case Model: return tr("Model");
+    case Schedule: return tr("Schedule");
+    case Ranks: return tr("Ranks");
+    case Microbatches: return tr("Microbatches");
+    case Predicted: return tr("Predicted");
+    case Measured: return tr("Measured");
+    case Error: return tr("Error");
+    case Ended: return tr("Ended");
+    case kColumns: break;
+  }
+  return {};
+}
+
+}  // namespace pw::gui

@@ -1,0 +1,58 @@
+#include "app/gui/runs/run_loading.h"
+
+#include <QCoreApplication>
+#include <QCryptographicHash>
+#include <QDir>
+#include <QStandardPaths>
+#include <algorithm>
+#include <filesystem>
+
+#include "app/gui/runs/run_list.h"
+#include "backends/files.h"
+#include "schedules/error.h"
+
+namespace pw::gui {
+namespace {
+
+QString translated(const char* text) { return QCoreApplication::translate("pw::gui::RunLoading", text); }
+
+}  // namespace
+
+std::vector<RunSummary> listRuns(const std::string& store) {
+  std::error_code ignored;
+  if (store.empty() || !std::filesystem::exists(store, ignored)) return {};
+  return RunStore(store, RunStore::Mode::ReadOnly).list();
+}
+
+QString titleOf(const RunRecord& run) { return translated("run %1 · %2").arg(run.id.value).arg(whenOf(run.startedAt)); }
+
+std::shared_ptr<const Measured> measuredOf(const RunRecord& run, std::optional<int> step) {
+  if (run.steps.empty()) return nullptr;
+  const StepRecord* chosen = &medianStep(run);
+  if (step) {
+    const auto found = std::ranges::find(run.steps, *step, &StepRecord::step);
+    if (found == run.steps.end()) throw UsageError(translated("Run %1 has no step %2; choose one of its list.").arg(run.id.value).arg(*step).toStdString());
+    chosen = &*found;
+  }
+  auto measured = std::make_shared<Measured>();
+  measured->title = titleOf(run);
+  measured->trace = chosen->measured;
+  measured->timeline = timelineOf(measured->trace);
+  measured->run = run;
+  measured->step = chosen->step;
+  return measured;
+}
+
+bool isOfPlan(const Prediction& prediction, const Plan& plan) { return *prediction.rows == plan.schedule && prediction.costs == plan.costs; }
+
+std::string keepPlan(const RunRecord& run) {
+  const QDir folder(QStandardPaths::writableLocation(QStandardPaths::AppLocalDataLocation) + QStringLiteral("/plans"));
+  const std::string text = toJson(run.plan);
+  const QByteArray hash = QCryptographicHash::hash(QByteArrayView(text.data(), static_cast<qsizetype>(text.size())), QCryptographicHash::Sha256).toHex().left(12);
+  if (!folder.mkpath(QStringLiteral("."))) throw Error(translated("Cannot make the folder %1 for the plan; make it writable.").arg(folder.path()).toStdString());
+  const std::string path = folder.filePath(QStringLiteral("run-%1-%2.json").arg(run.id.value).arg(QString::fromLatin1(hash))).toStdString();
+  writeFile(path, text);
+  return path;
+}
+
+}  // namespace pw::gui

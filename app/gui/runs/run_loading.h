@@ -1,0 +1,27 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "app/gui/document.h"
+
+namespace pw::gui {
+
+/// Runs of the store, oldest first; none where there is no such file yet. Throws Error as `RunStore` does.
+[[nodiscard]] std::vector<RunSummary> listRuns(const std::string& store);
+
+/// A step of a run, ready to be shown; without `step` its median. Null where the run has no step. Throws UsageError for a step it does not have.
+[[nodiscard]] std::shared_ptr<const Measured> measuredOf(const RunRecord& run, std::optional<int> step);
+
+/// `run 7 · 22 Nov 14:03`.
+[[nodiscard]] QString titleOf(const RunRecord& run);
+
+/// Whether the prediction is of the run's plan: the same rows, at the same costs.
+[[nodiscard]] bool isOfPlan(const Prediction& prediction, const Plan& plan);
+
+/// Writes the run's plan where it stays, for documents that use it; its path. Throws Error when it cannot.
+[[nodiscard]] std::string keepPlan(const RunRecord& run);
+
+}  // namespace pw::gui

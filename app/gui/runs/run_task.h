@@ -1,0 +1,54 @@
+#pragma once
+
+#include <QObject>
+#include <QString>
+#include <memory>
+
+#include "app/gui/document.h"
+
+namespace pw::gui {
+
+/// How a run or a profile is asked for.
+struct RunRequest {
+  std::shared_ptr<const Plan> plan;
+  int steps = 5;
+  QString transport = QStringLiteral("ucx");
+  QString store;            ///< file the run is recorded in
+  int optimizerCopies = 0;  ///< of each parameter, as the plan counts them: none SGD, one SGD with momentum, more AdamW
+};
+struct ProfileRequest {
+  std::vector<std::string> models;
+  std::int64_t microbatch = 1;
+  int ranks = 1;  ///< processes that compute at once
+  std::string loss;
+};
+
+/// One run or profile at a time, in a `pipewright` child. What files it needs lie in a temporary folder that is removed at the end. Main thread only.
+class RunTask : public QObject {
+  Q_OBJECT
+ public:
+  explicit RunTask(QObject* parent = nullptr);
+  ~RunTask() override;
+
+  void setProgram(const QString& program);  ///< instead of `Child::program()`
+  void run(const RunRequest& request);
+  void profile(const ProfileRequest& request);
+  void cancel();
+  [[nodiscard]] bool isRunning() const;
+  [[nodiscard]] qint64 processId() const;  ///< 0: none runs
+
+ signals:
+  void progressed(qint64 done, qint64 all, const QString& note);
+  /// What ranks have done so far of the newest step, at most ten times a second; its `live` is set.
+  void arrived(std::shared_ptr<const pw::gui::Measured> measured);
+  /// `id`: where the run was stored, 0 where it was not. `error` is empty when it ended well or was cancelled.
+  void runEnded(bool ok, int id, const QString& error);
+  /// `profile` is null when it did not end well.
+  void profileEnded(std::shared_ptr<const pw::Profile> profile, const QString& error);
+
+ private:
+  struct Private;
+  std::unique_ptr<Private> d;
+};
+
+}  // namespace pw::gui

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <QWidget>
+
+class QVBoxLayout;
+
+namespace pw::gui {
+
+/// What one sees first: open a file, a shipped sample, a recent file.
+class StartPage : public QWidget {
+  Q_OBJECT
+ public:
+  explicit StartPage(QWidget* parent = nullptr);
+  void setRecent(const QStringList& paths);
+
+ signals:
+  void openRequested();                        ///< ask for a file
+  void chosen(const QStringList& paths);       ///< open these
+
+ private:
+  QVBoxLayout* recent_ = nullptr;
+};
+
+/// The shipped sample models: file and what it is.
+struct Sample {
+  QString path, title, description;
+};
+[[nodiscard]] QList<Sample> samples();
+
+}  // namespace pw::gui

@@ -1,0 +1,34 @@
+#pragma once
+
+#include <QBrush>
+#include <QColor>
+#include <QPalette>
+
+#include "simulator/span_kind.h"
+
+namespace pw::gui {
+
+/// Colours of everything drawn. Kinds use the palette of Okabe and Ito (2008), which people with any colour vision can tell apart; patterns
+/// back it up, so that a print without colours can be read too.
+struct Theme {
+  bool dark = false;
+  QColor background, alternate, text, faintText, grid, accent, focus;
+  QColor bubble, bubbleHatch;  ///< idle time is drawn, not left blank
+  QColor slower, faster;       ///< measured longer (shorter) than predicted
+  QColor warning, error;
+};
+[[nodiscard]] const Theme& theme(bool dark);
+/// The theme of the application's palette.
+[[nodiscard]] const Theme& currentTheme();
+/// Fusion style and its palette in light or dark.
+void applyTheme(bool dark);
+
+/// What tells spans apart.
+enum class ColourBy : std::uint8_t { Kind, Stage, Microbatch };
+[[nodiscard]] QColor kindColour(SpanKind kind, const Theme& theme);
+[[nodiscard]] QColor stageColour(int stage, const Theme& theme);
+[[nodiscard]] QColor microbatchColour(int microbatch, const Theme& theme);
+[[nodiscard]] Qt::BrushStyle kindPattern(SpanKind kind);  ///< F solid, B dense, I and W hatched to either side
+[[nodiscard]] QColor textOn(const QColor& fill);          ///< black or white, whichever reads better
+
+}  // namespace pw::gui

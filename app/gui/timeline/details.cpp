@@ -1,0 +1,225 @@
+#include "app/gui/timeline/details.h"
+
+#include <QCoreApplication>
+#include <QStringList>
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+
+#include "app/gui/format.h"
+#include "app/gui/timeline/explanations.h"
+
+namespace pw::gui {
+namespace {
+
+struct Text {
+  Q_DECLARE_TR_FUNCTIONS(Timeline)
+};
+
+bool isMessage(const Span& span) { return span.kind == SpanKind::SendForward || span.kind == SpanKind::SendBackward; }
+SpanTag tagOf(const Span& span) { return {span.kind, span.stage, span.microbatch, span.peer}; }
+
+QString capitalized(QString text) {
+  if (!text.isEmpty()) text[0] = text[0].toUpper();
+  return text;
+}
+
+/// Who it is about: rank, and of a message both ends.
+QString placeOf(const Span& span) {
+  return isMessage(span) ? Text::tr("rank %1 → rank %2").arg(span.rank.value).arg(span.peer.value) : Text::tr("rank %1").arg(span.rank.value);
+}
+
+/// A hundredth of a span tells its ends apart.
+double resolutionOf(const Span& span) { return static_cast<double>(span.end - span.start) / 100; }
+
+QString timesOf(const Span& span) {
+  return Text::tr("%1 – %2").arg(moment(span.start, resolutionOf(span)), moment(span.end, resolutionOf(span)));
+}
+
+QString wordOf(SpanKind kind) {
+  switch (kind) {
+    case SpanKind::Forward: return Text::tr("forward");
+    case SpanKind::Backward: return Text::tr("backward");
+    case SpanKind::BackwardInput: return Text::tr("input gradients");
+    case SpanKind::BackwardWeight: return Text::tr("weight gradients");
+    case SpanKind::SendForward: return Text::tr("activations on the way");
+    case SpanKind::SendBackward: return Text::tr("gradients on the way");
+    case SpanKind::WaitForward:
+    case SpanKind::WaitBackward: return Text::tr("waiting");
+    case SpanKind::ReduceGrad: return Text::tr("summing gradients between ranks");
+    case SpanKind::Optimizer: return Text::tr("optimizer step");
+    case SpanKind::Load: return Text::tr("from the host");
+    case SpanKind::Store: return Text::tr("to the host");
+  }
+  return {};
+}
+
+/// `measured 3.20 ms, +3.1 %`, seen from either of the two.
+QString comparisonOf(const SpanFacts& facts) {
+  const Ns own = facts.span.end - facts.span.start;
+  const Ns other = facts.other->end - facts.other->start;
+  const bool isPrediction = facts.source == Source::Predicted;
+  const Ns predicted = isPrediction ? own : other, measured = isPrediction ? other : own;
+  QString text = isPrediction ? Text::tr("measured %1").arg(duration(other)) : Text::tr("predicted %1").arg(duration(other));
+  if (predicted > 0) text += QStringLiteral(", ") + signedPercent(static_cast<double>(measured - predicted) / static_cast<double>(predicted));
+  return text;
+}
+
+QString waitText(const SpanFacts& facts) {
+  if (!facts.waitedFor) return facts.wait > 0 ? Text::tr("waited %1").arg(duration(facts.wait)) : Text::tr("needs nothing before it");
+  const Span& input = *facts.waitedFor;
+  const QString what = isMessage(input) ? Text::tr("%1 from rank %2").arg(nameOf(tagOf(input))).arg(input.rank.value)
+                       : input.rank == facts.span.rank ? nameOf(tagOf(input))
+                                                       : Text::tr("%1 of rank %2").arg(nameOf(tagOf(input))).arg(input.rank.value);
+  if (facts.wait > 0) return Text::tr("waited %1 for %2").arg(duration(facts.wait), what);
+  return Text::tr("follows %1").arg(what);
+}
+
+QString neededText(const SpanFacts& facts) {
+  if (facts.neededBy.empty()) return Text::tr("nothing waits for it");
+  constexpr std::size_t kShown = 3;
+  QStringList names;
+  for (std::size_t i = 0; i < std::min(kShown, facts.neededBy.size()); ++i) {
+    const Span& user = facts.neededBy[i];
+    names << (isMessage(user) ? Text::tr("%1 to rank %2").arg(nameOf(tagOf(user))).arg(user.peer.value)
+                              : user.rank == facts.span.rank ? nameOf(tagOf(user)) : Text::tr("%1 of rank %2").arg(nameOf(tagOf(user))).arg(user.rank.value));
+  }
+  if (facts.neededBy.size() > kShown) names << Text::tr("%n more", nullptr, static_cast<int>(facts.neededBy.size() - kShown));
+  return Text::tr("needed by %1").arg(names.join(QStringLiteral(", ")));
+}
+
+QString shareOf(Ns part, Ns whole) { return whole > 0 ? percent(static_cast<double>(part) / static_cast<double>(whole)) : percent(0); }
+
+RangeTotals sumOf(const std::vector<RangeTotals>& ranks) {
+  RangeTotals sum;
+  for (const RangeTotals& rank : ranks) {
+    sum.busy += rank.busy;
+    sum.bubble += rank.bubble;
+    sum.communication += rank.communication;
+  }
+  return sum;
+}
+
+QString sumText(const std::vector<RangeTotals>& ranks) {
+  const RangeTotals sum = sumOf(ranks);
+  return Text::tr("busy %1, bubble %2, communication %3").arg(shareOf(sum.busy, sum.busy + sum.bubble), shareOf(sum.bubble, sum.busy + sum.bubble), duration(sum.communication));
+}
+
+}  // namespace
+
+SpanFacts factsOf(const SourcedSpan& at, const Timeline& timeline, const Dependencies* dependencies, Bytes bytes) {
+  SpanFacts facts;
+  facts.source = at.source;
+  facts.span = spanOf(timeline, at.span);
+  if (bytes > 0) facts.span.bytes = bytes;
+  if (dependencies == nullptr) return facts;
+  facts.fully = true;
+  if (const auto awaited = dependencies->awaited(at.span)) facts.waitedFor = spanOf(timeline, *awaited);
+  for (const SpanRef& output : dependencies->outputs(at.span)) facts.neededBy.push_back(spanOf(timeline, output));
+  Ns ready = 0;
+  if (at.span.track == TrackKind::Compute) {
+    ready = gapOf(timeline, {at.source, at.span.rank, at.span.index}).first;
+  } else if (facts.waitedFor) {
+    ready = facts.waitedFor->end;
+  } else {
+    ready = facts.span.start;
+  }
+  facts.wait = std::max<Ns>(0, facts.span.start - ready);
+  return facts;
+}
+
+Bytes bytesOf(const CostTable& costs, const Schedule& rows, const Span& message) {
+  if (!isMessage(message)) return 0;
+  for (const MessageCost& m : costs.messages) {
+    const bool same = m.from == message.stage && m.backward == (message.kind == SpanKind::SendBackward) && m.to.index() < rows.placement.stages();
+    if (same && rows.placement.rankOf(m.to, message.microbatch) == message.peer) return m.bytes;
+  }
+  return 0;
+}
+
+Bytes bytesOf(const Trace& trace, const Span& span) {
+  const auto earlier = [](const Span& a, Ns start) { return a.start < start; };
+  for (auto at = std::lower_bound(trace.spans.begin(), trace.spans.end(), span.start, earlier); at != trace.spans.end() && at->start == span.start; ++at) {
+    if (at->rank == span.rank && tagOf(*at) == tagOf(span) && at->end == span.end) return at->bytes;
+  }
+  return 0;
+}
+
+QString detailsOf(const SpanFacts& facts) {
+  const Span& span = facts.span;
+  QStringList first{capitalized(nameOf(tagOf(span)))};
+  first << placeOf(span) << timesOf(span) << Text::tr("takes %1").arg(duration(span.end - span.start));
+  if (span.bytes > 0) first << size(span.bytes);
+  if (facts.source == Source::Measured) first << Text::tr("measured");
+  if (facts.other) first << comparisonOf(facts);
+  const QString second = facts.fully ? capitalized(waitText(facts)) + QStringLiteral(" · ") + neededText(facts) : QString();
+  return first.join(QStringLiteral(" · ")) + QLatin1Char('\n') + second;
+}
+
+QString tooltipOf(const SpanFacts& facts) {
+  const Span& span = facts.span;
+  QStringList lines{QStringLiteral("<b>%1</b> · %2").arg(capitalized(nameOf(tagOf(span))).toHtmlEscaped(), wordOf(span.kind).toHtmlEscaped())};
+  QStringList where{placeOf(span)};
+  if (span.stage.value >= 0) where << Text::tr("stage %1").arg(span.stage.value);
+  if (span.microbatch.value >= 0) where << Text::tr("microbatch %1").arg(span.microbatch.value);
+  lines << where.join(QStringLiteral(" · "));
+  lines << Text::tr("starts at %1, takes %2").arg(moment(span.start, resolutionOf(span)), duration(span.end - span.start));
+  if (span.bytes > 0) lines << size(span.bytes);
+  if (facts.source == Source::Measured) lines << Text::tr("measured");
+  if (facts.other) lines << comparisonOf(facts);
+  return QStringLiteral("<p style='white-space:pre'>%1</p>").arg(lines.join(QStringLiteral("<br>")));
+}
+
+QString moment(Ns time, double resolution) {
+  struct Unit {
+    double ns;
+    const char* name;
+  };
+  static constexpr Unit kUnits[] = {{1e9, "s"}, {1e6, "ms"}, {1e3, "us"}, {1, "ns"}};
+  const double size = std::abs(static_cast<double>(time));
+  const Unit* unit = std::find_if(std::begin(kUnits), std::end(kUnits) - 1, [&](const Unit& u) { return size >= u.ns; });
+  const int most = static_cast<int>(std::lround(std::log10(unit->ns)));
+  const int decimals = resolution > 0 ? static_cast<int>(std::ceil(std::log10(unit->ns / resolution))) : most;
+  return QStringLiteral("%1 %2").arg(static_cast<double>(time) / unit->ns, 0, 'f', std::clamp(decimals, 0, most)).arg(QLatin1String(unit->name));
+}
+
+QString pathDetails(const CriticalPath& path) {
+  if (path.segments.empty()) return {};
+  Ns compute = 0;
+  QStringList ranks;
+  for (std::size_t r = 0; r < path.compute.size(); ++r) {
+    const CriticalPath::Share& share = path.compute[r];
+    const Ns own = share.forward + share.backward + share.backwardInput + share.backwardWeight + share.slot + share.host;
+    compute += own;
+    if (own > 0) ranks << Text::tr("rank %1: %2").arg(r).arg(duration(own));
+  }
+  const Ns whole = path.segments.back().to - path.segments.front().from;
+  return Text::tr("Critical path %1: compute %2 (%3), messages %4, waiting for channels %5")
+             .arg(duration(whole), duration(compute), shareOf(compute, whole), duration(path.transfer + path.latency), duration(path.queue)) +
+         QLatin1Char('\n') + ranks.join(QStringLiteral(" · "));
+}
+
+QString rangeDetails(Ns from, Ns to, const std::vector<RangeTotals>& predicted, const std::vector<RangeTotals>& measured, const std::vector<RankView>& order) {
+  const bool both = !predicted.empty() && !measured.empty();
+  QString text = Text::tr("Range %1 – %2 (%3)").arg(duration(from), duration(to), duration(to - from));
+  if (!predicted.empty()) text += QStringLiteral(" · ") + (both ? Text::tr("predicted: %1").arg(sumText(predicted)) : sumText(predicted));
+  if (!measured.empty()) text += QStringLiteral(" · ") + Text::tr("measured: %1").arg(sumText(measured));
+  QStringList header{Text::tr("Rank"), Text::tr("Busy"), Text::tr("Bubble"), Text::tr("Communication")};
+  if (both) header << Text::tr("Busy, measured") << Text::tr("Bubble, measured") << Text::tr("Communication, measured");
+  text += QLatin1Char('\n') + header.join(QLatin1Char('\t'));
+  for (const RankView& view : order) {
+    QStringList row{QString::number(view.rank.value)};
+    const auto add = [&](const std::vector<RangeTotals>& all) {
+      const RangeTotals own = view.rank.index() < all.size() ? all[view.rank.index()] : RangeTotals{};
+      const Ns whole = own.busy + own.bubble;
+      row << QStringLiteral("%1 (%2)").arg(duration(own.busy), shareOf(own.busy, whole)) << QStringLiteral("%1 (%2)").arg(duration(own.bubble), shareOf(own.bubble, whole))
+          << duration(own.communication);
+    };
+    if (!predicted.empty()) add(predicted);
+    if (!measured.empty()) add(measured);
+    text += QLatin1Char('\n') + row.join(QLatin1Char('\t'));
+  }
+  return text;
+}
+
+}  // namespace pw::gui

@@ -1,0 +1,56 @@
+#include "app/gui/timeline/details_strip.h"
+
+#include <QEvent>
+#include <QTextBlock>
+#include <QTextDocument>
+#include <algorithm>
+#include <cmath>
+
+namespace pw::gui {
+
+DetailsStrip::DetailsStrip(QWidget* parent) : QPlainTextEdit(parent) {
+  setReadOnly(true);
+  setTabChangesFocus(true);
+  setTextInteractionFlags(Qt::TextSelectableByMouse | Qt::TextSelectableByKeyboard);
+  setFrameShape(QFrame::NoFrame);
+  setHorizontalScrollBarPolicy(Qt::ScrollBarAsNeeded);
+  setAccessibleName(tr("Details"));
+  fit();
+}
+
+void DetailsStrip::setDetails(const QString& text) {
+  if (text == details_) return;
+  details_ = text;
+  setPlainText(text);
+  QTextCursor cursor(document()->firstBlock());
+  cursor.select(QTextCursor::BlockUnderCursor);
+  QTextCharFormat bold;
+  bold.setFontWeight(QFont::DemiBold);
+  cursor.mergeCharFormat(bold);
+  fit();
+}
+
+void DetailsStrip::changeEvent(QEvent* event) {
+  QPlainTextEdit::changeEvent(event);
+  if (event->type() == QEvent::FontChange || event->type() == QEvent::StyleChange) fit();
+}
+
+void DetailsStrip::resizeEvent(QResizeEvent* event) {
+  QPlainTextEdit::resizeEvent(event);
+  fit();
+}
+
+/// A table keeps its lines and can be scrolled sideways; sentences wrap, and where they take a third line they get it.
+void DetailsStrip::fit() {
+  const bool isTable = details_.contains(QLatin1Char('\t'));
+  const auto wrap = isTable ? QPlainTextEdit::NoWrap : QPlainTextEdit::WidgetWidth;
+  if (lineWrapMode() != wrap) setLineWrapMode(wrap);
+  setTabStopDistance(fontMetrics().horizontalAdvance(QStringLiteral("000.00 ms (00.0 %)  ")));
+  int lines = 0;
+  for (QTextBlock block = document()->begin(); block.isValid(); block = block.next()) lines += std::max(1, block.lineCount());
+  lines = std::clamp(lines, 2, isTable ? 7 : 4);
+  const int height = static_cast<int>(std::ceil(lines * QFontMetricsF(font()).lineSpacing() + 2 * document()->documentMargin())) + 2 * frameWidth();
+  if (height != minimumHeight() || height != maximumHeight()) setFixedHeight(height);
+}
+
+}  // namespace pw::gui

@@ -1,0 +1,34 @@
+#pragma once
+
+#include <QObject>
+#include <memory>
+
+#include "app/gui/jobs.h"
+#include "simulator/explain.h"
+#include "simulator/predictor.h"
+
+namespace pw::gui {
+
+/// Explains the newest prediction in the background, once and only when asked.
+class Explainer : public QObject {
+  Q_OBJECT
+ public:
+  using QObject::QObject;
+
+  /// Forgets the explanation of another one.
+  void setPrediction(std::shared_ptr<const Prediction> prediction);
+  [[nodiscard]] const std::shared_ptr<const Explanation>& explanation() const { return explanation_; }  ///< null: not known yet
+  /// Begins, unless it is known or under way; `explained` follows.
+  void request();
+  [[nodiscard]] bool isWorking() const { return job_.isRunning(); }
+
+ signals:
+  void explained();
+
+ private:
+  std::shared_ptr<const Prediction> prediction_;
+  std::shared_ptr<const Explanation> explanation_;
+  Job job_;
+};
+
+}  // namespace pw::gui

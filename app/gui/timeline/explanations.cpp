@@ -1,0 +1,212 @@
+#include "app/gui/timeline/explanations.h"
+
+#include <QCoreApplication>
+#include <QStringList>
+#include <algorithm>
+#include <tuple>
+
+#include "app/gui/format.h"
+
+namespace pw::gui {
+namespace {
+
+struct Text {
+  Q_DECLARE_TR_FUNCTIONS(Timeline)
+};
+
+/// One cause in words.
+struct Clause {
+  QString what;
+  Rank rank;
+  Rank peer;
+  bool message = false, queue = false;
+  Ns until = 0;
+};
+
+QString placed(SpanKind kind, Stage stage, Microbatch microbatch) {
+  const std::string_view letters = name(kind);
+  const QString word = QString::fromUtf8(letters.data(), static_cast<qsizetype>(letters.size()));
+  return QStringLiteral("%1 %2.%3").arg(word).arg(stage.value).arg(microbatch.value);
+}
+
+QString said(const Clause& clause) {
+  const QString until = duration(clause.until);
+  if (clause.queue) return Text::tr("another message, of %1, to rank %2 until %3").arg(clause.what).arg(clause.peer.value).arg(until);
+  if (clause.message) return Text::tr("message of %1 to rank %2 until %3").arg(clause.what).arg(clause.peer.value).arg(until);
+  return Text::tr("%1 of rank %2 until %3").arg(clause.what).arg(clause.rank.value).arg(until);
+}
+
+/// Causes in a row; a message that takes a channel and is then on the way is one.
+QString chainText(const std::vector<Clause>& clauses) {
+  constexpr std::size_t kShown = 8;
+  QStringList parts;
+  for (std::size_t i = 0; i < clauses.size(); ++i) {
+    if (clauses.size() > kShown && i == kShown / 2) {
+      const std::size_t cut = clauses.size() - kShown;
+      i += cut;
+      parts << Text::tr("%n more", nullptr, static_cast<int>(cut));
+    }
+    parts << said(clauses[i]);
+  }
+  return parts.join(QStringLiteral(" → "));
+}
+
+/// How the awaited action came so late: what stands before it in the chain.
+QString behind(const std::vector<Clause>& clauses, const QString& awaited, Rank rank) {
+  const auto isAwaited = [&](const Clause& c) { return !c.message && c.rank == rank && c.what == awaited; };
+  const auto at = std::find_if(clauses.rbegin(), clauses.rend(), isAwaited);
+  if (at == clauses.rend() || at + 1 == clauses.rend()) return {};
+  const Clause& before = *(at + 1);
+  if (before.message) return Text::tr(", which waits for the message of %1 from rank %2").arg(before.what).arg(before.rank.value);
+  if (before.rank == rank) return Text::tr(", which comes after %1").arg(before.what);
+  return Text::tr(", which waits for %1 of rank %2").arg(before.what).arg(before.rank.value);
+}
+
+std::vector<Clause> clausesOf(const std::vector<Segment>& causes) {
+  std::vector<Clause> clauses;
+  for (const Segment& s : causes) {
+    Clause clause{nameOf(s.action), s.rank, s.peer, isMessage(s.doing), s.doing == Doing::Queue, s.to};
+    if (s.partner) clause.what = Text::tr("%1 with %2").arg(clause.what, nameOf(*s.partner));
+    if (s.doing == Doing::Load) clause.what = Text::tr("loading");
+    if (s.doing == Doing::Store) clause.what = Text::tr("storing");
+    const bool goesOn = !clauses.empty() && s.doing == Doing::Latency && clauses.back().message && !clauses.back().queue && clauses.back().what == clause.what &&
+                        clauses.back().peer == clause.peer;
+    if (goesOn)
+      clauses.back().until = s.to;
+    else
+      clauses.push_back(std::move(clause));
+  }
+  return clauses;
+}
+
+void addOnce(std::vector<SourcedSpan>& spans, const SourcedSpan& span) {
+  if (spans.empty() || spans.back() != span) spans.push_back(span);
+}
+
+/// What a span shows as an action: of a message the one whose result it carries.
+SpanTag carried(SpanTag tag) {
+  if (tag.kind == SpanKind::SendForward) tag.kind = SpanKind::Forward;
+  if (tag.kind == SpanKind::SendBackward) tag.kind = SpanKind::Backward;
+  return tag;
+}
+
+}  // namespace
+
+QString nameOf(const SpanTag& tag) {
+  switch (tag.kind) {
+    case SpanKind::SendForward:
+    case SpanKind::SendBackward: return Text::tr("message %1").arg(placed(carried(tag).kind, tag.stage, tag.microbatch));
+    case SpanKind::ReduceGrad: return tag.stage.value >= 0 ? Text::tr("sum of gradients of stage %1").arg(tag.stage.value) : Text::tr("sum of shared gradients");
+    case SpanKind::Optimizer: return Text::tr("optimizer");
+    case SpanKind::Load: return Text::tr("loading of microbatch %1").arg(tag.microbatch.value);
+    case SpanKind::Store: return Text::tr("storing of microbatch %1").arg(tag.microbatch.value);
+    case SpanKind::Forward:
+    case SpanKind::Backward:
+    case SpanKind::BackwardInput:
+    case SpanKind::BackwardWeight:
+    case SpanKind::WaitForward:
+    case SpanKind::WaitBackward: break;
+  }
+  return placed(tag.kind, tag.stage, tag.microbatch);
+}
+
+QString nameOf(const Action& action) {
+  const std::string_view word = letters(action.kind);
+  return QStringLiteral("%1 %2.%3").arg(QString::fromUtf8(word.data(), static_cast<qsizetype>(word.size()))).arg(action.stage.value).arg(action.microbatch.value);
+}
+
+std::vector<SourcedSpan> spansOf(const std::vector<Segment>& segments, const Timeline& timeline, const Dependencies& dependencies) {
+  std::vector<SourcedSpan> spans;
+  const auto add = [&](const std::optional<SpanRef>& ref) {
+    if (ref) addOnce(spans, {Source::Predicted, *ref});
+  };
+  for (const Segment& s : segments) {
+    const bool gradients = s.action.kind != ActionKind::Forward;
+    switch (s.doing) {
+      case Doing::Compute:
+        add(dependencies.find(s.rank, static_cast<SpanKind>(s.action.kind), s.action.stage, s.action.microbatch));
+        if (s.partner) add(dependencies.find(s.rank, static_cast<SpanKind>(s.partner->kind), s.partner->stage, s.partner->microbatch));
+        break;
+      case Doing::Transfer:
+      case Doing::Queue:
+      case Doing::Latency:
+        add(dependencies.find(s.rank, {gradients ? SpanKind::SendBackward : SpanKind::SendForward, s.action.stage, s.action.microbatch, s.peer}));
+        break;
+      case Doing::Load:
+      case Doing::Store: {
+        if (s.rank.index() >= timeline.ranks.size()) break;
+        if (const auto index = spanAt(timeline.ranks[s.rank.index()].compute, s.from)) add(SpanRef{s.rank, TrackKind::Compute, static_cast<std::int32_t>(*index)});
+        break;
+      }
+    }
+  }
+  return spans;
+}
+
+Cause causeOf(const Bubble& bubble, const Timeline& timeline, const Dependencies& dependencies) {
+  const std::vector<Clause> clauses = clausesOf(bubble.causes);
+  const QString awaited = nameOf(bubble.awaited);
+  const QString time = duration(bubble.end - bubble.start);
+  Cause cause;
+  if (!bubble.next)
+    cause.headline = Text::tr("Rank %1 is done %2 before %3 of rank %4 ends").arg(bubble.rank.value).arg(time, awaited).arg(bubble.awaitedRank.value);
+  else if (bubble.awaitedRank == bubble.rank)
+    cause.headline = Text::tr("Rank %1 waits %2 to hand over %3").arg(bubble.rank.value).arg(time, awaited);
+  else
+    cause.headline = Text::tr("Rank %1 waits %2 for %3 of rank %4").arg(bubble.rank.value).arg(time, awaited).arg(bubble.awaitedRank.value);
+  cause.headline += behind(clauses, awaited, bubble.awaitedRank);
+  cause.chain = chainText(clauses);
+  cause.spans = spansOf(bubble.causes, timeline, dependencies);
+  return cause;
+}
+
+Cause simpleCause(const BubbleRef& bubble, const Timeline& timeline, const Dependencies& dependencies) {
+  const auto [from, to] = gapOf(timeline, bubble);
+  const QString time = duration(to - from);
+  const SpanTrack& track = timeline.ranks[bubble.rank.index()].compute;
+  Cause cause;
+  if (static_cast<std::size_t>(bubble.next) >= track.size()) {
+    cause.headline = track.size() == 0 ? Text::tr("Rank %1 has nothing to do").arg(bubble.rank.value)
+                                       : Text::tr("Rank %1 is done %2 before the others").arg(bubble.rank.value).arg(time);
+    return cause;
+  }
+  constexpr std::size_t kMost = 10'000;  // clocks of measured ranks may disagree: time then need not go back at each step
+  std::vector<SpanRef> chain;
+  SpanRef at{bubble.rank, TrackKind::Compute, bubble.next};
+  while (chain.size() < kMost && spanOf(timeline, at).start > from) {
+    const auto before = dependencies.awaited(at);
+    if (!before || spanOf(timeline, *before).end <= from) break;
+    chain.push_back(at = *before);
+  }
+  std::reverse(chain.begin(), chain.end());
+  std::vector<Clause> clauses;
+  for (const SpanRef& ref : chain) {
+    const Span span = spanOf(timeline, ref);
+    const SpanTag tag = carried({span.kind, span.stage, span.microbatch, span.peer});
+    clauses.push_back({nameOf(tag), span.rank, span.peer, ref.track == TrackKind::Communication, false, span.end});
+    cause.spans.push_back({bubble.source, ref});
+  }
+  if (clauses.empty()) {
+    const SpanTag& next = track.tags[static_cast<std::size_t>(bubble.next)];
+    cause.headline = Text::tr("Rank %1 is idle for %2 before %3; nothing it needs came late").arg(bubble.rank.value).arg(time, nameOf(next));
+    return cause;
+  }
+  const Clause& last = clauses.back();
+  cause.headline = Text::tr("Rank %1 waits %2 for %3 of rank %4").arg(bubble.rank.value).arg(time, last.what).arg(last.rank.value);
+  cause.headline += behind(clauses, last.what, last.rank);
+  cause.chain = chainText(clauses);
+  return cause;
+}
+
+const Bubble* bubbleIn(const Explanation& explanation, Rank rank, Ns from, Ns to) {
+  const auto& all = explanation.bubbles;
+  const auto before = [](const Bubble& b, const std::pair<Rank, Ns>& key) { return std::tie(b.rank, b.end) <= std::tie(key.first, key.second); };
+  const Bubble* best = nullptr;
+  const auto shared = [&](const Bubble& b) { return std::min(b.end, to) - std::max(b.start, from); };
+  for (auto at = std::lower_bound(all.begin(), all.end(), std::pair(rank, from), before); at != all.end() && at->rank == rank && at->start < to; ++at) {
+    if (best == nullptr || shared(*at) > shared(*best)) best = &*at;
+  }
+  return best;
+}
+
+}  // namespace pw::gui

@@ -1,0 +1,80 @@
+#include <algorithm>
+#include <unordered_map>
+
+#include "app/gui/timeline/scene.h"
+
+namespace pw::gui {
+namespace {
+
+/// A number for each action of a rank, from 0; small ones, as a rank has few stages.
+class ActionNumbers {
+ public:
+  ActionNumbers(const SpanTrack& a, const SpanTrack& b) {
+    for (const SpanTrack* const track : {&a, &b}) {
+      for (const SpanTag& tag : track->tags) {
+        const auto stage = static_cast<std::size_t>(tag.stage.value + 1);
+        if (stage >= stages_.size()) stages_.resize(stage + 1, -1);
+        if (stages_[stage] < 0) stages_[stage] = used_++;
+        microbatches_ = std::max<std::int64_t>(microbatches_, tag.microbatch.value + 2);
+      }
+    }
+  }
+  [[nodiscard]] std::int64_t count() const { return used_ * microbatches_ * static_cast<std::int64_t>(kSpanKinds); }
+  [[nodiscard]] std::int64_t of(const SpanTag& tag) const {
+    const std::int64_t stage = stages_[static_cast<std::size_t>(tag.stage.value + 1)];
+    return (stage * microbatches_ + tag.microbatch.value + 1) * static_cast<std::int64_t>(kSpanKinds) + static_cast<std::int64_t>(tag.kind);
+  }
+
+ private:
+  std::vector<std::int64_t> stages_;  ///< by stage + 1: its number here, −1 if not seen
+  std::int64_t used_ = 0, microbatches_ = 0;
+};
+
+/// The first measured span of each action that has none yet; −1: none. A table where numbers are dense, else hashed.
+class Heads {
+ public:
+  Heads(std::int64_t numbers, std::size_t spans) {
+    if (numbers <= 32 * static_cast<std::int64_t>(spans) + 4096) table_.assign(static_cast<std::size_t>(numbers), -1);
+  }
+  std::int32_t& operator[](std::int64_t number) {
+    return table_.empty() ? hashed_.try_emplace(number, -1).first->second : table_[static_cast<std::size_t>(number)];
+  }
+
+ private:
+  std::vector<std::int32_t> table_;
+  std::unordered_map<std::int64_t, std::int32_t> hashed_;
+};
+
+}  // namespace
+
+Matches match(const Timeline& predicted, const Timeline& measured) {
+  Matches matches;
+  const std::size_t ranks = std::max(predicted.ranks.size(), measured.ranks.size());
+  matches.measuredOf.resize(ranks);
+  matches.predictedOf.resize(ranks);
+  const SpanTrack none;
+  for (std::size_t r = 0; r < ranks; ++r) {
+    const SpanTrack& p = r < predicted.ranks.size() ? predicted.ranks[r].compute : none;
+    const SpanTrack& m = r < measured.ranks.size() ? measured.ranks[r].compute : none;
+    matches.measuredOf[r].assign(p.size(), -1);
+    matches.predictedOf[r].assign(m.size(), -1);
+    const ActionNumbers numbers(p, m);
+    Heads heads(numbers.count(), p.size() + m.size());
+    std::vector<std::int32_t> later(m.size());  // the next measured span of the same action
+    for (std::size_t i = m.size(); i-- > 0;) {
+      std::int32_t& head = heads[numbers.of(m.tags[i])];
+      later[i] = head;
+      head = static_cast<std::int32_t>(i);
+    }
+    for (std::size_t i = 0; i < p.size(); ++i) {
+      std::int32_t& head = heads[numbers.of(p.tags[i])];
+      if (head < 0) continue;
+      matches.measuredOf[r][i] = head;
+      matches.predictedOf[r][static_cast<std::size_t>(head)] = static_cast<std::int32_t>(i);
+      head = later[static_cast<std::size_t>(head)];
+    }
+  }
+  return matches;
+}
+
+}  // namespace pw::gui

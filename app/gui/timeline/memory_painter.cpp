@@ -1,0 +1,86 @@
+#include <algorithm>
+#include <cmath>
+#include <limits>
+
+#include "app/gui/timeline/track_painter.h"
+
+namespace pw::gui {
+namespace {
+
+/// Lines of an image from its bottom for so many bytes.
+int lineOf(Bytes bytes, const MemoryView& view, int height) {
+  return height - 1 - static_cast<int>(static_cast<double>(bytes) / static_cast<double>(view.top) * (height - 3) + 0.5);
+}
+
+/// Least and most of samples [first, last).
+std::pair<Bytes, Bytes> extremesOf(const MemoryTrack& track, std::size_t first, std::size_t last) {
+  constexpr std::size_t kBlock = MemoryTrack::kBlock;
+  Bytes least = std::numeric_limits<Bytes>::max(), most = std::numeric_limits<Bytes>::min();
+  while (first < last) {
+    if (first % kBlock == 0 && first + kBlock <= last) {
+      const auto& [low, high] = track.extremes[first / kBlock];
+      least = std::min(least, low);
+      most = std::max(most, high);
+      first += kBlock;
+    } else {
+      least = std::min(least, track.bytes[first]);
+      most = std::max(most, track.bytes[first]);
+      ++first;
+    }
+  }
+  return {least, most};
+}
+
+/// The first sample later than `time`, searched for from `hint` on.
+std::size_t sampleAfter(const MemoryTrack& track, Ns time, std::size_t hint) {
+  std::size_t step = 1;
+  while (hint + step < track.time.size() && track.time[hint + step] <= time) step *= 2;
+  const auto from = track.time.begin() + static_cast<std::ptrdiff_t>(hint);
+  const auto to = track.time.begin() + static_cast<std::ptrdiff_t>(std::min(hint + step + 1, track.time.size()));
+  return static_cast<std::size_t>(std::upper_bound(from, to, time) - track.time.begin());
+}
+
+}  // namespace
+
+void paintMemory(Canvas& canvas, const Columns& columns, const MemoryView& view, const Look& look) {
+  const MemoryTrack& track = *view.track;
+  if (track.time.empty()) return;
+  const int height = canvas.height();
+  const QRgb accent = look.theme().accent.rgb(), error = look.theme().error.rgb();
+  const QRgb area = mixed(look.background(), accent, 0.22), excess = mixed(look.background(), error, 0.55);
+  const int limitLine = view.limit > 0 ? lineOf(view.limit, view, height) : -1;
+  const int left = std::max(canvas.left(), columns.edge(track.time.front())), right = std::min(canvas.right(), columns.edge(view.end));
+  std::size_t behind = 0;  // first sample behind the column
+  int lastLine = -1;
+  for (int column = left - 1; column < right; ++column) {
+    const Ns from = columns.begin(column), to = columns.begin(column + 1);
+    const std::size_t next = sampleAfter(track, from, behind > 0 ? behind - 1 : 0);
+    behind = sampleAfter(track, std::max(from, to - 1), next > 0 ? next - 1 : 0);
+    const auto [least, most] = extremesOf(track, next > 0 ? next - 1 : 0, std::max<std::size_t>(behind, 1));
+    const int top = lineOf(most, view, height), bottom = lineOf(least, view, height);
+    const int ending = lineOf(track.bytes[behind > 0 ? behind - 1 : 0], view, height);
+    if (column >= left) {
+      if (view.filled) {
+        canvas.column(column, top, height, area);
+        if (limitLine >= 0 && top < limitLine) canvas.column(column, top, limitLine, excess);
+      }
+      const int first = lastLine < 0 ? top : std::min(top, lastLine), last = lastLine < 0 ? bottom : std::max(bottom, std::min(lastLine, height - 1));
+      const QRgb stroke = view.filled ? accent : mixed(look.text(), look.background(), 0.25);
+      canvas.column(column, first, last + 1, stroke);
+      if (limitLine >= 0 && first < limitLine && view.filled) canvas.column(column, first, std::min(last + 1, limitLine), error);
+    }
+    lastLine = ending;
+  }
+}
+
+void paintLimit(Canvas& canvas, const Columns& columns, const MemoryView& view, const Look& look) {
+  if (view.limit <= 0 || view.limit > view.top) return;
+  const int line = lineOf(view.limit, view, canvas.height());
+  const QRgb error = look.theme().error.rgb();
+  canvas.fill(Box{canvas.left(), 0, canvas.right(), line}, mixed(look.background(), error, 0.10));
+  for (int x = canvas.left(); x < canvas.right(); ++x) {
+    if (((x + columns.offset) & 7) < 5) canvas.fill(Box{x, line, x + 1, line + 1}, error);
+  }
+}
+
+}  // namespace pw::gui

@@ -1,0 +1,178 @@
+#include "app/gui/timeline/navigation.h"
+
+#include <QJsonArray>
+#include <QJsonDocument>
+#include <QJsonObject>
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <tuple>
+
+namespace pw::gui {
+namespace {
+
+const Timeline* timelineFrom(const Scene& scene, Source source) {
+  return source == Source::Predicted ? scene.predicted.get() : scene.measured.get();
+}
+
+auto placeOf(std::vector<RankView>& ranks, Rank rank) {
+  return std::find_if(ranks.begin(), ranks.end(), [&](const RankView& view) { return view.rank == rank; });
+}
+
+}  // namespace
+
+SpanRef neighbour(const Timeline& timeline, const SpanRef& span, int direction) {
+  const auto last = static_cast<std::int32_t>(trackOf(timeline, span).size()) - 1;
+  return {span.rank, span.track, std::clamp(span.index + (direction < 0 ? -1 : 1), 0, std::max(0, last))};
+}
+
+std::optional<std::int32_t> nearest(const SpanTrack& track, Ns time) {
+  if (track.size() == 0) return std::nullopt;
+  if (const auto under = spanAt(track, time)) return static_cast<std::int32_t>(*under);
+  const auto next = static_cast<std::size_t>(std::upper_bound(track.start.begin(), track.start.end(), time) - track.start.begin());
+  if (next == 0) return 0;
+  if (next == track.size()) return static_cast<std::int32_t>(next - 1);
+  const bool before = time - track.end[next - 1] <= track.start[next] - time;
+  return static_cast<std::int32_t>(before ? next - 1 : next);
+}
+
+std::optional<std::size_t> rowOf(const RowLayout& layout, const SourcedSpan& span) {
+  std::optional<std::size_t> found;
+  const auto wanted = span.span.track == TrackKind::Compute ? Row::Kind::Compute : Row::Kind::Communication;
+  for (std::size_t i = 0; i < layout.rows.size(); ++i) {
+    const Row& row = layout.rows[i];
+    if (row.rank != span.span.rank || (row.kind != wanted && row.kind != Row::Kind::Compute)) continue;
+    // The right kind before the right source: an `Over` row shows both.
+    const auto score = [&](const Row& r) { return (r.kind == wanted ? 2 : 0) + (r.source == span.source ? 1 : 0); };
+    if (!found || score(row) > score(layout.rows[*found])) found = i;
+  }
+  return found;
+}
+
+SourcedSpan onRowBeside(const Scene& scene, const RowLayout& layout, const SourcedSpan& span, int direction) {
+  const auto row = rowOf(layout, span);
+  const Timeline* own = timelineFrom(scene, span.source);
+  if (!row || own == nullptr) return span;
+  const Span self = spanOf(*own, span.span);
+  const Ns middle = self.start + (self.end - self.start) / 2;
+  const int step = direction < 0 ? -1 : 1;
+  for (auto at = static_cast<std::ptrdiff_t>(*row) + step; at >= 0 && at < static_cast<std::ptrdiff_t>(layout.rows.size()); at += step) {
+    const Row& other = layout.rows[static_cast<std::size_t>(at)];
+    const Timeline* timeline = timelineFrom(scene, other.source);
+    if (other.kind == Row::Kind::Memory || timeline == nullptr || other.rank.index() >= timeline->ranks.size()) continue;
+    const TrackKind kind = other.kind == Row::Kind::Compute ? TrackKind::Compute : TrackKind::Communication;
+    const SpanRef first{other.rank, kind, 0};
+    if (const auto index = nearest(trackOf(*timeline, first), middle)) return {other.source, {other.rank, kind, *index}};
+  }
+  return span;
+}
+
+SpanRef alongDependency(const Dependencies& dependencies, const Timeline& timeline, const SpanRef& span, int direction) {
+  if (direction < 0) {
+    const auto inputs = dependencies.inputs(span);
+    return inputs.empty() ? dependencies.beside(span, -1).value_or(span) : inputs.front();
+  }
+  std::optional<std::tuple<Ns, SpanRef>> best;
+  for (const SpanRef& output : dependencies.outputs(span)) {
+    Ns used = spanOf(timeline, output).start;
+    if (output.track == TrackKind::Communication) {
+      const auto users = dependencies.outputs(output);
+      if (!users.empty()) used = spanOf(timeline, users.front()).start;
+    }
+    if (!best || std::tuple(used, output) < *best) best = {used, output};
+  }
+  return best ? std::get<1>(*best) : dependencies.beside(span, 1).value_or(span);
+}
+
+std::optional<SpanRef> sameSpan(const Timeline& timeline, const SpanRef& old, const SpanTag& tag) {
+  if (old.rank.value < 0 || old.rank.index() >= timeline.ranks.size()) return std::nullopt;
+  const auto& tags = trackOf(timeline, old).tags;
+  if (old.index >= 0 && static_cast<std::size_t>(old.index) < tags.size() && tags[static_cast<std::size_t>(old.index)] == tag) return old;
+  const auto found = std::find(tags.begin(), tags.end(), tag);
+  if (found == tags.end()) return std::nullopt;
+  return SpanRef{old.rank, old.track, static_cast<std::int32_t>(found - tags.begin())};
+}
+
+std::vector<RankView> rankViews(const std::vector<RankView>& shown, std::size_t count) {
+  std::vector<RankView> views;
+  std::vector<bool> seen(count, false);
+  for (const RankView& view : shown) {
+    if (view.rank.value < 0 || view.rank.index() >= count || seen[view.rank.index()]) continue;
+    seen[view.rank.index()] = true;
+    views.push_back(view);
+  }
+  for (std::size_t r = 0; r < count; ++r) {
+    if (!seen[r]) views.push_back({Rank(r)});
+  }
+  return views;
+}
+
+std::vector<RankView> moved(std::vector<RankView> ranks, Rank rank, int direction) {
+  const auto at = placeOf(ranks, rank);
+  if (at == ranks.end()) return ranks;
+  const int step = direction < 0 ? -1 : 1;
+  for (auto i = at - ranks.begin() + step; i >= 0 && i < static_cast<std::ptrdiff_t>(ranks.size()); i += step) {
+    if (ranks[static_cast<std::size_t>(i)].pinned == at->pinned) return movedTo(ranks, rank, ranks[static_cast<std::size_t>(i)].rank);
+  }
+  return ranks;
+}
+
+std::vector<RankView> movedTo(std::vector<RankView> ranks, Rank rank, Rank place) {
+  const auto from = placeOf(ranks, rank), to = placeOf(ranks, place);
+  if (from == ranks.end() || to == ranks.end() || from->pinned != to->pinned) return ranks;
+  if (from < to)
+    std::rotate(from, from + 1, to + 1);
+  else
+    std::rotate(to, from, from + 1);
+  return ranks;
+}
+
+QByteArray toJson(const SavedView& view) {
+  QJsonObject json;
+  if (view.shown) {
+    json[QLatin1String("from")] = view.shown->first;
+    json[QLatin1String("to")] = view.shown->second;
+  }
+  json[QLatin1String("scroll")] = view.scroll;
+  QJsonArray ranks;
+  for (const RankView& rank : view.ranks) {
+    QJsonObject one{{QLatin1String("rank"), rank.rank.value}};
+    if (rank.pinned) one[QLatin1String("pinned")] = true;
+    if (rank.collapsed) one[QLatin1String("collapsed")] = true;
+    ranks.append(one);
+  }
+  json[QLatin1String("ranks")] = ranks;
+  json[QLatin1String("arrangement")] = QLatin1String(view.arrangement == Arrangement::Over ? "over" : "below");
+  json[QLatin1String("colourBy")] =
+      QLatin1String(view.colourBy == ColourBy::Stage ? "stage" : view.colourBy == ColourBy::Microbatch ? "microbatch" : "kind");
+  json[QLatin1String("differences")] = view.differences;
+  json[QLatin1String("communication")] = view.showsCommunication;
+  json[QLatin1String("memory")] = view.showsMemory;
+  return QJsonDocument(json).toJson(QJsonDocument::Compact);
+}
+
+std::optional<SavedView> parseView(const QByteArray& text) {
+  const QJsonDocument document = QJsonDocument::fromJson(text);
+  if (!document.isObject()) return std::nullopt;
+  const QJsonObject json = document.object();
+  SavedView view;
+  const double from = json[QLatin1String("from")].toDouble(std::numeric_limits<double>::quiet_NaN());
+  const double to = json[QLatin1String("to")].toDouble(std::numeric_limits<double>::quiet_NaN());
+  if (std::isfinite(from) && std::isfinite(to) && to > from) view.shown = {from, to};
+  view.scroll = std::max(0, json[QLatin1String("scroll")].toInt());
+  const QJsonArray ranks = json[QLatin1String("ranks")].toArray();
+  for (const QJsonValue& value : ranks) {
+    const QJsonObject one = value.toObject();
+    const int rank = one[QLatin1String("rank")].toInt(-1);
+    if (rank >= 0) view.ranks.push_back({Rank(rank), one[QLatin1String("pinned")].toBool(), one[QLatin1String("collapsed")].toBool()});
+  }
+  if (json[QLatin1String("arrangement")].toString() == QLatin1String("over")) view.arrangement = Arrangement::Over;
+  const QString by = json[QLatin1String("colourBy")].toString();
+  view.colourBy = by == QLatin1String("stage") ? ColourBy::Stage : by == QLatin1String("microbatch") ? ColourBy::Microbatch : ColourBy::Kind;
+  view.differences = json[QLatin1String("differences")].toBool();
+  view.showsCommunication = json[QLatin1String("communication")].toBool(true);
+  view.showsMemory = json[QLatin1String("memory")].toBool(true);
+  return view;
+}
+
+}  // namespace pw::gui

@@ -1,0 +1,53 @@
+#pragma once
+
+#include <QByteArray>
+#include <optional>
+#include <vector>
+
+#include "app/gui/timeline/dependencies.h"
+#include "app/gui/timeline/scene.h"
+
+namespace pw::gui {
+
+// ---- From span to span ----
+
+/// The next (direction > 0) or previous span of its track; at either end the span itself.
+[[nodiscard]] SpanRef neighbour(const Timeline& timeline, const SpanRef& span, int direction);
+/// The span of a track nearest to a time: under it, else with the nearest end; nothing on an empty track. O(log n).
+[[nodiscard]] std::optional<std::int32_t> nearest(const SpanTrack& track, Ns time);
+/// The span nearest in time on the next row below (direction > 0) or above that has any; the span itself where there is none. Memory rows are passed over.
+[[nodiscard]] SourcedSpan onRowBeside(const Scene& scene, const RowLayout& layout, const SourcedSpan& span, int direction);
+/// The place in `layout.rows` that shows a span, its rank's compute row where its own is hidden; nothing where the rank is not shown.
+[[nodiscard]] std::optional<std::size_t> rowOf(const RowLayout& layout, const SourcedSpan& span);
+/// Where a dependency leads from a span: backward to the input that ended last, forward to the output whose use comes first; where there is none,
+/// to its neighbour on the rank. The span itself at the ends.
+[[nodiscard]] SpanRef alongDependency(const Dependencies& dependencies, const Timeline& timeline, const SpanRef& span, int direction);
+/// The same action or message in another state of the timeline: the one at the same index where that still is it. O(n) of its track.
+[[nodiscard]] std::optional<SpanRef> sameSpan(const Timeline& timeline, const SpanRef& old, const SpanTag& tag);
+
+// ---- Ranks on the screen ----
+
+/// The ranks of a timeline of `count`: those shown keep order and state, new ones come behind, others go.
+[[nodiscard]] std::vector<RankView> rankViews(const std::vector<RankView>& shown, std::size_t count);
+/// With a rank moved past its neighbour (direction ±1), among pinned or among other ranks.
+[[nodiscard]] std::vector<RankView> moved(std::vector<RankView> ranks, Rank rank, int direction);
+/// With a rank in the place of another one that is pinned as it is; unchanged else.
+[[nodiscard]] std::vector<RankView> movedTo(std::vector<RankView> ranks, Rank rank, Rank place);
+
+// ---- What a project remembers ----
+
+struct SavedView {
+  std::optional<std::pair<double, double>> shown;  ///< from, to [ns]; nothing: all
+  int scroll = 0;
+  std::vector<RankView> ranks;
+  Arrangement arrangement = Arrangement::Below;
+  ColourBy colourBy = ColourBy::Kind;
+  bool differences = false, showsCommunication = true, showsMemory = true;
+
+  bool operator==(const SavedView&) const = default;
+};
+[[nodiscard]] QByteArray toJson(const SavedView& view);
+/// Nothing for text that is no view. Unknown words take their defaults.
+[[nodiscard]] std::optional<SavedView> parseView(const QByteArray& json);
+
+}  // namespace pw::gui

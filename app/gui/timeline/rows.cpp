@@ -1,0 +1,153 @@
+#include <algorithm>
+#include <cmath>
+
+#include "app/gui/timeline/look.h"
+#include "app/gui/timeline/scene.h"
+
+namespace pw::gui {
+namespace {
+
+// Pixels at font scale 1.
+constexpr double kCompute = 28, kCollapsed = 13, kCommunication = 13, kMemory = 30;
+constexpr double kGap = 2, kRankGap = 9, kCollapsedGap = 4;
+
+/// Rows one below the other.
+class Stacker {
+ public:
+  explicit Stacker(const Scene& scene) : scene_(scene), scale_(textScale(scene)) {}
+
+  void add(const RankView& view) {
+    const bool both = scene_.predicted && scene_.measured;
+    const bool two = both && scene_.arrangement == Arrangement::Below;
+    const Source last = scene_.measured ? Source::Measured : Source::Predicted;
+    const auto strips = [&](Row::Kind kind, double height) {
+      if (two) put(view, kind, Source::Predicted, height);
+      put(view, kind, last, height);
+    };
+    strips(Row::Kind::Compute, view.collapsed ? kCollapsed : kCompute);
+    if (!view.collapsed && scene_.showsCommunication) strips(Row::Kind::Communication, kCommunication);
+    if (!view.collapsed && scene_.showsMemory) put(view, Row::Kind::Memory, last, kMemory);
+    top_ += pixels(view.collapsed ? kCollapsedGap : kRankGap) - pixels(kGap);
+  }
+  [[nodiscard]] int top() const { return top_; }
+  [[nodiscard]] std::vector<Row> take() { return std::move(rows_); }
+
+ private:
+  [[nodiscard]] int pixels(double size) const { return std::max(1, static_cast<int>(std::lround(size * scale_))); }
+  void put(const RankView& view, Row::Kind kind, Source source, double height) {
+    rows_.push_back({kind, source, view.rank, top_, pixels(height), view.pinned});
+    top_ += pixels(height) + pixels(kGap);
+  }
+
+  const Scene& scene_;
+  double scale_;
+  int top_ = 4;
+  std::vector<Row> rows_;
+};
+
+const SpanTrack* trackOf(const Scene& scene, const Row& row) {
+  const auto& timeline = row.source == Source::Predicted ? scene.predicted : scene.measured;
+  if (!timeline || row.rank.value < 0 || row.rank.index() >= timeline->ranks.size()) return nullptr;
+  const Timeline::RankTracks& tracks = timeline->ranks[row.rank.index()];
+  return row.kind == Row::Kind::Compute ? &tracks.compute : &tracks.communication;
+}
+
+/// Of the spans under a pixel one that `suits`, nearest to the pixel's middle: the last one that started before it counts first.
+template <class Suits>
+std::optional<std::size_t> nearestInPixel(const SpanTrack& track, Ns from, Ns middle, Ns to, Suits suits) {
+  constexpr std::size_t kMost = 4096;  // looked at to either side
+  const std::size_t split = firstFrom(track, middle + 1);
+  const auto [first, last] = visible(track, from, to);
+  for (std::size_t i = split; i > first && split - i < kMost; --i) {
+    if (track.end[i - 1] > middle && suits(i - 1)) return i - 1;
+  }
+  std::optional<std::size_t> nearest;
+  Ns distance = 0;
+  for (std::size_t i = split; i > first && split - i < kMost; --i) {
+    if (track.end[i - 1] <= from || track.end[i - 1] == track.start[i - 1] || !suits(i - 1)) continue;
+    nearest = i - 1;
+    distance = middle - track.end[i - 1];
+    break;
+  }
+  for (std::size_t i = split; i < last && i - split < kMost; ++i) {
+    if (track.end[i] == track.start[i] || !suits(i)) continue;
+    return !nearest || track.start[i] - middle < distance ? i : *nearest;
+  }
+  return nearest;
+}
+
+/// What a compute row shows at a pixel, `y` from the row's top.
+std::optional<std::size_t> computeAt(const SpanTrack& track, const Viewport& view, int x, int y, int height) {
+  const auto time = [&](double at) { return static_cast<Ns>(std::floor(view.start + at * view.nsPerPixel)); };
+  const Ns from = static_cast<Ns>(std::ceil(view.start + x * view.nsPerPixel)), middle = time(x + 0.5), to = static_cast<Ns>(std::ceil(view.start + (x + 1) * view.nsPerPixel));
+  if (const auto at = spanAt(track, middle)) {
+    const bool wide = static_cast<double>(track.end[*at] - track.start[*at]) >= view.nsPerPixel;
+    if (wide) return isSlotAt(track, *at) && y >= height / 2 ? *at + 1 : *at;
+  }
+  // A merged column, or nothing.
+  const Stack stack = stackOf(busyByKind(track, from, to), view.nsPerPixel, height);
+  int bottom = height;
+  for (std::size_t p = 0; p < stack.count; ++p) {
+    bottom -= stack.parts[p].height;
+    if (y < bottom) continue;
+    const SpanKind kind = stack.parts[p].kind;
+    return nearestInPixel(track, from, middle, to, [&](std::size_t i) {
+      const bool narrow = static_cast<double>(track.end[i] - track.start[i]) < view.nsPerPixel;
+      return track.tags[i].kind == kind && narrow;
+    });
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+int rulerHeight(const Scene& scene) { return static_cast<int>(std::lround(kRulerHeight * textScale(scene))); }
+int labelWidth(const Scene& scene) { return static_cast<int>(std::lround(kLabelWidth * textScale(scene))); }
+
+RowLayout layOutRows(const Scene& scene) {
+  Stacker stacker(scene);
+  RowLayout layout;
+  if (scene.predicted || scene.measured) {
+    for (const bool pinned : {true, false}) {
+      for (const RankView& view : scene.ranks) {
+        if (view.pinned == pinned) stacker.add(view);
+      }
+      if (pinned && std::any_of(scene.ranks.begin(), scene.ranks.end(), [](const RankView& view) { return view.pinned; })) layout.pinnedHeight = stacker.top();
+    }
+  }
+  layout.rows = stacker.take();
+  layout.height = layout.rows.empty() ? 0 : stacker.top();
+  return layout;
+}
+
+Hit hitTest(const Scene& scene, const RowLayout& layout, const Viewport& view, int x, int y, int scroll) {
+  Hit hit;
+  hit.time = static_cast<Ns>(std::floor(view.start + (x + 0.5) * view.nsPerPixel));
+  const bool pinned = y < layout.pinnedHeight;
+  const int line = pinned ? y : y + scroll;
+  for (const Row& row : layout.rows) {
+    if (row.pinned == pinned && line >= row.top && line < row.top + row.height) hit.row = row;
+  }
+  if (!hit.row || hit.row->kind == Row::Kind::Memory) return hit;
+  const SpanTrack* const track = trackOf(scene, *hit.row);
+  if (track == nullptr) return hit;
+  const int inside = line - hit.row->top;
+  std::optional<std::size_t> found;
+  TrackKind kind = TrackKind::Compute;
+  if (hit.row->kind == Row::Kind::Compute) {
+    found = computeAt(*track, view, x, inside, hit.row->height);
+    const auto& timeline = hit.row->source == Source::Predicted ? scene.predicted : scene.measured;
+    if (!found) hit.bubble = bubbleAt(*timeline, hit.row->rank, hit.time);
+  } else {
+    kind = TrackKind::Communication;
+    const int lanes = messageLanes(*track);
+    int lane = 0;
+    while (lane + 1 < lanes && inside >= messageLaneLines(lane + 1, lanes, hit.row->height).first) ++lane;
+    found = nearestInPixel(*track, static_cast<Ns>(std::ceil(view.start + x * view.nsPerPixel)), hit.time, static_cast<Ns>(std::ceil(view.start + (x + 1) * view.nsPerPixel)),
+                           [&](std::size_t i) { return messageLane(track->tags[i].kind) == lane; });
+  }
+  if (found) hit.span = SourcedSpan{hit.row->source, {hit.row->rank, kind, static_cast<std::int32_t>(*found)}};
+  return hit;
+}
+
+}  // namespace pw::gui

@@ -1,0 +1,151 @@
+#include "app/gui/timeline/ruler.h"
+
+#include <QCoreApplication>
+#include <QFontMetrics>
+#include <QPainter>
+#include <algorithm>
+#include <array>
+#include <cmath>
+
+#include "app/gui/format.h"
+#include "app/gui/timeline/look.h"
+
+namespace pw::gui {
+namespace {
+
+QString translated(const char* text) { return QCoreApplication::translate("Timeline", text); }
+
+struct Unit {
+  Ns size;
+  const char* name;
+};
+constexpr std::array<Unit, 4> kUnits{{{1'000'000'000, " s"}, {1'000'000, " ms"}, {1'000, " µs"}, {1, " ns"}}};
+
+int decimalsOf(Ns step, Ns unit) {
+  int decimals = 0;
+  for (Ns u = unit; u > 1 && step % u != 0; u /= 10) ++decimals;
+  return decimals;
+}
+
+Ns furthest(const Viewport& view) { return static_cast<Ns>(std::max(std::abs(view.start), std::abs(view.end()))); }
+
+void paintRange(QPainter& painter, const QRect& area, const Scene& scene, const Viewport& view, const Theme& theme) {
+  if (!scene.range) return;
+  const int left = area.left() + static_cast<int>(std::lround(std::clamp(view.xOf(scene.range->first), -10.0, area.width() + 10.0)));
+  const int right = area.left() + static_cast<int>(std::lround(std::clamp(view.xOf(scene.range->second), -10.0, area.width() + 10.0)));
+  const QRect band(left, area.top(), std::max(1, right - left), area.height());
+  painter.fillRect(band, theme.accent);
+  const QString text = duration(scene.range->second - scene.range->first);
+  const int width = painter.fontMetrics().horizontalAdvance(text);
+  const bool inside = width + 8 <= band.width();
+  QRect box = inside ? band : QRect(band.right() + 4, area.top(), width + 8, area.height());
+  if (!inside) painter.fillRect(box, theme.background);
+  painter.setPen(inside ? textOn(theme.accent) : theme.text);
+  painter.drawText(box, Qt::AlignCenter, text);
+}
+
+/// What a row is called besides its rank.
+QString rowName(const Scene& scene, const Row& row) {
+  const bool both = scene.predicted && scene.measured;
+  switch (row.kind) {
+    case Row::Kind::Compute: return !both || scene.arrangement == Arrangement::Over ? QString() : row.source == Source::Predicted ? translated("predicted") : translated("measured");
+    case Row::Kind::Communication:
+      return both && scene.arrangement == Arrangement::Below && row.source == Source::Measured ? translated("measured") : translated("messages");
+    case Row::Kind::Memory: {
+      const auto& timeline = row.source == Source::Predicted ? scene.predicted : scene.measured;
+      if (!timeline || row.rank.index() >= timeline->ranks.size()) return translated("memory");
+      const Bytes peak = timeline->ranks[row.rank.index()].memory.peak;
+      return peak > 0 ? translated("peak %1").arg(size(peak)) : translated("memory");
+    }
+  }
+  return {};
+}
+
+}  // namespace
+
+QString tickLabel(Ns time, Ns step, Ns most) {
+  std::size_t unit = 0;
+  while (unit + 1 < kUnits.size() && (most < kUnits[unit].size || decimalsOf(step, kUnits[unit].size) > 3)) ++unit;
+  if (time == 0) return QString::number(0) + QString::fromUtf8(kUnits[unit].name);
+  return QString::number(static_cast<double>(time) / static_cast<double>(kUnits[unit].size), 'f', decimalsOf(step, kUnits[unit].size)) +
+         QString::fromUtf8(kUnits[unit].name);
+}
+
+Ns rulerStep(const Viewport& view, const Scene& scene) {
+  const QFontMetrics metrics(sceneFont(scene, 0.9));
+  Ns step = tickStep(view, 70);
+  for (int i = 0; i < 3; ++i) {
+    const int needed = metrics.horizontalAdvance(tickLabel(furthest(view), step, furthest(view))) + metrics.height() + 10;
+    step = tickStep(view, std::max(70, needed));
+  }
+  return step;
+}
+
+void paintRuler(QPainter& painter, const QRect& area, const Scene& scene, const Viewport& view, const Theme& theme) {
+  painter.save();
+  painter.setClipRect(area);
+  painter.fillRect(area, theme.alternate);
+  painter.setFont(sceneFont(scene, 0.9));
+  const Ns step = rulerStep(view, scene);
+  const int parts = step % 5 == 0 || step == 1 ? 5 : 4;  // minor ticks: 1 and 5 by fifths, 2 by quarters
+  const auto first = static_cast<Ns>(std::floor(view.start / static_cast<double>(step))) - 1;
+  const auto last = static_cast<Ns>(std::ceil(view.end() / static_cast<double>(step)));
+  const int bottom = area.bottom();
+  for (Ns tick = first; tick <= last; ++tick) {
+    const Ns time = tick * step;
+    const int x = area.left() + static_cast<int>(std::lround(view.xOf(time)));
+    painter.setPen(theme.faintText);
+    painter.drawLine(x, bottom - area.height() / 2, x, bottom);
+    if (time >= 0) painter.drawText(QRect(x + 4, area.top(), 400, area.height() - 4), Qt::AlignLeft | Qt::AlignVCenter, tickLabel(time, step, furthest(view)));
+    painter.setPen(theme.grid);
+    for (int part = 1; part < parts && step > 1; ++part) {
+      const int minor = area.left() + static_cast<int>(std::lround(view.xOf(time) + static_cast<double>(step) * part / parts / view.nsPerPixel));
+      painter.drawLine(minor, bottom - 4, minor, bottom);
+    }
+  }
+  paintRange(painter, area, scene, view, theme);
+  painter.setPen(theme.grid);
+  painter.drawLine(area.left(), bottom, area.right(), bottom);
+  painter.restore();
+}
+
+void paintLabels(QPainter& painter, const QRect& area, const Scene& scene, const RowLayout& layout, int scroll, const Theme& theme) {
+  painter.save();
+  painter.fillRect(area, theme.alternate);
+  QFont strong = sceneFont(scene);
+  strong.setWeight(QFont::DemiBold);
+  const QFont small = sceneFont(scene, 0.8);
+  const QFontMetrics strongMetrics(strong), smallMetrics(small);
+  const int margin = std::max(6, area.width() / 10);
+  std::optional<Rank> named;
+  for (const Row& row : layout.rows) {
+    const int y = area.top() + (row.pinned ? row.top : row.top - scroll);
+    const bool first = named != row.rank;
+    named = row.rank;
+    const int least = row.pinned ? area.top() : area.top() + layout.pinnedHeight;
+    if (y > area.bottom() || y + row.height + 2 < least) continue;
+    painter.setClipRect(QRect(area.left(), least, area.width(), area.bottom() + 1 - least));
+    const QString extra = rowName(scene, row);
+    QRect box(area.left() + margin, y, area.width() - margin - 4, row.height);
+    if (first) {
+      if (row.pinned) painter.fillRect(QRect(area.left(), y, 3, row.height), theme.accent);
+      painter.setFont(strong);
+      painter.setPen(theme.text);
+      const bool two = !extra.isEmpty() && row.height >= strongMetrics.height() * 9 / 10 + smallMetrics.height() * 8 / 10;
+      QRect line = two ? QRect(box.left(), box.top(), box.width(), strongMetrics.height()) : box.adjusted(0, -2, 0, 2);
+      painter.drawText(line, Qt::AlignLeft | Qt::AlignVCenter, translated("rank %1").arg(row.rank.value));
+      if (!two) continue;
+      box.setTop(box.bottom() + 1 - smallMetrics.height());
+    }
+    if (extra.isEmpty()) continue;
+    painter.setFont(small);
+    painter.setPen(theme.faintText);
+    painter.drawText(box.adjusted(0, -2, 0, 2), Qt::AlignLeft | Qt::AlignVCenter, smallMetrics.elidedText(extra, Qt::ElideRight, box.width()));
+  }
+  painter.setClipRect(area);
+  painter.setPen(theme.grid);
+  painter.drawLine(area.right(), area.top(), area.right(), area.bottom());
+  painter.restore();
+}
+
+}  // namespace pw::gui

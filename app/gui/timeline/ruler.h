@@ -1,0 +1,20 @@
+#pragma once
+
+#include <QRect>
+#include <QString>
+
+#include "app/gui/timeline/scene.h"
+
+namespace pw::gui {
+
+/// The distance of labelled ticks, so that labels do not touch.
+[[nodiscard]] Ns rulerStep(const Viewport& view, const Scene& scene);
+/// What a tick at `time` is called where ticks are `step` apart and times go up to `most`: `1.25 ms`.
+[[nodiscard]] QString tickLabel(Ns time, Ns step, Ns most);
+
+/// The ruler over the tracks, with the selected range.
+void paintRuler(QPainter& painter, const QRect& area, const Scene& scene, const Viewport& view, const Theme& theme);
+/// Names of the ranks and rows, left of the tracks; `area` reaches over all of the tracks' height.
+void paintLabels(QPainter& painter, const QRect& area, const Scene& scene, const RowLayout& layout, int scroll, const Theme& theme);
+
+}  // namespace pw::gui

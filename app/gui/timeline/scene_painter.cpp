@@ -1,0 +1,314 @@
+#include <QPainter>
+#include <algorithm>
+#include <cmath>
+#include <cstring>
+#include <map>
+#include <tuple>
+
+#include "app/gui/timeline/ruler.h"
+#include "app/gui/timeline/track_painter.h"
+
+namespace pw::gui {
+namespace {
+
+/// Tells contents of a timeline apart: its arrays may be filled again in place. Cost: of the ranks.
+std::uint64_t fingerprint(const Timeline* timeline) {
+  if (timeline == nullptr) return 0;
+  std::uint64_t hash = 0x9e3779b97f4a7c15;
+  const auto add = [&hash](auto value) { hash = (hash ^ static_cast<std::uint64_t>(value)) * 0xff51afd7ed558ccd, hash ^= hash >> 32; };
+  add(timeline->end), add(timeline->peak), add(timeline->stages);
+  for (const Timeline::RankTracks& rank : timeline->ranks) {
+    for (const SpanTrack* const track : {&rank.compute, &rank.communication}) {
+      const std::size_t size = track->size();
+      add(size);
+      if (size == 0) continue;
+      for (const Ns time : track->busy.back()) add(time);
+      for (const std::size_t i : {std::size_t{0}, size / 3, size / 2, size - 1}) add(track->start[i]), add(track->end[i]), add(track->tags[i].microbatch.value);
+    }
+    const std::size_t samples = rank.memory.bytes.size();
+    add(samples);
+    if (samples > 0) add(rank.memory.bytes[samples / 2]), add(rank.memory.time[samples / 2]), add(rank.memory.bytes.back());
+  }
+  return hash;
+}
+
+/// All that a row's image depends on besides the time range and the row.
+struct Content {
+  const Timeline *predicted = nullptr, *measured = nullptr;
+  std::uint64_t predictedPrint = 0, measuredPrint = 0;
+  Arrangement arrangement = Arrangement::Below;
+  ColourBy colourBy = ColourBy::Kind;
+  bool differences = false, dims = false, dark = false;
+  Bytes limit = 0;
+  double scale = 1, devicePixelRatio = 1;
+  Ns tick = 0;
+  std::vector<SourcedSpan> highlighted;
+
+  bool operator==(const Content&) const = default;
+};
+
+struct RowImage {
+  QImage image;
+  std::int64_t offset = 0;
+  bool used = false;
+};
+
+/// Several stages on a rank: of the first spans, or surely as there are more stages than ranks.
+bool hasSeveralStages(const Timeline& timeline, const SpanTrack& track) {
+  if (timeline.stages > static_cast<int>(timeline.ranks.size())) return true;
+  const std::size_t few = std::min<std::size_t>(track.size(), 1024);
+  for (std::size_t i = 1; i < few; ++i) {
+    if (track.tags[i].stage.value >= 0 && track.tags[i].stage != track.tags[0].stage) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+struct ScenePainter::Cache {
+  Content content;
+  Columns columns;  ///< offset: of the view
+  std::map<std::tuple<std::int32_t, Row::Kind, Source>, RowImage> rows;
+  std::optional<Look> look;
+  LabelGlyphs glyphs;
+  std::optional<Matches> matches;
+
+  void prepare(const Scene& scene, const Viewport& view, const Theme& theme, double ratio, int width);
+  const Matches& matched(const Scene& scene);
+  [[nodiscard]] TrackView viewOf(const Scene& scene, Source source, Rank rank, TrackKind kind);
+  const QImage& imageOf(const Scene& scene, const Row& row, int height);
+  void paintStrip(const Scene& scene, const Row& row, QImage& image, int left, int right);
+  void paintMemoryStrip(const Scene& scene, const Row& row, Canvas& canvas);
+  [[nodiscard]] QImage withWideLabels(const Scene& scene, const Row& row, const QImage& image);
+};
+
+void ScenePainter::Cache::prepare(const Scene& scene, const Viewport& view, const Theme& theme, double ratio, int width) {
+  Content now{scene.predicted.get(), scene.measured.get(), fingerprint(scene.predicted.get()), fingerprint(scene.measured.get()), scene.arrangement,
+              scene.colourBy, scene.differences, scene.dimsOthers, theme.dark, scene.memoryLimit, textScale(scene), ratio, rulerStep(view, scene), scene.highlighted};
+  const bool sameTimelines = now.predicted == content.predicted && now.measured == content.measured && now.predictedPrint == content.predictedPrint &&
+                             now.measuredPrint == content.measuredPrint;
+  if (!sameTimelines) matches.reset();
+  if (!look || now != content) {
+    for (auto& [key, row] : rows) row.offset = std::numeric_limits<std::int64_t>::max() / 2;
+    if (now.scale != content.scale || ratio != content.devicePixelRatio || glyphs.usual.height() == 0)
+      glyphs = {Glyphs(sceneFont(scene, 0.9), ratio), Glyphs(sceneFont(scene, 0.72), ratio)};
+    look.emplace(scene, theme);
+    content = std::move(now);
+  }
+  const double nsPerColumn = view.nsPerPixel / ratio;
+  const double moved = (view.start - columns.anchor) / nsPerColumn;
+  if (columns.width == width && columns.nsPerColumn == nsPerColumn && std::abs(moved - std::round(moved)) < 0.02 && std::abs(moved) < 1e9) {
+    columns.offset = static_cast<std::int64_t>(std::round(moved));
+  } else {
+    columns = {view.start, nsPerColumn, 0, width};
+    rows.clear();
+  }
+}
+
+const Matches& ScenePainter::Cache::matched(const Scene& scene) {
+  if (!matches) matches = match(*scene.predicted, *scene.measured);
+  return *matches;
+}
+
+TrackView ScenePainter::Cache::viewOf(const Scene& scene, Source source, Rank rank, TrackKind kind) {
+  TrackView view;
+  const auto& timeline = source == Source::Predicted ? scene.predicted : scene.measured;
+  if (!timeline || rank.value < 0 || rank.index() >= timeline->ranks.size()) return view;
+  view.track = &trackOf(*timeline, {rank, kind, 0});
+  view.dims = scene.dimsOthers;
+  const SourcedSpan from{source, {rank, kind, 0}}, to{source, {rank, kind, std::numeric_limits<std::int32_t>::max()}};
+  const auto first = std::lower_bound(scene.highlighted.begin(), scene.highlighted.end(), from);
+  view.highlighted = {first, std::lower_bound(first, scene.highlighted.end(), to)};
+  if (kind != TrackKind::Compute) return view;
+  view.withStage = hasSeveralStages(*timeline, *view.track);
+  if (scene.differences && source == Source::Measured && scene.predicted && rank.index() < scene.predicted->ranks.size()) {
+    view.predictedOf = &matched(scene).predictedOf[rank.index()];
+    view.predicted = &scene.predicted->ranks[rank.index()].compute;
+  }
+  return view;
+}
+
+void ScenePainter::Cache::paintMemoryStrip(const Scene& scene, const Row& row, Canvas& canvas) {
+  MemoryView view;
+  view.limit = scene.memoryLimit;
+  Bytes most = 1;
+  for (const auto& timeline : {scene.predicted, scene.measured}) most = std::max(most, timeline ? timeline->peak : 0);
+  // A limit far above all says nothing about the curve and would flatten it.
+  view.top = static_cast<Bytes>(1.06 * static_cast<double>(view.limit > 0 && view.limit < 3 * most ? std::max(most, view.limit) : most));
+  const auto paint = [&](const std::shared_ptr<const Timeline>& timeline, bool filled) {
+    if (!timeline || row.rank.index() >= timeline->ranks.size()) return;
+    view.track = &timeline->ranks[row.rank.index()].memory;
+    view.end = timeline->end;
+    view.filled = filled;
+    paintMemory(canvas, columns, view, *look);
+  };
+  paintLimit(canvas, columns, view, *look);  // the curve over it
+  paint(row.source == Source::Predicted ? scene.predicted : scene.measured, true);
+  if (row.source == Source::Measured) paint(scene.predicted, false);
+}
+
+void ScenePainter::Cache::paintStrip(const Scene& scene, const Row& row, QImage& image, int left, int right) {
+  Canvas canvas(image, left, right, columns.offset);
+  canvas.fill(Box{left, 0, right, image.height()}, look->background());
+  if (row.kind != Row::Kind::Compute && content.tick > 0) {  // the ruler's ticks go on as faint lines
+    const QRgb grid = mixed(look->background(), look->theme().grid.rgb(), 0.6);
+    const auto first = static_cast<Ns>(std::floor(static_cast<double>(columns.begin(left)) / static_cast<double>(content.tick)));
+    for (Ns tick = first * content.tick; columns.edge(tick) < right; tick += content.tick)
+      canvas.fill(Box{columns.edge(tick), 0, columns.edge(tick) + 1, image.height()}, grid);
+  }
+  if (row.kind == Row::Kind::Memory) {
+    paintMemoryStrip(scene, row, canvas);
+    return;
+  }
+  const TrackView view = viewOf(scene, row.source, row.rank, row.kind == Row::Kind::Compute ? TrackKind::Compute : TrackKind::Communication);
+  if (view.track == nullptr) return;
+  if (row.kind == Row::Kind::Communication) {
+    paintMessages(canvas, columns, view, *look);
+    return;
+  }
+  paintCompute(canvas, columns, view, (row.source == Source::Predicted ? scene.predicted : scene.measured)->end, *look, glyphs);
+  if (scene.arrangement == Arrangement::Over && row.source == Source::Measured && scene.predicted && row.rank.index() < scene.predicted->ranks.size())
+    paintOutlines(canvas, columns, scene.predicted->ranks[row.rank.index()].compute, *look);
+}
+
+/// The row's image as of the view: moved, and painted where it is new.
+const QImage& ScenePainter::Cache::imageOf(const Scene& scene, const Row& row, int height) {
+  RowImage& cached = rows[{row.rank.value, row.kind, row.source}];
+  cached.used = true;
+  const int width = columns.width;
+  if (cached.image.width() != width || cached.image.height() != height) {
+    cached.image = QImage(width, height, QImage::Format_RGB32);
+    cached.offset = std::numeric_limits<std::int64_t>::max() / 2;
+  }
+  const std::int64_t moved = columns.offset - cached.offset;
+  cached.offset = columns.offset;
+  if (moved == 0) return cached.image;
+  if (std::abs(moved) >= width) {
+    paintStrip(scene, row, cached.image, 0, width);
+    return cached.image;
+  }
+  const auto shift = static_cast<std::size_t>(std::abs(moved)), kept = static_cast<std::size_t>(width) - shift;
+  for (int y = 0; y < height; ++y) {
+    auto* const line = reinterpret_cast<QRgb*>(cached.image.scanLine(y));
+    std::memmove(moved > 0 ? line : line + shift, moved > 0 ? line + shift : line, kept * sizeof(QRgb));
+  }
+  if (moved > 0) {
+    paintStrip(scene, row, cached.image, static_cast<int>(kept), width);
+  } else {
+    paintStrip(scene, row, cached.image, 0, static_cast<int>(shift));
+  }
+  return cached.image;
+}
+
+QImage ScenePainter::Cache::withWideLabels(const Scene& scene, const Row& row, const QImage& image) {
+  if (row.kind != Row::Kind::Compute) return image;
+  const TrackView view = viewOf(scene, row.source, row.rank, TrackKind::Compute);
+  if (view.track == nullptr || !hasWideBlocks(columns, *view.track)) return image;
+  QImage copy = image.copy();
+  Canvas canvas(copy, 0, copy.width(), columns.offset);
+  paintWideLabels(canvas, columns, view, *look, glyphs.usual);
+  return copy;
+}
+
+namespace {
+
+/// Outlines what is hovered or selected.
+void paintOutline(QPainter& painter, const QRect& tracks, const Scene& scene, const RowLayout& layout, const Viewport& view, int scroll, const SourcedSpan& marked,
+                  const QColor& colour, int thickness) {
+  const auto& timeline = marked.source == Source::Predicted ? scene.predicted : scene.measured;
+  if (!timeline || marked.span.rank.index() >= timeline->ranks.size()) return;
+  const SpanTrack& track = trackOf(*timeline, marked.span);
+  const auto i = static_cast<std::size_t>(marked.span.index);
+  if (marked.span.index < 0 || i >= track.size()) return;
+  for (const Row& row : layout.rows) {
+    const bool compute = marked.span.track == TrackKind::Compute;
+    if (row.rank != marked.span.rank || row.source != marked.source || row.kind != (compute ? Row::Kind::Compute : Row::Kind::Communication)) continue;
+    int top = 0, bottom = row.height;
+    if (!compute) std::tie(top, bottom) = messageLaneLines(messageLane(track.tags[i].kind), messageLanes(track), row.height);
+    if (compute && isSlotAt(track, i)) bottom = row.height / 2;
+    if (compute && i > 0 && isSlotAt(track, i - 1)) top = row.height / 2;
+    const int y = tracks.top() + (row.pinned ? row.top : row.top - scroll);
+    const auto x = [&](Ns time) { return tracks.left() + static_cast<int>(std::lround(std::clamp(view.xOf(time), -20.0, tracks.width() + 20.0))); };
+    const QRect box(QPoint(x(track.start[i]), y + top), QPoint(std::max(x(track.start[i]) + 1, x(track.end[i]) - 1), y + bottom - 1));
+    if (!row.pinned) painter.setClipRect(tracks.adjusted(0, layout.pinnedHeight, 0, 0));
+    painter.setBrush(Qt::NoBrush);
+    for (int t = 0; t < thickness; ++t) {
+      painter.setPen(colour);
+      painter.drawRect(box.adjusted(-t - 1, -t - 1, t, t));
+    }
+    painter.setClipRect(tracks);
+  }
+}
+
+}  // namespace
+
+void ScenePainter::paint(QPainter& painter, const QRect& area, const Scene& scene, const RowLayout& layout, const Viewport& view, int scroll, const Theme& theme) {
+  if (!cache_) cache_ = std::make_shared<Cache>();
+  Cache& cache = *cache_;
+  const int labels = labelWidth(scene), ruler = rulerHeight(scene);
+  const QRect tracks = area.adjusted(labels, ruler, 0, 0);
+  const double ratio = painter.device()->devicePixelRatioF();
+  if (tracks.width() <= 0 || tracks.height() <= 0) {
+    painter.fillRect(area, theme.background);
+    return;
+  }
+  cache.prepare(scene, view, theme, ratio, static_cast<int>(std::lround(tracks.width() * ratio)));
+  for (auto& [key, row] : cache.rows) row.used = false;
+
+  painter.save();
+  painter.setRenderHint(QPainter::Antialiasing, false);
+  painter.fillRect(tracks, theme.background);
+  for (const Row& row : layout.rows) {
+    const int y = tracks.top() + (row.pinned ? row.top : row.top - scroll);
+    const QRect clip = row.pinned ? tracks : tracks.adjusted(0, layout.pinnedHeight, 0, 0);
+    if (y > clip.bottom() || y + row.height <= clip.top()) continue;
+    const int top = static_cast<int>(std::lround(y * ratio)), bottom = static_cast<int>(std::lround((y + row.height) * ratio));
+    QImage image = cache.withWideLabels(scene, row, cache.imageOf(scene, row, bottom - top));
+    image.setDevicePixelRatio(ratio);
+    painter.setClipRect(clip);
+    painter.drawImage(QPointF(tracks.left(), top / ratio), image);
+  }
+  std::erase_if(cache.rows, [](const auto& row) { return !row.second.used; });
+
+  painter.setClipRect(tracks);
+  const auto outline = [&](const std::optional<SourcedSpan>& marked, const QColor& colour, int thickness) {
+    if (!marked) return;
+    paintOutline(painter, tracks, scene, layout, view, scroll, *marked, colour, thickness);
+    if (!scene.predicted || !scene.measured || marked->span.track != TrackKind::Compute) return;
+    const bool predicted = marked->source == Source::Predicted;
+    const auto& matches = predicted ? cache.matched(scene).measuredOf : cache.matched(scene).predictedOf;
+    const auto rank = marked->span.rank.index(), index = static_cast<std::size_t>(marked->span.index);
+    if (rank >= matches.size() || index >= matches[rank].size() || matches[rank][index] < 0) return;
+    SourcedSpan other{predicted ? Source::Measured : Source::Predicted, marked->span};
+    other.span.index = matches[rank][index];
+    paintOutline(painter, tracks, scene, layout, view, scroll, other, colour, thickness);
+  };
+  outline(scene.hovered, theme.text, 1);
+  outline(scene.selected, theme.focus, 2);
+  if (scene.range) {
+    QColor tint = theme.accent;
+    tint.setAlpha(theme.dark ? 46 : 34);
+    const auto x = [&](Ns time) { return static_cast<int>(std::lround(std::clamp(view.xOf(time), -10.0, tracks.width() + 10.0))); };
+    const int left = tracks.left() + x(scene.range->first), right = tracks.left() + x(scene.range->second);
+    painter.fillRect(QRect(left, tracks.top(), std::max(1, right - left), tracks.height()), tint);
+    painter.setPen(theme.accent);
+    painter.drawLine(left, tracks.top(), left, tracks.bottom());
+    painter.drawLine(right, tracks.top(), right, tracks.bottom());
+  }
+  painter.setClipping(false);
+  if (layout.pinnedHeight > 0) {
+    painter.setPen(theme.accent);
+    painter.drawLine(area.left(), tracks.top() + layout.pinnedHeight - 4, area.right(), tracks.top() + layout.pinnedHeight - 4);
+  }
+  paintLabels(painter, QRect(area.left(), tracks.top(), labels, tracks.height()), scene, layout, scroll, theme);
+  paintRuler(painter, QRect(tracks.left(), area.top(), tracks.width(), ruler), scene, view, theme);
+  painter.fillRect(QRect(area.left(), area.top(), labels, ruler), theme.alternate);
+  painter.setPen(theme.grid);
+  painter.drawLine(area.left(), area.top() + ruler - 1, area.left() + labels - 1, area.top() + ruler - 1);
+  painter.drawLine(area.left() + labels - 1, area.top(), area.left() + labels - 1, area.top() + ruler - 1);
+  painter.restore();
+}
+
+void ScenePainter::forget() { cache_.reset(); }
+
+}  // namespace pw::gui

@@ -1,0 +1,276 @@
+#include "app/gui/timeline/track_painter.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+
+namespace pw::gui {
+namespace {
+
+std::size_t at(SpanKind kind) { return static_cast<std::size_t>(kind); }
+
+class ComputePainter {
+ public:
+  ComputePainter(Canvas& canvas, const Columns& columns, const TrackView& view, const Look& look, const LabelGlyphs& glyphs)
+      : canvas_(canvas), columns_(columns), view_(view), track_(*view.track), look_(look), glyphs_(glyphs) {}
+
+  void paint(Ns end) {
+    canvas_.fill(Box{columns_.edge(0), 0, columns_.edge(end), canvas_.height()}, look_.bubble());
+    auto [i, last] = visible(track_, columns_.begin(canvas_.left()) - 1, columns_.begin(canvas_.right()) + 1);
+    while (i < last) {
+      if (isWide(i)) {
+        i += paintBlock(i);
+        continue;
+      }
+      const int column = static_cast<int>(std::floor(columns_.exact(track_.start[i])));
+      const std::size_t next = std::max(i + 1, firstFrom(track_, columns_.begin(column + 1), i));
+      paintColumn(column, i, next);
+      // The last one that starts in the column may reach beyond it.
+      if (isWide(next - 1)) {
+        const bool second = next >= i + 2 && isSlotAt(track_, next - 2);
+        (void)paintBlock(next - (second ? 2 : 1));
+      } else if (columns_.exact(track_.end[next - 1]) >= column + 1.5) {
+        paintColumn(column + 1, next - 1, next);
+      }
+      i = next;
+    }
+  }
+
+ private:
+  [[nodiscard]] bool isWide(std::size_t i) const { return static_cast<double>(track_.end[i] - track_.start[i]) >= columns_.nsPerColumn; }
+
+  [[nodiscard]] Fill fillOf(std::size_t i) const {
+    if (view_.predictedOf == nullptr) return look_.of(track_.tags[i]);
+    const std::int32_t match = (*view_.predictedOf)[i];
+    if (match < 0) return look_.ofDifference(std::nullopt);
+    const auto m = static_cast<std::size_t>(match);
+    const auto expected = static_cast<double>(view_.predicted->end[m] - view_.predicted->start[m]);
+    if (expected <= 0) return look_.ofDifference(std::nullopt);
+    return look_.ofDifference(static_cast<double>(track_.end[i] - track_.start[i]) / expected - 1);
+  }
+
+  /// The block at i, or the two of a slot; returns how many.
+  std::size_t paintBlock(std::size_t i) {
+    const Box box{columns_.edge(track_.start[i]), 0, columns_.edge(track_.end[i]), canvas_.height()};
+    if (!isSlotAt(track_, i)) {
+      paintHalf(i, box);
+      return 1;
+    }
+    const int middle = box.height() / 2;
+    paintHalf(i, {box.left, 0, box.right, middle});
+    paintHalf(i + 1, {box.left, middle, box.right, box.bottom});
+    return 2;
+  }
+
+  void paintHalf(std::size_t i, const Box& box) {
+    if (box.right <= canvas_.left() || box.left >= canvas_.right()) return;
+    const bool marked = view_.isHighlighted(i, i + 1);
+    Fill fill = fillOf(i);
+    if (view_.dims && !marked) fill = look_.dimmed(fill);
+    canvas_.fill(box, fill);
+    // By its real width, so that blocks of one duration look alike.
+    const double width = static_cast<double>(track_.end[i] - track_.start[i]) / columns_.nsPerColumn;
+    if (width >= 3.5) {
+      const QRgb edge = mixed(fill.base, look_.background(), width >= 8 ? 1.0 : 0.5);
+      canvas_.fill(Box{box.right - 1, box.top, box.right, box.bottom}, edge);
+      if (box.top > 0) canvas_.fill(Box{box.left, box.top, box.right, box.top + 1}, edge);
+    }
+    if (box.width() >= 9 && box.height() >= 9) {
+      for (const int x : {box.left, box.right - 2}) {
+        for (const int y : {box.top == 0 ? 0 : box.top + 1, box.bottom - 1}) canvas_.pixel(x, y, mixed(fill.base, look_.background(), 0.7));
+      }
+    }
+    if (marked && !view_.dims) canvas_.frame({box.left, box.top, std::max(box.left + 1, box.right - (box.width() >= 3 ? 1 : 0)), box.bottom}, 2, look_.highlight());
+    if (box.width() <= kWidestLabelled) paintLabel(track_.tags[i], box, fill, view_.dims && !marked);
+  }
+
+  void paintLabel(const SpanTag& tag, const Box& box, const Fill& fill, bool faint) {
+    if (box.width() < 12) return;
+    const std::string label = labelOf(tag, view_.withStage);
+    const Glyphs& glyphs = glyphs_.usual.width(label) + 5 <= box.width() && glyphs_.usual.height() + 3 <= box.height() ? glyphs_.usual : glyphs_.small;
+    const int width = glyphs.width(label);
+    if (label.empty() || width + 4 > box.width() || glyphs.height() + 3 > box.height()) return;
+    const int x = box.left + (box.width() - 1 - width) / 2, y = box.top + (box.height() - glyphs.height() + 1) / 2;
+    if (x - 2 >= canvas_.right() || x + width + 2 <= canvas_.left()) return;
+    const std::array<std::uint8_t, 8> none{};
+    if (fill.mask != none) canvas_.fill(Box{x - 2, y - 2, x + width + 2, y + glyphs.height() + 2}, fill.base);
+    glyphs.draw(canvas_, x, y, label, faint ? mixed(fill.base, look_.text(), 0.45) : look_.textOn(fill));
+  }
+
+  /// Time of each kind in [from, to), where spans [first, next) start. Few are summed up, of many the summaries of their blocks tell.
+  [[nodiscard]] KindTimes busyIn(Ns from, Ns to, std::size_t first, std::size_t next) const {
+    if (next - first > 2 * SpanTrack::kBlock) return busyByKind(track_, from, to);
+    while (first > 0 && track_.end[first - 1] > from) --first;
+    KindTimes busy{};
+    for (std::size_t i = first; i < next; ++i) {
+      const Ns part = std::min(track_.end[i], to) - std::max(track_.start[i], from);
+      if (part <= 0) continue;
+      const bool half = isSlotAt(track_, i) || (i > 0 && isSlotAt(track_, i - 1));
+      busy[at(track_.tags[i].kind)] += half ? part / 2 : part;
+    }
+    return busy;
+  }
+
+  /// A column with spans [first, next) that start in it (and what reaches into it).
+  void paintColumn(int column, std::size_t first, std::size_t next) {
+    if (column < canvas_.left() || column >= canvas_.right()) return;
+    const KindTimes busy = busyIn(columns_.begin(column), columns_.begin(column + 1), first, next);
+    const Stack stack = stackOf(busy, columns_.nsPerColumn, canvas_.height());
+    if (stack.count == 0) return;
+    const bool marked = view_.isHighlighted(first, next);
+    const std::size_t sample = first + (next - first) / 2;
+    int y = canvas_.height();
+    Fill dominant;
+    Ns most = 0;
+    for (std::size_t p = 0; p < stack.count; ++p) {
+      const auto& [kind, height] = stack.parts[p];
+      SpanTag tag = track_.tags[sample];
+      if (kind != SpanKind::ReduceGrad) tag.kind = kind;
+      Fill fill = view_.predictedOf != nullptr ? fillOf(sample) : kind == tag.kind ? look_.of(tag) : look_.of({kind, Stage(-1), Microbatch(-1), {}});
+      if (view_.dims && !marked) fill = look_.dimmed(fill);
+      canvas_.column(column, y - height, y, fill);
+      y -= height;
+      if (busy[at(kind)] > most) {
+        most = busy[at(kind)];
+        dominant = fill;
+      }
+    }
+    const int mark = std::max(2, canvas_.height() / 12);
+    canvas_.column(column, canvas_.height() - mark, canvas_.height(),
+                   mixed(dominant.base, look_.theme().dark ? qRgb(255, 255, 255) : qRgb(0, 0, 0), 0.45));
+    if (marked && !view_.dims) canvas_.column(column, 0, mark + 1, look_.highlight());
+  }
+
+  Canvas& canvas_;
+  const Columns& columns_;
+  const TrackView& view_;
+  const SpanTrack& track_;
+  const Look& look_;
+  const LabelGlyphs& glyphs_;
+};
+
+}  // namespace
+
+bool TrackView::isHighlighted(std::size_t first, std::size_t last) const {
+  if (highlighted.empty()) return false;
+  const auto found = std::lower_bound(highlighted.begin(), highlighted.end(), first,
+                                      [](const SourcedSpan& s, std::size_t i) { return static_cast<std::size_t>(s.span.index) < i; });
+  return found != highlighted.end() && static_cast<std::size_t>(found->span.index) < last;
+}
+
+void paintCompute(Canvas& canvas, const Columns& columns, const TrackView& view, Ns end, const Look& look, const LabelGlyphs& glyphs) {
+  ComputePainter(canvas, columns, view, look, glyphs).paint(end);
+}
+
+void paintOutlines(Canvas& canvas, const Columns& columns, const SpanTrack& predicted, const Look& look) {
+  const auto [first, last] = visible(predicted, columns.begin(canvas.left()) - 1, columns.begin(canvas.right()) + 1);
+  // Where there are more than pixels, outlines would hide all.
+  if (static_cast<double>(last - first) > 0.5 * (canvas.right() - canvas.left()) + 8) return;
+  const QRgb colour = mixed(look.text(), look.background(), 0.1), inner = mixed(look.text(), look.background(), 0.8);
+  for (std::size_t i = first; i < last; ++i) {
+    const Box box{columns.edge(predicted.start[i]), 0, columns.edge(predicted.end[i]), canvas.height()};
+    if (box.width() < 4) continue;
+    canvas.frame({box.left, 0, box.right - 1, box.bottom}, 1, colour);
+    // A light line within the dark one shows on any colour.
+    if (box.width() >= 8) canvas.frame({box.left + 1, 1, box.right - 2, box.bottom - 1}, 1, inner);
+  }
+}
+
+void paintMessages(Canvas& canvas, const Columns& columns, const TrackView& view, const Look& look) {
+  const SpanTrack& track = *view.track;
+  const int lanes = messageLanes(track);
+  const Ns from = columns.begin(canvas.left()) - 1;
+  auto [i, last] = visible(track, from, columns.begin(canvas.right()) + 1);
+  const auto fillOf = [&](const SpanTag& tag, bool marked) { return view.dims && !marked ? look.dimmed(look.of(tag)) : look.of(tag); };
+  const auto isWide = [&](std::size_t s) { return static_cast<double>(track.end[s] - track.start[s]) >= columns.nsPerColumn; };
+  const auto paintBlock = [&](std::size_t s) {
+    const auto [top, bottom] = messageLaneLines(messageLane(track.tags[s].kind), lanes, canvas.height());
+    const Box box{columns.edge(track.start[s]), top, columns.edge(track.end[s]), bottom};
+    if (box.right <= canvas.left() || box.left >= canvas.right()) return;
+    const bool marked = view.isHighlighted(s, s + 1);
+    const Fill fill = fillOf(track.tags[s], marked);
+    canvas.fill(box, fill);
+    if (box.width() >= 4) canvas.fill(Box{box.left, top, box.left + 1, bottom}, mixed(fill.base, look.text(), 0.5));
+    if (marked && !view.dims) canvas.frame(box, 1, look.highlight());
+  };
+  while (i < last) {
+    const std::size_t block = i / SpanTrack::kBlock;
+    if (track.start[i] < from && track.ownEnd[block] <= from) {  // only spans before the columns here
+      i = (block + 1) * SpanTrack::kBlock;
+      continue;
+    }
+    if (track.start[i] < from || isWide(i)) {
+      if (track.end[i] > from) paintBlock(i);
+      ++i;
+      continue;
+    }
+    const int column = static_cast<int>(std::floor(columns.exact(track.start[i])));
+    const std::size_t next = std::max(i + 1, firstFrom(track, columns.begin(column + 1), i));
+    const bool marked = view.isHighlighted(i, next);
+    // Wide ones that start in the column, and which lanes have narrow ones.
+    std::array<Ns, 3> narrow{};
+    std::array<SpanTag, 3> tags;
+    for (std::size_t s = i; s < next;) {
+      if (s % SpanTrack::kBlock == 0 && s + SpanTrack::kBlock <= next &&
+          static_cast<double>(track.ownEnd[s / SpanTrack::kBlock]) < static_cast<double>(track.firstStart[s / SpanTrack::kBlock]) + columns.nsPerColumn) {
+        const std::size_t b = s / SpanTrack::kBlock;
+        for (const SpanKind kind : {SpanKind::SendForward, SpanKind::SendBackward, SpanKind::ReduceGrad}) {
+          const Ns time = track.busy[b + 1][at(kind)] - track.busy[b][at(kind)];
+          if (time <= 0) continue;
+          narrow[static_cast<std::size_t>(messageLane(kind))] += time;
+          tags[static_cast<std::size_t>(messageLane(kind))] = track.tags[s].kind == kind ? track.tags[s] : SpanTag{kind, Stage(-1), Microbatch(-1), {}};
+        }
+        s += SpanTrack::kBlock;
+        continue;
+      }
+      const auto lane = static_cast<std::size_t>(messageLane(track.tags[s].kind));
+      if (isWide(s)) {
+        paintBlock(s);
+      } else if (track.end[s] > track.start[s]) {
+        narrow[lane] += track.end[s] - track.start[s];
+        tags[lane] = track.tags[s];
+      }
+      ++s;
+    }
+    for (std::size_t lane = 0; lane < 3; ++lane) {
+      if (narrow[lane] == 0) continue;
+      // A message that takes a tenth of the column is seen, but fainter than one that fills it.
+      const double share = 0.35 + 0.65 * std::min(1.0, static_cast<double>(narrow[lane]) / columns.nsPerColumn);
+      const auto [top, bottom] = messageLaneLines(static_cast<int>(lane), lanes, canvas.height());
+      canvas.column(column, top, bottom, mixed(look.background(), fillOf(tags[lane], marked).base, share));
+      if (marked && !view.dims) canvas.column(column, top, top + 1, look.highlight());
+    }
+    i = next;
+  }
+}
+
+bool hasWideBlocks(const Columns& columns, const SpanTrack& track) {
+  const auto [first, last] = visible(track, columns.begin(0), columns.begin(columns.width));
+  if (static_cast<double>(last - first) > columns.width) return false;  // too many for a label each
+  for (std::size_t i = first; i < last; ++i) {
+    if (static_cast<double>(track.end[i] - track.start[i]) > (kWidestLabelled - 1) * columns.nsPerColumn) return true;
+  }
+  return false;
+}
+
+void paintWideLabels(Canvas& canvas, const Columns& columns, const TrackView& view, const Look& look, const Glyphs& glyphs) {
+  const SpanTrack& track = *view.track;
+  const auto [first, last] = visible(track, columns.begin(0), columns.begin(columns.width));
+  for (std::size_t i = first; i < last; ++i) {
+    const int left = columns.edge(track.start[i]), right = columns.edge(track.end[i]);
+    if (right - left <= kWidestLabelled) continue;
+    const std::string label = labelOf(track.tags[i], view.withStage);
+    const int width = glyphs.width(label);
+    const bool second = i > 0 && isSlotAt(track, i - 1), half = second || isSlotAt(track, i);
+    const int top = second ? canvas.height() / 2 : 0, height = half ? canvas.height() / 2 : canvas.height();
+    const int shownLeft = std::max(left, 0), shownRight = std::min(right, columns.width);
+    if (label.empty() || shownRight - shownLeft < width + 8 || height < glyphs.height() + 3) continue;
+    const int x = (shownLeft + shownRight - 1 - width) / 2, y = top + (height - glyphs.height() + 1) / 2;
+    const bool faint = view.dims && !view.isHighlighted(i, i + 1);
+    const Fill fill = faint ? look.dimmed(look.of(track.tags[i])) : look.of(track.tags[i]);
+    if (view.predictedOf == nullptr) canvas.fill(Box{x - 2, y - 2, x + width + 2, y + glyphs.height() + 2}, fill.base);
+    glyphs.draw(canvas, x, y, label, faint ? mixed(fill.base, look.text(), 0.45) : view.predictedOf == nullptr ? look.textOn(fill) : look.text());
+  }
+}
+
+}  // namespace pw::gui

@@ -1,0 +1,326 @@
+// The candidates panel and its parts: axis, table model, picture, and the way from a search to a loaded plan.
+#include <gtest/gtest.h>
+
+#include <QAbstractItemModelTester>
+#include <QCheckBox>
+#include <QLabel>
+#include <QLineEdit>
+#include <QPushButton>
+#include <QSignalSpy>
+#include <QTableView>
+#include <QTest>
+#include <cmath>
+#include <random>
+
+#include "app/gui/candidates/candidates_model.h"
+#include "app/gui/candidates/candidates_panel.h"
+#include "app/gui/candidates/candidates_scatter.h"
+#include "app/gui/candidates/search_options.h"
+#include "app/gui/document.h"
+#include "app/gui/loading.h"
+#include "tests/support/graph_builder.h"
+
+namespace pw::gui {
+namespace {
+
+constexpr int kLongMs = 60'000;
+
+Candidate candidate(const char* schedule, int microbatches, Ns step, Bytes peak, Bytes limit = 0) {
+  Candidate c;
+  c.request.schedule = schedule;
+  c.request.ranks = 2;
+  c.request.microbatches = microbatches;
+  c.request.memoryLimit = limit;
+  c.request.begins = {NodeId(static_cast<std::int32_t>(peak % 1000))};
+  c.stages = 2;
+  c.split = "time";
+  c.step = step;
+  c.peak = peak;
+  c.fits = limit == 0 || peak <= limit;
+  c.samples = 8;
+  c.samplesPerSecond = 8e9 / static_cast<double>(step);
+  return c;
+}
+
+// ---- Axis ----
+
+TEST(ScatterAxis, CoversItsValuesWithTicksAtRoundOnes) {
+  std::mt19937_64 random(1);
+  for (int run = 0; run < 500; ++run) {
+    std::vector<double> values;
+    const double scale = std::pow(10.0, static_cast<double>(random() % 12));
+    for (std::uint64_t i = 0; i <= random() % 5; ++i) values.push_back(scale * (1 + static_cast<double>(random() % 1000)));
+    const ScatterAxis axis = ScatterAxis::over(values);
+    EXPECT_GE(axis.from(), 0);
+    for (const double value : values) {
+      EXPECT_GT(axis.place(value), 0);
+      EXPECT_LT(axis.place(value), 1);
+    }
+    for (const bool bytes : {false, true}) {
+      const int most = 2 + static_cast<int>(random() % 9);
+      const std::vector<double> ticks = axis.ticks(most, bytes);
+      EXPECT_LE(ticks.size(), static_cast<std::size_t>(most));
+      EXPECT_GE(ticks.size(), most >= 6 ? 2U : 0U);
+      for (std::size_t i = 0; i < ticks.size(); ++i) {
+        EXPECT_GE(ticks[i], axis.from());
+        EXPECT_LE(ticks[i], axis.to());
+        if (i == 0) continue;
+        double step = ticks[i] - ticks[i - 1];
+        while (bytes && step >= 1023.99) step /= 1024;
+        const double digits = step / std::pow(10.0, std::floor(std::log10(step) + 1e-6));
+        EXPECT_TRUE(std::abs(digits - 1) < 1e-3 || std::abs(digits - 2) < 1e-3 || std::abs(digits - 5) < 1e-3) << step;
+      }
+    }
+  }
+  EXPECT_GT(ScatterAxis::over({5}).to(), 5);
+  EXPECT_EQ(ScatterAxis::over({}).to(), 1);
+}
+
+// ---- Table ----
+
+TEST(CandidatesModel, PassesTheModelTesterWhileMoreIsFound) {
+  CandidatesModel model;
+  CandidatesFilter filter;
+  filter.setSourceModel(&model);
+  const QAbstractItemModelTester direct(&model, QAbstractItemModelTester::FailureReportingMode::Fatal);
+  const QAbstractItemModelTester filtered(&filter, QAbstractItemModelTester::FailureReportingMode::Fatal);
+  filter.sort(CandidatesModel::Samples, Qt::DescendingOrder);
+  std::mt19937_64 random(2);
+  std::vector<Candidate> all;
+  for (int round = 0; round < 20; ++round) {
+    std::vector<Candidate> more;
+    for (std::uint64_t i = 0; i < random() % 6; ++i) {
+      more.push_back(candidate(random() % 2 == 0 ? "1f1b" : "zbv", 1 + static_cast<int>(random() % 3), 1 + static_cast<Ns>(random() % 50), static_cast<Bytes>(random() % 50), 30));
+    }
+    model.append(more);
+    all.insert(all.end(), more.begin(), more.end());
+    std::vector<Candidate> marked = all;
+    markFront(marked);
+    markLeads(marked);
+    EXPECT_EQ(model.all(), marked) << "marks as of all that was found";
+    int shown = 0;
+    for (const Candidate& c : marked) shown += c.onFront || c.leads ? 1 : 0;
+    EXPECT_EQ(filter.rowCount(), shown);
+    for (int row = 1; row < filter.rowCount(); ++row) {
+      EXPECT_GE(filter.index(row - 1, 0).siblingAtColumn(CandidatesModel::Samples).data(CandidatesModel::SortRole).toDouble(),
+                filter.index(row, CandidatesModel::Samples).data(CandidatesModel::SortRole).toDouble());
+    }
+  }
+  filter.setShowsAll(true);
+  EXPECT_EQ(filter.rowCount(), static_cast<int>(all.size()));
+  model.set({});
+  EXPECT_EQ(filter.rowCount(), 0);
+}
+
+TEST(CandidatesModel, SaysInWordsWhatAPlanIs) {
+  CandidatesModel model;
+  Candidate fits = candidate("1f1b", 8, 4'000'000, 3 << 20, 4 << 20), large = candidate("gpipe", 4, 2'000'000, 6 << 20, 4 << 20);
+  large.moves = 2;
+  large.request.recompute = {"full"};
+  model.set({fits, large});
+  const auto text = [&](int row, int column) { return model.index(row, column).data().toString(); };
+  EXPECT_EQ(text(0, CandidatesModel::Microbatches), "8 × 1");
+  EXPECT_EQ(text(0, CandidatesModel::Samples), "2.0 k") << "8 samples in 4 ms";
+  EXPECT_EQ(text(0, CandidatesModel::Fits), "yes");
+  EXPECT_EQ(text(1, CandidatesModel::Splits), "by time, 2 moved");
+  EXPECT_EQ(text(1, CandidatesModel::Recompute), "all");
+  EXPECT_TRUE(text(1, CandidatesModel::Fits).startsWith("no, + 2")) << "6 MiB against 4";
+  EXPECT_TRUE(model.index(1, 0).data(Qt::ToolTipRole).toString().contains("more than the limit of 4"));
+  EXPECT_TRUE(model.index(1, 0).data(Qt::ForegroundRole).isValid()) << "greyed";
+  EXPECT_FALSE(model.index(0, 0).data(Qt::ForegroundRole).isValid());
+  model.setCurrent(fits.request);
+  EXPECT_TRUE(model.isCurrent(0));
+  EXPECT_FALSE(model.isCurrent(1));
+  EXPECT_TRUE(model.index(0, 0).data(Qt::AccessibleTextRole).toString().contains("current plan"));
+  EXPECT_EQ(model.rowOf(large.request), 1);
+}
+
+TEST(SearchOptions, ReadsCountsAndNamesWhatIsNone) {
+  EXPECT_EQ(countsOf("4, 8 16;32"), (std::vector<int>{4, 8, 16, 32}));
+  EXPECT_EQ(countsOf("  "), std::vector<int>{});
+  EXPECT_NE(test::usageErrorOf([] { static_cast<void>(countsOf("4, many")); }).find("“many” is no number of microbatches"), std::string::npos);
+  EXPECT_NE(test::usageErrorOf([] { static_cast<void>(countsOf("0")); }).find("“0”"), std::string::npos);
+}
+
+// ---- Picture ----
+
+class ScatterTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    scatter.resize(600, 400);
+    // By time: 2, 0, 1; by memory: 1, 0, 2. The last one is a mere dot.
+    scatter.setPoints({{20, 200, true, true, true, "b"}, {30, 100, true, true, true, "c"}, {10, 300, true, true, true, "a"}, {20, 300, false, true, false, "dot"}});
+  }
+  CandidatesScatter scatter;
+};
+
+TEST_F(ScatterTest, FindsThePointUnderTheMouseAndNoMereDot) {
+  for (const int i : {0, 1, 2}) EXPECT_EQ(scatter.pointAt(scatter.positionOf(i) + QPointF(3, -2)), i);
+  EXPECT_EQ(scatter.pointAt(scatter.positionOf(3)), -1);
+  EXPECT_LT(scatter.positionOf(2).x(), scatter.positionOf(1).x()) << "time goes right";
+  EXPECT_LT(scatter.positionOf(2).y(), scatter.positionOf(1).y()) << "memory goes up";
+  QSignalSpy hovered(&scatter, &CandidatesScatter::pointHovered), selected(&scatter, &CandidatesScatter::pointSelected), activated(&scatter, &CandidatesScatter::pointActivated);
+  QTest::mouseMove(&scatter, scatter.positionOf(1).toPoint());
+  ASSERT_EQ(hovered.size(), 1);
+  EXPECT_EQ(hovered[0][0].toInt(), 1);
+  QTest::mouseClick(&scatter, Qt::LeftButton, {}, scatter.positionOf(0).toPoint());
+  ASSERT_EQ(selected.size(), 1);
+  EXPECT_EQ(scatter.selected(), 0);
+  QTest::mouseDClick(&scatter, Qt::LeftButton, {}, scatter.positionOf(2).toPoint());
+  ASSERT_EQ(activated.size(), 1);
+  EXPECT_EQ(activated[0][0].toInt(), 2);
+}
+
+TEST_F(ScatterTest, IsWalkedByKeysInTimeAndInMemory) {
+  const auto after = [&](Qt::Key key) {
+    QTest::keyClick(&scatter, key);
+    return scatter.selected();
+  };
+  EXPECT_EQ(after(Qt::Key_Right), 2) << "the fastest";
+  EXPECT_EQ(after(Qt::Key_Right), 0) << "and past the dot";
+  EXPECT_EQ(after(Qt::Key_Right), 1);
+  EXPECT_EQ(after(Qt::Key_Right), 1) << "the last";
+  EXPECT_EQ(after(Qt::Key_Up), 0);
+  EXPECT_EQ(after(Qt::Key_Up), 2);
+  EXPECT_EQ(after(Qt::Key_Down), 0);
+  EXPECT_EQ(after(Qt::Key_End), 1);
+  EXPECT_EQ(after(Qt::Key_Home), 2);
+  EXPECT_TRUE(scatter.accessibleDescription().startsWith("a: ")) << "what is chosen can be read";
+  QSignalSpy activated(&scatter, &CandidatesScatter::pointActivated);
+  QTest::keyClick(&scatter, Qt::Key_Return);
+  ASSERT_EQ(activated.size(), 1);
+  EXPECT_EQ(activated[0][0].toInt(), 2);
+}
+
+// ---- The panel ----
+
+class CandidatesPanelTest : public testing::Test {
+ protected:
+  void open(const char* model) { document.adopt(*loadFiles({std::string(PW_SOURCE_DIR "/resources/models/") + model + ".pt2"}, {})); }
+  [[nodiscard]] bool predicted() {
+    return QTest::qWaitFor([&] { return document.prediction() && !document.isPredicting(); }, kLongMs);
+  }
+  QPushButton* button(const QString& text) {
+    for (QPushButton* b : panel.findChildren<QPushButton*>()) {
+      if (QString(b->text()).remove('&') == text) return b;
+    }
+    return nullptr;
+  }
+  void searchToTheEnd() {
+    QSignalSpy finished(&panel, &CandidatesPanel::searchFinished);
+    panel.search();
+    ASSERT_TRUE(panel.isSearching());
+    ASSERT_TRUE(QTest::qWaitFor([&] { return !finished.isEmpty(); }, kLongMs));
+    ASSERT_FALSE(panel.isSearching());
+  }
+  [[nodiscard]] QTableView* table() { return panel.findChild<QTableView*>(); }
+  [[nodiscard]] CandidatesModel* model() { return panel.findChild<CandidatesModel*>(); }
+  [[nodiscard]] CandidatesScatter* scatter() { return panel.findChild<CandidatesScatter*>(); }
+  [[nodiscard]] QString status() {
+    for (QLabel* label : panel.findChildren<QLabel*>()) {
+      if (label->accessibleName() == "Result of the search") return label->text();
+    }
+    return {};
+  }
+
+  Document document;
+  CandidatesPanel panel{document};
+};
+
+TEST_F(CandidatesPanelTest, OffersToSearchOnlyWithAModel) {
+  panel.show();
+  EXPECT_FALSE(button("Search")->isEnabled());
+  EXPECT_FALSE(table()->isVisible());
+  panel.search();
+  EXPECT_FALSE(panel.isSearching());
+  open("gpt_small");
+  EXPECT_TRUE(button("Search")->isEnabled());
+  EXPECT_TRUE(button("Search plans")->isVisible());
+}
+
+TEST_F(CandidatesPanelTest, LoadsACandidateOnDoubleClickAndUndoBringsTheOldPlanBack) {
+  panel.resize(1300, 420);
+  panel.show();
+  open("gpt_small");
+  ASSERT_TRUE(predicted());
+  const Design before = document.design();
+  searchToTheEnd();
+  ASSERT_GT(table()->model()->rowCount(), 10);
+  ASSERT_LT(table()->model()->rowCount(), model()->rowCount()) << "the best splits only";
+  const QModelIndex second = table()->model()->index(1, CandidatesModel::Step);
+  const Candidate wanted = model()->at(static_cast<CandidatesFilter*>(table()->model())->mapToSource(second).row());
+  table()->scrollTo(second);
+  QTest::mouseClick(table()->viewport(), Qt::LeftButton, {}, table()->visualRect(second).center());
+  EXPECT_GE(scatter()->selected(), 0) << "the picture shows what is chosen";
+  QTest::mouseDClick(table()->viewport(), Qt::LeftButton, {}, table()->visualRect(second).center());
+  EXPECT_TRUE(isSamePlan(document.design().request, wanted.request));
+  EXPECT_EQ(document.undoText(), "Load candidate");
+  ASSERT_TRUE(predicted());
+  EXPECT_EQ(document.problem(), "");
+  EXPECT_EQ(document.prediction()->step, wanted.step) << "the search predicts what the document does";
+  EXPECT_TRUE(model()->isCurrent(model()->rowOf(wanted.request)));
+  document.undo();
+  EXPECT_EQ(document.design(), before);
+}
+
+TEST_F(CandidatesPanelTest, LinksTableAndPicture) {
+  panel.resize(1300, 420);
+  panel.show();
+  open("gpt_small");
+  searchToTheEnd();
+  QTest::keyClick(scatter(), Qt::Key_Home);
+  const int fastest = scatter()->selected();
+  ASSERT_GE(fastest, 0);
+  EXPECT_EQ(static_cast<CandidatesFilter*>(table()->model())->mapToSource(table()->currentIndex()).row(), fastest);
+  EXPECT_DOUBLE_EQ(model()->at(fastest).samplesPerSecond, model()->all().front().samplesPerSecond);
+  const QModelIndex third = table()->model()->index(2, 0);
+  table()->scrollTo(third);
+  QTest::mouseMove(table()->viewport(), table()->visualRect(third).center());
+  EXPECT_EQ(scatter()->hovered(), static_cast<CandidatesFilter*>(table()->model())->mapToSource(third).row());
+  QTest::keyClick(scatter(), Qt::Key_Return);
+  EXPECT_TRUE(isSamePlan(document.design().request, model()->at(fastest).request));
+}
+
+TEST_F(CandidatesPanelTest, KeepsWhatWasFoundWhenTheSearchIsCancelled) {
+  open("hf_bert");
+  QSignalSpy finished(&panel, &CandidatesPanel::searchFinished);
+  panel.search();
+  ASSERT_TRUE(QTest::qWaitFor([&] { return model()->rowCount() > 0; }, kLongMs)) << "candidates arrive while it goes on";
+  if (panel.isSearching()) button("Cancel")->click();
+  EXPECT_FALSE(panel.isSearching());
+  EXPECT_EQ(finished.size(), 1);
+  EXPECT_GT(model()->rowCount(), 0);
+  EXPECT_NE(button("Search"), nullptr) << "another one can begin";
+  searchToTheEnd();
+}
+
+TEST_F(CandidatesPanelTest, ForgetsPlansOfAnotherModelAndMarksOldOnes) {
+  open("gpt_small");
+  searchToTheEnd();
+  document.edit("Ranks", [](Design& d) { d.request.memoryLimit = 1'000'000; });
+  EXPECT_TRUE(status().contains("search again")) << status().toStdString();
+  EXPECT_GT(model()->rowCount(), 0);
+  open("hf_bert");
+  EXPECT_EQ(model()->rowCount(), 0);
+}
+
+TEST_F(CandidatesPanelTest, SaysWhatIsWrongWithTheOptions) {
+  open("gpt_small");
+  for (QLineEdit* edit : panel.findChildren<QLineEdit*>()) {
+    if (edit->accessibleName() == "Numbers of microbatches to try") edit->setText("4, x");
+  }
+  panel.search();
+  EXPECT_FALSE(panel.isSearching());
+  EXPECT_TRUE(status().contains("“x”")) << status().toStdString();
+}
+
+TEST_F(CandidatesPanelTest, SaysWhenNothingFits) {
+  open("gpt_small");
+  document.edit("Limit", [](Design& d) { d.request.memoryLimit = 1'000; });
+  searchToTheEnd();
+  EXPECT_TRUE(status().contains("None fits")) << status().toStdString();
+  EXPECT_TRUE(model()->index(0, CandidatesModel::Fits).data().toString().startsWith("no"));
+}
+
+}  // namespace
+}  // namespace pw::gui

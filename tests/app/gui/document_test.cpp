@@ -1,0 +1,135 @@
+#include "app/gui/document.h"
+
+#include <gtest/gtest.h>
+
+#include <QSignalSpy>
+#include <QTest>
+
+#include "app/gui/loading.h"
+#include "schedules/error.h"
+
+namespace pw::gui {
+namespace {
+
+constexpr int kLongMs = 60'000;
+const char* const kGpt = PW_SOURCE_DIR "/resources/models/gpt_small.pt2";
+
+/// A document with the small GPT, predicted.
+struct DocumentTest : testing::Test {
+  void SetUp() override {
+    document.adopt(*loadFiles({kGpt}, {}));
+    ASSERT_TRUE(predicted());
+  }
+  bool predicted() {
+    return QTest::qWaitFor([this] { return !document.isPredicting(); }, kLongMs);
+  }
+  Document document;
+};
+
+TEST_F(DocumentTest, PredictsAFreshModelAsABalancedPipeline) {
+  const PlanRequest& r = document.design().request;
+  EXPECT_EQ(r.schedule, "1f1b");
+  EXPECT_EQ(r.ranks, 4);
+  EXPECT_EQ(r.begins.size(), 3U);
+  ASSERT_NE(document.prediction(), nullptr);
+  EXPECT_GT(document.prediction()->makespan, 0);
+  EXPECT_FALSE(document.isModified());
+}
+
+TEST_F(DocumentTest, UndoesAndRedoesEachEdit) {
+  const Design first = document.design();
+  document.edit("Ranks", [](Design& d) { d.request.ranks = 2; });
+  ASSERT_TRUE(predicted());
+  EXPECT_EQ(document.design().request.begins.size(), 1U) << "another number of stages is balanced again";
+  const Design second = document.design();
+  EXPECT_EQ(document.undoText(), "Ranks");
+  document.undo();
+  EXPECT_EQ(document.design(), first);
+  EXPECT_FALSE(document.isModified());
+  document.redo();
+  EXPECT_EQ(document.design(), second);
+}
+
+TEST_F(DocumentTest, MakesAWholeDragOneStep) {
+  const Design first = document.design();
+  document.beginDrag("Move split");
+  for (int i = 0; i < 5; ++i) {
+    document.edit("Move split", [&](Design& d) { d.request.begins[1] = document.splitPoints()[static_cast<std::size_t>(6 + i)].begin; });
+  }
+  document.endDrag(true);
+  EXPECT_NE(document.design(), first);
+  document.undo();
+  EXPECT_EQ(document.design(), first);
+  EXPECT_TRUE(document.undoText().isEmpty());
+}
+
+TEST_F(DocumentTest, ForgetsADragThatIsGivenUp) {
+  const Design first = document.design();
+  document.beginDrag("Move split");
+  document.edit("Move split", [](Design& d) { d.request.begins[0].value += 1; });
+  document.endDrag(false);
+  EXPECT_EQ(document.design(), first);
+  EXPECT_TRUE(document.undoText().isEmpty());
+}
+
+TEST_F(DocumentTest, KeepsTheLastPredictionWhereADesignCannotBePredicted) {
+  const auto before = document.prediction();
+  document.edit("Recompute", [](Design& d) { d.request.recompute = {"auto"}; });  // needs a limit
+  ASSERT_TRUE(predicted());
+  EXPECT_FALSE(document.problem().isEmpty());
+  EXPECT_EQ(document.prediction(), before);
+  EXPECT_THROW(static_cast<void>(document.plan()), UsageError);
+  document.undo();
+  ASSERT_TRUE(predicted());
+  EXPECT_TRUE(document.problem().isEmpty());
+}
+
+TEST_F(DocumentTest, ShowsTheNewestOfManyEdits) {
+  for (int m = 1; m <= 60; ++m) document.edit("Microbatches", [m](Design& d) { d.request.microbatches = m; });
+  ASSERT_TRUE(predicted());
+  EXPECT_EQ(document.prediction()->rows->microbatches, 60);
+}
+
+TEST_F(DocumentTest, MakesThePlanItPredicts) {
+  document.edit("Schedule", [](Design& d) {
+    d.request.schedule = "zbv";
+    d.request.ranks = 2;
+    d.request.chunks = 2;
+  });
+  ASSERT_TRUE(predicted());
+  const Plan plan = document.plan();
+  EXPECT_EQ(parsePlan(toJson(plan), "plan"), plan);
+  EXPECT_EQ(plan.partition.stages.size(), 4U);
+  EXPECT_EQ(measure(simulate(plan.schedule, plan.costs)).makespan, document.prediction()->makespan);
+}
+
+TEST_F(DocumentTest, ComesBackFromItsProject) {
+  document.edit("Microbatches", [](Design& d) {
+    d.request.microbatches = 12;
+    d.request.recompute = {"full"};
+    d.request.memoryLimit = 1 << 30;
+  });
+  const Project project{document.design(), "runs.db", QByteArray("{\"a\":1}")};
+  const Project back = parseProject(toJson(project), "p");
+  EXPECT_EQ(back.design, project.design);
+  EXPECT_EQ(back.store, project.store);
+  EXPECT_EQ(back.view, project.view);
+}
+
+TEST_F(DocumentTest, RefusesDamagedProjects) {
+  EXPECT_THROW(static_cast<void>(parseProject("", "p")), UsageError);
+  EXPECT_THROW(static_cast<void>(parseProject("{}", "p")), UsageError);
+  std::string newer = toJson(Project{document.design(), {}, {}});
+  newer.replace(newer.find("\"pipewright_project\": 1"), 23, "\"pipewright_project\": 9");
+  try {
+    static_cast<void>(parseProject(newer, "p"));
+    FAIL();
+  } catch (const UsageError& e) {
+    EXPECT_NE(std::string(e.what()).find("newer version"), std::string::npos);
+  }
+  const std::string good = toJson(Project{document.design(), {}, {}});
+  for (std::size_t cut = 0; cut < good.size(); cut += 7) EXPECT_THROW(static_cast<void>(parseProject(good.substr(0, cut), "p")), UsageError) << cut;
+}
+
+}  // namespace
+}  // namespace pw::gui

@@ -1,0 +1,330 @@
+// The Runs panel: history, comparison, and children that are tiny shell scripts.
+#include "app/gui/runs/runs_panel.h"
+
+#include <gtest/gtest.h>
+
+#include <QAbstractItemModelTester>
+#include <QFile>
+#include <QSignalSpy>
+#include <QTemporaryDir>
+#include <QTest>
+#include <QTreeView>
+#include <fstream>
+
+#include "app/gui/document.h"
+#include "app/gui/loading.h"
+#include "app/gui/runs/comparison_view.h"
+#include "app/gui/runs/group_table.h"
+#include "app/gui/runs/run_list.h"
+#include "app/gui/runs/run_loading.h"
+#include "simulator/simulate.h"
+
+namespace pw::gui {
+namespace {
+
+constexpr int kLongMs = 60'000;
+using Fatal = QAbstractItemModelTester::FailureReportingMode;
+
+/// A document with a model and a store of its own, and the panel on it.
+class RunsPanelTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    document.setStorePath(folder.filePath("runs.db"));
+    document.adopt(*loadFiles({PW_SOURCE_DIR "/resources/models/gpt_small.pt2"}, {}));
+    ASSERT_TRUE(QTest::qWaitFor([this] { return document.prediction() != nullptr && !document.isPredicting(); }, kLongMs));
+  }
+
+  /// Records a run of the document's plan whose backwards of stage 1 took longer by `more`, in each of three steps the more.
+  int record(Ns more, const std::string& failure = {}) {
+    RunRecord run;
+    run.startedAt = "2024-11-22T14:03:00Z";
+    run.backend = "ucx";
+    run.failure = failure;
+    run.plan = document.plan();
+    run.predicted = simulate(run.plan.schedule, run.plan.costs);
+    for (int step = 0; step < 3 && failure.empty(); ++step) {
+      CostTable costs = run.plan.costs;
+      costs.stages[1].backward += more * (step + 1);
+      run.steps.push_back({step, 2.5, simulate(run.plan.schedule, costs)});
+    }
+    return RunStore(document.storePath().toStdString(), RunStore::Mode::ReadWrite).add(run).value;
+  }
+  /// Makes a panel, which lists the store.
+  RunsPanel& panel() {
+    if (panel_) return *panel_;
+    panel_ = std::make_unique<RunsPanel>(document);
+    QObject::connect(panel_.get(), &RunsPanel::failed, panel_.get(), [this](const QString& sentence) { sentences << sentence; });
+    QSignalSpy listed(panel_.get(), &RunsPanel::listed);
+    EXPECT_TRUE(listed.wait(kLongMs));
+    return *panel_;
+  }
+  void choose(int id) {
+    panel().chooseRun(id);
+    waitFor([this, id] { return document.measured() && document.measured()->run && document.measured()->run->id.value == id; });
+    waitForComparison();
+  }
+  void waitForComparison() {
+    waitFor([this] { return panel().summary().startsWith("Measured") || panel().summary().startsWith("run "); });
+  }
+  void waitFor(const std::function<bool()>& done) { ASSERT_TRUE(QTest::qWaitFor(done, kLongMs)) << panel().summary().toStdString() << sentences.join(" ").toStdString(); }
+  void useScript(const QByteArray& text) {
+    QFile file(folder.filePath("pipewright"));
+    ASSERT_TRUE(file.open(QIODevice::WriteOnly | QIODevice::Truncate));
+    file.write("#!/bin/sh\n" + text);
+    file.close();
+    file.setPermissions(QFile::ReadOwner | QFile::WriteOwner | QFile::ExeOwner);
+    panel().setProgram(file.fileName());
+  }
+  /// Starts it and waits for its end; whether it ended well.
+  bool finish(void (RunsPanel::*ended)(bool), const std::function<void()>& start) {
+    QSignalSpy spy(&panel(), ended);
+    start();
+    EXPECT_TRUE(!spy.isEmpty() || spy.wait(kLongMs));
+    EXPECT_FALSE(panel().isBusy());
+    return !spy.isEmpty() && spy.front().front().toBool();
+  }
+
+  QTemporaryDir folder;
+  Document document;
+  std::unique_ptr<RunsPanel> panel_;
+  QStringList sentences;
+};
+
+// ---- History ----
+
+TEST_F(RunsPanelTest, ListsTheRunsOfTheStoreNewestFirst) {
+  record(1000);
+  record(0, "Rank 1 was ended by SIGKILL");
+  auto* view = panel().findChild<QTreeView*>();
+  auto* list = panel().findChild<RunList*>();
+  ASSERT_TRUE(view && list);
+  const QAbstractItemModelTester tester(list, Fatal::Fatal);
+  ASSERT_EQ(list->rowCount(), 2);
+  EXPECT_EQ(list->index(0, RunList::Id).data(), "2");
+  EXPECT_EQ(list->index(0, RunList::Measured).data(), "–");
+  EXPECT_EQ(list->index(0, RunList::Ended).data(), "✕ Rank 1 was ended by SIGKILL");
+  EXPECT_EQ(list->index(1, RunList::Id).data(), "1");
+  EXPECT_EQ(list->index(1, RunList::Ended).data(), "well, 3 steps");
+  EXPECT_TRUE(list->index(1, RunList::Error).data().toString().startsWith("▲ +"));
+  record(2000);
+  panel().refresh();
+  waitFor([&] { return list->rowCount() == 3; });
+}
+
+TEST_F(RunsPanelTest, OverlaysTheMedianStepOfTheRunThatIsChosenAndThenAnyOther) {
+  const int id = record(1000);
+  choose(id);
+  EXPECT_EQ(document.measured()->step, 1);  // of steps 1 and 2 the shorter; step 0 warms up
+  auto* comparison = panel().findChild<ComparisonView*>();
+  ASSERT_NE(comparison, nullptr);
+  emit comparison->stepChosen(2);
+  waitFor([this] { return document.measured()->step == 2; });
+  emit comparison->stepChosen(std::nullopt);
+  waitFor([this] { return document.measured()->step == 1; });
+  panel().showNothing();
+  EXPECT_EQ(document.measured(), nullptr);
+  EXPECT_TRUE(panel().summary().startsWith("Choose a run"));
+}
+
+TEST_F(RunsPanelTest, RanksWhatTheErrorComesFrom) {
+  choose(record(1'000'000));
+  const RunRecord& run = *document.measured()->run;
+  const int microbatches = run.plan.schedule.microbatches;
+  EXPECT_TRUE(panel().summary().contains("most of it: B of stage 1, +" + QString::number(2 * microbatches))) << panel().summary().toStdString();  // step 1: 2 ms each
+  GroupTable table;
+  const QAbstractItemModelTester tester(&table, Fatal::Fatal);
+  const Comparison c = compare(run.predicted, document.measured()->trace);
+  table.setGroups(c.byStage, "predicted", "measured");
+  ASSERT_EQ(table.rowCount(), static_cast<int>(c.byStage.size()));
+  EXPECT_EQ(table.index(0, GroupTable::Group).data(), "stage 1");
+  EXPECT_EQ(table.index(0, GroupTable::Difference).data(GroupTable::kBarRole), 1.0);
+  EXPECT_TRUE(table.index(0, GroupTable::Difference).data().toString().startsWith("▲ +"));
+  for (int row = 1; row < table.rowCount(); ++row) EXPECT_EQ(table.index(row, GroupTable::Difference).data(GroupTable::kBarRole), 0.0);
+  table.setGroups(compare(document.measured()->trace, run.predicted).byStage, "predicted", "measured");
+  EXPECT_EQ(table.index(0, GroupTable::Difference).data(GroupTable::kBarRole), -1.0);
+  EXPECT_TRUE(table.index(0, GroupTable::Difference).data().toString().startsWith("▼ −"));
+}
+
+TEST_F(RunsPanelTest, SaysWhenThePlanThatIsOpenIsAnotherOne) {
+  choose(record(1000));
+  EXPECT_FALSE(panel().summary().contains("another one"));
+  document.edit("more microbatches", [](Design& d) { d.request.microbatches += 1; });
+  waitFor([this] { return panel().summary().contains("another one"); });
+  document.undo();
+  waitFor([this] { return !panel().summary().contains("another one"); });
+}
+
+TEST_F(RunsPanelTest, ComparesTwoRunsTheOlderOneFirst) {
+  const int slower = record(1'000'000), faster = record(0);
+  panel().compareRuns(faster, slower);
+  waitFor([this] { return panel().summary().startsWith("run "); });
+  EXPECT_TRUE(panel().summary().startsWith(QString("run %1 was ").arg(faster))) << panel().summary().toStdString();
+  EXPECT_TRUE(panel().summary().contains(QString("faster than run %1").arg(slower)));
+  EXPECT_EQ(document.measured()->run->id.value, faster);
+}
+
+TEST_F(RunsPanelTest, SaysWhyAFailedRunShowsNothing) {
+  panel().chooseRun(record(0, "Rank 1 was ended by SIGKILL"));
+  waitFor([this] { return panel().summary().contains("Rank 1 was ended by SIGKILL"); });
+  EXPECT_EQ(document.measured(), nullptr);
+}
+
+TEST_F(RunsPanelTest, ComparesATraceThatIsNoRunWithThePrediction) {
+  auto measured = std::make_shared<Measured>();
+  measured->title = "a trace";
+  measured->trace = traceOf(*document.prediction());
+  measured->timeline = timelineOf(measured->trace);
+  panel();
+  document.setMeasured(measured);
+  waitFor([this] { return panel().summary().startsWith("Measured as predicted"); });
+}
+
+TEST_F(RunsPanelTest, LoadsThePlanOfARunAsAnEditThatCanBeUndone) {
+  const int id = record(1000);
+  const int microbatches = document.design().request.microbatches;
+  document.edit("other", [](Design& d) { d.request.microbatches += 3; });
+  waitFor([this] { return !document.isPredicting(); });
+  choose(id);
+  for (QAction* action : panel().findChild<QTreeView*>()->actions()) {
+    if (action->text() == "Load its plan") action->trigger();
+  }
+  waitFor([&] { return document.design().request.microbatches == microbatches; });
+  EXPECT_EQ(document.undoText(), QString("Load the plan of run %1").arg(id));
+  document.undo();
+  EXPECT_EQ(document.design().request.microbatches, microbatches + 3);
+}
+
+TEST_F(RunsPanelTest, AStoreThatCannotBeReadIsOneSentence) {
+  record(1000);
+  const QString path = folder.filePath("broken.db");
+  std::ofstream(path.toStdString()) << "this is no database at all, but long enough to have a header of a hundred bytes, which it has, more or less, with this";
+  panel();
+  document.setStorePath(path);
+  waitFor([this] { return !sentences.isEmpty(); });
+  EXPECT_TRUE(sentences.front().contains("broken.db is no Pipewright run store")) << sentences.front().toStdString();
+  EXPECT_EQ(panel().runs().size(), 0U);
+  document.setStorePath(folder.filePath("runs.db"));
+  waitFor([this] { return panel().runs().size() == 1U; });
+}
+
+TEST_F(RunsPanelTest, AStoreOfANewerVersionIsOneSentence) {
+  record(1000);
+  // SQLite keeps user_version in bytes 60 to 63 of the file, big-endian; the WAL was written back when the store was closed.
+  std::fstream file(document.storePath().toStdString(), std::ios::in | std::ios::out | std::ios::binary);
+  file.seekp(63);
+  file.put(99);
+  file.close();
+  panel();
+  waitFor([this] { return !sentences.isEmpty(); });
+  EXPECT_TRUE(sentences.front().contains("has format 99")) << sentences.front().toStdString();
+}
+
+TEST_F(RunsPanelTest, AStoreThatIsNotThereYetIsEmpty) {
+  panel();
+  EXPECT_EQ(panel().runs().size(), 0U);
+  EXPECT_TRUE(sentences.isEmpty());
+}
+
+// ---- Runs ----
+
+TEST_F(RunsPanelTest, ShowsSpansAsTheyArriveAndThenTheStoredRun) {
+  const int id = record(1000);
+  useScript(R"(while [ $# -gt 0 ]; do
+  case "$1" in
+    --live) live="$2"; shift ;;
+  esac
+  shift
+done
+echo '{"rank":0,"step":3,"from":1000000,"spans":[["F",0,0,0,0,0,0,5000]],"memory":[],"done":false}' >> "$live"
+echo '{"task":"train","done":1,"all":5,"note":"loss 2.5"}' >&2
+while [ ! -e ")" + folder.filePath("go").toUtf8() + R"(" ]; do sleep 0.02; done
+echo '{"run_id":)" + QByteArray::number(id) + "}'\n");
+  std::vector<bool> busy;
+  QObject::connect(&panel(), &RunsPanel::busyChanged, &panel(), [&](bool b) { busy.push_back(b); });
+  const bool ok = finish(&RunsPanel::runFinished, [this] {
+    panel().startRun(5);
+    EXPECT_TRUE(panel().isBusy());
+    waitFor([this] { return document.measured() && document.measured()->live; });
+    EXPECT_EQ(document.measured()->title, "running · step 3");
+    ASSERT_EQ(document.measured()->trace.spans.size(), 1U);
+    EXPECT_EQ(document.measured()->trace.spans[0].end, 5000);
+    QFile go(folder.filePath("go"));
+    ASSERT_TRUE(go.open(QIODevice::WriteOnly));
+  });
+  EXPECT_TRUE(ok);
+  EXPECT_EQ(busy, (std::vector<bool>{true, false}));
+  waitFor([this, id] { return document.measured() && document.measured()->run && document.measured()->run->id.value == id; });
+}
+
+TEST_F(RunsPanelTest, ARunThatFailsLeavesWhatWasShown) {
+  choose(record(1000));
+  const auto before = document.measured();
+  const Design design = document.design();
+  useScript(R"(while [ "$1" != --live ]; do shift; done
+echo '{"rank":0,"step":0,"from":1000000,"spans":[["F",0,0,0,0,0,0,5000]],"memory":[],"done":false}' >> "$2"
+while [ ! -e ")" + folder.filePath("go").toUtf8() + R"(" ]; do sleep 0.02; done
+echo 'pipewright: Rank 1 failed in step 3, action 1F2: the disk is full.' >&2
+exit 1
+)");
+  EXPECT_FALSE(finish(&RunsPanel::runFinished, [this] {
+    panel().startRun(2);
+    waitFor([this] { return document.measured() && document.measured()->live; });
+    QFile go(folder.filePath("go"));
+    ASSERT_TRUE(go.open(QIODevice::WriteOnly));
+  }));
+  EXPECT_EQ(sentences, QStringList{"Rank 1 failed in step 3, action 1F2: the disk is full."});
+  EXPECT_EQ(document.measured(), before);
+  EXPECT_EQ(document.design(), design);
+}
+
+TEST_F(RunsPanelTest, CancelEndsARunWithoutComplaint) {
+  useScript("trap 'echo \"pipewright: Interrupted; all ranks have ended.\" >&2; exit 1' INT\necho '{\"done\":0,\"all\":5,\"note\":\"\"}' >&2\nwhile :; do sleep 0.02; done\n");
+  EXPECT_FALSE(finish(&RunsPanel::runFinished, [this] {
+    panel().startRun(5);
+    panel().cancel();
+  })) << "before it was started";
+  EXPECT_TRUE(sentences.isEmpty()) << sentences.join(" ").toStdString();
+}
+
+TEST_F(RunsPanelTest, AskingForARunWhileThePlanIsPredictedWaitsForIt) {
+  useScript("echo '{\"run_id\":0}'\n");
+  document.edit("more", [](Design& d) { d.request.microbatches += 1; });
+  ASSERT_TRUE(document.isPredicting());
+  EXPECT_TRUE(finish(&RunsPanel::runFinished, [this] { panel().startRun(1); }));
+}
+
+TEST_F(RunsPanelTest, WithoutAModelOneSentenceSaysSo) {
+  Document empty;
+  RunsPanel panel(empty);
+  QStringList said;
+  QObject::connect(&panel, &RunsPanel::failed, &panel, [&](const QString& sentence) { said << sentence; });
+  panel.startRun(1);
+  panel.startProfile();
+  EXPECT_EQ(said.size(), 2);
+  EXPECT_FALSE(panel.isBusy());
+}
+
+TEST_F(RunsPanelTest, AProfileBecomesOneEditOfTheDesign) {
+  Profile measured = *document.profile();
+  measured.estimated = false;
+  measured.nodes[0].forward += 12345;
+  const std::string file = folder.filePath("measured.json").toStdString();
+  std::ofstream(file) << toJson(measured);
+  useScript(QByteArray("while [ \"$1\" != --out ]; do shift; done\ncp \"") + file.c_str() + "\" \"$2\"\n");
+  EXPECT_TRUE(finish(&RunsPanel::profileFinished, [this] { panel().startProfile(); }));
+  ASSERT_NE(document.design().profile, nullptr);
+  EXPECT_EQ(*document.design().profile, measured);
+  EXPECT_EQ(document.undoText(), "Use measured profile");
+  document.undo();
+  EXPECT_EQ(document.design().profile, nullptr);
+}
+
+TEST_F(RunsPanelTest, AProfileThatIsNoneLeavesTheDesign) {
+  useScript("while [ \"$1\" != --out ]; do shift; done\necho nonsense > \"$2\"\n");
+  EXPECT_FALSE(finish(&RunsPanel::profileFinished, [this] { panel().startProfile(); }));
+  EXPECT_EQ(sentences.size(), 1);
+  EXPECT_EQ(document.design().profile, nullptr);
+}
+
+}  // namespace
+}  // namespace pw::gui

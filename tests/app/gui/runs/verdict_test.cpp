@@ -1,0 +1,133 @@
+// What runs say about predictions: figures and sentences.
+#include "app/gui/runs/verdict.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+
+#include "schedules/generate.h"
+#include "schedules/lower.h"
+#include "simulator/simulate.h"
+
+namespace pw::gui {
+namespace {
+
+constexpr Ns kMs = 1'000'000;
+
+RunSummary summary(const std::string& model, const std::string& schedule, Ns predicted, Ns measured, int steps = 3, const std::string& failure = {}) {
+  RunSummary run;
+  run.model = model;
+  run.schedule = schedule;
+  run.predictedStep = predicted;
+  run.medianMeasuredStep = measured;
+  run.steps = steps;
+  run.failure = failure;
+  return run;
+}
+
+/// 1F1B on two ranks at forward 1 ms, backward 2 ms.
+Schedule rows() { return lower(generate("1f1b", {2, 2, 4})); }
+CostTable costs() { return syntheticTable({.forward = {kMs}, .backward = {2 * kMs}, .backwardInput = {}, .backwardWeight = {}, .latency = 0, .transfer = 0, .overlap = {}}, 2); }
+
+Trace predictedTrace() { return simulate(rows(), costs()); }
+
+/// The same with every B of stage 1 longer by so much, all else as the simulator then has it.
+Trace slowerTrace(Ns more) {
+  CostTable table = costs();
+  table.stages[1].backward += more;
+  return simulate(rows(), table);
+}
+
+TEST(PastError, IsTheMedianOverRunsOfTheModelAndSchedule) {
+  const std::vector<RunSummary> runs{summary("gpt", "1f1b", 100, 110), summary("gpt", "1f1b", 100, 98), summary("gpt", "1f1b", 200, 210), summary("gpt", "gpipe", 100, 190),
+                                     summary("mlp", "1f1b", 100, 150)};
+  EXPECT_DOUBLE_EQ(pastError(runs, "gpt", "1f1b").value(), 0.05);  // of 0.10, 0.02, 0.05
+  EXPECT_DOUBLE_EQ(pastError(runs, "gpt", "gpipe").value(), 0.90);
+  EXPECT_DOUBLE_EQ(pastError(runs, "gpt", "zbv").value(), (0.05 + 0.10) / 2);  // of the model: 0.02, 0.05, 0.10, 0.90
+  EXPECT_FALSE(pastError(runs, "bert", "1f1b").has_value());
+  EXPECT_FALSE(pastError({}, "gpt", "1f1b").has_value());
+}
+
+TEST(PastError, CountsNoRunThatFailedOrOnlyWarmedUpWhereOthersTell) {
+  std::vector<RunSummary> runs{summary("gpt", "1f1b", 100, 150, 1), summary("gpt", "1f1b", 100, 0, 0, "Interrupted"), summary("gpt", "1f1b", 100, 300, 3, "Rank 1 was ended")};
+  EXPECT_DOUBLE_EQ(pastError(runs, "gpt", "1f1b").value(), 0.5) << "nothing but a run of one step tells";
+  runs.push_back(summary("gpt", "1f1b", 100, 104));
+  EXPECT_DOUBLE_EQ(pastError(runs, "gpt", "1f1b").value(), 0.04);
+}
+
+TEST(Ranked, PutsTheLargestContributionFirstAndMessagesLast) {
+  const Comparison c = compare(predictedTrace(), slowerTrace(kMs));
+  for (const auto* groups : {&c.byKind, &c.byStage, &c.byRank}) {
+    const std::vector<GroupError> order = ranked(*groups);
+    ASSERT_EQ(order.size(), groups->size());
+    EXPECT_TRUE(std::ranges::is_permutation(order, *groups));
+    for (std::size_t i = 1; i < order.size(); ++i) {
+      EXPECT_GE(order[i - 1].contribution, order[i].contribution);
+      if (order[i - 1].contribution == order[i].contribution) {
+        EXPECT_LT(std::ranges::find(*groups, order[i - 1]), std::ranges::find(*groups, order[i])) << "equal ones stay as they stood";
+      }
+    }
+  }
+  EXPECT_EQ(ranked(c.byStage).front().group, "stage 1");
+  EXPECT_EQ(ranked(c.byStage).front().contribution, 4 * kMs);  // four microbatches, 1 ms each
+}
+
+TEST(MainCause, IsTheKindAndStageWhoseTimesDifferMost) {
+  const GroupError cause = mainCause(predictedTrace(), slowerTrace(kMs)).value();
+  EXPECT_EQ(cause.group, "B of stage 1");
+  EXPECT_EQ(cause.predicted, 4 * 2 * kMs);
+  EXPECT_EQ(cause.measured, 4 * 3 * kMs);
+  EXPECT_DOUBLE_EQ(cause.durationError, 0.5);
+  EXPECT_FALSE(mainCause(predictedTrace(), predictedTrace()).has_value());
+}
+
+TEST(MainCause, IsNeverAWaitWhichFollowsFromOthers) {
+  Trace later = predictedTrace();
+  later.spans.push_back({Rank(0), SpanKind::WaitBackward, Stage(0), Microbatch(0), Rank(0), 0, 0, 100 * kMs});
+  normalize(later);
+  EXPECT_FALSE(mainCause(predictedTrace(), later).has_value());
+}
+
+TEST(Verdict, SaysHowFarOffThePredictionWasAndWhereItComesFrom) {
+  const Trace predicted = predictedTrace(), measured = slowerTrace(kMs);
+  const Verdict verdict = judge(predicted, measured, nullptr);
+  // (M + R − 1) · 3 ms; with stage 1 the slower one: its 4 · (1 + 3) ms, and before it F, after it B of stage 0.
+  ASSERT_EQ(verdict.comparison.predictedMakespan, 15 * kMs);
+  ASSERT_EQ(verdict.comparison.measuredMakespan, 19 * kMs);
+  EXPECT_EQ(inWords(verdict), "Measured 26.7 % slower than predicted (19.0 ms, not 15.0 ms); most of it: B of stage 1, +4.00 ms.");
+  EXPECT_EQ(inWords(judge(measured, predicted, nullptr)), "Measured 21.1 % faster than predicted (15.0 ms, not 19.0 ms); most of it: B of stage 1, −4.00 ms.");
+  EXPECT_EQ(inWords(judge(predicted, predicted, nullptr)), "Measured as predicted (15.0 ms).");
+  EXPECT_EQ(inWords(verdict, "run 3", "run 5"), "run 5 was 26.7 % slower than run 3 (19.0 ms, not 15.0 ms); most of it: B of stage 1, +4.00 ms.");
+}
+
+TEST(Verdict, NamesWhatGoesOnBesideComputingWhereThatIsMore) {
+  Plan plan;
+  plan.schedule = rows();
+  plan.costs = costs();
+  // Every action takes as long as predicted, but begins later by a fifth of its time.
+  Trace measured = predictedTrace();
+  for (Span& span : measured.spans) {
+    const Ns late = span.start / 5;
+    span.start += late;
+    span.end += late;
+  }
+  const Verdict verdict = judge(predictedTrace(), measured, &plan);
+  EXPECT_EQ(verdict.replayed, 15 * kMs);
+  // The last action, B of 2 ms, then begins at 13 · 1.2 ms.
+  EXPECT_EQ(inWords(verdict), "Measured 17.3 % slower than predicted (17.6 ms, not 15.0 ms); most of it beside computing, in messages and the engine: +2.60 ms.");
+}
+
+TEST(Verdict, CountsActionsThatOneOfTwoRunsLacks) {
+  const Trace other = simulate(lower(generate("1f1b", {2, 2, 3})), costs());
+  const QString words = inWords(judge(predictedTrace(), other, nullptr), "run 1", "run 2");
+  EXPECT_TRUE(words.endsWith(" 4 actions are in one of them only.")) << words.toStdString();  // F and B of one microbatch on two ranks
+}
+
+TEST(GroupLabel, SaysWhatTheLettersMean) {
+  EXPECT_EQ(groupLabel("B"), "B  backward");
+  EXPECT_EQ(groupLabel("WAIT_F"), "WAIT_F  waits for values");
+  EXPECT_EQ(groupLabel("stage 3"), "stage 3");
+}
+
+}  // namespace
+}  // namespace pw::gui

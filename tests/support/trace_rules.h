@@ -1,0 +1,45 @@
+#pragma once
+
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "simulator/trace.h"
+
+namespace pw::test {
+
+/// Checks what every part of the program takes for granted of a trace: the order of spans, ids in range, times from 0, and no two spans at
+/// once on a rank's compute lane, slots and waits apart.
+inline void expectKeepsRules(const Trace& trace) {
+  std::vector<Ns> busyUntil(static_cast<std::size_t>(trace.ranks), 0);
+  const Span* before = nullptr;
+  ASSERT_FALSE(trace.spans.empty());
+  EXPECT_EQ(trace.spans.front().start, 0);
+  for (const Span& span : trace.spans) {
+    ASSERT_GE(span.rank.value, 0);
+    ASSERT_LT(span.rank.value, trace.ranks);
+    ASSERT_GE(span.peer.value, 0);
+    ASSERT_LT(span.peer.value, trace.ranks);
+    ASSERT_GE(span.stage.value, -1);
+    ASSERT_LT(span.stage.value, kMaxStages);
+    ASSERT_LT(span.microbatch.value, kMaxMicrobatches);
+    ASSERT_LE(span.start, span.end);
+    ASSERT_GE(span.bytes, 0);
+    ASSERT_TRUE(before == nullptr || before->start < span.start || (before->start == span.start && before->rank <= span.rank));
+    const bool message = span.kind == SpanKind::SendForward || span.kind == SpanKind::SendBackward;
+    const bool wait = span.kind == SpanKind::WaitForward || span.kind == SpanKind::WaitBackward;
+    ASSERT_EQ(message, span.peer != span.rank);
+    if (!message && !wait && !isBeside(span)) {
+      Ns& until = busyUntil[span.rank.index()];
+      ASSERT_TRUE(span.start >= until || (before != nullptr && isSlot(*before, span)));
+      until = span.end;
+    }
+    before = &span;
+  }
+  for (const MemorySample& sample : trace.memory) {
+    ASSERT_GE(sample.rank.value, 0);
+    ASSERT_LT(sample.rank.value, trace.ranks);
+  }
+}
+
+}  // namespace pw::test
