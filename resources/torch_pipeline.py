@@ -20,7 +20,7 @@ import torch
 import torch.distributed as dist
 from torch.distributed.pipelining import pipe_split, pipeline  # noqa: F401  (registers the operator below)
 from torch.distributed.pipelining.schedules import _PipelineScheduleRuntime
-from torch.utils._pytree import tree_leaves, tree_unflatten
+from torch.utils._pytree import tree_leaves, tree_map, tree_unflatten
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 
@@ -154,8 +154,13 @@ def connect(settings, options):
     return device, replica, rank, pipelines[replica], copies[rank], shared[replica]
 
 
+def own_outputs(_module, _inputs, outputs):
+    """Copies a stage's outputs: after a split backward torch detaches them in place, which views and saved tensors refuse."""
+    return tree_map(lambda value: value.clone() if isinstance(value, torch.Tensor) and value.requires_grad else value, outputs)
+
+
 def build(settings, options, device, rank, group):
-    """Loads and cuts the model; returns it whole, how it is called, and this rank's stages by number."""
+    """Loads and cuts the model; returns it whole, and this rank's stages by number."""
     program = torch.export.load(settings["model"])
     module = program.module(check_guards=False)
     generator = torch.Generator().manual_seed(options.seed)
@@ -166,13 +171,29 @@ def build(settings, options, device, rank, group):
     if pipe.num_stages != len(settings["stage_to_rank"]):
         raise SystemExit(f"run.py: torch cut the model into {pipe.num_stages} stages, not {len(settings['stage_to_rank'])}.")
     mine = [stage for stage, owner in enumerate(settings["stage_to_rank"]) if owner == rank]
-    return module, call, {stage: pipe.build_stage(stage, device, group) for stage in mine}
+    stages = {stage: pipe.build_stage(stage, device, group) for stage in mine}
+    with open(os.path.join(HERE, "schedule.csv"), encoding="ascii") as file:
+        splits_backward = "I" in file.read()
+    for stage in stages.values() if splits_backward else ():
+        stage.submod.register_forward_hook(own_outputs)
+    if device.type == "cpu":  # the greeting between neighbours is for NCCL; Gloo cannot send to its own rank, as a V would
+        for stage in stages.values():
+            stage._get_init_p2p_neighbors_ops = list
+    return module, stages
+
+
+def first_inputs(settings, stages, inputs):
+    """What the first stage takes, in its order; nothing on other ranks. Named inputs would reach every stage of the rank."""
+    if 0 not in stages:
+        return []
+    tensors = {spec["name"]: tensor for spec, tensor in zip(settings["inputs"], inputs)}
+    return [tensors[node.name] for node in stages[0].submod.graph.nodes if node.op == "placeholder"]
 
 
 def run(settings, options):
     """All steps; returns losses and times, on every rank."""
     device, replica, rank, group, copies, shared_groups = connect(settings, options)
-    module, call, stages = build(settings, options, device, rank, group)
+    module, stages = build(settings, options, device, rank, group)
     schedule = _PipelineScheduleRuntime(list(stages.values()), settings["microbatches"], loss_fn=loss_of(settings))
     schedule._load_csv(os.path.join(HERE, "schedule.csv"))
     parameters = list({id(p): p for stage in stages.values() for p in stage.submod.parameters()}.values())
@@ -180,9 +201,8 @@ def run(settings, options):
     optimizer = kinds[options.optimizer](parameters, lr=options.lr)
     shared = shared_gradients(settings, stages, shared_groups)
     inputs, target = batch_of(settings, module, options, replica)
-    positional, named = tree_unflatten([tensor.to(device) for tensor in inputs], call)
-    target = target.to(device)
-    first, last = 0 in stages, len(settings["stage_to_rank"]) - 1 in stages
+    inputs, target = first_inputs(settings, stages, [tensor.to(device) for tensor in inputs]), target.to(device)
+    last = len(settings["stage_to_rank"]) - 1 in stages
     means, times = [], []
 
     def step():
@@ -190,7 +210,7 @@ def run(settings, options):
         optimizer.zero_grad(set_to_none=True)
         begin = time.perf_counter()
         loss_arguments = {"target": target, "losses": losses, "return_outputs": False} if last else {}
-        schedule.step(*(positional if first else ()), **(named if first else {}), **loss_arguments)
+        schedule.step(*inputs, **loss_arguments)
         for parameter, holders in shared:
             dist.all_reduce(parameter.grad, group=holders)
         if settings["replicas"] > 1:

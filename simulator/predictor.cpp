@@ -8,49 +8,73 @@
 namespace pw {
 namespace {
 
-/// From the first action to the end of the last optimizer or reduction.
-Ns stepOf(const Prediction& p) {
-  Ns first = std::numeric_limits<Ns>::max(), last = 0;
-  for (const Timeline::RankTracks& rank : p.timeline.ranks) {
-    for (std::size_t i = 0; i < rank.compute.size() && first > rank.compute.start[i]; ++i) {
-      if (isCompute(rank.compute.tags[i].kind)) first = rank.compute.start[i];
-    }
-    for (std::size_t i = rank.compute.size(); i > 0; --i) {
-      const SpanKind kind = rank.compute.tags[i - 1].kind;
-      if (kind == SpanKind::Load || kind == SpanKind::Store) continue;
-      last = std::max(last, rank.compute.end[i - 1]);
-      break;
-    }
-    if (p.program.reducers == 0) continue;
-    for (std::size_t i = 0; i < rank.communication.size(); ++i) {
-      if (rank.communication.tags[i].kind == SpanKind::ReduceGrad) last = std::max(last, rank.communication.end[i]);
-    }
+/// From when to when something lasts; empty where it never was.
+struct Extent {
+  Ns first = std::numeric_limits<Ns>::max(), last = std::numeric_limits<Ns>::min();
+
+  void cover(const Extent& other) {
+    first = std::min(first, other.first);
+    last = std::max(last, other.last);
   }
-  return std::max<Ns>(0, last - first);
+  [[nodiscard]] Ns length() const { return std::max<Ns>(0, last - first); }
+};
+
+/// Of F, B, I and W on a compute track: only what stands before the first and behind the last of them is looked at.
+Extent computeOf(const SpanTrack& track) {
+  Extent extent;
+  for (std::size_t i = 0; i < track.size() && extent.first > track.start[i]; ++i) {
+    if (isCompute(track.tags[i].kind)) extent.first = track.start[i];
+  }
+  for (std::size_t i = track.size(); i > 0 && extent.last < track.start[i - 1]; --i) {
+    if (isCompute(track.tags[i - 1].kind)) extent.last = track.end[i - 1];
+  }
+  return extent;
 }
 
-/// Busy time of each rank, and from it what `measure` counts.
+/// Where the optimizer, or the sum of shared gradients, ends: behind all compute.
+Ns updateEnd(const SpanTrack& track) {
+  for (std::size_t i = track.size(); i > 0 && !isCompute(track.tags[i - 1].kind); --i) {
+    if (track.tags[i - 1].kind == SpanKind::Optimizer || track.tags[i - 1].kind == SpanKind::ReduceGrad) return track.end[i - 1];
+  }
+  return 0;
+}
+
+Ns reductionEnd(const SpanTrack& communication) {
+  Ns last = 0;
+  for (std::size_t i = 0; i < communication.size(); ++i) {
+    if (communication.tags[i].kind == SpanKind::ReduceGrad) last = std::max(last, communication.end[i]);
+  }
+  return last;
+}
+
+/// Fills the figures from the timeline's summaries, so that they cost nothing beside it; as `measure` counts them.
 void summarize(Prediction& p) {
-  p.ranks.assign(static_cast<std::size_t>(p.program.ranks), {});
-  p.makespan = makespanOf(p.program, p.program.duration, p.times);
-  p.window = windowOf(p.program, p.program.duration, p.times);
+  p.ranks.assign(p.timeline.ranks.size(), {});
+  p.window = 0;
+  Extent whole, step;
   Ns busy = 0, busiest = 0;
-  p.step = 0;
-  for (std::int32_t rank = 0; rank < p.program.ranks; ++rank) {
-    RankMetrics& metrics = p.ranks[static_cast<std::size_t>(rank)];
-    metrics.rank = Rank(rank);
-    for (const std::int32_t step : p.program.stepsOf(rank)) {
-      if (p.program.origin[static_cast<std::size_t>(step)].index >= 0) metrics.busy += p.program.duration[static_cast<std::size_t>(step)];
-    }
-    metrics.idle = p.makespan - metrics.busy;
-    metrics.peakBytes = p.program.peakBytes[static_cast<std::size_t>(rank)];
-    metrics.peakLiveMicrobatches = p.program.peakLive[static_cast<std::size_t>(rank)];
+  for (std::size_t r = 0; r < p.ranks.size(); ++r) {
+    const Timeline::RankTracks& tracks = p.timeline.ranks[r];
+    RankMetrics& metrics = p.ranks[r];
+    const Extent own = computeOf(tracks.compute);
+    whole.cover(own);
+    step.cover(own);
+    step.last = std::max(step.last, updateEnd(tracks.compute));
+    if (p.program.reducers > 0) step.last = std::max(step.last, reductionEnd(tracks.communication));
+    p.window = std::max(p.window, own.length());
+    metrics.rank = Rank(r);
+    const auto kinds = busyByKind(tracks.compute, 0, p.timeline.end + 1);
+    for (const SpanKind kind : {SpanKind::Forward, SpanKind::Backward, SpanKind::BackwardInput, SpanKind::BackwardWeight}) metrics.busy += kinds[static_cast<std::size_t>(kind)];
+    metrics.peakBytes = p.program.peakBytes[r];
+    metrics.peakLiveMicrobatches = p.program.peakLive[r];
     busy += metrics.busy;
     busiest = std::max(busiest, metrics.busy);
   }
-  p.step = stepOf(p);
-  const double all = static_cast<double>(p.makespan) * static_cast<double>(p.program.ranks);
-  p.bubbleFraction = all > 0 ? 1 - static_cast<double>(busy) / all : 0;
+  p.makespan = whole.length();
+  p.step = step.length();
+  for (RankMetrics& metrics : p.ranks) metrics.idle = p.makespan - metrics.busy;
+  const double all = static_cast<double>(p.makespan) * static_cast<double>(p.ranks.size());
+  p.bubbleFraction = all > 0 ? (all - static_cast<double>(busy)) / all : 0;
   p.bubbleFractionWindow = p.window > 0 ? 1 - static_cast<double>(busiest) / static_cast<double>(p.window) : 0;
 }
 

@@ -11,16 +11,15 @@
 namespace pw {
 namespace {
 
-/// 1 − busy time of all ranks / (ranks · makespan).
+/// Idle time of all ranks / (ranks · makespan).
 double bubbleOf(const Program& program, Ns makespan) {
-  Ns busy = 0;
+  Ns idle = program.ranks * makespan;
   for (std::int32_t rank = 0; rank < program.ranks; ++rank) {
     for (const std::int32_t step : program.stepsOf(rank)) {
-      if (program.origin[static_cast<std::size_t>(step)].index >= 0) busy += program.duration[static_cast<std::size_t>(step)];
+      if (program.origin[static_cast<std::size_t>(step)].index >= 0) idle -= program.duration[static_cast<std::size_t>(step)];
     }
   }
-  const double all = static_cast<double>(makespan) * program.ranks;
-  return all > 0 ? 1 - static_cast<double>(busy) / all : 0;
+  return makespan > 0 ? static_cast<double>(idle) / (static_cast<double>(program.ranks) * static_cast<double>(makespan)) : 0;
 }
 
 /// What moving splits lowers.

@@ -1,7 +1,12 @@
+#include <sys/resource.h>
+#include <time.h>
+#include <unistd.h>
+
 #include <QApplication>
 #include <QCommandLineParser>
 #include <QDeadlineTimer>
 #include <QEventLoop>
+#include <QFile>
 #include <QSettings>
 #include <QThread>
 #include <cstdio>
@@ -43,6 +48,18 @@ bool settle(pw::gui::MainWindow& window) {
   return true;
 }
 
+/// Since the kernel started this process [ms], to its clock tick (10 ms).
+double msSinceStart() {
+  QFile file(QStringLiteral("/proc/self/stat"));
+  if (!file.open(QIODevice::ReadOnly)) return 0;
+  const QByteArray stat = file.readAll();
+  const QList<QByteArray> fields = stat.mid(stat.lastIndexOf(')') + 2).split(' ');
+  const double started = fields.value(19).toDouble() / static_cast<double>(sysconf(_SC_CLK_TCK));
+  timespec now{};
+  clock_gettime(CLOCK_BOOTTIME, &now);
+  return (static_cast<double>(now.tv_sec) + static_cast<double>(now.tv_nsec) * 1e-9 - started) * 1e3;
+}
+
 struct Options {
   QStringList files;
   QString grab, exported, panel;
@@ -50,6 +67,26 @@ struct Options {
   bool search = false;
   int run = -1;
 };
+
+/// Shows the window with what was opened, says how long the first whole frame took since the process started, and what memory it needed.
+int timeFirstFrame(pw::gui::MainWindow& window, const QStringList& files) {
+  window.show();
+  if (!files.isEmpty()) window.open(files);
+  const QDeadlineTimer deadline(kPictureDeadlineMs);
+  const auto shown = [&] { return files.isEmpty() || window.document().measured() || window.document().prediction() || !window.message().isEmpty(); };
+  while (!shown()) {
+    QApplication::processEvents(QEventLoop::AllEvents);
+    QThread::usleep(200);
+    if (deadline.hasExpired()) return complain(QObject::tr("Nothing was shown in time."), 1);
+  }
+  window.repaint();
+  QApplication::processEvents();
+  if (!window.message().isEmpty() && !window.document().measured() && !window.document().prediction()) return complain(window.message(), kUnusable);
+  rusage usage{};
+  getrusage(RUSAGE_SELF, &usage);
+  std::printf("{\"first_frame_ms\": %.1f, \"peak_kib\": %ld}\n", msSinceStart(), usage.ru_maxrss);
+  return 0;
+}
 
 /// Draws the window without showing it and writes its picture, or the timeline alone.
 int grab(pw::gui::MainWindow& window, const Options& o) {
@@ -87,7 +124,7 @@ int main(int argc, char** argv) {
     }
     return false;
   };
-  const bool picture = asks("--grab") || asks("--export");
+  const bool picture = asks("--grab") || asks("--export") || asks("--time-first-frame");
   if (picture && qEnvironmentVariableIsEmpty("QT_QPA_PLATFORM")) qputenv("QT_QPA_PLATFORM", "offscreen");
   QApplication app(argc, argv);
   QApplication::setOrganizationName(QStringLiteral("Pipewright"));
@@ -105,9 +142,10 @@ int main(int argc, char** argv) {
   const QCommandLineOption themeOption(QStringLiteral("theme"), QObject::tr("light or dark (default: as the system)"), QStringLiteral("THEME"));
   const QCommandLineOption panelOption(QStringLiteral("panel"), QObject::tr("Show model, plan, candidates, runs or start"), QStringLiteral("NAME"));
   const QCommandLineOption searchOption(QStringLiteral("search"), QObject::tr("With --grab: search for plans first"));
-  const QCommandLineOption runOption(QStringLiteral("run"), QObject::tr("Overlay this run of the store"), QStringLiteral("ID"));
+  const QCommandLineOption runOption(QStringLiteral("show-run"), QObject::tr("Overlay this run of the store"), QStringLiteral("ID"));
   const QCommandLineOption storeOption(QStringLiteral("store"), QObject::tr("Record runs in this file"), QStringLiteral("F.db"));
-  parser.addOptions({grabOption, exportOption, sizeOption, themeOption, panelOption, searchOption, runOption, storeOption});
+  const QCommandLineOption timeOption(QStringLiteral("time-first-frame"), QObject::tr("Say how long the first frame took and what memory it needed, and end"));
+  parser.addOptions({timeOption, grabOption, exportOption, sizeOption, themeOption, panelOption, searchOption, runOption, storeOption});
   parser.process(app);
 
   Options o;
@@ -137,6 +175,7 @@ int main(int argc, char** argv) {
 
   pw::gui::MainWindow window(!picture);
   if (parser.isSet(storeOption)) window.document().setStorePath(parser.value(storeOption));
+  if (parser.isSet(timeOption)) return timeFirstFrame(window, o.files);
   if (picture) return grab(window, o);
   window.show();
   if (!o.files.isEmpty()) window.open(o.files);

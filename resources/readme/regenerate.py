@@ -8,6 +8,7 @@ In the README:
     <!-- run: COMMAND -->                     runs COMMAND, shows nothing
     <!-- output OPTIONS: COMMAND -->          runs COMMAND; the text up to <!-- end --> becomes a fenced block of
     <!-- end -->                              `$ COMMAND` and what it printed, stdout and stderr as they came
+    <!-- picture NAME.png: COMMAND -->        runs COMMAND, which writes NAME.png; resources/readme/NAME.png becomes it
 
 OPTIONS, each may be left out: `lines=N` keeps the first N lines and `tail=N` the last N, with a line `…` for what was
 cut; `from=TEXT` and `to=TEXT` (no blanks) begin with the first line whose first word is TEXT and end before the next such line,
@@ -28,7 +29,8 @@ import sys
 import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-MARKER = re.compile(r"<!-- (run|output)([^:\n]*): (.*) -->\n")
+MARKER = re.compile(r"<!-- (run|output|picture)([^:\n]*): (.*) -->\n")
+PICTURES = ROOT / "resources" / "readme"
 END = "<!-- end -->\n"
 OPTIONS = {"lines", "tail", "from", "to", "status"}
 CUT = "…"
@@ -97,23 +99,35 @@ def shortened(text, options, command):
     return "\n".join(line.rstrip() for line in lines)
 
 
+def picture(name, command, folder):
+    """Name and bytes of the picture a command wrote."""
+    file = pathlib.Path(folder) / name
+    if not re.fullmatch(r"[\w-]+\.png", name) or not file.is_file():
+        stop(f"'{command}' wrote no picture {name or '(no name given)'}.", 2)
+    return name, file.read_bytes()
+
+
 def regenerate(text, folder):
     """The README with every output made anew."""
-    printed, parts, at = {}, [], 0
+    printed, parts, pictures, at = {}, [], [], 0
     for marker in MARKER.finditer(text):
         if marker.start() < at:
             stop(f"the marker of '{marker[3]}' lies inside another; close that with {END.strip()}.", 2)
         kind, command = marker[1], marker[3]
-        options = options_of(marker[2], command)
+        options = {} if kind == "picture" else options_of(marker[2], command)
         if command not in printed:
             printed[command] = run(command, folder, int(options.get("status", 0)))
         parts.append(text[at:marker.end()])
         at = marker.end()
+        if kind == "picture":
+            pictures.append(picture(marker[2].strip(), command, folder))
         if kind == "output":
             at = text.find(END, at)
             if at < 0:
                 stop(f"the marker of '{command}' has no {END.strip()}.", 2)
             parts.append(f"```text\n$ {command}\n{shortened(printed[command], options, command)}\n```\n")
+    for name, data in pictures:
+        (PICTURES / name).write_bytes(data)
     return "".join(parts) + text[at:]
 
 

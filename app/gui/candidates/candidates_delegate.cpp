@@ -1,7 +1,9 @@
 #include "app/gui/candidates/candidates_delegate.h"
 
+#include <QHeaderView>
 #include <QPainter>
 #include <QPolygonF>
+#include <QTableView>
 #include <algorithm>
 
 #include "app/gui/candidates/candidates_model.h"
@@ -9,6 +11,8 @@
 
 namespace pw::gui {
 namespace {
+
+constexpr int kPadding = 4;  ///< so that numbers do not touch the words of the next column
 
 int markWidth(const QStyleOptionViewItem& option) { return option.fontMetrics.height(); }
 
@@ -26,10 +30,11 @@ void CandidatesDelegate::paint(QPainter* painter, const QStyleOptionViewItem& op
   const bool chosen = option.state.testFlag(QStyle::State_Selected);
   QStyleOptionViewItem text = option;
   text.state.setFlag(QStyle::State_HasFocus, false);  // the whole row is chosen, not a cell
+  text.rect.adjust(kPadding, 0, -kPadding, 0);
   painter->save();
   if (index.row() == hovered_ && !chosen) painter->fillRect(option.rect, faded(t.accent, 0.16));
+  if (chosen) painter->fillRect(option.rect, option.palette.brush(option.state.testFlag(QStyle::State_Active) ? QPalette::Active : QPalette::Inactive, QPalette::Highlight));
   if (index.column() == CandidatesModel::Schedule) {
-    if (chosen) painter->fillRect(option.rect, option.palette.brush(option.state.testFlag(QStyle::State_Active) ? QPalette::Active : QPalette::Inactive, QPalette::Highlight));
     text.rect.setLeft(option.rect.left() + markWidth(option));
     QStyledItemDelegate::paint(painter, text, index);
     if (index.data(CandidatesModel::FrontRole).toBool()) {
@@ -62,7 +67,30 @@ QSize CandidatesDelegate::sizeHint(const QStyleOptionViewItem& option, const QMo
   QSize size = QStyledItemDelegate::sizeHint(option, index);
   if (index.column() == CandidatesModel::Schedule) size.rwidth() += markWidth(option);
   if (index.column() == CandidatesModel::Peak) size.rwidth() += barWidth(option) + 12;
-  return size + QSize(8, 2);
+  return size + QSize(2 * kPadding, 2);
+}
+
+QTableView* makeCandidatesTable(CandidatesFilter& model, CandidatesDelegate& delegate) {
+  auto* table = new QTableView;
+  table->setAccessibleName(CandidatesModel::tr("Candidates"));
+  table->setModel(&model);
+  table->setItemDelegate(&delegate);
+  table->setSelectionBehavior(QAbstractItemView::SelectRows);
+  table->setSelectionMode(QAbstractItemView::SingleSelection);
+  table->setAlternatingRowColors(true);
+  table->setShowGrid(false);
+  table->setMouseTracking(true);
+  table->setTabKeyNavigation(false);
+  table->setWordWrap(false);
+  table->setHorizontalScrollMode(QAbstractItemView::ScrollPerPixel);
+  table->verticalHeader()->hide();
+  table->verticalHeader()->setSectionResizeMode(QHeaderView::Fixed);
+  table->verticalHeader()->setDefaultSectionSize(table->fontMetrics().height() + 8);
+  table->horizontalHeader()->setHighlightSections(false);
+  table->horizontalHeader()->setStretchLastSection(true);
+  table->setSortingEnabled(true);
+  table->sortByColumn(CandidatesModel::Samples, Qt::DescendingOrder);
+  return table;
 }
 
 }  // namespace pw::gui

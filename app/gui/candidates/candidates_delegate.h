@@ -2,7 +2,11 @@
 
 #include <QStyledItemDelegate>
 
+class QTableView;
+
 namespace pw::gui {
+
+class CandidatesFilter;
 
 /// Draws the rows of candidates: a mark for the Pareto front, a bar for peak memory with the limit, the row under the mouse (of table or picture).
 class CandidatesDelegate : public QStyledItemDelegate {
@@ -20,5 +24,8 @@ class CandidatesDelegate : public QStyledItemDelegate {
   int hovered_ = -1;
   double limit_ = 0;
 };
+
+/// A table of whole rows, fastest first.
+[[nodiscard]] QTableView* makeCandidatesTable(CandidatesFilter& model, CandidatesDelegate& delegate);
 
 }  // namespace pw::gui

@@ -72,6 +72,19 @@ bool isSamePlan(const PlanRequest& a, const PlanRequest& b) {
          a.replicas == b.replicas && a.recompute == b.recompute;
 }
 
+void takeOver(const PlanRequest& wanted, PlanRequest& r) {
+  r.schedule = wanted.schedule;
+  r.ranks = wanted.ranks;
+  r.chunks = wanted.chunks;
+  r.microbatches = wanted.microbatches;
+  r.replicas = wanted.replicas;
+  r.microbatch = wanted.microbatch;
+  r.batch = wanted.batch == wanted.microbatch * wanted.microbatches * wanted.replicas ? 0 : wanted.batch;
+  r.begins = wanted.begins;
+  r.recompute = wanted.recompute;
+  if (wanted.recompute == std::vector<std::string>{"auto"}) r.memoryLimit = wanted.memoryLimit;
+}
+
 QString whyNot(const Candidate& c) {
   if (c.fits) return {};
   return CandidatesModel::tr("Needs %1 on a rank, %2 more than the limit of %3.").arg(size(c.peak), size(c.peak - c.request.memoryLimit), size(c.request.memoryLimit));

@@ -13,7 +13,7 @@ namespace pw::gui {
 class CandidatesModel : public QAbstractTableModel {
   Q_OBJECT
  public:
-  enum Column : int { Schedule, Stages, Microbatches, Splits, Recompute, Step, Samples, Bubble, Peak, Fits, kColumns };
+  enum Column : int { Schedule, Stages, Microbatches, Recompute, Step, Samples, Bubble, Peak, Fits, Splits, kColumns };
   enum Role : int { SortRole = Qt::UserRole, FrontRole, LeadsRole, ShareRole };  ///< ShareRole: peak memory as a share of the largest shown
 
   explicit CandidatesModel(QObject* parent = nullptr) : QAbstractTableModel(parent) {}
@@ -62,6 +62,9 @@ class CandidatesFilter : public QSortFilterProxyModel {
 
 /// Whether loading the one gives the plan of the other: all that a candidate decides is equal.
 [[nodiscard]] bool isSamePlan(const PlanRequest& a, const PlanRequest& b);
+
+/// Makes a request the plan that was found; what a search does not decide stays.
+void takeOver(const PlanRequest& found, PlanRequest& request);
 
 /// Why a plan does not fit, in a sentence; empty when it does.
 [[nodiscard]] QString whyNot(const Candidate& candidate);

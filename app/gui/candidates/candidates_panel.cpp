@@ -3,7 +3,6 @@
 #include <QCheckBox>
 #include <QEvent>
 #include <QHBoxLayout>
-#include <QHeaderView>
 #include <QLabel>
 #include <QProgressBar>
 #include <QPushButton>
@@ -126,30 +125,14 @@ QWidget* CandidatesPanel::Private::buildResults() {
   filter = new CandidatesFilter(&panel);
   filter->setSourceModel(model);
   delegate = new CandidatesDelegate(&panel);
-  table = new QTableView;
-  table->setAccessibleName(tr("Candidates"));
-  table->setModel(filter);
-  table->setItemDelegate(delegate);
-  table->setSelectionBehavior(QAbstractItemView::SelectRows);
-  table->setSelectionMode(QAbstractItemView::SingleSelection);
-  table->setAlternatingRowColors(true);
-  table->setShowGrid(false);
-  table->setMouseTracking(true);
-  table->setTabKeyNavigation(false);
-  table->setWordWrap(false);
-  table->verticalHeader()->hide();
-  table->verticalHeader()->setSectionResizeMode(QHeaderView::Fixed);
-  table->verticalHeader()->setDefaultSectionSize(table->fontMetrics().height() + 8);
-  table->horizontalHeader()->setHighlightSections(false);
-  table->horizontalHeader()->setStretchLastSection(true);
-  table->setSortingEnabled(true);
-  table->sortByColumn(CandidatesModel::Samples, Qt::DescendingOrder);
+  table = makeCandidatesTable(*filter, *delegate);
   scatter = new CandidatesScatter;
   auto* splitter = new QSplitter(Qt::Horizontal);
   splitter->addWidget(table);
   splitter->addWidget(scatter);
   splitter->setStretchFactor(0, 3);
   splitter->setStretchFactor(1, 2);
+  splitter->setSizes({3'000, 2'000});  // in proportion
   splitter->setChildrenCollapsible(false);
   return splitter;
 }
@@ -272,9 +255,8 @@ void CandidatesPanel::Private::drain() {
   if (!queue) return;
   const std::vector<Candidate> more = queue->take();
   if (more.empty()) return;
-  const bool isFirst = model->rowCount() == 0;
   model->append(more);
-  if (isFirst) table->resizeColumnsToContents();
+  table->resizeColumnsToContents();
   showPoints();
   showStatus();
 }
@@ -283,7 +265,7 @@ void CandidatesPanel::Private::finish(Found found) {
   const int row = chosenRow();
   const std::optional<PlanRequest> chosen = row < 0 ? std::nullopt : std::optional(model->at(row).request);
   queue.reset();
-  outcome = found.skipped.empty() ? QString() : tr("%n shape(s) refused.", nullptr, static_cast<int>(found.skipped.size()));
+  outcome = found.skipped.empty() ? QString() : found.skipped.size() == 1 ? tr("1 shape was refused.") : tr("%1 shapes were refused.").arg(found.skipped.size());
   QStringList reasons;
   for (const std::string& reason : found.skipped) reasons << QString::fromStdString(reason);
   outcomeDetails = reasons.join(QLatin1Char('\n'));
@@ -323,7 +305,8 @@ void CandidatesPanel::Private::refresh() {
   button->setText(running ? tr("Cancel") : tr("Search"));
   progress->setVisible(running);
   const PlanRequest& request = document.design().request;
-  invitation->setText(has ? tr("Try schedules, numbers of microbatches, splits and recomputing on %n rank(s), and see what speed costs in memory.", nullptr, request.ranks)
+  invitation->setText(has ? tr("Try schedules, numbers of microbatches, splits and recomputing on %1, and see what speed costs in memory.")
+                                .arg(request.ranks == 1 ? tr("1 rank") : tr("%1 ranks").arg(request.ranks))
                           : tr("Open a model to search plans for it."));
   pages->setCurrentIndex(running || model->rowCount() > 0 ? 1 : 0);
   scatter->setLimit(request.memoryLimit);
@@ -339,7 +322,7 @@ void CandidatesPanel::Private::refresh() {
 void CandidatesPanel::Private::showStatus() {
   const int all = model->rowCount(), shown = filter->rowCount();
   QStringList words;
-  if (all > 0) words << (shown < all ? tr("%1 of %2 plans shown.").arg(shown).arg(all) : tr("%n plan(s).", nullptr, all));
+  if (all > 0) words << (shown < all ? tr("%1 of %2 plans shown.").arg(shown).arg(all) : all == 1 ? tr("1 plan.") : tr("%1 plans.").arg(all));
   const auto& candidates = model->all();
   const bool none = all > 0 && std::ranges::none_of(candidates, &Candidate::fits);
   if (none && !job->isRunning()) words << tr("None fits; least memory: %1.").arg(titleOf(*std::ranges::min_element(candidates, {}, &Candidate::peak)));
@@ -390,17 +373,7 @@ void CandidatesPanel::Private::load(int row) {
   if (row < 0) return;
   const PlanRequest wanted = model->at(row).request;
   document.edit(tr("Load candidate"), [&](Design& design) {
-    PlanRequest& r = design.request;
-    r.schedule = wanted.schedule;
-    r.ranks = wanted.ranks;
-    r.chunks = wanted.chunks;
-    r.microbatches = wanted.microbatches;
-    r.replicas = wanted.replicas;
-    r.microbatch = wanted.microbatch;
-    r.batch = wanted.batch == wanted.microbatch * wanted.microbatches * wanted.replicas ? 0 : wanted.batch;
-    r.begins = wanted.begins;
-    r.recompute = wanted.recompute;
-    if (wanted.recompute == std::vector<std::string>{"auto"}) r.memoryLimit = wanted.memoryLimit;
+    takeOver(wanted, design.request);
     design.customRows = nullptr;
   });
 }

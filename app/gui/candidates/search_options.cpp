@@ -51,15 +51,19 @@ SearchOptions::SearchOptions(Document& document, QWidget* parent)
   counts_->setAccessibleName(tr("Numbers of microbatches to try"));
   counts_->setToolTip(tr("Numbers of microbatches to try, with commas between them; empty: 1, 2, 4 and 8 times the ranks"));
   counts_->setMinimumWidth(fontMetrics().averageCharWidth() * 18);
+  counts_->setMaximumWidth(fontMetrics().averageCharWidth() * 40);
   auto* batch = new QLabel(tr("&Batch"));
   batch->setBuddy(batch_);
   batch_->setAccessibleName(tr("Samples per step"));
   batch_->setRange(0, 1 << 24);
+  batch_->setMinimumWidth(fontMetrics().horizontalAdvance(tr("microbatches of %1").arg(1024)) + 4 * fontMetrics().height());
   recompute_->setChecked(true);
   recompute_->setToolTip(tr("Also plans whose stages run their forward again in the backward: all of them, or as few as the memory limit demands"));
   limit_->setAccessibleName(tr("Memory limit of the search"));
   for (QWidget* widget : std::initializer_list<QWidget*>{counts, counts_, batch, batch_, recompute_, limit_}) row->addWidget(widget);
-  row->setStretch(1, 1);
+  row->setStretch(1, 3);
+  row->addStretch(1);
+  row->setSpacing(fontMetrics().averageCharWidth());
   connect(batch_, &QSpinBox::valueChanged, this, [this] { refresh(); });
   refresh();
 }

@@ -46,24 +46,48 @@ Qt::PenStyle arcStyle(ArcKind kind) {
 Margin::Margin(const TreeView& view, QWidget* parent) : QWidget(parent), view_(view) {
   setMouseTracking(true);
   setAccessibleName(tr("Stages"));
+  measure();
 }
 
-QSize Margin::sizeHint() const { return {static_cast<int>(bracketWidth()) + kGutterPadding + kLanes * kLaneStep, 100}; }
+QSize Margin::sizeHint() const { return {static_cast<int>(bracketWidth_) + kGutterPadding + kLanes * kLaneStep, 100}; }
 
-double Margin::bracketWidth() const {
-  QFont bold = font();
-  bold.setBold(true);
-  const double title = QFontMetricsF(bold).horizontalAdvance(tr("Stage 00 · rank 00"));
+void Margin::measure() {
+  bold_ = font();
+  bold_.setBold(true);
+  const double title = QFontMetricsF(bold_).horizontalAdvance(tr("Stage 00 · rank 00"));
   const double totals = QFontMetricsF(font()).horizontalAdvance(QStringLiteral("00.0 ms · 00.0 MiB"));
-  return std::ceil(std::max(title, totals)) + 2 * kTextPadding + kBar;
+  bracketWidth_ = std::ceil(std::max(title, totals)) + 2 * kTextPadding + kBar;
+}
+
+void Margin::changeEvent(QEvent* event) {
+  QWidget::changeEvent(event);
+  if (event->type() != QEvent::FontChange && event->type() != QEvent::ApplicationFontChange) return;
+  measure();
+  updateGeometry();
+  update();
 }
 
 double Margin::laneX(int lane) const { return width() - kGutterPadding - lane * kLaneStep; }
 
 void Margin::setStages(std::vector<StageTotals> stages) {
   if (stages == stages_) return;
-  stages_ = std::move(stages);
-  update();
+  Ns longest = 1;
+  for (const StageTotals& stage : stages) longest = std::max(longest, stage.forward + stage.backward);
+  const std::vector<StageTotals> before = std::exchange(stages_, std::move(stages));
+  if (std::exchange(longest_, longest) != longest || before.size() != stages_.size()) {
+    update();
+    return;
+  }
+  for (std::size_t s = 0; s < stages_.size(); ++s) {
+    if (before[s] == stages_[s]) continue;
+    const auto [top, bottom] = extent(s);
+    const double was = before[s].begin == stages_[s].begin ? top : view_.yOf(before[s].begin);
+    updateBetween(std::min(top, was), bottom);
+  }
+}
+
+void Margin::updateBetween(double top, double bottom) {
+  update(0, static_cast<int>(top) - kHandleHeight, width(), static_cast<int>(bottom - top) + 2 * kHandleHeight);
 }
 
 void Margin::setArcs(std::vector<Arc> arcs) {
@@ -74,6 +98,7 @@ void Margin::setArcs(std::vector<Arc> arcs) {
 }
 
 void Margin::setSplits(const std::vector<NodeId>& begins, const std::vector<QString>& names) {
+  if (begins.size() != begins_.size()) update();
   begins_ = begins;
   while (handles_.size() > begins.size()) {
     delete handles_.back();
@@ -90,7 +115,6 @@ void Margin::setSplits(const std::vector<NodeId>& begins, const std::vector<QStr
     handles_[s]->setAccessibleName(tr("Split at %1, between stage %2 and stage %3").arg(names[s]).arg(s).arg(s + 1));
   }
   placeHandles();
-  update();
 }
 
 void Margin::setHandleTip(std::function<QString(int)> tip) {
@@ -104,8 +128,15 @@ void Margin::place() {
   update();
 }
 
+void Margin::scroll() {
+  placeHandles();
+  update();
+}
+
+double Margin::yOf(double row) const { return (row - view_.rowAt(0)) * view_.rowHeight(); }
+
 void Margin::placeHandles() {
-  const int width = static_cast<int>(bracketWidth());
+  const int width = static_cast<int>(bracketWidth_);
   for (std::size_t s = 0; s < handles_.size(); ++s) {
     handles_[s]->setGeometry(0, static_cast<int>(std::round(view_.yOf(begins_[s]))) - kHandleHeight / 2 - 1, width, kHandleHeight);
   }
@@ -119,7 +150,7 @@ void Margin::placeArcs() {
     const auto& rows = visible.rows();
     const int row = visible.showing(node);
     const auto at = std::lower_bound(rows.begin(), rows.end(), row) - rows.begin();
-    return (static_cast<double>(at) + 0.5) * view_.rowHeight() - (view_.rowAt(0) * view_.rowHeight());
+    return static_cast<double>(at) + 0.5;
   };
   for (std::size_t a = 0; a < arcs_.size(); ++a) {
     const double from = middle(arcs_[a].from), to = middle(arcs_[a].to);
@@ -132,88 +163,99 @@ void Margin::placeArcs() {
     }
   }
   std::vector<std::pair<double, double>> spans;
-  for (const DrawnArc& arc : drawn_) spans.emplace_back(arc.from - 1, arc.to + 1);
+  for (const DrawnArc& arc : drawn_) spans.emplace_back(arc.from - 0.1, arc.to + 0.1);  // ends at one row touch
   const std::vector<int> lanes = arcLanes(spans, kLanes);
   for (std::size_t a = 0; a < drawn_.size(); ++a) drawn_[a].lane = lanes[a];
 }
 
 std::pair<double, double> Margin::extent(std::size_t stage) const {
-  const double top = stage == 0 ? -view_.rowAt(0) * view_.rowHeight() : view_.yOf(stages_[stage].begin);
-  const double bottom = stage + 1 < stages_.size() ? view_.yOf(stages_[stage + 1].begin) : (view_.visibleRows().count() - view_.rowAt(0)) * view_.rowHeight();
+  const double top = stage == 0 ? yOf(0) : view_.yOf(stages_[stage].begin);
+  const double bottom = stage + 1 < stages_.size() ? view_.yOf(stages_[stage + 1].begin) : yOf(view_.visibleRows().count());
   return {top, bottom};
 }
 
-void Margin::paintEvent(QPaintEvent*) {
+void Margin::paintEvent(QPaintEvent* event) {
+  const Theme& theme = currentTheme();
+  const QRect dirty = event->rect();
   QPainter painter(this);
-  painter.fillRect(rect(), currentTheme().background);
-  for (std::size_t s = 0; s < stages_.size(); ++s) paintStage(painter, s);
-  QColor border = currentTheme().text;
+  painter.fillRect(dirty, theme.background);
+  for (std::size_t s = 0; s < stages_.size(); ++s) paintStage(painter, s, dirty);
+  QColor border = theme.text;
   border.setAlpha(150);
-  for (const NodeId begin : begins_) painter.fillRect(QRectF(bracketWidth(), std::round(view_.yOf(begin)) - 1, width() - bracketWidth(), 2), border);
+  for (const NodeId begin : begins_) painter.fillRect(QRectF(bracketWidth_, std::round(view_.yOf(begin)) - 1, width() - bracketWidth_, 2), border);
+  painter.setPen(theme.grid);
+  painter.drawLine(width() - 1, dirty.top(), width() - 1, dirty.bottom());
+  if (dirty.right() < bracketWidth_) return;
   painter.setRenderHint(QPainter::Antialiasing);
   for (std::size_t a = 0; a < drawn_.size(); ++a) {
     if (static_cast<int>(a) != hovered_) paintArc(painter, drawn_[a], false);
   }
   if (hovered_ >= 0) paintArc(painter, drawn_[static_cast<std::size_t>(hovered_)], true);
-  painter.setPen(currentTheme().grid);
-  painter.drawLine(width() - 1, 0, width() - 1, height());
 }
 
-void Margin::paintStage(QPainter& painter, std::size_t stage) const {
-  const Theme& theme = currentTheme();
+void Margin::paintStage(QPainter& painter, std::size_t stage, const QRect& dirty) const {
   const auto [top, bottom] = extent(stage);
-  if (bottom < 0 || top > height() || bottom <= top) return;
-  const StageTotals& totals = stages_[stage];
+  const double from = std::max(top, 0.0), to = std::min<double>(bottom, height());  // the part one sees
+  if (to <= from || to < dirty.top() || from > dirty.bottom() + 1) return;
+  const Theme& theme = currentTheme();
   const QColor colour = stageColour(static_cast<int>(stage), theme);
-  const double width = bracketWidth();
   QColor tint = colour;
   tint.setAlpha(theme.dark ? 50 : 38);
-  painter.fillRect(QRectF(0, top + 1, width - kBar, bottom - top - 2), tint);
-  painter.fillRect(QRectF(width - kBar, top + 1, kBar, bottom - top - 2), colour);
-  const double from = std::max(top, 0.0), to = std::min<double>(bottom, height());  // the part one sees
-  const double line = QFontMetricsF(font()).lineSpacing();
-  const double room = to - from - 2;
+  painter.fillRect(QRectF(0, top + 1, bracketWidth_ - kBar, bottom - top - 2), tint);
+  painter.fillRect(QRectF(bracketWidth_ - kBar, top + 1, kBar, bottom - top - 2), colour);
+  paintTotals(painter, stage, from, to);
+}
+
+/// As much as there is room for: one line, two, and a bar of how long the stage takes beside the longest.
+void Margin::paintTotals(QPainter& painter, std::size_t stage, double from, double to) const {
+  const Theme& theme = currentTheme();
+  const StageTotals& totals = stages_[stage];
+  const double line = QFontMetricsF(font()).lineSpacing(), room = to - from - 2;
   if (room < line * 0.9) return;
-  Ns most = 1;
-  for (const StageTotals& other : stages_) most = std::max(most, other.forward + other.backward);
   const Ns time = totals.forward + totals.backward;
   const Bytes memory = totals.state + totals.activations;
   const bool two = room >= 2 * line, bar = room >= 2 * line + 8;
-  QFont bold = font();
-  bold.setBold(true);
-  const double height = (two ? 2 : 1) * line + (bar ? 7 : 0);
-  QRectF text(kTextPadding, (from + to - height) / 2, width - kBar - 2 * kTextPadding, line);
+  const auto draw = [&](const QFont& used, const QRectF& where, const QString& text) {
+    constexpr int kFitting = 18;  // what the width is made for; measuring costs as much as drawing
+    painter.setFont(used);
+    painter.drawText(where, Qt::AlignLeft | Qt::AlignVCenter | Qt::TextSingleLine,
+                     text.size() <= kFitting ? text : QFontMetricsF(used).elidedText(text, Qt::ElideRight, where.width()));
+  };
+  QRectF text(kTextPadding, (from + to - (two ? 2 : 1) * line - (bar ? 7 : 0)) / 2, bracketWidth_ - kBar - 2 * kTextPadding, line);
   painter.setPen(theme.text);
-  painter.setFont(bold);
   const QString number = two ? stageTitle(totals, static_cast<int>(stage)) : QString::number(stage);
-  painter.drawText(text, Qt::AlignLeft | Qt::AlignVCenter, QFontMetricsF(bold).elidedText(number, Qt::ElideRight, text.width()));
-  painter.setFont(font());
-  if (!two) text.setLeft(text.left() + QFontMetricsF(bold).horizontalAdvance(number) + kTextPadding);
-  if (two) text.translate(0, line);
-  const QString figures = time == 0 && memory == 0 ? QString() : tr("%1 · %2").arg(duration(time), gui::size(memory));
-  painter.drawText(text, Qt::AlignLeft | Qt::AlignVCenter, QFontMetricsF(font()).elidedText(figures, Qt::ElideRight, text.width()));
+  draw(bold_, text, number);
+  if (two) {
+    text.translate(0, line);
+  } else {
+    text.setLeft(text.left() + QFontMetricsF(bold_).horizontalAdvance(number) + kTextPadding);
+  }
+  if (time > 0 || memory > 0) draw(font(), text, tr("%1 · %2").arg(duration(time), gui::size(memory)));
   if (!bar) return;
-  const QRectF track(text.left(), text.bottom() + 3, text.width(), 4);  // how long the stage takes beside the longest
+  const QRectF track(text.left(), text.bottom() + 3, text.width(), 4);
   painter.fillRect(track, theme.grid);
-  painter.fillRect(QRectF(track.left(), track.top(), track.width() * static_cast<double>(time) / static_cast<double>(most), track.height()), colour);
+  painter.fillRect(QRectF(track.left(), track.top(), track.width() * static_cast<double>(time) / static_cast<double>(longest_), track.height()),
+                   stageColour(static_cast<int>(stage), theme));
 }
 
 void Margin::paintArc(QPainter& painter, const DrawnArc& arc, bool strong) const {
   const QColor colour = arcColour(arc.kind, currentTheme());
-  const double right = width() - 2, x = laneX(arc.lane), bend = std::min(right - x, (arc.to - arc.from) / 2);
-  QPainterPath path(QPointF(right, arc.from));
-  path.quadTo(x, arc.from, x, arc.from + bend);
-  path.lineTo(x, arc.to - bend);
-  path.quadTo(x, arc.to, right, arc.to);
+  const double top = yOf(arc.from), bottom = yOf(arc.to);
+  if (bottom < 0 || top > height()) return;
+  const double right = width() - 2, x = laneX(arc.lane), bend = std::min(right - x, (bottom - top) / 2);
+  QPainterPath path(QPointF(right, top));
+  path.quadTo(x, top, x, top + bend);
+  path.lineTo(x, bottom - bend);
+  path.quadTo(x, bottom, right, bottom);
   painter.setBrush(Qt::NoBrush);
   painter.setPen(QPen(colour, strong ? 3 : 1.5, arcStyle(arc.kind)));
   painter.drawPath(path);
   painter.setPen(Qt::NoPen);
   painter.setBrush(colour);
   if (arc.kind == ArcKind::Shared) {
-    for (const double y : {arc.from, arc.to}) painter.drawEllipse(QPointF(right - 2, y), 2.5, 2.5);
+    for (const double y : {top, bottom}) painter.drawEllipse(QPointF(right - 2, y), 2.5, 2.5);
   } else {
-    painter.drawPolygon(QPolygonF({QPointF(right + 1, arc.to), QPointF(right - 5, arc.to - 3.5), QPointF(right - 5, arc.to + 3.5)}));
+    painter.drawPolygon(QPolygonF({QPointF(right + 1, bottom), QPointF(right - 5, bottom - 3.5), QPointF(right - 5, bottom + 3.5)}));
   }
 }
 
@@ -222,8 +264,9 @@ const Margin::DrawnArc* Margin::drawnAt(const QPointF& point) const {
   double distance = kNear;
   for (const DrawnArc& arc : drawn_) {
     const double beside = std::abs(point.x() - laneX(arc.lane));
-    const bool along = point.y() >= arc.from && point.y() <= arc.to && beside < distance;
-    const bool atEnd = point.x() >= laneX(arc.lane) && std::min(std::abs(point.y() - arc.from), std::abs(point.y() - arc.to)) < kNear;
+    const double top = yOf(arc.from), bottom = yOf(arc.to);
+    const bool along = point.y() >= top && point.y() <= bottom && beside < distance;
+    const bool atEnd = point.x() >= laneX(arc.lane) && std::min(std::abs(point.y() - top), std::abs(point.y() - bottom)) < kNear;
     if (!along && (!atEnd || best != nullptr)) continue;
     best = &arc;
     distance = along ? beside : distance;
@@ -245,7 +288,7 @@ bool Margin::event(QEvent* event) {
   if (arcs.size() > kMostInTip) text += "</p><p>" + tr("… and %1 more").arg(arcs.size() - kMostInTip);
   for (std::size_t s = 0; s < stages_.size() && text.isEmpty(); ++s) {
     const auto [top, bottom] = extent(s);
-    if (help->pos().y() >= top && help->pos().y() < bottom && help->pos().x() < bracketWidth()) text = stageText(stages_[s], static_cast<int>(s));
+    if (help->pos().y() >= top && help->pos().y() < bottom && help->pos().x() < bracketWidth_) text = stageText(stages_[s], static_cast<int>(s));
   }
   QToolTip::showText(help->globalPos(), text, this);
   return true;

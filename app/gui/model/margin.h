@@ -24,8 +24,9 @@ class Margin : public QWidget {
   /// Handles for these places, with their names for people. Handles stay, so that one keeps the focus while it moves.
   void setSplits(const std::vector<NodeId>& begins, const std::vector<QString>& names);
   void setHandleTip(std::function<QString(int)> tip);
-  /// Puts all where the rows now are.
+  /// Puts all where the rows now are; `scroll` where only that changed.
   void place();
+  void scroll();
 
   [[nodiscard]] const std::vector<SplitHandle*>& handles() const { return handles_; }
   [[nodiscard]] const std::vector<Arc>& arcs() const { return arcs_; }
@@ -43,26 +44,33 @@ class Margin : public QWidget {
   void leaveEvent(QEvent* event) override;
   void resizeEvent(QResizeEvent* event) override;
   void wheelEvent(QWheelEvent* event) override;
+  void changeEvent(QEvent* event) override;
 
  private:
   /// Arcs of one kind between the same two rows seen.
   struct DrawnArc {
     ArcKind kind = ArcKind::Sent;
-    double from = 0, to = 0;  ///< y
+    double from = 0, to = 0;  ///< in row heights from the first row's top
     int lane = 0;
     std::vector<std::size_t> arcs;
   };
   void placeHandles();
   void placeArcs();
-  [[nodiscard]] double bracketWidth() const;  ///< totals and bar
+  void measure();  ///< the font
   [[nodiscard]] double laneX(int lane) const;
+  [[nodiscard]] double yOf(double row) const;
   [[nodiscard]] std::pair<double, double> extent(std::size_t stage) const;  ///< y
   [[nodiscard]] const DrawnArc* drawnAt(const QPointF& point) const;
-  void paintStage(QPainter& painter, std::size_t stage) const;
+  void updateBetween(double top, double bottom);
+  void paintStage(QPainter& painter, std::size_t stage, const QRect& dirty) const;
+  void paintTotals(QPainter& painter, std::size_t stage, double from, double to) const;
   void paintArc(QPainter& painter, const DrawnArc& arc, bool strong) const;
 
   const TreeView& view_;
+  double bracketWidth_ = 0;  ///< totals and bar
+  QFont bold_;
   std::vector<StageTotals> stages_;
+  Ns longest_ = 1;  ///< forward and backward of a stage
   std::vector<NodeId> begins_;
   std::vector<Arc> arcs_;
   std::vector<DrawnArc> drawn_;

@@ -236,9 +236,11 @@ void ModelPanel::Private::designChanged() {
   const bool hadFocus = std::any_of(margin.handles().begin(), margin.handles().end(), [](SplitHandle* h) { return h->hasFocus(); });
   model.setBegins(begins);
   if (!drag.isActive()) {  // a split that came into a closed row opens it; one whose row was closed by hand lets it be
+    std::vector<int> hidden;
     for (const NodeId node : begins) {
-      if (!std::binary_search(before.begin(), before.end(), node) && !view.visibleRows().isBetweenRows(node)) view.openAround(model.tree().rowOfNode[node.index()]);
+      if (!std::binary_search(before.begin(), before.end(), node) && !view.visibleRows().isBetweenRows(node)) hidden.push_back(model.tree().rowOfNode[node.index()]);
     }
+    for (const int row : hidden) view.openAround(row);
   }
   view.updateSplits(before, begins);
   std::vector<QString> names;

@@ -19,6 +19,7 @@ TreeArea::TreeArea(TreeView& view, QWidget* parent) : QWidget(parent), view_(vie
   view_.setParent(this);
   view_.viewport()->installEventFilter(this);
   connect(&view_, &TreeView::rowsChanged, margin_, &Margin::place);
+  connect(&view_, &TreeView::scrolled, margin_, &Margin::scroll);
   QHeaderView& header = *view_.header();
   for (int column = 0; column < TreeModel::kColumns; ++column) header.setSectionResizeMode(column, QHeaderView::Interactive);
   header.setContextMenuPolicy(Qt::CustomContextMenu);

@@ -46,15 +46,21 @@ TreeView::TreeView(TreeModel& model, QWidget* parent) : QTreeView(parent), model
 
 void TreeView::rowsMayDiffer() {
   isStale_ = true;
-  emit rowsChanged();
+  if (std::exchange(willTell_, true)) return;
+  QMetaObject::invokeMethod(this, [this] {
+    willTell_ = false;
+    emit rowsChanged();
+  }, Qt::QueuedConnection);
 }
 
 const VisibleRows& TreeView::visibleRows() const {
   if (!isStale_) return visible_;
   const CallTree& tree = model_.tree();
   std::vector<bool> open(tree.rows.size(), false);
-  for (int r = 0; r < tree.size(); ++r) {
-    if (tree.row(r).end > r + 1) open[static_cast<std::size_t>(r)] = isExpanded(model_.indexOf(r));
+  for (int r = 0; r < tree.size();) {
+    const bool isOpen = tree.row(r).end > r + 1 && isExpanded(model_.indexOf(r));
+    open[static_cast<std::size_t>(r)] = isOpen;
+    r = isOpen ? r + 1 : tree.row(r).end;  // what is inside a closed row is not seen
   }
   visible_ = VisibleRows(tree, open);
   isStale_ = false;
@@ -142,12 +148,12 @@ void TreeView::contextMenuEvent(QContextMenuEvent* event) {
 
 void TreeView::scrollContentsBy(int dx, int dy) {
   QTreeView::scrollContentsBy(dx, dy);
-  if (dy != 0) emit rowsChanged();
+  if (dy != 0) emit scrolled();
 }
 
 void TreeView::updateGeometries() {
   QTreeView::updateGeometries();
-  emit rowsChanged();
+  rowsMayDiffer();  // all were opened or closed at once, which has no signal
 }
 
 void TreeView::paintEvent(QPaintEvent* event) {

@@ -62,7 +62,8 @@ class TreeView : public QTreeView {
   [[nodiscard]] int currentRow() const;
 
  signals:
-  void rowsChanged();  ///< which are seen, or where: opened, closed, scrolled
+  void rowsChanged();  ///< which are seen: opened, closed; once for many, behind the event that did it
+  void scrolled();     ///< or of another height
   void splitRequested(int row);
   void removeRequested(int row);
   void findRequested();
@@ -83,6 +84,7 @@ class TreeView : public QTreeView {
   RowDelegate* delegate_;
   mutable VisibleRows visible_;
   mutable bool isStale_ = true;
+  bool willTell_ = false;  ///< rowsChanged is under way
   std::optional<DropMark> mark_;
 };
 

@@ -100,6 +100,7 @@ RunsPanel::~RunsPanel() {
 QWidget* RunsPanel::Private::buildHistory() {
   runs = new RunList(&panel);
   history = new QTreeView(&panel);
+  history->setObjectName(QStringLiteral("history"));
   history->setModel(runs);
   history->setRootIsDecorated(false);
   history->setUniformRowHeights(true);

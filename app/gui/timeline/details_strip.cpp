@@ -18,7 +18,8 @@ DetailsStrip::DetailsStrip(QWidget* parent) : QPlainTextEdit(parent) {
   fit();
 }
 
-void DetailsStrip::setDetails(const QString& text) {
+void DetailsStrip::setDetails(const QString& text, const QString& hint) {
+  if (placeholderText() != hint) setPlaceholderText(hint);
   if (text == details_) return;
   details_ = text;
   setPlainText(text);
@@ -48,8 +49,9 @@ void DetailsStrip::fit() {
   setTabStopDistance(fontMetrics().horizontalAdvance(QStringLiteral("000.00 ms (00.0 %)  ")));
   int lines = 0;
   for (QTextBlock block = document()->begin(); block.isValid(); block = block.next()) lines += std::max(1, block.lineCount());
-  lines = std::clamp(lines, 2, isTable ? 7 : 4);
-  const int height = static_cast<int>(std::ceil(lines * QFontMetricsF(font()).lineSpacing() + 2 * document()->documentMargin())) + 2 * frameWidth();
+  const int shown = std::clamp(lines, 2, isTable ? 7 : 4);
+  setVerticalScrollBarPolicy(lines > shown ? Qt::ScrollBarAsNeeded : Qt::ScrollBarAlwaysOff);
+  const int height = static_cast<int>(std::ceil(shown * QFontMetricsF(font()).lineSpacing() + 2 * document()->documentMargin())) + 2 * frameWidth();
   if (height != minimumHeight() || height != maximumHeight()) setFixedHeight(height);
 }
 

@@ -8,8 +8,8 @@ namespace pw::gui {
 class DetailsStrip : public QPlainTextEdit {
  public:
   explicit DetailsStrip(QWidget* parent = nullptr);
-  /// Columns are set apart by tabulators; the first line is bold.
-  void setDetails(const QString& text);
+  /// Columns are set apart by tabulators; the first line is bold. `hint` is shown, faint, where there is no text.
+  void setDetails(const QString& text, const QString& hint = {});
 
  protected:
   void changeEvent(QEvent* event) override;

@@ -12,12 +12,16 @@ int lineOf(Bytes bytes, const MemoryView& view, int height) {
   return height - 1 - static_cast<int>(static_cast<double>(bytes) / static_cast<double>(view.top) * (height - 3) + 0.5);
 }
 
-/// Least and most of samples [first, last).
+/// Least and most of samples [first, last); where those are many, also of what lies in a block with them.
 std::pair<Bytes, Bytes> extremesOf(const MemoryTrack& track, std::size_t first, std::size_t last) {
   constexpr std::size_t kBlock = MemoryTrack::kBlock;
+  if (last - first > 4 * kBlock) {
+    first -= first % kBlock;
+    last = std::min(track.bytes.size(), (last + kBlock - 1) / kBlock * kBlock);
+  }
   Bytes least = std::numeric_limits<Bytes>::max(), most = std::numeric_limits<Bytes>::min();
   while (first < last) {
-    if (first % kBlock == 0 && first + kBlock <= last) {
+    if (first % kBlock == 0 && std::min(first + kBlock, track.bytes.size()) <= last) {
       const auto& [low, high] = track.extremes[first / kBlock];
       least = std::min(least, low);
       most = std::max(most, high);

@@ -1,7 +1,11 @@
 #include <QPainter>
+#include <QSemaphore>
+#include <QThreadPool>
 #include <algorithm>
+#include <atomic>
 #include <cmath>
 #include <cstring>
+#include <limits>
 #include <map>
 #include <tuple>
 
@@ -47,10 +51,20 @@ struct Content {
   bool operator==(const Content&) const = default;
 };
 
+constexpr std::int64_t kNothing = std::numeric_limits<std::int64_t>::max() / 2;
+
 struct RowImage {
   QImage image;
-  std::int64_t offset = 0;
+  std::int64_t offset = kNothing;  ///< content column of its first column; kNothing: not painted
   bool used = false;
+};
+
+/// A row on the screen.
+struct Shown {
+  Row row;
+  int top = 0;  ///< device pixels
+  QRect clip;
+  RowImage* image = nullptr;
 };
 
 /// Several stages on a rank: of the first spans, or surely as there are more stages than ranks.
@@ -76,7 +90,9 @@ struct ScenePainter::Cache {
   void prepare(const Scene& scene, const Viewport& view, const Theme& theme, double ratio, int width);
   const Matches& matched(const Scene& scene);
   [[nodiscard]] TrackView viewOf(const Scene& scene, Source source, Rank rank, TrackKind kind);
-  const QImage& imageOf(const Scene& scene, const Row& row, int height);
+  [[nodiscard]] RowImage& prepared(const Row& row, int height);
+  void update(const Scene& scene, const Row& row, RowImage& cached);
+  void update(const Scene& scene, const std::vector<Shown>& shown);
   void paintStrip(const Scene& scene, const Row& row, QImage& image, int left, int right);
   void paintMemoryStrip(const Scene& scene, const Row& row, Canvas& canvas);
   [[nodiscard]] QImage withWideLabels(const Scene& scene, const Row& row, const QImage& image);
@@ -89,7 +105,7 @@ void ScenePainter::Cache::prepare(const Scene& scene, const Viewport& view, cons
                              now.measuredPrint == content.measuredPrint;
   if (!sameTimelines) matches.reset();
   if (!look || now != content) {
-    for (auto& [key, row] : rows) row.offset = std::numeric_limits<std::int64_t>::max() / 2;
+    for (auto& [key, row] : rows) row.offset = kNothing;
     if (now.scale != content.scale || ratio != content.devicePixelRatio || glyphs.usual.height() == 0)
       glyphs = {Glyphs(sceneFont(scene, 0.9), ratio), Glyphs(sceneFont(scene, 0.72), ratio)};
     look.emplace(scene, theme);
@@ -171,24 +187,26 @@ void ScenePainter::Cache::paintStrip(const Scene& scene, const Row& row, QImage&
     paintOutlines(canvas, columns, scene.predicted->ranks[row.rank.index()].compute, *look);
 }
 
-/// The row's image as of the view: moved, and painted where it is new.
-const QImage& ScenePainter::Cache::imageOf(const Scene& scene, const Row& row, int height) {
+/// Room for the row's image.
+RowImage& ScenePainter::Cache::prepared(const Row& row, int height) {
   RowImage& cached = rows[{row.rank.value, row.kind, row.source}];
   cached.used = true;
-  const int width = columns.width;
-  if (cached.image.width() != width || cached.image.height() != height) {
-    cached.image = QImage(width, height, QImage::Format_RGB32);
-    cached.offset = std::numeric_limits<std::int64_t>::max() / 2;
+  if (cached.image.width() != columns.width || cached.image.height() != height) {
+    cached.image = QImage(columns.width, height, QImage::Format_RGB32);
+    cached.offset = kNothing;
   }
+  return cached;
+}
+
+/// Brings a row's image to the view: moves what it has, and paints what is new. Several rows may be brought there at a time.
+void ScenePainter::Cache::update(const Scene& scene, const Row& row, RowImage& cached) {
+  const int width = columns.width;
   const std::int64_t moved = columns.offset - cached.offset;
   cached.offset = columns.offset;
-  if (moved == 0) return cached.image;
-  if (std::abs(moved) >= width) {
-    paintStrip(scene, row, cached.image, 0, width);
-    return cached.image;
-  }
+  if (moved == 0) return;
+  if (std::abs(moved) >= width) return paintStrip(scene, row, cached.image, 0, width);
   const auto shift = static_cast<std::size_t>(std::abs(moved)), kept = static_cast<std::size_t>(width) - shift;
-  for (int y = 0; y < height; ++y) {
+  for (int y = 0; y < cached.image.height(); ++y) {
     auto* const line = reinterpret_cast<QRgb*>(cached.image.scanLine(y));
     std::memmove(moved > 0 ? line : line + shift, moved > 0 ? line + shift : line, kept * sizeof(QRgb));
   }
@@ -197,7 +215,36 @@ const QImage& ScenePainter::Cache::imageOf(const Scene& scene, const Row& row, i
   } else {
     paintStrip(scene, row, cached.image, 0, static_cast<int>(shift));
   }
-  return cached.image;
+}
+
+/// Rows that are new as a whole on all cores; strips are cheaper than threads.
+void ScenePainter::Cache::update(const Scene& scene, const std::vector<Shown>& shown) {
+  if (scene.differences && scene.predicted && scene.measured) (void)matched(scene);  // not by several threads
+  std::vector<const Shown*> whole;
+  for (const Shown& row : shown) {
+    if (std::abs(columns.offset - row.image->offset) >= columns.width / 2) {
+      whole.push_back(&row);
+    } else {
+      update(scene, row.row, *row.image);
+    }
+  }
+  std::atomic<std::size_t> next{0};
+  const auto work = [&] {
+    for (std::size_t i = next++; i < whole.size(); i = next++) update(scene, whole[i]->row, *whole[i]->image);
+  };
+  QThreadPool& pool = *QThreadPool::globalInstance();
+  QSemaphore done;
+  int helpers = 0;
+  const int wanted = std::min(pool.maxThreadCount() - 1, static_cast<int>(whole.size()) / 4);
+  for (int h = 0; h < wanted; ++h) {
+    // Only threads that are free now: one that came late would find no work, but `paint` had to wait for it.
+    helpers += pool.tryStart([&] {
+      work();
+      done.release();
+    }) ? 1 : 0;
+  }
+  work();
+  done.acquire(helpers);
 }
 
 QImage ScenePainter::Cache::withWideLabels(const Scene& scene, const Row& row, const QImage& image) {
@@ -258,15 +305,20 @@ void ScenePainter::paint(QPainter& painter, const QRect& area, const Scene& scen
   painter.save();
   painter.setRenderHint(QPainter::Antialiasing, false);
   painter.fillRect(tracks, theme.background);
+  std::vector<Shown> shown;
   for (const Row& row : layout.rows) {
     const int y = tracks.top() + (row.pinned ? row.top : row.top - scroll);
     const QRect clip = row.pinned ? tracks : tracks.adjusted(0, layout.pinnedHeight, 0, 0);
     if (y > clip.bottom() || y + row.height <= clip.top()) continue;
     const int top = static_cast<int>(std::lround(y * ratio)), bottom = static_cast<int>(std::lround((y + row.height) * ratio));
-    QImage image = cache.withWideLabels(scene, row, cache.imageOf(scene, row, bottom - top));
+    shown.push_back({row, top, clip, &cache.prepared(row, bottom - top)});
+  }
+  cache.update(scene, shown);
+  for (const Shown& row : shown) {
+    QImage image = cache.withWideLabels(scene, row.row, row.image->image);
     image.setDevicePixelRatio(ratio);
-    painter.setClipRect(clip);
-    painter.drawImage(QPointF(tracks.left(), top / ratio), image);
+    painter.setClipRect(row.clip);
+    painter.drawImage(QPointF(tracks.left(), row.top / ratio), image);
   }
   std::erase_if(cache.rows, [](const auto& row) { return !row.second.used; });
 

@@ -11,6 +11,12 @@
 namespace pw::gui {
 namespace {
 
+/// Errors begin in lower case where they follow a command's name; alone they are sentences.
+QString sentence(QString text) {
+  if (!text.isEmpty()) text[0] = text[0].toUpper();
+  return text;
+}
+
 /// Text in the middle of an area, wrapped at a comfortable width, with a heading above it.
 void paintSentence(QPainter& painter, const QRect& area, const QString& heading, const QString& text, const QColor& strong, const QColor& faint, const QIcon& icon) {
   const int width = std::min(area.width() - 32, painter.fontMetrics().averageCharWidth() * 70);
@@ -100,9 +106,9 @@ void TimelineWidget::Private::paintGap(QPainter& p, const Theme& theme) {
   const int top = row.pinned ? row.top : row.top - scroll;
   p.save();
   p.setClipRect(row.pinned ? area : area.adjusted(0, layout.pinnedHeight, 0, 0));
-  p.setPen(QPen(theme.accent, 2));
+  p.setPen(QPen(theme.focus, 2));
   p.setBrush(Qt::NoBrush);
-  p.drawRect(QRectF(area.left() + left, area.top() + top + 1, std::max(2.0, right - left), row.height - 2));
+  p.drawRect(QRectF(area.left() + left, area.top() + top, std::max(2.0, right - left), row.height));
   p.restore();
 }
 
@@ -138,7 +144,7 @@ void TimelineWidget::Private::paintProblem(QPainter& p, const Theme& theme) {
   const int pad = p.fontMetrics().height() / 2, side = p.fontMetrics().height();
   const int width = std::min(area.width() - 24, p.fontMetrics().averageCharWidth() * 90);
   if (width < 5 * side) return;
-  const QString text = document.problem();
+  const QString text = sentence(document.problem());
   const int room = width - side - 3 * pad;
   const QRect words = p.fontMetrics().boundingRect(QRect(0, 0, room, 10'000), Qt::TextWordWrap, text);
   const int used = std::min(width, words.width() + side + 3 * pad + 2);
@@ -155,7 +161,7 @@ void TimelineWidget::Private::paintProblem(QPainter& p, const Theme& theme) {
 }
 
 void TimelineWidget::Private::paintEmpty(QPainter& p, const Theme& theme) {
-  const QString problem = document.problem();
+  const QString problem = sentence(document.problem());
   if (!problem.isEmpty()) {
     const QIcon icon = w.style()->standardIcon(QStyle::SP_MessageBoxWarning);
     return paintSentence(p, canvas->rect(), tr("This plan cannot be predicted"), problem, theme.error, theme.text, icon);

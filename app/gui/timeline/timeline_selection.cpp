@@ -240,7 +240,7 @@ QString TimelineWidget::Private::describe() {
 
 void TimelineWidget::Private::updateDetails() {
   const QString text = describe();
-  strip->setDetails(text.isEmpty() && !isEmpty() ? tr("Click a block or a bubble for its details; drag on the ruler to add up a range; / finds.") : text);
+  strip->setDetails(text, isEmpty() ? QString() : tr("Click a block or a bubble for its details; drag on the ruler to add up a range; / finds."));
   if (text == details) return;
   details = text;
   canvas->setAccessibleDescription(details);

@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <numeric>
+#include <limits>
 
 namespace pw::gui {
 namespace {
@@ -98,17 +98,50 @@ class ComputePainter {
   }
 
   /// Time of each kind in [from, to), where spans [first, next) start. Few are summed up, of many the summaries of their blocks tell.
-  [[nodiscard]] KindTimes busyIn(Ns from, Ns to, std::size_t first, std::size_t next) const {
-    if (next - first > 2 * SpanTrack::kBlock) return busyByKind(track_, from, to);
-    while (first > 0 && track_.end[first - 1] > from) --first;
+  [[nodiscard]] KindTimes busyIn(Ns from, Ns to, std::size_t first, std::size_t next) {
     KindTimes busy{};
-    for (std::size_t i = first; i < next; ++i) {
-      const Ns part = std::min(track_.end[i], to) - std::max(track_.start[i], from);
-      if (part <= 0) continue;
-      const bool half = isSlotAt(track_, i) || (i > 0 && isSlotAt(track_, i - 1));
-      busy[at(track_.tags[i].kind)] += half ? part / 2 : part;
+    if (next - first <= SpanTrack::kBlock) {
+      while (first > 0 && track_.end[first - 1] > from) --first;
+      for (std::size_t i = first; i < next; ++i) add(busy, i, std::min(track_.end[i], to) - std::max(track_.start[i], from));
+      return busy;
     }
+    if (from != known_) before_ = upTo(from);
+    const KindTimes after = upTo(to);
+    for (std::size_t k = 0; k < kSpanKinds; ++k) busy[k] = after[k] - before_[k];
+    before_ = after;
+    known_ = to;
     return busy;
+  }
+
+  void add(KindTimes& busy, std::size_t i, Ns time) const {
+    if (time <= 0) return;
+    const SpanKind kind = track_.tags[i].kind;
+    const bool half = kind == SpanKind::Forward ? isSlotAt(track_, i) : kind == SpanKind::Backward && i > 0 && isSlotAt(track_, i - 1);
+    busy[at(kind)] += half ? time / 2 : time;
+  }
+
+  /// Time of each kind before `time`, where a column holds many spans: evenly spread over a block without much idle time in it.
+  [[nodiscard]] KindTimes upTo(Ns time) {
+    const auto& starts = track_.firstStart;
+    if (starts[block_] > time || (block_ + 64 < starts.size() && starts[block_ + 64] <= time)) {
+      const auto behind = std::upper_bound(starts.begin(), starts.end(), time) - starts.begin();
+      block_ = static_cast<std::size_t>(std::max<std::ptrdiff_t>(behind, 1) - 1);
+    }
+    while (block_ + 1 < starts.size() && starts[block_ + 1] <= time) ++block_;
+    KindTimes sum = track_.busy[block_];
+    const KindTimes& whole = track_.busy[block_ + 1];
+    const Ns begin = starts[block_], end = block_ + 1 < starts.size() ? starts[block_ + 1] : track_.ownEnd[block_];
+    if (time <= begin) return sum;
+    Ns idle = end - begin;
+    for (std::size_t k = 0; k < kSpanKinds; ++k) idle -= whole[k] - sum[k];
+    if (static_cast<double>(idle) <= 0.1 * columns_.nsPerColumn && end > begin) {
+      const double share = std::min(1.0, static_cast<double>(time - begin) / static_cast<double>(end - begin));
+      for (std::size_t k = 0; k < kSpanKinds; ++k) sum[k] += static_cast<Ns>(static_cast<double>(whole[k] - sum[k]) * share);
+      return sum;
+    }
+    const std::size_t last = std::min(track_.size(), (block_ + 1) * SpanTrack::kBlock);
+    for (std::size_t i = block_ * SpanTrack::kBlock; i < last && track_.start[i] < time; ++i) add(sum, i, std::min(track_.end[i], time) - track_.start[i]);
+    return sum;
   }
 
   /// A column with spans [first, next) that start in it (and what reaches into it).
@@ -147,6 +180,9 @@ class ComputePainter {
   const SpanTrack& track_;
   const Look& look_;
   const LabelGlyphs& glyphs_;
+  KindTimes before_{};                            ///< up to `known_`
+  Ns known_ = std::numeric_limits<Ns>::min();
+  std::size_t block_ = 0;                         ///< of the time asked for last
 };
 
 }  // namespace
@@ -211,16 +247,17 @@ void paintMessages(Canvas& canvas, const Columns& columns, const TrackView& view
     std::array<Ns, 3> narrow{};
     std::array<SpanTag, 3> tags;
     for (std::size_t s = i; s < next;) {
-      if (s % SpanTrack::kBlock == 0 && s + SpanTrack::kBlock <= next &&
-          static_cast<double>(track.ownEnd[s / SpanTrack::kBlock]) < static_cast<double>(track.firstStart[s / SpanTrack::kBlock]) + columns.nsPerColumn) {
-        const std::size_t b = s / SpanTrack::kBlock;
+      const std::size_t b = s / SpanTrack::kBlock, behind = std::min(next, (b + 1) * SpanTrack::kBlock);
+      if (behind - s > 4 && static_cast<double>(track.ownEnd[b]) < static_cast<double>(track.start[s]) + columns.nsPerColumn) {
+        // No wide ones: each takes about its share of the block's times.
         for (const SpanKind kind : {SpanKind::SendForward, SpanKind::SendBackward, SpanKind::ReduceGrad}) {
           const Ns time = track.busy[b + 1][at(kind)] - track.busy[b][at(kind)];
           if (time <= 0) continue;
-          narrow[static_cast<std::size_t>(messageLane(kind))] += time;
-          tags[static_cast<std::size_t>(messageLane(kind))] = track.tags[s].kind == kind ? track.tags[s] : SpanTag{kind, Stage(-1), Microbatch(-1), {}};
+          const auto lane = static_cast<std::size_t>(messageLane(kind));
+          narrow[lane] += std::max<Ns>(1, time * static_cast<Ns>(behind - s) / static_cast<Ns>(SpanTrack::kBlock));
+          tags[lane] = track.tags[s].kind == kind ? track.tags[s] : SpanTag{kind, Stage(-1), Microbatch(-1), {}};
         }
-        s += SpanTrack::kBlock;
+        s = behind;
         continue;
       }
       const auto lane = static_cast<std::size_t>(messageLane(track.tags[s].kind));

@@ -29,6 +29,7 @@ using Fatal = QAbstractItemModelTester::FailureReportingMode;
 class RunsPanelTest : public testing::Test {
  protected:
   void SetUp() override {
+    qputenv("PIPEWRIGHT_RESOURCES", PW_SOURCE_DIR "/resources");
     document.setStorePath(folder.filePath("runs.db"));
     document.adopt(*loadFiles({PW_SOURCE_DIR "/resources/models/gpt_small.pt2"}, {}));
     ASSERT_TRUE(QTest::qWaitFor([this] { return document.prediction() != nullptr && !document.isPredicting(); }, kLongMs));
@@ -95,7 +96,7 @@ class RunsPanelTest : public testing::Test {
 TEST_F(RunsPanelTest, ListsTheRunsOfTheStoreNewestFirst) {
   record(1000);
   record(0, "Rank 1 was ended by SIGKILL");
-  auto* view = panel().findChild<QTreeView*>();
+  auto* view = panel().findChild<QTreeView*>("history");
   auto* list = panel().findChild<RunList*>();
   ASSERT_TRUE(view && list);
   const QAbstractItemModelTester tester(list, Fatal::Fatal);
@@ -185,7 +186,8 @@ TEST_F(RunsPanelTest, LoadsThePlanOfARunAsAnEditThatCanBeUndone) {
   document.edit("other", [](Design& d) { d.request.microbatches += 3; });
   waitFor([this] { return !document.isPredicting(); });
   choose(id);
-  for (QAction* action : panel().findChild<QTreeView*>()->actions()) {
+  QObject::connect(&panel(), &RunsPanel::openRequested, &panel(), [this](const QStringList& paths) { sentences << "asked to open " + paths.join(", "); });
+  for (QAction* action : panel().findChild<QTreeView*>("history")->actions()) {
     if (action->text() == "Load its plan") action->trigger();
   }
   waitFor([&] { return document.design().request.microbatches == microbatches; });

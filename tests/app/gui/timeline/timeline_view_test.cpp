@@ -1,3 +1,7 @@
+#include <QAction>
+#include <QContextMenuEvent>
+#include <QElapsedTimer>
+#include <QMenu>
 #include <QPainter>
 
 #include <cmath>
@@ -218,6 +222,47 @@ TEST_F(TimelineView, EachNewPredictionIsSaidToBePaintedOnce) {
   canvas()->repaint();
   canvas()->repaint();
   EXPECT_EQ(painted.count(), 1);
+}
+
+TEST_F(TimelineView, APlanThatCannotBePredictedLeavesTheLastTimeline) {
+  const Timeline* last = widget.scene().predicted.get();
+  const QImage before = canvas()->grab().toImage();
+  document.edit(QStringLiteral("costs"), [](Design& design) { design.customCosts = std::make_shared<const CostTable>(smallCosts(3)); });
+  ASSERT_TRUE(QTest::qWaitFor([&] { return !document.isPredicting(); }, 10'000));
+  ASSERT_FALSE(document.problem().isEmpty());
+  EXPECT_EQ(widget.scene().predicted.get(), last);
+  EXPECT_NE(canvas()->grab().toImage(), before);  // faint, with the sentence over it
+}
+
+TEST_F(TimelineView, TheMenuHoldsEveryActionWithItsKey) {
+  const QPoint where = middleOf(at(1, SpanKind::Forward, 1, 1));
+  QContextMenuEvent event(QContextMenuEvent::Mouse, where, canvas()->mapToGlobal(where));
+  QApplication::sendEvent(canvas(), &event);
+  auto* menu = widget.findChild<QMenu*>();
+  ASSERT_NE(menu, nullptr);
+  for (QAction* action : widget.actions()) EXPECT_TRUE(menu->actions().contains(action)) << action->text().toStdString();
+  EXPECT_EQ(selected(), at(1, SpanKind::Forward, 1, 1));
+  menu->close();
+}
+
+TEST_F(TimelineView, HoveringRepaintsAtMostOnceAFrame) {
+  int painted = 0;
+  struct Counter : QObject {
+    int& count;
+    explicit Counter(int& number) : count(number) {}
+    bool eventFilter(QObject*, QEvent* event) override { return count += event->type() == QEvent::Paint ? 1 : 0, false; }
+  } counter(painted);
+  canvas()->installEventFilter(&counter);
+  QElapsedTimer timer;
+  timer.start();
+  int moves = 0;
+  while (timer.elapsed() < 160) {
+    moveTo({200 + moves++ % 500, yOf(1)});
+    QCoreApplication::processEvents();
+  }
+  canvas()->removeEventFilter(&counter);
+  EXPECT_GT(painted, 0);
+  EXPECT_LE(painted, 2 + timer.elapsed() / 16);
 }
 
 TEST_F(TimelineView, TheWidthFollowsTheWindowAndAllStaysFitted) {

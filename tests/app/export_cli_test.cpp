@@ -1,0 +1,140 @@
+// pipewright export: plans for torch, predictions and traces as files.
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+#include <string>
+
+#include "backends/run_store.h"
+#include "backends/trace_import.h"
+#include "schedules/generate.h"
+#include "simulator/simulate.h"
+#include "simulator/trace_csv.h"
+#include "tests/app/call.h"
+
+namespace pw::test {
+namespace {
+
+const std::string kModel = PW_SOURCE_DIR "/resources/models/gpt_small.pt2";
+const std::string kMeasured = PW_SOURCE_DIR "/tests/data/primus/pp8";
+
+bool contains(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+/// A plan of the small model from estimated costs, so that nothing is measured.
+std::string planned(const Folder& folder, const std::string& schedule = "1f1b") {
+  const Outcome outcome = call({"plan", kModel, "--ranks", "2", "--microbatches", "4", "--schedule", schedule, "--cluster", PW_SOURCE_DIR "/resources/clusters/cpu-workstation.json", "--out", folder.file("plan.json")});
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  return folder.file("plan.json");
+}
+
+TEST(Export, WritesAPredictionAsChromeTraceTableAndDrawing) {
+  const Folder folder;
+  const std::string plan = planned(folder);
+  ASSERT_EQ(call({"export", plan, "--to", "chrome", "--out", folder.file("p.json")}).status, 0);
+  const Outcome table = call({"export", plan, "--to", "csv"});
+  ASSERT_EQ(table.status, 0) << table.err;
+  // Both are the same trace, and 2 ranks with 4 microbatches do 16 actions.
+  const ImportedTrace chrome = importTrace({folder.file("p.json")}).value();
+  const Trace spans = parseSpanCsv(table.out, "stdout");
+  EXPECT_EQ(chrome.steps.at(0).name, "predicted");
+  EXPECT_EQ(chrome.steps.at(0).trace.spans, spans.spans);
+  EXPECT_EQ(std::count_if(spans.spans.begin(), spans.spans.end(), [](const Span& s) { return isCompute(s.kind); }), 16);
+  const Outcome drawing = call({"export", plan, "--to", "svg", "--out", folder.file("p.svg")});
+  EXPECT_TRUE(contains(drawing.out, "p.svg: gpt_small, 1f1b, predicted")) << drawing.out;
+  EXPECT_TRUE(contains(contentOf(folder.file("p.svg")), "1F3"));
+}
+
+TEST(Export, WritesARunOfAStore) {
+  const Folder folder;
+  RunRecord run;
+  run.plan = parsePlan(contentOf(planned(folder)), "plan.json");
+  run.predicted = simulate(run.plan.schedule, run.plan.costs);
+  for (const int step : {0, 1, 2}) {
+    run.steps.push_back({step, 1.0, run.predicted});
+    for (Span& span : run.steps.back().measured.spans) span.end += step;
+  }
+  RunStore(folder.file("runs.db"), RunStore::Mode::ReadWrite).add(run);
+  const Outcome chosen = call({"export", "--store", folder.file("runs.db"), "--run", "1", "--step", "2", "--to", "csv"});
+  EXPECT_EQ(parseSpanCsv(chosen.out, "stdout").spans, run.steps[2].measured.spans) << chosen.err;
+  EXPECT_EQ(parseSpanCsv(call({"export", "--store", folder.file("runs.db"), "--predicted", "--to", "csv"}).out, "stdout").spans, run.predicted.spans);
+  // Of the steps after the first, 1 and 2, the shorter stands for the run; a Chrome file holds the prediction too.
+  ASSERT_EQ(call({"export", "--store", folder.file("runs.db"), "--to", "chrome", "--out", folder.file("run.json")}).status, 0);
+  const ImportedTrace both = importTrace({folder.file("run.json")}).value();
+  ASSERT_EQ(both.steps.size(), 2U);
+  EXPECT_EQ(both.steps[0].name, "predicted");
+  EXPECT_EQ(both.steps[1].name, "measured step 1");
+  EXPECT_EQ(both.steps[1].trace.spans, run.steps[1].measured.spans);
+  EXPECT_EQ(call({"export", "--store", folder.file("runs.db"), "--step", "9", "--to", "csv"}).status, 2);
+}
+
+TEST(Export, WritesTracesOfOtherToolsAndSaysWhatTheyLack) {
+  const Outcome table = call({"export", "--trace", kMeasured, "--step", "3", "--to", "csv"});
+  ASSERT_EQ(table.status, 0) << table.err;
+  EXPECT_EQ(parseSpanCsv(table.out, "stdout").spans, importTrace({kMeasured}).value().steps.at(2).trace.spans);
+  EXPECT_TRUE(contains(table.err, "messages were not recorded")) << table.err;
+  EXPECT_EQ(nlohmann::json::parse(call({"export", "--trace", kMeasured, "--to", "chrome"}).out).at("traceEvents").size() > 12U * 256U, true) << "all iterations";
+  EXPECT_TRUE(contains(call({"export", "--trace", kMeasured, "--to", "svg"}).out, "rank 7</text>"));
+}
+
+TEST(Export, WritesAPlanForTorch) {
+  const Folder folder;
+  const Outcome outcome = call({"export", planned(folder, "zbv"), "--to", "torch", "--out", folder.file("pipeline")});
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  EXPECT_TRUE(contains(outcome.out, "torchrun --nproc-per-node 2 ")) << outcome.out;
+  const auto settings = nlohmann::json::parse(contentOf(folder.file("pipeline/pipeline.json")));
+  EXPECT_EQ(settings.at("stage_to_rank"), (nlohmann::json{0, 1, 1, 0}));
+  EXPECT_EQ(settings.at("begins").size(), 3U);
+  EXPECT_EQ(settings.at("inputs").at(0).at("name"), "tokens");
+  const Outcome checked = call({"check", folder.file("pipeline/schedule.csv"), "--placement", "v"});
+  EXPECT_EQ(checked.status, 0) << checked.out << checked.err;
+  EXPECT_TRUE(contains(contentOf(folder.file("pipeline/run.py")), "torch.distributed.pipelining"));
+}
+
+TEST(Export, SaysWhatIsWrongWithACall) {
+  const Folder folder;
+  const std::string plan = planned(folder);
+  for (const auto& [words, sentence] : std::vector<std::pair<std::vector<std::string>, std::string>>{
+           {{"--to", "svg"}, "takes one of a plan file"},
+           {{plan, "--trace", kMeasured, "--to", "svg"}, "takes one of a plan file"},
+           {{plan}, "--to is missing"},
+           {{plan, "--to", "pdf"}, "pdf"},
+           {{plan, "--to", "torch"}, "--out DIR"},
+           {{"--trace", kMeasured, "--to", "torch", "--out", folder.file("x")}, "give PLAN.json"},
+           {{plan, "--run", "1", "--to", "svg"}, "--run names a run"},
+           {{plan, "--step", "1", "--to", "svg"}, "one step only"},
+           {{"--trace", kMeasured, "--step", "13", "--to", "csv"}, "none of the 12 steps"},
+           {{"--trace", plan, "--to", "csv"}, "no list traceEvents"},
+       }) {
+    std::vector<std::string> call_{"export"};
+    call_.insert(call_.end(), words.begin(), words.end());
+    const Outcome outcome = call(call_);
+    EXPECT_EQ(outcome.status, 2) << sentence;
+    EXPECT_TRUE(contains(outcome.err, sentence)) << outcome.err;
+  }
+}
+
+#ifdef PW_PYTHON
+TEST(Export, RunsWithTorchOnTwoRanks) {
+  const Folder folder;
+  ASSERT_EQ(call({"export", planned(folder, "interleaved-zb"), "--to", "torch", "--out", folder.file("pipeline")}).status, 0);
+  const std::string out = folder.file("out");
+  const std::string command = "OMP_NUM_THREADS=1 timeout 300 " PW_PYTHON " -m torch.distributed.run --nproc-per-node 2 " + folder.file("pipeline/run.py") + " --steps 2 --trace " + folder.file("profiles") + " > " + out + " 2>&1";
+  ASSERT_EQ(std::system(command.c_str()), 0) << contentOf(out);
+  const std::string text = contentOf(out);
+  const std::size_t begin = text.find("{\"losses\"");
+  ASSERT_NE(begin, std::string::npos) << text;
+  const auto result = nlohmann::json::parse(text.substr(begin, text.find('\n', begin) - begin));
+  // Random weights guess among 256 tokens: the mean loss is near ln 256 = 5.55, and a step of training lowers it.
+  EXPECT_NEAR(result.at("losses").at(0), 5.55, 0.5);
+  EXPECT_LT(result.at("losses").at(1), result.at("losses").at(0));
+  // What torch's profiler recorded of it comes back: 4 stages, 4 microbatches, each with F, and B or I and W.
+  const ImportedTrace trace = importTrace({folder.file("profiles")}).value();
+  ASSERT_EQ(trace.steps.size(), 1U);
+  EXPECT_EQ(trace.steps[0].trace.ranks, 2);
+  EXPECT_EQ(std::count_if(trace.steps[0].trace.spans.begin(), trace.steps[0].trace.spans.end(), [](const Span& s) { return s.kind == SpanKind::Forward; }), 16);
+}
+#endif
+
+}  // namespace
+}  // namespace pw::test

@@ -1,0 +1,340 @@
+#include "app/gui/timeline/scene.h"
+
+#include <QImage>
+#include <QPainter>
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include <gtest/gtest.h>
+
+#include "app/gui/timeline/look.h"
+#include "schedules/generate.h"
+#include "simulator/program.h"
+
+namespace pw::gui {
+namespace {
+
+std::shared_ptr<const Timeline> timelineOfSchedule(const std::string& name, const Shape& shape, Ns unit = 1000) {
+  SyntheticCosts synthetic;
+  synthetic.forward = {unit};
+  synthetic.backward = {2 * unit};
+  synthetic.backwardInput = {unit};
+  synthetic.latency = unit / 10;
+  synthetic.transfer = unit / 5;
+  const Schedule schedule = generate(name, shape);
+  CostTable costs = syntheticTable(synthetic, shape.stages);
+  for (StageCost& stage : costs.stages) stage.activationBytes = 100;
+  const Program program = compile(schedule, costs);
+  Times times;
+  execute(program, times);
+  auto timeline = std::make_shared<Timeline>();
+  fill(schedule, costs, program, times, *timeline);
+  return timeline;
+}
+
+Scene sceneOf(std::shared_ptr<const Timeline> timeline) {
+  Scene scene;
+  scene.predicted = std::move(timeline);
+  for (std::size_t r = 0; r < scene.predicted->ranks.size(); ++r) scene.ranks.push_back({Rank(r)});
+  return scene;
+}
+
+QImage paint(ScenePainter& painter, const Scene& scene, const Viewport& view, int height = 400, int scroll = 0) {
+  QImage image(view.width + labelWidth(scene), height, QImage::Format_RGB32);
+  image.fill(Qt::magenta);
+  QPainter to(&image);
+  painter.paint(to, image.rect(), scene, layOutRows(scene), view, scroll, theme(false));
+  to.end();
+  return image;
+}
+
+QImage paint(const Scene& scene, const Viewport& view, int height = 400, int scroll = 0) {
+  ScenePainter painter;
+  return paint(painter, scene, view, height, scroll);
+}
+
+// ---- Rows ----
+
+TEST(Rows, LieBelowEachOtherWithoutTouching) {
+  Scene scene = sceneOf(timelineOfSchedule("1f1b", {3, 3, 4}));
+  const RowLayout layout = layOutRows(scene);
+  ASSERT_EQ(layout.rows.size(), 9u) << "compute, messages and memory of three ranks";
+  for (std::size_t i = 1; i < layout.rows.size(); ++i) EXPECT_GT(layout.rows[i].top, layout.rows[i - 1].top + layout.rows[i - 1].height - 1);
+  EXPECT_GE(layout.height, layout.rows.back().top + layout.rows.back().height);
+  EXPECT_EQ(layout.pinnedHeight, 0);
+  scene.showsCommunication = scene.showsMemory = false;
+  EXPECT_EQ(layOutRows(scene).rows.size(), 3u);
+}
+
+TEST(Rows, PinnedRanksComeFirstAndCollapsedOnesShowComputeOnly) {
+  Scene scene = sceneOf(timelineOfSchedule("1f1b", {3, 3, 4}));
+  const int usual = layOutRows(scene).rows[0].height;
+  scene.ranks[2].pinned = true;
+  scene.ranks[0].collapsed = true;
+  const RowLayout layout = layOutRows(scene);
+  ASSERT_EQ(layout.rows.size(), 3u + 1u + 3u);
+  EXPECT_EQ(layout.rows[0].rank, Rank(2));
+  EXPECT_TRUE(layout.rows[0].pinned);
+  EXPECT_EQ(layout.rows[3].rank, Rank(0));
+  EXPECT_LT(layout.rows[3].height, usual * 3 / 5);
+  EXPECT_GE(layout.pinnedHeight, layout.rows[2].top + layout.rows[2].height);
+  EXPECT_GE(layout.rows[3].top, layout.pinnedHeight);
+}
+
+TEST(Rows, WithAMeasuredTimelineBelowHasTwoComputeRowsAndOverHasOne) {
+  Scene scene = sceneOf(timelineOfSchedule("1f1b", {2, 2, 4}));
+  scene.measured = scene.predicted;
+  const auto computeRows = [&] {
+    std::vector<Source> sources;
+    for (const Row& row : layOutRows(scene).rows) {
+      if (row.kind == Row::Kind::Compute && row.rank == Rank(1)) sources.push_back(row.source);
+    }
+    return sources;
+  };
+  EXPECT_EQ(computeRows(), (std::vector{Source::Predicted, Source::Measured}));
+  scene.arrangement = Arrangement::Over;
+  EXPECT_EQ(computeRows(), std::vector{Source::Measured});
+  scene.measured.reset();
+  EXPECT_EQ(computeRows(), std::vector{Source::Predicted});
+  scene.predicted.reset();
+  EXPECT_TRUE(layOutRows(scene).rows.empty());
+  EXPECT_EQ(layOutRows(scene).height, 0);
+}
+
+TEST(Rows, GrowWithTheText) {
+  Scene scene = sceneOf(timelineOfSchedule("1f1b", {2, 2, 4}));
+  const int height = layOutRows(scene).height, width = labelWidth(scene), ruler = rulerHeight(scene);
+  scene.zoomText = 2;
+  EXPECT_NEAR(layOutRows(scene).height, 2 * height, 12);
+  EXPECT_NEAR(labelWidth(scene), 2 * width, 1);
+  EXPECT_NEAR(rulerHeight(scene), 2 * ruler, 1);
+}
+
+// ---- Hits ----
+
+TEST(HitTest, AgreesWithWhatIsPaintedAtEveryPixelOfAComputeRow) {
+  for (const char* const name : {"1f1b", "zbv", "dualpipev"}) {
+    const bool two = std::string(name) != "1f1b";
+    const Scene scene = sceneOf(timelineOfSchedule(name, {4, two ? 8 : 4, 10}));
+    const Look look(scene, theme(false));
+    // From blocks tens of pixels wide to many in a pixel.
+    for (const int width : {1500, 400, 60, 9}) {
+      const Viewport view = fitted(0, scene.predicted->end, width, 3);
+      const QImage image = paint(scene, view);
+      const RowLayout layout = layOutRows(scene);
+      int blocks = 0, bubbles = 0;
+      for (const Row& row : layout.rows) {
+        if (row.kind != Row::Kind::Compute) continue;
+        for (const int y : {row.top + 3, row.top + row.height / 2 + 3}) {  // not where labels, rounded corners or base lines are
+          for (int x = 0; x < width; ++x) {
+            const Hit hit = hitTest(scene, layout, view, x, y, 0);
+            ASSERT_TRUE(hit.row);
+            const QRgb pixel = image.pixel(labelWidth(scene) + x, rulerHeight(scene) + y);
+            if (hit.span) {
+              const SpanTrack& track = trackOf(*scene.predicted, hit.span->span);
+              const auto i = static_cast<std::size_t>(hit.span->span.index);
+              const Fill fill = look.of(track.tags[i]);
+              const double right = view.xOf(track.end[i]) - x;
+              if (right < 2.6 || width < 400) {  // a block's last column separates it; stacks are rounded to lines
+                if (right < 2.6) continue;
+              }
+              EXPECT_TRUE(pixel == fill.base || pixel == fill.mark || width < 100) << name << " " << width << ": " << x << ", " << y;
+              ++blocks;
+            } else if (hit.bubble) {
+              EXPECT_TRUE(pixel == look.bubble().base || pixel == look.bubble().mark || width < 100) << name << " " << width << ": " << x << ", " << y;
+              ++bubbles;
+            }
+          }
+        }
+      }
+      if (width >= 400) EXPECT_GT(blocks, 100);
+      EXPECT_GT(bubbles, 0);
+    }
+  }
+}
+
+TEST(HitTest, OfASlotTheUpperHalfIsTheForwardAndTheLowerTheBackward) {
+  const Scene scene = sceneOf(timelineOfSchedule("dualpipev", {4, 8, 10}));
+  const RowLayout layout = layOutRows(scene);
+  const SpanTrack& track = scene.predicted->ranks[0].compute;
+  std::size_t slot = 0;
+  while (slot < track.size() && !isSlotAt(track, slot)) ++slot;
+  ASSERT_LT(slot, track.size());
+  const Viewport view = fitted(0, scene.predicted->end, 2000);
+  const int x = static_cast<int>(view.xOf((track.start[slot] + track.end[slot]) / 2));
+  const Row& row = layout.rows[0];
+  EXPECT_EQ(hitTest(scene, layout, view, x, row.top + 2, 0).span->span.index, static_cast<int>(slot));
+  EXPECT_EQ(hitTest(scene, layout, view, x, row.top + row.height - 2, 0).span->span.index, static_cast<int>(slot) + 1);
+}
+
+TEST(HitTest, FindsMessagesInTheLaneOfTheirDirection) {
+  const Scene scene = sceneOf(timelineOfSchedule("1f1b", {4, 4, 10}));
+  const RowLayout layout = layOutRows(scene);
+  const Row& row = layout.rows[4];
+  ASSERT_EQ(row.kind, Row::Kind::Communication);
+  ASSERT_EQ(row.rank, Rank(1));
+  const Viewport view = fitted(0, scene.predicted->end, 3000);
+  const SpanTrack& track = scene.predicted->ranks[1].communication;
+  std::set<SpanKind> kinds;
+  for (std::size_t i = 0; i < track.size(); ++i) {
+    const int x = static_cast<int>(view.xOf((track.start[i] + track.end[i]) / 2));
+    const int y = row.top + (track.tags[i].kind == SpanKind::SendForward ? 1 : row.height - 2);
+    const Hit hit = hitTest(scene, layout, view, x, y, 0);
+    ASSERT_TRUE(hit.span) << i;
+    EXPECT_EQ(hit.span->span, (SpanRef{Rank(1), TrackKind::Communication, static_cast<std::int32_t>(i)}));
+    kinds.insert(track.tags[i].kind);
+  }
+  EXPECT_EQ(kinds.size(), 2u);
+}
+
+TEST(HitTest, ScrolledRowsMoveAndPinnedOnesStay) {
+  Scene scene = sceneOf(timelineOfSchedule("1f1b", {8, 8, 8}));
+  scene.ranks[5].pinned = true;
+  const RowLayout layout = layOutRows(scene);
+  const Viewport view = fitted(0, scene.predicted->end, 800);
+  const Row& third = layout.rows[6];
+  const int scroll = 70;
+  EXPECT_EQ(hitTest(scene, layout, view, 10, third.top - scroll + 1, scroll).row->rank, third.rank);
+  EXPECT_EQ(hitTest(scene, layout, view, 10, layout.rows[0].top + 1, scroll).row->rank, Rank(5));
+  EXPECT_FALSE(hitTest(scene, layout, view, 10, layout.height + 5, 0).row);
+  EXPECT_EQ(hitTest(scene, layout, view, 10, layout.height + 5, 0).time, static_cast<Ns>(std::floor(view.start + 10.5 * view.nsPerPixel)));
+}
+
+// ---- Painting ----
+
+TEST(ScenePainter, MovedByWholePixelsIsPixelForPixelWhatIsPaintedAnew) {
+  for (const char* const name : {"1f1b", "zbv"}) {
+    Scene scene = sceneOf(timelineOfSchedule(name, {3, std::string(name) == "zbv" ? 6 : 3, 40}));
+    scene.memoryLimit = scene.predicted->peak * 9 / 10;
+    for (const double zoom : {1.0, 0.3, 0.05}) {
+      ScenePainter painter;
+      Viewport view = zoomed(fitted(0, scene.predicted->end, 700), 300, zoom, scene.predicted->end);
+      const Viewport first = view;
+      (void)paint(painter, scene, view);
+      for (const int pixels : {13, -40, 200, -5, 1, 650}) {
+        view = panned(view, pixels, scene.predicted->end);
+        const QImage moved = paint(painter, scene, view);
+        // Anew, from the same origin: where patterns begin depends on it.
+        ScenePainter fresh;
+        (void)paint(fresh, scene, first);
+        const Viewport far = panned(first, 5000, scene.predicted->end);
+        (void)paint(fresh, scene, far);
+        ScenePainter& anew = fresh;
+        EXPECT_EQ(moved, paint(anew, scene, view)) << name << " zoom " << zoom << ", " << pixels;
+      }
+    }
+  }
+}
+
+TEST(ScenePainter, ATimelineFilledAgainInPlaceIsPaintedAnew) {
+  auto timeline = std::make_shared<Timeline>(*timelineOfSchedule("1f1b", {3, 3, 6}));
+  const Scene scene = sceneOf(timeline);
+  const Viewport view = fitted(0, timeline->end, 700);
+  ScenePainter painter;
+  const QImage before = paint(painter, scene, view);
+  *timeline = *timelineOfSchedule("1f1b", {3, 3, 6}, 900);
+  const QImage after = paint(painter, scene, view);
+  EXPECT_NE(before, after);
+  EXPECT_EQ(after, paint(scene, view));
+}
+
+TEST(ScenePainter, EveryPixelIsPaintedAlsoWithoutAnyTimeline) {
+  const Scene nothing;
+  for (const Scene& scene : {nothing, sceneOf(timelineOfSchedule("1f1b", {2, 2, 2}))}) {
+    const QImage image = paint(scene, {0, 10, 500});
+    for (int y = 0; y < image.height(); ++y) {
+      for (int x = 0; x < image.width(); ++x) ASSERT_NE(image.pixel(x, y), qRgb(255, 0, 255)) << x << ", " << y;
+    }
+  }
+}
+
+TEST(ScenePainter, WhatIsNotHighlightedIsFaint) {
+  Scene scene = sceneOf(timelineOfSchedule("1f1b", {2, 2, 4}));
+  scene.dimsOthers = true;
+  scene.highlighted = {{Source::Predicted, {Rank(0), TrackKind::Compute, 1}}};
+  const Viewport view = fitted(0, scene.predicted->end, 1200);
+  const QImage image = paint(scene, view);
+  const Look look(scene, theme(false));
+  const SpanTrack& track = scene.predicted->ranks[0].compute;
+  for (std::size_t i = 0; i < track.size(); ++i) {
+    const int x = labelWidth(scene) + static_cast<int>(view.xOf(track.start[i])) + 4;
+    const QRgb pixel = image.pixel(x, rulerHeight(scene) + layOutRows(scene).rows[0].top + 3);
+    const Fill fill = i == 1 ? look.of(track.tags[i]) : look.dimmed(look.of(track.tags[i]));
+    EXPECT_TRUE(pixel == fill.base || pixel == fill.mark) << i;
+  }
+}
+
+TEST(ScenePainter, DifferencesAreColouredByTheirSign) {
+  const auto predicted = timelineOfSchedule("1f1b", {2, 2, 4});
+  auto measured = std::make_shared<Timeline>(*predicted);
+  // The first forward of rank 0 takes half as long again; there is room behind the last one of the warm-up.
+  measured->ranks[0].compute.end[1] += 500;
+  Scene scene = sceneOf(predicted);
+  scene.measured = measured;
+  scene.differences = true;
+  const Viewport view = fitted(0, predicted->end, 1200);
+  const QImage image = paint(scene, view);
+  const Row& row = layOutRows(scene).rows[1];
+  ASSERT_EQ(row.source, Source::Measured);
+  const auto pixelOf = [&](std::size_t i) {
+    return image.pixel(labelWidth(scene) + static_cast<int>(view.xOf(measured->ranks[0].compute.start[i])) + 4, rulerHeight(scene) + row.top + 3);
+  };
+  const Look look(scene, theme(false));
+  EXPECT_EQ(pixelOf(0), look.ofDifference(0.0).base);
+  EXPECT_EQ(pixelOf(1), look.ofDifference(0.5).base);
+  EXPECT_NE(look.ofDifference(0.5).base, look.ofDifference(0.0).base);
+  EXPECT_NE(look.ofDifference(-0.5).base, look.ofDifference(0.5).base);
+}
+
+TEST(ScenePainter, TextOfALegendFitsOrEndsInAnEllipsis) {
+  const Scene scene = sceneOf(timelineOfSchedule("zbv", {4, 8, 8}));
+  for (const int width : {30, 200, 1400}) {
+    QImage image(width, 24, QImage::Format_RGB32);
+    image.fill(Qt::magenta);
+    QPainter painter(&image);
+    paintLegend(painter, image.rect(), scene, theme(true));
+    painter.end();
+    EXPECT_NE(image.pixel(width - 1, 12), qRgb(255, 0, 255));
+  }
+}
+
+// ---- Matching ----
+
+Timeline trackOfTags(const std::vector<std::vector<SpanTag>>& ranks) {
+  Timeline timeline;
+  for (const auto& tags : ranks) {
+    SpanTrack& track = timeline.ranks.emplace_back().compute;
+    for (const SpanTag& tag : tags) {
+      track.start.push_back(static_cast<Ns>(10 * track.start.size()));
+      track.end.push_back(track.start.back() + 5);
+      track.tags.push_back(tag);
+    }
+  }
+  return timeline;
+}
+
+SpanTag tag(SpanKind kind, int stage, int microbatch) { return {kind, Stage(stage), Microbatch(microbatch), Rank(0)}; }
+
+TEST(Matches, AreTheSameActionOfTheSameRankAndRepeatedOnesInOrder) {
+  const SpanTag f0 = tag(SpanKind::Forward, 0, 0), f1 = tag(SpanKind::Forward, 0, 1), b0 = tag(SpanKind::Backward, 0, 0), g0 = tag(SpanKind::Forward, 3, 0);
+  const SpanTag sum = tag(SpanKind::ReduceGrad, -1, -1);
+  const Timeline predicted = trackOfTags({{f0, f1, f0, b0, f0, sum}, {f0}});
+  const Timeline measured = trackOfTags({{f1, f0, g0, f0, sum}, {b0, f0}, {f0}});
+  const Matches matches = match(predicted, measured);
+  // The third forward of microbatch 0 and the backward were not measured.
+  EXPECT_EQ(matches.measuredOf[0], (std::vector<std::int32_t>{1, 0, 3, -1, -1, 4}));
+  EXPECT_EQ(matches.predictedOf[0], (std::vector<std::int32_t>{1, 0, -1, 2, 5}));
+  EXPECT_EQ(matches.measuredOf[1], (std::vector<std::int32_t>{1}));
+  EXPECT_EQ(matches.predictedOf[1], (std::vector<std::int32_t>{-1, 0}));
+  EXPECT_EQ(matches.predictedOf[2], (std::vector<std::int32_t>{-1}));
+}
+
+TEST(Matches, NumbersFarApartCostNoMoreThanOthers) {
+  const SpanTag near = tag(SpanKind::Forward, 0, 3), far = tag(SpanKind::Forward, 0, 2'000'000'000);
+  const Matches matches = match(trackOfTags({{near, far}}), trackOfTags({{far, near}}));
+  EXPECT_EQ(matches.measuredOf[0], (std::vector<std::int32_t>{1, 0}));
+}
+
+}  // namespace
+}  // namespace pw::gui

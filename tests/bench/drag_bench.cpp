@@ -1,0 +1,84 @@
+// From a moved split to the painted timeline: the whole window on the offscreen platform, in software. Each drag step goes through the document,
+// the background prediction and the paint event, as the mouse makes it. Prints a table; `gui.sh` runs it. Not a test.
+#include <QApplication>
+#include <QElapsedTimer>
+#include <QTimer>
+#include <algorithm>
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
+#include <vector>
+
+#include "app/gui/document.h"
+#include "app/gui/main_window.h"
+#include "app/gui/theme.h"
+#include "app/gui/timeline/timeline_widget.h"
+
+namespace pw::gui {
+namespace {
+
+constexpr int kRanks = 4, kDrags = 500;
+
+bool waitUntil(const std::function<bool()>& done) {
+  QElapsedTimer timer;
+  timer.start();
+  QTimer tick;  // wakes the loop where nothing else does
+  tick.start(100);
+  while (!done()) {
+    QApplication::processEvents(QEventLoop::WaitForMoreEvents);
+    if (timer.elapsed() > 60'000) return false;
+  }
+  return true;
+}
+
+int drag(MainWindow& window, int tasks, double limit) {
+  Document& document = window.document();
+  const int microbatches = tasks / (2 * kRanks);
+  document.edit("Microbatches", [&](Design& d) { d.request.microbatches = microbatches; });
+  if (!waitUntil([&] { return !document.isPredicting(); })) return 1;
+  window.timeline().fitAll();
+  bool painted = false;
+  QObject::connect(&window.timeline(), &TimelineWidget::timelinePainted, &window, [&] { painted = true; });
+  const auto& points = document.splitPoints();
+  const auto middle = std::ranges::lower_bound(points, document.design().request.begins[1], {}, &SplitPoint::begin);
+  std::vector<double> times;
+  document.beginDrag("Move split");
+  for (int i = 0; i < kDrags; ++i) {
+    const NodeId place = (middle - 1 + i % 3)->begin;
+    if (place == document.design().request.begins[1]) continue;
+    painted = false;
+    QElapsedTimer timer;
+    timer.start();
+    document.edit("Move split", [&](Design& d) { d.request.begins[1] = place; });
+    if (!waitUntil([&] { return painted && !document.isPredicting(); })) return 1;
+    if (i >= 3) times.push_back(static_cast<double>(timer.nsecsElapsed()) * 1e-6);  // the first fill the memory that later ones use again
+  }
+  document.endDrag(false);
+  std::ranges::sort(times);
+  const double p99 = times[static_cast<std::size_t>(0.99 * static_cast<double>(times.size() - 1))];
+  std::printf("%-34s %10d %6zu %9.2f %9.2f %9.2f   %s %.1f\n", "split drag to painted timeline", tasks, times.size(), times[times.size() / 2], p99, times.back(),
+              p99 <= limit ? "ok  ≤" : "SLOW >", limit);
+  std::fflush(stdout);
+  return 0;
+}
+
+}  // namespace
+}  // namespace pw::gui
+
+int main(int argc, char** argv) {
+  qputenv("QT_QPA_PLATFORM", "offscreen");
+  QApplication app(argc, argv);
+  if (argc < 2) {
+    std::fprintf(stderr, "drag_bench: call it with a model (.pt2).\n");
+    return 2;
+  }
+  pw::gui::applyTheme(false);
+  pw::gui::MainWindow window(false);
+  window.resize(1400, 900);
+  window.show();
+  window.open({QString::fromLocal8Bit(argv[1])});
+  if (!pw::gui::waitUntil([&] { return window.isIdle() && window.document().prediction() != nullptr; })) return 1;
+  std::printf("%-34s %10s %6s %9s %9s %9s\n", "[ms]", "tasks", "n", "median", "p99", "worst");
+  const int small = pw::gui::drag(window, 100'000, 16.7);
+  return small != 0 ? small : pw::gui::drag(window, 1'000'000, 100);
+}
