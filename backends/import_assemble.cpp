@@ -295,7 +295,6 @@ void noteFile(const FileEvents& file, std::vector<std::string>& notes) {
   if (file.truncated) notes.push_back(fmt::format("{} ends in the middle; what it holds up to there was taken.", name));
   if (file.unusable > 0) notes.push_back(fmt::format("{} of {} left out, because {} no usable time.", countedEvents(file.unusable, "event"), name, file.unusable == 1 ? "it has" : "they have"));
   if (file.unclosed > 0) notes.push_back(fmt::format("{} of {} left out, because only their begin or end was recorded.", countedEvents(file.unclosed, "event"), name));
-  if (file.unused > 0) notes.push_back(fmt::format("{} of {} (UNSHARD, RESHARD) left out: a timeline here does not show them.", countedEvents(file.unused, "event"), name));
 }
 
 }  // namespace
@@ -303,11 +302,13 @@ void noteFile(const FileEvents& file, std::vector<std::string>& notes) {
 ImportedTrace assemble(std::vector<FileEvents> files, std::string title) {
   ImportedTrace result;
   result.title = std::move(title);
-  std::uint64_t events = 0;
+  std::uint64_t events = 0, unused = 0;
   for (const FileEvents& file : files) {
     noteFile(file, result.notes);
     events += file.events;
+    unused += file.unused;
   }
+  if (unused > 0) result.notes.push_back(fmt::format("{} (UNSHARD, RESHARD) left out: a timeline here does not show them.", countedEvents(unused, "event")));
   const RankMap map = mapRanks(files, result.notes);
   alignFiles(files, map, result.notes);
   std::vector<Material> materials = materialOf(files, map);

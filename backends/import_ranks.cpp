@@ -23,6 +23,9 @@ namespace {
 using RankKey = std::pair<int, std::int64_t>;
 constexpr int kNamed = 0, kGuessed = 1;
 
+/// A forward this many times later than all forwards of its rank take together was not waiting: clocks differ.
+constexpr Ns kFarApart = 10;
+
 bool isDigit(char c) { return c >= '0' && c <= '9'; }
 
 /// The number behind the first `rank` in a name: `rank 3`, `pp_rank_3.json`, `[Rank3]`.
@@ -281,7 +284,7 @@ void alignFiles(std::vector<FileEvents>& files, const RankMap& map, std::vector<
     moves[after] = moves[before];
     if (!slack) continue;
     const Ns extent = std::max(extentOf(forwards[before]), extentOf(forwards[after]));
-    if (slack->least >= 0 && slack->least <= extent) continue;  // none before its input, and the steps meet
+    if (slack->least >= 0 && slack->least / kFarApart <= extent) continue;  // none before its input, and not in another step
     disagree = true;
     moves[after] = moves[before] - (slack->least - slack->shortest);
   }

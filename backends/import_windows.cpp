@@ -170,7 +170,7 @@ void EventWindows::start() {
     throw UsageError(fmt::format("{} is {}; a trace is a JSON object with traceEvents, or an array of events", path_, size_ == 0 ? "empty" : "no JSON"));
   }
   phase_ = buffer_[begin_] == '[' ? Phase::Events : Phase::Members;
-  hasEvents_ = phase_ == Phase::Events;
+  hasEvents_ = bare_ = phase_ == Phase::Events;
   scan_ = {};
   scanned_ = ++begin_;
 }
@@ -236,7 +236,7 @@ std::string_view EventWindows::nextWindow() {
     if (found.cut != 0) cut_ = scanned_ + found.cut;
     if (found.end != std::string::npos) {
       const std::size_t end = scanned_ + found.end;
-      phase_ = Phase::Members;
+      phase_ = bare_ ? Phase::Done : Phase::Members;
       scan_ = {};
       member_.clear();
       memberTooLong_ = true;  // the array's own

@@ -74,7 +74,7 @@ class EventWindows {
   char overwritten_ = 0;
   BracketScan scan_;
   Phase phase_ = Phase::Start;
-  bool hasEvents_ = false, truncated_ = false, atEnd_ = false;
+  bool hasEvents_ = false, bare_ = false, truncated_ = false, atEnd_ = false;
   std::string member_;
   bool memberTooLong_ = false;
   std::map<std::string, std::string> members_;

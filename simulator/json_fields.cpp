@@ -145,8 +145,8 @@ Json shapeFields(const Schedule& schedule) {
 
 }  // namespace
 
-Prediction predict(const Schedule& rows, const CostTable& costs, const Program& program, const Times& times, const Trace& trace, bool everyCause) {
-  Prediction prediction;
+PredictionReport predict(const Schedule& rows, const CostTable& costs, const Program& program, const Times& times, const Trace& trace, bool everyCause) {
+  PredictionReport prediction;
   prediction.metrics = measure(trace);
   prediction.lowerBound = lowerBounds(rows, costs, {});
   prediction.steadyPeriod = steadyPeriod(trace);
@@ -156,7 +156,7 @@ Prediction predict(const Schedule& rows, const CostTable& costs, const Program& 
   return prediction;
 }
 
-std::string predictionJson(const Prediction& prediction, const Schedule& schedule, const CostTable& costs) {
+std::string predictionJson(const PredictionReport& prediction, const Schedule& schedule, const CostTable& costs) {
   std::size_t actions = 0;
   for (const auto& row : schedule.rows) {
     for (const Action& action : row) actions += isCompute(action.kind) ? 1U : 0U;

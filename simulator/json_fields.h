@@ -12,7 +12,7 @@
 namespace pw {
 
 /// What `simulate` and `plan` say of a schedule with its costs.
-struct Prediction {
+struct PredictionReport {
   Metrics metrics;
   LowerBounds lowerBound;
   bool fits = true;  ///< within the limits asked for
@@ -24,12 +24,12 @@ struct Prediction {
 };
 
 /// All of it but what a limit or jitter says; arguments as in `traceOf`.
-[[nodiscard]] Prediction predict(const Schedule& rows, const CostTable& costs, const Program& program, const Times& times, const Trace& trace, bool everyCause = false);
+[[nodiscard]] PredictionReport predict(const Schedule& rows, const CostTable& costs, const Program& program, const Times& times, const Trace& trace, bool everyCause = false);
 
 /// JSON documents of the command line, as text without a final newline: `simulate --json`, `compare --json`, `check --json`. Keys stand in
 /// a fixed order. `actions` counts compute actions, so a schedule has the same number lowered or not. A schedule is `valid` when it has no
 /// problem under any transport; `stops` says under which each problem stops it.
-[[nodiscard]] std::string predictionJson(const Prediction& prediction, const Schedule& schedule, const CostTable& costs);
+[[nodiscard]] std::string predictionJson(const PredictionReport& prediction, const Schedule& schedule, const CostTable& costs);
 [[nodiscard]] std::string comparisonJson(const Comparison& comparison);
 [[nodiscard]] std::string problemsJson(const Schedule& schedule, const std::vector<Problem>& problems);
 

@@ -20,7 +20,7 @@ constexpr std::size_t kMostBlocks = 12'000;
 constexpr double kMostColumns = 150'000;  ///< of merged spans, over all ranks
 constexpr double kNarrowest = 0.5;        ///< a block drawn alone [pixels]
 constexpr double kMargin = 12, kLabels = 64, kShares = 84, kTitleHeight = 26, kRulerHeight = 24;
-constexpr double kCharacter = 6.7;        ///< width of a digit at the font size below
+constexpr double kCharacter = 6.2;        ///< width of a character at the smaller font size
 constexpr std::size_t kKinds = 12;
 
 struct Look {
@@ -198,49 +198,57 @@ void Drawing::block(const Span& span, double y, double height, bool labelled) {
   const double gap = width > 4 ? 0.5 : 0;
   text_ += fmt::format("<rect class=\"k{}\" x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\"><title>{}</title></rect>", kind, number(x), number(y), number(std::max(width - gap, 0.3)), number(height), what);
   const std::string label = labelOf(span);
-  if (labelled && height >= 10 && width > kCharacter * static_cast<double>(label.size()) + 3) {
+  if (labelled && height >= 10 && width > kCharacter * static_cast<double>(label.size()) + 2) {
     text_ += fmt::format("<text class=\"w{}\" x=\"{}\" y=\"{}\">{}</text>", kind, number(x + width / 2), number(y + height / 2 + 4), label);
   }
   text_ += '\n';
 }
 
-/// Columns of one kind that follow each other become one piece of a path; a path for each kind.
+/// Where a kind stands in a column of merged spans, in levels from the lane's foot.
+struct Band {
+  int from = 0, until = 0;
+  bool operator==(const Band&) const = default;
+};
+
+/// A column is filled from the lane's foot by each kind's share of its time, so that what stays open is bubble. Columns that look alike become
+/// one piece of a path; a path for each kind.
 void Drawing::merged(const std::vector<const Span*>& spans, double y, double height) {
-  std::array<std::string, kKinds> paths;
-  std::array<double, kKinds> filled{};
-  std::int64_t column = -1;
-  double from = 0, until = 0;
-  std::size_t kind = kKinds;
-  const auto draw = [&] {
-    if (kind < kKinds && until > from) fmt::format_to(std::back_inserter(paths[kind]), "M{} {}h{}v{}h-{}z", number(from), number(y), number(until - from), number(height), number(until - from));
-    kind = kKinds;
-  };
-  const auto closeColumn = [&] {
-    if (column < 0) return;
-    const auto best = static_cast<std::size_t>(std::max_element(filled.begin(), filled.end()) - filled.begin());
-    double sum = 0;
-    for (const double part : filled) sum += part;
-    filled.fill(0);
-    // As long as the spans in it, so that bubble stays visible; centred work in a column is not told apart.
-    const double begin = scale_.left + static_cast<double>(column) * column_, end = begin + std::clamp(sum, 0.02, column_);
-    if (best == kind && begin - until < 0.01) {
-      until = end;
-      return;
-    }
-    draw();
-    kind = best;
-    from = begin;
-    until = end;
-  };
+  constexpr int kLevels = 24;
+  const auto columns = static_cast<std::size_t>(std::ceil(scale_.width / column_));
+  std::vector<std::array<float, kKinds>> shares(columns);
+  bool any = false;
   for (const Span* span : spans) {
     if (widthOf(*span) >= narrowest_) continue;
-    const auto at = static_cast<std::int64_t>(scale_.pixels(span->start) / column_);
-    if (at != column) closeColumn();
-    column = at;
-    filled[static_cast<std::size_t>(span->kind)] += widthOf(*span) + 1e-9;
+    any = true;
+    const double begin = scale_.pixels(span->start) / column_, end = scale_.pixels(span->end) / column_;
+    const auto last = std::min(columns, static_cast<std::size_t>(end) + 1);
+    for (auto c = static_cast<std::size_t>(begin); c < last; ++c) {
+      const double share = std::min(end, static_cast<double>(c + 1)) - std::max(begin, static_cast<double>(c));
+      shares[c][static_cast<std::size_t>(span->kind)] += static_cast<float>(std::max(share, 1e-6));
+    }
   }
-  closeColumn();
-  draw();
+  if (!any) return;
+  std::array<std::string, kKinds> paths;
+  std::array<Band, kKinds> bands{};
+  std::array<std::size_t, kKinds> starts{};
+  for (std::size_t c = 0; c <= columns; ++c) {
+    double sum = 0;
+    for (std::size_t k = 0; k < kKinds; ++k) {
+      const double share = c < columns ? static_cast<double>(shares[c][k]) : 0;
+      Band band{static_cast<int>(std::lround(std::min(sum, 1.0) * kLevels)), static_cast<int>(std::lround(std::min(sum + share, 1.0) * kLevels))};
+      if (share > 0 && sum == 0) band.until = std::max(band.until, 1);  // a lone short action stays visible
+      sum += share;
+      if (band.from == band.until) band = {};
+      if (band == bands[k]) continue;
+      const Band& old = bands[k];
+      if (old.until > old.from) {
+        const double left = scale_.left + static_cast<double>(starts[k]) * column_, right = std::min(scale_.left + static_cast<double>(c) * column_, scale_.left + scale_.width);
+        fmt::format_to(std::back_inserter(paths[k]), "M{} {}h{}v{}H{}z", number(left), number(y + height - height * old.until / kLevels), number(right - left), number(height * (old.until - old.from) / kLevels), number(left));
+      }
+      bands[k] = band;
+      starts[k] = c;
+    }
+  }
   for (std::size_t k = 0; k < kKinds; ++k) {
     if (!paths[k].empty()) text_ += fmt::format("<path class=\"k{}\" d=\"{}\"/>\n", k, paths[k]);
   }

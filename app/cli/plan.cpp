@@ -237,7 +237,7 @@ int run(Options& o) {
   const Program program = compile(plan.schedule, costs);
   Times times;
   execute(program, times);
-  Prediction prediction = predict(plan.schedule, costs, program, times, traceOf(plan.schedule, costs, program, times));
+  PredictionReport prediction = predict(plan.schedule, costs, program, times, traceOf(plan.schedule, costs, program, times));
   const Metrics& metrics = prediction.metrics;
   const auto tooLarge = std::find_if(metrics.ranks.begin(), metrics.ranks.end(), [&](const RankMetrics& r) { return limit > 0 && r.peakBytes > limit; });
   const bool fits = prediction.fits = tooLarge == metrics.ranks.end();

@@ -80,7 +80,7 @@ std::string pathText(const CriticalPath& path) {
   return text;
 }
 
-std::string summary(const Subject& subject, Sending sending, const Prediction& p) {
+std::string summary(const Subject& subject, Sending sending, const PredictionReport& p) {
   const Metrics& metrics = p.metrics;
   const auto overBound = [](Ns time, Ns bound) {
     const double above = bound > 0 ? static_cast<double>(time - bound) / static_cast<double>(bound) : 0;
@@ -116,7 +116,7 @@ std::string causesText(const Explanation& explanation, bool all) {
   return text.empty() ? text : "\n" + text;
 }
 
-std::string rankTable(const Prediction& p) {
+std::string rankTable(const PredictionReport& p) {
   const Metrics& metrics = p.metrics;
   const bool memory = std::any_of(metrics.ranks.begin(), metrics.ranks.end(), [](const RankMetrics& r) { return r.peakBytes > 0; });
   std::vector<std::vector<std::string>> rows{{"rank", "busy", "idle", "warmup", "steady", "cooldown", "bubble", "exposed comm", "live"}};
@@ -170,7 +170,7 @@ int runSimulate(const SimulateOptions& options) {
   Times times;
   execute(program, times);
   const Trace trace = traceOf(rows, subject.costs, program, times);
-  Prediction prediction = predict(rows, subject.costs, program, times, trace, options.why);
+  PredictionReport prediction = predict(rows, subject.costs, program, times, trace, options.why);
   if (options.jitter > 0) {
     const auto show = progress("draw", parseProgressStyle(options.progressStyle));
     prediction.jitter = drawJitter(program, options.jitter, options.seed, options.draws, [&](int done) { show(done, options.draws, ""); });

@@ -1,5 +1,6 @@
 #include "app/gui/exporting.h"
 
+#include <QAbstractItemModel>
 #include <QBuffer>
 #include <QDir>
 #include <QFileInfo>
@@ -45,7 +46,30 @@ std::string stackedSvg(const std::vector<const Trace*>& traces, const std::vecto
 
 std::string suffixOf(const QString& path) { return QFileInfo(path).suffix().toLower().toStdString(); }
 
+std::string csvCell(const QString& text) {
+  if (!text.contains(QLatin1Char(',')) && !text.contains(QLatin1Char('"')) && !text.contains(QLatin1Char('\n'))) return text.toStdString();
+  return "\"" + QString(text).replace(QLatin1Char('"'), QStringLiteral("\"\"")).toStdString() + "\"";
+}
+
+void addRows(const QAbstractItemModel& model, const QModelIndex& parent, std::string& text) {
+  for (int row = 0; row < model.rowCount(parent); ++row) {
+    for (int column = 0; column < model.columnCount(parent); ++column) {
+      text += (column > 0 ? "," : "") + csvCell(model.index(row, column, parent).data().toString());
+    }
+    text += "\r\n";
+    addRows(model, model.index(row, 0, parent), text);
+  }
+}
+
 }  // namespace
+
+std::string tableCsv(const QAbstractItemModel& model) {
+  std::string text;
+  for (int column = 0; column < model.columnCount(); ++column) text += (column > 0 ? "," : "") + csvCell(model.headerData(column, Qt::Horizontal).toString());
+  text += "\r\n";
+  addRows(model, {}, text);
+  return text;
+}
 
 bool isPicture(const QString& path) { return suffixOf(path) == "png" || suffixOf(path) == "pdf"; }
 

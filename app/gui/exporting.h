@@ -4,8 +4,11 @@
 #include <QSize>
 #include <QString>
 #include <memory>
+#include <string>
 
 #include "app/gui/document.h"
+
+class QAbstractItemModel;
 
 namespace pw::gui {
 
@@ -25,6 +28,9 @@ void exportData(const ExportSource& source, const QString& path);
 void exportPicture(const TimelineWidget& timeline, const QSize& size, const QString& path);
 /// The plan for torch.distributed.pipelining in this folder, made where missing. Throws Error.
 void exportTorch(const Document& document, const QString& folder);
+/// A table or tree as people see it, for spreadsheets: a head, then a line for each row, those of branches after their parent; cells with commas, quotes
+/// or line ends are quoted (RFC 4180).
+[[nodiscard]] std::string tableCsv(const QAbstractItemModel& model);
 /// `.png`, `.pdf`: painted by the window; others are data.
 [[nodiscard]] bool isPicture(const QString& path);
 

@@ -117,9 +117,9 @@ void MainWindow::Private::build() {
   runsDock = addDock(MainWindow::tr("Runs"), QStringLiteral("runs"), runs, Qt::BottomDockWidgetArea);
   window.tabifyDockWidget(candidatesDock, runsDock);
   candidatesDock->raise();
-  window.setCorner(Qt::BottomLeftCorner, Qt::LeftDockWidgetArea);
+  window.setCorner(Qt::BottomLeftCorner, Qt::BottomDockWidgetArea);  // tables are wide, trees scroll
   window.setCorner(Qt::BottomRightCorner, Qt::RightDockWidgetArea);
-  window.resizeDocks({modelDock, planDock}, {390, 280}, Qt::Horizontal);
+  window.resizeDocks({modelDock, planDock}, {430, 280}, Qt::Horizontal);
   window.resizeDocks({candidatesDock}, {270}, Qt::Vertical);
 
   busyText = new QLabel;
@@ -251,8 +251,10 @@ void MainWindow::showNote(const QString& sentence) { d->show(sentence, QStyle::S
 void MainWindow::Private::show(const QString& sentence, QStyle::StandardPixmap icon) {
   if (sentence.isEmpty()) return;
   messageIcon->setPixmap(window.style()->standardIcon(icon).pixmap(20, 20));
-  messageText->setText(sentence);
-  messageText->setAccessibleDescription(sentence);
+  static const QString ends = QStringLiteral(".!?…");
+  const QString text = ends.contains(sentence.back()) ? sentence : sentence + QLatin1Char('.');
+  messageText->setText(text);
+  messageText->setAccessibleDescription(text);
   message->setVisible(true);
 }
 

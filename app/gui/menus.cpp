@@ -1,3 +1,4 @@
+#include <QAbstractItemView>
 #include <QActionGroup>
 #include <QApplication>
 #include <QClipboard>
@@ -59,6 +60,7 @@ void MainWindow::Private::fileMenu() {
   command(out, MainWindow::tr("Export timeline as PDF…"), {}, [this] { chooseAndExport(MainWindow::tr("PDF document"), QStringLiteral("*.pdf"), QStringLiteral("pdf")); });
   command(out, MainWindow::tr("Export spans as CSV…"), {}, [this] { chooseAndExport(MainWindow::tr("Table of spans"), QStringLiteral("*.csv"), QStringLiteral("csv")); });
   command(out, MainWindow::tr("Export trace for Perfetto…"), {}, [this] { chooseAndExport(MainWindow::tr("Chrome trace"), QStringLiteral("*.json"), QStringLiteral("json")); });
+  command(out, MainWindow::tr("Export table as CSV…"), {}, [this] { chooseAndExportTable(); });
   command(out, MainWindow::tr("Export plan for torch…"), {}, [this] {
     const QString folder = QFileDialog::getExistingDirectory(&window, MainWindow::tr("Folder for split points, schedule and script"));
     if (!folder.isEmpty()) window.exportTo(folder);
@@ -236,6 +238,24 @@ void MainWindow::Private::chooseAndExport(const QString& what, const QString& fi
     exportData(source, file);
     return [this, file] { window.statusBar()->showMessage(MainWindow::tr("Wrote %1").arg(file), 4000); };
   });
+}
+
+/// The table that has the focus, else the first that is seen.
+void MainWindow::Private::chooseAndExportTable() {
+  const QAbstractItemView* found = qobject_cast<QAbstractItemView*>(QApplication::focusWidget());
+  for (QDockWidget* dock : {runsDock, candidatesDock, modelDock}) {
+    for (const auto* view : dock->findChildren<QAbstractItemView*>()) {
+      if (found == nullptr && view->isVisibleTo(&window) && view->model() != nullptr && view->model()->rowCount() > 0) found = view;
+    }
+  }
+  if (found == nullptr || found->model() == nullptr) return window.showMessage(MainWindow::tr("No table with rows is shown; choose a run or search for plans first."));
+  const QString path = QFileDialog::getSaveFileName(&window, MainWindow::tr("Export %1").arg(found->accessibleName()), QStringLiteral("table.csv"), MainWindow::tr("Tables (*.csv)"));
+  if (path.isEmpty()) return;
+  try {
+    writeFile(path.toStdString(), tableCsv(*found->model()));
+  } catch (const Error& e) {
+    window.showMessage(QString::fromUtf8(e.what()));
+  }
 }
 
 bool MainWindow::Private::save() { return document.projectPath().isEmpty() ? saveAs() : window.saveProject(document.projectPath()); }

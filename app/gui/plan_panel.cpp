@@ -442,6 +442,7 @@ void PlanPanel::Private::showResults() {
   hint->setPalette(colours);
   const auto p = document.prediction();
   for (QLabel* label : {step, rate, bubble, lower, window, error}) label->setEnabled(problem.isEmpty());
+  error->setToolTip(PlanPanel::tr("How far measured steps of this model were from what was predicted for them (median of past runs)"));
   lower->setToolTip(PlanPanel::tr("No order of these actions can end earlier"));
   if (!p) {
     for (QLabel* label : {step, rate, bubble, lower, window, error}) label->setText(QStringLiteral("–"));
@@ -465,7 +466,10 @@ void PlanPanel::Private::showResults() {
   memory->setVisible(known);
   memoryName->setVisible(known);
   error->setText(PlanPanel::tr("no runs of this model yet"));
-  if (const auto past = pastError(runs, document.graph() ? document.graph()->name : std::string(), r.schedule)) error->setText(PlanPanel::tr("± %1 → %2 to %3").arg(percent(*past), duration(static_cast<Ns>(static_cast<double>(p->step) * (1 - *past))), duration(static_cast<Ns>(static_cast<double>(p->step) * (1 + *past)))));
+  if (const auto past = pastError(runs, document.graph() ? document.graph()->name : std::string(), r.schedule)) {
+    const auto scaled = [&](double factor) { return duration(static_cast<Ns>(static_cast<double>(p->step) * factor)); };
+    error->setText(PlanPanel::tr("%1: from %2 to %3").arg(percent(*past), scaled(1 / (1 + *past)), scaled(1 + *past)));
+  }
   if (lowerOf != p) lowerTimer.start();
 }
 

@@ -145,10 +145,10 @@ StartPage::StartPage(QWidget* parent) : QWidget(parent) {
   recent_ = new QVBoxLayout;
   recent_->setSpacing(2);
   right->addLayout(recent_);
+  right->addStretch();
   two->addLayout(left, 1);
   two->addLayout(right, 1);
   two->setAlignment(left, Qt::AlignTop);
-  two->setAlignment(right, Qt::AlignTop);
   column->addLayout(two);
   column->addStretch(1);
   page->setMaximumWidth(1080);

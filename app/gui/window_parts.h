@@ -83,6 +83,7 @@ struct MainWindow::Private {
   void toolBar();
   void chooseAndOpen();
   void chooseAndExport(const QString& what, const QString& filter, const QString& suffix);
+  void chooseAndExportTable();
   void savePlan();
   void showRecent();
   void showSteps(std::size_t chosen);

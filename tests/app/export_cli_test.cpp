@@ -117,7 +117,7 @@ TEST(Export, SaysWhatIsWrongWithACall) {
 #ifdef PW_PYTHON
 TEST(Export, RunsWithTorchOnTwoRanks) {
   const Folder folder;
-  ASSERT_EQ(call({"export", planned(folder, "interleaved-zb"), "--to", "torch", "--out", folder.file("pipeline")}).status, 0);
+  ASSERT_EQ(call({"export", planned(folder, "zbv"), "--to", "torch", "--out", folder.file("pipeline")}).status, 0);
   const std::string out = folder.file("out");
   const std::string command = "OMP_NUM_THREADS=1 timeout 300 " PW_PYTHON " -m torch.distributed.run --nproc-per-node 2 " + folder.file("pipeline/run.py") + " --steps 2 --trace " + folder.file("profiles") + " > " + out + " 2>&1";
   ASSERT_EQ(std::system(command.c_str()), 0) << contentOf(out);

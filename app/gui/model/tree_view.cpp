@@ -98,11 +98,9 @@ void TreeView::reveal(NodeId node) {
 void TreeView::setDropMark(const std::optional<DropMark>& mark) {
   if (mark == mark_) return;
   for (const auto& shown : {mark_, mark}) {
-    if (shown && shown->refusal.isEmpty()) {
-      viewport()->update(0, static_cast<int>(yOf(shown->node)) - 3, viewport()->width(), 6);
-    } else if (shown) {
-      viewport()->update();  // the sentence is of any height
-    }
+    if (!shown) continue;
+    viewport()->update(0, static_cast<int>(yOf(shown->node)) - 3, viewport()->width(), 6);
+    if (!shown->refusal.isEmpty()) viewport()->update(sentenceArea(*shown).adjusted(-2, -2, 2, 2));
   }
   mark_ = mark;
 }
@@ -169,25 +167,32 @@ void TreeView::paintEvent(QPaintEvent* event) {
     const bool between = visibleRows().isBetweenRows(begin);  // else inside a closed row, whose text is not struck out
     painter.fillRect(QRectF(0, y - 1, between ? width : indentation(), 2), line);
   }
-  if (mark_) paintMark(painter, width);
+  if (mark_) paintMark(painter);
 }
 
-void TreeView::paintMark(QPainter& painter, int width) const {
+QRect TreeView::sentenceArea(const DropMark& mark) const {
+  const int padding = fontMetrics().height() / 3, y = static_cast<int>(yOf(mark.node));
+  const QRect most(0, 0, viewport()->width() - 6 * padding, 10000);
+  QRect area = fontMetrics().boundingRect(most, Qt::TextWordWrap, mark.refusal).adjusted(-padding, -padding, padding, padding);
+  const bool below = y + area.height() + 2 * padding < viewport()->height();
+  area.moveTopLeft({padding, below ? y + padding : y - padding - area.height()});
+  return area;
+}
+
+void TreeView::paintMark(QPainter& painter) const {
   const Theme& theme = currentTheme();
   const double y = std::round(yOf(mark_->node));
   const bool refused = !mark_->refusal.isEmpty();
   painter.setPen(QPen(refused ? theme.error : theme.accent, 3, refused ? Qt::DashLine : Qt::SolidLine));
-  painter.drawLine(QPointF(0, y), QPointF(width, y));
+  painter.drawLine(QPointF(0, y), QPointF(viewport()->width(), y));
   if (!refused) return;
-  const double padding = fontMetrics().height() / 3.0;
-  QRectF text = fontMetrics().boundingRect(QRect(0, 0, width - static_cast<int>(6 * padding), 10000), Qt::TextWordWrap, mark_->refusal);
-  const bool below = y + text.height() + 4 * padding < viewport()->height();
-  text.moveTopLeft({2 * padding, below ? y + 2 * padding : y - 2 * padding - text.height()});
+  const int padding = fontMetrics().height() / 3;
+  const QRect area = sentenceArea(*mark_);
+  painter.setRenderHint(QPainter::Antialiasing);
   painter.setPen(QPen(theme.error, 1));
   painter.setBrush(palette().color(QPalette::ToolTipBase));
-  painter.drawRoundedRect(text.adjusted(-padding, -padding, padding, padding), 3, 3);
-  painter.setPen(theme.error);
-  painter.drawText(text, Qt::TextWordWrap, mark_->refusal);
+  painter.drawRoundedRect(QRectF(area).adjusted(0.5, 0.5, -0.5, -0.5), 3, 3);
+  painter.drawText(area.adjusted(padding, padding, -padding, -padding), Qt::TextWordWrap, mark_->refusal);
 }
 
 }  // namespace pw::gui

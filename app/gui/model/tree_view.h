@@ -79,7 +79,8 @@ class TreeView : public QTreeView {
 
  private:
   void rowsMayDiffer();
-  void paintMark(QPainter& painter, int width) const;
+  void paintMark(QPainter& painter) const;
+  [[nodiscard]] QRect sentenceArea(const DropMark& mark) const;  ///< of a refusal, with its frame
   TreeModel& model_;
   RowDelegate* delegate_;
   mutable VisibleRows visible_;

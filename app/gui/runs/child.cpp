@@ -16,7 +16,7 @@ namespace {
 
 constexpr qsizetype kMostOutput = qsizetype{16} << 20;
 constexpr qsizetype kLongestLine = qsizetype{64} << 10;
-constexpr int kPatienceMs = 3000, kLastPatienceMs = 2000, kGoodbyeMs = 1000;
+constexpr int kGoodbyeMs = 1000;
 
 }  // namespace
 
@@ -30,6 +30,7 @@ struct Child::Private {
   QString sentence;         // last line on stderr that is no progress
   bool isOurs = false;      // it began with the program's name
   bool active = false, cancelled = false, terminated = false;
+  int firmMs = 3000, killMs = 2000;
   int signal = 0;           // that we sent last
   qint64 pid = 0;
 
@@ -61,7 +62,7 @@ Child::Child(QObject* parent) : QObject(parent), d(std::make_unique<Private>(*th
   connect(&d->patience, &QTimer::timeout, this, [this] {
     if (d->signal == SIGINT) {
       d->send(SIGTERM);
-      d->patience.start(kLastPatienceMs);
+      d->patience.start(d->killMs);
     } else {
       d->send(SIGKILL);
     }
@@ -122,12 +123,17 @@ void Child::cancel() {
   if (!d->active || d->cancelled) return;
   d->cancelled = true;
   d->send(SIGINT);
-  d->patience.start(kPatienceMs);
+  d->patience.start(d->firmMs);
+}
+
+void Child::setPatience(int firmMs, int killMs) {
+  d->firmMs = firmMs;
+  d->killMs = killMs;
 }
 
 void Child::Private::readOutput() {
   const QByteArray more = process.readAllStandardOutput();
-  output += more.left(kMostOutput - output.size());
+  if (output.size() < kMostOutput) output += more.left(kMostOutput - output.size());
 }
 
 void Child::Private::readComplaints() {

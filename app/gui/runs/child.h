@@ -33,6 +33,7 @@ class Child : public QObject {
   void start(const QString& program, const QStringList& arguments);
   /// Asks it to end (SIGINT), 3 s later firmly (SIGTERM), 2 s later it and its children are killed.
   void cancel();
+  void setPatience(int firmMs, int killMs);  ///< instead of these times
   [[nodiscard]] bool isRunning() const;
   [[nodiscard]] qint64 processId() const;  ///< 0: none runs
 

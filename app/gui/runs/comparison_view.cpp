@@ -74,6 +74,9 @@ void ComparisonView::show(const Verdict& verdict, const QString& before, const Q
 
 void ComparisonView::showGroups() {
   const bool any = verdict_.has_value();
+  sentence_->setAlignment(any ? Qt::AlignLeft | Qt::AlignTop : Qt::AlignCenter);
+  sentence_->setForegroundRole(any ? QPalette::WindowText : QPalette::PlaceholderText);
+  sentence_->setMargin(any ? 0 : 16);
   tabs_->setVisible(any);
   view_->setVisible(any);
   if (!any) return table_->setGroups({}, {}, {});

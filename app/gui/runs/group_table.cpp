@@ -77,7 +77,7 @@ QVariant GroupTable::headerData(int section, Qt::Orientation orientation, int ro
     case Group: return tr("Group");
     case Before: return before_;
     case After: return after_;
-    case Difference: return tr("Difference");
+    case Difference: return QChar(0x2002) + tr("Difference");
     case kColumns: break;
   }
   return {};
@@ -94,10 +94,10 @@ void DifferenceDelegate::paint(QPainter* painter, const QStyleOptionViewItem& op
   const bool selected = (item.state & QStyle::State_Selected) != 0;
   painter->save();
   painter->setRenderHint(QPainter::Antialiasing);
-  const QRect textRect(item.rect.left() + kGap, item.rect.top(), std::min(textWidth(item.fontMetrics), item.rect.width() - 2 * kGap), item.rect.height());
+  const QRect textRect(item.rect.left() + 2 * kGap, item.rect.top(), std::min(textWidth(item.fontMetrics), item.rect.width() - 2 * kGap), item.rect.height());
   painter->setPen(item.palette.color(selected ? QPalette::HighlightedText : QPalette::Text));
   painter->drawText(textRect, static_cast<int>(Qt::AlignVCenter | Qt::AlignLeft), item.fontMetrics.elidedText(text, Qt::ElideRight, textRect.width()));
-  const QRectF room(textRect.right() + kGap, item.rect.top() + 3, item.rect.right() - textRect.right() - 2 * kGap, item.rect.height() - 6);
+  const QRectF room(textRect.right() + kGap, item.rect.top() + 4, item.rect.right() - textRect.right() - 2 * kGap, item.rect.height() - 8);
   if (room.width() > 2 * kGap) {
     const double middle = room.center().x(), length = std::abs(part) * room.width() / 2;
     const QColor colour = selected ? item.palette.color(QPalette::HighlightedText) : part > 0 ? theme.slower : theme.faster;
@@ -110,7 +110,7 @@ void DifferenceDelegate::paint(QPainter* painter, const QStyleOptionViewItem& op
 
 QSize DifferenceDelegate::sizeHint(const QStyleOptionViewItem& option, const QModelIndex& index) const {
   const QSize size = QStyledItemDelegate::sizeHint(option, index);
-  return {textWidth(option.fontMetrics) + 12 * option.fontMetrics.averageCharWidth() + 3 * kGap, size.height()};
+  return {textWidth(option.fontMetrics) + 12 * option.fontMetrics.averageCharWidth() + 3 * kGap, option.fontMetrics.height() + 8};
 }
 
 }  // namespace pw::gui

@@ -2,7 +2,10 @@
 
 #include <QColor>
 #include <QDateTime>
+#include <QFontMetrics>
+#include <QGuiApplication>
 #include <QLocale>
+#include <QSize>
 #include <utility>
 
 #include "app/gui/format.h"
@@ -23,11 +26,14 @@ bool isNumber(int column) {
   return false;
 }
 
+/// Left-aligned text behind a column of right-aligned numbers needs some room.
+QString inset(const QString& text) { return QChar(0x2002) + text; }
+
 QString textOf(const RunSummary& run, int column) {
   const QString nothing = QStringLiteral("–");
   switch (static_cast<RunList::Column>(column)) {
     case RunList::Id: return QString::number(run.id.value);
-    case RunList::When: return whenOf(run.startedAt);
+    case RunList::When: return inset(whenOf(run.startedAt));
     case RunList::Model: return QString::fromStdString(run.model);
     case RunList::Schedule: return QString::fromStdString(run.schedule);
     case RunList::Ranks: return QString::number(run.ranks);
@@ -38,8 +44,8 @@ QString textOf(const RunSummary& run, int column) {
       if (!isComparable(run)) return nothing;
       return (errorOf(run) > 0 ? QStringLiteral("▲ ") : QStringLiteral("▼ ")) + signedPercent(errorOf(run));
     case RunList::Ended:
-      if (run.failure.empty()) return run.steps == 1 ? RunList::tr("well, 1 step") : RunList::tr("well, %1 steps").arg(run.steps);
-      return QStringLiteral("✕ ") + QString::fromStdString(run.failure);
+      if (run.failure.empty()) return inset(run.steps == 1 ? RunList::tr("well, 1 step") : RunList::tr("well, %1 steps").arg(run.steps));
+      return inset(QStringLiteral("✕ ") + QString::fromStdString(run.failure));
     case RunList::kColumns: break;
   }
   return {};
@@ -89,7 +95,8 @@ QVariant RunList::data(const QModelIndex& index, int role) const {
       return {};
     case Qt::AccessibleTextRole:
       if (column == Error && isComparable(run)) return errorOf(run) > 0 ? tr("%1 slower than predicted").arg(percent(errorOf(run))) : tr("%1 faster than predicted").arg(percent(-errorOf(run)));
-      return textOf(run, column);
+      return textOf(run, column).trimmed();
+    case Qt::SizeHintRole: return QSize(-1, QFontMetrics(QGuiApplication::font()).height() + 8);
     default: return {};
   }
 }
@@ -105,7 +112,7 @@ QVariant RunList::headerData(int section, Qt::Orientation orientation, int role)
   if (role != Qt::DisplayRole) return {};
   switch (static_cast<Column>(section)) {
     case Id: return tr("Run");
-    case When: return tr("Started");
+    case When: return inset(tr("Started"));
     case Model: return tr("Model");
     case Schedule: return tr("Schedule");
     case Ranks: return tr("Ranks");
@@ -113,7 +120,7 @@ QVariant RunList::headerData(int section, Qt::Orientation orientation, int role)
     case Predicted: return tr("Predicted");
     case Measured: return tr("Measured");
     case Error: return tr("Error");
-    case Ended: return tr("Ended");
+    case Ended: return inset(tr("Ended"));
     case kColumns: break;
   }
   return {};

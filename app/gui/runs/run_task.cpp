@@ -6,6 +6,7 @@
 #include <QTemporaryDir>
 #include <QTimer>
 #include <fstream>
+#include <tuple>
 #include <utility>
 
 #include "app/gui/jobs.h"
@@ -26,6 +27,7 @@ struct LiveFile {
   std::string path;
   std::streamoff at = 0;
   LiveReader reader;
+  std::tuple<int, std::size_t, bool> shown{-1, 0, false};  ///< step, spans, whether complete
 
   /// Takes what is new; whether that told something.
   bool read() {
@@ -91,6 +93,8 @@ RunTask::RunTask(QObject* parent) : QObject(parent), d(std::make_unique<Private>
       if (!live->read()) return {};
       auto step = live->reader.worthShowing();
       if (!step) return {};
+      const std::tuple now{step->step, step->trace.spans.size(), step->complete};
+      if (std::exchange(live->shown, now) == now) return {};  // what is new is of a step too young to show
       return [this, measured = measuredOf(std::move(*step))] { emit arrived(measured); };
     });
   });

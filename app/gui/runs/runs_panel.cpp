@@ -140,8 +140,9 @@ void RunsPanel::Private::build() {
   layout->addWidget(splitter, 1);
   splitter->addWidget(buildHistory());
   splitter->addWidget(comparison);
-  splitter->setStretchFactor(0, 3);
-  splitter->setStretchFactor(1, 2);
+  splitter->setStretchFactor(0, 1);
+  splitter->setStretchFactor(1, 1);
+  splitter->setSizes({1000, 900});  // in proportion
   splitter->setChildrenCollapsible(false);
   settle.setSingleShot(true);
   settle.setInterval(150);

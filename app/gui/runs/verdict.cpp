@@ -36,6 +36,15 @@ bool isCause(SpanKind kind) {
   return false;
 }
 
+/// What all causes together differ by.
+Ns netOf(const Comparison& comparison) {
+  Ns net = 0;
+  for (const GroupError& group : comparison.byKind) {
+    if (!group.group.starts_with("SEND_") && !group.group.starts_with("WAIT_")) net += group.measured - group.predicted;
+  }
+  return net;
+}
+
 }  // namespace
 
 std::optional<double> pastError(const std::vector<RunSummary>& runs, const std::string& model, const std::string& schedule) {
@@ -123,7 +132,10 @@ QString inWords(const Verdict& verdict, const QString& before, const QString& af
     text += QStringLiteral(" (%1)").arg(duration(c.measuredMakespan));
   } else {
     const QString fraction = percent(std::abs(c.makespanError));
-    if (runs) {
+    if (c.makespanError >= 1) {
+      const QString factor = QString::number(1 + c.makespanError, 'f', 1);
+      text = (runs ? translated("%2 took %3 times as long as %1").arg(before, after, factor) : translated("Measured %1 times as long as predicted").arg(factor)) + times;
+    } else if (runs) {
       text = (difference > 0 ? translated("%2 was %3 slower than %1") : translated("%2 was %3 faster than %1")).arg(before, after, fraction) + times;
     } else {
       text = (difference > 0 ? translated("Measured %1 slower than predicted") : translated("Measured %1 faster than predicted")).arg(fraction) + times;
@@ -136,7 +148,8 @@ QString inWords(const Verdict& verdict, const QString& before, const QString& af
     text += translated("; most of it beside computing, in messages and the engine: %1").arg((beside > 0 ? QStringLiteral("+") : QStringLiteral("−")) + duration(std::abs(beside)));
   } else if (verdict.cause) {
     const Ns off = verdict.cause->measured - verdict.cause->predicted;
-    const bool agrees = (off > 0) == (difference > 0) && std::abs(c.makespanError) >= kAsPredicted;
+    // Groups that others make up for are no explanation of the whole.
+    const bool agrees = (off > 0) == (difference > 0) && std::abs(c.makespanError) >= kAsPredicted && std::abs(off) <= std::abs(netOf(c)) && (netOf(c) > 0) == (off > 0);
     text += QStringLiteral("; %1 %2, %3").arg(agrees ? translated("most of it:") : translated("largest difference:"), QString::fromStdString(verdict.cause->group),
                                               (off > 0 ? QStringLiteral("+") : QStringLiteral("−")) + duration(std::abs(off)));
   }

@@ -84,17 +84,18 @@ std::optional<std::size_t> computeAt(const SpanTrack& track, const Viewport& vie
     const bool wide = static_cast<double>(track.end[*at] - track.start[*at]) >= view.nsPerPixel;
     if (wide) return isSlotAt(track, *at) && y >= height / 2 ? *at + 1 : *at;
   }
-  // A merged column, or nothing.
+  // A merged column: a narrow one starts in it, or one from the column before reaches its middle.
+  const auto isNarrow = [&](std::size_t i) { return static_cast<double>(track.end[i] - track.start[i]) < view.nsPerPixel; };
+  const std::size_t first = firstFrom(track, from);
+  const bool begins = first < track.size() && track.start[first] < to && isNarrow(first);
+  if (!begins && (first == 0 || !isNarrow(first - 1) || view.xOf(track.end[first - 1]) < x + 0.5)) return std::nullopt;
   const Stack stack = stackOf(busyByKind(track, from, to), view.nsPerPixel, height);
   int bottom = height;
   for (std::size_t p = 0; p < stack.count; ++p) {
     bottom -= stack.parts[p].height;
     if (y < bottom) continue;
     const SpanKind kind = stack.parts[p].kind;
-    return nearestInPixel(track, from, middle, to, [&](std::size_t i) {
-      const bool narrow = static_cast<double>(track.end[i] - track.start[i]) < view.nsPerPixel;
-      return track.tags[i].kind == kind && narrow;
-    });
+    return nearestInPixel(track, from, middle, to, [&](std::size_t i) { return track.tags[i].kind == kind; });
   }
   return std::nullopt;
 }

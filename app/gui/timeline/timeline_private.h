@@ -80,7 +80,10 @@ struct TimelineWidget::Private {
 
   // ---- Marks and words: timeline_selection.cpp ----
   enum class Emphasis : std::uint8_t { None, Chain, Path, Found };
-  const Dependencies* dependencies(Source source);
+  const Dependencies* dependencies(Source source);          ///< made now where it was not yet
+  [[nodiscard]] StageLinks links(Source source) const;
+  void prepare();                           ///< makes them in the background
+  [[nodiscard]] bool isPrepared(Source source) const;
   const Matches* matches();
   [[nodiscard]] std::optional<SourcedSpan> counterpart(const SourcedSpan& span);
   void selectSpan(const std::optional<SourcedSpan>& span);
@@ -159,7 +162,8 @@ struct TimelineWidget::Private {
   std::optional<SavedView> pending;  ///< to restore with the first timeline
   ViewHistory history;
   QTimer rest;                ///< until a view that drifted counts as visited
-  QTimer settling;
+  QTimer settling, typing;
+  bool isLarge = false;       ///< what takes time with its spans is put off
   QTimer frame, waiting;
   QElapsedTimer sinceFrame, sinceRequest;
   bool isLate = false;        ///< predicting takes long enough to say so
@@ -167,7 +171,8 @@ struct TimelineWidget::Private {
   ScenePainter painter;
 
   // What is marked.
-  std::unique_ptr<Dependencies> ownDependencies[2];
+  std::shared_ptr<const Dependencies> ownDependencies[2];
+  Job preparing;
   std::optional<Matches> ownMatches;
   Explainer explainer;
   SpanTag selectedTag;

@@ -24,15 +24,45 @@ std::optional<SpanTag> tagAfter(const Timeline& timeline, const BubbleRef& gap) 
 
 // ---- What is known of the timelines --------------------------------------------------------------------------------
 
+StageLinks TimelineWidget::Private::links(Source source) const {
+  const int stages = timeline(source)->stages;
+  const bool known = prediction && static_cast<int>(prediction->costs.stages.size()) == stages;
+  return known ? linksOf(prediction->costs) : chainLinks(stages);
+}
+
 const Dependencies* TimelineWidget::Private::dependencies(Source source) {
-  const Timeline* t = timeline(source);
-  if (t == nullptr) return nullptr;
+  if (timeline(source) == nullptr) return nullptr;
   auto& own = ownDependencies[source == Source::Predicted ? 0 : 1];
-  if (!own) {
-    const bool known = prediction && static_cast<int>(prediction->costs.stages.size()) == t->stages;
-    own = std::make_unique<Dependencies>(*t, known ? linksOf(prediction->costs) : chainLinks(t->stages));
-  }
+  if (!own) own = std::make_shared<const Dependencies>(*timeline(source), links(source));
   return own.get();
+}
+
+bool TimelineWidget::Private::isPrepared(Source source) const { return !isLarge || ownDependencies[source == Source::Predicted ? 0 : 1] != nullptr; }
+
+void TimelineWidget::Private::prepare() {
+  using Made = std::pair<std::shared_ptr<const Timeline>, std::shared_ptr<const Dependencies>>;
+  struct Wanted {
+    std::shared_ptr<const Timeline> timeline;
+    StageLinks links;
+  };
+  std::vector<Wanted> wanted;
+  for (const Source source : {Source::Predicted, Source::Measured}) {
+    if (timeline(source) != nullptr && !isPrepared(source)) wanted.push_back({source == Source::Predicted ? scene.predicted : scene.measured, links(source)});
+  }
+  if (wanted.empty()) return;
+  preparing.start(tr("Looking through the timeline"), [this, wanted](JobControl& control) -> std::function<void()> {
+    std::vector<Made> made;
+    for (const Wanted& one : wanted) {
+      if (!control.isCancelled()) made.emplace_back(one.timeline, std::make_shared<const Dependencies>(*one.timeline, one.links));
+    }
+    return [this, made] {
+      for (const auto& [of, dependencies] : made) {
+        if (of == scene.predicted && !ownDependencies[0]) ownDependencies[0] = dependencies;
+        if (of == scene.measured && !ownDependencies[1]) ownDependencies[1] = dependencies;
+      }
+      updateDetails();
+    };
+  });
 }
 
 const Matches* TimelineWidget::Private::matches() {
@@ -43,7 +73,7 @@ const Matches* TimelineWidget::Private::matches() {
 
 std::optional<SourcedSpan> TimelineWidget::Private::counterpart(const SourcedSpan& span) {
   const Source other = span.source == Source::Predicted ? Source::Measured : Source::Predicted;
-  if (document.isDragging() || !exists(timeline(span.source), span.span) || timeline(other) == nullptr) return std::nullopt;
+  if (document.isDragging() || settling.isActive() || !exists(timeline(span.source), span.span) || timeline(other) == nullptr) return std::nullopt;
   if (span.span.track == TrackKind::Compute) {
     const Matches* known = matches();
     const auto& all = span.source == Source::Predicted ? known->measuredOf : known->predictedOf;
@@ -51,6 +81,7 @@ std::optional<SourcedSpan> TimelineWidget::Private::counterpart(const SourcedSpa
     if (rank >= all.size() || index >= all[rank].size() || all[rank][index] < 0) return std::nullopt;
     return SourcedSpan{other, {span.span.rank, TrackKind::Compute, all[rank][index]}};
   }
+  if (!isPrepared(other)) return std::nullopt;
   const auto same = dependencies(other)->find(span.span.rank, tagAt(*timeline(span.source), span.span));
   return same ? std::optional(SourcedSpan{other, *same}) : std::nullopt;
 }
@@ -224,7 +255,7 @@ SpanFacts TimelineWidget::Private::facts(const SourcedSpan& at, bool fully) {
 
 QString TimelineWidget::Private::describe() {
   if (isEmpty()) return {};
-  if (scene.selected) return detailsOf(facts(*scene.selected, !document.isDragging()));
+  if (scene.selected) return detailsOf(facts(*scene.selected, !document.isDragging() && isPrepared(scene.selected->source)));
   if (gap) {
     const Cause cause = causeOfGap(*gap);
     return cause.chain.isEmpty() ? cause.headline : cause.headline + QLatin1Char('\n') + tr("Causes: %1").arg(cause.chain);
@@ -282,6 +313,11 @@ void TimelineWidget::Private::countFound() {
 }
 
 void TimelineWidget::Private::stepFound(int direction) {
+  if (typing.isActive()) {
+    typing.stop();
+    search(findBar->text(), true);
+    return;
+  }
   if (found.empty()) return;
   foundAt = (foundAt + found.size() + static_cast<std::size_t>(direction + 1) - 1) % found.size();
   const Found one = found[foundAt];

@@ -12,7 +12,7 @@ namespace pw::gui {
 namespace {
 
 constexpr int kRestMs = 600;       ///< a view that stands this long was meant
-constexpr int kSettleMs = 120;     ///< after the last prediction of a drag
+constexpr int kSettleMs = 120;     ///< after the last prediction of a drag, or key in a long search
 constexpr int kLateMs = 200;       ///< a prediction that takes longer says so
 constexpr std::size_t kManySpans = 200'000;  ///< above this what is not needed at once waits for `settle` even without a drag
 constexpr double kZoomStep = 0.8;
@@ -64,6 +64,8 @@ void TimelineWidget::Private::build() {
   rest.setInterval(kRestMs);
   settling.setSingleShot(true);
   settling.setInterval(kSettleMs);
+  typing.setSingleShot(true);
+  typing.setInterval(kSettleMs);
   frame.setSingleShot(true);
   waiting.setInterval(40);
   connect(&rest, &QTimer::timeout, &w, [this] { history.visit(visited()); });
@@ -76,7 +78,8 @@ void TimelineWidget::Private::build() {
     canvas->update(0, 0, canvas->width(), 4);
   });
   connect(bar, &QScrollBar::valueChanged, &w, [this](int value) { scrollTo(value); });
-  connect(findBar, &FindBar::searched, &w, [this](const QString& text) { search(text, true); });
+  connect(findBar, &FindBar::searched, &w, [this](const QString& text) { isLarge ? typing.start() : void(search(text, true)); });
+  connect(&typing, &QTimer::timeout, &w, [this] { search(findBar->text(), true); });
   connect(findBar, &FindBar::stepped, &w, [this](int direction) { stepFound(direction); });
   connect(findBar, &FindBar::closed, &w, [this] { closeFind(); });
   connect(&explainer, &Explainer::explained, &w, [this] { explained(); });
@@ -149,7 +152,8 @@ void TimelineWidget::Private::takeTimelines(bool newShape) {
   }
   if (pending && !isEmpty() && !awaitsModel()) restore(*std::exchange(pending, std::nullopt));
   canvas->update();
-  if (isDragging || spans > kManySpans)
+  isLarge = spans > kManySpans;
+  if (isDragging || isLarge)
     settling.start();
   else
     settle();
@@ -160,6 +164,7 @@ void TimelineWidget::Private::settle() {
     settling.start();
     return updateDetails();
   }
+  prepare();
   if (showsAll && (static_cast<double>(end()) > view.end() || static_cast<double>(end()) < 0.7 * view.end())) w.fitAll();
   if (!foundQuery.isEmpty()) search(foundQuery, false);
   markAlso();

@@ -236,7 +236,7 @@ void paintMessages(Canvas& canvas, const Columns& columns, const TrackView& view
       continue;
     }
     if (track.start[i] < from || isWide(i)) {
-      if (track.end[i] > from) paintBlock(i);
+      if (isWide(i)) paintBlock(i);
       ++i;
       continue;
     }

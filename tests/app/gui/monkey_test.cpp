@@ -133,7 +133,9 @@ TEST_F(WindowFixture, SurvivesAMonkeyAndUndoesAllItDid) {
   for (int i = 0; i < actions; ++i) {
     monkey.act();
     if (i % 16 == 0) QApplication::processEvents(QEventLoop::AllEvents, 20);
-    if (i % 256 == 0) ASSERT_TRUE(settle()) << "action " << i;
+    if (i % 256 == 0) {
+      ASSERT_TRUE(settle()) << "action " << i;
+    }
   }
   ASSERT_TRUE(settle());
   while (!document().undoText().isEmpty()) document().undo();

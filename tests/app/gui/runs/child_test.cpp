@@ -118,7 +118,7 @@ TEST_F(ChildTest, SaysWhenThereIsNoProgram) {
 }
 
 TEST_F(ChildTest, KeepsItsMemoryBoundedWhateverIsWritten) {
-  const ChildOutcome o = finish("head -c 40000000 /dev/zero; head -c 3000000 /dev/zero >&2; echo >&2; echo 'pipewright: Done with it.' >&2; exit 1");
+  const ChildOutcome o = finish("head -c 18000000 /dev/zero; head -c 1000000 /dev/zero >&2; echo >&2; echo 'pipewright: Done with it.' >&2; exit 1");
   EXPECT_EQ(o.output.size(), 16 << 20);
   EXPECT_EQ(o.error, "Done with it.");
 }
@@ -150,6 +150,7 @@ while :; do sleep 0.02; done
   waitForProgress();
   const qint64 pid = child.processId(), grandchild = seen.front().done;
   ASSERT_TRUE(isAlive(pid) && isAlive(grandchild));
+  child.setPatience(50, 50);
   child.cancel();
   EXPECT_TRUE(wait().cancelled);
   EXPECT_TRUE(QTest::qWaitFor([&] { return !isAlive(pid) && !isAlive(grandchild); }, 2000));

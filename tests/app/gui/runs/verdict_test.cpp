@@ -117,6 +117,25 @@ TEST(Verdict, NamesWhatGoesOnBesideComputingWhereThatIsMore) {
   EXPECT_EQ(inWords(verdict), "Measured 17.3 % slower than predicted (17.6 ms, not 15.0 ms); most of it beside computing, in messages and the engine: +2.60 ms.");
 }
 
+TEST(Verdict, DoesNotBlameAGroupThatOthersMakeUpFor) {
+  // Stage 0 is quicker by as much as stage 1 is slower, but for 10 us in all its forwards.
+  CostTable table = costs();
+  table.stages[0].backward -= kMs;
+  table.stages[1].backward += kMs;
+  table.stages[0].forward += 10'000;
+  const QString words = inWords(judge(predictedTrace(), simulate(rows(), table), nullptr));
+  EXPECT_TRUE(words.contains("; largest difference: B of stage 0, −4.00 ms.")) << words.toStdString();
+}
+
+TEST(Verdict, CountsTimesWhereAPercentageWouldHaveThreeDigits) {
+  CostTable table = costs();
+  for (StageCost& stage : table.stages) {
+    stage.forward *= 3;
+    stage.backward *= 3;
+  }
+  EXPECT_TRUE(inWords(judge(predictedTrace(), simulate(rows(), table), nullptr)).startsWith("Measured 3.0 times as long as predicted (45.0 ms, not 15.0 ms); most of it: B of stage 0, +16.0 ms"));
+}
+
 TEST(Verdict, CountsActionsThatOneOfTwoRunsLacks) {
   const Trace other = simulate(lower(generate("1f1b", {2, 2, 3})), costs());
   const QString words = inWords(judge(predictedTrace(), other, nullptr), "run 1", "run 2");

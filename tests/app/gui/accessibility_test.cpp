@@ -1,0 +1,84 @@
+// What a screen reader and a keyboard need: every control says what it is, and the keyboard reaches it.
+
+#include <QAbstractButton>
+#include <QAbstractItemView>
+#include <QAccessible>
+#include <QComboBox>
+#include <QLineEdit>
+#include <QStandardItemModel>
+#include <cmath>
+
+#include "app/gui/exporting.h"
+#include "tests/app/gui/window_fixture.h"
+
+namespace pw::gui {
+namespace {
+
+bool isControl(const QWidget* w) {
+  return qobject_cast<const QAbstractButton*>(w) || qobject_cast<const QComboBox*>(w) || qobject_cast<const QLineEdit*>(w) || qobject_cast<const QAbstractItemView*>(w) ||
+         qobject_cast<const TimelineWidget*>(w) || qobject_cast<const SplitHandle*>(w);
+}
+
+TEST_F(WindowFixture, NamesEveryControlForScreenReaders) {
+  open(sample("gpt_small.pt2"));
+  int controls = 0;
+  for (QWidget* w : window_->findChildren<QWidget*>()) {
+    // Parts of other widgets (a spin box's line edit, a dock's title buttons, scroll buttons of tabs) are named by those.
+    if (!isControl(w) || w->inherits("QHeaderView") || w->inherits("QTableCornerButton") || w->inherits("QLineEditIconButton") || w->objectName().startsWith("qt_") || qobject_cast<QComboBox*>(w->parentWidget()) || w->parentWidget()->inherits("QAbstractSpinBox") ||
+        w->parentWidget()->inherits("QTabBar") || w->inherits("QDockWidgetTitleButton") || w->inherits("QComboBoxListView") || w->objectName() == "ScrollLeftButton") continue;
+    ++controls;
+    QAccessibleInterface* face = QAccessible::queryAccessibleInterface(w);
+    ASSERT_NE(face, nullptr);
+    EXPECT_FALSE(face->text(QAccessible::Name).isEmpty()) << w->metaObject()->className() << " '" << w->objectName().toStdString() << "' in " << w->parentWidget()->metaObject()->className();
+  }
+  EXPECT_GT(controls, 30);
+}
+
+TEST_F(WindowFixture, ReachesPanelsByTheKeyboard) {
+  open(sample("gpt_small.pt2"));
+  std::set<QString> reached;
+  QWidget* at = window_->focusWidget() ? window_->focusWidget() : static_cast<QWidget*>(window_.get());
+  for (int i = 0; i < 400; ++i) {
+    at = at->nextInFocusChain();
+    if ((at->focusPolicy() & Qt::TabFocus) == 0 || !at->isVisible() || !at->isEnabled()) continue;
+    for (QWidget* w = at; w != nullptr; w = w->parentWidget()) reached.insert(w->accessibleName());
+  }
+  for (const char* name : {"Plan", "Schedule"}) EXPECT_TRUE(reached.count(name)) << name;
+}
+
+/// Contrast of WCAG 2: (lighter + 0.05) / (darker + 0.05).
+double contrast(const QColor& a, const QColor& b) {
+  const auto luminance = [](const QColor& c) {
+    const auto linear = [](double v) { return v <= 0.03928 ? v / 12.92 : std::pow((v + 0.055) / 1.055, 2.4); };
+    return 0.2126 * linear(c.redF()) + 0.7152 * linear(c.greenF()) + 0.0722 * linear(c.blueF());
+  };
+  const double x = luminance(a), y = luminance(b);
+  return (std::max(x, y) + 0.05) / (std::min(x, y) + 0.05);
+}
+
+TEST(Theme, KeepsTextReadableInLightAndDark) {
+  for (const bool dark : {false, true}) {
+    const Theme& t = theme(dark);
+    EXPECT_GE(contrast(t.text, t.background), 7);
+    EXPECT_GE(contrast(t.faintText, t.background), 4.5);
+    EXPECT_GE(contrast(t.error, t.background), 4.5);
+    EXPECT_GE(contrast(t.focus, t.background), 3) << "where the focus is";
+    for (const SpanKind kind : {SpanKind::Forward, SpanKind::Backward, SpanKind::BackwardInput, SpanKind::BackwardWeight, SpanKind::Optimizer}) {
+      EXPECT_GE(contrast(kindColour(kind, t), textOn(kindColour(kind, t))), 4.5) << name(kind);
+    }
+    for (int stage = 0; stage < 64; ++stage) EXPECT_GE(contrast(stageColour(stage, t), textOn(stageColour(stage, t))), 4.5) << stage;
+  }
+}
+
+TEST(Tables, AreExportedAsCsv) {
+  QStandardItemModel model(2, 2);
+  model.setHorizontalHeaderLabels({"a", "b, c"});
+  model.setItem(0, 0, new QStandardItem("x"));
+  model.setItem(0, 1, new QStandardItem("say \"y\""));
+  model.item(0, 0)->appendRow({new QStandardItem("child"), new QStandardItem("1")});
+  model.setItem(1, 0, new QStandardItem("z"));
+  EXPECT_EQ(tableCsv(model), "a,\"b, c\"\r\nx,\"say \"\"y\"\"\"\r\nchild,1\r\nz,\r\n");
+}
+
+}  // namespace
+}  // namespace pw::gui
