@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <charconv>
+#include <cmath>
 #include <filesystem>
 #include <limits>
 #include <map>
@@ -250,6 +251,26 @@ Ns extentOf(const Forwards& forwards) {
   return forwards.empty() ? 0 : last - first;
 }
 
+[[noreturn]] void refuseClock(const FileEvents& file) {
+  throw UsageError(fmt::format("{} was recorded years before or after the other files, so its clock cannot be right; open files of one recording", file.source));
+}
+
+/// Moves all times of a file by both; each of the sums stays within 64 bits, and what comes out is within twice kLatestTime.
+void shift(FileEvents& file, Ns offset, Ns move) {
+  const auto moved = [&](Ns time) {
+    const Ns sum = time + offset + move;
+    if (sum > 2 * kLatestTime - kLongestDuration || sum < -2 * kLatestTime) refuseClock(file);
+    return sum;
+  };
+  for (Span& span : file.spans) {
+    const Ns duration = span.end - span.start;
+    span.start = moved(span.start);
+    span.end = span.start + duration;
+  }
+  for (MemorySample& sample : file.memory) sample.time = moved(sample.time);
+  for (StepMark& mark : file.marks) mark.start = moved(mark.start);
+}
+
 }  // namespace
 
 RankMap mapRanks(const std::vector<FileEvents>& files, std::vector<std::string>& notes) { return Mapper(files, notes).map(); }
@@ -286,13 +307,11 @@ void alignFiles(std::vector<FileEvents>& files, const RankMap& map, std::vector<
     const Ns extent = std::max(extentOf(forwards[before]), extentOf(forwards[after]));
     if (slack->least >= 0 && slack->least / kFarApart <= extent) continue;  // none before its input, and not in another step
     disagree = true;
+    if (std::abs(static_cast<double>(moves[before]) - static_cast<double>(slack->least)) > static_cast<double>(kLatestTime)) refuseClock(files[after]);
     moves[after] = moves[before] - (slack->least - slack->shortest);
   }
   for (const std::size_t f : order) {
-    const Ns shift = offsets[f] + (disagree ? moves[f] : 0);
-    for (Span& span : files[f].spans) span.start += shift, span.end += shift;
-    for (MemorySample& sample : files[f].memory) sample.time += shift;
-    for (StepMark& mark : files[f].marks) mark.start += shift;
+    shift(files[f], offsets[f], disagree ? moves[f] : 0);
     if (disagree && moves[f] != 0) {
       notes.push_back(fmt::format("The clock of {} disagrees with its neighbour's: its times were moved by {} so that no forward ends before its input exists.",
                                   std::filesystem::path(files[f].source).filename().string(), formatDuration(moves[f])));

@@ -130,7 +130,7 @@ void Writer::slice(const Span& span, const Span* partner, std::size_t process, s
   const std::string label = partner == nullptr ? labelOf(span) : fmt::format("({};{})", labelOf(span), labelOf(*partner));
   std::string arguments = fmt::format(R"("stage":{},"microbatch":{})", span.stage.value, span.microbatch.value);
   if (isMessage(span)) arguments += fmt::format(R"(,"from":{},"to":{},"bytes":{})", span.rank.value, span.peer.value, span.bytes);
-  if (isBeside(span)) arguments += fmt::format(R"(,"bytes":{})", span.bytes);
+  if (isBeside(span) || (!isMessage(span) && span.bytes != 0)) arguments += fmt::format(R"(,"bytes":{})", span.bytes);
   event(fmt::format(R"("ph":"X","name":{},"cat":{},"pid":{},"tid":{},"ts":{},"dur":{},"args":{{{}}})", jsonString(label),
                     jsonString(name(span.kind)), process, thread, micros(span.start), micros(span.end - span.start), arguments));
 }

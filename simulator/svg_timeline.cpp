@@ -100,7 +100,7 @@ class Drawing {
   void ruler();
   void lane(int rank);
   void strip(const std::vector<const Span*>& spans, double y, double height);
-  void block(const Span& span, double y, double height, bool labelled);
+  void block(const Span& span, double y, double height);
   void merged(const std::vector<const Span*>& spans, double y, double height);
   void legend();
   [[nodiscard]] double widthOf(const Span& span) const { return scale_.pixels(span.end - span.start); }
@@ -172,7 +172,7 @@ void Drawing::header() {
       ".l{{stroke:#c4cbd0;stroke-width:1;shape-rendering:crispEdges}}",
       number(width), number(height_), escaped(options_.title.empty() ? "timeline" : options_.title));
   for (std::size_t k = 0; k < kKinds; ++k) {
-    if (used_[k]) text_ += fmt::format(".k{}{{fill:{}}}.w{}{{fill:{};font-size:11px;text-anchor:middle;pointer-events:none}}", k, kLooks[k].fill, k, kLooks[k].text);
+    if (used_[k]) text_ += fmt::format(".k{}{{fill:{}}}.w{}{{fill:{};font-size:11px;text-anchor:middle}}", k, kLooks[k].fill, k, kLooks[k].text);
   }
   text_ += fmt::format("</style>\n<rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n");
   if (!options_.title.empty()) text_ += fmt::format("<text class=\"t\" x=\"{}\" y=\"{}\">{}</text>\n", number(kMargin), number(kMargin + 14), escaped(options_.title));
@@ -188,7 +188,7 @@ void Drawing::ruler() {
   }
 }
 
-void Drawing::block(const Span& span, double y, double height, bool labelled) {
+void Drawing::block(const Span& span, double y, double height) {
   const auto kind = static_cast<std::size_t>(span.kind);
   const double x = scale_.x(span.start), width = widthOf(span);
   std::string what = fmt::format("{} {}, {} at {}", name(span.kind), kLooks[kind].word, formatDuration(span.end - span.start), formatDuration(span.start));
@@ -196,12 +196,13 @@ void Drawing::block(const Span& span, double y, double height, bool labelled) {
   if (isMessage(span)) what += fmt::format(", to rank {}, {}", span.peer.value, formatSize(span.bytes));
   // A hair of ground between neighbours, where there is room.
   const double gap = width > 4 ? 0.5 : 0;
-  text_ += fmt::format("<rect class=\"k{}\" x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\"><title>{}</title></rect>", kind, number(x), number(y), number(std::max(width - gap, 0.3)), number(height), what);
+  const std::string shape = fmt::format("<rect class=\"k{}\" x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\"", kind, number(x), number(y), number(std::max(width - gap, 0.3)), number(height));
   const std::string label = labelOf(span);
-  if (labelled && height >= 10 && width > kCharacter * static_cast<double>(label.size()) + 2) {
-    text_ += fmt::format("<text class=\"w{}\" x=\"{}\" y=\"{}\">{}</text>", kind, number(x + width / 2), number(y + height / 2 + 4), label);
+  if (height < 10 || width <= kCharacter * static_cast<double>(label.size()) + 2) {
+    text_ += fmt::format("{}><title>{}</title></rect>\n", shape, what);
+    return;
   }
-  text_ += '\n';
+  text_ += fmt::format("<g><title>{}</title>{}/><text class=\"w{}\" x=\"{}\" y=\"{}\">{}</text></g>\n", what, shape, kind, number(x + width / 2), number(y + height / 2 + 4), label);
 }
 
 /// Where a kind stands in a column of merged spans, in levels from the lane's foot.
@@ -261,7 +262,7 @@ void Drawing::strip(const std::vector<const Span*>& spans, double y, double heig
     const bool slot = i + 1 < spans.size() && isSlot(*spans[i], *spans[i + 1]);
     const bool second = i > 0 && isSlot(*spans[i - 1], *spans[i]);
     const double part = slot || second ? height / 2 : height;
-    block(*spans[i], second ? y + part : y, part, true);
+    block(*spans[i], second ? y + part : y, part);
   }
 }
 

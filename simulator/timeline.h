@@ -48,11 +48,12 @@ struct SpanTrack {
          track.tags[i].kind == SpanKind::Forward && track.tags[i + 1].kind == SpanKind::Backward;
 }
 
-/// A rank's memory: `bytes[i]` from `time[i]` to `time[i + 1]`; and the least and most of blocks of kBlock samples.
+/// A rank's memory: `bytes[i]` from `time[i]` to `time[i + 1]`; and the first time and the least and most of blocks of kBlock samples.
 struct MemoryTrack {
   std::vector<Ns> time;
   std::vector<Bytes> bytes;
   static constexpr std::size_t kBlock = 32;
+  std::vector<Ns> firstTime;
   std::vector<std::pair<Bytes, Bytes>> extremes;
   Bytes peak = 0;
 

@@ -1,10 +1,13 @@
 // Import of damaged, foreign and enormous files: an answer or one sentence, never a crash.
+#include <sys/mman.h>
+#include <unistd.h>
+
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <filesystem>
 #include <nlohmann/json.hpp>
 #include <random>
+#include <stdexcept>
 #include <string>
 
 #include "backends/import_windows.h"
@@ -34,6 +37,23 @@ std::string refusalOf(const std::string& text) {
 }
 
 const std::string kForward = R"({"ph":"X","cat":"user_annotation","name":"PP:0F0","pid":1,"tid":1,"ts":10,"dur":5})";
+
+/// A file without a disk, for tests that write thousands.
+class MemoryFile {
+ public:
+  MemoryFile() : file_(memfd_create("trace", MFD_CLOEXEC)) {}
+  ~MemoryFile() { close(file_); }
+  MemoryFile(const MemoryFile&) = delete;
+  MemoryFile& operator=(const MemoryFile&) = delete;
+  /// Replaces the content; returns the path.
+  [[nodiscard]] std::string with(const std::string& text) const {
+    if (ftruncate(file_, 0) != 0 || pwrite(file_, text.data(), text.size(), 0) != static_cast<ssize_t>(text.size())) throw std::runtime_error("cannot write to memory");
+    return "/proc/self/fd/" + std::to_string(file_);
+  }
+
+ private:
+  int file_;
+};
 
 /// Brackets counted one character after another.
 BracketScan::Found slowScan(std::string_view text, BracketScan& scan) {
@@ -140,9 +160,9 @@ TEST(HostileImport, TakesWhatIsSoundAroundWhatIsNot) {
 }
 
 TEST(HostileImport, RefusesClocksThatCannotBeRight) {
-  const std::string later = R"(,{"ph":"X","name":"PP:0F1","pid":1,"tid":1,"ts":3999999999999998,"dur":1})";
-  EXPECT_EQ(refusalOf("[" + kForward + later + "]"), "") << "46,000 days on one rank still add up";
-  const std::string ranks = R"(,{"ph":"X","name":"PP:1F1","pid":2,"tid":1,"ts":3999999999999998,"dur":1})";
+  const std::string later = R"(,{"ph":"X","name":"PP:0F1","pid":1,"tid":1,"ts":2199999999999998,"dur":1})";
+  EXPECT_EQ(refusalOf("[" + kForward + later + "]"), "") << "25,000 days on one rank still add up";
+  const std::string ranks = R"(,{"ph":"X","name":"PP:1F1","pid":2,"tid":1,"ts":2199999999999998,"dur":1})";
   EXPECT_THAT(refusalOf("[" + kForward + later + ranks + "]"), HasSubstr("its clocks cannot be right"));
 }
 
@@ -166,11 +186,11 @@ TEST(HostileImport, SurvivesDamagedFiles) {
   text += R"(,{"ph":"X","name":"0F0","cat":"F","pid":5,"tid":0,"ts":0,"dur":1},{"ph":"M","name":"thread_name","pid":5,"tid":0,"args":{"name":"rank 0"}})";
   text += R"(,{"ph":"C","name":"memory of rank 1","pid":5,"ts":3,"args":{"bytes":12}},{"ph":"i","name":"[memory]","pid":1,"tid":1,"ts":4,"args":{"Total Allocated":5,"Device Type":1}}]})";
   std::mt19937_64 random(3);
-  const test::Folder folder;
+  const MemoryFile file;
   int read = 0, refused = 0;
   for (int i = 0; i < 20'000; ++i) {
     const std::string damaged = i % 10 == 0 ? text.substr(0, static_cast<std::size_t>(test::draw(random, 0, static_cast<std::int64_t>(text.size())))) : test::mutate(text, random);
-    const std::string path = folder.with("trace.json", damaged);
+    const std::string path = file.with(damaged);
     try {
       const ImportedTrace result = importTrace({path}).value();
       ASSERT_FALSE(result.steps.empty());
@@ -186,6 +206,30 @@ TEST(HostileImport, SurvivesDamagedFiles) {
   EXPECT_GT(refused, 500);
 }
 
+TEST(HostileImport, SurvivesDamagedFilesOfSeveralRanks) {
+  const auto of = [](int rank, double at) {
+    std::string text = R"({"baseTimeNanoseconds":1700000000000000000,"distributedInfo":{"rank":)" + std::to_string(rank) + R"(},"traceEvents":[)";
+    for (int m = 0; m < 2; ++m) text += (m > 0 ? "," : "") + std::string(R"({"ph":"X","name":"PP:)") + std::to_string(rank) + "F" + std::to_string(m) + R"(","pid":1,"tid":1,"ts":)" + std::to_string(at + 10 * m) + R"(,"dur":5})";
+    return text + "]}";
+  };
+  std::mt19937_64 random(21);
+  const MemoryFile zero, one, two;
+  int read = 0, refused = 0;
+  for (int i = 0; i < 10'000; ++i) {
+    try {
+      // Rank 2's clock disagrees anyway.
+      const ImportedTrace result = importTrace({zero.with(of(0, 1)), one.with(test::mutate(of(1, 6), random)), two.with(test::mutate(of(2, 1e15), random))}).value();
+      for (const ImportedStep& step : result.steps) test::expectKeepsRules(step.trace);
+      if (testing::Test::HasFatalFailure() || testing::Test::HasNonfatalFailure()) FAIL() << i;
+      ++read;
+    } catch (const UsageError&) {
+      ++refused;
+    }
+  }
+  EXPECT_GT(read, 2'000);
+  EXPECT_GT(refused, 200);
+}
+
 TEST(HostileImport, SurvivesDamagedDumpsOfPrimus) {
   const std::string source = PW_SOURCE_DIR "/tests/data/primus/pp8/";
   const test::Folder folder;
@@ -194,7 +238,7 @@ TEST(HostileImport, SurvivesDamagedDumpsOfPrimus) {
   (void)folder.with("pp_rank_1.json", rank.dump());
   std::mt19937_64 random(9);
   int read = 0, refused = 0;
-  for (int i = 0; i < 4'000; ++i) {
+  for (int i = 0; i < 1'000; ++i) {
     (void)folder.with("config.json", i % 4 == 0 ? test::mutate(config, random) : config);
     (void)folder.with("pp_rank_0.json", i % 4 != 0 ? test::mutate(rank.dump(), random) : rank.dump());
     try {
@@ -206,8 +250,8 @@ TEST(HostileImport, SurvivesDamagedDumpsOfPrimus) {
       ++refused;
     }
   }
-  EXPECT_GT(read, 100);
-  EXPECT_GT(refused, 500);
+  EXPECT_GT(read, 50);
+  EXPECT_GT(refused, 100);
 }
 
 }  // namespace

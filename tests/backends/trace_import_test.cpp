@@ -61,6 +61,7 @@ TEST(TraceImport, ReadsBackWhatThisProgramExports) {
   for (const auto& [name, shape] : {std::pair{"1f1b", Shape{4, 4, 8}}, {"interleaved-1f1b", {2, 4, 4}}, {"zbv", {2, 4, 6}}, {"dualpipev", {2, 4, 8}}, {"dualpipe", {4, 4, 8}}}) {
     const Trace trace = simulated(name, shape);
     Trace other = simulated("gpipe", {3, 3, 2});
+    other.spans.push_back({Rank(1), SpanKind::ReduceGrad, Stage(-1), Microbatch(-1), Rank(1), 77, 900'000, 900'000});
     other.spans.push_back({Rank(2), SpanKind::Optimizer, Stage(-1), Microbatch(-1), Rank(2), 0, 900'000, 950'000});
     const ImportedTrace result = importedText(toChromeJson({&trace, &other}, {"predicted", "run \"3\", step 2"}));
     ASSERT_EQ(result.steps.size(), 2U);

@@ -186,7 +186,7 @@ TEST(LowerBound, OfForwardOnlyIsReachedOnUniformStages) {
   EXPECT_EQ(lowerBound(generate("forward-only", {4, 4, 9}), uniform(4, 3, 5)), (9 + 3) * 3);
 }
 
-Prediction predicted(const Schedule& schedule, const CostTable& costs) {
+PredictionReport predicted(const Schedule& schedule, const CostTable& costs) {
   const Program program = compile(schedule, costs);
   Times times;
   execute(program, times);

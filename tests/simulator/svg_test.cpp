@@ -72,7 +72,7 @@ TEST(Svg, DrawsMessagesBelowTheirSender) {
 TEST(Svg, DrawsBothActionsOfASlotInItsTime) {
   Trace trace{1, {{Rank(0), SpanKind::Forward, Stage(0), Microbatch(1), Rank(0), 0, 0, 1000}, {Rank(0), SpanKind::Backward, Stage(0), Microbatch(0), Rank(0), 0, 0, 1000}}, {}};
   const std::string svg = toSvg(trace);
-  EXPECT_EQ(countOf(svg, "height=\"12\"><title>"), 2U) << "half a lane of 24 each";
+  EXPECT_EQ(countOf(svg, "height=\"12\"/><text class=\"w"), 2U) << "half a lane of 24 each";
 }
 
 TEST(Svg, MergesWhatIsTooNarrowSoThatAMillionSpansMakeAFewMegabytes) {

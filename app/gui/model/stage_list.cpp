@@ -11,6 +11,7 @@ namespace pw::gui {
 StageList::StageList(QWidget* parent) : QTreeWidget(parent) {
   setHeaderLabels({tr("Stage"), tr("Rank"), tr("Forward"), tr("Backward"), tr("Memory")});
   headerItem()->setToolTip(4, tr("Parameters, gradients, optimizer state and the activations of one microbatch"));
+  header()->setStretchLastSection(false);
   setRootIsDecorated(false);
   setUniformRowHeights(true);
   setFrameShape(NoFrame);
@@ -33,7 +34,10 @@ void StageList::setStages(const std::vector<StageTotals>& stages) {
     item->setIcon(0, swatch);
     for (int column = 1; column < columnCount(); ++column) item->setTextAlignment(column, Qt::AlignRight | Qt::AlignVCenter);
   }
-  for (int column = 0; column < columnCount(); ++column) resizeColumnToContents(column);
+  for (int column = 0; column < columnCount(); ++column) {
+    resizeColumnToContents(column);
+    setColumnWidth(column, columnWidth(column) + fontMetrics().averageCharWidth() * 2);
+  }
 }
 
 }  // namespace pw::gui

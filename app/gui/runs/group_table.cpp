@@ -108,8 +108,7 @@ void DifferenceDelegate::paint(QPainter* painter, const QStyleOptionViewItem& op
   painter->restore();
 }
 
-QSize DifferenceDelegate::sizeHint(const QStyleOptionViewItem& option, const QModelIndex& index) const {
-  const QSize size = QStyledItemDelegate::sizeHint(option, index);
+QSize DifferenceDelegate::sizeHint(const QStyleOptionViewItem& option, const QModelIndex& /*index*/) const {
   return {textWidth(option.fontMetrics) + 12 * option.fontMetrics.averageCharWidth() + 3 * kGap, option.fontMetrics.height() + 8};
 }
 

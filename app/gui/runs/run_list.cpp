@@ -96,7 +96,10 @@ QVariant RunList::data(const QModelIndex& index, int role) const {
     case Qt::AccessibleTextRole:
       if (column == Error && isComparable(run)) return errorOf(run) > 0 ? tr("%1 slower than predicted").arg(percent(errorOf(run))) : tr("%1 faster than predicted").arg(percent(-errorOf(run)));
       return textOf(run, column).trimmed();
-    case Qt::SizeHintRole: return QSize(-1, QFontMetrics(QGuiApplication::font()).height() + 8);
+    case Qt::SizeHintRole: {
+      const QFontMetrics metrics(QGuiApplication::font());
+      return QSize(metrics.horizontalAdvance(textOf(run, column)) + 12, metrics.height() + 8);
+    }
     default: return {};
   }
 }

@@ -124,6 +124,20 @@ Stack stackOf(const KindTimes& busy, double time, int height) {
   return stack;
 }
 
+void addBusy(KindTimes& busy, const SpanTrack& track, std::size_t i, Ns time) {
+  if (time <= 0) return;
+  const SpanKind kind = track.tags[i].kind;
+  const bool half = kind == SpanKind::Forward ? isSlotAt(track, i) : kind == SpanKind::Backward && i > 0 && isSlotAt(track, i - 1);
+  busy[at(kind)] += half ? time / 2 : time;
+}
+
+KindTimes busyOfFew(const SpanTrack& track, Ns from, Ns to, std::size_t first, std::size_t next) {
+  KindTimes busy{};
+  while (first > 0 && track.end[first - 1] > from) --first;
+  for (std::size_t i = first; i < next; ++i) addBusy(busy, track, i, std::min(track.end[i], to) - std::max(track.start[i], from));
+  return busy;
+}
+
 int messageLanes(const SpanTrack& track) { return !track.busy.empty() && track.busy.back()[at(SpanKind::ReduceGrad)] > 0 ? 3 : 2; }
 
 int messageLane(SpanKind kind) { return kind == SpanKind::SendForward ? 0 : kind == SpanKind::SendBackward ? 1 : 2; }

@@ -54,6 +54,11 @@ struct Stack {
 /// `busy` within a column of `time` ns. What took any time is at least 2 pixels high where there is room.
 [[nodiscard]] Stack stackOf(const KindTimes& busy, double time, int height);
 
+/// As `busyByKind` of a column [from, to) that spans [first, next) start in, for few of them.
+[[nodiscard]] KindTimes busyOfFew(const SpanTrack& track, Ns from, Ns to, std::size_t first, std::size_t next);
+/// Adds a time of the span at i; of a slot's spans half.
+void addBusy(KindTimes& busy, const SpanTrack& track, std::size_t i, Ns time);
+
 /// Lanes of a communication row: forward messages above backward ones, and reductions below where there are any.
 [[nodiscard]] int messageLanes(const SpanTrack& track);
 [[nodiscard]] int messageLane(SpanKind kind);

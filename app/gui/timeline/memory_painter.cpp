@@ -37,10 +37,14 @@ std::pair<Bytes, Bytes> extremesOf(const MemoryTrack& track, std::size_t first, 
 
 /// The first sample later than `time`, searched for from `hint` on.
 std::size_t sampleAfter(const MemoryTrack& track, Ns time, std::size_t hint) {
-  std::size_t step = 1;
-  while (hint + step < track.time.size() && track.time[hint + step] <= time) step *= 2;
-  const auto from = track.time.begin() + static_cast<std::ptrdiff_t>(hint);
-  const auto to = track.time.begin() + static_cast<std::ptrdiff_t>(std::min(hint + step + 1, track.time.size()));
+  constexpr std::size_t kBlock = MemoryTrack::kBlock;
+  std::size_t block = hint / kBlock;
+  if (block + 16 < track.firstTime.size() && track.firstTime[block + 16] <= time) {
+    block = static_cast<std::size_t>(std::upper_bound(track.firstTime.begin(), track.firstTime.end(), time) - track.firstTime.begin()) - 1;
+  }
+  while (block + 1 < track.firstTime.size() && track.firstTime[block + 1] <= time) ++block;
+  const auto from = track.time.begin() + static_cast<std::ptrdiff_t>(std::max(hint, block * kBlock));
+  const auto to = track.time.begin() + static_cast<std::ptrdiff_t>(std::min((block + 1) * kBlock, track.time.size()));
   return static_cast<std::size_t>(std::upper_bound(from, to, time) - track.time.begin());
 }
 

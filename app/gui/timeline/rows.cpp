@@ -89,7 +89,9 @@ std::optional<std::size_t> computeAt(const SpanTrack& track, const Viewport& vie
   const std::size_t first = firstFrom(track, from);
   const bool begins = first < track.size() && track.start[first] < to && isNarrow(first);
   if (!begins && (first == 0 || !isNarrow(first - 1) || view.xOf(track.end[first - 1]) < x + 0.5)) return std::nullopt;
-  const Stack stack = stackOf(busyByKind(track, from, to), view.nsPerPixel, height);
+  const std::size_t next = firstFrom(track, to, first);
+  const bool few = next - first <= SpanTrack::kBlock;
+  const Stack stack = stackOf(few ? busyOfFew(track, from, to, first, next) : busyByKind(track, from, to), view.nsPerPixel, height);
   int bottom = height;
   for (std::size_t p = 0; p < stack.count; ++p) {
     bottom -= stack.parts[p].height;

@@ -1,7 +1,7 @@
 #pragma once
 
-// The parts of TimelineWidget: timeline_widget.cpp (what is shown), timeline_selection.cpp (what is marked and said), timeline_input.cpp (mouse,
-// keys, menu) and timeline_paint.cpp. Include only there.
+// The parts of TimelineWidget: timeline_widget.cpp (what is shown), timeline_place.cpp (where), timeline_selection.cpp (what is marked and
+// said), timeline_input.cpp (mouse, keys, menu) and timeline_paint.cpp. Include only there.
 
 #include <QElapsedTimer>
 #include <QPoint>
@@ -49,7 +49,7 @@ class TimelineCanvas : public QWidget {
 struct TimelineWidget::Private {
   Private(TimelineWidget& widget, Document& owner);
 
-  // ---- What is shown: timeline_widget.cpp ----
+  // ---- What is shown, and where: timeline_widget.cpp, timeline_place.cpp ----
   enum class Move : std::uint8_t { Jump, Drift };  ///< Drift: one of many small steps, noted in the history when it rests
   void build();
   void takePrediction();

@@ -99,25 +99,14 @@ class ComputePainter {
 
   /// Time of each kind in [from, to), where spans [first, next) start. Few are summed up, of many the summaries of their blocks tell.
   [[nodiscard]] KindTimes busyIn(Ns from, Ns to, std::size_t first, std::size_t next) {
-    KindTimes busy{};
-    if (next - first <= SpanTrack::kBlock) {
-      while (first > 0 && track_.end[first - 1] > from) --first;
-      for (std::size_t i = first; i < next; ++i) add(busy, i, std::min(track_.end[i], to) - std::max(track_.start[i], from));
-      return busy;
-    }
+    if (next - first <= SpanTrack::kBlock) return busyOfFew(track_, from, to, first, next);
+    KindTimes busy;
     if (from != known_) before_ = upTo(from);
     const KindTimes after = upTo(to);
     for (std::size_t k = 0; k < kSpanKinds; ++k) busy[k] = after[k] - before_[k];
     before_ = after;
     known_ = to;
     return busy;
-  }
-
-  void add(KindTimes& busy, std::size_t i, Ns time) const {
-    if (time <= 0) return;
-    const SpanKind kind = track_.tags[i].kind;
-    const bool half = kind == SpanKind::Forward ? isSlotAt(track_, i) : kind == SpanKind::Backward && i > 0 && isSlotAt(track_, i - 1);
-    busy[at(kind)] += half ? time / 2 : time;
   }
 
   /// Time of each kind before `time`, where a column holds many spans: evenly spread over a block without much idle time in it.
@@ -140,7 +129,7 @@ class ComputePainter {
       return sum;
     }
     const std::size_t last = std::min(track_.size(), (block_ + 1) * SpanTrack::kBlock);
-    for (std::size_t i = block_ * SpanTrack::kBlock; i < last && track_.start[i] < time; ++i) add(sum, i, std::min(track_.end[i], time) - track_.start[i]);
+    for (std::size_t i = block_ * SpanTrack::kBlock; i < last && track_.start[i] < time; ++i) addBusy(sum, track_, i, std::min(track_.end[i], time) - track_.start[i]);
     return sum;
   }
 

@@ -1,0 +1,87 @@
+#include "app/gui/autosave.h"
+
+#include <gtest/gtest.h>
+
+#include <QAbstractButton>
+#include <QApplication>
+#include <QFile>
+#include <QFileInfo>
+#include <QMessageBox>
+#include <QTest>
+#include <QTimer>
+
+#include "app/gui/document.h"
+#include "app/gui/loading.h"
+#include "app/gui/main_window.h"
+#include "backends/files.h"
+
+namespace pw::gui {
+namespace {
+
+constexpr int kLongMs = 60'000;
+
+/// A number no process has: beyond the kernel's largest (2^22).
+const QString kGone = QStringLiteral("4999999.pwproj");
+
+/// Answers the next question with a button, once one is asked.
+void answer(QMessageBox::StandardButton button) {
+  auto* timer = new QTimer(qApp);
+  QObject::connect(timer, &QTimer::timeout, qApp, [timer, button] {
+    auto* box = qobject_cast<QMessageBox*>(QApplication::activeModalWidget());
+    if (box == nullptr) return;
+    timer->deleteLater();
+    timer->stop();
+    QTest::mouseClick(box->button(button), Qt::LeftButton);
+  });
+  timer->start(10);
+}
+
+struct Autosave : testing::Test {
+  void SetUp() override {
+    for (const QString& path : leftBehind()) QFile::remove(path);
+    left = QFileInfo(autosavePath()).path() + QLatin1Char('/') + kGone;
+  }
+  void TearDown() override {
+    QFile::remove(left);
+    QFile::remove(autosavePath());
+  }
+  QString left;
+};
+
+TEST_F(Autosave, FindsWhatAProcessThatIsGoneLeftBehind) {
+  EXPECT_TRUE(leftBehind().isEmpty());
+  writeFile(autosavePath().toStdString(), "{}");
+  EXPECT_TRUE(leftBehind().isEmpty()) << "this process is alive";
+  writeFile(left.toStdString(), "{}");
+  EXPECT_EQ(leftBehind(), QStringList{left});
+}
+
+TEST_F(Autosave, KeepsUnsavedWorkAndBringsItBackAfterACrash) {
+  Design crashed;
+  {
+    MainWindow window(true);
+    window.show();
+    window.open({QStringLiteral(PW_SOURCE_DIR "/resources/models/gpt_small.pt2")});
+    ASSERT_TRUE(QTest::qWaitFor([&] { return window.isIdle() && window.document().graph() != nullptr; }, kLongMs));
+    EXPECT_FALSE(QFile::exists(autosavePath()));
+    window.document().edit("Microbatches", [](Design& d) { d.request.microbatches = 13; });
+    crashed = window.document().design();
+    ASSERT_TRUE(QTest::qWaitFor([&] { return QFile::exists(autosavePath()); }, kLongMs));
+    ASSERT_TRUE(QFile::rename(autosavePath(), left));  // as if this process were gone
+  }
+  MainWindow window(true);
+  answer(QMessageBox::Yes);
+  window.show();
+  ASSERT_TRUE(QTest::qWaitFor([&] { return window.isIdle() && window.document().graph() != nullptr; }, kLongMs));
+  EXPECT_EQ(window.document().design(), crashed);
+  EXPECT_TRUE(window.document().isModified()) << "it was never saved";
+  EXPECT_FALSE(QFile::exists(left));
+
+  answer(QMessageBox::Cancel);
+  EXPECT_FALSE(window.close()) << "unsaved work is asked about";
+  answer(QMessageBox::Discard);
+  EXPECT_TRUE(window.close());
+}
+
+}  // namespace
+}  // namespace pw::gui
