@@ -52,7 +52,10 @@ TEST(Export, WritesARunOfAStore) {
   run.predicted = simulate(run.plan.schedule, run.plan.costs);
   for (const int step : {0, 1, 2}) {
     run.steps.push_back({step, 1.0, run.predicted});
-    for (Span& span : run.steps.back().measured.spans) span.end += step;
+    for (Span& span : run.steps.back().measured.spans) {  // each a little later than predicted, the first apart
+      span.start += span.start > 0 ? step : 0;
+      span.end += step;
+    }
   }
   RunStore(folder.file("runs.db"), RunStore::Mode::ReadWrite).add(run);
   const Outcome chosen = call({"export", "--store", folder.file("runs.db"), "--run", "1", "--step", "2", "--to", "csv"});

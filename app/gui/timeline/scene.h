@@ -90,8 +90,8 @@ struct Hit {
 };
 [[nodiscard]] Hit hitTest(const Scene& scene, const RowLayout& layout, const Viewport& view, int x, int y, int scroll);
 
-/// Paints ruler, labels and rows into `area`. Blocks narrower than a pixel are merged: a pixel column shows the kind that fills most of it and a
-/// mark says that it is merged. Cost: of what is visible, and log n for each merged pixel column; not of the number of spans.
+/// Paints ruler, labels and rows into `area`. Blocks narrower than a pixel are merged: a pixel column shows the kinds' shares as a
+/// stack, with a base line darkened from the kind that fills most of it. Cost: of what is visible, and log n for each merged pixel column; not of the number of spans.
 /// Keeps the row images of the last call and paints only what is new where the view was moved by whole pixels.
 class ScenePainter {
  public:

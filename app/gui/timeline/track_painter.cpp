@@ -30,7 +30,7 @@ class ComputePainter {
         const bool second = next >= i + 2 && isSlotAt(track_, next - 2);
         (void)paintBlock(next - (second ? 2 : 1));
       } else if (columns_.exact(track_.end[next - 1]) >= column + 1.5) {
-        paintColumn(column + 1, next - 1, next);
+        paintColumn(column + 1, next - 1, std::max(next, firstFrom(track_, columns_.begin(column + 2), next)));
       }
       i = next;
     }
@@ -136,6 +136,7 @@ class ComputePainter {
   /// A column with spans [first, next) that start in it (and what reaches into it).
   void paintColumn(int column, std::size_t first, std::size_t next) {
     if (column < canvas_.left() || column >= canvas_.right()) return;
+    if (first > 0 && isWide(first - 1) && columns_.edge(track_.end[first - 1]) > column) return;  // a block has the column
     const KindTimes busy = busyIn(columns_.begin(column), columns_.begin(column + 1), first, next);
     const Stack stack = stackOf(busy, columns_.nsPerColumn, canvas_.height());
     if (stack.count == 0) return;
