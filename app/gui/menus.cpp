@@ -112,13 +112,13 @@ void MainWindow::Private::viewMenu() {
     return action;
   };
   auto* colours = new QActionGroup(&window);
-  choice(colours, MainWindow::tr("Colour by &kind"), true, [this] { timeline->setColourBy(ColourBy::Kind); });
-  choice(colours, MainWindow::tr("Colour by s&tage"), false, [this] { timeline->setColourBy(ColourBy::Stage); });
-  choice(colours, MainWindow::tr("Colour by &microbatch"), false, [this] { timeline->setColourBy(ColourBy::Microbatch); });
+  QAction* byKind = choice(colours, MainWindow::tr("Colour by &kind"), true, [this] { timeline->setColourBy(ColourBy::Kind); });
+  QAction* byStage = choice(colours, MainWindow::tr("Colour by s&tage"), false, [this] { timeline->setColourBy(ColourBy::Stage); });
+  QAction* byMicrobatch = choice(colours, MainWindow::tr("Colour by &microbatch"), false, [this] { timeline->setColourBy(ColourBy::Microbatch); });
   menu->addSeparator();
   auto* arrangements = new QActionGroup(&window);
-  choice(arrangements, MainWindow::tr("Measured &below predicted"), true, [this] { timeline->setArrangement(Arrangement::Below); });
-  choice(arrangements, MainWindow::tr("Measured o&ver predicted"), false, [this] { timeline->setArrangement(Arrangement::Over); });
+  QAction* below = choice(arrangements, MainWindow::tr("Measured &below predicted"), true, [this] { timeline->setArrangement(Arrangement::Below); });
+  QAction* over = choice(arrangements, MainWindow::tr("Measured o&ver predicted"), false, [this] { timeline->setArrangement(Arrangement::Over); });
   const auto toggle = [&](const QString& text, const QKeySequence& key, const std::function<void(bool)>& run) {
     auto* action = new QAction(text, &window);
     action->setShortcut(key);
@@ -126,9 +126,17 @@ void MainWindow::Private::viewMenu() {
     QObject::connect(action, &QAction::toggled, &window, run);
     menu->addAction(action);
     commands.push_back(action);
+    return action;
   };
-  toggle(MainWindow::tr("Show &differences"), QKeySequence(Qt::CTRL | Qt::Key_D), [this](bool on) { timeline->setDifferences(on); });
+  QAction* differences = toggle(MainWindow::tr("Show &differences"), QKeySequence(Qt::CTRL | Qt::Key_D), [this](bool on) { timeline->setDifferences(on); });
   toggle(MainWindow::tr("Show critical &path"), QKeySequence(Qt::CTRL | Qt::Key_P), [this](bool on) { timeline->showCriticalPath(on); });
+  QObject::connect(timeline, &TimelineWidget::viewChanged, &window, [=, this] {  // the timeline has keys of its own for these
+    const Scene& scene = timeline->scene();
+    (scene.colourBy == ColourBy::Kind ? byKind : scene.colourBy == ColourBy::Stage ? byStage : byMicrobatch)->setChecked(true);
+    (scene.arrangement == Arrangement::Below ? below : over)->setChecked(true);
+    const QSignalBlocker quiet(differences);
+    differences->setChecked(scene.differences);
+  });
   menu->addSeparator();
   for (QDockWidget* dock : {modelDock, planDock, candidatesDock, runsDock}) menu->addAction(dock->toggleViewAction());
   menu->addSeparator();
@@ -299,6 +307,9 @@ void MainWindow::showCommandPalette() {
     if (!action->isEnabled()) continue;
     QString text = action->text();
     all.push_back({text.remove(QLatin1Char('&')).remove(QStringLiteral("…")), action->shortcut().toString(QKeySequence::NativeText), [action] { action->trigger(); }});
+  }
+  for (QAction* action : d->timeline->actions()) {
+    if (action->isEnabled() && !action->text().isEmpty()) all.push_back({tr("Timeline: %1").arg(action->text().remove(QLatin1Char('&'))), action->shortcut().toString(QKeySequence::NativeText), [action] { action->trigger(); }});
   }
   if (d->document.graph()) {
     for (const Generator& g : generators()) {

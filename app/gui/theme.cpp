@@ -75,7 +75,7 @@ void applyTheme(bool dark) {
 QColor kindColour(SpanKind kind, const Theme& theme) {
   switch (kind) {
     case SpanKind::Forward: return QColor(kSky);
-    case SpanKind::Backward: return theme.dark ? QColor(0x3d, 0x8f, 0xc8) : QColor(kBlue);
+    case SpanKind::Backward: return theme.dark ? QColor(0x1c, 0x70, 0xb4) : QColor(kBlue);
     case SpanKind::BackwardInput: return QColor(kGreen);
     case SpanKind::BackwardWeight: return QColor(kOrange);
     case SpanKind::SendForward: return QColor(kPurple);

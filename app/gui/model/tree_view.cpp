@@ -112,7 +112,7 @@ void TreeView::updateSplits(const std::vector<NodeId>& before, const std::vector
   }
   for (std::size_t s = 0; s < before.size(); ++s) {
     if (before[s] == after[s]) continue;
-    const auto [top, bottom] = std::minmax(yOf(before[s]), yOf(after[s]));
+    const auto [top, bottom] = std::minmax({yOf(before[s]), yOf(after[s])});
     viewport()->update(0, static_cast<int>(top) - rowHeight(), viewport()->width(), static_cast<int>(bottom - top) + 2 * rowHeight() + 1);
   }
 }
