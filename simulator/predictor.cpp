@@ -80,18 +80,23 @@ void summarize(Prediction& p) {
 
 }  // namespace
 
-/// A prediction to fill: one of the kept that nobody else holds, of the same rows where there is one.
+/// A prediction to fill: one of the kept that nobody else holds, of the same rows where there is one; else a new one, with the program of a held
+/// one of the same rows, as copying it is faster than compiling.
 std::shared_ptr<Prediction> Predictor::spare(const std::shared_ptr<const Schedule>& rows) {
-  std::shared_ptr<Prediction> found;
-  for (const auto& p : kept_) {
-    if (p.use_count() == 1 && p->rows == rows) found = p;
-  }
-  if (found) {
-    std::erase(kept_, found);
+  std::erase_if(kept_, [&](const auto& p) { return p.use_count() == 1 && p->rows != rows; });
+  const auto free = std::ranges::find_if(kept_, [](const auto& p) { return p.use_count() == 1; });
+  if (free != kept_.end()) {
+    auto found = *free;
+    kept_.erase(free);
     return found;
   }
-  std::erase_if(kept_, [&](const auto& p) { return p.use_count() == 1 && p->rows != rows; });
-  return std::make_shared<Prediction>();
+  auto fresh = std::make_shared<Prediction>();
+  const auto same = std::ranges::find_if(kept_, [&](const auto& p) { return p->rows == rows; });
+  if (same != kept_.end()) {
+    fresh->rows = rows;
+    fresh->program = (*same)->program;
+  }
+  return fresh;
 }
 
 std::shared_ptr<const Prediction> Predictor::simulate(std::shared_ptr<Prediction> p, const std::shared_ptr<const Schedule>& rows) {

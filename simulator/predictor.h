@@ -38,7 +38,7 @@ class Predictor {
  private:
   std::shared_ptr<Prediction> spare(const std::shared_ptr<const Schedule>& rows);
   std::shared_ptr<const Prediction> simulate(std::shared_ptr<Prediction> p, const std::shared_ptr<const Schedule>& rows);
-  static constexpr std::size_t kKept = 3;          ///< one shown, one on its way to be, one to fill
+  static constexpr std::size_t kKept = 4;          ///< one shown, one on its way to be, one explained, one to fill
   std::vector<std::shared_ptr<Prediction>> kept_;  ///< newest first
 };
 

@@ -1,5 +1,6 @@
 #include <algorithm>
 #include <array>
+#include <future>
 #include <limits>
 #include <span>
 #include <utility>
@@ -18,27 +19,24 @@ std::size_t index(std::int32_t i) { return static_cast<std::size_t>(i); }
 class Filler {
  public:
   Filler(const Schedule& rows, const CostTable& costs, const Program& program, const Times& times, Timeline& timeline)
-      : rows_(rows), costs_(costs), program_(program), times_(times), timeline_(timeline), rowEnd_(rows.rows.size(), 0) {}
+      : rows_(rows), costs_(costs), program_(program), times_(times), timeline_(timeline), rowEnd_(rows.rows.size(), 0), reductionEnd_(rows.rows.size(), 0) {}
 
   void run() {
     timeline_.ranks.resize(rows_.rows.size());
     timeline_.stages = static_cast<int>(costs_.stages.size());
     begin();
-    const auto steps = static_cast<std::int32_t>(program_.steps.size()) - 1;
-    for (std::int32_t end = 0; end < steps;) {
-      take(end, std::min(steps, end + kPiece));
-      end = taken_.end;
-      std::size_t lane = 0;
-      for (std::int32_t rank = 0; rank < program_.ranks; ++rank) fillRow(Rank(rank), next(lane++, end));
-      for (std::size_t channel = 0; channel < channels_.size(); ++channel) fillChannel(channel, next(lane++, end));
-      for (std::int32_t rank = 0; rank < program_.reducers; ++rank) fillReductions(Rank(rank), next(lane++, end));
-    }
-    finish();
-    summarize(timeline_);
+    const bool isLarge = program_.steps.size() > kWorthAThread;
+    sideBySide(isLarge && !hasFree_, [this] { fillRows(); }, [this] { fillMessages(); });  // free messages come from rows
+    fillStepEnd();
+    first_ = std::min(rowsPass_.first, messagesPass_.first);
+    if (first_ != 0 && first_ != std::numeric_limits<Ns>::max()) shift();
+    sideBySide(isLarge, [this] { summarizeRanks(timeline_); }, [this] { summarizeCommunication(timeline_); });
+    summarizeWhole(timeline_);
   }
 
  private:
   static constexpr std::int32_t kPiece = 1024;
+  static constexpr std::size_t kWorthAThread = 30'000;  ///< steps; starting a thread takes as long as filling some hundred
   /// Steps [begin, end), side by side what a program and its times have in several arrays.
   struct Piece {
     struct Entry {
@@ -51,7 +49,24 @@ class Filler {
 
     const Entry& operator[](std::int32_t step) const { return entries[index(step - begin)]; }
   };
+  /// One way through all steps.
+  struct Pass {
+    Piece taken;
+    Ns first = std::numeric_limits<Ns>::max();  ///< first start of a span, waits included
+  };
   using Steps = std::span<const std::int32_t>;
+  /// Both, the second on a thread of its own where that pays. They write to different tracks.
+  template <class First, class Second>
+  static void sideBySide(bool pays, const First& first, const Second& second) {
+    if (!pays) {
+      first();
+      second();
+      return;
+    }
+    std::future<void> other = std::async(std::launch::async, second);
+    first();
+    other.get();
+  }
   /// What a rank computes, as far as the pass has come.
   struct Lane {
     SpanWriter spans;
@@ -69,7 +84,9 @@ class Filler {
   void begin();
   void countMessages();
   void layOutRuns();
-  void take(std::int32_t begin, std::int32_t end);
+  void fillRows();
+  void fillMessages();
+  void take(Piece& piece, std::int32_t begin, std::int32_t end) const;
   Steps next(std::size_t lane, std::int32_t end);
   void fillRow(Rank rank, Steps steps);
   void fillStep(Rank rank, Lane& lane, std::int32_t step);
@@ -78,7 +95,6 @@ class Filler {
   void fillReductions(Rank rank, Steps steps);
   void put(Run& run, Ns start, Ns end, const SpanTag& tag);
   [[nodiscard]] SpanTag tagOf(std::int32_t message, Microbatch microbatch) const;
-  void finish();
   void fillStepEnd();
   void shift();
 
@@ -88,7 +104,8 @@ class Filler {
   const Times& times_;
   Timeline& timeline_;
   std::vector<Ns> rowEnd_;
-  Piece taken_;
+  Pass rowsPass_, messagesPass_;
+  std::vector<Ns> reductionEnd_;                   ///< by rank
   std::vector<Steps> left_;                        ///< by lane: not taken yet
   std::vector<Lane> lanes_;                        ///< by rank
   std::vector<std::array<Run, 2>> channels_;       ///< by channel: of the sender of its first message, and of the other where both share it
@@ -98,7 +115,7 @@ class Filler {
   bool sharesChannels_ = false;                    ///< both directions of a rank pair use one
   bool hasFree_ = false;                           ///< messages that hold no channel, perhaps
   bool trains_ = false;
-  Ns first_ = std::numeric_limits<Ns>::max();      ///< first start of a span, waits included
+  Ns first_ = 0;
 };
 
 /// There is one channel for each direction of a rank pair that messages use, or for both. What is on no channel is free.
@@ -172,12 +189,42 @@ void Filler::begin() {
   }
 }
 
-void Filler::take(std::int32_t begin, std::int32_t end) {
-  taken_.begin = begin;
-  taken_.end = end;
+void Filler::fillRows() {
+  const auto steps = static_cast<std::int32_t>(program_.steps.size()) - 1;
+  for (std::int32_t end = 0; end < steps;) {
+    take(rowsPass_.taken, end, std::min(steps, end + kPiece));
+    end = rowsPass_.taken.end;
+    for (std::int32_t rank = 0; rank < program_.ranks; ++rank) fillRow(Rank(rank), next(index(rank), end));
+  }
+  for (std::size_t rank = 0; rank < lanes_.size(); ++rank) {
+    lanes_[rank].spans.finish();
+    lanes_[rank].memory.settle();
+    lanes_[rank].memory.finish();
+    rowEnd_[rank] = lanes_[rank].before;
+  }
+}
+
+void Filler::fillMessages() {
+  const auto steps = static_cast<std::int32_t>(program_.steps.size()) - 1;
+  for (std::int32_t end = 0; end < steps;) {
+    take(messagesPass_.taken, end, std::min(steps, end + kPiece));
+    end = messagesPass_.taken.end;
+    auto lane = index(program_.ranks);
+    for (std::size_t channel = 0; channel < channels_.size(); ++channel) fillChannel(channel, next(lane++, end));
+    for (std::int32_t rank = 0; rank < program_.reducers; ++rank) fillReductions(Rank(rank), next(lane++, end));
+  }
+  for (std::size_t rank = 0; rank < lanes_.size(); ++rank) {
+    mergeRuns(timeline_.ranks[rank].communication, std::move(begins_[rank]));
+    sortTies(timeline_.ranks[rank].communication);
+  }
+}
+
+void Filler::take(Piece& piece, std::int32_t begin, std::int32_t end) const {
+  piece.begin = begin;
+  piece.end = end;
   for (std::int32_t step = begin; step < end; ++step) {
     const Ns start = times_.start[index(step)];
-    taken_.entries[index(step - begin)] = {start, start + program_.duration[index(step)], program_.origin[index(step)], program_.useOf[index(step)]};
+    piece.entries[index(step - begin)] = {start, start + program_.duration[index(step)], program_.origin[index(step)], program_.useOf[index(step)]};
   }
 }
 
@@ -200,7 +247,7 @@ void Filler::fillRow(Rank rank, Steps steps) {
 
 void Filler::fillStep(Rank rank, Lane& lane, std::int32_t step) {
   const auto& row = rows_.rows[rank.index()];
-  const auto& [start, end, origin, useIndex] = taken_[step];
+  const auto& [start, end, origin, useIndex] = rowsPass_.taken[step];
   const Ns before = std::exchange(lane.before, end);
   const MemoryUse& use = program_.uses[index(useIndex)];
   lane.memory.change(start, use.gain);
@@ -208,13 +255,13 @@ void Filler::fillStep(Rank rank, Lane& lane, std::int32_t step) {
   lane.memory.change(end, -use.loss - use.peak);
   if (origin.index < 0) {
     lane.spans.push(start, end, {origin.index == kLoadStep ? SpanKind::Load : SpanKind::Store, Stage(rank.index()), origin.microbatch, rank});
-    first_ = std::min(first_, start);
+    rowsPass_.first = std::min(rowsPass_.first, start);
     return;
   }
   const Action& action = row[index(origin.index)];
-  if (start > before) first_ = std::min(first_, before);
+  if (start > before) rowsPass_.first = std::min(rowsPass_.first, before);
   if (!isCompute(action.kind)) return;
-  first_ = std::min(first_, start);
+  rowsPass_.first = std::min(rowsPass_.first, start);
   trains_ = trains_ || action.kind != ActionKind::Forward;
   lane.spans.push(start, end, {static_cast<SpanKind>(action.kind), action.stage, action.microbatch, rank});  // the first kinds are those of actions
   if (!action.overlapsNext) return;
@@ -237,14 +284,14 @@ void Filler::fillFree(Rank rank, Steps steps) {
     for (std::int32_t e = program_.steps[index(step)].firstEdge; e < program_.steps[index(step) + 1].firstEdge; ++e) {
       const Edge& edge = program_.edges[index(e)];
       if (edge.delay == 0) continue;
-      const std::size_t position = index(taken_[step].origin.index);
+      const std::size_t position = index(rowsPass_.taken[step].origin.index);
       const MessageCost& m = costs_.messages[index(edge.delay) - 1];
       const bool second = row[position].stage != m.from || (row[position].kind == ActionKind::Forward) == m.backward;  // of a slot
-      const Ns start = taken_[step].end;
+      const Ns start = rowsPass_.taken[step].end;
       track.start.push_back(start);
       track.end.push_back(start + program_.delays[index(edge.delay)]);
       track.tags.push_back(tagOf(edge.delay - 1, row[position + (second ? 1 : 0)].microbatch));
-      first_ = std::min(first_, start);
+      rowsPass_.first = std::min(rowsPass_.first, start);
     }
   }
 }
@@ -253,12 +300,12 @@ void Filler::put(Run& run, Ns start, Ns end, const SpanTag& tag) {
   run.track->start[run.next] = start;
   run.track->end[run.next] = end;
   run.track->tags[run.next++] = tag;
-  first_ = std::min(first_, start);
+  messagesPass_.first = std::min(messagesPass_.first, start);
 }
 
 void Filler::fillChannel(std::size_t channel, Steps steps) {
   for (const std::int32_t step : steps) {
-    const auto& [start, end, message, use] = taken_[step];
+    const auto& [start, end, message, use] = messagesPass_.taken[step];
     const bool other = sharesChannels_ && senderOf(message) != firstSender_[channel];
     put(channels_[channel][other ? 1 : 0], start, end + program_.delays[index(message.index) + 1], tagOf(message.index, message.microbatch));
   }
@@ -266,27 +313,15 @@ void Filler::fillChannel(std::size_t channel, Steps steps) {
 
 void Filler::fillReductions(Rank rank, Steps steps) {
   for (const std::int32_t step : steps) {
-    const auto& [start, end, origin, use] = taken_[step];
+    const auto& [start, end, origin, use] = messagesPass_.taken[step];
     put(reductions_[rank.index()], start, end, {SpanKind::ReduceGrad, rows_.rows[rank.index()][index(origin.index)].stage, Microbatch(-1), rank});
-    rowEnd_[rank.index()] = std::max(rowEnd_[rank.index()], end);
+    reductionEnd_[rank.index()] = std::max(reductionEnd_[rank.index()], end);
   }
-}
-
-void Filler::finish() {
-  for (std::size_t rank = 0; rank < lanes_.size(); ++rank) {
-    lanes_[rank].spans.finish();
-    lanes_[rank].memory.settle();
-    lanes_[rank].memory.finish();
-    rowEnd_[rank] = std::max(rowEnd_[rank], lanes_[rank].before);
-    mergeRuns(timeline_.ranks[rank].communication, std::move(begins_[rank]));
-    sortTies(timeline_.ranks[rank].communication);
-  }
-  fillStepEnd();
-  if (first_ != 0 && first_ != std::numeric_limits<Ns>::max()) shift();
 }
 
 /// Sums of shared gradients, all ranks together, then each rank's optimizer: behind all else on the compute tracks.
 void Filler::fillStepEnd() {
+  for (std::size_t rank = 0; rank < rowEnd_.size(); ++rank) rowEnd_[rank] = std::max(rowEnd_[rank], reductionEnd_[rank]);
   if (!trains_) return;
   const auto push = [&](Rank rank, Ns start, Ns end, SpanKind kind, Stage stage) {
     SpanTrack& track = timeline_.ranks[rank.index()].compute;

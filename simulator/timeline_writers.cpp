@@ -103,17 +103,32 @@ void summarize(MemoryTrack& track) {
 
 }  // namespace
 
-void summarize(Timeline& timeline) {
+void summarizeRanks(Timeline& timeline) {
+  for (Timeline::RankTracks& rank : timeline.ranks) {
+    summarize(rank.compute);
+    summarize(rank.memory);
+  }
+}
+
+void summarizeCommunication(Timeline& timeline) {
+  for (Timeline::RankTracks& rank : timeline.ranks) summarize(rank.communication);
+}
+
+void summarizeWhole(Timeline& timeline) {
   timeline.end = 0;
   timeline.peak = 0;
-  for (Timeline::RankTracks& rank : timeline.ranks) {
-    for (SpanTrack* const track : {&rank.compute, &rank.communication}) {
-      summarize(*track);
+  for (const Timeline::RankTracks& rank : timeline.ranks) {
+    for (const SpanTrack* const track : {&rank.compute, &rank.communication}) {
       if (!track->latestEnd.empty()) timeline.end = std::max(timeline.end, track->latestEnd.back());
     }
-    summarize(rank.memory);
     timeline.peak = std::max(timeline.peak, rank.memory.peak);
   }
+}
+
+void summarize(Timeline& timeline) {
+  summarizeRanks(timeline);
+  summarizeCommunication(timeline);
+  summarizeWhole(timeline);
 }
 
 }  // namespace pw

@@ -22,8 +22,11 @@ void sortTies(SpanTrack& track);
 /// end. Cost: spans times the logarithm of runs.
 void mergeRuns(SpanTrack& track, std::vector<std::size_t> begins);
 
-/// Makes the summaries of all tracks, and what is said of them together.
+/// Makes the summaries of all tracks, and what is said of them together; or in parts, of which the first two may run side by side.
 void summarize(Timeline& timeline);
+void summarizeRanks(Timeline& timeline);  ///< compute and memory
+void summarizeCommunication(Timeline& timeline);
+void summarizeWhole(Timeline& timeline);
 
 /// Writes a track from its beginning over what it held, in the order of starts.
 class SpanWriter {
