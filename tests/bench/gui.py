@@ -36,8 +36,8 @@ def write_trace(path):
                 start = 30.0 * i + 10 * rank
                 name = f"PP:{rank}{'B' if backward else 'F'}{microbatch}"
                 end = "" if i + 1 == per_rank and rank + 1 == RANKS else ","
-                file.write(f'{{"ph": "X", "cat": "user_annotation", "name": "{name}", "pid": {rank}, "tid": {rank}, "ts": {start:.3f}, "dur": 9.500, '
-                           f'"args": {{"External id": {i * RANKS + rank}, "Record function id": 0, "Ev Idx": {i}}}}}{end}\n')
+                file.write(f'{{"ph":"X","cat":"user_annotation","name":"{name}","pid":{rank},"tid":{rank},"ts":{start:.3f},"dur":9.500,'
+                           f'"args":{{"Ev Idx":{i * RANKS + rank}}}}}{end}\n')
         file.write("]}\n")
 
 
