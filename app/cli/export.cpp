@@ -14,13 +14,13 @@
 #include "app/cli/model.h"
 #include "app/cli/output.h"
 #include "backends/run_store.h"
+#include "backends/torch_export.h"
 #include "backends/trace_import.h"
 #include "schedules/error.h"
 #include "schedules/units.h"
 #include "simulator/plan.h"
 #include "simulator/simulate.h"
 #include "simulator/svg.h"
-#include "simulator/torch_plan.h"
 #include "simulator/trace_csv.h"
 
 namespace pw::cli {
@@ -135,16 +135,9 @@ int exportForTorch(const ExportOptions& o) {
   if (o.plan.empty()) throw UsageError("--to torch exports a plan; give PLAN.json");
   if (o.out.empty()) throw UsageError("--to torch writes several files; give their folder with --out DIR");
   const Plan plan = parsePlan(readFile(o.plan), o.plan);
-  const TorchPlan exported = torchPlan(plan, loadModel(plan.modelFiles));
-  std::error_code problem;
-  fs::create_directories(o.out, problem);
-  if (problem) throw UsageError(fmt::format("the folder {} cannot be made: {}; choose another with --out", o.out, problem.message()));
-  const auto file = [&](const char* name) { return (fs::path(o.out) / name).string(); };
-  writeFile(file("schedule.csv"), exported.schedule);
-  writeFile(file("pipeline.json"), exported.settings);
-  writeFile(file("run.py"), readFile((fs::path(resourceFolder()) / "torch_pipeline.py").string()));
-  print(fmt::format("{} for torch.distributed.pipelining; run it where torch 2.11 is:\n  torchrun --nproc-per-node {} {}\n", plan.modelName, worldSize(plan), file("run.py")));
-  for (const std::string& note : exported.notes) print(note + "\n");
+  const std::vector<std::string> notes = writeTorchPlan(plan, loadModel(plan.modelFiles), o.out);
+  print(fmt::format("{} for torch.distributed.pipelining; run it where torch 2.11 is:\n  torchrun --nproc-per-node {} {}\n", plan.modelName, worldSize(plan), (fs::path(o.out) / "run.py").string()));
+  for (const std::string& note : notes) print(note + "\n");
   return kYes;
 }
 

@@ -2,7 +2,6 @@
 
 #include <QAbstractItemModel>
 #include <QBuffer>
-#include <QDir>
 #include <QFileInfo>
 #include <QPainter>
 #include <QPdfWriter>
@@ -12,10 +11,9 @@
 #include "app/gui/theme.h"
 #include "app/gui/timeline/timeline_widget.h"
 #include "backends/files.h"
-#include "backends/resources.h"
+#include "backends/torch_export.h"
 #include "schedules/error.h"
 #include "simulator/svg.h"
-#include "simulator/torch_plan.h"
 #include "simulator/trace_csv.h"
 
 namespace pw::gui {
@@ -116,13 +114,10 @@ void exportPicture(const TimelineWidget& timeline, const QSize& size, const QStr
   writeFile(path.toStdString(), std::string_view(bytes.constData(), static_cast<std::size_t>(bytes.size())));
 }
 
-void exportTorch(const Document& document, const QString& folder) {
-  const TorchPlan plan = torchPlan(document.plan(), *document.graph());
-  const std::string path = folder.toStdString();
-  if (!QDir().mkpath(folder)) throw Error(QObject::tr("Cannot make the folder %1; choose one you may write to.").arg(folder).toStdString());
-  writeFile(path + "/schedule.csv", plan.schedule);
-  writeFile(path + "/pipeline.json", plan.settings);
-  writeFile(path + "/run.py", readFile(resourceFolder() + "/torch_pipeline.py"));
+QStringList exportTorch(const Document& document, const QString& folder) {
+  QStringList notes;
+  for (const std::string& note : writeTorchPlan(document.plan(), *document.graph(), folder.toStdString())) notes << QString::fromStdString(note);
+  return notes;
 }
 
 }  // namespace pw::gui

@@ -3,6 +3,7 @@
 #include <QByteArray>
 #include <QSize>
 #include <QString>
+#include <QStringList>
 #include <memory>
 #include <string>
 
@@ -26,8 +27,8 @@ struct ExportSource {
 void exportData(const ExportSource& source, const QString& path);
 /// The timeline as it stands, `.png` (at twice its size, for sharp print) or `.pdf`. Throws Error. Main thread.
 void exportPicture(const TimelineWidget& timeline, const QSize& size, const QString& path);
-/// The plan for torch.distributed.pipelining in this folder, made where missing. Throws Error.
-void exportTorch(const Document& document, const QString& folder);
+/// The plan for torch.distributed.pipelining in this folder, made where missing. Returns what torch does differently, in sentences. Throws Error.
+[[nodiscard]] QStringList exportTorch(const Document& document, const QString& folder);
 /// A table or tree as people see it, for spreadsheets: a head, then a line for each row, those of branches after their parent; cells with commas, quotes
 /// or line ends are quoted (RFC 4180).
 [[nodiscard]] std::string tableCsv(const QAbstractItemModel& model);

@@ -378,7 +378,7 @@ bool MainWindow::exportTo(const QString& path) {
   try {
     const Document& document = d->document;
     if (isPicture(path)) exportPicture(*d->timeline, d->timeline->size(), path);
-    else if (QFileInfo(path).suffix().isEmpty()) exportTorch(document, path);
+    else if (QFileInfo(path).suffix().isEmpty()) showNote(exportTorch(document, path).join(QLatin1Char(' ')));
     else exportData({document.prediction(), document.measured(), document.title()}, path);
   } catch (const Error& e) {
     showMessage(QString::fromUtf8(e.what()));

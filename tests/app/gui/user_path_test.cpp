@@ -123,6 +123,7 @@ TEST_F(UserPath, ExportsEveryFormat) {
     EXPECT_GT(QFileInfo(path).size(), 500) << name;
   }
   EXPECT_TRUE(window_->exportTo(folder_.filePath("torch")));
+  for (const char* name : {"schedule.csv", "pipeline.json", "run.py"}) EXPECT_GT(QFileInfo(folder_.filePath("torch") + "/" + name).size(), 50) << name;
   EXPECT_FALSE(window_->exportTo(folder_.filePath("t.doc")));
   EXPECT_TRUE(window_->message().contains("t.doc")) << window_->message().toStdString();
   EXPECT_FALSE(window_->exportTo("/proc/none/t.png"));
