@@ -19,17 +19,6 @@ namespace {
 
 std::string reason() { return std::strerror(errno); }
 
-/// Writes all of `text`; false with errno set when that fails.
-bool writeAll(int descriptor, std::string_view text) {
-  while (!text.empty()) {
-    const ssize_t written = ::write(descriptor, text.data(), text.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) return false;
-    text.remove_prefix(static_cast<std::size_t>(written));
-  }
-  return true;
-}
-
 Error cannotWrite(const std::string& path) {
   return Error(fmt::format("cannot write {} ({}); give a path in an existing folder you may write to, with space left", path, reason()));
 }
@@ -58,6 +47,16 @@ struct Temporary {
 };
 
 }  // namespace
+
+bool writeAll(int descriptor, std::string_view text) {
+  while (!text.empty()) {
+    const ssize_t written = ::write(descriptor, text.data(), text.size());
+    if (written < 0 && errno == EINTR) continue;
+    if (written < 0) return false;
+    text.remove_prefix(static_cast<std::size_t>(written));
+  }
+  return true;
+}
 
 std::string readFile(const std::string& path) {
   const auto fail = [&] { throw UsageError(fmt::format("cannot read {} ({}); give the path of a readable file", path, reason())); };

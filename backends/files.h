@@ -10,4 +10,7 @@ namespace pw {
 /// Writes a file through a temporary beside it and a rename, so that a reader never sees half of it. Throws Error when it cannot.
 void writeFile(const std::string& path, std::string_view text);
 
+/// Writes all of `text` to an open file; false with errno set when that fails.
+[[nodiscard]] bool writeAll(int descriptor, std::string_view text);
+
 }  // namespace pw

@@ -54,17 +54,6 @@ bool isNumericColumn(const std::vector<std::vector<std::string>>& rows, std::siz
 
 std::string reason() { return std::strerror(errno); }
 
-/// Writes all of `text`; false with errno set when that fails.
-bool writeAll(int descriptor, std::string_view text) {
-  while (!text.empty()) {
-    const ssize_t written = ::write(descriptor, text.data(), text.size());
-    if (written < 0 && errno == EINTR) continue;
-    if (written < 0) return false;
-    text.remove_prefix(static_cast<std::size_t>(written));
-  }
-  return true;
-}
-
 }  // namespace
 
 std::string table(const std::vector<std::vector<std::string>>& rows) {
@@ -153,14 +142,14 @@ std::function<void(int, int, const std::string&)> progress(const std::string& ta
       if (done < all && last != Clock::time_point{} && now - last < std::chrono::seconds(1)) return;
       last = now;
       const nlohmann::ordered_json line = {{"task", task}, {"done", done}, {"all", all}, {"note", note}};
-      writeAll(STDERR_FILENO, line.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
+      static_cast<void>(writeAll(STDERR_FILENO, line.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n"));
     };
   }
   if (!isTerminal(STDERR_FILENO)) return [](int, int, const std::string&) {};
   return [task, last = Clock::time_point{}](int done, int all, const std::string& note) mutable {
     constexpr std::string_view kErase = "\r\x1b[K";
     if (done >= all) {
-      writeAll(STDERR_FILENO, kErase);
+      static_cast<void>(writeAll(STDERR_FILENO, kErase));
       return;
     }
     const auto now = Clock::now();
@@ -169,7 +158,7 @@ std::function<void(int, int, const std::string&)> progress(const std::string& ta
     std::string bar;
     const int filled = all > 0 ? static_cast<int>(std::int64_t{kBarColumns} * std::max(0, done) / all) : 0;
     for (int c = 0; c < kBarColumns; ++c) bar += c < filled ? "█" : "░";
-    writeAll(STDERR_FILENO, fmt::format("{}{} {} {}/{}  {}", kErase, task, bar, done, all, note.substr(0, 40)));
+    static_cast<void>(writeAll(STDERR_FILENO, fmt::format("{}{} {} {}/{}  {}", kErase, task, bar, done, all, note.substr(0, 40))));
   };
 }
 
