@@ -25,12 +25,23 @@ class Filler {
     timeline_.ranks.resize(rows_.rows.size());
     timeline_.stages = static_cast<int>(costs_.stages.size());
     begin();
-    const bool isLarge = program_.steps.size() > kWorthAThread;
-    sideBySide(isLarge && !hasFree_, [this] { fillRows(); }, [this] { fillMessages(); });  // free messages come from rows
-    fillStepEnd();
-    first_ = std::min(rowsPass_.first, messagesPass_.first);
-    if (first_ != 0 && first_ != std::numeric_limits<Ns>::max()) shift();
-    sideBySide(isLarge, [this] { summarizeRanks(timeline_); }, [this] { summarizeCommunication(timeline_); });
+    const auto rows = [this] {
+      fillRows();
+      if (program_.reducers > 0) return;
+      fillStepEnd();
+      summarizeRanks(timeline_);
+    };
+    const auto messages = [this] {
+      fillMessages();
+      summarizeCommunication(timeline_);
+    };
+    sideBySide(program_.steps.size() > kWorthAThread && !hasFree_, rows, messages);  // free messages come from rows
+    if (program_.reducers > 0) {  // the step ends behind them
+      fillStepEnd();
+      summarizeRanks(timeline_);
+    }
+    const Ns first = std::min(rowsPass_.first, messagesPass_.first);
+    if (first != 0 && first != std::numeric_limits<Ns>::max()) shift(first);
     summarizeWhole(timeline_);
   }
 
@@ -96,7 +107,7 @@ class Filler {
   void put(Run& run, Ns start, Ns end, const SpanTag& tag);
   [[nodiscard]] SpanTag tagOf(std::int32_t message, Microbatch microbatch) const;
   void fillStepEnd();
-  void shift();
+  void shift(Ns first);
 
   const Schedule& rows_;
   const CostTable& costs_;
@@ -115,7 +126,6 @@ class Filler {
   bool sharesChannels_ = false;                    ///< both directions of a rank pair use one
   bool hasFree_ = false;                           ///< messages that hold no channel, perhaps
   bool trains_ = false;
-  Ns first_ = 0;
 };
 
 /// There is one channel for each direction of a rank pair that messages use, or for both. What is on no channel is free.
@@ -223,8 +233,11 @@ void Filler::take(Piece& piece, std::int32_t begin, std::int32_t end) const {
   piece.begin = begin;
   piece.end = end;
   for (std::int32_t step = begin; step < end; ++step) {
-    const Ns start = times_.start[index(step)];
-    piece.entries[index(step - begin)] = {start, start + program_.duration[index(step)], program_.origin[index(step)], program_.useOf[index(step)]};
+    Piece::Entry& entry = piece.entries[index(step - begin)];  // one value after the other: of a whole entry the compiler makes a copy on the stack first
+    entry.start = times_.start[index(step)];
+    entry.end = entry.start + program_.duration[index(step)];
+    entry.origin = program_.origin[index(step)];
+    entry.use = program_.useOf[index(step)];
   }
 }
 
@@ -349,13 +362,15 @@ void Filler::fillStepEnd() {
   }
 }
 
-/// The first span starts at 0.
-void Filler::shift() {
+/// The first span starts at 0, as nearly always.
+void Filler::shift(Ns first) {
   for (Timeline::RankTracks& rank : timeline_.ranks) {
     for (auto* const times : {&rank.compute.start, &rank.compute.end, &rank.communication.start, &rank.communication.end, &rank.memory.time}) {
-      for (Ns& time : *times) time -= first_;
+      for (Ns& time : *times) time -= first;
     }
   }
+  summarizeRanks(timeline_);
+  summarizeCommunication(timeline_);
 }
 
 }  // namespace

@@ -76,6 +76,7 @@ class MemoryWriter {
   }
 
   void change(Ns time, Bytes bytes) {
+    if (bytes == 0) return;
     if (time != now_) {
       settle();
       now_ = time;

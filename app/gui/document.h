@@ -38,6 +38,8 @@ struct Measured {
   bool live = false;                    ///< more is to come
 };
 
+constexpr int kReadableMs = 30;  ///< so often figures follow a drag; the timeline follows each of its moves
+
 /// What a file brings; see loading.h.
 struct Loaded;
 

@@ -127,6 +127,8 @@ struct PlanPanel::Private {
   QPushButton *run = nullptr, *profile = nullptr, *estimate = nullptr;
   Job lowerJob;
   QTimer lowerTimer;
+  QTimer soon;  ///< shows a drag's results
+  std::optional<Design> shown;  ///< without its splits
   std::shared_ptr<const Prediction> lowerOf;
   std::vector<RunSummary> runs;  ///< of the store
 
@@ -134,7 +136,9 @@ struct PlanPanel::Private {
   void build();
   void buildDesign(QFormLayout& form);
   QWidget* buildResults();
+  [[nodiscard]] Design unsplit() const;
   void showDesign();
+  void follow();
   void showResults();
   void showCosts();
   void refuseSchedules();
@@ -149,9 +153,14 @@ PlanPanel::PlanPanel(Document& document, QWidget* parent) : QWidget(parent), d(s
   d->lowerTimer.setSingleShot(true);
   d->lowerTimer.setInterval(200);  // of a drag only the end is worth it
   connect(&d->lowerTimer, &QTimer::timeout, this, [this] { d->findLowerBound(); });
-  connect(&document, &Document::designChanged, this, [this] { d->showDesign(); });
+  d->soon.setSingleShot(true);
+  d->soon.setInterval(kReadableMs);
+  connect(&d->soon, &QTimer::timeout, this, [this] { d->showResults(); });
+  connect(&document, &Document::designChanged, this, [this] {
+    if (d->shown != d->unsplit()) d->showDesign();
+  });
   connect(&document, &Document::modelChanged, this, [this] { d->showDesign(); });
-  connect(&document, &Document::predictionChanged, this, [this] { d->showResults(); });
+  connect(&document, &Document::predictionChanged, this, [this] { d->follow(); });
   connect(&document, &Document::storeChanged, this, [this] { d->readRuns(); });
   d->showDesign();
   d->showResults();
@@ -159,7 +168,7 @@ PlanPanel::PlanPanel(Document& document, QWidget* parent) : QWidget(parent), d(s
 
 PlanPanel::~PlanPanel() = default;
 
-bool PlanPanel::isIdle() const { return !d->lowerTimer.isActive() && !d->lowerJob.isRunning(); }
+bool PlanPanel::isIdle() const { return !d->soon.isActive() && !d->lowerTimer.isActive() && !d->lowerJob.isRunning(); }
 
 /// Another shape makes other stages: the splits are balanced again with the prediction.
 void PlanPanel::Private::changeShape(const QString& what, const std::function<void(PlanRequest&)>& change) {
@@ -378,7 +387,15 @@ void PlanPanel::Private::refuseSchedules() {
   }
 }
 
+/// All of the design that this panel shows.
+Design PlanPanel::Private::unsplit() const {
+  Design design = document.design();
+  design.request.begins.clear();
+  return design;
+}
+
 void PlanPanel::Private::showDesign() {
+  shown = unsplit();
   const Design& design = document.design();
   const PlanRequest& r = design.request;
   const bool model = document.graph() != nullptr, any = model || design.customRows;
@@ -432,7 +449,14 @@ void PlanPanel::Private::showCosts() {
   else costs->setText(profileInUse ? PlanPanel::tr("estimated for %1").arg(QString::fromStdString(document.cluster().deviceName)) : PlanPanel::tr("estimated"));
 }
 
+/// At once, or of a drag only as often as one can read it: the time is the timeline's.
+void PlanPanel::Private::follow() {
+  if (!document.isDragging()) return showResults();
+  if (!soon.isActive()) soon.start();
+}
+
 void PlanPanel::Private::showResults() {
+  soon.stop();
   showCosts();
   const QString problem = document.problem();
   hint->setVisible(!problem.isEmpty());

@@ -7,6 +7,7 @@
 #include <QLineEdit>
 #include <QMenu>
 #include <QStackedWidget>
+#include <QTimer>
 #include <QVBoxLayout>
 #include <algorithm>
 #include <map>
@@ -47,7 +48,9 @@ struct ModelPanel::Private {
   void designChanged();
   void predictionChanged();
   void makeTree();
+  void follow();
   void showTotals();
+  void showArcs();
   void takeProfile();
   [[nodiscard]] bool rowsBeginAt(const std::vector<NodeId>& begins) const;
 
@@ -73,6 +76,7 @@ struct ModelPanel::Private {
   SplitDrag drag{document, view};
   QLineEdit find;
   QLabel found, notice;
+  QTimer soon;  ///< shows a drag's totals and arcs
 
   std::shared_ptr<const ModelGraph> graph;
   std::shared_ptr<const Profile> profile;
@@ -89,6 +93,12 @@ ModelPanel::Private::Private(Document& doc, ModelPanel& panel) : document(doc), 
   connect(&document, &Document::designChanged, &q, [this] { designChanged(); });
   connect(&document, &Document::predictionChanged, &q, [this] { predictionChanged(); });
   connect(&find, &QLineEdit::textChanged, &q, [this](const QString& text) { findText(text); });
+  soon.setSingleShot(true);
+  soon.setInterval(kReadableMs);
+  connect(&soon, &QTimer::timeout, &q, [this] {
+    showTotals();
+    showArcs();
+  });
   modelChanged();
 }
 
@@ -247,7 +257,18 @@ void ModelPanel::Private::designChanged() {
   for (const NodeId node : begins) names.push_back(commands.rules().name(node));
   margin.setSplits(begins, names);
   if (hadFocus && std::none_of(margin.handles().begin(), margin.handles().end(), [](SplitHandle* h) { return h->hasFocus(); })) view.setFocus();
+  follow();
+}
+
+/// At once, or of a drag only as often as one can read it: the time is the timeline's.
+void ModelPanel::Private::follow() {
+  if (document.isDragging()) {
+    if (!soon.isActive()) soon.start();
+    return;
+  }
+  soon.stop();
   showTotals();
+  showArcs();
 }
 
 void ModelPanel::Private::takeProfile() {
@@ -270,7 +291,10 @@ void ModelPanel::Private::predictionChanged() {
     takeProfile();
     model.setProfile(profile.get());
   }
-  showTotals();
+  follow();
+}
+
+void ModelPanel::Private::showArcs() {
   const auto prediction = document.prediction();
   if (!graph || !prediction || !isOf(prediction->priced.partition, model.begins())) {
     if (!graph || !prediction) area.margin().setArcs({});

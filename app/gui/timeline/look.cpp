@@ -10,9 +10,10 @@ namespace {
 
 std::size_t at(SpanKind kind) { return static_cast<std::size_t>(kind); }
 
-/// Qt's pattern as bits.
-std::array<std::uint8_t, 8> maskOf(Qt::BrushStyle style) {
-  std::array<std::uint8_t, 8> mask{};
+using Mask = std::array<std::uint8_t, 8>;
+
+Mask drawnMask(Qt::BrushStyle style) {
+  Mask mask{};
   if (style == Qt::SolidPattern || style == Qt::NoBrush) return mask;
   QImage image(8, 8, QImage::Format_RGB32);
   image.fill(Qt::white);
@@ -25,6 +26,16 @@ std::array<std::uint8_t, 8> maskOf(Qt::BrushStyle style) {
     }
   }
   return mask;
+}
+
+/// Qt's pattern as bits; drawn once, as every frame asks.
+Mask maskOf(Qt::BrushStyle style) {
+  static const auto masks = [] {
+    std::array<Mask, Qt::DiagCrossPattern + 1> drawn;
+    for (int s = 0; s <= Qt::DiagCrossPattern; ++s) drawn[static_cast<std::size_t>(s)] = drawnMask(static_cast<Qt::BrushStyle>(s));
+    return drawn;
+  }();
+  return masks[static_cast<std::size_t>(style)];
 }
 
 }  // namespace

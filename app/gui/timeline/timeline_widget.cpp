@@ -73,9 +73,9 @@ void TimelineWidget::Private::build() {
   connect(&frame, &QTimer::timeout, &w, [this] { canvas->update(); });
   connect(&waiting, &QTimer::timeout, &w, [this] {
     const bool goesOn = document.isPredicting();
-    isLate = goesOn && sinceRequest.elapsed() > kLateMs;
+    const bool wasLate = std::exchange(isLate, goesOn && sinceRequest.elapsed() > kLateMs);
     if (!goesOn) waiting.stop();
-    canvas->update(0, 0, canvas->width(), 4);
+    if (isLate || wasLate) canvas->update(0, 0, canvas->width(), 4);
   });
   connect(bar, &QScrollBar::valueChanged, &w, [this](int value) { scrollTo(value); });
   connect(findBar, &FindBar::searched, &w, [this](const QString& text) { isLarge ? typing.start() : void(search(text, true)); });
@@ -104,7 +104,8 @@ void TimelineWidget::Private::build() {
 // ---- Timelines -----------------------------------------------------------------------------------------------------
 
 void TimelineWidget::Private::takePrediction() {
-  if (!document.isPredicting()) isLate = false;
+  sinceRequest.start();  // late is what brings nothing for long, not a drag that asks again and again
+  isLate = false;
   const auto next = document.prediction();
   const bool keepsLast = !next && !newModel && (!document.problem().isEmpty() || document.isPredicting());
   if (keepsLast || next == prediction) return repaint();

@@ -238,14 +238,15 @@ void paintMessages(Canvas& canvas, const Columns& columns, const TrackView& view
     std::array<SpanTag, 3> tags;
     for (std::size_t s = i; s < next;) {
       const std::size_t b = s / SpanTrack::kBlock, behind = std::min(next, (b + 1) * SpanTrack::kBlock);
-      if (behind - s > 4 && static_cast<double>(track.ownEnd[b]) < static_cast<double>(track.start[s]) + columns.nsPerColumn) {
+      const Ns start = s == b * SpanTrack::kBlock ? track.firstStart[b] : track.start[s];  // of many blocks nothing but the summaries is read
+      if (behind - s > 4 && static_cast<double>(track.ownEnd[b]) < static_cast<double>(start) + columns.nsPerColumn) {
         // No wide ones: each takes about its share of the block's times.
         for (const SpanKind kind : {SpanKind::SendForward, SpanKind::SendBackward, SpanKind::ReduceGrad}) {
           const Ns time = track.busy[b + 1][at(kind)] - track.busy[b][at(kind)];
           if (time <= 0) continue;
           const auto lane = static_cast<std::size_t>(messageLane(kind));
+          if (narrow[lane] == 0) tags[lane] = track.tags[s].kind == kind ? track.tags[s] : SpanTag{kind, Stage(-1), Microbatch(-1), {}};
           narrow[lane] += std::max<Ns>(1, time * static_cast<Ns>(behind - s) / static_cast<Ns>(SpanTrack::kBlock));
-          tags[lane] = track.tags[s].kind == kind ? track.tags[s] : SpanTag{kind, Stage(-1), Microbatch(-1), {}};
         }
         s = behind;
         continue;
