@@ -9,6 +9,7 @@
    brings another fmt) never meet in one file. An unknown library is refused: it gets a line in LIBRARIES first.
 3. Sizes: header 200 lines, source 600 (a warning above 400), test file 500.
 4. The top level holds the folders and files of TOP, files and folders with a dot, and nothing else.
+5. Every source is built: a CMake file of its folder, or of one above it, names it. A test that is not built passes nothing.
 """
 
 import os
@@ -20,7 +21,7 @@ CHAIN = ["app", "engine", "backends", "simulator", "schedules"]
 TOP = CHAIN + ["resources", "tests", "CMakeLists.txt", "README.md", "LICENSE", "dev"]
 SOURCES = (".cpp", ".cu")
 HEADERS = (".h", ".h.in", ".cuh", ".hpp")
-FREE_TEST_FOLDERS = ("support", "bench")  # helpers of several folders' tests: may use every library
+FREE_TEST_FOLDERS = ("support", "bench", "gpu")  # of several folders: may use every library
 
 JSON_FOLDERS = ("simulator", "backends", "engine", "app")
 # Library: (pattern of what stands between the angle brackets, the folders that may include it)
@@ -74,12 +75,29 @@ def check(root):
         with open(os.path.join(root, path), encoding="utf-8") as file:
             text = file.read()
         violations += size(path, text.count("\n"), warnings)
+        if path.endswith(SOURCES) and not is_built(root, path):
+            violations.append(f"{path}: no CMake file names it, so it is never built")
         if not path.endswith(".py"):
             violations += includes(path, text)
     for folder in CHAIN[1:]:
         if not any(name.endswith(SOURCES) for name in listing(os.path.join(root, folder))):
             violations.append(f"{folder}: holds no source file; is this the repository's root?")
     return violations, warnings, count
+
+
+def is_built(root, path):
+    """Whether a CMake file beside a source, or above it, names it."""
+    name = re.compile(r"(?<![\w.])" + re.escape(os.path.basename(path)) + r"(?![\w.])")
+    folder = os.path.dirname(path)
+    while True:
+        for build in listing(os.path.join(root, folder)):
+            if build == "CMakeLists.txt" or build.endswith(".cmake"):
+                with open(os.path.join(root, folder, build), encoding="utf-8") as file:
+                    if name.search(file.read()):
+                        return True
+        if not folder:
+            return False
+        folder = os.path.dirname(folder)
 
 
 def listing(folder):

@@ -13,7 +13,7 @@ sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import check_layering  # noqa: E402
 
 CLEAN = {
-    "CMakeLists.txt": "",
+    "CMakeLists.txt": "main.cpp launcher.cpp stage.cpp store.cpp plan.cpp ids.cpp store_test.cpp plan_test.cpp",
     "README.md": "",
     "LICENSE": "",
     "dev": "",
@@ -42,10 +42,13 @@ def write(root, tree):
                 file.write(text)
 
 
-def check(changes):
-    """Violations of the clean tree with these files added or replaced (None: taken away); also its warnings."""
+def check(changes, is_built=True):
+    """Violations of the clean tree with these files added or replaced (None: taken away), and built; also its warnings."""
     with tempfile.TemporaryDirectory() as root:
-        write(root, {**CLEAN, **changes})
+        tree = {**CLEAN, **changes}
+        if is_built:
+            tree["CMakeLists.txt"] = " ".join(os.path.basename(path) for path in tree)
+        write(root, tree)
         violations, warnings, _ = check_layering.check(root)
         return violations, warnings
 
@@ -143,6 +146,11 @@ class CheckLayering(unittest.TestCase):
         violations, warnings = check({"simulator/new.cpp": "\n" * 401})
         self.assertEqual((violations, len(warnings)), ([], 1))
         self.assertIn("simulator/new.cpp", warnings[0])
+
+    def test_a_source_that_no_cmake_file_names_is_not_built(self):
+        for path in ("tests/backends/ucx_test.cpp", "tests/backends/other_store_test.cpp", "backends/tore.cpp"):
+            with self.subTest(path=path):
+                self.assertEqual(check({path: ""}, is_built=False)[0], [f"{path}: no CMake file names it, so it is never built"])
 
     def test_the_top_level_is_fixed(self):
         for path in ("common/x.txt", "notes.md", "src/x.cpp"):
