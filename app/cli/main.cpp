@@ -26,7 +26,7 @@ struct Entry {
 };
 
 /// In the order `--help` shows them: from a model to a result.
-constexpr std::array<Entry, 12> kCommands{{
+constexpr std::array<Entry, 13> kCommands{{
     {"inspect", addInspect},
     {"schedule", addSchedule},
     {"check", addCheck},
@@ -37,6 +37,7 @@ constexpr std::array<Entry, 12> kCommands{{
     {"run", addRun},
     {"compare", addCompare},
     {"runs", addRuns},
+    {"devices", addDevices},
     {"export", addExport},
     {"demo", addDemo},
 }};

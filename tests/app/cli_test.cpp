@@ -37,7 +37,7 @@ Words gpipe(const Words& more) {
 TEST(CommandLine, HelpNamesEveryCommandAndNoCommandIsHelp) {
   const Outcome help = call({"--help"});
   EXPECT_EQ(help.status, 0);
-  for (const char* command : {"inspect", "schedule", "check", "profile", "plan", "simulate", "run", "compare", "runs", "demo"}) {
+  for (const char* command : {"inspect", "schedule", "check", "profile", "plan", "simulate", "search", "run", "compare", "runs", "devices", "export", "demo"}) {
     EXPECT_NE(help.out.find("\n  " + std::string(command) + " "), std::string::npos) << command;
     EXPECT_EQ(call({command, "--help"}).status, 0) << command;
   }

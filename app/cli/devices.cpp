@@ -1,0 +1,328 @@
+#include <sched.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <CLI/App.hpp>
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "app/cli/commands.h"
+#include "app/cli/output.h"
+#include "backends/gpu_inventory.h"
+#include "backends/resources.h"
+#include "schedules/units.h"
+
+namespace pw::cli {
+namespace {
+
+namespace fs = std::filesystem;
+using Json = nlohmann::ordered_json;
+
+/// This machine's processors and memory, and how much of them this process may use.
+struct Host {
+  Machine machine;      ///< its `cores` are those that are usable
+  int allCores = 0;
+  int numaNodes = 0;    ///< 0: not known
+  Bytes memory = 0, allMemory = 0, availableMemory = 0;  ///< `memory`: what may be used of all
+};
+
+/// A module of ours that is loaded on demand.
+struct Module {
+  const char* name;
+  const char* purpose;
+  std::string path;  ///< empty: not beside the program
+};
+
+/// A value of `run --backend`.
+struct Transport {
+  std::string name;
+  bool available = false;
+  std::string note;  ///< what it does, or why not and the cure
+};
+
+struct Found {
+  Host host;
+  GpuInventory gpus;
+  std::vector<Module> modules;
+  std::vector<Transport> transports;
+};
+
+/// Number after `name:` in /proc/meminfo [kB], in bytes.
+Bytes memoryInfo(const std::string& name) {
+  std::ifstream file("/proc/meminfo");
+  for (std::string line; std::getline(file, line);) {
+    if (line.starts_with(name + ":")) return std::strtoll(line.c_str() + name.size() + 1, nullptr, 10) * 1024;
+  }
+  return 0;
+}
+
+/// The folders of this process's control group and of those around it, which limit it too (Linux, "Control Group v2").
+std::vector<fs::path> controlGroups() {
+  const fs::path top = "/sys/fs/cgroup";
+  std::vector<fs::path> folders{top};
+  std::ifstream file("/proc/self/cgroup");
+  for (std::string line; std::getline(file, line);) {
+    if (!line.starts_with("0::/")) continue;
+    fs::path folder = top;
+    for (const fs::path& part : fs::path(line.substr(4))) folders.push_back(folder /= part);
+  }
+  return folders;
+}
+
+Host thisHost() {
+  Host host;
+  host.machine = thisMachine();
+  host.allCores = std::max(host.machine.cores, static_cast<int>(::sysconf(_SC_NPROCESSORS_ONLN)));
+  cpu_set_t usable;
+  if (::sched_getaffinity(0, sizeof usable, &usable) == 0) host.machine.cores = CPU_COUNT(&usable);
+  host.memory = host.allMemory = memoryInfo("MemTotal");
+  for (const fs::path& folder : controlGroups()) {
+    double quota = 0, period = 0;
+    std::ifstream cpu(folder / "cpu.max"), memory(folder / "memory.max");  // a word, "max", where there is no limit
+    if (cpu >> quota >> period && period > 0) host.machine.cores = std::min(host.machine.cores, std::max(1, static_cast<int>(quota / period)));
+    Bytes limit = 0;
+    if (memory >> limit) host.memory = std::min(host.memory, limit);
+  }
+  host.availableMemory = std::min(memoryInfo("MemAvailable"), host.memory);
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator("/sys/devices/system/node", ignored)) {
+    const std::string name = entry.path().filename().string();
+    host.numaNodes += name.size() > 4 && name.starts_with("node") && name.find_first_not_of("0123456789", 4) == std::string::npos ? 1 : 0;
+  }
+  return host;
+}
+
+/// Where loadModule would find a module; it is not loaded.
+std::string pathOf(const char* file) {
+  const fs::path folder = fs::path(ownPath()).parent_path();
+  for (const fs::path& candidate : {folder / ".." / "lib" / file, folder / file}) {
+    std::error_code ignored;
+    if (fs::exists(candidate, ignored)) return candidate.lexically_normal().string();
+  }
+  return {};
+}
+
+bool isUsable(const Gpu& gpu) { return gpu.cudaIndex.has_value() && gpu.problem.empty(); }
+
+/// Whether ranks can exchange messages through NCCL.
+Transport nccl(const GpuInventory& found, bool hasTorch, bool hasCuda) {
+  Transport nccl{"nccl", false, ""};
+  const auto usable = std::ranges::count_if(found.gpus, isUsable);
+  if (found.gpus.empty()) {
+    nccl.note = "it needs an NVIDIA GPU and its driver; use ucx or gloo here";
+  } else if (std::ranges::none_of(found.gpus, [](const Gpu& gpu) { return gpu.cudaIndex.has_value(); })) {
+    nccl.note = fmt::format("CUDA_VISIBLE_DEVICES=\"{}\" hides every GPU; unset it or name one there", found.visibleDevices.value_or(""));
+  } else if (usable == 0) {
+    nccl.note = "no GPU here can be used; use ucx or gloo";
+  } else if (!hasTorch) {
+    nccl.note = "libpw_torch.so is not beside the program; build it with ./dev build";
+  } else if (!hasCuda) {
+    nccl.note = "libpw_cuda.so is not beside the program; ./dev build makes it where nvcc and PyTorch's CUDA wheel are";
+  } else {
+    nccl.available = true;
+    nccl.note = usable == 1 ? "1 GPU; several ranks share it, which rehearses a plan and is no faster"
+                            : fmt::format("{} GPUs, one for each rank; more ranks share them, which rehearses a plan and is no faster", usable);
+  }
+  return nccl;
+}
+
+std::vector<Transport> transportsOf(const GpuInventory& gpus, const std::vector<Module>& modules) {
+  const auto has = [&](const std::string& file) { return std::ranges::any_of(modules, [&](const Module& m) { return m.name == file && !m.path.empty(); }); };
+  const auto needing = [&](const char* name, const std::vector<std::string>& files, const char* note) {
+    for (const std::string& file : files) {
+      if (!has(file)) return Transport{name, false, file + " is not beside the program; build it with ./dev build"};
+    }
+    return Transport{name, true, note};
+  };
+  return {needing("ucx", {"libpw_torch.so", "libpw_ucx.so"}, "the default: shared memory, RDMA, TCP"), needing("gloo", {"libpw_torch.so"}, "TCP"),
+          nccl(gpus, has("libpw_torch.so"), has("libpw_cuda.so"))};
+}
+
+Found look() {
+  Found found;
+  found.host = thisHost();
+  found.gpus = gpuInventory();
+  found.modules = {{"libpw_torch.so", "runs models", pathOf("libpw_torch.so")},
+                   {"libpw_ucx.so", "messages between processes and hosts", pathOf("libpw_ucx.so")},
+                   {"libpw_cuda.so", "GPUs and NCCL", pathOf("libpw_cuda.so")}};
+  found.transports = transportsOf(found.gpus, found.modules);
+  return found;
+}
+
+std::string hostText(const Found& found) {
+  const Host& host = found.host;
+  std::string text;
+  const auto line = [&](std::string_view what, std::string_view value) { text += fmt::format("{:<11}{}\n", what, value); };
+  if (!host.machine.host.empty()) line("machine", host.machine.host);
+  const std::string cores = counted(host.machine.cores, "core");
+  const std::string usable = host.machine.cores < host.allCores ? fmt::format("{} of {} usable", cores, host.allCores) : cores;
+  const std::string nodes = host.numaNodes > 1 ? fmt::format(", {}", counted(host.numaNodes, "NUMA node")) : "";
+  line("processor", fmt::format("{}, {}{}", host.machine.processor.empty() ? "unknown" : host.machine.processor, usable, nodes));
+  const std::string all = host.memory < host.allMemory ? fmt::format(" of {} usable", formatSize(host.allMemory)) : "";
+  line("memory", fmt::format("{}{}, {} available", formatSize(host.memory), all, formatSize(host.availableMemory)));
+  if (!found.gpus.driver.empty()) {
+    line("driver", fmt::format("NVIDIA {}{}", found.gpus.driver, found.gpus.cuda.empty() ? "" : ", for CUDA up to " + found.gpus.cuda));
+  }
+  if (found.gpus.gpus.empty()) line("GPUs", fmt::format("none\n\n{}", found.gpus.whyNone));
+  return text;
+}
+
+std::string orDash(const std::string& text) { return text.empty() ? "–" : text; }
+
+std::string gpuTable(const GpuInventory& found) {
+  const bool numbered = found.visibleDevices.has_value();
+  std::vector<std::vector<std::string>> rows{{"GPU", "name", "memory", "used", "compute", "PCI", "MIG"}};
+  if (numbered) rows.front().insert(rows.front().begin() + 1, "for CUDA");
+  for (const Gpu& gpu : found.gpus) {
+    const std::string mig = !gpu.mig ? "" : !*gpu.mig ? "off" : counted(static_cast<std::int64_t>(gpu.migInstances.size()), "instance");
+    std::vector<std::string> row{fmt::format("{}", gpu.index),
+                                 orDash(gpu.name),
+                                 gpu.memory > 0 ? formatSize(gpu.memory) : "–",
+                                 gpu.memory > 0 ? formatSize(gpu.usedMemory) : "–",
+                                 gpu.major > 0 ? fmt::format("{}.{}", gpu.major, gpu.minor) : "–",
+                                 orDash(gpu.pciAddress),
+                                 orDash(mig)};
+    if (numbered) row.insert(row.begin() + 1, gpu.cudaIndex ? fmt::format("{}", *gpu.cudaIndex) : "hidden");
+    rows.push_back(row);
+  }
+  return table(rows);
+}
+
+/// What one should know of the GPUs beside their table, a sentence a line.
+std::string gpuNotes(const GpuInventory& found) {
+  std::string text;
+  for (const Gpu& gpu : found.gpus) {
+    if (!gpu.problem.empty()) text += fmt::format("GPU {} cannot be used: {}.\n", gpu.index, gpu.problem);
+  }
+  const auto hidden = std::ranges::count_if(found.gpus, [](const Gpu& gpu) { return !gpu.cudaIndex.has_value(); });
+  if (hidden > 0) text += fmt::format("CUDA_VISIBLE_DEVICES=\"{}\" hides {}.\n", found.visibleDevices.value_or(""), counted(hidden, "GPU"));
+  if (std::ranges::any_of(found.gpus, [](const Gpu& gpu) { return !gpu.migInstances.empty(); })) {
+    text += "A GPU in MIG mode gives each process one of its instances, out of reach of the others; nvidia-smi -mig 0 makes it whole.\n";
+  }
+  const char* order = std::getenv("CUDA_DEVICE_ORDER");
+  const auto differs = [&](const Gpu& gpu) { return !gpu.name.empty() && gpu.name != found.gpus.front().name; };
+  if (std::ranges::any_of(found.gpus, differs) && (order == nullptr || std::string_view(order) != "PCI_BUS_ID")) {
+    text += "CUDA numbers unlike GPUs by speed; set CUDA_DEVICE_ORDER=PCI_BUS_ID to get the numbers shown here.\n";
+  }
+  return text;
+}
+
+std::string words(const GpuLink& link) {
+  switch (link.path) {
+    case GpuPath::NvLink: return fmt::format("NVLink ×{}", link.nvLinks);
+    case GpuPath::Board: return "same board";
+    case GpuPath::PcieSwitch: return "PCIe switch";
+    case GpuPath::PcieSwitches: return "PCIe switches";
+    case GpuPath::HostBridge: return "host bridge";
+    case GpuPath::Cpu: return "CPU";
+    case GpuPath::Sockets: return "other socket";
+    case GpuPath::Unknown: return "unknown";
+  }
+  return "unknown";
+}
+
+std::string linkText(const GpuInventory& found) {
+  const std::size_t count = found.gpus.size();
+  std::vector<std::vector<std::string>> rows(count + 1, std::vector<std::string>(count + 1, "–"));
+  rows[0][0] = "link";
+  for (std::size_t g = 0; g < count; ++g) rows[0][g + 1] = rows[g + 1][0] = fmt::format("GPU {}", g);
+  std::string apart;
+  for (const GpuLink& link : found.links) {
+    const auto a = static_cast<std::size_t>(link.first) + 1, b = static_cast<std::size_t>(link.second) + 1;
+    rows[a][b] = rows[b][a] = words(link);
+    if (link.peerAccess == false) apart += fmt::format("{}{}–{}", apart.empty() ? "" : ", ", link.first, link.second);
+  }
+  if (!apart.empty()) apart = fmt::format("No access to each other's memory ({}): messages go through the host's memory.\n", apart);
+  return table(rows) + apart;
+}
+
+std::string textOf(const Found& found) {
+  std::string text = hostText(found) + "\n";
+  if (!found.gpus.gpus.empty()) text += gpuTable(found.gpus) + gpuNotes(found.gpus) + "\n";
+  if (found.gpus.gpus.size() > 1) text += linkText(found.gpus) + "\n";
+  std::vector<std::vector<std::string>> rows{{"run --backend", "here", "note"}};
+  for (const Transport& transport : found.transports) rows.push_back({transport.name, transport.available ? "yes" : "no", transport.note});
+  text += table(rows) + "\n";
+  rows = {{"module", "for", "file"}};
+  for (const Module& module : found.modules) rows.push_back({module.name, module.purpose, module.path.empty() ? "not here" : module.path});
+  return text + table(rows);
+}
+
+template <class Value>
+Json orNull(const std::optional<Value>& value) {
+  return value ? Json(*value) : Json(nullptr);
+}
+
+Json gpuJson(const Gpu& gpu) {
+  return {{"index", gpu.index},
+          {"cuda_index", orNull(gpu.cudaIndex)},
+          {"name", gpu.name},
+          {"uuid", gpu.uuid},
+          {"pci_address", gpu.pciAddress},
+          {"memory_bytes", gpu.memory},
+          {"memory_used_bytes", gpu.usedMemory},
+          {"compute_capability", gpu.major > 0 ? fmt::format("{}.{}", gpu.major, gpu.minor) : ""},
+          {"mig", orNull(gpu.mig)},
+          {"mig_instances", gpu.migInstances},
+          {"problem", gpu.problem}};
+}
+
+std::string documentOf(const Found& found) {
+  const Host& host = found.host;
+  Json json{{"host", host.machine.host},
+            {"cpu",
+             {{"model", host.machine.processor},
+              {"cores", host.machine.cores},
+              {"all_cores", host.allCores},
+              {"numa_nodes", host.numaNodes},
+              {"memory_bytes", host.memory},
+              {"all_memory_bytes", host.allMemory},
+              {"available_memory_bytes", host.availableMemory}}},
+            {"driver", found.gpus.driver},
+            {"cuda", found.gpus.cuda},
+            {"cuda_visible_devices", orNull(found.gpus.visibleDevices)},
+            {"gpus", Json::array()},
+            {"why_no_gpus", found.gpus.whyNone},
+            {"links", Json::array()},
+            {"backends", Json::array()},
+            {"modules", Json::array()}};
+  for (const Gpu& gpu : found.gpus.gpus) json["gpus"].push_back(gpuJson(gpu));
+  for (const GpuLink& link : found.gpus.links) {
+    json["links"].push_back(
+        {{"first", link.first}, {"second", link.second}, {"path", name(link.path)}, {"nvlinks", link.nvLinks}, {"peer_access", orNull(link.peerAccess)}});
+  }
+  for (const Transport& t : found.transports) json["backends"].push_back({{"name", t.name}, {"available", t.available}, {"note", t.note}});
+  for (const Module& m : found.modules) json["modules"].push_back({{"file", m.name}, {"path", m.path.empty() ? Json(nullptr) : Json(m.path)}});
+  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+}  // namespace
+
+Command addDevices(CLI::App& app) {
+  auto json = std::make_shared<bool>(false);
+  CLI::App* command = app.add_subcommand("devices", "Processors, GPUs, their links and what can run here");
+  command->add_flag("--json", *json, "One JSON document on stdout");
+  command->footer(
+      "Example:\n"
+      "  pipewright devices\n\n"
+      "GPUs are NVIDIA's, as their driver lists them; CUDA is not started. NVLink ×N: N links between two GPUs. The other\n"
+      "words are what PCIe traffic passes between them, from near to far: PCIe switch, PCIe switches, host bridge, CPU,\n"
+      "other socket.");
+  return [json] {
+    const Found found = look();
+    print(*json ? documentOf(found) : textOf(found));
+    return kYes;
+  };
+}
+
+}  // namespace pw::cli

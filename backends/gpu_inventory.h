@@ -1,0 +1,77 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "schedules/ids.h"
+
+namespace pw {
+
+/// One NVIDIA GPU of this machine. What the driver did not say is empty or 0.
+struct Gpu {
+  int index = 0;                 ///< NVIDIA's number, in the order of PCI addresses; its position in GpuInventory::gpus
+  std::optional<int> cudaIndex;  ///< CUDA's number in a process started like this one; nothing: CUDA_VISIBLE_DEVICES hides it
+  std::string name, uuid;
+  std::string pciAddress;  ///< `0000:18:00.0`, as Linux writes it
+  Bytes memory = 0, usedMemory = 0;
+  int major = 0, minor = 0;               ///< compute capability
+  std::optional<bool> mig;                ///< whether it is cut into instances (MIG); nothing: it has no such mode
+  std::vector<std::string> migInstances;  ///< their UUIDs
+  std::string problem;                    ///< why it cannot be used, a clause; empty: nothing known against it
+
+  bool operator==(const Gpu&) const = default;
+};
+
+/// The best way between two GPUs, the fastest first.
+enum class GpuPath : std::uint8_t {
+  NvLink,        ///< directly or through NVSwitch
+  Board,         ///< two GPUs of one board
+  PcieSwitch,    ///< one PCIe switch
+  PcieSwitches,  ///< several, without a host bridge
+  HostBridge,    ///< one PCIe host bridge
+  Cpu,           ///< several host bridges of one NUMA node
+  Sockets,       ///< the interconnect between NUMA nodes
+  Unknown,       ///< the driver does not say
+};
+
+/// `nvlink`, `same_board`, `pcie_switch`, `pcie_switches`, `host_bridge`, `cpu`, `sockets`, `unknown`.
+[[nodiscard]] std::string_view name(GpuPath path);
+
+struct GpuLink {
+  int first = 0, second = 0;  ///< indices of two GPUs, first < second
+  GpuPath path = GpuPath::Unknown;
+  int nvLinks = 0;                 ///< active NVLinks of the pair; those to NVSwitch are shared with the other pairs
+  std::optional<bool> peerAccess;  ///< whether each can read and write the other's memory; else messages go through the host's
+
+  bool operator==(const GpuLink&) const = default;
+};
+
+struct GpuInventory {
+  std::string driver;  ///< version of NVIDIA's driver
+  std::string cuda;    ///< newest CUDA it can run: `13.0`
+  std::vector<Gpu> gpus;
+  std::vector<GpuLink> links;                 ///< every pair once, by (first, second)
+  std::optional<std::string> visibleDevices;  ///< CUDA_VISIBLE_DEVICES
+  std::string whyNone;                        ///< where there is no GPU: why and what to do, one sentence
+
+  bool operator==(const GpuInventory&) const = default;
+};
+
+/// Asks NVIDIA's management library, which comes with the driver; loads it for the time of the call. CUDA is neither needed nor started, no GPU
+/// is used. Takes milliseconds where the driver keeps the GPUs ready (persistence mode), else up to seconds, as it wakes them.
+/// Never fails: no library, an old one or one that answers errors gives an inventory of what is known.
+/// `root` stands before /dev, /proc and /sys, which tell a missing driver from a missing GPU.
+[[nodiscard]] GpuInventory gpuInventory(const std::string& library = "libnvidia-ml.so.1", const std::string& root = "");
+
+/// Why CUDA's GPU of that number cannot be used in a process started like this one, a sentence; empty: nothing is known against it.
+[[nodiscard]] std::string whyUnusable(const GpuInventory& inventory, int cudaIndex);
+
+/// Positions in `gpus` that CUDA shows for a value of CUDA_VISIBLE_DEVICES, in CUDA's order. It lists numbers or (beginnings of) UUIDs, of the kind
+/// of its first entry; what is not there ends the list, what is there twice empties it. CUDA Programming Guide, "Environment Variables", and
+/// torch.cuda._parse_visible_devices. Numbers are taken as NVIDIA's: CUDA's own order of unlike GPUs is another, see CUDA_DEVICE_ORDER.
+[[nodiscard]] std::vector<std::size_t> visibleGpus(std::string_view visibleDevices, const std::vector<Gpu>& gpus);
+
+}  // namespace pw

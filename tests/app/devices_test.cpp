@@ -1,0 +1,217 @@
+// `pipewright devices`, with a library in the place of NVIDIA's that answers as another machine would: see tests/backends/fake_nvml.cpp.
+#include <sched.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+#include <utility>
+
+#include <gmock/gmock.h>
+#include <nlohmann/json.hpp>
+
+#include "tests/app/call.h"
+
+namespace pw::test {
+namespace {
+
+using nlohmann::json;
+using testing::HasSubstr;
+using testing::Not;
+
+class Devices : public testing::Test {
+ protected:
+  Devices() {
+    ::unsetenv("CUDA_VISIBLE_DEVICES");
+    ::unsetenv("CUDA_DEVICE_ORDER");
+    if (const char* path = std::getenv("LD_LIBRARY_PATH")) libraryPath_ = path;
+    ::setenv("LD_LIBRARY_PATH", libraryPath_.empty() ? FAKE_NVML_FOLDER : (FAKE_NVML_FOLDER ":" + libraryPath_).c_str(), 1);
+  }
+  ~Devices() override {
+    if (libraryPath_.empty()) ::unsetenv("LD_LIBRARY_PATH");
+    else ::setenv("LD_LIBRARY_PATH", libraryPath_.c_str(), 1);
+    ::unsetenv("CUDA_VISIBLE_DEVICES");
+    ::unsetenv("FAKE_NVML");
+  }
+
+  static std::string text(const char* machine) { return output(machine, {"devices"}); }
+  static json document(const char* machine) { return json::parse(output(machine, {"devices", "--json"})); }
+
+ private:
+  static std::string output(const char* machine, std::vector<std::string> words) {
+    ::setenv("FAKE_NVML", machine, 1);
+    const Outcome outcome = call(std::move(words));
+    EXPECT_EQ(outcome.status, 0);
+    EXPECT_EQ(outcome.err, "");
+    return outcome.out;
+  }
+
+  std::string libraryPath_;
+};
+
+/// The entry of a list whose `key` is `value`.
+json entry(const json& list, const char* key, const std::string& value) {
+  for (const json& candidate : list) {
+    if (candidate.at(key) == value) return candidate;
+  }
+  ADD_FAILURE() << "no " << value << " in " << list;
+  return {};
+}
+
+/// What a copy of the program that has these modules beside it says of a backend.
+json beside(const std::vector<std::string>& modules, const std::string& backend) {
+  const Folder folder;
+  std::filesystem::create_directories(folder.file("bin"));
+  std::filesystem::create_directories(folder.file("lib"));
+  std::filesystem::copy_file(PIPEWRIGHT, folder.file("bin/pipewright"));
+  for (const std::string& module : modules) static_cast<void>(folder.with("lib/" + module, "never loaded"));
+  EXPECT_EQ(std::system((folder.file("bin/pipewright") + " devices --json > " + folder.file("out")).c_str()), 0);
+  const json found = json::parse(contentOf(folder.file("out")));
+  for (const json& module : found.at("modules")) {
+    const auto expected = std::find(modules.begin(), modules.end(), module.at("file").get<std::string>());
+    EXPECT_EQ(module.at("path").is_null(), expected == modules.end()) << module;
+  }
+  return entry(found.at("backends"), "name", backend);
+}
+
+TEST_F(Devices, WithoutGpusSaysWhyAndThatNcclCannotRun) {
+  const std::string shown = text("none");
+  EXPECT_THAT(shown, HasSubstr("\nGPUs       none\n"));
+  EXPECT_THAT(shown, HasSubstr("580.65.06 finds no GPU"));
+  EXPECT_THAT(shown, HasSubstr("\nnccl           no    it needs an NVIDIA GPU"));
+  EXPECT_THAT(shown, Not(HasSubstr("link")));
+  EXPECT_THAT(shown, Not(HasSubstr(" \n")));
+
+  const json found = document("none");
+  EXPECT_EQ(found.at("gpus"), json::array());
+  EXPECT_EQ(found.at("links"), json::array());
+  EXPECT_THAT(found.at("why_no_gpus").get<std::string>(), HasSubstr("finds no GPU"));
+  EXPECT_EQ(entry(found.at("backends"), "name", "nccl").at("available"), false);
+}
+
+TEST_F(Devices, TheProcessorIsWhatThisProcessMayUse) {
+  const json cpu = document("none").at("cpu");
+  cpu_set_t usable, one;
+  ASSERT_EQ(::sched_getaffinity(0, sizeof usable, &usable), 0);
+  EXPECT_GE(cpu.at("cores"), 1);
+  EXPECT_LE(cpu.at("cores"), CPU_COUNT(&usable));  // fewer where a control group limits them
+  EXPECT_GT(cpu.at("available_memory_bytes"), 0);
+  EXPECT_GE(cpu.at("memory_bytes"), cpu.at("available_memory_bytes"));
+  EXPECT_GE(cpu.at("all_memory_bytes"), cpu.at("memory_bytes"));
+  EXPECT_NE(cpu.at("model"), "");
+
+  CPU_ZERO(&one);
+  int first = 0;
+  while (!CPU_ISSET(first, &usable)) ++first;
+  CPU_SET(first, &one);
+  ASSERT_EQ(::sched_setaffinity(0, sizeof one, &one), 0);
+  const json limited = document("none").at("cpu");
+  EXPECT_EQ(::sched_setaffinity(0, sizeof usable, &usable), 0);
+  EXPECT_EQ(limited.at("cores"), 1);
+  EXPECT_EQ(limited.at("all_cores"), cpu.at("all_cores"));
+}
+
+TEST_F(Devices, ShowsGpusAndTheirLinks) {
+  const std::string shown = text("switch");
+  // 85 520 809 984 bytes are 79.6 GiB.
+  EXPECT_THAT(shown, HasSubstr("\ndriver     NVIDIA 580.65.06, for CUDA up to 13.0\n"));
+  EXPECT_THAT(shown, HasSubstr("\nGPU  name                     memory     used  compute  PCI           MIG\n"
+                               "  0  NVIDIA H100 80GB HBM3  79.6 GiB  512 MiB      9.0  0000:18:00.0  off\n"
+                               "  1  NVIDIA H100 80GB HBM3  79.6 GiB  512 MiB      9.0  0000:2a:00.0  off\n"
+                               "  2  NVIDIA H100 80GB HBM3  79.6 GiB  512 MiB      9.0  0000:3a:00.0  off\n\n"));
+  EXPECT_THAT(shown, HasSubstr("\nlink   GPU 0       GPU 1       GPU 2\n"
+                               "GPU 0  –           NVLink ×18  NVLink ×16\n"
+                               "GPU 1  NVLink ×18  –           NVLink ×16\n"
+                               "GPU 2  NVLink ×16  NVLink ×16  –\n\n"));
+}
+
+TEST_F(Devices, TheDocumentHasGpusAndTheirLinks) {
+  const json found = document("nvlink");
+  EXPECT_EQ(found.at("driver"), "580.65.06");
+  EXPECT_EQ(found.at("cuda"), "13.0");
+  EXPECT_EQ(found.at("why_no_gpus"), "");
+  ASSERT_EQ(found.at("gpus").size(), 2U);
+  EXPECT_EQ(found.at("gpus")[1], json({{"index", 1},
+                                       {"cuda_index", 1},
+                                       {"name", "NVIDIA H100 80GB HBM3"},
+                                       {"uuid", "GPU-1aaaaaaa-bbbb-cccc-dddd-eeeeeeeeeeee"},
+                                       {"pci_address", "0000:2a:00.0"},
+                                       {"memory_bytes", 85'520'809'984},
+                                       {"memory_used_bytes", 536'870'912},
+                                       {"compute_capability", "9.0"},
+                                       {"mig", false},
+                                       {"mig_instances", json::array()},
+                                       {"problem", ""}}));
+  EXPECT_EQ(found.at("links"), json::array({{{"first", 0}, {"second", 1}, {"path", "nvlink"}, {"nvlinks", 18}, {"peer_access", true}}}));
+}
+
+TEST_F(Devices, SaysWhatOneShouldKnowOfUnlikeGpusApart) {
+  const std::string shown = text("pcie");
+  EXPECT_THAT(shown, HasSubstr("GPU 1  other socket  –\nNo access to each other's memory (0–1)"));
+  EXPECT_THAT(shown, HasSubstr("CUDA_DEVICE_ORDER=PCI_BUS_ID"));
+  EXPECT_THAT(text("nvlink"), Not(HasSubstr("CUDA_DEVICE_ORDER")));
+  EXPECT_THAT(text("refused"), HasSubstr("GPU 1 cannot be used: the driver gives no access"));
+  EXPECT_THAT(text("mig"), HasSubstr("2 instances\nA GPU in MIG mode"));
+  EXPECT_THAT(text("uncut"), HasSubstr("(nvidia-smi -mig 0).\n\n"));  // nothing more of the mode
+}
+
+TEST_F(Devices, SaysWhichGpusTheEnvironmentHides) {
+  ::setenv("CUDA_VISIBLE_DEVICES", "1", 1);
+  const std::string shown = text("nvlink");
+  EXPECT_THAT(shown, HasSubstr("\n  0  hidden    NVIDIA"));
+  EXPECT_THAT(shown, HasSubstr("\n  1  0         NVIDIA"));
+  EXPECT_THAT(shown, HasSubstr("CUDA_VISIBLE_DEVICES=\"1\" hides 1 GPU.\n"));
+
+  const json found = document("nvlink");
+  EXPECT_EQ(found.at("cuda_visible_devices"), "1");
+  EXPECT_EQ(found.at("gpus")[0].at("cuda_index"), nullptr);
+  EXPECT_EQ(found.at("gpus")[1].at("cuda_index"), 0);
+}
+
+TEST_F(Devices, NcclNeedsAUsableGpuAndBothModules) {
+  ::setenv("FAKE_NVML", "nvlink", 1);
+  EXPECT_THAT(beside({}, "nccl").at("note").get<std::string>(), HasSubstr("libpw_torch.so is not beside"));
+  EXPECT_THAT(beside({"libpw_torch.so"}, "nccl").at("note").get<std::string>(), HasSubstr("libpw_cuda.so is not beside"));
+  const std::vector<std::string> all{"libpw_torch.so", "libpw_cuda.so"};
+  const json two = beside(all, "nccl");
+  EXPECT_EQ(two.at("available"), true);
+  EXPECT_THAT(two.at("note").get<std::string>(), HasSubstr("2 GPUs, one for each rank"));
+
+  ::setenv("FAKE_NVML", "lost", 1);  // one of two
+  const json one = beside(all, "nccl");
+  EXPECT_EQ(one.at("available"), true);
+  EXPECT_THAT(one.at("note").get<std::string>(), HasSubstr("1 GPU; several ranks share it"));
+  ::setenv("CUDA_VISIBLE_DEVICES", "1", 1);
+  EXPECT_THAT(beside(all, "nccl").at("note").get<std::string>(), HasSubstr("no GPU here can be used"));
+
+  ::setenv("CUDA_VISIBLE_DEVICES", "", 1);
+  const json hidden = beside(all, "nccl");
+  EXPECT_EQ(hidden.at("available"), false);
+  EXPECT_THAT(hidden.at("note").get<std::string>(), HasSubstr("CUDA_VISIBLE_DEVICES=\"\" hides every GPU"));
+}
+
+TEST_F(Devices, UcxAndGlooNeedTheirModulesOnly) {
+  ::setenv("FAKE_NVML", "none", 1);
+  const std::vector<std::string> modules[] = {{}, {"libpw_ucx.so"}, {"libpw_torch.so"}, {"libpw_torch.so", "libpw_ucx.so"}};
+  for (const auto& list : modules) {
+    const bool torch = list.size() == 2 || (list.size() == 1 && list[0] == "libpw_torch.so"), ucx = list.size() == 2;
+    SCOPED_TRACE(testing::PrintToString(list));
+    EXPECT_EQ(beside(list, "gloo").at("available"), torch);
+    EXPECT_EQ(beside(list, "ucx").at("available"), ucx);
+  }
+  EXPECT_THAT(beside({"libpw_torch.so"}, "ucx").at("note").get<std::string>(), HasSubstr("libpw_ucx.so is not beside"));
+}
+
+TEST(DevicesOfThisMachine, AreListedWhateverItHas) {
+  const Outcome outcome = call({"devices", "--json"});
+  EXPECT_EQ(outcome.status, 0);
+  EXPECT_EQ(outcome.err, "");
+  const json found = json::parse(outcome.out);
+  EXPECT_EQ(found.at("gpus").empty(), !found.at("why_no_gpus").get<std::string>().empty());
+  const std::size_t count = found.at("gpus").size();
+  EXPECT_EQ(found.at("links").size(), count * (count - (count > 0 ? 1 : 0)) / 2);
+}
+
+TEST(DevicesCall, TakesNoArguments) { EXPECT_EQ(call({"devices", "gpu0"}).status, 2); }
+
+}  // namespace
+}  // namespace pw::test
