@@ -7,6 +7,7 @@
 #include <optional>
 #include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "schedules/ids.h"
@@ -51,10 +52,19 @@ class Communicator {
   /// Lets messages under way move on; returns at once. Costs well under a microsecond when there is nothing to do, so that it can be called
   /// between the operators of a stage.
   virtual void progress() = 0;
+  /// When the message of a ticket began to move and when it was here, on the host's monotonic clock, where the transport moves it after the calls
+  /// return (a GPU's). From `wait` and the device's end of work (`Device::finish`) to the next barrier; nothing elsewhere.
+  [[nodiscard]] virtual std::optional<std::pair<Ns, Ns>> timesOf(Ticket /*ticket*/) { return std::nullopt; }
   /// All ranks meet.
   virtual void barrier() = 0;
   /// Wakes all waits of this rank with an error and closes connections; called on failure so that peers notice soon.
   virtual void abort() noexcept = 0;
+
+  /// Takes memory that an operation nobody waits for any more may still write into or read: it stays as long as the communicator.
+  void keep(HeldBuffer buffer) { kept_.push_back(std::move(buffer)); }
+
+ private:
+  std::vector<HeldBuffer> kept_;  ///< goes after what derives from this
 };
 
 /// A communicator among `ranks` threads of this process, by copying through mailboxes. For tests and single-rank jobs.

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "backends/communicator.h"
+#include "backends/device.h"
 #include "schedules/ids.h"
 #include "simulator/model_graph.h"
 
@@ -49,6 +50,9 @@ enum class StepMode : std::uint8_t {
 class StageModule {
  public:
   virtual ~StageModule() = default;
+
+  /// Where its buffers lie, and what times its work.
+  [[nodiscard]] virtual const Device& device() const { return hostDevice(); }
 
   /// Begins a step: takes its data, forgets gradients. Random operators depend on (seed, step, microbatch, node) only.
   virtual void beginStep(int step, StepMode mode) = 0;

@@ -60,7 +60,7 @@ void fusedStep(const OptimizerSpec& spec, at::Tensor& values, at::Tensor& gradie
   const std::optional<at::Tensor> divisor = fusedDivisor(gradients, gradientScale);
   const auto adam = [&](auto kernel) {
     // Counted from 1, in float32 as torch.optim has it.
-    const at::Tensor count = at::scalar_tensor(step + 1.0, at::TensorOptions().dtype(at::kFloat));
+    const at::Tensor count = at::full({}, step + 1.0, at::TensorOptions().dtype(at::kFloat).device(values.device()));
     kernel(at::TensorList(values), at::TensorList(gradients), at::TensorList(state[0].second), at::TensorList(state[1].second), at::TensorList(),
            at::TensorList(count), rate, spec.beta1, spec.beta2, spec.weightDecay, spec.epsilon, false, false, divisor, std::nullopt);
   };

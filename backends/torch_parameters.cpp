@@ -55,7 +55,8 @@ struct StageParameters::Fixed {
   bool isBuffer = false;
 };
 
-StageParameters::StageParameters(const ModelGraph& graph, const Plan& plan, Stage stage, const StageOptions& options) : values_(graph.values.size()) {
+StageParameters::StageParameters(const ModelGraph& graph, const Plan& plan, Stage stage, const StageOptions& options)
+    : values_(graph.values.size()), device_(options.device != nullptr ? options.device->index : -1) {
   const c10::AutoGradMode off(false);
   arrange(graph, plan, stage);
   if (!options.resume.empty()) resume_ = std::make_unique<CheckpointFile>(options.resume);
@@ -100,7 +101,7 @@ void StageParameters::arrange(const ModelGraph& graph, const Plan& plan, Stage s
     }
     Group group;
     if (shared > 0) group.shared = shared - 1;
-    group.values = at::empty({elements}, at::TensorOptions().dtype(scalarType(dtype)));
+    group.values = at::empty({elements}, at::TensorOptions().dtype(scalarType(dtype)).device(deviceOf(device_)));
     group.gradients = at::empty_like(group.values);
     group.last = elements;
     for (std::size_t i = begin; i < end; ++i) {
@@ -121,8 +122,14 @@ void StageParameters::read(const ModelGraph& graph, const StageSpec& spec, const
     Parameter& parameter = parameters_[i];
     const StateTensor& state = graph.parameters[spec.parameters[i]];
     const TensorMeta& meta = *graph.value(state.value).tensor;
-    if (!parameter.gradient) parameter.tensor = at::empty(shapeOf(meta, {}), at::TensorOptions().dtype(scalarType(meta.dtype)));
-    resume_ ? copyFrom(*resume_, parameter.name, parameter.tensor) : reader.readInto(state, parameter.tensor);
+    if (!parameter.gradient) parameter.tensor = at::empty(shapeOf(meta, {}), at::TensorOptions().dtype(scalarType(meta.dtype)).device(deviceOf(device_)));
+    if (resume_) {
+      copyFrom(*resume_, parameter.name, parameter.tensor);
+    } else if (device_ < 0) {
+      reader.readInto(state, parameter.tensor);
+    } else {
+      parameter.tensor.copy_(reader.read(state));
+    }
     if (!parameter.gradient) continue;
     parameter.tensor.set_requires_grad(true);
     parameter.tensor.mutable_grad() = *parameter.gradient;
@@ -131,7 +138,7 @@ void StageParameters::read(const ModelGraph& graph, const StageSpec& spec, const
     const TensorMeta& meta = *graph.value(state.value).tensor;
     at::Tensor tensor = at::empty(shapeOf(meta, {}), at::TensorOptions().dtype(scalarType(meta.dtype)));
     resume_ && isBuffer && state.persistent ? copyFrom(*resume_, state.name, tensor) : reader.readInto(state, tensor);
-    fixed_.push_back({&state, std::move(tensor), isBuffer});
+    fixed_.push_back({&state, tensor.to(deviceOf(device_)), isBuffer});
   };
   for (const std::size_t index : spec.buffers) readFixed(graph.buffers[index], true);
   for (const std::size_t index : spec.constants) readFixed(graph.constants[index], false);
@@ -217,20 +224,29 @@ void StageParameters::resumeOptimizer(std::size_t index) {
   }
 }
 
+/// The tensor's memory, or of a GPU's a copy.
+Buffer StageParameters::onHost(const at::Tensor& tensor) {
+  if (tensor.device().is_cpu()) return bufferOf(tensor);
+  copies_.push_back(tensor.detach().cpu());
+  return bufferOf(copies_.back());
+}
+
 std::vector<ParameterView> StageParameters::parameters() {
   settle();
+  copies_.clear();
   std::vector<ParameterView> views;
   for (const Parameter& parameter : parameters_) {
     if (!parameter.gradient) continue;
-    views.push_back({parameter.name, dtypeOf(parameter.tensor.scalar_type()), bufferOf(parameter.tensor), bufferOf(*parameter.gradient)});
+    views.push_back({parameter.name, dtypeOf(parameter.tensor.scalar_type()), onHost(parameter.tensor), onHost(*parameter.gradient)});
   }
   return views;
 }
 
 std::vector<StatePiece> StageParameters::state() {
+  copies_.clear();
   std::vector<StatePiece> pieces;
   const auto whole = [&](const std::string& name, const at::Tensor& tensor) {
-    pieces.push_back({name, dtypeOf(tensor.scalar_type()), tensor.sizes().vec(), 0, bufferOf(tensor)});
+    pieces.push_back({name, dtypeOf(tensor.scalar_type()), tensor.sizes().vec(), 0, onHost(tensor)});
   };
   for (const Parameter& parameter : parameters_) whole(parameter.name, parameter.tensor);
   for (const Fixed& fixed : fixed_) {
@@ -246,7 +262,7 @@ std::vector<StatePiece> StageParameters::state() {
         const std::int64_t begin = std::max(parameter.first, group.first), end = std::min(parameter.first + parameter.tensor.numel(), group.last);
         if (begin >= end) continue;
         const at::Tensor part = tensor.narrow(0, begin - group.first, end - begin);
-        pieces.push_back({name + "/" + parameter.name, dtypeOf(part.scalar_type()), parameter.tensor.sizes().vec(), begin - parameter.first, bufferOf(part)});
+        pieces.push_back({name + "/" + parameter.name, dtypeOf(part.scalar_type()), parameter.tensor.sizes().vec(), begin - parameter.first, onHost(part)});
       }
     }
   }

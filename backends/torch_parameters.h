@@ -37,6 +37,7 @@ class StageParameters {
   /// These are zeroed at each step's begin.
   void addedByAutograd(const std::vector<ValueId>& parameters);
 
+  /// On the device; what `parameters` and `state` return is on the host, of a GPU a copy that stays until the next call.
   [[nodiscard]] std::vector<ParameterGroup> groups();
   void optimizerStep(std::size_t group, std::int64_t first, std::int64_t last, double gradientScale);
   [[nodiscard]] std::vector<ParameterView> parameters();
@@ -52,7 +53,11 @@ class StageParameters {
   void settle();
   void resumeOptimizer(std::size_t group);
 
+  [[nodiscard]] Buffer onHost(const at::Tensor& tensor);
+
   std::size_t values_;
+  int device_;
+  std::vector<at::Tensor> copies_;  // for the host
   std::vector<Parameter> parameters_;
   std::vector<Group> groups_;
   std::vector<Fixed> fixed_;  // buffers and constants

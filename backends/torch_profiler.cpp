@@ -18,6 +18,7 @@
 #include "backends/torch_memory.h"
 #include "backends/torch_program.h"
 #include "backends/torch_state.h"
+#include "backends/torch_types.h"
 #include "schedules/error.h"
 #include "simulator/graph_facts.h"
 #include "simulator/partition.h"
@@ -64,23 +65,37 @@ struct Samples {
   std::vector<Bytes> saved, forwardPeak, backwardPeak, change, held, weightPeak;
 };
 
+/// Times and memory where the model runs. A GPU is waited for at each reading: so an operator's time holds its launch, too, and what a whole forward
+/// or backward takes must be measured apart.
+struct Meter {
+  const Device& device;
+
+  [[nodiscard]] Clock::time_point now() const {
+    if (device.index >= 0) device.finish(std::chrono::minutes(2));
+    return Clock::now();
+  }
+  [[nodiscard]] Ns since(Clock::time_point start) const { return std::chrono::duration_cast<std::chrono::nanoseconds>(now() - start).count(); }
+  [[nodiscard]] Bytes alive() const { return device.bytesAlive != nullptr ? device.bytesAlive() : tensorBytesAlive(); }
+  [[nodiscard]] Bytes peak() const { return device.takePeakBytes != nullptr ? device.takePeakBytes() : takePeakBytes(); }
+};
+
 /// Lays the time and memory of one backward at the nodes whose functions run.
 class BackwardClock {
  public:
-  BackwardClock(std::size_t slots, std::size_t first) : spent(slots, 0), change(slots, 0), peak(slots, 0), current_(first) {}
+  BackwardClock(std::size_t slots, std::size_t first, const Meter& meter) : spent(slots, 0), change(slots, 0), peak(slots, 0), meter_(meter), current_(first) {}
 
   void start() {
-    last_ = Clock::now();
-    alive_ = begin_ = tensorBytesAlive();
-    static_cast<void>(takePeakBytes());
+    last_ = meter_.now();
+    alive_ = begin_ = meter_.alive();
+    static_cast<void>(meter_.peak());
   }
   /// What ran since the last call was of the current node; now another one comes.
   void enter(std::size_t node) {
-    const auto now = Clock::now();
+    const auto now = meter_.now();
     spent[current_] += std::chrono::duration_cast<std::chrono::nanoseconds>(now - last_).count();
-    const Bytes alive = tensorBytesAlive();
+    const Bytes alive = meter_.alive();
     change[current_] += alive - alive_;
-    peak[current_] = std::max(peak[current_], takePeakBytes() - begin_);
+    peak[current_] = std::max(peak[current_], meter_.peak() - begin_);
     alive_ = alive;
     if (node != current_) begin_ = alive;
     current_ = node;
@@ -91,6 +106,7 @@ class BackwardClock {
   std::vector<Bytes> change, peak;
 
  private:
+  Meter meter_;
   std::size_t current_;
   Clock::time_point last_;
   Bytes alive_ = 0, begin_ = 0;
@@ -100,7 +116,7 @@ class BackwardClock {
 class ModelRunner {
  public:
   ModelRunner(const ModelGraph& graph, const ProfileOptions& options)
-      : graph_(graph), lossSpec_(parseLoss(graph, options.loss)), data_(graph, lossSpec_, {options.microbatch}, options.stage.seed, options.stage.data),
+      : graph_(graph), meter_{options.stage.device != nullptr ? *options.stage.device : hostDevice()}, where_(deviceOf(meter_.device.index)), lossSpec_(parseLoss(graph, options.loss)), data_(graph, lossSpec_, {options.microbatch}, options.stage.seed, options.stage.data),
         symbolic_(symbolicValues(graph, bindBatch(graph, options.microbatch))), samples_(graph.nodes.size() + 1) {
     const StateReader reader(graph, options.stage.initRandom, options.stage.seed);
     ProgramOptions program;
@@ -114,10 +130,12 @@ class ModelRunner {
       if (parameter.sum) program.gradients[state.value.index()] = {parameter.sum, &parameters_[found->second]->fresh};
     }
     for (const auto* group : {&graph.buffers, &graph.constants}) {
-      for (const StateTensor& state : *group) fixed_.emplace_back(state.value, reader.read(state));
+      for (const StateTensor& state : *group) fixed_.emplace_back(state.value, reader.read(state).to(where_));
     }
     program.keep = {lossSpec_.output};
-    program.weights = &queue_;
+    if (options.stage.precision == DType::Unknown) program.weights = &queue_;
+    program.device = run_.device = meter_.device.index;
+    run_.autocast = options.stage.precision;
     program.differentiable = needsGradient(graph);
     program_.emplace(graph, allNodes(graph), program);
     run_.symbolic = &symbolic_;
@@ -129,28 +147,48 @@ class ModelRunner {
     const Tape tape = forward(record);
     std::vector<WeightGradient> deferred;
     queue_.deferred = &deferred;
-    const auto start = Clock::now();
+    const auto start = meter_.now();
     BackwardClock clock = backward(tape);
     std::vector<Ns> weight(graph_.nodes.size() + 1, 0);
     const c10::AutoGradMode off(false);
     for (WeightGradient& gradient : deferred) {
-      const auto begin = Clock::now();
-      const Bytes alive = tensorBytesAlive();
-      static_cast<void>(takePeakBytes());
+      const auto begin = meter_.now();
+      const Bytes alive = meter_.alive();
+      static_cast<void>(meter_.peak());
       gradient.compute();
       const std::size_t node = gradient.node.index();
-      samples_.weightPeak[node] = std::max(samples_.weightPeak[node], takePeakBytes() - alive);
+      samples_.weightPeak[node] = std::max(samples_.weightPeak[node], meter_.peak() - alive);
       gradient.compute = nullptr;
-      weight[node] += since(begin);
+      weight[node] += meter_.since(begin);
     }
     queue_.deferred = nullptr;
     if (!record) return;
-    backwardTotals_.push_back(since(start));
+    isOnGpu() ? sampleWhole() : backwardTotals_.push_back(meter_.since(start));
     for (std::size_t n = 0; n < weight.size(); ++n) {
       samples_.backward[n].push_back(clock.spent[n] + weight[n]);
       samples_.weight[n].push_back(weight[n]);
       samples_.held[n] = clock.change[n];  // less what the whole backward leaves, once that is known
     }
+  }
+
+  /// A forward and a backward that nobody waits for in between, as in a run.
+  void sampleWhole() {
+    const auto start = meter_.now();
+    at::Tensor loss;
+    {
+      Frame frame = filled();
+      program_->run(frame, run_);
+      loss = data_.loss(frame[lossSpec_.output.index()], 0);
+    }
+    forwardTotals_.push_back(meter_.since(start));
+    const auto middle = meter_.now();
+    std::vector<WeightGradient> deferred;
+    queue_.deferred = &deferred;
+    if (loss.requires_grad()) torch::autograd::backward({loss}, {});
+    const c10::AutoGradMode off(false);
+    for (WeightGradient& gradient : deferred) std::exchange(gradient.compute, nullptr)();
+    queue_.deferred = nullptr;
+    backwardTotals_.push_back(meter_.since(middle));
   }
 
   /// The memory of the whole backward, once: it does not vary. After the samples.
@@ -165,11 +203,11 @@ class ModelRunner {
     std::vector<Ns> times;
     const c10::AutoGradMode off(false);
     for (int i = 0; i < 5; ++i) {
-      const auto start = Clock::now();
+      const auto start = meter_.now();
       for (const auto& parameter : parameters_) {
         if (parameter->sum) parameter->tensor.add_(*parameter->sum, -1e-9);
       }
-      times.push_back(since(start));
+      times.push_back(meter_.since(start));
     }
     return median(times);
   }
@@ -232,7 +270,7 @@ class ModelRunner {
   void addParameter(const StateTensor& state, const StateReader& reader) {
     auto parameter = std::make_unique<Parameter>();
     const TensorMeta& meta = *graph_.value(state.value).tensor;
-    parameter->tensor = reader.read(state);
+    parameter->tensor = reader.read(state).to(where_);
     if (meta.requiresGrad && isDifferentiable(meta.dtype)) {
       parameter->sum = std::make_shared<at::Tensor>(at::zeros_like(parameter->tensor));
       parameter->tensor.set_requires_grad(true);
@@ -241,25 +279,32 @@ class ModelRunner {
     parameters_.push_back(std::move(parameter));
   }
 
-  Tape forward(bool record) {
-    const auto start = Clock::now();
-    auto last = start;
-    const auto lap = [&] {
-      const auto now = Clock::now();
-      return std::chrono::duration_cast<std::chrono::nanoseconds>(now - std::exchange(last, now)).count();
-    };
+  [[nodiscard]] bool isOnGpu() const { return meter_.device.index >= 0; }
+
+  [[nodiscard]] Frame filled() const {
     Frame frame(graph_.values.size());
     for (const auto& [value, tensor] : fixed_) frame[value.index()] = tensor;
-    for (const ValueId input : graph_.inputs) frame[input.index()] = data_.input(input, 0);
+    for (const ValueId input : graph_.inputs) frame[input.index()] = data_.input(input, 0).to(where_);
+    return frame;
+  }
+
+  Tape forward(bool record) {
+    const auto start = meter_.now();
+    auto last = start;
+    const auto lap = [&] {
+      const auto now = meter_.now();
+      return std::chrono::duration_cast<std::chrono::nanoseconds>(now - std::exchange(last, now)).count();
+    };
+    Frame frame = filled();
     const Ns setUp = lap();
     Tape tape{{}, {at::sequence_number::peek()}, {}};
-    Bytes alive = tensorBytesAlive();
-    static_cast<void>(takePeakBytes());
+    Bytes alive = meter_.alive();
+    static_cast<void>(meter_.peak());
     const auto note = [&](std::size_t node) {
       const Ns time = lap();
       if (record) samples_.forward[node].push_back(time);
-      const Bytes now = tensorBytesAlive();
-      samples_.forwardPeak[node] = takePeakBytes() - alive;
+      const Bytes now = meter_.alive();
+      samples_.forwardPeak[node] = meter_.peak() - alive;
       samples_.saved[node] = now - std::exchange(alive, now);
       tape.sequence.push_back(at::sequence_number::peek());
       tape.nodeOfRange.push_back(node);
@@ -272,14 +317,14 @@ class ModelRunner {
     note(graph_.nodes.size());
     if (!record) return tape;
     overhead_.push_back(setUp);
-    forwardTotals_.push_back(since(start));
+    if (!isOnGpu()) forwardTotals_.push_back(meter_.since(start));
     return tape;
   }
 
   /// Autograd functions carry the sequence number they were made under: so each belongs to the node that ran then. Gradient accumulation
   /// belongs to the function that ran before it.
   BackwardClock backward(Tape tape) {
-    BackwardClock clock(graph_.nodes.size() + 1, graph_.nodes.size());
+    BackwardClock clock(graph_.nodes.size() + 1, graph_.nodes.size(), meter_);
     if (!tape.loss.requires_grad()) return clock;
     std::unordered_set<torch::autograd::Node*> seen;
     std::vector<torch::autograd::Node*> open{tape.loss.grad_fn().get()};
@@ -302,6 +347,8 @@ class ModelRunner {
   }
 
   const ModelGraph& graph_;
+  Meter meter_;
+  at::Device where_;
   LossSpec lossSpec_;
   BatchSource data_;
   std::vector<std::int64_t> symbolic_;

@@ -156,6 +156,14 @@ void setEvaluation(ProgramStep& step) {
                 operatorName(*step.node) != "scaled_dot_product_attention";
 }
 
+/// Tensors that an operator makes are made where the others are; those it was traced with were on the host.
+void setDevice(ProgramStep& step, int device) {
+  const auto& arguments = step.op->schema().arguments();
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    if (step.constants[i].isDevice() || arguments[i].name() == "device") step.constants[i] = deviceOf(device);
+  }
+}
+
 /// Prepares the steps of one program.
 class Preparation {
  public:
@@ -228,6 +236,7 @@ class Preparation {
         throw UsageError(describe(node) + " lacks its argument " + argument.name() + "; export the model again with the pinned torch.");
       }
     }
+    if (options_.device >= 0) setDevice(step, options_.device);
     if (!usesBatchStatistics(step)) step.statistics.clear();
     if (options_.evaluate) setEvaluation(step);
     const auto reads = readsOf(node);
@@ -348,22 +357,30 @@ class Preparation {
 /// Sets autocast for a sub-graph and restores what was set before.
 class AutocastGuard {
  public:
-  AutocastGuard(bool enabled, at::ScalarType type)
-      : wasEnabled_(at::autocast::is_autocast_enabled(at::kCPU)), wasType_(at::autocast::get_autocast_dtype(at::kCPU)) {
-    at::autocast::set_autocast_enabled(at::kCPU, enabled);
-    if (enabled) at::autocast::set_autocast_dtype(at::kCPU, type);
+  AutocastGuard(at::DeviceType device, bool enabled, at::ScalarType type)
+      : device_(device), wasEnabled_(at::autocast::is_autocast_enabled(device)), wasType_(at::autocast::get_autocast_dtype(device)) {
+    at::autocast::set_autocast_enabled(device_, enabled);
+    if (enabled) at::autocast::set_autocast_dtype(device_, type);
   }
   ~AutocastGuard() {
-    at::autocast::set_autocast_enabled(at::kCPU, wasEnabled_);
-    at::autocast::set_autocast_dtype(at::kCPU, wasType_);
+    at::autocast::set_autocast_enabled(device_, wasEnabled_);
+    at::autocast::set_autocast_dtype(device_, wasType_);
+    if (!wasEnabled_) at::autocast::clear_cache();  // weights in the other type: the optimizer changes them
   }
   AutocastGuard(const AutocastGuard&) = delete;
   AutocastGuard& operator=(const AutocastGuard&) = delete;
 
  private:
+  at::DeviceType device_;
   bool wasEnabled_;
   at::ScalarType wasType_;
 };
+
+/// As the run's options want it; a sub-graph's own mode goes over it.
+std::unique_ptr<AutocastGuard> autocastOf(const RunOptions& options) {
+  if (options.autocast == DType::Unknown) return nullptr;
+  return std::make_unique<AutocastGuard>(deviceOf(options.device).type(), true, scalarType(options.autocast));
+}
 
 struct RunContext {
   Frame& frame;
@@ -415,6 +432,7 @@ class CheckpointNode final : public torch::autograd::Node {
     torch::autograd::variable_list roots, rootGradients, results;
     {
       const c10::AutoGradMode on(true);
+      const auto autocast = autocastOf(options_);
       runSteps(step_.body, {frame, options_, true, true});
     }
     for (std::size_t i = 0; i < step_.bodyOutputs.size(); ++i) {
@@ -483,7 +501,7 @@ void runOperator(const ProgramStep& step, const RunContext& context) {
   }
   if (step.random) {
     const std::lock_guard lock(generatorMutex());
-    at::Generator generator = at::globalContext().defaultGenerator(c10::kCPU);
+    at::Generator generator = at::globalContext().defaultGenerator(deviceOf(context.options.device));
     generator.set_current_seed(seedOf(context.options.key, static_cast<std::uint64_t>(step.id.value)));
     callOperator(step, stack);
   } else {
@@ -501,7 +519,7 @@ void runStep(const ProgramStep& step, const RunContext& context) {
       return runBody(step, context);
     }
     case Mode::Autocast: {
-      const AutocastGuard guard(step.enabled, step.autocastType);
+      const AutocastGuard guard(deviceOf(context.options.device).type(), step.enabled, step.autocastType);
       return runBody(step, context);
     }
   }
@@ -557,6 +575,9 @@ NodeProgram::NodeProgram(NodeProgram&&) noexcept = default;
 
 const std::vector<ValueId>& NodeProgram::addedByAutograd() const { return impl_->addedByAutograd; }
 
-void NodeProgram::run(Frame& frame, const RunOptions& options) const { runSteps(impl_->steps, {frame, options, false, true}); }
+void NodeProgram::run(Frame& frame, const RunOptions& options) const {
+  const auto autocast = autocastOf(options);
+  runSteps(impl_->steps, {frame, options, false, true});
+}
 
 }  // namespace pw

@@ -34,8 +34,11 @@ struct RandomKey {
 struct RunOptions {
   const std::vector<std::int64_t>* symbolic = nullptr;
   RandomKey key;
+  int device = -1;  ///< the program's
   /// Called after each node; may be empty.
   std::function<void(NodeId)> observer;
+  /// Operators that gain by it compute in this type (autocast); `Unknown`: each as it was traced.
+  DType autocast = DType::Unknown;
 };
 
 /// How a program is prepared.
@@ -50,6 +53,8 @@ struct ProgramOptions {
   const WeightQueue* weights = nullptr;
   /// By value index, where a parameter's gradient is: those with a `sum` may be computed apart from the input's.
   std::vector<ParameterGradient> gradients;
+  /// CUDA's number of the device that tensors are on; −1: the host.
+  int device = -1;
   /// By value index, whether a gradient is needed (`needsGradient` in partition.h); only read with `weights` or `checkpoints`.
   std::vector<bool> differentiable;
 };

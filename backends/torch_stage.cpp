@@ -31,6 +31,9 @@ Buffer bufferOf(const at::Tensor& tensor) {
   return {static_cast<std::byte*>(tensor.data_ptr()), static_cast<std::size_t>(tensor.nbytes())};
 }
 
+/// The same numbers on the host.
+at::Tensor onHost(const at::Tensor& tensor) { return tensor.device().is_cpu() ? tensor : tensor.cpu(); }
+
 HeldBuffer held(const at::Tensor& tensor) { return {bufferOf(tensor), std::make_shared<at::Tensor>(tensor)}; }
 
 /// What a microbatch keeps between its forward and its backward, by transfer index where a value crosses.
@@ -51,8 +54,9 @@ class TracedStage final : public StageModule {
  public:
   TracedStage(const ModelGraph& graph, const Plan& plan, Stage stage, const StageOptions& options);
 
+  const Device& device() const override { return device_; }
   void beginStep(int step, StepMode mode) override;
-  HeldBuffer allocate(std::size_t transfer, Microbatch m) override { return held(at::empty(shape(transfer, m), typeOf(transfer))); }
+  HeldBuffer allocate(std::size_t transfer, Microbatch m) override;
   void setInput(std::size_t transfer, Microbatch m, HeldBuffer value) override { at(m).received[transfer] = tensorOf(transfer, m, std::move(value)); }
   HeldBuffer takeOutput(std::size_t transfer, Microbatch m) override { return held(at(m).toSend.extract(transfer).mapped()); }
   void setOutputGradient(std::size_t transfer, Microbatch m, HeldBuffer gradient) override {
@@ -70,16 +74,18 @@ class TracedStage final : public StageModule {
     queue_.deferred = nullptr;
   }
   void backwardWeight(Microbatch microbatch) override;
-  std::optional<double> stepLoss() const override { return isLast_ ? std::optional<double>(loss_) : std::nullopt; }
-  HeldBuffer takeModelOutput(std::size_t output, Microbatch m) override { return held(std::exchange(at(m).modelOutputs.at(output), {})); }
+  std::optional<double> stepLoss() const override {
+    return isLast_ ? std::optional<double>(loss_.defined() ? loss_.item<double>() : 0) : std::nullopt;
+  }
+  HeldBuffer takeModelOutput(std::size_t output, Microbatch m) override { return held(onHost(std::exchange(at(m).modelOutputs.at(output), {}))); }
   std::vector<ParameterGroup> groups() override { return parameters_.groups(); }
   void optimizerStep(std::size_t group, std::int64_t first, std::int64_t last, double gradientScale) override {
     parameters_.optimizerStep(group, first, last, gradientScale);
   }
   std::vector<ParameterView> parameters() override { return parameters_.parameters(); }
   std::vector<StatePiece> state() override { return parameters_.state(); }
-  Bytes bytesAlive() const override { return tensorBytesAlive(); }
-  Bytes peakBytes() override { return takePeakBytes(); }
+  Bytes bytesAlive() const override { return device_.bytesAlive != nullptr ? device_.bytesAlive() : tensorBytesAlive(); }
+  Bytes peakBytes() override { return device_.takePeakBytes != nullptr ? device_.takePeakBytes() : takePeakBytes(); }
 
  private:
   InFlight& at(Microbatch m) { return inFlight_[m.index()]; }
@@ -87,14 +93,16 @@ class TracedStage final : public StageModule {
   [[nodiscard]] std::size_t global(Microbatch m) const { return firstMicrobatch_ + m.index(); }
   [[nodiscard]] const TensorMeta& meta(std::size_t transfer) const { return *graph_.value(partition_.transfers[transfer].value).tensor; }
   [[nodiscard]] std::vector<std::int64_t> shape(std::size_t transfer, Microbatch m) const { return shapeOf(meta(transfer), bindings_.at(sizes_[m.index()])); }
-  [[nodiscard]] at::TensorOptions typeOf(std::size_t transfer) const { return at::TensorOptions().dtype(scalarType(meta(transfer).dtype)); }
+  [[nodiscard]] at::TensorOptions typeOf(std::size_t transfer) const { return at::TensorOptions().dtype(scalarType(meta(transfer).dtype)).device(deviceOf(device_.index)); }
   [[nodiscard]] at::Tensor tensorOf(std::size_t transfer, Microbatch m, HeldBuffer value) const;
   void prepare(const StageOptions& options);
+  [[nodiscard]] at::Tensor onDevice(const at::Tensor& tensor) const;
   [[nodiscard]] Frame frameFor(Microbatch m);
   void keepOutputs(Microbatch m, Frame& frame);
   void watch(Microbatch m, const Frame& frame);
   void propagate(Microbatch m);
   void lossOverBatch();
+  void addLoss(const at::Tensor& loss);
   void observe(ValueId value, Microbatch m, const at::Tensor& tensor, bool gradient) const;
 
   const ModelGraph& graph_;
@@ -102,6 +110,7 @@ class TracedStage final : public StageModule {
   Stage stage_;
   bool isLast_;
   StageOptions options_;
+  const Device& device_;
   std::vector<std::size_t> incoming_, outgoing_;  // transfer indices
   std::vector<bool> changedInPlace_;
   std::size_t firstMicrobatch_ = 0;
@@ -116,7 +125,7 @@ class TracedStage final : public StageModule {
   std::vector<InFlight> inFlight_;
   RunOptions run_;
   StepMode mode_ = StepMode::Train;
-  double loss_ = 0;
+  at::Tensor loss_;                               // of the step, in double precision, on the device: reading it waits
 };
 
 std::vector<NodeId> nodesOf(const StageSpec& spec) {
@@ -127,7 +136,7 @@ std::vector<NodeId> nodesOf(const StageSpec& spec) {
 
 TracedStage::TracedStage(const ModelGraph& graph, const Plan& plan, Stage stage, const StageOptions& options)
     : graph_(graph), partition_(plan.partition), stage_(stage), isLast_(stage.index() + 1 == plan.partition.stages.size()), options_(options),
-      changedInPlace_(changedInPlace(graph)), firstMicrobatch_(static_cast<std::size_t>(options.replica) * static_cast<std::size_t>(plan.schedule.microbatches)),
+      device_(options.device != nullptr ? *options.device : hostDevice()), changedInPlace_(changedInPlace(graph)), firstMicrobatch_(static_cast<std::size_t>(options.replica) * static_cast<std::size_t>(plan.schedule.microbatches)),
       lossSpec_(parseLoss(graph, plan.loss)),
       data_(graph, lossSpec_, microbatchSizes(plan.batch, plan.replicas * plan.schedule.microbatches), options.seed, options.data),
       parameters_(graph, plan, stage, options) {
@@ -144,6 +153,8 @@ TracedStage::TracedStage(const ModelGraph& graph, const Plan& plan, Stage stage,
   }
   inFlight_.resize(sizes_.size());
   run_.key.seed = options.seed;
+  run_.device = device_.index;
+  run_.autocast = options.precision;
   if (options.betweenOperators) run_.observer = [between = options.betweenOperators](NodeId) { between(); };
   queue_.betweenOperators = options.betweenOperators;
   prepare(options);
@@ -156,11 +167,17 @@ void TracedStage::prepare(const StageOptions& options) {
   program.keep.insert(program.keep.end(), options.watched.begin(), options.watched.end());
   if (isLast_) program.keep.push_back(lossSpec_.output);
   program.checkpoints = spec.checkpoints;
-  program.weights = &queue_;
+  if (options.precision == DType::Unknown) program.weights = &queue_;  // in two types an operator's gradients are autograd's matter
+  program.device = device_.index;
   program.gradients = parameters_.gradients();
   program.differentiable = needsGradient(graph_);
   program_.emplace(graph_, nodesOf(spec), program);
   parameters_.addedByAutograd(program_->addedByAutograd());
+}
+
+HeldBuffer TracedStage::allocate(std::size_t transfer, Microbatch m) {
+  if (device_.index < 0) return held(at::empty(shape(transfer, m), typeOf(transfer)));
+  return device_.allocate(static_cast<std::size_t>(c10::multiply_integers(shape(transfer, m)) * bytesPerElement(meta(transfer).dtype)));
 }
 
 at::Tensor TracedStage::tensorOf(std::size_t transfer, Microbatch m, HeldBuffer value) const {
@@ -170,7 +187,7 @@ at::Tensor TracedStage::tensorOf(std::size_t transfer, Microbatch m, HeldBuffer 
 void TracedStage::beginStep(int step, StepMode mode) {
   mode_ = mode;
   run_.key.step = step;
-  loss_ = 0;
+  loss_.reset();
   data_.beginStep(step);
   parameters_.beginStep(step);
   for (InFlight& flight : inFlight_) flight = {};
@@ -182,19 +199,25 @@ void TracedStage::beginStep(int step, StepMode mode) {
     program.keep.push_back(lossSpec_.output);
   }
   program.evaluate = true;
+  program.device = device_.index;
   evaluation_.emplace(graph_, nodesOf(partition_.stages[stage_.index()]), program);
 }
 
 void TracedStage::observe(ValueId value, Microbatch m, const at::Tensor& tensor, bool gradient) const {
   if (!options_.observe || !tensor.defined()) return;
-  const at::Tensor whole = tensor.detach().contiguous();
+  const at::Tensor whole = onHost(tensor.detach()).contiguous();
   options_.observe((gradient ? "gradient of " : "") + graph_.value(value).name, m, dtypeOf(whole.scalar_type()), bufferOf(whole));
+}
+
+/// A GPU takes it from pinned memory when it gets there, and this thread goes on.
+at::Tensor TracedStage::onDevice(const at::Tensor& tensor) const {
+  return device_.index < 0 ? tensor : tensor.pin_memory().to(deviceOf(device_.index), true);
 }
 
 Frame TracedStage::frameFor(Microbatch m) {
   Frame frame(graph_.values.size());
   parameters_.fill(frame);
-  for (const ValueId value : partition_.stages[stage_.index()].modelInputs) frame[value.index()] = data_.input(value, global(m));
+  for (const ValueId value : partition_.stages[stage_.index()].modelInputs) frame[value.index()] = onDevice(data_.input(value, global(m)));
   for (const std::size_t t : incoming_) {
     const Transfer& transfer = partition_.transfers[t];
     at::Tensor& received = at(m).received.at(t);
@@ -216,7 +239,7 @@ void TracedStage::forward(Microbatch m) {
   keepOutputs(m, frame);
   watch(m, frame);
   if (!isLast_) return;
-  const at::Tensor output = frame[lossSpec_.output.index()];
+  const at::Tensor output = frame[lossSpec_.output.index()].to(scalarType(graph_.value(lossSpec_.output).tensor->dtype));
   frame.clear();
   if (options_.data.lossOverBatch) {
     flight.lossOutput = output;
@@ -225,14 +248,15 @@ void TracedStage::forward(Microbatch m) {
     return;
   }
   flight.loss = data_.loss(output, global(m));
-  loss_ += flight.loss.item<double>();
+  addLoss(flight.loss);
 }
 
 void TracedStage::keepOutputs(Microbatch m, Frame& frame) {
   InFlight& flight = at(m);
   for (const std::size_t t : outgoing_) {
     const Transfer& transfer = partition_.transfers[t];
-    const at::Tensor& value = frame[transfer.value.index()];
+    at::Tensor& value = frame[transfer.value.index()];
+    value = value.to(scalarType(meta(t).dtype));  // as its receiver has it, where autocast made another type
     if (transfer.gradient && mode_ == StepMode::Train) flight.outputs[t] = value;
     flight.toSend[t] = value.detach().contiguous();
     observe(transfer.value, m, value, false);
@@ -254,12 +278,17 @@ void TracedStage::watch(Microbatch m, const Frame& frame) {
   }
 }
 
+void TracedStage::addLoss(const at::Tensor& loss) {
+  const at::Tensor more = loss.detach().to(at::kDouble);
+  loss_ = loss_.defined() ? loss_ + more : more;
+}
+
 /// One loss of all outputs; each gets its gradient.
 void TracedStage::lossOverBatch() {
   std::vector<at::Tensor> leaves;
   for (InFlight& flight : inFlight_) leaves.push_back(flight.lossOutput.detach().set_requires_grad(mode_ == StepMode::Train));
   const at::Tensor loss = data_.lossOver(leaves, firstMicrobatch_);
-  loss_ = loss.item<double>();
+  addLoss(loss);
   if (mode_ == StepMode::Train) torch::autograd::backward({loss}, {});
   for (std::size_t m = 0; m < leaves.size(); ++m) {
     inFlight_[m].loss = std::exchange(inFlight_[m].lossOutput, leaves[m].mutable_grad());

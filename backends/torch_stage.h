@@ -28,6 +28,10 @@ struct StageOptions {
   bool initRandom = false;     ///< draw weights (normal, 0.02; norms one, biases zero) instead of reading them
   DataOptions data;
   std::string resume;          ///< checkpoint to take parameters, buffers and optimizer state from; empty: the model's own
+  const Device* device = nullptr;  ///< where it computes; null: the host. A GPU's module must be loaded
+  /// Matrix products and the like compute in this type, parameters and the sums of gradients stay as they are (autocast); Unknown: as traced.
+  /// Weight gradients then belong to I: nothing is left for W. Values cross to other stages in the types they were traced with.
+  DType precision = DType::Unknown;
   int replica = 0;             ///< which copy of the pipeline: it takes microbatches [replica · M, (replica + 1) · M) of the batch
   /// Called between operators, so that messages move on while a stage computes. May be empty.
   std::function<void()> betweenOperators;
@@ -37,7 +41,7 @@ struct StageOptions {
   std::vector<ValueId> watched;
 };
 
-/// One stage of a plan's partition over the traced model, on the CPU: its nodes run through the dispatcher with autograd; operators with weights
+/// One stage of a plan's partition over the traced model, on the host or a GPU: its nodes run through the dispatcher with autograd; operators with weights
 /// by functions that can leave their weight gradient for later. Copies the weights of this stage alone out of the mapped archive. The graph must
 /// outlive the stage. Throws UsageError for operators that cannot run, weights that are absent, and data that does not fit.
 [[nodiscard]] std::unique_ptr<StageModule> makeTracedStage(const ModelGraph& graph, const Plan& plan, Stage stage,

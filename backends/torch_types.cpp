@@ -1,5 +1,6 @@
 #include "backends/torch_types.h"
 
+#include <c10/core/Device.h>
 #include <c10/core/ScalarType.h>
 
 #include <array>
@@ -30,6 +31,10 @@ DType dtypeOf(c10::ScalarType type) {
     if (theirs == type) return ours;
   }
   return DType::Unknown;
+}
+
+c10::Device deviceOf(int number) {
+  return number < 0 ? c10::Device(c10::DeviceType::CPU) : c10::Device(c10::DeviceType::CUDA, static_cast<c10::DeviceIndex>(number));
 }
 
 }  // namespace pw

@@ -5,8 +5,9 @@
 #include "simulator/model_graph.h"
 
 namespace c10 {
+struct Device;
 enum class ScalarType : std::int8_t;
-}
+}  // namespace c10
 
 namespace pw {
 
@@ -14,5 +15,8 @@ namespace pw {
 [[nodiscard]] c10::ScalarType scalarType(DType dtype);
 /// The other way round; Unknown where there is none.
 [[nodiscard]] DType dtypeOf(c10::ScalarType type);
+
+/// CUDA's device of that number, or the host for −1.
+[[nodiscard]] c10::Device deviceOf(int number);
 
 }  // namespace pw

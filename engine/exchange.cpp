@@ -22,6 +22,13 @@ Exchange::Exchange(const Plan& plan, const std::map<Stage, StageModule*>& stages
   }
 }
 
+Exchange::~Exchange() {
+  for (auto& [key, list] : incoming_) {
+    for (Incoming& in : list) communicator_.keep(std::move(in.buffer));
+  }
+  for (Outgoing& out : outgoing_) communicator_.keep(std::move(out.buffer));
+}
+
 Rank Exchange::peer(std::size_t transfer, Stage stage, Microbatch microbatch) const {
   const Transfer& t = plan_.partition.transfers[transfer];
   return plan_.schedule.placement.rankOf(t.from == stage ? t.to : t.from, microbatch);
@@ -63,17 +70,19 @@ bool Exchange::isReady(Stage stage, Microbatch microbatch, Direction direction) 
 bool Exchange::await(Stage stage, Microbatch microbatch, Direction direction, StepLog& log) {
   if (!receives(stage, microbatch, direction)) return false;
   post(stage, microbatch, direction);
-  auto node = incoming_.extract(Key{stage, microbatch, direction});
+  const auto found = incoming_.find(Key{stage, microbatch, direction});
   StageModule& module = *stages_.at(stage);
-  for (Incoming& in : node.mapped()) {
+  for (Incoming& in : found->second) {
     communicator_.wait(in.ticket);
     const Transfer& transfer = plan_.partition.transfers[in.transfer];
     const Stage sender = transfer.from == stage ? transfer.to : transfer.from;
     const Ns now = monotonicNow();
+    if (module.device().index >= 0) timed_.emplace_back(log.spans.size(), in.ticket);
     log.spans.push_back({plan_.schedule.placement.rankOf(sender, microbatch), messageKind(direction), sender, microbatch, rank_, 0, now, now});
     direction == Direction::Forward ? module.setInput(in.transfer, microbatch, std::move(in.buffer))
                                     : module.setOutputGradient(in.transfer, microbatch, std::move(in.buffer));
   }
+  incoming_.erase(found);
   return true;
 }
 
@@ -96,6 +105,7 @@ void Exchange::send(Stage stage, Microbatch microbatch, Direction direction, Ste
     const Ns now = monotonicNow();
     const auto ticket = communicator_.send(Rank(firstRank_.value + to.value), tag(t, microbatch, direction), buffer.buffer);
     outgoing_.push_back({{stage, microbatch, direction}, ticket, std::move(buffer)});
+    if (module.device().index >= 0) timed_.emplace_back(log.spans.size(), ticket);
     log.spans.push_back({rank_, messageKind(direction), stage, microbatch, to, plan_.partition.transfers[t].bytes, now, now});
   }
 }
@@ -113,6 +123,17 @@ void Exchange::finish() {
   for (const Outgoing& out : outgoing_) communicator_.wait(out.ticket);
   outgoing_.clear();
   incoming_.clear();
+}
+
+void Exchange::settleTimes(StepLog& log) {
+  for (const auto& [index, ticket] : timed_) {
+    const auto times = communicator_.timesOf(ticket);
+    if (!times) continue;
+    Span& span = log.spans[index];
+    const bool sent = span.rank == rank_;
+    span.start = span.end = sent ? times->first : times->second;
+  }
+  timed_.clear();
 }
 
 std::vector<Communicator::Ticket> Exchange::awaited() const {

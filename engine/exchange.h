@@ -20,6 +20,10 @@ enum class Direction : std::uint8_t { Forward, Backward };
 class Exchange {
  public:
   Exchange(const Plan& plan, const std::map<Stage, StageModule*>& stages, Communicator& communicator, Rank firstRank);
+  /// What a failure left under way goes on in memory that the communicator keeps.
+  ~Exchange();
+  Exchange(const Exchange&) = delete;
+  Exchange& operator=(const Exchange&) = delete;
 
   /// Posts receives for what this stage gets from other ranks for this microbatch. Nothing when they were posted before.
   void post(Stage stage, Microbatch microbatch, Direction direction);
@@ -39,6 +43,8 @@ class Exchange {
   void release(Stage stage, Microbatch microbatch);
   /// Waits until everything was sent.
   void finish();
+  /// Gives message spans of this step the times that the transport knows, once the device is done (Communicator::timesOf).
+  void settleTimes(StepLog& log);
   /// Receives that are posted and not taken.
   [[nodiscard]] std::vector<Communicator::Ticket> awaited() const;
 
@@ -81,6 +87,7 @@ class Exchange {
   std::vector<std::vector<std::size_t>> valuesIn_, valuesOut_, gradientsIn_, gradientsOut_;  // transfers by stage
   std::map<Key, std::vector<Incoming>> incoming_;
   std::vector<Outgoing> outgoing_;
+  std::vector<std::pair<std::size_t, Communicator::Ticket>> timed_;  // spans of the step's log whose times the transport knows
 };
 
 }  // namespace pw

@@ -17,6 +17,7 @@ Direction directionOf(ActionKind kind) { return kind == ActionKind::Forward ? Di
 
 Executor::Executor(const Plan& plan, std::map<Stage, StageModule*> stages, Communicator& communicator, const ExecutorOptions& options)
     : plan_(plan), stages_(std::move(stages)), communicator_(communicator), options_(options),
+      device_(stages_.empty() ? hostDevice() : stages_.begin()->second->device()),
       rank_(communicator.rank().value % static_cast<int>(plan.schedule.rows.size())),
       exchange_(plan_, stages_, communicator, Rank(communicator.rank().value - rank_.value)),
       reducer_(plan_, stages_, communicator, exchange_.firstFreeTag(), options.shardOptimizer), moves_(movesOf(plan, rank_, exchange_, false)),
@@ -24,6 +25,7 @@ Executor::Executor(const Plan& plan, std::map<Stage, StageModule*> stages, Commu
 
 StepLog Executor::guarded(int number, StepMode mode, const std::function<void()>& work) {
   log_ = {};
+  sampled_.clear();
   current_.reset();
   phase_ = "at its start";
   if (live_ != nullptr) live_->begin(number);
@@ -32,13 +34,14 @@ StepLog Executor::guarded(int number, StepMode mode, const std::function<void()>
     communicator_.barrier();
     if (!stages_.empty()) {
       static_cast<void>(stages_.begin()->second->peakBytes());
-      log_.memory.push_back({rank_, monotonicNow(), stages_.begin()->second->bytesAlive()});
+      log_.memory.push_back({rank_, device_.mark(), stages_.begin()->second->bytesAlive()});
     }
     work();
+    settleTimes();
   } catch (const UsageError&) {
     throw;
   } catch (const std::exception& e) {
-    if (live_ != nullptr) live_->write(log_, false);  // what it was when it failed
+    if (live_ != nullptr && isHost()) live_->write(log_, false);  // what it was when it failed
     const std::string place = current_ ? "action " + toString(*current_) : phase_;
     throw Error(fmt::format("Rank {} failed in step {}, {}: {}", communicator_.rank().value, number, place, causeOf(e)));
   }
@@ -81,7 +84,32 @@ void Executor::update(const std::function<void()>& beforeUpdate) {
     scale = std::min(1.0, options_.clipNorm / (*log_.gradientNorm + 1e-6));  // as torch.nn.utils.clip_grad_norm_
   }
   reducer_.update(scale, log_);
-  if (!stages_.empty()) log_.memory.push_back({rank_, monotonicNow(), stages_.begin()->second->peakBytes()});
+  if (!stages_.empty()) log_.memory.push_back({rank_, device_.mark(), stages_.begin()->second->peakBytes()});
+}
+
+/// A device's marks become times, once it has done all that the step asked for.
+void Executor::settleTimes() {
+  if (isHost()) return;
+  current_.reset();
+  phase_ = "at its end";
+  device_.finish(options_.deadline);
+  for (Span& span : log_.spans) {
+    if (span.kind == SpanKind::SendForward || span.kind == SpanKind::SendBackward) continue;
+    span.start = device_.timeOf(span.start);
+    span.end = device_.timeOf(span.end);
+  }
+  exchange_.settleTimes(log_);
+  std::vector<bool> set(log_.memory.size());
+  for (const auto& [span, first] : sampled_) {
+    const auto [start, end] = std::pair(log_.spans[span].start, log_.spans[span].end);
+    for (const auto& [offset, time] : {std::pair<std::size_t, Ns>{0, start}, {1, start + (end - start) / 2}, {2, end}}) {
+      log_.memory[first + offset].time = time;
+      set[first + offset] = true;
+    }
+  }
+  for (std::size_t i = 0; i < set.size(); ++i) {
+    if (!set[i]) log_.memory[i].time = device_.timeOf(log_.memory[i].time);
+  }
 }
 
 void Executor::runInOrder(const std::vector<Move>& moves) {
@@ -105,15 +133,17 @@ void Executor::run(const Move& move) {
 void Executor::compute(const Action& action) {
   StageModule& stage = *stages_.at(action.stage);
   if (action.kind != ActionKind::BackwardWeight) {
-    const Ns waiting = monotonicNow();
+    const Mark waiting = device_.mark();
     const bool forward = action.kind == ActionKind::Forward;
-    const bool pauses = live_ != nullptr && live_->wantsPause(log_, waiting) && !exchange_.isReady(action.stage, action.microbatch, directionOf(action.kind));
+    const bool pauses = live_ != nullptr && isHost() && live_->wantsPause(log_, waiting) && !exchange_.isReady(action.stage, action.microbatch, directionOf(action.kind));
     if (pauses) live_->write(log_, false);
     if (exchange_.await(action.stage, action.microbatch, directionOf(action.kind), log_)) record(forward ? SpanKind::WaitForward : SpanKind::WaitBackward, action, waiting);
     if (!forward) exchange_.release(action.stage, action.microbatch);
   }
   static_cast<void>(stage.peakBytes());
-  const Ns start = monotonicNow();
+  if (device_.name != nullptr) device_.name(toString(action).c_str());
+  const Mark start = device_.mark();
+  const std::size_t firstSample = log_.memory.size();
   log_.memory.push_back({rank_, start, stage.bytesAlive()});
   switch (action.kind) {
     case ActionKind::Forward: stage.forward(action.microbatch); break;
@@ -124,15 +154,17 @@ void Executor::compute(const Action& action) {
     case ActionKind::ReduceGrad: case ActionKind::Unshard: case ActionKind::Reshard: case ActionKind::Idle: return;
   }
   record(spanKind(action.kind), action, start);
+  if (device_.name != nullptr) device_.name(nullptr);
   const Ns end = log_.spans.back().end;
+  if (!isHost()) sampled_.emplace_back(log_.spans.size() - 1, firstSample);
   log_.memory.push_back({rank_, start + (end - start) / 2, stage.peakBytes()});
   log_.memory.push_back({rank_, end, stage.bytesAlive()});
   if (action.kind != ActionKind::BackwardWeight) exchange_.handOver(action.stage, action.microbatch, directionOf(action.kind));
-  if (live_ != nullptr) live_->add(log_);
+  if (live_ != nullptr && isHost()) live_->add(log_);
 }
 
-void Executor::record(SpanKind kind, const Action& action, Ns start) {
-  log_.spans.push_back({rank_, kind, action.stage, action.microbatch, rank_, 0, start, monotonicNow()});
+void Executor::record(SpanKind kind, const Action& action, Mark start) {
+  log_.spans.push_back({rank_, kind, action.stage, action.microbatch, rank_, 0, start, device_.mark()});
 }
 
 }  // namespace pw

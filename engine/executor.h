@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <functional>
 #include <map>
@@ -29,6 +30,7 @@ struct ExecutorOptions {
   bool shardOptimizer = false;  ///< ZeRO stage 1 over the holders of each stage
   double clipNorm = 0;          ///< largest norm of the gradient of the whole model; 0: none
   bool sumLoss = false;         ///< every rank learns the whole loss, not its part
+  std::chrono::milliseconds deadline{60000};  ///< for what a device still has to do at a step's end
 };
 
 /// One thing a rank does, in the terms of its exchange: what a lowered row says, and the messages over several stages that rows do not name.
@@ -44,7 +46,8 @@ struct Move {
 /// after every cycle. `evaluation`: the forward actions and their messages alone.
 [[nodiscard]] std::vector<Move> movesOf(const Plan& plan, Rank rank, const Exchange& exchange, bool evaluation);
 
-/// Runs one rank's row of a plan: one loop over moves. Sends do not block the loop.
+/// Runs one rank's row of a plan: one loop over moves. Sends do not block the loop. On a GPU the loop runs ahead of what it asks for: nothing waits
+/// for the device within a step but the buffers of sends, and times are those of the device's own clock.
 ///
 /// In ready order the actions of a kind keep their order within a stage, and a stage never has more microbatches in flight (F to B, or W; I to W)
 /// than the plan's row has. Both are precedences that the row itself fulfils, so whatever is ready first, no rank can deadlock.
@@ -72,20 +75,24 @@ class Executor {
   void compute(const Action& action);
   void finish();
   void update(const std::function<void()>& beforeUpdate);
-  void record(SpanKind kind, const Action& action, Ns start);
+  void record(SpanKind kind, const Action& action, Mark start);
+  [[nodiscard]] bool isHost() const { return device_.index < 0; }
+  void settleTimes();
   [[nodiscard]] StepLog guarded(int number, StepMode mode, const std::function<void()>& work);
 
   const Plan& plan_;
   std::map<Stage, StageModule*> stages_;
   Communicator& communicator_;
   ExecutorOptions options_;
+  const Device& device_;
   Rank rank_;  // in its pipeline
   Exchange exchange_;
   Reducer reducer_;
   std::vector<Move> moves_, evaluation_;
   std::set<Action> finished_;  // of the step, in ready order
   LiveWriter* live_ = nullptr;
-  StepLog log_;
+  StepLog log_;  // until `settleTimes` times are marks of the device, which on the host are times
+  std::vector<std::pair<std::size_t, std::size_t>> sampled_;  // a compute span, and the first of the three samples of its memory
   std::optional<Action> current_;  // for the sentence when something fails
   std::string phase_;
 };

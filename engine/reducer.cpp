@@ -2,10 +2,8 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstring>
 #include <set>
 
-#include "engine/numbers.h"
 
 namespace pw {
 namespace {
@@ -24,7 +22,8 @@ Buffer part(Buffer whole, DType dtype, std::pair<std::int64_t, std::int64_t> ele
 }  // namespace
 
 Reducer::Reducer(const Plan& plan, const std::map<Stage, StageModule*>& stages, Communicator& communicator, std::uint32_t firstTag, bool shardOptimizer)
-    : plan_(plan), stages_(stages), communicator_(communicator), rank_(communicator.rank().value % static_cast<int>(plan.schedule.rows.size())), firstTag_(firstTag) {
+    : plan_(plan), stages_(stages), communicator_(communicator), device_(stages.empty() ? hostDevice() : stages.begin()->second->device()),
+      rank_(communicator.rank().value % static_cast<int>(plan.schedule.rows.size())), firstTag_(firstTag) {
   const auto allStages = static_cast<std::uint32_t>(plan.partition.stages.size());
   for (const auto& [stage, module] : stages) {
     const auto groups = module->groups();
@@ -46,6 +45,14 @@ Reducer::Reducer(const Plan& plan, const std::map<Stage, StageModule*>& stages, 
   // The same on all ranks: the most holders that any parameter can have.
   for (const SharedParameter& shared : plan.partition.shared) mostMembers_ = std::max(mostMembers_, static_cast<std::uint32_t>(holders(shared.stages).size()));
   mostMembers_ = std::max(mostMembers_, static_cast<std::uint32_t>(holders({Stage(0)}).size()));
+}
+
+Reducer::~Reducer() {
+  for (Reduction& reduction : reductions_) {
+    for (auto& [member, received] : reduction.received) {
+      for (Received& one : received) communicator_.keep(std::move(one.buffer));
+    }
+  }
 }
 
 /// Stage by stage (so that an owner's come first), replica by replica, the mirrored rank last.
@@ -98,7 +105,7 @@ void Reducer::start(Stage stage) {
     if (reduction.members.size() < 2 || std::ranges::count(reduction.started, stage) > 0) continue;
     for (const std::size_t member : reduction.own) {
       if (reduction.members[member].stage != stage) continue;
-      if (reduction.started.empty()) reduction.begin = monotonicNow();
+      if (reduction.started.empty()) reduction.begin = device_.mark();
       reduction.started.push_back(stage);
       startIn(reduction, member);
     }
@@ -120,9 +127,8 @@ void Reducer::startIn(Reduction& reduction, std::size_t member) {
     received.resize(reduction.members.size());
     for (std::size_t from = 0; from < reduction.members.size(); ++from) {
       if (reduction.members[from].rank == communicator_.rank()) continue;
-      received[from].bytes.resize(gradients.bytes);
-      received[from].ticket =
-          communicator_.receive(reduction.members[from].rank, tag(reduction, from, member, Phase::Sum), {received[from].bytes.data(), gradients.bytes});
+      received[from].buffer = device_.allocate(gradients.bytes);
+      received[from].ticket = communicator_.receive(reduction.members[from].rank, tag(reduction, from, member, Phase::Sum), received[from].buffer.buffer);
     }
   }
 }
@@ -133,7 +139,7 @@ void Reducer::sum(StepLog& log, bool everywhere) {
     if (reduction.members.size() < 2) continue;
     const ParameterGroup first = groupOf(reduction, reduction.own.front());
     // A stage's own reduction goes on beside its compute from REDUCE_GRAD on; what shared parameters take, the rank waits for.
-    const Ns begin = first.shared ? monotonicNow() : reduction.begin;
+    const Mark begin = first.shared ? device_.mark() : reduction.begin;
     const Stage shown = first.shared ? Stage(-1) : reduction.members[reduction.own.front()].stage;
     for (const std::size_t member : reduction.own) {
       if (std::ranges::count(reduction.updaters, member) == 0) continue;
@@ -145,18 +151,18 @@ void Reducer::sum(StepLog& log, bool everywhere) {
         if (from == member) continue;
         if (reduction.members[from].rank == communicator_.rank()) {
           const ParameterGroup neighbour = groupOf(reduction, from);
-          addInto(group.dtype, mine, part(neighbour.gradients, group.dtype, range));
+          device_.addInto(group.dtype, mine, part(neighbour.gradients, group.dtype, range));
           continue;
         }
         communicator_.wait(received[from].ticket);
-        addInto(group.dtype, mine, {received[from].bytes.data(), received[from].bytes.size()});
+        device_.addInto(group.dtype, mine, received[from].buffer.buffer);
       }
       received.clear();
     }
     for (const auto ticket : std::exchange(reduction.sends, {})) communicator_.wait(ticket);
     if (!reduction.pieces || everywhere) gather(reduction, false);
     reduction.started.clear();
-    log.spans.push_back({rank_, SpanKind::ReduceGrad, shown, Microbatch(-1), rank_, static_cast<Bytes>(first.gradients.bytes), begin, monotonicNow()});
+    log.spans.push_back({rank_, SpanKind::ReduceGrad, shown, Microbatch(-1), rank_, static_cast<Bytes>(first.gradients.bytes), begin, device_.mark()});
   }
 }
 
@@ -180,7 +186,7 @@ void Reducer::gather(Reduction& reduction, bool values) {
           if (rank != communicator_.rank()) {
             tickets.push_back(communicator_.send(rank, tag(reduction, member, to, phase), mine));
           } else if (mine.bytes > 0) {
-            std::memcpy(part(bufferOf(to), group.dtype, range).data, mine.data, mine.bytes);
+            device_.copy(part(bufferOf(to), group.dtype, range), mine);
           }
         }
       } else if (reduction.members[k].rank != communicator_.rank()) {
@@ -197,7 +203,7 @@ double Reducer::norm() {
     for (const std::size_t member : reduction.own) {
       if (std::ranges::count(reduction.updaters, member) == 0) continue;
       const ParameterGroup group = groupOf(reduction, member);
-      squares += sumOfSquares(group.dtype, part(group.gradients, group.dtype, piece(reduction, member, elementsOf(group))));
+      squares += device_.sumOfSquares(group.dtype, part(group.gradients, group.dtype, piece(reduction, member, elementsOf(group))));
     }
   }
   return std::sqrt(allSum(squares));
@@ -222,7 +228,7 @@ double Reducer::allSum(double number) {
 
 void Reducer::update(double gradientScale, StepLog& log) {
   for (const auto& [stage, module] : stages_) {
-    const Ns begin = monotonicNow();
+    const Mark begin = device_.mark();
     for (const Reduction& reduction : reductions_) {
       for (const std::size_t member : reduction.own) {
         if (reduction.members[member].stage != stage) continue;
@@ -232,7 +238,7 @@ void Reducer::update(double gradientScale, StepLog& log) {
         module->optimizerStep(reduction.groupOf.at(member), range.first, range.second, gradientScale);
       }
     }
-    log.spans.push_back({rank_, SpanKind::Optimizer, stage, Microbatch(-1), rank_, 0, begin, monotonicNow()});
+    log.spans.push_back({rank_, SpanKind::Optimizer, stage, Microbatch(-1), rank_, 0, begin, device_.mark()});
   }
   for (Reduction& reduction : reductions_) {
     if (reduction.pieces) gather(reduction, true);

@@ -21,10 +21,15 @@ class Reducer {
  public:
   /// Tags from `firstTag` on are the reducer's. `communicator` spans all replicas.
   Reducer(const Plan& plan, const std::map<Stage, StageModule*>& stages, Communicator& communicator, std::uint32_t firstTag, bool shardOptimizer);
+  /// What a failure left under way goes on in memory that the communicator keeps.
+  ~Reducer();
+  Reducer(const Reducer&) = delete;
+  Reducer& operator=(const Reducer&) = delete;
 
   /// Starts to send the stage's gradients, which are complete, where they are summed. A second call in a step does nothing.
   void start(Stage stage);
   /// Starts what was not, waits for all and sums. Gradients of all groups are then complete where they are used, or at all their holders.
+  /// Spans begin and end at marks of the stages' device, here and in `update`.
   void sum(StepLog& log, bool everywhere);
   /// Of the gradients of the whole model, parameters counted once; after `sum`. Collective.
   [[nodiscard]] double norm();
@@ -43,7 +48,7 @@ class Reducer {
   };
   struct Received {
     Communicator::Ticket ticket = 0;
-    std::vector<std::byte> bytes;
+    HeldBuffer buffer;
   };
   /// One group of parameters with all who hold it.
   struct Reduction {
@@ -56,7 +61,7 @@ class Reducer {
     std::map<std::size_t, std::vector<Received>> received;  ///< by own updater: the others' gradients of its piece
     std::vector<Communicator::Ticket> sends;
     std::vector<Stage> started;
-    Ns begin = 0;                                   ///< of the first of them
+    Mark begin = 0;                                 ///< of the first of them
   };
   enum class Phase : std::uint8_t { Sum, Gather, Values };
 
@@ -72,6 +77,7 @@ class Reducer {
   const Plan& plan_;
   const std::map<Stage, StageModule*>& stages_;
   Communicator& communicator_;
+  const Device& device_;
   Rank rank_;  // in its pipeline, for the log
   std::uint32_t firstTag_;
   std::uint32_t mostMembers_ = 1;

@@ -97,7 +97,8 @@ Buffer bufferOf(T& value) {
 StageOptions stageOptionsFor(const Plan& plan, const TrainOptions& options, Communicator& communicator) {
   StageOptions stage = options.stage;
   stage.replica = communicator.rank().value / static_cast<int>(plan.schedule.rows.size());
-  stage.betweenOperators = [&communicator] { communicator.progress(); };
+  // Operators of a GPU are asked for and done later, and those of a backward are by a thread of LibTorch's.
+  if (stage.device == nullptr) stage.betweenOperators = [&communicator] { communicator.progress(); };
   return stage;
 }
 

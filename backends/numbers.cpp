@@ -1,4 +1,4 @@
-#include "engine/numbers.h"
+#include "backends/numbers.h"
 
 #include <bit>
 #include <cassert>

@@ -1,0 +1,37 @@
+#include "backends/device.h"
+
+#include <cstring>
+#include <memory>
+
+#include "backends/numbers.h"
+
+namespace pw {
+namespace {
+
+HeldBuffer allocate(std::size_t bytes) {
+  const std::shared_ptr<std::byte[]> memory(new std::byte[bytes]);
+  return {{memory.get(), bytes}, memory};
+}
+
+void copy(Buffer into, Buffer from) {
+  if (from.bytes > 0) std::memcpy(into.data, from.data, from.bytes);
+}
+
+Ns now() { return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+
+}  // namespace
+
+const Device& hostDevice() {
+  static const Device host{
+      .allocate = &allocate,
+      .copy = &copy,
+      .addInto = &addInto,
+      .sumOfSquares = &sumOfSquares,
+      .mark = [] { return Mark{now()}; },
+      .timeOf = [](Mark mark) { return Ns{mark}; },
+      .finish = [](std::chrono::milliseconds) {},
+  };
+  return host;
+}
+
+}  // namespace pw

@@ -1,0 +1,46 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+
+#include "backends/communicator.h"
+#include "schedules/ids.h"
+#include "simulator/model_graph.h"
+
+namespace pw {
+
+/// A moment of a device's work, a number of the device's making: see Device::mark.
+using Mark = std::int64_t;
+
+/// Where a stage's tensors lie and its operators run: this host's memory and cores, or one GPU. A table of functions, so that nothing of CUDA is
+/// loaded where none is used. What the host is asked for is done when the call returns; a GPU does it later, in the order it was asked for
+/// (on its compute stream). `Buffer`s are the device's own unless said otherwise. All throw Error when the device fails.
+struct Device {
+  int index = -1;  ///< CUDA's number of the device; −1: the host
+
+  /// Memory that messages arrive in. May be written to at once, whatever the device still has to do.
+  HeldBuffer (*allocate)(std::size_t bytes) = nullptr;
+  /// Same sizes; either may lie on the host. Done on return where one does.
+  void (*copy)(Buffer into, Buffer from) = nullptr;
+  void (*addInto)(DType dtype, Buffer into, Buffer what) = nullptr;             ///< see numbers.h
+  double (*sumOfSquares)(DType dtype, Buffer buffer) = nullptr;
+
+  /// The moment when all that was asked for so far is done. On the host: now, as `timeOf` returns it.
+  Mark (*mark)() = nullptr;
+  /// That moment on the host's monotonic clock [ns]; after `finish`, and until the second `finish` after the mark.
+  Ns (*timeOf)(Mark mark) = nullptr;
+  /// Waits until all that was asked for is done. Throws Error at the deadline.
+  void (*finish)(std::chrono::milliseconds deadline) = nullptr;
+
+  /// Names what is asked for from now on in a profiler's timeline, until a null pointer ends that; null where there is none.
+  void (*name)(const char* what) = nullptr;
+
+  /// Bytes of tensors in this process: alive now, and the most since the last call. Null on the host: its module counts.
+  Bytes (*bytesAlive)() = nullptr;
+  Bytes (*takePeakBytes)() = nullptr;
+};
+
+[[nodiscard]] const Device& hostDevice();
+
+}  // namespace pw
