@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include "backends/cuda_backend.h"
 #include "backends/ucx_communicator.h"
 #include "schedules/error.h"
 
@@ -10,8 +11,13 @@ namespace pw {
 std::unique_ptr<Communicator> connectRanks(const std::string& transport, const Rendezvous& rendezvous, const TorchBackend& torch) {
   if (transport == "ucx") return connectUcx(rendezvous, torch.connectStore(rendezvous));
   if (transport == "gloo") return torch.connectGloo(rendezvous);
-  if (transport == "nccl") throw UsageError("the transport nccl is for GPUs, which this version does not run on; use ucx or gloo");
-  throw UsageError(fmt::format("there is no transport '{}'; there are ucx and gloo", transport));
+  if (transport == "nccl") {
+    const CudaBackend& cuda = cudaBackend();
+    auto host = connectUcx(rendezvous, torch.connectStore(rendezvous));
+    DeviceLinks links = cuda.ncclLinks(*host, rendezvous.deadline);
+    return communicatorOver(std::move(host), cuda.device(), std::move(links), rendezvous.deadline);
+  }
+  throw UsageError(fmt::format("there is no transport '{}'; there are ucx, gloo and nccl", transport));
 }
 
 }  // namespace pw

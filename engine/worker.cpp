@@ -107,11 +107,12 @@ struct OwnStages {
   std::vector<std::unique_ptr<StageModule>> modules;
   std::map<Stage, StageModule*> stages;
 
-  OwnStages(const ModelGraph& graph, const Plan& plan, const StageOptions& options, Communicator& communicator, const TorchBackend& torch) {
+  OwnStages(const ModelGraph& graph, const Plan& plan, const TrainOptions& train, const StageOptions& options, Communicator& communicator, const TorchBackend& torch) {
     const Rank rank(communicator.rank().value % static_cast<int>(plan.schedule.rows.size()));
     for (std::size_t s = 0; s < plan.schedule.placement.stages(); ++s) {
       if (!plan.schedule.placement.holds(rank, Stage(s))) continue;
-      modules.push_back(torch.makeTracedStage(graph, plan, Stage(s), options));
+      modules.push_back(train.synthetic ? makeSyntheticStage(plan, Stage(s), *train.synthetic, options.betweenOperators)
+                                        : torch.makeTracedStage(graph, plan, Stage(s), options));
       stages[Stage(s)] = modules.back().get();
     }
   }
@@ -175,7 +176,7 @@ RankLog train(const ModelGraph& graph, const Plan& plan, const TrainOptions& opt
       if (verifier) verifier->observe(name, m, dtype, value);
     };
   }
-  OwnStages own(graph, plan, stageOptions, communicator, torch);
+  OwnStages own(graph, plan, options, stageOptions, communicator, torch);
   ExecutorOptions executorOptions = options.executor;
   executorOptions.sumLoss = executorOptions.sumLoss || options.verify;
   Executor executor(plan, own.stages, communicator, executorOptions);
@@ -206,7 +207,7 @@ RankLog train(const ModelGraph& graph, const Plan& plan, const TrainOptions& opt
 }
 
 Evaluation evaluate(const ModelGraph& graph, const Plan& plan, const TrainOptions& options, Communicator& communicator, const TorchBackend& torch) {
-  OwnStages own(graph, plan, stageOptionsFor(plan, options, communicator), communicator, torch);
+  OwnStages own(graph, plan, options, stageOptionsFor(plan, options, communicator), communicator, torch);
   ExecutorOptions executorOptions = options.executor;
   executorOptions.sumLoss = true;
   Executor executor(plan, own.stages, communicator, executorOptions);

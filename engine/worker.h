@@ -8,6 +8,7 @@
 #include "backends/communicator.h"
 #include "backends/outputs.h"
 #include "backends/run_store.h"
+#include "backends/synthetic_stage.h"
 #include "backends/torch_backend.h"
 #include "engine/clock.h"
 #include "engine/executor.h"
@@ -22,6 +23,7 @@ struct TrainOptions {
   int firstStep = 0;    ///< of a training that is resumed
   bool verify = false;  ///< compare the first step with one rank on the same microbatches
   StageOptions stage;
+  std::optional<SyntheticDevice> synthetic;  ///< stages that compute nothing, for as long as the plan says, in place of the model's
   ExecutorOptions executor;
   std::chrono::milliseconds deadline{60000};
   std::string save;     ///< checkpoint, written at the end and every `saveEvery` steps

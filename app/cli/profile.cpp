@@ -2,11 +2,14 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <charconv>
 #include <map>
 
 #include "app/cli/commands.h"
 #include "app/cli/model.h"
 #include "app/cli/output.h"
+#include "backends/cuda_backend.h"
+#include "backends/gpu_inventory.h"
 #include "backends/torch_backend.h"
 #include "engine/failure.h"
 #include "engine/launcher.h"
@@ -61,6 +64,21 @@ void print(const ModelGraph& graph, const Profile& profile, int depth) {
   fmt::print("\n");
 }
 
+/// CUDA's number of `cuda:N`, −1 for the CPU. Throws UsageError for other names, and where there is no GPU.
+int gpuNumber(const std::string& device) {
+  if (device == "cpu") return -1;
+  constexpr std::string_view kPrefix = "cuda:";
+  int number = -1;
+  const char* const end = device.data() + device.size();
+  const bool named = device == "cuda" || device.starts_with(kPrefix);
+  if (device == "cuda") number = 0;
+  if (named && number < 0 && std::from_chars(device.data() + kPrefix.size(), end, number).ptr != end) number = -1;
+  if (number < 0) throw UsageError(fmt::format("There is no device '{}'; give cpu, or cuda:0 and so on.", device));
+  const std::string why = whyUnusable(gpuInventory(), number);
+  if (!why.empty()) throw UsageError(fmt::format("--device {} needs a GPU. {} Without one, use --device cpu or --estimate CLUSTER.", device, why));
+  return number;
+}
+
 /// Measures here, and on all ranks at once where `environment` says so; fills `group`, which must outlive a failure (see run.cpp).
 Profile measure(const Options& o, const ModelGraph& graph, const RankEnvironment* environment, std::unique_ptr<Communicator>& group) {
   if (environment != nullptr) bindToCores(*environment);
@@ -68,6 +86,11 @@ Profile measure(const Options& o, const ModelGraph& graph, const RankEnvironment
   torch.prepareProcess(o.threads);
   if (environment != nullptr && environment->worldSize > 1) group = torch.connectGloo(rendezvousOf(*environment, std::chrono::minutes(5)));
   ProfileOptions options;
+  if (const int number = gpuNumber(o.device); number >= 0) {
+    const CudaBackend& cuda = cudaBackend();
+    cuda.prepareProcess(number, false);
+    options.stage.device = &cuda.device();
+  }
   options.microbatch = o.microbatch;
   options.loss = o.loss;
   options.stage.initRandom = true;  // where the archive has no weights: times do not depend on them
@@ -78,13 +101,14 @@ Profile measure(const Options& o, const ModelGraph& graph, const RankEnvironment
   }
   Profile profile = torch.measureProfile(graph, options, group.get(), report);
   profile.machine = thisMachine();
+  profile.machine.device = o.device;
   profile.threads = o.threads;
   if (group) group->barrier();
   return profile;
 }
 
 int run(Options& o) {
-  if (o.device != "cpu") throw UsageError(fmt::format("This build has no CUDA module, so it cannot profile on {}; use --device cpu or --estimate CLUSTER.", o.device));
+  static_cast<void>(gpuNumber(o.device));
   const ModelGraph graph = loadModel(o.models);
   if (o.microbatch == 0) o.microbatch = exportedBatch(graph);
   if (o.loss.empty()) o.loss = defaultLoss(graph);
@@ -121,7 +145,7 @@ Command addProfile(CLI::App& app) {
   auto* sub = app.add_subcommand("profile", "Measure forward and backward time of every operator");
   auto o = std::make_shared<Options>();
   sub->add_option("MODEL.pt2", o->models, "Model archive (.pt2); several when each stage was exported on its own")->required()->option_text("MODEL.pt2");
-  sub->add_option("--device", o->device, "cpu")->option_text("DEVICE");
+  sub->add_option("--device", o->device, "cpu (default), or cuda:N")->option_text("DEVICE");
   sub->add_option("--threads", o->threads, "Intra-op threads of each process")->check(CLI::Range(1, 1024))->option_text("N");
   sub->add_option("--microbatch", o->microbatch, "Samples per microbatch (default: as exported)")->check(CLI::Range(1, 1 << 20))->option_text("B");
   sub->add_option("--ranks", o->ranks, "Processes that compute at once, as in a run on one host; also measures their link")->check(CLI::Range(1, 1024))->option_text("R");
@@ -134,6 +158,7 @@ Command addProfile(CLI::App& app) {
   sub->add_flag("--quiet", o->quiet, "Print nothing");
   sub->footer("\nExamples:\n"
               "  pipewright profile gpt.pt2 --microbatch 4 --ranks 2 --out profile.json\n"
+              "  pipewright profile gpt.pt2 --device cuda:0 --microbatch 4 --out profile.json\n"
               "  pipewright profile gpt.pt2 --estimate h100-nvlink");
   return [o] { return run(*o); };
 }

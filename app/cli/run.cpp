@@ -15,12 +15,15 @@
 #include "app/cli/model.h"
 #include "app/cli/output.h"
 #include "app/cli/run_report.h"
+#include "backends/cuda_backend.h"
+#include "backends/gpu_inventory.h"
 #include "backends/checkpoint_writer.h"
 #include "backends/run_store.h"
 #include "backends/tensor_file.h"
 #include "backends/torch_backend.h"
 #include "engine/connect.h"
 #include "engine/failure.h"
+#include "engine/gpu_share.h"
 #include "engine/launcher.h"
 #include "engine/worker.h"
 #include "schedules/check.h"
@@ -35,14 +38,14 @@ using Json = nlohmann::ordered_json;
 
 struct Options {
   std::string plan, store, transport = "ucx", data = "synthetic", loss, lossOver = "microbatch", optimizer = "sgd", order = "plan", outputs, save, resume, log, live,
-      progressStyle = "auto";
+      progressStyle = "auto", precision = "traced";
   int steps = 1, threads = 1, saveEvery = 0;
   std::vector<double> betas;
   OptimizerSpec update;
   double clipNorm = 0;
   std::uint64_t seed = 0;
   double timeoutSeconds = 120;
-  bool verify = false, masked = false, evaluates = false, shardOptimizer = false, json = false, initRandom = false;
+  bool verify = false, masked = false, evaluates = false, shardOptimizer = false, json = false, initRandom = false, synthetic = false, tf32 = false;
 };
 
 std::string now() { return fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr))); }
@@ -75,9 +78,10 @@ int shardsOf(const Options& o, const Plan& plan) {
 RunRecord recordOf(const Plan& plan, const Options& o, const std::string& startedAt) {
   RunRecord record;
   record.startedAt = startedAt;
-  record.backend = o.transport;
+  record.backend = o.transport + (o.synthetic ? ", synthetic" : "");
   record.seed = o.seed;
   record.machine = thisMachine();
+  if (o.transport == "nccl") record.machine.device = "cuda";
   record.plan = plan;
   addOptimizerState(record.plan.costs, stateCopies(o.update), shardsOf(o, plan));
   record.predicted = ofAllReplicas(simulate(plan.schedule, record.plan.costs), plan.replicas);
@@ -123,8 +127,11 @@ TrainOptions trainOptions(const Options& o, const Plan& plan) {
   options.stage.initRandom = o.initRandom;
   options.stage.data = {o.data == "synthetic" ? "" : o.data, o.lossOver == "batch", o.masked};
   options.stage.resume = o.resume;
+  if (o.precision == "bf16") options.stage.precision = DType::BFloat16;
+  if (o.precision == "fp16") options.stage.precision = DType::Float16;
+  if (o.synthetic) options.synthetic = syntheticHost();
   options.executor = {o.order == "ready" ? Order::Ready : Order::Plan, o.shardOptimizer, o.clipNorm,
-                      plan.replicas > 1 || plan.schedule.placement.bidirectional() || !o.log.empty()};
+                      plan.replicas > 1 || plan.schedule.placement.bidirectional() || !o.log.empty(), options.deadline};
   options.save = o.save;
   options.saveEvery = o.saveEvery;
   if (!o.resume.empty()) {
@@ -199,14 +206,27 @@ void evaluateRank(const Options& o, const ModelGraph& graph, const Plan& plan, T
   if (!o.outputs.empty()) fmt::print("{} written to {}\n", counted(static_cast<int>(steps.front().outputs.size()), "output"), o.outputs);
 }
 
+/// Gives this rank its GPU; says once where ranks share one.
+void takeGpu(const Options& o, const RankEnvironment& environment, TrainOptions& options) {
+  const CudaBackend& cuda = cudaBackend();
+  const GpuShare share = gpuShareOf(environment, cuda.deviceCount());
+  for (const auto& [name, value] : ncclVariables(environment, share)) ::setenv(name.c_str(), value.c_str(), 0);
+  cuda.prepareProcess(share.device, o.tf32);
+  options.stage.device = &cuda.device();
+  if (o.synthetic) options.synthetic = SyntheticDevice{&cuda.device(), cuda.spin, nullptr};
+  const std::string note = rehearsalNote(environment.localSize, cuda.deviceCount());
+  if (environment.rank.value == 0 && !note.empty()) fmt::print(stderr, "pipewright: {}\n", note);
+}
+
 /// Trains this rank's part; fills `communicator`, which must outlive a failure: peers that notice must not report before this rank does.
 void trainRank(const Options& o, const Plan& plan, const RankEnvironment& environment, std::unique_ptr<Communicator>& communicator) {
-  const ModelGraph graph = loadModel(plan.modelFiles);
-  requireFits(plan, graph);
+  const ModelGraph graph = o.synthetic ? ModelGraph() : loadModel(plan.modelFiles);
+  if (!o.synthetic) requireFits(plan, graph);
   bindToCores(environment);
   const TorchBackend& torch = torchBackend();
   torch.prepareProcess(o.threads);
   TrainOptions options = trainOptions(o, plan);
+  if (o.transport == "nccl") takeGpu(o, environment, options);
   if (environment.worldSize == 1) {
     communicator = std::move(inMemoryCommunicators(1, options.deadline).front());
   } else {
@@ -226,7 +246,9 @@ void trainRank(const Options& o, const Plan& plan, const RankEnvironment& enviro
     if (log) log->add(step, done, learningRateAt(o.update, step));
   };
   const std::string startedAt = now();
-  const std::vector<RankLog> logs = gather(train(graph, plan, options, *communicator, torch), *communicator);
+  Plan trained = plan;
+  if (o.synthetic) addOptimizerState(trained.costs, stateCopies(o.update), 1);  // of what a rank updates its stages take their share
+  const std::vector<RankLog> logs = gather(train(graph, trained, options, *communicator, torch), *communicator);
   if (logs.empty()) return;
   RunResult result = assemble(plan, o, options, logs, startedAt);
   if (!o.store.empty()) result.id = RunStore(o.store, RunStore::Mode::ReadWrite).add(result.record);
@@ -259,7 +281,18 @@ void refuseWhatCannotRun(const Options& o, const Plan& plan) {
   if (o.lossOver == "batch" && !o.evaluates && !forwardsComeFirst(plan.schedule)) {
     throw UsageError(fmt::format("{} runs backwards of the last stage before all its forwards, so there is no loss over the whole batch; plan with --schedule gpipe, or use --loss-over microbatch.", o.plan));
   }
-  if (o.transport == "nccl") throw UsageError("--backend nccl needs GPUs, which this version cannot use yet; use ucx or gloo.");
+  if (o.transport == "nccl") {
+    const std::string why = whyUnusable(gpuInventory(), 0);
+    if (!why.empty()) throw UsageError(fmt::format("--backend nccl runs on GPUs. {} Without one, use --backend ucx.", why));
+    if (!o.live.empty()) throw UsageError("--live shows what the CPU does while it does it; leave it out with --backend nccl, whose times are known at the end of a step.");
+  } else if (o.tf32 || o.precision == "fp16") {
+    throw UsageError(fmt::format("{} is for GPUs; add --backend nccl, or leave it out.", o.tf32 ? "--tf32" : "--precision fp16"));
+  }
+  if (o.synthetic && (o.verify || o.evaluates || !o.save.empty() || !o.resume.empty() || o.data != "synthetic" || o.precision != "traced" || o.initRandom ||
+                      o.masked || o.lossOver != "microbatch" || !o.loss.empty())) {
+    throw UsageError("--synthetic computes nothing, so options about data, loss, precision and checkpoints do not go with it; leave them out.");
+  }
+  if (o.verify && o.precision != "traced") throw UsageError("--verify compares bits that --precision rounds away; leave one of them out.");
   if (o.order == "ready" && o.transport == "gloo" && worldSize(plan) > 1) throw UsageError("Gloo cannot tell which message came first, so --order ready needs --backend ucx.");
   if (o.evaluates && o.masked) throw UsageError("--masked is for comparing a training step, and --eval trains nothing; leave one of them out.");
   if (o.evaluates && (o.verify || !o.save.empty())) throw UsageError("--eval trains nothing, so --verify and --save do not go with it.");
@@ -328,7 +361,7 @@ int run(Options& o) {
       failRank(*environment, e);
     }
   }
-  requireFits(plan, loadModel(plan.modelFiles));
+  if (!o.synthetic) requireFits(plan, loadModel(plan.modelFiles));
   launchRanks(o, plan);
   return kYes;
 }
@@ -341,7 +374,10 @@ Command addRun(CLI::App& app) {
   sub->add_option("PLAN.json", o->plan, "Plan (JSON) of `pipewright plan`")->required()->option_text("PLAN.json");
   sub->add_option("--steps", o->steps, "Training steps (default 1)")->check(CLI::Range(1, 1 << 24))->option_text("N");
   sub->add_option("--store", o->store, "Record the run in this SQLite file, also one that fails")->option_text("FILE");
-  sub->add_option("--backend", o->transport, "How ranks exchange messages: ucx (default; shared memory, RDMA, TCP) or gloo (TCP)")->check(CLI::IsMember({"ucx", "gloo", "nccl"}))->option_text("ucx|gloo");
+  sub->add_option("--backend", o->transport, "How ranks exchange messages: ucx (default; shared memory, RDMA, TCP), gloo (TCP), or nccl: the ranks compute on GPUs")->check(CLI::IsMember({"ucx", "gloo", "nccl"}))->option_text("ucx|gloo|nccl");
+  sub->add_option("--precision", o->precision, "Matrix products and the like in bf16 or fp16, the rest and all sums as traced (autocast; default: all as traced)")->check(CLI::IsMember({"traced", "bf16", "fp16"}))->option_text("bf16|fp16");
+  sub->add_flag("--tf32", o->tf32, "GPUs may round the inputs of float32 matrix products to 19 bits");
+  sub->add_flag("--synthetic", o->synthetic, "Compute nothing, for as long as the plan says, and send messages of its sizes: rehearses processes and links without the model");
   sub->add_option("--order", o->order, "plan: each rank's row as it stands (default); ready: whichever action is ready first")->check(CLI::IsMember({"plan", "ready"}))->option_text("plan|ready");
   sub->add_option("--data", o->data, "synthetic, or a torch.save of a dict of tensors")->option_text("FILE|synthetic");
   sub->add_option("--loss", o->loss, "cross_entropy, mse, sum, output:NAME (default: the plan's)")->option_text("LOSS");
@@ -375,6 +411,8 @@ Command addRun(CLI::App& app) {
   sub->footer("\nExamples:\n"
               "  pipewright run plan.json --steps 20 --store runs.db\n"
               "  pipewright run plan.json --verify\n"
+              "  pipewright run plan.json --backend nccl --precision bf16 --steps 20\n"
+              "  pipewright run plan.json --synthetic --steps 5 --store runs.db\n"
               "  pipewright run plan.json --data train.pt --optimizer adamw --lr 3e-4 --warmup 100 --steps 1000 --save model.pt --log loss.csv\n"
               "  pipewright run plan.json --data test.pt --resume model.pt --eval --outputs logits.pt\n"
               "  torchrun --nproc-per-node 2 --no-python pipewright run plan.json");

@@ -1,6 +1,6 @@
 # LibTorch out of the PyPI wheel, on CPUs; needs no CUDA toolkit (the wheel's own TorchConfig.cmake wants one).
 #
-#   find_package(TorchWheel 2.11.0 REQUIRED)     target TorchWheel::torch_cpu
+#   find_package(TorchWheel 2.11.0 REQUIRED)     target TorchWheel::torch_cpu; with a CUDA wheel also TorchWheel::torch_cuda
 #
 # Looks in PW_TORCH_DIR (the folder that holds lib/ and include/), then in .deps/venv, then asks python3 where its torch is.
 # Linking libtorch.so would pull in all of CUDA: the target is libtorch_cpu and libc10 only. Programs and libraries that
@@ -88,5 +88,28 @@ if(NOT TARGET TorchWheel::torch_cpu)
       INTERFACE_LINK_OPTIONS "LINKER:-rpath,${_folder}" "LINKER:-rpath-link,${_folder}")
   endforeach()
 endif()
+
+# GPUs: the wheel's own CUDA runtime, cuBLAS and NCCL, whose headers and libraries come in NVIDIA packages beside torch.
+file(GLOB _cuda_folders LIST_DIRECTORIES true "${_torch_dir}/../nvidia/cu[0-9]*")
+set(_cuda_libraries "")
+foreach(_name libcudart libcublas libnccl)
+  file(GLOB _found "${_torch_dir}/../nvidia/*/lib/${_name}.so.[0-9]*")
+  list(APPEND _cuda_libraries ${_found})
+endforeach()
+list(LENGTH _cuda_libraries _cuda_library_count)
+if(NOT TARGET TorchWheel::torch_cuda AND EXISTS "${_torch_dir}/lib/libtorch_cuda.so" AND _cuda_folders AND _cuda_library_count EQUAL 3)
+  list(GET _cuda_folders 0 _cuda_folder)
+  add_library(TorchWheel::torch_cuda SHARED IMPORTED)
+  set_target_properties(TorchWheel::torch_cuda PROPERTIES
+    IMPORTED_LOCATION "${_torch_dir}/lib/libtorch_cuda.so"
+    INTERFACE_INCLUDE_DIRECTORIES "${_cuda_folder}/include;${_torch_dir}/../nvidia/nccl/include"
+    INTERFACE_LINK_LIBRARIES "TorchWheel::torch_cpu;${_torch_dir}/lib/libc10_cuda.so;${_cuda_libraries}")
+  file(GLOB _cuda_run_paths LIST_DIRECTORIES true "${_torch_dir}/../nvidia/*/lib")
+  foreach(_folder IN LISTS _cuda_run_paths)
+    get_filename_component(_folder "${_folder}" REALPATH)
+    set_property(TARGET TorchWheel::torch_cuda APPEND PROPERTY INTERFACE_LINK_OPTIONS "LINKER:-rpath,${_folder}" "LINKER:-rpath-link,${_folder}")
+  endforeach()
+endif()
+
 set(TorchWheel_FOUND TRUE)
 message(STATUS "Torch: ${TorchWheel_VERSION} in ${_torch_dir}")

@@ -1,0 +1,32 @@
+#include <cuda_runtime_api.h>
+#include <nccl.h>
+
+#include "backends/cuda_backend.h"
+#include "backends/cuda_device.h"
+#include "backends/cuda_kernels.h"
+#include "backends/cuda_nccl.h"
+
+namespace pw {
+namespace {
+
+DeviceLinks links(Communicator& host, std::chrono::milliseconds deadline) { return ncclLinks(host, deadline, computeStream(), &timeOfEvent); }
+
+void spin(Ns duration) { spinKernel(duration, computeStream()); }
+
+GpuRates rates() { return measureRates(computeStream()); }
+
+std::string versions() {
+  int cuda = 0, nccl = 0;
+  static_cast<void>(cudaRuntimeGetVersion(&cuda));
+  static_cast<void>(ncclGetVersion(&nccl));
+  return "CUDA " + std::to_string(cuda / 1000) + "." + std::to_string(cuda % 1000 / 10) + ", NCCL " + std::to_string(nccl / 10000) + "." +
+         std::to_string(nccl % 10000 / 100) + "." + std::to_string(nccl % 100);
+}
+
+}  // namespace
+}  // namespace pw
+
+extern "C" __attribute__((visibility("default"))) const void* pipewrightCudaBackend() {
+  static const pw::CudaBackend backend{&pw::gpuCount, &pw::prepareGpu, &pw::gpu, &pw::links, &pw::spin, &pw::rates, &pw::versions};
+  return &backend;
+}

@@ -1,0 +1,17 @@
+#pragma once
+
+#include "backends/device.h"
+
+namespace pw {
+
+/// What LibTorch's GPU is to the engine, after `prepareGpu`. Streams and events are CUDA's, as untyped pointers.
+void prepareGpu(int device, bool tf32);
+[[nodiscard]] const Device& gpu();
+/// The stream that operators run on.
+[[nodiscard]] void* computeStream();
+/// When an event that timing was asked of was reached, on the host's monotonic clock [ns], to about a microsecond; after `Device::finish`.
+[[nodiscard]] Ns timeOfEvent(void* event);
+/// Number of GPUs that CUDA gives this process; 0 also without a driver.
+[[nodiscard]] int gpuCount();
+
+}  // namespace pw

@@ -1,0 +1,80 @@
+// Plans run without their model, and what is said where there is no GPU to run them on.
+#include <filesystem>
+
+#include <gmock/gmock.h>
+#include <nlohmann/json.hpp>
+
+#include "backends/gpu_inventory.h"
+#include "backends/run_store.h"
+#include "tests/app/job.h"
+
+namespace pw::test {
+namespace {
+
+using Json = nlohmann::json;
+
+TEST(Synthetic, RunsAPlanWhoseModelIsGone) {
+  for (const std::string transport : {"ucx", "gloo"}) {
+    SCOPED_TRACE(transport);
+    const Folder folder;
+    const std::string model = folder.file("gpt.pt2"), plan = folder.file("plan.json"), store = folder.file("runs.db");
+    std::filesystem::copy_file(std::string(PW_SOURCE_DIR) + "/resources/models/gpt_small.pt2", model);
+    ASSERT_EQ(call({"plan", model, "--ranks", "2", "--microbatches", "4", "--out", plan}).status, 0);
+    std::filesystem::remove(model);
+    const Outcome outcome = finish({"run", plan, "--synthetic", "--steps", "3", "--store", store, "--json", "--backend", transport});
+    ASSERT_EQ(outcome.status, 0) << outcome.err;
+    const RunRecord run = RunStore(store, RunStore::Mode::ReadOnly).load({});
+    EXPECT_EQ(run.backend, transport + ", synthetic");
+    ASSERT_EQ(run.steps.size(), 3U);
+    for (const StepRecord& step : run.steps) {
+      std::size_t computed = 0;
+      for (const Span& span : step.measured.spans) {
+        if (!isCompute(span.kind)) continue;
+        ++computed;
+        const StageCost& cost = run.plan.costs.stages.at(span.stage.index());
+        EXPECT_GE(span.end - span.start, span.kind == SpanKind::Forward ? cost.forward : cost.backward) << "an action lasts as long as the plan says";
+      }
+      EXPECT_EQ(computed, 2U * 2 * 4) << "a forward and a backward of 4 microbatches on 2 stages";
+    }
+  }
+}
+
+TEST(Synthetic, RefusesWhatNeedsTheModel) {
+  const Folder folder;
+  const std::string plan = planned(folder, {"gpt_small"}, {"--ranks", "2", "--microbatches", "4"});
+  for (const std::string option : {"--verify", "--eval", "--masked"}) expectRefusal(finish({"run", plan, "--synthetic", option}), 2, {"--synthetic"});
+}
+
+TEST(NoGpu, IsOneSentenceThatNamesTheCure) {
+  if (whyUnusable(gpuInventory(), 0).empty()) GTEST_SKIP() << "there is a GPU here";
+  const Folder folder;
+  const std::string plan = planned(folder, {"gpt_small"}, {"--ranks", "2", "--microbatches", "4"});
+  expectRefusal(finish({"run", plan, "--backend", "nccl"}), 2, {"--backend nccl runs on GPUs", "use --backend ucx"});
+  expectRefusal(finish({"run", plan, "--backend", "nccl", "--synthetic"}), 2, {"use --backend ucx"});
+  expectRefusal(finish({"run", plan, "--tf32"}), 2, {"--tf32", "--backend nccl"});
+  expectRefusal(finish({"run", plan, "--precision", "fp16"}), 2, {"--precision fp16", "--backend nccl"});
+  const std::string model = std::string(PW_SOURCE_DIR) + "/resources/models/gpt_small.pt2";
+  expectRefusal(finish({"profile", model, "--device", "cuda:0"}), 2, {"--device cuda:0", "--estimate CLUSTER"});
+  expectRefusal(finish({"profile", model, "--device", "cuda:x"}), 2, {"There is no device 'cuda:x'"});
+}
+
+TEST(Precision, TrainsInBfloat16) {
+  const Folder folder;
+  const std::string plan = planned(folder, {"gpt_small"}, {"--ranks", "2", "--microbatches", "4"});
+  const auto losses = [&](const std::vector<std::string>& more) {
+    std::vector<std::string> arguments{"run", plan, "--steps", "3", "--lr", "0.1", "--json"};
+    arguments.insert(arguments.end(), more.begin(), more.end());
+    const Outcome outcome = finish(arguments);
+    EXPECT_EQ(outcome.status, 0) << outcome.err;
+    return Json::parse(outcome.out).at("losses").get<std::vector<double>>();
+  };
+  const auto exact = losses({}), rounded = losses({"--precision", "bf16"});
+  ASSERT_EQ(rounded.size(), exact.size());
+  EXPECT_NE(rounded, exact) << "bfloat16 keeps 8 bits";
+  for (std::size_t i = 0; i < exact.size(); ++i) EXPECT_NEAR(rounded[i], exact[i], 0.01 * exact[i]);
+  EXPECT_LT(rounded.back(), rounded.front()) << "it learns";
+  expectRefusal(finish({"run", plan, "--verify", "--precision", "bf16"}), 2, {"--precision"});
+}
+
+}  // namespace
+}  // namespace pw::test

@@ -1,0 +1,454 @@
+#include "backends/device_messages.h"
+
+#include <array>
+#include <latch>
+#include <random>
+
+#include "tests/support/gpu_job.h"
+#include "tests/support/watched_communicator.h"
+
+namespace pw {
+namespace {
+
+using test::allocated;
+using test::await;
+using test::FakeGpus;
+using test::Hosts;
+using test::inMemory;
+using test::Job;
+using test::tell;
+using test::ucx;
+using ::testing::AllOf;
+using ::testing::Each;
+using ::testing::ElementsAre;
+using ::testing::HasSubstr;
+using ::testing::IsEmpty;
+using ::testing::Not;
+using std::chrono::milliseconds;
+
+/// Messages of the host's memory go through it as through the transport below.
+Transport over(const std::string& name, const Hosts& hosts) {
+  return {.name = name, .newJob = [hosts](int ranks, milliseconds deadline) -> Connect {
+            return [connect = hosts(ranks, deadline), deadline](Rank rank) {
+              DeviceLinks none;
+              none.holds = [](const void*) { return false; };
+              none.forget = none.abort = [] {};
+              return communicatorOver(connect(rank), hostDevice(), none, deadline);
+            };
+          }};
+}
+INSTANTIATE_TEST_SUITE_P(OverInMemory, CommunicatorContract, testing::Values(over("over_in_memory", inMemory)), testing::PrintToStringParamName());
+INSTANTIATE_TEST_SUITE_P(OverUcx, CommunicatorContract, testing::Values(over("over_ucx", ucx)), testing::PrintToStringParamName());
+
+const milliseconds kShort{50};
+
+/// A message of a random exchange.
+struct Planned {
+  int from = 0, to = 0, round = 0;
+  std::uint32_t tag = 0;
+  std::size_t bytes = 0;
+  bool onDevice = true;
+};
+
+std::vector<Planned> randomPlan(int ranks, std::mt19937_64& random) {
+  std::vector<Planned> plan(40);
+  for (Planned& message : plan) {
+    message.from = static_cast<int>(random() % static_cast<std::uint64_t>(ranks));
+    message.to = (message.from + 1 + static_cast<int>(random() % static_cast<std::uint64_t>(ranks - 1))) % ranks;
+    message.round = static_cast<int>(random() % 4);
+    message.tag = static_cast<std::uint32_t>(&message - plan.data());
+    message.bytes = random() % 8 == 0 ? 0 : 1 + random() % 3000;
+    message.onDevice = random() % 4 != 0;
+  }
+  return plan;
+}
+
+/// One rank's part of a plan. Sends and receives of a round are asked for in a random order; then some of all that is open is waited for, which can
+/// block no rank for good: the rank in the earliest round needs only what others have asked for or can ask for.
+class RandomRank {
+ public:
+  RandomRank(Job& job, Communicator& me, const std::vector<Planned>& plan, std::uint64_t seed) : job_(job), me_(me), plan_(plan), random_(seed) {}
+
+  void step(int salt) {
+    for (int round = 0; round < 4; ++round) {
+      std::vector<const Planned*> mine;
+      for (const Planned& message : plan_) {
+        if (message.round == round && (message.from == me_.rank().value || message.to == me_.rank().value)) mine.push_back(&message);
+      }
+      std::ranges::shuffle(mine, random_);
+      for (const Planned* message : mine) begin(*message, salt);
+      while (!open_.empty() && random_() % 3 != 0) endSome(salt);
+    }
+    while (!open_.empty()) endSome(salt);
+    FakeGpus::device().finish(kLongWait);
+    for (const auto ticket : timed_) {
+      const auto times = me_.timesOf(ticket);
+      ASSERT_TRUE(times.has_value());
+      EXPECT_LT(times->first, times->second);
+    }
+    me_.barrier();
+    for (const auto ticket : std::exchange(timed_, {})) EXPECT_EQ(me_.timesOf(ticket), std::nullopt);
+    held_.clear();
+  }
+
+ private:
+  struct Open {
+    const Planned* message = nullptr;
+    Communicator::Ticket ticket = 0;
+    HeldBuffer memory{};
+    bool sending = false;
+  };
+  HeldBuffer onHost(std::size_t bytes) { return hostDevice().allocate(bytes); }
+
+  void begin(const Planned& message, int salt) {
+    Open open{.message = &message, .sending = message.from == me_.rank().value};
+    const int pattern = salt + static_cast<int>(message.tag);
+    if (!message.onDevice) {
+      open.memory = onHost(message.bytes);
+      if (open.sending) std::ranges::copy(patternOf(message.bytes, pattern), open.memory.buffer.data);
+    } else {
+      open.memory = open.sending ? job_.computed(message.bytes, pattern) : allocated(message.bytes);
+    }
+    const Rank peer(open.sending ? message.to : message.from);
+    open.ticket = open.sending ? me_.send(peer, message.tag, open.memory.buffer) : me_.receive(peer, message.tag, open.memory.buffer);
+    open_.push_back(open);
+    if (random_() % 4 == 0) me_.progress();
+  }
+
+  void endSome(int salt) {
+    std::size_t at = random_() % open_.size();
+    if (random_() % 2 == 0) {
+      std::ranges::shuffle(open_, random_);
+      std::vector<Communicator::Ticket> tickets;
+      for (const Open& open : std::span(open_).first(1 + at)) tickets.push_back(open.ticket);
+      at = me_.waitAny(tickets);
+      EXPECT_EQ(me_.isDone(tickets[at]), true);
+    }
+    const Open open = std::exchange(open_[at], open_.back());
+    open_.pop_back();
+    me_.wait(open.ticket);
+    const Buffer buffer = open.memory.buffer;
+    if (open.message->onDevice && buffer.bytes > 0) timed_.push_back(open.ticket);
+    if (open.sending) {
+      std::fill_n(buffer.data, buffer.bytes, std::byte{0xAA});  // it is free
+      return;
+    }
+    const int pattern = salt + static_cast<int>(open.message->tag);
+    const std::string what = "message " + std::to_string(open.message->tag) + " from rank " + std::to_string(open.message->from);
+    if (open.message->onDevice) {
+      job_.expect(open.memory, pattern, what);
+      held_.push_back(open.memory);
+    } else {
+      EXPECT_TRUE(std::ranges::equal(std::span(buffer.data, buffer.bytes), patternOf(buffer.bytes, pattern))) << what;
+    }
+  }
+
+  Job& job_;
+  Communicator& me_;
+  const std::vector<Planned>& plan_;
+  std::mt19937_64 random_;
+  std::vector<Open> open_;
+  std::vector<Communicator::Ticket> timed_;
+  std::vector<HeldBuffer> held_;
+};
+
+void runRandomly(std::uint64_t seed, const Hosts& hosts) {
+  SCOPED_TRACE("seed " + std::to_string(seed));
+  std::mt19937_64 random(seed);
+  const int ranks = 2 + static_cast<int>(random() % 3);
+  const std::vector<Planned> plan = randomPlan(ranks, random);
+  Job job{.ranks = ranks, .seed = seed, .hosts = hosts};
+  const auto failures = job.run([&](Communicator& me) {
+    RandomRank rank(job, me, plan, seed * 100 + static_cast<std::uint64_t>(me.rank().value));
+    for (int step = 0; step < 3; ++step) rank.step(1000 * step);
+  });
+  EXPECT_THAT(failures, Each(IsEmpty()));
+  EXPECT_THAT(job.gpus.violations(), IsEmpty());
+  for (int r = 0; r < ranks; ++r) {
+    EXPECT_EQ(job.gpus.counts(Rank(r)).forgets, 3);
+    EXPECT_EQ(job.gpus.counts(Rank(r)).blocks, 0U) << "memory of rank " << r << " was not given back";
+  }
+}
+
+TEST(DeviceMessages, NoOrderOfSendsReceivesAndWaitsMismatchesOrHangs) {
+  for (std::uint64_t seed = 1; seed <= 60 && !testing::Test::HasFailure(); ++seed) runRandomly(seed, inMemory);
+}
+
+TEST(DeviceMessages, NeitherOverUcx) {
+  for (std::uint64_t seed = 1; seed <= 8 && !testing::Test::HasFailure(); ++seed) runRandomly(seed, ucx);
+}
+
+TEST(DeviceMessages, AMessageNobodyAskedForIsKeptUntilItIs) {
+  Job job{.ranks = 2};
+  const auto failures = job.run([&](Communicator& me) {
+    const std::array<std::size_t, 4> sizes{10, 20, 30, 10};
+    std::vector<Communicator::Ticket> tickets;
+    std::vector<HeldBuffer> memory;
+    if (me.rank() == Rank(0)) {
+      for (int m = 0; m < 4; ++m) {
+        memory.push_back(job.computed(sizes[static_cast<std::size_t>(m)], m));
+        tickets.push_back(me.send(Rank(1), m == 3 ? 0 : static_cast<std::uint32_t>(m), memory.back().buffer));  // 0, 1, 2, 0
+      }
+      for (const auto ticket : tickets) me.wait(ticket);
+    } else {
+      for (const int m : {2, 1, 0, 3}) {
+        memory.push_back(allocated(sizes[static_cast<std::size_t>(m)]));
+        const auto ticket = me.receive(Rank(0), m == 3 ? 0 : static_cast<std::uint32_t>(m), memory.back().buffer);
+        me.wait(ticket);
+        job.expect(memory.back(), m, "message " + std::to_string(m));
+      }
+    }
+    me.barrier();
+  });
+  EXPECT_THAT(failures, Each(IsEmpty()));
+  EXPECT_THAT(job.gpus.violations(), IsEmpty());
+  EXPECT_EQ(job.gpus.counts(Rank(1)).copies, 2);  // of 0 and 1, which came before 2 was there
+}
+
+TEST(DeviceMessages, MessagesOfOneTagKeepTheirOrderAskedForBeforeAndAfterTheyCome) {
+  Job job{.ranks = 2};
+  const auto failures = job.run([&](Communicator& me) {
+    const Rank peer(1 - me.rank().value);
+    constexpr std::uint32_t kLast = 8;
+    std::vector<HeldBuffer> memory;
+    std::vector<Communicator::Ticket> tickets;
+    for (const std::uint32_t tag : {5U, 6U}) {
+      for (int m = 0; m < 5; ++m) {
+        if (me.rank() == Rank(0)) {
+          memory.push_back(job.computed(64, m));
+          tickets.push_back(me.send(peer, tag, memory.back().buffer));
+          if (m == 4 && tag == 6) tell(me, peer, kLast);
+          continue;
+        }
+        memory.push_back(allocated(64));
+        if (m == 0 && tag == 6) {  // all are read in the order they came, up to what is asked for
+          HeldBuffer end = allocated(1);
+          tickets.push_back(me.receive(peer, kLast + 1, end.buffer));
+          await(me, peer, kLast);
+          me.wait(tickets.back());
+          tickets.pop_back();
+          FakeGpus::device().finish(kLongWait);
+        }
+        tickets.push_back(me.receive(peer, tag, memory.back().buffer));
+      }
+    }
+    if (me.rank() == Rank(0)) {
+      memory.push_back(job.computed(1, 0));
+      tickets.push_back(me.send(peer, kLast + 1, memory.back().buffer));
+    }
+    for (std::size_t i = tickets.size(); i-- > 0;) me.wait(tickets[i]);
+    if (me.rank() == Rank(1)) {
+      for (int m = 0; m < 10; ++m) job.expect(memory[static_cast<std::size_t>(m)], m % 5, "message " + std::to_string(m));
+    }
+    me.barrier();
+  });
+  EXPECT_THAT(failures, Each(IsEmpty()));
+  EXPECT_EQ(job.gpus.counts(Rank(1)).copies, 5);
+}
+
+TEST(DeviceMessages, AReceiveIsWaitedForWhenComputeIsBehindItThoughItHasNotMoved) {
+  Job job{.ranks = 2};
+  job.gpus.holdLinks(true);
+  bool looked = false;
+  const auto failures = job.run([&](Communicator& me) {
+    if (me.rank() == Rank(0)) {
+      const HeldBuffer out = job.computed(100, 7);
+      const auto ticket = me.send(Rank(1), 1, out.buffer);
+      await(me, Rank(1), 2);
+      EXPECT_EQ(me.isDone(ticket), false);
+      job.gpus.holdLinks(false);
+      me.wait(ticket);
+      return me.barrier();
+    }
+    const HeldBuffer in = allocated(100);
+    me.wait(me.receive(Rank(0), 1, in.buffer));
+    EXPECT_EQ(in.buffer.data[0], std::byte{0xEE});  // as allocated
+    job.expect(in, 7, "what compute reads");
+    job.gpus.compute([&] { looked = true; });
+    tell(me, Rank(0), 2);
+    me.barrier();
+  });
+  EXPECT_THAT(failures, Each(IsEmpty()));
+  EXPECT_TRUE(looked);  // a barrier waits for compute
+}
+
+TEST(DeviceMessages, WhoeverCameFirstIsTakenFirstOnDeviceAndHost) {
+  Job job{.ranks = 3};
+  const auto failures = job.run([&](Communicator& me) {
+    if (me.rank() == Rank(1)) await(me, Rank(0), 2);  // not before rank 2's message was taken
+    if (me.rank() != Rank(0)) {
+      const HeldBuffer out = job.computed(8, me.rank().value);
+      return me.wait(me.send(Rank(0), 1, out.buffer));
+    }
+    const HeldBuffer first = allocated(8), second = allocated(8);
+    std::byte never{};
+    const auto host = me.receive(Rank(1), 5, {&never, 1});
+    const std::array tickets{host, me.receive(Rank(1), 1, first.buffer), me.receive(Rank(2), 1, second.buffer)};
+    EXPECT_EQ(me.waitAny(tickets), 2U);
+    EXPECT_EQ(me.isDone(tickets[2]), true);
+    EXPECT_EQ(me.isDone(tickets[1]), false);
+    EXPECT_EQ(me.isDone(host), false);
+    me.wait(tickets[2]);
+    tell(me, Rank(1), 2);
+    EXPECT_EQ(me.waitAny(std::span(tickets).first(2)), 1U);
+    me.wait(tickets[1]);
+    job.expect(first, 1, "of rank 1");
+    job.expect(second, 2, "of rank 2");
+    FakeGpus::device().finish(kLongWait);
+  });
+  EXPECT_THAT(failures, Each(IsEmpty()));
+}
+
+TEST(DeviceMessages, AMessageThatDoesNotComeIsAnErrorAndWhenLateGoesToTheNextReceive) {
+  Job job{.ranks = 2};
+  std::latch late(1);
+  const Connect connect = inMemory(2, kLongWait);
+  std::jthread sender([&] {
+    job.gpus.bind(Rank(1));
+    const auto me = communicatorOver(connect(Rank(1)), FakeGpus::device(), job.gpus.links(Rank(1)), kLongWait);
+    late.wait();
+    const HeldBuffer out = job.computed(16, 3);
+    me->wait(me->send(Rank(0), 1, out.buffer));
+  });
+  job.gpus.bind(Rank(0));
+  const auto me = communicatorOver(connect(Rank(0)), FakeGpus::device(), job.gpus.links(Rank(0)), kShort);
+  const HeldBuffer first = allocated(16), second = allocated(16);
+  EXPECT_THAT(failureOf([&] { me->wait(me->receive(Rank(1), 1, first.buffer)); }), HasSubstr("no message came from rank 1 within 50 ms"));
+  late.count_down();
+  const auto ticket = me->receive(Rank(1), 1, second.buffer);
+  const auto end = std::chrono::steady_clock::now() + kLongWait;
+  while (me->isDone(ticket) != true && std::chrono::steady_clock::now() < end) std::this_thread::yield();
+  me->wait(ticket);
+  job.expect(second, 3, "the second receive");
+  FakeGpus::device().finish(kLongWait);
+  EXPECT_EQ(first.buffer.data[0], std::byte{0xEE});
+}
+
+TEST(DeviceMessages, AMessageNobodyTakesIsAnErrorNamingTheReceiver) {
+  Job job{.ranks = 2, .deadline = kShort};
+  std::latch failed(2);
+  const auto failures = job.run([&](Communicator& me) {
+    if (me.rank() == Rank(1)) return failed.arrive_and_wait();
+    const HeldBuffer out = job.computed(16, 3);
+    const std::string failure = failureOf([&] { me.wait(me.send(Rank(1), 1, out.buffer)); });
+    failed.arrive_and_wait();
+    EXPECT_THAT(failure, HasSubstr("rank 1 took no message within 50 ms"));
+    me.abort();
+  });
+  EXPECT_THAT(failures, Each(IsEmpty()));
+}
+
+TEST(DeviceMessages, AMessageOfAnotherSizeIsAnErrorNamingBothSizes) {
+  for (const bool early : {false, true}) {
+    Job job{.ranks = 2};
+    const auto failures = job.run([&](Communicator& me) {
+      if (me.rank() == Rank(0)) {
+        const HeldBuffer out = job.computed(12, 0), next = job.computed(5, 1);
+        const std::array tickets{me.send(Rank(1), 3, out.buffer), me.send(Rank(1), 4, next.buffer)};
+        for (const auto ticket : tickets) me.wait(ticket);
+        return;
+      }
+      const HeldBuffer in = allocated(4), next = allocated(5);
+      if (early) me.wait(me.receive(Rank(0), 4, next.buffer));
+      const std::string failure = failureOf([&] { me.wait(me.receive(Rank(0), 3, in.buffer)); });
+      if (!early) me.wait(me.receive(Rank(0), 4, next.buffer));
+      job.expect(next, 1, "the other message");
+      FakeGpus::device().finish(kLongWait);
+      throw Error(failure);
+    });
+    EXPECT_THAT(failures[0], IsEmpty());
+    EXPECT_THAT(failures[1], HasSubstr("rank 1 expected 4 bytes with tag 3 from rank 0 but got 12")) << early;
+    EXPECT_THAT(job.gpus.violations(), IsEmpty());
+  }
+}
+
+TEST(DeviceMessages, AnAbortEndsWaitsForTheDeviceToo) {
+  for (const Hosts& hosts : {Hosts(inMemory), Hosts(ucx)}) {
+    Job job{.ranks = 3, .hosts = hosts};
+    std::latch begun(3);
+    const auto failures = job.run([&](Communicator& me) {
+      const HeldBuffer memory = allocated(4);
+      const Rank quiet(2);
+      // Rank 0 waits for a send that rank 2 never takes, rank 1 for one that it never sends.
+      Communicator::Ticket ticket = 0;
+      if (me.rank() != quiet) ticket = me.rank() == Rank(0) ? me.send(quiet, 9, memory.buffer) : me.receive(quiet, 9, memory.buffer);
+      begun.arrive_and_wait();
+      if (me.rank() != quiet) return me.wait(ticket);
+      me.abort();
+      me.abort();  // twice is once
+      me.wait(me.send(Rank(0), 1, memory.buffer));
+    });
+    for (const std::size_t r : {0U, 1U}) EXPECT_THAT(failures[r], AllOf(HasSubstr("rank 2 gave up"), Not(HasSubstr("within"))));
+    EXPECT_THAT(failures[2], HasSubstr("already left"));
+    EXPECT_EQ(job.gpus.counts(Rank(2)).aborts, 1);
+  }
+}
+
+TEST(DeviceMessages, WhoLeavesWithMessagesUnderWayEndsThemFirst) {
+  for (const bool holds : {false, true}) {
+    Job job{.ranks = 2};
+    job.gpus.holdLinks(holds);
+    std::array<HeldBuffer, 2> memory;  // longer than the ranks
+    const auto failures = job.run([&](Communicator& me) {
+      HeldBuffer& mine = memory[me.rank().index()] = allocated(4);
+      if (me.rank() == Rank(0)) {
+        static_cast<void>(me.send(Rank(1), 3, mine.buffer));
+      } else {
+        me.wait(me.receive(Rank(0), 3, mine.buffer));
+        if (!holds) FakeGpus::device().finish(kLongWait);
+      }
+    });
+    EXPECT_THAT(failures, Each(IsEmpty()));
+    EXPECT_THAT(job.gpus.violations(), IsEmpty());
+    for (const int r : {0, 1}) EXPECT_EQ(job.gpus.counts(Rank(r)).aborts, holds ? 1 : 0);
+  }
+}
+
+TEST(DeviceMessages, MessagesMayBeUnderWayAcrossABarrier) {
+  Job job{.ranks = 2};
+  const auto failures = job.run([&](Communicator& me) {
+    const Rank peer(1 - me.rank().value);
+    const HeldBuffer out = job.computed(50, me.rank().value), in = allocated(50);
+    const auto sent = me.send(peer, 1, out.buffer);
+    me.barrier();
+    const auto got = me.receive(peer, 1, in.buffer);
+    me.barrier();
+    EXPECT_EQ(job.gpus.counts(me.rank()).forgets, 0);
+    me.wait(got);
+    me.wait(sent);
+    job.expect(in, peer.value, "after two barriers");
+    me.barrier();
+    EXPECT_EQ(job.gpus.counts(me.rank()).forgets, 1);
+  });
+  EXPECT_THAT(failures, Each(IsEmpty()));
+  EXPECT_THAT(job.gpus.violations(), IsEmpty());
+}
+
+TEST(DeviceMessages, NeedATransportThatCanTellWhatCame) {
+  Job job{.ranks = 2};
+  const auto cannotTell = [](int ranks, milliseconds deadline) -> Connect {
+    return [connect = inMemory(ranks, deadline)](Rank rank) {
+      test::Watch watch;
+      watch.cannotTell = true;
+      return std::make_unique<test::WatchedCommunicator>(connect(rank), watch);
+    };
+  };
+  job.hosts = cannotTell;
+  const auto failures = job.run([&](Communicator& me) {
+    std::byte byte{};
+    const Rank peer(1 - me.rank().value);
+    const auto sent = me.send(peer, 1, {&byte, 1}), got = me.receive(peer, 1, {&byte, 1});
+    EXPECT_EQ(me.isDone(got), std::nullopt);
+    EXPECT_THROW((void)me.waitAny(std::array{got}), UsageError);
+    me.wait(got);
+    me.wait(sent);
+    const HeldBuffer memory = allocated(4);
+    const auto ask = [&] { return me.rank() == Rank(0) ? me.send(peer, 2, memory.buffer) : me.receive(peer, 2, memory.buffer); };
+    EXPECT_THROW(ask(), UsageError);
+    me.barrier();  // of the host, still
+  });
+  EXPECT_THAT(failures, Each(IsEmpty()));
+}
+
+}  // namespace
+}  // namespace pw

@@ -1,0 +1,85 @@
+#pragma once
+
+#include <latch>
+#include <span>
+
+#include "backends/ucx_communicator.h"
+#include "tests/support/communicator_contract.h"
+#include "tests/support/fake_gpus.h"
+#include "tests/support/shared_store.h"
+
+namespace pw::test {
+
+using Hosts = std::function<Connect(int ranks, std::chrono::milliseconds deadline)>;
+
+inline Connect inMemory(int ranks, std::chrono::milliseconds deadline) {
+  auto all = std::make_shared<std::vector<std::unique_ptr<Communicator>>>(inMemoryCommunicators(ranks, deadline));
+  return [all](Rank rank) { return std::move((*all)[rank.index()]); };
+}
+
+inline Connect ucx(int ranks, std::chrono::milliseconds deadline) {
+  return [ranks, deadline, store = sharedStore(deadline)](Rank rank) {
+    Rendezvous meeting;
+    meeting.rank = rank;
+    meeting.size = ranks;
+    meeting.deadline = deadline;
+    return connectUcx(meeting, store);
+  };
+}
+
+/// Ranks with a fake GPU each, as threads.
+struct Job {
+  int ranks;
+  std::uint64_t seed = 1;
+  std::chrono::milliseconds deadline = kLongWait;
+  Hosts hosts = inMemory;
+  FakeGpus gpus{ranks, seed};
+
+  /// Returns what went wrong, per rank; no rank leaves before all are done.
+  std::vector<std::string> run(const std::function<void(Communicator&)>& work) {
+    const Connect connect = hosts(ranks, deadline);
+    std::vector<std::string> failures(static_cast<std::size_t>(ranks));
+    std::latch done(ranks);
+    std::vector<std::jthread> threads;
+    for (int r = 0; r < ranks; ++r) {
+      threads.emplace_back([&, r] {
+        gpus.bind(Rank(r));
+        std::unique_ptr<Communicator> me;
+        failures[static_cast<std::size_t>(r)] = failureOf([&] {
+          me = communicatorOver(connect(Rank(r)), FakeGpus::device(), gpus.links(Rank(r)), deadline);
+          work(*me);
+        });
+        done.arrive_and_wait();
+      });
+    }
+    threads.clear();
+    return failures;
+  }
+  /// A buffer on the calling rank's GPU, which computes into it what `patternOf(bytes, salt)` says.
+  HeldBuffer computed(std::size_t bytes, int salt) {
+    HeldBuffer memory = FakeGpus::device().allocate(bytes);
+    gpus.compute([buffer = memory.buffer, salt] { std::ranges::copy(patternOf(buffer.bytes, salt), buffer.data); });
+    return memory;
+  }
+  /// The calling rank's GPU looks whether a buffer holds that pattern.
+  void expect(const HeldBuffer& memory, int salt, const std::string& what) {
+    gpus.compute([memory, salt, what] {
+      const std::span<const std::byte> got(memory.buffer.data, memory.buffer.bytes);
+      EXPECT_TRUE(std::ranges::equal(got, patternOf(memory.buffer.bytes, salt))) << what;
+    });
+  }
+};
+
+inline HeldBuffer allocated(std::size_t bytes) { return FakeGpus::device().allocate(bytes); }
+
+/// Sends or receives one byte of the host, so that a rank is past a point when another goes on.
+inline void tell(Communicator& me, Rank to, std::uint32_t tag) {
+  std::byte byte{};
+  me.wait(me.send(to, tag, {&byte, 1}));
+}
+inline void await(Communicator& me, Rank from, std::uint32_t tag) {
+  std::byte byte{};
+  me.wait(me.receive(from, tag, {&byte, 1}));
+}
+
+}  // namespace pw::test
