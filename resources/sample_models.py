@@ -104,6 +104,12 @@ def gpt_25m(length=128):
     return model, {"tokens": token_ids(8192, length)}
 
 
+def gpt_1b(length=1024):
+    """18-layer GPT of width 2048 (1.04 billion parameters); export it with --meta, as its weights take 4 GB."""
+    model = Gpt(vocabulary=32768, length=length, width=2048, layers=18, heads=16)
+    return model, {"tokens": token_ids(32768, length)}
+
+
 def gpt_split():
     """4-layer GPT of width 32 with a `pipe_split()` mark between `blocks.1` and `blocks.2`."""
     model = Gpt(vocabulary=256, length=32, width=32, layers=4, heads=4, split_before=(2,))

@@ -1,0 +1,214 @@
+#!/usr/bin/env python3
+"""All that only a GPU can show, in one go and with one report: `./dev gpu-check`, or in a folder of `./dev gpu-pack` on another machine
+
+    python3 check.py [--out report.md] [--quick]
+
+That machine needs an NVIDIA driver and a Python with the torch that Pipewright was built against, nothing else. Exit status 1 where something failed;
+a part that cannot run is reported with its reason and counts as failed.
+"""
+
+import argparse
+import importlib.util
+import json
+import os
+import pathlib
+import platform
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+
+HERE = pathlib.Path(__file__).resolve().parent
+PACKED = (HERE / "bin" / "pipewright").exists()
+ROOT = HERE if PACKED else HERE.parents[1]
+BIN = ROOT / "bin" if PACKED else ROOT / "build" / "bin"
+RESOURCES = ROOT / "resources"
+MODELS = RESOURCES / "models"
+RUNS = 5
+
+
+def environment():
+    """The wheel's libraries of this machine before those of the machine that built; the packed ones behind."""
+    torch = pathlib.Path(importlib.util.find_spec("torch").submodule_search_locations[0])
+    folders = [torch / "lib", *sorted((torch.parent / "nvidia").glob("*/lib"))]
+    if PACKED:
+        folders.append(ROOT / "libraries")
+    path = ":".join(str(folder) for folder in folders) + ":" + os.environ.get("LD_LIBRARY_PATH", "")
+    return {**os.environ, "LD_LIBRARY_PATH": path, "PIPEWRIGHT_RESOURCES": str(RESOURCES)}
+
+
+class Report:
+    def __init__(self):
+        self.lines, self.verdicts = [], []
+
+    def part(self, title, run):
+        print(f"{title} …", file=sys.stderr, flush=True)
+        begin = time.monotonic()
+        try:
+            good, text = run()
+        except Exception as problem:  # a part that breaks must not end the others
+            good, text = False, f"{type(problem).__name__}: {problem}"
+        seconds = time.monotonic() - begin
+        self.verdicts.append((title, good, seconds))
+        self.lines += [f"## {title}: {'ok' if good else 'FAILED'} ({seconds:.0f} s)", "", "```", text.rstrip(), "```", ""]
+        print(f"  {'ok' if good else 'FAILED'}, {seconds:.0f} s", file=sys.stderr, flush=True)
+
+    def text(self):
+        table = [f"| {title} | {'ok' if good else '**failed**'} | {seconds:.0f} s |" for title, good, seconds in self.verdicts]
+        head = [f"# GPU check, {time.strftime('%Y-%m-%d %H:%M')}, {platform.node()}", "", "| part | result | time |", "|---|---|---|", *table, ""]
+        return "\n".join(head + self.lines)
+
+
+def call(*command, timeout=600, check=True):
+    result = subprocess.run([str(c) for c in command], env=environment(), capture_output=True, text=True, timeout=timeout)
+    if check and result.returncode != 0:
+        raise RuntimeError(f"{' '.join(str(c) for c in command)} ended with {result.returncode}: {(result.stdout + result.stderr)[-2000:]}")
+    return result
+
+
+def pipewright(*arguments, timeout=600):
+    return call(BIN / "pipewright", *arguments, timeout=timeout).stdout
+
+
+def machine():
+    import torch  # noqa: PLC0415, the machine's own
+
+    smi = shutil.which("nvidia-smi")
+    text = pipewright("devices") + f"\ntorch {torch.__version__}, CUDA {torch.version.cuda}\n"
+    if smi:
+        text += subprocess.run([smi], capture_output=True, text=True, timeout=60).stdout
+    return torch.cuda.is_available(), text
+
+
+def tests():
+    with tempfile.TemporaryDirectory() as folder:
+        out = pathlib.Path(folder) / "tests.json"
+        result = call(BIN / "gpu_test", f"--gtest_output=json:{out}", timeout=3600, check=False)
+        suites = json.loads(out.read_text())["testsuites"]
+    lines, skipped = [], 0
+    for suite in suites:
+        for test in suite["testsuite"]:
+            outcome = "failed" if test.get("failures") else test["result"].lower()
+            skipped += outcome == "skipped" and test["name"] != "SaysWhyItCannotBeUsed"
+            lines.append(f"{outcome:10} {suite['name']}.{test['name']} {test['time']}")
+            lines += [f"{'':10} {name}: {value}" for name, value in test.items() if name.endswith("]")]
+    if result.returncode != 0:
+        lines.append((result.stdout + result.stderr)[-4000:])
+    return result.returncode == 0 and skipped == 0, "\n".join(lines)
+
+
+def plan(folder, model, name, *options):
+    path = pathlib.Path(folder) / f"{name}.json"
+    pipewright("plan", model, *options, "--out", path)
+    return path
+
+
+def sanitizer():
+    tool = shutil.which("compute-sanitizer") or next((str(p) for p in pathlib.Path("/usr/local").glob("cuda*/bin/compute-sanitizer")), None)
+    if tool is None:
+        return False, "compute-sanitizer is not on this machine; it comes with the CUDA toolkit."
+    with tempfile.TemporaryDirectory() as folder:
+        path = plan(folder, MODELS / "gpt_small.pt2", "plan", "--ranks", 1, "--microbatches", 2)
+        result = call(tool, "--target-processes", "all", "--error-exitcode", 9, BIN / "pipewright", "run", path, "--backend", "nccl", timeout=1200, check=False)
+    text = result.stdout + result.stderr
+    return result.returncode == 0 and "ERROR SUMMARY: 0 errors" in text, text[-3000:]
+
+
+def step_times(path, *options):
+    result = json.loads(pipewright("run", path, "--backend", "nccl", "--steps", 12, "--json", *options))
+    return [step["makespan_ns"] * 1e-6 for step in result["steps"]][2:]
+
+
+def eager_times(model, microbatches, samples):
+    """Steps of the same model, microbatches and loss in PyTorch itself; in a process of its own."""
+    script = f"""
+import json, time, torch
+program = torch.export.load({str(model)!r})
+module = program.module().cuda()
+parameters = [p for p in module.parameters() if p.requires_grad]
+sample = [a.cuda() for a in program.example_inputs[0]]
+batch = [a[:1].repeat({samples}, *[1] * (a.dim() - 1)) if a.dim() else a for a in sample]
+times = []
+for step in range(12):
+    torch.cuda.synchronize()
+    begin = time.perf_counter()
+    for p in parameters:
+        p.grad = None
+    for _ in range({microbatches}):
+        logits = module(*batch)
+        logits = logits[0] if isinstance(logits, (tuple, list)) else logits
+        target = torch.zeros(logits.shape[:-1], dtype=torch.long, device='cuda')
+        loss = torch.nn.functional.cross_entropy(logits.reshape(-1, logits.shape[-1]), target.reshape(-1), reduction='sum') / target.numel() / {microbatches}
+        loss.backward()
+    torch.cuda.synchronize()
+    times.append((time.perf_counter() - begin) * 1e3)
+print(json.dumps(times[2:]))
+"""
+    return json.loads(call(sys.executable, "-c", script).stdout)
+
+
+def against_eager():
+    lines, good = ["step time of one rank, median of the runs' medians [ms]; forwards and backwards without the optimizer", ""], True
+    with tempfile.TemporaryDirectory() as folder:
+        for name, samples in (("gpt_small", 8), ("gpt_25m", 8)):
+            model = MODELS / f"{name}.pt2"
+            if not model.exists():
+                continue
+            path = plan(folder, model, name, "--ranks", 1, "--microbatches", 4, "--microbatch", samples)
+            ours, theirs = [], []
+            for _ in range(RUNS):  # in turn
+                ours.append(statistics.median(step_times(path)))
+                theirs.append(statistics.median(eager_times(model, 4, samples)))
+            a, b = statistics.median(ours), statistics.median(theirs)
+            good = good and a <= 1.03 * b
+            lines.append(f"{name:12} pipewright {a:8.2f}   torch eager {b:8.2f}   ratio {a / b:.3f} (≤ 1.03)")
+    return good, "\n".join(lines)
+
+
+def prediction():
+    lines, good = [], True
+    with tempfile.TemporaryDirectory() as folder:
+        for name in ("gpt_small", "hf_gpt2", "resnet18_narrow"):
+            profile = pathlib.Path(folder) / f"{name}.profile.json"
+            pipewright("profile", MODELS / f"{name}.pt2", "--device", "cuda:0", "--out", profile)
+            path = plan(folder, MODELS / f"{name}.pt2", name, "--ranks", 1, "--microbatches", 8, "--profile", profile)
+            predicted = json.loads(pipewright("simulate", path, "--json"))["makespan_ns"] * 1e-6
+            measured = statistics.median(step_times(path))
+            error = measured / predicted - 1
+            good = good and abs(error) <= 0.05
+            lines.append(f"{name:16} predicted {predicted:8.2f} ms   measured {measured:8.2f} ms   {error:+.1%} (± 5 %)")
+    return good, "\n".join(lines)
+
+
+def billion():
+    """A GPT of about a billion parameters, exported without weights, in bf16."""
+    with tempfile.TemporaryDirectory() as folder:
+        model = pathlib.Path(folder) / "gpt_1b.pt2"
+        call(sys.executable, "-B", RESOURCES / "export_model.py", f"{RESOURCES / 'sample_models.py'}:gpt_1b", "--meta", "--out", model, timeout=1200)
+        path = plan(folder, model, "plan", "--ranks", 1, "--microbatches", 4, "--schedule", "1f1b")
+        output = pipewright("run", path, "--backend", "nccl", "--init", "random", "--precision", "bf16", "--steps", 3, timeout=1200)
+    return True, output
+
+
+def main():
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--out", default="gpu-report.md")
+    parser.add_argument("--quick", action="store_true", help="machine and tests only")
+    options = parser.parse_args()
+    report = Report()
+    report.part("Machine", machine)
+    report.part("Tests", tests)
+    if not options.quick:
+        report.part("Memory errors (compute-sanitizer)", sanitizer)
+        report.part("One rank against PyTorch eager", against_eager)
+        report.part("Predicted and measured steps", prediction)
+        report.part("A GPT of a billion parameters in bf16", billion)
+    pathlib.Path(options.out).write_text(report.text(), encoding="utf-8")
+    print(f"written to {options.out}", file=sys.stderr)
+    return 0 if all(good for _, good, _ in report.verdicts) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
