@@ -4,6 +4,7 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "simulator/plan.h"
@@ -39,6 +40,9 @@ struct RunRecord {
 /// The step that stands for a run: the median by duration (of two in the middle the shorter, of equal ones the earlier) of those after the
 /// first, which warms up; the first where it is alone. Throws UsageError for a run without steps.
 [[nodiscard]] const StepRecord& medianStep(const RunRecord& run);
+
+/// Ends the backend's name of a run whose stages computed nothing: it says nothing about its model's times.
+inline constexpr std::string_view kSyntheticRun = ", synthetic";
 
 /// A run as `runs` lists it, without plan and traces.
 struct RunSummary {

@@ -78,7 +78,8 @@ int shardsOf(const Options& o, const Plan& plan) {
 RunRecord recordOf(const Plan& plan, const Options& o, const std::string& startedAt) {
   RunRecord record;
   record.startedAt = startedAt;
-  record.backend = o.transport + (o.synthetic ? ", synthetic" : "");
+  record.backend = o.transport;
+  if (o.synthetic) record.backend += kSyntheticRun;
   record.seed = o.seed;
   record.machine = thisMachine();
   if (o.transport == "nccl") record.machine.device = "cuda";

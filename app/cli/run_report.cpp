@@ -43,8 +43,14 @@ void printText(const RunResult& result, const std::string& store) {
   const auto& steps = result.record.steps;
   const Metrics predicted = measure(result.record.predicted);
   const Metrics measured = measure(medianStep(result.record).measured);
-  fmt::print("{}, loss {:.6f} before the first update", counted(static_cast<int>(steps.size()), "step"), steps.front().loss);
-  fmt::print("{}\n\n", steps.size() > 1 ? fmt::format(", {:.6f} before the last", steps.back().loss) : "");
+  const std::string count = counted(static_cast<int>(steps.size()), "step");
+  const bool isSynthetic = result.record.backend.ends_with(kSyntheticRun);
+  if (isSynthetic) {
+    fmt::print("{} of as long as the plan says: nothing was computed\n\n", count);
+  } else {
+    fmt::print("{}, loss {:.6f} before the first update", count, steps.front().loss);
+    fmt::print("{}\n\n", steps.size() > 1 ? fmt::format(", {:.6f} before the last", steps.back().loss) : "");
+  }
   std::vector<std::vector<std::string>> rows{{"", "predicted", "measured", "error"}};
   const auto time = [&](const std::string& what, Ns expected, Ns actual) {
     rows.push_back({what, formatDuration(expected), formatDuration(actual),
@@ -59,8 +65,10 @@ void printText(const RunResult& result, const std::string& store) {
                     signedPercent(static_cast<double>(measured.ranks[r].peakBytes) / static_cast<double>(std::max<Bytes>(1, predicted.ranks[r].peakBytes)) - 1)});
   }
   fmt::print("{}", table(rows));
-  fmt::print("\n{:.1f} samples/s, {}\n", static_cast<double>(result.record.plan.batch) * 1e9 / static_cast<double>(std::max<Ns>(measured.step, 1)),
-             steps.size() > 1 ? "in the median step after the first, which warms up" : "in a single step, which includes the warm-up: take more with --steps");
+  if (!isSynthetic) {
+    fmt::print("\n{:.1f} samples/s, {}\n", static_cast<double>(result.record.plan.batch) * 1e9 / static_cast<double>(std::max<Ns>(measured.step, 1)),
+               steps.size() > 1 ? "in the median step after the first, which warms up" : "in a single step, which includes the warm-up: take more with --steps");
+  }
   if (result.verification) {
     const Verification& v = *result.verification;
     const bool exact = v.equal && v.lossDifference == 0 && v.boundaryDifference == 0 && v.gradientDifference == 0;

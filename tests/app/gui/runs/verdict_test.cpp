@@ -39,13 +39,15 @@ Trace slowerTrace(Ns more) {
 }
 
 TEST(PastError, IsTheMedianOverRunsOfTheModelAndSchedule) {
-  const std::vector<RunSummary> runs{summary("gpt", "1f1b", 100, 110), summary("gpt", "1f1b", 100, 98), summary("gpt", "1f1b", 200, 210), summary("gpt", "gpipe", 100, 190),
+  std::vector<RunSummary> runs{summary("gpt", "1f1b", 100, 110), summary("gpt", "1f1b", 100, 98), summary("gpt", "1f1b", 200, 210), summary("gpt", "gpipe", 100, 190),
                                      summary("mlp", "1f1b", 100, 150)};
   EXPECT_DOUBLE_EQ(pastError(runs, "gpt", "1f1b").value(), 0.05);  // of 0.10, 0.02, 0.05
   EXPECT_DOUBLE_EQ(pastError(runs, "gpt", "gpipe").value(), 0.90);
   EXPECT_DOUBLE_EQ(pastError(runs, "gpt", "zbv").value(), (0.05 + 0.10) / 2);  // of the model: 0.02, 0.05, 0.10, 0.90
   EXPECT_FALSE(pastError(runs, "bert", "1f1b").has_value());
   EXPECT_FALSE(pastError({}, "gpt", "1f1b").has_value());
+  for (RunSummary& run : runs) run.backend = "ucx" + std::string(kSyntheticRun);
+  EXPECT_FALSE(pastError(runs, "gpt", "1f1b").has_value()) << "no stage computed anything";
 }
 
 TEST(PastError, CountsNoRunThatFailedOrOnlyWarmedUpWhereOthersTell) {
