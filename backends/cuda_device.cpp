@@ -69,15 +69,6 @@ HeldBuffer allocate(std::size_t bytes) {
   return {{static_cast<std::byte*>(memory->get()), bytes}, memory};
 }
 
-bool isOnDevice(const void* address) {
-  cudaPointerAttributes attributes{};
-  if (cudaPointerGetAttributes(&attributes, address) != cudaSuccess) {
-    static_cast<void>(cudaGetLastError());
-    return false;
-  }
-  return attributes.type == cudaMemoryTypeDevice;
-}
-
 void copy(Buffer into, Buffer from) {
   if (from.bytes == 0) return;
   const cudaStream_t stream = use().compute.stream();
@@ -173,6 +164,15 @@ Gpu::Gpu(int number)
 }
 
 }  // namespace
+
+bool isOnDevice(const void* address) {
+  cudaPointerAttributes attributes{};
+  if (cudaPointerGetAttributes(&attributes, address) != cudaSuccess) {
+    static_cast<void>(cudaGetLastError());
+    return false;
+  }
+  return attributes.type == cudaMemoryTypeDevice;
+}
 
 int gpuCount() {
   ::setenv("CUDA_MODULE_LOADING", "EAGER", 0);  // before CUDA begins

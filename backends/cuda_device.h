@@ -11,6 +11,8 @@ void prepareGpu(int device, bool tf32);
 [[nodiscard]] void* computeStream();
 /// When an event that timing was asked of was reached, on the host's monotonic clock [ns], to about a microsecond; after `Device::finish`.
 [[nodiscard]] Ns timeOfEvent(void* event);
+/// Whether an address lies in a GPU's memory.
+[[nodiscard]] bool isOnDevice(const void* address);
 /// Number of GPUs that CUDA gives this process; 0 also without a driver.
 [[nodiscard]] int gpuCount();
 

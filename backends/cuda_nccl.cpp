@@ -14,6 +14,7 @@
 #include <unordered_map>
 #include <vector>
 
+#include "backends/cuda_device.h"
 #include "backends/transport.h"
 #include "schedules/error.h"
 
@@ -392,13 +393,6 @@ NcclLinks::~NcclLinks() {
   for (const auto& [id, operation] : operations_) giveBack(operation);
   for (const cudaEvent_t event : events_) static_cast<void>(cudaEventDestroy(event));
   for (auto& [direction, link] : links_) static_cast<void>(cudaStreamDestroy(link.stream));
-}
-
-bool isOnDevice(const void* address) {
-  cudaPointerAttributes attributes{};
-  if (cudaPointerGetAttributes(&attributes, address) == cudaSuccess) return attributes.type == cudaMemoryTypeDevice;
-  static_cast<void>(cudaGetLastError());  // an address that CUDA does not know
-  return false;
 }
 
 }  // namespace
