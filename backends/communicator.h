@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "schedules/ids.h"
+#include "simulator/model_graph.h"
 
 namespace pw {
 
@@ -24,6 +25,21 @@ struct Buffer {
 struct HeldBuffer {
   Buffer buffer;
   std::shared_ptr<void> owner;
+};
+
+/// How far an operation is, as far as a transport can tell.
+enum class MessageState : std::uint8_t {
+  Unknown,
+  Waiting,  ///< asked for: the peer has not met it, or it has not begun
+  Moving,
+  Done,
+};
+
+/// What a group of ranks makes of a buffer that all of them have, in `ranks` pieces: piece k is elements [k · n / ranks, (k + 1) · n / ranks).
+enum class Collective : std::uint8_t {
+  AllReduce,      ///< everywhere the sum of all
+  ReduceScatter,  ///< at the group's k-th rank piece k of the sum; its other pieces are undefined
+  AllGather,      ///< everywhere the k-th rank's piece k
 };
 
 /// Point-to-point messages and barriers between the ranks of one job. Messages match by (from, to, tag); a tag is used once per
@@ -53,8 +69,15 @@ class Communicator {
   /// between the operators of a stage.
   virtual void progress() = 0;
   /// When the message of a ticket began to move and when it was here, on the host's monotonic clock, where the transport moves it after the calls
-  /// return (a GPU's). From `wait` and the device's end of work (`Device::finish`) to the next barrier; nothing elsewhere.
+  /// return (a GPU's). From `wait` and the device's end of work (`Device::finish`) to the second barrier after it; nothing elsewhere.
   [[nodiscard]] virtual std::optional<std::pair<Ns, Ns>> timesOf(Ticket /*ticket*/) { return std::nullopt; }
+  /// How far an operation is that was not waited for, for the report of a failure; also after `abort`, as it was before.
+  [[nodiscard]] virtual MessageState stateOf(Ticket ticket) noexcept;
+  /// Begins a collective on a device's memory, in place, where the transport has some of its own (NCCL); nothing elsewhere, and for elements it cannot
+  /// sum: then messages do it. `group`: two or more ranks, ascending, this one among them; all of them call it in the same order, and no other
+  /// way round with another group of the same ranks. The buffer must stay as it is until `wait` returned, which puts compute behind it; that, and
+  /// `isDone`, need that all of the group have called it.
+  [[nodiscard]] virtual std::optional<Ticket> combine(Collective what, std::span<const Rank> group, DType dtype, Buffer buffer);
   /// All ranks meet.
   virtual void barrier() = 0;
   /// Wakes all waits of this rank with an error and closes connections; called on failure so that peers notice soon.

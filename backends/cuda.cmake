@@ -15,7 +15,11 @@ add_custom_command(
 add_library(pw_cuda SHARED
   cuda_api.cpp
   cuda_device.cpp
+  cuda_graphs.cpp
   cuda_nccl.cpp
+  cuda_partition.cpp
+  nccl_channel.cpp
+  nccl_ids.cpp
   ${kernels})
 target_link_libraries(pw_cuda PRIVATE pw_backends TorchWheel::torch_cuda)
 target_compile_definitions(pw_cuda PRIVATE NDEBUG)  # as the wheel was built

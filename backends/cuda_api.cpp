@@ -11,10 +11,6 @@ namespace {
 
 DeviceLinks links(Communicator& host, std::chrono::milliseconds deadline) { return ncclLinks(host, deadline, computeStream(), &timeOfEvent); }
 
-void spin(Ns duration) { spinKernel(duration, computeStream()); }
-
-GpuRates rates() { return measureRates(computeStream()); }
-
 std::string versions() {
   int cuda = 0, nccl = 0;
   static_cast<void>(cudaRuntimeGetVersion(&cuda));
@@ -27,6 +23,6 @@ std::string versions() {
 }  // namespace pw
 
 extern "C" __attribute__((visibility("default"))) const void* pipewrightCudaBackend() {
-  static const pw::CudaBackend backend{&pw::gpuCount, &pw::prepareGpu, &pw::gpu, &pw::links, &pw::spin, &pw::rates, &pw::versions};
+  static const pw::CudaBackend backend{&pw::gpuCount, &pw::prepareGpu, &pw::multiprocessors, &pw::gpu, &pw::links, &pw::measureRates, &pw::versions};
   return &backend;
 }

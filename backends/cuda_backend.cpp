@@ -14,7 +14,8 @@ const CudaBackend* load() {
     throw UsageError(std::string("GPUs cannot be used: ") + e.what());
   }
   if (backend->deviceCount() == 0) {
-    throw UsageError("There is no GPU that CUDA can use here: no NVIDIA driver is loaded, or CUDA_VISIBLE_DEVICES hides all; see pipewright devices, and use the CPU with --backend ucx.");
+    throw UsageError("There is no GPU that CUDA can use here: no NVIDIA driver is loaded, or CUDA_VISIBLE_DEVICES hides all; see pipewright devices, and use "
+                     "the CPU with --backend ucx.");
   }
   return backend;
 }

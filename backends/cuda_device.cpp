@@ -9,7 +9,7 @@
 #include <cuda_runtime_api.h>
 #include <nvtx3/nvToolsExt.h>
 
-#include <array>
+#include <cassert>
 #include <cstdlib>
 #include <limits>
 #include <memory>
@@ -17,7 +17,9 @@
 #include <thread>
 #include <vector>
 
+#include "backends/cuda_graphs.h"
 #include "backends/cuda_kernels.h"
+#include "backends/cuda_partition.h"
 #include "backends/transport.h"
 #include "schedules/error.h"
 
@@ -25,8 +27,6 @@ namespace pw {
 namespace {
 
 using Clock = std::chrono::steady_clock;
-
-Ns now() { return std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now().time_since_epoch()).count(); }
 
 void check(cudaError_t result, const char* what) {
   if (result == cudaSuccess) return;
@@ -36,16 +36,17 @@ void check(cudaError_t result, const char* what) {
 /// The GPU's work of this process. CUDA's state is the process's own, so there is one.
 struct Gpu {
   int index;
+  int multiprocessors = 0;
   c10::cuda::CUDAStream compute, arrivals;  // nothing runs on the latter: memory of its pool is free to be written at once
   Device device;
 
-  // Marks are numbers of events, `ring[mark % size]`. Events of the last two steps are kept.
+  // Marks are numbers of events, `ring[mark % size]`; those from `first` on are alive.
   std::vector<cudaEvent_t> ring;
-  Mark next = 0, stepBegin = 0, previousStep = 0;
+  Mark first = 0, next = 0;
   cudaEvent_t origin = nullptr;  // an event whose time is known on both clocks
   Ns originTime = 0;
 
-  explicit Gpu(int number);
+  Gpu(int number, c10::cuda::CUDAStream stream);
   void grow();
   void readClocks();
 };
@@ -80,7 +81,7 @@ void copy(Buffer into, Buffer from) {
 void Gpu::grow() {
   std::vector<cudaEvent_t> larger(ring.empty() ? 1024 : 2 * ring.size());
   for (cudaEvent_t& event : larger) check(cudaEventCreateWithFlags(&event, cudaEventDefault), "make an event");
-  for (Mark mark = previousStep; mark < next; ++mark) {
+  for (Mark mark = first; mark < next; ++mark) {
     std::swap(larger[static_cast<std::size_t>(mark) % larger.size()], ring[static_cast<std::size_t>(mark) % ring.size()]);
   }
   for (const cudaEvent_t event : ring) static_cast<void>(cudaEventDestroy(event));
@@ -89,13 +90,14 @@ void Gpu::grow() {
 
 Mark mark() {
   Gpu& g = use();
-  if (static_cast<std::size_t>(g.next - g.previousStep) >= g.ring.size()) g.grow();
+  if (static_cast<std::size_t>(g.next - g.first) >= g.ring.size()) g.grow();
   check(cudaEventRecord(g.ring[static_cast<std::size_t>(g.next) % g.ring.size()], g.compute.stream()), "record an event");
   return g.next++;
 }
 
 Ns timeOf(Mark mark) {
   Gpu& g = use();
+  assert(mark >= g.first && mark < g.next);
   return timeOfEvent(g.ring[static_cast<std::size_t>(mark) % g.ring.size()]);
 }
 
@@ -107,10 +109,10 @@ void Gpu::readClocks() {
   check(cudaEventCreateWithFlags(&candidate, cudaEventDefault), "make an event");
   Ns shortest = std::numeric_limits<Ns>::max();
   for (int i = 0; i < 5; ++i) {
-    const Ns begin = now();
+    const Ns begin = monotonicNow();
     check(cudaEventRecord(candidate, compute.stream()), "record an event");
     check(cudaEventSynchronize(candidate), "record an event");
-    const Ns took = now() - begin;
+    const Ns took = monotonicNow() - begin;
     if (took >= shortest) continue;
     shortest = took;
     originTime = begin + took / 2;
@@ -124,40 +126,43 @@ void finish(std::chrono::milliseconds deadline) {
   const auto until = Clock::now() + deadline;
   for (cudaError_t state = cudaStreamQuery(g.compute.stream()); state != cudaSuccess; state = cudaStreamQuery(g.compute.stream())) {
     if (state != cudaErrorNotReady) check(state, "end the step");
+    static_cast<void>(cudaGetLastError());  // else the next launch's check finds "not ready"
     if (Clock::now() > until) {
       throw Error("The GPU had not ended the step's work " + inWords(deadline) + " after it was asked for; see whether another rank hangs, or allow more with --timeout.");
     }
     std::this_thread::yield();
   }
-  if (now() - g.originTime > 100'000'000) g.readClocks();  // the clocks drift apart by some 10 µs a second
-  g.previousStep = g.stepBegin;
-  g.stepBegin = g.next;
+  if (monotonicNow() - g.originTime > 100'000'000) g.readClocks();  // the clocks drift apart by some 10 µs a second
 }
 
 Bytes bytesAlive() {
   const auto stats = c10::cuda::CUDACachingAllocator::getDeviceStats(static_cast<c10::DeviceIndex>(use().index));
-  return stats.allocated_bytes[static_cast<std::size_t>(c10::CachingAllocator::StatType::AGGREGATE)].current;
+  return stats.allocated_bytes[static_cast<std::size_t>(c10::CachingAllocator::StatType::AGGREGATE)].current + recordedBytes();
 }
 
 Bytes takePeakBytes() {
   const auto device = static_cast<c10::DeviceIndex>(use().index);
   const auto stats = c10::cuda::CUDACachingAllocator::getDeviceStats(device);
   c10::cuda::CUDACachingAllocator::resetPeakStats(device);
-  return stats.allocated_bytes[static_cast<std::size_t>(c10::CachingAllocator::StatType::AGGREGATE)].peak;
+  return stats.allocated_bytes[static_cast<std::size_t>(c10::CachingAllocator::StatType::AGGREGATE)].peak + recordedBytes();
 }
 
-Gpu::Gpu(int number)
+Gpu::Gpu(int number, c10::cuda::CUDAStream stream)
     : index(number),
-      compute(c10::cuda::getStreamFromPool(false, static_cast<c10::DeviceIndex>(number))),
+      compute(stream),
       arrivals(c10::cuda::getStreamFromPool(false, static_cast<c10::DeviceIndex>(number))) {
   device.index = number;
   device.allocate = &allocate;
   device.copy = &copy;
   device.addInto = [](DType dtype, Buffer into, Buffer what) { addInto(dtype, into, what, use().compute.stream()); };
-  device.sumOfSquares = [](DType dtype, Buffer buffer) { return sumOfSquares(dtype, buffer, use().compute.stream()); };
+  device.sumOfSquares = [](DType dtype, Buffer buffer, std::chrono::milliseconds deadline) { return sumOfSquares(dtype, buffer, use().compute.stream(), deadline); };
   device.mark = &mark;
   device.timeOf = &timeOf;
+  device.forgetMarks = [] { use().first = use().next; };
   device.finish = &finish;
+  device.record = [](const std::function<void()>& work, std::shared_ptr<void>& pool) { return recordGraph(use().index, computeStream(), work, pool); };
+  device.launch = [](const std::shared_ptr<void>& recording) { launchGraph(recording, computeStream()); };
+  device.spin = [](Ns duration) { spinKernel(duration, computeStream()); };
   device.name = [](const char* what) { what != nullptr ? static_cast<void>(nvtxRangePushA(what)) : static_cast<void>(nvtxRangePop()); };
   device.bytesAlive = &bytesAlive;
   device.takePeakBytes = &takePeakBytes;
@@ -175,11 +180,30 @@ bool isOnDevice(const void* address) {
 }
 
 int gpuCount() {
-  ::setenv("CUDA_MODULE_LOADING", "EAGER", 0);  // before CUDA begins
+  // Before CUDA begins. More streams than connections to the device would wait for each other: compute, and two for each peer.
+  ::setenv("CUDA_MODULE_LOADING", "EAGER", 0);
+  ::setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
   return c10::cuda::device_count();
 }
 
-void prepareGpu(int device, bool tf32) {
+namespace {
+
+/// Computes on that stream from now on. cuBLAS takes its workspace now, and not behind a message that is waited for.
+void computeOn(c10::cuda::CUDAStream stream, int device) {
+  instance() = std::make_unique<Gpu>(device, stream);
+  Gpu& g = use();
+  c10::cuda::setCurrentCUDAStream(stream);
+  g.grow();
+  const at::Tensor small = at::ones({16, 16}, at::TensorOptions().device(c10::Device(c10::DeviceType::CUDA, static_cast<c10::DeviceIndex>(device))));
+  static_cast<void>(small.mm(small));
+  static_cast<void>(mark());
+  finish(std::chrono::seconds(60));
+  static_cast<void>(timeOf(0));
+}
+
+}  // namespace
+
+std::string prepareGpu(int device, bool tf32, GpuPart part) {
   if (device < 0 || device >= gpuCount()) {
     throw UsageError("There is no GPU " + std::to_string(device) + "; CUDA gives this process " + std::to_string(gpuCount()) + ", see pipewright devices.");
   }
@@ -187,15 +211,24 @@ void prepareGpu(int device, bool tf32) {
   at::globalContext().setAllowTF32CuBLAS(tf32);
   at::globalContext().setAllowTF32CuDNN(tf32);
   c10::cuda::set_device(static_cast<c10::DeviceIndex>(device));
-  instance() = std::make_unique<Gpu>(device);
-  Gpu& g = use();
-  c10::cuda::setCurrentCUDAStream(g.compute);
-  g.grow();
-  // cuBLAS takes its workspace now, and not behind a message that is waited for.
-  const at::Tensor small = at::ones({16, 16}, at::TensorOptions().device(c10::Device(c10::DeviceType::CUDA, static_cast<c10::DeviceIndex>(device))));
-  static_cast<void>(small.mm(small));
-  finish(std::chrono::seconds(60));
+  const auto index = static_cast<c10::DeviceIndex>(device);
+  std::string refusal;
+  if (part.of > 1) {
+    try {
+      const Partition own = partOfGpu(device, part);
+      computeOn(c10::cuda::getStreamFromExternal(static_cast<cudaStream_t>(own.stream), index), device);
+      use().multiprocessors = own.multiprocessors;
+      return {};
+    } catch (const std::exception& problem) {
+      refusal = problem.what();
+    }
+  }
+  computeOn(c10::cuda::getStreamFromPool(false, index), device);
+  check(cudaDeviceGetAttribute(&use().multiprocessors, cudaDevAttrMultiProcessorCount, device), "count its multiprocessors");
+  return refusal;
 }
+
+int multiprocessors() { return use().multiprocessors; }
 
 const Device& gpu() { return use().device; }
 

@@ -1,11 +1,16 @@
 #pragma once
 
+#include <string>
+
+#include "backends/cuda_backend.h"
 #include "backends/device.h"
 
 namespace pw {
 
 /// What LibTorch's GPU is to the engine, after `prepareGpu`. Streams and events are CUDA's, as untyped pointers.
-void prepareGpu(int device, bool tf32);
+[[nodiscard]] std::string prepareGpu(int device, bool tf32, GpuPart part);
+/// Those that this process computes on.
+[[nodiscard]] int multiprocessors();
 [[nodiscard]] const Device& gpu();
 /// The stream that operators run on.
 [[nodiscard]] void* computeStream();

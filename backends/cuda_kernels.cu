@@ -42,15 +42,12 @@ void require(cublasStatus_t status, const std::string& what) {
 }
 
 /// Waits for all that the stream was asked for; a stream may wait for a message that never comes.
-void finish(cudaStream_t stream, std::chrono::milliseconds deadline, const std::string& what) {
-  const Clock::time_point end = Clock::now() + deadline;
+void finish(cudaStream_t stream, Clock::time_point end, const std::string& what) {
   for (;;) {
     const cudaError_t status = cudaStreamQuery(stream);
     if (status != cudaErrorNotReady) return require(status, what);
-    if (Clock::now() >= end) {
-      throw Error("The GPU was not done after " + std::to_string(deadline.count()) + " ms when it was to " + what +
-                  "; a peer may have ended, or --timeout is too short.");
-    }
+    static_cast<void>(cudaGetLastError());  // else the next launch's check finds "not ready"
+    if (Clock::now() >= end) throw Error("The GPU was not done in time when it was to " + what + "; a peer may have ended, or --timeout is too short.");
     std::this_thread::yield();
   }
 }
@@ -182,6 +179,35 @@ class Event {
   cudaEvent_t event_ = nullptr;
 };
 
+/// This thread's device, until the end of the scope.
+class DeviceUse {
+ public:
+  explicit DeviceUse(int device) {
+    require(cudaGetDevice(&before_), "tell which GPU is in use");
+    require(cudaSetDevice(device), "use GPU " + std::to_string(device));
+  }
+  ~DeviceUse() { cudaSetDevice(before_); }
+  DeviceUse(const DeviceUse&) = delete;
+  DeviceUse& operator=(const DeviceUse&) = delete;
+
+ private:
+  int before_ = 0;
+};
+
+/// A stream of the current device that waits for no other.
+class OwnStream {
+ public:
+  OwnStream() { require(cudaStreamCreateWithFlags(&stream_, cudaStreamNonBlocking), "make a stream"); }
+  ~OwnStream() { cudaStreamDestroy(stream_); }
+  OwnStream(const OwnStream&) = delete;
+  OwnStream& operator=(const OwnStream&) = delete;
+
+  [[nodiscard]] cudaStream_t get() const { return stream_; }
+
+ private:
+  cudaStream_t stream_ = nullptr;
+};
+
 using Launch = std::function<void()>;
 
 /// How long so many launches take together.
@@ -190,7 +216,7 @@ double timeOf(cudaStream_t stream, const Launch& launch, int times) {
   begin.record(stream);
   for (int i = 0; i < times; ++i) launch();
   end.record(stream);
-  finish(stream, kMeasuring, "do what is measured");
+  finish(stream, Clock::now() + kMeasuring, "do what is measured");
   return begin.secondsTo(end);
 }
 
@@ -268,6 +294,7 @@ void addInto(DType dtype, Buffer into, Buffer what, void* stream) {
 
 double sumOfSquares(DType dtype, Buffer buffer, void* stream, std::chrono::milliseconds deadline) {
   const cudaStream_t on = streamOf(stream);
+  const Clock::time_point end = Clock::now() + deadline;
   void* partial = nullptr;
   require(cudaMallocAsync(&partial, kSumBlocks * sizeof(double), on), "give memory for a sum");
   const std::unique_ptr<void, std::function<void(void*)>> owner(partial, [on](void* memory) { cudaFreeAsync(memory, on); });
@@ -279,22 +306,25 @@ double sumOfSquares(DType dtype, Buffer buffer, void* stream, std::chrono::milli
   });
   sumPartials<<<1, kThreads, 0, on>>>(sums, kSumBlocks);
   require(cudaGetLastError(), "start a sum of squares");
-  finish(on, deadline, "sum squares");  // a copy to memory that is not pinned would wait without a deadline
+  finish(on, end, "sum squares");  // a copy to memory that is not pinned would wait without a deadline
   double sum = 0;
   require(cudaMemcpyAsync(&sum, sums, sizeof(sum), cudaMemcpyDeviceToHost, on), "copy a sum");
-  finish(on, deadline, "copy a sum");
+  finish(on, end, "copy a sum");
   return sum;
 }
 
-GpuRates measureRates(void* stream, bool tf32) {
-  const cudaStream_t on = streamOf(stream);
+GpuRates measureRates(int device) {
+  const DeviceUse use(device);
+  const OwnStream stream;
+  const cudaStream_t on = stream.get();
   GpuRates rates;
   cublasHandle_t handle = nullptr;
   require(cublasCreate(&handle), "start");
   const std::unique_ptr<cublasContext, void (*)(cublasHandle_t)> cublas(handle, [](cublasHandle_t h) { cublasDestroy(h); });
   require(cublasSetStream(handle, on), "use a stream");
   rates.matmulFlopsPerSecond = matmulRate<__nv_bfloat16>(handle, on, CUDA_R_16BF, CUBLAS_COMPUTE_32F);
-  rates.floatFlopsPerSecond = matmulRate<float>(handle, on, CUDA_R_32F, tf32 ? CUBLAS_COMPUTE_32F_FAST_TF32 : CUBLAS_COMPUTE_32F);
+  rates.tf32FlopsPerSecond = matmulRate<float>(handle, on, CUDA_R_32F, CUBLAS_COMPUTE_32F_FAST_TF32);
+  rates.floatFlopsPerSecond = matmulRate<float>(handle, on, CUDA_R_32F, CUBLAS_COMPUTE_32F);
   rates.copyBytesPerSecond = bestCopy(on, false, false);
   rates.hostToDeviceBytesPerSecond = bestCopy(on, true, false);
   rates.deviceToHostBytesPerSecond = bestCopy(on, false, true);

@@ -21,13 +21,11 @@ void spinKernel(long long nanoseconds, void* stream, int blocks = 1);
 /// Bandwidth-bound. Throws Error naming any other type.
 void addInto(DType dtype, Buffer into, Buffer what, void* stream);
 
-/// In double precision, by 1024 blocks and then by one: the same bits every time and on every device. Waits for the stream, at most until the
-/// deadline. Throws Error for other types.
-[[nodiscard]] double sumOfSquares(DType dtype, Buffer buffer, void* stream, std::chrono::milliseconds deadline = std::chrono::minutes(1));
+/// In double precision, by 1024 blocks and then by one: the same bits every time and on every device. Waits for the stream, for `deadline` in all.
+/// Throws Error then, and for other types.
+[[nodiscard]] double sumOfSquares(DType dtype, Buffer buffer, void* stream, std::chrono::milliseconds deadline);
 
-/// Medians of 7 after warm-up, by events; the best of several sizes as far as half of the free memory allows: matrix products of 2048, 4096 and 8192
-/// (random numbers, as zeros would run faster), copies of 64 to 512 MiB. Takes some seconds, up to 2 GiB of the device, and 256 MiB pinned.
-/// `tf32`: float32 products may round to 19 bits.
-[[nodiscard]] GpuRates measureRates(void* stream, bool tf32 = false);
+/// See CudaBackend. By events: matrix products of 2048, 4096 and 8192 (random numbers, as zeros would run faster), copies of 64 to 512 MiB.
+[[nodiscard]] GpuRates measureRates(int device);
 
 }  // namespace pw

@@ -3,12 +3,12 @@
 #include <algorithm>
 #include <cassert>
 #include <deque>
-#include <map>
 #include <string>
 #include <thread>
 #include <unordered_map>
 #include <vector>
 
+#include "backends/device_inbox.h"
 #include "backends/transport.h"
 #include "schedules/error.h"
 
@@ -17,66 +17,21 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// Announcements of one sender to one receiver take these tags in turn; there may be more of them under way, as messages of one tag keep their order.
-constexpr std::uint32_t kFirstTag = 0x7FFF0500, kTags = 0x100;
-constexpr std::uint32_t kBellTag = kFirstTag + kTags;
-
-/// What is sent to the receiver of a message, over the host's transport.
-struct Announcement {
-  std::uint64_t bytes = 0;
-  std::uint32_t tag = 0, unused = 0;
-};
-
-enum class Way : std::uint8_t { Host, Send, Receive };
-
-/// A message that was asked for and not waited for. The host's transport holds the address of `announcement`.
-struct Message {
-  Way way = Way::Host;
-  bool sending = false;
-  Rank peer;
-  std::uint32_t tag = 0;
-  Buffer buffer;
-  Communicator::Ticket host = 0;             ///< of Host: its own; of Send: its announcement's
-  Announcement announcement{};               ///< of Send
-  std::optional<std::uint64_t> operation{};  ///< the links'; of Receive: once the message is announced
-  HeldBuffer kept{};                         ///< where it was received before it was asked for
-  std::string failure{};                     ///< why it cannot be had although it came
-};
-
-/// A message that came before it was asked for.
-struct Early {
-  std::uint64_t operation = 0;
-  HeldBuffer memory;
-};
-
-/// Another rank. The host's transport holds the address of `announcement` while one is expected.
-struct Peer {
-  std::uint32_t announcementsOut = 0, announcementsIn = 0;
-  std::optional<Communicator::Ticket> expected;  ///< the next announcement; while a message is wanted
-  Announcement announcement;
-  std::map<std::uint32_t, std::deque<Communicator::Ticket>> wanted;  ///< by tag: receives that were not announced; no empty ones
-  std::map<std::uint32_t, std::deque<Early>> early;                  ///< by tag, in the order they came; no empty ones
-};
-
-Buffer bytesOf(Announcement& announcement) { return {reinterpret_cast<std::byte*>(&announcement), sizeof announcement}; }
-
-std::uint32_t nextTag(std::uint32_t& count) { return kFirstTag + count++ % kTags; }
-
-/// Takes the first of a tag's queue.
-template <class Value>
-std::optional<Value> takeFirst(std::map<std::uint32_t, std::deque<Value>>& queues, std::uint32_t tag) {
-  const auto queue = queues.find(tag);
-  if (queue == queues.end()) return std::nullopt;
-  Value first = std::move(queue->second.front());
-  queue->second.pop_front();
-  if (queue->second.empty()) queues.erase(queue);
-  return first;
+/// A wait for an operation passed its deadline.
+std::string lateSentence(const DeviceMessage& message, std::chrono::milliseconds deadline) {
+  if (message.way != Way::Collective) return lateSentence(message.sending, message.peer, deadline);
+  std::string ranks = std::to_string(message.group.front().value);
+  for (std::size_t i = 1; i < message.group.size(); ++i) {
+    ranks += (i + 1 < message.group.size() ? ", " : " and ") + std::to_string(message.group[i].value);
+  }
+  return "ranks " + ranks + " did not all begin to combine " + std::to_string(message.buffer.bytes) + " bytes within " + inWords(deadline) +
+         "; see whether one of them hangs, or allow more with --timeout";
 }
 
 class DeviceMessages final : public Communicator {
  public:
   DeviceMessages(std::unique_ptr<Communicator> host, const Device& device, DeviceLinks links, std::chrono::milliseconds deadline)
-      : device_(device), deadline_(deadline), peers_(static_cast<std::size_t>(host->size())), host_(std::move(host)), links_(std::move(links)) {}
+      : device_(device), deadline_(deadline), inbox_(*host, device_, links_), host_(std::move(host)), links_(std::move(links)) {}
   ~DeviceMessages() override;
   DeviceMessages(const DeviceMessages&) = delete;
   DeviceMessages& operator=(const DeviceMessages&) = delete;
@@ -90,36 +45,37 @@ class DeviceMessages final : public Communicator {
   std::size_t waitAny(std::span<const Ticket> tickets) override;
   void progress() override;
   std::optional<std::pair<Ns, Ns>> timesOf(Ticket ticket) override;
+  MessageState stateOf(Ticket ticket) noexcept override;
+  std::optional<Ticket> combine(Collective what, std::span<const Rank> group, DType dtype, Buffer buffer) override;
   void barrier() override;
   void abort() noexcept override;
 
  private:
   [[nodiscard]] bool isOnDevice(Buffer buffer) const { return buffer.bytes > 0 && links_.holds(buffer.data); }
-  void hangBell(Ticket announcement);
-  void expectAnnouncement(Rank rank);
-  void take(Rank from, const Announcement& announcement);
-  void listen(Rank rank);
+  void hangBell(std::optional<Ticket> announcement);
   void advance();
   [[nodiscard]] bool isQuiet() const;
-  [[nodiscard]] bool isMoved(const Message& message) const;
-  [[nodiscard]] bool isSettled(const Message& message) const;
-  void finishReceive(Ticket ticket, Message& message);
-  void cancel(Ticket ticket);
+  [[nodiscard]] bool isMoved(const DeviceMessage& message) const;
+  [[nodiscard]] bool isBegun(std::uint64_t operation) const;
+  [[nodiscard]] MessageState currentState(const DeviceMessage& message) const noexcept;
+  [[nodiscard]] bool isSettled(const DeviceMessage& message) const;
+  void finishReceive(Ticket ticket, DeviceMessage& message);
   template <class Condition>
   bool runUntil(Condition condition);
 
   const Device& device_;
   std::chrono::milliseconds deadline_;
-  std::vector<Peer> peers_;
-  std::unordered_map<Ticket, Message> messages_;
+  std::unordered_map<Ticket, DeviceMessage> messages_;
   Ticket next_ = 1;
-  std::deque<std::uint64_t> underWay_;               ///< operations not known to be done
-  std::unordered_map<Ticket, std::uint64_t> waited_;  ///< operations of messages since the last barrier
-  std::vector<HeldBuffer> copied_;                   ///< what the device may still copy from
-  std::optional<Ticket> bell_;                       ///< a message from this rank to itself that does not come: its receive ends when the job fails
+  std::deque<std::uint64_t> underWay_;                   ///< operations not known to be done
+  std::unordered_map<Ticket, std::uint64_t> waited_;     ///< operations of messages since the last barrier
+  std::unordered_map<Ticket, std::pair<Ns, Ns>> times_;  ///< of those between the last two barriers
+  std::vector<HeldBuffer> copied_;                       ///< what the device may still copy from
+  std::optional<Ticket> bell_;  ///< a message from this rank to itself that does not come: its receive ends when the job fails
   std::byte bellByte_{};
   std::string failure_;  ///< of the job
   bool left_ = false;
+  DeviceInbox inbox_;
   // Last: they may write to the memory above until they are gone, and the links use the host's transport.
   std::unique_ptr<Communicator> host_;
   DeviceLinks links_;
@@ -133,17 +89,23 @@ DeviceMessages::~DeviceMessages() {
     advance();
     if (!underWay_.empty()) links_.abort();
     if (!failure_.empty()) return;
-    host_->wait(host_->send(rank(), kBellTag, {&bellByte_, 1}));
+    host_->wait(host_->send(rank(), DeviceInbox::kBellTag, {&bellByte_, 1}));
     host_->wait(*bell_);
   } catch (const Error&) {  // the job fails: nobody is left to tell
   }
 }
 
-/// At the first message of a device: from then on the job's failure shows while this rank waits for its device only.
-void DeviceMessages::hangBell(Ticket announcement) {
+/// At the first message of a device, which has an announcement, or collective: from then on the job's failure shows while this rank waits for its
+/// device only.
+void DeviceMessages::hangBell(std::optional<Ticket> announcement) {
   if (bell_) return;
-  if (!host_->isDone(announcement)) throw UsageError("the transport gloo cannot announce messages of GPUs; use the transport ucx");
-  bell_ = host_->receive(rank(), kBellTag, {&bellByte_, 1});
+  const auto requireTelling = [this](Ticket ticket) {
+    if (!host_->isDone(ticket)) throw UsageError("the transport gloo cannot announce messages of GPUs; use the transport ucx");
+  };
+  if (announcement) requireTelling(*announcement);
+  const Ticket bell = host_->receive(rank(), DeviceInbox::kBellTag, {&bellByte_, 1});
+  requireTelling(bell);
+  bell_ = bell;
 }
 
 Communicator::Ticket DeviceMessages::send(Rank to, std::uint32_t tag, Buffer buffer) {
@@ -151,13 +113,12 @@ Communicator::Ticket DeviceMessages::send(Rank to, std::uint32_t tag, Buffer buf
   advance();
   const bool onDevice = isOnDevice(buffer);
   if (onDevice && left_) throw Error(leftSentence());
-  Message message{.way = onDevice ? Way::Send : Way::Host, .sending = true, .peer = to, .tag = tag, .buffer = buffer};
+  DeviceMessage message{.way = onDevice ? Way::Send : Way::Host, .sending = true, .peer = to, .tag = tag, .buffer = buffer};
   if (!onDevice) message.host = host_->send(to, tag, buffer);
   const Ticket ticket = next_++;
-  Message& asked = messages_.emplace(ticket, std::move(message)).first->second;
+  DeviceMessage& asked = messages_.emplace(ticket, std::move(message)).first->second;
   if (onDevice) {
-    asked.announcement = {.bytes = buffer.bytes, .tag = tag};
-    asked.host = host_->send(to, nextTag(peers_[to.index()].announcementsOut), bytesOf(asked.announcement));
+    asked.host = inbox_.announce(asked);
     hangBell(asked.host);
     asked.operation = links_.send(to, buffer);
     underWay_.push_back(*asked.operation);
@@ -170,62 +131,16 @@ Communicator::Ticket DeviceMessages::receive(Rank from, std::uint32_t tag, Buffe
   advance();
   const bool onDevice = isOnDevice(buffer);
   if (onDevice && left_) throw Error(leftSentence());
-  Message message{.way = onDevice ? Way::Receive : Way::Host, .sending = false, .peer = from, .tag = tag, .buffer = buffer};
+  DeviceMessage message{.way = onDevice ? Way::Receive : Way::Host, .sending = false, .peer = from, .tag = tag, .buffer = buffer};
   if (!onDevice) message.host = host_->receive(from, tag, buffer);
   const Ticket ticket = next_++;
-  Message& asked = messages_.emplace(ticket, std::move(message)).first->second;
+  DeviceMessage& asked = messages_.emplace(ticket, std::move(message)).first->second;
   if (onDevice) {
-    Peer& peer = peers_[from.index()];
-    if (auto early = takeFirst(peer.early, tag)) {
-      asked.operation = early->operation;
-      asked.kept = std::move(early->memory);
-      const std::size_t got = asked.kept.buffer.bytes;
-      if (got != buffer.bytes) asked.failure = sizeSentence(rank(), from, tag, buffer.bytes, got);
-    } else {
-      peer.wanted[tag].push_back(ticket);
-      if (!peer.expected) expectAnnouncement(from);
-      advance();
-    }
+    const auto expected = inbox_.want(asked);
+    if (expected) hangBell(expected);
+    advance();
   }
   return ticket;
-}
-
-void DeviceMessages::expectAnnouncement(Rank rank) {
-  Peer& peer = peers_[rank.index()];
-  peer.expected = host_->receive(rank, nextTag(peer.announcementsIn), bytesOf(peer.announcement));
-  hangBell(*peer.expected);
-}
-
-/// Begins to receive what is announced: where it is wanted, else, or when it is of another size, into memory of ours.
-void DeviceMessages::take(Rank from, const Announcement& announcement) {
-  Peer& peer = peers_[from.index()];
-  const auto ticket = takeFirst(peer.wanted, announcement.tag);
-  Message* const message = ticket ? &messages_.at(*ticket) : nullptr;
-  const bool fits = message != nullptr && message->buffer.bytes == announcement.bytes;
-  HeldBuffer memory;
-  if (!fits) memory = device_.allocate(announcement.bytes);
-  const std::uint64_t operation = links_.receive(from, fits ? message->buffer : memory.buffer);
-  underWay_.push_back(operation);
-  if (message == nullptr) {
-    peer.early[announcement.tag].push_back({operation, std::move(memory)});
-    return;
-  }
-  message->operation = operation;
-  if (fits) return;
-  message->kept = std::move(memory);
-  message->failure = sizeSentence(rank(), from, announcement.tag, message->buffer.bytes, announcement.bytes);
-}
-
-/// Takes the announcements that came from a rank, in their order.
-void DeviceMessages::listen(Rank rank) {
-  Peer& peer = peers_[rank.index()];
-  while (peer.expected && host_->isDone(*peer.expected).value_or(false)) {
-    const Ticket ticket = *std::exchange(peer.expected, std::nullopt);
-    host_->wait(ticket);
-    take(rank, Announcement(peer.announcement));
-    // Only while something is wanted: a receive that is left open at the end is a failure to the host's transport.
-    if (!peer.wanted.empty()) expectAnnouncement(rank);
-  }
 }
 
 /// Lets all messages of the device move on; a failure is kept for whoever waits.
@@ -233,7 +148,7 @@ void DeviceMessages::advance() {
   if (!bell_ || left_ || !failure_.empty()) return;
   try {
     if (host_->isDone(*bell_).value_or(false)) host_->wait(*bell_);
-    for (int r = 0; r < size(); ++r) listen(Rank(r));
+    inbox_.listen(underWay_);
     while (!underWay_.empty() && links_.isDone(underWay_.front())) underWay_.pop_front();
   } catch (const Error& error) {
     failure_ = error.what();
@@ -242,21 +157,28 @@ void DeviceMessages::advance() {
 
 /// Whether nothing of the device is under way, so that waits may be left to the host's transport.
 bool DeviceMessages::isQuiet() const {
-  const auto isExpected = [](const Peer& peer) { return peer.expected.has_value(); };
-  return !bell_ || left_ || !failure_.empty() || (underWay_.empty() && std::ranges::none_of(peers_, isExpected));
+  return !bell_ || left_ || !failure_.empty() || (underWay_.empty() && !inbox_.isExpecting());
 }
 
 /// Whether a message's wait would end well at once.
-bool DeviceMessages::isMoved(const Message& message) const {
+bool DeviceMessages::isMoved(const DeviceMessage& message) const {
   switch (message.way) {
     case Way::Host: return host_->isDone(message.host).value_or(false);
     case Way::Send: return links_.isDone(*message.operation) && host_->isDone(message.host).value_or(false);
     case Way::Receive: return message.operation.has_value();
+    case Way::Collective: return isBegun(*message.operation);
   }
   return false;
 }
 
-bool DeviceMessages::isSettled(const Message& message) const {
+/// Whether compute can be put behind an operation without waiting for other ranks.
+bool DeviceMessages::isBegun(std::uint64_t operation) const {
+  if (links_.isDone(operation)) return true;
+  const MessageState state = links_.stateOf ? links_.stateOf(operation) : MessageState::Unknown;
+  return state == MessageState::Moving || state == MessageState::Done;
+}
+
+bool DeviceMessages::isSettled(const DeviceMessage& message) const {
   return left_ || (message.way != Way::Host && !failure_.empty()) || isMoved(message);
 }
 
@@ -274,26 +196,27 @@ bool DeviceMessages::runUntil(Condition condition) {
 void DeviceMessages::wait(Ticket ticket) {
   const auto found = messages_.find(ticket);
   assert(found != messages_.end());
-  Message& message = found->second;
+  DeviceMessage& message = found->second;
   const bool onHost = message.way == Way::Host;
   if (!onHost && left_) throw Error(leftSentence());
   const bool inTime = runUntil([&] { return (onHost && isQuiet()) || isSettled(message); });
   if (!inTime || (!onHost && !failure_.empty() && (!message.operation || !links_.isDone(*message.operation)))) {
-    const std::string sentence = inTime ? failure_ : lateSentence(message.sending, message.peer, deadline_);
-    cancel(ticket);
+    const std::string sentence = inTime ? failure_ : lateSentence(message, deadline_);
+    inbox_.cancel(message);
     throw Error(sentence);
   }
-  if (message.way == Way::Receive) {
-    finishReceive(ticket, message);
-  } else {
-    if (!onHost) waited_.emplace(ticket, *message.operation);
-    host_->wait(message.host);
+  switch (message.way) {
+    case Way::Host: host_->wait(message.host); break;
+    case Way::Send: host_->wait(message.host); break;
+    case Way::Receive: finishReceive(ticket, message); break;
+    case Way::Collective: links_.order(*message.operation); break;
   }
+  if (!onHost) waited_.emplace(ticket, *message.operation);
   messages_.erase(ticket);
 }
 
 /// Puts what compute does from now on behind a message that was announced.
-void DeviceMessages::finishReceive(Ticket ticket, Message& message) {
+void DeviceMessages::finishReceive(Ticket ticket, DeviceMessage& message) {
   if (!message.failure.empty()) {
     const std::string sentence = message.failure;
     copied_.push_back(std::move(message.kept));  // it may still be written to
@@ -301,33 +224,21 @@ void DeviceMessages::finishReceive(Ticket ticket, Message& message) {
     throw Error(sentence);
   }
   links_.order(*message.operation);
-  waited_.emplace(ticket, *message.operation);
   if (message.kept.buffer.bytes == 0) return;
   device_.copy(message.buffer, message.kept.buffer);
   copied_.push_back(std::move(message.kept));
 }
 
-/// Nothing will be written into the buffer of a message that was not announced.
-void DeviceMessages::cancel(Ticket ticket) {
-  const Message& message = messages_.at(ticket);
-  if (message.way != Way::Receive || message.operation) return;
-  auto& wanted = peers_[message.peer.index()].wanted;
-  const auto queue = wanted.find(message.tag);
-  if (queue == wanted.end()) return;
-  std::erase(queue->second, ticket);
-  if (queue->second.empty()) wanted.erase(queue);
-}
-
 std::optional<bool> DeviceMessages::isDone(Ticket ticket) {
   advance();
-  const Message& message = messages_.at(ticket);
+  const DeviceMessage& message = messages_.at(ticket);
   if (message.way == Way::Host) return host_->isDone(message.host);
   return isSettled(message);
 }
 
 std::size_t DeviceMessages::waitAny(std::span<const Ticket> tickets) {
   assert(!tickets.empty());
-  std::vector<const Message*> messages;
+  std::vector<const DeviceMessage*> messages;
   std::vector<Ticket> onHost;
   for (const Ticket ticket : tickets) {
     messages.push_back(&messages_.at(ticket));
@@ -337,10 +248,10 @@ std::size_t DeviceMessages::waitAny(std::span<const Ticket> tickets) {
   const bool allOnHost = onHost.size() == tickets.size();
   const bool inTime = runUntil([&] {
     if (allOnHost && isQuiet()) return true;
-    settled = std::ranges::find_if(messages, [&](const Message* message) { return isSettled(*message); });
+    settled = std::ranges::find_if(messages, [&](const DeviceMessage* message) { return isSettled(*message); });
     return settled != messages.end();
   });
-  if (!inTime) throw Error(lateSentence(messages.front()->sending, messages.front()->peer, deadline_));
+  if (!inTime) throw Error(lateSentence(*messages.front(), deadline_));
   return settled == messages.end() ? host_->waitAny(onHost) : static_cast<std::size_t>(settled - messages.begin());
 }
 
@@ -350,20 +261,52 @@ void DeviceMessages::progress() {
 }
 
 std::optional<std::pair<Ns, Ns>> DeviceMessages::timesOf(Ticket ticket) {
-  const auto found = waited_.find(ticket);
-  return found == waited_.end() ? std::nullopt : std::optional(links_.times(found->second));
+  if (const auto found = waited_.find(ticket); found != waited_.end()) return links_.times(found->second);
+  const auto found = times_.find(ticket);
+  return found == times_.end() ? std::nullopt : std::optional(found->second);
 }
 
-/// By messages of ours and not by the host's own barrier, so that a peer gets what it needs of this rank before it comes.
+MessageState DeviceMessages::stateOf(Ticket ticket) noexcept {
+  const auto found = messages_.find(ticket);
+  if (found == messages_.end()) return MessageState::Unknown;
+  return left_ ? found->second.last : currentState(found->second);
+}
+
+MessageState DeviceMessages::currentState(const DeviceMessage& message) const noexcept {
+  try {
+    if (message.way == Way::Host) return host_->stateOf(message.host);
+    if (!message.operation) return MessageState::Waiting;
+    return links_.stateOf ? links_.stateOf(*message.operation) : MessageState::Unknown;
+  } catch (const std::exception&) {
+    return MessageState::Unknown;
+  }
+}
+
+std::optional<Communicator::Ticket> DeviceMessages::combine(Collective what, std::span<const Rank> group, DType dtype, Buffer buffer) {
+  advance();
+  if (!links_.combine || (buffer.bytes > 0 && !links_.holds(buffer.data))) return std::nullopt;
+  if (left_) throw Error(leftSentence());
+  hangBell({});
+  const auto operation = links_.combine(what, group, dtype, buffer);
+  if (!operation) return std::nullopt;
+  underWay_.push_back(*operation);
+  const Ticket ticket = next_++;
+  DeviceMessage message{.way = Way::Collective, .peer = group.front(), .buffer = buffer, .group = {group.begin(), group.end()}, .operation = operation};
+  messages_.emplace(ticket, std::move(message));
+  return ticket;
+}
+
+/// By messages of ours and not by the host's own barrier, so that a peer gets what it needs of this rank before it comes. All that was waited for is
+/// done when the device has finished.
 void DeviceMessages::barrier() {
   if (left_) throw Error(leftSentence());
   device_.finish(deadline_);
   advance();
   if (!failure_.empty()) throw Error(failure_);
   copied_.clear();
-  waited_.clear();
-  const bool isOpen = std::ranges::any_of(messages_, [](const auto& message) { return message.second.way != Way::Host; }) ||
-                      std::ranges::any_of(peers_, [](const Peer& peer) { return !peer.early.empty(); });
+  times_.clear();
+  for (const auto& [ticket, operation] : std::exchange(waited_, {})) times_.emplace(ticket, links_.times(operation));
+  const bool isOpen = inbox_.holdsEarly() || std::ranges::any_of(messages_, [](const auto& message) { return message.second.way != Way::Host; });
   if (!isOpen) {  // else some operations will be asked about after it
     underWay_.clear();
     links_.forget();
@@ -373,6 +316,9 @@ void DeviceMessages::barrier() {
 
 void DeviceMessages::abort() noexcept {
   try {
+    if (!left_) {
+      for (auto& [ticket, message] : messages_) message.last = currentState(message);
+    }
     if (!std::exchange(left_, true)) links_.abort();
   } catch (const std::exception&) {  // it ends with the process
   }

@@ -5,6 +5,7 @@
 #include <functional>
 #include <memory>
 #include <optional>
+#include <span>
 #include <utility>
 
 #include "backends/communicator.h"
@@ -21,6 +22,10 @@ struct DeviceLinks {
   std::function<std::uint64_t(Rank to, Buffer buffer)> send;
   /// Writes to the buffer at once, whatever compute still does with that memory: see Device::allocate.
   std::function<std::uint64_t(Rank from, Buffer buffer)> receive;
+  /// As Communicator::combine, when all that compute was asked for so far is done; nothing where the links cannot. May be empty.
+  std::function<std::optional<std::uint64_t>(Collective what, std::span<const Rank> group, DType dtype, Buffer buffer)> combine;
+  /// How far an operation is, without asking more than that; also after `abort`, as it was before. May be empty: nothing is known.
+  std::function<MessageState(std::uint64_t operation)> stateOf;
   /// Whether an operation is done. Throws Error when the link failed.
   std::function<bool(std::uint64_t operation)> isDone;
   /// Compute that is asked for from now on begins when the operation is done.
@@ -39,11 +44,12 @@ struct DeviceLinks {
 /// received into memory of `device.allocate`, which is copied from when it is asked for and kept until the next barrier. Buffers on the host, and empty
 /// ones, go over `host` as they are: a message must lie on the device at both of its ends or at none.
 ///
-/// `wait` of a receive returns when compute is ordered behind it, of a send when the buffer is free. `isDone` and `waitAny`: of a receive, once its
-/// message is announced. `timesOf`: of messages of the device. A barrier waits for `device.finish` and forgets the operations, unless messages are
-/// under way across it. Tags from 0x7FFF0500 to 0x7FFF0600 are the announcements'. Every wait ends at the deadline with an Error naming the peer; it
-/// offers its core to others but does not sleep while messages of the device are under way. The first message of a device throws UsageError where
-/// `host` cannot tell what came (Gloo).
+/// `wait` of a receive returns when compute is ordered behind it, of a send when the buffer is free, of a collective when all of its group have come and
+/// compute is ordered behind it. `isDone` and `waitAny`: of a receive, once its message is announced; of a collective, once all have come. `timesOf`: of
+/// messages of the device and collectives. A barrier waits for `device.finish` and forgets the operations, unless messages are under way across it.
+/// Tags from 0x7FFF0500 to 0x7FFF0600 are the announcements'. Every wait ends at the deadline with an Error naming the peer; it offers its core to
+/// others but does not sleep while messages of the device are under way. The first message of a device throws UsageError where `host` cannot tell what
+/// came (Gloo).
 [[nodiscard]] std::unique_ptr<Communicator> communicatorOver(std::unique_ptr<Communicator> host, const Device& device, DeviceLinks links,
                                                              std::chrono::milliseconds deadline);
 

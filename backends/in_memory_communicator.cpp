@@ -72,6 +72,7 @@ class InMemoryCommunicator final : public Communicator {
   void wait(Ticket ticket) override;
   std::optional<bool> isDone(Ticket ticket) override;
   std::size_t waitAny(std::span<const Ticket> tickets) override;
+  MessageState stateOf(Ticket ticket) noexcept override;
   void progress() override {}
   void barrier() override;
   void abort() noexcept override;
@@ -168,8 +169,7 @@ void InMemoryCommunicator::wait(Ticket ticket) {
     const bool arrived = waitFor(lock, doing, [&] { return hasArrived(ticket); });
     if (sending) return;
     if (!arrived) {
-      forget(started->second);
-      receives_.erase(started);
+      forget(started->second);  // its ticket stays known, for `stateOf`
       throw Error(fmt::format("rank {} got no message with tag {} from rank {} within {}", to.value, tag, from.value, inWords(deadline_)));
     }
   }
@@ -180,6 +180,11 @@ void InMemoryCommunicator::wait(Ticket ticket) {
 std::optional<bool> InMemoryCommunicator::isDone(Ticket ticket) {
   const std::lock_guard lock(exchange_->mutex);
   return exchange_->aborted || hasArrived(ticket);
+}
+
+MessageState InMemoryCommunicator::stateOf(Ticket ticket) noexcept {
+  const std::lock_guard lock(exchange_->mutex);
+  return hasArrived(ticket) ? MessageState::Done : MessageState::Waiting;
 }
 
 std::size_t InMemoryCommunicator::waitAny(std::span<const Ticket> tickets) {

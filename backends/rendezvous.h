@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <functional>
 #include <string>
@@ -18,6 +19,7 @@ struct Rendezvous {
   bool storeIsElsewhere = false;  ///< another process (torchrun's agent) serves the store
   bool oneHost = true;         ///< all ranks on this host: connect over the loopback device
   std::chrono::milliseconds deadline{60000};
+  const std::atomic<bool>* jobFailed = nullptr;  ///< may be set at any time, also by a signal: ends all waits with an error (UCX's; null: never)
 };
 
 /// A small dictionary that all ranks of a job see, to exchange addresses before there are connections.

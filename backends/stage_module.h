@@ -73,6 +73,9 @@ class StageModule {
   virtual void backwardInput(Microbatch microbatch) = 0;
   virtual void backwardWeight(Microbatch microbatch) = 0;
 
+  /// Gradients from the next backward on are times this, so that small ones of float16 do not vanish; the loss stays as it is. 1 at first.
+  virtual void setLossScale(double scale) = 0;
+
   /// This stage's part of the step's loss so far: summed over all stages and ranks it is the mean over the samples, uneven microbatches
   /// weighted; nothing but on the last stage.
   [[nodiscard]] virtual std::optional<double> stepLoss() const = 0;

@@ -69,6 +69,7 @@ class SyntheticStage final : public StageModule {
   }
   void backwardWeight(Microbatch microbatch) override;
 
+  void setLossScale(double /*scale*/) override {}
   std::optional<double> stepLoss() const override { return isLast() ? std::optional<double>(0) : std::nullopt; }
   HeldBuffer takeModelOutput(std::size_t /*output*/, Microbatch /*m*/) override { return {}; }
   std::vector<ParameterGroup> groups() override;

@@ -9,11 +9,15 @@ add_library(pw_torch SHARED
   torch_memory.cpp
   torch_optimizer.cpp
   torch_parameters.cpp
+  torch_pass.cpp
   torch_profiler.cpp
   torch_program.cpp
+  torch_recorder.cpp
   torch_stage.cpp
   torch_state.cpp
   torch_types.cpp
+  torch_weight_others.cpp
+  torch_weight_products.cpp
   torch_weights.cpp)
 target_link_libraries(pw_torch PRIVATE pw_backends TorchWheel::torch_cpu)
 # The wheel was built with NDEBUG, which decides what some of its inline functions and classes contain.

@@ -15,10 +15,6 @@
 namespace pw {
 namespace {
 
-Buffer bufferOf(const at::Tensor& tensor) {
-  return {static_cast<std::byte*>(tensor.data_ptr()), static_cast<std::size_t>(tensor.nbytes())};
-}
-
 /// Takes a tensor of a checkpoint, whose type and shape must be those of the model's.
 void copyFrom(const CheckpointFile& file, const std::string& name, at::Tensor& into) {
   const at::Tensor found = file.read(name);
@@ -148,10 +144,17 @@ void StageParameters::beginStep(int step) {
   step_ = step;
   for (Parameter& parameter : parameters_) {
     if (!parameter.gradient) continue;
-    parameter.fresh = !parameter.zeroFirst;
-    if (parameter.zeroFirst) parameter.gradient->zero_();
+    parameter.fresh = !parameter.zeroFirst && !fromZero_;
+    if (parameter.zeroFirst && !fromZero_) parameter.gradient->zero_();
+  }
+  if (!fromZero_) return;
+  for (const Group& group : groups_) {
+    at::Tensor gradients = group.gradients;
+    gradients.zero_();
   }
 }
+
+at::Device StageParameters::device() const { return deviceOf(device_); }
 
 void StageParameters::fill(Frame& frame) const {
   for (const Parameter& parameter : parameters_) {

@@ -10,8 +10,12 @@
 #include "backends/torch_program.h"
 #include "backends/torch_stage.h"
 
+namespace c10 {
+struct Device;
+}
 namespace at {
 class Tensor;
+using c10::Device;
 }
 
 namespace pw {
@@ -36,6 +40,9 @@ class StageParameters {
   [[nodiscard]] std::vector<ParameterGradient> gradients();
   /// These are zeroed at each step's begin.
   void addedByAutograd(const std::vector<ValueId>& parameters);
+  /// From the next step on all are, and every addition adds: else the first of a step overwrites, which saves a pass over the gradients.
+  void addFromZero() { fromZero_ = true; }
+  [[nodiscard]] at::Device device() const;
 
   /// On the device; what `parameters` and `state` return is on the host, of a GPU a copy that stays until the next call.
   [[nodiscard]] std::vector<ParameterGroup> groups();
@@ -65,6 +72,7 @@ class StageParameters {
   std::unique_ptr<CheckpointFile> resume_;
   std::set<std::size_t> resumed_;  // groups whose optimizer state was taken from it
   int step_ = 0;
+  bool fromZero_ = false;
 };
 
 }  // namespace pw

@@ -65,50 +65,53 @@ struct Samples {
   std::vector<Bytes> saved, forwardPeak, backwardPeak, change, held, weightPeak;
 };
 
-/// Times and memory where the model runs. A GPU is waited for at each reading: so an operator's time holds its launch, too, and what a whole forward
-/// or backward takes must be measured apart.
+/// Time and memory where the model runs. Times are marks of the device, which a GPU reaches later, and numbers once it was waited for: so nothing waits
+/// within a sample, and an operator's time is what the device takes for it.
 struct Meter {
   const Device& device;
 
-  [[nodiscard]] Clock::time_point now() const {
-    if (device.index >= 0) device.finish(std::chrono::minutes(2));
-    return Clock::now();
-  }
-  [[nodiscard]] Ns since(Clock::time_point start) const { return std::chrono::duration_cast<std::chrono::nanoseconds>(now() - start).count(); }
+  [[nodiscard]] Mark mark() const { return device.mark(); }
+  void finish() const { device.finish(std::chrono::minutes(2)); }
+  [[nodiscard]] Ns between(Mark begin, Mark end) const { return device.timeOf(end) - device.timeOf(begin); }
   [[nodiscard]] Bytes alive() const { return device.bytesAlive != nullptr ? device.bytesAlive() : tensorBytesAlive(); }
   [[nodiscard]] Bytes peak() const { return device.takePeakBytes != nullptr ? device.takePeakBytes() : takePeakBytes(); }
+};
+
+/// What a node took, once the device was waited for.
+struct Lap {
+  std::size_t node = 0;
+  Mark begin = 0, end = 0;
 };
 
 /// Lays the time and memory of one backward at the nodes whose functions run.
 class BackwardClock {
  public:
-  BackwardClock(std::size_t slots, std::size_t first, const Meter& meter) : spent(slots, 0), change(slots, 0), peak(slots, 0), meter_(meter), current_(first) {}
+  BackwardClock(std::size_t slots, std::size_t first, const Meter& meter) : change(slots, 0), peak(slots, 0), meter_(meter), current_(first) {}
 
   void start() {
-    last_ = meter_.now();
     alive_ = begin_ = meter_.alive();
     static_cast<void>(meter_.peak());
+    last_ = meter_.mark();
   }
   /// What ran since the last call was of the current node; now another one comes.
   void enter(std::size_t node) {
-    const auto now = meter_.now();
-    spent[current_] += std::chrono::duration_cast<std::chrono::nanoseconds>(now - last_).count();
+    laps.push_back({current_, last_, meter_.mark()});
     const Bytes alive = meter_.alive();
     change[current_] += alive - alive_;
     peak[current_] = std::max(peak[current_], meter_.peak() - begin_);
     alive_ = alive;
     if (node != current_) begin_ = alive;
     current_ = node;
-    last_ = Clock::now();
+    last_ = meter_.mark();
   }
 
-  std::vector<Ns> spent;
+  std::vector<Lap> laps;
   std::vector<Bytes> change, peak;
 
  private:
   Meter meter_;
   std::size_t current_;
-  Clock::time_point last_;
+  Mark last_ = 0;
   Bytes alive_ = 0, begin_ = 0;
 };
 
@@ -117,7 +120,7 @@ class ModelRunner {
  public:
   ModelRunner(const ModelGraph& graph, const ProfileOptions& options)
       : graph_(graph), meter_{options.stage.device != nullptr ? *options.stage.device : hostDevice()}, where_(deviceOf(meter_.device.index)), lossSpec_(parseLoss(graph, options.loss)), data_(graph, lossSpec_, {options.microbatch}, options.stage.seed, options.stage.data),
-        symbolic_(symbolicValues(graph, bindBatch(graph, options.microbatch))), samples_(graph.nodes.size() + 1) {
+        symbolic_(symbolicValues(graph, bindBatch(graph, options.microbatch))), samples_(graph.nodes.size() + 1), graphs_(options.stage.graphs) {
     const StateReader reader(graph, options.stage.initRandom, options.stage.seed);
     ProgramOptions program;
     program.gradients.resize(graph.values.size());
@@ -133,7 +136,8 @@ class ModelRunner {
       for (const StateTensor& state : *group) fixed_.emplace_back(state.value, reader.read(state).to(where_));
     }
     program.keep = {lossSpec_.output};
-    if (options.stage.precision == DType::Unknown) program.weights = &queue_;
+    queue_.lower = &lowerWeights_;
+    program.weights = &queue_;
     program.device = run_.device = meter_.device.index;
     run_.autocast = options.stage.precision;
     program.differentiable = needsGradient(graph);
@@ -144,56 +148,71 @@ class ModelRunner {
 
   /// One forward and backward with the weight gradients apart.
   void sample(bool record) {
-    const Tape tape = forward(record);
+    const auto asked = Clock::now();
+    keepBusy();
+    const Tape tape = forward();
     std::vector<WeightGradient> deferred;
     queue_.deferred = &deferred;
-    const auto start = meter_.now();
-    BackwardClock clock = backward(tape);
-    std::vector<Ns> weight(graph_.nodes.size() + 1, 0);
+    const Mark start = meter_.mark();
+    const BackwardClock clock = backward(tape);
+    std::vector<Lap> weights;
     const c10::AutoGradMode off(false);
     for (WeightGradient& gradient : deferred) {
-      const auto begin = meter_.now();
       const Bytes alive = meter_.alive();
       static_cast<void>(meter_.peak());
-      gradient.compute();
       const std::size_t node = gradient.node.index();
+      const Mark begin = meter_.mark();
+      gradient.compute();
+      weights.push_back({node, begin, meter_.mark()});
       samples_.weightPeak[node] = std::max(samples_.weightPeak[node], meter_.peak() - alive);
       gradient.compute = nullptr;
-      weight[node] += meter_.since(begin);
     }
     queue_.deferred = nullptr;
-    if (!record) return;
-    isOnGpu() ? sampleWhole() : backwardTotals_.push_back(meter_.since(start));
-    for (std::size_t n = 0; n < weight.size(); ++n) {
-      samples_.backward[n].push_back(clock.spent[n] + weight[n]);
-      samples_.weight[n].push_back(weight[n]);
-      samples_.held[n] = clock.change[n];  // less what the whole backward leaves, once that is known
-    }
+    const Mark end = meter_.mark();
+    asking_ = std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - asked).count();
+    meter_.finish();
+    if (record) take(tape, clock, weights, start, end);
+    meter_.device.forgetMarks();
+    if (record && measuresWholeApart()) sampleWhole();
   }
 
-  /// A forward and a backward that nobody waits for in between, as in a run.
+  /// A forward and a backward as a run does them: recorded, where it would be.
   void sampleWhole() {
-    const auto start = meter_.now();
-    at::Tensor loss;
-    {
+    if (!recording_) recording_ = recorded();
+    const c10::AutoGradMode gradients(true);
+    keepBusy();
+    const Mark start = meter_.mark();
+    at::Tensor output;
+    if (recording_->forward) {
+      meter_.device.launch(recording_->forward);
+      output = recording_->output;
+    } else {
       Frame frame = filled();
       program_->run(frame, run_);
-      loss = data_.loss(frame[lossSpec_.output.index()], 0);
+      output = frame[lossSpec_.output.index()];
     }
-    forwardTotals_.push_back(meter_.since(start));
-    const auto middle = meter_.now();
-    std::vector<WeightGradient> deferred;
-    queue_.deferred = &deferred;
+    at::Tensor leaf = output.detach();
+    leaf.set_requires_grad(output.requires_grad() || recording_->lossGradient.defined());
+    const at::Tensor loss = data_.loss(leaf, 0);
+    const Mark middle = meter_.mark();
     if (loss.requires_grad()) torch::autograd::backward({loss}, {});
-    const c10::AutoGradMode off(false);
-    for (WeightGradient& gradient : deferred) std::exchange(gradient.compute, nullptr)();
-    queue_.deferred = nullptr;
-    backwardTotals_.push_back(meter_.since(middle));
+    if (recording_->backward) {
+      const c10::AutoGradMode off(false);
+      recording_->lossGradient.copy_(leaf.grad());
+      meter_.device.launch(recording_->backward);
+    } else if (output.requires_grad()) {
+      wholeBackward(output, leaf.grad());
+    }
+    const Mark end = meter_.mark();
+    meter_.finish();
+    forwardTotals_.push_back(meter_.between(start, middle));
+    backwardTotals_.push_back(meter_.between(middle, end));
+    meter_.device.forgetMarks();
   }
 
   /// The memory of the whole backward, once: it does not vary. After the samples.
   void sampleMemory() {
-    const BackwardClock clock = backward(forward(false));
+    const BackwardClock clock = backward(forward());
     samples_.backwardPeak = clock.peak;
     samples_.change = clock.change;
     for (std::size_t n = 0; n < samples_.held.size(); ++n) samples_.held[n] = std::max<Bytes>(0, samples_.held[n] - clock.change[n]);
@@ -203,12 +222,15 @@ class ModelRunner {
     std::vector<Ns> times;
     const c10::AutoGradMode off(false);
     for (int i = 0; i < 5; ++i) {
-      const auto start = meter_.now();
+      const Mark start = meter_.mark();
       for (const auto& parameter : parameters_) {
         if (parameter->sum) parameter->tensor.add_(*parameter->sum, -1e-9);
       }
-      times.push_back(meter_.since(start));
+      const Mark end = meter_.mark();
+      meter_.finish();
+      times.push_back(meter_.between(start, end));
     }
+    meter_.device.forgetMarks();
     return median(times);
   }
 
@@ -259,6 +281,15 @@ class ModelRunner {
     at::Tensor loss;
     std::vector<std::uint64_t> sequence;
     std::vector<std::size_t> nodeOfRange;
+    Mark start = 0, ready = 0;  // of the whole, and when its values were in their places
+    std::vector<Lap> laps;
+  };
+  /// The model's forward and backward, recorded as a stage's are; empty where they are done operator by operator.
+  struct Recording {
+    std::vector<std::pair<ValueId, at::Tensor>> inputs;
+    at::Tensor output, lossGradient;
+    at::Tensor history;  // the output's, between the two
+    std::shared_ptr<void> pool, forward, backward;
   };
 
   static std::vector<NodeId> allNodes(const ModelGraph& graph) {
@@ -280,6 +311,8 @@ class ModelRunner {
   }
 
   [[nodiscard]] bool isOnGpu() const { return meter_.device.index >= 0; }
+  /// A whole without readings in it: on a host they take next to nothing.
+  [[nodiscard]] bool measuresWholeApart() const { return isOnGpu() || meter_.device.record != nullptr; }
 
   [[nodiscard]] Frame filled() const {
     Frame frame(graph_.values.size());
@@ -288,37 +321,90 @@ class ModelRunner {
     return frame;
   }
 
-  Tape forward(bool record) {
-    const auto start = meter_.now();
-    auto last = start;
-    const auto lap = [&] {
-      const auto now = meter_.now();
-      return std::chrono::duration_cast<std::chrono::nanoseconds>(now - std::exchange(last, now)).count();
-    };
+  Tape forward() {
+    Tape tape;
+    tape.start = meter_.mark();
     Frame frame = filled();
-    const Ns setUp = lap();
-    Tape tape{{}, {at::sequence_number::peek()}, {}};
+    tape.sequence.push_back(at::sequence_number::peek());
     Bytes alive = meter_.alive();
     static_cast<void>(meter_.peak());
+    Mark last = tape.ready = meter_.mark();
     const auto note = [&](std::size_t node) {
-      const Ns time = lap();
-      if (record) samples_.forward[node].push_back(time);
-      const Bytes now = meter_.alive();
+      const Mark now = meter_.mark();
+      tape.laps.push_back({node, last, now});
+      const Bytes bytes = meter_.alive();
       samples_.forwardPeak[node] = meter_.peak() - alive;
-      samples_.saved[node] = now - std::exchange(alive, now);
+      samples_.saved[node] = bytes - std::exchange(alive, bytes);
       tape.sequence.push_back(at::sequence_number::peek());
       tape.nodeOfRange.push_back(node);
+      last = isOnGpu() ? meter_.mark() : now;  // on the host what comes between is part of what a run does, too
     };
     run_.observer = [&](NodeId id) { note(id.index()); };
     program_->run(frame, run_);
     run_.observer = nullptr;
-    tape.loss = data_.loss(frame[lossSpec_.output.index()], 0);
+    const at::Tensor& output = frame[lossSpec_.output.index()];
+    if (!outputForm_.defined()) outputForm_ = at::empty(output.sizes(), output.options().device(at::kMeta)).set_requires_grad(output.requires_grad());
+    tape.loss = data_.loss(output, 0);
     frame.clear();
     note(graph_.nodes.size());
-    if (!record) return tape;
-    overhead_.push_back(setUp);
-    if (!isOnGpu()) forwardTotals_.push_back(meter_.since(start));
     return tape;
+  }
+
+  /// Times of a sample, once the device was waited for.
+  void take(const Tape& tape, const BackwardClock& clock, const std::vector<Lap>& weights, Mark start, Mark end) {
+    for (const Lap& lap : tape.laps) samples_.forward[lap.node].push_back(meter_.between(lap.begin, lap.end));
+    overhead_.push_back(meter_.between(tape.start, tape.ready));
+    if (!measuresWholeApart()) {
+      forwardTotals_.push_back(meter_.between(tape.start, tape.laps.back().end));
+      backwardTotals_.push_back(meter_.between(start, end));
+    }
+    std::vector<Ns> spent(graph_.nodes.size() + 1, 0), weight(graph_.nodes.size() + 1, 0);
+    for (const Lap& lap : clock.laps) spent[lap.node] += meter_.between(lap.begin, lap.end);
+    for (const Lap& lap : weights) weight[lap.node] += meter_.between(lap.begin, lap.end);
+    for (std::size_t n = 0; n < weight.size(); ++n) {
+      samples_.backward[n].push_back(spent[n] + weight[n]);
+      samples_.weight[n].push_back(weight[n]);
+      samples_.held[n] = clock.change[n];  // less what the whole backward leaves, once that is known
+    }
+  }
+
+  /// Gives a GPU something to do while the host asks for a sample: else it would wait for the host between small operators, and that would be measured.
+  void keepBusy() const {
+    if (meter_.device.spin != nullptr) meter_.device.spin(2 * asking_ + 100'000);
+  }
+
+  void wholeBackward(const at::Tensor& output, const at::Tensor& gradient) {
+    std::vector<WeightGradient> deferred;
+    queue_.deferred = &deferred;
+    torch::autograd::backward({output}, {gradient});
+    const c10::AutoGradMode off(false);
+    for (WeightGradient& one : deferred) std::exchange(one.compute, nullptr)();
+    queue_.deferred = nullptr;
+  }
+
+  /// As Recorder does it for a stage.
+  std::unique_ptr<Recording> recorded() {
+    auto made = std::make_unique<Recording>();
+    Recording& r = *made;
+    if (!graphs_ || meter_.device.record == nullptr || program_->isRandom()) return made;
+    for (const ValueId input : graph_.inputs) r.inputs.emplace_back(input, data_.input(input, 0).to(where_));
+    if (outputForm_.requires_grad()) r.lossGradient = at::zeros(outputForm_.sizes(), outputForm_.options().device(where_));
+    try {
+      r.forward = meter_.device.record([&] {
+        const c10::AutoGradMode gradients(true);
+        Frame frame(graph_.values.size());
+        for (const auto* values : {&fixed_, &r.inputs}) {
+          for (const auto& [value, tensor] : *values) frame[value.index()] = tensor;
+        }
+        program_->run(frame, run_);
+        r.history = frame[lossSpec_.output.index()];
+        r.output = r.history.detach();
+      }, r.pool);
+      if (r.lossGradient.defined()) r.backward = meter_.device.record([&] { wholeBackward(std::exchange(r.history, {}), r.lossGradient); }, r.pool);
+      return made;
+    } catch (const std::exception&) {
+      return std::make_unique<Recording>();  // then a run goes on operator by operator, too
+    }
   }
 
   /// Autograd functions carry the sequence number they were made under: so each belongs to the node that ran then. Gradient accumulation
@@ -353,11 +439,16 @@ class ModelRunner {
   BatchSource data_;
   std::vector<std::int64_t> symbolic_;
   Samples samples_;
+  LowerWeights lowerWeights_;
   WeightQueue queue_;
   std::vector<std::unique_ptr<Parameter>> parameters_;
   std::optional<NodeProgram> program_;
   RunOptions run_;
   std::vector<std::pair<ValueId, at::Tensor>> fixed_;
+  bool graphs_;
+  at::Tensor outputForm_;                 // shape and type of what the loss is computed from, without memory
+  std::unique_ptr<Recording> recording_;  // once the first whole was asked for
+  Ns asking_ = 0;                         // that the host took to ask for the last sample
   std::vector<Ns> overhead_, forwardTotals_, backwardTotals_;
 };
 

@@ -24,8 +24,8 @@ struct ProfileOptions {
 /// is the median of the whole. Memory from the counting allocator: of the forward and the separate backwards in the samples, of the whole
 /// backward once more. With a `group`, all its ranks compute in step (they contend, as in a run), and the link between ranks 0 and 1 is measured
 /// by round trips. `progress(done, all)` counts samples. Machine and threads are left to the caller.
-/// On a GPU (`options.stage.device`) each node is waited for, so that its time holds a launch, too; a forward and a backward without waits give the
-/// whole that times are scaled to.
+/// On a GPU (`options.stage.device`) times are those of the device alone: it is kept busy while the host asks for a sample, so that it never waits for
+/// the host. The whole that they are scaled to is done as a run does it, by CUDA graphs where it would (StageOptions::graphs).
 [[nodiscard]] Profile measureProfile(const ModelGraph& graph, const ProfileOptions& options, Communicator* group,
                                      const std::function<void(int, int)>& progress);
 

@@ -43,14 +43,18 @@ c10::OperatorHandle findOperator(const Node& node) {
   return *handle;
 }
 
-bool isRandom(const c10::OperatorHandle& op, const Node& node) {
-  if (op.hasTag(at::Tag::nondeterministic_seeded)) return true;
-  for (const NamedArgument& argument : node.inputs) {
-    if (argument.name != "dropout_p" && argument.name != "dropout") continue;
-    const auto* p = std::get_if<double>(&argument.value);
-    if (p != nullptr && *p > 0) return true;
+/// Whether an operator draws random numbers with these arguments: dropout of nothing does not, though its operator may.
+bool isRandom(const c10::OperatorHandle& op, const Stack& arguments) {
+  const bool mayDraw = op.hasTag(at::Tag::nondeterministic_seeded);
+  std::optional<double> rate;
+  bool trains = true;
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    const std::string& name = op.schema().arguments()[i].name();
+    const bool isRate = name == "dropout_p" || name == "dropout" || (mayDraw && name == "p");
+    if (isRate && arguments[i].isDouble()) rate = arguments[i].toDouble();
+    if ((name == "train" || name == "training") && arguments[i].isBool()) trains = arguments[i].toBool();
   }
-  return false;
+  return rate ? *rate > 0 && trains : mayDraw;
 }
 
 /// SplitMix64 (Steele, Lea, Flood, OOPSLA 2014) over the parts of the key.
@@ -152,8 +156,7 @@ void setEvaluation(ProgramStep& step) {
       step.constants[i] = false;
     }
   }
-  step.random = step.op->hasTag(at::Tag::nondeterministic_seeded) && operatorName(*step.node).find("dropout") == std::string::npos &&
-                operatorName(*step.node) != "scaled_dot_product_attention";
+  step.random = isRandom(*step.op, step.constants);
 }
 
 /// Tensors that an operator makes are made where the others are; those it was traced with were on the host.
@@ -222,7 +225,6 @@ class Preparation {
  private:
   void prepareOperator(const Node& node, ProgramStep& step) {
     step.op = findOperator(node);
-    step.random = isRandom(*step.op, node);
     std::unordered_map<std::string, const Argument*> given;
     for (const NamedArgument& argument : node.inputs) given.emplace(argument.name, &argument.value);
     for (const c10::Argument& argument : step.op->schema().arguments()) {
@@ -236,6 +238,7 @@ class Preparation {
         throw UsageError(describe(node) + " lacks its argument " + argument.name() + "; export the model again with the pinned torch.");
       }
     }
+    step.random = isRandom(*step.op, step.constants);
     if (options_.device >= 0) setDevice(step, options_.device);
     if (!usesBatchStatistics(step)) step.statistics.clear();
     if (options_.evaluate) setEvaluation(step);
@@ -572,6 +575,13 @@ NodeProgram::NodeProgram(const ModelGraph& graph, const std::vector<NodeId>& nod
 
 NodeProgram::~NodeProgram() = default;
 NodeProgram::NodeProgram(NodeProgram&&) noexcept = default;
+
+bool NodeProgram::isRandom() const {
+  const auto draws = [](const auto& self, const std::vector<ProgramStep>& steps) -> bool {
+    return std::ranges::any_of(steps, [&](const ProgramStep& step) { return step.random || self(self, step.body); });
+  };
+  return draws(draws, impl_->steps);
+}
 
 const std::vector<ValueId>& NodeProgram::addedByAutograd() const { return impl_->addedByAutograd; }
 

@@ -71,6 +71,9 @@ class NodeProgram {
   /// Parameters (of `gradients`) that some operator uses by autograd, which adds to their sum and so needs it to be zero at first.
   [[nodiscard]] const std::vector<ValueId>& addedByAutograd() const;
 
+  /// Whether a node draws random numbers.
+  [[nodiscard]] bool isRandom() const;
+
   /// Runs all nodes. The frame must hold the values they read (parameters, buffers, constants, inputs). Throws Error naming node, module and
   /// source line when an operator fails. Backward of what it computes must come before the program or `options.symbolic` ends.
   void run(Frame& frame, const RunOptions& options) const;

@@ -29,12 +29,15 @@ struct StageOptions {
   DataOptions data;
   std::string resume;          ///< checkpoint to take parameters, buffers and optimizer state from; empty: the model's own
   const Device* device = nullptr;  ///< where it computes; null: the host. A GPU's module must be loaded
-  /// Matrix products and the like compute in this type, parameters and the sums of gradients stay as they are (autocast); Unknown: as traced.
-  /// Weight gradients then belong to I: nothing is left for W. Values cross to other stages in the types they were traced with.
+  bool graphs = true;          ///< on a device that can, each action is recorded once and launched as a whole (CUDA graphs); see Recorder
+  /// Matrix products and the like compute in this type, parameters and the sums of gradients stay as they are (autocast); Unknown: as traced. Values
+  /// cross to other stages in the types they were traced with.
   DType precision = DType::Unknown;
   int replica = 0;             ///< which copy of the pipeline: it takes microbatches [replica · M, (replica + 1) · M) of the batch
   /// Called between operators, so that messages move on while a stage computes. May be empty.
   std::function<void()> betweenOperators;
+  /// Hears what a user may want to know of this stage: `goes on operator by operator, not by CUDA graphs, as …`. May be empty.
+  std::function<void(const std::string& what)> tell;
   /// For `--verify`: called with every value that leaves a stage and with its gradient (`gradient of NAME`), as they become known; and with the
   /// `watched` values of this stage and their gradients. May be empty.
   std::function<void(const std::string& name, Microbatch microbatch, DType dtype, Buffer value)> observe;

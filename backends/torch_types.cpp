@@ -1,5 +1,6 @@
 #include "backends/torch_types.h"
 
+#include <ATen/core/Tensor.h>
 #include <c10/core/Device.h>
 #include <c10/core/ScalarType.h>
 
@@ -36,5 +37,11 @@ DType dtypeOf(c10::ScalarType type) {
 c10::Device deviceOf(int number) {
   return number < 0 ? c10::Device(c10::DeviceType::CPU) : c10::Device(c10::DeviceType::CUDA, static_cast<c10::DeviceIndex>(number));
 }
+
+Buffer bufferOf(const at::Tensor& tensor) {
+  return {static_cast<std::byte*>(tensor.data_ptr()), static_cast<std::size_t>(tensor.nbytes())};
+}
+
+at::Tensor onHost(const at::Tensor& tensor) { return tensor.device().is_cpu() ? tensor : tensor.cpu(); }
 
 }  // namespace pw

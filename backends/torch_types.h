@@ -2,8 +2,12 @@
 
 #include <cstdint>
 
+#include "backends/communicator.h"
 #include "simulator/model_graph.h"
 
+namespace at {
+class Tensor;
+}
 namespace c10 {
 struct Device;
 enum class ScalarType : std::int8_t;
@@ -18,5 +22,10 @@ namespace pw {
 
 /// CUDA's device of that number, or the host for −1.
 [[nodiscard]] c10::Device deviceOf(int number);
+
+/// The memory of a contiguous tensor.
+[[nodiscard]] Buffer bufferOf(const at::Tensor& tensor);
+/// The same numbers on the host.
+[[nodiscard]] at::Tensor onHost(const at::Tensor& tensor);
 
 }  // namespace pw

@@ -153,6 +153,7 @@ class UcxCommunicator final : public Communicator {
   void wait(Ticket ticket) override;
   std::optional<bool> isDone(Ticket ticket) override;
   std::size_t waitAny(std::span<const Ticket> tickets) override;
+  MessageState stateOf(Ticket ticket) noexcept override;
   void progress() override {
     if (own_ == Farewell::None) ucp_worker_progress(worker_.get());
   }
@@ -167,6 +168,7 @@ class UcxCommunicator final : public Communicator {
   Operation& open(const Operation& operation);
   Operation& operationOf(Ticket ticket);
   [[nodiscard]] bool isSettled(const Operation& operation) const;
+  [[nodiscard]] bool hasJobFailed() const { return jobFailed_ != nullptr && *jobFailed_; }
   [[nodiscard]] std::string failureOf(const Operation& operation) const;
   void expectFarewell(Rank rank);
   void cancel(Operation& operation);
@@ -176,6 +178,7 @@ class UcxCommunicator final : public Communicator {
 
   Rank rank_;
   milliseconds deadline_;
+  const std::atomic<bool>* jobFailed_;
   Context context_;
   // Before the worker, which reports to these until it is destroyed.
   std::vector<Peer> peers_;
@@ -191,6 +194,7 @@ class UcxCommunicator final : public Communicator {
 UcxCommunicator::UcxCommunicator(const Rendezvous& rendezvous, const KeyValueStore& store)
     : rank_(rendezvous.rank),
       deadline_(rendezvous.deadline),
+      jobFailed_(rendezvous.jobFailed),
       context_(makeContext(rendezvous)),
       peers_(static_cast<std::size_t>(rendezvous.size)),
       worker_(makeWorker(context_.get())) {
@@ -276,7 +280,7 @@ Operation& UcxCommunicator::operationOf(Ticket ticket) {
 }
 
 bool UcxCommunicator::isSettled(const Operation& operation) const {
-  if (operation.status != UCS_INPROGRESS || gaveUp_) return true;
+  if (operation.status != UCS_INPROGRESS || gaveUp_ || hasJobFailed()) return true;
   const Peer& peer = peers_[operation.peer.index()];
   return peer.lost || (peer.left && Clock::now() - *peer.left > kGrace);
 }
@@ -322,6 +326,7 @@ std::string UcxCommunicator::failureOf(const Operation& operation) const {
   const bool wrongSize = operation.status == UCS_OK || operation.status == UCS_ERR_MESSAGE_TRUNCATED;
   if (wrongSize) return sizeSentence(rank_, operation.peer, operation.tag, operation.bytes, operation.received);
   if (gaveUp_) return gaveUpSentence(*gaveUp_);
+  if (hasJobFailed()) return "another rank has failed; the reason is in that rank's message";
   const Peer& peer = peers_[operation.peer.index()];
   if (peer.lost || peer.left) return lostSentence(operation.peer);
   return fmt::format("{} rank {} failed ({}); start the job again", operation.sending ? "sending to" : "receiving from",
@@ -332,6 +337,12 @@ std::optional<bool> UcxCommunicator::isDone(Ticket ticket) {
   const Operation& operation = operationOf(ticket);
   if (!isSettled(operation)) ucp_worker_progress(worker_.get());
   return isSettled(operation);
+}
+
+MessageState UcxCommunicator::stateOf(Ticket ticket) noexcept {
+  const auto found = operations_.find(ticket);
+  if (found == operations_.end()) return MessageState::Unknown;
+  return found->second.status == UCS_OK ? MessageState::Done : MessageState::Waiting;
 }
 
 std::size_t UcxCommunicator::waitAny(std::span<const Ticket> tickets) {

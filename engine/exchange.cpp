@@ -7,10 +7,15 @@ namespace {
 
 SpanKind messageKind(Direction direction) { return direction == Direction::Forward ? SpanKind::SendForward : SpanKind::SendBackward; }
 
+/// A message goes by the action that made its values, at both of its ends.
+FlightEntry messageEntry(Stage sender, Microbatch microbatch, Direction direction) {
+  return {.what = FlightEntry::What::Value, .action = {sender, direction == Direction::Forward ? ActionKind::Forward : ActionKind::Backward, microbatch}};
+}
+
 }  // namespace
 
-Exchange::Exchange(const Plan& plan, const std::map<Stage, StageModule*>& stages, Communicator& communicator, Rank firstRank)
-    : plan_(plan), stages_(stages), communicator_(communicator), firstRank_(firstRank), rank_(communicator.rank().value - firstRank.value) {
+Exchange::Exchange(const Plan& plan, const std::map<Stage, StageModule*>& stages, Communicator& communicator, Rank firstRank, FlightRecord& flights)
+    : plan_(plan), stages_(stages), communicator_(communicator), flights_(flights), firstRank_(firstRank), rank_(communicator.rank().value - firstRank.value) {
   for (auto* lists : {&valuesIn_, &valuesOut_, &gradientsIn_, &gradientsOut_}) lists->resize(plan.partition.stages.size());
   for (std::size_t t = 0; t < plan.partition.transfers.size(); ++t) {
     const Transfer& transfer = plan.partition.transfers[t];
@@ -56,8 +61,13 @@ void Exchange::post(Stage stage, Microbatch microbatch, Direction direction) {
     const Rank from = peer(t, stage, microbatch);
     if (from == rank_) continue;
     HeldBuffer buffer = stages_.at(stage)->allocate(t, microbatch);
-    const auto ticket = communicator_.receive(Rank(firstRank_.value + from.value), tag(t, microbatch, direction), buffer.buffer);
-    found->second.push_back({t, ticket, std::move(buffer)});
+    const Transfer& transfer = plan_.partition.transfers[t];
+    FlightEntry entry = messageEntry(transfer.from == stage ? transfer.to : transfer.from, microbatch, direction);
+    entry.peer = Rank(firstRank_.value + from.value);
+    entry.tag = tag(t, microbatch, direction);
+    entry.bytes = buffer.buffer.bytes;
+    entry.ticket = communicator_.receive(entry.peer, entry.tag, buffer.buffer);
+    found->second.push_back({t, *entry.ticket, flights_.add(entry), std::move(buffer)});
   }
 }
 
@@ -73,10 +83,9 @@ bool Exchange::await(Stage stage, Microbatch microbatch, Direction direction, St
   const auto found = incoming_.find(Key{stage, microbatch, direction});
   StageModule& module = *stages_.at(stage);
   for (Incoming& in : found->second) {
-    communicator_.wait(in.ticket);
+    const Ns now = flights_.await(communicator_, in.ticket, in.flight);
     const Transfer& transfer = plan_.partition.transfers[in.transfer];
     const Stage sender = transfer.from == stage ? transfer.to : transfer.from;
-    const Ns now = monotonicNow();
     if (module.device().index >= 0) timed_.emplace_back(log.spans.size(), in.ticket);
     log.spans.push_back({plan_.schedule.placement.rankOf(sender, microbatch), messageKind(direction), sender, microbatch, rank_, 0, now, now});
     direction == Direction::Forward ? module.setInput(in.transfer, microbatch, std::move(in.buffer))
@@ -102,11 +111,16 @@ void Exchange::send(Stage stage, Microbatch microbatch, Direction direction, Ste
     const Rank to = peer(t, stage, microbatch);
     if (to == rank_) continue;
     HeldBuffer buffer = direction == Direction::Forward ? module.takeOutput(t, microbatch) : module.takeInputGradient(t, microbatch);
+    FlightEntry entry = messageEntry(stage, microbatch, direction);
+    entry.sending = true;
+    entry.peer = Rank(firstRank_.value + to.value);
+    entry.tag = tag(t, microbatch, direction);
+    entry.bytes = buffer.buffer.bytes;
     const Ns now = monotonicNow();
-    const auto ticket = communicator_.send(Rank(firstRank_.value + to.value), tag(t, microbatch, direction), buffer.buffer);
-    outgoing_.push_back({{stage, microbatch, direction}, ticket, std::move(buffer)});
-    if (module.device().index >= 0) timed_.emplace_back(log.spans.size(), ticket);
-    log.spans.push_back({rank_, messageKind(direction), stage, microbatch, to, plan_.partition.transfers[t].bytes, now, now});
+    entry.ticket = communicator_.send(entry.peer, entry.tag, buffer.buffer);
+    outgoing_.push_back({{stage, microbatch, direction}, *entry.ticket, flights_.add(entry, now), std::move(buffer)});
+    if (module.device().index >= 0) timed_.emplace_back(log.spans.size(), *entry.ticket);
+    log.spans.push_back({rank_, messageKind(direction), stage, microbatch, to, static_cast<Bytes>(entry.bytes), now, now});
   }
 }
 
@@ -114,26 +128,26 @@ void Exchange::release(Stage stage, Microbatch microbatch) {
   const Key answered{stage, microbatch, Direction::Forward};
   std::erase_if(outgoing_, [&](const Outgoing& out) {
     if (out.key != answered && !communicator_.isDone(out.ticket).value_or(false)) return false;
-    communicator_.wait(out.ticket);
+    flights_.await(communicator_, out.ticket, out.flight);
     return true;
   });
 }
 
 void Exchange::finish() {
-  for (const Outgoing& out : outgoing_) communicator_.wait(out.ticket);
+  for (const Outgoing& out : outgoing_) flights_.await(communicator_, out.ticket, out.flight);
   outgoing_.clear();
   incoming_.clear();
 }
 
 void Exchange::settleTimes(StepLog& log) {
-  for (const auto& [index, ticket] : timed_) {
-    const auto times = communicator_.timesOf(ticket);
-    if (!times) continue;
-    Span& span = log.spans[index];
+  std::erase_if(timed_, [&](const auto& timed) {
+    const auto times = communicator_.timesOf(timed.second);
+    if (!times) return false;
+    Span& span = log.spans[timed.first];
     const bool sent = span.rank == rank_;
     span.start = span.end = sent ? times->first : times->second;
-  }
-  timed_.clear();
+    return true;
+  });
 }
 
 std::vector<Communicator::Ticket> Exchange::awaited() const {

@@ -7,6 +7,7 @@
 
 #include "backends/communicator.h"
 #include "backends/stage_module.h"
+#include "engine/flight_record.h"
 #include "engine/step_log.h"
 #include "simulator/plan.h"
 
@@ -16,10 +17,10 @@ namespace pw {
 enum class Direction : std::uint8_t { Forward, Backward };
 
 /// Moves boundary values, and gradients, between the stages of one rank and those of others: without a copy between two stages of a rank,
-/// else by one message for each value. A rank of the plan is rank `firstRank` + it of the communicator.
+/// else by one message for each value. A rank of the plan is rank `firstRank` + it of the communicator. Notes every message in `flights`.
 class Exchange {
  public:
-  Exchange(const Plan& plan, const std::map<Stage, StageModule*>& stages, Communicator& communicator, Rank firstRank);
+  Exchange(const Plan& plan, const std::map<Stage, StageModule*>& stages, Communicator& communicator, Rank firstRank, FlightRecord& flights);
   /// What a failure left under way goes on in memory that the communicator keeps.
   ~Exchange();
   Exchange(const Exchange&) = delete;
@@ -43,8 +44,11 @@ class Exchange {
   void release(Stage stage, Microbatch microbatch);
   /// Waits until everything was sent.
   void finish();
-  /// Gives message spans of this step the times that the transport knows, once the device is done (Communicator::timesOf).
+  /// Gives message spans of this step the times that the transport knows by now (Communicator::timesOf): after every barrier, and once the device is
+  /// done at the step's end. What is not known yet is asked for again at the next call.
   void settleTimes(StepLog& log);
+  /// Before a step: nothing of the step before is asked for any more.
+  void begin() { timed_.clear(); }
   /// Receives that are posted and not taken.
   [[nodiscard]] std::vector<Communicator::Ticket> awaited() const;
 
@@ -61,11 +65,13 @@ class Exchange {
   struct Incoming {
     std::size_t transfer = 0;
     Communicator::Ticket ticket = 0;
+    FlightRecord::Id flight = 0;
     HeldBuffer buffer;
   };
   struct Outgoing {
     Key key;
     Communicator::Ticket ticket = 0;
+    FlightRecord::Id flight = 0;
     HeldBuffer buffer;
   };
 
@@ -83,11 +89,12 @@ class Exchange {
   const Plan& plan_;
   const std::map<Stage, StageModule*>& stages_;
   Communicator& communicator_;
+  FlightRecord& flights_;
   Rank firstRank_, rank_;
   std::vector<std::vector<std::size_t>> valuesIn_, valuesOut_, gradientsIn_, gradientsOut_;  // transfers by stage
   std::map<Key, std::vector<Incoming>> incoming_;
   std::vector<Outgoing> outgoing_;
-  std::vector<std::pair<std::size_t, Communicator::Ticket>> timed_;  // spans of the step's log whose times the transport knows
+  std::vector<std::pair<std::size_t, Communicator::Ticket>> timed_;  // spans of the step's log whose times the transport will know
 };
 
 }  // namespace pw

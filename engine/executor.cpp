@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 
 #include "engine/failure.h"
 #include "schedules/error.h"
@@ -19,8 +20,10 @@ Executor::Executor(const Plan& plan, std::map<Stage, StageModule*> stages, Commu
     : plan_(plan), stages_(std::move(stages)), communicator_(communicator), options_(options),
       device_(stages_.empty() ? hostDevice() : stages_.begin()->second->device()),
       rank_(communicator.rank().value % static_cast<int>(plan.schedule.rows.size())),
-      exchange_(plan_, stages_, communicator, Rank(communicator.rank().value - rank_.value)),
-      reducer_(plan_, stages_, communicator, exchange_.firstFreeTag(), options.shardOptimizer), moves_(movesOf(plan, rank_, exchange_, false)),
+      exchange_(plan_, stages_, communicator, Rank(communicator.rank().value - rank_.value), flights_),
+      reducer_(plan_, stages_, communicator, exchange_.firstFreeTag(),
+               {.shardOptimizer = options.shardOptimizer, .inRowOrder = options.order == Order::Plan, .deadline = options.deadline}, flights_),
+      lossScale_(options.lossScale), moves_(movesOf(plan, rank_, exchange_, false)),
       evaluation_(movesOf(plan, rank_, exchange_, true)) {}
 
 StepLog Executor::guarded(int number, StepMode mode, const std::function<void()>& work) {
@@ -29,9 +32,15 @@ StepLog Executor::guarded(int number, StepMode mode, const std::function<void()>
   current_.reset();
   phase_ = "at its start";
   if (live_ != nullptr) live_->begin(number);
+  flights_.begin(number);
+  exchange_.begin();
+  device_.forgetMarks();  // those of the step before are times by now
   try {
-    for (const auto& [stage, module] : stages_) module->beginStep(number, mode);
-    communicator_.barrier();
+    for (const auto& [stage, module] : stages_) {
+      if (options_.scaleLoss) module->setLossScale(lossScale_.value());
+      module->beginStep(number, mode);
+    }
+    barrier();
     if (!stages_.empty()) {
       static_cast<void>(stages_.begin()->second->peakBytes());
       log_.memory.push_back({rank_, device_.mark(), stages_.begin()->second->bytesAlive()});
@@ -42,11 +51,26 @@ StepLog Executor::guarded(int number, StepMode mode, const std::function<void()>
     throw;
   } catch (const std::exception& e) {
     if (live_ != nullptr && isHost()) live_->write(log_, false);  // what it was when it failed
-    const std::string place = current_ ? "action " + toString(*current_) : phase_;
-    throw Error(fmt::format("Rank {} failed in step {}, {}: {}", communicator_.rank().value, number, place, causeOf(e)));
+    throw Error(reportOf(number, e));
   }
   if (live_ != nullptr) live_->write(log_, true);
   return std::move(log_);
+}
+
+/// The sentence; also writes the flight record. Where memory is out there is less of both.
+std::string Executor::reportOf(int number, const std::exception& failure) noexcept {
+  std::string sentence;
+  try {
+    const std::string place = current_ ? "action " + toString(*current_) : phase_;
+    sentence = fmt::format("Rank {} failed in step {}, {}: {}", communicator_.rank().value, number, place, causeOf(failure));
+    const std::string awaited = flights_.awaited(plan_, communicator_);
+    if (!awaited.empty()) sentence += "; it " + awaited;
+    if (!options_.flightFiles.empty()) {
+      static_cast<void>(writeWhole(flightFile(options_.flightFiles, communicator_.rank()), flights_.toJson(plan_, communicator_, !isHost(), sentence)));
+    }
+  } catch (const std::exception&) {  // the first failure is the one to tell
+  }
+  return sentence;
 }
 
 StepLog Executor::step(int number, const std::function<void()>& beforeUpdate) {
@@ -79,11 +103,20 @@ void Executor::update(const std::function<void()>& beforeUpdate) {
   reducer_.sum(log_, static_cast<bool>(beforeUpdate));
   if (beforeUpdate) beforeUpdate();
   double scale = 1;
-  if (options_.clipNorm > 0) {
-    log_.gradientNorm = reducer_.norm();
-    scale = std::min(1.0, options_.clipNorm / (*log_.gradientNorm + 1e-6));  // as torch.nn.utils.clip_grad_norm_
+  if (options_.scaleLoss) {
+    log_.lossScale = lossScale_.value();
+    scale = 1 / lossScale_.value();
   }
-  reducer_.update(scale, log_);
+  if (options_.scaleLoss || options_.clipNorm > 0) {
+    const double norm = reducer_.norm() * scale;
+    log_.skipped = options_.scaleLoss && !std::isfinite(norm);
+    if (options_.clipNorm > 0) {
+      log_.gradientNorm = norm;
+      scale *= std::min(1.0, options_.clipNorm / (norm + 1e-6));  // as torch.nn.utils.clip_grad_norm_
+    }
+  }
+  if (options_.scaleLoss) lossScale_.update(log_.skipped);
+  if (!log_.skipped) reducer_.update(scale, log_);
   if (!stages_.empty()) log_.memory.push_back({rank_, device_.mark(), stages_.begin()->second->peakBytes()});
 }
 
@@ -126,8 +159,15 @@ void Executor::run(const Move& move) {
     case Move::Kind::Compute: return compute(action);
     case Move::Kind::Send: return exchange_.send(action.stage, action.microbatch, directionOf(action.kind), log_);
     case Move::Kind::Reduce: return reducer_.start(action.stage);
-    case Move::Kind::Barrier: return communicator_.barrier();
+    case Move::Kind::Barrier: barrier(); return exchange_.settleTimes(log_);  // the transport forgets them at a later one
   }
+}
+
+void Executor::barrier() {
+  const auto flight = flights_.add({.what = FlightEntry::What::Barrier});
+  flights_.awaits(flight);
+  communicator_.barrier();
+  flights_.end(flight);
 }
 
 void Executor::compute(const Action& action) {
@@ -143,6 +183,7 @@ void Executor::compute(const Action& action) {
   static_cast<void>(stage.peakBytes());
   if (device_.name != nullptr) device_.name(toString(action).c_str());
   const Mark start = device_.mark();
+  const auto flight = flights_.add({.what = FlightEntry::What::Compute, .action = action}, isHost() ? start : monotonicNow());
   const std::size_t firstSample = log_.memory.size();
   log_.memory.push_back({rank_, start, stage.bytesAlive()});
   switch (action.kind) {
@@ -156,6 +197,7 @@ void Executor::compute(const Action& action) {
   record(spanKind(action.kind), action, start);
   if (device_.name != nullptr) device_.name(nullptr);
   const Ns end = log_.spans.back().end;
+  flights_.end(flight, isHost() ? end : monotonicNow());
   if (!isHost()) sampled_.emplace_back(log_.spans.size() - 1, firstSample);
   log_.memory.push_back({rank_, start + (end - start) / 2, stage.peakBytes()});
   log_.memory.push_back({rank_, end, stage.bytesAlive()});

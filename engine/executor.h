@@ -12,7 +12,9 @@
 #include "backends/communicator.h"
 #include "backends/stage_module.h"
 #include "engine/exchange.h"
+#include "engine/flight_record.h"
 #include "engine/live_spans.h"
+#include "engine/loss_scale.h"
 #include "engine/reducer.h"
 #include "engine/step_log.h"
 #include "simulator/plan.h"
@@ -29,7 +31,10 @@ struct ExecutorOptions {
   Order order = Order::Plan;
   bool shardOptimizer = false;  ///< ZeRO stage 1 over the holders of each stage
   double clipNorm = 0;          ///< largest norm of the gradient of the whole model; 0: none
+  bool scaleLoss = false;       ///< gradients are float16's: scale them (see loss_scale.h), and skip the update where they overflow
+  double lossScale = LossScale::kInitial;  ///< the first step's, with `scaleLoss`
   bool sumLoss = false;         ///< every rank learns the whole loss, not its part
+  std::string flightFiles{};    ///< a rank that fails writes what it asked for (flight_record.h) into this and its number and `.json`; empty: nowhere
   std::chrono::milliseconds deadline{60000};  ///< for what a device still has to do at a step's end
 };
 
@@ -60,12 +65,15 @@ class Executor {
   /// From the next step on, tells what is done while it is done; null: nobody.
   void tellTo(LiveWriter* live) { live_ = live; }
 
-  /// One training step: barrier, all actions, sum of gradients, then `beforeUpdate` (may be empty; sees all sums) and the optimizer.
-  /// Throws Error naming rank, step and action when a stage or a message fails.
+  /// One training step: barrier, all actions, sum of gradients, then `beforeUpdate` (may be empty; sees all sums, times the loss scale) and the optimizer.
+  /// Throws Error naming rank, step and action, and what the rank waited for, when a stage or a message fails.
   [[nodiscard]] StepLog step(int number, const std::function<void()>& beforeUpdate);
 
   /// All forwards of a step without gradients. The stages keep the model's outputs; the loss is in the log.
   [[nodiscard]] StepLog evaluate(int number);
+
+  /// Of the next step, the same on all ranks; nothing without `scaleLoss`.
+  [[nodiscard]] std::optional<double> lossScale() const { return options_.scaleLoss ? std::optional(lossScale_.value()) : std::nullopt; }
 
  private:
   void runInOrder(const std::vector<Move>& moves);
@@ -73,11 +81,13 @@ class Executor {
   [[nodiscard]] bool hasLocalInputs(const Action& action) const;
   void run(const Move& move);
   void compute(const Action& action);
+  void barrier();
   void finish();
   void update(const std::function<void()>& beforeUpdate);
   void record(SpanKind kind, const Action& action, Mark start);
   [[nodiscard]] bool isHost() const { return device_.index < 0; }
   void settleTimes();
+  [[nodiscard]] std::string reportOf(int number, const std::exception& failure) noexcept;
   [[nodiscard]] StepLog guarded(int number, StepMode mode, const std::function<void()>& work);
 
   const Plan& plan_;
@@ -86,8 +96,10 @@ class Executor {
   ExecutorOptions options_;
   const Device& device_;
   Rank rank_;  // in its pipeline
+  FlightRecord flights_;
   Exchange exchange_;
   Reducer reducer_;
+  LossScale lossScale_;
   std::vector<Move> moves_, evaluation_;
   std::set<Action> finished_;  // of the step, in ready order
   LiveWriter* live_ = nullptr;

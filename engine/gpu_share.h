@@ -4,14 +4,15 @@
 #include <utility>
 #include <vector>
 
+#include "backends/cuda_backend.h"
 #include "engine/rank_environment.h"
 
 namespace pw {
 
 /// The GPU that a rank computes on.
 struct GpuShare {
-  int device = 0;     ///< CUDA's number
-  int ranks = 1;      ///< of this host that compute on it: more than one rehearses a plan, as they take turns
+  int device = 0;  ///< CUDA's number
+  GpuPart part;    ///< which of the ranks of this host that compute on it this is: more than one rehearse a plan
 };
 
 /// Ranks of a host take its GPUs in turn. Throws UsageError where there is none, and where a launcher does not say how many ranks a host has.
@@ -21,7 +22,20 @@ struct GpuShare {
 /// sockets, over the loopback device where all ranks are on this host), later ones that several ranks a GPU are meant. Nothing where they do not.
 [[nodiscard]] std::vector<std::pair<std::string, std::string>> ncclVariables(const RankEnvironment& environment, const GpuShare& share);
 
-/// `4 ranks share 1 GPU and take turns on it: results are right, times are not those of 4 GPUs`; empty where each has its own.
-[[nodiscard]] std::string rehearsalNote(int ranks, int gpus);
+/// Whether processes that share a GPU run on it at the same time, by NVIDIA's Multi-Process Service, in place of taking turns: its daemon listens on
+/// the socket `control` in that folder, where CUDA looks for it.
+[[nodiscard]] bool mpsServes(const std::string& folder);
+/// CUDA_MPS_PIPE_DIRECTORY, else CUDA's own choice.
+[[nodiscard]] std::string mpsFolder();
+
+/// How ranks compute that share a GPU.
+struct GpuSharing {
+  bool atOnce = false;      ///< see mpsServes
+  int multiprocessors = 0;  ///< that this rank computes on
+  std::string whyWhole;     ///< why that is all of them, where parts were wanted; a sentence
+};
+
+/// What one should know of times where ranks share GPUs: `4 ranks share 1 GPU and take turns on it: …`; empty where each has its own.
+[[nodiscard]] std::string rehearsalNote(const RankEnvironment& environment, int gpus, const GpuSharing& sharing);
 
 }  // namespace pw

@@ -27,7 +27,7 @@ using TimePoint = Clock::time_point;
 using OnLine = std::function<void(Rank, const std::string&)>;
 
 constexpr std::chrono::milliseconds kGather{100};  // a peer notices a lost connection within a few ms
-constexpr std::chrono::milliseconds kGrace{500};   // between SIGTERM and SIGKILL
+constexpr std::chrono::milliseconds kGrace{500};   // between telling the ranks to end and SIGKILL
 constexpr std::chrono::milliseconds kBlind{20};    // between looks where the kernel has no pidfd
 constexpr std::size_t kPipeCapacity = 64 << 10;    // Linux's default, which we never change
 constexpr std::size_t kLongestLine = 1 << 20;
@@ -255,7 +255,7 @@ LaunchResult Group::waitForAll() {
     if (!cause) {
       cause = findCause(now);
       if (cause) {
-        signalAll(SIGTERM);
+        signalAll(cause->interrupted ? SIGTERM : kJobFailed);  // who listens to the latter writes a flight record
         killAt = std::min(now + kGrace, deadline_);
       }
     }

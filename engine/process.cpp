@@ -30,6 +30,12 @@ extern "C" void onInterrupt(int signal) {
   errno = saved;
 }
 
+/// For the handler, too.
+std::atomic<bool> jobFailed{false};
+static_assert(std::atomic<bool>::is_always_lock_free);
+
+extern "C" void onJobFailed(int /*signal*/) { jobFailed = true; }
+
 /// Pointers as execve wants them.
 std::vector<char*> pointersTo(std::vector<std::string>& strings) {
   std::vector<char*> pointers;
@@ -113,6 +119,13 @@ std::pair<Fd, int> makeListener() {
     throwSystemError("listen on 127.0.0.1");
   }
   return {std::move(socket), ntohs(address.sin_port)};
+}
+
+const std::atomic<bool>& listenForFailure() {
+  struct sigaction action{};
+  action.sa_handler = &onJobFailed;  // without SA_RESTART: a wait that sleeps wakes up
+  ::sigaction(kJobFailed, &action, nullptr);
+  return jobFailed;
 }
 
 Interrupts::Interrupts() : pipe_(makePipe()) {

@@ -3,6 +3,7 @@
 #include <sys/types.h>
 
 #include <array>
+#include <atomic>
 #include <csignal>
 #include <string>
 #include <string_view>
@@ -58,6 +59,11 @@ class Interrupts {
   Pipe pipe_;
   std::array<std::pair<int, struct sigaction>, 2> saved_{{{SIGINT, {}}, {SIGTERM, {}}}};
 };
+
+/// What a launcher tells the ranks that are left when another has failed; ends a process that does not listen.
+inline constexpr int kJobFailed = SIGUSR1;
+/// From now on that signal does not end this process, but is set here.
+[[nodiscard]] const std::atomic<bool>& listenForFailure();
 
 /// A program to start: what it is called with and which of our descriptors (−1: none) it gets under their own numbers.
 struct ChildProgram {

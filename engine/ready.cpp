@@ -97,7 +97,7 @@ void Executor::runReady() {
     if (move.kind == Move::Kind::Compute) open.push_back(move.action);
     if (move.kind != Move::Kind::Barrier) continue;
     runOpen();
-    communicator_.barrier();
+    run(move);
   }
   runOpen();
 }

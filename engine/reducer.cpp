@@ -2,8 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
-#include <set>
-
+#include <utility>
 
 namespace pw {
 namespace {
@@ -19,11 +18,43 @@ Buffer part(Buffer whole, DType dtype, std::pair<std::int64_t, std::int64_t> ele
   return {whole.data + elements.first * width, static_cast<std::size_t>((elements.second - elements.first) * width)};
 }
 
+/// Stages whose holders all have a REDUCE_GRAD, if there is one order of them that every row keeps; else none: of two collectives that two ranks begin
+/// in different orders, neither need ever end.
+std::set<Stage> reducedInOneOrder(const Schedule& schedule) {
+  std::vector<std::vector<Stage>> rows;
+  for (const auto& actions : schedule.rows) {
+    auto& row = rows.emplace_back();
+    for (const Action& action : actions) {
+      if (action.kind == ActionKind::ReduceGrad && std::ranges::count(row, action.stage) == 0) row.push_back(action.stage);
+    }
+  }
+  std::set<Stage> stages;
+  for (std::size_t s = 0; s < schedule.placement.stages(); ++s) {
+    bool everywhere = true;
+    for (std::size_t r = 0; r < rows.size(); ++r) everywhere = everywhere && (!schedule.placement.holds(Rank(r), Stage(s)) || std::ranges::count(rows[r], Stage(s)) > 0);
+    if (everywhere) stages.insert(Stage(s));
+  }
+  // Takes off, again and again, a stage that no row has behind another one of those left.
+  for (auto& row : rows) std::erase_if(row, [&](Stage stage) { return !stages.contains(stage); });
+  for (std::set<Stage> left = stages; !left.empty();) {
+    const auto isNext = [&](Stage stage) { return std::ranges::all_of(rows, [&](const auto& row) { return std::ranges::count(row, stage) == 0 || row.front() == stage; }); };
+    const auto next = std::ranges::find_if(left, isNext);
+    if (next == left.end()) return {};
+    for (auto& row : rows) std::erase(row, *next);
+    left.erase(next);
+  }
+  return stages;
+}
+
 }  // namespace
 
-Reducer::Reducer(const Plan& plan, const std::map<Stage, StageModule*>& stages, Communicator& communicator, std::uint32_t firstTag, bool shardOptimizer)
-    : plan_(plan), stages_(stages), communicator_(communicator), device_(stages.empty() ? hostDevice() : stages.begin()->second->device()),
-      rank_(communicator.rank().value % static_cast<int>(plan.schedule.rows.size())), firstTag_(firstTag) {
+Reducer::Reducer(const Plan& plan, const std::map<Stage, StageModule*>& stages, Communicator& communicator, std::uint32_t firstTag, const ReducerOptions& options,
+                 FlightRecord& flights)
+    : plan_(plan), stages_(stages), communicator_(communicator), device_(stages.empty() ? hostDevice() : stages.begin()->second->device()), flights_(flights),
+      deadline_(options.deadline), rank_(communicator.rank().value % static_cast<int>(plan.schedule.rows.size())), firstTag_(firstTag) {
+  // A barrier within the step may wait for the device, and so for a collective that a rank behind it has not begun.
+  if (options.inRowOrder && !plan.schedule.lockstep) early_ = reducedInOneOrder(plan.schedule);
+  const bool shardOptimizer = options.shardOptimizer;
   const auto allStages = static_cast<std::uint32_t>(plan.partition.stages.size());
   for (const auto& [stage, module] : stages) {
     const auto groups = module->groups();
@@ -72,16 +103,22 @@ std::vector<Reducer::Member> Reducer::holders(const std::vector<Stage>& stages) 
 }
 
 void Reducer::addReduction(std::uint32_t id, Stage stage, std::size_t group, std::vector<Member> members, std::size_t owners, bool pieces) {
-  const auto own = static_cast<std::size_t>(std::find(members.begin(), members.end(), Member{communicator_.rank(), stage}) - members.begin());
   auto found = std::find_if(reductions_.begin(), reductions_.end(), [&](const Reduction& r) { return r.id == id; });
   if (found == reductions_.end()) {
     Reduction reduction;
     reduction.id = id;
-    reduction.members = std::move(members);
-    reduction.pieces = pieces && reduction.members.size() > 1;
     for (std::size_t k = 0; k < owners; ++k) reduction.updaters.push_back(k);
+    reduction.pieces = pieces && members.size() > 1;
+    std::set<Rank> ranks;
+    for (const Member& member : members) ranks.insert(member.rank);
+    if (members.size() > 1 && ranks.size() == members.size() && owners == members.size()) {
+      std::ranges::sort(members, {}, &Member::rank);  // so that a member's piece is that of its place in the group
+      reduction.group.assign(ranks.begin(), ranks.end());
+    }
+    reduction.members = std::move(members);
     found = reductions_.insert(reductions_.end(), std::move(reduction));
   }
+  const auto own = static_cast<std::size_t>(std::ranges::find(found->members, Member{communicator_.rank(), stage}) - found->members.begin());
   found->own.push_back(own);
   found->groupOf[own] = group;
 }
@@ -102,25 +139,68 @@ std::pair<std::int64_t, std::int64_t> Reducer::piece(const Reduction& reduction,
 
 void Reducer::start(Stage stage) {
   for (Reduction& reduction : reductions_) {
-    if (reduction.members.size() < 2 || std::ranges::count(reduction.started, stage) > 0) continue;
+    if (reduction.members.size() < 2) continue;
     for (const std::size_t member : reduction.own) {
       if (reduction.members[member].stage != stage) continue;
-      if (reduction.started.empty()) reduction.begin = device_.mark();
-      reduction.started.push_back(stage);
-      startIn(reduction, member);
+      const bool isShared = groupOf(reduction, member).shared.has_value();
+      if (reduction.group.empty() || (early_.contains(stage) && !isShared)) begin(reduction, member);
     }
   }
 }
 
-void Reducer::startIn(Reduction& reduction, std::size_t member) {
+/// A second call in a step does nothing.
+void Reducer::begin(Reduction& reduction, std::size_t member) {
+  const Stage stage = reduction.members[member].stage;
+  if (std::ranges::count(reduction.started, stage) > 0) return;
+  if (reduction.started.empty()) reduction.begin = device_.mark();
+  reduction.started.push_back(stage);
+  if (!reduction.group.empty()) {
+    reduction.collective = combine(reduction, reduction.pieces ? Collective::ReduceScatter : Collective::AllReduce, false);
+    if (reduction.collective) return;
+    reduction.group.clear();  // the transport has none for these elements, nor has it on the other ranks
+  }
+  startMessages(reduction, member);
+}
+
+FlightEntry Reducer::entryOf(const Reduction& reduction, std::size_t member, bool values) const {
+  FlightEntry entry{.what = values ? FlightEntry::What::NewValues : FlightEntry::What::Gradients, .action = {reduction.members[member].stage, ActionKind::ReduceGrad, Microbatch(-1)}};
+  entry.shared = groupOf(reduction, reduction.own.front()).shared;
+  return entry;
+}
+
+/// Of the whole group of parameters; nothing where the transport has no such collective.
+std::optional<Reducer::Asked> Reducer::combine(const Reduction& reduction, Collective what, bool values) {
+  const std::size_t member = reduction.own.front();
+  const ParameterGroup group = groupOf(reduction, member);
+  const Buffer buffer = values ? group.values : group.gradients;
+  if (buffer.bytes == 0) return std::nullopt;
+  const auto ticket = communicator_.combine(what, reduction.group, group.dtype, buffer);
+  if (!ticket) return std::nullopt;
+  FlightEntry entry = entryOf(reduction, member, values);
+  entry.group = &reduction.group;
+  entry.bytes = buffer.bytes;
+  entry.ticket = ticket;
+  return Asked{*ticket, flights_.add(entry)};
+}
+
+/// Between two members, one of which is on this rank.
+Reducer::Asked Reducer::message(const Reduction& reduction, std::size_t from, std::size_t to, Phase phase, Buffer buffer) {
+  FlightEntry entry = entryOf(reduction, from, phase == Phase::Values);
+  entry.sending = reduction.members[from].rank == communicator_.rank();
+  entry.peer = reduction.members[entry.sending ? to : from].rank;
+  entry.tag = tag(reduction, from, to, phase);
+  entry.bytes = buffer.bytes;
+  entry.ticket = entry.sending ? communicator_.send(entry.peer, entry.tag, buffer) : communicator_.receive(entry.peer, entry.tag, buffer);
+  return {*entry.ticket, flights_.add(entry)};
+}
+
+void Reducer::startMessages(Reduction& reduction, std::size_t member) {
   const ParameterGroup group = groupOf(reduction, member);
   const std::int64_t elements = elementsOf(group);
   for (const std::size_t k : reduction.updaters) {
     const Buffer gradients = part(group.gradients, group.dtype, piece(reduction, k, elements));
     if (k != member) {
-      if (reduction.members[k].rank != communicator_.rank()) {
-        reduction.sends.push_back(communicator_.send(reduction.members[k].rank, tag(reduction, member, k, Phase::Sum), gradients));
-      }
+      if (reduction.members[k].rank != communicator_.rank()) reduction.sends.push_back(message(reduction, member, k, Phase::Sum, gradients));
       continue;
     }
     auto& received = reduction.received[member];
@@ -128,52 +208,72 @@ void Reducer::startIn(Reduction& reduction, std::size_t member) {
     for (std::size_t from = 0; from < reduction.members.size(); ++from) {
       if (reduction.members[from].rank == communicator_.rank()) continue;
       received[from].buffer = device_.allocate(gradients.bytes);
-      received[from].ticket = communicator_.receive(reduction.members[from].rank, tag(reduction, from, member, Phase::Sum), received[from].buffer.buffer);
+      received[from].asked = message(reduction, from, member, Phase::Sum, received[from].buffer.buffer);
     }
   }
 }
 
 void Reducer::sum(StepLog& log, bool everywhere) {
-  for (const auto& [stage, module] : stages_) start(stage);
+  for (Reduction& reduction : reductions_) {
+    if (reduction.members.size() < 2) continue;
+    for (const std::size_t member : reduction.own) begin(reduction, member);
+  }
   for (Reduction& reduction : reductions_) {
     if (reduction.members.size() < 2) continue;
     const ParameterGroup first = groupOf(reduction, reduction.own.front());
     // A stage's own reduction goes on beside its compute from REDUCE_GRAD on; what shared parameters take, the rank waits for.
     const Mark begin = first.shared ? device_.mark() : reduction.begin;
     const Stage shown = first.shared ? Stage(-1) : reduction.members[reduction.own.front()].stage;
-    for (const std::size_t member : reduction.own) {
-      if (std::ranges::count(reduction.updaters, member) == 0) continue;
-      const ParameterGroup group = groupOf(reduction, member);
-      const auto range = piece(reduction, member, elementsOf(group));
-      const Buffer mine = part(group.gradients, group.dtype, range);
-      auto& received = reduction.received[member];
-      for (std::size_t from = 0; from < reduction.members.size(); ++from) {
-        if (from == member) continue;
-        if (reduction.members[from].rank == communicator_.rank()) {
-          const ParameterGroup neighbour = groupOf(reduction, from);
-          device_.addInto(group.dtype, mine, part(neighbour.gradients, group.dtype, range));
-          continue;
-        }
-        communicator_.wait(received[from].ticket);
-        device_.addInto(group.dtype, mine, received[from].buffer.buffer);
-      }
-      received.clear();
+    if (reduction.collective) {
+      await(*std::exchange(reduction.collective, std::nullopt));
+      if (reduction.pieces && everywhere) gather(reduction, false);
+    } else {
+      addUp(reduction);
+      if (!reduction.pieces || everywhere) gather(reduction, false);
     }
-    for (const auto ticket : std::exchange(reduction.sends, {})) communicator_.wait(ticket);
-    if (!reduction.pieces || everywhere) gather(reduction, false);
     reduction.started.clear();
     log.spans.push_back({rank_, SpanKind::ReduceGrad, shown, Microbatch(-1), rank_, static_cast<Bytes>(first.gradients.bytes), begin, device_.mark()});
   }
 }
 
+/// Every own updater adds the other members' gradients to its piece, in the order of members.
+void Reducer::addUp(Reduction& reduction) {
+  for (const std::size_t member : reduction.own) {
+    if (std::ranges::count(reduction.updaters, member) == 0) continue;
+    const ParameterGroup group = groupOf(reduction, member);
+    const auto range = piece(reduction, member, elementsOf(group));
+    const Buffer mine = part(group.gradients, group.dtype, range);
+    auto& received = reduction.received[member];
+    for (std::size_t from = 0; from < reduction.members.size(); ++from) {
+      if (from == member) continue;
+      if (reduction.members[from].rank == communicator_.rank()) {
+        const ParameterGroup neighbour = groupOf(reduction, from);
+        device_.addInto(group.dtype, mine, part(neighbour.gradients, group.dtype, range));
+        continue;
+      }
+      await(received[from].asked);
+      device_.addInto(group.dtype, mine, received[from].buffer.buffer);
+    }
+    received.clear();
+  }
+  for (const Asked& asked : std::exchange(reduction.sends, {})) await(asked);
+}
+
 /// Every updater gives its piece to all other holders.
 void Reducer::gather(Reduction& reduction, bool values) {
+  if (!reduction.group.empty()) {
+    if (const auto asked = combine(reduction, Collective::AllGather, values)) return await(*asked);
+  }
+  gatherByMessages(reduction, values);
+}
+
+void Reducer::gatherByMessages(const Reduction& reduction, bool values) {
   const auto bufferOf = [&](std::size_t member) {
     const ParameterGroup group = groupOf(reduction, member);
     return values ? group.values : group.gradients;
   };
   const Phase phase = values ? Phase::Values : Phase::Gather;
-  std::vector<Communicator::Ticket> tickets;
+  std::vector<Asked> all;
   for (const std::size_t member : reduction.own) {
     const ParameterGroup group = groupOf(reduction, member);
     for (const std::size_t k : reduction.updaters) {
@@ -181,20 +281,19 @@ void Reducer::gather(Reduction& reduction, bool values) {
       const Buffer mine = part(bufferOf(member), group.dtype, range);
       if (k == member) {
         for (std::size_t to = 0; to < reduction.members.size(); ++to) {
-          const Rank rank = reduction.members[to].rank;
           if (to == member) continue;
-          if (rank != communicator_.rank()) {
-            tickets.push_back(communicator_.send(rank, tag(reduction, member, to, phase), mine));
+          if (reduction.members[to].rank != communicator_.rank()) {
+            all.push_back(message(reduction, member, to, phase, mine));
           } else if (mine.bytes > 0) {
             device_.copy(part(bufferOf(to), group.dtype, range), mine);
           }
         }
       } else if (reduction.members[k].rank != communicator_.rank()) {
-        tickets.push_back(communicator_.receive(reduction.members[k].rank, tag(reduction, k, member, phase), mine));
+        all.push_back(message(reduction, k, member, phase, mine));
       }
     }
   }
-  for (const auto ticket : tickets) communicator_.wait(ticket);
+  for (const Asked& asked : all) await(asked);
 }
 
 double Reducer::norm() {
@@ -203,7 +302,7 @@ double Reducer::norm() {
     for (const std::size_t member : reduction.own) {
       if (std::ranges::count(reduction.updaters, member) == 0) continue;
       const ParameterGroup group = groupOf(reduction, member);
-      squares += device_.sumOfSquares(group.dtype, part(group.gradients, group.dtype, piece(reduction, member, elementsOf(group))));
+      squares += device_.sumOfSquares(group.dtype, part(group.gradients, group.dtype, piece(reduction, member, elementsOf(group))), deadline_);
     }
   }
   return std::sqrt(allSum(squares));
@@ -213,13 +312,16 @@ double Reducer::allSum(double number) {
   const int ranks = communicator_.size(), self = communicator_.rank().value;
   const std::uint32_t tag = kNumberTag + numbers_++ % kNumbersPerStep;  // a tag is used once between two barriers
   std::vector<double> all(static_cast<std::size_t>(ranks));
-  std::vector<Communicator::Ticket> tickets;
+  std::vector<Asked> asked;
+  const auto note = [&](bool sending, Rank peer, Communicator::Ticket ticket) {
+    asked.push_back({ticket, flights_.add({.what = FlightEntry::What::Number, .sending = sending, .peer = peer, .tag = tag, .bytes = sizeof(double), .ticket = ticket})});
+  };
   for (int r = 0; r < ranks; ++r) {
     if (r == self) continue;
-    tickets.push_back(communicator_.receive(Rank(r), tag, {reinterpret_cast<std::byte*>(&all[static_cast<std::size_t>(r)]), sizeof(double)}));
-    tickets.push_back(communicator_.send(Rank(r), tag, {reinterpret_cast<std::byte*>(&number), sizeof(double)}));
+    note(false, Rank(r), communicator_.receive(Rank(r), tag, {reinterpret_cast<std::byte*>(&all[static_cast<std::size_t>(r)]), sizeof(double)}));
+    note(true, Rank(r), communicator_.send(Rank(r), tag, {reinterpret_cast<std::byte*>(&number), sizeof(double)}));
   }
-  for (const auto ticket : tickets) communicator_.wait(ticket);
+  for (const Asked& one : asked) await(one);
   all[static_cast<std::size_t>(self)] = number;
   double sum = 0;
   for (const double n : all) sum += n;

@@ -1,32 +1,46 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <set>
 #include <vector>
 
 #include "backends/communicator.h"
 #include "backends/stage_module.h"
+#include "engine/flight_record.h"
 #include "engine/step_log.h"
 #include "simulator/plan.h"
 
 namespace pw {
+
+struct ReducerOptions {
+  bool shardOptimizer = false;  ///< ZeRO stage 1: each holder updates a piece
+  bool inRowOrder = true;       ///< `start` is called where the rows have REDUCE_GRAD, in their order
+  std::chrono::milliseconds deadline{60000};  ///< for what a device has to do before a number is known
+};
 
 /// Keeps the copies of parameters equal: of a stage among the replicas of its pipeline and, in a bidirectional placement, its two ranks; of a
 /// shared parameter also among its stages. Gradients of a group are summed piece by piece, each piece by one of its holders (reduce-scatter, in
 /// the order of holders, so every run gives the same bits); then either all holders get all sums (all-gather) and make the same update, or each
 /// updates its piece alone and sends the new values to the others: with sharded optimizer state (ZeRO stage 1; Rajbhandari et al., SC'20), and
 /// for `Sharing::Transmit`, where the pieces are the owner's alone.
+///
+/// Where all holders update and each is on a rank of its own, the transport's collectives do this (`Communicator::combine`: AllReduce, or
+/// ReduceScatter and AllGather), if it has some; else messages. All ranks must begin collectives in one order: that of the rows' REDUCE_GRADs
+/// where no two rows contradict each other, and for the rest that of their ids, after all else was asked for.
 class Reducer {
  public:
-  /// Tags from `firstTag` on are the reducer's. `communicator` spans all replicas.
-  Reducer(const Plan& plan, const std::map<Stage, StageModule*>& stages, Communicator& communicator, std::uint32_t firstTag, bool shardOptimizer);
+  /// Tags from `firstTag` on are the reducer's. `communicator` spans all replicas. Notes all it asks for in `flights`.
+  Reducer(const Plan& plan, const std::map<Stage, StageModule*>& stages, Communicator& communicator, std::uint32_t firstTag, const ReducerOptions& options,
+          FlightRecord& flights);
   /// What a failure left under way goes on in memory that the communicator keeps.
   ~Reducer();
   Reducer(const Reducer&) = delete;
   Reducer& operator=(const Reducer&) = delete;
 
-  /// Starts to send the stage's gradients, which are complete, where they are summed. A second call in a step does nothing.
+  /// Starts to sum the stage's gradients, which are complete, where that cannot disturb the order of collectives. A second call in a step does nothing.
   void start(Stage stage);
   /// Starts what was not, waits for all and sums. Gradients of all groups are then complete where they are used, or at all their holders.
   /// Spans begin and end at marks of the stages' device, here and in `update`.
@@ -46,20 +60,27 @@ class Reducer {
 
     bool operator==(const Member&) const = default;
   };
-  struct Received {
+  /// What is under way.
+  struct Asked {
     Communicator::Ticket ticket = 0;
+    FlightRecord::Id flight = 0;
+  };
+  struct Received {
+    Asked asked;
     HeldBuffer buffer;
   };
   /// One group of parameters with all who hold it.
   struct Reduction {
     std::uint32_t id = 0;
-    std::vector<Member> members;
+    std::vector<Member> members;                    ///< by rank where collectives may sum
     std::vector<std::size_t> updaters;              ///< of the members: those that sum a piece each
     bool pieces = false;                            ///< and update it alone
     std::vector<std::size_t> own;                   ///< members on this rank
     std::map<std::size_t, std::size_t> groupOf;     ///< of an own member, in its stage
     std::map<std::size_t, std::vector<Received>> received;  ///< by own updater: the others' gradients of its piece
-    std::vector<Communicator::Ticket> sends;
+    std::vector<Asked> sends;
+    std::vector<Rank> group;                        ///< ranks of the members, ascending; where collectives may sum, as far as known
+    std::optional<Asked> collective;                ///< that sums, under way
     std::vector<Stage> started;
     Mark begin = 0;                                 ///< of the first of them
   };
@@ -67,8 +88,15 @@ class Reducer {
 
   [[nodiscard]] std::vector<Member> holders(const std::vector<Stage>& stages) const;
   void addReduction(std::uint32_t id, Stage stage, std::size_t group, std::vector<Member> members, std::size_t owners, bool pieces);
-  void startIn(Reduction& reduction, std::size_t member);
+  void begin(Reduction& reduction, std::size_t member);
+  void startMessages(Reduction& reduction, std::size_t member);
+  void addUp(Reduction& reduction);
   void gather(Reduction& reduction, bool values);
+  void gatherByMessages(const Reduction& reduction, bool values);
+  [[nodiscard]] std::optional<Asked> combine(const Reduction& reduction, Collective what, bool values);
+  [[nodiscard]] Asked message(const Reduction& reduction, std::size_t from, std::size_t to, Phase phase, Buffer buffer);
+  void await(const Asked& asked) { flights_.await(communicator_, asked.ticket, asked.flight); }
+  [[nodiscard]] FlightEntry entryOf(const Reduction& reduction, std::size_t member, bool values) const;
   [[nodiscard]] ParameterGroup groupOf(const Reduction& reduction, std::size_t member) const;
   [[nodiscard]] std::uint32_t tag(const Reduction& reduction, std::size_t from, std::size_t to, Phase phase) const;
   /// Elements [first, last) of updater k of a group of `elements`.
@@ -78,7 +106,10 @@ class Reducer {
   const std::map<Stage, StageModule*>& stages_;
   Communicator& communicator_;
   const Device& device_;
+  FlightRecord& flights_;
+  std::chrono::milliseconds deadline_;
   Rank rank_;  // in its pipeline, for the log
+  std::set<Stage> early_;  // whose collectives begin at `start`
   std::uint32_t firstTag_;
   std::uint32_t mostMembers_ = 1;
   std::uint32_t numbers_ = 0;  // sums of numbers so far, the same on all ranks

@@ -1,15 +1,10 @@
 #include "engine/step_log.h"
 
 #include <algorithm>
-#include <chrono>
 #include <map>
 #include <tuple>
 
 namespace pw {
-
-Ns monotonicNow() {
-  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch()).count();
-}
 
 Trace joinTraces(const std::vector<StepLog>& ranks, std::size_t ranksOfPipeline) {
   Trace trace;

@@ -3,12 +3,10 @@
 #include <optional>
 #include <vector>
 
+#include "backends/device.h"
 #include "simulator/trace.h"
 
 namespace pw {
-
-/// Nanoseconds of the host's monotonic clock: the same for all processes of a host.
-[[nodiscard]] Ns monotonicNow();
 
 /// What a rank saw of one step; ranks are those of its pipeline. Times are on the monotonic clock. Message spans are complete only after `joinTraces`: a sender knows when it
 /// started (end = start), a receiver when it had the message (start = end).
@@ -17,6 +15,8 @@ struct StepLog {
   std::vector<MemorySample> memory;
   std::optional<double> loss;           ///< this rank's part of it, where the rank has the last stage
   std::optional<double> gradientNorm;   ///< over all ranks, where it was asked for
+  std::optional<double> lossScale;      ///< of the step's gradients, where float16 needs one
+  bool skipped = false;                 ///< gradients overflowed in float16: no parameter changed
 
   bool operator==(const StepLog&) const = default;
 };

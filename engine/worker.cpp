@@ -34,12 +34,15 @@ std::string pack(const RankLog& log) {
   bytes += v.firstDifference;
   append(log.residentPeak);
   append(log.startToFirstAction);
+  append(log.lossScale.has_value());
+  append(log.lossScale.value_or(0));
   append(log.steps.size());
   for (const StepLog& step : log.steps) {
-    for (const auto& number : {step.loss, step.gradientNorm}) {
+    for (const auto& number : {step.loss, step.gradientNorm, step.lossScale}) {
       append(number.has_value());
       append(number.value_or(0));
     }
+    append(step.skipped);
     const std::string blob = toBlob({1 << 20, step.spans, step.memory});  // ranks: an upper bound, a log names peers
     append(blob.size());
     bytes += blob;
@@ -56,6 +59,13 @@ RankLog unpack(const std::string& bytes, Rank rank) {
     return bytes.substr(at - n, n);
   };
   const auto take = [&](auto& value) { std::memcpy(&value, takeBytes(sizeof(value)).data(), sizeof(value)); };
+  const auto takeOptional = [&](std::optional<double>& number) {
+    bool known = false;
+    double value = 0;
+    take(known);
+    take(value);
+    if (known) number = value;
+  };
   RankLog log;
   std::size_t size = 0;
   Verification& v = log.verification;
@@ -68,16 +78,12 @@ RankLog unpack(const std::string& bytes, Rank rank) {
   v.firstDifference = takeBytes(size);
   take(log.residentPeak);
   take(log.startToFirstAction);
+  takeOptional(log.lossScale);
   take(size);
   for (std::size_t i = 0, steps = size; i < steps; ++i) {
     StepLog step;
-    for (auto* number : {&step.loss, &step.gradientNorm}) {
-      bool known = false;
-      double value = 0;
-      take(known);
-      take(value);
-      if (known) *number = value;
-    }
+    for (auto* number : {&step.loss, &step.gradientNorm, &step.lossScale}) takeOptional(*number);
+    take(step.skipped);
     take(size);
     Trace trace = parseBlob(takeBytes(size), fmt::format("the log of rank {}", rank.value));
     step.spans = std::move(trace.spans);
@@ -129,12 +135,14 @@ std::map<std::string, std::string> aliasesOf(const ModelGraph& graph) {
   return aliases;
 }
 
-void save(const ModelGraph& graph, const OwnStages& own, const TrainOptions& options, int stepsDone, Communicator& communicator) {
+void save(const ModelGraph& graph, const OwnStages& own, const TrainOptions& options, int stepsDone, std::optional<double> lossScale, Communicator& communicator) {
   std::vector<StatePiece> pieces;
   for (const auto& [id, stage] : own.stages) {
     for (StatePiece& piece : stage->state()) pieces.push_back(std::move(piece));
   }
-  saveCheckpoint(options.save, {{"step", stepsDone}, {"seed", static_cast<double>(options.stage.seed)}}, pieces, aliasesOf(graph), communicator);
+  std::map<std::string, double> numbers{{"step", stepsDone}, {"seed", static_cast<double>(options.stage.seed)}};
+  if (lossScale) numbers["loss_scale"] = *lossScale;
+  saveCheckpoint(options.save, numbers, pieces, aliasesOf(graph), communicator);
 }
 
 /// VmHWM: the most that was resident since this program began.
@@ -200,9 +208,10 @@ RankLog train(const ModelGraph& graph, const Plan& plan, const TrainOptions& opt
     if (options.onStep) options.onStep(step, log.steps.back());
     if (executorOptions.sumLoss && communicator.rank().value > 0) log.steps.back().loss.reset();  // so that the logs' losses sum to the step's
     const bool last = i + 1 == options.steps;
-    if (!options.save.empty() && (last || (options.saveEvery > 0 && (i + 1) % options.saveEvery == 0))) save(graph, own, options, step + 1, communicator);
+    if (!options.save.empty() && (last || (options.saveEvery > 0 && (i + 1) % options.saveEvery == 0))) save(graph, own, options, step + 1, executor.lossScale(), communicator);
   }
   log.residentPeak = residentPeak();
+  log.lossScale = executor.lossScale();
   return log;
 }
 

@@ -39,6 +39,7 @@ struct RankLog {
   Bytes residentPeak = 0;  ///< of the process
   Ns startToFirstAction = 0;  ///< from the start of the process
   std::vector<ClockReading> clocks;  ///< at the start; on rank 0 only
+  std::optional<double> lossScale;   ///< after the last step, where float16 needs one; the same on all ranks
 };
 
 /// Trains this rank's stages of the plan, in its replica. Throws Error naming rank, step and action.

@@ -23,10 +23,10 @@ namespace {
 
 struct Options {
   std::vector<std::string> models;
-  std::string device = "cpu", cluster, out, loss, progressStyle = "auto";
+  std::string device = "cpu", precision = "traced", cluster, out, loss, progressStyle = "auto";
   int threads = 1, ranks = 1, depth = 3;
   std::int64_t microbatch = 0;
-  bool json = false, quiet = false;
+  bool json = false, quiet = false, tf32 = false, noGraphs = false;
 };
 
 /// Sums over the modules of a depth: what each module's nodes cost.
@@ -88,11 +88,14 @@ Profile measure(const Options& o, const ModelGraph& graph, const RankEnvironment
   ProfileOptions options;
   if (const int number = gpuNumber(o.device); number >= 0) {
     const CudaBackend& cuda = cudaBackend();
-    cuda.prepareProcess(number, false);
+    static_cast<void>(cuda.prepareProcess(number, o.tf32, {}));
     options.stage.device = &cuda.device();
   }
   options.microbatch = o.microbatch;
   options.loss = o.loss;
+  if (o.precision == "bf16") options.stage.precision = DType::BFloat16;
+  if (o.precision == "fp16") options.stage.precision = DType::Float16;
+  options.stage.graphs = !o.noGraphs;
   options.stage.initRandom = true;  // where the archive has no weights: times do not depend on them
   const bool shows = environment == nullptr || environment->rank.value == 0;
   std::function<void(int, int)> report;
@@ -108,7 +111,9 @@ Profile measure(const Options& o, const ModelGraph& graph, const RankEnvironment
 }
 
 int run(Options& o) {
-  static_cast<void>(gpuNumber(o.device));
+  const bool onGpu = gpuNumber(o.device) >= 0;
+  if (o.tf32 && !onGpu) throw UsageError("--tf32 is for GPUs; add --device cuda:0, or leave it out.");
+  if (o.precision != "traced" && o.ranks > 1) throw UsageError("--precision is measured by one process; leave out --ranks.");
   const ModelGraph graph = loadModel(o.models);
   if (o.microbatch == 0) o.microbatch = exportedBatch(graph);
   if (o.loss.empty()) o.loss = defaultLoss(graph);
@@ -146,6 +151,9 @@ Command addProfile(CLI::App& app) {
   auto o = std::make_shared<Options>();
   sub->add_option("MODEL.pt2", o->models, "Model archive (.pt2); several when each stage was exported on its own")->required()->option_text("MODEL.pt2");
   sub->add_option("--device", o->device, "cpu (default), or cuda:N")->option_text("DEVICE");
+  sub->add_option("--precision", o->precision, "As the run will have it (see run --precision)")->check(CLI::IsMember({"traced", "bf16", "fp16"}))->option_text("bf16|fp16");
+  sub->add_flag("--tf32", o->tf32, "As the run will have it: GPUs may round the inputs of float32 matrix products to 19 bits");
+  sub->add_flag("--no-graphs", o->noGraphs, "As the run will have it: a GPU is asked for every operator by itself");
   sub->add_option("--threads", o->threads, "Intra-op threads of each process")->check(CLI::Range(1, 1024))->option_text("N");
   sub->add_option("--microbatch", o->microbatch, "Samples per microbatch (default: as exported)")->check(CLI::Range(1, 1 << 20))->option_text("B");
   sub->add_option("--ranks", o->ranks, "Processes that compute at once, as in a run on one host; also measures their link")->check(CLI::Range(1, 1024))->option_text("R");

@@ -14,6 +14,7 @@
 #include "app/cli/commands.h"
 #include "app/cli/model.h"
 #include "app/cli/output.h"
+#include "app/cli/run_options.h"
 #include "app/cli/run_report.h"
 #include "backends/cuda_backend.h"
 #include "backends/gpu_inventory.h"
@@ -25,8 +26,8 @@
 #include "engine/failure.h"
 #include "engine/gpu_share.h"
 #include "engine/launcher.h"
+#include "engine/process.h"
 #include "engine/worker.h"
-#include "schedules/check.h"
 #include "schedules/error.h"
 #include "schedules/units.h"
 #include "simulator/simulate.h"
@@ -35,18 +36,7 @@ namespace pw::cli {
 namespace {
 
 using Json = nlohmann::ordered_json;
-
-struct Options {
-  std::string plan, store, transport = "ucx", data = "synthetic", loss, lossOver = "microbatch", optimizer = "sgd", order = "plan", outputs, save, resume, log, live,
-      progressStyle = "auto", precision = "traced";
-  int steps = 1, threads = 1, saveEvery = 0;
-  std::vector<double> betas;
-  OptimizerSpec update;
-  double clipNorm = 0;
-  std::uint64_t seed = 0;
-  double timeoutSeconds = 120;
-  bool verify = false, masked = false, evaluates = false, shardOptimizer = false, json = false, initRandom = false, synthetic = false, tf32 = false;
-};
+using Options = RunOptions;
 
 std::string now() { return fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr))); }
 
@@ -95,6 +85,7 @@ RunResult assemble(const Plan& plan, const Options& o, const TrainOptions& optio
   result.record = recordOf(plan, o, startedAt);
   result.firstStep = options.firstStep;
   result.saved = o.save;
+  result.lossScale = ranks.front().lossScale;
   for (std::size_t s = 0; s < ranks.front().steps.size(); ++s) {
     std::vector<StepLog> logs;
     StepRecord step;
@@ -104,6 +95,7 @@ RunResult assemble(const Plan& plan, const Options& o, const TrainOptions& optio
       step.loss += logs.back().loss.value_or(0);
     }
     if (logs.front().gradientNorm) result.gradientNorms.push_back(*logs.front().gradientNorm);
+    if (logs.front().skipped) ++result.skippedSteps;
     step.measured = joinTraces(logs, plan.schedule.rows.size());
     result.record.steps.push_back(std::move(step));
   }
@@ -116,31 +108,6 @@ RunResult assemble(const Plan& plan, const Options& o, const TrainOptions& optio
     result.record.failure = "The first step is not that of one rank: " + result.verification->firstDifference;
   }
   return result;
-}
-
-TrainOptions trainOptions(const Options& o, const Plan& plan) {
-  TrainOptions options;
-  options.steps = o.steps;
-  options.verify = o.verify;
-  options.deadline = std::chrono::milliseconds(static_cast<std::int64_t>(o.timeoutSeconds * 1000));
-  options.stage.seed = o.seed;
-  options.stage.optimizer = o.update;
-  options.stage.initRandom = o.initRandom;
-  options.stage.data = {o.data == "synthetic" ? "" : o.data, o.lossOver == "batch", o.masked};
-  options.stage.resume = o.resume;
-  if (o.precision == "bf16") options.stage.precision = DType::BFloat16;
-  if (o.precision == "fp16") options.stage.precision = DType::Float16;
-  if (o.synthetic) options.synthetic = syntheticHost();
-  options.executor = {o.order == "ready" ? Order::Ready : Order::Plan, o.shardOptimizer, o.clipNorm,
-                      plan.replicas > 1 || plan.schedule.placement.bidirectional() || !o.log.empty(), options.deadline};
-  options.save = o.save;
-  options.saveEvery = o.saveEvery;
-  if (!o.resume.empty()) {
-    const TensorFile checkpoint(o.resume);
-    const auto step = checkpoint.numbers().find("step");
-    if (step != checkpoint.numbers().end()) options.firstStep = static_cast<int>(step->second);
-  }
-  return options;
 }
 
 /// One line for each step, as it ends: what people plot.
@@ -212,10 +179,13 @@ void takeGpu(const Options& o, const RankEnvironment& environment, TrainOptions&
   const CudaBackend& cuda = cudaBackend();
   const GpuShare share = gpuShareOf(environment, cuda.deviceCount());
   for (const auto& [name, value] : ncclVariables(environment, share)) ::setenv(name.c_str(), value.c_str(), 0);
-  cuda.prepareProcess(share.device, o.tf32);
+  GpuSharing sharing;
+  sharing.atOnce = share.part.of > 1 && mpsServes(mpsFolder());
+  sharing.whyWhole = cuda.prepareProcess(share.device, o.tf32, sharing.atOnce ? share.part : GpuPart{});  // a part would make a turn longer
+  sharing.multiprocessors = cuda.multiprocessors();
   options.stage.device = &cuda.device();
-  if (o.synthetic) options.synthetic = SyntheticDevice{&cuda.device(), cuda.spin, nullptr};
-  const std::string note = rehearsalNote(environment.localSize, cuda.deviceCount());
+  if (o.synthetic) options.synthetic = SyntheticDevice{&cuda.device(), cuda.device().spin, nullptr};
+  const std::string note = rehearsalNote(environment, cuda.deviceCount(), sharing);
   if (environment.rank.value == 0 && !note.empty()) fmt::print(stderr, "pipewright: {}\n", note);
 }
 
@@ -227,11 +197,14 @@ void trainRank(const Options& o, const Plan& plan, const RankEnvironment& enviro
   const TorchBackend& torch = torchBackend();
   torch.prepareProcess(o.threads);
   TrainOptions options = trainOptions(o, plan);
+  options.stage.tell = [rank = environment.rank](const std::string& what) { fmt::print(stderr, "pipewright: rank {} {}\n", rank.value, what); };
   if (o.transport == "nccl") takeGpu(o, environment, options);
   if (environment.worldSize == 1) {
     communicator = std::move(inMemoryCommunicators(1, options.deadline).front());
   } else {
-    communicator = connectRanks(o.transport, rendezvousOf(environment, options.deadline), torch);
+    Rendezvous meeting = rendezvousOf(environment, options.deadline);
+    if (environment.statusFd >= 0 && o.transport != "gloo") meeting.jobFailed = &listenForFailure();  // Gloo's waits cannot be ended: the signal ends the process
+    communicator = connectRanks(o.transport, meeting, torch);
   }
   std::optional<LiveWriter> live;
   if (!o.live.empty()) options.live = &live.emplace(o.live, environment.rank);
@@ -257,70 +230,31 @@ void trainRank(const Options& o, const Plan& plan, const RankEnvironment& enviro
   if (!result.record.failure.empty()) throw Error(result.record.failure);
 }
 
-/// A loss over the whole batch exists when the last stage has done all its forwards.
-bool forwardsComeFirst(const Schedule& schedule) {
-  const Stage last(schedule.placement.stages() - 1);
-  return std::ranges::all_of(schedule.rows, [&](const std::vector<Action>& row) {
-    bool backward = false;
-    for (const Action& action : row) {
-      if (action.stage != last || !isCompute(action.kind)) continue;
-      if (action.kind == ActionKind::Forward && backward) return false;
-      backward = backward || action.kind != ActionKind::Forward;
-    }
-    return true;
-  });
-}
+using FileTime = std::filesystem::file_time_type;
 
-void refuseWhatCannotRun(const Options& o, const Plan& plan) {
-  for (const Problem& problem : check(plan.schedule)) {
-    if (problem.stops == Stops::Always) throw UsageError(fmt::format("The schedule of {} cannot be run: rank {}: {}", o.plan, problem.rank.value, problem.message));
+/// Where to read on about a failure, if one of these ranks has written since then what it waited for; else nothing.
+std::string flightNote(const Options& o, FileTime since, int firstRank, int ranks) {
+  const std::string prefix = flightFiles(o);
+  for (int r = firstRank; r < firstRank + ranks; ++r) {
+    const std::string file = flightFile(prefix, Rank(r));
+    std::error_code absent;
+    const FileTime written = std::filesystem::last_write_time(file, absent);
+    if (absent || written < since) continue;
+    return fmt::format("; see {} for what {} did last and waited for", ranks > 1 ? prefix + "*.json" : file, ranks > 1 ? "each rank" : "it");
   }
-  const bool trains = std::ranges::any_of(plan.schedule.rows, [](const std::vector<Action>& row) {
-    return std::ranges::any_of(row, [](const Action& a) { return isCompute(a.kind) && a.kind != ActionKind::Forward; });
-  });
-  if (!trains && !o.evaluates) throw UsageError(fmt::format("The schedule of {} has no backward, so there is nothing to train; use another schedule, or --eval.", o.plan));
-  if (o.lossOver == "batch" && !o.evaluates && !forwardsComeFirst(plan.schedule)) {
-    throw UsageError(fmt::format("{} runs backwards of the last stage before all its forwards, so there is no loss over the whole batch; plan with --schedule gpipe, or use --loss-over microbatch.", o.plan));
-  }
-  if (o.transport == "nccl") {
-    const std::string why = whyUnusable(gpuInventory(), 0);
-    if (!why.empty()) throw UsageError(fmt::format("--backend nccl runs on GPUs. {} Without one, use --backend ucx.", why));
-    if (!o.live.empty()) throw UsageError("--live shows what the CPU does while it does it; leave it out with --backend nccl, whose times are known at the end of a step.");
-  } else if (o.tf32 || o.precision == "fp16") {
-    throw UsageError(fmt::format("{} is for GPUs; add --backend nccl, or leave it out.", o.tf32 ? "--tf32" : "--precision fp16"));
-  }
-  if (o.synthetic && (o.verify || o.evaluates || !o.save.empty() || !o.resume.empty() || o.data != "synthetic" || o.precision != "traced" || o.initRandom ||
-                      o.masked || o.lossOver != "microbatch" || !o.loss.empty())) {
-    throw UsageError("--synthetic computes nothing, so options about data, loss, precision and checkpoints do not go with it; leave them out.");
-  }
-  if (o.verify && o.precision != "traced") throw UsageError("--verify compares bits that --precision rounds away; leave one of them out.");
-  if (o.order == "ready" && o.transport == "gloo" && worldSize(plan) > 1) throw UsageError("Gloo cannot tell which message came first, so --order ready needs --backend ucx.");
-  if (o.evaluates && o.masked) throw UsageError("--masked is for comparing a training step, and --eval trains nothing; leave one of them out.");
-  if (o.evaluates && (o.verify || !o.save.empty())) throw UsageError("--eval trains nothing, so --verify and --save do not go with it.");
-  if (!o.outputs.empty() && !o.evaluates) throw UsageError("--outputs belongs to --eval; add it, or leave out --outputs.");
-  if (o.saveEvery > 0 && o.save.empty()) throw UsageError("--save-every needs --save FILE.");
-}
-
-/// Options that are numbers of the optimizer, checked where they come together.
-void completeOptimizer(Options& o) {
-  o.update.kind = parseOptimizer(o.optimizer);
-  const bool adam = o.update.kind != OptimizerSpec::Kind::Sgd;
-  if (!o.betas.empty()) {
-    o.update.beta1 = o.betas[0];
-    o.update.beta2 = o.betas[1];
-  }
-  if (adam && (o.update.momentum != 0 || o.update.nesterov)) throw UsageError("--momentum and --nesterov belong to sgd; Adam has --betas.");
-  if (!adam && !o.betas.empty()) throw UsageError("--betas belongs to adam and adamw; SGD has --momentum.");
-  if (o.update.nesterov && o.update.momentum <= 0) throw UsageError("--nesterov needs --momentum.");
-  if (o.update.decaySteps > 0 && o.update.decaySteps <= o.update.warmupSteps) throw UsageError("--decay-steps counts from the first step and must be more than --warmup.");
+  return "";
 }
 
 /// Starts the ranks. Of a run that fails, this process keeps a record, as none of its ranks may be able to.
 void launchRanks(const Options& o, const Plan& plan) {
   const std::string startedAt = now();
+  const FileTime started = FileTime::clock::now();
   const std::size_t known = o.store.empty() ? 0 : RunStore(o.store, RunStore::Mode::ReadOnly).list().size();
   const LaunchResult result = launch(worldSize(plan), ownCall(), o.threads, {}, std::chrono::milliseconds(0));
-  if (result.ok || o.store.empty()) return throwUnlessOk(result);
+  if (result.ok) return;
+  LaunchResult told = result;
+  told.failure += flightNote(o, started, 0, worldSize(plan));
+  if (o.store.empty()) return throwUnlessOk(told);
   RunRecord record = recordOf(plan, o, startedAt);
   record.failure = result.interrupted ? "Interrupted" : result.failure;
   try {
@@ -332,7 +266,7 @@ void launchRanks(const Options& o, const Plan& plan) {
   } catch (const Error&) {
     // What ended the run matters more than that its record is lost, so that is what the user reads.
   }
-  throwUnlessOk(result);
+  throwUnlessOk(told);
 }
 
 int run(Options& o) {
@@ -342,6 +276,7 @@ int run(Options& o) {
   refuseWhatCannotRun(o, plan);
   const int ranks = worldSize(plan);
   const auto environment = rankEnvironment();
+  const FileTime started = FileTime::clock::now();
   const bool isFirst = !environment || (environment->rank == Rank(0) && environment->statusFd < 0);
   if (isFirst && !o.store.empty()) static_cast<void>(RunStore(o.store, RunStore::Mode::ReadWrite));  // refuse an unusable store before training
   if (isFirst && !o.save.empty()) {  // a checkpoint that cannot be written is known before the training, not after it
@@ -358,8 +293,11 @@ int run(Options& o) {
     try {
       trainRank(o, plan, *environment, communicator);
       return kYes;
-    } catch (const std::exception& e) {
+    } catch (const UsageError& e) {
       failRank(*environment, e);
+    } catch (const std::exception& e) {  // of all ranks' records our launcher tells
+      const bool alone = environment->statusFd < 0;
+      failRank(*environment, Error(causeOf(e) + (alone ? flightNote(o, started, environment->rank.value, 1) : "")));
     }
   }
   if (!o.synthetic) requireFits(plan, loadModel(plan.modelFiles));
@@ -378,6 +316,7 @@ Command addRun(CLI::App& app) {
   sub->add_option("--backend", o->transport, "How ranks exchange messages: ucx (default; shared memory, RDMA, TCP), gloo (TCP), or nccl: the ranks compute on GPUs")->check(CLI::IsMember({"ucx", "gloo", "nccl"}))->option_text("ucx|gloo|nccl");
   sub->add_option("--precision", o->precision, "Matrix products and the like in bf16 or fp16, the rest and all sums as traced (autocast; default: all as traced)")->check(CLI::IsMember({"traced", "bf16", "fp16"}))->option_text("bf16|fp16");
   sub->add_flag("--tf32", o->tf32, "GPUs may round the inputs of float32 matrix products to 19 bits");
+  sub->add_flag("--no-graphs", o->noGraphs, "Ask a GPU for every operator by itself, not by CUDA graphs recorded after the first steps");
   sub->add_flag("--synthetic", o->synthetic, "Compute nothing, for as long as the plan says, and send messages of its sizes: rehearses processes and links without the model");
   sub->add_option("--order", o->order, "plan: each rank's row as it stands (default); ready: whichever action is ready first")->check(CLI::IsMember({"plan", "ready"}))->option_text("plan|ready");
   sub->add_option("--data", o->data, "synthetic, or a torch.save of a dict of tensors")->option_text("FILE|synthetic");
@@ -404,7 +343,7 @@ Command addRun(CLI::App& app) {
   sub->add_option("--threads", o->threads, "Intra-op threads of each rank (default 1)")->check(CLI::Range(1, 1024))->option_text("N");
   sub->add_option("--timeout", o->timeoutSeconds, "Seconds any wait between ranks may last (default 120)")->check(CLI::Range(0.1, 1e6))->option_text("SECONDS");
   sub->add_option("--init", "Draw weights instead of reading them")->check(CLI::IsMember({"random"}))->each([o](const std::string&) { o->initRandom = true; })->option_text("random");
-  sub->add_option("--live", o->live, "Append here what each rank does while it does it (JSON lines), for programs that watch; ranks on one host")->option_text("FILE");
+  sub->add_option("--live", o->live, "Append here what each rank does while it does it (JSON lines), for programs that watch; ranks on one host; with --backend nccl at the end of each step")->option_text("FILE");
   sub->add_option("--progress", o->progressStyle, "auto or json")->option_text("STYLE");
   sub->add_flag("--verify", o->verify, "Compare the first step with one rank on the same microbatches: boundary values, loss and gradients");
   sub->add_flag("--masked", o->masked, "Every microbatch computes the whole batch and counts its own samples only: results that depend on the batch size then agree");

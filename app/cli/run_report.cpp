@@ -32,6 +32,10 @@ void printJson(const RunResult& result) {
     j["verification"] = {{"equal", v.equal}, {"loss_difference", v.lossDifference}, {"boundary_difference", v.boundaryDifference}, {"gradient_difference", v.gradientDifference}, {"first_difference", v.firstDifference}};
   }
   for (const double norm : result.gradientNorms) j["gradient_norms"].push_back(norm);
+  if (result.lossScale) {
+    j["skipped_steps"] = result.skippedSteps;
+    j["loss_scale"] = *result.lossScale;
+  }
   for (std::size_t r = 0; r < result.residentPeak.size(); ++r) {
     j["processes"].push_back({{"rank", r}, {"resident_peak_bytes", result.residentPeak[r]}, {"start_to_first_action_ns", result.startToFirstAction[r]}});
   }
@@ -76,6 +80,9 @@ void printText(const RunResult& result, const std::string& store) {
                exact     ? "loss, boundary values and all gradients equal, bit for bit"
                : v.equal ? fmt::format("equal within float32 rounding (loss differs by {:.2g}, boundary values by at most {:.2g}, gradients by {:.2g})", v.lossDifference, v.boundaryDifference, v.gradientDifference)
                          : "NOT EQUAL. " + v.firstDifference);
+  }
+  if (result.skippedSteps > 0) {
+    fmt::print("{} of {} skipped: gradients overflowed in float16 (loss scale now {:g})\n", result.skippedSteps, count, result.lossScale.value_or(1));
   }
   if (!result.saved.empty()) fmt::print("saved after step {} in {}\n", result.firstStep + static_cast<int>(steps.size()), result.saved);
   if (result.id) fmt::print("stored as run {} in {}\n", result.id->value, store);

@@ -17,6 +17,8 @@ struct RunResult {
   std::vector<Bytes> residentPeak;           ///< of each rank's process
   std::vector<Ns> startToFirstAction;        ///< of each rank
   std::vector<double> gradientNorms;         ///< of each step, with --clip-norm
+  int skippedSteps = 0;                      ///< gradients overflowed in float16
+  std::optional<double> lossScale;           ///< after the last step, with --precision fp16
   std::string saved;                         ///< checkpoint written; empty: none
   int firstStep = 0;
 };

@@ -52,7 +52,6 @@ TEST(NoGpu, IsOneSentenceThatNamesTheCure) {
   expectRefusal(finish({"run", plan, "--backend", "nccl"}), 2, {"--backend nccl runs on GPUs", "use --backend ucx"});
   expectRefusal(finish({"run", plan, "--backend", "nccl", "--synthetic"}), 2, {"use --backend ucx"});
   expectRefusal(finish({"run", plan, "--tf32"}), 2, {"--tf32", "--backend nccl"});
-  expectRefusal(finish({"run", plan, "--precision", "fp16"}), 2, {"--precision fp16", "--backend nccl"});
   const std::string model = std::string(PW_SOURCE_DIR) + "/resources/models/gpt_small.pt2";
   expectRefusal(finish({"profile", model, "--device", "cuda:0"}), 2, {"--device cuda:0", "--estimate CLUSTER"});
   expectRefusal(finish({"profile", model, "--device", "cuda:x"}), 2, {"There is no device 'cuda:x'"});

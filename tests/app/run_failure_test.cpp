@@ -3,6 +3,7 @@
 #include <sched.h>
 
 #include <filesystem>
+#include <map>
 
 #include <nlohmann/json.hpp>
 
@@ -150,6 +151,51 @@ TEST_F(EndlessRun, DoesNotWaitForAHangingRankForEver) {
     expectRefusal(outcome, 1, {"Rank " + std::to_string(1 - victim) + " failed in step", "rank " + std::to_string(victim), "within 2 s"});
     EXPECT_TRUE(job.leavesNone(milliseconds(0)));
   }
+}
+
+/// The flight records in the folder of a plan's store, by rank.
+std::map<int, nlohmann::json> flightRecords(const std::string& store, int ranks) {
+  std::map<int, nlohmann::json> records;
+  for (int r = 0; r < ranks; ++r) {
+    const std::string file = store + ".flight-rank-" + std::to_string(r) + ".json";
+    if (std::filesystem::exists(file)) records[r] = nlohmann::json::parse(contentOf(file));
+  }
+  return records;
+}
+
+TEST_F(EndlessRun, LeavesAFlightRecordOfTheRankThatWaitedForAHangingOne) {
+  const std::string store = folder_.file("runs.db");
+  Job job(words({"--timeout", "2", "--store", store}));
+  const auto ranks = job.ranks(2);
+  job.waitForTraining();
+  EXPECT_TRUE(flightRecords(store, 2).empty()) << "nothing has failed";
+  ::kill(ranks.at(1), SIGSTOP);
+  expectRefusal(job.wait(seconds(2 + 4)), 1, {"Rank 0 failed in step", "see " + store + ".flight-rank-*.json for what each rank did last and waited for"});
+  const auto records = flightRecords(store, 2);
+  ASSERT_EQ(records.size(), 1U) << "the rank that was stopped cannot write";
+  const nlohmann::json& record = records.at(0);
+  EXPECT_EQ(record["rank"], 0);
+  EXPECT_NE(record["awaited"], nullptr);
+  EXPECT_GE(record["failed_ns"].get<std::int64_t>() - record["awaited"]["asked_ns"].get<std::int64_t>(), 2'000'000'000);
+  EXPECT_FALSE(record["entries"].empty());
+  const auto runs = nlohmann::json::parse(finish({"runs", "--store", store, "--json"}).out)["runs"];
+  EXPECT_EQ(runs.at(0)["failure"].get<std::string>().find("flight-rank"), std::string::npos) << "the next failure may replace those files";
+}
+
+/// Through shared memory nobody notices that a peer is dead: the launcher says so.
+TEST_F(EndlessRun, LeavesAFlightRecordOfTheRankThatWaitedForADeadOne) {
+  const std::string store = folder_.file("runs.db");
+  Job job(words({"--store", store}));
+  const auto ranks = job.ranks(2);
+  job.waitForTraining();
+  ::kill(ranks.at(0), SIGKILL);
+  expectRefusal(job.wait(seconds(2)), 1, {"Rank 0 was ended by SIGKILL", "see " + store + ".flight-rank-*.json"});
+  EXPECT_TRUE(job.leavesNone(milliseconds(0)));
+  const auto records = flightRecords(store, 2);
+  ASSERT_EQ(records.size(), 1U);
+  const nlohmann::json& record = records.at(1);
+  EXPECT_NE(record["awaited"], nullptr) << "a message of the dead rank, or all ranks at a barrier";
+  EXPECT_NE(record["failure"].get<std::string>().find("another rank has failed"), std::string::npos) << record["failure"];
 }
 
 TEST(FailedRun, NamesStepAndActionThatRanOutOfMemory) {

@@ -206,5 +206,17 @@ TEST(UnwritableCheckpoint, IsRefusedBeforeTheTraining) {
   expectRefusal(finish({"run", plan, "--save", folder.file("")}), 2, {"is a folder"});
 }
 
+TEST(TrainingCli, InFloat16ScalesTheLossAndKeepsTheScaleInItsCheckpoint) {
+  const Folder folder;
+  const std::string plan = planOf(folder, 2, {"--microbatches", "4"}), saved = folder.file("model.pt");
+  const Json traced = runOf(plan, {"--steps", "1"}), first = runOf(plan, {"--steps", "2", "--precision", "fp16", "--save", saved});
+  EXPECT_FALSE(traced.contains("loss_scale"));
+  EXPECT_NEAR(first.at("losses")[0].get<double>(), traced.at("losses")[0].get<double>(), 0.01) << "the loss is not scaled";
+  const auto halvings = [](const Json& run) { return std::ldexp(1.0, -run.at("skipped_steps").get<int>()); };
+  EXPECT_EQ(first.at("loss_scale").get<double>(), 65536 * halvings(first));
+  const Json next = runOf(plan, {"--steps", "1", "--precision", "fp16", "--resume", saved});
+  EXPECT_EQ(next.at("loss_scale").get<double>(), first.at("loss_scale").get<double>() * halvings(next));
+}
+
 }  // namespace
 }  // namespace pw::test

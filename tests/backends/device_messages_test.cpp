@@ -5,6 +5,7 @@
 #include <random>
 
 #include "tests/support/gpu_job.h"
+#include "tests/support/random_exchange.h"
 #include "tests/support/watched_communicator.h"
 
 namespace pw {
@@ -42,124 +43,14 @@ INSTANTIATE_TEST_SUITE_P(OverUcx, CommunicatorContract, testing::Values(over("ov
 
 const milliseconds kShort{50};
 
-/// A message of a random exchange.
-struct Planned {
-  int from = 0, to = 0, round = 0;
-  std::uint32_t tag = 0;
-  std::size_t bytes = 0;
-  bool onDevice = true;
-};
-
-std::vector<Planned> randomPlan(int ranks, std::mt19937_64& random) {
-  std::vector<Planned> plan(40);
-  for (Planned& message : plan) {
-    message.from = static_cast<int>(random() % static_cast<std::uint64_t>(ranks));
-    message.to = (message.from + 1 + static_cast<int>(random() % static_cast<std::uint64_t>(ranks - 1))) % ranks;
-    message.round = static_cast<int>(random() % 4);
-    message.tag = static_cast<std::uint32_t>(&message - plan.data());
-    message.bytes = random() % 8 == 0 ? 0 : 1 + random() % 3000;
-    message.onDevice = random() % 4 != 0;
-  }
-  return plan;
-}
-
-/// One rank's part of a plan. Sends and receives of a round are asked for in a random order; then some of all that is open is waited for, which can
-/// block no rank for good: the rank in the earliest round needs only what others have asked for or can ask for.
-class RandomRank {
- public:
-  RandomRank(Job& job, Communicator& me, const std::vector<Planned>& plan, std::uint64_t seed) : job_(job), me_(me), plan_(plan), random_(seed) {}
-
-  void step(int salt) {
-    for (int round = 0; round < 4; ++round) {
-      std::vector<const Planned*> mine;
-      for (const Planned& message : plan_) {
-        if (message.round == round && (message.from == me_.rank().value || message.to == me_.rank().value)) mine.push_back(&message);
-      }
-      std::ranges::shuffle(mine, random_);
-      for (const Planned* message : mine) begin(*message, salt);
-      while (!open_.empty() && random_() % 3 != 0) endSome(salt);
-    }
-    while (!open_.empty()) endSome(salt);
-    FakeGpus::device().finish(kLongWait);
-    for (const auto ticket : timed_) {
-      const auto times = me_.timesOf(ticket);
-      ASSERT_TRUE(times.has_value());
-      EXPECT_LT(times->first, times->second);
-    }
-    me_.barrier();
-    for (const auto ticket : std::exchange(timed_, {})) EXPECT_EQ(me_.timesOf(ticket), std::nullopt);
-    held_.clear();
-  }
-
- private:
-  struct Open {
-    const Planned* message = nullptr;
-    Communicator::Ticket ticket = 0;
-    HeldBuffer memory{};
-    bool sending = false;
-  };
-  HeldBuffer onHost(std::size_t bytes) { return hostDevice().allocate(bytes); }
-
-  void begin(const Planned& message, int salt) {
-    Open open{.message = &message, .sending = message.from == me_.rank().value};
-    const int pattern = salt + static_cast<int>(message.tag);
-    if (!message.onDevice) {
-      open.memory = onHost(message.bytes);
-      if (open.sending) std::ranges::copy(patternOf(message.bytes, pattern), open.memory.buffer.data);
-    } else {
-      open.memory = open.sending ? job_.computed(message.bytes, pattern) : allocated(message.bytes);
-    }
-    const Rank peer(open.sending ? message.to : message.from);
-    open.ticket = open.sending ? me_.send(peer, message.tag, open.memory.buffer) : me_.receive(peer, message.tag, open.memory.buffer);
-    open_.push_back(open);
-    if (random_() % 4 == 0) me_.progress();
-  }
-
-  void endSome(int salt) {
-    std::size_t at = random_() % open_.size();
-    if (random_() % 2 == 0) {
-      std::ranges::shuffle(open_, random_);
-      std::vector<Communicator::Ticket> tickets;
-      for (const Open& open : std::span(open_).first(1 + at)) tickets.push_back(open.ticket);
-      at = me_.waitAny(tickets);
-      EXPECT_EQ(me_.isDone(tickets[at]), true);
-    }
-    const Open open = std::exchange(open_[at], open_.back());
-    open_.pop_back();
-    me_.wait(open.ticket);
-    const Buffer buffer = open.memory.buffer;
-    if (open.message->onDevice && buffer.bytes > 0) timed_.push_back(open.ticket);
-    if (open.sending) {
-      std::fill_n(buffer.data, buffer.bytes, std::byte{0xAA});  // it is free
-      return;
-    }
-    const int pattern = salt + static_cast<int>(open.message->tag);
-    const std::string what = "message " + std::to_string(open.message->tag) + " from rank " + std::to_string(open.message->from);
-    if (open.message->onDevice) {
-      job_.expect(open.memory, pattern, what);
-      held_.push_back(open.memory);
-    } else {
-      EXPECT_TRUE(std::ranges::equal(std::span(buffer.data, buffer.bytes), patternOf(buffer.bytes, pattern))) << what;
-    }
-  }
-
-  Job& job_;
-  Communicator& me_;
-  const std::vector<Planned>& plan_;
-  std::mt19937_64 random_;
-  std::vector<Open> open_;
-  std::vector<Communicator::Ticket> timed_;
-  std::vector<HeldBuffer> held_;
-};
-
 void runRandomly(std::uint64_t seed, const Hosts& hosts) {
   SCOPED_TRACE("seed " + std::to_string(seed));
   std::mt19937_64 random(seed);
   const int ranks = 2 + static_cast<int>(random() % 3);
-  const std::vector<Planned> plan = randomPlan(ranks, random);
+  const std::vector<test::Planned> plan = test::randomPlan(ranks, 40, 8, random);
   Job job{.ranks = ranks, .seed = seed, .hosts = hosts};
   const auto failures = job.run([&](Communicator& me) {
-    RandomRank rank(job, me, plan, seed * 100 + static_cast<std::uint64_t>(me.rank().value));
+    test::RandomRank<Job> rank(job, me, plan, seed * 100 + static_cast<std::uint64_t>(me.rank().value));
     for (int step = 0; step < 3; ++step) rank.step(1000 * step);
   });
   EXPECT_THAT(failures, Each(IsEmpty()));
@@ -170,7 +61,7 @@ void runRandomly(std::uint64_t seed, const Hosts& hosts) {
   }
 }
 
-TEST(DeviceMessages, NoOrderOfSendsReceivesAndWaitsMismatchesOrHangs) {
+TEST(DeviceMessages, NoOrderOfMessagesCollectivesAndWaitsMismatchesOrHangs) {
   for (std::uint64_t seed = 1; seed <= 60 && !testing::Test::HasFailure(); ++seed) runRandomly(seed, inMemory);
 }
 
@@ -424,6 +315,68 @@ TEST(DeviceMessages, MessagesMayBeUnderWayAcrossABarrier) {
   EXPECT_THAT(job.gpus.violations(), IsEmpty());
 }
 
+TEST(DeviceMessages, KeepTheirTimesUntilTheSecondBarrier) {
+  Job job{.ranks = 2};
+  const auto failures = job.run([&](Communicator& me) {
+    const Rank peer(1 - me.rank().value);
+    const HeldBuffer out = job.computed(50, me.rank().value), in = allocated(50);
+    const auto late = me.send(peer, 1, out.buffer), first = me.receive(peer, 1, in.buffer);
+    me.wait(first);
+    FakeGpus::device().finish(kLongWait);
+    const auto times = me.timesOf(first);
+    EXPECT_TRUE(times.has_value());
+    me.barrier();
+    EXPECT_EQ(me.timesOf(first), times);
+    me.wait(late);  // was open at the barrier: its times are those of the next two
+    EXPECT_TRUE(me.timesOf(late).has_value());
+    me.barrier();
+    EXPECT_EQ(me.timesOf(first), std::nullopt);
+    EXPECT_TRUE(me.timesOf(late).has_value());
+    EXPECT_EQ(job.gpus.counts(me.rank()).forgets, 1);
+    me.barrier();
+    EXPECT_EQ(me.timesOf(late), std::nullopt);
+  });
+  EXPECT_THAT(failures, Each(IsEmpty()));
+  EXPECT_THAT(job.gpus.violations(), IsEmpty());
+}
+
+TEST(DeviceMessages, ACollectiveWaitsForAllWhileMessagesMoveOn) {
+  Job job{.ranks = 2};
+  const std::array group{Rank(0), Rank(1)};
+  const auto failures = job.run([&](Communicator& me) {
+    const HeldBuffer sum = job.computed(test::encoded(DType::Int32, test::givenBy(me.rank(), 5, 0))), memory = job.computed(64, 3);
+    if (me.rank() == Rank(1)) {
+      const auto ticket = me.send(Rank(0), 1, memory.buffer);
+      me.wait(ticket);  // rank 0 takes it though it waits for the collective
+      me.wait(me.combine(Collective::AllReduce, group, DType::Int32, sum.buffer).value());
+    } else {
+      const auto message = me.receive(Rank(1), 1, memory.buffer);
+      const auto ticket = me.combine(Collective::AllReduce, group, DType::Int32, sum.buffer).value();
+      EXPECT_EQ(me.stateOf(ticket), MessageState::Waiting);
+      EXPECT_EQ(me.isDone(ticket), false);
+      me.wait(ticket);
+      me.wait(message);
+    }
+    job.expect(sum, 0, test::encoded(DType::Int32, test::combinedAt(0, Collective::AllReduce, group, 5, 0).values), "the sum");
+    me.barrier();
+  });
+  EXPECT_THAT(failures, Each(IsEmpty()));
+  EXPECT_THAT(job.gpus.violations(), IsEmpty());
+}
+
+TEST(DeviceMessages, ACollectiveThatOneDoesNotJoinIsAnErrorNamingTheGroup) {
+  Job job{.ranks = 3, .deadline = kShort};
+  const auto failures = job.run([&](Communicator& me) {
+    const HeldBuffer memory = allocated(16);
+    if (me.rank() == Rank(1)) return;
+    const auto ticket = me.combine(Collective::AllGather, std::array{Rank(0), Rank(1), Rank(2)}, DType::Float32, memory.buffer).value();
+    if (me.rank() == Rank(0)) return me.wait(ticket);
+    static_cast<void>(me.waitAny(std::array{ticket}));
+  });
+  for (const std::size_t r : {0U, 2U}) EXPECT_THAT(failures[r], HasSubstr("ranks 0, 1 and 2 did not all begin to combine 16 bytes within 50 ms"));
+  EXPECT_EQ(failures[1], "");
+}
+
 TEST(DeviceMessages, NeedATransportThatCanTellWhatCame) {
   Job job{.ranks = 2};
   const auto cannotTell = [](int ranks, milliseconds deadline) -> Connect {
@@ -445,6 +398,7 @@ TEST(DeviceMessages, NeedATransportThatCanTellWhatCame) {
     const HeldBuffer memory = allocated(4);
     const auto ask = [&] { return me.rank() == Rank(0) ? me.send(peer, 2, memory.buffer) : me.receive(peer, 2, memory.buffer); };
     EXPECT_THROW(ask(), UsageError);
+    EXPECT_THROW((void)me.combine(Collective::AllReduce, std::array{Rank(0), Rank(1)}, DType::Float32, memory.buffer), UsageError);
     me.barrier();  // of the host, still
   });
   EXPECT_THAT(failures, Each(IsEmpty()));

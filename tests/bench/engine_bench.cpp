@@ -80,6 +80,7 @@ class EmptyStage final : public StageModule {
   void backward(Microbatch) override {}
   void backwardInput(Microbatch) override {}
   void backwardWeight(Microbatch) override {}
+  void setLossScale(double /*scale*/) override {}
   std::optional<double> stepLoss() const override { return std::nullopt; }
   HeldBuffer takeModelOutput(std::size_t, Microbatch) override { return {}; }
   std::vector<ParameterGroup> groups() override { return {}; }

@@ -325,7 +325,10 @@ TEST(MovesOf, APlanWithASkipOverStagesOfOneRankIsAsDerivedByHand) {
                               {{0, 2, true}});
   const std::map<Stage, StageModule*> none;
   auto communicators = inMemoryCommunicators(2, std::chrono::seconds(1));
-  const auto moves = [&](int rank, bool evaluation) { return movesOf(plan, Rank(rank), Exchange(plan, none, *communicators[static_cast<std::size_t>(rank)], Rank(0)), evaluation); };
+  FlightRecord flights;
+  const auto moves = [&](int rank, bool evaluation) {
+    return movesOf(plan, Rank(rank), Exchange(plan, none, *communicators[static_cast<std::size_t>(rank)], Rank(0), flights), evaluation);
+  };
   const auto post = [](const Action& a) { return Move{Move::Kind::Post, a}; };
   const auto compute = [](const Action& a) { return Move{Move::Kind::Compute, a}; };
   const auto send = [](const Action& a) { return Move{Move::Kind::Send, a}; };
@@ -342,7 +345,8 @@ TEST(MovesOf, AReductionStandsWhereTheRowHasIt) {
   Plan plan = chainPlan(withReductions(lower(generate("gpipe", {2, 2, 1}))), {}, 2);
   const std::map<Stage, StageModule*> none;
   auto communicators = inMemoryCommunicators(4, std::chrono::seconds(1));
-  const auto moves = movesOf(plan, Rank(1), Exchange(plan, none, *communicators[1], Rank(0)), false);
+  FlightRecord flights;
+  const auto moves = movesOf(plan, Rank(1), Exchange(plan, none, *communicators[1], Rank(0), flights), false);
   ASSERT_GE(moves.size(), 2U);
   EXPECT_EQ(moves[moves.size() - 2].kind, Move::Kind::Send) << "after the send, so that the stage before does not wait";
   EXPECT_EQ(moves.back().kind, Move::Kind::Reduce);

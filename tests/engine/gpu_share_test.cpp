@@ -1,10 +1,16 @@
 #include "engine/gpu_share.h"
 
 #include <gtest/gtest.h>
+#include <sys/socket.h>
+#include <sys/un.h>
+#include <unistd.h>
 
+#include <cstdlib>
 #include <map>
+#include <set>
 
 #include "schedules/error.h"
+#include "tests/support/folder.h"
 
 namespace pw {
 namespace {
@@ -25,7 +31,24 @@ TEST(GpuShare, GivesRanksOfAHostItsGpusInTurn) {
   for (int rank = 0; rank < 7; ++rank) {
     const GpuShare share = gpuShareOf(rankOf(rank, 7), 3);
     EXPECT_EQ(share.device, rank % 3);
-    EXPECT_EQ(share.ranks, ranksOn[share.device]) << "as many as were counted";
+    EXPECT_EQ(share.part.of, ranksOn[share.device]) << "as many as were counted";
+  }
+}
+
+TEST(GpuShare, GivesEachRankOfAGpuAPartOfItsOwn) {
+  for (const int gpus : {1, 2, 3, 5}) {
+    for (int ranks = 1; ranks <= 12; ++ranks) {
+      std::map<int, std::set<int>> parts;
+      for (int rank = 0; rank < ranks; ++rank) {
+        const GpuShare share = gpuShareOf(rankOf(rank, ranks), gpus);
+        EXPECT_TRUE(parts[share.device].insert(share.part.index).second) << "rank " << rank << " of " << ranks << " on " << gpus;
+        EXPECT_GE(share.part.index, 0);
+        EXPECT_LT(share.part.index, share.part.of);
+      }
+      for (const auto& [device, taken] : parts) {
+        EXPECT_EQ(static_cast<int>(taken.size()), gpuShareOf(rankOf(device, ranks), gpus).part.of) << "no part is left over";
+      }
+    }
   }
 }
 
@@ -33,10 +56,10 @@ TEST(GpuShare, IsAloneWhereThereAreEnough) {
   for (int rank = 0; rank < 4; ++rank) {
     const GpuShare share = gpuShareOf(rankOf(rank, 4), 8);
     EXPECT_EQ(share.device, rank);
-    EXPECT_EQ(share.ranks, 1);
+    EXPECT_EQ(share.part, GpuPart{});
     EXPECT_TRUE(ncclVariables(rankOf(rank, 4), share).empty()) << "NCCL sees the machine as it is";
   }
-  EXPECT_EQ(rehearsalNote(4, 4), "");
+  EXPECT_EQ(rehearsalNote(rankOf(0, 4), 4, {}), "");
 }
 
 TEST(GpuShare, TellsNcclThatSharingIsMeant) {
@@ -48,7 +71,61 @@ TEST(GpuShare, TellsNcclThatSharingIsMeant) {
   EXPECT_EQ(of(0, true).at("NCCL_MULTI_RANK_GPU_ENABLE"), "1");
   EXPECT_EQ(of(0, true).at("NCCL_SOCKET_IFNAME"), "lo");
   EXPECT_EQ(of(0, false).count("NCCL_SOCKET_IFNAME"), 0U) << "ranks of other hosts are not behind the loopback device";
-  EXPECT_EQ(rehearsalNote(4, 1), "4 ranks share 1 GPU and take turns on it: results are right, times are not those of 4 GPUs");
+}
+
+TEST(GpuShare, SaysHowRanksShare) {
+  EXPECT_EQ(rehearsalNote(rankOf(0, 4), 1, {}),
+            "4 ranks share 1 GPU and take turns on it: results are right, times are not those of 4 GPUs; nvidia-cuda-mps-control -d lets them run at the same "
+            "time");
+  EXPECT_EQ(rehearsalNote(rankOf(0, 4), 1, {.atOnce = true, .multiprocessors = 32, .whyWhole = ""}),
+            "4 ranks share 1 GPU at the same time, each on 32 multiprocessors of its own: results are right, times are not those of 4 GPUs");
+  EXPECT_EQ(rehearsalNote(rankOf(0, 4), 2, {.atOnce = true, .multiprocessors = 132, .whyWhole = "The driver is old."}),
+            "4 ranks share 2 GPUs at the same time, each on all of them: results are right, times are not those of 4 GPUs. No parts: The driver is old.");
+  RankEnvironment alone = rankOf(0, 2);
+  alone.localSize = 0;
+  EXPECT_NE(rehearsalNote(alone, 1, {}), "") << "all ranks are on this host, whatever the launcher says of it";
+}
+
+/// A daemon's socket in a folder.
+class Listener {
+ public:
+  Listener(const std::string& path, int kind) : descriptor_(::socket(AF_UNIX, kind, 0)) {
+    sockaddr_un address{};
+    address.sun_family = AF_UNIX;
+    path.copy(address.sun_path, sizeof address.sun_path - 1);
+    EXPECT_EQ(::bind(descriptor_, reinterpret_cast<const sockaddr*>(&address), sizeof address), 0);
+    EXPECT_EQ(::listen(descriptor_, 1), 0);
+  }
+  ~Listener() { ::close(descriptor_); }
+  Listener(const Listener&) = delete;
+  Listener& operator=(const Listener&) = delete;
+
+ private:
+  int descriptor_;
+};
+
+TEST(Mps, ServesWhereItsDaemonListens) {
+  for (const int kind : {SOCK_SEQPACKET, SOCK_STREAM}) {
+    const test::Folder folder;
+    EXPECT_FALSE(mpsServes(folder.file(""))) << "no socket";
+    {
+      const Listener daemon(folder.file("control"), kind);
+      for (int i = 0; i < 5; ++i) EXPECT_TRUE(mpsServes(folder.file(""))) << "also when its queue is full";
+    }
+    EXPECT_FALSE(mpsServes(folder.file(""))) << "it ended and left its socket behind";
+  }
+  const test::Folder folder;
+  static_cast<void>(folder.with("control", "a file"));
+  EXPECT_FALSE(mpsServes(folder.file("")));
+  EXPECT_FALSE(mpsServes(folder.file(std::string(200, 'x')))) << "longer than a socket's address";
+}
+
+TEST(Mps, IsLookedForWhereCudaLooks) {
+  ::unsetenv("CUDA_MPS_PIPE_DIRECTORY");
+  EXPECT_EQ(mpsFolder(), "/tmp/nvidia-mps");
+  ::setenv("CUDA_MPS_PIPE_DIRECTORY", "/run/mps", 1);
+  EXPECT_EQ(mpsFolder(), "/run/mps");
+  ::unsetenv("CUDA_MPS_PIPE_DIRECTORY");
 }
 
 TEST(GpuShare, SaysWhatIsMissing) {

@@ -4,17 +4,25 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <cmath>
 #include <random>
+#include <set>
 
 #include "schedules/generate.h"
 #include "schedules/lower.h"
+#include "tests/support/combining_communicator.h"
 #include "tests/support/number_stage.h"
 
 namespace pw {
 namespace {
 
+using test::CombiningCommunicator;
 using test::NumberStage;
+using Asked = CombiningCommunicator::Asked;
+
+/// What the transport has for sums.
+enum class Offers { Messages, Collectives, CollectivesOfOtherTypes };
 
 constexpr double kScale = 0.25;
 
@@ -50,9 +58,10 @@ struct Outcome {
   std::map<Owner, std::vector<double>> sums;                            ///< expected
   std::vector<double> norms;
   std::map<Owner, int> updated;                                         ///< elements, over all copies
+  std::vector<std::vector<Asked>> asked;                                ///< collectives, by rank
 };
 
-Outcome reduce(const Case& c, int ranks, std::uint64_t seed, bool early, bool everywhere = false) {
+Outcome reduce(const Case& c, int ranks, std::uint64_t seed, bool early, bool everywhere = false, Offers offers = Offers::Messages) {
   const Plan plan = planOf(c, ranks);
   test::NumberJob job = test::prepareJob(plan);
   Outcome outcome;
@@ -72,6 +81,13 @@ Outcome reduce(const Case& c, int ranks, std::uint64_t seed, bool early, bool ev
     }
   }
   auto communicators = inMemoryCommunicators(worldSize(plan), std::chrono::seconds(20));
+  std::vector<CombiningCommunicator*> combining;
+  for (auto& communicator : communicators) {
+    if (offers == Offers::Messages) continue;
+    auto wrapper = std::make_unique<CombiningCommunicator>(std::move(communicator), offers == Offers::Collectives);
+    combining.push_back(wrapper.get());
+    communicator = std::move(wrapper);
+  }
   outcome.norms.resize(communicators.size());
   std::vector<std::thread> threads;
   for (std::size_t r = 0; r < communicators.size(); ++r) {
@@ -79,7 +95,8 @@ Outcome reduce(const Case& c, int ranks, std::uint64_t seed, bool early, bool ev
       try {
         std::map<Stage, StageModule*> stages;
         for (const auto& [s, stage] : job.stages[r]) stages[s] = stage.get();
-        Reducer reducer(plan, stages, *communicators[r], 1, c.shard);
+        FlightRecord flights;
+        Reducer reducer(plan, stages, *communicators[r], 1, {.shardOptimizer = c.shard}, flights);
         StepLog log;
         if (early) {
           for (auto it = stages.rbegin(); it != stages.rend(); ++it) reducer.start(it->first);
@@ -96,6 +113,7 @@ Outcome reduce(const Case& c, int ranks, std::uint64_t seed, bool early, bool ev
   }
   for (std::thread& thread : threads) thread.join();
   EXPECT_EQ(job.firstError(), "");
+  for (const auto* communicator : combining) outcome.asked.push_back(communicator->asked);
   for (auto& rank : job.stages) {
     for (auto& [s, stage] : rank) {
       for (const auto& range : stage->ranges) outcome.updated[ownerOf(*stage, range.group)] += static_cast<int>(range.last - range.first);
@@ -109,41 +127,96 @@ Outcome reduce(const Case& c, int ranks, std::uint64_t seed, bool early, bool ev
   return outcome;
 }
 
+int ranksOf(const Case& c) {
+  int ranks = 0;
+  for (const Rank r : c.placement.rankOfStage) ranks = std::max(ranks, r.value + 1);
+  return ranks;
+}
+
+/// Whether a parameter is updated in pieces.
+bool inPieces(const Case& c, const Owner& owner, std::size_t copies) { return copies > 1 && (c.shard || (c.transmit && owner.second >= 0)); }
+
+void expectSummed(const Case& c, const Outcome& outcome) {
+  double squares = 0;
+  for (const auto& [owner, sum] : outcome.sums) {
+    for (const double x : sum) squares += x * x;
+    const auto& copies = outcome.values.at(owner);
+    const bool pieces = inPieces(c, owner, copies.size());
+    for (std::size_t k = 0; k < copies.size(); ++k) {
+      EXPECT_EQ(copies[k], copies[0]) << "copies differ";
+      if (!pieces) {
+        EXPECT_EQ(outcome.gradients.at(owner)[k], outcome.gradients.at(owner)[0]);
+      }
+      for (std::size_t i = 0; i < sum.size(); ++i) EXPECT_NEAR(copies[k][i], 1 - 0.5 * kScale * sum[i], 1e-13);
+    }
+    EXPECT_EQ(outcome.updated.at(owner), NumberStage::kElements * (pieces ? 1 : static_cast<int>(copies.size())));
+  }
+  for (const double norm : outcome.norms) {
+    EXPECT_NEAR(norm, std::sqrt(squares), 1e-12) << "each parameter counts once";
+    EXPECT_EQ(norm, outcome.norms[0]) << "all ranks must scale alike";
+  }
+}
+
 class Reducing : public testing::TestWithParam<Case> {};
 
 TEST_P(Reducing, AllHoldersGetTheSameSumAndTheSameValues) {
   const Case& c = GetParam();
-  int ranks = 0;
-  for (const Rank r : c.placement.rankOfStage) ranks = std::max(ranks, r.value + 1);
-  for (const std::uint64_t seed : {1U, 2U, 3U}) {
-    for (const bool early : {false, true}) {
-      SCOPED_TRACE("seed " + std::to_string(seed));
-      const Outcome outcome = reduce(c, ranks, seed, early);
-      if (HasFailure()) return;
-      double squares = 0;
-      for (const auto& [owner, sum] : outcome.sums) {
-        for (const double x : sum) squares += x * x;
-        const auto& copies = outcome.values.at(owner);
-        const bool pieces = copies.size() > 1 && (c.shard || (c.transmit && owner.second >= 0));
-        for (std::size_t k = 0; k < copies.size(); ++k) {
-          EXPECT_EQ(copies[k], copies[0]) << "copies differ";
-          if (!pieces) {
-            EXPECT_EQ(outcome.gradients.at(owner)[k], outcome.gradients.at(owner)[0]);
-          }
-          for (std::size_t i = 0; i < sum.size(); ++i) EXPECT_NEAR(copies[k][i], 1 - 0.5 * kScale * sum[i], 1e-13);
+  const int ranks = ranksOf(c);
+  for (const Offers offers : {Offers::Messages, Offers::Collectives, Offers::CollectivesOfOtherTypes}) {
+    for (const std::uint64_t seed : {1U, 2U, 3U}) {
+      for (const bool early : {false, true}) {
+        SCOPED_TRACE("seed " + std::to_string(seed) + ", transport " + std::to_string(static_cast<int>(offers)));
+        const Outcome outcome = reduce(c, ranks, seed, early, false, offers);
+        if (HasFailure()) return;
+        expectSummed(c, outcome);
+        const Outcome again = reduce(c, ranks, seed, !early, true, offers);
+        for (const auto& [owner, copies] : again.gradients) {
+          for (const auto& copy : copies) EXPECT_EQ(copy, copies[0]) << "all holders were to get the sums";
         }
-        EXPECT_EQ(outcome.updated.at(owner), NumberStage::kElements * (pieces ? 1 : static_cast<int>(copies.size())));
+        EXPECT_EQ(again.values, outcome.values) << "every run gives the same bits, whenever the sums began";
       }
-      for (const double norm : outcome.norms) {
-        EXPECT_NEAR(norm, std::sqrt(squares), 1e-12) << "each parameter counts once";
-        EXPECT_EQ(norm, outcome.norms[0]) << "all ranks must scale alike";
-      }
-      const Outcome again = reduce(c, ranks, seed, !early, true);
-      for (const auto& [owner, copies] : again.gradients) {
-        for (const auto& copy : copies) EXPECT_EQ(copy, copies[0]) << "all holders were to get the sums";
-      }
-      EXPECT_EQ(again.values, outcome.values) << "every run gives the same bits, whenever the sums began";
     }
+  }
+}
+
+/// The collectives that a rank may ask for, in any order: for each parameter it holds whose holders all update and have a rank each.
+std::vector<Asked> allowed(const Case& c, int ranks, Rank rank, bool everywhere) {
+  std::vector<Asked> all;
+  const auto add = [&](const std::vector<int>& stages, bool pieces) {
+    std::vector<Rank> group;
+    for (const int s : stages) {
+      for (int d = 0; d < c.replicas; ++d) {
+        group.emplace_back(d * ranks + c.placement.rankOfStage.at(static_cast<std::size_t>(s)).value);
+        if (!c.placement.bidirectional()) continue;
+        const Rank mirror(d * ranks + c.placement.mirrorOfStage.at(static_cast<std::size_t>(s)).value);
+        if (mirror != group.back()) group.push_back(mirror);
+      }
+    }
+    const std::set<Rank> different(group.begin(), group.end());
+    if (group.size() < 2 || different.size() < group.size() || !different.contains(rank)) return;
+    std::ranges::sort(group);
+    if (!pieces) return all.push_back({Collective::AllReduce, group});
+    all.push_back({Collective::ReduceScatter, group});
+    all.push_back({Collective::AllGather, group});
+    if (everywhere) all.push_back({Collective::AllGather, group});
+  };
+  for (int s = 0; s < static_cast<int>(c.placement.stages()); ++s) add({s}, c.shard);
+  for (const auto& stages : c.shared) {
+    if (!c.transmit) add(stages, c.shard);  // else the first stage's holders alone update
+  }
+  return all;
+}
+
+TEST_P(Reducing, UsesCollectivesWhereAllHoldersUpdateAndHaveARankEach) {
+  const Case& c = GetParam();
+  const int ranks = ranksOf(c);
+  const auto sorted = [](std::vector<Asked> asked) {
+    std::ranges::sort(asked, {}, [](const Asked& a) { return std::pair(a.what, a.group); });
+    return asked;
+  };
+  for (const bool everywhere : {false, true}) {
+    const Outcome outcome = reduce(c, ranks, 7, false, everywhere, Offers::Collectives);
+    for (std::size_t r = 0; r < outcome.asked.size(); ++r) EXPECT_EQ(sorted(outcome.asked[r]), sorted(allowed(c, ranks, Rank(r), everywhere))) << "rank " << r;
   }
 }
 
@@ -168,6 +241,76 @@ std::vector<Case> cases() {
 }
 
 INSTANTIATE_TEST_SUITE_P(Placements, Reducing, testing::ValuesIn(cases()), [](const auto& test) { return test.param.name; });
+
+/// Which collectives two ranks, which both hold stages 0 and 1, had asked for after their last REDUCE_GRAD, and in all.
+struct Orders {
+  std::vector<std::size_t> early;
+  std::vector<std::vector<Asked>> all;
+  std::string error;
+};
+
+Orders ordersOf(const std::vector<std::vector<int>>& reductions, const ReducerOptions& options, bool lockstep = false) {
+  Plan plan = planOf({"", {{Rank(0), Rank(1)}, {Rank(1), Rank(0)}, Microbatch(1)}, 1, {}}, 2);
+  plan.schedule.lockstep = lockstep;
+  for (std::size_t r = 0; r < 2; ++r) {
+    for (const int s : reductions[r]) plan.schedule.rows[r].push_back({Stage(s), ActionKind::ReduceGrad, Microbatch(-1)});
+  }
+  test::NumberJob job = test::prepareJob(plan);
+  auto communicators = inMemoryCommunicators(2, std::chrono::seconds(20));
+  Orders orders{std::vector<std::size_t>(2), std::vector<std::vector<Asked>>(2), {}};
+  std::vector<std::thread> threads;
+  for (std::size_t r = 0; r < 2; ++r) {
+    threads.emplace_back([&, r] {
+      CombiningCommunicator communicator(std::move(communicators[r]));
+      try {
+        std::map<Stage, StageModule*> stages;
+        for (const auto& [s, stage] : job.stages[r]) {
+          stages[s] = stage.get();
+          std::ranges::fill(stage->gradients(0), s.value + 1);
+        }
+        FlightRecord flights;
+        Reducer reducer(plan, stages, communicator, 1, options, flights);
+        StepLog log;
+        for (const int s : reductions[r]) reducer.start(Stage(s));
+        orders.early[r] = communicator.asked.size();
+        reducer.sum(log, false);
+        for (const auto& [s, stage] : job.stages[r]) EXPECT_EQ(stage->gradients(0)[0], 2 * (s.value + 1));
+        orders.all[r] = communicator.asked;
+        communicator.barrier();
+      } catch (const std::exception& e) {
+        job.errors[r] = e.what();
+        communicator.abort();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  orders.error = job.firstError();
+  return orders;
+}
+
+TEST(OrderOfCollectives, IsThatOfTheRowsWhereTheyAgree) {
+  const Orders orders = ordersOf({{1, 0}, {1, 0}}, {});
+  EXPECT_EQ(orders.error, "");
+  EXPECT_EQ(orders.early, (std::vector<std::size_t>{2, 2})) << "both begin beside what the rank computes";
+}
+
+TEST(OrderOfCollectives, IsTheSameOnAllRanksWhereRowsContradictEachOther) {
+  const Orders orders = ordersOf({{1, 0}, {0, 1}}, {});
+  EXPECT_EQ(orders.error, "");
+  EXPECT_EQ(orders.early, (std::vector<std::size_t>{0, 0}));
+  EXPECT_EQ(orders.all[0].size(), 2U);
+}
+
+TEST(OrderOfCollectives, IsKnownOnlyWhereAllHoldersHaveAReduceGrad) {
+  const Orders orders = ordersOf({{1, 0}, {0}}, {});
+  EXPECT_EQ(orders.error, "");
+  EXPECT_EQ(orders.early, (std::vector<std::size_t>{1, 1})) << "stage 0 alone begins early";
+}
+
+TEST(OrderOfCollectives, IsNotThatOfTheRowsInReadyOrderAndBetweenBarriers) {
+  EXPECT_EQ(ordersOf({{1, 0}, {1, 0}}, {.inRowOrder = false}).early, (std::vector<std::size_t>{0, 0}));
+  EXPECT_EQ(ordersOf({{1, 0}, {1, 0}}, {}, true).early, (std::vector<std::size_t>{0, 0}));
+}
 
 }  // namespace
 }  // namespace pw

@@ -90,12 +90,14 @@ TEST(SplitBackward, GivesTheBitsOfTheWholeBackward) {
 }
 
 /// Gradients of a stage after its backwardInput, and after its backwardWeight.
-std::pair<test::Tensors, test::Tensors> inTwoParts(const std::string& model, const std::string& loss) {
+std::pair<test::Tensors, test::Tensors> inTwoParts(const std::string& model, const std::string& loss, DType precision = DType::Unknown) {
   const ModelGraph graph = test::sample(model);
   const TorchBackend& torch = torchBackend();
   torch.prepareProcess(1);
   const Plan plan = test::planFor(graph, "zb-h1", 1, 1, exportedBatch(graph), loss);
-  const auto stage = torch.makeTracedStage(graph, plan, Stage(0), {});
+  StageOptions options;
+  options.precision = precision;
+  const auto stage = torch.makeTracedStage(graph, plan, Stage(0), options);
   const auto gradients = [&] {
     test::Tensors tensors;
     for (const ParameterView& p : stage->parameters()) tensors[p.name] = test::floatsOf(p.gradient);
@@ -122,6 +124,26 @@ TEST(SplitBackward, LeavesTheWeightGradientsOfAGptForW) {
   // Every parameter of a GPT is of an embedding, a linear layer or a layer norm.
   EXPECT_EQ(waitingOf(parts), static_cast<int>(parts.second.size()));
   EXPECT_GE(parts.second.size(), 20U);
+}
+
+TEST(SplitBackward, LeavesTheWeightGradientsOfAGptForWInBfloat16) {
+  const auto parts = inTwoParts("gpt_small", "cross_entropy", DType::BFloat16);
+  EXPECT_EQ(waitingOf(parts), static_cast<int>(parts.second.size()));
+}
+
+TEST(SplitBackward, GivesTheBitsOfTheWholeBackwardInBfloat16) {
+  for (const char* const model : {"gpt_small", "weights_products", "weights_convolutions"}) {
+    const ModelGraph graph = test::sample(model);
+    const std::string loss = std::string(model) == "gpt_small" ? "cross_entropy" : "mse";
+    test::ThreadOptions options;
+    options.stage.precision = DType::BFloat16;
+    Plan plan = test::planFor(graph, "gpipe", 1, kMicrobatches, kSamples * kMicrobatches, loss);
+    const test::Trained whole = test::trainInThreads(graph, plan, 3, options);
+    plan.schedule = lower(splitBackward(generate("gpipe", {1, 1, kMicrobatches})));
+    const test::Trained parts = test::trainInThreads(graph, plan, 3, options);
+    EXPECT_EQ(whole.losses, parts.losses) << model << ": the weights in bfloat16 follow the optimizer";
+    EXPECT_EQ(test::firstDifference(parts.parameters, whole.parameters, 0, 0), "") << model;
+  }
 }
 
 TEST(SplitBackward, LeavesTheWeightGradientsOfConvolutionsAndNormsForW) {

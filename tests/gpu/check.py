@@ -8,6 +8,7 @@ a part that cannot run is reported with its reason and counts as failed.
 """
 
 import argparse
+import contextlib
 import importlib.util
 import json
 import os
@@ -27,6 +28,8 @@ BIN = ROOT / "bin" if PACKED else ROOT / "build" / "bin"
 RESOURCES = ROOT / "resources"
 MODELS = RESOURCES / "models"
 RUNS = 5
+STEPS, WARM_UP = 14, 4  # graphs are recorded in the first steps
+MPS_CONTROL = "nvidia-cuda-mps-control"
 
 
 def environment():
@@ -61,8 +64,9 @@ class Report:
         return "\n".join(head + self.lines)
 
 
-def call(*command, timeout=600, check=True):
-    result = subprocess.run([str(c) for c in command], env=environment(), capture_output=True, text=True, timeout=timeout)
+def call(*command, timeout=600, check=True, more=None):
+    """`more`: variables beside those of the environment."""
+    result = subprocess.run([str(c) for c in command], env={**environment(), **(more or {})}, capture_output=True, text=True, timeout=timeout)
     if check and result.returncode != 0:
         raise RuntimeError(f"{' '.join(str(c) for c in command)} ended with {result.returncode}: {(result.stdout + result.stderr)[-2000:]}")
     return result
@@ -70,6 +74,14 @@ def call(*command, timeout=600, check=True):
 
 def pipewright(*arguments, timeout=600):
     return call(BIN / "pipewright", *arguments, timeout=timeout).stdout
+
+
+def sample(name):
+    """A model of resources, or one that ./dev exports."""
+    for folder in (MODELS, ROOT / ".deps" / "models"):
+        if (folder / f"{name}.pt2").exists():
+            return folder / f"{name}.pt2"
+    raise RuntimeError(f"{name}.pt2 is not here; ./dev gpu-check and ./dev gpu-pack export it.")
 
 
 def machine():
@@ -96,6 +108,7 @@ def tests():
             lines += [f"{'':10} {name}: {value}" for name, value in test.items() if name.endswith("]")]
     if result.returncode != 0:
         lines.append((result.stdout + result.stderr)[-4000:])
+    lines += sorted({f"skipped: {reason.splitlines()[0]}" for reason in result.stdout.split(": Skipped\n")[1:]})
     return result.returncode == 0 and skipped == 0, "\n".join(lines)
 
 
@@ -116,9 +129,20 @@ def sanitizer():
     return result.returncode == 0 and "ERROR SUMMARY: 0 errors" in text, text[-3000:]
 
 
-def step_times(path, *options):
-    result = json.loads(pipewright("run", path, "--backend", "nccl", "--steps", 12, "--json", *options))
-    return [step["makespan_ns"] * 1e-6 for step in result["steps"]][2:]
+def rates():
+    found = json.loads(pipewright("devices", "--measure", "--json"))
+    lines, good = [], True
+    for gpu in found["gpus"]:
+        measured = gpu["measured"] or {}
+        good = good and all(rate > 0 for rate in measured.values()) and measured.get("bf16_flops_per_s", 0) > measured.get("float32_flops_per_s", 0)
+        lines += [f"GPU {gpu['index']}, {gpu['name']}", *(f"  {what:28} {rate:.4g}" for what, rate in measured.items())]
+    lines.append("all are positive, and bfloat16 is faster than float32" if good else "a GPU was not measured, or a rate cannot be")
+    return good, "\n".join(lines)
+
+
+def step_times(path, *options, more=None):
+    result = json.loads(call(BIN / "pipewright", "run", path, "--backend", "nccl", "--steps", STEPS, "--json", *options, more=more).stdout)
+    return [step["makespan_ns"] * 1e-6 for step in result["steps"]][WARM_UP:]
 
 
 def eager_times(model, microbatches, samples):
@@ -131,7 +155,7 @@ parameters = [p for p in module.parameters() if p.requires_grad]
 sample = [a.cuda() for a in program.example_inputs[0]]
 batch = [a[:1].repeat({samples}, *[1] * (a.dim() - 1)) if a.dim() else a for a in sample]
 times = []
-for step in range(12):
+for step in range({STEPS}):
     torch.cuda.synchronize()
     begin = time.perf_counter()
     for p in parameters:
@@ -144,7 +168,7 @@ for step in range(12):
         loss.backward()
     torch.cuda.synchronize()
     times.append((time.perf_counter() - begin) * 1e3)
-print(json.dumps(times[2:]))
+print(json.dumps(times[{WARM_UP}:]))
 """
     return json.loads(call(sys.executable, "-c", script).stdout)
 
@@ -153,17 +177,16 @@ def against_eager():
     lines, good = ["step time of one rank, median of the runs' medians [ms]; forwards and backwards without the optimizer", ""], True
     with tempfile.TemporaryDirectory() as folder:
         for name, samples in (("gpt_small", 8), ("gpt_25m", 8)):
-            model = MODELS / f"{name}.pt2"
-            if not model.exists():
-                continue
+            model = sample(name)
             path = plan(folder, model, name, "--ranks", 1, "--microbatches", 4, "--microbatch", samples)
-            ours, theirs = [], []
+            graphs, single, theirs = [], [], []
             for _ in range(RUNS):  # in turn
-                ours.append(statistics.median(step_times(path)))
+                graphs.append(statistics.median(step_times(path)))
+                single.append(statistics.median(step_times(path, "--no-graphs")))
                 theirs.append(statistics.median(eager_times(model, 4, samples)))
-            a, b = statistics.median(ours), statistics.median(theirs)
-            good = good and a <= 1.03 * b
-            lines.append(f"{name:12} pipewright {a:8.2f}   torch eager {b:8.2f}   ratio {a / b:.3f} (≤ 1.03)")
+            a, b, c = (statistics.median(times) for times in (graphs, single, theirs))
+            good = good and a <= 1.03 * c
+            lines.append(f"{name:12} by graphs {a:8.2f}   operator by operator {b:8.2f}   torch eager {c:8.2f}   ratios {a / c:.3f} (≤ 1.03), {b / c:.3f}")
     return good, "\n".join(lines)
 
 
@@ -175,11 +198,45 @@ def prediction():
             pipewright("profile", MODELS / f"{name}.pt2", "--device", "cuda:0", "--out", profile)
             path = plan(folder, MODELS / f"{name}.pt2", name, "--ranks", 1, "--microbatches", 8, "--profile", profile)
             predicted = json.loads(pipewright("simulate", path, "--json"))["makespan_ns"] * 1e-6
-            measured = statistics.median(step_times(path))
+            measured, single = statistics.median(step_times(path)), statistics.median(step_times(path, "--no-graphs"))
             error = measured / predicted - 1
             good = good and abs(error) <= 0.05
             lines.append(f"{name:16} predicted {predicted:8.2f} ms   measured {measured:8.2f} ms   {error:+.1%} (± 5 %)")
+            lines.append(f"{'':16} operator by operator {single:8.2f} ms")
     return good, "\n".join(lines)
+
+
+@contextlib.contextmanager
+def mps(folder):
+    """NVIDIA's Multi-Process Service for programs with these variables alone."""
+    variables = {f"CUDA_MPS_{what}_DIRECTORY": str(pathlib.Path(folder) / what.lower()) for what in ("PIPE", "LOG")}
+    for path in variables.values():
+        os.makedirs(path)
+    call(MPS_CONTROL, "-d", more=variables, timeout=60)
+    try:
+        yield variables
+    finally:
+        subprocess.run([MPS_CONTROL], input="quit\n", env={**environment(), **variables}, text=True, capture_output=True, timeout=60)
+
+
+def shared():
+    """Two ranks on one GPU: in turns, and at the same time on a half each."""
+    if shutil.which(MPS_CONTROL) is None:
+        return False, f"{MPS_CONTROL} is not on this machine; it comes with NVIDIA's driver."
+    with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:  # the daemon may be about to remove its own
+        path = plan(folder, sample("gpt_25m"), "plan", "--ranks", 2, "--microbatches", 8, "--microbatch", 8, "--schedule", "1f1b")
+        one = {"CUDA_VISIBLE_DEVICES": "0"}
+        alone = {**one, "CUDA_MPS_PIPE_DIRECTORY": folder}  # no daemon there
+        with mps(folder) as variables:
+            variables = {**one, **variables}
+            note = call(BIN / "pipewright", "run", path, "--backend", "nccl", more=variables).stderr
+            turns, halves = [], []
+            for _ in range(RUNS):
+                turns.append(statistics.median(step_times(path, more=alone)))
+                halves.append(statistics.median(step_times(path, more=variables)))
+    a, b = statistics.median(turns), statistics.median(halves)
+    text = f"{note.strip()}\nin turns {a:8.2f} ms   on halves {b:8.2f} ms   {a / b:.2f} times as fast (> 1)"
+    return "multiprocessors of its own" in note and b < a, text
 
 
 def billion():
@@ -201,9 +258,11 @@ def main():
     report.part("Machine", machine)
     report.part("Tests", tests)
     if not options.quick:
+        report.part("Rates", rates)
         report.part("Memory errors (compute-sanitizer)", sanitizer)
         report.part("One rank against PyTorch eager", against_eager)
         report.part("Predicted and measured steps", prediction)
+        report.part("Two ranks on one GPU, in turns and on halves", shared)
         report.part("A GPT of a billion parameters in bf16", billion)
     pathlib.Path(options.out).write_text(report.text(), encoding="utf-8")
     print(f"written to {options.out}", file=sys.stderr)

@@ -1,7 +1,10 @@
 #include <gmock/gmock.h>
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include <bit>
 #include <cstring>
+#include <iostream>
 #include <random>
 #include <vector>
 
@@ -78,7 +81,8 @@ TEST_F(GpuDevice, AddsAsTheHostDoes) {
     gpu.addInto(dtype, sum.buffer, what.buffer);
     addInto(dtype, {a.data(), a.size()}, {b.data(), b.size()});
     EXPECT_EQ(back(gpu, sum), a) << name(dtype);
-    EXPECT_DOUBLE_EQ(gpu.sumOfSquares(dtype, sum.buffer), sumOfSquares(dtype, {a.data(), a.size()})) << name(dtype) << ", whose squares are exact in double precision";
+    EXPECT_DOUBLE_EQ(gpu.sumOfSquares(dtype, sum.buffer, kDeadline), sumOfSquares(dtype, {a.data(), a.size()}))
+        << name(dtype) << ", whose squares are exact in double precision";
   }
 }
 
@@ -88,7 +92,7 @@ TEST_F(GpuDevice, TellsTimesOnTheHostsClock) {
   gpu.finish(kDeadline);
   const Ns before = hostDevice().timeOf(hostDevice().mark());
   const Mark begin = gpu.mark();
-  cudaBackend().spin(kSpin);
+  test::firstGpu().spin(kSpin);
   const Mark end = gpu.mark();
   gpu.finish(kDeadline);
   const Ns after = hostDevice().timeOf(hostDevice().mark());
@@ -97,20 +101,64 @@ TEST_F(GpuDevice, TellsTimesOnTheHostsClock) {
   EXPECT_THAT(gpu.timeOf(end), Le(after + kUncertain));
 }
 
-TEST_F(GpuDevice, KeepsMarksOfAStepWhateverTheirNumber) {
+TEST_F(GpuDevice, KeepsMarksUntilTheyAreForgotten) {
   const Device& gpu = test::firstGpu();
-  gpu.finish(kDeadline);
-  std::vector<Mark> marks;
-  for (int i = 0; i < 5000; ++i) marks.push_back(gpu.mark());
-  gpu.finish(kDeadline);
-  for (std::size_t i = 1; i < marks.size(); ++i) ASSERT_THAT(gpu.timeOf(marks[i - 1]), Le(gpu.timeOf(marks[i]) + 1000)) << i;
+  for (int step = 0; step < 3; ++step) {
+    std::vector<Mark> marks;
+    for (int i = 0; i < 5000; ++i) {
+      if (i % 500 == 0) gpu.finish(kDeadline);  // as often as a step in lockstep
+      marks.push_back(gpu.mark());
+    }
+    gpu.finish(kDeadline);
+    for (std::size_t i = 1; i < marks.size(); ++i) ASSERT_THAT(gpu.timeOf(marks[i - 1]), Le(gpu.timeOf(marks[i]) + 10'000)) << i;
+    gpu.forgetMarks();
+  }
+}
+
+TEST_F(GpuDevice, DoesWhatItRecordedEachTimeItIsLaunched) {
+  const Device& gpu = test::firstGpu();
+  ASSERT_NE(gpu.record, nullptr);
+  std::vector<std::byte> start = numbers(DType::Float32, 1000, 1), what = numbers(DType::Float32, 1000, 2);
+  const HeldBuffer sum = onGpu(gpu, {start.data(), start.size()}), added = onGpu(gpu, {what.data(), what.size()});
+  std::shared_ptr<void> pool;
+  const auto twice = gpu.record([&] {
+    gpu.addInto(DType::Float32, sum.buffer, added.buffer);
+    gpu.addInto(DType::Float32, sum.buffer, added.buffer);
+  }, pool);
+  EXPECT_EQ(back(gpu, sum), start) << "recording does nothing";
+  std::vector<std::byte> expected = start;
+  for (int launch = 0; launch < 3; ++launch) {
+    gpu.launch(twice);
+    for (int i = 0; i < 2; ++i) addInto(DType::Float32, {expected.data(), expected.size()}, {what.data(), what.size()});
+    EXPECT_EQ(back(gpu, sum), expected) << launch;
+  }
+}
+
+TEST_F(GpuDevice, RefusesToRecordWhatWaits) {
+  const Device& gpu = test::firstGpu();
+  ASSERT_NE(gpu.record, nullptr);
+  std::vector<std::byte> host(64);
+  const HeldBuffer buffer = onGpu(gpu, {host.data(), host.size()});
+  std::shared_ptr<void> pool;
+  EXPECT_THROW(static_cast<void>(gpu.record([&] { gpu.copy({host.data(), host.size()}, buffer.buffer); }, pool)), Error);
+  EXPECT_EQ(back(gpu, buffer), host) << "the device goes on as before";
 }
 
 TEST_F(GpuDevice, RefusesWorkThatDoesNotEnd) {
   const Device& gpu = test::firstGpu();
-  cudaBackend().spin(300'000'000);
+  test::firstGpu().spin(300'000'000);
   EXPECT_THROW(gpu.finish(std::chrono::milliseconds(20)), Error);
   gpu.finish(kDeadline);
+  std::vector<std::byte> numbers(1024);
+  const HeldBuffer buffer = onGpu(gpu, {numbers.data(), numbers.size()});
+  test::firstGpu().spin(300'000'000);
+  EXPECT_THROW(static_cast<void>(gpu.sumOfSquares(DType::Float32, buffer.buffer, std::chrono::milliseconds(20))), Error);
+  gpu.finish(kDeadline);
+}
+
+TEST_F(GpuDevice, TellsOnHowManyMultiprocessorsItComputes) {
+  static_cast<void>(test::firstGpu());
+  EXPECT_GT(cudaBackend().multiprocessors(), 0);
 }
 
 TEST_F(GpuDevice, CountsMemoryThatTensorsHold) {
@@ -127,18 +175,47 @@ TEST_F(GpuDevice, CountsMemoryThatTensorsHold) {
 
 TEST_F(GpuDevice, MeasuresItsRates) {
   static_cast<void>(test::firstGpu());
-  const GpuRates rates = cudaBackend().measureRates();
+  const GpuRates rates = cudaBackend().measureRates(0);
   const auto record = [&](const char* what, double rate, double unit) {
     EXPECT_GT(rate, 0) << what;
     RecordProperty(what, std::to_string(rate / unit));
   };
   record("bf16 products [TFLOP/s]", rates.matmulFlopsPerSecond, 1e12);
+  record("TF32 products [TFLOP/s]", rates.tf32FlopsPerSecond, 1e12);
   record("float32 products [TFLOP/s]", rates.floatFlopsPerSecond, 1e12);
   record("memory, read and written [GB/s]", rates.copyBytesPerSecond, 1e9);
   record("host to device [GB/s]", rates.hostToDeviceBytesPerSecond, 1e9);
   record("device to host [GB/s]", rates.deviceToHostBytesPerSecond, 1e9);
   record("launch [us]", static_cast<double>(rates.launch), 1e3);
   EXPECT_GE(rates.matmulFlopsPerSecond, rates.floatFlopsPerSecond) << "tensor cores";
+}
+
+/// In a process that has not prepared a GPU; ends it with the number of multiprocessors as its status.
+[[noreturn]] void computeOnAHalf() {
+  torchBackend().prepareProcess(1);
+  const std::string why = cudaBackend().prepareProcess(0, false, {.index = 1, .of = 2});
+  if (!why.empty()) {
+    std::cerr << "no half: " << why << "\n";
+    _exit(0);
+  }
+  const Device& gpu = cudaBackend().device();
+  std::vector<std::byte> a = numbers(DType::Float32, 1'000'003, 1), b = numbers(DType::Float32, 1'000'003, 2);
+  const HeldBuffer sum = onGpu(gpu, {a.data(), a.size()}), what = onGpu(gpu, {b.data(), b.size()});
+  gpu.addInto(DType::Float32, sum.buffer, what.buffer);
+  addInto(DType::Float32, {a.data(), a.size()}, {b.data(), b.size()});
+  std::cerr << (back(gpu, sum) == a ? "the sum is right\n" : "the sum is wrong\n");
+  _exit(cudaBackend().multiprocessors());
+}
+
+TEST_F(GpuDevice, ComputesOnAHalfOfItsMultiprocessors) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");  // a process of its own
+  const auto isAHalf = [](int status) {
+    static_cast<void>(test::firstGpu());
+    const int all = cudaBackend().multiprocessors(), half = WIFEXITED(status) ? WEXITSTATUS(status) : 0;
+    RecordProperty("multiprocessors of a half, of all []", std::to_string(half) + ", " + std::to_string(all));
+    return half > 0 && 2 * half <= all;
+  };
+  EXPECT_EXIT(computeOnAHalf(), isAHalf, "the sum is right");
 }
 
 TEST(CudaModule, SaysWhyItCannotBeUsed) {

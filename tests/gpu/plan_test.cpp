@@ -11,12 +11,15 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <map>
 #include <nlohmann/json.hpp>
+#include <sstream>
 #include <string>
 #include <thread>
 #include <vector>
 
 #include "backends/resources.h"
+#include "simulator/trace_csv.h"
 #include "tests/gpu/gpu.h"
 #include "tests/support/folder.h"
 
@@ -59,18 +62,37 @@ Json jsonOf(const Result& result) {
   return Json::parse(result.output.substr(begin == std::string::npos ? 0 : begin), nullptr, false);
 }
 
+/// Losses of a run of these arguments; empty, and the test fails, where it fails.
+std::vector<double> lossesOf(const std::string& arguments) {
+  const Result run = call("run " + arguments + " --json");
+  const Json result = jsonOf(run);
+  const bool good = run.status == 0 && result.is_object() && result.contains("losses");
+  EXPECT_TRUE(good) << arguments << ": " << run.output;
+  return good ? result["losses"].get<std::vector<double>>() : std::vector<double>();
+}
+
+/// `relative` of each expected number.
+void expectNear(const std::vector<double>& actual, const std::vector<double>& expected, double relative) {
+  ASSERT_EQ(actual.size(), expected.size());
+  for (std::size_t i = 0; i < expected.size(); ++i) EXPECT_NEAR(actual[i], expected[i], relative * std::abs(expected[i]) + 1e-6) << "step " << i;
+}
+
 std::string pathOf(const std::string& sample) { return (std::filesystem::path(resourceFolder()) / "models" / (sample + ".pt2")).string(); }
 
 class GpuPlan : public test::Gpu {
  protected:
-  /// Writes a plan; its path, or nothing where the model cannot be cut so.
-  std::string planFor(const std::string& sample, const std::string& schedule, int ranks) {
-    const std::string path = folder_.file(sample + "_" + schedule + "_" + std::to_string(ranks) + ".json");
-    const Result made = call("plan " + pathOf(sample) + " --schedule " + schedule + " --ranks " + std::to_string(ranks) + " --microbatches 4 --out " + path);
+  /// Writes a plan by estimated times; its path, or nothing where the model cannot be cut so.
+  std::string planFor(const std::string& sample, const std::string& schedule, int ranks, const std::string& more = "--microbatches 4") {
+    const std::string path = folder_.file("plan_" + std::to_string(plans_++) + ".json");
+    const Result made = call("plan " + pathOf(sample) + " --cluster h100-nvlink --schedule " + schedule + " --ranks " + std::to_string(ranks) + " " + more +
+                             " --out " + path);
     return made.status == 0 ? path : std::string();
   }
 
   test::Folder folder_;
+
+ private:
+  int plans_ = 0;
 };
 
 TEST_F(GpuPlan, OfOneRankHasTheLossesOfTheCpu) {
@@ -78,13 +100,23 @@ TEST_F(GpuPlan, OfOneRankHasTheLossesOfTheCpu) {
     SCOPED_TRACE(sample);
     const std::string plan = planFor(sample, "gpipe", 1);
     ASSERT_NE(plan, "");
-    const Result gpu = call("run " + plan + " --steps 3 --json --backend nccl"), cpu = call("run " + plan + " --steps 3 --json");
-    ASSERT_EQ(gpu.status, 0) << gpu.output;
-    const Json measured = jsonOf(gpu), expected = jsonOf(cpu);
-    ASSERT_EQ(measured.at("losses").size(), 3U);
-    for (std::size_t i = 0; i < 3; ++i) {
-      const double loss = expected.at("losses")[i].get<double>();
-      EXPECT_NEAR(measured.at("losses")[i].get<double>(), loss, 1e-4 * std::abs(loss) + 1e-6) << "step " << i;
+    const std::vector<double> cpu = lossesOf(plan + " --steps 3");
+    ASSERT_EQ(cpu.size(), 3U);
+    expectNear(lossesOf(plan + " --steps 3 --backend nccl"), cpu, 1e-4);
+  }
+}
+
+TEST_F(GpuPlan, ByGraphsHasTheLossesOfOperatorsByThemselves) {
+  for (const std::string sample : {"gpt_small", "hf_gpt2", "resnet18_narrow"}) {
+    for (const char* const schedule : {"gpipe", "1f1b", "zb-h1"}) {
+      SCOPED_TRACE(sample + ", " + schedule);
+      const std::string plan = planFor(sample, schedule, 2);
+      ASSERT_NE(plan, "");
+      const std::string run = plan + " --steps 8 --backend nccl --optimizer adamw --lr 1e-3";  // graphs are recorded after the first steps
+      const std::vector<double> single = lossesOf(run + " --no-graphs");
+      ASSERT_EQ(single.size(), 8U);
+      EXPECT_NE(single.front(), single.back()) << "a graph that computes the first step again would not be seen else";
+      expectNear(lossesOf(run), single, 1e-5);
     }
   }
 }
@@ -107,10 +139,73 @@ TEST_F(GpuPlan, OfSeveralRanksTakesTheStepOfOne) {
 }
 
 TEST_F(GpuPlan, WithReplicasAndSharedParametersTakesTheStepOfOne) {
-  const std::string path = folder_.file("replicas.json");
-  ASSERT_EQ(call("plan " + pathOf("gpt_small") + " --ranks 2 --replicas 2 --microbatches 4 --out " + path).status, 0);
-  const Result run = call("run " + path + " --verify --backend nccl");
+  const std::string plan = planFor("gpt_small", "1f1b", 2, "--replicas 2 --microbatches 4");
+  ASSERT_NE(plan, "");
+  const Result run = call("run " + plan + " --verify --backend nccl");
   EXPECT_EQ(run.status, 0) << run.output;
+}
+
+TEST_F(GpuPlan, WithReplicasAndTiedWeightsHasTheLossesOfTheCpu) {
+  for (const int ranks : {1, 2}) {
+    for (const std::string share : {"replicate", "transmit"}) {
+      const std::string plan = planFor("hf_gpt2", "1f1b", ranks, "--replicas 2 --microbatches 4 --share " + share);
+      ASSERT_NE(plan, "");
+      for (const std::string optimizer : {"", " --zero1", " --zero1 --optimizer adamw --lr 1e-3 --clip-norm 1"}) {
+        SCOPED_TRACE(std::to_string(2 * ranks) + " ranks, " + share + optimizer);
+        const std::vector<double> cpu = lossesOf(plan + " --steps 4" + optimizer);
+        ASSERT_EQ(cpu.size(), 4U);
+        expectNear(lossesOf(plan + " --steps 4 --backend nccl" + optimizer), cpu, optimizer.find("adamw") != std::string::npos ? 1e-3 : 1e-4);
+      }
+    }
+  }
+}
+
+TEST_F(GpuPlan, TrainsInSixteenBits) {
+  const std::string plan = planFor("gpt_small", "1f1b", 2);
+  ASSERT_NE(plan, "");
+  const std::string run = plan + " --steps 20 --backend nccl --optimizer adamw --lr 1e-3";
+  const std::vector<double> full = lossesOf(run);
+  ASSERT_EQ(full.size(), 20U);
+  for (const std::string precision : {"bf16", "fp16"}) {
+    SCOPED_TRACE(precision);
+    const std::vector<double> losses = lossesOf(run + " --precision " + precision);
+    ASSERT_EQ(losses.size(), 20U);
+    EXPECT_NEAR(losses.front(), full.front(), 0.01 * full.front()) << "before any update";
+    EXPECT_LT(losses.back(), losses.front() - 0.5 * (full.front() - full.back())) << "it falls at least half as far as in float32";
+  }
+}
+
+TEST_F(GpuPlan, OfSplitBackwardsInSixteenBitsTakesTheStepsOfWholeOnes) {
+  const std::string split = planFor("gpt_small", "zb-h1", 2), whole = planFor("gpt_small", "gpipe", 2);
+  ASSERT_TRUE(!split.empty() && !whole.empty());
+  const std::string options = " --steps 5 --backend nccl --lr 0.1 --precision bf16";
+  const std::vector<double> expected = lossesOf(whole + options);
+  ASSERT_EQ(expected.size(), 5U);
+  expectNear(lossesOf(split + options), expected, 1e-3);
+}
+
+TEST_F(GpuPlan, InLockstepHasTimesInOrderOverHundredsOfCycles) {
+  const std::string plan = planFor("gpt_small", "lockstep", 2, "--microbatches 200 --microbatch 1");
+  const std::string store = folder_.file("lockstep.db"), csv = folder_.file("spans.csv");
+  ASSERT_NE(plan, "");
+  const Result run = call("run " + plan + " --steps 2 --backend nccl --store " + store);
+  ASSERT_EQ(run.status, 0) << run.output;
+  const Result written = call("export --store " + store + " --run 1 --step 1 --to csv --out " + csv);
+  ASSERT_EQ(written.status, 0) << written.output;
+  const Trace trace = parseSpanCsv(test::contentOf(csv), csv);  // refuses spans that end before they start
+  constexpr Ns kMinute = 60'000'000'000, kUncertain = 10'000;
+  std::map<Rank, Ns> end;
+  std::map<Rank, int> spans;
+  std::vector<Span> computed;
+  std::ranges::copy_if(trace.spans, std::back_inserter(computed), [](const Span& s) { return isCompute(s.kind); });
+  std::ranges::stable_sort(computed, {}, &Span::start);
+  for (const Span& span : computed) {
+    ASSERT_THAT(span.start, testing::AllOf(testing::Ge(-kUncertain), testing::Le(kMinute)));
+    ASSERT_THAT(span.end, testing::Le(kMinute));
+    ASSERT_THAT(span.start, testing::Ge(spans[span.rank]++ == 0 ? span.start : end[span.rank] - kUncertain)) << "a GPU computes one thing of a rank at a time";
+    end[span.rank] = span.end;
+  }
+  EXPECT_THAT(spans, testing::ElementsAre(testing::Pair(Rank(0), 400), testing::Pair(Rank(1), 400))) << "a forward and a backward of each microbatch";
 }
 
 TEST_F(GpuPlan, IsRehearsedWithoutItsModel) {
@@ -121,10 +216,12 @@ TEST_F(GpuPlan, IsRehearsedWithoutItsModel) {
 }
 
 TEST_F(GpuPlan, EndsSoonAfterARankWasKilled) {
-  const std::string plan = planFor("gpt_small", "1f1b", 2), output = folder_.file("output");
+  const std::string plan = planFor("gpt_small", "1f1b", 2), output = folder_.file("output"), store = folder_.file("killed.db");
+  ASSERT_NE(plan, "");
   const pid_t job = fork();
   if (job == 0) {
-    const std::string command = "exec " + pipewright() + " run " + plan + " --steps 100000 --backend nccl --log " + folder_.file("loss.csv") + " > " + output + " 2>&1";
+    const std::string command = "exec " + pipewright() + " run " + plan + " --steps 100000 --backend nccl --store " + store + " --log " +
+                                folder_.file("loss.csv") + " > " + output + " 2>&1";
     execl("/bin/sh", "sh", "-c", command.c_str(), nullptr);
     _exit(127);
   }
@@ -135,16 +232,12 @@ TEST_F(GpuPlan, EndsSoonAfterARankWasKilled) {
     return std::count(std::istreambuf_iterator<char>(file), {}, '\n');
   };
   while (lines() < 4 && std::chrono::steady_clock::now() - began < std::chrono::minutes(3)) std::this_thread::yield();
+  if (lines() < 4) kill(job, SIGTERM);  // no job outlives the test
   ASSERT_GE(lines(), 4) << test::contentOf(output);
   pid_t rank = 0;
-  for (const auto& entry : std::filesystem::directory_iterator("/proc")) {  // a child of the job
-    std::ifstream stat(entry.path() / "stat");
-    std::string text((std::istreambuf_iterator<char>(stat)), {});
-    const std::size_t name = text.rfind(')');
-    if (name == std::string::npos || text.size() < name + 4) continue;
-    if (std::stol(text.substr(name + 4)) == job) rank = std::max(rank, static_cast<pid_t>(std::stol(text)));
-  }
-  ASSERT_GT(rank, 0);
+  std::istringstream children(test::contentOf("/proc/" + std::to_string(job) + "/task/" + std::to_string(job) + "/children"));
+  children >> rank;
+  ASSERT_GT(rank, 0) << "the job has ranks";
   const auto killed = std::chrono::steady_clock::now();
   kill(rank, SIGKILL);
   int status = 0;
@@ -152,7 +245,18 @@ TEST_F(GpuPlan, EndsSoonAfterARankWasKilled) {
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - killed).count();
   EXPECT_NE(status, 0);
   EXPECT_LT(seconds, 2.0) << "a job must not wait for a rank that is gone";
-  EXPECT_THAT(test::contentOf(output), testing::HasSubstr("killed")) << "the sentence names the cause";
+  EXPECT_THAT(test::contentOf(output), testing::HasSubstr("SIGKILL")) << "the sentence names the cause";
+  int records = 0;
+  for (const int survivor : {0, 1}) {  // the other's is not there
+    const std::string record = test::contentOf(store + ".flight-rank-" + std::to_string(survivor) + ".json");
+    if (record.empty()) continue;
+    ++records;
+    const Json flight = Json::parse(record, nullptr, false);
+    ASSERT_TRUE(flight.is_object()) << record;
+    EXPECT_EQ(flight.at("rank"), survivor);
+    EXPECT_FALSE(flight.at("entries").empty()) << "what it asked for in its last step";
+  }
+  EXPECT_EQ(records, 1) << "the rank that was left says what it waited for";
 }
 
 }  // namespace

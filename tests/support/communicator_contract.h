@@ -4,6 +4,8 @@
 #include <functional>
 #include <latch>
 #include <numeric>
+#include <optional>
+#include <span>
 #include <string>
 #include <thread>
 #include <vector>
@@ -199,6 +201,36 @@ TEST_P(CommunicatorContract, WhoeverCameFirstIsTakenFirst) {
                     }
                     me.wait(tickets[0]);
                     EXPECT_THAT(got, testing::ElementsAre(1, 2));
+                  }),
+              succeeds());
+}
+
+TEST_P(CommunicatorContract, TellsHowFarAMessageIs) {
+  EXPECT_THAT(run(2,
+                  [](Communicator& me) {
+                    int value = 7, go = 0;
+                    if (me.rank() == Rank(1)) {
+                      me.wait(me.receive(Rank(0), 2, bytesOf(go)));
+                      return me.wait(me.send(Rank(0), 1, bytesOf(value)));
+                    }
+                    const auto ticket = me.receive(Rank(1), 1, bytesOf(value));
+                    EXPECT_EQ(me.stateOf(ticket), GetParam().tellsDone ? MessageState::Waiting : MessageState::Unknown);
+                    me.wait(me.send(Rank(1), 2, bytesOf(go)));
+                    if (GetParam().tellsDone) {
+                      EXPECT_EQ(me.waitAny(std::span(&ticket, 1)), 0U);
+                      EXPECT_EQ(me.stateOf(ticket), MessageState::Done);
+                    }
+                    me.wait(ticket);
+                  }),
+              succeeds());
+}
+
+TEST_P(CommunicatorContract, LeavesCollectivesOfTheHostsMemoryToMessages) {
+  EXPECT_THAT(run(2,
+                  [](Communicator& me) {
+                    int value = 7;
+                    const Rank group[]{Rank(0), Rank(1)};
+                    EXPECT_EQ(me.combine(Collective::AllReduce, group, DType::Int32, bytesOf(value)), std::nullopt);
                   }),
               succeeds());
 }

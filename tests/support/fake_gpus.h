@@ -1,7 +1,6 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <condition_variable>
 #include <cstring>
 #include <deque>
@@ -18,6 +17,7 @@
 
 #include "backends/device_messages.h"
 #include "schedules/error.h"
+#include "tests/support/collectives.h"
 
 namespace pw::test {
 
@@ -56,7 +56,7 @@ class FakeGpus {
     changed_.notify_all();
   }
   struct Counts {
-    int copies = 0, forgets = 0, aborts = 0, sends = 0;
+    int copies = 0, forgets = 0, aborts = 0, sends = 0, collectives = 0;
     std::size_t blocks = 0;  ///< of memory, alive
   };
   [[nodiscard]] Counts counts(Rank rank) {
@@ -81,7 +81,11 @@ class FakeGpus {
     Buffer buffer;
     std::size_t after = 0;  ///< how many tasks of the rank must be done first
     Ns begin = 0, end = 0;  ///< end 0: not done
+    std::optional<Collective> collective{};
+    DType dtype = DType::UInt8;
+    const std::vector<std::size_t>* meets = nullptr;  ///< the key of its queues: sender and receiver, or a group
   };
+  using Queues = std::vector<std::deque<std::uint64_t>>;  ///< by member: operations not done
   struct Gpu {
     std::deque<Task> compute;
     std::size_t asked = 0, done = 0;
@@ -142,15 +146,33 @@ class FakeGpus {
     if (!changed_.wait_for(lock, deadline, [&] { return gpus_[rank].compute.empty(); })) throw Error("the fake GPU did not finish");
   }
 
-  std::uint64_t begin(std::size_t rank, std::size_t from, std::size_t to, Buffer buffer) {
+  /// `members`: a sender and its receiver, or a group, which is another queue than theirs.
+  std::uint64_t begin(std::size_t rank, const std::vector<std::size_t>& members, Operation operation) {
     const std::lock_guard lock(mutex_);
     if (gpus_[rank].aborted) throw Error("the links of this rank were aborted");
     const std::uint64_t id = ++lastOperation_;
-    operations_[id] = {rank, buffer, gpus_[rank].asked, ++clock_};
-    pairs_[{from, to}][rank == from ? 0 : 1].push_back(id);
-    if (rank == from) ++gpus_[rank].counts.sends;
+    const auto queues = (operation.collective ? groups_ : pairs_).try_emplace(members, Queues(members.size())).first;
+    operation.rank = rank;
+    operation.after = gpus_[rank].asked;
+    operation.begin = ++clock_;
+    operation.meets = &queues->first;
+    const auto place = static_cast<std::size_t>(std::ranges::find(members, rank) - members.begin());
+    queues->second[place].push_back(id);
+    if (operation.collective) ++gpus_[rank].counts.collectives;
+    if (!operation.collective && place == 0) ++gpus_[rank].counts.sends;
+    operations_[id] = operation;
     changed_.notify_all();
     return id;
+  }
+
+  MessageState stateOf(std::size_t rank, std::uint64_t id) {
+    const std::lock_guard lock(mutex_);
+    const Operation& operation = operationOf(rank, id);
+    if (operation.end != 0) return MessageState::Done;
+    if (operation.meets == nullptr) return MessageState::Unknown;
+    const Queues& queues = (operation.collective ? groups_ : pairs_).at(*operation.meets);
+    const bool isNext = std::ranges::any_of(queues, [id](const auto& queue) { return !queue.empty() && queue.front() == id; });
+    return isNext && std::ranges::none_of(queues, &std::deque<std::uint64_t>::empty) ? MessageState::Moving : MessageState::Waiting;
   }
 
   /// An operation that a rank may ask about.
@@ -171,15 +193,33 @@ class FakeGpus {
     std::erase_if(operations_, [&](const auto& entry) { return entry.second.rank == rank; });
   }
 
-  /// The first send and the first receive of a pair meet.
-  void move(std::deque<std::uint64_t>& sends, std::deque<std::uint64_t>& receives) {
-    Operation& out = operations_.at(sends.front());
-    Operation& in = operations_.at(receives.front());
-    if (out.buffer.bytes != in.buffer.bytes) violations_.push_back("a send met a receive of another size");
-    std::memcpy(in.buffer.data, out.buffer.data, std::min(in.buffer.bytes, out.buffer.bytes));
-    out.end = in.end = ++clock_;
-    sends.pop_front();
-    receives.pop_front();
+  /// The first operations of all members meet.
+  void move(Queues& queues) {
+    std::vector<Operation*> all;
+    for (auto& queue : queues) {
+      all.push_back(&operations_.at(queue.front()));
+      queue.pop_front();
+    }
+    std::vector<Buffer> buffers;
+    for (const Operation* operation : all) {
+      buffers.push_back(operation->buffer);
+      if (operation->buffer.bytes != all.front()->buffer.bytes) violations_.push_back("operations of two sizes met");
+      if (operation->collective != all.front()->collective) violations_.push_back("two collectives met");
+    }
+    const std::size_t bytes = std::min(buffers[0].bytes, buffers[1].bytes);
+    const auto what = all.front()->collective;
+    what ? combineNow(*what, all.front()->dtype, buffers) : static_cast<void>(std::copy_n(buffers[0].data, bytes, buffers[1].data));
+    ++clock_;
+    for (Operation* operation : all) operation->end = clock_;
+  }
+
+  /// Whether all members have come, and those who give something have computed it.
+  bool canMove(const std::vector<std::size_t>& members, const Queues& queues, bool allGive) {
+    for (std::size_t m = 0; m < members.size(); ++m) {
+      if (queues[m].empty() || gpus_[members[m]].aborted) return false;
+      if ((allGive || m == 0) && operations_.at(queues[m].front()).after > gpus_[members[m]].done) return false;
+    }
+    return true;
   }
 
   /// What could be done next, in any order.
@@ -195,10 +235,11 @@ class FakeGpus {
         ++gpu.done;
       });
     }
-    for (auto& [ranks, pair] : pairs_) {
-      if (held_ || pair[0].empty() || pair[1].empty() || gpus_[ranks.first].aborted || gpus_[ranks.second].aborted) continue;
-      if (operations_.at(pair[0].front()).after > gpus_[ranks.first].done) continue;
-      steps.emplace_back([this, &pair = pair] { move(pair[0], pair[1]); });
+    for (auto* const meetings : {&pairs_, &groups_}) {
+      for (auto& [members, queues] : *meetings) {
+        if (held_ || !canMove(members, queues, meetings == &groups_)) continue;
+        steps.emplace_back([this, &queues = queues] { move(queues); });
+      }
     }
     return steps;
   }
@@ -221,7 +262,7 @@ class FakeGpus {
   std::mutex mutex_;
   std::condition_variable_any changed_;
   std::vector<Gpu> gpus_;
-  std::map<std::pair<std::size_t, std::size_t>, std::array<std::deque<std::uint64_t>, 2>> pairs_;  ///< from, to: sends and receives not done
+  std::map<std::vector<std::size_t>, Queues> pairs_, groups_;  ///< by sender and receiver; by members
   std::map<std::uint64_t, Operation> operations_;
   std::uint64_t lastOperation_ = 0;
   Ns clock_ = 0;  ///< counts what happens
@@ -242,8 +283,15 @@ inline DeviceLinks FakeGpus::links(Rank self) {
     const auto& [block, bytes] = *std::prev(after);
     return at < block + bytes;
   };
-  links.send = [this, rank](Rank to, Buffer buffer) { return begin(rank, rank, to.index(), buffer); };
-  links.receive = [this, rank](Rank from, Buffer buffer) { return begin(rank, from.index(), rank, buffer); };
+  links.send = [this, rank](Rank to, Buffer buffer) { return begin(rank, {rank, to.index()}, {.buffer = buffer}); };
+  links.receive = [this, rank](Rank from, Buffer buffer) { return begin(rank, {from.index(), rank}, {.buffer = buffer}); };
+  links.combine = [this, rank](Collective what, std::span<const Rank> group, DType dtype, Buffer buffer) -> std::optional<std::uint64_t> {
+    if (!isSummed(dtype)) return std::nullopt;
+    std::vector<std::size_t> members;
+    for (const Rank member : group) members.push_back(member.index());
+    return begin(rank, members, {.buffer = buffer, .collective = what, .dtype = dtype});
+  };
+  links.stateOf = [this, rank](std::uint64_t operation) { return stateOf(rank, operation); };
   links.isDone = [this, rank](std::uint64_t operation) {
     const std::lock_guard lock(mutex_);
     return operationOf(rank, operation).end != 0;

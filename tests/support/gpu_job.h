@@ -55,19 +55,21 @@ struct Job {
     threads.clear();
     return failures;
   }
-  /// A buffer on the calling rank's GPU, which computes into it what `patternOf(bytes, salt)` says.
-  HeldBuffer computed(std::size_t bytes, int salt) {
-    HeldBuffer memory = FakeGpus::device().allocate(bytes);
-    gpus.compute([buffer = memory.buffer, salt] { std::ranges::copy(patternOf(buffer.bytes, salt), buffer.data); });
+  static const Device& device() { return FakeGpus::device(); }
+  /// A buffer on the calling rank's GPU, which computes these bytes into it.
+  HeldBuffer computed(std::vector<std::byte> bytes) {
+    HeldBuffer memory = device().allocate(bytes.size());
+    gpus.compute([buffer = memory.buffer, bytes = std::move(bytes)] { std::ranges::copy(bytes, buffer.data); });
     return memory;
   }
-  /// The calling rank's GPU looks whether a buffer holds that pattern.
-  void expect(const HeldBuffer& memory, int salt, const std::string& what) {
-    gpus.compute([memory, salt, what] {
-      const std::span<const std::byte> got(memory.buffer.data, memory.buffer.bytes);
-      EXPECT_TRUE(std::ranges::equal(got, patternOf(memory.buffer.bytes, salt))) << what;
+  HeldBuffer computed(std::size_t bytes, int salt) { return computed(patternOf(bytes, salt)); }
+  /// The calling rank's GPU looks whether a buffer holds these bytes from `first` on.
+  void expect(const HeldBuffer& memory, std::size_t first, std::vector<std::byte> bytes, const std::string& what) {
+    gpus.compute([memory, first, bytes = std::move(bytes), what] {
+      EXPECT_TRUE(std::ranges::equal(std::span(memory.buffer.data + first, bytes.size()), bytes)) << what;
     });
   }
+  void expect(const HeldBuffer& memory, int salt, const std::string& what) { expect(memory, 0, patternOf(memory.buffer.bytes, salt), what); }
 };
 
 inline HeldBuffer allocated(std::size_t bytes) { return FakeGpus::device().allocate(bytes); }

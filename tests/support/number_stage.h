@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <limits>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -38,6 +39,7 @@ class NumberStage final : public StageModule {
     }
   }
 
+  const Device& device() const override { return on != nullptr ? *on : hostDevice(); }
   void beginStep(int /*step*/, StepMode mode) override {
     mode_ = mode;
     loss_ = 0;
@@ -103,6 +105,8 @@ class NumberStage final : public StageModule {
     --live_;
   }
 
+  /// All gradients are times this; one of a parameter that is then larger than `largest` overflows.
+  void setLossScale(double scale) override { scale_ = scale; }
   std::optional<double> stepLoss() const override { return isLast() ? std::optional<double>(loss_) : std::nullopt; }
   HeldBuffer takeModelOutput(std::size_t /*output*/, Microbatch /*m*/) override { return {}; }
   std::vector<ParameterGroup> groups() override {
@@ -134,6 +138,8 @@ class NumberStage final : public StageModule {
   std::set<Slot> allocated;
   std::vector<Range> ranges;              ///< optimizer steps
   int mostLive = 0, mostWaiting = 0;      ///< over all steps
+  double largest = std::numeric_limits<double>::infinity();  ///< gradient of a parameter
+  const Device* on = nullptr;             ///< null: the host
   std::string failAt;                     ///< the action that runs out of memory: "F2"
   std::vector<std::string>* log = nullptr;  ///< also notes actions here
 
@@ -171,7 +177,7 @@ class NumberStage final : public StageModule {
   double propagate(Microbatch m) {
     Flight& flight = flights_.at(m);
     require(flight.ran && !std::exchange(flight.answered, true), "runs a backward before its forward, or twice");
-    double gradient = isLast() ? 1 : 0;
+    double gradient = isLast() ? scale_ : 0;
     for (std::size_t t = 0; t < plan_.partition.transfers.size(); ++t) {
       const Transfer& transfer = plan_.partition.transfers[t];
       if (transfer.from != stage_ || !transfer.gradient) continue;
@@ -188,7 +194,10 @@ class NumberStage final : public StageModule {
   }
   void addWeights(double gradient) {
     for (Group& group : own_) {
-      for (std::size_t i = 0; i < group.gradients.size(); ++i) group.gradients[i] += gradient * static_cast<double>(i + 1);
+      for (std::size_t i = 0; i < group.gradients.size(); ++i) {
+        group.gradients[i] += gradient * static_cast<double>(i + 1);
+        if (group.gradients[i] > largest) group.gradients[i] = std::numeric_limits<double>::infinity();
+      }
     }
   }
 
@@ -196,7 +205,7 @@ class NumberStage final : public StageModule {
   Stage stage_;
   int replica_;
   StepMode mode_ = StepMode::Train;
-  double loss_ = 0;
+  double loss_ = 0, scale_ = 1;
   int live_ = 0, waiting_ = 0;
   std::map<Microbatch, Flight> flights_;
   std::vector<Group> own_;

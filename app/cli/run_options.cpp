@@ -1,0 +1,105 @@
+#include "app/cli/run_options.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+
+#include "backends/gpu_inventory.h"
+#include "backends/synthetic_stage.h"
+#include "backends/tensor_file.h"
+#include "schedules/check.h"
+#include "schedules/error.h"
+
+namespace pw::cli {
+namespace {
+
+/// A loss over the whole batch exists when the last stage has done all its forwards.
+bool forwardsComeFirst(const Schedule& schedule) {
+  const Stage last(schedule.placement.stages() - 1);
+  return std::ranges::all_of(schedule.rows, [&](const std::vector<Action>& row) {
+    bool backward = false;
+    for (const Action& action : row) {
+      if (action.stage != last || !isCompute(action.kind)) continue;
+      if (action.kind == ActionKind::Forward && backward) return false;
+      backward = backward || action.kind != ActionKind::Forward;
+    }
+    return true;
+  });
+}
+
+}  // namespace
+
+void refuseWhatCannotRun(const RunOptions& o, const Plan& plan) {
+  for (const Problem& problem : check(plan.schedule)) {
+    if (problem.stops == Stops::Always) throw UsageError(fmt::format("The schedule of {} cannot be run: rank {}: {}", o.plan, problem.rank.value, problem.message));
+  }
+  const bool trains = std::ranges::any_of(plan.schedule.rows, [](const std::vector<Action>& row) {
+    return std::ranges::any_of(row, [](const Action& a) { return isCompute(a.kind) && a.kind != ActionKind::Forward; });
+  });
+  if (!trains && !o.evaluates) throw UsageError(fmt::format("The schedule of {} has no backward, so there is nothing to train; use another schedule, or --eval.", o.plan));
+  if (o.lossOver == "batch" && !o.evaluates && !forwardsComeFirst(plan.schedule)) {
+    throw UsageError(fmt::format("{} runs backwards of the last stage before all its forwards, so there is no loss over the whole batch; plan with --schedule gpipe, or use --loss-over microbatch.", o.plan));
+  }
+  if (o.transport == "nccl") {
+    const std::string why = whyUnusable(gpuInventory(), 0);
+    if (!why.empty()) throw UsageError(fmt::format("--backend nccl runs on GPUs. {} Without one, use --backend ucx.", why));
+  } else if (o.tf32) {
+    throw UsageError("--tf32 is for GPUs; add --backend nccl, or leave it out.");
+  }
+  if (o.synthetic && (o.verify || o.evaluates || !o.save.empty() || !o.resume.empty() || o.data != "synthetic" || o.precision != "traced" || o.initRandom ||
+                      o.masked || o.lossOver != "microbatch" || !o.loss.empty())) {
+    throw UsageError("--synthetic computes nothing, so options about data, loss, precision and checkpoints do not go with it; leave them out.");
+  }
+  if (o.verify && o.precision != "traced") throw UsageError("--verify compares bits that --precision rounds away; leave one of them out.");
+  if (o.order == "ready" && o.transport == "gloo" && worldSize(plan) > 1) throw UsageError("Gloo cannot tell which message came first, so --order ready needs --backend ucx.");
+  if (o.evaluates && o.masked) throw UsageError("--masked is for comparing a training step, and --eval trains nothing; leave one of them out.");
+  if (o.evaluates && (o.verify || !o.save.empty())) throw UsageError("--eval trains nothing, so --verify and --save do not go with it.");
+  if (!o.outputs.empty() && !o.evaluates) throw UsageError("--outputs belongs to --eval; add it, or leave out --outputs.");
+  if (o.saveEvery > 0 && o.save.empty()) throw UsageError("--save-every needs --save FILE.");
+}
+
+void completeOptimizer(RunOptions& o) {
+  o.update.kind = parseOptimizer(o.optimizer);
+  const bool adam = o.update.kind != OptimizerSpec::Kind::Sgd;
+  if (!o.betas.empty()) {
+    o.update.beta1 = o.betas[0];
+    o.update.beta2 = o.betas[1];
+  }
+  if (adam && (o.update.momentum != 0 || o.update.nesterov)) throw UsageError("--momentum and --nesterov belong to sgd; Adam has --betas.");
+  if (!adam && !o.betas.empty()) throw UsageError("--betas belongs to adam and adamw; SGD has --momentum.");
+  if (o.update.nesterov && o.update.momentum <= 0) throw UsageError("--nesterov needs --momentum.");
+  if (o.update.decaySteps > 0 && o.update.decaySteps <= o.update.warmupSteps) throw UsageError("--decay-steps counts from the first step and must be more than --warmup.");
+}
+
+TrainOptions trainOptions(const RunOptions& o, const Plan& plan) {
+  TrainOptions options;
+  options.steps = o.steps;
+  options.verify = o.verify;
+  options.deadline = std::chrono::milliseconds(static_cast<std::int64_t>(o.timeoutSeconds * 1000));
+  options.stage.seed = o.seed;
+  options.stage.optimizer = o.update;
+  options.stage.initRandom = o.initRandom;
+  options.stage.data = {o.data == "synthetic" ? "" : o.data, o.lossOver == "batch", o.masked};
+  options.stage.resume = o.resume;
+  options.stage.graphs = !o.noGraphs;
+  if (o.precision == "bf16") options.stage.precision = DType::BFloat16;
+  if (o.precision == "fp16") options.stage.precision = DType::Float16;
+  if (o.synthetic) options.synthetic = syntheticHost();
+  options.executor = {.order = o.order == "ready" ? Order::Ready : Order::Plan, .shardOptimizer = o.shardOptimizer, .clipNorm = o.clipNorm,
+                      .scaleLoss = o.precision == "fp16" && !o.evaluates, .sumLoss = plan.replicas > 1 || plan.schedule.placement.bidirectional() || !o.log.empty(),
+                      .flightFiles = flightFiles(o), .deadline = options.deadline};
+  options.save = o.save;
+  options.saveEvery = o.saveEvery;
+  if (!o.resume.empty()) {
+    const TensorFile checkpoint(o.resume);
+    const auto& numbers = checkpoint.numbers();
+    if (const auto step = numbers.find("step"); step != numbers.end()) options.firstStep = static_cast<int>(step->second);
+    if (const auto scale = numbers.find("loss_scale"); scale != numbers.end() && scale->second >= 1) options.executor.lossScale = scale->second;
+  }
+  return options;
+}
+
+std::string flightFiles(const RunOptions& options) { return options.store.empty() ? "flight-rank-" : options.store + ".flight-rank-"; }
+
+}  // namespace pw::cli

@@ -1,0 +1,34 @@
+#pragma once
+
+#include <algorithm>
+#include <cmath>
+
+namespace pw {
+
+/// By how much the gradients of float16 are multiplied, so that small ones do not vanish below its range (Micikevicius et al., Mixed Precision Training,
+/// ICLR 2018, section 3.2). Always a power of two: it rounds nothing. Rises until gradients overflow, then falls, with the defaults of torch.amp.GradScaler.
+class LossScale {
+ public:
+  static constexpr double kInitial = 65536, kGrowth = 2, kBackoff = 0.5;
+  static constexpr int kGrowthInterval = 2000;
+
+  explicit LossScale(double value = kInitial) : value_(value) {}
+
+  [[nodiscard]] double value() const { return value_; }
+  /// After each step: whether its gradients overflowed. Never falls below 1.
+  void update(bool overflowed) {
+    if (overflowed) {
+      value_ = std::max(1.0, value_ * kBackoff);
+      goodSteps_ = 0;
+    } else if (++goodSteps_ == kGrowthInterval) {
+      value_ = std::isfinite(value_ * kGrowth) ? value_ * kGrowth : value_;
+      goodSteps_ = 0;
+    }
+  }
+
+ private:
+  double value_;
+  int goodSteps_ = 0;  // in a row
+};
+
+}  // namespace pw

@@ -1,0 +1,114 @@
+#pragma once
+
+#include <cmath>
+#include <cstring>
+#include <limits>
+#include <map>
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "backends/communicator.h"
+#include "schedules/error.h"
+
+namespace pw::test {
+
+/// Collectives of float64 over the messages of another communicator, which must keep the order of messages. As with NCCL, two ranks match theirs by order
+/// alone: where orders differ, a wait throws. Undefined results are not a number.
+class CombiningCommunicator final : public Communicator {
+ public:
+  explicit CombiningCommunicator(std::unique_ptr<Communicator> inner, bool offers = true) : inner_(std::move(inner)), offers_(offers) {}
+
+  [[nodiscard]] Rank rank() const override { return inner_->rank(); }
+  [[nodiscard]] int size() const override { return inner_->size(); }
+  Ticket send(Rank to, std::uint32_t tag, Buffer buffer) override {
+    ++messages;
+    return inner_->send(to, tag, buffer);
+  }
+  Ticket receive(Rank from, std::uint32_t tag, Buffer buffer) override { return inner_->receive(from, tag, buffer); }
+  void wait(Ticket ticket) override {
+    if (const auto found = collectives_.extract(ticket)) return end(found.mapped());
+    inner_->wait(ticket);
+  }
+  [[nodiscard]] std::optional<bool> isDone(Ticket ticket) override { return ticket >= kFirst ? std::nullopt : inner_->isDone(ticket); }
+  [[nodiscard]] std::size_t waitAny(std::span<const Ticket> tickets) override { return inner_->waitAny(tickets); }
+  void progress() override { inner_->progress(); }
+  void barrier() override { inner_->barrier(); }
+  void abort() noexcept override { inner_->abort(); }
+
+  [[nodiscard]] std::optional<Ticket> combine(Collective what, std::span<const Rank> group, DType dtype, Buffer buffer) override {
+    asked.push_back({what, {group.begin(), group.end()}});
+    if (!offers_ || dtype != DType::Float64) return std::nullopt;
+    const Ticket ticket = kFirst + next_++;
+    Begun& begun = collectives_[ticket];
+    begun = {what, {group.begin(), group.end()}, buffer, {}, {}};
+    begun.all.resize(group.size());
+    std::vector<double> own = headOf(begun);
+    own.insert(own.end(), numbers(buffer).begin(), numbers(buffer).end());
+    for (std::size_t k = 0; k < group.size(); ++k) {
+      begun.all[k] = own;
+      const Buffer part{reinterpret_cast<std::byte*>(begun.all[k].data()), own.size() * sizeof(double)};
+      if (group[k] == rank()) continue;
+      inner_->wait(inner_->send(group[k], kTag, {reinterpret_cast<std::byte*>(own.data()), part.bytes}));
+      begun.tickets.push_back(inner_->receive(group[k], kTag, part));
+    }
+    return ticket;
+  }
+
+  struct Asked {
+    Collective what;
+    std::vector<Rank> group;
+    bool operator==(const Asked&) const = default;
+  };
+  std::vector<Asked> asked;  ///< of `combine`
+  int messages = 0;          ///< sent, beside those of collectives
+
+ private:
+  static constexpr Ticket kFirst = Ticket{1} << 62;
+  static constexpr std::uint32_t kTag = 0x7FFF0700;
+  struct Begun {
+    Collective what{};
+    std::vector<Rank> group;
+    Buffer buffer;
+    std::vector<std::vector<double>> all;  ///< what the members have, behind what they asked for
+    std::vector<Ticket> tickets;
+  };
+  static std::span<double> numbers(Buffer buffer) { return {reinterpret_cast<double*>(buffer.data), buffer.bytes / sizeof(double)}; }
+  static std::vector<double> headOf(const Begun& begun) {
+    std::vector<double> head{static_cast<double>(begun.what)};
+    for (const Rank member : begun.group) head.push_back(member.value);
+    return head;
+  }
+
+  void end(const Begun& begun) {
+    for (const Ticket ticket : begun.tickets) inner_->wait(ticket);
+    const std::vector<double> head = headOf(begun);
+    const std::span<double> values = numbers(begun.buffer);
+    const std::size_t members = begun.group.size(), n = values.size();
+    for (const auto& other : begun.all) {
+      if (!std::equal(head.begin(), head.end(), other.begin())) throw Error("two ranks began their collectives in different orders");
+    }
+    for (std::size_t k = 0; k < members; ++k) {
+      for (std::size_t i = k * n / members; i < (k + 1) * n / members; ++i) {
+        const auto of = [&](std::size_t member) { return begun.all[member][head.size() + i]; };
+        double sum = 0;
+        for (std::size_t member = 0; member < members; ++member) sum += of(member);
+        switch (begun.what) {
+          case Collective::AllReduce: values[i] = sum; break;
+          case Collective::ReduceScatter: values[i] = begun.group[k] == rank() ? sum : std::nan(""); break;
+          case Collective::AllGather: values[i] = of(k); break;
+        }
+      }
+    }
+  }
+
+  std::unique_ptr<Communicator> inner_;
+  bool offers_;
+  Ticket next_ = 0;
+  std::map<Ticket, Begun> collectives_;
+};
+
+}  // namespace pw::test
