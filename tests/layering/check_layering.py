@@ -5,8 +5,9 @@
 
 1. Folders form one chain, app > engine > backends > simulator > schedules: an include reaches its own folder or one to
    the right. Includes of ours are written from the root ("simulator/trace.h"). Tests may include every folder.
-2. A heavy library lives in the folders named in LIBRARIES, and in .cpp and .cu files only. Our fmt and Torch (which
-   brings another fmt) never meet in one file. An unknown library is refused: it gets a line in LIBRARIES first.
+2. A heavy library lives in the folders named in LIBRARIES, and in .cpp and .cu files only; a header of PRIVATE_HEADERS may
+   include its module's library, and is for that module's own files. Our fmt and Torch (which brings another fmt) never
+   meet in one file. An unknown library is refused: it gets a line in LIBRARIES first.
 3. Sizes: header 200 lines, source 600 (a warning above 400), test file 500.
 4. The top level holds the folders and files of TOP, files and folders with a dot, and nothing else.
 5. Every source is built: a CMake file of its folder, or of one above it, names it. A test that is not built passes nothing.
@@ -42,6 +43,11 @@ LIBRARIES = {
     "fmt": (r"fmt/.*", tuple(CHAIN)),
     "GoogleTest": (r"(gtest|gmock)/.*", ()),
     "Google Benchmark": (r"benchmark/.*", ()),
+}
+# Header: (its library, how the names of the files begin that may include it)
+PRIVATE_HEADERS = {
+    "backends/torch_pass.h": ("Torch", "backends/torch_"),
+    "backends/torch_weight_rules.h": ("Torch", "backends/torch_"),
 }
 LIGHT_LIBRARIES = ("JSON names", "Qt")  # allowed in headers: forward declarations only, and what a widget derives from
 TEST_LIBRARIES = ("GoogleTest", "Google Benchmark")  # every test file, its headers included
@@ -150,6 +156,9 @@ def includes(path, text):
             yield f"{where}: include a file by name, not through a macro: {target}"
         elif kind == "ours":
             yield from reach(where, folder, is_test, target)
+            library, prefix = PRIVATE_HEADERS.get(target, ("", ""))
+            if not path.startswith(prefix):
+                yield f'{where}: "{target}" includes {library} and is for files named {prefix}* only'
         else:
             library = library_of(target)
             if library is None:
@@ -209,7 +218,8 @@ def placement(where, path, folder, is_test, library):
     allowed = LIBRARIES[library][1]
     if folder not in allowed and not (is_test and folder in FREE_TEST_FOLDERS):
         yield f"{where}: {library} in {folder}; it lives in {', '.join(allowed)}"
-    if not path.endswith(SOURCES) and library not in LIGHT_LIBRARIES:
+    is_private = PRIVATE_HEADERS.get(path, ("",))[0] == library
+    if not path.endswith(SOURCES) and library not in LIGHT_LIBRARIES and not is_private:
         yield f"{where}: {library} in a header; it belongs into .cpp and .cu files"
 
 
