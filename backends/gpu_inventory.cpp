@@ -386,6 +386,8 @@ GpuInventory gpuInventory(const std::string& library, const std::string& root) {
   return inventory;
 }
 
+bool isUsable(const Gpu& gpu) { return gpu.cudaIndex.has_value() && gpu.problem.empty(); }
+
 std::string whyUnusable(const GpuInventory& inventory, int cudaIndex) {
   if (inventory.gpus.empty()) return inventory.whyNone;
   const auto found = std::ranges::find(inventory.gpus, std::optional(cudaIndex), &Gpu::cudaIndex);

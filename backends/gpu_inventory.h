@@ -66,6 +66,9 @@ struct GpuInventory {
 /// `root` stands before /dev, /proc and /sys, which tell a missing driver from a missing GPU.
 [[nodiscard]] GpuInventory gpuInventory(const std::string& library = "libnvidia-ml.so.1", const std::string& root = "");
 
+/// Whether CUDA shows the GPU to a process started like this one, and nothing is known against it.
+[[nodiscard]] bool isUsable(const Gpu& gpu);
+
 /// Why CUDA's GPU of that number cannot be used in a process started like this one, a sentence; empty: nothing is known against it.
 [[nodiscard]] std::string whyUnusable(const GpuInventory& inventory, int cudaIndex);
 

@@ -6,6 +6,7 @@
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -18,8 +19,10 @@
 
 #include "app/cli/commands.h"
 #include "app/cli/output.h"
+#include "backends/cuda_backend.h"
 #include "backends/gpu_inventory.h"
 #include "backends/resources.h"
+#include "schedules/error.h"
 #include "schedules/units.h"
 
 namespace pw::cli {
@@ -55,6 +58,7 @@ struct Found {
   GpuInventory gpus;
   std::vector<Module> modules;
   std::vector<Transport> transports;
+  std::optional<std::map<int, GpuRates>> rates;  ///< by Gpu::index, of those that can be used; nothing: not measured
 };
 
 /// Number after `name:` in /proc/meminfo [kB], in bytes.
@@ -112,8 +116,6 @@ std::string pathOf(const char* file) {
   return {};
 }
 
-bool isUsable(const Gpu& gpu) { return gpu.cudaIndex.has_value() && gpu.problem.empty(); }
-
 /// Whether ranks can exchange messages through NCCL.
 Transport nccl(const GpuInventory& found, bool hasTorch, bool hasCuda) {
   Transport nccl{"nccl", false, ""};
@@ -157,6 +159,22 @@ Found look() {
                    {"libpw_cuda.so", "GPUs and NCCL", pathOf("libpw_cuda.so")}};
   found.transports = transportsOf(found.gpus, found.modules);
   return found;
+}
+
+/// What each usable GPU does. Throws UsageError where there is none, and Error where one fails.
+std::map<int, GpuRates> measured(const GpuInventory& found, ProgressStyle style) {
+  const auto usable = static_cast<int>(std::ranges::count_if(found.gpus, isUsable));
+  if (usable == 0) throw UsageError(fmt::format("--measure needs a GPU. {}", whyUnusable(found, 0)));
+  const CudaBackend& cuda = cudaBackend();
+  const auto show = progress("measure", style);
+  std::map<int, GpuRates> rates;
+  for (const Gpu& gpu : found.gpus) {
+    if (!isUsable(gpu)) continue;
+    show(static_cast<int>(rates.size()), usable, fmt::format("GPU {}", gpu.index));
+    rates[gpu.index] = cuda.measureRates(*gpu.cudaIndex);
+  }
+  show(usable, usable, "");
+  return rates;
 }
 
 std::string hostText(const Found& found) {
@@ -246,10 +264,22 @@ std::string linkText(const GpuInventory& found) {
   return table(rows) + apart;
 }
 
+std::string rateText(const std::map<int, GpuRates>& rates) {
+  const auto tera = [](double rate) { return fmt::format("{:.1f} TFLOP/s", rate * 1e-12); };
+  const auto giga = [](double rate) { return fmt::format("{:.1f} GB/s", rate * 1e-9); };
+  std::vector<std::vector<std::string>> rows{{"GPU", "bf16", "TF32", "float32", "memory", "from host", "to host", "launch"}};
+  for (const auto& [gpu, r] : rates) {
+    rows.push_back({fmt::format("{}", gpu), tera(r.matmulFlopsPerSecond), tera(r.tf32FlopsPerSecond), tera(r.floatFlopsPerSecond), giga(r.copyBytesPerSecond),
+                    giga(r.hostToDeviceBytesPerSecond), giga(r.deviceToHostBytesPerSecond), formatDuration(r.launch)});
+  }
+  return table(rows) + "Measured: matrix products; memory read and written together; pinned memory of the host; launches of an empty kernel, back to back.\n";
+}
+
 std::string textOf(const Found& found) {
   std::string text = hostText(found) + "\n";
   if (!found.gpus.gpus.empty()) text += gpuTable(found.gpus) + gpuNotes(found.gpus) + "\n";
   if (found.gpus.gpus.size() > 1) text += linkText(found.gpus) + "\n";
+  if (found.rates) text += rateText(*found.rates) + "\n";
   std::vector<std::vector<std::string>> rows{{"run --backend", "here", "note"}};
   for (const Transport& transport : found.transports) rows.push_back({transport.name, transport.available ? "yes" : "no", transport.note});
   text += table(rows) + "\n";
@@ -277,6 +307,16 @@ Json gpuJson(const Gpu& gpu) {
           {"problem", gpu.problem}};
 }
 
+Json rateJson(const GpuRates& rates) {
+  return {{"bf16_flops_per_s", rates.matmulFlopsPerSecond},
+          {"tf32_flops_per_s", rates.tf32FlopsPerSecond},
+          {"float32_flops_per_s", rates.floatFlopsPerSecond},
+          {"memory_bytes_per_s", rates.copyBytesPerSecond},
+          {"host_to_device_bytes_per_s", rates.hostToDeviceBytesPerSecond},
+          {"device_to_host_bytes_per_s", rates.deviceToHostBytesPerSecond},
+          {"launch_ns", rates.launch}};
+}
+
 std::string documentOf(const Found& found) {
   const Host& host = found.host;
   Json json{{"host", host.machine.host},
@@ -296,7 +336,10 @@ std::string documentOf(const Found& found) {
             {"links", Json::array()},
             {"backends", Json::array()},
             {"modules", Json::array()}};
-  for (const Gpu& gpu : found.gpus.gpus) json["gpus"].push_back(gpuJson(gpu));
+  for (const Gpu& gpu : found.gpus.gpus) {
+    json["gpus"].push_back(gpuJson(gpu));
+    if (found.rates) json["gpus"].back()["measured"] = found.rates->contains(gpu.index) ? rateJson(found.rates->at(gpu.index)) : Json(nullptr);
+  }
   for (const GpuLink& link : found.gpus.links) {
     json["links"].push_back(
         {{"first", link.first}, {"second", link.second}, {"path", name(link.path)}, {"nvlinks", link.nvLinks}, {"peer_access", orNull(link.peerAccess)}});
@@ -309,18 +352,27 @@ std::string documentOf(const Found& found) {
 }  // namespace
 
 Command addDevices(CLI::App& app) {
-  auto json = std::make_shared<bool>(false);
+  struct Options {
+    bool json = false, measure = false;
+    std::string progressStyle = "auto";
+  };
+  auto o = std::make_shared<Options>();
   CLI::App* command = app.add_subcommand("devices", "Processors, GPUs, their links and what can run here");
-  command->add_flag("--json", *json, "One JSON document on stdout");
+  command->add_flag("--json", o->json, "One JSON document on stdout");
+  command->add_flag("--measure", o->measure, "Measure what each GPU does: some seconds each");
+  command->add_option("--progress", o->progressStyle, "auto or json")->option_text("STYLE");
   command->footer(
-      "Example:\n"
-      "  pipewright devices\n\n"
-      "GPUs are NVIDIA's, as their driver lists them; CUDA is not started. NVLink ×N: N links between two GPUs. The other\n"
-      "words are what PCIe traffic passes between them, from near to far: PCIe switch, PCIe switches, host bridge, CPU,\n"
-      "other socket.");
-  return [json] {
-    const Found found = look();
-    print(*json ? documentOf(found) : textOf(found));
+      "Examples:\n"
+      "  pipewright devices\n"
+      "  pipewright devices --measure\n\n"
+      "GPUs are NVIDIA's, as their driver lists them; CUDA is started by --measure only. NVLink ×N: N links between two GPUs.\n"
+      "The other words are what PCIe traffic passes between them, from near to far: PCIe switch, PCIe switches, host bridge,\n"
+      "CPU, other socket.");
+  return [o] {
+    const ProgressStyle style = parseProgressStyle(o->progressStyle);
+    Found found = look();
+    if (o->measure) found.rates = measured(found.gpus, style);
+    print(o->json ? documentOf(found) : textOf(found));
     return kYes;
   };
 }

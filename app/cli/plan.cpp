@@ -11,6 +11,7 @@
 #include "app/cli/model.h"
 #include "app/cli/output.h"
 #include "app/cli/schedule_options.h"
+#include "backends/gpu_inventory.h"
 #include "backends/optimizer_spec.h"
 #include "schedules/error.h"
 #include "schedules/generate.h"
@@ -51,6 +52,12 @@ std::vector<NodeId> chooseSplits(const Options& o, const ModelGraph& graph, cons
   return balance(graph, profile, stages, parseBalance(o.balance));
 }
 
+/// The devices found: GPUs where there are several, else cores.
+int devicesHere() {
+  const auto gpus = std::ranges::count_if(gpuInventory().gpus, isUsable);
+  return gpus > 1 ? static_cast<int>(gpus) : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+}
+
 /// The schedule asked for, for as many ranks and stages as options and model say. Refuses shapes and names before anything is measured.
 Schedule chooseSchedule(const Options& o, const ModelGraph& graph) {
   const bool file = o.schedule.ends_with(".csv");
@@ -58,7 +65,7 @@ Schedule chooseSchedule(const Options& o, const ModelGraph& graph) {
   ShapeOptions shape{.ranks = o.ranks, .chunks = o.chunks, .microbatches = o.microbatches, .group = 0, .strict = {}};
   const int pieces = static_cast<int>(o.splits.empty() ? graph.splitMarkers.size() : o.splits.size()) + 1;  // as the splits or the marks in the model say
   if (shape.ranks == 0 && !file && pieces > 1 && pieces % chunks == 0) shape.ranks = pieces / chunks;
-  if (shape.ranks == 0 && !file) shape.ranks = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));  // the devices found: one rank per core
+  if (shape.ranks == 0 && !file) shape.ranks = devicesHere();
   const Schedule schedule = generateFrom(o.schedule, shape);
   for (const Problem& problem : check(schedule)) {
     if (problem.stops == Stops::Always) throw UsageError(fmt::format("{} cannot be run: rank {}: {}; `pipewright check` lists all problems", o.schedule, problem.rank.value, problem.message));
@@ -267,7 +274,7 @@ Command addPlan(CLI::App& app) {
   auto* sub = app.add_subcommand("plan", "Cut a model into stages and schedule it");
   auto o = std::make_shared<Options>();
   sub->add_option("MODEL.pt2", o->models, "Model archive (.pt2); several when each stage was exported on its own")->required()->option_text("MODEL.pt2");
-  sub->add_option("--ranks", o->ranks, "Pipeline ranks (default: split points + 1, else one per core)")->check(CLI::Range(1, 1024))->option_text("R");
+  sub->add_option("--ranks", o->ranks, "Pipeline ranks (default: split points + 1, else one per GPU where there are several, else one per core)")->check(CLI::Range(1, 1024))->option_text("R");
   sub->add_option("--chunks", o->chunks, "Stages per rank (default: as the schedule usually has)")->check(CLI::Range(1, 1024))->option_text("V");
   sub->add_option("--microbatches", o->microbatches, "Microbatches per step")->required()->check(CLI::Range(1, kMaxMicrobatches))->option_text("M");
   sub->add_option("--microbatch", o->microbatch, "Samples per microbatch (default: as exported)")->check(CLI::Range(1, 1 << 20))->option_text("B");

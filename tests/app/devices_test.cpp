@@ -201,6 +201,95 @@ TEST_F(Devices, UcxAndGlooNeedTheirModulesOnly) {
   EXPECT_THAT(beside({"libpw_torch.so"}, "ucx").at("note").get<std::string>(), HasSubstr("libpw_ucx.so is not beside"));
 }
 
+class Measured : public Devices {
+ protected:
+  Measured() {
+    for (const char* folder : {"bin", "lib"}) std::filesystem::create_directories(files_.file(folder));
+    std::filesystem::copy_file(PIPEWRIGHT, files_.file("bin/pipewright"));
+    std::filesystem::copy_file(FAKE_CUDA_MODULE, files_.file("lib/libpw_cuda.so"));
+  }
+
+  /// What a copy of the program says that has the fake CUDA module beside it.
+  Outcome measure(const char* machine, const std::string& options = "") const {
+    ::setenv("FAKE_NVML", machine, 1);
+    const std::string out = files_.file("out"), err = files_.file("err");
+    const int status = std::system((files_.file("bin/pipewright") + " devices --measure " + options + " > " + out + " 2> " + err).c_str());
+    return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, contentOf(out), contentOf(err)};
+  }
+
+ private:
+  Folder files_;
+};
+
+TEST_F(Measured, RatesAreATable) {
+  const Outcome outcome = measure("nvlink");
+  EXPECT_EQ(outcome.status, 0);
+  EXPECT_EQ(outcome.err, "");
+  EXPECT_THAT(outcome.out, HasSubstr("\nGPU           bf16           TF32       float32       memory  from host    to host   launch\n"
+                                     "  0  700.0 TFLOP/s  400.0 TFLOP/s  50.0 TFLOP/s  3000.0 GB/s  55.2 GB/s  54.0 GB/s  2.10 us\n"
+                                     "  1  350.0 TFLOP/s  200.0 TFLOP/s  25.0 TFLOP/s  1500.0 GB/s  27.6 GB/s  27.0 GB/s  4.20 us\n"
+                                     "Measured: "));
+  EXPECT_THAT(text("nvlink"), Not(HasSubstr("Measured"))) << "nobody asked for it";
+}
+
+TEST_F(Measured, RatesAreInTheDocumentByTheNumberOfCuda) {
+  ::setenv("CUDA_VISIBLE_DEVICES", "2,0", 1);
+  const json found = json::parse(measure("switch", "--json").out);
+  EXPECT_EQ(found.at("gpus")[0].at("measured").at("launch_ns"), 4'200) << "CUDA's GPU 1";
+  EXPECT_EQ(found.at("gpus")[1].at("measured"), nullptr) << "hidden";
+  EXPECT_EQ(found.at("gpus")[2].at("measured"), json({{"bf16_flops_per_s", 700.04e12},
+                                                      {"tf32_flops_per_s", 400e12},
+                                                      {"float32_flops_per_s", 50e12},
+                                                      {"memory_bytes_per_s", 3000e9},
+                                                      {"host_to_device_bytes_per_s", 55.25e9},
+                                                      {"device_to_host_bytes_per_s", 54e9},
+                                                      {"launch_ns", 2'100}}));
+  ::unsetenv("CUDA_VISIBLE_DEVICES");
+  EXPECT_FALSE(document("switch").at("gpus")[0].contains("measured"));
+}
+
+TEST_F(Measured, ProgressIsOnStderr) {
+  const Outcome outcome = measure("nvlink", "--json --progress json");
+  EXPECT_TRUE(json::accept(outcome.out));
+  EXPECT_THAT(outcome.err, HasSubstr(R"({"task":"measure","done":0,"all":2,"note":"GPU 0"})"));
+  EXPECT_THAT(outcome.err, HasSubstr(R"("done":2,"all":2)"));
+}
+
+TEST_F(Measured, IsASentenceWhereItCannotBe) {
+  const std::pair<const char*, const char*> machines[] = {{"none", "--measure needs a GPU. NVIDIA's driver 580.65.06 finds no GPU"},
+                                                          {"uncut", "MIG mode without an instance"}};
+  for (const auto& [machine, words] : machines) {
+    const Outcome outcome = measure(machine);
+    EXPECT_EQ(outcome.status, 2) << machine;
+    EXPECT_EQ(outcome.out, "") << machine;
+    EXPECT_THAT(outcome.err, HasSubstr(words));
+  }
+  const Outcome failed = measure("switch");  // the third of its GPUs
+  EXPECT_EQ(failed.status, 1);
+  EXPECT_EQ(failed.out, "");
+  EXPECT_EQ(failed.err, "pipewright: The GPU could not multiply matrices: out of memory; end what else uses it.\n");
+  EXPECT_EQ(measure("nvlink", "--progress loud").status, 2);
+}
+
+/// Ranks of a plan that names none.
+TEST_F(Devices, ArePlannedForWhereThereAreSeveralGpus) {
+  const auto ranks = [](const char* machine) {
+    ::setenv("FAKE_NVML", machine, 1);
+    const Outcome outcome = call({"plan", PW_SOURCE_DIR "/resources/models/gpt_small.pt2", "--microbatches", "4", "--json", "--cluster",
+                                  PW_SOURCE_DIR "/resources/clusters/h100-nvlink.json"});
+    EXPECT_EQ(outcome.status, 0) << outcome.err;
+    return outcome.status == 0 ? json::parse(outcome.out).at("world_size").get<int>() : 0;
+  };
+  EXPECT_EQ(ranks("nvlink"), 2);
+  EXPECT_EQ(ranks("switch"), 3);
+  ::setenv("CUDA_VISIBLE_DEVICES", "0,2", 1);
+  EXPECT_EQ(ranks("switch"), 2) << "one is hidden";
+  ::unsetenv("CUDA_VISIBLE_DEVICES");
+  const int cores = ranks("none");
+  EXPECT_EQ(ranks("lost"), cores) << "one GPU is left";
+  EXPECT_EQ(ranks("mig"), cores);
+}
+
 TEST(DevicesOfThisMachine, AreListedWhateverItHas) {
   const Outcome outcome = call({"devices", "--json"});
   EXPECT_EQ(outcome.status, 0);
