@@ -180,9 +180,7 @@ bool isOnDevice(const void* address) {
 }
 
 int gpuCount() {
-  // Before CUDA begins. More streams than connections to the device would wait for each other: compute, and two for each peer.
-  ::setenv("CUDA_MODULE_LOADING", "EAGER", 0);
-  ::setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
+  ::setenv("CUDA_MODULE_LOADING", "EAGER", 0);  // before CUDA begins
   return c10::cuda::device_count();
 }
 

@@ -64,6 +64,7 @@ struct Recording {
 cudaGraph_t capture(cudaStream_t stream, const std::function<void()>& work) {
   // Of this thread alone: others may ask the driver whatever they like meanwhile.
   if (const cudaError_t failure = cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal); failure != cudaSuccess) {
+    static_cast<void>(cudaGetLastError());  // the caller goes on without
     throw Error(std::string("CUDA cannot record the work of a stage (") + cudaGetErrorString(failure) + ").");
   }
   std::exception_ptr problem;
@@ -104,7 +105,10 @@ std::shared_ptr<void> recordGraph(int device, void* stream, const std::function<
   recording->pool->count();
   const cudaError_t failure = cudaGraphInstantiate(&recording->graph, graph, 0);
   static_cast<void>(cudaGraphDestroy(graph));
-  if (failure != cudaSuccess) throw Error(std::string("CUDA cannot keep the work of a stage as a graph (") + cudaGetErrorString(failure) + ").");
+  if (failure != cudaSuccess) {
+    static_cast<void>(cudaGetLastError());
+    throw Error(std::string("CUDA cannot keep the work of a stage as a graph (") + cudaGetErrorString(failure) + ").");
+  }
   static_cast<void>(cudaGraphUpload(recording->graph, on));  // else the first launch does it, in the middle of a step
   return recording;
 }

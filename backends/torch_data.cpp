@@ -313,7 +313,7 @@ at::Tensor BatchSource::input(ValueId input, std::size_t microbatch) const {
 at::Tensor BatchSource::Impl::lossOf(const at::Tensor& output, std::int64_t first, std::int64_t count) const {
   at::Tensor target;
   if (hasTargets(loss)) {
-    target = rowsOf(targets.current, targets.axis, first, count).to(output.device());
+    target = onDevice(rowsOf(targets.current, targets.axis, first, count), output.device());
     const bool isCrossEntropy = loss.kind == LossSpec::Kind::CrossEntropy;
     const auto fitting = isCrossEntropy && output.dim() > 0 ? output.sizes().slice(0, static_cast<std::size_t>(output.dim() - 1)) : output.sizes();
     if (target.sizes() != fitting) {

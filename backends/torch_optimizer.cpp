@@ -48,7 +48,7 @@ at::Tensor& multiply(at::Tensor& tensor, double factor) { return tensor.mul_(at:
 /// The kernels divide by a float tensor on the way; other factors get a pass of their own.
 std::optional<at::Tensor> fusedDivisor(at::Tensor& gradients, double gradientScale) {
   if (gradientScale == 1) return std::nullopt;
-  if (const auto divisor = divisorOf(gradientScale)) return at::scalar_tensor(*divisor, at::TensorOptions().dtype(at::kFloat));
+  if (const auto divisor = divisorOf(gradientScale)) return at::scalar_tensor(*divisor, at::TensorOptions().dtype(at::kFloat).device(gradients.device()));
   multiply(gradients, gradientScale);
   return std::nullopt;
 }

@@ -72,6 +72,12 @@ const std::vector<std::int64_t>& StageProgram::symbolicFor(std::int64_t samples)
   return found->second;
 }
 
+at::Tensor StageProgram::lossOutputForm(std::int64_t samples) const {
+  if (!isLast_ || !needsGradient(graph_)[lossOutput_.index()]) return {};
+  const TensorMeta& meta = *graph_.value(lossOutput_).tensor;
+  return at::empty(shapeOf(meta, bindBatch(graph_, samples)), at::TensorOptions().dtype(scalarType(meta.dtype)).device(at::kMeta));
+}
+
 void StageProgram::observe(ValueId value, Microbatch microbatch, const at::Tensor& tensor, bool gradient) const {
   if (!options_.observe || !tensor.defined()) return;
   const at::Tensor whole = onHost(tensor.detach()).contiguous();
@@ -157,9 +163,10 @@ void StageProgram::backward(Pass& pass, bool splits) {
   pass.outputGradients.clear();
   pass.lossOutput.reset();
   pass.lossGradient.reset();
-  queue_.deferred = splits ? &pass.weights : nullptr;
-  if (!roots.empty()) torch::autograd::backward(roots, gradients);
-  queue_.deferred = nullptr;
+  {
+    const Deferring deferring(queue_, splits ? &pass.weights : nullptr);
+    if (!roots.empty()) torch::autograd::backward(roots, gradients);
+  }
   for (const std::size_t t : incoming_) {
     if (!partition_.transfers[t].gradient) continue;
     const at::Tensor& received = pass.received.at(t);

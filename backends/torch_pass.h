@@ -23,7 +23,7 @@ struct Pass {
   std::map<std::size_t, at::Tensor> received;         ///< leaves where a gradient goes back
   std::map<std::size_t, at::Tensor> toSend;           ///< contiguous, detached
   std::map<std::size_t, at::Tensor> outputs;          ///< the same values with autograd's history
-  at::Tensor lossOutput;                              ///< what the loss is computed from, with history; of the last stage
+  at::Tensor lossOutput;                              ///< what the loss is computed from, then perhaps the loss itself, with history; of the last stage
   std::map<std::size_t, at::Tensor> outputGradients;  ///< received
   at::Tensor lossGradient;                            ///< of `lossOutput`
   std::map<std::size_t, at::Tensor> inputGradients;   ///< to be sent
@@ -54,6 +54,8 @@ class StageProgram {
   [[nodiscard]] const std::vector<std::size_t>& incoming() const { return incoming_; }
   [[nodiscard]] const std::vector<std::size_t>& outgoing() const { return outgoing_; }
   [[nodiscard]] bool isRandom() const { return program_->isRandom(); }
+  /// What the loss is computed from, without memory; undefined where it has no gradient, and on stages that are not the last.
+  [[nodiscard]] at::Tensor lossOutputForm(std::int64_t samples) const;
 
  private:
   [[nodiscard]] Frame frameFor(Pass& pass, bool trains) const;

@@ -148,13 +148,15 @@ class ModelRunner {
 
   /// One forward and backward with the weight gradients apart.
   void sample(bool record) {
-    const auto asked = Clock::now();
     keepBusy();
+    const auto asked = Clock::now();
     const Tape tape = forward();
     std::vector<WeightGradient> deferred;
-    queue_.deferred = &deferred;
     const Mark start = meter_.mark();
-    const BackwardClock clock = backward(tape);
+    const BackwardClock clock = [&] {
+      const Deferring deferring(queue_, &deferred);
+      return backward(tape);
+    }();
     std::vector<Lap> weights;
     const c10::AutoGradMode off(false);
     for (WeightGradient& gradient : deferred) {
@@ -167,7 +169,6 @@ class ModelRunner {
       samples_.weightPeak[node] = std::max(samples_.weightPeak[node], meter_.peak() - alive);
       gradient.compute = nullptr;
     }
-    queue_.deferred = nullptr;
     const Mark end = meter_.mark();
     asking_ = std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - asked).count();
     meter_.finish();
@@ -317,7 +318,7 @@ class ModelRunner {
   [[nodiscard]] Frame filled() const {
     Frame frame(graph_.values.size());
     for (const auto& [value, tensor] : fixed_) frame[value.index()] = tensor;
-    for (const ValueId input : graph_.inputs) frame[input.index()] = data_.input(input, 0).to(where_);
+    for (const ValueId input : graph_.inputs) frame[input.index()] = onDevice(data_.input(input, 0), where_);
     return frame;
   }
 
@@ -375,11 +376,12 @@ class ModelRunner {
 
   void wholeBackward(const at::Tensor& output, const at::Tensor& gradient) {
     std::vector<WeightGradient> deferred;
-    queue_.deferred = &deferred;
-    torch::autograd::backward({output}, {gradient});
+    {
+      const Deferring deferring(queue_, &deferred);
+      torch::autograd::backward({output}, {gradient});
+    }
     const c10::AutoGradMode off(false);
     for (WeightGradient& one : deferred) std::exchange(one.compute, nullptr)();
-    queue_.deferred = nullptr;
   }
 
   /// As Recorder does it for a stage.

@@ -78,6 +78,8 @@ void Recorder::record() {
   if (reason.empty()) {
     parameters_.addFromZero();
     try {
+      // Beside the recordings a step still needs copies of what enters and leaves, and the loss: where there is no room for them, there is none to record.
+      const at::Tensor reserve = at::empty({bytesOutside()}, at::TensorOptions().dtype(at::kByte).device(parameters_.device()));
       for (const bool splits : {false, true}) {
         for (std::size_t i = 0; i < most_[splits ? 1 : 0]; ++i) recordings_.push_back(recorded(splits));
       }
@@ -93,6 +95,18 @@ void Recorder::record() {
   if (tell_) tell_("goes on operator by operator, not by CUDA graphs, as " + reason);
 }
 
+/// What a step allocates while it launches recordings, about.
+std::int64_t Recorder::bytesOutside() const {
+  std::int64_t bytes = 0;
+  for (const auto& [value, tensor] : form_->inputs) bytes += static_cast<std::int64_t>(tensor.nbytes());
+  for (const auto* tensors : {&form_->received, &form_->outputGradients}) {
+    for (const auto& [transfer, tensor] : *tensors) bytes += 2 * static_cast<std::int64_t>(tensor.nbytes());  // and what goes the other way
+  }
+  bytes *= static_cast<std::int64_t>(most_[0] + most_[1]) + 1;
+  const at::Tensor output = program_.lossOutputForm(form_->samples);
+  return output.defined() ? bytes + 4 * static_cast<std::int64_t>(output.nbytes()) : bytes;  // its logarithms, their gradient, and both again in float32
+}
+
 std::unique_ptr<Recorder::Recording> Recorder::recorded(bool splits) {
   auto made = std::make_unique<Recording>();
   Recording& r = *made;
@@ -102,7 +116,7 @@ std::unique_ptr<Recorder::Recording> Recorder::recorded(bool splits) {
   r.inputs = zeros(form_->inputs, device);
   r.received = zeros(form_->received, device);
   r.outputGradients = zeros(form_->outputGradients, device);
-  if (form_->lossGradient.defined()) r.lossGradient = zeros(form_->lossGradient, device);
+  if (const at::Tensor output = program_.lossOutputForm(r.samples); output.defined()) r.lossGradient = zeros(output, device);
   StageProgram& program = program_;
   r.forward = device_.record([&r, &program] {
     r.pass = {};
@@ -127,9 +141,7 @@ std::unique_ptr<Recorder::Recording> Recorder::recorded(bool splits) {
 /// What enters a microbatch of the first size, and its kind.
 void Recorder::learn(const Pass& pass, bool splits) {
   splits_[pass.microbatch.index()] = splits;
-  if (form_->samples != pass.samples) return;
-  form_->outputGradients = likeOf(pass.outputGradients);
-  if (pass.lossGradient.defined()) form_->lossGradient = likeOf(pass.lossGradient);
+  if (form_->samples == pass.samples) form_->outputGradients = likeOf(pass.outputGradients);
 }
 
 bool Recorder::forward(Pass& pass) {

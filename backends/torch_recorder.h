@@ -42,6 +42,7 @@ class Recorder {
   [[nodiscard]] std::unique_ptr<Recording> recorded(bool splits);
   void learn(const Pass& pass, bool splits);
   void end(Microbatch microbatch);
+  [[nodiscard]] std::int64_t bytesOutside() const;
 
   StageProgram& program_;
   StageParameters& parameters_;

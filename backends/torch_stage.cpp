@@ -21,6 +21,13 @@ namespace {
 
 HeldBuffer held(const at::Tensor& tensor) { return {bufferOf(tensor), std::make_shared<at::Tensor>(tensor)}; }
 
+/// LibTorch runs backwards of a GPU by a thread of its own: cuBLAS takes that one's workspace now, and not behind a message that is waited for.
+void warmBackward(at::Device device) {
+  const at::Tensor small = at::ones({16, 16}, at::TensorOptions().device(device)).set_requires_grad(true);
+  const c10::AutoGradMode gradients(true);
+  torch::autograd::backward({small.mm(small).sum()}, {});
+}
+
 class TracedStage final : public StageModule {
  public:
   TracedStage(const ModelGraph& graph, const Plan& plan, Stage stage, const StageOptions& options);
@@ -60,10 +67,9 @@ class TracedStage final : public StageModule {
   [[nodiscard]] std::vector<std::int64_t> shape(std::size_t transfer, Microbatch m) const { return shapeOf(meta(transfer), bindings_.at(sizes_[m.index()])); }
   [[nodiscard]] at::TensorOptions typeOf(std::size_t transfer) const { return at::TensorOptions().dtype(scalarType(meta(transfer).dtype)).device(deviceOf(device_.index)); }
   [[nodiscard]] at::Tensor tensorOf(std::size_t transfer, Microbatch m, HeldBuffer value) const;
-  [[nodiscard]] at::Tensor onDevice(const at::Tensor& tensor) const;
   void backward(Microbatch m, bool splits);
   void addLoss(const at::Tensor& loss);
-  void takeLoss(Microbatch m);
+  void takeLoss(Microbatch m, bool isRecorded);
   void lossOverBatch();
   [[nodiscard]] at::Tensor lossGradient(const at::Tensor& loss) const { return at::full_like(loss, lossScale_); }
 
@@ -100,6 +106,7 @@ TracedStage::TracedStage(const ModelGraph& graph, const Plan& plan, Stage stage,
     sizes_.push_back(options.data.masked ? plan.batch : all[firstMicrobatch_ + m]);
     if (!bindings_.contains(sizes_.back())) bindings_[sizes_.back()] = bindBatch(graph, sizes_.back());
   }
+  if (device_.index >= 0) warmBackward(deviceOf(device_.index));
   passes_.resize(sizes_.size());
   lossLeaves_.resize(sizes_.size());
   losses_.resize(sizes_.size());
@@ -131,17 +138,12 @@ void TracedStage::beginStep(int step, StepMode mode) {
   parameters_.beginStep(step);
 }
 
-/// A GPU takes it from pinned memory when it gets there, and this thread goes on.
-at::Tensor TracedStage::onDevice(const at::Tensor& tensor) const {
-  return device_.index < 0 ? tensor : tensor.pin_memory().to(deviceOf(device_.index), true);
-}
-
 void TracedStage::forward(Microbatch m) {
   Pass& pass = at(m);
-  for (const ValueId value : partition_.stages[stage_.index()].modelInputs) pass.inputs[value] = onDevice(data_.input(value, pass.global));
+  for (const ValueId value : partition_.stages[stage_.index()].modelInputs) pass.inputs[value] = onDevice(data_.input(value, pass.global), deviceOf(device_.index));
   const bool isRecorded = mode_ == StepMode::Train && recorder_.forward(pass);
   if (!isRecorded) program_.forward(pass, mode_);
-  if (isLast_) takeLoss(m);
+  if (isLast_) takeLoss(m, isRecorded);
 }
 
 void TracedStage::addLoss(const at::Tensor& loss) {
@@ -149,11 +151,15 @@ void TracedStage::addLoss(const at::Tensor& loss) {
   loss_ = loss_.defined() ? loss_ + more : more;
 }
 
-/// The loss is computed apart from the stage's program, from a tensor of its own whose gradient then enters the stage's backward: so it may read
-/// what a step brings, and a recorded program need not.
-void TracedStage::takeLoss(Microbatch m) {
+/// The loss of a recorded stage, and one over the batch, is computed from a tensor of its own whose gradient then enters the stage's backward: it reads
+/// what a step brings. Else it goes on the stage's history, which need not keep what it is computed from.
+void TracedStage::takeLoss(Microbatch m, bool isRecorded) {
   const c10::AutoGradMode gradients(mode_ == StepMode::Train);
   Pass& pass = at(m);
+  if (!isRecorded && !options_.data.lossOverBatch) {
+    pass.lossOutput = data_.loss(pass.lossOutput, pass.global);
+    return addLoss(pass.lossOutput);
+  }
   at::Tensor& leaf = lossLeaves_[m.index()];
   leaf = pass.lossOutput.detach();
   if (pass.lossOutput.requires_grad()) leaf.set_requires_grad(true);
@@ -178,7 +184,7 @@ void TracedStage::backward(Microbatch m, bool splits) {
     const at::Tensor leaf = std::exchange(lossLeaves_[m.index()], {});
     const at::Tensor loss = std::exchange(losses_[m.index()], {});
     if (loss.defined() && loss.requires_grad()) torch::autograd::backward({loss}, {lossGradient(loss)});
-    pass.lossGradient = leaf.grad();
+    pass.lossGradient = leaf.defined() ? leaf.grad() : lossGradient(pass.lossOutput);
     if (!pass.lossGradient.defined()) {
       throw UsageError("A loss over the whole batch needs all forwards before the first backward; use --schedule gpipe, or --loss-over microbatch.");
     }

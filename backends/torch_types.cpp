@@ -42,6 +42,10 @@ Buffer bufferOf(const at::Tensor& tensor) {
   return {static_cast<std::byte*>(tensor.data_ptr()), static_cast<std::size_t>(tensor.nbytes())};
 }
 
+at::Tensor onDevice(const at::Tensor& tensor, c10::Device device) {
+  return device.is_cpu() || !tensor.device().is_cpu() ? tensor.to(device) : tensor.pin_memory().to(device, /*non_blocking=*/true);
+}
+
 at::Tensor onHost(const at::Tensor& tensor) { return tensor.device().is_cpu() ? tensor : tensor.cpu(); }
 
 }  // namespace pw

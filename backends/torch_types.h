@@ -25,6 +25,8 @@ namespace pw {
 
 /// The memory of a contiguous tensor.
 [[nodiscard]] Buffer bufferOf(const at::Tensor& tensor);
+/// The same numbers on a device: to a GPU from pinned memory, in the order of its stream, so that the host does not wait.
+[[nodiscard]] at::Tensor onDevice(const at::Tensor& tensor, c10::Device device);
 /// The same numbers on the host.
 [[nodiscard]] at::Tensor onHost(const at::Tensor& tensor);
 

@@ -59,6 +59,18 @@ class WeightQueue {
   LowerWeights* lower = nullptr;  ///< must be set where autocast is on
 };
 
+/// Has weight gradients left in a list while it lives, or computed at once where that is null.
+class Deferring {
+ public:
+  Deferring(WeightQueue& queue, std::vector<WeightGradient>* into) : queue_(queue) { queue_.deferred = into; }
+  ~Deferring() { queue_.deferred = nullptr; }
+  Deferring(const Deferring&) = delete;
+  Deferring& operator=(const Deferring&) = delete;
+
+ private:
+  WeightQueue& queue_;
+};
+
 /// The gradient of a parameter, or of a view of it, summed over microbatches.
 struct ParameterGradient {
   std::shared_ptr<at::Tensor> sum;  ///< of the parameter's (or view's) shape; null where there is none

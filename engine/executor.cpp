@@ -93,6 +93,8 @@ void Executor::finish() {
   current_.reset();
   phase_ = "at its end";
   exchange_.finish();
+  // Reading the loss waits for the device, and has no deadline.
+  if (stages_.contains(Stage(plan_.partition.stages.size() - 1))) device_.finish(options_.deadline);
   for (const auto& [stage, module] : stages_) {
     if (const auto loss = module->stepLoss()) log_.loss = *loss;
   }

@@ -32,9 +32,11 @@ GpuShare gpuShareOf(const RankEnvironment& environment, int gpus) {
 }
 
 std::vector<std::pair<std::string, std::string>> ncclVariables(const RankEnvironment& environment, const GpuShare& share) {
-  if (share.part.of < 2) return {};
-  std::vector<std::pair<std::string, std::string>> variables{{"NCCL_HOSTID", fmt::format("pipewright-rank-{}", environment.rank.value)},
-                                                             {"NCCL_MULTI_RANK_GPU_ENABLE", "1"}};
+  // A receive begins when its message is announced and then waits on the GPU: it shall not hold many multiprocessors.
+  std::vector<std::pair<std::string, std::string>> variables{{"NCCL_MAX_P2P_NCHANNELS", "4"}};
+  if (share.part.of < 2) return variables;
+  variables.insert(variables.end(), {{"NCCL_HOSTID", fmt::format("pipewright-rank-{}", environment.rank.value)},
+                                                             {"NCCL_MULTI_RANK_GPU_ENABLE", "1"}});
   if (environment.oneHost) variables.emplace_back("NCCL_SOCKET_IFNAME", "lo");
   return variables;
 }

@@ -18,8 +18,9 @@ struct GpuShare {
 /// Ranks of a host take its GPUs in turn. Throws UsageError where there is none, and where a launcher does not say how many ranks a host has.
 [[nodiscard]] GpuShare gpuShareOf(const RankEnvironment& environment, int gpus);
 
-/// What NCCL must be told where ranks share a GPU, which it refuses else: NCCL before 2.30 that they are on different hosts (it then uses
-/// sockets, over the loopback device where all ranks are on this host), later ones that several ranks a GPU are meant. Nothing where they do not.
+/// What NCCL is told, where the user does not: to move a message by at most 4 channels, as each may hold a multiprocessor while a receive waits. Where ranks
+/// share a GPU, which it refuses else: NCCL before 2.30 that they are on different hosts (it then uses sockets, over the loopback device where all ranks
+/// are on this host), later ones that several ranks a GPU are meant.
 [[nodiscard]] std::vector<std::pair<std::string, std::string>> ncclVariables(const RankEnvironment& environment, const GpuShare& share);
 
 /// Whether processes that share a GPU run on it at the same time, by NVIDIA's Multi-Process Service, in place of taking turns: its daemon listens on

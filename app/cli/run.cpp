@@ -176,11 +176,14 @@ void evaluateRank(const Options& o, const ModelGraph& graph, const Plan& plan, T
 
 /// Gives this rank its GPU; says once where ranks share one.
 void takeGpu(const Options& o, const RankEnvironment& environment, TrainOptions& options) {
+  const bool underMps = mpsServes(mpsFolder());
+  // Before CUDA begins. Streams beyond the connections to the device wait for each other, and there are two for each peer; MPS has 120 for all its clients.
+  if (!underMps) ::setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
   const CudaBackend& cuda = cudaBackend();
   const GpuShare share = gpuShareOf(environment, cuda.deviceCount());
   for (const auto& [name, value] : ncclVariables(environment, share)) ::setenv(name.c_str(), value.c_str(), 0);
   GpuSharing sharing;
-  sharing.atOnce = share.part.of > 1 && mpsServes(mpsFolder());
+  sharing.atOnce = share.part.of > 1 && underMps;
   sharing.whyWhole = cuda.prepareProcess(share.device, o.tf32, sharing.atOnce ? share.part : GpuPart{});  // a part would make a turn longer
   sharing.multiprocessors = cuda.multiprocessors();
   options.stage.device = &cuda.device();
