@@ -22,6 +22,14 @@ struct GpuRates {
   bool operator==(const GpuRates&) const = default;
 };
 
+/// What one GPU was measured to send to another.
+struct GpuLinkRate {
+  double bytesPerSecond = 0;  ///< of large copies
+  Ns latency = 0;             ///< of a copy of 8 bytes, one after the other
+
+  bool operator==(const GpuLinkRate&) const = default;
+};
+
 /// The part of a GPU's multiprocessors that a process computes on: the `index`-th of `of` equal ones.
 struct GpuPart {
   int index = 0, of = 1;
@@ -47,6 +55,8 @@ struct CudaBackend {
   /// Some seconds, on a stream of its own; before or after `prepareProcess`, any number of times, and leaves that GPU as it is. Medians of 7 after
   /// warm-up; the best of several sizes as far as half of the free memory allows. Takes up to 2 GiB of the device, and 256 MiB pinned.
   GpuRates (*measureRates)(int device);
+  /// From one GPU's memory to another's, directly where they can, else by the host's memory. Less than a second.
+  GpuLinkRate (*measureLink)(int from, int to);
   /// `CUDA 13.0, NCCL 2.28.9`.
   std::string (*versions)();
 };

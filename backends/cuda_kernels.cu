@@ -11,6 +11,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <thread>
 #include <type_traits>
@@ -334,6 +335,28 @@ GpuRates measureRates(int device) {
   });
   rates.launch = static_cast<Ns>(launch * 1e9 + 0.5);
   return rates;
+}
+
+GpuLinkRate measureLink(int from, int to) {
+  constexpr std::size_t kBytes = 256 * kMiB;
+  std::optional<Memory> into;
+  {
+    const DeviceUse there(to);
+    into.emplace(kBytes, false);
+  }
+  const DeviceUse here(from);
+  int reaches = 0;
+  require(cudaDeviceCanAccessPeer(&reaches, from, to), "tell whether it reaches another's memory");
+  if (reaches != 0 && cudaDeviceEnablePeerAccess(to, 0) != cudaSuccess) static_cast<void>(cudaGetLastError());  // it did already
+  const OwnStream stream;
+  const Memory out(kBytes, false);
+  const auto secondsFor = [&](std::size_t bytes) {
+    return secondsOf(stream.get(), [&] { require(cudaMemcpyPeerAsync(into->data(), to, out.data(), from, bytes, stream.get()), "copy to another GPU"); });
+  };
+  GpuLinkRate rate;
+  for (const std::size_t bytes : {64 * kMiB, kBytes}) rate.bytesPerSecond = std::max(rate.bytesPerSecond, static_cast<double>(bytes) / secondsFor(bytes));
+  rate.latency = static_cast<Ns>(secondsFor(8) * 1e9 + 0.5);
+  return rate;
 }
 
 }  // namespace pw

@@ -28,4 +28,8 @@ void addInto(DType dtype, Buffer into, Buffer what, void* stream);
 /// See CudaBackend. By events: matrix products of 2048, 4096 and 8192 (random numbers, as zeros would run faster), copies of 64 to 512 MiB.
 [[nodiscard]] GpuRates measureRates(int device);
 
+/// Copies of 64 and 256 MiB from one GPU's memory to another's, the better of their medians, and of 8 bytes. Takes 256 MiB on each; lets each reach the
+/// other's memory from then on where they can.
+[[nodiscard]] GpuLinkRate measureLink(int from, int to);
+
 }  // namespace pw

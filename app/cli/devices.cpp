@@ -58,7 +58,8 @@ struct Found {
   GpuInventory gpus;
   std::vector<Module> modules;
   std::vector<Transport> transports;
-  std::optional<std::map<int, GpuRates>> rates;  ///< by Gpu::index, of those that can be used; nothing: not measured
+  std::optional<std::map<int, GpuRates>> rates;            ///< by Gpu::index, of those that can be used; nothing: not measured
+  std::map<std::pair<int, int>, GpuLinkRate> linkRates;    ///< by Gpu::index of sender and receiver
 };
 
 /// Number after `name:` in /proc/meminfo [kB], in bytes.
@@ -162,19 +163,28 @@ Found look() {
 }
 
 /// What each usable GPU does. Throws UsageError where there is none, and Error where one fails.
-std::map<int, GpuRates> measured(const GpuInventory& found, ProgressStyle style) {
+void measure(Found& result, ProgressStyle style) {
+  const GpuInventory& found = result.gpus;
   const auto usable = static_cast<int>(std::ranges::count_if(found.gpus, isUsable));
   if (usable == 0) throw UsageError(fmt::format("--measure needs a GPU. {}", whyUnusable(found, 0)));
   const CudaBackend& cuda = cudaBackend();
   const auto show = progress("measure", style);
+  const int all = usable * usable;  // each, and each pair both ways
   std::map<int, GpuRates> rates;
   for (const Gpu& gpu : found.gpus) {
     if (!isUsable(gpu)) continue;
-    show(static_cast<int>(rates.size()), usable, fmt::format("GPU {}", gpu.index));
+    show(static_cast<int>(rates.size()), all, fmt::format("GPU {}", gpu.index));
     rates[gpu.index] = cuda.measureRates(*gpu.cudaIndex);
   }
-  show(usable, usable, "");
-  return rates;
+  for (const Gpu& from : found.gpus) {
+    for (const Gpu& to : found.gpus) {
+      if (&from == &to || !isUsable(from) || !isUsable(to)) continue;
+      show(usable + static_cast<int>(result.linkRates.size()), all, fmt::format("GPU {} to {}", from.index, to.index));
+      result.linkRates[{from.index, to.index}] = cuda.measureLink(*from.cudaIndex, *to.cudaIndex);
+    }
+  }
+  show(all, all, "");
+  result.rates = std::move(rates);
 }
 
 std::string hostText(const Found& found) {
@@ -264,6 +274,19 @@ std::string linkText(const GpuInventory& found) {
   return table(rows) + apart;
 }
 
+/// Rows send to columns.
+std::string linkRateText(const std::map<std::pair<int, int>, GpuLinkRate>& rates) {
+  std::map<int, std::size_t> places;
+  for (const auto& [pair, rate] : rates) places.emplace(pair.first, places.size() + 1);
+  std::vector<std::vector<std::string>> rows(places.size() + 1, std::vector<std::string>(places.size() + 1, "–"));
+  rows[0][0] = "from \\ to";
+  for (const auto& [gpu, place] : places) rows[0][place] = rows[place][0] = fmt::format("GPU {}", gpu);
+  for (const auto& [pair, rate] : rates) {
+    rows[places.at(pair.first)][places.at(pair.second)] = fmt::format("{:.1f} GB/s, {}", rate.bytesPerSecond * 1e-9, formatDuration(rate.latency));
+  }
+  return table(rows) + "Measured: large copies from one GPU's memory to another's, and what one of 8 bytes takes.\n";
+}
+
 std::string rateText(const std::map<int, GpuRates>& rates) {
   const auto tera = [](double rate) { return fmt::format("{:.1f} TFLOP/s", rate * 1e-12); };
   const auto giga = [](double rate) { return fmt::format("{:.1f} GB/s", rate * 1e-9); };
@@ -280,6 +303,7 @@ std::string textOf(const Found& found) {
   if (!found.gpus.gpus.empty()) text += gpuTable(found.gpus) + gpuNotes(found.gpus) + "\n";
   if (found.gpus.gpus.size() > 1) text += linkText(found.gpus) + "\n";
   if (found.rates) text += rateText(*found.rates) + "\n";
+  if (!found.linkRates.empty()) text += linkRateText(found.linkRates) + "\n";
   std::vector<std::vector<std::string>> rows{{"run --backend", "here", "note"}};
   for (const Transport& transport : found.transports) rows.push_back({transport.name, transport.available ? "yes" : "no", transport.note});
   text += table(rows) + "\n";
@@ -317,6 +341,16 @@ Json rateJson(const GpuRates& rates) {
           {"launch_ns", rates.launch}};
 }
 
+/// Both ways; null where one of the two cannot be used.
+Json linkRateJson(const Found& found, const GpuLink& link) {
+  const auto there = found.linkRates.find({link.first, link.second}), back = found.linkRates.find({link.second, link.first});
+  if (there == found.linkRates.end() || back == found.linkRates.end()) return nullptr;
+  return {{"bytes_per_s", there->second.bytesPerSecond},
+          {"latency_ns", there->second.latency},
+          {"back_bytes_per_s", back->second.bytesPerSecond},
+          {"back_latency_ns", back->second.latency}};
+}
+
 std::string documentOf(const Found& found) {
   const Host& host = found.host;
   Json json{{"host", host.machine.host},
@@ -343,6 +377,7 @@ std::string documentOf(const Found& found) {
   for (const GpuLink& link : found.gpus.links) {
     json["links"].push_back(
         {{"first", link.first}, {"second", link.second}, {"path", name(link.path)}, {"nvlinks", link.nvLinks}, {"peer_access", orNull(link.peerAccess)}});
+    if (found.rates) json["links"].back()["measured"] = linkRateJson(found, link);
   }
   for (const Transport& t : found.transports) json["backends"].push_back({{"name", t.name}, {"available", t.available}, {"note", t.note}});
   for (const Module& m : found.modules) json["modules"].push_back({{"file", m.name}, {"path", m.path.empty() ? Json(nullptr) : Json(m.path)}});
@@ -371,7 +406,7 @@ Command addDevices(CLI::App& app) {
   return [o] {
     const ProgressStyle style = parseProgressStyle(o->progressStyle);
     Found found = look();
-    if (o->measure) found.rates = measured(found.gpus, style);
+    if (o->measure) measure(found, style);
     print(o->json ? documentOf(found) : textOf(found));
     return kYes;
   };

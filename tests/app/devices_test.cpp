@@ -229,6 +229,10 @@ TEST_F(Measured, RatesAreATable) {
                                      "  0  700.0 TFLOP/s  400.0 TFLOP/s  50.0 TFLOP/s  3000.0 GB/s  55.2 GB/s  54.0 GB/s  2.10 us\n"
                                      "  1  350.0 TFLOP/s  200.0 TFLOP/s  25.0 TFLOP/s  1500.0 GB/s  27.6 GB/s  27.0 GB/s  4.20 us\n"
                                      "Measured: "));
+  EXPECT_THAT(outcome.out, HasSubstr("\nfrom \\ to  GPU 0                GPU 1\n"
+                                     "GPU 0      –                    150.5 GB/s, 3.10 us\n"
+                                     "GPU 1      140.0 GB/s, 3.00 us  –\n"
+                                     "Measured: large copies"));
   EXPECT_THAT(text("nvlink"), Not(HasSubstr("Measured"))) << "nobody asked for it";
 }
 
@@ -251,8 +255,10 @@ TEST_F(Measured, RatesAreInTheDocumentByTheNumberOfCuda) {
 TEST_F(Measured, ProgressIsOnStderr) {
   const Outcome outcome = measure("nvlink", "--json --progress json");
   EXPECT_TRUE(json::accept(outcome.out));
-  EXPECT_THAT(outcome.err, HasSubstr(R"({"task":"measure","done":0,"all":2,"note":"GPU 0"})"));
-  EXPECT_THAT(outcome.err, HasSubstr(R"("done":2,"all":2)"));
+  EXPECT_THAT(outcome.err, HasSubstr(R"({"task":"measure","done":0,"all":4,"note":"GPU 0"})"));
+  EXPECT_THAT(outcome.err, HasSubstr(R"("done":4,"all":4)"));
+  EXPECT_EQ(json::parse(outcome.out).at("links")[0].at("measured"),
+            json({{"bytes_per_s", 150.5e9}, {"latency_ns", 3'100}, {"back_bytes_per_s", 140e9}, {"back_latency_ns", 3'000}}));
 }
 
 TEST_F(Measured, IsASentenceWhereItCannotBe) {

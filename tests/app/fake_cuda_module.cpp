@@ -10,6 +10,8 @@ pw::GpuRates rates(int device) {
   return {700.04e12 * part, 400e12 * part, 50e12 * part, 3000e9 * part, 55.25e9 * part, 54e9 * part, device == 0 ? 2'100 : 4'200};
 }
 
+pw::GpuLinkRate linkRate(int from, int to) { return {(from < to ? 150.5e9 : 140e9), 3'000 + 100 * to}; }
+
 }  // namespace
 
 extern "C" __attribute__((visibility("default"))) const void* pipewrightCudaBackend() {
@@ -19,6 +21,7 @@ extern "C" __attribute__((visibility("default"))) const void* pipewrightCudaBack
                                        .device = nullptr,
                                        .ncclLinks = nullptr,
                                        .measureRates = &rates,
+                                       .measureLink = &linkRate,
                                        .versions = nullptr};
   return &backend;
 }
