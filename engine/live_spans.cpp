@@ -68,7 +68,7 @@ class Scanner {
       ok_ = problem == std::errc() && value >= least && value <= most;
       at_ = end;
     }
-    return value;
+    return ok_ ? value : least;  // a line that is refused is still reckoned with
   }
 
   SpanKind kind() {
