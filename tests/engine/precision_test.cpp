@@ -63,6 +63,40 @@ TEST(Bfloat16, OnSeveralRanksIsAsNearToFloat32AsOnOne) {
   }
 }
 
+/// Weights are rounded into copies: were those not made again after an update, products would go on with the old ones and the loss fall less.
+TEST(Bfloat16, FollowsTheOptimizer) {
+  const ModelGraph graph = test::sample("gpt_small");
+  const Plan plan = test::planFor(graph, "gpipe", 1, 2, 4, "cross_entropy");
+  test::ThreadOptions rounds = inBfloat16(), exact = inBfloat16();
+  exact.stage.precision = DType::Unknown;
+  for (test::ThreadOptions* const options : {&rounds, &exact}) options->stage.optimizer.learningRate = 0.1;
+  const std::vector<double> losses = test::trainInThreads(graph, plan, 4, rounds).losses, full = test::trainInThreads(graph, plan, 4, exact).losses;
+  const double fall = full.front() - full.back();
+  ASSERT_GT(fall, 0.1);
+  EXPECT_NEAR(losses.front() - losses.back(), fall, 0.05 * fall);
+}
+
+/// The history of a sum needs no values: what the loss is computed from is kept where one loss waits for the whole batch, and only there.
+TEST(LastStage, KeepsNoOutputBesideItsHistory) {
+  const ModelGraph graph = test::sample("gpt_small");
+  const TorchBackend& torch = torchBackend();
+  torch.prepareProcess(1);
+  const Plan plan = test::planFor(graph, "gpipe", 1, 2, 4, "sum");
+  const auto held = [&](bool overBatch) {
+    StageOptions options;
+    options.data.lossOverBatch = overBatch;
+    const auto stage = torch.makeTracedStage(graph, plan, Stage(0), options);
+    stage->beginStep(0, StepMode::Train);
+    const Bytes before = stage->bytesAlive();
+    stage->forward(Microbatch(0));
+    return stage->bytesAlive() - before;
+  };
+  const Value& output = graph.value(graph.outputs.front());
+  const Bytes logits = bytesOf(*output.tensor, bindBatch(graph, 2));
+  ASSERT_GT(logits, 10'000);
+  EXPECT_NEAR(static_cast<double>(held(true) - held(false)), static_cast<double>(logits), 1000) << "beside the losses themselves";
+}
+
 TEST(Bfloat16, RecomputesInTheSameType) {
   const ModelGraph graph = test::sample("attention");
   Plan plan = test::planFor(graph, "1f1b", 2, 2, 4, "sum");
