@@ -36,7 +36,7 @@ std::vector<std::pair<std::string, std::string>> ncclVariables(const RankEnviron
   std::vector<std::pair<std::string, std::string>> variables{{"NCCL_MAX_P2P_NCHANNELS", "4"}};
   if (share.part.of < 2) return variables;
   variables.insert(variables.end(), {{"NCCL_HOSTID", fmt::format("pipewright-rank-{}", environment.rank.value)},
-                                                             {"NCCL_MULTI_RANK_GPU_ENABLE", "1"}});
+                                     {"NCCL_MULTI_RANK_GPU_ENABLE", "1"}});
   if (environment.oneHost) variables.emplace_back("NCCL_SOCKET_IFNAME", "lo");
   return variables;
 }
