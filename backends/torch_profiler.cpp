@@ -120,7 +120,7 @@ class ModelRunner {
  public:
   ModelRunner(const ModelGraph& graph, const ProfileOptions& options)
       : graph_(graph), meter_{options.stage.device != nullptr ? *options.stage.device : hostDevice()}, where_(deviceOf(meter_.device.index)), lossSpec_(parseLoss(graph, options.loss)), data_(graph, lossSpec_, {options.microbatch}, options.stage.seed, options.stage.data),
-        symbolic_(symbolicValues(graph, bindBatch(graph, options.microbatch))), samples_(graph.nodes.size() + 1), graphs_(options.stage.graphs) {
+        symbolic_(symbolicValues(graph, bindBatch(graph, options.microbatch))), samples_(graph.nodes.size() + 1), graphs_(options.stage.graphs), tell_(options.stage.tell) {
     const StateReader reader(graph, options.stage.initRandom, options.stage.seed);
     ProgramOptions program;
     program.gradients.resize(graph.values.size());
@@ -388,7 +388,8 @@ class ModelRunner {
   std::unique_ptr<Recording> recorded() {
     auto made = std::make_unique<Recording>();
     Recording& r = *made;
-    if (!graphs_ || meter_.device.record == nullptr || program_->isRandom()) return made;
+    if (!graphs_ || meter_.device.record == nullptr) return made;
+    if (program_->isRandom()) return withoutGraphs("it draws random numbers (dropout)");
     for (const ValueId input : graph_.inputs) r.inputs.emplace_back(input, data_.input(input, 0).to(where_));
     if (outputForm_.requires_grad()) r.lossGradient = at::zeros(outputForm_.sizes(), outputForm_.options().device(where_));
     try {
@@ -404,9 +405,15 @@ class ModelRunner {
       }, r.pool);
       if (r.lossGradient.defined()) r.backward = meter_.device.record([&] { wholeBackward(std::exchange(r.history, {}), r.lossGradient); }, r.pool);
       return made;
-    } catch (const std::exception&) {
-      return std::make_unique<Recording>();  // then a run goes on operator by operator, too
+    } catch (const std::exception& problem) {
+      return withoutGraphs(problem.what());
     }
+  }
+
+  /// A run goes on operator by operator then, too.
+  [[nodiscard]] std::unique_ptr<Recording> withoutGraphs(const std::string& reason) const {
+    if (tell_) tell_("is measured operator by operator, not by CUDA graphs, as " + reason);
+    return std::make_unique<Recording>();
   }
 
   /// Autograd functions carry the sequence number they were made under: so each belongs to the node that ran then. Gradient accumulation
@@ -448,6 +455,7 @@ class ModelRunner {
   RunOptions run_;
   std::vector<std::pair<ValueId, at::Tensor>> fixed_;
   bool graphs_;
+  std::function<void(const std::string&)> tell_;
   at::Tensor outputForm_;                 // shape and type of what the loss is computed from, without memory
   std::unique_ptr<Recording> recording_;  // once the first whole was asked for
   Ns asking_ = 0;                         // that the host took to ask for the last sample

@@ -96,6 +96,7 @@ Profile measure(const Options& o, const ModelGraph& graph, const RankEnvironment
   if (o.precision == "bf16") options.stage.precision = DType::BFloat16;
   if (o.precision == "fp16") options.stage.precision = DType::Float16;
   options.stage.graphs = !o.noGraphs;
+  options.stage.tell = [&graph](const std::string& what) { fmt::print(stderr, "pipewright: {} {}\n", graph.name, what); };
   options.stage.initRandom = true;  // where the archive has no weights: times do not depend on them
   const bool shows = environment == nullptr || environment->rank.value == 0;
   std::function<void(int, int)> report;

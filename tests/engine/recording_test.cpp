@@ -191,6 +191,12 @@ TEST_F(Recording, IsWhatAProfileMeasures) {
   options.stage.graphs = false;
   static_cast<void>(torchBackend().measureProfile(graph, options, nullptr, {}));
   EXPECT_EQ(count().recorded, 2);
+  std::vector<std::string> told;
+  options.stage.graphs = true;
+  options.stage.tell = [&](const std::string& what) { told.push_back(what); };
+  count().failing = count().recorded.load();
+  static_cast<void>(torchBackend().measureProfile(graph, options, nullptr, {}));
+  EXPECT_THAT(told, testing::ElementsAre(AllOf(HasSubstr("measured operator by operator, not by CUDA graphs, as CUDA cannot record"))));
   Ns forward = 0, backward = 0;
   for (const NodeCost& node : profile.nodes) {
     forward += node.forward;
