@@ -1,10 +1,10 @@
 #!/usr/bin/env python3
 """All that only a GPU can show, in one go and with one report: `./dev gpu-check`, or in a folder of `./dev gpu-pack` on another machine
 
-    python3 check.py [--out report.md] [--quick]
+    python3 check.py [--out report.md] [--only PART ...]
 
 That machine needs an NVIDIA driver and a Python with the torch that Pipewright was built against, nothing else. Exit status 1 where something failed;
-a part that cannot run is reported with its reason and counts as failed.
+a part that cannot run is reported with its reason and counts as failed. The report is written after each part, so that what was found stays.
 """
 
 import argparse
@@ -15,6 +15,7 @@ import os
 import pathlib
 import platform
 import shutil
+import signal
 import statistics
 import subprocess
 import sys
@@ -32,19 +33,19 @@ STEPS, WARM_UP = 14, 4  # graphs are recorded in the first steps
 MPS_CONTROL = "nvidia-cuda-mps-control"
 
 
-def environment():
-    """The wheel's libraries of this machine before those of the machine that built; the packed ones behind."""
+def variables_of_ours():
+    """For programs of ours: the wheel's libraries of this machine before those of the machine that built; the packed ones behind."""
     torch = pathlib.Path(importlib.util.find_spec("torch").submodule_search_locations[0])
     folders = [torch / "lib", *sorted((torch.parent / "nvidia").glob("*/lib"))]
     if PACKED:
         folders.append(ROOT / "libraries")
     path = ":".join(str(folder) for folder in folders) + ":" + os.environ.get("LD_LIBRARY_PATH", "")
-    return {**os.environ, "LD_LIBRARY_PATH": path, "PIPEWRIGHT_RESOURCES": str(RESOURCES)}
+    return {"LD_LIBRARY_PATH": path, "PIPEWRIGHT_RESOURCES": str(RESOURCES)}
 
 
 class Report:
-    def __init__(self):
-        self.lines, self.verdicts = [], []
+    def __init__(self, path):
+        self.path, self.lines, self.verdicts = pathlib.Path(path), [], []
 
     def part(self, title, run):
         print(f"{title} …", file=sys.stderr, flush=True)
@@ -53,9 +54,15 @@ class Report:
             good, text = run()
         except Exception as problem:  # a part that breaks must not end the others
             good, text = False, f"{type(problem).__name__}: {problem}"
-        seconds = time.monotonic() - begin
+        except (KeyboardInterrupt, SystemExit):
+            self.add(title, False, "interrupted", time.monotonic() - begin)
+            raise
+        self.add(title, good, text, time.monotonic() - begin)
+
+    def add(self, title, good, text, seconds):
         self.verdicts.append((title, good, seconds))
         self.lines += [f"## {title}: {'ok' if good else 'FAILED'} ({seconds:.0f} s)", "", "```", text.rstrip(), "```", ""]
+        self.path.write_text(self.text(), encoding="utf-8")
         print(f"  {'ok' if good else 'FAILED'}, {seconds:.0f} s", file=sys.stderr, flush=True)
 
     def text(self):
@@ -65,11 +72,21 @@ class Report:
 
 
 def call(*command, timeout=600, check=True, more=None):
-    """`more`: variables beside those of the environment."""
-    result = subprocess.run([str(c) for c in command], env={**environment(), **(more or {})}, capture_output=True, text=True, timeout=timeout)
-    if check and result.returncode != 0:
-        raise RuntimeError(f"{' '.join(str(c) for c in command)} ended with {result.returncode}: {(result.stdout + result.stderr)[-2000:]}")
-    return result
+    """Of a program of ours, or with `more` in place of its variables; what it started ends with it."""
+    words = [str(c) for c in command]
+    ours = pathlib.Path(words[0]).parent == BIN
+    variables = {**os.environ, **(variables_of_ours() if ours else {}), **(more or {})}
+    process = subprocess.Popen(words, env=variables, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True)
+    try:
+        out, err = process.communicate(timeout=timeout)
+    except BaseException:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+        raise
+    if check and process.returncode != 0:
+        raise RuntimeError(f"{' '.join(words)} ended with {process.returncode}: {(out + err)[-2000:]}")
+    return subprocess.CompletedProcess(words, process.returncode, out, err)
 
 
 def pipewright(*arguments, timeout=600):
@@ -77,11 +94,16 @@ def pipewright(*arguments, timeout=600):
 
 
 def sample(name):
-    """A model of resources, or one that ./dev exports."""
+    """A model of resources, or one that ./dev exports; a pack leaves that to this machine."""
     for folder in (MODELS, ROOT / ".deps" / "models"):
         if (folder / f"{name}.pt2").exists():
             return folder / f"{name}.pt2"
-    raise RuntimeError(f"{name}.pt2 is not here; ./dev gpu-check and ./dev gpu-pack export it.")
+    return export(name, MODELS / f"{name}.pt2")
+
+
+def export(name, out, *options):
+    call(sys.executable, "-B", RESOURCES / "export_model.py", f"{RESOURCES / 'sample_models.py'}:{name}", *options, "--out", out, timeout=1200)
+    return out
 
 
 def machine():
@@ -95,9 +117,24 @@ def machine():
 
 
 def tests():
+    """A suite at a time, so that one that hangs takes no other's results."""
+    sample("gpt_25m")  # which they look for
+    listed = call(BIN / "gpu_test", "--gtest_list_tests").stdout
+    good, lines = True, []
+    for suite in [line.strip(".") for line in listed.splitlines() if line and not line.startswith((" ", "Running"))]:
+        try:
+            passed, found = run_suite(suite)
+        except subprocess.TimeoutExpired as problem:
+            passed, found = False, [f"{suite}: not done after {problem.timeout:.0f} s"]
+        good = good and passed
+        lines += found
+    return good, "\n".join(lines)
+
+
+def run_suite(suite):
     with tempfile.TemporaryDirectory() as folder:
         out = pathlib.Path(folder) / "tests.json"
-        result = call(BIN / "gpu_test", f"--gtest_output=json:{out}", timeout=3600, check=False)
+        result = call(BIN / "gpu_test", f"--gtest_filter={suite}.*", f"--gtest_output=json:{out}", timeout=3600, check=False)
         suites = json.loads(out.read_text())["testsuites"]
     lines, skipped = [], 0
     for suite in suites:
@@ -109,30 +146,48 @@ def tests():
     if result.returncode != 0:
         lines.append((result.stdout + result.stderr)[-4000:])
     lines += sorted({f"skipped: {reason.splitlines()[0]}" for reason in result.stdout.split(": Skipped\n")[1:]})
-    return result.returncode == 0 and skipped == 0, "\n".join(lines)
+    return result.returncode == 0 and skipped == 0, lines
 
 
 def plan(folder, model, name, *options):
+    """Of estimated times, unless the options say where others come from: nothing here goes by them."""
     path = pathlib.Path(folder) / f"{name}.json"
-    pipewright("plan", model, *options, "--out", path)
+    costs = () if "--profile" in options else ("--cluster", "h100-nvlink")
+    pipewright("plan", model, *options, *costs, "--out", path)
     return path
 
 
 def sanitizer():
+    """Recorded actions, messages and sums between two ranks, and operators by themselves with an allocation each, where overruns show."""
     tool = shutil.which("compute-sanitizer") or next((str(p) for p in pathlib.Path("/usr/local").glob("cuda*/bin/compute-sanitizer")), None)
     if tool is None:
         return False, "compute-sanitizer is not on this machine; it comes with the CUDA toolkit."
+    ours = variables_of_ours()
+    # Not the whole of LibTorch's kernels: the tool takes minutes for them. Calls that ask whether something is done answer `not ready`, which is no error.
+    more = {"CUDA_MODULE_LOADING": "LAZY", "PIPEWRIGHT_RESOURCES": ours["PIPEWRIGHT_RESOURCES"]}
+    start = ["env", f"LD_LIBRARY_PATH={ours['LD_LIBRARY_PATH']}", BIN / "pipewright", "run"]
+    good, text = True, ""
     with tempfile.TemporaryDirectory() as folder:
-        path = plan(folder, MODELS / "gpt_small.pt2", "plan", "--ranks", 1, "--microbatches", 2)
-        result = call(tool, "--target-processes", "all", "--error-exitcode", 9, BIN / "pipewright", "run", path, "--backend", "nccl", timeout=1200, check=False)
-    text = result.stdout + result.stderr
-    return result.returncode == 0 and "ERROR SUMMARY: 0 errors" in text, text[-3000:]
+        two = plan(folder, MODELS / "gpt_small.pt2", "two", "--ranks", 2, "--microbatches", 2)
+        tied = plan(folder, MODELS / "hf_gpt2.pt2", "tied", "--ranks", 2, "--microbatches", 2, "--share", "transmit")
+        for path, options, extra in (
+            (two, ["--steps", 4, "--clip-norm", 1], {}),
+            (tied, ["--steps", 2, "--clip-norm", 1, "--no-graphs"], {"PYTORCH_NO_CUDA_MEMORY_CACHING": "1"}),
+        ):
+            result = call(tool, "--target-processes", "all", "--report-api-errors", "no", "--error-exitcode", 9, *start, path, "--backend", "nccl", *options,
+                          timeout=1200, check=False, more={**more, **extra})
+            output = result.stdout + result.stderr
+            good = good and result.returncode == 0 and output.count("ERROR SUMMARY: 0 errors") >= 2
+            text += f"{path.stem}, {' '.join(str(o) for o in options)}\n{output[-1500:]}\n"
+    return good, text
 
 
 def rates():
     found = json.loads(pipewright("devices", "--measure", "--json"))
     lines, good = [], True
-    for gpu in found["gpus"]:
+    shown = [gpu for gpu in found["gpus"] if gpu["cuda_index"] is not None]
+    good = good and bool(shown)
+    for gpu in shown:
         measured = gpu["measured"] or {}
         good = good and all(rate > 0 for rate in measured.values()) and measured.get("bf16_flops_per_s", 0) > measured.get("float32_flops_per_s", 0)
         lines += [f"GPU {gpu['index']}, {gpu['name']}", *(f"  {what:28} {rate:.4g}" for what, rate in measured.items())]
@@ -195,7 +250,7 @@ def prediction():
     with tempfile.TemporaryDirectory() as folder:
         for name in ("gpt_small", "hf_gpt2", "resnet18_narrow"):
             profile = pathlib.Path(folder) / f"{name}.profile.json"
-            pipewright("profile", MODELS / f"{name}.pt2", "--device", "cuda:0", "--out", profile)
+            pipewright("profile", MODELS / f"{name}.pt2", "--device", "cuda", "--out", profile)
             path = plan(folder, MODELS / f"{name}.pt2", name, "--ranks", 1, "--microbatches", 8, "--profile", profile)
             predicted = json.loads(pipewright("simulate", path, "--json"))["makespan_ns"] * 1e-6
             measured, single = statistics.median(step_times(path)), statistics.median(step_times(path, "--no-graphs"))
@@ -207,16 +262,16 @@ def prediction():
 
 
 @contextlib.contextmanager
-def mps(folder):
-    """NVIDIA's Multi-Process Service for programs with these variables alone."""
+def mps(folder, gpu):
+    """NVIDIA's Multi-Process Service on one GPU, for programs with these variables alone."""
     variables = {f"CUDA_MPS_{what}_DIRECTORY": str(pathlib.Path(folder) / what.lower()) for what in ("PIPE", "LOG")}
     for path in variables.values():
         os.makedirs(path)
-    call(MPS_CONTROL, "-d", more=variables, timeout=60)
     try:
-        yield variables
+        subprocess.run([MPS_CONTROL, "-d"], env={**os.environ, **variables, "CUDA_VISIBLE_DEVICES": gpu}, check=True, capture_output=True, text=True, timeout=60)
+        yield {**variables, "CUDA_VISIBLE_DEVICES": "0"}  # the daemon's first, whatever its number elsewhere
     finally:
-        subprocess.run([MPS_CONTROL], input="quit\n", env={**environment(), **variables}, text=True, capture_output=True, timeout=60)
+        subprocess.run([MPS_CONTROL], input="quit\n", env={**os.environ, **variables}, text=True, capture_output=True, timeout=60)
 
 
 def shared():
@@ -225,10 +280,9 @@ def shared():
         return False, f"{MPS_CONTROL} is not on this machine; it comes with NVIDIA's driver."
     with tempfile.TemporaryDirectory(ignore_cleanup_errors=True) as folder:  # the daemon may be about to remove its own
         path = plan(folder, sample("gpt_25m"), "plan", "--ranks", 2, "--microbatches", 8, "--microbatch", 8, "--schedule", "1f1b")
-        one = {"CUDA_VISIBLE_DEVICES": "0"}
-        alone = {**one, "CUDA_MPS_PIPE_DIRECTORY": folder}  # no daemon there
-        with mps(folder) as variables:
-            variables = {**one, **variables}
+        gpu = os.environ.get("CUDA_VISIBLE_DEVICES", "0").split(",")[0]
+        alone = {"CUDA_VISIBLE_DEVICES": gpu, "CUDA_MPS_PIPE_DIRECTORY": folder}  # no daemon there
+        with mps(folder, gpu) as variables:
             note = call(BIN / "pipewright", "run", path, "--backend", "nccl", more=variables).stderr
             turns, halves = [], []
             for _ in range(RUNS):
@@ -242,29 +296,33 @@ def shared():
 def billion():
     """A GPT of about a billion parameters, exported without weights, in bf16."""
     with tempfile.TemporaryDirectory() as folder:
-        model = pathlib.Path(folder) / "gpt_1b.pt2"
-        call(sys.executable, "-B", RESOURCES / "export_model.py", f"{RESOURCES / 'sample_models.py'}:gpt_1b", "--meta", "--out", model, timeout=1200)
+        model = export("gpt_1b", pathlib.Path(folder) / "gpt_1b.pt2", "--meta")
         path = plan(folder, model, "plan", "--ranks", 1, "--microbatches", 4, "--schedule", "1f1b")
         output = pipewright("run", path, "--backend", "nccl", "--init", "random", "--precision", "bf16", "--steps", 3, timeout=1200)
     return True, output
 
 
+PARTS = {
+    "machine": ("Machine", machine),
+    "tests": ("Tests", tests),
+    "rates": ("Rates", rates),
+    "eager": ("One rank against PyTorch eager", against_eager),
+    "prediction": ("Predicted and measured steps", prediction),
+    "shared": ("Two ranks on one GPU, in turns and on halves", shared),
+    "billion": ("A GPT of a billion parameters in bf16", billion),
+    "sanitizer": ("Memory errors (compute-sanitizer)", sanitizer),
+}
+
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--out", default="gpu-report.md")
-    parser.add_argument("--quick", action="store_true", help="machine and tests only")
+    parser.add_argument("--only", nargs="+", choices=PARTS, default=list(PARTS), help="these parts; all without it")
     options = parser.parse_args()
-    report = Report()
-    report.part("Machine", machine)
-    report.part("Tests", tests)
-    if not options.quick:
-        report.part("Rates", rates)
-        report.part("Memory errors (compute-sanitizer)", sanitizer)
-        report.part("One rank against PyTorch eager", against_eager)
-        report.part("Predicted and measured steps", prediction)
-        report.part("Two ranks on one GPU, in turns and on halves", shared)
-        report.part("A GPT of a billion parameters in bf16", billion)
-    pathlib.Path(options.out).write_text(report.text(), encoding="utf-8")
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # what runs is ended, and the report written
+    report = Report(options.out)
+    for name in options.only:
+        report.part(*PARTS[name])
     print(f"written to {options.out}", file=sys.stderr)
     return 0 if all(good for _, good, _ in report.verdicts) else 1
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env python3
 """Copies what `check.py` needs to a folder for a machine that has a GPU and torch but cannot build: `./dev gpu-pack FOLDER`.
 
-Programs and modules, the sample models, and the shared libraries that the machine may lack: all that the programs load but the C library, the
-driver's and those of the wheel.
+Programs and modules, the sample models, and the shared libraries that the machine may lack: all that the programs load but those of C and C++, the
+driver's and those of the wheel. What is large and can be exported there (gpt_25m) is left out.
 """
 
 import pathlib
@@ -13,7 +13,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 PROGRAMS = ["pipewright", "gpu_test"]
-OF_THE_SYSTEM = re.compile(r"^(ld-linux.*|libc|libm|libdl|librt|libpthread|libresolv|libcuda|libnvidia-ml)\.so")
+OF_THE_SYSTEM = re.compile(r"^(ld-linux.*|libc|libm|libdl|librt|libpthread|libresolv|libstdc\+\+|libgcc_s|libcuda|libnvidia-ml)\.so")
 
 
 def main(arguments):
@@ -39,9 +39,6 @@ def main(arguments):
     if ucx:  # UCX loads its transports from a folder beside itself
         shutil.copytree(ucx[0], folder / "libraries" / "ucx", dirs_exist_ok=True)
     shutil.copytree(ROOT / "resources", folder / "resources", dirs_exist_ok=True)
-    sample = ROOT / ".deps" / "models" / "gpt_25m.pt2"
-    if sample.exists():
-        shutil.copy2(sample, folder / "resources" / "models" / sample.name)
     shutil.copy2(pathlib.Path(__file__).with_name("check.py"), folder / "check.py")
     size = sum(f.stat().st_size for f in folder.rglob("*") if f.is_file())
     print(f"{folder}: {size / 1e6:.0f} MB; on the machine with the GPU: python3 check.py")
