@@ -68,6 +68,8 @@ class Communicator {
   /// Lets messages under way move on; returns at once. Costs well under a microsecond when there is nothing to do, so that it can be called
   /// between the operators of a stage.
   virtual void progress() = 0;
+  /// Throws Error where messages are known not to come any more, as the job failed; for who waits for something else. Not all transports tell.
+  virtual void requireAlive() {}
   /// When the message of a ticket began to move and when it was here, on the host's monotonic clock, where the transport moves it after the calls
   /// return (a GPU's). From `wait` and the device's end of work (`Device::finish`) to the second barrier after it; nothing elsewhere.
   [[nodiscard]] virtual std::optional<std::pair<Ns, Ns>> timesOf(Ticket /*ticket*/) { return std::nullopt; }

@@ -23,6 +23,6 @@ std::string versions() {
 }  // namespace pw
 
 extern "C" __attribute__((visibility("default"))) const void* pipewrightCudaBackend() {
-  static const pw::CudaBackend backend{&pw::gpuCount, &pw::prepareGpu, &pw::multiprocessors, &pw::gpu, &pw::links, &pw::measureRates, &pw::measureLink, &pw::versions};
+  static const pw::CudaBackend backend{&pw::gpuCount, &pw::gpuIdentity, &pw::prepareGpu, &pw::multiprocessors, &pw::gpu, &pw::links, &pw::measureRates, &pw::measureLink, &pw::versions};
   return &backend;
 }

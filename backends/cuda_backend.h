@@ -41,6 +41,8 @@ struct GpuPart {
 struct CudaBackend {
   /// Number of GPUs that CUDA gives this process; 0 also without a driver.
   int (*deviceCount)();
+  /// The same for a GPU in all processes, whatever number CUDA gives it there.
+  std::string (*identity)(int device);
   /// Makes this thread's work go to one GPU, on a stream of ours; loads all kernels at once, as loading later waits for the device and could wait
   /// for a message that waits for us. Once per process, before the others but `measureRates`. `tf32`: float32 matrix products may round to 19 bits.
   /// Computes on a part of the GPU alone by a green context; returns why it computes on the whole GPU where it was told a part and the driver does

@@ -65,9 +65,16 @@ HeldBuffer allocate(std::size_t bytes) {
   Gpu& g = use();
   if (bytes == 0) return {};
   const c10::cuda::CUDAStreamGuard guard(g.arrivals);
-  const auto memory = std::make_shared<c10::DataPtr>(c10::cuda::CUDACachingAllocator::get()->allocate(bytes));
-  c10::cuda::CUDACachingAllocator::recordStream(*memory, g.compute);  // when it is freed, compute may still have to read it
-  return {{static_cast<std::byte*>(memory->get()), bytes}, memory};
+  c10::DataPtr memory = c10::cuda::CUDACachingAllocator::get()->allocate(bytes);
+  c10::cuda::CUDACachingAllocator::recordStream(memory, g.compute);  // when it is freed, compute may still have to read it
+  auto* const data = static_cast<std::byte*>(memory.get());
+  const c10::DeleterFnPtr free = memory.get_deleter();
+  return {{data, bytes}, std::shared_ptr<void>(memory.release_context(), [free](void* context) {
+            try {
+              free(context);
+            } catch (const std::exception&) {  // the GPU failed, which another call tells: thrown out of a destructor it would end the process unheard
+            }
+          })};
 }
 
 void copy(Buffer into, Buffer from) {
@@ -121,7 +128,7 @@ void Gpu::readClocks() {
   check(cudaEventDestroy(candidate), "forget an event");
 }
 
-void finish(std::chrono::milliseconds deadline) {
+void finish(std::chrono::milliseconds deadline, const std::function<void()>& meanwhile) {
   Gpu& g = use();
   const auto until = Clock::now() + deadline;
   for (cudaError_t state = cudaStreamQuery(g.compute.stream()); state != cudaSuccess; state = cudaStreamQuery(g.compute.stream())) {
@@ -130,6 +137,7 @@ void finish(std::chrono::milliseconds deadline) {
     if (Clock::now() > until) {
       throw Error("The GPU had not ended the step's work " + inWords(deadline) + " after it was asked for; see whether another rank hangs, or allow more with --timeout.");
     }
+    if (meanwhile) meanwhile();
     std::this_thread::yield();
   }
   if (monotonicNow() - g.originTime > 100'000'000) g.readClocks();  // the clocks drift apart by some 10 µs a second
@@ -184,6 +192,12 @@ int gpuCount() {
   return c10::cuda::device_count();
 }
 
+std::string gpuIdentity(int device) {
+  cudaDeviceProp properties{};
+  C10_CUDA_CHECK(cudaGetDeviceProperties(&properties, device));
+  return std::string(std::begin(properties.uuid.bytes), std::end(properties.uuid.bytes));
+}
+
 namespace {
 
 /// Computes on that stream from now on. cuBLAS takes its workspace now, and not behind a message that is waited for.
@@ -195,7 +209,7 @@ void computeOn(c10::cuda::CUDAStream stream, int device) {
   const at::Tensor small = at::ones({16, 16}, at::TensorOptions().device(c10::Device(c10::DeviceType::CUDA, static_cast<c10::DeviceIndex>(device))));
   static_cast<void>(small.mm(small));
   static_cast<void>(mark());
-  finish(std::chrono::seconds(60));
+  finish(std::chrono::seconds(60), {});
   static_cast<void>(timeOf(0));
 }
 

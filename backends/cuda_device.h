@@ -20,5 +20,7 @@ namespace pw {
 [[nodiscard]] bool isOnDevice(const void* address);
 /// Number of GPUs that CUDA gives this process; 0 also without a driver.
 [[nodiscard]] int gpuCount();
+/// See CudaBackend::identity.
+[[nodiscard]] std::string gpuIdentity(int device);
 
 }  // namespace pw

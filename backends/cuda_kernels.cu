@@ -9,7 +9,6 @@
 #include <array>
 #include <cassert>
 #include <cstdint>
-#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -24,6 +23,8 @@ namespace {
 constexpr int kThreads = 256;        // of a block
 constexpr int kMostBlocks = 4096;
 constexpr int kSumBlocks = 1024;     // fixed, so that the order of a sum is
+/// Of the sum of squares: a process has one at a time. Not allocated, as LibTorch's allocator may have taken all there is.
+__device__ double partialSums[kSumBlocks];
 constexpr int kRepeats = 7;
 constexpr std::size_t kMiB = std::size_t{1} << 20U;
 constexpr std::chrono::seconds kMeasuring(60);
@@ -296,10 +297,9 @@ void addInto(DType dtype, Buffer into, Buffer what, void* stream) {
 double sumOfSquares(DType dtype, Buffer buffer, void* stream, std::chrono::milliseconds deadline) {
   const cudaStream_t on = streamOf(stream);
   const Clock::time_point end = Clock::now() + deadline;
-  void* partial = nullptr;
-  require(cudaMallocAsync(&partial, kSumBlocks * sizeof(double), on), "give memory for a sum");
-  const std::unique_ptr<void, std::function<void(void*)>> owner(partial, [on](void* memory) { cudaFreeAsync(memory, on); });
-  auto* sums = static_cast<double*>(partial);
+  void* memory = nullptr;
+  require(cudaGetSymbolAddress(&memory, partialSums), "find memory for a sum");
+  auto* const sums = static_cast<double*>(memory);
   withType(dtype, [&](auto* type) {
     using Number = std::remove_pointer_t<decltype(type)>;
     sumSquares<<<kSumBlocks, kThreads, 0, on>>>(reinterpret_cast<const Number*>(buffer.data), buffer.bytes / sizeof(Number), sums);

@@ -31,8 +31,12 @@ constexpr std::chrono::seconds kLeaving{5};
 /// How often a channel that waits for NCCL is looked at when this rank does something else.
 constexpr std::chrono::microseconds kLook{20};
 
+/// How often it is looked whether that has been for too long.
+constexpr std::chrono::milliseconds kWatch{50};
+
 /// Used by one thread. One of its own takes what waits for NCCL further when that thread does not come by, because it waits for its GPU: which may
-/// wait for a peer that waits for this very message.
+/// wait for a peer that waits for this very message. When that takes longer than the deadline it ends all operations: the thread may be inside of a call
+/// of CUDA's, which returns when there is room behind them.
 class NcclLinks {
  public:
   NcclLinks(Communicator& host, std::chrono::milliseconds deadline, cudaStream_t compute, std::function<Ns(void*)> timeOf)
@@ -59,6 +63,8 @@ class NcclLinks {
   NcclChannel& open(const NcclMembers& members);
   [[nodiscard]] bool isMoving() const;
   void moveUntil(const std::stop_token& stop);
+  void watch();
+  void requireOpen() const;
   void advance();
   void abortAll();
   void close();
@@ -77,6 +83,7 @@ class NcclLinks {
   std::map<NcclMembers, NcclChannel> channels_;
   std::uint64_t next_ = 1;
   std::string failure_;  ///< that the mover found
+  Clock::time_point came_ = Clock::now();  ///< when the thread came by last
   bool aborted_ = false;
   std::jthread mover_;
 };
@@ -102,15 +109,19 @@ NcclChannel& NcclLinks::open(const NcclMembers& members) {
 }
 
 std::uint64_t NcclLinks::begin(const NcclMembers& members, const NcclOperation& what, bool afterCompute) {
-  const std::lock_guard lock(mutex_);
-  if (aborted_) throw Error(leftSentence());
-  NcclChannel& channel = open(members);
+  std::unique_lock lock(mutex_);
+  requireOpen();
   const std::uint64_t id = next_++;
   NcclOperation& operation = operations_.emplace(id, what).first->second;
   if (afterCompute) {
     operation.ready = events_.take();
+    came_ = Clock::now();
+    lock.unlock();  // the call waits while the stream is full
     checkCuda(cudaEventRecord(operation.ready, compute_), "record an event");
+    lock.lock();
+    requireOpen();
   }
+  NcclChannel& channel = open(members);
   channel.add(operation);
   advance();
   return id;
@@ -132,7 +143,11 @@ void NcclLinks::moveUntil(const std::stop_token& stop) {
   std::unique_lock lock(mutex_);
   try {
     checkCuda(cudaSetDevice(device_), "take a GPU for a thread");
-    while (moving_.wait(lock, stop, [this] { return isMoving(); }) && !stop.stop_requested()) {
+    while (!stop.stop_requested()) {
+      if (!moving_.wait_for(lock, stop, kWatch, [this] { return isMoving(); })) {
+        watch();
+        continue;
+      }
       for (auto& [members, channel] : channels_) channel.move();
       lock.unlock();
       std::this_thread::sleep_for(kLook);
@@ -143,9 +158,27 @@ void NcclLinks::moveUntil(const std::stop_token& stop) {
   }
 }
 
-void NcclLinks::advance() {
-  if (aborted_) throw Error(leftSentence());
+/// Ends what is under way for longer than the deadline while nobody asks for it.
+void NcclLinks::watch() {
+  if (aborted_ || Clock::now() - came_ < deadline_) return;
+  for (auto& [members, channel] : channels_) {
+    channel.look();
+    if (const std::string open = channel.openOperation(); failure_.empty() && !open.empty()) {
+      failure_ = "NCCL had not ended a message or collective between " + channel.between() + " " + inWords(deadline_) + " after it was asked for" + open +
+                 "; see whether another rank hangs, or allow more with --timeout";
+    }
+  }
+  if (!failure_.empty()) abortAll();
+}
+
+void NcclLinks::requireOpen() const {
   if (!failure_.empty()) throw Error(failure_);
+  if (aborted_) throw Error(leftSentence());
+}
+
+void NcclLinks::advance() {
+  requireOpen();
+  came_ = Clock::now();
   ids_.advance();
   for (auto& [members, channel] : channels_) {
     if (channel.needsId()) {
@@ -187,7 +220,9 @@ void NcclLinks::order(std::uint64_t id) {
     std::this_thread::yield();
     lock.lock();
   }
-  checkCuda(cudaStreamWaitEvent(compute_, operation.end, 0), "wait for an event");
+  const cudaEvent_t end = operation.end;
+  lock.unlock();  // the call waits while the stream is full
+  checkCuda(cudaStreamWaitEvent(compute_, end, 0), "wait for an event");
 }
 
 std::pair<Ns, Ns> NcclLinks::times(std::uint64_t id) {
@@ -222,7 +257,10 @@ void NcclLinks::abortAll() {
     for (auto& [members, channel] : channels_) channel.lookLast();
   }
   aborted_ = true;
+  // As one group: an abort waits for what its communicator has on a stream, which may be behind compute that is behind a receive of another one.
+  static_cast<void>(ncclGroupStart());
   for (auto& [members, channel] : channels_) channel.abort();
+  static_cast<void>(ncclGroupEnd());
 }
 
 /// Ends the channels in peace with their peers, all at once; those that do not end in time are left to be aborted.

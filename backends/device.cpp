@@ -30,7 +30,7 @@ const Device& hostDevice() {
       .mark = [] { return Mark{monotonicNow()}; },
       .timeOf = [](Mark mark) { return Ns{mark}; },
       .forgetMarks = [] {},
-      .finish = [](std::chrono::milliseconds) {},
+      .finish = [](std::chrono::milliseconds, const std::function<void()>&) {},
   };
   return host;
 }

@@ -37,8 +37,9 @@ struct Device {
   Ns (*timeOf)(Mark mark) = nullptr;
   /// Ends the life of all marks so far. Who makes marks calls it once a step, or they pile up.
   void (*forgetMarks)() = nullptr;
-  /// Waits until all that was asked for is done. Throws Error at the deadline.
-  void (*finish)(std::chrono::milliseconds deadline) = nullptr;
+  /// Waits until all that was asked for is done, calling `meanwhile` (which may be empty) again and again. Throws Error at the deadline, and what that
+  /// throws.
+  void (*finish)(std::chrono::milliseconds deadline, const std::function<void()>& meanwhile) = nullptr;
 
   /// Keeps what `work` asks for instead of doing it (a CUDA graph): `launch` does it, any number of times, on the same memory. What `work` allocates
   /// stays the recording's while that lives, so recordings that do not run at the same time may share: those with the same `pool`, launched in the

@@ -44,6 +44,7 @@ class DeviceMessages final : public Communicator {
   std::optional<bool> isDone(Ticket ticket) override;
   std::size_t waitAny(std::span<const Ticket> tickets) override;
   void progress() override;
+  void requireAlive() override;
   std::optional<std::pair<Ns, Ns>> timesOf(Ticket ticket) override;
   MessageState stateOf(Ticket ticket) noexcept override;
   std::optional<Ticket> combine(Collective what, std::span<const Rank> group, DType dtype, Buffer buffer) override;
@@ -260,6 +261,11 @@ void DeviceMessages::progress() {
   advance();
 }
 
+void DeviceMessages::requireAlive() {
+  advance();
+  if (!failure_.empty()) throw Error(failure_);
+}
+
 std::optional<std::pair<Ns, Ns>> DeviceMessages::timesOf(Ticket ticket) {
   if (const auto found = waited_.find(ticket); found != waited_.end()) return links_.times(found->second);
   const auto found = times_.find(ticket);
@@ -300,9 +306,8 @@ std::optional<Communicator::Ticket> DeviceMessages::combine(Collective what, std
 /// done when the device has finished.
 void DeviceMessages::barrier() {
   if (left_) throw Error(leftSentence());
-  device_.finish(deadline_);
-  advance();
-  if (!failure_.empty()) throw Error(failure_);
+  device_.finish(deadline_, [this] { requireAlive(); });
+  requireAlive();
   copied_.clear();
   times_.clear();
   for (const auto& [ticket, operation] : std::exchange(waited_, {})) times_.emplace(ticket, links_.times(operation));

@@ -12,6 +12,7 @@
 
 #include "backends/files.h"
 #include "backends/pt2.h"
+#include "backends/gpu_inventory.h"
 #include "schedules/error.h"
 
 namespace pw {
@@ -65,6 +66,16 @@ Machine thisMachine() {
     break;
   }
   machine.cores = static_cast<int>(std::thread::hardware_concurrency());
+  return machine;
+}
+
+Machine gpuMachine(int cudaIndex) {
+  Machine machine = thisMachine();
+  machine.device = fmt::format("cuda:{}", cudaIndex);
+  machine.processor = "a GPU";
+  for (const Gpu& gpu : gpuInventory().gpus) {
+    if (gpu.cudaIndex == cudaIndex && !gpu.name.empty()) machine.processor = gpu.name;
+  }
   return machine;
 }
 

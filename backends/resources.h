@@ -20,6 +20,9 @@ namespace pw {
 /// This host and its processor.
 [[nodiscard]] Machine thisMachine();
 
+/// This host and CUDA's GPU of that number.
+[[nodiscard]] Machine gpuMachine(int cudaIndex);
+
 /// Path of this program.
 [[nodiscard]] std::string ownPath();
 

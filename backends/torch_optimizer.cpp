@@ -101,9 +101,9 @@ void plainStep(const OptimizerSpec& spec, at::Tensor& values, at::Tensor& gradie
     const auto divisor = divisorOf(gradientScale);
     divisor ? gradients.div_(*divisor) : multiply(gradients, gradientScale);
   }
-  constexpr std::int64_t kPiece = 1 << 16;  // temporaries stay in the cache
-  for (std::int64_t begin = 0; begin < values.numel(); begin += kPiece) {
-    const std::int64_t count = std::min(kPiece, values.numel() - begin);
+  const std::int64_t most = values.is_cpu() ? 1 << 16 : 1 << 24;  // temporaries stay in the cache, or small; a GPU is asked for few kernels
+  for (std::int64_t begin = 0; begin < values.numel(); begin += most) {
+    const std::int64_t count = std::min(most, values.numel() - begin);
     std::vector<at::Tensor> pieces;
     for (const auto& [name, tensor] : state) pieces.push_back(tensor.narrow(0, begin, count));
     plainPiece(spec, values.narrow(0, begin, count), gradients.narrow(0, begin, count), pieces, step);

@@ -27,6 +27,7 @@ namespace pw {
 namespace {
 
 using Clock = std::chrono::steady_clock;
+constexpr std::chrono::minutes kDeadline{2};
 
 Ns since(Clock::time_point start) { return std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - start).count(); }
 
@@ -71,10 +72,45 @@ struct Meter {
   const Device& device;
 
   [[nodiscard]] Mark mark() const { return device.mark(); }
-  void finish() const { device.finish(std::chrono::minutes(2)); }
+  void finish() const { device.finish(kDeadline, {}); }
   [[nodiscard]] Ns between(Mark begin, Mark end) const { return device.timeOf(end) - device.timeOf(begin); }
   [[nodiscard]] Bytes alive() const { return device.bytesAlive != nullptr ? device.bytesAlive() : tensorBytesAlive(); }
   [[nodiscard]] Bytes peak() const { return device.takePeakBytes != nullptr ? device.takePeakBytes() : takePeakBytes(); }
+};
+
+/// Gives a GPU something to do while the host asks for a sample: else it would wait for the host between small operators, and that would be measured.
+/// A stream takes some thousand calls at most, then the host waits for it: so the host gets a start of some laps only, again and again.
+class HeadStart {
+ public:
+  explicit HeadStart(const Device& device) : device_(device) {}
+
+  /// A sample begins; `spins`: not the first ones, which are timed.
+  void begin(bool spins) {
+    spins_ = spins && device_.spin != nullptr;
+    laps_ = 0;
+    began_ = Clock::now();
+    spin();
+  }
+  /// Between two laps.
+  void lap() {
+    if (++laps_ % kLaps == 0) spin();
+  }
+  /// All was asked for.
+  void end() {
+    if (!spins_ && laps_ > 0) perLap_ = std::min(since(began_) / laps_, perLap_);
+  }
+
+ private:
+  static constexpr Ns kLaps = 64;
+
+  void spin() const {
+    if (spins_) device_.spin(std::min<Ns>(2 * kLaps * perLap_, 1'000'000'000) + 100'000);
+  }
+
+  const Device& device_;
+  bool spins_ = false;
+  Ns laps_ = 0, perLap_ = 1'000'000;  ///< at most: to ask for one
+  Clock::time_point began_;
 };
 
 /// What a node took, once the device was waited for.
@@ -86,7 +122,8 @@ struct Lap {
 /// Lays the time and memory of one backward at the nodes whose functions run.
 class BackwardClock {
  public:
-  BackwardClock(std::size_t slots, std::size_t first, const Meter& meter) : change(slots, 0), peak(slots, 0), meter_(meter), current_(first) {}
+  BackwardClock(std::size_t slots, std::size_t first, const Meter& meter, HeadStart& headStart)
+      : change(slots, 0), peak(slots, 0), meter_(meter), headStart_(headStart), current_(first) {}
 
   void start() {
     alive_ = begin_ = meter_.alive();
@@ -102,6 +139,7 @@ class BackwardClock {
     alive_ = alive;
     if (node != current_) begin_ = alive;
     current_ = node;
+    headStart_.lap();
     last_ = meter_.mark();
   }
 
@@ -110,6 +148,7 @@ class BackwardClock {
 
  private:
   Meter meter_;
+  HeadStart& headStart_;
   std::size_t current_;
   Mark last_ = 0;
   Bytes alive_ = 0, begin_ = 0;
@@ -148,8 +187,7 @@ class ModelRunner {
 
   /// One forward and backward with the weight gradients apart.
   void sample(bool record) {
-    keepBusy();
-    const auto asked = Clock::now();
+    headStart_.begin(record);
     const Tape tape = forward();
     std::vector<WeightGradient> deferred;
     const Mark start = meter_.mark();
@@ -166,11 +204,12 @@ class ModelRunner {
       const Mark begin = meter_.mark();
       gradient.compute();
       weights.push_back({node, begin, meter_.mark()});
+      headStart_.lap();
       samples_.weightPeak[node] = std::max(samples_.weightPeak[node], meter_.peak() - alive);
       gradient.compute = nullptr;
     }
     const Mark end = meter_.mark();
-    asking_ = std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - asked).count();
+    headStart_.end();
     meter_.finish();
     if (record) take(tape, clock, weights, start, end);
     meter_.device.forgetMarks();
@@ -181,7 +220,7 @@ class ModelRunner {
   void sampleWhole() {
     if (!recording_) recording_ = recorded();
     const c10::AutoGradMode gradients(true);
-    keepBusy();
+    headStart_.begin(true);
     const Mark start = meter_.mark();
     at::Tensor output;
     if (recording_->forward) {
@@ -234,6 +273,10 @@ class ModelRunner {
     meter_.device.forgetMarks();
     return median(times);
   }
+
+  [[nodiscard]] const Device& device() const { return meter_.device; }
+  /// Whether the wholes were recorded.
+  [[nodiscard]] bool hasGraphs() const { return recording_ && recording_->forward; }
 
   /// Of the trained ones.
   [[nodiscard]] Bytes parameterBytes() const {
@@ -338,6 +381,7 @@ class ModelRunner {
       samples_.saved[node] = bytes - std::exchange(alive, bytes);
       tape.sequence.push_back(at::sequence_number::peek());
       tape.nodeOfRange.push_back(node);
+      headStart_.lap();
       last = isOnGpu() ? meter_.mark() : now;  // on the host what comes between is part of what a run does, too
     };
     run_.observer = [&](NodeId id) { note(id.index()); };
@@ -367,11 +411,6 @@ class ModelRunner {
       samples_.weight[n].push_back(weight[n]);
       samples_.held[n] = clock.change[n];  // less what the whole backward leaves, once that is known
     }
-  }
-
-  /// Gives a GPU something to do while the host asks for a sample: else it would wait for the host between small operators, and that would be measured.
-  void keepBusy() const {
-    if (meter_.device.spin != nullptr) meter_.device.spin(2 * asking_ + 100'000);
   }
 
   void wholeBackward(const at::Tensor& output, const at::Tensor& gradient) {
@@ -419,7 +458,7 @@ class ModelRunner {
   /// Autograd functions carry the sequence number they were made under: so each belongs to the node that ran then. Gradient accumulation
   /// belongs to the function that ran before it.
   BackwardClock backward(Tape tape) {
-    BackwardClock clock(graph_.nodes.size() + 1, graph_.nodes.size(), meter_);
+    BackwardClock clock(graph_.nodes.size() + 1, graph_.nodes.size(), meter_, headStart_);
     if (!tape.loss.requires_grad()) return clock;
     std::unordered_set<torch::autograd::Node*> seen;
     std::vector<torch::autograd::Node*> open{tape.loss.grad_fn().get()};
@@ -443,6 +482,7 @@ class ModelRunner {
 
   const ModelGraph& graph_;
   Meter meter_;
+  HeadStart headStart_{meter_.device};
   at::Device where_;
   LossSpec lossSpec_;
   BatchSource data_;
@@ -458,24 +498,24 @@ class ModelRunner {
   std::function<void(const std::string&)> tell_;
   at::Tensor outputForm_;                 // shape and type of what the loss is computed from, without memory
   std::unique_ptr<Recording> recording_;  // once the first whole was asked for
-  Ns asking_ = 0;                         // that the host took to ask for the last sample
   std::vector<Ns> overhead_, forwardTotals_, backwardTotals_;
 };
 
 /// One-way times between ranks 0 and 1 by round trips of growing messages; empty on other ranks.
-std::vector<std::pair<Bytes, Ns>> measureLink(Communicator& group) {
+std::vector<std::pair<Bytes, Ns>> measureLink(Communicator& group, const Device& device) {
   std::vector<std::pair<Bytes, Ns>> times;
   std::uint32_t tag = 1;
   for (const Bytes size : {Bytes{1} << 10, Bytes{1} << 14, Bytes{1} << 17, Bytes{1} << 20, Bytes{1} << 22}) {
-    std::vector<std::byte> out(static_cast<std::size_t>(size)), in(static_cast<std::size_t>(size));
+    const HeldBuffer out = device.allocate(static_cast<std::size_t>(size)), in = device.allocate(static_cast<std::size_t>(size));
     std::vector<Ns> trips;
     for (int i = 0; i < 20 && group.rank().value < 2; ++i) {
       const Rank peer(1 - group.rank().value);
       const auto start = Clock::now();
-      const auto receive = group.receive(peer, tag, {in.data(), in.size()});
+      const auto receive = group.receive(peer, tag, in.buffer);
       if (group.rank().value == 1) group.wait(receive);
-      group.wait(group.send(peer, tag, {out.data(), out.size()}));
+      group.wait(group.send(peer, tag, out.buffer));
       if (group.rank().value == 0) group.wait(receive);
+      device.finish(kDeadline, {});
       trips.push_back(since(start));
       ++tag;
     }
@@ -516,6 +556,8 @@ Profile measureProfile(const ModelGraph& graph, const ProfileOptions& options, C
   profile.model = graph.name;
   profile.microbatch = options.microbatch;
   profile.ranksAtOnce = group == nullptr ? 1 : group->size();
+  profile.computing.precision = options.stage.precision;
+  profile.computing.graphs = runner.hasGraphs();
   runner.sampleMemory();
   runner.fill(profile);
   meet();
@@ -524,7 +566,7 @@ Profile measureProfile(const ModelGraph& graph, const ProfileOptions& options, C
   for (std::size_t n = 0; n < graph.nodes.size(); ++n) profile.nodes[n].flops = forwardFlops(graph, graph.nodes[n], bindings);
   meet();
   if (group != nullptr && group->size() > 1) {
-    const auto times = measureLink(*group);
+    const auto times = measureLink(*group, runner.device());
     if (group->rank().value == 0) profile.link = fitLink(times);
   }
   return profile;

@@ -52,7 +52,10 @@ class Sum {
   }
   void addRows(const Tensor& indices, const Tensor& rows) const {
     if (takeFresh()) gradient_.sum->zero_();
-    gradient_.sum->index_add_(0, indices, rows.to(gradient_.sum->scalar_type()));
+    const Tensor added = rows.to(gradient_.sum->scalar_type());
+    // On a GPU index_add_ adds in any order, this in one: the same bits in every run.
+    if (gradient_.sum->is_cuda()) gradient_.sum->index_put_({indices}, added, /*accumulate=*/true);
+    else gradient_.sum->index_add_(0, indices, added);
   }
 
  private:

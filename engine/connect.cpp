@@ -11,13 +11,16 @@ namespace pw {
 std::unique_ptr<Communicator> connectRanks(const std::string& transport, const Rendezvous& rendezvous, const TorchBackend& torch) {
   if (transport == "ucx") return connectUcx(rendezvous, torch.connectStore(rendezvous));
   if (transport == "gloo") return torch.connectGloo(rendezvous);
-  if (transport == "nccl") {
-    const CudaBackend& cuda = cudaBackend();
-    auto host = connectUcx(rendezvous, torch.connectStore(rendezvous));
-    DeviceLinks links = cuda.ncclLinks(*host, rendezvous.deadline);
-    return communicatorOver(std::move(host), cuda.device(), std::move(links), rendezvous.deadline);
-  }
-  throw UsageError(fmt::format("there is no transport '{}'; there are ucx, gloo and nccl", transport));
+  throw UsageError(fmt::format("there is no transport '{}'; there are ucx and gloo, and nccl for GPUs", transport));
+}
+
+GpuRank connectGpus(const RankEnvironment& environment, const Rendezvous& rendezvous, bool tf32, const TorchBackend& torch) {
+  if (environment.worldSize == 1) return {takeGpu(environment, tf32, nullptr), std::move(inMemoryCommunicators(1, rendezvous.deadline).front())};
+  const KeyValueStore store = torch.connectStore(rendezvous);
+  const TakenGpu gpu = takeGpu(environment, tf32, &store);
+  auto host = connectUcx(rendezvous, store);
+  DeviceLinks links = cudaBackend().ncclLinks(*host, rendezvous.deadline);
+  return {gpu, communicatorOver(std::move(host), *gpu.device, std::move(links), rendezvous.deadline)};
 }
 
 }  // namespace pw

@@ -6,13 +6,24 @@
 #include "backends/communicator.h"
 #include "backends/rendezvous.h"
 #include "backends/torch_backend.h"
+#include "engine/gpu_share.h"
 
 namespace pw {
 
-/// Connects this rank to its job by the transport of that name: `ucx` (shared memory, RDMA, TCP), `gloo` (TCP; cannot tell which of several
-/// messages came first), `nccl` (the memory of GPUs by NCCL, all else by ucx; the rank's GPU must be prepared). All meet at c10d's store. Throws
-/// UsageError for unknown names, Error naming what failed when the ranks do not meet within the rendezvous' deadline.
+/// Connects this rank to its job by the transport of that name: `ucx` (shared memory, RDMA, TCP), or `gloo` (TCP; cannot tell which of several
+/// messages came first). All meet at c10d's store. Throws UsageError for unknown names, Error naming what failed when the ranks do not meet within the
+/// rendezvous' deadline.
 [[nodiscard]] std::unique_ptr<Communicator> connectRanks(const std::string& transport, const Rendezvous& rendezvous,
                                                          const TorchBackend& torch);
+
+/// A rank that computes on a GPU.
+struct GpuRank {
+  TakenGpu gpu;
+  std::unique_ptr<Communicator> communicator;  ///< the memory of GPUs by NCCL, all else by ucx
+};
+
+/// Takes this rank's GPU and connects it to its job, if that has others (else `rendezvous` is for its deadline alone). Throws as `takeGpu` and
+/// `connectRanks`.
+[[nodiscard]] GpuRank connectGpus(const RankEnvironment& environment, const Rendezvous& rendezvous, bool tf32, const TorchBackend& torch);
 
 }  // namespace pw

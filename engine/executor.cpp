@@ -94,11 +94,15 @@ void Executor::finish() {
   phase_ = "at its end";
   exchange_.finish();
   // Reading the loss waits for the device, and has no deadline.
-  if (stages_.contains(Stage(plan_.partition.stages.size() - 1))) device_.finish(options_.deadline);
+  if (stages_.contains(Stage(plan_.partition.stages.size() - 1))) finishDevice();
   for (const auto& [stage, module] : stages_) {
     if (const auto loss = module->stepLoss()) log_.loss = *loss;
   }
   if (options_.sumLoss) log_.loss = reducer_.allSum(log_.loss.value_or(0));
+}
+
+void Executor::finishDevice() {
+  device_.finish(options_.deadline, [this] { communicator_.requireAlive(); });
 }
 
 void Executor::update(const std::function<void()>& beforeUpdate) {
@@ -127,7 +131,7 @@ void Executor::settleTimes() {
   if (isHost()) return;
   current_.reset();
   phase_ = "at its end";
-  device_.finish(options_.deadline);
+  finishDevice();
   for (Span& span : log_.spans) {
     if (span.kind == SpanKind::SendForward || span.kind == SpanKind::SendBackward) continue;
     span.start = device_.timeOf(span.start);

@@ -83,6 +83,7 @@ class Executor {
   void compute(const Action& action);
   void barrier();
   void finish();
+  void finishDevice();
   void update(const std::function<void()>& beforeUpdate);
   void record(SpanKind kind, const Action& action, Mark start);
   [[nodiscard]] bool isHost() const { return device_.index < 0; }

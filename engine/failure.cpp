@@ -1,10 +1,12 @@
 #include "engine/failure.h"
 
 #include <charconv>
+#include <chrono>
 #include <cstdio>
 #include <cstdlib>
 #include <new>
 #include <string_view>
+#include <thread>
 
 #include <fmt/format.h>
 
@@ -14,6 +16,7 @@
 namespace pw {
 namespace {
 
+constexpr std::chrono::seconds kClosing{5};
 constexpr std::string_view kMemoryCure = "; use smaller microbatches, more stages or a machine with more memory";
 
 /// Removes all `[… .cpp:78] ` and `[enforce fail at x.cpp:127] `: places in the source of libraries.
@@ -58,7 +61,7 @@ std::string causeOf(const std::exception& exception) {
   return text;
 }
 
-void failRank(const RankEnvironment& environment, const std::exception& exception) {
+void failRank(const RankEnvironment& environment, const std::exception& exception, int (*complain)(std::string_view sentence, int status)) {
   const bool unusable = dynamic_cast<const UsageError*>(&exception) != nullptr;
   std::string sentence = causeOf(exception);
   if (!sentence.starts_with("Rank ")) sentence = fmt::format("Rank {}: {}", environment.rank.value, sentence);
@@ -67,8 +70,12 @@ void failRank(const RankEnvironment& environment, const std::exception& exceptio
     std::fflush(stdout);
     std::_Exit(unusable ? 2 : 1);  // no destructors: they might wait for peers
   }
-  if (unusable) throw UsageError(sentence);
-  throw Error(sentence);
+  const int status = complain(sentence, unusable ? 2 : 1);
+  std::thread([status] {
+    std::this_thread::sleep_for(kClosing);
+    std::_Exit(status);
+  }).detach();
+  throw RankFailed{status};
 }
 
 void throwUnlessOk(const LaunchResult& result) {

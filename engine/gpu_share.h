@@ -5,22 +5,27 @@
 #include <vector>
 
 #include "backends/cuda_backend.h"
+#include "backends/rendezvous.h"
 #include "engine/rank_environment.h"
 
 namespace pw {
 
-/// The GPU that a rank computes on.
+/// CUDA's number of the GPU that a rank computes on: the ranks of a host take the GPUs that they see in turn. Throws UsageError where there is none, and
+/// where there are several and a launcher does not say how many ranks a host has.
+[[nodiscard]] int gpuOf(const RankEnvironment& environment, int gpus);
+
+/// Who computes where.
 struct GpuShare {
-  int device = 0;  ///< CUDA's number
-  GpuPart part;    ///< which of the ranks of this host that compute on it this is: more than one rehearse a plan
+  GpuPart part;            ///< which of the ranks on its GPU a rank is: more than one rehearse a plan
+  int ranks = 1, gpus = 1; ///< of the job
 };
 
-/// Ranks of a host take its GPUs in turn. Throws UsageError where there is none, and where a launcher does not say how many ranks a host has.
-[[nodiscard]] GpuShare gpuShareOf(const RankEnvironment& environment, int gpus);
+/// `identities`: of each rank's GPU, by rank.
+[[nodiscard]] GpuShare gpuShareOf(const std::vector<std::string>& identities, Rank rank);
 
-/// What NCCL is told, where the user does not: to move a message by at most 4 channels, as each may hold a multiprocessor while a receive waits. Where ranks
-/// share a GPU, which it refuses else: NCCL before 2.30 that they are on different hosts (it then uses sockets, over the loopback device where all ranks
-/// are on this host), later ones that several ranks a GPU are meant.
+/// What NCCL is told, where the user does not: to move a message by at most 4 channels, as each may hold a multiprocessor while a receive waits. A rank that
+/// shares its GPU, which NCCL refuses else: before 2.30 that it is on a host of its own, to be reached by sockets, which a machine without network
+/// adapters has, too (over the loopback device where all ranks are on this host); later versions that several ranks a GPU are meant.
 [[nodiscard]] std::vector<std::pair<std::string, std::string>> ncclVariables(const RankEnvironment& environment, const GpuShare& share);
 
 /// Whether processes that share a GPU run on it at the same time, by NVIDIA's Multi-Process Service, in place of taking turns: its daemon listens on
@@ -37,6 +42,17 @@ struct GpuSharing {
 };
 
 /// What one should know of times where ranks share GPUs: `4 ranks share 1 GPU and take turns on it: …`; empty where each has its own.
-[[nodiscard]] std::string rehearsalNote(const RankEnvironment& environment, int gpus, const GpuSharing& sharing);
+[[nodiscard]] std::string rehearsalNote(const GpuShare& share, const GpuSharing& sharing);
+
+/// The GPU that this process computes on.
+struct TakenGpu {
+  const Device* device = nullptr;
+  std::string note;  ///< see rehearsalNote
+};
+
+/// Makes this process compute on its rank's GPU, on a part of it where ranks share it at once, and tells NCCL what it needs. Once a process, before
+/// anything else of CUDA. All ranks of the job call it and learn of each other's GPUs by `store` (null where there is one rank). Throws as `gpuOf`,
+/// `cudaBackend` and the store.
+[[nodiscard]] TakenGpu takeGpu(const RankEnvironment& environment, bool tf32, const KeyValueStore* store);
 
 }  // namespace pw

@@ -31,6 +31,16 @@ NodeCost costOf(const JsonPart& j) {
   return c;
 }
 
+Json computingJson(const Computing& c) {
+  return {{"on_gpu", c.onGpu}, {"precision", precisionName(c.precision)}, {"tf32", c.tf32}, {"graphs", c.graphs}};
+}
+
+Computing computingOf(const JsonPart& j, const JsonDocument& document) {
+  const auto precision = precisionOf(j["precision"].as<std::string>());
+  if (!precision) document.fail("computing.precision is none of traced, bf16 and fp16");
+  return {j["on_gpu"].as<bool>(), *precision, j["tf32"].as<bool>(), j["graphs"].as<bool>()};
+}
+
 void checkConsistent(const Profile& p, const JsonDocument& document) {
   const auto fail = [&](std::string_view what) { document.fail(what); };
   if (p.microbatch < 1 || p.ranksAtOnce < 1 || p.threads < 1) fail("microbatch, ranks or threads are less than 1");
@@ -53,10 +63,27 @@ void checkConsistent(const Profile& p, const JsonDocument& document) {
 
 }  // namespace
 
+std::string_view precisionName(DType precision) {
+  return precision == DType::BFloat16 ? "bf16" : precision == DType::Float16 ? "fp16" : "traced";
+}
+
+std::optional<DType> precisionOf(std::string_view name) {
+  for (const DType precision : {DType::Unknown, DType::BFloat16, DType::Float16}) {
+    if (name == precisionName(precision)) return precision;
+  }
+  return std::nullopt;
+}
+
+std::string words(const Computing& c) {
+  const std::string precision = c.precision == DType::Unknown ? "as traced" : fmt::format("in {}", precisionName(c.precision));
+  return fmt::format("on {} {}{}", c.onGpu ? "GPUs" : "CPUs", precision, c.tf32 ? " but for TF32" : "");
+}
+
 std::string toJson(const Profile& p) {
   Json j{{"format", "pipewright-profile"}, {"version", kVersion}, {"model", p.model}, {"microbatch", p.microbatch},
          {"ranks_at_once", p.ranksAtOnce}, {"threads", p.threads}, {"estimated", p.estimated},
          {"machine", {{"host", p.machine.host}, {"processor", p.machine.processor}, {"cores", p.machine.cores}, {"device", p.machine.device}}},
+         {"computing", computingJson(p.computing)},
          {"link", {{"latency_ns", p.link.latency}, {"bytes_per_s", p.link.bytesPerSecond}, {"duplex", p.link.duplex}}},
          {"action_overhead_ns", p.actionOverhead}, {"optimizer_ns_per_byte", p.optimizerNsPerByte}, {"loss", costJson(p.loss)},
          {"node_fields", {"forward_ns", "backward_ns", "forward_spread_ns", "backward_spread_ns", "saved_bytes", "flops", "weight_ns", "held_for_weight_bytes",
@@ -82,6 +109,7 @@ Profile parseProfile(std::string_view text, const std::string& source) {
   p.estimated = j["estimated"].as<bool>();
   const JsonPart m = j["machine"];
   p.machine = {m["host"].as<std::string>(), m["processor"].as<std::string>(), m["cores"].as<int>(), m["device"].as<std::string>()};
+  if (json.contains("computing")) p.computing = computingOf(j["computing"], document);
   p.link = {j["link"]["latency_ns"].as<Ns>(), j["link"]["bytes_per_s"].as<double>(), j["link"]["duplex"].as<bool>()};
   p.actionOverhead = j["action_overhead_ns"].as<Ns>();
   p.optimizerNsPerByte = j["optimizer_ns_per_byte"].as<double>();
@@ -91,10 +119,16 @@ Profile parseProfile(std::string_view text, const std::string& source) {
   return p;
 }
 
-std::string sourceOf(const Profile& p) {
+std::string sourceOf(const Profile& p, int ranks) {
   if (p.estimated) return "estimated for " + p.machine.device;
-  return fmt::format("measured on {} ({}), {} process{} at once, {} thread{} each", p.machine.host, p.machine.processor, p.ranksAtOnce,
-                     p.ranksAtOnce == 1 ? "" : "es", p.threads, p.threads == 1 ? "" : "s");
+  std::string text = fmt::format("measured on {} ({})", p.machine.host, p.machine.processor);
+  if (p.ranksAtOnce > 1 || !p.computing.onGpu) text += fmt::format(", {} process{} at once", p.ranksAtOnce, p.ranksAtOnce == 1 ? "" : "es");
+  if (!p.computing.onGpu) text += fmt::format(", {} thread{} each", p.threads, p.threads == 1 ? "" : "s");
+  if (p.computing.precision != DType::Unknown) text += fmt::format(", in {}", precisionName(p.computing.precision));
+  if (p.computing.tf32) text += ", with TF32";
+  if (p.computing.onGpu && !p.computing.graphs) text += ", operator by operator";
+  if (ranks > 1 && p.link.bytesPerSecond == 0) text += "; messages take no time, as no link was measured";
+  return text;
 }
 
 CostSums::CostSums(const Profile& profile) : prefix_(1) {

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "simulator/cluster.h"
@@ -37,6 +39,23 @@ struct Machine {
   bool operator==(const Machine&) const = default;
 };
 
+/// How ranks compute, as far as their times depend on it.
+struct Computing {
+  bool onGpu = false;
+  DType precision = DType::Unknown;  ///< that matrix products and the like are cast to (autocast): BFloat16, Float16, or Unknown: none, all as traced
+  bool tf32 = false;                 ///< a GPU's float32 matrix products may round their inputs to 19 bits
+  bool graphs = false;               ///< a GPU does what was recorded as a whole (CUDA graphs)
+
+  bool operator==(const Computing&) const = default;
+};
+
+/// `traced`, `bf16` or `fp16`.
+[[nodiscard]] std::string_view precisionName(DType precision);
+/// Nothing for other names.
+[[nodiscard]] std::optional<DType> precisionOf(std::string_view name);
+/// `on GPUs in bf16`, `on CPUs as traced`, `on GPUs as traced but for TF32`.
+[[nodiscard]] std::string words(const Computing& computing);
+
 /// Costs of every node of a model at one microbatch size. `estimated` marks costs computed from FLOPs and bytes.
 struct Profile {
   std::string model;             ///< ModelGraph::name
@@ -45,6 +64,7 @@ struct Profile {
   int threads = 1;               ///< intra-op threads of each
   bool estimated = false;
   Machine machine;
+  Computing computing;           ///< of a measured one
   std::vector<NodeCost> nodes;   ///< one per node of the graph
   NodeCost loss;                 ///< loss function on the last stage (0 when the model has its own)
   Ns actionOverhead = 0;         ///< of one action beside its nodes, fitted from whole-model runs
@@ -57,11 +77,12 @@ struct Profile {
 [[nodiscard]] std::string toJson(const Profile& profile);
 /// `source` names the text in errors. Throws UsageError for text that is no profile, of a newer version, or with numbers that are negative
 /// (saved bytes and the backward's change may be: freed), too large to add up, or whose weight part is longer than its backward. Files without
-/// the later fields (weight and memory) load with zeros there.
+/// the later fields (weight and memory, how ranks computed) load with zeros there.
 [[nodiscard]] Profile parseProfile(std::string_view json, const std::string& source);
 
-/// In words where the times come from: `measured on HOST (PROCESSOR), 2 processes at once, 1 thread each`.
-[[nodiscard]] std::string sourceOf(const Profile& profile);
+/// In words where the times come from: `measured on HOST (PROCESSOR), 2 processes at once, 1 thread each`, `measured on HOST (GPU), in bf16`.
+/// With several `ranks` also that messages between them take no time, where their link was not measured.
+[[nodiscard]] std::string sourceOf(const Profile& profile, int ranks = 1);
 
 /// Prefix sums over the nodes: the cost of any range is one subtraction.
 class CostSums {

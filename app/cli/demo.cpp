@@ -7,7 +7,7 @@
 #include <filesystem>
 
 #include "app/cli/commands.h"
-#include "app/cli/model.h"
+#include "backends/resources.h"
 #include "schedules/error.h"
 
 namespace pw::cli {

@@ -11,7 +11,7 @@
 #include <fmt/format.h>
 
 #include "app/cli/commands.h"
-#include "app/cli/model.h"
+#include "backends/resources.h"
 #include "app/cli/output.h"
 #include "backends/run_store.h"
 #include "backends/torch_export.h"

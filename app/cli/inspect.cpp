@@ -15,7 +15,7 @@
 #include <nlohmann/json.hpp>
 
 #include "app/cli/commands.h"
-#include "app/cli/model.h"
+#include "backends/resources.h"
 #include "app/cli/output.h"
 #include "app/cli/split_report.h"
 #include "backends/torch_backend.h"

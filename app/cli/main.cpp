@@ -15,6 +15,7 @@
 
 #include "app/cli/commands.h"
 #include "app/cli/output.h"
+#include "engine/failure.h"
 #include "schedules/error.h"
 
 namespace pw::cli {
@@ -141,6 +142,8 @@ int main(int argc, char** argv) {
     const int status = dispatch(argc, argv);
     print("");  // what others wrote to stdout must have arrived, too
     return status;
+  } catch (const pw::RankFailed& failed) {
+    return failed.status;
   } catch (const pw::UsageError& problem) {
     return complain(problem.what(), kUnusable);
   } catch (const pw::Error& problem) {

@@ -8,7 +8,7 @@
 #include <thread>
 
 #include "app/cli/commands.h"
-#include "app/cli/model.h"
+#include "app/cli/own_ranks.h"
 #include "app/cli/output.h"
 #include "app/cli/schedule_options.h"
 #include "backends/gpu_inventory.h"
@@ -27,7 +27,8 @@ namespace {
 struct Options {
   std::vector<std::string> models, splits, recompute{"none"};
   std::string schedule = "1f1b", balance = "time", profile, cluster, out, loss, memoryLimit, share = "auto", optimizer = "sgd";
-  int ranks = 0, chunks = 0, microbatches = 0, threads = 1, replicas = 1;
+  MeasureOptions how;
+  int ranks = 0, chunks = 0, microbatches = 0, replicas = 1;
   std::int64_t microbatch = 0, batch = 0;
   bool json = false;
 };
@@ -52,9 +53,9 @@ std::vector<NodeId> chooseSplits(const Options& o, const ModelGraph& graph, cons
   return balance(graph, profile, stages, parseBalance(o.balance));
 }
 
-/// The devices found: GPUs where there are several, else cores.
-int devicesHere() {
-  const auto gpus = std::ranges::count_if(gpuInventory().gpus, isUsable);
+/// The devices found: GPUs where there are several and none asked for the CPU, else cores.
+int devicesHere(const MeasureOptions& how) {
+  const auto gpus = how.device == "cpu" ? 0 : std::ranges::count_if(gpuInventory().gpus, isUsable);
   return gpus > 1 ? static_cast<int>(gpus) : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
 }
 
@@ -65,7 +66,7 @@ Schedule chooseSchedule(const Options& o, const ModelGraph& graph) {
   ShapeOptions shape{.ranks = o.ranks, .chunks = o.chunks, .microbatches = o.microbatches, .group = 0, .strict = {}};
   const int pieces = static_cast<int>(o.splits.empty() ? graph.splitMarkers.size() : o.splits.size()) + 1;  // as the splits or the marks in the model say
   if (shape.ranks == 0 && !file && pieces > 1 && pieces % chunks == 0) shape.ranks = pieces / chunks;
-  if (shape.ranks == 0 && !file) shape.ranks = devicesHere();
+  if (shape.ranks == 0 && !file) shape.ranks = devicesHere(o.how);
   const Schedule schedule = generateFrom(o.schedule, shape);
   for (const Problem& problem : check(schedule)) {
     if (problem.stops == Stops::Always) throw UsageError(fmt::format("{} cannot be run: rank {}: {}; `pipewright check` lists all problems", o.schedule, problem.rank.value, problem.message));
@@ -88,7 +89,7 @@ Profile chooseProfile(const Options& o, const ModelGraph& graph, std::int64_t mi
     return profile;
   }
   if (!o.cluster.empty()) return estimate(graph, microbatch, loadCluster(o.cluster));
-  return measureWithRanks(o.models, microbatch, ranks, o.threads, o.loss);
+  return measureWithRanks(o.models, microbatch, ranks, o.how, o.loss);
 }
 
 void printStages(const Plan& plan, const ModelGraph& graph, const Metrics& metrics) {
@@ -217,6 +218,7 @@ PlanRequest requestOf(const Options& o, const ModelGraph& graph, const Profile& 
 }
 
 int run(Options& o) {
+  refuseWhatCannotMeasure(o.how, o.profile.empty() && o.cluster.empty());
   const ModelGraph graph = loadModel(o.models);
   const int parts = o.replicas * o.microbatches;
   if (o.batch == 0) o.batch = (o.microbatch == 0 ? exportedBatch(graph) : o.microbatch) * parts;
@@ -254,7 +256,7 @@ int run(Options& o) {
   } else {
     const std::string copies = plan.replicas > 1 ? fmt::format(" in each of {} replicas", plan.replicas) : "";
     fmt::print("{}: {} ranks{}, {}, {} microbatches of {}, loss {}\ncosts {}\n\n", graph.name, ranks, copies, o.schedule, o.microbatches, o.microbatch, o.loss,
-               sourceOf(plan.profile));
+               sourceOf(plan.profile, ranks));
     printStages(plan, graph, metrics);
     printShared(plan, shared, o.share);
     printRecomputed(recomputed);
@@ -292,7 +294,7 @@ Command addPlan(CLI::App& app) {
       ->check(CLI::IsMember({"auto", "replicate", "transmit"}))->option_text("auto|replicate|transmit");
   sub->add_option("--optimizer", o->optimizer, "Whose state counts as memory (default: sgd, none); a run chooses its own")->option_text("sgd|adam|adamw");
   sub->add_option("--loss", o->loss, "cross_entropy, mse, sum, output:NAME (default: the model's own, else cross_entropy)")->option_text("LOSS");
-  sub->add_option("--threads", o->threads, "Intra-op threads of each rank")->check(CLI::Range(1, 1024))->option_text("N");
+  addMeasureOptions(*sub, o->how);
   sub->add_option("--out", o->out, "Write the plan here (JSON)")->option_text("FILE");
   sub->add_flag("--json", o->json, "Print the prediction as JSON");
   sub->footer("\nExamples:\n"

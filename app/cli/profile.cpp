@@ -2,15 +2,14 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <charconv>
 #include <map>
 
 #include "app/cli/commands.h"
-#include "app/cli/model.h"
+#include "app/cli/own_ranks.h"
 #include "app/cli/output.h"
 #include "backends/cuda_backend.h"
-#include "backends/gpu_inventory.h"
 #include "backends/torch_backend.h"
+#include "engine/connect.h"
 #include "engine/failure.h"
 #include "engine/launcher.h"
 #include "engine/worker.h"
@@ -23,10 +22,11 @@ namespace {
 
 struct Options {
   std::vector<std::string> models;
-  std::string device = "cpu", precision = "traced", cluster, out, loss, progressStyle = "auto";
-  int threads = 1, ranks = 1, depth = 3;
+  std::string cluster, out, loss, progressStyle = "auto";
+  MeasureOptions how;
+  int ranks = 1, depth = 3;
   std::int64_t microbatch = 0;
-  bool json = false, quiet = false, tf32 = false, noGraphs = false;
+  bool json = false, quiet = false;
 };
 
 /// Sums over the modules of a depth: what each module's nodes cost.
@@ -64,38 +64,39 @@ void print(const ModelGraph& graph, const Profile& profile, int depth) {
   fmt::print("\n");
 }
 
-/// CUDA's number of `cuda:N`, −1 for the CPU. Throws UsageError for other names, and where there is no GPU.
-int gpuNumber(const std::string& device) {
-  if (device == "cpu") return -1;
-  constexpr std::string_view kPrefix = "cuda:";
-  int number = -1;
-  const char* const end = device.data() + device.size();
-  const bool named = device == "cuda" || device.starts_with(kPrefix);
-  if (device == "cuda") number = 0;
-  if (named && number < 0 && std::from_chars(device.data() + kPrefix.size(), end, number).ptr != end) number = -1;
-  if (number < 0) throw UsageError(fmt::format("There is no device '{}'; give cpu, or cuda:0 and so on.", device));
-  const std::string why = whyUnusable(gpuInventory(), number);
-  if (!why.empty()) throw UsageError(fmt::format("--device {} needs a GPU. {} Without one, use --device cpu or --estimate CLUSTER.", device, why));
-  return number;
+/// The device to measure on (null: the CPU), and the others who measure at the same time in `group`.
+const Device* prepare(const MeasureOptions& how, const RankEnvironment* environment, const TorchBackend& torch, std::unique_ptr<Communicator>& group) {
+  const int number = gpuOf(how);
+  const bool isAlone = environment == nullptr || environment->worldSize == 1;
+  constexpr std::chrono::minutes kDeadline{5};
+  if (number >= 0 && isAlone) {
+    const CudaBackend& cuda = cudaBackend();
+    static_cast<void>(cuda.prepareProcess(number, how.tf32, {}));
+    return &cuda.device();
+  }
+  if (isAlone) return nullptr;
+  if (number < 0) {
+    group = torch.connectGloo(rendezvousOf(*environment, kDeadline));
+    return nullptr;
+  }
+  GpuRank rank = connectGpus(*environment, rendezvousOf(*environment, kDeadline), how.tf32, torch);
+  if (environment->rank.value == 0 && !rank.gpu.note.empty()) fmt::print(stderr, "pipewright: {}\n", rank.gpu.note);
+  group = std::move(rank.communicator);
+  return rank.gpu.device;
 }
 
 /// Measures here, and on all ranks at once where `environment` says so; fills `group`, which must outlive a failure (see run.cpp).
 Profile measure(const Options& o, const ModelGraph& graph, const RankEnvironment* environment, std::unique_ptr<Communicator>& group) {
   if (environment != nullptr) bindToCores(*environment);
   const TorchBackend& torch = torchBackend();
-  torch.prepareProcess(o.threads);
-  if (environment != nullptr && environment->worldSize > 1) group = torch.connectGloo(rendezvousOf(*environment, std::chrono::minutes(5)));
+  torch.prepareProcess(o.how.threads);
   ProfileOptions options;
-  if (const int number = gpuNumber(o.device); number >= 0) {
-    const CudaBackend& cuda = cudaBackend();
-    static_cast<void>(cuda.prepareProcess(number, o.tf32, {}));
-    options.stage.device = &cuda.device();
-  }
+  options.stage.device = prepare(o.how, environment, torch, group);
+  const bool onGpu = options.stage.device != nullptr;
   options.microbatch = o.microbatch;
   options.loss = o.loss;
-  if (o.precision == "bf16") options.stage.precision = DType::BFloat16;
-  if (o.precision == "fp16") options.stage.precision = DType::Float16;
-  options.stage.graphs = !o.noGraphs;
+  options.stage.precision = precisionOf(o.how.precision).value();
+  options.stage.graphs = !o.how.noGraphs;
   options.stage.tell = [&graph](const std::string& what) { fmt::print(stderr, "pipewright: {} {}\n", graph.name, what); };
   options.stage.initRandom = true;  // where the archive has no weights: times do not depend on them
   const bool shows = environment == nullptr || environment->rank.value == 0;
@@ -104,17 +105,17 @@ Profile measure(const Options& o, const ModelGraph& graph, const RankEnvironment
     report = [show = progress("profile " + graph.name, parseProgressStyle(o.progressStyle))](int done, int all) { show(done, all, "samples"); };
   }
   Profile profile = torch.measureProfile(graph, options, group.get(), report);
-  profile.machine = thisMachine();
-  profile.machine.device = o.device;
-  profile.threads = o.threads;
+  profile.machine = onGpu ? gpuMachine(options.stage.device->index) : thisMachine();
+  profile.computing.onGpu = onGpu;
+  profile.computing.tf32 = o.how.tf32;
+  profile.threads = o.how.threads;
   if (group) group->barrier();
   return profile;
 }
 
 int run(Options& o) {
-  const bool onGpu = gpuNumber(o.device) >= 0;
-  if (o.tf32 && !onGpu) throw UsageError("--tf32 is for GPUs; add --device cuda:0, or leave it out.");
-  if (o.precision != "traced" && o.ranks > 1) throw UsageError("--precision is measured by one process; leave out --ranks.");
+  refuseWhatCannotMeasure(o.how, o.cluster.empty());
+  if (o.how.device.starts_with("cuda:") && o.ranks > 1) throw UsageError(fmt::format("--device {} names one GPU, and --ranks {} would take one each; give --device cuda.", o.how.device, o.ranks));
   const ModelGraph graph = loadModel(o.models);
   if (o.microbatch == 0) o.microbatch = exportedBatch(graph);
   if (o.loss.empty()) o.loss = defaultLoss(graph);
@@ -123,13 +124,13 @@ int run(Options& o) {
   if (!o.cluster.empty()) {
     profile = estimate(graph, o.microbatch, loadCluster(o.cluster));
   } else if (o.ranks > 1 && !environment) {
-    profile = measureWithRanks(o.models, o.microbatch, o.ranks, o.threads, o.loss, o.progressStyle);
+    profile = measureWithRanks(o.models, o.microbatch, o.ranks, o.how, o.loss, o.progressStyle);
   } else {
     std::unique_ptr<Communicator> group;
     try {
       profile = measure(o, graph, environment ? &*environment : nullptr, group);
     } catch (const std::exception& e) {
-      if (environment) failRank(*environment, e);
+      if (environment) failRank(*environment, e, &complain);
       throw;
     }
   }
@@ -151,11 +152,7 @@ Command addProfile(CLI::App& app) {
   auto* sub = app.add_subcommand("profile", "Measure forward and backward time of every operator");
   auto o = std::make_shared<Options>();
   sub->add_option("MODEL.pt2", o->models, "Model archive (.pt2); several when each stage was exported on its own")->required()->option_text("MODEL.pt2");
-  sub->add_option("--device", o->device, "cpu (default), or cuda:N")->option_text("DEVICE");
-  sub->add_option("--precision", o->precision, "As the run will have it (see run --precision)")->check(CLI::IsMember({"traced", "bf16", "fp16"}))->option_text("bf16|fp16");
-  sub->add_flag("--tf32", o->tf32, "As the run will have it: GPUs may round the inputs of float32 matrix products to 19 bits");
-  sub->add_flag("--no-graphs", o->noGraphs, "As the run will have it: a GPU is asked for every operator by itself");
-  sub->add_option("--threads", o->threads, "Intra-op threads of each process")->check(CLI::Range(1, 1024))->option_text("N");
+  addMeasureOptions(*sub, o->how);
   sub->add_option("--microbatch", o->microbatch, "Samples per microbatch (default: as exported)")->check(CLI::Range(1, 1 << 20))->option_text("B");
   sub->add_option("--ranks", o->ranks, "Processes that compute at once, as in a run on one host; also measures their link")->check(CLI::Range(1, 1024))->option_text("R");
   sub->add_option("--loss", o->loss, "cross_entropy, mse, sum, output:NAME")->option_text("LOSS");
@@ -167,7 +164,7 @@ Command addProfile(CLI::App& app) {
   sub->add_flag("--quiet", o->quiet, "Print nothing");
   sub->footer("\nExamples:\n"
               "  pipewright profile gpt.pt2 --microbatch 4 --ranks 2 --out profile.json\n"
-              "  pipewright profile gpt.pt2 --device cuda:0 --microbatch 4 --out profile.json\n"
+              "  pipewright profile gpt.pt2 --device cuda --ranks 2 --precision bf16 --microbatch 4 --out profile.json\n"
               "  pipewright profile gpt.pt2 --estimate h100-nvlink");
   return [o] { return run(*o); };
 }

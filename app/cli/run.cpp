@@ -12,11 +12,10 @@
 #include <nlohmann/json.hpp>
 
 #include "app/cli/commands.h"
-#include "app/cli/model.h"
+#include "app/cli/own_ranks.h"
 #include "app/cli/output.h"
 #include "app/cli/run_options.h"
 #include "app/cli/run_report.h"
-#include "backends/cuda_backend.h"
 #include "backends/gpu_inventory.h"
 #include "backends/checkpoint_writer.h"
 #include "backends/run_store.h"
@@ -24,7 +23,6 @@
 #include "backends/torch_backend.h"
 #include "engine/connect.h"
 #include "engine/failure.h"
-#include "engine/gpu_share.h"
 #include "engine/launcher.h"
 #include "engine/process.h"
 #include "engine/worker.h"
@@ -69,10 +67,11 @@ RunRecord recordOf(const Plan& plan, const Options& o, const std::string& starte
   RunRecord record;
   record.startedAt = startedAt;
   record.backend = o.transport;
+  if (o.computing.precision != DType::Unknown) record.backend += fmt::format(", {}", o.precision);
+  if (o.computing.tf32) record.backend += ", tf32";
   if (o.synthetic) record.backend += kSyntheticRun;
   record.seed = o.seed;
-  record.machine = thisMachine();
-  if (o.transport == "nccl") record.machine.device = "cuda";
+  record.machine = o.computing.onGpu ? gpuMachine(0) : thisMachine();
   record.plan = plan;
   addOptimizerState(record.plan.costs, stateCopies(o.update), shardsOf(o, plan));
   record.predicted = ofAllReplicas(simulate(plan.schedule, record.plan.costs), plan.replicas);
@@ -174,24 +173,6 @@ void evaluateRank(const Options& o, const ModelGraph& graph, const Plan& plan, T
   if (!o.outputs.empty()) fmt::print("{} written to {}\n", counted(static_cast<int>(steps.front().outputs.size()), "output"), o.outputs);
 }
 
-/// Gives this rank its GPU; says once where ranks share one.
-void takeGpu(const Options& o, const RankEnvironment& environment, TrainOptions& options) {
-  const bool underMps = mpsServes(mpsFolder());
-  // Before CUDA begins. Streams beyond the connections to the device wait for each other, and there are two for each peer; MPS has 120 for all its clients.
-  if (!underMps) ::setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
-  const CudaBackend& cuda = cudaBackend();
-  const GpuShare share = gpuShareOf(environment, cuda.deviceCount());
-  for (const auto& [name, value] : ncclVariables(environment, share)) ::setenv(name.c_str(), value.c_str(), 0);
-  GpuSharing sharing;
-  sharing.atOnce = share.part.of > 1 && underMps;
-  sharing.whyWhole = cuda.prepareProcess(share.device, o.tf32, sharing.atOnce ? share.part : GpuPart{});  // a part would make a turn longer
-  sharing.multiprocessors = cuda.multiprocessors();
-  options.stage.device = &cuda.device();
-  if (o.synthetic) options.synthetic = SyntheticDevice{&cuda.device(), cuda.device().spin, nullptr};
-  const std::string note = rehearsalNote(environment, cuda.deviceCount(), sharing);
-  if (environment.rank.value == 0 && !note.empty()) fmt::print(stderr, "pipewright: {}\n", note);
-}
-
 /// Trains this rank's part; fills `communicator`, which must outlive a failure: peers that notice must not report before this rank does.
 void trainRank(const Options& o, const Plan& plan, const RankEnvironment& environment, std::unique_ptr<Communicator>& communicator) {
   const ModelGraph graph = o.synthetic ? ModelGraph() : loadModel(plan.modelFiles);
@@ -201,13 +182,21 @@ void trainRank(const Options& o, const Plan& plan, const RankEnvironment& enviro
   torch.prepareProcess(o.threads);
   TrainOptions options = trainOptions(o, plan);
   options.stage.tell = [rank = environment.rank](const std::string& what) { fmt::print(stderr, "pipewright: rank {} {}\n", rank.value, what); };
-  if (o.transport == "nccl") takeGpu(o, environment, options);
-  if (environment.worldSize == 1) {
-    communicator = std::move(inMemoryCommunicators(1, options.deadline).front());
-  } else {
-    Rendezvous meeting = rendezvousOf(environment, options.deadline);
+  Rendezvous meeting{.deadline = options.deadline};
+  if (environment.worldSize > 1) {
+    meeting = rendezvousOf(environment, options.deadline);
     if (environment.statusFd >= 0 && o.transport != "gloo") meeting.jobFailed = &listenForFailure();  // Gloo's waits cannot be ended: the signal ends the process
+  }
+  if (o.computing.onGpu) {
+    GpuRank rank = connectGpus(environment, meeting, o.computing.tf32, torch);
+    communicator = std::move(rank.communicator);
+    options.stage.device = rank.gpu.device;
+    if (o.synthetic) options.synthetic = SyntheticDevice{rank.gpu.device, rank.gpu.device->spin, nullptr};
+    if (environment.rank.value == 0 && !rank.gpu.note.empty()) fmt::print(stderr, "pipewright: {}\n", rank.gpu.note);
+  } else if (environment.worldSize > 1) {
     communicator = connectRanks(o.transport, meeting, torch);
+  } else {
+    communicator = std::move(inMemoryCommunicators(1, options.deadline).front());
   }
   std::optional<LiveWriter> live;
   if (!o.live.empty()) options.live = &live.emplace(o.live, environment.rank);
@@ -276,11 +265,13 @@ int run(Options& o) {
   Plan plan = parsePlan(readFile(o.plan), o.plan);
   if (!o.loss.empty()) plan.loss = o.loss;
   completeOptimizer(o);
+  followPlan(o, plan);
   refuseWhatCannotRun(o, plan);
   const int ranks = worldSize(plan);
   const auto environment = rankEnvironment();
   const FileTime started = FileTime::clock::now();
   const bool isFirst = !environment || (environment->rank == Rank(0) && environment->statusFd < 0);
+  if (const std::string note = costsNote(o, plan); isFirst && !note.empty()) fmt::print(stderr, "pipewright: {}\n", note);
   if (isFirst && !o.store.empty()) static_cast<void>(RunStore(o.store, RunStore::Mode::ReadWrite));  // refuse an unusable store before training
   if (isFirst && !o.save.empty()) {  // a checkpoint that cannot be written is known before the training, not after it
     if (std::filesystem::is_directory(o.save)) throw UsageError(fmt::format("{} is a folder; give --save the name of a file.", o.save));
@@ -297,10 +288,10 @@ int run(Options& o) {
       trainRank(o, plan, *environment, communicator);
       return kYes;
     } catch (const UsageError& e) {
-      failRank(*environment, e);
+      failRank(*environment, e, &complain);
     } catch (const std::exception& e) {  // of all ranks' records our launcher tells
       const bool alone = environment->statusFd < 0;
-      failRank(*environment, Error(causeOf(e) + (alone ? flightNote(o, started, environment->rank.value, 1) : "")));
+      failRank(*environment, Error(causeOf(e) + (alone ? flightNote(o, started, environment->rank.value, 1) : "")), &complain);
     }
   }
   if (!o.synthetic) requireFits(plan, loadModel(plan.modelFiles));
@@ -316,9 +307,10 @@ Command addRun(CLI::App& app) {
   sub->add_option("PLAN.json", o->plan, "Plan (JSON) of `pipewright plan`")->required()->option_text("PLAN.json");
   sub->add_option("--steps", o->steps, "Training steps (default 1)")->check(CLI::Range(1, 1 << 24))->option_text("N");
   sub->add_option("--store", o->store, "Record the run in this SQLite file, also one that fails")->option_text("FILE");
-  sub->add_option("--backend", o->transport, "How ranks exchange messages: ucx (default; shared memory, RDMA, TCP), gloo (TCP), or nccl: the ranks compute on GPUs")->check(CLI::IsMember({"ucx", "gloo", "nccl"}))->option_text("ucx|gloo|nccl");
-  sub->add_option("--precision", o->precision, "Matrix products and the like in bf16 or fp16, the rest and all sums as traced (autocast; default: all as traced)")->check(CLI::IsMember({"traced", "bf16", "fp16"}))->option_text("bf16|fp16");
-  sub->add_flag("--tf32", o->tf32, "GPUs may round the inputs of float32 matrix products to 19 bits");
+  sub->add_option("--backend", o->transport, "How ranks exchange messages: ucx (shared memory, RDMA, TCP), gloo (TCP), or nccl: the ranks compute on GPUs (default: nccl for a plan profiled on GPUs, else ucx)")->check(CLI::IsMember({"ucx", "gloo", "nccl"}))->option_text("ucx|gloo|nccl");
+  sub->add_option("--precision", o->precision, "Matrix products and the like in bf16 or fp16, the rest and all sums as traced (autocast; default: as the plan was profiled)")->check(CLI::IsMember({"traced", "bf16", "fp16"}))->option_text("traced|bf16|fp16");
+  sub->add_flag_callback("--tf32", [o] { o->tf32 = true; }, "GPUs may round the inputs of float32 matrix products to 19 bits (default: as the plan was profiled)");
+  sub->add_flag_callback("--no-tf32", [o] { o->tf32 = false; }, "They may not");
   sub->add_flag("--no-graphs", o->noGraphs, "Ask a GPU for every operator by itself, not by CUDA graphs recorded after the first steps");
   sub->add_flag("--synthetic", o->synthetic, "Compute nothing, for as long as the plan says, and send messages of its sizes: rehearses processes and links without the model");
   sub->add_option("--order", o->order, "plan: each rank's row as it stands (default); ready: whichever action is ready first")->check(CLI::IsMember({"plan", "ready"}))->option_text("plan|ready");

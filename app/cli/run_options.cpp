@@ -30,6 +30,24 @@ bool forwardsComeFirst(const Schedule& schedule) {
 
 }  // namespace
 
+void followPlan(RunOptions& o, const Plan& plan) {
+  const Computing profiled = plan.profile.computing;  // of an estimate: on CPUs, as traced
+  if (o.transport.empty()) o.transport = profiled.onGpu ? "nccl" : "ucx";
+  if (o.precision.empty()) o.precision = o.synthetic ? "traced" : precisionName(profiled.precision);
+  o.computing.onGpu = o.transport == "nccl";
+  o.computing.precision = precisionOf(o.precision).value();
+  o.computing.tf32 = o.tf32.value_or(profiled.tf32 && o.computing.onGpu);
+  o.computing.graphs = o.computing.onGpu && !o.noGraphs;
+}
+
+std::string costsNote(const RunOptions& o, const Plan& plan) {
+  if (plan.profile.estimated || plan.profile.nodes.empty() || o.synthetic) return "";
+  Computing profiled = plan.profile.computing;
+  profiled.graphs = o.computing.graphs;  // a stage that cannot be recorded has none, whatever was wanted
+  if (profiled == o.computing) return "";
+  return fmt::format("{} was planned from times {}, and this run computes {}: predicted times are not its own", o.plan, words(profiled), words(o.computing));
+}
+
 void refuseWhatCannotRun(const RunOptions& o, const Plan& plan) {
   for (const Problem& problem : check(plan.schedule)) {
     if (problem.stops == Stops::Always) throw UsageError(fmt::format("The schedule of {} cannot be run: rank {}: {}", o.plan, problem.rank.value, problem.message));
@@ -44,14 +62,16 @@ void refuseWhatCannotRun(const RunOptions& o, const Plan& plan) {
   if (o.transport == "nccl") {
     const std::string why = whyUnusable(gpuInventory(), 0);
     if (!why.empty()) throw UsageError(fmt::format("--backend nccl runs on GPUs. {} Without one, use --backend ucx.", why));
-  } else if (o.tf32) {
-    throw UsageError("--tf32 is for GPUs; add --backend nccl, or leave it out.");
+  } else if (o.computing.tf32 || o.noGraphs) {
+    throw UsageError(fmt::format("{} is for GPUs; add --backend nccl, or leave it out.", o.noGraphs ? "--no-graphs" : "--tf32"));
   }
-  if (o.synthetic && (o.verify || o.evaluates || !o.save.empty() || !o.resume.empty() || o.data != "synthetic" || o.precision != "traced" || o.initRandom ||
+  if (o.synthetic && (o.verify || o.evaluates || !o.save.empty() || !o.resume.empty() || o.data != "synthetic" || o.computing.precision != DType::Unknown || o.initRandom ||
                       o.masked || o.lossOver != "microbatch" || !o.loss.empty())) {
     throw UsageError("--synthetic computes nothing, so options about data, loss, precision and checkpoints do not go with it; leave them out.");
   }
-  if (o.verify && o.precision != "traced") throw UsageError("--verify compares bits that --precision rounds away; leave one of them out.");
+  if (o.verify && o.computing.precision != DType::Unknown) {
+    throw UsageError(fmt::format("--verify compares bits that {} rounds away; leave it out, or add --precision traced.", o.precision));
+  }
   if (o.order == "ready" && o.transport == "gloo" && worldSize(plan) > 1) throw UsageError("Gloo cannot tell which message came first, so --order ready needs --backend ucx.");
   if (o.evaluates && o.masked) throw UsageError("--masked is for comparing a training step, and --eval trains nothing; leave one of them out.");
   if (o.evaluates && (o.verify || !o.save.empty())) throw UsageError("--eval trains nothing, so --verify and --save do not go with it.");
@@ -82,12 +102,11 @@ TrainOptions trainOptions(const RunOptions& o, const Plan& plan) {
   options.stage.initRandom = o.initRandom;
   options.stage.data = {o.data == "synthetic" ? "" : o.data, o.lossOver == "batch", o.masked};
   options.stage.resume = o.resume;
-  options.stage.graphs = !o.noGraphs;
-  if (o.precision == "bf16") options.stage.precision = DType::BFloat16;
-  if (o.precision == "fp16") options.stage.precision = DType::Float16;
+  options.stage.graphs = o.computing.graphs;
+  options.stage.precision = o.computing.precision;
   if (o.synthetic) options.synthetic = syntheticHost();
   options.executor = {.order = o.order == "ready" ? Order::Ready : Order::Plan, .shardOptimizer = o.shardOptimizer, .clipNorm = o.clipNorm,
-                      .scaleLoss = o.precision == "fp16" && !o.evaluates, .sumLoss = plan.replicas > 1 || plan.schedule.placement.bidirectional() || !o.log.empty(),
+                      .scaleLoss = o.computing.precision == DType::Float16 && !o.evaluates, .sumLoss = plan.replicas > 1 || plan.schedule.placement.bidirectional() || !o.log.empty(),
                       .flightFiles = flightFiles(o), .deadline = options.deadline};
   options.save = o.save;
   options.saveEvery = o.saveEvery;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -12,19 +13,25 @@ namespace pw::cli {
 
 /// What a call of `run` asks for.
 struct RunOptions {
-  std::string plan, store, transport = "ucx", data = "synthetic", loss, lossOver = "microbatch", optimizer = "sgd", order = "plan", outputs, save, resume, log, live,
-      progressStyle = "auto", precision = "traced";
+  std::string plan, store, data = "synthetic", loss, lossOver = "microbatch", optimizer = "sgd", order = "plan", outputs, save, resume, log, live, progressStyle = "auto";
+  std::string transport, precision;  ///< empty: as the plan was profiled, until `followPlan`
+  std::optional<bool> tf32;          ///< none: so, too
+  Computing computing;               ///< what these come to, by `followPlan`
   int steps = 1, threads = 1, saveEvery = 0;
   std::vector<double> betas;
   OptimizerSpec update;
   double clipNorm = 0;
   std::uint64_t seed = 0;
   double timeoutSeconds = 120;
-  bool verify = false, masked = false, evaluates = false, shardOptimizer = false, json = false, initRandom = false, synthetic = false, tf32 = false, noGraphs = false;
+  bool verify = false, masked = false, evaluates = false, shardOptimizer = false, json = false, initRandom = false, synthetic = false, noGraphs = false;
 };
 
 /// Puts together the numbers of the optimizer. Throws UsageError where they do not fit each other.
 void completeOptimizer(RunOptions& options);
+/// Lets the run compute as its plan was profiled, where its options do not say how.
+void followPlan(RunOptions& options, const Plan& plan);
+/// Why predicted times are not those of this run, a sentence: the costs were measured while computing in another way. Else empty.
+[[nodiscard]] std::string costsNote(const RunOptions& options, const Plan& plan);
 /// Throws UsageError for options that do not fit each other, the plan or this machine.
 void refuseWhatCannotRun(const RunOptions& options, const Plan& plan);
 /// What they mean to the engine. Reads the checkpoint to resume from.

@@ -10,7 +10,7 @@
 #include <set>
 
 #include "app/cli/commands.h"
-#include "app/cli/model.h"
+#include "app/cli/own_ranks.h"
 #include "app/cli/output.h"
 #include "backends/optimizer_spec.h"
 #include "schedules/error.h"
@@ -26,7 +26,8 @@ struct Options {
   std::vector<std::string> models, schedules, profiles;
   std::vector<int> microbatches, chunks;
   std::string cluster, memoryLimit, out, loss, optimizer = "sgd", progressStyle = "auto";
-  int ranks = 0, replicas = 1, threads = 1, top = 10;
+  MeasureOptions how;
+  int ranks = 0, replicas = 1, top = 10;
   std::int64_t batch = 0, microbatch = 0;
   bool json = false, noRecompute = false;
 };
@@ -43,7 +44,7 @@ ProfileSource sourceOf(const Options& o, const ModelGraph& graph, const Cluster&
     return measurements(std::move(profiles));
   }
   return [&o](std::int64_t microbatch) {
-    return SizedProfile{std::make_shared<Profile>(measureWithRanks(o.models, microbatch, o.ranks, o.threads, o.loss, o.progressStyle)), false};
+    return SizedProfile{std::make_shared<Profile>(measureWithRanks(o.models, microbatch, o.ranks, o.how, o.loss, o.progressStyle)), false};
   };
 }
 
@@ -131,6 +132,7 @@ void writePlan(const std::string& path, const ModelGraph& graph, const Candidate
 }
 
 int run(Options& o) {
+  refuseWhatCannotMeasure(o.how, o.profiles.empty() && o.cluster.empty());
   const ModelGraph graph = loadModel(o.models);
   if (o.loss.empty()) o.loss = defaultLoss(graph);
   const Cluster cluster = o.cluster.empty() ? Cluster{} : loadCluster(o.cluster);
@@ -158,7 +160,7 @@ int run(Options& o) {
     fmt::print("{}\n", asJson(o, graph, found, best, front));
   } else {
     const bool limited = space.base.memoryLimit > 0;
-    fmt::print("{}: {}\ncosts {}{}\n\n{}", graph.name, triedLine(o, found), pw::sourceOf(*profiles.at(first.request.microbatch).profile),
+    fmt::print("{}: {}\ncosts {}{}\n\n{}", graph.name, triedLine(o, found), pw::sourceOf(*profiles.at(first.request.microbatch).profile, o.ranks),
                first.scaled ? "; scaled to other microbatch sizes, which flatters small ones: profile the one you choose" : "", tableOf(best, limited));
     fmt::print("\nFrom the fastest to the smallest, where more speed costs more memory:\n{}", tableOf(front, limited));
     if (!o.out.empty() && first.fits) fmt::print("\nWritten to {}.\n", o.out);
@@ -188,7 +190,7 @@ Command addSearch(CLI::App& app) {
   sub->add_option("--cluster", o->cluster, "Estimate costs for a cluster preset or file instead of measuring")->excludes(profile)->option_text("CLUSTER");
   sub->add_option("--optimizer", o->optimizer, "Whose state counts as memory (default: sgd, none)")->option_text("sgd|adam|adamw");
   sub->add_option("--loss", o->loss, "cross_entropy, mse, sum, output:NAME (default: the model's own, else cross_entropy)")->option_text("LOSS");
-  sub->add_option("--threads", o->threads, "Intra-op threads of each rank, for measuring")->check(CLI::Range(1, 1024))->option_text("N");
+  addMeasureOptions(*sub, o->how);
   sub->add_option("--top", o->top, "Show so many (default: 10)")->check(CLI::Range(1, 1 << 20))->option_text("K");
   sub->add_option("--out", o->out, "Write the best plan here (JSON)")->option_text("FILE");
   sub->add_option("--progress", o->progressStyle, "auto or json")->option_text("STYLE");

@@ -53,7 +53,7 @@ TEST(NoGpu, IsOneSentenceThatNamesTheCure) {
   expectRefusal(finish({"run", plan, "--backend", "nccl", "--synthetic"}), 2, {"use --backend ucx"});
   expectRefusal(finish({"run", plan, "--tf32"}), 2, {"--tf32", "--backend nccl"});
   const std::string model = std::string(PW_SOURCE_DIR) + "/resources/models/gpt_small.pt2";
-  expectRefusal(finish({"profile", model, "--device", "cuda:0"}), 2, {"--device cuda:0", "--estimate CLUSTER"});
+  expectRefusal(finish({"profile", model, "--device", "cuda:0"}), 2, {"--device cuda:0", "on the CPU"});
   expectRefusal(finish({"profile", model, "--device", "cuda:x"}), 2, {"There is no device 'cuda:x'"});
 }
 

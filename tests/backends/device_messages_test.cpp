@@ -118,7 +118,7 @@ TEST(DeviceMessages, MessagesOfOneTagKeepTheirOrderAskedForBeforeAndAfterTheyCom
           await(me, peer, kLast);
           me.wait(tickets.back());
           tickets.pop_back();
-          FakeGpus::device().finish(kLongWait);
+          FakeGpus::device().finish(kLongWait, {});
         }
         tickets.push_back(me.receive(peer, tag, memory.back().buffer));
       }
@@ -185,7 +185,7 @@ TEST(DeviceMessages, WhoeverCameFirstIsTakenFirstOnDeviceAndHost) {
     me.wait(tickets[1]);
     job.expect(first, 1, "of rank 1");
     job.expect(second, 2, "of rank 2");
-    FakeGpus::device().finish(kLongWait);
+    FakeGpus::device().finish(kLongWait, {});
   });
   EXPECT_THAT(failures, Each(IsEmpty()));
 }
@@ -211,7 +211,7 @@ TEST(DeviceMessages, AMessageThatDoesNotComeIsAnErrorAndWhenLateGoesToTheNextRec
   while (me->isDone(ticket) != true && std::chrono::steady_clock::now() < end) std::this_thread::yield();
   me->wait(ticket);
   job.expect(second, 3, "the second receive");
-  FakeGpus::device().finish(kLongWait);
+  FakeGpus::device().finish(kLongWait, {});
   EXPECT_EQ(first.buffer.data[0], std::byte{0xEE});
 }
 
@@ -244,7 +244,7 @@ TEST(DeviceMessages, AMessageOfAnotherSizeIsAnErrorNamingBothSizes) {
       const std::string failure = failureOf([&] { me.wait(me.receive(Rank(0), 3, in.buffer)); });
       if (!early) me.wait(me.receive(Rank(0), 4, next.buffer));
       job.expect(next, 1, "the other message");
-      FakeGpus::device().finish(kLongWait);
+      FakeGpus::device().finish(kLongWait, {});
       throw Error(failure);
     });
     EXPECT_THAT(failures[0], IsEmpty());
@@ -275,6 +275,29 @@ TEST(DeviceMessages, AnAbortEndsWaitsForTheDeviceToo) {
   }
 }
 
+TEST(DeviceMessages, AWaitForTheDeviceEndsWhenTheJobFails) {
+  for (const Hosts& hosts : {Hosts(inMemory), Hosts(ucx)}) {
+    Job job{.ranks = 2, .hosts = hosts};
+    job.gpus.holdLinks(true);
+    std::latch begun(2);
+    std::array<HeldBuffer, 2> memory;  // longer than the ranks
+    const auto failures = job.run([&](Communicator& me) {
+      HeldBuffer& mine = memory[me.rank().index()] = allocated(4);
+      if (me.rank() == Rank(1)) {
+        static_cast<void>(me.send(Rank(0), 3, mine.buffer));
+        begun.arrive_and_wait();
+        return me.abort();
+      }
+      me.wait(me.receive(Rank(1), 3, mine.buffer));
+      job.gpus.compute([] {});
+      begun.arrive_and_wait();
+      me.barrier();
+    });
+    EXPECT_THAT(failures[0], AllOf(HasSubstr("rank 1 gave up"), Not(HasSubstr("within"))));
+    EXPECT_EQ(failures[1], "");
+  }
+}
+
 TEST(DeviceMessages, WhoLeavesWithMessagesUnderWayEndsThemFirst) {
   for (const bool holds : {false, true}) {
     Job job{.ranks = 2};
@@ -286,7 +309,7 @@ TEST(DeviceMessages, WhoLeavesWithMessagesUnderWayEndsThemFirst) {
         static_cast<void>(me.send(Rank(1), 3, mine.buffer));
       } else {
         me.wait(me.receive(Rank(0), 3, mine.buffer));
-        if (!holds) FakeGpus::device().finish(kLongWait);
+        if (!holds) FakeGpus::device().finish(kLongWait, {});
       }
     });
     EXPECT_THAT(failures, Each(IsEmpty()));
@@ -322,7 +345,7 @@ TEST(DeviceMessages, KeepTheirTimesUntilTheSecondBarrier) {
     const HeldBuffer out = job.computed(50, me.rank().value), in = allocated(50);
     const auto late = me.send(peer, 1, out.buffer), first = me.receive(peer, 1, in.buffer);
     me.wait(first);
-    FakeGpus::device().finish(kLongWait);
+    FakeGpus::device().finish(kLongWait, {});
     const auto times = me.timesOf(first);
     EXPECT_TRUE(times.has_value());
     me.barrier();

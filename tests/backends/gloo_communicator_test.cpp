@@ -57,7 +57,6 @@ INSTANTIATE_TEST_SUITE_P(UcxAtTheStore, CommunicatorContract, testing::Values(tr
                          testing::PrintToStringParamName());
 
 TEST(ConnectRanks, RefusesTransportsThatAreNotThere) {
-  EXPECT_THROW((void)connectRanks("nccl", {}, torchBackend()), UsageError);
   EXPECT_THAT(failureOf([] { (void)connectRanks("carrier_pigeon", {}, torchBackend()); }), testing::HasSubstr("'carrier_pigeon'"));
 }
 

@@ -225,7 +225,7 @@ TEST(NcclLinks, MessagesBothWaysMoveThoughTheirSendersDoSomethingElse) {
       const auto more = me.rank() == Rank(0) ? me.send(peer, 2, out.buffer) : me.receive(peer, 2, next.buffer);
       // Rank 0 calls nothing of ours before rank 1 has the second message.
       if (me.rank() == Rank(1)) me.wait(more);
-      job.device().finish(kLongWait);
+      job.device().finish(kLongWait, {});
       ++got;
       for (const auto end = std::chrono::steady_clock::now() + kLongWait; got < 2 && std::chrono::steady_clock::now() < end;) std::this_thread::yield();
       EXPECT_EQ(got, 2);
@@ -292,7 +292,7 @@ TEST(NcclLinks, AFailureOfNcclIsAnErrorWithItsWordsWhoeverWaits) {
       if (connected && me.rank() == Rank(1)) me.wait(me.receive(Rank(0), 1, memory.buffer));
       if (connected && me.rank() == Rank(0)) me.wait(me.send(Rank(1), 1, memory.buffer));
       if (me.rank() == Rank(1)) {
-        job.device().finish(kLongWait);
+        job.device().finish(kLongWait, {});
         return tell(me, Rank(0), 3);
       }
       test::await(me, Rank(1), 3);
@@ -320,7 +320,7 @@ TEST(NcclLinks, AnAbortEndsWaitsAndStatesStayAsTheyWere) {
       const HeldBuffer memory = job.device().allocate(16), other = job.device().allocate(16);
       if (me.rank() == Rank(1)) {
         me.wait(me.receive(Rank(0), 1, memory.buffer));
-        job.device().finish(kLongWait);
+        job.device().finish(kLongWait, {});
         waiting.wait();
         me.abort();
         me.wait(me.combine(Collective::AllReduce, std::array{Rank(0), Rank(1)}, DType::Float32, memory.buffer).value());
@@ -343,6 +343,43 @@ TEST(NcclLinks, AnAbortEndsWaitsAndStatesStayAsTheyWere) {
     EXPECT_THAT(failures[1], HasSubstr("already left"));
     job.expectClean();
   }
+}
+
+/// The send waits for compute, which waits for a message that never comes: whichever link were ended alone would wait for the other.
+TEST(NcclLinks, AnAbortEndsLinksThatWaitForEachOther) {
+  Job job{.ranks = 2};
+  const auto failures = job.runLinks([&](DeviceLinks& links, Communicator& host) {
+    const HeldBuffer memory = job.device().allocate(16), other = job.device().allocate(16);
+    const Rank peer(1 - host.rank().value);
+    const auto first = links.send(peer, memory.buffer), theirs = links.receive(peer, other.buffer);
+    const auto isDone = [&](std::uint64_t operation) { return links.isDone(operation); };
+    EXPECT_TRUE(comesTrue(host, [&] { return isDone(first) && isDone(theirs); }));
+    if (host.rank() == Rank(1)) return;
+    const auto wanted = links.receive(peer, other.buffer);
+    links.order(wanted);
+    const auto behind = links.send(peer, memory.buffer);
+    EXPECT_TRUE(comesTrue(host, [&] { return !isDone(behind) && links.stateOf(wanted) == MessageState::Moving && links.stateOf(behind) == MessageState::Moving; }));
+    links.abort();
+  });
+  EXPECT_THAT(failures, Each(IsEmpty()));
+  job.expectClean();
+}
+
+/// A thread that asks CUDA for more than a stream takes waits in that call, here outside of all.
+TEST(NcclLinks, WhatNobodyAsksForIsEndedAtTheDeadline) {
+  Job job{.ranks = 2, .deadline = milliseconds(1500)};
+  const auto failures = job.runLinks([&](DeviceLinks& links, Communicator& host) {
+    const HeldBuffer memory = job.device().allocate(16);
+    const auto first = host.rank() == Rank(0) ? links.send(Rank(1), memory.buffer) : links.receive(Rank(0), memory.buffer);
+    EXPECT_TRUE(comesTrue(host, [&] { return links.isDone(first); }));
+    if (host.rank() == Rank(0)) return;
+    links.order(links.receive(Rank(0), memory.buffer));
+    job.device().finish(kLongWait, {});
+    static_cast<void>(links.isDone(first));
+  });
+  EXPECT_THAT(failures, ElementsAre("", "NCCL had not ended a message or collective between rank 0 and rank 1 1500 ms after it was asked for; the oldest open operation is "
+                                        "receive 2 from rank 0, of 16 bytes; see whether another rank hangs, or allow more with --timeout"));
+  job.expectClean();
 }
 
 }  // namespace

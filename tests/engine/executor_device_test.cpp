@@ -46,7 +46,7 @@ struct LateDevice {
         return self.times[index];
       };
       late.forgetMarks = [] { current().forgotten = current().times.size(); };
-      late.finish = [](std::chrono::milliseconds) { current().finished = current().times.size(); };
+      late.finish = [](std::chrono::milliseconds, const std::function<void()>&) { current().finished = current().times.size(); };
       return late;
     }();
     return device;
@@ -77,7 +77,7 @@ class TimingCommunicator final : public Communicator {
     return found == barriersSince_.end() || !done ? std::nullopt : std::optional(std::pair(kSent, kCame));
   }
   void barrier() override {
-    LateDevice::device().finish({});
+    LateDevice::device().finish({}, {});
     for (auto& [ticket, barriers] : barriersSince_) ++barriers;
     std::erase_if(barriersSince_, [](const auto& entry) { return entry.second == 2; });
     inner_->barrier();

@@ -1,5 +1,10 @@
 #include "engine/failure.h"
 
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
 #include <new>
 #include <stdexcept>
 
@@ -29,19 +34,32 @@ TEST(Cause, OfAFailedAllocationSaysWhoWantedHowMuch) {
   EXPECT_EQ(causeOf("you have not enough memory, tried to allocate much"), std::string("out of memory") + kCure);
 }
 
-TEST(FailingRank, OfAnotherLauncherThrowsASentenceThatNamesIt) {
+/// As main does it, after `closing`.
+[[noreturn]] void fail(const std::exception& error, const std::function<void()>& closing = [] {}) {
   RankEnvironment environment;
   environment.rank = Rank(3);
-  const auto said = [&](const Error& error) {
-    try {
-      failRank(environment, error);
-    } catch (const Error& thrown) {
-      return std::string(dynamic_cast<const UsageError*>(&thrown) != nullptr ? "usage: " : "") + thrown.what();
-    }
+  const auto complain = [](std::string_view sentence, int status) {
+    std::fprintf(stderr, "%.*s\n", static_cast<int>(sentence.size()), sentence.data());
+    return status;
   };
-  EXPECT_EQ(said(Error("lost")), "Rank 3: lost");
-  EXPECT_EQ(said(UsageError("no such loss")), "usage: Rank 3: no such loss");
-  EXPECT_EQ(said(Error("Rank 3 failed in step 1")), "Rank 3 failed in step 1");
+  try {
+    failRank(environment, error, complain);
+  } catch (const RankFailed& failed) {
+    closing();
+    std::_Exit(failed.status);
+  }
+}
+
+TEST(FailingRank, OfAnotherLauncherSaysWhichItIsAndEndsByItself) {
+  testing::FLAGS_gtest_death_test_style = "threadsafe";
+  EXPECT_EXIT(fail(Error("lost")), testing::ExitedWithCode(1), "^Rank 3: lost\n$");
+  EXPECT_EXIT(fail(UsageError("no such loss")), testing::ExitedWithCode(2), "^Rank 3: no such loss\n$");
+  EXPECT_EXIT(fail(Error("Rank 3 failed in step 1")), testing::ExitedWithCode(1), "^Rank 3 failed in step 1\n$");
+}
+
+TEST(FailingRank, EndsThoughItsConnectionsDoNotClose) {
+  testing::FLAGS_gtest_death_test_style = "threadsafe";
+  EXPECT_EXIT(fail(Error("lost"), [] { ::pause(); }), testing::ExitedWithCode(1), "^Rank 3: lost\n$");
 }
 
 TEST(EndedJob, ThrowsWhatEndedIt) {

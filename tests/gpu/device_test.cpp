@@ -89,12 +89,12 @@ TEST_F(GpuDevice, AddsAsTheHostDoes) {
 TEST_F(GpuDevice, TellsTimesOnTheHostsClock) {
   const Device& gpu = test::firstGpu();
   constexpr Ns kSpin = 5'000'000, kUncertain = 100'000;
-  gpu.finish(kDeadline);
+  gpu.finish(kDeadline, {});
   const Ns before = hostDevice().timeOf(hostDevice().mark());
   const Mark begin = gpu.mark();
   test::firstGpu().spin(kSpin);
   const Mark end = gpu.mark();
-  gpu.finish(kDeadline);
+  gpu.finish(kDeadline, {});
   const Ns after = hostDevice().timeOf(hostDevice().mark());
   EXPECT_THAT(before, Le(gpu.timeOf(begin) + kUncertain));
   EXPECT_THAT(gpu.timeOf(begin) + kSpin, Le(gpu.timeOf(end) + 1000)) << "the kernel spins for all its time";
@@ -106,10 +106,10 @@ TEST_F(GpuDevice, KeepsMarksUntilTheyAreForgotten) {
   for (int step = 0; step < 3; ++step) {
     std::vector<Mark> marks;
     for (int i = 0; i < 5000; ++i) {
-      if (i % 500 == 0) gpu.finish(kDeadline);  // as often as a step in lockstep
+      if (i % 500 == 0) gpu.finish(kDeadline, {});  // as often as a step in lockstep
       marks.push_back(gpu.mark());
     }
-    gpu.finish(kDeadline);
+    gpu.finish(kDeadline, {});
     for (std::size_t i = 1; i < marks.size(); ++i) ASSERT_THAT(gpu.timeOf(marks[i - 1]), Le(gpu.timeOf(marks[i]) + 10'000)) << i;
     gpu.forgetMarks();
   }
@@ -147,13 +147,13 @@ TEST_F(GpuDevice, RefusesToRecordWhatWaits) {
 TEST_F(GpuDevice, RefusesWorkThatDoesNotEnd) {
   const Device& gpu = test::firstGpu();
   test::firstGpu().spin(300'000'000);
-  EXPECT_THROW(gpu.finish(std::chrono::milliseconds(20)), Error);
-  gpu.finish(kDeadline);
+  EXPECT_THROW(gpu.finish(std::chrono::milliseconds(20), {}), Error);
+  gpu.finish(kDeadline, {});
   std::vector<std::byte> numbers(1024);
   const HeldBuffer buffer = onGpu(gpu, {numbers.data(), numbers.size()});
   test::firstGpu().spin(300'000'000);
   EXPECT_THROW(static_cast<void>(gpu.sumOfSquares(DType::Float32, buffer.buffer, std::chrono::milliseconds(20))), Error);
-  gpu.finish(kDeadline);
+  gpu.finish(kDeadline, {});
 }
 
 TEST_F(GpuDevice, TellsOnHowManyMultiprocessorsItComputes) {

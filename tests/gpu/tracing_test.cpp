@@ -21,7 +21,7 @@ namespace {
 namespace fs = std::filesystem;
 using GpuTracing = test::Gpu;
 
-/// The sample of 25 million parameters: where `./dev` exports it, or `./dev gpu-pack` copies it. Empty where it is not.
+/// The sample of 25 million parameters: where `./dev` exports it, or `check.py` of a pack. Empty where it is not.
 std::string largeSample() {
   for (const fs::path& folder : {fs::path(PW_SOURCE_DIR) / ".deps" / "models", fs::path(resourceFolder()) / "models"}) {
     if (fs::exists(folder / "gpt_25m.pt2")) return folder / "gpt_25m.pt2";
@@ -62,7 +62,7 @@ struct Training {
   double step() {
     const Ns begin = monotonicNow();
     static_cast<void>(executor->step(steps++, {}));
-    device.finish(std::chrono::minutes(1));
+    device.finish(std::chrono::minutes(1), {});
     return static_cast<double>(monotonicNow() - begin);
   }
 };

@@ -21,6 +21,7 @@ Profile example() {
   p.threads = 3;
   p.estimated = true;
   p.machine = {"host", "a processor", 8, "cuda"};
+  p.computing = {.onGpu = true, .precision = DType::BFloat16, .tf32 = true, .graphs = true};
   p.nodes = {{10, 20, 1, 2, 100, 1.5e9, 8, 70, 90, 110, -130, 5}, {30, 0, 0, 0, -40, 0}, {5, 7, 3, 4, 60, 0.1}};
   p.loss = {1, 2, 3, 4, 5, 6};
   p.actionOverhead = 11;
@@ -42,6 +43,8 @@ std::string errorWith(const std::string& pointer, const nlohmann::json& value) {
 
 TEST(ProfileJson, OlderFilesLoadWithoutWeightsAndMemory) {
   nlohmann::json json = nlohmann::json::parse(toJson(example()));
+  json.erase("computing");
+  EXPECT_EQ(parseProfile(json.dump(), "p.json").computing, Computing());
   json["nodes"][0] = {10, 20, 1, 2, 100, 1.5e9};
   EXPECT_EQ(parseProfile(json.dump(), "p.json").nodes[0], (NodeCost{10, 20, 1, 2, 100, 1.5e9}));
 }
@@ -54,6 +57,7 @@ TEST(ProfileJson, IsRefusedInOneSentenceThatNamesTheFile) {
   contains(errorWith("/microbatch", 2.5), "not a whole number in range: 2.5");
   contains(errorWith("/threads", 1LL << 32), "not a whole number in range");
   contains(errorWith("/nodes/0/0", -1), "a cost is negative");
+  contains(errorWith("/computing/precision", "bf8"), "computing.precision is none of traced, bf16 and fp16");
   for (const int field : {6, 7, 8, 9, 11}) contains(errorWith("/nodes/0/" + std::to_string(field), -1), "a cost is negative");
   contains(errorWith("/nodes/0/6", 21), "a weight's backward is longer than the whole");
   contains(errorWith("/nodes/0/10", std::numeric_limits<Bytes>::min()), "too large to add up");
@@ -86,6 +90,20 @@ TEST(ProfileJson, SurvivesDamageWithAUsageErrorAtMost) {
     }
   }
   EXPECT_GT(refused, 2500) << "most damage is seen";
+}
+
+TEST(ProfileWords, SayWhereTimesComeFrom) {
+  Profile p = example();
+  EXPECT_EQ(sourceOf(p, 4), "estimated for cuda");
+  p.estimated = false;
+  EXPECT_EQ(sourceOf(p, 4), "measured on host (a processor), 2 processes at once, in bf16, with TF32");
+  p.ranksAtOnce = 1;
+  p.computing = {.onGpu = true, .precision = DType::Float16, .tf32 = false, .graphs = false};
+  p.link = {};
+  EXPECT_EQ(sourceOf(p), "measured on host (a processor), in fp16, operator by operator");
+  EXPECT_EQ(sourceOf(p, 2), "measured on host (a processor), in fp16, operator by operator; messages take no time, as no link was measured");
+  p.computing = {};
+  EXPECT_EQ(sourceOf(p), "measured on host (a processor), 1 process at once, 3 threads each");
 }
 
 TEST(CostSums, GiveTheCostOfAnyRange) {

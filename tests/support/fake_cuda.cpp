@@ -103,7 +103,7 @@ const Device& FakeCuda::device() {
       },
       .copy = [](Buffer into, Buffer from) { current().compute([into, from] { std::memcpy(into.data, from.data, from.bytes); }); },
       .finish =
-          [](std::chrono::milliseconds deadline) {
+          [](std::chrono::milliseconds deadline, const std::function<void()>&) {
             std::unique_lock lock(current().mutex);
             const cudaStream_t stream = test::compute;
             if (!current().changed.wait_for(lock, deadline, [&] { return stream->tasks.empty() && !stream->busy; })) throw Error("the fake GPU did not finish");

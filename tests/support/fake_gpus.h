@@ -39,7 +39,7 @@ class FakeGpus {
   static const Device& device() {
     static const Device fake{.allocate = [](std::size_t bytes) { return current().gpus->allocate(current().rank, bytes); },
                              .copy = [](Buffer into, Buffer from) { current().gpus->copy(current().rank, into, from); },
-                             .finish = [](std::chrono::milliseconds deadline) { current().gpus->finish(current().rank, deadline); }};
+                             .finish = [](std::chrono::milliseconds deadline, const std::function<void()>& meanwhile) { current().gpus->finish(current().rank, deadline, meanwhile); }};
     return fake;
   }
   DeviceLinks links(Rank rank);
@@ -141,9 +141,15 @@ class FakeGpus {
     ask(gpus_[rank], {[into, from] { std::memcpy(into.data, from.data, from.bytes); }, {}, into, from});
   }
 
-  void finish(std::size_t rank, std::chrono::milliseconds deadline) {
+  void finish(std::size_t rank, std::chrono::milliseconds deadline, const std::function<void()>& meanwhile) {
     std::unique_lock lock(mutex_);
-    if (!changed_.wait_for(lock, deadline, [&] { return gpus_[rank].compute.empty(); })) throw Error("the fake GPU did not finish");
+    const auto until = std::chrono::steady_clock::now() + deadline;
+    while (!changed_.wait_for(lock, std::chrono::microseconds(100), [&] { return gpus_[rank].compute.empty(); })) {
+      if (std::chrono::steady_clock::now() >= until) throw Error("the fake GPU did not finish");
+      lock.unlock();
+      if (meanwhile) meanwhile();
+      lock.lock();
+    }
   }
 
   /// `members`: a sender and its receiver, or a group, which is another queue than theirs.

@@ -47,6 +47,7 @@ struct Member {
   std::uint64_t asks = 0;              ///< until NCCL has done what it is at
   std::function<void()> next;          ///< then
   bool connecting = true, leaving = false, aborted = false;
+  std::shared_ptr<Moment> last;        ///< when its operations so far are over; null: it had none
 };
 
 namespace {
@@ -124,6 +125,7 @@ struct Group {
   std::shared_ptr<Member> member;
   cudaStream_t stream = nullptr;
   std::vector<Asked> asked;
+  std::vector<std::shared_ptr<Member>> aborted;
 };
 thread_local Group group;
 
@@ -153,6 +155,12 @@ ncclResult_t stateOf(Member& member) {
 
 bool isBusy(const Member& member) { return member.connecting || member.asks > 0 || member.next; }
 
+/// As NCCL's abort, which returns when what its communicator has on a stream is over.
+void awaitEnd(FakeCuda& cuda, const Member& member) {
+  std::unique_lock lock(cuda.mutex);
+  if (!cuda.changed.wait_for(lock, std::chrono::seconds(10), [&] { return !member.last || member.last->done; })) cuda.violate("an abort that never returns");
+}
+
 /// Of the mutex's holder.
 ncclResult_t refuse(FakeCuda& cuda, const std::string& why) {
   cuda.violate(why);
@@ -161,15 +169,21 @@ ncclResult_t refuse(FakeCuda& cuda, const std::string& why) {
 
 ncclResult_t endGroup() {
   FakeCuda& cuda = FakeCuda::current();
-  const std::lock_guard lock(cuda.mutex);
   if (--group.depth > 0) return ncclSuccess;
   const Group all = std::exchange(group, {});
+  for (const auto& member : all.aborted) awaitEnd(cuda, *member);
   if (all.asked.empty()) return ncclSuccess;
+  const std::lock_guard lock(cuda.mutex);
   const auto member = all.member;
   const auto put = [&cuda, member, stream = all.stream, asked = all.asked, number = member->calls++] {
+    const auto over = member->last = std::make_shared<Moment>();
     for (std::size_t i = 0; i < asked.size(); ++i) {
       stream->add([&cuda, member, stream, number = std::pair(number, i), one = asked[i]] { meet(cuda, *stream, *member, number, one); });
     }
+    stream->add([&cuda, over] {
+      const std::lock_guard reached(cuda.mutex);
+      over->done = true;
+    });
   };
   if (cuda.random() % 2 == 0) {
     put();
@@ -275,15 +289,19 @@ ncclResult_t ncclCommDestroy(ncclComm_t communicator) {
 }
 
 ncclResult_t ncclCommAbort(ncclComm_t communicator) {
-  FakeCuda& cuda = FakeCuda::current();
-  const std::lock_guard lock(cuda.mutex);
-  if (cuda.communicators.erase(communicator) == 0) return refuse(cuda, "a communicator aborted twice");
-  ++cuda.counted.aborts;
-  communicator->member->aborted = true;
-  communicator->member->clique->leaving.insert(communicator->member->place);
-  delete communicator;
-  cuda.changed.notify_all();
-  return ncclSuccess;
+  {
+    FakeCuda& cuda = FakeCuda::current();
+    const std::lock_guard lock(cuda.mutex);
+    if (cuda.communicators.erase(communicator) == 0) return refuse(cuda, "a communicator aborted twice");
+    ++cuda.counted.aborts;
+    communicator->member->aborted = true;
+    communicator->member->clique->leaving.insert(communicator->member->place);
+    ++group.depth;
+    group.aborted.push_back(communicator->member);
+    delete communicator;
+    cuda.changed.notify_all();
+  }
+  return endGroup();
 }
 
 const char* ncclGetErrorString(ncclResult_t result) { return result == ncclRemoteError ? "remote process exited or there was a network error" : "an error"; }

@@ -80,7 +80,7 @@ class RandomRank {
       while (!open_.empty() && random_() % 3 != 0) endSome(salt);
     }
     while (!open_.empty()) endSome(salt);
-    job_.device().finish(kLongWait);
+    job_.device().finish(kLongWait, {});
     std::vector<std::pair<Ns, Ns>> times;
     for (const auto ticket : timed_) {
       ASSERT_TRUE(me_.timesOf(ticket).has_value());

@@ -6,13 +6,21 @@
 #include <QProgressBar>
 #include <QPushButton>
 #include <QSpinBox>
+#include <QStandardItemModel>
 #include <algorithm>
 
 namespace pw::gui {
+namespace {
+
+constexpr int kNccl = 2;  // its row
+
+QString nameOf(DType precision) { return QString::fromUtf8(precisionName(precision).data()); }
+
+}  // namespace
 
 RunControls::RunControls(QWidget* parent)
     : QWidget(parent), run_(new QPushButton(tr("▶ Run"), this)), profile_(new QPushButton(tr("Profile"), this)), cancel_(new QPushButton(tr("Cancel"), this)),
-      steps_(new QSpinBox(this)), transport_(new QComboBox(this)), progress_(new QProgressBar(this)), status_(new QLabel(this)) {
+      steps_(new QSpinBox(this)), transport_(new QComboBox(this)), precision_(new QComboBox(this)), progress_(new QProgressBar(this)), status_(new QLabel(this)) {
   run_->setAccessibleName(tr("Run the plan on this machine"));
   run_->setToolTip(tr("Executes the plan: one process per rank, real training steps, measured spans"));
   steps_->setRange(1, 100'000);
@@ -20,13 +28,19 @@ RunControls::RunControls(QWidget* parent)
   steps_->setSuffix(tr(" steps"));
   steps_->setAccessibleName(tr("Steps to run"));
   steps_->setToolTip(tr("Training steps; the first warms up and does not count as typical"));
-  transport_->addItems({QStringLiteral("ucx"), QStringLiteral("gloo")});
+  transport_->addItems({QStringLiteral("ucx"), QStringLiteral("gloo"), QStringLiteral("nccl")});
   transport_->setItemData(0, tr("Shared memory, RDMA or TCP"), Qt::ToolTipRole);
   transport_->setItemData(1, tr("TCP"), Qt::ToolTipRole);
   transport_->setAccessibleName(tr("How ranks exchange messages"));
-  transport_->setToolTip(tr("How ranks exchange messages"));
+  transport_->setToolTip(tr("How ranks exchange messages: over nccl they compute on GPUs, else on CPUs"));
+  transport_->setObjectName(QStringLiteral("transport"));
+  setWhyNoGpu(tr("No GPU was found yet"));
+  precision_->addItem(tr("as traced"), static_cast<int>(DType::Unknown));
+  for (const DType precision : {DType::BFloat16, DType::Float16}) precision_->addItem(nameOf(precision), static_cast<int>(precision));
+  precision_->setAccessibleName(tr("Precision of matrix products"));
+  precision_->setToolTip(tr("What matrix products and the like are computed in; parameters, their gradients and sums stay as traced (autocast)"));
   profile_->setAccessibleName(tr("Measure the model's operators on this machine"));
-  profile_->setToolTip(tr("Measures the time of every operator here, so that predictions use measured costs"));
+  profile_->setToolTip(tr("Measures the time of every operator here, on GPUs if nccl is chosen and in the chosen precision, so that predictions use measured costs"));
   cancel_->setAccessibleName(tr("Cancel the run or profile"));
   progress_->setAccessibleName(tr("Progress of the run or profile"));
   progress_->setTextVisible(false);
@@ -39,6 +53,7 @@ RunControls::RunControls(QWidget* parent)
   row->addWidget(run_);
   row->addWidget(steps_);
   row->addWidget(transport_);
+  row->addWidget(precision_);
   row->addSpacing(2 * row->spacing());
   row->addWidget(profile_);
   row->addSpacing(2 * row->spacing());
@@ -56,6 +71,7 @@ void RunControls::setState(bool busy, bool hasModel) {
   for (QWidget* widget : {static_cast<QWidget*>(run_), static_cast<QWidget*>(profile_)}) widget->setEnabled(!busy && hasModel);
   steps_->setEnabled(!busy);
   transport_->setEnabled(!busy);
+  precision_->setEnabled(!busy);
   progress_->setVisible(busy);
   cancel_->setVisible(busy);
   if (hadFocus) (busy ? cancel_ : run_)->setFocus();  // a keyboard stays where it was
@@ -74,6 +90,28 @@ void RunControls::say(const QString& text) {
 }
 
 void RunControls::setSteps(int steps) { steps_->setValue(steps); }
+
+void RunControls::setWhyNoGpu(const QString& why) {
+  auto* const item = qobject_cast<QStandardItemModel*>(transport_->model())->item(kNccl);
+  item->setEnabled(why.isEmpty());
+  item->setToolTip(why.isEmpty() ? tr("NCCL between GPUs, where the ranks compute") : why);
+  if (why.isEmpty() && gpuWanted_) transport_->setCurrentIndex(kNccl);
+}
+
+void RunControls::follow(const Computing& computing) {
+  gpuWanted_ = computing.onGpu;
+  const bool possible = qobject_cast<QStandardItemModel*>(transport_->model())->item(kNccl)->isEnabled();
+  if (computing.onGpu && possible) transport_->setCurrentIndex(kNccl);
+  if (!computing.onGpu && transport_->currentIndex() == kNccl) transport_->setCurrentIndex(0);
+  precision_->setCurrentIndex(precision_->findData(static_cast<int>(computing.precision)));
+}
+
+Computing RunControls::computing() const {
+  Computing computing;
+  computing.onGpu = transport_->currentIndex() == kNccl;
+  computing.precision = static_cast<DType>(precision_->currentData().toInt());
+  return computing;
+}
 
 QString RunControls::transport() const { return transport_->currentText(); }
 

@@ -2,6 +2,8 @@
 
 #include <QWidget>
 
+#include "simulator/profile.h"
+
 class QComboBox;
 class QLabel;
 class QProgressBar;
@@ -20,7 +22,12 @@ class RunControls : public QWidget {
   void setProgress(qint64 done, qint64 all, const QString& text);  ///< `all` 0: unknown
   void say(const QString& text);
   void setSteps(int steps);
+  /// Why ranks cannot compute on GPUs here, a sentence; empty: they can. Until then they cannot.
+  void setWhyNoGpu(const QString& why);
+  /// Chooses how to compute as these costs were measured, as far as this machine can.
+  void follow(const Computing& computing);
   [[nodiscard]] QString transport() const;
+  [[nodiscard]] Computing computing() const;
   [[nodiscard]] QString text() const;  ///< what the line says
 
  signals:
@@ -31,7 +38,8 @@ class RunControls : public QWidget {
  private:
   QPushButton *run_, *profile_, *cancel_;
   QSpinBox* steps_;
-  QComboBox* transport_;
+  QComboBox *transport_, *precision_;
+  bool gpuWanted_ = false;  ///< by what was followed, before it was known whether there is one
   QProgressBar* progress_;
   QLabel* status_;
 };

@@ -53,6 +53,8 @@ std::shared_ptr<const Measured> measuredOf(LiveStep step) {
   return measured;
 }
 
+QString precisionWord(DType precision) { return QString::fromUtf8(precisionName(precision).data()); }
+
 int runIdOf(const QByteArray& output) { return QJsonDocument::fromJson(output).object().value(QLatin1String("run_id")).toInt(0); }
 
 }  // namespace
@@ -137,7 +139,7 @@ void RunTask::run(const RunRequest& request) {
       const QString live = d->file(QStringLiteral("live"));
       d->live = std::make_shared<LiveFile>(live.toStdString(), *request.plan);
       QStringList words{QStringLiteral("run"), path, QStringLiteral("--steps"), QString::number(request.steps), QStringLiteral("--backend"), request.transport, QStringLiteral("--store"),
-                        request.store, QStringLiteral("--live"), live, QStringLiteral("--progress"), QStringLiteral("json"), QStringLiteral("--json")};
+                        request.store, QStringLiteral("--live"), live, QStringLiteral("--progress"), QStringLiteral("json"), QStringLiteral("--json"), QStringLiteral("--precision"), precisionWord(request.precision)};
       if (request.optimizerCopies == 1) words << QStringLiteral("--momentum") << QStringLiteral("0.9");
       if (request.optimizerCopies > 1) words << QStringLiteral("--optimizer") << QStringLiteral("adamw");
       d->start(words);
@@ -152,7 +154,8 @@ void RunTask::profile(const ProfileRequest& request) {
   for (const std::string& model : request.models) words << QString::fromStdString(model);
   words << QStringLiteral("--microbatch") << QString::number(request.microbatch) << QStringLiteral("--ranks") << QString::number(request.ranks) << QStringLiteral("--loss")
         << QString::fromStdString(request.loss) << QStringLiteral("--out") << d->file(QStringLiteral("profile.json")) << QStringLiteral("--progress") << QStringLiteral("json")
-        << QStringLiteral("--quiet");
+        << QStringLiteral("--quiet") << QStringLiteral("--precision") << precisionWord(request.computing.precision) << QStringLiteral("--device")
+        << (request.computing.onGpu ? QStringLiteral("cuda") : QStringLiteral("cpu"));
   d->start(words);
 }
 

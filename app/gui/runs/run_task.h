@@ -13,6 +13,7 @@ struct RunRequest {
   std::shared_ptr<const Plan> plan;
   int steps = 5;
   QString transport = QStringLiteral("ucx");
+  DType precision = DType::Unknown;
   QString store;            ///< file the run is recorded in
   int optimizerCopies = 0;  ///< of each parameter, as the plan counts them: none SGD, one SGD with momentum, more AdamW
 };
@@ -21,6 +22,7 @@ struct ProfileRequest {
   std::int64_t microbatch = 1;
   int ranks = 1;  ///< processes that compute at once
   std::string loss;
+  Computing computing;
 };
 
 /// One run or profile at a time, in a `pipewright` child. What files it needs lie in a temporary folder that is removed at the end. Main thread only.

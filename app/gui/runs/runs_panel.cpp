@@ -25,6 +25,7 @@
 #include "app/gui/runs/run_loading.h"
 #include "app/gui/runs/run_task.h"
 #include "app/gui/runs/verdict.h"
+#include "backends/gpu_inventory.h"
 #include "schedules/error.h"
 
 namespace pw::gui {
@@ -35,7 +36,7 @@ struct RunsPanel::Private {
   RunsPanel& panel;
   Document& document;
   RunTask task;
-  Job list, loading, judging, planning;
+  Job list, loading, judging, planning, looking;
   QTimer settle;  ///< the prediction has stood still for a moment
   RunControls* controls = nullptr;
   RunList* runs = nullptr;
@@ -60,6 +61,7 @@ struct RunsPanel::Private {
   std::shared_ptr<const Verdict> verdict;
   std::shared_ptr<const Measured> shownBefore;   ///< what was shown before a run began
   std::shared_ptr<const ModelGraph> profiled;
+  std::shared_ptr<const Profile> followed;  ///< the costs that the controls follow
   std::optional<int> pendingSteps;          ///< a run that waits for its prediction
   bool isRun = false, follows = false, wasBusy = false;
 
@@ -67,6 +69,7 @@ struct RunsPanel::Private {
   QWidget* buildHistory();
   void connectAll();
   void updateControls();
+  void followCosts();
   void begin();
   void endRun(bool ok, int id, const QString& error);
   void endProfile(const std::shared_ptr<const Profile>& result, const QString& error);
@@ -86,8 +89,13 @@ RunsPanel::RunsPanel(Document& document, QWidget* parent) : QWidget(parent), d(s
   d->build();
   d->connectAll();
   d->updateControls();
+  d->followCosts();
   refresh();
   d->follow();
+  d->looking.start(tr("Look for GPUs"), [this](JobControl&) -> std::function<void()> {
+    const QString why = QString::fromStdString(whyUnusable(gpuInventory(), 0));
+    return [this, why] { d->controls->setWhyNoGpu(why); };
+  });
 }
 
 RunsPanel::~RunsPanel() {
@@ -155,6 +163,7 @@ void RunsPanel::Private::connectAll() {
   connect(controls, &RunControls::cancelRequested, p, &RunsPanel::cancel);
   connect(&document, &Document::storeChanged, p, &RunsPanel::refresh);
   connect(&document, &Document::modelChanged, p, [this] { updateControls(); });
+  connect(&document, &Document::designChanged, p, [this] { followCosts(); });
   connect(&document, &Document::measuredChanged, p, [this] { follow(); });
   connect(&document, &Document::predictionChanged, p, [this] {
     settle.start();
@@ -192,6 +201,14 @@ void RunsPanel::Private::updateControls() {
   emit panel.busyChanged(busy);
 }
 
+/// New measured costs are best compared with a run that computes as they were measured.
+void RunsPanel::Private::followCosts() {
+  const auto profile = document.design().profile;
+  if (profile == followed) return;
+  followed = profile;
+  if (profile && !profile->estimated) controls->follow(profile->computing);
+}
+
 // ---- Runs and profiles ----
 
 void RunsPanel::startRun(int steps) {
@@ -212,6 +229,7 @@ void RunsPanel::Private::begin() {
     request.plan = std::make_shared<const Plan>(document.plan());
     request.steps = count;
     request.transport = controls->transport();
+    request.precision = controls->computing().precision;
     request.optimizerCopies = document.design().request.optimizerCopies;
     if (document.storePath().isEmpty()) {
       const QDir folder(QStandardPaths::writableLocation(QStandardPaths::AppDataLocation));
@@ -252,7 +270,7 @@ void RunsPanel::startProfile() {
   d->profiled = d->document.graph();
   const PlanRequest& r = d->document.design().request;
   d->controls->setProgress(0, 0, tr("Starting to measure …"));
-  d->task.profile({d->document.design().models, r.microbatch, std::clamp(r.ranks * r.replicas, 1, std::max(1, QThread::idealThreadCount())), r.loss});
+  d->task.profile({d->document.design().models, r.microbatch, std::clamp(r.ranks * r.replicas, 1, std::max(1, QThread::idealThreadCount())), r.loss, d->controls->computing()});
   d->updateControls();
 }
 

@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <QAbstractItemModelTester>
+#include <QComboBox>
 #include <QFile>
 #include <QSignalSpy>
 #include <QTemporaryDir>
@@ -15,9 +16,11 @@
 #include "app/gui/loading.h"
 #include "app/gui/runs/comparison_view.h"
 #include "app/gui/runs/group_table.h"
+#include "app/gui/runs/run_controls.h"
 #include "app/gui/runs/run_list.h"
 #include "app/gui/runs/run_loading.h"
 #include "simulator/simulate.h"
+#include "tests/support/folder.h"
 
 namespace pw::gui {
 namespace {
@@ -326,6 +329,45 @@ TEST_F(RunsPanelTest, AProfileThatIsNoneLeavesTheDesign) {
   EXPECT_FALSE(finish(&RunsPanel::profileFinished, [this] { panel().startProfile(); }));
   EXPECT_EQ(sentences.size(), 1);
   EXPECT_EQ(document.design().profile, nullptr);
+}
+
+TEST_F(RunsPanelTest, RunsAndProfilesComputeAsTheCostsInUseWereMeasured) {
+  Profile measured = *document.profile();
+  measured.estimated = false;
+  measured.computing.precision = DType::BFloat16;
+  const QString words = folder.filePath("words");
+  useScript("echo \"$@\" > \"" + words.toUtf8() + "\"\necho '{\"run_id\":0}'\n");
+  document.edit("Use measured profile", [&](Design& design) { design.profile = std::make_shared<const Profile>(measured); });
+  const auto said = [&] { return test::contentOf(words.toStdString()); };
+  EXPECT_TRUE(finish(&RunsPanel::runFinished, [this] { panel().startRun(1); }));
+  EXPECT_NE(said().find("--backend ucx"), std::string::npos) << said();
+  EXPECT_NE(said().find("--precision bf16"), std::string::npos) << said();
+  finish(&RunsPanel::profileFinished, [this] { panel().startProfile(); });
+  EXPECT_NE(said().find("--precision bf16 --device cpu"), std::string::npos) << said();
+}
+
+TEST(RunControlsTest, OfferGpusWhereThereAreSome) {
+  RunControls controls;
+  EXPECT_EQ(controls.computing(), Computing());
+  controls.follow({.onGpu = true, .precision = DType::Float16});
+  EXPECT_EQ(controls.computing(), (Computing{.onGpu = false, .precision = DType::Float16})) << "no GPU was found yet";
+  EXPECT_EQ(controls.transport(), "ucx");
+  controls.setWhyNoGpu({});
+  EXPECT_EQ(controls.computing(), (Computing{.onGpu = true, .precision = DType::Float16}));
+  EXPECT_EQ(controls.transport(), "nccl");
+  controls.follow({});
+  EXPECT_EQ(controls.computing(), Computing());
+  EXPECT_EQ(controls.transport(), "ucx");
+}
+
+TEST(RunControlsTest, SayWhyThereIsNoGpu) {
+  RunControls controls;
+  controls.setWhyNoGpu("No NVIDIA driver is loaded.");
+  auto* const transports = controls.findChild<QComboBox*>("transport");
+  ASSERT_NE(transports, nullptr);
+  const QModelIndex nccl = transports->model()->index(transports->findText("nccl"), 0);
+  EXPECT_FALSE(nccl.flags().testFlag(Qt::ItemIsEnabled));
+  EXPECT_EQ(nccl.data(Qt::ToolTipRole), "No NVIDIA driver is loaded.");
 }
 
 }  // namespace

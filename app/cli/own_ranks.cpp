@@ -1,0 +1,86 @@
+#include "app/cli/own_ranks.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <CLI/CLI.hpp>
+#include <algorithm>
+#include <charconv>
+#include <filesystem>
+#include <fstream>
+
+#include "app/cli/output.h"
+#include "backends/gpu_inventory.h"
+#include "engine/failure.h"
+#include "engine/launcher.h"
+#include "schedules/error.h"
+
+namespace pw::cli {
+
+namespace fs = std::filesystem;
+
+std::vector<std::string> ownCall() {
+  std::ifstream file("/proc/self/cmdline", std::ios::binary);
+  std::vector<std::string> call;
+  for (std::string argument; std::getline(file, argument, '\0');) call.push_back(argument);
+  if (call.empty()) throw Error("This program cannot find its own arguments in /proc/self/cmdline; mount /proc.");
+  call.front() = ownPath();
+  return call;
+}
+
+void addMeasureOptions(CLI::App& command, MeasureOptions& o) {
+  command.add_option("--device", o.device, "What costs are measured on: cpu (default), cuda (each process on a GPU of its own) or cuda:N")->option_text("DEVICE");
+  command.add_option("--precision", o.precision, "As the run will have it: matrix products and the like in bf16 or fp16 (autocast)")
+      ->check(CLI::IsMember({"traced", "bf16", "fp16"}))->option_text("traced|bf16|fp16");
+  command.add_flag("--tf32", o.tf32, "As the run will have it: GPUs may round the inputs of float32 matrix products to 19 bits");
+  command.add_flag("--no-graphs", o.noGraphs, "As the run will have it: a GPU is asked for every operator by itself");
+  command.add_option("--threads", o.threads, "Intra-op threads of each process")->check(CLI::Range(1, 1024))->option_text("N");
+}
+
+int gpuOf(const MeasureOptions& o) {
+  if (o.device.empty() || o.device == "cpu") return -1;
+  constexpr std::string_view kPrefix = "cuda:";
+  int number = o.device == "cuda" ? 0 : -1;
+  const char* const end = o.device.data() + o.device.size();
+  if (o.device.starts_with(kPrefix) && std::from_chars(o.device.data() + kPrefix.size(), end, number).ptr != end) number = -1;
+  if (number < 0) throw UsageError(fmt::format("There is no device '{}'; give cpu, cuda, or cuda:0 and so on.", o.device));
+  return number;
+}
+
+void refuseWhatCannotMeasure(const MeasureOptions& o, bool measures) {
+  const int number = gpuOf(o);
+  if (!measures && (!o.device.empty() || o.precision != "traced" || o.tf32 || o.noGraphs)) {
+    throw UsageError("--device, --precision, --tf32 and --no-graphs say how to measure, and these costs are not measured now; leave them out.");
+  }
+  if (number < 0 && o.tf32) throw UsageError("--tf32 is for GPUs; add --device cuda, or leave it out.");
+  if (number < 0 && o.noGraphs) throw UsageError("--no-graphs is for GPUs; add --device cuda, or leave it out.");
+  if (number < 0) return;
+  const std::string why = whyUnusable(gpuInventory(), number);
+  if (!why.empty()) throw UsageError(fmt::format("--device {} needs a GPU. {} Without one, measure on the CPU or estimate for a cluster.", o.device, why));
+}
+
+Profile measureWithRanks(const std::vector<std::string>& models, std::int64_t microbatch, int ranks, const MeasureOptions& options, const std::string& loss,
+                         const std::string& progressStyle) {
+  if (const int number = gpuOf(options); number >= 0) {
+    const auto gpus = static_cast<int>(std::ranges::count_if(gpuInventory().gpus, isUsable));
+    ranks = options.device == "cuda" ? std::clamp(ranks, 1, std::max(1, gpus)) : 1;
+  } else if (options.device.empty() && whyUnusable(gpuInventory(), 0).empty()) {
+    fmt::print(stderr, "pipewright: costs are measured on the CPU; give --device cuda for the GPUs of this machine\n");
+  }
+  const std::string out = fmt::format("{}/pipewright-profile-{}.json", fs::temp_directory_path().string(), getpid());
+  std::vector<std::string> argv{ownPath(), "profile"};
+  argv.insert(argv.end(), models.begin(), models.end());
+  argv.insert(argv.end(), {"--microbatch", std::to_string(microbatch), "--threads", std::to_string(options.threads), "--loss", loss, "--out", out, "--progress", progressStyle,
+                           "--quiet", "--precision", options.precision});
+  if (!options.device.empty()) argv.insert(argv.end(), {"--device", options.device});
+  if (options.tf32) argv.emplace_back("--tf32");
+  if (options.noGraphs) argv.emplace_back("--no-graphs");
+  const LaunchResult result = launch(ranks, argv, options.threads, {}, std::chrono::minutes(30));
+  if (!result.ok) fs::remove(out);
+  throwUnlessOk(result);
+  Profile profile = parseProfile(readFile(out), out);
+  fs::remove(out);
+  return profile;
+}
+
+}  // namespace pw::cli

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "backends/resources.h"
+
+namespace CLI {
+class App;
+}
+
+namespace pw::cli {
+
+/// This program's path and the arguments it was called with, to start it again as its own rank.
+[[nodiscard]] std::vector<std::string> ownCall();
+
+/// How costs are measured: the options that `profile`, `plan` and `search` share.
+struct MeasureOptions {
+  std::string device;  ///< cpu, cuda (each process a GPU of its own) or cuda:N; empty: not asked for, cpu
+  std::string precision = "traced";
+  bool tf32 = false, noGraphs = false;
+  int threads = 1;
+};
+
+void addMeasureOptions(CLI::App& command, MeasureOptions& options);
+
+/// Throws UsageError where the device is unknown or cannot be used here, another option needs a GPU, or nothing is measured and so they mean nothing.
+void refuseWhatCannotMeasure(const MeasureOptions& options, bool measures);
+/// CUDA's number of `cuda:N`, 0 for `cuda`, −1 for a CPU. Throws UsageError for other names.
+[[nodiscard]] int gpuOf(const MeasureOptions& options);
+
+/// Measures a profile with `ranks` processes of this program computing at once; on GPUs with at most as many as there are GPUs.
+/// `progressStyle`: as of `--progress`.
+[[nodiscard]] Profile measureWithRanks(const std::vector<std::string>& models, std::int64_t microbatch, int ranks, const MeasureOptions& options,
+                                       const std::string& loss, const std::string& progressStyle = "auto");
+
+}  // namespace pw::cli

@@ -1,0 +1,141 @@
+// How ranks compute: options, what a plan remembers of its profile, and the way over the CUDA module, in whose place one stands that computes on the host.
+#include <filesystem>
+
+#include <gmock/gmock.h>
+#include <nlohmann/json.hpp>
+
+#include "backends/run_store.h"
+#include "tests/app/job.h"
+
+namespace pw::test {
+namespace {
+
+using Json = nlohmann::json;
+using testing::HasSubstr;
+
+std::vector<double> lossesOf(const Outcome& outcome) {
+  EXPECT_EQ(outcome.status, 0) << outcome.err;
+  return Json::parse(outcome.out).at("losses").get<std::vector<double>>();
+}
+
+Profile profileIn(const std::string& file) { return parseProfile(contentOf(file), file); }
+
+TEST(Computing, OfAPlanIsThatOfItsProfile) {
+  const Folder folder;
+  const std::string plan = folder.file("plan.json"), store = folder.file("runs.db");
+  ASSERT_EQ(finish({"plan", sample("gpt_small"), "--ranks", "2", "--microbatches", "4", "--precision", "bf16", "--out", plan}).status, 0);
+  const Outcome asPlanned = finish({"run", plan, "--steps", "2", "--json", "--store", store}), asTraced = finish({"run", plan, "--steps", "2", "--json", "--precision", "traced", "--store", store}),
+                named = finish({"run", plan, "--steps", "2", "--json", "--precision", "bf16"});
+  EXPECT_EQ(lossesOf(asPlanned), lossesOf(named));
+  EXPECT_NE(lossesOf(asPlanned), lossesOf(asTraced)) << "bfloat16 keeps 8 bits";
+  EXPECT_THAT(complaintsOf(asPlanned), testing::Not(HasSubstr("planned")));
+  EXPECT_THAT(complaintsOf(asTraced), HasSubstr(plan + " was planned from times on CPUs in bf16, and this run computes on CPUs as traced: predicted times are not its own"));
+  const RunStore runs(store, RunStore::Mode::ReadOnly);
+  EXPECT_EQ(runs.load(RunId(1)).backend, "ucx, bf16");
+  EXPECT_EQ(runs.load(RunId(2)).backend, "ucx");
+  EXPECT_EQ(runs.load(RunId(1)).plan.profile.computing.precision, DType::BFloat16);
+  expectRefusal(finish({"run", plan, "--verify"}), 2, {"--verify compares bits that bf16 rounds away", "--precision traced"});
+}
+
+TEST(Computing, SaysNothingOfEstimatedTimes) {
+  const Folder folder;
+  const std::string plan = planned(folder, {"gpt_small"}, {"--ranks", "2", "--microbatches", "2"});
+  EXPECT_EQ(complaintsOf(finish({"run", plan, "--precision", "bf16", "--json", "--progress", "json"})), "");
+}
+
+TEST(Computing, IsRefusedWhereItMeansNothing) {
+  const Folder folder;
+  const std::string model = sample("gpt_small"), plan = planned(folder, {"gpt_small"}, {"--ranks", "2", "--microbatches", "2"});
+  for (const char* const command : {"plan", "search"}) {
+    Words words{command, model, "--ranks", "2", "--cluster", "h100-nvlink", "--precision", "bf16"};
+    if (std::string(command) == "plan") words.insert(words.end(), {"--microbatches", "2"});
+    else words.insert(words.end(), {"--batch", "8"});
+    expectRefusal(finish(words), 2, {"--precision", "not measured now", "leave them out"});
+  }
+  expectRefusal(finish({"profile", model, "--estimate", "h100-nvlink", "--device", "cpu"}), 2, {"not measured now"});
+  expectRefusal(finish({"plan", model, "--microbatches", "2", "--tf32"}), 2, {"--tf32 is for GPUs", "--device cuda"});
+  expectRefusal(finish({"plan", model, "--microbatches", "2", "--device", "cpu", "--no-graphs"}), 2, {"--no-graphs is for GPUs"});
+  expectRefusal(finish({"plan", model, "--microbatches", "2", "--device", "tpu"}), 2, {"There is no device 'tpu'", "cuda:0"});
+  expectRefusal(finish({"run", plan, "--no-graphs"}), 2, {"--no-graphs is for GPUs", "--backend nccl"});
+}
+
+/// A copy of the program on a machine that seems to have two GPUs.
+class OnGpus : public testing::Test {
+ protected:
+  OnGpus() {
+    for (const char* const folder : {"bin", "lib"}) std::filesystem::create_directories(files_.file(folder));
+    options_.program = files_.file("bin/pipewright");
+    std::filesystem::copy_file(PIPEWRIGHT, options_.program);
+    std::filesystem::copy_file(FAKE_CUDA_MODULE, files_.file("lib/libpw_cuda.so"));
+    const auto modules = std::filesystem::path(PIPEWRIGHT).parent_path().parent_path() / "lib";
+    for (const char* const module : {"libpw_torch.so", "libpw_ucx.so"}) std::filesystem::create_symlink(modules / module, files_.file(std::string("lib/") + module));
+    const char* const path = std::getenv("LD_LIBRARY_PATH");
+    options_.environment = {{"FAKE_NVML", "nvlink"}, {"LD_LIBRARY_PATH", FAKE_NVML_FOLDER + (path == nullptr ? std::string() : std::string(":") + path)},
+                            {"PIPEWRIGHT_RESOURCES", PW_SOURCE_DIR "/resources"}, {"CUDA_VISIBLE_DEVICES", "0,1"}};
+  }
+
+  [[nodiscard]] Outcome call(const Words& words) const { return finish(words, options_); }
+  [[nodiscard]] std::string file(const std::string& name) const { return files_.file(name); }
+
+ private:
+  Folder files_;
+  JobOptions options_;
+};
+
+TEST_F(OnGpus, APlanIsMeasuredThereAndRunsThere) {
+  const std::string plan = file("plan.json"), store = file("runs.db");
+  const Outcome planning = call({"plan", sample("gpt_small"), "--device", "cuda", "--tf32", "--microbatches", "4", "--out", plan});
+  ASSERT_EQ(planning.status, 0) << planning.err;
+  EXPECT_THAT(planning.out, HasSubstr(": 2 ranks, 1f1b")) << "one for each GPU";
+  EXPECT_THAT(planning.out, HasSubstr(", 2 processes at once, with TF32\n"));
+  const Plan made = parsePlan(contentOf(plan), plan);
+  EXPECT_EQ(made.profile.computing, (Computing{.onGpu = true, .precision = DType::Unknown, .tf32 = true, .graphs = true}));
+  EXPECT_EQ(made.profile.ranksAtOnce, 2);
+  EXPECT_GT(made.profile.link.bytesPerSecond, 0) << "measured over the ranks' own communicator";
+  const Outcome onGpus = call({"run", plan, "--steps", "4", "--json", "--store", store, "--progress", "json"}),
+                onCpus = call({"run", plan, "--steps", "4", "--json", "--backend", "ucx", "--progress", "json"});
+  EXPECT_EQ(complaintsOf(onGpus), "");
+  EXPECT_THAT(complaintsOf(onCpus), HasSubstr("planned from times on GPUs as traced but for TF32, and this run computes on CPUs as traced"));
+  const auto there = lossesOf(onGpus), here = lossesOf(onCpus);
+  ASSERT_EQ(there.size(), here.size());
+  for (std::size_t i = 0; i < here.size(); ++i) EXPECT_NEAR(there[i], here[i], 1e-6 * here[i]) << "by recordings";
+  const RunRecord run = RunStore(store, RunStore::Mode::ReadOnly).load({});
+  EXPECT_EQ(run.backend, "nccl, tf32");
+  EXPECT_EQ(run.machine.device, "cuda:0");
+  EXPECT_EQ(run.machine.processor, "NVIDIA H100 80GB HBM3");
+}
+
+TEST_F(OnGpus, AProfileIsTakenByOneProcessAGpuAtMost) {
+  const std::string model = sample("gpt_small"), out = file("profile.json");
+  for (const auto& [ranks, atOnce] : {std::pair{"1", 1}, std::pair{"2", 2}, std::pair{"4", 2}}) {
+    const Outcome outcome = call({"profile", model, "--device", "cuda", "--ranks", ranks, "--out", out, "--precision", "bf16", "--no-graphs"});
+    ASSERT_EQ(outcome.status, 0) << outcome.err;
+    const Profile profile = profileIn(out);
+    EXPECT_EQ(profile.ranksAtOnce, atOnce);
+    EXPECT_EQ(profile.computing, (Computing{.onGpu = true, .precision = DType::BFloat16, .tf32 = false, .graphs = false}));
+    EXPECT_THAT(outcome.out, HasSubstr("in bf16, operator by operator"));
+  }
+  expectRefusal(call({"profile", model, "--device", "cuda:1", "--ranks", "2"}), 2, {"--device cuda:1 names one GPU", "--device cuda"});
+  expectRefusal(call({"profile", model, "--device", "cuda:2"}), 2, {"There is no GPU 2"});
+}
+
+TEST_F(OnGpus, CostsOfTheCpuAreSaidToBe) {
+  const std::string note = "costs are measured on the CPU; give --device cuda for the GPUs of this machine";
+  const Words words{"plan", sample("gpt_small"), "--ranks", "1", "--microbatches", "2"};
+  EXPECT_THAT(call(words).err, HasSubstr(note));
+  Words meant = words;
+  meant.insert(meant.end(), {"--device", "cpu"});
+  EXPECT_THAT(call(meant).err, testing::Not(HasSubstr(note)));
+}
+
+TEST_F(OnGpus, ARehearsalTakesAsLongAsThePlanSays) {
+  const std::string plan = file("plan.json");
+  ASSERT_EQ(call({"plan", sample("gpt_small"), "--ranks", "2", "--cluster", "cpu-workstation", "--microbatches", "4", "--out", plan}).status, 0);
+  const Outcome outcome = call({"run", plan, "--synthetic", "--backend", "nccl", "--steps", "2", "--json"});
+  ASSERT_EQ(outcome.status, 0) << outcome.err;
+  const Ns predicted = Json::parse(call({"simulate", plan, "--json"}).out).at("makespan_ns");
+  for (const Json& step : Json::parse(outcome.out).at("steps")) EXPECT_GE(step.at("makespan_ns").get<Ns>(), predicted);
+}
+
+}  // namespace
+}  // namespace pw::test
