@@ -7,6 +7,7 @@
 #include <torch/csrc/autograd/function_hook.h>
 
 #include <algorithm>
+#include <array>
 #include <limits>
 #include <map>
 #include <memory>
@@ -216,11 +217,22 @@ class ModelRunner {
     if (record && measuresWholeApart()) sampleWhole();
   }
 
-  /// A forward and a backward as a run does them: recorded, where it would be.
+  /// A forward and a backward as a run does them: recorded, where it would be. Twice, for the times of the second: in a run the one before was the same,
+  /// and has left the caches as it needs them.
   void sampleWhole() {
     if (!recording_) recording_ = recorded();
     const c10::AutoGradMode gradients(true);
     headStart_.begin(true);
+    std::array<Mark, 3> marks{};
+    for (int i = 0; i < 2; ++i) marks = whole();
+    meter_.finish();
+    forwardTotals_.push_back(meter_.between(marks[0], marks[1]));
+    backwardTotals_.push_back(meter_.between(marks[1], marks[2]));
+    meter_.device.forgetMarks();
+  }
+
+  /// Marks before, between and behind.
+  std::array<Mark, 3> whole() {
     const Mark start = meter_.mark();
     at::Tensor output;
     if (recording_->forward) {
@@ -243,11 +255,7 @@ class ModelRunner {
     } else if (output.requires_grad()) {
       wholeBackward(output, leaf.grad());
     }
-    const Mark end = meter_.mark();
-    meter_.finish();
-    forwardTotals_.push_back(meter_.between(start, middle));
-    backwardTotals_.push_back(meter_.between(middle, end));
-    meter_.device.forgetMarks();
+    return {start, middle, meter_.mark()};
   }
 
   /// The memory of the whole backward, once: it does not vary. After the samples.

@@ -204,7 +204,7 @@ TEST_F(Recording, IsWhatAProfileMeasures) {
   count().recorded = count().launched = 0;
   const Profile profile = torchBackend().measureProfile(graph, options, nullptr, {});
   EXPECT_EQ(count().recorded, 2) << "the forward and the backward of the model";
-  EXPECT_EQ(count().launched, 2 * options.samples);
+  EXPECT_EQ(count().launched, 2 * 2 * options.samples) << "each sample twice";
   Ns forward = profile.loss.forward, backward = profile.loss.backward;
   for (const NodeCost& node : profile.nodes) {
     forward += node.forward;
