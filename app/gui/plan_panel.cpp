@@ -445,7 +445,7 @@ void PlanPanel::Private::showCosts() {
   const bool isMeasured = document.design().profile != nullptr;
   estimate->setVisible(isMeasured);
   if (!document.graph()) costs->setText(document.design().customCosts ? PlanPanel::tr("of the file") : QStringLiteral("–"));
-  else if (isMeasured) costs->setText(QString::fromStdString(sourceOf(*document.design().profile)));
+  else if (isMeasured) costs->setText(QString::fromStdString(sourceOf(*document.design().profile, document.design().request.ranks)));
   else costs->setText(profileInUse ? PlanPanel::tr("estimated for %1").arg(QString::fromStdString(document.cluster().deviceName)) : PlanPanel::tr("estimated"));
 }
 

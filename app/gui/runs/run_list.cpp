@@ -21,7 +21,7 @@ double errorOf(const RunSummary& run) { return static_cast<double>(run.medianMea
 bool isNumber(int column) {
   switch (static_cast<RunList::Column>(column)) {
     case RunList::Id: case RunList::Ranks: case RunList::Microbatches: case RunList::Predicted: case RunList::Measured: case RunList::Error: return true;
-    case RunList::When: case RunList::Model: case RunList::Schedule: case RunList::Ended: case RunList::kColumns: return false;
+    case RunList::When: case RunList::Model: case RunList::Schedule: case RunList::Backend: case RunList::Ended: case RunList::kColumns: return false;
   }
   return false;
 }
@@ -38,6 +38,7 @@ QString textOf(const RunSummary& run, int column) {
     case RunList::Schedule: return QString::fromStdString(run.schedule);
     case RunList::Ranks: return QString::number(run.ranks);
     case RunList::Microbatches: return QString::number(run.microbatches);
+    case RunList::Backend: return inset(QString::fromStdString(run.backend));
     case RunList::Predicted: return run.predictedStep > 0 ? duration(run.predictedStep) : nothing;
     case RunList::Measured: return run.medianMeasuredStep > 0 ? duration(run.medianMeasuredStep) : nothing;
     case RunList::Error:
@@ -91,7 +92,7 @@ QVariant RunList::data(const QModelIndex& index, int role) const {
     case Qt::ToolTipRole:
       if (column == When) return QString::fromStdString(run.startedAt);
       if (column == Ended && !run.failure.empty()) return QString::fromStdString(run.failure);
-      if (column == Measured) return tr("Duration of the median step without the first, which warms up; messages by %1").arg(QString::fromStdString(run.backend));
+      if (column == Measured) return tr("Duration of the median step without the first, which warms up");
       return {};
     case Qt::AccessibleTextRole:
       if (column == Error && isComparable(run)) return errorOf(run) > 0 ? tr("%1 slower than predicted").arg(percent(errorOf(run))) : tr("%1 faster than predicted").arg(percent(-errorOf(run)));
@@ -108,6 +109,7 @@ QVariant RunList::headerData(int section, Qt::Orientation orientation, int role)
   if (orientation != Qt::Horizontal || section < 0 || section >= kColumns) return {};
   if (role == Qt::TextAlignmentRole) return QVariant::fromValue(Qt::Alignment(Qt::AlignVCenter | (isNumber(section) ? Qt::AlignRight : Qt::AlignLeft)));
   if (role == Qt::ToolTipRole) {
+    if (section == Backend) return tr("How ranks exchanged messages, and the precision where it was not as traced");
     if (section == Predicted) return tr("Duration of a step as predicted");
     if (section == Error) return tr("How much longer (▲) or shorter (▼) a step was than predicted");
     return {};
@@ -120,6 +122,7 @@ QVariant RunList::headerData(int section, Qt::Orientation orientation, int role)
     case Schedule: return tr("Schedule");
     case Ranks: return tr("Ranks");
     case Microbatches: return tr("Microbatches");
+    case Backend: return inset(tr("Backend"));
     case Predicted: return tr("Predicted");
     case Measured: return tr("Measured");
     case Error: return tr("Error");

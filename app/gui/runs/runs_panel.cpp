@@ -338,7 +338,7 @@ void RunsPanel::Private::select(const std::vector<int>& ids) {
     const int row = runs->rowOf(id);
     if (row >= 0) selection.select(runs->index(row, 0), runs->index(row, RunList::kColumns - 1));
   }
-  if (!selection.isEmpty()) history->selectionModel()->setCurrentIndex(selection.indexes().back(), QItemSelectionModel::NoUpdate);
+  if (!selection.isEmpty()) history->selectionModel()->setCurrentIndex(selection.indexes().back().siblingAtColumn(RunList::Id), QItemSelectionModel::NoUpdate);
   history->selectionModel()->select(selection, QItemSelectionModel::ClearAndSelect);
   if (!selection.isEmpty()) history->scrollTo(history->currentIndex());
 }

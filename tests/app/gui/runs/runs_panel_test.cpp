@@ -105,6 +105,7 @@ TEST_F(RunsPanelTest, ListsTheRunsOfTheStoreNewestFirst) {
   const QAbstractItemModelTester tester(list, Fatal::Fatal);
   ASSERT_EQ(list->rowCount(), 2);
   EXPECT_EQ(list->index(0, RunList::Id).data(), "2");
+  EXPECT_EQ(list->index(0, RunList::Backend).data().toString().trimmed(), "ucx");
   EXPECT_EQ(list->index(0, RunList::Measured).data(), "–");
   EXPECT_EQ(list->index(0, RunList::Ended).data().toString().trimmed(), "✕ Rank 1 was ended by SIGKILL");
   EXPECT_EQ(list->index(1, RunList::Id).data(), "1");
