@@ -21,7 +21,8 @@ struct ParameterView {
   Buffer gradient;
 };
 
-/// Parameters of one element type that the same ranks hold, one after the other in memory: what is reduced, and updated, in one go.
+/// Parameters of one element type that the same ranks hold, one after the other in memory: what is reduced, and updated, in one go. Zeros between them
+/// let each begin at a multiple of 64 bytes.
 struct ParameterGroup {
   std::optional<std::size_t> shared;  ///< index into `Partition::shared`; else the parameters are this stage's alone
   DType dtype = DType::Float32;

@@ -15,6 +15,9 @@
 namespace pw {
 namespace {
 
+/// Bytes that a parameter's place in its group is a multiple of: matrix products on GPUs are slower for matrices that are not aligned.
+constexpr std::int64_t kAlignment = 64;
+
 /// Takes a tensor of a checkpoint, whose type and shape must be those of the model's.
 void copyFrom(const CheckpointFile& file, const std::string& name, at::Tensor& into) {
   const at::Tensor found = file.read(name);
@@ -62,7 +65,8 @@ StageParameters::StageParameters(const ModelGraph& graph, const Plan& plan, Stag
 
 StageParameters::~StageParameters() = default;
 
-/// Gives every trained parameter its place: own ones first, then shared ones by index, each by element type.
+/// Gives every trained parameter its place: own ones first, then shared ones by index, each by element type. What lies between two is zero in both
+/// tensors, and stays so.
 void StageParameters::arrange(const ModelGraph& graph, const Plan& plan, Stage stage) {
   const auto& sharedOnes = plan.partition.shared;
   std::vector<std::tuple<std::size_t, DType, std::size_t>> order;  // shared + 1 or 0, type, parameter
@@ -87,19 +91,25 @@ void StageParameters::arrange(const ModelGraph& graph, const Plan& plan, Stage s
   const auto shapeAt = [&](std::size_t p) { return shapeOf(*graph.value(parameters_[p].values.front()).tensor, {}); };
   for (std::size_t begin = 0; begin < order.size();) {
     const auto [shared, dtype, ignored] = order[begin];
+    const auto step = static_cast<std::int64_t>(kAlignment / bytesPerElement(dtype));
     std::int64_t elements = 0;
+    std::vector<std::pair<std::int64_t, std::int64_t>> gaps;  // where they begin, and how long they are
     std::size_t end = begin;
     for (; end < order.size() && std::get<0>(order[end]) == shared && std::get<1>(order[end]) == dtype; ++end) {
       Parameter& parameter = parameters_[std::get<2>(order[end])];
       parameter.group = groups_.size();
-      parameter.first = elements;
-      elements += c10::multiply_integers(shapeAt(std::get<2>(order[end])));
+      parameter.first = (elements + step - 1) / step * step;
+      if (parameter.first > elements) gaps.emplace_back(elements, parameter.first - elements);
+      elements = parameter.first + c10::multiply_integers(shapeAt(std::get<2>(order[end])));
     }
     Group group;
     if (shared > 0) group.shared = shared - 1;
     group.values = at::empty({elements}, at::TensorOptions().dtype(scalarType(dtype)).device(deviceOf(device_)));
     group.gradients = at::empty_like(group.values);
     group.last = elements;
+    for (const auto& [first, count] : gaps) {
+      for (const at::Tensor& flat : {group.values, group.gradients}) flat.narrow(0, first, count).zero_();
+    }
     for (std::size_t i = begin; i < end; ++i) {
       Parameter& parameter = parameters_[std::get<2>(order[i])];
       const auto shape = shapeAt(std::get<2>(order[i]));

@@ -217,12 +217,11 @@ class ModelRunner {
     if (record && measuresWholeApart()) sampleWhole();
   }
 
-  /// A forward and a backward as a run does them: recorded, where it would be. Twice, for the times of the second: in a run the one before was the same,
-  /// and has left the caches as it needs them.
+  /// A forward and a backward as a run does them: recorded, where it would be. Twice, for the times of the second: in a run, too, the host asks for it while
+  /// another one is computed, which leaves the caches as it needs them.
   void sampleWhole() {
     if (!recording_) recording_ = recorded();
     const c10::AutoGradMode gradients(true);
-    headStart_.begin(true);
     std::array<Mark, 3> marks{};
     for (int i = 0; i < 2; ++i) marks = whole();
     meter_.finish();

@@ -25,8 +25,8 @@ struct ProfileOptions {
 /// backward once more. With a `group`, all its ranks compute in step (they contend, as in a run), and the link between ranks 0 and 1 is measured
 /// by round trips. `progress(done, all)` counts samples. Machine, threads, and whether it is a GPU and rounds to TF32, are left to the
 /// caller.
-/// On a GPU (`options.stage.device`) times are those of the device alone: it is kept busy while the host asks for a sample, so that it never waits for
-/// the host. The whole that they are scaled to is done as a run does it, by CUDA graphs where it would (StageOptions::graphs).
+/// On a GPU (`options.stage.device`) times of nodes are those of the device alone: it is kept busy while the host asks for a sample, so that it never
+/// waits for the host. The whole that they are scaled to is done as a run does it, by CUDA graphs where it would (StageOptions::graphs).
 [[nodiscard]] Profile measureProfile(const ModelGraph& graph, const ProfileOptions& options, Communicator* group,
                                      const std::function<void(int, int)>& progress);
 

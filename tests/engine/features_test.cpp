@@ -52,6 +52,41 @@ TEST(Replicas, GiveTheNumbersOfOneRank) {
   }
 }
 
+/// As matrix products on GPUs want it; and no update may move what lies between.
+TEST(Parameters, BeginAtMultiplesOf64BytesWithZerosBetween) {
+  const ModelGraph graph = test::sample("unet");
+  const Plan plan = test::planFor(graph, "1f1b", 1, 2, 4, "cross_entropy");
+  StageOptions options = with(OptimizerSpec::Kind::AdamW).stage;
+  options.optimizer.weightDecay = 0.1;
+  const auto stage = torchBackend().makeTracedStage(graph, plan, Stage(0), options);
+  const auto alone = inMemoryCommunicators(1, std::chrono::minutes(1));
+  ExecutorOptions clipping;
+  clipping.clipNorm = 0.5;
+  Executor executor(plan, {{Stage(0), stage.get()}}, *alone.front(), clipping);
+  for (int step = 0; step < kSteps; ++step) static_cast<void>(executor.step(step, {}));
+  std::map<const std::byte*, std::size_t> parameters;
+  for (const ParameterView& parameter : stage->parameters()) {
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(parameter.value.data) % 64, 0U) << parameter.name;
+    EXPECT_EQ(reinterpret_cast<std::uintptr_t>(parameter.gradient.data) % 64, 0U) << parameter.name;
+    parameters[parameter.value.data] = parameter.value.bytes;
+    parameters[parameter.gradient.data] = parameter.gradient.bytes;
+  }
+  std::size_t between = 0;
+  for (const ParameterGroup& group : stage->groups()) {
+    for (const Buffer& flat : {group.values, group.gradients}) {
+      for (std::size_t at = 0; at < flat.bytes;) {
+        if (const auto found = parameters.find(flat.data + at); found != parameters.end()) {
+          at += found->second;
+          continue;
+        }
+        EXPECT_EQ(flat.data[at++], std::byte{0});
+        ++between;
+      }
+    }
+  }
+  EXPECT_GT(between, 0U) << "the sample has parameters of odd sizes";
+}
+
 TEST(Sharing, TransmittedWeightsEqualReplicatedOnes) {
   const ModelGraph graph = test::sample("weights_embeddings");  // the embedding is the head
   const test::ThreadOptions options = with(OptimizerSpec::Kind::AdamW, 1e-3);
