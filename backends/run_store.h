@@ -26,7 +26,7 @@ struct StepRecord {
 struct RunRecord {
   RunId id;                  ///< given by the store
   std::string startedAt;     ///< UTC, ISO 8601
-  std::string backend;       ///< gloo, ucx, nccl
+  std::string backend;       ///< gloo, ucx, nccl; behind it `, bf16`, `, tf32` where it computed so, and kSyntheticRun
   std::string failure;       ///< empty when it ended well
   std::uint64_t seed = 0;
   Machine machine;

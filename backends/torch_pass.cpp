@@ -128,7 +128,11 @@ void StageProgram::keepOutputs(Pass& pass, Frame& frame, StepMode mode) const {
   if (!isLast_) return;
   pass.lossOutput = frame[lossOutput_.index()].to(scalarType(graph_.value(lossOutput_).tensor->dtype));
   if (mode == StepMode::Train) return;
-  for (const ValueId output : graph_.outputs) pass.modelOutputs.push_back(frame[output.index()].defined() ? frame[output.index()].contiguous() : at::Tensor());
+  for (const ValueId output : graph_.outputs) {
+    at::Tensor value = frame[output.index()];
+    if (value.defined()) value = value.to(scalarType(graph_.value(output).tensor->dtype)).contiguous();  // as above
+    pass.modelOutputs.push_back(value);
+  }
 }
 
 void StageProgram::watch(Pass& pass, const Frame& frame) const {

@@ -240,7 +240,7 @@ class ModelRunner {
     } else {
       Frame frame = filled();
       program_->run(frame, run_);
-      output = frame[lossSpec_.output.index()];
+      output = lossOutput(frame);
     }
     at::Tensor leaf = output.detach();
     leaf.set_requires_grad(output.requires_grad() || recording_->lossGradient.defined());
@@ -282,8 +282,6 @@ class ModelRunner {
   }
 
   [[nodiscard]] const Device& device() const { return meter_.device; }
-  /// Whether the wholes were recorded.
-  [[nodiscard]] bool hasGraphs() const { return recording_ && recording_->forward; }
 
   /// Of the trained ones.
   [[nodiscard]] Bytes parameterBytes() const {
@@ -372,6 +370,11 @@ class ModelRunner {
     return frame;
   }
 
+  /// As a stage gives it to the loss: in the type it was traced with, where autocast made another.
+  [[nodiscard]] at::Tensor lossOutput(const Frame& frame) const {
+    return frame[lossSpec_.output.index()].to(scalarType(graph_.value(lossSpec_.output).tensor->dtype));
+  }
+
   Tape forward() {
     Tape tape;
     tape.start = meter_.mark();
@@ -394,10 +397,11 @@ class ModelRunner {
     run_.observer = [&](NodeId id) { note(id.index()); };
     program_->run(frame, run_);
     run_.observer = nullptr;
-    const at::Tensor& output = frame[lossSpec_.output.index()];
+    at::Tensor output = lossOutput(frame);
     if (!outputForm_.defined()) outputForm_ = at::empty(output.sizes(), output.options().device(at::kMeta)).set_requires_grad(output.requires_grad());
     tape.loss = data_.loss(output, 0);
     frame.clear();
+    output.reset();
     note(graph_.nodes.size());
     return tape;
   }
@@ -446,7 +450,7 @@ class ModelRunner {
           for (const auto& [value, tensor] : *values) frame[value.index()] = tensor;
         }
         program_->run(frame, run_);
-        r.history = frame[lossSpec_.output.index()];
+        r.history = lossOutput(frame);
         r.output = r.history.detach();
       }, r.pool);
       if (r.lossGradient.defined()) r.backward = meter_.device.record([&] { wholeBackward(std::exchange(r.history, {}), r.lossGradient); }, r.pool);
@@ -564,7 +568,6 @@ Profile measureProfile(const ModelGraph& graph, const ProfileOptions& options, C
   profile.microbatch = options.microbatch;
   profile.ranksAtOnce = group == nullptr ? 1 : group->size();
   profile.computing.precision = options.stage.precision;
-  profile.computing.graphs = runner.hasGraphs();
   runner.sampleMemory();
   runner.fill(profile);
   meet();

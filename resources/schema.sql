@@ -7,7 +7,7 @@ PRAGMA user_version = 1;
 CREATE TABLE run (
   id             INTEGER PRIMARY KEY AUTOINCREMENT,
   started_at     TEXT    NOT NULL,  -- UTC, ISO 8601
-  backend        TEXT    NOT NULL,  -- gloo, ucx, nccl
+  backend        TEXT    NOT NULL,  -- gloo, ucx, nccl; behind it `, bf16` and the like where it computed in another way than traced
   failure        TEXT    NOT NULL,  -- empty when it ended well
   seed           INTEGER NOT NULL,  -- the bits of an unsigned number
   model          TEXT    NOT NULL,

@@ -56,6 +56,7 @@ void checkConsistent(const Profile& p, const JsonDocument& document) {
       sum += std::abs(static_cast<double>(number));
     }
   };
+  if (!p.computing.onGpu && (p.computing.tf32 || p.computing.graphs)) fail("TF32 and CUDA graphs are of GPUs");
   add(p.loss);
   for (const NodeCost& node : p.nodes) add(node);
   if (sum > kMost) fail("its times or sizes are too large to add up");
@@ -76,7 +77,7 @@ std::optional<DType> precisionOf(std::string_view name) {
 
 std::string words(const Computing& c) {
   const std::string precision = c.precision == DType::Unknown ? "as traced" : fmt::format("in {}", precisionName(c.precision));
-  return fmt::format("on {} {}{}", c.onGpu ? "GPUs" : "CPUs", precision, c.tf32 ? " but for TF32" : "");
+  return fmt::format("on {} {}{}{}", c.onGpu ? "GPUs" : "CPUs", precision, c.tf32 ? " with TF32" : "", c.onGpu && !c.graphs ? " operator by operator" : "");
 }
 
 std::string toJson(const Profile& p) {
@@ -120,14 +121,14 @@ Profile parseProfile(std::string_view text, const std::string& source) {
 }
 
 std::string sourceOf(const Profile& p, int ranks) {
-  if (p.estimated) return "estimated for " + p.machine.device;
-  std::string text = fmt::format("measured on {} ({})", p.machine.host, p.machine.processor);
-  if (p.ranksAtOnce > 1 || !p.computing.onGpu) text += fmt::format(", {} process{} at once", p.ranksAtOnce, p.ranksAtOnce == 1 ? "" : "es");
-  if (!p.computing.onGpu) text += fmt::format(", {} thread{} each", p.threads, p.threads == 1 ? "" : "s");
+  std::string text = p.estimated ? "estimated for " + p.machine.device : fmt::format("measured on {} ({})", p.machine.host, p.machine.processor);
+  const bool isMeasured = !p.estimated;
+  if (isMeasured && (p.ranksAtOnce > 1 || !p.computing.onGpu)) text += fmt::format(", {} process{} at once", p.ranksAtOnce, p.ranksAtOnce == 1 ? "" : "es");
+  if (isMeasured && !p.computing.onGpu) text += fmt::format(", {} thread{} each", p.threads, p.threads == 1 ? "" : "s");
   if (p.computing.precision != DType::Unknown) text += fmt::format(", in {}", precisionName(p.computing.precision));
   if (p.computing.tf32) text += ", with TF32";
   if (p.computing.onGpu && !p.computing.graphs) text += ", operator by operator";
-  if (ranks > 1 && p.link.bytesPerSecond == 0) text += "; messages take no time, as no link was measured";
+  if (isMeasured && ranks > 1 && p.link.bytesPerSecond == 0) text += "; messages take no time, as no link was measured";
   return text;
 }
 

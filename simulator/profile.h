@@ -44,7 +44,7 @@ struct Computing {
   bool onGpu = false;
   DType precision = DType::Unknown;  ///< that matrix products and the like are cast to (autocast): BFloat16, Float16, or Unknown: none, all as traced
   bool tf32 = false;                 ///< a GPU's float32 matrix products may round their inputs to 19 bits
-  bool graphs = false;               ///< a GPU does what was recorded as a whole (CUDA graphs)
+  bool graphs = false;               ///< a GPU does what was recorded as a whole (CUDA graphs), where that can be recorded
 
   bool operator==(const Computing&) const = default;
 };
@@ -53,7 +53,7 @@ struct Computing {
 [[nodiscard]] std::string_view precisionName(DType precision);
 /// Nothing for other names.
 [[nodiscard]] std::optional<DType> precisionOf(std::string_view name);
-/// `on GPUs in bf16`, `on CPUs as traced`, `on GPUs as traced but for TF32`.
+/// `on GPUs in bf16`, `on CPUs as traced`, `on GPUs as traced with TF32`.
 [[nodiscard]] std::string words(const Computing& computing);
 
 /// Costs of every node of a model at one microbatch size. `estimated` marks costs computed from FLOPs and bytes.

@@ -210,7 +210,24 @@ std::set<Rank> ranksOf(const std::vector<Stage>& stages, const Placement& placem
   return ranks;
 }
 
-void addState(const ModelGraph& graph, const StageSpec& spec, const Bindings& bindings, StageCost& stage) {
+/// Of the copies in 16 bits that autocast computes with: of float32 parameters that matrix products and the like read. They are kept for the whole step.
+Bytes castBytes(const ModelGraph& graph, const StageSpec& spec, const Profile& profile, const Bindings& bindings) {
+  if (profile.computing.precision == DType::Unknown) return 0;
+  std::set<ValueId> cast;
+  for (NodeId node = spec.begin; node < spec.end; ++node.value) {
+    if (profile.nodes.at(node.index()).flops <= 0) continue;
+    for (const ValueId value : readsOf(graph.node(node))) cast.insert(viewedBase(graph, value));
+  }
+  Bytes bytes = 0;
+  for (const std::size_t p : spec.parameters) {
+    const ValueId value = graph.parameters.at(p).value;
+    const TensorMeta& meta = *graph.value(value).tensor;
+    if (meta.dtype == DType::Float32 && cast.contains(value)) bytes += bytesOf(meta, bindings) / 2;
+  }
+  return bytes;
+}
+
+void addState(const ModelGraph& graph, const StageSpec& spec, const Profile& profile, const Bindings& bindings, StageCost& stage) {
   const auto bytes = [&](ValueId v) { return bytesOf(*graph.value(v).tensor, bindings); };
   for (const std::size_t p : spec.parameters) {
     const ValueId value = graph.parameters.at(p).value;
@@ -218,6 +235,7 @@ void addState(const ModelGraph& graph, const StageSpec& spec, const Bindings& bi
     stage.parameterBytes += bytes(value);
     if (meta.requiresGrad && isDifferentiable(meta.dtype)) stage.gradientBytes += bytes(value);
   }
+  stage.fixedBytes += castBytes(graph, spec, profile, bindings);
   for (const std::size_t b : spec.buffers) stage.fixedBytes += bytes(graph.buffers.at(b).value);
   for (const std::size_t c : spec.constants) stage.fixedBytes += bytes(graph.constants.at(c).value);
   for (const ValueId v : spec.modelInputs) {
@@ -277,7 +295,7 @@ CostTable costTable(const ModelGraph& graph, const Partition& partition, const P
   for (std::size_t s = 0; s < partition.stages.size(); ++s) {
     const StageSpec& spec = partition.stages[s];
     StageCost stage;
-    addState(graph, spec, bindings, stage);
+    addState(graph, spec, profile, bindings, stage);
     Bytes received = stage.dataBytes, gradientsIn = 0;
     for (const Transfer& t : partition.transfers) {
       const bool local = placement.rankOfStage.at(t.from.index()) == placement.rankOfStage.at(t.to.index());

@@ -105,7 +105,7 @@ std::optional<Ns> replayedMakespan(const RunRecord& run, const StepRecord& step)
 
 std::string titleOf(const RunRecord& run, const StepRecord& step) {
   const std::string which = run.steps.size() == 1 ? "its only step" : fmt::format("step {}, the median of {} after warm-up", step.step, run.steps.size() - 1);
-  return fmt::format("run {}: {}, {}, {}", run.id.value, run.plan.modelName, run.plan.schedule.name, which);
+  return fmt::format("run {}: {}, {}, {}, {}", run.id.value, run.plan.modelName, run.plan.schedule.name, run.backend, which);
 }
 
 std::optional<RunId> idOf(int number) { return number > 0 ? std::optional<RunId>(RunId(number)) : std::nullopt; }

@@ -7,6 +7,7 @@
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
+#include <utility>
 #include <fstream>
 
 #include "app/cli/output.h"
@@ -34,7 +35,7 @@ void addMeasureOptions(CLI::App& command, MeasureOptions& o) {
       ->check(CLI::IsMember({"traced", "bf16", "fp16"}))->option_text("traced|bf16|fp16");
   command.add_flag("--tf32", o.tf32, "As the run will have it: GPUs may round the inputs of float32 matrix products to 19 bits");
   command.add_flag("--no-graphs", o.noGraphs, "As the run will have it: a GPU is asked for every operator by itself");
-  command.add_option("--threads", o.threads, "Intra-op threads of each process")->check(CLI::Range(1, 1024))->option_text("N");
+  command.add_option("--threads", o.threads, "Intra-op threads of each process (default 1)")->check(CLI::Range(1, 1024))->option_text("N");
 }
 
 int gpuOf(const MeasureOptions& o) {
@@ -49,14 +50,15 @@ int gpuOf(const MeasureOptions& o) {
 
 void refuseWhatCannotMeasure(const MeasureOptions& o, bool measures) {
   const int number = gpuOf(o);
-  if (!measures && (!o.device.empty() || o.precision != "traced" || o.tf32 || o.noGraphs)) {
-    throw UsageError("--device, --precision, --tf32 and --no-graphs say how to measure, and these costs are not measured now; leave them out.");
+  if (!measures && (!o.device.empty() || o.precision != "traced" || o.tf32 || o.noGraphs || o.threads > 0)) {
+    throw UsageError("--device, --precision, --tf32, --no-graphs and --threads say how to measure, and these costs are not measured now; leave them out.");
   }
   if (number < 0 && o.tf32) throw UsageError("--tf32 is for GPUs; add --device cuda, or leave it out.");
   if (number < 0 && o.noGraphs) throw UsageError("--no-graphs is for GPUs; add --device cuda, or leave it out.");
   if (number < 0) return;
   const std::string why = whyUnusable(gpuInventory(), number);
-  if (!why.empty()) throw UsageError(fmt::format("--device {} needs a GPU. {} Without one, measure on the CPU or estimate for a cluster.", o.device, why));
+  const std::string cure = number == 0 ? " Without one, measure on the CPU or estimate for a cluster." : "";
+  if (!why.empty()) throw UsageError(fmt::format("--device {} needs that GPU. {}{}", o.device, why, cure));
 }
 
 Profile measureWithRanks(const std::vector<std::string>& models, std::int64_t microbatch, int ranks, const MeasureOptions& options, const std::string& loss,
@@ -64,18 +66,19 @@ Profile measureWithRanks(const std::vector<std::string>& models, std::int64_t mi
   if (const int number = gpuOf(options); number >= 0) {
     const auto gpus = static_cast<int>(std::ranges::count_if(gpuInventory().gpus, isUsable));
     ranks = options.device == "cuda" ? std::clamp(ranks, 1, std::max(1, gpus)) : 1;
-  } else if (options.device.empty() && whyUnusable(gpuInventory(), 0).empty()) {
+  } else if (static bool looked = false; options.device.empty() && !std::exchange(looked, true) && whyUnusable(gpuInventory(), 0).empty()) {
     fmt::print(stderr, "pipewright: costs are measured on the CPU; give --device cuda for the GPUs of this machine\n");
   }
+  const int threads = std::max(1, options.threads);
   const std::string out = fmt::format("{}/pipewright-profile-{}.json", fs::temp_directory_path().string(), getpid());
   std::vector<std::string> argv{ownPath(), "profile"};
   argv.insert(argv.end(), models.begin(), models.end());
-  argv.insert(argv.end(), {"--microbatch", std::to_string(microbatch), "--threads", std::to_string(options.threads), "--loss", loss, "--out", out, "--progress", progressStyle,
+  argv.insert(argv.end(), {"--microbatch", std::to_string(microbatch), "--threads", std::to_string(threads), "--loss", loss, "--out", out, "--progress", progressStyle,
                            "--quiet", "--precision", options.precision});
   if (!options.device.empty()) argv.insert(argv.end(), {"--device", options.device});
   if (options.tf32) argv.emplace_back("--tf32");
   if (options.noGraphs) argv.emplace_back("--no-graphs");
-  const LaunchResult result = launch(ranks, argv, options.threads, {}, std::chrono::minutes(30));
+  const LaunchResult result = launch(ranks, argv, threads, {}, std::chrono::minutes(30));
   if (!result.ok) fs::remove(out);
   throwUnlessOk(result);
   Profile profile = parseProfile(readFile(out), out);

@@ -19,7 +19,7 @@ struct MeasureOptions {
   std::string device;  ///< cpu, cuda (each process a GPU of its own) or cuda:N; empty: not asked for, cpu
   std::string precision = "traced";
   bool tf32 = false, noGraphs = false;
-  int threads = 1;
+  int threads = 0;  ///< 0: not asked for, 1
 };
 
 void addMeasureOptions(CLI::App& command, MeasureOptions& options);

@@ -184,7 +184,8 @@ std::string withPlanFields(const std::string& prediction, const Plan& plan, cons
 void adviseSingleRank(const Plan& plan, const ModelGraph& graph, const Profile& profile, Ns pipelined, Bytes limit, int copies) {
   if (plan.partition.stages.size() < 2 || plan.replicas > 1) return;
   const Partition whole = cut(graph, {}, bindBatch(graph, plan.microbatchSize), nullptr);
-  const Schedule schedule = generate("1f1b", {1, 1, plan.schedule.microbatches});
+  const bool trains = std::ranges::any_of(plan.schedule.rows, [](const auto& row) { return std::ranges::any_of(row, [](const Action& a) { return isCompute(a.kind) && a.kind != ActionKind::Forward; }); });
+  const Schedule schedule = generate(trains ? "1f1b" : "forward-only", {1, 1, plan.schedule.microbatches});
   CostTable costs = costTable(graph, whole, profile, schedule.placement);
   addOptimizerState(costs, copies, 1);
   costs.microbatchScale = plan.costs.microbatchScale;
@@ -255,7 +256,7 @@ int run(Options& o) {
     fmt::print("{}\n", withPlanFields(predictionJson(prediction, plan.schedule, costs), plan, shared, recomputed));
   } else {
     const std::string copies = plan.replicas > 1 ? fmt::format(" in each of {} replicas", plan.replicas) : "";
-    fmt::print("{}: {} ranks{}, {}, {} microbatches of {}, loss {}\ncosts {}\n\n", graph.name, ranks, copies, o.schedule, o.microbatches, o.microbatch, o.loss,
+    fmt::print("{}: {}{}, {}, {} of {}, loss {}\ncosts {}\n\n", graph.name, counted(ranks, "rank"), copies, o.schedule, counted(o.microbatches, "microbatch"), o.microbatch, o.loss,
                sourceOf(plan.profile, ranks));
     printStages(plan, graph, metrics);
     printShared(plan, shared, o.share);

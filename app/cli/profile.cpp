@@ -76,7 +76,7 @@ const Device* prepare(const MeasureOptions& how, const RankEnvironment* environm
   }
   if (isAlone) return nullptr;
   if (number < 0) {
-    group = torch.connectGloo(rendezvousOf(*environment, kDeadline));
+    group = connectRanks("ucx", rendezvousOf(*environment, kDeadline), torch);
     return nullptr;
   }
   GpuRank rank = connectGpus(*environment, rendezvousOf(*environment, kDeadline), how.tf32, torch);
@@ -89,7 +89,7 @@ const Device* prepare(const MeasureOptions& how, const RankEnvironment* environm
 Profile measure(const Options& o, const ModelGraph& graph, const RankEnvironment* environment, std::unique_ptr<Communicator>& group) {
   if (environment != nullptr) bindToCores(*environment);
   const TorchBackend& torch = torchBackend();
-  torch.prepareProcess(o.how.threads);
+  torch.prepareProcess(std::max(1, o.how.threads));
   ProfileOptions options;
   options.stage.device = prepare(o.how, environment, torch, group);
   const bool onGpu = options.stage.device != nullptr;
@@ -97,9 +97,9 @@ Profile measure(const Options& o, const ModelGraph& graph, const RankEnvironment
   options.loss = o.loss;
   options.stage.precision = precisionOf(o.how.precision).value();
   options.stage.graphs = !o.how.noGraphs;
-  options.stage.tell = [&graph](const std::string& what) { fmt::print(stderr, "pipewright: {} {}\n", graph.name, what); };
-  options.stage.initRandom = true;  // where the archive has no weights: times do not depend on them
   const bool shows = environment == nullptr || environment->rank.value == 0;
+  if (shows) options.stage.tell = [&graph](const std::string& what) { fmt::print(stderr, "pipewright: {} {}\n", graph.name, what); };
+  options.stage.initRandom = true;  // where the archive has no weights: times do not depend on them
   std::function<void(int, int)> report;
   if (shows) {
     report = [show = progress("profile " + graph.name, parseProgressStyle(o.progressStyle))](int done, int all) { show(done, all, "samples"); };
@@ -108,18 +108,21 @@ Profile measure(const Options& o, const ModelGraph& graph, const RankEnvironment
   profile.machine = onGpu ? gpuMachine(options.stage.device->index) : thisMachine();
   profile.computing.onGpu = onGpu;
   profile.computing.tf32 = o.how.tf32;
-  profile.threads = o.how.threads;
+  profile.computing.graphs = onGpu && !o.how.noGraphs;
+  profile.threads = std::max(1, o.how.threads);
   if (group) group->barrier();
   return profile;
 }
 
 int run(Options& o) {
   refuseWhatCannotMeasure(o.how, o.cluster.empty());
-  if (o.how.device.starts_with("cuda:") && o.ranks > 1) throw UsageError(fmt::format("--device {} names one GPU, and --ranks {} would take one each; give --device cuda.", o.how.device, o.ranks));
+  const auto environment = rankEnvironment();
+  if (o.how.device.starts_with("cuda:") && (o.ranks > 1 || (environment && environment->worldSize > 1))) {
+    throw UsageError(fmt::format("--device {} names one GPU, and several processes would take one each; give --device cuda.", o.how.device));
+  }
   const ModelGraph graph = loadModel(o.models);
   if (o.microbatch == 0) o.microbatch = exportedBatch(graph);
   if (o.loss.empty()) o.loss = defaultLoss(graph);
-  const auto environment = rankEnvironment();
   Profile profile;
   if (!o.cluster.empty()) {
     profile = estimate(graph, o.microbatch, loadCluster(o.cluster));

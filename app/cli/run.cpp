@@ -311,7 +311,8 @@ Command addRun(CLI::App& app) {
   sub->add_option("--precision", o->precision, "Matrix products and the like in bf16 or fp16, the rest and all sums as traced (autocast; default: as the plan was profiled)")->check(CLI::IsMember({"traced", "bf16", "fp16"}))->option_text("traced|bf16|fp16");
   sub->add_flag_callback("--tf32", [o] { o->tf32 = true; }, "GPUs may round the inputs of float32 matrix products to 19 bits (default: as the plan was profiled)");
   sub->add_flag_callback("--no-tf32", [o] { o->tf32 = false; }, "They may not");
-  sub->add_flag("--no-graphs", o->noGraphs, "Ask a GPU for every operator by itself, not by CUDA graphs recorded after the first steps");
+  sub->add_flag_callback("--no-graphs", [o] { o->graphs = false; }, "Ask a GPU for every operator by itself, not by CUDA graphs recorded after the first steps (default: as the plan was profiled)");
+  sub->add_flag_callback("--graphs", [o] { o->graphs = true; }, "By CUDA graphs, where a stage can be recorded");
   sub->add_flag("--synthetic", o->synthetic, "Compute nothing, for as long as the plan says, and send messages of its sizes: rehearses processes and links without the model");
   sub->add_option("--order", o->order, "plan: each rank's row as it stands (default); ready: whichever action is ready first")->check(CLI::IsMember({"plan", "ready"}))->option_text("plan|ready");
   sub->add_option("--data", o->data, "synthetic, or a torch.save of a dict of tensors")->option_text("FILE|synthetic");
@@ -335,7 +336,7 @@ Command addRun(CLI::App& app) {
   sub->add_flag("--eval", o->evaluates, "Forwards only: no dropout, no gradients; the mean loss of --steps batches");
   sub->add_option("--outputs", o->outputs, "With --eval: write the model's outputs here (a dict for torch.load)")->option_text("FILE");
   sub->add_option("--seed", o->seed, "Seed of data, dropout and drawn weights (default 0)")->option_text("S");
-  sub->add_option("--threads", o->threads, "Intra-op threads of each rank (default 1)")->check(CLI::Range(1, 1024))->option_text("N");
+  sub->add_option("--threads", o->threads, "Intra-op threads of each rank (default: as the plan was profiled)")->check(CLI::Range(1, 1024))->option_text("N");
   sub->add_option("--timeout", o->timeoutSeconds, "Seconds any wait between ranks may last (default 120)")->check(CLI::Range(0.1, 1e6))->option_text("SECONDS");
   sub->add_option("--init", "Draw weights instead of reading them")->check(CLI::IsMember({"random"}))->each([o](const std::string&) { o->initRandom = true; })->option_text("random");
   sub->add_option("--live", o->live, "Append here what each rank does while it does it (JSON lines), for programs that watch; ranks on one host; with --backend nccl at the end of each step")->option_text("FILE");

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <chrono>
 
+#include "app/cli/output.h"
 #include "backends/gpu_inventory.h"
 #include "backends/synthetic_stage.h"
 #include "backends/tensor_file.h"
@@ -31,21 +32,25 @@ bool forwardsComeFirst(const Schedule& schedule) {
 }  // namespace
 
 void followPlan(RunOptions& o, const Plan& plan) {
-  const Computing profiled = plan.profile.computing;  // of an estimate: on CPUs, as traced
+  const Computing profiled = plan.profile.computing;  // of a cluster's: on CPUs, as traced
   if (o.transport.empty()) o.transport = profiled.onGpu ? "nccl" : "ucx";
   if (o.precision.empty()) o.precision = o.synthetic ? "traced" : precisionName(profiled.precision);
   o.computing.onGpu = o.transport == "nccl";
   o.computing.precision = precisionOf(o.precision).value();
   o.computing.tf32 = o.tf32.value_or(profiled.tf32 && o.computing.onGpu);
-  o.computing.graphs = o.computing.onGpu && !o.noGraphs;
+  o.computing.graphs = o.computing.onGpu && o.graphs.value_or(profiled.graphs || !profiled.onGpu);
+  if (o.threads == 0) o.threads = plan.profile.threads;
 }
 
 std::string costsNote(const RunOptions& o, const Plan& plan) {
-  if (plan.profile.estimated || plan.profile.nodes.empty() || o.synthetic) return "";
-  Computing profiled = plan.profile.computing;
-  profiled.graphs = o.computing.graphs;  // a stage that cannot be recorded has none, whatever was wanted
-  if (profiled == o.computing) return "";
-  return fmt::format("{} was planned from times {}, and this run computes {}: predicted times are not its own", o.plan, words(profiled), words(o.computing));
+  const Profile& profile = plan.profile;
+  const bool ofCluster = profile.estimated && profile.computing == Computing();
+  if (ofCluster || profile.nodes.empty() || o.synthetic) return "";
+  const bool sameThreads = o.computing.onGpu || o.threads == profile.threads;
+  const auto by = [&](int threads) { return sameThreads ? "" : " by " + counted(threads, "thread"); };
+  if (profile.computing == o.computing && sameThreads) return "";
+  return fmt::format("{} was planned from times {}{}, and this run computes {}{}: predicted times are not its own", o.plan, words(profile.computing), by(profile.threads),
+                     words(o.computing), by(o.threads));
 }
 
 void refuseWhatCannotRun(const RunOptions& o, const Plan& plan) {
@@ -61,9 +66,10 @@ void refuseWhatCannotRun(const RunOptions& o, const Plan& plan) {
   }
   if (o.transport == "nccl") {
     const std::string why = whyUnusable(gpuInventory(), 0);
-    if (!why.empty()) throw UsageError(fmt::format("--backend nccl runs on GPUs. {} Without one, use --backend ucx.", why));
-  } else if (o.computing.tf32 || o.noGraphs) {
-    throw UsageError(fmt::format("{} is for GPUs; add --backend nccl, or leave it out.", o.noGraphs ? "--no-graphs" : "--tf32"));
+    const std::string who = plan.profile.computing.onGpu ? fmt::format("{} was planned on GPUs, and --backend nccl", o.plan) : "--backend nccl";
+    if (!why.empty()) throw UsageError(fmt::format("{} runs on GPUs. {} Without one, use --backend ucx.", who, why));
+  } else if (o.computing.tf32 || o.graphs) {
+    throw UsageError(fmt::format("{} is for GPUs; add --backend nccl, or leave it out.", o.computing.tf32 ? "--tf32" : *o.graphs ? "--graphs" : "--no-graphs"));
   }
   if (o.synthetic && (o.verify || o.evaluates || !o.save.empty() || !o.resume.empty() || o.data != "synthetic" || o.computing.precision != DType::Unknown || o.initRandom ||
                       o.masked || o.lossOver != "microbatch" || !o.loss.empty())) {
@@ -75,6 +81,7 @@ void refuseWhatCannotRun(const RunOptions& o, const Plan& plan) {
   if (o.order == "ready" && o.transport == "gloo" && worldSize(plan) > 1) throw UsageError("Gloo cannot tell which message came first, so --order ready needs --backend ucx.");
   if (o.evaluates && o.masked) throw UsageError("--masked is for comparing a training step, and --eval trains nothing; leave one of them out.");
   if (o.evaluates && (o.verify || !o.save.empty())) throw UsageError("--eval trains nothing, so --verify and --save do not go with it.");
+  if (o.evaluates && (!o.store.empty() || !o.log.empty())) throw UsageError("--eval measures no steps, so --store and --log do not go with it; leave them out.");
   if (!o.outputs.empty() && !o.evaluates) throw UsageError("--outputs belongs to --eval; add it, or leave out --outputs.");
   if (o.saveEvery > 0 && o.save.empty()) throw UsageError("--save-every needs --save FILE.");
 }

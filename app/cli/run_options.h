@@ -15,15 +15,15 @@ namespace pw::cli {
 struct RunOptions {
   std::string plan, store, data = "synthetic", loss, lossOver = "microbatch", optimizer = "sgd", order = "plan", outputs, save, resume, log, live, progressStyle = "auto";
   std::string transport, precision;  ///< empty: as the plan was profiled, until `followPlan`
-  std::optional<bool> tf32;          ///< none: so, too
+  std::optional<bool> tf32, graphs;  ///< none: so, too
   Computing computing;               ///< what these come to, by `followPlan`
-  int steps = 1, threads = 1, saveEvery = 0;
+  int steps = 1, threads = 0, saveEvery = 0;  ///< threads 0: so, too
   std::vector<double> betas;
   OptimizerSpec update;
   double clipNorm = 0;
   std::uint64_t seed = 0;
   double timeoutSeconds = 120;
-  bool verify = false, masked = false, evaluates = false, shardOptimizer = false, json = false, initRandom = false, synthetic = false, noGraphs = false;
+  bool verify = false, masked = false, evaluates = false, shardOptimizer = false, json = false, initRandom = false, synthetic = false;
 };
 
 /// Puts together the numbers of the optimizer. Throws UsageError where they do not fit each other.

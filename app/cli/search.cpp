@@ -39,7 +39,15 @@ ProfileSource sourceOf(const Options& o, const ModelGraph& graph, const Cluster&
     std::vector<std::shared_ptr<const Profile>> profiles;
     for (const std::string& file : o.profiles) {
       profiles.push_back(std::make_shared<Profile>(parseProfile(readFile(file), file)));
-      if (profiles.back()->nodes.size() != graph.nodes.size()) throw UsageError(fmt::format("{} was not taken of {}; profile this model.", file, graph.name));
+      const Profile& added = *profiles.back();
+      if (added.nodes.size() != graph.nodes.size()) throw UsageError(fmt::format("{} was not taken of {}; profile this model.", file, graph.name));
+      for (std::size_t i = 0; i + 1 < profiles.size(); ++i) {
+        const Profile& other = *profiles[i];
+        if (other.microbatch == added.microbatch) throw UsageError(fmt::format("{} and {} are both of microbatch {}; leave one of them out.", o.profiles[i], file, added.microbatch));
+        if (other.computing != added.computing) {
+          throw UsageError(fmt::format("{} was measured {} and {} {}; profile all sizes in the same way.", o.profiles[i], words(other.computing), file, words(added.computing)));
+        }
+      }
     }
     return measurements(std::move(profiles));
   }

@@ -1,4 +1,5 @@
 // How ranks compute: options, what a plan remembers of its profile, and the way over the CUDA module, in whose place one stands that computes on the host.
+#include <algorithm>
 #include <filesystem>
 
 #include <gmock/gmock.h>
@@ -59,6 +60,66 @@ TEST(Computing, IsRefusedWhereItMeansNothing) {
   expectRefusal(finish({"run", plan, "--no-graphs"}), 2, {"--no-graphs is for GPUs", "--backend nccl"});
 }
 
+TEST(Computing, FollowsTheThreadsToo) {
+  const Folder folder;
+  const std::string plan = folder.file("plan.json");
+  ASSERT_EQ(finish({"plan", sample("gpt_small"), "--ranks", "1", "--microbatches", "2", "--threads", "2", "--out", plan}).status, 0);
+  EXPECT_EQ(complaintsOf(finish({"run", plan, "--json"})), "");
+  EXPECT_THAT(complaintsOf(finish({"run", plan, "--json", "--threads", "1"})), HasSubstr("on CPUs as traced by 2 threads, and this run computes on CPUs as traced by 1 thread:"));
+  expectRefusal(finish({"plan", sample("gpt_small"), "--ranks", "1", "--microbatches", "2", "--cluster", "h100-nvlink", "--threads", "2"}), 2, {"--threads"});
+}
+
+/// Weights in 16 bits are kept beside the float32 ones.
+TEST(Computing, CountsTheMemoryOfCopiesInSixteenBits) {
+  const Folder folder;
+  const std::string plan = folder.file("plan.json"), store = folder.file("runs.db");
+  ASSERT_EQ(finish({"plan", sample("gpt_small"), "--ranks", "2", "--microbatches", "4", "--precision", "bf16", "--out", plan}).status, 0);
+  ASSERT_EQ(finish({"run", plan, "--steps", "3", "--store", store}).status, 0);
+  const RunRecord run = RunStore(store, RunStore::Mode::ReadOnly).load({});
+  const auto peaks = [](const Trace& trace) {
+    std::vector<double> most(2);
+    for (const MemorySample& sample : trace.memory) most[sample.rank.index()] = std::max(most[sample.rank.index()], static_cast<double>(sample.bytes));
+    return most;
+  };
+  const auto predicted = peaks(run.predicted), measured = peaks(run.steps.back().measured);
+  for (const std::size_t r : {0U, 1U}) EXPECT_NEAR(measured[r], predicted[r], 0.05 * predicted[r]) << "rank " << r;
+}
+
+TEST(Computing, IsTheSameInEvaluations) {
+  const Folder folder;
+  for (const char* const model : {"gpt_small", "resnet18_narrow", "hf_bert"}) {
+    const std::string plan = planned(folder, {model}, {"--ranks", "2", "--microbatches", "2"});
+    const auto loss = [&](const char* precision) {
+      const Outcome outcome = finish({"run", plan, "--eval", "--outputs", folder.file("outputs.pt"), "--precision", precision, "--json"});
+      EXPECT_EQ(outcome.status, 0) << outcome.err;
+      return outcome.status == 0 ? Json::parse(outcome.out).at("loss").get<double>() : 0;
+    };
+    const double exact = loss("traced");
+    EXPECT_NEAR(loss("bf16"), exact, 0.01 * exact) << model;
+    EXPECT_NEAR(loss("fp16"), exact, 0.01 * exact) << model;
+  }
+  expectRefusal(finish({"run", folder.file("plan.json"), "--eval", "--store", folder.file("runs.db")}), 2, {"--eval", "--store"});
+}
+
+TEST(Computing, OfAllProfilesOfASearchIsTheSame) {
+  const Folder folder;
+  const std::string model = sample("gpt_small");
+  const auto profile = [&](const std::string& name, const char* microbatch, const char* precision) {
+    EXPECT_EQ(finish({"profile", model, "--microbatch", microbatch, "--precision", precision, "--out", folder.file(name)}).status, 0);
+    return folder.file(name);
+  };
+  const std::string two = profile("two", "2", "traced"), lower = profile("lower", "2", "bf16"), four = profile("four", "4", "bf16");
+  const Words search{"search", model, "--ranks", "2", "--batch", "8", "--profile"};
+  const auto with = [&](const std::string& profiles) {
+    Words words = search;
+    words.push_back(profiles);
+    return finish(words);
+  };
+  expectRefusal(with(two + "," + lower), 2, {two, lower, "both of microbatch 2"});
+  expectRefusal(with(two + "," + four), 2, {two + " was measured on CPUs as traced", four + " on CPUs in bf16"});
+  EXPECT_THAT(with(four).out, HasSubstr("in bf16"));
+}
+
 /// A copy of the program on a machine that seems to have two GPUs.
 class OnGpus : public testing::Test {
  protected:
@@ -95,7 +156,7 @@ TEST_F(OnGpus, APlanIsMeasuredThereAndRunsThere) {
   const Outcome onGpus = call({"run", plan, "--steps", "4", "--json", "--store", store, "--progress", "json"}),
                 onCpus = call({"run", plan, "--steps", "4", "--json", "--backend", "ucx", "--progress", "json"});
   EXPECT_EQ(complaintsOf(onGpus), "");
-  EXPECT_THAT(complaintsOf(onCpus), HasSubstr("planned from times on GPUs as traced but for TF32, and this run computes on CPUs as traced"));
+  EXPECT_THAT(complaintsOf(onCpus), HasSubstr("planned from times on GPUs as traced with TF32, and this run computes on CPUs as traced"));
   const auto there = lossesOf(onGpus), here = lossesOf(onCpus);
   ASSERT_EQ(there.size(), here.size());
   for (std::size_t i = 0; i < here.size(); ++i) EXPECT_NEAR(there[i], here[i], 1e-6 * here[i]) << "by recordings";
@@ -115,8 +176,16 @@ TEST_F(OnGpus, AProfileIsTakenByOneProcessAGpuAtMost) {
     EXPECT_EQ(profile.computing, (Computing{.onGpu = true, .precision = DType::BFloat16, .tf32 = false, .graphs = false}));
     EXPECT_THAT(outcome.out, HasSubstr("in bf16, operator by operator"));
   }
-  expectRefusal(call({"profile", model, "--device", "cuda:1", "--ranks", "2"}), 2, {"--device cuda:1 names one GPU", "--device cuda"});
+  expectRefusal(call({"profile", model, "--device", "cuda:1", "--ranks", "2"}), 2, {"--device cuda:1 names one GPU", "give --device cuda"});
   expectRefusal(call({"profile", model, "--device", "cuda:2"}), 2, {"There is no GPU 2"});
+}
+
+TEST_F(OnGpus, APlanWithoutGraphsRunsWithoutUnlessToldOtherwise) {
+  const std::string plan = file("plan.json");
+  ASSERT_EQ(call({"plan", sample("gpt_small"), "--device", "cuda", "--no-graphs", "--ranks", "1", "--microbatches", "2", "--out", plan}).status, 0);
+  EXPECT_EQ(complaintsOf(call({"run", plan, "--json", "--progress", "json"})), "");
+  EXPECT_THAT(complaintsOf(call({"run", plan, "--json", "--graphs"})), HasSubstr("planned from times on GPUs as traced operator by operator, and this run computes on GPUs as traced:"));
+  expectRefusal(call({"run", plan, "--backend", "ucx", "--no-graphs"}), 2, {"--no-graphs is for GPUs"});
 }
 
 TEST_F(OnGpus, CostsOfTheCpuAreSaidToBe) {

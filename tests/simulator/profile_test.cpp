@@ -57,6 +57,7 @@ TEST(ProfileJson, IsRefusedInOneSentenceThatNamesTheFile) {
   contains(errorWith("/microbatch", 2.5), "not a whole number in range: 2.5");
   contains(errorWith("/threads", 1LL << 32), "not a whole number in range");
   contains(errorWith("/nodes/0/0", -1), "a cost is negative");
+  contains(errorWith("/computing/on_gpu", false), "TF32 and CUDA graphs are of GPUs");
   contains(errorWith("/computing/precision", "bf8"), "computing.precision is none of traced, bf16 and fp16");
   for (const int field : {6, 7, 8, 9, 11}) contains(errorWith("/nodes/0/" + std::to_string(field), -1), "a cost is negative");
   contains(errorWith("/nodes/0/6", 21), "a weight's backward is longer than the whole");
@@ -94,7 +95,7 @@ TEST(ProfileJson, SurvivesDamageWithAUsageErrorAtMost) {
 
 TEST(ProfileWords, SayWhereTimesComeFrom) {
   Profile p = example();
-  EXPECT_EQ(sourceOf(p, 4), "estimated for cuda");
+  EXPECT_EQ(sourceOf(p, 4), "estimated for cuda, in bf16, with TF32") << "from costs that were measured so";
   p.estimated = false;
   EXPECT_EQ(sourceOf(p, 4), "measured on host (a processor), 2 processes at once, in bf16, with TF32");
   p.ranksAtOnce = 1;
