@@ -128,7 +128,7 @@ std::string sourceOf(const Profile& p, int ranks) {
   if (p.computing.precision != DType::Unknown) text += fmt::format(", in {}", precisionName(p.computing.precision));
   if (p.computing.tf32) text += ", with TF32";
   if (p.computing.onGpu && !p.computing.graphs) text += ", operator by operator";
-  if (isMeasured && ranks > 1 && p.link.bytesPerSecond == 0) text += "; messages take no time, as no link was measured";
+  if (isMeasured && ranks > 1 && p.link.latency == 0 && p.link.bytesPerSecond == 0) text += "; messages take no time, as no link was measured";
   return text;
 }
 
