@@ -182,7 +182,8 @@ void trainRank(const Options& o, const Plan& plan, const RankEnvironment& enviro
   torch.prepareProcess(o.threads);
   TrainOptions options = trainOptions(o, plan);
   options.stage.tell = [rank = environment.rank](const std::string& what) { fmt::print(stderr, "pipewright: rank {} {}\n", rank.value, what); };
-  Rendezvous meeting{.deadline = options.deadline};
+  Rendezvous meeting;
+  meeting.deadline = options.deadline;
   if (environment.worldSize > 1) {
     meeting = rendezvousOf(environment, options.deadline);
     if (environment.statusFd >= 0 && o.transport != "gloo") meeting.jobFailed = &listenForFailure();  // Gloo's waits cannot be ended: the signal ends the process
@@ -237,27 +238,42 @@ std::string flightNote(const Options& o, FileTime since, int firstRank, int rank
   return "";
 }
 
-/// Starts the ranks. Of a run that fails, this process keeps a record, as none of its ranks may be able to.
-void launchRanks(const Options& o, const Plan& plan) {
-  const std::string startedAt = now();
-  const FileTime started = FileTime::clock::now();
-  const std::size_t known = o.store.empty() ? 0 : RunStore(o.store, RunStore::Mode::ReadOnly).list().size();
-  const LaunchResult result = launch(worldSize(plan), ownCall(), o.threads, {}, std::chrono::milliseconds(0));
-  if (result.ok) return;
-  LaunchResult told = result;
-  told.failure += flightNote(o, started, 0, worldSize(plan));
-  if (o.store.empty()) return throwUnlessOk(told);
-  RunRecord record = recordOf(plan, o, startedAt);
-  record.failure = result.interrupted ? "Interrupted" : result.failure;
+/// A run as it began, for the record that is kept when it fails: by who started the ranks, as none of them may be able to, else by rank 0.
+struct Beginning {
+  std::string at = now();
+  std::size_t known = 0;  ///< runs that the store held
+};
+
+Beginning beginningOf(const Options& o) {
+  Beginning beginning;
+  if (!o.store.empty()) beginning.known = RunStore(o.store, RunStore::Mode::ReadOnly).list().size();
+  return beginning;
+}
+
+void recordFailure(const Options& o, const Plan& plan, const Beginning& beginning, const std::string& failure) {
+  if (o.store.empty()) return;
+  RunRecord record = recordOf(plan, o, beginning.at);
+  record.failure = failure;
   try {
     RunStore store(o.store, RunStore::Mode::ReadWrite);
     const std::vector<RunSummary> runs = store.list();
     const auto isThisRun = [&](const RunSummary& r) { return !r.failure.empty() && record.failure.ends_with(r.failure); };  // behind "Rank 0: "
-    const bool stored = runs.size() > known && std::any_of(runs.begin() + static_cast<std::ptrdiff_t>(known), runs.end(), isThisRun);
+    const bool stored = runs.size() > beginning.known && std::any_of(runs.begin() + static_cast<std::ptrdiff_t>(beginning.known), runs.end(), isThisRun);
     if (!stored) store.add(record);
   } catch (const Error&) {
     // What ended the run matters more than that its record is lost, so that is what the user reads.
   }
+}
+
+/// Starts the ranks.
+void launchRanks(const Options& o, const Plan& plan) {
+  const Beginning beginning = beginningOf(o);
+  const FileTime started = FileTime::clock::now();
+  const LaunchResult result = launch(worldSize(plan), ownCall(), o.threads, {}, std::chrono::milliseconds(0));
+  if (result.ok) return;
+  LaunchResult told = result;
+  told.failure += flightNote(o, started, 0, worldSize(plan));
+  recordFailure(o, plan, beginning, result.interrupted ? "Interrupted" : result.failure);
   throwUnlessOk(told);
 }
 
@@ -283,6 +299,7 @@ int run(Options& o) {
   }
   if (environment) {
     requireWorldSize(*environment, ranks, o.plan);
+    const Beginning beginning = isFirst ? beginningOf(o) : Beginning();
     std::unique_ptr<Communicator> communicator;
     try {
       trainRank(o, plan, *environment, communicator);
@@ -291,6 +308,7 @@ int run(Options& o) {
       failRank(*environment, e, &complain);
     } catch (const std::exception& e) {  // of all ranks' records our launcher tells
       const bool alone = environment->statusFd < 0;
+      if (isFirst) recordFailure(o, plan, beginning, causeOf(e));
       failRank(*environment, Error(causeOf(e) + (alone ? flightNote(o, started, environment->rank.value, 1) : "")), &complain);
     }
   }
@@ -306,7 +324,7 @@ Command addRun(CLI::App& app) {
   auto o = std::make_shared<Options>();
   sub->add_option("PLAN.json", o->plan, "Plan (JSON) of `pipewright plan`")->required()->option_text("PLAN.json");
   sub->add_option("--steps", o->steps, "Training steps (default 1)")->check(CLI::Range(1, 1 << 24))->option_text("N");
-  sub->add_option("--store", o->store, "Record the run in this SQLite file, also one that fails")->option_text("FILE");
+  sub->add_option("--store", o->store, "Record the run in this SQLite file, also one that fails (under torchrun and Slurm if rank 0 can)")->option_text("FILE");
   sub->add_option("--backend", o->transport, "How ranks exchange messages: ucx (shared memory, RDMA, TCP), gloo (TCP), or nccl: the ranks compute on GPUs (default: nccl for a plan profiled on GPUs, else ucx)")->check(CLI::IsMember({"ucx", "gloo", "nccl"}))->option_text("ucx|gloo|nccl");
   sub->add_option("--precision", o->precision, "Matrix products and the like in bf16 or fp16, the rest and all sums as traced (autocast; default: as the plan was profiled)")->check(CLI::IsMember({"traced", "bf16", "fp16"}))->option_text("traced|bf16|fp16");
   sub->add_flag_callback("--tf32", [o] { o->tf32 = true; }, "GPUs may round the inputs of float32 matrix products to 19 bits (default: as the plan was profiled)");

@@ -68,7 +68,8 @@ TEST_P(TwoNodes, TrainAsTheRanksWeStart) {
 
 TEST_P(TwoNodes, EndWhereARankOfOneIsKilled) {
   const int victim = GetParam() == std::string("ucx") ? 1 : 0;  // the agent of node 0 serves the store
-  const Words training{"--steps", "1000000", "--timeout", "10", "--progress", "json"};
+  const std::string store = folder_.file("runs.db");
+  const Words training{"--steps", "1000000", "--timeout", "10", "--progress", "json", "--store", store};
   Job first(agent(0, training), options_), second(agent(1, training), options_);
   const std::vector<Job*> jobs{&first, &second};
   first.ranks(1);
@@ -81,6 +82,10 @@ TEST_P(TwoNodes, EndWhereARankOfOneIsKilled) {
   EXPECT_NE(other.err.find("pipewright: Rank " + std::to_string(1 - victim) + " failed in step "), std::string::npos) << other.err;
   EXPECT_NE(other.err.find(" rank " + std::to_string(victim) + " "), std::string::npos) << other.err;
   for (const Job* job : jobs) EXPECT_TRUE(job->leavesNone(milliseconds(0)));
+  if (victim == 0) return;  // rank 0 keeps the record
+  const Json runs = Json::parse(finish({"runs", "--store", store, "--json"}).out).at("runs");
+  ASSERT_EQ(runs.size(), 1U);
+  EXPECT_EQ(runs[0].at("failure").get<std::string>().find("Rank 0 failed in step "), 0U) << runs[0];
 }
 
 INSTANTIATE_TEST_SUITE_P(Over, TwoNodes, testing::Values("ucx", "gloo"), [](const auto& tested) { return std::string(tested.param); });
