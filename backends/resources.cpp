@@ -11,8 +11,8 @@
 #include <thread>
 
 #include "backends/files.h"
-#include "backends/pt2.h"
 #include "backends/gpu_inventory.h"
+#include "backends/pt2.h"
 #include "schedules/error.h"
 
 namespace pw {

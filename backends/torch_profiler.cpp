@@ -15,6 +15,8 @@
 #include <unordered_set>
 #include <utility>
 
+#include "backends/head_start.h"
+#include "backends/link_times.h"
 #include "backends/torch_data.h"
 #include "backends/torch_memory.h"
 #include "backends/torch_program.h"
@@ -29,8 +31,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr std::chrono::minutes kDeadline{2};
-
-Ns since(Clock::time_point start) { return std::chrono::duration_cast<std::chrono::nanoseconds>(Clock::now() - start).count(); }
 
 Ns median(std::vector<Ns> values) {
   if (values.empty()) return 0;
@@ -77,41 +77,6 @@ struct Meter {
   [[nodiscard]] Ns between(Mark begin, Mark end) const { return device.timeOf(end) - device.timeOf(begin); }
   [[nodiscard]] Bytes alive() const { return device.bytesAlive != nullptr ? device.bytesAlive() : tensorBytesAlive(); }
   [[nodiscard]] Bytes peak() const { return device.takePeakBytes != nullptr ? device.takePeakBytes() : takePeakBytes(); }
-};
-
-/// Gives a GPU something to do while the host asks for a sample: else it would wait for the host between small operators, and that would be measured.
-/// A stream takes some thousand calls at most, then the host waits for it: so the host gets a start of some laps only, again and again.
-class HeadStart {
- public:
-  explicit HeadStart(const Device& device) : device_(device) {}
-
-  /// A sample begins; `spins`: not the first ones, which are timed.
-  void begin(bool spins) {
-    spins_ = spins && device_.spin != nullptr;
-    laps_ = 0;
-    began_ = Clock::now();
-    spin();
-  }
-  /// Between two laps.
-  void lap() {
-    if (++laps_ % kLaps == 0) spin();
-  }
-  /// All was asked for.
-  void end() {
-    if (!spins_ && laps_ > 0) perLap_ = std::min(since(began_) / laps_, perLap_);
-  }
-
- private:
-  static constexpr Ns kLaps = 64;
-
-  void spin() const {
-    if (spins_) device_.spin(std::min<Ns>(2 * kLaps * perLap_, 1'000'000'000) + 100'000);
-  }
-
-  const Device& device_;
-  bool spins_ = false;
-  Ns laps_ = 0, perLap_ = 1'000'000;  ///< at most: to ask for one
-  Clock::time_point began_;
 };
 
 /// What a node took, once the device was waited for.
@@ -512,30 +477,6 @@ class ModelRunner {
   std::vector<Ns> overhead_, forwardTotals_, backwardTotals_;
 };
 
-/// One-way times between ranks 0 and 1 by the shortest round trips of growing messages: longer ones waited for cores, too. Empty on other ranks.
-std::vector<std::pair<Bytes, Ns>> measureLink(Communicator& group, const Device& device) {
-  std::vector<std::pair<Bytes, Ns>> times;
-  std::uint32_t tag = 1;
-  for (const Bytes size : {Bytes{1} << 10, Bytes{1} << 14, Bytes{1} << 17, Bytes{1} << 20, Bytes{1} << 22}) {
-    const HeldBuffer out = device.allocate(static_cast<std::size_t>(size)), in = device.allocate(static_cast<std::size_t>(size));
-    std::vector<Ns> trips;
-    for (int i = 0; i < 20 && group.rank().value < 2; ++i) {
-      const Rank peer(1 - group.rank().value);
-      const auto start = Clock::now();
-      const auto receive = group.receive(peer, tag, in.buffer);
-      if (group.rank().value == 1) group.wait(receive);
-      group.wait(group.send(peer, tag, out.buffer));
-      if (group.rank().value == 0) group.wait(receive);
-      device.finish(kDeadline, {});
-      trips.push_back(since(start));
-      ++tag;
-    }
-    if (!trips.empty()) times.emplace_back(size, *std::ranges::min_element(trips) / 2);
-    group.barrier();
-  }
-  return times;
-}
-
 }  // namespace
 
 Profile measureProfile(const ModelGraph& graph, const ProfileOptions& options, Communicator* group, const std::function<void(int, int)>& progress) {
@@ -576,7 +517,7 @@ Profile measureProfile(const ModelGraph& graph, const ProfileOptions& options, C
   for (std::size_t n = 0; n < graph.nodes.size(); ++n) profile.nodes[n].flops = forwardFlops(graph, graph.nodes[n], bindings);
   meet();
   if (group != nullptr && group->size() > 1) {
-    const auto times = measureLink(*group, runner.device());
+    const auto times = linkTimes(*group, runner.device(), kDeadline);
     if (group->rank().value == 0) profile.link = fitLink(times);
   }
   return profile;

@@ -48,7 +48,8 @@ void requireFits(const Plan& plan, const ModelGraph& graph);
 /// Times: sums of node costs and an overhead for each action; of recomputed nodes their forward again; of checkpointed ranges their forward
 /// again in B and I. W takes the nodes' weight parts; where the profile knows none, half of B. One message for all transfers between two stages.
 /// Memory: values from other ranks count as activations, those of the same rank as their producer's alone. Of a checkpointed range stays what
-/// nodes behind it use. With a profile in 16 bits, copies of float32 parameters that matrix products and the like read. A profile without the memory of backwards is taken to free what each node saved.
+/// nodes behind it use. A profile in 16 bits adds the copies of float32 parameters that matrix products and the like read. A profile without the
+/// memory of backwards is taken to free what each node saved.
 /// Between ranks: a stage's own gradients of n bytes on D ranks (replicas, and both of a bidirectional placement) go round in a ring,
 /// 2 (D − 1) latencies and 2 (D − 1) / D · n over the link. A shared parameter on k ranks: a latency and (k − 1) · n to bring the gradients
 /// together, with Transmit the same again for the values, and with replicas a ring besides.

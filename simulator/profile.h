@@ -64,7 +64,7 @@ struct Profile {
   int threads = 1;               ///< intra-op threads of each
   bool estimated = false;
   Machine machine;
-  Computing computing;           ///< of a measured one
+  Computing computing;           ///< of a measured one, and of one scaled from it to another microbatch size
   std::vector<NodeCost> nodes;   ///< one per node of the graph
   NodeCost loss;                 ///< loss function on the last stage (0 when the model has its own)
   Ns actionOverhead = 0;         ///< of one action beside its nodes, fitted from whole-model runs

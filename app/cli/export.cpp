@@ -11,8 +11,8 @@
 #include <fmt/format.h>
 
 #include "app/cli/commands.h"
-#include "backends/resources.h"
 #include "app/cli/output.h"
+#include "backends/resources.h"
 #include "backends/run_store.h"
 #include "backends/torch_export.h"
 #include "backends/trace_import.h"

@@ -15,9 +15,9 @@
 #include <nlohmann/json.hpp>
 
 #include "app/cli/commands.h"
-#include "backends/resources.h"
 #include "app/cli/output.h"
 #include "app/cli/split_report.h"
+#include "backends/resources.h"
 #include "backends/torch_backend.h"
 #include "schedules/error.h"
 #include "schedules/units.h"

@@ -7,8 +7,8 @@
 #include <algorithm>
 #include <charconv>
 #include <filesystem>
-#include <utility>
 #include <fstream>
+#include <utility>
 
 #include "app/cli/output.h"
 #include "backends/gpu_inventory.h"
@@ -38,7 +38,7 @@ void addMeasureOptions(CLI::App& command, MeasureOptions& o) {
   command.add_option("--threads", o.threads, "Intra-op threads of each process (default 1)")->check(CLI::Range(1, 1024))->option_text("N");
 }
 
-int gpuOf(const MeasureOptions& o) {
+int gpuNumber(const MeasureOptions& o) {
   if (o.device.empty() || o.device == "cpu") return -1;
   constexpr std::string_view kPrefix = "cuda:";
   int number = o.device == "cuda" ? 0 : -1;
@@ -49,7 +49,7 @@ int gpuOf(const MeasureOptions& o) {
 }
 
 void refuseWhatCannotMeasure(const MeasureOptions& o, bool measures) {
-  const int number = gpuOf(o);
+  const int number = gpuNumber(o);
   if (!measures && (!o.device.empty() || o.precision != "traced" || o.tf32 || o.noGraphs || o.threads > 0)) {
     throw UsageError("--device, --precision, --tf32, --no-graphs and --threads say how to measure, and these costs are not measured now; leave them out.");
   }
@@ -63,7 +63,7 @@ void refuseWhatCannotMeasure(const MeasureOptions& o, bool measures) {
 
 Profile measureWithRanks(const std::vector<std::string>& models, std::int64_t microbatch, int ranks, const MeasureOptions& options, const std::string& loss,
                          const std::string& progressStyle) {
-  if (const int number = gpuOf(options); number >= 0) {
+  if (const int number = gpuNumber(options); number >= 0) {
     const auto gpus = static_cast<int>(std::ranges::count_if(gpuInventory().gpus, isUsable));
     ranks = options.device == "cuda" ? std::clamp(ranks, 1, std::max(1, gpus)) : 1;
   } else if (static bool looked = false; options.device.empty() && !std::exchange(looked, true) && whyUnusable(gpuInventory(), 0).empty()) {

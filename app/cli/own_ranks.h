@@ -27,7 +27,7 @@ void addMeasureOptions(CLI::App& command, MeasureOptions& options);
 /// Throws UsageError where the device is unknown or cannot be used here, another option needs a GPU, or nothing is measured and so they mean nothing.
 void refuseWhatCannotMeasure(const MeasureOptions& options, bool measures);
 /// CUDA's number of `cuda:N`, 0 for `cuda`, −1 for a CPU. Throws UsageError for other names.
-[[nodiscard]] int gpuOf(const MeasureOptions& options);
+[[nodiscard]] int gpuNumber(const MeasureOptions& options);
 
 /// Measures a profile with `ranks` processes of this program computing at once; on GPUs with at most as many as there are GPUs.
 /// `progressStyle`: as of `--progress`.

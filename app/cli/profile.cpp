@@ -66,7 +66,7 @@ void print(const ModelGraph& graph, const Profile& profile, int depth) {
 
 /// The device to measure on (null: the CPU), and the others who measure at the same time in `group`.
 const Device* prepare(const MeasureOptions& how, const RankEnvironment* environment, const TorchBackend& torch, std::unique_ptr<Communicator>& group) {
-  const int number = gpuOf(how);
+  const int number = gpuNumber(how);
   const bool isAlone = environment == nullptr || environment->worldSize == 1;
   constexpr std::chrono::minutes kDeadline{5};
   if (number >= 0 && isAlone) {

@@ -9,12 +9,12 @@
 #include <QStandardItemModel>
 #include <algorithm>
 
+#include "app/gui/runs/run_task.h"
+
 namespace pw::gui {
 namespace {
 
 constexpr int kNccl = 2;  // its row
-
-QString nameOf(DType precision) { return QString::fromUtf8(precisionName(precision).data()); }
 
 }  // namespace
 
@@ -36,7 +36,7 @@ RunControls::RunControls(QWidget* parent)
   transport_->setObjectName(QStringLiteral("transport"));
   setWhyNoGpu(tr("No GPU was found yet"));
   precision_->addItem(tr("as traced"), static_cast<int>(DType::Unknown));
-  for (const DType precision : {DType::BFloat16, DType::Float16}) precision_->addItem(nameOf(precision), static_cast<int>(precision));
+  for (const DType precision : {DType::BFloat16, DType::Float16}) precision_->addItem(precisionWord(precision), static_cast<int>(precision));
   precision_->setAccessibleName(tr("Precision of matrix products"));
   precision_->setToolTip(tr("What matrix products and the like are computed in; parameters, their gradients and sums stay as traced (autocast)"));
   profile_->setAccessibleName(tr("Measure the model's operators on this machine"));

@@ -53,11 +53,11 @@ std::shared_ptr<const Measured> measuredOf(LiveStep step) {
   return measured;
 }
 
-QString precisionWord(DType precision) { return QString::fromUtf8(precisionName(precision).data()); }
-
 int runIdOf(const QByteArray& output) { return QJsonDocument::fromJson(output).object().value(QLatin1String("run_id")).toInt(0); }
 
 }  // namespace
+
+QString precisionWord(DType precision) { return QString::fromUtf8(precisionName(precision).data()); }
 
 struct RunTask::Private {
   enum class Kind : std::uint8_t { None, Run, Profile } kind = Kind::None;

@@ -8,6 +8,9 @@
 
 namespace pw::gui {
 
+/// As `--precision` has it.
+[[nodiscard]] QString precisionWord(DType precision);
+
 /// How a run or a profile is asked for.
 struct RunRequest {
   std::shared_ptr<const Plan> plan;
