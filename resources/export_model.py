@@ -1,17 +1,22 @@
 #!/usr/bin/env python3
 """Export a PyTorch model to a `.pt2` archive that `pipewright` reads.
 
-    export_model.py MODULE:FUNCTION --out model.pt2 [--seed 0] [--static-batch] [--meta] [--set KEY=VALUE ...]
+    export_model.py MODULE:FUNCTION --out model.pt2 [--seed 0] [--static-batch] [--batch-dim NAME=1 ...] [--meta]
+                    [--unchecked] [--set KEY=VALUE ...]
 
 MODULE is a Python file or an importable module. FUNCTION returns `(model, example_inputs)`; example_inputs is a
-tuple of tensors (positional) or a dict from argument name to tensor. The batch is dimension 0 of every input and
-becomes one dynamic dimension, so the example batch must be 2 or more. The model is exported in train() mode as
-plain ATen operators, so that dropout and batch norm stay and every operator can be differentiated.
+tuple (positional) or a dict from argument name of tensors, or of tuples and dicts of tensors. The batch is dimension 0
+of every input, unless --batch-dim says otherwise, and becomes one dynamic dimension, so the example batch must be 2 or
+more. The model is exported in train() mode as plain ATen operators, so that dropout and batch norm stay and every
+operator can be differentiated.
 
     def tiny():
         return torch.nn.Linear(8, 4), (torch.randn(2, 8),)
 
     export_model.py my_model.py:tiny --out tiny.pt2
+
+The archive is then compared with the model on the example (see export_check.py): outputs, gradients, buffers. A
+difference is refused unless --unchecked is given; the archive records which it was.
 
 Paths in the trace are stored relative to the site-packages folder, the working folder or the model's folder; the
 example inputs are not stored. The same call writes the same bytes. Exit status: 0 written, 2 unusable input.
@@ -31,6 +36,13 @@ import sys
 import tempfile
 import warnings
 
+sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
+import export_check  # noqa: E402
+import export_inputs  # noqa: E402
+import export_rewrite  # noqa: E402
+
+RECORD = "extra/pipewright.json"  # torch.export.load offers it as an extra file and ignores it otherwise
+
 
 class ExportError(Exception):
     """One sentence for the user: what, where, cure."""
@@ -42,11 +54,16 @@ def main(arguments=None):
     try:
         check_output(options.out)
         model, inputs = build(options.model, options.seed, dict(options.set), options.meta)
-        program = export(model, inputs, options.static_batch)
-        write(program, options.out, known_folders(options.model))
+        dims = None if options.static_batch else batch_dims(model, inputs, options.batch_dim)
+        program = export(model, inputs, dims)
+        record = new_record(program, dims)
+        write(program, options.out, known_folders(options.model), lambda archive: check(archive, model, inputs, record, options))
     except ExportError as error:
         print(f"export_model: {error}", file=sys.stderr)
         return 2
+    print(summary(record))
+    if dims is not None and not options.meta:
+        warn_of_mixing(model, inputs, dims)
     return 0
 
 
@@ -57,6 +74,11 @@ def parse(arguments):
     parser.add_argument("--out", required=True, metavar="FILE.pt2", help="archive to write")
     parser.add_argument("--seed", type=int, default=0, help="torch.manual_seed before FUNCTION is called (default 0)")
     parser.add_argument("--static-batch", action="store_true", help="keep the example's batch size fixed")
+    parser.add_argument("--batch-dim", action="append", default=[], metavar="NAME=N", type=batch_dim,
+                        help="the batch is dimension N of input NAME (a name, or the position of a positional input; "
+                        "none: the input has no batch); may be repeated (default 0 for all)")
+    parser.add_argument("--unchecked", action="store_true",
+                        help="write the archive even if it does not compute what the model computes; that is recorded in it")
     parser.add_argument("--meta", action="store_true", help="export on the meta device: graph and shapes, no weights")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", type=key_value,
                         help="keyword argument for FUNCTION (a Python literal, else a string); may be repeated")
@@ -72,6 +94,13 @@ def key_value(text):
         return key, ast.literal_eval(value)
     except (ValueError, SyntaxError):
         return key, value
+
+
+def batch_dim(text):
+    try:
+        return export_inputs.parse_batch_dim(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from error
 
 
 def check_output(path):
@@ -139,7 +168,7 @@ def build(name, seed, settings, meta):
 
 
 def check_result(name, result):
-    """Refuses anything but (Module, tuple or dict of tensors)."""
+    """Refuses anything but (Module, tuple or dict of tensors, or of tuples, lists and dicts of tensors)."""
     import torch
 
     if not isinstance(result, tuple) or len(result) != 2 or not isinstance(result[0], torch.nn.Module):
@@ -151,58 +180,114 @@ def check_result(name, result):
     if not isinstance(inputs, (tuple, dict)) or not inputs:
         raise ExportError(f"'{name}' returned example inputs that are not a tuple or dict of tensors; return at least "
                           "one tensor.")
-    for label, value in named_inputs(inputs):
+    for label, value in export_inputs.leaves_of(inputs):
         if not isinstance(value, torch.Tensor):
             raise ExportError(f"example input {label} of '{name}' is not a tensor but {type(value).__name__}; pass "
                               "constants to the model's constructor instead.")
     return model, inputs
 
 
-def named_inputs(inputs):
-    """Pairs of (argument name or position, tensor)."""
-    return inputs.items() if isinstance(inputs, dict) else enumerate(inputs)
-
-
 def to_meta(model, inputs):
     """Moves model and inputs to the meta device (shapes only)."""
-    model = model.to("meta")
-    if isinstance(inputs, dict):
-        return model, {name: value.to("meta") for name, value in inputs.items()}
-    return model, tuple(value.to("meta") for value in inputs)
+    from torch.utils import _pytree as pytree
+
+    return model.to("meta"), pytree.tree_map(lambda value: value.to("meta"), inputs)
 
 
-def dynamic_batch(inputs):
-    """The `dynamic_shapes` that make dimension 0 of every input the one dynamic dimension `batch`."""
+def batch_dims(model, inputs, settings):
+    """The batch's dimension of each input, in order; None for an input without a batch."""
+    try:
+        dims = export_inputs.batch_dims(model, inputs, settings)
+        export_inputs.dynamic_shapes(inputs, dims)  # refuses sizes that do not fit together
+        return dims
+    except ValueError as error:
+        raise ExportError(str(error)) from error
+
+
+def export(model, inputs, dims):
+    """Traces the model as training IR, with native operators only where it can; returns torch's ExportedProgram.
+
+    `dims` holds the batch's dimension of each input; None keeps the example's batch size.
+    """
     import torch
 
-    sizes = {value.shape[0] for _, value in named_inputs(inputs) if value.dim() > 0}
-    if len(sizes) != 1:
-        raise ExportError(f"the example inputs have batch sizes {sorted(sizes)} in dimension 0; give all the same, or "
-                          "use --static-batch.")
-    if sizes == {0} or sizes == {1}:
-        raise ExportError("the example batch has fewer than 2 samples, which torch.export takes as a fixed size; use "
-                          "a batch of 2 or more, or --static-batch.")
-    batch = torch.export.Dim("batch")
-    dims = [({0: batch} if value.dim() > 0 else None) for _, value in named_inputs(inputs)]
-    return dict(zip(inputs, dims)) if isinstance(inputs, dict) else tuple(dims)
-
-
-def export(model, inputs, static_batch):
-    """Traces the model as training IR; returns torch's ExportedProgram."""
-    import torch
-
-    shapes = None if static_batch else dynamic_batch(inputs)
+    shapes = None if dims is None else export_inputs.dynamic_shapes(inputs, dims)
     args, kwargs = ((), inputs) if isinstance(inputs, dict) else (inputs, None)
     if isinstance(inputs, tuple) and shapes is not None:
         shapes = shapes_by_position(model, shapes)
     try:
-        with quiet():
-            return torch.export.export(model, args, kwargs, dynamic_shapes=shapes, strict=False)
+        with quiet(), export_rewrite.without_layerdrop(model):
+            program = torch.export.export(model, args, kwargs, dynamic_shapes=shapes, strict=False)
     except Exception as error:
-        cure = "remove control flow that depends on tensor values"
-        if not static_batch:
-            cure = "if the model needs a fixed batch, use --static-batch, else " + cure
-        raise ExportError(f"torch.export of {type(model).__name__} failed with {brief(error)}; {cure}.") from error
+        place, line = export_check.source_of(error)
+        where = f" at {place}" + (f" (`{line}`)" if line else "") if place else ""
+        cure = export_rewrite.cure_of(error, line, dims is None)
+        raise ExportError(f"torch.export of {type(model).__name__} failed{where} with {brief(error)}; {cure}.") from error
+    export_rewrite.native_experts(program)
+    return program
+
+
+def new_record(program, dims):
+    """What the archive will say of its making; `check` adds its result."""
+    import torch
+
+    record = {"format": 1, "torch": torch.__version__.split("+")[0], "check": "none", "batch_dims": {}}
+    for name, dim in zip(program.graph_signature.user_inputs, dims or []):
+        if dim is not None:
+            record["batch_dims"][str(name)] = dim
+    return record
+
+
+def check(archive, model, inputs, record, options):
+    """Compares the archive just written with the model; returns `record` with the result. Refuses a difference."""
+    import torch
+
+    if options.meta:
+        record["check"] = "meta"
+        return record
+    if options.unchecked:
+        record["check"] = "unchecked"
+        return record
+    args, kwargs = ((), inputs) if isinstance(inputs, dict) else (inputs, {})
+    try:
+        with quiet(), open(archive, "rb") as file:
+            counts = export_check.compare(model, torch.export.load(file), args, kwargs, options.seed)
+    except export_check.Difference as difference:
+        raise ExportError(f"{type(model).__name__}'s trace does not compute what the model computes: {difference}; or export it as it is "
+                          "with --unchecked, and it trains as the trace does.") from difference
+    except export_check.Unchecked as problem:
+        raise ExportError(f"the archive could not be compared with {type(model).__name__}: {problem}; mend that, or export without the "
+                          "comparison by --unchecked.") from problem
+    record.update({"check": "equal", **counts})
+    return record
+
+
+def summary(record):
+    """One line for the terminal."""
+    if record["check"] == "equal":
+        return f"exported and checked against eager: {counted(record['outputs'], 'output')}, " \
+               f"{counted(record['gradients'], 'gradient')}, {counted(record['buffers'], 'buffer')}"
+    return "exported without weights: not checked against eager" if record["check"] == "meta" else \
+        "exported, NOT checked against eager (--unchecked)"
+
+
+def counted(number, what):
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
+def warn_of_mixing(model, inputs, dims):
+    """Tells on stderr when what is taken for the batch does not look like samples."""
+    with quiet():
+        mixed = export_inputs.mixes(model, inputs, dims)
+        better = export_inputs.other_dimension(model, inputs, dims) if mixed else None
+    if not mixed:
+        return
+    names = [label for (label, _), dim in zip(export_inputs.leaves_of(inputs), dims) if dim is not None]
+    taken = ", ".join(f"{dim} of `{label}`" for (label, _), dim in zip(export_inputs.leaves_of(inputs), dims) if dim is not None)
+    cure = "export again with " + " ".join(f"--batch-dim {name}={better}" for name in names) if better is not None else \
+        "if the batch is another dimension, name it with --batch-dim NAME=1; if the model mixes samples, microbatches change its results"
+    print(f"export_model: warning: slices along dimension {taken} are not independent samples: one changes what another gives in output "
+          f"`{mixed}`; {cure}.", file=sys.stderr)
 
 
 @contextlib.contextmanager
@@ -328,7 +413,7 @@ def meta_weights(config, tensors):
     return files
 
 
-def rewritten_records(reader, program, folders):
+def rewritten_records(reader, program, folders, record):
     """Yields (name, bytes) of every entry to store, one at a time so that only one weight is in memory."""
     names = reader.get_all_records()
     tensors = {**program.state_dict, **program.constants}
@@ -347,10 +432,13 @@ def rewritten_records(reader, program, folders):
         elif name == folder[0]:
             yield from ((f"{os.path.dirname(name)}/{file}", b"") for file in folder[2])
             yield name, json.dumps(folder[1]).encode()
+    yield RECORD, json.dumps(record, separators=(",", ":")).encode()
 
 
-def write(program, path, folders):
+def write(program, path, folders, record_of):
     """Saves the program at `path` in one step (a failed call leaves no half archive).
+
+    `record_of` is called with torch's own archive before it is rewritten and returns what to store of it.
 
     torch's own writer keeps every entry uncompressed and 64-byte aligned, so that weights can be mapped. Needs free
     space for two copies while it works.
@@ -364,12 +452,15 @@ def write(program, path, folders):
             copy = os.path.join(temporary, os.path.basename(path))
             with open(original, "wb") as file:
                 torch.export.save(program, file)
+            record = record_of(original)
             writer = torch._C.PyTorchFileWriter(copy)
             writer.set_min_version(6)
-            for name, data in rewritten_records(torch._C.PyTorchFileReader(original), program, folders):
+            for name, data in rewritten_records(torch._C.PyTorchFileReader(original), program, folders, record):
                 writer.write_record(name, data, len(data))
             writer.write_end_of_file()
             os.replace(copy, path)
+    except ExportError:
+        raise
     except Exception as error:
         raise ExportError(f"writing '{path}' failed with {brief(error)}; check the free space and that torch.export."
                           "save supports the model.") from error

@@ -1,0 +1,371 @@
+"""Compares a model with its trace: part of `export_model.py`.
+
+torch.export traces what forward computes. It drops the backward of an autograd.Function, hooks on tensors and module
+backward hooks, and whatever Python does besides. Here both run once on the example inputs, in train mode and with the
+same random numbers: outputs, gradients of all parameters, and buffers must agree.
+
+What is backpropagated is one number: the model's loss, where an output is a floating-point scalar, plus the sum of every
+differentiable output times fixed random weights, so that each output contributes to each gradient it can reach.
+Tensors agree when no element differs by more than TOLERANCE of their dtype times the largest magnitude in either; a
+gradient is measured against at least a thousandth of the model's largest one, below which rounding noise begins.
+"""
+
+import contextlib
+import linecache
+import os
+import random
+import sys
+import warnings
+
+# The trace runs the operators that eager runs, so both are usually equal to the last bit; this leaves room for kernels
+# that sum in another order. A lost hook or backward changes a gradient by a visible part of its size.
+TOLERANCE = {"float64": 1e-10, "complex128": 1e-10, "float32": 1e-5, "complex64": 1e-5, "float16": 1e-2, "bfloat16": 2e-2}
+NOISE = 1e-3  # of the largest gradient
+
+
+class Difference(Exception):
+    """One clause: what differs and why, where that is found."""
+
+
+class Unchecked(Exception):
+    """Neither equal nor different: the comparison itself was not possible. One clause."""
+
+
+def compare(model, program, args, kwargs, seed):
+    """Raises Difference or Unchecked; returns {"outputs": n, "gradients": n, "buffers": n} of what was found equal.
+
+    `program` must hold tensors of its own, for example loaded from the archive: hooks on the model's parameters would
+    act on a trace that shares them. The model's parameters and buffers are put back afterwards.
+    """
+    kept = snapshot(model)
+    try:
+        with watching(model) as watched:
+            eager = execute(model, args, kwargs, seed, "the model")
+        names = names_of_parameters(model)
+        found = results(eager, names, model)
+        traced = execute(trace_module(program), args, kwargs, seed, "the trace")
+        want = results(traced, names, traced.module)
+        try:
+            return equal(found, want, names, watched, eager)
+        except Difference:
+            restore(kept)
+            again = results(execute(model, args, kwargs, seed, "the model"), names, model)
+            try:
+                equal(found, again, names, None, None)
+            except Difference as difference:
+                raise Unchecked(f"the model gives different results when called twice with the same random numbers ({difference}); "
+                                "remove what depends on time, on a counter or on other state") from None
+            raise
+    finally:
+        restore(kept)
+
+
+def trace_module(program):
+    module = program.module(check_guards=False)
+    for parameter in module.parameters():
+        parameter.grad = None
+    return module
+
+
+def snapshot(model):
+    """Parameters and buffers with their values and gradients, and where they are."""
+    import torch
+
+    kept, seen = [], set()
+    for module in model.modules():
+        for table in (module._parameters, module._buffers):
+            for key, tensor in table.items():
+                if isinstance(tensor, torch.Tensor):
+                    value = None if id(tensor) in seen else tensor.detach().clone()
+                    kept.append((table, key, tensor, value, tensor.grad))
+                    seen.add(id(tensor))
+    return kept
+
+
+def restore(kept):
+    """Undoes what a step changed in a model."""
+    import torch
+
+    with torch.no_grad():
+        for table, key, tensor, value, gradient in kept:
+            table[key] = tensor
+            if value is not None:
+                tensor.copy_(value)
+            tensor.grad = gradient
+
+
+class Execution:
+    """What one forward and backward left: the module, its outputs by name, and the number that was backpropagated."""
+
+    def __init__(self, module, outputs, total):
+        self.module, self.outputs, self.total = module, outputs, total
+
+
+def execute(module, args, kwargs, seed, who):
+    """One forward and backward with seeded random numbers."""
+    import torch
+    from torch.utils import _pytree as pytree
+
+    for parameter in module.parameters():
+        parameter.grad = None
+    seed_all(seed)
+    copies = pytree.tree_map(lambda t: t.detach().clone() if isinstance(t, torch.Tensor) else t, (args, kwargs))
+    try:
+        with warnings.catch_warnings(), torch.enable_grad():
+            warnings.simplefilter("ignore")
+            outputs = module(*copies[0], **copies[1])
+            leaves, _ = pytree.tree_flatten_with_path(outputs)
+            named = [(pytree.keystr(path).strip("[].'\"") or "output", value) for path, value in leaves]
+            total = backpropagated([value for _, value in named])
+            if total is not None:
+                total.backward()
+    except Exception as error:
+        lines = str(error).strip().splitlines()
+        raise Unchecked(f"running {who} on the example failed with {type(error).__name__}: {lines[0] if lines else ''}") from error
+    return Execution(module, named, total)
+
+
+def seed_all(seed):
+    import numpy
+    import torch
+
+    torch.manual_seed(seed)
+    random.seed(seed)
+    numpy.random.seed(seed % 2**32)
+
+
+def backpropagated(values):
+    """The loss plus a fixed random projection of all differentiable outputs; None where there is none."""
+    import torch
+
+    generator = torch.Generator().manual_seed(20)
+    terms = []
+    for value in values:
+        if not isinstance(value, torch.Tensor) or not value.requires_grad:
+            continue
+        flat = (torch.view_as_real(value) if value.is_complex() else value).double().reshape(-1)
+        weights = torch.randn(flat.numel(), generator=generator, dtype=torch.float64)
+        terms.append((flat * weights).sum() / max(1, flat.numel()) ** 0.5)
+        if value.dim() == 0 and value.is_floating_point():
+            terms.append(value.double())
+    return sum(terms) if terms else None
+
+
+def names_of_parameters(model):
+    """Groups of names, in the model's order: tied parameters are one group, whose gradients are summed."""
+    groups = {}
+    for name, parameter in model.named_parameters(remove_duplicate=False):
+        groups.setdefault(id(parameter), []).append(name)
+    return list(groups.values())
+
+
+def results(execution, groups, module):
+    """{"outputs": {...}, "gradients": {...}, "values": {...}}: detached copies by name."""
+    parameters = dict(module.named_parameters(remove_duplicate=False))
+    gradients = {}
+    for group in groups:
+        seen, total = set(), None
+        for name in group:
+            parameter = parameters.get(name)
+            if parameter is None or id(parameter) in seen or parameter.grad is None:
+                continue
+            seen.add(id(parameter))
+            gradient = parameter.grad.detach()
+            gradient = gradient.to_dense() if gradient.is_sparse else gradient
+            total = gradient.clone() if total is None else total + gradient
+        gradients[group[0]] = total
+    values = {name: value.detach().clone() for name, value in [*parameters.items(), *module.named_buffers(remove_duplicate=False)]}
+    buffers = [name for name, _ in module.named_buffers()]
+    return {"outputs": execution.outputs, "gradients": gradients, "values": values, "buffers": buffers}
+
+
+def equal(eager, trace, groups, watched, execution):
+    """Counts of what agrees; raises Difference at the first output, gradient or buffer that does not."""
+    import torch
+
+    if len(eager["outputs"]) != len(trace["outputs"]):
+        raise Difference(f"the model returns {len(eager['outputs'])} values, the trace {len(trace['outputs'])}")
+    tensors = 0
+    for (name, value), (_, traced) in zip(eager["outputs"], trace["outputs"]):
+        if isinstance(value, torch.Tensor):
+            tensors += 1
+            demand(f"output `{name}`", value, traced, 0.0, culprit=lambda: "")
+        elif value != traced and not (value is None or traced is None):
+            raise Difference(f"output `{name}` is {describe(value)} in the model and {describe(traced)} in the trace")
+    largest = max((float(g.abs().max()) for g in eager["gradients"].values() if g is not None and g.numel() > 0), default=0.0)
+    compared = 0
+    for group in groups:
+        name = group[0]
+        value, traced = eager["gradients"][name], trace["gradients"][name]
+        if value is None and traced is None:
+            continue
+        value, traced = (torch.zeros_like(other) if mine is None else mine for mine, other in ((value, traced), (traced, value)))
+        compared += 1
+        demand(f"the gradient of `{name}`", value, traced, NOISE * largest, lambda n=name: culprit(n, watched, execution))
+    buffers = 0
+    for name, value in eager["values"].items():
+        if name in trace["values"]:
+            demand(f"`{name}` after a step", value, trace["values"][name], 0.0, culprit=lambda: "")
+            buffers += name in eager["buffers"]
+    return {"outputs": tensors, "gradients": compared, "buffers": buffers}
+
+
+def demand(what, eager, trace, floor, culprit):
+    """Raises Difference where two tensors do not agree."""
+    import torch
+
+    if not isinstance(trace, torch.Tensor) or eager.shape != trace.shape or eager.dtype != trace.dtype:
+        raise Difference(f"{what} is {describe(eager)} in the model and {describe(trace)} in the trace{culprit()}")
+    eager, trace = eager.detach(), trace.detach()
+    if torch.equal(eager, trace) or eager.numel() == 0:
+        return
+    if not eager.is_floating_point() and not eager.is_complex():
+        raise Difference(f"{what} differs between the model and its trace{culprit()}")
+    tolerance = TOLERANCE.get(str(eager.dtype).removeprefix("torch."), 1e-2)
+    wide = torch.complex128 if eager.is_complex() else torch.float64
+    eager, trace = eager.to(wide), trace.to(wide)
+    same = (eager == trace) | (eager.isnan() & trace.isnan())
+    gap = torch.where(same, 0.0, (eager - trace).abs())
+    finite = [float(t.abs()[t.abs().isfinite()].max()) if bool(t.abs().isfinite().any()) else 0.0 for t in (eager, trace)]
+    scale = max(*finite, floor)
+    if bool(gap.isnan().any()) or float(gap.max()) > tolerance * scale:
+        worst = float(gap.max()) / scale if scale > 0 else float("inf")
+        raise Difference(f"{what} differs between the model and its trace by {worst:.2g} of its size{culprit()}")
+
+
+def describe(value):
+    import torch
+
+    if not isinstance(value, torch.Tensor):
+        return f"{value!r:.60}"
+    return f"{str(value.dtype).removeprefix('torch.')} {list(value.shape)}"
+
+
+# What torch.export drops, and who in the model has it.
+
+
+class Watched:
+    """Python functions and hooks met during one eager run: (kind, name, module path, source position, class)."""
+
+    def __init__(self):
+        self.functions, self.hooks, self.stack = {}, [], []
+
+    def module(self):
+        return f"module `{self.stack[-1]}`" if self.stack and self.stack[-1] else "the model itself"
+
+
+@contextlib.contextmanager
+def watching(model):
+    """Records which module calls which autograd.Function and registers which hook, while the model runs."""
+    import torch
+    from torch.nn.modules import module as modules
+
+    watched = Watched()
+    paths = {module: name for name, module in model.named_modules()}
+
+    def left(module, arguments, result):  # returns None: a hook's value would replace the module's result
+        watched.stack.pop()
+
+    enter = modules.register_module_forward_pre_hook(lambda m, a: watched.stack.append(paths.get(m, "")))
+    leave = modules.register_module_forward_hook(left, always_call=True)
+    original = torch.autograd.Function.__dict__["apply"]
+    hooks = {name: getattr(torch.Tensor, name) for name in ("register_hook", "register_post_accumulate_grad_hook")}
+
+    def apply(cls, *args, **kwargs):
+        watched.functions.setdefault(cls, (watched.module(), position()))
+        return original.__func__(cls, *args, **kwargs)
+
+    def recorder(name):
+        def register(tensor, *args, **kwargs):
+            watched.hooks.append((name, watched.module(), position()))
+            return hooks[name](tensor, *args, **kwargs)
+        return register
+
+    torch.autograd.Function.apply = classmethod(apply)
+    for name in hooks:
+        setattr(torch.Tensor, name, recorder(name))
+    try:
+        yield watched
+    finally:
+        enter.remove()
+        leave.remove()
+        torch.autograd.Function.apply = original
+        for name, method in hooks.items():
+            setattr(torch.Tensor, name, method)
+
+
+def position(frame=None):
+    """`file.py:12` of the innermost caller outside torch and this file; empty without one."""
+    frame = frame or sys._getframe(1)
+    while frame is not None:
+        if is_users(frame.f_code.co_filename):
+            return f"{os.path.basename(frame.f_code.co_filename)}:{frame.f_lineno}"
+        frame = frame.f_back
+    return ""
+
+
+def is_users(file):
+    """Whether a source file is neither torch's, nor Python's own, nor the exporter's."""
+    import torch
+
+    own = (os.path.dirname(torch.__file__) + os.sep, os.path.dirname(os.__file__) + os.sep)
+    packages = "site-packages" in file or "dist-packages" in file
+    return not (file.startswith(own[0]) or file.startswith("<") or os.path.dirname(file) == os.path.dirname(os.path.abspath(__file__))
+                and os.path.basename(file).startswith("export_") or file.startswith(own[1]) and not packages)
+
+
+def source_of(error):
+    """(`file.py:12`, that line's text) of the innermost position outside torch in an exception's traceback."""
+    found = ("", "")
+    seen = set()
+    while error is not None and id(error) not in seen:
+        seen.add(id(error))
+        trace = error.__traceback__
+        while trace is not None:
+            file = trace.tb_frame.f_code.co_filename
+            if is_users(file):
+                found = (f"{os.path.basename(file)}:{trace.tb_lineno}", linecache.getline(file, trace.tb_lineno).strip())
+            trace = trace.tb_next
+        if found[0]:
+            break
+        error = error.__cause__ or error.__context__
+    return found
+
+
+def culprit(name, watched, execution):
+    """A clause that begins with `: torch.export does not keep …`, or nothing."""
+    if watched is None:
+        return ""
+    model = execution.module
+    parameter = dict(model.named_parameters(remove_duplicate=False))[name]
+    lost = "torch.export does not keep"
+    if parameter._backward_hooks or getattr(parameter, "_post_accumulate_grad_hooks", None):
+        return f": {lost} the hook on this parameter; compute what it does in forward"
+    for path, module in model.named_modules():
+        if (module._backward_hooks or module._backward_pre_hooks) and (name.startswith(path + ".") or not path or reaches(execution.total, parameter, "BackwardHookFunction")):
+            return f": {lost} the backward hook of {f'module `{path}`' if path else 'the model itself'}; compute what it does in forward"
+    for function, (where, place) in watched.functions.items():
+        if function.__name__ not in ("BackwardHookFunction", "CheckpointFunction") and reaches(execution.total, parameter, function):
+            return (f": {lost} the backward of the autograd.Function `{function.__name__}`, which {where} calls{f' ({place})' if place else ''}; "
+                    "write it with differentiable operators, for example y.detach() + (x - x.detach())")
+    for kind, where, place in watched.hooks:
+        return f": {lost} the hook that {where} registers on a tensor ({kind}{f', {place}' if place else ''}); compute what it does in forward"
+    return ""
+
+
+def reaches(total, parameter, function):
+    """Whether the backward of `total` passes a node of this autograd.Function (or of this name) on its way to the parameter."""
+    if total is None or total.grad_fn is None:
+        return False
+    seen, pending = set(), [(total.grad_fn, False)]
+    while pending:
+        node, passed = pending.pop()
+        if node is None or (node, passed) in seen:
+            continue
+        seen.add((node, passed))
+        kind = getattr(type(node), "_forward_cls", None)
+        passed = passed or kind is not None and (kind is function or kind.__name__ == function)
+        if passed and getattr(node, "variable", None) is parameter:
+            return True
+        pending += [(following, passed) for following, _ in node.next_functions]
+    return False

@@ -1,0 +1,93 @@
+"""What the trace of some libraries needs before and after torch.export: part of `export_model.py`."""
+
+import contextlib
+
+GROUPED = "transformers::grouped_mm_fallback"
+GROUPED_BYTES = 16  # ATen's grouped product wants rows of a multiple of this
+
+
+def native_experts(program):
+    """Puts ATen operators in the place of transformers' operator for mixtures of experts; returns how many.
+
+    While it traces, transformers 5 takes an operator of its own whose kernel is Python. Eager runs ATen's grouped matrix product,
+    which is what stays here: rows [offs[e-1], offs[e]) of `input` times `weight[e]`. Where that cannot be (float64, or rows that are not
+    a multiple of 16 bytes) each row is multiplied with a copy of its expert's matrix, as transformers' "batched_mm" does.
+    """
+    import torch
+
+    changed = 0
+    for module in program.graph_module.modules():
+        if not isinstance(module, torch.fx.GraphModule):
+            continue
+        for node in list(module.graph.nodes):
+            if node.op == "call_function" and getattr(node.target, "_name", "").startswith(GROUPED):
+                replace_grouped(module.graph, node)
+                changed += 1
+        module.recompile()
+    return changed
+
+
+def replace_grouped(graph, node):
+    import torch
+
+    aten = torch.ops.aten
+    arguments = dict(zip(("input", "weight", "offs"), node.args)) | dict(node.kwargs)
+    rows, weight, offs = (arguments[name] for name in ("input", "weight", "offs"))
+    meta = weight.meta["val"]
+    sizes = [int(size) * meta.element_size() % GROUPED_BYTES for size in meta.shape[1:]]
+    if meta.dtype != torch.float64 and not any(sizes):
+        node.target, node.args, node.kwargs = aten._grouped_mm.default, (rows, weight, offs), {}
+        return
+    mode = next(value.fake_mode for value in (meta,))
+
+    def add(target, *args, **kwargs):
+        new = graph.call_function(target, args, kwargs)
+        with mode:
+            new.meta = {**node.meta, "val": target(*torch.fx.node.map_arg(args, lambda n: n.meta["val"]), **kwargs)}
+        return new
+
+    with graph.inserting_before(node):
+        count = graph.call_function(aten.sym_size.int, (rows, 0))
+        count.meta = {**node.meta, "val": rows.meta["val"].shape[0]}
+        index = add(aten.arange.default, count, device=meta.device)
+        expert = add(aten.bucketize.Tensor, index, offs, right=True)
+        own = add(aten.index_select.default, weight, 0, expert)
+        product = add(aten.squeeze.dim, add(aten.bmm.default, add(aten.unsqueeze.default, rows, 1), own), 1)
+    node.replace_all_uses_with(product)
+    graph.erase_node(node)
+
+
+class Never:
+    """Stands for a probability of 0 in `random_tensor < probability`, so that tracing needs no tensor's value."""
+
+    def __gt__(self, other):
+        return False
+
+    def __repr__(self):
+        return "0.0"
+
+
+@contextlib.contextmanager
+def without_layerdrop(model):
+    """While the model is traced, a `layerdrop` of 0 (BART, Whisper) drops no layer without comparing tensors."""
+    held = [(module, module.layerdrop) for module in model.modules()
+            if isinstance(getattr(module, "layerdrop", None), (int, float)) and module.layerdrop == 0]
+    for module, _ in held:
+        module.layerdrop = Never()
+    try:
+        yield
+    finally:
+        for module, value in held:
+            module.layerdrop = value
+
+
+def cure_of(error, line, static_batch):
+    """What to do about a failed export; `line` is the source line where the trace ended."""
+    text = f"{type(error).__name__} {error}".lower()
+    if "layerdrop" in line.lower():
+        return ("a trace cannot drop layers at random: set layerdrop to 0 in the model's configuration (encoder_layerdrop=0, "
+                "decoder_layerdrop=0 in Hugging Face's)")
+    if "data-dependent" in text or "datadependent" in text or "control flow" in text:
+        return "what it does depends on a tensor's value: use torch.where or torch.cond there, or take the decision outside forward"
+    cure = "remove control flow that depends on tensor values"
+    return cure if static_batch else "if the model needs a fixed batch, use --static-batch, else " + cure
