@@ -118,6 +118,7 @@ std::string headText(const Inspection& shown, const std::vector<std::string>& fi
   line("weights", graph.parameters.empty() ? "none: the model has no parameters"
                   : hasWeights(graph)      ? "in the file"
                                            : "not in the file (exported on the meta device)");
+  line("trace", describe(graph.exported));
   bool first = true;
   for (const auto& [alias, held] : shown.tied) {
     line(first ? "tied" : "", alias + " = " + held);
@@ -217,6 +218,7 @@ std::string documentOf(const Inspection& shown, const InspectOptions& options) {
   const Bindings bindings = bindBatch(graph, shown.microbatch);
   Json json{{"model", graph.name}, {"files", graph.files}, {"weights", hasWeights(graph)}, {"symbolic_batch", !batchSymbol(graph).empty()},
             {"exported_batch", exportedBatch(graph)}, {"microbatch", shown.microbatch}};
+  json["trace_check"] = Json::parse(toJson(graph.exported));
   for (const auto& [key, values] : {std::pair{"inputs", &graph.inputs}, {"outputs", &graph.outputs}}) {
     json[key] = Json::array();
     for (const ValueId id : *values) json[key].push_back(valueJson(graph, id, bindings));

@@ -164,8 +164,9 @@ void printRecomputed(const std::vector<Recomputed>& all) {
   }
 }
 
-std::string withPlanFields(const std::string& prediction, const Plan& plan, const std::vector<SharingChoice>& shared, const std::vector<Recomputed>& recomputed) {
+std::string withPlanFields(const std::string& prediction, const Plan& plan, const ExportRecord& exported, const std::vector<SharingChoice>& shared, const std::vector<Recomputed>& recomputed) {
   auto json = nlohmann::ordered_json::parse(prediction);
+  json["trace_check"] = nlohmann::ordered_json::parse(toJson(exported));
   json["replicas"] = plan.replicas;
   json["world_size"] = worldSize(plan);
   json["recomputed"] = nlohmann::ordered_json::array();
@@ -253,11 +254,11 @@ int run(Options& o) {
   const bool fits = prediction.fits = tooLarge == metrics.ranks.end();
   if (!o.out.empty() && fits) writeFile(o.out, toJson(plan));
   if (o.json) {
-    fmt::print("{}\n", withPlanFields(predictionJson(prediction, plan.schedule, costs), plan, shared, recomputed));
+    fmt::print("{}\n", withPlanFields(predictionJson(prediction, plan.schedule, costs), plan, graph.exported, shared, recomputed));
   } else {
     const std::string copies = plan.replicas > 1 ? fmt::format(" in each of {} replicas", plan.replicas) : "";
-    fmt::print("{}: {}{}, {}, {} of {}, loss {}\ncosts {}\n\n", graph.name, counted(ranks, "rank"), copies, o.schedule, counted(o.microbatches, "microbatch"), o.microbatch, o.loss,
-               sourceOf(plan.profile, ranks));
+    fmt::print("{}: {}{}, {}, {} of {}, loss {}\ncosts {}\ntrace {}\n\n", graph.name, counted(ranks, "rank"), copies, o.schedule, counted(o.microbatches, "microbatch"), o.microbatch, o.loss,
+               sourceOf(plan.profile, ranks), describe(graph.exported));
     printStages(plan, graph, metrics);
     printShared(plan, shared, o.share);
     printRecomputed(recomputed);

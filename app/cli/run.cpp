@@ -219,6 +219,7 @@ void trainRank(const Options& o, const Plan& plan, const RankEnvironment& enviro
   if (logs.empty()) return;
   RunResult result = assemble(plan, o, options, logs, startedAt);
   if (!o.store.empty()) result.id = RunStore(o.store, RunStore::Mode::ReadWrite).add(result.record);
+  if (!o.synthetic) result.exported = graph.exported;
   o.json ? printJson(result) : printText(result, o.store);
   if (!result.record.failure.empty()) throw Error(result.record.failure);
 }

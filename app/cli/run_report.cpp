@@ -31,6 +31,7 @@ void printJson(const RunResult& result) {
     const Verification& v = *result.verification;
     j["verification"] = {{"equal", v.equal}, {"loss_difference", v.lossDifference}, {"boundary_difference", v.boundaryDifference}, {"gradient_difference", v.gradientDifference}, {"first_difference", v.firstDifference}};
   }
+  if (result.exported) j["trace_check"] = Json::parse(toJson(*result.exported));
   for (const double norm : result.gradientNorms) j["gradient_norms"].push_back(norm);
   if (result.lossScale) {
     j["skipped_steps"] = result.skippedSteps;
@@ -81,6 +82,7 @@ void printText(const RunResult& result, const std::string& store) {
                : v.equal ? fmt::format("equal within float32 rounding (loss differs by {:.2g}, boundary values by at most {:.2g}, gradients by {:.2g})", v.lossDifference, v.boundaryDifference, v.gradientDifference)
                          : "NOT EQUAL. " + v.firstDifference);
   }
+  if (result.exported) fmt::print("trace {}\n", describe(*result.exported));
   if (result.skippedSteps > 0) {
     fmt::print("{} of {} skipped: gradients overflowed in float16 (loss scale now {:g})\n", result.skippedSteps, count, result.lossScale.value_or(1));
   }

@@ -6,6 +6,7 @@
 
 #include "backends/run_store.h"
 #include "engine/worker.h"
+#include "simulator/export_record.h"
 
 namespace pw::cli {
 
@@ -21,6 +22,7 @@ struct RunResult {
   std::optional<double> lossScale;           ///< after the last step, with --precision fp16
   std::string saved;                         ///< checkpoint written; empty: none
   int firstStep = 0;
+  std::optional<ExportRecord> exported;      ///< of the model; nothing in a synthetic run
 };
 
 /// One JSON document (app contract: `run`).

@@ -1,0 +1,40 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <string_view>
+
+namespace pw {
+
+/// Whether an archive was compared with the Python model when it was exported. torch.export drops hooks and the backward of an
+/// autograd.Function, which only that comparison shows.
+enum class TraceCheck : std::uint8_t {
+  None,       ///< not by resources/export_model.py, or before it compared
+  Equal,      ///< outputs, gradients and buffers agreed on the example
+  Unchecked,  ///< exported with --unchecked
+  Meta,       ///< exported without weights, so there was nothing to compare
+};
+
+/// What resources/export_model.py records in an archive (`extra/pipewright.json`).
+struct ExportRecord {
+  TraceCheck check = TraceCheck::None;
+  std::int64_t outputs = 0, gradients = 0, buffers = 0;  ///< how many agreed, for TraceCheck::Equal
+  std::map<std::string, std::int64_t> batchDims;         ///< the batch's dimension, by input name in the trace
+
+  bool operator==(const ExportRecord&) const = default;
+};
+
+/// `equal`, `unchecked`, `meta`, `none`.
+[[nodiscard]] std::string_view name(TraceCheck check);
+
+/// One line without a full stop: `checked against eager at export: 12 outputs, 148 gradients, 5 buffers`.
+[[nodiscard]] std::string describe(const ExportRecord& record);
+
+/// `{"check": "equal", "outputs": 12, "gradients": 148, "buffers": 5}`; the counts for `equal` only.
+[[nodiscard]] std::string toJson(const ExportRecord& record);
+
+/// The record of a model that is joined from two parts: the weaker check, the sums, the first part's batch dimensions.
+[[nodiscard]] ExportRecord join(const ExportRecord& first, const ExportRecord& second);
+
+}  // namespace pw
