@@ -248,10 +248,30 @@ class Watched:
     """Python functions and hooks met during one eager run: (kind, name, module path, source position, class)."""
 
     def __init__(self):
-        self.functions, self.hooks, self.stack = {}, [], []
+        self.functions, self.hooks, self.stack, self.seen = {}, [], [], set()
 
     def module(self):
         return f"module `{self.stack[-1]}`" if self.stack and self.stack[-1] else "the model itself"
+
+    def note_functions(self, result):
+        """Attributes to the module that ends now the Python functions in its result's graph that no inner module had.
+
+        Finds those, too, whose `apply` the model took before it was watched (`flip = Flip.apply`).
+        """
+        import torch
+        from torch.utils import _pytree as pytree
+
+        pending = [leaf.grad_fn for leaf in pytree.tree_leaves(result) if isinstance(leaf, torch.Tensor)]
+        while pending:
+            node = pending.pop()
+            if node is None or node in self.seen:
+                continue
+            self.seen.add(node)
+            kind = getattr(type(node), "_forward_cls", None)
+            if kind is not None:
+                code = getattr(kind.forward, "__code__", None)
+                self.functions.setdefault(kind, (self.module(), f"{os.path.basename(code.co_filename)}:{code.co_firstlineno}" if code else ""))
+            pending += [following for following, _ in node.next_functions]
 
 
 @contextlib.contextmanager
@@ -264,6 +284,7 @@ def watching(model):
     paths = {module: name for name, module in model.named_modules()}
 
     def left(module, arguments, result):  # returns None: a hook's value would replace the module's result
+        watched.note_functions(result)
         watched.stack.pop()
 
     enter = modules.register_module_forward_pre_hook(lambda m, a: watched.stack.append(paths.get(m, "")))

@@ -1,0 +1,295 @@
+"""What the exporter compares, refuses and records.
+
+    export_check_test.py PIPEWRIGHT
+"""
+
+import contextlib
+import io
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import unittest
+
+sys.dont_write_bytecode = True
+HERE = os.path.dirname(os.path.abspath(__file__))
+sys.path[:0] = [os.path.join(HERE, "..", "..", "resources")]
+
+import torch  # noqa: E402
+from torch import nn  # noqa: E402
+
+import export_model  # noqa: E402
+
+PIPEWRIGHT = ""
+
+
+class Times(torch.autograd.Function):
+    """Its backward says half of the derivative."""
+
+    @staticmethod
+    def forward(ctx, x):
+        return 2 * x
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient
+
+
+class Layer(nn.Module):
+    def __init__(self, function=None):
+        super().__init__()
+        self.linear, self.function = nn.Linear(4, 4), function
+
+    def forward(self, x):
+        x = self.linear(x)
+        return self.function(x) if self.function else x
+
+
+class Net(nn.Module):
+    def __init__(self, function=None):
+        super().__init__()
+        self.first, self.second = Layer(function), Layer()
+
+    def forward(self, x):
+        return self.second(self.first(x))
+
+
+def batch():
+    return (torch.randn(3, 4),)
+
+
+def plain():
+    return nn.Sequential(nn.Linear(4, 4), nn.BatchNorm1d(4), nn.Dropout(0.5), nn.Linear(4, 2)), batch()
+
+
+def wrong_backward():
+    return Net(Times.apply), batch()
+
+
+def tensor_hook():
+    def halve(x):
+        x.register_hook(lambda gradient: gradient / 2)
+        return x
+
+    return Net(halve), batch()
+
+
+def parameter_hook():
+    net = Net()
+    net.second.linear.bias.register_hook(lambda gradient: gradient * 0)
+    return net, batch()
+
+
+def module_hook():
+    net = Net()
+    net.second.register_full_backward_hook(lambda module, inside, outside: tuple(g * 3 for g in inside))
+    return net, batch()
+
+
+def hidden_state():
+    class Counting(Net):
+        def forward(self, x):
+            self.calls = getattr(self, "calls", 0) + 1
+            return super().forward(x) * self.calls
+
+    return Counting(), batch()
+
+
+def right_function():
+    class Same(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return 3 * x
+
+        @staticmethod
+        def backward(ctx, gradient):
+            return 3 * gradient
+
+    return Net(Same.apply), batch()
+
+
+def tied():
+    net = nn.Sequential(nn.Linear(4, 4), nn.Tanh(), nn.Linear(4, 4))
+    net[2].weight = net[0].weight
+    return net, batch()
+
+
+def time_first():
+    class Lstm(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.cell = nn.GRUCell(4, 4)
+
+        def forward(self, x):
+            state = torch.zeros(x.shape[1], 4)
+            for t in range(5):
+                state = self.cell(x[t], state)
+            return state
+
+    return Lstm(), {"x": torch.randn(5, 3, 4)}
+
+
+def sums_over_time():
+    class Sums(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear = nn.Linear(4, 4)
+
+        def forward(self, x):
+            return self.linear(x).cumsum(0)
+
+    return Sums(), {"x": torch.randn(5, 3, 4)}
+
+
+def nested():
+    class Nested(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.linear = nn.Linear(4, 4)
+
+        def forward(self, batch, pair):
+            return self.linear(batch["x"]) * batch["more"]["scale"] + pair[0] * pair[1]
+
+    return Nested(), {"batch": {"x": torch.randn(3, 4), "more": {"scale": torch.rand(3, 1)}}, "pair": (torch.randn(3, 4), torch.randn(2, 4)[:1])}
+
+
+def drops_layers(layerdrop=0.0):
+    class Drops(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layers, self.layerdrop = nn.ModuleList([nn.Linear(4, 4), nn.Linear(4, 4)]), layerdrop
+
+        def forward(self, x):
+            for layer in self.layers:
+                if self.training:
+                    draw = torch.rand([])
+                    if draw < self.layerdrop:
+                        continue
+                x = nn.functional.dropout(layer(x), 0.5)
+            return x
+
+    return Drops(), batch()
+
+
+class Export(unittest.TestCase):
+    def setUp(self):
+        self.folder = tempfile.TemporaryDirectory()
+        self.archive = os.path.join(self.folder.name, "model.pt2")
+
+    def tearDown(self):
+        self.folder.cleanup()
+
+    def export(self, name, *options):
+        """(status, stdout, stderr)."""
+        out, err = io.StringIO(), io.StringIO()
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            status = export_model.main([f"{os.path.join(HERE, 'export_check_test.py')}:{name}", "--out", self.archive, *options])
+        return status, out.getvalue(), err.getvalue()
+
+    def record(self):
+        extra = {"pipewright.json": ""}
+        with warnings_off():
+            torch.export.load(self.archive, extra_files=extra)
+        return json.loads(extra["pipewright.json"])
+
+    def refused(self, name, *phrases):
+        status, _, said = self.export(name)
+        self.assertEqual(status, 2)
+        for phrase in phrases:
+            self.assertIn(phrase, said)
+        self.assertEqual(said.count("\n"), 1, said)
+        self.assertEqual(os.listdir(self.folder.name), [])
+
+    def test_an_equal_trace_is_counted_and_recorded(self):
+        status, said, complaint = self.export("plain")
+        self.assertEqual((status, complaint), (0, ""))
+        # Two linear layers and one norm have two parameters each; the norm has three buffers.
+        self.assertEqual(said, "exported and checked against eager: 1 output, 6 gradients, 3 buffers\n")
+        record = self.record()
+        self.assertEqual({key: record[key] for key in ("format", "check", "outputs", "gradients", "buffers")},
+                         {"format": 1, "check": "equal", "outputs": 1, "gradients": 6, "buffers": 3})
+        self.assertEqual(list(record["batch_dims"].values()), [0])
+        shown = subprocess.run([PIPEWRIGHT, "inspect", self.archive], capture_output=True, text=True, check=True).stdout
+        self.assertIn("checked against eager at export: 1 output, 6 gradients, 3 buffers", shown)
+        told = json.loads(subprocess.run([PIPEWRIGHT, "inspect", self.archive, "--json"], capture_output=True, text=True, check=True).stdout)
+        self.assertEqual(told["trace_check"], {"check": "equal", "outputs": 1, "gradients": 6, "buffers": 3})
+
+    def test_a_wrong_backward_is_refused_by_parameter_module_and_function(self):
+        self.refused("wrong_backward", "the gradient of `first.linear.weight`", "by 0.5 of its size", "autograd.Function `Times`", "module `first`", "--unchecked")
+
+    def test_hooks_are_refused_by_name(self):
+        self.refused("tensor_hook", "the gradient of `first.linear.weight`", "hook that module `first` registers on a tensor")
+        self.refused("parameter_hook", "the gradient of `second.linear.bias`", "the hook on this parameter")
+        self.refused("module_hook", "the gradient of `first.linear.weight`", "the backward hook of module `second`")
+
+    def test_state_that_python_keeps_is_refused(self):
+        self.refused("hidden_state", "--unchecked")
+
+    def test_a_function_whose_backward_is_the_derivative_is_taken(self):
+        status, said, _ = self.export("right_function")
+        self.assertEqual((status, said), (0, "exported and checked against eager: 1 output, 4 gradients, 0 buffers\n"))
+
+    def test_gradients_of_tied_parameters_are_summed(self):
+        status, said, _ = self.export("tied")
+        self.assertEqual((status, said), (0, "exported and checked against eager: 1 output, 3 gradients, 0 buffers\n"))
+
+    def test_unchecked_is_written_recorded_and_shown(self):
+        status, said, _ = self.export("wrong_backward", "--unchecked")
+        self.assertEqual((status, said), (0, "exported, NOT checked against eager (--unchecked)\n"))
+        self.assertEqual(self.record()["check"], "unchecked")
+        plan = os.path.join(self.folder.name, "plan.json")
+        planned = subprocess.run([PIPEWRIGHT, "plan", self.archive, "--ranks", "1", "--microbatches", "2", "--loss", "sum", "--cluster", "a100-nvlink", "--out", plan],
+                                 capture_output=True, text=True, check=True).stdout
+        self.assertIn("exported with --unchecked", planned)
+        ran = subprocess.run([PIPEWRIGHT, "run", plan, "--json"], capture_output=True, text=True, check=True).stdout
+        self.assertEqual(json.loads(ran)["trace_check"], {"check": "unchecked"})
+
+    def test_without_weights_nothing_is_compared(self):
+        status, said, _ = self.export("wrong_backward", "--meta")
+        self.assertEqual((status, said), (0, "exported without weights: not checked against eager\n"))
+        self.assertEqual(self.record()["check"], "meta")
+
+    def test_the_batch_may_be_another_dimension(self):
+        self.refused("time_first", "--batch-dim NAME=1")
+        status, _, _ = self.export("time_first", "--batch-dim", "x=1")
+        self.assertEqual(status, 0)
+        self.assertEqual(self.record()["batch_dims"], {"x": 1})
+        inputs = json.loads(subprocess.run([PIPEWRIGHT, "inspect", self.archive, "--json"], capture_output=True, text=True, check=True).stdout)["inputs"]
+        self.assertEqual([isinstance(size, int) for size in inputs[0]["shape"]], [True, False, True])
+
+    def test_a_dimension_that_does_not_look_like_samples_is_told(self):
+        status, _, said = self.export("sums_over_time")
+        self.assertEqual(status, 0)
+        self.assertIn("export again with --batch-dim x=1", said)
+        self.assertEqual(self.export("sums_over_time", "--batch-dim", "x=1")[2], "")
+
+    def test_wrong_batch_dimensions_are_refused(self):
+        self.assertIn("which is not an input; the inputs are x", self.export("time_first", "--batch-dim", "y=1")[2])
+        self.assertIn("that input `x` with 3 dimensions lacks", self.export("time_first", "--batch-dim", "x=3")[2])
+        self.assertIn("pair.1: 1", self.export("nested")[2])
+
+    def test_inputs_may_be_nested_and_lack_a_batch(self):
+        status, _, said = self.export("nested", "--batch-dim", "pair.1=none")
+        self.assertEqual((status, said), (0, ""))
+        self.assertEqual(self.record()["batch_dims"], {"batch_x": 0, "batch_more_scale": 0, "pair_0": 0})
+
+    def test_layers_dropped_at_random_are_refused_with_place_and_cure(self):
+        self.assertEqual(self.export("drops_layers")[0], 0)
+        os.remove(self.archive)
+        status, _, said = self.export("drops_layers", "--set", "layerdrop=0.5")
+        self.assertEqual(status, 2)
+        self.assertRegex(said, r"failed at export_check_test.py:\d+ \(`if draw < self.layerdrop:`\)")
+        self.assertIn("set layerdrop to 0", said)
+
+
+@contextlib.contextmanager
+def warnings_off():
+    with export_model.quiet():
+        yield
+
+
+if __name__ == "__main__":
+    PIPEWRIGHT = os.path.abspath(sys.argv.pop(1))
+    torch.set_num_threads(1)
+    unittest.main()
