@@ -18,17 +18,13 @@ namespace pw {
 ModelGraph readPt2(const std::string& path) {
   const pt2::Archive archive = pt2::openArchive(path);
   const std::map<std::string, std::string> texts =
-      pt2::readEntries(archive, {pt2::kModelEntry, pt2::kWeightsEntry, pt2::kConstantsEntry, pt2::kByteOrderEntry, pt2::kRecordEntry});
+      pt2::readEntries(archive, {pt2::kModelEntry, pt2::kWeightsEntry, pt2::kConstantsEntry, pt2::kByteOrderEntry});
   const auto order = texts.find(pt2::kByteOrderEntry);
   if (order != texts.end() && order->second != "little") {
     throw UsageError(fmt::format("{} holds big-endian tensors, which this version does not read; export it again on a little-endian machine",
                                  path));
   }
-  ModelGraph graph = pt2::buildGraph(archive, texts);
-  if (const auto record = texts.find(pt2::kRecordEntry); record != texts.end()) {
-    graph.exported = pt2::readExportRecord(record->second, fmt::format("{}: {}", path, pt2::kRecordEntry));
-  }
-  return graph;
+  return pt2::buildGraph(archive, texts);
 }
 
 MappedFile::MappedFile(const std::string& path) {

@@ -17,7 +17,6 @@ inline constexpr const char* kModelEntry = "models/model.json";
 inline constexpr const char* kWeightsEntry = "data/weights/model_weights_config.json";
 inline constexpr const char* kConstantsEntry = "data/constants/model_constants_config.json";
 inline constexpr const char* kByteOrderEntry = "byteorder";
-inline constexpr const char* kRecordEntry = "extra/pipewright.json";  ///< of resources/export_model.py
 
 /// The whole graph. `texts` holds the entries named above, as far as the archive has them.
 [[nodiscard]] ModelGraph buildGraph(const Archive& archive, const std::map<std::string, std::string>& texts);
@@ -26,9 +25,6 @@ inline constexpr const char* kRecordEntry = "extra/pipewright.json";  ///< of re
 /// `isRead` has one flag per value.
 void attachState(ModelGraph& graph, const Archive& archive, const std::map<std::string, std::string>& texts,
                  const std::vector<bool>& isRead);
-
-/// The exporter's record. Throws UsageError where it is damaged or of a newer format. `where` names the archive and entry.
-[[nodiscard]] ExportRecord readExportRecord(const std::string& text, const std::string& where);
 
 /// Keys of the model's outputs, one per entry of `output_specs`, empty where an output has none; nothing where `graph_module` does not say,
 /// or says it in a form this version does not know. `loss` of a dict or dataclass, `hidden.0` of a list inside one.

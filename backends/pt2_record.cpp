@@ -1,13 +1,18 @@
+#include "backends/pt2_record.h"
+
+#include <cstddef>
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "backends/pt2_graph.h"
+#include "backends/pt2_json.h"
+#include "backends/pt2_zip.h"
 #include "schedules/error.h"
 
 namespace pw::pt2 {
 namespace {
 
 constexpr std::int64_t kRecordFormat = 1;
+constexpr const char* kRecordEntry = "extra/pipewright.json";  // torch.export.load offers it as an extra file
 
 TraceCheck asCheck(const std::string& text, const std::string& where) {
   for (const TraceCheck check : {TraceCheck::None, TraceCheck::Equal, TraceCheck::Unchecked, TraceCheck::Meta}) {
@@ -24,7 +29,7 @@ std::int64_t countOf(const Json& record, const char* key, const std::string& whe
 
 }  // namespace
 
-ExportRecord readExportRecord(const std::string& text, const std::string& where) {
+ExportRecord parseExportRecord(const std::string& text, const std::string& where) {
   const Json json = parseJson(text, where);
   const std::int64_t format = asInteger(member(json, "format", where), "format", where);
   if (format != kRecordFormat) {
@@ -46,3 +51,18 @@ ExportRecord readExportRecord(const std::string& text, const std::string& where)
 }
 
 }  // namespace pw::pt2
+
+namespace pw {
+
+ExportRecord readExportRecord(const std::vector<std::string>& archives) {
+  ExportRecord all;
+  for (std::size_t i = 0; i < archives.size(); ++i) {
+    const auto texts = pt2::readEntries(pt2::openArchive(archives[i]), {pt2::kRecordEntry});
+    const auto text = texts.find(pt2::kRecordEntry);
+    const ExportRecord one = text == texts.end() ? ExportRecord() : pt2::parseExportRecord(text->second, fmt::format("{}: {}", archives[i], pt2::kRecordEntry));
+    all = i == 0 ? one : join(all, one);
+  }
+  return all;
+}
+
+}  // namespace pw

@@ -26,6 +26,10 @@ NOISE = 1e-3  # of the largest gradient
 class Difference(Exception):
     """One clause: what differs and why, where that is found."""
 
+    def __init__(self, clause, parameter=""):
+        super().__init__(clause)
+        self.parameter = parameter  # whose gradient differs
+
 
 class Unchecked(Exception):
     """Neither equal nor different: the comparison itself was not possible. One clause."""
@@ -39,25 +43,34 @@ def compare(model, program, args, kwargs, seed):
     """
     kept = snapshot(model)
     try:
-        with watching(model) as watched:
-            eager = execute(model, args, kwargs, seed, "the model")
         names = names_of_parameters(model)
-        found = results(eager, names, model)
+        found = results(execute(model, args, kwargs, seed, "the model"), names, model)
         traced = execute(trace_module(program), args, kwargs, seed, "the trace")
         want = results(traced, names, traced.module)
         try:
-            return equal(found, want, names, watched, eager)
-        except Difference:
+            return equal(found, want, names)
+        except Difference as difference:
             restore(kept)
-            again = results(execute(model, args, kwargs, seed, "the model"), names, model)
-            try:
-                equal(found, again, names, None, None)
-            except Difference as difference:
-                raise Unchecked(f"the model gives different results when called twice with the same random numbers ({difference}); "
-                                "remove what depends on time, on a counter or on other state") from None
-            raise
+            explain(difference, model, (args, kwargs, seed), found, names)
     finally:
         restore(kept)
+
+
+def explain(difference, model, call, found, names):
+    """Runs the model once more, watched, and raises the difference with what caused it, or Unchecked where this run differs, too."""
+    try:
+        with watching(model) as watched:
+            execution = execute(model, *call, "the model")
+    except Unchecked:  # an eager torch.cond compiles its branches and does not stand being watched
+        raise difference from None
+    try:
+        equal(found, results(execution, names, model), names)
+    except Difference as change:
+        raise Unchecked(f"the model gives different results when called twice with the same random numbers ({change}); "
+                        "remove what depends on time, on a counter or on other state") from None
+    if difference.parameter:
+        raise Difference(f"{difference}{culprit(difference.parameter, watched, execution)}") from None
+    raise difference
 
 
 def trace_module(program):
@@ -179,7 +192,7 @@ def results(execution, groups, module):
     return {"outputs": execution.outputs, "gradients": gradients, "values": values, "buffers": buffers}
 
 
-def equal(eager, trace, groups, watched, execution):
+def equal(eager, trace, groups):
     """Counts of what agrees; raises Difference at the first output, gradient or buffer that does not."""
     import torch
 
@@ -189,7 +202,7 @@ def equal(eager, trace, groups, watched, execution):
     for (name, value), (_, traced) in zip(eager["outputs"], trace["outputs"]):
         if isinstance(value, torch.Tensor):
             tensors += 1
-            demand(f"output `{name}`", value, traced, 0.0, culprit=lambda: "")
+            demand(f"output `{name}`", value, traced, 0.0)
         elif value != traced and not (value is None or traced is None):
             raise Difference(f"output `{name}` is {describe(value)} in the model and {describe(traced)} in the trace")
     largest = max((float(g.abs().max()) for g in eager["gradients"].values() if g is not None and g.numel() > 0), default=0.0)
@@ -201,26 +214,26 @@ def equal(eager, trace, groups, watched, execution):
             continue
         value, traced = (torch.zeros_like(other) if mine is None else mine for mine, other in ((value, traced), (traced, value)))
         compared += 1
-        demand(f"the gradient of `{name}`", value, traced, NOISE * largest, lambda n=name: culprit(n, watched, execution))
+        demand(f"the gradient of `{name}`", value, traced, NOISE * largest, name)
     buffers = 0
     for name, value in eager["values"].items():
         if name in trace["values"]:
-            demand(f"`{name}` after a step", value, trace["values"][name], 0.0, culprit=lambda: "")
+            demand(f"`{name}` after a step", value, trace["values"][name], 0.0)
             buffers += name in eager["buffers"]
     return {"outputs": tensors, "gradients": compared, "buffers": buffers}
 
 
-def demand(what, eager, trace, floor, culprit):
+def demand(what, eager, trace, floor, parameter=""):
     """Raises Difference where two tensors do not agree."""
     import torch
 
     if not isinstance(trace, torch.Tensor) or eager.shape != trace.shape or eager.dtype != trace.dtype:
-        raise Difference(f"{what} is {describe(eager)} in the model and {describe(trace)} in the trace{culprit()}")
+        raise Difference(f"{what} is {describe(eager)} in the model and {describe(trace)} in the trace", parameter)
     eager, trace = eager.detach(), trace.detach()
     if torch.equal(eager, trace) or eager.numel() == 0:
         return
     if not eager.is_floating_point() and not eager.is_complex():
-        raise Difference(f"{what} differs between the model and its trace{culprit()}")
+        raise Difference(f"{what} differs between the model and its trace", parameter)
     tolerance = TOLERANCE.get(str(eager.dtype).removeprefix("torch."), 1e-2)
     wide = torch.complex128 if eager.is_complex() else torch.float64
     eager, trace = eager.to(wide), trace.to(wide)
@@ -230,7 +243,7 @@ def demand(what, eager, trace, floor, culprit):
     scale = max(*finite, floor)
     if bool(gap.isnan().any()) or float(gap.max()) > tolerance * scale:
         worst = float(gap.max()) / scale if scale > 0 else float("inf")
-        raise Difference(f"{what} differs between the model and its trace by {worst:.2g} of its size{culprit()}")
+        raise Difference(f"{what} differs between the model and its trace by {worst:.2g} of its size", parameter)
 
 
 def describe(value):
@@ -355,8 +368,6 @@ def source_of(error):
 
 def culprit(name, watched, execution):
     """A clause that begins with `: torch.export does not keep …`, or nothing."""
-    if watched is None:
-        return ""
     model = execution.module
     parameter = dict(model.named_parameters(remove_duplicate=False))[name]
     lost = "torch.export does not keep"

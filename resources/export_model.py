@@ -450,7 +450,7 @@ def write(program, path, folders, record_of):
         with tempfile.TemporaryDirectory(dir=folder, prefix=".export") as temporary:
             original = os.path.join(temporary, "original")
             copy = os.path.join(temporary, os.path.basename(path))
-            with open(original, "wb") as file:
+            with quiet(), open(original, "wb") as file:
                 torch.export.save(program, file)
             record = record_of(original)
             writer = torch._C.PyTorchFileWriter(copy)

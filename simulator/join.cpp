@@ -320,12 +320,7 @@ ModelGraph join(const std::vector<ModelGraph>& parts) {
   for (std::size_t i = 0; i < parts.size(); ++i) {
     joiner.append(parts[i], i);
   }
-  ModelGraph joined = joiner.take();
-  joined.exported = parts.front().exported;
-  for (std::size_t i = 1; i < parts.size(); ++i) {
-    joined.exported = join(joined.exported, parts[i].exported);
-  }
-  return joined;
+  return joiner.take();
 }
 
 }  // namespace pw

@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "schedules/ids.h"
-#include "simulator/export_record.h"
 
 namespace pw {
 
@@ -168,7 +167,6 @@ struct ModelGraph {
   /// Tied names that the graph does not read by themselves: alias → name of the parameter that is read. An archive without weights
   /// keeps no sign of tying: there an unread parameter counts as tied to the one read parameter of its type and size.
   std::map<std::string, std::string> tiedAliases;
-  ExportRecord exported;            ///< how the archive was made, and whether it was compared with the Python model
 
   bool operator==(const ModelGraph&) const = default;
 

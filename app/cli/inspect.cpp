@@ -17,6 +17,7 @@
 #include "app/cli/commands.h"
 #include "app/cli/output.h"
 #include "app/cli/split_report.h"
+#include "backends/pt2_record.h"
 #include "backends/resources.h"
 #include "backends/torch_backend.h"
 #include "schedules/error.h"
@@ -43,6 +44,7 @@ struct InspectOptions {
 /// Everything the command shows.
 struct Inspection {
   ModelGraph graph;
+  ExportRecord exported;
   std::int64_t microbatch = 0;
   std::vector<ModuleSummary> modules;
   std::vector<SplitPoint> splits;
@@ -63,6 +65,7 @@ HasOperator torchsOperators() {
 Inspection inspect(const InspectOptions& options) {
   Inspection result;
   result.graph = loadModel(options.models);
+  result.exported = readExportRecord(result.graph.files);
   result.microbatch = options.microbatch > 0 ? options.microbatch : exportedBatch(result.graph);
   const Bindings bindings = bindBatch(result.graph, result.microbatch);
   result.modules = moduleTree(result.graph, bindings);
@@ -118,7 +121,7 @@ std::string headText(const Inspection& shown, const std::vector<std::string>& fi
   line("weights", graph.parameters.empty() ? "none: the model has no parameters"
                   : hasWeights(graph)      ? "in the file"
                                            : "not in the file (exported on the meta device)");
-  line("trace", describe(graph.exported));
+  line("trace", describe(shown.exported));
   bool first = true;
   for (const auto& [alias, held] : shown.tied) {
     line(first ? "tied" : "", alias + " = " + held);
@@ -218,7 +221,7 @@ std::string documentOf(const Inspection& shown, const InspectOptions& options) {
   const Bindings bindings = bindBatch(graph, shown.microbatch);
   Json json{{"model", graph.name}, {"files", graph.files}, {"weights", hasWeights(graph)}, {"symbolic_batch", !batchSymbol(graph).empty()},
             {"exported_batch", exportedBatch(graph)}, {"microbatch", shown.microbatch}};
-  json["trace_check"] = Json::parse(toJson(graph.exported));
+  json["trace_check"] = Json::parse(toJson(shown.exported));
   for (const auto& [key, values] : {std::pair{"inputs", &graph.inputs}, {"outputs", &graph.outputs}}) {
     json[key] = Json::array();
     for (const ValueId id : *values) json[key].push_back(valueJson(graph, id, bindings));

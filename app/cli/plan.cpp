@@ -13,6 +13,7 @@
 #include "app/cli/schedule_options.h"
 #include "backends/gpu_inventory.h"
 #include "backends/optimizer_spec.h"
+#include "backends/pt2_record.h"
 #include "schedules/error.h"
 #include "schedules/generate.h"
 #include "schedules/units.h"
@@ -222,6 +223,7 @@ PlanRequest requestOf(const Options& o, const ModelGraph& graph, const Profile& 
 int run(Options& o) {
   refuseWhatCannotMeasure(o.how, o.profile.empty() && o.cluster.empty());
   const ModelGraph graph = loadModel(o.models);
+  const ExportRecord exported = readExportRecord(graph.files);
   const int parts = o.replicas * o.microbatches;
   if (o.batch == 0) o.batch = (o.microbatch == 0 ? exportedBatch(graph) : o.microbatch) * parts;
   if (o.batch < parts) throw UsageError(fmt::format("A batch of {} cannot be cut into {} microbatches; use a larger --batch or fewer --microbatches.", o.batch, parts));
@@ -254,11 +256,11 @@ int run(Options& o) {
   const bool fits = prediction.fits = tooLarge == metrics.ranks.end();
   if (!o.out.empty() && fits) writeFile(o.out, toJson(plan));
   if (o.json) {
-    fmt::print("{}\n", withPlanFields(predictionJson(prediction, plan.schedule, costs), plan, graph.exported, shared, recomputed));
+    fmt::print("{}\n", withPlanFields(predictionJson(prediction, plan.schedule, costs), plan, exported, shared, recomputed));
   } else {
     const std::string copies = plan.replicas > 1 ? fmt::format(" in each of {} replicas", plan.replicas) : "";
     fmt::print("{}: {}{}, {}, {} of {}, loss {}\ncosts {}\ntrace {}\n\n", graph.name, counted(ranks, "rank"), copies, o.schedule, counted(o.microbatches, "microbatch"), o.microbatch, o.loss,
-               sourceOf(plan.profile, ranks), describe(graph.exported));
+               sourceOf(plan.profile, ranks), describe(exported));
     printStages(plan, graph, metrics);
     printShared(plan, shared, o.share);
     printRecomputed(recomputed);

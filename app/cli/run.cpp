@@ -18,6 +18,7 @@
 #include "app/cli/run_report.h"
 #include "backends/gpu_inventory.h"
 #include "backends/checkpoint_writer.h"
+#include "backends/pt2_record.h"
 #include "backends/run_store.h"
 #include "backends/tensor_file.h"
 #include "backends/torch_backend.h"
@@ -219,7 +220,7 @@ void trainRank(const Options& o, const Plan& plan, const RankEnvironment& enviro
   if (logs.empty()) return;
   RunResult result = assemble(plan, o, options, logs, startedAt);
   if (!o.store.empty()) result.id = RunStore(o.store, RunStore::Mode::ReadWrite).add(result.record);
-  if (!o.synthetic) result.exported = graph.exported;
+  if (!o.synthetic) result.exported = readExportRecord(graph.files);
   o.json ? printJson(result) : printText(result, o.store);
   if (!result.record.failure.empty()) throw Error(result.record.failure);
 }

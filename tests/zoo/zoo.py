@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Trains the zoo's models by `pipewright` and in plain PyTorch, and compares.
 
-    zoo.py [--only NAME,...] [--kind KIND] [--quick] [--jobs N] [--table FILE.md] [--bin FOLDER] [--keep FOLDER]
+    zoo.py [--only NAME,...] [--kind KIND] [--quick] [--jobs N] [--table FILE.md] [--results FILE.json]
+           [--bin FOLDER] [--keep FOLDER]
 
 Each model is exported (resources/export_model.py), planned on 2 ranks and run for 3 steps of SGD under 1f1b, zbv and
 interleaved-1f1b; the same batch in the same microbatches is trained in plain PyTorch with the Python model itself.
@@ -63,6 +64,9 @@ def main():
         if not options.keep:
             shutil.rmtree(folder, ignore_errors=True)
     order = [name for _, name in entries]
+    if options.results:
+        results = merged(options.results, results, order)
+        order = [r["name"] for r in results]
     results.sort(key=lambda r: order.index(r["name"]))
     bad = [r for r in results if not r["ok"]]
     equal = sum(r.get("equal", False) for r in results)
@@ -73,6 +77,19 @@ def main():
     return 1 if bad or not results else 0
 
 
+def merged(path, results, names):
+    """The results of this call and, of models it left out, those that earlier calls wrote into the file."""
+    earlier = []
+    if os.path.exists(path):
+        with open(path, encoding="utf-8") as file:
+            earlier = [r for r in json.load(file) if r["name"] not in names]
+    modules = list(MODULES.values())
+    every = sorted(earlier + results, key=lambda r: (modules.index(r["kind"]) if r["kind"] in modules else 9, r["name"]))
+    with open(path, "w", encoding="utf-8") as file:
+        json.dump(every, file, indent=1)
+    return every
+
+
 def parse():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--only", default="", help="names, separated by commas")
@@ -80,6 +97,7 @@ def parse():
     parser.add_argument("--quick", action="store_true", help="only the ten of ./dev test")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--table", help="write the results here (Markdown)")
+    parser.add_argument("--results", help="keep results here (JSON), and take those of models that this call leaves out from it")
     parser.add_argument("--bin", default=os.path.join(ROOT, "build", "bin"), help="folder of pipewright")
     parser.add_argument("--keep", help="folder for archives, plans and checkpoints, which then stay")
     return parser.parse_args()

@@ -1,0 +1,20 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "simulator/export_record.h"
+
+namespace pw {
+
+/// What the exporter recorded in a model's archives, joined where there are several; TraceCheck::None for archives of another exporter.
+/// Throws UsageError where an archive is unreadable, or its record is damaged or of a newer format.
+[[nodiscard]] ExportRecord readExportRecord(const std::vector<std::string>& archives);
+
+namespace pt2 {
+
+/// One record's text. `where` names the archive and entry.
+[[nodiscard]] ExportRecord parseExportRecord(const std::string& text, const std::string& where);
+
+}  // namespace pt2
+}  // namespace pw
