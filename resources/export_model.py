@@ -38,6 +38,7 @@ import warnings
 
 sys.path.insert(0, os.path.dirname(os.path.abspath(__file__)))
 import export_check  # noqa: E402
+import export_culprit  # noqa: E402
 import export_inputs  # noqa: E402
 import export_rewrite  # noqa: E402
 
@@ -219,7 +220,7 @@ def export(model, inputs, dims):
         with quiet(), export_rewrite.without_layerdrop(model):
             program = torch.export.export(model, args, kwargs, dynamic_shapes=shapes, strict=False)
     except Exception as error:
-        place, line = export_check.source_of(error)
+        place, line = export_culprit.source_of(error)
         where = f" at {place}" + (f" (`{line}`)" if line else "") if place else ""
         cure = export_rewrite.cure_of(error, line, dims is None)
         raise ExportError(f"torch.export of {type(model).__name__} failed{where} with {brief(error)}; {cure}.") from error

@@ -173,7 +173,7 @@ def train_and_compare(entry, place, programs):
         call("plan", programs, "plan", archive, "--ranks", "2", "--microbatches", str(MICROBATCHES), "--microbatch", str(SIZE), "--schedule", schedule,
              "--loss", entry.loss, "--cluster", "a100-nvlink", "--out", plan, *entry.plan)
         told = json.loads(call("run", programs, "run", plan, "--steps", str(STEPS), "--lr", repr(entry.rate), "--data", os.path.join(place, "data.pt"),
-                               "--save", checkpoint, "--json", "--timeout", "60"))
+                               "--save", checkpoint, "--json", "--timeout", "60", place=place))
         errors[schedule] = difference(losses, told["losses"], state, torch.load(checkpoint))
     return errors
 
@@ -188,10 +188,10 @@ def export(entry, archive):
         raise Refused("export", said.getvalue().strip().removeprefix("export_model: "))
 
 
-def call(at, programs, *words):
+def call(at, programs, *words, place=None):
     """A call of pipewright; its stdout. Refused where it ends with an error, an Exception where that is not one sentence."""
     environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    result = subprocess.run([os.path.join(programs, "pipewright"), *words], capture_output=True, text=True, timeout=SECONDS, env=environment)
+    result = subprocess.run([os.path.join(programs, "pipewright"), *words], capture_output=True, text=True, timeout=SECONDS, env=environment, cwd=place)
     if result.returncode == 0:
         return result.stdout
     sentence = result.stderr.strip().removeprefix("pipewright: ")
