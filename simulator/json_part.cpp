@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "schedules/error.h"
+#include "simulator/json_text.h"
 
 namespace pw {
 
@@ -14,9 +15,7 @@ void JsonDocument::fail(std::string_view what) const {
 }
 
 Json JsonDocument::parse(std::string_view text) const {
-  Json json = Json::parse(text, nullptr, false);
-  if (json.is_discarded()) fail("it is no JSON, or cut short");
-  return json;
+  return readJson<Json>(text, [this](const std::string& what) { fail(what); });
 }
 
 JsonPart JsonPart::operator[](const std::string& key) const {
@@ -31,6 +30,8 @@ JsonPart JsonPart::operator[](std::size_t index) const {
   if (!json_.is_array() || index >= json_.size()) document_.fail(fmt::format("it lacks `{}`", path));
   return {json_[index], document_, path};
 }
+
+bool JsonPart::has(const std::string& key) const { return json_.contains(key); }
 
 std::size_t JsonPart::size() const {
   if (!json_.is_array()) document_.fail(fmt::format("`{}` is no list", path_));

@@ -204,6 +204,12 @@ std::shared_ptr<Loaded> loadProject(const std::string& path) {
   }
   const Design fresh = loaded->design;
   loaded->design = project.design;
+  std::vector<NodeId>& begins = loaded->design.request.begins;
+  const std::size_t nodes = loaded->graph ? loaded->graph->nodes.size() : 0;
+  if (loaded->graph && !begins.empty() && begins.back().index() >= nodes) {
+    begins.clear();
+    loaded->notes << translated("The project's splits lie outside its model, which has changed since; its stages are balanced anew.");
+  }
   loaded->design.customRows = fresh.customRows;
   loaded->design.customCosts = fresh.customCosts;
   loaded->title = QString::fromStdString(fs::path(path).stem().string());
