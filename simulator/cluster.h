@@ -20,7 +20,7 @@ struct LinkSpec {
   bool operator==(const LinkSpec&) const = default;
 };
 
-/// How long `bytes` hold the channel: n / bytesPerSecond to the nearest ns, without the latency; 0 for a free link. Throws UsageError beyond three years.
+/// How long `bytes` hold the channel: n / bytesPerSecond to the nearest ns, without the latency; 0 for a free link.
 [[nodiscard]] Ns transferTime(const LinkSpec& link, Bytes bytes);
 
 /// Hardware a plan is made for: a device and three kinds of links (format: architecture notes, `resources/clusters`).
@@ -40,7 +40,7 @@ struct Cluster {
 };
 
 [[nodiscard]] std::string toJson(const Cluster& cluster);
-/// Throws UsageError for text that is no cluster, of a newer version, or with figures out of range; `source` names it.
+/// Throws UsageError for text that is no cluster or of a newer version; `source` names it.
 [[nodiscard]] Cluster parseCluster(std::string_view json, const std::string& source);
 
 /// The link between two ranks placed `ranksPerNode` to a node; a rank and itself have the same device.

@@ -11,6 +11,8 @@ namespace pw {
 using Json = nlohmann::ordered_json;
 
 void JsonDocument::fail(std::string_view what) const {
+  constexpr std::size_t kLongest = 600;  // a text of the file may be in it
+  what = what.substr(0, kLongest);
   throw UsageError(fmt::format("{} is not a usable {}: {}; {}.", source, kind, what, cure.empty() ? fmt::format("{} the model again", kind) : std::string(cure)));
 }
 

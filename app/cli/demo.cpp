@@ -9,6 +9,7 @@
 #include "app/cli/commands.h"
 #include "app/cli/numbers.h"
 #include "app/cli/output.h"
+#include "backends/paths.h"
 #include "backends/resources.h"
 #include "schedules/error.h"
 
@@ -43,7 +44,9 @@ int show(const std::vector<std::string>& arguments) {
 
 int run(const Options& o) {
   const std::string model = o.model.empty() ? (fs::path(resourceFolder()) / "models" / "gpt_small.pt2").string() : o.model;
-  fs::create_directories(o.folder);
+  std::error_code problem;
+  fs::create_directories(o.folder, problem);
+  if (!isFolder(o.folder)) throw UsageError(fmt::format("cannot make the folder {} ({}); give another one with --out", o.folder, problem.message()));
   const std::string plan = (fs::path(o.folder) / "plan.json").string();
   const std::string store = (fs::path(o.folder) / "runs.db").string();
   const std::vector<std::vector<std::string>> calls{

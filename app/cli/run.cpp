@@ -19,6 +19,7 @@
 #include "app/cli/run_report.h"
 #include "backends/gpu_inventory.h"
 #include "backends/checkpoint_writer.h"
+#include "backends/paths.h"
 #include "backends/pt2_record.h"
 #include "backends/run_store.h"
 #include "backends/tensor_file.h"
@@ -293,7 +294,7 @@ int run(Options& o) {
   if (const std::string note = costsNote(o, plan); isFirst && !note.empty()) warn(note);
   if (isFirst && !o.store.empty()) static_cast<void>(RunStore(o.store, RunStore::Mode::ReadWrite));  // refuse an unusable store before training
   if (isFirst && !o.save.empty()) {  // a checkpoint that cannot be written is known before the training, not after it
-    if (std::filesystem::is_directory(o.save)) throw UsageError(fmt::format("{} is a folder; give --save the name of a file.", o.save));
+    if (isFolder(o.save)) throw UsageError(fmt::format("{} is a folder; give --save the name of a file.", o.save));
     static_cast<void>(CheckpointWriter(o.save));
   }
   if (isFirst && !o.live.empty()) {  // the ranks append
