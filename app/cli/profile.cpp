@@ -31,7 +31,7 @@ struct Options {
 };
 
 /// Sums over the modules of a depth: what each module's nodes cost.
-void print(const ModelGraph& graph, const Profile& profile, int depth) {
+void printModules(const ModelGraph& graph, const Profile& profile, int depth) {
   std::vector<std::string> order;
   std::map<std::string, NodeCost> sums;
   for (std::size_t n = 0; n < graph.nodes.size(); ++n) {
@@ -144,7 +144,7 @@ int run(Options& o) {
   if (o.json) {
     print(toJson(profile) + "\n");
   } else {
-    print(graph, profile, o.depth);
+    printModules(graph, profile, o.depth);
     if (!o.out.empty()) print(fmt::format("Written to {}.\n", o.out));
   }
   return kYes;
