@@ -21,7 +21,7 @@
 namespace pw::test {
 namespace {
 
-constexpr std::size_t kUsual = 3000;
+constexpr std::size_t kUsual = 1500;
 
 ModelGraph model() {
   GraphBuilder b;
