@@ -193,7 +193,8 @@ Call parse(const QStringList& arguments) {
   call.store = parser.value(storeOption);
   call.theme = parser.isSet(themeOption) ? parser.value(themeOption) : call.picture ? QStringLiteral("light") : QSettings().value(QStringLiteral("theme"), QStringLiteral("system")).toString();
   if (call.theme != QStringLiteral("light") && call.theme != QStringLiteral("dark") && call.theme != QStringLiteral("system")) {
-    return wrong(QObject::tr("There is no theme \"%1\"; take light or dark.").arg(call.theme));
+    if (parser.isSet(themeOption)) return wrong(QObject::tr("There is no theme \"%1\"; take light or dark.").arg(call.theme));
+    call.theme = QStringLiteral("system");  // settings may hold anything
   }
   return call;
 }
