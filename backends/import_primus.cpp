@@ -10,6 +10,7 @@
 #include <simdjson.h>
 
 #include "backends/import_events.h"
+#include "backends/paths.h"
 #include "schedules/error.h"
 #include "schedules/generate.h"
 
@@ -84,7 +85,7 @@ dom::element Reader::parse(const std::string& file) {
 }
 
 void Reader::readConfig() {
-  if (!fs::exists(fs::path(folder_) / "config.json")) return;
+  if (!pathExists((fs::path(folder_) / "config.json").string())) return;
   const dom::element root = parse("config.json");
   const auto number = [&](const char* name, const char* older, int most) {
     std::int64_t value = 0;
@@ -133,7 +134,7 @@ Series Reader::series(const std::string& file, dom::object iteration, const std:
 
 void Reader::readRank(int rank) {
   const std::string file = fmt::format("pp_rank_{}.json", rank);
-  if (!fs::exists(fs::path(folder_) / file)) throw UsageError(fmt::format("{} is missing, but the pipeline has {} ranks; copy the whole folder", (fs::path(folder_) / file).string(), config_.ranks));
+  if (!pathExists((fs::path(folder_) / file).string())) throw UsageError(fmt::format("{} is missing, but the pipeline has {} ranks; copy the whole folder", (fs::path(folder_) / file).string(), config_.ranks));
   dom::object root;
   if (parse(file).get(root) != simdjson::SUCCESS) refuse(file, "it is no JSON object of iterations");
   Iterations iterations;
@@ -253,7 +254,7 @@ void Reader::addIteration(std::int64_t number, ImportedTrace& result) {
 ImportedTrace Reader::read() {
   readConfig();
   if (config_.ranks == 0) {
-    while (config_.ranks < kMaxRanks && fs::exists(fs::path(folder_) / fmt::format("pp_rank_{}.json", config_.ranks))) ++config_.ranks;
+    while (config_.ranks < kMaxRanks && pathExists((fs::path(folder_) / fmt::format("pp_rank_{}.json", config_.ranks)).string())) ++config_.ranks;
   }
   if (config_.ranks == 0) refuse("pp_rank_0.json", "it is missing");
   for (int r = 0; r < config_.ranks; ++r) readRank(r);

@@ -7,36 +7,10 @@
 #include <utility>
 
 #include "schedules/error.h"
+#include "simulator/json_text.h"
 
 namespace pw::pt2 {
 namespace {
-
-/// Sixteen nested sub-graphs need about 170 levels; more is an attack on the memory.
-constexpr int kJsonDepthLimit = 256;
-
-bool isTooDeep(const std::string& text) {
-  int depth = 0;
-  bool inString = false;
-  for (std::size_t i = 0; i < text.size(); ++i) {
-    const char c = text[i];
-    if (inString) {
-      if (c == '\\') {
-        ++i;
-      } else if (c == '"') {
-        inString = false;
-      }
-    } else if (c == '"') {
-      inString = true;
-    } else if (c == '{' || c == '[') {
-      if (++depth > kJsonDepthLimit) {
-        return true;
-      }
-    } else if (c == '}' || c == ']') {
-      --depth;
-    }
-  }
-  return false;
-}
 
 /// A float hint as an integer, 0 where it has none.
 std::int64_t roundedHint(double number) {
@@ -63,19 +37,15 @@ void damaged(const std::string& where, std::string_view what) {
 }
 
 Json parseJson(const std::string& text, const std::string& where) {
-  if (isTooDeep(text)) {
-    damaged(where, "is nested too deeply");
-  }
-  Json parsed = Json::parse(text, nullptr, false);
-  if (parsed.is_discarded() || !parsed.is_object()) {
-    damaged(where, "is no JSON object");
-  }
+  Json parsed = readJson<Json>(text, [&](const std::string& what) { damaged(where, "is unusable: " + what); });
+  if (!parsed.is_object()) damaged(where, "is no JSON object");
   return parsed;
 }
 
 std::optional<Json> tryParseJson(const std::string& text) {
-  Json parsed = isTooDeep(text) ? Json(Json::value_t::discarded) : Json::parse(text, nullptr, false);
-  return parsed.is_discarded() ? std::nullopt : std::optional<Json>(std::move(parsed));
+  bool refused = false;
+  Json parsed = readJson<Json>(text, [&](const std::string&) { refused = true; });
+  return refused ? std::nullopt : std::optional<Json>(std::move(parsed));
 }
 
 const Json& member(const Json& object, const char* key, const std::string& where) {

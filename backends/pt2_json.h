@@ -18,10 +18,10 @@ using Json = nlohmann::json;
 /// Throws `<where> <what>; the archive is damaged or …`.
 [[noreturn]] void damaged(const std::string& where, std::string_view what);
 
-/// Parses a text of at most 256 levels. `where` names the archive and entry.
+/// Reads an object within the limits of `readJson`. `where` names the archive and entry.
 [[nodiscard]] Json parseJson(const std::string& text, const std::string& where);
 
-/// The same for any JSON text; nothing where it is none or too deep.
+/// The same for any JSON text; nothing where it is none or beyond the limits.
 [[nodiscard]] std::optional<Json> tryParseJson(const std::string& text);
 
 [[nodiscard]] const Json& member(const Json& object, const char* key, const std::string& where);

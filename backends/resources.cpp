@@ -12,6 +12,7 @@
 
 #include "backends/files.h"
 #include "backends/gpu_inventory.h"
+#include "backends/paths.h"
 #include "backends/pt2.h"
 #include "schedules/error.h"
 
@@ -21,7 +22,7 @@ namespace fs = std::filesystem;
 
 ModelGraph loadModel(const std::vector<std::string>& paths) {
   std::vector<ModelGraph> parts;
-  for (const std::string& path : paths) parts.push_back(readPt2(fs::absolute(path).string()));
+  for (const std::string& path : paths) parts.push_back(readPt2(absolutePath(path)));
   return parts.size() == 1 ? std::move(parts.front()) : join(parts);
 }
 
@@ -46,10 +47,10 @@ std::vector<std::string> clusterPresets() {
 }
 
 Cluster loadCluster(const std::string& nameOrFile) {
-  if (fs::exists(nameOrFile)) return parseCluster(readFile(nameOrFile), nameOrFile);
+  if (pathExists(nameOrFile)) return parseCluster(readFile(nameOrFile), nameOrFile);
   const fs::path folder = fs::path(resourceFolder()) / "clusters";
   const fs::path preset = folder / (nameOrFile + ".json");
-  if (fs::exists(preset)) return parseCluster(readFile(preset.string()), preset.string());
+  if (pathExists(preset.string())) return parseCluster(readFile(preset.string()), preset.string());
   std::string known;
   for (const std::string& name : clusterPresets()) known += (known.empty() ? "" : ", ") + name;
   throw UsageError(fmt::format("There is no cluster preset or file {}; presets are {}.", nameOrFile, known.empty() ? "not installed" : known));

@@ -13,6 +13,7 @@
 #include <fmt/format.h>
 
 #include "backends/import_events.h"
+#include "backends/paths.h"
 #include "schedules/error.h"
 #include "simulator/trace_csv.h"
 
@@ -119,7 +120,7 @@ std::optional<ImportedTrace> importTrace(const std::vector<std::string>& paths, 
   const std::string folder = primusFolder(paths.front());
   if (!folder.empty()) {
     ImportedTrace result = readPrimus(folder);
-    result.title = titleOf(fs::absolute(folder).string());
+    result.title = titleOf(absolutePath(folder));
     return result;
   }
   if (paths.size() == 1 && startOf(paths.front()).find(kSpanCsvHead.substr(0, 16)) <= 3) {

@@ -136,6 +136,7 @@ void setCheckpoints(const ModelGraph& graph, Partition& partition, const std::ve
 CostTable costsOf(const PlanSetting& setting, const Partition& partition) {
   CostTable costs = costTable(setting.graph, partition, setting.profile, setting.schedule.placement, setting.replicas);
   addOptimizerState(costs, setting.optimizerCopies, 1);
+  requireSummable(costs, shapeOf(setting.schedule));
   return costs;
 }
 

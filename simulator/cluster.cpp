@@ -3,12 +3,15 @@
 #include <algorithm>
 #include <cmath>
 #include <cstdint>
+#include <limits>
 
 #include <fmt/format.h>
 #include <Eigen/Dense>
 #include <nlohmann/json.hpp>
 
 #include "schedules/error.h"
+#include "simulator/json_text.h"
+#include "simulator/rounding.h"
 
 namespace pw {
 namespace {
@@ -16,6 +19,10 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr std::int64_t kVersion = 1;
+/// Largest figures: no hardware gets near them, and what is computed from them stays within 64 bits.
+constexpr std::int64_t kMostBytes = std::int64_t{1} << 60;
+constexpr std::int64_t kMostLatency = 1'000'000'000'000;  ///< [ns]
+constexpr double kMostRate = 1e24, kMostFlops = 1e30;
 
 Json linkJson(const LinkSpec& link) {
   return {{"latency_ns", link.latency}, {"bytes_per_s", link.bytesPerSecond}, {"duplex", link.duplex}};
@@ -38,26 +45,34 @@ class Reader {
     if (!value.is_string()) fail(name, "is not a text");
     return value.get<std::string>();
   }
-  double number(const Json& value, const std::string& name) const {
+  double number(const Json& value, const std::string& name, double most) const {
     if (!value.is_number()) fail(name, "is not a number");
     const double result = value.get<double>();
     if (!std::isfinite(result) || result < 0) fail(name, "is not a number of 0 or more");
+    if (result > most) fail(name, fmt::format("is {:g}, more than {:g}", result, most));
     return result;
   }
-  std::int64_t integer(const Json& object, const std::string& name, std::int64_t least) const {
+  /// Bytes or operations per second; 0 where nothing is known.
+  double rate(const Json& value, const std::string& name) const {
+    const double result = number(value, name, kMostRate);
+    if (result > 0 && result < 1) fail(name, fmt::format("is {:g}; give 0, or 1 per second and more", result));
+    return result;
+  }
+  std::int64_t integer(const Json& object, const std::string& name, std::int64_t least, std::int64_t most) const {
     const Json& value = field(object, name);
     // An unsigned value beyond int64 would wrap to a negative one here and be refused.
     if (!value.is_number_integer() || value.get<std::int64_t>() < least) fail(name, fmt::format("is not an integer of {} or more", least));
+    if (value.get<std::int64_t>() > most) fail(name, fmt::format("is more than {}", most));
     return value.get<std::int64_t>();
   }
   LinkSpec link(const Json& links, const std::string& name) const {
     const Json& object = field(links, name);
     const Json& duplex = field(object, "duplex");
     if (!duplex.is_boolean()) fail("duplex", "is neither true nor false");
-    return {integer(object, "latency_ns", 0), number(field(object, "bytes_per_s"), "bytes_per_s"), duplex.get<bool>()};
+    return {integer(object, "latency_ns", 0, kMostLatency), rate(field(object, "bytes_per_s"), "bytes_per_s"), duplex.get<bool>()};
   }
   void version(const Json& json) const {
-    const std::int64_t found = integer(json, "version", 1);
+    const std::int64_t found = integer(json, "version", 1, std::numeric_limits<std::int64_t>::max());
     if (found > kVersion) {
       fail("version", fmt::format("is {}, and this Pipewright reads clusters up to version {}; update it", found, kVersion));
     }
@@ -73,8 +88,8 @@ std::vector<std::pair<double, double>> efficiencyOf(const Reader& read, const Js
   std::vector<std::pair<double, double>> result;
   for (const Json& row : table) {
     if (!row.is_array() || row.size() != 2) read.fail("efficiency", "is not a list of [FLOPs, fraction]");
-    const double size = read.number(row[0], "efficiency");
-    const double fraction = read.number(row[1], "efficiency");
+    const double size = read.number(row[0], "efficiency", kMostFlops);
+    const double fraction = read.number(row[1], "efficiency", 1);
     if (size <= 0 || fraction <= 0 || fraction > 1) read.fail("efficiency", "has a size that is not positive or a fraction outside (0, 1]");
     if (!result.empty() && size <= result.back().first) read.fail("efficiency", "is not ordered by ascending FLOPs");
     result.emplace_back(size, fraction);
@@ -86,7 +101,7 @@ std::vector<std::pair<double, double>> efficiencyOf(const Reader& read, const Js
 
 Ns transferTime(const LinkSpec& link, Bytes bytes) {
   if (link.bytesPerSecond <= 0 || bytes <= 0) return 0;
-  return static_cast<Ns>(std::llround(static_cast<double>(bytes) / link.bytesPerSecond * 1e9));
+  return nsOf(static_cast<double>(bytes) / link.bytesPerSecond * 1e9, "a message");
 }
 
 std::string toJson(const Cluster& cluster) {
@@ -109,26 +124,23 @@ std::string toJson(const Cluster& cluster) {
 
 Cluster parseCluster(std::string_view json, const std::string& source) {
   const Reader read(source);
-  const Json root = Json::parse(json, nullptr, false);
-  if (root.is_discarded() || !root.is_object()) {
-    throw UsageError(fmt::format("cluster `{}` is not a JSON object; see resources/clusters for examples", source));
-  }
+  const auto refuse = [&](const std::string& what) { throw UsageError(fmt::format("cluster `{}` is unusable: {}; see resources/clusters for examples", source, what)); };
+  const Json root = readJson<Json>(json, refuse);
+  if (!root.is_object()) refuse("it is not a JSON object");
   read.version(root);
   Cluster cluster;
   cluster.name = read.text(root, "name");
   cluster.source = read.text(root, "source");
   const Json& device = read.field(root, "device");
   cluster.deviceName = read.text(device, "name");
-  cluster.memoryBytes = read.integer(device, "memory_bytes", 1);
+  cluster.memoryBytes = read.integer(device, "memory_bytes", 1, kMostBytes);
   const Json& peaks = read.field(device, "peak_flops");
   if (!peaks.is_object()) read.fail("peak_flops", "is not an object from dtype to FLOP/s");
-  for (const auto& [dtype, flops] : peaks.items()) cluster.peakFlops[dtype] = read.number(flops, "peak_flops");
-  cluster.memoryBytesPerSecond = read.number(read.field(device, "memory_bytes_per_s"), "memory_bytes_per_s");
+  for (const auto& [dtype, flops] : peaks.items()) cluster.peakFlops[dtype] = read.rate(flops, "peak_flops");
+  cluster.memoryBytesPerSecond = read.rate(read.field(device, "memory_bytes_per_s"), "memory_bytes_per_s");
   cluster.efficiency = efficiencyOf(read, device);
-  cluster.launchOverhead = read.integer(device, "launch_overhead_ns", 0);
-  const std::int64_t ranksPerNode = read.integer(root, "ranks_per_node", 1);
-  if (ranksPerNode > 4096) read.fail("ranks_per_node", "is more than 4096");
-  cluster.ranksPerNode = static_cast<int>(ranksPerNode);
+  cluster.launchOverhead = read.integer(device, "launch_overhead_ns", 0, kMostLatency);
+  cluster.ranksPerNode = static_cast<int>(read.integer(root, "ranks_per_node", 1, 4096));
   const Json& links = read.field(root, "links");
   cluster.sameDevice = read.link(links, "same_device");
   cluster.sameNode = read.link(links, "same_node");

@@ -4,10 +4,13 @@
 #include <string>
 #include <string_view>
 
+#include <fmt/format.h>
+
 #include "schedules/error.h"
 #include "simulator/graph_facts.h"
 #include "simulator/partition.h"
-#include "simulator/profile.h"
+#include "simulator/profile_check.h"
+#include "simulator/rounding.h"
 
 namespace pw {
 namespace {
@@ -191,7 +194,7 @@ Profile estimate(const ModelGraph& graph, std::int64_t microbatch, const Cluster
     const double peak = peakFor(cluster, graph, node) * efficiencyAt(cluster, cost.flops);
     const auto time = [&](double flops, double moved) {
       const double seconds = std::max(peak > 0 ? flops / peak : 0, cluster.memoryBytesPerSecond > 0 ? moved / cluster.memoryBytesPerSecond : 0);
-      return moved + flops == 0 ? Ns{0} : static_cast<Ns>(std::llround(seconds * 1e9)) + cluster.launchOverhead;
+      return moved + flops == 0 ? Ns{0} : nsOf(seconds * 1e9, node.target) + cluster.launchOverhead;
     };
     cost.forward = time(cost.flops, bytes);
     bool trained = false;
@@ -204,6 +207,7 @@ Profile estimate(const ModelGraph& graph, std::int64_t microbatch, const Cluster
     profile.nodes.push_back(cost);
   }
   MemoryEstimate(graph, bindings, gradient).fill(profile.nodes);
+  requireSummable(profile, fmt::format("the estimate of {} on cluster {}", graph.name, cluster.name));
   return profile;
 }
 

@@ -4,6 +4,8 @@
 #include <array>
 #include <cmath>
 
+#include "schedules/error.h"
+
 namespace pw {
 namespace {
 
@@ -16,6 +18,8 @@ std::uint64_t splitMix(std::uint64_t& state) {
   return z ^ (z >> 31U);
 }
 
+constexpr double kMostSum = 4e18;  ///< [ns]: within 64 bits, with room for idle time
+
 /// Uniform in (0, 1].
 double unit(std::uint64_t& state) { return (static_cast<double>(splitMix(state) >> 11U) + 1.0) * 0x1.0p-53; }
 
@@ -25,6 +29,7 @@ std::vector<Ns> jittered(const Program& program, double sigma, std::uint64_t see
   constexpr double kTwoPi = 6.283185307179586;
   std::vector<Ns> duration = program.duration;
   std::uint64_t state = seed;
+  double sum = 0;
   for (std::size_t s = 0; s < duration.size(); s += 2) {
     // Box and Muller: two normal numbers from two uniform ones.
     const double radius = std::sqrt(-2.0 * std::log(unit(state)));
@@ -32,7 +37,10 @@ std::vector<Ns> jittered(const Program& program, double sigma, std::uint64_t see
     const std::array normal{radius * std::cos(angle), radius * std::sin(angle)};
     for (std::size_t i = 0; i < 2 && s + i < duration.size(); ++i) {
       const double factor = std::exp(sigma * normal[i] - sigma * sigma / 2);
-      duration[s + i] = static_cast<Ns>(std::llround(static_cast<double>(duration[s + i]) * factor));
+      const double varied = static_cast<double>(duration[s + i]) * factor;
+      sum += varied;
+      if (!(sum < kMostSum)) throw UsageError("durations that vary so much are too large to add up; take a smaller --jitter");
+      duration[s + i] = static_cast<Ns>(std::llround(varied));
     }
   }
   return duration;

@@ -4,19 +4,20 @@
 #include <nlohmann/json.hpp>
 
 #include "schedules/error.h"
+#include "simulator/json_text.h"
 
 namespace pw {
 
 using Json = nlohmann::ordered_json;
 
 void JsonDocument::fail(std::string_view what) const {
+  constexpr std::size_t kLongest = 600;  // a text of the file may be in it
+  what = what.substr(0, kLongest);
   throw UsageError(fmt::format("{} is not a usable {}: {}; {}.", source, kind, what, cure.empty() ? fmt::format("{} the model again", kind) : std::string(cure)));
 }
 
 Json JsonDocument::parse(std::string_view text) const {
-  Json json = Json::parse(text, nullptr, false);
-  if (json.is_discarded()) fail("it is no JSON, or cut short");
-  return json;
+  return readJson<Json>(text, [this](const std::string& what) { fail(what); });
 }
 
 JsonPart JsonPart::operator[](const std::string& key) const {
@@ -31,6 +32,8 @@ JsonPart JsonPart::operator[](std::size_t index) const {
   if (!json_.is_array() || index >= json_.size()) document_.fail(fmt::format("it lacks `{}`", path));
   return {json_[index], document_, path};
 }
+
+bool JsonPart::has(const std::string& key) const { return json_.contains(key); }
 
 std::size_t JsonPart::size() const {
   if (!json_.is_array()) document_.fail(fmt::format("`{}` is no list", path_));

@@ -1,6 +1,6 @@
 #pragma once
 
-// Internal to the readers of plans and profiles: JSON access whose every failure is a UsageError that names the file and the place.
+// Internal to the readers of files: JSON access whose every failure is a UsageError that names the file and the place.
 
 #include <cstddef>
 #include <cstdint>
@@ -22,7 +22,7 @@ struct JsonDocument {
 
   /// `plan.json is not a usable plan: <what>; plan the model again.`
   [[noreturn]] void fail(std::string_view what) const;
-  /// The text as JSON.
+  /// The text as JSON, within the limits of `readJson`.
   [[nodiscard]] nlohmann::ordered_json parse(std::string_view text) const;
 };
 
@@ -35,6 +35,8 @@ class JsonPart {
   [[nodiscard]] const nlohmann::ordered_json& json() const { return json_; }
   [[nodiscard]] JsonPart operator[](const std::string& key) const;
   [[nodiscard]] JsonPart operator[](std::size_t index) const;
+  /// Whether it is an object with this member.
+  [[nodiscard]] bool has(const std::string& key) const;
   /// Number of elements of a list.
   [[nodiscard]] std::size_t size() const;
 

@@ -9,6 +9,7 @@
 #include "schedules/csv.h"
 #include "schedules/error.h"
 #include "simulator/json_part.h"
+#include "simulator/json_text.h"
 #include "simulator/sharing.h"
 
 namespace pw {
@@ -238,7 +239,7 @@ std::string toJson(const Plan& plan) {
                {"schedule", {{"name", plan.schedule.name}, {"microbatches", plan.schedule.microbatches}, {"lockstep", plan.schedule.lockstep}, {"csv", toCsv(plan.schedule)}}},
                {"partition", partitionJson(plan.partition)},
                {"costs", tableJson(plan.costs)},
-               {"profile", Json::parse(toJson(plan.profile))}};
+               {"profile", ownJson(toJson(plan.profile))}};
   return j.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 

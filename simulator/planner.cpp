@@ -64,6 +64,7 @@ Priced price(const PlanRequest& request, const ModelGraph& graph, const Profile&
   if (automatic) static_cast<void>(recomputeToFit(setting, priced.partition, request.memoryLimit));
   priced.costs = costTable(graph, priced.partition, profile, rows.placement, request.replicas);
   priced.costs.microbatchScale = microbatchScale(request);
+  requireSummable(priced.costs, shapeOf(rows));
   return priced;
 }
 

@@ -34,7 +34,7 @@ class Reader {
     }
     return numbers;
   }
-  [[noreturn]] void fail(const std::string& what) const { throw UsageError(fmt::format("{}: {}.", source_, what)); }
+  [[noreturn]] void fail(const std::string& what) const { throw UsageError(fmt::format("{}: {}.", source_, what.substr(0, 600))); }
 
   std::int64_t microbatches = 1;
 

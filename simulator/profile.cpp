@@ -2,16 +2,19 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <nlohmann/json.hpp>
 
 #include "schedules/error.h"
 #include "simulator/json_part.h"
+#include "simulator/profile_check.h"
 
 namespace pw {
 namespace {
 
 constexpr int kVersion = 1;
+constexpr double kLongestOverhead = 1e15;  ///< [ns]: times the ranks of a collective it stays within 64 bits
 using Json = nlohmann::ordered_json;
 
 Json costJson(const NodeCost& c) {
@@ -41,25 +44,34 @@ Computing computingOf(const JsonPart& j, const JsonDocument& document) {
   return {j["on_gpu"].as<bool>(), *precision, j["tf32"].as<bool>(), j["graphs"].as<bool>()};
 }
 
+bool isSummable(const Profile& p) {
+  constexpr double kMost = 4e18;  // less than 2^62: a plan adds two such sums
+  double sum = static_cast<double>(p.actionOverhead) + static_cast<double>(p.link.latency);
+  const auto add = [&](const NodeCost& c) {
+    for (const std::int64_t number : {c.forward, c.backward, c.saved, c.heldForWeight, c.forwardPeak, c.backwardPeak, c.backwardChange, c.weightPeak}) {
+      sum += std::abs(static_cast<double>(number));
+    }
+  };
+  add(p.loss);
+  for (const NodeCost& node : p.nodes) add(node);
+  return sum <= kMost;
+}
+
 void checkConsistent(const Profile& p, const JsonDocument& document) {
   const auto fail = [&](std::string_view what) { document.fail(what); };
   if (p.microbatch < 1 || p.ranksAtOnce < 1 || p.threads < 1) fail("microbatch, ranks or threads are less than 1");
   if (p.actionOverhead < 0 || p.link.latency < 0) fail("a time is negative");
   if (!(p.optimizerNsPerByte >= 0) || !(p.link.bytesPerSecond >= 0)) fail("a rate is negative");
-  constexpr double kMost = 4e18;  // less than 2^62: a plan adds two such sums
-  double sum = static_cast<double>(p.actionOverhead) + static_cast<double>(p.link.latency);
-  const auto add = [&](const NodeCost& c) {
+  if (static_cast<double>(std::max(p.actionOverhead, p.link.latency)) > kLongestOverhead) fail("an overhead or latency is longer than ten days");
+  const auto check = [&](const NodeCost& c) {
     if (c.forward < 0 || c.backward < 0 || c.forwardSpread < 0 || c.backwardSpread < 0 || !(c.flops >= 0)) fail("a cost is negative");
     if (c.weight < 0 || c.heldForWeight < 0 || c.forwardPeak < 0 || c.backwardPeak < 0 || c.weightPeak < 0) fail("a cost is negative");
     if (c.weight > c.backward) fail("a weight's backward is longer than the whole");
-    for (const std::int64_t number : {c.forward, c.backward, c.saved, c.heldForWeight, c.forwardPeak, c.backwardPeak, c.backwardChange, c.weightPeak}) {
-      sum += std::abs(static_cast<double>(number));
-    }
   };
   if (!p.computing.onGpu && (p.computing.tf32 || p.computing.graphs)) fail("TF32 and CUDA graphs are of GPUs");
-  add(p.loss);
-  for (const NodeCost& node : p.nodes) add(node);
-  if (sum > kMost) fail("its times or sizes are too large to add up");
+  check(p.loss);
+  for (const NodeCost& node : p.nodes) check(node);
+  if (!isSummable(p)) fail("its times or sizes are too large to add up");
 }
 
 }  // namespace
@@ -93,6 +105,10 @@ std::string toJson(const Profile& p) {
   for (const NodeCost& node : p.nodes) nodes.push_back(costJson(node));
   j["nodes"] = std::move(nodes);
   return j.dump(1, ' ', false, Json::error_handler_t::replace);
+}
+
+void requireSummable(const Profile& profile, std::string_view what) {
+  if (!isSummable(profile)) throw UsageError(fmt::format("{} has times or sizes that are too large to add up; see the model's sizes and the figures they were made from", what));
 }
 
 Profile parseProfile(std::string_view text, const std::string& source) {

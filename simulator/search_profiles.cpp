@@ -9,10 +9,14 @@
 namespace pw {
 namespace {
 
+constexpr double kMost = 4e18;
+
 NodeCost scaledCost(NodeCost cost, double by) {
   for (std::int64_t NodeCost::*field : {&NodeCost::forward, &NodeCost::backward, &NodeCost::forwardSpread, &NodeCost::backwardSpread, &NodeCost::saved, &NodeCost::weight, &NodeCost::heldForWeight,
                                         &NodeCost::forwardPeak, &NodeCost::backwardPeak, &NodeCost::backwardChange, &NodeCost::weightPeak}) {
-    cost.*field = std::llround(static_cast<double>(cost.*field) * by);
+    const double product = static_cast<double>(cost.*field) * by;
+    if (std::abs(product) > kMost) throw UsageError("costs scaled to this microbatch size are too large; take smaller microbatches");
+    cost.*field = std::llround(product);
   }
   cost.weight = std::min(cost.weight, cost.backward);
   cost.flops *= by;

@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <cmath>
 #include <map>
 #include <set>
 #include <utility>
@@ -6,6 +7,7 @@
 #include "schedules/error.h"
 #include "simulator/graph_facts.h"
 #include "simulator/plan.h"
+#include "simulator/rounding.h"
 
 namespace pw {
 namespace {
@@ -269,6 +271,7 @@ Ns ringTime(const LinkSpec& link, Bytes bytes, std::int64_t holders) {
 void addReductions(const Partition& partition, const Profile& profile, const Placement& placement, int replicas, CostTable& table) {
   std::vector<Bytes> own;
   for (const StageCost& stage : table.stages) own.push_back(stage.gradientBytes);
+  double reduceTime = 0;
   for (const SharedParameter& shared : partition.shared) {
     const auto ranks = static_cast<std::int64_t>(ranksOf(shared.stages, placement).size());
     if (shared.sharing == Sharing::Transmit) {
@@ -276,13 +279,14 @@ void addReductions(const Partition& partition, const Profile& profile, const Pla
     }
     if (ranks < 2) continue;
     const Ns exchange = profile.link.latency + (ranks - 1) * transferTime(profile.link, shared.bytes);
-    table.reduceTime += (shared.sharing == Sharing::Transmit ? 2 : 1) * exchange + ringTime(profile.link, shared.bytes, replicas);
+    reduceTime += (shared.sharing == Sharing::Transmit ? 2.0 : 1.0) * static_cast<double>(exchange) + static_cast<double>(ringTime(profile.link, shared.bytes, replicas));
     for (const Stage s : shared.stages) own[s.index()] -= shared.bytes;
   }
+  table.reduceTime = nsOf(reduceTime, "summing the gradients of shared parameters");
   for (std::size_t s = 0; s < own.size(); ++s) {
     const auto holders = static_cast<std::int64_t>(ranksOf({Stage(s)}, placement).size()) * replicas;
     table.stages[s].reduce = ringTime(profile.link, std::max<Bytes>(0, own[s]), holders);
-    table.stages[s].optimizer = static_cast<Ns>(static_cast<double>(table.stages[s].updatedBytes) * profile.optimizerNsPerByte);
+    table.stages[s].optimizer = nsOf(std::floor(static_cast<double>(table.stages[s].updatedBytes) * profile.optimizerNsPerByte), "the optimizer step");
   }
 }
 

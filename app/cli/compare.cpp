@@ -11,11 +11,13 @@
 #include <nlohmann/json.hpp>
 
 #include "app/cli/commands.h"
+#include "app/cli/numbers.h"
 #include "app/cli/output.h"
 #include "backends/run_store.h"
 #include "schedules/error.h"
 #include "schedules/units.h"
 #include "simulator/json_fields.h"
+#include "simulator/json_text.h"
 #include "simulator/metrics.h"
 #include "simulator/replay.h"
 
@@ -57,18 +59,20 @@ std::string groupTable(const char* title, std::vector<GroupError> groups, const 
   return table(rows);
 }
 
-std::string drawn(const Pair& pair) {
+void printDrawn(const Pair& pair) {
   Ns span = 0;
   for (const Trace* trace : {pair.before, pair.after}) {
     for (const Span& s : trace->spans) span = std::max(span, s.end);
   }
   const TextOptions options{terminalColumns(), wantsColour(), span};
-  return pair.beforeTitle + "\n" + toText(*pair.before, options) + "\n" + pair.afterTitle + "\n" + toText(*pair.after, options);
+  print(pair.beforeTitle + "\n");
+  printDrawing(toText(*pair.before, options));
+  print("\n" + pair.afterTitle + "\n");
+  printDrawing(toText(*pair.after, options));
 }
 
 std::string textOf(const Comparison& comparison, const Pair& pair) {
-  std::string text = drawn(pair) + "\n";
-  text += table({{"", pair.beforeName, pair.afterName, "error"},
+  std::string text = "\n" + table({{"", pair.beforeName, pair.afterName, "error"},
                  {"makespan", formatDuration(comparison.predictedMakespan), formatDuration(comparison.measuredMakespan), signedPercent(comparison.makespanError)},
                  {"step", formatDuration(comparison.predictedStep), formatDuration(comparison.measuredStep), signedPercent(comparison.stepError)}});
   text += fmt::format("\nActions start {} of the makespan away from where they were {} on average", percent(comparison.actionError),
@@ -84,14 +88,14 @@ std::string textOf(const Comparison& comparison, const Pair& pair) {
 }
 
 std::string documentOf(const Comparison& comparison, const RunRecord& run, const StepRecord& step, const RunRecord* with, const StepRecord* withStep) {
-  auto document = nlohmann::ordered_json::parse(comparisonJson(comparison));
+  auto document = ownJson(comparisonJson(comparison));
   document["run_id"] = run.id.value;
   document["step"] = step.step;
   if (with != nullptr) {
     document["with_run_id"] = with->id.value;
     document["with_step"] = withStep->step;
   }
-  return document.dump(2) + "\n";
+  return document.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }
 
 /// What the step would have taken with its measured compute durations and an engine that adds nothing; nothing where the run has another plan.
@@ -119,11 +123,12 @@ int runCompare(const CompareOptions& options) {
     const Pair pair{&run.predicted, &step.measured, "predicted", "measured", "predicted", "measured, " + titleOf(run, step)};
     const std::optional<Ns> replayed = replayedMakespan(run, step);
     if (options.json) {
-      auto document = nlohmann::ordered_json::parse(documentOf(comparison, run, step, nullptr, nullptr));
+      auto document = ownJson(documentOf(comparison, run, step, nullptr, nullptr));
       if (replayed) document["replayed_makespan_ns"] = *replayed;
-      print(document.dump(2) + "\n");
+      print(document.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
       return kYes;
     }
+    printDrawn(pair);
     print(textOf(comparison, pair));
     if (replayed) {
       print(fmt::format("Simulated with the measured compute durations the makespan is {}: running it took {} beyond computing and predicted messages.\n", formatDuration(*replayed),
@@ -136,6 +141,7 @@ int runCompare(const CompareOptions& options) {
   const Comparison comparison = compare(step.measured, withStep.measured);
   const Pair pair{&step.measured,        &withStep.measured, fmt::format("run {}", run.id.value), fmt::format("run {}", with.id.value),
                   titleOf(run, step), titleOf(with, withStep)};
+  if (!options.json) printDrawn(pair);
   print(options.json ? documentOf(comparison, run, step, &with, &withStep) : textOf(comparison, pair));
   return kYes;
 }
@@ -146,8 +152,8 @@ Command addCompare(CLI::App& app) {
   auto options = std::make_shared<CompareOptions>();
   CLI::App* command = app.add_subcommand("compare", "Predicted against measured: how wrong, and where it comes from");
   command->add_option("--store", options->store, "File that `pipewright run --store` wrote")->option_text("F.db (required)")->required();
-  command->add_option("--run", options->run, "Run to compare; the newest without it")->option_text("ID")->check(CLI::Range(1, kMostRuns));
-  command->add_option("--with", options->with, "Another run to compare it with, instead of its prediction")->option_text("ID")->check(CLI::Range(1, kMostRuns));
+  command->add_option("--run", options->run, "Run to compare; the newest without it")->option_text("ID")->check(wholeFrom(1, kMostRuns));
+  command->add_option("--with", options->with, "Another run to compare it with, instead of its prediction")->option_text("ID")->check(wholeFrom(1, kMostRuns));
   command->add_flag("--json", options->json, "One JSON document on stdout");
   command->footer(
       "Examples:\n"

@@ -7,6 +7,9 @@
 #include <filesystem>
 
 #include "app/cli/commands.h"
+#include "app/cli/numbers.h"
+#include "app/cli/output.h"
+#include "backends/paths.h"
 #include "backends/resources.h"
 #include "schedules/error.h"
 
@@ -24,7 +27,7 @@ struct Options {
 int show(const std::vector<std::string>& arguments) {
   std::string line = "$ pipewright";
   for (const std::string& argument : arguments) line += " " + argument;
-  fmt::print("\n{}\n\n", line);
+  print(fmt::format("\n{}\n\n", line));
   std::fflush(stdout);
   std::vector<std::string> words{ownPath()};
   words.insert(words.end(), arguments.begin(), arguments.end());
@@ -41,7 +44,9 @@ int show(const std::vector<std::string>& arguments) {
 
 int run(const Options& o) {
   const std::string model = o.model.empty() ? (fs::path(resourceFolder()) / "models" / "gpt_small.pt2").string() : o.model;
-  fs::create_directories(o.folder);
+  std::error_code problem;
+  fs::create_directories(o.folder, problem);
+  if (!isFolder(o.folder)) throw UsageError(fmt::format("cannot make the folder {} ({}); give another one with --out", o.folder, problem.message()));
   const std::string plan = (fs::path(o.folder) / "plan.json").string();
   const std::string store = (fs::path(o.folder) / "runs.db").string();
   const std::vector<std::vector<std::string>> calls{
@@ -63,10 +68,10 @@ Command addDemo(CLI::App& app) {
   auto* sub = app.add_subcommand("demo", "The main job on a sample: inspect, plan, run on real ranks, compare");
   auto o = std::make_shared<Options>();
   sub->add_option("--model", o->model, "Model archive (default: the small sample GPT)")->option_text("MODEL.pt2");
-  sub->add_option("--ranks", o->ranks, "Ranks")->check(CLI::Range(1, 64))->option_text("R");
-  sub->add_option("--microbatches", o->microbatches, "Microbatches")->check(CLI::Range(1, 1024))->option_text("M");
+  sub->add_option("--ranks", o->ranks, "Ranks")->check(wholeFrom(1, 64))->option_text("R");
+  sub->add_option("--microbatches", o->microbatches, "Microbatches")->check(wholeFrom(1, 1024))->option_text("M");
   sub->add_option("--schedule", o->schedule, "gpipe, 1f1b")->option_text("NAME");
-  sub->add_option("--steps", o->steps, "Training steps")->check(CLI::Range(1, 100000))->option_text("N");
+  sub->add_option("--steps", o->steps, "Training steps")->check(wholeFrom(1, 100000))->option_text("N");
   sub->add_option("--out", o->folder, "Folder for plan and run store")->option_text("FOLDER");
   sub->footer("\nExamples:\n"
               "  pipewright demo\n"

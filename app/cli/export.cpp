@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 
 #include "app/cli/commands.h"
+#include "app/cli/numbers.h"
 #include "app/cli/output.h"
 #include "backends/resources.h"
 #include "backends/run_store.h"
@@ -157,9 +158,9 @@ Command addExport(CLI::App& app) {
   CLI::App* command = app.add_subcommand("export", "A plan for torch.distributed.pipelining; a trace for Perfetto, spreadsheets, papers");
   command->add_option("PLAN.json", options->plan, "Plan: to run with torch, or its prediction as a trace")->option_text(" ");
   command->add_option("--store", options->store, "File that `pipewright run --store` wrote")->option_text("F.db");
-  command->add_option("--run", options->run, "Run of the store; the newest without it")->check(CLI::Range(1, 1 << 30))->option_text("ID");
+  command->add_option("--run", options->run, "Run of the store; the newest without it")->check(wholeFrom(1, 1 << 30))->option_text("ID");
   command->add_option("--trace", options->traces, "A trace of torch.profiler, of Primus, or of this program; a file for each rank, or their folder")->type_name("F")->expected(1)->take_all()->allow_extra_args(false);
-  command->add_option("--step", options->step, "Which step: its number in the run, or its place in a trace, from 1; without it the median after the first")->check(CLI::Range(0, 1 << 30))->option_text("N");
+  command->add_option("--step", options->step, "Which step: its number in the run, or its place in a trace, from 1; without it the median after the first")->check(wholeFrom(0, 1 << 30))->option_text("N");
   command->add_flag("--predicted", options->predicted, "Of a run its prediction only");
   command->add_option("--to", options->to, "torch: a schedule, split points and a script; chrome: for Perfetto, all steps; csv: a line for each span; svg: a drawing")
       ->option_text("torch|chrome|csv|svg (required)")

@@ -15,6 +15,7 @@
 #include <nlohmann/json.hpp>
 
 #include "app/cli/commands.h"
+#include "app/cli/numbers.h"
 #include "app/cli/output.h"
 #include "app/cli/split_report.h"
 #include "backends/pt2_record.h"
@@ -22,6 +23,7 @@
 #include "backends/torch_backend.h"
 #include "schedules/error.h"
 #include "schedules/units.h"
+#include "simulator/json_text.h"
 #include "simulator/module_tree.h"
 #include "simulator/partition.h"
 
@@ -221,7 +223,7 @@ std::string documentOf(const Inspection& shown, const InspectOptions& options) {
   const Bindings bindings = bindBatch(graph, shown.microbatch);
   Json json{{"model", graph.name}, {"files", graph.files}, {"weights", hasWeights(graph)}, {"symbolic_batch", !batchSymbol(graph).empty()},
             {"exported_batch", exportedBatch(graph)}, {"microbatch", shown.microbatch}};
-  json["trace_check"] = Json::parse(toJson(shown.exported));
+  json["trace_check"] = ownJson(toJson(shown.exported));
   for (const auto& [key, values] : {std::pair{"inputs", &graph.inputs}, {"outputs", &graph.outputs}}) {
     json[key] = Json::array();
     for (const ValueId id : *values) json[key].push_back(valueJson(graph, id, bindings));
@@ -272,10 +274,10 @@ Command addInspect(CLI::App& app) {
       ->option_text(" ")
       ->required();
   const std::string depthHelp = fmt::format("Modules and split points down to this depth; modules to {} without it (JSON: all)", kDefaultDepth);
-  command->add_option("--depth", options->depth, depthHelp)->option_text("N")->check(CLI::Range(0, kMostDepth));
+  command->add_option("--depth", options->depth, depthHelp)->option_text("N")->check(wholeFrom(0, kMostDepth));
   command->add_option("--microbatch", options->microbatch, "Samples for FLOPs and activations; as exported without it")
       ->option_text("B")
-      ->check(CLI::Range(1, 1 << 30));
+      ->check(wholeFrom(1, 1 << 30));
   command->add_flag("--report", options->report, "Can it be split and microbatched, and what would change its meaning?");
   command->add_flag("--json", options->json, "One JSON document on stdout");
   command->footer(

@@ -14,6 +14,7 @@
 #include <fmt/format.h>
 
 #include "app/cli/commands.h"
+#include "app/cli/numbers.h"
 #include "app/cli/output.h"
 #include "engine/failure.h"
 #include "schedules/error.h"
@@ -95,7 +96,7 @@ std::string explain(const CLI::App& app, const CLI::ParseError& problem) {
     return fmt::format("{} needs a value; {}", text.substr(0, colon), help);
   }
   if (dynamic_cast<const CLI::ConversionError*>(&problem) != nullptr) return fmt::format("{} is no number; {}", replaced(text, "Could not convert: ", ""), help);
-  return fmt::format("{}; {}", replaced(replaced(text, ": Value ", " "), "not in range", "is not in the range"), help);
+  return fmt::format("{}; {}", text, help);
 }
 
 /// Parses the call and runs the chosen command. Everything it cannot do is thrown.
@@ -109,6 +110,7 @@ int dispatch(int argc, const char* const* argv) {
   app.require_subcommand(0, 1);
   std::vector<Command> commands;
   for (const Entry& entry : kCommands) commands.push_back(entry.add(app));
+  for (CLI::App* command : app.get_subcommands({})) describeRanges(*command);
   const auto overview = std::make_shared<CLI::Formatter>();  // the commands have taken the wider one
   overview->column_width(16);
   overview->label("SUBCOMMAND", "COMMAND");

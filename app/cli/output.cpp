@@ -17,6 +17,7 @@
 #include <nlohmann/json.hpp>
 
 #include "schedules/error.h"
+#include "schedules/printable.h"
 
 namespace pw::cli {
 namespace {
@@ -56,7 +57,9 @@ std::string reason() { return std::strerror(errno); }
 
 }  // namespace
 
-std::string table(const std::vector<std::vector<std::string>>& rows) {
+std::string table(const std::vector<std::vector<std::string>>& cells) {
+  std::vector<std::vector<std::string>> rows = cells;
+  for (auto& row : rows) std::ranges::transform(row, row.begin(), [](const std::string& cell) { return printableLine(cell); });
   std::vector<std::size_t> widths;
   for (const auto& row : rows) {
     if (row.size() > widths.size()) widths.resize(row.size(), 0);
@@ -89,8 +92,8 @@ std::string counted(std::int64_t number, std::string_view noun) {
 
 std::string sentence(std::string_view text) {
   std::string line;
-  for (const char c : text) {
-    const bool blank = static_cast<unsigned char>(c) < 0x20 || c == ' ';
+  for (const char c : printable(text)) {
+    const bool blank = c == '\n' || c == '\t' || c == ' ';
     if (!blank) line += c;
     else if (!line.empty() && line.back() != ' ') line += ' ';
   }
@@ -122,7 +125,15 @@ int complain(std::string_view text, int status) {
   return status;
 }
 
-void print(std::string_view text) {
+void warn(std::string_view line) {
+  std::fflush(stdout);
+  const std::string text = "pipewright: " + printableLine(line) + "\n";
+  std::fwrite(text.data(), 1, text.size(), stderr);
+}
+
+void print(std::string_view text) { printDrawing(printable(text)); }
+
+void printDrawing(std::string_view text) {
   if (std::fwrite(text.data(), 1, text.size(), stdout) != text.size() || std::fflush(stdout) != 0) {
     throw Error(fmt::format("cannot write to standard output ({}); free space there or send the output elsewhere", reason()));
   }
@@ -142,7 +153,7 @@ std::function<void(int, int, const std::string&)> progress(const std::string& ta
       if (done < all && last != Clock::time_point{} && now - last < std::chrono::seconds(1)) return;
       last = now;
       const nlohmann::ordered_json line = {{"task", task}, {"done", done}, {"all", all}, {"note", note}};
-      static_cast<void>(writeAll(STDERR_FILENO, line.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n"));
+      static_cast<void>(writeAll(STDERR_FILENO, printable(line.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace)) + "\n"));
     };
   }
   if (!isTerminal(STDERR_FILENO)) return [](int, int, const std::string&) {};
@@ -158,7 +169,7 @@ std::function<void(int, int, const std::string&)> progress(const std::string& ta
     std::string bar;
     const int filled = all > 0 ? static_cast<int>(std::int64_t{kBarColumns} * std::max(0, done) / all) : 0;
     for (int c = 0; c < kBarColumns; ++c) bar += c < filled ? "█" : "░";
-    static_cast<void>(writeAll(STDERR_FILENO, fmt::format("{}{} {} {}/{}  {}", kErase, task, bar, done, all, note.substr(0, 40))));
+    static_cast<void>(writeAll(STDERR_FILENO, fmt::format("{}{} {} {}/{}  {}", kErase, printableLine(task), bar, done, all, printableLine(note.substr(0, 40)))));
   };
 }
 

@@ -11,7 +11,7 @@
 namespace pw::cli {
 
 /// Right-aligned numbers, left-aligned words: columns as wide as their widest cell, two spaces between. The first row is the header.
-/// Cells may hold UTF-8; width counts code points.
+/// Cells may hold UTF-8; width counts code points; what would end a line or a cell is shown as `printableLine` shows it.
 [[nodiscard]] std::string table(const std::vector<std::vector<std::string>>& rows);
 
 /// `12.3 %`, and with `signedPercent` `+12.3 %`, of a fraction.
@@ -33,8 +33,13 @@ namespace pw::cli {
 /// One sentence to stderr, after the program's name; returns the status.
 int complain(std::string_view text, int status);
 
-/// Writes to stdout. Throws Error when it is full or closed.
+/// Writes text or a JSON document to stdout, `printable`: names of models, files and stores may hold what a terminal obeys. Throws Error when stdout is
+/// full or closed. All output goes through here, through `printDrawing`, `warn`, `complain` and `progress`.
 void print(std::string_view text);
+/// Writes a drawing, which has no names but may have colours, to stdout as it is. Throws as `print`.
+void printDrawing(std::string_view drawing);
+/// One line to stderr, after the program's name.
+void warn(std::string_view line);
 
 /// How progress is shown on stderr: a bar on a terminal, one JSON line a second with `--progress json`, nothing otherwise.
 enum class ProgressStyle : std::uint8_t { Automatic, Json };

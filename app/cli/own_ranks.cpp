@@ -10,6 +10,7 @@
 #include <fstream>
 #include <utility>
 
+#include "app/cli/numbers.h"
 #include "app/cli/output.h"
 #include "backends/gpu_inventory.h"
 #include "engine/failure.h"
@@ -35,7 +36,7 @@ void addMeasureOptions(CLI::App& command, MeasureOptions& o) {
       ->check(CLI::IsMember({"traced", "bf16", "fp16"}))->option_text("traced|bf16|fp16");
   command.add_flag("--tf32", o.tf32, "As the run will have it: GPUs may round the inputs of float32 matrix products to 19 bits");
   command.add_flag("--no-graphs", o.noGraphs, "As the run will have it: a GPU is asked for every operator by itself");
-  command.add_option("--threads", o.threads, "Intra-op threads of each process (default 1)")->check(CLI::Range(1, 1024))->option_text("N");
+  command.add_option("--threads", o.threads, "Intra-op threads of each process (default 1)")->check(wholeFrom(1, 1024))->option_text("N");
 }
 
 int gpuNumber(const MeasureOptions& o) {
@@ -67,7 +68,7 @@ Profile measureWithRanks(const std::vector<std::string>& models, std::int64_t mi
     const auto gpus = static_cast<int>(std::ranges::count_if(gpuInventory().gpus, isUsable));
     ranks = options.device == "cuda" ? std::clamp(ranks, 1, std::max(1, gpus)) : 1;
   } else if (static bool looked = false; options.device.empty() && !std::exchange(looked, true) && whyUnusable(gpuInventory(), 0).empty()) {
-    fmt::print(stderr, "pipewright: costs are measured on the CPU; give --device cuda for the GPUs of this machine\n");
+    warn("costs are measured on the CPU; give --device cuda for the GPUs of this machine");
   }
   const int threads = std::max(1, options.threads);
   const std::string out = fmt::format("{}/pipewright-profile-{}.json", fs::temp_directory_path().string(), getpid());

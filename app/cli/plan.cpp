@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "app/cli/commands.h"
+#include "app/cli/numbers.h"
 #include "app/cli/own_ranks.h"
 #include "app/cli/output.h"
 #include "app/cli/schedule_options.h"
@@ -18,6 +19,7 @@
 #include "schedules/generate.h"
 #include "schedules/units.h"
 #include "simulator/json_fields.h"
+#include "simulator/json_text.h"
 #include "simulator/metrics.h"
 #include "simulator/planner.h"
 #include "simulator/sharing.h"
@@ -105,7 +107,7 @@ void printStages(const Plan& plan, const ModelGraph& graph, const Metrics& metri
                     std::to_string(spec.end.value - spec.begin.value), formatDuration(cost.forward), formatDuration(cost.backward),
                     formatSize(cost.parameterBytes), formatSize(received), formatSize(metrics.ranks[rank.index()].peakBytes)});
   }
-  fmt::print("{}", table(rows));
+  print(table(rows));
   for (std::size_t s = 0; s < plan.partition.stages.size(); ++s) {
     const auto& recomputed = plan.partition.stages[s].recomputed;
     if (recomputed.empty()) continue;
@@ -113,7 +115,7 @@ void printStages(const Plan& plan, const ModelGraph& graph, const Metrics& metri
     for (const NodeId node : recomputed) {
       for (const ValueId v : graph.node(node).outputs) names += (names.empty() ? "" : ", ") + graph.value(v).name;
     }
-    fmt::print("recomputed by stage {} instead of received: {}\n", s, names);
+    print(fmt::format("recomputed by stage {} instead of received: {}\n", s, names));
   }
 }
 
@@ -133,7 +135,7 @@ void printShared(const Plan& plan, const std::vector<SharingChoice>& choices, co
       why += fmt::format(" ({}: replicate {} and {} over the links, transmit {} and {})", reason, formatDuration(choice.replicateTime), formatSize(choice.replicateBytes),
                          formatDuration(choice.transmitTime), formatSize(choice.transmitBytes));
     }
-    fmt::print("shared: {} ({}) of stages {}: gradients summed each step, {}\n", shared.name, formatSize(shared.bytes), stages, why);
+    print(fmt::format("shared: {} ({}) of stages {}: gradients summed each step, {}\n", shared.name, formatSize(shared.bytes), stages, why));
   }
 }
 
@@ -160,14 +162,14 @@ std::vector<Recomputed> recomputedBy(const Plan& plan, const ModelGraph& graph) 
 
 void printRecomputed(const std::vector<Recomputed>& all) {
   for (const Recomputed& r : all) {
-    fmt::print("recomputed in the backward of stage {}: {} operators, {} more per microbatch, {} less kept\n", r.stage.value, r.operators, formatDuration(r.time),
-               formatSize(std::max<Bytes>(0, r.saved)));
+    print(fmt::format("recomputed in the backward of stage {}: {} operators, {} more per microbatch, {} less kept\n", r.stage.value, r.operators, formatDuration(r.time),
+               formatSize(std::max<Bytes>(0, r.saved))));
   }
 }
 
 std::string withPlanFields(const std::string& prediction, const Plan& plan, const ExportRecord& exported, const std::vector<SharingChoice>& shared, const std::vector<Recomputed>& recomputed) {
-  auto json = nlohmann::ordered_json::parse(prediction);
-  json["trace_check"] = nlohmann::ordered_json::parse(toJson(exported));
+  auto json = ownJson(prediction);
+  json["trace_check"] = ownJson(toJson(exported));
   json["replicas"] = plan.replicas;
   json["world_size"] = worldSize(plan);
   json["recomputed"] = nlohmann::ordered_json::array();
@@ -179,7 +181,7 @@ std::string withPlanFields(const std::string& prediction, const Plan& plan, cons
     json["shared"].push_back({{"name", c.name}, {"sharing", name(c.sharing)}, {"ranks", c.ranks}, {"replicate_ns", c.replicateTime}, {"transmit_ns", c.transmitTime},
                               {"replicate_bytes", c.replicateBytes}, {"transmit_bytes", c.transmitBytes}});
   }
-  return json.dump(2);
+  return json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }
 
 /// Says so when one device is enough: the whole model fits it and would be no slower there.
@@ -194,9 +196,9 @@ void adviseSingleRank(const Plan& plan, const ModelGraph& graph, const Profile& 
   const Metrics alone = measure(simulate(schedule, costs));
   if (limit > 0 && alone.ranks[0].peakBytes > limit) return;
   if (alone.step <= pipelined) {
-    fmt::print("\nOne device suffices: the whole model takes {} per step on one rank, with {} of memory.\n", formatDuration(alone.step), formatSize(alone.ranks[0].peakBytes));
+    print(fmt::format("\nOne device suffices: the whole model takes {} per step on one rank, with {} of memory.\n", formatDuration(alone.step), formatSize(alone.ranks[0].peakBytes)));
   } else {
-    fmt::print("\nOn one rank the step would take {} ({:.2f} times as long).\n", formatDuration(alone.step), static_cast<double>(alone.step) / static_cast<double>(pipelined));
+    print(fmt::format("\nOn one rank the step would take {} ({:.2f} times as long).\n", formatDuration(alone.step), static_cast<double>(alone.step) / static_cast<double>(pipelined)));
   }
 }
 
@@ -256,18 +258,18 @@ int run(Options& o) {
   const bool fits = prediction.fits = tooLarge == metrics.ranks.end();
   if (!o.out.empty() && fits) writeFile(o.out, toJson(plan));
   if (o.json) {
-    fmt::print("{}\n", withPlanFields(predictionJson(prediction, plan.schedule, costs), plan, exported, shared, recomputed));
+    print(withPlanFields(predictionJson(prediction, plan.schedule, costs), plan, exported, shared, recomputed) + "\n");
   } else {
     const std::string copies = plan.replicas > 1 ? fmt::format(" in each of {} replicas", plan.replicas) : "";
-    fmt::print("{}: {}{}, {}, {} of {}, loss {}\ncosts {}\ntrace {}\n\n", graph.name, counted(ranks, "rank"), copies, o.schedule, counted(o.microbatches, "microbatch"), o.microbatch, o.loss,
-               sourceOf(plan.profile, ranks), describe(exported));
+    print(fmt::format("{}: {}{}, {}, {} of {}, loss {}\ncosts {}\ntrace {}\n\n", graph.name, counted(ranks, "rank"), copies, o.schedule, counted(o.microbatches, "microbatch"), o.microbatch, o.loss,
+               sourceOf(plan.profile, ranks), describe(exported)));
     printStages(plan, graph, metrics);
     printShared(plan, shared, o.share);
     printRecomputed(recomputed);
-    fmt::print("\npredicted step {}, makespan {}, bubble {:.1f} %, lower bound of the makespan {}\n", formatDuration(metrics.step), formatDuration(metrics.makespan),
-               100 * metrics.bubbleFraction, formatDuration(prediction.lowerBound.flush));
+    print(fmt::format("\npredicted step {}, makespan {}, bubble {:.1f} %, lower bound of the makespan {}\n", formatDuration(metrics.step), formatDuration(metrics.makespan),
+               100 * metrics.bubbleFraction, formatDuration(prediction.lowerBound.flush)));
     adviseSingleRank(plan, graph, profile, metrics.step, limit, request.optimizerCopies);
-    if (!o.out.empty() && fits) fmt::print("Written to {}.\n", o.out);
+    if (!o.out.empty() && fits) print(fmt::format("Written to {}.\n", o.out));
   }
   if (fits) return kYes;
   return complain(fmt::format("Rank {} would need {}, more than the limit of {}, so no plan was written; use more ranks, smaller microbatches, --recompute auto or another balance",
@@ -280,18 +282,18 @@ Command addPlan(CLI::App& app) {
   auto* sub = app.add_subcommand("plan", "Cut a model into stages and schedule it");
   auto o = std::make_shared<Options>();
   sub->add_option("MODEL.pt2", o->models, "Model archive (.pt2); several when each stage was exported on its own")->required()->option_text("MODEL.pt2");
-  sub->add_option("--ranks", o->ranks, "Pipeline ranks (default: split points + 1, else one per GPU where there are several, else one per core)")->check(CLI::Range(1, 1024))->option_text("R");
-  sub->add_option("--chunks", o->chunks, "Stages per rank (default: as the schedule usually has)")->check(CLI::Range(1, 1024))->option_text("V");
-  sub->add_option("--microbatches", o->microbatches, "Microbatches per step")->required()->check(CLI::Range(1, kMaxMicrobatches))->option_text("M");
-  sub->add_option("--microbatch", o->microbatch, "Samples per microbatch (default: as exported)")->check(CLI::Range(1, 1 << 20))->option_text("B");
-  sub->add_option("--replicas", o->replicas, "Data-parallel copies of the pipeline, each with its own microbatches (default: 1)")->check(CLI::Range(1, kMaxReplicas))->option_text("D");
-  sub->add_option("--batch", o->batch, "Samples per step of all replicas, where microbatches may be uneven")->check(CLI::Range(1, 1 << 24))->option_text("SAMPLES");
+  sub->add_option("--ranks", o->ranks, "Pipeline ranks (default: split points + 1, else one per GPU where there are several, else one per core)")->check(wholeFrom(1, 1024))->option_text("R");
+  sub->add_option("--chunks", o->chunks, "Stages per rank (default: as the schedule usually has)")->check(wholeFrom(1, 1024))->option_text("V");
+  sub->add_option("--microbatches", o->microbatches, "Microbatches per step")->required()->check(wholeFrom(1, kMaxMicrobatches))->option_text("M");
+  sub->add_option("--microbatch", o->microbatch, "Samples per microbatch (default: as exported)")->check(wholeFrom(1, 1 << 20))->option_text("B");
+  sub->add_option("--replicas", o->replicas, "Data-parallel copies of the pipeline, each with its own microbatches (default: 1)")->check(wholeFrom(1, kMaxReplicas))->option_text("D");
+  sub->add_option("--batch", o->batch, "Samples per step of all replicas, where microbatches may be uneven")->check(wholeFrom(1, 1 << 24))->option_text("SAMPLES");
   sub->add_option("--schedule", o->schedule, "A name of `schedule list` (default: 1f1b) or a CSV file")->option_text("NAME");
   sub->add_option("--split", o->splits, "Where stages begin: module names, `name` before or `name:end` after a module, `@node`; see `inspect`")->delimiter(',')->option_text("NAME,...");
   sub->add_option("--balance", o->balance, "What to balance where no split is named")->check(CLI::IsMember({"time", "memory", "parameters", "layers"}))->option_text("time|memory|parameters|layers");
   sub->add_option("--profile", o->profile, "A profile of this model (default: measured now)")->option_text("FILE");
   sub->add_option("--cluster", o->cluster, "Estimate costs for a cluster preset or file instead of measuring")->option_text("CLUSTER");
-  sub->add_option("--memory-limit", o->memoryLimit, "Memory of a rank, for example 24GiB: says no when the plan needs more")->option_text("SIZE");
+  sub->add_option("--memory-limit", o->memoryLimit, "Memory of a rank, for example 24GiB: says no when the plan needs more")->check(aSize())->option_text("SIZE");
   sub->add_option("--recompute", o->recompute, "What runs its forward again in the backward instead of being kept: module names (`blocks`: each of its layers), the full stages, or (auto, with --memory-limit) as few stages as fit")
       ->delimiter(',')->option_text("none|full|auto|NAME,...");
   sub->add_option("--share", o->share, "Parameters of several stages: each updates a copy, or one does and transmits it (default: auto, the shorter step)")

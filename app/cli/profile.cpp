@@ -5,6 +5,7 @@
 #include <map>
 
 #include "app/cli/commands.h"
+#include "app/cli/numbers.h"
 #include "app/cli/own_ranks.h"
 #include "app/cli/output.h"
 #include "backends/cuda_backend.h"
@@ -30,7 +31,7 @@ struct Options {
 };
 
 /// Sums over the modules of a depth: what each module's nodes cost.
-void print(const ModelGraph& graph, const Profile& profile, int depth) {
+void printModules(const ModelGraph& graph, const Profile& profile, int depth) {
   std::vector<std::string> order;
   std::map<std::string, NodeCost> sums;
   for (std::size_t n = 0; n < graph.nodes.size(); ++n) {
@@ -57,11 +58,11 @@ void print(const ModelGraph& graph, const Profile& profile, int depth) {
     rows.push_back({path, formatDuration(c.forward), formatDuration(c.forwardSpread), formatDuration(c.backward), formatDuration(c.backwardSpread), formatDuration(c.weight),
                     formatSize(std::max<Bytes>(0, c.saved)), fmt::format("{:.3f}", c.flops / 1e9)});
   }
-  fmt::print("{}", table(rows));
-  fmt::print("\n{} at microbatch {}, {}: optimizer {:.2f} ns per KiB of parameters", profile.model, profile.microbatch,
-             sourceOf(profile), profile.optimizerNsPerByte * 1024);
-  if (profile.link.bytesPerSecond > 0) fmt::print("; link {} + {:.2f} GB/s", formatDuration(profile.link.latency), profile.link.bytesPerSecond / 1e9);
-  fmt::print("\n");
+  print(table(rows));
+  print(fmt::format("\n{} at microbatch {}, {}: optimizer {:.2f} ns per KiB of parameters", profile.model, profile.microbatch,
+             sourceOf(profile), profile.optimizerNsPerByte * 1024));
+  if (profile.link.bytesPerSecond > 0) print(fmt::format("; link {} + {:.2f} GB/s", formatDuration(profile.link.latency), profile.link.bytesPerSecond / 1e9));
+  print("\n");
 }
 
 /// The device to measure on (null: the CPU), and the others who measure at the same time in `group`.
@@ -80,7 +81,7 @@ const Device* prepare(const MeasureOptions& how, const RankEnvironment* environm
     return nullptr;
   }
   GpuRank rank = connectGpus(*environment, rendezvousOf(*environment, kDeadline), how.tf32, torch);
-  if (environment->rank.value == 0 && !rank.gpu.note.empty()) fmt::print(stderr, "pipewright: {}\n", rank.gpu.note);
+  if (environment->rank.value == 0 && !rank.gpu.note.empty()) warn(rank.gpu.note);
   group = std::move(rank.communicator);
   return rank.gpu.device;
 }
@@ -98,7 +99,7 @@ Profile measure(const Options& o, const ModelGraph& graph, const RankEnvironment
   options.stage.precision = precisionOf(o.how.precision).value();
   options.stage.graphs = !o.how.noGraphs;
   const bool shows = environment == nullptr || environment->rank.value == 0;
-  if (shows) options.stage.tell = [&graph](const std::string& what) { fmt::print(stderr, "pipewright: {} {}\n", graph.name, what); };
+  if (shows) options.stage.tell = [&graph](const std::string& what) { warn(fmt::format("{} {}", graph.name, what)); };
   options.stage.initRandom = true;  // where the archive has no weights: times do not depend on them
   std::function<void(int, int)> report;
   if (shows) {
@@ -141,10 +142,10 @@ int run(Options& o) {
   if (!o.out.empty()) writeFile(o.out, toJson(profile));
   if (o.quiet) return kYes;
   if (o.json) {
-    fmt::print("{}\n", toJson(profile));
+    print(toJson(profile) + "\n");
   } else {
-    print(graph, profile, o.depth);
-    if (!o.out.empty()) fmt::print("Written to {}.\n", o.out);
+    printModules(graph, profile, o.depth);
+    if (!o.out.empty()) print(fmt::format("Written to {}.\n", o.out));
   }
   return kYes;
 }
@@ -156,12 +157,12 @@ Command addProfile(CLI::App& app) {
   auto o = std::make_shared<Options>();
   sub->add_option("MODEL.pt2", o->models, "Model archive (.pt2); several when each stage was exported on its own")->required()->option_text("MODEL.pt2");
   addMeasureOptions(*sub, o->how);
-  sub->add_option("--microbatch", o->microbatch, "Samples per microbatch (default: as exported)")->check(CLI::Range(1, 1 << 20))->option_text("B");
-  sub->add_option("--ranks", o->ranks, "Processes that compute at once, as in a run on one host; also measures their link")->check(CLI::Range(1, 1024))->option_text("R");
+  sub->add_option("--microbatch", o->microbatch, "Samples per microbatch (default: as exported)")->check(wholeFrom(1, 1 << 20))->option_text("B");
+  sub->add_option("--ranks", o->ranks, "Processes that compute at once, as in a run on one host; also measures their link")->check(wholeFrom(1, 1024))->option_text("R");
   sub->add_option("--loss", o->loss, "cross_entropy, mse, sum, output:NAME")->option_text("LOSS");
   sub->add_option("--estimate", o->cluster, "Estimate from FLOPs and bytes for a cluster preset or file")->option_text("CLUSTER");
   sub->add_option("--out", o->out, "Write the profile here (JSON)")->option_text("FILE");
-  sub->add_option("--depth", o->depth, "Depth of the module table")->option_text("N");
+  sub->add_option("--depth", o->depth, "Depth of the module table")->check(wholeFrom(0, 1000))->option_text("N");
   sub->add_option("--progress", o->progressStyle, "auto or json")->option_text("STYLE");
   sub->add_flag("--json", o->json, "Print the profile as JSON");
   sub->add_flag("--quiet", o->quiet, "Print nothing");

@@ -12,12 +12,14 @@
 #include <nlohmann/json.hpp>
 
 #include "app/cli/commands.h"
+#include "app/cli/numbers.h"
 #include "app/cli/own_ranks.h"
 #include "app/cli/output.h"
 #include "app/cli/run_options.h"
 #include "app/cli/run_report.h"
 #include "backends/gpu_inventory.h"
 #include "backends/checkpoint_writer.h"
+#include "backends/paths.h"
 #include "backends/pt2_record.h"
 #include "backends/run_store.h"
 #include "backends/tensor_file.h"
@@ -167,11 +169,11 @@ void evaluateRank(const Options& o, const ModelGraph& graph, const Plan& plan, T
     Json j{{"loss", loss}, {"samples", samples}, {"outputs", Json::array()}};
     for (const ModelOutput& output : steps.front().outputs) j["outputs"].push_back(output.name);
     if (!o.outputs.empty()) j["outputs_file"] = o.outputs;
-    fmt::print("{}\n", j.dump(1));
+    print(fmt::format("{}\n", j.dump(1, ' ', false, Json::error_handler_t::replace)));
     return;
   }
-  fmt::print("loss {:.6f} over {}, without dropout and gradients\n", loss, counted(samples, "sample"));
-  if (!o.outputs.empty()) fmt::print("{} written to {}\n", counted(static_cast<int>(steps.front().outputs.size()), "output"), o.outputs);
+  print(fmt::format("loss {:.6f} over {}, without dropout and gradients\n", loss, counted(samples, "sample")));
+  if (!o.outputs.empty()) print(fmt::format("{} written to {}\n", counted(static_cast<int>(steps.front().outputs.size()), "output"), o.outputs));
 }
 
 /// Trains this rank's part; fills `communicator`, which must outlive a failure: peers that notice must not report before this rank does.
@@ -182,7 +184,7 @@ void trainRank(const Options& o, const Plan& plan, const RankEnvironment& enviro
   const TorchBackend& torch = torchBackend();
   torch.prepareProcess(o.threads);
   TrainOptions options = trainOptions(o, plan);
-  options.stage.tell = [rank = environment.rank](const std::string& what) { fmt::print(stderr, "pipewright: rank {} {}\n", rank.value, what); };
+  options.stage.tell = [rank = environment.rank](const std::string& what) { warn(fmt::format("rank {} {}", rank.value, what)); };
   Rendezvous meeting;
   meeting.deadline = options.deadline;
   if (environment.worldSize > 1) {
@@ -194,7 +196,7 @@ void trainRank(const Options& o, const Plan& plan, const RankEnvironment& enviro
     communicator = std::move(rank.communicator);
     options.stage.device = rank.gpu.device;
     if (o.synthetic) options.synthetic = SyntheticDevice{rank.gpu.device, rank.gpu.device->spin, nullptr};
-    if (environment.rank.value == 0 && !rank.gpu.note.empty()) fmt::print(stderr, "pipewright: {}\n", rank.gpu.note);
+    if (environment.rank.value == 0 && !rank.gpu.note.empty()) warn(rank.gpu.note);
   } else if (environment.worldSize > 1) {
     communicator = connectRanks(o.transport, meeting, torch);
   } else {
@@ -289,10 +291,10 @@ int run(Options& o) {
   const auto environment = rankEnvironment();
   const FileTime started = FileTime::clock::now();
   const bool isFirst = !environment || (environment->rank == Rank(0) && environment->statusFd < 0);
-  if (const std::string note = costsNote(o, plan); isFirst && !note.empty()) fmt::print(stderr, "pipewright: {}\n", note);
+  if (const std::string note = costsNote(o, plan); isFirst && !note.empty()) warn(note);
   if (isFirst && !o.store.empty()) static_cast<void>(RunStore(o.store, RunStore::Mode::ReadWrite));  // refuse an unusable store before training
   if (isFirst && !o.save.empty()) {  // a checkpoint that cannot be written is known before the training, not after it
-    if (std::filesystem::is_directory(o.save)) throw UsageError(fmt::format("{} is a folder; give --save the name of a file.", o.save));
+    if (isFolder(o.save)) throw UsageError(fmt::format("{} is a folder; give --save the name of a file.", o.save));
     static_cast<void>(CheckpointWriter(o.save));
   }
   if (isFirst && !o.live.empty()) {  // the ranks append
@@ -325,7 +327,7 @@ Command addRun(CLI::App& app) {
   auto* sub = app.add_subcommand("run", "Execute a plan: one process per rank, training steps, measured timeline");
   auto o = std::make_shared<Options>();
   sub->add_option("PLAN.json", o->plan, "Plan (JSON) of `pipewright plan`")->required()->option_text("PLAN.json");
-  sub->add_option("--steps", o->steps, "Training steps (default 1)")->check(CLI::Range(1, 1 << 24))->option_text("N");
+  sub->add_option("--steps", o->steps, "Training steps (default 1)")->check(wholeFrom(1, 1 << 24))->option_text("N");
   sub->add_option("--store", o->store, "Record the run in this SQLite file, also one that fails (under torchrun and Slurm if rank 0 can)")->option_text("FILE");
   sub->add_option("--backend", o->transport, "How ranks exchange messages: ucx (shared memory, RDMA, TCP), gloo (TCP), or nccl: the ranks compute on GPUs (default: nccl for a plan profiled on GPUs, else ucx)")->check(CLI::IsMember({"ucx", "gloo", "nccl"}))->option_text("ucx|gloo|nccl");
   sub->add_option("--precision", o->precision, "Matrix products and the like in bf16 or fp16, the rest and all sums as traced (autocast; default: as the plan was profiled)")->check(CLI::IsMember({"traced", "bf16", "fp16"}))->option_text("traced|bf16|fp16");
@@ -339,25 +341,25 @@ Command addRun(CLI::App& app) {
   sub->add_option("--loss", o->loss, "cross_entropy, mse, sum, output:NAME (default: the plan's)")->option_text("LOSS");
   sub->add_option("--loss-over", o->lossOver, "microbatch (default), or batch: one loss of all outputs")->check(CLI::IsMember({"microbatch", "batch"}))->option_text("microbatch|batch");
   sub->add_option("--optimizer", o->optimizer, "sgd (default), adam or adamw, with torch.optim's defaults")->option_text("sgd|adam|adamw");
-  sub->add_option("--lr", o->update.learningRate, "Learning rate (default 0.01)")->option_text("X");
-  sub->add_option("--momentum", o->update.momentum, "SGD's momentum (default 0)")->check(CLI::Range(0.0, 1.0))->option_text("X");
+  sub->add_option("--lr", o->update.learningRate, "Learning rate (default 0.01)")->check(numberFrom(0, 1e6))->option_text("X");
+  sub->add_option("--momentum", o->update.momentum, "SGD's momentum (default 0)")->check(numberFrom(0, 1))->option_text("X");
   sub->add_flag("--nesterov", o->update.nesterov, "Nesterov's momentum");
-  sub->add_option("--betas", o->betas, "Adam's decay rates (default 0.9,0.999)")->delimiter(',')->expected(2)->check(CLI::Range(0.0, 1.0))->option_text("B1,B2");
-  sub->add_option("--weight-decay", o->update.weightDecay, "Weight decay (default 0)")->check(CLI::NonNegativeNumber)->option_text("X");
-  sub->add_option("--warmup", o->update.warmupSteps, "Steps over which the learning rate rises")->check(CLI::Range(0, 1 << 24))->option_text("STEPS");
-  sub->add_option("--decay-steps", o->update.decaySteps, "Step at which a cosine has brought the rate down to --final-rate (default: none)")->check(CLI::Range(0, 1 << 24))->option_text("STEP");
-  sub->add_option("--final-rate", o->update.finalRate, "Part of the learning rate that remains (default 0)")->check(CLI::Range(0.0, 1.0))->option_text("X");
-  sub->add_option("--clip-norm", o->clipNorm, "Largest norm of the whole model's gradient")->check(CLI::PositiveNumber)->option_text("X");
+  sub->add_option("--betas", o->betas, "Adam's decay rates (default 0.9,0.999)")->delimiter(',')->expected(2)->check(numberFrom(0, 1))->option_text("B1,B2");
+  sub->add_option("--weight-decay", o->update.weightDecay, "Weight decay (default 0)")->check(numberFrom(0, 1e6))->option_text("X");
+  sub->add_option("--warmup", o->update.warmupSteps, "Steps over which the learning rate rises")->check(wholeFrom(0, 1 << 24))->option_text("STEPS");
+  sub->add_option("--decay-steps", o->update.decaySteps, "Step at which a cosine has brought the rate down to --final-rate (default: none)")->check(wholeFrom(0, 1 << 24))->option_text("STEP");
+  sub->add_option("--final-rate", o->update.finalRate, "Part of the learning rate that remains (default 0)")->check(numberFrom(0, 1))->option_text("X");
+  sub->add_option("--clip-norm", o->clipNorm, "Largest norm of the whole model's gradient")->check(numberFrom(1e-30, 1e30))->option_text("X");
   sub->add_flag("--zero1", o->shardOptimizer, "Spread the optimizer's state over the replicas (ZeRO stage 1)");
   sub->add_option("--save", o->save, "Write a checkpoint here at the end: a state dict for torch.load and load_state_dict")->option_text("FILE");
-  sub->add_option("--save-every", o->saveEvery, "Write it every so many steps too")->check(CLI::Range(1, 1 << 24))->option_text("STEPS");
+  sub->add_option("--save-every", o->saveEvery, "Write it every so many steps too")->check(wholeFrom(1, 1 << 24))->option_text("STEPS");
   sub->add_option("--resume", o->resume, "Go on from a checkpoint, under this or another plan")->option_text("FILE");
   sub->add_option("--log", o->log, "Write loss, learning rate and time of each step here (CSV)")->option_text("FILE");
   sub->add_flag("--eval", o->evaluates, "Forwards only: no dropout, no gradients; the mean loss of --steps batches");
   sub->add_option("--outputs", o->outputs, "With --eval: write the model's outputs here (a dict for torch.load)")->option_text("FILE");
-  sub->add_option("--seed", o->seed, "Seed of data, dropout and drawn weights (default 0)")->option_text("S");
-  sub->add_option("--threads", o->threads, "Intra-op threads of each rank (default: as the plan was profiled)")->check(CLI::Range(1, 1024))->option_text("N");
-  sub->add_option("--timeout", o->timeoutSeconds, "Seconds any wait between ranks may last (default 120)")->check(CLI::Range(0.1, 1e6))->option_text("SECONDS");
+  sub->add_option("--seed", o->seed, "Seed of data, dropout and drawn weights (default 0)")->check(aSeed())->option_text("S");
+  sub->add_option("--threads", o->threads, "Intra-op threads of each rank (default: as the plan was profiled)")->check(wholeFrom(1, 1024))->option_text("N");
+  sub->add_option("--timeout", o->timeoutSeconds, "Seconds any wait between ranks may last (default 120)")->check(numberFrom(0.1, 1e6))->option_text("SECONDS");
   sub->add_option("--init", "Draw weights instead of reading them")->check(CLI::IsMember({"random"}))->each([o](const std::string&) { o->initRandom = true; })->option_text("random");
   sub->add_option("--live", o->live, "Append here what each rank does while it does it (JSON lines), for programs that watch; ranks on one host; with --backend nccl at the end of each step")->option_text("FILE");
   sub->add_option("--progress", o->progressStyle, "auto or json")->option_text("STYLE");

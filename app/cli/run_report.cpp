@@ -7,6 +7,7 @@
 
 #include "app/cli/output.h"
 #include "schedules/units.h"
+#include "simulator/json_text.h"
 #include "simulator/metrics.h"
 
 namespace pw::cli {
@@ -31,7 +32,7 @@ void printJson(const RunResult& result) {
     const Verification& v = *result.verification;
     j["verification"] = {{"equal", v.equal}, {"loss_difference", v.lossDifference}, {"boundary_difference", v.boundaryDifference}, {"gradient_difference", v.gradientDifference}, {"first_difference", v.firstDifference}};
   }
-  if (result.exported) j["trace_check"] = Json::parse(toJson(*result.exported));
+  if (result.exported) j["trace_check"] = ownJson(toJson(*result.exported));
   for (const double norm : result.gradientNorms) j["gradient_norms"].push_back(norm);
   if (result.lossScale) {
     j["skipped_steps"] = result.skippedSteps;
@@ -41,7 +42,7 @@ void printJson(const RunResult& result) {
     j["processes"].push_back({{"rank", r}, {"resident_peak_bytes", result.residentPeak[r]}, {"start_to_first_action_ns", result.startToFirstAction[r]}});
   }
   if (!result.saved.empty()) j["checkpoint"] = result.saved;
-  fmt::print("{}\n", j.dump(1));
+  print(fmt::format("{}\n", j.dump(1, ' ', false, Json::error_handler_t::replace)));
 }
 
 void printText(const RunResult& result, const std::string& store) {
@@ -51,10 +52,10 @@ void printText(const RunResult& result, const std::string& store) {
   const std::string count = counted(static_cast<int>(steps.size()), "step");
   const bool isSynthetic = result.record.backend.ends_with(kSyntheticRun);
   if (isSynthetic) {
-    fmt::print("{} of as long as the plan says: nothing was computed\n\n", count);
+    print(fmt::format("{} of as long as the plan says: nothing was computed\n\n", count));
   } else {
-    fmt::print("{}, loss {:.6f} before the first update", count, steps.front().loss);
-    fmt::print("{}\n\n", steps.size() > 1 ? fmt::format(", {:.6f} before the last", steps.back().loss) : "");
+    print(fmt::format("{}, loss {:.6f} before the first update", count, steps.front().loss));
+    print(fmt::format("{}\n\n", steps.size() > 1 ? fmt::format(", {:.6f} before the last", steps.back().loss) : ""));
   }
   std::vector<std::vector<std::string>> rows{{"", "predicted", "measured", "error"}};
   const auto time = [&](const std::string& what, Ns expected, Ns actual) {
@@ -69,25 +70,25 @@ void printText(const RunResult& result, const std::string& store) {
     rows.push_back({fmt::format("memory, rank {}", r), formatSize(predicted.ranks[r].peakBytes), formatSize(measured.ranks[r].peakBytes),
                     signedPercent(static_cast<double>(measured.ranks[r].peakBytes) / static_cast<double>(std::max<Bytes>(1, predicted.ranks[r].peakBytes)) - 1)});
   }
-  fmt::print("{}", table(rows));
+  print(table(rows));
   if (!isSynthetic) {
-    fmt::print("\n{:.1f} samples/s, {}\n", static_cast<double>(result.record.plan.batch) * 1e9 / static_cast<double>(std::max<Ns>(measured.step, 1)),
-               steps.size() > 1 ? "in the median step after the first, which warms up" : "in a single step, which includes the warm-up: take more with --steps");
+    print(fmt::format("\n{:.1f} samples/s, {}\n", static_cast<double>(result.record.plan.batch) * 1e9 / static_cast<double>(std::max<Ns>(measured.step, 1)),
+               steps.size() > 1 ? "in the median step after the first, which warms up" : "in a single step, which includes the warm-up: take more with --steps"));
   }
   if (result.verification) {
     const Verification& v = *result.verification;
     const bool exact = v.equal && v.lossDifference == 0 && v.boundaryDifference == 0 && v.gradientDifference == 0;
-    fmt::print("verified against one rank on the same microbatches: {}\n",
+    print(fmt::format("verified against one rank on the same microbatches: {}\n",
                exact     ? "loss, boundary values and all gradients equal, bit for bit"
                : v.equal ? fmt::format("equal within float32 rounding (loss differs by {:.2g}, boundary values by at most {:.2g}, gradients by {:.2g})", v.lossDifference, v.boundaryDifference, v.gradientDifference)
-                         : "NOT EQUAL. " + v.firstDifference);
+                         : "NOT EQUAL. " + v.firstDifference));
   }
-  if (result.exported) fmt::print("trace {}\n", describe(*result.exported));
+  if (result.exported) print(fmt::format("trace {}\n", describe(*result.exported)));
   if (result.skippedSteps > 0) {
-    fmt::print("{} of {} skipped: gradients overflowed in float16 (loss scale now {:g})\n", result.skippedSteps, count, result.lossScale.value_or(1));
+    print(fmt::format("{} of {} skipped: gradients overflowed in float16 (loss scale now {:g})\n", result.skippedSteps, count, result.lossScale.value_or(1)));
   }
-  if (!result.saved.empty()) fmt::print("saved after step {} in {}\n", result.firstStep + static_cast<int>(steps.size()), result.saved);
-  if (result.id) fmt::print("stored as run {} in {}\n", result.id->value, store);
+  if (!result.saved.empty()) print(fmt::format("saved after step {} in {}\n", result.firstStep + static_cast<int>(steps.size()), result.saved));
+  if (result.id) print(fmt::format("stored as run {} in {}\n", result.id->value, store));
 }
 
 }  // namespace pw::cli

@@ -8,6 +8,7 @@
 #include <CLI/Validators.hpp>
 #include <fmt/format.h>
 
+#include "app/cli/numbers.h"
 #include "app/cli/output.h"
 #include "schedules/csv.h"
 #include "schedules/error.h"
@@ -17,10 +18,10 @@
 namespace pw::cli {
 
 void declareShape(CLI::App& command, ShapeOptions& options) {
-  command.add_option("--ranks", options.ranks, "How many devices")->option_text("R")->check(CLI::Range(1, kMaxRanks));
-  command.add_option("--chunks", options.chunks, "Stages per rank; as the schedule usually has without it")->option_text("V")->check(CLI::Range(1, kMaxStages));
-  command.add_option("--microbatches", options.microbatches, "Pieces of a batch")->option_text("M")->check(CLI::Range(1, kMaxMicrobatches));
-  command.add_option("--group", options.group, "interleaved-1f1b: microbatches a chunk takes before the next one's turn (Megatron)")->option_text("G")->check(CLI::Range(1, kMaxMicrobatches));
+  command.add_option("--ranks", options.ranks, "How many devices")->option_text("R")->check(wholeFrom(1, kMaxRanks));
+  command.add_option("--chunks", options.chunks, "Stages per rank; as the schedule usually has without it")->option_text("V")->check(wholeFrom(1, kMaxStages));
+  command.add_option("--microbatches", options.microbatches, "Pieces of a batch")->option_text("M")->check(wholeFrom(1, kMaxMicrobatches));
+  command.add_option("--group", options.group, "interleaved-1f1b: microbatches a chunk takes before the next one's turn (Megatron)")->option_text("G")->check(wholeFrom(1, kMaxMicrobatches));
   command.add_option("--strict", options.strict, "Refuse the shapes that torch refuses")->option_text("torch")->check(CLI::IsMember({"torch"}));
 }
 

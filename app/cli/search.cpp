@@ -10,6 +10,7 @@
 #include <set>
 
 #include "app/cli/commands.h"
+#include "app/cli/numbers.h"
 #include "app/cli/own_ranks.h"
 #include "app/cli/output.h"
 #include "backends/optimizer_spec.h"
@@ -165,13 +166,13 @@ int run(Options& o) {
   const Candidate& first = found.candidates.front();
   if (!o.out.empty() && first.fits) writePlan(o.out, graph, first, *profiles.at(first.request.microbatch).profile);
   if (o.json) {
-    fmt::print("{}\n", asJson(o, graph, found, best, front));
+    print(fmt::format("{}\n", asJson(o, graph, found, best, front)));
   } else {
     const bool limited = space.base.memoryLimit > 0;
-    fmt::print("{}: {}\ncosts {}{}\n\n{}", graph.name, triedLine(o, found), pw::sourceOf(*profiles.at(first.request.microbatch).profile, o.ranks),
-               first.scaled ? "; scaled to other microbatch sizes, which flatters small ones: profile the one you choose" : "", tableOf(best, limited));
-    fmt::print("\nFrom the fastest to the smallest, where more speed costs more memory:\n{}", tableOf(front, limited));
-    if (!o.out.empty() && first.fits) fmt::print("\nWritten to {}.\n", o.out);
+    print(fmt::format("{}: {}\ncosts {}{}\n\n{}", graph.name, triedLine(o, found), pw::sourceOf(*profiles.at(first.request.microbatch).profile, o.ranks),
+               first.scaled ? "; scaled to other microbatch sizes, which flatters small ones: profile the one you choose" : "", tableOf(best, limited)));
+    print(fmt::format("\nFrom the fastest to the smallest, where more speed costs more memory:\n{}", tableOf(front, limited)));
+    if (!o.out.empty() && first.fits) print(fmt::format("\nWritten to {}.\n", o.out));
   }
   if (first.fits) return kYes;
   return complain(fmt::format("No plan fits {}: the least that any needs is {} ({}, {} stages, {} microbatches, recompute {}); use more ranks, a smaller batch or more microbatches",
@@ -185,21 +186,21 @@ Command addSearch(CLI::App& app) {
   auto* sub = app.add_subcommand("search", "Find the best plans of a model, and what memory buys");
   auto o = std::make_shared<Options>();
   sub->add_option("MODEL.pt2", o->models, "Model archive (.pt2); several when each stage was exported on its own")->required()->option_text("MODEL.pt2");
-  sub->add_option("--ranks", o->ranks, "Pipeline ranks")->required()->check(CLI::Range(1, 1024))->option_text("R");
-  sub->add_option("--microbatches", o->microbatches, "Counts to try (default: R, 2R, 4R and 8R)")->delimiter(',')->check(CLI::Range(1, kMaxMicrobatches))->option_text("M,...");
-  sub->add_option("--batch", o->batch, "Samples per step of all replicas (default: the most microbatches, as exported)")->check(CLI::Range(1, 1 << 24))->option_text("SAMPLES");
-  sub->add_option("--microbatch", o->microbatch, "Keep microbatches of this size [samples] instead of the batch, and compare samples per second")->check(CLI::Range(1, 1 << 20))->option_text("B");
-  sub->add_option("--replicas", o->replicas, "Data-parallel copies of the pipeline (default: 1)")->check(CLI::Range(1, kMaxReplicas))->option_text("D");
-  sub->add_option("--memory-limit", o->memoryLimit, "Memory of a rank, for example 24GiB")->option_text("SIZE");
+  sub->add_option("--ranks", o->ranks, "Pipeline ranks")->required()->check(wholeFrom(1, 1024))->option_text("R");
+  sub->add_option("--microbatches", o->microbatches, "Counts to try (default: R, 2R, 4R and 8R)")->delimiter(',')->check(wholeFrom(1, kMaxMicrobatches))->option_text("M,...");
+  sub->add_option("--batch", o->batch, "Samples per step of all replicas (default: the most microbatches, as exported)")->check(wholeFrom(1, 1 << 24))->option_text("SAMPLES");
+  sub->add_option("--microbatch", o->microbatch, "Keep microbatches of this size [samples] instead of the batch, and compare samples per second")->check(wholeFrom(1, 1 << 20))->option_text("B");
+  sub->add_option("--replicas", o->replicas, "Data-parallel copies of the pipeline (default: 1)")->check(wholeFrom(1, kMaxReplicas))->option_text("D");
+  sub->add_option("--memory-limit", o->memoryLimit, "Memory of a rank, for example 24GiB")->check(aSize())->option_text("SIZE");
   sub->add_option("--schedules", o->schedules, "Names of `schedule list` (default: all that train)")->delimiter(',')->option_text("NAME,...");
-  sub->add_option("--chunks", o->chunks, "Stages per rank to try (default: as each schedule usually has, and twice that)")->delimiter(',')->check(CLI::Range(1, 1024))->option_text("V,...");
+  sub->add_option("--chunks", o->chunks, "Stages per rank to try (default: as each schedule usually has, and twice that)")->delimiter(',')->check(wholeFrom(1, 1024))->option_text("V,...");
   sub->add_flag("--no-recompute", o->noRecompute, "Keep all activations");
   auto* profile = sub->add_option("--profile", o->profiles, "Profiles of this model at one or several microbatch sizes (default: measured now at each size)")->delimiter(',')->option_text("FILE,...");
   sub->add_option("--cluster", o->cluster, "Estimate costs for a cluster preset or file instead of measuring")->excludes(profile)->option_text("CLUSTER");
   sub->add_option("--optimizer", o->optimizer, "Whose state counts as memory (default: sgd, none)")->option_text("sgd|adam|adamw");
   sub->add_option("--loss", o->loss, "cross_entropy, mse, sum, output:NAME (default: the model's own, else cross_entropy)")->option_text("LOSS");
   addMeasureOptions(*sub, o->how);
-  sub->add_option("--top", o->top, "Show so many (default: 10)")->check(CLI::Range(1, 1 << 20))->option_text("K");
+  sub->add_option("--top", o->top, "Show so many (default: 10)")->check(wholeFrom(1, 1 << 20))->option_text("K");
   sub->add_option("--out", o->out, "Write the best plan here (JSON)")->option_text("FILE");
   sub->add_option("--progress", o->progressStyle, "auto or json")->option_text("STYLE");
   sub->add_flag("--json", o->json, "Print plans and Pareto front as JSON");

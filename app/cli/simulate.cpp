@@ -10,6 +10,7 @@
 #include <fmt/format.h>
 
 #include "app/cli/commands.h"
+#include "app/cli/numbers.h"
 #include "app/cli/output.h"
 #include "app/cli/simulate_subject.h"
 #include "schedules/cycles.h"
@@ -157,7 +158,6 @@ int refuse(const SimulateOptions& options, const Schedule& schedule, const std::
 }
 
 int runSimulate(const SimulateOptions& options) {
-  if (!(options.jitter >= 0 && options.jitter <= kMostJitter)) throw UsageError(fmt::format("--jitter {} is no fraction from 0 to {}; give for example 0.05", options.jitter, kMostJitter));
   const Subject subject = subjectOf(options.subject);
   const Sending sending = sendingOf(options.sends);
   if (subject.schedule.lockstep && sending != Sending::Overlapped) throw UsageError("a lockstep schedule exchanges its messages after every cycle; leave out --sends");
@@ -182,12 +182,11 @@ int runSimulate(const SimulateOptions& options) {
   if (options.json) {
     print(predictionJson(prediction, rows, subject.costs) + "\n");
   } else {
-    std::string text = summary(subject, sending, prediction) + "\n" + rankTable(prediction) + causesText(prediction.explanation, options.why);
+    print(summary(subject, sending, prediction) + "\n" + rankTable(prediction) + causesText(prediction.explanation, options.why));
     if (options.text || isTerminal(1)) {
-      text += "\n" + toText(trace, {terminalColumns(), wantsColour(), 0});
-      if (subject.schedule.lockstep) text += "\n" + cycleTable(subject.schedule, terminalColumns());
+      printDrawing("\n" + toText(trace, {terminalColumns(), wantsColour(), 0}));
+      if (subject.schedule.lockstep) print("\n" + cycleTable(subject.schedule, terminalColumns()));
     }
-    print(text);
   }
   if (!tooMuch) return kYes;
   return complain(fmt::format("{}: {}", subject.schedule.name, *tooMuch), kNo);
@@ -202,9 +201,9 @@ Command addSimulate(CLI::App& app) {
   command->add_option("--sends", options->sends, "In the background (the default); when both ends are posted, on a channel for each direction or one for both; or holding both ranks")
       ->option_text("overlapped|posted|one-channel|blocking")
       ->check(CLI::IsMember({"overlapped", "posted", "one-channel", "blocking"}));
-  CLI::Option* jitter = command->add_option("--jitter", options->jitter, "Vary every duration at random by about this fraction: 0.05")->option_text("SIGMA");
-  command->add_option("--draws", options->draws, "How many times, with --jitter; 1000 without it")->check(CLI::Range(1, 1'000'000))->option_text("N")->needs(jitter);
-  command->add_option("--seed", options->seed, "Of the random numbers, with --jitter")->option_text("S")->needs(jitter);
+  CLI::Option* jitter = command->add_option("--jitter", options->jitter, "Vary every duration at random by about this fraction: 0.05")->check(numberFrom(0, kMostJitter))->option_text("SIGMA");
+  command->add_option("--draws", options->draws, "How many times, with --jitter; 1000 without it")->check(wholeFrom(1, 1'000'000))->option_text("N")->needs(jitter);
+  command->add_option("--seed", options->seed, "Of the random numbers, with --jitter")->check(aSeed())->option_text("S")->needs(jitter);
   command->add_flag("--json", options->json, "One JSON document on stdout");
   command->add_flag("--text", options->text, "Draw the timeline, as is done on a terminal anyway");
   command->add_flag("--why", options->why, "Say of every bubble what it waits for; with --json the whole critical path too");

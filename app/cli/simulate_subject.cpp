@@ -11,6 +11,7 @@
 #include <CLI/Validators.hpp>
 #include <fmt/format.h>
 
+#include "app/cli/numbers.h"
 #include "app/cli/output.h"
 #include "schedules/error.h"
 #include "schedules/units.h"
@@ -239,18 +240,18 @@ void declareSubject(CLI::App& command, SubjectOptions& o) {
   command.add_option("--csv", o.csv, "A schedule in torch's CSV")->type_name("F.csv");
   declareLetters(command, o.letters);
   const std::string perStage = "; one value, or one per stage: 1ms,2ms";
-  command.add_option("--forward", o.forward, "Time of a forward" + perStage)->type_name("T");
-  command.add_option("--backward", o.backward, "Time of a backward; twice the forward without it")->type_name("T");
-  command.add_option("--input", o.input, "Its part for the inputs, where a schedule splits the backward")->type_name("T");
-  command.add_option("--weight", o.weight, "Its part for the weights")->type_name("T");
-  command.add_option("--overlap", o.overlap, "A forward and a backward overlapped in one slot; their sum without it")->type_name("T");
-  command.add_option("--latency", o.latency, "From the end of an action to its message's arrival, beside the transfer")->type_name("T");
-  command.add_option("--transfer", o.transfer, "How long a message holds its channel")->type_name("T");
-  command.add_option("--load", o.load, "lockstep: bringing a microbatch in from the host")->type_name("T");
-  command.add_option("--store", o.store, "lockstep: bringing a result out to the host")->type_name("T");
+  command.add_option("--forward", o.forward, "Time of a forward" + perStage)->type_name("T")->check(durationList());
+  command.add_option("--backward", o.backward, "Time of a backward; twice the forward without it")->type_name("T")->check(durationList());
+  command.add_option("--input", o.input, "Its part for the inputs, where a schedule splits the backward")->type_name("T")->check(durationList());
+  command.add_option("--weight", o.weight, "Its part for the weights")->type_name("T")->check(durationList());
+  command.add_option("--overlap", o.overlap, "A forward and a backward overlapped in one slot; their sum without it")->type_name("T")->check(durationList());
+  command.add_option("--latency", o.latency, "From the end of an action to its message's arrival, beside the transfer")->type_name("T")->check(aDuration());
+  command.add_option("--transfer", o.transfer, "How long a message holds its channel")->type_name("T")->check(aDuration());
+  command.add_option("--load", o.load, "lockstep: bringing a microbatch in from the host")->type_name("T")->check(aDuration());
+  command.add_option("--store", o.store, "lockstep: bringing a result out to the host")->type_name("T")->check(aDuration());
   command.add_option("--costs", o.costs, "A problem file with shape, costs and limits instead of these times")->type_name("F.json");
-  command.add_option("--live-limit", o.liveLimit, "Most live (stage, microbatch) pairs of a rank, or of each: says no when it is exceeded")->delimiter(',')->option_text("N[,N...]")->check(CLI::Range(1, kMaxMicrobatches))->allow_extra_args(false);
-  command.add_option("--memory-limit", o.memoryLimit, "Memory of a rank, for example 24GiB: says no when the schedule needs more")->option_text("SIZE");
+  command.add_option("--live-limit", o.liveLimit, "Most live (stage, microbatch) pairs of a rank, or of each: says no when it is exceeded")->delimiter(',')->option_text("N[,N...]")->check(wholeFrom(1, kMaxMicrobatches))->allow_extra_args(false);
+  command.add_option("--memory-limit", o.memoryLimit, "Memory of a rank, for example 24GiB: says no when the schedule needs more")->check(aSize())->option_text("SIZE");
   command.add_option("--slow", o.slow, "Slow down a rank, 2=1.5, or a link, 1-2=3 (may be repeated)")->type_name("RANK=FACTOR")->expected(1)->take_all()->allow_extra_args(false);
 }
 

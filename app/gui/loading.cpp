@@ -7,6 +7,7 @@
 #include <fstream>
 
 #include "backends/files.h"
+#include "backends/paths.h"
 #include "backends/resources.h"
 #include "backends/trace_blob.h"
 #include "backends/trace_import.h"
@@ -204,12 +205,18 @@ std::shared_ptr<Loaded> loadProject(const std::string& path) {
   }
   const Design fresh = loaded->design;
   loaded->design = project.design;
+  std::vector<NodeId>& begins = loaded->design.request.begins;
+  const std::size_t nodes = loaded->graph ? loaded->graph->nodes.size() : 0;
+  if (loaded->graph && !begins.empty() && begins.back().index() >= nodes) {
+    begins.clear();
+    loaded->notes << translated("The project's splits lie outside its model, which has changed since; its stages are balanced anew.");
+  }
   loaded->design.customRows = fresh.customRows;
   loaded->design.customCosts = fresh.customCosts;
   loaded->title = QString::fromStdString(fs::path(path).stem().string());
   loaded->store = project.store;
   loaded->view = project.view;
-  loaded->project = QString::fromStdString(fs::absolute(path).string());
+  loaded->project = QString::fromStdString(absolutePath(path));
   return loaded;
 }
 
@@ -242,16 +249,16 @@ Design firstDesign(const ModelGraph& graph, const std::vector<SplitPoint>& point
 std::shared_ptr<Loaded> loadFiles(const std::vector<std::string>& paths, const std::function<bool(std::int64_t, std::int64_t)>& progress) {
   if (paths.empty()) throw UsageError("No file was named; choose one to open.");
   for (const std::string& path : paths) {
-    if (!fs::exists(path)) throw UsageError(path + " does not exist; choose another file.");
+    if (!pathExists(path)) throw UsageError(path + " does not exist; choose another file.");
   }
   const std::string& first = paths.front();
-  if (fs::is_directory(first)) return loadTraces(paths, progress);
+  if (isFolder(first)) return loadTraces(paths, progress);
   const std::string extension = extensionOf(first), head = headOf(first);
   if (head.empty()) throw UsageError(first + " is empty; choose another file.");
   if (isStore(head)) {
     static_cast<void>(RunStore(first, RunStore::Mode::ReadOnly).list());
     auto loaded = std::make_shared<Loaded>();
-    loaded->store = QString::fromStdString(fs::absolute(first).string());
+    loaded->store = QString::fromStdString(absolutePath(first));
     return loaded;
   }
   if (extension == ".pt2" || head.starts_with("PK")) return loadArchives(paths);

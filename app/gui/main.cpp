@@ -10,6 +10,8 @@
 #include <QSettings>
 #include <QThread>
 #include <cstdio>
+#include <cstdlib>
+#include <optional>
 
 #include "app/gui/candidates/candidates_panel.h"
 #include "app/gui/document.h"
@@ -115,69 +117,128 @@ int grab(pw::gui::MainWindow& window, const Options& o) {
   return 0;
 }
 
-}  // namespace
+/// What the command line says, understood without a display.
+struct Call {
+  Options options;
+  QString theme, store;
+  bool picture = false, timed = false;  ///< `picture`: no window is shown
+  std::optional<int> status;            ///< nothing is left to do: help or version was shown, or the call was wrong
+};
 
-int main(int argc, char** argv) {
-  const auto asks = [&](const char* option) {
-    for (int i = 1; i < argc; ++i) {
-      if (QByteArray(argv[i]).startsWith(option)) return true;
-    }
-    return false;
-  };
-  const bool picture = asks("--grab") || asks("--export") || asks("--time-first-frame");
-  if (picture && qEnvironmentVariableIsEmpty("QT_QPA_PLATFORM")) qputenv("QT_QPA_PLATFORM", "offscreen");
-  QApplication app(argc, argv);
-  QApplication::setOrganizationName(QStringLiteral("Pipewright"));
-  QApplication::setApplicationName(QStringLiteral("Pipewright"));
-  QApplication::setApplicationVersion(QStringLiteral(PW_VERSION));
+/// The arguments without those that Qt takes itself (`-platform offscreen`, `-style=fusion`).
+QStringList ownArguments(const QStringList& all) {
+  static const QStringList valued{QStringLiteral("platform"), QStringLiteral("platformpluginpath"), QStringLiteral("platformtheme"), QStringLiteral("plugin"),
+                                  QStringLiteral("qwindowgeometry"), QStringLiteral("qwindowicon"), QStringLiteral("qwindowtitle"), QStringLiteral("geometry"),
+                                  QStringLiteral("icon"), QStringLiteral("title"), QStringLiteral("display"), QStringLiteral("session"), QStringLiteral("style"),
+                                  QStringLiteral("stylesheet")};
+  QStringList own;
+  for (qsizetype i = 0; i < all.size(); ++i) {
+    const QString name = all[i].mid(all[i].startsWith(QLatin1String("--")) ? 2 : 1).section(QLatin1Char('='), 0, 0);
+    const bool isQts = i > 0 && all[i].startsWith(QLatin1Char('-')) && (valued.contains(name) || name == QLatin1String("reverse"));
+    if (!isQts) own << all[i];
+    else if (valued.contains(name) && !all[i].contains(QLatin1Char('='))) ++i;
+  }
+  return own;
+}
 
+Call wrong(const QString& sentence) {
+  Call call;
+  call.status = complain(sentence, kUnusable);
+  return call;
+}
+
+Call parse(const QStringList& arguments) {
   QCommandLineParser parser;
   parser.setApplicationDescription(QObject::tr("Pipewright's desktop app: split a model, see the bubbles, run the plan, compare."));
-  parser.addHelpOption();
-  parser.addVersionOption();
+  const QCommandLineOption helpOption = parser.addHelpOption(), versionOption = parser.addVersionOption();
   parser.addPositionalArgument(QStringLiteral("FILE"), QObject::tr("Model (.pt2; several: parts in order), plan or trace (.json), schedule (.csv), project (.pwproj), run store (.db)"), QStringLiteral("[FILE...]"));
   const QCommandLineOption grabOption(QStringLiteral("grab"), QObject::tr("Write a picture of the window and end"), QStringLiteral("FILE.png"));
   const QCommandLineOption exportOption(QStringLiteral("export"), QObject::tr("Write the timeline (.png .svg .pdf), spans (.csv), Chrome trace (.json) and end"), QStringLiteral("FILE"));
-  const QCommandLineOption sizeOption(QStringLiteral("size"), QObject::tr("Size of the window"), QStringLiteral("WxH"));
+  const QCommandLineOption sizeOption(QStringLiteral("size"), QObject::tr("Size of the window: 320x240 to 16000x16000"), QStringLiteral("WxH"));
   const QCommandLineOption themeOption(QStringLiteral("theme"), QObject::tr("light or dark (default: as the system)"), QStringLiteral("THEME"));
   const QCommandLineOption panelOption(QStringLiteral("panel"), QObject::tr("Show model, plan, candidates, runs or start"), QStringLiteral("NAME"));
   const QCommandLineOption searchOption(QStringLiteral("search"), QObject::tr("With --grab: search for plans first"));
-  const QCommandLineOption runOption(QStringLiteral("show-run"), QObject::tr("Overlay this run of the store"), QStringLiteral("ID"));
+  const QCommandLineOption runOption(QStringLiteral("show-run"), QObject::tr("Overlay this run of the store: 1 and up"), QStringLiteral("ID"));
   const QCommandLineOption storeOption(QStringLiteral("store"), QObject::tr("Record runs in this file"), QStringLiteral("F.db"));
   const QCommandLineOption timeOption(QStringLiteral("time-first-frame"), QObject::tr("Say how long the first frame took and what memory it needed, and end"));
   parser.addOptions({timeOption, grabOption, exportOption, sizeOption, themeOption, panelOption, searchOption, runOption, storeOption});
-  parser.process(app);
+  if (!parser.parse(ownArguments(arguments))) return wrong(QObject::tr("%1 See pipewright-gui --help.").arg(parser.errorText()));
 
-  Options o;
+  Call call;
+  if (parser.isSet(helpOption) || parser.isSet(versionOption)) {
+    const QString text = parser.isSet(helpOption) ? parser.helpText() : QStringLiteral("pipewright-gui " PW_VERSION "\n");
+    call.status = std::fputs(qUtf8Printable(text), stdout) < 0 || std::fflush(stdout) != 0 ? 1 : 0;
+    return call;
+  }
+  Options& o = call.options;
   o.files = parser.positionalArguments();
   o.grab = parser.value(grabOption);
   o.exported = parser.value(exportOption);
   o.panel = parser.value(panelOption);
   o.search = parser.isSet(searchOption);
-  o.run = parser.isSet(runOption) ? parser.value(runOption).toInt() : -1;
+  if (parser.isSet(runOption)) {
+    bool isNumber = false;
+    o.run = parser.value(runOption).toInt(&isNumber);
+    if (!isNumber || o.run < 1) return wrong(QObject::tr("\"%1\" is no number of a run; `pipewright runs` lists them.").arg(parser.value(runOption)));
+  }
   if (parser.isSet(sizeOption)) {
     const QStringList parts = parser.value(sizeOption).split(QLatin1Char('x'));
     o.size = parts.size() == 2 ? QSize(parts[0].toInt(), parts[1].toInt()) : QSize();
     if (o.size.width() < 320 || o.size.height() < 240 || o.size.width() > 16'000 || o.size.height() > 16'000) {
-      return complain(QObject::tr("\"%1\" is no size; write for example 1400x900.").arg(parser.value(sizeOption)), kUnusable);
+      return wrong(QObject::tr("\"%1\" is no size; write for example 1400x900.").arg(parser.value(sizeOption)));
     }
   }
-  QString theme = parser.isSet(themeOption) ? parser.value(themeOption) : picture ? QStringLiteral("light") : QSettings().value(QStringLiteral("theme"), QStringLiteral("system")).toString();
-  if (theme != QStringLiteral("light") && theme != QStringLiteral("dark") && theme != QStringLiteral("system")) {
-    return complain(QObject::tr("There is no theme \"%1\"; take light or dark.").arg(theme), kUnusable);
+  call.timed = parser.isSet(timeOption);
+  call.picture = call.timed || parser.isSet(grabOption) || parser.isSet(exportOption);
+  call.store = parser.value(storeOption);
+  call.theme = parser.isSet(themeOption) ? parser.value(themeOption) : call.picture ? QStringLiteral("light") : QSettings().value(QStringLiteral("theme"), QStringLiteral("system")).toString();
+  if (call.theme != QStringLiteral("light") && call.theme != QStringLiteral("dark") && call.theme != QStringLiteral("system")) {
+    if (parser.isSet(themeOption)) return wrong(QObject::tr("There is no theme \"%1\"; take light or dark.").arg(call.theme));
+    call.theme = QStringLiteral("system");  // settings may hold anything
   }
-  pw::gui::applyTheme(theme == QStringLiteral("system") ? systemIsDark() : theme == QStringLiteral("dark"));
-  if (const double points = QSettings().value(QStringLiteral("font size")).toDouble(); points > 0 && !picture) {
+  return call;
+}
+
+/// Qt ends the process by a signal where it finds no display; here it is a sentence and an exit status.
+void onQtMessage(QtMsgType type, const QMessageLogContext& context, const QString& text) {
+  if (type != QtFatalMsg) {
+    std::fprintf(stderr, "%s\n", qUtf8Printable(qFormatLogMessage(type, context, text)));
+    return;
+  }
+  const QString reason = text.section(QLatin1Char('\n'), 0, 0).simplified();
+  std::_Exit(complain(QObject::tr("No window can be opened here (%1); set DISPLAY, or draw into a file with --grab or --export.").arg(reason), kUnusable));
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  Call call;
+  {
+    int count = argc;
+    const QCoreApplication parsing(count, argv);  // needs no display
+    QCoreApplication::setOrganizationName(QStringLiteral("Pipewright"));
+    QCoreApplication::setApplicationName(QStringLiteral("Pipewright"));
+    QCoreApplication::setApplicationVersion(QStringLiteral(PW_VERSION));
+    call = parse(QCoreApplication::arguments());
+  }
+  if (call.status) return *call.status;
+  if (call.picture && qEnvironmentVariableIsEmpty("QT_QPA_PLATFORM")) qputenv("QT_QPA_PLATFORM", "offscreen");
+  const QtMessageHandler usual = qInstallMessageHandler(onQtMessage);
+  QApplication app(argc, argv);
+  qInstallMessageHandler(usual);
+  pw::gui::applyTheme(call.theme == QStringLiteral("system") ? systemIsDark() : call.theme == QStringLiteral("dark"));
+  constexpr double kLargestFont = 200;
+  if (const double points = QSettings().value(QStringLiteral("font size")).toDouble(); points > 0 && points <= kLargestFont && !call.picture) {
     QFont font = QApplication::font();
     font.setPointSizeF(points);
     QApplication::setFont(font);
   }
 
-  pw::gui::MainWindow window(!picture);
-  if (parser.isSet(storeOption)) window.document().setStorePath(parser.value(storeOption));
-  if (parser.isSet(timeOption)) return timeFirstFrame(window, o.files);
-  if (picture) return grab(window, o);
+  pw::gui::MainWindow window(!call.picture);
+  if (!call.store.isEmpty()) window.document().setStorePath(call.store);
+  if (call.timed) return timeFirstFrame(window, call.options.files);
+  if (call.picture) return grab(window, call.options);
   window.show();
-  if (!o.files.isEmpty()) window.open(o.files);
+  if (!call.options.files.isEmpty()) window.open(call.options.files);
   return QApplication::exec();
 }

@@ -1,7 +1,12 @@
+#include <fmt/format.h>
+
+#include <algorithm>
 #include <nlohmann/json.hpp>
 
 #include "app/gui/loading.h"
 #include "schedules/error.h"
+#include "simulator/json_part.h"
+#include "simulator/json_text.h"
 
 namespace pw::gui {
 namespace {
@@ -19,28 +24,44 @@ Json requestJson(const PlanRequest& r) {
   return j;
 }
 
-int bounded(const Json& j, const char* key, int low, int high) {
-  const auto value = j.at(key).get<std::int64_t>();
-  if (value < low || value > high) throw UsageError(std::string(key) + " is " + std::to_string(value) + ", outside " + std::to_string(low) + " to " + std::to_string(high));
-  return static_cast<int>(value);
+/// The member as a number from `low` to `high`.
+template <class Number>
+Number bounded(const JsonPart& j, const JsonDocument& document, const std::string& key, std::int64_t low, std::int64_t high) {
+  const auto value = j[key].as<std::int64_t>();
+  if (value < low || value > high) document.fail(fmt::format("`{}` is {}, outside {} to {}", key, value, low, high));
+  return static_cast<Number>(value);
 }
 
-PlanRequest parseRequest(const Json& j) {
+std::string textOr(const JsonPart& j, const std::string& key) { return j.has(key) ? j[key].as<std::string>() : std::string(); }
+
+Sharing sharingOf(const std::string& text, const JsonDocument& document) {
+  for (const Sharing sharing : {Sharing::Replicate, Sharing::Transmit}) {
+    if (text == name(sharing)) return sharing;
+  }
+  document.fail(fmt::format("`sharing` is \"{}\", neither replicate nor transmit", text));
+}
+
+PlanRequest parseRequest(const JsonPart& j, const JsonDocument& document) {
   PlanRequest r;
-  r.schedule = j.at("schedule").get<std::string>();
-  r.ranks = bounded(j, "ranks", 1, kMaxRanks);
-  r.chunks = bounded(j, "chunks", 0, kMaxStages);
-  r.microbatches = bounded(j, "microbatches", 1, kMaxMicrobatches);
-  r.replicas = bounded(j, "replicas", 1, kMaxReplicas);
-  r.microbatch = bounded(j, "microbatch", 1, 1 << 24);
-  r.batch = bounded(j, "batch", 0, 1 << 30);
-  for (const Json& begin : j.at("begins")) r.begins.push_back(NodeId(begin.get<std::int32_t>()));
-  r.loss = j.at("loss").get<std::string>();
-  r.recompute = j.at("recompute").get<std::vector<std::string>>();
-  r.optimizerCopies = bounded(j, "optimizer_copies", 0, 8);
-  r.memoryLimit = j.at("memory_limit").get<Bytes>();
-  if (r.memoryLimit < 0) throw UsageError("memory_limit is negative");
-  if (j.contains("sharing")) r.sharing = j["sharing"] == "transmit" ? Sharing::Transmit : Sharing::Replicate;
+  r.schedule = j["schedule"].as<std::string>();
+  r.ranks = bounded<int>(j, document, "ranks", 1, kMaxRanks);
+  r.chunks = bounded<int>(j, document, "chunks", 0, kMaxStages);
+  if (std::int64_t{r.ranks} * std::max(1, r.chunks) > kMaxStages) document.fail(fmt::format("{} ranks with {} chunks have more than {} stages", r.ranks, r.chunks, kMaxStages));
+  r.microbatches = bounded<int>(j, document, "microbatches", 1, kMaxMicrobatches);
+  r.replicas = bounded<int>(j, document, "replicas", 1, kMaxReplicas);
+  r.microbatch = bounded<std::int64_t>(j, document, "microbatch", 1, 1 << 24);
+  r.batch = bounded<std::int64_t>(j, document, "batch", 0, 1 << 30);
+  r.begins = j["begins"].listOf<NodeId>();
+  NodeId before(0);
+  for (const NodeId begin : r.begins) {
+    if (begin <= before) document.fail("`begins` is not a list of ascending nodes after the first");
+    before = begin;
+  }
+  r.loss = j["loss"].as<std::string>();
+  r.recompute = j["recompute"].listOf<std::string>();
+  r.optimizerCopies = bounded<int>(j, document, "optimizer_copies", 0, 8);
+  r.memoryLimit = bounded<Bytes>(j, document, "memory_limit", 0, std::int64_t{1} << 60);
+  if (j.has("sharing")) r.sharing = sharingOf(j["sharing"].as<std::string>(), document);
   return r;
 }
 
@@ -49,7 +70,7 @@ PlanRequest parseRequest(const Json& j) {
 std::string toJson(const Project& project) {
   const Design& d = project.design;
   Json j{{"pipewright_project", kVersion}, {"models", d.models}, {"request", requestJson(d.request)}, {"cluster", d.cluster}};
-  if (d.profile) j["profile"] = Json::parse(pw::toJson(*d.profile));
+  if (d.profile) j["profile"] = ownJson(pw::toJson(*d.profile));
   if (!d.source.empty()) j["source"] = d.source;
   if (!project.store.isEmpty()) j["store"] = project.store.toStdString();
   if (!project.view.isEmpty()) j["view"] = project.view.toBase64().toStdString();
@@ -57,25 +78,20 @@ std::string toJson(const Project& project) {
 }
 
 Project parseProject(std::string_view json, const std::string& source) {
-  const Json j = Json::parse(json, nullptr, false);
-  if (!j.is_object() || !j.contains("pipewright_project")) throw UsageError(source + " is no Pipewright project; open a .pwproj file that this app saved.");
-  try {
-    if (j["pipewright_project"].get<int>() > kVersion) throw UsageError(source + " was saved by a newer version of Pipewright; update this one.");
-    Project project;
-    project.design.models = j.at("models").get<std::vector<std::string>>();
-    project.design.request = parseRequest(j.at("request"));
-    project.design.cluster = j.at("cluster").get<std::string>();
-    if (j.contains("profile")) project.design.profile = std::make_shared<const Profile>(parseProfile(j["profile"].dump(), source));
-    project.design.source = j.value("source", std::string());
-    project.store = QString::fromStdString(j.value("store", std::string()));
-    project.view = QByteArray::fromBase64(QByteArray::fromStdString(j.value("view", std::string())));
-    return project;
-  } catch (const UsageError& e) {
-    const std::string what = e.what();
-    throw UsageError(what.starts_with(source) ? what : source + " is damaged: " + what + ".");
-  } catch (const nlohmann::json::exception& e) {
-    throw UsageError(source + " is damaged: " + e.what() + ".");
-  }
+  const JsonDocument document{source, "project", "open a .pwproj file that this app saved"};
+  const Json parsed = document.parse(json);
+  const JsonPart j(parsed, document);
+  if (!j.has("pipewright_project")) throw UsageError(source + " is no Pipewright project; open a .pwproj file that this app saved.");
+  if (j["pipewright_project"].as<int>() > kVersion) throw UsageError(source + " was saved by a newer version of Pipewright; update this one.");
+  Project project;
+  project.design.models = j["models"].listOf<std::string>();
+  project.design.request = parseRequest(j["request"], document);
+  project.design.cluster = j["cluster"].as<std::string>();
+  if (j.has("profile")) project.design.profile = std::make_shared<const Profile>(parseProfile(j["profile"].json().dump(), "The profile in " + source));
+  project.design.source = textOr(j, "source");
+  project.store = QString::fromStdString(textOr(j, "store"));
+  project.view = QByteArray::fromBase64(QByteArray::fromStdString(textOr(j, "view")));
+  return project;
 }
 
 }  // namespace pw::gui

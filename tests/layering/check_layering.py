@@ -11,6 +11,8 @@
 3. Sizes: header 200 lines, source 600 (a warning above 400), test file 500.
 4. The top level holds the folders and files of TOP, files and folders with a dot, and nothing else.
 5. Every source is built: a CMake file of its folder, or of one above it, names it. A test that is not built passes nothing.
+6. Some things have one place, named in ONE_PLACE: JSON text is read where its limits are, and the command line writes where
+   names are filtered.
 """
 
 import os
@@ -49,6 +51,13 @@ PRIVATE_HEADERS = {
     "backends/torch_pass.h": ("Torch", "backends/torch_"),
     "backends/torch_weight_rules.h": ("Torch", "backends/torch_"),
 }
+# (which files, what they may not hold, the files that may, what to do instead)
+ONE_PLACE = (
+    (r"(app|engine|backends|simulator|schedules)/.*", r"[Jj]son(_t)?::(parse|accept|sax_parse)\(|QJsonDocument::fromJson\(", ("simulator/json_text.cpp", "app/gui/json_object.cpp"),
+     "JSON text is read with readJson (simulator/json_text.h), which has limits"),
+    (r"app/cli/.*", r"fmt::print\(|std::(cout|cerr|clog)\b|\bf?(printf|puts|putchar)\(|\bfwrite\(", ("app/cli/output.cpp",),
+     "the command line writes with print and warn (app/cli/output.h), which show control characters instead of obeying them"),
+)
 LIGHT_LIBRARIES = ("JSON names", "Qt")  # allowed in headers: forward declarations only, and what a widget derives from
 TEST_LIBRARIES = ("GoogleTest", "Google Benchmark")  # every test file, its headers included
 SYSTEM = re.compile(r"[\w.]+|(sys|net|netinet|arpa|linux|asm|bits)/[\w./]+")
@@ -85,6 +94,7 @@ def check(root):
             violations.append(f"{path}: no CMake file names it, so it is never built")
         if not path.endswith(".py"):
             violations += includes(path, text)
+            violations += misplaced(path, text)
     for folder in CHAIN[1:]:
         if not any(name.endswith(SOURCES) for name in listing(os.path.join(root, folder))):
             violations.append(f"{folder}: holds no source file; is this the repository's root?")
@@ -171,6 +181,16 @@ def includes(path, text):
             yield from placement(where, path, folder, is_test, library)
     if "Torch" in libraries and "fmt" in libraries:
         yield f"{path}:{libraries['fmt']}: fmt in a file that includes Torch, which brings another fmt"
+
+
+def misplaced(path, text):
+    """Rule 6 for one C++ file."""
+    bare = re.sub(r"//[^\n]*", "", text)
+    for files, pattern, allowed, instead in ONE_PLACE:
+        if path in allowed or not re.fullmatch(files, path):
+            continue
+        for match in re.finditer(pattern, bare):
+            yield f"{path}:{bare.count(chr(10), 0, match.start()) + 1}: {instead}"
 
 
 def include_lines(text):

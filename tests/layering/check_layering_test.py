@@ -78,6 +78,14 @@ class CheckLayering(unittest.TestCase):
                     else:
                         self.clean({f"{folder}/new.h": text})
 
+    def test_what_has_one_place_is_found_elsewhere(self):
+        self.found("engine/new.cpp", "auto j = nlohmann::ordered_json::parse(text);\n", "engine/new.cpp:1", "readJson")
+        self.found("app/gui/new.cpp", "\nQJsonDocument::fromJson(text);\n", "new.cpp:2", "readJson")
+        self.clean({"simulator/json_text.cpp": "Json::sax_parse(a, b, &c);\n", "tests/app/new.cpp": "nlohmann::json::parse(text);\n"})
+        for call in ('fmt::print("x");', 'std::printf("x");', "std::cout << 1;", "fputs(text, stdout);", "std::fwrite(a, 1, 1, stdout);"):
+            self.found("app/cli/new.cpp", call + "\n", "new.cpp:1", "print and warn")
+        self.clean({"app/cli/output.cpp": 'fmt::print("x");\n', "app/cli/new.cpp": 'print(fmt::format("x"));\nstd::snprintf(a, 1, "x");\n// std::cout\n'})
+
     def test_odd_spellings_of_an_include_are_seen(self):
         for text in ('  #  include "app/x.h"', '#include"app/x.h"', '#include "app/x.h"  // why', '/* a */ #include "app/x.h"'):
             with self.subTest(text=text):

@@ -5,11 +5,12 @@
 
 #include <QCoreApplication>
 #include <QFileInfo>
-#include <QJsonDocument>
 #include <QJsonObject>
 #include <QProcess>
 #include <QTimer>
 #include <csignal>
+
+#include "app/gui/json_object.h"
 
 namespace pw::gui {
 namespace {
@@ -148,9 +149,9 @@ void Child::Private::takeLine(const QByteArray& text) {
   const QByteArray trimmed = text.trimmed();
   if (trimmed.isEmpty()) return;
   if (trimmed.startsWith('{')) {
-    const QJsonObject json = QJsonDocument::fromJson(trimmed).object();
+    const QJsonObject json = readObject(trimmed);
     if (json.contains(QLatin1String("done")) && json.contains(QLatin1String("all"))) {
-      emit owner.progressed(static_cast<qint64>(json[QLatin1String("done")].toDouble()), static_cast<qint64>(json[QLatin1String("all")].toDouble()),
+      emit owner.progressed(json[QLatin1String("done")].toInteger(), json[QLatin1String("all")].toInteger(),
                             json[QLatin1String("note")].toString());
       return;
     }

@@ -1,7 +1,6 @@
 #include "app/gui/runs/run_task.h"
 
 #include <QDir>
-#include <QJsonDocument>
 #include <QJsonObject>
 #include <QTemporaryDir>
 #include <QTimer>
@@ -10,6 +9,7 @@
 #include <utility>
 
 #include "app/gui/jobs.h"
+#include "app/gui/json_object.h"
 #include "app/gui/runs/child.h"
 #include "backends/files.h"
 #include "engine/live_spans.h"
@@ -53,7 +53,7 @@ std::shared_ptr<const Measured> measuredOf(LiveStep step) {
   return measured;
 }
 
-int runIdOf(const QByteArray& output) { return QJsonDocument::fromJson(output).object().value(QLatin1String("run_id")).toInt(0); }
+int runIdOf(const QByteArray& output) { return readObject(output).value(QLatin1String("run_id")).toInt(0); }
 
 }  // namespace
 

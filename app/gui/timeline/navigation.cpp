@@ -8,6 +8,8 @@
 #include <limits>
 #include <tuple>
 
+#include "app/gui/json_object.h"
+
 namespace pw::gui {
 namespace {
 
@@ -152,9 +154,8 @@ QByteArray toJson(const SavedView& view) {
 }
 
 std::optional<SavedView> parseView(const QByteArray& text) {
-  const QJsonDocument document = QJsonDocument::fromJson(text);
-  if (!document.isObject()) return std::nullopt;
-  const QJsonObject json = document.object();
+  const QJsonObject json = readObject(text);
+  if (json.isEmpty()) return std::nullopt;
   SavedView view;
   const double from = json[QLatin1String("from")].toDouble(std::numeric_limits<double>::quiet_NaN());
   const double to = json[QLatin1String("to")].toDouble(std::numeric_limits<double>::quiet_NaN());

@@ -1,0 +1,103 @@
+// Damaged projects and views: opened, shown and predicted, or refused in one sentence.
+#include <nlohmann/json.hpp>
+
+#include "app/gui/json_object.h"
+#include "app/gui/loading.h"
+#include "app/gui/timeline/navigation.h"
+#include "backends/files.h"
+#include "tests/app/gui/window_fixture.h"
+#include "tests/support/hostile.h"
+
+namespace pw::gui {
+namespace {
+
+std::string seed(const std::string& model, bool isMeasured) {
+  Project project;
+  project.design.models = {model};
+  project.design.request.begins = {NodeId(20)};
+  project.design.request.sharing = Sharing::Transmit;
+  if (isMeasured) {
+    Profile profile;
+    profile.microbatch = profile.ranksAtOnce = profile.threads = 1;
+    profile.nodes.resize(3);
+    project.design.profile = std::make_shared<const Profile>(profile);
+  }
+  project.store = QStringLiteral("runs.db");
+  project.view = toJson(SavedView{});
+  return toJson(project);
+}
+
+TEST(HostileProjects, AreReadOrRefused) {
+  const std::string document = seed("model.pt2", true);
+  ASSERT_NO_THROW(static_cast<void>(parseProject(document, "p.pwproj"))) << "the seed itself is sound";
+  const test::Survived survived = test::survive(
+      "projects", test::mutations(5000), [&](std::mt19937_64& random) { return test::damaged(document, random); },
+      [](const std::string& text) {
+        const Project read = parseProject(text, "p.pwproj");
+        static_cast<void>(parseView(read.view));
+        ASSERT_EQ(parseProject(toJson(read), "again").design.request, read.design.request);
+      });
+  EXPECT_GT(survived.refused, 0U);
+}
+
+TEST(HostileProjects, ViewsAndLinesOfChildrenAreReadOrIgnored) {
+  const std::string view = toJson(SavedView{}).toStdString();
+  test::survive(
+      "views", test::mutations(2000), [&](std::mt19937_64& random) { return test::damaged(view, random); },
+      [](const std::string& text) {
+        const QByteArray bytes = QByteArray::fromStdString(text);
+        static_cast<void>(parseView(bytes));
+        static_cast<void>(readObject(bytes).value(QLatin1String("run_id")).toInt(0));
+      });
+}
+
+struct HostileWindow : WindowFixture {
+  /// Opens a project of the sample with other begins; whether it was shown.
+  bool opens(const std::string& from, const std::string& to) {
+    std::string text = seed(sample("gpt_small.pt2").toStdString(), false);
+    const std::size_t at = text.find(from);
+    text.replace(at, from.size(), to);
+    writeFile(folder_.filePath("p.pwproj").toStdString(), text);
+    open(folder_.filePath("p.pwproj"));
+    window_->grab();
+    return document().prediction() != nullptr;
+  }
+};
+
+TEST_F(HostileWindow, SplitsOutsideTheModelAreBalancedAnew) {
+  EXPECT_TRUE(opens("20\n", "2000000000\n"));
+  EXPECT_EQ(document().design().request.begins.size(), 1U) << "two stages";
+  EXPECT_LT(document().design().request.begins.front().index(), document().graph()->nodes.size());
+  EXPECT_TRUE(window_->message().contains("outside its model")) << window_->message().toStdString();
+}
+
+TEST_F(HostileWindow, SplitsThatDescendOrAreNegativeAreRefused) {
+  for (const char* begins : {"-1\n", "0\n", "20, 20\n", "20, 10\n", "2000000000000\n"}) {
+    EXPECT_FALSE(opens("20\n", begins)) << begins;
+    EXPECT_TRUE(window_->message().contains("is not a usable project")) << begins << ": " << window_->message().toStdString();
+  }
+}
+
+TEST_F(HostileWindow, DamagedProjectsOfAModelAreShownOrRefused) {
+  const auto document = nlohmann::ordered_json::parse(seed(sample("gpt_small.pt2").toStdString(), false));
+  const std::size_t count = test::mutations(25);
+  for (std::size_t number = 0; number < std::min<std::size_t>(count, 2000); ++number) {
+    std::mt19937_64 random(number);
+    nlohmann::ordered_json project = document;
+    test::changeStructure(project["request"], random);
+    // What a plan of enormous size needs in time is not the subject.
+    for (const char* key : {"microbatches", "ranks", "chunks"}) {
+      auto& value = project["request"][key];
+      if (value.is_number_integer() && value.get<std::int64_t>() > 64) value = 64;
+    }
+    writeFile(folder_.filePath("p.pwproj").toStdString(), project.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace));
+    open(folder_.filePath("p.pwproj"));
+    window_->grab();
+    const std::string said = window_->message().toStdString();
+    for (const char* raw : {"json.exception", "std::", "bad_alloc", "filesystem error"})
+      ASSERT_EQ(said.find(raw), std::string::npos) << number << ": " << said;
+  }
+}
+
+}  // namespace
+}  // namespace pw::gui

@@ -1,0 +1,176 @@
+// Calls nobody means: numbers out of range, names that steer terminals, files that are none.
+#include <gtest/gtest.h>
+
+#include <sys/wait.h>
+
+#include <cstdlib>
+#include <nlohmann/json.hpp>
+#include <utility>
+
+#include "tests/app/call.h"
+
+namespace pw::test {
+namespace {
+
+using Words = std::vector<std::string>;
+
+const std::string kModel = PW_SOURCE_DIR "/resources/models/gpt_small.pt2";
+
+/// Every option that takes a number, by command.
+const std::vector<std::pair<Words, Words>> kNumeric = {
+    {{"inspect", kModel}, {"--depth", "--microbatch"}},
+    {{"schedule", "1f1b"}, {"--ranks", "--chunks", "--microbatches", "--group"}},
+    {{"profile", kModel}, {"--microbatch", "--ranks", "--depth", "--threads"}},
+    {{"plan", kModel}, {"--ranks", "--chunks", "--microbatches", "--microbatch", "--replicas", "--batch", "--memory-limit", "--threads"}},
+    {{"simulate", "--schedule", "1f1b", "--ranks", "2", "--microbatches", "4"},
+     {"--chunks", "--forward", "--backward", "--input", "--weight", "--overlap", "--latency", "--transfer", "--load", "--store",
+      "--live-limit", "--memory-limit", "--slow", "--jitter"}},
+    {{"simulate", "--schedule", "1f1b", "--ranks", "2", "--microbatches", "4", "--jitter", "0.1"}, {"--draws", "--seed"}},
+    {{"search", kModel}, {"--ranks", "--microbatches", "--batch", "--microbatch", "--replicas", "--memory-limit", "--chunks", "--top"}},
+    {{"run", "plan.json"},
+     {"--steps", "--lr", "--momentum", "--weight-decay", "--warmup", "--decay-steps", "--final-rate", "--clip-norm", "--save-every",
+      "--seed", "--threads", "--timeout"}},
+    {{"run", "plan.json", "--optimizer", "adam"}, {"--betas"}},
+    {{"compare", "--store", "runs.db"}, {"--run", "--with"}},
+    {{"export", "--store", "runs.db", "--to", "csv"}, {"--run", "--step"}},
+    {{"demo"}, {"--ranks", "--microbatches", "--steps"}},
+};
+
+TEST(HostileOptions, NumbersThatAreNoneAreRefusedByTheOptionsName) {
+  // Of each option a few, so that all meet all kinds.
+  const Words nonsense = {"nan",   "inf",     "-1",  "1e400", "",  "3x", "0x10", "-inf", "18446744073709551616",
+                          "-5GiB", "1e400ms", "NaN", "+-1",   "--"};
+  std::size_t next = 0;
+  for (const auto& [command, options] : kNumeric) {
+    for (const std::string& option : options) {
+      for (int i = 0; i < 3; ++i) {
+        const std::string& value = nonsense[next++ % nonsense.size()];
+        Words words = command;
+        words.push_back(option + "=" + value);
+        const Outcome outcome = call(words);
+        EXPECT_EQ(outcome.status, 2) << command[0] << " " << option << "=" << value << ": " << outcome.err;
+        EXPECT_NE(outcome.err.find(option), std::string::npos) << command[0] << " " << option << "=" << value << ": " << outcome.err;
+        EXPECT_EQ(outcome.out, "");
+      }
+    }
+  }
+}
+
+TEST(HostileOptions, RefusesWhatTrainedUntilNow) {
+  for (const Words& option : {Words{"--lr", "nan"},
+                              {"--lr", "-1"},
+                              {"--lr", "inf"},
+                              {"--seed", "18446744073709551616"},
+                              {"--seed", "-1"},
+                              {"--timeout", "nan"},
+                              {"--timeout", "0"},
+                              {"--clip-norm", "nan"},
+                              {"--weight-decay", "inf"},
+                              {"--momentum", "nan"}}) {
+    const Outcome outcome = call({"run", "plan.json", option[0], option[1]});
+    EXPECT_EQ(outcome.status, 2) << option[0] << option[1];
+    EXPECT_NE(outcome.err.find(option[0] + ": \"" + option[1] + "\" is not a "), std::string::npos) << outcome.err;
+  }
+}
+
+TEST(HostileOptions, HelpSaysTheRange) {
+  const std::string help = call({"run", "--help"}).out;
+  for (const char* range : {"0 to 1000000", "0 to 2^63 - 1", "0.1 to 1000000", "1 to 1024"})
+    EXPECT_NE(help.find(range), std::string::npos) << range;
+}
+
+bool holdsControl(const std::string& text) {
+  for (const char c : text) {
+    if ((static_cast<unsigned char>(c) < 0x20 && c != '\n' && c != '\t') || c == '\x7f') return true;
+  }
+  return text.find("\xC2\x9B") != std::string::npos || text.find("\xE2\x80\xAE") != std::string::npos;
+}
+
+TEST(HostileNames, DoNotReachTheTerminal) {
+  const Folder folder;
+  const std::string name =
+      "a\x1b[31m\xC2\x9B"
+      "b\xE2\x80\xAE"
+      "c\x7f";
+  const std::string csv = folder.with(name + ".csv", "0F0,0B0\n");
+  const Outcome checked = call({"check", csv});
+  EXPECT_EQ(checked.status, 0);
+  EXPECT_FALSE(holdsControl(checked.out)) << checked.out;
+  EXPECT_NE(checked.out.find("a\\u001b[31m\\u009bb\\u202ec\\u007f"), std::string::npos) << checked.out;
+  const Outcome missing = call({"simulate", folder.file(name + "d.json")});
+  EXPECT_EQ(missing.status, 2);
+  EXPECT_FALSE(holdsControl(missing.err)) << missing.err;
+  const Outcome unknown = call({"schedule", name, "--ranks", "2", "--microbatches", "2"});
+  EXPECT_FALSE(holdsControl(unknown.err)) << unknown.err;
+  const Outcome json = call({"check", csv, "--json"});
+  EXPECT_FALSE(holdsControl(json.out)) << json.out;
+  EXPECT_EQ(nlohmann::json::parse(json.out).at("schedule"), name) << "the document means the same";
+}
+
+TEST(HostileNames, OfAPlanAreShownButNotObeyed) {
+  const Folder folder;
+  const std::string plan = folder.file("plan.json");
+  ASSERT_EQ(call({"plan", kModel, "--ranks", "2", "--microbatches", "4", "--cluster", "cpu-workstation", "--out", plan}).status, 0);
+  auto json = nlohmann::ordered_json::parse(contentOf(plan));
+  json["schedule"]["name"] = "x\x1b]0;owned\x07y";
+  json["model"] = "m\x1b[2J";
+  (void)folder.with("plan.json", json.dump());
+  for (const Words& words :
+       {Words{"simulate", plan}, {"simulate", plan, "--json"}, {"export", plan, "--to", "torch", "--out", folder.file("out")}}) {
+    const Outcome outcome = call(words);
+    EXPECT_NE(outcome.status, -1) << "ended by a signal";
+    EXPECT_FALSE(holdsControl(outcome.out + outcome.err)) << outcome.out << outcome.err;
+  }
+}
+
+TEST(HostileFiles, DeepNestingIsRefusedByEveryCommandThatReadsJson) {
+  const Folder folder;
+  const std::string deep = folder.with("deep.json", std::string(117'000, '['));
+  const std::string csv = folder.with("s.csv", "0F0,0B0\n");
+  const std::string model = kModel;
+  for (const Words& words : {Words{"simulate", deep},
+                             {"run", deep},
+                             {"export", deep, "--to", "torch", "--out", folder.file("o")},
+                             {"check", csv, "--sizes", deep},
+                             {"plan", model, "--ranks", "2", "--microbatches", "4", "--cluster", deep},
+                             {"plan", model, "--ranks", "2", "--microbatches", "4", "--profile", deep},
+                             {"simulate", "--schedule", "1f1b", "--costs", deep},
+                             {"export", "--trace", deep, "--to", "csv"}}) {
+    const Outcome outcome = call(words);
+    EXPECT_EQ(outcome.status, 2) << words[0] << " " << outcome.err;
+    EXPECT_NE(outcome.err.find("deep.json"), std::string::npos) << outcome.err;
+  }
+}
+
+#ifdef PIPEWRIGHT_GUI
+/// The app without a display.
+Outcome callApp(const std::string& arguments) {
+  const Folder folder;
+  const std::string line = "env -u DISPLAY -u WAYLAND_DISPLAY QT_QPA_PLATFORM=xcb HOME=" + folder.file("") + " " PIPEWRIGHT_GUI " " +
+                           arguments + " > " + folder.file("out") + " 2> " + folder.file("err");
+  const int status = std::system(line.c_str());
+  return {WIFEXITED(status) ? WEXITSTATUS(status) : -1, contentOf(folder.file("out")), contentOf(folder.file("err"))};
+}
+
+TEST(AppWithoutADisplay, AnswersItsCommandLine) {
+  const Outcome help = callApp("--help");
+  EXPECT_EQ(help.status, 0) << help.err;
+  EXPECT_NE(help.out.find("--grab"), std::string::npos) << help.out;
+  EXPECT_EQ(callApp("--version").status, 0);
+  for (const char* wrong :
+       {"--no-such-option", "--size 3x3", "--size nonsense", "--theme pink", "--show-run abc", "--show-run -1", "--grab"}) {
+    const Outcome outcome = callApp(wrong);
+    EXPECT_EQ(outcome.status, 2) << wrong << ": " << outcome.err;
+    EXPECT_NE(outcome.err.find("pipewright-gui: "), std::string::npos) << outcome.err;
+  }
+}
+
+TEST(AppWithoutADisplay, SaysSoInsteadOfAborting) {
+  const Outcome outcome = callApp("");
+  EXPECT_EQ(outcome.status, 2) << outcome.err;
+  EXPECT_NE(outcome.err.find("No window can be opened here"), std::string::npos) << outcome.err;
+}
+#endif
+
+}  // namespace
+}  // namespace pw::test
