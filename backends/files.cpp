@@ -12,6 +12,7 @@
 
 #include <fmt/format.h>
 
+#include "backends/part_file.h"
 #include "schedules/error.h"
 
 namespace pw {
@@ -23,9 +24,9 @@ Error cannotWrite(const std::string& path) {
   return Error(fmt::format("cannot write {} ({}); give a path in an existing folder you may write to, with space left", path, reason()));
 }
 
-/// Writes and closes. The file is left behind on failure.
-void writeTo(const std::string& file, int flags, std::string_view text, const std::string& shown) {
-  const int descriptor = ::open(file.c_str(), O_WRONLY | O_CLOEXEC | flags, 0666);
+/// Writes into a device or a pipe.
+void writeTo(const std::string& file, std::string_view text, const std::string& shown) {
+  const int descriptor = ::open(file.c_str(), O_WRONLY | O_CLOEXEC);
   if (descriptor < 0) throw cannotWrite(shown);
   const bool written = writeAll(descriptor, text);
   const int kept = errno;
@@ -33,18 +34,6 @@ void writeTo(const std::string& file, int flags, std::string_view text, const st
   if (!written) errno = kept;
   if (!written || !closed) throw cannotWrite(shown);
 }
-
-/// A file removed at the end of the scope, unless it was renamed away.
-struct Temporary {
-  std::string path;
-  bool keep = false;
-  Temporary(std::string p) : path(std::move(p)) {}
-  Temporary(const Temporary&) = delete;
-  Temporary& operator=(const Temporary&) = delete;
-  ~Temporary() {
-    if (!keep) ::unlink(path.c_str());
-  }
-};
 
 }  // namespace
 
@@ -75,13 +64,11 @@ void writeFile(const std::string& path, std::string_view text) {
   const std::string target = problem || path.empty() ? path : real.string();
   const auto status = std::filesystem::status(target, problem);
   if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status)) {
-    writeTo(target, 0, text, path);  // a device or a pipe
+    writeTo(target, text, path);
     return;
   }
-  Temporary temporary(fmt::format("{}.{}.part", target, ::getpid()));
-  writeTo(temporary.path, O_CREAT | O_TRUNC, text, path);
-  if (std::rename(temporary.path.c_str(), target.c_str()) != 0) throw cannotWrite(path);
-  temporary.keep = true;
+  PartFile part(target);
+  if (part.descriptor() < 0 || !writeAll(part.descriptor(), text) || !part.replace()) throw cannotWrite(path);
 }
 
 }  // namespace pw

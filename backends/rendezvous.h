@@ -14,6 +14,7 @@ struct Rendezvous {
   Rank rank;
   int size = 1;
   std::string masterAddress = "127.0.0.1";
+  std::string token;           ///< what only the ranks of this job know
   int masterPort = 0;
   int listenFd = -1;           ///< rank 0: a listening socket to serve the store on; −1: bind `masterPort`
   bool storeIsElsewhere = false;  ///< another process (torchrun's agent) serves the store

@@ -13,7 +13,7 @@ struct TorchBackend {
   /// Threads per operator, no backtraces, counting allocator; call once before the others.
   void (*prepareProcess)(int threads);
   std::unique_ptr<StageModule> (*makeTracedStage)(const ModelGraph&, const Plan&, Stage, const StageOptions&);
-  std::unique_ptr<Communicator> (*connectGloo)(const Rendezvous&);
+  std::unique_ptr<Communicator> (*connectGloo)(const Rendezvous&, const KeyValueStore&);
   KeyValueStore (*connectStore)(const Rendezvous&);
   Profile (*measureProfile)(const ModelGraph&, const ProfileOptions&, Communicator*, const std::function<void(int, int)>&);
   /// Whether there is an operator of that target: `torch.ops.aten.linear.default`.

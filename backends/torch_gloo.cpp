@@ -107,22 +107,48 @@ class GlooCommunicator final : public Communicator {
 c10::intrusive_ptr<c10d::Store> openStore(const Rendezvous& rendezvous) {
   c10d::TCPStoreOptions options;
   options.port = static_cast<std::uint16_t>(rendezvous.masterPort);
-  options.isServer = rendezvous.rank.value == 0 && !rendezvous.storeIsElsewhere;
   options.numWorkers = static_cast<std::size_t>(rendezvous.size);
   options.waitWorkers = false;
   options.timeout = rendezvous.deadline;
-  options.multiTenant = true;
-  if (options.isServer && rendezvous.listenFd >= 0) options.masterListenFd = rendezvous.listenFd;
   const char* attempt = std::getenv("TORCHELASTIC_RESTART_COUNT");
   const std::string prefix = attempt == nullptr ? "pipewright" : std::string("pipewright/") + attempt;
   return c10::make_intrusive<c10d::PrefixStore>(prefix, c10::make_intrusive<c10d::TCPStore>(rendezvous.masterAddress, options));
 }
+
+/// Our dictionary as c10d's Gloo takes it, which sets keys and waits for them.
+class DictionaryStore final : public c10d::Store {
+ public:
+  explicit DictionaryStore(KeyValueStore dictionary) : dictionary_(std::move(dictionary)) {}
+
+  c10::intrusive_ptr<c10d::Store> clone() override { return c10::make_intrusive<DictionaryStore>(dictionary_); }
+  void set(const std::string& key, const std::vector<std::uint8_t>& value) override { dictionary_.set(keyOf(key), {value.begin(), value.end()}); }
+  std::vector<std::uint8_t> get(const std::string& key) override {
+    const std::string value = dictionary_.get(keyOf(key));
+    return {value.begin(), value.end()};
+  }
+  void wait(const std::vector<std::string>& keys) override {
+    for (const std::string& key : keys) static_cast<void>(dictionary_.get(keyOf(key)));
+  }
+  void wait(const std::vector<std::string>& keys, const std::chrono::milliseconds&) override { wait(keys); }
+  std::int64_t add(const std::string&, std::int64_t) override { throw Error("Gloo wants to count in the ranks' store, which this version cannot; use the transport ucx"); }
+  bool check(const std::vector<std::string>&) override { throw Error("Gloo wants to look into the ranks' store, which this version cannot; use the transport ucx"); }
+  bool deleteKey(const std::string&) override { return false; }
+  std::int64_t getNumKeys() override { return 0; }
+
+ private:
+  /// Gloo's end with the rank they are of, as ours do.
+  static std::string keyOf(const std::string& key) { return "gloo/" + key; }
+
+  KeyValueStore dictionary_;
+};
 
 /// Does it, with c10d's exceptions in our words.
 template <class Work>
 auto meeting(const Rendezvous& rendezvous, Work work) {
   try {
     return work();
+  } catch (const Error&) {
+    throw;
   } catch (const std::exception& e) {
     const std::string text = shortened(e.what());
     const bool late = text.find("imed out") != std::string::npos || text.find("imeout") != std::string::npos;
@@ -144,12 +170,12 @@ KeyValueStore closuresOf(const c10::intrusive_ptr<c10d::Store>& store, const Ren
 
 /// The device by which the other ranks reach this one. Not Gloo's default, which asks for this host's own name: that may not resolve, or to the
 /// loopback.
-std::shared_ptr<gloo::transport::Device> deviceFor(const Rendezvous& rendezvous, const c10::intrusive_ptr<c10d::Store>& store) {
+std::shared_ptr<gloo::transport::Device> deviceFor(const Rendezvous& rendezvous, const KeyValueStore& store) {
   using Group = c10d::ProcessGroupGloo;
   if (rendezvous.oneHost) return Group::createDeviceForHostname("127.0.0.1");
   const char* interface = std::getenv("GLOO_SOCKET_IFNAME");  // as PyTorch's own ranks
   if (interface != nullptr && *interface != '\0') return Group::createDeviceForInterface(interface);
-  return Group::createDeviceForHostname(addressForPeers(rendezvous, closuresOf(store, rendezvous)));
+  return Group::createDeviceForHostname(addressForPeers(rendezvous, store));
 }
 
 }  // namespace
@@ -158,15 +184,14 @@ KeyValueStore connectStore(const Rendezvous& rendezvous) {
   return closuresOf(meeting(rendezvous, [&] { return openStore(rendezvous); }), rendezvous);
 }
 
-std::unique_ptr<Communicator> connectGloo(const Rendezvous& rendezvous) {
+std::unique_ptr<Communicator> connectGloo(const Rendezvous& rendezvous, const KeyValueStore& store) {
   return meeting(rendezvous, [&]() -> std::unique_ptr<Communicator> {
-    const auto store = openStore(rendezvous);
     const auto options = c10d::ProcessGroupGloo::Options::create();
     options->timeout = rendezvous.deadline;
     options->threads = 1;
     options->devices.push_back(deviceFor(rendezvous, store));
     return std::make_unique<GlooCommunicator>(
-        c10::make_intrusive<c10d::ProcessGroupGloo>(store, rendezvous.rank.value, rendezvous.size, options), rendezvous);
+        c10::make_intrusive<c10d::ProcessGroupGloo>(c10::make_intrusive<DictionaryStore>(store), rendezvous.rank.value, rendezvous.size, options), rendezvous);
   });
 }
 

@@ -16,6 +16,7 @@
 #include "backends/transport.h"
 #include "backends/ucx_backend.h"
 #include "schedules/error.h"
+#include "simulator/digest.h"
 
 namespace pw {
 namespace {
@@ -137,6 +138,18 @@ void take(Operation& operation, ucs_status_ptr_t started) {
 /// UCX's tags are (sender, our tag).
 ucp_tag_t tagOf(Rank sender, std::uint32_t tag) { return static_cast<ucp_tag_t>(sender.value) << 32U | tag; }
 
+/// UCX trusts the bytes of an address, and may end the process over wrong ones: they carry a proof that a rank of this job wrote them.
+std::string sealed(const Rendezvous& rendezvous, const std::string& key, const std::string& address) { return hmacSha256(rendezvous.token, key + ' ' + address) + address; }
+
+std::string opened(const Rendezvous& rendezvous, const std::string& key, const std::string& value, Rank rank) {
+  constexpr std::size_t kProof = 32;
+  const std::string address = value.size() > kProof ? value.substr(kProof) : "";
+  if (address.empty() || !equalInConstantTime(value, sealed(rendezvous, key, address))) {
+    throw Error(fmt::format("the address that the job's store has of rank {} was not written by a rank of this job; start the job again", rank.value));
+  }
+  return address;
+}
+
 constexpr ucp_tag_t kAllBits = ~ucp_tag_t{0};
 
 class UcxCommunicator final : public Communicator {
@@ -205,8 +218,8 @@ UcxCommunicator::UcxCommunicator(const Rendezvous& rendezvous, const KeyValueSto
   const std::string own(reinterpret_cast<const char*>(address), length);
   ucp_worker_release_address(worker_.get(), address);
   const auto key = [](int rank) { return "ucx/" + std::to_string(rank); };
-  if (rendezvous.size > 1) store.set(key(rank_.value), own);
-  for (int r = 0; r < rendezvous.size; ++r) connect(Rank(r), r == rank_.value ? own : store.get(key(r)));
+  if (rendezvous.size > 1) store.set(key(rank_.value), sealed(rendezvous, key(rank_.value), own));
+  for (int r = 0; r < rendezvous.size; ++r) connect(Rank(r), r == rank_.value ? own : opened(rendezvous, key(r), store.get(key(r)), Rank(r)));
   meet();
 }
 

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <array>
 #include <cerrno>
-#include <cstdio>
 #include <cstring>
 #include <fcntl.h>
 #include <filesystem>
@@ -61,15 +60,8 @@ struct Fields {
 
 }  // namespace
 
-ZipWriter::ZipWriter(const std::string& path) : path_(path), beside_(fmt::format("{}.part{}", path, ::getpid())) {
-  descriptor_ = ::open(beside_.c_str(), O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0666);
-  if (descriptor_ < 0) fail("cannot be written", errno);
-}
-
-ZipWriter::~ZipWriter() {
-  if (descriptor_ < 0) return;
-  ::close(descriptor_);
-  ::unlink(beside_.c_str());
+ZipWriter::ZipWriter(const std::string& path) : path_(path), part_(path) {
+  if (part_.descriptor() < 0) fail("cannot be written", errno);
 }
 
 void ZipWriter::fail(const std::string& what, int reason) const {
@@ -80,7 +72,7 @@ void ZipWriter::fail(const std::string& what, int reason) const {
 void ZipWriter::write(const void* bytes, std::size_t count) {
   const char* at = static_cast<const char*>(bytes);
   while (count > 0) {
-    const ssize_t written = ::write(descriptor_, at, std::min<std::size_t>(count, 1U << 30U));
+    const ssize_t written = ::write(part_.descriptor(), at, std::min<std::size_t>(count, 1U << 30U));
     if (written < 0 && errno == EINTR) continue;
     if (written <= 0) fail("cannot be written", written < 0 ? errno : ENOSPC);
     at += written;
@@ -91,7 +83,7 @@ void ZipWriter::write(const void* bytes, std::size_t count) {
 
 void ZipWriter::settle() {
   if (size_ - settled_ < kUnsettled) return;
-  if (::fdatasync(descriptor_) != 0) fail("cannot be written", errno);
+  if (::fdatasync(part_.descriptor()) != 0) fail("cannot be written", errno);
   settled_ = size_;
 }
 
@@ -120,7 +112,7 @@ void ZipWriter::add(const std::string& name, const std::byte* bytes, std::size_t
   }
   Fields sum;
   sum.put(entry.checksum, 4);
-  if (::pwrite(descriptor_, sum.bytes.data(), 4, static_cast<off_t>(entry.offset + kChecksumPlace)) != 4) fail("cannot be written", errno);
+  if (::pwrite(part_.descriptor(), sum.bytes.data(), 4, static_cast<off_t>(entry.offset + kChecksumPlace)) != 4) fail("cannot be written", errno);
   entries_.push_back(std::move(entry));
 }
 
@@ -153,10 +145,8 @@ void ZipWriter::writeDirectory() {
 
 void ZipWriter::finish() {
   writeDirectory();
-  if (::fsync(descriptor_) != 0) fail("cannot be written", errno);
-  if (std::rename(beside_.c_str(), path_.c_str()) != 0) fail("cannot be replaced", errno);
-  ::close(descriptor_);
-  descriptor_ = -1;
+  if (::fsync(part_.descriptor()) != 0) fail("cannot be written", errno);
+  if (!part_.replace()) fail("cannot be replaced", errno);
   const std::filesystem::path folder = std::filesystem::path(path_).parent_path();
   const int directory = ::open(folder.empty() ? "." : folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (directory < 0) return;

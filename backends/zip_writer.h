@@ -8,6 +8,8 @@
 #include <string_view>
 #include <vector>
 
+#include "backends/part_file.h"
+
 namespace pw {
 
 /// Writes a zip file entry by entry (PKWARE's APPNOTE 6.3.10, with the 64-bit extensions where they are needed). Entries are stored as they
@@ -17,9 +19,6 @@ namespace pw {
 class ZipWriter {
  public:
   explicit ZipWriter(const std::string& path);
-  ~ZipWriter();
-  ZipWriter(const ZipWriter&) = delete;
-  ZipWriter& operator=(const ZipWriter&) = delete;
 
   void add(const std::string& name, const std::byte* bytes, std::size_t count);
   void add(const std::string& name, std::string_view text);
@@ -39,8 +38,8 @@ class ZipWriter {
   /// Bounds what the disk still owes, so that no single wait grows with the file.
   void settle();
 
-  std::string path_, beside_;
-  int descriptor_ = -1;
+  std::string path_;
+  PartFile part_;
   std::uint64_t size_ = 0, settled_ = 0;
   std::vector<Entry> entries_;
 };

@@ -4,11 +4,10 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
-#include <cstdio>
-#include <fstream>
 #include <nlohmann/json.hpp>
 #include <utility>
 
+#include "backends/files.h"
 #include "schedules/units.h"
 
 namespace pw {
@@ -156,13 +155,8 @@ std::string FlightRecord::toJson(const Plan& plan, Communicator& communicator, b
 
 bool writeWhole(const std::string& path, const std::string& text) noexcept {
   try {
-    const std::string part = path + ".part";
-    std::ofstream file(part, std::ios::trunc | std::ios::binary);
-    file << text;
-    file.close();
-    const bool ok = file && std::rename(part.c_str(), path.c_str()) == 0;
-    if (!ok) std::remove(part.c_str());
-    return ok;
+    writeFile(path, text);
+    return true;
   } catch (const std::exception&) {
     return false;
   }

@@ -12,12 +12,16 @@
 #include <charconv>
 #include <csignal>
 #include <cstring>
+#include <fstream>
 #include <string_view>
 #include <utility>
 
 #include <fmt/format.h>
 
+#include "backends/random_bytes.h"
+#include "backends/transport.h"
 #include "engine/process.h"
+#include "simulator/digest.h"
 
 namespace pw {
 namespace {
@@ -30,6 +34,8 @@ constexpr std::chrono::milliseconds kGather{100};  // a peer notices a lost conn
 constexpr std::chrono::milliseconds kGrace{500};   // between telling the ranks to end and SIGKILL
 constexpr std::chrono::milliseconds kBlind{20};    // between looks where the kernel has no pidfd
 constexpr std::size_t kPipeCapacity = 64 << 10;    // Linux's default, which we never change
+constexpr std::chrono::milliseconds kWatch{500};   // between looks at ranks whose start-up takes too long
+constexpr std::size_t kToken = 32;
 constexpr std::size_t kLongestLine = 1 << 20;
 
 /// How a rank failed; the first thing known of it.
@@ -47,7 +53,29 @@ struct Child {
   Fd pidFd, status, output;
   std::string statusText, line;
   std::optional<Failure> failure;
+  StartUp reached = StartUp::Loading;
+  TimePoint since = Clock::now();  ///< when it told so
 };
+
+/// What a rank does until it tells of the next step.
+std::string_view words(StartUp reached) {
+  switch (reached) {
+    case StartUp::Loading: return "loading the model";
+    case StartUp::Meeting: return "meeting the other ranks";
+    case StartUp::Connecting: return "connecting to the other ranks";
+    case StartUp::Done: break;
+  }
+  return "starting";
+}
+
+/// Whether a signal or a debugger has stopped it; proc(5), the field after the name in stat.
+bool isStopped(pid_t pid) {
+  std::ifstream stat(fmt::format("/proc/{}/stat", pid));
+  std::string text;
+  std::getline(stat, text);
+  const std::size_t name = text.rfind(") ");
+  return name != std::string::npos && (text[name + 2] == 'T' || text[name + 2] == 't');
+}
 
 std::string describeEnd(const Child& child, int waitStatus) {
   const int rank = child.rank.value;
@@ -63,7 +91,7 @@ std::string describeEnd(const Child& child, int waitStatus) {
 /// The ranks of one job. However it is left, no child outlives it.
 class Group {
  public:
-  Group(const OnLine& onLine, TimePoint deadline) : onLine_(onLine), deadline_(deadline) {}
+  Group(const OnLine& onLine, TimePoint deadline, std::chrono::milliseconds startUp) : onLine_(onLine), deadline_(deadline), startUp_(startUp) {}
   ~Group();
   Group(const Group&) = delete;
   Group& operator=(const Group&) = delete;
@@ -80,10 +108,13 @@ class Group {
   [[nodiscard]] bool anyRunning() const { return std::ranges::any_of(children_, &Child::running); }
   [[nodiscard]] const Failure* firstFailure(const Child** whose) const;
   [[nodiscard]] std::optional<LaunchResult> findCause(TimePoint now) const;
+  [[nodiscard]] std::optional<LaunchResult> findLate(TimePoint now) const;
+  [[nodiscard]] std::optional<TimePoint> nextLook(TimePoint now) const;
 
   std::string executable_;
   const OnLine& onLine_;
   TimePoint deadline_;
+  std::chrono::milliseconds startUp_;
   std::optional<TimePoint> gatherUntil_;
   Interrupts interrupts_;
   std::vector<Child> children_;
@@ -92,6 +123,7 @@ class Group {
 void Group::start(int ranks, const std::vector<std::string>& argv, int threads) {
   executable_ = argv.front();
   const auto [listener, port] = makeListener();
+  const std::string token = hex(randomBytes(kToken));
   children_.reserve(static_cast<std::size_t>(ranks));
   for (int r = 0; r < ranks; ++r) {
     Child& child = children_.emplace_back();
@@ -104,7 +136,7 @@ void Group::start(int ranks, const std::vector<std::string>& argv, int threads) 
     program.environment = {fmt::format("RANK={}", r), fmt::format("WORLD_SIZE={}", ranks), fmt::format("LOCAL_RANK={}", r),
                            fmt::format("LOCAL_WORLD_SIZE={}", ranks), "TORCHELASTIC_USE_AGENT_STORE=False",  // of a torchrun around us
                            "MASTER_ADDR=127.0.0.1", fmt::format("MASTER_PORT={}", port), fmt::format("OMP_NUM_THREADS={}", threads),
-                           fmt::format("PIPEWRIGHT_STATUS_FD={}", program.status)};
+                           fmt::format("PIPEWRIGHT_STATUS_FD={}", program.status), "PIPEWRIGHT_JOB_TOKEN=" + token};
     if (r == 0) program.environment.push_back(fmt::format("PIPEWRIGHT_LISTEN_FD={}", program.listener));
     child.pid = startProcess(program);
     child.running = true;
@@ -181,6 +213,11 @@ void drain(Fd& pipe, std::string& text) {
 void Group::readStatus(Child& child) {
   drain(child.status, child.statusText);
   if (child.failure) child.statusText.clear();
+  while (child.statusText.size() > 2 && child.statusText[0] == kStartUpMark && child.statusText[2] == '\n') {
+    child.reached = static_cast<StartUp>(std::clamp(child.statusText[1] - '0', 0, static_cast<int>(StartUp::Done)));
+    child.since = Clock::now();
+    child.statusText.erase(0, 3);
+  }
   if (child.statusText.size() >= kLongestLine) child.status.close();  // no sentence of ours
   const std::string_view text = child.statusText;
   if (text.empty()) return;
@@ -244,6 +281,35 @@ std::optional<LaunchResult> Group::findCause(TimePoint now) const {
   return std::nullopt;
 }
 
+/// A rank that has not told of progress for too long, before its first step; the stopped ones first.
+std::optional<LaunchResult> Group::findLate(TimePoint now) const {
+  if (startUp_.count() <= 0) return std::nullopt;
+  const auto told = [&](const Child& child, const std::string& what) {
+    return LaunchResult{false, child.rank, fmt::format("Rank {} {} while {}, for more than {}; see whether it hangs, or allow more with --timeout", child.rank.value, what,
+                                                       words(child.reached), inWords(startUp_))};
+  };
+  const auto overdue = [&](const Child& child, int times) { return child.running && child.reached != StartUp::Done && now >= child.since + times * startUp_ + kWatch; };
+  for (const Child& child : children_) {
+    if (overdue(child, 1) && isStopped(child.pid)) return told(child, "is stopped (as by SIGSTOP)");
+  }
+  const auto slow = std::ranges::find_if(children_, [&](const Child& child) { return overdue(child, 2); });
+  if (slow == children_.end()) return std::nullopt;
+  const auto least = std::ranges::min_element(children_, {}, [](const Child& child) { return child.running ? child.reached : StartUp::Done; });
+  return told(*least, "got no further");
+}
+
+/// When `findLate` may find something.
+std::optional<TimePoint> Group::nextLook(TimePoint now) const {
+  if (startUp_.count() <= 0) return std::nullopt;
+  std::optional<TimePoint> next;
+  for (const Child& child : children_) {
+    if (!child.running || child.reached == StartUp::Done) continue;
+    const TimePoint look = std::max(child.since + startUp_ + kWatch, now + kWatch);
+    next = std::min(next.value_or(look), look);
+  }
+  return next;
+}
+
 LaunchResult Group::waitForAll() {
   std::optional<LaunchResult> cause;
   std::optional<TimePoint> killAt;
@@ -254,6 +320,7 @@ LaunchResult Group::waitForAll() {
     if (failed && !gatherUntil_) gatherUntil_ = now + kGather;
     if (!cause) {
       cause = findCause(now);
+      if (!cause && !failed) cause = findLate(now);
       if (cause) {
         signalAll(cause->interrupted ? SIGTERM : kJobFailed);  // who listens to the latter writes a flight record
         killAt = std::min(now + kGrace, deadline_);
@@ -267,6 +334,7 @@ LaunchResult Group::waitForAll() {
     }
     if (!anyRunning() && (cause || !failed)) return cause.value_or(LaunchResult{});
     std::optional<TimePoint> until = cause ? killAt : gatherUntil_;
+    if (const auto look = cause || failed ? std::nullopt : nextLook(now)) until = std::min(until.value_or(*look), *look);
     if (!cause && deadline_ != TimePoint::max()) until = std::min(until.value_or(deadline_), deadline_);
     pollUntil(until);
   }
@@ -275,10 +343,10 @@ LaunchResult Group::waitForAll() {
 }  // namespace
 
 LaunchResult launch(int ranks, const std::vector<std::string>& argv, int threads, const OnLine& onLine,
-                    std::chrono::milliseconds deadline) {
+                    std::chrono::milliseconds deadline, std::chrono::milliseconds startUp) {
   assert(ranks >= 1 && threads >= 1 && !argv.empty());
   const TimePoint end = deadline.count() > 0 ? Clock::now() + deadline : TimePoint::max();
-  Group group(onLine, end);
+  Group group(onLine, end, startUp);
   group.start(ranks, argv, threads);
   return group.waitForAll();
 }

@@ -91,10 +91,6 @@ struct Birth {
 
 }  // namespace
 
-void Fd::close() {
-  if (fd_ >= 0) ::close(std::exchange(fd_, -1));
-}
-
 void throwSystemError(std::string_view what) {
   throw Error(fmt::format("cannot {} for the ranks: {}; end other programs or start fewer ranks", what, std::strerror(errno)));
 }

@@ -13,6 +13,7 @@
 #include <fmt/format.h>
 
 #include "schedules/error.h"
+#include "simulator/digest.h"
 
 extern char** environ;
 
@@ -86,6 +87,14 @@ RankEnvironment fromRank(const Reader& read) {
   environment.storeIsElsewhere = read.text("TORCHELASTIC_USE_AGENT_STORE") == "True";
   environment.startedBy = environment.statusFd >= 0 ? StartedBy::Us : StartedBy::Torchrun;
   return environment;
+}
+
+/// A job that torchrun starts again is another one.
+std::string tokenOf(const Reader& read) {
+  if (read.has("PIPEWRIGHT_JOB_TOKEN")) return read.text("PIPEWRIGHT_JOB_TOKEN");
+  Sha256 digest;
+  for (const char* name : {"TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT", "SLURM_JOB_ID", "SLURM_STEP_ID"}) digest.addField(read.text(name));
+  return hex(digest.finish());
 }
 
 /// Whether the variables are those of one of several tasks that srun started.
@@ -212,10 +221,12 @@ std::vector<int> tasksPerHost(const std::string& list) {
 
 std::optional<RankEnvironment> rankEnvironment(const Variables& variables) {
   const Reader read(variables);
-  if (variables.contains("RANK")) return fromRank(read);
   const char* tasks = read.has("SLURM_STEP_NUM_TASKS") ? "SLURM_STEP_NUM_TASKS" : "SLURM_NTASKS";
-  if (isTask(read, tasks)) return fromSlurm(read, tasks);
-  return std::nullopt;
+  std::optional<RankEnvironment> environment;
+  if (variables.contains("RANK")) environment = fromRank(read);
+  else if (isTask(read, tasks)) environment = fromSlurm(read, tasks);
+  if (environment) environment->token = tokenOf(read);
+  return environment;
 }
 
 std::optional<RankEnvironment> rankEnvironment() {
@@ -237,6 +248,12 @@ void requireWorldSize(const RankEnvironment& environment, int ranks, const std::
   throw UsageError(fmt::format("{} is for {} rank{} and {} is {}; {}.", plan, ranks, ranks == 1 ? "" : "s", slurm ? "the number of srun's tasks" : "WORLD_SIZE",
                                environment.worldSize,
                                slurm ? fmt::format("start it with srun --ntasks {}", ranks) : "start as many processes as the plan has ranks"));
+}
+
+void reportStartUp(const RankEnvironment& environment, StartUp reached) noexcept {
+  if (environment.statusFd < 0) return;
+  const std::array<char, 3> line{kStartUpMark, static_cast<char>('0' + static_cast<int>(reached)), '\n'};
+  [[maybe_unused]] const auto written = ::write(environment.statusFd, line.data(), line.size());
 }
 
 void reportFailure(const RankEnvironment& environment, const std::string& sentence, bool unusable) noexcept {

@@ -24,6 +24,7 @@ struct RankEnvironment {
   int localRank = 0;             ///< among the ranks its launcher started on this host
   int localSize = 0;             ///< how many these are; 0: unknown
   bool oneHost = false;          ///< all ranks are on this host for certain
+  std::string token;             ///< what only ranks of this job know: PIPEWRIGHT_JOB_TOKEN, else made of what the launcher says of the job
   bool storeIsElsewhere = false; ///< torchrun's agent serves the store (TORCHELASTIC_USE_AGENT_STORE)
   StartedBy startedBy = StartedBy::Torchrun;
 };
@@ -38,6 +39,8 @@ using Variables = std::map<std::string, std::string>;
 ///   script and a shell of `salloc`, whose steps have reserved ids or none, this does not hold. MASTER_ADDR: if not set, 127.0.0.1 where the step has
 ///   one host, else the first of SLURM_STEP_NODELIST (else SLURM_NODELIST), where task 0 is. MASTER_PORT: if not set, 20000 + (job + 7919·step) mod
 ///   10000 of SLURM_JOB_ID and SLURM_STEP_ID, below the ports that Linux gives to connections.
+/// The token: PIPEWRIGHT_JOB_TOKEN, which our launcher sets to 256 random bits. Without it a digest of TORCHELASTIC_RUN_ID and
+/// TORCHELASTIC_RESTART_COUNT, or of Slurm's job and step: jobs do not mix then, but users of that host may know these.
 /// Throws UsageError naming the variable that is missing, no number or out of range.
 [[nodiscard]] std::optional<RankEnvironment> rankEnvironment(const Variables& variables);
 
@@ -54,6 +57,15 @@ void requireWorldSize(const RankEnvironment& environment, int ranks, const std::
 
 /// Tasks on each host, of Slurm's `2(x3),1` → 2 2 2 1. Throws UsageError where it is none, or has more than 2^20 hosts.
 [[nodiscard]] std::vector<int> tasksPerHost(const std::string& list);
+
+/// Begins the lines of `reportStartUp`; a digit that says how far it is follows.
+inline constexpr char kStartUpMark = '+';
+
+/// How far a rank is on its way to its first step.
+enum class StartUp : std::uint8_t { Loading, Meeting, Connecting, Done };
+
+/// In a rank: tells the launcher, which watches that ranks get on; does nothing without statusFd.
+void reportStartUp(const RankEnvironment& environment, StartUp reached) noexcept;
 
 /// In a rank: tells the launcher why it fails (one line) and whether that is unusable input; does nothing without statusFd. The launcher names
 /// the rank in front of sentences that do not begin with it. Async-signal-unsafe, never throws.

@@ -316,6 +316,7 @@ Rendezvous rendezvousOf(const RankEnvironment& environment, std::chrono::millise
   meeting.size = environment.worldSize;
   meeting.masterAddress = environment.masterAddress;
   meeting.masterPort = environment.masterPort;
+  meeting.token = environment.token;
   meeting.listenFd = environment.listenFd;
   meeting.storeIsElsewhere = environment.storeIsElsewhere;
   meeting.oneHost = environment.oneHost;

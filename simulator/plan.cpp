@@ -226,22 +226,34 @@ void checkConsistent(const Plan& plan, const JsonDocument& document) {
 }  // namespace
 
 std::string toJson(const Plan& plan) {
-  const Json j{{"format", "pipewright-plan"},
-               {"version", kVersion},
-               {"model", plan.modelName},
-               {"model_files", plan.modelFiles},
-               {"microbatch_size", plan.microbatchSize},
-               {"batch", plan.batch},
-               {"replicas", plan.replicas},
-               {"loss", plan.loss},
-               {"estimated", plan.profile.estimated},
-               {"splits", plan.splitNames},
-               {"schedule", {{"name", plan.schedule.name}, {"microbatches", plan.schedule.microbatches}, {"lockstep", plan.schedule.lockstep}, {"csv", toCsv(plan.schedule)}}},
-               {"partition", partitionJson(plan.partition)},
-               {"costs", tableJson(plan.costs)},
-               {"profile", ownJson(toJson(plan.profile))}};
+  Json j{{"format", "pipewright-plan"},
+         {"version", kVersion},
+         {"model", plan.modelName},
+         {"model_files", plan.modelFiles},
+         {"microbatch_size", plan.microbatchSize},
+         {"batch", plan.batch},
+         {"replicas", plan.replicas},
+         {"loss", plan.loss},
+         {"estimated", plan.profile.estimated},
+         {"splits", plan.splitNames},
+         {"schedule", {{"name", plan.schedule.name}, {"microbatches", plan.schedule.microbatches}, {"lockstep", plan.schedule.lockstep}, {"csv", toCsv(plan.schedule)}}},
+         {"partition", partitionJson(plan.partition)},
+         {"costs", tableJson(plan.costs)},
+         {"profile", ownJson(toJson(plan.profile))}};
+  const ModelFingerprint& print = plan.fingerprint;
+  if (!print.digest.empty()) j["model_fingerprint"] = {{"digest", print.digest}, {"tensors", print.tensors}, {"operators", print.operators}};
   return j.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
+
+namespace {
+
+ModelFingerprint fingerprintIn(const JsonPart& j) {
+  if (!j.json().contains("model_fingerprint")) return {};
+  const JsonPart print = j["model_fingerprint"];
+  return {print["digest"].as<std::string>(), print["tensors"].listOf<std::string>(), print["operators"].as<std::string>()};
+}
+
+}  // namespace
 
 Plan parsePlan(std::string_view text, const std::string& source) {
   const JsonDocument document{source, "plan"};
@@ -253,6 +265,7 @@ Plan parsePlan(std::string_view text, const std::string& source) {
   Plan plan;
   plan.modelName = j["model"].as<std::string>();
   plan.modelFiles = j["model_files"].listOf<std::string>();
+  plan.fingerprint = fingerprintIn(j);
   plan.microbatchSize = j["microbatch_size"].as<std::int64_t>();
   plan.batch = j["batch"].as<std::int64_t>();
   if (j.json().contains("replicas")) plan.replicas = j["replicas"].as<int>();
@@ -274,8 +287,9 @@ Plan parsePlan(std::string_view text, const std::string& source) {
 
 void requireFits(const Plan& plan, const ModelGraph& graph) {
   const auto fail = [&](const std::string& what) {
-    throw UsageError(fmt::format("The plan for {} was not made for this model, {}: {}; plan it again.", plan.modelName, graph.name, what));
+    throw UsageError(fmt::format("The plan for {} was not made for this model, {}: {}; plan it again, or name the right archive with --model.", plan.modelName, graph.name, what));
   };
+  if (const std::string difference = differenceTo(plan.fingerprint, graph); !difference.empty()) fail(difference);
   const auto checkIndices = [&](const std::vector<std::size_t>& indices, const std::vector<StateTensor>& tensors, std::string_view kind) {
     for (const std::size_t i : indices) {
       if (i >= tensors.size()) fail(fmt::format("it has no {} {}", kind, i));

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "schedules/schedule.h"
+#include "simulator/fingerprint.h"
 #include "simulator/partition.h"
 #include "simulator/simulate.h"
 
@@ -16,6 +17,7 @@ inline constexpr int kMaxReplicas = 1024;
 struct Plan {
   std::vector<std::string> modelFiles;  ///< absolute archive paths
   std::string modelName;
+  ModelFingerprint fingerprint;         ///< of the model it was made for; unknown in plans of older versions
   std::int64_t microbatchSize = 1;      ///< samples in a full microbatch
   std::int64_t batch = 1;               ///< samples per step, of all replicas together; the last microbatches may be smaller
   int replicas = 1;                     ///< copies of the pipeline (data parallel): D·R ranks; copy d is ranks [d·R, (d+1)·R)
@@ -34,8 +36,8 @@ struct Plan {
 /// names exists, and its costs can be summed without overflow. Node, value and parameter numbers are checked by `requireFits`.
 [[nodiscard]] Plan parsePlan(std::string_view json, const std::string& source);
 
-/// Throws UsageError, naming what does not fit, when the plan was not made for this graph: another number of nodes, or a value,
-/// parameter, buffer or constant that the graph lacks or that is not where the plan says. What stages compute is not checked.
+/// Throws UsageError, naming what does not fit, when the plan was not made for this graph: it has another fingerprint, another number of nodes, or
+/// lacks a value, parameter, buffer or constant, or has it in another place. Without a fingerprint what stages compute is not checked.
 void requireFits(const Plan& plan, const ModelGraph& graph);
 
 /// Ranks of all replicas.

@@ -73,6 +73,7 @@ Plan planOf(const PlanRequest& request, const ModelGraph& graph, const Profile& 
   Plan plan;
   plan.modelFiles = graph.files;
   plan.modelName = graph.name;
+  plan.fingerprint = fingerprintOf(graph);
   plan.microbatchSize = request.microbatch;
   plan.batch = request.batch > 0 ? request.batch : request.microbatch * request.microbatches * request.replicas;
   plan.replicas = request.replicas;

@@ -1,12 +1,10 @@
 #include "app/cli/own_ranks.h"
 
 #include <fmt/format.h>
-#include <unistd.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <charconv>
-#include <filesystem>
 #include <fstream>
 #include <utility>
 
@@ -18,8 +16,6 @@
 #include "schedules/error.h"
 
 namespace pw::cli {
-
-namespace fs = std::filesystem;
 
 std::vector<std::string> ownCall() {
   std::ifstream file("/proc/self/cmdline", std::ios::binary);
@@ -71,20 +67,19 @@ Profile measureWithRanks(const std::vector<std::string>& models, std::int64_t mi
     warn("costs are measured on the CPU; give --device cuda for the GPUs of this machine");
   }
   const int threads = std::max(1, options.threads);
-  const std::string out = fmt::format("{}/pipewright-profile-{}.json", fs::temp_directory_path().string(), getpid());
   std::vector<std::string> argv{ownPath(), "profile"};
   argv.insert(argv.end(), models.begin(), models.end());
-  argv.insert(argv.end(), {"--microbatch", std::to_string(microbatch), "--threads", std::to_string(threads), "--loss", loss, "--out", out, "--progress", progressStyle,
-                           "--quiet", "--precision", options.precision});
+  argv.insert(argv.end(), {"--microbatch", std::to_string(microbatch), "--threads", std::to_string(threads), "--loss", loss, "--progress", progressStyle,
+                           "--json", "--precision", options.precision});
   if (!options.device.empty()) argv.insert(argv.end(), {"--device", options.device});
   if (options.tf32) argv.emplace_back("--tf32");
   if (options.noGraphs) argv.emplace_back("--no-graphs");
-  const LaunchResult result = launch(ranks, argv, threads, {}, std::chrono::minutes(30));
-  if (!result.ok) fs::remove(out);
-  throwUnlessOk(result);
-  Profile profile = parseProfile(readFile(out), out);
-  fs::remove(out);
-  return profile;
+  std::string json;  // rank 0 prints it: a file could be read, or put in place, by others
+  const auto collect = [&](Rank rank, const std::string& line) {
+    if (rank == Rank(0)) json.append(line).append("\n");
+  };
+  throwUnlessOk(launch(ranks, argv, threads, collect, std::chrono::minutes(30)));
+  return parseProfile(json, "The measured profile");
 }
 
 }  // namespace pw::cli

@@ -13,6 +13,7 @@
 #include "engine/connect.h"
 #include "engine/failure.h"
 #include "engine/launcher.h"
+#include "engine/meeting.h"
 #include "engine/worker.h"
 #include "schedules/error.h"
 #include "simulator/planner.h"
@@ -80,7 +81,8 @@ const Device* prepare(const MeasureOptions& how, const RankEnvironment* environm
     group = connectRanks("ucx", rendezvousOf(*environment, kDeadline), torch);
     return nullptr;
   }
-  GpuRank rank = connectGpus(*environment, rendezvousOf(*environment, kDeadline), how.tf32, torch);
+  const Rendezvous rendezvous = rendezvousOf(*environment, kDeadline);
+  GpuRank rank = connectGpus(*environment, rendezvous, openMeeting(rendezvous).dictionary(), how.tf32);
   if (environment->rank.value == 0 && !rank.gpu.note.empty()) warn(rank.gpu.note);
   group = std::move(rank.communicator);
   return rank.gpu.device;

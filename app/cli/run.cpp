@@ -17,6 +17,7 @@
 #include "app/cli/output.h"
 #include "app/cli/run_options.h"
 #include "app/cli/run_report.h"
+#include "app/cli/run_start.h"
 #include "backends/gpu_inventory.h"
 #include "backends/checkpoint_writer.h"
 #include "backends/paths.h"
@@ -177,31 +178,35 @@ void evaluateRank(const Options& o, const ModelGraph& graph, const Plan& plan, T
 }
 
 /// Trains this rank's part; fills `communicator`, which must outlive a failure: peers that notice must not report before this rank does.
-void trainRank(const Options& o, const Plan& plan, const RankEnvironment& environment, std::unique_ptr<Communicator>& communicator) {
+void trainRank(const Options& o, const Plan& plan, const RankEnvironment& environment, std::unique_ptr<Communicator>& communicator, bool& isInTouch) {
   const ModelGraph graph = o.synthetic ? ModelGraph() : loadModel(plan.modelFiles);
   if (!o.synthetic) requireFits(plan, graph);
   bindToCores(environment);
-  const TorchBackend& torch = torchBackend();
-  torch.prepareProcess(o.threads);
   TrainOptions options = trainOptions(o, plan);
   options.stage.tell = [rank = environment.rank](const std::string& what) { warn(fmt::format("rank {} {}", rank.value, what)); };
   Rendezvous meeting;
   meeting.deadline = options.deadline;
+  KeyValueStore store;
   if (environment.worldSize > 1) {
     meeting = rendezvousOf(environment, options.deadline);
     if (environment.statusFd >= 0 && o.transport != "gloo") meeting.jobFailed = &listenForFailure();  // Gloo's waits cannot be ended: the signal ends the process
+    store = meetOthers(environment, meeting, fieldsOf(o, plan, graph), isInTouch);
   }
+  const TorchBackend& torch = torchBackend();
+  torch.prepareProcess(o.threads);
   if (o.computing.onGpu) {
-    GpuRank rank = connectGpus(environment, meeting, o.computing.tf32, torch);
+    GpuRank rank = connectGpus(environment, meeting, store, o.computing.tf32);
     communicator = std::move(rank.communicator);
     options.stage.device = rank.gpu.device;
     if (o.synthetic) options.synthetic = SyntheticDevice{rank.gpu.device, rank.gpu.device->spin, nullptr};
     if (environment.rank.value == 0 && !rank.gpu.note.empty()) warn(rank.gpu.note);
   } else if (environment.worldSize > 1) {
-    communicator = connectRanks(o.transport, meeting, torch);
+    communicator = connectRanks(o.transport, meeting, store, torch);
   } else {
     communicator = std::move(inMemoryCommunicators(1, options.deadline).front());
   }
+  store = {};
+  reportStartUp(environment, StartUp::Done);
   std::optional<LiveWriter> live;
   if (!o.live.empty()) options.live = &live.emplace(o.live, environment.rank);
   if (o.evaluates) return evaluateRank(o, graph, plan, options, *communicator, torch);
@@ -273,7 +278,7 @@ void recordFailure(const Options& o, const Plan& plan, const Beginning& beginnin
 void launchRanks(const Options& o, const Plan& plan) {
   const Beginning beginning = beginningOf(o);
   const FileTime started = FileTime::clock::now();
-  const LaunchResult result = launch(worldSize(plan), ownCall(), o.threads, {}, std::chrono::milliseconds(0));
+  const LaunchResult result = launch(worldSize(plan), ownCall(), o.threads, {}, std::chrono::milliseconds(0), deadlineOf(o));
   if (result.ok) return;
   LaunchResult told = result;
   told.failure += flightNote(o, started, 0, worldSize(plan));
@@ -281,17 +286,19 @@ void launchRanks(const Options& o, const Plan& plan) {
   throwUnlessOk(told);
 }
 
-int run(Options& o) {
+int runOrStartRanks(Options& o, const std::optional<RankEnvironment>& environment, bool& isInTouch) {
   Plan plan = parsePlan(readFile(o.plan), o.plan);
+  takeModels(o, plan);
   if (!o.loss.empty()) plan.loss = o.loss;
   completeOptimizer(o);
   followPlan(o, plan);
   refuseWhatCannotRun(o, plan);
   const int ranks = worldSize(plan);
-  const auto environment = rankEnvironment();
   const FileTime started = FileTime::clock::now();
   const bool isFirst = !environment || (environment->rank == Rank(0) && environment->statusFd < 0);
-  if (const std::string note = costsNote(o, plan); isFirst && !note.empty()) warn(note);
+  for (const std::string& note : {costsNote(o, plan), modelNote(o, plan)}) {
+    if (isFirst && !note.empty()) warn(note);
+  }
   if (isFirst && !o.store.empty()) static_cast<void>(RunStore(o.store, RunStore::Mode::ReadWrite));  // refuse an unusable store before training
   if (isFirst && !o.save.empty()) {  // a checkpoint that cannot be written is known before the training, not after it
     if (isFolder(o.save)) throw UsageError(fmt::format("{} is a folder; give --save the name of a file.", o.save));
@@ -306,11 +313,13 @@ int run(Options& o) {
     const Beginning beginning = isFirst ? beginningOf(o) : Beginning();
     std::unique_ptr<Communicator> communicator;
     try {
-      trainRank(o, plan, *environment, communicator);
+      trainRank(o, plan, *environment, communicator, isInTouch);
       return kYes;
     } catch (const UsageError& e) {
+      excuseRank(o, *environment, e, isInTouch);
       failRank(*environment, e, &complain);
     } catch (const std::exception& e) {  // of all ranks' records our launcher tells
+      excuseRank(o, *environment, e, isInTouch);
       const bool alone = environment->statusFd < 0;
       if (isFirst) recordFailure(o, plan, beginning, causeOf(e));
       failRank(*environment, Error(causeOf(e) + (alone ? flightNote(o, started, environment->rank.value, 1) : "")), &complain);
@@ -321,12 +330,24 @@ int run(Options& o) {
   return kYes;
 }
 
+int run(Options& o) {
+  const auto environment = rankEnvironment();
+  bool isInTouch = false;  // with the other ranks, so that these learn from a failure
+  try {
+    return runOrStartRanks(o, environment, isInTouch);
+  } catch (const std::exception& e) {  // what a rank refuses before it meets the others
+    if (environment) excuseRank(o, *environment, e, isInTouch);
+    throw;
+  }
+}
+
 }  // namespace
 
 Command addRun(CLI::App& app) {
   auto* sub = app.add_subcommand("run", "Execute a plan: one process per rank, training steps, measured timeline");
   auto o = std::make_shared<Options>();
   sub->add_option("PLAN.json", o->plan, "Plan (JSON) of `pipewright plan`")->required()->option_text("PLAN.json");
+  sub->add_option("--model", o->models, "The model's archive, if it is no longer where the plan says; once for each where every stage was exported on its own")->option_text("MODEL.pt2");
   sub->add_option("--steps", o->steps, "Training steps (default 1)")->check(wholeFrom(1, 1 << 24))->option_text("N");
   sub->add_option("--store", o->store, "Record the run in this SQLite file, also one that fails (under torchrun and Slurm if rank 0 can)")->option_text("FILE");
   sub->add_option("--backend", o->transport, "How ranks exchange messages: ucx (shared memory, RDMA, TCP), gloo (TCP), or nccl: the ranks compute on GPUs (default: nccl for a plan profiled on GPUs, else ucx)")->check(CLI::IsMember({"ucx", "gloo", "nccl"}))->option_text("ucx|gloo|nccl");
@@ -373,6 +394,7 @@ Command addRun(CLI::App& app) {
               "  pipewright run plan.json --synthetic --steps 5 --store runs.db\n"
               "  pipewright run plan.json --data train.pt --optimizer adamw --lr 3e-4 --warmup 100 --steps 1000 --save model.pt --log loss.csv\n"
               "  pipewright run plan.json --data test.pt --resume model.pt --eval --outputs logits.pt\n"
+              "  pipewright run plan.json --model /elsewhere/gpt.pt2\n"
               "  torchrun --nproc-per-node 2 --no-python pipewright run plan.json");
   return [o] { return run(*o); };
 }

@@ -99,11 +99,13 @@ void completeOptimizer(RunOptions& o) {
   if (o.update.decaySteps > 0 && o.update.decaySteps <= o.update.warmupSteps) throw UsageError("--decay-steps counts from the first step and must be more than --warmup.");
 }
 
+std::chrono::milliseconds deadlineOf(const RunOptions& o) { return std::chrono::milliseconds(static_cast<std::int64_t>(o.timeoutSeconds * 1000)); }
+
 TrainOptions trainOptions(const RunOptions& o, const Plan& plan) {
   TrainOptions options;
   options.steps = o.steps;
   options.verify = o.verify;
-  options.deadline = std::chrono::milliseconds(static_cast<std::int64_t>(o.timeoutSeconds * 1000));
+  options.deadline = deadlineOf(o);
   options.stage.seed = o.seed;
   options.stage.optimizer = o.update;
   options.stage.initRandom = o.initRandom;

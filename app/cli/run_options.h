@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -14,6 +15,7 @@ namespace pw::cli {
 /// What a call of `run` asks for.
 struct RunOptions {
   std::string plan, store, data = "synthetic", loss, lossOver = "microbatch", optimizer = "sgd", order = "plan", outputs, save, resume, log, live, progressStyle = "auto";
+  std::vector<std::string> models;   ///< archives in place of the plan's, which have moved
   std::string transport, precision;  ///< empty: as the plan was profiled, until `followPlan`
   std::optional<bool> tf32, graphs;  ///< none: so, too
   Computing computing;               ///< what these come to, by `followPlan`
@@ -34,6 +36,8 @@ void followPlan(RunOptions& options, const Plan& plan);
 [[nodiscard]] std::string costsNote(const RunOptions& options, const Plan& plan);
 /// Throws UsageError for options that do not fit each other, the plan or this machine.
 void refuseWhatCannotRun(const RunOptions& options, const Plan& plan);
+/// How long any wait between ranks may last.
+[[nodiscard]] std::chrono::milliseconds deadlineOf(const RunOptions& options);
 /// What they mean to the engine. Reads the checkpoint to resume from.
 [[nodiscard]] TrainOptions trainOptions(const RunOptions& options, const Plan& plan);
 /// How the flight records begin that ranks write when they fail: beside the run store, or here.

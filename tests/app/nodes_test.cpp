@@ -1,13 +1,11 @@
 // Several nodes, each with its own torchrun agent that starts the node's ranks: here two on one machine.
 
-#include <arpa/inet.h>
-#include <sys/socket.h>
-
 #include <filesystem>
 
 #include <nlohmann/json.hpp>
 
 #include "tests/app/job.h"
+#include "tests/support/loopback.h"
 
 namespace pw::test {
 namespace {
@@ -17,19 +15,6 @@ using std::chrono::milliseconds;
 using std::chrono::seconds;
 
 constexpr const char* kTorchrun = PW_SOURCE_DIR "/.deps/venv/bin/torchrun";
-
-/// A port that nobody listens on.
-int freePort() {
-  const int fd = ::socket(AF_INET, SOCK_STREAM, 0);
-  sockaddr_in address{};
-  address.sin_family = AF_INET;
-  address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  socklen_t size = sizeof(address);
-  EXPECT_EQ(::bind(fd, reinterpret_cast<sockaddr*>(&address), size), 0);
-  EXPECT_EQ(::getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size), 0);
-  ::close(fd);
-  return ntohs(address.sin_port);
-}
 
 class TwoNodes : public testing::TestWithParam<const char*> {
  protected:

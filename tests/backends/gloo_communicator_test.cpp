@@ -1,42 +1,25 @@
 // The transports of the LibTorch module, and UCX meeting at its store.
 
-#include <arpa/inet.h>
-#include <sys/socket.h>
 #include <unistd.h>
 
-#include <stdexcept>
+#include <memory>
 
 #include "backends/torch_backend.h"
 #include "engine/connect.h"
 #include "tests/support/communicator_contract.h"
+#include "tests/support/loopback.h"
 
 namespace pw {
 namespace {
 
-/// A listening socket of this host for rank 0 to serve the store on.
-struct Listener {
-  int fd = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-  int port = 0;
-
-  Listener() {
-    sockaddr_in address{};
-    address.sin_family = AF_INET;
-    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-    socklen_t length = sizeof address;
-    auto* generic = reinterpret_cast<sockaddr*>(&address);
-    if (::bind(fd, generic, length) != 0 || ::listen(fd, 16) != 0 || ::getsockname(fd, generic, &length) != 0) {
-      throw std::runtime_error("no port to listen on");
-    }
-    port = ntohs(address.sin_port);
-  }
-};
+using test::Listener;
 
 Rendezvous meetingAt(const Listener& listener, Rank rank, int ranks, std::chrono::milliseconds deadline) {
   Rendezvous meeting;
   meeting.rank = rank;
   meeting.size = ranks;
   meeting.masterPort = listener.port;
-  if (rank == Rank(0)) meeting.listenFd = listener.fd;  // the store closes it
+  if (rank == Rank(0)) meeting.listenFd = ::dup(listener.fd.get());  // the store closes it
   meeting.deadline = deadline;
   return meeting;
 }
@@ -46,8 +29,8 @@ Transport transport(const std::string& name, bool tellsDone, bool checksSizes) {
           .tellsDone = tellsDone,
           .checksSizes = checksSizes,
           .newJob = [name](int ranks, std::chrono::milliseconds deadline) -> Connect {
-            return [name, ranks, deadline, listener = Listener()](Rank rank) {
-              return connectRanks(name, meetingAt(listener, rank, ranks, deadline), torchBackend());
+            return [name, ranks, deadline, listener = std::make_shared<Listener>()](Rank rank) {
+              return connectRanks(name, meetingAt(*listener, rank, ranks, deadline), torchBackend());
             };
           }};
 }

@@ -144,6 +144,16 @@ TEST(UcxCommunicator, ARankThatDoesNotComeIsNamed) {
   EXPECT_THAT(failureOf([&] { (void)connectUcx(meeting, store); }), HasSubstr("ucx/1"));
 }
 
+TEST(UcxCommunicator, AForgedAddressIsRefusedBeforeUcxSeesIt) {
+  for (const std::string& forged : {std::string(), std::string("short"), std::string(32, '\0'), std::string(4096, '\xff')}) {
+    const KeyValueStore store = sharedStore(std::chrono::milliseconds(50));
+    store.set("ucx/1", forged);
+    Rendezvous meeting;
+    meeting.size = 2;
+    EXPECT_THAT(failureOf([&] { (void)connectUcx(meeting, store); }), HasSubstr("of rank 1 was not written by a rank of this job"));
+  }
+}
+
 TEST(UcxCommunicator, OneRankAloneSendsToItself) {
   const auto me = connectUcx({}, {});
   int out = 7, in = 0;

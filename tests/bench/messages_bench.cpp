@@ -15,6 +15,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "backends/meeting.h"
 #include "backends/ucx_communicator.h"
 #include "engine/connect.h"
 #include "engine/launcher.h"
@@ -103,10 +104,10 @@ void runRank(const std::string& what, const pw::RankEnvironment& environment) {
   meeting.masterPort = environment.masterPort;
   meeting.listenFd = environment.listenFd;
   const pw::TorchBackend& torch = pw::torchBackend();
-  const pw::KeyValueStore store = torch.connectStore(meeting);  // kept: Gloo meets at it too
+  const pw::KeyValueStore store = pw::meet(meeting).dictionary();
   std::map<std::string, std::unique_ptr<Communicator>> transports;
   transports["ucx"] = pw::connectUcx(meeting, store);
-  transports["gloo"] = torch.connectGloo(meeting);
+  transports["gloo"] = torch.connectGloo(meeting, store);
   nlohmann::json result;
   if (what == "pair") {
     result = timePair(transports);

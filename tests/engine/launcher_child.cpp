@@ -57,6 +57,7 @@ void showEnvironment(const pw::RankEnvironment& environment) {
 int doAsTold(const pw::RankEnvironment& environment, const std::string& verb, const std::string& text) {
   if (verb == "exit") return text.empty() ? 0 : std::stoi(text);
   if (verb == "environment") showEnvironment(environment);
+  if (verb == "token") std::cout << environment.token << '\n';
   if (verb == "lines") std::cout << "one\n\nlast without an end";
   if (verb == "flood") std::cout << std::string(3 << 20, 'x') << '\n';
   if (verb == "sleep") sleepForEver();
@@ -69,6 +70,11 @@ int doAsTold(const pw::RankEnvironment& environment, const std::string& verb, co
     pw::reportFailure(environment, text);
     sleepForEver();
   }
+  if (verb == "start-up") {  // as far as the text says, then it hangs
+    pw::reportStartUp(environment, static_cast<pw::StartUp>(std::stoi(text)));
+    sleepForEver();
+  }
+  if (verb == "stop") ::raise(SIGSTOP);
   if (verb == "stubborn") {
     std::signal(SIGTERM, SIG_IGN);
     sleepForEver();

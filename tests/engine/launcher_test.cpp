@@ -34,10 +34,11 @@ constexpr auto kLong = 20s;
 
 /// Starts one rank per verb of launcher_child.
 LaunchResult launchVerbs(const std::vector<std::string>& verbs, std::chrono::milliseconds deadline = kLong,
-                         const std::function<void(Rank, const std::string&)>& onLine = [](Rank, const std::string&) {}) {
+                         const std::function<void(Rank, const std::string&)>& onLine = [](Rank, const std::string&) {},
+                         std::chrono::milliseconds startUp = 0ms) {
   std::vector<std::string> argv{LAUNCHER_CHILD};
   argv.insert(argv.end(), verbs.begin(), verbs.end());
-  return launch(static_cast<int>(verbs.size()), argv, 3, onLine, deadline);
+  return launch(static_cast<int>(verbs.size()), argv, 3, onLine, deadline, startUp);
 }
 
 /// Whether this process has no child, running or not reaped.
@@ -278,6 +279,43 @@ TEST(RankEnvironment, OfThisProcessIsRead) {
   EXPECT_EQ(read->rank, Rank(1));
   EXPECT_EQ(read->worldSize, 4);
   reportFailure(*read, "nobody listens");  // and nothing happens
+}
+
+const auto kNoLine = [](Rank, const std::string&) {};
+
+TEST(Launcher, ARankThatIsStoppedOnItsWayToTheFirstStepIsNamedAndKilled) {
+  for (const int victim : {0, 1}) {
+    std::vector<std::string> verbs{"start-up=1", "start-up=1"};  // the other waits for it
+    verbs[static_cast<std::size_t>(victim)] = "stop";
+    const LaunchResult result = launchVerbs(verbs, kLong, kNoLine, 200ms);
+    EXPECT_EQ(result.failedRank, Rank(victim));
+    EXPECT_THAT(result.failure, AllOf(StartsWith("Rank " + std::to_string(victim) + " is stopped"), HasSubstr("while loading the model"), HasSubstr("200 ms"), HasSubstr("--timeout")));
+    EXPECT_TRUE(childless());
+  }
+}
+
+TEST(Launcher, ARankThatGetsNoFurtherOnItsWayToTheFirstStepIsNamed) {
+  const LaunchResult result = launchVerbs({"start-up=2", "start-up=1", "start-up=3"}, kLong, kNoLine, 200ms);
+  EXPECT_EQ(result.failedRank, Rank(1));
+  EXPECT_THAT(result.failure, StartsWith("Rank 1 got no further while meeting the other ranks, for more than 200 ms"));
+  EXPECT_TRUE(childless());
+}
+
+TEST(Launcher, ARankThatHasStartedMayTakeItsTime) {
+  const LaunchResult result = launchVerbs({"start-up=3", "start-up=3"}, 1500ms, kNoLine, 1ms);
+  EXPECT_THAT(result.failure, HasSubstr("the time limit of the job")) << "and not by its start-up";
+}
+
+TEST(Launcher, EachJobHasATokenThatNobodyCanGuess) {
+  std::vector<std::string> tokens;
+  for (int job = 0; job < 2; ++job) {
+    EXPECT_TRUE(launchVerbs({"token", "token"}, kLong, [&](Rank, const std::string& line) { tokens.push_back(line); }).ok);
+  }
+  ASSERT_EQ(tokens.size(), 4U);
+  EXPECT_EQ(tokens[0].size(), 64U) << "256 bits";
+  EXPECT_EQ(tokens[0], tokens[1]);
+  EXPECT_EQ(tokens[2], tokens[3]);
+  EXPECT_NE(tokens[0], tokens[2]);
 }
 
 }  // namespace

@@ -184,5 +184,19 @@ TEST(WorldSize, ThatIsNotThePlansIsRefusedWithTheCure) {
             "plan.json is for 2 ranks and the number of srun's tasks is 3; start it with srun --ntasks 2.");
 }
 
+TEST(JobToken, IsTheOneThatIsSet) {
+  EXPECT_EQ(rankEnvironment(with(kTorchrun, {{"PIPEWRIGHT_JOB_TOKEN", "secret"}}))->token, "secret");
+}
+
+TEST(JobToken, IsThatOfTheJobWhereNoneIsSet) {
+  const auto token = [](const Variables& variables) { return rankEnvironment(variables)->token; };
+  const Variables run = with(kTorchrun, {{"TORCHELASTIC_RUN_ID", "a"}, {"TORCHELASTIC_RESTART_COUNT", "0"}});
+  EXPECT_EQ(token(run), token(with(run, {{"RANK", "0"}, {"LOCAL_RANK", "0"}}))) << "the same on all ranks";
+  EXPECT_NE(token(run), token(with(run, {{"TORCHELASTIC_RUN_ID", "b"}})));
+  EXPECT_NE(token(run), token(with(run, {{"TORCHELASTIC_RESTART_COUNT", "1"}}))) << "ranks of the last attempt may still run";
+  EXPECT_EQ(token(kSlurm), token(with(kSlurm, {{"SLURM_PROCID", "0"}})));
+  EXPECT_NE(token(kSlurm), token(with(kSlurm, {{"SLURM_STEP_ID", "2"}})));
+}
+
 }  // namespace
 }  // namespace pw

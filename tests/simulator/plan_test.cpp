@@ -77,6 +77,13 @@ TEST(PlanJson, KeepsReplicasCheckpointsSharingAndReductions) {
   EXPECT_EQ(worldSize(p), 6);
 }
 
+TEST(PlanJson, KeepsTheModelsFingerprint) {
+  Plan p = plan();
+  p.fingerprint = fingerprintOf(model());
+  EXPECT_EQ(parsePlan(toJson(p), "plan.json"), p);
+  EXPECT_EQ(Json::parse(toJson(p))["model_fingerprint"]["digest"], p.fingerprint.digest);
+}
+
 TEST(PlanJson, OlderPlansLoadWithoutTheLaterKeys) {
   Json json = Json::parse(toJson(plan()));
   json.erase("replicas");
@@ -232,7 +239,7 @@ void expectNoFit(const std::function<void(Plan&)>& change, const std::string& pa
 TEST(RequireFits, TakesThePlanOfTheModelOnly) {
   EXPECT_NO_THROW(requireFits(plan(), model()));
   EXPECT_EQ(usageErrorOf([] { requireFits(plan(), chain(3)); }),
-            "The plan for hand was not made for this model, hand: it has 3 operators instead of 5; plan it again.");
+            "The plan for hand was not made for this model, hand: it has 3 operators instead of 5; plan it again, or name the right archive with --model.");
   expectNoFit([](Plan& p) { p.partition.stages[0].parameters = {3}; }, "no parameter 3");
   expectNoFit([](Plan& p) { p.partition.stages[0].buffers = {1}; }, "no buffer 1");
   expectNoFit([](Plan& p) { p.partition.stages[0].constants = {1}; }, "no constant 1");

@@ -1,0 +1,138 @@
+#include "app/cli/run_start.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+
+#include "app/cli/output.h"
+#include "app/cli/own_ranks.h"
+#include "backends/contents.h"
+#include "engine/failure.h"
+#include "engine/worker.h"
+#include "schedules/error.h"
+#include "simulator/digest.h"
+#include "simulator/fingerprint.h"
+
+namespace pw::cli {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// `train.pt 1f3a9c02`
+std::string shownFile(const std::string& path, const std::string& digest) { return fmt::format("{} {}", fs::path(path).filename().string(), digest.substr(0, 8)); }
+
+JobField fileField(const std::string& name, const std::string& path) {
+  const std::string digest = contentsOf(path);
+  return {name, digest, shownFile(path, digest)};
+}
+
+JobField planField(const RunOptions& o, const Plan& plan) {
+  Plan what = plan;
+  what.modelFiles.clear();  // may lie elsewhere on each host
+  what.loss.clear();        // a field of its own
+  const std::string digest = hex(sha256(toJson(what)));
+  return {"the plan", digest, shownFile(o.plan, digest)};
+}
+
+JobField weightsField(const Plan& plan) {
+  Sha256 all;
+  for (const std::string& file : plan.modelFiles) all.addField(contentsOf(file, true));
+  const std::string digest = hex(all.finish());
+  return {"the weights of " + plan.modelName, digest, digest.substr(0, 8)};
+}
+
+/// Options by name, as numbers and words.
+template <class Value>
+void add(JobFields& fields, const char* name, const Value& value) {
+  const std::string text = fmt::format("{}", value);
+  fields.push_back({name, text, text.empty() ? "none" : text});
+}
+
+void addOptimizer(JobFields& fields, const RunOptions& o) {
+  const OptimizerSpec& update = o.update;
+  add(fields, "--optimizer", o.optimizer);
+  add(fields, "--lr", update.learningRate);
+  add(fields, "--momentum", update.momentum);
+  add(fields, "--nesterov", update.nesterov);
+  add(fields, "--betas", fmt::format("{},{}", update.beta1, update.beta2));
+  add(fields, "--weight-decay", update.weightDecay);
+  add(fields, "--warmup", update.warmupSteps);
+  add(fields, "--decay-steps", update.decaySteps);
+  add(fields, "--final-rate", update.finalRate);
+  add(fields, "--clip-norm", o.clipNorm);
+  add(fields, "--zero1", o.shardOptimizer);
+}
+
+}  // namespace
+
+void takeModels(const RunOptions& o, Plan& plan) {
+  if (!o.models.empty() && o.models.size() != plan.modelFiles.size()) {
+    throw UsageError(fmt::format("{} is of {}, and --model names {}; give --model once for each.", o.plan, counted(static_cast<int>(plan.modelFiles.size()), "archive"),
+                                 o.models.size()));
+  }
+  for (std::size_t i = 0; i < o.models.size(); ++i) plan.modelFiles[i] = fs::absolute(o.models[i]).string();
+  if (o.synthetic || !o.models.empty()) return;
+  for (const std::string& file : plan.modelFiles) {
+    std::error_code problem;
+    if (!fs::exists(file, problem)) throw UsageError(fmt::format("The model of {}, {}, does not exist any more; name where it is with --model.", o.plan, file));
+  }
+}
+
+std::string modelNote(const RunOptions& o, const Plan& plan) {
+  if (o.synthetic || !plan.fingerprint.digest.empty()) return "";
+  return fmt::format("{} is of an older version and does not tell which model it is for; plan the model again to have that checked", o.plan);
+}
+
+JobFields fieldsOf(const RunOptions& o, const Plan& plan, const ModelGraph& graph) {
+  JobFields fields;
+  const std::string build = buildOf(ownCall().front());
+  fields.push_back({"the build of pipewright", PW_VERSION " " + build, fmt::format("{} {}", PW_VERSION, build.substr(0, 8))});
+  fields.push_back(planField(o, plan));
+  if (!o.synthetic) {
+    const std::string model = fingerprintOf(graph).digest;
+    fields.push_back({"the model", model, fmt::format("{} {}", graph.name, model.substr(0, 8))});
+    fields.push_back(weightsField(plan));
+  }
+  fields.push_back(o.data == "synthetic" ? JobField{"the data file", "", "synthetic"} : fileField("the data file", o.data));
+  fields.push_back(o.resume.empty() ? JobField{"the checkpoint of --resume", "", "none"} : fileField("the checkpoint of --resume", o.resume));
+  add(fields, "--backend", o.transport);
+  add(fields, "--steps", o.steps);
+  add(fields, "--seed", o.seed);
+  addOptimizer(fields, o);
+  add(fields, "--loss", plan.loss);
+  add(fields, "--loss-over", o.lossOver);
+  add(fields, "--precision", o.precision);
+  add(fields, "--tf32", o.computing.tf32);
+  add(fields, "--init", o.initRandom ? "random" : "");
+  add(fields, "--masked", o.masked);
+  add(fields, "--eval", o.evaluates);
+  add(fields, "--verify", o.verify);
+  add(fields, "--synthetic", o.synthetic);
+  add(fields, "--order", o.order);
+  add(fields, "--save", o.save.empty() ? "none" : "a file");  // rank 0 writes it, from what all send
+  add(fields, "--save-every", o.saveEvery);
+  add(fields, "--log", o.log.empty() ? "none" : "a file");  // has all ranks sum the loss
+  return fields;
+}
+
+KeyValueStore meetOthers(const RankEnvironment& environment, const Rendezvous& rendezvous, const JobFields& fields, bool& isInTouch) {
+  reportStartUp(environment, StartUp::Meeting);
+  const Meeting meeting = openMeeting(rendezvous);
+  isInTouch = true;
+  agree(meeting, rendezvous, fields);
+  reportStartUp(environment, StartUp::Connecting);
+  return meeting.dictionary();
+}
+
+void excuseRank(const RunOptions& o, const RankEnvironment& environment, const std::exception& cause, bool isInTouch) noexcept {
+  if (isInTouch || environment.worldSize < 2 || environment.statusFd >= 0 || environment.storeIsElsewhere) return;
+  try {
+    const std::string sentence = causeOf(cause), name = fmt::format("Rank {}", environment.rank.value);
+    const bool isNamed = sentence.starts_with(name + " ") || sentence.starts_with(name + ":");
+    excuse(rendezvousOf(environment, deadlineOf(o)), isNamed ? sentence : fmt::format("{}: {}", name, sentence), dynamic_cast<const UsageError*>(&cause) != nullptr);
+  } catch (const std::exception&) {
+    // The cause is what the user reads.
+  }
+}
+
+}  // namespace pw::cli
