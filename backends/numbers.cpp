@@ -1,5 +1,6 @@
 #include "backends/numbers.h"
 
+#include <algorithm>
 #include <bit>
 #include <cassert>
 #include <cmath>
@@ -70,7 +71,33 @@ auto withType(DType dtype, Work work) {
   throw Error("gradients of type " + std::string(name(dtype)) + " cannot be summed or compared; train parameters of a floating type");
 }
 
+/// Whether no number has all bits of its exponent set, which only infinities and NaN have. Blocks, so that the loop is one of vectors and yet ends early.
+template <class Bits>
+bool exponentsFit(Buffer buffer, Bits exponent) {
+  constexpr std::size_t kBlock = 4096;
+  const auto* numbers = reinterpret_cast<const Bits*>(buffer.data);
+  const std::size_t count = buffer.bytes / sizeof(Bits);
+  for (std::size_t begin = 0; begin < count; begin += kBlock) {
+    const std::size_t end = std::min(count, begin + kBlock);
+    Bits found = 0;
+    for (std::size_t i = begin; i < end; ++i) found |= static_cast<Bits>((numbers[i] & exponent) == exponent ? 1 : 0);
+    if (found != 0) return false;
+  }
+  return true;
+}
+
 }  // namespace
+
+bool allFinite(DType dtype, Buffer buffer) {
+  switch (dtype) {
+    case DType::Float32: case DType::ComplexFloat: return exponentsFit<std::uint32_t>(buffer, 0x7F800000U);
+    case DType::Float64: case DType::ComplexDouble: return exponentsFit<std::uint64_t>(buffer, 0x7FF0000000000000ULL);
+    case DType::Float16: case DType::ComplexHalf: return exponentsFit<std::uint16_t>(buffer, 0x7C00U);
+    case DType::BFloat16: return exponentsFit<std::uint16_t>(buffer, 0x7F80U);
+    case DType::Unknown: case DType::UInt8: case DType::Int8: case DType::Int16: case DType::Int32: case DType::Int64: case DType::Bool: break;
+  }
+  return true;
+}
 
 void addInto(DType dtype, Buffer into, Buffer what) {
   assert(into.bytes == what.bytes);
