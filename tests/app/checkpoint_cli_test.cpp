@@ -29,13 +29,14 @@ Outcome run(const std::string& plan, const Words& more) {
 
 TEST(CheckpointHistory, HasEveryEntryOfTheStateDictAndTheNewestFiles) {
   const Folder folder;
-  const std::string plan = folder.file("plan.json");
-  ASSERT_EQ(finish({"plan", PW_SOURCE_DIR "/tests/data/faulty.pt2", "--ranks", "2", "--microbatches", "4", "--split", "middle", "--loss",
-                    "mse", "--cluster", "cpu-workstation", "--out", plan})
+  const std::string plan = folder.file("plan.json"), data = folder.file("data.pt");
+  python({"faulty", data, "24"});
+  ASSERT_EQ(finish({"plan", PW_SOURCE_DIR "/tests/data/faulty.pt2", "--ranks", "2", "--batch", "8", "--microbatches", "4", "--split",
+                    "middle", "--loss", "mse", "--cluster", "cpu-workstation", "--out", plan})
                 .status,
             0);
-  const Outcome trained = run(
-      plan, {"--steps", "3", "--optimizer", "adamw", "--save", folder.file("ck-{step}.pt"), "--save-every", "1", "--keep", "2", "--json"});
+  const Outcome trained = run(plan, {"--data", data, "--steps", "3", "--optimizer", "adamw", "--save", folder.file("ck-{step}.pt"),
+                                     "--save-every", "1", "--keep", "2", "--json"});
   ASSERT_EQ(trained.status, 0) << trained.err;
   EXPECT_EQ(Json::parse(trained.out).at("checkpoint"), folder.file("ck-3.pt"));
   EXPECT_FALSE(fs::exists(folder.file("ck-1.pt")));

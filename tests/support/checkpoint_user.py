@@ -1,6 +1,7 @@
 """What a user of PyTorch does with the files of `pipewright run`.
 
     checkpoint_user.py data FILE SAMPLES                    token ids and targets for gpt_small, by torch.save
+    checkpoint_user.py faulty FILE SAMPLES                  data for `faulty` of odd_models.py that is good
     checkpoint_user.py evaluate CHECKPOINT DATA OUTPUTS...
     checkpoint_user.py continue CHECKPOINT DATA BATCH STEP COUNT   losses of COUNT further steps in Python, from batch STEP of DATA on
     checkpoint_user.py keys CHECKPOINT                             names of `faulty`'s state dict that a strict load finds; values of its buffers
@@ -25,6 +26,11 @@ import sample_models  # noqa: E402
 def data(path, samples):
     torch.manual_seed(7)
     torch.save({"tokens": torch.randint(0, 256, (samples, 32)), "target": torch.randint(0, 256, (samples, 32))}, path)
+
+
+def faulty(path, samples):
+    torch.manual_seed(7)
+    torch.save({"x": torch.randn(samples, 8), "level": torch.full((samples,), 3.0), "gate": torch.ones(samples), "target": torch.ones(samples, 4)}, path)
 
 
 def evaluate(checkpoint, data_file, *output_files):
@@ -75,13 +81,15 @@ def keys(checkpoint):
     module.load_state_dict(state, strict=True)
     assert module.middle.weight is module.enter.weight and torch.equal(state["middle.weight"], state["enter.weight"])
     torch.optim.AdamW(module.parameters()).load_state_dict(state.optimizer)
+    shapes = {i: parameter.shape for i, parameter in enumerate(module.parameters()) if parameter is not module.unused.weight and parameter is not module.unused.bias}
+    assert {i: one["exp_avg"].shape for i, one in state.optimizer["state"].items()} == shapes
     buffers = {name: value.flatten().tolist() for name, value in module.named_buffers()}
     json.dump({"keys": sorted(state), "buffers": buffers, "unused": state["unused.weight"].abs().sum().item()}, sys.stdout)
 
 
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    if sys.argv[1] == "data":
-        data(sys.argv[2], int(sys.argv[3]))
+    if sys.argv[1] in ("data", "faulty"):
+        {"data": data, "faulty": faulty}[sys.argv[1]](sys.argv[2], int(sys.argv[3]))
     else:
         {"evaluate": evaluate, "continue": go_on, "keys": keys}[sys.argv[1]](*sys.argv[2:])
