@@ -4,9 +4,11 @@
 #include <cstdint>
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
+#include "backends/optimizer_layout.h"
 #include "simulator/model_graph.h"
 
 namespace pw {
@@ -16,7 +18,9 @@ namespace pw {
 /// cannot be written; the file that was there stays as it is.
 class CheckpointWriter {
  public:
-  explicit CheckpointWriter(const std::string& path);
+  /// A path that ends in `.safetensors` is written in that format, with `headerBytes` for names and shapes (`SafetensorsWriter::headerBytesOf` of each name), and the
+  /// optimizer's state in `optimizerFileOf(path)`.
+  explicit CheckpointWriter(const std::string& path, std::size_t headerBytes = 0);
   /// Without `finish` the file beside is removed.
   ~CheckpointWriter();
   /// Names with a `/` (`exp_avg/blocks.0.weight`) are not part of the dict that Python sees. `bytes`: the whole tensor, contiguous. Each name
@@ -24,8 +28,9 @@ class CheckpointWriter {
   void add(const std::string& name, DType dtype, const std::vector<std::int64_t>& shape, const std::byte* bytes);
   /// A second name of a tensor that was added (tied parameters): one storage in the file, and in Python.
   void alias(const std::string& name, const std::string& of);
-  /// `numbers` (steps done, …) are not part of the dict either.
-  void finish(const std::map<std::string, double>& numbers);
+  /// `numbers` (steps done, …) are not part of the dict either. With `optimizer` the dict has an attribute of that name: what `load_state_dict` of
+  /// torch.optim takes, with the tensors added as `exp_avg/…`.
+  void finish(const std::map<std::string, double>& numbers, const std::optional<OptimizerLayout>& optimizer = {});
 
  private:
   struct Impl;

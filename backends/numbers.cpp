@@ -1,9 +1,12 @@
 #include "backends/numbers.h"
 
+#include <algorithm>
+#include <array>
 #include <bit>
 #include <cassert>
 #include <cmath>
 #include <cstdint>
+#include <cstring>
 #include <string>
 
 #include "schedules/error.h"
@@ -70,7 +73,42 @@ auto withType(DType dtype, Work work) {
   throw Error("gradients of type " + std::string(name(dtype)) + " cannot be summed or compared; train parameters of a floating type");
 }
 
+/// Whether no number has all bits of its exponent set, which only infinities and NaN have: there, adding the exponent's lowest bit to the number without its
+/// sign carries into the sign's place. `lowest` and `sign` have these bits of every number that a word of 64 holds.
+bool exponentsFit(Buffer buffer, std::uint64_t lowest, std::uint64_t sign) {
+  constexpr std::size_t kWord = sizeof(std::uint64_t), kAtOnce = 4, kBlock = 8192;
+  const auto at = [&](std::size_t place) {
+    std::uint64_t word = 0;
+    std::memcpy(&word, buffer.data + place, sizeof(word));
+    return (word & ~sign) + lowest;
+  };
+  std::array<std::uint64_t, kAtOnce> found{};
+  std::size_t place = 0;
+  while (place + kAtOnce * kWord <= buffer.bytes) {
+    const std::size_t end = std::min(buffer.bytes, place + kBlock);
+    for (; place + kAtOnce * kWord <= end; place += kAtOnce * kWord) {
+      for (std::size_t k = 0; k < kAtOnce; ++k) found[k] |= at(place + k * kWord);
+    }
+    if (((found[0] | found[1] | found[2] | found[3]) & sign) != 0) return false;
+  }
+  for (; place + kWord <= buffer.bytes; place += kWord) found[0] |= at(place);
+  std::uint64_t rest = 0;
+  if (place < buffer.bytes) std::memcpy(&rest, buffer.data + place, buffer.bytes - place);
+  return ((found[0] | ((rest & ~sign) + lowest)) & sign) == 0;
+}
+
 }  // namespace
+
+bool allFinite(DType dtype, Buffer buffer) {
+  switch (dtype) {
+    case DType::Float32: case DType::ComplexFloat: return exponentsFit(buffer, 0x0080000000800000ULL, 0x8000000080000000ULL);
+    case DType::Float64: case DType::ComplexDouble: return exponentsFit(buffer, 0x0010000000000000ULL, 0x8000000000000000ULL);
+    case DType::Float16: case DType::ComplexHalf: return exponentsFit(buffer, 0x0400040004000400ULL, 0x8000800080008000ULL);
+    case DType::BFloat16: return exponentsFit(buffer, 0x0080008000800080ULL, 0x8000800080008000ULL);
+    case DType::Unknown: case DType::UInt8: case DType::Int8: case DType::Int16: case DType::Int32: case DType::Int64: case DType::Bool: break;
+  }
+  return true;
+}
 
 void addInto(DType dtype, Buffer into, Buffer what) {
   assert(into.bytes == what.bytes);

@@ -13,6 +13,9 @@ void addInto(DType dtype, Buffer into, Buffer what);
 
 [[nodiscard]] double sumOfSquares(DType dtype, Buffer buffer);
 
+/// Whether none is infinite or NaN; one pass at the speed of memory. True of integers and booleans.
+[[nodiscard]] bool allFinite(DType dtype, Buffer buffer);
+
 [[nodiscard]] std::vector<double> toDoubles(DType dtype, Buffer buffer);
 
 }  // namespace pw

@@ -1,7 +1,6 @@
 #include "backends/pickle.h"
 
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <deque>
 #include <fmt/format.h>
@@ -10,17 +9,11 @@
 #include <utility>
 #include <variant>
 
+#include "backends/pickle_write.h"
 #include "schedules/error.h"
 
 namespace pw::pickle {
 namespace {
-
-/// Storage classes of torch by element type.
-constexpr std::array<std::pair<DType, std::string_view>, 12> kStorages{
-    {{DType::UInt8, "ByteStorage"}, {DType::Int8, "CharStorage"}, {DType::Int16, "ShortStorage"}, {DType::Int32, "IntStorage"},
-     {DType::Int64, "LongStorage"}, {DType::Float16, "HalfStorage"}, {DType::Float32, "FloatStorage"}, {DType::Float64, "DoubleStorage"},
-     {DType::ComplexFloat, "ComplexFloatStorage"}, {DType::ComplexDouble, "ComplexDoubleStorage"}, {DType::Bool, "BoolStorage"},
-     {DType::BFloat16, "BFloat16Storage"}}};
 
 /// Longer names and more dimensions than any model has, so that a small hostile file cannot ask for much memory.
 constexpr std::size_t kLongestName = 4096, kMostDimensions = 64;
@@ -277,9 +270,7 @@ Item Reader::storage(const Item& identity) const {
   if (fields->items.size() < 5) fail("has a storage with too few fields");
   Storage made;
   if (const auto* global = std::get_if<Global>(&fields->items[1]); global != nullptr && global->module == "torch") {
-    for (const auto& [dtype, name] : kStorages) {
-      if (name == global->name) made.dtype = dtype;
-    }
+    made.dtype = storageType(global->name);
   }
   made.key = as<std::string_view>(fields->items[2], "a storage's name");
   made.elements = as<std::int64_t>(fields->items[4], "a storage's size");
@@ -327,69 +318,8 @@ TensorDict Reader::result() {
   return made;
 }
 
-void putLittle(std::string& out, std::uint64_t number, int bytes) {
-  for (int i = 0; i < bytes; ++i) out += static_cast<char>(number >> (8 * i) & 0xFFU);
-}
-
-void putInteger(std::string& out, std::int64_t number) {
-  const bool isSmall = number >= 0 && number <= 0x7FFFFFFF;
-  out += isSmall ? "J" : "\x8a\x08";
-  putLittle(out, static_cast<std::uint64_t>(number), isSmall ? 4 : 8);
-}
-
-void putText(std::string& out, std::string_view text) {
-  out += 'X';
-  putLittle(out, text.size(), 4);
-  out += text;
-}
-
-void putTuple(std::string& out, const std::vector<std::int64_t>& numbers) {
-  out += '(';
-  for (const std::int64_t number : numbers) putInteger(out, number);
-  out += 't';
-}
-
-void putTensor(std::string& out, const TensorEntry& tensor) {
-  const auto storage = std::ranges::find(kStorages, tensor.dtype, &std::pair<DType, std::string_view>::first);
-  if (storage == kStorages.end()) throw UsageError(fmt::format("Tensor {} is of type {}, which torch.save has no storage for.", tensor.name, name(tensor.dtype)));
-  std::int64_t elements = 1;
-  std::vector<std::int64_t> strides(tensor.sizes.size());
-  for (std::size_t i = tensor.sizes.size(); i > 0; --i) {
-    strides[i - 1] = elements;
-    elements *= tensor.sizes[i - 1];
-  }
-  out += "ctorch._utils\n_rebuild_tensor_v2\n((";
-  putText(out, "storage");
-  out += fmt::format("ctorch\n{}\n", storage->second);
-  putText(out, tensor.storage);
-  putText(out, "cpu");
-  putInteger(out, elements);
-  out += "tQ";
-  putInteger(out, 0);
-  putTuple(out, tensor.sizes);
-  putTuple(out, strides);
-  out += "\x89" "ccollections\nOrderedDict\n)RtR";  // no gradient needed, no hooks
-}
-
 }  // namespace
 
 TensorDict read(std::string_view bytes, const std::string& where) { return Reader(bytes, where).run(); }
-
-std::string write(const TensorDict& dict) {
-  std::string out("\x80\x02}");
-  for (const TensorEntry& tensor : dict.tensors) {
-    putText(out, tensor.name);
-    putTensor(out, tensor);
-    out += 's';
-  }
-  for (const auto& [name, number] : dict.numbers) {
-    putText(out, name);
-    out += 'G';
-    const auto bits = std::bit_cast<std::uint64_t>(number);
-    for (int i = 7; i >= 0; --i) out += static_cast<char>(bits >> (8 * i) & 0xFFU);
-    out += 's';
-  }
-  return out + '.';
-}
 
 }  // namespace pw::pickle

@@ -35,8 +35,8 @@ struct TensorDict {
 /// another object than a dict, another kind of pickle, a damaged one. Memory and time are linear in the size of `bytes`.
 [[nodiscard]] TensorDict read(std::string_view bytes, const std::string& where);
 
-/// Writes such a dict as torch.save does (protocol 2), with contiguous tensors from offset 0. Throws UsageError for an element type without
-/// a storage class.
-[[nodiscard]] std::string write(const TensorDict& dict);
+/// Writes such a dict as torch.save does (protocol 2), with contiguous tensors from offset 0. With `attributes` it is an OrderedDict that has these, by
+/// name: each the opcodes of one object (pickle_write.h). Throws UsageError for an element type without a storage class.
+[[nodiscard]] std::string write(const TensorDict& dict, const std::map<std::string, std::string>& attributes = {});
 
 }  // namespace pw::pickle

@@ -8,6 +8,7 @@
 #include "backends/communicator.h"
 #include "backends/device.h"
 #include "schedules/ids.h"
+#include "schedules/schedule.h"
 #include "simulator/model_graph.h"
 
 namespace pw {
@@ -37,6 +38,13 @@ struct StatePiece {
   std::vector<std::int64_t> shape;  ///< of the whole tensor
   std::int64_t first = 0;
   Buffer data;
+};
+
+/// Where a stage first had a number that is not finite.
+struct NonFiniteValue {
+  ActionKind kind = ActionKind::Forward;  ///< Forward, Backward, BackwardInput or BackwardWeight
+  Microbatch microbatch{0};
+  std::string what;                       ///< `the loss is nan`, `the gradient of linear_3 is not finite`
 };
 
 enum class StepMode : std::uint8_t {
@@ -82,6 +90,12 @@ class StageModule {
   [[nodiscard]] virtual std::optional<double> stepLoss() const = 0;
   /// An output of the model (index into ModelGraph::outputs) for this microbatch of an evaluation; on the last stage.
   [[nodiscard]] virtual HeldBuffer takeModelOutput(std::size_t output, Microbatch microbatch) = 0;
+
+  /// The first number of the step so far that was not finite: on the host of the values that leave the stage, and their gradients; anywhere of the loss.
+  /// For a step whose loss or gradients are known not to be finite: masks may be infinite. Nothing where none was seen; parameters are not looked at.
+  [[nodiscard]] virtual std::optional<NonFiniteValue> firstNonFinite() { return std::nullopt; }
+  /// Buffers become what they were when the step began, for a step that is not to count. May do nothing where the stage was not told to keep them.
+  virtual void undoBuffers() {}
 
   /// Own parameters first, then shared ones by index. The same order on all ranks that hold the stage. Addresses stay for the stage's life.
   [[nodiscard]] virtual std::vector<ParameterGroup> groups() = 0;

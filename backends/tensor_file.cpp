@@ -3,11 +3,16 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <charconv>
+#include <cstring>
+#include <filesystem>
 #include <limits>
+#include <string_view>
 
 #include "backends/pickle.h"
 #include "backends/pt2.h"
 #include "backends/pt2_zip.h"
+#include "backends/safetensors.h"
 #include "schedules/error.h"
 
 namespace pw {
@@ -42,7 +47,15 @@ struct TensorFile::Impl {
   std::map<std::string, std::size_t> places;
   std::map<std::string, double> numbers;
 
-  explicit Impl(const std::string& file) : path(file), archive(pt2::openSavedArchive(file)), mapped(file) {}
+  std::unique_ptr<MappedFile> optimizer;                              // beside a safetensors file: its state
+  std::map<std::string, std::size_t> inOptimizer;                     // places of its tensors
+  mutable std::map<std::string, std::unique_ptr<std::byte[]>> copies;  // of tensors that lie where their type cannot be read
+
+  explicit Impl(const std::string& file) : path(file), archive(isSafetensors(file) ? pt2::Archive{file, "", {}} : pt2::openSavedArchive(file)), mapped(file) {}
+
+  void readPickles();
+  void readHeaders();
+  void addSafetensors(const SafetensorsHeader& header, bool isOptimizer);
 
   void add(pickle::TensorDict dict) {
     for (pickle::TensorEntry& entry : dict.tensors) {
@@ -51,18 +64,58 @@ struct TensorFile::Impl {
   }
 };
 
-TensorFile::TensorFile(const std::string& path) : impl_(std::make_unique<Impl>(path)) {
-  const auto texts = pt2::readEntries(impl_->archive, {"data.pkl", "byteorder", kTrainingEntry});
+void TensorFile::Impl::readPickles() {
+  const auto texts = pt2::readEntries(archive, {"data.pkl", "byteorder", kTrainingEntry});
   const auto order = texts.find("byteorder");
   if (order != texts.end() && order->second != "little") {
     throw UsageError(fmt::format("{} holds big-endian tensors, which this version does not read; save it on a little-endian machine", path));
   }
-  impl_->add(pickle::read(texts.at("data.pkl"), path));
+  add(pickle::read(texts.at("data.pkl"), path));
   if (const auto training = texts.find(kTrainingEntry); training != texts.end()) {
     pickle::TensorDict dict = pickle::read(training->second, path);
-    impl_->numbers = dict.numbers;
-    impl_->add(std::move(dict));
+    numbers = dict.numbers;
+    add(std::move(dict));
   }
+}
+
+void TensorFile::Impl::addSafetensors(const SafetensorsHeader& header, bool isOptimizer) {
+  for (const SafeTensor& tensor : header.tensors) {
+    pickle::TensorEntry entry{tensor.name, tensor.dtype, tensor.name, 1, 0, tensor.shape, std::vector<std::int64_t>(tensor.shape.size())};
+    for (std::size_t i = tensor.shape.size(); i > 0; --i) {
+      entry.strides[i - 1] = entry.storageElements;
+      if (__builtin_mul_overflow(entry.storageElements, tensor.shape[i - 1], &entry.storageElements)) entry.storageElements = 0;  // of no elements, for another size is 0
+    }
+    if (!places.emplace(tensor.name, tensors.size()).second) continue;
+    if (isOptimizer) inOptimizer.emplace(tensor.name, tensors.size());
+    archive.entries["data/" + tensor.name] = {tensor.offset, tensor.bytes};
+    tensors.push_back(std::move(entry));
+  }
+}
+
+/// Of a safetensors file, and of the one beside it with the optimizer's state, if it is of the same step.
+void TensorFile::Impl::readHeaders() {
+  const SafetensorsHeader header = readSafetensors(path);
+  addSafetensors(header, false);
+  constexpr std::string_view kPrefix = "pipewright.";
+  for (const auto& [name, text] : header.metadata) {
+    if (!name.starts_with(kPrefix)) continue;
+    double number = 0;
+    if (std::from_chars(text.data(), text.data() + text.size(), number).ec == std::errc()) numbers[name.substr(kPrefix.size())] = number;
+  }
+  const std::string beside = optimizerFileOf(path);
+  std::error_code ignored;
+  if (!header.metadata.contains("pipewright.step") || !std::filesystem::exists(beside, ignored)) return;
+  const SafetensorsHeader state = readSafetensors(beside);
+  const auto step = state.metadata.find("pipewright.step");
+  if (step == state.metadata.end() || step->second != header.metadata.at("pipewright.step")) {
+    throw UsageError(fmt::format("{} is not of the same step as {}: saving them was interrupted; resume from another checkpoint, or move {} away to take the weights alone", beside, path, beside));
+  }
+  optimizer = std::make_unique<MappedFile>(beside);
+  addSafetensors(state, true);
+}
+
+TensorFile::TensorFile(const std::string& path) : impl_(std::make_unique<Impl>(path)) {
+  isSafetensors(path) ? impl_->readHeaders() : impl_->readPickles();
   if (impl_->tensors.empty()) {
     throw UsageError(fmt::format("{} has no tensors at the top level of its dict; save a dict of tensors, such as model.state_dict(), itself", path));
   }
@@ -86,10 +139,21 @@ std::optional<MappedTensor> TensorFile::find(const std::string& name) const {
     throw UsageError(fmt::format("Tensor {} reaches past its bytes in {}; the file is damaged, save it again", name, impl_->path));
   }
   const std::int64_t offset = record->second.offset + entry.offset * width;
-  if (static_cast<std::size_t>(record->second.offset + record->second.bytes) > impl_->mapped.size() || offset % width != 0) {
+  const MappedFile& mapped = impl_->inOptimizer.contains(name) ? *impl_->optimizer : impl_->mapped;
+  const bool isPlain = isSafetensors(impl_->path);
+  if (static_cast<std::size_t>(record->second.offset + record->second.bytes) > mapped.size() || (offset % width != 0 && !isPlain)) {
     throw UsageError(fmt::format("Tensor {} of {} does not lie where torch.save puts it; do not pack the file anew, save it again", name, impl_->path));
   }
-  tensor.data = impl_->mapped.data() + offset;
+  tensor.data = mapped.data() + offset;
+  if (offset % width != 0) {
+    auto& copy = impl_->copies[name];
+    if (!copy) {
+      const auto bytes = static_cast<std::size_t>(record->second.bytes);
+      copy.reset(new std::byte[bytes]);  // aligned for any type
+      std::memcpy(copy.get(), tensor.data, bytes);
+    }
+    tensor.data = copy.get();
+  }
   return tensor;
 }
 

@@ -19,7 +19,7 @@ struct MappedTensor {
   std::byte* data = nullptr;  ///< of element [0, 0, …]; aligned for the element type; null for a tensor without elements
 };
 
-/// A file of `torch.save` that holds a dict of tensors, mapped: only what is read becomes resident. Mapped privately: writing into a tensor
+/// A file of `torch.save` that holds a dict of tensors, or one of safetensors (by its ending; with the file of the optimizer's state beside it), mapped: only what is read becomes resident. Mapped privately: writing into a tensor
 /// changes neither the file nor another TensorFile of it.
 class TensorFile {
  public:

@@ -7,6 +7,7 @@ add_library(pw_torch SHARED
   torch_data.cpp
   torch_gloo.cpp
   torch_memory.cpp
+  torch_number_watch.cpp
   torch_optimizer.cpp
   torch_parameters.cpp
   torch_pass.cpp

@@ -11,6 +11,7 @@
 #include "backends/torch_state.h"
 #include "backends/torch_types.h"
 #include "schedules/error.h"
+#include "simulator/parameter_order.h"
 
 namespace pw {
 namespace {
@@ -55,9 +56,10 @@ struct StageParameters::Fixed {
 };
 
 StageParameters::StageParameters(const ModelGraph& graph, const Plan& plan, Stage stage, const StageOptions& options)
-    : values_(graph.values.size()), device_(options.device != nullptr ? options.device->index : -1) {
+    : graph_(graph), random_(options.initRandom), seed_(options.seed), resetsOptimizer_(options.resetOptimizer), values_(graph.values.size()), device_(options.device != nullptr ? options.device->index : -1), keepsBuffers_(options.keepBuffers) {
   const c10::AutoGradMode off(false);
   arrange(graph, plan, stage);
+  if (stage == Stage(0)) unread_ = unreadState(graph, plan.partition);
   if (!options.resume.empty()) resume_ = std::make_unique<CheckpointFile>(options.resume);
   read(graph, plan.partition.stages.at(stage.index()), options);
   optimizer_ = std::make_unique<Optimizer>(options.optimizer);
@@ -152,6 +154,11 @@ void StageParameters::read(const ModelGraph& graph, const StageSpec& spec, const
 
 void StageParameters::beginStep(int step) {
   step_ = step;
+  kept_.clear();
+  if (keepsBuffers_) {
+    const c10::AutoGradMode off(false);
+    for (const Fixed& fixed : fixed_) kept_.push_back(fixed.isBuffer ? fixed.tensor.clone() : at::Tensor());
+  }
   for (Parameter& parameter : parameters_) {
     if (!parameter.gradient) continue;
     parameter.fresh = !parameter.zeroFirst && !fromZero_;
@@ -161,6 +168,13 @@ void StageParameters::beginStep(int step) {
   for (const Group& group : groups_) {
     at::Tensor gradients = group.gradients;
     gradients.zero_();
+  }
+}
+
+void StageParameters::undoBuffers() {
+  const c10::AutoGradMode off(false);
+  for (std::size_t i = 0; i < kept_.size(); ++i) {
+    if (kept_[i].defined()) fixed_[i].tensor.copy_(kept_[i]);
   }
 }
 
@@ -221,7 +235,7 @@ void StageParameters::optimizerStep(std::size_t index, std::int64_t first, std::
 /// Takes the optimizer state of what this rank updates from the checkpoint, once.
 void StageParameters::resumeOptimizer(std::size_t index) {
   const Group& group = groups_[index];
-  if (group.values.numel() == 0) return;
+  if (resetsOptimizer_ || group.values.numel() == 0) return;
   const at::Tensor values = group.values.narrow(0, group.first, group.last - group.first);
   if (!resumed_.insert(index).second) return;
   for (auto& [name, tensor] : optimizer_->state(index, values)) {
@@ -255,6 +269,14 @@ std::vector<ParameterView> StageParameters::parameters() {
   return views;
 }
 
+/// As the checkpoint that was resumed has it, which may be of other values than the archive; one that lacks it was written before it was kept.
+at::Tensor StageParameters::unread(const StateTensor& state) const {
+  at::Tensor saved;
+  if (resume_) saved = resume_->read(state.name);
+  if (saved.defined()) return saved.contiguous();
+  return StateReader(graph_, random_, seed_).read(state);
+}
+
 std::vector<StatePiece> StageParameters::state() {
   copies_.clear();
   std::vector<StatePiece> pieces;
@@ -264,6 +286,11 @@ std::vector<StatePiece> StageParameters::state() {
   for (const Parameter& parameter : parameters_) whole(parameter.name, parameter.tensor);
   for (const Fixed& fixed : fixed_) {
     if (fixed.isBuffer && fixed.state->persistent) whole(fixed.state->name, fixed.tensor);
+  }
+  for (const StateTensor* state : unread_) {
+    if (graph_.value(state->value).tensor->dtype == DType::Unknown) continue;  // that no file of tensors can hold
+    copies_.push_back(unread(*state));
+    whole(state->name, copies_.back());
   }
   for (std::size_t index = 0; index < groups_.size(); ++index) {
     const Group& group = groups_[index];

@@ -49,6 +49,8 @@ class StageParameters {
   void optimizerStep(std::size_t group, std::int64_t first, std::int64_t last, double gradientScale);
   [[nodiscard]] std::vector<ParameterView> parameters();
   [[nodiscard]] std::vector<StatePiece> state();
+  /// Buffers are again as at the step's begin, where they are kept.
+  void undoBuffers();
 
  private:
   struct Parameter;
@@ -59,9 +61,15 @@ class StageParameters {
   void read(const ModelGraph& graph, const StageSpec& spec, const StageOptions& options);
   void settle();
   void resumeOptimizer(std::size_t group);
+  [[nodiscard]] at::Tensor unread(const StateTensor& state) const;
 
   [[nodiscard]] Buffer onHost(const at::Tensor& tensor);
 
+  const ModelGraph& graph_;
+  std::vector<const StateTensor*> unread_;  // of the model's state dict, and of no stage; of the first stage
+  bool random_;
+  std::uint64_t seed_;
+  bool resetsOptimizer_;
   std::size_t values_;
   int device_;
   std::vector<at::Tensor> copies_;  // for the host
@@ -73,6 +81,8 @@ class StageParameters {
   std::set<std::size_t> resumed_;  // groups whose optimizer state was taken from it
   int step_ = 0;
   bool fromZero_ = false;
+  bool keepsBuffers_ = false;
+  std::vector<at::Tensor> kept_;  // copies, in the order of `fixed_`
 };
 
 }  // namespace pw

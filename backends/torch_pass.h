@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <map>
 #include <optional>
 #include <vector>
@@ -39,6 +40,9 @@ class StageProgram {
   StageProgram(const ModelGraph& graph, const Plan& plan, Stage stage, const StageOptions& options, StageParameters& parameters, ValueId lossOutput);
   StageProgram(const StageProgram&) = delete;
   StageProgram& operator=(const StageProgram&) = delete;
+
+  /// Every operator of a training's forwards is shown to `look`; see RunOptions.
+  void inspect(std::function<void(const Node&, const Frame&)> look) { run_.inspect = std::move(look); }
 
   /// A step begins; the optimizer may have changed the weights.
   void beginStep() { lowerWeights_.refresh(); }

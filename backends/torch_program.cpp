@@ -518,6 +518,7 @@ void runOperator(const ProgramStep& step, const RunContext& context) {
     callOperator(step, stack);
   }
   store(*step.node, stack, context.frame);
+  if (context.options.inspect) context.options.inspect(*step.node, context.frame);
 }
 
 void runStep(const ProgramStep& step, const RunContext& context) {

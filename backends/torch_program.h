@@ -35,6 +35,8 @@ struct RunOptions {
   const std::vector<std::int64_t>* symbolic = nullptr;
   RandomKey key;
   int device = -1;  ///< the program's
+  /// Called after each operator, those of sub-graphs and of a recompute (in the backward) included, with what it read still in the frame; may be empty.
+  std::function<void(const Node&, const Frame&)> inspect;
   /// Called after each node; may be empty.
   std::function<void(NodeId)> observer;
   /// Operators that gain by it compute in this type (autocast); `Unknown`: each as it was traced.

@@ -5,10 +5,12 @@
 #include <torch/csrc/autograd/autograd.h>
 
 #include <algorithm>
+#include <cmath>
 #include <utility>
 
 #include "backends/torch_data.h"
 #include "backends/torch_memory.h"
+#include "backends/torch_number_watch.h"
 #include "backends/torch_parameters.h"
 #include "backends/torch_pass.h"
 #include "backends/torch_recorder.h"
@@ -45,12 +47,16 @@ class TracedStage final : public StageModule {
   void backward(Microbatch m) override { backward(m, false); }
   void backwardInput(Microbatch m) override { backward(m, true); }
   void backwardWeight(Microbatch m) override {
+    watch_.begin(ActionKind::BackwardWeight, m);
     if (!recorder_.addWeightGradients(at(m))) program_.addWeightGradients(at(m));
+    if (watch_.everyOperator()) watch_.see(parameters_.parameters());
   }
   void setLossScale(double scale) override { lossScale_ = scale; }
   std::optional<double> stepLoss() const override {
     return isLast_ ? std::optional<double>(loss_.defined() ? loss_.item<double>() : 0) : std::nullopt;
   }
+  std::optional<NonFiniteValue> firstNonFinite() override;
+  void undoBuffers() override { parameters_.undoBuffers(); }
   HeldBuffer takeModelOutput(std::size_t output, Microbatch m) override { return held(onHost(std::exchange(at(m).modelOutputs.at(output), {}))); }
   std::vector<ParameterGroup> groups() override { return parameters_.groups(); }
   void optimizerStep(std::size_t group, std::int64_t first, std::int64_t last, double gradientScale) override {
@@ -68,9 +74,9 @@ class TracedStage final : public StageModule {
   [[nodiscard]] at::TensorOptions typeOf(std::size_t transfer) const { return at::TensorOptions().dtype(scalarType(meta(transfer).dtype)).device(deviceOf(device_.index)); }
   [[nodiscard]] at::Tensor tensorOf(std::size_t transfer, Microbatch m, HeldBuffer value) const;
   void backward(Microbatch m, bool splits);
-  void addLoss(const at::Tensor& loss);
+  void addLoss(const at::Tensor& loss, Microbatch m);
   void takeLoss(Microbatch m, bool isRecorded);
-  void lossOverBatch();
+  void lossOverBatch(Microbatch m);
   [[nodiscard]] at::Tensor lossGradient(const at::Tensor& loss) const { return at::full_like(loss, lossScale_); }
 
   const ModelGraph& graph_;
@@ -85,12 +91,14 @@ class TracedStage final : public StageModule {
   LossSpec lossSpec_;
   BatchSource data_;
   StageParameters parameters_;
+  NumberWatch watch_;
   StageProgram program_;
   Recorder recorder_;
   std::vector<Pass> passes_;                      // by microbatch
   std::vector<at::Tensor> lossLeaves_, losses_;   // by microbatch: what its loss is computed from, and the loss; see takeLoss
   StepMode mode_ = StepMode::Train;
   double lossScale_ = 1;
+  std::vector<at::Tensor> lossParts_;             // of each microbatch, on the device
   at::Tensor loss_;                               // of the step, in double precision, on the device: reading it waits
 };
 
@@ -99,7 +107,7 @@ TracedStage::TracedStage(const ModelGraph& graph, const Plan& plan, Stage stage,
       device_(options.device != nullptr ? *options.device : hostDevice()),
       firstMicrobatch_(static_cast<std::size_t>(options.replica) * static_cast<std::size_t>(plan.schedule.microbatches)), lossSpec_(parseLoss(graph, plan.loss)),
       data_(graph, lossSpec_, microbatchSizes(plan.batch, plan.replicas * plan.schedule.microbatches), options.seed, options.data),
-      parameters_(graph, plan, stage, options), program_(graph, plan, stage, options_, parameters_, lossSpec_.output),
+      parameters_(graph, plan, stage, options), watch_(graph, options.findNan), program_(graph, plan, stage, options_, parameters_, lossSpec_.output),
       recorder_(program_, parameters_, device_, options, static_cast<std::size_t>(plan.schedule.microbatches)) {
   const auto all = microbatchSizes(plan.batch, plan.replicas * plan.schedule.microbatches);
   for (std::size_t m = 0; m < static_cast<std::size_t>(plan.schedule.microbatches); ++m) {
@@ -109,6 +117,8 @@ TracedStage::TracedStage(const ModelGraph& graph, const Plan& plan, Stage stage,
   if (device_.index >= 0) warmBackward(deviceOf(device_.index));
   passes_.resize(sizes_.size());
   lossLeaves_.resize(sizes_.size());
+  lossParts_.resize(sizes_.size());
+  if (options.findNan) program_.inspect([this](const Node& node, const Frame& frame) { watch_.see(node, frame); });
   losses_.resize(sizes_.size());
 }
 
@@ -124,6 +134,7 @@ at::Tensor TracedStage::tensorOf(std::size_t transfer, Microbatch m, HeldBuffer 
 void TracedStage::beginStep(int step, StepMode mode) {
   mode_ = mode;
   loss_.reset();
+  watch_.beginStep();
   data_.beginStep(step);
   for (std::size_t m = 0; m < passes_.size(); ++m) {
     passes_[m] = {};
@@ -132,7 +143,7 @@ void TracedStage::beginStep(int step, StepMode mode) {
     passes_[m].global = firstMicrobatch_ + m;
     passes_[m].samples = sizes_[m];
   }
-  for (auto* tensors : {&lossLeaves_, &losses_}) std::ranges::fill(*tensors, at::Tensor());
+  for (auto* tensors : {&lossLeaves_, &losses_, &lossParts_}) std::ranges::fill(*tensors, at::Tensor());
   program_.beginStep();
   if (mode == StepMode::Train) recorder_.beginStep();
   parameters_.beginStep(step);
@@ -141,14 +152,31 @@ void TracedStage::beginStep(int step, StepMode mode) {
 void TracedStage::forward(Microbatch m) {
   Pass& pass = at(m);
   for (const ValueId value : partition_.stages[stage_.index()].modelInputs) pass.inputs[value] = onDevice(data_.input(value, pass.global), deviceOf(device_.index));
+  watch_.begin(ActionKind::Forward, m);
   const bool isRecorded = mode_ == StepMode::Train && recorder_.forward(pass);
   if (!isRecorded) program_.forward(pass, mode_);
+  for (const std::size_t t : program_.outgoing()) {
+    const Transfer& transfer = partition_.transfers[t];
+    if (mode_ == StepMode::Train) watch_.see(graph_.value(transfer.value).name, pass.toSend.at(t), transfer.gradient);
+  }
   if (isLast_) takeLoss(m, isRecorded);
 }
 
-void TracedStage::addLoss(const at::Tensor& loss) {
+std::optional<NonFiniteValue> TracedStage::firstNonFinite() {
+  if (const auto loss = stepLoss(); loss && !std::isfinite(*loss)) {
+    for (std::size_t m = 0; m < lossParts_.size(); ++m) {
+      if (!lossParts_[m].defined()) continue;
+      const auto part = lossParts_[m].item<double>();
+      if (!std::isfinite(part)) watch_.note(ActionKind::Forward, Microbatch(m), std::isnan(part) ? "the loss is NaN" : "the loss is infinite");
+    }
+  }
+  return watch_.first();
+}
+
+void TracedStage::addLoss(const at::Tensor& loss, Microbatch m) {
   const at::Tensor more = loss.detach().to(at::kDouble);
   loss_ = loss_.defined() ? loss_ + more : more;
+  lossParts_[m.index()] = more;
 }
 
 /// The loss of a recorded stage, and one over the batch, is computed from a tensor of its own whose gradient then enters the stage's backward: it reads
@@ -158,27 +186,28 @@ void TracedStage::takeLoss(Microbatch m, bool isRecorded) {
   Pass& pass = at(m);
   if (!isRecorded && !options_.data.lossOverBatch) {
     pass.lossOutput = data_.loss(pass.lossOutput, pass.global);
-    return addLoss(pass.lossOutput);
+    return addLoss(pass.lossOutput, m);
   }
   at::Tensor& leaf = lossLeaves_[m.index()];
   leaf = pass.lossOutput.detach();
   if (pass.lossOutput.requires_grad()) leaf.set_requires_grad(true);
   if (options_.data.lossOverBatch) {
-    if (std::ranges::all_of(lossLeaves_, [](const at::Tensor& one) { return one.defined(); })) lossOverBatch();
+    if (std::ranges::all_of(lossLeaves_, [](const at::Tensor& one) { return one.defined(); })) lossOverBatch(m);
     return;
   }
   losses_[m.index()] = data_.loss(leaf, pass.global);
-  addLoss(losses_[m.index()]);
+  addLoss(losses_[m.index()], m);
 }
 
 /// One loss of all outputs; each gets its gradient.
-void TracedStage::lossOverBatch() {
+void TracedStage::lossOverBatch(Microbatch m) {
   const at::Tensor loss = data_.lossOver(lossLeaves_, firstMicrobatch_);
-  addLoss(loss);
+  addLoss(loss, m);
   if (loss.requires_grad()) torch::autograd::backward({loss}, {lossGradient(loss)});
 }
 
 void TracedStage::backward(Microbatch m, bool splits) {
+  watch_.begin(splits ? ActionKind::BackwardInput : ActionKind::Backward, m);
   Pass& pass = at(m);
   if (isLast_ && pass.lossOutput.requires_grad()) {
     const at::Tensor leaf = std::exchange(lossLeaves_[m.index()], {});
@@ -190,6 +219,11 @@ void TracedStage::backward(Microbatch m, bool splits) {
     }
   }
   if (!recorder_.backward(pass, splits)) program_.backward(pass, splits);
+  for (const std::size_t t : program_.incoming()) {
+    const Transfer& transfer = partition_.transfers[t];
+    if (transfer.gradient) watch_.see("the gradient of " + graph_.value(transfer.value).name, pass.inputGradients.at(t), true);
+  }
+  if (watch_.everyOperator()) watch_.see(parameters_.parameters());
 }
 
 }  // namespace

@@ -28,6 +28,7 @@ struct StageOptions {
   bool initRandom = false;     ///< draw weights (normal, 0.02; norms one, biases zero) instead of reading them
   DataOptions data;
   std::string resume;          ///< checkpoint to take parameters, buffers and optimizer state from; empty: the model's own
+  bool resetOptimizer = false; ///< take no optimizer state from it
   const Device* device = nullptr;  ///< where it computes; null: the host. A GPU's module must be loaded
   bool graphs = true;          ///< on a device that can, each action is recorded once and launched as a whole (CUDA graphs); see Recorder
   /// Matrix products and the like compute in this type, parameters and the sums of gradients stay as they are (autocast); Unknown: as traced. Values
@@ -38,6 +39,8 @@ struct StageOptions {
   std::function<void()> betweenOperators;
   /// Hears what a user may want to know of this stage: `goes on operator by operator, not by CUDA graphs, as …`. May be empty.
   std::function<void(const std::string& what)> tell;
+  bool findNan = false;        ///< look at what every operator computes, forward and backward, to name the first that is not finite; slow
+  bool keepBuffers = false;    ///< each step begins with a copy of them, for `undoBuffers`
   /// For `--verify`: called with every value that leaves a stage and with its gradient (`gradient of NAME`), as they become known; and with the
   /// `watched` values of this stage and their gradients. May be empty.
   std::function<void(const std::string& name, Microbatch microbatch, DType dtype, Buffer value)> observe;

@@ -9,6 +9,7 @@
 #include <tuple>
 
 #include "backends/checkpoint_writer.h"
+#include "backends/safetensors.h"
 #include "schedules/error.h"
 
 namespace pw {
@@ -212,7 +213,7 @@ void answer(const std::string& path, const std::vector<StatePiece>& own, Channel
 }  // namespace
 
 void saveCheckpoint(const std::string& path, const std::map<std::string, double>& numbers, const std::vector<StatePiece>& own,
-                    const std::map<std::string, std::string>& aliases, Communicator& communicator) {
+                    const std::map<std::string, std::string>& aliases, Communicator& communicator, const std::optional<OptimizerLayout>& optimizer) {
   if (communicator.rank() != Rank(0)) return answer(path, own, Channel(communicator, Rank(0)), communicator);
   std::vector<Channel> peers;
   for (int r = 1; r < communicator.size(); ++r) peers.emplace_back(communicator, Rank(r));
@@ -224,7 +225,11 @@ void saveCheckpoint(const std::string& path, const std::map<std::string, double>
     std::vector<std::vector<StatePiece>> ranks{own};
     for (const std::string& manifest : manifests) ranks.push_back(ManifestReader(manifest, static_cast<int>(ranks.size())).read());
     wholes = combine(ranks);
-    writer.emplace(path);
+    std::size_t headerBytes = 0;
+    for (const Whole& whole : wholes) headerBytes += SafetensorsWriter::headerBytesOf(whole.what.name);
+    for (const auto& [name, of] : aliases) headerBytes += SafetensorsWriter::headerBytesOf(name);
+    for (const auto& [name, number] : numbers) headerBytes += SafetensorsWriter::headerBytesOf(name);
+    writer.emplace(path, headerBytes);
   });
   std::vector<std::byte> memory;
   for (const Whole& whole : wholes) {
@@ -237,7 +242,7 @@ void saveCheckpoint(const std::string& path, const std::map<std::string, double>
   if (failure.empty()) {
     failure = failureOf([&] {
       for (const auto& [name, of] : aliases) writer->alias(name, of);
-      writer->finish(numbers);
+      writer->finish(numbers, optimizer);
     });
   }
   for (Channel& peer : peers) {

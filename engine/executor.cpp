@@ -47,6 +47,7 @@ StepLog Executor::guarded(int number, StepMode mode, const std::function<void()>
     }
     work();
     settleTimes();
+    if (mode == StepMode::Train && checksLate()) static_cast<void>(exchangeNumbers());
   } catch (const UsageError&) {
     throw;
   } catch (const std::exception& e) {
@@ -74,17 +75,20 @@ std::string Executor::reportOf(int number, const std::exception& failure) noexce
 }
 
 StepLog Executor::step(int number, const std::function<void()>& beforeUpdate) {
-  return guarded(number, StepMode::Train, [&] {
+  StepLog log = guarded(number, StepMode::Train, [&] {
     options_.order == Order::Plan ? runInOrder(moves_) : runReady();
     finish();
     update(beforeUpdate);
   });
+  if (unlocated_) locateGradient(number, log);
+  return log;
 }
 
 StepLog Executor::evaluate(int number) {
   return guarded(number, StepMode::Evaluate, [&] {
     runInOrder(evaluation_);
     finish();
+    if (options_.sumLoss) log_.loss = reducer_.allSum(log_.loss.value_or(0));
   });
 }
 
@@ -98,7 +102,6 @@ void Executor::finish() {
   for (const auto& [stage, module] : stages_) {
     if (const auto loss = module->stepLoss()) log_.loss = *loss;
   }
-  if (options_.sumLoss) log_.loss = reducer_.allSum(log_.loss.value_or(0));
 }
 
 void Executor::finishDevice() {
@@ -113,16 +116,16 @@ void Executor::update(const std::function<void()>& beforeUpdate) {
     log_.lossScale = lossScale_.value();
     scale = 1 / lossScale_.value();
   }
-  if (options_.scaleLoss || options_.clipNorm > 0) {
-    const double norm = reducer_.norm() * scale;
-    log_.skipped = options_.scaleLoss && !std::isfinite(norm);
-    if (options_.clipNorm > 0) {
-      log_.gradientNorm = norm;
-      scale *= std::min(1.0, options_.clipNorm / (norm + 1e-6));  // as torch.nn.utils.clip_grad_norm_
-    }
+  const double norm = checksLate() ? 0 : exchangeNumbers() * scale;
+  if (options_.clipNorm > 0) {
+    log_.gradientNorm = norm;
+    scale *= std::min(1.0, options_.clipNorm / (norm + 1e-6));  // as torch.nn.utils.clip_grad_norm_
   }
-  if (options_.scaleLoss) lossScale_.update(log_.skipped);
-  if (!log_.skipped) reducer_.update(scale, log_);
+  if (options_.scaleLoss) lossScale_.update(!std::isfinite(norm));
+  if (!log_.skipped && !log_.notFinite) reducer_.update(scale, log_);
+  if (log_.notFinite && options_.skipNonFinite) {
+    for (const auto& [stage, module] : stages_) module->undoBuffers();
+  }
   if (!stages_.empty()) log_.memory.push_back({rank_, device_.mark(), stages_.begin()->second->peakBytes()});
 }
 
@@ -200,6 +203,7 @@ void Executor::compute(const Action& action) {
     case ActionKind::SendForward: case ActionKind::SendBackward: case ActionKind::RecvForward: case ActionKind::RecvBackward:
     case ActionKind::ReduceGrad: case ActionKind::Unshard: case ActionKind::Reshard: case ActionKind::Idle: return;
   }
+  if (locating_) lookAtGradients(action);
   record(spanKind(action.kind), action, start);
   if (device_.name != nullptr) device_.name(nullptr);
   const Ns end = log_.spans.back().end;

@@ -33,6 +33,8 @@ struct ExecutorOptions {
   double clipNorm = 0;          ///< largest norm of the gradient of the whole model; 0: none
   bool scaleLoss = false;       ///< gradients are float16's: scale them (see loss_scale.h), and skip the update where they overflow
   double lossScale = LossScale::kInitial;  ///< the first step's, with `scaleLoss`
+  bool checkFinite = true;      ///< look whether each step's loss and gradients are finite; else the log's `notFinite` is not set
+  bool skipNonFinite = false;   ///< where they are not, change no parameter and no buffer; else they may be changed, so that the training cannot go on
   bool sumLoss = false;         ///< every rank learns the whole loss, not its part
   std::string flightFiles{};    ///< a rank that fails writes what it asked for (flight_record.h) into this and its number and `.json`; empty: nowhere
   std::chrono::milliseconds deadline{60000};  ///< for what a device still has to do at a step's end
@@ -85,6 +87,15 @@ class Executor {
   void finish();
   void finishDevice();
   void update(const std::function<void()>& beforeUpdate);
+  [[nodiscard]] bool wantsNorm() const { return options_.scaleLoss || options_.clipNorm > 0; }
+  [[nodiscard]] bool checksLate() const { return !isHost() && !wantsNorm() && !options_.skipNonFinite; }
+  double exchangeNumbers();
+  void noteNonFinite(const std::vector<StepNumbers>& all, double loss);
+  [[nodiscard]] std::uint64_t firstNonFinite(std::optional<Stage> gradients, double loss) const;
+  [[nodiscard]] std::string whatIsNotFinite() const;
+  [[nodiscard]] std::string sentenceOf(const std::string& what, const Action& action) const;
+  void locateGradient(int number, StepLog& log);
+  void lookAtGradients(const Action& action);
   void record(SpanKind kind, const Action& action, Mark start);
   [[nodiscard]] bool isHost() const { return device_.index < 0; }
   void settleTimes();
@@ -106,6 +117,10 @@ class Executor {
   LiveWriter* live_ = nullptr;
   StepLog log_;  // until `settleTimes` times are marks of the device, which on the host are times
   std::vector<std::pair<std::size_t, std::size_t>> sampled_;  // a compute span, and the first of the three samples of its memory
+  bool unlocated_ = false;  // a parameter's gradient is not finite, and of which microbatch no rank knows
+  bool locating_ = false;  // which microbatch's gradient of a parameter is not finite
+  std::string located_;            // its sentence, where this rank found it
+  std::uint64_t locatedAt_ = 0;
   std::optional<Action> current_;  // for the sentence when something fails
   std::string phase_;
 };

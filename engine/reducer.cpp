@@ -4,6 +4,8 @@
 #include <cmath>
 #include <utility>
 
+#include "backends/numbers.h"
+
 namespace pw {
 namespace {
 
@@ -296,7 +298,9 @@ void Reducer::gatherByMessages(const Reduction& reduction, bool values) {
   for (const Asked& asked : all) await(asked);
 }
 
-double Reducer::norm() {
+double Reducer::norm() { return std::sqrt(allSum(squares())); }
+
+double Reducer::squares() {
   double squares = 0;
   for (const Reduction& reduction : reductions_) {
     for (const std::size_t member : reduction.own) {
@@ -305,26 +309,46 @@ double Reducer::norm() {
       squares += device_.sumOfSquares(group.dtype, part(group.gradients, group.dtype, piece(reduction, member, elementsOf(group))), deadline_);
     }
   }
-  return std::sqrt(allSum(squares));
+  return squares;
 }
 
-double Reducer::allSum(double number) {
+std::optional<Stage> Reducer::firstNotFinite() {
+  std::optional<Stage> first;
+  for (const Reduction& reduction : reductions_) {
+    for (const std::size_t member : reduction.own) {
+      const Stage stage = reduction.members[member].stage;
+      if (std::ranges::count(reduction.updaters, member) == 0 || (first && *first <= stage)) continue;
+      const ParameterGroup group = groupOf(reduction, member);
+      const Buffer gradients = part(group.gradients, group.dtype, piece(reduction, member, elementsOf(group)));
+      const bool finite = device_.index < 0 ? allFinite(group.dtype, gradients) : std::isfinite(device_.sumOfSquares(group.dtype, gradients, deadline_));
+      if (!finite) first = stage;
+    }
+  }
+  return first;
+}
+
+std::vector<StepNumbers> Reducer::exchange(const StepNumbers& own) {
   const int ranks = communicator_.size(), self = communicator_.rank().value;
   const std::uint32_t tag = kNumberTag + numbers_++ % kNumbersPerStep;  // a tag is used once between two barriers
-  std::vector<double> all(static_cast<std::size_t>(ranks));
+  std::vector<StepNumbers> all(static_cast<std::size_t>(ranks));
+  StepNumbers sent = own;
   std::vector<Asked> asked;
   const auto note = [&](bool sending, Rank peer, Communicator::Ticket ticket) {
-    asked.push_back({ticket, flights_.add({.what = FlightEntry::What::Number, .sending = sending, .peer = peer, .tag = tag, .bytes = sizeof(double), .ticket = ticket})});
+    asked.push_back({ticket, flights_.add({.what = FlightEntry::What::Number, .sending = sending, .peer = peer, .tag = tag, .bytes = sizeof(StepNumbers), .ticket = ticket})});
   };
   for (int r = 0; r < ranks; ++r) {
     if (r == self) continue;
-    note(false, Rank(r), communicator_.receive(Rank(r), tag, {reinterpret_cast<std::byte*>(&all[static_cast<std::size_t>(r)]), sizeof(double)}));
-    note(true, Rank(r), communicator_.send(Rank(r), tag, {reinterpret_cast<std::byte*>(&number), sizeof(double)}));
+    note(false, Rank(r), communicator_.receive(Rank(r), tag, {reinterpret_cast<std::byte*>(&all[static_cast<std::size_t>(r)]), sizeof(StepNumbers)}));
+    note(true, Rank(r), communicator_.send(Rank(r), tag, {reinterpret_cast<std::byte*>(&sent), sizeof(StepNumbers)}));
   }
   for (const Asked& one : asked) await(one);
-  all[static_cast<std::size_t>(self)] = number;
+  all[static_cast<std::size_t>(self)] = own;
+  return all;
+}
+
+double Reducer::allSum(double number) {
   double sum = 0;
-  for (const double n : all) sum += n;
+  for (const StepNumbers& one : exchange({.loss = number})) sum += one.loss;
   return sum;
 }
 

@@ -21,6 +21,14 @@ struct ReducerOptions {
   std::chrono::milliseconds deadline{60000};  ///< for what a device has to do before a number is known
 };
 
+/// What ranks tell each other of a step.
+struct StepNumbers {
+  double loss = 0;     ///< the rank's part
+  double squares = 0;  ///< of its pieces of the gradients
+  bool finite = true;  ///< so are both
+  std::uint64_t first = ~std::uint64_t{0};  ///< where a number was not finite, smaller is earlier (finite.h)
+};
+
 /// Keeps the copies of parameters equal: of a stage among the replicas of its pipeline and, in a bidirectional placement, its two ranks; of a
 /// shared parameter also among its stages. Gradients of a group are summed piece by piece, each piece by one of its holders (reduce-scatter, in
 /// the order of holders, so every run gives the same bits); then either all holders get all sums (all-gather) and make the same update, or each
@@ -50,6 +58,13 @@ class Reducer {
   /// The optimizer, then the exchange of values where holders update pieces.
   void update(double gradientScale, StepLog& log);
 
+  /// The rank's part of the square of `norm`.
+  [[nodiscard]] double squares();
+  /// The first of this rank's stages whose gradients, of the pieces that this rank sums, are not all finite. After `sum`.
+  [[nodiscard]] std::optional<Stage> firstNotFinite();
+
+  /// Of all ranks, in their order. Collective.
+  [[nodiscard]] std::vector<StepNumbers> exchange(const StepNumbers& own);
   /// Sum over all ranks, in their order. Collective.
   [[nodiscard]] double allSum(double number);
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "backends/device.h"
@@ -16,7 +17,9 @@ struct StepLog {
   std::optional<double> loss;           ///< this rank's part of it, where the rank has the last stage
   std::optional<double> gradientNorm;   ///< over all ranks, where it was asked for
   std::optional<double> lossScale;      ///< of the step's gradients, where float16 needs one
-  bool skipped = false;                 ///< gradients overflowed in float16: no parameter changed
+  bool skipped = false;                 ///< gradients overflowed in float16, or were not finite: no parameter changed
+  std::optional<Rank> notFinite;        ///< the loss or gradients were not (overflows of float16 aside): the rank that saw it first, known to all ranks
+  std::string whatNotFinite;            ///< on that rank: a sentence without its end, naming action or parameter
 
   bool operator==(const StepLog&) const = default;
 };

@@ -81,6 +81,17 @@ void Verifier::note(const std::string& what, double difference, double allowed, 
   if (result_.equal || position < result_.position) {
     result_.firstDifference = fmt::format("{} differs from one rank by {:.3g}, {:.3g} is allowed.", what, difference, allowed);
     result_.position = position;
+    result_.notFinite = false;
+  }
+  result_.equal = false;
+}
+
+/// NaN is no result that could be right or wrong.
+void Verifier::noteNan(const std::string& what, int position) {
+  if (result_.equal || position < result_.position) {
+    result_.firstDifference = fmt::format("{} is not finite, on one rank neither.", what);
+    result_.position = position;
+    result_.notFinite = true;
   }
   result_.equal = false;
 }
@@ -88,8 +99,8 @@ void Verifier::note(const std::string& what, double difference, double allowed, 
 void Verifier::compare(const std::string& what, const std::vector<double>& actual, const std::vector<double>& expected, double& largest, int position) {
   if (actual.size() != expected.size()) throw Error(fmt::format("{} has {} numbers instead of {}; plan the model again.", what, actual.size(), expected.size()));
   for (std::size_t i = 0; i < actual.size(); ++i) {
-    const bool bothNan = std::isnan(actual[i]) && std::isnan(expected[i]);
-    const double difference = actual[i] == expected[i] || bothNan ? 0 : std::abs(actual[i] - expected[i]);
+    if (std::isnan(actual[i]) && std::isnan(expected[i])) return noteNan(fmt::format("{} at element {}", what, i), position);
+    const double difference = actual[i] == expected[i] ? 0 : std::abs(actual[i] - expected[i]);
     const double allowed = kAbsolute + relative_ * std::abs(expected[i]);
     largest = std::max(largest, difference);
     if (difference <= allowed) continue;
@@ -116,6 +127,7 @@ void Verifier::compareGradients(StageModule& stage) {
 }
 
 void Verifier::compareLoss(double loss) {
+  if (!std::isfinite(loss) && !std::isfinite(loss_)) return noteNan("The loss", kLossPosition);
   result_.lossDifference = std::abs(loss - loss_);
   note("The loss", result_.lossDifference, kLossAbsolute + std::max(kLossRelative, relative_ / 10) * std::abs(loss_), kLossPosition);
 }

@@ -20,6 +20,7 @@ struct Verification {
   double lossDifference = 0;
   double boundaryDifference = 0;   ///< largest absolute, over values that crossed between stages and their gradients
   double gradientDifference = 0;   ///< largest absolute, over parameters
+  bool notFinite = false;          ///< what it begins with is NaN or infinite on one rank too: there is nothing to compare, and `equal` is false
   std::string firstDifference;     ///< sentence; empty when equal
   int position = 0;                ///< of the first difference in the order of computation, to find the first of several ranks
 
@@ -49,6 +50,7 @@ class Verifier {
  private:
   void compare(const std::string& what, const std::vector<double>& actual, const std::vector<double>& expected, double& largest, int position);
   void note(const std::string& what, double difference, double allowed, int position);
+  void noteNan(const std::string& what, int position);
 
   const Plan& plan_;
   double relative_;  // allowed difference

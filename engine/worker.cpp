@@ -13,8 +13,10 @@
 #include "backends/local_address.h"
 #include "backends/trace_blob.h"
 #include "engine/checkpoint.h"
+#include "engine/training_files.h"
 #include "schedules/error.h"
 #include "simulator/batch.h"
+#include "simulator/parameter_order.h"
 
 namespace pw {
 namespace {
@@ -30,6 +32,7 @@ std::string pack(const RankLog& log) {
   append(v.boundaryDifference);
   append(v.gradientDifference);
   append(v.position);
+  append(v.notFinite);
   append(v.firstDifference.size());
   bytes += v.firstDifference;
   append(log.residentPeak);
@@ -43,6 +46,9 @@ std::string pack(const RankLog& log) {
       append(number.value_or(0));
     }
     append(step.skipped);
+    append(step.notFinite.value_or(Rank(-1)));
+    append(step.whatNotFinite.size());
+    bytes += step.whatNotFinite;
     const std::string blob = toBlob({1 << 20, step.spans, step.memory});  // ranks: an upper bound, a log names peers
     append(blob.size());
     bytes += blob;
@@ -74,6 +80,7 @@ RankLog unpack(const std::string& bytes, Rank rank) {
   take(v.boundaryDifference);
   take(v.gradientDifference);
   take(v.position);
+  take(v.notFinite);
   take(size);
   v.firstDifference = takeBytes(size);
   take(log.residentPeak);
@@ -84,6 +91,11 @@ RankLog unpack(const std::string& bytes, Rank rank) {
     StepLog step;
     for (auto* number : {&step.loss, &step.gradientNorm, &step.lossScale}) takeOptional(*number);
     take(step.skipped);
+    Rank first(-1);
+    take(first);
+    if (first.value >= 0) step.notFinite = first;
+    take(size);
+    step.whatNotFinite = takeBytes(size);
     take(size);
     Trace trace = parseBlob(takeBytes(size), fmt::format("the log of rank {}", rank.value));
     step.spans = std::move(trace.spans);
@@ -135,14 +147,18 @@ std::map<std::string, std::string> aliasesOf(const ModelGraph& graph) {
   return aliases;
 }
 
-void save(const ModelGraph& graph, const OwnStages& own, const TrainOptions& options, int stepsDone, std::optional<double> lossScale, Communicator& communicator) {
+void save(const ModelGraph& graph, const OwnStages& own, const TrainOptions& options, int stepsDone, std::optional<double> lossScale, CheckpointHistory& history,
+          Communicator& communicator) {
   std::vector<StatePiece> pieces;
   for (const auto& [id, stage] : own.stages) {
     for (StatePiece& piece : stage->state()) pieces.push_back(std::move(piece));
   }
-  std::map<std::string, double> numbers{{"step", stepsDone}, {"seed", static_cast<double>(options.stage.seed)}};
+  std::map<std::string, double> numbers{{"step", stepsDone}, {"seed", static_cast<double>(options.stage.seed)},
+                                        {"optimizer", static_cast<double>(stateOf(options.stage.optimizer))}};
   if (lossScale) numbers["loss_scale"] = *lossScale;
-  saveCheckpoint(options.save, numbers, pieces, aliasesOf(graph), communicator);
+  const std::string path = checkpointPath(options.save, stepsDone);
+  saveCheckpoint(path, numbers, pieces, aliasesOf(graph), communicator, OptimizerLayout{options.stage.optimizer, stepsDone, parameterOrder(graph)});
+  if (communicator.rank() == Rank(0)) history.add(path);
 }
 
 /// VmHWM: the most that was resident since this program began.
@@ -172,6 +188,14 @@ Ns firstActionAfterStart(const StepLog& step) {
   return first == step.spans.end() ? 0 : first->start - processStart();
 }
 
+/// After a step whose numbers were not finite: true unless such steps are skipped.
+bool endsTraining(const StepLog& done, int step, const TrainOptions& options, Communicator& communicator) {
+  if (!done.notFinite) return false;
+  if (!options.executor.skipNonFinite) return true;
+  if (*done.notFinite == communicator.rank() && options.stage.tell) options.stage.tell(fmt::format("skips the update of step {}, on all ranks: {}", step, done.whatNotFinite));
+  return false;
+}
+
 }  // namespace
 
 RankLog train(const ModelGraph& graph, const Plan& plan, const TrainOptions& options, Communicator& communicator, const TorchBackend& torch) {
@@ -185,11 +209,13 @@ RankLog train(const ModelGraph& graph, const Plan& plan, const TrainOptions& opt
     };
   }
   OwnStages own(graph, plan, options, stageOptions, communicator, torch);
+  if (!options.resumeNote.empty() && communicator.rank() == Rank(0) && options.stage.tell) options.stage.tell(options.resumeNote);
   ExecutorOptions executorOptions = options.executor;
   executorOptions.sumLoss = executorOptions.sumLoss || options.verify;
   Executor executor(plan, own.stages, communicator, executorOptions);
   executor.tellTo(options.live);
   log.clocks = compareClocks(communicator);
+  CheckpointHistory history(options.keep);
   for (int i = 0; i < options.steps; ++i) {
     const int step = options.firstStep + i;
     std::function<void()> compareGradients;  // none where nothing is compared: then holders of pieces need not exchange their sums
@@ -207,8 +233,9 @@ RankLog train(const ModelGraph& graph, const Plan& plan, const TrainOptions& opt
     if (i == 0) log.startToFirstAction = firstActionAfterStart(log.steps.front());
     if (options.onStep) options.onStep(step, log.steps.back());
     if (executorOptions.sumLoss && communicator.rank().value > 0) log.steps.back().loss.reset();  // so that the logs' losses sum to the step's
+    if (endsTraining(log.steps.back(), step, options, communicator)) break;
     const bool last = i + 1 == options.steps;
-    if (!options.save.empty() && (last || (options.saveEvery > 0 && (i + 1) % options.saveEvery == 0))) save(graph, own, options, step + 1, executor.lossScale(), communicator);
+    if (!options.save.empty() && (last || (options.saveEvery > 0 && (i + 1) % options.saveEvery == 0))) save(graph, own, options, step + 1, executor.lossScale(), history, communicator);
   }
   log.residentPeak = residentPeak();
   log.lossScale = executor.lossScale();

@@ -26,7 +26,9 @@ struct TrainOptions {
   std::optional<SyntheticDevice> synthetic;  ///< stages that compute nothing, for as long as the plan says, in place of the model's
   ExecutorOptions executor;
   std::chrono::milliseconds deadline{60000};
-  std::string save;     ///< checkpoint, written at the end and every `saveEvery` steps
+  std::string resumeNote;  ///< what of a resumed checkpoint is not used: told when all is read
+  std::string save;     ///< checkpoint, written at the end and every `saveEvery` steps; see `checkpointPath`
+  int keep = 0;         ///< how many checkpoints of a history stay; 0: all
   int saveEvery = 0;    ///< 0: at the end only
   std::function<void(int, const StepLog&)> onStep;  ///< called on every rank after each step
   LiveWriter* live = nullptr;                       ///< told what is done while it is done

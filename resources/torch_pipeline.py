@@ -5,13 +5,17 @@
 
 Beside this script lie pipeline.json (model, split points, placement, loss) and schedule.csv (what each rank does, in
 torch's notation). The traced model is loaded, cut before the named nodes, and its stages run in the schedule's order.
-Rank 0 prints one JSON line: {"losses": [...], "steps_s": [...]}; a loss is the mean over the step's microbatches, before
-the update. Without --data, inputs are random. A data file is a dict saved by torch.save: one tensor for each input under
-its name, batch first, and `target`. With --trace every rank records torch.profiler's trace, which Pipewright opens.
+Rank 0 prints one JSON line: {"losses": [...], "steps_s": [...]}; a loss is the mean over the samples of a step (over the
+targets that are not ignored, for cross_entropy), before the update. Data, losses and updates are those of `pipewright run`
+with the same options, so losses are equal up to rounding where the model draws no random numbers. Without --data, inputs
+are random. A data file is a dict saved by torch.save: one tensor for each input under its name, batch first, and `target`;
+step after step takes its batches in order, and begins again where the next would not be whole. With --trace every rank
+records torch.profiler's trace, which Pipewright opens.
 """
 
 import argparse
 import json
+import math
 import operator
 import os
 import time
@@ -20,7 +24,7 @@ import torch
 import torch.distributed as dist
 from torch.distributed.pipelining import pipe_split, pipeline  # noqa: F401  (registers the operator below)
 from torch.distributed.pipelining.schedules import _PipelineScheduleRuntime
-from torch.utils._pytree import tree_leaves, tree_map, tree_unflatten
+from torch.utils._pytree import tree_flatten, tree_leaves, tree_unflatten
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 
@@ -29,8 +33,17 @@ def parse(arguments):
     """Command line to options."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--steps", type=int, default=5)
-    parser.add_argument("--lr", type=float, default=0.01)
     parser.add_argument("--optimizer", default="sgd", choices=("sgd", "adam", "adamw"))
+    parser.add_argument("--lr", type=float, default=0.01)
+    parser.add_argument("--momentum", type=float, default=0.0)
+    parser.add_argument("--nesterov", action="store_true")
+    parser.add_argument("--betas", type=lambda text: tuple(map(float, text.split(","))), default=(0.9, 0.999), metavar="B1,B2")
+    parser.add_argument("--weight-decay", type=float, default=0.0)
+    parser.add_argument("--warmup", type=int, default=0, metavar="STEPS", help="steps over which the learning rate rises")
+    parser.add_argument("--decay-steps", type=int, default=0, metavar="STEP", help="step at which a cosine has brought the rate down to --final-rate")
+    parser.add_argument("--final-rate", type=float, default=0.0, help="part of the learning rate that remains")
+    parser.add_argument("--clip-norm", type=float, default=0.0, help="largest norm of the whole model's gradient")
+    parser.add_argument("--precision", default="traced", choices=("traced", "bf16", "fp16"), help="by autocast; fp16 scales the loss")
     parser.add_argument("--data", metavar="F.pt", help="inputs and target instead of random ones")
     parser.add_argument("--device", default="cpu", help="cpu or cuda (then one device for each local rank)")
     parser.add_argument("--threads", type=int, default=1, help="intra-op threads of each rank")
@@ -59,69 +72,149 @@ def cut(module, begins):
 
 
 def index_range(module, name):
-    """How many values an integer input may take: rows of the embedding it selects from, else 1."""
+    """How many values an integer input may take: rows of the embedding, or classes of the loss, that it selects from; else 0."""
+    aten = torch.ops.aten
     carriers = {name}
     for node in module.graph.nodes:
         if not any(argument.name in carriers for argument in node.all_input_nodes):
             continue
-        if node.target is torch.ops.aten.embedding.default and node.args[1].name in carriers:
+        if node.target is aten.embedding.default and node.args[1].name in carriers:
             return module.get_parameter(node.args[0].target).shape[0]
+        if node.target in (aten.cross_entropy_loss.default, aten.nll_loss.default, aten.nll_loss_nd.default) and node.args[1].name in carriers:
+            scores = node.args[0].meta["val"]
+            return scores.shape[1 if scores.dim() > 1 else 0]
         value = node.meta.get("val")
         if isinstance(value, torch.Tensor) and not value.dtype.is_floating_point:
             carriers.add(node.name)
-    return 1
+    return 0
 
 
-def random_input(spec, module, samples, generator):
+def random_values(shape, dtype, choices, seed):
+    """Normal numbers, or whole ones below `choices` (ones, where there are none): what `pipewright run` draws from this seed."""
+    generator = torch.Generator().manual_seed(seed % 2**64)
+    if dtype.is_floating_point:
+        return torch.randn(shape, generator=generator).to(dtype)
+    return torch.randint(choices, shape, generator=generator, dtype=dtype) if choices else torch.ones(shape, dtype=dtype)
+
+
+def random_input(spec, module, samples, seed):
     """A tensor of `samples` rows like the model's input."""
     shape = [samples, *spec["shape"][1:]] if spec["shape"] else []
     dtype = getattr(torch, spec["dtype"])
-    if dtype.is_floating_point:
-        return torch.randn(shape, generator=generator).to(dtype)
-    return torch.randint(0, index_range(module, spec["name"]), shape, generator=generator).to(dtype)
+    whole = not dtype.is_floating_point and dtype is not torch.bool
+    return random_values(shape, dtype, index_range(module, spec["name"]) if whole else 0, seed)
 
 
-def loss_of(settings):
-    """Loss of one microbatch, from the last stage's outputs and the target."""
-    kind, position = settings["loss"], settings["loss_output"]
+class Loss:
+    """A microbatch's part of the step's loss: all parts sum to its mean over the whole batch, of all replicas."""
 
-    def loss(outputs, target):
-        leaves = tree_leaves(outputs)
-        output = leaves[position]
-        if kind == "cross_entropy":
-            return torch.nn.functional.cross_entropy(output.flatten(0, -2), target.flatten())
-        if kind == "mse":
-            return torch.nn.functional.mse_loss(output, target)
-        return output.sum() if kind == "sum" else output
-    return loss
+    def __init__(self, settings):
+        self.kind, self.position = settings["loss"], settings["loss_output"]
+        self.batch = settings["replicas"] * settings["microbatches"] * settings["microbatch"]
+        self.samples = settings["microbatch"]
+        self.count = self.batch
+        self.scale = 1.0  # fp16's
+        self.parts = []
+
+    def begin(self, target):
+        """A step begins; `target`: of the whole batch."""
+        self.parts = []
+        if self.kind == "cross_entropy":
+            self.count = max(1, int((target != -100).sum()))
+        elif self.kind == "mse":
+            self.count = target.numel()
+
+    def __call__(self, outputs, target):
+        output = tree_leaves(outputs)[self.position]
+        with torch.autocast(output.device.type, enabled=False):
+            if self.kind == "cross_entropy":
+                loss = torch.nn.functional.cross_entropy(output.reshape(-1, output.shape[-1]), target.reshape(-1), reduction="sum") / self.count
+            elif self.kind == "mse":
+                loss = torch.nn.functional.mse_loss(output, target, reduction="sum") / self.count
+            elif self.kind == "sum":
+                loss = output.sum() / self.count
+            else:
+                loss = output * (self.samples / self.count)
+            self.parts.append(loss.detach().double())
+            return loss * self.scale
 
 
-def random_target(settings, samples, generator):
-    """Classes or values for the loss; zeros, one for each sample, where it needs none."""
-    shape = [samples, *settings["output_shape"][1:]]
-    if settings["loss"] == "cross_entropy":
-        return torch.randint(0, shape[-1], shape[:-1], generator=generator)
-    return torch.randn(shape, generator=generator) if settings["loss"] == "mse" else torch.zeros(samples)
+class Batches:
+    """What each step takes: all inputs, and the target, of the whole batch."""
+
+    def __init__(self, settings, module, options):
+        self.settings = settings
+        self.samples = settings["replicas"] * settings["microbatches"] * settings["microbatch"]
+        needs_target = settings["loss"] in ("cross_entropy", "mse")
+        if options.data:
+            data = torch.load(options.data, weights_only=True)
+            self.inputs = [self.take(data, spec["name"], options.data) for spec in settings["inputs"]]
+            self.target = self.take(data, "target", options.data) if needs_target else None
+        else:
+            seeds = iter(range(options.seed * 1000003 + 1, options.seed * 1000003 + len(settings["inputs"]) + 2))
+            self.inputs = [random_input(spec, module, self.samples, next(seeds)) for spec in settings["inputs"]]
+            shape = [self.samples, *settings["output_shape"][1:]]
+            classes = settings["loss"] == "cross_entropy"
+            self.target = None
+            if needs_target:
+                self.target = random_values(shape[:-1] if classes else shape, torch.int64 if classes else torch.float32, shape[-1] if shape else 0, next(seeds))
+        counts = {tensor.shape[0] for tensor in [*self.inputs, *([self.target] if needs_target else [])] if tensor.dim() > 0}
+        if len(counts) != 1 or min(counts) < self.samples:
+            raise SystemExit(f"run.py: {options.data} holds tensors of {sorted(counts)} samples; all need the same, and at least {self.samples}.")
+        self.held = counts.pop()
+        if self.target is None:
+            self.target = torch.zeros(self.held)
+
+    @staticmethod
+    def take(data, name, path):
+        if name not in data:
+            raise SystemExit(f"run.py: {path} lacks the tensor {name}; name its tensors after the model's inputs, and target.")
+        return data[name]
+
+    def at(self, step):
+        """Inputs and target of a step, all replicas."""
+        first = step % (self.held // self.samples) * self.samples
+        rows = slice(first, first + self.samples)
+        return [tensor[rows] if tensor.dim() > 0 else tensor for tensor in self.inputs], self.target[rows]
 
 
-def batch_of(settings, module, options, replica):
-    """All inputs and the target of one replica's step."""
-    samples = settings["microbatches"] * settings["microbatch"]
-    if options.data:
-        data = torch.load(options.data, weights_only=True)
-        rows = slice(replica * samples, (replica + 1) * samples)
-        inputs = [data[spec["name"]][rows] for spec in settings["inputs"]]
-        target = data["target"][rows] if "target" in data else torch.zeros(samples)
-        if any(tensor.shape[0] != samples for tensor in [*inputs, target]):
-            raise SystemExit(f"run.py: {options.data} holds too few samples; {samples} for each of {settings['replicas']} replicas are needed.")
-        return inputs, target
-    generator = torch.Generator().manual_seed(options.seed + 1 + replica)
-    inputs = [random_input(spec, module, samples, generator) for spec in settings["inputs"]]
-    return inputs, random_target(settings, samples, generator)
+def learning_rate(options, step):
+    """As `pipewright run --help` says: linear warm-up, then half a cosine."""
+    if step < options.warmup:
+        return options.lr * (step + 1) / options.warmup
+    if options.decay_steps <= 0:
+        return options.lr
+    length = options.decay_steps - options.warmup
+    passed = min(1.0, (step - options.warmup) / length) if length > 0 else 1.0
+    return options.lr * (options.final_rate + (1 - options.final_rate) * (1 + math.cos(math.pi * passed)) / 2)
+
+
+def optimizer_of(options, parameters):
+    """torch.optim's, with the options."""
+    if options.optimizer == "sgd":
+        return torch.optim.SGD(parameters, lr=options.lr, momentum=options.momentum, nesterov=options.nesterov, weight_decay=options.weight_decay)
+    kind = torch.optim.Adam if options.optimizer == "adam" else torch.optim.AdamW
+    return kind(parameters, lr=options.lr, betas=options.betas, weight_decay=options.weight_decay)
+
+
+class LossScale:
+    """Keeps small gradients of float16 from vanishing: torch.amp.GradScaler's defaults, for all ranks alike."""
+
+    def __init__(self, wanted):
+        self.wanted, self.value, self.good = wanted, 65536.0 if wanted else 1.0, 0
+
+    def update(self, overflowed):
+        if not self.wanted:
+            return
+        self.good = 0 if overflowed else self.good + 1
+        if overflowed:
+            self.value = max(1.0, self.value / 2)
+        elif self.good == 2000:
+            self.value, self.good = self.value * 2, 0
 
 
 def shared_gradients(settings, stages, groups):
-    """Parameters of this rank that other stages hold too, each with the group of its ranks."""
+    """Parameters of this rank that other stages hold too, each with the group of its ranks, and whether this stage is the first of them."""
     found = []
     for number, shared in enumerate(settings["shared"]):
         for index, stage in stages.items():
@@ -131,7 +224,7 @@ def shared_gradients(settings, stages, groups):
             name = next((name for name in shared["names"] if name in parameters), None)
             if name is None:
                 raise SystemExit(f"run.py: stage {index} lacks its copy of {shared['names'][0]}.")
-            found.append((parameters[name], groups[number]))
+            found.append((parameters[name], groups[number], index == min(shared["stages"])))
     return found
 
 
@@ -154,17 +247,63 @@ def connect(settings, options):
     return device, replica, rank, pipelines[replica], copies[rank], shared[replica]
 
 
-def own_outputs(_module, _inputs, outputs):
-    """Copies a stage's outputs: after a split backward torch detaches them in place, which views and saved tensors refuse."""
-    return tree_map(lambda value: value.clone() if isinstance(value, torch.Tensor) and value.requires_grad else value, outputs)
+def sendable(module, splits_backward):
+    """Has a stage give its outputs in the types they were traced with, contiguous, as Gloo wants them; and copies before a split backward: torch then
+    detaches them in place, which views and saved tensors refuse."""
+    (result,) = [node for node in module.graph.nodes if node.op == "output"]
+    types = [node.meta["val"].dtype if isinstance(node.meta.get("val"), torch.Tensor) else None for node in result.all_input_nodes]
+
+    def hook(_module, _inputs, outputs):
+        leaves, form = tree_flatten(outputs)
+        for i, value in enumerate(leaves):
+            if not isinstance(value, torch.Tensor):
+                continue
+            value = value.to(types[i]) if len(types) == len(leaves) and types[i] is not None else value
+            leaves[i] = value.clone(memory_format=torch.contiguous_format) if splits_backward and value.requires_grad else value.contiguous()
+        return tree_unflatten(leaves, form)
+
+    module.register_forward_hook(hook)
+
+
+def uses_of(module, counts):
+    """Adds to `counts`, by id, how many operators use each parameter of a traced module, calls of its parts included."""
+    if not hasattr(module, "graph"):
+        for parameter in module.parameters():
+            counts[id(parameter)] = counts.get(id(parameter), 0) + 1
+        return counts
+    for node in module.graph.nodes:
+        if node.op == "call_module":
+            uses_of(module.get_submodule(node.target), counts)
+        elif node.op == "get_attr":
+            value = operator.attrgetter(node.target)(module)
+            counts[id(value)] = counts.get(id(value), 0) + len(node.users)
+    return counts
+
+
+def split_rightly(stage):
+    """torch's split backward adds up the gradients of a weight that is used several times wrongly: there I computes all, and W nothing."""
+    counts = uses_of(stage.submod, {})
+    if any(counts.get(id(parameter), 0) > 1 for parameter in stage.submod.parameters()):
+        stage.dw_builder = lambda: lambda: None
+
+
+def send_contiguous(stage):
+    """Gradients that leave a stage may be views; Gloo refuses what is not contiguous."""
+    plain = stage.get_bwd_send_ops
+
+    def contiguous(chunk):
+        if chunk in stage.bwd_cache:
+            stage.bwd_cache[chunk] = tuple(g.contiguous() if isinstance(g, torch.Tensor) else g for g in stage.bwd_cache[chunk])
+        return plain(chunk)
+
+    stage.get_bwd_send_ops = contiguous
 
 
 def build(settings, options, device, rank, group):
     """Loads and cuts the model; returns it whole, and this rank's stages by number."""
     program = torch.export.load(settings["model"])
     module = program.module(check_guards=False)
-    generator = torch.Generator().manual_seed(options.seed)
-    example = [random_input(spec, module, settings["microbatch"], generator) for spec in settings["inputs"]]
+    example = [random_input(spec, module, settings["microbatch"], options.seed) for spec in settings["inputs"]]
     call = program.module_call_graph[0].signature.in_spec  # which inputs are positional, which named
     positional, named = tree_unflatten(example, call)
     pipe = pipeline(cut(module, settings["begins"]), mb_args=positional, mb_kwargs=named)
@@ -174,8 +313,11 @@ def build(settings, options, device, rank, group):
     stages = {stage: pipe.build_stage(stage, device, group) for stage in mine}
     with open(os.path.join(HERE, "schedule.csv"), encoding="ascii") as file:
         splits_backward = "I" in file.read()
-    for stage in stages.values() if splits_backward else ():
-        stage.submod.register_forward_hook(own_outputs)
+    for stage in stages.values():
+        sendable(stage.submod, splits_backward)
+        if splits_backward:
+            split_rightly(stage)
+        send_contiguous(stage)
     if device.type == "cpu":  # the greeting between neighbours is for NCCL; Gloo cannot send to its own rank, as a V would
         for stage in stages.values():
             stage._get_init_p2p_neighbors_ops = list
@@ -190,51 +332,96 @@ def first_inputs(settings, stages, inputs):
     return [tensors[node.name] for node in stages[0].submod.graph.nodes if node.op == "placeholder"]
 
 
+class Update:
+    """The end of a step: sums of gradients, their norm, the optimizer."""
+
+    def __init__(self, settings, options, stages, device, group, copies, shared):
+        self.options, self.stages, self.device, self.group, self.copies, self.shared = options, stages, device, group, copies, shared
+        self.replicas = settings["replicas"]
+        self.parameters = list({id(p): p for stage in stages.values() for p in stage.submod.parameters()}.values())
+        self.optimizer = optimizer_of(options, self.parameters)
+        self.scale = LossScale(options.precision == "fp16")
+
+    def sum_gradients(self):
+        for parameter, holders, _ in self.shared:
+            if parameter.grad is None:  # this stage's use has no gradient, another one's has
+                parameter.grad = torch.zeros_like(parameter)
+            dist.all_reduce(parameter.grad, group=holders)
+        if self.replicas > 1:
+            for parameter in self.parameters:
+                if parameter.grad is not None:
+                    dist.all_reduce(parameter.grad, group=self.copies)
+
+    def norm(self):
+        """Of the whole model's gradient, each parameter once."""
+        elsewhere = {id(parameter) for parameter, _, first in self.shared if not first}
+        squares = torch.zeros((), dtype=torch.float64, device=self.device)
+        for parameter in self.parameters:
+            if parameter.grad is not None and id(parameter) not in elsewhere:
+                squares += parameter.grad.double().square().sum()
+        dist.all_reduce(squares, group=self.group)
+        return float(squares.sqrt())
+
+    def __call__(self, step):
+        self.sum_gradients()
+        factor, norm = 1 / self.scale.value, 0.0
+        if self.scale.wanted or self.options.clip_norm > 0:
+            norm = self.norm() * factor
+            if self.options.clip_norm > 0:
+                factor *= min(1.0, self.options.clip_norm / (norm + 1e-6))
+        self.scale.update(not math.isfinite(norm))
+        if not math.isfinite(norm):
+            return
+        if factor != 1:
+            for parameter in self.parameters:
+                if parameter.grad is not None:
+                    parameter.grad *= factor
+        for part in self.optimizer.param_groups:
+            part["lr"] = learning_rate(self.options, step)
+        self.optimizer.step()
+
+
 def run(settings, options):
     """All steps; returns losses and times, on every rank."""
     device, replica, rank, group, copies, shared_groups = connect(settings, options)
     module, stages = build(settings, options, device, rank, group)
-    schedule = _PipelineScheduleRuntime(list(stages.values()), settings["microbatches"], loss_fn=loss_of(settings))
+    loss = Loss(settings)
+    schedule = _PipelineScheduleRuntime(list(stages.values()), settings["microbatches"], loss_fn=loss, scale_grads=False)
     schedule._load_csv(os.path.join(HERE, "schedule.csv"))
-    parameters = list({id(p): p for stage in stages.values() for p in stage.submod.parameters()}.values())
-    kinds = {"sgd": torch.optim.SGD, "adam": torch.optim.Adam, "adamw": torch.optim.AdamW}
-    optimizer = kinds[options.optimizer](parameters, lr=options.lr)
-    shared = shared_gradients(settings, stages, shared_groups)
-    inputs, target = batch_of(settings, module, options, replica)
-    inputs, target = first_inputs(settings, stages, [tensor.to(device) for tensor in inputs]), target.to(device)
+    update = Update(settings, options, stages, device, group, copies, shared_gradients(settings, stages, shared_groups))
+    batches = Batches(settings, module, options)
     last = len(settings["stage_to_rank"]) - 1 in stages
-    means, times = [], []
+    types = {"bf16": torch.bfloat16, "fp16": torch.float16}
+    rows = slice(replica * settings["microbatches"] * settings["microbatch"], (replica + 1) * settings["microbatches"] * settings["microbatch"])
+    sums, times = [], []
 
-    def step():
-        losses = []
-        optimizer.zero_grad(set_to_none=True)
+    def step(number):
+        inputs, target = batches.at(number)
+        loss.begin(target)
+        loss.scale = update.scale.value
+        own = first_inputs(settings, stages, [tensor[rows].to(device) if tensor.dim() > 0 else tensor.to(device) for tensor in inputs])
+        update.optimizer.zero_grad(set_to_none=True)
         begin = time.perf_counter()
-        loss_arguments = {"target": target, "losses": losses, "return_outputs": False} if last else {}
-        schedule.step(*inputs, **loss_arguments)
-        for parameter, holders in shared:
-            dist.all_reduce(parameter.grad, group=holders)
-        if settings["replicas"] > 1:
-            for parameter in parameters:
-                if parameter.grad is not None:
-                    dist.all_reduce(parameter.grad, group=copies)
-                    parameter.grad /= settings["replicas"]
-        optimizer.step()
+        arguments = {"target": target[rows].to(device), "losses": [], "return_outputs": False} if last else {}
+        with torch.autocast(device.type, dtype=types.get(options.precision), enabled=options.precision in types):
+            schedule.step(*own, **arguments)
+        update(number)
         seconds = torch.tensor(time.perf_counter() - begin, dtype=torch.float64, device=device)
-        mean = torch.stack(losses).mean().detach().double() if losses else torch.zeros((), dtype=torch.float64, device=device)
+        total = torch.stack(loss.parts).sum() if loss.parts else torch.zeros((), dtype=torch.float64, device=device)
         dist.all_reduce(seconds, op=dist.ReduceOp.MAX)
-        dist.all_reduce(mean)
-        means.append(float(mean) / settings["replicas"])
+        dist.all_reduce(total)
+        sums.append(float(total))
         times.append(float(seconds))
 
     for number in range(options.steps):
         if not options.trace or number + 1 < options.steps:
-            step()
+            step(number)
             continue
         with torch.profiler.profile() as profiler:
-            step()
+            step(number)
         os.makedirs(options.trace, exist_ok=True)
         profiler.export_chrome_trace(os.path.join(options.trace, f"rank_{dist.get_rank()}.json"))
-    return means, times
+    return sums, times
 
 
 def main(arguments=None):

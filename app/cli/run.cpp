@@ -4,6 +4,7 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
+#include <cmath>
 #include <cstddef>
 #include <ctime>
 #include <filesystem>
@@ -23,12 +24,12 @@
 #include "backends/paths.h"
 #include "backends/pt2_record.h"
 #include "backends/run_store.h"
-#include "backends/tensor_file.h"
 #include "backends/torch_backend.h"
 #include "engine/connect.h"
 #include "engine/failure.h"
 #include "engine/launcher.h"
 #include "engine/process.h"
+#include "engine/training_files.h"
 #include "engine/worker.h"
 #include "schedules/error.h"
 #include "schedules/units.h"
@@ -87,9 +88,15 @@ RunResult assemble(const Plan& plan, const Options& o, const TrainOptions& optio
   RunResult result;
   result.record = recordOf(plan, o, startedAt);
   result.firstStep = options.firstStep;
-  result.saved = o.save;
+  result.savedSteps = static_cast<int>(ranks.front().steps.size());
+  result.countsSkipped = o.skipNonFinite || ranks.front().lossScale.has_value();
   result.lossScale = ranks.front().lossScale;
   for (std::size_t s = 0; s < ranks.front().steps.size(); ++s) {
+    if (const std::string what = nonFinite(ranks, s); !what.empty() && !o.skipNonFinite) {
+      result.savedSteps = o.saveEvery > 0 ? static_cast<int>(s) / o.saveEvery * o.saveEvery : 0;
+      result.record.failure = nonFiniteSentence(options.firstStep + static_cast<int>(s), what, o.findNan);
+      break;
+    }
     std::vector<StepLog> logs;
     StepRecord step;
     step.step = options.firstStep + static_cast<int>(s);
@@ -99,6 +106,7 @@ RunResult assemble(const Plan& plan, const Options& o, const TrainOptions& optio
     }
     if (logs.front().gradientNorm) result.gradientNorms.push_back(*logs.front().gradientNorm);
     if (logs.front().skipped) ++result.skippedSteps;
+    if (logs.front().skipped && logs.front().notFinite) ++result.nonFiniteSteps;
     step.measured = joinTraces(logs, plan.schedule.rows.size());
     result.record.steps.push_back(std::move(step));
   }
@@ -107,8 +115,8 @@ RunResult assemble(const Plan& plan, const Options& o, const TrainOptions& optio
     result.startToFirstAction.push_back(rank.startToFirstAction);
     if (options.verify) result.verification = result.verification ? combine(*result.verification, rank.verification) : rank.verification;
   }
-  if (result.verification && !result.verification->equal) {
-    result.record.failure = "The first step is not that of one rank: " + result.verification->firstDifference;
+  if (result.verification && !result.verification->equal && result.record.failure.empty()) {
+    result.record.failure = (result.verification->notFinite ? "The first step cannot be verified: " : "The first step is not that of one rank: ") + result.verification->firstDifference;
   }
   return result;
 }
@@ -165,6 +173,7 @@ void evaluateRank(const Options& o, const ModelGraph& graph, const Plan& plan, T
     mergeAndSave(o.outputs, outputs, samples);
   }
   communicator.barrier();
+  if (!std::isfinite(loss)) throw Error("The loss of the evaluation is not finite: the model, its weights or the data give NaN or infinity");
   const std::int64_t samples = plan.batch * o.steps;
   if (o.json) {
     Json j{{"loss", loss}, {"samples", samples}, {"outputs", Json::array()}};
@@ -226,6 +235,7 @@ void trainRank(const Options& o, const Plan& plan, const RankEnvironment& enviro
   const std::vector<RankLog> logs = gather(train(graph, trained, options, *communicator, torch), *communicator);
   if (logs.empty()) return;
   RunResult result = assemble(plan, o, options, logs, startedAt);
+  result.saved = o.save.empty() || result.savedSteps == 0 ? "" : checkpointPath(o.save, result.firstStep + result.savedSteps);
   if (!o.store.empty()) result.id = RunStore(o.store, RunStore::Mode::ReadWrite).add(result.record);
   if (!o.synthetic) result.exported = readExportRecord(graph.files);
   o.json ? printJson(result) : printText(result, o.store);
@@ -301,9 +311,11 @@ int runOrStartRanks(Options& o, const std::optional<RankEnvironment>& environmen
   }
   if (isFirst && !o.store.empty()) static_cast<void>(RunStore(o.store, RunStore::Mode::ReadWrite));  // refuse an unusable store before training
   if (isFirst && !o.save.empty()) {  // a checkpoint that cannot be written is known before the training, not after it
-    if (isFolder(o.save)) throw UsageError(fmt::format("{} is a folder; give --save the name of a file.", o.save));
-    static_cast<void>(CheckpointWriter(o.save));
+    const std::string path = checkpointPath(o.save, 0);
+    if (isFolder(path)) throw UsageError(fmt::format("{} is a folder; give --save the name of a file.", path));
+    static_cast<void>(CheckpointWriter(path));
   }
+  if (isFirst && !o.resume.empty()) static_cast<void>(resumptionOf(o.resume, o.update, o.resetOptimizer || o.evaluates));  // refuses before any rank starts
   if (isFirst && !o.live.empty()) {  // the ranks append
     std::ofstream(o.live, std::ios::trunc).flush();
     static_cast<void>(LiveWriter(o.live, Rank(0)));
@@ -372,9 +384,11 @@ Command addRun(CLI::App& app) {
   sub->add_option("--final-rate", o->update.finalRate, "Part of the learning rate that remains (default 0)")->check(numberFrom(0, 1))->option_text("X");
   sub->add_option("--clip-norm", o->clipNorm, "Largest norm of the whole model's gradient")->check(numberFrom(1e-30, 1e30))->option_text("X");
   sub->add_flag("--zero1", o->shardOptimizer, "Spread the optimizer's state over the replicas (ZeRO stage 1)");
-  sub->add_option("--save", o->save, "Write a checkpoint here at the end: a state dict for torch.load and load_state_dict")->option_text("FILE");
+  sub->add_option("--save", o->save, "Write a checkpoint here at the end: a state dict for torch.load and load_state_dict; {step} in the name is the number of steps done")->option_text("FILE");
   sub->add_option("--save-every", o->saveEvery, "Write it every so many steps too")->check(wholeFrom(1, 1 << 24))->option_text("STEPS");
+  sub->add_option("--keep", o->keep, "With {step} in --save: remove this run's older checkpoints but the newest K")->check(wholeFrom(1, 1 << 24))->option_text("K");
   sub->add_option("--resume", o->resume, "Go on from a checkpoint, under this or another plan")->option_text("FILE");
+  sub->add_flag("--reset-optimizer", o->resetOptimizer, "With --resume: take the weights and buffers alone; optimizer, schedule and steps begin anew");
   sub->add_option("--log", o->log, "Write loss, learning rate and time of each step here (CSV)")->option_text("FILE");
   sub->add_flag("--eval", o->evaluates, "Forwards only: no dropout, no gradients; the mean loss of --steps batches");
   sub->add_option("--outputs", o->outputs, "With --eval: write the model's outputs here (a dict for torch.load)")->option_text("FILE");
@@ -385,6 +399,8 @@ Command addRun(CLI::App& app) {
   sub->add_option("--live", o->live, "Append here what each rank does while it does it (JSON lines), for programs that watch; ranks on one host; with --backend nccl at the end of each step")->option_text("FILE");
   sub->add_option("--progress", o->progressStyle, "auto or json")->option_text("STYLE");
   sub->add_flag("--verify", o->verify, "Compare the first step with one rank on the same microbatches: boundary values, loss and gradients");
+  sub->add_flag("--skip-nonfinite", o->skipNonFinite, "Leave out the update of a step whose loss or gradients are NaN or infinite, on all ranks, and count it (default: such a step ends the run)");
+  sub->add_flag("--find-nan", o->findNan, "Look at what every operator computes, forward and backward, to name the first that makes a number that is not finite (slow)");
   sub->add_flag("--masked", o->masked, "Every microbatch computes the whole batch and counts its own samples only: results that depend on the batch size then agree");
   sub->add_flag("--json", o->json, "Print the result as JSON");
   sub->footer("\nExamples:\n"

@@ -8,7 +8,7 @@
 #include "app/cli/output.h"
 #include "backends/gpu_inventory.h"
 #include "backends/synthetic_stage.h"
-#include "backends/tensor_file.h"
+#include "engine/training_files.h"
 #include "schedules/check.h"
 #include "schedules/error.h"
 
@@ -72,7 +72,7 @@ void refuseWhatCannotRun(const RunOptions& o, const Plan& plan) {
     throw UsageError(fmt::format("{} is for GPUs; add --backend nccl, or leave it out.", o.computing.tf32 ? "--tf32" : *o.graphs ? "--graphs" : "--no-graphs"));
   }
   if (o.synthetic && (o.verify || o.evaluates || !o.save.empty() || !o.resume.empty() || o.data != "synthetic" || o.computing.precision != DType::Unknown || o.initRandom ||
-                      o.masked || o.lossOver != "microbatch" || !o.loss.empty())) {
+                      o.masked || o.skipNonFinite || o.findNan || o.lossOver != "microbatch" || !o.loss.empty())) {
     throw UsageError("--synthetic computes nothing, so options about data, loss, precision and checkpoints do not go with it; leave them out.");
   }
   if (o.verify && o.computing.precision != DType::Unknown) {
@@ -81,8 +81,11 @@ void refuseWhatCannotRun(const RunOptions& o, const Plan& plan) {
   if (o.order == "ready" && o.transport == "gloo" && worldSize(plan) > 1) throw UsageError("Gloo cannot tell which message came first, so --order ready needs --backend ucx.");
   if (o.evaluates && o.masked) throw UsageError("--masked is for comparing a training step, and --eval trains nothing; leave one of them out.");
   if (o.evaluates && (o.verify || !o.save.empty())) throw UsageError("--eval trains nothing, so --verify and --save do not go with it.");
+  if (o.evaluates && (o.skipNonFinite || o.findNan)) throw UsageError("--skip-nonfinite and --find-nan are for training, and --eval trains nothing; leave them out.");
   if (o.evaluates && (!o.store.empty() || !o.log.empty())) throw UsageError("--eval measures no steps, so --store and --log do not go with it; leave them out.");
   if (!o.outputs.empty() && !o.evaluates) throw UsageError("--outputs belongs to --eval; add it, or leave out --outputs.");
+  if (o.keep > 0 && !isHistory(o.save)) throw UsageError("--keep is about a history of checkpoints; name them by step: --save 'checkpoint-{step}.pt'.");
+  if (o.resetOptimizer && o.resume.empty()) throw UsageError("--reset-optimizer belongs to --resume FILE; add it, or leave out --reset-optimizer.");
   if (o.saveEvery > 0 && o.save.empty()) throw UsageError("--save-every needs --save FILE.");
 }
 
@@ -111,19 +114,23 @@ TrainOptions trainOptions(const RunOptions& o, const Plan& plan) {
   options.stage.initRandom = o.initRandom;
   options.stage.data = {o.data == "synthetic" ? "" : o.data, o.lossOver == "batch", o.masked};
   options.stage.resume = o.resume;
-  options.stage.graphs = o.computing.graphs;
+  options.stage.resetOptimizer = o.resetOptimizer;
+  options.stage.graphs = o.computing.graphs && !o.findNan;  // a recorded stage cannot be looked into
+  options.stage.findNan = o.findNan;
+  options.stage.keepBuffers = o.skipNonFinite;
   options.stage.precision = o.computing.precision;
   if (o.synthetic) options.synthetic = syntheticHost();
   options.executor = {.order = o.order == "ready" ? Order::Ready : Order::Plan, .shardOptimizer = o.shardOptimizer, .clipNorm = o.clipNorm,
-                      .scaleLoss = o.computing.precision == DType::Float16 && !o.evaluates, .sumLoss = plan.replicas > 1 || plan.schedule.placement.bidirectional() || !o.log.empty(),
+                      .scaleLoss = o.computing.precision == DType::Float16 && !o.evaluates, .checkFinite = !o.synthetic, .skipNonFinite = o.skipNonFinite, .sumLoss = plan.replicas > 1 || plan.schedule.placement.bidirectional() || !o.log.empty(),
                       .flightFiles = flightFiles(o), .deadline = options.deadline};
   options.save = o.save;
   options.saveEvery = o.saveEvery;
+  options.keep = o.keep;
   if (!o.resume.empty()) {
-    const TensorFile checkpoint(o.resume);
-    const auto& numbers = checkpoint.numbers();
-    if (const auto step = numbers.find("step"); step != numbers.end()) options.firstStep = static_cast<int>(step->second);
-    if (const auto scale = numbers.find("loss_scale"); scale != numbers.end() && scale->second >= 1) options.executor.lossScale = scale->second;
+    const Resumption resumption = resumptionOf(o.resume, o.update, o.resetOptimizer || o.evaluates);
+    options.firstStep = resumption.firstStep;
+    options.resumeNote = resumption.note;
+    options.executor.lossScale = resumption.lossScale.value_or(LossScale::kInitial);
   }
   return options;
 }

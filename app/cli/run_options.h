@@ -19,12 +19,13 @@ struct RunOptions {
   std::string transport, precision;  ///< empty: as the plan was profiled, until `followPlan`
   std::optional<bool> tf32, graphs;  ///< none: so, too
   Computing computing;               ///< what these come to, by `followPlan`
-  int steps = 1, threads = 0, saveEvery = 0;  ///< threads 0: so, too
+  int steps = 1, threads = 0, saveEvery = 0, keep = 0;  ///< threads 0: so, too
   std::vector<double> betas;
   OptimizerSpec update;
   double clipNorm = 0;
   std::uint64_t seed = 0;
   double timeoutSeconds = 120;
+  bool skipNonFinite = false, findNan = false, resetOptimizer = false;
   bool verify = false, masked = false, evaluates = false, shardOptimizer = false, json = false, initRandom = false, synthetic = false;
 };
 

@@ -13,6 +13,41 @@
 namespace pw::cli {
 using Json = nlohmann::ordered_json;
 
+namespace {
+
+/// What came of the run beside its times.
+void printVerdict(const RunResult& result, const std::string& store) {
+  if (result.verification) {
+    const Verification& v = *result.verification;
+    const bool exact = v.equal && v.lossDifference == 0 && v.boundaryDifference == 0 && v.gradientDifference == 0;
+    fmt::print("verified against one rank on the same microbatches: {}\n",
+               exact     ? "loss, boundary values and all gradients equal, bit for bit"
+               : v.equal ? fmt::format("equal within float32 rounding (loss differs by {:.2g}, boundary values by at most {:.2g}, gradients by {:.2g})", v.lossDifference, v.boundaryDifference, v.gradientDifference)
+               : v.notFinite ? "NOTHING TO COMPARE. " + v.firstDifference
+                             : "NOT EQUAL. " + v.firstDifference);
+  }
+  if (result.exported) fmt::print("trace {}\n", describe(*result.exported));
+  const std::string count = counted(static_cast<int>(result.record.steps.size()), "step");
+  if (const int overflows = result.skippedSteps - result.nonFiniteSteps; overflows > 0) {
+    fmt::print("{} of {} skipped: gradients overflowed in float16 (loss scale now {:g})\n", overflows, count, result.lossScale.value_or(1));
+  }
+  if (result.nonFiniteSteps > 0) fmt::print("{} of {} skipped: the loss or gradients were not finite\n", result.nonFiniteSteps, count);
+  if (!result.saved.empty()) fmt::print("saved after step {} in {}\n", result.firstStep + result.savedSteps, result.saved);
+  if (result.id) fmt::print("stored as run {} in {}\n", result.id->value, store);
+}
+
+}  // namespace
+
+std::string nonFinite(const std::vector<RankLog>& ranks, std::size_t step) {
+  const std::optional<Rank> first = ranks.front().steps.at(step).notFinite;
+  return first ? ranks.at(first->index()).steps.at(step).whatNotFinite : "";
+}
+
+std::string nonFiniteSentence(int step, const std::string& what, bool foundOperator) {
+  return fmt::format("Step {} is not finite: {}. Nothing of this step was saved; use {}--skip-nonfinite to skip the updates of such steps", step, what,
+                     foundOperator ? "" : "--find-nan to see which operator made it, or ");
+}
+
 void printJson(const RunResult& result) {
   const Metrics predicted = measure(result.record.predicted);
   Json j{{"run_id", result.id ? Json(result.id->value) : Json(nullptr)}, {"predicted_makespan_ns", predicted.makespan}, {"predicted_step_ns", predicted.step},
@@ -30,14 +65,13 @@ void printJson(const RunResult& result) {
   }
   if (result.verification) {
     const Verification& v = *result.verification;
-    j["verification"] = {{"equal", v.equal}, {"loss_difference", v.lossDifference}, {"boundary_difference", v.boundaryDifference}, {"gradient_difference", v.gradientDifference}, {"first_difference", v.firstDifference}};
+    j["verification"] = {{"equal", v.equal}, {"finite", !v.notFinite}, {"loss_difference", v.lossDifference}, {"boundary_difference", v.boundaryDifference}, {"gradient_difference", v.gradientDifference}, {"first_difference", v.firstDifference}};
   }
   if (result.exported) j["trace_check"] = ownJson(toJson(*result.exported));
   for (const double norm : result.gradientNorms) j["gradient_norms"].push_back(norm);
-  if (result.lossScale) {
-    j["skipped_steps"] = result.skippedSteps;
-    j["loss_scale"] = *result.lossScale;
-  }
+  if (result.countsSkipped) j["skipped_steps"] = result.skippedSteps;
+  if (result.lossScale) j["loss_scale"] = *result.lossScale;
+  if (!result.record.failure.empty()) j["failure"] = result.record.failure;
   for (std::size_t r = 0; r < result.residentPeak.size(); ++r) {
     j["processes"].push_back({{"rank", r}, {"resident_peak_bytes", result.residentPeak[r]}, {"start_to_first_action_ns", result.startToFirstAction[r]}});
   }
@@ -47,6 +81,7 @@ void printJson(const RunResult& result) {
 
 void printText(const RunResult& result, const std::string& store) {
   const auto& steps = result.record.steps;
+  if (steps.empty()) return printVerdict(result, store);
   const Metrics predicted = measure(result.record.predicted);
   const Metrics measured = measure(medianStep(result.record).measured);
   const std::string count = counted(static_cast<int>(steps.size()), "step");
@@ -75,20 +110,7 @@ void printText(const RunResult& result, const std::string& store) {
     print(fmt::format("\n{:.1f} samples/s, {}\n", static_cast<double>(result.record.plan.batch) * 1e9 / static_cast<double>(std::max<Ns>(measured.step, 1)),
                steps.size() > 1 ? "in the median step after the first, which warms up" : "in a single step, which includes the warm-up: take more with --steps"));
   }
-  if (result.verification) {
-    const Verification& v = *result.verification;
-    const bool exact = v.equal && v.lossDifference == 0 && v.boundaryDifference == 0 && v.gradientDifference == 0;
-    print(fmt::format("verified against one rank on the same microbatches: {}\n",
-               exact     ? "loss, boundary values and all gradients equal, bit for bit"
-               : v.equal ? fmt::format("equal within float32 rounding (loss differs by {:.2g}, boundary values by at most {:.2g}, gradients by {:.2g})", v.lossDifference, v.boundaryDifference, v.gradientDifference)
-                         : "NOT EQUAL. " + v.firstDifference));
-  }
-  if (result.exported) print(fmt::format("trace {}\n", describe(*result.exported)));
-  if (result.skippedSteps > 0) {
-    print(fmt::format("{} of {} skipped: gradients overflowed in float16 (loss scale now {:g})\n", result.skippedSteps, count, result.lossScale.value_or(1)));
-  }
-  if (!result.saved.empty()) print(fmt::format("saved after step {} in {}\n", result.firstStep + static_cast<int>(steps.size()), result.saved));
-  if (result.id) print(fmt::format("stored as run {} in {}\n", result.id->value, store));
+  printVerdict(result, store);
 }
 
 }  // namespace pw::cli

@@ -1,7 +1,10 @@
 """What a user of PyTorch does with the files of `pipewright run`.
 
     checkpoint_user.py data FILE SAMPLES                    token ids and targets for gpt_small, by torch.save
+    checkpoint_user.py faulty FILE SAMPLES                  data for `faulty` of odd_models.py that is good
     checkpoint_user.py evaluate CHECKPOINT DATA OUTPUTS...
+    checkpoint_user.py continue CHECKPOINT DATA BATCH STEP COUNT   losses of COUNT further steps in Python, from batch STEP of DATA on
+    checkpoint_user.py keys CHECKPOINT                             names of `faulty`'s state dict that a strict load finds; values of its buffers
 
 `evaluate` loads the checkpoint into the module of sample_models.py, strictly, and prints JSON, one entry for each file of outputs: the loss over
 as many samples of DATA as the file has, and the largest difference of the module's logits from the file's, relative to the largest logit.
@@ -16,12 +19,18 @@ from torch.nn import functional as F
 
 sys.dont_write_bytecode = True
 sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "resources"))
+import odd_models  # noqa: E402
 import sample_models  # noqa: E402
 
 
 def data(path, samples):
     torch.manual_seed(7)
     torch.save({"tokens": torch.randint(0, 256, (samples, 32)), "target": torch.randint(0, 256, (samples, 32))}, path)
+
+
+def faulty(path, samples):
+    torch.manual_seed(7)
+    torch.save({"x": torch.randn(samples, 8), "level": torch.full((samples,), 3.0), "gate": torch.ones(samples), "target": torch.ones(samples, 4)}, path)
 
 
 def evaluate(checkpoint, data_file, *output_files):
@@ -41,6 +50,46 @@ def evaluate(checkpoint, data_file, *output_files):
     json.dump(results, sys.stdout)
 
 
+def optimizer_of(module, group):
+    """One of other numbers than the checkpoint's, which `load_state_dict` brings."""
+    if "momentum" in group:
+        return torch.optim.SGD(module.parameters(), lr=7.0, momentum=0.1)
+    return (torch.optim.AdamW if group["decoupled_weight_decay"] else torch.optim.Adam)(module.parameters(), lr=7.0)
+
+
+def go_on(checkpoint, data_file, batch, step, count):
+    state = torch.load(checkpoint, weights_only=True)
+    module, _ = sample_models.gpt_small()
+    module.load_state_dict(state, strict=True)
+    optimizer = optimizer_of(module, state.optimizer["param_groups"][0])
+    optimizer.load_state_dict(state.optimizer)
+    every = torch.load(data_file)
+    losses = []
+    for number in range(int(step), int(step) + int(count)):
+        rows = slice(number * int(batch), (number + 1) * int(batch))
+        optimizer.zero_grad()
+        loss = F.cross_entropy(module(every["tokens"][rows]).flatten(0, -2), every["target"][rows].flatten())
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    json.dump(losses, sys.stdout)
+
+
+def keys(checkpoint):
+    state = torch.load(checkpoint, weights_only=True)
+    module, _ = odd_models.faulty()
+    module.load_state_dict(state, strict=True)
+    assert module.middle.weight is module.enter.weight and torch.equal(state["middle.weight"], state["enter.weight"])
+    torch.optim.AdamW(module.parameters()).load_state_dict(state.optimizer)
+    shapes = {i: parameter.shape for i, parameter in enumerate(module.parameters()) if parameter is not module.unused.weight and parameter is not module.unused.bias}
+    assert {i: one["exp_avg"].shape for i, one in state.optimizer["state"].items()} == shapes
+    buffers = {name: value.flatten().tolist() for name, value in module.named_buffers()}
+    json.dump({"keys": sorted(state), "buffers": buffers, "unused": state["unused.weight"].abs().sum().item()}, sys.stdout)
+
+
 if __name__ == "__main__":
     torch.set_num_threads(1)
-    data(sys.argv[2], int(sys.argv[3])) if sys.argv[1] == "data" else evaluate(*sys.argv[2:])
+    if sys.argv[1] in ("data", "faulty"):
+        {"data": data, "faulty": faulty}[sys.argv[1]](sys.argv[2], int(sys.argv[3]))
+    else:
+        {"evaluate": evaluate, "continue": go_on, "keys": keys}[sys.argv[1]](*sys.argv[2:])

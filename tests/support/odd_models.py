@@ -5,6 +5,7 @@
 recurrent: LSTM (several outputs), group norm.  unet: skip connection, transposed convolution, batch norm, operators in place.
 several_inputs: boolean input, frozen parameter, buffer, chunk, dropout, integer outputs.
 mixed: in-place addition through a view, a mask filled in place, autocast to bfloat16.  attention: multi-head attention, 1-d convolution.
+faulty: NaN in the forward of a sample whose `level` is below 0, in its backward alone where `gate` is 0; parameters and buffers that nothing reads.
 """
 
 import torch
@@ -84,6 +85,24 @@ class Attention(nn.Module):
         return F.adaptive_avg_pool1d(self.layer(y).transpose(1, 2), 1).squeeze(-1)
 
 
+class Faulty(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.enter, self.norm = nn.Linear(8, 8), nn.BatchNorm1d(8)
+        self.unused, self.frozen = nn.Linear(8, 3), nn.BatchNorm1d(8)
+        self.register_buffer("seen", torch.tensor(5))
+        self.register_buffer("scratch", torch.ones(3), persistent=False)
+        self.middle, self.out = nn.Linear(8, 8), nn.Linear(8, 4)
+        self.middle.weight = self.enter.weight
+
+    def forward(self, x, level, gate):
+        h = self.enter(x)
+        h = h + torch.sqrt((h * gate.unsqueeze(-1)).abs())
+        h = self.middle(torch.relu(self.norm(h)))
+        h = F.batch_norm(h, self.frozen.running_mean, self.frozen.running_var, self.frozen.weight, self.frozen.bias)
+        return self.out(h * torch.log(level).unsqueeze(-1))
+
+
 def recurrent():
     return Recurrent(), (torch.randint(0, 50, (2, 12)),)
 
@@ -102,3 +121,7 @@ def mixed():
 
 def attention():
     return Attention(), (torch.randn(2, 12, 8),)
+
+
+def faulty():
+    return Faulty(), {"x": torch.randn(4, 8), "level": torch.full((4,), 3.0), "gate": torch.ones(4)}

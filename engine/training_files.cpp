@@ -1,0 +1,79 @@
+#include "engine/training_files.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <string_view>
+
+#include "backends/safetensors.h"
+#include "backends/tensor_file.h"
+#include "schedules/error.h"
+
+namespace pw {
+namespace {
+
+constexpr std::string_view kStep = "{step}";
+
+/// The optimizer whose state the file has; nothing in a file of weights alone. Files without the number were written before it was kept.
+std::optional<OptimizerState> stateIn(const TensorFile& file, const OptimizerSpec& update) {
+  const auto& numbers = file.numbers();
+  if (const auto kind = numbers.find("optimizer"); kind != numbers.end()) {
+    for (const OptimizerState state : {OptimizerState::Sgd, OptimizerState::Momentum, OptimizerState::Adam, OptimizerState::AdamW}) {
+      if (kind->second == static_cast<double>(state)) return state;
+    }
+    throw UsageError(fmt::format(
+        "{} was trained with an optimizer that this version does not know; use a newer Pipewright, or --reset-optimizer", file.path()));
+  }
+  for (const std::string& name : file.names()) {
+    if (name.starts_with("momentum_buffer/")) return OptimizerState::Momentum;
+    if (name.starts_with("exp_avg/"))
+      return update.kind == OptimizerSpec::Kind::Adam ? OptimizerState::Adam : OptimizerState::AdamW;  // either
+  }
+  return numbers.contains("step") ? std::optional(OptimizerState::Sgd) : std::nullopt;
+}
+
+}  // namespace
+
+bool isHistory(const std::string& pattern) { return pattern.find(kStep) != std::string::npos; }
+
+std::string checkpointPath(const std::string& pattern, int steps) {
+  std::string path = pattern;
+  const std::string number = std::to_string(steps);
+  for (std::size_t at = path.find(kStep); at != std::string::npos; at = path.find(kStep, at + number.size()))
+    path.replace(at, kStep.size(), number);
+  return path;
+}
+
+void CheckpointHistory::add(const std::string& path) {
+  std::erase(written_, path);
+  written_.push_back(path);
+  while (keep_ > 0 && written_.size() > static_cast<std::size_t>(keep_)) {
+    std::error_code ignored;
+    std::filesystem::remove(written_.front(), ignored);
+    if (isSafetensors(written_.front())) std::filesystem::remove(optimizerFileOf(written_.front()), ignored);
+    written_.pop_front();
+  }
+}
+
+Resumption resumptionOf(const std::string& path, const OptimizerSpec& update, bool resetOptimizer) {
+  const TensorFile file(path);
+  const auto state = stateIn(file, update);
+  if (resetOptimizer) return {};
+  if (!state)
+    return {0, std::nullopt,
+            fmt::format("takes weights from {}, which has no optimizer state: the optimizer begins anew, at step 0", path)};
+  if (*state != stateOf(update)) {
+    throw UsageError(
+        fmt::format("{} was trained with {}, and this run uses {}; give the same optimizer, or --reset-optimizer to take the weights alone",
+                    path, nameOf(*state), nameOf(stateOf(update))));
+  }
+  Resumption resumption;
+  const auto& numbers = file.numbers();
+  if (const auto step = numbers.find("step"); step != numbers.end())
+    resumption.firstStep = static_cast<int>(std::clamp(step->second, 0.0, 2e9));
+  if (const auto scale = numbers.find("loss_scale"); scale != numbers.end() && scale->second >= 1) resumption.lossScale = scale->second;
+  return resumption;
+}
+
+}  // namespace pw
