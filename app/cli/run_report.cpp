@@ -20,20 +20,20 @@ void printVerdict(const RunResult& result, const std::string& store) {
   if (result.verification) {
     const Verification& v = *result.verification;
     const bool exact = v.equal && v.lossDifference == 0 && v.boundaryDifference == 0 && v.gradientDifference == 0;
-    fmt::print("verified against one rank on the same microbatches: {}\n",
+    print(fmt::format("verified against one rank on the same microbatches: {}\n",
                exact     ? "loss, boundary values and all gradients equal, bit for bit"
                : v.equal ? fmt::format("equal within float32 rounding (loss differs by {:.2g}, boundary values by at most {:.2g}, gradients by {:.2g})", v.lossDifference, v.boundaryDifference, v.gradientDifference)
                : v.notFinite ? "NOTHING TO COMPARE. " + v.firstDifference
-                             : "NOT EQUAL. " + v.firstDifference);
+                             : "NOT EQUAL. " + v.firstDifference));
   }
-  if (result.exported) fmt::print("trace {}\n", describe(*result.exported));
+  if (result.exported) print(fmt::format("trace {}\n", describe(*result.exported)));
   const std::string count = counted(static_cast<int>(result.record.steps.size()), "step");
   if (const int overflows = result.skippedSteps - result.nonFiniteSteps; overflows > 0) {
-    fmt::print("{} of {} skipped: gradients overflowed in float16 (loss scale now {:g})\n", overflows, count, result.lossScale.value_or(1));
+    print(fmt::format("{} of {} skipped: gradients overflowed in float16 (loss scale now {:g})\n", overflows, count, result.lossScale.value_or(1)));
   }
-  if (result.nonFiniteSteps > 0) fmt::print("{} of {} skipped: the loss or gradients were not finite\n", result.nonFiniteSteps, count);
-  if (!result.saved.empty()) fmt::print("saved after step {} in {}\n", result.firstStep + result.savedSteps, result.saved);
-  if (result.id) fmt::print("stored as run {} in {}\n", result.id->value, store);
+  if (result.nonFiniteSteps > 0) print(fmt::format("{} of {} skipped: the loss or gradients were not finite\n", result.nonFiniteSteps, count));
+  if (!result.saved.empty()) print(fmt::format("saved after step {} in {}\n", result.firstStep + result.savedSteps, result.saved));
+  if (result.id) print(fmt::format("stored as run {} in {}\n", result.id->value, store));
 }
 
 }  // namespace
