@@ -7,6 +7,7 @@ add_library(pw_torch SHARED
   torch_data.cpp
   torch_gloo.cpp
   torch_memory.cpp
+  torch_numbers.cpp
   torch_optimizer.cpp
   torch_parameters.cpp
   torch_pass.cpp
@@ -15,6 +16,7 @@ add_library(pw_torch SHARED
   torch_recorder.cpp
   torch_stage.cpp
   torch_state.cpp
+  torch_steps.cpp
   torch_types.cpp
   torch_weight_others.cpp
   torch_weight_products.cpp

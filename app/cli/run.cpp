@@ -181,6 +181,7 @@ void trainRank(const Options& o, const Plan& plan, const RankEnvironment& enviro
   bindToCores(environment);
   const TorchBackend& torch = torchBackend();
   torch.prepareProcess(o.threads);
+  if (!o.synthetic) loadLibraries(plan.libraries);
   TrainOptions options = trainOptions(o, plan);
   options.stage.tell = [rank = environment.rank](const std::string& what) { fmt::print(stderr, "pipewright: rank {} {}\n", rank.value, what); };
   Rendezvous meeting;
@@ -282,6 +283,8 @@ void launchRanks(const Options& o, const Plan& plan) {
 int run(Options& o) {
   Plan plan = parsePlan(readFile(o.plan), o.plan);
   if (!o.loss.empty()) plan.loss = o.loss;
+  plan.libraries.insert(plan.libraries.end(), o.libraries.begin(), o.libraries.end());
+  if (!o.synthetic) plan.libraries = libraryPaths(plan.libraries);
   completeOptimizer(o);
   followPlan(o, plan);
   refuseWhatCannotRun(o, plan);
@@ -358,6 +361,7 @@ Command addRun(CLI::App& app) {
   sub->add_option("--seed", o->seed, "Seed of data, dropout and drawn weights (default 0)")->option_text("S");
   sub->add_option("--threads", o->threads, "Intra-op threads of each rank (default: as the plan was profiled)")->check(CLI::Range(1, 1024))->option_text("N");
   sub->add_option("--timeout", o->timeoutSeconds, "Seconds any wait between ranks may last (default 120)")->check(CLI::Range(0.1, 1e6))->option_text("SECONDS");
+  addLibraryOption(*sub, o->libraries);
   sub->add_option("--init", "Draw weights instead of reading them")->check(CLI::IsMember({"random"}))->each([o](const std::string&) { o->initRandom = true; })->option_text("random");
   sub->add_option("--live", o->live, "Append here what each rank does while it does it (JSON lines), for programs that watch; ranks on one host; with --backend nccl at the end of each step")->option_text("FILE");
   sub->add_option("--progress", o->progressStyle, "auto or json")->option_text("STYLE");

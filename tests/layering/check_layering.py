@@ -47,6 +47,7 @@ LIBRARIES = {
 # Header: (its library, how the names of the files begin that may include it)
 PRIVATE_HEADERS = {
     "backends/torch_pass.h": ("Torch", "backends/torch_"),
+    "backends/torch_steps.h": ("Torch", "backends/torch_"),
     "backends/torch_weight_rules.h": ("Torch", "backends/torch_"),
 }
 LIGHT_LIBRARIES = ("JSON names", "Qt")  # allowed in headers: forward declarations only, and what a widget derives from
