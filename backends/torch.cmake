@@ -8,6 +8,7 @@ add_library(pw_torch SHARED
   torch_gloo.cpp
   torch_memory.cpp
   torch_number_watch.cpp
+  torch_numbers.cpp
   torch_optimizer.cpp
   torch_parameters.cpp
   torch_pass.cpp
@@ -16,6 +17,7 @@ add_library(pw_torch SHARED
   torch_recorder.cpp
   torch_stage.cpp
   torch_state.cpp
+  torch_steps.cpp
   torch_types.cpp
   torch_weight_others.cpp
   torch_weight_products.cpp

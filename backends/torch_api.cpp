@@ -2,10 +2,14 @@
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <c10/util/Logging.h>
 
+#include <dlfcn.h>
+
 #include <string>
 
 #include "backends/torch_backend.h"
 #include "backends/torch_memory.h"
+#include "backends/torch_steps.h"
+#include "schedules/error.h"
 
 namespace {
 
@@ -16,6 +20,7 @@ void prepareProcess(int threads) {
 }
 
 bool hasOperator(const std::string& target) {
+  if (pw::isHigherOrder(target)) return true;
   constexpr std::size_t kPrefix = sizeof("torch.ops.") - 1;
   const std::size_t name = target.find('.', kPrefix), overload = target.rfind('.');
   if (target.rfind("torch.ops.", 0) != 0 || name == std::string::npos || overload <= name) return false;
@@ -24,9 +29,22 @@ bool hasOperator(const std::string& target) {
   return c10::Dispatcher::singleton().findSchema({full, variant == "default" ? "" : variant}).has_value();
 }
 
+/// The libraries that it needs itself are here already, and its operators become known while it is loaded. What it takes from LibTorch without
+/// saying so (an extension built by hand) is found where LibTorch's names are visible to all.
+void loadLibrary(const std::string& path) {
+  for (const char* needed : {"libc10.so", "libtorch_cpu.so"}) ::dlopen(needed, RTLD_NOW | RTLD_GLOBAL | RTLD_NOLOAD);
+  if (::dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL) != nullptr) return;
+  const char* problem = ::dlerror();
+  const std::string why = problem == nullptr ? "the system does not say why" : problem;
+  const std::string cure = why.find("Py") == std::string::npos
+                               ? "build it with the compiler and the version of PyTorch that Pipewright uses"
+                               : "it needs Python: build it without, by torch.utils.cpp_extension.load(..., is_python_module=False)";
+  throw pw::UsageError("The library of operators " + path + " cannot be loaded (" + why + "); " + cure + ".");
+}
+
 }  // namespace
 
 extern "C" __attribute__((visibility("default"))) const pw::TorchBackend* pipewrightTorchBackend() {
-  static const pw::TorchBackend backend{&prepareProcess, &pw::makeTracedStage, &pw::connectGloo, &pw::connectStore, &pw::measureProfile, &hasOperator};
+  static const pw::TorchBackend backend{&prepareProcess, &pw::makeTracedStage, &pw::connectGloo, &pw::connectStore, &pw::measureProfile, &hasOperator, &loadLibrary};
   return &backend;
 }

@@ -23,6 +23,13 @@ const c10::Type& unwrapOptional(const c10::Type& type) {
   return optional == nullptr ? type : *optional->getElementType();
 }
 
+/// How a number is given to an argument of this type.
+Slot::Kind kindOf(c10::TypeKind type) {
+  if (type == c10::TypeKind::FloatType) return Slot::Kind::Double;
+  if (type == c10::TypeKind::BoolType) return Slot::Kind::Boolean;
+  return type == c10::TypeKind::NumberType ? Slot::Kind::Scalar : Slot::Kind::Integer;
+}
+
 c10::MemoryFormat memoryFormat(int code) {
   switch (code) {
     case 2: return c10::MemoryFormat::ChannelsLast;
@@ -64,7 +71,7 @@ class ArgumentBinder {
     if (wantsTensor()) return slot(Slot::Kind::NumberAsTensor, {id});
     if (wantsList()) return slot(Slot::Kind::IntegerList, std::vector<std::optional<ValueId>>(static_cast<std::size_t>(count_), id),
                                  std::vector<std::int64_t>(static_cast<std::size_t>(count_), 0));
-    slot(Slot::Kind::Integer, {id});
+    slot(kindOf(type_->kind()), {id});
   }
   void push(const std::vector<ValueId>& ids) {
     std::vector<std::optional<ValueId>> values(ids.begin(), ids.end());
@@ -128,9 +135,24 @@ class ArgumentBinder {
   std::int32_t count_ = 1;
 };
 
-std::int64_t known(std::int64_t number) {
-  if (number == kUnknownNumber) throw Error("takes a number or size that depends on data, which Pipewright cannot run; make it static before exporting");
-  return number;
+Number known(const Numbers& numbers, ValueId value) {
+  const auto number = numbers.find(value);
+  if (!number) throw Error("takes a number or size that depends on data and was not computed on this stage; move the split point");
+  return *number;
+}
+
+std::int64_t knownInteger(const Numbers& numbers, ValueId value) {
+  const Number number = known(numbers, value);
+  if (const auto* integer = std::get_if<std::int64_t>(&number)) return *integer;
+  throw Error("takes an integer, and got a floating point number");
+}
+
+at::Scalar scalarOf(const Number& number) {
+  return std::visit([](auto n) { return at::Scalar(n); }, number);
+}
+
+c10::IValue valueOf(const Number& number) {
+  return std::visit([](auto n) { return c10::IValue(n); }, number);
 }
 
 }  // namespace
@@ -147,13 +169,16 @@ void bindArgument(const ModelGraph& graph, const Node& node, const c10::Argument
   ArgumentBinder(graph, node, stack, slots).bind(schema, argument);
 }
 
-void fillSlots(const std::vector<Slot>& slots, Stack& stack, const Frame& frame, const std::vector<std::int64_t>& symbolic) {
+void fillSlots(const std::vector<Slot>& slots, Stack& stack, const Frame& frame, const Numbers& numbers) {
   for (const Slot& slot : slots) {
     c10::IValue& target = stack[slot.position];
     switch (slot.kind) {
       case Slot::Kind::Tensor: target = frame[slot.values[0]->index()]; break;
-      case Slot::Kind::Integer: target = known(symbolic[slot.values[0]->index()]); break;
-      case Slot::Kind::NumberAsTensor: target = wrappedNumber(known(symbolic[slot.values[0]->index()])); break;
+      case Slot::Kind::Integer: target = knownInteger(numbers, *slot.values[0]); break;
+      case Slot::Kind::Boolean: target = asDouble(known(numbers, *slot.values[0])) != 0; break;
+      case Slot::Kind::Scalar: target = valueOf(known(numbers, *slot.values[0])); break;
+      case Slot::Kind::Double: target = asDouble(known(numbers, *slot.values[0])); break;
+      case Slot::Kind::NumberAsTensor: target = wrappedNumber(scalarOf(known(numbers, *slot.values[0]))); break;
       case Slot::Kind::TensorList: {
         c10::List<at::Tensor> list;
         for (const auto& value : slot.values) list.push_back(frame[value->index()]);
@@ -169,7 +194,7 @@ void fillSlots(const std::vector<Slot>& slots, Stack& stack, const Frame& frame,
       case Slot::Kind::IntegerList: {
         c10::List<std::int64_t> list;
         for (std::size_t i = 0; i < slot.values.size(); ++i) {
-          list.push_back(slot.values[i] ? known(symbolic[slot.values[i]->index()]) : slot.numbers[i]);
+          list.push_back(slot.values[i] ? knownInteger(numbers, *slot.values[i]) : slot.numbers[i]);
         }
         target = std::move(list);
         break;

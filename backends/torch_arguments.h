@@ -1,11 +1,11 @@
 #pragma once
 
 #include <cstdint>
-#include <limits>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "backends/torch_numbers.h"
 #include "backends/torch_program.h"
 #include "simulator/model_graph.h"
 
@@ -16,16 +16,13 @@ struct IValue;
 
 namespace pw {
 
-/// Stands for a symbolic number that cannot be evaluated; using it is an error.
-inline constexpr std::int64_t kUnknownNumber = std::numeric_limits<std::int64_t>::min();
-
 /// `operator torch.ops.aten.linear.default in module blocks.0 (model.py:21 in forward)`.
 [[nodiscard]] std::string describe(const Node& node);
 
 /// A stack position to be filled with values of the frame at each run.
 struct Slot {
   std::size_t position = 0;
-  enum class Kind : std::uint8_t { Tensor, TensorList, OptionalTensorList, Integer, IntegerList, NumberAsTensor } kind = Kind::Tensor;
+  enum class Kind : std::uint8_t { Tensor, TensorList, OptionalTensorList, Integer, Double, Boolean, Scalar, IntegerList, NumberAsTensor } kind = Kind::Tensor;
   std::vector<std::optional<ValueId>> values;
   std::vector<std::int64_t> numbers;  // IntegerList: literals where `values` has none
 };
@@ -35,7 +32,7 @@ struct Slot {
 void bindArgument(const ModelGraph& graph, const Node& node, const c10::Argument& schema, const Argument& argument, std::vector<c10::IValue>& stack,
                   std::vector<Slot>& slots);
 
-/// Puts values of the frame and numbers into their places. Throws Error for a number that depends on data.
-void fillSlots(const std::vector<Slot>& slots, std::vector<c10::IValue>& stack, const Frame& frame, const std::vector<std::int64_t>& symbolic);
+/// Puts values of the frame and numbers into their places. Throws Error for a number that nothing has computed.
+void fillSlots(const std::vector<Slot>& slots, std::vector<c10::IValue>& stack, const Frame& frame, const Numbers& numbers);
 
 }  // namespace pw

@@ -1,8 +1,11 @@
 #include "backends/torch_backend.h"
 
+#include <algorithm>
 #include <cstdlib>
+#include <filesystem>
 
 #include "backends/module.h"
+#include "schedules/error.h"
 
 namespace pw {
 namespace {
@@ -17,6 +20,24 @@ const TorchBackend* load() {
 const TorchBackend& torchBackend() {
   static const TorchBackend* backend = load();
   return *backend;
+}
+
+std::vector<std::string> libraryPaths(const std::vector<std::string>& given) {
+  namespace fs = std::filesystem;
+  std::vector<std::string> paths;
+  for (const std::string& path : given) {
+    std::error_code problem;
+    if (!fs::is_regular_file(path, problem)) {
+      throw UsageError("The library of operators " + path + " is not a file; give --load-library the path of a shared library (.so).");
+    }
+    const std::string absolute = fs::canonical(path, problem).string();  // loaded by two names, it would define its operators twice
+    if (std::find(paths.begin(), paths.end(), absolute) == paths.end()) paths.push_back(absolute);
+  }
+  return paths;
+}
+
+void loadLibraries(const std::vector<std::string>& paths) {
+  for (const std::string& path : libraryPaths(paths)) torchBackend().loadLibrary(path);
 }
 
 }  // namespace pw

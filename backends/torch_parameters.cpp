@@ -19,6 +19,10 @@ namespace {
 /// Bytes that a parameter's place in its group is a multiple of: matrix products on GPUs are slower for matrices that are not aligned.
 constexpr std::int64_t kAlignment = 64;
 
+/// What the optimizers update: of complex numbers the real and imaginary parts, one after the other, as torch.optim does it by view_as_real.
+DType realOf(DType dtype) { return dtype == DType::ComplexFloat ? DType::Float32 : dtype == DType::ComplexDouble ? DType::Float64 : dtype; }
+bool isPair(DType dtype) { return realOf(dtype) != dtype; }
+
 /// Takes a tensor of a checkpoint, whose type and shape must be those of the model's.
 void copyFrom(const CheckpointFile& file, const std::string& name, at::Tensor& into) {
   const at::Tensor found = file.read(name);
@@ -37,7 +41,10 @@ struct StageParameters::Parameter {
   at::Tensor tensor;                        // the leaf that the graph reads
   std::shared_ptr<at::Tensor> gradient;     // null where it is not trained
   std::vector<ValueId> values;              // all names it is read under
-  std::int64_t first = 0;                   // in its group, elements
+  std::int64_t first = 0;                   // in its group, elements: of a complex parameter real numbers, two to an element
+  bool isComplex = false;
+
+  [[nodiscard]] std::int64_t count() const { return tensor.numel() * (isComplex ? 2 : 1); }
   std::size_t group = 0;
   bool fresh = true;
   bool zeroFirst = false;
@@ -81,6 +88,7 @@ void StageParameters::arrange(const ModelGraph& graph, const Plan& plan, Stage s
     for (const StateTensor& other : graph.parameters) {
       if (storageOf(other) == parameter.identity) parameter.values.push_back(other.value);
     }
+    parameter.isComplex = isPair(meta.dtype);
     if (isDifferentiable(meta.dtype) && meta.requiresGrad) {
       const auto shared = std::find_if(sharedOnes.begin(), sharedOnes.end(), [&](const SharedParameter& s) { return s.storage == parameter.identity; });
       order.emplace_back(shared == sharedOnes.end() ? 0 : static_cast<std::size_t>(shared - sharedOnes.begin()) + 1, meta.dtype, parameters_.size());
@@ -93,7 +101,13 @@ void StageParameters::arrange(const ModelGraph& graph, const Plan& plan, Stage s
   const auto shapeAt = [&](std::size_t p) { return shapeOf(*graph.value(parameters_[p].values.front()).tensor, {}); };
   for (std::size_t begin = 0; begin < order.size();) {
     const auto [shared, dtype, ignored] = order[begin];
-    const auto step = static_cast<std::int64_t>(kAlignment / bytesPerElement(dtype));
+    const DType real = realOf(dtype);
+    const auto step = static_cast<std::int64_t>(kAlignment / bytesPerElement(real));
+    const auto flatShape = [&](std::size_t p) {
+      auto shape = shapeAt(p);
+      if (real != dtype) shape.push_back(2);
+      return shape;
+    };
     std::int64_t elements = 0;
     std::vector<std::pair<std::int64_t, std::int64_t>> gaps;  // where they begin, and how long they are
     std::size_t end = begin;
@@ -102,11 +116,11 @@ void StageParameters::arrange(const ModelGraph& graph, const Plan& plan, Stage s
       parameter.group = groups_.size();
       parameter.first = (elements + step - 1) / step * step;
       if (parameter.first > elements) gaps.emplace_back(elements, parameter.first - elements);
-      elements = parameter.first + c10::multiply_integers(shapeAt(std::get<2>(order[end])));
+      elements = parameter.first + c10::multiply_integers(flatShape(std::get<2>(order[end])));
     }
     Group group;
     if (shared > 0) group.shared = shared - 1;
-    group.values = at::empty({elements}, at::TensorOptions().dtype(scalarType(dtype)).device(deviceOf(device_)));
+    group.values = at::empty({elements}, at::TensorOptions().dtype(scalarType(real)).device(deviceOf(device_)));
     group.gradients = at::empty_like(group.values);
     group.last = elements;
     for (const auto& [first, count] : gaps) {
@@ -114,8 +128,11 @@ void StageParameters::arrange(const ModelGraph& graph, const Plan& plan, Stage s
     }
     for (std::size_t i = begin; i < end; ++i) {
       Parameter& parameter = parameters_[std::get<2>(order[i])];
-      const auto shape = shapeAt(std::get<2>(order[i]));
-      const auto place = [&](const at::Tensor& flat) { return flat.narrow(0, parameter.first, c10::multiply_integers(shape)).view(shape).detach(); };
+      const auto shape = flatShape(std::get<2>(order[i]));
+      const auto place = [&](const at::Tensor& flat) {
+        const at::Tensor part = flat.narrow(0, parameter.first, c10::multiply_integers(shape)).view(shape);
+        return (real == dtype ? part : at::view_as_complex(part)).detach();
+      };
       parameter.tensor = place(group.values);
       parameter.gradient = std::make_shared<at::Tensor>(place(group.gradients));
     }
@@ -243,10 +260,13 @@ void StageParameters::resumeOptimizer(std::size_t index) {
       if (!parameter.gradient || parameter.group != index) continue;
       const at::Tensor saved = resume_->read(name + "/" + parameter.name);
       if (!saved.defined()) continue;  // a checkpoint of weights alone: the optimizer begins anew
-      const std::int64_t begin = std::max(parameter.first, group.first), end = std::min(parameter.first + parameter.tensor.numel(), group.last);
+      const std::int64_t begin = std::max(parameter.first, group.first), end = std::min(parameter.first + parameter.count(), group.last);
       if (begin >= end) continue;
-      if (saved.numel() != parameter.tensor.numel()) throw UsageError("In the checkpoint " + name + "/" + parameter.name + " has another size than the parameter; it is damaged.");
-      tensor.narrow(0, begin - group.first, end - begin).copy_(saved.reshape({-1}).narrow(0, begin - parameter.first, end - begin));
+      if (saved.numel() != parameter.tensor.numel() || saved.is_complex() != parameter.isComplex) {
+        throw UsageError("In the checkpoint " + name + "/" + parameter.name + " has another size or type than the parameter; it is damaged.");
+      }
+      const at::Tensor flat = (parameter.isComplex ? at::view_as_real(saved.resolve_conj()) : saved).reshape({-1});
+      tensor.narrow(0, begin - group.first, end - begin).copy_(flat.narrow(0, begin - parameter.first, end - begin));
     }
   }
 }
@@ -299,10 +319,11 @@ std::vector<StatePiece> StageParameters::state() {
     for (const auto& [name, tensor] : optimizer_->state(index, group.values.narrow(0, group.first, group.last - group.first))) {
       for (const Parameter& parameter : parameters_) {
         if (!parameter.gradient || parameter.group != index) continue;
-        const std::int64_t begin = std::max(parameter.first, group.first), end = std::min(parameter.first + parameter.tensor.numel(), group.last);
+        const std::int64_t begin = std::max(parameter.first, group.first), end = std::min(parameter.first + parameter.count(), group.last);
         if (begin >= end) continue;
         const at::Tensor part = tensor.narrow(0, begin - group.first, end - begin);
-        pieces.push_back({name + "/" + parameter.name, dtypeOf(part.scalar_type()), parameter.tensor.sizes().vec(), begin - parameter.first, onHost(part)});
+        const std::int64_t numbers = parameter.isComplex ? 2 : 1;  // to an element; no rank's piece ends within one
+        pieces.push_back({name + "/" + parameter.name, dtypeOf(parameter.tensor.scalar_type()), parameter.tensor.sizes().vec(), (begin - parameter.first) / numbers, onHost(part)});
       }
     }
   }

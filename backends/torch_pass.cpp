@@ -20,6 +20,9 @@ struct Enter : torch::autograd::Function<Enter> {
   }
 };
 
+/// As it lies in a message: in order, and without conjugations and signs that are yet to be applied.
+at::Tensor plain(const at::Tensor& tensor) { return tensor.resolve_conj().resolve_neg().contiguous(); }
+
 std::vector<NodeId> nodesOf(const StageSpec& spec) {
   std::vector<NodeId> nodes = spec.recomputed;
   for (std::int32_t i = spec.begin.value; i < spec.end.value; ++i) nodes.emplace_back(i);
@@ -80,7 +83,7 @@ at::Tensor StageProgram::lossOutputForm(std::int64_t samples) const {
 
 void StageProgram::observe(ValueId value, Microbatch microbatch, const at::Tensor& tensor, bool gradient) const {
   if (!options_.observe || !tensor.defined()) return;
-  const at::Tensor whole = onHost(tensor.detach()).contiguous();
+  const at::Tensor whole = onHost(plain(tensor.detach()));
   options_.observe((gradient ? "gradient of " : "") + graph_.value(value).name, microbatch, dtypeOf(whole.scalar_type()), bufferOf(whole));
 }
 
@@ -119,7 +122,7 @@ void StageProgram::keepOutputs(Pass& pass, Frame& frame, StepMode mode) const {
     at::Tensor& value = frame[transfer.value.index()];
     value = value.to(scalarType(graph_.value(transfer.value).tensor->dtype));  // as its receiver has it, where autocast made another type
     if (transfer.gradient && mode == StepMode::Train) pass.outputs[t] = value;
-    pass.toSend[t] = value.detach().contiguous();
+    pass.toSend[t] = plain(value.detach());
     observe(transfer.value, pass.microbatch, value, false);
     if (!options_.observe || !transfer.gradient || !value.requires_grad()) continue;
     value.retain_grad();  // its gradient is observed when all its uses have given their part
@@ -130,7 +133,7 @@ void StageProgram::keepOutputs(Pass& pass, Frame& frame, StepMode mode) const {
   if (mode == StepMode::Train) return;
   for (const ValueId output : graph_.outputs) {
     at::Tensor value = frame[output.index()];
-    if (value.defined()) value = value.to(scalarType(graph_.value(output).tensor->dtype)).contiguous();  // as above
+    if (value.defined()) value = plain(value.to(scalarType(graph_.value(output).tensor->dtype)));  // as above
     pass.modelOutputs.push_back(value);
   }
 }
@@ -175,7 +178,7 @@ void StageProgram::backward(Pass& pass, bool splits) {
     if (!partition_.transfers[t].gradient) continue;
     const at::Tensor& received = pass.received.at(t);
     const at::Tensor& gradient = received.grad();
-    pass.inputGradients[t] = gradient.defined() ? gradient.contiguous() : at::zeros_like(received);
+    pass.inputGradients[t] = gradient.defined() ? plain(gradient) : at::zeros_like(received);
   }
   for (const auto& [value, tensor] : pass.watched) observe(value, pass.microbatch, tensor.grad(), true);
   pass.watched.clear();

@@ -58,6 +58,7 @@ class StageProgram {
   [[nodiscard]] const std::vector<std::size_t>& incoming() const { return incoming_; }
   [[nodiscard]] const std::vector<std::size_t>& outgoing() const { return outgoing_; }
   [[nodiscard]] bool isRandom() const { return program_->isRandom(); }
+  [[nodiscard]] bool dependsOnData() const { return program_->dependsOnData(); }
   /// What the loss is computed from, without memory; undefined where it has no gradient, and on stages that are not the last.
   [[nodiscard]] at::Tensor lossOutputForm(std::int64_t samples) const;
 

@@ -24,6 +24,7 @@
 #include "backends/torch_types.h"
 #include "schedules/error.h"
 #include "simulator/graph_facts.h"
+#include "simulator/operator_costs.h"
 #include "simulator/partition.h"
 
 namespace pw {
@@ -405,6 +406,7 @@ class ModelRunner {
     Recording& r = *made;
     if (!graphs_ || meter_.device.record == nullptr) return made;
     if (program_->isRandom()) return withoutGraphs("it draws random numbers (dropout)");
+    if (program_->dependsOnData()) return withoutGraphs("it reads sizes or numbers from its data");
     for (const ValueId input : graph_.inputs) r.inputs.emplace_back(input, data_.input(input, 0).to(where_));
     if (outputForm_.requires_grad()) r.lossGradient = at::zeros(outputForm_.sizes(), outputForm_.options().device(where_));
     try {
@@ -513,8 +515,14 @@ Profile measureProfile(const ModelGraph& graph, const ProfileOptions& options, C
   runner.fill(profile);
   meet();
   profile.optimizerNsPerByte = static_cast<double>(runner.optimizerTime()) / static_cast<double>(std::max<Bytes>(1, runner.parameterBytes()));
-  const Bindings bindings = bindBatch(graph, options.microbatch);
-  for (std::size_t n = 0; n < graph.nodes.size(); ++n) profile.nodes[n].flops = forwardFlops(graph, graph.nodes[n], bindings);
+  const Bindings bindings = bindExpected(graph, options.microbatch);
+  for (std::size_t n = 0; n < graph.nodes.size(); ++n) {
+    try {
+      profile.nodes[n].flops = forwardFlops(graph, graph.nodes[n], bindings);
+    } catch (const Error&) {
+      // a size that depends on data and cannot be expected: the time alone is known
+    }
+  }
   meet();
   if (group != nullptr && group->size() > 1) {
     const auto times = linkTimes(*group, runner.device(), kDeadline);

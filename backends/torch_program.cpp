@@ -2,7 +2,6 @@
 
 #include <ATen/ATen.h>
 #include <ATen/autocast_mode.h>
-#include <ATen/core/dispatch/Dispatcher.h>
 #include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/function.h>
@@ -11,51 +10,15 @@
 
 #include <algorithm>
 #include <mutex>
-#include <optional>
-#include <set>
-#include <string>
-#include <unordered_map>
+#include <utility>
 
-#include "backends/torch_arguments.h"
+#include "backends/torch_numbers.h"
+#include "backends/torch_steps.h"
 #include "backends/torch_types.h"
 #include "schedules/error.h"
-#include "simulator/graph_facts.h"
 
 namespace pw {
 namespace {
-
-using Stack = std::vector<c10::IValue>;
-
-c10::OperatorHandle findOperator(const Node& node) {
-  static const std::string prefix = "torch.ops.";
-  const auto fail = [&] {
-    return UsageError(describe(node) + " is not part of LibTorch; export the model without it (custom operators: use the plain PyTorch form).");
-  };
-  if (node.target.rfind(prefix, 0) != 0) throw fail();
-  const std::string name = node.target.substr(prefix.size());
-  const std::size_t first = name.find('.');
-  const std::size_t last = name.rfind('.');
-  if (first == std::string::npos || first == last) throw fail();
-  const std::string overload = name.substr(last + 1);
-  const std::string qualified = name.substr(0, first) + "::" + name.substr(first + 1, last - first - 1);
-  const auto handle = c10::Dispatcher::singleton().findSchema({qualified, overload == "default" ? "" : overload});
-  if (!handle) throw fail();
-  return *handle;
-}
-
-/// Whether an operator draws random numbers with these arguments: dropout of nothing does not, though its operator may.
-bool isRandom(const c10::OperatorHandle& op, const Stack& arguments) {
-  const bool mayDraw = op.hasTag(at::Tag::nondeterministic_seeded);
-  std::optional<double> rate;
-  bool trains = true;
-  for (std::size_t i = 0; i < arguments.size(); ++i) {
-    const std::string& name = op.schema().arguments()[i].name();
-    const bool isRate = name == "dropout_p" || name == "dropout" || (mayDraw && name == "p");
-    if (isRate && arguments[i].isDouble()) rate = arguments[i].toDouble();
-    if ((name == "train" || name == "training") && arguments[i].isBool()) trains = arguments[i].toBool();
-  }
-  return rate ? *rate > 0 && trains : mayDraw;
-}
 
 /// SplitMix64 (Steele, Lea, Flood, OOPSLA 2014) over the parts of the key.
 std::uint64_t seedOf(const RandomKey& key, std::uint64_t node) {
@@ -75,31 +38,15 @@ std::mutex& generatorMutex() {
   return mutex;
 }
 
-enum class Mode : std::uint8_t { Operator, SetGradEnabled, Autocast, Checkpoint };
+/// A number that an operator returned (`item`, `sym_size`); nothing for other results.
+std::optional<Number> numberOf(const c10::IValue& result) {
+  if (result.isInt()) return result.toInt();
+  if (result.isDouble()) return result.toDouble();
+  if (result.isBool()) return std::int64_t{result.toBool() ? 1 : 0};
+  return result.isSymInt() ? std::optional<Number>(result.toSymInt().expect_int()) : std::nullopt;
+}
 
-struct ProgramStep {
-  NodeId id;
-  const Node* node = nullptr;
-  Mode mode = Mode::Operator;
-  std::optional<c10::OperatorHandle> op;
-  bool random = false;
-  WeightRule rule;
-  // A recompute must not change buffers again: batch norm's running statistics are left out, what else writes into a buffer is skipped.
-  std::vector<std::size_t> statistics;
-  bool writesBuffer = false;
-  Stack constants;
-  std::vector<Slot> slots;
-  std::vector<ValueId> drop;  // values not needed after this step
-  // Higher-order nodes: the mode to set, and the sub-graph as a program of its own. Checkpoints: `callInputs` enter, `bodyOutputs` leave.
-  bool enabled = false;
-  at::ScalarType autocastType = at::kFloat;
-  std::vector<ProgramStep> body;
-  std::vector<ValueId> bodyInputs, callInputs, bodyOutputs;
-  std::vector<bool> outputGradients;  // of a checkpoint's outputs
-  std::vector<bool> buffers;          // which of a checkpoint's `callInputs` are buffers
-};
-
-void store(const Node& node, Stack& results, Frame& frame) {
+void store(const Node& node, Stack& results, Frame& frame, Numbers& numbers) {
   if (node.outputIsList) {
     const auto list = results.at(0).toTensorVector();
     if (list.size() != node.outputs.size()) throw Error("returned a list of another length than at export");
@@ -107,262 +54,13 @@ void store(const Node& node, Stack& results, Frame& frame) {
     return;
   }
   for (std::size_t i = 0; i < node.outputs.size() && i < results.size(); ++i) {
-    if (results[i].isTensor()) frame[node.outputs[i].index()] = std::move(results[i]).toTensor();
+    if (results[i].isTensor()) {
+      frame[node.outputs[i].index()] = std::move(results[i]).toTensor();
+    } else if (const auto number = numberOf(results[i])) {
+      numbers.set(node.outputs[i], *number);
+    }
   }
 }
-
-bool isSkipped(const ModelGraph& graph, const Node& node) {
-  static const std::string assertion = "torch.ops.aten._assert";
-  if (node.target.rfind(assertion, 0) == 0 || node.target.rfind("torch.ops.aten.sym_constrain", 0) == 0) return true;
-  if (node.outputs.empty()) return false;
-  for (const ValueId output : node.outputs) {
-    if (!graph.value(output).symbolic) return false;
-  }
-  return true;  // symbolic numbers are evaluated from their expressions
-}
-
-/// What a step reads and makes; of a checkpoint what enters and leaves it.
-std::vector<ValueId> readBy(const ProgramStep& step) { return step.mode == Mode::Checkpoint ? step.callInputs : readsOf(*step.node); }
-const std::vector<ValueId>& madeBy(const ProgramStep& step) { return step.mode == Mode::Checkpoint ? step.bodyOutputs : step.node->outputs; }
-
-void planDrops(std::vector<ProgramStep>& steps, const std::vector<ValueId>& keep) {
-  std::unordered_map<ValueId, std::size_t> lastUse;
-  for (std::size_t i = 0; i < steps.size(); ++i) {
-    for (const ValueId value : readBy(steps[i])) lastUse[value] = i;
-    for (const ValueId value : madeBy(steps[i])) lastUse.emplace(value, i);
-  }
-  for (const ValueId value : keep) lastUse.erase(value);
-  for (const auto& [value, step] : lastUse) steps[step].drop.push_back(value);
-}
-
-/// A norm in training, which moves its running statistics and does not read them.
-bool usesBatchStatistics(const ProgramStep& step) {
-  const auto& arguments = step.op->schema().arguments();
-  for (std::size_t i = 0; i < arguments.size(); ++i) {
-    if ((arguments[i].name() == "training" || arguments[i].name() == "use_input_stats") && step.constants[i].isBool()) return step.constants[i].toBool();
-  }
-  return false;
-}
-
-/// Dropout off, batch norm by its running statistics.
-void setEvaluation(ProgramStep& step) {
-  const auto& arguments = step.op->schema().arguments();
-  for (std::size_t i = 0; i < arguments.size(); ++i) {
-    const std::string& name = arguments[i].name();
-    if ((name == "train" || name == "training") && step.constants[i].isBool()) step.constants[i] = false;
-    if (name == "dropout_p" || name == "dropout") step.constants[i] = 0.0;
-    // Instance norm: by its running statistics where it keeps some.
-    if (name == "use_input_stats" && std::any_of(step.slots.begin(), step.slots.end(), [&](const Slot& s) { return arguments[s.position].name() == "running_mean"; })) {
-      step.constants[i] = false;
-    }
-  }
-  step.random = isRandom(*step.op, step.constants);
-}
-
-/// Tensors that an operator makes are made where the others are; those it was traced with were on the host.
-void setDevice(ProgramStep& step, int device) {
-  const auto& arguments = step.op->schema().arguments();
-  for (std::size_t i = 0; i < arguments.size(); ++i) {
-    if (step.constants[i].isDevice() || arguments[i].name() == "device") step.constants[i] = deviceOf(device);
-  }
-}
-
-/// Prepares the steps of one program.
-class Preparation {
- public:
-  Preparation(const ModelGraph& graph, const ProgramOptions& options)
-      : graph_(graph), options_(options), gradients_(options.gradients), bufferOf_(indexByValue(graph, graph.buffers)) {
-    gradients_.resize(graph.values.size());
-  }
-
-  std::vector<ProgramStep> prepare(const std::vector<const Node*>& nodes, const std::vector<NodeId>& ids, bool inBody) {
-    std::vector<ProgramStep> steps;
-    for (std::size_t i = 0; i < nodes.size(); ++i) {
-      const Node& node = *nodes[i];
-      if (isSkipped(graph_, node)) continue;
-      ProgramStep step;
-      step.id = ids[i];
-      step.node = &node;
-      if (node.target == "torch.ops.higher_order.wrap_with_set_grad_enabled") {
-        step.mode = Mode::SetGradEnabled;
-      } else if (node.target == "torch.ops.higher_order.wrap_with_autocast") {
-        step.mode = Mode::Autocast;
-      }
-      try {
-        step.mode == Mode::Operator ? prepareOperator(node, step) : prepareHigherOrder(node, ids[i], step);
-      } catch (const c10::Error& e) {
-        throw UsageError(describe(node) + " cannot be prepared: " + e.what_without_backtrace());
-      } catch (const std::bad_variant_access&) {
-        throw UsageError(describe(node) + " has arguments of an unknown form; export the model again with the pinned torch.");
-      }
-      if (step.mode == Mode::Operator && !inBody && options_.weights != nullptr) separateWeights(step);
-      if (!step.rule.apply) noteAutogradUses(node);
-      steps.push_back(std::move(step));
-    }
-    return steps;
-  }
-
-  /// Groups the steps of every checkpointed range into one.
-  [[nodiscard]] std::vector<ProgramStep> withCheckpoints(std::vector<ProgramStep> steps) const {
-    std::vector<ProgramStep> grouped;
-    std::size_t next = 0;
-    for (std::size_t i = 0; i < steps.size();) {
-      while (next < options_.checkpoints.size() && options_.checkpoints[next].end <= steps[i].id) ++next;
-      if (next == options_.checkpoints.size() || steps[i].id < options_.checkpoints[next].begin) {
-        grouped.push_back(std::move(steps[i++]));
-        continue;
-      }
-      std::size_t end = i;
-      while (end < steps.size() && steps[end].id < options_.checkpoints[next].end) ++end;
-      grouped.push_back(checkpoint(steps, i, end));
-      i = end;
-    }
-    return grouped;
-  }
-
-  /// Views of parameters that leave the stage: autograd adds what comes back for them.
-  void noteKept() {
-    for (const ValueId value : options_.keep) {
-      if (gradients_[value.index()].sum) addedByAutograd.push_back(viewedBase(graph_, value));
-    }
-  }
-
-  std::vector<ValueId> addedByAutograd;
-
- private:
-  void prepareOperator(const Node& node, ProgramStep& step) {
-    step.op = findOperator(node);
-    std::unordered_map<std::string, const Argument*> given;
-    for (const NamedArgument& argument : node.inputs) given.emplace(argument.name, &argument.value);
-    for (const c10::Argument& argument : step.op->schema().arguments()) {
-      const auto found = given.find(argument.name());
-      if (found != given.end()) {
-        if (argument.name().rfind("running_", 0) == 0) step.statistics.push_back(step.constants.size());
-        bindArgument(graph_, node, argument, *found->second, step.constants, step.slots);
-      } else if (argument.default_value()) {
-        step.constants.push_back(*argument.default_value());
-      } else {
-        throw UsageError(describe(node) + " lacks its argument " + argument.name() + "; export the model again with the pinned torch.");
-      }
-    }
-    step.random = isRandom(*step.op, step.constants);
-    if (options_.device >= 0) setDevice(step, options_.device);
-    if (!usesBatchStatistics(step)) step.statistics.clear();
-    if (options_.evaluate) setEvaluation(step);
-    const auto reads = readsOf(node);
-    step.writesBuffer = isInPlace(node) && !reads.empty() && bufferOf_[viewedBase(graph_, reads.front()).index()] >= 0;
-  }
-
-  void prepareHigherOrder(const Node& node, NodeId id, ProgramStep& step) {
-    std::size_t next = 0;
-    if (step.mode == Mode::SetGradEnabled) {
-      step.enabled = std::get<bool>(node.inputs.at(next++).value);
-    } else {
-      next = 1;  // device type
-      const auto* dtype = std::get_if<ScalarTypeArg>(&node.inputs.at(next++).value);
-      step.autocastType = dtype == nullptr ? at::kBFloat16 : scalarType(dtype->dtype);
-      step.enabled = std::get<bool>(node.inputs.at(next++).value);
-      ++next;  // cache_enabled
-    }
-    const Subgraph& body = graph_.subgraphs.at(std::get<GraphArg>(node.inputs.at(next++).value).index);
-    for (; next < node.inputs.size(); ++next) {
-      const auto* input = std::get_if<ValueId>(&node.inputs[next].value);
-      if (input == nullptr) throw UsageError(describe(node) + " passes something else than values to its sub-graph, which Pipewright cannot run.");
-      step.callInputs.push_back(*input);
-    }
-    step.bodyInputs = body.inputs;
-    step.bodyOutputs = body.outputs;
-    std::vector<const Node*> nodes;
-    for (const Node& inner : body.nodes) nodes.push_back(&inner);
-    step.body = prepare(nodes, std::vector<NodeId>(nodes.size(), id), true);
-    planDrops(step.body, body.outputs);
-  }
-
-  /// Gives the step a rule where its weights' gradients can be computed apart; follows parameters through views of them.
-  void separateWeights(ProgramStep& step) {
-    std::vector<ParameterGradient> gradients(step.constants.size());
-    std::vector<bool> differentiable(step.constants.size());
-    bool any = false;
-    for (const Slot& slot : step.slots) {
-      for (const auto& value : slot.values) {
-        if (!value) continue;
-        differentiable[slot.position] = differentiable[slot.position] || options_.differentiable.at(value->index());
-        if (slot.kind != Slot::Kind::Tensor || !gradients_[value->index()].sum) continue;
-        gradients[slot.position] = gradients_[value->index()];
-        any = true;
-      }
-    }
-    if (!any) return;
-    if (isView(*step.node) && !isInPlace(*step.node) && step.node->outputs.size() == 1 && !step.node->outputIsList) return followView(step);
-    step.rule = weightRule(operatorName(*step.node), step.id, options_.weights, std::move(gradients), differentiable);
-  }
-
-  void followView(const ProgramStep& step) {
-    const ValueId from = readsOf(*step.node).front();
-    const ParameterGradient& gradient = gradients_[from.index()];
-    if (!gradient.sum) return;
-    Frame frame(graph_.values.size());
-    frame[from.index()] = *gradient.sum;
-    Stack stack = step.constants;
-    try {
-      const c10::AutoGradMode off(false);
-      fillSlots(step.slots, stack, frame, std::vector<std::int64_t>(graph_.values.size(), kUnknownNumber));
-      step.op->callBoxed(stack);
-      const at::Tensor view = stack.at(0).toTensor();
-      if (view.is_alias_of(*gradient.sum) && view.numel() == gradient.sum->numel()) {
-        gradients_[step.node->outputs.front().index()] = {std::make_shared<at::Tensor>(view), gradient.fresh};
-        views_.insert(step.node);
-      }
-    } catch (const std::exception&) {
-      // Not a view that depends on the parameter alone: autograd follows it.
-    }
-  }
-
-  void noteAutogradUses(const Node& node) {
-    if (views_.contains(&node)) return;
-    for (const ValueId value : readsOf(node)) {
-      if (gradients_[value.index()].sum) addedByAutograd.push_back(viewedBase(graph_, value));
-    }
-  }
-
-  [[nodiscard]] ProgramStep checkpoint(std::vector<ProgramStep>& steps, std::size_t begin, std::size_t end) const {
-    ProgramStep group;
-    group.id = steps[end - 1].id;
-    group.node = steps[begin].node;
-    group.mode = Mode::Checkpoint;
-    std::set<ValueId> made, entering;
-    for (std::size_t i = begin; i < end; ++i) {
-      for (const ValueId v : readsOf(*steps[i].node)) {
-        if (!made.contains(v) && !graph_.value(v).symbolic) entering.insert(v);
-      }
-      made.insert(steps[i].node->outputs.begin(), steps[i].node->outputs.end());
-    }
-    std::set<ValueId> leaving;
-    for (const ValueId v : options_.keep) {
-      if (made.contains(v)) leaving.insert(v);
-    }
-    for (std::size_t i = end; i < steps.size(); ++i) {
-      for (const ValueId v : readsOf(*steps[i].node)) {
-        if (made.contains(v)) leaving.insert(v);
-      }
-    }
-    group.callInputs.assign(entering.begin(), entering.end());
-    for (const ValueId v : group.callInputs) group.buffers.push_back(bufferOf_[v.index()] >= 0);
-    group.bodyOutputs.assign(leaving.begin(), leaving.end());
-    for (const ValueId v : group.bodyOutputs) group.outputGradients.push_back(options_.differentiable.at(v.index()));
-    group.body.assign(std::make_move_iterator(steps.begin() + static_cast<std::ptrdiff_t>(begin)), std::make_move_iterator(steps.begin() + static_cast<std::ptrdiff_t>(end)));
-    std::vector<ValueId> keep = group.bodyOutputs;
-    keep.insert(keep.end(), group.callInputs.begin(), group.callInputs.end());
-    planDrops(group.body, keep);
-    return group;
-  }
-
-  const ModelGraph& graph_;
-  const ProgramOptions& options_;
-  std::vector<ParameterGradient> gradients_;  // by value, views of parameters included
-  std::vector<int> bufferOf_;
-  std::set<const Node*> views_;
-};
 
 /// Sets autocast for a sub-graph and restores what was set before.
 class AutocastGuard {
@@ -395,27 +93,75 @@ std::unique_ptr<AutocastGuard> autocastOf(const RunOptions& options) {
 struct RunContext {
   Frame& frame;
   const RunOptions& options;
-  bool again = false;     ///< the recompute of a checkpoint
-  bool observed = true;   ///< not in sub-graphs
+  Numbers& numbers;
+  bool again = false;           ///< the recompute of a checkpoint
+  bool observed = true;         ///< not in sub-graphs
+  std::uint64_t iteration = 0;  ///< of the loops around
 };
 
 void runSteps(const std::vector<ProgramStep>& steps, const RunContext& context);
 
-void runBody(const ProgramStep& step, const RunContext& context) {
-  Frame& frame = context.frame;
-  for (std::size_t i = 0; i < step.bodyInputs.size(); ++i) frame[step.bodyInputs[i].index()] = frame[step.callInputs.at(i).index()];
-  runSteps(step.body, {frame, context.options, context.again, false});
-  for (std::size_t i = 0; i < step.bodyOutputs.size() && i < step.node->outputs.size(); ++i) {
-    frame[step.node->outputs[i].index()] = frame[step.bodyOutputs[i].index()];
+/// A value, be it tensor or number, under another name.
+void copyValue(const RunContext& context, ValueId from, ValueId to) {
+  context.frame[to.index()] = context.frame[from.index()];
+  context.numbers.copy(from, to);
+}
+
+/// Runs a body on `inputs`; its results get the names `outputs`.
+void runBody(const StepBody& body, const std::vector<ValueId>& inputs, const std::vector<ValueId>& outputs, const RunContext& context) {
+  for (std::size_t i = 0; i < body.inputs.size(); ++i) copyValue(context, inputs.at(i), body.inputs[i]);
+  runSteps(body.steps, {context.frame, context.options, context.numbers, context.again, false, context.iteration});
+  for (std::size_t i = 0; i < outputs.size(); ++i) copyValue(context, body.outputs[i], outputs[i]);
+  for (const ValueId value : body.inputs) context.frame[value.index()].reset();
+  for (const ValueId value : body.outputs) context.frame[value.index()].reset();
+}
+
+/// Reads a number or a tensor of one element: of a GPU, waits for it.
+bool isTrue(const RunContext& context, ValueId value) {
+  const at::Tensor& tensor = context.frame[value.index()];
+  if (tensor.defined()) return tensor.item().toBool();
+  const auto number = context.numbers.find(value);
+  if (!number) throw Error("depends on a number that was not computed on this stage; move the split point");
+  return asDouble(*number) != 0;
+}
+
+void runCond(const ProgramStep& step, const RunContext& context) {
+  const bool first = step.predicate ? isTrue(context, *step.predicate) : step.enabled;
+  runBody(step.bodies[first ? 0 : 1], step.callInputs, step.node->outputs, context);
+}
+
+/// Each round's carried values take the names of the node's outputs; autograd follows all rounds.
+void runWhile(const ProgramStep& step, const RunContext& context) {
+  const std::vector<ValueId>& outputs = step.node->outputs;
+  const StepBody& condition = step.bodies[0];
+  const ValueId answer = condition.outputs.front();
+  std::vector<ValueId> inputs = step.callInputs;
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    copyValue(context, inputs[i], outputs[i]);
+    inputs[i] = outputs[i];
   }
-  for (const ValueId value : step.bodyInputs) frame[value.index()].reset();
-  for (const ValueId value : step.bodyOutputs) frame[value.index()].reset();
+  RunContext round{context.frame, context.options, context.numbers, context.again, false, context.iteration << 20U};
+  for (;;) {
+    ++round.iteration;
+    for (std::size_t i = 0; i < inputs.size(); ++i) copyValue(round, inputs[i], condition.inputs[i]);
+    {
+      const c10::AutoGradMode off(false);
+      runSteps(condition.steps, round);
+    }
+    const bool goesOn = isTrue(round, answer);
+    for (const ValueId value : condition.inputs) round.frame[value.index()].reset();
+    round.frame[answer.index()].reset();
+    if (!goesOn) return;
+    runBody(step.bodies[1], inputs, outputs, round);
+  }
 }
 
 /// Backward of a checkpointed range: runs it again, with autograd, from what entered it (Chen et al., 2016), then backward through that.
 class CheckpointNode final : public torch::autograd::Node {
  public:
-  CheckpointNode(const ProgramStep& step, RunOptions options, const Frame& frame) : step_(step), options_(std::move(options)), values_(frame.size()) {
+  CheckpointNode(const ProgramStep& step, const RunContext& context)
+      : step_(step), options_(context.options), numbers_(context.numbers), values_(context.frame.size()) {
+    const Frame& frame = context.frame;
     torch::autograd::edge_list edges;
     for (std::size_t i = 0; i < step.callInputs.size(); ++i) {
       // Batch norm's counter moves on between forward and backward, which the recompute does not read: no check of its version.
@@ -443,10 +189,12 @@ class CheckpointNode final : public torch::autograd::Node {
     {
       const c10::AutoGradMode on(true);
       const auto autocast = autocastOf(options_);
-      runSteps(step_.body, {frame, options_, true, true});
+      Numbers numbers = numbers_;
+      runSteps(step_.bodies.front().steps, {frame, options_, numbers, true, true});
     }
-    for (std::size_t i = 0; i < step_.bodyOutputs.size(); ++i) {
-      const at::Tensor& output = frame[step_.bodyOutputs[i].index()];
+    const std::vector<ValueId>& outputs = step_.bodies.front().outputs;
+    for (std::size_t i = 0; i < outputs.size(); ++i) {
+      const at::Tensor& output = frame[outputs[i].index()];
       if (!gradients[i].defined() || !output.requires_grad()) continue;
       roots.push_back(output);
       rootGradients.push_back(gradients[i]);
@@ -465,6 +213,7 @@ class CheckpointNode final : public torch::autograd::Node {
  private:
   const ProgramStep& step_;  // of the program, which outlives its backward
   RunOptions options_;
+  Numbers numbers_;  // as they were before the forward
   std::size_t values_;
   std::vector<torch::autograd::SavedVariable> saved_;
   std::vector<bool> computed_;
@@ -474,14 +223,15 @@ void runCheckpoint(const ProgramStep& step, const RunContext& context) {
   Frame& frame = context.frame;
   const bool trains = c10::GradMode::is_enabled();
   std::shared_ptr<CheckpointNode> node;
-  if (trains) node = std::make_shared<CheckpointNode>(step, context.options, frame);
+  if (trains) node = std::make_shared<CheckpointNode>(step, context);
+  const StepBody& body = step.bodies.front();
   {
     const c10::AutoGradMode off(false);
-    runSteps(step.body, {frame, context.options, false, context.observed});
+    runSteps(body.steps, {frame, context.options, context.numbers, false, context.observed});
   }
   if (!trains) return;
-  for (std::size_t i = 0; i < step.bodyOutputs.size(); ++i) {
-    at::Tensor& output = frame[step.bodyOutputs[i].index()];
+  for (std::size_t i = 0; i < body.outputs.size(); ++i) {
+    at::Tensor& output = frame[body.outputs[i].index()];
     if (!output.defined()) continue;
     output = output.detach();
     // An output without a gradient takes its place among the node's, so that gradients come by position.
@@ -501,7 +251,7 @@ void callOperator(const ProgramStep& step, Stack& stack) {
 
 void runOperator(const ProgramStep& step, const RunContext& context) {
   Stack stack = step.constants;
-  fillSlots(step.slots, stack, context.frame, *context.options.symbolic);
+  fillSlots(step.slots, stack, context.frame, context.numbers);
   if (context.again) {
     if (step.writesBuffer) {
       if (!step.node->outputs.empty()) context.frame[step.node->outputs.front().index()] = context.frame[readsOf(*step.node).front().index()];
@@ -512,12 +262,12 @@ void runOperator(const ProgramStep& step, const RunContext& context) {
   if (step.random) {
     const std::lock_guard lock(generatorMutex());
     at::Generator generator = at::globalContext().defaultGenerator(deviceOf(context.options.device));
-    generator.set_current_seed(seedOf(context.options.key, static_cast<std::uint64_t>(step.id.value)));
+    generator.set_current_seed(seedOf(context.options.key, static_cast<std::uint64_t>(step.id.value) + (step.inner << 32U) + (context.iteration << 44U)));
     callOperator(step, stack);
   } else {
     callOperator(step, stack);
   }
-  store(*step.node, stack, context.frame);
+  store(*step.node, stack, context.frame, context.numbers);
   if (context.options.inspect) context.options.inspect(*step.node, context.frame);
 }
 
@@ -525,13 +275,17 @@ void runStep(const ProgramStep& step, const RunContext& context) {
   switch (step.mode) {
     case Mode::Operator: return runOperator(step, context);
     case Mode::Checkpoint: return runCheckpoint(step, context);
+    case Mode::Arithmetic: return context.numbers.set(step.node->outputs.front(), arithmetic(*step.node, context.numbers));
+    case Mode::Cond: return runCond(step, context);
+    case Mode::While: return runWhile(step, context);
+    case Mode::Call: return runBody(step.bodies.front(), step.callInputs, step.node->outputs, context);
     case Mode::SetGradEnabled: {
       const c10::AutoGradMode mode(step.enabled && c10::GradMode::is_enabled());
-      return runBody(step, context);
+      return runBody(step.bodies.front(), step.callInputs, step.node->outputs, context);
     }
     case Mode::Autocast: {
       const AutocastGuard guard(deviceOf(context.options.device).type(), step.enabled, step.autocastType);
-      return runBody(step, context);
+      return runBody(step.bodies.front(), step.callInputs, step.node->outputs, context);
     }
   }
 }
@@ -543,12 +297,19 @@ void runSteps(const std::vector<ProgramStep>& steps, const RunContext& context) 
     } catch (const c10::Error& e) {
       throw Error(describe(*step.node) + " failed: " + e.what_without_backtrace());
     } catch (const Error& e) {
-      if (step.mode != Mode::Operator) throw;  // the operator inside says which it is
+      if (!step.bodies.empty()) throw;  // the operator inside says which it is
       throw Error(describe(*step.node) + " " + e.what() + ".");
     }
     for (const ValueId value : step.drop) context.frame[value.index()].reset();
     if (context.observed && context.options.observer) context.options.observer(step.id);
   }
+}
+
+template <class Predicate>
+bool anyStep(const std::vector<ProgramStep>& steps, const Predicate& predicate) {
+  return std::ranges::any_of(steps, [&](const ProgramStep& step) {
+    return predicate(step) || std::ranges::any_of(step.bodies, [&](const StepBody& body) { return anyStep(body.steps, predicate); });
+  });
 }
 
 }  // namespace
@@ -568,35 +329,32 @@ std::vector<std::int64_t> symbolicValues(const ModelGraph& graph, const Bindings
 }
 
 struct NodeProgram::Impl {
-  std::vector<ProgramStep> steps;
-  std::vector<ValueId> addedByAutograd;
+  PreparedSteps prepared;
 };
 
-NodeProgram::NodeProgram(const ModelGraph& graph, const std::vector<NodeId>& nodes, const ProgramOptions& options) : impl_(std::make_unique<Impl>()) {
-  std::vector<const Node*> pointers;
-  for (const NodeId id : nodes) pointers.push_back(&graph.node(id));
-  Preparation preparation(graph, options);
-  impl_->steps = preparation.withCheckpoints(preparation.prepare(pointers, nodes, false));
-  planDrops(impl_->steps, options.keep);
-  preparation.noteKept();
-  impl_->addedByAutograd = std::move(preparation.addedByAutograd);
-}
+NodeProgram::NodeProgram(const ModelGraph& graph, const std::vector<NodeId>& nodes, const ProgramOptions& options)
+    : impl_(std::make_unique<Impl>(Impl{prepareSteps(graph, nodes, options)})) {}
 
 NodeProgram::~NodeProgram() = default;
 NodeProgram::NodeProgram(NodeProgram&&) noexcept = default;
 
 bool NodeProgram::isRandom() const {
-  const auto draws = [](const auto& self, const std::vector<ProgramStep>& steps) -> bool {
-    return std::ranges::any_of(steps, [&](const ProgramStep& step) { return step.random || self(self, step.body); });
-  };
-  return draws(draws, impl_->steps);
+  return anyStep(impl_->prepared.steps, [](const ProgramStep& step) { return step.random; });
 }
 
-const std::vector<ValueId>& NodeProgram::addedByAutograd() const { return impl_->addedByAutograd; }
+bool NodeProgram::dependsOnData() const {
+  return anyStep(impl_->prepared.steps, [](const ProgramStep& step) {
+    return step.mode == Mode::Arithmetic || step.mode == Mode::Cond || step.mode == Mode::While || (step.op && step.op->hasTag(at::Tag::data_dependent_output)) ||
+           (step.op && step.op->hasTag(at::Tag::dynamic_output_shape));
+  });
+}
+
+const std::vector<ValueId>& NodeProgram::addedByAutograd() const { return impl_->prepared.addedByAutograd; }
 
 void NodeProgram::run(Frame& frame, const RunOptions& options) const {
   const auto autocast = autocastOf(options);
-  runSteps(impl_->steps, {frame, options, false, true});
+  Numbers numbers(*options.symbolic);
+  runSteps(impl_->prepared.steps, {frame, options, numbers});
 }
 
 }  // namespace pw

@@ -26,8 +26,8 @@ struct RandomKey {
   int microbatch = 0;
 };
 
-/// Values of all symbolic numbers of the graph under these bindings, by value index; a node that reads one
-/// that cannot be evaluated (a data-dependent size) fails with a sentence when it runs.
+/// Values of all symbolic numbers of the graph under these bindings, by value index; `kUnknownNumber` (torch_numbers.h) for those that nodes compute
+/// from data while they run.
 [[nodiscard]] std::vector<std::int64_t> symbolicValues(const ModelGraph& graph, const Bindings& bindings);
 
 /// What a run of a program needs beside its values.
@@ -75,6 +75,9 @@ class NodeProgram {
 
   /// Whether a node draws random numbers.
   [[nodiscard]] bool isRandom() const;
+
+  /// Whether a number or a size is read from data while it runs (`item`, `nonzero`, `cond`): on a GPU that waits for it, and cannot be recorded.
+  [[nodiscard]] bool dependsOnData() const;
 
   /// Runs all nodes. The frame must hold the values they read (parameters, buffers, constants, inputs). Throws Error naming node, module and
   /// source line when an operator fails. Backward of what it computes must come before the program or `options.symbolic` ends.

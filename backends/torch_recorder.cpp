@@ -74,6 +74,7 @@ void Recorder::beginStep() {
 void Recorder::record() {
   std::string reason;
   if (program_.isRandom()) reason = "it draws random numbers (dropout)";
+  if (program_.dependsOnData()) reason = "it reads sizes or numbers from its data";
   if (observed_) reason = "its values are looked at (--verify)";
   if (reason.empty()) {
     parameters_.addFromZero();

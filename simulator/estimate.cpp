@@ -8,30 +8,13 @@
 
 #include "schedules/error.h"
 #include "simulator/graph_facts.h"
+#include "simulator/operator_costs.h"
 #include "simulator/partition.h"
 #include "simulator/profile_check.h"
 #include "simulator/rounding.h"
 
 namespace pw {
 namespace {
-
-const TensorMeta* tensorArgument(const ModelGraph& graph, const Node& node, std::string_view name) {
-  for (const NamedArgument& argument : node.inputs) {
-    const auto* id = std::get_if<ValueId>(&argument.value);
-    if (argument.name == name && id != nullptr && graph.value(*id).tensor) return &*graph.value(*id).tensor;
-  }
-  return nullptr;
-}
-
-double elements(const TensorMeta& meta, const Bindings& bindings) {
-  double count = 1;
-  for (const SymbolicInt& size : meta.sizes) count *= static_cast<double>(evaluate(size, bindings));
-  return count;
-}
-
-double dimension(const TensorMeta& meta, std::size_t fromEnd, const Bindings& bindings) {
-  return meta.sizes.size() < fromEnd ? 1 : static_cast<double>(evaluate(meta.sizes[meta.sizes.size() - fromEnd], bindings));
-}
 
 double bytesMoved(const ModelGraph& graph, const Node& node, const Bindings& bindings) {
   if (isView(node) && operatorName(node) != "contiguous" && operatorName(node) != "reshape" && operatorName(node) != "to") return 0;
@@ -63,20 +46,6 @@ double peakFor(const Cluster& cluster, const ModelGraph& graph, const Node& node
   const auto found = cluster.peakFlops.find(key);
   if (found != cluster.peakFlops.end()) return found->second;
   return cluster.peakFlops.empty() ? 0 : cluster.peakFlops.begin()->second;
-}
-
-/// Each element of the output, transposed of the input, takes part in one multiply-add per weight of its channel.
-double convolutionFlops(const ModelGraph& graph, const Node& node, double out, const Bindings& bindings) {
-  const TensorMeta* weight = tensorArgument(graph, node, "weight");
-  const TensorMeta* input = tensorArgument(graph, node, "input");
-  if (weight == nullptr || input == nullptr || weight->sizes.empty()) return 0;
-  const bool transposed = operatorName(node).find("transpose") != std::string::npos ||
-                          std::any_of(node.inputs.begin(), node.inputs.end(), [](const NamedArgument& a) {
-                            const auto* flag = std::get_if<bool>(&a.value);
-                            return a.name == "transposed" && flag != nullptr && *flag;
-                          });
-  const double channels = static_cast<double>(evaluate(weight->sizes.front(), bindings));
-  return channels == 0 ? 0 : 2 * (transposed ? elements(*input, bindings) : out) * elements(*weight, bindings) / channels;
 }
 
 /// The operators whose weight gradients the engine leaves for W (backends/torch_weights.h).
@@ -138,7 +107,7 @@ class MemoryEstimate {
     try {
       return graph_.value(v).tensor && !graph_.value(v).symbolic ? bytesOf(*graph_.value(v).tensor, bindings_) : 0;
     } catch (const Error&) {
-      return 0;  // a size that depends on data
+      return 0;  // as above
     }
   }
 
@@ -149,31 +118,8 @@ class MemoryEstimate {
 
 }  // namespace
 
-double forwardFlops(const ModelGraph& graph, const Node& node, const Bindings& bindings) {
-  double inside = 0;
-  for (const NamedArgument& argument : node.inputs) {
-    const auto* inner = std::get_if<GraphArg>(&argument.value);
-    if (inner == nullptr) continue;
-    for (const Node& n : graph.subgraphs[inner->index].nodes) inside += forwardFlops(graph, n, bindings);
-  }
-  if (node.outputs.empty() || !graph.value(node.outputs.front()).tensor) return inside;
-  const std::string name = operatorName(node);
-  const auto tensor = [&](std::string_view argument) { return tensorArgument(graph, node, argument); };
-  const double out = elements(*graph.value(node.outputs.front()).tensor, bindings);
-  const auto product = [&](std::string_view left) { return tensor(left) == nullptr ? 0 : 2 * out * dimension(*tensor(left), 1, bindings); };
-  if (name == "linear") return product("input");
-  if (name == "mm" || name == "bmm" || name == "matmul" || name == "mv" || name == "dot") return product("self");
-  if (name == "addmm") return product("mat1");
-  if (name == "baddbmm") return product("batch1");
-  if (name.find("conv") != std::string::npos) return convolutionFlops(graph, node, out, bindings);
-  if (name.find("scaled_dot_product") != std::string::npos && tensor("query") != nullptr && tensor("key") != nullptr) {
-    return 2 * (elements(*tensor("query"), bindings) + out) * dimension(*tensor("key"), 2, bindings);  // scores, then weighted values
-  }
-  return inside;
-}
-
 Profile estimate(const ModelGraph& graph, std::int64_t microbatch, const Cluster& cluster) {
-  const Bindings bindings = bindBatch(graph, microbatch);
+  const Bindings bindings = bindExpected(graph, microbatch);
   const std::vector<bool> gradient = needsGradient(graph);
   Profile profile;
   profile.model = graph.name;
@@ -189,7 +135,7 @@ Profile estimate(const ModelGraph& graph, std::int64_t microbatch, const Cluster
       cost.flops = forwardFlops(graph, node, bindings);
       bytes = bytesMoved(graph, node, bindings);
     } catch (const Error&) {
-      // a data-dependent size: counted as free, as nothing is known about it
+      // a size that depends on data and cannot be expected: `notCounted` names it
     }
     const double peak = peakFor(cluster, graph, node) * efficiencyAt(cluster, cost.flops);
     const auto time = [&](double flops, double moved) {

@@ -4,6 +4,7 @@
 #include <array>
 #include <string_view>
 
+#include "schedules/error.h"
 #include "simulator/partition.h"
 
 namespace pw {
@@ -106,6 +107,24 @@ bool isInPlace(const Node& node) {
   return name.rfind("__i", 0) == 0 || (name.back() == '_' && name[name.size() - 2] != '_');
 }
 
+bool isAssertion(const Node& node) {
+  return node.target.rfind("torch.ops.aten._assert", 0) == 0 || node.target.rfind("torch.ops.aten.sym_constrain", 0) == 0;
+}
+
+std::vector<bool> computedNumbers(const ModelGraph& graph) {
+  const Bindings bindings = bindBatch(graph, exportedBatch(graph));
+  std::vector<bool> computed(graph.values.size(), false);
+  for (std::size_t v = 0; v < computed.size(); ++v) {
+    if (!graph.values[v].symbolic) continue;
+    try {
+      static_cast<void>(evaluate(*graph.values[v].symbolic, bindings));
+    } catch (const Error&) {
+      computed[v] = true;
+    }
+  }
+  return computed;
+}
+
 bool isView(const Node& node) {
   constexpr std::array<std::string_view, 42> kViews = {
       "view", "view_as", "view_as_real", "view_as_complex", "real", "imag", "reshape", "reshape_as", "flatten", "unflatten", "ravel",
@@ -187,11 +206,11 @@ std::vector<KeptTogether> keptTogether(const ModelGraph& graph) {
 
 std::vector<bool> recomputableNodes(const ModelGraph& graph) {
   const std::vector<bool> gradient = needsGradient(graph);
-  const std::vector<bool> changed = changedInPlace(graph);
+  const std::vector<bool> changed = changedInPlace(graph), computed = computedNumbers(graph);
   std::vector<bool> anywhere(graph.values.size(), false);  // values available on every rank
   for (std::size_t v = 0; v < graph.values.size(); ++v) {
     const ValueOrigin origin = graph.values[v].origin;
-    anywhere[v] = graph.values[v].symbolic || origin == ValueOrigin::Input || origin == ValueOrigin::Constant || origin == ValueOrigin::Buffer;
+    anywhere[v] = (graph.values[v].symbolic && !computed[v]) || origin == ValueOrigin::Input || origin == ValueOrigin::Constant || origin == ValueOrigin::Buffer;
   }
   std::vector<bool> recomputable(graph.nodes.size(), false);
   for (std::size_t n = 0; n < graph.nodes.size(); ++n) {

@@ -34,11 +34,6 @@ Contribution contributionOf(const ModelGraph& graph, const Node& node, const std
   } catch (const Error&) {
     return {};  // a data-dependent size: nothing is known about it; the report names it
   }
-  for (const NamedArgument& argument : node.inputs) {
-    const auto* inner = std::get_if<GraphArg>(&argument.value);
-    if (inner == nullptr) continue;
-    for (const Node& nested : graph.subgraphs[inner->index].nodes) sum.flops += contributionOf(graph, nested, gradient, bindings).flops;
-  }
   return sum;
 }
 

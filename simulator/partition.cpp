@@ -17,7 +17,7 @@ namespace {
 class Cutter {
  public:
   Cutter(const ModelGraph& graph, const std::vector<NodeId>& begins, const Bindings& bindings, const Profile* costs)
-      : graph_(graph), bindings_(bindings), costs_(costs), gradient_(needsGradient(graph)), recomputable_(recomputableNodes(graph)),
+      : graph_(graph), bindings_(bindings), costs_(costs), gradient_(needsGradient(graph)), recomputable_(recomputableNodes(graph)), computed_(computedNumbers(graph)),
         parameterOf_(indexByValue(graph, graph.parameters)), bufferOf_(indexByValue(graph, graph.buffers)),
         constantOf_(indexByValue(graph, graph.constants)), stageOf_(graph.nodes.size()) {
     if (costs != nullptr && costs->nodes.size() != graph.nodes.size()) {
@@ -52,6 +52,9 @@ class Cutter {
  private:
   [[nodiscard]] Stage producerStage(ValueId v) const { return stageOf_[graph_.value(v).producer.index()]; }
 
+  /// Whether it exists only where a node makes it: a tensor, or a number computed from data. Other numbers are evaluated everywhere.
+  [[nodiscard]] bool isMade(ValueId v) const { return !graph_.value(v).symbolic || computed_[v.index()]; }
+
   void refuseChangesAcrossCuts() const {
     for (const KeptTogether& group : keptTogether(graph_)) {
       if (stageOf_[group.first.index()] == stageOf_[group.last.index()]) continue;
@@ -66,9 +69,10 @@ class Cutter {
     std::set<ValueId> foreign;
     const auto look = [&](ValueId v) {
       const Value& value = graph_.value(v);
-      if (!value.symbolic && value.origin == ValueOrigin::Node && producerStage(v) != stage) foreign.insert(v);
+      if (isMade(v) && value.origin == ValueOrigin::Node && producerStage(v) != stage) foreign.insert(v);
     };
     for (auto n = spec.begin.index(); n < spec.end.index(); ++n) {
+      if (isAssertion(graph_.nodes[n])) continue;
       for (const ValueId v : readsOf(graph_.nodes[n])) look(v);
     }
     if (stage.index() + 1 == result_.stages.size()) {
@@ -98,7 +102,7 @@ class Cutter {
       if (done.contains(node) || !closure.insert(node).second) continue;
       for (const ValueId read : readsOf(graph_.node(node))) {
         const Value& value = graph_.value(read);
-        if (!value.symbolic && value.origin == ValueOrigin::Node) open.push_back(value.producer);
+        if (isMade(read) && value.origin == ValueOrigin::Node) open.push_back(value.producer);
       }
     }
     return closure;
@@ -118,11 +122,17 @@ class Cutter {
 
   void addTransfer(ValueId v, Stage to) {
     const Value& value = graph_.value(v);
+    if (value.symbolic) {
+      throw UsageError(fmt::format("Number {} depends on data and is used by stage {} after stage {} computes it; move the split point so that both are in one stage.",
+                                   value.name, to.value, producerStage(v).value));
+    }
     if (!value.tensor) throw UsageError(fmt::format("Value {} crosses into stage {} and is no tensor; move the split point.", value.name, to.value));
     try {
       result_.transfers.push_back({v, producerStage(v), to, gradient_[v.index()], bytesOf(*value.tensor, bindings_)});
     } catch (const Error& e) {
-      throw UsageError(fmt::format("Value {} would cross into stage {} with a size that depends on data ({}); move the split point.", value.name, to.value, e.what()));
+      throw UsageError(fmt::format("Value {} has a size that depends on data and would cross into stage {}, which cannot be planned ({}); move the split point so that both sides are in "
+                                   "one stage.",
+                                   value.name, to.value, e.what()));
     }
   }
 
@@ -165,7 +175,7 @@ class Cutter {
   const ModelGraph& graph_;
   const Bindings& bindings_;
   const Profile* costs_;
-  std::vector<bool> gradient_, recomputable_;
+  std::vector<bool> gradient_, recomputable_, computed_;
   std::vector<int> parameterOf_, bufferOf_, constantOf_;
   std::vector<std::size_t> firstTied_;  // of each parameter, the first with the same storage
   std::vector<Stage> stageOf_;

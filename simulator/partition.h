@@ -77,9 +77,10 @@ struct Partition {
 
 /// Cuts the graph where stages 1, 2, … begin (ascending node ids, each in 1..nodes−1). The last stage gets all outputs of the model.
 /// A value that can be computed anywhere is computed again instead of sent when `costs` say that its nodes take no longer than its
-/// message, and always where there are no costs or no measured link. Symbolic numbers are neither sent nor computed.
+/// message, and always where there are no costs or no measured link. Symbolic numbers are not sent: stages
+/// evaluate them, or compute those that depend on data.
 /// Throws UsageError when a stage would be empty, when costs are of another graph, naming the value when one that would cross has a
-/// data-dependent size, and naming the operator when it changes memory in place that several stages use.
+/// data-dependent size or is such a number, and naming the operator when it changes memory in place that several stages use.
 [[nodiscard]] Partition cut(const ModelGraph& graph, const std::vector<NodeId>& begins, const Bindings& bindings,
                             const Profile* costs);
 

@@ -230,6 +230,7 @@ std::string toJson(const Plan& plan) {
          {"version", kVersion},
          {"model", plan.modelName},
          {"model_files", plan.modelFiles},
+         {"libraries", plan.libraries},
          {"microbatch_size", plan.microbatchSize},
          {"batch", plan.batch},
          {"replicas", plan.replicas},
@@ -266,6 +267,7 @@ Plan parsePlan(std::string_view text, const std::string& source) {
   plan.modelName = j["model"].as<std::string>();
   plan.modelFiles = j["model_files"].listOf<std::string>();
   plan.fingerprint = fingerprintIn(j);
+  if (j.json().contains("libraries")) plan.libraries = j["libraries"].listOf<std::string>();
   plan.microbatchSize = j["microbatch_size"].as<std::int64_t>();
   plan.batch = j["batch"].as<std::int64_t>();
   if (j.json().contains("replicas")) plan.replicas = j["replicas"].as<int>();

@@ -18,6 +18,7 @@ struct Plan {
   std::vector<std::string> modelFiles;  ///< absolute archive paths
   std::string modelName;
   ModelFingerprint fingerprint;         ///< of the model it was made for; unknown in plans of older versions
+  std::vector<std::string> libraries;   ///< absolute paths of the libraries that define its custom operators, to be loaded after LibTorch
   std::int64_t microbatchSize = 1;      ///< samples in a full microbatch
   std::int64_t batch = 1;               ///< samples per step, of all replicas together; the last microbatches may be smaller
   int replicas = 1;                     ///< copies of the pipeline (data parallel): D·R ranks; copy d is ranks [d·R, (d+1)·R)

@@ -80,10 +80,11 @@ struct Crossing {
 };
 
 Crossing crossings(const ModelGraph& graph, const Bindings& bindings) {
-  const std::vector<bool> recomputable = recomputableNodes(graph);
+  const std::vector<bool> recomputable = recomputableNodes(graph), computed = computedNumbers(graph);
   const std::size_t end = graph.nodes.size();
   std::vector<std::size_t> lastUse(graph.values.size(), 0);
   for (std::size_t n = 0; n < end; ++n) {
+    if (isAssertion(graph.nodes[n])) continue;
     for (const ValueId v : readsOf(graph.nodes[n])) lastUse[v.index()] = n;
   }
   for (const ValueId v : graph.outputs) lastUse[v.index()] = end;
@@ -96,7 +97,7 @@ Crossing crossings(const ModelGraph& graph, const Bindings& bindings) {
     if (recomputable[n]) continue;
     for (const ValueId v : graph.nodes[n].outputs) {
       const Value& value = graph.value(v);
-      if (value.symbolic || lastUse[v.index()] <= n) continue;
+      if ((value.symbolic && !computed[v.index()]) || lastUse[v.index()] <= n) continue;
       add(crossing.values, n + 1, lastUse[v.index()], 1);
       try {
         add(crossing.bytes, n + 1, lastUse[v.index()], bytesOf(value.tensor.value(), bindings));

@@ -15,8 +15,10 @@
 #include <nlohmann/json.hpp>
 
 #include "app/cli/commands.h"
+#include "app/cli/not_counted.h"
 #include "app/cli/numbers.h"
 #include "app/cli/output.h"
+#include "app/cli/own_ranks.h"
 #include "app/cli/split_report.h"
 #include "backends/pt2_record.h"
 #include "backends/resources.h"
@@ -40,6 +42,7 @@ struct InspectOptions {
   std::vector<std::string> models;
   std::optional<int> depth;  ///< nothing: as deep as fits, see below
   std::int64_t microbatch = 0;  ///< 0: as exported
+  std::vector<std::string> libraries;
   bool report = false, json = false;
 };
 
@@ -50,6 +53,7 @@ struct Inspection {
   std::int64_t microbatch = 0;
   std::vector<ModuleSummary> modules;
   std::vector<SplitPoint> splits;
+  std::vector<NotCounted> notCounted;
   std::map<std::string, std::string> tied;
   std::vector<Finding> findings;
   bool askedTorch = false;  ///< which operators it has
@@ -66,12 +70,13 @@ HasOperator torchsOperators() {
 
 Inspection inspect(const InspectOptions& options) {
   Inspection result;
+  loadLibraries(options.libraries);
   result.graph = loadModel(options.models);
   result.exported = readExportRecord(result.graph.files);
   result.microbatch = options.microbatch > 0 ? options.microbatch : exportedBatch(result.graph);
-  const Bindings bindings = bindBatch(result.graph, result.microbatch);
-  result.modules = moduleTree(result.graph, bindings);
-  result.splits = splitPoints(result.graph, bindings);
+  result.modules = moduleTree(result.graph, bindExpected(result.graph, result.microbatch));
+  result.splits = splitPoints(result.graph, bindBatch(result.graph, result.microbatch));
+  result.notCounted = notCounted(result.graph, result.microbatch);
   result.tied = tiedParameters(result.graph);
   if (options.report) {
     const HasOperator hasOperator = torchsOperators();
@@ -230,6 +235,7 @@ std::string documentOf(const Inspection& shown, const InspectOptions& options) {
   }
   for (std::size_t i = 0; i < graph.outputs.size(); ++i) json["outputs"][i]["output_name"] = graph.outputNames[i];
   json["modules"] = modulesJson(shown, options.depth.value_or(kMostDepth));
+  json["not_counted"] = ownJson(notCountedJson(shown.notCounted));
   json["tied_parameters"] = Json::array();
   for (const auto& [alias, held] : shown.tied) json["tied_parameters"].push_back({{"name", alias}, {"same_as", held}});
   json["split_points"] = Json::array();
@@ -259,7 +265,7 @@ int runInspect(const InspectOptions& options) {
     return kYes;
   }
   const int depth = options.depth.value_or(kDefaultDepth);
-  std::string text = headText(shown, options.models) + "\n" + treeText(shown.modules, depth) + "\n" + splitText(shown, options.depth.value_or(splitDepth(shown)));
+  std::string text = headText(shown, options.models) + "\n" + treeText(shown.modules, depth) + incompleteLine(shown.notCounted, false) + "\n" + splitText(shown, options.depth.value_or(splitDepth(shown)));
   if (options.report) text += "\n" + reportText(shown);
   print(text);
   return kYes;
@@ -278,6 +284,7 @@ Command addInspect(CLI::App& app) {
   command->add_option("--microbatch", options->microbatch, "Samples for FLOPs and activations; as exported without it")
       ->option_text("B")
       ->check(wholeFrom(1, 1 << 30));
+  addLibraryOption(*command, options->libraries);
   command->add_flag("--report", options->report, "Can it be split and microbatched, and what would change its meaning?");
   command->add_flag("--json", options->json, "One JSON document on stdout");
   command->footer(

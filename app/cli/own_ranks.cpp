@@ -11,6 +11,7 @@
 #include "app/cli/numbers.h"
 #include "app/cli/output.h"
 #include "backends/gpu_inventory.h"
+#include "backends/torch_backend.h"
 #include "engine/failure.h"
 #include "engine/launcher.h"
 #include "schedules/error.h"
@@ -26,7 +27,12 @@ std::vector<std::string> ownCall() {
   return call;
 }
 
+void addLibraryOption(CLI::App& command, std::vector<std::string>& libraries) {
+  command.add_option("--load-library", libraries, "A shared library that defines custom operators of the model (TORCH_LIBRARY); may be repeated")->option_text("FILE.so");
+}
+
 void addMeasureOptions(CLI::App& command, MeasureOptions& o) {
+  addLibraryOption(command, o.libraries);
   command.add_option("--device", o.device, "What costs are measured on: cpu (default), cuda (each process on a GPU of its own) or cuda:N")->option_text("DEVICE");
   command.add_option("--precision", o.precision, "As the run will have it: matrix products and the like in bf16 or fp16 (autocast)")
       ->check(CLI::IsMember({"traced", "bf16", "fp16"}))->option_text("traced|bf16|fp16");
@@ -74,6 +80,7 @@ Profile measureWithRanks(const std::vector<std::string>& models, std::int64_t mi
   if (!options.device.empty()) argv.insert(argv.end(), {"--device", options.device});
   if (options.tf32) argv.emplace_back("--tf32");
   if (options.noGraphs) argv.emplace_back("--no-graphs");
+  for (const std::string& library : libraryPaths(options.libraries)) argv.insert(argv.end(), {"--load-library", library});
   std::string json;  // rank 0 prints it: a file could be read, or put in place, by others
   const auto collect = [&](Rank rank, const std::string& line) {
     if (rank == Rank(0)) json.append(line).append("\n");

@@ -20,8 +20,11 @@ struct MeasureOptions {
   std::string precision = "traced";
   bool tf32 = false, noGraphs = false;
   int threads = 0;  ///< 0: not asked for, 1
+  std::vector<std::string> libraries;  ///< that define custom operators; not only for measuring
 };
 
+/// `--load-library`, which `inspect` and `run` have too.
+void addLibraryOption(CLI::App& command, std::vector<std::string>& libraries);
 void addMeasureOptions(CLI::App& command, MeasureOptions& options);
 
 /// Throws UsageError where the device is unknown or cannot be used here, another option needs a GPU, or nothing is measured and so they mean nothing.

@@ -8,6 +8,7 @@
 #include <thread>
 
 #include "app/cli/commands.h"
+#include "app/cli/not_counted.h"
 #include "app/cli/numbers.h"
 #include "app/cli/own_ranks.h"
 #include "app/cli/output.h"
@@ -15,6 +16,7 @@
 #include "backends/gpu_inventory.h"
 #include "backends/optimizer_spec.h"
 #include "backends/pt2_record.h"
+#include "backends/torch_backend.h"
 #include "schedules/error.h"
 #include "schedules/generate.h"
 #include "schedules/units.h"
@@ -167,9 +169,11 @@ void printRecomputed(const std::vector<Recomputed>& all) {
   }
 }
 
-std::string withPlanFields(const std::string& prediction, const Plan& plan, const ExportRecord& exported, const std::vector<SharingChoice>& shared, const std::vector<Recomputed>& recomputed) {
+std::string withPlanFields(const std::string& prediction, const Plan& plan, const ExportRecord& exported, const std::vector<SharingChoice>& shared,
+                           const std::vector<Recomputed>& recomputed, const std::vector<NotCounted>& missing) {
   auto json = ownJson(prediction);
   json["trace_check"] = ownJson(toJson(exported));
+  json["not_counted"] = ownJson(notCountedJson(missing));
   json["replicas"] = plan.replicas;
   json["world_size"] = worldSize(plan);
   json["recomputed"] = nlohmann::ordered_json::array();
@@ -244,9 +248,11 @@ int run(Options& o) {
   const PlanRequest request = requestOf(o, graph, profile, schedule, limit);
   const Schedule rows = planRows(schedule, o.replicas);
   const Priced priced = price(request, graph, profile, rows);
-  const Plan plan = planOf(request, graph, profile, rows, priced, splitPoints(graph, bindBatch(graph, o.microbatch)));
+  Plan plan = planOf(request, graph, profile, rows, priced, splitPoints(graph, bindBatch(graph, o.microbatch)));
+  plan.libraries = libraryPaths(o.how.libraries);
   const std::vector<SharingChoice>& shared = priced.sharing;
   const std::vector<Recomputed> recomputed = recomputedBy(plan, graph);
+  const std::vector<NotCounted> missing = notCounted(graph, o.microbatch);
   CostTable costs = plan.costs;  // a run adds the state of its optimizer itself
   addOptimizerState(costs, request.optimizerCopies, 1);
   const Program program = compile(plan.schedule, costs);
@@ -258,7 +264,7 @@ int run(Options& o) {
   const bool fits = prediction.fits = tooLarge == metrics.ranks.end();
   if (!o.out.empty() && fits) writeFile(o.out, toJson(plan));
   if (o.json) {
-    print(withPlanFields(predictionJson(prediction, plan.schedule, costs), plan, exported, shared, recomputed) + "\n");
+    print(withPlanFields(predictionJson(prediction, plan.schedule, costs), plan, exported, shared, recomputed, missing) + "\n");
   } else {
     const std::string copies = plan.replicas > 1 ? fmt::format(" in each of {} replicas", plan.replicas) : "";
     print(fmt::format("{}: {}{}, {}, {} of {}, loss {}\ncosts {}\ntrace {}\n\n", graph.name, counted(ranks, "rank"), copies, o.schedule, counted(o.microbatches, "microbatch"), o.microbatch, o.loss,
@@ -267,7 +273,8 @@ int run(Options& o) {
     printShared(plan, shared, o.share);
     printRecomputed(recomputed);
     print(fmt::format("\npredicted step {}, makespan {}, bubble {:.1f} %, lower bound of the makespan {}\n", formatDuration(metrics.step), formatDuration(metrics.makespan),
-               100 * metrics.bubbleFraction, formatDuration(prediction.lowerBound.flush)));
+                      100 * metrics.bubbleFraction, formatDuration(prediction.lowerBound.flush)));
+    if (profile.estimated) print(incompleteLine(missing, true));
     adviseSingleRank(plan, graph, profile, metrics.step, limit, request.optimizerCopies);
     if (!o.out.empty() && fits) print(fmt::format("Written to {}.\n", o.out));
   }

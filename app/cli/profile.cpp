@@ -93,6 +93,7 @@ Profile measure(const Options& o, const ModelGraph& graph, const RankEnvironment
   if (environment != nullptr) bindToCores(*environment);
   const TorchBackend& torch = torchBackend();
   torch.prepareProcess(std::max(1, o.how.threads));
+  loadLibraries(o.how.libraries);
   ProfileOptions options;
   options.stage.device = prepare(o.how, environment, torch, group);
   const bool onGpu = options.stage.device != nullptr;

@@ -203,6 +203,7 @@ void trainRank(const Options& o, const Plan& plan, const RankEnvironment& enviro
   }
   const TorchBackend& torch = torchBackend();
   torch.prepareProcess(o.threads);
+  if (!o.synthetic) loadLibraries(plan.libraries);
   if (o.computing.onGpu) {
     GpuRank rank = connectGpus(environment, meeting, store, o.computing.tf32);
     communicator = std::move(rank.communicator);
@@ -300,6 +301,8 @@ int runOrStartRanks(Options& o, const std::optional<RankEnvironment>& environmen
   Plan plan = parsePlan(readFile(o.plan), o.plan);
   takeModels(o, plan);
   if (!o.loss.empty()) plan.loss = o.loss;
+  plan.libraries.insert(plan.libraries.end(), o.libraries.begin(), o.libraries.end());
+  if (!o.synthetic) plan.libraries = libraryPaths(plan.libraries);
   completeOptimizer(o);
   followPlan(o, plan);
   refuseWhatCannotRun(o, plan);
@@ -395,6 +398,7 @@ Command addRun(CLI::App& app) {
   sub->add_option("--seed", o->seed, "Seed of data, dropout and drawn weights (default 0)")->check(aSeed())->option_text("S");
   sub->add_option("--threads", o->threads, "Intra-op threads of each rank (default: as the plan was profiled)")->check(wholeFrom(1, 1024))->option_text("N");
   sub->add_option("--timeout", o->timeoutSeconds, "Seconds any wait between ranks may last (default 120)")->check(numberFrom(0.1, 1e6))->option_text("SECONDS");
+  addLibraryOption(*sub, o->libraries);
   sub->add_option("--init", "Draw weights instead of reading them")->check(CLI::IsMember({"random"}))->each([o](const std::string&) { o->initRandom = true; })->option_text("random");
   sub->add_option("--live", o->live, "Append here what each rank does while it does it (JSON lines), for programs that watch; ranks on one host; with --backend nccl at the end of each step")->option_text("FILE");
   sub->add_option("--progress", o->progressStyle, "auto or json")->option_text("STYLE");

@@ -21,6 +21,7 @@ struct RunOptions {
   Computing computing;               ///< what these come to, by `followPlan`
   int steps = 1, threads = 0, saveEvery = 0, keep = 0;  ///< threads 0: so, too
   std::vector<double> betas;
+  std::vector<std::string> libraries;  ///< beside the plan's
   OptimizerSpec update;
   double clipNorm = 0;
   std::uint64_t seed = 0;

@@ -10,10 +10,12 @@
 #include <set>
 
 #include "app/cli/commands.h"
+#include "app/cli/not_counted.h"
 #include "app/cli/numbers.h"
 #include "app/cli/own_ranks.h"
 #include "app/cli/output.h"
 #include "backends/optimizer_spec.h"
+#include "backends/torch_backend.h"
 #include "schedules/error.h"
 #include "schedules/generate.h"
 #include "schedules/units.h"
@@ -110,6 +112,7 @@ std::string asJson(const Options& o, const ModelGraph& graph, const Found& found
   const auto points = pointsOf(graph, found);
   Json json{{"model", graph.name}, {"ranks", o.ranks}, {"replicas", o.replicas}, {"shapes", found.shapes}, {"tried", found.candidates.size()},
             {"best", Json::array()}, {"pareto", Json::array()}, {"skipped", found.skipped}};
+  json["not_counted"] = ownJson(notCountedJson(notCounted(graph, found.candidates.front().request.microbatch)));
   for (const Candidate* c : best) json["best"].push_back(jsonOf(*c, points));
   for (const Candidate* c : front) json["pareto"].push_back(jsonOf(*c, points));
   return json.dump(2, ' ', false, Json::error_handler_t::replace);
@@ -133,11 +136,12 @@ std::string triedLine(const Options& o, const Found& found) {
 }
 
 /// Writes the plan of a candidate.
-void writePlan(const std::string& path, const ModelGraph& graph, const Candidate& c, const Profile& profile) {
+void writePlan(const Options& o, const ModelGraph& graph, const Candidate& c, const Profile& profile) {
   const PlanRequest& r = c.request;
   const Schedule rows = planRows(generate(r.schedule, {r.ranks, c.stages, r.microbatches}), r.replicas);
-  const Plan plan = planOf(r, graph, profile, rows, price(r, graph, profile, rows), splitPoints(graph, bindBatch(graph, r.microbatch)));
-  writeFile(path, toJson(plan));
+  Plan plan = planOf(r, graph, profile, rows, price(r, graph, profile, rows), splitPoints(graph, bindBatch(graph, r.microbatch)));
+  plan.libraries = libraryPaths(o.how.libraries);
+  writeFile(o.out, toJson(plan));
 }
 
 int run(Options& o) {
@@ -164,7 +168,7 @@ int run(Options& o) {
   }
   std::stable_sort(front.begin(), front.end(), [](const Candidate* a, const Candidate* b) { return a->samplesPerSecond > b->samplesPerSecond; });
   const Candidate& first = found.candidates.front();
-  if (!o.out.empty() && first.fits) writePlan(o.out, graph, first, *profiles.at(first.request.microbatch).profile);
+  if (!o.out.empty() && first.fits) writePlan(o, graph, first, *profiles.at(first.request.microbatch).profile);
   if (o.json) {
     print(fmt::format("{}\n", asJson(o, graph, found, best, front)));
   } else {
@@ -172,6 +176,7 @@ int run(Options& o) {
     print(fmt::format("{}: {}\ncosts {}{}\n\n{}", graph.name, triedLine(o, found), pw::sourceOf(*profiles.at(first.request.microbatch).profile, o.ranks),
                first.scaled ? "; scaled to other microbatch sizes, which flatters small ones: profile the one you choose" : "", tableOf(best, limited)));
     print(fmt::format("\nFrom the fastest to the smallest, where more speed costs more memory:\n{}", tableOf(front, limited)));
+    if (profiles.at(first.request.microbatch).profile->estimated) print(incompleteLine(notCounted(graph, first.request.microbatch), true));
     if (!o.out.empty() && first.fits) print(fmt::format("\nWritten to {}.\n", o.out));
   }
   if (first.fits) return kYes;

@@ -25,7 +25,7 @@ struct Kind {
 
 /// In the order of the report: what forbids, then what changes results, then what is good to know.
 constexpr std::array<Kind, 11> kKinds{{
-    {"unsupported", "Operators that cannot be run here", "Replace them by PyTorch's own operators before exporting"},
+    {"unsupported", "Operators that cannot be run here", "Give the library that defines them with --load-library, or replace them by PyTorch's own operators before exporting"},
     {"data-dependent", "Sizes that depend on the data: no stage may begin where such a tensor would cross",
      "Nothing, if each is used up inside a module; else use a mask or torch.where instead of selecting"},
     {"fixed-batch", "The batch was fixed at export: every microbatch has exactly this size",
@@ -66,11 +66,8 @@ std::string_view namespaceOf(const std::string& target) {
 
 bool isSupported(const Node& node, const HasOperator& hasOperator) {
   const std::string_view space = namespaceOf(node.target);
-  if (space == "higher_order") {
-    return node.target == "torch.ops.higher_order.wrap_with_set_grad_enabled" || node.target == "torch.ops.higher_order.wrap_with_autocast";
-  }
   if (space.empty()) return true;
-  return space == "aten" && (!hasOperator || hasOperator(node.target));
+  return hasOperator ? hasOperator(node.target) : space == "aten" || space == "higher_order";
 }
 
 /// Forward or backward on CUDA, by the list of torch.use_deterministic_algorithms.

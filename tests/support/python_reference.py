@@ -1,6 +1,6 @@
 """Trains dropout-free sample archives in plain PyTorch and writes what the executor must reproduce.
 
-    python_reference.py OUT MICROBATCHES STEPS LR MODEL.pt2=LOSS...
+    python_reference.py OUT MICROBATCHES STEPS LR [OPERATORS.so...] MODEL.pt2=LOSS...
 
 Per model a folder OUT/<stem> with `data.pt` (inputs and target as `run --data` takes them; batch = 2 x MICROBATCHES) and the tensor
 folder of reference.py: gradients of step 0, parameters after the last step, losses.
@@ -38,7 +38,9 @@ def inputs_of(path, batch, loss, archive):
 def main():
     out, microbatches, steps, rate = sys.argv[1], int(sys.argv[2]), int(sys.argv[3]), float(sys.argv[4])
     torch.set_num_threads(1)
-    for number, argument in enumerate(sys.argv[5:]):
+    for library in (argument for argument in sys.argv[5:] if argument.endswith(".so")):
+        torch.ops.load_library(library)
+    for number, argument in enumerate(argument for argument in sys.argv[5:] if not argument.endswith(".so")):
         path, loss = argument.split("=", 1)
         torch.manual_seed(number)
         batch = inputs_of(path, 2 * microbatches, loss, reference.Archive(path))
