@@ -222,9 +222,7 @@ class Preparation {
 
   /// Views of parameters that leave the stage: autograd adds what comes back for them.
   void noteKept() {
-    for (const ValueId value : options_.keep) {
-      if (gradients_[value.index()].sum) addedByAutograd.push_back(viewedBase(graph_, value));
-    }
+    for (const ValueId v : options_.keep) gradients_[v.index()].sum ? addedByAutograd.push_back(viewedBase(graph_, v)) : void();
   }
 
   std::vector<ValueId> addedByAutograd;
