@@ -1,6 +1,8 @@
 #pragma once
 
 #include <memory>
+#include <string>
+#include <vector>
 
 #include "backends/torch_gloo.h"
 #include "backends/torch_profiler.h"
@@ -18,6 +20,8 @@ struct TorchBackend {
   Profile (*measureProfile)(const ModelGraph&, const ProfileOptions&, Communicator*, const std::function<void(int, int)>&);
   /// Whether there is an operator of that target: `torch.ops.aten.linear.default`.
   bool (*hasOperator)(const std::string& target);
+  /// Names of the arguments that such an operator writes into, by its schema; none for an operator that there is not.
+  std::vector<std::string> (*writtenArguments)(const std::string& target);
 };
 
 /// Loads the module from `../lib` beside the executable, or from its own folder, once. Throws Error naming the file when it cannot be loaded.

@@ -220,13 +220,6 @@ class Preparation {
     return grouped;
   }
 
-  /// Views of parameters that leave the stage: autograd adds what comes back for them.
-  void noteKept() {
-    for (const ValueId value : options_.keep) {
-      if (gradients_[value.index()].sum) addedByAutograd.push_back(viewedBase(graph_, value));
-    }
-  }
-
   std::vector<ValueId> addedByAutograd;
 
  private:
@@ -577,7 +570,6 @@ NodeProgram::NodeProgram(const ModelGraph& graph, const std::vector<NodeId>& nod
   Preparation preparation(graph, options);
   impl_->steps = preparation.withCheckpoints(preparation.prepare(pointers, nodes, false));
   planDrops(impl_->steps, options.keep);
-  preparation.noteKept();
   impl_->addedByAutograd = std::move(preparation.addedByAutograd);
 }
 

@@ -19,6 +19,7 @@
 #include "schedules/units.h"
 #include "simulator/json_fields.h"
 #include "simulator/metrics.h"
+#include "simulator/loss_count.h"
 #include "simulator/planner.h"
 #include "simulator/sharing.h"
 
@@ -269,6 +270,8 @@ int run(Options& o) {
     adviseSingleRank(plan, graph, profile, metrics.step, limit, request.optimizerCopies);
     if (!o.out.empty() && fits) fmt::print("Written to {}.\n", o.out);
   }
+  const std::string bias = plan.replicas * plan.schedule.microbatches > 1 ? lossBias(graph, plan.loss) : "";
+  if (!bias.empty()) fmt::print(stderr, "pipewright: {}\n", bias);
   if (fits) return kYes;
   return complain(fmt::format("Rank {} would need {}, more than the limit of {}, so no plan was written; use more ranks, smaller microbatches, --recompute auto or another balance",
                               tooLarge->rank.value, formatSize(tooLarge->peakBytes), formatSize(limit)), kNo);

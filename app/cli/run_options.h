@@ -13,7 +13,7 @@ namespace pw::cli {
 
 /// What a call of `run` asks for.
 struct RunOptions {
-  std::string plan, store, data = "synthetic", loss, lossOver = "microbatch", optimizer = "sgd", order = "plan", outputs, save, resume, log, live, progressStyle = "auto";
+  std::string plan, store, data = "synthetic", loss, lossCount, lossOver = "microbatch", optimizer = "sgd", order = "plan", outputs, save, resume, log, live, progressStyle = "auto";
   std::string transport, precision;  ///< empty: as the plan was profiled, until `followPlan`
   std::optional<bool> tf32, graphs;  ///< none: so, too
   Computing computing;               ///< what these come to, by `followPlan`
@@ -34,6 +34,9 @@ void followPlan(RunOptions& options, const Plan& plan);
 [[nodiscard]] std::string costsNote(const RunOptions& options, const Plan& plan);
 /// Throws UsageError for options that do not fit each other, the plan or this machine.
 void refuseWhatCannotRun(const RunOptions& options, const Plan& plan);
+/// Throws UsageError for a --loss-count that does not fit the model; else says how training on the model's own loss differs from training on the whole
+/// batch, a sentence, where it does and nothing weighs the microbatches.
+[[nodiscard]] std::string lossNote(const RunOptions& options, const Plan& plan, const ModelGraph& graph);
 /// What they mean to the engine. Reads the checkpoint to resume from.
 [[nodiscard]] TrainOptions trainOptions(const RunOptions& options, const Plan& plan);
 /// How the flight records begin that ranks write when they fail: beside the run store, or here.
