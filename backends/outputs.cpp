@@ -39,6 +39,7 @@ void check(const ModelOutput& output) {
   for (const OutputPart& part : output.parts) {
     bool fits = part.shape.size() == first.size() && (!output.dimension || *output.dimension < first.size());
     for (std::size_t i = 0; fits && i < first.size(); ++i) fits = part.shape[i] == first[i] || output.dimension == i;
+    fits = fits && (!output.dimension || part.shape[*output.dimension] % output.outer == 0);
     fits = fits && part.data.bytes == product(part.shape, 0, part.shape.size()) * static_cast<std::size_t>(bytesPerElement(output.dtype));
     if (!fits) refuse(output, part);
   }
@@ -47,16 +48,17 @@ void check(const ModelOutput& output) {
 Merged join(const ModelOutput& output, std::size_t dimension) {
   Merged merged{output.dtype, output.parts.front().shape, {}};
   const auto width = static_cast<std::size_t>(bytesPerElement(output.dtype));
-  const std::size_t outer = product(merged.shape, 0, dimension);
+  const std::size_t outer = product(merged.shape, 0, dimension) * static_cast<std::size_t>(output.outer);
   const std::size_t inner = product(merged.shape, dimension + 1, merged.shape.size()) * width;
   std::int64_t rows = 0;
   for (const OutputPart& part : output.parts) rows += part.shape[dimension];
   merged.shape[dimension] = rows;
-  const std::size_t whole = static_cast<std::size_t>(rows) * inner;
+  const auto blocks = static_cast<std::size_t>(output.outer);
+  const std::size_t whole = static_cast<std::size_t>(rows) / blocks * inner;
   merged.bytes.resize(outer * whole);
   std::size_t begin = 0;
   for (const OutputPart& part : output.parts) {
-    const std::size_t piece = static_cast<std::size_t>(part.shape[dimension]) * inner;
+    const std::size_t piece = static_cast<std::size_t>(part.shape[dimension]) / blocks * inner;
     for (std::size_t o = 0; piece > 0 && o < outer; ++o) std::memcpy(merged.bytes.data() + o * whole + begin, part.data.data + o * piece, piece);
     begin += piece;
   }

@@ -23,6 +23,7 @@ struct ModelOutput {
   DType dtype = DType::Float32;
   std::optional<std::size_t> dimension;  ///< of the samples (`batchAxis`); nothing: the same for the whole batch, or a mean over it
   std::vector<OutputPart> parts;         ///< of all microbatches, in order
+  std::int64_t outer = 1;                ///< blocks of that dimension in which each part's samples stand (`BatchAxis`)
 };
 
 /// Writes the outputs of an evaluation as a dict that `torch.load` reads. Parts are joined along their dimension of samples. Of an output

@@ -5,6 +5,8 @@ add_library(pw_torch SHARED
   torch_arguments.cpp
   torch_checkpoint.cpp
   torch_data.cpp
+  torch_loss_count.cpp
+  torch_synthetic.cpp
   torch_gloo.cpp
   torch_memory.cpp
   torch_number_watch.cpp

@@ -4,7 +4,9 @@
 
 #include <dlfcn.h>
 
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "backends/torch_backend.h"
 #include "backends/torch_memory.h"
@@ -19,14 +21,25 @@ void prepareProcess(int threads) {
   pw::installCountingAllocator();
 }
 
-bool hasOperator(const std::string& target) {
-  if (pw::isHigherOrder(target)) return true;
+std::optional<c10::OperatorHandle> findOperator(const std::string& target) {
   constexpr std::size_t kPrefix = sizeof("torch.ops.") - 1;
   const std::size_t name = target.find('.', kPrefix), overload = target.rfind('.');
-  if (target.rfind("torch.ops.", 0) != 0 || name == std::string::npos || overload <= name) return false;
+  if (target.rfind("torch.ops.", 0) != 0 || name == std::string::npos || overload <= name) return std::nullopt;
   const std::string variant = target.substr(overload + 1);
   const std::string full = target.substr(kPrefix, name - kPrefix) + "::" + target.substr(name + 1, overload - name - 1);
-  return c10::Dispatcher::singleton().findSchema({full, variant == "default" ? "" : variant}).has_value();
+  return c10::Dispatcher::singleton().findSchema({full, variant == "default" ? "" : variant});
+}
+
+bool hasOperator(const std::string& target) { return pw::isHigherOrder(target) || findOperator(target).has_value(); }
+
+std::vector<std::string> writtenArguments(const std::string& target) {
+  std::vector<std::string> names;
+  const auto found = findOperator(target);
+  if (!found) return names;
+  for (const c10::Argument& argument : found->schema().arguments()) {
+    if (argument.alias_info() != nullptr && argument.alias_info()->isWrite()) names.push_back(argument.name());
+  }
+  return names;
 }
 
 /// The libraries that it needs itself are here already, and its operators become known while it is loaded. What it takes from LibTorch without
@@ -45,6 +58,6 @@ void loadLibrary(const std::string& path) {
 }  // namespace
 
 extern "C" __attribute__((visibility("default"))) const pw::TorchBackend* pipewrightTorchBackend() {
-  static const pw::TorchBackend backend{&prepareProcess, &pw::makeTracedStage, &pw::connectGloo, &pw::connectStore, &pw::measureProfile, &hasOperator, &loadLibrary};
+  static const pw::TorchBackend backend{&prepareProcess, &pw::makeTracedStage, &pw::connectGloo, &pw::connectStore, &pw::measureProfile, &hasOperator, &loadLibrary, &writtenArguments};
   return &backend;
 }

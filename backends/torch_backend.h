@@ -22,6 +22,8 @@ struct TorchBackend {
   bool (*hasOperator)(const std::string& target);
   /// Loads a library that defines operators. Throws UsageError saying why it cannot be.
   void (*loadLibrary)(const std::string& path);
+  /// Names of the arguments that such an operator writes into, by its schema; none for an operator that there is not.
+  std::vector<std::string> (*writtenArguments)(const std::string& target);
 };
 
 /// Loads the module from `../lib` beside the executable, or from its own folder, once. Throws Error naming the file when it cannot be loaded.

@@ -1,94 +1,26 @@
 #include "backends/torch_data.h"
 
 #include <ATen/ATen.h>
-#include <ATen/CPUGeneratorImpl.h>
 
 #include <algorithm>
 #include <map>
 #include <optional>
-#include <set>
 #include <utility>
 
 #include "backends/torch_checkpoint.h"
+#include "backends/torch_synthetic.h"
 #include "backends/torch_types.h"
 #include "schedules/error.h"
 #include "simulator/batch.h"
+#include "simulator/loss_count.h"
 
 namespace pw {
 namespace {
-
-bool isIndex(const Value& value) {
-  return value.tensor && !isDifferentiable(value.tensor->dtype) && value.tensor->dtype != DType::Bool;
-}
-
-/// Number of valid indices if `node` selects with `value`: rows of an embedding, classes of a loss; else 0.
-std::int64_t selectionRange(const ModelGraph& graph, const Node& node, ValueId value) {
-  const auto sizesOf = [&](const std::string& argument) -> std::vector<SymbolicInt> {
-    for (const NamedArgument& a : node.inputs) {
-      const auto* id = std::get_if<ValueId>(&a.value);
-      if (a.name == argument && id != nullptr && graph.value(*id).tensor) return graph.value(*id).tensor->sizes;
-    }
-    return {};
-  };
-  const auto passedAs = [&](const std::string& argument) {
-    return std::any_of(node.inputs.begin(), node.inputs.end(), [&](const NamedArgument& a) {
-      const auto* id = std::get_if<ValueId>(&a.value);
-      return a.name == argument && id != nullptr && *id == value;
-    });
-  };
-  if (node.target.rfind("torch.ops.aten.embedding", 0) == 0 && passedAs("indices")) {
-    const auto sizes = sizesOf("weight");
-    return sizes.empty() ? 0 : sizes.front().hint;
-  }
-  if ((node.target.rfind("torch.ops.aten.cross_entropy_loss", 0) == 0 || node.target.rfind("torch.ops.aten.nll_loss", 0) == 0) &&
-      passedAs("target")) {
-    const auto sizes = sizesOf("self");
-    return sizes.empty() ? 0 : sizes[sizes.size() > 1 ? 1 : 0].hint;
-  }
-  return 0;
-}
-
-/// How many values an integer input may take, followed through the nodes that pass indices on; 0 when it selects nothing.
-std::int64_t indexRange(const ModelGraph& graph, ValueId input) {
-  std::set<ValueId> carriers{input};
-  for (const Node& node : graph.nodes) {
-    for (const ValueId read : readsOf(node)) {
-      if (!carriers.contains(read)) continue;
-      if (const std::int64_t range = selectionRange(graph, node, read); range > 0) return range;
-      for (const ValueId output : node.outputs) {
-        if (isIndex(graph.value(output))) carriers.insert(output);
-      }
-      break;
-    }
-  }
-  return 0;
-}
 
 std::vector<std::int64_t> hints(const TensorMeta& meta) {
   std::vector<std::int64_t> sizes;
   for (const SymbolicInt& size : meta.sizes) sizes.push_back(size.hint);
   return sizes;
-}
-
-at::Tensor synthetic(DType dtype, const std::vector<std::int64_t>& shape, std::int64_t range, std::uint64_t seed) {
-  const at::Generator generator = at::detail::createCPUGenerator(seed);
-  const auto options = at::TensorOptions().dtype(scalarType(dtype));
-  if (isDifferentiable(dtype)) return at::randn(shape, generator, at::TensorOptions().dtype(at::kFloat)).to(scalarType(dtype));
-  return range > 0 ? at::randint(range, shape, generator, options) : at::ones(shape, options);
-}
-
-/// Position of the output of this name, else of this name in the trace, else of this index.
-std::optional<std::size_t> findOutput(const ModelGraph& graph, const std::string& wanted) {
-  std::vector<std::string> traceNames, indices;
-  for (std::size_t i = 0; i < graph.outputs.size(); ++i) {
-    traceNames.push_back(graph.value(graph.outputs[i]).name);
-    indices.push_back(std::to_string(i));
-  }
-  for (const std::vector<std::string>* names : {&graph.outputNames, &std::as_const(traceNames), &std::as_const(indices)}) {
-    const auto found = std::find(names->begin(), names->end(), wanted);
-    if (found != names->end()) return static_cast<std::size_t>(found - names->begin());
-  }
-  return std::nullopt;
 }
 
 }  // namespace
@@ -128,7 +60,19 @@ struct Column {
 bool hasTargets(const LossSpec& loss) { return loss.kind == LossSpec::Kind::CrossEntropy || loss.kind == LossSpec::Kind::MeanSquaredError; }
 
 at::Tensor rowsOf(const at::Tensor& tensor, const std::optional<BatchAxis>& axis, std::int64_t first, std::int64_t count) {
-  return axis ? tensor.narrow(static_cast<std::int64_t>(axis->dimension), first * axis->rowsPerSample, count * axis->rowsPerSample) : tensor;
+  if (!axis) return tensor;
+  const auto dimension = static_cast<std::int64_t>(axis->dimension);
+  if (axis->outer == 1) return tensor.narrow(dimension, first * axis->rowsPerSample, count * axis->rowsPerSample);
+  const at::Tensor blocks = tensor.unflatten(dimension, {axis->outer, tensor.size(dimension) / axis->outer});
+  return blocks.narrow(dimension + 1, first * axis->rowsPerSample, count * axis->rowsPerSample).flatten(dimension, dimension + 1);
+}
+
+/// Undoes `rowsOf`.
+at::Tensor joined(std::vector<at::Tensor> parts, const BatchAxis& axis) {
+  const auto dimension = static_cast<std::int64_t>(axis.dimension);
+  if (axis.outer == 1) return at::cat(parts, dimension);
+  for (at::Tensor& part : parts) part = part.unflatten(dimension, {axis.outer, part.size(dimension) / axis.outer});
+  return at::cat(parts, dimension + 1).flatten(dimension, dimension + 1);
 }
 
 std::string textOf(at::IntArrayRef shape) {
@@ -153,9 +97,10 @@ Column takeColumn(const CheckpointFile& file, const std::string& path, const std
   std::string wanted = "[";
   for (std::size_t i = 0; i < shape.size(); ++i) {
     const bool isBatch = axis && axis->dimension == i;
-    const std::string rows = axis && axis->rowsPerSample > 1 ? " x " + std::to_string(axis->rowsPerSample) : "";
+    const std::int64_t perSample = axis ? axis->rowsPerSample * axis->outer : 1;
+    const std::string rows = perSample > 1 ? " x " + std::to_string(perSample) : "";
     wanted += (i > 0 ? ", " : "") + (isBatch ? "samples" + rows : std::to_string(shape[i]));
-    if (fits) fits = isBatch ? column.all.size(static_cast<std::int64_t>(i)) % axis->rowsPerSample == 0 : column.all.size(static_cast<std::int64_t>(i)) == shape[i];
+    if (fits) fits = isBatch ? column.all.size(static_cast<std::int64_t>(i)) % perSample == 0 : column.all.size(static_cast<std::int64_t>(i)) == shape[i];
   }
   if (!fits) throw UsageError("Tensor " + name + " of " + path + " has the shape " + textOf(column.all.sizes()) + ", but the model takes " + wanted + "].");
   return column;
@@ -175,6 +120,7 @@ struct BatchSource::Impl {
   std::map<ValueId, Column> inputs;
   Column targets;
   double normaliser = 1;
+  std::vector<double> counts;  ///< what each microbatch's own loss weighs; none: its samples
 
   void checkLoss(const ModelGraph& graph);
   void makeSynthetic(const ModelGraph& graph, std::uint64_t seed);
@@ -183,6 +129,7 @@ struct BatchSource::Impl {
   [[nodiscard]] DType targetType(const ModelGraph& graph) const;
   [[nodiscard]] std::vector<std::int64_t> targetShape(const ModelGraph& graph) const;
   [[nodiscard]] at::Tensor lossOf(const at::Tensor& output, std::int64_t first, std::int64_t count) const;
+  [[nodiscard]] at::Tensor ownLoss(const at::Tensor& output, std::size_t m) const;
   [[nodiscard]] at::Tensor own(const at::Tensor& output, std::size_t m) const { return data.masked ? rowsOf(output, outputAxis, begins[m], sizes[m]) : output; }
 };
 
@@ -218,17 +165,18 @@ std::vector<std::int64_t> BatchSource::Impl::targetShape(const ModelGraph& graph
 void BatchSource::Impl::makeSynthetic(const ModelGraph& graph, std::uint64_t seed) {
   std::uint64_t stream = seed * 1000003U;
   const auto sized = [&](std::vector<std::int64_t> shape, const std::optional<BatchAxis>& axis) {
-    if (axis) shape[axis->dimension] = axis->rowsPerSample * batch;
+    if (axis) shape[axis->dimension] = axis->outer * axis->rowsPerSample * batch;
     return shape;
   };
   for (const ValueId id : graph.inputs) {
     const Value& value = graph.value(id);
     const std::optional<BatchAxis> axis = batchAxis(graph, id);
-    const std::int64_t range = isIndex(value) ? indexRange(graph, id) : 0;
-    inputs[id] = {value.name, axis, synthetic(value.tensor->dtype, sized(hints(*value.tensor), axis), range, ++stream), {}};
+    inputs[id] = {value.name, axis, syntheticTensor(value.tensor->dtype, sized(hints(*value.tensor), axis), indexRange(graph, id), ++stream), {}};
+    const auto ignored = data.ignoreSome && axis ? ignoredTarget(graph, id) : std::nullopt;
+    if (ignored) ignoreSome(inputs[id].all, static_cast<std::int64_t>(axis->dimension), batch, *ignored);
   }
   if (!hasTargets(loss)) return;
-  targets = {"target", outputAxis, synthetic(targetType(graph), sized(targetShape(graph), outputAxis), classes, ++stream), {}};
+  targets = {"target", outputAxis, syntheticTensor(targetType(graph), sized(targetShape(graph), outputAxis), classes, ++stream), {}};
 }
 
 void BatchSource::Impl::readFile(const ModelGraph& graph) {
@@ -245,7 +193,7 @@ void BatchSource::Impl::countSamples() {
   samples = batch;
   const auto count = [&](const Column& column) {
     if (!column.all.defined() || !column.axis) return;
-    const std::int64_t held = column.all.size(static_cast<std::int64_t>(column.axis->dimension)) / column.axis->rowsPerSample;
+    const std::int64_t held = column.all.size(static_cast<std::int64_t>(column.axis->dimension)) / (column.axis->rowsPerSample * column.axis->outer);
     if (held < batch) {
       throw UsageError("Tensor " + column.name + " of " + data.file + " holds " + std::to_string(held) + " samples, fewer than one batch of " + std::to_string(batch) + ".");
     }
@@ -327,13 +275,28 @@ at::Tensor BatchSource::Impl::lossOf(const at::Tensor& output, std::int64_t firs
     case LossSpec::Kind::Sum: return output.sum() / normaliser;
     case LossSpec::Kind::Output: break;
   }
+  return output;
+}
+
+/// What the model computed itself. A mean over nothing is not a number, but counts for nothing.
+at::Tensor BatchSource::Impl::ownLoss(const at::Tensor& output, std::size_t m) const {
   if (output.numel() != 1) {
     throw UsageError("Output " + outputName + " has the shape " + textOf(output.sizes()) + ", but a loss is a single number; take its sum with --loss sum.");
   }
-  return output * (static_cast<double>(count) / normaliser);
+  const double weight = counts.empty() ? static_cast<double>(sizes[m]) : counts[m];
+  return (weight == 0 ? output.nan_to_num(0, 0, 0) : output) * (weight / normaliser);
+}
+
+void BatchSource::weigh(std::vector<double> counts) {
+  Impl& d = *impl_;
+  d.counts = std::move(counts);
+  double sum = 0;
+  for (const double count : d.counts) sum += count;
+  d.normaliser = sum > 0 ? sum : 1;
 }
 
 at::Tensor BatchSource::loss(const at::Tensor& output, std::size_t microbatch) const {
+  if (impl_->loss.kind == LossSpec::Kind::Output) return impl_->ownLoss(output, microbatch);
   return impl_->lossOf(impl_->own(output, microbatch), impl_->begins[microbatch], impl_->sizes[microbatch]);
 }
 
@@ -350,7 +313,7 @@ at::Tensor BatchSource::lossOver(const std::vector<at::Tensor>& outputs, std::si
     rows.push_back(d.own(outputs[i], first + i));
     count += d.sizes[first + i];
   }
-  return d.lossOf(at::cat(rows, static_cast<std::int64_t>(d.outputAxis->dimension)), d.begins[first], count);
+  return d.lossOf(joined(rows, *d.outputAxis), d.begins[first], count);
 }
 
 }  // namespace pw

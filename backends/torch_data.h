@@ -40,6 +40,8 @@ class BatchSource {
 
   /// Throws UsageError for a class label out of range.
   void beginStep(int step);
+  /// What the losses of this step's microbatches, all replicas', count for instead of their samples, with `output:NAME` (--loss-count).
+  void weigh(std::vector<double> counts);
   /// A copy, which the model may write into. With `masked`, of the whole batch.
   [[nodiscard]] at::Tensor input(ValueId input, std::size_t microbatch) const;
   /// Loss of a microbatch, scaled so that the sum over all microbatches of the batch is the mean over the batch's samples:

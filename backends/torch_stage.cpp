@@ -9,6 +9,7 @@
 #include <utility>
 
 #include "backends/torch_data.h"
+#include "backends/torch_loss_count.h"
 #include "backends/torch_memory.h"
 #include "backends/torch_number_watch.h"
 #include "backends/torch_parameters.h"
@@ -77,6 +78,7 @@ class TracedStage final : public StageModule {
   void addLoss(const at::Tensor& loss, Microbatch m);
   void takeLoss(Microbatch m, bool isRecorded);
   void lossOverBatch(Microbatch m);
+  void weighMicrobatches();
   [[nodiscard]] at::Tensor lossGradient(const at::Tensor& loss) const { return at::full_like(loss, lossScale_); }
 
   const ModelGraph& graph_;
@@ -90,6 +92,8 @@ class TracedStage final : public StageModule {
   std::map<std::int64_t, Bindings> bindings_;     // by microbatch size
   LossSpec lossSpec_;
   BatchSource data_;
+  std::optional<LossCounter> counter_;            // of --loss-count, on the last stage
+  std::vector<std::int64_t> allSizes_;            // samples of each microbatch of the whole batch
   StageParameters parameters_;
   NumberWatch watch_;
   StageProgram program_;
@@ -110,6 +114,8 @@ TracedStage::TracedStage(const ModelGraph& graph, const Plan& plan, Stage stage,
       parameters_(graph, plan, stage, options), watch_(graph, options.findNan), program_(graph, plan, stage, options_, parameters_, lossSpec_.output),
       recorder_(program_, parameters_, device_, options, static_cast<std::size_t>(plan.schedule.microbatches)) {
   const auto all = microbatchSizes(plan.batch, plan.replicas * plan.schedule.microbatches);
+  allSizes_ = all;
+  if (isLast_ && !options.data.lossCount.empty()) counter_.emplace(graph, parseLossCount(graph, plan.loss, options.data.lossCount));
   for (std::size_t m = 0; m < static_cast<std::size_t>(plan.schedule.microbatches); ++m) {
     sizes_.push_back(options.data.masked ? plan.batch : all[firstMicrobatch_ + m]);
     if (!bindings_.contains(sizes_.back())) bindings_[sizes_.back()] = bindBatch(graph, sizes_.back());
@@ -136,6 +142,7 @@ void TracedStage::beginStep(int step, StepMode mode) {
   loss_.reset();
   watch_.beginStep();
   data_.beginStep(step);
+  if (counter_) weighMicrobatches();
   for (std::size_t m = 0; m < passes_.size(); ++m) {
     passes_[m] = {};
     passes_[m].microbatch = Microbatch(m);
@@ -147,6 +154,17 @@ void TracedStage::beginStep(int step, StepMode mode) {
   program_.beginStep();
   if (mode == StepMode::Train) recorder_.beginStep();
   parameters_.beginStep(step);
+}
+
+/// Before the first backward, from the inputs of all microbatches.
+void TracedStage::weighMicrobatches() {
+  std::vector<double> counts;
+  for (std::size_t m = 0; m < allSizes_.size(); ++m) {
+    std::map<ValueId, at::Tensor> inputs;
+    for (const ValueId input : counter_->inputs()) inputs[input] = data_.input(input, m);
+    counts.push_back(counter_->count(inputs, allSizes_[m]));
+  }
+  data_.weigh(std::move(counts));
 }
 
 void TracedStage::forward(Microbatch m) {

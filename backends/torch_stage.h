@@ -17,6 +17,8 @@ struct DataOptions {
   std::string file;             ///< a torch.save of a dict of tensors; empty: synthetic
   bool lossOverBatch = false;   ///< one loss over all microbatches' outputs; the last stage does all its forwards before its first backward
   bool masked = false;          ///< each microbatch computes the whole batch and only its own samples count in the loss
+  std::string lossCount;        ///< what weighs a microbatch's own loss (`output:NAME`) in the batch's; see parseLossCount. Empty: its samples
+  bool ignoreSome = false;      ///< synthetic targets of a loss inside the model hold ignored ones, unequally many per sample
 
   bool operator==(const DataOptions&) const = default;
 };

@@ -259,7 +259,10 @@ Evaluation evaluate(const ModelGraph& graph, const Plan& plan, const TrainOption
     const Value& value = graph.value(graph.outputs[output]);
     ModelOutput merged{graph.outputNames[output], value.tensor ? value.tensor->dtype : DType::Unknown, std::nullopt, {}};
     if (!value.tensor) continue;
-    if (const auto axis = batchAxis(graph, graph.outputs[output])) merged.dimension = axis->dimension;
+    if (const auto axis = batchAxis(graph, graph.outputs[output])) {
+      merged.dimension = axis->dimension;
+      merged.outer = axis->outer;
+    }
     for (int m = 0; m < plan.replicas * microbatches; ++m) {
       const Microbatch local(m % microbatches);
       const Rank from(m / microbatches * static_cast<int>(plan.schedule.rows.size()) + plan.schedule.placement.rankOf(last, local).value);

@@ -4,6 +4,7 @@
 #include <set>
 #include <string>
 
+#include "simulator/batch_mixing.h"
 #include "simulator/symbolic.h"
 
 namespace pw {
@@ -30,7 +31,7 @@ bool isProportional(const SymbolicInt& size, const std::string& symbol, const Bi
 
 }  // namespace
 
-std::optional<BatchAxis> batchAxis(const ModelGraph& graph, ValueId id) {
+std::optional<BatchAxis> batchAxisBySize(const ModelGraph& graph, ValueId id) {
   const Value& value = graph.value(id);
   if (!value.tensor || value.tensor->sizes.empty()) return std::nullopt;
   const auto& sizes = value.tensor->sizes;
@@ -40,13 +41,23 @@ std::optional<BatchAxis> batchAxis(const ModelGraph& graph, ValueId id) {
   if (symbol.empty()) {
     const std::int64_t first = sizes.front().hint;
     const bool cuts = value.origin == ValueOrigin::Input ? first == batch : isMultiple(first);
-    return cuts && isMultiple(first) ? std::optional<BatchAxis>({0, first / batch}) : std::nullopt;
+    return cuts && isMultiple(first) ? std::optional<BatchAxis>({0, first / batch, 1}) : std::nullopt;
   }
   const Bindings exported = bindBatch(graph, batch);
   for (std::size_t i = 0; i < sizes.size(); ++i) {
-    if (isMultiple(sizes[i].hint) && isProportional(sizes[i], symbol, exported)) return BatchAxis{i, sizes[i].hint / batch};
+    if (isMultiple(sizes[i].hint) && isProportional(sizes[i], symbol, exported)) return BatchAxis{i, sizes[i].hint / batch, 1};
   }
   return std::nullopt;
+}
+
+std::optional<BatchAxis> batchAxis(const ModelGraph& graph, ValueId id) {
+  std::optional<BatchAxis> axis = batchAxisBySize(graph, id);
+  if (!axis || axis->rowsPerSample == 1 || graph.value(id).origin != ValueOrigin::Node) return axis;
+  const SampleFlow flow = sampleFlows(graph)[id.index()];
+  if (flow.kind != SampleFlow::Kind::Along || flow.layout.dimension != axis->dimension || flow.layout.outer * flow.layout.inner != axis->rowsPerSample) return axis;
+  axis->outer = flow.layout.outer;
+  axis->rowsPerSample = flow.layout.inner;
+  return axis;
 }
 
 }  // namespace pw

@@ -6,6 +6,7 @@
 
 #include "schedules/error.h"
 #include "simulator/graph_facts.h"
+#include "simulator/batch.h"
 #include "simulator/mixing_rules.h"
 
 namespace pw {
@@ -36,12 +37,14 @@ class Walk {
     for (const ValueId id : graph.inputs) flows_[id.index()] = flowOfInput(id);
   }
 
-  std::vector<Mixing> run() {
-    if (batch_ < 1) return {};
+  void run() {
+    if (batch_ < 1) return;
     for (const Node& node : graph_.nodes) visit(node);
     for (Mixing& mixing : found_) markOwnLoss(mixing);
-    return std::move(found_);
   }
+
+  std::vector<Mixing> takeMixings() { return std::move(found_); }
+  std::vector<SampleFlow> takeFlows() { return std::move(flows_); }
 
  private:
   SampleFlow& flowOf(ValueId id) { return flows_[id.index()]; }
@@ -69,27 +72,51 @@ class Walk {
   [[nodiscard]] SampleFlow flowOfInput(ValueId id) const {
     const auto extents = extentsOf(id);
     if (!extents) return {};
-    for (std::size_t d = 0; d < extents->size() && (symbolic_ || d == 0); ++d) {
+    const auto fixed = symbolic_ ? std::nullopt : batchAxisBySize(graph_, id);
+    for (std::size_t d = 0; d < extents->size(); ++d) {
       const std::int64_t size = (*extents)[d];
-      if (symbolic_ ? size > 0 && size % batch_ == 0 : size == batch_) return {Kind::Along, {d, 1, size / batch_}};
+      if (symbolic_ ? size > 0 && size % batch_ == 0 : size == batch_ && fixed && fixed->dimension == d) return {Kind::Along, {d, 1, size / batch_}};
     }
     return {};
   }
 
   void visit(const Node& node) {
     for (const ValueId id : readsOf(node)) readers_[id.index()].push_back(&node);
-    const auto inner = std::ranges::find_if(node.inputs, [](const NamedArgument& a) { return std::holds_alternative<GraphArg>(a.value); });
-    if (inner != node.inputs.end()) return enter(node, graph_.subgraphs[std::get<GraphArg>(inner->value).index], inner - node.inputs.begin());
+    bool enters = false;
+    for (auto inner = node.inputs.begin(); inner != node.inputs.end(); ++inner) {
+      const auto* graph = std::get_if<GraphArg>(&inner->value);
+      if (graph == nullptr) continue;
+      enter(node, graph_.subgraphs[graph->index], inner - node.inputs.begin());
+      enters = true;
+    }
+    if (enters) return judgeBranches(node);
     FlowingCall call;
     call.node = &node;
     call.batch = batch_;
     call.symbolicBatch = symbolic_;
-    if (!collect(node, call)) return;  // sizes known only when the model runs
+    if (!collect(node, call)) return skip(node);  // sizes known only when the model runs
     FlowResult result = call.tensors.empty() ? FlowResult{std::vector<SampleFlow>(call.results.size(), created(node, call)), std::nullopt} : flowThrough(call);
     for (std::size_t r = 0; r < result.flows.size() && r < node.outputs.size(); ++r) flowOf(node.outputs[r]) = result.flows[r];
     if (isInPlace(node)) follow(node);
     if (!result.mixes && countsSamples(node, call)) result.mixes = kCounts;
-    if (result.mixes) found_.push_back({&node, *result.mixes, false, false});
+    if (result.mixes) found_.push_back({&node, *result.mixes, false, false, false});
+    else if (result.unknown) found_.push_back({&node, "has no rule here", false, false, true});
+  }
+
+  /// What comes of the samples in sizes that are not known.
+  void skip(const Node& node) {
+    const auto reads = readsOf(node);
+    if (std::ranges::none_of(reads, [&](ValueId id) { return flowOf(id).kind >= Kind::Along; })) return;
+    for (const ValueId id : node.outputs) flowOf(id) = {Kind::Mixed, {}};
+  }
+
+  /// A sub-graph that always runs as it stands is followed; which of several runs, and how often, may depend on all samples.
+  void judgeBranches(const Node& node) {
+    const auto reads = readsOf(node);
+    const bool plain = node.target.starts_with("torch.ops.higher_order.wrap_");
+    if (!plain && std::ranges::any_of(reads, [&](ValueId id) { return flowOf(id).kind >= Kind::Along; })) {
+      found_.push_back({&node, "has no rule here", false, false, true});
+    }
   }
 
   void enter(const Node& node, const Subgraph& subgraph, std::ptrdiff_t graphAt) {
@@ -214,7 +241,16 @@ class Walk {
 
 std::vector<Mixing> batchMixing(const ModelGraph& graph) {
   if (graph.inputs.empty()) return {};
-  return Walk(graph).run();
+  Walk walk(graph);
+  walk.run();
+  return walk.takeMixings();
+}
+
+std::vector<SampleFlow> sampleFlows(const ModelGraph& graph) {
+  if (graph.inputs.empty()) return std::vector<SampleFlow>(graph.values.size());
+  Walk walk(graph);
+  walk.run();
+  return walk.takeFlows();
 }
 
 }  // namespace pw

@@ -17,7 +17,32 @@ struct Entry {
   Rule rule;
 };
 
-/// All others are taken to work element by element.
+/// Each element, or each sample where the result has other dimensions after that of the samples, on its own; several tensors are broadcast.
+constexpr std::string_view kEach[] = {
+    "abs", "absolute", "acos", "acosh", "arccos", "arccosh", "asin", "asinh", "arcsin", "arcsinh", "atan", "atanh", "arctan", "arctanh", "atan2",
+    "arctan2", "ceil", "floor", "round", "trunc", "fix", "frac", "cos", "cosh", "sin", "sinh", "tan", "tanh", "erf", "erfc", "erfinv", "exp",
+    "exp2", "expm1", "log", "log10", "log1p", "log2", "logit", "lgamma", "digamma", "polygamma", "i0", "sinc", "neg", "negative", "positive",
+    "reciprocal", "rsqrt", "sqrt", "square", "sigmoid", "sign", "sgn", "signbit", "relu", "relu6", "elu", "celu", "selu", "gelu", "silu", "mish",
+    "leaky_relu", "prelu", "hardtanh", "hardsigmoid", "hardswish", "hardshrink", "softshrink", "softplus", "log_sigmoid", "log_sigmoid_forward",
+    "threshold", "tanhshrink", "rrelu", "rrelu_with_noise", "deg2rad", "rad2deg", "isnan", "isinf", "isfinite", "isposinf", "isneginf",
+    "logical_not", "bitwise_not", "nan_to_num", "angle", "real", "imag", "conj", "_conj", "conj_physical", "resolve_conj", "resolve_neg",
+    "view_as_real", "view_as_complex", "complex", "polar", "add", "sub", "subtract", "rsub", "mul", "multiply", "div", "divide", "true_divide",
+    "floor_divide", "remainder", "fmod", "pow", "float_power", "hypot", "maximum", "minimum", "fmax", "fmin", "eq", "ne", "gt", "ge", "lt", "le",
+    "equal", "greater", "greater_equal", "less", "less_equal", "not_equal", "logical_and", "logical_or", "logical_xor", "bitwise_and",
+    "bitwise_or", "bitwise_xor", "bitwise_left_shift", "bitwise_right_shift", "__and__", "__or__", "__xor__", "__lshift__", "__rshift__",
+    "__iand__", "__ior__", "__ixor__", "__ilshift__", "__irshift__", "copysign", "nextafter", "ldexp", "logaddexp", "logaddexp2", "xlogy", "lerp",
+    "heaviside", "addcmul", "addcdiv", "where", "masked_fill", "clamp", "clamp_min", "clamp_max", "clip", "isclose", "gcd", "lcm", "clone",
+    "contiguous", "detach", "alias", "to", "_to_copy", "type_as", "copy", "lift_fresh_copy", "lift_fresh", "lift", "fill", "zero",
+    "requires_grad", "dropout", "native_dropout", "alpha_dropout", "feature_dropout", "feature_alpha_dropout", "bernoulli", "normal", "uniform",
+    "random", "exponential", "cauchy", "log_normal", "geometric", "poisson", "bucketize", "pad", "constant_pad_nd", "reflection_pad1d",
+    "reflection_pad2d", "reflection_pad3d", "replication_pad1d", "replication_pad2d", "replication_pad3d", "pixel_shuffle", "pixel_unshuffle",
+    "channel_shuffle", "upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d", "_upsample_nearest_exact1d", "_upsample_nearest_exact2d",
+    "_upsample_nearest_exact3d", "upsample_linear1d", "upsample_bilinear2d", "upsample_bicubic2d", "upsample_trilinear3d",
+    "_upsample_bilinear2d_aa", "_upsample_bicubic2d_aa", "grid_sampler", "grid_sampler_2d", "grid_sampler_3d", "affine_grid_generator", "im2col",
+    "col2im", "unfold", "diag_embed", "lstm_cell", "gru_cell", "rnn_tanh_cell", "rnn_relu_cell", "sym_numel", "sym_storage_offset", "item",
+    "_local_scalar_dense", "is_nonzero", "sym_constrain_range", "sym_constrain_range_for_size",
+};
+
 constexpr Entry kRules[] = {
     {"zeros_like", Rule::Sizes}, {"ones_like", Rule::Sizes}, {"full_like", Rule::Sizes}, {"empty_like", Rule::Sizes}, {"rand_like", Rule::Sizes},
     {"randn_like", Rule::Sizes}, {"randint_like", Rule::Sizes}, {"new_zeros", Rule::Sizes}, {"new_ones", Rule::Sizes}, {"new_full", Rule::Sizes},
@@ -53,9 +78,17 @@ constexpr Entry kRules[] = {
     {"index_add", Rule::Gather}, {"index_copy", Rule::Gather}, {"index_fill", Rule::Gather}, {"take_along_dim", Rule::Gather},
     {"cross_entropy_loss", Rule::Loss}, {"nll_loss", Rule::Loss}, {"nll_loss2d", Rule::Loss}, {"nll_loss_nd", Rule::Loss}, {"mse_loss", Rule::Loss},
     {"l1_loss", Rule::Loss}, {"smooth_l1_loss", Rule::Loss}, {"huber_loss", Rule::Loss}, {"binary_cross_entropy", Rule::Loss},
-    {"binary_cross_entropy_with_logits", Rule::Loss}, {"kl_div", Rule::Loss}, {"poisson_nll_loss", Rule::Loss}, {"soft_margin_loss", Rule::Loss},
-    {"tril", Rule::Matrix}, {"triu", Rule::Matrix}, {"linalg_inv", Rule::Matrix}, {"inverse", Rule::Matrix}, {"linalg_solve", Rule::Matrix},
+    {"binary_cross_entropy_with_logits", Rule::Loss}, {"kl_div", Rule::Loss}, {"poisson_nll_loss", Rule::Loss}, {"tril", Rule::Matrix}, {"triu", Rule::Matrix}, {"linalg_inv", Rule::Matrix}, {"inverse", Rule::Matrix}, {"linalg_solve", Rule::Matrix},
     {"linalg_svd", Rule::Matrix}, {"linalg_qr", Rule::Matrix}, {"linalg_cholesky", Rule::Matrix}, {"linalg_matrix_exp", Rule::Matrix},
+    {"soft_margin_loss", Rule::Loss},
+    {"ctc_loss", Rule::Loss}, {"triplet_margin_loss", Rule::Loss}, {"cosine_embedding_loss", Rule::Loss}, {"margin_ranking_loss", Rule::Loss},
+    {"hinge_embedding_loss", Rule::Loss}, {"multi_margin_loss", Rule::Loss}, {"multilabel_margin_loss", Rule::Loss}, {"linalg_norm", Rule::Reduce},
+    {"fft_ifftn", Rule::Scan}, {"fft_rfftn", Rule::Scan}, {"fft_irfftn", Rule::Scan}, {"fft_irfft2", Rule::Scan}, {"fft_hfft", Rule::Scan},
+    {"fft_fftshift", Rule::Scan}, {"fft_ifftshift", Rule::Scan}, {"cross", Rule::Scan}, {"softmin", Rule::Scan}, {"_unsafe_index", Rule::Index},
+    {"_fused_rms_norm", Rule::Trailing}, {"_scaled_dot_product_flash_attention_for_cpu", Rule::Attention}, {"einsum", Rule::Einsum},
+    {"linalg_eigh", Rule::Matrix}, {"linalg_eig", Rule::Matrix}, {"linalg_det", Rule::Matrix}, {"linalg_slogdet", Rule::Matrix},
+    {"linalg_inv_ex", Rule::Matrix}, {"linalg_pinv", Rule::Matrix}, {"linalg_cholesky_ex", Rule::Matrix}, {"cholesky", Rule::Matrix},
+    {"linalg_solve_triangular", Rule::Matrix}, {"linalg_matrix_power", Rule::Matrix}, {"matrix_exp", Rule::Matrix},
     {"batch_norm", Rule::BatchNorm}, {"native_batch_norm", Rule::BatchNorm}, {"_native_batch_norm_legit", Rule::BatchNorm},
 };
 
@@ -66,7 +99,9 @@ DimensionRule dimensionRuleOf(const Node& node) {
   if (isInPlace(node) && name.back() == '_') name.pop_back();
   if (name.starts_with("new_") || name.starts_with("_assert")) return Rule::Sizes;
   const auto* found = std::find_if(std::begin(kRules), std::end(kRules), [&](const Entry& entry) { return entry.name == name; });
-  return found == std::end(kRules) ? Rule::Each : found->rule;
+  if (found != std::end(kRules)) return found->rule;
+  const bool isEach = name.starts_with("special_") || std::find(std::begin(kEach), std::end(kEach), name) != std::end(kEach);
+  return isEach ? Rule::Each : Rule::Unknown;
 }
 
 }  // namespace pw

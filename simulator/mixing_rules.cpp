@@ -72,8 +72,12 @@ class Call {
       case DimensionRule::Loss: return loss();
       case DimensionRule::Matrix: return mixedIf(first().flow.layout.dimension + 2 >= rank(), kRuns, sameDimension());
       case DimensionRule::BatchNorm: return sameDimension();
+      case DimensionRule::Einsum: return einsum();
+      case DimensionRule::Unknown: break;
     }
-    return each();
+    FlowResult guess = each();
+    guess.unknown = !guess.mixes && std::ranges::any_of(call_.tensors, [](const FlowingTensor& t) { return t.flow.kind == Kind::Along || t.flow.kind == Kind::Numbers; });
+    return guess;
   }
 
  private:
@@ -227,7 +231,8 @@ class Call {
     const std::string name = operatorName(*call_.node);
     if (dimensions.empty()) dimensions = {rank() - 1};
     if (name.ends_with("2") && name.starts_with("fft") && argumentOf(*call_.node, {"dim"}) == nullptr && rank() > 1) dimensions.push_back(rank() - 2);
-    const bool flat = name == "roll" && dimensionsOf(*call_.node, rank()).empty();
+    const bool ofAll = name == "roll" || (name.starts_with("fft_") && (name.ends_with("n") || name.ends_with("shift")));  // where none is named
+    const bool flat = ofAll && dimensionsOf(*call_.node, rank()).empty();
     const bool hit = std::ranges::find(dimensions, first().flow.layout.dimension) != dimensions.end();
     // renorm's dimension is the one that it leaves apart.
     return mixedIf(flat || (name == "renorm" ? !hit : hit), name == "flip" || name == "roll" ? kPicks : kRuns, sameDimension());
@@ -330,6 +335,36 @@ class Call {
     return agreed(places);
   }
 
+  /// By the letters of the equation; one without them, as with `...`, is not known.
+  [[nodiscard]] FlowResult einsum() const {
+    const Argument* argument = argumentOf(*call_.node, {"equation"});
+    const auto* text = argument == nullptr ? nullptr : std::get_if<std::string>(argument);
+    std::string equation = text == nullptr ? "" : *text;
+    std::erase(equation, ' ');
+    const std::size_t arrow = equation.find("->");
+    if (arrow == std::string::npos || equation.find('.') != std::string::npos) {
+      FlowResult guess = each();
+      guess.unknown = true;
+      return guess;
+    }
+    const std::string result = equation.substr(arrow + 2);
+    std::vector<std::optional<SampleLayout>> places;
+    std::size_t begin = 0;
+    for (const FlowingTensor& tensor : call_.tensors) {
+      const std::size_t end = std::min(equation.find(',', begin), arrow);
+      const std::string letters = equation.substr(begin, end - begin);
+      begin = end + 1;
+      if (tensor.flow.kind != Kind::Along || tensor.flow.layout.dimension >= letters.size()) continue;
+      SampleLayout layout = tensor.flow.layout;
+      const char letter = letters[layout.dimension];
+      const std::size_t at = result.find(letter);
+      if (at == std::string::npos) return mixed(kReduces);
+      layout.dimension = at;
+      places.emplace_back(layout);
+    }
+    return agreed(places);
+  }
+
   [[nodiscard]] FlowResult attention() const {
     const std::size_t out = call_.results.front().size();
     std::vector<std::optional<SampleLayout>> places;
@@ -368,7 +403,10 @@ class Call {
   [[nodiscard]] FlowResult lookup() const {
     const FlowingTensor* indices = named("indices") != nullptr ? named("indices") : &first();
     if (indices != &first() && firstIsAlong()) return mixed(kPicks);
-    return indices->flow.kind == Kind::Along ? all(indices->flow) : each();
+    if (indices->flow.kind != Kind::Along) return each();
+    FlowResult result = all(indices->flow);
+    if (flagOf(*call_.node, "scale_grad_by_freq", false)) result.mixes = "divides gradients by how often all samples have an index";
+    return result;
   }
 
   [[nodiscard]] FlowResult index() const {

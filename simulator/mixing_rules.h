@@ -45,6 +45,7 @@ struct FlowingCall {
 struct FlowResult {
   std::vector<SampleFlow> flows;
   std::optional<std::string> mixes;
+  bool unknown = false;  ///< the operator has no rule: what it does to the samples is a guess from its shapes
 };
 
 /// Follows the samples through one call.

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 #include <fmt/format.h>
+#include <map>
+#include <string>
 #include <unordered_set>
 
 #include "schedules/error.h"
@@ -139,26 +141,53 @@ struct BatchDimension {
   std::int64_t exported = 1;
 };
 
-BatchDimension findBatch(const ModelGraph& graph) {
+/// The batch as this size has it: its symbol, or a fixed number of samples.
+BatchDimension batchOf(const SymbolicInt& size) {
+  if (!size.expression.empty()) {
+    if (const std::optional<LinearForm> form = linearForm(size)) return {form->symbol, *form, size.hint};
+  }
   BatchDimension fixed;
-  bool found = false;
+  fixed.exported = size.hint;
+  return fixed;
+}
+
+/// The first symbolic batch of these sizes, else the first of them.
+BatchDimension firstBatch(const std::vector<const SymbolicInt*>& sizes) {
+  for (const SymbolicInt* size : sizes) {
+    if (BatchDimension batch = batchOf(*size); !batch.symbol.empty()) return batch;
+  }
+  return sizes.empty() ? BatchDimension() : batchOf(*sizes.front());
+}
+
+/// The symbol that most inputs have in a dimension after their first.
+BatchDimension laterBatch(const ModelGraph& graph) {
+  std::map<std::string, int> inputsWith;
+  std::vector<BatchDimension> found;
   for (const ValueId id : graph.inputs) {
     const Value& input = graph.value(id);
-    if (!input.tensor || input.tensor->sizes.empty()) {
-      continue;
-    }
-    const SymbolicInt& size = input.tensor->sizes.front();
-    if (!size.expression.empty()) {
-      if (const std::optional<LinearForm> form = linearForm(size)) {
-        return {form->symbol, *form, size.hint};
-      }
-    }
-    if (!found) {
-      fixed.exported = size.hint;
-      found = true;
+    std::unordered_set<std::string> ofThis;
+    for (std::size_t d = 1; input.tensor && d < input.tensor->sizes.size(); ++d) {
+      BatchDimension batch = batchOf(input.tensor->sizes[d]);
+      if (batch.symbol.empty() || !ofThis.insert(batch.symbol).second) continue;
+      ++inputsWith[batch.symbol];
+      found.push_back(std::move(batch));
     }
   }
-  return fixed;
+  const auto most = std::max_element(found.begin(), found.end(), [&](const auto& a, const auto& b) { return inputsWith[a.symbol] < inputsWith[b.symbol]; });
+  return most == found.end() ? BatchDimension() : *most;
+}
+
+BatchDimension findBatch(const ModelGraph& graph) {
+  std::vector<const SymbolicInt*> first;
+  for (const ValueId id : graph.inputs) {
+    const Value& input = graph.value(id);
+    if (!input.tensor || input.tensor->sizes.empty()) continue;
+    first.push_back(&input.tensor->sizes.front());
+  }
+  BatchDimension batch = firstBatch(first);
+  if (!batch.symbol.empty()) return batch;
+  BatchDimension later = laterBatch(graph);
+  return later.symbol.empty() ? batch : later;
 }
 
 /// Gives every symbol of `number` that `bindings` lacks its value at export.

@@ -177,7 +177,7 @@ struct ModelGraph {
 /// Values a node reads, sub-graph inputs included, each once, in argument order (symbolic numbers included).
 [[nodiscard]] std::vector<ValueId> readsOf(const Node& node);
 
-/// The symbol of the batch dimension: of dimension 0 of the first input where that is symbolic; empty for a fixed batch.
+/// Of dimension 0 of the first input where that is symbolic, else the symbol that most inputs have elsewhere ([T, B, D]); empty for a fixed batch.
 [[nodiscard]] std::string batchSymbol(const ModelGraph& graph);
 /// Batch size at export.
 [[nodiscard]] std::int64_t exportedBatch(const ModelGraph& graph);

@@ -1,10 +1,12 @@
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -20,14 +22,19 @@
 #include "app/cli/output.h"
 #include "app/cli/own_ranks.h"
 #include "app/cli/split_report.h"
+#include "app/cli/split_verdict.h"
 #include "backends/pt2_record.h"
 #include "backends/resources.h"
 #include "backends/torch_backend.h"
+#include "engine/trial.h"
 #include "schedules/error.h"
 #include "schedules/units.h"
 #include "simulator/json_text.h"
+#include "simulator/batch.h"
+#include "simulator/loss_count.h"
 #include "simulator/module_tree.h"
 #include "simulator/partition.h"
+#include "simulator/planner.h"
 
 namespace pw::cli {
 namespace {
@@ -36,6 +43,7 @@ using Json = nlohmann::ordered_json;
 
 constexpr int kDefaultDepth = 3;   ///< of a transformer: the layers, their attention and MLP, and the matrices in these
 constexpr int kMostDepth = 1000;
+constexpr unsigned kMostThreads = 16;  ///< of a trial, whose batch is small
 constexpr int kPage = 20;          ///< split points listed where no depth was asked for
 
 struct InspectOptions {
@@ -43,7 +51,7 @@ struct InspectOptions {
   std::optional<int> depth;  ///< nothing: as deep as fits, see below
   std::int64_t microbatch = 0;  ///< 0: as exported
   std::vector<std::string> libraries;
-  bool report = false, json = false;
+  bool report = false, tries = false, json = false;
 };
 
 /// Everything the command shows.
@@ -56,16 +64,35 @@ struct Inspection {
   std::vector<NotCounted> notCounted;
   std::map<std::string, std::string> tied;
   std::vector<Finding> findings;
+  std::vector<Trial> trials;
   bool askedTorch = false;  ///< which operators it has
 };
 
 /// LibTorch's knowledge of its operators; nothing where its module is not there, which a report can do without.
-HasOperator torchsOperators() {
+OperatorFacts torchsOperators() {
   try {
-    return torchBackend().hasOperator;
+    return {torchBackend().hasOperator, torchBackend().writtenArguments};
   } catch (const Error&) {
     return {};
   }
+}
+
+/// As `run` would weigh microbatches, and where --loss-count auto can weigh the loss, with that too.
+std::vector<Trial> tried(const ModelGraph& graph) {
+  const TorchBackend& torch = torchBackend();
+  torch.prepareProcess(static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1U, kMostThreads)));
+  TrialOptions options;
+  options.loss = defaultLoss(graph);
+  std::vector<Trial> trials{tryMicrobatches(graph, options, torch)};
+  if (!trials.front().refused.empty() || trials.front().sameResults()) return trials;
+  try {
+    static_cast<void>(parseLossCount(graph, options.loss, "auto"));
+  } catch (const UsageError&) {
+    return trials;  // nothing to weigh by
+  }
+  options.lossCount = "auto";
+  trials.push_back(tryMicrobatches(graph, options, torch));
+  return trials;
 }
 
 Inspection inspect(const InspectOptions& options) {
@@ -79,10 +106,11 @@ Inspection inspect(const InspectOptions& options) {
   result.notCounted = notCounted(result.graph, result.microbatch);
   result.tied = tiedParameters(result.graph);
   if (options.report) {
-    const HasOperator hasOperator = torchsOperators();
-    result.askedTorch = static_cast<bool>(hasOperator);
-    result.findings = splitReport(result.graph, hasOperator);
+    const OperatorFacts facts = torchsOperators();
+    result.askedTorch = static_cast<bool>(facts.has);
+    result.findings = splitReport(result.graph, facts);
   }
+  if (options.tries) result.trials = tried(result.graph);
   return result;
 }
 
@@ -112,6 +140,19 @@ std::string valueLine(const ModelGraph& graph, ValueId id, const std::string& ke
   return fmt::format("{}  {} [{}]", shown, name(value.tensor->dtype), fmt::join(dimensions(graph, *value.tensor), ", "));
 }
 
+/// `, in dimension 1 of x and 0 of mask`; empty where it is dimension 0 of all inputs that have one.
+std::string placeOfBatch(const ModelGraph& graph) {
+  std::vector<std::string> places;
+  bool elsewhere = false;
+  for (const ValueId id : graph.inputs) {
+    const auto axis = batchAxis(graph, id);
+    if (!axis) continue;
+    elsewhere = elsewhere || axis->dimension > 0;
+    places.push_back(fmt::format("{} of {}", axis->dimension, graph.value(id).name));
+  }
+  return elsewhere ? fmt::format(", in dimension {}", fmt::join(places, " and ")) : "";
+}
+
 std::string headText(const Inspection& shown, const std::vector<std::string>& files) {
   const ModelGraph& graph = shown.graph;
   std::string text;
@@ -123,8 +164,9 @@ std::string headText(const Inspection& shown, const std::vector<std::string>& fi
   for (std::size_t i = 0; i < graph.outputs.size(); ++i) {
     line(i > 0 ? "" : graph.outputs.size() == 1 ? "output" : "outputs", valueLine(graph, graph.outputs[i], graph.outputNames[i]));
   }
-  line("batch", batchSymbol(graph).empty() ? fmt::format("fixed at {}", shown.microbatch)
-                                           : fmt::format("any; the figures are for a microbatch of {}", shown.microbatch));
+  const std::string place = placeOfBatch(graph);
+  line("batch", batchSymbol(graph).empty() ? fmt::format("fixed at {}{}", shown.microbatch, place)
+                                           : fmt::format("any{}; the figures are for a microbatch of {}", place, shown.microbatch));
   line("weights", graph.parameters.empty() ? "none: the model has no parameters"
                   : hasWeights(graph)      ? "in the file"
                                            : "not in the file (exported on the meta device)");
@@ -183,12 +225,10 @@ std::string splitText(const Inspection& shown, int depth) {
 
 std::string reportText(const Inspection& shown) {
   const bool blocked = std::any_of(shown.findings.begin(), shown.findings.end(), [](const Finding& f) { return f.kind == "unsupported"; });
-  const auto changes = [](const Finding& f) { return f.kind == "batch-mixing" || f.kind == "batch-norm" || f.kind == "in-place-buffer"; };
   std::string text = fmt::format("Can be split: {}.\n", blocked ? "no, an operator cannot be run here" : shown.splits.empty() ? "no" : "yes");
   text += fmt::format("Can be microbatched: {}.\n", batchSymbol(shown.graph).empty() ? fmt::format("in pieces of {} only", shown.microbatch) : "yes, in any size");
-  const bool same = std::none_of(shown.findings.begin(), shown.findings.end(), changes);
-  const bool draws = std::any_of(shown.findings.begin(), shown.findings.end(), [](const Finding& f) { return f.kind == "random"; });
-  text += fmt::format("Gives the same with any microbatch size: {}.\n", !same ? "no, see below" : draws ? "yes, apart from random draws" : "yes, each sample is computed by itself");
+  text += fmt::format("Gives the same with any microbatch size: {}.\n", splitVerdict(shown.findings, shown.trials).sentence);
+  for (const Trial& trial : shown.trials) text += trialText(trial);
   if (!shown.askedTorch) text += "LibTorch is not here to ask: operators were judged by their names.\n";
   return text + findingsText(shown.graph, shown.findings);
 }
@@ -203,6 +243,8 @@ Json valueJson(const ModelGraph& graph, ValueId id, const Bindings& bindings) {
     shape.push_back(size.expression.empty() ? Json(size.hint) : Json(words[d]));
   }
   Json json{{"name", value.name}, {"dtype", name(value.tensor->dtype)}, {"shape", shape}};
+  const auto axis = batchAxis(graph, id);
+  json["batch_dimension"] = axis ? Json(axis->dimension) : Json(nullptr);
   if (value.origin == ValueOrigin::Input) json["sizes"] = shapeOf(*value.tensor, bindings);
   return json;
 }
@@ -221,6 +263,31 @@ Json modulesJson(const Inspection& shown, int depth) {
                        {"activation_bytes", module.activationBytes}});
   }
   return modules;
+}
+
+Json differenceJson(const TrialDifference& difference) {
+  const bool finite = std::isfinite(difference.relative);
+  return {{"equal", difference.equal}, {"relative", finite ? Json(difference.relative) : Json("infinite")}, {"largest", difference.name}};
+}
+
+Json trialJson(const Trial& trial) {
+  if (!trial.refused.empty()) return {{"refused", trial.refused}};
+  Json json{{"batch", trial.batch}, {"loss", trial.loss}, {"loss_count", trial.lossCount}, {"ignored_targets", trial.ignoredTargets}, {"switched_off", trial.switchedOff}, {"random", trial.random}};
+  json["same_results"] = trial.sameResults();
+  json["same_buffers"] = trial.sameBuffers();
+  json["steps"] = Json::array();
+  for (const TrialStep& step : trial.steps) {
+    Json entry{{"microbatches", step.microbatches}, {"failure", step.failure}};
+    if (step.failure.empty()) {
+      entry["loss"] = std::isfinite(step.loss) ? Json(step.loss) : Json(nullptr);
+      entry["loss_difference"] = differenceJson(step.lossDifference);
+      entry["outputs"] = differenceJson(step.outputs);
+      entry["gradients"] = differenceJson(step.gradients);
+      entry["buffers"] = differenceJson(step.buffers);
+    }
+    json["steps"].push_back(entry);
+  }
+  return json;
 }
 
 std::string documentOf(const Inspection& shown, const InspectOptions& options) {
@@ -243,7 +310,13 @@ std::string documentOf(const Inspection& shown, const InspectOptions& options) {
     json["split_points"].push_back(
         {{"name", point.name}, {"node", point.begin.value}, {"crossing_bytes", point.crossing}, {"values", point.values}});
   }
+  if (options.tries) {
+    json["tried"] = Json::array();
+    for (const Trial& trial : shown.trials) json["tried"].push_back(trialJson(trial));
+  }
   if (options.report) {
+    const SplitVerdict verdict = splitVerdict(shown.findings, shown.trials);
+    json["verdict"] = {{"same", name(verdict.same)}, {"random", verdict.draws}, {"disagrees", verdict.disagrees}, {"sentence", verdict.sentence}};
     json["report"] = Json::array();
     for (const Finding& finding : shown.findings) {
       json["report"].push_back({{"kind", finding.kind},
@@ -267,6 +340,8 @@ int runInspect(const InspectOptions& options) {
   const int depth = options.depth.value_or(kDefaultDepth);
   std::string text = headText(shown, options.models) + "\n" + treeText(shown.modules, depth) + incompleteLine(shown.notCounted, false) + "\n" + splitText(shown, options.depth.value_or(splitDepth(shown)));
   if (options.report) text += "\n" + reportText(shown);
+  else if (options.tries) text += "\n";
+  for (const Trial& trial : shown.trials) text += options.report ? "" : trialText(trial);
   print(text);
   return kYes;
 }
@@ -286,11 +361,13 @@ Command addInspect(CLI::App& app) {
       ->check(wholeFrom(1, 1 << 30));
   addLibraryOption(*command, options->libraries);
   command->add_flag("--report", options->report, "Can it be split and microbatched, and what would change its meaning?");
+  command->add_flag("--try", options->tries, "Train one step on a random batch in 1, 2 and 4 microbatches (loads LibTorch) and compare loss, outputs, gradients, buffers");
   command->add_flag("--json", options->json, "One JSON document on stdout");
   command->footer(
       "Examples:\n"
       "  pipewright inspect gpt.pt2 --depth 1\n"
       "  pipewright inspect gpt.pt2 --microbatch 8 --report\n"
+      "  pipewright inspect gpt.pt2 --report --try\n"
       "  pipewright inspect stage0.pt2 stage1.pt2 --json\n\n"
       "FLOPs count 2 per multiply-add of matrix products, convolutions and attention. Activations are results that\n"
       "need a gradient, without views. A split point name works with plan --split: blocks.2 begins a stage there,\n"

@@ -23,6 +23,7 @@
 #include "simulator/json_fields.h"
 #include "simulator/json_text.h"
 #include "simulator/metrics.h"
+#include "simulator/loss_count.h"
 #include "simulator/planner.h"
 #include "simulator/sharing.h"
 
@@ -278,6 +279,8 @@ int run(Options& o) {
     adviseSingleRank(plan, graph, profile, metrics.step, limit, request.optimizerCopies);
     if (!o.out.empty() && fits) print(fmt::format("Written to {}.\n", o.out));
   }
+  const std::string bias = plan.replicas * plan.schedule.microbatches > 1 ? lossBias(graph, plan.loss) : "";
+  if (!bias.empty()) warn(bias);
   if (fits) return kYes;
   return complain(fmt::format("Rank {} would need {}, more than the limit of {}, so no plan was written; use more ranks, smaller microbatches, --recompute auto or another balance",
                               tooLarge->rank.value, formatSize(tooLarge->peakBytes), formatSize(limit)), kNo);

@@ -186,10 +186,15 @@ void evaluateRank(const Options& o, const ModelGraph& graph, const Plan& plan, T
   if (!o.outputs.empty()) print(fmt::format("{} written to {}\n", counted(static_cast<int>(steps.front().outputs.size()), "output"), o.outputs));
 }
 
+void tellLossNote(const Options& o, const Plan& plan, const ModelGraph& graph) {
+  if (const std::string note = lossNote(o, plan, graph); !note.empty()) warn(note);
+}
+
 /// Trains this rank's part; fills `communicator`, which must outlive a failure: peers that notice must not report before this rank does.
 void trainRank(const Options& o, const Plan& plan, const RankEnvironment& environment, std::unique_ptr<Communicator>& communicator, bool& isInTouch) {
   const ModelGraph graph = o.synthetic ? ModelGraph() : loadModel(plan.modelFiles);
   if (!o.synthetic) requireFits(plan, graph);
+  if (!o.synthetic && environment.rank.value == 0 && environment.statusFd < 0) tellLossNote(o, plan, graph);
   bindToCores(environment);
   TrainOptions options = trainOptions(o, plan);
   options.stage.tell = [rank = environment.rank](const std::string& what) { warn(fmt::format("rank {} {}", rank.value, what)); };
@@ -340,7 +345,11 @@ int runOrStartRanks(Options& o, const std::optional<RankEnvironment>& environmen
       failRank(*environment, Error(causeOf(e) + (alone ? flightNote(o, started, environment->rank.value, 1) : "")), &complain);
     }
   }
-  if (!o.synthetic) requireFits(plan, loadModel(plan.modelFiles));
+  if (!o.synthetic) {
+    const ModelGraph graph = loadModel(plan.modelFiles);
+    requireFits(plan, graph);
+    tellLossNote(o, plan, graph);
+  }
   launchRanks(o, plan);
   return kYes;
 }
@@ -375,6 +384,7 @@ Command addRun(CLI::App& app) {
   sub->add_option("--order", o->order, "plan: each rank's row as it stands (default); ready: whichever action is ready first")->check(CLI::IsMember({"plan", "ready"}))->option_text("plan|ready");
   sub->add_option("--data", o->data, "synthetic, or a torch.save of a dict of tensors")->option_text("FILE|synthetic");
   sub->add_option("--loss", o->loss, "cross_entropy, mse, sum, output:NAME (default: the plan's)")->option_text("LOSS");
+  sub->add_option("--loss-count", o->lossCount, "With --loss output:NAME: weigh microbatches by this number instead of samples: auto (targets that the loss does not ignore, or its divisor), an output, or an input's elements that are not -100 or V")->option_text("auto|NAME[:ignore=V]");
   sub->add_option("--loss-over", o->lossOver, "microbatch (default), or batch: one loss of all outputs")->check(CLI::IsMember({"microbatch", "batch"}))->option_text("microbatch|batch");
   sub->add_option("--optimizer", o->optimizer, "sgd (default), adam or adamw, with torch.optim's defaults")->option_text("sgd|adam|adamw");
   sub->add_option("--lr", o->update.learningRate, "Learning rate (default 0.01)")->check(numberFrom(0, 1e6))->option_text("X");

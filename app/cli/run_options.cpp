@@ -11,6 +11,7 @@
 #include "engine/training_files.h"
 #include "schedules/check.h"
 #include "schedules/error.h"
+#include "simulator/loss_count.h"
 
 namespace pw::cli {
 namespace {
@@ -72,7 +73,7 @@ void refuseWhatCannotRun(const RunOptions& o, const Plan& plan) {
     throw UsageError(fmt::format("{} is for GPUs; add --backend nccl, or leave it out.", o.computing.tf32 ? "--tf32" : *o.graphs ? "--graphs" : "--no-graphs"));
   }
   if (o.synthetic && (o.verify || o.evaluates || !o.save.empty() || !o.resume.empty() || o.data != "synthetic" || o.computing.precision != DType::Unknown || o.initRandom ||
-                      o.masked || o.skipNonFinite || o.findNan || o.lossOver != "microbatch" || !o.loss.empty())) {
+                      o.masked || o.skipNonFinite || o.findNan || o.lossOver != "microbatch" || !o.loss.empty() || !o.lossCount.empty())) {
     throw UsageError("--synthetic computes nothing, so options about data, loss, precision and checkpoints do not go with it; leave them out.");
   }
   if (o.verify && o.computing.precision != DType::Unknown) {
@@ -87,6 +88,15 @@ void refuseWhatCannotRun(const RunOptions& o, const Plan& plan) {
   if (o.keep > 0 && !isHistory(o.save)) throw UsageError("--keep is about a history of checkpoints; name them by step: --save 'checkpoint-{step}.pt'.");
   if (o.resetOptimizer && o.resume.empty()) throw UsageError("--reset-optimizer belongs to --resume FILE; add it, or leave out --reset-optimizer.");
   if (o.saveEvery > 0 && o.save.empty()) throw UsageError("--save-every needs --save FILE.");
+}
+
+std::string lossNote(const RunOptions& o, const Plan& plan, const ModelGraph& graph) {
+  if (!o.lossCount.empty()) {
+    static_cast<void>(parseLossCount(graph, plan.loss, o.lossCount));
+    return "";
+  }
+  const int microbatches = plan.replicas * plan.schedule.microbatches;
+  return microbatches > 1 ? lossBias(graph, plan.loss) : "";
 }
 
 void completeOptimizer(RunOptions& o) {
@@ -112,7 +122,7 @@ TrainOptions trainOptions(const RunOptions& o, const Plan& plan) {
   options.stage.seed = o.seed;
   options.stage.optimizer = o.update;
   options.stage.initRandom = o.initRandom;
-  options.stage.data = {o.data == "synthetic" ? "" : o.data, o.lossOver == "batch", o.masked};
+  options.stage.data = {o.data == "synthetic" ? "" : o.data, o.lossOver == "batch", o.masked, o.lossCount};
   options.stage.resume = o.resume;
   options.stage.resetOptimizer = o.resetOptimizer;
   options.stage.graphs = o.computing.graphs && !o.findNan;  // a recorded stage cannot be looked into

@@ -14,7 +14,7 @@ namespace pw::cli {
 
 /// What a call of `run` asks for.
 struct RunOptions {
-  std::string plan, store, data = "synthetic", loss, lossOver = "microbatch", optimizer = "sgd", order = "plan", outputs, save, resume, log, live, progressStyle = "auto";
+  std::string plan, store, data = "synthetic", loss, lossCount, lossOver = "microbatch", optimizer = "sgd", order = "plan", outputs, save, resume, log, live, progressStyle = "auto";
   std::vector<std::string> models;   ///< archives in place of the plan's, which have moved
   std::string transport, precision;  ///< empty: as the plan was profiled, until `followPlan`
   std::optional<bool> tf32, graphs;  ///< none: so, too
@@ -40,6 +40,9 @@ void followPlan(RunOptions& options, const Plan& plan);
 void refuseWhatCannotRun(const RunOptions& options, const Plan& plan);
 /// How long any wait between ranks may last.
 [[nodiscard]] std::chrono::milliseconds deadlineOf(const RunOptions& options);
+/// Throws UsageError for a --loss-count that does not fit the model; else says how training on the model's own loss differs from training on the whole
+/// batch, a sentence, where it does and nothing weighs the microbatches.
+[[nodiscard]] std::string lossNote(const RunOptions& options, const Plan& plan, const ModelGraph& graph);
 /// What they mean to the engine. Reads the checkpoint to resume from.
 [[nodiscard]] TrainOptions trainOptions(const RunOptions& options, const Plan& plan);
 /// How the flight records begin that ranks write when they fail: beside the run store, or here.

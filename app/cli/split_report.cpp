@@ -15,6 +15,7 @@
 #include "schedules/error.h"
 #include "simulator/batch_mixing.h"
 #include "simulator/graph_facts.h"
+#include "simulator/loss_form.h"
 
 namespace pw::cli {
 namespace {
@@ -24,7 +25,7 @@ struct Kind {
 };
 
 /// In the order of the report: what forbids, then what changes results, then what is good to know.
-constexpr std::array<Kind, 11> kKinds{{
+constexpr std::array<Kind, 15> kKinds{{
     {"unsupported", "Operators that cannot be run here", "Give the library that defines them with --load-library, or replace them by PyTorch's own operators before exporting"},
     {"data-dependent", "Sizes that depend on the data: no stage may begin where such a tensor would cross",
      "Nothing, if each is used up inside a module; else use a mask or torch.where instead of selecting"},
@@ -36,15 +37,23 @@ constexpr std::array<Kind, 11> kKinds{{
      "Batch norm in training takes its statistics of each microbatch, not of the batch: "
      "results change with the microbatch size, and running statistics advance once per microbatch",
      "Keep microbatches large, or use group norm, layer norm or frozen statistics (eval mode) instead"},
+    {"power-iteration", "Buffers or parameters that the forward changes and results depend on, as the vectors of spectral norm: they change once per microbatch, "
+     "not once per batch, so each microbatch sees others",
+     "Expect other results for each number of microbatches; where a parametrisation does it, remove it, or freeze it (eval mode) before exporting"},
+    {"loss-bias", "Numbers over the samples, such as the model's loss, that do not follow from those of the microbatches: --loss output:NAME takes the mean of theirs",
+     "Let the model give a mean over samples or targets, or train on the outputs before it with --loss cross_entropy or mse"},
+    {"unknown-operator", "Operators without a rule here: whether they compute each sample by itself is not known, and so neither is whether results stay the same",
+     "Try it: pipewright inspect --try"},
     {"in-place-buffer", "Buffers changed in place are changed once per microbatch, not once per batch",
      "See whether that is what the buffer is for; a counter of steps would run too fast"},
+    {"loss-count", "Losses that count targets: a step takes the mean of its microbatches' means, in which the targets of a microbatch with fewer of them weigh more",
+     "Give every microbatch as many targets, or weigh microbatches by them: run --loss output:NAME --loss-count auto"},
     {"random", "Random operators draw anew for each microbatch: results agree with an unsplit run in distribution, not in value",
      "Nothing in training; to compare values, set the probabilities to 0"},
     {"own-loss",
      "The model computes single numbers over the samples, such as its loss: with --loss output:NAME the loss of a step is the mean of those of its "
      "microbatches, weighted by their samples",
-     "Nothing for a mean over samples; it differs from the unsplit mean where microbatches hold unequal numbers of unignored targets, and a sum "
-     "over samples becomes smaller by the number of microbatches"},
+     "Nothing for a mean over samples; what is no such mean is listed above"},
     {"shared-parameter", "Parameters used in several modules: where these fall into different stages, each stage holds a copy and the gradients are added",
      "Nothing; it costs memory, and one message per step"},
     {"unused-parameter", "Parameters that no output depends on: they get no gradient and stay as they are", "Remove them, or see whether an output is missing"},
@@ -90,14 +99,9 @@ bool isTrainingBatchNorm(const Node& node) {
   return training == nullptr ? operatorName(node).find("no_training") == std::string::npos : *training;
 }
 
-/// The buffer whose memory the node changes in place; null when it changes none, or only batch norm's counter, which comes with it.
-const StateTensor* changedBuffer(const ModelGraph& graph, const Node& node) {
-  const auto reads = readsOf(node);
-  if (!isInPlace(node) || reads.empty()) return nullptr;
-  const ValueId base = viewedBase(graph, reads.front());
-  const auto buffer = std::find_if(graph.buffers.begin(), graph.buffers.end(), [&](const StateTensor& b) { return b.value == base; });
-  if (buffer == graph.buffers.end() || buffer->name.find("num_batches_tracked") != std::string::npos) return nullptr;
-  return &*buffer;
+/// Told by batch norm's own finding: its statistics, and the counter that comes with them.
+bool isOfBatchNorm(const StateChange& change) {
+  return operatorName(*change.node).find("batch_norm") != std::string::npos || change.state->name.find("num_batches_tracked") != std::string::npos;
 }
 
 bool hasUnknownSize(const ModelGraph& graph, const Node& node, const Bindings& bindings) {
@@ -113,8 +117,8 @@ bool hasUnknownSize(const ModelGraph& graph, const Node& node, const Bindings& b
 
 class Report {
  public:
-  Report(const ModelGraph& graph, const HasOperator& hasOperator)
-      : graph_(graph), hasOperator_(hasOperator), bindings_(bindBatch(graph, exportedBatch(graph))), mixings_(batchMixing(graph)) {}
+  Report(const ModelGraph& graph, const OperatorFacts& facts)
+      : graph_(graph), hasOperator_(facts.has), bindings_(bindBatch(graph, exportedBatch(graph))), mixings_(batchMixing(graph)), changes_(stateChanges(graph, facts.written)) {}
 
   void visit(const Node& node, const std::string& around) {
     const std::string module = node.modules.empty() ? around : node.modules.back().path;
@@ -127,13 +131,36 @@ class Report {
     if (isTrainingBatchNorm(node)) found("batch-norm", name);
     if (isRandomOperator(node)) found("random", name);
     if (isNondeterministic(node)) found("nondeterministic", name);
-    if (const StateTensor* buffer = changedBuffer(graph_, node)) found("in-place-buffer", name, "changes " + buffer->name);
+    for (const StateChange& change : changes_) {
+      if (change.node != &node || isOfBatchNorm(change)) continue;
+      found(change.read ? "power-iteration" : "in-place-buffer", name, "changes " + change.state->name + (change.isParameter ? ", a parameter" : ""));
+    }
     const auto mixing = std::find_if(mixings_.begin(), mixings_.end(), [&](const Mixing& m) { return m.node == &node; });
-    if (mixing != mixings_.end()) found(mixing->ownLoss ? "own-loss" : "batch-mixing", name, mixing->sums ? "sums over the samples" : mixing->how);
+    if (mixing != mixings_.end() && mixing->unknown) found("unknown-operator", name);
+    else if (mixing != mixings_.end()) found(mixing->ownLoss ? "own-loss" : "batch-mixing", name, mixing->sums ? "sums over the samples" : mixing->how);
     for (const NamedArgument& argument : node.inputs) {
       const auto* inner = std::get_if<GraphArg>(&argument.value);
       if (inner == nullptr) continue;
       for (const Node& nested : graph_.subgraphs[inner->index].nodes) visit(nested, module);
+    }
+  }
+
+  /// Losses that are no means over the samples.
+  void visitLosses() {
+    for (const OwnLoss& loss : ownLosses(graph_)) {
+      const Node* node = loss.node;
+      const auto found = [&](const char* kind, const std::string& detail) {
+        const std::string module = node == nullptr || node->modules.empty() ? "" : node->modules.back().path;
+        findings_.push_back({kind, module, graph_.outputNames[loss.output], node == nullptr ? "" : node->sourceLine, detail});
+      };
+      switch (loss.form) {
+        case LossForm::Mean: break;
+        case LossForm::Sum: found("loss-bias", "a sum over the samples"); break;
+        case LossForm::TargetMean: found("loss-count", fmt::format("a mean over the targets that are not {}", loss.ignored)); break;
+        case LossForm::Quotient: found(loss.counted ? "loss-count" : "loss-bias", "a quotient of sums over the samples"); break;
+        case LossForm::Other: found("loss-bias", loss.why); break;
+        case LossForm::Unknown: found("unknown-operator", "of sizes or operators that are not known"); break;
+      }
     }
   }
 
@@ -199,6 +226,7 @@ class Report {
   const HasOperator& hasOperator_;
   Bindings bindings_;
   std::vector<Mixing> mixings_;
+  std::vector<StateChange> changes_;
   std::vector<Finding> findings_;
 };
 
@@ -253,9 +281,10 @@ std::string meaningOf(const std::string& kind) { return kindOf(kind) == kKinds.e
 
 std::string cureOf(const std::string& kind) { return kindOf(kind) == kKinds.end() ? std::string() : std::string(kindOf(kind)->cure); }
 
-std::vector<Finding> splitReport(const ModelGraph& graph, const HasOperator& hasOperator) {
-  Report report(graph, hasOperator);
+std::vector<Finding> splitReport(const ModelGraph& graph, const OperatorFacts& facts) {
+  Report report(graph, facts);
   for (const Node& node : graph.nodes) report.visit(node, "");
+  report.visitLosses();
   report.visitParameters();
   return report.findings();
 }

@@ -50,6 +50,14 @@ TEST_F(Outputs, AreJoinedAlongTheirBatchDimension) {
   EXPECT_EQ(numbersOf<float>(columns), (std::vector<float>{0, 1, 4, 2, 3, 5}));
 }
 
+TEST_F(Outputs, AreJoinedBlockByBlockWhereTheirSamplesStandApart) {
+  // Two positions of samples a, b and of c, flattened from [T, B]: a0 b0 a1 b1 and c0 c1.
+  std::vector<float> first{0, 1, 10, 11}, second{2, 12};
+  const MappedTensor rows = saved({{"rows", DType::Float32, 0, {part(first, {4, 1}), part(second, {2, 1})}, 2}}, "rows");
+  EXPECT_EQ(rows.shape, (std::vector<std::int64_t>{6, 1}));
+  EXPECT_EQ(numbersOf<float>(rows), (std::vector<float>{0, 1, 2, 10, 11, 12}));
+}
+
 TEST_F(Outputs, WithoutABatchDimensionAreMeansOverTheSamples) {
   std::vector<float> first{3, 0}, second{9, 1};
   const MappedTensor loss = saved({{"loss", DType::Float32, std::nullopt, {part(first, {2}), part(second, {2})}}}, "loss");

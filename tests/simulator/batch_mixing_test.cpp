@@ -195,6 +195,45 @@ TEST(BatchMixing, IsFoundInSubgraphsAndWithAFixedBatch) {
   EXPECT_EQ(mixedBy("mean", {{"dim", Dims{0}}}, GraphBuilder::shape({2, 4}), rows), Strings{"mean: reduces over the samples"});
 }
 
+TEST(BatchMixing, IsUnknownForOperatorsWithoutARule) {
+  const auto unknown = [](const std::string& op, const TensorMeta& result, bool ofSamples) {
+    GraphBuilder g;
+    const ValueId x = g.input("x"), table = g.parameter("table");
+    const ValueId made = g.call(op, {{"self", ofSamples ? x : table}, {"mask", x}, {"source", x}}, "made", result);
+    std::vector<std::string> found;
+    for (const Mixing& mixing : batchMixing(g.done(made))) found.push_back((mixing.unknown ? "unknown: " : "mixes: ") + operatorName(*mixing.node));
+    return found;
+  };
+  EXPECT_EQ(unknown("masked_scatter", GraphBuilder::rows(), true), Strings{"unknown: masked_scatter"}) << "it takes from the source in the order of all samples";
+  EXPECT_EQ(unknown("torch.ops.mine.route.default", GraphBuilder::rows(), true), Strings{"unknown: torch.ops.mine.route.default"});
+  EXPECT_EQ(unknown("torch.ops.mine.route.default", GraphBuilder::shape({4, 4}), true), Strings{"mixes: torch.ops.mine.route.default"});
+  GraphBuilder g;
+  const ValueId made = g.call("torch.ops.mine.table.default", {{"self", g.parameter("table")}}, "made", GraphBuilder::shape({4}));
+  EXPECT_TRUE(batchMixing(g.done(g.call("add", {{"self", g.input("x")}, {"other", made}}, "y"))).empty()) << "it sees no samples";
+}
+
+TEST(BatchMixing, IsAGradientThatCountsTheIndicesOfAllSamples) {
+  const auto embedding = [](bool scales) {
+    GraphBuilder g;
+    const ValueId x = g.input("x", GraphBuilder::meta({kB}, DType::Int64)), weight = g.parameter("weight");
+    return mixed(g.done(g.call("embedding", {{"weight", weight}, {"indices", x}, {"padding_idx", std::int64_t{-1}}, {"scale_grad_by_freq", scales}}, "y")));
+  };
+  EXPECT_EQ(embedding(false), Strings());
+  EXPECT_EQ(embedding(true), Strings{"embedding: divides gradients by how often all samples have an index"});
+}
+
+TEST(BatchMixing, FollowsTheLettersOfAnEquation) {
+  const auto einsum = [](const std::string& equation, const TensorMeta& result) {
+    GraphBuilder g;
+    const ValueId x = g.input("x"), w = g.parameter("w");
+    return mixed(g.done(g.call("einsum", {{"equation", equation}, {"tensors", std::vector<ValueId>{x, w}}}, "y", result)));
+  };
+  EXPECT_EQ(einsum("bi,ij->bj", GraphBuilder::rows()), Strings());
+  EXPECT_EQ(einsum("bi,ij->jb", sized({fixed(4), kB})), Strings());
+  EXPECT_EQ(einsum("bi,ij->j", sized({fixed(4)})), Strings{"einsum: reduces over the samples"});
+  EXPECT_EQ(einsum("...i,ij->...j", GraphBuilder::rows()), Strings{"einsum: has no rule here"});
+}
+
 TEST(BatchMixing, IsNoneOfWhatDoesNotDependOnTheSamples) {
   GraphBuilder g;
   const ValueId x = g.input("x"), table = g.parameter("table");

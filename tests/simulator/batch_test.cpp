@@ -61,5 +61,17 @@ TEST(BatchAxis, OfAFixedBatchIsDimensionZeroWhereItIsTheBatch) {
   EXPECT_EQ(batchAxis(g.graph(), loss), std::nullopt);
 }
 
+TEST(BatchAxis, OfAFlattenedSequenceFirstValueHasItsSamplesInBlocks) {
+  GraphBuilder g;
+  const ValueId in = g.input("in", GraphBuilder::meta({{7, ""}, GraphBuilder::batch(), {4, ""}}));
+  const TensorMeta rows = GraphBuilder::meta({sized(14, std::string("Mul(Integer(7), ") + kSymbol + ")"), {4, ""}});
+  const ValueId flat = g.call("view", {{"self", in}}, "flat", rows);
+  const TensorMeta turned = GraphBuilder::meta({GraphBuilder::batch(), {7, ""}, {4, ""}});
+  const ValueId first = g.call("transpose", {{"self", in}, {"dim0", std::int64_t{0}}, {"dim1", std::int64_t{1}}}, "first", turned);
+  const ValueId plain = g.call("reshape", {{"self", first}}, "plain", rows);
+  EXPECT_EQ(batchAxis(g.graph(), flat), (BatchAxis{0, 1, 7})) << "row t * B + s is of sample s";
+  EXPECT_EQ(batchAxis(g.graph(), plain), (BatchAxis{0, 7, 1}));
+}
+
 }  // namespace
 }  // namespace pw

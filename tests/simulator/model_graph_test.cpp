@@ -142,6 +142,14 @@ TEST(Batch, TheFirstSymbolicLeadingDimensionIsTheBatch) {
   EXPECT_THROW(static_cast<void>(bindBatch(graph, 0)), UsageError);
 }
 
+TEST(Batch, IsInAnotherDimensionWhereNoLeadingOneIsSymbolic) {
+  // [T, B, D], and a state [layers, B, H]; one input alone has a symbolic length.
+  const ModelGraph graph = graphOf({floats({{7, ""}, {3, symbol("length")}}), floats({{9, ""}, {2, symbol("b")}, {5, ""}}), floats({{1, ""}, {2, symbol("b")}})});
+  EXPECT_EQ(batchSymbol(graph), "b");
+  EXPECT_EQ(exportedBatch(graph), 2);
+  EXPECT_EQ(bindBatch(graph, 8), (Bindings{{"b", 8}, {"length", 3}}));
+}
+
 TEST(Batch, AMultipleOfASymbolIsSolvedForIt) {
   const ModelGraph graph = graphOf({floats({{4, "Mul(Integer(2), " + symbol("h") + ")"}})});
   EXPECT_EQ(bindBatch(graph, 10), (Bindings{{"h", 5}}));

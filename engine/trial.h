@@ -1,0 +1,58 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "backends/torch_backend.h"
+#include "simulator/model_graph.h"
+
+namespace pw {
+
+/// The farthest that one kind of result was from the whole batch's, and where.
+struct TrialDifference {
+  double relative = 0;  ///< of the largest element of the same tensor over the whole batch; infinite where one is not a number
+  std::string name;     ///< of that tensor; empty where nothing was compared or nothing differs
+  bool equal = true;    ///< within what rounding may do
+
+  bool operator==(const TrialDifference&) const = default;
+};
+
+/// A training step on a random batch cut into microbatches, compared with the same batch in one piece.
+struct TrialStep {
+  int microbatches = 1;
+  double loss = 0;
+  TrialDifference lossDifference, outputs, gradients, buffers;
+  std::string failure;  ///< a sentence, where the model cannot run with such microbatches
+
+  [[nodiscard]] bool sameResults() const { return failure.empty() && lossDifference.equal && outputs.equal && gradients.equal; }
+  bool operator==(const TrialStep&) const = default;
+};
+
+struct Trial {
+  std::string refused;               ///< why there was nothing to try, a sentence; else empty
+  std::int64_t batch = 0;
+  std::string loss, lossCount;       ///< of `--loss` and `--loss-count`
+  bool ignoredTargets = false;       ///< whether targets that the model's loss ignores were among the data
+  std::vector<std::string> switchedOff, random;  ///< names of random operators: made to draw nothing (dropout), and not, so that results differ by them
+  std::vector<TrialStep> steps;      ///< 1, 2 and 4 microbatches
+
+  [[nodiscard]] bool sameResults() const;
+  [[nodiscard]] bool sameBuffers() const;
+  bool operator==(const Trial&) const = default;
+};
+
+struct TrialOptions {
+  std::string loss;        ///< `output:loss`, …
+  std::string lossCount;   ///< of --loss-count; may be empty
+  std::uint64_t seed = 0;
+  std::chrono::milliseconds deadline{600000};
+};
+
+/// Trains one step in this process on one rank, in train mode with dropout switched off, with 1, 2 and 4 microbatches of one synthetic batch of 4 samples
+/// (or 4 times the smallest batch that the model takes), each from the model's own state. Equal is what differs by less than the rounding of the
+/// narrowest floating type in the trace may do. Weights that the archive lacks are drawn. Cost: three training steps.
+[[nodiscard]] Trial tryMicrobatches(const ModelGraph& graph, const TrialOptions& options, const TorchBackend& torch);
+
+}  // namespace pw

@@ -1,0 +1,74 @@
+#include "simulator/state_changes.h"
+
+#include <gtest/gtest.h>
+
+#include "simulator/graph_facts.h"
+#include "tests/support/graph_builder.h"
+
+namespace pw {
+namespace {
+
+using test::GraphBuilder;
+using Strings = std::vector<std::string>;
+
+/// `operator writes name`, with ` (read)` where results depend on it.
+Strings changes(const ModelGraph& graph, const WrittenArguments& written = {}) {
+  Strings found;
+  for (const StateChange& change : stateChanges(graph, written)) {
+    found.push_back(operatorName(*change.node) + " writes " + change.state->name + (change.isParameter ? ", a parameter" : "") + (change.read ? " (read)" : ""));
+  }
+  return found;
+}
+
+TEST(StateChanges, AreThoseOfOperatorsInPlaceAlsoThroughViews) {
+  GraphBuilder g;
+  const ValueId x = g.input("x"), counter = g.buffer("counter"), table = g.buffer("table"), weight = g.parameter("weight");
+  g.call("add_", {{"self", counter}, {"other", std::int64_t{1}}}, "more");
+  const ValueId part = g.call("select", {{"self", table}, {"dim", std::int64_t{0}}, {"index", std::int64_t{0}}}, "part");
+  g.call("copy_", {{"self", part}, {"src", x}}, "filled");
+  g.call("clamp_", {{"self", weight}, {"min", 0.0}}, "positive");
+  const ValueId own = g.call("relu", {{"self", x}}, "own");
+  g.call("relu_", {{"self", own}}, "again");  // what the model computed itself
+  EXPECT_EQ(changes(g.done(g.call("mul", {{"self", x}, {"other", table}}, "y"))),
+            (Strings{"add_ writes counter", "copy_ writes table (read)", "clamp_ writes weight, a parameter"}));
+}
+
+TEST(StateChanges, OfPowerIterationAreInASubgraphByTheArgumentOut) {
+  // As spectral_norm is traced: v = normalize(W^T u, out=v) without gradients, then W / (u . W v).
+  GraphBuilder g;
+  const ValueId x = g.input("x"), weight = g.parameter("weight"), u = g.buffer("u"), v = g.buffer("v");
+  const TensorMeta vector = GraphBuilder::shape({4});
+  const ValueId inW = g.call("clone", {{"self", weight}}, "w_inside"), inU = g.call("clone", {{"self", u}}, "u_inside"), inV = g.call("clone", {{"self", v}}, "v_inside");
+  g.graph().nodes.clear();  // only their values are used: they stand for the sub-graph's inputs
+  const ValueId turned = g.call("mv", {{"self", inW}, {"vec", inU}}, "turned", vector);
+  const ValueId next = g.call("div", {{"self", turned}, {"other", turned}, {"out", inV}}, "next", vector);
+  Subgraph inside{{inW, inU, inV}, {next}, g.graph().nodes};
+  g.graph().nodes.clear();
+  g.graph().subgraphs.push_back(inside);
+  const ValueId result = g.call("torch.ops.higher_order.wrap_with_set_grad_enabled", {{"", false}, {"", GraphArg{0}}, {"", weight}, {"", u}, {"", v}}, "result", vector);
+  EXPECT_EQ(changes(g.done(g.call("mul", {{"self", x}, {"other", result}}, "y"))), Strings{"div writes v (read)"});
+}
+
+TEST(StateChanges, OfRunningStatisticsAreOnlyKept) {
+  const auto norm = [](const std::string& op, const std::string& flag, bool on) {
+    GraphBuilder g;
+    const ValueId x = g.input("x"), mean = g.buffer("mean"), var = g.buffer("var");
+    return changes(g.done(g.call(op, {{"input", x}, {"running_mean", mean}, {"running_var", var}, {flag, on}}, "y")));
+  };
+  EXPECT_EQ(norm("instance_norm", "use_input_stats", true), (Strings{"instance_norm writes mean", "instance_norm writes var"}));
+  EXPECT_EQ(norm("batch_norm", "training", true), (Strings{"batch_norm writes mean", "batch_norm writes var"}));
+  EXPECT_EQ(norm("instance_norm", "use_input_stats", false), Strings());
+  EXPECT_EQ(norm("batch_norm", "training", false), Strings());
+}
+
+TEST(StateChanges, OfCustomOperatorsAreThoseOfTheirSchema) {
+  GraphBuilder g;
+  const ValueId x = g.input("x"), memory = g.buffer("memory");
+  const ModelGraph graph = g.done(g.call("torch.ops.mine.remember.default", {{"x", x}, {"memory", memory}}, "y"));
+  EXPECT_EQ(changes(graph), Strings());
+  EXPECT_EQ(changes(graph, [](const std::string& target) { return target == "torch.ops.mine.remember.default" ? Strings{"memory"} : Strings(); }),
+            Strings{"torch.ops.mine.remember.default writes memory (read)"});
+}
+
+}  // namespace
+}  // namespace pw
