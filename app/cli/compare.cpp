@@ -121,7 +121,7 @@ int runCompare(const CompareOptions& options) {
     if (options.json) {
       auto document = nlohmann::ordered_json::parse(documentOf(comparison, run, step, nullptr, nullptr));
       if (replayed) document["replayed_makespan_ns"] = *replayed;
-      print(document.dump(2) + "\n");
+      print(versioned(document.dump(2)) + "\n");
       return kYes;
     }
     print(textOf(comparison, pair));
@@ -136,7 +136,7 @@ int runCompare(const CompareOptions& options) {
   const Comparison comparison = compare(step.measured, withStep.measured);
   const Pair pair{&step.measured,        &withStep.measured, fmt::format("run {}", run.id.value), fmt::format("run {}", with.id.value),
                   titleOf(run, step), titleOf(with, withStep)};
-  print(options.json ? documentOf(comparison, run, step, &with, &withStep) : textOf(comparison, pair));
+  print(options.json ? versioned(documentOf(comparison, run, step, &with, &withStep)) : textOf(comparison, pair));
   return kYes;
 }
 

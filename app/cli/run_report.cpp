@@ -41,7 +41,7 @@ void printJson(const RunResult& result) {
     j["processes"].push_back({{"rank", r}, {"resident_peak_bytes", result.residentPeak[r]}, {"start_to_first_action_ns", result.startToFirstAction[r]}});
   }
   if (!result.saved.empty()) j["checkpoint"] = result.saved;
-  fmt::print("{}\n", j.dump(1));
+  print(versioned(j.dump(1)) + "\n");
 }
 
 void printText(const RunResult& result, const std::string& store) {
