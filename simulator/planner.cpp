@@ -102,6 +102,7 @@ Plan planOf(const PlanRequest& request, const ModelGraph& graph, const Profile& 
   plan.schedule = rows;
   plan.costs = priced.costs;
   plan.profile = profile;
+  plan.optimizer = {request.optimizer, request.optimizerCopies, request.zero1};
   return plan;
 }
 

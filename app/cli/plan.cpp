@@ -229,6 +229,7 @@ PlanRequest requestOf(const Options& o, const ModelGraph& graph, const Profile& 
   request.recompute = o.recompute;
   if (o.share != "auto") request.sharing = o.share == "transmit" ? Sharing::Transmit : Sharing::Replicate;
   request.optimizerCopies = stateCopies(plannedOptimizer(o.optimizer, o.momentum));
+  request.optimizer = o.optimizer;
   request.zero1 = o.zero1;
   request.memoryLimit = limit;
   return request;

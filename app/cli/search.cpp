@@ -65,6 +65,7 @@ SearchSpace spaceOf(const Options& o) {
   space.base.batch = o.batch;
   space.base.loss = o.loss;
   space.base.optimizerCopies = stateCopies(plannedOptimizer(o.optimizer, o.momentum));
+  space.base.optimizer = o.optimizer;
   space.base.zero1 = o.zero1;
   space.base.memoryLimit = o.memoryLimit.empty() ? 0 : parseSize(o.memoryLimit);
   space.fixedMicrobatch = o.microbatch > 0;
