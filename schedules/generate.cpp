@@ -2,12 +2,15 @@
 
 #include <algorithm>
 #include <array>
+#include <string>
+#include <vector>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include "schedules/error.h"
 #include "schedules/families.h"
+#include "schedules/names.h"
 
 namespace pw {
 namespace {
@@ -57,11 +60,23 @@ constexpr std::array kGenerators{
 std::span<const Generator> generators() { return kGenerators; }
 
 const Generator& generatorOf(std::string_view name) {
-  const auto found = std::ranges::find(kGenerators, name, &Generator::name);
-  if (found != kGenerators.end()) return *found;
-  std::array<std::string_view, kGenerators.size()> known;
-  std::ranges::transform(kGenerators, known.begin(), &Generator::name);
-  throw UsageError(fmt::format("unknown schedule \"{}\"; known are {}", name, fmt::join(known, ", ")));
+  constexpr std::string_view kPrefix = "schedule";  // of torch's classes
+  const auto plain = [&](std::string_view text) {
+    std::string letters = plainName(text);
+    return letters.starts_with(kPrefix) ? letters.substr(kPrefix.size()) : letters;
+  };
+  const std::string wanted = plain(name);
+  for (const Generator& g : kGenerators) {
+    const bool isTorch = !g.torchName.empty() && wanted == plain(g.torchName);
+    if (!wanted.empty() && (isTorch || wanted == plain(g.name))) return g;
+  }
+  std::vector<std::string_view> known, all;
+  for (const Generator& g : kGenerators) {
+    known.push_back(g.name);
+    if (!g.torchName.empty()) all.push_back(g.torchName.substr(g.torchName.find('S') + kPrefix.size()));
+  }
+  all.insert(all.begin(), known.begin(), known.end());
+  throw UsageError(fmt::format("unknown schedule \"{}\"{}; known are {}", name, didYouMean(name, all), fmt::join(known, ", ")));
 }
 
 Schedule generate(std::string_view name, const Shape& shape) {

@@ -29,7 +29,7 @@ struct Generator {
 /// All generators, in the order `schedule list` shows them.
 [[nodiscard]] std::span<const Generator> generators();
 
-/// The generator of that name. Throws UsageError for an unknown one, listing the known.
+/// The generator of that name or torch's (`Interleaved1F1B`, `ScheduleGPipe`), in any case. Throws UsageError for an unknown one, with near names.
 [[nodiscard]] const Generator& generatorOf(std::string_view name);
 
 /// Generates the named schedule. Throws UsageError for an unknown name or a shape the family refuses.

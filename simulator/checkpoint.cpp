@@ -9,7 +9,9 @@
 #include <string_view>
 
 #include "schedules/error.h"
+#include "simulator/compiled_rows.h"
 #include "simulator/graph_facts.h"
+#include "simulator/model_costs.h"
 #include "simulator/program.h"
 
 namespace pw {
@@ -92,7 +94,20 @@ std::vector<NodeRange> moduleRanges(const ModelGraph& graph, const std::vector<s
   return outer;
 }
 
-std::optional<std::string> obstacleToRecompute(const ModelGraph& graph, const NodeRange& range) {
+std::vector<InPlaceChange> changesInPlace(const ModelGraph& graph) {
+  std::vector<InPlaceChange> changes;
+  for (std::size_t n = 0; n < graph.nodes.size(); ++n) {
+    std::vector<ValueId> bases = changedBases(graph, graph.nodes[n]);
+    if (!bases.empty()) changes.push_back({NodeId(n), std::move(bases)});
+  }
+  return changes;
+}
+
+std::optional<std::string> obstacleToRecompute(const ModelGraph& graph, const NodeRange& range) { return obstacleToRecompute(graph, range, changesInPlace(graph)); }
+
+std::optional<std::string> obstacleToRecompute(const ModelGraph& graph, const NodeRange& range, const std::vector<InPlaceChange>& changes) {
+  const auto first = std::ranges::lower_bound(changes, range.begin, {}, &InPlaceChange::node);
+  if (first == changes.end()) return std::nullopt;
   const auto isInside = [&](ValueId base) {
     const Value& value = graph.value(base);
     return value.origin == ValueOrigin::Node && value.producer >= range.begin && value.producer < range.end;
@@ -103,18 +118,23 @@ std::optional<std::string> obstacleToRecompute(const ModelGraph& graph, const No
       if (const ValueId base = viewedBase(graph, v); !isInside(base)) entering.insert(base);
     }
   }
-  for (auto n = range.begin.index(); n < graph.nodes.size(); ++n) {
-    const Node& node = graph.nodes[n];
-    for (const ValueId base : changedBases(graph, node)) {
+  for (auto change = first; change != changes.end(); ++change) {
+    const Node& node = graph.node(change->node);
+    for (const ValueId base : change->bases) {
       if (!entering.contains(base) || isBatchCounter(graph, base)) continue;
       return fmt::format("{} ({}) changes {} in place, {} its forward runs again", operatorName(node), node.sourceLine, graph.value(base).name,
-                         NodeId(n) < range.end ? "so that it would change twice when" : "which would be different when");
+                         change->node < range.end ? "so that it would change twice when" : "which would be different when");
     }
   }
   return std::nullopt;
 }
 
 void setCheckpoints(const ModelGraph& graph, Partition& partition, const std::vector<std::string>& names) {
+  const bool none = names.empty() || names == std::vector<std::string>{"none"};
+  setCheckpoints(graph, partition, names, none ? std::vector<InPlaceChange>{} : changesInPlace(graph));
+}
+
+void setCheckpoints(const ModelGraph& graph, Partition& partition, const std::vector<std::string>& names, const std::vector<InPlaceChange>& changes) {
   const bool none = names.empty() || names == std::vector<std::string>{"none"};
   const bool full = names == std::vector<std::string>{"full"};
   const std::vector<NodeRange> ranges = none || full ? std::vector<NodeRange>{} : moduleRanges(graph, names);
@@ -126,7 +146,7 @@ void setCheckpoints(const ModelGraph& graph, Partition& partition, const std::ve
       if (part.begin < part.end) stage.checkpoints.push_back(part);
     }
     for (const NodeRange& range : stage.checkpoints) {
-      if (const auto obstacle = obstacleToRecompute(graph, range)) {
+      if (const auto obstacle = obstacleToRecompute(graph, range, changes)) {
         throw UsageError(fmt::format("Nodes {} to {} cannot be recomputed: {}; leave that module out of --recompute.", range.begin.value, range.end.value - 1, *obstacle));
       }
     }
@@ -134,39 +154,53 @@ void setCheckpoints(const ModelGraph& graph, Partition& partition, const std::ve
 }
 
 CostTable costsOf(const PlanSetting& setting, const Partition& partition) {
-  CostTable costs = costTable(setting.graph, partition, setting.profile, setting.schedule.placement, setting.replicas);
-  addOptimizerState(costs, setting.optimizerCopies, 1);
+  CostTable costs = setting.model != nullptr ? setting.model->costTable(partition, setting.schedule.placement, setting.replicas)
+                                             : costTable(setting.graph, partition, setting.profile, setting.schedule.placement, setting.replicas);
+  addOptimizerState(costs, setting.optimizerCopies, setting.optimizerShards);
   requireSummable(costs, shapeOf(setting.schedule));
   return costs;
 }
 
 std::vector<Bytes> peaksOf(const PlanSetting& setting, const Partition& partition) {
-  return compile(setting.schedule, costsOf(setting, partition)).peakBytes;
+  const CostTable costs = costsOf(setting, partition);
+  return setting.compiled != nullptr ? setting.compiled->peaks(costs) : compile(setting.schedule, costs).peakBytes;
 }
 
 bool recomputeToFit(const PlanSetting& setting, Partition& partition, Bytes limit) {
-  setCheckpoints(setting.graph, partition, {"none"});
-  const std::vector<StageCost> kept = costsOf(setting, partition).stages;
+  const std::vector<InPlaceChange> changes = setting.model != nullptr ? setting.model->changes() : changesInPlace(setting.graph);
+  for (StageSpec& stage : partition.stages) stage.checkpoints.clear();
+  CostTable costs = costsOf(setting, partition);
   Partition all = partition;
   for (StageSpec& stage : all.stages) stage.checkpoints = {wholeOf(stage)};
   const std::vector<StageCost> again = costsOf(setting, all).stages;
   std::vector<std::pair<double, Stage>> candidates;  // most saved for its time first
-  for (std::size_t s = 0; s < kept.size(); ++s) {
-    const Bytes saved = kept[s].activationBytes - again[s].activationBytes;
-    if (saved <= 0 || obstacleToRecompute(setting.graph, wholeOf(partition.stages[s]))) continue;
-    candidates.emplace_back(-static_cast<double>(saved) / static_cast<double>(std::max<Ns>(1, kept[s].forward)), Stage(s));
+  for (std::size_t s = 0; s < again.size(); ++s) {
+    const StageCost& kept = costs.stages[s];
+    const Bytes saved = kept.activationBytes - again[s].activationBytes;
+    if (saved <= 0 || obstacleToRecompute(setting.graph, wholeOf(partition.stages[s]), changes)) continue;
+    candidates.emplace_back(-static_cast<double>(saved) / static_cast<double>(std::max<Ns>(1, kept.forward)), Stage(s));
   }
   std::sort(candidates.begin(), candidates.end());
+  std::optional<CompiledRows> own;
+  if (setting.compiled == nullptr) own.emplace(setting.schedule);
+  CompiledRows& compiled = own ? *own : *setting.compiled;
+  const Placement& placement = setting.schedule.placement;
+  std::vector<Bytes> peaks = compiled.peaks(costs);
   while (true) {
-    const std::vector<Bytes> peaks = peaksOf(setting, partition);
     const auto over = std::find_if(peaks.begin(), peaks.end(), [&](Bytes peak) { return peak > limit; });
     if (over == peaks.end()) return true;
     const Rank rank(static_cast<std::size_t>(over - peaks.begin()));
-    const auto chosen = std::find_if(candidates.begin(), candidates.end(), [&](const auto& c) { return setting.schedule.placement.holds(rank, c.second); });
+    const auto chosen = std::find_if(candidates.begin(), candidates.end(), [&](const auto& c) { return placement.holds(rank, c.second); });
     if (chosen == candidates.end()) return false;
-    StageSpec& stage = partition.stages[chosen->second.index()];
-    stage.checkpoints = {wholeOf(stage)};
+    const Stage stage = chosen->second;
+    partition.stages[stage.index()].checkpoints = {wholeOf(partition.stages[stage.index()])};
+    costs.stages[stage.index()] = again[stage.index()];  // nothing else depends on what it recomputes
     candidates.erase(chosen);
+    std::vector<Rank> holders;
+    for (std::size_t r = 0; r < peaks.size(); ++r) {
+      if (placement.holds(Rank(r), stage)) holders.emplace_back(r);
+    }
+    compiled.updatePeaks(costs, holders, peaks);
   }
 }
 

@@ -59,19 +59,6 @@ std::vector<ValueId> changedBy(const ModelGraph& graph, const Node& node) {
   return reads;
 }
 
-/// `viewedBase` of every value.
-std::vector<ValueId> viewedBases(const ModelGraph& graph) {
-  std::vector<ValueId> bases;
-  for (std::size_t v = 0; v < graph.values.size(); ++v) bases.emplace_back(v);
-  for (const Node& node : graph.nodes) {
-    if (!isView(node) && !isInPlace(node)) continue;
-    const auto reads = readsOf(node);
-    if (reads.empty()) continue;
-    for (const ValueId output : node.outputs) bases[output.index()] = bases[reads.front().index()];
-  }
-  return bases;
-}
-
 }  // namespace
 
 std::string operatorName(const Node& node) {
@@ -162,6 +149,18 @@ ValueId viewedBase(const ModelGraph& graph, ValueId value) {
     value = reads.front();
   }
   return value;
+}
+
+std::vector<ValueId> viewedBases(const ModelGraph& graph) {
+  std::vector<ValueId> bases;
+  for (std::size_t v = 0; v < graph.values.size(); ++v) bases.emplace_back(v);
+  for (const Node& node : graph.nodes) {
+    if (!isView(node) && !isInPlace(node)) continue;
+    const auto reads = readsOf(node);
+    if (reads.empty()) continue;
+    for (const ValueId output : node.outputs) bases[output.index()] = bases[reads.front().index()];
+  }
+  return bases;
 }
 
 std::vector<bool> changedInPlace(const ModelGraph& graph) {

@@ -26,6 +26,8 @@ namespace pw {
 
 /// The value whose memory this one shows, following views and operators in place back to what was computed or given.
 [[nodiscard]] ValueId viewedBase(const ModelGraph& graph, ValueId value);
+/// `viewedBase` of every value. Cost: linear.
+[[nodiscard]] std::vector<ValueId> viewedBases(const ModelGraph& graph);
 
 /// For each value: whether its memory is changed by an operator in place, directly or through a view, or as a running statistic of batch
 /// norm in training. A node with an operator in place in its sub-graph counts as changing all it reads.

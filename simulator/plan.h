@@ -13,6 +13,15 @@ namespace pw {
 
 inline constexpr int kMaxReplicas = 1024;
 
+/// The optimizer that a plan accounts for; a run may choose another.
+struct PlannedOptimizer {
+  std::string name;     ///< empty: not known
+  int stateCopies = 0;  ///< of each trained parameter
+  bool zero1 = false;   ///< each replica keeps its share (ZeRO-1)
+
+  bool operator==(const PlannedOptimizer&) const = default;
+};
+
 /// Everything needed to run and to predict a pipelined training step of one model. A value with a JSON form.
 struct Plan {
   std::vector<std::string> modelFiles;  ///< absolute archive paths
@@ -28,6 +37,7 @@ struct Plan {
   Schedule schedule;                    ///< lowered
   CostTable costs;                      ///< what the simulator needs; so a plan can be simulated without its model
   Profile profile;                      ///< what the costs come from: measured or estimated, where, per node
+  PlannedOptimizer optimizer;           ///< what its memory was checked with
 
   bool operator==(const Plan&) const = default;
 };

@@ -7,6 +7,8 @@
 #include "schedules/error.h"
 #include "schedules/lower.h"
 #include "simulator/checkpoint.h"
+#include "simulator/compiled_rows.h"
+#include "simulator/model_costs.h"
 
 namespace pw {
 namespace {
@@ -35,6 +37,17 @@ std::string defaultLoss(const ModelGraph& graph) {
   return !graph.outputs.empty() && isNumber(0) ? "output:" + graph.outputNames.front() : "cross_entropy";
 }
 
+int defaultMicrobatches(int ranks, int replicas, std::int64_t batch, std::int64_t microbatch) {
+  const std::int64_t usual = 4 * std::int64_t{ranks}, samples = batch / replicas;  // of a replica
+  if (batch == 0) return static_cast<int>(std::min<std::int64_t>(usual, kMaxMicrobatches));
+  if (microbatch > 0) return static_cast<int>(std::clamp<std::int64_t>(samples / microbatch, 1, kMaxMicrobatches));
+  const std::int64_t most = std::clamp<std::int64_t>(samples, 1, std::min<std::int64_t>(usual, kMaxMicrobatches));
+  for (std::int64_t count = most; count >= ranks; --count) {
+    if (batch % (replicas * count) == 0) return static_cast<int>(count);
+  }
+  return static_cast<int>(most);
+}
+
 bool reducesGradients(const Placement& placement, int replicas) {
   return replicas > 1 || (placement.bidirectional() && placement.mirrorOfStage != placement.rankOfStage);
 }
@@ -54,15 +67,23 @@ std::vector<std::string> splitNames(const std::vector<SplitPoint>& points, const
 }
 
 Priced price(const PlanRequest& request, const ModelGraph& graph, const Profile& profile, const Schedule& rows) {
-  const PlanSetting setting{graph, profile, rows, request.replicas, request.optimizerCopies};
+  ModelCosts model(graph, profile, request.microbatch);
+  CompiledRows compiled(rows);
+  return price(request, model, compiled);
+}
+
+Priced price(const PlanRequest& request, ModelCosts& model, CompiledRows& compiled) {
+  const ModelGraph& graph = model.graph();
+  const Schedule& rows = compiled.rows();
+  const PlanSetting setting{graph, model.profile(), rows, request.replicas, request.optimizerCopies, optimizerShards(request, rows.placement), &model, &compiled};
   const bool automatic = request.recompute == std::vector<std::string>{"auto"};
   if (automatic && request.memoryLimit == 0) throw UsageError("Recomputing automatically means as little as a memory limit allows; give a memory limit, or name what to recompute.");
   Priced priced;
-  priced.partition = cut(graph, request.begins, bindBatch(graph, request.microbatch), &profile);
-  if (!automatic) setCheckpoints(graph, priced.partition, request.recompute);
+  priced.partition = model.cut(request.begins);
+  if (!automatic) setCheckpoints(graph, priced.partition, request.recompute, model.changes());
   priced.sharing = chooseSharing(setting, priced.partition, request.sharing, request.memoryLimit);
   if (automatic) static_cast<void>(recomputeToFit(setting, priced.partition, request.memoryLimit));
-  priced.costs = costTable(graph, priced.partition, profile, rows.placement, request.replicas);
+  priced.costs = model.costTable(priced.partition, rows.placement, request.replicas);
   priced.costs.microbatchScale = microbatchScale(request);
   requireSummable(priced.costs, shapeOf(rows));
   return priced;
@@ -83,6 +104,7 @@ Plan planOf(const PlanRequest& request, const ModelGraph& graph, const Profile& 
   plan.schedule = rows;
   plan.costs = priced.costs;
   plan.profile = profile;
+  plan.optimizer = {request.optimizer, request.optimizerCopies, request.zero1};
   return plan;
 }
 

@@ -24,7 +24,9 @@ struct PlanRequest {
   std::string loss = "cross_entropy";
   std::vector<std::string> recompute{"none"};  ///< none, full, auto (as little as `memoryLimit` allows), or module names
   std::optional<Sharing> sharing;          ///< of parameters of several stages; nothing: whichever makes the step shorter
+  std::string optimizer;                   ///< its name, for the plan; empty: not known
   int optimizerCopies = 0;                 ///< of each trained parameter, as optimizer state
+  bool zero1 = false;                      ///< each replica keeps its share of that state (ZeRO-1)
   Bytes memoryLimit = 0;                   ///< of a rank; 0: none
 
   bool operator==(const PlanRequest&) const = default;
@@ -33,6 +35,10 @@ struct PlanRequest {
 /// The loss taken when none is named: the model's own where an output named `loss`, or else its
 /// first output, is a single number, else cross_entropy.
 [[nodiscard]] std::string defaultLoss(const ModelGraph& graph);
+
+/// Microbatches where nobody says how many: 4R. Of a known batch [samples; 0: not known] of D replicas as many as its microbatches of `microbatch`
+/// samples are (0: any size), else the most up to 4R that cut it evenly where those are at least R, else as many as it has samples, up to 4R.
+[[nodiscard]] int defaultMicrobatches(int ranks, int replicas, std::int64_t batch, std::int64_t microbatch);
 
 /// Whether gradients are summed between ranks: replicas, or a bidirectional placement.
 [[nodiscard]] bool reducesGradients(const Placement& placement, int replicas);
@@ -53,8 +59,14 @@ struct Priced {
 };
 
 /// Cuts at `request.begins`, sets what is recomputed and shared, and folds the costs. `rows`: of `planRows`, for as many stages. Throws
-/// UsageError where the model cannot be cut so. Cost: linear in nodes; with `auto` a compilation for each stage recomputed.
+/// UsageError where the model cannot be cut so. Cost: linear in nodes; with `auto` as `recomputeToFit`.
 [[nodiscard]] Priced price(const PlanRequest& request, const ModelGraph& graph, const Profile& profile, const Schedule& rows);
+/// The same with what is kept from one plan of a model or schedule to the next: of the graph and profile, and of the rows.
+[[nodiscard]] Priced price(const PlanRequest& request, ModelCosts& model, CompiledRows& rows);
+/// Ranks over which each stage's optimizer state is spread: with ZeRO-1 all that hold it.
+[[nodiscard]] inline int optimizerShards(const PlanRequest& request, const Placement& placement) {
+  return request.zero1 ? request.replicas * (placement.bidirectional() ? 2 : 1) : 1;
+}
 
 /// The plan of these parts: it can be saved and run.
 [[nodiscard]] Plan planOf(const PlanRequest& request, const ModelGraph& graph, const Profile& profile, const Schedule& rows, const Priced& priced,

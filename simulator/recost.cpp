@@ -108,72 +108,77 @@ MemoryUse useOfAction(const CostTable& costs, bool trains, std::int32_t action) 
   }
 }
 
-/// Bytes of a stage's messages from and to other ranks.
-struct Crossing {
-  std::vector<Bytes> in;   ///< by end
-  std::vector<Bytes> out;  ///< by stage: gradients
-
-  Crossing(const Placement& placement, const CostTable& costs) : in(2 * costs.stages.size(), 0), out(costs.stages.size(), 0) {
-    for (const MessageCost& m : costs.messages) {
-      if (placement.rankOfStage[m.from.index()] == placement.rankOfStage[m.to.index()]) continue;
-      in[endOf(m.to, m.backward)] += m.bytes;
-      if (m.backward) out[m.from.index()] += m.bytes;
+MemoryUse useOf(const CostTable& costs, const CrossingBytes& crossing, const Program& p, std::size_t i) {
+  const UseSource& source = p.sources[i];
+  MemoryUse use = useOfAction(costs, p.basis.trains, source.action);
+  if (source.partner != 0) {
+    const MemoryUse partner = useOfAction(costs, p.basis.trains, source.partner);
+    use = {use.gain + partner.gain, use.loss + partner.loss, std::max(use.peak, partner.peak), use.born + partner.born, use.died + partner.died};
+  }
+  Bytes start = 0, end = 0;
+  for (std::int32_t b = source.firstBuffer; b < p.sources[i + 1].firstBuffer; ++b) {
+    const BufferChange& change = p.buffers[static_cast<std::size_t>(b)];
+    switch (change.what) {
+      case BufferChange::What::Posted: start += crossing.in[endOf(change.stage, change.backward)]; break;
+      case BufferChange::What::Used: start -= crossing.in[endOf(change.stage, change.backward)]; break;
+      case BufferChange::What::Kept: end += crossing.out[change.stage.index()]; break;
+      case BufferChange::What::Sent: end -= crossing.out[change.stage.index()]; break;
     }
   }
-};
+  use.gain += start;
+  use.loss -= end;
+  if (start != 0 || end != 0) use.peak = std::max(use.peak, -use.loss);  // what it leaves is there before it ends
+  return use;
+}
 
 void setUses(const Schedule& rows, const CostTable& costs, Program& p) {
-  const Crossing crossing(rows.placement, costs);
+  const CrossingBytes crossing(rows.placement, costs);
   p.uses.resize(p.sources.size() - 1);
-  for (std::size_t i = 0; i < p.uses.size(); ++i) {
-    const UseSource& source = p.sources[i];
-    MemoryUse use = useOfAction(costs, p.basis.trains, source.action);
-    if (source.partner != 0) {
-      const MemoryUse partner = useOfAction(costs, p.basis.trains, source.partner);
-      use = {use.gain + partner.gain, use.loss + partner.loss, std::max(use.peak, partner.peak), use.born + partner.born, use.died + partner.died};
-    }
-    Bytes start = 0, end = 0;
-    for (std::int32_t b = source.firstBuffer; b < p.sources[i + 1].firstBuffer; ++b) {
-      const BufferChange& change = p.buffers[static_cast<std::size_t>(b)];
-      switch (change.what) {
-        case BufferChange::What::Posted: start += crossing.in[endOf(change.stage, change.backward)]; break;
-        case BufferChange::What::Used: start -= crossing.in[endOf(change.stage, change.backward)]; break;
-        case BufferChange::What::Kept: end += crossing.out[change.stage.index()]; break;
-        case BufferChange::What::Sent: end -= crossing.out[change.stage.index()]; break;
-      }
-    }
-    use.gain += start;
-    use.loss -= end;
-    if (start != 0 || end != 0) use.peak = std::max(use.peak, -use.loss);  // what it leaves is there before it ends
-    p.uses[i] = use;
+  for (std::size_t i = 0; i < p.uses.size(); ++i) p.uses[i] = useOf(costs, crossing, p, i);
+}
+
+/// Of a rank: parameters, gradients, optimizer state, buffers and data.
+Bytes atStartOf(const Schedule& rows, const CostTable& costs, Rank rank) {
+  Bytes sum = 0;
+  for (std::size_t s = 0; s < costs.stages.size(); ++s) {
+    const StageCost& cost = costs.stages[s];
+    if (rows.placement.holds(rank, Stage(s))) sum += cost.parameterBytes + cost.gradientBytes + cost.optimizerBytes + cost.fixedBytes + cost.dataBytes * rows.microbatches;
   }
+  return sum;
+}
+
+struct Peak {
+  Bytes bytes = 0;
+  std::int32_t live = 0;
+};
+
+/// Along the row of a rank; `useAt(i)` is use i.
+template <class UseAt>
+Peak peakAlong(const Program& p, Rank rank, Bytes atStart, UseAt useAt) {
+  Bytes level = atStart;
+  std::int32_t live = 0;
+  Peak peak{level, 0};
+  for (const std::int32_t step : p.stepsOf(rank.value)) {
+    const MemoryUse& use = useAt(static_cast<std::size_t>(p.useOf[static_cast<std::size_t>(step)]));
+    level += use.gain;
+    live += use.born;
+    peak.bytes = std::max(peak.bytes, level + use.peak);
+    peak.live = std::max(peak.live, live);
+    level -= use.loss;
+    live -= use.died;
+  }
+  return peak;
 }
 
 void setPeaks(const Schedule& rows, const CostTable& costs, Program& p) {
   p.atStart.assign(rows.rows.size(), 0);
-  for (std::size_t s = 0; s < costs.stages.size(); ++s) {
-    const StageCost& cost = costs.stages[s];
-    const Bytes bytes = cost.parameterBytes + cost.gradientBytes + cost.optimizerBytes + cost.fixedBytes + cost.dataBytes * rows.microbatches;
-    p.atStart[rows.placement.rankOfStage[s].index()] += bytes;
-    const bool twice = rows.placement.bidirectional() && rows.placement.mirrorOfStage[s] != rows.placement.rankOfStage[s];
-    if (twice) p.atStart[rows.placement.mirrorOfStage[s].index()] += bytes;
-  }
   p.peakBytes.resize(rows.rows.size());
   p.peakLive.resize(rows.rows.size());
   for (std::size_t rank = 0; rank < rows.rows.size(); ++rank) {
-    Bytes level = p.atStart[rank], peak = level;
-    std::int32_t live = 0, peakLive = 0;
-    for (const std::int32_t step : p.stepsOf(static_cast<std::int32_t>(rank))) {
-      const MemoryUse& use = p.uses[static_cast<std::size_t>(p.useOf[static_cast<std::size_t>(step)])];
-      level += use.gain;
-      live += use.born;
-      peak = std::max(peak, level + use.peak);
-      peakLive = std::max(peakLive, live);
-      level -= use.loss;
-      live -= use.died;
-    }
-    p.peakBytes[rank] = peak;
-    p.peakLive[rank] = peakLive;
+    p.atStart[rank] = atStartOf(rows, costs, Rank(rank));
+    const Peak peak = peakAlong(p, Rank(rank), p.atStart[rank], [&](std::size_t use) -> const MemoryUse& { return p.uses[use]; });
+    p.peakBytes[rank] = peak.bytes;
+    p.peakLive[rank] = peak.live;
   }
 }
 
@@ -206,17 +211,46 @@ Basis basisOf(const Schedule& rows, const CostTable& costs, Sending sending, con
   return basis;
 }
 
-void setCosts(const Schedule& rows, const CostTable& costs, Program& program) {
+CrossingBytes::CrossingBytes(const Placement& placement, const CostTable& costs) : in(2 * costs.stages.size(), 0), out(costs.stages.size(), 0) {
+  for (const MessageCost& m : costs.messages) {
+    if (placement.rankOfStage[m.from.index()] == placement.rankOfStage[m.to.index()]) continue;
+    in[endOf(m.to, m.backward)] += m.bytes;
+    if (m.backward) out[m.from.index()] += m.bytes;
+  }
+}
+
+Bytes peakOf(const Schedule& rows, const CostTable& costs, const CrossingBytes& crossing, const Program& program, Rank rank) {
+  std::vector<std::int32_t> madeAt(program.sources.size(), -1);
+  std::vector<MemoryUse> made;
+  const auto useAt = [&](std::size_t use) -> const MemoryUse& {
+    if (madeAt[use] < 0) {
+      madeAt[use] = static_cast<std::int32_t>(made.size());
+      made.push_back(useOf(costs, crossing, program, use));
+    }
+    return made[static_cast<std::size_t>(madeAt[use])];
+  };
+  return peakAlong(program, rank, atStartOf(rows, costs, rank), useAt).bytes;
+}
+
+void setTimes(const Schedule& rows, const CostTable& costs, Program& program) {
   setDurations(rows, costs, program);
   program.delays.assign(1, 0);
   for (const MessageCost& m : costs.messages) program.delays.push_back(m.latency);
+}
+
+void setCosts(const Schedule& rows, const CostTable& costs, Program& program) {
+  setTimes(rows, costs, program);
   setUses(rows, costs, program);
   setPeaks(rows, costs, program);
 }
 
-bool recost(const Schedule& rows, const CostTable& costs, Sending sending, Program& program) {
+bool sameStructure(const Schedule& rows, const CostTable& costs, Sending sending, const Program& program) {
   if (!fits(rows, costs) || rows.rows.size() != static_cast<std::size_t>(program.ranks) || !sameMessages(program.basis.messages, costs.messages)) return false;
-  if (!(basisOf(rows, costs, sending, program.basis.asked, program.basis.trains) == program.basis)) return false;
+  return basisOf(rows, costs, sending, program.basis.asked, program.basis.trains) == program.basis;
+}
+
+bool recost(const Schedule& rows, const CostTable& costs, Sending sending, Program& program) {
+  if (!sameStructure(rows, costs, sending, program)) return false;
   setCosts(rows, costs, program);
   return true;
 }

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <vector>
+
 #include "simulator/program.h"
 
 namespace pw {
@@ -10,5 +12,22 @@ namespace pw {
 /// ceases to be free, a reduction that begins to take time) or do not fit the rows: compile then. Cost: linear in steps, some tenth of
 /// compiling; nothing is allocated but tables by stage.
 [[nodiscard]] bool recost(const Schedule& rows, const CostTable& costs, Sending sending, Program& program);
+
+/// Whether `recost` would bring these costs in.
+[[nodiscard]] bool sameStructure(const Schedule& rows, const CostTable& costs, Sending sending, const Program& program);
+
+/// The part of it that times need: durations and delays. The structure must be the same. Cost: linear in steps.
+void setTimes(const Schedule& rows, const CostTable& costs, Program& program);
+
+/// Bytes of a stage's messages from and to other ranks.
+struct CrossingBytes {
+  std::vector<Bytes> in;   ///< by end (`endOf`)
+  std::vector<Bytes> out;  ///< by stage: gradients
+
+  CrossingBytes(const Placement& placement, const CostTable& costs);
+};
+
+/// Most memory of one rank under costs of the same structure; nothing of the program changes. Cost: linear in the rank's steps.
+[[nodiscard]] Bytes peakOf(const Schedule& rows, const CostTable& costs, const CrossingBytes& crossing, const Program& program, Rank rank);
 
 }  // namespace pw

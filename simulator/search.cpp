@@ -17,6 +17,7 @@
 
 #include "schedules/error.h"
 #include "schedules/generate.h"
+#include "simulator/balancer.h"
 #include "simulator/search_evaluate.h"
 
 namespace pw {
@@ -49,6 +50,9 @@ void forEach(int count, int threads, const std::function<void(int)>& work) {
   if (failure) std::rethrow_exception(failure);
 }
 
+/// Compute actions of a pass over its schedule.
+std::int64_t workOf(const SearchShape& shape) { return std::int64_t{shape.stages} * shape.request.microbatches; }
+
 bool isBetter(const Candidate& a, const Candidate& b) {
   if (a.fits != b.fits) return a.fits;
   if (!a.fits && a.peak != b.peak) return a.peak < b.peak;
@@ -67,12 +71,13 @@ class Searcher {
   void listShapes();
   void listShapesOf(const Generator& family, const PlanRequest& request);
   [[nodiscard]] std::optional<PlanRequest> requestOf(int microbatches, std::int64_t batch) const;
-  [[nodiscard]] std::vector<int> counts() const;
+  [[nodiscard]] std::vector<int> counts(std::int64_t batch) const;
   /// The size microbatches must have [samples]; 0: any.
   [[nodiscard]] std::int64_t fixedSize() const { return batchSymbol(graph_).empty() ? exportedBatch(graph_) : space_.fixedMicrobatch ? space_.base.microbatch : 0; }
   void findProfiles();
+  void findModels();
   void findStarts();
-  [[nodiscard]] std::vector<SplitStart> startsOf(const SearchShape& shape) const;
+  [[nodiscard]] std::vector<SplitStart> startsOf(const SearchShape& shape, const Balancer& balancer) const;
   void tryShape(int shape);
   void improveBest();
   void report(const Candidate* candidate);
@@ -89,13 +94,16 @@ class Searcher {
   std::vector<std::vector<Candidate>> found_;                               ///< by shape
   std::set<std::string> skipped_;
   std::mutex mutex_;  ///< of progress, `skipped_`, `done_`
-  int done_ = 0, all_ = 0;
+  std::int64_t done_ = 0, all_ = 0;  ///< work, in actions to simulate
   std::atomic<bool> cancelled_{false};
 };
 
 void Searcher::report(const Candidate* candidate) {
   const std::lock_guard lock(mutex_);
-  if (!cancelled_ && progress_ && !progress_(done_, all_, candidate)) cancelled_ = true;
+  constexpr std::int64_t kParts = 1'000'000;
+  const std::int64_t all = std::max<std::int64_t>(1, all_);
+  const auto parts = static_cast<int>(std::min(all, kParts));
+  if (!cancelled_ && progress_ && !progress_(static_cast<int>(static_cast<double>(done_) / static_cast<double>(all) * parts), parts, candidate)) cancelled_ = true;
 }
 
 void Searcher::skip(const SearchShape& shape, const std::string& why) {
@@ -103,8 +111,8 @@ void Searcher::skip(const SearchShape& shape, const std::string& why) {
   skipped_.insert(fmt::format("{}, {} microbatches: {}", shape.request.schedule, shape.request.microbatches, why));
 }
 
-std::vector<int> Searcher::counts() const {
-  std::vector<int> counts = space_.microbatches.empty() ? usualCounts(space_.base.ranks, space_.base.replicas, space_.base.batch) : space_.microbatches;
+std::vector<int> Searcher::counts(std::int64_t batch) const {
+  std::vector<int> counts = space_.microbatches.empty() ? usualCounts(space_.base.ranks, space_.base.replicas, batch) : space_.microbatches;
   std::sort(counts.begin(), counts.end());
   counts.erase(std::unique(counts.begin(), counts.end()), counts.end());
   return counts;
@@ -132,7 +140,8 @@ void Searcher::listShapesOf(const Generator& family, const PlanRequest& request)
   if (chunks.empty()) chunks = family.chunks > 1 ? std::vector<int>{family.chunks, 2 * family.chunks} : std::vector<int>{family.chunks};
   bool any = false;
   std::optional<std::string> refusal;
-  SearchShape shape{request, 0, {}};
+  SearchShape shape;
+  shape.request = request;
   shape.request.schedule = family.name;
   for (const int v : chunks) {
     shape.stages = request.ranks * v;
@@ -152,9 +161,9 @@ void Searcher::listShapes() {
     for (const Generator& family : generators()) families.push_back(&family);
   }
   std::erase_if(families, [](const Generator* family) { return family->name == "forward-only"; });
-  const std::vector<int> tried = counts();
   std::int64_t batch = space_.base.batch;
-  if (batch == 0 && fixedSize() == 0) batch = exportedBatch(graph_) * tried.back() * space_.base.replicas;
+  if (batch == 0 && fixedSize() == 0) batch = exportedBatch(graph_) * counts(0).back() * space_.base.replicas;
+  const std::vector<int> tried = counts(batch);
   bool divides = false;
   for (const int microbatches : tried) {
     const auto request = requestOf(microbatches, batch);
@@ -181,31 +190,47 @@ void Searcher::findProfiles() {
   }
 }
 
-std::vector<SplitStart> Searcher::startsOf(const SearchShape& shape) const {
+/// What shapes of one microbatch size share.
+void Searcher::findModels() {
+  std::map<std::int64_t, std::shared_ptr<ModelCosts>> known;
+  for (SearchShape& shape : shapes_) {
+    std::shared_ptr<ModelCosts>& model = known[shape.request.microbatch];
+    if (!model) model = std::make_shared<ModelCosts>(graph_, *shape.profile.profile, shape.request.microbatch);
+    shape.model = model;
+  }
+}
+
+std::vector<SplitStart> Searcher::startsOf(const SearchShape& shape, const Balancer& balancer) const {
   std::vector<SplitStart> starts;
   const auto add = [&](std::string_view name, const std::vector<NodeId>& begins) {
     if (std::ranges::none_of(starts, [&](const SplitStart& s) { return s.begins == begins; })) starts.push_back({std::string(name), begins});
   };
   if (static_cast<int>(graph_.splitMarkers.size()) + 1 == shape.stages) add("marks", graph_.splitMarkers);
-  for (const Balance by : space_.balances) add(name(by), balance(graph_, *shape.profile.profile, shape.stages, by));
+  for (const Balance by : space_.balances) add(name(by), balancer.begins(shape.stages, by));
   return starts;
 }
 
 void Searcher::findStarts() {
-  std::vector<const SearchShape*> first;  // of each microbatch size and number of stages
+  std::map<std::int64_t, std::vector<const SearchShape*>> bySize;  // one of each number of stages
   for (const SearchShape& shape : shapes_) {
-    if (starts_.try_emplace(sizeOf(shape)).second) first.push_back(&shape);
+    if (starts_.try_emplace(sizeOf(shape)).second) bySize[shape.request.microbatch].push_back(&shape);
   }
-  forEach(static_cast<int>(first.size()), threads_, [&](int i) {
-    const SearchShape& shape = *first[static_cast<std::size_t>(i)];
+  std::vector<const std::vector<const SearchShape*>*> sizes;
+  for (const auto& [size, shapes] : bySize) sizes.push_back(&shapes);
+  forEach(static_cast<int>(sizes.size()), threads_, [&](int i) {
+    const std::vector<const SearchShape*>& shapes = *sizes[static_cast<std::size_t>(i)];
     if (cancelled_) return;
-    try {
-      starts_.at(sizeOf(shape)) = startsOf(shape);
-    } catch (const UsageError& error) {  // too few places to split at
-      const std::lock_guard lock(mutex_);
-      skipped_.insert(fmt::format("{} stages: {}", shape.stages, error.what()));
+    const Balancer balancer(graph_, *shapes.front()->profile.profile);
+    for (const SearchShape* shape : shapes) {
+      if (cancelled_) return;
+      try {
+        starts_.at(sizeOf(*shape)) = startsOf(*shape, balancer);
+      } catch (const UsageError& error) {  // too few places to split at
+        const std::lock_guard lock(mutex_);
+        skipped_.insert(fmt::format("{} stages: {}", shape->stages, error.what()));
+      }
+      report(nullptr);
     }
-    report(nullptr);
   });
 }
 
@@ -213,7 +238,7 @@ void Searcher::tryShape(int at) {
   const SearchShape& shape = shapes_[static_cast<std::size_t>(at)];
   const std::vector<SplitStart>& starts = starts_.at(sizeOf(shape));
   if (starts.empty() || cancelled_) return;
-  Evaluator evaluator(graph_, shape);
+  Evaluator evaluator(shape);
   std::vector<Candidate>& found = found_[static_cast<std::size_t>(at)];
   const auto tryOne = [&](const SplitStart& start, const char* recompute) -> std::optional<Candidate> {
     if (cancelled_) return std::nullopt;
@@ -268,19 +293,21 @@ void Searcher::improveBest() {
   std::vector<std::optional<Candidate>> better(chosen.size());
   {
     const std::lock_guard lock(mutex_);
-    all_ = static_cast<int>(shapes_.size() + chosen.size());
+    all_ = done_;
+    for (const Chosen& c : chosen) all_ += workOf(shapes_[c.shape]);
   }
   forEach(static_cast<int>(chosen.size()), threads_, [&](int i) {
     if (cancelled_) return;
     const Candidate& start = of(chosen[static_cast<std::size_t>(i)]);
-    Evaluator evaluator(graph_, shapes_[chosen[static_cast<std::size_t>(i)].shape]);
+    const SearchShape& shape = shapes_[chosen[static_cast<std::size_t>(i)].shape];
+    Evaluator evaluator(shape);
     const Candidate improved = evaluator.improve(start, places.at(start.request.microbatch), kRounds, [&] {
       report(nullptr);
       return !cancelled_.load();
     });
     {
       const std::lock_guard lock(mutex_);
-      ++done_;
+      done_ += workOf(shape);
     }
     if (improved.moves > 0) better[static_cast<std::size_t>(i)] = improved;
     report(improved.moves > 0 ? &improved : nullptr);
@@ -298,16 +325,22 @@ void Searcher::improveBest() {
 
 Found Searcher::run() {
   listShapes();
-  all_ = static_cast<int>(shapes_.size()) + std::max(0, space_.improve);
+  std::int64_t most = 1;
+  for (const SearchShape& shape : shapes_) {
+    all_ += workOf(shape);
+    most = std::max(most, workOf(shape));
+  }
+  all_ += most * std::max(0, space_.improve);
   findProfiles();
+  if (!cancelled_) findModels();
   if (!cancelled_) findStarts();
   found_.resize(shapes_.size());
-  forEach(static_cast<int>(shapes_.size()), threads_, [&](int i) {
+  forEach(cancelled_ ? 0 : static_cast<int>(shapes_.size()), threads_, [&](int i) {
     if (cancelled_) return;
     tryShape(i);
     {
       const std::lock_guard lock(mutex_);
-      ++done_;
+      done_ += workOf(shapes_[static_cast<std::size_t>(i)]);
     }
     report(nullptr);
   });
@@ -329,12 +362,15 @@ Found Searcher::run() {
 }  // namespace
 
 std::vector<int> usualCounts(int ranks, int replicas, std::int64_t batch) {
-  std::vector<int> counts;
+  std::set<int> counts;
   for (const int times : {1, 2, 4, 8}) {
-    if (batch == 0 || std::int64_t{ranks} * times * replicas <= batch) counts.push_back(ranks * times);
+    if (batch == 0 || std::int64_t{ranks} * times * replicas <= batch) counts.insert(ranks * times);
   }
-  if (counts.empty()) counts.push_back(static_cast<int>(std::max<std::int64_t>(1, batch / replicas)));
-  return counts;
+  if (counts.empty()) counts.insert(static_cast<int>(std::max<std::int64_t>(1, batch / replicas)));
+  for (std::int64_t count = 1; count <= std::min<std::int64_t>(batch / replicas, kMaxMicrobatches); ++count) {
+    if (batch % (count * replicas) == 0) counts.insert(static_cast<int>(count));
+  }
+  return {counts.begin(), counts.end()};
 }
 
 void markFront(std::vector<Candidate>& candidates) {

@@ -21,7 +21,7 @@ struct SizedProfile {
 using ProfileSource = std::function<SizedProfile(std::int64_t microbatch)>;
 
 /// Costs estimated for a cluster at every size. Keeps a reference to both.
-[[nodiscard]] ProfileSource estimates(const ModelGraph& graph, const Cluster& cluster);
+[[nodiscard]] ProfileSource estimates(const ModelGraph& graph, const Cluster& cluster, DType precision = DType::Unknown);
 /// Measured costs: those of the size where there are such, else those of the nearest size (by ratio; ties: the smaller), scaled.
 [[nodiscard]] ProfileSource measurements(std::vector<std::shared_ptr<const Profile>> profiles);
 /// Costs of another microbatch size, in proportion: times and bytes of nodes and loss; not the overhead of an action. Small kernels do not get
@@ -44,7 +44,8 @@ struct SearchSpace {
   int threads = 0;                     ///< 0: one for each core
 };
 
-/// Counts of microbatches worth trying: R, 2R, 4R and 8R, as far as the batch (0: any) has samples for all replicas; at least one count.
+/// Counts of microbatches worth trying, ascending: all that cut the batch (0: not known) into equal parts for all replicas, down to single samples;
+/// and R, 2R, 4R and 8R as far as the batch has that many samples. At least one count.
 [[nodiscard]] std::vector<int> usualCounts(int ranks, int replicas, std::int64_t batch);
 
 /// A plan that was tried, and what is predicted of it.
@@ -75,7 +76,8 @@ struct Found {
   bool cancelled = false;            ///< not all was tried
 };
 
-/// Called with every candidate as it is found (null: only progress), never by two threads at once; returns whether to go on.
+/// Called with every candidate as it is found (null: only progress), never by two threads at once; returns whether to go on. `done` of `all`:
+/// parts of the work as far as it can be foreseen.
 using SearchProgress = std::function<bool(int done, int all, const Candidate* candidate)>;
 
 /// Tries all schedules, microbatch counts, balances and ways to recompute; then moves the splits of the best to neighbouring split points

@@ -6,7 +6,6 @@
 
 #include "schedules/error.h"
 #include "schedules/generate.h"
-#include "simulator/recost.h"
 
 namespace pw {
 namespace {
@@ -30,35 +29,71 @@ std::tuple<Bytes, Ns, Bytes> weightOf(const Candidate& c) {
 
 }  // namespace
 
-Evaluator::Evaluator(const ModelGraph& graph, const SearchShape& shape)
-    : graph_(graph),
-      shape_(shape),
-      rows_(std::make_shared<Schedule>(planRows(generate(shape.request.schedule, {shape.request.ranks, shape.stages, shape.request.microbatches}), shape.request.replicas))) {}
+Evaluator::Evaluator(const SearchShape& shape)
+    : shape_(shape),
+      rows_(planRows(generate(shape.request.schedule, {shape.request.ranks, shape.stages, shape.request.microbatches}), shape.request.replicas)),
+      compiled_(rows_) {}
 
-Candidate Evaluator::evaluate(const SplitStart& start, const std::vector<std::string>& recompute) {
-  Candidate c;
+Evaluator::Weighed Evaluator::weigh(const SplitStart& start, const std::vector<std::string>& recompute) {
+  Weighed weighed;
+  Candidate& c = weighed.candidate;
   c.request = shape_.request;
   c.request.begins = start.begins;
   c.request.recompute = recompute;
   c.stages = shape_.stages;
   c.split = start.name;
   c.scaled = shape_.profile.scaled;
-  CostTable costs = price(c.request, graph_, *shape_.profile.profile, *rows_).costs;
-  addOptimizerState(costs, c.request.optimizerCopies, 1);
-  if (!program_ || !recost(*rows_, costs, Sending::Overlapped, *program_)) program_ = compile(*rows_, costs);
-  execute(*program_, times_);
-  c.step = stepOf(*rows_, costs, *program_, times_);
-  c.makespan = makespanOf(*program_, program_->duration, times_);
-  c.bubbleFraction = bubbleOf(*program_, c.makespan);
-  c.peak = *std::max_element(program_->peakBytes.begin(), program_->peakBytes.end());
+  weighed.costs = price(c.request, *shape_.model, compiled_).costs;
+  addOptimizerState(weighed.costs, c.request.optimizerCopies, optimizerShards(c.request, rows_.placement));
+  c.peak = std::ranges::max(compiled_.peaks(weighed.costs));
   c.fits = c.request.memoryLimit == 0 || c.peak <= c.request.memoryLimit;
   c.samples = c.request.batch > 0 ? c.request.batch : c.request.microbatch * c.request.microbatches * c.request.replicas;
+  return weighed;
+}
+
+void Evaluator::simulate(Weighed& weighed, bool keepsPath) {
+  Candidate& c = weighed.candidate;
+  const Program& program = compiled_.timed(weighed.costs);
+  if (boundsOf_ != compiled_.structure()) {
+    bounds_.clear();
+    boundsOf_ = compiled_.structure();
+  }
+  if (keepsPath) {
+    execute(program, times_, bindings_);
+    bounds_.add(rows_, weighed.costs, program, times_, bindings_);
+  } else {
+    execute(program, times_);
+  }
+  c.step = stepOf(rows_, weighed.costs, program, times_);
+  c.makespan = makespanOf(program, program.duration, times_);
+  c.bubbleFraction = bubbleOf(program, c.makespan);
   c.samplesPerSecond = c.step > 0 ? static_cast<double>(c.samples) * 1e9 / static_cast<double>(c.step) : 0;
-  return c;
+}
+
+Candidate Evaluator::evaluate(const SplitStart& start, const std::vector<std::string>& recompute) {
+  Weighed weighed = weigh(start, recompute);
+  simulate(weighed, false);
+  return weighed.candidate;
+}
+
+/// Not where more is over the limit, nor where as much is and a path shows that the step is no shorter (or as long, and the peak no lower).
+bool Evaluator::mayImprove(const Weighed& tried, const Candidate& best) {
+  const Bytes limit = best.request.memoryLimit;
+  const auto over = [limit](const Candidate& c) { return limit > 0 ? std::max<Bytes>(0, c.peak - limit) : 0; };
+  if (over(tried.candidate) != over(best)) return over(tried.candidate) < over(best);
+  if (compiled_.prepare(tried.costs) != boundsOf_) return true;
+  const Ns enough = tried.candidate.peak < best.peak ? best.step : best.step - 1;
+  return bounds_.stepWith(rows_, tried.costs, enough) <= enough;
 }
 
 Candidate Evaluator::improve(const Candidate& start, const std::vector<NodeId>& places, int rounds, const std::function<bool()>& goOn) {
   constexpr std::array<std::ptrdiff_t, 6> kFurther{-1, 1, -2, 2, -4, 4};
+  Weighed first = weigh({start.split, start.request.begins}, start.request.recompute);
+  simulate(first, true);  // for its path
+  constexpr std::int64_t kMostWork = 16'000'000;  // actions: some seconds; seldom reached below a hundred thousand actions a step
+  constexpr std::int64_t kWeighing = 16;          // how much less it is to weigh a move than to simulate it
+  const std::int64_t size = std::int64_t{start.stages} * start.request.microbatches;
+  std::int64_t work = 0;
   Candidate best = start;
   bool moved = true;
   for (int round = 0; round < rounds && moved; ++round) {
@@ -73,12 +108,16 @@ Candidate Evaluator::improve(const Candidate& start, const std::vector<NodeId>& 
         begins[i] = places[static_cast<std::size_t>(to)];
         const bool ascending = (i == 0 || begins[i - 1] < begins[i]) && (i + 1 == begins.size() || begins[i] < begins[i + 1]);
         if (!ascending) continue;
-        if (!goOn()) return best;
+        if (!goOn() || work > kMostWork) return best;
+        work += size / kWeighing;
         try {
-          Candidate tried = evaluate({best.split, begins}, best.request.recompute);
-          if (!(weightOf(tried) < weightOf(best))) continue;
-          tried.moves = best.moves + 1;
-          best = std::move(tried);
+          Weighed tried = weigh({best.split, begins}, best.request.recompute);
+          if (!mayImprove(tried, best)) continue;
+          work += size;
+          simulate(tried, true);
+          if (!(weightOf(tried.candidate) < weightOf(best))) continue;
+          tried.candidate.moves = best.moves + 1;
+          best = std::move(tried.candidate);
           moved = true;
         } catch (const UsageError&) {
           continue;  // no place to cut after all

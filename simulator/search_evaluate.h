@@ -1,11 +1,12 @@
 #pragma once
 
 #include <memory>
-#include <optional>
 #include <string>
 #include <vector>
 
-#include "simulator/program.h"
+#include "simulator/compiled_rows.h"
+#include "simulator/model_costs.h"
+#include "simulator/path_bound.h"
 #include "simulator/search.h"
 
 namespace pw {
@@ -15,6 +16,7 @@ struct SearchShape {
   PlanRequest request;    ///< without begins
   int stages = 0;
   SizedProfile profile;
+  std::shared_ptr<ModelCosts> model;  ///< of the profile, shared by all shapes of a microbatch size
 };
 
 /// Where a shape's splits may start from.
@@ -23,24 +25,40 @@ struct SplitStart {
   std::vector<NodeId> begins;
 };
 
-/// Prices and simulates plans of one shape, one after the other. The program is compiled once, and again where its structure changes.
+/// Prices and simulates plans of one shape, one after the other. The program is compiled once, and again where its structure changes. Keeps a
+/// reference to the shape.
 class Evaluator {
  public:
-  Evaluator(const ModelGraph& graph, const SearchShape& shape);
+  explicit Evaluator(const SearchShape& shape);
+  Evaluator(const Evaluator&) = delete;
+  Evaluator& operator=(const Evaluator&) = delete;
 
   /// What is predicted with these splits and this recomputation. Throws UsageError where the model cannot be cut or recomputed so.
   [[nodiscard]] Candidate evaluate(const SplitStart& start, const std::vector<std::string>& recompute);
 
   /// Moves single begins of a candidate to places 1, 2 or 4 further in `places` (ascending) as long as that lowers, in this order, what is over
-  /// the memory limit, the step, the peak; at most `rounds` times over all begins. `goOn` is asked before every try. Ties: the first found.
+  /// the memory limit, the step, the peak; at most `rounds` times over all begins. A move is not simulated where its memory alone, or a path of
+  /// the program (`PathBounds`), shows that it lowers nothing: the result is that of simulating all. `goOn` is asked before every try. Of very
+  /// large plans the moves end after some seconds' work, counted in actions and so the same everywhere. Ties: the first found.
   [[nodiscard]] Candidate improve(const Candidate& start, const std::vector<NodeId>& places, int rounds, const std::function<bool()>& goOn);
 
  private:
-  const ModelGraph& graph_;
+  /// What is known without simulating: costs, memory.
+  struct Weighed {
+    Candidate candidate;
+    CostTable costs;
+  };
+  [[nodiscard]] Weighed weigh(const SplitStart& start, const std::vector<std::string>& recompute);
+  void simulate(Weighed& weighed, bool keepsPath);
+  [[nodiscard]] bool mayImprove(const Weighed& tried, const Candidate& best);
+
   const SearchShape& shape_;
-  std::shared_ptr<const Schedule> rows_;
-  std::optional<Program> program_;
+  Schedule rows_;
+  CompiledRows compiled_;
   Times times_;
+  std::vector<Binding> bindings_;
+  PathBounds bounds_;
+  int boundsOf_ = 0;  ///< the structure that the paths are of
 };
 
 }  // namespace pw

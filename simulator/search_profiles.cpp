@@ -36,8 +36,8 @@ Profile scaledProfile(const Profile& profile, std::int64_t microbatch) {
   return scaled;
 }
 
-ProfileSource estimates(const ModelGraph& graph, const Cluster& cluster) {
-  return [&graph, &cluster](std::int64_t microbatch) { return SizedProfile{std::make_shared<Profile>(estimate(graph, microbatch, cluster)), false}; };
+ProfileSource estimates(const ModelGraph& graph, const Cluster& cluster, DType precision) {
+  return [&graph, &cluster, precision](std::int64_t microbatch) { return SizedProfile{std::make_shared<Profile>(estimate(graph, microbatch, cluster, precision)), false}; };
 }
 
 ProfileSource measurements(std::vector<std::shared_ptr<const Profile>> profiles) {

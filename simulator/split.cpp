@@ -1,6 +1,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <deque>
 #include <exception>
 #include <iterator>
 #include <limits>
@@ -10,6 +11,8 @@
 #include <string_view>
 
 #include "schedules/error.h"
+#include "schedules/names.h"
+#include "simulator/balancer.h"
 #include "simulator/graph_facts.h"
 #include "simulator/partition.h"
 
@@ -115,21 +118,6 @@ Crossing crossings(const ModelGraph& graph, const Bindings& bindings) {
   return crossing;
 }
 
-int editDistance(const std::string& a, const std::string& b) {
-  std::vector<int> row(b.size() + 1);
-  for (std::size_t j = 0; j <= b.size(); ++j) row[j] = static_cast<int>(j);
-  for (std::size_t i = 1; i <= a.size(); ++i) {
-    int diagonal = row[0];
-    row[0] = static_cast<int>(i);
-    for (std::size_t j = 1; j <= b.size(); ++j) {
-      const int substitution = diagonal + (a[i - 1] == b[j - 1] ? 0 : 1);
-      diagonal = row[j];
-      row[j] = std::min({substitution, row[j] + 1, row[j - 1] + 1});
-    }
-  }
-  return row[b.size()];
-}
-
 std::string nearNames(const Names& names, const std::string& wanted) {
   std::vector<std::pair<int, std::string>> near;
   for (const auto& [path, range] : names.modules()) near.emplace_back(editDistance(wanted, path), path);
@@ -203,25 +191,27 @@ struct Dynamic {
 
   [[nodiscard]] double weight(std::size_t i, std::size_t j) const { return prefix[positions[j]] - prefix[positions[i]]; }
 
-  /// Smallest possible heaviest stage.
+  /// Smallest possible heaviest stage. What lies before a position weighs more the further it is, what lies after it less: the best place for the
+  /// last stage's begin is where the two meet, and moves only forward with its end.
   [[nodiscard]] double bottleneck() const {
     const std::size_t k = positions.size();
     constexpr double kInfinite = std::numeric_limits<double>::infinity();
     std::vector<double> best(k, kInfinite);
     best[0] = 0;
-    for (int s = 0; s < stages; ++s) {
+    for (std::size_t s = 0; s < static_cast<std::size_t>(stages); ++s) {
       std::vector<double> next(k, kInfinite);
-      for (std::size_t j = 1; j < k; ++j) {
-        for (std::size_t i = 0; i < j; ++i) {
-          if (best[i] < kInfinite) next[j] = std::min(next[j], std::max(best[i], weight(i, j)));
-        }
+      std::size_t i = s;  // fewer positions do not make s stages
+      for (std::size_t j = s + 1; j < k; ++j) {
+        while (i + 1 < j && std::max(best[i + 1], weight(i + 1, j)) <= std::max(best[i], weight(i, j))) ++i;
+        next[j] = std::max(best[i], weight(i, j));
       }
       best = std::move(next);
     }
     return best[k - 1];
   }
 
-  /// Fewest crossing bytes with no stage above `limit`; ties to earlier cuts.
+  /// Fewest crossing bytes with no stage above `limit`; ties to earlier cuts. Of the begins that the limit allows, a window that moves forward, the
+  /// cheapest stands first in a queue.
   [[nodiscard]] std::vector<NodeId> cheapest(double limit) const {
     const std::size_t k = positions.size();
     constexpr Bytes kInfinite = std::numeric_limits<Bytes>::max() / 4;
@@ -230,12 +220,17 @@ struct Dynamic {
     best[0] = 0;
     for (auto& source : from) {
       std::vector<Bytes> next(k, kInfinite);
+      std::deque<std::size_t> queue;  // begins, ascending, with ascending bytes
+      const auto cost = [&](std::size_t i) { return best[i] + crossing[i]; };
       for (std::size_t j = 1; j < k; ++j) {
-        for (std::size_t i = 0; i < j; ++i) {
-          if (best[i] >= kInfinite || weight(i, j) > limit || best[i] + crossing[i] >= next[j]) continue;
-          next[j] = best[i] + crossing[i];
-          source[j] = i;
+        if (best[j - 1] < kInfinite) {
+          while (!queue.empty() && cost(queue.back()) > cost(j - 1)) queue.pop_back();
+          queue.push_back(j - 1);
         }
+        while (!queue.empty() && weight(queue.front(), j) > limit) queue.pop_front();
+        if (queue.empty()) continue;
+        next[j] = cost(queue.front());
+        source[j] = queue.front();
       }
       best = std::move(next);
     }
@@ -286,39 +281,43 @@ NodeId findSplit(const ModelGraph& graph, const std::string& name) {
   return NodeId(*position);
 }
 
-std::vector<NodeId> balance(const ModelGraph& graph, const Profile& profile, int stages, Balance by) {
+Balancer::Balancer(const ModelGraph& graph, const Profile& profile) : graph_(graph), profile_(profile) {
   if (profile.nodes.size() != graph.nodes.size()) throw UsageError(fmt::format("The profile does not belong to model {}; profile it again.", graph.name));
-  if (stages < 1) throw UsageError(fmt::format("{} stages were asked for; there is at least 1.", stages));
-  if (stages == 1) return {};
   const Bindings bindings = bindBatch(graph, profile.microbatch);
   const Crossing crossing = crossings(graph, bindings);
+  for (const SplitPoint& point : splitPoints(graph, bindings)) points_.push_back(point.begin.index());
+  for (std::size_t n = 1; n < graph.nodes.size(); ++n) {
+    if (crossing.obstacles[n] == 0) free_.push_back(n);
+  }
+  crossing_ = crossing.bytes;
+}
+
+std::vector<NodeId> Balancer::begins(int stages, Balance by) const {
+  if (stages < 1) throw UsageError(fmt::format("{} stages were asked for; there is at least 1.", stages));
+  if (stages == 1) return {};
   const auto needed = static_cast<std::size_t>(stages) - 1;
-  std::vector<std::size_t> places;
-  for (const SplitPoint& point : splitPoints(graph, bindings)) places.push_back(point.begin.index());
-  const std::vector<double> weight = weights(graph, profile, by);
+  std::vector<std::size_t> places = points_;
+  const std::vector<double> weight = weights(graph_, profile_, by);
   if (by == Balance::Layers) {
     std::vector<std::size_t> starts;
     std::copy_if(places.begin(), places.end(), std::back_inserter(starts), [&](std::size_t n) { return weight[n] > 0; });
     if (starts.size() >= needed) places = std::move(starts);  // else layers must be cut
   }
+  if (places.size() < needed) places = free_;
   if (places.size() < needed) {
-    places.clear();
-    for (std::size_t n = 1; n < graph.nodes.size(); ++n) {
-      if (crossing.obstacles[n] == 0) places.push_back(n);
-    }
-  }
-  if (places.size() < needed) {
-    throw UsageError(fmt::format("Model {} has {} places to split at and cannot be cut into {} stages.", graph.name, places.size(), stages));
+    throw UsageError(fmt::format("Model {} has {} places to split at and cannot be cut into {} stages.", graph_.name, places.size(), stages));
   }
   Dynamic dynamic;
   dynamic.stages = stages;
   dynamic.positions.push_back(0);
   dynamic.positions.insert(dynamic.positions.end(), places.begin(), places.end());
-  dynamic.positions.push_back(graph.nodes.size());
+  dynamic.positions.push_back(graph_.nodes.size());
   dynamic.prefix.assign(1, 0);
   for (const double w : weight) dynamic.prefix.push_back(dynamic.prefix.back() + w);
-  for (const std::size_t position : dynamic.positions) dynamic.crossing.push_back(crossing.bytes[position]);
+  for (const std::size_t position : dynamic.positions) dynamic.crossing.push_back(crossing_[position]);
   return dynamic.cheapest(dynamic.bottleneck() * 1.01 + 1e-9);
 }
+
+std::vector<NodeId> balance(const ModelGraph& graph, const Profile& profile, int stages, Balance by) { return Balancer(graph, profile).begins(stages, by); }
 
 }  // namespace pw

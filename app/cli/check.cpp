@@ -66,7 +66,7 @@ int runCheck(const CheckOptions& options) {
   }
   std::stable_sort(problems.begin(), problems.end(), [](const Problem& a, const Problem& b) { return std::tie(a.rank, a.position) < std::tie(b.rank, b.position); });
   if (options.json) {
-    print(problemsJson(schedule, problems) + "\n");
+    print(versioned(problemsJson(schedule, problems)) + "\n");
     return problems.empty() ? kYes : kNo;
   }
   const PlacementKind placement = kindOf(schedule.placement, shapeOf(schedule));

@@ -125,7 +125,7 @@ int runCompare(const CompareOptions& options) {
     if (options.json) {
       auto document = ownJson(documentOf(comparison, run, step, nullptr, nullptr));
       if (replayed) document["replayed_makespan_ns"] = *replayed;
-      print(document.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
+      print(versioned(document.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace)) + "\n");
       return kYes;
     }
     printDrawn(pair);
@@ -142,7 +142,7 @@ int runCompare(const CompareOptions& options) {
   const Pair pair{&step.measured,        &withStep.measured, fmt::format("run {}", run.id.value), fmt::format("run {}", with.id.value),
                   titleOf(run, step), titleOf(with, withStep)};
   if (!options.json) printDrawn(pair);
-  print(options.json ? documentOf(comparison, run, step, &with, &withStep) : textOf(comparison, pair));
+  print(options.json ? versioned(documentOf(comparison, run, step, &with, &withStep)) : textOf(comparison, pair));
   return kYes;
 }
 

@@ -407,7 +407,7 @@ Command addDevices(CLI::App& app) {
     const ProgressStyle style = parseProgressStyle(o->progressStyle);
     Found found = look();
     if (o->measure) measure(found, style);
-    print(o->json ? documentOf(found) : textOf(found));
+    print(o->json ? versioned(documentOf(found)) : textOf(found));
     return kYes;
   };
 }

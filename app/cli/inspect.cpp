@@ -334,7 +334,7 @@ std::string documentOf(const Inspection& shown, const InspectOptions& options) {
 int runInspect(const InspectOptions& options) {
   const Inspection shown = inspect(options);
   if (options.json) {
-    print(documentOf(shown, options));
+    print(versioned(documentOf(shown, options)));
     return kYes;
   }
   const int depth = options.depth.value_or(kDefaultDepth);

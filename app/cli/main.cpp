@@ -2,15 +2,18 @@
 #include <array>
 #include <cstdio>
 #include <exception>
+#include <filesystem>
 #include <memory>
 #include <new>
 #include <string>
 #include <string_view>
+#include <system_error>
 #include <vector>
 
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
+#include <CLI/Option.hpp>
 #include <fmt/format.h>
 
 #include "app/cli/commands.h"
@@ -18,6 +21,7 @@
 #include "app/cli/output.h"
 #include "engine/failure.h"
 #include "schedules/error.h"
+#include "schedules/names.h"
 
 namespace pw::cli {
 namespace {
@@ -64,6 +68,20 @@ std::string chosenName(const CLI::App& app) {
   return chosen.empty() ? std::string() : " " + chosen.front()->get_name();
 }
 
+/// The first file named as a model or plan that does not exist; empty for none. Options were not all read when the call was refused.
+std::string missingFile(const CLI::App& app) {
+  const auto chosen = app.get_subcommands();
+  if (chosen.empty()) return {};
+  for (const CLI::Option* option : chosen.front()->get_options()) {
+    if (!option->get_positional() || option->get_name() == "NAME") continue;
+    for (const std::string& file : option->results()) {
+      std::error_code problem;
+      if (!std::filesystem::exists(file, problem)) return file;
+    }
+  }
+  return {};
+}
+
 std::string commandNames() {
   std::string names;
   for (const Entry& entry : kCommands) names += (names.empty() ? "" : ", ") + std::string(entry.name);
@@ -76,14 +94,19 @@ std::string replaced(std::string text, std::string_view what, std::string_view b
   return text;
 }
 
-/// What a call CLI11 refused was about, and the cure.
+/// What a call CLI11 refused was about, and the cure. A file that does not exist comes before an option that is missing.
 std::string explain(const CLI::App& app, const CLI::ParseError& problem) {
+  if (const std::string file = missingFile(app); !file.empty() && dynamic_cast<const CLI::RequiredError*>(&problem) != nullptr) {
+    return fmt::format("there is no file {}; give the path of a readable file", file);
+  }
   const std::string help = fmt::format("see pipewright{} --help", chosenName(app));
   const std::vector<std::string> extras = app.remaining(true);
   if (!extras.empty() && dynamic_cast<const CLI::ExtrasError*>(&problem) != nullptr) {
     const std::string& extra = extras.front();
     const bool command = chosenName(app).empty() && extra.substr(0, 1) != "-";
-    if (command) return fmt::format("there is no command {}; the commands are {}", extra, commandNames());
+    std::vector<std::string_view> names;
+    for (const Entry& entry : kCommands) names.emplace_back(entry.name);
+    if (command) return fmt::format("there is no command {}{}; the commands are {}", extra, didYouMean(extra, names), commandNames());
     return fmt::format("the argument {} is not understood{}{}; {}", extra, chosenName(app).empty() ? "" : " by", chosenName(app), help);
   }
   const std::string text = problem.what();

@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
+#include <cmath>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -139,6 +140,41 @@ void printDrawing(std::string_view text) {
   }
 }
 
+std::string versioned(std::string_view document) {
+  constexpr int kVersion = 1;
+  const std::size_t brace = document.find('{');
+  if (brace == std::string_view::npos) return std::string(document);
+  const std::size_t first = document.find_first_not_of(" \n", brace + 1);
+  const std::string_view blank = document.substr(brace + 1, first - brace - 1);  // as the writer indents
+  const bool isEmpty = document[first] == '}';
+  return fmt::format("{}{}\"version\": {}{}{}{}", document.substr(0, brace + 1), blank, kVersion, isEmpty ? "" : ",", blank.empty() && !isEmpty ? " " : blank, document.substr(first));
+}
+
+namespace {
+
+/// Seconds that are left when the rest goes as fast as what is done; nothing in the beginning.
+class TimeLeft {
+ public:
+  std::optional<double> at(int done, int all) {
+    const auto now = std::chrono::steady_clock::now();
+    if (!start_) start_ = now;
+    const double spent = std::chrono::duration<double>(now - *start_).count();
+    if (done <= 0 || done >= all || spent < 0.5) return std::nullopt;
+    return spent * static_cast<double>(all - done) / done;
+  }
+
+ private:
+  std::optional<std::chrono::steady_clock::time_point> start_;
+};
+
+std::string leftText(std::optional<double> seconds) {
+  if (!seconds) return "";
+  const auto whole = static_cast<std::int64_t>(*seconds + 0.5);
+  return whole < 100 ? fmt::format("  about {} s left", whole) : fmt::format("  about {} min left", (whole + 30) / 60);
+}
+
+}  // namespace
+
 ProgressStyle parseProgressStyle(const std::string& text) {
   if (text.empty() || text == "auto") return ProgressStyle::Automatic;
   if (text == "json") return ProgressStyle::Json;
@@ -148,28 +184,32 @@ ProgressStyle parseProgressStyle(const std::string& text) {
 std::function<void(int, int, const std::string&)> progress(const std::string& task, ProgressStyle style) {
   using Clock = std::chrono::steady_clock;
   if (style == ProgressStyle::Json) {
-    return [task, last = Clock::time_point{}](int done, int all, const std::string& note) mutable {
+    return [task, left = TimeLeft(), last = Clock::time_point{}](int done, int all, const std::string& note) mutable {
       const auto now = Clock::now();
+      const auto seconds = left.at(done, all);
       if (done < all && last != Clock::time_point{} && now - last < std::chrono::seconds(1)) return;
       last = now;
-      const nlohmann::ordered_json line = {{"task", task}, {"done", done}, {"all", all}, {"note", note}};
+      nlohmann::ordered_json line = {{"task", task}, {"done", done}, {"all", all}, {"note", note}};
+      if (seconds) line["left_s"] = std::round(10 * *seconds) / 10;
       static_cast<void>(writeAll(STDERR_FILENO, printable(line.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace)) + "\n"));
     };
   }
   if (!isTerminal(STDERR_FILENO)) return [](int, int, const std::string&) {};
-  return [task, last = Clock::time_point{}](int done, int all, const std::string& note) mutable {
+  return [task, left = TimeLeft(), last = Clock::time_point{}](int done, int all, const std::string& note) mutable {
     constexpr std::string_view kErase = "\r\x1b[K";
     if (done >= all) {
       static_cast<void>(writeAll(STDERR_FILENO, kErase));
       return;
     }
     const auto now = Clock::now();
+    const auto seconds = left.at(done, all);
     if (now - last < std::chrono::milliseconds(50)) return;
     last = now;
     std::string bar;
     const int filled = all > 0 ? static_cast<int>(std::int64_t{kBarColumns} * std::max(0, done) / all) : 0;
     for (int c = 0; c < kBarColumns; ++c) bar += c < filled ? "█" : "░";
-    static_cast<void>(writeAll(STDERR_FILENO, fmt::format("{}{} {} {}/{}  {}", kErase, printableLine(task), bar, done, all, printableLine(note.substr(0, 40)))));
+    const std::string count = all > 10'000 ? fmt::format("{} %", std::int64_t{100} * done / all) : fmt::format("{}/{}", done, all);
+    static_cast<void>(writeAll(STDERR_FILENO, fmt::format("{}{} {} {}{}  {}", kErase, printableLine(task), bar, count, leftText(seconds), printableLine(note.substr(0, 40)))));
   };
 }
 

@@ -1,8 +1,10 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
+#include "backends/optimizer_spec.h"
 #include "backends/resources.h"
 
 namespace CLI {
@@ -27,10 +29,16 @@ struct MeasureOptions {
 void addLibraryOption(CLI::App& command, std::vector<std::string>& libraries);
 void addMeasureOptions(CLI::App& command, MeasureOptions& options);
 
+/// Where the costs of a plan come from.
+enum class CostsFrom : std::uint8_t { Measuring, Profile, Cluster };
+
 /// Throws UsageError where the device is unknown or cannot be used here, another option needs a GPU, or nothing is measured and so they mean nothing.
-void refuseWhatCannotMeasure(const MeasureOptions& options, bool measures);
+void refuseWhatCannotMeasure(const MeasureOptions& options, CostsFrom costs);
 /// CUDA's number of `cuda:N`, 0 for `cuda`, −1 for a CPU. Throws UsageError for other names.
 [[nodiscard]] int gpuNumber(const MeasureOptions& options);
+
+/// The optimizer that a plan or search counts with. Throws UsageError for a name nobody knows and a momentum of another than sgd.
+[[nodiscard]] OptimizerSpec plannedOptimizer(const std::string& name, double momentum);
 
 /// Measures a profile with `ranks` processes of this program computing at once; on GPUs with at most as many as there are GPUs.
 /// `progressStyle`: as of `--progress`.

@@ -14,7 +14,6 @@
 #include "app/cli/output.h"
 #include "app/cli/schedule_options.h"
 #include "backends/gpu_inventory.h"
-#include "backends/optimizer_spec.h"
 #include "backends/pt2_record.h"
 #include "backends/torch_backend.h"
 #include "schedules/error.h"
@@ -36,7 +35,8 @@ struct Options {
   MeasureOptions how;
   int ranks = 0, chunks = 0, microbatches = 0, replicas = 1;
   std::int64_t microbatch = 0, batch = 0;
-  bool json = false;
+  double momentum = 0;
+  bool json = false, zero1 = false, microbatchesByDefault = false;
 };
 
 Balance parseBalance(const std::string& text) {
@@ -65,15 +65,30 @@ int devicesHere(const MeasureOptions& how) {
   return gpus > 1 ? static_cast<int>(gpus) : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
 }
 
+/// Stages that the splits, or the marks in the model, make.
+int piecesOf(const Options& o, const ModelGraph& graph) { return static_cast<int>(o.splits.empty() ? graph.splitMarkers.size() : o.splits.size()) + 1; }
+
+/// Our own name of the schedule, ranks and microbatches, where options do not say.
+void settleShape(Options& o, const ModelGraph& graph) {
+  if (o.schedule.ends_with(".csv")) {
+    const Shape shape = shapeOf(generateFrom(o.schedule, {.ranks = o.ranks, .chunks = o.chunks, .microbatches = o.microbatches, .group = 0, .strict = {}}));
+    o.microbatches = shape.microbatches;
+    return;
+  }
+  const Generator& family = generatorOf(o.schedule);
+  o.schedule = family.name;
+  const int chunks = o.chunks > 0 ? o.chunks : family.chunks, pieces = piecesOf(o, graph);
+  if (o.ranks == 0 && pieces > 1 && pieces % chunks == 0) o.ranks = pieces / chunks;
+  if (o.ranks == 0) o.ranks = devicesHere(o.how);
+  o.microbatchesByDefault = o.microbatches == 0;
+  const std::int64_t fixed = batchSymbol(graph).empty() ? exportedBatch(graph) : o.microbatch;
+  if (o.microbatches == 0) o.microbatches = defaultMicrobatches(o.ranks, o.replicas, o.batch, fixed);
+}
+
 /// The schedule asked for, for as many ranks and stages as options and model say. Refuses shapes and names before anything is measured.
 Schedule chooseSchedule(const Options& o, const ModelGraph& graph) {
-  const bool file = o.schedule.ends_with(".csv");
-  const int chunks = o.chunks > 0 ? o.chunks : file ? 1 : generatorOf(o.schedule).chunks;
-  ShapeOptions shape{.ranks = o.ranks, .chunks = o.chunks, .microbatches = o.microbatches, .group = 0, .strict = {}};
-  const int pieces = static_cast<int>(o.splits.empty() ? graph.splitMarkers.size() : o.splits.size()) + 1;  // as the splits or the marks in the model say
-  if (shape.ranks == 0 && !file && pieces > 1 && pieces % chunks == 0) shape.ranks = pieces / chunks;
-  if (shape.ranks == 0 && !file) shape.ranks = devicesHere(o.how);
-  const Schedule schedule = generateFrom(o.schedule, shape);
+  const int pieces = piecesOf(o, graph);
+  const Schedule schedule = generateFrom(o.schedule, {.ranks = o.ranks, .chunks = o.chunks, .microbatches = o.microbatches, .group = 0, .strict = {}});
   for (const Problem& problem : check(schedule)) {
     if (problem.stops == Stops::Always) throw UsageError(fmt::format("{} cannot be run: rank {}: {}; `pipewright check` lists all problems", o.schedule, problem.rank.value, problem.message));
   }
@@ -94,7 +109,7 @@ Profile chooseProfile(const Options& o, const ModelGraph& graph, std::int64_t mi
     }
     return profile;
   }
-  if (!o.cluster.empty()) return estimate(graph, microbatch, loadCluster(o.cluster));
+  if (!o.cluster.empty()) return estimate(graph, microbatch, loadCluster(o.cluster), precisionOf(o.how.precision).value());
   return measureWithRanks(o.models, microbatch, ranks, o.how, o.loss);
 }
 
@@ -211,8 +226,6 @@ PlanRequest requestOf(const Options& o, const ModelGraph& graph, const Profile& 
   if (o.recompute == std::vector<std::string>{"auto"} && limit == 0) {
     throw UsageError("--recompute auto recomputes as little as a memory limit allows; give --memory-limit, or name what to recompute.");
   }
-  OptimizerSpec optimizer;
-  optimizer.kind = parseOptimizer(o.optimizer);
   PlanRequest request;
   request.microbatches = o.microbatches;
   request.replicas = o.replicas;
@@ -222,15 +235,19 @@ PlanRequest requestOf(const Options& o, const ModelGraph& graph, const Profile& 
   request.loss = o.loss;
   request.recompute = o.recompute;
   if (o.share != "auto") request.sharing = o.share == "transmit" ? Sharing::Transmit : Sharing::Replicate;
-  request.optimizerCopies = stateCopies(optimizer);
+  request.optimizerCopies = stateCopies(plannedOptimizer(o.optimizer, o.momentum));
+  request.optimizer = o.optimizer;
+  request.zero1 = o.zero1;
   request.memoryLimit = limit;
   return request;
 }
 
 int run(Options& o) {
-  refuseWhatCannotMeasure(o.how, o.profile.empty() && o.cluster.empty());
-  const ModelGraph graph = loadModel(o.models);
+  const ModelGraph graph = loadModel(o.models);  // first of all: a file that is not there matters most
+  refuseWhatCannotMeasure(o.how, !o.profile.empty() ? CostsFrom::Profile : !o.cluster.empty() ? CostsFrom::Cluster : CostsFrom::Measuring);
+  static_cast<void>(plannedOptimizer(o.optimizer, o.momentum));
   const ExportRecord exported = readExportRecord(graph.files);
+  settleShape(o, graph);
   const int parts = o.replicas * o.microbatches;
   if (o.batch == 0) o.batch = (o.microbatch == 0 ? exportedBatch(graph) : o.microbatch) * parts;
   if (o.batch < parts) throw UsageError(fmt::format("A batch of {} cannot be cut into {} microbatches; use a larger --batch or fewer --microbatches.", o.batch, parts));
@@ -255,7 +272,7 @@ int run(Options& o) {
   const std::vector<Recomputed> recomputed = recomputedBy(plan, graph);
   const std::vector<NotCounted> missing = notCounted(graph, o.microbatch);
   CostTable costs = plan.costs;  // a run adds the state of its optimizer itself
-  addOptimizerState(costs, request.optimizerCopies, 1);
+  addOptimizerState(costs, request.optimizerCopies, optimizerShards(request, plan.schedule.placement));
   const Program program = compile(plan.schedule, costs);
   Times times;
   execute(program, times);
@@ -265,10 +282,10 @@ int run(Options& o) {
   const bool fits = prediction.fits = tooLarge == metrics.ranks.end();
   if (!o.out.empty() && fits) writeFile(o.out, toJson(plan));
   if (o.json) {
-    print(withPlanFields(predictionJson(prediction, plan.schedule, costs), plan, exported, shared, recomputed, missing) + "\n");
+    print(versioned(withPlanFields(predictionJson(prediction, plan.schedule, costs), plan, exported, shared, recomputed, missing)) + "\n");
   } else {
     const std::string copies = plan.replicas > 1 ? fmt::format(" in each of {} replicas", plan.replicas) : "";
-    print(fmt::format("{}: {}{}, {}, {} of {}, loss {}\ncosts {}\ntrace {}\n\n", graph.name, counted(ranks, "rank"), copies, o.schedule, counted(o.microbatches, "microbatch"), o.microbatch, o.loss,
+    print(fmt::format("{}: {}{}, {}, {} of {}, loss {}\ncosts {}\ntrace {}\n\n", graph.name, counted(ranks, "rank"), copies, o.schedule, counted(o.microbatches, "microbatch") + (o.microbatchesByDefault ? " (by default)" : ""), o.microbatch, o.loss,
                sourceOf(plan.profile, ranks), describe(exported)));
     printStages(plan, graph, metrics);
     printShared(plan, shared, o.share);
@@ -294,7 +311,7 @@ Command addPlan(CLI::App& app) {
   sub->add_option("MODEL.pt2", o->models, "Model archive (.pt2); several when each stage was exported on its own")->required()->option_text("MODEL.pt2");
   sub->add_option("--ranks", o->ranks, "Pipeline ranks (default: split points + 1, else one per GPU where there are several, else one per core)")->check(wholeFrom(1, 1024))->option_text("R");
   sub->add_option("--chunks", o->chunks, "Stages per rank (default: as the schedule usually has)")->check(wholeFrom(1, 1024))->option_text("V");
-  sub->add_option("--microbatches", o->microbatches, "Microbatches per step")->required()->check(wholeFrom(1, kMaxMicrobatches))->option_text("M");
+  sub->add_option("--microbatches", o->microbatches, "Microbatches per step (default: 4 for each rank, or fewer where --batch has no more or does not divide by that)")->check(wholeFrom(1, kMaxMicrobatches))->option_text("M");
   sub->add_option("--microbatch", o->microbatch, "Samples per microbatch (default: as exported)")->check(wholeFrom(1, 1 << 20))->option_text("B");
   sub->add_option("--replicas", o->replicas, "Data-parallel copies of the pipeline, each with its own microbatches (default: 1)")->check(wholeFrom(1, kMaxReplicas))->option_text("D");
   sub->add_option("--batch", o->batch, "Samples per step of all replicas, where microbatches may be uneven")->check(wholeFrom(1, 1 << 24))->option_text("SAMPLES");
@@ -308,7 +325,9 @@ Command addPlan(CLI::App& app) {
       ->delimiter(',')->option_text("none|full|auto|NAME,...");
   sub->add_option("--share", o->share, "Parameters of several stages: each updates a copy, or one does and transmits it (default: auto, the shorter step)")
       ->check(CLI::IsMember({"auto", "replicate", "transmit"}))->option_text("auto|replicate|transmit");
-  sub->add_option("--optimizer", o->optimizer, "Whose state counts as memory (default: sgd, none); a run chooses its own")->option_text("sgd|adam|adamw");
+  sub->add_option("--optimizer", o->optimizer, "Whose state counts as memory and time (default: sgd, which has none); a run chooses its own")->option_text("sgd|adam|adamw");
+  sub->add_option("--momentum", o->momentum, "sgd: with one more number for each parameter")->check(numberFrom(0, 1))->option_text("X");
+  sub->add_flag("--zero1", o->zero1, "Spread the optimizer's state over the replicas (ZeRO stage 1)");
   sub->add_option("--loss", o->loss, "cross_entropy, mse, sum, output:NAME (default: the model's own, else cross_entropy)")->option_text("LOSS");
   addMeasureOptions(*sub, o->how);
   sub->add_option("--out", o->out, "Write the plan here (JSON)")->option_text("FILE");
@@ -316,7 +335,7 @@ Command addPlan(CLI::App& app) {
   sub->footer("\nExamples:\n"
               "  pipewright plan gpt.pt2 --ranks 2 --microbatches 8 --out plan.json\n"
               "  pipewright plan gpt.pt2 --split blocks.2,blocks.5 --microbatches 8 --schedule gpipe\n"
-              "  pipewright plan gpt.pt2 --ranks 8 --microbatches 32 --cluster h100-nvlink --memory-limit 80GB --recompute auto\n"
+              "  pipewright plan gpt.pt2 --ranks 8 --microbatches 32 --cluster h100-nvlink --precision bf16 --optimizer adamw --memory-limit 80GB --recompute auto\n"
               "  pipewright plan gpt.pt2 --ranks 2 --replicas 2 --microbatches 8 --recompute blocks --optimizer adamw");
   return [o] { return run(*o); };
 }

@@ -119,7 +119,7 @@ Profile measure(const Options& o, const ModelGraph& graph, const RankEnvironment
 }
 
 int run(Options& o) {
-  refuseWhatCannotMeasure(o.how, o.cluster.empty());
+  refuseWhatCannotMeasure(o.how, o.cluster.empty() ? CostsFrom::Measuring : CostsFrom::Cluster);
   const auto environment = rankEnvironment();
   if (o.how.device.starts_with("cuda:") && (o.ranks > 1 || (environment && environment->worldSize > 1))) {
     throw UsageError(fmt::format("--device {} names one GPU, and several processes would take one each; give --device cuda.", o.how.device));
@@ -129,7 +129,7 @@ int run(Options& o) {
   if (o.loss.empty()) o.loss = defaultLoss(graph);
   Profile profile;
   if (!o.cluster.empty()) {
-    profile = estimate(graph, o.microbatch, loadCluster(o.cluster));
+    profile = estimate(graph, o.microbatch, loadCluster(o.cluster), precisionOf(o.how.precision).value());
   } else if (o.ranks > 1 && !environment) {
     profile = measureWithRanks(o.models, o.microbatch, o.ranks, o.how, o.loss, o.progressStyle);
   } else {
@@ -172,7 +172,7 @@ Command addProfile(CLI::App& app) {
   sub->footer("\nExamples:\n"
               "  pipewright profile gpt.pt2 --microbatch 4 --ranks 2 --out profile.json\n"
               "  pipewright profile gpt.pt2 --device cuda --ranks 2 --precision bf16 --microbatch 4 --out profile.json\n"
-              "  pipewright profile gpt.pt2 --estimate h100-nvlink");
+              "  pipewright profile gpt.pt2 --estimate h100-nvlink --precision bf16");
   return [o] { return run(*o); };
 }
 

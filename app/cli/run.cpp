@@ -179,7 +179,7 @@ void evaluateRank(const Options& o, const ModelGraph& graph, const Plan& plan, T
     Json j{{"loss", loss}, {"samples", samples}, {"outputs", Json::array()}};
     for (const ModelOutput& output : steps.front().outputs) j["outputs"].push_back(output.name);
     if (!o.outputs.empty()) j["outputs_file"] = o.outputs;
-    print(fmt::format("{}\n", j.dump(1, ' ', false, Json::error_handler_t::replace)));
+    print(versioned(j.dump(1, ' ', false, Json::error_handler_t::replace)) + "\n");
     return;
   }
   print(fmt::format("loss {:.6f} over {}, without dropout and gradients\n", loss, counted(samples, "sample")));

@@ -76,7 +76,7 @@ void printJson(const RunResult& result) {
     j["processes"].push_back({{"rank", r}, {"resident_peak_bytes", result.residentPeak[r]}, {"start_to_first_action_ns", result.startToFirstAction[r]}});
   }
   if (!result.saved.empty()) j["checkpoint"] = result.saved;
-  print(fmt::format("{}\n", j.dump(1, ' ', false, Json::error_handler_t::replace)));
+  print(versioned(j.dump(1, ' ', false, Json::error_handler_t::replace)) + "\n");
 }
 
 void printText(const RunResult& result, const std::string& store) {

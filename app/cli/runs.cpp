@@ -57,7 +57,7 @@ std::string textOf(const std::vector<RunSummary>& runs) {
 
 int runRuns(const RunsOptions& options) {
   const std::vector<RunSummary> runs = RunStore(options.store, RunStore::Mode::ReadOnly).list();
-  print(options.json ? documentOf(runs) : textOf(runs));
+  print(options.json ? versioned(documentOf(runs)) : textOf(runs));
   return kYes;
 }
 

@@ -63,7 +63,7 @@ Schedule generateFrom(const std::string& name, const ShapeOptions& options) {
     if (!family.refusal(shape) && refusal) throw UsageError(fmt::format("schedule {} refuses this shape: {}", name, *refusal));
   }
   if (options.group > 0) {
-    if (name != "interleaved-1f1b") throw UsageError(fmt::format("schedule {} has no groups; leave out --group, or take interleaved-1f1b", name));
+    if (family.name != "interleaved-1f1b") throw UsageError(fmt::format("schedule {} has no groups; leave out --group, or take interleaved-1f1b", name));
     Schedule schedule = interleavedWithGroups(shape, options.group);
     if (!options.strict.empty() && withoutIdle(schedule).rows != withoutIdle(generate(name, shape)).rows) {
       throw UsageError(fmt::format("groups of {} are not those of torch; leave out --group or --strict torch", options.group));

@@ -1,3 +1,4 @@
+#include "simulator/json_text.h"
 #include "simulator/search.h"
 
 #include <fmt/format.h>
@@ -7,6 +8,7 @@
 #include <algorithm>
 #include <map>
 #include <nlohmann/json.hpp>
+#include <optional>
 #include <set>
 
 #include "app/cli/commands.h"
@@ -14,8 +16,8 @@
 #include "app/cli/numbers.h"
 #include "app/cli/own_ranks.h"
 #include "app/cli/output.h"
-#include "backends/optimizer_spec.h"
 #include "backends/torch_backend.h"
+#include "engine/process.h"
 #include "schedules/error.h"
 #include "schedules/generate.h"
 #include "schedules/units.h"
@@ -32,12 +34,13 @@ struct Options {
   MeasureOptions how;
   int ranks = 0, replicas = 1, top = 10;
   std::int64_t batch = 0, microbatch = 0;
-  bool json = false, noRecompute = false;
+  double momentum = 0;
+  bool json = false, noRecompute = false, zero1 = false;
 };
 
 /// Costs estimated for a cluster, of the profiles given, or measured here at each size.
 ProfileSource sourceOf(const Options& o, const ModelGraph& graph, const Cluster& cluster) {
-  if (!o.cluster.empty()) return estimates(graph, cluster);
+  if (!o.cluster.empty()) return estimates(graph, cluster, precisionOf(o.how.precision).value());
   if (!o.profiles.empty()) {
     std::vector<std::shared_ptr<const Profile>> profiles;
     for (const std::string& file : o.profiles) {
@@ -60,14 +63,14 @@ ProfileSource sourceOf(const Options& o, const ModelGraph& graph, const Cluster&
 }
 
 SearchSpace spaceOf(const Options& o) {
-  OptimizerSpec optimizer;
-  optimizer.kind = parseOptimizer(o.optimizer);
   SearchSpace space;
   space.base.ranks = o.ranks;
   space.base.replicas = o.replicas;
   space.base.batch = o.batch;
   space.base.loss = o.loss;
-  space.base.optimizerCopies = stateCopies(optimizer);
+  space.base.optimizerCopies = stateCopies(plannedOptimizer(o.optimizer, o.momentum));
+  space.base.optimizer = o.optimizer;
+  space.base.zero1 = o.zero1;
   space.base.memoryLimit = o.memoryLimit.empty() ? 0 : parseSize(o.memoryLimit);
   space.fixedMicrobatch = o.microbatch > 0;
   if (o.microbatch > 0) space.base.microbatch = o.microbatch;
@@ -111,7 +114,7 @@ std::map<std::int64_t, std::vector<SplitPoint>> pointsOf(const ModelGraph& graph
 std::string asJson(const Options& o, const ModelGraph& graph, const Found& found, const std::vector<const Candidate*>& best, const std::vector<const Candidate*>& front) {
   const auto points = pointsOf(graph, found);
   Json json{{"model", graph.name}, {"ranks", o.ranks}, {"replicas", o.replicas}, {"shapes", found.shapes}, {"tried", found.candidates.size()},
-            {"best", Json::array()}, {"pareto", Json::array()}, {"skipped", found.skipped}};
+            {"cancelled", found.cancelled}, {"best", Json::array()}, {"pareto", Json::array()}, {"skipped", found.skipped}};
   json["not_counted"] = ownJson(notCountedJson(notCounted(graph, found.candidates.front().request.microbatch)));
   for (const Candidate* c : best) json["best"].push_back(jsonOf(*c, points));
   for (const Candidate* c : front) json["pareto"].push_back(jsonOf(*c, points));
@@ -129,7 +132,7 @@ std::string triedLine(const Options& o, const Found& found) {
     samples.insert(c.samples);
   }
   const std::string batch = samples.size() == 1 ? fmt::format("a batch of {}", *samples.begin()) : fmt::format("microbatches of {}", found.candidates.front().request.microbatch);
-  return fmt::format("tried {} on {}{}, {}: {}, {} microbatches, {} refused{}", counted(static_cast<std::int64_t>(found.candidates.size()), "plan"),
+  return fmt::format("{}tried {} on {}{}, {}: {}, {} microbatches, {} refused{}", found.cancelled ? "interrupted, so the best so far; " : "", counted(static_cast<std::int64_t>(found.candidates.size()), "plan"),
                      counted(o.ranks, "rank"), o.replicas > 1 ? fmt::format(" in each of {} replicas", o.replicas) : "", batch,
                      counted(static_cast<std::int64_t>(schedules.size()), "schedule"), fmt::join(counts, ", "), counted(static_cast<std::int64_t>(found.skipped.size()), "shape"),
                      found.skipped.empty() ? "" : " (--json says why)");
@@ -145,21 +148,31 @@ void writePlan(const Options& o, const ModelGraph& graph, const Candidate& c, co
 }
 
 int run(Options& o) {
-  refuseWhatCannotMeasure(o.how, o.profiles.empty() && o.cluster.empty());
-  const ModelGraph graph = loadModel(o.models);
+  const ModelGraph graph = loadModel(o.models);  // first of all: a file that is not there matters most
+  refuseWhatCannotMeasure(o.how, !o.profiles.empty() ? CostsFrom::Profile : !o.cluster.empty() ? CostsFrom::Cluster : CostsFrom::Measuring);
+  const SearchSpace space = spaceOf(o);
   if (o.loss.empty()) o.loss = defaultLoss(graph);
   const Cluster cluster = o.cluster.empty() ? Cluster{} : loadCluster(o.cluster);
   std::map<std::int64_t, SizedProfile> profiles;
   const ProfileSource source = sourceOf(o, graph, cluster);
   const auto show = progress("search " + graph.name, parseProgressStyle(o.progressStyle));
-  const SearchSpace space = spaceOf(o);
+  const bool measures = o.profiles.empty() && o.cluster.empty();  // in processes, which end with Ctrl-C by themselves
+  std::optional<Interrupts> interrupts(std::in_place);
   const Found found = search(
-      graph, [&](std::int64_t microbatch) { return profiles[microbatch] = source(microbatch); }, space,
-      [&](int done, int all, const Candidate* c) {
+      graph,
+      [&](std::int64_t microbatch) {
+        if (measures) interrupts.reset();
+        SizedProfile& profile = profiles[microbatch] = source(microbatch);
+        if (measures) interrupts.emplace();
+        return profile;
+      },
+      space, [&](int done, int all, const Candidate* c) {
         if (done < all) show(done, all, c == nullptr ? "" : c->request.schedule);
-        return true;
+        return interrupts->take() == 0;
       });
+  interrupts.reset();
   show(1, 1, "");
+  if (found.candidates.empty() && found.cancelled) return complain("Interrupted before any plan was tried", kNo);
   if (found.candidates.empty()) throw UsageError(fmt::format("No plan can be made of {} on {} ranks: {}", graph.name, o.ranks, found.skipped.empty() ? "nothing was tried" : found.skipped.front()));
   std::vector<const Candidate*> best, front;
   for (const Candidate& c : found.candidates) {
@@ -170,7 +183,7 @@ int run(Options& o) {
   const Candidate& first = found.candidates.front();
   if (!o.out.empty() && first.fits) writePlan(o, graph, first, *profiles.at(first.request.microbatch).profile);
   if (o.json) {
-    print(fmt::format("{}\n", asJson(o, graph, found, best, front)));
+    print(versioned(asJson(o, graph, found, best, front)) + "\n");
   } else {
     const bool limited = space.base.memoryLimit > 0;
     print(fmt::format("{}: {}\ncosts {}{}\n\n{}", graph.name, triedLine(o, found), pw::sourceOf(*profiles.at(first.request.microbatch).profile, o.ranks),
@@ -179,6 +192,7 @@ int run(Options& o) {
     if (profiles.at(first.request.microbatch).profile->estimated) print(incompleteLine(notCounted(graph, first.request.microbatch), true));
     if (!o.out.empty() && first.fits) print(fmt::format("\nWritten to {}.\n", o.out));
   }
+  if (found.cancelled) return complain("Interrupted: not all plans were tried, and there may be better ones", kNo);
   if (first.fits) return kYes;
   return complain(fmt::format("No plan fits {}: the least that any needs is {} ({}, {} stages, {} microbatches, recompute {}); use more ranks, a smaller batch or more microbatches",
                               formatSize(space.base.memoryLimit), formatSize(first.peak), first.request.schedule, first.stages, first.request.microbatches,
@@ -192,7 +206,7 @@ Command addSearch(CLI::App& app) {
   auto o = std::make_shared<Options>();
   sub->add_option("MODEL.pt2", o->models, "Model archive (.pt2); several when each stage was exported on its own")->required()->option_text("MODEL.pt2");
   sub->add_option("--ranks", o->ranks, "Pipeline ranks")->required()->check(wholeFrom(1, 1024))->option_text("R");
-  sub->add_option("--microbatches", o->microbatches, "Counts to try (default: R, 2R, 4R and 8R)")->delimiter(',')->check(wholeFrom(1, kMaxMicrobatches))->option_text("M,...");
+  sub->add_option("--microbatches", o->microbatches, "Counts to try (default: R, 2R, 4R and 8R, and all that divide the batch, down to single samples)")->delimiter(',')->check(wholeFrom(1, kMaxMicrobatches))->option_text("M,...");
   sub->add_option("--batch", o->batch, "Samples per step of all replicas (default: the most microbatches, as exported)")->check(wholeFrom(1, 1 << 24))->option_text("SAMPLES");
   sub->add_option("--microbatch", o->microbatch, "Keep microbatches of this size [samples] instead of the batch, and compare samples per second")->check(wholeFrom(1, 1 << 20))->option_text("B");
   sub->add_option("--replicas", o->replicas, "Data-parallel copies of the pipeline (default: 1)")->check(wholeFrom(1, kMaxReplicas))->option_text("D");
@@ -202,7 +216,9 @@ Command addSearch(CLI::App& app) {
   sub->add_flag("--no-recompute", o->noRecompute, "Keep all activations");
   auto* profile = sub->add_option("--profile", o->profiles, "Profiles of this model at one or several microbatch sizes (default: measured now at each size)")->delimiter(',')->option_text("FILE,...");
   sub->add_option("--cluster", o->cluster, "Estimate costs for a cluster preset or file instead of measuring")->excludes(profile)->option_text("CLUSTER");
-  sub->add_option("--optimizer", o->optimizer, "Whose state counts as memory (default: sgd, none)")->option_text("sgd|adam|adamw");
+  sub->add_option("--optimizer", o->optimizer, "Whose state counts as memory and time (default: sgd, which has none)")->option_text("sgd|adam|adamw");
+  sub->add_option("--momentum", o->momentum, "sgd: with one more number for each parameter")->check(numberFrom(0, 1))->option_text("X");
+  sub->add_flag("--zero1", o->zero1, "Spread the optimizer's state over the replicas (ZeRO stage 1)");
   sub->add_option("--loss", o->loss, "cross_entropy, mse, sum, output:NAME (default: the model's own, else cross_entropy)")->option_text("LOSS");
   addMeasureOptions(*sub, o->how);
   sub->add_option("--top", o->top, "Show so many (default: 10)")->check(wholeFrom(1, 1 << 20))->option_text("K");
@@ -210,9 +226,10 @@ Command addSearch(CLI::App& app) {
   sub->add_option("--progress", o->progressStyle, "auto or json")->option_text("STYLE");
   sub->add_flag("--json", o->json, "Print plans and Pareto front as JSON");
   sub->footer("\nExamples:\n"
-              "  pipewright search gpt.pt2 --ranks 4 --batch 64 --cluster h100-nvlink\n"
+              "  pipewright search gpt.pt2 --ranks 4 --batch 64 --cluster h100-nvlink --precision bf16 --optimizer adamw\n"
               "  pipewright search gpt.pt2 --ranks 2 --microbatches 4,8 --memory-limit 2GiB --out plan.json\n"
-              "  pipewright search gpt.pt2 --ranks 8 --schedules 1f1b,zbv --cluster a100-nvlink --top 5");
+              "  pipewright search gpt.pt2 --ranks 8 --schedules 1f1b,zbv --cluster a100-nvlink --top 5\n\n"
+              "Ctrl-C ends the search and shows the best so far (`cancelled` in JSON), with status 1.");
   return [o] { return run(*o); };
 }
 

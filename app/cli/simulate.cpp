@@ -149,7 +149,7 @@ std::optional<std::string> excess(const Subject& subject, const Metrics& metrics
 
 int refuse(const SimulateOptions& options, const Schedule& schedule, const std::vector<Problem>& problems) {
   if (options.json) {
-    print(problemsJson(schedule, problems) + "\n");
+    print(versioned(problemsJson(schedule, problems)) + "\n");
   } else {
     print(fmt::format("{}\n{}; it cannot run\n\n{}", shapeLine(schedule), counted(static_cast<std::int64_t>(problems.size()), "problem"),
                       problemsText(problems)));
@@ -180,7 +180,7 @@ int runSimulate(const SimulateOptions& options) {
   if (prediction.fits) prediction.lowerBound = lowerBounds(rows, subject.costs, subject.liveLimits);
   if (!options.trace.empty()) writeFile(options.trace, toChromeJson({&trace}, {"predicted"}));
   if (options.json) {
-    print(predictionJson(prediction, rows, subject.costs) + "\n");
+    print(versioned(predictionJson(prediction, rows, subject.costs)) + "\n");
   } else {
     print(summary(subject, sending, prediction) + "\n" + rankTable(prediction) + causesText(prediction.explanation, options.why));
     if (options.text || isTerminal(1)) {

@@ -4,6 +4,7 @@
 #include <limits>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <gtest/gtest.h>
@@ -92,6 +93,33 @@ TEST(Generate, ListsItsFamiliesInTheDocumentedOrder) {
   std::vector<std::string> names;
   for (const Generator& generator : generators()) names.emplace_back(generator.name);
   EXPECT_EQ(names, kNames);
+}
+
+TEST(Generate, UnderstandsTorchsNamesInAnyCase) {
+  const std::vector<std::pair<std::string, std::string>> same{
+      {"1F1B", "1f1b"},           {"Schedule1F1B", "1f1b"},          {"GPipe", "gpipe"},      {"Interleaved1F1B", "interleaved-1f1b"}, {"interleaved1f1b", "interleaved-1f1b"},
+      {"ZBVZeroBubble", "zbv"},   {"ScheduleZBVZeroBubble", "zbv"},  {"LoopedBFS", "looped-bfs"}, {"SCHEDULEGPIPE", "gpipe"},          {"InterleavedZeroBubble", "interleaved-zb"},
+      {"DualPipeV", "dualpipev"}, {"_ScheduleForwardOnly", "forward-only"}, {"ZB-H1", "zb-h1"}, {"zb_h1", "zb-h1"},                     {"DualPipe", "dualpipe"}};
+  for (const auto& [name, ours] : same) EXPECT_EQ(generatorOf(name).name, ours) << name;
+  for (const std::string& name : kNames) EXPECT_EQ(generatorOf(name).name, name);
+  EXPECT_EQ(generate("Schedule1F1B", oneStagePerRank(2, 4)).name, "1f1b");
+}
+
+TEST(Generate, OffersNearNames) {
+  const auto refusal = [](const std::string& name) -> std::string {
+    try {
+      return std::string(generatorOf(name).name);
+    } catch (const UsageError& error) {
+      return error.what();
+    }
+  };
+  EXPECT_TRUE(refusal("1f2b").starts_with("unknown schedule \"1f2b\" (did you mean 1f1b?); known are forward-only, gpipe"));
+  EXPECT_NE(refusal("zb-h").find("(did you mean zb-h1 or zb-h2"), std::string::npos) << refusal("zb-h");
+  EXPECT_NE(refusal("interleaved").find("interleaved-1f1b or interleaved-zb"), std::string::npos) << refusal("interleaved");
+  EXPECT_NE(refusal("gpip").find("did you mean gpipe"), std::string::npos);
+  EXPECT_TRUE(refusal("frobnicate").starts_with("unknown schedule \"frobnicate\"; known are")) << "nothing is near";
+  EXPECT_TRUE(refusal("").starts_with("unknown schedule"));
+  EXPECT_TRUE(refusal("schedule").starts_with("unknown schedule"));
 }
 
 TEST(Generate, GpipeOnTwoRanksDoesAllForwardsThenAllBackwards) {

@@ -6,6 +6,7 @@
 #include <map>
 #include <random>
 #include <set>
+#include <tuple>
 
 #include <fmt/format.h>
 
@@ -164,6 +165,63 @@ TEST(Search, MovesSplitsUntilNoNeighbourIsFaster) {
   EXPECT_GE(optimal, kSeeds / 2) << "single moves seldom end away from the best splits";
 }
 
+/// Moves splits as the search does, simulating every move.
+Candidate movedPlainly(Candidate best, const ModelGraph& graph, const Profile& profile) {
+  const auto weigh = [&](const PlanRequest& request) {
+    const Metrics metrics = measured(request, best.stages, graph, profile);
+    const Bytes peak = peakOf(metrics);
+    return std::tuple(request.memoryLimit > 0 ? std::max<Bytes>(0, peak - request.memoryLimit) : 0, metrics.step, peak);
+  };
+  auto weight = weigh(best.request);
+  bool moved = true;
+  for (int round = 0; round < 8 && moved; ++round) {
+    moved = false;
+    for (std::size_t i = 0; i < best.request.begins.size(); ++i) {
+      for (const int further : {-1, 1, -2, 2, -4, 4}) {
+        PlanRequest tried = best.request;
+        tried.begins[i] = NodeId(tried.begins[i].value + further);
+        const bool ascending = tried.begins[i].value >= 1 && tried.begins[i].index() < graph.nodes.size() && (i == 0 || tried.begins[i - 1] < tried.begins[i]) &&
+                               (i + 1 == tried.begins.size() || tried.begins[i] < tried.begins[i + 1]);
+        if (!ascending) continue;
+        const auto now = weigh(tried);
+        if (!(now < weight)) continue;
+        weight = now;
+        best.request = tried;
+        moved = true;
+      }
+    }
+  }
+  std::tie(std::ignore, best.step, best.peak) = weight;
+  return best;
+}
+
+TEST(Search, MovesSplitsAsIfEveryMoveWereSimulated) {
+  const ModelGraph graph = chain(16);
+  int moved = 0;
+  for (std::uint64_t seed = 0; seed < 12; ++seed) {
+    for (const char* schedule : {"1f1b", "zb-h1", "interleaved-1f1b", "zbv"}) {
+      SCOPED_TRACE(fmt::format("{} {}", schedule, seed));
+      std::mt19937_64 random(seed);
+      const Profile one = randomProfile(random, 16);
+      SearchSpace s = space(3, 6, {6}, {schedule});
+      s.balances = {Balance::Layers};
+      s.chunks = {generatorOf(schedule).chunks};
+      s.recompute = false;
+      const Candidate before = search(graph, proportional(one), s).candidates.front();
+      if (seed % 3 == 1) s.base.memoryLimit = before.peak - 200;
+      s.improve = 1;
+      const Candidate start = search(graph, proportional(one), [&] { auto unmoved = s; unmoved.improve = 0; return unmoved; }()).candidates.front();
+      const Candidate after = search(graph, proportional(one), s).candidates.front();
+      const Candidate plain = movedPlainly(start, graph, one);
+      EXPECT_EQ(after.request.begins, plain.request.begins);
+      EXPECT_EQ(after.step, plain.step);
+      EXPECT_EQ(after.peak, plain.peak);
+      moved += after.moves > 0 ? 1 : 0;
+    }
+  }
+  EXPECT_GT(moved, 24);
+}
+
 TEST(Search, FindsTheSameWhateverTheThreads) {
   const ModelGraph graph = chain(9);
   std::mt19937_64 random(3);
@@ -320,10 +378,21 @@ TEST(ProfileSources, TakeTheNearestSizeAndScaleIt) {
   EXPECT_EQ(source(6).profile->nodes[0].forward, 24) << "nearer to 8";
 }
 
-TEST(UsualCounts, AreMultiplesOfTheRanksThatTheBatchAllows) {
+TEST(UsualCounts, AreMultiplesOfTheRanksAndAllThatDivideTheBatch) {
   EXPECT_EQ(usualCounts(4, 1, 0), (std::vector<int>{4, 8, 16, 32}));
-  EXPECT_EQ(usualCounts(4, 2, 32), (std::vector<int>{4, 8, 16}));
-  EXPECT_EQ(usualCounts(4, 1, 3), std::vector<int>{3});
+  EXPECT_EQ(usualCounts(4, 2, 32), (std::vector<int>{1, 2, 4, 8, 16})) << "down to one sample in each of 2 · 16 microbatches";
+  EXPECT_EQ(usualCounts(4, 1, 3), (std::vector<int>{1, 3}));
+  EXPECT_EQ(usualCounts(8, 1, 128), (std::vector<int>{1, 2, 4, 8, 16, 32, 64, 128})) << "eight times the ranks is not the end";
+  EXPECT_EQ(usualCounts(2, 1, 10), (std::vector<int>{1, 2, 4, 5, 8, 10})) << "4 and 8 leave uneven microbatches";
+}
+
+TEST(Search, TriesSingleSamplesWithoutBeingTold) {
+  const ModelGraph graph = chain(4);
+  std::mt19937_64 random(1);
+  SearchSpace s = space(2, 0, {}, {"1f1b"});  // exported with 2 samples: 2 · 16 in the most microbatches of the ranks' multiples
+  bool single = false;
+  for (const Candidate& c : search(graph, proportional(randomProfile(random, 4)), s).candidates) single = single || (c.request.microbatch == 1 && c.request.microbatches == 32);
+  EXPECT_TRUE(single);
 }
 
 }  // namespace
