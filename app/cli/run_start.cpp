@@ -100,6 +100,7 @@ JobFields fieldsOf(const RunOptions& o, const Plan& plan, const ModelGraph& grap
   add(fields, "--seed", o.seed);
   addOptimizer(fields, o);
   add(fields, "--loss", plan.loss);
+  add(fields, "--loss-count", o.lossCount);
   add(fields, "--loss-over", o.lossOver);
   add(fields, "--precision", o.precision);
   add(fields, "--tf32", o.computing.tf32);
