@@ -318,7 +318,8 @@ def shapes_by_position(model, shapes):
 def brief(error):
     """An exception as `Type: first line`, at most 300 characters."""
     lines = [line.strip() for line in str(error).strip().splitlines() if line.strip()]
-    text = f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
+    reasons = [line.lstrip("- ").partition(". If you're using")[0] for line in lines[1:] if line.startswith("- ")]  # of a dynamic dimension that cannot be
+    text = f"{type(error).__name__}: {reasons[0] if reasons else lines[0]}" if lines else type(error).__name__
     return text[:300].rstrip(".;: ")
 
 

@@ -90,7 +90,7 @@ def cure_of(error, line, static_batch):
     if "data-dependent" in text or "datadependent" in text or "control flow" in text:
         return "what it does depends on a tensor's value: use torch.where or torch.cond there, or take the decision outside forward"
     if "constraints violated" in text:
-        return ("the model fixes the size of what is taken for the batch: if the batch is another dimension, name it with --batch-dim NAME=1, "
-                "else use --static-batch")
+        return ("the model fixes the size of what is taken for the batch: if the batch is another dimension, name it with --batch-dim NAME=1; if "
+                "Python reads the size as a number (len(x)), write x.shape[0]; else use --static-batch")
     cure = "remove control flow that depends on tensor values"
     return cure if static_batch else "if the model needs a fixed batch, use --static-batch, else " + cure

@@ -172,6 +172,45 @@ def drops_layers(layerdrop=0.0):
     return Drops(), batch()
 
 
+def grouped(rows, weight, offsets):
+    """As transformers 5 defines it: rows [offsets[e-1], offsets[e]) times weight[e]."""
+    bounds = [0, *offsets.tolist()]
+    return torch.cat([rows[a:b] @ weight[e] for e, (a, b) in enumerate(zip(bounds, bounds[1:]))])
+
+
+def grouped_backward(ctx, gradient):
+    rows, weight, offsets = ctx.saved_tensors
+    bounds = [0, *offsets.tolist()]
+    parts = [(slice(a, b), e) for e, (a, b) in enumerate(zip(bounds, bounds[1:]))]
+    return (torch.cat([gradient[part] @ weight[e].t() for part, e in parts]), torch.stack([rows[part].t() @ gradient[part] for part, _ in parts]), None)
+
+
+def define_grouped():
+    """Stands for the operator that transformers registers, which is not installed here."""
+    if hasattr(torch.ops.transformers, "grouped_mm_fallback"):
+        return
+    operator = torch.library.custom_op("transformers::grouped_mm_fallback", grouped, mutates_args=(), schema="(Tensor input, Tensor weight, Tensor offs) -> Tensor")
+    operator.register_fake(lambda rows, weight, offsets: rows.new_empty(rows.shape[0], weight.shape[2]))
+    operator.register_autograd(grouped_backward, setup_context=lambda ctx, inputs, output: ctx.save_for_backward(*inputs))
+
+
+def experts(width=8, double=False):
+    define_grouped()
+
+    class Experts(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.gate, self.weight = nn.Linear(width, 3), nn.Parameter(torch.randn(3, width, width))
+
+        def forward(self, x):
+            chosen, order = self.gate(x).argmax(-1).sort()
+            offsets = (chosen[:, None] == torch.arange(3)).sum(0).cumsum(0).to(torch.int32)
+            out = torch.ops.transformers.grouped_mm_fallback(x[order], self.weight, offsets)
+            return out.tanh()[order.argsort()]
+
+    return (Experts().double() if double else Experts()), (torch.randn(5, width, dtype=torch.float64 if double else torch.float32),)
+
+
 class Export(unittest.TestCase):
     def setUp(self):
         self.folder = tempfile.TemporaryDirectory()
@@ -273,6 +312,18 @@ class Export(unittest.TestCase):
         status, _, said = self.export("nested", "--batch-dim", "pair.1=none")
         self.assertEqual((status, said), (0, ""))
         self.assertEqual(self.record()["batch_dims"], {"batch_x": 0, "batch_more_scale": 0, "pair_0": 0})
+
+    def test_experts_become_operators_of_torch(self):
+        grouped_product = "torch.ops.aten._grouped_mm.default"
+        for options, expected in (((), grouped_product), (("--set", "width=6"), "torch.ops.aten.bmm.default"), (("--set", "double=True"), "torch.ops.aten.bmm.default")):
+            with self.subTest(options=options):
+                status, said, complaint = self.export("experts", *options)
+                self.assertEqual((status, complaint), (0, ""))
+                self.assertIn("1 output, 1 gradient", said)  # the gate has none: argmax
+                with warnings_off():
+                    targets = {f"torch.ops.{node.target}" for node in torch.export.load(self.archive).graph.nodes if node.op == "call_function"}
+                self.assertIn(expected, targets)
+                self.assertFalse([target for target in targets if "transformers" in target])
 
     def test_layers_dropped_at_random_are_refused_with_place_and_cure(self):
         self.assertEqual(self.export("drops_layers")[0], 0)

@@ -248,6 +248,22 @@ def experts_by_index(batch=2):
     return Net(), (torch.randn(batch, 8),)
 
 
+@model("torch", quick=True)
+def early_view_of_a_parameter(batch=2):
+    """The view is made in the first stage and used in the last, so that it crosses between stages instead of the parameter."""
+
+    class Net(Body):
+        def __init__(self):
+            super().__init__()
+            self.scale = nn.Parameter(torch.rand(8))
+
+        def forward(self, x):
+            scale = self.scale.float()[None]
+            return super().forward(x) * scale
+
+    return Net(), (torch.randn(batch, 8),)
+
+
 @model("torch")
 def experts_dense(batch=2):
     class Net(Body):
