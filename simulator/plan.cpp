@@ -242,6 +242,8 @@ std::string toJson(const Plan& plan) {
          {"costs", tableJson(plan.costs)},
          {"profile", ownJson(toJson(plan.profile))}};
   const ModelFingerprint& print = plan.fingerprint;
+  const PlannedOptimizer& optimizer = plan.optimizer;
+  if (optimizer != PlannedOptimizer()) j["optimizer"] = {{"name", optimizer.name}, {"state_copies", optimizer.stateCopies}, {"zero1", optimizer.zero1}};
   if (!print.digest.empty()) j["model_fingerprint"] = {{"digest", print.digest}, {"tensors", print.tensors}, {"operators", print.operators}};
   return j.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
@@ -272,6 +274,10 @@ Plan parsePlan(std::string_view text, const std::string& source) {
   plan.batch = j["batch"].as<std::int64_t>();
   if (j.json().contains("replicas")) plan.replicas = j["replicas"].as<int>();
   plan.loss = j["loss"].as<std::string>();
+  if (j.json().contains("optimizer")) {
+    const JsonPart optimizer = j["optimizer"];
+    plan.optimizer = {optimizer["name"].as<std::string>(), optimizer["state_copies"].as<int>(), optimizer["zero1"].as<bool>()};
+  }
   plan.profile = parseProfile(j["profile"].json().dump(), "The profile in " + source);
   plan.splitNames = j["splits"].listOf<std::string>();
   const JsonPart schedule = j["schedule"];

@@ -314,7 +314,7 @@ int runOrStartRanks(Options& o, const std::optional<RankEnvironment>& environmen
   const int ranks = worldSize(plan);
   const FileTime started = FileTime::clock::now();
   const bool isFirst = !environment || (environment->rank == Rank(0) && environment->statusFd < 0);
-  for (const std::string& note : {costsNote(o, plan), modelNote(o, plan)}) {
+  for (const std::string& note : {costsNote(o, plan), optimizerNote(o, plan), modelNote(o, plan)}) {
     if (isFirst && !note.empty()) warn(note);
   }
   if (isFirst && !o.store.empty()) static_cast<void>(RunStore(o.store, RunStore::Mode::ReadWrite));  // refuse an unusable store before training

@@ -43,10 +43,29 @@ void followPlan(RunOptions& o, const Plan& plan) {
   if (o.threads == 0) o.threads = plan.profile.threads;
 }
 
+namespace {
+
+std::string precisionWords(DType precision) { return precision == DType::Unknown ? "as traced" : fmt::format("in {}", precisionName(precision)); }
+
+}  // namespace
+
+std::string optimizerNote(const RunOptions& o, const Plan& plan) {
+  const PlannedOptimizer& planned = plan.optimizer;
+  const bool sameShare = planned.zero1 == o.shardOptimizer || stateCopies(o.update) == 0;
+  if (planned.name.empty() || o.synthetic || o.evaluates || (planned.stateCopies == stateCopies(o.update) && sameShare)) return "";
+  const auto words = [](const std::string& name, int copies, bool zero1) { return fmt::format("{} ({} of each parameter{})", name, counted(copies, "number"), zero1 ? ", shared by replicas" : ""); };
+  return fmt::format("{} accounts for the state of {}, and this run has {}: its memory is another", o.plan, words(planned.name, planned.stateCopies, planned.zero1),
+                     words(o.optimizer, stateCopies(o.update), o.shardOptimizer));
+}
+
 std::string costsNote(const RunOptions& o, const Plan& plan) {
   const Profile& profile = plan.profile;
-  const bool ofCluster = profile.estimated && profile.computing == Computing();
-  if (ofCluster || profile.nodes.empty() || o.synthetic) return "";
+  if (profile.nodes.empty() || o.synthetic) return "";
+  if (profile.estimated && profile.machine.cores == 0) {  // for a cluster
+    if (profile.computing.precision == o.computing.precision) return "";
+    return fmt::format("{} was planned for computing {}, and this run computes {}: predicted times and memory are not its own", o.plan, precisionWords(profile.computing.precision),
+                       precisionWords(o.computing.precision));
+  }
   const bool sameThreads = o.computing.onGpu || o.threads == profile.threads;
   const auto by = [&](int threads) { return sameThreads ? "" : " by " + counted(threads, "thread"); };
   if (profile.computing == o.computing && sameThreads) return "";

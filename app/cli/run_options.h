@@ -36,6 +36,8 @@ void completeOptimizer(RunOptions& options);
 void followPlan(RunOptions& options, const Plan& plan);
 /// Why predicted times are not those of this run, a sentence: the costs were measured while computing in another way. Else empty.
 [[nodiscard]] std::string costsNote(const RunOptions& options, const Plan& plan);
+/// Why the plan's memory is not that of this run, a sentence: it accounts for another optimizer. Else empty.
+[[nodiscard]] std::string optimizerNote(const RunOptions& options, const Plan& plan);
 /// Throws UsageError for options that do not fit each other, the plan or this machine.
 void refuseWhatCannotRun(const RunOptions& options, const Plan& plan);
 /// How long any wait between ranks may last.
