@@ -112,6 +112,8 @@ JobFields fieldsOf(const RunOptions& o, const Plan& plan, const ModelGraph& grap
   add(fields, "--order", o.order);
   add(fields, "--save", o.save.empty() ? "none" : "a file");  // rank 0 writes it, from what all send
   add(fields, "--save-every", o.saveEvery);
+  add(fields, "--reset-optimizer", o.resetOptimizer);
+  add(fields, "--skip-nonfinite", o.skipNonFinite);
   add(fields, "--log", o.log.empty() ? "none" : "a file");  // has all ranks sum the loss
   return fields;
 }
