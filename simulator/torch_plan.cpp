@@ -10,6 +10,7 @@
 #include "schedules/csv.h"
 #include "schedules/error.h"
 #include "schedules/lower.h"
+#include "simulator/batch.h"
 
 namespace pw {
 namespace {
@@ -81,6 +82,14 @@ std::vector<std::string> notesOf(const Plan& plan, const ModelGraph& graph) {
   return notes;
 }
 
+/// torch's pipelining cuts tensors into microbatches along dimension 0, a row for each sample.
+void requireRowsOfSamples(const ModelGraph& graph, ValueId value) {
+  const auto axis = batchAxis(graph, value);
+  if (!axis || *axis == BatchAxis{}) return;
+  throw UsageError(fmt::format("{} of {} does not have a row for each sample in dimension 0, and torch.distributed.pipelining cuts nothing else into microbatches; run the plan with pipewright",
+                               graph.value(value).name, graph.name));
+}
+
 }  // namespace
 
 TorchPlan torchPlan(const Plan& plan, const ModelGraph& graph) {
@@ -89,6 +98,8 @@ TorchPlan torchPlan(const Plan& plan, const ModelGraph& graph) {
   if (plan.modelFiles.size() != 1) throw UsageError(fmt::format("{} was exported in {} archives; torch needs the model in one", plan.modelName, plan.modelFiles.size()));
   const Bindings bindings = bindBatch(graph, plan.microbatchSize);
   const Loss loss = lossOf(plan, graph);
+  for (const ValueId input : graph.inputs) requireRowsOfSamples(graph, input);
+  if (loss.kind == "cross_entropy" || loss.kind == "mse") requireRowsOfSamples(graph, graph.outputs.at(loss.output));
 
   nlohmann::ordered_json settings;
   settings["model"] = plan.modelFiles.front();
