@@ -117,17 +117,8 @@ SafetensorsHeader readSafetensors(const std::string& path) {
 }
 
 SafetensorsWriter::SafetensorsWriter(const std::string& path, std::size_t headerBytes)
-    : path_(path),
-      beside_(fmt::format("{}.part{}", path, ::getpid())),
-      headerBytes_((headerBytes + 1024 + kPrefix + 63) / 64 * 64 - kPrefix) {
-  descriptor_ = ::open(beside_.c_str(), O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC | O_NOFOLLOW, 0666);
-  if (descriptor_ < 0) fail(errno);
-}
-
-SafetensorsWriter::~SafetensorsWriter() {
-  if (descriptor_ < 0) return;
-  ::close(descriptor_);
-  ::unlink(beside_.c_str());
+    : path_(path), part_(path), headerBytes_((headerBytes + 1024 + kPrefix + 63) / 64 * 64 - kPrefix) {
+  if (part_.descriptor() < 0) fail(errno);
 }
 
 void SafetensorsWriter::fail(int reason) const {
@@ -138,7 +129,7 @@ void SafetensorsWriter::fail(int reason) const {
 void SafetensorsWriter::write(const void* bytes, std::size_t count, std::uint64_t at) {
   const char* from = static_cast<const char*>(bytes);
   while (count > 0) {
-    const ssize_t written = ::pwrite(descriptor_, from, std::min<std::size_t>(count, 1U << 30U), static_cast<off_t>(at));
+    const ssize_t written = ::pwrite(part_.descriptor(), from, std::min<std::size_t>(count, 1U << 30U), static_cast<off_t>(at));
     if (written < 0 && errno == EINTR) continue;
     if (written <= 0) fail(written < 0 ? errno : ENOSPC);
     from += written;
@@ -168,7 +159,7 @@ void SafetensorsWriter::again(const std::string& name, const std::string& of) {
   const std::uint64_t begin = kPrefix + headerBytes_;
   for (std::int64_t at = 0; at < tensor.bytes;) {
     const auto wanted = static_cast<std::size_t>(std::min<std::int64_t>(tensor.bytes - at, static_cast<std::int64_t>(piece.size())));
-    const ssize_t count = ::pread(descriptor_, piece.data(), wanted, static_cast<off_t>(begin) + tensor.offset + at);
+    const ssize_t count = ::pread(part_.descriptor(), piece.data(), wanted, static_cast<off_t>(begin) + tensor.offset + at);
     if (count < 0 && errno == EINTR) continue;
     if (count <= 0) fail(count < 0 ? errno : EIO);
     write(piece.data(), static_cast<std::size_t>(count), begin + size_ + static_cast<std::uint64_t>(at));
@@ -197,9 +188,7 @@ void SafetensorsWriter::finish(const std::map<std::string, std::string>& metadat
     prefix[i] = static_cast<unsigned char>(static_cast<std::uint64_t>(text.size()) >> (8 * i) & 0xFFU);
   write(prefix.data(), prefix.size(), 0);
   write(text.data(), text.size(), kPrefix);
-  if (::fsync(descriptor_) != 0) fail(errno);
-  if (::rename(beside_.c_str(), path_.c_str()) != 0) fail(errno);
-  ::close(std::exchange(descriptor_, -1));
+  if (::fsync(part_.descriptor()) != 0 || !part_.replace()) fail(errno);
 }
 
 }  // namespace pw

@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "backends/part_file.h"
 #include "simulator/model_graph.h"
 
 namespace pw {
@@ -40,11 +41,7 @@ struct SafetensorsHeader {
 class SafetensorsWriter {
  public:
   /// `headerBytes`: the most that the header may need; what is left of it is spaces, as the format allows.
-  SafetensorsWriter(const std::string& path, std::size_t headerBytes);
-  /// Without `finish` the file beside is removed.
-  ~SafetensorsWriter();
-  SafetensorsWriter(const SafetensorsWriter&) = delete;
-  SafetensorsWriter& operator=(const SafetensorsWriter&) = delete;
+  SafetensorsWriter(const std::string& path, std::size_t headerBytes);  // without `finish` the file beside is removed
 
   /// What a tensor, or a line of metadata, needs in the header at most.
   [[nodiscard]] static std::size_t headerBytesOf(const std::string& name) { return 6 * name.size() + 512; }
@@ -59,8 +56,8 @@ class SafetensorsWriter {
   [[noreturn]] void fail(int reason) const;
   void write(const void* bytes, std::size_t count, std::uint64_t at);
 
-  std::string path_, beside_;
-  int descriptor_ = -1;
+  std::string path_;
+  PartFile part_;
   std::size_t headerBytes_;
   std::uint64_t size_ = 0;  ///< of the data
   std::vector<SafeTensor> tensors_;

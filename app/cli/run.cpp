@@ -204,10 +204,11 @@ void trainRank(const Options& o, const Plan& plan, const RankEnvironment& enviro
   if (environment.worldSize > 1) {
     meeting = rendezvousOf(environment, options.deadline);
     if (environment.statusFd >= 0 && o.transport != "gloo") meeting.jobFailed = &listenForFailure();  // Gloo's waits cannot be ended: the signal ends the process
+    if (environment.storeIsElsewhere) torchBackend().prepareProcess(o.threads);  // LibTorch then speaks to that store
     store = meetOthers(environment, meeting, fieldsOf(o, plan, graph), isInTouch);
   }
   const TorchBackend& torch = torchBackend();
-  torch.prepareProcess(o.threads);
+  if (environment.worldSize == 1 || !environment.storeIsElsewhere) torch.prepareProcess(o.threads);
   if (!o.synthetic) loadLibraries(plan.libraries);
   if (o.computing.onGpu) {
     GpuRank rank = connectGpus(environment, meeting, store, o.computing.tf32);

@@ -2,11 +2,14 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <filesystem>
+#include <vector>
 
 #include "app/cli/output.h"
 #include "app/cli/own_ranks.h"
 #include "backends/contents.h"
+#include "backends/paths.h"
 #include "engine/failure.h"
 #include "engine/worker.h"
 #include "schedules/error.h"
@@ -29,6 +32,7 @@ JobField fileField(const std::string& name, const std::string& path) {
 JobField planField(const RunOptions& o, const Plan& plan) {
   Plan what = plan;
   what.modelFiles.clear();  // may lie elsewhere on each host
+  what.libraries.clear();   // likewise
   what.loss.clear();        // a field of its own
   const std::string digest = hex(sha256(toJson(what)));
   return {"the plan", digest, shownFile(o.plan, digest)};
@@ -39,6 +43,31 @@ JobField weightsField(const Plan& plan) {
   for (const std::string& file : plan.modelFiles) all.addField(contentsOf(file, true));
   const std::string digest = hex(all.finish());
   return {"the weights of " + plan.modelName, digest, digest.substr(0, 8)};
+}
+
+/// Every file of a checkpoint that is a folder.
+JobField checkpointField(const std::string& path) {
+  const std::string name = "the checkpoint of --resume";
+  if (path.empty()) return {name, "", "none"};
+  if (!isFolder(path)) return fileField(name, path);
+  std::vector<std::string> files;
+  std::error_code problem;
+  for (const auto& entry : fs::directory_iterator(path, problem)) {
+    if (entry.is_regular_file(problem)) files.push_back(entry.path().string());
+  }
+  std::ranges::sort(files);
+  Sha256 all;
+  for (const std::string& file : files) all.addField(fs::path(file).filename().string()).addField(contentsOf(file));
+  const std::string digest = hex(all.finish());
+  return {name, digest, shownFile(fs::path(path).filename().empty() ? fs::path(path).parent_path().string() : path, digest)};
+}
+
+JobField librariesField(const Plan& plan) {
+  if (plan.libraries.empty()) return {"--load-library", "", "none"};
+  Sha256 all;
+  for (const std::string& library : plan.libraries) all.addField(contentsOf(library));
+  const std::string digest = hex(all.finish());
+  return {"--load-library", digest, shownFile(plan.libraries.front(), digest)};
 }
 
 /// Options by name, as numbers and words.
@@ -70,7 +99,7 @@ void takeModels(const RunOptions& o, Plan& plan) {
     throw UsageError(fmt::format("{} is of {}, and --model names {}; give --model once for each.", o.plan, counted(static_cast<int>(plan.modelFiles.size()), "archive"),
                                  o.models.size()));
   }
-  for (std::size_t i = 0; i < o.models.size(); ++i) plan.modelFiles[i] = fs::absolute(o.models[i]).string();
+  for (std::size_t i = 0; i < o.models.size(); ++i) plan.modelFiles[i] = absolutePath(o.models[i]);
   if (o.synthetic || !o.models.empty()) return;
   for (const std::string& file : plan.modelFiles) {
     std::error_code problem;
@@ -94,7 +123,8 @@ JobFields fieldsOf(const RunOptions& o, const Plan& plan, const ModelGraph& grap
     fields.push_back(weightsField(plan));
   }
   fields.push_back(o.data == "synthetic" ? JobField{"the data file", "", "synthetic"} : fileField("the data file", o.data));
-  fields.push_back(o.resume.empty() ? JobField{"the checkpoint of --resume", "", "none"} : fileField("the checkpoint of --resume", o.resume));
+  fields.push_back(checkpointField(o.resume));
+  if (!o.synthetic) fields.push_back(librariesField(plan));
   add(fields, "--backend", o.transport);
   add(fields, "--steps", o.steps);
   add(fields, "--seed", o.seed);
@@ -102,6 +132,10 @@ JobFields fieldsOf(const RunOptions& o, const Plan& plan, const ModelGraph& grap
   add(fields, "--loss", plan.loss);
   add(fields, "--loss-count", o.lossCount);
   add(fields, "--loss-over", o.lossOver);
+  add(fields, "--loss-count", o.lossCount);
+  add(fields, "--skip-nonfinite", o.skipNonFinite);
+  add(fields, "--find-nan", o.findNan);
+  add(fields, "--reset-optimizer", o.resetOptimizer);
   add(fields, "--precision", o.precision);
   add(fields, "--tf32", o.computing.tf32);
   add(fields, "--init", o.initRandom ? "random" : "");

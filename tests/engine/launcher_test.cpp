@@ -302,7 +302,7 @@ TEST(Launcher, ARankThatGetsNoFurtherOnItsWayToTheFirstStepIsNamed) {
 }
 
 TEST(Launcher, ARankThatHasStartedMayTakeItsTime) {
-  const LaunchResult result = launchVerbs({"start-up=3", "start-up=3"}, 1500ms, kNoLine, 1ms);
+  const LaunchResult result = launchVerbs({"start-up=3", "start-up=3"}, 2000ms, kNoLine, 300ms);
   EXPECT_THAT(result.failure, HasSubstr("the time limit of the job")) << "and not by its start-up";
 }
 
