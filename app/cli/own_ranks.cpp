@@ -55,7 +55,7 @@ int gpuNumber(const MeasureOptions& o) {
 void refuseWhatCannotMeasure(const MeasureOptions& o, CostsFrom costs) {
   const int number = gpuNumber(o);
   if (costs == CostsFrom::Cluster && (!o.device.empty() || o.tf32 || o.noGraphs || o.threads > 0)) {
-    throw UsageError("--device, --tf32, --no-graphs and --threads say how to measure, and costs estimated for a cluster are not measured; leave them out.");
+    throw UsageError("--device, --tf32, --no-graphs and --threads say how to measure, and costs estimated for a cluster are not measured now; leave them out.");
   }
   if (costs == CostsFrom::Profile && (!o.device.empty() || o.precision != "traced" || o.tf32 || o.noGraphs || o.threads > 0)) {
     throw UsageError("--device, --precision, --tf32, --no-graphs and --threads say how to measure, and these costs are not measured now; leave them out.");

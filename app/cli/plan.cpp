@@ -285,8 +285,9 @@ int run(Options& o) {
     print(versioned(withPlanFields(predictionJson(prediction, plan.schedule, costs), plan, exported, shared, recomputed, missing)) + "\n");
   } else {
     const std::string copies = plan.replicas > 1 ? fmt::format(" in each of {} replicas", plan.replicas) : "";
-    print(fmt::format("{}: {}{}, {}, {} of {}, loss {}\ncosts {}\ntrace {}\n\n", graph.name, counted(ranks, "rank"), copies, o.schedule, counted(o.microbatches, "microbatch") + (o.microbatchesByDefault ? " (by default)" : ""), o.microbatch, o.loss,
-               sourceOf(plan.profile, ranks), describe(exported)));
+    const std::string count = counted(o.microbatches, "microbatch") + (o.microbatchesByDefault ? " (by default)" : "");
+    print(fmt::format("{}: {}{}, {}, {} of {}, loss {}\ncosts {}\ntrace {}\n\n", graph.name, counted(ranks, "rank"), copies, o.schedule, count, o.microbatch, o.loss,
+                      sourceOf(plan.profile, ranks), describe(exported)));
     printStages(plan, graph, metrics);
     printShared(plan, shared, o.share);
     printRecomputed(recomputed);

@@ -48,10 +48,10 @@ TEST(Computing, IsRefusedWhereItMeansNothing) {
   const Folder folder;
   const std::string model = sample("gpt_small"), plan = planned(folder, {"gpt_small"}, {"--ranks", "2", "--microbatches", "2"});
   for (const char* const command : {"plan", "search"}) {
-    Words words{command, model, "--ranks", "2", "--cluster", "h100-nvlink", "--precision", "bf16"};
+    Words words{command, model, "--ranks", "2", "--cluster", "h100-nvlink", "--threads", "2"};
     if (std::string(command) == "plan") words.insert(words.end(), {"--microbatches", "2"});
     else words.insert(words.end(), {"--batch", "8"});
-    expectRefusal(finish(words), 2, {"--precision", "not measured now", "leave them out"});
+    expectRefusal(finish(words), 2, {"--threads", "not measured now", "leave them out"});
   }
   expectRefusal(finish({"profile", model, "--estimate", "h100-nvlink", "--device", "cpu"}), 2, {"not measured now"});
   expectRefusal(finish({"plan", model, "--microbatches", "2", "--tf32"}), 2, {"--tf32 is for GPUs", "--device cuda"});
