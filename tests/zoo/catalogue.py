@@ -22,6 +22,7 @@ class Entry:
     refused: str = ""  # phrase of the refusal that is right for this model
     quick: bool = False  # is in ./dev test, too: small, and needs torch only
     rate: float = 0.05
+    measured: bool = False  # costs are measured, which runs the operators when the plan is made
     batch_dims: dict = dataclasses.field(default_factory=dict)
 
 

@@ -171,7 +171,7 @@ def train_and_compare(entry, place, programs):
     for schedule in SCHEDULES:
         plan, checkpoint = os.path.join(place, f"{schedule}.json"), os.path.join(place, f"{schedule}.pt")
         call("plan", programs, "plan", archive, "--ranks", "2", "--microbatches", str(MICROBATCHES), "--microbatch", str(SIZE), "--schedule", schedule,
-             "--loss", entry.loss, "--cluster", "a100-nvlink", "--out", plan, *entry.plan)
+             "--loss", entry.loss, "--out", plan, *([] if entry.measured else ["--cluster", "a100-nvlink"]), *entry.plan)
         told = json.loads(call("run", programs, "run", plan, "--steps", str(STEPS), "--lr", repr(entry.rate), "--data", os.path.join(place, "data.pt"),
                                "--save", checkpoint, "--json", "--timeout", "60", place=place))
         errors[schedule] = difference(losses, told["losses"], state, torch.load(checkpoint))
