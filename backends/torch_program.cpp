@@ -343,10 +343,7 @@ bool NodeProgram::isRandom() const {
 }
 
 bool NodeProgram::dependsOnData() const {
-  return anyStep(impl_->prepared.steps, [](const ProgramStep& step) {
-    return step.mode == Mode::Arithmetic || step.mode == Mode::Cond || step.mode == Mode::While || (step.op && step.op->hasTag(at::Tag::data_dependent_output)) ||
-           (step.op && step.op->hasTag(at::Tag::dynamic_output_shape));
-  });
+  return anyStep(impl_->prepared.steps, [](const ProgramStep& step) { return step.readsData; });
 }
 
 const std::vector<ValueId>& NodeProgram::addedByAutograd() const { return impl_->prepared.addedByAutograd; }

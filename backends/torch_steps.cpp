@@ -118,7 +118,7 @@ void setDevice(ProgramStep& step, int device) {
 class Preparation {
  public:
   Preparation(const ModelGraph& graph, const ProgramOptions& options)
-      : graph_(graph), options_(options), gradients_(options.gradients), bufferOf_(indexByValue(graph, graph.buffers)), computed_(computedNumbers(graph)) {
+      : graph_(graph), options_(options), gradients_(options.gradients), bufferOf_(indexByValue(graph, graph.buffers)), computed_(computedNumbers(graph)), bindings_(bindBatch(graph, exportedBatch(graph))) {
     gradients_.resize(graph.values.size());
   }
 
@@ -142,6 +142,7 @@ class Preparation {
       } catch (const std::out_of_range&) {
         throw UsageError(describe(node) + " lacks arguments; export the model again with the pinned torch.");
       }
+      step.readsData = readsData(step);
       if (step.mode == Mode::Operator && outer == nullptr && options_.weights != nullptr) separateWeights(step);
       if (!step.rule.apply) noteAutogradUses(node);
       steps.push_back(std::move(step));
@@ -181,6 +182,19 @@ class Preparation {
   [[nodiscard]] bool isSkipped(const Node& node) const {
     if (isAssertion(node)) return true;
     return !node.outputs.empty() && std::ranges::all_of(node.outputs, [&](ValueId v) { return graph_.value(v).symbolic && !computed_[v.index()]; });
+  }
+
+  [[nodiscard]] bool readsData(const ProgramStep& step) const {
+    if (step.mode == Mode::While || (step.predicate && graph_.value(*step.predicate).tensor)) return true;
+    return std::ranges::any_of(step.node->outputs, [&](ValueId v) {
+      if (computed_[v.index()]) return true;
+      try {
+        if (graph_.value(v).tensor) static_cast<void>(shapeOf(*graph_.value(v).tensor, bindings_));
+        return false;
+      } catch (const Error&) {
+        return true;
+      }
+    });
   }
 
   void prepareStep(ProgramStep& step) {
@@ -386,6 +400,7 @@ class Preparation {
   std::vector<ParameterGradient> gradients_;  // by value, views of parameters included
   std::vector<int> bufferOf_;
   std::vector<bool> computed_;
+  Bindings bindings_;
   std::set<const Node*> views_;
   std::uint64_t inner_ = 0;
 };

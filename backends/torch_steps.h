@@ -38,6 +38,7 @@ struct ProgramStep {
   Mode mode = Mode::Operator;
   std::optional<c10::OperatorHandle> op;
   bool random = false;
+  bool readsData = false;    ///< the host needs what the device computed: a size or number that depends on data, a predicate
   WeightRule rule;
   /// A recompute must not change buffers again: batch norm's running statistics are left out, what else writes into a buffer is skipped.
   std::vector<std::size_t> statistics;

@@ -29,7 +29,9 @@ std::vector<std::string> ownCall() {
 }
 
 void addLibraryOption(CLI::App& command, std::vector<std::string>& libraries) {
-  command.add_option("--load-library", libraries, "A shared library that defines custom operators of the model (TORCH_LIBRARY); may be repeated")->option_text("FILE.so");
+  command.add_option("--load-library", libraries, "A shared library that defines custom operators of the model (TORCH_LIBRARY); may be repeated")
+      ->allow_extra_args(false)  // what follows it is another argument
+      ->option_text("FILE.so");
 }
 
 void addMeasureOptions(CLI::App& command, MeasureOptions& o) {
