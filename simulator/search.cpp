@@ -301,14 +301,19 @@ void Searcher::improveBest() {
     const Candidate& start = of(chosen[static_cast<std::size_t>(i)]);
     const SearchShape& shape = shapes_[chosen[static_cast<std::size_t>(i)].shape];
     Evaluator evaluator(shape);
-    const Candidate improved = evaluator.improve(start, places.at(start.request.microbatch), kRounds, [&] {
+    std::int64_t counted = 0;  // of this candidate's work in `done_`
+    const auto count = [&](double share) {
+      const std::lock_guard lock(mutex_);
+      const auto now = static_cast<std::int64_t>(share * static_cast<double>(workOf(shape)));
+      done_ += now - counted;
+      counted = now;
+    };
+    const Candidate improved = evaluator.improve(start, places.at(start.request.microbatch), kRounds, [&](double share) {
+      count(std::min(1.0, share));
       report(nullptr);
       return !cancelled_.load();
     });
-    {
-      const std::lock_guard lock(mutex_);
-      done_ += workOf(shape);
-    }
+    count(1);
     if (improved.moves > 0) better[static_cast<std::size_t>(i)] = improved;
     report(improved.moves > 0 ? &improved : nullptr);
   });

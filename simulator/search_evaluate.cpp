@@ -86,14 +86,16 @@ bool Evaluator::mayImprove(const Weighed& tried, const Candidate& best) {
   return bounds_.stepWith(rows_, tried.costs, enough) <= enough;
 }
 
-Candidate Evaluator::improve(const Candidate& start, const std::vector<NodeId>& places, int rounds, const std::function<bool()>& goOn) {
+Candidate Evaluator::improve(const Candidate& start, const std::vector<NodeId>& places, int rounds, const std::function<bool(double)>& goOn) {
   constexpr std::array<std::ptrdiff_t, 6> kFurther{-1, 1, -2, 2, -4, 4};
   Weighed first = weigh({start.split, start.request.begins}, start.request.recompute);
   simulate(first, true);  // for its path
-  constexpr std::int64_t kMostWork = 16'000'000;  // actions: some seconds; seldom reached below a hundred thousand actions a step
+  constexpr std::int64_t kMostWork = 12'000'000;  // actions: some seconds; a step of ten thousand actions is moved to its end within it
   constexpr std::int64_t kWeighing = 16;          // how much less it is to weigh a move than to simulate it
+  constexpr std::int64_t kCompiling = 8;          // and how much more to compile another structure
   const std::int64_t size = std::int64_t{start.stages} * start.request.microbatches;
   std::int64_t work = 0;
+  int structure = compiled_.structure();
   Candidate best = start;
   bool moved = true;
   for (int round = 0; round < rounds && moved; ++round) {
@@ -108,8 +110,9 @@ Candidate Evaluator::improve(const Candidate& start, const std::vector<NodeId>& 
         begins[i] = places[static_cast<std::size_t>(to)];
         const bool ascending = (i == 0 || begins[i - 1] < begins[i]) && (i + 1 == begins.size() || begins[i] < begins[i + 1]);
         if (!ascending) continue;
-        if (!goOn() || work > kMostWork) return best;
-        work += size / kWeighing;
+        if (!goOn(static_cast<double>(work) / kMostWork) || work > kMostWork) return best;
+        work += size / kWeighing + (compiled_.structure() - structure) * kCompiling * size;  // of the move before
+        structure = compiled_.structure();
         try {
           Weighed tried = weigh({best.split, begins}, best.request.recompute);
           if (!mayImprove(tried, best)) continue;

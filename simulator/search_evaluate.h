@@ -38,9 +38,10 @@ class Evaluator {
 
   /// Moves single begins of a candidate to places 1, 2 or 4 further in `places` (ascending) as long as that lowers, in this order, what is over
   /// the memory limit, the step, the peak; at most `rounds` times over all begins. A move is not simulated where its memory alone, or a path of
-  /// the program (`PathBounds`), shows that it lowers nothing: the result is that of simulating all. `goOn` is asked before every try. Of very
-  /// large plans the moves end after some seconds' work, counted in actions and so the same everywhere. Ties: the first found.
-  [[nodiscard]] Candidate improve(const Candidate& start, const std::vector<NodeId>& places, int rounds, const std::function<bool()>& goOn);
+  /// the program (`PathBounds`), shows that it lowers nothing: the result is that of simulating all. `goOn` is called before every try
+  /// with the share of the most work done. Of very large plans the moves end after some seconds' work, counted in actions and so the same everywhere.
+  /// Ties: the first found.
+  [[nodiscard]] Candidate improve(const Candidate& start, const std::vector<NodeId>& places, int rounds, const std::function<bool(double)>& goOn);
 
  private:
   /// What is known without simulating: costs, memory.
