@@ -40,9 +40,10 @@ std::string read(std::ifstream& file, std::uint64_t at, std::uint64_t count) {
 /// All of a small file, else pieces at equal distances, the first and the last included.
 std::string sampled(const std::string& path) {
   std::error_code problem;
+  if (!fs::exists(path, problem)) throw UsageError(fmt::format("{} does not exist; check the path.", path));
   const std::uint64_t size = fs::file_size(path, problem);
   std::ifstream file(path, std::ios::binary);
-  if (problem || !file) throw UsageError(fmt::format("{} cannot be read; check that it exists, and its permissions.", path));
+  if (problem || !file) throw UsageError(fmt::format("{} cannot be read; check its permissions.", path));
   Sha256 digest;
   digest.addField(std::to_string(size));
   const bool isSmall = size <= kPiece * kPieces;
