@@ -76,7 +76,7 @@ constexpr std::string_view kNothing =
     "empty empty_like empty_strided empty_permuted conj _conj neg_view _neg_view numel size sym_size sym_numel sym_stride sym_storage_offset item "
     "_local_scalar_dense is_same_size dim stride storage_offset requires_grad_ set_ resize_ broadcast_tensors atleast_1d atleast_2d atleast_3d matrix_H "
     "split_copy unsafe_split unsafe_chunk unsafe_split_with_sizes hsplit vsplit dsplit squeeze_copy swapdims pin_memory is_floating_point is_complex "
-    "_reshape_alias _unsafe_view align_to rename refine_names linalg_diagonal _version _has_compatible_shallow_copy_type";
+    "detach squeeze unsqueeze t transpose swapaxes as_strided _reshape_alias _unsafe_view align_to rename refine_names linalg_diagonal _version _has_compatible_shallow_copy_type";
 
 std::set<std::string_view> namesOf(std::string_view list) {
   std::set<std::string_view> names;
