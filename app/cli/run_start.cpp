@@ -154,8 +154,8 @@ JobFields fieldsOf(const RunOptions& o, const Plan& plan, const ModelGraph& grap
 
 KeyValueStore meetOthers(const RankEnvironment& environment, const Rendezvous& rendezvous, const JobFields& fields, bool& isInTouch) {
   reportStartUp(environment, StartUp::Meeting);
+  isInTouch = true;  // where they cannot be met there is nobody to tell
   const Meeting meeting = openMeeting(rendezvous);
-  isInTouch = true;
   agree(meeting, rendezvous, fields);
   reportStartUp(environment, StartUp::Connecting);
   return meeting.dictionary();

@@ -19,8 +19,8 @@ void takeModels(const RunOptions& options, Plan& plan);
 /// whom. Not paths, threads, timeouts and what one rank writes. Reads the files' directories.
 [[nodiscard]] JobFields fieldsOf(const RunOptions& options, const Plan& plan, const ModelGraph& graph);
 
-/// Meets the other ranks and compares the fields; the dictionary that they exchange addresses at. `isInTouch` becomes true as soon as the others learn
-/// of this rank's failures by themselves.
+/// Meets the other ranks and compares the fields; the dictionary that they exchange addresses at. `isInTouch` becomes true, as from
+/// then on the others learn of this rank's failures by themselves.
 [[nodiscard]] KeyValueStore meetOthers(const RankEnvironment& environment, const Rendezvous& rendezvous, const JobFields& fields, bool& isInTouch);
 
 /// Tells the other ranks that this one cannot take part, where nobody else does: our launcher and torchrun's agent do.
