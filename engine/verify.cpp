@@ -21,9 +21,16 @@ constexpr double kRelative = 1e-5, kAbsolute = 4e-5;
 constexpr double kGpuRelative = 1e-4;  // kernels add in an order that varies from run to run
 constexpr int kLossPosition = 1 << 28, kGradientPosition = 1 << 30;
 
-/// Any type as numbers: integers and booleans are compared byte by byte.
+/// The type of the two numbers that a complex one is made of; other types as they are.
+DType realOf(DType dtype) {
+  if (dtype == DType::ComplexHalf) return DType::Float16;
+  if (dtype == DType::ComplexFloat) return DType::Float32;
+  return dtype == DType::ComplexDouble ? DType::Float64 : dtype;
+}
+
+/// Any type as numbers: integers and booleans are compared byte by byte, complex numbers by their parts.
 std::vector<double> numbersOf(DType dtype, Buffer value) {
-  if (isDifferentiable(dtype) && dtype != DType::ComplexHalf && dtype != DType::ComplexFloat && dtype != DType::ComplexDouble) return toDoubles(dtype, value);
+  if (isDifferentiable(dtype)) return toDoubles(realOf(dtype), value);
   std::vector<double> bytes;
   for (std::size_t i = 0; i < value.bytes; ++i) bytes.push_back(static_cast<double>(static_cast<unsigned char>(value.data[i])));
   return bytes;
@@ -71,7 +78,7 @@ Verifier::Verifier(const ModelGraph& graph, const Plan& plan, const StageOptions
   const auto alone = inMemoryCommunicators(1, deadline);
   Executor executor(single, {{Stage(0), stage.get()}}, *alone.front(), {});
   const StepLog log = executor.step(step, [&] {
-    for (const ParameterView& view : stage->parameters()) gradients_[view.name] = toDoubles(view.dtype, view.gradient);
+    for (const ParameterView& view : stage->parameters()) gradients_[view.name] = numbersOf(view.dtype, view.gradient);
   });
   loss_ = log.loss.value_or(0);
 }
@@ -122,7 +129,7 @@ void Verifier::compareGradients(StageModule& stage) {
   for (const ParameterView& view : stage.parameters()) {
     const auto found = gradients_.find(view.name);
     if (found == gradients_.end()) throw Error(fmt::format("Parameter {} is not the same on one rank; plan the model again.", view.name));
-    compare("Gradient of " + view.name, toDoubles(view.dtype, view.gradient), found->second, result_.gradientDifference, position++);
+    compare("Gradient of " + view.name, numbersOf(view.dtype, view.gradient), found->second, result_.gradientDifference, position++);
   }
 }
 

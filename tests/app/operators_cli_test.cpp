@@ -80,5 +80,21 @@ TEST(SizesThatDependOnData, AreProfiledPlannedAndRunAndExpertsAreCounted) {
   EXPECT_THAT(refused.err, HasSubstr("depends on data"));
 }
 
+TEST(ComplexParameters, AreVerifiedBitForBitAndTheirOptimizerStateIsResumed) {
+  const Folder folder;
+  const std::string plan = folder.file("plan.json"), half = folder.file("half.pt");
+  ASSERT_EQ(finish(planWords("complex_weights", plan)).status, 0);
+  const Words adam{"run", plan, "--optimizer", "adamw", "--lr", "0.01", "--json"};
+  const auto losses = [](const Outcome& outcome) {
+    EXPECT_EQ(outcome.status, 0) << outcome.err;
+    return outcome.status == 0 ? Json::parse(outcome.out).at("losses").get<std::vector<double>>() : std::vector<double>();
+  };
+  const std::vector<double> whole = losses(finish(with(adam, {"--steps", "4", "--verify"})));
+  static_cast<void>(losses(finish(with(adam, {"--steps", "2", "--save", half}))));
+  const std::vector<double> rest = losses(finish(with(adam, {"--steps", "2", "--resume", half})));
+  ASSERT_EQ(whole.size(), 4U);
+  EXPECT_THAT(rest, testing::ElementsAre(testing::DoubleNear(whole[2], 1e-7), testing::DoubleNear(whole[3], 1e-7)));
+}
+
 }  // namespace
 }  // namespace pw::test
