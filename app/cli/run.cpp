@@ -315,6 +315,7 @@ int runOrStartRanks(Options& o, const std::optional<RankEnvironment>& environmen
   const int ranks = worldSize(plan);
   const FileTime started = FileTime::clock::now();
   const bool isFirst = !environment || (environment->rank == Rank(0) && environment->statusFd < 0);
+  if (isFirst && !o.resume.empty()) static_cast<void>(resumptionOf(o.resume, o.update, o.resetOptimizer || o.evaluates));  // refuses before any rank starts
   for (const std::string& note : {costsNote(o, plan), optimizerNote(o, plan), modelNote(o, plan)}) {
     if (isFirst && !note.empty()) warn(note);
   }
@@ -324,7 +325,6 @@ int runOrStartRanks(Options& o, const std::optional<RankEnvironment>& environmen
     if (isFolder(path)) throw UsageError(fmt::format("{} is a folder; give --save the name of a file.", path));
     static_cast<void>(CheckpointWriter(path));
   }
-  if (isFirst && !o.resume.empty()) static_cast<void>(resumptionOf(o.resume, o.update, o.resetOptimizer || o.evaluates));  // refuses before any rank starts
   if (isFirst && !o.live.empty()) {  // the ranks append
     std::ofstream(o.live, std::ios::trunc).flush();
     static_cast<void>(LiveWriter(o.live, Rank(0)));
