@@ -31,7 +31,8 @@ class Verdict : public testing::Test {
   }
   static std::string derived(const std::string& name) { return inspected(name, {"--report"})["verdict"]["same"]; }
   static bool finds(const std::string& name, const std::string& kind) {
-    for (const Json& finding : inspected(name, {"--report"})["report"]) {
+    const Json json = inspected(name, {"--report"});
+    for (const Json& finding : json["report"]) {
       if (finding["kind"] == kind) return true;
     }
     return false;

@@ -12,6 +12,7 @@
 #include "backends/tensor_file.h"
 #include "engine/trial.h"
 #include "engine/worker.h"
+#include "schedules/error.h"
 #include "simulator/batch.h"
 #include "simulator/loss_count.h"
 #include "tests/support/training.h"

@@ -46,6 +46,7 @@ TEST(BatchMixing, IsNoneWhereOperatorsWorkOnEachSample) {
   EXPECT_EQ(mixedBy("layer_norm", {{"normalized_shape", Dims{4}}}, GraphBuilder::rows()), Strings());
   EXPECT_EQ(mixedBy("flip", {{"dims", Dims{1}}}, GraphBuilder::rows()), Strings());
   EXPECT_EQ(mixedBy("ones_like", {}, GraphBuilder::rows()), Strings());
+  EXPECT_EQ(mixedBy("broadcast_tensors", {}, GraphBuilder::rows()), Strings()) << "as F.mse_loss begins";
 }
 
 TEST(BatchMixing, IsAReductionOverTheSamples) {
