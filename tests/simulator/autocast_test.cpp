@@ -6,6 +6,7 @@
 
 #include "schedules/generate.h"
 #include "simulator/planner.h"
+#include "simulator/program.h"
 #include "simulator/profile.h"
 #include "tests/support/graph_builder.h"
 
