@@ -47,7 +47,7 @@ struct Basis {
 
   explicit Basis(const Design& design) : cluster(design.cluster), profile(design.profile), base(design.request) {
     base = {.schedule = {}, .ranks = base.ranks, .chunks = 0, .microbatches = 0, .replicas = base.replicas, .microbatch = 0, .batch = 0, .begins = {}, .loss = base.loss,
-            .recompute = {}, .sharing = base.sharing, .optimizerCopies = base.optimizerCopies, .memoryLimit = base.memoryLimit};
+            .recompute = {}, .sharing = base.sharing, .optimizer = base.optimizer, .optimizerCopies = base.optimizerCopies, .zero1 = base.zero1, .memoryLimit = base.memoryLimit};
   }
   bool operator==(const Basis&) const = default;
 };
