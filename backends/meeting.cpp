@@ -220,7 +220,7 @@ bool Meeting::Connection::introduce(TimePoint until, std::string& reason) {
   std::string hello, answer;
   const auto arrived = [&](std::string& bytes, std::size_t size) {
     const Transfer transfer = receive(fd.get(), bytes, size, until, rendezvous);
-    if (transfer == Transfer::Late) throw Error(notAnswering(rendezvous, "it accepts connections but is silent"));
+    if (transfer == Transfer::Late) throw Error(notAnswering(rendezvous, reason.empty() ? "it accepts connections but is silent" : reason));
     return transfer == Transfer::Done;
   };
   if (!arrived(hello, kServerHello) || !hello.starts_with(kMagic)) {

@@ -110,7 +110,7 @@ TEST(Meeting, SaysThatRankZeroHasEnded) {
 TEST(Meeting, LetsNobodyInWithAnotherToken) {
   const Listener listener;
   const Meeting zero = meet(placeOf(listener, 0));
-  Rendezvous stranger = placeOf(listener, 1, 200ms);
+  Rendezvous stranger = placeOf(listener, 1, 500ms);
   stranger.token = "another token";
   EXPECT_THAT(failureOf([&] { static_cast<void>(meet(stranger)); }), HasSubstr("has another token than this rank"));
   const Meeting one = meet(placeOf(listener, 1));  // the stranger is not taken for it
@@ -123,7 +123,7 @@ TEST(Meeting, IsNotTakenInByAServerWithAnotherToken) {
   Rendezvous foreign = placeOf(listener, 0);
   foreign.token = "another token";
   const Meeting zero = meet(foreign);
-  EXPECT_THAT(failureOf([&] { static_cast<void>(meet(placeOf(listener, 1, 200ms))); }), HasSubstr("has another token than this rank"));
+  EXPECT_THAT(failureOf([&] { static_cast<void>(meet(placeOf(listener, 1, 500ms))); }), HasSubstr("has another token than this rank"));
 }
 
 TEST(Meeting, DropsStrangersWhoWriteGarbage) {

@@ -295,9 +295,9 @@ TEST(Launcher, ARankThatIsStoppedOnItsWayToTheFirstStepIsNamedAndKilled) {
 }
 
 TEST(Launcher, ARankThatGetsNoFurtherOnItsWayToTheFirstStepIsNamed) {
-  const LaunchResult result = launchVerbs({"start-up=2", "start-up=1", "start-up=3"}, kLong, kNoLine, 200ms);
+  const LaunchResult result = launchVerbs({"start-up=2", "start-up=1", "start-up=3"}, kLong, kNoLine, 1000ms);
   EXPECT_EQ(result.failedRank, Rank(1));
-  EXPECT_THAT(result.failure, StartsWith("Rank 1 got no further while meeting the other ranks, for more than 200 ms"));
+  EXPECT_THAT(result.failure, StartsWith("Rank 1 got no further while meeting the other ranks, for more than 1 s"));
   EXPECT_TRUE(childless());
 }
 
