@@ -59,13 +59,15 @@ def main():
                 except Exception as error:  # a worker that was killed
                     result = {"name": waiting[done], "kind": "", "outcome": f"the worker ended: {error}", "ok": False, "seconds": 0}
                 results.append(result)
+                if options.results:
+                    merged(options.results, results)
                 print(f"{'ok  ' if result['ok'] else 'FAIL'} {result['name']:24} {result['outcome']}  ({result['seconds']:.0f} s)", flush=True)
     finally:
         if not options.keep:
             shutil.rmtree(folder, ignore_errors=True)
     order = [name for _, name in entries]
     if options.results:
-        results = merged(options.results, results, order)
+        results = merged(options.results, results)
         order = [r["name"] for r in results]
     results.sort(key=lambda r: order.index(r["name"]))
     bad = [r for r in results if not r["ok"]]
@@ -77,14 +79,15 @@ def main():
     return 1 if bad or not results else 0
 
 
-def merged(path, results, names):
-    """The results of this call and, of models it left out, those that earlier calls wrote into the file."""
+def merged(path, results):
+    """These results and, of other models, those that the file has of earlier calls; writes them all into the file."""
+    names = {r["name"] for r in results}
     earlier = []
     if os.path.exists(path):
         with open(path, encoding="utf-8") as file:
             earlier = [r for r in json.load(file) if r["name"] not in names]
     modules = list(MODULES.values())
-    every = sorted(earlier + results, key=lambda r: (modules.index(r["kind"]) if r["kind"] in modules else 9, r["name"]))
+    every = sorted(earlier + results, key=lambda r: (modules.index(r["kind"]) if r["kind"] in modules else len(modules), r["name"]))
     with open(path, "w", encoding="utf-8") as file:
         json.dump(every, file, indent=1)
     return every
