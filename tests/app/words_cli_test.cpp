@@ -133,7 +133,7 @@ Outcome interrupted(std::vector<std::string> arguments) {
   std::FILE* lines = fdopen(ends[0], "r");
   std::string err;
   std::array<char, 1024> line{};
-  while (std::fgets(line.data(), line.size(), lines) != nullptr) {
+  while (std::fgets(line.data(), static_cast<int>(line.size()), lines) != nullptr) {
     err += line.data();
     const Json json = Json::parse(line.data(), nullptr, false);
     if (json.is_object() && json["done"] > 0 && json["done"] < json["all"]) kill(child, SIGINT);
