@@ -131,7 +131,7 @@ TEST(LiveSpans, HaveTheFormThatTheHeaderShows) {
   const LiveFile file;
   LiveWriter writer(file.path, Rank(2));
   writer.begin(7);
-  writer.write({{{Rank(0), SpanKind::Forward, Stage(0), Microbatch(3), Rank(1), 0, 812345678901, 812345688901}}, {{Rank(0), 812345688901, 1048576}}, {}, {}, {}}, false);
+  writer.write({{{Rank(0), SpanKind::Forward, Stage(0), Microbatch(3), Rank(1), 0, 812345678901, 812345688901}}, {{Rank(0), 812345688901, 1048576}}, {}, {}, {}, false, {}, {}}, false);
   EXPECT_EQ(file.content(), R"({"rank":2,"step":7,"from":812345678901,"spans":[["F",0,0,3,1,0,0,10000]],"memory":[[10000,1048576]],"done":false})" "\n");
 }
 
@@ -221,7 +221,7 @@ TEST(LiveSpans, ADiskThatIsFullEndsTheTellingNotTheRun) {
   if (!std::filesystem::exists("/dev/full")) GTEST_SKIP() << "this system has no /dev/full";
   LiveWriter writer("/dev/full", Rank(0));
   writer.begin(0);
-  const StepLog log{{{Rank(0), SpanKind::Forward, Stage(0), Microbatch(0), Rank(0), 0, 1, 2}}, {}, {}, {}, {}};
+  const StepLog log{{{Rank(0), SpanKind::Forward, Stage(0), Microbatch(0), Rank(0), 0, 1, 2}}, {}, {}, {}, {}, false, {}, {}};
   writer.write(log, false);
   writer.write(log, true);
 }
