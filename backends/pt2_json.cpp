@@ -32,8 +32,9 @@ std::int64_t hintOf(const Json& value, std::string_view what, const std::string&
 }  // namespace
 
 void damaged(const std::string& where, std::string_view what) {
+  constexpr std::size_t kLongest = 600;  // names of the archive may be in it
   throw UsageError(fmt::format("{} {}; the archive is damaged or of an unknown form, export it again with resources/export_model.py",
-                               where, what));
+                               where.substr(0, kLongest), what.substr(0, kLongest)));
 }
 
 Json parseJson(const std::string& text, const std::string& where) {

@@ -17,6 +17,7 @@
 #include "backends/schema_sql.h"
 #include "backends/trace_blob.h"
 #include "schedules/error.h"
+#include "schedules/printable.h"
 
 namespace pw {
 namespace {
@@ -50,6 +51,7 @@ std::string noRunStore(const std::string& path) {
 
 /// SQLite's complaint as a sentence of ours.
 [[noreturn]] void rethrow(const SQLite::Exception& problem, const std::string& path, int lockWaitMs) {
+  const std::string reason = printableLine(problem.what());  // quotes what a damaged file holds
   switch (problem.getErrorCode() & 0xff) {
     case SQLITE_BUSY:
     case SQLITE_LOCKED:
@@ -61,13 +63,13 @@ std::string noRunStore(const std::string& path) {
     case SQLITE_NOTADB:
       throw UsageError(noRunStore(path));
     case SQLITE_CORRUPT:
-      throw Error(fmt::format("the run store {} is damaged ({}); restore it from a copy", path, problem.what()));
+      throw Error(fmt::format("the run store {} is damaged ({}); restore it from a copy", path, reason));
     case SQLITE_FULL:
     case SQLITE_IOERR:
       throw Error(fmt::format("cannot write the run store {} ({}): free space on its disk, or check quota and disk; runs stored before are kept",
-                              path, problem.what()));
+                              path, reason));
     default:
-      throw Error(fmt::format("the run store {} failed ({}); check the file or give another one", path, problem.what()));
+      throw Error(fmt::format("the run store {} failed ({}); check the file or give another one", path, reason));
   }
 }
 

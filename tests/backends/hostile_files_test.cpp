@@ -27,7 +27,7 @@
 namespace pw {
 namespace {
 
-constexpr std::size_t kUsual = 1000;
+constexpr std::size_t kUsual = 400;
 const std::string kSource = PW_SOURCE_DIR;
 
 /// A file without a disk.
