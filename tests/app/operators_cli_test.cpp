@@ -70,7 +70,9 @@ TEST(SizesThatDependOnData, AreProfiledPlannedAndRunAndExpertsAreCounted) {
   const Json inspected = Json::parse(finish({"inspect", archive("experts"), "--microbatch", "4", "--json"}).out);
   for (const Json& module : inspected.at("modules")) {
     // 4 · 3 tokens go to 2 of 3 experts each: 8 to every expert, of two products of 8 × 16.
-    if (module.at("path") == "blocks.0.experts.1") EXPECT_EQ(module.at("forward_flops"), 2.0 * 8 * 8 * 16 * 2);
+    if (module.at("path") == "blocks.0.experts.1") {
+      EXPECT_EQ(module.at("forward_flops"), 2.0 * 8 * 8 * 16 * 2);
+    }
   }
   ASSERT_EQ(finish(planWords("experts", plan)).status, 0);
   const Outcome ran = finish({"run", plan, "--steps", "2", "--verify", "--json"});
