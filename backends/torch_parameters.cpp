@@ -322,7 +322,10 @@ std::vector<StatePiece> StageParameters::state() {
         const std::int64_t begin = std::max(parameter.first, group.first), end = std::min(parameter.first + parameter.count(), group.last);
         if (begin >= end) continue;
         const at::Tensor part = tensor.narrow(0, begin - group.first, end - begin);
-        const std::int64_t numbers = parameter.isComplex ? 2 : 1;  // to an element; no rank's piece ends within one
+        const std::int64_t numbers = parameter.isComplex ? 2 : 1;  // to an element
+        if ((begin - parameter.first) % numbers != 0 || (end - begin) % numbers != 0) {
+          throw Error("A rank's share of the optimizer's state ends within a complex number of " + parameter.name + "; leave out --zero1, or plan with --share replicate.");
+        }
         pieces.push_back({name + "/" + parameter.name, dtypeOf(parameter.tensor.scalar_type()), parameter.tensor.sizes().vec(), (begin - parameter.first) / numbers, onHost(part)});
       }
     }

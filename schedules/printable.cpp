@@ -47,7 +47,8 @@ std::string filtered(std::string_view text, std::string_view kept) {
       text.remove_prefix(1);
       continue;
     }
-    const bool stays = !isControl(c.code) || (c.length == 1 && kept.find(text.front()) != std::string_view::npos);
+    const bool endsLine = text.starts_with("\r\n") && kept.find('\n') != std::string_view::npos;  // of CSV
+    const bool stays = endsLine || !isControl(c.code) || (c.length == 1 && kept.find(text.front()) != std::string_view::npos);
     if (stays)
       result += text.substr(0, c.length);
     else

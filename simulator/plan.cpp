@@ -230,7 +230,6 @@ std::string toJson(const Plan& plan) {
          {"version", kVersion},
          {"model", plan.modelName},
          {"model_files", plan.modelFiles},
-         {"libraries", plan.libraries},
          {"microbatch_size", plan.microbatchSize},
          {"batch", plan.batch},
          {"replicas", plan.replicas},
@@ -241,6 +240,7 @@ std::string toJson(const Plan& plan) {
          {"partition", partitionJson(plan.partition)},
          {"costs", tableJson(plan.costs)},
          {"profile", ownJson(toJson(plan.profile))}};
+  if (!plan.libraries.empty()) j["libraries"] = plan.libraries;
   const ModelFingerprint& print = plan.fingerprint;
   const PlannedOptimizer& optimizer = plan.optimizer;
   if (optimizer != PlannedOptimizer()) j["optimizer"] = {{"name", optimizer.name}, {"state_copies", optimizer.stateCopies}, {"zero1", optimizer.zero1}};

