@@ -250,9 +250,12 @@ std::string toJson(const Plan& plan) {
 
 namespace {
 
-ModelFingerprint fingerprintIn(const JsonPart& j) {
+constexpr int kMostStateCopies = 16;
+
+ModelFingerprint fingerprintIn(const JsonPart& j, const JsonDocument& document) {
   if (!j.json().contains("model_fingerprint")) return {};
   const JsonPart print = j["model_fingerprint"];
+  if (print["digest"].as<std::string>().empty()) document.fail("its model's fingerprint is empty");
   return {print["digest"].as<std::string>(), print["tensors"].listOf<std::string>(), print["operators"].as<std::string>()};
 }
 
@@ -268,7 +271,7 @@ Plan parsePlan(std::string_view text, const std::string& source) {
   Plan plan;
   plan.modelName = j["model"].as<std::string>();
   plan.modelFiles = j["model_files"].listOf<std::string>();
-  plan.fingerprint = fingerprintIn(j);
+  plan.fingerprint = fingerprintIn(j, document);
   if (j.json().contains("libraries")) plan.libraries = j["libraries"].listOf<std::string>();
   plan.microbatchSize = j["microbatch_size"].as<std::int64_t>();
   plan.batch = j["batch"].as<std::int64_t>();
@@ -277,6 +280,7 @@ Plan parsePlan(std::string_view text, const std::string& source) {
   if (j.json().contains("optimizer")) {
     const JsonPart optimizer = j["optimizer"];
     plan.optimizer = {optimizer["name"].as<std::string>(), optimizer["state_copies"].as<int>(), optimizer["zero1"].as<bool>()};
+    if (plan.optimizer.stateCopies < 0 || plan.optimizer.stateCopies > kMostStateCopies) document.fail("its optimizer has an impossible number of copies");
   }
   plan.profile = parseProfile(j["profile"].json().dump(), "The profile in " + source);
   plan.splitNames = j["splits"].listOf<std::string>();
