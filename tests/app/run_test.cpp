@@ -19,7 +19,8 @@ Json runOf(const std::string& plan, const Words& more, const JobOptions& options
   words.insert(words.end(), more.begin(), more.end());
   const Outcome outcome = finish(words, options);
   EXPECT_EQ(outcome.status, 0);
-  EXPECT_EQ(outcome.err, "");
+  const bool isBiasNote = outcome.err.find("--loss-count auto weighs them equally") != std::string::npos && outcome.err.find('\n') + 1 == outcome.err.size();
+  EXPECT_TRUE(outcome.err.empty() || isBiasNote) << outcome.err;  // of models whose own loss is a mean over counted targets
   return Json::parse(outcome.out);
 }
 

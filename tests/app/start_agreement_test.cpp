@@ -65,10 +65,12 @@ class TwoRanks : public testing::TestWithParam<const char*> {
 
 TEST_P(TwoRanks, TrainWhereNothingDiffers) {
   const int port = freePort();
-  Words moved = call({"--model", changedCopy("same.pt2", "", {})});  // the same contents at another place
+  std::filesystem::copy_file(sample("gpt_small"), folder_.file("same.pt2"));
+  const Words moved = call({"--model", folder_.file("same.pt2")});  // the same contents at another place
   Job zero(call({}), place(0, port)), one(moved, place(1, port));
-  EXPECT_EQ(zero.wait().status, 0);
-  EXPECT_EQ(one.wait().status, 0);
+  const Outcome first = zero.wait(), second = one.wait();
+  EXPECT_EQ(first.status, 0) << first.err;
+  EXPECT_EQ(second.status, 0) << second.err;
 }
 
 TEST_P(TwoRanks, RefuseOptionsThatDiffer) {
@@ -78,7 +80,9 @@ TEST_P(TwoRanks, RefuseOptionsThatDiffer) {
   expectDifference({"--steps", "2"}, "--steps", "1 and 2");
   expectDifference({"--loss", "sum"}, "--loss", "cross_entropy and sum");
   const std::string other = GetParam() == std::string("ucx") ? "gloo" : "ucx";
-  expectDifference({"--backend", other}, "--backend", fmt::format("{} and {}", GetParam(), other));
+  Words second = call({});
+  second[3] = other;
+  expectBothRefuse(call({}), second, {fmt::format("Rank 0 and rank 1 differ in --backend: {} and {}", GetParam(), other), "start all ranks with the same"});
 }
 
 TEST_P(TwoRanks, RefuseFilesThatDiffer) {
