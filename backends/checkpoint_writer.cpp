@@ -7,6 +7,8 @@
 #include <fmt/format.h>
 #include <optional>
 
+#include "backends/distributed_checkpoint.h"
+#include "backends/distributed_checkpoint_writer.h"
 #include "backends/pickle.h"
 #include "backends/safetensors.h"
 #include "backends/zip_writer.h"
@@ -25,6 +27,7 @@ struct CheckpointWriter::Impl {
   std::string path;
   std::size_t headerBytes = 0;
   std::optional<ZipWriter> zip;
+  std::optional<DistributedCheckpointWriter> folder;  // in place of the zip file
   std::optional<SafetensorsWriter> model, state;  // in place of the zip file; the optimizer's state in a file of its own
   pickle::TensorDict dict;      // what Python sees
   pickle::TensorDict training;  // names with a `/`, and numbers
@@ -40,7 +43,9 @@ struct CheckpointWriter::Impl {
 CheckpointWriter::CheckpointWriter(const std::string& path, std::size_t headerBytes) : impl_(std::make_unique<Impl>()) {
   impl_->path = path;
   impl_->headerBytes = headerBytes;
-  if (isSafetensors(path)) {
+  if (path.ends_with('/')) {
+    impl_->folder.emplace(path);
+  } else if (isSafetensors(path)) {
     impl_->model.emplace(path, headerBytes);
   } else {
     impl_->zip.emplace(path);
@@ -50,6 +55,7 @@ CheckpointWriter::CheckpointWriter(const std::string& path, std::size_t headerBy
 CheckpointWriter::~CheckpointWriter() = default;
 
 void CheckpointWriter::add(const std::string& name, DType dtype, const std::vector<std::int64_t>& shape, const std::byte* bytes) {
+  if (impl_->folder) return impl_->folder->add(name, dtype, shape, bytes);
   if (impl_->model) {
     if (Impl::isState(name) && !impl_->state) impl_->state.emplace(optimizerFileOf(impl_->path), impl_->headerBytes);
     return (Impl::isState(name) ? impl_->state : impl_->model)->add(name, dtype, shape, bytes);
@@ -64,6 +70,7 @@ void CheckpointWriter::add(const std::string& name, DType dtype, const std::vect
 }
 
 void CheckpointWriter::alias(const std::string& name, const std::string& of) {
+  if (impl_->folder) return impl_->folder->alias(name, of);
   if (impl_->model) return impl_->model->again(name, of);
   const auto& tensors = impl_->dictOf(of).tensors;
   const auto found = std::ranges::find(tensors, of, &pickle::TensorEntry::name);
@@ -74,6 +81,7 @@ void CheckpointWriter::alias(const std::string& name, const std::string& of) {
 }
 
 void CheckpointWriter::finish(const std::map<std::string, double>& numbers, const std::optional<OptimizerLayout>& optimizer) {
+  if (impl_->folder) return impl_->folder->finish(numbers, optimizer);
   impl_->model ? impl_->finishSafetensors(numbers) : impl_->finishZip(numbers, optimizer);
 }
 
@@ -115,6 +123,13 @@ void CheckpointWriter::Impl::finishSafetensors(const std::map<std::string, doubl
     std::filesystem::remove(optimizerFileOf(path), ignored);  // of an earlier training
   }
   model->finish(metadata);
+}
+
+void removeCheckpoint(const std::string& path) {
+  if (isDistributedCheckpoint(path)) return removeDistributedCheckpoint(path);
+  std::error_code ignored;
+  std::filesystem::remove(path, ignored);
+  if (isSafetensors(path)) std::filesystem::remove(optimizerFileOf(path), ignored);
 }
 
 }  // namespace pw

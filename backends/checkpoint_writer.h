@@ -18,7 +18,7 @@ namespace pw {
 /// cannot be written; the file that was there stays as it is.
 class CheckpointWriter {
  public:
-  /// A path that ends in `.safetensors` is written in that format, with `headerBytes` for names and shapes (`SafetensorsWriter::headerBytesOf` of each name), and the
+  /// A path that ends in `/` is written as a folder of torch.distributed.checkpoint (DistributedCheckpointWriter). One that ends in `.safetensors` is written in that format, with `headerBytes` for names and shapes (`SafetensorsWriter::headerBytesOf` of each name), and the
   /// optimizer's state in `optimizerFileOf(path)`.
   explicit CheckpointWriter(const std::string& path, std::size_t headerBytes = 0);
   /// Without `finish` the file beside is removed.
@@ -36,5 +36,8 @@ class CheckpointWriter {
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };
+
+/// Removes a checkpoint, of whatever format, with what lies beside it; what cannot be removed stays.
+void removeCheckpoint(const std::string& path);
 
 }  // namespace pw

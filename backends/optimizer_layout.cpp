@@ -9,54 +9,16 @@ namespace {
 
 using namespace pickle;
 
-void putNamed(std::string& out, std::string_view name, double number) {
-  putText(out, name);
+std::string real(double number) {
+  std::string out;
   putReal(out, number);
-  out += 's';
+  return out;
 }
 
-void putNamed(std::string& out, std::string_view name, bool truth) {
-  putText(out, name);
-  putBool(out, truth);
-  out += 's';
-}
-
-void putNamedNone(std::string& out, std::string_view name) {
-  putText(out, name);
-  putNone(out);
-  out += 's';
-}
-
-/// The one group, with the members that torch.optim of torch 2.11 gives it.
-void putGroup(std::string& out, const OptimizerLayout& layout) {
-  const OptimizerSpec& spec = layout.spec;
-  const bool isAdam = spec.kind != OptimizerSpec::Kind::Sgd;
-  out += '}';
-  putNamed(out, "lr", learningRateAt(spec, layout.steps));
-  putNamed(out, "initial_lr", spec.learningRate);  // what schedulers of torch.optim go on from
-  putNamed(out, "weight_decay", spec.weightDecay);
-  if (isAdam) {
-    putText(out, "betas");
-    putReal(out, spec.beta1);
-    putReal(out, spec.beta2);
-    out += "\x86s";
-    putNamed(out, "eps", spec.epsilon);
-    putNamed(out, "amsgrad", false);
-    putNamed(out, "capturable", false);
-    putNamed(out, "decoupled_weight_decay", spec.kind == OptimizerSpec::Kind::AdamW);
-  } else {
-    putNamed(out, "momentum", spec.momentum);
-    putNamed(out, "dampening", 0.0);
-    putNamed(out, "nesterov", spec.nesterov);
-  }
-  putNamed(out, "maximize", false);
-  putNamedNone(out, "foreach");
-  putNamed(out, "differentiable", false);
-  putNamedNone(out, "fused");
-  putText(out, "params");
-  out += "](";
-  for (std::size_t i = 0; i < layout.parameters.size(); ++i) putInteger(out, static_cast<std::int64_t>(i));
-  out += "es";
+std::string truth(bool isTrue) {
+  std::string out;
+  putBool(out, isTrue);
+  return out;
 }
 
 }  // namespace
@@ -78,6 +40,25 @@ std::string_view nameOf(OptimizerState state) {
     case OptimizerState::AdamW: return "adamw";
   }
   return "sgd";
+}
+
+std::vector<std::pair<std::string, std::string>> groupOf(const OptimizerLayout& layout) {
+  const OptimizerSpec& spec = layout.spec;
+  const std::string none = "N";
+  std::vector<std::pair<std::string, std::string>> group{{"lr", real(learningRateAt(spec, layout.steps))},
+                                                         {"initial_lr", real(spec.learningRate)},  // what schedulers of torch.optim go on from
+                                                         {"weight_decay", real(spec.weightDecay)}};
+  if (spec.kind == OptimizerSpec::Kind::Sgd) {
+    group.insert(group.end(), {{"momentum", real(spec.momentum)}, {"dampening", real(0)}, {"nesterov", truth(spec.nesterov)}});
+  } else {
+    group.insert(group.end(), {{"betas", real(spec.beta1) + real(spec.beta2) + "\x86"},
+                               {"eps", real(spec.epsilon)},
+                               {"amsgrad", truth(false)},
+                               {"capturable", truth(false)},
+                               {"decoupled_weight_decay", truth(spec.kind == OptimizerSpec::Kind::AdamW)}});
+  }
+  group.insert(group.end(), {{"maximize", truth(false)}, {"foreach", none}, {"differentiable", truth(false)}, {"fused", none}});
+  return group;
 }
 
 std::string optimizerPickle(const OptimizerLayout& layout, const std::vector<TensorEntry>& tensors, const std::vector<TensorEntry>& steps) {
@@ -105,9 +86,15 @@ std::string optimizerPickle(const OptimizerLayout& layout, const std::vector<Ten
   }
   out += 's';
   putText(out, "param_groups");
-  out += ']';
-  putGroup(out, layout);
-  out += "as";
+  out += "]}";
+  for (const auto& [name, opcodes] : groupOf(layout)) {
+    putText(out, name);
+    out += opcodes + 's';
+  }
+  putText(out, "params");
+  out += "](";
+  for (std::size_t i = 0; i < layout.parameters.size(); ++i) putInteger(out, static_cast<std::int64_t>(i));
+  out += "esas";
   return out;
 }
 

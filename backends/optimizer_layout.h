@@ -2,6 +2,7 @@
 
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "backends/optimizer_spec.h"
@@ -21,6 +22,9 @@ enum class OptimizerState : int { Sgd = 0, Momentum = 1, Adam = 2, AdamW = 3 };
 [[nodiscard]] OptimizerState stateOf(const OptimizerSpec& spec);
 /// `sgd`, `sgd with momentum`, `adam`, `adamw`.
 [[nodiscard]] std::string_view nameOf(OptimizerState state);
+
+/// The one parameter group, by name, without `params`: the members that torch.optim of torch 2.11 gives it, each as the opcodes of one object.
+[[nodiscard]] std::vector<std::pair<std::string, std::string>> groupOf(const OptimizerLayout& layout);
 
 /// Opcodes (pickle_write.h) of what `optimizer.load_state_dict` of torch.optim takes: `param_groups`, and `state` by a parameter's index.
 /// `tensors`: named `exp_avg/NAME` and so on; a parameter without any has no state. `steps[i]`: where to find the i-th parameter's count of

@@ -1,16 +1,12 @@
 #include "backends/pickle.h"
 
-#include <algorithm>
-#include <bit>
-#include <deque>
-#include <fmt/format.h>
+#include <limits>
 #include <optional>
 #include <unordered_map>
 #include <utility>
-#include <variant>
 
 #include "backends/pickle_write.h"
-#include "schedules/error.h"
+#include "backends/unpickle.h"
 
 namespace pw::pickle {
 namespace {
@@ -18,294 +14,109 @@ namespace {
 /// Longer names and more dimensions than any model has, so that a small hostile file cannot ask for much memory.
 constexpr std::size_t kLongestName = 4096, kMostDimensions = 64;
 
-struct List;
-struct Dict;
-struct Nothing {};
-/// An object that is passed on without being looked into.
-struct Opaque {};
-struct Mark {};
-struct Global {
-  std::string_view module, name;
-};
+const char* const kCure = "write it with torch.save({'name': tensor, …}, path)";
+
 struct Storage {
   DType dtype = DType::Unknown;
   std::string_view key;
   std::int64_t elements = 0;
 };
-struct Tensor {
-  Storage storage;
-  std::int64_t offset = 0;
-  const List* sizes = nullptr;
-  const List* strides = nullptr;
-};
-/// Lists and dicts lie in the reader's arena, so that objects may hold themselves and depth costs no stack.
-using Item = std::variant<Nothing, Opaque, Mark, bool, std::int64_t, double, std::string_view, Global, Storage, Tensor, List*, Dict*>;
-struct List {
-  std::vector<Item> items;
-};
-struct Dict {
-  std::vector<std::pair<Item, Item>> items;
-};
 
-/// The pickle machine (Lib/pickletools.py of CPython lists its opcodes), as far as torch.save uses it.
+/// The objects of a pickle of torch.save, as its persistent ids and `torch._utils._rebuild_…` calls have them.
 class Reader {
  public:
-  Reader(std::string_view bytes, const std::string& where) : bytes_(bytes), where_(where) {}
+  Reader(std::string_view bytes, const std::string& where) : tree_(bytes, where + " is no dict of tensors, or it is damaged", kCure) {}
 
-  TensorDict run() {
-    while (true) {
-      const char code = take(1)[0];
-      if (code == '.') return result();
-      if (!constant(code) && !container(code) && !memory(code) && !object(code)) fail(fmt::format("has the unknown opcode 0x{:02x}", static_cast<unsigned char>(code)));
-    }
+  [[nodiscard]] TensorDict dict() const;
+  [[nodiscard]] TensorEntry tensor() const {
+    const auto found = asTensor(tree_.root(), "");
+    if (!found) tree_.fail("has something else where a tensor should be");
+    return *found;
   }
 
  private:
-  [[noreturn]] void fail(const std::string& what) const {
-    throw UsageError(fmt::format("{} is no dict of tensors, or it is damaged: its pickle {}; write it with torch.save({{'name': tensor, …}}, path).", where_, what));
-  }
+  [[nodiscard]] const Dict* asDict(const Value& value) const;
+  [[nodiscard]] std::optional<TensorEntry> asTensor(const Value& value, std::string_view name) const;
+  [[nodiscard]] TensorEntry rebuilt(const List& arguments, std::string_view name) const;
+  [[nodiscard]] Storage storage(const Value& value) const;
+  [[nodiscard]] std::vector<std::int64_t> numbers(const Value& value, const char* what) const;
 
-  std::string_view take(std::size_t count) {
-    if (count > bytes_.size() - at_) fail("is cut short");
-    at_ += count;
-    return bytes_.substr(at_ - count, count);
-  }
-  std::uint64_t little(std::size_t count) {
-    std::uint64_t number = 0;
-    const std::string_view bytes = take(count);
-    for (std::size_t i = count; i > 0; --i) number = number << 8U | static_cast<unsigned char>(bytes[i - 1]);
-    return number;
-  }
-  std::string_view line() {
-    const std::size_t end = bytes_.find('\n', at_);
-    if (end == std::string_view::npos) fail("is cut short");
-    const std::string_view text = take(end - at_);
-    ++at_;
-    return text;
-  }
-  void push(Item item) { stack_.push_back(item); }
-  Item pop() {
-    if (stack_.empty()) fail("takes from an empty stack");
-    const Item top = stack_.back();
-    stack_.pop_back();
-    return top;
-  }
-  template <class T>
-  T as(const Item& item, const char* what) const {
-    const T* found = std::get_if<T>(&item);
-    if (found == nullptr) fail(fmt::format("has something else where {} should be", what));
-    return *found;
-  }
-  std::vector<Item> popToMark() {
-    const auto mark = std::find_if(stack_.rbegin(), stack_.rend(), [](const Item& item) { return std::holds_alternative<Mark>(item); });
-    if (mark == stack_.rend()) fail("misses a mark");
-    std::vector<Item> items(mark.base(), stack_.end());
-    stack_.erase(mark.base() - 1, stack_.end());
-    return items;
-  }
-  List* makeList(std::vector<Item> items) { return &lists_.emplace_back(List{std::move(items)}); }
-  List* makeTuple(std::size_t count) {
-    if (stack_.size() < count) fail("takes from an empty stack");
-    std::vector<Item> items(stack_.end() - static_cast<std::ptrdiff_t>(count), stack_.end());
-    stack_.resize(stack_.size() - count);
-    return makeList(std::move(items));
-  }
-
-  bool constant(char code);
-  bool container(char code);
-  bool memory(char code);
-  bool object(char code);
-  void addPairs(const std::vector<Item>& items);
-  Item call(const Item& callable, const Item& arguments);
-  Item storage(const Item& identity) const;
-  Item tensor(const List& arguments) const;
-  TensorDict result();
-  TensorEntry entry(std::string_view name, const Tensor& tensor) const;
-
-  std::string_view bytes_;
-  std::size_t at_ = 0;
-  const std::string& where_;
-  std::vector<Item> stack_;
-  std::unordered_map<std::uint64_t, Item> memo_;
-  std::deque<List> lists_;
-  std::deque<Dict> dicts_;
+  Tree tree_;
 };
 
-bool Reader::constant(char code) {
-  switch (code) {
-    case 'N': push(Nothing{}); return true;
-    case '\x88': push(true); return true;
-    case '\x89': push(false); return true;
-    case 'K': push(static_cast<std::int64_t>(little(1))); return true;
-    case 'M': push(static_cast<std::int64_t>(little(2))); return true;
-    case 'J': push(static_cast<std::int64_t>(static_cast<std::int32_t>(little(4)))); return true;
-    case '\x8a': {  // LONG1: little-endian two's complement of any length
-      const std::size_t count = little(1);
-      if (count > 8) {  // larger than any size or number we take
-        take(count);
-        push(Opaque{});
-        return true;
-      }
-      std::uint64_t number = little(count);
-      if (count > 0 && count < 8 && (number >> (8 * count - 1) & 1U) != 0) number |= ~std::uint64_t{0} << (8 * count);
-      push(static_cast<std::int64_t>(number));
-      return true;
-    }
-    case 'G': {  // BINFLOAT: big-endian
-      std::uint64_t bits = 0;
-      for (const char c : take(8)) bits = bits << 8U | static_cast<unsigned char>(c);
-      push(std::bit_cast<double>(bits));
-      return true;
-    }
-    case 'X': push(take(little(4))); return true;
-    case '\x8c': push(take(little(1))); return true;
-    case '\x8d': push(take(little(8))); return true;
-    case 'B': case 'T': take(little(4)); push(Opaque{}); return true;  // bytes, old text
-    case 'C': case 'U': take(little(1)); push(Opaque{}); return true;
-    default: return false;
-  }
+/// A dict or an OrderedDict; null for anything else.
+const Dict* Reader::asDict(const Value& value) const {
+  if (const auto* dict = std::get_if<Dict*>(&value)) return *dict;
+  const auto* object = std::get_if<Object*>(&value);
+  if (object == nullptr) return nullptr;
+  const auto* global = std::get_if<Global>(&(*object)->callable);
+  return global != nullptr && *global == Global{"collections", "OrderedDict"} ? &(*object)->items : nullptr;
 }
 
-bool Reader::container(char code) {
-  switch (code) {
-    case '(': push(Mark{}); return true;
-    case ')': case ']': push(makeList({})); return true;
-    case '}': case '\x8f': push(&dicts_.emplace_back()); return true;  // a set stays empty
-    case 't': case 'l': case '\x91': push(makeList(popToMark())); return true;
-    case '\x85': push(makeTuple(1)); return true;
-    case '\x86': push(makeTuple(2)); return true;
-    case '\x87': push(makeTuple(3)); return true;
-    case 'a': pop(); return true;  // lists are never looked into
-    case 'e': case '\x90': popToMark(); return true;
-    case 's': {
-      const Item value = pop();
-      const Item key = pop();
-      addPairs({key, value});
-      return true;
-    }
-    case 'u': addPairs(popToMark()); return true;
-    default: return false;
-  }
+std::vector<std::int64_t> Reader::numbers(const Value& value, const char* what) const {
+  const List* list = tree_.as<List*>(value, what);
+  if (list->items.size() > kMostDimensions) tree_.fail("has a tensor of too many dimensions");
+  std::vector<std::int64_t> made;
+  for (const Value& number : list->items) made.push_back(tree_.as<std::int64_t>(number, what));
+  return made;
 }
 
-void Reader::addPairs(const std::vector<Item>& items) {
-  if (items.size() % 2 != 0) fail("has a key without a value");
-  if (stack_.empty()) fail("takes from an empty stack");
-  Dict* const* dict = std::get_if<Dict*>(&stack_.back());
-  if (dict == nullptr) return;  // of an object that is passed on
-  for (std::size_t i = 0; i < items.size(); i += 2) (*dict)->items.emplace_back(items[i], items[i + 1]);
-}
-
-bool Reader::memory(char code) {
-  const auto put = [&](std::uint64_t place) {
-    if (stack_.empty()) fail("takes from an empty stack");
-    memo_[place] = stack_.back();
-    return true;
-  };
-  const auto get = [&](std::uint64_t place) {
-    const auto found = memo_.find(place);
-    if (found == memo_.end()) fail("refers to nothing");
-    push(found->second);
-    return true;
-  };
-  switch (code) {
-    case '\x80': take(1); return true;  // protocol
-    case '\x95': take(8); return true;  // frame
-    case '\x94': return put(memo_.size());
-    case 'q': return put(little(1));
-    case 'r': return put(little(4));
-    case 'h': return get(little(1));
-    case 'j': return get(little(4));
-    case '0': pop(); return true;
-    case '1': popToMark(); return true;
-    case '2':
-      if (stack_.empty()) fail("takes from an empty stack");
-      push(stack_.back());
-      return true;
-    default: return false;
-  }
-}
-
-bool Reader::object(char code) {
-  switch (code) {
-    case 'c': {
-      const std::string_view module = line();
-      push(Global{module, line()});
-      return true;
-    }
-    case '\x93': {
-      const Item name = pop();
-      const Item module = pop();
-      push(Global{as<std::string_view>(module, "a module's name"), as<std::string_view>(name, "a class's name")});
-      return true;
-    }
-    case 'R': {
-      const Item arguments = pop();
-      const Item callable = pop();
-      push(call(callable, arguments));
-      return true;
-    }
-    case '\x81': pop(); pop(); push(Opaque{}); return true;         // NEWOBJ
-    case '\x92': pop(); pop(); pop(); push(Opaque{}); return true;  // NEWOBJ_EX
-    case 'b': pop(); return true;  // attributes: a state dict's `_metadata`
-    case 'Q': push(storage(pop())); return true;
-    default: return false;
-  }
-}
-
-Item Reader::call(const Item& callable, const Item& arguments) {
-  const auto* global = std::get_if<Global>(&callable);
-  List* const* list = std::get_if<List*>(&arguments);
-  if (global == nullptr || list == nullptr) return Opaque{};
-  if (global->module == "collections" && global->name == "OrderedDict") return &dicts_.emplace_back();
-  if (global->module != "torch._utils") return Opaque{};
-  // v3 is of types without a storage class: they stay Unknown.
-  if (global->name == "_rebuild_tensor" || global->name == "_rebuild_tensor_v2" || global->name == "_rebuild_tensor_v3") return tensor(**list);
-  const bool wraps = global->name == "_rebuild_parameter" || global->name == "_rebuild_parameter_with_state";
-  return wraps && !(*list)->items.empty() ? (*list)->items.front() : Opaque{};
-}
-
-Item Reader::storage(const Item& identity) const {
-  const List* fields = as<List*>(identity, "a storage");
-  if (fields->items.size() < 5) fail("has a storage with too few fields");
+Storage Reader::storage(const Value& value) const {
+  const Object* object = tree_.as<Object*>(value, "a storage");
+  if (object->kind != Object::Kind::Persistent) tree_.fail("has something else where a storage should be");
+  const List* fields = tree_.as<List*>(object->arguments, "a storage");
+  if (fields->items.size() < 5) tree_.fail("has a storage with too few fields");
   Storage made;
   if (const auto* global = std::get_if<Global>(&fields->items[1]); global != nullptr && global->module == "torch") {
     made.dtype = storageType(global->name);
   }
-  made.key = as<std::string_view>(fields->items[2], "a storage's name");
-  made.elements = as<std::int64_t>(fields->items[4], "a storage's size");
+  made.key = tree_.as<std::string_view>(fields->items[2], "a storage's name");
+  if (made.key.size() > kLongestName) tree_.fail("has an overlong name");
+  made.elements = tree_.as<std::int64_t>(fields->items[4], "a storage's size");
   return made;
 }
 
-Item Reader::tensor(const List& arguments) const {
-  if (arguments.items.size() < 4) fail("has a tensor with too few fields");
-  return Tensor{as<Storage>(arguments.items[0], "a storage"), as<std::int64_t>(arguments.items[1], "an offset"),
-                as<List*>(arguments.items[2], "sizes"), as<List*>(arguments.items[3], "strides")};
+TensorEntry Reader::rebuilt(const List& arguments, std::string_view name) const {
+  if (arguments.items.size() < 4) tree_.fail("has a tensor with too few fields");
+  const Storage from = storage(arguments.items[0]);
+  return {std::string(name), from.dtype, std::string(from.key), from.elements, tree_.as<std::int64_t>(arguments.items[1], "an offset"),
+          numbers(arguments.items[2], "sizes"), numbers(arguments.items[3], "strides")};
 }
 
-TensorEntry Reader::entry(std::string_view name, const Tensor& tensor) const {
-  if (tensor.storage.key.size() > kLongestName) fail("has an overlong name");
-  if (tensor.sizes->items.size() > kMostDimensions || tensor.strides->items.size() > kMostDimensions) fail("has a tensor of too many dimensions");
-  TensorEntry made{std::string(name), tensor.storage.dtype, std::string(tensor.storage.key), tensor.storage.elements, tensor.offset, {}, {}};
-  for (const Item& size : tensor.sizes->items) made.sizes.push_back(as<std::int64_t>(size, "a size"));
-  for (const Item& stride : tensor.strides->items) made.strides.push_back(as<std::int64_t>(stride, "a stride"));
-  return made;
+/// A tensor, or a parameter of one; nothing for other values.
+std::optional<TensorEntry> Reader::asTensor(const Value& value, std::string_view name) const {
+  constexpr int kWraps = 8;  // a parameter of a parameter has no meaning, but a pickle can say it
+  Value inner = value;
+  for (int i = 0; i < kWraps; ++i) {
+    const auto* object = std::get_if<Object*>(&inner);
+    if (object == nullptr) return std::nullopt;
+    const auto* global = std::get_if<Global>(&(*object)->callable);
+    const auto* arguments = std::get_if<List*>(&(*object)->arguments);
+    if (global == nullptr || arguments == nullptr || global->module != "torch._utils") return std::nullopt;
+    // v3 is of types without a storage class: they stay Unknown.
+    if (global->name == "_rebuild_tensor" || global->name == "_rebuild_tensor_v2" || global->name == "_rebuild_tensor_v3") return rebuilt(**arguments, name);
+    const bool wraps = global->name == "_rebuild_parameter" || global->name == "_rebuild_parameter_with_state";
+    if (!wraps || (*arguments)->items.empty()) return std::nullopt;
+    inner = (*arguments)->items.front();
+  }
+  return std::nullopt;
 }
 
-TensorDict Reader::result() {
-  const Dict* dict = as<Dict*>(pop(), "the dict");
+TensorDict Reader::dict() const {
+  const Dict* dict = asDict(tree_.root());
+  if (dict == nullptr) tree_.fail("has something else where the dict should be");
   TensorDict made;
   std::unordered_map<std::string_view, std::size_t> places;
   for (const auto& [key, value] : dict->items) {
     const auto* name = std::get_if<std::string_view>(&key);
     if (name == nullptr) continue;
-    if (name->size() > kLongestName) fail("has an overlong name");
-    if (const auto* found = std::get_if<Tensor>(&value)) {
+    if (name->size() > kLongestName) tree_.fail("has an overlong name");
+    if (auto found = asTensor(value, *name)) {
       const auto [place, isNew] = places.emplace(*name, made.tensors.size());
       if (isNew) {
-        made.tensors.push_back(entry(*name, *found));
+        made.tensors.push_back(std::move(*found));
       } else {
-        made.tensors[place->second] = entry(*name, *found);
+        made.tensors[place->second] = std::move(*found);
       }
     } else if (const auto* integer = std::get_if<std::int64_t>(&value)) {
       made.numbers[std::string(*name)] = static_cast<double>(*integer);
@@ -320,6 +131,23 @@ TensorDict Reader::result() {
 
 }  // namespace
 
-TensorDict read(std::string_view bytes, const std::string& where) { return Reader(bytes, where).run(); }
+std::optional<std::int64_t> reachOf(const TensorEntry& entry) {
+  std::int64_t last = entry.offset;
+  bool isEmpty = false;
+  if (entry.offset < 0 || entry.sizes.size() != entry.strides.size()) return std::nullopt;
+  for (std::size_t i = 0; i < entry.sizes.size(); ++i) {
+    const std::int64_t size = entry.sizes[i], stride = entry.strides[i];
+    if (size < 0 || stride < 0) return std::nullopt;
+    isEmpty = isEmpty || size == 0;
+    std::int64_t step = 0;
+    if (size > 0 && (__builtin_mul_overflow(size - 1, stride, &step) || __builtin_add_overflow(last, step, &last))) return std::nullopt;
+  }
+  if (isEmpty) return 0;
+  return last == std::numeric_limits<std::int64_t>::max() ? std::nullopt : std::optional(last + 1);
+}
+
+TensorDict read(std::string_view bytes, const std::string& where) { return Reader(bytes, where).dict(); }
+
+TensorEntry readTensor(std::string_view bytes, const std::string& where) { return Reader(bytes, where).tensor(); }
 
 }  // namespace pw::pickle

@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -24,6 +25,10 @@ struct TensorEntry {
   bool operator==(const TensorEntry&) const = default;
 };
 
+/// Elements of the storage that the view reaches over, from the storage's start; 0 for a tensor without elements, nothing where that is no number or a size or
+/// stride is negative.
+[[nodiscard]] std::optional<std::int64_t> reachOf(const TensorEntry& entry);
+
 /// What a dict holds at its top level.
 struct TensorDict {
   std::vector<TensorEntry> tensors;       ///< in the dict's order; a name that stands twice keeps its last value
@@ -34,6 +39,9 @@ struct TensorDict {
 /// are no text, are skipped: nothing is imported or called. Throws UsageError with a sentence that begins with `where` for anything else:
 /// another object than a dict, another kind of pickle, a damaged one. Memory and time are linear in the size of `bytes`.
 [[nodiscard]] TensorDict read(std::string_view bytes, const std::string& where);
+
+/// Reads the one tensor of a file that holds nothing else; its name is empty. Throws as `read`.
+[[nodiscard]] TensorEntry readTensor(std::string_view bytes, const std::string& where);
 
 /// Writes such a dict as torch.save does (protocol 2), with contiguous tensors from offset 0. With `attributes` it is an OrderedDict that has these, by
 /// name: each the opcodes of one object (pickle_write.h). Throws UsageError for an element type without a storage class.

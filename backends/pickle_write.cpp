@@ -91,6 +91,11 @@ DType storageType(std::string_view name) {
   return found == kStorages.end() ? DType::Unknown : found->first;
 }
 
+DType dtypeNamed(std::string_view name) {
+  const auto found = std::ranges::find_if(kStorages, [&](const auto& entry) { return pw::name(entry.first) == name; });
+  return found == kStorages.end() ? DType::Unknown : found->first;
+}
+
 std::string writeTensor(const TensorEntry& tensor) {
   std::string out("\x80\x02");
   putTensor(out, tensor);

@@ -26,6 +26,9 @@ void putTensor(std::string& out, const TensorEntry& tensor);
 /// The element type of torch's storage class of that name; Unknown where there is none.
 [[nodiscard]] DType storageType(std::string_view name);
 
+/// The element type that torch calls so, `float32` say, if it has a storage class; else Unknown.
+[[nodiscard]] DType dtypeNamed(std::string_view name);
+
 /// The pickle of one tensor by itself.
 [[nodiscard]] std::string writeTensor(const TensorEntry& tensor);
 

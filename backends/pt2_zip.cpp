@@ -57,8 +57,9 @@ struct DirectoryPlace {
 /// Random access to the file with every range checked.
 class ZipFile {
  public:
-  /// `kind`: what the file should be, for messages.
-  ZipFile(const std::string& path, std::string_view kind) : path_(path), kind_(kind) {
+  /// `kind`: what the file should be, for messages. Places are from the file's start plus `begin`.
+  ZipFile(const std::string& path, std::string_view kind, std::uint64_t begin = 0, std::uint64_t most = std::numeric_limits<std::uint64_t>::max())
+      : path_(path), kind_(kind), begin_(begin) {
     std::error_code ignored;
     const std::filesystem::file_status status = std::filesystem::status(path, ignored);
     if (!std::filesystem::exists(status)) {
@@ -73,7 +74,7 @@ class ZipFile {
     if (end < 0) {
       throw UsageError(fmt::format("{} cannot be read; check its permissions", path));
     }
-    size_ = static_cast<std::uint64_t>(end);
+    size_ = std::min(static_cast<std::uint64_t>(end) - std::min(begin, static_cast<std::uint64_t>(end)), most);
   }
 
   [[nodiscard]] std::uint64_t size() const { return size_; }
@@ -84,7 +85,7 @@ class ZipFile {
     }
     std::string bytes(static_cast<std::size_t>(count), '\0');
     stream_.clear();
-    stream_.seekg(static_cast<std::streamoff>(offset));
+    stream_.seekg(static_cast<std::streamoff>(begin_ + offset));
     stream_.read(bytes.data(), static_cast<std::streamsize>(count));
     if (!stream_) {
       throw UsageError(fmt::format("{} cannot be read at byte {}", path_, offset));
@@ -164,7 +165,7 @@ class ZipFile {
     if (start > size_ || entry.bytes > size_ - start) {
       cutShort();
     }
-    return {static_cast<std::int64_t>(start), static_cast<std::int64_t>(entry.bytes)};
+    return {static_cast<std::int64_t>(begin_ + start), static_cast<std::int64_t>(entry.bytes)};
   }
 
   /// A name from the file for a message: control characters and non-ASCII become `?`.
@@ -204,6 +205,7 @@ class ZipFile {
 
   const std::string path_;
   const std::string kind_;
+  const std::uint64_t begin_;  ///< of the archive within the file
   std::ifstream stream_;
   std::uint64_t size_ = 0;
 };
@@ -251,8 +253,8 @@ Archive openArchive(const std::string& path) {
   return locateAll(file, path, top, directory);
 }
 
-Archive openSavedArchive(const std::string& path) {
-  ZipFile file(path, "file of torch.save");
+Archive openSavedArchive(const std::string& path, std::int64_t begin, std::int64_t bytes) {
+  ZipFile file(path, "file of torch.save", static_cast<std::uint64_t>(begin), static_cast<std::uint64_t>(bytes));
   const std::vector<DirectoryEntry> directory = file.readDirectory();
   const std::string top = topFolder(directory, "/data.pkl");
   if (top.empty()) throw UsageError(fmt::format("{} is a zip file but none of torch.save: it has no data.pkl", path));

@@ -6,9 +6,9 @@
 #include <charconv>
 #include <cstring>
 #include <filesystem>
-#include <limits>
 #include <string_view>
 
+#include "backends/distributed_checkpoint.h"
 #include "backends/pickle.h"
 #include "backends/pt2.h"
 #include "backends/pt2_zip.h"
@@ -21,25 +21,8 @@ namespace {
 /// Record of a checkpoint that Python does not look at: optimizer state and numbers, as a second pickle.
 constexpr const char* kTrainingEntry = "training.pkl";
 
-/// Elements that the view reaches over, from its offset; nothing where that is no number or a size or stride is negative.
-std::optional<std::int64_t> reach(const pickle::TensorEntry& entry) {
-  std::int64_t last = entry.offset;
-  bool isEmpty = false;
-  if (entry.offset < 0 || entry.sizes.size() != entry.strides.size()) return std::nullopt;
-  for (std::size_t i = 0; i < entry.sizes.size(); ++i) {
-    const std::int64_t size = entry.sizes[i], stride = entry.strides[i];
-    if (size < 0 || stride < 0) return std::nullopt;
-    isEmpty = isEmpty || size == 0;
-    std::int64_t step = 0;
-    if (size > 0 && (__builtin_mul_overflow(size - 1, stride, &step) || __builtin_add_overflow(last, step, &last))) return std::nullopt;
-  }
-  if (isEmpty) return 0;
-  return last == std::numeric_limits<std::int64_t>::max() ? std::nullopt : std::optional(last + 1);
-}
-
-}  // namespace
-
-struct TensorFile::Impl {
+/// A file of torch.save or of safetensors.
+struct OneFile {
   std::string path;
   pt2::Archive archive;
   MappedFile mapped;
@@ -51,11 +34,12 @@ struct TensorFile::Impl {
   std::map<std::string, std::size_t> inOptimizer;                     // places of its tensors
   mutable std::map<std::string, std::unique_ptr<std::byte[]>> copies;  // of tensors that lie where their type cannot be read
 
-  explicit Impl(const std::string& file) : path(file), archive(isSafetensors(file) ? pt2::Archive{file, "", {}} : pt2::openSavedArchive(file)), mapped(file) {}
+  explicit OneFile(const std::string& file) : path(file), archive(isSafetensors(file) ? pt2::Archive{file, "", {}} : pt2::openSavedArchive(file)), mapped(file) {}
 
   void readPickles();
   void readHeaders();
   void addSafetensors(const SafetensorsHeader& header, bool isOptimizer);
+  [[nodiscard]] std::optional<MappedTensor> find(const std::string& name) const;
 
   void add(pickle::TensorDict dict) {
     for (pickle::TensorEntry& entry : dict.tensors) {
@@ -64,7 +48,7 @@ struct TensorFile::Impl {
   }
 };
 
-void TensorFile::Impl::readPickles() {
+void OneFile::readPickles() {
   const auto texts = pt2::readEntries(archive, {"data.pkl", "byteorder", kTrainingEntry});
   const auto order = texts.find("byteorder");
   if (order != texts.end() && order->second != "little") {
@@ -78,7 +62,7 @@ void TensorFile::Impl::readPickles() {
   }
 }
 
-void TensorFile::Impl::addSafetensors(const SafetensorsHeader& header, bool isOptimizer) {
+void OneFile::addSafetensors(const SafetensorsHeader& header, bool isOptimizer) {
   for (const SafeTensor& tensor : header.tensors) {
     pickle::TensorEntry entry{tensor.name, tensor.dtype, tensor.name, 1, 0, tensor.shape, std::vector<std::int64_t>(tensor.shape.size())};
     for (std::size_t i = tensor.shape.size(); i > 0; --i) {
@@ -93,7 +77,7 @@ void TensorFile::Impl::addSafetensors(const SafetensorsHeader& header, bool isOp
 }
 
 /// Of a safetensors file, and of the one beside it with the optimizer's state, if it is of the same step.
-void TensorFile::Impl::readHeaders() {
+void OneFile::readHeaders() {
   const SafetensorsHeader header = readSafetensors(path);
   addSafetensors(header, false);
   constexpr std::string_view kPrefix = "pipewright.";
@@ -114,39 +98,30 @@ void TensorFile::Impl::readHeaders() {
   addSafetensors(state, true);
 }
 
-TensorFile::TensorFile(const std::string& path) : impl_(std::make_unique<Impl>(path)) {
-  isSafetensors(path) ? impl_->readHeaders() : impl_->readPickles();
-  if (impl_->tensors.empty()) {
-    throw UsageError(fmt::format("{} has no tensors at the top level of its dict; save a dict of tensors, such as model.state_dict(), itself", path));
-  }
-}
-
-TensorFile::~TensorFile() = default;
-
-std::optional<MappedTensor> TensorFile::find(const std::string& name) const {
-  const auto place = impl_->places.find(name);
-  if (place == impl_->places.end()) return std::nullopt;
-  const pickle::TensorEntry& entry = impl_->tensors[place->second];
+std::optional<MappedTensor> OneFile::find(const std::string& name) const {
+  const auto place = places.find(name);
+  if (place == places.end()) return std::nullopt;
+  const pickle::TensorEntry& entry = tensors[place->second];
   if (entry.dtype == DType::Unknown) {
-    throw UsageError(fmt::format("Tensor {} of {} is of an element type that Pipewright cannot compute with; save it as another", name, impl_->path));
+    throw UsageError(fmt::format("Tensor {} of {} is of an element type that Pipewright cannot compute with; save it as another", name, path));
   }
   MappedTensor tensor{entry.dtype, entry.sizes, entry.strides, nullptr};
-  const std::optional<std::int64_t> elements = reach(entry);
+  const std::optional<std::int64_t> elements = pickle::reachOf(entry);
   if (elements == 0) return tensor;
-  const auto record = impl_->archive.entries.find("data/" + entry.storage);
+  const auto record = archive.entries.find("data/" + entry.storage);
   const std::int64_t width = bytesPerElement(entry.dtype);
-  if (!elements || record == impl_->archive.entries.end() || *elements > record->second.bytes / width) {
-    throw UsageError(fmt::format("Tensor {} reaches past its bytes in {}; the file is damaged, save it again", name, impl_->path));
+  if (!elements || record == archive.entries.end() || *elements > record->second.bytes / width) {
+    throw UsageError(fmt::format("Tensor {} reaches past its bytes in {}; the file is damaged, save it again", name, path));
   }
   const std::int64_t offset = record->second.offset + entry.offset * width;
-  const MappedFile& mapped = impl_->inOptimizer.contains(name) ? *impl_->optimizer : impl_->mapped;
-  const bool isPlain = isSafetensors(impl_->path);
-  if (static_cast<std::size_t>(record->second.offset + record->second.bytes) > mapped.size() || (offset % width != 0 && !isPlain)) {
-    throw UsageError(fmt::format("Tensor {} of {} does not lie where torch.save puts it; do not pack the file anew, save it again", name, impl_->path));
+  const MappedFile& from = inOptimizer.contains(name) ? *optimizer : mapped;
+  const bool isPlain = isSafetensors(path);
+  if (static_cast<std::size_t>(record->second.offset + record->second.bytes) > from.size() || (offset % width != 0 && !isPlain)) {
+    throw UsageError(fmt::format("Tensor {} of {} does not lie where torch.save puts it; do not pack the file anew, save it again", name, path));
   }
-  tensor.data = mapped.data() + offset;
+  tensor.data = from.data() + offset;
   if (offset % width != 0) {
-    auto& copy = impl_->copies[name];
+    auto& copy = copies[name];
     if (!copy) {
       const auto bytes = static_cast<std::size_t>(record->second.bytes);
       copy.reset(new std::byte[bytes]);  // aligned for any type
@@ -157,13 +132,40 @@ std::optional<MappedTensor> TensorFile::find(const std::string& name) const {
   return tensor;
 }
 
+}  // namespace
+
+struct TensorFile::Impl {
+  std::string path;
+  std::unique_ptr<OneFile> file;
+  std::unique_ptr<DistributedCheckpoint> folder;  // instead of the file
+};
+
+TensorFile::TensorFile(const std::string& path) : impl_(std::make_unique<Impl>()) {
+  impl_->path = path;
+  if (isDistributedCheckpoint(path)) {
+    impl_->folder = std::make_unique<DistributedCheckpoint>(path);
+    if (names().empty()) throw UsageError(fmt::format("{} has no tensors; save model.state_dict(), or a dict that has it as 'model'", path));
+    return;
+  }
+  impl_->file = std::make_unique<OneFile>(path);
+  isSafetensors(path) ? impl_->file->readHeaders() : impl_->file->readPickles();
+  if (names().empty()) {
+    throw UsageError(fmt::format("{} has no tensors at the top level of its dict; save a dict of tensors, such as model.state_dict(), itself", path));
+  }
+}
+
+TensorFile::~TensorFile() = default;
+
+std::optional<MappedTensor> TensorFile::find(const std::string& name) const { return impl_->folder ? impl_->folder->find(name) : impl_->file->find(name); }
+
 std::vector<std::string> TensorFile::names() const {
+  if (impl_->folder) return impl_->folder->names();
   std::vector<std::string> names;
-  for (const pickle::TensorEntry& entry : impl_->tensors) names.push_back(entry.name);
+  for (const pickle::TensorEntry& entry : impl_->file->tensors) names.push_back(entry.name);
   return names;
 }
 
-const std::map<std::string, double>& TensorFile::numbers() const { return impl_->numbers; }
+const std::map<std::string, double>& TensorFile::numbers() const { return impl_->folder ? impl_->folder->numbers() : impl_->file->numbers; }
 
 const std::string& TensorFile::path() const { return impl_->path; }
 

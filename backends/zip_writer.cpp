@@ -117,21 +117,22 @@ void ZipWriter::add(const std::string& name, const std::byte* bytes, std::size_t
 }
 
 void ZipWriter::writeDirectory() {
-  const std::uint64_t begin = size_;
+  const std::uint64_t begin = size_ - begin_;
   for (const Entry& entry : entries_) {
     Fields extra, wide;
     if (entry.bytes >= kSaturated) wide.put(entry.bytes, 8).put(entry.bytes, 8);
-    if (entry.offset >= kSaturated) wide.put(entry.offset, 8);
+    const std::uint64_t place = entry.offset - begin_;
+    if (place >= kSaturated) wide.put(place, 8);
     if (!wide.bytes.empty()) extra.put(1, 2).put(wide.bytes.size(), 2).bytes += wide.bytes;
     const std::uint64_t shown = std::min(entry.bytes, kSaturated), version = wide.bytes.empty() ? 20 : 45;
     Fields header;
     header.put(0x02014b50, 4).put(version, 2).put(version, 2).put(0x0800, 2).put(0, 2).put(0, 4).put(entry.checksum, 4);
     header.put(shown, 4).put(shown, 4).put(entry.name.size(), 2).put(extra.bytes.size(), 2).put(0, 2).put(0, 2).put(0, 2).put(0, 4);
-    header.put(std::min(entry.offset, kSaturated), 4);
+    header.put(std::min(place, kSaturated), 4);
     header.bytes += entry.name + extra.bytes;
     write(header.bytes.data(), header.bytes.size());
   }
-  const std::uint64_t end = size_, count = entries_.size();
+  const std::uint64_t end = size_ - begin_, count = entries_.size();
   Fields tail;
   if (end >= kSaturated || count >= kManyEntries) {
     tail.put(0x06064b50, 4).put(44, 8).put(45, 2).put(45, 2).put(0, 4).put(0, 4).put(count, 8).put(count, 8).put(end - begin, 8).put(begin, 8);
@@ -143,8 +144,16 @@ void ZipWriter::writeDirectory() {
   write(tail.bytes.data(), tail.bytes.size());
 }
 
-void ZipWriter::finish() {
+ZipWriter::Extent ZipWriter::endArchive() {
   writeDirectory();
+  entries_.clear();
+  const Extent extent{begin_, size_ - begin_};
+  begin_ = size_;
+  return extent;
+}
+
+void ZipWriter::finish() {
+  if (!entries_.empty()) endArchive();
   if (::fsync(part_.descriptor()) != 0) fail("cannot be written", errno);
   if (!part_.replace()) fail("cannot be replaced", errno);
   const std::filesystem::path folder = std::filesystem::path(path_).parent_path();

@@ -22,7 +22,12 @@ class ZipWriter {
 
   void add(const std::string& name, const std::byte* bytes, std::size_t count);
   void add(const std::string& name, std::string_view text);
-  /// Writes the directory, waits until the disk has the file, and replaces `path`.
+  struct Extent {
+    std::uint64_t offset = 0, bytes = 0;
+  };
+  /// Ends the archive here; what is added next is in another one, behind it in the file. Returns where the ended one lies.
+  Extent endArchive();
+  /// Ends the last archive if it has entries, waits until the disk has the file, and replaces `path`.
   void finish();
 
  private:
@@ -41,6 +46,7 @@ class ZipWriter {
   std::string path_;
   PartFile part_;
   std::uint64_t size_ = 0, settled_ = 0;
+  std::uint64_t begin_ = 0;  ///< of the archive that is being written; its own places count from there
   std::vector<Entry> entries_;
 };
 

@@ -3,10 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
-#include <filesystem>
 #include <string_view>
 
-#include "backends/safetensors.h"
+#include "backends/checkpoint_writer.h"
 #include "backends/tensor_file.h"
 #include "schedules/error.h"
 
@@ -49,9 +48,7 @@ void CheckpointHistory::add(const std::string& path) {
   std::erase(written_, path);
   written_.push_back(path);
   while (keep_ > 0 && written_.size() > static_cast<std::size_t>(keep_)) {
-    std::error_code ignored;
-    std::filesystem::remove(written_.front(), ignored);
-    if (isSafetensors(written_.front())) std::filesystem::remove(optimizerFileOf(written_.front()), ignored);
+    removeCheckpoint(written_.front());
     written_.pop_front();
   }
 }

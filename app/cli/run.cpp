@@ -323,7 +323,9 @@ int runOrStartRanks(Options& o, const std::optional<RankEnvironment>& environmen
   if (isFirst && !o.store.empty()) static_cast<void>(RunStore(o.store, RunStore::Mode::ReadWrite));  // refuse an unusable store before training
   if (isFirst && !o.save.empty()) {  // a checkpoint that cannot be written is known before the training, not after it
     const std::string path = checkpointPath(o.save, 0);
-    if (isFolder(path)) throw UsageError(fmt::format("{} is a folder; give --save the name of a file.", path));
+    if (isFolder(path) && !path.ends_with('/')) {
+      throw UsageError(fmt::format("{} is a folder; give --save the name of a file, or {}/ for a folder of torch.distributed.checkpoint.", path, path));
+    }
     static_cast<void>(CheckpointWriter(path));
   }
   if (isFirst && !o.live.empty()) {  // the ranks append
@@ -399,10 +401,10 @@ Command addRun(CLI::App& app) {
   sub->add_option("--final-rate", o->update.finalRate, "Part of the learning rate that remains (default 0)")->check(numberFrom(0, 1))->option_text("X");
   sub->add_option("--clip-norm", o->clipNorm, "Largest norm of the whole model's gradient")->check(numberFrom(1e-30, 1e18))->option_text("X");
   sub->add_flag("--zero1", o->shardOptimizer, "Spread the optimizer's state over the replicas (ZeRO stage 1)");
-  sub->add_option("--save", o->save, "Write a checkpoint here at the end: a state dict for torch.load and load_state_dict; {step} in the name is the number of steps done")->option_text("FILE");
+  sub->add_option("--save", o->save, "Write a checkpoint here at the end: a state dict for torch.load and load_state_dict; {step} in the name is the number of steps done; by its end a .safetensors file, or with / a folder of torch.distributed.checkpoint")->option_text("FILE");
   sub->add_option("--save-every", o->saveEvery, "Write it every so many steps too")->check(wholeFrom(1, 1 << 24))->option_text("STEPS");
   sub->add_option("--keep", o->keep, "With {step} in --save: remove this run's older checkpoints but the newest K")->check(wholeFrom(1, 1 << 24))->option_text("K");
-  sub->add_option("--resume", o->resume, "Go on from a checkpoint, under this or another plan")->option_text("FILE");
+  sub->add_option("--resume", o->resume, "Go on from a checkpoint, under this or another plan: a file of --save or torch.save, .safetensors, or a folder of torch.distributed.checkpoint")->option_text("PATH");
   sub->add_flag("--reset-optimizer", o->resetOptimizer, "With --resume: take the weights and buffers alone; optimizer, schedule and steps begin anew");
   sub->add_option("--log", o->log, "Write loss, learning rate and time of each step here (CSV)")->option_text("FILE");
   sub->add_flag("--eval", o->evaluates, "Forwards only: no dropout, no gradients; the mean loss of --steps batches");

@@ -10,6 +10,7 @@
 #include "app/cli/own_ranks.h"
 #include "backends/contents.h"
 #include "backends/paths.h"
+#include "backends/safetensors.h"
 #include "engine/failure.h"
 #include "engine/worker.h"
 #include "schedules/error.h"
@@ -45,13 +46,17 @@ JobField weightsField(const Plan& plan) {
   return {"the weights of " + plan.modelName, digest, digest.substr(0, 8)};
 }
 
-/// Every file of a checkpoint that is a folder.
+/// All files of a checkpoint.
 JobField checkpointField(const std::string& path) {
   const std::string name = "the checkpoint of --resume";
   if (path.empty()) return {name, "", "none"};
-  if (!isFolder(path)) return fileField(name, path);
   std::vector<std::string> files;
   std::error_code problem;
+  if (!isFolder(path)) {
+    files.push_back(path);
+    if (isSafetensors(path) && fs::exists(optimizerFileOf(path), problem)) files.push_back(optimizerFileOf(path));
+    if (files.size() == 1) return fileField(name, path);
+  }
   for (const auto& entry : fs::directory_iterator(path, problem)) {
     if (entry.is_regular_file(problem)) files.push_back(entry.path().string());
   }

@@ -88,6 +88,46 @@ TEST(SafetensorsCheckpoint, IsResumedAsIfTheTrainingHadGoneOn) {
   EXPECT_EQ(weights.status, 0) << weights.err;
 }
 
+TEST(CheckpointFolder, IsReadAndWrittenAsTorchDistributedCheckpointDoes) {
+  const Folder folder;
+  const std::string data = folder.file("data.pt"), ours = folder.file("ours-{step}/"), theirs = folder.file("theirs");
+  python({"data", data, "32"});
+  const std::string plan = planned(folder, {"gpt_small"}, {"--ranks", "2", "--batch", "8", "--microbatches", "2"});
+  const Words adamw{"--data", data, "--steps", "2", "--optimizer", "adamw", "--lr", "3e-3", "--weight-decay", "0.01", "--json"};
+  const auto losses = [&](const Words& more) {
+    Words words = adamw;
+    words.insert(words.end(), more.begin(), more.end());
+    const Outcome outcome = run(plan, words);
+    EXPECT_EQ(outcome.status, 0) << outcome.err;
+    return outcome.status == 0 ? Json::parse(outcome.out).at("losses") : Json();
+  };
+  const auto expectNear = [](const Json& found, const Json& wanted) {
+    ASSERT_EQ(found.size(), wanted.size());
+    for (std::size_t i = 0; i < found.size(); ++i) EXPECT_NEAR(found[i].get<double>(), wanted[i].get<double>(), 1e-5 * wanted[i].get<double>()) << i;
+  };
+  losses({"--save", ours, "--save-every", "1", "--keep", "1"});
+  EXPECT_FALSE(fs::exists(folder.file("ours-1")));
+  const std::string saved = folder.file("ours-2");
+  const Json next = losses({"--resume", saved});
+  expectNear(next, python({"load-folder", saved, data, "8", "2", "2"}));
+  losses({"--save", folder.file("file.pt")});
+  EXPECT_EQ(losses({"--resume", folder.file("file.pt")}), next) << "bit for bit, whatever the format";
+
+  const Json further = python({"save-folder", theirs, data, "8", "2", "2"});
+  expectNear(losses({"--resume", theirs}), further);
+  losses({"--resume", theirs, "--save", theirs + "/"});
+  EXPECT_EQ(std::distance(fs::directory_iterator(theirs), fs::directory_iterator()), 2) << "metadata and data; the two ranks' files are gone";
+}
+
+TEST(CheckpointFolder, IsRefusedWhereItIsNone) {
+  const Folder folder;
+  const std::string plan = planned(folder, {"gpt_small"}, {"--ranks", "2", "--microbatches", "2"});
+  const std::string empty = folder.file("empty");
+  fs::create_directory(empty);
+  expectRefusal(run(plan, {"--resume", empty}), 2, {empty, "no .metadata"});
+  expectRefusal(run(plan, {"--save", empty}), 2, {"is a folder", empty + "/"});
+}
+
 TEST(Resume, RefusesTheStateOfAnotherOptimizerUnlessItIsToBeginAnew) {
   const Folder folder;
   const std::string saved = folder.file("model.pt"), plan = planned(folder, {"gpt_small"}, {"--ranks", "2", "--microbatches", "2"});

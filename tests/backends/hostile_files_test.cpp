@@ -3,6 +3,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
+#include <array>
 #include <cstddef>
 #include <filesystem>
 #include <map>
@@ -111,6 +112,43 @@ TEST(HostileFiles, DumpsOfPrimusAreImportedOrRefused) {
         (void)folder.with("pp_rank_0.json", text);
         const auto result = importTrace({folder.file("config.json")});
         for (const ImportedStep& step : result.value().steps) test::expectKeepsRules(step.trace);
+      });
+}
+
+TEST(HostileFiles, CheckpointFoldersAreReadOrRefused) {
+  const test::Folder folder;
+  const std::vector<float> weight(24, 1.5F);
+  {
+    CheckpointWriter writer(folder.file("ck/"));
+    writer.add("w", DType::Float32, {4, 6}, reinterpret_cast<const std::byte*>(weight.data()));
+    writer.alias("tied", "w");
+    writer.add("exp_avg/w", DType::Float32, {4, 6}, reinterpret_cast<const std::byte*>(weight.data()));
+    writer.finish({{"step", 12}});
+  }
+  const std::array<std::string, 2> names{"ck/.metadata", "ck/__0_0.distcp"};
+  const std::array<std::string, 2> sound{test::contentOf(folder.file(names[0])), test::contentOf(folder.file(names[1]))};
+  std::size_t hit = 0;
+  test::survive(
+      "checkpoint folders", test::mutations(kUsual),
+      [&](std::mt19937_64& random) {
+        hit = test::oneIn(random, 3) ? 1 : 0;
+        std::string text = test::mutate(sound[hit], random);
+        if (test::oneIn(random, 4)) text.resize(static_cast<std::size_t>(test::draw(random, 0, static_cast<std::int64_t>(text.size()))));
+        return text;
+      },
+      [&](const std::string& text) {
+        (void)folder.with(names[hit], text);
+        (void)folder.with(names[1 - hit], sound[1 - hit]);
+        const TensorFile file(folder.file("ck"));
+        double sum = 0;
+        for (const std::string& name : file.names()) {
+          const auto tensor = file.find(name);
+          if (!tensor || tensor->data == nullptr) continue;
+          std::size_t last = 0;
+          for (std::size_t d = 0; d < tensor->shape.size(); ++d) last += static_cast<std::size_t>((tensor->shape[d] - 1) * tensor->strides[d]);
+          sum += std::to_integer<int>(tensor->data[last * static_cast<std::size_t>(bytesPerElement(tensor->dtype))]);
+        }
+        ASSERT_GE(sum, 0);
       });
 }
 

@@ -4,6 +4,9 @@
     checkpoint_user.py faulty FILE SAMPLES                  data for `faulty` of odd_models.py that is good
     checkpoint_user.py evaluate CHECKPOINT DATA OUTPUTS...
     checkpoint_user.py continue CHECKPOINT DATA BATCH STEP COUNT   losses of COUNT further steps in Python, from batch STEP of DATA on
+    checkpoint_user.py load-folder FOLDER DATA BATCH STEP COUNT    the same from a folder of torch.distributed.checkpoint
+    checkpoint_user.py save-folder FOLDER DATA BATCH STEP COUNT    trains STEP steps on two ranks that share parameters and state (fully_shard), saves such
+                                                                   a folder, goes on, and prints the losses of COUNT further steps
     checkpoint_user.py keys CHECKPOINT                             names of `faulty`'s state dict that a strict load finds; values of its buffers
 
 `evaluate` loads the checkpoint into the module of sample_models.py, strictly, and prints JSON, one entry for each file of outputs: the loss over
@@ -13,6 +16,7 @@ as many samples of DATA as the file has, and the largest difference of the modul
 import json
 import os
 import sys
+import tempfile
 
 import torch
 from torch.nn import functional as F
@@ -57,22 +61,65 @@ def optimizer_of(module, group):
     return (torch.optim.AdamW if group["decoupled_weight_decay"] else torch.optim.Adam)(module.parameters(), lr=7.0)
 
 
+def train(module, optimizer, data_file, batch, step, count):
+    every = torch.load(data_file)
+    losses = []
+    for number in range(step, step + count):
+        rows = slice(number * batch, (number + 1) * batch)
+        optimizer.zero_grad()
+        loss = F.cross_entropy(module(every["tokens"][rows]).flatten(0, -2), every["target"][rows].flatten())
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return losses
+
+
 def go_on(checkpoint, data_file, batch, step, count):
     state = torch.load(checkpoint, weights_only=True)
     module, _ = sample_models.gpt_small()
     module.load_state_dict(state, strict=True)
     optimizer = optimizer_of(module, state.optimizer["param_groups"][0])
     optimizer.load_state_dict(state.optimizer)
-    every = torch.load(data_file)
-    losses = []
-    for number in range(int(step), int(step) + int(count)):
-        rows = slice(number * int(batch), (number + 1) * int(batch))
-        optimizer.zero_grad()
-        loss = F.cross_entropy(module(every["tokens"][rows]).flatten(0, -2), every["target"][rows].flatten())
-        loss.backward()
-        optimizer.step()
-        losses.append(loss.item())
-    json.dump(losses, sys.stdout)
+    json.dump(train(module, optimizer, data_file, int(batch), int(step), int(count)), sys.stdout)
+
+
+def load_folder(folder, data_file, batch, step, count):
+    """As the recipe of torch.distributed.checkpoint does it: into the state of an optimizer of other numbers."""
+    import torch.distributed.checkpoint as dcp
+    from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
+
+    module, _ = sample_models.gpt_small()
+    optimizer = torch.optim.AdamW(module.parameters(), lr=7.0)
+    model, state = get_state_dict(module, optimizer)
+    dcp.load({"model": model, "optimizer": state}, checkpoint_id=folder, no_dist=True)
+    missing = set_state_dict(module, optimizer, model_state_dict=model, optim_state_dict=state)
+    assert not missing.missing_keys and not missing.unexpected_keys, missing
+    json.dump(train(module, optimizer, data_file, int(batch), int(step), int(count)), sys.stdout)
+
+
+def save_folder(folder, data_file, batch, step, count):
+    with tempfile.TemporaryDirectory() as meeting:
+        torch.multiprocessing.spawn(save_folder_on, (os.path.join(meeting, "store"), folder, data_file, int(batch), int(step), int(count)), nprocs=2)
+
+
+def save_folder_on(rank, store, folder, data_file, batch, step, count):
+    import torch.distributed.checkpoint as dcp
+    from torch.distributed.checkpoint.state_dict import get_state_dict
+    from torch.distributed.fsdp import fully_shard
+
+    torch.set_num_threads(1)
+    torch.distributed.init_process_group("gloo", init_method="file://" + store, rank=rank, world_size=2)
+    module, _ = sample_models.gpt_small()
+    fully_shard(module, mesh=torch.distributed.device_mesh.init_device_mesh("cpu", (2,)))
+    optimizer = torch.optim.AdamW(module.parameters(), lr=3e-3)
+    train(module, optimizer, data_file, batch, 0, step)
+    model, state = get_state_dict(module, optimizer)
+    dcp.save({"model": model, "optimizer": state, "note": "of no use to others"}, checkpoint_id=folder)
+    losses = train(module, optimizer, data_file, batch, step, count)
+    if rank == 0:
+        json.dump(losses, sys.stdout)
+        sys.stdout.flush()
+    torch.distributed.destroy_process_group()
 
 
 def keys(checkpoint):
@@ -92,4 +139,4 @@ if __name__ == "__main__":
     if sys.argv[1] in ("data", "faulty"):
         {"data": data, "faulty": faulty}[sys.argv[1]](sys.argv[2], int(sys.argv[3]))
     else:
-        {"evaluate": evaluate, "continue": go_on, "keys": keys}[sys.argv[1]](*sys.argv[2:])
+        {"evaluate": evaluate, "continue": go_on, "load-folder": load_folder, "save-folder": save_folder, "keys": keys}[sys.argv[1]](*sys.argv[2:])
