@@ -57,7 +57,7 @@ struct ProgramOptions {
   std::vector<ParameterGradient> gradients;
   /// CUDA's number of the device that tensors are on; −1: the host.
   int device = -1;
-  /// By value index, whether a gradient is needed (`needsGradient` in partition.h); only read with `weights` or `checkpoints`.
+  /// By value index, whether a gradient is needed (`needsGradient`); only read with `weights` or `checkpoints`.
   std::vector<bool> differentiable;
 };
 

@@ -10,7 +10,6 @@
 #include "simulator/autocast.h"
 #include "simulator/graph_facts.h"
 #include "simulator/operator_costs.h"
-#include "simulator/partition.h"
 #include "simulator/profile_check.h"
 #include "simulator/rounding.h"
 

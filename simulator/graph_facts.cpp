@@ -5,7 +5,6 @@
 #include <string_view>
 
 #include "schedules/error.h"
-#include "simulator/partition.h"
 
 namespace pw {
 namespace {

@@ -49,6 +49,10 @@ struct KeptTogether {
 /// times the number of operators in place.
 [[nodiscard]] std::vector<KeptTogether> keptTogether(const ModelGraph& graph);
 
+/// Whether a value's gradient is needed: floating point, and computed from a trained parameter by differentiable nodes; written in place,
+/// also what it is a view of. One entry per value. Cost: linear.
+[[nodiscard]] std::vector<bool> needsGradient(const ModelGraph& graph);
+
 /// For each node: whether it could be computed anywhere, because it depends on model inputs, buffers and constants only, draws no random
 /// numbers, changes nothing and needs no gradient. One entry per node. Cost: linear.
 [[nodiscard]] std::vector<bool> recomputableNodes(const ModelGraph& graph);

@@ -71,10 +71,6 @@ struct Partition {
   bool operator==(const Partition&) const = default;
 };
 
-/// Whether a value's gradient is needed: floating point, and computed from a trained parameter by differentiable nodes; written in place,
-/// also what it is a view of. One entry per value. Cost: linear.
-[[nodiscard]] std::vector<bool> needsGradient(const ModelGraph& graph);
-
 /// Cuts the graph where stages 1, 2, … begin (ascending node ids, each in 1..nodes−1). The last stage gets all outputs of the model.
 /// A value that can be computed anywhere is computed again instead of sent when `costs` say that its nodes take no longer than its
 /// message, and always where there are no costs or no measured link. Symbolic numbers are not sent: stages
