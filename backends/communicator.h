@@ -11,7 +11,7 @@
 #include <vector>
 
 #include "schedules/ids.h"
-#include "simulator/model_graph.h"
+#include "simulator/model/model_graph.h"
 
 namespace pw {
 

@@ -15,7 +15,7 @@
 #include <fmt/format.h>
 
 #include "schedules/error.h"
-#include "simulator/digest.h"
+#include "simulator/text/digest.h"
 
 namespace pw {
 namespace {

@@ -4,7 +4,7 @@
 
 #include "backends/communicator.h"
 #include "backends/cuda_backend.h"
-#include "simulator/model_graph.h"
+#include "simulator/model/model_graph.h"
 
 namespace pw {
 

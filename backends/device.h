@@ -8,7 +8,7 @@
 
 #include "backends/communicator.h"
 #include "schedules/ids.h"
-#include "simulator/model_graph.h"
+#include "simulator/model/model_graph.h"
 
 namespace pw {
 

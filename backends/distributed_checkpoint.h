@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "backends/tensor_file.h"
-#include "simulator/model_graph.h"
+#include "simulator/model/model_graph.h"
 
 namespace pw {
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "backends/optimizer_layout.h"
-#include "simulator/model_graph.h"
+#include "simulator/model/model_graph.h"
 
 namespace pw {
 

@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <string_view>
 
-#include "simulator/trace.h"
+#include "simulator/trace/trace.h"
 
 namespace pw {
 

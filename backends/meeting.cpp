@@ -23,7 +23,7 @@
 #include "backends/random_bytes.h"
 #include "backends/transport.h"
 #include "schedules/error.h"
-#include "simulator/digest.h"
+#include "simulator/text/digest.h"
 
 namespace pw {
 namespace {

@@ -23,7 +23,7 @@
 #include "backends/meeting_wire.h"
 #include "backends/random_bytes.h"
 #include "schedules/error.h"
-#include "simulator/digest.h"
+#include "simulator/text/digest.h"
 
 namespace pw::meeting {
 namespace {

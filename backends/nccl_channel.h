@@ -9,7 +9,7 @@
 
 #include "backends/communicator.h"
 #include "backends/nccl_ids.h"
-#include "simulator/model_graph.h"
+#include "simulator/model/model_graph.h"
 
 // CUDA's stream and event and NCCL's communicator: their cudaStream_t, cudaEvent_t and ncclComm_t point to them.
 struct CUstream_st;

@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "backends/communicator.h"
-#include "simulator/model_graph.h"
+#include "simulator/model/model_graph.h"
 
 namespace pw {
 

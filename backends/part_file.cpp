@@ -12,7 +12,7 @@
 #include <utility>
 
 #include "backends/random_bytes.h"
-#include "simulator/digest.h"
+#include "simulator/text/digest.h"
 
 namespace pw {
 namespace {

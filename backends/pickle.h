@@ -9,7 +9,7 @@
 #include <string_view>
 #include <vector>
 
-#include "simulator/model_graph.h"
+#include "simulator/model/model_graph.h"
 
 namespace pw::pickle {
 

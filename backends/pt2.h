@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <string>
 
-#include "simulator/model_graph.h"
+#include "simulator/model/model_graph.h"
 
 namespace pw {
 

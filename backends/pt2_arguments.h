@@ -6,7 +6,7 @@
 #include <unordered_map>
 
 #include "backends/pt2_json.h"
-#include "simulator/model_graph.h"
+#include "simulator/model/model_graph.h"
 
 namespace pw::pt2 {
 

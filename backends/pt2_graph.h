@@ -9,7 +9,7 @@
 
 #include "backends/pt2_json.h"
 #include "backends/pt2_zip.h"
-#include "simulator/model_graph.h"
+#include "simulator/model/model_graph.h"
 
 namespace pw::pt2 {
 

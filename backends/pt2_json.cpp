@@ -7,7 +7,7 @@
 #include <utility>
 
 #include "schedules/error.h"
-#include "simulator/json_text.h"
+#include "simulator/text/json_text.h"
 
 namespace pw::pt2 {
 namespace {

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "simulator/export_record.h"
+#include "simulator/model/export_record.h"
 
 namespace pw {
 

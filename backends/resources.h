@@ -3,9 +3,9 @@
 #include <string>
 #include <vector>
 
-#include "simulator/cluster.h"
-#include "simulator/model_graph.h"
-#include "simulator/profile.h"
+#include "simulator/costs/cluster.h"
+#include "simulator/model/model_graph.h"
+#include "simulator/costs/profile.h"
 
 namespace pw {
 

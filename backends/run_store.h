@@ -7,9 +7,9 @@
 #include <string_view>
 #include <vector>
 
-#include "simulator/plan.h"
-#include "simulator/profile.h"
-#include "simulator/trace.h"
+#include "simulator/plan/plan.h"
+#include "simulator/costs/profile.h"
+#include "simulator/trace/trace.h"
 
 namespace pw {
 

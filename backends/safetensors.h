@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "backends/part_file.h"
-#include "simulator/model_graph.h"
+#include "simulator/model/model_graph.h"
 
 namespace pw {
 

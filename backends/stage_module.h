@@ -9,7 +9,7 @@
 #include "backends/device.h"
 #include "schedules/ids.h"
 #include "schedules/schedule.h"
-#include "simulator/model_graph.h"
+#include "simulator/model/model_graph.h"
 
 namespace pw {
 

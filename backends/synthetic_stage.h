@@ -5,7 +5,7 @@
 
 #include "backends/device.h"
 #include "backends/stage_module.h"
-#include "simulator/plan.h"
+#include "simulator/plan/plan.h"
 
 namespace pw {
 

@@ -7,7 +7,7 @@
 
 #include "backends/torch_numbers.h"
 #include "backends/torch_program.h"
-#include "simulator/model_graph.h"
+#include "simulator/model/model_graph.h"
 
 namespace c10 {
 struct Argument;

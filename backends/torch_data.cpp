@@ -11,8 +11,8 @@
 #include "backends/torch_synthetic.h"
 #include "backends/torch_types.h"
 #include "schedules/error.h"
-#include "simulator/batch.h"
-#include "simulator/loss_count.h"
+#include "simulator/model/batch.h"
+#include "simulator/model/loss_count.h"
 
 namespace pw {
 namespace {

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "backends/torch_stage.h"
-#include "simulator/model_graph.h"
+#include "simulator/model/model_graph.h"
 
 namespace at {
 class Tensor;
@@ -23,7 +23,7 @@ struct LossSpec {
 /// Throws UsageError for an unknown loss or output, listing what there is.
 [[nodiscard]] LossSpec parseLoss(const ModelGraph& graph, const std::string& loss);
 
-/// Inputs and targets of a whole batch, cut into the microbatches of all replicas. An input is cut along its batch axis (simulator/batch.h); one
+/// Inputs and targets of a whole batch, cut into the microbatches of all replicas. An input is cut along its batch axis (simulator/model/batch.h); one
 /// without such a dimension goes whole to every microbatch. Synthetic data (no file) is drawn from the seed alone: indices in the range of the
 /// embedding they select from, class labels in the range of the logits, standard normal numbers elsewhere, the same batch in every step, so
 /// that the loss of a working training falls. A file is a torch.save of a dict: one tensor per model input under its name in the trace, and

@@ -7,7 +7,7 @@
 #include "backends/files.h"
 #include "backends/resources.h"
 #include "schedules/error.h"
-#include "simulator/torch_plan.h"
+#include "simulator/plan/torch_plan.h"
 
 namespace pw {
 

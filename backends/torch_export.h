@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "simulator/plan.h"
+#include "simulator/plan/plan.h"
 
 namespace pw {
 

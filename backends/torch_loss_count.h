@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "backends/torch_program.h"
-#include "simulator/loss_count.h"
+#include "simulator/model/loss_count.h"
 
 namespace at {
 class Tensor;

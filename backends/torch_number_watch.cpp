@@ -13,7 +13,7 @@
 #include "backends/numbers.h"
 #include "backends/torch_arguments.h"
 #include "backends/torch_types.h"
-#include "simulator/graph_facts.h"
+#include "simulator/model/graph_facts.h"
 
 namespace pw {
 namespace {

@@ -8,7 +8,7 @@
 #include <variant>
 #include <vector>
 
-#include "simulator/model_graph.h"
+#include "simulator/model/model_graph.h"
 
 namespace pw {
 

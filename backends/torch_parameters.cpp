@@ -11,7 +11,7 @@
 #include "backends/torch_state.h"
 #include "backends/torch_types.h"
 #include "schedules/error.h"
-#include "simulator/parameter_order.h"
+#include "simulator/plan/parameter_order.h"
 
 namespace pw {
 namespace {

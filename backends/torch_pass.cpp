@@ -6,8 +6,8 @@
 #include <torch/csrc/autograd/custom_function.h>
 
 #include "backends/torch_types.h"
-#include "simulator/batch.h"
-#include "simulator/graph_facts.h"
+#include "simulator/model/batch.h"
+#include "simulator/model/graph_facts.h"
 
 namespace pw {
 namespace {

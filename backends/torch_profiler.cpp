@@ -23,9 +23,9 @@
 #include "backends/torch_state.h"
 #include "backends/torch_types.h"
 #include "schedules/error.h"
-#include "simulator/graph_facts.h"
-#include "simulator/operator_costs.h"
-#include "simulator/partition.h"
+#include "simulator/model/graph_facts.h"
+#include "simulator/costs/operator_costs.h"
+#include "simulator/plan/partition.h"
 
 namespace pw {
 namespace {

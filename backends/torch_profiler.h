@@ -6,7 +6,7 @@
 
 #include "backends/communicator.h"
 #include "backends/torch_stage.h"
-#include "simulator/profile.h"
+#include "simulator/costs/profile.h"
 
 namespace pw {
 

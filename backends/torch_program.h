@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "backends/torch_weights.h"
-#include "simulator/model_graph.h"
-#include "simulator/partition.h"
+#include "simulator/model/model_graph.h"
+#include "simulator/plan/partition.h"
 
 namespace at {
 class Tensor;

@@ -17,7 +17,7 @@
 #include "backends/torch_recorder.h"
 #include "backends/torch_types.h"
 #include "schedules/error.h"
-#include "simulator/batch.h"
+#include "simulator/model/batch.h"
 
 namespace pw {
 namespace {

@@ -8,7 +8,7 @@
 
 #include "backends/optimizer_spec.h"
 #include "backends/stage_module.h"
-#include "simulator/plan.h"
+#include "simulator/plan/plan.h"
 
 namespace pw {
 

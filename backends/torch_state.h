@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "simulator/model_graph.h"
+#include "simulator/model/model_graph.h"
 
 namespace at {
 class Tensor;

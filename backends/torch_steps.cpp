@@ -14,7 +14,7 @@
 #include "backends/torch_numbers.h"
 #include "backends/torch_types.h"
 #include "schedules/error.h"
-#include "simulator/graph_facts.h"
+#include "simulator/model/graph_facts.h"
 
 namespace pw {
 namespace {

@@ -8,7 +8,7 @@
 #include <string>
 
 #include "backends/torch_types.h"
-#include "simulator/loss_form.h"
+#include "simulator/model/loss_form.h"
 
 namespace pw {
 namespace {

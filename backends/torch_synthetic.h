@@ -4,7 +4,7 @@
 #include <optional>
 #include <vector>
 
-#include "simulator/model_graph.h"
+#include "simulator/model/model_graph.h"
 
 namespace at {
 class Tensor;

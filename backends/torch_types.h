@@ -3,7 +3,7 @@
 #include <cstdint>
 
 #include "backends/communicator.h"
-#include "simulator/model_graph.h"
+#include "simulator/model/model_graph.h"
 
 namespace at {
 class Tensor;

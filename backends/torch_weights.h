@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "simulator/model_graph.h"
+#include "simulator/model/model_graph.h"
 
 namespace at {
 class Tensor;

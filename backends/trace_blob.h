@@ -3,7 +3,7 @@
 #include <string>
 #include <string_view>
 
-#include "simulator/trace.h"
+#include "simulator/trace/trace.h"
 
 namespace pw {
 

@@ -15,7 +15,7 @@
 #include "backends/import_events.h"
 #include "backends/paths.h"
 #include "schedules/error.h"
-#include "simulator/trace_csv.h"
+#include "simulator/trace/trace_csv.h"
 
 namespace pw {
 namespace {

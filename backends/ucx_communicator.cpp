@@ -16,7 +16,7 @@
 #include "backends/transport.h"
 #include "backends/ucx_backend.h"
 #include "schedules/error.h"
-#include "simulator/digest.h"
+#include "simulator/text/digest.h"
 
 namespace pw {
 namespace {

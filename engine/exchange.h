@@ -9,7 +9,7 @@
 #include "backends/stage_module.h"
 #include "engine/flight_record.h"
 #include "engine/step_log.h"
-#include "simulator/plan.h"
+#include "simulator/plan/plan.h"
 
 namespace pw {
 

@@ -7,7 +7,7 @@
 
 #include "engine/failure.h"
 #include "schedules/error.h"
-#include "simulator/span_kind.h"
+#include "simulator/trace/span_kind.h"
 
 namespace pw {
 namespace {

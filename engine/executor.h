@@ -17,7 +17,7 @@
 #include "engine/loss_scale.h"
 #include "engine/reducer.h"
 #include "engine/step_log.h"
-#include "simulator/plan.h"
+#include "simulator/plan/plan.h"
 
 namespace pw {
 

@@ -10,7 +10,7 @@
 #include "backends/communicator.h"
 #include "backends/device.h"
 #include "schedules/schedule.h"
-#include "simulator/plan.h"
+#include "simulator/plan/plan.h"
 
 namespace pw {
 

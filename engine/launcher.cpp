@@ -21,7 +21,7 @@
 #include "backends/random_bytes.h"
 #include "backends/transport.h"
 #include "engine/process.h"
-#include "simulator/digest.h"
+#include "simulator/text/digest.h"
 
 namespace pw {
 namespace {

@@ -14,7 +14,7 @@
 #include "backends/local_address.h"
 #include "backends/transport.h"
 #include "schedules/error.h"
-#include "simulator/digest.h"
+#include "simulator/text/digest.h"
 
 namespace pw {
 namespace {

@@ -13,7 +13,7 @@
 #include <fmt/format.h>
 
 #include "schedules/error.h"
-#include "simulator/digest.h"
+#include "simulator/text/digest.h"
 
 extern char** environ;
 

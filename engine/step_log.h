@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "backends/device.h"
-#include "simulator/trace.h"
+#include "simulator/trace/trace.h"
 
 namespace pw {
 

@@ -14,10 +14,10 @@
 #include "schedules/error.h"
 #include "schedules/generate.h"
 #include "schedules/lower.h"
-#include "simulator/batch.h"
-#include "simulator/graph_facts.h"
-#include "simulator/loss_form.h"
-#include "simulator/plan.h"
+#include "simulator/model/batch.h"
+#include "simulator/model/graph_facts.h"
+#include "simulator/model/loss_form.h"
+#include "simulator/plan/plan.h"
 
 namespace pw {
 namespace {

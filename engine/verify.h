@@ -10,7 +10,7 @@
 
 #include "backends/torch_backend.h"
 #include "engine/step_log.h"
-#include "simulator/plan.h"
+#include "simulator/plan/plan.h"
 
 namespace pw {
 

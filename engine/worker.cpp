@@ -15,8 +15,8 @@
 #include "engine/checkpoint.h"
 #include "engine/training_files.h"
 #include "schedules/error.h"
-#include "simulator/batch.h"
-#include "simulator/parameter_order.h"
+#include "simulator/model/batch.h"
+#include "simulator/plan/parameter_order.h"
 
 namespace pw {
 namespace {

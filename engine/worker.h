@@ -14,7 +14,7 @@
 #include "engine/executor.h"
 #include "engine/launcher.h"
 #include "engine/verify.h"
-#include "simulator/plan.h"
+#include "simulator/plan/plan.h"
 
 namespace pw {
 

@@ -12,8 +12,8 @@
 #include "app/cli/commands.h"
 #include "app/cli/output.h"
 #include "app/cli/schedule_options.h"
-#include "simulator/json_fields.h"
-#include "simulator/json_part.h"
+#include "simulator/report/json_fields.h"
+#include "simulator/text/json_part.h"
 
 namespace pw::cli {
 namespace {

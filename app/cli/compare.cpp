@@ -16,10 +16,10 @@
 #include "backends/run_store.h"
 #include "schedules/error.h"
 #include "schedules/units.h"
-#include "simulator/json_fields.h"
-#include "simulator/json_text.h"
-#include "simulator/metrics.h"
-#include "simulator/replay.h"
+#include "simulator/report/json_fields.h"
+#include "simulator/text/json_text.h"
+#include "simulator/report/metrics.h"
+#include "simulator/step/replay.h"
 
 namespace pw::cli {
 namespace {

@@ -19,10 +19,10 @@
 #include "backends/trace_import.h"
 #include "schedules/error.h"
 #include "schedules/units.h"
-#include "simulator/plan.h"
-#include "simulator/simulate.h"
-#include "simulator/svg.h"
-#include "simulator/trace_csv.h"
+#include "simulator/plan/plan.h"
+#include "simulator/step/simulate.h"
+#include "simulator/report/svg.h"
+#include "simulator/trace/trace_csv.h"
 
 namespace pw::cli {
 namespace {

@@ -29,12 +29,12 @@
 #include "engine/trial.h"
 #include "schedules/error.h"
 #include "schedules/units.h"
-#include "simulator/json_text.h"
-#include "simulator/batch.h"
-#include "simulator/loss_count.h"
-#include "simulator/module_tree.h"
-#include "simulator/partition.h"
-#include "simulator/planner.h"
+#include "simulator/text/json_text.h"
+#include "simulator/model/batch.h"
+#include "simulator/model/loss_count.h"
+#include "simulator/plan/module_tree.h"
+#include "simulator/plan/partition.h"
+#include "simulator/plan/planner.h"
 
 namespace pw::cli {
 namespace {

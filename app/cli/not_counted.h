@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "simulator/operator_costs.h"
+#include "simulator/costs/operator_costs.h"
 
 namespace pw::cli {
 

@@ -19,12 +19,12 @@
 #include "schedules/error.h"
 #include "schedules/generate.h"
 #include "schedules/units.h"
-#include "simulator/json_fields.h"
-#include "simulator/json_text.h"
-#include "simulator/metrics.h"
-#include "simulator/loss_count.h"
-#include "simulator/planner.h"
-#include "simulator/sharing.h"
+#include "simulator/report/json_fields.h"
+#include "simulator/text/json_text.h"
+#include "simulator/report/metrics.h"
+#include "simulator/model/loss_count.h"
+#include "simulator/plan/planner.h"
+#include "simulator/plan/sharing.h"
 
 namespace pw::cli {
 namespace {

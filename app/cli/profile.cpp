@@ -16,7 +16,7 @@
 #include "engine/meeting.h"
 #include "engine/worker.h"
 #include "schedules/error.h"
-#include "simulator/planner.h"
+#include "simulator/plan/planner.h"
 #include "schedules/units.h"
 
 namespace pw::cli {

@@ -33,7 +33,7 @@
 #include "engine/worker.h"
 #include "schedules/error.h"
 #include "schedules/units.h"
-#include "simulator/simulate.h"
+#include "simulator/step/simulate.h"
 
 namespace pw::cli {
 namespace {

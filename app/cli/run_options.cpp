@@ -11,7 +11,7 @@
 #include "engine/training_files.h"
 #include "schedules/check.h"
 #include "schedules/error.h"
-#include "simulator/loss_count.h"
+#include "simulator/model/loss_count.h"
 
 namespace pw::cli {
 namespace {

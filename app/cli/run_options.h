@@ -8,7 +8,7 @@
 
 #include "backends/optimizer_spec.h"
 #include "engine/worker.h"
-#include "simulator/plan.h"
+#include "simulator/plan/plan.h"
 
 namespace pw::cli {
 

@@ -7,8 +7,8 @@
 
 #include "app/cli/output.h"
 #include "schedules/units.h"
-#include "simulator/json_text.h"
-#include "simulator/metrics.h"
+#include "simulator/text/json_text.h"
+#include "simulator/report/metrics.h"
 
 namespace pw::cli {
 using Json = nlohmann::ordered_json;

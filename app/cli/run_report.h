@@ -6,7 +6,7 @@
 
 #include "backends/run_store.h"
 #include "engine/worker.h"
-#include "simulator/export_record.h"
+#include "simulator/model/export_record.h"
 
 namespace pw::cli {
 

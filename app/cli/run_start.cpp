@@ -14,8 +14,8 @@
 #include "engine/failure.h"
 #include "engine/worker.h"
 #include "schedules/error.h"
-#include "simulator/digest.h"
-#include "simulator/fingerprint.h"
+#include "simulator/text/digest.h"
+#include "simulator/model/fingerprint.h"
 
 namespace pw::cli {
 namespace {

@@ -5,7 +5,7 @@
 
 #include "app/cli/run_options.h"
 #include "engine/meeting.h"
-#include "simulator/plan.h"
+#include "simulator/plan/plan.h"
 
 namespace pw::cli {
 

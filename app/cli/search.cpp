@@ -1,5 +1,5 @@
-#include "simulator/json_text.h"
-#include "simulator/search.h"
+#include "simulator/text/json_text.h"
+#include "simulator/plan/search.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

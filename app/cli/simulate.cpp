@@ -16,10 +16,10 @@
 #include "schedules/cycles.h"
 #include "schedules/error.h"
 #include "schedules/units.h"
-#include "simulator/jitter.h"
-#include "simulator/json_fields.h"
-#include "simulator/metrics.h"
-#include "simulator/program.h"
+#include "simulator/step/jitter.h"
+#include "simulator/report/json_fields.h"
+#include "simulator/report/metrics.h"
+#include "simulator/step/program.h"
 
 namespace pw::cli {
 namespace {

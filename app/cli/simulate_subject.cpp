@@ -15,9 +15,9 @@
 #include "app/cli/output.h"
 #include "schedules/error.h"
 #include "schedules/units.h"
-#include "simulator/json_fields.h"
-#include "simulator/plan.h"
-#include "simulator/problem_file.h"
+#include "simulator/report/json_fields.h"
+#include "simulator/plan/plan.h"
+#include "simulator/costs/problem_file.h"
 
 namespace pw::cli {
 namespace {

@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "app/cli/schedule_options.h"
-#include "simulator/simulate.h"
+#include "simulator/step/simulate.h"
 
 namespace CLI {
 class App;

@@ -13,9 +13,9 @@
 
 #include "app/cli/output.h"
 #include "schedules/error.h"
-#include "simulator/batch_mixing.h"
-#include "simulator/graph_facts.h"
-#include "simulator/loss_form.h"
+#include "simulator/model/batch_mixing.h"
+#include "simulator/model/graph_facts.h"
+#include "simulator/model/loss_form.h"
 
 namespace pw::cli {
 namespace {

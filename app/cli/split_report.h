@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "simulator/model_graph.h"
-#include "simulator/state_changes.h"
+#include "simulator/model/model_graph.h"
+#include "simulator/model/state_changes.h"
 
 namespace pw::cli {
 

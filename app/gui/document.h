@@ -9,9 +9,9 @@
 #include <vector>
 
 #include "backends/run_store.h"
-#include "simulator/cluster.h"
-#include "simulator/partition.h"
-#include "simulator/predictor.h"
+#include "simulator/costs/cluster.h"
+#include "simulator/plan/partition.h"
+#include "simulator/plan/predictor.h"
 
 namespace pw::gui {
 

@@ -13,8 +13,8 @@
 #include "backends/files.h"
 #include "backends/torch_export.h"
 #include "schedules/error.h"
-#include "simulator/svg.h"
-#include "simulator/trace_csv.h"
+#include "simulator/report/svg.h"
+#include "simulator/trace/trace_csv.h"
 
 namespace pw::gui {
 namespace {

@@ -3,7 +3,7 @@
 #include <QJsonDocument>
 #include <nlohmann/json.hpp>
 
-#include "simulator/json_text.h"
+#include "simulator/text/json_text.h"
 
 namespace pw::gui {
 

@@ -16,7 +16,7 @@
 #include "schedules/error.h"
 #include "schedules/generate.h"
 #include "schedules/lower.h"
-#include "simulator/checkpoint.h"
+#include "simulator/plan/checkpoint.h"
 
 namespace pw::gui {
 namespace {

@@ -5,8 +5,8 @@
 
 #include "app/gui/loading.h"
 #include "schedules/error.h"
-#include "simulator/json_part.h"
-#include "simulator/json_text.h"
+#include "simulator/text/json_part.h"
+#include "simulator/text/json_text.h"
 
 namespace pw::gui {
 namespace {

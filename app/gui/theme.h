@@ -4,7 +4,7 @@
 #include <QColor>
 #include <QPalette>
 
-#include "simulator/span_kind.h"
+#include "simulator/trace/span_kind.h"
 
 namespace pw::gui {
 

@@ -6,8 +6,8 @@
 #include "backends/run_store.h"
 #include "schedules/generate.h"
 #include "schedules/lower.h"
-#include "simulator/metrics.h"
-#include "simulator/plan.h"
+#include "simulator/report/metrics.h"
+#include "simulator/plan/plan.h"
 #include "tests/app/call.h"
 
 namespace pw::test {

@@ -9,8 +9,8 @@
 #include "backends/run_store.h"
 #include "backends/trace_import.h"
 #include "schedules/generate.h"
-#include "simulator/simulate.h"
-#include "simulator/trace_csv.h"
+#include "simulator/step/simulate.h"
+#include "simulator/trace/trace_csv.h"
 #include "tests/app/call.h"
 
 namespace pw::test {

@@ -19,7 +19,7 @@
 #include "backends/trace_import.h"
 #include "schedules/generate.h"
 #include "schedules/lower.h"
-#include "simulator/planner.h"
+#include "simulator/plan/planner.h"
 #include "tests/support/folder.h"
 #include "tests/support/hostile.h"
 #include "tests/support/mutate.h"

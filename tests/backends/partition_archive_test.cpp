@@ -7,9 +7,9 @@
 #include "schedules/error.h"
 #include "schedules/generate.h"
 #include "schedules/lower.h"
-#include "simulator/graph_facts.h"
-#include "simulator/partition.h"
-#include "simulator/plan.h"
+#include "simulator/model/graph_facts.h"
+#include "simulator/plan/partition.h"
+#include "simulator/plan/plan.h"
 #include "tests/support/partition_check.h"
 
 namespace pw {

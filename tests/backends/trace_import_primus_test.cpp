@@ -11,8 +11,8 @@
 #include "backends/trace_import.h"
 #include "schedules/error.h"
 #include "schedules/generate.h"
-#include "simulator/metrics.h"
-#include "simulator/simulate.h"
+#include "simulator/report/metrics.h"
+#include "simulator/step/simulate.h"
 #include "tests/support/folder.h"
 #include "tests/support/trace_rules.h"
 

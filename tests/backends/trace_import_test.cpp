@@ -9,8 +9,8 @@
 
 #include "schedules/error.h"
 #include "schedules/generate.h"
-#include "simulator/simulate.h"
-#include "simulator/trace_csv.h"
+#include "simulator/step/simulate.h"
+#include "simulator/trace/trace_csv.h"
 #include "tests/support/folder.h"
 #include "tests/support/trace_rules.h"
 

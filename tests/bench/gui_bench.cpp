@@ -16,7 +16,7 @@
 
 #include "app/gui/timeline/scene.h"
 #include "schedules/generate.h"
-#include "simulator/program.h"
+#include "simulator/step/program.h"
 
 namespace pw::gui {
 namespace {

@@ -8,8 +8,8 @@
 #include <string>
 
 #include "backends/trace_import.h"
-#include "simulator/svg.h"
-#include "simulator/timeline.h"
+#include "simulator/report/svg.h"
+#include "simulator/report/timeline.h"
 
 namespace {
 

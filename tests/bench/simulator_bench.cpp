@@ -18,8 +18,8 @@
 #include "schedules/csv.h"
 #include "schedules/generate.h"
 #include "schedules/lower.h"
-#include "simulator/metrics.h"
-#include "simulator/program.h"
+#include "simulator/report/metrics.h"
+#include "simulator/step/program.h"
 
 namespace {
 /// Calls of operator new in this program; it has one thread.

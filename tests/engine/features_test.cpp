@@ -6,7 +6,7 @@
 
 #include "engine/worker.h"
 #include "schedules/error.h"
-#include "simulator/checkpoint.h"
+#include "simulator/plan/checkpoint.h"
 #include "tests/support/training.h"
 
 namespace pw {

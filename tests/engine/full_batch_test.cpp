@@ -13,8 +13,8 @@
 #include "engine/trial.h"
 #include "engine/worker.h"
 #include "schedules/error.h"
-#include "simulator/batch.h"
-#include "simulator/loss_count.h"
+#include "simulator/model/batch.h"
+#include "simulator/model/loss_count.h"
 #include "tests/support/training.h"
 
 namespace pw {

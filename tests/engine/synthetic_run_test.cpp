@@ -8,7 +8,7 @@
 #include "backends/synthetic_stage.h"
 #include "schedules/generate.h"
 #include "schedules/lower.h"
-#include "simulator/simulate.h"
+#include "simulator/step/simulate.h"
 #include "tests/support/number_stage.h"
 #include "tests/support/trace_rules.h"
 #include "tests/support/watched_communicator.h"

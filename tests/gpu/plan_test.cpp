@@ -19,7 +19,7 @@
 #include <vector>
 
 #include "backends/resources.h"
-#include "simulator/trace_csv.h"
+#include "simulator/trace/trace_csv.h"
 #include "tests/gpu/gpu.h"
 #include "tests/support/folder.h"
 

@@ -12,7 +12,7 @@
 #include "engine/executor.h"
 #include "schedules/generate.h"
 #include "schedules/lower.h"
-#include "simulator/plan.h"
+#include "simulator/plan/plan.h"
 #include "tests/gpu/gpu.h"
 
 namespace pw {

@@ -4,7 +4,7 @@
     check_layering.py [ROOT]      exit status: 0 kept, 1 violated, 2 wrong call
 
 1. Folders form one chain, app > engine > backends > simulator > schedules: an include reaches its own folder or one to
-   the right. Includes of ours are written from the root ("simulator/trace.h"). Tests may include every folder.
+   the right. Includes of ours are written from the root ("simulator/trace/trace.h"). Tests may include every folder.
 2. A heavy library lives in the folders named in LIBRARIES, and in .cpp and .cu files only; a header of PRIVATE_HEADERS may
    include its module's library, and is for that module's own files. Our fmt and Torch (which brings another fmt) never
    meet in one file. An unknown library is refused: it gets a line in LIBRARIES first.
@@ -54,8 +54,8 @@ PRIVATE_HEADERS = {
 }
 # (which files, what they may not hold, the files that may, what to do instead)
 ONE_PLACE = (
-    (r"(app|engine|backends|simulator|schedules)/.*", r"[Jj]son(_t)?::(parse|accept|sax_parse)\(|QJsonDocument::fromJson\(", ("simulator/json_text.cpp", "app/gui/json_object.cpp"),
-     "JSON text is read with readJson (simulator/json_text.h), which has limits"),
+    (r"(app|engine|backends|simulator|schedules)/.*", r"[Jj]son(_t)?::(parse|accept|sax_parse)\(|QJsonDocument::fromJson\(", ("simulator/text/json_text.cpp", "app/gui/json_object.cpp"),
+     "JSON text is read with readJson (simulator/text/json_text.h), which has limits"),
     (r"app/cli/.*", r"fmt::print\(|std::(cout|cerr|clog)\b|\bf?(printf|puts|putchar)\(|\bfwrite\(", ("app/cli/output.cpp",),
      "the command line writes with print and warn (app/cli/output.h), which show control characters instead of obeying them"),
 )

@@ -20,11 +20,11 @@ CLEAN = {
     ".gitignore": "",
     "app/cli/main.cpp": '#include <CLI/CLI.hpp>\n#include <fmt/format.h>\n#include "engine/launcher.h"\n',
     "engine/launcher.cpp": '#include <sys/wait.h>\n#include "engine/launcher.h"\n#include "schedules/ids.h"\n',
-    "engine/launcher.h": '#pragma once\n#include <vector>\n#include "simulator/plan.h"\n',
-    "backends/stage.cpp": '#include <ATen/ATen.h>\n#include <torch/csrc/autograd/autograd.h>\n#include "simulator/plan.h"\n',
+    "engine/launcher.h": '#pragma once\n#include <vector>\n#include "simulator/plan/plan.h"\n',
+    "backends/stage.cpp": '#include <ATen/ATen.h>\n#include <torch/csrc/autograd/autograd.h>\n#include "simulator/plan/plan.h"\n',
     "backends/store.cpp": "#include <fmt/format.h>\n#include <sqlite3.h>\n#include <zip.h>\n#include <nlohmann/json.hpp>\n",
-    "simulator/plan.cpp": '#include <Eigen/Dense>\n#include <nlohmann/json.hpp>\n#include "schedules/ids.h"\n',
-    "simulator/plan.h": '#include <cstdint>\n#include "schedules/ids.h"\n',
+    "simulator/plan/plan.cpp": '#include <Eigen/Dense>\n#include <nlohmann/json.hpp>\n#include "schedules/ids.h"\n',
+    "simulator/plan/plan.h": '#include <cstdint>\n#include "schedules/ids.h"\n',
     "schedules/ids.cpp": '#include "schedules/ids.h"\n#include <fmt/format.h>\n',
     "schedules/ids.h": "#pragma once\n#include <compare>\n",
     "tests/backends/store_test.cpp": '#include <gtest/gtest.h>\n#include <zip.h>\n#include "tests/support/fakes.h"\n',
@@ -81,7 +81,7 @@ class CheckLayering(unittest.TestCase):
     def test_what_has_one_place_is_found_elsewhere(self):
         self.found("engine/new.cpp", "auto j = nlohmann::ordered_json::parse(text);\n", "engine/new.cpp:1", "readJson")
         self.found("app/gui/new.cpp", "\nQJsonDocument::fromJson(text);\n", "new.cpp:2", "readJson")
-        self.clean({"simulator/json_text.cpp": "Json::sax_parse(a, b, &c);\n", "tests/app/new.cpp": "nlohmann::json::parse(text);\n"})
+        self.clean({"simulator/text/json_text.cpp": "Json::sax_parse(a, b, &c);\n", "tests/app/new.cpp": "nlohmann::json::parse(text);\n"})
         for call in ('fmt::print("x");', 'std::printf("x");', "std::cout << 1;", "fputs(text, stdout);", "std::fwrite(a, 1, 1, stdout);"):
             self.found("app/cli/new.cpp", call + "\n", "new.cpp:1", "print and warn")
         self.clean({"app/cli/output.cpp": 'fmt::print("x");\n', "app/cli/new.cpp": 'print(fmt::format("x"));\nstd::snprintf(a, 1, "x");\n// std::cout\n'})
@@ -187,7 +187,7 @@ class CheckLayering(unittest.TestCase):
         with tempfile.TemporaryDirectory() as root:
             violations, _, count = check_layering.check(root)
             self.assertEqual((len(violations), count), (4, 0))
-        self.assertEqual(len(check({"simulator/plan.cpp": None})[0]), 1)
+        self.assertEqual(len(check({"simulator/plan/plan.cpp": None})[0]), 1)
 
     def test_the_exit_status_tells(self):
         for changes, expected in (({}, 0), ({"schedules/new.h": '#include "app/x.h"\n'}, 1)):

@@ -1,13 +1,13 @@
 // Estimates in 16 bits and the bytes that each parameter takes, by closed forms.
 
-#include "simulator/autocast.h"
+#include "simulator/model/autocast.h"
 
 #include <gtest/gtest.h>
 
 #include "schedules/generate.h"
-#include "simulator/planner.h"
-#include "simulator/program.h"
-#include "simulator/profile.h"
+#include "simulator/plan/planner.h"
+#include "simulator/step/program.h"
+#include "simulator/costs/profile.h"
 #include "tests/support/graph_builder.h"
 
 namespace pw::test {

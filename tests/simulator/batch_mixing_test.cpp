@@ -1,8 +1,8 @@
-#include "simulator/batch_mixing.h"
+#include "simulator/model/batch_mixing.h"
 
 #include <gtest/gtest.h>
 
-#include "simulator/graph_facts.h"
+#include "simulator/model/graph_facts.h"
 #include "tests/support/graph_builder.h"
 
 namespace pw {

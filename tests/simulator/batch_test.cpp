@@ -1,4 +1,4 @@
-#include "simulator/batch.h"
+#include "simulator/model/batch.h"
 
 #include <gtest/gtest.h>
 

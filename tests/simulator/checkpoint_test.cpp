@@ -1,4 +1,4 @@
-#include "simulator/checkpoint.h"
+#include "simulator/plan/checkpoint.h"
 
 #include <gtest/gtest.h>
 

@@ -8,8 +8,8 @@
 #include <nlohmann/json.hpp>
 
 #include "schedules/generate.h"
-#include "simulator/simulate.h"
-#include "simulator/trace.h"
+#include "simulator/step/simulate.h"
+#include "simulator/trace/trace.h"
 #include "tests/support/random_costs.h"
 
 namespace pw {

@@ -10,8 +10,8 @@
 #include <gtest/gtest.h>
 
 #include "schedules/generate.h"
-#include "simulator/metrics.h"
-#include "simulator/simulate.h"
+#include "simulator/report/metrics.h"
+#include "simulator/step/simulate.h"
 
 namespace pw {
 namespace {

@@ -1,4 +1,4 @@
-#include "simulator/cluster.h"
+#include "simulator/costs/cluster.h"
 
 #include <filesystem>
 #include <fstream>

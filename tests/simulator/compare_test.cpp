@@ -4,8 +4,8 @@
 #include <nlohmann/json.hpp>
 
 #include "schedules/generate.h"
-#include "simulator/json_fields.h"
-#include "simulator/metrics.h"
+#include "simulator/report/json_fields.h"
+#include "simulator/report/metrics.h"
 #include "tests/support/random_costs.h"
 
 namespace pw {

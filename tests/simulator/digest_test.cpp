@@ -1,4 +1,4 @@
-#include "simulator/digest.h"
+#include "simulator/text/digest.h"
 
 #include <gtest/gtest.h>
 

@@ -1,7 +1,7 @@
 #include <gtest/gtest.h>
 
-#include "simulator/graph_facts.h"
-#include "simulator/profile.h"
+#include "simulator/model/graph_facts.h"
+#include "simulator/costs/profile.h"
 #include "tests/support/graph_builder.h"
 
 namespace pw::test {

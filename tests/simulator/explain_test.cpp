@@ -1,4 +1,4 @@
-#include "simulator/explain.h"
+#include "simulator/step/explain.h"
 
 #include <algorithm>
 #include <limits>
@@ -10,7 +10,7 @@
 
 #include "schedules/csv.h"
 #include "schedules/generate.h"
-#include "simulator/metrics.h"
+#include "simulator/report/metrics.h"
 #include "tests/support/random_costs.h"
 
 namespace pw {

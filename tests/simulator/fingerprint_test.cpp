@@ -1,8 +1,8 @@
-#include "simulator/fingerprint.h"
+#include "simulator/model/fingerprint.h"
 
 #include <gtest/gtest.h>
 
-#include "simulator/plan.h"
+#include "simulator/plan/plan.h"
 #include "tests/support/graph_builder.h"
 
 namespace pw {

@@ -1,8 +1,8 @@
-#include "simulator/graph_facts.h"
+#include "simulator/model/graph_facts.h"
 
 #include <gtest/gtest.h>
 
-#include "simulator/partition.h"
+#include "simulator/plan/partition.h"
 #include "tests/support/graph_builder.h"
 
 namespace pw::test {

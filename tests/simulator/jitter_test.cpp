@@ -1,4 +1,4 @@
-#include "simulator/jitter.h"
+#include "simulator/step/jitter.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,4 +1,4 @@
-#include "simulator/loss_form.h"
+#include "simulator/model/loss_form.h"
 
 #include <gtest/gtest.h>
 

@@ -10,7 +10,7 @@
 #include "schedules/csv.h"
 #include "schedules/error.h"
 #include "schedules/generate.h"
-#include "simulator/metrics.h"
+#include "simulator/report/metrics.h"
 #include "tests/support/random_costs.h"
 
 namespace pw {

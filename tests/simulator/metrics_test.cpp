@@ -1,4 +1,4 @@
-#include "simulator/metrics.h"
+#include "simulator/report/metrics.h"
 
 #include <algorithm>
 #include <string>
@@ -8,7 +8,7 @@
 
 #include "schedules/generate.h"
 #include "schedules/lower.h"
-#include "simulator/json_fields.h"
+#include "simulator/report/json_fields.h"
 #include "tests/support/random_costs.h"
 
 namespace pw {

@@ -1,6 +1,6 @@
 // Partitions and costs kept by range against those worked out anew, on sample models; balances against the plain dynamic program.
 
-#include "simulator/model_costs.h"
+#include "simulator/plan/model_costs.h"
 
 #include <gtest/gtest.h>
 
@@ -12,9 +12,9 @@
 #include <fmt/format.h>
 
 #include "backends/resources.h"
-#include "simulator/balancer.h"
-#include "simulator/compiled_rows.h"
-#include "simulator/planner.h"
+#include "simulator/plan/balancer.h"
+#include "simulator/step/compiled_rows.h"
+#include "simulator/plan/planner.h"
 #include "schedules/generate.h"
 #include "tests/support/graph_builder.h"
 #include "tests/support/random_costs.h"

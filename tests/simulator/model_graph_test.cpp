@@ -1,4 +1,4 @@
-#include "simulator/model_graph.h"
+#include "simulator/model/model_graph.h"
 
 #include <algorithm>
 #include <gtest/gtest.h>

@@ -1,5 +1,5 @@
 // What an operator costs, what has no rule, and sizes that depend on data.
-#include "simulator/operator_costs.h"
+#include "simulator/costs/operator_costs.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -7,9 +7,9 @@
 #include <cmath>
 
 #include "schedules/error.h"
-#include "simulator/module_tree.h"
-#include "simulator/partition.h"
-#include "simulator/profile.h"
+#include "simulator/plan/module_tree.h"
+#include "simulator/plan/partition.h"
+#include "simulator/costs/profile.h"
 #include "tests/support/graph_builder.h"
 
 namespace pw::test {

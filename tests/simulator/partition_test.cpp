@@ -1,11 +1,11 @@
-#include "simulator/partition.h"
+#include "simulator/plan/partition.h"
 
 #include <gtest/gtest.h>
 
 #include <random>
 #include <set>
 
-#include "simulator/graph_facts.h"
+#include "simulator/model/graph_facts.h"
 #include "tests/support/graph_builder.h"
 #include "tests/support/partition_check.h"
 #include "tests/support/random_costs.h"

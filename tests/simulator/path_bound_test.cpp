@@ -1,6 +1,6 @@
 // Lower bounds from longest paths against the steps that are simulated, and peaks without times against those of compiled programs.
 
-#include "simulator/path_bound.h"
+#include "simulator/step/path_bound.h"
 
 #include <gtest/gtest.h>
 
@@ -11,7 +11,7 @@
 
 #include "schedules/generate.h"
 #include "schedules/lower.h"
-#include "simulator/compiled_rows.h"
+#include "simulator/step/compiled_rows.h"
 #include "tests/support/random_costs.h"
 
 namespace pw::test {

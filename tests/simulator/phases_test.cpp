@@ -5,8 +5,8 @@
 #include <gtest/gtest.h>
 
 #include "schedules/generate.h"
-#include "simulator/explain.h"
-#include "simulator/metrics.h"
+#include "simulator/step/explain.h"
+#include "simulator/report/metrics.h"
 #include "tests/support/random_costs.h"
 
 namespace pw {

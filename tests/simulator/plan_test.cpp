@@ -1,4 +1,4 @@
-#include "simulator/plan.h"
+#include "simulator/plan/plan.h"
 
 #include <gtest/gtest.h>
 
@@ -9,7 +9,7 @@
 
 #include "schedules/generate.h"
 #include "schedules/lower.h"
-#include "simulator/metrics.h"
+#include "simulator/report/metrics.h"
 #include "tests/support/graph_builder.h"
 #include "tests/support/mutate.h"
 

@@ -1,4 +1,4 @@
-#include "simulator/predictor.h"
+#include "simulator/plan/predictor.h"
 
 #include <gtest/gtest.h>
 

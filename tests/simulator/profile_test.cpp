@@ -1,4 +1,4 @@
-#include "simulator/profile.h"
+#include "simulator/costs/profile.h"
 
 #include <gtest/gtest.h>
 

@@ -1,6 +1,6 @@
 // Recosted programs against freshly compiled ones, over every generator, random schedules and every way of sending.
 
-#include "simulator/recost.h"
+#include "simulator/step/recost.h"
 
 #include <array>
 #include <random>

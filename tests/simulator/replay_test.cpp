@@ -1,11 +1,11 @@
 // A replay takes durations from a measured trace and all else from the plan.
-#include "simulator/replay.h"
+#include "simulator/step/replay.h"
 
 #include <gtest/gtest.h>
 
 #include "schedules/error.h"
 #include "schedules/generate.h"
-#include "simulator/metrics.h"
+#include "simulator/report/metrics.h"
 
 namespace pw {
 namespace {

@@ -1,4 +1,4 @@
-#include "simulator/search.h"
+#include "simulator/plan/search.h"
 
 #include <gtest/gtest.h>
 
@@ -12,7 +12,7 @@
 
 #include "schedules/generate.h"
 #include "schedules/lower.h"
-#include "simulator/metrics.h"
+#include "simulator/report/metrics.h"
 #include "tests/support/graph_builder.h"
 #include "tests/support/random_costs.h"
 

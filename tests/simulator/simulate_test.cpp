@@ -1,4 +1,4 @@
-#include "simulator/simulate.h"
+#include "simulator/step/simulate.h"
 
 #include <algorithm>
 #include <map>
@@ -11,7 +11,7 @@
 #include "schedules/error.h"
 #include "schedules/generate.h"
 #include "schedules/lower.h"
-#include "simulator/metrics.h"
+#include "simulator/report/metrics.h"
 #include "tests/support/longest_path.h"
 #include "tests/support/random_costs.h"
 

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <random>
 
-#include "simulator/partition.h"
+#include "simulator/plan/partition.h"
 #include "tests/support/graph_builder.h"
 #include "tests/support/random_costs.h"
 

@@ -1,8 +1,8 @@
-#include "simulator/state_changes.h"
+#include "simulator/model/state_changes.h"
 
 #include <gtest/gtest.h>
 
-#include "simulator/graph_facts.h"
+#include "simulator/model/graph_facts.h"
 #include "tests/support/graph_builder.h"
 
 namespace pw {

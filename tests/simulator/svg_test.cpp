@@ -1,4 +1,4 @@
-#include "simulator/svg.h"
+#include "simulator/report/svg.h"
 
 #include <gtest/gtest.h>
 
@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "schedules/generate.h"
-#include "simulator/simulate.h"
+#include "simulator/step/simulate.h"
 
 namespace pw {
 namespace {

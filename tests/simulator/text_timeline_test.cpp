@@ -7,8 +7,8 @@
 #include <gtest/gtest.h>
 
 #include "schedules/generate.h"
-#include "simulator/simulate.h"
-#include "simulator/trace.h"
+#include "simulator/step/simulate.h"
+#include "simulator/trace/trace.h"
 #include "tests/support/random_costs.h"
 
 namespace pw {

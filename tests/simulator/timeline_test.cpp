@@ -1,4 +1,4 @@
-#include "simulator/timeline.h"
+#include "simulator/report/timeline.h"
 
 #include <algorithm>
 #include <array>
@@ -10,7 +10,7 @@
 #include <gtest/gtest.h>
 
 #include "schedules/generate.h"
-#include "simulator/program.h"
+#include "simulator/step/program.h"
 #include "tests/schedules/random_schedules.h"
 #include "tests/support/random_costs.h"
 

@@ -1,4 +1,4 @@
-#include "simulator/torch_plan.h"
+#include "simulator/plan/torch_plan.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

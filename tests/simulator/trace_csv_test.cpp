@@ -1,4 +1,4 @@
-#include "simulator/trace_csv.h"
+#include "simulator/trace/trace_csv.h"
 
 #include <gtest/gtest.h>
 
@@ -7,7 +7,7 @@
 
 #include "schedules/error.h"
 #include "schedules/generate.h"
-#include "simulator/simulate.h"
+#include "simulator/step/simulate.h"
 #include "tests/support/mutate.h"
 
 namespace pw {

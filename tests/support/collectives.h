@@ -11,7 +11,7 @@
 
 #include "backends/communicator.h"
 #include "backends/numbers.h"
-#include "simulator/model_graph.h"
+#include "simulator/model/model_graph.h"
 
 namespace pw::test {
 

@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "simulator/simulate.h"
-#include "simulator/trace.h"
+#include "simulator/step/simulate.h"
+#include "simulator/trace/trace.h"
 
 namespace pw::test {
 

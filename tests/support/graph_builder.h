@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "schedules/error.h"
-#include "simulator/model_graph.h"
+#include "simulator/model/model_graph.h"
 
 namespace pw::test {
 

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "simulator/simulate.h"
+#include "simulator/step/simulate.h"
 
 namespace pw::test {
 

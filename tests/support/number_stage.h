@@ -18,7 +18,7 @@
 #include "backends/stage_module.h"
 #include "engine/executor.h"
 #include "schedules/error.h"
-#include "simulator/plan.h"
+#include "simulator/plan/plan.h"
 
 namespace pw::test {
 

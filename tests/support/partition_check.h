@@ -4,7 +4,7 @@
 
 #include <set>
 
-#include "simulator/partition.h"
+#include "simulator/plan/partition.h"
 
 namespace pw::test {
 

@@ -5,7 +5,7 @@
 
 #include "schedules/generate.h"
 #include "schedules/schedule.h"
-#include "simulator/simulate.h"
+#include "simulator/step/simulate.h"
 
 namespace pw::test {
 

@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-#include "simulator/trace.h"
+#include "simulator/trace/trace.h"
 
 namespace pw::test {
 

@@ -16,7 +16,7 @@
 #include "engine/executor.h"
 #include "schedules/generate.h"
 #include "schedules/lower.h"
-#include "simulator/plan.h"
+#include "simulator/plan/plan.h"
 
 namespace pw::test {
 

@@ -5,7 +5,7 @@
 #include <optional>
 #include <vector>
 
-#include "simulator/search.h"
+#include "simulator/plan/search.h"
 
 namespace pw::gui {
 

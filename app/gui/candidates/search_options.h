@@ -3,7 +3,7 @@
 #include <QWidget>
 #include <vector>
 
-#include "simulator/search.h"
+#include "simulator/plan/search.h"
 
 class QCheckBox;
 class QLabel;

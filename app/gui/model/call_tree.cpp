@@ -5,7 +5,7 @@
 #include <map>
 #include <utility>
 
-#include "simulator/graph_facts.h"
+#include "simulator/model/graph_facts.h"
 
 namespace pw::gui {
 namespace {

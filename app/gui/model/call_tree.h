@@ -5,8 +5,8 @@
 #include <string_view>
 #include <vector>
 
-#include "simulator/model_graph.h"
-#include "simulator/profile.h"
+#include "simulator/model/model_graph.h"
+#include "simulator/costs/profile.h"
 
 namespace pw::gui {
 

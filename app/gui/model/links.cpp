@@ -8,7 +8,7 @@
 
 #include "app/gui/format.h"
 #include "schedules/error.h"
-#include "simulator/graph_facts.h"
+#include "simulator/model/graph_facts.h"
 
 namespace pw::gui {
 namespace {

@@ -6,7 +6,7 @@
 
 #include "schedules/error.h"
 #include "schedules/generate.h"
-#include "simulator/graph_facts.h"
+#include "simulator/model/graph_facts.h"
 
 namespace pw::gui {
 namespace {

@@ -4,7 +4,7 @@
 #include <QStyledItemDelegate>
 #include <vector>
 
-#include "simulator/metrics.h"
+#include "simulator/report/metrics.h"
 
 namespace pw::gui {
 

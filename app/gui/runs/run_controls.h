@@ -2,7 +2,7 @@
 
 #include <QWidget>
 
-#include "simulator/profile.h"
+#include "simulator/costs/profile.h"
 
 class QComboBox;
 class QLabel;

@@ -10,7 +10,7 @@
 
 #include "app/gui/format.h"
 #include "schedules/error.h"
-#include "simulator/replay.h"
+#include "simulator/step/replay.h"
 
 namespace pw::gui {
 namespace {

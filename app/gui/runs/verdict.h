@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "backends/run_store.h"
-#include "simulator/metrics.h"
+#include "simulator/report/metrics.h"
 
 namespace pw::gui {
 

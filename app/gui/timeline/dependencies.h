@@ -5,8 +5,8 @@
 #include <optional>
 #include <vector>
 
-#include "simulator/simulate.h"
-#include "simulator/timeline.h"
+#include "simulator/step/simulate.h"
+#include "simulator/report/timeline.h"
 
 namespace pw::gui {
 

@@ -4,8 +4,8 @@
 #include <memory>
 
 #include "app/gui/jobs.h"
-#include "simulator/explain.h"
-#include "simulator/predictor.h"
+#include "simulator/step/explain.h"
+#include "simulator/plan/predictor.h"
 
 namespace pw::gui {
 

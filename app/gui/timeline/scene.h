@@ -8,7 +8,7 @@
 
 #include "app/gui/theme.h"
 #include "app/gui/timeline/viewport.h"
-#include "simulator/timeline.h"
+#include "simulator/report/timeline.h"
 
 class QPainter;
 

@@ -10,7 +10,7 @@
 
 #include "app/gui/timeline/look.h"
 #include "schedules/generate.h"
-#include "simulator/program.h"
+#include "simulator/step/program.h"
 
 namespace pw::gui {
 namespace {

@@ -5,7 +5,7 @@
 #include <set>
 
 #include "app/gui/model/tree_model.h"
-#include "simulator/module_tree.h"
+#include "simulator/plan/module_tree.h"
 #include "tests/app/gui/model/samples.h"
 
 namespace pw::gui {

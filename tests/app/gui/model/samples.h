@@ -8,7 +8,7 @@
 
 #include "app/gui/model/call_tree.h"
 #include "backends/pt2.h"
-#include "simulator/partition.h"
+#include "simulator/plan/partition.h"
 
 namespace pw::gui {
 

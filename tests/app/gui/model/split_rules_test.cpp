@@ -1,6 +1,6 @@
 #include "app/gui/model/split_rules.h"
 
-#include "simulator/graph_facts.h"
+#include "simulator/model/graph_facts.h"
 #include "tests/app/gui/model/samples.h"
 
 namespace pw::gui {

@@ -19,7 +19,7 @@
 #include "app/gui/runs/run_controls.h"
 #include "app/gui/runs/run_list.h"
 #include "app/gui/runs/run_loading.h"
-#include "simulator/simulate.h"
+#include "simulator/step/simulate.h"
 #include "tests/support/folder.h"
 
 namespace pw::gui {

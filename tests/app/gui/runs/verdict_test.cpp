@@ -7,7 +7,7 @@
 
 #include "schedules/generate.h"
 #include "schedules/lower.h"
-#include "simulator/simulate.h"
+#include "simulator/step/simulate.h"
 
 namespace pw::gui {
 namespace {

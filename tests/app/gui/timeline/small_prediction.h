@@ -5,7 +5,7 @@
 
 #include "schedules/generate.h"
 #include "schedules/lower.h"
-#include "simulator/predictor.h"
+#include "simulator/plan/predictor.h"
 
 namespace pw::gui {
 

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "simulator/model/model_graph.h"
+
+namespace pw {
+
+/// How the work of an operator is counted.
+enum class Counting : std::uint8_t {
+  ByFlops,    ///< by its multiply-adds, of which `forwardFlops` has the rule
+  ByBytes,    ///< by the memory it reads and writes: element-wise operators, reductions, copies, indexing
+  BySubgraph, ///< by what its sub-graphs compute
+  Nothing,    ///< views, assertions, numbers
+  Unknown,
+};
+
+/// By the operator's name alone. One table for all operators: operator_costs.cpp.
+[[nodiscard]] Counting countingOf(const Node& node);
+
+/// Work that estimates leave out, in one module for one reason.
+struct NotCounted {
+  std::string op;      ///< `linalg_svd`, `torch.ops.mylib.attention.default`
+  std::string module;  ///< empty: the root
+  std::string why;     ///< `no rule for its cost`
+  int count = 1;       ///< calls
+
+  bool operator==(const NotCounted&) const = default;
+};
+
+/// Operators whose FLOPs and bytes are not known at this microbatch, in the order of their first call: without a rule, of a size that depends on data and
+/// cannot be expected, or in a loop whose rounds nobody knows (counted once). Estimated times leave them out. Cost: linear.
+[[nodiscard]] std::vector<NotCounted> notCounted(const ModelGraph& graph, std::int64_t microbatch);
+
+/// `not counted: 4 × linalg_svd in blocks.0 (no rule for its cost); …`; empty for an empty list. At most `most` entries, then how many more.
+[[nodiscard]] std::string words(const std::vector<NotCounted>& list, std::size_t most = 6);
+
+/// `bindBatch`, and for sizes that depend on data how large they are expected to be, where the graph says: of the tokens that reach one of E experts
+/// 1/E of those that are routed, as if the router spread them evenly. For costs, never for shapes. Other such sizes stay unbound.
+/// Throws as bindBatch does.
+[[nodiscard]] Bindings bindExpected(const ModelGraph& graph, std::int64_t microbatch);
+
+}  // namespace pw

@@ -1,0 +1,98 @@
+#include "simulator/costs/problem_file.h"
+
+#include <algorithm>
+#include <cstdlib>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "schedules/error.h"
+#include "simulator/text/json_part.h"
+
+namespace pw {
+namespace {
+
+constexpr std::int64_t kMostSum = 4'000'000'000'000'000'000;  ///< no sum over an iteration may leave 64 bits
+
+class Reader {
+ public:
+  Reader(const JsonPart& json, const std::string& source) : json_(json), source_(source) {}
+
+  [[nodiscard]] int count(const std::string& key, int most) const {
+    const int value = json_[key].as<int>();
+    if (value < 1 || value > most) fail(fmt::format("\"{}\" is {}; give a number from 1 to {}", key, value, most));
+    return value;
+  }
+  /// Numbers ≥ 0, one for each of `what`; none where an optional key is missing.
+  [[nodiscard]] std::vector<std::int64_t> list(const std::string& key, std::size_t length, std::string_view what, bool optional = false) {
+    if (optional && !json_.json().contains(key)) return {};
+    std::vector<std::int64_t> numbers = json_[key].listOf<std::int64_t>();
+    if (numbers.size() != length) fail(fmt::format("\"{}\" has {} numbers; give one for each of the {} {}", key, numbers.size(), length, what));
+    for (const std::int64_t number : numbers) {
+      if (number < 0) fail(fmt::format("\"{}\" holds {}; give 0 or more", key, number));
+      if (number > kMostSum / (1 + std::int64_t{4} * static_cast<std::int64_t>(length) * microbatches)) fail(fmt::format("\"{}\" holds {}, too large to add up", key, number));
+    }
+    return numbers;
+  }
+  [[noreturn]] void fail(const std::string& what) const { throw UsageError(fmt::format("{}: {}.", source_, what.substr(0, 600))); }
+
+  std::int64_t microbatches = 1;
+
+ private:
+  const JsonPart& json_;
+  const std::string& source_;
+};
+
+/// Messages between neighbouring stages; links between their ranks add up.
+void addMessages(ProblemFile& problem, const std::vector<Ns>& links) {
+  for (std::size_t s = 1; s < problem.placement.stages(); ++s) {
+    const auto [low, high] = std::minmax(problem.placement.rankOfStage[s - 1], problem.placement.rankOfStage[s]);
+    Ns latency = 0;
+    for (std::size_t link = low.index(); link < high.index(); ++link) latency += links[link];
+    problem.costs.messages.push_back({Stage(s - 1), Stage(s), false, 0, latency, 0});
+    problem.costs.messages.push_back({Stage(s), Stage(s - 1), true, 0, latency, 0});
+  }
+}
+
+}  // namespace
+
+ProblemFile parseProblem(std::string_view text, const std::string& source) {
+  const JsonDocument document{source, "problem file", "README.md shows one"};
+  const nlohmann::ordered_json parsed = document.parse(text);
+  const JsonPart json(parsed, document);
+  Reader reader(json, source);
+  ProblemFile problem;
+  problem.shape.ranks = reader.count("ranks", kMaxRanks);
+  problem.shape.microbatches = reader.count("microbatches", kMaxMicrobatches);
+  reader.microbatches = problem.shape.microbatches;
+  const std::size_t stages = json["place"].size();
+  if (stages < 1 || stages > static_cast<std::size_t>(kMaxStages)) reader.fail("\"place\" names no stage; give the rank of each");
+  problem.shape.stages = static_cast<int>(stages);
+  for (const std::int64_t rank : reader.list("place", stages, "stages")) {
+    if (rank >= problem.shape.ranks) reader.fail(fmt::format("\"place\" names rank {}, but there are ranks 0 to {}", rank, problem.shape.ranks - 1));
+    problem.placement.rankOfStage.emplace_back(static_cast<std::int32_t>(rank));
+  }
+  const auto forward = reader.list("forward_ns", stages, "stages"), input = reader.list("input_ns", stages, "stages"),
+             weight = reader.list("weight_ns", stages, "stages"), activation = reader.list("activation", stages, "stages"),
+             kept = reader.list("activation_after_input", stages, "stages", true);
+  for (std::size_t s = 0; s < stages; ++s) {
+    StageCost& cost = problem.costs.stages.emplace_back();
+    cost.forward = forward[s];
+    cost.backwardInput = input[s];
+    cost.backwardWeight = weight[s];
+    cost.backward = input[s] + weight[s];
+    cost.activationBytes = activation[s];
+    if (kept.empty()) continue;
+    if (kept[s] > activation[s]) reader.fail(fmt::format("stage {} keeps {} after its input's backward, more than its activation of {}", s, kept[s], activation[s]));
+    cost.freedByInput = activation[s] - kept[s];
+  }
+  addMessages(problem, reader.list("latency_ns", static_cast<std::size_t>(problem.shape.ranks) - 1, "links"));
+  problem.limits = reader.list("limit", static_cast<std::size_t>(problem.shape.ranks), "ranks", true);
+  problem.ifRecomputed = reader.list("activation_if_recomputed", stages, "stages", true);
+  const std::string objective = parsed.contains("objective") ? json["objective"].as<std::string>() : "flush";
+  if (objective != "flush" && objective != "window") reader.fail(fmt::format("\"objective\" is \"{}\"; give flush or window", objective));
+  problem.window = objective == "window";
+  return problem;
+}
+
+}  // namespace pw

@@ -1,0 +1,179 @@
+#include "simulator/costs/profile.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <nlohmann/json.hpp>
+
+#include "schedules/error.h"
+#include "simulator/text/json_part.h"
+#include "simulator/costs/profile_check.h"
+
+namespace pw {
+namespace {
+
+constexpr int kVersion = 1;
+constexpr double kLongestOverhead = 1e15;  ///< [ns]: times the ranks of a collective it stays within 64 bits
+using Json = nlohmann::ordered_json;
+
+Json costJson(const NodeCost& c) {
+  return Json::array({c.forward, c.backward, c.forwardSpread, c.backwardSpread, c.saved, c.flops, c.weight, c.heldForWeight, c.forwardPeak,
+                      c.backwardPeak, c.backwardChange, c.weightPeak});
+}
+
+NodeCost costOf(const JsonPart& j) {
+  NodeCost c{j[0].as<Ns>(), j[1].as<Ns>(), j[2].as<Ns>(), j[3].as<Ns>(), j[4].as<Bytes>(), j[5].as<double>()};
+  if (j.size() == 6) return c;  // written before weights and memory were measured
+  c.weight = j[6].as<Ns>();
+  c.heldForWeight = j[7].as<Bytes>();
+  c.forwardPeak = j[8].as<Bytes>();
+  c.backwardPeak = j[9].as<Bytes>();
+  c.backwardChange = j[10].as<Bytes>();
+  c.weightPeak = j[11].as<Bytes>();
+  return c;
+}
+
+Json computingJson(const Computing& c) {
+  return {{"on_gpu", c.onGpu}, {"precision", precisionName(c.precision)}, {"tf32", c.tf32}, {"graphs", c.graphs}};
+}
+
+Computing computingOf(const JsonPart& j, const JsonDocument& document) {
+  const auto precision = precisionOf(j["precision"].as<std::string>());
+  if (!precision) document.fail("computing.precision is none of traced, bf16 and fp16");
+  return {j["on_gpu"].as<bool>(), *precision, j["tf32"].as<bool>(), j["graphs"].as<bool>()};
+}
+
+bool isSummable(const Profile& p) {
+  constexpr double kMost = 4e18;  // less than 2^62: a plan adds two such sums
+  double sum = static_cast<double>(p.actionOverhead) + static_cast<double>(p.link.latency);
+  const auto add = [&](const NodeCost& c) {
+    for (const std::int64_t number : {c.forward, c.backward, c.saved, c.heldForWeight, c.forwardPeak, c.backwardPeak, c.backwardChange, c.weightPeak}) {
+      sum += std::abs(static_cast<double>(number));
+    }
+  };
+  add(p.loss);
+  for (const NodeCost& node : p.nodes) add(node);
+  return sum <= kMost;
+}
+
+void checkConsistent(const Profile& p, const JsonDocument& document) {
+  const auto fail = [&](std::string_view what) { document.fail(what); };
+  if (p.microbatch < 1 || p.ranksAtOnce < 1 || p.threads < 1) fail("microbatch, ranks or threads are less than 1");
+  if (p.actionOverhead < 0 || p.link.latency < 0) fail("a time is negative");
+  if (!(p.optimizerNsPerByte >= 0) || !(p.link.bytesPerSecond >= 0)) fail("a rate is negative");
+  if (static_cast<double>(std::max(p.actionOverhead, p.link.latency)) > kLongestOverhead) fail("an overhead or latency is longer than ten days");
+  const auto check = [&](const NodeCost& c) {
+    if (c.forward < 0 || c.backward < 0 || c.forwardSpread < 0 || c.backwardSpread < 0 || !(c.flops >= 0)) fail("a cost is negative");
+    if (c.weight < 0 || c.heldForWeight < 0 || c.forwardPeak < 0 || c.backwardPeak < 0 || c.weightPeak < 0) fail("a cost is negative");
+    if (c.weight > c.backward) fail("a weight's backward is longer than the whole");
+  };
+  if (!p.computing.onGpu && (p.computing.tf32 || p.computing.graphs)) fail("TF32 and CUDA graphs are of GPUs");
+  check(p.loss);
+  for (const NodeCost& node : p.nodes) check(node);
+  if (!isSummable(p)) fail("its times or sizes are too large to add up");
+}
+
+}  // namespace
+
+std::string_view precisionName(DType precision) {
+  return precision == DType::BFloat16 ? "bf16" : precision == DType::Float16 ? "fp16" : "traced";
+}
+
+std::optional<DType> precisionOf(std::string_view name) {
+  for (const DType precision : {DType::Unknown, DType::BFloat16, DType::Float16}) {
+    if (name == precisionName(precision)) return precision;
+  }
+  return std::nullopt;
+}
+
+std::string words(const Computing& c) {
+  const std::string precision = c.precision == DType::Unknown ? "as traced" : fmt::format("in {}", precisionName(c.precision));
+  return fmt::format("on {} {}{}{}", c.onGpu ? "GPUs" : "CPUs", precision, c.tf32 ? " with TF32" : "", c.onGpu && !c.graphs ? " operator by operator" : "");
+}
+
+std::string toJson(const Profile& p) {
+  Json j{{"format", "pipewright-profile"}, {"version", kVersion}, {"model", p.model}, {"microbatch", p.microbatch},
+         {"ranks_at_once", p.ranksAtOnce}, {"threads", p.threads}, {"estimated", p.estimated},
+         {"machine", {{"host", p.machine.host}, {"processor", p.machine.processor}, {"cores", p.machine.cores}, {"device", p.machine.device}}},
+         {"computing", computingJson(p.computing)},
+         {"link", {{"latency_ns", p.link.latency}, {"bytes_per_s", p.link.bytesPerSecond}, {"duplex", p.link.duplex}}},
+         {"action_overhead_ns", p.actionOverhead}, {"optimizer_ns_per_byte", p.optimizerNsPerByte}, {"loss", costJson(p.loss)},
+         {"node_fields", {"forward_ns", "backward_ns", "forward_spread_ns", "backward_spread_ns", "saved_bytes", "flops", "weight_ns", "held_for_weight_bytes",
+                          "forward_peak_bytes", "backward_peak_bytes", "backward_change_bytes", "weight_peak_bytes"}}};
+  Json nodes = Json::array();
+  for (const NodeCost& node : p.nodes) nodes.push_back(costJson(node));
+  j["nodes"] = std::move(nodes);
+  return j.dump(1, ' ', false, Json::error_handler_t::replace);
+}
+
+void requireSummable(const Profile& profile, std::string_view what) {
+  if (!isSummable(profile)) throw UsageError(fmt::format("{} has times or sizes that are too large to add up; see the model's sizes and the figures they were made from", what));
+}
+
+Profile parseProfile(std::string_view text, const std::string& source) {
+  const JsonDocument document{source, "profile"};
+  const Json json = document.parse(text);
+  const JsonPart j(json, document);
+  if (j["format"].json() != "pipewright-profile") throw UsageError(fmt::format("{} is not a Pipewright profile; write one with `pipewright profile`.", source));
+  const int version = j["version"].as<int>();
+  if (version > kVersion) throw UsageError(fmt::format("{} is a profile of version {}, newer than this program reads ({}); update Pipewright.", source, version, kVersion));
+  Profile p;
+  p.model = j["model"].as<std::string>();
+  p.microbatch = j["microbatch"].as<std::int64_t>();
+  p.ranksAtOnce = j["ranks_at_once"].as<int>();
+  p.threads = j["threads"].as<int>();
+  p.estimated = j["estimated"].as<bool>();
+  const JsonPart m = j["machine"];
+  p.machine = {m["host"].as<std::string>(), m["processor"].as<std::string>(), m["cores"].as<int>(), m["device"].as<std::string>()};
+  if (json.contains("computing")) p.computing = computingOf(j["computing"], document);
+  p.link = {j["link"]["latency_ns"].as<Ns>(), j["link"]["bytes_per_s"].as<double>(), j["link"]["duplex"].as<bool>()};
+  p.actionOverhead = j["action_overhead_ns"].as<Ns>();
+  p.optimizerNsPerByte = j["optimizer_ns_per_byte"].as<double>();
+  p.loss = costOf(j["loss"]);
+  p.nodes = j["nodes"].list(costOf);
+  checkConsistent(p, document);
+  return p;
+}
+
+std::string sourceOf(const Profile& p, int ranks) {
+  std::string text = p.estimated ? "estimated for " + p.machine.device : fmt::format("measured on {} ({})", p.machine.host, p.machine.processor);
+  const bool isMeasured = !p.estimated;
+  if (isMeasured && (p.ranksAtOnce > 1 || !p.computing.onGpu)) text += fmt::format(", {} process{} at once", p.ranksAtOnce, p.ranksAtOnce == 1 ? "" : "es");
+  if (isMeasured && !p.computing.onGpu) text += fmt::format(", {} thread{} each", p.threads, p.threads == 1 ? "" : "s");
+  if (p.computing.precision != DType::Unknown) text += fmt::format(", in {}", precisionName(p.computing.precision));
+  if (p.computing.tf32) text += ", with TF32";
+  if (p.computing.onGpu && !p.computing.graphs) text += ", operator by operator";
+  if (isMeasured && ranks > 1 && p.link.latency == 0 && p.link.bytesPerSecond == 0) text += "; messages take no time, as no link was measured";
+  return text;
+}
+
+CostSums::CostSums(const Profile& profile) : prefix_(1) {
+  for (const NodeCost& node : profile.nodes) {
+    NodeCost sum = prefix_.back();
+    sum.forward += node.forward;
+    sum.backward += node.backward;
+    sum.saved += node.saved;
+    sum.flops += node.flops;
+    sum.weight += node.weight;
+    sum.heldForWeight += node.heldForWeight;
+    sum.backwardChange += node.backwardChange;
+    prefix_.push_back(sum);
+  }
+}
+
+NodeCost CostSums::range(NodeId begin, NodeId end) const {
+  const NodeCost& a = prefix_.at(begin.index());
+  const NodeCost& b = prefix_.at(end.index());
+  NodeCost cost;
+  cost.forward = b.forward - a.forward;
+  cost.backward = b.backward - a.backward;
+  cost.saved = b.saved - a.saved;
+  cost.flops = b.flops - a.flops;
+  cost.weight = b.weight - a.weight;
+  cost.heldForWeight = b.heldForWeight - a.heldForWeight;
+  cost.backwardChange = b.backwardChange - a.backwardChange;
+  return cost;
+}
+
+}  // namespace pw

@@ -1,0 +1,112 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "simulator/costs/cluster.h"
+#include "simulator/model/model_graph.h"
+
+namespace pw {
+
+/// Times and bytes of one node for one microbatch.
+struct NodeCost {
+  Ns forward = 0;
+  Ns backward = 0;        ///< input and weight gradients together
+  Ns forwardSpread = 0;   ///< half the interquartile range of the samples
+  Ns backwardSpread = 0;
+  Bytes saved = 0;        ///< tensor bytes newly kept from its forward until its backward
+  double flops = 0;       ///< forward, 2 per multiply-add; 0 where the operator does no matrix work
+  Ns weight = 0;          ///< the part of `backward` that W can do later; 0 where the operator has none
+  // Memory, of which older profiles know nothing but `saved` (all 0).
+  Bytes heldForWeight = 0;   ///< kept from its I until its W, beyond what its whole backward leaves alive
+  Bytes forwardPeak = 0;     ///< most during its forward, above what was alive when it started
+  Bytes backwardPeak = 0;    ///< the same of its backward
+  Bytes backwardChange = 0;  ///< alive after its backward less before: gradient of its input, less that of its output and what it frees
+  Bytes weightPeak = 0;      ///< most during its W, above what was alive when it started
+
+  bool operator==(const NodeCost&) const = default;
+};
+
+/// Where a profile was taken.
+struct Machine {
+  std::string host;
+  std::string processor;
+  int cores = 0;
+  std::string device = "cpu";
+
+  bool operator==(const Machine&) const = default;
+};
+
+/// How ranks compute, as far as their times depend on it.
+struct Computing {
+  bool onGpu = false;
+  DType precision = DType::Unknown;  ///< that matrix products and the like are cast to (autocast): BFloat16, Float16, or Unknown: none, all as traced
+  bool tf32 = false;                 ///< a GPU's float32 matrix products may round their inputs to 19 bits
+  bool graphs = false;               ///< a GPU does what was recorded as a whole (CUDA graphs), where that can be recorded
+
+  bool operator==(const Computing&) const = default;
+};
+
+/// `traced`, `bf16` or `fp16`.
+[[nodiscard]] std::string_view precisionName(DType precision);
+/// Nothing for other names.
+[[nodiscard]] std::optional<DType> precisionOf(std::string_view name);
+/// `on GPUs in bf16`, `on CPUs as traced`, `on GPUs as traced with TF32`.
+[[nodiscard]] std::string words(const Computing& computing);
+
+/// Costs of every node of a model at one microbatch size. `estimated` marks costs computed from FLOPs and bytes.
+struct Profile {
+  std::string model;             ///< ModelGraph::name
+  std::int64_t microbatch = 1;   ///< samples per microbatch
+  int ranksAtOnce = 1;           ///< processes that computed at the same time while measuring
+  int threads = 1;               ///< intra-op threads of each
+  bool estimated = false;
+  Machine machine;
+  Computing computing;           ///< of a measured one, and of one scaled from it to another microbatch size
+  std::vector<NodeCost> nodes;   ///< one per node of the graph
+  NodeCost loss;                 ///< loss function on the last stage (0 when the model has its own)
+  Ns actionOverhead = 0;         ///< of one action beside its nodes, fitted from whole-model runs
+  double optimizerNsPerByte = 0; ///< optimizer step per parameter byte
+  LinkSpec link;                 ///< measured between two ranks; latency 0 and bandwidth 0 when not measured
+
+  bool operator==(const Profile&) const = default;
+};
+
+[[nodiscard]] std::string toJson(const Profile& profile);
+/// `source` names the text in errors. Throws UsageError for text that is no profile, of a newer version, or with numbers that are negative
+/// (saved bytes and the backward's change may be: freed), too large to add up, or whose weight part is longer than its backward. Files without
+/// the later fields (weight and memory, how ranks computed) load with zeros there.
+[[nodiscard]] Profile parseProfile(std::string_view json, const std::string& source);
+
+/// In words where the times come from: `measured on HOST (PROCESSOR), 2 processes at once, 1 thread each`, `measured on HOST (GPU), in bf16`.
+/// With several `ranks` also that messages between them take no time, where their link was not measured.
+[[nodiscard]] std::string sourceOf(const Profile& profile, int ranks = 1);
+
+/// Prefix sums over the nodes: the cost of any range is one subtraction.
+class CostSums {
+ public:
+  explicit CostSums(const Profile& profile);
+  /// Summed cost of nodes [begin, end), both in 0..nodes; spreads and peaks do not add up and are 0. O(1).
+  [[nodiscard]] NodeCost range(NodeId begin, NodeId end) const;
+
+ private:
+  std::vector<NodeCost> prefix_;
+};
+
+/// Costs from FLOPs and bytes for hardware one does not have: per node max(flops / (peak · efficiency), bytes moved / memory
+/// bandwidth) + launch overhead; views are free. The backward of a node that needs gradients costs its forward, twice where that does matrix
+/// work: one product for each gradient. Of an operator that reads parameters W is half of the backward, or all where nothing else needs a gradient.
+/// Outputs that need gradients are saved; gradients are as large as their values. Sizes that depend on data are taken as expected (`bindExpected`); what
+/// is left out, `notCounted` names (operator_costs.h). `estimated` is set, the loss is free. Roofline model (Williams, CACM 2009). Throws UsageError when the model cannot run with this microbatch.
+/// With a precision (BFloat16, Float16) matrix products and the like compute at its peak, and what autocast casts is half as wide; parameters, their gradients
+/// and what stages send stay as traced. Throws UsageError when the cluster has no peak of it.
+[[nodiscard]] Profile estimate(const ModelGraph& graph, std::int64_t microbatch, const Cluster& cluster, DType precision = DType::Unknown);
+
+/// FLOPs of one node's forward: matrix products, convolutions, attention, recurrent layers, bags and Fourier transforms, 2 per multiply-add; of
+/// sub-graphs the sum, of `cond` the larger branch, of a loop one round; 0 for others. A causal mask saves nothing. Throws Error for a size that depends
+/// on data.
+[[nodiscard]] double forwardFlops(const ModelGraph& graph, const Node& node, const Bindings& bindings);
+
+}  // namespace pw

@@ -1,0 +1,59 @@
+#include "simulator/model/export_record.h"
+
+#include <fmt/format.h>
+
+namespace pw {
+namespace {
+
+std::string counted(std::int64_t count, std::string_view what) { return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s"); }
+
+/// The larger, the less is known.
+int weakness(TraceCheck check) {
+  switch (check) {
+    case TraceCheck::Equal: return 0;
+    case TraceCheck::Meta: return 1;
+    case TraceCheck::None: return 2;
+    case TraceCheck::Unchecked: return 3;
+  }
+  return 3;
+}
+
+}  // namespace
+
+std::string_view name(TraceCheck check) {
+  switch (check) {
+    case TraceCheck::None: return "none";
+    case TraceCheck::Equal: return "equal";
+    case TraceCheck::Unchecked: return "unchecked";
+    case TraceCheck::Meta: return "meta";
+  }
+  return "none";
+}
+
+std::string describe(const ExportRecord& record) {
+  switch (record.check) {
+    case TraceCheck::None: return "not checked against eager (export it with resources/export_model.py to have it checked)";
+    case TraceCheck::Equal:
+      return fmt::format("checked against eager at export: {}, {}, {}", counted(record.outputs, "output"), counted(record.gradients, "gradient"),
+                         counted(record.buffers, "buffer"));
+    case TraceCheck::Unchecked: return "WARNING: exported with --unchecked, so gradients may differ from the Python model's";
+    case TraceCheck::Meta: return "not checked against eager: exported without weights (--meta)";
+  }
+  return {};
+}
+
+std::string toJson(const ExportRecord& record) {
+  if (record.check != TraceCheck::Equal) return fmt::format(R"({{"check": "{}"}})", name(record.check));
+  return fmt::format(R"({{"check": "equal", "outputs": {}, "gradients": {}, "buffers": {}}})", record.outputs, record.gradients, record.buffers);
+}
+
+ExportRecord join(const ExportRecord& first, const ExportRecord& second) {
+  ExportRecord both = first;
+  if (weakness(second.check) > weakness(first.check)) both.check = second.check;
+  both.outputs += second.outputs;
+  both.gradients += second.gradients;
+  both.buffers += second.buffers;
+  return both;
+}
+
+}  // namespace pw

@@ -1,0 +1,63 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "simulator/model/model_graph.h"
+
+namespace pw {
+
+/// Operator name without `torch.ops.aten.` and overload: `linear`, `relu_`; the whole target for others.
+[[nodiscard]] std::string operatorName(const Node& node);
+
+/// Whether the operator itself draws random numbers as it is called here: dropout with probability 0 or outside training does not.
+[[nodiscard]] bool isRandomOperator(const Node& node);
+/// `relu_`, `__iadd__`: writes into its first argument.
+[[nodiscard]] bool isInPlace(const Node& node);
+/// Whether the node's outputs share memory with its first input, or may (`reshape`, `contiguous`, `to`).
+[[nodiscard]] bool isView(const Node& node);
+
+/// Whether the node only checks what was true at export (`_assert_scalar`, `sym_constrain_range`): it is not run, and needs nothing.
+[[nodiscard]] bool isAssertion(const Node& node);
+
+/// For each value: whether it is a number that nodes compute from data while they run (`item`, the length of `nonzero`, arithmetic with these),
+/// because the sizes of the inputs do not give it.
+[[nodiscard]] std::vector<bool> computedNumbers(const ModelGraph& graph);
+
+/// The value whose memory this one shows, following views and operators in place back to what was computed or given.
+[[nodiscard]] ValueId viewedBase(const ModelGraph& graph, ValueId value);
+/// `viewedBase` of every value. Cost: linear.
+[[nodiscard]] std::vector<ValueId> viewedBases(const ModelGraph& graph);
+
+/// For each value: whether its memory is changed by an operator in place, directly or through a view, or as a running statistic of batch
+/// norm in training. A node with an operator in place in its sub-graph counts as changing all it reads.
+[[nodiscard]] std::vector<bool> changedInPlace(const ModelGraph& graph);
+
+/// Nodes that must share a stage: no stage may begin in (first, last], because `changer` changes memory in place that nodes on both sides
+/// use. Split there, each stage would hold its own copy and some would miss the change.
+struct KeptTogether {
+  NodeId first;
+  NodeId last;
+  NodeId changer;
+  ValueId value;  ///< whose memory is changed: a computed value, buffer, parameter or input
+
+  bool operator==(const KeptTogether&) const = default;
+};
+
+/// All such groups, in the order of their changers: from where a value is computed to an operator that changes it, when it or a view of it
+/// made before is read later; and all readers of a buffer, parameter or input that is changed. Sub-graphs are not searched. Cost: linear
+/// times the number of operators in place.
+[[nodiscard]] std::vector<KeptTogether> keptTogether(const ModelGraph& graph);
+
+/// Whether a value's gradient is needed: floating point, and computed from a trained parameter by differentiable nodes; written in place,
+/// also what it is a view of. One entry per value. Cost: linear.
+[[nodiscard]] std::vector<bool> needsGradient(const ModelGraph& graph);
+
+/// For each node: whether it could be computed anywhere, because it depends on model inputs, buffers and constants only, draws no random
+/// numbers, changes nothing and needs no gradient. One entry per node. Cost: linear.
+[[nodiscard]] std::vector<bool> recomputableNodes(const ModelGraph& graph);
+
+/// Index into parameters, buffers or constants of each value, or −1. One entry per value.
+[[nodiscard]] std::vector<int> indexByValue(const ModelGraph& graph, const std::vector<StateTensor>& tensors);
+
+}  // namespace pw

@@ -1,0 +1,113 @@
+#include "simulator/model/loss_count.h"
+
+#include <algorithm>
+#include <charconv>
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <utility>
+
+#include "schedules/error.h"
+#include "simulator/model/graph_facts.h"
+#include "simulator/model/loss_form.h"
+
+namespace pw {
+namespace {
+
+constexpr const char* kOutput = "output:";
+constexpr std::int64_t kIgnored = -100;  // of torch's losses
+
+LossCount ofLoss(const ModelGraph& graph, const std::string& loss) {
+  const auto output = findOutput(graph, loss.substr(std::string(kOutput).size()));
+  if (!output) throw UsageError(fmt::format("Model {} has no output {}; its outputs are {}.", graph.name, loss, fmt::join(graph.outputNames, ", ")));
+  const auto own = ownLossOf(graph, graph.outputs[*output]);
+  const std::string& name = graph.outputNames[*output];
+  if (own && own->counted && own->form == LossForm::TargetMean) return {*own->counted, own->ignored, {}};
+  if (own && own->counted && own->form == LossForm::Quotient) return {*own->counted, std::nullopt, {}};
+  if (!own || own->form == LossForm::Mean) throw UsageError(fmt::format("{} is a mean over the samples, which a step weighs by themselves; leave --loss-count out.", name));
+  throw UsageError(fmt::format("--loss-count auto cannot weigh {}: {}; name an output or input of the model that counts instead.", name, lossBias(graph, *own)));
+}
+
+/// `labels:ignore=0` → the name, and the number.
+std::pair<std::string, std::optional<std::int64_t>> parts(const std::string& text) {
+  constexpr const char* kIgnore = ":ignore=";
+  const std::size_t at = text.rfind(kIgnore);
+  if (at == std::string::npos) return {text, std::nullopt};
+  const std::string digits = text.substr(at + std::string(kIgnore).size());
+  std::int64_t number = 0;
+  const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
+  if (error != std::errc() || end != digits.data() + digits.size()) throw UsageError(fmt::format("\"{}\" in --loss-count {} is not a whole number.", digits, text));
+  return {text.substr(0, at), number};
+}
+
+LossCount named(const ModelGraph& graph, const std::string& text) {
+  const auto [name, ignored] = parts(text);
+  for (const ValueId id : graph.inputs) {
+    if (graph.value(id).name == name) return {id, ignored.value_or(kIgnored), {}};
+  }
+  if (const auto output = findOutput(graph, name)) return {graph.outputs[*output], ignored, {}};
+  std::vector<std::string> inputs;
+  for (const ValueId id : graph.inputs) inputs.push_back(graph.value(id).name);
+  throw UsageError(fmt::format("Model {} has no output or input {} for --loss-count; its outputs are {}, its inputs {}; or write auto.", graph.name, name,
+                               fmt::join(graph.outputNames, ", "), fmt::join(inputs, ", ")));
+}
+
+/// The nodes that compute the value, down to the inputs.
+std::vector<NodeId> nodesFor(const ModelGraph& graph, ValueId value) {
+  const std::vector<bool> changed = changedInPlace(graph);
+  std::vector<bool> needed(graph.nodes.size(), false), seen(graph.values.size(), false);
+  std::vector<ValueId> open{value};
+  const auto refuse = [&](const std::string& why) {
+    throw UsageError(fmt::format("{} cannot weigh microbatches by --loss-count: it {}, and counts must follow from the inputs alone.", graph.value(value).name, why));
+  };
+  while (!open.empty()) {
+    const ValueId id = open.back();
+    open.pop_back();
+    if (seen[id.index()]) continue;
+    seen[id.index()] = true;
+    const Value& at = graph.value(id);
+    if (at.symbolic || at.origin == ValueOrigin::Input) continue;
+    if (at.origin != ValueOrigin::Node) refuse("depends on " + at.name);
+    const Node& node = graph.node(at.producer);
+    if (changed[id.index()]) refuse("is computed from memory that is changed in place");
+    if (isRandomOperator(node)) refuse("depends on random numbers");
+    needed[at.producer.index()] = true;
+    for (const ValueId read : readsOf(node)) open.push_back(read);
+  }
+  std::vector<NodeId> nodes;
+  for (std::size_t n = 0; n < needed.size(); ++n) {
+    if (needed[n]) nodes.emplace_back(n);
+  }
+  return nodes;
+}
+
+}  // namespace
+
+std::optional<std::size_t> findOutput(const ModelGraph& graph, const std::string& wanted) {
+  std::vector<std::string> traceNames, indices;
+  for (std::size_t i = 0; i < graph.outputs.size(); ++i) {
+    traceNames.push_back(graph.value(graph.outputs[i]).name);
+    indices.push_back(std::to_string(i));
+  }
+  for (const std::vector<std::string>* names : {&graph.outputNames, &std::as_const(traceNames), &std::as_const(indices)}) {
+    const auto found = std::find(names->begin(), names->end(), wanted);
+    if (found != names->end()) return static_cast<std::size_t>(found - names->begin());
+  }
+  return std::nullopt;
+}
+
+std::string lossBias(const ModelGraph& graph, const std::string& loss) {
+  const auto output = loss.starts_with(kOutput) ? findOutput(graph, loss.substr(std::string(kOutput).size())) : std::nullopt;
+  const auto own = output ? ownLossOf(graph, graph.outputs[*output]) : std::nullopt;
+  return own ? lossBias(graph, *own) : "";
+}
+
+LossCount parseLossCount(const ModelGraph& graph, const std::string& loss, const std::string& text) {
+  if (!loss.starts_with(kOutput)) {
+    throw UsageError(fmt::format("--loss-count weighs a loss that the model computes, and {} weighs its targets by itself; use it with --loss output:NAME.", loss));
+  }
+  LossCount count = text == "auto" ? ofLoss(graph, loss) : named(graph, text);
+  count.nodes = nodesFor(graph, count.value);
+  return count;
+}
+
+}  // namespace pw

@@ -1,0 +1,145 @@
+#include "simulator/model/state_changes.h"
+
+#include <algorithm>
+#include <string_view>
+#include <utility>
+
+#include "simulator/model/graph_facts.h"
+
+namespace pw {
+namespace {
+
+bool isStatistic(const std::string& argument) { return argument == "running_mean" || argument == "running_var"; }
+
+/// A batch or instance norm that takes its statistics of its input; without a flag it is taken for one.
+bool isTrainingNorm(const Node& node) {
+  const std::string name = operatorName(node);
+  if (name.find("batch_norm") == std::string::npos && name.find("instance_norm") == std::string::npos) return false;
+  if (name.find("no_training") != std::string::npos) return false;
+  return std::ranges::none_of(node.inputs, [](const NamedArgument& a) {
+    const auto* flag = std::get_if<bool>(&a.value);
+    return (a.name == "training" || a.name == "train" || a.name == "use_input_stats") && flag != nullptr && !*flag;
+  });
+}
+
+/// Tensors of an argument.
+std::vector<ValueId> valuesOf(const Argument& argument) {
+  if (const auto* one = std::get_if<ValueId>(&argument)) return {*one};
+  if (const auto* many = std::get_if<std::vector<ValueId>>(&argument)) return *many;
+  return {};
+}
+
+class Changes {
+ public:
+  Changes(const ModelGraph& graph, const WrittenArguments& written) : graph_(graph), written_(written) {
+    for (std::size_t v = 0; v < graph.values.size(); ++v) bases_.emplace_back(v);
+    for (const Node& node : graph.nodes) findBases(node);
+  }
+
+  std::vector<StateChange> run() {
+    for (const Node& node : graph_.nodes) visit(node);
+    for (StateChange& change : found_) change.read = isRead(base(change.state->value));
+    return std::move(found_);
+  }
+
+ private:
+  [[nodiscard]] ValueId base(ValueId id) const { return bases_[id.index()]; }
+
+  /// Sub-graphs of a node, with what they take.
+  template <class Work>
+  void forSubgraphs(const Node& node, const Work& work) const {
+    std::vector<ValueId> operands;
+    for (const NamedArgument& argument : node.inputs) {
+      for (const ValueId id : valuesOf(argument.value)) operands.push_back(id);
+    }
+    for (const NamedArgument& argument : node.inputs) {
+      const auto* inner = std::get_if<GraphArg>(&argument.value);
+      if (inner == nullptr) continue;
+      const Subgraph& subgraph = graph_.subgraphs[inner->index];
+      const std::size_t skipped = operands.size() - std::min(operands.size(), subgraph.inputs.size());  // a condition comes before them
+      work(subgraph, std::vector<ValueId>(operands.begin() + static_cast<std::ptrdiff_t>(skipped), operands.end()));
+    }
+  }
+
+  void findBases(const Node& node) {
+    forSubgraphs(node, [&](const Subgraph& subgraph, const std::vector<ValueId>& operands) {
+      for (std::size_t i = 0; i < operands.size() && i < subgraph.inputs.size(); ++i) bases_[subgraph.inputs[i].index()] = base(operands[i]);
+      for (const Node& inside : subgraph.nodes) findBases(inside);
+      for (std::size_t r = 0; r < node.outputs.size() && r < subgraph.outputs.size(); ++r) bases_[node.outputs[r].index()] = base(subgraph.outputs[r]);
+    });
+    const auto out = std::ranges::find_if(node.inputs, [](const NamedArgument& a) { return a.name == "out"; });
+    const auto reads = readsOf(node);
+    if (out != node.inputs.end() && !valuesOf(out->value).empty()) {
+      for (const ValueId output : node.outputs) bases_[output.index()] = base(valuesOf(out->value).front());
+    } else if ((isView(node) || isInPlace(node)) && !reads.empty()) {
+      for (const ValueId output : node.outputs) bases_[output.index()] = base(reads.front());
+    }
+  }
+
+  [[nodiscard]] std::vector<ValueId> writtenBy(const Node& node) const {
+    const std::vector<std::string> bySchema = written_ ? written_(node.target) : std::vector<std::string>();
+    const bool norm = isTrainingNorm(node);
+    std::vector<ValueId> values;
+    for (std::size_t i = 0; i < node.inputs.size(); ++i) {
+      const NamedArgument& argument = node.inputs[i];
+      const bool writes = (i == 0 && isInPlace(node)) || argument.name == "out" || (norm && isStatistic(argument.name)) ||
+                          std::ranges::find(bySchema, argument.name) != bySchema.end();
+      if (!writes) continue;
+      for (const ValueId id : valuesOf(argument.value)) values.push_back(id);
+    }
+    return values;
+  }
+
+  void visit(const Node& node) {
+    for (const ValueId id : writtenBy(node)) {
+      for (const auto& [states, areParameters] : {std::pair{&graph_.parameters, true}, {&graph_.buffers, false}}) {
+        const auto state = std::ranges::find_if(*states, [&](const StateTensor& s) { return s.value == base(id); });
+        if (state != states->end()) found_.push_back({&node, &*state, areParameters, false});
+      }
+    }
+    forSubgraphs(node, [&](const Subgraph& subgraph, const std::vector<ValueId>&) {
+      for (const Node& inside : subgraph.nodes) visit(inside);
+    });
+  }
+
+  /// Whether an output depends on this memory. Statistics of norms in training do not enter results, nor does what an operator overwrites by `out`.
+  [[nodiscard]] bool isRead(ValueId memory) const {
+    std::vector<bool> depends(graph_.values.size(), false);
+    depends[memory.index()] = true;
+    for (const Node& node : graph_.nodes) follow(node, depends);
+    return std::ranges::any_of(graph_.outputs, [&](ValueId id) { return depends[base(id).index()]; });
+  }
+
+  void follow(const Node& node, std::vector<bool>& depends) const {
+    forSubgraphs(node, [&](const Subgraph& subgraph, const std::vector<ValueId>&) {
+      for (const Node& inside : subgraph.nodes) follow(inside, depends);
+      for (std::size_t r = 0; r < node.outputs.size() && r < subgraph.outputs.size(); ++r) {
+        if (depends[base(subgraph.outputs[r]).index()]) depends[base(node.outputs[r]).index()] = true;
+      }
+    });
+    const bool norm = isTrainingNorm(node);
+    bool reads = false, enters = false;
+    for (const NamedArgument& argument : node.inputs) {
+      enters = enters || std::holds_alternative<GraphArg>(argument.value);
+      if ((norm && isStatistic(argument.name)) || argument.name == "out") continue;
+      for (const ValueId id : valuesOf(argument.value)) reads = reads || depends[base(id).index()];
+      if (const auto* some = std::get_if<std::vector<std::optional<ValueId>>>(&argument.value)) {
+        for (const auto& id : *some) reads = reads || (id && depends[base(*id).index()]);
+      }
+    }
+    if (!reads || enters) return;
+    for (const ValueId id : node.outputs) depends[base(id).index()] = true;
+    for (const ValueId id : writtenBy(node)) depends[base(id).index()] = true;
+  }
+
+  const ModelGraph& graph_;
+  const WrittenArguments& written_;
+  std::vector<ValueId> bases_;  ///< whose memory each value shows, sub-graphs entered
+  std::vector<StateChange> found_;
+};
+
+}  // namespace
+
+std::vector<StateChange> stateChanges(const ModelGraph& graph, const WrittenArguments& written) { return Changes(graph, written).run(); }
+
+}  // namespace pw

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "simulator/plan/checkpoint.h"
+#include "simulator/plan/stage_cutter.h"
+#include "simulator/plan/stage_fold.h"
+
+namespace pw {
+
+/// Partitions and costs of one model at one microbatch size for many cuts: each stage is cut and folded once and kept by its range. Keeps
+/// references to graph and profile. May be used by several threads at once.
+class ModelCosts {
+ public:
+  /// `microbatch` [samples]: of what is sent; the profile's own as a rule. Throws UsageError when the profile is of another graph.
+  ModelCosts(const ModelGraph& graph, const Profile& profile, std::int64_t microbatch);
+
+  [[nodiscard]] const ModelGraph& graph() const { return graph_; }
+  [[nodiscard]] const Profile& profile() const { return profile_; }
+  [[nodiscard]] const std::vector<InPlaceChange>& changes() const { return changes_; }
+
+  /// As `pw::cut`, with the profile's costs. Cost: linear in stages, and in the nodes of stages that are new.
+  [[nodiscard]] Partition cut(const std::vector<NodeId>& begins);
+  /// As `pw::costTable`, of a partition that `cut` made. Stages that recompute all or nothing are kept. Cost: likewise.
+  [[nodiscard]] CostTable costTable(const Partition& partition, const Placement& placement, int replicas);
+
+ private:
+  std::shared_ptr<const StageCut> cutOf(const NodeRange& range, Stage number);
+  std::shared_ptr<const FoldedStage> foldOf(const StageSpec& stage);
+
+  const ModelGraph& graph_;
+  const Profile& profile_;
+  std::vector<InPlaceChange> changes_;
+  StageCutter cutter_;
+  StageFolds folds_;
+  std::mutex mutex_;  ///< of the two below
+  std::map<std::pair<NodeId, NodeId>, std::shared_ptr<const StageCut>> cuts_;
+  std::map<std::tuple<NodeId, NodeId, bool>, std::shared_ptr<const FoldedStage>> folded_;  ///< by range, and whether it is recomputed
+};
+
+}  // namespace pw

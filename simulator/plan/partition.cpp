@@ -1,0 +1,219 @@
+#include "simulator/plan/partition.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <map>
+#include <set>
+#include <tuple>
+
+#include "schedules/error.h"
+#include "simulator/model/graph_facts.h"
+#include "simulator/plan/stage_cutter.h"
+
+namespace pw {
+
+/// What all stages of a graph look at.
+class Cutter {
+ public:
+  Cutter(const ModelGraph& graph, Bindings bindings, const Profile* costs)
+      : graph_(graph), bindings_(std::move(bindings)), costs_(costs), gradient_(needsGradient(graph)), recomputable_(recomputableNodes(graph)), computed_(computedNumbers(graph)),
+        parameterOf_(indexByValue(graph, graph.parameters)), bufferOf_(indexByValue(graph, graph.buffers)),
+        constantOf_(indexByValue(graph, graph.constants)), together_(keptTogether(graph)) {
+    if (costs != nullptr && costs->nodes.size() != graph.nodes.size()) {
+      throw UsageError(fmt::format("The profile does not belong to model {}; profile it again.", graph.name));
+    }
+    std::map<std::string, std::size_t> seen;
+    for (std::size_t i = 0; i < graph.parameters.size(); ++i) firstTied_.push_back(seen.emplace(storageOf(graph.parameters[i]), i).first->second);
+    for (const Node& node : graph.nodes) reads_.push_back(readsOf(node));
+  }
+
+  void require(const std::vector<NodeId>& begins) const {
+    NodeId begin(0);
+    for (std::size_t s = 0; s <= begins.size(); ++s) {
+      const NodeId end = s < begins.size() ? begins[s] : NodeId(graph_.nodes.size());
+      if (end <= begin || end.index() > graph_.nodes.size()) {
+        throw UsageError(fmt::format("Stage {} of {} would be empty; choose split points in ascending order, inside the model.", s, graph_.name));
+      }
+      begin = end;
+    }
+    for (const KeptTogether& group : together_) {
+      const auto inside = std::upper_bound(begins.begin(), begins.end(), group.first);
+      if (inside == begins.end() || *inside > group.last) continue;
+      const Node& node = graph_.node(group.changer);
+      throw UsageError(fmt::format("{} ({}) changes {} in place, and another stage would use it too; let no stage begin between @{} and @{}.", node.target,
+                                   node.sourceLine, graph_.value(group.value).name, group.first.value + 1, group.last.value));
+    }
+  }
+
+  [[nodiscard]] StageCut stage(NodeId begin, NodeId end, Stage number) const {
+    StageCut result;
+    StageSpec& spec = result.spec;
+    spec.begin = begin;
+    spec.end = end;
+    std::set<ValueId> foreign;
+    const auto look = [&](ValueId v) {
+      const Value& value = graph_.value(v);
+      if (isMade(v) && value.origin == ValueOrigin::Node && (value.producer < begin || value.producer >= end)) foreign.insert(v);
+    };
+    for (auto n = begin.index(); n < end.index(); ++n) {
+      if (isAssertion(graph_.nodes[n])) continue;
+      for (const ValueId v : reads_[n]) look(v);
+    }
+    if (isLast(spec)) {
+      for (const ValueId v : graph_.outputs) look(v);
+    }
+    std::set<NodeId> recomputed;
+    for (const ValueId v : foreign) {
+      if (recomputed.contains(graph_.value(v).producer)) continue;
+      const std::set<NodeId> closure = closureOf(v, recomputed);
+      if (!closure.empty() && worthRecomputing(v, closure)) recomputed.insert(closure.begin(), closure.end());
+    }
+    for (const ValueId v : foreign) {
+      if (!recomputed.contains(graph_.value(v).producer)) result.arrivals.push_back(arrivalOf(v, number));
+    }
+    spec.recomputed.assign(recomputed.begin(), recomputed.end());
+    collectState(spec);
+    return result;
+  }
+
+  [[nodiscard]] Partition join(const std::vector<std::shared_ptr<const StageCut>>& stages) const {
+    Partition result;
+    std::vector<NodeId> begins;
+    for (const auto& stage : stages) {
+      result.stages.push_back(stage->spec);
+      begins.push_back(stage->spec.begin);
+    }
+    for (std::size_t s = 0; s < stages.size(); ++s) {
+      for (const Arrival& arrival : stages[s]->arrivals) {
+        const auto from = static_cast<std::size_t>(std::upper_bound(begins.begin(), begins.end(), graph_.value(arrival.value).producer) - begins.begin()) - 1;
+        result.transfers.push_back({arrival.value, Stage(from), Stage(s), arrival.gradient, arrival.bytes});
+      }
+    }
+    std::sort(result.transfers.begin(), result.transfers.end(),
+              [](const Transfer& a, const Transfer& b) { return std::tie(a.from, a.to, a.value) < std::tie(b.from, b.to, b.value); });
+    findReplicated(result);
+    return result;
+  }
+
+ private:
+  /// Whether it exists only where a node makes it: a tensor, or a number computed from data. Other numbers are evaluated everywhere.
+  [[nodiscard]] bool isMade(ValueId v) const { return !graph_.value(v).symbolic || computed_[v.index()]; }
+  [[nodiscard]] bool isLast(const StageSpec& spec) const { return spec.end.index() == graph_.nodes.size(); }
+
+  /// Nodes to compute `v` from inputs and constants, without those in `done`; empty when it cannot be computed so.
+  [[nodiscard]] std::set<NodeId> closureOf(ValueId v, const std::set<NodeId>& done) const {
+    std::set<NodeId> closure;
+    std::vector<NodeId> open{graph_.value(v).producer};
+    while (!open.empty()) {
+      const NodeId node = open.back();
+      open.pop_back();
+      if (!recomputable_[node.index()]) return {};
+      if (done.contains(node) || !closure.insert(node).second) continue;
+      for (const ValueId read : reads_[node.index()]) {
+        const Value& value = graph_.value(read);
+        if (isMade(read) && value.origin == ValueOrigin::Node) open.push_back(value.producer);
+      }
+    }
+    return closure;
+  }
+
+  [[nodiscard]] bool worthRecomputing(ValueId v, const std::set<NodeId>& closure) const {
+    const auto& meta = graph_.value(v).tensor;
+    if (!meta || costs_ == nullptr || (costs_->link.latency == 0 && costs_->link.bytesPerSecond == 0)) return true;
+    Ns compute = 0;
+    for (const NodeId node : closure) compute += costs_->nodes[node.index()].forward;
+    try {
+      return compute <= costs_->link.latency + transferTime(costs_->link, bytesOf(*meta, bindings_));
+    } catch (const Error&) {
+      return true;  // a size that depends on data cannot be sent at all
+    }
+  }
+
+  [[nodiscard]] Arrival arrivalOf(ValueId v, Stage to) const {
+    const Value& value = graph_.value(v);
+    if (value.symbolic) {
+      throw UsageError(fmt::format("Number {} depends on data and is used by stage {} after an earlier stage computes it; move the split point so that both are in one stage.",
+                                   value.name, to.value));
+    }
+    if (!value.tensor) throw UsageError(fmt::format("Value {} crosses into stage {} and is no tensor; move the split point.", value.name, to.value));
+    try {
+      return {v, gradient_[v.index()], bytesOf(*value.tensor, bindings_)};
+    } catch (const Error& e) {
+      throw UsageError(fmt::format("Value {} has a size that depends on data and would cross into stage {}, which cannot be planned ({}); move the split point so that both sides are in "
+                                   "one stage.",
+                                   value.name, to.value, e.what()));
+    }
+  }
+
+  void collectState(StageSpec& spec) const {
+    std::set<ValueId> inputs;
+    std::set<std::size_t> parameters, buffers, constants;
+    const auto look = [&](ValueId v) {
+      if (graph_.value(v).origin == ValueOrigin::Input && !graph_.value(v).symbolic) inputs.insert(v);
+      if (parameterOf_[v.index()] >= 0) parameters.insert(firstTied_[static_cast<std::size_t>(parameterOf_[v.index()])]);
+      if (bufferOf_[v.index()] >= 0) buffers.insert(static_cast<std::size_t>(bufferOf_[v.index()]));
+      if (constantOf_[v.index()] >= 0) constants.insert(static_cast<std::size_t>(constantOf_[v.index()]));
+    };
+    const auto lookAt = [&](NodeId node) {
+      for (const ValueId v : reads_[node.index()]) look(v);
+    };
+    for (const NodeId node : spec.recomputed) lookAt(node);
+    for (auto n = spec.begin.index(); n < spec.end.index(); ++n) lookAt(NodeId(n));
+    if (isLast(spec)) {
+      for (const ValueId v : graph_.outputs) look(v);
+    }
+    spec.modelInputs.assign(inputs.begin(), inputs.end());
+    spec.parameters.assign(parameters.begin(), parameters.end());
+    spec.buffers.assign(buffers.begin(), buffers.end());
+    spec.constants.assign(constants.begin(), constants.end());
+  }
+
+  void findReplicated(Partition& result) const {
+    std::map<std::size_t, std::vector<Stage>> holders;
+    for (std::size_t s = 0; s < result.stages.size(); ++s) {
+      for (const std::size_t parameter : result.stages[s].parameters) holders[parameter].push_back(Stage(s));
+    }
+    for (const auto& [parameter, stages] : holders) {
+      const StateTensor& state = graph_.parameters[parameter];
+      if (stages.size() < 2 || !gradient_[state.value.index()]) continue;
+      result.shared.push_back({state.name, storageOf(state), stages, bytesOf(*graph_.value(state.value).tensor, bindings_)});
+    }
+  }
+
+  const ModelGraph& graph_;
+  const Bindings bindings_;
+  const Profile* costs_;
+  std::vector<bool> gradient_, recomputable_, computed_;
+  std::vector<int> parameterOf_, bufferOf_, constantOf_;
+  std::vector<std::size_t> firstTied_;  // of each parameter, the first with the same storage
+  std::vector<KeptTogether> together_;
+  std::vector<std::vector<ValueId>> reads_;  // of each node
+};
+
+StageCutter::StageCutter(const ModelGraph& graph, Bindings bindings, const Profile* costs) : cutter_(std::make_unique<const Cutter>(graph, std::move(bindings), costs)) {}
+StageCutter::~StageCutter() = default;
+void StageCutter::require(const std::vector<NodeId>& begins) const { cutter_->require(begins); }
+StageCut StageCutter::stage(NodeRange nodes, Stage number) const { return cutter_->stage(nodes.begin, nodes.end, number); }
+Partition StageCutter::join(const std::vector<std::shared_ptr<const StageCut>>& stages) const { return cutter_->join(stages); }
+
+std::vector<NodeRange> rangesOf(const ModelGraph& graph, const std::vector<NodeId>& begins) {
+  std::vector<NodeRange> ranges;
+  NodeId begin(0);
+  for (std::size_t s = 0; s <= begins.size(); ++s) {
+    const NodeId end = s < begins.size() ? begins[s] : NodeId(graph.nodes.size());
+    ranges.push_back({begin, end});
+    begin = end;
+  }
+  return ranges;
+}
+
+Partition cut(const ModelGraph& graph, const std::vector<NodeId>& begins, const Bindings& bindings, const Profile* costs) {
+  const StageCutter cutter(graph, bindings, costs);
+  cutter.require(begins);
+  std::vector<std::shared_ptr<const StageCut>> stages;
+  for (const NodeRange& range : rangesOf(graph, begins)) stages.push_back(std::make_shared<const StageCut>(cutter.stage(range, Stage(stages.size()))));
+  return cutter.join(stages);
+}
+
+}  // namespace pw

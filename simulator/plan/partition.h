@@ -1,0 +1,115 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "simulator/model/model_graph.h"
+#include "simulator/costs/profile.h"
+
+namespace pw {
+
+/// One value sent from the stage that produces it straight to one stage that uses it.
+struct Transfer {
+  ValueId value;
+  Stage from;
+  Stage to;
+  bool gradient = false;  ///< a gradient comes back; decided here, from dtype and reachability, so that all ranks agree
+  Bytes bytes = 0;        ///< per microbatch of the plan's size
+
+  bool operator==(const Transfer&) const = default;
+};
+
+/// Nodes [begin, end).
+struct NodeRange {
+  NodeId begin;
+  NodeId end;
+
+  bool operator==(const NodeRange&) const = default;
+};
+
+/// What one stage computes: nodes [begin, end) of the graph, and before them `recomputed`, in this order: cheap nodes of earlier stages
+/// whose values depend on inputs, buffers and constants only and cost less to compute again than to receive. Lists ascend.
+struct StageSpec {
+  NodeId begin;
+  NodeId end;
+  std::vector<NodeId> recomputed;
+  std::vector<ValueId> modelInputs;        ///< user inputs the stage reads; symbolic numbers are evaluated instead
+  std::vector<std::size_t> parameters;     ///< indices into ModelGraph::parameters; of tied ones the first
+  std::vector<std::size_t> buffers;        ///< indices into ModelGraph::buffers
+  std::vector<std::size_t> constants;      ///< indices into ModelGraph::constants
+  /// Activation checkpointing: of these ranges only what enters them is kept; their forward runs again in the backward. Ascending, disjoint,
+  /// within [begin, end).
+  std::vector<NodeRange> checkpoints;
+
+  bool operator==(const StageSpec&) const = default;
+};
+
+/// How a parameter that several stages read is kept equal. Either way the gradients are summed once per step.
+enum class Sharing : std::uint8_t {
+  Replicate,  ///< every holder keeps optimizer state and updates its copy
+  Transmit,   ///< the first stage owns it: it alone updates, and sends the new values to the others
+};
+
+/// A storage read by several stages.
+struct SharedParameter {
+  std::string name;
+  std::string storage;
+  std::vector<Stage> stages;
+  Bytes bytes = 0;
+  Sharing sharing = Sharing::Replicate;
+
+  bool operator==(const SharedParameter&) const = default;
+};
+
+/// A model cut into stages.
+struct Partition {
+  std::vector<StageSpec> stages;
+  std::vector<Transfer> transfers;
+  std::vector<SharedParameter> shared;
+
+  bool operator==(const Partition&) const = default;
+};
+
+/// Cuts the graph where stages 1, 2, … begin (ascending node ids, each in 1..nodes−1). The last stage gets all outputs of the model.
+/// A value that can be computed anywhere is computed again instead of sent when `costs` say that its nodes take no longer than its
+/// message, and always where there are no costs or no measured link. Symbolic numbers are not sent: stages
+/// evaluate them, or compute those that depend on data.
+/// Throws UsageError when a stage would be empty, when costs are of another graph, naming the value when one that would cross has a
+/// data-dependent size or is such a number, and naming the operator when it changes memory in place that several stages use.
+[[nodiscard]] Partition cut(const ModelGraph& graph, const std::vector<NodeId>& begins, const Bindings& bindings,
+                            const Profile* costs);
+
+/// A legal place to cut: the values that would cross right before `begin`, for a two-stage cut there without costs.
+struct SplitPoint {
+  NodeId begin;
+  /// The outermost module that starts here, `blocks.2`, or that ended, `blocks.1:end`; where that name means another place, or at a split
+  /// marker inside a module, the node: `@relu_1`. A marker shows as `pipe_split (NAME)`. `findSplit` takes every name as it is.
+  std::string name;
+  Bytes crossing = 0; ///< forward bytes per microbatch
+  int values = 0;
+
+  bool operator==(const SplitPoint&) const = default;
+};
+
+/// Every module boundary and split marker of the graph where `cut` can cut, with what would cross there, in order; no boundary before which
+/// all could be computed again elsewhere, as such a stage has no work. Cost: linear, times the depth of modules.
+[[nodiscard]] std::vector<SplitPoint> splitPoints(const ModelGraph& graph, const Bindings& bindings);
+
+/// The node where a stage begins for the name a user gave: `blocks.2` (before the first call of the module), `blocks.1:end` (after its last),
+/// `@relu_1` (before the node with this output), `@12` (before node 12), or any of these as `pipe_split (NAME)`.
+/// Throws UsageError with near names when no such module or node is in the graph, or when nothing would lie on one side.
+[[nodiscard]] NodeId findSplit(const ModelGraph& graph, const std::string& name);
+
+enum class Balance : std::uint8_t { Time, Memory, Parameters, Layers };
+
+/// Stage begins that make the heaviest stage lightest over all contiguous cuts at split points, or at operators when the model has too few
+/// split points; within 1 % of that, fewer crossing bytes, then the earlier last cut.
+/// Weights: Time: forward + backward, the loss on the last stage. Memory: saved activations of one microbatch, parameters and their
+/// gradients. Parameters: their bytes. Layers: outermost numbered modules (`blocks.3`) of the most frequent class, which stay
+/// whole where there are enough of them, or operators where there are none. Tied parameters weigh where they are first read.
+/// Exact dynamic program, O(stages · split points²). Throws UsageError when the profile is of another graph, or the model has too few
+/// places to split at.
+[[nodiscard]] std::vector<NodeId> balance(const ModelGraph& graph, const Profile& profile, int stages, Balance by);
+
+}  // namespace pw

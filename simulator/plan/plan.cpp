@@ -1,0 +1,344 @@
+#include "simulator/plan/plan.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <functional>
+#include <nlohmann/json.hpp>
+
+#include "schedules/csv.h"
+#include "schedules/error.h"
+#include "simulator/text/json_part.h"
+#include "simulator/text/json_text.h"
+#include "simulator/plan/sharing.h"
+
+namespace pw {
+template <class Tag>
+void to_json(nlohmann::ordered_json& j, const Id<Tag>& id) {
+  j = id.value;
+}
+
+namespace {
+
+constexpr int kVersion = 1;
+using Json = nlohmann::ordered_json;
+
+Json stageJson(const StageSpec& s) {
+  Json j{{"begin", s.begin},           {"end", s.end},         {"recomputed", s.recomputed}, {"model_inputs", s.modelInputs},
+         {"parameters", s.parameters}, {"buffers", s.buffers}, {"constants", s.constants}};
+  for (const NodeRange& range : s.checkpoints) j["checkpoints"].push_back({{"begin", range.begin}, {"end", range.end}});
+  return j;
+}
+
+StageSpec stageOf(const JsonPart& j) {
+  StageSpec s;
+  s.begin = j["begin"].as<NodeId>();
+  s.end = j["end"].as<NodeId>();
+  s.recomputed = j["recomputed"].listOf<NodeId>();
+  s.modelInputs = j["model_inputs"].listOf<ValueId>();
+  s.parameters = j["parameters"].listOf<std::size_t>();
+  s.buffers = j["buffers"].listOf<std::size_t>();
+  s.constants = j["constants"].listOf<std::size_t>();
+  if (j.json().contains("checkpoints")) {
+    s.checkpoints = j["checkpoints"].list([](const JsonPart& r) { return NodeRange{r["begin"].as<NodeId>(), r["end"].as<NodeId>()}; });
+  }
+  return s;
+}
+
+Json costJson(const StageCost& c) {
+  return {{"forward_ns", c.forward},
+          {"backward_ns", c.backward},
+          {"input_ns", c.backwardInput},
+          {"weight_ns", c.backwardWeight},
+          {"optimizer_ns", c.optimizer},
+          {"reduce_ns", c.reduce},
+          {"parameter_bytes", c.parameterBytes},
+          {"gradient_bytes", c.gradientBytes},
+          {"optimizer_bytes", c.optimizerBytes},
+          {"updated_bytes", c.updatedBytes},
+          {"fixed_bytes", c.fixedBytes},
+          {"data_bytes", c.dataBytes},
+          {"activation_bytes", c.activationBytes},
+          {"freed_by_input_bytes", c.freedByInput},
+          {"added_by_input_bytes", c.addedByInput},
+          {"forward_peak_bytes", c.forwardPeak},
+          {"backward_peak_bytes", c.backwardPeak},
+          {"input_peak_bytes", c.inputPeak},
+          {"weight_peak_bytes", c.weightPeak}};
+}
+
+StageCost costOf(const JsonPart& j) {
+  StageCost c;
+  c.forward = j["forward_ns"].as<Ns>();
+  c.backward = j["backward_ns"].as<Ns>();
+  c.backwardInput = j["input_ns"].as<Ns>();
+  c.backwardWeight = j["weight_ns"].as<Ns>();
+  c.optimizer = j["optimizer_ns"].as<Ns>();
+  c.parameterBytes = j["parameter_bytes"].as<Ns>();
+  c.gradientBytes = j["gradient_bytes"].as<Ns>();
+  c.optimizerBytes = j["optimizer_bytes"].as<Ns>();
+  c.activationBytes = j["activation_bytes"].as<Ns>();
+  const auto later = [&](const char* key, std::int64_t& value) {  // absent in older plans
+    if (j.json().contains(key)) value = j[key].as<std::int64_t>();
+  };
+  c.updatedBytes = c.gradientBytes;
+  later("reduce_ns", c.reduce);
+  later("updated_bytes", c.updatedBytes);
+  later("fixed_bytes", c.fixedBytes);
+  later("data_bytes", c.dataBytes);
+  later("freed_by_input_bytes", c.freedByInput);
+  later("added_by_input_bytes", c.addedByInput);
+  later("forward_peak_bytes", c.forwardPeak);
+  later("backward_peak_bytes", c.backwardPeak);
+  later("input_peak_bytes", c.inputPeak);
+  later("weight_peak_bytes", c.weightPeak);
+  return c;
+}
+
+Json partitionJson(const Partition& p) {
+  Json j{{"stages", Json::array()}, {"transfers", Json::array()}, {"replicated", Json::array()}};
+  for (const StageSpec& stage : p.stages) j["stages"].push_back(stageJson(stage));
+  for (const Transfer& t : p.transfers) {
+    j["transfers"].push_back({{"value", t.value}, {"from", t.from}, {"to", t.to}, {"gradient", t.gradient}, {"bytes", t.bytes}});
+  }
+  for (const SharedParameter& r : p.shared) {
+    j["replicated"].push_back({{"name", r.name}, {"storage", r.storage}, {"stages", r.stages}, {"bytes", r.bytes}, {"sharing", name(r.sharing)}});
+  }
+  return j;
+}
+
+Sharing sharingOf(const JsonPart& shared, const JsonDocument& document) {
+  if (!shared.json().contains("sharing")) return Sharing::Replicate;
+  const auto text = shared["sharing"].as<std::string>();
+  for (const Sharing sharing : {Sharing::Replicate, Sharing::Transmit}) {
+    if (text == name(sharing)) return sharing;
+  }
+  document.fail(fmt::format("a shared parameter is kept equal by `{}`, neither replicate nor transmit", text));
+}
+
+Partition partitionOf(const JsonPart& j, const JsonDocument& document) {
+  Partition p;
+  p.stages = j["stages"].list(stageOf);
+  p.transfers = j["transfers"].list([](const JsonPart& t) {
+    return Transfer{t["value"].as<ValueId>(), t["from"].as<Stage>(), t["to"].as<Stage>(), t["gradient"].as<bool>(), t["bytes"].as<Bytes>()};
+  });
+  p.shared = j["replicated"].list([&](const JsonPart& r) {
+    return SharedParameter{r["name"].as<std::string>(), r["storage"].as<std::string>(), r["stages"].listOf<Stage>(), r["bytes"].as<Bytes>(), sharingOf(r, document)};
+  });
+  return p;
+}
+
+Json tableJson(const CostTable& t) {
+  Json j{{"stages", Json::array()}, {"messages", Json::array()}, {"reduce_ns", t.reduceTime}, {"microbatch_scale", t.microbatchScale}};
+  if (!t.overlap.empty()) j["overlap_ns"] = t.overlap;
+  for (const StageCost& cost : t.stages) j["stages"].push_back(costJson(cost));
+  for (const MessageCost& m : t.messages) {
+    j["messages"].push_back({{"from", m.from}, {"to", m.to}, {"backward", m.backward}, {"bytes", m.bytes}, {"latency_ns", m.latency},
+                             {"transfer_ns", m.transfer}});
+  }
+  return j;
+}
+
+CostTable tableOf(const JsonPart& j) {
+  CostTable t;
+  t.stages = j["stages"].list(costOf);
+  t.messages = j["messages"].list([](const JsonPart& m) {
+    return MessageCost{m["from"].as<Stage>(),  m["to"].as<Stage>(),      m["backward"].as<bool>(),
+                       m["bytes"].as<Bytes>(), m["latency_ns"].as<Ns>(), m["transfer_ns"].as<Ns>()};
+  });
+  t.reduceTime = j["reduce_ns"].as<Ns>();
+  t.microbatchScale = j["microbatch_scale"].listOf<double>();
+  if (j.json().contains("overlap_ns")) t.overlap = j["overlap_ns"].listOf<Ns>();
+  return t;
+}
+
+using Fail = std::function<void(const std::string&)>;
+
+bool ascend(const auto& list) { return std::adjacent_find(list.begin(), list.end(), std::greater_equal<>()) == list.end(); }
+
+/// Signs; `requireSummable` looks at the sizes.
+void checkCosts(const CostTable& costs, const Fail& fail) {
+  const auto check = [&](std::int64_t number) {
+    if (number < 0) fail("a time or size is negative");
+  };
+  for (const double factor : costs.microbatchScale) {
+    if (!(factor >= 0)) fail("a microbatch scale is negative");
+  }
+  check(costs.reduceTime);
+  for (const Ns time : costs.overlap) check(time);
+  for (const StageCost& c : costs.stages) {
+    for (const Ns time : {c.forward, c.backward, c.backwardInput, c.backwardWeight, c.optimizer, c.reduce}) check(time);
+    for (const Bytes bytes : {c.parameterBytes, c.gradientBytes, c.optimizerBytes, c.updatedBytes, c.fixedBytes, c.dataBytes}) check(bytes);
+    for (const Bytes bytes : {c.activationBytes, c.addedByInput, c.forwardPeak, c.backwardPeak, c.inputPeak, c.weightPeak}) check(bytes);
+    if (c.updatedBytes > c.parameterBytes) fail("a stage updates more than its parameters");
+    if (c.freedByInput < 0 || c.freedByInput > c.activationBytes) fail("a stage frees more than it holds");
+  }
+  for (const MessageCost& m : costs.messages) {
+    for (const std::int64_t number : {m.bytes, m.latency, m.transfer}) check(number);
+  }
+}
+
+void checkPartition(const Partition& partition, const Fail& fail) {
+  const auto stages = static_cast<std::int32_t>(partition.stages.size());
+  const auto isStage = [&](Stage s) { return s.value >= 0 && s.value < stages; };
+  if (stages == 0) fail("it has no stages");
+  NodeId end(0);
+  for (const StageSpec& stage : partition.stages) {
+    if (stage.begin != end || stage.end <= stage.begin) fail("its stages do not follow one another");
+    const auto& again = stage.recomputed;
+    if (!ascend(again) || (!again.empty() && (again.front() < NodeId(0) || again.back() >= stage.begin))) fail("a stage recomputes nodes that are not before it");
+    if (std::any_of(stage.modelInputs.begin(), stage.modelInputs.end(), [](ValueId v) { return v.value < 0; })) fail("a stage reads a value that does not exist");
+    NodeId after = stage.begin;
+    for (const NodeRange& range : stage.checkpoints) {
+      if (range.begin < after || range.end <= range.begin || range.end > stage.end) fail("a stage's checkpoints are not ranges of its nodes, one after the other");
+      after = range.end;
+    }
+    end = stage.end;
+  }
+  for (const Transfer& t : partition.transfers) {
+    if (!isStage(t.from) || !isStage(t.to) || t.from >= t.to) fail("a transfer names stages that do not exist");
+    if (t.value.value < 0 || t.bytes < 0) fail("a transfer has a negative value or size");
+  }
+  for (const SharedParameter& r : partition.shared) {
+    if (r.stages.size() < 2 || !ascend(r.stages) || !isStage(r.stages.front()) || !isStage(r.stages.back())) fail("a shared parameter names stages that do not exist");
+    if (r.bytes < 0) fail("a shared parameter has a negative size");
+  }
+}
+
+/// What a hostile or hand-edited file could break is checked here, so that nothing later indexes out of range.
+void checkConsistent(const Plan& plan, const JsonDocument& document) {
+  const Fail fail = [&](const std::string& what) { document.fail(what); };
+  checkPartition(plan.partition, fail);
+  if (plan.schedule.placement.rankOfStage.size() != plan.partition.stages.size()) fail("schedule and partition differ in their number of stages");
+  if (!plan.profile.nodes.empty() && NodeId(plan.profile.nodes.size()) != plan.partition.stages.back().end) fail("its profile is of another model");
+  if (plan.splitNames.size() + 1 != plan.partition.stages.size()) fail("it does not name where each stage begins");
+  if (plan.replicas < 1 || plan.replicas > kMaxReplicas) fail(fmt::format("it has {} replicas; there are 1 to {}", plan.replicas, kMaxReplicas));
+  if (plan.microbatchSize < 1 || plan.batch < std::int64_t{plan.replicas} * plan.schedule.microbatches) fail("the batch is smaller than its number of microbatches");
+  try {
+    requireFitting(plan.schedule, plan.costs);
+    requireSummable(plan.costs, shapeOf(plan.schedule));
+  } catch (const Error& e) {
+    fail(e.what());
+  }
+  checkCosts(plan.costs, fail);
+}
+
+}  // namespace
+
+std::string toJson(const Plan& plan) {
+  Json j{{"format", "pipewright-plan"},
+         {"version", kVersion},
+         {"model", plan.modelName},
+         {"model_files", plan.modelFiles},
+         {"microbatch_size", plan.microbatchSize},
+         {"batch", plan.batch},
+         {"replicas", plan.replicas},
+         {"loss", plan.loss},
+         {"estimated", plan.profile.estimated},
+         {"splits", plan.splitNames},
+         {"schedule", {{"name", plan.schedule.name}, {"microbatches", plan.schedule.microbatches}, {"lockstep", plan.schedule.lockstep}, {"csv", toCsv(plan.schedule)}}},
+         {"partition", partitionJson(plan.partition)},
+         {"costs", tableJson(plan.costs)},
+         {"profile", ownJson(toJson(plan.profile))}};
+  if (!plan.libraries.empty()) j["libraries"] = plan.libraries;
+  const ModelFingerprint& print = plan.fingerprint;
+  const PlannedOptimizer& optimizer = plan.optimizer;
+  if (optimizer != PlannedOptimizer()) j["optimizer"] = {{"name", optimizer.name}, {"state_copies", optimizer.stateCopies}, {"zero1", optimizer.zero1}};
+  if (!print.digest.empty()) j["model_fingerprint"] = {{"digest", print.digest}, {"tensors", print.tensors}, {"operators", print.operators}};
+  return j.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+namespace {
+
+constexpr int kMostStateCopies = 16;
+
+ModelFingerprint fingerprintIn(const JsonPart& j, const JsonDocument& document) {
+  if (!j.json().contains("model_fingerprint")) return {};
+  const JsonPart print = j["model_fingerprint"];
+  if (print["digest"].as<std::string>().empty()) document.fail("its model's fingerprint is empty");
+  return {print["digest"].as<std::string>(), print["tensors"].listOf<std::string>(), print["operators"].as<std::string>()};
+}
+
+}  // namespace
+
+Plan parsePlan(std::string_view text, const std::string& source) {
+  const JsonDocument document{source, "plan"};
+  const Json json = document.parse(text);
+  const JsonPart j(json, document);
+  if (j["format"].json() != "pipewright-plan") throw UsageError(fmt::format("{} is not a Pipewright plan; write one with `pipewright plan`.", source));
+  const int version = j["version"].as<int>();
+  if (version > kVersion) throw UsageError(fmt::format("{} is a plan of version {}, newer than this program reads ({}); update Pipewright.", source, version, kVersion));
+  Plan plan;
+  plan.modelName = j["model"].as<std::string>();
+  plan.modelFiles = j["model_files"].listOf<std::string>();
+  plan.fingerprint = fingerprintIn(j, document);
+  if (j.json().contains("libraries")) plan.libraries = j["libraries"].listOf<std::string>();
+  plan.microbatchSize = j["microbatch_size"].as<std::int64_t>();
+  plan.batch = j["batch"].as<std::int64_t>();
+  if (j.json().contains("replicas")) plan.replicas = j["replicas"].as<int>();
+  plan.loss = j["loss"].as<std::string>();
+  if (j.json().contains("optimizer")) {
+    const JsonPart optimizer = j["optimizer"];
+    plan.optimizer = {optimizer["name"].as<std::string>(), optimizer["state_copies"].as<int>(), optimizer["zero1"].as<bool>()};
+    if (plan.optimizer.stateCopies < 0 || plan.optimizer.stateCopies > kMostStateCopies) document.fail("its optimizer has an impossible number of copies");
+  }
+  plan.profile = parseProfile(j["profile"].json().dump(), "The profile in " + source);
+  plan.splitNames = j["splits"].listOf<std::string>();
+  const JsonPart schedule = j["schedule"];
+  plan.schedule = parseCsv(schedule["csv"].as<std::string>(), schedule["name"].as<std::string>(), source);
+  plan.schedule.lockstep = schedule.json().contains("lockstep") && schedule["lockstep"].as<bool>();
+  const int microbatches = schedule["microbatches"].as<int>();
+  if (microbatches != plan.schedule.microbatches) {
+    throw UsageError(fmt::format("{} says {} microbatches and its schedule has {}; plan the model again.", source, microbatches, plan.schedule.microbatches));
+  }
+  plan.partition = partitionOf(j["partition"], document);
+  plan.costs = tableOf(j["costs"]);
+  checkConsistent(plan, document);
+  return plan;
+}
+
+void requireFits(const Plan& plan, const ModelGraph& graph) {
+  const auto fail = [&](const std::string& what) {
+    throw UsageError(fmt::format("The plan for {} was not made for this model, {}: {}; plan it again, or name the right archive with --model.", plan.modelName, graph.name, what));
+  };
+  if (const std::string difference = differenceTo(plan.fingerprint, graph); !difference.empty()) fail(difference);
+  const auto checkIndices = [&](const std::vector<std::size_t>& indices, const std::vector<StateTensor>& tensors, std::string_view kind) {
+    for (const std::size_t i : indices) {
+      if (i >= tensors.size()) fail(fmt::format("it has no {} {}", kind, i));
+    }
+  };
+  const Partition& partition = plan.partition;
+  const auto nodes = static_cast<std::size_t>(partition.stages.empty() ? 0 : partition.stages.back().end.value);
+  if (nodes != graph.nodes.size()) fail(fmt::format("it has {} operators instead of {}", graph.nodes.size(), nodes));
+  for (const StageSpec& stage : partition.stages) {
+    checkIndices(stage.parameters, graph.parameters, "parameter");
+    checkIndices(stage.buffers, graph.buffers, "buffer");
+    checkIndices(stage.constants, graph.constants, "constant");
+    for (const ValueId v : stage.modelInputs) {
+      if (std::find(graph.inputs.begin(), graph.inputs.end(), v) == graph.inputs.end()) fail(fmt::format("value {} is no input of it", v.value));
+    }
+  }
+  for (const Transfer& t : partition.transfers) {
+    const bool exists = t.value.index() < graph.values.size() && graph.value(t.value).origin == ValueOrigin::Node && graph.value(t.value).tensor;
+    const StageSpec& from = partition.stages[t.from.index()];
+    if (!exists || graph.value(t.value).producer < from.begin || graph.value(t.value).producer >= from.end) {
+      fail(fmt::format("stage {} does not compute value {}", t.from.value, t.value.value));
+    }
+  }
+  for (const SharedParameter& r : partition.shared) {
+    for (const Stage s : r.stages) {
+      const auto& held = partition.stages[s.index()].parameters;
+      if (std::none_of(held.begin(), held.end(), [&](std::size_t p) { return storageOf(graph.parameters[p]) == r.storage; })) {
+        fail(fmt::format("stage {} has no parameter {}", s.value, r.name));
+      }
+    }
+  }
+}
+
+std::vector<std::int64_t> microbatchSizes(std::int64_t batch, int microbatches) {
+  std::vector<std::int64_t> sizes(static_cast<std::size_t>(microbatches), batch / microbatches);
+  for (std::size_t m = 0; m < static_cast<std::size_t>(batch % microbatches); ++m) ++sizes[m];
+  return sizes;
+}
+
+}  // namespace pw

@@ -1,0 +1,111 @@
+#include "simulator/plan/planner.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "schedules/error.h"
+#include "schedules/lower.h"
+#include "simulator/plan/checkpoint.h"
+#include "simulator/step/compiled_rows.h"
+#include "simulator/plan/model_costs.h"
+
+namespace pw {
+namespace {
+
+/// How long each microbatch of the first replica takes against a full one; empty where all are full. Its microbatches are the largest.
+std::vector<double> microbatchScale(const PlanRequest& request) {
+  if (request.batch == 0) return {};
+  auto sizes = microbatchSizes(request.batch, request.replicas * request.microbatches);
+  sizes.resize(static_cast<std::size_t>(request.microbatches));
+  if (std::ranges::all_of(sizes, [&](std::int64_t s) { return s == request.microbatch; })) return {};
+  std::vector<double> scale;
+  for (const std::int64_t size : sizes) scale.push_back(static_cast<double>(size) / static_cast<double>(request.microbatch));
+  return scale;
+}
+
+}  // namespace
+
+std::string defaultLoss(const ModelGraph& graph) {
+  const auto isNumber = [&](std::size_t i) {
+    const Value& output = graph.value(graph.outputs[i]);
+    return output.tensor && output.tensor->sizes.empty() && isDifferentiable(output.tensor->dtype);
+  };
+  for (std::size_t i = 0; i < graph.outputs.size(); ++i) {
+    if (graph.outputNames[i] == "loss" && isNumber(i)) return "output:loss";
+  }
+  return !graph.outputs.empty() && isNumber(0) ? "output:" + graph.outputNames.front() : "cross_entropy";
+}
+
+int defaultMicrobatches(int ranks, int replicas, std::int64_t batch, std::int64_t microbatch) {
+  const std::int64_t usual = 4 * std::int64_t{ranks}, samples = batch / replicas;  // of a replica
+  if (batch == 0) return static_cast<int>(std::min<std::int64_t>(usual, kMaxMicrobatches));
+  if (microbatch > 0) return static_cast<int>(std::clamp<std::int64_t>(samples / microbatch, 1, kMaxMicrobatches));
+  const std::int64_t most = std::clamp<std::int64_t>(samples, 1, std::min<std::int64_t>(usual, kMaxMicrobatches));
+  for (std::int64_t count = most; count >= ranks; --count) {
+    if (batch % (replicas * count) == 0) return static_cast<int>(count);
+  }
+  return static_cast<int>(most);
+}
+
+bool reducesGradients(const Placement& placement, int replicas) {
+  return replicas > 1 || (placement.bidirectional() && placement.mirrorOfStage != placement.rankOfStage);
+}
+
+Schedule planRows(const Schedule& schedule, int replicas) {
+  Schedule rows = lower(schedule);
+  return reducesGradients(rows.placement, replicas) ? withReductions(rows) : rows;
+}
+
+std::vector<std::string> splitNames(const std::vector<SplitPoint>& points, const std::vector<NodeId>& begins) {
+  std::vector<std::string> names;
+  for (const NodeId begin : begins) {
+    const auto found = std::ranges::lower_bound(points, begin, {}, &SplitPoint::begin);
+    names.push_back(found == points.end() || found->begin != begin ? fmt::format("node {}", begin.value) : found->name);
+  }
+  return names;
+}
+
+Priced price(const PlanRequest& request, const ModelGraph& graph, const Profile& profile, const Schedule& rows) {
+  ModelCosts model(graph, profile, request.microbatch);
+  CompiledRows compiled(rows);
+  return price(request, model, compiled);
+}
+
+Priced price(const PlanRequest& request, ModelCosts& model, CompiledRows& compiled) {
+  const ModelGraph& graph = model.graph();
+  const Schedule& rows = compiled.rows();
+  const PlanSetting setting{graph, model.profile(), rows, request.replicas, request.optimizerCopies, optimizerShards(request, rows.placement), &model, &compiled};
+  const bool automatic = request.recompute == std::vector<std::string>{"auto"};
+  if (automatic && request.memoryLimit == 0) throw UsageError("Recomputing automatically means as little as a memory limit allows; give a memory limit, or name what to recompute.");
+  Priced priced;
+  priced.partition = model.cut(request.begins);
+  if (!automatic) setCheckpoints(graph, priced.partition, request.recompute, model.changes());
+  priced.sharing = chooseSharing(setting, priced.partition, request.sharing, request.memoryLimit);
+  if (automatic) static_cast<void>(recomputeToFit(setting, priced.partition, request.memoryLimit));
+  priced.costs = model.costTable(priced.partition, rows.placement, request.replicas);
+  priced.costs.microbatchScale = microbatchScale(request);
+  requireSummable(priced.costs, shapeOf(rows));
+  return priced;
+}
+
+Plan planOf(const PlanRequest& request, const ModelGraph& graph, const Profile& profile, const Schedule& rows, const Priced& priced,
+            const std::vector<SplitPoint>& points) {
+  Plan plan;
+  plan.modelFiles = graph.files;
+  plan.modelName = graph.name;
+  plan.fingerprint = fingerprintOf(graph);
+  plan.microbatchSize = request.microbatch;
+  plan.batch = request.batch > 0 ? request.batch : request.microbatch * request.microbatches * request.replicas;
+  plan.replicas = request.replicas;
+  plan.loss = request.loss;
+  plan.partition = priced.partition;
+  plan.splitNames = splitNames(points, request.begins);
+  plan.schedule = rows;
+  plan.costs = priced.costs;
+  plan.profile = profile;
+  plan.optimizer = {request.optimizer, request.optimizerCopies, request.zero1};
+  return plan;
+}
+
+}  // namespace pw

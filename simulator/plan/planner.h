@@ -1,0 +1,75 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "simulator/plan/plan.h"
+#include "simulator/plan/sharing.h"
+
+namespace pw {
+
+/// What a user decides about a plan of one model. Zeros mean "as usual": the family's chunks, microbatches all of one size.
+struct PlanRequest {
+  std::string schedule = "1f1b";
+  int ranks = 2;
+  int chunks = 0;                          ///< stages per rank; 0: as the family has
+  int microbatches = 8;
+  int replicas = 1;
+  std::int64_t microbatch = 1;             ///< samples in a full microbatch
+  std::int64_t batch = 0;                  ///< samples per step of all replicas; 0: all microbatches full
+  std::vector<NodeId> begins;              ///< where stages 1, 2, … begin
+  std::string loss = "cross_entropy";
+  std::vector<std::string> recompute{"none"};  ///< none, full, auto (as little as `memoryLimit` allows), or module names
+  std::optional<Sharing> sharing;          ///< of parameters of several stages; nothing: whichever makes the step shorter
+  std::string optimizer;                   ///< its name, for the plan; empty: not known
+  int optimizerCopies = 0;                 ///< of each trained parameter, as optimizer state
+  bool zero1 = false;                      ///< each replica keeps its share of that state (ZeRO-1)
+  Bytes memoryLimit = 0;                   ///< of a rank; 0: none
+
+  bool operator==(const PlanRequest&) const = default;
+};
+
+/// The loss taken when none is named: the model's own where an output named `loss`, or else its
+/// first output, is a single number, else cross_entropy.
+[[nodiscard]] std::string defaultLoss(const ModelGraph& graph);
+
+/// Microbatches where nobody says how many: 4R. Of a known batch [samples; 0: not known] of D replicas as many as its microbatches of `microbatch`
+/// samples are (0: any size), else the most up to 4R that cut it evenly where those are at least R, else as many as it has samples, up to 4R.
+[[nodiscard]] int defaultMicrobatches(int ranks, int replicas, std::int64_t batch, std::int64_t microbatch);
+
+/// Whether gradients are summed between ranks: replicas, or a bidirectional placement.
+[[nodiscard]] bool reducesGradients(const Placement& placement, int replicas);
+
+/// The rows a plan of this compute-only schedule holds: lowered, with REDUCE_GRAD where gradients are summed between ranks.
+[[nodiscard]] Schedule planRows(const Schedule& schedule, int replicas);
+
+/// How a stage begins, in words: the split point's name, else `node 12`. One name for each begin.
+[[nodiscard]] std::vector<std::string> splitNames(const std::vector<SplitPoint>& points, const std::vector<NodeId>& begins);
+
+/// A partition settled and priced.
+struct Priced {
+  Partition partition;
+  std::vector<SharingChoice> sharing;
+  CostTable costs;  ///< without optimizer state: a run adds its own
+
+  bool operator==(const Priced&) const = default;
+};
+
+/// Cuts at `request.begins`, sets what is recomputed and shared, and folds the costs. `rows`: of `planRows`, for as many stages. Throws
+/// UsageError where the model cannot be cut so. Cost: linear in nodes; with `auto` as `recomputeToFit`.
+[[nodiscard]] Priced price(const PlanRequest& request, const ModelGraph& graph, const Profile& profile, const Schedule& rows);
+/// The same with what is kept from one plan of a model or schedule to the next: of the graph and profile, and of the rows.
+[[nodiscard]] Priced price(const PlanRequest& request, ModelCosts& model, CompiledRows& rows);
+/// Ranks over which each stage's optimizer state is spread: with ZeRO-1 all that hold it.
+[[nodiscard]] inline int optimizerShards(const PlanRequest& request, const Placement& placement) {
+  return request.zero1 ? request.replicas * (placement.bidirectional() ? 2 : 1) : 1;
+}
+
+/// The plan of these parts: it can be saved and run.
+[[nodiscard]] Plan planOf(const PlanRequest& request, const ModelGraph& graph, const Profile& profile, const Schedule& rows, const Priced& priced,
+                          const std::vector<SplitPoint>& points);
+
+}  // namespace pw

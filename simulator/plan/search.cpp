@@ -1,0 +1,419 @@
+#include "simulator/plan/search.h"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <exception>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <set>
+#include <thread>
+#include <tuple>
+#include <utility>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "schedules/error.h"
+#include "schedules/generate.h"
+#include "simulator/plan/balancer.h"
+#include "simulator/plan/search_evaluate.h"
+
+namespace pw {
+namespace {
+
+constexpr std::array<std::pair<std::string_view, Balance>, 4> kBalances{
+    {{"time", Balance::Time}, {"memory", Balance::Memory}, {"parameters", Balance::Parameters}, {"layers", Balance::Layers}}};
+constexpr int kRounds = 8;  ///< over all splits; a plan was seldom seen to move in a fifth
+
+/// Runs `work(0)` … `work(count − 1)` on several threads; the first exception ends it and comes out.
+void forEach(int count, int threads, const std::function<void(int)>& work) {
+  std::atomic<int> next{0};
+  std::mutex mutex;
+  std::exception_ptr failure;
+  const auto loop = [&] {
+    for (int i = next++; i < count; i = next++) {
+      try {
+        work(i);
+      } catch (...) {
+        const std::lock_guard lock(mutex);
+        if (!failure) failure = std::current_exception();
+        next = count;
+      }
+    }
+  };
+  std::vector<std::thread> others;
+  for (int t = 1; t < std::min(threads, count); ++t) others.emplace_back(loop);
+  loop();
+  for (std::thread& thread : others) thread.join();
+  if (failure) std::rethrow_exception(failure);
+}
+
+/// Compute actions of a pass over its schedule.
+std::int64_t workOf(const SearchShape& shape) { return std::int64_t{shape.stages} * shape.request.microbatches; }
+
+bool isBetter(const Candidate& a, const Candidate& b) {
+  if (a.fits != b.fits) return a.fits;
+  if (!a.fits && a.peak != b.peak) return a.peak < b.peak;
+  if (a.samplesPerSecond != b.samplesPerSecond) return a.samplesPerSecond > b.samplesPerSecond;
+  const auto rest = [](const Candidate& c) { return std::tie(c.peak, c.stages, c.request.schedule, c.request.microbatches, c.request.recompute, c.request.begins); };
+  return rest(a) < rest(b);
+}
+
+class Searcher {
+ public:
+  Searcher(const ModelGraph& graph, const ProfileSource& profiles, const SearchSpace& space, const SearchProgress& progress)
+      : graph_(graph), profiles_(profiles), space_(space), progress_(progress), threads_(space.threads > 0 ? space.threads : std::max(1, static_cast<int>(std::thread::hardware_concurrency()))) {}
+  Found run();
+
+ private:
+  void listShapes();
+  void listShapesOf(const Generator& family, const PlanRequest& request);
+  [[nodiscard]] std::optional<PlanRequest> requestOf(int microbatches, std::int64_t batch) const;
+  [[nodiscard]] std::vector<int> counts(std::int64_t batch) const;
+  /// The size microbatches must have [samples]; 0: any.
+  [[nodiscard]] std::int64_t fixedSize() const { return batchSymbol(graph_).empty() ? exportedBatch(graph_) : space_.fixedMicrobatch ? space_.base.microbatch : 0; }
+  void findProfiles();
+  void findModels();
+  void findStarts();
+  [[nodiscard]] std::vector<SplitStart> startsOf(const SearchShape& shape, const Balancer& balancer) const;
+  void tryShape(int shape);
+  void improveBest();
+  void report(const Candidate* candidate);
+  void skip(const SearchShape& shape, const std::string& why);
+  [[nodiscard]] static std::pair<std::int64_t, int> sizeOf(const SearchShape& s) { return {s.request.microbatch, s.stages}; }
+
+  const ModelGraph& graph_;
+  const ProfileSource& profiles_;
+  const SearchSpace& space_;
+  const SearchProgress& progress_;
+  int threads_;
+  std::vector<SearchShape> shapes_;
+  std::map<std::pair<std::int64_t, int>, std::vector<SplitStart>> starts_;  ///< by microbatch size and stages
+  std::vector<std::vector<Candidate>> found_;                               ///< by shape
+  std::set<std::string> skipped_;
+  std::mutex mutex_;  ///< of progress, `skipped_`, `done_`
+  std::int64_t done_ = 0, all_ = 0;  ///< work, in actions to simulate
+  std::atomic<bool> cancelled_{false};
+};
+
+void Searcher::report(const Candidate* candidate) {
+  const std::lock_guard lock(mutex_);
+  constexpr std::int64_t kParts = 1'000'000;
+  const std::int64_t all = std::max<std::int64_t>(1, all_);
+  const auto parts = static_cast<int>(std::min(all, kParts));
+  if (!cancelled_ && progress_ && !progress_(static_cast<int>(static_cast<double>(done_) / static_cast<double>(all) * parts), parts, candidate)) cancelled_ = true;
+}
+
+void Searcher::skip(const SearchShape& shape, const std::string& why) {
+  const std::lock_guard lock(mutex_);
+  skipped_.insert(fmt::format("{}, {} microbatches: {}", shape.request.schedule, shape.request.microbatches, why));
+}
+
+std::vector<int> Searcher::counts(std::int64_t batch) const {
+  std::vector<int> counts = space_.microbatches.empty() ? usualCounts(space_.base.ranks, space_.base.replicas, batch) : space_.microbatches;
+  std::sort(counts.begin(), counts.end());
+  counts.erase(std::unique(counts.begin(), counts.end()), counts.end());
+  return counts;
+}
+
+/// The batch in this many microbatches; nothing where that does not go.
+std::optional<PlanRequest> Searcher::requestOf(int microbatches, std::int64_t batch) const {
+  const std::int64_t parts = std::int64_t{space_.base.replicas} * microbatches;
+  PlanRequest request = space_.base;
+  request.microbatches = microbatches;
+  if (fixedSize() > 0) {
+    request.microbatch = fixedSize();
+    if (batch > 0 && batch != request.microbatch * parts) return std::nullopt;
+    request.batch = request.microbatch * parts;
+  } else {
+    if (batch < parts) return std::nullopt;
+    request.microbatch = (batch + parts - 1) / parts;
+    request.batch = batch;
+  }
+  return request;
+}
+
+void Searcher::listShapesOf(const Generator& family, const PlanRequest& request) {
+  std::vector<int> chunks = space_.chunks;
+  if (chunks.empty()) chunks = family.chunks > 1 ? std::vector<int>{family.chunks, 2 * family.chunks} : std::vector<int>{family.chunks};
+  bool any = false;
+  std::optional<std::string> refusal;
+  SearchShape shape;
+  shape.request = request;
+  shape.request.schedule = family.name;
+  for (const int v : chunks) {
+    shape.stages = request.ranks * v;
+    shape.request.chunks = v;
+    const auto refused = family.refusal({request.ranks, shape.stages, request.microbatches});
+    if (refused && !refusal) refusal = refused;
+    any = any || !refused;
+    if (!refused) shapes_.push_back(shape);
+  }
+  if (!any) skip(shape, *refusal);
+}
+
+void Searcher::listShapes() {
+  std::vector<const Generator*> families;
+  for (const std::string& wanted : space_.schedules) families.push_back(&generatorOf(wanted));
+  if (families.empty()) {
+    for (const Generator& family : generators()) families.push_back(&family);
+  }
+  std::erase_if(families, [](const Generator* family) { return family->name == "forward-only"; });
+  std::int64_t batch = space_.base.batch;
+  if (batch == 0 && fixedSize() == 0) batch = exportedBatch(graph_) * counts(0).back() * space_.base.replicas;
+  const std::vector<int> tried = counts(batch);
+  bool divides = false;
+  for (const int microbatches : tried) {
+    const auto request = requestOf(microbatches, batch);
+    divides = divides || request;
+    for (std::size_t f = 0; f < families.size() && request; ++f) listShapesOf(*families[f], *request);
+  }
+  if (!divides) {
+    throw UsageError(fmt::format("A batch of {} cannot be cut into {} microbatches{}{}; take another batch or other counts.", batch, fmt::join(tried, ", "),
+                                 space_.base.replicas > 1 ? fmt::format(" for each of {} replicas", space_.base.replicas) : "",
+                                 fixedSize() > 0 ? fmt::format(" of {}, {}", fixedSize(), batchSymbol(graph_).empty() ? "the size the model was exported with" : "the size asked for") : ""));
+  }
+  if (shapes_.empty()) throw UsageError(fmt::format("No schedule takes {} ranks and these microbatch counts ({}).", space_.base.ranks, skipped_.empty() ? "only forward-only was asked for" : *skipped_.begin()));
+}
+
+void Searcher::findProfiles() {
+  std::map<std::int64_t, SizedProfile> known;
+  for (SearchShape& shape : shapes_) {
+    const auto [found, isNew] = known.try_emplace(shape.request.microbatch);
+    if (isNew && !cancelled_) {
+      report(nullptr);  // measuring may take its time
+      found->second = profiles_(shape.request.microbatch);
+    }
+    shape.profile = found->second;
+  }
+}
+
+/// What shapes of one microbatch size share.
+void Searcher::findModels() {
+  std::map<std::int64_t, std::shared_ptr<ModelCosts>> known;
+  for (SearchShape& shape : shapes_) {
+    std::shared_ptr<ModelCosts>& model = known[shape.request.microbatch];
+    if (!model) model = std::make_shared<ModelCosts>(graph_, *shape.profile.profile, shape.request.microbatch);
+    shape.model = model;
+  }
+}
+
+std::vector<SplitStart> Searcher::startsOf(const SearchShape& shape, const Balancer& balancer) const {
+  std::vector<SplitStart> starts;
+  const auto add = [&](std::string_view name, const std::vector<NodeId>& begins) {
+    if (std::ranges::none_of(starts, [&](const SplitStart& s) { return s.begins == begins; })) starts.push_back({std::string(name), begins});
+  };
+  if (static_cast<int>(graph_.splitMarkers.size()) + 1 == shape.stages) add("marks", graph_.splitMarkers);
+  for (const Balance by : space_.balances) add(name(by), balancer.begins(shape.stages, by));
+  return starts;
+}
+
+void Searcher::findStarts() {
+  std::map<std::int64_t, std::vector<const SearchShape*>> bySize;  // one of each number of stages
+  for (const SearchShape& shape : shapes_) {
+    if (starts_.try_emplace(sizeOf(shape)).second) bySize[shape.request.microbatch].push_back(&shape);
+  }
+  std::vector<const std::vector<const SearchShape*>*> sizes;
+  for (const auto& [size, shapes] : bySize) sizes.push_back(&shapes);
+  forEach(static_cast<int>(sizes.size()), threads_, [&](int i) {
+    const std::vector<const SearchShape*>& shapes = *sizes[static_cast<std::size_t>(i)];
+    if (cancelled_) return;
+    const Balancer balancer(graph_, *shapes.front()->profile.profile);
+    for (const SearchShape* shape : shapes) {
+      if (cancelled_) return;
+      try {
+        starts_.at(sizeOf(*shape)) = startsOf(*shape, balancer);
+      } catch (const UsageError& error) {  // too few places to split at
+        const std::lock_guard lock(mutex_);
+        skipped_.insert(fmt::format("{} stages: {}", shape->stages, error.what()));
+      }
+      report(nullptr);
+    }
+  });
+}
+
+void Searcher::tryShape(int at) {
+  const SearchShape& shape = shapes_[static_cast<std::size_t>(at)];
+  const std::vector<SplitStart>& starts = starts_.at(sizeOf(shape));
+  if (starts.empty() || cancelled_) return;
+  Evaluator evaluator(shape);
+  std::vector<Candidate>& found = found_[static_cast<std::size_t>(at)];
+  const auto tryOne = [&](const SplitStart& start, const char* recompute) -> std::optional<Candidate> {
+    if (cancelled_) return std::nullopt;
+    try {
+      return evaluator.evaluate(start, {recompute});
+    } catch (const UsageError& error) {
+      skip(shape, error.what());
+      return std::nullopt;
+    }
+  };
+  const auto keep = [&](const std::optional<Candidate>& candidate) {
+    if (!candidate) return;
+    found.push_back(*candidate);
+    report(&*candidate);
+  };
+  for (const SplitStart& start : starts) {
+    const auto kept = tryOne(start, "none");
+    keep(kept);
+    if (!kept || !space_.recompute) continue;
+    const auto full = tryOne(start, "full");
+    keep(full);
+    if (kept->fits) continue;
+    const auto some = tryOne(start, "auto");
+    const bool same = some && full && some->step == full->step && some->peak == full->peak;
+    if (some && some->fits && !same) keep(some);  // one that does not fit recomputes all it can, as `full`
+  }
+}
+
+/// The best of each shape and way to recompute; of those the best.
+void Searcher::improveBest() {
+  struct Chosen {
+    std::size_t shape = 0, candidate = 0;
+  };
+  std::vector<Chosen> chosen;
+  const auto of = [&](const Chosen& c) -> Candidate& { return found_[c.shape][c.candidate]; };
+  for (std::size_t s = 0; s < shapes_.size(); ++s) {
+    std::map<std::vector<std::string>, std::size_t> best;
+    for (std::size_t i = 0; i < found_[s].size(); ++i) {
+      const auto [entry, isNew] = best.try_emplace(found_[s][i].request.recompute, i);
+      if (!isNew && isBetter(found_[s][i], found_[s][entry->second])) entry->second = i;
+    }
+    for (const auto& [recompute, i] : best) chosen.push_back({s, i});
+  }
+  std::sort(chosen.begin(), chosen.end(), [&](const Chosen& a, const Chosen& b) { return isBetter(of(a), of(b)); });
+  chosen.resize(std::min(chosen.size(), static_cast<std::size_t>(std::max(0, space_.improve))));
+  std::map<std::int64_t, std::vector<NodeId>> places;  // by microbatch size
+  for (const Chosen& c : chosen) {
+    const auto [entry, isNew] = places.try_emplace(of(c).request.microbatch);
+    if (!isNew) continue;
+    for (const SplitPoint& point : splitPoints(graph_, bindBatch(graph_, entry->first))) entry->second.push_back(point.begin);
+  }
+  std::vector<std::optional<Candidate>> better(chosen.size());
+  {
+    const std::lock_guard lock(mutex_);
+    all_ = done_;
+    for (const Chosen& c : chosen) all_ += workOf(shapes_[c.shape]);
+  }
+  forEach(static_cast<int>(chosen.size()), threads_, [&](int i) {
+    if (cancelled_) return;
+    const Candidate& start = of(chosen[static_cast<std::size_t>(i)]);
+    const SearchShape& shape = shapes_[chosen[static_cast<std::size_t>(i)].shape];
+    Evaluator evaluator(shape);
+    std::int64_t counted = 0;  // of this candidate's work in `done_`
+    const auto count = [&](double share) {
+      const std::lock_guard lock(mutex_);
+      const auto now = static_cast<std::int64_t>(share * static_cast<double>(workOf(shape)));
+      done_ += now - counted;
+      counted = now;
+    };
+    const Candidate improved = evaluator.improve(start, places.at(start.request.microbatch), kRounds, [&](double share) {
+      count(std::min(1.0, share));
+      report(nullptr);
+      return !cancelled_.load();
+    });
+    count(1);
+    if (improved.moves > 0) better[static_cast<std::size_t>(i)] = improved;
+    report(improved.moves > 0 ? &improved : nullptr);
+  });
+  for (std::size_t i = 0; i < chosen.size(); ++i) {
+    if (!better[i]) continue;
+    Candidate& old = of(chosen[i]);
+    if (better[i]->step <= old.step && better[i]->peak <= old.peak) {
+      old = *better[i];
+    } else {
+      found_[chosen[i].shape].push_back(*better[i]);
+    }
+  }
+}
+
+Found Searcher::run() {
+  listShapes();
+  std::int64_t most = 1;
+  for (const SearchShape& shape : shapes_) {
+    all_ += workOf(shape);
+    most = std::max(most, workOf(shape));
+  }
+  all_ += most * std::max(0, space_.improve);
+  findProfiles();
+  if (!cancelled_) findModels();
+  if (!cancelled_) findStarts();
+  found_.resize(shapes_.size());
+  forEach(cancelled_ ? 0 : static_cast<int>(shapes_.size()), threads_, [&](int i) {
+    if (cancelled_) return;
+    tryShape(i);
+    {
+      const std::lock_guard lock(mutex_);
+      done_ += workOf(shapes_[static_cast<std::size_t>(i)]);
+    }
+    report(nullptr);
+  });
+  if (!cancelled_) improveBest();
+  Found found;
+  for (const auto& candidates : found_) found.candidates.insert(found.candidates.end(), candidates.begin(), candidates.end());
+  std::sort(found.candidates.begin(), found.candidates.end(), isBetter);
+  // Splits that met while they moved.
+  const auto same = [](const Candidate& a, const Candidate& b) { return a.request == b.request; };
+  found.candidates.erase(std::unique(found.candidates.begin(), found.candidates.end(), same), found.candidates.end());
+  markFront(found.candidates);
+  markLeads(found.candidates);
+  found.skipped.assign(skipped_.begin(), skipped_.end());
+  found.shapes = static_cast<int>(shapes_.size());
+  found.cancelled = cancelled_;
+  return found;
+}
+
+}  // namespace
+
+std::vector<int> usualCounts(int ranks, int replicas, std::int64_t batch) {
+  std::set<int> counts;
+  for (const int times : {1, 2, 4, 8}) {
+    if (batch == 0 || std::int64_t{ranks} * times * replicas <= batch) counts.insert(ranks * times);
+  }
+  if (counts.empty()) counts.insert(static_cast<int>(std::max<std::int64_t>(1, batch / replicas)));
+  for (std::int64_t count = 1; count <= std::min<std::int64_t>(batch / replicas, kMaxMicrobatches); ++count) {
+    if (batch % (count * replicas) == 0) counts.insert(static_cast<int>(count));
+  }
+  return {counts.begin(), counts.end()};
+}
+
+void markFront(std::vector<Candidate>& candidates) {
+  std::vector<Candidate*> order;
+  for (Candidate& c : candidates) order.push_back(&c);
+  std::stable_sort(order.begin(), order.end(), [](const Candidate* a, const Candidate* b) {
+    return a->samplesPerSecond != b->samplesPerSecond ? a->samplesPerSecond > b->samplesPerSecond : a->peak < b->peak;
+  });
+  std::optional<Bytes> least;
+  for (Candidate* c : order) {
+    c->onFront = !least || c->peak < *least;
+    if (c->onFront) least = c->peak;
+  }
+}
+
+void markLeads(std::vector<Candidate>& candidates) {
+  std::map<std::tuple<std::string, int, int, std::vector<std::string>>, Candidate*> leaders;
+  for (Candidate& c : candidates) {
+    Candidate*& leader = leaders[{c.request.schedule, c.request.chunks, c.request.microbatches, c.request.recompute}];
+    c.leads = leader == nullptr || isBetter(c, *leader);
+    if (!c.leads) continue;
+    if (leader != nullptr) leader->leads = false;
+    leader = &c;
+  }
+}
+
+std::string_view name(Balance balance) {
+  return std::ranges::find(kBalances, balance, [](const auto& entry) { return entry.second; })->first;
+}
+
+Balance parseBalance(std::string_view text) {
+  const auto found = std::ranges::find(kBalances, text, [](const auto& entry) { return entry.first; });
+  if (found == kBalances.end()) throw UsageError(fmt::format("Unknown balance `{}`; known are time, memory, parameters and layers.", text));
+  return found->second;
+}
+
+Found search(const ModelGraph& graph, const ProfileSource& profiles, const SearchSpace& space, const SearchProgress& progress) {
+  return Searcher(graph, profiles, space, progress).run();
+}
+
+}  // namespace pw

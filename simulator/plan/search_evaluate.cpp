@@ -1,0 +1,134 @@
+#include "simulator/plan/search_evaluate.h"
+
+#include <algorithm>
+#include <array>
+#include <tuple>
+
+#include "schedules/error.h"
+#include "schedules/generate.h"
+
+namespace pw {
+namespace {
+
+/// Idle time of all ranks / (ranks · makespan).
+double bubbleOf(const Program& program, Ns makespan) {
+  Ns idle = program.ranks * makespan;
+  for (std::int32_t rank = 0; rank < program.ranks; ++rank) {
+    for (const std::int32_t step : program.stepsOf(rank)) {
+      if (program.origin[static_cast<std::size_t>(step)].index >= 0) idle -= program.duration[static_cast<std::size_t>(step)];
+    }
+  }
+  return makespan > 0 ? static_cast<double>(idle) / (static_cast<double>(program.ranks) * static_cast<double>(makespan)) : 0;
+}
+
+/// What moving splits lowers.
+std::tuple<Bytes, Ns, Bytes> weightOf(const Candidate& c) {
+  const Bytes limit = c.request.memoryLimit;
+  return {limit > 0 ? std::max<Bytes>(0, c.peak - limit) : 0, c.step, c.peak};
+}
+
+}  // namespace
+
+Evaluator::Evaluator(const SearchShape& shape)
+    : shape_(shape),
+      rows_(planRows(generate(shape.request.schedule, {shape.request.ranks, shape.stages, shape.request.microbatches}), shape.request.replicas)),
+      compiled_(rows_) {}
+
+Evaluator::Weighed Evaluator::weigh(const SplitStart& start, const std::vector<std::string>& recompute) {
+  Weighed weighed;
+  Candidate& c = weighed.candidate;
+  c.request = shape_.request;
+  c.request.begins = start.begins;
+  c.request.recompute = recompute;
+  c.stages = shape_.stages;
+  c.split = start.name;
+  c.scaled = shape_.profile.scaled;
+  weighed.costs = price(c.request, *shape_.model, compiled_).costs;
+  addOptimizerState(weighed.costs, c.request.optimizerCopies, optimizerShards(c.request, rows_.placement));
+  c.peak = std::ranges::max(compiled_.peaks(weighed.costs));
+  c.fits = c.request.memoryLimit == 0 || c.peak <= c.request.memoryLimit;
+  c.samples = c.request.batch > 0 ? c.request.batch : c.request.microbatch * c.request.microbatches * c.request.replicas;
+  return weighed;
+}
+
+void Evaluator::simulate(Weighed& weighed, bool keepsPath) {
+  Candidate& c = weighed.candidate;
+  const Program& program = compiled_.timed(weighed.costs);
+  if (boundsOf_ != compiled_.structure()) {
+    bounds_.clear();
+    boundsOf_ = compiled_.structure();
+  }
+  if (keepsPath) {
+    execute(program, times_, bindings_);
+    bounds_.add(rows_, weighed.costs, program, times_, bindings_);
+  } else {
+    execute(program, times_);
+  }
+  c.step = stepOf(rows_, weighed.costs, program, times_);
+  c.makespan = makespanOf(program, program.duration, times_);
+  c.bubbleFraction = bubbleOf(program, c.makespan);
+  c.samplesPerSecond = c.step > 0 ? static_cast<double>(c.samples) * 1e9 / static_cast<double>(c.step) : 0;
+}
+
+Candidate Evaluator::evaluate(const SplitStart& start, const std::vector<std::string>& recompute) {
+  Weighed weighed = weigh(start, recompute);
+  simulate(weighed, false);
+  return weighed.candidate;
+}
+
+/// Not where more is over the limit, nor where as much is and a path shows that the step is no shorter (or as long, and the peak no lower).
+bool Evaluator::mayImprove(const Weighed& tried, const Candidate& best) {
+  const Bytes limit = best.request.memoryLimit;
+  const auto over = [limit](const Candidate& c) { return limit > 0 ? std::max<Bytes>(0, c.peak - limit) : 0; };
+  if (over(tried.candidate) != over(best)) return over(tried.candidate) < over(best);
+  if (compiled_.prepare(tried.costs) != boundsOf_) return true;
+  const Ns enough = tried.candidate.peak < best.peak ? best.step : best.step - 1;
+  return bounds_.stepWith(rows_, tried.costs, enough) <= enough;
+}
+
+Candidate Evaluator::improve(const Candidate& start, const std::vector<NodeId>& places, int rounds, const std::function<bool(double)>& goOn) {
+  constexpr std::array<std::ptrdiff_t, 6> kFurther{-1, 1, -2, 2, -4, 4};
+  Weighed first = weigh({start.split, start.request.begins}, start.request.recompute);
+  simulate(first, true);  // for its path
+  constexpr std::int64_t kMostWork = 12'000'000;  // actions: some seconds; a step of ten thousand actions is moved to its end within it
+  constexpr std::int64_t kWeighing = 16;          // how much less it is to weigh a move than to simulate it
+  constexpr std::int64_t kCompiling = 8;          // and how much more to compile another structure
+  const std::int64_t size = std::int64_t{start.stages} * start.request.microbatches;
+  std::int64_t work = 0;
+  int structure = compiled_.structure();
+  Candidate best = start;
+  bool moved = true;
+  for (int round = 0; round < rounds && moved; ++round) {
+    moved = false;
+    for (std::size_t i = 0; i < best.request.begins.size(); ++i) {
+      for (const std::ptrdiff_t further : kFurther) {
+        std::vector<NodeId> begins = best.request.begins;
+        const auto at = std::lower_bound(places.begin(), places.end(), begins[i]);
+        const bool between = at == places.end() || *at != begins[i];  // then the place behind it is one step away already
+        const std::ptrdiff_t to = at - places.begin() + further - (between && further > 0 ? 1 : 0);
+        if (to < 0 || to >= static_cast<std::ptrdiff_t>(places.size())) continue;
+        begins[i] = places[static_cast<std::size_t>(to)];
+        const bool ascending = (i == 0 || begins[i - 1] < begins[i]) && (i + 1 == begins.size() || begins[i] < begins[i + 1]);
+        if (!ascending) continue;
+        if (!goOn(static_cast<double>(work) / kMostWork) || work > kMostWork) return best;
+        work += size / kWeighing + (compiled_.structure() - structure) * kCompiling * size;  // of the move before
+        structure = compiled_.structure();
+        try {
+          Weighed tried = weigh({best.split, begins}, best.request.recompute);
+          if (!mayImprove(tried, best)) continue;
+          work += size;
+          simulate(tried, true);
+          if (!(weightOf(tried.candidate) < weightOf(best))) continue;
+          tried.candidate.moves = best.moves + 1;
+          best = std::move(tried.candidate);
+          moved = true;
+        } catch (const UsageError&) {
+          continue;  // no place to cut after all
+        }
+      }
+    }
+  }
+  return best;
+}
+
+}  // namespace pw

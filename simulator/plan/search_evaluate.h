@@ -1,0 +1,65 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "simulator/step/compiled_rows.h"
+#include "simulator/plan/model_costs.h"
+#include "simulator/step/path_bound.h"
+#include "simulator/plan/search.h"
+
+namespace pw {
+
+/// A shape that is tried: schedule, chunks and microbatches; for use within the search only.
+struct SearchShape {
+  PlanRequest request;    ///< without begins
+  int stages = 0;
+  SizedProfile profile;
+  std::shared_ptr<ModelCosts> model;  ///< of the profile, shared by all shapes of a microbatch size
+};
+
+/// Where a shape's splits may start from.
+struct SplitStart {
+  std::string name;
+  std::vector<NodeId> begins;
+};
+
+/// Prices and simulates plans of one shape, one after the other. The program is compiled once, and again where its structure changes. Keeps a
+/// reference to the shape.
+class Evaluator {
+ public:
+  explicit Evaluator(const SearchShape& shape);
+  Evaluator(const Evaluator&) = delete;
+  Evaluator& operator=(const Evaluator&) = delete;
+
+  /// What is predicted with these splits and this recomputation. Throws UsageError where the model cannot be cut or recomputed so.
+  [[nodiscard]] Candidate evaluate(const SplitStart& start, const std::vector<std::string>& recompute);
+
+  /// Moves single begins of a candidate to places 1, 2 or 4 further in `places` (ascending) as long as that lowers, in this order, what is over
+  /// the memory limit, the step, the peak; at most `rounds` times over all begins. A move is not simulated where its memory alone, or a path of
+  /// the program (`PathBounds`), shows that it lowers nothing: the result is that of simulating all. `goOn` is called before every try
+  /// with the share of the most work done. Of very large plans the moves end after some seconds' work, counted in actions and so the same everywhere.
+  /// Ties: the first found.
+  [[nodiscard]] Candidate improve(const Candidate& start, const std::vector<NodeId>& places, int rounds, const std::function<bool(double)>& goOn);
+
+ private:
+  /// What is known without simulating: costs, memory.
+  struct Weighed {
+    Candidate candidate;
+    CostTable costs;
+  };
+  [[nodiscard]] Weighed weigh(const SplitStart& start, const std::vector<std::string>& recompute);
+  void simulate(Weighed& weighed, bool keepsPath);
+  [[nodiscard]] bool mayImprove(const Weighed& tried, const Candidate& best);
+
+  const SearchShape& shape_;
+  Schedule rows_;
+  CompiledRows compiled_;
+  Times times_;
+  std::vector<Binding> bindings_;
+  PathBounds bounds_;
+  int boundsOf_ = 0;  ///< the structure that the paths are of
+};
+
+}  // namespace pw

@@ -1,0 +1,323 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <deque>
+#include <exception>
+#include <iterator>
+#include <limits>
+#include <map>
+#include <optional>
+#include <set>
+#include <string_view>
+
+#include "schedules/error.h"
+#include "schedules/names.h"
+#include "simulator/plan/balancer.h"
+#include "simulator/model/graph_facts.h"
+#include "simulator/plan/partition.h"
+
+namespace pw {
+namespace {
+
+constexpr std::string_view kMarker = "pipe_split (";
+
+bool isInside(const Node& node, const std::string& path) {
+  return std::any_of(node.modules.begin(), node.modules.end(), [&](const ModuleFrame& f) { return f.path == path; });
+}
+
+/// Node ranges of modules and the names of nodes: what a split can be called.
+class Names {
+ public:
+  explicit Names(const ModelGraph& graph) {
+    for (std::size_t n = 0; n < graph.nodes.size(); ++n) {
+      for (const ModuleFrame& frame : graph.nodes[n].modules) {
+        if (!frame.path.empty()) modules_.try_emplace(frame.path, n, n).first->second.second = n;
+      }
+      places_.emplace(fmt::format("@{}", n), n);
+      for (const ValueId output : graph.nodes[n].outputs) {
+        if (!graph.value(output).name.empty()) places_.emplace("@" + graph.value(output).name, n);
+      }
+    }
+    for (const auto& [path, range] : modules_) {
+      places_.emplace(path, range.first);
+      places_.emplace(path + ":end", range.second + 1);
+    }
+  }
+
+  /// Where a stage of this name begins, 0 and the number of nodes included.
+  [[nodiscard]] std::optional<std::size_t> find(const std::string& name) const {
+    const auto found = places_.find(name);
+    return found == places_.end() ? std::nullopt : std::optional(found->second);
+  }
+
+  /// Name of the boundary before node n: the outermost module that begins there, or the outermost that ended; empty if none.
+  [[nodiscard]] static std::string boundary(const Node& before, const Node& after) {
+    for (const ModuleFrame& frame : after.modules) {
+      if (!frame.path.empty() && !isInside(before, frame.path)) return frame.path;
+    }
+    for (const ModuleFrame& frame : before.modules) {
+      if (!frame.path.empty() && !isInside(after, frame.path)) return frame.path + ":end";
+    }
+    return {};
+  }
+
+  /// Name of the place before node n by the node itself.
+  [[nodiscard]] std::string nodeName(const ModelGraph& graph, std::size_t n) const {
+    const auto& outputs = graph.nodes[n].outputs;
+    const std::string name = outputs.empty() ? std::string() : "@" + graph.value(outputs.front()).name;
+    return find(name) == n ? name : fmt::format("@{}", n);
+  }
+
+  [[nodiscard]] const std::map<std::string, std::pair<std::size_t, std::size_t>>& modules() const { return modules_; }
+
+ private:
+  std::map<std::string, std::pair<std::size_t, std::size_t>> modules_;  // path → first and last node
+  std::map<std::string, std::size_t> places_;
+};
+
+/// What would cross before each node, for values that would have to be sent, and whether a stage may begin there.
+struct Crossing {
+  std::vector<Bytes> bytes;
+  std::vector<int> values;
+  std::vector<int> obstacles;
+};
+
+Crossing crossings(const ModelGraph& graph, const Bindings& bindings) {
+  const std::vector<bool> recomputable = recomputableNodes(graph), computed = computedNumbers(graph);
+  const std::size_t end = graph.nodes.size();
+  std::vector<std::size_t> lastUse(graph.values.size(), 0);
+  for (std::size_t n = 0; n < end; ++n) {
+    if (isAssertion(graph.nodes[n])) continue;
+    for (const ValueId v : readsOf(graph.nodes[n])) lastUse[v.index()] = n;
+  }
+  for (const ValueId v : graph.outputs) lastUse[v.index()] = end;
+  Crossing crossing{std::vector<Bytes>(end + 2, 0), std::vector<int>(end + 2, 0), std::vector<int>(end + 2, 0)};
+  const auto add = [](auto& counts, std::size_t first, std::size_t last, auto amount) {  // to positions first..last
+    counts[first] += amount;
+    counts[last + 1] -= amount;
+  };
+  for (std::size_t n = 0; n < end; ++n) {
+    if (recomputable[n]) continue;
+    for (const ValueId v : graph.nodes[n].outputs) {
+      const Value& value = graph.value(v);
+      if ((value.symbolic && !computed[v.index()]) || lastUse[v.index()] <= n) continue;
+      add(crossing.values, n + 1, lastUse[v.index()], 1);
+      try {
+        add(crossing.bytes, n + 1, lastUse[v.index()], bytesOf(value.tensor.value(), bindings));
+      } catch (const std::exception&) {  // no tensor, or its size depends on data
+        add(crossing.obstacles, n + 1, lastUse[v.index()], 1);
+      }
+    }
+  }
+  for (const KeptTogether& group : keptTogether(graph)) add(crossing.obstacles, group.first.index() + 1, group.last.index(), 1);
+  for (std::size_t n = 1; n < end + 2; ++n) {
+    crossing.bytes[n] += crossing.bytes[n - 1];
+    crossing.values[n] += crossing.values[n - 1];
+    crossing.obstacles[n] += crossing.obstacles[n - 1];
+  }
+  return crossing;
+}
+
+std::string nearNames(const Names& names, const std::string& wanted) {
+  std::vector<std::pair<int, std::string>> near;
+  for (const auto& [path, range] : names.modules()) near.emplace_back(editDistance(wanted, path), path);
+  std::sort(near.begin(), near.end());
+  std::string list;
+  for (std::size_t i = 0; i < near.size() && i < 4; ++i) list += (i == 0 ? "" : ", ") + near[i].second;
+  return list;
+}
+
+/// The outermost module of a node whose name ends in a number, as blocks of a model do; null if none.
+const ModuleFrame* numberedModule(const Node& node) {
+  for (const ModuleFrame& frame : node.modules) {
+    const std::string number = frame.path.substr(frame.path.rfind('.') + 1);  // the whole path where there is no dot
+    if (!number.empty() && number.find_first_not_of("0123456789") == std::string::npos) return &frame;
+  }
+  return nullptr;
+}
+
+std::vector<double> layerWeights(const ModelGraph& graph) {
+  std::map<std::string, std::set<std::string>> byClass;
+  for (const Node& node : graph.nodes) {
+    if (const ModuleFrame* layer = numberedModule(node)) byClass[layer->className].insert(layer->path);
+  }
+  if (byClass.empty()) return std::vector<double>(graph.nodes.size(), 1);
+  const auto layers = std::max_element(byClass.begin(), byClass.end(), [](const auto& a, const auto& b) { return a.second.size() < b.second.size(); });
+  std::set<std::string> seen;
+  std::vector<double> weight;
+  for (const Node& node : graph.nodes) {
+    const ModuleFrame* layer = numberedModule(node);
+    weight.push_back(layer != nullptr && layers->second.contains(layer->path) && seen.insert(layer->path).second ? 1 : 0);
+  }
+  return weight;
+}
+
+/// Weight of each node under a balance; the last node also carries the loss.
+std::vector<double> weights(const ModelGraph& graph, const Profile& profile, Balance by) {
+  const std::size_t n = graph.nodes.size();
+  std::vector<double> weight(n, 0);
+  const auto addParameters = [&](double factor) {
+    std::set<std::string> seen;
+    const auto parameterOf = indexByValue(graph, graph.parameters);
+    for (std::size_t i = 0; i < n; ++i) {
+      for (const ValueId v : readsOf(graph.nodes[i])) {
+        const int p = parameterOf[v.index()];
+        if (p < 0 || !seen.insert(storageOf(graph.parameters[static_cast<std::size_t>(p)])).second) continue;
+        weight[i] += factor * static_cast<double>(bytesOf(*graph.value(v).tensor, {}));
+      }
+    }
+  };
+  switch (by) {
+    case Balance::Time:
+      for (std::size_t i = 0; i < n; ++i) weight[i] = static_cast<double>(profile.nodes[i].forward + profile.nodes[i].backward);
+      weight[n - 1] += static_cast<double>(profile.loss.forward + profile.loss.backward);
+      break;
+    case Balance::Memory:
+      for (std::size_t i = 0; i < n; ++i) weight[i] = static_cast<double>(std::max<Bytes>(0, profile.nodes[i].saved));
+      addParameters(2);
+      break;
+    case Balance::Parameters: addParameters(1); break;
+    case Balance::Layers: return layerWeights(graph);
+  }
+  return weight;
+}
+
+/// Cuts the nodes into `stages` ranges at some of the positions.
+struct Dynamic {
+  std::vector<std::size_t> positions;   // candidate begins, with 0 first and the number of nodes last
+  std::vector<double> prefix;           // summed weight before each node
+  std::vector<Bytes> crossing;          // at each position
+  int stages = 1;
+
+  [[nodiscard]] double weight(std::size_t i, std::size_t j) const { return prefix[positions[j]] - prefix[positions[i]]; }
+
+  /// Smallest possible heaviest stage. What lies before a position weighs more the further it is, what lies after it less: the best place for the
+  /// last stage's begin is where the two meet, and moves only forward with its end.
+  [[nodiscard]] double bottleneck() const {
+    const std::size_t k = positions.size();
+    constexpr double kInfinite = std::numeric_limits<double>::infinity();
+    std::vector<double> best(k, kInfinite);
+    best[0] = 0;
+    for (std::size_t s = 0; s < static_cast<std::size_t>(stages); ++s) {
+      std::vector<double> next(k, kInfinite);
+      std::size_t i = s;  // fewer positions do not make s stages
+      for (std::size_t j = s + 1; j < k; ++j) {
+        while (i + 1 < j && std::max(best[i + 1], weight(i + 1, j)) <= std::max(best[i], weight(i, j))) ++i;
+        next[j] = std::max(best[i], weight(i, j));
+      }
+      best = std::move(next);
+    }
+    return best[k - 1];
+  }
+
+  /// Fewest crossing bytes with no stage above `limit`; ties to earlier cuts. Of the begins that the limit allows, a window that moves forward, the
+  /// cheapest stands first in a queue.
+  [[nodiscard]] std::vector<NodeId> cheapest(double limit) const {
+    const std::size_t k = positions.size();
+    constexpr Bytes kInfinite = std::numeric_limits<Bytes>::max() / 4;
+    std::vector<std::vector<std::size_t>> from(static_cast<std::size_t>(stages), std::vector<std::size_t>(k, 0));
+    std::vector<Bytes> best(k, kInfinite);
+    best[0] = 0;
+    for (auto& source : from) {
+      std::vector<Bytes> next(k, kInfinite);
+      std::deque<std::size_t> queue;  // begins, ascending, with ascending bytes
+      const auto cost = [&](std::size_t i) { return best[i] + crossing[i]; };
+      for (std::size_t j = 1; j < k; ++j) {
+        if (best[j - 1] < kInfinite) {
+          while (!queue.empty() && cost(queue.back()) > cost(j - 1)) queue.pop_back();
+          queue.push_back(j - 1);
+        }
+        while (!queue.empty() && weight(queue.front(), j) > limit) queue.pop_front();
+        if (queue.empty()) continue;
+        next[j] = cost(queue.front());
+        source[j] = queue.front();
+      }
+      best = std::move(next);
+    }
+    std::vector<NodeId> begins;
+    std::size_t j = k - 1;
+    for (std::size_t s = from.size(); s-- > 1;) {
+      j = from[s][j];
+      begins.emplace_back(positions[j]);
+    }
+    std::reverse(begins.begin(), begins.end());
+    return begins;
+  }
+};
+
+}  // namespace
+
+std::vector<SplitPoint> splitPoints(const ModelGraph& graph, const Bindings& bindings) {
+  const Crossing crossing = crossings(graph, bindings);
+  const std::set<NodeId> markers(graph.splitMarkers.begin(), graph.splitMarkers.end());
+  const Names names(graph);
+  const std::vector<bool> recomputable = recomputableNodes(graph);
+  const auto firstBound = static_cast<std::size_t>(std::find(recomputable.begin(), recomputable.end(), false) - recomputable.begin());
+  std::vector<SplitPoint> points;
+  for (std::size_t n = 1; n < graph.nodes.size(); ++n) {
+    const bool isMarker = markers.contains(NodeId(n));
+    std::string name = Names::boundary(graph.nodes[n - 1], graph.nodes[n]);
+    if ((name.empty() && !isMarker) || crossing.obstacles[n] > 0) continue;
+    if (n <= firstBound && !isMarker) continue;  // the stages behind compute all of that again: one before has nothing to do
+    if (names.find(name) != n) name = names.nodeName(graph, n);
+    if (isMarker) name = fmt::format("{}{})", kMarker, name);
+    points.push_back({NodeId(n), name, crossing.bytes[n], crossing.values[n]});
+  }
+  return points;
+}
+
+NodeId findSplit(const ModelGraph& graph, const std::string& name) {
+  const bool isMarker = name.rfind(kMarker, 0) == 0 && name.back() == ')';
+  const std::string place = isMarker ? name.substr(kMarker.size(), name.size() - kMarker.size() - 1) : name;
+  const Names names(graph);
+  const auto position = names.find(place);
+  if (!position) {
+    throw UsageError(fmt::format("Model {} has no {} {} to split at; near names: {}.", graph.name, place.rfind('@', 0) == 0 ? "node" : "module", place,
+                                 nearNames(names, place)));
+  }
+  if (*position == 0 || *position == graph.nodes.size()) {
+    throw UsageError(fmt::format("Splitting {} at {} would leave an empty stage; choose a module inside the model.", graph.name, name));
+  }
+  return NodeId(*position);
+}
+
+Balancer::Balancer(const ModelGraph& graph, const Profile& profile) : graph_(graph), profile_(profile) {
+  if (profile.nodes.size() != graph.nodes.size()) throw UsageError(fmt::format("The profile does not belong to model {}; profile it again.", graph.name));
+  const Bindings bindings = bindBatch(graph, profile.microbatch);
+  const Crossing crossing = crossings(graph, bindings);
+  for (const SplitPoint& point : splitPoints(graph, bindings)) points_.push_back(point.begin.index());
+  for (std::size_t n = 1; n < graph.nodes.size(); ++n) {
+    if (crossing.obstacles[n] == 0) free_.push_back(n);
+  }
+  crossing_ = crossing.bytes;
+}
+
+std::vector<NodeId> Balancer::begins(int stages, Balance by) const {
+  if (stages < 1) throw UsageError(fmt::format("{} stages were asked for; there is at least 1.", stages));
+  if (stages == 1) return {};
+  const auto needed = static_cast<std::size_t>(stages) - 1;
+  std::vector<std::size_t> places = points_;
+  const std::vector<double> weight = weights(graph_, profile_, by);
+  if (by == Balance::Layers) {
+    std::vector<std::size_t> starts;
+    std::copy_if(places.begin(), places.end(), std::back_inserter(starts), [&](std::size_t n) { return weight[n] > 0; });
+    if (starts.size() >= needed) places = std::move(starts);  // else layers must be cut
+  }
+  if (places.size() < needed) places = free_;
+  if (places.size() < needed) {
+    throw UsageError(fmt::format("Model {} has {} places to split at and cannot be cut into {} stages.", graph_.name, places.size(), stages));
+  }
+  Dynamic dynamic;
+  dynamic.stages = stages;
+  dynamic.positions.push_back(0);
+  dynamic.positions.insert(dynamic.positions.end(), places.begin(), places.end());
+  dynamic.positions.push_back(graph_.nodes.size());
+  dynamic.prefix.assign(1, 0);
+  for (const double w : weight) dynamic.prefix.push_back(dynamic.prefix.back() + w);
+  for (const std::size_t position : dynamic.positions) dynamic.crossing.push_back(crossing_[position]);
+  return dynamic.cheapest(dynamic.bottleneck() * 1.01 + 1e-9);
+}
+
+std::vector<NodeId> balance(const ModelGraph& graph, const Profile& profile, int stages, Balance by) { return Balancer(graph, profile).begins(stages, by); }
+
+}  // namespace pw

@@ -1,0 +1,301 @@
+#include "simulator/plan/stage_fold.h"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+
+#include "schedules/error.h"
+#include "simulator/model/autocast.h"
+#include "simulator/model/graph_facts.h"
+#include "simulator/costs/profile.h"
+
+namespace pw {
+namespace {
+
+/// Memory while something runs, from some level on.
+struct Curve {
+  Bytes level = 0, peak = 0;
+
+  void during(Bytes above) { peak = std::max(peak, level + above); }
+  void change(Bytes bytes) {
+    level += bytes;
+    peak = std::max(peak, level);
+  }
+};
+
+/// How long computed memory is needed when nothing is kept for a backward. A view belongs to the value it shows.
+class Lifetimes {
+ public:
+  Lifetimes(const ModelGraph& graph, const std::vector<std::vector<ValueId>>& reads, const std::vector<ValueId>& bases, const std::vector<Bytes>& bytes)
+      : made_(graph.nodes.size()), ending_(graph.nodes.size() + 1) {
+    std::vector<std::size_t> last(graph.values.size(), 0);
+    for (std::size_t n = 0; n <= graph.nodes.size(); ++n) {
+      for (const ValueId v : n < graph.nodes.size() ? reads[n] : graph.outputs) last[bases[v.index()].index()] = n;
+    }
+    for (std::size_t n = 0; n < graph.nodes.size(); ++n) {
+      for (const ValueId v : graph.nodes[n].outputs) {
+        const Value& value = graph.value(v);
+        if (!value.tensor || value.symbolic || bases[v.index()] != v) continue;
+        if (bytes[v.index()] < 0) continue;  // a size that depends on data: nothing is known about it
+        const std::size_t end = std::max(last[v.index()], n);
+        made_[n].push_back({NodeId(n), NodeId(end), bytes[v.index()]});
+        ending_[end].push_back(made_[n].back());
+      }
+    }
+  }
+
+  [[nodiscard]] Bytes madeBy(std::size_t node) const {
+    Bytes bytes = 0;
+    for (const Life& life : made_[node]) bytes += life.bytes;
+    return bytes;
+  }
+  /// What a range made that its node is the last to use.
+  [[nodiscard]] Bytes endingAt(std::size_t node, NodeId rangeBegin) const {
+    Bytes bytes = 0;
+    for (const Life& life : ending_[node]) bytes += life.from >= rangeBegin ? life.bytes : 0;
+    return bytes;
+  }
+  /// What a range makes for the nodes behind it.
+  [[nodiscard]] Bytes leaving(const NodeRange& range) const {
+    Bytes bytes = 0;
+    for (auto n = range.begin.index(); n < range.end.index(); ++n) {
+      for (const Life& life : made_[n]) bytes += life.to >= range.end ? life.bytes : 0;
+    }
+    return bytes;
+  }
+
+ private:
+  struct Life {
+    NodeId from, to;
+    Bytes bytes = 0;
+  };
+  std::vector<std::vector<Life>> made_, ending_;
+};
+
+/// Of every value; −1 where it is no tensor or its size depends on data.
+std::vector<Bytes> sizesOf(const ModelGraph& graph, const Bindings& bindings) {
+  std::vector<Bytes> sizes;
+  for (const Value& value : graph.values) {
+    sizes.push_back(-1);
+    if (!value.tensor) continue;
+    try {
+      sizes.back() = bytesOf(*value.tensor, bindings);
+    } catch (const Error&) {
+      continue;
+    }
+  }
+  return sizes;
+}
+
+/// Of values while a stage computes: in 16 bits where autocast makes them so.
+std::vector<Bytes> computedSizes(const ModelGraph& graph, const Profile& profile, std::vector<Bytes> sizes) {
+  std::vector<double> flops;
+  for (const NodeCost& node : profile.nodes) flops.push_back(node.flops);
+  const AutocastTypes types = autocastTypes(graph, profile.computing.precision, flops);
+  for (std::size_t v = 0; v < sizes.size(); ++v) sizes[v] = types.isLower[v] && sizes[v] > 0 ? sizes[v] / 2 : sizes[v];
+  return sizes;
+}
+
+std::vector<std::vector<ValueId>> allReads(const ModelGraph& graph) {
+  std::vector<std::vector<ValueId>> reads;
+  for (const Node& node : graph.nodes) reads.push_back(readsOf(node));
+  return reads;
+}
+
+}  // namespace
+
+/// What the stages of one graph and profile share.
+class FoldTables {
+ public:
+  FoldTables(const ModelGraph& graph, const Profile& profile)
+      : graph_(graph), profile_(profile), bindings_(bindBatch(graph, profile.microbatch)), reads_(allReads(graph)), bases_(viewedBases(graph)), sizes_(sizesOf(graph, bindings_)),
+        lifetimes_(graph, reads_, bases_, computedSizes(graph, profile, sizes_)), sums_(profile) {
+    const auto knows = [](const NodeCost& c) { return c.backwardChange != 0; };
+    knowsBackward_ = knows(profile.loss) || std::any_of(profile.nodes.begin(), profile.nodes.end(), knows);
+    const auto splits = [](const NodeCost& c) { return c.weight != 0; };
+    splits_ = splits(profile.loss) || std::any_of(profile.nodes.begin(), profile.nodes.end(), splits);
+  }
+
+  [[nodiscard]] FoldedStage fold(const StageSpec& spec) const {
+    FoldedStage stage;
+    addState(spec, stage.cost);
+    addTimes(spec, stage.cost);
+    const Curve curve = forward(spec);
+    stage.forwardLevel = curve.level;
+    stage.forwardPeak = curve.peak;
+    stage.whole = backward(spec, false);
+    stage.input = backward(spec, true);
+    stage.splits = splits_;
+    if (!splits_) return stage;
+    stage.held = sums_.range(spec.begin, spec.end).heldForWeight + (isLast(spec) ? profile_.loss.heldForWeight : 0);
+    stage.weightPeak = weight(spec).peak;
+    return stage;
+  }
+
+ private:
+  [[nodiscard]] const NodeCost& node(std::size_t n) const { return profile_.nodes[n]; }
+  [[nodiscard]] bool isLast(const StageSpec& spec) const { return spec.end.index() == graph_.nodes.size(); }
+  [[nodiscard]] Bytes bytes(ValueId v) const { return sizes_[v.index()] >= 0 ? sizes_[v.index()] : bytesOf(*graph_.value(v).tensor, bindings_); }
+
+  void addTimes(const StageSpec& spec, StageCost& stage) const {
+    NodeCost sum = sums_.range(spec.begin, spec.end);
+    if (isLast(spec)) {
+      sum.forward += profile_.loss.forward;
+      sum.backward += profile_.loss.backward;
+      sum.weight += profile_.loss.weight;
+    }
+    Ns again = 0;
+    for (const NodeRange& range : spec.checkpoints) again += sums_.range(range.begin, range.end).forward;
+    const Ns whole = sum.backward + profile_.actionOverhead;
+    stage.forward = sum.forward + profile_.actionOverhead;
+    for (const NodeId n : spec.recomputed) stage.forward += node(n.index()).forward;
+    stage.backward = whole + again;
+    stage.backwardInput = (splits_ ? whole - sum.weight : whole / 2) + again;
+    stage.backwardWeight = splits_ ? sum.weight + profile_.actionOverhead : whole - whole / 2;
+  }
+
+  void addState(const StageSpec& spec, StageCost& stage) const {
+    for (const std::size_t p : spec.parameters) {
+      const ValueId value = graph_.parameters.at(p).value;
+      const TensorMeta& meta = *graph_.value(value).tensor;
+      stage.parameterBytes += bytes(value);
+      if (meta.requiresGrad && isDifferentiable(meta.dtype)) stage.gradientBytes += bytes(value);
+    }
+    stage.fixedBytes += castBytes(spec);
+    for (const std::size_t b : spec.buffers) stage.fixedBytes += bytes(graph_.buffers.at(b).value);
+    for (const std::size_t c : spec.constants) stage.fixedBytes += bytes(graph_.constants.at(c).value);
+    for (const ValueId v : spec.modelInputs) {
+      if (graph_.value(v).tensor) stage.dataBytes += bytes(v);
+    }
+    stage.updatedBytes = stage.gradientBytes;
+  }
+
+  /// Of the copies in 16 bits that autocast computes with: of float32 parameters that matrix products and the like read. They are kept for the whole step.
+  [[nodiscard]] Bytes castBytes(const StageSpec& spec) const {
+    if (profile_.computing.precision == DType::Unknown) return 0;
+    std::set<ValueId> cast;
+    for (auto n = spec.begin.index(); n < spec.end.index(); ++n) {
+      if (node(n).flops <= 0) continue;
+      for (const ValueId value : reads_[n]) cast.insert(bases_[value.index()]);
+    }
+    Bytes sum = 0;
+    for (const std::size_t p : spec.parameters) {
+      const ValueId value = graph_.parameters.at(p).value;
+      if (graph_.value(value).tensor->dtype == DType::Float32 && cast.contains(value)) sum += bytes(value) / 2;
+    }
+    return sum;
+  }
+
+  /// From nothing received on.
+  [[nodiscard]] Curve forward(const StageSpec& spec) const {
+    Curve curve;
+    auto range = spec.checkpoints.cbegin();
+    for (auto n = spec.begin.index(); n < spec.end.index();) {
+      if (range != spec.checkpoints.cend() && range->begin.index() == n) {
+        const Bytes before = curve.level;
+        for (; n < range->end.index(); ++n) {
+          curve.during(node(n).forwardPeak);
+          curve.change(lifetimes_.madeBy(n));
+          curve.change(-lifetimes_.endingAt(n, range->begin));
+        }
+        curve.level = before + lifetimes_.leaving(*range++);
+        continue;
+      }
+      curve.during(node(n).forwardPeak);
+      curve.change(node(n++).saved);
+    }
+    if (!isLast(spec)) return curve;
+    curve.during(profile_.loss.forwardPeak);
+    curve.change(profile_.loss.saved);
+    return curve;
+  }
+
+  void undo(const NodeCost& cost, bool inputOnly, Curve& curve) const {
+    curve.during(cost.backwardPeak);
+    curve.change(knowsBackward_ ? cost.backwardChange : -cost.saved);
+    if (inputOnly) curve.change(cost.heldForWeight);
+  }
+
+  /// From the received gradients on. Who calls backward holds outputs and their gradients until it returns: of the stage, and of a checkpointed
+  /// range, which first runs its forward again. What I keeps for W is not counted twice.
+  [[nodiscard]] BackwardPeak backward(const StageSpec& spec, bool inputOnly) const {
+    BackwardPeak result;
+    result.holds = true;
+    Curve curve;
+    if (isLast(spec)) undo(profile_.loss, inputOnly, curve);
+    Bytes heldOfRange = 0;  // added once the first node has, by itself, given its output's gradient back
+    Bytes addedOfRange = 0;
+    auto range = spec.checkpoints.crbegin();
+    for (auto n = spec.end.index(); n > spec.begin.index(); --n) {
+      if (range != spec.checkpoints.crend() && range->end.index() == n) {
+        for (auto again = range->begin.index(); again < n; ++again) {
+          curve.during(node(again).forwardPeak);
+          curve.change(node(again).saved);
+        }
+        if (n == spec.end.index()) result.holds = false;  // the same gradient
+        heldOfRange = lifetimes_.leaving(*range);
+      }
+      undo(node(n - 1), inputOnly, curve);
+      if (node(n - 1).backwardChange != 0) {
+        const Bytes kept = inputOnly ? node(n - 1).heldForWeight : 0;
+        const Bytes ofRange = std::max<Bytes>(0, std::exchange(heldOfRange, 0) - kept);
+        if (!std::exchange(result.adds, true)) {  // the caller's gradients are added, and the curve begins anew from there
+          result.before = curve.peak;
+          result.level = curve.level;
+          result.ofRange = ofRange;
+          result.kept = kept;
+          curve = {};
+        } else {
+          curve.change(ofRange);
+        }
+        addedOfRange += ofRange;
+      }
+      if (range != spec.checkpoints.crend() && range->begin.index() == n - 1) curve.change(-lifetimes_.leaving(*range++) - std::exchange(addedOfRange, 0));
+    }
+    (result.adds ? result.after : result.before) = curve.peak;
+    return result;
+  }
+
+  [[nodiscard]] Curve weight(const StageSpec& spec) const {
+    Curve curve;
+    for (auto n = spec.end.index(); n-- > spec.begin.index();) {
+      curve.during(node(n).weightPeak);
+      curve.change(-node(n).heldForWeight);
+    }
+    return curve;
+  }
+
+  const ModelGraph& graph_;
+  const Profile& profile_;
+  const Bindings bindings_;
+  std::vector<std::vector<ValueId>> reads_;  ///< by node
+  std::vector<ValueId> bases_;               ///< by value
+  std::vector<Bytes> sizes_;                 ///< by value
+  Lifetimes lifetimes_;
+  CostSums sums_;
+  bool knowsBackward_ = false, splits_ = false;
+};
+
+Bytes BackwardPeak::with(Bytes gradients) const {
+  const Bytes first = gradients + before;
+  return adds ? std::max(first, gradients + level + ofRange + std::max<Bytes>(0, (holds ? gradients : 0) - kept) + after) : first;
+}
+
+StageCost FoldedStage::with(Bytes received, Bytes gradientsIn) const {
+  StageCost stage = cost;
+  stage.activationBytes = std::max<Bytes>(0, forwardLevel + received);
+  stage.forwardPeak = std::max(forwardPeak + received, stage.activationBytes);
+  stage.backwardPeak = whole.with(gradientsIn);
+  stage.inputPeak = input.with(gradientsIn);
+  if (!splits) return stage;
+  stage.freedByInput = std::max<Bytes>(0, stage.activationBytes - held);
+  stage.addedByInput = std::max<Bytes>(0, held - stage.activationBytes);
+  stage.weightPeak = weightPeak;
+  return stage;
+}
+
+StageFolds::StageFolds(const ModelGraph& graph, const Profile& profile) : tables_(std::make_unique<const FoldTables>(graph, profile)) {}
+StageFolds::~StageFolds() = default;
+FoldedStage StageFolds::fold(const StageSpec& stage) const { return tables_->fold(stage); }
+
+}  // namespace pw

@@ -1,0 +1,126 @@
+#include "simulator/plan/torch_plan.h"
+
+#include <algorithm>
+#include <optional>
+#include <string_view>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "schedules/csv.h"
+#include "schedules/error.h"
+#include "schedules/lower.h"
+#include "simulator/model/batch.h"
+
+namespace pw {
+namespace {
+
+/// The name of a node in torch's graph: that of its first result.
+std::string nodeName(const ModelGraph& graph, NodeId id) {
+  for (const ValueId output : graph.node(id).outputs) {
+    if (!graph.value(output).name.empty()) return graph.value(output).name;
+  }
+  throw UsageError(fmt::format("node {} of {} has no name, so torch cannot be told to cut before it; move the split point", id.value, graph.name));
+}
+
+/// Position and kind of the loss: which output, and what is made of it.
+struct Loss {
+  std::string kind;
+  std::size_t output = 0;
+};
+
+Loss lossOf(const Plan& plan, const ModelGraph& graph) {
+  constexpr std::string_view kOutput = "output:";
+  if (!plan.loss.starts_with(kOutput)) return {plan.loss, 0};
+  const std::string wanted = plan.loss.substr(kOutput.size());
+  for (std::size_t i = 0; i < graph.outputs.size(); ++i) {
+    if (graph.outputNames[i] == wanted || graph.value(graph.outputs[i]).name == wanted) return {"output", i};
+  }
+  throw UsageError(fmt::format("{} has no output {}, which the plan takes as its loss; plan the model again", graph.name, wanted));
+}
+
+nlohmann::ordered_json sharedOf(const Plan& plan, const ModelGraph& graph) {
+  auto shared = nlohmann::ordered_json::array();
+  for (const SharedParameter& parameter : plan.partition.shared) {
+    std::vector<std::string> names{parameter.name};
+    for (const StateTensor& state : graph.parameters) {
+      if (storageOf(state) == parameter.storage && state.name != parameter.name) names.push_back(state.name);
+    }
+    for (const auto& [alias, name] : graph.tiedAliases) {
+      if (std::find(names.begin(), names.end(), name) != names.end()) names.push_back(alias);
+    }
+    std::vector<int> stages;
+    for (const Stage stage : parameter.stages) stages.push_back(stage.value);
+    shared.push_back({{"names", names}, {"stages", stages}});
+  }
+  return shared;
+}
+
+/// A tensor for the script; sizes for one microbatch.
+nlohmann::ordered_json inputOf(const Value& value, const Bindings& bindings) {
+  if (!value.tensor) throw UsageError(fmt::format("input {} is no tensor; torch's pipelining cuts a batch of tensors only", value.name));
+  return {{"name", value.name}, {"dtype", name(value.tensor->dtype)}, {"shape", shapeOf(*value.tensor, bindings)}};
+}
+
+std::vector<std::string> notesOf(const Plan& plan, const ModelGraph& graph) {
+  std::vector<std::string> notes;
+  const auto anyStage = [&](auto holds) { return std::any_of(plan.partition.stages.begin(), plan.partition.stages.end(), holds); };
+  if (anyStage([](const StageSpec& s) { return !s.checkpoints.empty(); })) {
+    notes.emplace_back("The plan recomputes activations; torch's stages keep them all, so they need more memory and less time.");
+  }
+  if (anyStage([](const StageSpec& s) { return !s.recomputed.empty(); })) {
+    notes.emplace_back("The plan computes cheap values again on several stages; torch sends them.");
+  }
+  const std::int64_t microbatches = std::int64_t{plan.replicas} * plan.schedule.microbatches;
+  if (plan.batch != microbatches * plan.microbatchSize) {
+    notes.push_back(fmt::format("The plan's batch of {} makes microbatches of different sizes; torch takes equal ones, so a step has {} samples.", plan.batch, microbatches * plan.microbatchSize));
+  }
+  const bool whole = std::any_of(plan.partition.transfers.begin(), plan.partition.transfers.end(),
+                                 [&](const Transfer& t) { return graph.value(t.value).tensor && !isDifferentiable(graph.value(t.value).tensor->dtype); });
+  if (whole) notes.emplace_back("Whole numbers cross a stage boundary; torch 2.11 fails on them (\"only Tensors of floating point dtype can require gradients\").");
+  if (plan.schedule.lockstep) notes.emplace_back("Ranks follow their orders without exchanging messages in cycles.");
+  return notes;
+}
+
+/// torch's pipelining cuts tensors into microbatches along dimension 0, a row for each sample.
+void requireRowsOfSamples(const ModelGraph& graph, ValueId value) {
+  const auto axis = batchAxis(graph, value);
+  if (!axis || *axis == BatchAxis{}) return;
+  throw UsageError(fmt::format("{} of {} does not have a row for each sample in dimension 0, and torch.distributed.pipelining cuts nothing else into microbatches; run the plan with pipewright",
+                               graph.value(value).name, graph.name));
+}
+
+}  // namespace
+
+TorchPlan torchPlan(const Plan& plan, const ModelGraph& graph) {
+  requireFits(plan, graph);
+  if (plan.schedule.placement.bidirectional()) throw UsageError(fmt::format("{} keeps two replicas of each stage, which torch.distributed.pipelining cannot; plan with dualpipev or zbv instead", plan.schedule.name));
+  if (plan.modelFiles.size() != 1) throw UsageError(fmt::format("{} was exported in {} archives; torch needs the model in one", plan.modelName, plan.modelFiles.size()));
+  const Bindings bindings = bindBatch(graph, plan.microbatchSize);
+  const Loss loss = lossOf(plan, graph);
+  for (const ValueId input : graph.inputs) requireRowsOfSamples(graph, input);
+  if (loss.kind == "cross_entropy" || loss.kind == "mse") requireRowsOfSamples(graph, graph.outputs.at(loss.output));
+
+  nlohmann::ordered_json settings;
+  settings["model"] = plan.modelFiles.front();
+  settings["schedule"] = plan.schedule.name;
+  settings["ranks"] = plan.schedule.rows.size();
+  settings["replicas"] = plan.replicas;
+  settings["microbatches"] = plan.schedule.microbatches;
+  settings["microbatch"] = plan.microbatchSize;
+  auto& begins = settings["begins"] = nlohmann::ordered_json::array();
+  for (std::size_t s = 1; s < plan.partition.stages.size(); ++s) begins.push_back(nodeName(graph, plan.partition.stages[s].begin));
+  settings["split_points"] = plan.splitNames;
+  auto& owners = settings["stage_to_rank"] = nlohmann::ordered_json::array();
+  for (const Rank rank : plan.schedule.placement.rankOfStage) owners.push_back(rank.value);
+  auto& inputs = settings["inputs"] = nlohmann::ordered_json::array();
+  for (const ValueId input : graph.inputs) inputs.push_back(inputOf(graph.value(input), bindings));
+  settings["loss"] = loss.kind;
+  settings["loss_output"] = loss.output;
+  const Value& output = graph.value(graph.outputs.at(loss.output));
+  settings["output_shape"] = output.tensor ? shapeOf(*output.tensor, bindings) : std::vector<std::int64_t>{};
+  settings["shared"] = sharedOf(plan, graph);
+  return {toCsv(computeOnly(plan.schedule)), settings.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n", notesOf(plan, graph)};
+}
+
+}  // namespace pw

@@ -1,0 +1,128 @@
+#include <algorithm>
+#include <limits>
+#include <set>
+#include <tuple>
+
+#include "simulator/step/explain.h"
+#include "simulator/report/metrics.h"
+
+namespace pw {
+namespace {
+
+constexpr Ns kNever = std::numeric_limits<Ns>::max();
+
+/// Compute spans of each rank in order, and from the first start to the last end anywhere.
+struct Lanes {
+  std::vector<std::vector<const Span*>> spans;
+  Ns first = kNever, last = 0;
+};
+
+Lanes lanesOf(const Trace& trace) {
+  Lanes lanes;
+  lanes.spans.resize(static_cast<std::size_t>(std::max(0, trace.ranks)));
+  for (const Span& span : trace.spans) {
+    if (!isCompute(span.kind) || span.rank.value < 0 || span.rank.index() >= lanes.spans.size()) continue;
+    lanes.spans[span.rank.index()].push_back(&span);
+    lanes.first = std::min(lanes.first, span.start);
+    lanes.last = std::max(lanes.last, span.end);
+  }
+  for (auto& lane : lanes.spans) {
+    std::sort(lane.begin(), lane.end(),
+              [](const Span* a, const Span* b) { return std::tie(a->start, a->end) < std::tie(b->start, b->end); });
+  }
+  return lanes;
+}
+
+RankPhases phasesOf(const std::vector<const Span*>& lane, Rank rank, const Lanes& lanes) {
+  RankPhases phases;
+  phases.rank = rank;
+  Ns firstBackward = kNever, lastForward = -1;
+  for (const Span* span : lane) {
+    if (span->kind == SpanKind::Forward)
+      lastForward = std::max(lastForward, span->end);
+    else
+      firstBackward = std::min(firstBackward, span->start);
+  }
+  phases.steady = firstBackward != kNever ? firstBackward : lastForward >= 0 ? lastForward : lanes.last;
+  phases.cooldown = std::max(phases.steady, lastForward);
+
+  const std::array<Ns, kPhases + 1> bounds{lanes.first, phases.steady, phases.cooldown, lanes.last};
+  const auto idle = [&](Ns from, Ns to) {
+    for (std::size_t p = 0; p < kPhases; ++p) phases.idle[p] += std::max<Ns>(0, std::min(to, bounds[p + 1]) - std::max(from, bounds[p]));
+  };
+  Ns done = lanes.first;
+  for (const Span* span : lane) {
+    idle(done, span->start);
+    done = std::max(done, span->end);
+  }
+  idle(done, lanes.last);
+  phases.beforeFirst = (lane.empty() ? lanes.last : lane.front()->start) - lanes.first;
+  phases.afterLast = lane.empty() ? 0 : lanes.last - done;
+  return phases;
+}
+
+/// The starts that show the period of a rank, in order, and how many of them a microbatch has.
+struct Beats {
+  std::vector<Ns> starts;
+  std::size_t all = 0;  ///< in any phase
+  std::size_t microbatches = 0;
+};
+
+Beats beatsOf(const std::vector<const Span*>& lane, const RankPhases& phases) {
+  const bool trains = std::any_of(lane.begin(), lane.end(), [](const Span* s) { return s->kind != SpanKind::Forward; });
+  Beats beats;
+  std::set<Microbatch> microbatches;
+  for (const Span* span : lane) {
+    const bool beat = trains ? span->kind == SpanKind::Backward || span->kind == SpanKind::BackwardInput : true;
+    if (!beat) continue;
+    ++beats.all;
+    microbatches.insert(span->microbatch);
+    if (!trains || (span->start >= phases.steady && span->start <= phases.cooldown)) beats.starts.push_back(span->start);
+  }
+  beats.microbatches = microbatches.size();
+  return beats;
+}
+
+}  // namespace
+
+std::string_view name(Phase phase) {
+  switch (phase) {
+    case Phase::Warmup: return "warmup";
+    case Phase::Steady: return "steady";
+    case Phase::Cooldown: return "cooldown";
+  }
+  return "?";
+}
+
+std::vector<RankPhases> phasesOf(const Trace& trace) {
+  const Lanes lanes = lanesOf(trace);
+  std::vector<RankPhases> phases;
+  for (std::size_t r = 0; r < lanes.spans.size(); ++r) {
+    phases.push_back(lanes.first > lanes.last ? RankPhases{.rank = Rank(r)} : phasesOf(lanes.spans[r], Rank(r), lanes));
+  }
+  return phases;
+}
+
+Ns steadyPeriod(const Trace& trace) {
+  constexpr std::size_t kLeast = 4;
+  const Lanes lanes = lanesOf(trace);
+  const Metrics metrics = measure(trace);
+  Beats beats;
+  Ns busiest = -1;
+  for (std::size_t r = 0; r < lanes.spans.size(); ++r) {
+    const Ns busy = metrics.ranks[r].busy;
+    if (busy < busiest) continue;
+    Beats own = beatsOf(lanes.spans[r], phasesOf(lanes.spans[r], Rank(r), lanes));
+    if (busy > busiest || own.starts.size() > beats.starts.size()) beats = std::move(own);
+    busiest = busy;
+  }
+  const std::size_t n = beats.starts.size();
+  if (n < kLeast || beats.microbatches < kLeast) return 0;
+  const std::size_t a = n / 4, b = n - 1 - a;
+  const Ns time = (beats.starts[b] - beats.starts[a]) * static_cast<Ns>(beats.all);
+  const auto count = static_cast<Ns>((b - a) * beats.microbatches);
+  const auto work = (busiest + static_cast<Ns>(beats.microbatches) - 1) / static_cast<Ns>(beats.microbatches);
+  return std::max(work, (time + count / 2) / count);
+}
+
+}  // namespace pw

@@ -1,0 +1,135 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "simulator/step/program.h"
+#include "simulator/trace/trace.h"
+
+namespace pw {
+
+/// What a span of a timeline shows.
+struct SpanTag {
+  SpanKind kind = SpanKind::Forward;
+  Stage stage;
+  Microbatch microbatch;
+  Rank peer;  ///< messages: the receiver; else the rank itself
+
+  bool operator==(const SpanTag&) const = default;
+};
+
+/// A time of each SpanKind.
+inline constexpr std::size_t kSpanKinds = 12;
+using KindTimes = std::array<Ns, kSpanKinds>;
+
+/// Spans of one track in flat arrays, in the order of (start, end, kind, stage, microbatch, peer). On a compute track ends ascend too; the two
+/// of a slot have equal times and stand next to each other. On a communication track spans may overlap.
+struct SpanTrack {
+  std::vector<Ns> start, end;
+  std::vector<SpanTag> tags;
+  // Summaries of blocks of kBlock spans, so that a pixel full of spans costs no more than a few:
+  static constexpr std::size_t kBlock = 32;
+  std::vector<Ns> firstStart;   ///< by block
+  std::vector<Ns> ownEnd;       ///< by block: latest end of its spans
+  std::vector<Ns> latestEnd;    ///< by block: latest end up to its last span
+  std::vector<KindTimes> busy;  ///< by block, and one more: time in the spans before the block; a slot's two count half each
+
+  [[nodiscard]] std::size_t size() const { return start.size(); }
+
+  bool operator==(const SpanTrack&) const = default;
+};
+
+/// Whether the span and the next one are one slot: a forward and a backward over the same time.
+[[nodiscard]] inline bool isSlotAt(const SpanTrack& track, std::size_t i) {
+  return i + 1 < track.size() && track.start[i] == track.start[i + 1] && track.end[i] == track.end[i + 1] && track.end[i] > track.start[i] &&
+         track.tags[i].kind == SpanKind::Forward && track.tags[i + 1].kind == SpanKind::Backward;
+}
+
+/// A rank's memory: `bytes[i]` from `time[i]` to `time[i + 1]`; and the first time and the least and most of blocks of kBlock samples.
+struct MemoryTrack {
+  std::vector<Ns> time;
+  std::vector<Bytes> bytes;
+  static constexpr std::size_t kBlock = 32;
+  std::vector<Ns> firstTime;
+  std::vector<std::pair<Bytes, Bytes>> extremes;
+  Bytes peak = 0;
+
+  bool operator==(const MemoryTrack&) const = default;
+};
+
+/// A trace laid out for drawing and searching. Waits are not spans here: what a compute track leaves open up to `end` is bubble.
+struct Timeline {
+  struct RankTracks {
+    SpanTrack compute;        ///< F, B, I, W, optimizer, sums of shared gradients, load, store
+    SpanTrack communication;  ///< messages this rank sends, and its reductions
+    MemoryTrack memory;
+
+    bool operator==(const RankTracks&) const = default;
+  };
+  std::vector<RankTracks> ranks;
+  Ns end = 0;        ///< last end of a span
+  int stages = 0;
+  Bytes peak = 0;    ///< most memory of any rank
+
+  bool operator==(const Timeline&) const = default;
+};
+
+/// Linear. The trace is in order (`normalize`).
+[[nodiscard]] Timeline timelineOf(const Trace& trace);
+
+/// The same timeline as of `traceOf(rows, costs, program, times)`, without making the trace: the arrays of `timeline` are used again, so that
+/// where it was filled from a program of the same rows before only a few words for each channel are allocated. Linear.
+void fill(const Schedule& rows, const CostTable& costs, const Program& program, const Times& times, Timeline& timeline);
+
+/// One span of a timeline.
+enum class TrackKind : std::uint8_t { Compute, Communication };
+struct SpanRef {
+  Rank rank;
+  TrackKind track = TrackKind::Compute;
+  std::int32_t index = 0;
+
+  auto operator<=>(const SpanRef&) const = default;
+};
+
+[[nodiscard]] const SpanTrack& trackOf(const Timeline& timeline, const SpanRef& ref);
+[[nodiscard]] Span spanOf(const Timeline& timeline, const SpanRef& ref);
+
+/// Indices [first, last) of the spans that touch [from, to): those outside it do not; of a communication track some inside may not either.
+/// O(log n).
+[[nodiscard]] std::pair<std::size_t, std::size_t> visible(const SpanTrack& track, Ns from, Ns to);
+
+/// The first span that starts at or after `time`; n if none. `hint`: near it, as far as known; the cost is the logarithm of its distance.
+[[nodiscard]] std::size_t firstFrom(const SpanTrack& track, Ns time, std::size_t hint = 0);
+
+/// Time within [from, to) of each kind (index: SpanKind); a slot's two spans count half each, to the nanosecond. O(log n + kBlock), and for
+/// spans that overlap also of how many are under way at `from` and `to`.
+[[nodiscard]] KindTimes busyByKind(const SpanTrack& track, Ns from, Ns to);
+/// The same from the beginning to `to`; `next`: `firstFrom(track, to)`.
+[[nodiscard]] KindTimes busyBefore(const SpanTrack& track, Ns to, std::size_t next);
+
+/// The span under a time; of a slot the forward; of several messages the one that started last. O(log n), and as `busyByKind`.
+[[nodiscard]] std::optional<std::size_t> spanAt(const SpanTrack& track, Ns time);
+
+/// Where a rank's compute track is idle around a time: the end of the span before (0 for the first) and the start of the next (the timeline's
+/// end behind the last). Nothing where the rank is busy.
+[[nodiscard]] std::optional<std::pair<Ns, Ns>> bubbleAt(const Timeline& timeline, Rank rank, Ns time);
+
+/// The span of this compute action on this rank, its `occurrence`-th. O(n); build a table for many.
+[[nodiscard]] std::optional<SpanRef> findAction(const Timeline& timeline, Rank rank, SpanKind kind, Stage stage, Microbatch microbatch,
+                                                int occurrence = 0);
+
+/// What ranks did in [from, to).
+struct RangeTotals {
+  Ns busy = 0;           ///< F, B, I, W
+  Ns bubble = 0;         ///< nothing on the compute track, within the timeline: from 0 to its end
+  Ns communication = 0;  ///< messages of this rank under way and its reductions, overlaps once
+
+  bool operator==(const RangeTotals&) const = default;
+};
+/// By rank. Linear in the spans of the range.
+[[nodiscard]] std::vector<RangeTotals> totals(const Timeline& timeline, Ns from, Ns to);
+
+}  // namespace pw

@@ -1,0 +1,114 @@
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <tuple>
+#include <vector>
+
+#include "simulator/report/timeline.h"
+
+namespace pw {
+
+/// What orders spans that start together.
+[[nodiscard]] inline auto orderOf(const SpanTrack& track, std::size_t i) {
+  const SpanTag& tag = track.tags[i];
+  return std::tuple(track.end[i], tag.kind, tag.stage, tag.microbatch, tag.peer);
+}
+
+/// Puts spans that start together into their order: there is one without a duration, or messages of several channels.
+void sortTies(SpanTrack& track);
+
+/// Puts runs that are each in the order of starts into one: the first begins at 0, each other one at its bound, the last one ends at the track's
+/// end. Cost: spans times the logarithm of runs.
+void mergeRuns(SpanTrack& track, std::vector<std::size_t> begins);
+
+/// Makes the summaries of all tracks, and what is said of them together; or in parts, of which the first two may run side by side.
+void summarize(Timeline& timeline);
+void summarizeRanks(Timeline& timeline);  ///< compute and memory
+void summarizeCommunication(Timeline& timeline);
+void summarizeWhole(Timeline& timeline);
+
+/// Writes a track from its beginning over what it held, in the order of starts.
+class SpanWriter {
+ public:
+  SpanWriter(SpanTrack& track, std::size_t expected) : track_(&track) { room(track.size() > 0 ? track.size() : expected); }
+
+  [[gnu::always_inline]] void push(Ns start, Ns end, SpanTag tag) {
+    if (size_ == capacity_) room(std::max<std::size_t>(64, 2 * capacity_));
+    start_[size_] = start;
+    end_[size_] = end;
+    tags_[size_] = tag;
+    tidy_ = tidy_ && (size_ == 0 || start_[size_ - 1] < start || (start_[size_ - 1] == start && orderOf(*track_, size_ - 1) <= orderOf(*track_, size_)));
+    ++size_;
+  }
+  void finish() {
+    room(size_);
+    if (!tidy_) sortTies(*track_);
+  }
+
+ private:
+  void room(std::size_t size) {
+    track_->start.resize(size);
+    track_->end.resize(size);
+    track_->tags.resize(size);
+    start_ = track_->start.data();
+    end_ = track_->end.data();
+    tags_ = track_->tags.data();
+    capacity_ = size;
+  }
+
+  SpanTrack* track_;
+  Ns* start_ = nullptr;
+  Ns* end_ = nullptr;
+  SpanTag* tags_ = nullptr;
+  std::size_t size_ = 0, capacity_ = 0;
+  bool tidy_ = true;
+};
+
+/// Writes a memory curve over what the track held: one sample at 0, then one where the bytes after all changes of an instant differ.
+class MemoryWriter {
+ public:
+  /// `most`: samples there can be at most, as far as known.
+  explicit MemoryWriter(MemoryTrack& track, std::size_t most = 0) : track_(&track) {
+    track_->time.reserve(most);
+    track_->bytes.reserve(most);
+    room(std::max<std::size_t>(track_->time.size(), 64));
+  }
+
+  void change(Ns time, Bytes bytes) {
+    if (bytes == 0) return;
+    if (time != now_) {
+      settle();
+      now_ = time;
+    }
+    held_ += bytes;
+  }
+  /// Writes what changed last, unless the samples were `put`.
+  void settle() {
+    if (size_ == 0 || last_ != held_) put(now_, held_);
+  }
+  void put(Ns time, Bytes bytes) {
+    if (size_ == capacity_) room(size_ < track_->time.capacity() ? std::min(2 * size_, track_->time.capacity()) : 2 * size_);
+    time_[size_] = time;
+    bytes_[size_++] = last_ = bytes;
+  }
+  void finish() { room(size_); }
+
+ private:
+  void room(std::size_t size) {
+    track_->time.resize(size);
+    track_->bytes.resize(size);
+    time_ = track_->time.data();
+    bytes_ = track_->bytes.data();
+    capacity_ = size;
+  }
+
+  MemoryTrack* track_;
+  Ns* time_ = nullptr;
+  Bytes* bytes_ = nullptr;
+  std::size_t size_ = 0, capacity_ = 0;
+  Ns now_ = 0;
+  Bytes held_ = 0, last_ = 0;
+};
+
+}  // namespace pw

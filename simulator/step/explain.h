@@ -1,0 +1,138 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "simulator/step/program.h"
+#include "simulator/trace/trace.h"
+
+namespace pw {
+
+// ---- Phases, of any trace -------------------------------------------------------------------------------------------
+
+/// Of a rank, within the makespan. Warmup lasts until its first backward (B, I or W) starts, cooldown from the end of its last forward;
+/// where the two would overlap (GPipe: between the last forward and the first backward) it is warmup, and nothing is steady. Without
+/// backwards warmup lasts until the end of the last forward; a rank that computes nothing is in warmup all the time.
+enum class Phase : std::uint8_t { Warmup, Steady, Cooldown };
+inline constexpr std::size_t kPhases = 3;
+
+/// `warmup`, `steady`, `cooldown`.
+[[nodiscard]] std::string_view name(Phase phase);
+
+/// Where a rank's phases begin and how long it idles in each; their sum is `RankMetrics::idle`. The window clock leaves out
+/// `beforeFirst` and `afterLast`, which the flush clock counts in the first and last phase.
+struct RankPhases {
+  Rank rank;
+  Ns steady = 0;                      ///< warmup ends
+  Ns cooldown = 0;                    ///< steady ends
+  std::array<Ns, kPhases> idle{};     ///< by phase
+  Ns beforeFirst = 0, afterLast = 0;  ///< idle before its first and after its last action
+
+  bool operator==(const RankPhases&) const = default;
+};
+
+/// By rank. Cost: n log n in spans.
+[[nodiscard]] std::vector<RankPhases> phasesOf(const Trace& trace);
+
+/// Time per microbatch in the steady state, on the busiest rank (ties: the one with most backwards in its steady phase, then the lowest).
+/// Of the starts t₀ ≤ … ≤ tₙ₋₁ of its backwards (B or I) within the steady phase, ends included, it takes the middle half, from a = n div 4
+/// to b = n − 1 − a: (t_b − t_a) / (b − a), times the rank's backwards per microbatch (its chunks), to the nearest ns. A rank without
+/// backwards: the same of its forwards. At least the rank's work per microbatch, below which a short run falls as its W come later. 0 with fewer than 4 such starts or 4 microbatches: there is no steady state (GPipe). Cost: n log n
+/// in spans.
+[[nodiscard]] Ns steadyPeriod(const Trace& trace);
+
+// ---- Causes, of executed times --------------------------------------------------------------------------------------
+
+/// What time goes by with.
+enum class Doing : std::uint8_t {
+  Compute,
+  Load,      ///< lockstep: from the host
+  Store,     ///< lockstep: to the host
+  Transfer,  ///< a message holds its channel
+  Queue,     ///< another message holds the channel of the one that waits
+  Latency,   ///< a message is on the way and holds no channel
+};
+
+/// A rank or message at work.
+struct Segment {
+  Doing doing = Doing::Compute;
+  Rank rank;                      ///< messages: the sender
+  Rank peer;                      ///< messages: the receiver; else the rank itself
+  Action action;                  ///< messages: the one whose result they carry; of a slot the forward; meaningless for load and store
+  std::optional<Action> partner;  ///< the backward of a slot
+  Ns from = 0, to = 0;
+
+  bool operator==(const Segment&) const = default;
+};
+[[nodiscard]] inline bool isMessage(Doing doing) { return doing == Doing::Transfer || doing == Doing::Queue || doing == Doing::Latency; }
+
+/// The chain of actions and messages, each waiting for the one before, that ends with the last action (ties: on the lowest rank): its
+/// segments tile the makespan. Shorter, each would shorten it as far as no other chain is as long.
+struct CriticalPath {
+  /// Time on the path by rank.
+  struct Share {
+    Ns forward = 0, backward = 0, backwardInput = 0, backwardWeight = 0;
+    Ns slot = 0;  ///< overlapped pairs
+    Ns host = 0;  ///< load and store
+
+    bool operator==(const Share&) const = default;
+  };
+  std::vector<Segment> segments;
+  std::vector<Share> compute;  ///< by rank
+  Ns transfer = 0, queue = 0, latency = 0;
+
+  bool operator==(const CriticalPath&) const = default;
+};
+
+/// A gap on a rank's compute lane, before an action or at the end of its row, and why: the causes, in the order of time, tile the gap.
+struct Bubble {
+  Rank rank;
+  Ns start = 0, end = 0;
+  Phase phase = Phase::Warmup;
+  std::optional<Action> next;  ///< starts at `end`; none: the row is done and others still work
+  Action awaited;              ///< what the rank waits for: an action whose message comes last, or that ends last
+  Rank awaitedRank;
+  std::vector<Segment> causes;
+
+  bool operator==(const Bubble&) const = default;
+};
+
+/// Idle time of a rank in one phase while another rank (or message from it) is what it waits for.
+struct BubbleGroup {
+  Rank rank;
+  Phase phase = Phase::Warmup;
+  Rank cause;            ///< who computes, or sends
+  bool message = false;  ///< a message of `cause` is under way, not an action
+  Ns idle = 0;
+
+  bool operator==(const BubbleGroup&) const = default;
+};
+
+/// Why a step takes as long as it does. All times are those of the trace, from its first to its last action.
+struct Explanation {
+  CriticalPath path;
+  std::vector<Bubble> bubbles;      ///< by (rank, start)
+  std::vector<BubbleGroup> groups;  ///< their causes, largest idle first, then by (rank, phase, cause, message)
+
+  bool operator==(const Explanation&) const = default;
+};
+
+/// Follows from each action back what it waited for. Of several that came at the same time: for a rank its own previous action, for a
+/// message its sender before the channel; then the lowest rank or, after ranks, channel, and its earliest. Arguments as in `traceOf`;
+/// `times` were computed with the program's durations. Cost: linear in steps plus the causes found: within the gaps of one rank no step
+/// comes twice.
+/// Without `keepsBubbles` only their groups are returned: memory then does not grow with the causes.
+[[nodiscard]] Explanation explain(const Schedule& rows, const CostTable& costs, const Program& program, const Times& times, bool keepsBubbles = true);
+
+/// Compiles, executes and explains.
+[[nodiscard]] Explanation explain(const Schedule& schedule, const CostTable& costs, Sending sending = Sending::Overlapped);
+
+/// `rank 2 waits 3 ms for 3B0: rank 3 computes 3F2 until 5 ms, then 3B0 until 7 ms, its message is on the way until 8 ms`. Actions of one
+/// rank in a row are summed up; of more than six causes the middle ones are left out.
+[[nodiscard]] std::string toString(const Bubble& bubble);
+
+}  // namespace pw

@@ -1,0 +1,157 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <vector>
+
+#include "schedules/schedule.h"
+#include "simulator/step/simulate.h"
+
+namespace pw {
+
+/// Something done on a lane. A lane is a rank, a channel (its steps are transfers), the reductions of a rank or, in lockstep, the exchange
+/// between cycles (its steps are barriers); each does its steps one after the other.
+struct Step {
+  std::int32_t lane = 0;
+  std::int32_t firstEdge = 0;  ///< its edges go up to the next step's first
+
+  bool operator==(const Step&) const = default;
+};
+
+/// `to` starts no earlier than its source's end plus `delays[delay]`.
+struct Edge {
+  std::int32_t to = 0;
+  std::int32_t delay = 0;
+
+  bool operator==(const Edge&) const = default;
+};
+
+/// What a step takes at its start and gives back at its end: bytes, and live (stage, microbatch) pairs. In its middle it has `peak` bytes more.
+struct MemoryUse {
+  Bytes gain = 0, loss = 0, peak = 0;
+  std::int32_t born = 0, died = 0;
+
+  auto operator<=>(const MemoryUse&) const = default;
+};
+
+/// The buffer of what a stage gets from other ranks, or of the gradients it sends there: what a step does with it.
+struct BufferChange {
+  enum class What : std::uint8_t {
+    Posted,  ///< the receive's buffer is there from the step's start
+    Used,    ///< and no more from the start of the step that uses it (its activations count it)
+    Kept,    ///< gradients stay after the end of the step that made them
+    Sent,    ///< to the end of this one
+  };
+  Stage stage;
+  bool backward = false;
+  What what = What::Posted;
+
+  auto operator<=>(const BufferChange&) const = default;
+};
+
+/// Which costs a use of memory adds up: those of an action or of the two of a slot, and of buffers.
+struct UseSource {
+  std::int32_t action = 0;       ///< 1 + 4 · stage + kind; 0: none
+  std::int32_t partner = 0;      ///< the same of a slot's second action
+  std::int32_t firstBuffer = 0;  ///< in `Program::buffers`; they go up to the next source's first
+
+  bool operator==(const UseSource&) const = default;
+};
+
+/// Where a step comes from. Rank: `index` is the position of its (first) action in the row, or one of the two below. Channel: the
+/// message of the cost table. Reduction: the position of its REDUCE_GRAD in the rank's row. Barrier: the cycle.
+struct Origin {
+  std::int32_t index = 0;
+  Microbatch microbatch;  ///< of the (first) action, a message, a load or a store
+
+  bool operator==(const Origin&) const = default;
+};
+inline constexpr std::int32_t kLoadStep = -1, kStoreStep = -2;
+
+/// What of the costs decides who waits for whom: programs of the same rows with an equal basis differ in durations, delays and bytes only.
+struct Basis {
+  struct Ends {
+    Stage from, to;
+    bool backward = false;
+
+    bool operator==(const Ends&) const = default;
+  };
+  Sending sending = Sending::Overlapped;
+  std::vector<Ends> messages;
+  std::vector<bool> held;      ///< by channel: whether its messages wait for each other
+  std::vector<bool> asked;     ///< by stage: whether the rows reduce its gradients
+  std::vector<bool> reduced;   ///< and that takes time
+  bool trains = false;         ///< the rows have backwards
+  bool loads = false, stores = false;
+
+  bool operator==(const Basis&) const = default;
+};
+
+/// A schedule and its costs compiled for fast and repeated simulation. Rows are in order and channels are first come, first served, so
+/// who waits for whom does not depend on times: the steps stand after everything they need, and one pass over them computes all times.
+/// Durations and delays may be changed freely before another pass (stragglers, jitter). Made by `compile`; `recost` brings other costs.
+struct Program {
+  std::int32_t ranks = 0;      ///< lanes 0 … ranks − 1
+  std::int32_t channels = 0;   ///< lanes from `ranks` on
+  std::int32_t reducers = 0;   ///< lanes after those: one for each rank, or none where nothing is reduced; in lockstep one lane more
+  std::vector<Step> steps;     ///< each after what it needs; and one more where the last one's edges end
+  std::vector<Ns> duration;    ///< by step
+  std::vector<Edge> edges;     ///< by source
+  std::vector<Ns> delays;      ///< 0, then the latency of each message of the cost table
+
+  // Memory does not depend on times.
+  std::vector<Bytes> peakBytes;        ///< by rank
+  std::vector<std::int32_t> peakLive;  ///< by rank: (stage, microbatch) pairs
+  std::vector<Bytes> atStart;          ///< by rank: parameters, gradients, optimizer state, buffers, data
+  std::vector<MemoryUse> uses;
+  std::vector<std::int32_t> useOf;     ///< by step: index into `uses`
+  std::vector<UseSource> sources;      ///< by use, and one more where the last one's buffers end
+  std::vector<BufferChange> buffers;   ///< by source
+
+  // The way back to the schedule, for traces and explanations.
+  std::vector<Origin> origin;             ///< by step
+  std::vector<std::int32_t> laneSteps;    ///< the steps of lane 0 in their order, then those of lane 1, …
+  std::vector<std::int32_t> laneBegin;    ///< by lane, and one more: where its steps begin in `laneSteps`
+  Basis basis;
+
+  bool operator==(const Program&) const = default;
+
+  [[nodiscard]] std::span<const std::int32_t> stepsOf(std::int32_t lane) const {
+    const auto begin = static_cast<std::size_t>(laneBegin[static_cast<std::size_t>(lane)]);
+    return std::span(laneSteps).subspan(begin, static_cast<std::size_t>(laneBegin[static_cast<std::size_t>(lane) + 1]) - begin);
+  }
+};
+
+/// Compiles. A lockstep schedule gets barriers and the exchange after every cycle, whatever `sending` says. All but Overlapped
+/// lower a schedule without messages first (`lower`); origins then index `rowsOf`.
+/// Throws as `requireFitting`, and Error when it deadlocks (run `check` for the cycle), holds an action twice, or, unless Overlapped,
+/// a message of the costs has no SEND or RECV in the rows. Cost: linear in actions plus messages.
+[[nodiscard]] Program compile(const Schedule& schedule, const CostTable& costs, Sending sending = Sending::Overlapped);
+
+/// The schedule whose rows the origins index: the given one, lowered where `sending` needs it.
+[[nodiscard]] Schedule rowsOf(const Schedule& schedule, Sending sending);
+
+/// The result of one pass, and its working memory: keep it between passes and nothing is allocated.
+struct Times {
+  std::vector<Ns> start;    ///< by step
+  std::vector<Ns> laneEnd;  ///< by lane
+};
+
+/// Computes all start times. Durations are the program's, or the given ones (by step). Cost: linear; no allocation when `times` was used
+/// with a program of the same size before.
+void execute(const Program& program, Times& times);
+void execute(const Program& program, std::span<const Ns> duration, Times& times);
+
+/// From the first start to the last end of an action anywhere (flush clock), and the longest such time of a single rank.
+/// `duration`: those the times were computed with.
+[[nodiscard]] Ns makespanOf(const Program& program, std::span<const Ns> duration, const Times& times);
+[[nodiscard]] Ns windowOf(const Program& program, std::span<const Ns> duration, const Times& times);
+
+/// From the first action to the end of the last one, optimizer or reduction, as `measure` counts the step of their trace. `times`: of the
+/// program's durations.
+[[nodiscard]] Ns stepOf(const Schedule& rows, const CostTable& costs, const Program& program, const Times& times);
+
+/// The trace of executed times. `rows`: `rowsOf` the schedule that was compiled with these costs. Cost: n log n.
+[[nodiscard]] Trace traceOf(const Schedule& rows, const CostTable& costs, const Program& program, const Times& times);
+
+}  // namespace pw

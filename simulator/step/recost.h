@@ -1,0 +1,33 @@
+#pragma once
+
+#include <vector>
+
+#include "simulator/step/program.h"
+
+namespace pw {
+
+/// Brings other costs into a compiled program without compiling again: durations, delays, uses and peaks of memory. `rows` and `sending` are
+/// those it was compiled with (`rowsOf` them where that lowers). Afterwards it equals `compile(rows, costs, sending)` in every field. Returns
+/// false and leaves the program as it was where these costs make another structure (`Basis`: other messages, a channel that becomes or
+/// ceases to be free, a reduction that begins to take time) or do not fit the rows: compile then. Cost: linear in steps, some tenth of
+/// compiling; nothing is allocated but tables by stage.
+[[nodiscard]] bool recost(const Schedule& rows, const CostTable& costs, Sending sending, Program& program);
+
+/// Whether `recost` would bring these costs in.
+[[nodiscard]] bool sameStructure(const Schedule& rows, const CostTable& costs, Sending sending, const Program& program);
+
+/// The part of it that times need: durations and delays. The structure must be the same. Cost: linear in steps.
+void setTimes(const Schedule& rows, const CostTable& costs, Program& program);
+
+/// Bytes of a stage's messages from and to other ranks.
+struct CrossingBytes {
+  std::vector<Bytes> in;   ///< by end (`endOf`)
+  std::vector<Bytes> out;  ///< by stage: gradients
+
+  CrossingBytes(const Placement& placement, const CostTable& costs);
+};
+
+/// Most memory of one rank under costs of the same structure; nothing of the program changes. Cost: linear in the rank's steps.
+[[nodiscard]] Bytes peakOf(const Schedule& rows, const CostTable& costs, const CrossingBytes& crossing, const Program& program, Rank rank);
+
+}  // namespace pw

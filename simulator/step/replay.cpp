@@ -1,0 +1,42 @@
+#include "simulator/step/replay.h"
+
+#include <fmt/format.h>
+
+#include <map>
+#include <tuple>
+
+#include "schedules/error.h"
+#include "simulator/step/program.h"
+#include "simulator/trace/span_kind.h"
+
+namespace pw {
+Trace replay(const Schedule& schedule, const CostTable& costs, const Trace& measured) {
+  using Key = std::tuple<SpanKind, Stage, Microbatch>;
+  std::map<Key, Ns> durations;
+  for (const Span& span : measured.spans) {
+    if (isCompute(span.kind)) durations.emplace(Key{span.kind, span.stage, span.microbatch}, span.end - span.start);  // spans are in order: the first replica's
+  }
+  const auto durationOf = [&](const Action& action) {
+    const auto found = durations.find({spanKind(action.kind), action.stage, action.microbatch});
+    if (found == durations.end()) throw Error(fmt::format("Action {} was not measured; replay a run of this plan.", toString(action)));
+    return found->second;
+  };
+  Program program = compile(schedule, costs);
+  for (std::int32_t lane = 0; lane < program.ranks; ++lane) {
+    const auto& row = schedule.rows[static_cast<std::size_t>(lane)];
+    for (const std::int32_t step : program.stepsOf(lane)) {
+      const std::int32_t at = program.origin[static_cast<std::size_t>(step)].index;
+      if (at < 0 || !isCompute(row[static_cast<std::size_t>(at)].kind)) continue;  // loads, stores, reductions
+      const Action& action = row[static_cast<std::size_t>(at)];
+      Ns& duration = program.duration[static_cast<std::size_t>(step)];
+      duration = durationOf(action);
+      const bool slot = action.overlapsNext && static_cast<std::size_t>(at) + 1 < row.size() && row[static_cast<std::size_t>(at) + 1].kind == ActionKind::Backward;
+      if (slot) duration += durationOf(row[static_cast<std::size_t>(at) + 1]);
+    }
+  }
+  Times times;
+  execute(program, times);
+  return traceOf(schedule, costs, program, times);
+}
+
+}  // namespace pw

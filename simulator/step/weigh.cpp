@@ -1,0 +1,167 @@
+#include <algorithm>
+#include <span>
+#include <utility>
+
+#include "simulator/step/lanes.h"
+
+namespace pw {
+namespace {
+
+/// What crosses between ranks, by end (stage and direction).
+struct Crossing {
+  std::vector<bool> arrives;  ///< something comes from another rank
+  std::vector<bool> leaves;   ///< gradients go to another rank; values for others count as activations
+
+  Crossing(const Placement& placement, const CostTable& costs) : arrives(2 * costs.stages.size(), false), leaves(arrives) {
+    for (const MessageCost& m : costs.messages) {
+      if (placement.rankOfStage[m.from.index()] == placement.rankOfStage[m.to.index()]) continue;
+      arrives[endOf(m.to, m.backward)] = true;
+      if (m.backward) leaves[endOf(m.from, true)] = true;
+    }
+  }
+};
+
+/// Finds uses by their source: an open hash table of them.
+class Uses {
+ public:
+  Uses(std::vector<UseSource>& sources, std::vector<BufferChange>& buffers) : sources_(sources), buffers_(buffers), slots_(1024, -1) {}
+
+  /// The use of step `plain` (a use without buffers) with these changes beside it, in any order. Those of one buffer that cancel are left out.
+  std::int32_t with(std::int32_t plain, std::vector<BufferChange>& changes) {
+    std::sort(changes.begin(), changes.end());
+    cancel(changes);
+    if (changes.empty()) return plain;
+    const UseSource& base = sources_[static_cast<std::size_t>(plain)];
+    std::size_t slot = hashOf(base, changes) & (slots_.size() - 1);
+    for (; slots_[slot] >= 0; slot = (slot + 1) & (slots_.size() - 1)) {
+      if (is(static_cast<std::size_t>(slots_[slot]), base, changes)) return slots_[slot];
+    }
+    const auto made = static_cast<std::int32_t>(sources_.size());
+    const UseSource source{base.action, base.partner, static_cast<std::int32_t>(buffers_.size())};
+    sources_.push_back(source);
+    buffers_.insert(buffers_.end(), changes.begin(), changes.end());
+    slots_[slot] = made;
+    if (++count_ > slots_.size() / 2) grow();
+    return made;
+  }
+
+ private:
+  static std::size_t hashOf(const UseSource& base, std::span<const BufferChange> changes) {
+    std::uint64_t hash = static_cast<std::uint64_t>(base.action) << 32U ^ static_cast<std::uint64_t>(base.partner);
+    for (const BufferChange& c : changes) {
+      hash = hash * 0x9E3779B97F4A7C15U + (static_cast<std::uint64_t>(c.stage.value) << 3U | static_cast<std::uint64_t>(c.backward) << 2U | static_cast<std::uint64_t>(c.what));
+    }
+    return static_cast<std::size_t>((hash * 0x9E3779B97F4A7C15U) >> 32U);
+  }
+  [[nodiscard]] std::span<const BufferChange> buffersOf(std::size_t use) const {
+    const auto first = static_cast<std::size_t>(sources_[use].firstBuffer);
+    return std::span(buffers_).subspan(first, (use + 1 == sources_.size() ? buffers_.size() : static_cast<std::size_t>(sources_[use + 1].firstBuffer)) - first);
+  }
+  [[nodiscard]] bool is(std::size_t use, const UseSource& base, std::span<const BufferChange> changes) const {
+    return sources_[use].action == base.action && sources_[use].partner == base.partner && std::ranges::equal(buffersOf(use), changes);
+  }
+  /// A buffer used where it is posted was never there, nor a gradient sent where it was kept.
+  static void cancel(std::vector<BufferChange>& changes) {
+    for (std::size_t i = 0; i + 1 < changes.size();) {
+      const BufferChange &a = changes[i], &b = changes[i + 1];
+      const bool opposite = (a.what == BufferChange::What::Posted && b.what == BufferChange::What::Used) || (a.what == BufferChange::What::Kept && b.what == BufferChange::What::Sent);
+      if (!opposite || a.stage != b.stage || a.backward != b.backward) {
+        ++i;
+        continue;
+      }
+      changes.erase(changes.begin() + static_cast<std::ptrdiff_t>(i), changes.begin() + static_cast<std::ptrdiff_t>(i) + 2);
+      if (i > 0) --i;
+    }
+  }
+  void grow() {
+    std::vector<std::int32_t> old(4 * slots_.size(), -1);
+    old.swap(slots_);
+    for (const std::int32_t use : old) {
+      if (use < 0) continue;
+      const auto at = static_cast<std::size_t>(use);
+      std::size_t slot = hashOf(sources_[at], buffersOf(at)) & (slots_.size() - 1);
+      while (slots_[slot] >= 0) slot = (slot + 1) & (slots_.size() - 1);
+      slots_[slot] = use;
+    }
+  }
+
+  std::vector<UseSource>& sources_;
+  std::vector<BufferChange>& buffers_;
+  std::vector<std::int32_t> slots_;
+  std::size_t count_ = 0;
+};
+
+/// The changes of buffers along one row, collected in the order of its actions and then asked for step by step.
+class RowBuffers {
+ public:
+  RowBuffers(const std::vector<Action>& row, std::span<const Lanes::Draft> steps, const Crossing& crossing, bool posted)
+      : row_(row), steps_(steps), crossing_(crossing), posted_(posted), last_(steps.size(), -1) {
+    lowered_ = std::any_of(row.begin(), row.end(), [](const Action& a) { return isReceive(a.kind); });
+    collect();
+  }
+  void of(std::size_t step, std::vector<BufferChange>& changes) const {
+    changes.clear();
+    for (std::int32_t i = last_[step]; i >= 0; i = changes_[static_cast<std::size_t>(i)].second) changes.push_back(changes_[static_cast<std::size_t>(i)].first);
+  }
+
+ private:
+  void add(std::size_t step, const Action& action, BufferChange::What what) {
+    if (step >= steps_.size()) return;  // behind the row's last step nothing is left to use it
+    changes_.push_back({{action.stage, isBackward(action.kind), what}, last_[step]});
+    last_[step] = static_cast<std::int32_t>(changes_.size()) - 1;
+  }
+  /// A gradient on its way to another rank stays until the compute action after its own has ended; there is none behind the last.
+  void keepUntilSent(std::size_t maker, const Action& action) {
+    for (std::size_t next = maker + 1; next < steps_.size(); ++next) {
+      if (steps_[next].origin.index < 0 || !isCompute(row_[static_cast<std::size_t>(steps_[next].origin.index)].kind)) continue;
+      add(maker, action, BufferChange::What::Kept);
+      add(next, action, BufferChange::What::Sent);
+      return;
+    }
+  }
+  void collect() {
+    std::size_t step = 0;  // the first that is no earlier than the action
+    for (std::size_t at = 0; at < row_.size(); ++at) {
+      const Action& action = row_[at];
+      if (!isReceive(action.kind) && !makesMessage(action.kind)) continue;
+      const bool arrives = crossing_.arrives[endOf(action.stage, isBackward(action.kind))];
+      const bool leaves = isCompute(action.kind) && isBackward(action.kind) && crossing_.leaves[endOf(action.stage, true)];
+      if (!arrives && !leaves) continue;
+      while (step < steps_.size() && steps_[step].origin.index < static_cast<std::int32_t>(at)) ++step;
+      const bool secondOfSlot = step > 0 && isCompute(action.kind) && (step == steps_.size() || steps_[step].origin.index > static_cast<std::int32_t>(at));
+      const std::size_t user = secondOfSlot ? step - 1 : step;
+      std::size_t poster = posted_ || user == 0 ? user : user - 1;
+      while (poster > 0 && !posted_ && steps_[poster].origin.index < 0) --poster;  // a load is no action
+      if (arrives && (isReceive(action.kind) || !lowered_)) add(poster, action, BufferChange::What::Posted);
+      if (arrives && isCompute(action.kind)) add(user, action, BufferChange::What::Used);
+      if (leaves) keepUntilSent(user, action);
+    }
+  }
+
+  const std::vector<Action>& row_;
+  std::span<const Lanes::Draft> steps_;
+  const Crossing& crossing_;
+  bool posted_, lowered_ = false;
+  std::vector<std::int32_t> last_;  ///< by step: its change added last; −1: none
+  std::vector<std::pair<BufferChange, std::int32_t>> changes_;  ///< and the one added before it
+};
+
+}  // namespace
+
+void addBuffers(const Schedule& rows, const CostTable& costs, bool posted, Lanes& lanes, Program& p) {
+  const Crossing crossing(rows.placement, costs);
+  Uses uses(p.sources, p.buffers);
+  std::vector<BufferChange> changes;
+  for (std::size_t rank = 0; rank < rows.rows.size(); ++rank) {
+    const auto first = static_cast<std::size_t>(lanes.begin[rank]);
+    const auto steps = std::span(lanes.steps).subspan(first, static_cast<std::size_t>(lanes.begin[rank + 1]) - first);
+    const RowBuffers buffers(rows.rows[rank], steps, crossing, posted);
+    for (std::size_t i = 0; i < steps.size(); ++i) {
+      buffers.of(i, changes);
+      if (!changes.empty()) steps[i].use = uses.with(steps[i].use, changes);
+    }
+  }
+  p.sources.push_back({0, 0, static_cast<std::int32_t>(p.buffers.size())});
+}
+
+}  // namespace pw

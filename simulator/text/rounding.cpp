@@ -1,0 +1,20 @@
+#include "simulator/text/rounding.h"
+
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "schedules/error.h"
+
+namespace pw {
+
+Ns nsOf(double ns, std::string_view what) {
+  if (!(ns >= 0 && ns <= kLongestTime)) {
+    throw UsageError(
+        fmt::format("{} would take {:.3g} s, and a time can be at most {:.0e} s; correct the figures of the cluster, profile or plan", what,
+                    ns / 1e9, kLongestTime / 1e9));
+  }
+  return static_cast<Ns>(std::llround(ns));
+}
+
+}  // namespace pw

@@ -1,0 +1,65 @@
+#include "simulator/trace/trace.h"
+
+#include <algorithm>
+#include <tuple>
+
+namespace pw {
+
+std::string_view name(SpanKind kind) {
+  switch (kind) {
+    case SpanKind::Forward: return "F";
+    case SpanKind::Backward: return "B";
+    case SpanKind::BackwardInput: return "I";
+    case SpanKind::BackwardWeight: return "W";
+    case SpanKind::SendForward: return "SEND_F";
+    case SpanKind::SendBackward: return "SEND_B";
+    case SpanKind::WaitForward: return "WAIT_F";
+    case SpanKind::WaitBackward: return "WAIT_B";
+    case SpanKind::ReduceGrad: return "REDUCE_GRAD";
+    case SpanKind::Optimizer: return "OPTIMIZER";
+    case SpanKind::Load: return "LOAD";
+    case SpanKind::Store: return "STORE";
+  }
+  return "?";
+}
+
+bool isCompute(SpanKind kind) {
+  switch (kind) {
+    case SpanKind::Forward:
+    case SpanKind::Backward:
+    case SpanKind::BackwardInput:
+    case SpanKind::BackwardWeight: return true;
+    case SpanKind::SendForward:
+    case SpanKind::SendBackward:
+    case SpanKind::WaitForward:
+    case SpanKind::WaitBackward:
+    case SpanKind::ReduceGrad:
+    case SpanKind::Optimizer:
+    case SpanKind::Load:
+    case SpanKind::Store: return false;
+  }
+  return false;
+}
+
+bool isSlot(const Span& f, const Span& b) {
+  return f.kind == SpanKind::Forward && b.kind == SpanKind::Backward && f.rank == b.rank && f.start == b.start && f.end == b.end && f.end > f.start;
+}
+
+void normalize(Trace& trace) {
+  // The fields after `end` make the order, and so every export, independent of how the spans were collected.
+  std::sort(trace.spans.begin(), trace.spans.end(), [](const Span& a, const Span& b) {
+    return std::tie(a.start, a.rank, a.end, a.kind, a.stage, a.microbatch, a.peer, a.bytes) <
+           std::tie(b.start, b.rank, b.end, b.kind, b.stage, b.microbatch, b.peer, b.bytes);
+  });
+  std::stable_sort(trace.memory.begin(), trace.memory.end(),
+                   [](const MemorySample& a, const MemorySample& b) { return std::tie(a.rank, a.time) < std::tie(b.rank, b.time); });
+  if (trace.spans.empty()) return;
+  const Ns origin = trace.spans.front().start;
+  for (Span& span : trace.spans) {
+    span.start -= origin;
+    span.end -= origin;
+  }
+  for (MemorySample& sample : trace.memory) sample.time -= origin;
+}
+
+}  // namespace pw
