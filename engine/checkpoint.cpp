@@ -8,8 +8,8 @@
 #include <optional>
 #include <tuple>
 
-#include "backends/checkpoint_writer.h"
-#include "backends/safetensors.h"
+#include "backends/checkpoints/writer.h"
+#include "backends/checkpoints/safetensors.h"
 #include "schedules/error.h"
 
 namespace pw {

@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
-#include "backends/communicator.h"
-#include "backends/optimizer_layout.h"
-#include "backends/stage_module.h"
+#include "backends/messages/communicator.h"
+#include "backends/checkpoints/optimizer_layout.h"
+#include "backends/stages/stage_module.h"
 
 namespace pw {
 

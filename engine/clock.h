@@ -4,7 +4,7 @@
 #include <optional>
 #include <vector>
 
-#include "backends/communicator.h"
+#include "backends/messages/communicator.h"
 #include "engine/step_log.h"
 
 namespace pw {

@@ -2,8 +2,8 @@
 
 #include <fmt/format.h>
 
-#include "backends/cuda_backend.h"
-#include "backends/ucx_communicator.h"
+#include "backends/cuda/backend.h"
+#include "backends/messages/ucx_communicator.h"
 #include "engine/meeting.h"
 #include "schedules/error.h"
 

@@ -3,9 +3,9 @@
 #include <memory>
 #include <string>
 
-#include "backends/communicator.h"
-#include "backends/rendezvous.h"
-#include "backends/torch_backend.h"
+#include "backends/messages/communicator.h"
+#include "backends/messages/rendezvous.h"
+#include "backends/torch/backend.h"
 #include "engine/gpu_share.h"
 
 namespace pw {

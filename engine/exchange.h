@@ -5,8 +5,8 @@
 #include <utility>
 #include <vector>
 
-#include "backends/communicator.h"
-#include "backends/stage_module.h"
+#include "backends/messages/communicator.h"
+#include "backends/stages/stage_module.h"
 #include "engine/flight_record.h"
 #include "engine/step_log.h"
 #include "simulator/plan/plan.h"

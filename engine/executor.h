@@ -9,8 +9,8 @@
 #include <string>
 #include <vector>
 
-#include "backends/communicator.h"
-#include "backends/stage_module.h"
+#include "backends/messages/communicator.h"
+#include "backends/stages/stage_module.h"
 #include "engine/exchange.h"
 #include "engine/flight_record.h"
 #include "engine/live_spans.h"

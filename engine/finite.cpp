@@ -6,7 +6,7 @@
 #include <tuple>
 #include <utility>
 
-#include "backends/numbers.h"
+#include "backends/messages/numbers.h"
 #include "engine/executor.h"
 
 namespace pw {

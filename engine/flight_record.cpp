@@ -7,7 +7,7 @@
 #include <nlohmann/json.hpp>
 #include <utility>
 
-#include "backends/files.h"
+#include "backends/host/files.h"
 #include "schedules/units.h"
 
 namespace pw {

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "backends/communicator.h"
-#include "backends/device.h"
+#include "backends/messages/communicator.h"
+#include "backends/messages/device.h"
 #include "schedules/schedule.h"
 #include "simulator/plan/plan.h"
 

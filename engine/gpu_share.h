@@ -4,8 +4,8 @@
 #include <utility>
 #include <vector>
 
-#include "backends/cuda_backend.h"
-#include "backends/rendezvous.h"
+#include "backends/cuda/backend.h"
+#include "backends/messages/rendezvous.h"
 #include "engine/rank_environment.h"
 
 namespace pw {

@@ -18,8 +18,8 @@
 
 #include <fmt/format.h>
 
-#include "backends/random_bytes.h"
-#include "backends/transport.h"
+#include "backends/host/random_bytes.h"
+#include "backends/messages/transport.h"
 #include "engine/process.h"
 #include "simulator/text/digest.h"
 

@@ -11,8 +11,8 @@
 
 #include <fmt/format.h>
 
-#include "backends/local_address.h"
-#include "backends/transport.h"
+#include "backends/messages/local_address.h"
+#include "backends/messages/transport.h"
 #include "schedules/error.h"
 #include "simulator/text/digest.h"
 

@@ -3,8 +3,8 @@
 #include <string>
 #include <vector>
 
-#include "backends/meeting.h"
-#include "backends/torch_backend.h"
+#include "backends/messages/meeting.h"
+#include "backends/torch/backend.h"
 
 namespace pw {
 

@@ -10,7 +10,7 @@
 #include <utility>
 #include <vector>
 
-#include "backends/fd.h"
+#include "backends/host/fd.h"
 
 namespace pw {
 

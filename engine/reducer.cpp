@@ -4,7 +4,7 @@
 #include <cmath>
 #include <utility>
 
-#include "backends/numbers.h"
+#include "backends/messages/numbers.h"
 
 namespace pw {
 namespace {

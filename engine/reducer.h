@@ -7,8 +7,8 @@
 #include <set>
 #include <vector>
 
-#include "backends/communicator.h"
-#include "backends/stage_module.h"
+#include "backends/messages/communicator.h"
+#include "backends/stages/stage_module.h"
 #include "engine/flight_record.h"
 #include "engine/step_log.h"
 #include "simulator/plan/plan.h"

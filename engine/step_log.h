@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "backends/device.h"
+#include "backends/messages/device.h"
 #include "simulator/trace/trace.h"
 
 namespace pw {

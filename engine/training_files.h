@@ -5,8 +5,8 @@
 #include <optional>
 #include <string>
 
-#include "backends/optimizer_layout.h"
-#include "backends/optimizer_spec.h"
+#include "backends/checkpoints/optimizer_layout.h"
+#include "backends/checkpoints/optimizer_spec.h"
 
 namespace pw {
 

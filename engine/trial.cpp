@@ -9,7 +9,7 @@
 #include <set>
 #include <utility>
 
-#include "backends/numbers.h"
+#include "backends/messages/numbers.h"
 #include "engine/executor.h"
 #include "schedules/error.h"
 #include "schedules/generate.h"

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "backends/torch_backend.h"
+#include "backends/torch/backend.h"
 #include "simulator/model/model_graph.h"
 
 namespace pw {

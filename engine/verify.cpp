@@ -7,7 +7,7 @@
 #include <cstring>
 
 #include "engine/executor.h"
-#include "backends/numbers.h"
+#include "backends/messages/numbers.h"
 #include "schedules/error.h"
 #include "schedules/generate.h"
 #include "schedules/lower.h"

@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "backends/torch_backend.h"
+#include "backends/torch/backend.h"
 #include "engine/step_log.h"
 #include "simulator/plan/plan.h"
 

@@ -10,8 +10,8 @@
 #include <fstream>
 #include <sstream>
 
-#include "backends/local_address.h"
-#include "backends/trace_blob.h"
+#include "backends/messages/local_address.h"
+#include "backends/store/trace_blob.h"
 #include "engine/checkpoint.h"
 #include "engine/training_files.h"
 #include "schedules/error.h"

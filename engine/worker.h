@@ -5,11 +5,11 @@
 #include <optional>
 #include <string>
 
-#include "backends/communicator.h"
-#include "backends/outputs.h"
-#include "backends/run_store.h"
-#include "backends/synthetic_stage.h"
-#include "backends/torch_backend.h"
+#include "backends/messages/communicator.h"
+#include "backends/checkpoints/outputs.h"
+#include "backends/store/run_store.h"
+#include "backends/stages/synthetic_stage.h"
+#include "backends/torch/backend.h"
 #include "engine/clock.h"
 #include "engine/executor.h"
 #include "engine/launcher.h"

@@ -1,5 +1,5 @@
 -- The run store: an SQLite file. Times are nanoseconds. Executed once, in a transaction, on an empty file.
--- A change of this file needs a new user_version here and in backends/run_store.cpp.
+-- A change of this file needs a new user_version here and in backends/store/run_store.cpp.
 PRAGMA application_id = 0x50777274;  -- "Pwrt"
 PRAGMA user_version = 1;
 
@@ -20,7 +20,7 @@ CREATE TABLE run (
   device         TEXT    NOT NULL,
   plan           TEXT    NOT NULL,  -- JSON, with the profile it was made from
   predicted_ns   INTEGER NOT NULL,  -- predicted duration of a step
-  predicted      BLOB    NOT NULL   -- trace: backends/trace_blob.h
+  predicted      BLOB    NOT NULL   -- trace: backends/store/trace_blob.h
 ) STRICT;
 
 -- One training step of a run, as measured.
@@ -30,6 +30,6 @@ CREATE TABLE step (
   step           INTEGER NOT NULL,  -- the number training gave it
   loss           REAL,              -- NULL: not a number
   duration_ns    INTEGER NOT NULL,
-  measured       BLOB    NOT NULL,  -- trace: backends/trace_blob.h
+  measured       BLOB    NOT NULL,  -- trace: backends/store/trace_blob.h
   PRIMARY KEY (run, position)
 ) STRICT;

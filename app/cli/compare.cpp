@@ -13,7 +13,7 @@
 #include "app/cli/commands.h"
 #include "app/cli/numbers.h"
 #include "app/cli/output.h"
-#include "backends/run_store.h"
+#include "backends/store/run_store.h"
 #include "schedules/error.h"
 #include "schedules/units.h"
 #include "simulator/report/json_fields.h"

@@ -19,9 +19,9 @@
 
 #include "app/cli/commands.h"
 #include "app/cli/output.h"
-#include "backends/cuda_backend.h"
-#include "backends/gpu_inventory.h"
-#include "backends/resources.h"
+#include "backends/cuda/backend.h"
+#include "backends/host/gpu_inventory.h"
+#include "backends/resources/resources.h"
 #include "schedules/error.h"
 #include "schedules/units.h"
 

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "backends/files.h"
+#include "backends/host/files.h"
 
 namespace pw::cli {
 

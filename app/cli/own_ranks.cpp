@@ -11,8 +11,8 @@
 
 #include "app/cli/numbers.h"
 #include "app/cli/output.h"
-#include "backends/gpu_inventory.h"
-#include "backends/torch_backend.h"
+#include "backends/host/gpu_inventory.h"
+#include "backends/torch/backend.h"
 #include "engine/failure.h"
 #include "engine/launcher.h"
 #include "schedules/error.h"

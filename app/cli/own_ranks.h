@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "backends/optimizer_spec.h"
-#include "backends/resources.h"
+#include "backends/checkpoints/optimizer_spec.h"
+#include "backends/resources/resources.h"
 
 namespace CLI {
 class App;

@@ -6,8 +6,8 @@
 #include <chrono>
 
 #include "app/cli/output.h"
-#include "backends/gpu_inventory.h"
-#include "backends/synthetic_stage.h"
+#include "backends/host/gpu_inventory.h"
+#include "backends/stages/synthetic_stage.h"
 #include "engine/training_files.h"
 #include "schedules/check.h"
 #include "schedules/error.h"

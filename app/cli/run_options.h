@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "backends/optimizer_spec.h"
+#include "backends/checkpoints/optimizer_spec.h"
 #include "engine/worker.h"
 #include "simulator/plan/plan.h"
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "backends/run_store.h"
+#include "backends/store/run_store.h"
 #include "engine/worker.h"
 #include "simulator/model/export_record.h"
 

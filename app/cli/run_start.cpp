@@ -8,9 +8,9 @@
 
 #include "app/cli/output.h"
 #include "app/cli/own_ranks.h"
-#include "backends/contents.h"
-#include "backends/paths.h"
-#include "backends/safetensors.h"
+#include "backends/host/contents.h"
+#include "backends/host/paths.h"
+#include "backends/checkpoints/safetensors.h"
 #include "engine/failure.h"
 #include "engine/worker.h"
 #include "schedules/error.h"

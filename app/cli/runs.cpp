@@ -8,7 +8,7 @@
 
 #include "app/cli/commands.h"
 #include "app/cli/output.h"
-#include "backends/run_store.h"
+#include "backends/store/run_store.h"
 #include "schedules/units.h"
 
 namespace pw::cli {

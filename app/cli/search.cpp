@@ -16,7 +16,7 @@
 #include "app/cli/numbers.h"
 #include "app/cli/own_ranks.h"
 #include "app/cli/output.h"
-#include "backends/torch_backend.h"
+#include "backends/torch/backend.h"
 #include "engine/process.h"
 #include "schedules/error.h"
 #include "schedules/generate.h"

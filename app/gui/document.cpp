@@ -9,7 +9,7 @@
 #include <utility>
 
 #include "app/gui/loading.h"
-#include "backends/resources.h"
+#include "backends/resources/resources.h"
 #include "schedules/error.h"
 #include "schedules/generate.h"
 

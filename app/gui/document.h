@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "backends/run_store.h"
+#include "backends/store/run_store.h"
 #include "simulator/costs/cluster.h"
 #include "simulator/plan/partition.h"
 #include "simulator/plan/predictor.h"

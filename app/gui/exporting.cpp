@@ -10,8 +10,8 @@
 
 #include "app/gui/theme.h"
 #include "app/gui/timeline/timeline_widget.h"
-#include "backends/files.h"
-#include "backends/torch_export.h"
+#include "backends/host/files.h"
+#include "backends/resources/torch_export.h"
 #include "schedules/error.h"
 #include "simulator/report/svg.h"
 #include "simulator/trace/trace_csv.h"

@@ -6,11 +6,11 @@
 #include <filesystem>
 #include <fstream>
 
-#include "backends/files.h"
-#include "backends/paths.h"
-#include "backends/resources.h"
-#include "backends/trace_blob.h"
-#include "backends/trace_import.h"
+#include "backends/host/files.h"
+#include "backends/host/paths.h"
+#include "backends/resources/resources.h"
+#include "backends/store/trace_blob.h"
+#include "backends/traces/import.h"
 #include "schedules/check.h"
 #include "schedules/csv.h"
 #include "schedules/error.h"

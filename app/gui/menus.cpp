@@ -19,7 +19,7 @@
 #include "app/gui/exporting.h"
 #include "app/gui/loading.h"
 #include "app/gui/window_parts.h"
-#include "backends/files.h"
+#include "backends/host/files.h"
 #include "schedules/error.h"
 #include "schedules/generate.h"
 

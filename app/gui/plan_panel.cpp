@@ -22,7 +22,7 @@
 #include "app/gui/loading.h"
 #include "app/gui/runs/verdict.h"
 #include "app/gui/theme.h"
-#include "backends/resources.h"
+#include "backends/resources/resources.h"
 #include "schedules/error.h"
 #include "schedules/generate.h"
 #include "schedules/units.h"

@@ -11,7 +11,7 @@
 #include <QVBoxLayout>
 
 #include "app/gui/theme.h"
-#include "backends/resources.h"
+#include "backends/resources/resources.h"
 
 namespace pw::gui {
 namespace {

@@ -63,7 +63,7 @@ double peakFor(const Cluster& cluster, const ModelGraph& graph, const Node& node
   return cluster.peakFlops.empty() ? 0 : cluster.peakFlops.begin()->second;
 }
 
-/// The operators whose weight gradients the engine leaves for W (backends/torch_weights.h).
+/// The operators whose weight gradients the engine leaves for W (backends/torch/program/weights.h).
 bool canSplit(const std::string& name) {
   constexpr std::array<std::string_view, 14> kNames{"linear", "addmm", "mm", "bmm", "matmul", "convolution", "embedding", "layer_norm", "rms_norm",
                                                     "group_norm", "batch_norm", "add", "mul", "baddbmm"};

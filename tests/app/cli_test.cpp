@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-#include "backends/run_store.h"
+#include "backends/store/run_store.h"
 #include "schedules/generate.h"
 #include "schedules/lower.h"
 #include "simulator/report/metrics.h"

@@ -5,7 +5,7 @@
 #include <gmock/gmock.h>
 #include <nlohmann/json.hpp>
 
-#include "backends/run_store.h"
+#include "backends/store/run_store.h"
 #include "tests/app/job.h"
 
 namespace pw::test {

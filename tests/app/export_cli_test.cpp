@@ -6,8 +6,8 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "backends/run_store.h"
-#include "backends/trace_import.h"
+#include "backends/store/run_store.h"
+#include "backends/traces/import.h"
 #include "schedules/generate.h"
 #include "simulator/step/simulate.h"
 #include "simulator/trace/trace_csv.h"

@@ -4,7 +4,7 @@
 #include <memory>
 #include <string>
 
-#include "backends/cuda_backend.h"
+#include "backends/cuda/backend.h"
 #include "schedules/error.h"
 
 namespace {

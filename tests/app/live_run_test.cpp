@@ -1,5 +1,5 @@
 // `run --live`: what a real run tells is what it stores.
-#include "backends/run_store.h"
+#include "backends/store/run_store.h"
 #include "engine/live_spans.h"
 #include "tests/app/job.h"
 

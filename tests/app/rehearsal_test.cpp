@@ -4,8 +4,8 @@
 #include <gmock/gmock.h>
 #include <nlohmann/json.hpp>
 
-#include "backends/gpu_inventory.h"
-#include "backends/run_store.h"
+#include "backends/host/gpu_inventory.h"
+#include "backends/store/run_store.h"
 #include "tests/app/job.h"
 
 namespace pw::test {

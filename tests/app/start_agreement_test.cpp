@@ -8,8 +8,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include "backends/pt2_zip.h"
-#include "backends/zip_writer.h"
+#include "backends/pt2/zip.h"
+#include "backends/checkpoints/zip_writer.h"
 #include "tests/app/job.h"
 #include "tests/support/loopback.h"
 

@@ -7,7 +7,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "backends/checkpoint_writer.h"
+#include "backends/checkpoints/writer.h"
 #include "tests/app/job.h"
 
 namespace pw::test {

@@ -10,7 +10,7 @@
 #include <map>
 #include <string>
 
-#include "backends/ucx_communicator.h"
+#include "backends/messages/ucx_communicator.h"
 #include "schedules/error.h"
 #include "tests/support/communicator_contract.h"
 

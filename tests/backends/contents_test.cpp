@@ -1,10 +1,10 @@
-#include "backends/contents.h"
+#include "backends/host/contents.h"
 
 #include <filesystem>
 
 #include <gtest/gtest.h>
 
-#include "backends/zip_writer.h"
+#include "backends/checkpoints/zip_writer.h"
 #include "schedules/error.h"
 #include "tests/support/folder.h"
 

@@ -1,4 +1,4 @@
-#include "backends/cuda_partition.h"
+#include "backends/cuda/partition.h"
 
 #include <gtest/gtest.h>
 

@@ -1,4 +1,4 @@
-#include "backends/device_messages.h"
+#include "backends/messages/device_messages.h"
 
 #include <array>
 #include <latch>

@@ -1,14 +1,14 @@
 // Folders of torch.distributed.checkpoint: what is written is read, and the folder has a whole checkpoint at any time. That torch reads and
 // writes the same is tested with its own functions (tests/app/checkpoint_cli_test.cpp).
-#include "backends/distributed_checkpoint.h"
+#include "backends/checkpoints/distributed.h"
 
 #include <gtest/gtest.h>
 
 #include <cstring>
 #include <filesystem>
 
-#include "backends/checkpoint_writer.h"
-#include "backends/tensor_file.h"
+#include "backends/checkpoints/writer.h"
+#include "backends/checkpoints/tensor_file.h"
 #include "schedules/error.h"
 #include "tests/support/folder.h"
 

@@ -4,7 +4,7 @@
 
 #include <memory>
 
-#include "backends/torch_backend.h"
+#include "backends/torch/backend.h"
 #include "engine/connect.h"
 #include "tests/support/communicator_contract.h"
 #include "tests/support/loopback.h"

@@ -1,5 +1,5 @@
 // The inventory of GPUs against a library that answers as machines of all kinds would: see fake_nvml.cpp.
-#include "backends/gpu_inventory.h"
+#include "backends/host/gpu_inventory.h"
 
 #include <cstdlib>
 #include <filesystem>

@@ -1,4 +1,4 @@
-#include "backends/head_start.h"
+#include "backends/messages/head_start.h"
 
 #include <gmock/gmock.h>
 

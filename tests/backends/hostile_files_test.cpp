@@ -10,13 +10,13 @@
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
-#include "backends/checkpoint_writer.h"
-#include "backends/pt2_graph.h"
-#include "backends/pt2_zip.h"
-#include "backends/resources.h"
-#include "backends/run_store.h"
-#include "backends/tensor_file.h"
-#include "backends/trace_import.h"
+#include "backends/checkpoints/writer.h"
+#include "backends/pt2/graph.h"
+#include "backends/pt2/zip.h"
+#include "backends/resources/resources.h"
+#include "backends/store/run_store.h"
+#include "backends/checkpoints/tensor_file.h"
+#include "backends/traces/import.h"
 #include "schedules/generate.h"
 #include "schedules/lower.h"
 #include "simulator/plan/planner.h"

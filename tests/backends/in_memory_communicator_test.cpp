@@ -9,7 +9,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "backends/communicator.h"
+#include "backends/messages/communicator.h"
 #include "schedules/error.h"
 
 namespace pw {

@@ -1,4 +1,4 @@
-#include "backends/link_times.h"
+#include "backends/messages/link_times.h"
 
 #include <gmock/gmock.h>
 

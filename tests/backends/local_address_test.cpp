@@ -1,4 +1,4 @@
-#include "backends/local_address.h"
+#include "backends/messages/local_address.h"
 
 #include <thread>
 #include <vector>

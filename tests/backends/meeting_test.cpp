@@ -1,4 +1,4 @@
-#include "backends/meeting.h"
+#include "backends/messages/meeting.h"
 
 #include <chrono>
 #include <list>
@@ -7,7 +7,7 @@
 
 #include <gmock/gmock.h>
 
-#include "backends/meeting_wire.h"
+#include "backends/messages/meeting_wire.h"
 #include "schedules/error.h"
 #include "tests/support/loopback.h"
 

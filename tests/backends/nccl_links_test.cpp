@@ -1,4 +1,4 @@
-#include "backends/cuda_nccl.h"
+#include "backends/cuda/nccl.h"
 
 #include <cuda_runtime_api.h>
 #include <nccl.h>

@@ -1,4 +1,4 @@
-#include "backends/optimizer_spec.h"
+#include "backends/checkpoints/optimizer_spec.h"
 
 #include <gtest/gtest.h>
 

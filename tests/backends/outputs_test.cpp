@@ -1,4 +1,4 @@
-#include "backends/outputs.h"
+#include "backends/checkpoints/outputs.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>
@@ -6,7 +6,7 @@
 #include <cstring>
 #include <filesystem>
 
-#include "backends/tensor_file.h"
+#include "backends/checkpoints/tensor_file.h"
 #include "tests/support/graph_builder.h"
 
 namespace pw {

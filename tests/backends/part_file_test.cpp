@@ -1,4 +1,4 @@
-#include "backends/part_file.h"
+#include "backends/host/part_file.h"
 
 #include <signal.h>
 #include <sys/wait.h>
@@ -7,8 +7,8 @@
 
 #include <gtest/gtest.h>
 
-#include "backends/checkpoint_writer.h"
-#include "backends/files.h"
+#include "backends/checkpoints/writer.h"
+#include "backends/host/files.h"
 #include "tests/support/folder.h"
 
 namespace pw {

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <string>
 
-#include "backends/pt2.h"
+#include "backends/pt2/read.h"
 #include "schedules/error.h"
 #include "schedules/generate.h"
 #include "schedules/lower.h"

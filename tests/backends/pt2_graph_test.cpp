@@ -1,4 +1,4 @@
-#include "backends/pt2_graph.h"
+#include "backends/pt2/graph.h"
 
 #include <gtest/gtest.h>
 

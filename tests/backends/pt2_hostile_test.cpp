@@ -9,8 +9,8 @@
 #include <random>
 #include <zip.h>
 
-#include "backends/pt2.h"
-#include "backends/pt2_graph.h"
+#include "backends/pt2/read.h"
+#include "backends/pt2/graph.h"
 #include "schedules/error.h"
 
 namespace pw {

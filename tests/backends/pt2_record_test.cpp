@@ -1,7 +1,7 @@
 // The exporter's record in an archive: what is read, what is shown, what is refused.
 #include <gtest/gtest.h>
 
-#include "backends/pt2_record.h"
+#include "backends/pt2/record.h"
 #include "schedules/error.h"
 
 namespace pw {

@@ -1,4 +1,4 @@
-#include "backends/pt2.h"
+#include "backends/pt2/read.h"
 
 #include <algorithm>
 #include <cstring>

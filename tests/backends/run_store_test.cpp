@@ -1,4 +1,4 @@
-#include "backends/run_store.h"
+#include "backends/store/run_store.h"
 
 #include <sys/resource.h>
 #include <sys/stat.h>

@@ -1,13 +1,13 @@
 // Files of the safetensors format: what is written is read, and what is damaged is refused in one sentence.
-#include "backends/safetensors.h"
+#include "backends/checkpoints/safetensors.h"
 
 #include <gtest/gtest.h>
 
 #include <cstring>
 #include <random>
 
-#include "backends/checkpoint_writer.h"
-#include "backends/tensor_file.h"
+#include "backends/checkpoints/writer.h"
+#include "backends/checkpoints/tensor_file.h"
 #include "schedules/error.h"
 #include "tests/support/folder.h"
 

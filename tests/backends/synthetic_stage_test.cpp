@@ -1,5 +1,5 @@
 // Synthetic stages one by one. Durations are looked at on a device that only notes what it is asked for; the host's clock gives lower bounds alone.
-#include "backends/synthetic_stage.h"
+#include "backends/stages/synthetic_stage.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

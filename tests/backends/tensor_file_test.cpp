@@ -1,4 +1,4 @@
-#include "backends/tensor_file.h"
+#include "backends/checkpoints/tensor_file.h"
 
 #include <gtest/gtest.h>
 #include <sys/resource.h>
@@ -10,9 +10,9 @@
 #include <numeric>
 #include <random>
 
-#include "backends/checkpoint_writer.h"
-#include "backends/pickle.h"
-#include "backends/zip_writer.h"
+#include "backends/checkpoints/writer.h"
+#include "backends/checkpoints/pickle.h"
+#include "backends/checkpoints/zip_writer.h"
 #include "schedules/error.h"
 #include "tests/support/mutate.h"
 

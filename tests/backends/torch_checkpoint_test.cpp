@@ -1,5 +1,5 @@
 // Checkpoints and PyTorch: what torch.save wrote is read, and torch.load reads what is written (tests/support/state_reference.py).
-#include "backends/torch_checkpoint.h"
+#include "backends/torch/stage/checkpoint.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>

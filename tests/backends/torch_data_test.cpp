@@ -1,4 +1,4 @@
-#include "backends/torch_data.h"
+#include "backends/torch/stage/data.h"
 
 #include <ATen/ATen.h>
 #include <ATen/CPUGeneratorImpl.h>
@@ -7,8 +7,8 @@
 
 #include <filesystem>
 
-#include "backends/checkpoint_writer.h"
-#include "backends/torch_types.h"
+#include "backends/checkpoints/writer.h"
+#include "backends/torch/program/types.h"
 #include "tests/support/graph_builder.h"
 
 namespace pw {

@@ -1,6 +1,6 @@
 // Optimizers give torch.optim's numbers (tests/support/state_reference.py): those of its fused kernels bit for bit and of its plain loops up to
 // rounding; for 16-bit numbers, where the fused kernels are wrong, those of the plain loops bit for bit.
-#include "backends/torch_optimizer.h"
+#include "backends/torch/stage/optimizer.h"
 
 #include <ATen/ATen.h>
 #include <gtest/gtest.h>
@@ -9,7 +9,7 @@
 #include <cstdlib>
 #include <filesystem>
 
-#include "backends/torch_checkpoint.h"
+#include "backends/torch/stage/checkpoint.h"
 #include "tests/support/graph_builder.h"
 
 namespace pw {

@@ -1,4 +1,4 @@
-#include "backends/trace_blob.h"
+#include "backends/store/trace_blob.h"
 
 #include <functional>
 #include <random>

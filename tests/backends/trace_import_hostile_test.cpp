@@ -10,8 +10,8 @@
 #include <stdexcept>
 #include <string>
 
-#include "backends/import_windows.h"
-#include "backends/trace_import.h"
+#include "backends/traces/windows.h"
+#include "backends/traces/import.h"
 #include "schedules/error.h"
 #include "tests/support/folder.h"
 #include "tests/support/mutate.h"

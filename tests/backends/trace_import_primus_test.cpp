@@ -8,7 +8,7 @@
 #include <nlohmann/json.hpp>
 #include <string>
 
-#include "backends/trace_import.h"
+#include "backends/traces/import.h"
 #include "schedules/error.h"
 #include "schedules/generate.h"
 #include "simulator/report/metrics.h"

@@ -1,5 +1,5 @@
 // Chrome JSON of torch.profiler and of this program, and tables of spans.
-#include "backends/trace_import.h"
+#include "backends/traces/import.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

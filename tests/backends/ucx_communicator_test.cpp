@@ -1,4 +1,4 @@
-#include "backends/ucx_communicator.h"
+#include "backends/messages/ucx_communicator.h"
 
 #include <fcntl.h>
 #include <poll.h>

@@ -10,8 +10,8 @@
 #include <nlohmann/json.hpp>
 #include <vector>
 
-#include "backends/pt2.h"
-#include "backends/torch_backend.h"
+#include "backends/pt2/read.h"
+#include "backends/torch/backend.h"
 #include "engine/connect.h"
 #include "engine/executor.h"
 #include "engine/launcher.h"

@@ -7,7 +7,7 @@
 #include <exception>
 #include <string>
 
-#include "backends/trace_import.h"
+#include "backends/traces/import.h"
 #include "simulator/report/svg.h"
 #include "simulator/report/timeline.h"
 

@@ -15,8 +15,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include "backends/meeting.h"
-#include "backends/ucx_communicator.h"
+#include "backends/messages/meeting.h"
+#include "backends/messages/ucx_communicator.h"
 #include "engine/connect.h"
 #include "engine/launcher.h"
 #include "schedules/error.h"

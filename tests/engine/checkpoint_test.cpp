@@ -12,7 +12,7 @@
 #include <numeric>
 #include <thread>
 
-#include "backends/tensor_file.h"
+#include "backends/checkpoints/tensor_file.h"
 #include "schedules/error.h"
 
 namespace pw {

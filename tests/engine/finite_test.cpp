@@ -3,7 +3,7 @@
 
 #include <limits>
 
-#include "backends/numbers.h"
+#include "backends/messages/numbers.h"
 #include "engine/training_files.h"
 #include "schedules/generate.h"
 #include "schedules/lower.h"

@@ -8,8 +8,8 @@
 #include <fstream>
 #include <nlohmann/json.hpp>
 
-#include "backends/outputs.h"
-#include "backends/tensor_file.h"
+#include "backends/checkpoints/outputs.h"
+#include "backends/checkpoints/tensor_file.h"
 #include "engine/trial.h"
 #include "engine/worker.h"
 #include "schedules/error.h"

@@ -5,7 +5,7 @@
 #include <atomic>
 #include <cstring>
 
-#include "backends/synthetic_stage.h"
+#include "backends/stages/synthetic_stage.h"
 #include "schedules/generate.h"
 #include "schedules/lower.h"
 #include "simulator/step/simulate.h"

@@ -8,7 +8,7 @@
 #include <random>
 #include <vector>
 
-#include "backends/numbers.h"
+#include "backends/messages/numbers.h"
 #include "tests/gpu/gpu.h"
 
 namespace pw {

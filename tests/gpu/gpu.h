@@ -5,8 +5,8 @@
 #include <optional>
 #include <string>
 
-#include "backends/cuda_backend.h"
-#include "backends/torch_backend.h"
+#include "backends/cuda/backend.h"
+#include "backends/torch/backend.h"
 #include "schedules/error.h"
 
 namespace pw::test {

@@ -7,8 +7,8 @@
 #include <memory>
 #include <vector>
 
-#include "backends/pt2.h"
-#include "backends/resources.h"
+#include "backends/pt2/read.h"
+#include "backends/resources/resources.h"
 #include "engine/executor.h"
 #include "schedules/generate.h"
 #include "schedules/lower.h"

@@ -48,9 +48,9 @@ LIBRARIES = {
 }
 # Header: (its library, how the names of the files begin that may include it)
 PRIVATE_HEADERS = {
-    "backends/torch_pass.h": ("Torch", "backends/torch_"),
-    "backends/torch_steps.h": ("Torch", "backends/torch_"),
-    "backends/torch_weight_rules.h": ("Torch", "backends/torch_"),
+    "backends/torch/stage/pass.h": ("Torch", "backends/torch_"),
+    "backends/torch/program/steps.h": ("Torch", "backends/torch_"),
+    "backends/torch/program/weight_rules.h": ("Torch", "backends/torch_"),
 }
 # (which files, what they may not hold, the files that may, what to do instead)
 ONE_PLACE = (

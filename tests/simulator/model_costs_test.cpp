@@ -11,7 +11,7 @@
 
 #include <fmt/format.h>
 
-#include "backends/resources.h"
+#include "backends/resources/resources.h"
 #include "simulator/plan/balancer.h"
 #include "simulator/step/compiled_rows.h"
 #include "simulator/plan/planner.h"

@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 #include <limits>
 
-#include "backends/pt2.h"
+#include "backends/pt2/read.h"
 #include "schedules/error.h"
 
 namespace pw {

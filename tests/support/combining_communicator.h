@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "backends/communicator.h"
+#include "backends/messages/communicator.h"
 #include "schedules/error.h"
 
 namespace pw::test {

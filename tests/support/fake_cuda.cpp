@@ -8,7 +8,7 @@
 #include <iterator>
 #include <utility>
 
-#include "backends/cuda_device.h"
+#include "backends/cuda/device.h"
 #include "schedules/error.h"
 
 using pw::test::FakeCuda;

@@ -13,7 +13,7 @@
 #include <thread>
 #include <vector>
 
-#include "backends/device.h"
+#include "backends/messages/device.h"
 
 struct CUstream_st;
 

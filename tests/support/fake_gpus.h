@@ -15,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-#include "backends/device_messages.h"
+#include "backends/messages/device_messages.h"
 #include "schedules/error.h"
 #include "tests/support/collectives.h"
 

@@ -3,7 +3,7 @@
 #include <latch>
 #include <span>
 
-#include "backends/ucx_communicator.h"
+#include "backends/messages/ucx_communicator.h"
 #include "tests/support/communicator_contract.h"
 #include "tests/support/fake_gpus.h"
 #include "tests/support/shared_store.h"

@@ -10,7 +10,7 @@
 #include <string>
 #include <utility>
 
-#include "backends/fd.h"
+#include "backends/host/fd.h"
 
 namespace pw::test {
 

@@ -15,7 +15,7 @@
 #include <utility>
 #include <vector>
 
-#include "backends/stage_module.h"
+#include "backends/stages/stage_module.h"
 #include "engine/executor.h"
 #include "schedules/error.h"
 #include "simulator/plan/plan.h"

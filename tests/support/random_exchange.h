@@ -11,8 +11,8 @@
 
 #include <gtest/gtest.h>
 
-#include "backends/communicator.h"
-#include "backends/device.h"
+#include "backends/messages/communicator.h"
+#include "backends/messages/device.h"
 #include "tests/support/collectives.h"
 #include "tests/support/communicator_contract.h"
 

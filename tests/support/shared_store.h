@@ -6,7 +6,7 @@
 #include <mutex>
 #include <string>
 
-#include "backends/rendezvous.h"
+#include "backends/messages/rendezvous.h"
 #include "schedules/error.h"
 
 namespace pw {

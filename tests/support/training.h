@@ -11,8 +11,8 @@
 #include <thread>
 #include <vector>
 
-#include "backends/pt2.h"
-#include "backends/torch_backend.h"
+#include "backends/pt2/read.h"
+#include "backends/torch/backend.h"
 #include "engine/executor.h"
 #include "schedules/generate.h"
 #include "schedules/lower.h"

@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-#include "backends/communicator.h"
+#include "backends/messages/communicator.h"
 #include "schedules/error.h"
 
 namespace pw::test {

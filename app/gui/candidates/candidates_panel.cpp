@@ -23,7 +23,7 @@
 #include "app/gui/document.h"
 #include "app/gui/jobs.h"
 #include "app/gui/theme.h"
-#include "backends/resources.h"
+#include "backends/resources/resources.h"
 
 namespace pw::gui {
 namespace {

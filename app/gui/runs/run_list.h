@@ -3,7 +3,7 @@
 #include <QAbstractTableModel>
 #include <vector>
 
-#include "backends/run_store.h"
+#include "backends/store/run_store.h"
 
 namespace pw::gui {
 

@@ -8,7 +8,7 @@
 #include <filesystem>
 
 #include "app/gui/runs/run_list.h"
-#include "backends/files.h"
+#include "backends/host/files.h"
 #include "schedules/error.h"
 
 namespace pw::gui {

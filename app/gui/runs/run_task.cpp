@@ -11,7 +11,7 @@
 #include "app/gui/jobs.h"
 #include "app/gui/json_object.h"
 #include "app/gui/runs/child.h"
-#include "backends/files.h"
+#include "backends/host/files.h"
 #include "engine/live_spans.h"
 
 namespace pw::gui {

@@ -25,7 +25,7 @@
 #include "app/gui/runs/run_loading.h"
 #include "app/gui/runs/run_task.h"
 #include "app/gui/runs/verdict.h"
-#include "backends/gpu_inventory.h"
+#include "backends/host/gpu_inventory.h"
 #include "schedules/error.h"
 
 namespace pw::gui {

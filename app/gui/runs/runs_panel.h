@@ -4,7 +4,7 @@
 #include <memory>
 #include <vector>
 
-#include "backends/run_store.h"
+#include "backends/store/run_store.h"
 
 namespace pw::gui {
 

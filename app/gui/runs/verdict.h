@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "backends/run_store.h"
+#include "backends/store/run_store.h"
 #include "simulator/report/metrics.h"
 
 namespace pw::gui {

@@ -13,7 +13,7 @@
 #include "app/gui/document.h"
 #include "app/gui/loading.h"
 #include "app/gui/main_window.h"
-#include "backends/files.h"
+#include "backends/host/files.h"
 
 namespace pw::gui {
 namespace {

@@ -4,7 +4,7 @@
 #include "app/gui/json_object.h"
 #include "app/gui/loading.h"
 #include "app/gui/timeline/navigation.h"
-#include "backends/files.h"
+#include "backends/host/files.h"
 #include "tests/app/gui/window_fixture.h"
 #include "tests/support/hostile.h"
 

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "app/gui/model/call_tree.h"
-#include "backends/pt2.h"
+#include "backends/pt2/read.h"
 #include "simulator/plan/partition.h"
 
 namespace pw::gui {

@@ -1,0 +1,255 @@
+#include "backends/checkpoints/distributed_writer.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstring>
+#include <filesystem>
+#include <set>
+#include <string_view>
+#include <utility>
+#include <variant>
+
+#include "backends/checkpoints/distributed.h"
+#include "backends/host/files.h"
+#include "backends/host/part_file.h"
+#include "backends/checkpoints/pickle_write.h"
+#include "backends/checkpoints/zip_writer.h"
+#include "schedules/error.h"
+
+namespace pw {
+namespace {
+
+namespace fs = std::filesystem;
+using Sizes = std::vector<std::int64_t>;
+
+constexpr const char* kMetadata = ".metadata";
+constexpr std::string_view kMetadataModule = "torch.distributed.checkpoint.metadata";
+constexpr std::string_view kStorageModule = "torch.distributed.checkpoint.filesystem";
+constexpr std::string_view kModel = "model", kOptimizer = "optimizer", kOurs = "pipewright", kStep = "step";
+
+/// The keys that lead to a value in the dict that Python sees; list places as numbers.
+using KeyPath = std::vector<std::variant<std::string, std::int64_t>>;
+
+std::string joined(const KeyPath& path) {
+  std::string text;
+  for (const auto& key : path) {
+    text += text.empty() ? "" : ".";
+    text += std::holds_alternative<std::string>(key) ? std::get<std::string>(key) : std::to_string(std::get<std::int64_t>(key));
+  }
+  return text;
+}
+
+std::int64_t elementsOf(const Sizes& sizes) {
+  std::int64_t elements = 1;
+  for (const std::int64_t size : sizes) elements *= size;
+  return elements;
+}
+
+std::string metadataOf(const std::string& folder) { return (fs::path(folder) / kMetadata).string(); }
+
+/// The files of the checkpoint that a folder has; empty without one that can be read.
+std::vector<std::string> filesIn(const std::string& folder) {
+  try {
+    return DistributedCheckpoint(folder).files();
+  } catch (const Error&) {
+    return {};
+  }
+}
+
+void removeFiles(const std::string& folder, const std::vector<std::string>& files) {
+  std::error_code ignored;
+  for (const std::string& file : files) fs::remove(fs::path(folder) / file, ignored);
+}
+
+/// A name that no file of the folder has yet.
+std::string newDataFile(const std::string& folder) {
+  std::error_code ignored;
+  int number = 0;
+  while (fs::exists(fs::path(folder) / fmt::format("__0_{}.distcp", number), ignored)) ++number;
+  return fmt::format("__0_{}.distcp", number);
+}
+
+/// Opcodes of a dataclass's object that has these members: each the opcodes of one.
+std::string object(std::string_view module, std::string_view name, const std::vector<std::pair<const char*, std::string>>& members) {
+  std::string out;
+  pickle::putGlobal(out, module, name);
+  out += ")\x81}(";
+  for (const auto& [key, opcodes] : members) {
+    pickle::putText(out, key);
+    out += opcodes;
+  }
+  return out + "ub";
+}
+
+std::string sizesPickle(const Sizes& sizes) {
+  std::string out;
+  pickle::putGlobal(out, "torch", "Size");
+  pickle::putTuple(out, sizes);
+  return out + "\x85R";
+}
+
+std::string textPickle(std::string_view text) {
+  std::string out;
+  pickle::putText(out, text);
+  return out;
+}
+
+std::string integerPickle(std::int64_t number) {
+  std::string out;
+  pickle::putInteger(out, number);
+  return out;
+}
+
+std::string propertiesPickle(DType dtype) {
+  std::string out;
+  pickle::putGlobal(out, kMetadataModule, "TensorProperties");
+  out += ")\x81(";
+  pickle::putGlobal(out, "torch", name(dtype));
+  pickle::putGlobal(out, "torch.serialization", "_get_layout");
+  pickle::putText(out, "torch.strided");
+  out += "\x85R\x89";
+  pickle::putGlobal(out, kMetadataModule, "_MEM_FORMAT_ENCODING");
+  pickle::putInteger(out, 0);
+  return out + "\x85R\x89tb";
+}
+
+}  // namespace
+
+struct DistributedCheckpointWriter::Impl {
+  struct Item {
+    KeyPath path;
+    std::optional<std::pair<DType, Sizes>> tensor;  ///< nothing: another Python object
+    ZipWriter::Extent extent;
+  };
+
+  std::string folder, dataFile;
+  bool isNew = false;  ///< whether the folder is ours to remove
+  std::optional<ZipWriter> zip;
+  std::vector<Item> items;
+  std::map<std::string, std::size_t> places;  ///< of tensors, by their name in a training
+
+  static KeyPath pathOf(const std::string& name) {
+    const std::size_t slash = name.find('/');
+    if (slash == std::string::npos) return {std::string(kModel), name};
+    return {std::string(kOptimizer), "state", name.substr(slash + 1), name.substr(0, slash)};
+  }
+
+  void addArchive(KeyPath path, const std::string& pickled, std::optional<std::pair<DType, Sizes>> tensor, const std::byte* bytes, std::size_t count) {
+    zip->add("archive/data.pkl", pickled);
+    zip->add("archive/byteorder", "little");
+    if (tensor) zip->add("archive/data/0", bytes, count);
+    zip->add("archive/version", "3\n");
+    items.push_back({std::move(path), std::move(tensor), zip->endArchive()});
+  }
+  void addTensor(KeyPath path, DType dtype, const Sizes& sizes, const std::byte* bytes) {
+    const std::int64_t elements = elementsOf(sizes);
+    const std::string pickled = pickle::writeTensor({joined(path), dtype, "0", elements, 0, sizes, {}});
+    addArchive(std::move(path), pickled, std::pair(dtype, sizes), bytes, static_cast<std::size_t>(elements * bytesPerElement(dtype)));
+  }
+  void addOptimizer(const OptimizerLayout& layout);
+  [[nodiscard]] std::string metadata() const;
+};
+
+DistributedCheckpointWriter::DistributedCheckpointWriter(const std::string& folder) : impl_(std::make_unique<Impl>()) {
+  impl_->folder = folder;
+  std::error_code problem;
+  impl_->isNew = fs::create_directory(folder, problem);
+  if (problem) throw Error(fmt::format("{} cannot be written: {}; check the folder and its permissions.", folder, problem.message()));
+  impl_->dataFile = newDataFile(folder);
+  impl_->zip.emplace((fs::path(folder) / impl_->dataFile).string());
+}
+
+DistributedCheckpointWriter::~DistributedCheckpointWriter() {
+  impl_->zip.reset();
+  std::error_code ignored;
+  if (impl_->isNew) fs::remove(impl_->folder, ignored);  // only if nothing is in it
+}
+
+void DistributedCheckpointWriter::add(const std::string& name, DType dtype, const Sizes& shape, const std::byte* bytes) {
+  impl_->addTensor(Impl::pathOf(name), dtype, shape, bytes);
+  impl_->places[name] = impl_->items.size() - 1;
+}
+
+void DistributedCheckpointWriter::alias(const std::string& name, const std::string& of) {
+  const auto found = impl_->places.find(of);
+  if (found == impl_->places.end()) throw Error(fmt::format("The checkpoint lacks {}, which {} shares its values with; plan the model again.", of, name));
+  Impl::Item item = impl_->items[found->second];
+  item.path = Impl::pathOf(name);
+  impl_->items.push_back(std::move(item));
+}
+
+void DistributedCheckpointWriter::Impl::addOptimizer(const OptimizerLayout& layout) {
+  const KeyPath top{std::string(kOptimizer)};
+  std::set<std::string> counted;
+  if (layout.spec.kind != OptimizerSpec::Kind::Sgd) {
+    const auto steps = static_cast<float>(layout.steps);
+    for (const auto& [name, item] : places) {
+      const std::size_t slash = name.find('/');
+      if (slash == std::string::npos || !counted.insert(name.substr(slash + 1)).second) continue;
+      addTensor({std::string(kOptimizer), "state", name.substr(slash + 1), std::string(kStep)}, DType::Float32, {}, reinterpret_cast<const std::byte*>(&steps));
+    }
+  }
+  for (const auto& [name, opcodes] : groupOf(layout)) {
+    addArchive({std::string(kOptimizer), "param_groups", std::int64_t{0}, name}, "\x80\x02" + opcodes + ".", std::nullopt, nullptr, 0);
+  }
+  std::string names("](");
+  for (const std::string& parameter : layout.parameters) pickle::putText(names, parameter);
+  addArchive({std::string(kOptimizer), "param_groups", std::int64_t{0}, "params"}, "\x80\x02" + names + "e.", std::nullopt, nullptr, 0);
+}
+
+std::string DistributedCheckpointWriter::Impl::metadata() const {
+  std::string tensors("}("), paths("}("), places_("}(");
+  for (const Item& item : items) {
+    const std::string key = textPickle(joined(item.path));
+    const Sizes zeros(item.tensor ? item.tensor->second.size() : 0);
+    if (item.tensor) {
+      const auto& [dtype, sizes] = *item.tensor;
+      const std::string chunk = object(kMetadataModule, "ChunkStorageMetadata", {{"offsets", sizesPickle(zeros)}, {"sizes", sizesPickle(sizes)}});
+      tensors += key + object(kMetadataModule, "TensorStorageMetadata", {{"properties", propertiesPickle(dtype)}, {"size", sizesPickle(sizes)}, {"chunks", "]" + chunk + "a"}});
+    } else {
+      tensors += key;
+      pickle::putGlobal(tensors, kMetadataModule, "BytesStorageMetadata");
+      tensors += ")\x81";
+    }
+    paths += key + "(";
+    for (const auto& part : item.path) paths += std::holds_alternative<std::string>(part) ? textPickle(std::get<std::string>(part)) : integerPickle(std::get<std::int64_t>(part));
+    paths += "t";
+    places_ += object(kMetadataModule, "MetadataIndex",
+                      {{"fqn", key}, {"offset", item.tensor ? sizesPickle(zeros) : "N"}, {"index", item.tensor ? integerPickle(0) : "N"}});
+    places_ += object(kStorageModule, "_StorageInfo",
+                      {{"relative_path", textPickle(dataFile)},
+                       {"offset", integerPickle(static_cast<std::int64_t>(item.extent.offset))},
+                       {"length", integerPickle(static_cast<std::int64_t>(item.extent.bytes))}});
+  }
+  return "\x80\x02" +
+         object(kMetadataModule, "Metadata",
+                {{"state_dict_metadata", tensors + "u"}, {"planner_data", paths + "u"}, {"storage_data", places_ + "u"}, {"storage_meta", "N"}, {"version", textPickle("1.0.0")}}) +
+         ".";
+}
+
+void DistributedCheckpointWriter::finish(const std::map<std::string, double>& numbers, const std::optional<OptimizerLayout>& optimizer) {
+  for (const auto& [name, number] : numbers) impl_->addTensor({std::string(kOurs), name}, DType::Float64, {}, reinterpret_cast<const std::byte*>(&number));
+  if (optimizer) impl_->addOptimizer(*optimizer);
+  const std::vector<std::string> old = filesIn(impl_->folder);
+  impl_->zip->finish();
+  impl_->isNew = false;
+  PartFile part(metadataOf(impl_->folder));
+  if (part.descriptor() < 0 || !writeAll(part.descriptor(), impl_->metadata()) || ::fsync(part.descriptor()) != 0 || !part.replace()) {
+    const std::string reason = std::strerror(errno);
+    removeFiles(impl_->folder, {impl_->dataFile});
+    throw Error(fmt::format("{} cannot be written: {}; make room, or check the folder and its permissions.", metadataOf(impl_->folder), reason));
+  }
+  removeFiles(impl_->folder, old);
+}
+
+void removeDistributedCheckpoint(const std::string& folder) {
+  const std::vector<std::string> files = filesIn(folder);
+  std::error_code ignored;
+  fs::remove(metadataOf(folder), ignored);  // first: what is left is no checkpoint
+  removeFiles(folder, files);
+  fs::remove(folder, ignored);
+}
+
+}  // namespace pw

@@ -1,0 +1,101 @@
+#include "backends/checkpoints/optimizer_layout.h"
+
+#include <map>
+
+#include "backends/checkpoints/pickle_write.h"
+
+namespace pw {
+namespace {
+
+using namespace pickle;
+
+std::string real(double number) {
+  std::string out;
+  putReal(out, number);
+  return out;
+}
+
+std::string truth(bool isTrue) {
+  std::string out;
+  putBool(out, isTrue);
+  return out;
+}
+
+}  // namespace
+
+OptimizerState stateOf(const OptimizerSpec& spec) {
+  switch (spec.kind) {
+    case OptimizerSpec::Kind::Sgd: break;
+    case OptimizerSpec::Kind::Adam: return OptimizerState::Adam;
+    case OptimizerSpec::Kind::AdamW: return OptimizerState::AdamW;
+  }
+  return spec.momentum != 0 ? OptimizerState::Momentum : OptimizerState::Sgd;
+}
+
+std::string_view nameOf(OptimizerState state) {
+  switch (state) {
+    case OptimizerState::Sgd: break;
+    case OptimizerState::Momentum: return "sgd with momentum";
+    case OptimizerState::Adam: return "adam";
+    case OptimizerState::AdamW: return "adamw";
+  }
+  return "sgd";
+}
+
+std::vector<std::pair<std::string, std::string>> groupOf(const OptimizerLayout& layout) {
+  const OptimizerSpec& spec = layout.spec;
+  const std::string none = "N";
+  std::vector<std::pair<std::string, std::string>> group{{"lr", real(learningRateAt(spec, layout.steps))},
+                                                         {"initial_lr", real(spec.learningRate)},  // what schedulers of torch.optim go on from
+                                                         {"weight_decay", real(spec.weightDecay)}};
+  if (spec.kind == OptimizerSpec::Kind::Sgd) {
+    group.insert(group.end(), {{"momentum", real(spec.momentum)}, {"dampening", real(0)}, {"nesterov", truth(spec.nesterov)}});
+  } else {
+    group.insert(group.end(), {{"betas", real(spec.beta1) + real(spec.beta2) + "\x86"},
+                               {"eps", real(spec.epsilon)},
+                               {"amsgrad", truth(false)},
+                               {"capturable", truth(false)},
+                               {"decoupled_weight_decay", truth(spec.kind == OptimizerSpec::Kind::AdamW)}});
+  }
+  group.insert(group.end(), {{"maximize", truth(false)}, {"foreach", none}, {"differentiable", truth(false)}, {"fused", none}});
+  return group;
+}
+
+std::string optimizerPickle(const OptimizerLayout& layout, const std::vector<TensorEntry>& tensors, const std::vector<TensorEntry>& steps) {
+  std::map<std::string, std::vector<const TensorEntry*>> states;  // by parameter
+  for (const TensorEntry& tensor : tensors) states[tensor.name.substr(tensor.name.find('/') + 1)].push_back(&tensor);
+  std::string out("}");
+  putText(out, "state");
+  out += '}';
+  for (std::size_t i = 0; i < layout.parameters.size(); ++i) {
+    const auto found = states.find(layout.parameters[i]);
+    if (found == states.end()) continue;
+    putInteger(out, static_cast<std::int64_t>(i));
+    out += '}';
+    if (i < steps.size()) {
+      putText(out, "step");
+      putTensor(out, steps[i]);
+      out += 's';
+    }
+    for (const TensorEntry* tensor : found->second) {
+      putText(out, tensor->name.substr(0, tensor->name.find('/')));
+      putTensor(out, *tensor);
+      out += 's';
+    }
+    out += 's';
+  }
+  out += 's';
+  putText(out, "param_groups");
+  out += "]}";
+  for (const auto& [name, opcodes] : groupOf(layout)) {
+    putText(out, name);
+    out += opcodes + 's';
+  }
+  putText(out, "params");
+  out += "](";
+  for (std::size_t i = 0; i < layout.parameters.size(); ++i) putInteger(out, static_cast<std::int64_t>(i));
+  out += "esas";
+  return out;
+}
+
+}  // namespace pw

@@ -1,0 +1,35 @@
+#pragma once
+
+#include <string>
+#include <string_view>
+#include <utility>
+#include <vector>
+
+#include "backends/checkpoints/optimizer_spec.h"
+#include "backends/checkpoints/pickle.h"
+
+namespace pw {
+
+/// What it takes to write an optimizer's state as torch.optim lays it out.
+struct OptimizerLayout {
+  OptimizerSpec spec;
+  int steps = 0;                        ///< done so far
+  std::vector<std::string> parameters;  ///< names, in the order of `model.parameters()`
+};
+
+/// Which optimizer left a state, as checkpoints number it; `Sgd` keeps none.
+enum class OptimizerState : int { Sgd = 0, Momentum = 1, Adam = 2, AdamW = 3 };
+[[nodiscard]] OptimizerState stateOf(const OptimizerSpec& spec);
+/// `sgd`, `sgd with momentum`, `adam`, `adamw`.
+[[nodiscard]] std::string_view nameOf(OptimizerState state);
+
+/// The one parameter group, by name, without `params`: the members that torch.optim of torch 2.11 gives it, each as the opcodes of one object.
+[[nodiscard]] std::vector<std::pair<std::string, std::string>> groupOf(const OptimizerLayout& layout);
+
+/// Opcodes (pickle_write.h) of what `optimizer.load_state_dict` of torch.optim takes: `param_groups`, and `state` by a parameter's index.
+/// `tensors`: named `exp_avg/NAME` and so on; a parameter without any has no state. `steps[i]`: where to find the i-th parameter's count of
+/// steps (float32), for Adam.
+[[nodiscard]] std::string optimizerPickle(const OptimizerLayout& layout, const std::vector<pickle::TensorEntry>& tensors,
+                                          const std::vector<pickle::TensorEntry>& steps);
+
+}  // namespace pw

@@ -1,0 +1,256 @@
+#include "backends/cuda/device.h"
+
+#include <ATen/ATen.h>
+#include <ATen/Context.h>
+#include <c10/cuda/CUDACachingAllocator.h>
+#include <c10/cuda/CUDAFunctions.h>
+#include <c10/cuda/CUDAGuard.h>
+#include <c10/cuda/CUDAStream.h>
+#include <cuda_runtime_api.h>
+#include <nvtx3/nvToolsExt.h>
+
+#include <cassert>
+#include <cstdlib>
+#include <limits>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "backends/cuda/graphs.h"
+#include "backends/cuda/kernels.h"
+#include "backends/cuda/partition.h"
+#include "backends/messages/transport.h"
+#include "schedules/error.h"
+
+namespace pw {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+void check(cudaError_t result, const char* what) {
+  if (result == cudaSuccess) return;
+  throw Error(std::string("The GPU failed when asked to ") + what + ": " + cudaGetErrorString(result) + "; see dmesg, or run with fewer samples in a microbatch.");
+}
+
+/// The GPU's work of this process. CUDA's state is the process's own, so there is one.
+struct Gpu {
+  int index;
+  int multiprocessors = 0;
+  c10::cuda::CUDAStream compute, arrivals;  // nothing runs on the latter: memory of its pool is free to be written at once
+  Device device;
+
+  // Marks are numbers of events, `ring[mark % size]`; those from `first` on are alive.
+  std::vector<cudaEvent_t> ring;
+  Mark first = 0, next = 0;
+  cudaEvent_t origin = nullptr;  // an event whose time is known on both clocks
+  Ns originTime = 0;
+
+  Gpu(int number, c10::cuda::CUDAStream stream);
+  void grow();
+  void readClocks();
+};
+
+std::unique_ptr<Gpu>& instance() {
+  static std::unique_ptr<Gpu> gpu;
+  return gpu;
+}
+
+Gpu& use() {
+  if (!instance()) throw Error("The GPU was not prepared; this is a mistake in Pipewright.");
+  return *instance();
+}
+
+HeldBuffer allocate(std::size_t bytes) {
+  Gpu& g = use();
+  if (bytes == 0) return {};
+  const c10::cuda::CUDAStreamGuard guard(g.arrivals);
+  c10::DataPtr memory = c10::cuda::CUDACachingAllocator::get()->allocate(bytes);
+  c10::cuda::CUDACachingAllocator::recordStream(memory, g.compute);  // when it is freed, compute may still have to read it
+  auto* const data = static_cast<std::byte*>(memory.get());
+  const c10::DeleterFnPtr free = memory.get_deleter();
+  return {{data, bytes}, std::shared_ptr<void>(memory.release_context(), [free](void* context) {
+            try {
+              free(context);
+            } catch (const std::exception&) {  // the GPU failed, which another call tells: thrown out of a destructor it would end the process unheard
+            }
+          })};
+}
+
+void copy(Buffer into, Buffer from) {
+  if (from.bytes == 0) return;
+  const cudaStream_t stream = use().compute.stream();
+  check(cudaMemcpyAsync(into.data, from.data, from.bytes, cudaMemcpyDefault, stream), "copy memory");
+  if (!isOnDevice(into.data) || !isOnDevice(from.data)) check(cudaStreamSynchronize(stream), "copy memory");
+}
+
+/// Twice the room; marks keep their events.
+void Gpu::grow() {
+  std::vector<cudaEvent_t> larger(ring.empty() ? 1024 : 2 * ring.size());
+  for (cudaEvent_t& event : larger) check(cudaEventCreateWithFlags(&event, cudaEventDefault), "make an event");
+  for (Mark mark = first; mark < next; ++mark) {
+    std::swap(larger[static_cast<std::size_t>(mark) % larger.size()], ring[static_cast<std::size_t>(mark) % ring.size()]);
+  }
+  for (const cudaEvent_t event : ring) static_cast<void>(cudaEventDestroy(event));
+  ring = std::move(larger);
+}
+
+Mark mark() {
+  Gpu& g = use();
+  if (static_cast<std::size_t>(g.next - g.first) >= g.ring.size()) g.grow();
+  check(cudaEventRecord(g.ring[static_cast<std::size_t>(g.next) % g.ring.size()], g.compute.stream()), "record an event");
+  return g.next++;
+}
+
+Ns timeOf(Mark mark) {
+  Gpu& g = use();
+  assert(mark >= g.first && mark < g.next);
+  return timeOfEvent(g.ring[static_cast<std::size_t>(mark) % g.ring.size()]);
+}
+
+/// Both clocks at one moment: of some tries the one that took least, as an idle stream reaches an event about when it is told to. Right to half of
+/// what that try took, some microseconds.
+void Gpu::readClocks() {
+  if (origin == nullptr) check(cudaEventCreateWithFlags(&origin, cudaEventDefault), "make an event");
+  cudaEvent_t candidate = nullptr;
+  check(cudaEventCreateWithFlags(&candidate, cudaEventDefault), "make an event");
+  Ns shortest = std::numeric_limits<Ns>::max();
+  for (int i = 0; i < 5; ++i) {
+    const Ns begin = monotonicNow();
+    check(cudaEventRecord(candidate, compute.stream()), "record an event");
+    check(cudaEventSynchronize(candidate), "record an event");
+    const Ns took = monotonicNow() - begin;
+    if (took >= shortest) continue;
+    shortest = took;
+    originTime = begin + took / 2;
+    std::swap(origin, candidate);
+  }
+  check(cudaEventDestroy(candidate), "forget an event");
+}
+
+void finish(std::chrono::milliseconds deadline, const std::function<void()>& meanwhile) {
+  Gpu& g = use();
+  const auto until = Clock::now() + deadline;
+  for (cudaError_t state = cudaStreamQuery(g.compute.stream()); state != cudaSuccess; state = cudaStreamQuery(g.compute.stream())) {
+    if (state != cudaErrorNotReady) check(state, "end the step");
+    static_cast<void>(cudaGetLastError());  // else the next launch's check finds "not ready"
+    if (Clock::now() > until) {
+      throw Error("The GPU had not ended the step's work " + inWords(deadline) + " after it was asked for; see whether another rank hangs, or allow more with --timeout.");
+    }
+    if (meanwhile) meanwhile();
+    std::this_thread::yield();
+  }
+  if (monotonicNow() - g.originTime > 100'000'000) g.readClocks();  // the clocks drift apart by some 10 µs a second
+}
+
+Bytes bytesAlive() {
+  const auto stats = c10::cuda::CUDACachingAllocator::getDeviceStats(static_cast<c10::DeviceIndex>(use().index));
+  return stats.allocated_bytes[static_cast<std::size_t>(c10::CachingAllocator::StatType::AGGREGATE)].current + recordedBytes();
+}
+
+Bytes takePeakBytes() {
+  const auto device = static_cast<c10::DeviceIndex>(use().index);
+  const auto stats = c10::cuda::CUDACachingAllocator::getDeviceStats(device);
+  c10::cuda::CUDACachingAllocator::resetPeakStats(device);
+  return stats.allocated_bytes[static_cast<std::size_t>(c10::CachingAllocator::StatType::AGGREGATE)].peak + recordedBytes();
+}
+
+Gpu::Gpu(int number, c10::cuda::CUDAStream stream)
+    : index(number),
+      compute(stream),
+      arrivals(c10::cuda::getStreamFromPool(false, static_cast<c10::DeviceIndex>(number))) {
+  device.index = number;
+  device.allocate = &allocate;
+  device.copy = &copy;
+  device.addInto = [](DType dtype, Buffer into, Buffer what) { addInto(dtype, into, what, use().compute.stream()); };
+  device.sumOfSquares = [](DType dtype, Buffer buffer, std::chrono::milliseconds deadline) { return sumOfSquares(dtype, buffer, use().compute.stream(), deadline); };
+  device.mark = &mark;
+  device.timeOf = &timeOf;
+  device.forgetMarks = [] { use().first = use().next; };
+  device.finish = &finish;
+  device.record = [](const std::function<void()>& work, std::shared_ptr<void>& pool) { return recordGraph(use().index, computeStream(), work, pool); };
+  device.launch = [](const std::shared_ptr<void>& recording) { launchGraph(recording, computeStream()); };
+  device.spin = [](Ns duration) { spinKernel(duration, computeStream()); };
+  device.name = [](const char* what) { what != nullptr ? static_cast<void>(nvtxRangePushA(what)) : static_cast<void>(nvtxRangePop()); };
+  device.bytesAlive = &bytesAlive;
+  device.takePeakBytes = &takePeakBytes;
+}
+
+}  // namespace
+
+bool isOnDevice(const void* address) {
+  cudaPointerAttributes attributes{};
+  if (cudaPointerGetAttributes(&attributes, address) != cudaSuccess) {
+    static_cast<void>(cudaGetLastError());
+    return false;
+  }
+  return attributes.type == cudaMemoryTypeDevice;
+}
+
+int gpuCount() {
+  ::setenv("CUDA_MODULE_LOADING", "EAGER", 0);  // before CUDA begins
+  return c10::cuda::device_count();
+}
+
+std::string gpuIdentity(int device) {
+  cudaDeviceProp properties{};
+  C10_CUDA_CHECK(cudaGetDeviceProperties(&properties, device));
+  return std::string(std::begin(properties.uuid.bytes), std::end(properties.uuid.bytes));
+}
+
+namespace {
+
+/// Computes on that stream from now on. cuBLAS takes its workspace now, and not behind a message that is waited for.
+void computeOn(c10::cuda::CUDAStream stream, int device) {
+  instance() = std::make_unique<Gpu>(device, stream);
+  Gpu& g = use();
+  c10::cuda::setCurrentCUDAStream(stream);
+  g.grow();
+  const at::Tensor small = at::ones({16, 16}, at::TensorOptions().device(c10::Device(c10::DeviceType::CUDA, static_cast<c10::DeviceIndex>(device))));
+  static_cast<void>(small.mm(small));
+  static_cast<void>(mark());
+  finish(std::chrono::seconds(60), {});
+  static_cast<void>(timeOf(0));
+}
+
+}  // namespace
+
+std::string prepareGpu(int device, bool tf32, GpuPart part) {
+  if (device < 0 || device >= gpuCount()) {
+    throw UsageError("There is no GPU " + std::to_string(device) + "; CUDA gives this process " + std::to_string(gpuCount()) + ", see pipewright devices.");
+  }
+  at::globalContext().lazyInitDevice(c10::DeviceType::CUDA);
+  at::globalContext().setAllowTF32CuBLAS(tf32);
+  at::globalContext().setAllowTF32CuDNN(tf32);
+  c10::cuda::set_device(static_cast<c10::DeviceIndex>(device));
+  const auto index = static_cast<c10::DeviceIndex>(device);
+  std::string refusal;
+  if (part.of > 1) {
+    try {
+      const Partition own = partOfGpu(device, part);
+      computeOn(c10::cuda::getStreamFromExternal(static_cast<cudaStream_t>(own.stream), index), device);
+      use().multiprocessors = own.multiprocessors;
+      return {};
+    } catch (const std::exception& problem) {
+      refusal = problem.what();
+    }
+  }
+  computeOn(c10::cuda::getStreamFromPool(false, index), device);
+  check(cudaDeviceGetAttribute(&use().multiprocessors, cudaDevAttrMultiProcessorCount, device), "count its multiprocessors");
+  return refusal;
+}
+
+int multiprocessors() { return use().multiprocessors; }
+
+const Device& gpu() { return use().device; }
+
+void* computeStream() { return use().compute.stream(); }
+
+Ns timeOfEvent(void* event) {
+  const Gpu& g = use();
+  float milliseconds = 0;
+  check(cudaEventElapsedTime(&milliseconds, static_cast<cudaEvent_t>(event), g.origin), "tell the time");
+  return g.originTime - static_cast<Ns>(static_cast<double>(milliseconds) * 1e6);
+}
+
+}  // namespace pw

@@ -1,0 +1,125 @@
+#pragma once
+
+#include <cstdint>
+#include <deque>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "backends/messages/communicator.h"
+#include "backends/cuda/nccl_ids.h"
+#include "simulator/model/model_graph.h"
+
+// CUDA's stream and event and NCCL's communicator: their cudaStream_t, cudaEvent_t and ncclComm_t point to them.
+struct CUstream_st;
+struct CUevent_st;
+struct ncclComm;
+
+namespace pw {
+
+/// Throws Error when CUDA failed; `result` is a cudaError_t, `what` as in `make a stream`.
+void checkCuda(int result, std::string_view what);
+
+/// Whether all before an event is done. Throws Error when the device failed.
+[[nodiscard]] bool isReached(CUevent_st* event);
+
+/// Whether NCCL sums such elements.
+[[nodiscard]] bool canCombine(DType dtype);
+
+/// Events to be used again and again: making one costs some microseconds. They end with the pool.
+class CudaEvents {
+ public:
+  CudaEvents() = default;
+  ~CudaEvents();
+  CudaEvents(const CudaEvents&) = delete;
+  CudaEvents& operator=(const CudaEvents&) = delete;
+
+  [[nodiscard]] CUevent_st* take();
+  /// It may still be waited for: a wait means what was recorded before it.
+  void giveBack(CUevent_st* event);
+
+ private:
+  std::vector<CUevent_st*> free_;
+};
+
+class NcclChannel;
+
+/// What a channel is asked to do: a message, or a collective in place.
+struct NcclOperation {
+  NcclChannel* channel = nullptr;
+  Buffer buffer;
+  std::optional<Collective> collective{};
+  DType dtype = DType::UInt8;
+  CUevent_st* ready = nullptr;  ///< what compute must have done; null: nothing
+  CUevent_st *begin = nullptr, *end = nullptr;
+  std::uint64_t position = 0;  ///< among the channel's, from 1
+  bool onStream = false, done = false;
+};
+
+/// A communicator of NCCL's and a stream of high priority, where operations take their turn, as NCCL matches them by order. Nothing but `abort` blocks:
+/// what NCCL needs time for goes on when `move` is called. For one thread at a time.
+class NcclChannel {
+ public:
+  /// `events` must outlive it.
+  NcclChannel(NcclMembers members, Rank self, CudaEvents& events);
+  /// Aborts what is open.
+  ~NcclChannel();
+  NcclChannel(const NcclChannel&) = delete;
+  NcclChannel& operator=(const NcclChannel&) = delete;
+
+  [[nodiscard]] bool needsId() const { return waits_ == Waits::Id; }
+  void connect(const NcclId& id);
+  /// The operation must stay where it is until it was forgotten.
+  void add(NcclOperation& operation);
+  /// Goes on with what waits for NCCL. Throws Error when it failed.
+  void move();
+  /// Whether NCCL is at something that `move` is to follow.
+  [[nodiscard]] bool isMoving() const;
+  /// Sees which operations are done. Throws Error when one failed.
+  void look();
+  /// As `look`, for the last time, and without asking NCCL.
+  void lookLast() noexcept;
+  /// Operations on the stream will not be asked about any more.
+  void forgetStarted();
+  /// Ends all that is open, at once.
+  void abort() noexcept;
+  /// Begins to leave in peace with the others, if it can; `hasLeft` tells when all did or that failed.
+  [[nodiscard]] bool leave();
+  [[nodiscard]] bool hasLeft();
+
+  /// `rank 0 and rank 1`, `ranks 0, 1 and 3`.
+  [[nodiscard]] std::string between() const;
+  /// `; the oldest open operation is send 12 to rank 1, of 4096 bytes`, where there is one.
+  [[nodiscard]] std::string openOperation() const;
+
+ private:
+  /// What must come before the next operation can begin.
+  enum class Waits : std::uint8_t {
+    Id,          ///< the unique id
+    Connection,  ///< NCCL, to connect
+    Nothing,
+    Start,       ///< NCCL, to put the first operation of `queued` onto the stream
+  };
+  [[nodiscard]] bool isSender() const { return place_ == 0; }
+  void start();
+  void finishStart();
+  // Results are NCCL's (ncclResult_t).
+  [[nodiscard]] int ask(const NcclOperation& operation) const;
+  [[nodiscard]] bool seesDone(NcclOperation& operation) const;
+  [[nodiscard]] int state() const;
+  [[nodiscard]] bool inProgress(int result) const;
+
+  NcclMembers members_;
+  int place_ = 0;  ///< of this rank among the members
+  CudaEvents& events_;
+  std::string name_;  ///< NCCL's own messages show it
+  Waits waits_ = Waits::Id;
+  ncclComm* communicator_ = nullptr;
+  CUstream_st* stream_ = nullptr;
+  std::uint64_t operations_ = 0;            ///< so far
+  std::deque<NcclOperation*> queued_;       ///< not on the stream yet
+  std::deque<NcclOperation*> unfinished_;   ///< not seen to be done, in their order
+};
+
+}  // namespace pw

@@ -1,0 +1,58 @@
+#pragma once
+
+#include <array>
+#include <compare>
+#include <cstddef>
+#include <list>
+#include <map>
+#include <optional>
+#include <set>
+#include <vector>
+
+#include "backends/messages/communicator.h"
+
+namespace pw {
+
+/// NCCL's `ncclUniqueId`.
+using NcclId = std::array<std::byte, 128>;
+
+/// The ranks that a communicator of NCCL's joins, by their place in it: a sender and its receiver, or a group that combines, ascending. The first makes
+/// the unique id by which they find each other.
+struct NcclMembers {
+  bool collective = false;
+  std::vector<Rank> ranks;
+
+  auto operator<=>(const NcclMembers&) const = default;
+};
+
+/// Unique ids on their way from first ranks to the others, over the host's transport, by tag 0x7FFF4000. Each names its members, as ranks may ask for
+/// the ids of one first rank in another order than it gives them. A receive is open only while an id is wanted. Nothing blocks; for one thread.
+class NcclIds {
+ public:
+  explicit NcclIds(Communicator& host) : host_(host) {}
+
+  /// To all but the first of the members, which is this rank.
+  void give(const NcclMembers& members, const NcclId& id);
+  /// From now on `take` may have the id.
+  void want(const NcclMembers& members);
+  [[nodiscard]] std::optional<NcclId> take(const NcclMembers& members);
+  /// Takes what came. Throws Error when the job fails.
+  void advance();
+
+ private:
+  struct Message {
+    std::vector<std::byte> bytes;
+    Communicator::Ticket ticket = 0;
+  };
+  [[nodiscard]] std::size_t messageBytes() const;
+  void expect(Rank from);
+  void keep(Rank from, const std::vector<std::byte>& message);
+
+  Communicator& host_;
+  std::list<Message> outgoing_;
+  std::map<Rank, Message> incoming_;  ///< by first rank: the next id
+  std::set<NcclMembers> wanted_;
+  std::map<NcclMembers, NcclId> came_;
+};
+
+}  // namespace pw

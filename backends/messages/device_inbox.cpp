@@ -1,0 +1,105 @@
+#include "backends/messages/device_inbox.h"
+
+#include <algorithm>
+#include <utility>
+
+#include "backends/messages/transport.h"
+
+namespace pw {
+namespace {
+
+/// Announcements of one sender to one receiver take these tags in turn; there may be more of them under way, as messages of one tag keep their order.
+constexpr std::uint32_t kFirstTag = 0x7FFF0500, kTags = 0x100;
+static_assert(DeviceInbox::kBellTag == kFirstTag + kTags);
+
+Buffer bytesOf(Announcement& announcement) { return {reinterpret_cast<std::byte*>(&announcement), sizeof announcement}; }
+
+std::uint32_t nextTag(std::uint32_t& count) { return kFirstTag + count++ % kTags; }
+
+/// Takes the first of a tag's queue.
+template <class Value>
+std::optional<Value> takeFirst(std::map<std::uint32_t, std::deque<Value>>& queues, std::uint32_t tag) {
+  const auto queue = queues.find(tag);
+  if (queue == queues.end()) return std::nullopt;
+  Value first = std::move(queue->second.front());
+  queue->second.pop_front();
+  if (queue->second.empty()) queues.erase(queue);
+  return first;
+}
+
+}  // namespace
+
+Communicator::Ticket DeviceInbox::announce(DeviceMessage& message) {
+  message.announcement = {.bytes = message.buffer.bytes, .tag = message.tag};
+  return host_.send(message.peer, nextTag(peers_[message.peer.index()].announcementsOut), bytesOf(message.announcement));
+}
+
+std::optional<Communicator::Ticket> DeviceInbox::want(DeviceMessage& message) {
+  Peer& peer = peers_[message.peer.index()];
+  if (auto early = takeFirst(peer.early, message.tag)) {
+    message.operation = early->operation;
+    message.kept = std::move(early->memory);
+    const std::size_t got = message.kept.buffer.bytes;
+    if (got != message.buffer.bytes) message.failure = sizeSentence(host_.rank(), message.peer, message.tag, message.buffer.bytes, got);
+    return std::nullopt;
+  }
+  peer.wanted[message.tag].push_back(&message);
+  return peer.expected ? std::nullopt : std::optional(expect(message.peer));
+}
+
+Communicator::Ticket DeviceInbox::expect(Rank from) {
+  Peer& peer = peers_[from.index()];
+  peer.expected = host_.receive(from, nextTag(peer.announcementsIn), bytesOf(peer.announcement));
+  return *peer.expected;
+}
+
+/// Receives what is announced where it is wanted, else, or when it is of another size, into memory of ours. Returns the operation.
+std::uint64_t DeviceInbox::take(Rank from, const Announcement& announcement) {
+  Peer& peer = peers_[from.index()];
+  DeviceMessage* const message = takeFirst(peer.wanted, announcement.tag).value_or(nullptr);
+  const bool fits = message != nullptr && message->buffer.bytes == announcement.bytes;
+  HeldBuffer memory;
+  if (!fits) memory = device_.allocate(announcement.bytes);
+  const std::uint64_t operation = links_.receive(from, fits ? message->buffer : memory.buffer);
+  if (message == nullptr) {
+    peer.early[announcement.tag].push_back({operation, std::move(memory)});
+    return operation;
+  }
+  message->operation = operation;
+  if (fits) return operation;
+  message->kept = std::move(memory);
+  message->failure = sizeSentence(host_.rank(), from, announcement.tag, message->buffer.bytes, announcement.bytes);
+  return operation;
+}
+
+/// Each rank's in their order.
+void DeviceInbox::listen(std::deque<std::uint64_t>& underWay) {
+  for (std::size_t r = 0; r < peers_.size(); ++r) {
+    Peer& peer = peers_[r];
+    while (peer.expected && host_.isDone(*peer.expected).value_or(false)) {
+      host_.wait(*std::exchange(peer.expected, std::nullopt));
+      underWay.push_back(take(Rank(r), Announcement(peer.announcement)));
+      // Only while something is wanted: a receive that is left open at the end is a failure to the host's transport.
+      if (!peer.wanted.empty()) static_cast<void>(expect(Rank(r)));
+    }
+  }
+}
+
+void DeviceInbox::cancel(const DeviceMessage& message) {
+  if (message.way != Way::Receive || message.operation) return;
+  auto& wanted = peers_[message.peer.index()].wanted;
+  const auto queue = wanted.find(message.tag);
+  if (queue == wanted.end()) return;
+  std::erase(queue->second, &message);
+  if (queue->second.empty()) wanted.erase(queue);
+}
+
+bool DeviceInbox::isExpecting() const {
+  return std::ranges::any_of(peers_, [](const Peer& peer) { return peer.expected.has_value(); });
+}
+
+bool DeviceInbox::holdsEarly() const {
+  return std::ranges::any_of(peers_, [](const Peer& peer) { return !peer.early.empty(); });
+}
+
+}  // namespace pw

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <algorithm>
+
+#include "backends/messages/device.h"
+
+namespace pw {
+
+/// Gives a GPU something to do while the host asks for a sample: else it would wait for the host between small operators, and that would be measured.
+/// A stream takes some thousand calls at most, then the host waits for it: so the host gets a start of some laps only, again and again.
+class HeadStart {
+ public:
+  static constexpr Ns kLaps = 64;
+
+  explicit HeadStart(const Device& device) : device_(device) {}
+
+  /// A sample begins; `spins`: not the first ones, in which it is measured how long the host takes to ask.
+  void begin(bool spins) {
+    spins_ = spins && device_.spin != nullptr;
+    laps_ = 0;
+    began_ = monotonicNow();
+    spin();
+  }
+  /// Between two laps.
+  void lap() {
+    if (++laps_ % kLaps == 0) spin();
+  }
+  /// All was asked for.
+  void end() {
+    if (!spins_ && laps_ > 0) perLap_ = std::min((monotonicNow() - began_) / laps_, perLap_);
+  }
+
+ private:
+  /// Twice as long as the host needs for the next laps, 0.13 s at most.
+  void spin() const {
+    if (spins_) device_.spin(2 * kLaps * perLap_ + 100'000);
+  }
+
+  const Device& device_;
+  bool spins_ = false;
+  Ns laps_ = 0, began_ = 0;
+  Ns perLap_ = 1'000'000;  ///< to ask for one: the shortest seen, and this at most
+};
+
+}  // namespace pw

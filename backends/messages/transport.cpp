@@ -1,0 +1,47 @@
+#include "backends/messages/transport.h"
+
+#include <fmt/format.h>
+
+namespace pw {
+
+void meetByMessages(Communicator& communicator) {
+  constexpr std::uint32_t kFirstTag = 0x7FFF0200;
+  const int rank = communicator.rank().value, size = communicator.size();
+  std::uint32_t tag = kFirstTag;
+  for (int distance = 1; distance < size; distance *= 2, ++tag) {
+    std::byte out{}, in{};
+    const auto sent = communicator.send(Rank((rank + distance) % size), tag, {&out, 1});
+    communicator.wait(communicator.receive(Rank((rank + size - distance) % size), tag, {&in, 1}));
+    communicator.wait(sent);
+  }
+}
+
+std::string inWords(std::chrono::milliseconds time) {
+  return time.count() % 1000 == 0 ? fmt::format("{} s", time.count() / 1000) : fmt::format("{} ms", time.count());
+}
+
+std::string lateSentence(bool sending, Rank peer, std::chrono::milliseconds deadline) {
+  const std::string what =
+      sending ? fmt::format("rank {} took no message", peer.value) : fmt::format("no message came from rank {}", peer.value);
+  return fmt::format("{} within {}; see whether it hangs, or allow more with --timeout", what, inWords(deadline));
+}
+
+std::string lostSentence(Rank peer) {
+  return fmt::format("the connection to rank {} was lost; see why that rank or its machine ended", peer.value);
+}
+
+std::string gaveUpSentence(Rank peer) { return fmt::format("rank {} gave up; the reason is in that rank's message", peer.value); }
+
+std::string sizeSentence(Rank self, Rank from, std::uint32_t tag, std::size_t expected, std::size_t got) {
+  return fmt::format("rank {} expected {} bytes with tag {} from rank {} but got {}; the ranks run different plans", self.value, expected,
+                     tag, from.value, got);
+}
+
+std::string leftSentence() { return "this rank already left the job; start the job again"; }
+
+std::string unmetSentence(int ranks, const std::string& address, int port, std::chrono::milliseconds deadline, const std::string& reason) {
+  return fmt::format("it could not meet the other ranks ({} in all) at {}:{} {}; see that all are started and can reach that address",
+                     ranks, address, port, reason.empty() ? "within " + inWords(deadline) : "(" + reason + ")");
+}
+
+}  // namespace pw

@@ -1,0 +1,429 @@
+#include "backends/messages/ucx_communicator.h"
+
+#include <poll.h>
+#include <sched.h>
+#include <ucp/api/ucp.h>
+
+#include <algorithm>
+#include <cassert>
+#include <cstdlib>
+#include <optional>
+#include <unordered_map>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "backends/messages/transport.h"
+#include "backends/messages/ucx_backend.h"
+#include "schedules/error.h"
+#include "simulator/text/digest.h"
+
+namespace pw {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+using std::chrono::milliseconds;
+
+/// Far from the tags of the executor, the worker and barriers.
+constexpr std::uint32_t kMeetTag = 0x7FFF0300, kFarewellTag = 0x7FFF0301;
+
+/// How long a wait polls before it sleeps. Sleeping and waking costs about 10 µs; between polls the core is offered to others, so that a
+/// peer waiting for this very core gets it (else each message between two ranks of one core takes as long as this).
+constexpr std::chrono::microseconds kSpin{20};
+
+/// What a rank left on the way is still delivered for so long: a farewell may overtake it where messages take several ways at once.
+constexpr milliseconds kGrace{200};
+
+/// How long a leaving rank tries to get its last messages out.
+constexpr milliseconds kLeaving{1000};
+
+enum class Farewell : std::uint8_t { None, Done, GaveUp };
+
+/// A message under way. UCX holds its address until it is done.
+struct Operation {
+  bool sending = false;
+  Rank peer;
+  std::uint32_t tag = 0;
+  std::size_t bytes = 0;     ///< asked for
+  std::size_t received = 0;  ///< what the sender sent
+  ucs_status_t status = UCS_INPROGRESS;
+  void* request = nullptr;  ///< UCX's, while in progress
+};
+
+struct Peer {
+  ucp_ep_h endpoint = nullptr;
+  bool lost = false;
+  Farewell farewell = Farewell::None;     ///< what it said on leaving
+  std::optional<Clock::time_point> left;  ///< when
+  std::optional<Rank>* gaveUp = nullptr;  ///< where to note the first peer that aborted
+  Operation itsFarewell, ourFarewell, closing;
+};
+
+using Context = std::unique_ptr<ucp_context, decltype(&ucp_cleanup)>;
+using Worker = std::unique_ptr<ucp_worker, decltype(&ucp_worker_destroy)>;
+
+void require(ucs_status_t status, const char* what) {
+  if (status == UCS_OK) return;
+  throw Error(fmt::format("UCX could not {} ({}); see UCX_LOG_LEVEL=info, or use the transport gloo", what, ucs_status_string(status)));
+}
+
+Context makeContext(const Rendezvous& rendezvous) {
+  ucp_config_t* config = nullptr;
+  require(ucp_config_read(nullptr, nullptr, &config), "read its settings");
+  const std::unique_ptr<ucp_config_t, decltype(&ucp_config_release)> held(config, &ucp_config_release);
+  const bool isFree = std::getenv("UCX_NET_DEVICES") == nullptr && std::getenv("UCX_TLS") == nullptr;
+  if (rendezvous.oneHost && isFree) require(ucp_config_modify(config, "NET_DEVICES", "lo"), "take the loopback device");
+  // Through shared memory a copy in and out is faster than asking first: 1 MB in 135 us instead of 178 between two processes of two cores. Larger
+  // messages ask, so that what comes early does not fill the receiver's memory.
+  const bool mayAsk = std::getenv("UCX_RNDV_THRESH") == nullptr;
+  if (rendezvous.oneHost && mayAsk) require(ucp_config_modify(config, "RNDV_THRESH", "4m"), "set from which size on it asks first");
+  ucp_params_t params{};
+  params.field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_ESTIMATED_NUM_EPS;
+  params.features = UCP_FEATURE_TAG | UCP_FEATURE_WAKEUP;
+  params.estimated_num_eps = static_cast<std::size_t>(rendezvous.size);
+  ucp_context_h context = nullptr;
+  require(ucp_init(&params, config, &context), "start");
+  return {context, &ucp_cleanup};
+}
+
+Worker makeWorker(ucp_context_h context) {
+  ucp_worker_params_t params{};
+  params.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE;
+  params.thread_mode = UCS_THREAD_MODE_SINGLE;
+  ucp_worker_h worker = nullptr;
+  require(ucp_worker_create(context, &params, &worker), "open a transport");
+  return {worker, &ucp_worker_destroy};
+}
+
+void finish(void* request, ucs_status_t status, void* operation) {
+  auto& done = *static_cast<Operation*>(operation);
+  done.status = status;
+  done.request = nullptr;
+  ucp_request_free(request);
+}
+
+/// The parameters of an operation on memory of the host that reports to `operation`.
+ucp_request_param_t parametersOf(Operation& operation, std::uint32_t attributes = 0) {
+  ucp_request_param_t parameters{};
+  parameters.op_attr_mask = UCP_OP_ATTR_FIELD_CALLBACK | UCP_OP_ATTR_FIELD_USER_DATA | UCP_OP_ATTR_FIELD_MEMORY_TYPE | attributes;
+  parameters.cb.send = &finish;
+  parameters.user_data = &operation;
+  parameters.memory_type = UCS_MEMORY_TYPE_HOST;
+  return parameters;
+}
+
+void finishReceive(void* request, ucs_status_t status, const ucp_tag_recv_info_t* info, void* operation) {
+  static_cast<Operation*>(operation)->received = info->length;
+  finish(request, status, operation);
+}
+
+void noteFarewell(void* request, ucs_status_t status, const ucp_tag_recv_info_t*, void* leaving) {
+  auto& peer = *static_cast<Peer*>(leaving);
+  finish(request, status, &peer.itsFarewell);
+  if (status != UCS_OK) return;
+  peer.left = Clock::now();
+  if (peer.farewell == Farewell::GaveUp && !*peer.gaveUp) *peer.gaveUp = peer.itsFarewell.peer;
+}
+
+/// Takes what a call that starts an operation returned.
+void take(Operation& operation, ucs_status_ptr_t started) {
+  if (operation.status != UCS_INPROGRESS) return;  // it called back already
+  if (UCS_PTR_IS_PTR(started)) {
+    operation.request = started;
+  } else {
+    operation.status = UCS_PTR_RAW_STATUS(started);
+  }
+}
+
+/// UCX's tags are (sender, our tag).
+ucp_tag_t tagOf(Rank sender, std::uint32_t tag) { return static_cast<ucp_tag_t>(sender.value) << 32U | tag; }
+
+/// UCX trusts the bytes of an address, and may end the process over wrong ones: they carry a proof that a rank of this job wrote them.
+std::string sealed(const Rendezvous& rendezvous, const std::string& key, const std::string& address) { return hmacSha256(rendezvous.token, key + ' ' + address) + address; }
+
+std::string opened(const Rendezvous& rendezvous, const std::string& key, const std::string& value, Rank rank) {
+  constexpr std::size_t kProof = 32;
+  const std::string address = value.size() > kProof ? value.substr(kProof) : "";
+  if (address.empty() || !equalInConstantTime(value, sealed(rendezvous, key, address))) {
+    throw Error(fmt::format("the address that the job's store has of rank {} was not written by a rank of this job; start the job again", rank.value));
+  }
+  return address;
+}
+
+constexpr ucp_tag_t kAllBits = ~ucp_tag_t{0};
+
+class UcxCommunicator final : public Communicator {
+ public:
+  UcxCommunicator(const Rendezvous& rendezvous, const KeyValueStore& store);
+  ~UcxCommunicator() override;
+  UcxCommunicator(const UcxCommunicator&) = delete;
+  UcxCommunicator& operator=(const UcxCommunicator&) = delete;
+
+  Rank rank() const override { return rank_; }
+  int size() const override { return static_cast<int>(peers_.size()); }
+  Ticket send(Rank to, std::uint32_t tag, Buffer buffer) override;
+  Ticket receive(Rank from, std::uint32_t tag, Buffer buffer) override;
+  void wait(Ticket ticket) override;
+  std::optional<bool> isDone(Ticket ticket) override;
+  std::size_t waitAny(std::span<const Ticket> tickets) override;
+  MessageState stateOf(Ticket ticket) noexcept override;
+  void progress() override {
+    if (own_ == Farewell::None) ucp_worker_progress(worker_.get());
+  }
+  void barrier() override { meetByMessages(*this); }
+  void abort() noexcept override;
+
+ private:
+  void connect(Rank rank, const std::string& address);
+  void meet();
+  void startSend(Operation& operation, Buffer buffer);
+  void startReceive(Operation& operation, Buffer buffer);
+  Operation& open(const Operation& operation);
+  Operation& operationOf(Ticket ticket);
+  [[nodiscard]] bool isSettled(const Operation& operation) const;
+  [[nodiscard]] bool hasJobFailed() const { return jobFailed_ != nullptr && *jobFailed_; }
+  [[nodiscard]] std::string failureOf(const Operation& operation) const;
+  void expectFarewell(Rank rank);
+  void cancel(Operation& operation);
+  void leave(Farewell farewell) noexcept;
+  template <class Condition>
+  bool runUntil(Clock::time_point end, Condition condition);
+
+  Rank rank_;
+  milliseconds deadline_;
+  const std::atomic<bool>* jobFailed_;
+  Context context_;
+  // Before the worker, which reports to these until it is destroyed.
+  std::vector<Peer> peers_;
+  std::unordered_map<Ticket, Operation> operations_;
+  std::optional<Rank> gaveUp_;  ///< the first peer that aborted
+  Farewell own_ = Farewell::None;
+  Operation flush_;
+  Worker worker_;
+  int wakeup_ = -1;  ///< readable when something happened; the worker's own
+  Ticket next_ = 1;
+};
+
+UcxCommunicator::UcxCommunicator(const Rendezvous& rendezvous, const KeyValueStore& store)
+    : rank_(rendezvous.rank),
+      deadline_(rendezvous.deadline),
+      jobFailed_(rendezvous.jobFailed),
+      context_(makeContext(rendezvous)),
+      peers_(static_cast<std::size_t>(rendezvous.size)),
+      worker_(makeWorker(context_.get())) {
+  require(ucp_worker_get_efd(worker_.get(), &wakeup_), "wait without polling");
+  ucp_address_t* address = nullptr;
+  std::size_t length = 0;
+  require(ucp_worker_get_address(worker_.get(), &address, &length), "name its address");
+  const std::string own(reinterpret_cast<const char*>(address), length);
+  ucp_worker_release_address(worker_.get(), address);
+  const auto key = [](int rank) { return "ucx/" + std::to_string(rank); };
+  if (rendezvous.size > 1) store.set(key(rank_.value), sealed(rendezvous, key(rank_.value), own));
+  for (int r = 0; r < rendezvous.size; ++r) connect(Rank(r), r == rank_.value ? own : opened(rendezvous, key(r), store.get(key(r)), Rank(r)));
+  meet();
+}
+
+void UcxCommunicator::connect(Rank rank, const std::string& address) {
+  Peer& peer = peers_[rank.index()];
+  ucp_ep_params_t params{};
+  params.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE | UCP_EP_PARAM_FIELD_ERR_HANDLER;
+  params.address = reinterpret_cast<const ucp_address_t*>(address.data());
+  params.err_mode = UCP_ERR_HANDLING_MODE_PEER;
+  params.err_handler.cb = [](void* lost, ucp_ep_h, ucs_status_t) { static_cast<Peer*>(lost)->lost = true; };
+  params.err_handler.arg = &peer;
+  const ucs_status_t status = ucp_ep_create(worker_.get(), &params, &peer.endpoint);
+  if (status != UCS_OK) {
+    throw Error(fmt::format(
+        "UCX finds no way to rank {} ({}); see what UCX_TLS and UCX_NET_DEVICES allow there and here, or use the transport gloo",
+        rank.value, ucs_status_string(status)));
+  }
+}
+
+/// Messages to and from each rank: they open the connections, so that the first step does not have to, and show who is missing. Twice,
+/// because a rank that got the second knows that the peer answered its request to connect.
+void UcxCommunicator::meet() {
+  for (int r = 0; r < size(); ++r) {
+    if (r != rank_.value) expectFarewell(Rank(r));
+  }
+  for (int round = 0; round < 2; ++round) {
+    std::vector<Ticket> tickets;
+    for (int r = 0; r < size(); ++r) {
+      if (r == rank_.value) continue;
+      tickets.push_back(receive(Rank(r), kMeetTag, {}));
+      tickets.push_back(send(Rank(r), kMeetTag, {}));
+    }
+    for (const Ticket ticket : tickets) wait(ticket);
+  }
+}
+
+Operation& UcxCommunicator::open(const Operation& operation) {
+  assert(operation.peer.value >= 0 && operation.peer.value < size());
+  if (own_ != Farewell::None) throw Error(leftSentence());
+  return operations_[next_++] = operation;
+}
+
+Communicator::Ticket UcxCommunicator::send(Rank to, std::uint32_t tag, Buffer buffer) {
+  startSend(open({.sending = true, .peer = to, .tag = tag, .bytes = buffer.bytes}), buffer);
+  return next_ - 1;
+}
+
+Communicator::Ticket UcxCommunicator::receive(Rank from, std::uint32_t tag, Buffer buffer) {
+  startReceive(open({.sending = false, .peer = from, .tag = tag, .bytes = buffer.bytes}), buffer);
+  return next_ - 1;
+}
+
+void UcxCommunicator::startSend(Operation& operation, Buffer buffer) {
+  const ucp_request_param_t parameters = parametersOf(operation);
+  const ucp_ep_h to = peers_[operation.peer.index()].endpoint;
+  take(operation, ucp_tag_send_nbx(to, buffer.data, buffer.bytes, tagOf(rank_, operation.tag), &parameters));
+}
+
+void UcxCommunicator::startReceive(Operation& operation, Buffer buffer) {
+  // Without this flag a message that is here already does not say its size.
+  ucp_request_param_t parameters = parametersOf(operation, UCP_OP_ATTR_FLAG_NO_IMM_CMPL);
+  parameters.cb.recv = &finishReceive;
+  take(operation, ucp_tag_recv_nbx(worker_.get(), buffer.data, buffer.bytes, tagOf(operation.peer, operation.tag), kAllBits, &parameters));
+}
+
+Operation& UcxCommunicator::operationOf(Ticket ticket) {
+  if (own_ != Farewell::None) throw Error(leftSentence());
+  const auto found = operations_.find(ticket);
+  assert(found != operations_.end());
+  return found->second;
+}
+
+bool UcxCommunicator::isSettled(const Operation& operation) const {
+  if (operation.status != UCS_INPROGRESS || gaveUp_ || hasJobFailed()) return true;
+  const Peer& peer = peers_[operation.peer.index()];
+  return peer.lost || (peer.left && Clock::now() - *peer.left > kGrace);
+}
+
+/// Runs the transport until the condition holds; false when the time is over first.
+template <class Condition>
+bool UcxCommunicator::runUntil(Clock::time_point end, Condition condition) {
+  if (condition()) return true;
+  Clock::time_point sleepAt{};
+  for (bool rested = true;;) {
+    const bool moved = ucp_worker_progress(worker_.get()) != 0;
+    if (condition()) return true;
+    const auto now = Clock::now();
+    if (now >= end) return false;
+    if (moved || rested) sleepAt = now + kSpin;
+    rested = false;
+    if (now < sleepAt) {
+      if (!moved) ::sched_yield();
+      continue;
+    }
+    if (ucp_worker_arm(worker_.get()) == UCS_ERR_BUSY) continue;
+    const auto longest = std::chrono::ceil<milliseconds>(std::min<Clock::duration>(end - now, kGrace));
+    pollfd fd{wakeup_, POLLIN, 0};
+    ::poll(&fd, 1, static_cast<int>(longest.count()));
+    rested = true;
+  }
+}
+
+void UcxCommunicator::wait(Ticket ticket) {
+  Operation& operation = operationOf(ticket);
+  if (!runUntil(Clock::now() + deadline_, [&] { return isSettled(operation); })) {
+    cancel(operation);
+    throw Error(lateSentence(operation.sending, operation.peer, deadline_));
+  }
+  if (operation.status != UCS_OK || (!operation.sending && operation.received != operation.bytes)) {
+    cancel(operation);
+    throw Error(failureOf(operation));
+  }
+  operations_.erase(ticket);
+}
+
+std::string UcxCommunicator::failureOf(const Operation& operation) const {
+  const bool wrongSize = operation.status == UCS_OK || operation.status == UCS_ERR_MESSAGE_TRUNCATED;
+  if (wrongSize) return sizeSentence(rank_, operation.peer, operation.tag, operation.bytes, operation.received);
+  if (gaveUp_) return gaveUpSentence(*gaveUp_);
+  if (hasJobFailed()) return "another rank has failed; the reason is in that rank's message";
+  const Peer& peer = peers_[operation.peer.index()];
+  if (peer.lost || peer.left) return lostSentence(operation.peer);
+  return fmt::format("{} rank {} failed ({}); start the job again", operation.sending ? "sending to" : "receiving from",
+                     operation.peer.value, ucs_status_string(operation.status));
+}
+
+std::optional<bool> UcxCommunicator::isDone(Ticket ticket) {
+  const Operation& operation = operationOf(ticket);
+  if (!isSettled(operation)) ucp_worker_progress(worker_.get());
+  return isSettled(operation);
+}
+
+MessageState UcxCommunicator::stateOf(Ticket ticket) noexcept {
+  const auto found = operations_.find(ticket);
+  if (found == operations_.end()) return MessageState::Unknown;
+  return found->second.status == UCS_OK ? MessageState::Done : MessageState::Waiting;
+}
+
+std::size_t UcxCommunicator::waitAny(std::span<const Ticket> tickets) {
+  assert(!tickets.empty());
+  std::vector<const Operation*> operations;
+  for (const Ticket ticket : tickets) operations.push_back(&operationOf(ticket));
+  auto settled = operations.end();
+  const bool inTime = runUntil(Clock::now() + deadline_, [&] {
+    settled = std::ranges::find_if(operations, [&](const Operation* operation) { return isSettled(*operation); });
+    return settled != operations.end();
+  });
+  if (!inTime) throw Error(lateSentence(operations.front()->sending, operations.front()->peer, deadline_));
+  return static_cast<std::size_t>(settled - operations.begin());
+}
+
+/// Nothing will be written into its buffer any more, unless it is on its way already.
+void UcxCommunicator::cancel(Operation& operation) {
+  if (operation.request != nullptr && !operation.sending) ucp_request_cancel(worker_.get(), operation.request);
+}
+
+/// Posts the receive that tells us when a peer leaves: transports through shared memory do not.
+void UcxCommunicator::expectFarewell(Rank rank) {
+  Peer& peer = peers_[rank.index()];
+  peer.gaveUp = &gaveUp_;
+  peer.itsFarewell = {.sending = false, .peer = rank, .tag = kFarewellTag, .bytes = 1};
+  ucp_request_param_t parameters = parametersOf(peer.itsFarewell, UCP_OP_ATTR_FLAG_NO_IMM_CMPL);
+  parameters.cb.recv = &noteFarewell;
+  parameters.user_data = &peer;
+  take(peer.itsFarewell, ucp_tag_recv_nbx(worker_.get(), &peer.farewell, 1, tagOf(rank, kFarewellTag), kAllBits, &parameters));
+}
+
+/// Says farewell, gets the last messages out, closes the endpoints; all for a short while only, because peers may hang.
+void UcxCommunicator::leave(Farewell farewell) noexcept {
+  if (own_ != Farewell::None) return;
+  own_ = farewell;
+  for (auto& [ticket, operation] : operations_) cancel(operation);  // first: their buffers may be gone
+  for (Peer& peer : peers_) {
+    cancel(peer.itsFarewell);
+    peer.ourFarewell = {.sending = true, .peer = Rank(static_cast<int>(&peer - peers_.data())), .tag = kFarewellTag, .bytes = 1};
+    const bool hears = peer.endpoint != nullptr && !peer.lost && peer.ourFarewell.peer != rank_;
+    if (hears) startSend(peer.ourFarewell, {reinterpret_cast<std::byte*>(&own_), 1});
+  }
+  ucp_request_param_t parameters = parametersOf(flush_);
+  take(flush_, ucp_worker_flush_nbx(worker_.get(), &parameters));
+  runUntil(Clock::now() + (farewell == Farewell::Done ? kLeaving : kGrace), [&] { return flush_.status != UCS_INPROGRESS; });
+  for (Peer& peer : peers_) {
+    if (peer.endpoint == nullptr) continue;
+    parameters = parametersOf(peer.closing, UCP_OP_ATTR_FIELD_FLAGS);
+    parameters.flags = UCP_EP_CLOSE_FLAG_FORCE;
+    take(peer.closing, ucp_ep_close_nbx(std::exchange(peer.endpoint, nullptr), &parameters));
+  }
+  const auto isClosed = [](const Peer& peer) { return peer.closing.request == nullptr; };
+  runUntil(Clock::now() + kGrace, [&] { return std::ranges::all_of(peers_, isClosed); });
+}
+
+void UcxCommunicator::abort() noexcept { leave(Farewell::GaveUp); }
+
+/// With operations that nobody waited for it is a failure that ends this rank.
+UcxCommunicator::~UcxCommunicator() { leave(operations_.empty() ? Farewell::Done : Farewell::GaveUp); }
+
+std::unique_ptr<Communicator> connect(const Rendezvous& rendezvous, const KeyValueStore& store) {
+  return std::make_unique<UcxCommunicator>(rendezvous, store);
+}
+
+}  // namespace
+}  // namespace pw
+
+extern "C" __attribute__((visibility("default"))) const void* pipewrightUcxBackend() {
+  static const pw::UcxBackend backend{&pw::connect};
+  return &backend;
+}

@@ -1,0 +1,83 @@
+#include "backends/resources/resources.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <thread>
+
+#include "backends/host/files.h"
+#include "backends/host/gpu_inventory.h"
+#include "backends/host/paths.h"
+#include "backends/pt2/read.h"
+#include "schedules/error.h"
+
+namespace pw {
+
+namespace fs = std::filesystem;
+
+ModelGraph loadModel(const std::vector<std::string>& paths) {
+  std::vector<ModelGraph> parts;
+  for (const std::string& path : paths) parts.push_back(readPt2(absolutePath(path)));
+  return parts.size() == 1 ? std::move(parts.front()) : join(parts);
+}
+
+std::string ownPath() {
+  std::array<char, 4096> path{};
+  const ssize_t length = readlink("/proc/self/exe", path.data(), path.size() - 1);
+  if (length <= 0) throw Error("This program cannot find its own path in /proc/self/exe; mount /proc.");
+  return path.data();
+}
+
+std::string resourceFolder() {
+  if (const char* folder = std::getenv("PIPEWRIGHT_RESOURCES")) return folder;
+  return (fs::path(ownPath()).parent_path().parent_path().parent_path() / "resources").string();
+}
+
+std::vector<std::string> clusterPresets() {
+  std::vector<std::string> names;
+  std::error_code ignored;
+  for (const auto& entry : fs::directory_iterator(fs::path(resourceFolder()) / "clusters", ignored)) names.push_back(entry.path().stem().string());
+  std::ranges::sort(names);
+  return names;
+}
+
+Cluster loadCluster(const std::string& nameOrFile) {
+  if (pathExists(nameOrFile)) return parseCluster(readFile(nameOrFile), nameOrFile);
+  const fs::path folder = fs::path(resourceFolder()) / "clusters";
+  const fs::path preset = folder / (nameOrFile + ".json");
+  if (pathExists(preset.string())) return parseCluster(readFile(preset.string()), preset.string());
+  std::string known;
+  for (const std::string& name : clusterPresets()) known += (known.empty() ? "" : ", ") + name;
+  throw UsageError(fmt::format("There is no cluster preset or file {}; presets are {}.", nameOrFile, known.empty() ? "not installed" : known));
+}
+
+Machine thisMachine() {
+  Machine machine;
+  std::array<char, 256> host{};
+  if (gethostname(host.data(), host.size() - 1) == 0) machine.host = host.data();
+  std::ifstream info("/proc/cpuinfo");
+  for (std::string line; std::getline(info, line);) {
+    if (line.rfind("model name", 0) != 0) continue;
+    machine.processor = line.substr(line.find(':') + 2);
+    break;
+  }
+  machine.cores = static_cast<int>(std::thread::hardware_concurrency());
+  return machine;
+}
+
+Machine gpuMachine(int cudaIndex) {
+  Machine machine = thisMachine();
+  machine.device = fmt::format("cuda:{}", cudaIndex);
+  machine.processor = "a GPU";
+  for (const Gpu& gpu : gpuInventory().gpus) {
+    if (gpu.cudaIndex == cudaIndex && !gpu.name.empty()) machine.processor = gpu.name;
+  }
+  return machine;
+}
+
+}  // namespace pw

@@ -1,0 +1,27 @@
+#include "backends/resources/torch_export.h"
+
+#include <fmt/format.h>
+
+#include <filesystem>
+
+#include "backends/host/files.h"
+#include "backends/resources/resources.h"
+#include "schedules/error.h"
+#include "simulator/plan/torch_plan.h"
+
+namespace pw {
+
+std::vector<std::string> writeTorchPlan(const Plan& plan, const ModelGraph& graph, const std::string& folder) {
+  namespace fs = std::filesystem;
+  const TorchPlan exported = torchPlan(plan, graph);
+  std::error_code problem;
+  fs::create_directories(folder, problem);
+  if (problem) throw UsageError(fmt::format("the folder {} cannot be made: {}; choose another", folder, problem.message()));
+  const auto file = [&](const char* name) { return (fs::path(folder) / name).string(); };
+  writeFile(file("schedule.csv"), exported.schedule);
+  writeFile(file("pipeline.json"), exported.settings);
+  writeFile(file("run.py"), readFile((fs::path(resourceFolder()) / "torch_pipeline.py").string()));
+  return exported.notes;
+}
+
+}  // namespace pw

@@ -1,0 +1,63 @@
+#include <ATen/Parallel.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <c10/util/Logging.h>
+
+#include <dlfcn.h>
+
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "backends/torch/backend.h"
+#include "backends/torch/stage/memory.h"
+#include "backends/torch/program/steps.h"
+#include "schedules/error.h"
+
+namespace {
+
+void prepareProcess(int threads) {
+  c10::initLogging();  // takes TORCH_CPP_LOG_LEVEL, which torchBackend() set
+  at::set_num_threads(threads);
+  pw::installCountingAllocator();
+}
+
+std::optional<c10::OperatorHandle> findOperator(const std::string& target) {
+  constexpr std::size_t kPrefix = sizeof("torch.ops.") - 1;
+  const std::size_t name = target.find('.', kPrefix), overload = target.rfind('.');
+  if (target.rfind("torch.ops.", 0) != 0 || name == std::string::npos || overload <= name) return std::nullopt;
+  const std::string variant = target.substr(overload + 1);
+  const std::string full = target.substr(kPrefix, name - kPrefix) + "::" + target.substr(name + 1, overload - name - 1);
+  return c10::Dispatcher::singleton().findSchema({full, variant == "default" ? "" : variant});
+}
+
+bool hasOperator(const std::string& target) { return pw::isHigherOrder(target) || findOperator(target).has_value(); }
+
+std::vector<std::string> writtenArguments(const std::string& target) {
+  std::vector<std::string> names;
+  const auto found = findOperator(target);
+  if (!found) return names;
+  for (const c10::Argument& argument : found->schema().arguments()) {
+    if (argument.alias_info() != nullptr && argument.alias_info()->isWrite()) names.push_back(argument.name());
+  }
+  return names;
+}
+
+/// The libraries that it needs itself are here already, and its operators become known while it is loaded. What it takes from LibTorch without
+/// saying so (an extension built by hand) is found where LibTorch's names are visible to all.
+void loadLibrary(const std::string& path) {
+  for (const char* needed : {"libc10.so", "libtorch_cpu.so"}) ::dlopen(needed, RTLD_NOW | RTLD_GLOBAL | RTLD_NOLOAD);
+  if (::dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL) != nullptr) return;
+  const char* problem = ::dlerror();
+  const std::string why = problem == nullptr ? "the system does not say why" : problem;
+  const std::string cure = why.find("Py") == std::string::npos
+                               ? "build it with the compiler and the version of PyTorch that Pipewright uses"
+                               : "it needs Python: build it without, by torch.utils.cpp_extension.load(..., is_python_module=False)";
+  throw pw::UsageError("The library of operators " + path + " cannot be loaded (" + why + "); " + cure + ".");
+}
+
+}  // namespace
+
+extern "C" __attribute__((visibility("default"))) const pw::TorchBackend* pipewrightTorchBackend() {
+  static const pw::TorchBackend backend{&prepareProcess, &pw::makeTracedStage, &pw::connectGloo, &pw::connectStore, &pw::measureProfile, &hasOperator, &loadLibrary, &writtenArguments};
+  return &backend;
+}

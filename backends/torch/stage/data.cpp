@@ -1,0 +1,319 @@
+#include "backends/torch/stage/data.h"
+
+#include <ATen/ATen.h>
+
+#include <algorithm>
+#include <map>
+#include <optional>
+#include <utility>
+
+#include "backends/torch/stage/checkpoint.h"
+#include "backends/torch/stage/synthetic.h"
+#include "backends/torch/program/types.h"
+#include "schedules/error.h"
+#include "simulator/model/batch.h"
+#include "simulator/model/loss_count.h"
+
+namespace pw {
+namespace {
+
+std::vector<std::int64_t> hints(const TensorMeta& meta) {
+  std::vector<std::int64_t> sizes;
+  for (const SymbolicInt& size : meta.sizes) sizes.push_back(size.hint);
+  return sizes;
+}
+
+}  // namespace
+
+LossSpec parseLoss(const ModelGraph& graph, const std::string& loss) {
+  if (graph.outputs.empty()) throw UsageError("Model " + graph.name + " has no outputs, so it has no loss.");
+  LossSpec spec;
+  spec.output = graph.outputs.front();
+  if (loss == "cross_entropy") return spec;
+  if (loss == "mse" || loss == "sum") {
+    spec.kind = loss == "mse" ? LossSpec::Kind::MeanSquaredError : LossSpec::Kind::Sum;
+    return spec;
+  }
+  spec.kind = LossSpec::Kind::Output;
+  std::string known;
+  if (loss.rfind("output:", 0) == 0) {
+    const std::string wanted = loss.substr(7);
+    if (const auto position = findOutput(graph, wanted)) {
+      spec.output = graph.outputs[*position];
+      return spec;
+    }
+    for (const std::string& name : graph.outputNames) known += (known.empty() ? "" : ", ") + name;
+    throw UsageError("Model " + graph.name + " has no output " + wanted + "; its outputs are " + known + ".");
+  }
+  throw UsageError("Unknown loss " + loss + "; use cross_entropy, mse, sum or output:NAME.");
+}
+
+namespace {
+
+/// A tensor of all samples at hand, and of this step's batch.
+struct Column {
+  std::string name;
+  std::optional<BatchAxis> axis;
+  at::Tensor all, current;
+};
+
+bool hasTargets(const LossSpec& loss) { return loss.kind == LossSpec::Kind::CrossEntropy || loss.kind == LossSpec::Kind::MeanSquaredError; }
+
+at::Tensor rowsOf(const at::Tensor& tensor, const std::optional<BatchAxis>& axis, std::int64_t first, std::int64_t count) {
+  if (!axis) return tensor;
+  const auto dimension = static_cast<std::int64_t>(axis->dimension);
+  if (axis->outer == 1) return tensor.narrow(dimension, first * axis->rowsPerSample, count * axis->rowsPerSample);
+  const at::Tensor blocks = tensor.unflatten(dimension, {axis->outer, tensor.size(dimension) / axis->outer});
+  return blocks.narrow(dimension + 1, first * axis->rowsPerSample, count * axis->rowsPerSample).flatten(dimension, dimension + 1);
+}
+
+/// Undoes `rowsOf`.
+at::Tensor joined(std::vector<at::Tensor> parts, const BatchAxis& axis) {
+  const auto dimension = static_cast<std::int64_t>(axis.dimension);
+  if (axis.outer == 1) return at::cat(parts, dimension);
+  for (at::Tensor& part : parts) part = part.unflatten(dimension, {axis.outer, part.size(dimension) / axis.outer});
+  return at::cat(parts, dimension + 1).flatten(dimension, dimension + 1);
+}
+
+std::string textOf(at::IntArrayRef shape) {
+  std::string text = "[";
+  for (const std::int64_t size : shape) text += (text.size() > 1 ? ", " : "") + std::to_string(size);
+  return text + "]";
+}
+
+/// Takes a tensor out of a data file and compares it with what the model was traced with: type, and sizes but the number of samples.
+Column takeColumn(const CheckpointFile& file, const std::string& path, const std::string& name, DType dtype, const std::vector<std::int64_t>& shape,
+                  const std::optional<BatchAxis>& axis) {
+  Column column{name, axis, file.read(name), {}};
+  if (!column.all.defined()) {
+    throw UsageError("The data file " + path + " lacks the tensor " + name + "; name its tensors after the model's inputs, and target.");
+  }
+  const DType stored = dtypeOf(column.all.scalar_type());
+  if (stored != dtype) {
+    throw UsageError("Tensor " + name + " of " + path + " is of type " + std::string(pw::name(stored)) + ", but the model takes " +
+                     std::string(pw::name(dtype)) + "; convert it before saving.");
+  }
+  bool fits = column.all.dim() == static_cast<std::int64_t>(shape.size());
+  std::string wanted = "[";
+  for (std::size_t i = 0; i < shape.size(); ++i) {
+    const bool isBatch = axis && axis->dimension == i;
+    const std::int64_t perSample = axis ? axis->rowsPerSample * axis->outer : 1;
+    const std::string rows = perSample > 1 ? " x " + std::to_string(perSample) : "";
+    wanted += (i > 0 ? ", " : "") + (isBatch ? "samples" + rows : std::to_string(shape[i]));
+    if (fits) fits = isBatch ? column.all.size(static_cast<std::int64_t>(i)) % perSample == 0 : column.all.size(static_cast<std::int64_t>(i)) == shape[i];
+  }
+  if (!fits) throw UsageError("Tensor " + name + " of " + path + " has the shape " + textOf(column.all.sizes()) + ", but the model takes " + wanted + "].");
+  return column;
+}
+
+}  // namespace
+
+struct BatchSource::Impl {
+  LossSpec loss;
+  DataOptions data;
+  std::string outputName;
+  std::optional<BatchAxis> outputAxis;
+  std::vector<std::int64_t> sizes, begins;
+  std::int64_t batch = 0;
+  std::int64_t samples = 0;  // at hand: of the whole file, or of one synthetic batch
+  std::int64_t classes = 0;
+  std::map<ValueId, Column> inputs;
+  Column targets;
+  double normaliser = 1;
+  std::vector<double> counts;  ///< what each microbatch's own loss weighs; none: its samples
+
+  void checkLoss(const ModelGraph& graph);
+  void makeSynthetic(const ModelGraph& graph, std::uint64_t seed);
+  void readFile(const ModelGraph& graph);
+  void countSamples();
+  [[nodiscard]] DType targetType(const ModelGraph& graph) const;
+  [[nodiscard]] std::vector<std::int64_t> targetShape(const ModelGraph& graph) const;
+  [[nodiscard]] at::Tensor lossOf(const at::Tensor& output, std::int64_t first, std::int64_t count) const;
+  [[nodiscard]] at::Tensor ownLoss(const at::Tensor& output, std::size_t m) const;
+  [[nodiscard]] at::Tensor own(const at::Tensor& output, std::size_t m) const { return data.masked ? rowsOf(output, outputAxis, begins[m], sizes[m]) : output; }
+};
+
+void BatchSource::Impl::checkLoss(const ModelGraph& graph) {
+  const Value& output = graph.value(loss.output);
+  outputName = output.name;
+  outputAxis = batchAxis(graph, loss.output);
+  if (hasTargets(loss)) {
+    const std::size_t dimensions = output.tensor ? output.tensor->sizes.size() : 0;
+    if (dimensions == 0) throw UsageError("Output " + output.name + " is a single number; take it as the loss with --loss output:" + output.name + ".");
+    const bool isCrossEntropy = loss.kind == LossSpec::Kind::CrossEntropy;
+    if (!outputAxis || (isCrossEntropy && outputAxis->dimension + 1 == dimensions)) {
+      throw UsageError("Output " + output.name + " has no batch dimension" + (isCrossEntropy ? " before its classes" : "") +
+                       ", so its targets cannot be cut into microbatches; let the model compute its loss and take it with --loss output:NAME.");
+    }
+    classes = isCrossEntropy ? output.tensor->sizes.back().hint : 0;
+  }
+  if (data.masked && (!outputAxis || loss.kind == LossSpec::Kind::Output)) {
+    throw UsageError("Masked microbatches need the loss cross_entropy, mse or sum of an output with a batch dimension; " + output.name + " cannot be split by samples.");
+  }
+}
+
+DType BatchSource::Impl::targetType(const ModelGraph& graph) const {
+  return loss.kind == LossSpec::Kind::CrossEntropy ? DType::Int64 : graph.value(loss.output).tensor->dtype;
+}
+
+std::vector<std::int64_t> BatchSource::Impl::targetShape(const ModelGraph& graph) const {
+  std::vector<std::int64_t> shape = hints(*graph.value(loss.output).tensor);
+  if (loss.kind == LossSpec::Kind::CrossEntropy) shape.pop_back();
+  return shape;
+}
+
+void BatchSource::Impl::makeSynthetic(const ModelGraph& graph, std::uint64_t seed) {
+  std::uint64_t stream = seed * 1000003U;
+  const auto sized = [&](std::vector<std::int64_t> shape, const std::optional<BatchAxis>& axis) {
+    if (axis) shape[axis->dimension] = axis->outer * axis->rowsPerSample * batch;
+    return shape;
+  };
+  for (const ValueId id : graph.inputs) {
+    const Value& value = graph.value(id);
+    const std::optional<BatchAxis> axis = batchAxis(graph, id);
+    inputs[id] = {value.name, axis, syntheticTensor(value.tensor->dtype, sized(hints(*value.tensor), axis), indexRange(graph, id), ++stream), {}};
+    const auto ignored = data.ignoreSome && axis ? ignoredTarget(graph, id) : std::nullopt;
+    if (ignored) ignoreSome(inputs[id].all, static_cast<std::int64_t>(axis->dimension), batch, *ignored);
+  }
+  if (!hasTargets(loss)) return;
+  targets = {"target", outputAxis, syntheticTensor(targetType(graph), sized(targetShape(graph), outputAxis), classes, ++stream), {}};
+}
+
+void BatchSource::Impl::readFile(const ModelGraph& graph) {
+  const CheckpointFile file(data.file);
+  for (const ValueId id : graph.inputs) {
+    const Value& value = graph.value(id);
+    inputs[id] = takeColumn(file, data.file, value.name, value.tensor->dtype, hints(*value.tensor), batchAxis(graph, id));
+  }
+  if (hasTargets(loss)) targets = takeColumn(file, data.file, "target", targetType(graph), targetShape(graph), outputAxis);
+}
+
+void BatchSource::Impl::countSamples() {
+  const Column* first = nullptr;
+  samples = batch;
+  const auto count = [&](const Column& column) {
+    if (!column.all.defined() || !column.axis) return;
+    const std::int64_t held = column.all.size(static_cast<std::int64_t>(column.axis->dimension)) / (column.axis->rowsPerSample * column.axis->outer);
+    if (held < batch) {
+      throw UsageError("Tensor " + column.name + " of " + data.file + " holds " + std::to_string(held) + " samples, fewer than one batch of " + std::to_string(batch) + ".");
+    }
+    if (first != nullptr && held != samples) {
+      throw UsageError("Tensor " + column.name + " of " + data.file + " holds " + std::to_string(held) + " samples, but " + first->name + " " + std::to_string(samples) + ".");
+    }
+    first = &column;
+    samples = held;
+  };
+  for (const auto& [id, column] : inputs) count(column);
+  count(targets);
+}
+
+BatchSource::BatchSource(const ModelGraph& graph, const LossSpec& loss, std::vector<std::int64_t> microbatchSizes, std::uint64_t seed,
+                         const DataOptions& data)
+    : impl_(std::make_unique<Impl>()) {
+  impl_->loss = loss;
+  impl_->data = data;
+  impl_->sizes = std::move(microbatchSizes);
+  for (const std::int64_t size : impl_->sizes) {
+    impl_->begins.push_back(impl_->batch);
+    impl_->batch += size;
+  }
+  for (const ValueId id : graph.inputs) {
+    if (!graph.value(id).tensor) throw UsageError("Input " + graph.value(id).name + " is no tensor; export the model with it as a constant.");
+  }
+  impl_->checkLoss(graph);
+  data.file.empty() ? impl_->makeSynthetic(graph, seed) : impl_->readFile(graph);
+  impl_->countSamples();
+}
+
+BatchSource::~BatchSource() = default;
+BatchSource::BatchSource(BatchSource&&) noexcept = default;
+
+void BatchSource::beginStep(int step) {
+  Impl& d = *impl_;
+  const std::int64_t first = step % (d.samples / d.batch) * d.batch;
+  for (auto& [id, column] : d.inputs) column.current = rowsOf(column.all, column.axis, first, d.batch);
+  if (d.targets.all.defined()) d.targets.current = rowsOf(d.targets.all, d.targets.axis, first, d.batch);
+  switch (d.loss.kind) {
+    case LossSpec::Kind::CrossEntropy: {
+      const at::Tensor& labels = d.targets.current;
+      const at::Tensor wrong = labels.ne(-100).logical_and(labels.lt(0).logical_or(labels.ge(d.classes)));
+      if (wrong.any().item<bool>()) {
+        throw UsageError("Tensor target of " + d.data.file + " holds the class " + std::to_string(labels.masked_select(wrong)[0].item<std::int64_t>()) + ", but " +
+                         d.outputName + " has " + std::to_string(d.classes) + " classes, from 0 (and -100 for ignored ones).");
+      }
+      d.normaliser = labels.ne(-100).sum().item<double>();
+      break;
+    }
+    case LossSpec::Kind::MeanSquaredError: d.normaliser = static_cast<double>(d.targets.current.numel()); break;
+    case LossSpec::Kind::Sum:
+    case LossSpec::Kind::Output: d.normaliser = static_cast<double>(d.batch); break;
+  }
+  d.normaliser = std::max(d.normaliser, 1.0);
+}
+
+at::Tensor BatchSource::input(ValueId input, std::size_t microbatch) const {
+  const Impl& d = *impl_;
+  const Column& column = d.inputs.at(input);
+  const at::Tensor rows = d.data.masked ? column.current : rowsOf(column.current, column.axis, d.begins[microbatch], d.sizes[microbatch]);
+  return rows.clone(at::MemoryFormat::Contiguous);
+}
+
+at::Tensor BatchSource::Impl::lossOf(const at::Tensor& output, std::int64_t first, std::int64_t count) const {
+  at::Tensor target;
+  if (hasTargets(loss)) {
+    target = onDevice(rowsOf(targets.current, targets.axis, first, count), output.device());
+    const bool isCrossEntropy = loss.kind == LossSpec::Kind::CrossEntropy;
+    const auto fitting = isCrossEntropy && output.dim() > 0 ? output.sizes().slice(0, static_cast<std::size_t>(output.dim() - 1)) : output.sizes();
+    if (target.sizes() != fitting) {
+      throw UsageError("Output " + outputName + " has the shape " + textOf(output.sizes()) + " for " + std::to_string(count) + " samples, but its targets have " + textOf(target.sizes()) + ".");
+    }
+  }
+  switch (loss.kind) {
+    case LossSpec::Kind::CrossEntropy:
+      return at::cross_entropy_loss(output.reshape({-1, output.size(-1)}), target.reshape({-1}), {}, at::Reduction::Sum) / normaliser;
+    case LossSpec::Kind::MeanSquaredError: return at::mse_loss(output, target, at::Reduction::Sum) / normaliser;
+    case LossSpec::Kind::Sum: return output.sum() / normaliser;
+    case LossSpec::Kind::Output: break;
+  }
+  return output;
+}
+
+/// What the model computed itself. A mean over nothing is not a number, but counts for nothing.
+at::Tensor BatchSource::Impl::ownLoss(const at::Tensor& output, std::size_t m) const {
+  if (output.numel() != 1) {
+    throw UsageError("Output " + outputName + " has the shape " + textOf(output.sizes()) + ", but a loss is a single number; take its sum with --loss sum.");
+  }
+  const double weight = counts.empty() ? static_cast<double>(sizes[m]) : counts[m];
+  return (weight == 0 ? output.nan_to_num(0, 0, 0) : output) * (weight / normaliser);
+}
+
+void BatchSource::weigh(std::vector<double> counts) {
+  Impl& d = *impl_;
+  d.counts = std::move(counts);
+  double sum = 0;
+  for (const double count : d.counts) sum += count;
+  d.normaliser = sum > 0 ? sum : 1;
+}
+
+at::Tensor BatchSource::loss(const at::Tensor& output, std::size_t microbatch) const {
+  if (impl_->loss.kind == LossSpec::Kind::Output) return impl_->ownLoss(output, microbatch);
+  return impl_->lossOf(impl_->own(output, microbatch), impl_->begins[microbatch], impl_->sizes[microbatch]);
+}
+
+at::Tensor BatchSource::lossOver(const std::vector<at::Tensor>& outputs, std::size_t first) const {
+  const Impl& d = *impl_;
+  if (d.loss.kind == LossSpec::Kind::Output || !d.outputAxis) {  // values that cannot be put together
+    at::Tensor sum = loss(outputs.front(), first);
+    for (std::size_t i = 1; i < outputs.size(); ++i) sum = sum + loss(outputs[i], first + i);
+    return sum;
+  }
+  std::vector<at::Tensor> rows;
+  std::int64_t count = 0;
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    rows.push_back(d.own(outputs[i], first + i));
+    count += d.sizes[first + i];
+  }
+  return d.lossOf(joined(rows, *d.outputAxis), d.begins[first], count);
+}
+
+}  // namespace pw

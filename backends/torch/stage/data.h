@@ -1,0 +1,60 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "backends/torch/stage/stage.h"
+#include "simulator/model/model_graph.h"
+
+namespace at {
+class Tensor;
+}
+
+namespace pw {
+
+/// What a loss is computed from; parsed from `cross_entropy`, `mse`, `sum`, `output:NAME` (NAME: an output's
+/// name, its value's name in the trace, or its index; tried in this order).
+struct LossSpec {
+  enum class Kind : std::uint8_t { CrossEntropy, MeanSquaredError, Sum, Output } kind = Kind::CrossEntropy;
+  ValueId output;  ///< the value it reads
+};
+/// Throws UsageError for an unknown loss or output, listing what there is.
+[[nodiscard]] LossSpec parseLoss(const ModelGraph& graph, const std::string& loss);
+
+/// Inputs and targets of a whole batch, cut into the microbatches of all replicas. An input is cut along its batch axis (simulator/model/batch.h); one
+/// without such a dimension goes whole to every microbatch. Synthetic data (no file) is drawn from the seed alone: indices in the range of the
+/// embedding they select from, class labels in the range of the logits, standard normal numbers elsewhere, the same batch in every step, so
+/// that the loss of a working training falls. A file is a torch.save of a dict: one tensor per model input under its name in the trace, and
+/// `target`, shaped like the loss's output (without its last dimension for cross_entropy). Step s takes samples [b·B, (b + 1)·B) with
+/// b = s modulo the file's whole batches; samples after those are not used. The file is mapped: only the samples of a step become resident.
+class BatchSource {
+ public:
+  /// `microbatchSizes`: samples of each microbatch of the whole batch (replicas × M), in order; all indices below are into it. Throws UsageError
+  /// naming the tensor when the file lacks it, when its type or shape is not the model's, when it holds fewer samples than a batch, and
+  /// for a loss that cannot be computed so.
+  BatchSource(const ModelGraph& graph, const LossSpec& loss, std::vector<std::int64_t> microbatchSizes, std::uint64_t seed, const DataOptions& data);
+  ~BatchSource();
+  BatchSource(BatchSource&&) noexcept;
+
+  /// Throws UsageError for a class label out of range.
+  void beginStep(int step);
+  /// What the losses of this step's microbatches, all replicas', count for instead of their samples, with `output:NAME` (--loss-count).
+  void weigh(std::vector<double> counts);
+  /// A copy, which the model may write into. With `masked`, of the whole batch.
+  [[nodiscard]] at::Tensor input(ValueId input, std::size_t microbatch) const;
+  /// Loss of a microbatch, scaled so that the sum over all microbatches of the batch is the mean over the batch's samples:
+  /// cross_entropy: summed over targets / all targets ≠ −100 of the batch (last dimension = classes, others flattened);
+  /// mse: summed squares / elements of the batch's output; sum: summed output / samples; output: value · samples of the microbatch / samples.
+  /// With `masked`, `output` is of the whole batch, and the microbatch's own samples count.
+  [[nodiscard]] at::Tensor loss(const at::Tensor& output, std::size_t microbatch) const;
+  /// The same of the microbatches from `first` on together, one output each: computed once over the outputs put together.
+  [[nodiscard]] at::Tensor lossOver(const std::vector<at::Tensor>& outputs, std::size_t first) const;
+
+ private:
+  struct Impl;
+  std::unique_ptr<Impl> impl_;
+};
+
+}  // namespace pw

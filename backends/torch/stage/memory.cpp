@@ -1,0 +1,67 @@
+#include "backends/torch/stage/memory.h"
+
+#include <c10/core/Allocator.h>
+#include <c10/core/impl/alloc_cpu.h>
+#include <malloc.h>
+
+#include <algorithm>
+#include <atomic>
+
+namespace pw {
+namespace {
+
+std::atomic<Bytes>& alive() {
+  static std::atomic<Bytes> bytes{0};
+  return bytes;
+}
+
+std::atomic<Bytes>& peak() {
+  static std::atomic<Bytes> bytes{0};
+  return bytes;
+}
+
+void count(Bytes bytes) {
+  const Bytes now = alive().fetch_add(bytes, std::memory_order_relaxed) + bytes;
+  Bytes most = peak().load(std::memory_order_relaxed);
+  while (now > most && !peak().compare_exchange_weak(most, now, std::memory_order_relaxed)) {
+  }
+}
+
+void release(void* memory) {
+  if (memory == nullptr) return;
+  alive().fetch_sub(static_cast<Bytes>(malloc_usable_size(memory)), std::memory_order_relaxed);
+  c10::free_cpu(memory);
+}
+
+class CountingAllocator final : public c10::Allocator {
+ public:
+  c10::DataPtr allocate(std::size_t bytes) override {
+    void* memory = c10::alloc_cpu(bytes);
+    if (memory != nullptr) count(static_cast<Bytes>(malloc_usable_size(memory)));
+    return {memory, memory, &release, c10::Device(c10::DeviceType::CPU)};
+  }
+  c10::DeleterFnPtr raw_deleter() const override { return &release; }
+  void copy_data(void* destination, const void* source, std::size_t count) const override {
+    default_copy_data(destination, source, count);
+  }
+};
+
+}  // namespace
+
+void installCountingAllocator() {
+  static CountingAllocator allocator;
+  static const bool installed = [] {
+    mallopt(M_MMAP_THRESHOLD, 1 << 30);
+    mallopt(M_TRIM_THRESHOLD, 1 << 30);
+    mallopt(M_TOP_PAD, 64 << 20);
+    c10::SetAllocator(c10::DeviceType::CPU, &allocator, 1);
+    return true;
+  }();
+  static_cast<void>(installed);
+}
+
+Bytes tensorBytesAlive() { return alive().load(std::memory_order_relaxed); }
+
+Bytes takePeakBytes() { return peak().exchange(tensorBytesAlive(), std::memory_order_relaxed); }
+
+}  // namespace pw

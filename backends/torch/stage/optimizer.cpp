@@ -1,0 +1,144 @@
+#include "backends/torch/stage/optimizer.h"
+
+#include <ATen/ScalarOps.h>
+#include <ATen/TensorOperators.h>
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/_fused_adam.h>
+#include <ATen/ops/_fused_adamw.h>
+#include <ATen/ops/_fused_sgd.h>
+#include <ATen/ops/scalar_tensor.h>
+#include <ATen/ops/zeros_like.h>
+#include <c10/core/GradMode.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <optional>
+
+#include "backends/torch/program/types.h"
+#include "schedules/error.h"
+
+namespace pw {
+
+struct Optimizer::Impl {
+  OptimizerSpec spec;
+  std::map<std::size_t, std::vector<at::Tensor>> states;  // as many as `namesOf` has
+};
+
+namespace {
+
+std::vector<std::string> namesOf(const OptimizerSpec& spec) {
+  switch (spec.kind) {
+    case OptimizerSpec::Kind::Sgd: return spec.momentum != 0 ? std::vector<std::string>{"momentum_buffer"} : std::vector<std::string>{};
+    case OptimizerSpec::Kind::Adam:
+    case OptimizerSpec::Kind::AdamW: break;
+  }
+  return {"exp_avg", "exp_avg_sq"};
+}
+
+/// What to divide the gradients by where that is the exact quotient: the inverse of the scale, if it is an integer.
+std::optional<double> divisorOf(double gradientScale) {
+  const double divisor = std::round(1 / gradientScale);
+  return divisor >= 1 && divisor <= 1 << 24 && 1 / divisor == gradientScale ? std::optional(divisor) : std::nullopt;
+}
+
+/// `tensor *= factor` as Python does it: `mul_` with a C++ number rounds a factor for 16-bit tensors to 16 bits first.
+at::Tensor& multiply(at::Tensor& tensor, double factor) { return tensor.mul_(at::native::wrapped_scalar_tensor(factor)); }
+
+/// The kernels divide by a float tensor on the way; other factors get a pass of their own.
+std::optional<at::Tensor> fusedDivisor(at::Tensor& gradients, double gradientScale) {
+  if (gradientScale == 1) return std::nullopt;
+  if (const auto divisor = divisorOf(gradientScale)) return at::scalar_tensor(*divisor, at::TensorOptions().dtype(at::kFloat).device(gradients.device()));
+  multiply(gradients, gradientScale);
+  return std::nullopt;
+}
+
+using NamedStates = std::vector<std::pair<std::string, at::Tensor>>;
+
+void fusedStep(const OptimizerSpec& spec, at::Tensor& values, at::Tensor& gradients, const NamedStates& state, int step, double gradientScale) {
+  const double rate = learningRateAt(spec, step);
+  const std::optional<at::Tensor> divisor = fusedDivisor(gradients, gradientScale);
+  const auto adam = [&](auto kernel) {
+    // Counted from 1, in float32 as torch.optim has it.
+    const at::Tensor count = at::full({}, step + 1.0, at::TensorOptions().dtype(at::kFloat).device(values.device()));
+    kernel(at::TensorList(values), at::TensorList(gradients), at::TensorList(state[0].second), at::TensorList(state[1].second), at::TensorList(),
+           at::TensorList(count), rate, spec.beta1, spec.beta2, spec.weightDecay, spec.epsilon, false, false, divisor, std::nullopt);
+  };
+  switch (spec.kind) {
+    case OptimizerSpec::Kind::Sgd: {
+      // A buffer of zeros gives the first step's buffer, the gradient, without telling the kernel which step it is.
+      const at::TensorList buffers = state.empty() ? at::TensorList() : at::TensorList(state[0].second);
+      at::_fused_sgd_(values, gradients, buffers, spec.weightDecay, spec.momentum, rate, 0.0, spec.nesterov, false, false, divisor, std::nullopt);
+      return;
+    }
+    case OptimizerSpec::Kind::Adam: adam([](auto&&... arguments) { at::_fused_adam_(arguments...); }); return;
+    case OptimizerSpec::Kind::AdamW: adam([](auto&&... arguments) { at::_fused_adamw_(arguments...); }); return;
+  }
+}
+
+/// The operators of torch.optim's plain loops (`_single_tensor_sgd`, `_single_tensor_adam`), in their order, on a piece.
+void plainPiece(const OptimizerSpec& spec, at::Tensor values, const at::Tensor& gradients, std::vector<at::Tensor>& state, int step) {
+  const double rate = learningRateAt(spec, step);
+  const bool shrinks = spec.kind == OptimizerSpec::Kind::AdamW;
+  if (shrinks) multiply(values, 1 - rate * spec.weightDecay);
+  at::Tensor gradient = spec.weightDecay != 0 && !shrinks ? gradients.add(values, spec.weightDecay) : gradients;
+  if (spec.kind == OptimizerSpec::Kind::Sgd) {
+    if (!state.empty()) {
+      multiply(state[0], spec.momentum).add_(gradient);
+      gradient = spec.nesterov ? gradient.add(state[0], spec.momentum) : state[0];
+    }
+    values.add_(gradient, -rate);
+    return;
+  }
+  state[0].lerp_(gradient, 1 - spec.beta1);
+  multiply(state[1], spec.beta2).addcmul_(gradient, gradient, 1 - spec.beta2);
+  const double first = 1 - std::pow(spec.beta1, step + 1), second = 1 - std::pow(spec.beta2, step + 1);
+  values.addcdiv_(state[0], (state[1].sqrt() / std::sqrt(second)).add_(spec.epsilon), -rate / first);
+}
+
+void plainStep(const OptimizerSpec& spec, at::Tensor& values, at::Tensor& gradients, const NamedStates& state, int step, double gradientScale) {
+  if (gradientScale != 1) {
+    const auto divisor = divisorOf(gradientScale);
+    divisor ? gradients.div_(*divisor) : multiply(gradients, gradientScale);
+  }
+  const std::int64_t most = values.is_cpu() ? 1 << 16 : 1 << 24;  // temporaries stay in the cache, or small; a GPU is asked for few kernels
+  for (std::int64_t begin = 0; begin < values.numel(); begin += most) {
+    const std::int64_t count = std::min(most, values.numel() - begin);
+    std::vector<at::Tensor> pieces;
+    for (const auto& [name, tensor] : state) pieces.push_back(tensor.narrow(0, begin, count));
+    plainPiece(spec, values.narrow(0, begin, count), gradients.narrow(0, begin, count), pieces, step);
+  }
+}
+
+}  // namespace
+
+Optimizer::Optimizer(const OptimizerSpec& spec) : impl_(std::make_unique<Impl>()) {
+  if (spec.nesterov && spec.momentum <= 0) throw UsageError("Nesterov's update needs a momentum above 0; give one, or leave nesterov out.");
+  impl_->spec = spec;
+}
+
+Optimizer::~Optimizer() = default;
+
+std::vector<std::pair<std::string, at::Tensor>> Optimizer::state(std::size_t key, const at::Tensor& values) {
+  if (!at::isFloatingType(values.scalar_type())) {
+    throw UsageError("The optimizers update floating point parameters, not " + std::string(name(dtypeOf(values.scalar_type()))) +
+                     "; freeze such parameters before the export.");
+  }
+  std::vector<at::Tensor>& tensors = impl_->states[key];
+  std::vector<std::pair<std::string, at::Tensor>> named;
+  for (const std::string& stateName : namesOf(impl_->spec)) {
+    if (tensors.size() == named.size()) tensors.push_back(at::zeros_like(values, at::TensorOptions().requires_grad(false)));
+    named.emplace_back(stateName, tensors[named.size()]);
+  }
+  return named;
+}
+
+void Optimizer::step(std::size_t key, at::Tensor& values, at::Tensor& gradients, int step, double gradientScale) {
+  const c10::AutoGradMode off(false);
+  const auto state = this->state(key, values);
+  if (values.numel() == 0) return;
+  // The wheel's fused kernels are wrong for 16-bit numbers: SGD's leaves most parameters as they were.
+  (values.element_size() == 2 ? &plainStep : &fusedStep)(impl_->spec, values, gradients, state, step, gradientScale);
+}
+
+}  // namespace pw

@@ -1,0 +1,336 @@
+#include "backends/torch/stage/parameters.h"
+
+#include <ATen/ATen.h>
+#include <c10/core/GradMode.h>
+
+#include <algorithm>
+#include <utility>
+
+#include "backends/torch/stage/checkpoint.h"
+#include "backends/torch/stage/optimizer.h"
+#include "backends/torch/stage/state.h"
+#include "backends/torch/program/types.h"
+#include "schedules/error.h"
+#include "simulator/plan/parameter_order.h"
+
+namespace pw {
+namespace {
+
+/// Bytes that a parameter's place in its group is a multiple of: matrix products on GPUs are slower for matrices that are not aligned.
+constexpr std::int64_t kAlignment = 64;
+
+/// What the optimizers update: of complex numbers the real and imaginary parts, one after the other, as torch.optim does it by view_as_real.
+DType realOf(DType dtype) { return dtype == DType::ComplexFloat ? DType::Float32 : dtype == DType::ComplexDouble ? DType::Float64 : dtype; }
+bool isPair(DType dtype) { return realOf(dtype) != dtype; }
+
+/// Takes a tensor of a checkpoint, whose type and shape must be those of the model's.
+void copyFrom(const CheckpointFile& file, const std::string& name, at::Tensor& into) {
+  const at::Tensor found = file.read(name);
+  if (!found.defined()) throw UsageError("The checkpoint lacks " + name + "; it is of another model, or was cut short.");
+  if (found.sizes() != into.sizes() || found.scalar_type() != into.scalar_type()) {
+    throw UsageError("In the checkpoint " + name + " has another shape or type than in the model; it is of another model.");
+  }
+  into.copy_(found);
+}
+
+}  // namespace
+
+struct StageParameters::Parameter {
+  std::string name;
+  std::string identity;
+  at::Tensor tensor;                        // the leaf that the graph reads
+  std::shared_ptr<at::Tensor> gradient;     // null where it is not trained
+  std::vector<ValueId> values;              // all names it is read under
+  std::int64_t first = 0;                   // in its group, elements: of a complex parameter real numbers, two to an element
+  bool isComplex = false;
+
+  [[nodiscard]] std::int64_t count() const { return tensor.numel() * (isComplex ? 2 : 1); }
+  std::size_t group = 0;
+  bool fresh = true;
+  bool zeroFirst = false;
+};
+
+struct StageParameters::Group {
+  std::optional<std::size_t> shared;
+  at::Tensor values, gradients;  // flat
+  std::int64_t first = 0, last = 0;  // elements this rank updates; known from the first step on
+};
+
+struct StageParameters::Fixed {
+  const StateTensor* state = nullptr;
+  at::Tensor tensor;
+  bool isBuffer = false;
+};
+
+StageParameters::StageParameters(const ModelGraph& graph, const Plan& plan, Stage stage, const StageOptions& options)
+    : graph_(graph), random_(options.initRandom), seed_(options.seed), resetsOptimizer_(options.resetOptimizer), values_(graph.values.size()), device_(options.device != nullptr ? options.device->index : -1), keepsBuffers_(options.keepBuffers) {
+  const c10::AutoGradMode off(false);
+  arrange(graph, plan, stage);
+  if (stage == Stage(0)) unread_ = unreadState(graph, plan.partition);
+  if (!options.resume.empty()) resume_ = std::make_unique<CheckpointFile>(options.resume);
+  read(graph, plan.partition.stages.at(stage.index()), options);
+  optimizer_ = std::make_unique<Optimizer>(options.optimizer);
+}
+
+StageParameters::~StageParameters() = default;
+
+/// Gives every trained parameter its place: own ones first, then shared ones by index, each by element type. What lies between two is zero in both
+/// tensors, and stays so.
+void StageParameters::arrange(const ModelGraph& graph, const Plan& plan, Stage stage) {
+  const auto& sharedOnes = plan.partition.shared;
+  std::vector<std::tuple<std::size_t, DType, std::size_t>> order;  // shared + 1 or 0, type, parameter
+  for (const std::size_t index : plan.partition.stages.at(stage.index()).parameters) {
+    const StateTensor& state = graph.parameters[index];
+    const TensorMeta& meta = *graph.value(state.value).tensor;
+    Parameter parameter;
+    parameter.name = state.name;
+    parameter.identity = storageOf(state);
+    for (const StateTensor& other : graph.parameters) {
+      if (storageOf(other) == parameter.identity) parameter.values.push_back(other.value);
+    }
+    parameter.isComplex = isPair(meta.dtype);
+    if (isDifferentiable(meta.dtype) && meta.requiresGrad) {
+      const auto shared = std::find_if(sharedOnes.begin(), sharedOnes.end(), [&](const SharedParameter& s) { return s.storage == parameter.identity; });
+      order.emplace_back(shared == sharedOnes.end() ? 0 : static_cast<std::size_t>(shared - sharedOnes.begin()) + 1, meta.dtype, parameters_.size());
+    }
+    parameter.tensor = at::empty({0}, at::TensorOptions().dtype(scalarType(meta.dtype)));
+    parameters_.push_back(std::move(parameter));
+  }
+  std::sort(order.begin(), order.end());
+  std::vector<std::vector<std::int64_t>> shapes;
+  const auto shapeAt = [&](std::size_t p) { return shapeOf(*graph.value(parameters_[p].values.front()).tensor, {}); };
+  for (std::size_t begin = 0; begin < order.size();) {
+    const auto [shared, dtype, ignored] = order[begin];
+    const DType real = realOf(dtype);
+    const auto step = static_cast<std::int64_t>(kAlignment / bytesPerElement(real));
+    const auto flatShape = [&](std::size_t p) {
+      auto shape = shapeAt(p);
+      if (real != dtype) shape.push_back(2);
+      return shape;
+    };
+    std::int64_t elements = 0;
+    std::vector<std::pair<std::int64_t, std::int64_t>> gaps;  // where they begin, and how long they are
+    std::size_t end = begin;
+    for (; end < order.size() && std::get<0>(order[end]) == shared && std::get<1>(order[end]) == dtype; ++end) {
+      Parameter& parameter = parameters_[std::get<2>(order[end])];
+      parameter.group = groups_.size();
+      parameter.first = (elements + step - 1) / step * step;
+      if (parameter.first > elements) gaps.emplace_back(elements, parameter.first - elements);
+      elements = parameter.first + c10::multiply_integers(flatShape(std::get<2>(order[end])));
+    }
+    Group group;
+    if (shared > 0) group.shared = shared - 1;
+    group.values = at::empty({elements}, at::TensorOptions().dtype(scalarType(real)).device(deviceOf(device_)));
+    group.gradients = at::empty_like(group.values);
+    group.last = elements;
+    for (const auto& [first, count] : gaps) {
+      for (const at::Tensor& flat : {group.values, group.gradients}) flat.narrow(0, first, count).zero_();
+    }
+    for (std::size_t i = begin; i < end; ++i) {
+      Parameter& parameter = parameters_[std::get<2>(order[i])];
+      const auto shape = flatShape(std::get<2>(order[i]));
+      const auto place = [&](const at::Tensor& flat) {
+        const at::Tensor part = flat.narrow(0, parameter.first, c10::multiply_integers(shape)).view(shape);
+        return (real == dtype ? part : at::view_as_complex(part)).detach();
+      };
+      parameter.tensor = place(group.values);
+      parameter.gradient = std::make_shared<at::Tensor>(place(group.gradients));
+    }
+    groups_.push_back(std::move(group));
+    begin = end;
+  }
+}
+
+void StageParameters::read(const ModelGraph& graph, const StageSpec& spec, const StageOptions& options) {
+  const StateReader reader(graph, options.initRandom && !resume_, options.seed);
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    Parameter& parameter = parameters_[i];
+    const StateTensor& state = graph.parameters[spec.parameters[i]];
+    const TensorMeta& meta = *graph.value(state.value).tensor;
+    if (!parameter.gradient) parameter.tensor = at::empty(shapeOf(meta, {}), at::TensorOptions().dtype(scalarType(meta.dtype)).device(deviceOf(device_)));
+    if (resume_) {
+      copyFrom(*resume_, parameter.name, parameter.tensor);
+    } else if (device_ < 0) {
+      reader.readInto(state, parameter.tensor);
+    } else {
+      parameter.tensor.copy_(reader.read(state));
+    }
+    if (!parameter.gradient) continue;
+    parameter.tensor.set_requires_grad(true);
+    parameter.tensor.mutable_grad() = *parameter.gradient;
+  }
+  const auto readFixed = [&](const StateTensor& state, bool isBuffer) {
+    const TensorMeta& meta = *graph.value(state.value).tensor;
+    at::Tensor tensor = at::empty(shapeOf(meta, {}), at::TensorOptions().dtype(scalarType(meta.dtype)));
+    resume_ && isBuffer && state.persistent ? copyFrom(*resume_, state.name, tensor) : reader.readInto(state, tensor);
+    fixed_.push_back({&state, tensor.to(deviceOf(device_)), isBuffer});
+  };
+  for (const std::size_t index : spec.buffers) readFixed(graph.buffers[index], true);
+  for (const std::size_t index : spec.constants) readFixed(graph.constants[index], false);
+}
+
+void StageParameters::beginStep(int step) {
+  step_ = step;
+  kept_.clear();
+  if (keepsBuffers_) {
+    const c10::AutoGradMode off(false);
+    for (const Fixed& fixed : fixed_) kept_.push_back(fixed.isBuffer ? fixed.tensor.clone() : at::Tensor());
+  }
+  for (Parameter& parameter : parameters_) {
+    if (!parameter.gradient) continue;
+    parameter.fresh = !parameter.zeroFirst && !fromZero_;
+    if (parameter.zeroFirst && !fromZero_) parameter.gradient->zero_();
+  }
+  if (!fromZero_) return;
+  for (const Group& group : groups_) {
+    at::Tensor gradients = group.gradients;
+    gradients.zero_();
+  }
+}
+
+void StageParameters::undoBuffers() {
+  const c10::AutoGradMode off(false);
+  for (std::size_t i = 0; i < kept_.size(); ++i) {
+    if (kept_[i].defined()) fixed_[i].tensor.copy_(kept_[i]);
+  }
+}
+
+at::Device StageParameters::device() const { return deviceOf(device_); }
+
+void StageParameters::fill(Frame& frame) const {
+  for (const Parameter& parameter : parameters_) {
+    for (const ValueId value : parameter.values) frame[value.index()] = parameter.tensor;
+  }
+  for (const Fixed& fixed : fixed_) frame[fixed.state->value.index()] = fixed.tensor;
+}
+
+std::vector<ParameterGradient> StageParameters::gradients() {
+  std::vector<ParameterGradient> byValue(values_);
+  for (Parameter& parameter : parameters_) {
+    if (!parameter.gradient) continue;
+    for (const ValueId value : parameter.values) byValue[value.index()] = {parameter.gradient, &parameter.fresh};
+  }
+  return byValue;
+}
+
+void StageParameters::addedByAutograd(const std::vector<ValueId>& parameters) {
+  for (Parameter& parameter : parameters_) {
+    for (const ValueId value : parameter.values) {
+      if (std::find(parameters.begin(), parameters.end(), value) != parameters.end()) parameter.zeroFirst = true;
+    }
+  }
+}
+
+/// Gradients that nothing reached are zeros.
+void StageParameters::settle() {
+  for (Parameter& parameter : parameters_) {
+    if (parameter.gradient && std::exchange(parameter.fresh, false)) parameter.gradient->zero_();
+  }
+}
+
+std::vector<ParameterGroup> StageParameters::groups() {
+  settle();
+  std::vector<ParameterGroup> groups;
+  for (const Group& group : groups_) {
+    groups.push_back({group.shared, dtypeOf(group.values.scalar_type()), bufferOf(group.values), bufferOf(group.gradients)});
+  }
+  return groups;
+}
+
+void StageParameters::optimizerStep(std::size_t index, std::int64_t first, std::int64_t last, double gradientScale) {
+  const c10::AutoGradMode off(false);
+  settle();
+  Group& group = groups_.at(index);
+  group.first = first;
+  group.last = last;
+  if (first == last) return;
+  if (resume_) resumeOptimizer(index);
+  at::Tensor values = group.values.narrow(0, first, last - first), gradients = group.gradients.narrow(0, first, last - first);
+  optimizer_->step(index, values, gradients, step_, gradientScale);
+}
+
+/// Takes the optimizer state of what this rank updates from the checkpoint, once.
+void StageParameters::resumeOptimizer(std::size_t index) {
+  const Group& group = groups_[index];
+  if (resetsOptimizer_ || group.values.numel() == 0) return;
+  const at::Tensor values = group.values.narrow(0, group.first, group.last - group.first);
+  if (!resumed_.insert(index).second) return;
+  for (auto& [name, tensor] : optimizer_->state(index, values)) {
+    for (const Parameter& parameter : parameters_) {
+      if (!parameter.gradient || parameter.group != index) continue;
+      const at::Tensor saved = resume_->read(name + "/" + parameter.name);
+      if (!saved.defined()) continue;  // a checkpoint of weights alone: the optimizer begins anew
+      const std::int64_t begin = std::max(parameter.first, group.first), end = std::min(parameter.first + parameter.count(), group.last);
+      if (begin >= end) continue;
+      if (saved.numel() != parameter.tensor.numel() || saved.is_complex() != parameter.isComplex) {
+        throw UsageError("In the checkpoint " + name + "/" + parameter.name + " has another size or type than the parameter; it is damaged.");
+      }
+      const at::Tensor flat = (parameter.isComplex ? at::view_as_real(saved.resolve_conj()) : saved).reshape({-1});
+      tensor.narrow(0, begin - group.first, end - begin).copy_(flat.narrow(0, begin - parameter.first, end - begin));
+    }
+  }
+}
+
+/// The tensor's memory, or of a GPU's a copy.
+Buffer StageParameters::onHost(const at::Tensor& tensor) {
+  if (tensor.device().is_cpu()) return bufferOf(tensor);
+  copies_.push_back(tensor.detach().cpu());
+  return bufferOf(copies_.back());
+}
+
+std::vector<ParameterView> StageParameters::parameters() {
+  settle();
+  copies_.clear();
+  std::vector<ParameterView> views;
+  for (const Parameter& parameter : parameters_) {
+    if (!parameter.gradient) continue;
+    views.push_back({parameter.name, dtypeOf(parameter.tensor.scalar_type()), onHost(parameter.tensor), onHost(*parameter.gradient)});
+  }
+  return views;
+}
+
+/// As the checkpoint that was resumed has it, which may be of other values than the archive; one that lacks it was written before it was kept.
+at::Tensor StageParameters::unread(const StateTensor& state) const {
+  at::Tensor saved;
+  if (resume_) saved = resume_->read(state.name);
+  if (saved.defined()) return saved.contiguous();
+  return StateReader(graph_, random_, seed_).read(state);
+}
+
+std::vector<StatePiece> StageParameters::state() {
+  copies_.clear();
+  std::vector<StatePiece> pieces;
+  const auto whole = [&](const std::string& name, const at::Tensor& tensor) {
+    pieces.push_back({name, dtypeOf(tensor.scalar_type()), tensor.sizes().vec(), 0, onHost(tensor)});
+  };
+  for (const Parameter& parameter : parameters_) whole(parameter.name, parameter.tensor);
+  for (const Fixed& fixed : fixed_) {
+    if (fixed.isBuffer && fixed.state->persistent) whole(fixed.state->name, fixed.tensor);
+  }
+  for (const StateTensor* state : unread_) {
+    if (graph_.value(state->value).tensor->dtype == DType::Unknown) continue;  // that no file of tensors can hold
+    copies_.push_back(unread(*state));
+    whole(state->name, copies_.back());
+  }
+  for (std::size_t index = 0; index < groups_.size(); ++index) {
+    const Group& group = groups_[index];
+    if (group.first == group.last) continue;
+    if (resume_) resumeOptimizer(index);
+    for (const auto& [name, tensor] : optimizer_->state(index, group.values.narrow(0, group.first, group.last - group.first))) {
+      for (const Parameter& parameter : parameters_) {
+        if (!parameter.gradient || parameter.group != index) continue;
+        const std::int64_t begin = std::max(parameter.first, group.first), end = std::min(parameter.first + parameter.count(), group.last);
+        if (begin >= end) continue;
+        const at::Tensor part = tensor.narrow(0, begin - group.first, end - begin);
+        const std::int64_t numbers = parameter.isComplex ? 2 : 1;  // to an element
+        if ((begin - parameter.first) % numbers != 0 || (end - begin) % numbers != 0) {
+          throw Error("A rank's share of the optimizer's state ends within a complex number of " + parameter.name + "; leave out --zero1, or plan with --share replicate.");
+        }
+        pieces.push_back({name + "/" + parameter.name, dtypeOf(parameter.tensor.scalar_type()), parameter.tensor.sizes().vec(), (begin - parameter.first) / numbers, onHost(part)});
+      }
+    }
+  }
+  return pieces;
+}
+
+}  // namespace pw

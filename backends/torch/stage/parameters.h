@@ -1,0 +1,88 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "backends/stages/stage_module.h"
+#include "backends/torch/program/program.h"
+#include "backends/torch/stage/stage.h"
+
+namespace c10 {
+struct Device;
+}
+namespace at {
+class Tensor;
+using c10::Device;
+}
+
+namespace pw {
+
+class CheckpointFile;
+class Optimizer;
+
+/// Parameters, gradients, buffers, constants and optimizer state of one stage. Trained parameters of a group (see ParameterGroup) lie one after
+/// the other in one flat tensor, their gradients in another, so that a group is reduced and updated as a whole.
+class StageParameters {
+ public:
+  StageParameters(const ModelGraph& graph, const Plan& plan, Stage stage, const StageOptions& options);
+  ~StageParameters();
+  StageParameters(const StageParameters&) = delete;
+  StageParameters& operator=(const StageParameters&) = delete;
+
+  /// Gradients of the step are forgotten; those that autograd adds to become zeros.
+  void beginStep(int step);
+  /// Puts everything into a frame.
+  void fill(Frame& frame) const;
+  /// By value index, for ProgramOptions.
+  [[nodiscard]] std::vector<ParameterGradient> gradients();
+  /// These are zeroed at each step's begin.
+  void addedByAutograd(const std::vector<ValueId>& parameters);
+  /// From the next step on all are, and every addition adds: else the first of a step overwrites, which saves a pass over the gradients.
+  void addFromZero() { fromZero_ = true; }
+  [[nodiscard]] at::Device device() const;
+
+  /// On the device; what `parameters` and `state` return is on the host, of a GPU a copy that stays until the next call.
+  [[nodiscard]] std::vector<ParameterGroup> groups();
+  void optimizerStep(std::size_t group, std::int64_t first, std::int64_t last, double gradientScale);
+  [[nodiscard]] std::vector<ParameterView> parameters();
+  [[nodiscard]] std::vector<StatePiece> state();
+  /// Buffers are again as at the step's begin, where they are kept.
+  void undoBuffers();
+
+ private:
+  struct Parameter;
+  struct Group;
+  struct Fixed;
+
+  void arrange(const ModelGraph& graph, const Plan& plan, Stage stage);
+  void read(const ModelGraph& graph, const StageSpec& spec, const StageOptions& options);
+  void settle();
+  void resumeOptimizer(std::size_t group);
+  [[nodiscard]] at::Tensor unread(const StateTensor& state) const;
+
+  [[nodiscard]] Buffer onHost(const at::Tensor& tensor);
+
+  const ModelGraph& graph_;
+  std::vector<const StateTensor*> unread_;  // of the model's state dict, and of no stage; of the first stage
+  bool random_;
+  std::uint64_t seed_;
+  bool resetsOptimizer_;
+  std::size_t values_;
+  int device_;
+  std::vector<at::Tensor> copies_;  // for the host
+  std::vector<Parameter> parameters_;
+  std::vector<Group> groups_;
+  std::vector<Fixed> fixed_;  // buffers and constants
+  std::unique_ptr<Optimizer> optimizer_;
+  std::unique_ptr<CheckpointFile> resume_;
+  std::set<std::size_t> resumed_;  // groups whose optimizer state was taken from it
+  int step_ = 0;
+  bool fromZero_ = false;
+  bool keepsBuffers_ = false;
+  std::vector<at::Tensor> kept_;  // copies, in the order of `fixed_`
+};
+
+}  // namespace pw

@@ -1,0 +1,198 @@
+#include "backends/torch/stage/pass.h"
+
+#include <ATen/ATen.h>
+#include <c10/core/GradMode.h>
+#include <torch/csrc/autograd/autograd.h>
+#include <torch/csrc/autograd/custom_function.h>
+
+#include "backends/torch/program/types.h"
+#include "simulator/model/batch.h"
+#include "simulator/model/graph_facts.h"
+
+namespace pw {
+namespace {
+
+/// How a received value that the stage changes in place enters it: a tensor that is neither leaf nor view.
+struct Enter : torch::autograd::Function<Enter> {
+  static at::Tensor forward(torch::autograd::AutogradContext* /*context*/, const at::Tensor& received) { return received.clone(); }
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* /*context*/, torch::autograd::variable_list gradients) {
+    return gradients;
+  }
+};
+
+/// As it lies in a message: in order, and without conjugations and signs that are yet to be applied.
+at::Tensor plain(const at::Tensor& tensor) { return tensor.resolve_conj().resolve_neg().contiguous(); }
+
+std::vector<NodeId> nodesOf(const StageSpec& spec) {
+  std::vector<NodeId> nodes = spec.recomputed;
+  for (std::int32_t i = spec.begin.value; i < spec.end.value; ++i) nodes.emplace_back(i);
+  return nodes;
+}
+
+}  // namespace
+
+StageProgram::StageProgram(const ModelGraph& graph, const Plan& plan, Stage stage, const StageOptions& options, StageParameters& parameters, ValueId lossOutput)
+    : graph_(graph), partition_(plan.partition), spec_(plan.partition.stages[stage.index()]), options_(options), parameters_(parameters),
+      isLast_(stage.index() + 1 == plan.partition.stages.size()), lossOutput_(lossOutput), changedInPlace_(changedInPlace(graph)) {
+  for (std::size_t t = 0; t < partition_.transfers.size(); ++t) {
+    if (partition_.transfers[t].to == stage) incoming_.push_back(t);
+    if (partition_.transfers[t].from == stage) outgoing_.push_back(t);
+  }
+  run_.key.seed = options.seed;
+  run_.device = options.device != nullptr ? options.device->index : -1;
+  run_.autocast = options.precision;
+  if (options.betweenOperators) run_.observer = [between = options.betweenOperators](NodeId) { between(); };
+  queue_.betweenOperators = options.betweenOperators;
+  queue_.lower = &lowerWeights_;
+  ProgramOptions program;
+  for (const std::size_t t : outgoing_) program.keep.push_back(partition_.transfers[t].value);
+  program.keep.insert(program.keep.end(), options.watched.begin(), options.watched.end());
+  if (isLast_) program.keep.push_back(lossOutput_);
+  program.checkpoints = spec_.checkpoints;
+  program.weights = &queue_;
+  program.device = run_.device;
+  program.gradients = parameters_.gradients();
+  program.differentiable = needsGradient(graph_);
+  program_.emplace(graph_, nodesOf(spec_), program);
+  parameters_.addedByAutograd(program_->addedByAutograd());
+}
+
+void StageProgram::prepareEvaluation() {
+  ProgramOptions program;
+  for (const std::size_t t : outgoing_) program.keep.push_back(partition_.transfers[t].value);
+  if (isLast_) {
+    program.keep.insert(program.keep.end(), graph_.outputs.begin(), graph_.outputs.end());
+    program.keep.push_back(lossOutput_);
+  }
+  program.evaluate = true;
+  program.device = run_.device;
+  evaluation_.emplace(graph_, nodesOf(spec_), program);
+}
+
+const std::vector<std::int64_t>& StageProgram::symbolicFor(std::int64_t samples) {
+  const auto [found, isNew] = symbolic_.try_emplace(samples);
+  if (isNew) found->second = symbolicValues(graph_, bindBatch(graph_, samples));
+  return found->second;
+}
+
+at::Tensor StageProgram::lossOutputForm(std::int64_t samples) const {
+  if (!isLast_ || !needsGradient(graph_)[lossOutput_.index()]) return {};
+  const TensorMeta& meta = *graph_.value(lossOutput_).tensor;
+  return at::empty(shapeOf(meta, bindBatch(graph_, samples)), at::TensorOptions().dtype(scalarType(meta.dtype)).device(at::kMeta));
+}
+
+void StageProgram::observe(ValueId value, Microbatch microbatch, const at::Tensor& tensor, bool gradient) const {
+  if (!options_.observe || !tensor.defined()) return;
+  const at::Tensor whole = onHost(plain(tensor.detach()));
+  options_.observe((gradient ? "gradient of " : "") + graph_.value(value).name, microbatch, dtypeOf(whole.scalar_type()), bufferOf(whole));
+}
+
+Frame StageProgram::frameFor(Pass& pass, bool trains) const {
+  Frame frame(graph_.values.size());
+  parameters_.fill(frame);
+  for (const auto& [value, tensor] : pass.inputs) frame[value.index()] = tensor;
+  for (const std::size_t t : incoming_) {
+    const Transfer& transfer = partition_.transfers[t];
+    at::Tensor& received = pass.received.at(t);
+    const bool leaf = transfer.gradient && trains;
+    if (leaf) received.set_requires_grad(true);
+    const bool changes = changedInPlace_[transfer.value.index()];  // the sender, or another stage, may look at the same memory
+    frame[transfer.value.index()] = !changes ? received : leaf ? Enter::apply(received) : received.clone();
+  }
+  return frame;
+}
+
+void StageProgram::forward(Pass& pass, StepMode mode) {
+  const bool trains = mode == StepMode::Train;
+  if (!trains && !evaluation_) prepareEvaluation();
+  const c10::AutoGradMode gradients(trains);
+  Frame frame = frameFor(pass, trains);
+  pass.inputs.clear();
+  run_.key.step = pass.step;
+  run_.key.microbatch = static_cast<int>(pass.global);
+  run_.symbolic = &symbolicFor(pass.samples);
+  (trains ? program_ : evaluation_)->run(frame, run_);
+  keepOutputs(pass, frame, mode);
+  watch(pass, frame);
+}
+
+void StageProgram::keepOutputs(Pass& pass, Frame& frame, StepMode mode) const {
+  for (const std::size_t t : outgoing_) {
+    const Transfer& transfer = partition_.transfers[t];
+    at::Tensor& value = frame[transfer.value.index()];
+    value = value.to(scalarType(graph_.value(transfer.value).tensor->dtype));  // as its receiver has it, where autocast made another type
+    if (transfer.gradient && mode == StepMode::Train) pass.outputs[t] = value;
+    pass.toSend[t] = plain(value.detach());
+    observe(transfer.value, pass.microbatch, value, false);
+    if (!options_.observe || !transfer.gradient || !value.requires_grad()) continue;
+    value.retain_grad();  // its gradient is observed when all its uses have given their part
+    pass.watched[transfer.value] = value;
+  }
+  if (!isLast_) return;
+  pass.lossOutput = frame[lossOutput_.index()].to(scalarType(graph_.value(lossOutput_).tensor->dtype));
+  if (mode == StepMode::Train) return;
+  for (const ValueId output : graph_.outputs) {
+    at::Tensor value = frame[output.index()];
+    if (value.defined()) value = plain(value.to(scalarType(graph_.value(output).tensor->dtype)));  // as above
+    pass.modelOutputs.push_back(value);
+  }
+}
+
+void StageProgram::watch(Pass& pass, const Frame& frame) const {
+  for (const ValueId value : options_.watched) {
+    const at::Tensor& tensor = frame[value.index()];
+    observe(value, pass.microbatch, tensor, false);
+    if (!tensor.defined() || !tensor.requires_grad()) continue;
+    tensor.retain_grad();
+    pass.watched[value] = tensor;
+  }
+}
+
+void StageProgram::backward(Pass& pass, bool splits) {
+  std::map<ValueId, std::size_t> rootOf;
+  torch::autograd::variable_list roots, gradients;
+  for (auto& [t, output] : pass.outputs) {
+    if (!output.requires_grad()) continue;
+    const at::Tensor& gradient = pass.outputGradients.at(t);
+    const auto [found, isNew] = rootOf.emplace(partition_.transfers[t].value, roots.size());
+    if (isNew) {
+      roots.push_back(output);
+      gradients.push_back(gradient);
+    } else {
+      gradients[found->second] = gradients[found->second] + gradient;
+    }
+  }
+  if (pass.lossGradient.defined()) {
+    roots.push_back(pass.lossOutput);
+    gradients.push_back(pass.lossGradient);
+  }
+  pass.outputs.clear();
+  pass.outputGradients.clear();
+  pass.lossOutput.reset();
+  pass.lossGradient.reset();
+  {
+    const Deferring deferring(queue_, splits ? &pass.weights : nullptr);
+    if (!roots.empty()) torch::autograd::backward(roots, gradients);
+  }
+  for (const std::size_t t : incoming_) {
+    if (!partition_.transfers[t].gradient) continue;
+    const at::Tensor& received = pass.received.at(t);
+    const at::Tensor& gradient = received.grad();
+    pass.inputGradients[t] = gradient.defined() ? plain(gradient) : at::zeros_like(received);
+  }
+  for (const auto& [value, tensor] : pass.watched) observe(value, pass.microbatch, tensor.grad(), true);
+  pass.watched.clear();
+  pass.received.clear();
+}
+
+void StageProgram::addWeightGradients(Pass& pass) {
+  const c10::AutoGradMode off(false);
+  for (WeightGradient& weight : pass.weights) {
+    weight.compute();
+    weight.compute = nullptr;  // its tensors go
+    if (queue_.betweenOperators) queue_.betweenOperators();
+  }
+  pass.weights.clear();
+}
+
+}  // namespace pw

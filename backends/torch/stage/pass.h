@@ -1,0 +1,89 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include "backends/torch/stage/parameters.h"
+#include "backends/torch/program/program.h"
+#include "backends/torch/stage/stage.h"
+
+namespace pw {
+
+/// A microbatch between its forward and its backward; by transfer index where a value crosses.
+struct Pass {
+  Microbatch microbatch{0};
+  int step = 0;
+  std::size_t global = 0;                             ///< of the whole batch, over all replicas
+  std::int64_t samples = 0;                           ///< that it computes
+  std::map<ValueId, at::Tensor> inputs;               ///< of the model, to this stage
+  std::map<std::size_t, at::Tensor> received;         ///< leaves where a gradient goes back
+  std::map<std::size_t, at::Tensor> toSend;           ///< contiguous, detached
+  std::map<std::size_t, at::Tensor> outputs;          ///< the same values with autograd's history
+  at::Tensor lossOutput;                              ///< what the loss is computed from, then perhaps the loss itself, with history; of the last stage
+  std::map<std::size_t, at::Tensor> outputGradients;  ///< received
+  at::Tensor lossGradient;                            ///< of `lossOutput`
+  std::map<std::size_t, at::Tensor> inputGradients;   ///< to be sent
+  std::map<ValueId, at::Tensor> watched;
+  std::vector<at::Tensor> modelOutputs;               ///< of an evaluation
+  std::vector<WeightGradient> weights;                ///< that W computes
+};
+
+/// The nodes of one stage, forward and backward, on whatever tensors a pass holds.
+class StageProgram {
+ public:
+  /// `parameters` must outlive it.
+  StageProgram(const ModelGraph& graph, const Plan& plan, Stage stage, const StageOptions& options, StageParameters& parameters, ValueId lossOutput);
+  StageProgram(const StageProgram&) = delete;
+  StageProgram& operator=(const StageProgram&) = delete;
+
+  /// Every operator of a training's forwards is shown to `look`; see RunOptions.
+  void inspect(std::function<void(const Node&, const Frame&)> look) { run_.inspect = std::move(look); }
+
+  /// A step begins; the optimizer may have changed the weights.
+  void beginStep() { lowerWeights_.refresh(); }
+  /// From `inputs` and `received` to `toSend`, `outputs` and `lossOutput`; in an evaluation without history, and to `modelOutputs`.
+  void forward(Pass& pass, StepMode mode);
+  /// From `outputGradients` and `lossGradient` to `inputGradients`, and adds to the parameters' gradients; where it `splits`, leaves those that can wait
+  /// in `weights`. Takes the pass's tensors.
+  void backward(Pass& pass, bool splits);
+  /// Adds them.
+  void addWeightGradients(Pass& pass);
+
+  /// Transfers that reach, and leave, the stage.
+  [[nodiscard]] const std::vector<std::size_t>& incoming() const { return incoming_; }
+  [[nodiscard]] const std::vector<std::size_t>& outgoing() const { return outgoing_; }
+  [[nodiscard]] bool isRandom() const { return program_->isRandom(); }
+  [[nodiscard]] bool dependsOnData() const { return program_->dependsOnData(); }
+  /// What the loss is computed from, without memory; undefined where it has no gradient, and on stages that are not the last.
+  [[nodiscard]] at::Tensor lossOutputForm(std::int64_t samples) const;
+
+ private:
+  [[nodiscard]] Frame frameFor(Pass& pass, bool trains) const;
+  void keepOutputs(Pass& pass, Frame& frame, StepMode mode) const;
+  void watch(Pass& pass, const Frame& frame) const;
+  void observe(ValueId value, Microbatch microbatch, const at::Tensor& tensor, bool gradient) const;
+  void prepareEvaluation();
+  [[nodiscard]] const std::vector<std::int64_t>& symbolicFor(std::int64_t samples);
+
+  const ModelGraph& graph_;
+  const Partition& partition_;
+  const StageSpec& spec_;
+  const StageOptions& options_;
+  StageParameters& parameters_;
+  bool isLast_;
+  ValueId lossOutput_;
+  std::vector<std::size_t> incoming_, outgoing_;
+  std::vector<bool> changedInPlace_;
+  std::map<std::int64_t, std::vector<std::int64_t>> symbolic_;  // by samples
+  LowerWeights lowerWeights_;
+  WeightQueue queue_;
+  std::optional<NodeProgram> program_, evaluation_;
+  RunOptions run_;
+};
+
+}  // namespace pw

@@ -1,0 +1,253 @@
+#include "backends/torch/stage/stage.h"
+
+#include <ATen/ATen.h>
+#include <c10/core/GradMode.h>
+#include <torch/csrc/autograd/autograd.h>
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "backends/torch/stage/data.h"
+#include "backends/torch/program/loss_count.h"
+#include "backends/torch/stage/memory.h"
+#include "backends/torch/program/number_watch.h"
+#include "backends/torch/stage/parameters.h"
+#include "backends/torch/stage/pass.h"
+#include "backends/torch/stage/recorder.h"
+#include "backends/torch/program/types.h"
+#include "schedules/error.h"
+#include "simulator/model/batch.h"
+
+namespace pw {
+namespace {
+
+HeldBuffer held(const at::Tensor& tensor) { return {bufferOf(tensor), std::make_shared<at::Tensor>(tensor)}; }
+
+/// LibTorch runs backwards of a GPU by a thread of its own: cuBLAS takes that one's workspace now, and not behind a message that is waited for.
+void warmBackward(at::Device device) {
+  const at::Tensor small = at::ones({16, 16}, at::TensorOptions().device(device)).set_requires_grad(true);
+  const c10::AutoGradMode gradients(true);
+  torch::autograd::backward({small.mm(small).sum()}, {});
+}
+
+class TracedStage final : public StageModule {
+ public:
+  TracedStage(const ModelGraph& graph, const Plan& plan, Stage stage, const StageOptions& options);
+
+  const Device& device() const override { return device_; }
+  void beginStep(int step, StepMode mode) override;
+  HeldBuffer allocate(std::size_t transfer, Microbatch m) override;
+  void setInput(std::size_t transfer, Microbatch m, HeldBuffer value) override { at(m).received[transfer] = tensorOf(transfer, m, std::move(value)); }
+  HeldBuffer takeOutput(std::size_t transfer, Microbatch m) override { return held(at(m).toSend.extract(transfer).mapped()); }
+  void setOutputGradient(std::size_t transfer, Microbatch m, HeldBuffer gradient) override {
+    at(m).outputGradients[transfer] = tensorOf(transfer, m, std::move(gradient));
+  }
+  HeldBuffer takeInputGradient(std::size_t transfer, Microbatch m) override { return held(at(m).inputGradients.extract(transfer).mapped()); }
+  void forward(Microbatch microbatch) override;
+  void backward(Microbatch m) override { backward(m, false); }
+  void backwardInput(Microbatch m) override { backward(m, true); }
+  void backwardWeight(Microbatch m) override {
+    watch_.begin(ActionKind::BackwardWeight, m);
+    if (!recorder_.addWeightGradients(at(m))) program_.addWeightGradients(at(m));
+    if (watch_.everyOperator()) watch_.see(parameters_.parameters());
+  }
+  void setLossScale(double scale) override { lossScale_ = scale; }
+  std::optional<double> stepLoss() const override {
+    return isLast_ ? std::optional<double>(loss_.defined() ? loss_.item<double>() : 0) : std::nullopt;
+  }
+  std::optional<NonFiniteValue> firstNonFinite() override;
+  void undoBuffers() override { parameters_.undoBuffers(); }
+  HeldBuffer takeModelOutput(std::size_t output, Microbatch m) override { return held(onHost(std::exchange(at(m).modelOutputs.at(output), {}))); }
+  std::vector<ParameterGroup> groups() override { return parameters_.groups(); }
+  void optimizerStep(std::size_t group, std::int64_t first, std::int64_t last, double gradientScale) override {
+    parameters_.optimizerStep(group, first, last, gradientScale);
+  }
+  std::vector<ParameterView> parameters() override { return parameters_.parameters(); }
+  std::vector<StatePiece> state() override { return parameters_.state(); }
+  Bytes bytesAlive() const override { return device_.bytesAlive != nullptr ? device_.bytesAlive() : tensorBytesAlive(); }
+  Bytes peakBytes() override { return device_.takePeakBytes != nullptr ? device_.takePeakBytes() : takePeakBytes(); }
+
+ private:
+  Pass& at(Microbatch m) { return passes_[m.index()]; }
+  [[nodiscard]] const TensorMeta& meta(std::size_t transfer) const { return *graph_.value(partition_.transfers[transfer].value).tensor; }
+  [[nodiscard]] std::vector<std::int64_t> shape(std::size_t transfer, Microbatch m) const { return shapeOf(meta(transfer), bindings_.at(sizes_[m.index()])); }
+  [[nodiscard]] at::TensorOptions typeOf(std::size_t transfer) const { return at::TensorOptions().dtype(scalarType(meta(transfer).dtype)).device(deviceOf(device_.index)); }
+  [[nodiscard]] at::Tensor tensorOf(std::size_t transfer, Microbatch m, HeldBuffer value) const;
+  void backward(Microbatch m, bool splits);
+  void addLoss(const at::Tensor& loss, Microbatch m);
+  void takeLoss(Microbatch m, bool isRecorded);
+  void lossOverBatch(Microbatch m);
+  void weighMicrobatches();
+  [[nodiscard]] at::Tensor lossGradient(const at::Tensor& loss) const { return at::full_like(loss, lossScale_); }
+
+  const ModelGraph& graph_;
+  const Partition& partition_;
+  Stage stage_;
+  bool isLast_;
+  StageOptions options_;
+  const Device& device_;
+  std::size_t firstMicrobatch_ = 0;               // in the whole batch, over all replicas
+  std::vector<std::int64_t> sizes_;               // samples that each microbatch of this replica computes
+  std::map<std::int64_t, Bindings> bindings_;     // by microbatch size
+  LossSpec lossSpec_;
+  BatchSource data_;
+  std::optional<LossCounter> counter_;            // of --loss-count, on the last stage
+  std::vector<std::int64_t> allSizes_;            // samples of each microbatch of the whole batch
+  StageParameters parameters_;
+  NumberWatch watch_;
+  StageProgram program_;
+  Recorder recorder_;
+  std::vector<Pass> passes_;                      // by microbatch
+  std::vector<at::Tensor> lossLeaves_, losses_;   // by microbatch: what its loss is computed from, and the loss; see takeLoss
+  StepMode mode_ = StepMode::Train;
+  double lossScale_ = 1;
+  std::vector<at::Tensor> lossParts_;             // of each microbatch, on the device
+  at::Tensor loss_;                               // of the step, in double precision, on the device: reading it waits
+};
+
+TracedStage::TracedStage(const ModelGraph& graph, const Plan& plan, Stage stage, const StageOptions& options)
+    : graph_(graph), partition_(plan.partition), stage_(stage), isLast_(stage.index() + 1 == plan.partition.stages.size()), options_(options),
+      device_(options.device != nullptr ? *options.device : hostDevice()),
+      firstMicrobatch_(static_cast<std::size_t>(options.replica) * static_cast<std::size_t>(plan.schedule.microbatches)), lossSpec_(parseLoss(graph, plan.loss)),
+      data_(graph, lossSpec_, microbatchSizes(plan.batch, plan.replicas * plan.schedule.microbatches), options.seed, options.data),
+      parameters_(graph, plan, stage, options), watch_(graph, options.findNan), program_(graph, plan, stage, options_, parameters_, lossSpec_.output),
+      recorder_(program_, parameters_, device_, options, static_cast<std::size_t>(plan.schedule.microbatches)) {
+  const auto all = microbatchSizes(plan.batch, plan.replicas * plan.schedule.microbatches);
+  allSizes_ = all;
+  if (isLast_ && !options.data.lossCount.empty()) counter_.emplace(graph, parseLossCount(graph, plan.loss, options.data.lossCount));
+  for (std::size_t m = 0; m < static_cast<std::size_t>(plan.schedule.microbatches); ++m) {
+    sizes_.push_back(options.data.masked ? plan.batch : all[firstMicrobatch_ + m]);
+    if (!bindings_.contains(sizes_.back())) bindings_[sizes_.back()] = bindBatch(graph, sizes_.back());
+  }
+  if (device_.index >= 0) warmBackward(deviceOf(device_.index));
+  passes_.resize(sizes_.size());
+  lossLeaves_.resize(sizes_.size());
+  lossParts_.resize(sizes_.size());
+  if (options.findNan) program_.inspect([this](const Node& node, const Frame& frame) { watch_.see(node, frame); });
+  losses_.resize(sizes_.size());
+}
+
+HeldBuffer TracedStage::allocate(std::size_t transfer, Microbatch m) {
+  if (device_.index < 0) return held(at::empty(shape(transfer, m), typeOf(transfer)));
+  return device_.allocate(static_cast<std::size_t>(c10::multiply_integers(shape(transfer, m)) * bytesPerElement(meta(transfer).dtype)));
+}
+
+at::Tensor TracedStage::tensorOf(std::size_t transfer, Microbatch m, HeldBuffer value) const {
+  return at::from_blob(value.buffer.data, shape(transfer, m), [owner = std::move(value.owner)](void*) {}, typeOf(transfer));
+}
+
+void TracedStage::beginStep(int step, StepMode mode) {
+  mode_ = mode;
+  loss_.reset();
+  watch_.beginStep();
+  data_.beginStep(step);
+  if (counter_) weighMicrobatches();
+  for (std::size_t m = 0; m < passes_.size(); ++m) {
+    passes_[m] = {};
+    passes_[m].microbatch = Microbatch(m);
+    passes_[m].step = step;
+    passes_[m].global = firstMicrobatch_ + m;
+    passes_[m].samples = sizes_[m];
+  }
+  for (auto* tensors : {&lossLeaves_, &losses_, &lossParts_}) std::ranges::fill(*tensors, at::Tensor());
+  program_.beginStep();
+  if (mode == StepMode::Train) recorder_.beginStep();
+  parameters_.beginStep(step);
+}
+
+/// Before the first backward, from the inputs of all microbatches.
+void TracedStage::weighMicrobatches() {
+  std::vector<double> counts;
+  for (std::size_t m = 0; m < allSizes_.size(); ++m) {
+    std::map<ValueId, at::Tensor> inputs;
+    for (const ValueId input : counter_->inputs()) inputs[input] = data_.input(input, m);
+    counts.push_back(counter_->count(inputs, allSizes_[m]));
+  }
+  data_.weigh(std::move(counts));
+}
+
+void TracedStage::forward(Microbatch m) {
+  Pass& pass = at(m);
+  for (const ValueId value : partition_.stages[stage_.index()].modelInputs) pass.inputs[value] = onDevice(data_.input(value, pass.global), deviceOf(device_.index));
+  watch_.begin(ActionKind::Forward, m);
+  const bool isRecorded = mode_ == StepMode::Train && recorder_.forward(pass);
+  if (!isRecorded) program_.forward(pass, mode_);
+  for (const std::size_t t : program_.outgoing()) {
+    const Transfer& transfer = partition_.transfers[t];
+    if (mode_ == StepMode::Train) watch_.see(graph_.value(transfer.value).name, pass.toSend.at(t), transfer.gradient);
+  }
+  if (isLast_) takeLoss(m, isRecorded);
+}
+
+std::optional<NonFiniteValue> TracedStage::firstNonFinite() {
+  if (const auto loss = stepLoss(); loss && !std::isfinite(*loss)) {
+    for (std::size_t m = 0; m < lossParts_.size(); ++m) {
+      if (!lossParts_[m].defined()) continue;
+      const auto part = lossParts_[m].item<double>();
+      if (!std::isfinite(part)) watch_.note(ActionKind::Forward, Microbatch(m), std::isnan(part) ? "the loss is NaN" : "the loss is infinite");
+    }
+  }
+  return watch_.first();
+}
+
+void TracedStage::addLoss(const at::Tensor& loss, Microbatch m) {
+  const at::Tensor more = loss.detach().to(at::kDouble);
+  loss_ = loss_.defined() ? loss_ + more : more;
+  lossParts_[m.index()] = more;
+}
+
+/// The loss of a recorded stage, and one over the batch, is computed from a tensor of its own whose gradient then enters the stage's backward: it reads
+/// what a step brings. Else it goes on the stage's history, which need not keep what it is computed from.
+void TracedStage::takeLoss(Microbatch m, bool isRecorded) {
+  const c10::AutoGradMode gradients(mode_ == StepMode::Train);
+  Pass& pass = at(m);
+  if (!isRecorded && !options_.data.lossOverBatch) {
+    pass.lossOutput = data_.loss(pass.lossOutput, pass.global);
+    return addLoss(pass.lossOutput, m);
+  }
+  at::Tensor& leaf = lossLeaves_[m.index()];
+  leaf = pass.lossOutput.detach();
+  if (pass.lossOutput.requires_grad()) leaf.set_requires_grad(true);
+  if (options_.data.lossOverBatch) {
+    if (std::ranges::all_of(lossLeaves_, [](const at::Tensor& one) { return one.defined(); })) lossOverBatch(m);
+    return;
+  }
+  losses_[m.index()] = data_.loss(leaf, pass.global);
+  addLoss(losses_[m.index()], m);
+}
+
+/// One loss of all outputs; each gets its gradient.
+void TracedStage::lossOverBatch(Microbatch m) {
+  const at::Tensor loss = data_.lossOver(lossLeaves_, firstMicrobatch_);
+  addLoss(loss, m);
+  if (loss.requires_grad()) torch::autograd::backward({loss}, {lossGradient(loss)});
+}
+
+void TracedStage::backward(Microbatch m, bool splits) {
+  watch_.begin(splits ? ActionKind::BackwardInput : ActionKind::Backward, m);
+  Pass& pass = at(m);
+  if (isLast_ && pass.lossOutput.requires_grad()) {
+    const at::Tensor leaf = std::exchange(lossLeaves_[m.index()], {});
+    const at::Tensor loss = std::exchange(losses_[m.index()], {});
+    if (loss.defined() && loss.requires_grad()) torch::autograd::backward({loss}, {lossGradient(loss)});
+    pass.lossGradient = leaf.defined() ? leaf.grad() : lossGradient(pass.lossOutput);
+    if (!pass.lossGradient.defined()) {
+      throw UsageError("A loss over the whole batch needs all forwards before the first backward; use --schedule gpipe, or --loss-over microbatch.");
+    }
+  }
+  if (!recorder_.backward(pass, splits)) program_.backward(pass, splits);
+  for (const std::size_t t : program_.incoming()) {
+    const Transfer& transfer = partition_.transfers[t];
+    if (transfer.gradient) watch_.see("the gradient of " + graph_.value(transfer.value).name, pass.inputGradients.at(t), true);
+  }
+  if (watch_.everyOperator()) watch_.see(parameters_.parameters());
+}
+
+}  // namespace
+
+std::unique_ptr<StageModule> makeTracedStage(const ModelGraph& graph, const Plan& plan, Stage stage, const StageOptions& options) {
+  return std::make_unique<TracedStage>(graph, plan, stage, options);
+}
+
+}  // namespace pw

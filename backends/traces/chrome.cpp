@@ -1,0 +1,410 @@
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <cstring>
+#include <map>
+#include <set>
+#include <string_view>
+#include <system_error>
+#include <unordered_map>
+#include <utility>
+
+#include <fmt/format.h>
+#include <simdjson.h>
+
+#include "backends/traces/events.h"
+#include "backends/traces/label.h"
+#include "backends/traces/windows.h"
+#include "schedules/error.h"
+
+namespace pw {
+namespace {
+
+namespace json = simdjson::ondemand;
+using Meaning = PipelineLabel::Meaning;
+
+constexpr std::size_t kDeepestNesting = 100'000;  ///< of B events on one thread
+
+/// One event as it stands in the file: tokens, strings without their quotes. Valid as long as its window.
+struct Event {
+  std::string_view name, category, process, thread, start, duration, argumentName;
+  char phase = 0;
+  std::int64_t from = -1, to = -1, bytes = 0, allocated = -1, deviceType = 0;
+};
+
+/// The token without blanks behind it and quotes around it.
+std::string_view bare(std::string_view token) {
+  while (!token.empty() && (token.back() == ' ' || token.back() == '\n' || token.back() == '\r' || token.back() == '\t')) token.remove_suffix(1);
+  if (token.size() >= 2 && token.front() == '"' && token.back() == '"') token = token.substr(1, token.size() - 2);
+  return token;
+}
+
+template <class Int>
+std::optional<Int> wholeNumber(std::string_view text) {
+  Int number{};
+  const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (problem != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return number;
+}
+
+/// Microseconds, with any number of digits behind the point, as nanoseconds: exact, where a double would lose what lies 50 years from its origin.
+std::optional<Ns> nanoseconds(std::string_view text) {
+  constexpr std::int64_t kMost = kLatestTime / 1000 - 1;
+  const bool negative = text.starts_with('-');
+  std::string_view rest = text.substr(negative ? 1 : 0);
+  std::int64_t whole = 0;
+  while (!rest.empty() && rest.front() >= '0' && rest.front() <= '9' && whole <= kMost) {
+    whole = whole * 10 + (rest.front() - '0');
+    rest.remove_prefix(1);
+  }
+  if (whole > kMost) return std::nullopt;
+  std::int64_t fraction = 0;
+  bool digits = rest.size() < text.size() - (negative ? 1U : 0U);
+  if (rest.starts_with('.')) {
+    rest.remove_prefix(1);
+    int taken = 0;
+    for (; !rest.empty() && rest.front() >= '0' && rest.front() <= '9'; rest.remove_prefix(1), ++taken) {
+      if (taken < 3) fraction = fraction * 10 + (rest.front() - '0');
+      if (taken == 3 && rest.front() >= '5') ++fraction;
+    }
+    for (; taken < 3; ++taken) fraction *= 10;
+  }
+  if (digits && rest.empty()) return (negative ? -1 : 1) * (whole * 1000 + fraction);
+  double number = 0;  // 1.5e3
+  const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (problem != std::errc() || end != text.data() + text.size() || !(std::abs(number) < static_cast<double>(kMost))) return std::nullopt;
+  return static_cast<Ns>(std::llround(number * 1000));
+}
+
+template <std::size_t Size>
+bool is(const simdjson::ondemand::raw_json_string& key, const char (&name)[Size]) {
+  return std::strncmp(key.raw(), name, Size - 1) == 0 && key.raw()[Size - 1] == '"';
+}
+
+void readArguments(json::value value, Event& event) {
+  json::object object;
+  if (value.get_object().get(object) != simdjson::SUCCESS) return;
+  for (auto member : object) {
+    json::raw_json_string key;
+    std::string_view token;
+    json::value content;
+    if (member.key().get(key) != simdjson::SUCCESS || member.value().get(content) != simdjson::SUCCESS) return;
+    const auto number = [&](std::int64_t& target) {
+      if (const auto read = wholeNumber<std::int64_t>(bare(content.raw_json_token()))) target = *read;
+    };
+    if (is(key, "name")) event.argumentName = bare(content.raw_json_token());
+    if (is(key, "from")) number(event.from);
+    if (is(key, "to")) number(event.to);
+    if (is(key, "bytes")) number(event.bytes);
+    if (is(key, "Total Allocated")) number(event.allocated);
+    if (is(key, "Device Type")) number(event.deviceType);
+  }
+}
+
+/// Whether a span's arguments matter: those of this program's own messages and reductions.
+bool isOwnCategory(std::string_view category) {
+  if (category.empty() || category.size() > 11) return false;
+  for (int kind = 0; kind <= static_cast<int>(SpanKind::Store); ++kind) {
+    if (category == name(static_cast<SpanKind>(kind))) return true;
+  }
+  return false;
+}
+
+/// Reads one object; an error of simdjson where its text is broken.
+simdjson::error_code readEvent(json::object& object, Event& event) {
+  for (auto member : object) {
+    json::raw_json_string key;
+    json::value value;
+    if (const auto problem = member.key().get(key)) return problem;
+    if (const auto problem = member.value().get(value)) return problem;
+    const auto token = [&] { return bare(value.raw_json_token()); };
+    switch (key.raw()[0]) {
+      case 'n': if (is(key, "name")) event.name = token(); break;
+      case 'c': if (is(key, "cat")) event.category = token(); break;
+      case 'd': if (is(key, "dur")) event.duration = token(); break;
+      case 't':
+        if (is(key, "ts")) event.start = token();
+        if (is(key, "tid")) event.thread = token();
+        break;
+      case 'p':
+        if (is(key, "pid")) event.process = token();
+        if (is(key, "ph")) event.phase = token().size() == 1 ? token().front() : '?';
+        break;
+      case 'a':
+        // Millions of events have arguments that say nothing here.
+        if (is(key, "args") && !(event.phase == 'X' && !event.category.empty() && !isOwnCategory(event.category))) readArguments(value, event);
+        break;
+      default: break;
+    }
+  }
+  return simdjson::SUCCESS;
+}
+
+class ChromeReader {
+ public:
+  explicit ChromeReader(const std::string& path) : windows_(path) { file_.source = path; }
+  std::optional<FileEvents> read(const std::function<bool(std::uint64_t)>& advance);
+
+ private:
+  struct Open {
+    PipelineLabel label;
+    Ns start = 0;
+  };
+  void readWindow(std::string_view events);
+  void take(const Event& event);
+  void takeComplete(const Event& event, const PipelineLabel& label, bool own);
+  void takeBegin(const Event& event);
+  void takeEnd(const Event& event);
+  void takeCounter(const Event& event);
+  void takeMemory(const Event& event);
+  void takeName(const Event& event);
+  void add(const PipelineLabel& label, std::int32_t track, Ns start, Ns duration, const Event& event);
+  std::int32_t trackOf(const Event& event, bool device, bool own);
+  std::int64_t numberOf(std::string_view token);
+  void reserve();
+  void nameTracks();
+  void finish();
+
+  EventWindows windows_;
+  FileEvents file_;
+  json::parser parser_;
+  std::unordered_map<std::uint64_t, std::int32_t> tracks_;      ///< by numbers of process and thread, and what kind
+  std::unordered_map<std::string, std::int64_t> texts_;         ///< numbers of processes and threads that are texts
+  std::string lastProcess_, lastThread_;                        ///< events of a thread often follow each other
+  std::int32_t lastTrack_ = -1;
+  std::map<std::int64_t, std::string> processNames_;
+  std::map<std::pair<std::int64_t, std::int64_t>, std::string> threadNames_;
+  std::unordered_map<std::int32_t, std::vector<Open>> open_;    ///< by track
+};
+
+/// Processes and threads are numbers, or now and then words; the latter count down from −1.
+std::int64_t ChromeReader::numberOf(std::string_view token) {
+  if (const auto number = wholeNumber<std::int64_t>(token)) {
+    if (*number >= 0 && *number < (std::int64_t{1} << 31)) return *number;
+  }
+  return texts_.try_emplace(std::string(token), -1 - static_cast<std::int64_t>(texts_.size())).first->second;
+}
+
+std::int32_t ChromeReader::trackOf(const Event& event, bool device, bool own) {
+  const bool again = lastTrack_ >= 0 && event.process == lastProcess_ && event.thread == lastThread_;
+  if (again && file_.tracks[static_cast<std::size_t>(lastTrack_)].device == device && file_.tracks[static_cast<std::size_t>(lastTrack_)].own == own) return lastTrack_;
+  const std::int64_t process = numberOf(event.process), thread = numberOf(event.thread);
+  // 31 bits and a sign for each, then the two flags: a collision would need 2^29 texts.
+  const std::uint64_t key = (static_cast<std::uint64_t>(process) << 34U) ^ ((static_cast<std::uint64_t>(thread) & 0xFFFFFFFFU) << 2U) ^ (device ? 1U : 0U) ^ (own ? 2U : 0U);
+  const auto [at, isNew] = tracks_.try_emplace(key, static_cast<std::int32_t>(file_.tracks.size()));
+  if (isNew) file_.tracks.push_back({.process = process, .thread = thread, .device = device, .own = own});
+  lastProcess_ = event.process;
+  lastThread_ = event.thread;
+  lastTrack_ = at->second;
+  return lastTrack_;
+}
+
+void ChromeReader::add(const PipelineLabel& label, std::int32_t track, Ns start, Ns duration, const Event& event) {
+  if (label.meaning == Meaning::Step) {
+    file_.marks.push_back({track, label.microbatch, start});
+    return;
+  }
+  const bool message = label.kind == SpanKind::SendForward || label.kind == SpanKind::SendBackward;
+  const bool own = file_.tracks[static_cast<std::size_t>(track)].own;
+  Span span{Rank(track), label.kind, Stage(label.stage), Microbatch(label.microbatch), Rank(-1), 0, start, start + duration};
+  if (own && message && event.to >= 0 && event.to < kMaxRanks) span.peer = Rank(static_cast<std::int32_t>(event.to));
+  if (own) span.bytes = std::clamp<std::int64_t>(event.bytes, 0, kLatestTime);
+  file_.spans.push_back(span);
+  if (!label.hasPartner) return;
+  span.kind = SpanKind::Backward;
+  span.stage = Stage(label.partnerStage);
+  span.microbatch = Microbatch(label.partnerMicrobatch);
+  file_.spans.push_back(span);
+}
+
+void ChromeReader::takeComplete(const Event& event, const PipelineLabel& label, bool own) {
+  if (label.meaning == Meaning::Unused) {
+    ++file_.unused;
+    return;
+  }
+  const auto start = nanoseconds(event.start), duration = nanoseconds(event.duration);
+  if (!start || !duration || *duration < 0 || *duration > kLongestDuration) {
+    ++file_.unusable;
+    return;
+  }
+  add(label, trackOf(event, event.category == "gpu_user_annotation", own), *start, *duration, event);
+}
+
+void ChromeReader::takeBegin(const Event& event) {
+  const auto start = nanoseconds(event.start);
+  std::vector<Open>& open = open_[trackOf(event, event.category == "gpu_user_annotation", false)];
+  PipelineLabel label = torchLabel(event.name);
+  if (!start) {
+    file_.unusable += label.meaning != Meaning::None ? 1 : 0;
+    label = {};
+  }
+  if (open.size() >= kDeepestNesting) throw UsageError(fmt::format("{} opens {} events on one thread without closing any; it is no usable trace", file_.source, open.size()));
+  open.push_back({label, start.value_or(0)});
+}
+
+void ChromeReader::takeEnd(const Event& event) {
+  const std::int32_t track = trackOf(event, event.category == "gpu_user_annotation", false);
+  std::vector<Open>& open = open_[track];
+  const auto end = nanoseconds(event.start);
+  if (open.empty()) {
+    file_.unclosed += torchLabel(event.name).meaning != Meaning::None ? 1 : 0;
+    return;
+  }
+  const Open begin = open.back();
+  open.pop_back();
+  if (begin.label.meaning == Meaning::None) return;
+  if (begin.label.meaning == Meaning::Unused) {
+    ++file_.unused;
+  } else if (!end || *end < begin.start || *end - begin.start > kLongestDuration) {
+    ++file_.unusable;
+  } else {
+    add(begin.label, track, begin.start, *end - begin.start, event);
+  }
+}
+
+void ChromeReader::takeCounter(const Event& event) {
+  constexpr std::string_view kCounter = "memory of rank ";
+  if (!event.name.starts_with(kCounter)) return;
+  const auto rank = wholeNumber<std::int32_t>(event.name.substr(kCounter.size()));
+  const auto time = nanoseconds(event.start);
+  if (!rank || *rank < 0 || *rank >= kMaxRanks || !time || event.bytes < 0) {
+    ++file_.unusable;
+    return;
+  }
+  // The counter of a trace belongs to its process; the rank is in its name.
+  Event place = event;
+  place.thread = std::string_view(event.name).substr(kCounter.size());
+  file_.memory.push_back({Rank(trackOf(place, false, true)), *time, event.bytes});
+}
+
+void ChromeReader::takeMemory(const Event& event) {
+  const auto time = nanoseconds(event.start);
+  if (event.allocated < 0 || !time) return;
+  file_.memory.push_back({Rank(trackOf(event, event.deviceType != 0, false)), *time, event.allocated});
+}
+
+void ChromeReader::takeName(const Event& event) {
+  constexpr std::size_t kMostNames = 1'000'000, kLongestName = 200;
+  if (threadNames_.size() > kMostNames || processNames_.size() > kMostNames) return;
+  std::string name;
+  const std::string quoted = "\"" + std::string(event.argumentName.substr(0, kLongestName)) + "\"";
+  simdjson::dom::parser parser;
+  std::string_view text;
+  // The escapes of a name are resolved; one that was cut within an escape stays as it is.
+  name = parser.parse(quoted).get(text) == simdjson::SUCCESS ? std::string(text) : std::string(event.argumentName.substr(0, kLongestName));
+  if (event.name == "process_name") processNames_[numberOf(event.process)] = name;
+  if (event.name == "thread_name") threadNames_[{numberOf(event.process), numberOf(event.thread)}] = name;
+}
+
+void ChromeReader::take(const Event& event) {
+  ++file_.events;
+  switch (event.phase) {
+    case 'X': {
+      const bool own = isOwnCategory(event.category);
+      const PipelineLabel label = own ? ownLabel(event.name) : torchLabel(event.name);
+      if (label.meaning != Meaning::None) takeComplete(event, label, own);
+      break;
+    }
+    case 'B': takeBegin(event); break;
+    case 'E': takeEnd(event); break;
+    case 'C': takeCounter(event); break;
+    case 'i':
+    case 'I':
+      if (event.name == "[memory]") takeMemory(event);
+      break;
+    case 'M': takeName(event); break;
+    default: break;
+  }
+}
+
+void ChromeReader::readWindow(std::string_view events) {
+  const auto refuse = [&](simdjson::error_code problem) {
+    throw UsageError(fmt::format("{} is damaged: its JSON is broken about {} bytes in ({}); record or copy it again", file_.source, windows_.position() - events.size() / 2, simdjson::error_message(problem)));
+  };
+  json::document document;
+  const simdjson::padded_string_view text(events.data(), events.size(), events.size() + EventWindows::kPadding);
+  auto problem = parser_.iterate(text).get(document);
+  if (problem == simdjson::UTF8_ERROR) {  // labels are ASCII: what a foreign name holds does not matter
+    windows_.replaceBeyondAscii(events);
+    problem = parser_.iterate(text).get(document);
+  }
+  if (problem != simdjson::SUCCESS) refuse(problem);
+  json::array array;
+  if (const auto broken = document.get_array().get(array)) refuse(broken);
+  for (auto element : array) {
+    json::value value;
+    if (const auto broken = element.get(value)) refuse(broken);
+    json::object object;
+    const auto notObject = value.get_object().get(object);
+    if (notObject == simdjson::INCORRECT_TYPE) continue;
+    if (notObject != simdjson::SUCCESS) refuse(notObject);
+    Event event;
+    if (const auto broken = readEvent(object, event)) refuse(broken);
+    take(event);
+  }
+}
+
+/// Room for as many spans as the part read so far promises: growing step by step would need up to three times the memory.
+void ChromeReader::reserve() {
+  constexpr std::size_t kShortest = 40;  ///< no event with a label takes fewer bytes
+  if (file_.spans.size() < file_.spans.capacity() / 2 || windows_.position() == 0) return;
+  const double expected = 1.05 * static_cast<double>(file_.spans.size()) * static_cast<double>(windows_.size()) / static_cast<double>(windows_.position());
+  const auto most = static_cast<double>(windows_.size() / kShortest + 1);
+  file_.spans.reserve(static_cast<std::size_t>(std::min(expected, most)));
+}
+
+void ChromeReader::nameTracks() {
+  std::set<std::int64_t> own;
+  for (const EventTrack& track : file_.tracks) {
+    if (track.own) own.insert(track.process);
+  }
+  // Every rank this program names a thread for counts, also one without a span.
+  for (const auto& [place, name] : threadNames_) {
+    if (own.contains(place.first)) {
+      const std::uint64_t key = (static_cast<std::uint64_t>(place.first) << 34U) ^ ((static_cast<std::uint64_t>(place.second) & 0xFFFFFFFFU) << 2U) ^ 2U;
+      if (tracks_.try_emplace(key, static_cast<std::int32_t>(file_.tracks.size())).second) {
+        file_.tracks.push_back({.process = place.first, .thread = place.second, .device = false, .own = true});
+      }
+    }
+  }
+  for (EventTrack& track : file_.tracks) {
+    if (const auto name = processNames_.find(track.process); name != processNames_.end()) track.processName = name->second;
+    if (const auto name = threadNames_.find({track.process, track.thread}); name != threadNames_.end()) track.threadName = name->second;
+  }
+}
+
+void ChromeReader::finish() {
+  for (const auto& [track, open] : open_) {
+    file_.unclosed += static_cast<std::uint64_t>(std::count_if(open.begin(), open.end(), [](const Open& o) { return o.label.meaning == Meaning::Action; }));
+  }
+  nameTracks();
+  file_.truncated = windows_.isTruncated();
+  const auto& members = windows_.members();
+  if (const auto base = members.find("baseTimeNanoseconds"); base != members.end()) {
+    file_.origin = wholeNumber<std::int64_t>(base->second).value_or(0);
+    if (file_.origin < 0 || file_.origin > kLatestTime) file_.origin = 0;
+  }
+  if (const auto info = members.find("distributedInfo"); info != members.end()) {
+    simdjson::dom::parser parser;
+    std::int64_t rank = -1;
+    if (parser.parse(info->second)["rank"].get(rank) == simdjson::SUCCESS && rank >= 0 && rank < (std::int64_t{1} << 31)) file_.rank = static_cast<std::int32_t>(rank);
+  }
+}
+
+std::optional<FileEvents> ChromeReader::read(const std::function<bool(std::uint64_t)>& advance) {
+  std::string_view events;
+  while (windows_.next(events)) {
+    if (!events.empty()) readWindow(events);
+    reserve();
+    if (!advance(windows_.position())) return std::nullopt;
+  }
+  if (!windows_.hasEvents()) throw UsageError(fmt::format("{} holds no trace: it has no list traceEvents; open a trace of torch.profiler or of this program", file_.source));
+  finish();
+  return std::move(file_);
+}
+
+}  // namespace
+
+std::optional<FileEvents> readChromeFile(const std::string& path, const std::function<bool(std::uint64_t)>& advance) { return ChromeReader(path).read(advance); }
+
+}  // namespace pw

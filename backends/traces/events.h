@@ -1,0 +1,71 @@
+#pragma once
+
+// Internal to the import of traces: what one file holds, before ranks and steps are known.
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "backends/traces/import.h"
+
+namespace pw {
+
+/// Times an import takes from a file [ns]: points within 69 years of its origin (files may count from 1970), durations up to 46 days. So the
+/// sum of a file's origin and a time, and the difference of two such sums, stay within 64 bits.
+inline constexpr Ns kLatestTime = 2'200'000'000'000'000'000;
+inline constexpr Ns kLongestDuration = 4'000'000'000'000'000;
+
+/// A thread of a process of a file.
+struct EventTrack {
+  std::int64_t process = 0, thread = 0;  ///< as the file numbers them, or below 0 where it names them
+  bool device = false;                   ///< spans of a device's stream, not of the program that feeds it
+  bool own = false;                      ///< written by this program
+  std::string processName = {}, threadName = {};
+};
+
+/// A step the profiler marked, on a track.
+struct StepMark {
+  std::int32_t track = 0;
+  std::int32_t number = 0;
+  Ns start = 0;
+};
+
+/// The pipeline's spans of one file. Times count from any origin, one for the file.
+struct FileEvents {
+  std::string source;                 ///< path, for people
+  std::vector<Span> spans;            ///< `rank`: the track. `stage` −1 of F and B: the only one of its rank. Peer of messages: −1 where unknown
+  std::vector<EventTrack> tracks;
+  std::vector<MemorySample> memory;   ///< `rank`: the rank of the counter where `own`, else the track
+  std::vector<StepMark> marks;
+  std::optional<std::int32_t> rank;   ///< of the job, where the file says so
+  Ns origin = 0;                      ///< absolute time of the file's 0, where it says so
+  bool truncated = false;
+  std::uint64_t events = 0;           ///< all, pipeline or not
+  std::uint64_t unused = 0;           ///< UNSHARD and RESHARD
+  std::uint64_t unusable = 0;         ///< pipeline events without usable times
+  std::uint64_t unclosed = 0;         ///< B without E, or E without B
+};
+
+/// Reads a Chrome JSON file; `advance` is told of bytes read and says whether to go on. Nothing when it said no. Throws UsageError for a file
+/// that is no such JSON.
+[[nodiscard]] std::optional<FileEvents> readChromeFile(const std::string& path, const std::function<bool(std::uint64_t bytes)>& advance);
+
+/// Makes steps of the files' events: finds ranks, aligns clocks, splits, cuts what overlaps. Throws UsageError when no pipeline span is there.
+[[nodiscard]] ImportedTrace assemble(std::vector<FileEvents> files, std::string title);
+
+/// Reads what Primus dumps. `folder` holds config.json and pp_rank_N.json.
+[[nodiscard]] ImportedTrace readPrimus(const std::string& folder);
+
+/// Sorts by (start, rank, end, …), as `Trace` has them; quick where sorted runs follow each other.
+void sortSpans(std::vector<Span>& spans);
+
+/// Cuts compute spans of each rank so that none overlaps another, slots apart; drops what lies inside another. Sorted spans in, sorted out.
+/// Returns how many were cut or dropped. Linear.
+std::size_t cutOverlaps(std::vector<Span>& spans, int ranks);
+
+/// Number and noun: `1 event`, `12 events`.
+[[nodiscard]] std::string countedEvents(std::uint64_t number, const std::string& noun);
+
+}  // namespace pw

@@ -1,0 +1,322 @@
+#include "backends/traces/ranks.h"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <filesystem>
+#include <limits>
+#include <map>
+#include <optional>
+#include <string_view>
+#include <system_error>
+#include <unordered_map>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "schedules/error.h"
+#include "schedules/units.h"
+
+namespace pw {
+namespace {
+
+/// What orders ranks: first those the file names, then guesses.
+using RankKey = std::pair<int, std::int64_t>;
+constexpr int kNamed = 0, kGuessed = 1;
+
+/// A forward this many times later than all forwards of its rank take together was not waiting: clocks differ.
+constexpr Ns kFarApart = 10;
+
+bool isDigit(char c) { return c >= '0' && c <= '9'; }
+
+/// The number behind the first `rank` in a name: `rank 3`, `pp_rank_3.json`, `[Rank3]`.
+std::optional<std::int64_t> rankIn(std::string name) {
+  std::transform(name.begin(), name.end(), name.begin(), [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; });
+  for (std::size_t at = name.find("rank"); at != std::string::npos; at = name.find("rank", at + 1)) {
+    std::size_t digit = at + 4;
+    while (digit < name.size() && (name[digit] == ' ' || name[digit] == '_' || name[digit] == '-' || name[digit] == '=' || name[digit] == '.')) ++digit;
+    std::int64_t number = 0;
+    const auto [end, problem] = std::from_chars(name.data() + digit, name.data() + name.size(), number);
+    if (digit < name.size() && isDigit(name[digit]) && problem == std::errc() && number < (std::int64_t{1} << 31)) return number;
+  }
+  return std::nullopt;
+}
+
+/// Time of compute spans by track.
+std::vector<Ns> computeTimes(const FileEvents& file) {
+  std::vector<Ns> times(file.tracks.size(), -1);  // −1: no pipeline span at all
+  for (const Span& span : file.spans) {
+    Ns& time = times[span.rank.index()];
+    time = std::max<Ns>(time, 0);
+    if (isCompute(span.kind) && time < std::numeric_limits<Ns>::max() / 2) time += std::min(span.end - span.start, kLongestDuration);
+  }
+  return times;
+}
+
+class Mapper {
+ public:
+  Mapper(const std::vector<FileEvents>& files, std::vector<std::string>& notes) : files_(files), notes_(notes) {}
+  RankMap map() &&;
+
+ private:
+  void mapOwn(std::size_t file);
+  void keyOf(std::size_t file);
+  void chooseStreams(std::size_t file);
+  void number();
+
+  const std::vector<FileEvents>& files_;
+  std::vector<std::string>& notes_;
+  RankMap map_;
+  std::vector<std::vector<Ns>> times_;
+  std::vector<std::vector<std::optional<RankKey>>> keys_;
+  bool deviceChosen_ = false;
+};
+
+/// Each process this program wrote is a trace; its threads are named after their rank.
+void Mapper::mapOwn(std::size_t file) {
+  std::map<std::int64_t, std::int32_t> traces;
+  const std::vector<EventTrack>& tracks = files_[file].tracks;
+  for (const EventTrack& track : tracks) {
+    if (track.own) traces.try_emplace(track.process, 0);
+  }
+  for (auto& [process, number] : traces) {  // in the order they were written
+    number = static_cast<std::int32_t>(map_.traces.size());
+    map_.traces.push_back({.name = {}, .own = true, .ranks = 0});
+  }
+  for (std::size_t t = 0; t < tracks.size(); ++t) {
+    if (!tracks[t].own) continue;
+    TrackTarget& target = map_.targets[file][t];
+    const std::int64_t rank = rankIn(tracks[t].threadName).value_or(tracks[t].thread);
+    if (rank < 0 || rank >= kMaxRanks) continue;
+    target.trace = traces.at(tracks[t].process);
+    target.rank = static_cast<std::int32_t>(rank);
+    RankMap::Traced& trace = map_.traces[static_cast<std::size_t>(target.trace)];
+    if (trace.name.empty()) trace.name = tracks[t].processName;
+    trace.ranks = std::max(trace.ranks, target.rank + 1);
+  }
+}
+
+/// Finds the key of each track that has pipeline spans and is not our own.
+void Mapper::keyOf(std::size_t file) {
+  const FileEvents& events = files_[file];
+  std::vector<std::size_t> unnamed;
+  bool device = false;
+  std::map<std::int64_t, int> processes;
+  for (std::size_t t = 0; t < events.tracks.size(); ++t) {
+    const EventTrack& track = events.tracks[t];
+    if (track.own || times_[file][t] < 0) continue;
+    std::optional<std::int64_t> rank;
+    if (events.rank) rank = *events.rank;
+    if (!rank) rank = rankIn(track.threadName);
+    if (!rank) rank = rankIn(track.processName);
+    if (!rank && files_.size() > 1) rank = rankIn(std::filesystem::path(events.source).filename().string());
+    if (rank) {
+      keys_[file][t] = RankKey{kNamed, *rank};
+      continue;
+    }
+    unnamed.push_back(t);
+    device = device || track.device;
+    ++processes[track.process];
+  }
+  for (const std::size_t t : unnamed) {
+    const EventTrack& track = events.tracks[t];
+    if (device && !track.device) continue;  // the program that feeds the devices
+    if (files_.size() > 1) keys_[file][t] = RankKey{kGuessed, static_cast<std::int64_t>(file)};
+    else keys_[file][t] = RankKey{kGuessed, processes.size() > 1 ? track.process : track.thread};
+  }
+}
+
+/// Of a rank's tracks, device streams count before the program's thread, and of streams the one that computes longest.
+void Mapper::chooseStreams(std::size_t file) {
+  std::map<RankKey, std::size_t> streams;
+  const std::vector<EventTrack>& tracks = files_[file].tracks;
+  for (std::size_t t = 0; t < tracks.size(); ++t) {
+    if (!keys_[file][t] || !tracks[t].device || times_[file][t] <= 0) continue;
+    const auto [at, isNew] = streams.try_emplace(*keys_[file][t], t);
+    if (!isNew && times_[file][t] > times_[file][at->second]) at->second = t;
+  }
+  for (std::size_t t = 0; t < tracks.size(); ++t) {
+    if (!keys_[file][t]) continue;
+    const auto stream = streams.find(*keys_[file][t]);
+    if (stream == streams.end()) continue;
+    map_.targets[file][t].compute = t == stream->second;
+    deviceChosen_ = deviceChosen_ || !tracks[t].device;
+    if (!tracks[t].device) keys_[file][t].reset();
+  }
+}
+
+void Mapper::number() {
+  std::map<RankKey, std::int32_t> ranks;
+  for (const auto& keys : keys_) {
+    for (const auto& key : keys) {
+      if (key) ranks.try_emplace(*key, 0);
+    }
+  }
+  if (ranks.empty()) return;
+  if (ranks.size() > static_cast<std::size_t>(kMaxRanks)) {
+    throw UsageError(fmt::format("{} has pipeline events of {} ranks, more than {}; open the files of one pipeline", files_.front().source, ranks.size(), kMaxRanks));
+  }
+  std::int32_t next = 0;
+  std::string renamed;
+  for (auto& [key, rank] : ranks) {
+    rank = next++;
+    if (key.first == kNamed && key.second != rank && renamed.size() < 100) renamed += fmt::format("{}{} as {}", renamed.empty() ? "" : ", ", key.second, rank);
+  }
+  if (!renamed.empty()) notes_.push_back(fmt::format("Ranks are numbered from 0 here: rank {}{}.", renamed, renamed.size() < 100 ? "" : ", and so on"));
+  if (ranks.rbegin()->first.first == kGuessed && ranks.size() > 1) {
+    notes_.emplace_back(files_.size() > 1 ? "The files do not say their rank; they are ranks in the order of their names." : "The file does not say which rank is which; its processes, or threads, are ranks in their order.");
+  }
+  const auto trace = static_cast<std::int32_t>(map_.traces.size());
+  map_.traces.push_back({.name = {}, .own = false, .ranks = next});
+  for (std::size_t f = 0; f < files_.size(); ++f) {
+    for (std::size_t t = 0; t < keys_[f].size(); ++t) {
+      if (!keys_[f][t]) continue;
+      map_.targets[f][t].trace = trace;
+      map_.targets[f][t].rank = ranks.at(*keys_[f][t]);
+    }
+  }
+}
+
+RankMap Mapper::map() && {
+  for (std::size_t f = 0; f < files_.size(); ++f) {
+    times_.push_back(computeTimes(files_[f]));
+    keys_.emplace_back(files_[f].tracks.size());
+    map_.targets.emplace_back(files_[f].tracks.size());
+    mapOwn(f);
+    keyOf(f);
+    chooseStreams(f);
+  }
+  number();
+  // Memory and marks of a track without spans follow their rank, where the file has only one.
+  for (std::size_t f = 0; f < files_.size(); ++f) {
+    std::optional<TrackTarget> only;
+    bool several = false;
+    for (const TrackTarget& target : map_.targets[f]) {
+      several = several || (only && target.trace >= 0 && (only->trace != target.trace || only->rank != target.rank));
+      if (!only && target.trace >= 0) only = target;
+    }
+    for (TrackTarget& target : map_.targets[f]) {
+      const bool follows = target.trace < 0 && only && !several && !map_.traces[static_cast<std::size_t>(only->trace)].own;
+      if (follows) target = {.trace = only->trace, .rank = only->rank, .spans = false, .compute = false};
+    }
+  }
+  if (deviceChosen_) notes_.emplace_back("Times are those of the device's kernels; the program's own, which only starts them, were left out.");
+  return std::move(map_);
+}
+
+/// First forward of each stage and microbatch that a file holds, stages named.
+using Forwards = std::unordered_map<std::uint64_t, std::pair<Ns, Ns>>;
+
+std::uint64_t keyOf(std::int32_t stage, std::int32_t microbatch) { return (static_cast<std::uint64_t>(static_cast<std::uint32_t>(stage)) << 32U) | static_cast<std::uint32_t>(microbatch); }
+
+Forwards forwardsOf(const FileEvents& file, const std::vector<TrackTarget>& targets, Ns offset) {
+  Forwards forwards;
+  for (const Span& span : file.spans) {
+    const TrackTarget& target = targets[span.rank.index()];
+    if (span.kind != SpanKind::Forward || !target.takes(span)) continue;
+    const std::int32_t stage = span.stage.value >= 0 ? span.stage.value : target.rank;
+    const auto [at, isNew] = forwards.try_emplace(keyOf(stage, span.microbatch.value), span.start + offset, span.end + offset);
+    if (!isNew && span.start + offset < at->second.first) at->second = {span.start + offset, span.end + offset};
+  }
+  return forwards;
+}
+
+struct Slack {
+  Ns least = std::numeric_limits<Ns>::max();    ///< from the end of a forward to the end of the one that needs it
+  Ns most = std::numeric_limits<Ns>::min();
+  Ns shortest = std::numeric_limits<Ns>::max(); ///< forward of the later stage
+};
+
+/// How the forwards of `after` follow those of the stage before in `before`; nothing where no two are neighbours.
+std::optional<Slack> slackOf(const Forwards& before, const Forwards& after) {
+  Slack slack;
+  for (const auto& [key, times] : after) {
+    const auto stage = static_cast<std::int32_t>(key >> 32U);
+    if (stage == 0) continue;
+    const auto source = before.find(keyOf(stage - 1, static_cast<std::int32_t>(key & 0xFFFFFFFFU)));
+    if (source == before.end()) continue;
+    slack.least = std::min(slack.least, times.second - source->second.second);
+    slack.most = std::max(slack.most, times.second - source->second.second);
+    slack.shortest = std::min(slack.shortest, times.second - times.first);
+  }
+  return slack.shortest == std::numeric_limits<Ns>::max() ? std::nullopt : std::optional<Slack>(slack);
+}
+
+Ns extentOf(const Forwards& forwards) {
+  Ns first = std::numeric_limits<Ns>::max(), last = std::numeric_limits<Ns>::min();
+  for (const auto& [key, times] : forwards) {
+    first = std::min(first, times.first);
+    last = std::max(last, times.second);
+  }
+  return forwards.empty() ? 0 : last - first;
+}
+
+[[noreturn]] void refuseClock(const FileEvents& file) {
+  throw UsageError(fmt::format("{} was recorded years before or after the other files, so its clock cannot be right; open files of one recording", file.source));
+}
+
+/// Moves all times of a file by both; each of the sums stays within 64 bits, and what comes out is within twice kLatestTime.
+void shift(FileEvents& file, Ns offset, Ns move) {
+  const auto moved = [&](Ns time) {
+    const Ns sum = time + offset + move;
+    if (sum > 2 * kLatestTime - kLongestDuration || sum < -2 * kLatestTime) refuseClock(file);
+    return sum;
+  };
+  for (Span& span : file.spans) {
+    const Ns duration = span.end - span.start;
+    span.start = moved(span.start);
+    span.end = span.start + duration;
+  }
+  for (MemorySample& sample : file.memory) sample.time = moved(sample.time);
+  for (StepMark& mark : file.marks) mark.start = moved(mark.start);
+}
+
+}  // namespace
+
+RankMap mapRanks(const std::vector<FileEvents>& files, std::vector<std::string>& notes) { return Mapper(files, notes).map(); }
+
+void alignFiles(std::vector<FileEvents>& files, const RankMap& map, std::vector<std::string>& notes) {
+  if (files.size() < 2) return;
+  const auto lowestRank = [&](std::size_t f) {
+    std::int32_t lowest = std::numeric_limits<std::int32_t>::max();
+    for (const TrackTarget& target : map.targets[f]) {
+      if (target.trace >= 0 && !map.traces[static_cast<std::size_t>(target.trace)].own) lowest = std::min(lowest, target.rank);
+    }
+    return lowest;
+  };
+  std::vector<std::size_t> order;
+  for (std::size_t f = 0; f < files.size(); ++f) {
+    if (lowestRank(f) != std::numeric_limits<std::int32_t>::max()) order.push_back(f);
+  }
+  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return lowestRank(a) < lowestRank(b); });
+  if (order.size() < 2) return;
+
+  std::vector<Ns> offsets(files.size(), 0);
+  std::vector<Forwards> forwards(files.size());
+  for (const std::size_t f : order) {
+    offsets[f] = files[f].origin - files[order.front()].origin;
+    forwards[f] = forwardsOf(files[f], map.targets[f], offsets[f]);
+  }
+  bool disagree = false;
+  std::vector<Ns> moves(files.size(), 0);
+  for (std::size_t i = 1; i < order.size(); ++i) {
+    const std::size_t before = order[i - 1], after = order[i];
+    const auto slack = slackOf(forwards[before], forwards[after]);
+    moves[after] = moves[before];
+    if (!slack) continue;
+    const Ns extent = std::max(extentOf(forwards[before]), extentOf(forwards[after]));
+    if (slack->least >= 0 && slack->least / kFarApart <= extent) continue;  // none before its input, and not in another step
+    disagree = true;
+    if (std::abs(static_cast<double>(moves[before]) - static_cast<double>(slack->least)) > static_cast<double>(kLatestTime)) refuseClock(files[after]);
+    moves[after] = moves[before] - (slack->least - slack->shortest);
+  }
+  for (const std::size_t f : order) {
+    shift(files[f], offsets[f], disagree ? moves[f] : 0);
+    if (disagree && moves[f] != 0) {
+      notes.push_back(fmt::format("The clock of {} disagrees with its neighbour's: its times were moved by {} so that no forward ends before its input exists.",
+                                  std::filesystem::path(files[f].source).filename().string(), formatDuration(moves[f])));
+    }
+  }
+}
+
+}  // namespace pw

@@ -1,0 +1,86 @@
+#include <algorithm>
+#include <limits>
+#include <tuple>
+
+#include <fmt/format.h>
+
+#include "backends/traces/events.h"
+
+namespace pw {
+namespace {
+
+bool before(const Span& a, const Span& b) {
+  if (a.start != b.start) return a.start < b.start;
+  return std::tie(a.rank, a.end, a.kind, a.stage, a.microbatch, a.peer, a.bytes) < std::tie(b.rank, b.end, b.kind, b.stage, b.microbatch, b.peer, b.bytes);
+}
+
+/// Whether it holds its rank: neither a message or reduction beside it, nor a wait.
+bool holdsRank(const Span& span) {
+  switch (span.kind) {
+    case SpanKind::Forward:
+    case SpanKind::Backward:
+    case SpanKind::BackwardInput:
+    case SpanKind::BackwardWeight:
+    case SpanKind::Optimizer:
+    case SpanKind::Load:
+    case SpanKind::Store: return true;
+    case SpanKind::ReduceGrad: return !isBeside(span);
+    case SpanKind::SendForward:
+    case SpanKind::SendBackward:
+    case SpanKind::WaitForward:
+    case SpanKind::WaitBackward: return false;
+  }
+  return false;
+}
+
+}  // namespace
+
+void sortSpans(std::vector<Span>& spans) {
+  // A file holds its spans in order, or those of one rank behind another's: a few ascending runs, which merge faster than a sort from nothing.
+  constexpr std::size_t kMostRuns = 4096;
+  std::vector<std::size_t> runs{0};
+  for (std::size_t i = 1; i < spans.size() && runs.size() <= kMostRuns; ++i) {
+    if (before(spans[i], spans[i - 1])) runs.push_back(i);
+  }
+  if (runs.size() > kMostRuns) return std::sort(spans.begin(), spans.end(), before);
+  runs.push_back(spans.size());
+  const auto at = [&](std::size_t run) { return spans.begin() + static_cast<std::ptrdiff_t>(runs[run]); };
+  while (runs.size() > 2) {
+    std::vector<std::size_t> merged{0};
+    for (std::size_t r = 0; r + 1 < runs.size(); r += 2) {
+      const std::size_t last = std::min(r + 2, runs.size() - 1);
+      std::inplace_merge(at(r), at(r + 1), at(last), before);
+      merged.push_back(runs[last]);
+    }
+    runs = std::move(merged);
+  }
+}
+
+std::size_t cutOverlaps(std::vector<Span>& spans, int ranks) {
+  std::vector<Ns> busyUntil(static_cast<std::size_t>(ranks), std::numeric_limits<Ns>::min());
+  std::size_t changed = 0;
+  bool moved = false;
+  std::size_t kept = 0;
+  for (std::size_t i = 0; i < spans.size(); ++i) {
+    Span span = spans[i];
+    if (holdsRank(span)) {
+      Ns& until = busyUntil[span.rank.index()];
+      const bool slot = kept > 0 && isSlot(spans[kept - 1], span);
+      if (span.start < until && !slot) {
+        ++changed;
+        if (span.end <= until) continue;
+        span.start = until;
+        moved = true;
+      }
+      until = std::max(until, span.end);
+    }
+    spans[kept++] = span;
+  }
+  spans.resize(kept);
+  if (moved) sortSpans(spans);
+  return changed;
+}
+
+std::string countedEvents(std::uint64_t number, const std::string& noun) { return fmt::format("{} {}{}", number, noun, number == 1 ? "" : "s"); }
+
+}  // namespace pw
