@@ -13,12 +13,12 @@
 #include <cstdlib>
 #include <optional>
 
-#include "app/gui/candidates/candidates_panel.h"
-#include "app/gui/document.h"
-#include "app/gui/main_window.h"
-#include "app/gui/runs/runs_panel.h"
-#include "app/gui/theme.h"
-#include "app/gui/timeline/timeline_widget.h"
+#include "app/gui/candidates/panel.h"
+#include "app/gui/document/document.h"
+#include "app/gui/window/main_window.h"
+#include "app/gui/runs/panel.h"
+#include "app/gui/common/theme.h"
+#include "app/gui/timeline/widget.h"
 
 namespace {
 

@@ -9,10 +9,10 @@
 #include <functional>
 #include <vector>
 
-#include "app/gui/document.h"
-#include "app/gui/main_window.h"
-#include "app/gui/theme.h"
-#include "app/gui/timeline/timeline_widget.h"
+#include "app/gui/document/document.h"
+#include "app/gui/window/main_window.h"
+#include "app/gui/common/theme.h"
+#include "app/gui/timeline/widget.h"
 
 namespace pw::gui {
 namespace {

@@ -54,7 +54,7 @@ PRIVATE_HEADERS = {
 }
 # (which files, what they may not hold, the files that may, what to do instead)
 ONE_PLACE = (
-    (r"(app|engine|backends|simulator|schedules)/.*", r"[Jj]son(_t)?::(parse|accept|sax_parse)\(|QJsonDocument::fromJson\(", ("simulator/text/json_text.cpp", "app/gui/json_object.cpp"),
+    (r"(app|engine|backends|simulator|schedules)/.*", r"[Jj]son(_t)?::(parse|accept|sax_parse)\(|QJsonDocument::fromJson\(", ("simulator/text/json_text.cpp", "app/gui/common/json_object.cpp"),
      "JSON text is read with readJson (simulator/text/json_text.h), which has limits"),
     (r"app/cli/.*", r"fmt::print\(|std::(cout|cerr|clog)\b|\bf?(printf|puts|putchar)\(|\bfwrite\(", ("app/cli/output.cpp",),
      "the command line writes with print and warn (app/cli/output.h), which show control characters instead of obeying them"),

@@ -3,9 +3,9 @@
 #include <algorithm>
 #include <cmath>
 
-#include "app/gui/candidates/candidates_scatter.h"
-#include "app/gui/format.h"
-#include "app/gui/theme.h"
+#include "app/gui/candidates/scatter.h"
+#include "app/gui/common/format.h"
+#include "app/gui/common/theme.h"
 
 namespace pw::gui {
 namespace {

@@ -7,8 +7,8 @@
 #include <QRegularExpression>
 #include <QSpinBox>
 
-#include "app/gui/document.h"
-#include "app/gui/format.h"
+#include "app/gui/document/document.h"
+#include "app/gui/common/format.h"
 #include "schedules/error.h"
 #include "schedules/placement.h"
 

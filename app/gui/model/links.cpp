@@ -6,7 +6,7 @@
 #include <tuple>
 #include <utility>
 
-#include "app/gui/format.h"
+#include "app/gui/common/format.h"
 #include "schedules/error.h"
 #include "simulator/model/graph_facts.h"
 

@@ -4,7 +4,7 @@
 #include <optional>
 #include <vector>
 
-#include "app/gui/document.h"
+#include "app/gui/document/document.h"
 
 namespace pw::gui {
 

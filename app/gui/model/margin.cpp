@@ -11,10 +11,10 @@
 #include <cmath>
 #include <utility>
 
-#include "app/gui/format.h"
+#include "app/gui/common/format.h"
 #include "app/gui/model/split_handle.h"
 #include "app/gui/model/tree_view.h"
-#include "app/gui/theme.h"
+#include "app/gui/common/theme.h"
 
 namespace pw::gui {
 namespace {

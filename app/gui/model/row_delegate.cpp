@@ -3,7 +3,7 @@
 #include <algorithm>
 
 #include "app/gui/model/tree_view.h"
-#include "app/gui/theme.h"
+#include "app/gui/common/theme.h"
 
 namespace pw::gui {
 namespace {

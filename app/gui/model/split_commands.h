@@ -2,7 +2,7 @@
 
 #include <QObject>
 
-#include "app/gui/jobs.h"
+#include "app/gui/common/jobs.h"
 #include "app/gui/model/split_rules.h"
 
 class QMenu;

@@ -6,7 +6,7 @@
 #include <QPainter>
 #include <QToolTip>
 
-#include "app/gui/theme.h"
+#include "app/gui/common/theme.h"
 
 namespace pw::gui {
 namespace {

@@ -6,7 +6,7 @@
 #include <optional>
 #include <vector>
 
-#include "app/gui/document.h"
+#include "app/gui/document/document.h"
 
 namespace pw::gui {
 

@@ -3,8 +3,8 @@
 #include <QHeaderView>
 #include <QPixmap>
 
-#include "app/gui/format.h"
-#include "app/gui/theme.h"
+#include "app/gui/common/format.h"
+#include "app/gui/common/theme.h"
 
 namespace pw::gui {
 

@@ -3,7 +3,7 @@
 #include <QCoreApplication>
 #include <algorithm>
 
-#include "app/gui/format.h"
+#include "app/gui/common/format.h"
 #include "app/gui/model/links.h"
 
 namespace pw::gui {

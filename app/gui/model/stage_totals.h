@@ -3,7 +3,7 @@
 #include <QString>
 #include <vector>
 
-#include "app/gui/document.h"
+#include "app/gui/document/document.h"
 
 namespace pw::gui {
 

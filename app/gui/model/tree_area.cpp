@@ -11,7 +11,7 @@
 
 #include "app/gui/model/margin.h"
 #include "app/gui/model/tree_view.h"
-#include "app/gui/theme.h"
+#include "app/gui/common/theme.h"
 
 namespace pw::gui {
 

@@ -3,7 +3,7 @@
 #include <QStringList>
 #include <utility>
 
-#include "app/gui/format.h"
+#include "app/gui/common/format.h"
 #include "app/gui/model/row_geometry.h"
 
 namespace pw::gui {

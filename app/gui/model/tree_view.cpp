@@ -9,7 +9,7 @@
 #include <cmath>
 #include <utility>
 
-#include "app/gui/theme.h"
+#include "app/gui/common/theme.h"
 
 namespace pw::gui {
 namespace {

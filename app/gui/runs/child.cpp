@@ -10,7 +10,7 @@
 #include <QTimer>
 #include <csignal>
 
-#include "app/gui/json_object.h"
+#include "app/gui/common/json_object.h"
 
 namespace pw::gui {
 namespace {

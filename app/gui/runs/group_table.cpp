@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <cmath>
 
-#include "app/gui/format.h"
+#include "app/gui/common/format.h"
 #include "app/gui/runs/verdict.h"
-#include "app/gui/theme.h"
+#include "app/gui/common/theme.h"
 
 namespace pw::gui {
 namespace {

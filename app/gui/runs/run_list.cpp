@@ -8,8 +8,8 @@
 #include <QSize>
 #include <utility>
 
-#include "app/gui/format.h"
-#include "app/gui/theme.h"
+#include "app/gui/common/format.h"
+#include "app/gui/common/theme.h"
 
 namespace pw::gui {
 namespace {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "app/gui/document.h"
+#include "app/gui/document/document.h"
 
 namespace pw::gui {
 

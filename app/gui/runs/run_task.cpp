@@ -8,8 +8,8 @@
 #include <tuple>
 #include <utility>
 
-#include "app/gui/jobs.h"
-#include "app/gui/json_object.h"
+#include "app/gui/common/jobs.h"
+#include "app/gui/common/json_object.h"
 #include "app/gui/runs/child.h"
 #include "backends/host/files.h"
 #include "engine/live_spans.h"

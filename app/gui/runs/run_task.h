@@ -4,7 +4,7 @@
 #include <QString>
 #include <memory>
 
-#include "app/gui/document.h"
+#include "app/gui/document/document.h"
 
 namespace pw::gui {
 

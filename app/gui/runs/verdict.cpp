@@ -8,7 +8,7 @@
 #include <map>
 #include <utility>
 
-#include "app/gui/format.h"
+#include "app/gui/common/format.h"
 #include "schedules/error.h"
 #include "simulator/step/replay.h"
 

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <iterator>
 
-#include "app/gui/format.h"
+#include "app/gui/common/format.h"
 #include "app/gui/timeline/explanations.h"
 
 namespace pw::gui {

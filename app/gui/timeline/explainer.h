@@ -3,7 +3,7 @@
 #include <QObject>
 #include <memory>
 
-#include "app/gui/jobs.h"
+#include "app/gui/common/jobs.h"
 #include "simulator/step/explain.h"
 #include "simulator/plan/predictor.h"
 

@@ -5,7 +5,7 @@
 #include <algorithm>
 #include <tuple>
 
-#include "app/gui/format.h"
+#include "app/gui/common/format.h"
 
 namespace pw::gui {
 namespace {

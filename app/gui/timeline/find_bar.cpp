@@ -8,7 +8,7 @@
 #include <QStyle>
 #include <QToolButton>
 
-#include "app/gui/theme.h"
+#include "app/gui/common/theme.h"
 
 namespace pw::gui {
 

@@ -8,7 +8,7 @@
 #include <limits>
 #include <tuple>
 
-#include "app/gui/json_object.h"
+#include "app/gui/common/json_object.h"
 
 namespace pw::gui {
 namespace {

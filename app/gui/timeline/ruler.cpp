@@ -7,7 +7,7 @@
 #include <array>
 #include <cmath>
 
-#include "app/gui/format.h"
+#include "app/gui/common/format.h"
 #include "app/gui/timeline/look.h"
 
 namespace pw::gui {

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "app/gui/theme.h"
+#include "app/gui/common/theme.h"
 #include "app/gui/timeline/viewport.h"
 #include "simulator/report/timeline.h"
 

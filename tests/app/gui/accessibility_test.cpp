@@ -8,7 +8,7 @@
 #include <QStandardItemModel>
 #include <cmath>
 
-#include "app/gui/exporting.h"
+#include "app/gui/window/exporting.h"
 #include "tests/app/gui/window_fixture.h"
 
 namespace pw::gui {

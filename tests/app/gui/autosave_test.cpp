@@ -1,4 +1,4 @@
-#include "app/gui/autosave.h"
+#include "app/gui/window/autosave.h"
 
 #include <gtest/gtest.h>
 
@@ -10,9 +10,9 @@
 #include <QTest>
 #include <QTimer>
 
-#include "app/gui/document.h"
-#include "app/gui/loading.h"
-#include "app/gui/main_window.h"
+#include "app/gui/document/document.h"
+#include "app/gui/document/loading.h"
+#include "app/gui/window/main_window.h"
 #include "backends/host/files.h"
 
 namespace pw::gui {

@@ -12,12 +12,12 @@
 #include <cmath>
 #include <random>
 
-#include "app/gui/candidates/candidates_model.h"
-#include "app/gui/candidates/candidates_panel.h"
-#include "app/gui/candidates/candidates_scatter.h"
+#include "app/gui/candidates/model.h"
+#include "app/gui/candidates/panel.h"
+#include "app/gui/candidates/scatter.h"
 #include "app/gui/candidates/search_options.h"
-#include "app/gui/document.h"
-#include "app/gui/loading.h"
+#include "app/gui/document/document.h"
+#include "app/gui/document/loading.h"
 #include "tests/support/graph_builder.h"
 
 namespace pw::gui {

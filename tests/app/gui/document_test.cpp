@@ -1,11 +1,11 @@
-#include "app/gui/document.h"
+#include "app/gui/document/document.h"
 
 #include <gtest/gtest.h>
 
 #include <QSignalSpy>
 #include <QTest>
 
-#include "app/gui/loading.h"
+#include "app/gui/document/loading.h"
 #include "schedules/error.h"
 
 namespace pw::gui {

@@ -1,8 +1,8 @@
 // Damaged projects and views: opened, shown and predicted, or refused in one sentence.
 #include <nlohmann/json.hpp>
 
-#include "app/gui/json_object.h"
-#include "app/gui/loading.h"
+#include "app/gui/common/json_object.h"
+#include "app/gui/document/loading.h"
 #include "app/gui/timeline/navigation.h"
 #include "backends/host/files.h"
 #include "tests/app/gui/window_fixture.h"

@@ -5,14 +5,14 @@
 #include <QTemporaryDir>
 #include <QTest>
 
-#include "app/gui/candidates/candidates_panel.h"
-#include "app/gui/document.h"
-#include "app/gui/main_window.h"
+#include "app/gui/candidates/panel.h"
+#include "app/gui/document/document.h"
+#include "app/gui/window/main_window.h"
 #include "app/gui/model/margin.h"
 #include "app/gui/model/split_handle.h"
-#include "app/gui/runs/runs_panel.h"
-#include "app/gui/theme.h"
-#include "app/gui/timeline/timeline_widget.h"
+#include "app/gui/runs/panel.h"
+#include "app/gui/common/theme.h"
+#include "app/gui/timeline/widget.h"
 
 namespace pw::gui {
 

@@ -1,4 +1,4 @@
-#include "app/gui/model/model_panel.h"
+#include "app/gui/model/panel.h"
 
 #include <gtest/gtest.h>
 
@@ -12,8 +12,8 @@
 #include <algorithm>
 #include <ctime>
 
-#include "app/gui/document.h"
-#include "app/gui/loading.h"
+#include "app/gui/document/document.h"
+#include "app/gui/document/loading.h"
 #include "app/gui/model/margin.h"
 #include "app/gui/model/split_handle.h"
 #include "app/gui/model/stage_list.h"

@@ -1,5 +1,5 @@
 // The Runs panel: history, comparison, and children that are tiny shell scripts.
-#include "app/gui/runs/runs_panel.h"
+#include "app/gui/runs/panel.h"
 
 #include <gtest/gtest.h>
 
@@ -12,8 +12,8 @@
 #include <QTreeView>
 #include <fstream>
 
-#include "app/gui/document.h"
-#include "app/gui/loading.h"
+#include "app/gui/document/document.h"
+#include "app/gui/document/loading.h"
 #include "app/gui/runs/comparison_view.h"
 #include "app/gui/runs/group_table.h"
 #include "app/gui/runs/run_controls.h"

@@ -12,10 +12,10 @@
 #include <memory>
 #include <string_view>
 
-#include "app/gui/document.h"
-#include "app/gui/loading.h"
+#include "app/gui/document/document.h"
+#include "app/gui/document/loading.h"
 #include "app/gui/timeline/dependencies.h"
-#include "app/gui/timeline/timeline_widget.h"
+#include "app/gui/timeline/widget.h"
 #include "tests/app/gui/timeline/small_prediction.h"
 
 namespace pw::gui {

@@ -1,0 +1,236 @@
+#include "app/gui/candidates/model.h"
+
+#include <QColor>
+#include <QFont>
+#include <algorithm>
+#include <utility>
+
+#include "app/gui/common/format.h"
+#include "app/gui/common/theme.h"
+
+namespace pw::gui {
+namespace {
+
+bool isNumber(int column) {
+  switch (static_cast<CandidatesModel::Column>(column)) {
+    case CandidatesModel::Stages: case CandidatesModel::Microbatches: case CandidatesModel::Step: case CandidatesModel::Samples: case CandidatesModel::Bubble:
+    case CandidatesModel::Peak: return true;
+    case CandidatesModel::Schedule: case CandidatesModel::Splits: case CandidatesModel::Recompute: case CandidatesModel::Fits: case CandidatesModel::kColumns: return false;
+  }
+  return false;
+}
+
+QString recomputeOf(const PlanRequest& request) {
+  QStringList words;
+  for (const std::string& word : request.recompute) words << QString::fromStdString(word);
+  const QString text = words.join(QStringLiteral(", "));
+  if (text == QLatin1String("none")) return QStringLiteral("–");
+  if (text == QLatin1String("full")) return CandidatesModel::tr("all");
+  if (text == QLatin1String("auto")) return CandidatesModel::tr("as needed");
+  return text;
+}
+
+QString splitOf(const Candidate& c) {
+  const QString balance = c.split == "marks" ? CandidatesModel::tr("as marked") : CandidatesModel::tr("by %1").arg(QString::fromStdString(c.split));
+  return c.moves == 0 ? balance : CandidatesModel::tr("%1, %2 moved").arg(balance).arg(c.moves);
+}
+
+QString headerOf(int column) {
+  switch (static_cast<CandidatesModel::Column>(column)) {
+    case CandidatesModel::Schedule: return CandidatesModel::tr("Schedule");
+    case CandidatesModel::Stages: return CandidatesModel::tr("Stages");
+    case CandidatesModel::Microbatches: return CandidatesModel::tr("Microbatches");
+    case CandidatesModel::Splits: return CandidatesModel::tr("Splits");
+    case CandidatesModel::Recompute: return CandidatesModel::tr("Recompute");
+    case CandidatesModel::Step: return CandidatesModel::tr("Step");
+    case CandidatesModel::Samples: return CandidatesModel::tr("Samples/s");
+    case CandidatesModel::Bubble: return CandidatesModel::tr("Bubble");
+    case CandidatesModel::Peak: return CandidatesModel::tr("Peak memory");
+    case CandidatesModel::Fits: return CandidatesModel::tr("Fits");
+    case CandidatesModel::kColumns: break;
+  }
+  return {};
+}
+
+QString hintOf(int column) {
+  switch (static_cast<CandidatesModel::Column>(column)) {
+    case CandidatesModel::Microbatches: return CandidatesModel::tr("Number of microbatches × samples in each");
+    case CandidatesModel::Splits: return CandidatesModel::tr("What the stages balance, and how many splits were then moved to make the step shorter");
+    case CandidatesModel::Bubble: return CandidatesModel::tr("Idle time of all ranks as a share of the makespan");
+    case CandidatesModel::Peak: return CandidatesModel::tr("Most memory of any rank");
+    case CandidatesModel::Schedule: case CandidatesModel::Stages: case CandidatesModel::Recompute: case CandidatesModel::Step: case CandidatesModel::Samples:
+    case CandidatesModel::Fits: case CandidatesModel::kColumns: break;
+  }
+  return {};
+}
+
+}  // namespace
+
+bool isSamePlan(const PlanRequest& a, const PlanRequest& b) {
+  const auto batch = [](const PlanRequest& r) { return r.batch > 0 ? r.batch : r.microbatch * r.microbatches * r.replicas; };
+  return a.schedule == b.schedule && a.ranks == b.ranks && a.begins == b.begins && a.microbatches == b.microbatches && a.microbatch == b.microbatch && batch(a) == batch(b) &&
+         a.replicas == b.replicas && a.recompute == b.recompute;
+}
+
+void takeOver(const PlanRequest& wanted, PlanRequest& r) {
+  r.schedule = wanted.schedule;
+  r.ranks = wanted.ranks;
+  r.chunks = wanted.chunks;
+  r.microbatches = wanted.microbatches;
+  r.replicas = wanted.replicas;
+  r.microbatch = wanted.microbatch;
+  r.batch = wanted.batch == wanted.microbatch * wanted.microbatches * wanted.replicas ? 0 : wanted.batch;
+  r.begins = wanted.begins;
+  r.recompute = wanted.recompute;
+  if (wanted.recompute == std::vector<std::string>{"auto"}) r.memoryLimit = wanted.memoryLimit;
+}
+
+QString whyNot(const Candidate& c) {
+  if (c.fits) return {};
+  return CandidatesModel::tr("Needs %1 on a rank, %2 more than the limit of %3.").arg(size(c.peak), size(c.peak - c.request.memoryLimit), size(c.request.memoryLimit));
+}
+
+QString titleOf(const Candidate& c) {
+  const QString title = CandidatesModel::tr("%1, %2 microbatches of %3").arg(QString::fromStdString(c.request.schedule)).arg(c.request.microbatches).arg(c.request.microbatch);
+  return c.request.recompute == std::vector<std::string>{"none"} ? title : CandidatesModel::tr("%1, recompute %2").arg(title, recomputeOf(c.request));
+}
+
+void CandidatesModel::mark() {
+  markFront(candidates_);
+  markLeads(candidates_);
+  most_ = 0;
+  for (const Candidate& c : candidates_) most_ = std::max({most_, c.peak, c.request.memoryLimit});
+}
+
+void CandidatesModel::append(const std::vector<Candidate>& more) {
+  if (more.empty()) return;
+  const int first = rowCount();
+  beginInsertRows({}, first, first + static_cast<int>(more.size()) - 1);
+  candidates_.insert(candidates_.end(), more.begin(), more.end());
+  mark();
+  endInsertRows();
+  if (first > 0) emit dataChanged(index(0, 0), index(first - 1, kColumns - 1));
+}
+
+void CandidatesModel::set(std::vector<Candidate> all) {
+  beginResetModel();
+  candidates_ = std::move(all);
+  mark();
+  endResetModel();
+}
+
+void CandidatesModel::setCurrent(const std::optional<PlanRequest>& request) {
+  if (current_ == request) return;
+  current_ = request;
+  if (rowCount() > 0) emit dataChanged(index(0, 0), index(rowCount() - 1, kColumns - 1), {Qt::FontRole, Qt::ToolTipRole, Qt::AccessibleTextRole});
+}
+
+bool CandidatesModel::isCurrent(int row) const { return current_ && isSamePlan(*current_, at(row).request); }
+
+int CandidatesModel::rowOf(const PlanRequest& request) const {
+  const auto found = std::ranges::find(candidates_, request, &Candidate::request);
+  return found == candidates_.end() ? -1 : static_cast<int>(found - candidates_.begin());
+}
+
+int CandidatesModel::rowCount(const QModelIndex& parent) const { return parent.isValid() ? 0 : static_cast<int>(candidates_.size()); }
+
+int CandidatesModel::columnCount(const QModelIndex& parent) const { return parent.isValid() ? 0 : kColumns; }
+
+QString CandidatesModel::textOf(const Candidate& c, int column) const {
+  switch (static_cast<Column>(column)) {
+    case Schedule: return QString::fromStdString(c.request.schedule);
+    case Stages: return QString::number(c.stages);
+    case Microbatches: return QStringLiteral("%1 × %2").arg(c.request.microbatches).arg(c.request.microbatch);
+    case Splits: return splitOf(c);
+    case Recompute: return recomputeOf(c.request);
+    case Step: return duration(c.step);
+    case Samples: return c.samplesPerSecond < 1'000 ? QString::number(c.samplesPerSecond, 'f', 1) : count(c.samplesPerSecond);
+    case Bubble: return percent(c.bubbleFraction);
+    case Peak: return size(c.peak);
+    case Fits: return c.request.memoryLimit == 0 ? QStringLiteral("–") : c.fits ? tr("yes") : tr("no, + %1").arg(size(c.peak - c.request.memoryLimit));
+    case kColumns: break;
+  }
+  return {};
+}
+
+QVariant CandidatesModel::keyOf(const Candidate& c, int column) const {
+  switch (static_cast<Column>(column)) {
+    case Schedule: case Splits: case Recompute: return textOf(c, column);
+    case Stages: return c.stages;
+    case Microbatches: return c.request.microbatches;
+    case Step: return static_cast<qlonglong>(c.step);
+    case Samples: return c.samplesPerSecond;
+    case Bubble: return c.bubbleFraction;
+    case Peak: case Fits: return static_cast<qlonglong>(c.peak);
+    case kColumns: break;
+  }
+  return {};
+}
+
+QVariant CandidatesModel::data(const QModelIndex& index, int role) const {
+  if (!checkIndex(index, CheckIndexOption::IndexIsValid)) return {};
+  const Candidate& c = at(index.row());
+  const int column = index.column();
+  switch (role) {
+    case Qt::DisplayRole: return textOf(c, column);
+    case Qt::AccessibleTextRole: {
+      QString text = textOf(c, column);
+      if (column == Schedule && c.onFront) text = tr("%1, on the Pareto front").arg(text);
+      if (column == Schedule && isCurrent(index.row())) text = tr("%1, the current plan").arg(text);
+      return text;
+    }
+    case Qt::TextAlignmentRole: return QVariant(Qt::AlignVCenter | (isNumber(column) ? Qt::AlignRight : Qt::AlignLeft));
+    case Qt::ForegroundRole: return c.fits ? QVariant() : QVariant(currentTheme().faintText);
+    case Qt::FontRole: {
+      QFont font;
+      font.setBold(isCurrent(index.row()));
+      return font.bold() ? QVariant(font) : QVariant();
+    }
+    case Qt::ToolTipRole: {
+      QStringList lines{titleOf(c)};
+      if (isCurrent(index.row())) lines << tr("The current plan.");
+      if (c.onFront) lines << tr("On the Pareto front: nothing found is as fast with less memory.");
+      if (c.scaled) lines << tr("From costs measured at another microbatch size.");
+      if (!c.fits) lines << whyNot(c);
+      return lines.join(QLatin1Char('\n'));
+    }
+    case SortRole: return keyOf(c, column);
+    case FrontRole: return c.onFront;
+    case LeadsRole: return c.leads;
+    case ShareRole: return most_ > 0 ? static_cast<double>(c.peak) / static_cast<double>(most_) : 0.0;
+    default: return {};
+  }
+}
+
+QVariant CandidatesModel::headerData(int section, Qt::Orientation orientation, int role) const {
+  if (orientation != Qt::Horizontal || section < 0 || section >= kColumns) return {};
+  if (role == Qt::DisplayRole) return headerOf(section);
+  if (role == Qt::ToolTipRole) return hintOf(section);
+  if (role == Qt::TextAlignmentRole) return QVariant(Qt::AlignVCenter | (isNumber(section) ? Qt::AlignRight : Qt::AlignLeft));
+  return {};
+}
+
+CandidatesFilter::CandidatesFilter(QObject* parent) : QSortFilterProxyModel(parent) {
+  setSortRole(CandidatesModel::SortRole);
+  setDynamicSortFilter(true);
+}
+
+void CandidatesFilter::setShowsAll(bool all) {
+  all_ = all;
+  invalidateFilter();
+}
+
+bool CandidatesFilter::filterAcceptsRow(int row, const QModelIndex& parent) const {
+  const QModelIndex index = sourceModel()->index(row, 0, parent);
+  return all_ || index.data(CandidatesModel::FrontRole).toBool() || index.data(CandidatesModel::LeadsRole).toBool();
+}
+
+bool CandidatesFilter::lessThan(const QModelIndex& left, const QModelIndex& right) const {
+  const QVariant a = left.data(sortRole()), b = right.data(sortRole());
+  const QPartialOrdering order = QVariant::compare(a, b);
+  if (order == QPartialOrdering::Less) return true;
+  if (order == QPartialOrdering::Greater) return false;
+  return sortOrder() == Qt::AscendingOrder ? left.row() < right.row() : left.row() > right.row();  // equal ones stay in the order of the search
+}
+
+}  // namespace pw::gui

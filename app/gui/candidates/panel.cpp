@@ -1,0 +1,404 @@
+#include "app/gui/candidates/panel.h"
+
+#include <QCheckBox>
+#include <QEvent>
+#include <QHBoxLayout>
+#include <QLabel>
+#include <QProgressBar>
+#include <QPushButton>
+#include <QSplitter>
+#include <QStackedWidget>
+#include <QTableView>
+#include <QTimer>
+#include <QVBoxLayout>
+#include <algorithm>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include "app/gui/candidates/delegate.h"
+#include "app/gui/candidates/model.h"
+#include "app/gui/candidates/scatter.h"
+#include "app/gui/candidates/search_options.h"
+#include "app/gui/document/document.h"
+#include "app/gui/common/jobs.h"
+#include "app/gui/common/theme.h"
+#include "backends/resources/resources.h"
+
+namespace pw::gui {
+namespace {
+
+/// Candidates on their way from the searching threads to the window.
+struct Queue {
+  std::mutex mutex;
+  std::vector<Candidate> candidates;
+
+  std::vector<Candidate> take() {
+    const std::lock_guard lock(mutex);
+    return std::exchange(candidates, {});
+  }
+};
+
+/// What found plans depend on beside what a search tries: where it changed, they are of the past.
+struct Basis {
+  std::string cluster;
+  std::shared_ptr<const Profile> profile;
+  PlanRequest base;
+
+  explicit Basis(const Design& design) : cluster(design.cluster), profile(design.profile), base(design.request) {
+    base = {.schedule = {}, .ranks = base.ranks, .chunks = 0, .microbatches = 0, .replicas = base.replicas, .microbatch = 0, .batch = 0, .begins = {}, .loss = base.loss,
+            .recompute = {}, .sharing = base.sharing, .optimizer = base.optimizer, .optimizerCopies = base.optimizerCopies, .zero1 = base.zero1, .memoryLimit = base.memoryLimit};
+  }
+  bool operator==(const Basis&) const = default;
+};
+
+double samplesOf(const PlanRequest& r) { return static_cast<double>(r.batch > 0 ? r.batch : r.microbatch * r.microbatches * r.replicas); }
+
+}  // namespace
+
+struct CandidatesPanel::Private {
+  CandidatesPanel& panel;
+  Document& document;
+  SearchOptions* options = nullptr;
+  QCheckBox* everything = nullptr;
+  QProgressBar* progress = nullptr;
+  QPushButton *button = nullptr, *first = nullptr, *loader = nullptr;
+  QStackedWidget* pages = nullptr;
+  QLabel *invitation = nullptr, *status = nullptr;
+  QTableView* table = nullptr;
+  CandidatesScatter* scatter = nullptr;
+  CandidatesModel* model = nullptr;
+  CandidatesFilter* filter = nullptr;
+  CandidatesDelegate* delegate = nullptr;
+  QTimer* arrivals = nullptr;
+  Job* job = nullptr;
+
+  std::shared_ptr<Queue> queue;
+  std::shared_ptr<const ModelGraph> searched;  ///< whose plans are shown
+  std::optional<Basis> basis;
+  QString outcome, outcomeDetails;
+  bool perSample = false;  ///< steps differ in samples
+
+  Private(CandidatesPanel& p, Document& d) : panel(p), document(d) {}
+  void build();
+  QWidget* buildEmpty();
+  QWidget* buildResults();
+  void connectAll();
+  void start();
+  void stop();
+  void drain();
+  void finish(Found found);
+  void ended();
+  void clear();
+  void refresh();
+  void showStatus();
+  void showPoints();
+  void showCurrent();
+  void hoverRow(int row);
+  void choose(int row);
+  void load(int row);
+  [[nodiscard]] int sourceRow(const QModelIndex& index) const { return index.isValid() ? filter->mapToSource(index).row() : -1; }
+  [[nodiscard]] int shownRow(int row) const { return row < 0 ? -1 : filter->mapFromSource(model->index(row, 0)).row(); }
+  [[nodiscard]] int chosenRow() const { return sourceRow(table->currentIndex()); }
+};
+
+// ---- Widgets ----
+
+QWidget* CandidatesPanel::Private::buildEmpty() {
+  auto* page = new QWidget;
+  auto* column = new QVBoxLayout(page);
+  invitation = new QLabel;
+  invitation->setAlignment(Qt::AlignCenter);
+  invitation->setWordWrap(true);
+  first = new QPushButton(tr("Search plans"));
+  first->setAccessibleName(tr("Search plans"));
+  column->addStretch(1);
+  column->addWidget(invitation);
+  column->addSpacing(8);
+  column->addWidget(first, 0, Qt::AlignHCenter);
+  column->addStretch(1);
+  return page;
+}
+
+QWidget* CandidatesPanel::Private::buildResults() {
+  model = new CandidatesModel(&panel);
+  filter = new CandidatesFilter(&panel);
+  filter->setSourceModel(model);
+  delegate = new CandidatesDelegate(&panel);
+  table = makeCandidatesTable(*filter, *delegate);
+  scatter = new CandidatesScatter;
+  auto* splitter = new QSplitter(Qt::Horizontal);
+  splitter->addWidget(table);
+  splitter->addWidget(scatter);
+  splitter->setStretchFactor(0, 3);
+  splitter->setStretchFactor(1, 2);
+  splitter->setSizes({3'000, 2'000});  // in proportion
+  splitter->setChildrenCollapsible(false);
+  return splitter;
+}
+
+void CandidatesPanel::Private::build() {
+  options = new SearchOptions(document);
+  everything = new QCheckBox(tr("All &splits"));
+  everything->setToolTip(tr("Show all splits of a schedule, not only the best"));
+  progress = new QProgressBar;
+  progress->setAccessibleName(tr("Progress of the search"));
+  progress->setMaximumWidth(panel.fontMetrics().averageCharWidth() * 22);
+  progress->setTextVisible(false);
+  progress->hide();
+  button = new QPushButton;
+  status = new QLabel;
+  status->setAccessibleName(tr("Result of the search"));
+  status->setTextFormat(Qt::PlainText);
+  loader = new QPushButton(tr("&Load plan"));
+  loader->setToolTip(tr("Take the chosen plan; Undo brings the old one back"));
+  pages = new QStackedWidget;
+  pages->addWidget(buildEmpty());
+  pages->addWidget(buildResults());
+  auto* above = new QHBoxLayout;
+  above->addWidget(options, 1);
+  above->addWidget(everything);
+  above->addWidget(progress);
+  above->addWidget(button);
+  auto* below = new QHBoxLayout;
+  below->addWidget(status, 1);
+  below->addWidget(loader);
+  auto* column = new QVBoxLayout(&panel);
+  column->setContentsMargins(8, 6, 8, 6);
+  column->addLayout(above);
+  column->addWidget(pages, 1);
+  column->addLayout(below);
+  job = new Job(&panel);
+  arrivals = new QTimer(&panel);
+  arrivals->setInterval(120);
+}
+
+void CandidatesPanel::Private::connectAll() {
+  connect(button, &QPushButton::clicked, &panel, [this] { job->isRunning() ? stop() : start(); });
+  connect(first, &QPushButton::clicked, &panel, [this] { start(); });
+  connect(loader, &QPushButton::clicked, &panel, [this] { load(chosenRow()); });
+  connect(arrivals, &QTimer::timeout, &panel, [this] { drain(); });
+  connect(everything, &QCheckBox::toggled, &panel, [this](bool all) {
+    filter->setShowsAll(all);
+    showPoints();
+    showStatus();
+  });
+  connect(table, &QTableView::activated, &panel, [this](const QModelIndex& index) { load(sourceRow(index)); });
+  connect(table, &QTableView::entered, &panel, [this](const QModelIndex& index) { hoverRow(sourceRow(index)); });
+  table->viewport()->installEventFilter(&panel);
+  connect(table->selectionModel(), &QItemSelectionModel::currentRowChanged, &panel, [this](const QModelIndex& index) {
+    scatter->setSelected(sourceRow(index));
+    loader->setEnabled(index.isValid());
+  });
+  connect(scatter, &CandidatesScatter::pointHovered, &panel, [this](int row) { hoverRow(row); });
+  connect(scatter, &CandidatesScatter::pointSelected, &panel, [this](int row) { choose(row); });
+  connect(scatter, &CandidatesScatter::pointActivated, &panel, [this](int row) { load(row); });
+  connect(job, &Job::progressed, &panel, [this](qint64 done, qint64 all, const QString&) {
+    progress->setRange(0, static_cast<int>(all));
+    progress->setValue(static_cast<int>(done));
+  });
+  connect(job, &Job::failed, &panel, [this](const QString& sentence) { outcome = sentence; });
+  connect(job, &Job::finished, &panel, [this] { ended(); });
+  connect(&document, &Document::modelChanged, &panel, [this] {
+    if (document.graph() != searched) clear();
+    refresh();
+  });
+  connect(&document, &Document::designChanged, &panel, [this] { refresh(); });
+  connect(&document, &Document::predictionChanged, &panel, [this] { showCurrent(); });
+}
+
+// ---- The search ----
+
+void CandidatesPanel::Private::start() {
+  const auto graph = document.graph();
+  if (!graph || job->isRunning()) return;
+  SearchSpace space;
+  try {
+    space = options->space();
+  } catch (const std::exception& e) {
+    outcome = QString::fromUtf8(e.what());
+    return showStatus();
+  }
+  space.threads = std::max(1, static_cast<int>(std::thread::hardware_concurrency()) - 1);  // one for the window
+  clear();
+  searched = graph;
+  basis.emplace(document.design());
+  perSample = space.fixedMicrobatch;
+  scatter->setTimeTitle(perSample ? tr("Time per sample") : tr("Time per step"));
+  queue = std::make_shared<Queue>();
+  progress->setRange(0, 0);
+  arrivals->start();
+  job->start(tr("Search plans"), [this, graph, space, found = queue, design = document.design()](JobControl& control) -> std::function<void()> {
+    const Cluster cluster = design.profile ? Cluster{} : loadCluster(design.cluster);
+    const ProfileSource source = design.profile ? measurements({design.profile}) : estimates(*graph, cluster);
+    auto result = std::make_shared<Found>(pw::search(*graph, source, space, [&](int done, int all, const Candidate* candidate) {
+      if (candidate != nullptr) {
+        const std::lock_guard lock(found->mutex);
+        found->candidates.push_back(*candidate);
+      }
+      control.progress(done, all);
+      return !control.isCancelled();
+    }));
+    return [this, result] { finish(std::move(*result)); };
+  });
+  pages->setCurrentIndex(1);
+  refresh();
+}
+
+void CandidatesPanel::Private::stop() {
+  drain();
+  outcome = tr("Stopped.");
+  job->cancel();
+}
+
+void CandidatesPanel::Private::drain() {
+  if (!queue) return;
+  const std::vector<Candidate> more = queue->take();
+  if (more.empty()) return;
+  model->append(more);
+  table->resizeColumnsToContents();
+  showPoints();
+  showStatus();
+}
+
+void CandidatesPanel::Private::finish(Found found) {
+  const int row = chosenRow();
+  const std::optional<PlanRequest> chosen = row < 0 ? std::nullopt : std::optional(model->at(row).request);
+  queue.reset();
+  outcome = found.skipped.empty() ? QString() : found.skipped.size() == 1 ? tr("1 shape was refused.") : tr("%1 shapes were refused.").arg(found.skipped.size());
+  QStringList reasons;
+  for (const std::string& reason : found.skipped) reasons << QString::fromStdString(reason);
+  outcomeDetails = reasons.join(QLatin1Char('\n'));
+  model->set(std::move(found.candidates));
+  table->resizeColumnsToContents();
+  showPoints();
+  if (chosen) choose(model->rowOf(*chosen));
+}
+
+void CandidatesPanel::Private::ended() {
+  drain();
+  queue.reset();
+  arrivals->stop();
+  refresh();
+  emit panel.searchFinished();
+}
+
+void CandidatesPanel::Private::clear() {
+  queue.reset();  // what is still on its way is of no interest
+  if (job->isRunning()) job->cancel();
+  searched.reset();
+  basis.reset();
+  outcome.clear();
+  outcomeDetails.clear();
+  model->set({});
+  showPoints();
+}
+
+// ---- What is shown ----
+
+void CandidatesPanel::Private::refresh() {
+  const bool has = document.graph() != nullptr, running = job->isRunning();
+  options->refresh();
+  options->setEnabled(has && !running);
+  first->setEnabled(has);
+  button->setEnabled(has);
+  button->setText(running ? tr("Cancel") : tr("Search"));
+  progress->setVisible(running);
+  const PlanRequest& request = document.design().request;
+  invitation->setText(has ? tr("Try schedules, numbers of microbatches, splits and recomputing on %1, and see what speed costs in memory.")
+                                .arg(request.ranks == 1 ? tr("1 rank") : tr("%1 ranks").arg(request.ranks))
+                          : tr("Open a model to search plans for it."));
+  pages->setCurrentIndex(running || model->rowCount() > 0 ? 1 : 0);
+  scatter->setLimit(request.memoryLimit);
+  double most = static_cast<double>(request.memoryLimit);
+  for (const Candidate& c : model->all()) most = std::max(most, static_cast<double>(c.peak));
+  delegate->setLimitShare(most > 0 ? static_cast<double>(request.memoryLimit) / most : 0);
+  model->setCurrent(has ? std::optional(request) : std::nullopt);
+  loader->setEnabled(chosenRow() >= 0);
+  showCurrent();
+  showStatus();
+}
+
+void CandidatesPanel::Private::showStatus() {
+  const int all = model->rowCount(), shown = filter->rowCount();
+  QStringList words;
+  if (all > 0) words << (shown < all ? tr("%1 of %2 plans shown.").arg(shown).arg(all) : all == 1 ? tr("1 plan.") : tr("%1 plans.").arg(all));
+  const auto& candidates = model->all();
+  const bool none = all > 0 && std::ranges::none_of(candidates, &Candidate::fits);
+  if (none && !job->isRunning()) words << tr("None fits; least memory: %1.").arg(titleOf(*std::ranges::min_element(candidates, {}, &Candidate::peak)));
+  if (!outcome.isEmpty()) words << outcome;
+  const bool stale = basis && !(*basis == Basis(document.design()));
+  if (stale) words << tr("Ranks, costs or limits have changed since: search again.");
+  status->setText(words.join(QLatin1Char(' ')));
+  status->setToolTip(outcomeDetails);
+  QPalette palette = panel.palette();
+  if (stale || none) palette.setColor(QPalette::WindowText, currentTheme().warning);
+  status->setPalette(palette);
+}
+
+void CandidatesPanel::Private::showPoints() {
+  std::vector<ScatterPoint> points;
+  for (int row = 0; row < model->rowCount(); ++row) {
+    const Candidate& c = model->at(row);
+    const double time = perSample ? static_cast<double>(c.step) / static_cast<double>(c.samples) : static_cast<double>(c.step);
+    points.push_back({time, c.peak, c.onFront, c.fits, shownRow(row) >= 0, titleOf(c)});
+  }
+  scatter->setPoints(std::move(points));
+  scatter->setSelected(chosenRow());
+}
+
+void CandidatesPanel::Private::showCurrent() {
+  const auto prediction = document.prediction();
+  if (!prediction || !document.graph() || document.isPredicting()) return scatter->setCurrentPlan(std::nullopt);
+  Bytes peak = 0;
+  for (const RankMetrics& rank : prediction->ranks) peak = std::max(peak, rank.peakBytes);
+  const double step = static_cast<double>(prediction->step);
+  scatter->setCurrentPlan(std::pair(perSample ? step / samplesOf(document.design().request) : step, peak));
+}
+
+void CandidatesPanel::Private::hoverRow(int row) {
+  scatter->setHovered(row);
+  delegate->setHoveredRow(shownRow(row));
+  table->viewport()->update();
+}
+
+void CandidatesPanel::Private::choose(int row) {
+  const int shown = shownRow(row);
+  if (shown < 0) return;
+  table->setCurrentIndex(filter->index(shown, 0));
+  table->scrollTo(filter->index(shown, 0));
+}
+
+void CandidatesPanel::Private::load(int row) {
+  if (row < 0) return;
+  const PlanRequest wanted = model->at(row).request;
+  document.edit(tr("Load candidate"), [&](Design& design) {
+    takeOver(wanted, design.request);
+    design.customRows = nullptr;
+  });
+}
+
+// ---- The panel ----
+
+CandidatesPanel::CandidatesPanel(Document& document, QWidget* parent) : QWidget(parent), d(std::make_unique<Private>(*this, document)) {
+  setAccessibleName(tr("Candidates"));
+  d->build();
+  d->connectAll();
+  d->refresh();
+}
+
+CandidatesPanel::~CandidatesPanel() {
+  d->job->disconnect(this);
+  delete d->job;  // waits for the search, which still uses what is here
+}
+
+void CandidatesPanel::search() { d->start(); }
+
+bool CandidatesPanel::isSearching() const { return d->job->isRunning(); }
+
+bool CandidatesPanel::eventFilter(QObject* watched, QEvent* event) {
+  if (watched == d->table->viewport() && event->type() == QEvent::Leave) d->hoverRow(-1);
+  return QWidget::eventFilter(watched, event);
+}
+
+}  // namespace pw::gui

@@ -1,0 +1,29 @@
+#include "app/gui/common/format.h"
+
+#include <array>
+#include <cmath>
+
+#include "schedules/units.h"
+
+namespace pw::gui {
+
+QString duration(Ns time) { return QString::fromStdString(formatDuration(time)); }
+
+QString size(Bytes bytes) { return QString::fromStdString(formatSize(bytes)); }
+
+QString percent(double fraction, int decimals) { return QString::number(fraction * 100, 'f', decimals) + QStringLiteral(" %"); }
+
+QString signedPercent(double fraction) { return (fraction < 0 ? QStringLiteral("−") : QStringLiteral("+")) + percent(std::abs(fraction)); }
+
+QString count(double number) {
+  static constexpr std::array<const char*, 5> kUnits{"", " k", " M", " G", " T"};
+  std::size_t unit = 0;
+  while (std::abs(number) >= 999.5 && unit + 1 < kUnits.size()) {
+    number /= 1000;
+    ++unit;
+  }
+  const int decimals = unit == 0 || std::abs(number) >= 99.95 ? 0 : std::abs(number) >= 9.995 ? 1 : 2;
+  return QString::number(number, 'f', unit == 0 && std::abs(number) < 10 && number != std::floor(number) ? 1 : decimals) + QLatin1String(kUnits[unit]);
+}
+
+}  // namespace pw::gui

@@ -1,0 +1,319 @@
+#include "app/gui/document/document.h"
+
+#include <QMetaObject>
+#include <algorithm>
+#include <condition_variable>
+#include <map>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include "app/gui/document/loading.h"
+#include "backends/resources/resources.h"
+#include "schedules/error.h"
+#include "schedules/generate.h"
+
+namespace pw::gui {
+namespace {
+
+constexpr std::size_t kMostUndo = 100'000;  // a design is a few hundred bytes
+
+}  // namespace
+
+/// What the worker found for one request.
+struct Document::Answer {
+  std::uint64_t number = 0;
+  std::shared_ptr<const Prediction> prediction;
+  std::shared_ptr<const Profile> profile;
+  Cluster cluster;
+  std::optional<std::vector<SplitPoint>> splitPoints;  ///< where the microbatch changed
+  std::vector<NodeId> begins;                          ///< as given, or balanced
+  QString problem;
+};
+
+/// A thread that predicts the newest design it was given.
+struct Document::Worker {
+  struct Request {
+    std::uint64_t number = 0;
+    Design design;
+    std::shared_ptr<const ModelGraph> graph;
+  };
+
+  explicit Worker(Document& document) : document_(document), thread_([this] { run(); }) {}
+  ~Worker() {
+    {
+      const std::lock_guard lock(mutex_);
+      stop_ = true;
+    }
+    wake_.notify_one();
+    thread_.join();
+  }
+  void ask(Request request) {
+    {
+      const std::lock_guard lock(mutex_);
+      next_ = std::move(request);
+    }
+    wake_.notify_one();
+  }
+
+ private:
+  void run() {
+    for (;;) {
+      Request request;
+      {
+        std::unique_lock lock(mutex_);
+        wake_.wait(lock, [this] { return stop_ || next_; });
+        if (stop_) return;
+        request = std::move(*next_);
+        next_.reset();
+      }
+      auto answer = std::make_shared<Answer>(answerTo(request));
+      request = {};
+      QMetaObject::invokeMethod(&document_, [this, answer] { document_.take(*answer); }, Qt::QueuedConnection);
+    }
+  }
+
+  Answer answerTo(const Request& request) {
+    Answer answer;
+    answer.number = request.number;
+    answer.begins = request.design.request.begins;
+    try {
+      predict(request, answer);
+    } catch (const std::bad_alloc&) {
+      answer.problem = tr("There is not enough memory to simulate this plan; use fewer microbatches.");
+    } catch (const std::exception& e) {
+      answer.problem = QString::fromUtf8(e.what());
+    }
+    return answer;
+  }
+
+  void predict(const Request& request, Answer& answer) {
+    const Design& design = request.design;
+    if (!request.graph && !design.customRows) return;  // nothing is open
+    const auto rows = rowsOf(design);
+    if (!request.graph) {
+      answer.prediction = predictor_.predict(rows, *design.customCosts);
+      return;
+    }
+    costsOf(request, answer);
+    PlanRequest wanted = design.request;
+    if (wanted.begins.size() + 1 != rows->placement.stages()) {
+      wanted.begins = balance(*request.graph, *answer.profile, static_cast<int>(rows->placement.stages()), Balance::Time);
+      answer.begins = wanted.begins;
+    }
+    answer.prediction = predictor_.predict(wanted, *request.graph, *answer.profile, rows);
+  }
+
+  /// Rows of the design's schedule; the last ones again where nothing changed, so that the predictor knows them.
+  std::shared_ptr<const Schedule> rowsOf(const Design& design) {
+    if (design.customRows) return design.customRows;
+    const PlanRequest& r = design.request;
+    const auto key = std::tuple(r.schedule, r.ranks, stagesOf(design), r.microbatches, r.replicas);
+    if (rows_ && key == rowsKey_) return rows_;
+    rows_ = std::make_shared<const Schedule>(planRows(generate(r.schedule, {r.ranks, stagesOf(design), r.microbatches}), r.replicas));
+    rowsKey_ = key;
+    return rows_;
+  }
+
+  /// Profile, cluster and split points of the request's model; kept until model, microbatch or cluster change.
+  void costsOf(const Request& request, Answer& answer) {
+    const Design& design = request.design;
+    if (design.cluster != clusterName_) {
+      cluster_ = loadCluster(design.cluster);
+      clusterName_ = design.cluster;
+      estimated_.reset();
+    }
+    answer.cluster = cluster_;
+    if (request.graph != graph_ || design.request.microbatch != microbatch_) {
+      answer.splitPoints = pw::splitPoints(*request.graph, bindBatch(*request.graph, design.request.microbatch));
+      graph_ = request.graph;
+      microbatch_ = design.request.microbatch;
+      estimated_.reset();
+    }
+    if (design.profile) {
+      if (design.profile->microbatch != microbatch_) {
+        throw UsageError(tr("The measured costs are of microbatches of %1 samples and the plan has %2; profile again, or go back to estimated costs.")
+                             .arg(design.profile->microbatch).arg(microbatch_).toStdString());
+      }
+      answer.profile = design.profile;
+      return;
+    }
+    if (!estimated_) estimated_ = std::make_shared<const Profile>(estimate(*request.graph, microbatch_, cluster_));
+    answer.profile = estimated_;
+  }
+
+  Document& document_;
+  Predictor predictor_;
+  std::shared_ptr<const Schedule> rows_;
+  std::tuple<std::string, int, int, int, int> rowsKey_;
+  std::shared_ptr<const ModelGraph> graph_;
+  std::int64_t microbatch_ = 0;
+  std::string clusterName_;
+  Cluster cluster_;
+  std::shared_ptr<const Profile> estimated_;
+
+  std::mutex mutex_;
+  std::condition_variable wake_;
+  std::optional<Request> next_;
+  bool stop_ = false;
+  std::thread thread_;  ///< last: starts when all else is there
+};
+
+Document::Document(QObject* parent) : QObject(parent), saved_(Design{}), worker_(std::make_unique<Worker>(*this)) {}
+
+Document::~Document() { worker_.reset(); }
+
+bool Document::isPredicting() const { return answered_ < asked_; }
+
+QString Document::title() const { return title_; }
+
+Plan Document::plan() const {
+  if (!graph_) throw UsageError(tr("There is no model to make a plan of; open one first.").toStdString());
+  if (isPredicting() || !prediction_ || !problem_.isEmpty()) {
+    throw UsageError(problem_.isEmpty() ? tr("The plan is still being predicted; try again in a moment.").toStdString() : problem_.toStdString());
+  }
+  return planOf(design_.request, *graph_, *profile_, *prediction_->rows, prediction_->priced, splitPoints_);
+}
+
+// ---- Edits ----
+
+void Document::remember(const QString& what, const Design& before) {
+  undo_.push_back({what, before});
+  if (undo_.size() > kMostUndo) undo_.erase(undo_.begin());
+  redo_.clear();
+  emit undoChanged();
+}
+
+void Document::edit(const QString& what, const std::function<void(Design&)>& change) {
+  Design design = design_;
+  change(design);
+  if (design == design_) return;
+  if (!beforeDrag_) remember(what, design_);
+  apply(design);
+}
+
+void Document::beginDrag(const QString& what) {
+  if (beforeDrag_) return;
+  beforeDrag_ = design_;
+  dragName_ = what;
+}
+
+void Document::endDrag(bool keep) {
+  if (!beforeDrag_) return;
+  const Design before = *std::exchange(beforeDrag_, std::nullopt);
+  if (before == design_) return;
+  keep ? remember(dragName_, before) : apply(before);
+}
+
+void Document::undo() {
+  endDrag(false);
+  if (undo_.empty()) return;
+  Step step = std::move(undo_.back());
+  undo_.pop_back();
+  redo_.push_back({step.what, design_});
+  apply(step.design);
+  emit undoChanged();
+}
+
+void Document::redo() {
+  endDrag(false);
+  if (redo_.empty()) return;
+  Step step = std::move(redo_.back());
+  redo_.pop_back();
+  undo_.push_back({step.what, design_});
+  apply(step.design);
+  emit undoChanged();
+}
+
+QString Document::undoText() const { return undo_.empty() ? QString() : undo_.back().what; }
+QString Document::redoText() const { return redo_.empty() ? QString() : redo_.back().what; }
+
+void Document::apply(const Design& design) {
+  design_ = design;
+  request();
+  emit designChanged();
+}
+
+// ---- Predictions ----
+
+void Document::request() { worker_->ask({++asked_, design_, graph_}); }
+
+void Document::take(const Answer& answer) {
+  answered_ = std::max(answered_, answer.number);
+  if (answer.number <= adopted_) return;
+  problem_ = answer.problem;
+  if (answer.prediction) prediction_ = answer.prediction;
+  if (answer.profile) {
+    profile_ = answer.profile;
+    cluster_ = answer.cluster;
+  }
+  if (answer.splitPoints) {
+    splitPoints_ = *answer.splitPoints;
+    emit modelChanged();
+  }
+  if (answer.number == asked_ && answer.begins != design_.request.begins) {  // balanced: part of the edit that asked for it
+    design_.request.begins = answer.begins;
+    emit designChanged();
+  }
+  emit predictionChanged();
+}
+
+// ---- Files ----
+
+void Document::adopt(const Loaded& loaded) {
+  if (!loaded.store.isEmpty()) setStorePath(loaded.store);
+  if (loaded.hasDesign) {
+    beforeDrag_.reset();
+    undo_.clear();
+    redo_.clear();
+    title_ = loaded.title;
+    graph_ = loaded.graph;
+    splitPoints_ = loaded.splitPoints;
+    profile_.reset();
+    prediction_.reset();
+    problem_.clear();
+    design_ = loaded.design;
+    saved_ = loaded.design;
+    adopted_ = asked_;
+    setProjectPath(loaded.project);
+    setMeasured(nullptr);
+    request();
+    emit modelChanged();
+    emit designChanged();
+    emit predictionChanged();
+    emit undoChanged();
+  }
+  if (!loaded.measured.empty()) {
+    if (title_.isEmpty()) title_ = loaded.title;
+    setMeasured(loaded.measured.at(loaded.chosen));
+  }
+}
+
+void Document::setStorePath(const QString& path) {
+  storePath_ = path;
+  emit storeChanged();
+}
+
+void Document::setProjectPath(const QString& path) {
+  projectPath_ = path;
+  emit undoChanged();
+}
+
+bool Document::isModified() const { return saved_ != design_; }
+
+void Document::markSaved() {
+  saved_ = design_;
+  emit undoChanged();
+}
+
+void Document::markUnsaved() {
+  saved_.reset();
+  emit undoChanged();
+}
+
+void Document::setMeasured(std::shared_ptr<const Measured> measured) {
+  measured_ = std::move(measured);
+  emit measuredChanged();
+}
+
+}  // namespace pw::gui

@@ -1,0 +1,275 @@
+#include "app/gui/document/loading.h"
+
+#include <QCoreApplication>
+#include <algorithm>
+#include <array>
+#include <filesystem>
+#include <fstream>
+
+#include "backends/host/files.h"
+#include "backends/host/paths.h"
+#include "backends/resources/resources.h"
+#include "backends/store/trace_blob.h"
+#include "backends/traces/import.h"
+#include "schedules/check.h"
+#include "schedules/csv.h"
+#include "schedules/error.h"
+#include "schedules/generate.h"
+#include "schedules/lower.h"
+#include "simulator/plan/checkpoint.h"
+
+namespace pw::gui {
+namespace {
+
+namespace fs = std::filesystem;
+
+constexpr std::int64_t kLargestText = std::int64_t{1} << 30;  ///< of plans, projects and schedules, which are read whole
+
+QString translated(const char* text) { return QCoreApplication::translate("pw::gui::Loading", text); }
+
+QString nameOf(const std::string& path) { return QString::fromStdString(fs::path(path).filename().string()); }
+
+std::string extensionOf(const std::string& path) {
+  std::string extension = fs::path(path).extension().string();
+  std::ranges::transform(extension, extension.begin(), [](unsigned char c) { return static_cast<char>(std::tolower(c)); });
+  return extension;
+}
+
+std::string headOf(const std::string& path) {
+  std::ifstream file(path, std::ios::binary);
+  std::array<char, 4096> text{};
+  file.read(text.data(), text.size());
+  return {text.data(), static_cast<std::size_t>(file.gcount())};
+}
+
+std::string readText(const std::string& path) {
+  std::error_code ignored;
+  const auto bytes = fs::file_size(path, ignored);
+  if (!ignored && bytes > static_cast<std::uintmax_t>(kLargestText)) {
+    throw UsageError(path + " is larger than a plan, project or schedule can be (1 GiB); open a trace by a .json name.");
+  }
+  return readFile(path);
+}
+
+std::shared_ptr<Loaded> loadArchives(const std::vector<std::string>& paths) {
+  auto loaded = std::make_shared<Loaded>();
+  loaded->hasDesign = true;
+  auto graph = std::make_shared<const ModelGraph>(loadModel(paths));
+  loaded->graph = graph;
+  loaded->title = QString::fromStdString(graph->name);
+  loaded->splitPoints = splitPoints(*graph, bindBatch(*graph, exportedBatch(*graph)));
+  loaded->design = firstDesign(*graph, loaded->splitPoints);
+  return loaded;
+}
+
+/// What `--recompute` made these checkpoints, as far as it can be told; nothing where it cannot.
+std::optional<std::vector<std::string>> recomputeOf(const Plan& plan, const ModelGraph& graph) {
+  const auto makes = [&](const std::vector<std::string>& names) {
+    Partition trial = plan.partition;
+    for (StageSpec& stage : trial.stages) stage.checkpoints.clear();
+    try {
+      setCheckpoints(graph, trial, names);
+    } catch (const Error&) {
+      return false;
+    }
+    return trial == plan.partition;
+  };
+  for (const std::vector<std::string>& names : {std::vector<std::string>{"none"}, {"full"}}) {
+    if (makes(names)) return names;
+  }
+  std::vector<std::string> containers;  // `blocks` of blocks.0, blocks.1, …
+  for (const Node& node : graph.nodes) {
+    for (const ModuleFrame& frame : node.modules) {
+      const auto dot = frame.path.rfind('.');
+      if (dot == std::string::npos || frame.path.find_first_not_of("0123456789", dot + 1) != std::string::npos) continue;
+      const std::string container = frame.path.substr(0, dot);
+      if (std::ranges::find(containers, container) == containers.end()) containers.push_back(container);
+    }
+  }
+  for (const std::string& container : containers) {
+    if (makes({container})) return std::vector<std::string>{container};
+  }
+  return std::nullopt;
+}
+
+/// The generator that makes these rows, by the schedule's name; chunks per rank where it does.
+std::optional<int> generatedChunks(const Schedule& schedule, int replicas) {
+  const Shape shape = shapeOf(schedule);
+  const auto known = std::ranges::find(generators(), schedule.name, &Generator::name);
+  if (known == generators().end() || shape.ranks == 0 || shape.stages % shape.ranks != 0 || known->refusal(shape)) return std::nullopt;
+  if (planRows(generate(schedule.name, shape), replicas).rows != schedule.rows) return std::nullopt;
+  return shape.stages / shape.ranks;
+}
+
+std::shared_ptr<Loaded> loadPlan(const std::string& path) {
+  auto plan = std::make_shared<const Plan>(parsePlan(readText(path), path));
+  auto loaded = std::make_shared<Loaded>();
+  loaded->hasDesign = true;
+  loaded->title = nameOf(path);
+  Design& d = loaded->design;
+  const Shape shape = shapeOf(plan->schedule);
+  d.request.schedule = plan->schedule.name;
+  d.request.ranks = shape.ranks;
+  d.request.microbatches = shape.microbatches;
+  d.request.replicas = plan->replicas;
+  d.request.microbatch = plan->microbatchSize;
+  const std::int64_t full = plan->microbatchSize * plan->replicas * shape.microbatches;
+  d.request.batch = plan->batch == full ? 0 : plan->batch;
+  d.request.loss = plan->loss;
+  for (std::size_t s = 1; s < plan->partition.stages.size(); ++s) d.request.begins.push_back(plan->partition.stages[s].begin);
+  const auto chunks = generatedChunks(plan->schedule, plan->replicas);
+  d.request.chunks = chunks.value_or(std::max(1, shape.stages / std::max(1, shape.ranks)));
+  if (!chunks) {
+    d.customRows = std::shared_ptr<const Schedule>(plan, &plan->schedule);
+    d.source = path;
+  }
+  try {
+    loaded->graph = std::make_shared<const ModelGraph>(loadModel(plan->modelFiles));
+    requireFits(*plan, *loaded->graph);
+    loaded->splitPoints = splitPoints(*loaded->graph, bindBatch(*loaded->graph, plan->microbatchSize));
+    d.models = plan->modelFiles;
+    d.profile = std::shared_ptr<const Profile>(plan, &plan->profile);
+    const auto recompute = recomputeOf(*plan, *loaded->graph);
+    d.request.recompute = recompute.value_or(std::vector<std::string>{"none"});
+    if (!recompute) loaded->notes << translated("What the plan recomputes is a choice of its own that cannot be edited here; it is shown without recomputing.");
+  } catch (const Error& e) {
+    loaded->graph = nullptr;
+    d.models.clear();
+    d.customRows = std::shared_ptr<const Schedule>(plan, &plan->schedule);
+    d.customCosts = std::shared_ptr<const CostTable>(plan, &plan->costs);
+    d.source = path;
+    loaded->notes << translated("Its splits cannot be moved without the model: %1").arg(QString::fromUtf8(e.what()));
+  }
+  return loaded;
+}
+
+std::shared_ptr<Loaded> loadSchedule(const std::string& path) {
+  auto rows = std::make_shared<Schedule>(parseCsv(readText(path), fs::path(path).stem().string(), path));
+  for (const Problem& problem : check(*rows)) {
+    if (problem.stops == Stops::Always) throw UsageError(path + " cannot be run: rank " + std::to_string(problem.rank.value) + ": " + problem.message + ".");
+  }
+  if (!isLowered(*rows)) *rows = lower(*rows);
+  auto loaded = std::make_shared<Loaded>();
+  loaded->hasDesign = true;
+  loaded->title = nameOf(path);
+  Design& d = loaded->design;
+  const Shape shape = shapeOf(*rows);
+  d.request.schedule = rows->name;
+  d.request.ranks = shape.ranks;
+  d.request.chunks = std::max(1, shape.stages / std::max(1, shape.ranks));
+  d.request.microbatches = shape.microbatches;
+  d.source = path;
+  constexpr Ns kUnit = 1'000'000;  // a forward takes 1 ms, a backward 2
+  d.customCosts = std::make_shared<const CostTable>(syntheticTable({.forward = {kUnit}, .backward = {2 * kUnit}, .backwardInput = {}, .backwardWeight = {}, .latency = 0, .transfer = 0, .overlap = {}}, shape.stages));
+  d.customRows = std::move(rows);
+  loaded->notes << translated("A schedule has no times of its own: a forward is shown as 1 ms, a backward as 2 ms.");
+  return loaded;
+}
+
+/// Which step people see first: the median one, without the first of several, which warms up.
+std::size_t typicalStep(const std::vector<ImportedStep>& steps) {
+  std::vector<std::pair<Ns, std::size_t>> durations;
+  for (std::size_t i = steps.size() > 1 ? 1 : 0; i < steps.size(); ++i) durations.push_back({durationOf(steps[i].trace), i});
+  std::ranges::sort(durations);
+  return durations[(durations.size() - 1) / 2].second;
+}
+
+std::shared_ptr<Loaded> loadTraces(const std::vector<std::string>& paths, const std::function<bool(std::int64_t, std::int64_t)>& progress) {
+  auto imported = importTrace(paths, [&](std::uint64_t done, std::uint64_t all) { return !progress || progress(static_cast<std::int64_t>(done), static_cast<std::int64_t>(all)); });
+  if (!imported) return nullptr;
+  auto loaded = std::make_shared<Loaded>();
+  loaded->title = QString::fromStdString(imported->title);
+  for (const std::string& note : imported->notes) loaded->notes << QString::fromStdString(note);
+  loaded->chosen = typicalStep(imported->steps);
+  for (ImportedStep& step : imported->steps) {
+    auto measured = std::make_shared<Measured>();
+    measured->title = QString::fromStdString(imported->steps.size() > 1 ? imported->title + " · " + step.name : imported->title);
+    measured->step = static_cast<int>(loaded->measured.size());
+    measured->trace = std::move(step.trace);
+    measured->timeline = timelineOf(measured->trace);
+    loaded->measured.push_back(std::move(measured));
+  }
+  return loaded;
+}
+
+std::shared_ptr<Loaded> loadProject(const std::string& path) {
+  const Project project = parseProject(readText(path), path);
+  std::shared_ptr<Loaded> loaded;
+  if (!project.design.source.empty()) {
+    loaded = extensionOf(project.design.source) == ".csv" ? loadSchedule(project.design.source) : loadPlan(project.design.source);
+  } else if (!project.design.models.empty()) {
+    loaded = loadArchives(project.design.models);
+  } else {
+    loaded = std::make_shared<Loaded>();
+    loaded->hasDesign = true;
+  }
+  const Design fresh = loaded->design;
+  loaded->design = project.design;
+  std::vector<NodeId>& begins = loaded->design.request.begins;
+  const std::size_t nodes = loaded->graph ? loaded->graph->nodes.size() : 0;
+  if (loaded->graph && !begins.empty() && begins.back().index() >= nodes) {
+    begins.clear();
+    loaded->notes << translated("The project's splits lie outside its model, which has changed since; its stages are balanced anew.");
+  }
+  loaded->design.customRows = fresh.customRows;
+  loaded->design.customCosts = fresh.customCosts;
+  loaded->title = QString::fromStdString(fs::path(path).stem().string());
+  loaded->store = project.store;
+  loaded->view = project.view;
+  loaded->project = QString::fromStdString(absolutePath(path));
+  return loaded;
+}
+
+bool isStore(const std::string& head) { return head.starts_with("SQLite format 3"); }
+
+}  // namespace
+
+int stagesOf(const Design& design) {
+  if (design.customRows) return static_cast<int>(design.customRows->placement.stages());
+  const PlanRequest& r = design.request;
+  return r.ranks * (r.chunks > 0 ? r.chunks : generatorOf(r.schedule).chunks);
+}
+
+Design firstDesign(const ModelGraph& graph, const std::vector<SplitPoint>& points) {
+  Design design;
+  design.models = graph.files;
+  PlanRequest& r = design.request;
+  r.ranks = !graph.splitMarkers.empty() ? static_cast<int>(graph.splitMarkers.size()) + 1 : std::min(4, static_cast<int>(points.size()) + 1);
+  r.microbatches = 2 * r.ranks;
+  r.microbatch = exportedBatch(graph);
+  r.loss = defaultLoss(graph);
+  if (!graph.splitMarkers.empty()) {
+    r.begins = graph.splitMarkers;
+  } else if (r.ranks > 1) {
+    r.begins = balance(graph, estimate(graph, r.microbatch, loadCluster(design.cluster)), r.ranks, Balance::Time);
+  }
+  return design;
+}
+
+std::shared_ptr<Loaded> loadFiles(const std::vector<std::string>& paths, const std::function<bool(std::int64_t, std::int64_t)>& progress) {
+  if (paths.empty()) throw UsageError("No file was named; choose one to open.");
+  for (const std::string& path : paths) {
+    if (!pathExists(path)) throw UsageError(path + " does not exist; choose another file.");
+  }
+  const std::string& first = paths.front();
+  if (isFolder(first)) return loadTraces(paths, progress);
+  const std::string extension = extensionOf(first), head = headOf(first);
+  if (head.empty()) throw UsageError(first + " is empty; choose another file.");
+  if (isStore(head)) {
+    static_cast<void>(RunStore(first, RunStore::Mode::ReadOnly).list());
+    auto loaded = std::make_shared<Loaded>();
+    loaded->store = QString::fromStdString(absolutePath(first));
+    return loaded;
+  }
+  if (extension == ".pt2" || head.starts_with("PK")) return loadArchives(paths);
+  if (extension == ".csv") return loadSchedule(first);
+  if (extension == ".pwproj" || head.find("\"pipewright_project\"") != std::string::npos) return loadProject(first);
+  const auto mark = head.find_first_not_of(" \t\r\n\xEF\xBB\xBF");
+  if (mark == std::string::npos || (head[mark] != '{' && head[mark] != '[')) {
+    throw UsageError(first + " is none of what this app opens: a model (.pt2), plan or trace (.json), schedule (.csv), project (.pwproj) or run store (.db).");
+  }
+  const bool plan = head.find("\"pipewright-plan\"") != std::string::npos;
+  return plan && head[mark] == '{' ? loadPlan(first) : loadTraces(paths, progress);
+}
+
+}  // namespace pw::gui

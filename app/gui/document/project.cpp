@@ -1,0 +1,97 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <nlohmann/json.hpp>
+
+#include "app/gui/document/loading.h"
+#include "schedules/error.h"
+#include "simulator/text/json_part.h"
+#include "simulator/text/json_text.h"
+
+namespace pw::gui {
+namespace {
+
+using Json = nlohmann::ordered_json;
+constexpr int kVersion = 1;
+
+Json requestJson(const PlanRequest& r) {
+  Json begins = Json::array();
+  for (const NodeId begin : r.begins) begins.push_back(begin.value);
+  Json j{{"schedule", r.schedule}, {"ranks", r.ranks}, {"chunks", r.chunks}, {"microbatches", r.microbatches}, {"replicas", r.replicas},
+         {"microbatch", r.microbatch}, {"batch", r.batch}, {"begins", begins}, {"loss", r.loss}, {"recompute", r.recompute},
+         {"optimizer_copies", r.optimizerCopies}, {"memory_limit", r.memoryLimit}};
+  if (r.sharing) j["sharing"] = std::string(name(*r.sharing));
+  return j;
+}
+
+/// The member as a number from `low` to `high`.
+template <class Number>
+Number bounded(const JsonPart& j, const JsonDocument& document, const std::string& key, std::int64_t low, std::int64_t high) {
+  const auto value = j[key].as<std::int64_t>();
+  if (value < low || value > high) document.fail(fmt::format("`{}` is {}, outside {} to {}", key, value, low, high));
+  return static_cast<Number>(value);
+}
+
+std::string textOr(const JsonPart& j, const std::string& key) { return j.has(key) ? j[key].as<std::string>() : std::string(); }
+
+Sharing sharingOf(const std::string& text, const JsonDocument& document) {
+  for (const Sharing sharing : {Sharing::Replicate, Sharing::Transmit}) {
+    if (text == name(sharing)) return sharing;
+  }
+  document.fail(fmt::format("`sharing` is \"{}\", neither replicate nor transmit", text));
+}
+
+PlanRequest parseRequest(const JsonPart& j, const JsonDocument& document) {
+  PlanRequest r;
+  r.schedule = j["schedule"].as<std::string>();
+  r.ranks = bounded<int>(j, document, "ranks", 1, kMaxRanks);
+  r.chunks = bounded<int>(j, document, "chunks", 0, kMaxStages);
+  if (std::int64_t{r.ranks} * std::max(1, r.chunks) > kMaxStages) document.fail(fmt::format("{} ranks with {} chunks have more than {} stages", r.ranks, r.chunks, kMaxStages));
+  r.microbatches = bounded<int>(j, document, "microbatches", 1, kMaxMicrobatches);
+  r.replicas = bounded<int>(j, document, "replicas", 1, kMaxReplicas);
+  r.microbatch = bounded<std::int64_t>(j, document, "microbatch", 1, 1 << 24);
+  r.batch = bounded<std::int64_t>(j, document, "batch", 0, 1 << 30);
+  r.begins = j["begins"].listOf<NodeId>();
+  NodeId before(0);
+  for (const NodeId begin : r.begins) {
+    if (begin <= before) document.fail("`begins` is not a list of ascending nodes after the first");
+    before = begin;
+  }
+  r.loss = j["loss"].as<std::string>();
+  r.recompute = j["recompute"].listOf<std::string>();
+  r.optimizerCopies = bounded<int>(j, document, "optimizer_copies", 0, 8);
+  r.memoryLimit = bounded<Bytes>(j, document, "memory_limit", 0, std::int64_t{1} << 60);
+  if (j.has("sharing")) r.sharing = sharingOf(j["sharing"].as<std::string>(), document);
+  return r;
+}
+
+}  // namespace
+
+std::string toJson(const Project& project) {
+  const Design& d = project.design;
+  Json j{{"pipewright_project", kVersion}, {"models", d.models}, {"request", requestJson(d.request)}, {"cluster", d.cluster}};
+  if (d.profile) j["profile"] = ownJson(pw::toJson(*d.profile));
+  if (!d.source.empty()) j["source"] = d.source;
+  if (!project.store.isEmpty()) j["store"] = project.store.toStdString();
+  if (!project.view.isEmpty()) j["view"] = project.view.toBase64().toStdString();
+  return j.dump(1, ' ', false, Json::error_handler_t::replace);
+}
+
+Project parseProject(std::string_view json, const std::string& source) {
+  const JsonDocument document{source, "project", "open a .pwproj file that this app saved"};
+  const Json parsed = document.parse(json);
+  const JsonPart j(parsed, document);
+  if (!j.has("pipewright_project")) throw UsageError(source + " is no Pipewright project; open a .pwproj file that this app saved.");
+  if (j["pipewright_project"].as<int>() > kVersion) throw UsageError(source + " was saved by a newer version of Pipewright; update this one.");
+  Project project;
+  project.design.models = j["models"].listOf<std::string>();
+  project.design.request = parseRequest(j["request"], document);
+  project.design.cluster = j["cluster"].as<std::string>();
+  if (j.has("profile")) project.design.profile = std::make_shared<const Profile>(parseProfile(j["profile"].json().dump(), "The profile in " + source));
+  project.design.source = textOr(j, "source");
+  project.store = QString::fromStdString(textOr(j, "store"));
+  project.view = QByteArray::fromBase64(QByteArray::fromStdString(textOr(j, "view")));
+  return project;
+}
+
+}  // namespace pw::gui

@@ -1,0 +1,493 @@
+#include "app/gui/runs/panel.h"
+
+#include <QAction>
+#include <QDir>
+#include <QFileInfo>
+#include <QHeaderView>
+#include <QItemSelectionModel>
+#include <QLabel>
+#include <QSplitter>
+#include <QStackedWidget>
+#include <QStandardPaths>
+#include <QThread>
+#include <QTimer>
+#include <QTreeView>
+#include <QVBoxLayout>
+#include <algorithm>
+#include <utility>
+
+#include "app/gui/document/document.h"
+#include "app/gui/common/jobs.h"
+#include "app/gui/document/loading.h"
+#include "app/gui/runs/comparison_view.h"
+#include "app/gui/runs/run_controls.h"
+#include "app/gui/runs/run_list.h"
+#include "app/gui/runs/run_loading.h"
+#include "app/gui/runs/run_task.h"
+#include "app/gui/runs/verdict.h"
+#include "backends/host/gpu_inventory.h"
+#include "schedules/error.h"
+
+namespace pw::gui {
+
+struct RunsPanel::Private {
+  Private(RunsPanel& p, Document& doc) : panel(p), document(doc) {}
+
+  RunsPanel& panel;
+  Document& document;
+  RunTask task;
+  Job list, loading, judging, planning, looking;
+  QTimer settle;  ///< the prediction has stood still for a moment
+  RunControls* controls = nullptr;
+  RunList* runs = nullptr;
+  QLabel* nothing = nullptr;
+  QStackedWidget* pages = nullptr;
+  QTreeView* history = nullptr;
+  ComparisonView* comparison = nullptr;
+
+  std::vector<int> wanted;                  ///< runs to choose when the store is listed
+  bool restoring = false;                   ///< the selection changes, not the choice
+  std::shared_ptr<const RunRecord> record;  ///< of `shown`
+  std::shared_ptr<const Measured> shown;    ///< what we gave the document
+  std::shared_ptr<const Measured> other;    ///< the run it is compared with
+  /// What was compared last, and what came of it.
+  struct Subject {
+    std::shared_ptr<const Measured> measured, other;
+    std::shared_ptr<const Prediction> prediction;
+
+    bool operator==(const Subject&) const = default;
+  };
+  Subject judged;
+  std::shared_ptr<const Verdict> verdict;
+  std::shared_ptr<const Measured> shownBefore;   ///< what was shown before a run began
+  std::shared_ptr<const ModelGraph> profiled;
+  std::shared_ptr<const Profile> followed;  ///< the costs that the controls follow
+  std::optional<int> pendingSteps;          ///< a run that waits for its prediction
+  bool isRun = false, follows = false, wasBusy = false;
+
+  void build();
+  QWidget* buildHistory();
+  void connectAll();
+  void updateControls();
+  void followCosts();
+  void begin();
+  void endRun(bool ok, int id, const QString& error);
+  void endProfile(const std::shared_ptr<const Profile>& result, const QString& error);
+  void select(const std::vector<int>& ids);
+  [[nodiscard]] std::vector<int> selected() const;
+  void load(const std::vector<int>& ids);
+  void showStep(std::optional<int> step);
+  void loadPlan();
+  void forget();
+  void follow();
+  void judge();
+  void present();
+  [[nodiscard]] QString noteOn(const Measured& measured) const;
+};
+
+RunsPanel::RunsPanel(Document& document, QWidget* parent) : QWidget(parent), d(std::make_unique<Private>(*this, document)) {
+  d->build();
+  d->connectAll();
+  d->updateControls();
+  d->followCosts();
+  refresh();
+  d->follow();
+  d->looking.start(tr("Look for GPUs"), [this](JobControl&) -> std::function<void()> {
+    const QString why = QString::fromStdString(whyUnusable(gpuInventory(), 0));
+    return [this, why] { d->controls->setWhyNoGpu(why); };
+  });
+}
+
+RunsPanel::~RunsPanel() {
+  disconnect(&d->document, nullptr, this, nullptr);
+  disconnect(d->history->selectionModel(), nullptr, this, nullptr);
+}
+
+// ---- Widgets ----
+
+QWidget* RunsPanel::Private::buildHistory() {
+  runs = new RunList(&panel);
+  history = new QTreeView(&panel);
+  history->setObjectName(QStringLiteral("history"));
+  history->setModel(runs);
+  history->setRootIsDecorated(false);
+  history->setUniformRowHeights(true);
+  history->setAlternatingRowColors(true);
+  history->setAllColumnsShowFocus(true);
+  history->setSelectionMode(QAbstractItemView::ExtendedSelection);
+  history->setAccessibleName(tr("Runs, newest first"));
+  history->setAccessibleDescription(tr("Choosing one overlays it on the timeline; choosing two compares them"));
+  history->header()->setSectionResizeMode(QHeaderView::ResizeToContents);
+  history->header()->setStretchLastSection(true);
+  history->setContextMenuPolicy(Qt::ActionsContextMenu);
+  const auto add = [&](const QString& text, auto slot) {
+    auto* action = new QAction(text, history);
+    QObject::connect(action, &QAction::triggered, &panel, slot);
+    history->addAction(action);
+  };
+  add(tr("Load its plan"), [this] { loadPlan(); });
+  add(tr("Show nothing"), [this] { panel.showNothing(); });
+  add(tr("Look for new runs"), [this] { panel.refresh(); });
+  nothing = new QLabel(&panel);
+  nothing->setAlignment(Qt::AlignCenter);
+  nothing->setWordWrap(true);
+  nothing->setMargin(16);
+  nothing->setForegroundRole(QPalette::PlaceholderText);
+  pages = new QStackedWidget(&panel);
+  pages->addWidget(nothing);
+  pages->addWidget(history);
+  return pages;
+}
+
+void RunsPanel::Private::build() {
+  auto* splitter = new QSplitter(Qt::Horizontal, &panel);
+  controls = new RunControls(&panel);
+  comparison = new ComparisonView(&panel);
+  auto* layout = new QVBoxLayout(&panel);
+  layout->addWidget(controls);
+  layout->addWidget(splitter, 1);
+  splitter->addWidget(buildHistory());
+  splitter->addWidget(comparison);
+  splitter->setStretchFactor(0, 1);
+  splitter->setStretchFactor(1, 1);
+  splitter->setSizes({1000, 900});  // in proportion
+  splitter->setChildrenCollapsible(false);
+  settle.setSingleShot(true);
+  settle.setInterval(150);
+}
+
+void RunsPanel::Private::connectAll() {
+  RunsPanel* p = &panel;
+  connect(controls, &RunControls::runRequested, p, &RunsPanel::startRun);
+  connect(controls, &RunControls::profileRequested, p, &RunsPanel::startProfile);
+  connect(controls, &RunControls::cancelRequested, p, &RunsPanel::cancel);
+  connect(&document, &Document::storeChanged, p, &RunsPanel::refresh);
+  connect(&document, &Document::modelChanged, p, [this] { updateControls(); });
+  connect(&document, &Document::designChanged, p, [this] { followCosts(); });
+  connect(&document, &Document::measuredChanged, p, [this] { follow(); });
+  connect(&document, &Document::predictionChanged, p, [this] {
+    settle.start();
+    if (pendingSteps && !document.isPredicting()) begin();
+  });
+  connect(&settle, &QTimer::timeout, p, [this] { document.isDragging() ? settle.start() : judge(); });
+  connect(history->selectionModel(), &QItemSelectionModel::selectionChanged, p, [this] {
+    if (restoring) return;
+    follows = false;  // who looks at another run is not torn away from it
+    load(selected());
+  });
+  connect(comparison, &ComparisonView::stepChosen, p, [this](std::optional<int> step) { showStep(step); });
+  for (Job* job : {&list, &loading, &judging, &planning}) connect(job, &Job::failed, p, &RunsPanel::failed);
+  connect(&list, &Job::failed, p, [this](const QString& sentence) {
+    runs->setRuns({});
+    nothing->setText(sentence);
+    pages->setCurrentWidget(nothing);
+    emit panel.listed();
+  });
+  connect(&task, &RunTask::progressed, p, [this](qint64 done, qint64 all, const QString& note) {
+    controls->setProgress(done, all, isRun ? tr("Step %1 of %2, %3").arg(done).arg(all).arg(note) : tr("%1 of %2 %3 measured").arg(done).arg(all).arg(note));
+  });
+  connect(&task, &RunTask::arrived, p, [this](const std::shared_ptr<const Measured>& measured) {
+    if (follows) document.setMeasured(measured);
+  });
+  connect(&task, &RunTask::runEnded, p, [this](bool ok, int id, const QString& error) { endRun(ok, id, error); });
+  connect(&task, &RunTask::profileEnded, p, [this](const std::shared_ptr<const Profile>& result, const QString& error) { endProfile(result, error); });
+}
+
+void RunsPanel::Private::updateControls() {
+  const bool busy = panel.isBusy();
+  controls->setState(busy, document.graph() != nullptr);
+  if (busy == wasBusy) return;
+  wasBusy = busy;
+  emit panel.busyChanged(busy);
+}
+
+/// New measured costs are best compared with a run that computes as they were measured.
+void RunsPanel::Private::followCosts() {
+  const auto profile = document.design().profile;
+  if (profile == followed) return;
+  followed = profile;
+  if (profile && !profile->estimated) controls->follow(profile->computing);
+}
+
+// ---- Runs and profiles ----
+
+void RunsPanel::startRun(int steps) {
+  if (isBusy()) return;
+  d->controls->setSteps(steps);
+  d->isRun = true;
+  d->pendingSteps = steps;
+  d->controls->setProgress(0, 0, tr("Starting the ranks …"));
+  d->updateControls();
+  if (!d->document.isPredicting()) d->begin();
+}
+
+/// Starts what `startRun` asked for.
+void RunsPanel::Private::begin() {
+  const int count = *std::exchange(pendingSteps, std::nullopt);
+  try {
+    RunRequest request;
+    request.plan = std::make_shared<const Plan>(document.plan());
+    request.steps = count;
+    request.transport = controls->transport();
+    request.precision = controls->computing().precision;
+    request.optimizerCopies = document.design().request.optimizerCopies;
+    if (document.storePath().isEmpty()) {
+      const QDir folder(QStandardPaths::writableLocation(QStandardPaths::AppDataLocation));
+      if (!folder.mkpath(QStringLiteral("."))) throw Error(tr("Cannot make the folder %1 for runs; choose a run store.").arg(folder.path()).toStdString());
+      document.setStorePath(folder.filePath(QStringLiteral("runs.db")));
+    }
+    request.store = document.storePath();
+    shownBefore = document.measured();
+    follows = true;
+    task.run(request);
+    updateControls();
+  } catch (const Error& e) {
+    endRun(false, 0, QString::fromUtf8(e.what()));
+  }
+}
+
+void RunsPanel::Private::endRun(bool ok, int id, const QString& error) {
+  const auto last = std::exchange(shownBefore, nullptr);
+  if (ok) controls->say(id > 0 ? tr("Run %1 is recorded.").arg(id) : QString());
+  else controls->say(error.isEmpty() ? tr("The run was cancelled.") : tr("The run failed: %1").arg(error));
+  updateControls();
+  const auto now = document.measured();
+  if (!ok && now && now->live) document.setMeasured(last);
+  if (ok && id > 0) wanted = {id};
+  emit document.storeChanged();  // lists it, also one that failed
+  if (!error.isEmpty()) emit panel.failed(error);
+  emit panel.runFinished(ok);
+}
+
+void RunsPanel::startProfile() {
+  if (isBusy()) return;
+  if (!d->document.graph()) {
+    emit failed(tr("There is no model to profile; open one first."));
+    emit profileFinished(false);
+    return;
+  }
+  d->isRun = false;
+  d->profiled = d->document.graph();
+  const PlanRequest& r = d->document.design().request;
+  d->controls->setProgress(0, 0, tr("Starting to measure …"));
+  d->task.profile({d->document.design().models, r.microbatch, std::clamp(r.ranks * r.replicas, 1, std::max(1, QThread::idealThreadCount())), r.loss, d->controls->computing()});
+  d->updateControls();
+}
+
+void RunsPanel::Private::endProfile(const std::shared_ptr<const Profile>& result, const QString& error) {
+  const bool same = profiled == document.graph();
+  profiled.reset();
+  QString sentence = error;
+  if (result && (!same || result->nodes.size() != document.graph()->nodes.size())) sentence = tr("The profile is of a model that is no longer open; profile again.");
+  const bool ok = result && sentence.isEmpty();
+  if (ok) document.edit(tr("Use measured profile"), [&](Design& design) { design.profile = result; });
+  controls->say(ok ? tr("Costs are now measured on this machine.") : sentence.isEmpty() ? tr("The profile was cancelled.") : tr("The profile failed: %1").arg(sentence));
+  updateControls();
+  if (!sentence.isEmpty()) emit panel.failed(sentence);
+  emit panel.profileFinished(ok);
+}
+
+void RunsPanel::cancel() {
+  if (d->pendingSteps) {
+    d->pendingSteps.reset();
+    d->endRun(false, 0, {});
+    return;
+  }
+  d->controls->setProgress(0, 0, tr("Cancelling …"));
+  d->task.cancel();
+}
+
+bool RunsPanel::isBusy() const { return d->pendingSteps.has_value() || d->task.isRunning(); }
+
+void RunsPanel::setProgram(const QString& program) { d->task.setProgram(program); }
+
+// ---- History ----
+
+void RunsPanel::refresh() {
+  const QString path = d->document.storePath();
+  d->list.start(tr("List runs"), [this, path](JobControl&) -> std::function<void()> {
+    auto found = std::make_shared<std::vector<RunSummary>>(listRuns(path.toStdString()));
+    return [this, found, path] {
+      const std::vector<int> ids = d->selected();
+      d->restoring = true;
+      d->runs->setRuns(std::move(*found));
+      d->select(ids);
+      d->restoring = false;
+      d->nothing->setText(path.isEmpty() ? tr("No runs yet.\nRun executes the plan on this machine and compares it with its prediction.")
+                                         : tr("No runs yet in %1.\nRun executes the plan on this machine and compares it with its prediction.").arg(QFileInfo(path).fileName()));
+      d->pages->setCurrentIndex(d->runs->rowCount() > 0 ? 1 : 0);
+      if (const auto ids2 = std::exchange(d->wanted, {}); !ids2.empty()) {
+        d->select(ids2);
+        if (d->selected().empty()) emit failed(tr("There is no run %1 in %2; choose one of the list.").arg(ids2.front()).arg(QFileInfo(path).fileName()));
+      }
+      emit listed();
+    };
+  });
+}
+
+std::vector<int> RunsPanel::Private::selected() const {
+  std::vector<int> ids;
+  for (const QModelIndex& index : history->selectionModel()->selectedRows()) ids.push_back(runs->at(index.row()).id.value);
+  std::ranges::sort(ids);
+  return ids;
+}
+
+void RunsPanel::Private::select(const std::vector<int>& ids) {
+  QItemSelection selection;
+  for (const int id : ids) {
+    const int row = runs->rowOf(id);
+    if (row >= 0) selection.select(runs->index(row, 0), runs->index(row, RunList::kColumns - 1));
+  }
+  if (!selection.isEmpty()) history->selectionModel()->setCurrentIndex(selection.indexes().back().siblingAtColumn(RunList::Id), QItemSelectionModel::NoUpdate);
+  history->selectionModel()->select(selection, QItemSelectionModel::ClearAndSelect);
+  if (!selection.isEmpty()) history->scrollTo(history->currentIndex());
+}
+
+void RunsPanel::chooseRun(int id) {
+  d->wanted = {id};
+  refresh();
+}
+
+void RunsPanel::compareRuns(int id, int with) {
+  d->wanted = {id, with};
+  refresh();
+}
+
+void RunsPanel::showNothing() {
+  d->loading.cancel();
+  d->history->clearSelection();
+  d->forget();
+  d->document.setMeasured(nullptr);
+}
+
+const std::vector<RunSummary>& RunsPanel::runs() const { return d->runs->runs(); }
+
+/// Shows the newest of these runs, compared with the one before it.
+void RunsPanel::Private::load(const std::vector<int>& ids) {
+  if (ids.empty()) return;
+  const std::string store = document.storePath().toStdString();
+  loading.start(tr("Load run %1").arg(ids.back()), [this, store, ids](JobControl&) -> std::function<void()> {
+    const RunStore file(store, RunStore::Mode::ReadOnly);
+    const auto main = std::make_shared<const RunRecord>(file.load(RunId(ids.back())));
+    const auto measured = measuredOf(*main, {});
+    const auto with = ids.size() > 1 ? measuredOf(file.load(RunId(ids[ids.size() - 2])), {}) : nullptr;
+    return [this, main, measured, with] {
+      record = main;
+      shown = measured;
+      other = with;
+      document.setMeasured(measured);
+    };
+  });
+}
+
+void RunsPanel::Private::showStep(std::optional<int> step) {
+  if (!record) return;
+  loading.start(tr("Show a step"), [this, run = record, step](JobControl&) -> std::function<void()> {
+    const auto measured = measuredOf(*run, step);
+    return [this, measured] {
+      shown = measured;
+      document.setMeasured(measured);
+    };
+  });
+}
+
+/// Of the model that is open: an edit, which can be undone; of another: to be opened as a file.
+void RunsPanel::Private::loadPlan() {
+  const std::vector<int> ids = selected();
+  if (ids.empty()) return;
+  const std::string store = document.storePath().toStdString();
+  planning.start(tr("Load the plan of run %1").arg(ids.back()), [this, store, id = ids.back(), models = document.design().models](JobControl&) -> std::function<void()> {
+    const RunRecord run = RunStore(store, RunStore::Mode::ReadOnly).load(RunId(id));
+    const std::string path = keepPlan(run);
+    const auto loaded = run.plan.modelFiles == models ? loadFiles({path}, {}) : nullptr;
+    return [this, loaded, path, id] {
+      if (!loaded || !loaded->graph || loaded->design.models != document.design().models) {
+        emit panel.openRequested({QString::fromStdString(path)});
+        return;
+      }
+      document.edit(tr("Load the plan of run %1").arg(id), [&](Design& design) {
+        const std::string cluster = design.cluster;
+        design = loaded->design;
+        design.cluster = cluster;
+      });
+    };
+  });
+}
+
+// ---- Comparison ----
+
+void RunsPanel::Private::forget() {
+  record.reset();
+  shown.reset();
+  other.reset();
+}
+
+/// Follows what the document shows: which step of which run, and what there is to compare it with.
+void RunsPanel::Private::follow() {
+  const auto measured = document.measured();
+  const bool live = measured && measured->live;
+  if (!live && measured != shown) {  // somebody else's
+    forget();
+    restoring = true;
+    history->clearSelection();
+    restoring = false;
+  }
+  std::vector<int> numbers;
+  if (record && !live) {
+    for (const StepRecord& step : record->steps) numbers.push_back(step.step);
+  }
+  const int median = numbers.empty() ? 0 : medianStep(*record).step;
+  comparison->setSteps(numbers, median, measured && measured->step != median ? std::optional<int>(measured->step) : std::nullopt);
+  judge();
+}
+
+/// Compares it in the background; at once where that was done before.
+void RunsPanel::Private::judge() {
+  const auto measured = document.measured();
+  const auto prediction = measured && !measured->run ? document.prediction() : nullptr;  // a run has its own
+  if (!measured || measured->live || (!measured->run && !prediction)) {
+    judging.cancel();
+    judged = {};
+    if (!measured && record) comparison->clear(tr("Run %1 has no measured step. It failed: %2").arg(record->id.value).arg(QString::fromStdString(record->failure)));
+    else if (!measured) comparison->clear(tr("Choose a run to see where prediction and measurement differ; choose two to compare them."));
+    else comparison->clear(measured->live ? tr("The comparison follows when the run has ended.") : tr("There is no prediction to compare this with."));
+    emit panel.compared();
+    return;
+  }
+  const Subject subject{measured, other, prediction};
+  if (subject == judged && !judging.isRunning()) return present();
+  judged = subject;
+  judging.start(tr("Compare"), [this, subject](JobControl&) -> std::function<void()> {
+    const Measured& m = *subject.measured;
+    auto found = std::make_shared<const Verdict>(subject.other ? pw::gui::judge(subject.other->trace, m.trace, nullptr)
+                                                 : m.run       ? pw::gui::judge(m.run->predicted, m.trace, &m.run->plan)
+                                                               : pw::gui::judge(traceOf(*subject.prediction), m.trace, nullptr));
+    return [this, found] {
+      verdict = found;
+      present();
+    };
+  });
+}
+
+/// Shows the verdict on what was judged last.
+void RunsPanel::Private::present() {
+  const Measured& measured = *judged.measured;
+  const auto nameOf = [](const Measured& m) { return m.run ? tr("run %1").arg(m.run->id.value) : m.title; };
+  if (judged.other) {
+    const QString before = nameOf(*judged.other), after = nameOf(measured);
+    comparison->show(*verdict, before, after, inWords(*verdict, before, after), {});
+  } else {
+    comparison->show(*verdict, tr("predicted"), tr("measured"), inWords(*verdict), noteOn(measured));
+  }
+  emit panel.compared();
+}
+
+QString RunsPanel::Private::noteOn(const Measured& measured) const {
+  const auto prediction = document.prediction();
+  if (!measured.run || !prediction || isOfPlan(*prediction, measured.run->plan)) return {};
+  return tr("The plan that is open is another one: this compares with what was predicted for the run.");
+}
+
+QString RunsPanel::summary() const { return d->comparison->sentence(); }
+
+}  // namespace pw::gui

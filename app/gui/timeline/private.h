@@ -1,0 +1,198 @@
+#pragma once
+
+// The parts of TimelineWidget: timeline_widget.cpp (what is shown), timeline_place.cpp (where), timeline_selection.cpp (what is marked and
+// said), timeline_input.cpp (mouse, keys, menu) and timeline_paint.cpp. Include only there.
+
+#include <QElapsedTimer>
+#include <QPoint>
+#include <QRect>
+#include <QScrollBar>
+#include <QTimer>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "app/gui/document/document.h"
+#include "app/gui/timeline/dependencies.h"
+#include "app/gui/timeline/details.h"
+#include "app/gui/timeline/details_strip.h"
+#include "app/gui/timeline/explainer.h"
+#include "app/gui/timeline/explanations.h"
+#include "app/gui/timeline/find_bar.h"
+#include "app/gui/timeline/find_query.h"
+#include "app/gui/timeline/navigation.h"
+#include "app/gui/timeline/scene.h"
+#include "app/gui/timeline/widget.h"
+#include "app/gui/timeline/view_history.h"
+
+class QAction;
+class QHelpEvent;
+class QMenu;
+class QMouseEvent;
+class QWheelEvent;
+
+namespace pw::gui {
+
+/// The drawing area. What happens to it is handled by its owner.
+class TimelineCanvas : public QWidget {
+ public:
+  TimelineCanvas(QWidget* parent, std::function<bool(QEvent*)> handle);
+
+ protected:
+  bool event(QEvent* event) override { return handle_(event) || QWidget::event(event); }
+
+ private:
+  std::function<bool(QEvent*)> handle_;
+};
+
+struct TimelineWidget::Private {
+  Private(TimelineWidget& widget, Document& owner);
+
+  // ---- What is shown, and where: timeline_widget.cpp, timeline_place.cpp ----
+  enum class Move : std::uint8_t { Jump, Drift };  ///< Drift: one of many small steps, noted in the history when it rests
+  void build();
+  void takePrediction();
+  void takeMeasured();
+  void takeTimelines(bool newShape);
+  void settle();                            ///< what may wait until a drag rests
+  void layOut();
+  void resized();
+  void show(const Viewport& next, Move move);
+  void scrollTo(int scroll);
+  [[nodiscard]] VisitedView visited() const;
+  void revisit(const VisitedView& place);
+  void reveal(const SourcedSpan& span);
+  void revealRow(const SourcedSpan& span);
+  void revealTime(Ns from, Ns to);
+  void setRanks(std::vector<RankView> ranks);
+  void changeRank(const std::function<void(RankView&)>& change);
+  void restore(const SavedView& saved);
+  [[nodiscard]] const Timeline* timeline(Source source) const { return (source == Source::Predicted ? scene.predicted : scene.measured).get(); }
+  [[nodiscard]] bool isEmpty() const { return !scene.predicted && !scene.measured; }
+  [[nodiscard]] bool awaitsModel() const { return newModel && document.isPredicting(); }  ///< what is shown is of another one
+  [[nodiscard]] Ns end() const;
+  [[nodiscard]] QRect sceneArea() const;    ///< ruler, labels and rows
+  [[nodiscard]] QRect trackArea() const;    ///< rows without labels
+  [[nodiscard]] int legendHeight() const;
+  void repaint();
+  void repaintSoon();                       ///< at most once a frame
+
+  // ---- Marks and words: timeline_selection.cpp ----
+  enum class Emphasis : std::uint8_t { None, Chain, Path, Found };
+  const Dependencies* dependencies(Source source);          ///< made now where it was not yet
+  [[nodiscard]] StageLinks links(Source source) const;
+  void prepare();                           ///< makes them in the background
+  [[nodiscard]] bool isPrepared(Source source) const;
+  const Matches* matches();
+  [[nodiscard]] std::optional<SourcedSpan> counterpart(const SourcedSpan& span);
+  void selectSpan(const std::optional<SourcedSpan>& span);
+  void selectGap(const BubbleRef& gap);
+  void selectTimes(Ns from, Ns to);
+  void clear();
+  void keepSelection(bool sameShape);
+  void emphasize(Emphasis kind, std::vector<SourcedSpan> spans);
+  void markAlso();                          ///< the counterparts of what is selected and hovered
+  void showCauses();
+  void showPath();
+  void explained();
+  [[nodiscard]] Cause causeOfGap(const BubbleRef& gap);
+  [[nodiscard]] SpanFacts facts(const SourcedSpan& span, bool fully);
+  [[nodiscard]] QString describe();
+  void updateDetails();
+  int search(const QString& query, bool selects);
+  void stepFound(int direction);
+  void countFound();
+  void closeFind();
+  [[nodiscard]] std::optional<SourcedSpan> startingPoint() const;
+  void walk(int direction);
+  void walkRows(int direction);
+  void follow(int direction);
+  [[nodiscard]] std::optional<Rank> currentRank() const;
+
+  // ---- Mouse, keys, menu: timeline_input.cpp ----
+  void addActions();
+  QAction* addAction(const QString& text, const QList<QKeySequence>& keys, const std::function<void()>& act);
+  QAction* addToggle(const QString& text, const QKeySequence& key, const std::function<bool()>& isOn, const std::function<void(bool)>& act);
+  void updateActions();
+  [[nodiscard]] QAction* actionOf(const QKeyEvent& event) const;
+  void openMenu(const QPoint& global);
+  bool handle(QEvent* event);
+  void pressed(const QMouseEvent& event);
+  void dragged(const QMouseEvent& event);
+  void released(const QMouseEvent& event);
+  void doubleClicked(const QMouseEvent& event);
+  void hover(const QPoint& at);
+  void left();
+  void turned(const QWheelEvent& event);
+  void showTooltip(const QHelpEvent& event);
+  void zoomAt(double x, double factor, Move move);
+  void zoom(double factor);                 ///< at the mouse, or in the middle
+  void pan(double pixels);
+  [[nodiscard]] Hit hitAt(const QPoint& at) const;
+  [[nodiscard]] std::optional<Rank> rankAt(int y) const;
+  [[nodiscard]] Ns timeAt(int x) const;
+
+  // ---- Painting: timeline_paint.cpp ----
+  void paint();
+  void paintOverlays(QPainter& painter, const Theme& theme);
+  void paintGap(QPainter& painter, const Theme& theme);
+  void paintCursor(QPainter& painter, const Theme& theme);
+  void paintProblem(QPainter& painter, const Theme& theme);
+  void paintEmpty(QPainter& painter, const Theme& theme);
+  void paintProgress(QPainter& painter, const Theme& theme);
+
+  TimelineWidget& w;
+  Document& document;
+  TimelineCanvas* canvas = nullptr;
+  QScrollBar* bar = nullptr;
+  FindBar* findBar = nullptr;
+  DetailsStrip* strip = nullptr;
+
+  // What is shown.
+  Scene scene;
+  RowLayout layout;
+  Viewport view;
+  int scroll = 0;
+  bool showsAll = true;       ///< the view is fitted to all, and stays so
+  bool newModel = true;
+  std::shared_ptr<const ModelGraph> graph;
+  std::shared_ptr<const Prediction> prediction;  ///< of `scene.predicted`
+  std::shared_ptr<const Measured> measured;
+  std::optional<SavedView> pending;  ///< to restore with the first timeline
+  ViewHistory history;
+  QTimer rest;                ///< until a view that drifted counts as visited
+  QTimer settling, typing;
+  bool isLarge = false;       ///< what takes time with its spans is put off
+  QTimer frame, waiting;
+  QElapsedTimer sinceFrame, sinceRequest;
+  bool isLate = false;        ///< predicting takes long enough to say so
+  bool paintedNewest = true;
+  ScenePainter painter;
+
+  // What is marked.
+  std::shared_ptr<const Dependencies> ownDependencies[2];
+  Job preparing;
+  std::optional<Matches> ownMatches;
+  Explainer explainer;
+  SpanTag selectedTag;
+  std::optional<BubbleRef> gap;
+  std::optional<SpanTag> afterGap;   ///< what the gap is before; nothing: the end of the row
+  Emphasis emphasis = Emphasis::None;
+  bool pathOn = false;
+  std::vector<SourcedSpan> also;     ///< put into `scene.highlighted` beside the emphasis
+  std::vector<Found> found;
+  std::size_t foundAt = 0;
+  QString foundQuery, details;
+
+  // Mouse.
+  enum class Drag : std::uint8_t { None, Press, Pan, Range, Label };
+  Drag drag = Drag::None;
+  QPoint pressedAt, lastAt;
+  std::optional<QPoint> mouse;       ///< over the canvas
+  std::optional<Rank> labelRank, draggedRank;
+  std::vector<std::pair<QAction*, std::function<bool()>>> toggles;
+  std::vector<std::vector<QAction*>> groups;  ///< of the context menu
+};
+
+}  // namespace pw::gui

@@ -1,0 +1,93 @@
+#include "app/gui/window/command_palette.h"
+
+#include <QKeyEvent>
+#include <QLineEdit>
+#include <QListWidget>
+#include <QVBoxLayout>
+#include <algorithm>
+
+namespace pw::gui {
+
+int fit(const QString& typed, const QString& text) {
+  int score = 0;
+  qsizetype at = 0, last = -2;
+  for (const QChar c : typed) {
+    if (c.isSpace()) continue;
+    const qsizetype found = text.indexOf(c, at, Qt::CaseInsensitive);
+    if (found < 0) return -1;
+    const bool beginsWord = found == 0 || !text[found - 1].isLetterOrNumber();
+    score += 1 + (found == last + 1 ? 3 : 0) + (beginsWord ? 2 : 0);
+    last = found;
+    at = found + 1;
+  }
+  return score;
+}
+
+CommandPalette::CommandPalette(std::vector<Command> commands, QWidget* parent) : QDialog(parent, Qt::Popup), commands_(std::move(commands)) {
+  setAccessibleName(tr("Command palette"));
+  typed_ = new QLineEdit;
+  typed_->setPlaceholderText(tr("Type a command or a schedule"));
+  typed_->setAccessibleName(tr("Command"));
+  typed_->installEventFilter(this);
+  list_ = new QListWidget;
+  list_->setAccessibleName(tr("Commands"));
+  list_->setFocusPolicy(Qt::NoFocus);
+  list_->setUniformItemSizes(true);
+  auto* column = new QVBoxLayout(this);
+  column->setContentsMargins(8, 8, 8, 8);
+  column->addWidget(typed_);
+  column->addWidget(list_);
+  connect(typed_, &QLineEdit::textChanged, this, &CommandPalette::filter);
+  connect(list_, &QListWidget::itemClicked, this, &CommandPalette::choose);
+  filter({});
+  const QSize size(std::min(560, parent->width() - 40), std::min(24 * fontMetrics().height(), parent->height() - 80));
+  resize(size);
+  move(parent->mapToGlobal(QPoint((parent->width() - size.width()) / 2, 60)));
+}
+
+void CommandPalette::filter(const QString& typed) {
+  std::vector<std::pair<int, std::size_t>> order;
+  for (std::size_t i = 0; i < commands_.size(); ++i) {
+    const int score = fit(typed, commands_[i].text);
+    if (score >= 0) order.push_back({-score, i});
+  }
+  std::ranges::sort(order);
+  list_->clear();
+  for (const auto& [score, i] : order) {
+    auto* item = new QListWidgetItem(commands_[i].key.isEmpty() ? commands_[i].text : commands_[i].text + QStringLiteral("    ") + commands_[i].key);
+    item->setData(Qt::UserRole, static_cast<int>(i));
+    list_->addItem(item);
+  }
+  if (order.empty()) {
+    auto* none = new QListWidgetItem(tr("Nothing is called that."));
+    none->setFlags(Qt::NoItemFlags);
+    list_->addItem(none);
+  }
+  list_->setCurrentRow(0);
+}
+
+void CommandPalette::choose() {
+  const QListWidgetItem* item = list_->currentItem();
+  if (item == nullptr || !item->data(Qt::UserRole).isValid()) return;
+  const auto run = commands_[static_cast<std::size_t>(item->data(Qt::UserRole).toInt())].run;
+  accept();
+  run();
+}
+
+bool CommandPalette::eventFilter(QObject* object, QEvent* event) {
+  if (event->type() == QEvent::KeyPress) {
+    const int key = static_cast<QKeyEvent*>(event)->key();
+    const int step = key == Qt::Key_Down ? 1 : key == Qt::Key_Up ? -1 : key == Qt::Key_PageDown ? 10 : key == Qt::Key_PageUp ? -10 : 0;
+    if (step != 0) {
+      list_->setCurrentRow(std::clamp(list_->currentRow() + step, 0, list_->count() - 1));
+      return true;
+    }
+    if (key == Qt::Key_Return || key == Qt::Key_Enter) {
+      choose();
+      return true;
+    }
+  }
+  return QDialog::eventFilter(object, event);
+}
+
+}  // namespace pw::gui

@@ -1,0 +1,391 @@
+#include "app/gui/window/main_window.h"
+
+#include <QApplication>
+#include <QCloseEvent>
+#include <QDir>
+#include <QDragEnterEvent>
+#include <QFileInfo>
+#include <QLabel>
+#include <QMessageBox>
+#include <QMimeData>
+#include <QProgressBar>
+#include <QSettings>
+#include <QStandardPaths>
+#include <QStatusBar>
+#include <QStyle>
+#include <QUrl>
+#include <QVBoxLayout>
+
+#include "app/gui/window/autosave.h"
+#include "app/gui/window/exporting.h"
+#include "app/gui/document/loading.h"
+#include "app/gui/window/window_parts.h"
+#include "backends/host/files.h"
+#include "schedules/error.h"
+
+namespace pw::gui {
+namespace {
+
+constexpr int kMostRecent = 8;
+constexpr int kAutosaveMs = 3000;
+
+QString defaultStore() {
+  const QDir folder(QStandardPaths::writableLocation(QStandardPaths::AppDataLocation));
+  folder.mkpath(QStringLiteral("."));
+  return folder.filePath(QStringLiteral("runs.db"));
+}
+
+std::vector<std::string> toPaths(const QStringList& paths) {
+  std::vector<std::string> result;
+  for (const QString& path : paths) result.push_back(QFileInfo(path).absoluteFilePath().toStdString());
+  return result;
+}
+
+}  // namespace
+
+MainWindow::MainWindow(bool recovers, QWidget* parent) : QMainWindow(parent), d(std::make_unique<Private>(*this, recovers)) {
+  setObjectName(QStringLiteral("main window"));
+  setAcceptDrops(true);
+  setDockNestingEnabled(true);
+  setMinimumSize(720, 480);
+  d->build();
+  d->buildMenus();
+  d->connectAll();
+  d->document.setStorePath(defaultStore());
+  d->restoreLayout();
+  d->showTitle();
+  if (recovers) QTimer::singleShot(0, this, [this] { d->recover(); });
+}
+
+MainWindow::~MainWindow() {
+  d->loading.cancel();
+  d->exporting.cancel();
+  // The panels hold references to the document, which goes before a window's children would.
+  delete takeCentralWidget();
+  for (QDockWidget* dock : {d->modelDock, d->planDock, d->candidatesDock, d->runsDock}) delete dock;
+}
+
+Document& MainWindow::document() { return d->document; }
+TimelineWidget& MainWindow::timeline() { return *d->timeline; }
+RunsPanel& MainWindow::runs() { return *d->runs; }
+CandidatesPanel& MainWindow::candidates() { return *d->candidates; }
+const std::vector<QAction*>& MainWindow::commands() const { return d->commands; }
+bool MainWindow::isIdle() const { return !d->loading.isRunning() && !d->exporting.isRunning() && !d->document.isPredicting() && d->plan->isIdle(); }
+QString MainWindow::message() const { return d->message->isVisibleTo(this) ? d->messageText->text() : QString(); }
+
+void MainWindow::Private::build() {
+  window.resize(1400, 900);
+  start = new StartPage;
+  timeline = new TimelineWidget(document);
+  stack = new QStackedWidget;
+  stack->addWidget(start);
+  stack->addWidget(timeline);
+
+  message = new QFrame;
+  message->setObjectName(QStringLiteral("message"));
+  message->setFrameShape(QFrame::StyledPanel);
+  message->setAutoFillBackground(true);
+  message->setVisible(false);
+  auto* row = new QHBoxLayout(message);
+  row->setContentsMargins(12, 6, 6, 6);
+  messageIcon = new QLabel;
+  messageText = new QLabel;
+  messageText->setWordWrap(true);
+  messageText->setTextInteractionFlags(Qt::TextSelectableByMouse | Qt::TextSelectableByKeyboard);
+  messageText->setAccessibleName(MainWindow::tr("Message"));
+  auto* dismiss = new QPushButton(MainWindow::tr("Dismiss"));
+  QObject::connect(dismiss, &QAbstractButton::clicked, message, &QWidget::hide);
+  row->addWidget(messageIcon);
+  row->addWidget(messageText, 1);
+  row->addWidget(dismiss);
+
+  auto* centre = new QWidget;
+  auto* column = new QVBoxLayout(centre);
+  column->setContentsMargins(0, 0, 0, 0);
+  column->setSpacing(0);
+  column->addWidget(message);
+  column->addWidget(stack, 1);
+  window.setCentralWidget(centre);
+
+  model = new ModelPanel(document);
+  plan = new PlanPanel(document);
+  candidates = new CandidatesPanel(document);
+  runs = new RunsPanel(document);
+  modelDock = addDock(MainWindow::tr("Model"), QStringLiteral("model"), model, Qt::LeftDockWidgetArea);
+  planDock = addDock(MainWindow::tr("Plan"), QStringLiteral("plan"), plan, Qt::RightDockWidgetArea);
+  candidatesDock = addDock(MainWindow::tr("Candidates"), QStringLiteral("candidates"), candidates, Qt::BottomDockWidgetArea);
+  runsDock = addDock(MainWindow::tr("Runs"), QStringLiteral("runs"), runs, Qt::BottomDockWidgetArea);
+  window.tabifyDockWidget(candidatesDock, runsDock);
+  candidatesDock->raise();
+  window.setCorner(Qt::BottomLeftCorner, Qt::BottomDockWidgetArea);  // tables are wide, trees scroll
+  window.setCorner(Qt::BottomRightCorner, Qt::RightDockWidgetArea);
+  window.resizeDocks({modelDock, planDock}, {430, 280}, Qt::Horizontal);
+  window.resizeDocks({candidatesDock}, {270}, Qt::Vertical);
+
+  busyText = new QLabel;
+  busyBar = new QProgressBar;
+  busyBar->setMaximumWidth(220);
+  busyBar->setAccessibleName(MainWindow::tr("Progress"));
+  busyCancel = new QPushButton(MainWindow::tr("Cancel"));
+  for (QWidget* w : {static_cast<QWidget*>(busyText), static_cast<QWidget*>(busyBar), static_cast<QWidget*>(busyCancel)}) {
+    w->setVisible(false);
+    window.statusBar()->addPermanentWidget(w);
+  }
+  autosave.setSingleShot(true);
+  autosave.setInterval(kAutosaveMs);
+  showDocks(false);
+}
+
+QDockWidget* MainWindow::Private::addDock(const QString& title, const QString& name, QWidget* widget, Qt::DockWidgetArea area) {
+  auto* dock = new QDockWidget(title, &window);
+  dock->setObjectName(name);
+  dock->setWidget(widget);
+  window.addDockWidget(area, dock);
+  return dock;
+}
+
+/// With nothing open there is nothing to show beside the start page.
+void MainWindow::Private::showDocks(bool visible) {
+  if (docksShown == visible) return;
+  docksShown = visible;
+  for (QDockWidget* dock : {modelDock, planDock, candidatesDock, runsDock}) dock->setVisible(visible);
+  if (visible && !docksState.isEmpty()) window.restoreState(docksState);
+}
+
+void MainWindow::Private::connectAll() {
+  QObject::connect(start, &StartPage::openRequested, &window, [this] { chooseAndOpen(); });
+  QObject::connect(start, &StartPage::chosen, &window, [this](const QStringList& paths) { window.open(paths); });
+  QObject::connect(plan, &PlanPanel::runRequested, &window, [this] {
+    window.showPanel(QStringLiteral("runs"));
+    runs->startRun();
+  });
+  QObject::connect(plan, &PlanPanel::profileRequested, &window, [this] {
+    window.showPanel(QStringLiteral("runs"));
+    runs->startProfile();
+  });
+  QObject::connect(runs, &RunsPanel::failed, &window, &MainWindow::showMessage);
+  QObject::connect(runs, &RunsPanel::openRequested, &window, &MainWindow::open);
+  QObject::connect(&document, &Document::designChanged, &window, [this] {
+    showTitle();
+    if (recovers) autosave.start();
+  });
+  QObject::connect(&document, &Document::undoChanged, &window, [this] { showTitle(); });
+  QObject::connect(&autosave, &QTimer::timeout, &window, [this] { keep(); });
+  for (Job* job : {&loading, &exporting}) {
+    QObject::connect(job, &Job::started, &window, [this, job](const QString& title) { showBusy(title, job); });
+    QObject::connect(job, &Job::progressed, &window, [this](qint64 done, qint64 all, const QString&) {
+      busyBar->setRange(0, all > 0 ? 1000 : 0);
+      if (all > 0) busyBar->setValue(static_cast<int>(1000.0 * static_cast<double>(done) / static_cast<double>(all)));
+    });
+    QObject::connect(job, &Job::failed, &window, &MainWindow::showMessage);
+    QObject::connect(job, &Job::finished, &window, [this] { showBusy({}, nullptr); });
+  }
+  QObject::connect(busyCancel, &QAbstractButton::clicked, &window, [this] {
+    loading.cancel();
+    exporting.cancel();
+  });
+}
+
+void MainWindow::Private::showBusy(const QString& title, Job* job) {
+  busyText->setText(title);
+  busyBar->setRange(0, 0);
+  for (QWidget* w : {static_cast<QWidget*>(busyText), static_cast<QWidget*>(busyBar), static_cast<QWidget*>(busyCancel)}) w->setVisible(job != nullptr);
+}
+
+void MainWindow::Private::showTitle() {
+  const QString title = document.title();
+  window.setWindowTitle(title.isEmpty() ? MainWindow::tr("Pipewright") : MainWindow::tr("%1[*] – Pipewright").arg(title));
+  window.setWindowModified(document.isModified());
+}
+
+void MainWindow::open(const QStringList& paths) {
+  if (!d->maySave()) return;
+  message().isEmpty() ? void() : d->message->hide();
+  const auto names = toPaths(paths);
+  d->loading.start(tr("Opening %1").arg(paths.isEmpty() ? QString() : QFileInfo(paths.front()).fileName()), [this, names, paths](JobControl& control) -> std::function<void()> {
+    const auto loaded = loadFiles(names, [&](std::int64_t done, std::int64_t all) {
+      control.progress(done, all);
+      return !control.isCancelled();
+    });
+    if (!loaded) return {};
+    return [this, loaded, paths] { d->take(*loaded, paths); };
+  });
+}
+
+void MainWindow::Private::take(const Loaded& loaded, const QStringList& paths) {
+  document.adopt(loaded);
+  steps = loaded.measured;
+  showSteps(loaded.chosen);
+  const bool something = loaded.hasDesign || !loaded.measured.empty() || docksShown;
+  if (something) {
+    stack->setCurrentWidget(timeline);
+    showDocks(true);
+  }
+  if (!loaded.view.isEmpty()) timeline->restoreView(loaded.view);
+  if (!loaded.hasDesign && !loaded.store.isEmpty()) {
+    if (!docksShown) {
+      stack->setCurrentWidget(timeline);
+      showDocks(true);
+    }
+    window.showPanel(QStringLiteral("runs"));
+  }
+  if (!loaded.notes.isEmpty()) window.showNote(loaded.notes.join(QLatin1Char(' ')));
+  remember(paths);
+  showTitle();
+}
+
+void MainWindow::Private::remember(const QStringList& paths) {
+  if (!recovers || paths.size() != 1) return;
+  QSettings settings;
+  QStringList recent = settings.value(QStringLiteral("recent")).toStringList();
+  const QString path = QFileInfo(paths.front()).absoluteFilePath();
+  recent.removeAll(path);
+  recent.prepend(path);
+  settings.setValue(QStringLiteral("recent"), QStringList(recent.mid(0, kMostRecent)));
+  showRecent();
+}
+
+void MainWindow::showMessage(const QString& sentence) { d->show(sentence, QStyle::SP_MessageBoxWarning); }
+void MainWindow::showNote(const QString& sentence) { d->show(sentence, QStyle::SP_MessageBoxInformation); }
+
+void MainWindow::Private::show(const QString& sentence, QStyle::StandardPixmap icon) {
+  if (sentence.isEmpty()) return;
+  messageIcon->setPixmap(window.style()->standardIcon(icon).pixmap(20, 20));
+  static const QString ends = QStringLiteral(".!?…");
+  const QString text = ends.contains(sentence.back()) ? sentence : sentence + QLatin1Char('.');
+  messageText->setText(text);
+  messageText->setAccessibleDescription(text);
+  message->setVisible(true);
+}
+
+void MainWindow::showPanel(const QString& name) {
+  if (name == QStringLiteral("start")) return d->stack->setCurrentWidget(d->start);
+  for (QDockWidget* dock : {d->modelDock, d->planDock, d->candidatesDock, d->runsDock}) {
+    if (dock->objectName() != name) continue;
+    dock->show();
+    dock->raise();
+  }
+}
+
+// ---- Projects ----
+
+bool MainWindow::saveProject(const QString& path) {
+  try {
+    writeFile(path.toStdString(), toJson(Project{d->document.design(), d->document.storePath(), d->timeline->saveView()}));
+  } catch (const Error& e) {
+    showMessage(QString::fromUtf8(e.what()));
+    return false;
+  }
+  d->document.setProjectPath(path);
+  d->document.markSaved();
+  QFile::remove(autosavePath());
+  d->remember({path});
+  statusBar()->showMessage(tr("Saved %1").arg(QFileInfo(path).fileName()), 4000);
+  return true;
+}
+
+/// Asks what to do with unsaved work; false: the user wants to stay.
+bool MainWindow::Private::maySave() {
+  if (!document.isModified() || !recovers) return true;
+  const auto answer = QMessageBox::question(&window, MainWindow::tr("Unsaved plan"), MainWindow::tr("The plan of %1 has changed. Save it as a project?").arg(document.title()),
+                                            QMessageBox::Save | QMessageBox::Discard | QMessageBox::Cancel, QMessageBox::Save);
+  if (answer == QMessageBox::Cancel) return false;
+  return answer == QMessageBox::Discard || save();
+}
+
+/// Keeps unsaved work where a crash does not reach it.
+void MainWindow::Private::keep() {
+  if (!document.isModified()) {
+    QFile::remove(autosavePath());
+    return;
+  }
+  try {
+    writeFile(autosavePath().toStdString(), toJson(Project{document.design(), document.storePath(), timeline->saveView()}));
+  } catch (const Error&) {
+    // what is not kept is only lost in a crash; saving says what is wrong
+  }
+}
+
+void MainWindow::Private::recover() {
+  const QStringList left = leftBehind();
+  if (left.isEmpty()) return;
+  const auto answer = QMessageBox::question(&window, MainWindow::tr("Recover"), MainWindow::tr("Pipewright ended before a plan was saved. Bring it back?"),
+                                            QMessageBox::Yes | QMessageBox::No, QMessageBox::Yes);
+  if (answer == QMessageBox::Yes) {
+    const QString path = left.front();
+    loading.start(MainWindow::tr("Recovering"), [this, path](JobControl&) -> std::function<void()> {
+      auto loaded = loadFiles({path.toStdString()}, {});
+      return [this, loaded, path] {
+        loaded->project.clear();
+        take(*loaded, {});
+        document.markUnsaved();
+        QFile::remove(path);
+      };
+    });
+    return;
+  }
+  for (const QString& path : left) QFile::remove(path);
+}
+
+void MainWindow::closeEvent(QCloseEvent* event) {
+  if (!d->maySave()) {
+    event->ignore();
+    return;
+  }
+  d->runs->cancel();
+  d->saveLayout();
+  if (d->recovers) QFile::remove(autosavePath());
+  event->accept();
+}
+
+void MainWindow::Private::saveLayout() {
+  if (!recovers) return;
+  QSettings settings;
+  settings.setValue(QStringLiteral("geometry"), window.saveGeometry());
+  if (docksShown) settings.setValue(QStringLiteral("docks"), window.saveState());
+}
+
+void MainWindow::Private::restoreLayout() {
+  if (!recovers) return;
+  const QSettings settings;
+  window.restoreGeometry(settings.value(QStringLiteral("geometry")).toByteArray());
+  docksState = settings.value(QStringLiteral("docks")).toByteArray();
+  showRecent();
+}
+
+// ---- Drag and drop, theme ----
+
+void MainWindow::dragEnterEvent(QDragEnterEvent* event) {
+  if (event->mimeData()->hasUrls()) event->acceptProposedAction();
+}
+
+void MainWindow::dropEvent(QDropEvent* event) {
+  QStringList paths;
+  for (const QUrl& url : event->mimeData()->urls()) {
+    if (url.isLocalFile()) paths << url.toLocalFile();
+  }
+  if (paths.isEmpty()) return showMessage(tr("Only files of this machine can be dropped here."));
+  event->acceptProposedAction();
+  open(paths);
+}
+
+void MainWindow::changeEvent(QEvent* event) {
+  QMainWindow::changeEvent(event);
+  if (event->type() == QEvent::ApplicationPaletteChange || event->type() == QEvent::PaletteChange) update();
+}
+
+bool MainWindow::exportTo(const QString& path) {
+  try {
+    const Document& document = d->document;
+    if (isPicture(path)) exportPicture(*d->timeline, d->timeline->size(), path);
+    else if (QFileInfo(path).suffix().isEmpty()) showNote(exportTorch(document, path).join(QLatin1Char(' ')));
+    else exportData({document.prediction(), document.measured(), document.title()}, path);
+  } catch (const Error& e) {
+    showMessage(QString::fromUtf8(e.what()));
+    return false;
+  }
+  statusBar()->showMessage(tr("Wrote %1").arg(path), 4000);
+  return true;
+}
+
+}  // namespace pw::gui

@@ -1,0 +1,94 @@
+#pragma once
+
+// Internal to the main window: main_window.cpp and menus.cpp.
+
+#include <QAction>
+#include <QActionGroup>
+#include <QComboBox>
+#include <QDockWidget>
+#include <QFrame>
+#include <QLabel>
+#include <QMenu>
+#include <QProgressBar>
+#include <QPushButton>
+#include <QStackedWidget>
+#include <QStyle>
+#include <QTimer>
+
+#include "app/gui/candidates/panel.h"
+#include "app/gui/document/document.h"
+#include "app/gui/common/jobs.h"
+#include "app/gui/window/main_window.h"
+#include "app/gui/model/panel.h"
+#include "app/gui/plan/panel.h"
+#include "app/gui/runs/panel.h"
+#include "app/gui/window/start_page.h"
+#include "app/gui/timeline/widget.h"
+
+namespace pw::gui {
+
+struct MainWindow::Private {
+  MainWindow& window;
+  const bool recovers;
+  Document document;
+  Job loading, exporting;
+  QTimer autosave;
+  StartPage* start = nullptr;
+  TimelineWidget* timeline = nullptr;
+  QStackedWidget* stack = nullptr;
+  QFrame* message = nullptr;
+  QLabel *messageIcon = nullptr, *messageText = nullptr;
+  ModelPanel* model = nullptr;
+  PlanPanel* plan = nullptr;
+  CandidatesPanel* candidates = nullptr;
+  RunsPanel* runs = nullptr;
+  QDockWidget *modelDock = nullptr, *planDock = nullptr, *candidatesDock = nullptr, *runsDock = nullptr;
+  QLabel* busyText = nullptr;
+  QProgressBar* busyBar = nullptr;
+  QPushButton* busyCancel = nullptr;
+  QMenu* recentMenu = nullptr;
+  QComboBox* step = nullptr;  ///< of an imported trace
+  QAction *undo = nullptr, *redo = nullptr, *stepAction = nullptr;
+  std::vector<QAction*> commands;
+  std::vector<std::shared_ptr<const Measured>> steps;
+  QByteArray docksState;
+  bool docksShown = true;
+
+  Private(MainWindow& w, bool r) : window(w), recovers(r) {}
+  void build();
+  QDockWidget* addDock(const QString& title, const QString& name, QWidget* widget, Qt::DockWidgetArea area);
+  void showDocks(bool visible);
+  void connectAll();
+  void showBusy(const QString& title, Job* job);
+  void showTitle();
+  void show(const QString& sentence, QStyle::StandardPixmap icon);
+  void take(const Loaded& loaded, const QStringList& paths);
+  void remember(const QStringList& paths);
+  bool maySave();
+  bool save();
+  bool saveAs();
+  void keep();
+  void recover();
+  void saveLayout();
+  void restoreLayout();
+
+  // menus.cpp
+  void buildMenus();
+  QAction* command(QMenu* menu, const QString& text, const QKeySequence& key, const std::function<void()>& run);
+  void fileMenu();
+  void editMenu();
+  void viewMenu();
+  void planMenu();
+  void helpMenu();
+  void toolBar();
+  void chooseAndOpen();
+  void chooseAndExport(const QString& what, const QString& filter, const QString& suffix);
+  void chooseAndExportTable();
+  void savePlan();
+  void showRecent();
+  void showSteps(std::size_t chosen);
+  void setTheme(const QString& name);
+  void scaleFont(double factor);
+};
+
+}  // namespace pw::gui
