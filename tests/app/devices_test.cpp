@@ -1,4 +1,4 @@
-// `pipewright devices`, with a library in the place of NVIDIA's that answers as another machine would: see tests/backends/fake_nvml.cpp.
+// `pipewright devices`, with a library in the place of NVIDIA's that answers as another machine would: see tests/backends/host/fake_nvml.cpp.
 #include <sched.h>
 
 #include <algorithm>

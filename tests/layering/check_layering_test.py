@@ -28,7 +28,7 @@ CLEAN = {
     "schedules/ids.cpp": '#include "schedules/ids.h"\n#include <fmt/format.h>\n',
     "schedules/ids.h": "#pragma once\n#include <compare>\n",
     "tests/backends/store_test.cpp": '#include <gtest/gtest.h>\n#include <zip.h>\n#include "tests/support/fakes.h"\n',
-    "tests/simulator/plan_test.cpp": '#include <gtest/gtest.h>\n#include "backends/store.h"\n',
+    "tests/simulator/plan/plan_test.cpp": '#include <gtest/gtest.h>\n#include "backends/store.h"\n',
     "tests/support/fakes.h": "#include <gtest/gtest.h>\n",
 }
 
