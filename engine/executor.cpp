@@ -1,4 +1,5 @@
 #include "engine/executor.h"
+#include "engine/ops.h"
 
 #include <fmt/format.h>
 
@@ -23,8 +24,8 @@ Executor::Executor(const Plan& plan, std::map<Stage, StageModule*> stages, Commu
       exchange_(plan_, stages_, communicator, Rank(communicator.rank().value - rank_.value), flights_),
       reducer_(plan_, stages_, communicator, exchange_.firstFreeTag(),
                {.shardOptimizer = options.shardOptimizer, .inRowOrder = options.order == Order::Plan, .deadline = options.deadline}, flights_),
-      lossScale_(options.lossScale), moves_(movesOf(plan, rank_, exchange_, false)),
-      evaluation_(movesOf(plan, rank_, exchange_, true)) {}
+      lossScale_(options.lossScale), moves_(opsOf(plan, rank_, exchange_, false)),
+      evaluation_(opsOf(plan, rank_, exchange_, true)) {}
 
 StepLog Executor::guarded(int number, StepMode mode, const std::function<void()>& work) {
   log_ = {};
@@ -154,21 +155,21 @@ void Executor::settleTimes() {
   }
 }
 
-void Executor::runInOrder(const std::vector<Move>& moves) {
-  for (const Move& move : moves) {
+void Executor::runInOrder(const std::vector<Op>& moves) {
+  for (const Op& move : moves) {
     current_ = move.action;
     run(move);
   }
 }
 
-void Executor::run(const Move& move) {
+void Executor::run(const Op& move) {
   const Action& action = move.action;
   switch (move.kind) {
-    case Move::Kind::Post: return exchange_.post(action.stage, action.microbatch, directionOf(action.kind));
-    case Move::Kind::Compute: return compute(action);
-    case Move::Kind::Send: return exchange_.send(action.stage, action.microbatch, directionOf(action.kind), log_);
-    case Move::Kind::Reduce: return reducer_.start(action.stage);
-    case Move::Kind::Barrier: barrier(); return exchange_.settleTimes(log_);  // the transport forgets them at a later one
+    case Op::Kind::Post: return exchange_.post(action.stage, action.microbatch, directionOf(action.kind));
+    case Op::Kind::Compute: return compute(action);
+    case Op::Kind::Send: return exchange_.send(action.stage, action.microbatch, directionOf(action.kind), log_);
+    case Op::Kind::Reduce: return reducer_.start(action.stage);
+    case Op::Kind::Barrier: barrier(); return exchange_.settleTimes(log_);  // the transport forgets them at a later one
   }
 }
 

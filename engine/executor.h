@@ -15,6 +15,7 @@
 #include "engine/flight_record.h"
 #include "engine/live_spans.h"
 #include "engine/loss_scale.h"
+#include "engine/ops.h"
 #include "engine/reducer.h"
 #include "engine/step_log.h"
 #include "simulator/plan/plan.h"
@@ -39,19 +40,6 @@ struct ExecutorOptions {
   std::string flightFiles{};    ///< a rank that fails writes what it asked for (flight_record.h) into this and its number and `.json`; empty: nowhere
   std::chrono::milliseconds deadline{60000};  ///< for what a device still has to do at a step's end
 };
-
-/// One thing a rank does, in the terms of its exchange: what a lowered row says, and the messages over several stages that rows do not name.
-struct Move {
-  enum class Kind : std::uint8_t { Post, Compute, Send, Reduce, Barrier } kind = Kind::Compute;
-  Action action;  ///< Post and Send: of the compute action that uses, or made, the values
-
-  bool operator==(const Move&) const = default;
-};
-
-/// The moves of a rank's row. A receive is posted right before the compute action before its RECV, so that the message comes in meanwhile; one
-/// without a RECV before the compute action before its use. What has no SEND is sent as soon as it is computed. A lockstep schedule has a barrier
-/// after every cycle. `evaluation`: the forward actions and their messages alone.
-[[nodiscard]] std::vector<Move> movesOf(const Plan& plan, Rank rank, const Exchange& exchange, bool evaluation);
 
 /// Runs one rank's row of a plan: one loop over moves. Sends do not block the loop. On a GPU the loop runs ahead of what it asks for: nothing waits
 /// for the device within a step but the buffers of sends, and times are those of the device's own clock.
@@ -78,10 +66,10 @@ class Executor {
   [[nodiscard]] std::optional<double> lossScale() const { return options_.scaleLoss ? std::optional(lossScale_.value()) : std::nullopt; }
 
  private:
-  void runInOrder(const std::vector<Move>& moves);
+  void runInOrder(const std::vector<Op>& moves);
   void runReady();
   [[nodiscard]] bool hasLocalInputs(const Action& action) const;
-  void run(const Move& move);
+  void run(const Op& move);
   void compute(const Action& action);
   void barrier();
   void finish();
@@ -112,7 +100,7 @@ class Executor {
   Exchange exchange_;
   Reducer reducer_;
   LossScale lossScale_;
-  std::vector<Move> moves_, evaluation_;
+  std::vector<Op> moves_, evaluation_;
   std::set<Action> finished_;  // of the step, in ready order
   LiveWriter* live_ = nullptr;
   StepLog log_;  // until `settleTimes` times are marks of the device, which on the host are times

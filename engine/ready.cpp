@@ -3,6 +3,7 @@
 #include <map>
 
 #include "engine/executor.h"
+#include "engine/ops.h"
 #include "schedules/error.h"
 
 namespace pw {
@@ -25,10 +26,10 @@ struct StageCounts {
   }
 };
 
-std::map<Stage, StageCounts> limitsOf(const std::vector<Move>& moves) {
+std::map<Stage, StageCounts> limitsOf(const std::vector<Op>& moves) {
   std::map<Stage, StageCounts> stages;
-  for (const Move& move : moves) {
-    if (move.kind != Move::Kind::Compute) continue;
+  for (const Op& move : moves) {
+    if (move.kind != Op::Kind::Compute) continue;
     StageCounts& counts = stages[move.action.stage];
     counts.add(move.action.kind);
     counts.mostLive = std::max(counts.mostLive, counts.live);
@@ -93,9 +94,9 @@ void Executor::runReady() {
     }
   };
   finished_.clear();
-  for (const Move& move : moves_) {
-    if (move.kind == Move::Kind::Compute) open.push_back(move.action);
-    if (move.kind != Move::Kind::Barrier) continue;
+  for (const Op& move : moves_) {
+    if (move.kind == Op::Kind::Compute) open.push_back(move.action);
+    if (move.kind != Op::Kind::Barrier) continue;
     runOpen();
     run(move);
   }

@@ -34,6 +34,7 @@
 #include "simulator/model/loss_count.h"
 #include "simulator/plan/module_tree.h"
 #include "simulator/plan/partition.h"
+#include "simulator/plan/split.h"
 #include "simulator/plan/planner.h"
 
 namespace pw::cli {

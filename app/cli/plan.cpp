@@ -22,6 +22,7 @@
 #include "simulator/report/json_fields.h"
 #include "simulator/text/json_text.h"
 #include "simulator/report/metrics.h"
+#include "simulator/report/lower_bound.h"
 #include "simulator/model/loss_count.h"
 #include "simulator/plan/planner.h"
 #include "simulator/plan/sharing.h"

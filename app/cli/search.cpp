@@ -1,5 +1,6 @@
 #include "simulator/text/json_text.h"
 #include "simulator/plan/search.h"
+#include "simulator/plan/search_profiles.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>

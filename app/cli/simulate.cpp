@@ -19,7 +19,10 @@
 #include "simulator/step/jitter.h"
 #include "simulator/report/json_fields.h"
 #include "simulator/report/metrics.h"
+#include "simulator/report/lower_bound.h"
 #include "simulator/step/program.h"
+#include "simulator/step/execute.h"
+#include "simulator/step/compile.h"
 
 namespace pw::cli {
 namespace {

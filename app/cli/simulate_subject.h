@@ -5,6 +5,7 @@
 
 #include "app/cli/schedule_options.h"
 #include "simulator/step/simulate.h"
+#include "simulator/step/cost_table.h"
 
 namespace CLI {
 class App;

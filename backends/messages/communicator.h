@@ -1,12 +1,10 @@
 #pragma once
 
-#include <chrono>
 #include <cstddef>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <span>
-#include <string>
 #include <utility>
 #include <vector>
 
@@ -91,9 +89,5 @@ class Communicator {
  private:
   std::vector<HeldBuffer> kept_;  ///< goes after what derives from this
 };
-
-/// A communicator among `ranks` threads of this process, by copying through mailboxes. For tests and single-rank jobs.
-/// Element i is rank i's; each may be used by one thread. `deadline` bounds every wait.
-[[nodiscard]] std::vector<std::unique_ptr<Communicator>> inMemoryCommunicators(int ranks, std::chrono::milliseconds deadline);
 
 }  // namespace pw

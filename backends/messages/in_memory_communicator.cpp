@@ -14,6 +14,7 @@
 #include <fmt/ranges.h>
 
 #include "backends/messages/communicator.h"
+#include "backends/messages/in_memory_communicator.h"
 #include "backends/messages/transport.h"
 #include "schedules/error.h"
 

@@ -1,4 +1,7 @@
 #include "backends/pt2/graph.h"
+#include "backends/pt2/metadata.h"
+#include "backends/pt2/outputs.h"
+#include "backends/pt2/state.h"
 
 #include <nlohmann/json.hpp>
 #include <algorithm>

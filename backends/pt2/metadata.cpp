@@ -6,6 +6,7 @@
 #include <optional>
 
 #include "backends/pt2/graph.h"
+#include "backends/pt2/metadata.h"
 
 namespace pw::pt2 {
 namespace {

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "backends/pt2/graph.h"
+#include "backends/pt2/outputs.h"
 
 namespace pw::pt2 {
 namespace {

@@ -4,6 +4,7 @@
 #include <unordered_map>
 
 #include "backends/pt2/graph.h"
+#include "backends/pt2/state.h"
 #include "schedules/error.h"
 
 namespace pw::pt2 {

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "simulator/trace/trace.h"
+#include "simulator/report/chrome_trace.h"
 
 namespace pw {
 

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "simulator/trace/trace.h"
+#include "simulator/report/chrome_trace.h"
 
 namespace pw {
 

@@ -1,3 +1,4 @@
+#include "simulator/costs/estimate.h"
 #include <algorithm>
 #include <array>
 #include <cmath>
@@ -10,6 +11,7 @@
 #include "simulator/model/autocast.h"
 #include "simulator/model/graph_facts.h"
 #include "simulator/costs/operator_costs.h"
+#include "simulator/costs/expected_sizes.h"
 #include "simulator/costs/profile_check.h"
 #include "simulator/text/rounding.h"
 

@@ -1,4 +1,5 @@
 #include "simulator/costs/operator_costs.h"
+#include "simulator/costs/expected_sizes.h"
 
 #include <algorithm>
 #include <fmt/format.h>
@@ -9,6 +10,7 @@
 #include "schedules/error.h"
 #include "simulator/model/graph_facts.h"
 #include "simulator/costs/profile.h"
+#include "simulator/costs/operator_flops.h"
 
 namespace pw {
 namespace {

@@ -37,9 +37,4 @@ struct NotCounted {
 /// `not counted: 4 × linalg_svd in blocks.0 (no rule for its cost); …`; empty for an empty list. At most `most` entries, then how many more.
 [[nodiscard]] std::string words(const std::vector<NotCounted>& list, std::size_t most = 6);
 
-/// `bindBatch`, and for sizes that depend on data how large they are expected to be, where the graph says: of the tokens that reach one of E experts
-/// 1/E of those that are routed, as if the router spread them evenly. For costs, never for shapes. Other such sizes stay unbound.
-/// Throws as bindBatch does.
-[[nodiscard]] Bindings bindExpected(const ModelGraph& graph, std::int64_t microbatch);
-
 }  // namespace pw

@@ -9,6 +9,7 @@
 
 #include "simulator/model/graph_facts.h"
 #include "simulator/costs/profile.h"
+#include "simulator/costs/operator_flops.h"
 
 namespace pw {
 namespace {

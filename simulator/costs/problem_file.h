@@ -6,6 +6,7 @@
 
 #include "schedules/schedule.h"
 #include "simulator/step/simulate.h"
+#include "simulator/step/cost_table.h"
 
 namespace pw {
 

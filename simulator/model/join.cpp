@@ -6,6 +6,7 @@
 
 #include "schedules/error.h"
 #include "simulator/model/model_graph.h"
+#include "simulator/model/join.h"
 #include "simulator/model/symbolic.h"
 
 namespace pw {

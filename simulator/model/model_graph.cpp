@@ -1,4 +1,5 @@
 #include "simulator/model/model_graph.h"
+#include "simulator/model/join.h"
 
 #include <algorithm>
 #include <fmt/format.h>

@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <map>
-#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -184,10 +183,5 @@ struct ModelGraph {
 /// Bindings of every symbol the inputs declare: the batch symbol takes `batch`, others keep their value at export.
 /// Throws UsageError when the batch is fixed and `batch` differs from it.
 [[nodiscard]] Bindings bindBatch(const ModelGraph& graph, std::int64_t batch);
-
-/// Joins parts exported one archive per stage: outputs of a part become, in order, the inputs of the next one; each
-/// border becomes a split marker. Names that occur in several parts get the prefix `part<i>.`, i from 0.
-/// Throws UsageError when counts, types or sizes at a border differ.
-[[nodiscard]] ModelGraph join(const std::vector<ModelGraph>& parts);
 
 }  // namespace pw

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "simulator/plan/partition.h"
+#include "simulator/plan/split.h"
 
 namespace pw {
 

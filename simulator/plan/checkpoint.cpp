@@ -13,6 +13,7 @@
 #include "simulator/model/graph_facts.h"
 #include "simulator/plan/model_costs.h"
 #include "simulator/step/program.h"
+#include "simulator/step/compile.h"
 
 namespace pw {
 namespace {

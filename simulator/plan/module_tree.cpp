@@ -11,6 +11,7 @@
 #include "simulator/model/graph_facts.h"
 #include "simulator/plan/partition.h"
 #include "simulator/costs/profile.h"
+#include "simulator/costs/operator_flops.h"
 #include "simulator/model/symbolic.h"
 
 namespace pw {

@@ -1,12 +1,12 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "simulator/plan/plan.h"
+#include "simulator/plan/split.h"
 #include "simulator/plan/sharing.h"
 
 namespace pw {

@@ -6,7 +6,10 @@
 #include "simulator/report/metrics.h"
 #include "simulator/plan/planner.h"
 #include "simulator/step/program.h"
+#include "simulator/step/execute.h"
+#include "simulator/step/compile.h"
 #include "simulator/report/timeline.h"
+#include "simulator/report/timeline_fill.h"
 
 namespace pw {
 

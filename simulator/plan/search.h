@@ -2,31 +2,16 @@
 
 #include <cstdint>
 #include <functional>
-#include <memory>
 #include <string>
 #include <vector>
 
 #include "simulator/plan/partition.h"
+#include "simulator/plan/split.h"
 #include "simulator/plan/planner.h"
+#include "simulator/plan/search_profiles.h"
+#include "simulator/plan/split.h"
 
 namespace pw {
-
-/// Costs of a model at one microbatch size.
-struct SizedProfile {
-  std::shared_ptr<const Profile> profile;
-  bool scaled = false;  ///< taken at another size and multiplied
-};
-
-/// Gives the costs at a microbatch size [samples]. Asked once for each size, on the thread that searches.
-using ProfileSource = std::function<SizedProfile(std::int64_t microbatch)>;
-
-/// Costs estimated for a cluster at every size. Keeps a reference to both.
-[[nodiscard]] ProfileSource estimates(const ModelGraph& graph, const Cluster& cluster, DType precision = DType::Unknown);
-/// Measured costs: those of the size where there are such, else those of the nearest size (by ratio; ties: the smaller), scaled.
-[[nodiscard]] ProfileSource measurements(std::vector<std::shared_ptr<const Profile>> profiles);
-/// Costs of another microbatch size, in proportion: times and bytes of nodes and loss; not the overhead of an action. Small kernels do not get
-/// faster in proportion, so that a scaled profile flatters small microbatches.
-[[nodiscard]] Profile scaledProfile(const Profile& profile, std::int64_t microbatch);
 
 /// Where a search looks. Of `base` it takes ranks, replicas, batch, loss, sharing, optimizer and memory limit (and the microbatch where that is fixed).
 struct SearchSpace {

@@ -8,6 +8,7 @@
 #include "simulator/plan/model_costs.h"
 #include "simulator/step/path_bound.h"
 #include "simulator/plan/search.h"
+#include "simulator/plan/search_profiles.h"
 
 namespace pw {
 

@@ -5,6 +5,7 @@
 
 #include "schedules/error.h"
 #include "simulator/plan/search.h"
+#include "simulator/plan/search_profiles.h"
 
 namespace pw {
 namespace {

@@ -15,6 +15,7 @@
 #include "simulator/plan/balancer.h"
 #include "simulator/model/graph_facts.h"
 #include "simulator/plan/partition.h"
+#include "simulator/plan/split.h"
 
 namespace pw {
 namespace {

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "simulator/plan/plan.h"
+#include "simulator/plan/stage_costs.h"
 #include "simulator/text/rounding.h"
 #include "simulator/plan/stage_fold.h"
 

@@ -5,6 +5,7 @@
 
 #include "simulator/plan/partition.h"
 #include "simulator/step/simulate.h"
+#include "simulator/step/cost_table.h"
 
 namespace pw {
 

@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "simulator/trace/trace.h"
+#include "simulator/report/chrome_trace.h"
 
 namespace pw {
 namespace {

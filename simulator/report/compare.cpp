@@ -13,6 +13,7 @@
 #include <fmt/format.h>
 
 #include "simulator/report/metrics.h"
+#include "simulator/report/compare.h"
 
 namespace pw {
 namespace {

@@ -4,7 +4,8 @@
 #include <fmt/format.h>
 
 #include "schedules/units.h"
-#include "simulator/step/explain.h"
+#include "simulator/report/explain.h"
+#include "simulator/report/explain_text.h"
 
 namespace pw {
 namespace {

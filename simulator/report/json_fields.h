@@ -5,9 +5,12 @@
 #include <vector>
 
 #include "schedules/check.h"
-#include "simulator/step/explain.h"
+#include "simulator/report/explain.h"
+#include "simulator/report/phases.h"
 #include "simulator/step/jitter.h"
 #include "simulator/report/metrics.h"
+#include "simulator/report/lower_bound.h"
+#include "simulator/report/compare.h"
 
 namespace pw {
 

@@ -9,6 +9,7 @@
 
 #include "schedules/error.h"
 #include "simulator/report/metrics.h"
+#include "simulator/report/lower_bound.h"
 
 namespace pw {
 namespace {

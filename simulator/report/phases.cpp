@@ -3,7 +3,8 @@
 #include <set>
 #include <tuple>
 
-#include "simulator/step/explain.h"
+#include "simulator/report/explain.h"
+#include "simulator/report/phases.h"
 #include "simulator/report/metrics.h"
 
 namespace pw {

@@ -11,6 +11,7 @@
 #include "schedules/units.h"
 #include "simulator/report/metrics.h"
 #include "simulator/trace/trace.h"
+#include "simulator/report/text_timeline.h"
 
 namespace pw {
 namespace {

@@ -1,3 +1,4 @@
+#include "simulator/report/timeline_fill.h"
 #include <algorithm>
 #include <array>
 #include <future>
@@ -6,6 +7,7 @@
 #include <utility>
 
 #include "simulator/step/program.h"
+#include "simulator/step/execute.h"
 #include "simulator/report/timeline_writers.h"
 
 namespace pw {

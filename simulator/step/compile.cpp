@@ -10,7 +10,10 @@
 #include "schedules/generate.h"
 #include "schedules/lower.h"
 #include "simulator/step/lanes.h"
+#include "simulator/step/weigh.h"
 #include "simulator/step/program.h"
+#include "simulator/step/execute.h"
+#include "simulator/step/compile.h"
 
 namespace pw {
 namespace {

@@ -1,11 +1,11 @@
 #pragma once
 
-#include <cstdint>
 #include <map>
 #include <optional>
 #include <vector>
 
 #include "simulator/step/program.h"
+#include "simulator/step/compile.h"
 
 namespace pw {
 

@@ -2,6 +2,7 @@
 #include <limits>
 
 #include "simulator/step/program.h"
+#include "simulator/step/execute.h"
 
 namespace pw {
 namespace {

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "simulator/step/program.h"
+#include "simulator/step/compile.h"
 
 namespace pw {
 
@@ -35,10 +36,6 @@ struct Lanes {
 /// Sorts the edges by source and the steps by need, and writes both into the program in that order. Where steps wait for each other, returns
 /// for every lane its first step that is never done (the lane's end: all are); else nothing. Cost: linear.
 [[nodiscard]] std::vector<std::int32_t> layOut(const Lanes& lanes, Program& program);
-
-/// Adds the buffers of messages to the sources of the uses of the ranks' steps, as the header of `simulate` says. `posted`: every RECV posts
-/// its own receive. Cost: linear in actions.
-void addBuffers(const Schedule& rows, const CostTable& costs, bool posted, Lanes& lanes, Program& program);
 
 /// A channel for each direction of a rank pair that messages use, or for both with OneChannel; by (sender, receiver).
 struct Channels {

@@ -1,11 +1,11 @@
 #pragma once
 
 #include <cstdint>
-#include <span>
 #include <utility>
 #include <vector>
 
 #include "simulator/step/program.h"
+#include "simulator/step/execute.h"
 
 namespace pw {
 

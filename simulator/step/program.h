@@ -6,6 +6,7 @@
 
 #include "schedules/schedule.h"
 #include "simulator/step/simulate.h"
+#include "simulator/step/cost_table.h"
 
 namespace pw {
 
@@ -122,34 +123,11 @@ struct Program {
   }
 };
 
-/// Compiles. A lockstep schedule gets barriers and the exchange after every cycle, whatever `sending` says. All but Overlapped
-/// lower a schedule without messages first (`lower`); origins then index `rowsOf`.
-/// Throws as `requireFitting`, and Error when it deadlocks (run `check` for the cycle), holds an action twice, or, unless Overlapped,
-/// a message of the costs has no SEND or RECV in the rows. Cost: linear in actions plus messages.
-[[nodiscard]] Program compile(const Schedule& schedule, const CostTable& costs, Sending sending = Sending::Overlapped);
-
-/// The schedule whose rows the origins index: the given one, lowered where `sending` needs it.
-[[nodiscard]] Schedule rowsOf(const Schedule& schedule, Sending sending);
-
 /// The result of one pass, and its working memory: keep it between passes and nothing is allocated.
 struct Times {
   std::vector<Ns> start;    ///< by step
   std::vector<Ns> laneEnd;  ///< by lane
 };
-
-/// Computes all start times. Durations are the program's, or the given ones (by step). Cost: linear; no allocation when `times` was used
-/// with a program of the same size before.
-void execute(const Program& program, Times& times);
-void execute(const Program& program, std::span<const Ns> duration, Times& times);
-
-/// From the first start to the last end of an action anywhere (flush clock), and the longest such time of a single rank.
-/// `duration`: those the times were computed with.
-[[nodiscard]] Ns makespanOf(const Program& program, std::span<const Ns> duration, const Times& times);
-[[nodiscard]] Ns windowOf(const Program& program, std::span<const Ns> duration, const Times& times);
-
-/// From the first action to the end of the last one, optimizer or reduction, as `measure` counts the step of their trace. `times`: of the
-/// program's durations.
-[[nodiscard]] Ns stepOf(const Schedule& rows, const CostTable& costs, const Program& program, const Times& times);
 
 /// The trace of executed times. `rows`: `rowsOf` the schedule that was compiled with these costs. Cost: n log n.
 [[nodiscard]] Trace traceOf(const Schedule& rows, const CostTable& costs, const Program& program, const Times& times);

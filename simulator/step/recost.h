@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "simulator/step/program.h"
+#include "simulator/step/compile.h"
 
 namespace pw {
 

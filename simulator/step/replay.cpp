@@ -7,6 +7,8 @@
 
 #include "schedules/error.h"
 #include "simulator/step/program.h"
+#include "simulator/step/execute.h"
+#include "simulator/step/compile.h"
 #include "simulator/trace/span_kind.h"
 
 namespace pw {

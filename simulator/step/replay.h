@@ -1,6 +1,7 @@
 #pragma once
 
 #include "simulator/step/simulate.h"
+#include "simulator/step/cost_table.h"
 #include "simulator/trace/trace.h"
 
 namespace pw {

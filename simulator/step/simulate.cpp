@@ -1,10 +1,13 @@
 #include "simulator/step/simulate.h"
+#include "simulator/step/cost_table.h"
 
 #include <algorithm>
 #include <tuple>
 #include <utility>
 
 #include "simulator/step/program.h"
+#include "simulator/step/execute.h"
+#include "simulator/step/compile.h"
 #include "simulator/trace/span_kind.h"
 
 namespace pw {

@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "simulator/step/lanes.h"
+#include "simulator/step/weigh.h"
 
 namespace pw {
 namespace {

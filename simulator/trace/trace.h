@@ -1,7 +1,6 @@
 #pragma once
 
 #include <cstdint>
-#include <string>
 #include <string_view>
 #include <vector>
 
@@ -72,27 +71,5 @@ struct Trace {
 
 /// Sorts into the order above and shifts times so that the first span starts at 0.
 void normalize(Trace& trace);
-
-/// Chrome / Perfetto JSON of one or several traces: each a process named `names[i]` with a thread for every rank's compute lane and
-/// for every message lane (messages that overlap get lanes of their own), a counter for each rank's memory, and for every message a
-/// flow arrow from the action that produced it over the message to the action that uses it. Cost: n log n in spans.
-[[nodiscard]] std::string toChromeJson(const std::vector<const Trace*>& traces, const std::vector<std::string>& names);
-
-/// A timeline people can read and diff: one line per rank, at most `columns` wide, on the common scale `[0, span]`:
-///
-///         ms ┌0──────────────┬5─────────────┬10───┐
-///     rank 0 │F0░F1░······B0▓▓▓▓F2░B1▓▓▓▓···B2▓▓▓▓│  75 % busy
-///     rank 1 │···F0░B0▓▓▓▓F1░B1▓▓▓▓F2░B2▓▓▓▓······│  75 % busy
-///
-/// A column shows what fills most of it (ties: the earlier span, and any span before bubble). A block begins with its letter and, where
-/// there is room, microbatch (`F3`; `2F3` with the stage where a rank has several). Waiting is bubble. `% busy` is of the makespan.
-/// `span` 0 takes the trace's own end and, where all times are multiples of one unit, a whole number of columns for each unit;
-/// a given `span` uses the full width, so traces drawn with the same `span` and number of ranks line up. With `colour`, ANSI colours.
-struct TextOptions {
-  int columns = 100;  ///< of a whole line; the drawing itself never gets narrower than 10
-  bool colour = false;
-  Ns span = 0;
-};
-[[nodiscard]] std::string toText(const Trace& trace, const TextOptions& options);
 
 }  // namespace pw

@@ -7,6 +7,7 @@
 #include "schedules/generate.h"
 #include "schedules/lower.h"
 #include "simulator/report/metrics.h"
+#include "simulator/report/compare.h"
 #include "simulator/plan/plan.h"
 #include "tests/app/call.h"
 

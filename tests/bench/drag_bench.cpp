@@ -42,14 +42,14 @@ int drag(MainWindow& window, int tasks, double limit) {
   const auto& points = document.splitPoints();
   const auto middle = std::ranges::lower_bound(points, document.design().request.begins[1], {}, &SplitPoint::begin);
   std::vector<double> times;
-  document.beginDrag("Move split");
+  document.beginDrag("Op split");
   for (int i = 0; i < kDrags; ++i) {
     const NodeId place = (middle - 1 + i % 3)->begin;
     if (place == document.design().request.begins[1]) continue;
     painted = false;
     QElapsedTimer timer;
     timer.start();
-    document.edit("Move split", [&](Design& d) { d.request.begins[1] = place; });
+    document.edit("Op split", [&](Design& d) { d.request.begins[1] = place; });
     if (!waitUntil([&] { return painted && !document.isPredicting(); })) return 1;
     if (i >= 3) times.push_back(static_cast<double>(timer.nsecsElapsed()) * 1e-6);  // the first fill the memory that later ones use again
   }

@@ -15,8 +15,12 @@
 #include <vector>
 
 #include "app/gui/timeline/scene.h"
+#include "app/gui/timeline/scene_painter.h"
+#include "app/gui/timeline/rows.h"
 #include "schedules/generate.h"
 #include "simulator/step/program.h"
+#include "simulator/step/execute.h"
+#include "simulator/step/compile.h"
 
 namespace pw::gui {
 namespace {

@@ -10,6 +10,7 @@
 #include "backends/traces/import.h"
 #include "simulator/report/svg.h"
 #include "simulator/report/timeline.h"
+#include "simulator/report/timeline_fill.h"
 
 namespace {
 

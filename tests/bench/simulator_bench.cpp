@@ -19,7 +19,10 @@
 #include "schedules/generate.h"
 #include "schedules/lower.h"
 #include "simulator/report/metrics.h"
+#include "simulator/report/lower_bound.h"
 #include "simulator/step/program.h"
+#include "simulator/step/execute.h"
+#include "simulator/step/compile.h"
 
 namespace {
 /// Calls of operator new in this program; it has one thread.

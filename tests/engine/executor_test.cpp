@@ -1,5 +1,6 @@
 // The executor on stages of numbers: no tensors, ranks as threads (tests/support/number_stage.h).
 #include "engine/executor.h"
+#include "engine/ops.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -329,11 +330,11 @@ TEST(MovesOf, APlanWithASkipOverStagesOfOneRankIsAsDerivedByHand) {
   auto communicators = inMemoryCommunicators(2, std::chrono::seconds(1));
   FlightRecord flights;
   const auto moves = [&](int rank, bool evaluation) {
-    return movesOf(plan, Rank(rank), Exchange(plan, none, *communicators[static_cast<std::size_t>(rank)], Rank(0), flights), evaluation);
+    return opsOf(plan, Rank(rank), Exchange(plan, none, *communicators[static_cast<std::size_t>(rank)], Rank(0), flights), evaluation);
   };
-  const auto post = [](const Action& a) { return Move{Move::Kind::Post, a}; };
-  const auto compute = [](const Action& a) { return Move{Move::Kind::Compute, a}; };
-  const auto send = [](const Action& a) { return Move{Move::Kind::Send, a}; };
+  const auto post = [](const Action& a) { return Op{Op::Kind::Post, a}; };
+  const auto compute = [](const Action& a) { return Op{Op::Kind::Compute, a}; };
+  const auto send = [](const Action& a) { return Op{Op::Kind::Send, a}; };
   const Action f0 = act(0, kF, 0), f1 = act(1, kF, 0), f2 = act(2, kF, 0), f3 = act(3, kF, 0);
   const Action b0 = act(0, kB, 0), b1 = act(1, kB, 0), b2 = act(2, kB, 0), b3 = act(3, kB, 0);
   EXPECT_THAT(moves(0, false), ElementsAre(post(f3), compute(f0), send(f0), compute(f3), post(b0), compute(b3), send(b3), compute(b0)));
@@ -348,10 +349,10 @@ TEST(MovesOf, AReductionStandsWhereTheRowHasIt) {
   const std::map<Stage, StageModule*> none;
   auto communicators = inMemoryCommunicators(4, std::chrono::seconds(1));
   FlightRecord flights;
-  const auto moves = movesOf(plan, Rank(1), Exchange(plan, none, *communicators[1], Rank(0), flights), false);
+  const auto moves = opsOf(plan, Rank(1), Exchange(plan, none, *communicators[1], Rank(0), flights), false);
   ASSERT_GE(moves.size(), 2U);
-  EXPECT_EQ(moves[moves.size() - 2].kind, Move::Kind::Send) << "after the send, so that the stage before does not wait";
-  EXPECT_EQ(moves.back().kind, Move::Kind::Reduce);
+  EXPECT_EQ(moves[moves.size() - 2].kind, Op::Kind::Send) << "after the send, so that the stage before does not wait";
+  EXPECT_EQ(moves.back().kind, Op::Kind::Reduce);
   EXPECT_EQ(moves.back().action.stage, Stage(1));
 }
 

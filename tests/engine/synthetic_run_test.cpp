@@ -9,6 +9,7 @@
 #include "schedules/generate.h"
 #include "schedules/lower.h"
 #include "simulator/step/simulate.h"
+#include "simulator/step/cost_table.h"
 #include "tests/support/number_stage.h"
 #include "tests/support/trace_rules.h"
 #include "tests/support/watched_communicator.h"

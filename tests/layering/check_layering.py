@@ -11,7 +11,8 @@
 3. Sizes: header 200 lines, source 600 (a warning above 400), test file 500.
 4. The top level holds the folders and files of TOP, files and folders with a dot, and nothing else.
 5. Every source is built: a CMake file of its folder, or of one above it, names it. A test that is not built passes nothing.
-6. Some things have one place, named in ONE_PLACE: JSON text is read where its limits are, and the command line writes where
+6. A source has the header of its name beside it, but for the families of SEVERAL_SOURCES, whose one header declares all.
+7. Some things have one place, named in ONE_PLACE: JSON text is read where its limits are, and the command line writes where
    names are filtered.
 """
 
@@ -21,6 +22,14 @@ import subprocess
 import sys
 
 CHAIN = ["app", "engine", "backends", "simulator", "schedules"]
+# Folder: its rooms, from the upper ones, which may include all that follow, to the lowest.
+ROOMS = {
+    "app": ["cli", "gui"],
+    "app/gui": ["window", "plan", "runs", "candidates", "model", "timeline", "document", "common"],
+    "backends": ["cuda", "torch", "resources", "store", "traces", "stages", "checkpoints", "messages", "pt2", "host"],
+    "backends/torch": ["stage", "program"],
+    "simulator": ["plan", "report", "costs", "step", "model", "trace", "text"],
+}
 TOP = CHAIN + ["resources", "tests", "CMakeLists.txt", "README.md", "LICENSE", "dev"]
 SOURCES = (".cpp", ".cu")
 HEADERS = (".h", ".h.in", ".cuh", ".hpp")
@@ -48,9 +57,9 @@ LIBRARIES = {
 }
 # Header: (its library, how the names of the files begin that may include it)
 PRIVATE_HEADERS = {
-    "backends/torch/stage/pass.h": ("Torch", "backends/torch_"),
-    "backends/torch/program/steps.h": ("Torch", "backends/torch_"),
-    "backends/torch/program/weight_rules.h": ("Torch", "backends/torch_"),
+    "backends/torch/stage/pass.h": ("Torch", "backends/torch/"),
+    "backends/torch/program/steps.h": ("Torch", "backends/torch/"),
+    "backends/torch/program/weight_rules.h": ("Torch", "backends/torch/"),
 }
 # (which files, what they may not hold, the files that may, what to do instead)
 ONE_PLACE = (
@@ -59,6 +68,17 @@ ONE_PLACE = (
     (r"app/cli/.*", r"fmt::print\(|std::(cout|cerr|clog)\b|\bf?(printf|puts|putchar)\(|\bfwrite\(", ("app/cli/output.cpp",),
      "the command line writes with print and warn (app/cli/output.h), which show control characters instead of obeying them"),
 )
+# Header: the sources without a header of their own that it is for: alternatives in a table, entries of a module, parts of one widget.
+SEVERAL_SOURCES = {
+    "app/cli/commands.h": r"app/cli/\w+\.cpp",
+    "app/gui/timeline/private.h": r"app/gui/timeline/\w+\.cpp",
+    "app/gui/window/main_window.h": r"app/gui/window/menus\.cpp",
+    "backends/cuda/backend.h": r"backends/cuda/api\.cpp",
+    "backends/torch/backend.h": r"backends/torch/api\.cpp",
+    "backends/torch/program/weight_rules.h": r"backends/torch/program/weight_\w+\.cpp",
+    "backends/traces/events.h": r"backends/traces/\w+\.cpp",
+    "schedules/families.h": r"schedules/\w+\.cpp",
+}
 LIGHT_LIBRARIES = ("JSON names", "Qt")  # allowed in headers: forward declarations only, and what a widget derives from
 TEST_LIBRARIES = ("GoogleTest", "Google Benchmark")  # every test file, its headers included
 SYSTEM = re.compile(r"[\w.]+|(sys|net|netinet|arpa|linux|asm|bits)/[\w./]+")
@@ -93,11 +113,16 @@ def check(root):
         violations += size(path, text.count("\n"), warnings)
         if path.endswith(SOURCES) and not is_built(root, path):
             violations.append(f"{path}: no CMake file names it, so it is never built")
+        if path.endswith(SOURCES) and not path.startswith("tests/") and not has_header(root, path, text):
+            violations.append(f"{path}: has no header of its name, and is of no family in SEVERAL_SOURCES")
         if not path.endswith(".py"):
             violations += includes(path, text)
             violations += misplaced(path, text)
+    for folder, rooms in ROOMS.items():
+        found = [name for name in listing(os.path.join(root, folder)) if os.path.isdir(os.path.join(root, folder, name)) and not name.startswith(".")]
+        violations += [f"{folder}/{name}: a room that ROOMS does not place" for name in found if name not in rooms and name != "__pycache__"]
     for folder in CHAIN[1:]:
-        if not any(name.endswith(SOURCES) for name in listing(os.path.join(root, folder))):
+        if not any(name.endswith(SOURCES) for _, _, names in os.walk(os.path.join(root, folder)) for name in names):
             violations.append(f"{folder}: holds no source file; is this the repository's root?")
     return violations, warnings, count
 
@@ -115,6 +140,23 @@ def is_built(root, path):
         if not folder:
             return False
         folder = os.path.dirname(folder)
+
+
+def has_header(root, path, text):
+    """Whether a source has a header beside it, holds a `main`, or includes the header of a family that it is of."""
+    stem = os.path.splitext(path)[0]
+    if any(os.path.exists(os.path.join(root, stem + ending)) for ending in HEADERS) or re.search(r"^int main\(", text, re.M):
+        return True
+    return any(re.fullmatch(pattern, path) and f'"{header}"' in text for header, pattern in SEVERAL_SOURCES.items())
+
+
+def rooms_of(path):
+    """(folder, place of the room in ROOMS) for each folder with rooms that a file lies in; -1 for a file beside the rooms."""
+    parts = path.split("/")
+    for depth in range(1, len(parts)):
+        folder = "/".join(parts[:depth])
+        if folder in ROOMS:
+            yield folder, ROOMS[folder].index(parts[depth]) if parts[depth] in ROOMS[folder] else -1
 
 
 def listing(folder):
@@ -167,6 +209,7 @@ def includes(path, text):
             yield f"{where}: include a file by name, not through a macro: {target}"
         elif kind == "ours":
             yield from reach(where, folder, is_test, target)
+            yield from reach_room(where, path, target)
             library, prefix = PRIVATE_HEADERS.get(target, ("", ""))
             if not path.startswith(prefix):
                 yield f'{where}: "{target}" includes {library} and is for files named {prefix}* only'
@@ -229,6 +272,14 @@ def reach(where, folder, is_test, target):
         yield f'{where}: {folder} includes a test\'s file, "{target}"'
     elif folder in CHAIN and CHAIN.index(reached) < CHAIN.index(folder):
         yield f'{where}: {folder} stands to the right of {reached} and may not include "{target}"'
+
+
+def reach_room(where, path, target):
+    own = dict(rooms_of(path))
+    for folder, place in rooms_of(target):
+        if folder in own and place < own[folder]:
+            room = "/".join([folder, ROOMS[folder][own[folder]]])
+            yield f'{where}: {room} stands below the room of "{target}" and may not include it'
 
 
 def placement(where, path, folder, is_test, library):

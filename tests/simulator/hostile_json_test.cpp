@@ -15,6 +15,8 @@
 #include "simulator/plan/planner.h"
 #include "simulator/costs/problem_file.h"
 #include "simulator/step/program.h"
+#include "simulator/step/execute.h"
+#include "simulator/step/compile.h"
 #include "tests/support/graph_builder.h"
 #include "tests/support/hostile.h"
 

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "simulator/step/simulate.h"
+#include "simulator/step/cost_table.h"
 #include "simulator/trace/trace.h"
 
 namespace pw::test {

@@ -11,6 +11,7 @@
 #include "backends/store/run_store.h"
 #include "simulator/costs/cluster.h"
 #include "simulator/plan/partition.h"
+#include "simulator/plan/split.h"
 #include "simulator/plan/predictor.h"
 
 namespace pw::gui {

@@ -1,4 +1,5 @@
 #include "app/gui/document/loading.h"
+#include "app/gui/document/project.h"
 
 #include <QCoreApplication>
 #include <algorithm>

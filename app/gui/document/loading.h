@@ -36,14 +36,4 @@ struct Loaded {
 /// Stages the design's schedule has on its ranks: of the custom rows, else ranks × chunks.
 [[nodiscard]] int stagesOf(const Design& design);
 
-/// A project's text, and back. The model's archives are named, not copied; profile, custom schedule and costs are inside. `parseProject` throws
-/// UsageError for text that is no project or of a newer version.
-struct Project {
-  Design design;
-  QString store;
-  QByteArray view;
-};
-[[nodiscard]] std::string toJson(const Project& project);
-[[nodiscard]] Project parseProject(std::string_view json, const std::string& source);
-
 }  // namespace pw::gui

@@ -4,6 +4,7 @@
 #include <nlohmann/json.hpp>
 
 #include "app/gui/document/loading.h"
+#include "app/gui/document/project.h"
 #include "schedules/error.h"
 #include "simulator/text/json_part.h"
 #include "simulator/text/json_text.h"

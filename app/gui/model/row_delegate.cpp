@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "app/gui/model/tree_view.h"
+#include "app/gui/model/row_delegate.h"
 #include "app/gui/common/theme.h"
 
 namespace pw::gui {

@@ -1,4 +1,5 @@
 #include "app/gui/model/tree_view.h"
+#include "app/gui/model/row_delegate.h"
 
 #include <QContextMenuEvent>
 #include <QHeaderView>

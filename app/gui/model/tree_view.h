@@ -1,33 +1,13 @@
 #pragma once
 
-#include <QStyledItemDelegate>
 #include <QTreeView>
 #include <optional>
-#include <set>
 
+#include "app/gui/model/row_delegate.h"
 #include "app/gui/model/row_geometry.h"
 #include "app/gui/model/tree_model.h"
 
 namespace pw::gui {
-
-/// Paints a row's cells: name behind its stage's colour and before its class; numbers over their bars.
-class RowDelegate : public QStyledItemDelegate {
-  Q_OBJECT
- public:
-  explicit RowDelegate(const TreeModel& model, QObject* parent = nullptr) : QStyledItemDelegate(parent), model_(model) {}
-
-  /// Rows to mark as found.
-  void setFound(std::set<int> rows) { found_ = std::move(rows); }
-
-  void paint(QPainter* painter, const QStyleOptionViewItem& option, const QModelIndex& index) const override;
-  [[nodiscard]] QSize sizeHint(const QStyleOptionViewItem& option, const QModelIndex& index) const override;
-
- private:
-  void paintName(QPainter& painter, const QStyleOptionViewItem& option, int row) const;
-  void paintNumber(QPainter& painter, const QStyleOptionViewItem& option, const QModelIndex& index) const;
-  const TreeModel& model_;
-  std::set<int> found_;
-};
 
 /// What a drag shows over the rows, beside the splits themselves.
 struct DropMark {

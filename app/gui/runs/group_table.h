@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "simulator/report/metrics.h"
+#include "simulator/report/compare.h"
 
 namespace pw::gui {
 

@@ -7,6 +7,7 @@
 
 #include "backends/store/run_store.h"
 #include "simulator/report/metrics.h"
+#include "simulator/report/compare.h"
 
 namespace pw::gui {
 

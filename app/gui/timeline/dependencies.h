@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "simulator/step/simulate.h"
+#include "simulator/step/cost_table.h"
 #include "simulator/report/timeline.h"
 
 namespace pw::gui {

@@ -6,7 +6,7 @@
 
 #include "app/gui/timeline/dependencies.h"
 #include "app/gui/timeline/scene.h"
-#include "simulator/step/explain.h"
+#include "simulator/report/explain.h"
 
 namespace pw::gui {
 

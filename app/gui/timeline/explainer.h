@@ -4,7 +4,7 @@
 #include <memory>
 
 #include "app/gui/common/jobs.h"
-#include "simulator/step/explain.h"
+#include "simulator/report/explain.h"
 #include "simulator/plan/predictor.h"
 
 namespace pw::gui {

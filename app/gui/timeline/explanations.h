@@ -5,7 +5,7 @@
 
 #include "app/gui/timeline/dependencies.h"
 #include "app/gui/timeline/find_query.h"
-#include "simulator/step/explain.h"
+#include "simulator/report/explain.h"
 
 namespace pw::gui {
 

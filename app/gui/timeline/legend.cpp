@@ -1,3 +1,4 @@
+#include "app/gui/timeline/legend.h"
 #include <QCoreApplication>
 #include <QFontMetrics>
 #include <QPainter>

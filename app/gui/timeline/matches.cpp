@@ -2,6 +2,7 @@
 #include <unordered_map>
 
 #include "app/gui/timeline/scene.h"
+#include "app/gui/timeline/matches.h"
 
 namespace pw::gui {
 namespace {

@@ -3,6 +3,7 @@
 #include <limits>
 
 #include "app/gui/timeline/track_painter.h"
+#include "app/gui/timeline/memory_painter.h"
 
 namespace pw::gui {
 namespace {

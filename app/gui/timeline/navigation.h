@@ -6,6 +6,7 @@
 
 #include "app/gui/timeline/dependencies.h"
 #include "app/gui/timeline/scene.h"
+#include "app/gui/timeline/rows.h"
 
 namespace pw::gui {
 

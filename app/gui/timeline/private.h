@@ -23,12 +23,14 @@
 #include "app/gui/timeline/find_query.h"
 #include "app/gui/timeline/navigation.h"
 #include "app/gui/timeline/scene.h"
+#include "app/gui/timeline/scene_painter.h"
+#include "app/gui/timeline/rows.h"
+#include "app/gui/timeline/matches.h"
 #include "app/gui/timeline/widget.h"
 #include "app/gui/timeline/view_history.h"
 
 class QAction;
 class QHelpEvent;
-class QMenu;
 class QMouseEvent;
 class QWheelEvent;
 

@@ -3,6 +3,7 @@
 
 #include "app/gui/timeline/look.h"
 #include "app/gui/timeline/scene.h"
+#include "app/gui/timeline/rows.h"
 
 namespace pw::gui {
 namespace {

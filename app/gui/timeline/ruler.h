@@ -4,6 +4,7 @@
 #include <QString>
 
 #include "app/gui/timeline/scene.h"
+#include "app/gui/timeline/rows.h"
 
 namespace pw::gui {
 

@@ -1,3 +1,4 @@
+#include "app/gui/timeline/scene_painter.h"
 #include <QPainter>
 #include <QSemaphore>
 #include <QThreadPool>
@@ -11,6 +12,7 @@
 
 #include "app/gui/timeline/ruler.h"
 #include "app/gui/timeline/track_painter.h"
+#include "app/gui/timeline/memory_painter.h"
 
 namespace pw::gui {
 namespace {

@@ -43,15 +43,4 @@ void paintMessages(Canvas& canvas, const Columns& columns, const TrackView& view
 /// Their labels; over the whole image, which is a copy.
 void paintWideLabels(Canvas& canvas, const Columns& columns, const TrackView& view, const Look& look, const Glyphs& glyphs);
 
-/// Memory over time from 0 to `top` bytes: a filled curve with what is beyond the limit in red, or a line only.
-struct MemoryView {
-  const MemoryTrack* track = nullptr;
-  Bytes top = 1, limit = 0;
-  bool filled = true;
-  Ns end = 0;
-};
-void paintMemory(Canvas& canvas, const Columns& columns, const MemoryView& view, const Look& look);
-/// The red zone above the limit and its dashed line.
-void paintLimit(Canvas& canvas, const Columns& columns, const MemoryView& view, const Look& look);
-
 }  // namespace pw::gui

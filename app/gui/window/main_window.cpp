@@ -19,6 +19,7 @@
 #include "app/gui/window/autosave.h"
 #include "app/gui/window/exporting.h"
 #include "app/gui/document/loading.h"
+#include "app/gui/document/project.h"
 #include "app/gui/window/window_parts.h"
 #include "backends/host/files.h"
 #include "schedules/error.h"

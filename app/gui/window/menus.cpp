@@ -18,6 +18,7 @@
 #include "app/gui/window/command_palette.h"
 #include "app/gui/window/exporting.h"
 #include "app/gui/document/loading.h"
+#include "app/gui/document/project.h"
 #include "app/gui/window/window_parts.h"
 #include "backends/host/files.h"
 #include "schedules/error.h"

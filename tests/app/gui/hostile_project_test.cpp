@@ -3,6 +3,7 @@
 
 #include "app/gui/common/json_object.h"
 #include "app/gui/document/loading.h"
+#include "app/gui/document/project.h"
 #include "app/gui/timeline/navigation.h"
 #include "backends/host/files.h"
 #include "tests/app/gui/window_fixture.h"

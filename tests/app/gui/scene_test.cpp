@@ -1,4 +1,8 @@
 #include "app/gui/timeline/scene.h"
+#include "app/gui/timeline/scene_painter.h"
+#include "app/gui/timeline/rows.h"
+#include "app/gui/timeline/matches.h"
+#include "app/gui/timeline/legend.h"
 
 #include <QImage>
 #include <QPainter>
@@ -11,6 +15,8 @@
 #include "app/gui/timeline/look.h"
 #include "schedules/generate.h"
 #include "simulator/step/program.h"
+#include "simulator/step/execute.h"
+#include "simulator/step/compile.h"
 
 namespace pw::gui {
 namespace {

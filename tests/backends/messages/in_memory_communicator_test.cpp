@@ -10,6 +10,7 @@
 #include <gtest/gtest.h>
 
 #include "backends/messages/communicator.h"
+#include "backends/messages/in_memory_communicator.h"
 #include "schedules/error.h"
 
 namespace pw {

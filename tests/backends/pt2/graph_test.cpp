@@ -1,4 +1,5 @@
 #include "backends/pt2/graph.h"
+#include "backends/pt2/metadata.h"
 
 #include <gtest/gtest.h>
 

@@ -13,6 +13,7 @@
 #include "schedules/generate.h"
 #include "simulator/report/metrics.h"
 #include "simulator/step/simulate.h"
+#include "simulator/step/cost_table.h"
 #include "tests/support/folder.h"
 #include "tests/support/trace_rules.h"
 

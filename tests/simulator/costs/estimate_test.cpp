@@ -2,6 +2,8 @@
 
 #include "simulator/model/graph_facts.h"
 #include "simulator/costs/profile.h"
+#include "simulator/costs/operator_flops.h"
+#include "simulator/costs/estimate.h"
 #include "tests/support/graph_builder.h"
 
 namespace pw::test {

@@ -1,5 +1,6 @@
 // What an operator costs, what has no rule, and sizes that depend on data.
 #include "simulator/costs/operator_costs.h"
+#include "simulator/costs/expected_sizes.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -9,7 +10,10 @@
 #include "schedules/error.h"
 #include "simulator/plan/module_tree.h"
 #include "simulator/plan/partition.h"
+#include "simulator/plan/split.h"
 #include "simulator/costs/profile.h"
+#include "simulator/costs/operator_flops.h"
+#include "simulator/costs/estimate.h"
 #include "tests/support/graph_builder.h"
 
 namespace pw::test {

@@ -7,7 +7,9 @@
 #include "schedules/generate.h"
 #include "simulator/plan/planner.h"
 #include "simulator/step/program.h"
+#include "simulator/step/compile.h"
 #include "simulator/costs/profile.h"
+#include "simulator/costs/estimate.h"
 #include "tests/support/graph_builder.h"
 
 namespace pw::test {

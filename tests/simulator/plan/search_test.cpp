@@ -1,4 +1,5 @@
 #include "simulator/plan/search.h"
+#include "simulator/plan/search_profiles.h"
 
 #include <gtest/gtest.h>
 

@@ -4,6 +4,7 @@
 #include <random>
 
 #include "simulator/plan/partition.h"
+#include "simulator/plan/split.h"
 #include "tests/support/graph_builder.h"
 #include "tests/support/random_costs.h"
 

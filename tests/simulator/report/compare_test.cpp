@@ -6,6 +6,7 @@
 #include "schedules/generate.h"
 #include "simulator/report/json_fields.h"
 #include "simulator/report/metrics.h"
+#include "simulator/report/compare.h"
 #include "tests/support/random_costs.h"
 
 namespace pw {

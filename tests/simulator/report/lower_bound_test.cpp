@@ -11,6 +11,7 @@
 #include "schedules/error.h"
 #include "schedules/generate.h"
 #include "simulator/report/metrics.h"
+#include "simulator/report/lower_bound.h"
 #include "tests/support/random_costs.h"
 
 namespace pw {

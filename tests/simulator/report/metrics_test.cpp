@@ -1,4 +1,5 @@
 #include "simulator/report/metrics.h"
+#include "simulator/report/lower_bound.h"
 
 #include <algorithm>
 #include <string>

@@ -5,7 +5,8 @@
 #include <gtest/gtest.h>
 
 #include "schedules/generate.h"
-#include "simulator/step/explain.h"
+#include "simulator/report/explain.h"
+#include "simulator/report/phases.h"
 #include "simulator/report/metrics.h"
 #include "tests/support/random_costs.h"
 

@@ -7,6 +7,7 @@
 
 #include "schedules/generate.h"
 #include "simulator/step/simulate.h"
+#include "simulator/step/cost_table.h"
 
 namespace pw {
 namespace {

@@ -8,7 +8,9 @@
 
 #include "schedules/generate.h"
 #include "simulator/step/simulate.h"
+#include "simulator/step/cost_table.h"
 #include "simulator/trace/trace.h"
+#include "simulator/report/text_timeline.h"
 #include "tests/support/random_costs.h"
 
 namespace pw {

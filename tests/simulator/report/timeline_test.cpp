@@ -1,4 +1,5 @@
 #include "simulator/report/timeline.h"
+#include "simulator/report/timeline_fill.h"
 
 #include <algorithm>
 #include <array>
@@ -11,6 +12,8 @@
 
 #include "schedules/generate.h"
 #include "simulator/step/program.h"
+#include "simulator/step/execute.h"
+#include "simulator/step/compile.h"
 #include "tests/schedules/random_schedules.h"
 #include "tests/support/random_costs.h"
 

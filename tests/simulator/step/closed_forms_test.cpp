@@ -12,6 +12,7 @@
 #include "schedules/generate.h"
 #include "simulator/report/metrics.h"
 #include "simulator/step/simulate.h"
+#include "simulator/step/cost_table.h"
 
 namespace pw {
 namespace {

@@ -13,6 +13,7 @@
 #include "schedules/generate.h"
 #include "simulator/report/metrics.h"
 #include "simulator/step/simulate.h"
+#include "simulator/step/cost_table.h"
 #include "tests/support/unit_times.h"
 
 namespace pw {

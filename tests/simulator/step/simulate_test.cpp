@@ -1,4 +1,5 @@
 #include "simulator/step/simulate.h"
+#include "simulator/step/cost_table.h"
 
 #include <algorithm>
 #include <map>

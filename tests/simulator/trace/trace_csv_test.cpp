@@ -8,6 +8,7 @@
 #include "schedules/error.h"
 #include "schedules/generate.h"
 #include "simulator/step/simulate.h"
+#include "simulator/step/cost_table.h"
 #include "tests/support/mutate.h"
 
 namespace pw {

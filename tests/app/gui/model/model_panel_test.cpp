@@ -113,7 +113,7 @@ TEST_F(ModelPanelShown, ADragFollowsTheMouseFromPlaceToPlaceAndIsOneStepOfUndo) 
   EXPECT_NEAR(handle(1).geometry().center().y(), view().yOf(at("blocks.2.mlp")), 1.5);
   release(1);
   EXPECT_FALSE(document_.isDragging());
-  EXPECT_EQ(document_.undoText(), "Move split");
+  EXPECT_EQ(document_.undoText(), "Op split");
   document_.undo();
   EXPECT_EQ(begins(), places({"blocks.1", "blocks.2", "blocks.3"}));
   EXPECT_EQ(document_.undoText(), undoable_);

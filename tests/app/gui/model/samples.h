@@ -9,6 +9,7 @@
 #include "app/gui/model/call_tree.h"
 #include "backends/pt2/read.h"
 #include "simulator/plan/partition.h"
+#include "simulator/plan/split.h"
 
 namespace pw::gui {
 

@@ -14,12 +14,14 @@
 
 #include "app/gui/document/document.h"
 #include "app/gui/document/loading.h"
+#include "app/gui/document/project.h"
 #include "app/gui/runs/comparison_view.h"
 #include "app/gui/runs/group_table.h"
 #include "app/gui/runs/run_controls.h"
 #include "app/gui/runs/run_list.h"
 #include "app/gui/runs/run_loading.h"
 #include "simulator/step/simulate.h"
+#include "simulator/step/cost_table.h"
 #include "tests/support/folder.h"
 
 namespace pw::gui {

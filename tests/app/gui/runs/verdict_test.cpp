@@ -8,6 +8,7 @@
 #include "schedules/generate.h"
 #include "schedules/lower.h"
 #include "simulator/step/simulate.h"
+#include "simulator/step/cost_table.h"
 
 namespace pw::gui {
 namespace {

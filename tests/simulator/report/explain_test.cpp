@@ -1,4 +1,6 @@
-#include "simulator/step/explain.h"
+#include "simulator/report/explain.h"
+#include "simulator/report/phases.h"
+#include "simulator/report/explain_text.h"
 
 #include <algorithm>
 #include <limits>

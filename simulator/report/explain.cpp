@@ -1,4 +1,5 @@
-#include "simulator/step/explain.h"
+#include "simulator/report/explain.h"
+#include "simulator/report/phases.h"
 
 #include <algorithm>
 #include <cassert>

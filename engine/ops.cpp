@@ -2,6 +2,7 @@
 #include <set>
 
 #include "engine/executor.h"
+#include "engine/ops.h"
 #include "schedules/generate.h"
 
 namespace pw {
@@ -45,22 +46,22 @@ class Row {
       if (isCompute(action.kind)) next += known_.contains(plain(action)) ? 1 : 0;
       if (isReceive(action.kind)) receive(computeOf(action, known_), next);
       if (isSend(action.kind)) send(computeOf(action, known_), next);
-      if (action.kind == ActionKind::ReduceGrad && !evaluation) after_[next].push_back({Move::Kind::Reduce, action});
+      if (action.kind == ActionKind::ReduceGrad && !evaluation) after_[next].push_back({Op::Kind::Reduce, action});
     }
     addMissing();
   }
 
-  [[nodiscard]] std::vector<Move> moves() const {
-    std::vector<Move> moves = after_[0];
+  [[nodiscard]] std::vector<Op> moves() const {
+    std::vector<Op> moves = after_[0];
     const Shape shape = shapeOf(plan_.schedule);
     int cycle = 0;
     const auto barriersUpTo = [&](int to) {
-      for (; plan_.schedule.lockstep && cycle < to; ++cycle) moves.push_back({Move::Kind::Barrier, kIdle});
+      for (; plan_.schedule.lockstep && cycle < to; ++cycle) moves.push_back({Op::Kind::Barrier, kIdle});
     };
     for (std::size_t i = 0; i < computes_.size(); ++i) {
       if (plan_.schedule.lockstep) barriersUpTo(lockstepCycle(shape.ranks, computes_[i]));
       moves.insert(moves.end(), before_[i].begin(), before_[i].end());
-      moves.push_back({Move::Kind::Compute, computes_[i]});
+      moves.push_back({Op::Kind::Compute, computes_[i]});
       moves.insert(moves.end(), after_[i + 1].begin(), after_[i + 1].end());
     }
     if (plan_.schedule.lockstep) barriersUpTo(lockstepCycles(shape));
@@ -72,13 +73,13 @@ class Row {
   void receive(const Action& user, std::size_t next) {
     const auto direction = intake(user.kind);
     if (!direction || !known_.contains(user) || !exchange_.receives(user.stage, user.microbatch, *direction) || !posted_.insert(user).second) return;
-    before_[next == 0 ? 0 : next - 1].push_back({Move::Kind::Post, user});
+    before_[next == 0 ? 0 : next - 1].push_back({Op::Kind::Post, user});
   }
 
   void send(const Action& maker, std::size_t next) {
     const auto direction = intake(maker.kind);
     if (!direction || !known_.contains(maker) || !exchange_.sendsAway(maker.stage, maker.microbatch, *direction) || !sent_.insert(maker).second) return;
-    after_[next].push_back({Move::Kind::Send, maker});
+    after_[next].push_back({Op::Kind::Send, maker});
   }
 
   /// Messages between stages that are no neighbours, or whose neighbour is on the same rank, have no action of their own.
@@ -87,7 +88,7 @@ class Row {
       receive(computes_[i], i);
       const auto direction = intake(computes_[i].kind);
       if (!direction || !exchange_.sendsAway(computes_[i].stage, computes_[i].microbatch, *direction) || !sent_.insert(computes_[i]).second) continue;
-      after_[i + 1].insert(after_[i + 1].begin(), {Move::Kind::Send, computes_[i]});
+      after_[i + 1].insert(after_[i + 1].begin(), {Op::Kind::Send, computes_[i]});
     }
   }
 
@@ -95,11 +96,11 @@ class Row {
   const Exchange& exchange_;
   std::vector<Action> computes_;
   std::set<Action> known_, posted_, sent_;
-  std::vector<std::vector<Move>> before_, after_;  // after_[i + 1]: after compute action i
+  std::vector<std::vector<Op>> before_, after_;  // after_[i + 1]: after compute action i
 };
 
 }  // namespace
 
-std::vector<Move> movesOf(const Plan& plan, Rank rank, const Exchange& exchange, bool evaluation) { return Row(plan, rank, exchange, evaluation).moves(); }
+std::vector<Op> opsOf(const Plan& plan, Rank rank, const Exchange& exchange, bool evaluation) { return Row(plan, rank, exchange, evaluation).moves(); }
 
 }  // namespace pw

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "app/gui/timeline/scene.h"
+
+namespace pw::gui {
+
+/// A horizontal strip.
+struct Row {
+  enum class Kind : std::uint8_t { Compute, Communication, Memory } kind = Kind::Compute;
+  Source source = Source::Predicted;    ///< of an `Over` row: Measured, with predicted outlines
+  Rank rank;
+  int top = 0, height = 0;              ///< pixels from the first row's top (pinned rows: from the top of the view)
+  bool pinned = false;
+};
+
+/// The rows of a scene from top to bottom, pinned ranks first, and their height together.
+struct RowLayout {
+  std::vector<Row> rows;
+  int pinnedHeight = 0;  ///< of the pinned ranks' rows
+  int height = 0;        ///< of all
+};
+[[nodiscard]] RowLayout layOutRows(const Scene& scene);
+
+/// What the two come to for this scene and the application's font.
+[[nodiscard]] int rulerHeight(const Scene& scene);
+[[nodiscard]] int labelWidth(const Scene& scene);
+
+/// What lies under a pixel of the drawing area (right of the labels, below the ruler), `scroll` pixels scrolled down.
+struct Hit {
+  std::optional<Row> row;
+  std::optional<SourcedSpan> span;
+  std::optional<std::pair<Ns, Ns>> bubble;  ///< of a compute row without a span
+  Ns time = 0;
+};
+[[nodiscard]] Hit hitTest(const Scene& scene, const RowLayout& layout, const Viewport& view, int x, int y, int scroll);
+
+}  // namespace pw::gui

@@ -1,0 +1,80 @@
+#pragma once
+
+#include <vector>
+
+#include "schedules/schedule.h"
+#include "simulator/trace/trace.h"
+
+namespace pw {
+
+/// Times of one stage for one microbatch, and its memory.
+struct StageCost {
+  Ns forward = 0;
+  Ns backward = 0;  ///< B
+  Ns backwardInput = 0;
+  Ns backwardWeight = 0;
+  Ns optimizer = 0;  ///< optimizer step of this stage's parameters, once per iteration
+  Bytes parameterBytes = 0;
+  Bytes gradientBytes = 0;
+  Bytes optimizerBytes = 0;
+  Bytes activationBytes = 0;  ///< kept from F start to B (or W) end, per microbatch
+  Bytes freedByInput = 0;     ///< the part of it that a separate I frees at its end; W frees the rest
+  Bytes addedByInput = 0;     ///< what W needs beyond the rest, from the end of I to the end of W
+  // Most at any moment of an action; 0: no more than before and after it.
+  Bytes forwardPeak = 0;   ///< F: of this microbatch, received values included, as in `activationBytes`
+  Bytes backwardPeak = 0;  ///< B: above what was kept at its start, received gradients included
+  Bytes inputPeak = 0;     ///< I: likewise
+  Bytes weightPeak = 0;    ///< W: above what was kept at its start
+  Bytes updatedBytes = 0;  ///< parameters that this stage's optimizer updates: trained ones, without those another stage owns
+  Bytes fixedBytes = 0;    ///< buffers and constants
+  Bytes dataBytes = 0;     ///< model inputs of one microbatch; those of all microbatches are there all the time
+  Ns reduce = 0;           ///< summing its gradients over all ranks that hold it, on the network; starts at REDUCE_GRAD, compute goes on
+
+  bool operator==(const StageCost&) const = default;
+};
+
+/// A message between two stages for each microbatch, forward or back; those on one rank cost nothing.
+struct MessageCost {
+  Stage from;
+  Stage to;
+  bool backward = false;  ///< gradients travel from the later stage (`from`) to the earlier one (`to`)
+  Bytes bytes = 0;
+  Ns latency = 0;   ///< does not hold the channel
+  Ns transfer = 0;  ///< holds the channel of its direction and rank pair
+
+  bool operator==(const MessageCost&) const = default;
+};
+
+/// What the simulator needs to know beside the schedule.
+struct CostTable {
+  std::vector<StageCost> stages;
+  std::vector<MessageCost> messages;
+  Ns reduceTime = 0;                    ///< keeping shared parameters equal at the end of the step
+  std::vector<Ns> overlap;              ///< duration of a slot, by the stage of its forward; empty: the sum of F and B
+  Ns load = 0;                          ///< lockstep only: host to device of a microbatch's input (first rank) and target (last rank)
+  Ns store = 0;                         ///< lockstep only: device to host of a microbatch's result, on the last rank
+  std::vector<double> microbatchScale;  ///< duration factor of each microbatch (uneven sizes); empty: all 1
+
+  bool operator==(const CostTable&) const = default;
+};
+
+/// Synthetic costs: one value or one per stage in each list (a list of one is repeated); messages between neighbouring
+/// stages both ways. An empty `backward` is input + weight; without `backwardInput` or `backwardWeight` that part is what the other
+/// leaves of the backward, without both each is half. Throws UsageError when a list has another length or a negative time.
+struct SyntheticCosts {
+  std::vector<Ns> forward, backward, backwardInput, backwardWeight;
+  Ns latency = 0;
+  Ns transfer = 0;
+  std::vector<Ns> overlap;  ///< a slot, by the stage of its forward; empty: the sum of F and B
+};
+[[nodiscard]] CostTable syntheticTable(const SyntheticCosts& costs, int stages);
+
+/// Throws Error, naming what does not fit, when ids of the schedule or the costs are out of range, an action is not on its stage's rank,
+/// sizes differ, a message does not lead forward (or, of gradients, back), or the schedule has fewer actions than stages × microbatches.
+void requireFitting(const Schedule& schedule, const CostTable& costs);
+
+/// Throws UsageError when times or sizes are too large for their sums over an iteration of this shape, idle time of all ranks included, to
+/// stay within 64 bits. Costs of a plan file have been checked.
+void requireSummable(const CostTable& costs, const Shape& shape);
+
+}  // namespace pw
