@@ -1,15 +1,15 @@
 #include "engine/checkpoint.h"
 
+#include <fmt/format.h>
 #include <algorithm>
 #include <cstring>
-#include <fmt/format.h>
 #include <functional>
 #include <numeric>
 #include <optional>
 #include <tuple>
 
-#include "backends/checkpoints/writer.h"
 #include "backends/checkpoints/safetensors.h"
+#include "backends/checkpoints/writer.h"
 #include "schedules/error.h"
 
 namespace pw {
@@ -89,7 +89,8 @@ class ManifestReader {
 
  private:
   std::string_view take(std::size_t count) {
-    if (count > bytes_.size()) throw Error(fmt::format("Rank {} sent an unreadable list of tensors; all ranks must run the same version.", rank_));
+    if (count > bytes_.size())
+      throw Error(fmt::format("Rank {} sent an unreadable list of tensors; all ranks must run the same version.", rank_));
     const std::string_view taken = bytes_.substr(0, count);
     bytes_.remove_prefix(count);
     return taken;
@@ -141,7 +142,8 @@ void cover(Whole& whole) {
     covered = part.last;
   }
   if (covered != whole.elements) {
-    throw Error(fmt::format("The checkpoint would lack {} from element {} of {}: no rank holds it.", whole.what.name, covered, whole.elements));
+    throw Error(
+        fmt::format("The checkpoint would lack {} from element {} of {}: no rank holds it.", whole.what.name, covered, whole.elements));
   }
   whole.parts = std::move(needed);
 }
@@ -157,7 +159,8 @@ std::vector<Whole> combine(const std::vector<std::vector<StatePiece>>& ranks) {
       Whole& whole = wholes[place->second];
       const auto count = static_cast<std::int64_t>(piece.data.bytes) / std::max<std::int64_t>(1, bytesPerElement(piece.dtype));
       if (piece.dtype != whole.what.dtype || piece.shape != whole.what.shape || piece.first < 0 || piece.first > whole.elements - count) {
-        throw Error(fmt::format("Rank {} holds {} with another type or shape than a rank before it; plan the model again.", rank, piece.name));
+        throw Error(
+            fmt::format("Rank {} holds {} with another type or shape than a rank before it; plan the model again.", rank, piece.name));
       }
       whole.parts.push_back({piece.first, piece.first + count, static_cast<int>(rank), i});
     }
@@ -177,12 +180,14 @@ std::string failureOf(const std::function<void()>& work) {
 }
 
 /// The tensor's bytes on rank 0: its own memory where that holds all of it, else `memory`.
-const std::byte* assemble(const Whole& whole, const std::vector<StatePiece>& own, std::vector<Channel>& peers, std::vector<std::byte>& memory) {
+const std::byte* assemble(const Whole& whole, const std::vector<StatePiece>& own, std::vector<Channel>& peers,
+                          std::vector<std::byte>& memory) {
   if (whole.parts.size() == 1 && whole.parts.front().rank == 0) return own[whole.parts.front().index].data.data;
   const auto width = static_cast<std::size_t>(bytesPerElement(whole.what.dtype));
   memory.resize(static_cast<std::size_t>(whole.elements) * width);
   for (const Part& part : whole.parts) {
-    const Buffer target{memory.data() + static_cast<std::size_t>(part.first) * width, static_cast<std::size_t>(part.last - part.first) * width};
+    const Buffer target{memory.data() + static_cast<std::size_t>(part.first) * width,
+                        static_cast<std::size_t>(part.last - part.first) * width};
     if (part.rank == 0) {
       std::memcpy(target.data, own[part.index].data.data, target.bytes);
       continue;
@@ -213,7 +218,8 @@ void answer(const std::string& path, const std::vector<StatePiece>& own, Channel
 }  // namespace
 
 void saveCheckpoint(const std::string& path, const std::map<std::string, double>& numbers, const std::vector<StatePiece>& own,
-                    const std::map<std::string, std::string>& aliases, Communicator& communicator, const std::optional<OptimizerLayout>& optimizer) {
+                    const std::map<std::string, std::string>& aliases, Communicator& communicator,
+                    const std::optional<OptimizerLayout>& optimizer) {
   if (communicator.rank() != Rank(0)) return answer(path, own, Channel(communicator, Rank(0)), communicator);
   std::vector<Channel> peers;
   for (int r = 1; r < communicator.size(); ++r) peers.emplace_back(communicator, Rank(r));

@@ -12,23 +12,23 @@ namespace pw {
 /// What a clock shows [ns]; tests give clocks of their own.
 using ClockFunction = std::function<Ns()>;
 
-/// A comparison of a peer's clock with rank 0's. `offset` = peer's − ours; 0 where it is less than the round trip can explain: the ranks of one
-/// host share a clock, which must stay so to the nanosecond.
+/// A comparison of a peer's clock with rank 0's. `offset` = peer's − ours; 0 where it is less than the round trip can explain: the ranks of
+/// one host share a clock, which must stay so to the nanosecond.
 struct ClockReading {
-  Ns at = 0;      ///< on the peer's clock
+  Ns at = 0;  ///< on the peer's clock
   Ns offset = 0;
   Ns roundTrip = 0;  ///< the offset is right to half of this
 
   bool operator==(const ClockReading&) const = default;
 };
 
-/// Compares all clocks with rank 0's, each by the fastest of ten round trips (Cristian, 1989). All ranks call it at the same point; on rank 0
-/// one reading per rank (its own is zero), empty on others. Cost: ten round trips per rank, one rank after the other. The monotonic clocks of
-/// two hosts count from their starts, so offsets may be weeks. Throws what the communicator throws.
+/// Compares all clocks with rank 0's, each by the fastest of ten round trips (Cristian, 1989). All ranks call it at the same point; on rank
+/// 0 one reading per rank (its own is zero), empty on others. Cost: ten round trips per rank, one rank after the other. The monotonic
+/// clocks of two hosts count from their starts, so offsets may be weeks. Throws what the communicator throws.
 [[nodiscard]] std::vector<ClockReading> compareClocks(Communicator& communicator, const ClockFunction& now = monotonicNow);
 
-/// A time of the peer's clock on rank 0's clock. Between the readings the offset moves in a straight line, because clocks of hosts drift apart by
-/// some 10 µs a second where nothing disciplines them; outside it stays as at the nearer one.
+/// A time of the peer's clock on rank 0's clock. Between the readings the offset moves in a straight line, because clocks of hosts drift
+/// apart by some 10 µs a second where nothing disciplines them; outside it stays as at the nearer one.
 [[nodiscard]] Ns onOurClock(Ns time, const ClockReading& first, const ClockReading& last);
 
 }  // namespace pw

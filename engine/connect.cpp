@@ -9,7 +9,8 @@
 
 namespace pw {
 
-std::unique_ptr<Communicator> connectRanks(const std::string& transport, const Rendezvous& rendezvous, const KeyValueStore& store, const TorchBackend& torch) {
+std::unique_ptr<Communicator> connectRanks(const std::string& transport, const Rendezvous& rendezvous, const KeyValueStore& store,
+                                           const TorchBackend& torch) {
   if (transport == "ucx") return connectUcx(rendezvous, store);
   if (transport == "gloo") return torch.connectGloo(rendezvous, store);
   throw UsageError(fmt::format("there is no transport '{}'; there are ucx and gloo, and nccl for GPUs", transport));
@@ -21,7 +22,8 @@ std::unique_ptr<Communicator> connectRanks(const std::string& transport, const R
 }
 
 GpuRank connectGpus(const RankEnvironment& environment, const Rendezvous& rendezvous, const KeyValueStore& store, bool tf32) {
-  if (environment.worldSize == 1) return {takeGpu(environment, tf32, nullptr), std::move(inMemoryCommunicators(1, rendezvous.deadline).front())};
+  if (environment.worldSize == 1)
+    return {takeGpu(environment, tf32, nullptr), std::move(inMemoryCommunicators(1, rendezvous.deadline).front())};
   const TakenGpu gpu = takeGpu(environment, tf32, &store);
   auto host = connectUcx(rendezvous, store);
   DeviceLinks links = cudaBackend().ncclLinks(*host, rendezvous.deadline);

@@ -9,13 +9,20 @@ SpanKind messageKind(Direction direction) { return direction == Direction::Forwa
 
 /// A message goes by the action that made its values, at both of its ends.
 FlightEntry messageEntry(Stage sender, Microbatch microbatch, Direction direction) {
-  return {.what = FlightEntry::What::Value, .action = {sender, direction == Direction::Forward ? ActionKind::Forward : ActionKind::Backward, microbatch}};
+  return {.what = FlightEntry::What::Value,
+          .action = {sender, direction == Direction::Forward ? ActionKind::Forward : ActionKind::Backward, microbatch}};
 }
 
 }  // namespace
 
-Exchange::Exchange(const Plan& plan, const std::map<Stage, StageModule*>& stages, Communicator& communicator, Rank firstRank, FlightRecord& flights)
-    : plan_(plan), stages_(stages), communicator_(communicator), flights_(flights), firstRank_(firstRank), rank_(communicator.rank().value - firstRank.value) {
+Exchange::Exchange(const Plan& plan, const std::map<Stage, StageModule*>& stages, Communicator& communicator, Rank firstRank,
+                   FlightRecord& flights)
+    : plan_(plan),
+      stages_(stages),
+      communicator_(communicator),
+      flights_(flights),
+      firstRank_(firstRank),
+      rank_(communicator.rank().value - firstRank.value) {
   for (auto* lists : {&valuesIn_, &valuesOut_, &gradientsIn_, &gradientsOut_}) lists->resize(plan.partition.stages.size());
   for (std::size_t t = 0; t < plan.partition.transfers.size(); ++t) {
     const Transfer& transfer = plan.partition.transfers[t];
@@ -87,7 +94,8 @@ bool Exchange::await(Stage stage, Microbatch microbatch, Direction direction, St
     const Transfer& transfer = plan_.partition.transfers[in.transfer];
     const Stage sender = transfer.from == stage ? transfer.to : transfer.from;
     if (module.device().index >= 0) timed_.emplace_back(log.spans.size(), in.ticket);
-    log.spans.push_back({plan_.schedule.placement.rankOf(sender, microbatch), messageKind(direction), sender, microbatch, rank_, 0, now, now});
+    log.spans.push_back(
+        {plan_.schedule.placement.rankOf(sender, microbatch), messageKind(direction), sender, microbatch, rank_, 0, now, now});
     direction == Direction::Forward ? module.setInput(in.transfer, microbatch, std::move(in.buffer))
                                     : module.setOutputGradient(in.transfer, microbatch, std::move(in.buffer));
   }

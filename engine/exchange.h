@@ -20,7 +20,8 @@ enum class Direction : std::uint8_t { Forward, Backward };
 /// else by one message for each value. A rank of the plan is rank `firstRank` + it of the communicator. Notes every message in `flights`.
 class Exchange {
  public:
-  Exchange(const Plan& plan, const std::map<Stage, StageModule*>& stages, Communicator& communicator, Rank firstRank, FlightRecord& flights);
+  Exchange(const Plan& plan, const std::map<Stage, StageModule*>& stages, Communicator& communicator, Rank firstRank,
+           FlightRecord& flights);
   /// What a failure left under way goes on in memory that the communicator keeps.
   ~Exchange();
   Exchange(const Exchange&) = delete;
@@ -44,8 +45,8 @@ class Exchange {
   void release(Stage stage, Microbatch microbatch);
   /// Waits until everything was sent.
   void finish();
-  /// Gives message spans of this step the times that the transport knows by now (Communicator::timesOf): after every barrier, and once the device is
-  /// done at the step's end. What is not known yet is asked for again at the next call.
+  /// Gives message spans of this step the times that the transport knows by now (Communicator::timesOf): after every barrier, and once the
+  /// device is done at the step's end. What is not known yet is asked for again at the next call.
   void settleTimes(StepLog& log);
   /// Before a step: nothing of the step before is asked for any more.
   void begin() { timed_.clear(); }

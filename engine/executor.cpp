@@ -18,13 +18,18 @@ Direction directionOf(ActionKind kind) { return kind == ActionKind::Forward ? Di
 }  // namespace
 
 Executor::Executor(const Plan& plan, std::map<Stage, StageModule*> stages, Communicator& communicator, const ExecutorOptions& options)
-    : plan_(plan), stages_(std::move(stages)), communicator_(communicator), options_(options),
+    : plan_(plan),
+      stages_(std::move(stages)),
+      communicator_(communicator),
+      options_(options),
       device_(stages_.empty() ? hostDevice() : stages_.begin()->second->device()),
       rank_(communicator.rank().value % static_cast<int>(plan.schedule.rows.size())),
       exchange_(plan_, stages_, communicator, Rank(communicator.rank().value - rank_.value), flights_),
       reducer_(plan_, stages_, communicator, exchange_.firstFreeTag(),
-               {.shardOptimizer = options.shardOptimizer, .inRowOrder = options.order == Order::Plan, .deadline = options.deadline}, flights_),
-      lossScale_(options.lossScale), moves_(opsOf(plan, rank_, exchange_, false)),
+               {.shardOptimizer = options.shardOptimizer, .inRowOrder = options.order == Order::Plan, .deadline = options.deadline},
+               flights_),
+      lossScale_(options.lossScale),
+      moves_(opsOf(plan, rank_, exchange_, false)),
       evaluation_(opsOf(plan, rank_, exchange_, true)) {}
 
 StepLog Executor::guarded(int number, StepMode mode, const std::function<void()>& work) {
@@ -68,7 +73,8 @@ std::string Executor::reportOf(int number, const std::exception& failure) noexce
     const std::string awaited = flights_.awaited(plan_, communicator_);
     if (!awaited.empty()) sentence += "; it " + awaited;
     if (!options_.flightFiles.empty()) {
-      static_cast<void>(writeWhole(flightFile(options_.flightFiles, communicator_.rank()), flights_.toJson(plan_, communicator_, !isHost(), sentence)));
+      static_cast<void>(
+          writeWhole(flightFile(options_.flightFiles, communicator_.rank()), flights_.toJson(plan_, communicator_, !isHost(), sentence)));
     }
   } catch (const std::exception&) {  // the first failure is the one to tell
   }
@@ -185,9 +191,11 @@ void Executor::compute(const Action& action) {
   if (action.kind != ActionKind::BackwardWeight) {
     const Mark waiting = device_.mark();
     const bool forward = action.kind == ActionKind::Forward;
-    const bool pauses = live_ != nullptr && isHost() && live_->wantsPause(log_, waiting) && !exchange_.isReady(action.stage, action.microbatch, directionOf(action.kind));
+    const bool pauses = live_ != nullptr && isHost() && live_->wantsPause(log_, waiting) &&
+                        !exchange_.isReady(action.stage, action.microbatch, directionOf(action.kind));
     if (pauses) live_->write(log_, false);
-    if (exchange_.await(action.stage, action.microbatch, directionOf(action.kind), log_)) record(forward ? SpanKind::WaitForward : SpanKind::WaitBackward, action, waiting);
+    if (exchange_.await(action.stage, action.microbatch, directionOf(action.kind), log_))
+      record(forward ? SpanKind::WaitForward : SpanKind::WaitBackward, action, waiting);
     if (!forward) exchange_.release(action.stage, action.microbatch);
   }
   static_cast<void>(stage.peakBytes());
@@ -201,8 +209,14 @@ void Executor::compute(const Action& action) {
     case ActionKind::Backward: stage.backward(action.microbatch); break;
     case ActionKind::BackwardInput: stage.backwardInput(action.microbatch); break;
     case ActionKind::BackwardWeight: stage.backwardWeight(action.microbatch); break;
-    case ActionKind::SendForward: case ActionKind::SendBackward: case ActionKind::RecvForward: case ActionKind::RecvBackward:
-    case ActionKind::ReduceGrad: case ActionKind::Unshard: case ActionKind::Reshard: case ActionKind::Idle: return;
+    case ActionKind::SendForward:
+    case ActionKind::SendBackward:
+    case ActionKind::RecvForward:
+    case ActionKind::RecvBackward:
+    case ActionKind::ReduceGrad:
+    case ActionKind::Unshard:
+    case ActionKind::Reshard:
+    case ActionKind::Idle: return;
   }
   if (locating_) lookAtGradients(action);
   record(spanKind(action.kind), action, start);

@@ -34,29 +34,31 @@ struct ExecutorOptions {
   double clipNorm = 0;          ///< largest norm of the gradient of the whole model; 0: none
   bool scaleLoss = false;       ///< gradients are float16's: scale them (see loss_scale.h), and skip the update where they overflow
   double lossScale = LossScale::kInitial;  ///< the first step's, with `scaleLoss`
-  bool checkFinite = true;      ///< look whether each step's loss and gradients are finite; else the log's `notFinite` is not set
-  bool skipNonFinite = false;   ///< where they are not, change no parameter and no buffer; else they may be changed, so that the training cannot go on
-  bool sumLoss = false;         ///< every rank learns the whole loss, not its part
-  std::string flightFiles{};    ///< a rank that fails writes what it asked for (flight_record.h) into this and its number and `.json`; empty: nowhere
+  bool checkFinite = true;  ///< look whether each step's loss and gradients are finite; else the log's `notFinite` is not set
+  bool skipNonFinite =
+      false;  ///< where they are not, change no parameter and no buffer; else they may be changed, so that the training cannot go on
+  bool sumLoss = false;  ///< every rank learns the whole loss, not its part
+  std::string
+      flightFiles{};  ///< a rank that fails writes what it asked for (flight_record.h) into this and its number and `.json`; empty: nowhere
   std::chrono::milliseconds deadline{60000};  ///< for what a device still has to do at a step's end
 };
 
-/// Runs one rank's row of a plan: one loop over moves. Sends do not block the loop. On a GPU the loop runs ahead of what it asks for: nothing waits
-/// for the device within a step but the buffers of sends, and times are those of the device's own clock.
+/// Runs one rank's row of a plan: one loop over moves. Sends do not block the loop. On a GPU the loop runs ahead of what it asks for:
+/// nothing waits for the device within a step but the buffers of sends, and times are those of the device's own clock.
 ///
-/// In ready order the actions of a kind keep their order within a stage, and a stage never has more microbatches in flight (F to B, or W; I to W)
-/// than the plan's row has. Both are precedences that the row itself fulfils, so whatever is ready first, no rank can deadlock.
+/// In ready order the actions of a kind keep their order within a stage, and a stage never has more microbatches in flight (F to B, or W; I
+/// to W) than the plan's row has. Both are precedences that the row itself fulfils, so whatever is ready first, no rank can deadlock.
 class Executor {
  public:
-  /// `stages`: the modules of this rank's stages, by stage. All must outlive the executor. `communicator`: all ranks of all replicas. In ready order a step
-  /// throws UsageError over a transport that cannot tell what has arrived.
+  /// `stages`: the modules of this rank's stages, by stage. All must outlive the executor. `communicator`: all ranks of all replicas. In
+  /// ready order a step throws UsageError over a transport that cannot tell what has arrived.
   Executor(const Plan& plan, std::map<Stage, StageModule*> stages, Communicator& communicator, const ExecutorOptions& options);
 
   /// From the next step on, tells what is done while it is done; null: nobody.
   void tellTo(LiveWriter* live) { live_ = live; }
 
-  /// One training step: barrier, all actions, sum of gradients, then `beforeUpdate` (may be empty; sees all sums, times the loss scale) and the optimizer.
-  /// Throws Error naming rank, step and action, and what the rank waited for, when a stage or a message fails.
+  /// One training step: barrier, all actions, sum of gradients, then `beforeUpdate` (may be empty; sees all sums, times the loss scale) and
+  /// the optimizer. Throws Error naming rank, step and action, and what the rank waited for, when a stage or a message fails.
   [[nodiscard]] StepLog step(int number, const std::function<void()>& beforeUpdate);
 
   /// All forwards of a step without gradients. The stages keep the model's outputs; the loss is in the log.
@@ -105,9 +107,9 @@ class Executor {
   LiveWriter* live_ = nullptr;
   StepLog log_;  // until `settleTimes` times are marks of the device, which on the host are times
   std::vector<std::pair<std::size_t, std::size_t>> sampled_;  // a compute span, and the first of the three samples of its memory
-  bool unlocated_ = false;  // a parameter's gradient is not finite, and of which microbatch no rank knows
-  bool locating_ = false;  // which microbatch's gradient of a parameter is not finite
-  std::string located_;            // its sentence, where this rank found it
+  bool unlocated_ = false;                                    // a parameter's gradient is not finite, and of which microbatch no rank knows
+  bool locating_ = false;                                     // which microbatch's gradient of a parameter is not finite
+  std::string located_;                                       // its sentence, where this rank found it
   std::uint64_t locatedAt_ = 0;
   std::optional<Action> current_;  // for the sentence when something fails
   std::string phase_;

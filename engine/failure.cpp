@@ -25,9 +25,12 @@ void removePlaces(std::string& text) {
     const std::size_t end = text.find(']', begin);
     if (end == std::string::npos) return;
     const std::string_view inside = std::string_view(text).substr(begin, end - begin);
-    const bool place = inside.find(".cpp:") != std::string_view::npos || inside.find(".cc:") != std::string_view::npos || inside.find(".h:") != std::string_view::npos;
-    if (place) text.erase(begin, end + 1 - begin + (text.substr(end + 1, 1) == " " ? 1 : 0));
-    else ++begin;
+    const bool place = inside.find(".cpp:") != std::string_view::npos || inside.find(".cc:") != std::string_view::npos ||
+                       inside.find(".h:") != std::string_view::npos;
+    if (place)
+      text.erase(begin, end + 1 - begin + (text.substr(end + 1, 1) == " " ? 1 : 0));
+    else
+      ++begin;
   }
 }
 

@@ -30,10 +30,12 @@ std::string subjectOf(const FlightEntry& entry, const Plan& plan) {
     case What::Value: return toString(asInPlan(entry.action, plan));
     case What::Number: return "a number for the sum over all ranks";
     case What::Barrier: return "all ranks at a barrier";
-    case What::Gradients: case What::NewValues: break;
+    case What::Gradients:
+    case What::NewValues: break;
   }
   const char* const what = entry.what == What::Gradients ? "gradients" : "new values";
-  if (entry.shared && *entry.shared < plan.partition.shared.size()) return fmt::format("{} of {}", what, plan.partition.shared[*entry.shared].name);
+  if (entry.shared && *entry.shared < plan.partition.shared.size())
+    return fmt::format("{} of {}", what, plan.partition.shared[*entry.shared].name);
   return fmt::format("{} of stage {}", what, entry.action.stage.value);
 }
 
@@ -45,7 +47,8 @@ std::string nameOf(const FlightEntry& entry, const Plan& plan) {
     return fmt::format("{} with ranks {}", subject, fmt::join(ranks, " "));
   }
   if (entry.peer.value < 0) return subject;
-  return entry.sending ? fmt::format("SEND {} to rank {}", subject, entry.peer.value) : fmt::format("{} from rank {}", subject, entry.peer.value);
+  return entry.sending ? fmt::format("SEND {} to rank {}", subject, entry.peer.value)
+                       : fmt::format("{} from rank {}", subject, entry.peer.value);
 }
 
 const char* kindOf(const FlightEntry& entry) {
@@ -130,7 +133,10 @@ std::string FlightRecord::toJson(const Plan& plan, Communicator& communicator, b
   };
   const auto describe = [&](const Noted& noted) {
     const FlightEntry& entry = noted.entry;
-    Json j{{"what", nameOf(entry, plan)}, {"kind", kindOf(entry)}, {"state", stateOf(noted)}, {"asked_ns", noted.asked - begin_},
+    Json j{{"what", nameOf(entry, plan)},
+           {"kind", kindOf(entry)},
+           {"state", stateOf(noted)},
+           {"asked_ns", noted.asked - begin_},
            {"ended_ns", noted.ended > 0 ? Json(noted.ended - begin_) : Json(nullptr)}};
     if (entry.bytes > 0) j["bytes"] = entry.bytes;
     if (entry.peer.value >= 0) j["peer"] = entry.peer.value, j["tag"] = entry.tag;

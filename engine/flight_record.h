@@ -27,18 +27,18 @@ struct FlightEntry {
   What what = What::Compute;
   bool sending = false;
   Action action{};
-  std::optional<std::size_t> shared{};           ///< index into Partition::shared
-  Rank peer{-1};                                 ///< of a message, in the communicator
-  const std::vector<Rank>* group = nullptr;      ///< of a collective; outlives the record
-  std::uint32_t tag = 0;                         ///< of a message
+  std::optional<std::size_t> shared{};       ///< index into Partition::shared
+  Rank peer{-1};                             ///< of a message, in the communicator
+  const std::vector<Rank>* group = nullptr;  ///< of a collective; outlives the record
+  std::uint32_t tag = 0;                     ///< of a message
   std::size_t bytes = 0;
   std::optional<Communicator::Ticket> ticket{};  ///< of messages and collectives
 };
 
-/// What a rank asked for in its present step: the last 256 entries and all that has not ended, under the plan's own names. After a failure it tells
-/// which message of which action a rank waited for. On a GPU an entry ends when the rank has put the GPU's work behind it, not when the GPU is done.
-/// Cost: some 20 ns an entry beside two readings of the clock, most of which its callers need anyway; nothing is allocated unless an entry is still open
-/// 256 entries later; names are made when it is written.
+/// What a rank asked for in its present step: the last 256 entries and all that has not ended, under the plan's own names. After a failure
+/// it tells which message of which action a rank waited for. On a GPU an entry ends when the rank has put the GPU's work behind it, not
+/// when the GPU is done. Cost: some 20 ns an entry beside two readings of the clock, most of which its callers need anyway; nothing is
+/// allocated unless an entry is still open 256 entries later; names are made when it is written.
 class FlightRecord {
  public:
   using Id = std::uint64_t;
@@ -71,9 +71,9 @@ class FlightRecord {
 
   int step_ = 0;
   Ns begin_ = 0;
-  Id next_ = 0, first_ = 0;           // of the step
-  std::array<Noted, kMost> last_{};   // entry n at n modulo its size
-  std::map<Id, Noted> longOpen_;      // what has not ended and is no longer there
+  Id next_ = 0, first_ = 0;          // of the step
+  std::array<Noted, kMost> last_{};  // entry n at n modulo its size
+  std::map<Id, Noted> longOpen_;     // what has not ended and is no longer there
   std::optional<Id> awaited_;
 };
 

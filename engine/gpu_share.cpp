@@ -30,13 +30,16 @@ std::vector<std::string> gpusOfAll(const RankEnvironment& environment, const Key
 int gpuOf(const RankEnvironment& environment, int gpus) {
   if (gpus < 1) throw UsageError("There is no GPU on this machine for --backend nccl; see pipewright devices, and use --backend ucx.");
   if (gpus > 1 && environment.localSize == 0 && !environment.oneHost) {
-    throw UsageError("LOCAL_WORLD_SIZE is not set, so it is unknown which ranks take this host's GPUs; set it, and LOCAL_RANK, as torchrun does.");
+    throw UsageError(
+        "LOCAL_WORLD_SIZE is not set, so it is unknown which ranks take this host's GPUs; set it, and LOCAL_RANK, as torchrun does.");
   }
   return environment.localRank % gpus;
 }
 
 GpuShare gpuShareOf(const std::vector<std::string>& identities, Rank rank) {
-  GpuShare share{.part = {0, 0}, .ranks = static_cast<int>(identities.size()), .gpus = static_cast<int>(std::set(identities.begin(), identities.end()).size())};
+  GpuShare share{.part = {0, 0},
+                 .ranks = static_cast<int>(identities.size()),
+                 .gpus = static_cast<int>(std::set(identities.begin(), identities.end()).size())};
   for (std::size_t r = 0; r < identities.size(); ++r) {
     if (identities[r] != identities.at(rank.index())) continue;
     if (r < rank.index()) ++share.part.index;
@@ -49,7 +52,9 @@ std::vector<std::pair<std::string, std::string>> ncclVariables(const RankEnviron
   // A receive begins when its message is announced and then waits on the GPU: it shall not hold many multiprocessors.
   std::vector<std::pair<std::string, std::string>> variables{{"NCCL_MAX_P2P_NCHANNELS", "4"}};
   if (share.part.of < 2) return variables;
-  variables.insert(variables.end(), {{"NCCL_HOSTID", fmt::format("pipewright-rank-{}", environment.rank.value)}, {"NCCL_MULTI_RANK_GPU_ENABLE", "1"}, {"NCCL_NET", "Socket"}});
+  variables.insert(variables.end(), {{"NCCL_HOSTID", fmt::format("pipewright-rank-{}", environment.rank.value)},
+                                     {"NCCL_MULTI_RANK_GPU_ENABLE", "1"},
+                                     {"NCCL_NET", "Socket"}});
   if (environment.oneHost) variables.emplace_back("NCCL_SOCKET_IFNAME", "lo");
   return variables;
 }
@@ -63,7 +68,8 @@ bool mpsServes(const std::string& folder) {
   const int probe = ::socket(AF_UNIX, SOCK_SEQPACKET | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);  // of the kind that the daemon listens with
   if (probe < 0) return false;
   // One that has no room at the moment, or takes another kind, listens, too; a file that a daemon of old left behind refuses.
-  const bool listens = ::connect(probe, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0 || errno == EAGAIN || errno == EPROTOTYPE;
+  const bool listens =
+      ::connect(probe, reinterpret_cast<const sockaddr*>(&address), sizeof address) == 0 || errno == EAGAIN || errno == EPROTOTYPE;
   ::close(probe);
   return listens;
 }
@@ -79,14 +85,17 @@ std::string rehearsalNote(const GpuShare& all, const GpuSharing& sharing) {
   const std::string_view them = gpus == 1 ? "it" : "them";
   const std::string share = fmt::format("{} ranks share {} GPU{}", ranks, gpus, gpus == 1 ? "" : "s");
   const std::string judged = fmt::format("results are right, times are not those of {} GPUs", ranks);
-  if (!sharing.atOnce) return fmt::format("{} and take turns on {}: {}; nvidia-cuda-mps-control -d lets them run at the same time", share, them, judged);
-  if (!sharing.whyWhole.empty()) return fmt::format("{} at the same time, each on all of {}: {}. No parts: {}", share, them, judged, sharing.whyWhole);
+  if (!sharing.atOnce)
+    return fmt::format("{} and take turns on {}: {}; nvidia-cuda-mps-control -d lets them run at the same time", share, them, judged);
+  if (!sharing.whyWhole.empty())
+    return fmt::format("{} at the same time, each on all of {}: {}. No parts: {}", share, them, judged, sharing.whyWhole);
   return fmt::format("{} at the same time, each on {} multiprocessors of its own: {}", share, sharing.multiprocessors, judged);
 }
 
 TakenGpu takeGpu(const RankEnvironment& environment, bool tf32, const KeyValueStore* store) {
   const bool underMps = mpsServes(mpsFolder());
-  // Before CUDA begins. Streams beyond the connections to the device wait for each other, and there are two for each peer; MPS has 120 for all its clients.
+  // Before CUDA begins. Streams beyond the connections to the device wait for each other, and there are two for each peer; MPS has 120 for
+  // all its clients.
   if (!underMps) ::setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
   const CudaBackend& cuda = cudaBackend();
   const int device = gpuOf(environment, cuda.deviceCount());

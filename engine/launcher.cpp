@@ -91,7 +91,8 @@ std::string describeEnd(const Child& child, int waitStatus) {
 /// The ranks of one job. However it is left, no child outlives it.
 class Group {
  public:
-  Group(const OnLine& onLine, TimePoint deadline, std::chrono::milliseconds startUp) : onLine_(onLine), deadline_(deadline), startUp_(startUp) {}
+  Group(const OnLine& onLine, TimePoint deadline, std::chrono::milliseconds startUp)
+      : onLine_(onLine), deadline_(deadline), startUp_(startUp) {}
   ~Group();
   Group(const Group&) = delete;
   Group& operator=(const Group&) = delete;
@@ -133,10 +134,16 @@ void Group::start(int ranks, const std::vector<std::string>& argv, int threads) 
     child.status = std::move(status.read);
     child.output = std::move(output.read);
     ChildProgram program{argv, {}, status.write.get(), output.write.get(), r == 0 ? listener.get() : -1};
-    program.environment = {fmt::format("RANK={}", r), fmt::format("WORLD_SIZE={}", ranks), fmt::format("LOCAL_RANK={}", r),
-                           fmt::format("LOCAL_WORLD_SIZE={}", ranks), "TORCHELASTIC_USE_AGENT_STORE=False",  // of a torchrun around us
-                           "MASTER_ADDR=127.0.0.1", fmt::format("MASTER_PORT={}", port), fmt::format("OMP_NUM_THREADS={}", threads),
-                           fmt::format("PIPEWRIGHT_STATUS_FD={}", program.status), "PIPEWRIGHT_JOB_TOKEN=" + token};
+    program.environment = {fmt::format("RANK={}", r),
+                           fmt::format("WORLD_SIZE={}", ranks),
+                           fmt::format("LOCAL_RANK={}", r),
+                           fmt::format("LOCAL_WORLD_SIZE={}", ranks),
+                           "TORCHELASTIC_USE_AGENT_STORE=False",  // of a torchrun around us
+                           "MASTER_ADDR=127.0.0.1",
+                           fmt::format("MASTER_PORT={}", port),
+                           fmt::format("OMP_NUM_THREADS={}", threads),
+                           fmt::format("PIPEWRIGHT_STATUS_FD={}", program.status),
+                           "PIPEWRIGHT_JOB_TOKEN=" + token};
     if (r == 0) program.environment.push_back(fmt::format("PIPEWRIGHT_LISTEN_FD={}", program.listener));
     child.pid = startProcess(program);
     child.running = true;
@@ -147,8 +154,7 @@ void Group::start(int ranks, const std::vector<std::string>& argv, int threads) 
 Group::~Group() {
   signalAll(SIGKILL);
   for (Child& child : children_) {
-    while (child.running && ::waitpid(child.pid, nullptr, 0) < 0 && errno == EINTR) {
-    }
+    while (child.running && ::waitpid(child.pid, nullptr, 0) < 0 && errno == EINTR) {}
   }
 }
 
@@ -224,8 +230,8 @@ void Group::readStatus(Child& child) {
   if (text.front() == kExecFailed && text.size() > sizeof(int)) {
     int error = 0;
     std::memcpy(&error, text.data() + 1, sizeof error);
-    child.failure = Failure{Clock::now(), 0,
-                            fmt::format("Cannot start rank {} as {}: {}", child.rank.value, executable_, std::strerror(error))};
+    child.failure =
+        Failure{Clock::now(), 0, fmt::format("Cannot start rank {} as {}: {}", child.rank.value, executable_, std::strerror(error))};
     return;
   }
   const std::size_t end = text.find('\n');
@@ -285,16 +291,20 @@ std::optional<LaunchResult> Group::findCause(TimePoint now) const {
 std::optional<LaunchResult> Group::findLate(TimePoint now) const {
   if (startUp_.count() <= 0) return std::nullopt;
   const auto told = [&](const Child& child, const std::string& what) {
-    return LaunchResult{false, child.rank, fmt::format("Rank {} {} while {}, for more than {}; see whether it hangs, or allow more with --timeout", child.rank.value, what,
-                                                       words(child.reached), inWords(startUp_))};
+    return LaunchResult{false, child.rank,
+                        fmt::format("Rank {} {} while {}, for more than {}; see whether it hangs, or allow more with --timeout",
+                                    child.rank.value, what, words(child.reached), inWords(startUp_))};
   };
-  const auto overdue = [&](const Child& child, int times) { return child.running && child.reached != StartUp::Done && now >= child.since + times * startUp_ + kWatch; };
+  const auto overdue = [&](const Child& child, int times) {
+    return child.running && child.reached != StartUp::Done && now >= child.since + times * startUp_ + kWatch;
+  };
   for (const Child& child : children_) {
     if (overdue(child, 1) && isStopped(child.pid)) return told(child, "is stopped (as by SIGSTOP)");
   }
   const auto slow = std::ranges::find_if(children_, [&](const Child& child) { return overdue(child, 2); });
   if (slow == children_.end()) return std::nullopt;
-  const auto least = std::ranges::min_element(children_, {}, [](const Child& child) { return child.running ? child.reached : StartUp::Done; });
+  const auto least =
+      std::ranges::min_element(children_, {}, [](const Child& child) { return child.running ? child.reached : StartUp::Done; });
   return told(*least, "got no further");
 }
 
@@ -342,8 +352,8 @@ LaunchResult Group::waitForAll() {
 
 }  // namespace
 
-LaunchResult launch(int ranks, const std::vector<std::string>& argv, int threads, const OnLine& onLine,
-                    std::chrono::milliseconds deadline, std::chrono::milliseconds startUp) {
+LaunchResult launch(int ranks, const std::vector<std::string>& argv, int threads, const OnLine& onLine, std::chrono::milliseconds deadline,
+                    std::chrono::milliseconds startUp) {
   assert(ranks >= 1 && threads >= 1 && !argv.empty());
   const TimePoint end = deadline.count() > 0 ? Clock::now() + deadline : TimePoint::max();
   Group group(onLine, end, startUp);

@@ -13,10 +13,10 @@ namespace pw {
 /// How a group of rank processes ended.
 struct LaunchResult {
   bool ok = true;
-  Rank failedRank;         ///< the first to fail
-  std::string failure;     ///< first cause, one sentence naming the rank: what it said, or the signal that ended it
-  bool interrupted = false;///< ended by Ctrl-C / SIGTERM of ours
-  bool unusable = false;   ///< the rank refused its input (UsageError)
+  Rank failedRank;           ///< the first to fail
+  std::string failure;       ///< first cause, one sentence naming the rank: what it said, or the signal that ended it
+  bool interrupted = false;  ///< ended by Ctrl-C / SIGTERM of ours
+  bool unusable = false;     ///< the rank refused its input (UsageError)
 };
 
 /// Starts `ranks` copies of `argv` (argv[0] = path of the executable; PATH is not searched), each with RANK, WORLD_SIZE,
@@ -26,12 +26,12 @@ struct LaunchResult {
 /// A rank reports through `reportFailure` below. When one fails (exit status, signal), the others get SIGTERM and 500 ms
 /// later SIGKILL. When we are interrupted, likewise. Children die with us (parent-death signal). Never blocks longer than
 /// `deadline` (0: none) in total. No rank is left when this returns or throws. One launch at a time in a process.
-/// A rank that does not tell of progress on its way to its first step (`reportStartUp`) within `startUp` (0: any time) ends the job and is named: at once
-/// where it is stopped (SIGSTOP), after twice that where it runs, as peers that wait for it know better why.
-/// First cause: news of 100 ms are gathered; a rank ended by a signal comes before ranks that reported (they may have noticed
-/// it), then the earliest report by the rank's own clock.
+/// A rank that does not tell of progress on its way to its first step (`reportStartUp`) within `startUp` (0: any time) ends the job and is
+/// named: at once where it is stopped (SIGSTOP), after twice that where it runs, as peers that wait for it know better why. First cause:
+/// news of 100 ms are gathered; a rank ended by a signal comes before ranks that reported (they may have noticed it), then the earliest
+/// report by the rank's own clock.
 [[nodiscard]] LaunchResult launch(int ranks, const std::vector<std::string>& argv, int threads,
-                                  const std::function<void(Rank, const std::string&)>& onLine,
-                                  std::chrono::milliseconds deadline, std::chrono::milliseconds startUp = std::chrono::milliseconds(0));
+                                  const std::function<void(Rank, const std::string&)>& onLine, std::chrono::milliseconds deadline,
+                                  std::chrono::milliseconds startUp = std::chrono::milliseconds(0));
 
 }  // namespace pw

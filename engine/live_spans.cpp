@@ -27,8 +27,9 @@ constexpr std::int32_t kMostStages = 1 << 20, kMostMicrobatches = 1 << 24;
 constexpr Ns kLatest = Ns{1} << 60, kLongestSpan = Ns{1} << 43 /* 2.4 h */, kMostApart = Ns{1} << 49 /* 6 days */;
 constexpr Bytes kMostBytes = Bytes{1} << 40;
 
-constexpr std::array<SpanKind, 12> kKinds{SpanKind::Forward, SpanKind::Backward, SpanKind::BackwardInput, SpanKind::BackwardWeight, SpanKind::SendForward, SpanKind::SendBackward,
-                                          SpanKind::WaitForward, SpanKind::WaitBackward, SpanKind::ReduceGrad, SpanKind::Optimizer, SpanKind::Load, SpanKind::Store};
+constexpr std::array<SpanKind, 12> kKinds{SpanKind::Forward,     SpanKind::Backward,     SpanKind::BackwardInput, SpanKind::BackwardWeight,
+                                          SpanKind::SendForward, SpanKind::SendBackward, SpanKind::WaitForward,   SpanKind::WaitBackward,
+                                          SpanKind::ReduceGrad,  SpanKind::Optimizer,    SpanKind::Load,          SpanKind::Store};
 
 char* put(char* at, std::string_view text) {
   std::memcpy(at, text.data(), text.size());
@@ -40,7 +41,8 @@ char* put(char* at, Ns number) {
     *at = static_cast<char>('0' + number);
     return at + 1;
   }
-  if (number > 0 && number <= std::numeric_limits<std::uint32_t>::max()) return std::to_chars(at, at + 20, static_cast<std::uint32_t>(number)).ptr;  // twice as fast
+  if (number > 0 && number <= std::numeric_limits<std::uint32_t>::max())
+    return std::to_chars(at, at + 20, static_cast<std::uint32_t>(number)).ptr;  // twice as fast
   return std::to_chars(at, at + 20, number).ptr;
 }
 
@@ -128,7 +130,9 @@ Span readSpan(Scanner& scanner, Ns from, std::int32_t ranksOfPipeline) {
 
 LiveWriter::LiveWriter(const std::string& path, Rank rank, Ns interval)
     : fd_(::open(path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666)), rank_(rank), interval_(interval) {
-  if (fd_ < 0) throw Error(fmt::format("Cannot write the live file {} ({}); give --live a path in an existing folder you may write to.", path, std::strerror(errno)));
+  if (fd_ < 0)
+    throw Error(fmt::format("Cannot write the live file {} ({}); give --live a path in an existing folder you may write to.", path,
+                            std::strerror(errno)));
 }
 
 LiveWriter::~LiveWriter() {
@@ -155,7 +159,8 @@ void LiveWriter::write(const StepLog& log, bool done) {
   for (bool first = true; spans_ < log.spans.size(); ++spans_, first = false) {
     const Span& span = log.spans[spans_];
     at = put(put(put(at, first ? "[\"" : ",[\""), name(span.kind)), "\"");
-    for (const Ns number : {Ns{span.rank.value}, Ns{span.stage.value}, Ns{span.microbatch.value}, Ns{span.peer.value}, span.bytes, span.start - from, span.end - from}) {
+    for (const Ns number : {Ns{span.rank.value}, Ns{span.stage.value}, Ns{span.microbatch.value}, Ns{span.peer.value}, span.bytes,
+                            span.start - from, span.end - from}) {
       *at++ = ',';
       at = put(at, number);
     }
@@ -179,7 +184,10 @@ void LiveWriter::write(const StepLog& log, bool done) {
 }
 
 LiveReader::LiveReader(int ranks, int ranksOfPipeline)
-    : ranks_(static_cast<std::size_t>(std::max(1, ranks))), ranksOfPipeline_(static_cast<std::size_t>(std::max(1, ranksOfPipeline))), logs_(ranks_), done_(ranks_) {}
+    : ranks_(static_cast<std::size_t>(std::max(1, ranks))),
+      ranksOfPipeline_(static_cast<std::size_t>(std::max(1, ranksOfPipeline))),
+      logs_(ranks_),
+      done_(ranks_) {}
 
 bool LiveReader::feed(std::string_view bytes) {
   bool told = false;

@@ -10,14 +10,14 @@
 
 namespace pw {
 
-/// A live file tells what the ranks of a run do while they do it. Every rank appends lines to the one file, each line by one write, so that lines of
-/// different ranks do not mix. A line is JSON without blanks, keys in this order:
+/// A live file tells what the ranks of a run do while they do it. Every rank appends lines to the one file, each line by one write, so that
+/// lines of different ranks do not mix. A line is JSON without blanks, keys in this order:
 ///
 ///     {"rank":2,"step":7,"from":812345678901,"spans":[["F",0,0,3,1,0,0,10000],…],"memory":[[10000,1048576],…],"done":false}
 ///
-/// rank: of all replicas. A span: kind, rank, stage, microbatch, peer, bytes, start, end; a memory sample: time, bytes. Ranks within are those of the
-/// pipeline and messages have one end each, as in `StepLog`. Times are ns after `from`, which is on the host's monotonic clock: a file is of the ranks of one
-/// host. `done`: the rank has ended this step.
+/// rank: of all replicas. A span: kind, rank, stage, microbatch, peer, bytes, start, end; a memory sample: time, bytes. Ranks within are
+/// those of the pipeline and messages have one end each, as in `StepLog`. Times are ns after `from`, which is on the host's monotonic
+/// clock: a file is of the ranks of one host. `done`: the rank has ended this step.
 class LiveWriter {
  public:
   /// Appends to the file, which is made where it is missing. Throws Error naming it when that cannot be.
@@ -27,8 +27,8 @@ class LiveWriter {
   LiveWriter& operator=(const LiveWriter&) = delete;
 
   void begin(int step);
-  /// Writes what is new in the step's log where the last line is older than the interval. Cost: where nothing is written a comparison, else some
-  /// 0.1 µs for each span and sample.
+  /// Writes what is new in the step's log where the last line is older than the interval. Cost: where nothing is written a comparison, else
+  /// some 0.1 µs for each span and sample.
   void add(const StepLog& log) {
     if (!log.spans.empty() && log.spans.back().end - written_ >= interval_) write(log, false);
   }
@@ -56,8 +56,8 @@ struct LiveStep {
   bool operator==(const LiveStep&) const = default;
 };
 
-/// Reads a live file as it grows. Keeps the newest step and the last complete one, nothing of older steps. Any bytes do no harm: what is no line of such a
-/// file, or names ranks that are not there, is passed over.
+/// Reads a live file as it grows. Keeps the newest step and the last complete one, nothing of older steps. Any bytes do no harm: what is no
+/// line of such a file, or names ranks that are not there, is passed over.
 class LiveReader {
  public:
   /// `ranks` of all replicas, `ranksOfPipeline` of each.
@@ -67,7 +67,8 @@ class LiveReader {
   bool feed(std::string_view bytes);
   /// What has come of the newest step, joined as `joinTraces` does. Cost: n log n.
   [[nodiscard]] std::optional<LiveStep> newest() const;
-  /// The one worth showing: the newest, but the last complete one while the newest has gone on for less than `young`: short steps are then shown whole.
+  /// The one worth showing: the newest, but the last complete one while the newest has gone on for less than `young`: short steps are then
+  /// shown whole.
   [[nodiscard]] std::optional<LiveStep> worthShowing(Ns young = 300'000'000) const;
 
  private:
@@ -76,11 +77,11 @@ class LiveReader {
   std::size_t ranks_, ranksOfPipeline_;
   int step_ = -1;
   std::optional<Ns> firstTime_;  // of the file
-  std::vector<StepLog> logs_;  // of the newest step, by rank
+  std::vector<StepLog> logs_;    // of the newest step, by rank
   std::vector<bool> done_;
   std::optional<LiveStep> lastComplete_;
-  std::string rest_;           // a line that has not ended
-  bool tooLong_ = false;       // it was so long that it is passed over
+  std::string rest_;      // a line that has not ended
+  bool tooLong_ = false;  // it was so long that it is passed over
 };
 
 }  // namespace pw

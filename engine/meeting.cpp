@@ -24,7 +24,7 @@ using std::chrono::milliseconds;
 
 constexpr milliseconds kVerdictSlack{2000};  // for rank 0 to name who is missing before others only know that it is late
 constexpr milliseconds kGoodbye{1000};       // for the others to read why the job ends
-constexpr milliseconds kExcuse{3000};  // for others of a job that start at the same time on a busy machine
+constexpr milliseconds kExcuse{3000};        // for others of a job that start at the same time on a busy machine
 
 constexpr const char* kPlaceKey = "meeting/0";
 constexpr const char* kVerdictKey = "verdict/0";
@@ -49,7 +49,8 @@ std::string signedPlace(const std::string& token, const std::string& place) { re
 /// Where rank 0 serves, if it was this job's that said so.
 std::optional<std::pair<int, std::string>> placeIn(const std::string& token, const std::string& text) {
   const std::size_t last = text.rfind(' '), first = text.find(' ');
-  if (last == std::string::npos || first == last || !equalInConstantTime(text, signedPlace(token, text.substr(0, last)))) return std::nullopt;
+  if (last == std::string::npos || first == last || !equalInConstantTime(text, signedPlace(token, text.substr(0, last))))
+    return std::nullopt;
   int port = 0;
   std::from_chars(text.data(), text.data() + first, port);
   return std::pair(port, text.substr(first + 1, last - first - 1));
@@ -112,7 +113,8 @@ std::string judge(const Meeting& meeting, const Rendezvous& rendezvous, const Jo
   if (!missing.empty()) return kFailed + missingSentence(listed(missing), rendezvous);
   for (int r = 1; r < rendezvous.size; ++r) {
     const auto other = unpacked(*words[static_cast<std::size_t>(r)]);
-    const std::string difference = other ? differenceBetween(fields, *other, Rank(r)) : fmt::format("Rank 0 and rank {} are of different builds of pipewright; run the same on all", r);
+    const std::string difference = other ? differenceBetween(fields, *other, Rank(r))
+                                         : fmt::format("Rank 0 and rank {} are of different builds of pipewright; run the same on all", r);
     if (!difference.empty()) return kUnusable + difference;
   }
   return {kAgreed};
@@ -147,11 +149,14 @@ Meeting openMeeting(const Rendezvous& rendezvous, const TorchBackend& (*torch)()
     });
     return meeting;
   }
-  const std::string said = within(rendezvous.deadline, late, [&backend, rendezvous] { return backend.connectStore(rendezvous).get(kPlaceKey); });
+  const std::string said =
+      within(rendezvous.deadline, late, [&backend, rendezvous] { return backend.connectStore(rendezvous).get(kPlaceKey); });
   const auto place = placeIn(rendezvous.token, said);
   if (!place) {
-    throw Error(fmt::format("what the store at {}:{} says of rank 0 was not written by a rank of this job; start it again, with the same PIPEWRIGHT_JOB_TOKEN for all ranks",
-                            rendezvous.masterAddress, rendezvous.masterPort));
+    throw Error(
+        fmt::format("what the store at {}:{} says of rank 0 was not written by a rank of this job; start it again, with the same "
+                    "PIPEWRIGHT_JOB_TOKEN for all ranks",
+                    rendezvous.masterAddress, rendezvous.masterPort));
   }
   Rendezvous elsewhere = rendezvous;
   elsewhere.masterPort = place->first;
@@ -164,20 +169,24 @@ std::string differenceBetween(const JobFields& first, const JobFields& other, Ra
   std::string values;
   const auto note = [&](const std::string& name, const std::string& here, const std::string& there) {
     names.push_back(name);
-    if (names.size() == 1 && !(here.empty() && there.empty())) values = fmt::format(": {} and {}", here.empty() ? "none" : here, there.empty() ? "none" : there);
+    if (names.size() == 1 && !(here.empty() && there.empty()))
+      values = fmt::format(": {} and {}", here.empty() ? "none" : here, there.empty() ? "none" : there);
   };
   const auto named = [](const JobFields& fields, const std::string& name) { return std::ranges::find(fields, name, &JobField::name); };
   for (const JobField& field : first) {
     const auto found = named(other, field.name);
-    if (found == other.end()) note(field.name, field.shown, "");
-    else if (found->value != field.value) note(field.name, field.shown, found->shown);
+    if (found == other.end())
+      note(field.name, field.shown, "");
+    else if (found->value != field.value)
+      note(field.name, field.shown, found->shown);
   }
   for (const JobField& field : other) {
     if (named(first, field.name) == first.end()) note(field.name, "", field.shown);
   }
   if (names.empty()) return "";
   std::string more;
-  if (names.size() > 1) more = fmt::format(" (and in {}{})", names[1], names.size() > 2 ? fmt::format(" and {} more", names.size() - 2) : "");
+  if (names.size() > 1)
+    more = fmt::format(" (and in {}{})", names[1], names.size() > 2 ? fmt::format(" and {} more", names.size() - 2) : "");
   return fmt::format("Rank 0 and rank {} differ in {}{}{}; start all ranks with the same", rank.value, names.front(), values, more);
 }
 

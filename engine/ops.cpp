@@ -15,7 +15,8 @@ std::optional<Direction> intake(ActionKind kind) {
   return std::nullopt;
 }
 
-/// The compute action of a row that uses what this RECV brings, or made what this SEND sends: its kind is F, or B or I, whichever the row has.
+/// The compute action of a row that uses what this RECV brings, or made what this SEND sends: its kind is F, or B or I, whichever the row
+/// has.
 Action computeOf(const Action& message, const std::set<Action>& computes) {
   const bool forward = message.kind == ActionKind::RecvForward || message.kind == ActionKind::SendForward;
   for (const ActionKind kind : {ActionKind::Forward, ActionKind::Backward, ActionKind::BackwardInput}) {
@@ -72,13 +73,17 @@ class Row {
   /// `next`: compute actions that stand before the RECV or SEND.
   void receive(const Action& user, std::size_t next) {
     const auto direction = intake(user.kind);
-    if (!direction || !known_.contains(user) || !exchange_.receives(user.stage, user.microbatch, *direction) || !posted_.insert(user).second) return;
+    if (!direction || !known_.contains(user) || !exchange_.receives(user.stage, user.microbatch, *direction) ||
+        !posted_.insert(user).second)
+      return;
     before_[next == 0 ? 0 : next - 1].push_back({Op::Kind::Post, user});
   }
 
   void send(const Action& maker, std::size_t next) {
     const auto direction = intake(maker.kind);
-    if (!direction || !known_.contains(maker) || !exchange_.sendsAway(maker.stage, maker.microbatch, *direction) || !sent_.insert(maker).second) return;
+    if (!direction || !known_.contains(maker) || !exchange_.sendsAway(maker.stage, maker.microbatch, *direction) ||
+        !sent_.insert(maker).second)
+      return;
     after_[next].push_back({Op::Kind::Send, maker});
   }
 
@@ -87,7 +92,8 @@ class Row {
     for (std::size_t i = 0; i < computes_.size(); ++i) {
       receive(computes_[i], i);
       const auto direction = intake(computes_[i].kind);
-      if (!direction || !exchange_.sendsAway(computes_[i].stage, computes_[i].microbatch, *direction) || !sent_.insert(computes_[i]).second) continue;
+      if (!direction || !exchange_.sendsAway(computes_[i].stage, computes_[i].microbatch, *direction) || !sent_.insert(computes_[i]).second)
+        continue;
       after_[i + 1].insert(after_[i + 1].begin(), {Op::Kind::Send, computes_[i]});
     }
   }
@@ -101,6 +107,8 @@ class Row {
 
 }  // namespace
 
-std::vector<Op> opsOf(const Plan& plan, Rank rank, const Exchange& exchange, bool evaluation) { return Row(plan, rank, exchange, evaluation).moves(); }
+std::vector<Op> opsOf(const Plan& plan, Rank rank, const Exchange& exchange, bool evaluation) {
+  return Row(plan, rank, exchange, evaluation).moves();
+}
 
 }  // namespace pw

@@ -118,7 +118,7 @@ std::pair<Fd, int> makeListener() {
 }
 
 const std::atomic<bool>& listenForFailure() {
-  struct sigaction action{};
+  struct sigaction action {};
   action.sa_handler = &onJobFailed;  // without SA_RESTART: a wait that sleeps wakes up
   ::sigaction(kJobFailed, &action, nullptr);
   return jobFailed;

@@ -21,7 +21,8 @@ namespace pw {
 namespace {
 
 constexpr int kMostRanks = 1 << 20;
-constexpr std::uint64_t kReservedSteps = 0xfffffff0;  // SLURM_MAX_NORMAL_STEP_ID: from here on batch scripts, interactive shells, container steps
+constexpr std::uint64_t kReservedSteps =
+    0xfffffff0;  // SLURM_MAX_NORMAL_STEP_ID: from here on batch scripts, interactive shells, container steps
 constexpr std::uint64_t kFirstPort = 20000, kPorts = 10000;
 
 std::optional<std::uint64_t> numberOf(std::string_view text) {
@@ -45,7 +46,8 @@ class Reader {
   /// The number of a variable; UsageError when it is missing or not in [low, high]. `because`: what else is set, so that it must be.
   [[nodiscard]] std::uint64_t number(const char* name, std::uint64_t low, std::uint64_t high, const char* because) const {
     if (!variables_.contains(name)) {
-      throw UsageError(fmt::format("{} is set but {} is not; set both as {} does, or neither", because, name, because == kRank ? "torchrun" : "srun"));
+      throw UsageError(
+          fmt::format("{} is set but {} is not; set both as {} does, or neither", because, name, because == kRank ? "torchrun" : "srun"));
     }
     const auto value = numberOf(text(name));
     if (!value || *value < low || *value > high) {
@@ -78,7 +80,8 @@ RankEnvironment fromRank(const Reader& read) {
   environment.oneHost = isLoopback(environment.masterAddress);
   if (read.has("LOCAL_WORLD_SIZE")) {
     environment.localSize = read.small("LOCAL_WORLD_SIZE", 1, environment.worldSize);
-    environment.localRank = read.has("LOCAL_RANK") ? read.small("LOCAL_RANK", 0, environment.localSize - 1) : environment.rank.value % environment.localSize;
+    environment.localRank =
+        read.has("LOCAL_RANK") ? read.small("LOCAL_RANK", 0, environment.localSize - 1) : environment.rank.value % environment.localSize;
     environment.oneHost = environment.oneHost || environment.localSize == environment.worldSize;
   } else if (environment.oneHost) {
     environment.localSize = environment.worldSize;
@@ -93,7 +96,8 @@ RankEnvironment fromRank(const Reader& read) {
 std::string tokenOf(const Reader& read) {
   if (read.has("PIPEWRIGHT_JOB_TOKEN")) return read.text("PIPEWRIGHT_JOB_TOKEN");
   Sha256 digest;
-  for (const char* name : {"TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT", "SLURM_JOB_ID", "SLURM_STEP_ID"}) digest.addField(read.text(name));
+  for (const char* name : {"TORCHELASTIC_RUN_ID", "TORCHELASTIC_RESTART_COUNT", "SLURM_JOB_ID", "SLURM_STEP_ID"})
+    digest.addField(read.text(name));
   return hex(digest.finish());
 }
 
@@ -127,21 +131,24 @@ RankEnvironment fromSlurm(const Reader& read, const char* tasks) {
   if (read.has("SLURM_LOCALID")) environment.localRank = read.small("SLURM_LOCALID", 0, environment.worldSize - 1, Reader::kTask);
   environment.masterAddress = read.text("MASTER_ADDR");
   if (environment.masterAddress.empty()) {
-    if (hosts.empty()) throw UsageError("SLURM_PROCID is set but neither MASTER_ADDR nor SLURM_STEP_NODELIST is; set MASTER_ADDR to the host of task 0");
+    if (hosts.empty())
+      throw UsageError("SLURM_PROCID is set but neither MASTER_ADDR nor SLURM_STEP_NODELIST is; set MASTER_ADDR to the host of task 0");
     environment.masterAddress = environment.oneHost ? "127.0.0.1" : hosts.front();
   }
   if (read.has("MASTER_PORT")) {
     environment.masterPort = read.small("MASTER_PORT", 1, 65535, Reader::kTask);
   } else {
     const std::uint64_t most = ~std::uint32_t{0};
-    const std::uint64_t job = read.number("SLURM_JOB_ID", 0, most, Reader::kTask), step = read.number("SLURM_STEP_ID", 0, most, Reader::kTask);
+    const std::uint64_t job = read.number("SLURM_JOB_ID", 0, most, Reader::kTask),
+                        step = read.number("SLURM_STEP_ID", 0, most, Reader::kTask);
     environment.masterPort = static_cast<int>(kFirstPort + (job + 7919 * step) % kPorts);
   }
   return environment;
 }
 
 [[noreturn]] void throwNoList(const char* what, const std::string& list) {
-  throw UsageError(fmt::format("'{}' is no list of {} as Slurm writes them; set RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT instead", list, what));
+  throw UsageError(
+      fmt::format("'{}' is no list of {} as Slurm writes them; set RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT instead", list, what));
 }
 
 /// One entry of a bracket: `003-005` or `9`. Numbers keep the width they are written with.
@@ -163,7 +170,8 @@ std::vector<std::string> expand(std::string_view name, const std::string& list) 
     if (open < name.size()) {
       if (close == std::string_view::npos) throwNoList("hosts", list);
       std::string_view inside = name.substr(open + 1, close - open - 1);
-      for (std::size_t comma = 0; comma != std::string_view::npos; inside.remove_prefix(comma == std::string_view::npos ? inside.size() : comma + 1)) {
+      for (std::size_t comma = 0; comma != std::string_view::npos;
+           inside.remove_prefix(comma == std::string_view::npos ? inside.size() : comma + 1)) {
         comma = inside.find(',');
         appendRange(inside.substr(0, comma), numbers, list);
       }
@@ -223,8 +231,10 @@ std::optional<RankEnvironment> rankEnvironment(const Variables& variables) {
   const Reader read(variables);
   const char* tasks = read.has("SLURM_STEP_NUM_TASKS") ? "SLURM_STEP_NUM_TASKS" : "SLURM_NTASKS";
   std::optional<RankEnvironment> environment;
-  if (variables.contains("RANK")) environment = fromRank(read);
-  else if (isTask(read, tasks)) environment = fromSlurm(read, tasks);
+  if (variables.contains("RANK"))
+    environment = fromRank(read);
+  else if (isTask(read, tasks))
+    environment = fromSlurm(read, tasks);
   if (environment) environment->token = tokenOf(read);
   return environment;
 }
@@ -233,7 +243,8 @@ std::optional<RankEnvironment> rankEnvironment() {
   Variables variables;
   for (char** entry = environ; entry != nullptr && *entry != nullptr; ++entry) {
     const std::string_view text = *entry;
-    if (const std::size_t equals = text.find('='); equals != std::string_view::npos) variables.emplace(text.substr(0, equals), text.substr(equals + 1));
+    if (const std::size_t equals = text.find('='); equals != std::string_view::npos)
+      variables.emplace(text.substr(0, equals), text.substr(equals + 1));
   }
   const auto environment = rankEnvironment(variables);
   for (const int fd : environment ? std::array{environment->listenFd, environment->statusFd} : std::array{-1, -1}) {
@@ -245,9 +256,10 @@ std::optional<RankEnvironment> rankEnvironment() {
 void requireWorldSize(const RankEnvironment& environment, int ranks, const std::string& plan) {
   if (environment.worldSize == ranks) return;
   const bool slurm = environment.startedBy == StartedBy::Slurm;
-  throw UsageError(fmt::format("{} is for {} rank{} and {} is {}; {}.", plan, ranks, ranks == 1 ? "" : "s", slurm ? "the number of srun's tasks" : "WORLD_SIZE",
-                               environment.worldSize,
-                               slurm ? fmt::format("start it with srun --ntasks {}", ranks) : "start as many processes as the plan has ranks"));
+  throw UsageError(
+      fmt::format("{} is for {} rank{} and {} is {}; {}.", plan, ranks, ranks == 1 ? "" : "s",
+                  slurm ? "the number of srun's tasks" : "WORLD_SIZE", environment.worldSize,
+                  slurm ? fmt::format("start it with srun --ntasks {}", ranks) : "start as many processes as the plan has ranks"));
 }
 
 void reportStartUp(const RankEnvironment& environment, StartUp reached) noexcept {

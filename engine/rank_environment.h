@@ -19,13 +19,13 @@ struct RankEnvironment {
   int worldSize = 1;
   std::string masterAddress;
   int masterPort = 0;
-  int listenFd = -1;             ///< inherited listening socket of the store on rank 0 (ours only; PIPEWRIGHT_LISTEN_FD)
-  int statusFd = -1;             ///< pipe to our launcher (PIPEWRIGHT_STATUS_FD); −1 when another launcher started us
-  int localRank = 0;             ///< among the ranks its launcher started on this host
-  int localSize = 0;             ///< how many these are; 0: unknown
-  bool oneHost = false;          ///< all ranks are on this host for certain
-  std::string token;             ///< what only ranks of this job know: PIPEWRIGHT_JOB_TOKEN, else made of what the launcher says of the job
-  bool storeIsElsewhere = false; ///< torchrun's agent serves the store (TORCHELASTIC_USE_AGENT_STORE)
+  int listenFd = -1;     ///< inherited listening socket of the store on rank 0 (ours only; PIPEWRIGHT_LISTEN_FD)
+  int statusFd = -1;     ///< pipe to our launcher (PIPEWRIGHT_STATUS_FD); −1 when another launcher started us
+  int localRank = 0;     ///< among the ranks its launcher started on this host
+  int localSize = 0;     ///< how many these are; 0: unknown
+  bool oneHost = false;  ///< all ranks are on this host for certain
+  std::string token;     ///< what only ranks of this job know: PIPEWRIGHT_JOB_TOKEN, else made of what the launcher says of the job
+  bool storeIsElsewhere = false;  ///< torchrun's agent serves the store (TORCHELASTIC_USE_AGENT_STORE)
   StartedBy startedBy = StartedBy::Torchrun;
 };
 
@@ -33,12 +33,14 @@ struct RankEnvironment {
 using Variables = std::map<std::string, std::string>;
 
 /// A rank's place, from these variables; nothing where they describe none, so that `run` starts its own ranks.
-/// - RANK set: WORLD_SIZE, MASTER_ADDR and MASTER_PORT must be too, as torchrun and our launcher set them. LOCAL_RANK and LOCAL_WORLD_SIZE may be
+/// - RANK set: WORLD_SIZE, MASTER_ADDR and MASTER_PORT must be too, as torchrun and our launcher set them. LOCAL_RANK and LOCAL_WORLD_SIZE
+/// may be
 ///   missing; then all ranks are taken to be here where MASTER_ADDR is this host's loopback.
-/// - Else a task of `srun`: SLURM_PROCID and SLURM_STEP_ID set and the step has several tasks (SLURM_STEP_NUM_TASKS, else SLURM_NTASKS). In a batch
-///   script and a shell of `salloc`, whose steps have reserved ids or none, this does not hold. MASTER_ADDR: if not set, 127.0.0.1 where the step has
-///   one host, else the first of SLURM_STEP_NODELIST (else SLURM_NODELIST), where task 0 is. MASTER_PORT: if not set, 20000 + (job + 7919·step) mod
-///   10000 of SLURM_JOB_ID and SLURM_STEP_ID, below the ports that Linux gives to connections.
+/// - Else a task of `srun`: SLURM_PROCID and SLURM_STEP_ID set and the step has several tasks (SLURM_STEP_NUM_TASKS, else SLURM_NTASKS). In
+/// a batch
+///   script and a shell of `salloc`, whose steps have reserved ids or none, this does not hold. MASTER_ADDR: if not set, 127.0.0.1 where
+///   the step has one host, else the first of SLURM_STEP_NODELIST (else SLURM_NODELIST), where task 0 is. MASTER_PORT: if not set, 20000 +
+///   (job + 7919·step) mod 10000 of SLURM_JOB_ID and SLURM_STEP_ID, below the ports that Linux gives to connections.
 /// The token: PIPEWRIGHT_JOB_TOKEN, which our launcher sets to 256 random bits. Without it a digest of TORCHELASTIC_RUN_ID and
 /// TORCHELASTIC_RESTART_COUNT, or of Slurm's job and step: jobs do not mix then, but users of that host may know these.
 /// Throws UsageError naming the variable that is missing, no number or out of range.
@@ -67,8 +69,8 @@ enum class StartUp : std::uint8_t { Loading, Meeting, Connecting, Done };
 /// In a rank: tells the launcher, which watches that ranks get on; does nothing without statusFd.
 void reportStartUp(const RankEnvironment& environment, StartUp reached) noexcept;
 
-/// In a rank: tells the launcher why it fails (one line) and whether that is unusable input; does nothing without statusFd. The launcher names
-/// the rank in front of sentences that do not begin with it. Async-signal-unsafe, never throws.
+/// In a rank: tells the launcher why it fails (one line) and whether that is unusable input; does nothing without statusFd. The launcher
+/// names the rank in front of sentences that do not begin with it. Async-signal-unsafe, never throws.
 void reportFailure(const RankEnvironment& environment, const std::string& sentence, bool unusable = false) noexcept;
 
 }  // namespace pw

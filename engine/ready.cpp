@@ -14,7 +14,7 @@ int classOf(ActionKind kind) { return kind == ActionKind::Forward ? 0 : kind == 
 
 /// What of a stage has been done, and may be at once.
 struct StageCounts {
-  std::array<int, 3> done{};   ///< by class
+  std::array<int, 3> done{};  ///< by class
   std::array<int, 3> total{};
   int live = 0, mostLive = 0;        ///< F not yet answered by B (or W)
   int waiting = 0, mostWaiting = 0;  ///< I not yet followed by W
@@ -56,12 +56,16 @@ void Executor::runReady() {
     const StageCounts& counts = stages.at(action.stage);
     switch (classOf(action.kind)) {
       case 0: return counts.live < counts.mostLive;
-      case 1: return finished_.contains({action.stage, ActionKind::Forward, action.microbatch}) && (action.kind == ActionKind::Backward || counts.waiting < counts.mostWaiting);
+      case 1:
+        return finished_.contains({action.stage, ActionKind::Forward, action.microbatch}) &&
+               (action.kind == ActionKind::Backward || counts.waiting < counts.mostWaiting);
       default: return finished_.contains({action.stage, ActionKind::BackwardInput, action.microbatch});
     }
   };
   const auto takesValues = [](const Action& action) { return action.kind != ActionKind::BackwardWeight; };
-  const auto directionOf = [](const Action& action) { return action.kind == ActionKind::Forward ? Direction::Forward : Direction::Backward; };
+  const auto directionOf = [](const Action& action) {
+    return action.kind == ActionKind::Forward ? Direction::Forward : Direction::Backward;
+  };
   const auto runOpen = [&] {
     while (!open.empty()) {
       // What had come before the look below. A message that comes during it may make ready what was passed over, so it must end the wait.
@@ -86,7 +90,8 @@ void Executor::runReady() {
       open.erase(open.begin() + static_cast<std::ptrdiff_t>(*chosen));
       current_ = action;
       compute(action);
-      if (takesValues(action) && exchange_.sendsAway(action.stage, action.microbatch, directionOf(action))) exchange_.send(action.stage, action.microbatch, directionOf(action), log_);
+      if (takesValues(action) && exchange_.sendsAway(action.stage, action.microbatch, directionOf(action)))
+        exchange_.send(action.stage, action.microbatch, directionOf(action), log_);
       finished_.insert(action);
       StageCounts& counts = stages.at(action.stage);
       counts.add(action.kind);
@@ -111,7 +116,9 @@ bool Executor::hasLocalInputs(const Action& action) const {
     const Stage maker = forward ? t.from : t.to;
     if (plan_.schedule.placement.rankOf(maker, action.microbatch) != rank_) return true;
     return std::ranges::any_of(forward ? std::vector{ActionKind::Forward} : std::vector{ActionKind::Backward, ActionKind::BackwardInput},
-                               [&](ActionKind kind) { return finished_.contains({maker, kind, action.microbatch}); });
+                               [&](ActionKind kind) {
+                                 return finished_.contains({maker, kind, action.microbatch});
+                               });
   });
 }
 

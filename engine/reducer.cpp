@@ -13,15 +13,17 @@ constexpr std::uint32_t kGroupsPerStage = 8;  // more element types than there a
 // The transports have the tags from 0x7FFF0200 to 0x7FFF03FF, the worker those around.
 constexpr std::uint32_t kNumberTag = 0x7FFF0400, kNumbersPerStep = 4;  // the loss, the norm
 
-std::int64_t elementsOf(const ParameterGroup& group) { return static_cast<std::int64_t>(group.values.bytes) / bytesPerElement(group.dtype); }
+std::int64_t elementsOf(const ParameterGroup& group) {
+  return static_cast<std::int64_t>(group.values.bytes) / bytesPerElement(group.dtype);
+}
 
 Buffer part(Buffer whole, DType dtype, std::pair<std::int64_t, std::int64_t> elements) {
   const Bytes width = bytesPerElement(dtype);
   return {whole.data + elements.first * width, static_cast<std::size_t>((elements.second - elements.first) * width)};
 }
 
-/// Stages whose holders all have a REDUCE_GRAD, if there is one order of them that every row keeps; else none: of two collectives that two ranks begin
-/// in different orders, neither need ever end.
+/// Stages whose holders all have a REDUCE_GRAD, if there is one order of them that every row keeps; else none: of two collectives that two
+/// ranks begin in different orders, neither need ever end.
 std::set<Stage> reducedInOneOrder(const Schedule& schedule) {
   std::vector<std::vector<Stage>> rows;
   for (const auto& actions : schedule.rows) {
@@ -33,13 +35,16 @@ std::set<Stage> reducedInOneOrder(const Schedule& schedule) {
   std::set<Stage> stages;
   for (std::size_t s = 0; s < schedule.placement.stages(); ++s) {
     bool everywhere = true;
-    for (std::size_t r = 0; r < rows.size(); ++r) everywhere = everywhere && (!schedule.placement.holds(Rank(r), Stage(s)) || std::ranges::count(rows[r], Stage(s)) > 0);
+    for (std::size_t r = 0; r < rows.size(); ++r)
+      everywhere = everywhere && (!schedule.placement.holds(Rank(r), Stage(s)) || std::ranges::count(rows[r], Stage(s)) > 0);
     if (everywhere) stages.insert(Stage(s));
   }
   // Takes off, again and again, a stage that no row has behind another one of those left.
   for (auto& row : rows) std::erase_if(row, [&](Stage stage) { return !stages.contains(stage); });
   for (std::set<Stage> left = stages; !left.empty();) {
-    const auto isNext = [&](Stage stage) { return std::ranges::all_of(rows, [&](const auto& row) { return std::ranges::count(row, stage) == 0 || row.front() == stage; }); };
+    const auto isNext = [&](Stage stage) {
+      return std::ranges::all_of(rows, [&](const auto& row) { return std::ranges::count(row, stage) == 0 || row.front() == stage; });
+    };
     const auto next = std::ranges::find_if(left, isNext);
     if (next == left.end()) return {};
     for (auto& row : rows) std::erase(row, *next);
@@ -50,10 +55,16 @@ std::set<Stage> reducedInOneOrder(const Schedule& schedule) {
 
 }  // namespace
 
-Reducer::Reducer(const Plan& plan, const std::map<Stage, StageModule*>& stages, Communicator& communicator, std::uint32_t firstTag, const ReducerOptions& options,
-                 FlightRecord& flights)
-    : plan_(plan), stages_(stages), communicator_(communicator), device_(stages.empty() ? hostDevice() : stages.begin()->second->device()), flights_(flights),
-      deadline_(options.deadline), rank_(communicator.rank().value % static_cast<int>(plan.schedule.rows.size())), firstTag_(firstTag) {
+Reducer::Reducer(const Plan& plan, const std::map<Stage, StageModule*>& stages, Communicator& communicator, std::uint32_t firstTag,
+                 const ReducerOptions& options, FlightRecord& flights)
+    : plan_(plan),
+      stages_(stages),
+      communicator_(communicator),
+      device_(stages.empty() ? hostDevice() : stages.begin()->second->device()),
+      flights_(flights),
+      deadline_(options.deadline),
+      rank_(communicator.rank().value % static_cast<int>(plan.schedule.rows.size())),
+      firstTag_(firstTag) {
   // A barrier within the step may wait for the device, and so for a collective that a rank behind it has not begun.
   if (options.inRowOrder && !plan.schedule.lockstep) early_ = reducedInOneOrder(plan.schedule);
   const bool shardOptimizer = options.shardOptimizer;
@@ -64,19 +75,22 @@ Reducer::Reducer(const Plan& plan, const std::map<Stage, StageModule*>& stages, 
       if (!groups[g].shared) {
         auto members = holders({stage});
         const std::size_t owners = members.size();
-        addReduction(static_cast<std::uint32_t>(stage.index()) * kGroupsPerStage + static_cast<std::uint32_t>(g), stage, g, std::move(members), owners, shardOptimizer);
+        addReduction(static_cast<std::uint32_t>(stage.index()) * kGroupsPerStage + static_cast<std::uint32_t>(g), stage, g,
+                     std::move(members), owners, shardOptimizer);
         continue;
       }
       const SharedParameter& shared = plan.partition.shared[*groups[g].shared];
       const bool transmit = shared.sharing == Sharing::Transmit;
       auto members = holders(shared.stages);
       const std::size_t owners = transmit ? holders({shared.stages.front()}).size() : members.size();
-      addReduction(allStages * kGroupsPerStage + static_cast<std::uint32_t>(*groups[g].shared), stage, g, std::move(members), owners, shardOptimizer || transmit);
+      addReduction(allStages * kGroupsPerStage + static_cast<std::uint32_t>(*groups[g].shared), stage, g, std::move(members), owners,
+                   shardOptimizer || transmit);
     }
   }
   std::sort(reductions_.begin(), reductions_.end(), [](const Reduction& a, const Reduction& b) { return a.id < b.id; });
   // The same on all ranks: the most holders that any parameter can have.
-  for (const SharedParameter& shared : plan.partition.shared) mostMembers_ = std::max(mostMembers_, static_cast<std::uint32_t>(holders(shared.stages).size()));
+  for (const SharedParameter& shared : plan.partition.shared)
+    mostMembers_ = std::max(mostMembers_, static_cast<std::uint32_t>(holders(shared.stages).size()));
   mostMembers_ = std::max(mostMembers_, static_cast<std::uint32_t>(holders({Stage(0)}).size()));
 }
 
@@ -120,7 +134,8 @@ void Reducer::addReduction(std::uint32_t id, Stage stage, std::size_t group, std
     reduction.members = std::move(members);
     found = reductions_.insert(reductions_.end(), std::move(reduction));
   }
-  const auto own = static_cast<std::size_t>(std::ranges::find(found->members, Member{communicator_.rank(), stage}) - found->members.begin());
+  const auto own =
+      static_cast<std::size_t>(std::ranges::find(found->members, Member{communicator_.rank(), stage}) - found->members.begin());
   found->own.push_back(own);
   found->groupOf[own] = group;
 }
@@ -165,7 +180,8 @@ void Reducer::begin(Reduction& reduction, std::size_t member) {
 }
 
 FlightEntry Reducer::entryOf(const Reduction& reduction, std::size_t member, bool values) const {
-  FlightEntry entry{.what = values ? FlightEntry::What::NewValues : FlightEntry::What::Gradients, .action = {reduction.members[member].stage, ActionKind::ReduceGrad, Microbatch(-1)}};
+  FlightEntry entry{.what = values ? FlightEntry::What::NewValues : FlightEntry::What::Gradients,
+                    .action = {reduction.members[member].stage, ActionKind::ReduceGrad, Microbatch(-1)}};
   entry.shared = groupOf(reduction, reduction.own.front()).shared;
   return entry;
 }
@@ -202,7 +218,8 @@ void Reducer::startMessages(Reduction& reduction, std::size_t member) {
   for (const std::size_t k : reduction.updaters) {
     const Buffer gradients = part(group.gradients, group.dtype, piece(reduction, k, elements));
     if (k != member) {
-      if (reduction.members[k].rank != communicator_.rank()) reduction.sends.push_back(message(reduction, member, k, Phase::Sum, gradients));
+      if (reduction.members[k].rank != communicator_.rank())
+        reduction.sends.push_back(message(reduction, member, k, Phase::Sum, gradients));
       continue;
     }
     auto& received = reduction.received[member];
@@ -234,7 +251,8 @@ void Reducer::sum(StepLog& log, bool everywhere) {
       if (!reduction.pieces || everywhere) gather(reduction, false);
     }
     reduction.started.clear();
-    log.spans.push_back({rank_, SpanKind::ReduceGrad, shown, Microbatch(-1), rank_, static_cast<Bytes>(first.gradients.bytes), begin, device_.mark()});
+    log.spans.push_back(
+        {rank_, SpanKind::ReduceGrad, shown, Microbatch(-1), rank_, static_cast<Bytes>(first.gradients.bytes), begin, device_.mark()});
   }
 }
 
@@ -306,7 +324,8 @@ double Reducer::squares() {
     for (const std::size_t member : reduction.own) {
       if (std::ranges::count(reduction.updaters, member) == 0) continue;
       const ParameterGroup group = groupOf(reduction, member);
-      squares += device_.sumOfSquares(group.dtype, part(group.gradients, group.dtype, piece(reduction, member, elementsOf(group))), deadline_);
+      squares +=
+          device_.sumOfSquares(group.dtype, part(group.gradients, group.dtype, piece(reduction, member, elementsOf(group))), deadline_);
     }
   }
   return squares;
@@ -320,7 +339,8 @@ std::optional<Stage> Reducer::firstNotFinite() {
       if (std::ranges::count(reduction.updaters, member) == 0 || (first && *first <= stage)) continue;
       const ParameterGroup group = groupOf(reduction, member);
       const Buffer gradients = part(group.gradients, group.dtype, piece(reduction, member, elementsOf(group)));
-      const bool finite = device_.index < 0 ? allFinite(group.dtype, gradients) : std::isfinite(device_.sumOfSquares(group.dtype, gradients, deadline_));
+      const bool finite =
+          device_.index < 0 ? allFinite(group.dtype, gradients) : std::isfinite(device_.sumOfSquares(group.dtype, gradients, deadline_));
       if (!finite) first = stage;
     }
   }
@@ -334,11 +354,17 @@ std::vector<StepNumbers> Reducer::exchange(const StepNumbers& own) {
   StepNumbers sent = own;
   std::vector<Asked> asked;
   const auto note = [&](bool sending, Rank peer, Communicator::Ticket ticket) {
-    asked.push_back({ticket, flights_.add({.what = FlightEntry::What::Number, .sending = sending, .peer = peer, .tag = tag, .bytes = sizeof(StepNumbers), .ticket = ticket})});
+    asked.push_back({ticket, flights_.add({.what = FlightEntry::What::Number,
+                                           .sending = sending,
+                                           .peer = peer,
+                                           .tag = tag,
+                                           .bytes = sizeof(StepNumbers),
+                                           .ticket = ticket})});
   };
   for (int r = 0; r < ranks; ++r) {
     if (r == self) continue;
-    note(false, Rank(r), communicator_.receive(Rank(r), tag, {reinterpret_cast<std::byte*>(&all[static_cast<std::size_t>(r)]), sizeof(StepNumbers)}));
+    note(false, Rank(r),
+         communicator_.receive(Rank(r), tag, {reinterpret_cast<std::byte*>(&all[static_cast<std::size_t>(r)]), sizeof(StepNumbers)}));
     note(true, Rank(r), communicator_.send(Rank(r), tag, {reinterpret_cast<std::byte*>(&sent), sizeof(StepNumbers)}));
   }
   for (const Asked& one : asked) await(one);
@@ -360,7 +386,9 @@ void Reducer::update(double gradientScale, StepLog& log) {
         if (reduction.members[member].stage != stage) continue;
         const std::int64_t elements = elementsOf(groupOf(reduction, member));
         std::pair<std::int64_t, std::int64_t> range{0, elements};
-        if (reduction.pieces) range = std::ranges::count(reduction.updaters, member) > 0 ? piece(reduction, member, elements) : std::pair<std::int64_t, std::int64_t>{0, 0};
+        if (reduction.pieces)
+          range = std::ranges::count(reduction.updaters, member) > 0 ? piece(reduction, member, elements)
+                                                                     : std::pair<std::int64_t, std::int64_t>{0, 0};
         module->optimizerStep(reduction.groupOf.at(member), range.first, range.second, gradientScale);
       }
     }

@@ -16,39 +16,40 @@
 namespace pw {
 
 struct ReducerOptions {
-  bool shardOptimizer = false;  ///< ZeRO stage 1: each holder updates a piece
-  bool inRowOrder = true;       ///< `start` is called where the rows have REDUCE_GRAD, in their order
+  bool shardOptimizer = false;                ///< ZeRO stage 1: each holder updates a piece
+  bool inRowOrder = true;                     ///< `start` is called where the rows have REDUCE_GRAD, in their order
   std::chrono::milliseconds deadline{60000};  ///< for what a device has to do before a number is known
 };
 
 /// What ranks tell each other of a step.
 struct StepNumbers {
-  double loss = 0;     ///< the rank's part
-  double squares = 0;  ///< of its pieces of the gradients
-  bool finite = true;  ///< so are both
+  double loss = 0;                          ///< the rank's part
+  double squares = 0;                       ///< of its pieces of the gradients
+  bool finite = true;                       ///< so are both
   std::uint64_t first = ~std::uint64_t{0};  ///< where a number was not finite, smaller is earlier (finite.h)
 };
 
-/// Keeps the copies of parameters equal: of a stage among the replicas of its pipeline and, in a bidirectional placement, its two ranks; of a
-/// shared parameter also among its stages. Gradients of a group are summed piece by piece, each piece by one of its holders (reduce-scatter, in
-/// the order of holders, so every run gives the same bits); then either all holders get all sums (all-gather) and make the same update, or each
-/// updates its piece alone and sends the new values to the others: with sharded optimizer state (ZeRO stage 1; Rajbhandari et al., SC'20), and
-/// for `Sharing::Transmit`, where the pieces are the owner's alone.
+/// Keeps the copies of parameters equal: of a stage among the replicas of its pipeline and, in a bidirectional placement, its two ranks; of
+/// a shared parameter also among its stages. Gradients of a group are summed piece by piece, each piece by one of its holders
+/// (reduce-scatter, in the order of holders, so every run gives the same bits); then either all holders get all sums (all-gather) and make
+/// the same update, or each updates its piece alone and sends the new values to the others: with sharded optimizer state (ZeRO stage 1;
+/// Rajbhandari et al., SC'20), and for `Sharing::Transmit`, where the pieces are the owner's alone.
 ///
 /// Where all holders update and each is on a rank of its own, the transport's collectives do this (`Communicator::combine`: AllReduce, or
-/// ReduceScatter and AllGather), if it has some; else messages. All ranks must begin collectives in one order: that of the rows' REDUCE_GRADs
-/// where no two rows contradict each other, and for the rest that of their ids, after all else was asked for.
+/// ReduceScatter and AllGather), if it has some; else messages. All ranks must begin collectives in one order: that of the rows'
+/// REDUCE_GRADs where no two rows contradict each other, and for the rest that of their ids, after all else was asked for.
 class Reducer {
  public:
   /// Tags from `firstTag` on are the reducer's. `communicator` spans all replicas. Notes all it asks for in `flights`.
-  Reducer(const Plan& plan, const std::map<Stage, StageModule*>& stages, Communicator& communicator, std::uint32_t firstTag, const ReducerOptions& options,
-          FlightRecord& flights);
+  Reducer(const Plan& plan, const std::map<Stage, StageModule*>& stages, Communicator& communicator, std::uint32_t firstTag,
+          const ReducerOptions& options, FlightRecord& flights);
   /// What a failure left under way goes on in memory that the communicator keeps.
   ~Reducer();
   Reducer(const Reducer&) = delete;
   Reducer& operator=(const Reducer&) = delete;
 
-  /// Starts to sum the stage's gradients, which are complete, where that cannot disturb the order of collectives. A second call in a step does nothing.
+  /// Starts to sum the stage's gradients, which are complete, where that cannot disturb the order of collectives. A second call in a step
+  /// does nothing.
   void start(Stage stage);
   /// Starts what was not, waits for all and sums. Gradients of all groups are then complete where they are used, or at all their holders.
   /// Spans begin and end at marks of the stages' device, here and in `update`.
@@ -87,17 +88,17 @@ class Reducer {
   /// One group of parameters with all who hold it.
   struct Reduction {
     std::uint32_t id = 0;
-    std::vector<Member> members;                    ///< by rank where collectives may sum
-    std::vector<std::size_t> updaters;              ///< of the members: those that sum a piece each
-    bool pieces = false;                            ///< and update it alone
-    std::vector<std::size_t> own;                   ///< members on this rank
-    std::map<std::size_t, std::size_t> groupOf;     ///< of an own member, in its stage
+    std::vector<Member> members;                            ///< by rank where collectives may sum
+    std::vector<std::size_t> updaters;                      ///< of the members: those that sum a piece each
+    bool pieces = false;                                    ///< and update it alone
+    std::vector<std::size_t> own;                           ///< members on this rank
+    std::map<std::size_t, std::size_t> groupOf;             ///< of an own member, in its stage
     std::map<std::size_t, std::vector<Received>> received;  ///< by own updater: the others' gradients of its piece
     std::vector<Asked> sends;
-    std::vector<Rank> group;                        ///< ranks of the members, ascending; where collectives may sum, as far as known
-    std::optional<Asked> collective;                ///< that sums, under way
+    std::vector<Rank> group;          ///< ranks of the members, ascending; where collectives may sum, as far as known
+    std::optional<Asked> collective;  ///< that sums, under way
     std::vector<Stage> started;
-    Mark begin = 0;                                 ///< of the first of them
+    Mark begin = 0;  ///< of the first of them
   };
   enum class Phase : std::uint8_t { Sum, Gather, Values };
 
@@ -123,7 +124,7 @@ class Reducer {
   const Device& device_;
   FlightRecord& flights_;
   std::chrono::milliseconds deadline_;
-  Rank rank_;  // in its pipeline, for the log
+  Rank rank_;              // in its pipeline, for the log
   std::set<Stage> early_;  // whose collectives begin at `start`
   std::uint32_t firstTag_;
   std::uint32_t mostMembers_ = 1;

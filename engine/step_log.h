@@ -9,23 +9,25 @@
 
 namespace pw {
 
-/// What a rank saw of one step; ranks are those of its pipeline. Times are on the monotonic clock. Message spans are complete only after `joinTraces`: a sender knows when it
-/// started (end = start), a receiver when it had the message (start = end).
+/// What a rank saw of one step; ranks are those of its pipeline. Times are on the monotonic clock. Message spans are complete only after
+/// `joinTraces`: a sender knows when it started (end = start), a receiver when it had the message (start = end).
 struct StepLog {
   std::vector<Span> spans;
   std::vector<MemorySample> memory;
-  std::optional<double> loss;           ///< this rank's part of it, where the rank has the last stage
-  std::optional<double> gradientNorm;   ///< over all ranks, where it was asked for
-  std::optional<double> lossScale;      ///< of the step's gradients, where float16 needs one
-  bool skipped = false;                 ///< gradients overflowed in float16, or were not finite: no parameter changed
-  std::optional<Rank> notFinite;        ///< the loss or gradients were not (overflows of float16 aside): the rank that saw it first, known to all ranks
-  std::string whatNotFinite;            ///< on that rank: a sentence without its end, naming action or parameter
+  std::optional<double> loss;          ///< this rank's part of it, where the rank has the last stage
+  std::optional<double> gradientNorm;  ///< over all ranks, where it was asked for
+  std::optional<double> lossScale;     ///< of the step's gradients, where float16 needs one
+  bool skipped = false;                ///< gradients overflowed in float16, or were not finite: no parameter changed
+  std::optional<Rank>
+      notFinite;  ///< the loss or gradients were not (overflows of float16 aside): the rank that saw it first, known to all ranks
+  std::string whatNotFinite;  ///< on that rank: a sentence without its end, naming action or parameter
 
   bool operator==(const StepLog&) const = default;
 };
 
-/// Joins what all ranks saw (index = rank) into one trace from 0: the start of a message comes from its sender, the end from its receiver. Logs
-/// name ranks within a pipeline of `ranksOfPipeline`; in the trace replica d has ranks [d · ranksOfPipeline, (d + 1) · ranksOfPipeline).
+/// Joins what all ranks saw (index = rank) into one trace from 0: the start of a message comes from its sender, the end from its receiver.
+/// Logs name ranks within a pipeline of `ranksOfPipeline`; in the trace replica d has ranks [d · ranksOfPipeline, (d + 1) ·
+/// ranksOfPipeline).
 [[nodiscard]] Trace joinTraces(const std::vector<StepLog>& ranks, std::size_t ranksOfPipeline);
 
 }  // namespace pw

@@ -5,8 +5,8 @@
 #include <algorithm>
 #include <string_view>
 
-#include "backends/checkpoints/writer.h"
 #include "backends/checkpoints/tensor_file.h"
+#include "backends/checkpoints/writer.h"
 #include "schedules/error.h"
 
 namespace pw {

@@ -25,7 +25,8 @@ namespace {
 using Numbers = std::vector<double>;
 
 constexpr std::int64_t kSamples = 4, kMostUnits = 64;
-constexpr double kFloor = 1e-2;  ///< of the largest gradient of all: below it a tensor's own size says nothing, as of gradients that are zero but for rounding
+constexpr double kFloor =
+    1e-2;  ///< of the largest gradient of all: below it a tensor's own size says nothing, as of gradients that are zero but for rounding
 
 /// Complex numbers as pairs, integers and booleans byte by byte.
 Numbers numbersOf(DType dtype, Buffer buffer) {
@@ -152,8 +153,10 @@ class Trier {
       try {
         Outcome outcome = train(microbatches);
         step.loss = outcome.loss;
-        if (!whole) whole = std::move(outcome);
-        else compare(step, outcome, *whole);
+        if (!whole)
+          whole = std::move(outcome);
+        else
+          compare(step, outcome, *whole);
       } catch (const std::exception& e) {  // what the model cannot do is a result
         step.failure = e.what();
       }
@@ -206,7 +209,8 @@ class Trier {
     for (const auto& [name, gradient] : whole.gradients) {
       note(step.gradients, name, distance(actual.gradients.at(name), gradient, std::max(largest(gradient), kFloor * most)), allowed_);
     }
-    for (const auto& [name, buffer] : whole.buffers) note(step.buffers, name, distance(actual.buffers.at(name), buffer, largest(buffer)), allowed_);
+    for (const auto& [name, buffer] : whole.buffers)
+      note(step.buffers, name, distance(actual.buffers.at(name), buffer, largest(buffer)), allowed_);
     for (const ValueId id : watched_) compareOutput(step, id, actual, whole);
   }
 

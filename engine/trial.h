@@ -31,12 +31,13 @@ struct TrialStep {
 };
 
 struct Trial {
-  std::string refused;               ///< why there was nothing to try, a sentence; else empty
+  std::string refused;  ///< why there was nothing to try, a sentence; else empty
   std::int64_t batch = 0;
-  std::string loss, lossCount;       ///< of `--loss` and `--loss-count`
-  bool ignoredTargets = false;       ///< whether targets that the model's loss ignores were among the data
-  std::vector<std::string> switchedOff, random;  ///< names of random operators: made to draw nothing (dropout), and not, so that results differ by them
-  std::vector<TrialStep> steps;      ///< 1, 2 and 4 microbatches
+  std::string loss, lossCount;  ///< of `--loss` and `--loss-count`
+  bool ignoredTargets = false;  ///< whether targets that the model's loss ignores were among the data
+  std::vector<std::string> switchedOff,
+      random;                    ///< names of random operators: made to draw nothing (dropout), and not, so that results differ by them
+  std::vector<TrialStep> steps;  ///< 1, 2 and 4 microbatches
 
   [[nodiscard]] bool sameResults() const;
   [[nodiscard]] bool sameBuffers() const;
@@ -44,15 +45,16 @@ struct Trial {
 };
 
 struct TrialOptions {
-  std::string loss;        ///< `output:loss`, …
-  std::string lossCount;   ///< of --loss-count; may be empty
+  std::string loss;       ///< `output:loss`, …
+  std::string lossCount;  ///< of --loss-count; may be empty
   std::uint64_t seed = 0;
   std::chrono::milliseconds deadline{600000};
 };
 
-/// Trains one step in this process on one rank, in train mode with dropout switched off, with 1, 2 and 4 microbatches of one synthetic batch of 4 samples
-/// (or 4 times the smallest batch that the model takes), each from the model's own state. Equal is what differs by less than the rounding of the
-/// narrowest floating type in the trace may do. Weights that the archive lacks are drawn. Cost: three training steps.
+/// Trains one step in this process on one rank, in train mode with dropout switched off, with 1, 2 and 4 microbatches of one synthetic
+/// batch of 4 samples (or 4 times the smallest batch that the model takes), each from the model's own state. Equal is what differs by less
+/// than the rounding of the narrowest floating type in the trace may do. Weights that the archive lacks are drawn. Cost: three training
+/// steps.
 [[nodiscard]] Trial tryMicrobatches(const ModelGraph& graph, const TrialOptions& options, const TorchBackend& torch);
 
 }  // namespace pw

@@ -6,8 +6,8 @@
 #include <cmath>
 #include <cstring>
 
-#include "engine/executor.h"
 #include "backends/messages/numbers.h"
+#include "engine/executor.h"
 #include "schedules/error.h"
 #include "schedules/generate.h"
 #include "schedules/lower.h"
@@ -59,8 +59,11 @@ Plan singleRankPlan(const ModelGraph& graph, const Plan& plan) {
   return single;
 }
 
-Verifier::Verifier(const ModelGraph& graph, const Plan& plan, const StageOptions& options, int step, std::chrono::milliseconds deadline, const TorchBackend& torch)
-    : plan_(plan), relative_(options.device != nullptr ? kGpuRelative : kRelative), firstMicrobatch_(options.replica * plan.schedule.microbatches) {
+Verifier::Verifier(const ModelGraph& graph, const Plan& plan, const StageOptions& options, int step, std::chrono::milliseconds deadline,
+                   const TorchBackend& torch)
+    : plan_(plan),
+      relative_(options.device != nullptr ? kGpuRelative : kRelative),
+      firstMicrobatch_(options.replica * plan.schedule.microbatches) {
   const Plan single = singleRankPlan(graph, plan);
   const std::vector<bool> changes = changedInPlace(graph);
   StageOptions whole = options;
@@ -73,7 +76,9 @@ Verifier::Verifier(const ModelGraph& graph, const Plan& plan, const StageOptions
     positions_[graph.value(t.value).name] = t.value.value;
     positions_["gradient of " + graph.value(t.value).name] = kGradientPosition - t.value.value;
   }
-  whole.observe = [this](const std::string& name, Microbatch m, DType dtype, Buffer value) { values_[{name, m.value}] = numbersOf(dtype, value); };
+  whole.observe = [this](const std::string& name, Microbatch m, DType dtype, Buffer value) {
+    values_[{name, m.value}] = numbersOf(dtype, value);
+  };
   const auto stage = torch.makeTracedStage(graph, single, Stage(0), whole);
   const auto alone = inMemoryCommunicators(1, deadline);
   Executor executor(single, {{Stage(0), stage.get()}}, *alone.front(), {});
@@ -103,8 +108,10 @@ void Verifier::noteNan(const std::string& what, int position) {
   result_.equal = false;
 }
 
-void Verifier::compare(const std::string& what, const std::vector<double>& actual, const std::vector<double>& expected, double& largest, int position) {
-  if (actual.size() != expected.size()) throw Error(fmt::format("{} has {} numbers instead of {}; plan the model again.", what, actual.size(), expected.size()));
+void Verifier::compare(const std::string& what, const std::vector<double>& actual, const std::vector<double>& expected, double& largest,
+                       int position) {
+  if (actual.size() != expected.size())
+    throw Error(fmt::format("{} has {} numbers instead of {}; plan the model again.", what, actual.size(), expected.size()));
   for (std::size_t i = 0; i < actual.size(); ++i) {
     if (std::isnan(actual[i]) && std::isnan(expected[i])) return noteNan(fmt::format("{} at element {}", what, i), position);
     const double difference = actual[i] == expected[i] ? 0 : std::abs(actual[i] - expected[i]);
@@ -120,8 +127,8 @@ void Verifier::observe(const std::string& name, Microbatch microbatch, DType dty
   const auto found = values_.find({name, firstMicrobatch_ + microbatch.value});
   if (found == values_.end()) return;
   const bool gradient = name.starts_with("gradient of ");
-  compare(fmt::format("{} {} of microbatch {}", gradient ? "The" : "Value", name, microbatch.value), numbersOf(dtype, value), found->second, result_.boundaryDifference,
-          positions_.at(name));
+  compare(fmt::format("{} {} of microbatch {}", gradient ? "The" : "Value", name, microbatch.value), numbersOf(dtype, value), found->second,
+          result_.boundaryDifference, positions_.at(name));
 }
 
 void Verifier::compareGradients(StageModule& stage) {

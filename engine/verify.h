@@ -18,11 +18,11 @@ namespace pw {
 struct Verification {
   bool equal = true;
   double lossDifference = 0;
-  double boundaryDifference = 0;   ///< largest absolute, over values that crossed between stages and their gradients
-  double gradientDifference = 0;   ///< largest absolute, over parameters
-  bool notFinite = false;          ///< what it begins with is NaN or infinite on one rank too: there is nothing to compare, and `equal` is false
-  std::string firstDifference;     ///< sentence; empty when equal
-  int position = 0;                ///< of the first difference in the order of computation, to find the first of several ranks
+  double boundaryDifference = 0;  ///< largest absolute, over values that crossed between stages and their gradients
+  double gradientDifference = 0;  ///< largest absolute, over parameters
+  bool notFinite = false;  ///< what it begins with is NaN or infinite on one rank too: there is nothing to compare, and `equal` is false
+  std::string firstDifference;  ///< sentence; empty when equal
+  int position = 0;             ///< of the first difference in the order of computation, to find the first of several ranks
 
   bool operator==(const Verification&) const = default;
 };
@@ -33,13 +33,14 @@ struct Verification {
 /// The plan's model as one stage on one rank, same microbatches: what pipelined results are compared with.
 [[nodiscard]] Plan singleRankPlan(const ModelGraph& graph, const Plan& plan);
 
-/// Compares one step of this rank's stages, value by value, with the same step on one rank, which it computes first (float32: gradients and boundary
-/// values within 1e-5 relative and 4e-5 absolute, the loss within 1.3e-6 and 1e-5: torch.testing's tolerances; on a GPU 1e-4 and 1e-5 relative, as kernels
-/// there add in varying order).
+/// Compares one step of this rank's stages, value by value, with the same step on one rank, which it computes first (float32: gradients and
+/// boundary values within 1e-5 relative and 4e-5 absolute, the loss within 1.3e-6 and 1e-5: torch.testing's tolerances; on a GPU 1e-4 and
+/// 1e-5 relative, as kernels there add in varying order).
 class Verifier {
  public:
   /// Computes the step `step` of the whole model in this process, with the options of this rank's stages.
-  Verifier(const ModelGraph& graph, const Plan& plan, const StageOptions& options, int step, std::chrono::milliseconds deadline, const TorchBackend& torch);
+  Verifier(const ModelGraph& graph, const Plan& plan, const StageOptions& options, int step, std::chrono::milliseconds deadline,
+           const TorchBackend& torch);
 
   /// The observer to give to this rank's stages.
   void observe(const std::string& name, Microbatch microbatch, DType dtype, Buffer value);
@@ -48,7 +49,8 @@ class Verifier {
   [[nodiscard]] const Verification& result() const { return result_; }
 
  private:
-  void compare(const std::string& what, const std::vector<double>& actual, const std::vector<double>& expected, double& largest, int position);
+  void compare(const std::string& what, const std::vector<double>& actual, const std::vector<double>& expected, double& largest,
+               int position);
   void note(const std::string& what, double difference, double allowed, int position);
   void noteNan(const std::string& what, int position);
 

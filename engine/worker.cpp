@@ -125,7 +125,8 @@ struct OwnStages {
   std::vector<std::unique_ptr<StageModule>> modules;
   std::map<Stage, StageModule*> stages;
 
-  OwnStages(const ModelGraph& graph, const Plan& plan, const TrainOptions& train, const StageOptions& options, Communicator& communicator, const TorchBackend& torch) {
+  OwnStages(const ModelGraph& graph, const Plan& plan, const TrainOptions& train, const StageOptions& options, Communicator& communicator,
+            const TorchBackend& torch) {
     const Rank rank(communicator.rank().value % static_cast<int>(plan.schedule.rows.size()));
     for (std::size_t s = 0; s < plan.schedule.placement.stages(); ++s) {
       if (!plan.schedule.placement.holds(rank, Stage(s))) continue;
@@ -147,17 +148,19 @@ std::map<std::string, std::string> aliasesOf(const ModelGraph& graph) {
   return aliases;
 }
 
-void save(const ModelGraph& graph, const OwnStages& own, const TrainOptions& options, int stepsDone, std::optional<double> lossScale, CheckpointHistory& history,
-          Communicator& communicator) {
+void save(const ModelGraph& graph, const OwnStages& own, const TrainOptions& options, int stepsDone, std::optional<double> lossScale,
+          CheckpointHistory& history, Communicator& communicator) {
   std::vector<StatePiece> pieces;
   for (const auto& [id, stage] : own.stages) {
     for (StatePiece& piece : stage->state()) pieces.push_back(std::move(piece));
   }
-  std::map<std::string, double> numbers{{"step", stepsDone}, {"seed", static_cast<double>(options.stage.seed)},
+  std::map<std::string, double> numbers{{"step", stepsDone},
+                                        {"seed", static_cast<double>(options.stage.seed)},
                                         {"optimizer", static_cast<double>(stateOf(options.stage.optimizer))}};
   if (lossScale) numbers["loss_scale"] = *lossScale;
   const std::string path = checkpointPath(options.save, stepsDone);
-  saveCheckpoint(path, numbers, pieces, aliasesOf(graph), communicator, OptimizerLayout{options.stage.optimizer, stepsDone, parameterOrder(graph)});
+  saveCheckpoint(path, numbers, pieces, aliasesOf(graph), communicator,
+                 OptimizerLayout{options.stage.optimizer, stepsDone, parameterOrder(graph)});
   if (communicator.rank() == Rank(0)) history.add(path);
 }
 
@@ -192,13 +195,15 @@ Ns firstActionAfterStart(const StepLog& step) {
 bool endsTraining(const StepLog& done, int step, const TrainOptions& options, Communicator& communicator) {
   if (!done.notFinite) return false;
   if (!options.executor.skipNonFinite) return true;
-  if (*done.notFinite == communicator.rank() && options.stage.tell) options.stage.tell(fmt::format("skips the update of step {}, on all ranks: {}", step, done.whatNotFinite));
+  if (*done.notFinite == communicator.rank() && options.stage.tell)
+    options.stage.tell(fmt::format("skips the update of step {}, on all ranks: {}", step, done.whatNotFinite));
   return false;
 }
 
 }  // namespace
 
-RankLog train(const ModelGraph& graph, const Plan& plan, const TrainOptions& options, Communicator& communicator, const TorchBackend& torch) {
+RankLog train(const ModelGraph& graph, const Plan& plan, const TrainOptions& options, Communicator& communicator,
+              const TorchBackend& torch) {
   StageOptions stageOptions = stageOptionsFor(plan, options, communicator);
   RankLog log;
   std::optional<Verifier> verifier;
@@ -232,17 +237,20 @@ RankLog train(const ModelGraph& graph, const Plan& plan, const TrainOptions& opt
     }
     if (i == 0) log.startToFirstAction = firstActionAfterStart(log.steps.front());
     if (options.onStep) options.onStep(step, log.steps.back());
-    if (executorOptions.sumLoss && communicator.rank().value > 0) log.steps.back().loss.reset();  // so that the logs' losses sum to the step's
+    if (executorOptions.sumLoss && communicator.rank().value > 0)
+      log.steps.back().loss.reset();  // so that the logs' losses sum to the step's
     if (endsTraining(log.steps.back(), step, options, communicator)) break;
     const bool last = i + 1 == options.steps;
-    if (!options.save.empty() && (last || (options.saveEvery > 0 && (i + 1) % options.saveEvery == 0))) save(graph, own, options, step + 1, executor.lossScale(), history, communicator);
+    if (!options.save.empty() && (last || (options.saveEvery > 0 && (i + 1) % options.saveEvery == 0)))
+      save(graph, own, options, step + 1, executor.lossScale(), history, communicator);
   }
   log.residentPeak = residentPeak();
   log.lossScale = executor.lossScale();
   return log;
 }
 
-Evaluation evaluate(const ModelGraph& graph, const Plan& plan, const TrainOptions& options, Communicator& communicator, const TorchBackend& torch) {
+Evaluation evaluate(const ModelGraph& graph, const Plan& plan, const TrainOptions& options, Communicator& communicator,
+                    const TorchBackend& torch) {
   OwnStages own(graph, plan, options, stageOptionsFor(plan, options, communicator), communicator, torch);
   ExecutorOptions executorOptions = options.executor;
   executorOptions.sumLoss = true;
@@ -266,13 +274,16 @@ Evaluation evaluate(const ModelGraph& graph, const Plan& plan, const TrainOption
     for (int m = 0; m < plan.replicas * microbatches; ++m) {
       const Microbatch local(m % microbatches);
       const Rank from(m / microbatches * static_cast<int>(plan.schedule.rows.size()) + plan.schedule.placement.rankOf(last, local).value);
-      const auto tag = kOutputTag + static_cast<std::uint32_t>(output) * static_cast<std::uint32_t>(plan.replicas * microbatches) + static_cast<std::uint32_t>(m);
+      const auto tag = kOutputTag + static_cast<std::uint32_t>(output) * static_cast<std::uint32_t>(plan.replicas * microbatches) +
+                       static_cast<std::uint32_t>(m);
       HeldBuffer part;
       if (from == communicator.rank()) part = own.stages.at(last)->takeModelOutput(output, local);
-      const auto shape = shapeOf(*value.tensor, bindBatch(graph, options.stage.data.masked ? plan.batch : sizes[static_cast<std::size_t>(m)]));
+      const auto shape =
+          shapeOf(*value.tensor, bindBatch(graph, options.stage.data.masked ? plan.batch : sizes[static_cast<std::size_t>(m)]));
       if (communicator.rank().value == 0) {
         if (from.value != 0) {
-          const auto bytes = std::make_shared<std::vector<std::byte>>(static_cast<std::size_t>(bytesOf(*value.tensor, bindBatch(graph, sizes[static_cast<std::size_t>(m)]))));
+          const auto bytes = std::make_shared<std::vector<std::byte>>(
+              static_cast<std::size_t>(bytesOf(*value.tensor, bindBatch(graph, sizes[static_cast<std::size_t>(m)]))));
           part = {{bytes->data(), bytes->size()}, bytes};
           communicator.wait(communicator.receive(from, tag, part.buffer));
         }

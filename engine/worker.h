@@ -5,10 +5,10 @@
 #include <optional>
 #include <string>
 
-#include "backends/messages/communicator.h"
 #include "backends/checkpoints/outputs.h"
-#include "backends/store/run_store.h"
+#include "backends/messages/communicator.h"
 #include "backends/stages/synthetic_stage.h"
+#include "backends/store/run_store.h"
 #include "backends/torch/backend.h"
 #include "engine/clock.h"
 #include "engine/executor.h"
@@ -26,10 +26,10 @@ struct TrainOptions {
   std::optional<SyntheticDevice> synthetic;  ///< stages that compute nothing, for as long as the plan says, in place of the model's
   ExecutorOptions executor;
   std::chrono::milliseconds deadline{60000};
-  std::string resumeNote;  ///< what of a resumed checkpoint is not used: told when all is read
-  std::string save;     ///< checkpoint, written at the end and every `saveEvery` steps; see `checkpointPath`
-  int keep = 0;         ///< how many checkpoints of a history stay; 0: all
-  int saveEvery = 0;    ///< 0: at the end only
+  std::string resumeNote;                           ///< what of a resumed checkpoint is not used: told when all is read
+  std::string save;                                 ///< checkpoint, written at the end and every `saveEvery` steps; see `checkpointPath`
+  int keep = 0;                                     ///< how many checkpoints of a history stay; 0: all
+  int saveEvery = 0;                                ///< 0: at the end only
   std::function<void(int, const StepLog&)> onStep;  ///< called on every rank after each step
   LiveWriter* live = nullptr;                       ///< told what is done while it is done
 };
@@ -38,8 +38,8 @@ struct TrainOptions {
 struct RankLog {
   std::vector<StepLog> steps;
   Verification verification;
-  Bytes residentPeak = 0;  ///< of the process
-  Ns startToFirstAction = 0;  ///< from the start of the process
+  Bytes residentPeak = 0;            ///< of the process
+  Ns startToFirstAction = 0;         ///< from the start of the process
   std::vector<ClockReading> clocks;  ///< at the start; on rank 0 only
   std::optional<double> lossScale;   ///< after the last step, where float16 needs one; the same on all ranks
 };
@@ -56,15 +56,16 @@ struct Evaluation {
 };
 
 /// One step of forwards only.
-[[nodiscard]] Evaluation evaluate(const ModelGraph& graph, const Plan& plan, const TrainOptions& options, Communicator& communicator, const TorchBackend& torch);
+[[nodiscard]] Evaluation evaluate(const ModelGraph& graph, const Plan& plan, const TrainOptions& options, Communicator& communicator,
+                                  const TorchBackend& torch);
 
-/// All ranks' logs on rank 0 (index = rank), times on rank 0's clock by comparisons before and after the training (`compareClocks`); empty on
-/// other ranks.
+/// All ranks' logs on rank 0 (index = rank), times on rank 0's clock by comparisons before and after the training (`compareClocks`); empty
+/// on other ranks.
 [[nodiscard]] std::vector<RankLog> gather(const RankLog& own, Communicator& communicator);
 
-/// Binds this process, and the threads it will start, to its share of the cores when the ranks of this host have a core or more each: else the
-/// kernel may keep two busy ranks on one core for a while, and they compute in turn (step times up to 1.7 times as long went away with this).
-/// Call before LibTorch is loaded.
+/// Binds this process, and the threads it will start, to its share of the cores when the ranks of this host have a core or more each: else
+/// the kernel may keep two busy ranks on one core for a while, and they compute in turn (step times up to 1.7 times as long went away with
+/// this). Call before LibTorch is loaded.
 void bindToCores(const RankEnvironment& environment);
 
 /// Connects this rank to its job by what its environment says.

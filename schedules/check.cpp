@@ -19,8 +19,7 @@ namespace {
 
 using namespace examination;
 
-constexpr std::array kMessages{ActionKind::SendForward, ActionKind::RecvForward, ActionKind::SendBackward,
-                               ActionKind::RecvBackward};
+constexpr std::array kMessages{ActionKind::SendForward, ActionKind::RecvForward, ActionKind::SendBackward, ActionKind::RecvBackward};
 
 // ---- Shape -------------------------------------------------------------------------------------------------------
 
@@ -40,9 +39,9 @@ void checkFill(Examination& e) {
   }
   const std::int64_t pairs = std::int64_t{e.stages()} * e.schedule.microbatches;
   if (pairs <= 4 * actions + 1024) return;  // 1024: small schedules get their missing actions listed
-  const std::string message = fmt::format(
-      "{} stages and {} microbatches need at least {} actions, but the schedule has {}; is the largest number a slip?",
-      e.stages(), e.schedule.microbatches, pairs, actions);
+  const std::string message =
+      fmt::format("{} stages and {} microbatches need at least {} actions, but the schedule has {}; is the largest number a slip?",
+                  e.stages(), e.schedule.microbatches, pairs, actions);
   if (!largest) return e.report(Rank{0}, kNowhere, {}, message);
   const auto [microbatch, rank, position] = *largest;
   e.report(rank, position, e.schedule.rows[rank.index()][static_cast<std::size_t>(position)], message);
@@ -55,8 +54,8 @@ void checkPlacedRanks(Examination& e, const std::vector<Rank>& rankOfStage, bool
     const Rank rank = rankOfStage[stage];
     if (rank.value >= 0 && rank.value < ranks) continue;
     e.report(Rank{0}, kNowhere, {Stage{stage}, ActionKind::Forward, Microbatch{0}},
-             fmt::format("{}stage {} is placed on rank {}, but the ranks are 0 to {}",
-                         mirrored ? "the second replica of " : "", stage, rank.value, ranks - 1));
+             fmt::format("{}stage {} is placed on rank {}, but the ranks are 0 to {}", mirrored ? "the second replica of " : "", stage,
+                         rank.value, ranks - 1));
   }
 }
 
@@ -68,8 +67,7 @@ void checkShape(Examination& e) {
   if (s.microbatches < 1) e.report(Rank{0}, kNowhere, {}, "the schedule has no microbatch");
   if (s.placement.bidirectional() && s.placement.mirrorOfStage.size() != s.placement.stages()) {
     e.report(Rank{0}, kNowhere, {},
-             fmt::format("the placement has {} stages, but second replicas of {}", s.placement.stages(),
-                         s.placement.mirrorOfStage.size()));
+             fmt::format("the placement has {} stages, but second replicas of {}", s.placement.stages(), s.placement.mirrorOfStage.size()));
   }
   checkPlacedRanks(e, s.placement.rankOfStage, false);
   checkPlacedRanks(e, s.placement.mirrorOfStage, true);
@@ -91,19 +89,16 @@ std::optional<std::string> misplacement(const Examination& e, Rank rank, const A
     if (placement.holds(rank, a.stage)) return std::nullopt;
     const int first = placement.rankOfStage[a.stage.index()].value;
     return fmt::format("{} stands on rank {}, but stage {} is on rank {}", toString(a), rank.value, a.stage.value,
-                       placement.bidirectional()
-                           ? fmt::format("{} and rank {}", first, placement.mirrorOfStage[a.stage.index()].value)
-                           : fmt::to_string(first));
+                       placement.bidirectional() ? fmt::format("{} and rank {}", first, placement.mirrorOfStage[a.stage.index()].value)
+                                                 : fmt::to_string(first));
   }
   const int last = e.schedule.microbatches - 1;
   if (a.microbatch.value < 0 || a.microbatch.value > last) {
-    return fmt::format("{}: there is no microbatch {}; the microbatches are 0 to {}", toString(a), a.microbatch.value,
-                       last);
+    return fmt::format("{}: there is no microbatch {}; the microbatches are 0 to {}", toString(a), a.microbatch.value, last);
   }
   if (e.rankOf(a) == rank) return std::nullopt;
   return fmt::format("{} stands on rank {}, but stage {} {}is on rank {}", toString(a), rank.value, a.stage.value,
-                     placement.bidirectional() ? fmt::format("of microbatch {} ", a.microbatch.value) : "",
-                     e.rankOf(a).value);
+                     placement.bidirectional() ? fmt::format("of microbatch {} ", a.microbatch.value) : "", e.rankOf(a).value);
 }
 
 /// A flagged action must be an F right before a B of another (stage, microbatch).
@@ -114,9 +109,9 @@ void checkSlot(Examination& e, Rank rank, std::size_t at) {
   if (f.kind == ActionKind::Forward && !atEnd && row[at + 1].kind == ActionKind::Backward) {
     const Action& b = row[at + 1];
     if (f.stage != b.stage || f.microbatch != b.microbatch) return;
-    return e.report(rank, static_cast<std::int32_t>(at), f,
-                    fmt::format("{} overlaps {}, which needs it; a slot takes a B of another stage or microbatch",
-                                toString(f), toString(b)));
+    return e.report(
+        rank, static_cast<std::int32_t>(at), f,
+        fmt::format("{} overlaps {}, which needs it; a slot takes a B of another stage or microbatch", toString(f), toString(b)));
   }
   const auto shown = [](const Action& a) { return a.kind == ActionKind::Idle ? "an idle cell" : toString(a); };
   e.report(rank, static_cast<std::int32_t>(at), f,
@@ -139,8 +134,8 @@ void enterAction(Examination& e, Rank rank, std::int32_t position, Reductions& r
   if (a.kind == ActionKind::Unshard || a.kind == ActionKind::Reshard) return;
   std::int32_t& reduced = reductionAt(e, reductions, rank, a.stage);
   if ((a.kind == ActionKind::Backward || a.kind == ActionKind::BackwardWeight) && reduced != kNowhere) {
-    e.report(rank, position, a, fmt::format("{} comes after {}REDUCE_GRAD (position {}), which would miss it", toString(a),
-                                            a.stage.value, reduced));
+    e.report(rank, position, a,
+             fmt::format("{} comes after {}REDUCE_GRAD (position {}), which would miss it", toString(a), a.stage.value, reduced));
   }
   std::int32_t& place = ofMicrobatch(a.kind) ? e.place(a) : reduced;
   if (place == kNowhere) {
@@ -162,7 +157,8 @@ void enterRow(Examination& e, Rank rank, Reductions& reductions) {
     e.lowered = e.lowered || isMessage(kind);
     enterAction(e, rank, static_cast<std::int32_t>(i), reductions);
   }
-  if (!works) e.report(rank, kNowhere, kIdle, fmt::format("rank {} has nothing to do; is row {} empty by mistake?", rank.value, rank.value + 1));
+  if (!works)
+    e.report(rank, kNowhere, kIdle, fmt::format("rank {} has nothing to do; is row {} empty by mistake?", rank.value, rank.value + 1));
 }
 
 /// Reports `later` when both stand in a row and `earlier` does not come first.
@@ -170,8 +166,7 @@ void checkOrder(Examination& e, const Action& earlier, const Action& later) {
   const std::int32_t first = e.place(earlier);
   const std::int32_t second = e.place(later);
   if (first == kNowhere || second == kNowhere || first < second) return;
-  e.report(later, fmt::format("{} comes before {} (position {}), which it needs", toString(later), toString(earlier),
-                              first));
+  e.report(later, fmt::format("{} comes before {} (position {}), which it needs", toString(later), toString(earlier), first));
 }
 
 /// Completeness and local order of one stage's work on one microbatch.
@@ -182,8 +177,7 @@ void checkPair(Examination& e, Stage stage, Microbatch microbatch) {
   const Action w{stage, ActionKind::BackwardWeight, microbatch};
   const auto stands = [&](const Action& a) { return e.place(a) != kNowhere; };
   const auto missing = [&](const Action& a) {
-    e.report(a, fmt::format("{} is missing: rank {}, which holds stage {}, never does it", toString(a),
-                            e.rankOf(a).value, stage.value));
+    e.report(a, fmt::format("{} is missing: rank {}, which holds stage {}, never does it", toString(a), e.rankOf(a).value, stage.value));
   };
   if (!stands(f)) missing(f);
   for (const Action& half : {i, w}) {
@@ -259,13 +253,15 @@ void requireSizes(const Schedule& schedule, const MessageSizes& sizes) {
   const std::size_t stages = schedule.placement.stages();
   for (const auto& [list, what] : {std::pair{&sizes.sends, "sent"}, std::pair{&sizes.receives, "received"}}) {
     if (list->size() != stages) {
-      throw UsageError(fmt::format("there are {} {} message sizes for the {} stages of schedule {}; give one for each stage, "
-                                   "0 where it has no message", list->size(), what, stages, schedule.name));
+      throw UsageError(
+          fmt::format("there are {} {} message sizes for the {} stages of schedule {}; give one for each stage, "
+                      "0 where it has no message",
+                      list->size(), what, stages, schedule.name));
     }
     const auto negative = std::ranges::find_if(*list, [](Bytes bytes) { return bytes < 0; });
     if (negative == list->end()) continue;
-    throw UsageError(fmt::format("the {} message size of stage {} is {} bytes; sizes cannot be negative", what,
-                                 negative - list->begin(), *negative));
+    throw UsageError(
+        fmt::format("the {} message size of stage {} is {} bytes; sizes cannot be negative", what, negative - list->begin(), *negative));
   }
 }
 
@@ -279,9 +275,8 @@ std::vector<std::optional<Place>> firstReceives(const Schedule& schedule) {
   const Placement& placement = schedule.placement;
   std::vector<std::optional<Place>> first(placement.stages());
   if (placement.bidirectional() && placement.mirrorOfStage.size() != placement.stages()) return first;  // `check` says so
-  const bool lowered = std::ranges::any_of(schedule.rows, [](const auto& row) {
-    return std::ranges::any_of(row, [](const Action& a) { return isMessage(a.kind); });
-  });
+  const bool lowered = std::ranges::any_of(
+      schedule.rows, [](const auto& row) { return std::ranges::any_of(row, [](const Action& a) { return isMessage(a.kind); }); });
   for (std::size_t rank = 0; rank < schedule.rows.size(); ++rank) {
     const auto& row = schedule.rows[rank];
     for (std::size_t i = 0; i < row.size(); ++i) {

@@ -85,10 +85,10 @@ class LiveCounts {
 
 /// What one rank does in which slot. The first slots are a table, in which passes move; later ones repeat the block.
 struct Line {
-  std::array<int, kPasses> first{};                  ///< slot of each pass of microbatch 0 in the unmoved block
-  std::array<std::int8_t, kPasses> ofResidue{};      ///< pass of each slot mod 6
-  std::vector<std::int8_t> slots;                    ///< by slot: pass or nothing
-  LiveCounts live;                                   ///< of the slots in the table
+  std::array<int, kPasses> first{};                    ///< slot of each pass of microbatch 0 in the unmoved block
+  std::array<std::int8_t, kPasses> ofResidue{};        ///< pass of each slot mod 6
+  std::vector<std::int8_t> slots;                      ///< by slot: pass or nothing
+  LiveCounts live;                                     ///< of the slots in the table
   std::array<std::vector<std::size_t>, kPasses> ends;  ///< by pass and microbatch: end of those moved so far
 
   /// The pass of the slot in the repeated block of M microbatches.

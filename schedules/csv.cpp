@@ -43,8 +43,8 @@ std::string shown(std::string_view text) {
 }
 
 [[noreturn]] void refuse(const Cell& cell, std::string_view reason) {
-  throw UsageError(fmt::format("{}: row {} (rank {}), cell {}: \"{}\" {}", cell.source, cell.row + 1, cell.row,
-                               cell.column + 1, shown(cell.text), reason));
+  throw UsageError(fmt::format("{}: row {} (rank {}), cell {}: \"{}\" {}", cell.source, cell.row + 1, cell.row, cell.column + 1,
+                               shown(cell.text), reason));
 }
 
 bool isDigit(char c) { return c >= '0' && c <= '9'; }
@@ -125,8 +125,8 @@ struct Reader {
   std::string_view source;
   std::size_t cells = 0;  ///< at least as many as there are actions
   Schedule schedule = {};
-  std::vector<std::array<Home, 2>> homes = {};                    ///< by stage
-  std::vector<std::pair<Stage, Microbatch>> weights = {};         ///< of every W
+  std::vector<std::array<Home, 2>> homes = {};             ///< by stage
+  std::vector<std::pair<Stage, Microbatch>> weights = {};  ///< of every W
 
   void learn(const Action& action, const Cell& cell);
   void readRow(std::string_view line);
@@ -139,9 +139,10 @@ void Reader::refuseSecondRank(std::size_t stage) const {
   auto [one, other] = homes[stage];
   if (one.rank > other.rank) std::swap(one, other);
   const auto row = other.rank.index();
-  throw UsageError(fmt::format("{}: row {} (rank {}), cell {}: computes stage {} on rank {}, but rank {} computes it too; a stage has one rank, "
-                               "or two mirrored ones of which one takes the first microbatches", source, row + 1, row, other.column + 1, stage, row,
-                               one.rank.value));
+  throw UsageError(
+      fmt::format("{}: row {} (rank {}), cell {}: computes stage {} on rank {}, but rank {} computes it too; a stage has one rank, "
+                  "or two mirrored ones of which one takes the first microbatches",
+                  source, row + 1, row, other.column + 1, stage, row, one.rank.value));
 }
 
 void Reader::learn(const Action& action, const Cell& cell) {
@@ -190,7 +191,8 @@ void Reader::placeStages() {
   bool bidirectional = false;
   for (std::size_t s = 0; s < homes.size(); ++s) {
     if (homes[s][0].rank == Rank{-1}) {
-      throw UsageError(fmt::format("{}: stage {} of {} has no compute action; stages are numbered from 0 without gaps", source, s, homes.size()));
+      throw UsageError(
+          fmt::format("{}: stage {} of {} has no compute action; stages are numbered from 0 without gaps", source, s, homes.size()));
     }
     bidirectional = bidirectional || homes[s][1].rank != Rank{-1};
   }
@@ -264,8 +266,7 @@ Schedule parseCsv(std::string_view text, std::string_view name, std::string_view
     text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
     if (line.ends_with('\r')) line.remove_suffix(1);
     if (reader.schedule.rows.size() == static_cast<std::size_t>(kMaxRanks)) {
-      throw UsageError(fmt::format("{}: row {} is one rank too many; at most {} are supported", source, kMaxRanks + 1,
-                                   kMaxRanks));
+      throw UsageError(fmt::format("{}: row {} is one rank too many; at most {} are supported", source, kMaxRanks + 1, kMaxRanks));
     }
     reader.readRow(line);
   }

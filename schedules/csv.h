@@ -24,7 +24,6 @@ enum class Letters : std::uint8_t { Torch, ZeroBubble };
 /// `source` names the text in errors. Throws UsageError naming row, cell and text of what cannot be read, of a stage
 /// computed on two ranks otherwise, and for a stage number with no compute action. Sizes are bounded (kMaxRanks,
 /// kMaxStages, kMaxMicrobatches), so hostile text cannot exhaust memory.
-[[nodiscard]] Schedule parseCsv(std::string_view text, std::string_view name, std::string_view source,
-                                Letters letters = Letters::Torch);
+[[nodiscard]] Schedule parseCsv(std::string_view text, std::string_view name, std::string_view source, Letters letters = Letters::Torch);
 
 }  // namespace pw

@@ -54,8 +54,8 @@ Cells cellsOf(const Schedule& schedule) {
       if (!isCompute(action.kind)) continue;
       const int cycle = lockstepCycle(shape.ranks, action);
       if (cycle < 0 || cycle >= cycles) {
-        throw UsageError(fmt::format("schedule {} has no cycle for {}; `pipewright check` lists its problems", schedule.name,
-                                     toString(action)));
+        throw UsageError(
+            fmt::format("schedule {} has no cycle for {}; `pipewright check` lists its problems", schedule.name, toString(action)));
       }
       show(cells[rank][static_cast<std::size_t>(cycle)], action, shape.stages);
     }

@@ -111,8 +111,7 @@ Schedule dualPipe(const Shape& shape) {
 std::optional<std::string> refusalOfDualPipe(const Shape& shape) {
   if (auto refusal = needOneChunk(shape)) return refusal;
   if (shape.ranks % 2 != 0) {
-    return fmt::format("its two directions meet between two halves of the ranks, but there are {} ranks; give an even number",
-                       shape.ranks);
+    return fmt::format("its two directions meet between two halves of the ranks, but there are {} ranks; give an even number", shape.ranks);
   }
   if (shape.microbatches % 2 != 0 || shape.microbatches < 2 * shape.ranks) {
     return fmt::format("it needs an even number of microbatches, at least two per rank, but there are {} on {} ranks; give {}",

@@ -104,7 +104,10 @@ std::vector<Departure> Channels::departures() const {
 class Execution {
  public:
   Execution(const Examination& e, bool blockingSends)
-      : e_(e), blocking_(blockingSends), offsets_(rowOffsets(e.schedule)), done_(e.schedule.rows.size(), 0),
+      : e_(e),
+        blocking_(blockingSends),
+        offsets_(rowOffsets(e.schedule)),
+        done_(e.schedule.rows.size(), 0),
         waiter_(offsets_.back(), kNowhere) {}
 
   void run();
@@ -257,9 +260,8 @@ void checkSharedChannels(Examination& e) {
     e.report(low.rank, low.position, operation,
              fmt::format("deadlock where ranks {} and {} share one channel for both directions (one for each avoids it): "
                          "operation {} on it is {} of rank {} (position {}), but {} of rank {} (position {})",
-                         low.rank.value, high.rank.value, channels.numberOf(low.rank, low.position), toString(operation),
-                         low.rank.value, low.position, toString(actionAt(e, high.rank, high.position)), high.rank.value,
-                         high.position),
+                         low.rank.value, high.rank.value, channels.numberOf(low.rank, low.position), toString(operation), low.rank.value,
+                         low.position, toString(actionAt(e, high.rank, high.position)), high.rank.value, high.position),
              Stops::OneChannel);
   }
 }
@@ -273,9 +275,8 @@ std::optional<Problem> deadlock(const Examination& e, bool blockingSends) {
   std::string message = blockingSends ? "deadlock only under blocking sends (buffered sends avoid it): " : "deadlock: ";
   for (const Rank rank : cycle) {
     const auto [position, needed] = *execution.waitOf(rank);
-    message += fmt::format("{}rank {} at position {} ({}) waits for {} of rank {}", rank == cycle.front() ? "" : "; ",
-                           rank.value, position, toString(actionAt(e, rank, position)), toString(needed),
-                           e.rankOf(needed).value);
+    message += fmt::format("{}rank {} at position {} ({}) waits for {} of rank {}", rank == cycle.front() ? "" : "; ", rank.value, position,
+                           toString(actionAt(e, rank, position)), toString(needed), e.rankOf(needed).value);
   }
   const std::int32_t position = execution.waitOf(cycle.front())->position;
   return Problem{cycle.front(), position, actionAt(e, cycle.front(), position), std::move(message),

@@ -11,10 +11,10 @@ namespace pw {
 
 /// A named schedule family: what it needs of a shape, and its compute-only order.
 struct Generator {
-  std::string_view name;       ///< as on the command line: `1f1b`
-  std::string_view summary;    ///< one line for `schedule list`: the rule and its source
-  std::string_view needs;      ///< its constraints in words for `schedule list`; "any shape" where there are none
-  int chunks = 1;              ///< stages per rank where nobody says how many
+  std::string_view name;     ///< as on the command line: `1f1b`
+  std::string_view summary;  ///< one line for `schedule list`: the rule and its source
+  std::string_view needs;    ///< its constraints in words for `schedule list`; "any shape" where there are none
+  int chunks = 1;            ///< stages per rank where nobody says how many
   PlacementKind placement = PlacementKind::Loop;
   std::string_view torchName = {};  ///< torch's class of the same cells, or empty
   /// Nothing when the shape is allowed, else the sentence that says what is wrong and what would do.
@@ -29,7 +29,8 @@ struct Generator {
 /// All generators, in the order `schedule list` shows them.
 [[nodiscard]] std::span<const Generator> generators();
 
-/// The generator of that name or torch's (`Interleaved1F1B`, `ScheduleGPipe`), in any case. Throws UsageError for an unknown one, with near names.
+/// The generator of that name or torch's (`Interleaved1F1B`, `ScheduleGPipe`), in any case. Throws UsageError for an unknown one, with near
+/// names.
 [[nodiscard]] const Generator& generatorOf(std::string_view name);
 
 /// Generates the named schedule. Throws UsageError for an unknown name or a shape the family refuses.

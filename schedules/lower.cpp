@@ -42,8 +42,8 @@ struct Message {
 /// The unit-time execution of compute rows: when each action starts, and the messages.
 struct UnitRun {
   const Schedule& schedule;
-  std::vector<std::vector<Time>> starts;             ///< as the rows
-  std::array<std::vector<Time>, 2> made = {};        ///< by stage × microbatch: end of F; of B or I
+  std::vector<std::vector<Time>> starts;       ///< as the rows
+  std::array<std::vector<Time>, 2> made = {};  ///< by stage × microbatch: end of F; of B or I
   std::vector<Message> messages = {};
 
   [[nodiscard]] Time& madeBy(Stage stage, Microbatch m, bool forward) {
@@ -100,8 +100,9 @@ bool advance(UnitRun& run, std::size_t rank, Time& clock) {
 void requireIds(const Schedule& compute) {
   const Shape shape = shapeOf(compute);
   const auto fail = [&](const Action& a) {
-    throw UsageError(fmt::format("schedule {} cannot be lowered: {} lies outside its {} stages and {} microbatches; `pipewright check` lists its problems",
-                                 compute.name, toString(a), shape.stages, shape.microbatches));
+    throw UsageError(fmt::format(
+        "schedule {} cannot be lowered: {} lies outside its {} stages and {} microbatches; `pipewright check` lists its problems",
+        compute.name, toString(a), shape.stages, shape.microbatches));
   };
   std::int64_t actions = 0;
   for (const auto& row : compute.rows) {
@@ -113,18 +114,20 @@ void requireIds(const Schedule& compute) {
     }
   }
   if (std::int64_t{shape.stages} * shape.microbatches > actions) {
-    throw UsageError(fmt::format("schedule {} cannot be lowered: {} actions do not fill {} stages and {} microbatches; `pipewright check` lists what is missing",
-                                 compute.name, actions, shape.stages, shape.microbatches));
+    throw UsageError(fmt::format(
+        "schedule {} cannot be lowered: {} actions do not fill {} stages and {} microbatches; `pipewright check` lists what is missing",
+        compute.name, actions, shape.stages, shape.microbatches));
   }
   if (compute.placement.bidirectional() && compute.placement.mirrorOfStage.size() != compute.placement.stages()) {
-    throw UsageError(fmt::format("schedule {} cannot be lowered: it has {} stages and {} second replicas; give one for each", compute.name, shape.stages,
-                                 compute.placement.mirrorOfStage.size()));
+    throw UsageError(fmt::format("schedule {} cannot be lowered: it has {} stages and {} second replicas; give one for each", compute.name,
+                                 shape.stages, compute.placement.mirrorOfStage.size()));
   }
   for (const auto* ranks : {&compute.placement.rankOfStage, &compute.placement.mirrorOfStage}) {
     for (const Rank rank : *ranks) {
       if (rank.value < 0 || rank.value >= shape.ranks) {
-        throw UsageError(fmt::format("schedule {} cannot be lowered: it places a stage on rank {} of {}; `pipewright check` lists its problems",
-                                     compute.name, rank.value, shape.ranks));
+        throw UsageError(
+            fmt::format("schedule {} cannot be lowered: it places a stage on rank {} of {}; `pipewright check` lists its problems",
+                        compute.name, rank.value, shape.ranks));
       }
     }
   }
@@ -148,8 +151,8 @@ UnitRun runUnits(const Schedule& compute) {
   for (std::size_t rank = 0; rank < compute.rows.size(); ++rank) {
     const std::size_t at = run.starts[rank].size();
     if (at == compute.rows[rank].size()) continue;
-    throw UsageError(fmt::format("schedule {} cannot be lowered: rank {} waits at {} for what never happens; `pipewright check` says why", compute.name, rank,
-                                 toString(compute.rows[rank][at])));
+    throw UsageError(fmt::format("schedule {} cannot be lowered: rank {} waits at {} for what never happens; `pipewright check` says why",
+                                 compute.name, rank, toString(compute.rows[rank][at])));
   }
   return run;
 }

@@ -25,12 +25,13 @@ enum class Lowering : std::uint8_t {
 /// Throws UsageError when the compute actions themselves deadlock or miss what they need (run `check`).
 [[nodiscard]] Schedule lower(const Schedule& compute, Lowering lowering = Lowering::Deferred);
 
-/// Puts a REDUCE_GRAD of each stage into every row that computes it: after its last B or W there and the sends directly behind that, so that the
-/// stage before does not wait for the reduction to begin. Others already there are replaced, so twice is once. For schedules whose gradients
-/// are summed between ranks: data-parallel replicas, or two replicas of each stage. Cost: linear.
+/// Puts a REDUCE_GRAD of each stage into every row that computes it: after its last B or W there and the sends directly behind that, so
+/// that the stage before does not wait for the reduction to begin. Others already there are replaced, so twice is once. For schedules whose
+/// gradients are summed between ranks: data-parallel replicas, or two replicas of each stage. Cost: linear.
 [[nodiscard]] Schedule withReductions(const Schedule& schedule);
 
-/// Removes messages, sharding and reduction again; idle cells stay. `computeOnly(lower(s)) == s` for every compute-only s without idle cells.
+/// Removes messages, sharding and reduction again; idle cells stay. `computeOnly(lower(s)) == s` for every compute-only s without idle
+/// cells.
 [[nodiscard]] Schedule computeOnly(const Schedule& schedule);
 
 /// Joins every I directly followed by the W of the same stage and microbatch into a B, as torch's `_merge_bw` does; idle cells are dropped.

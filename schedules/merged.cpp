@@ -67,8 +67,7 @@ Schedule hanayo(const Shape& shape) {
 std::optional<std::string> refusalOfChimera(const Shape& shape) {
   if (auto refusal = needOneChunk(shape)) return refusal;
   if (shape.ranks % 2 != 0) {
-    return fmt::format("its two directions meet between two halves of the ranks, but there are {} ranks; give an even number",
-                       shape.ranks);
+    return fmt::format("its two directions meet between two halves of the ranks, but there are {} ranks; give an even number", shape.ranks);
   }
   if (shape.microbatches % 2 == 0) return std::nullopt;
   return fmt::format("half of the microbatches go each way, but there are {}; give an even number such as {}", shape.microbatches,
@@ -78,9 +77,10 @@ std::optional<std::string> refusalOfChimera(const Shape& shape) {
 std::optional<std::string> refusalOfHanayo(const Shape& shape) {
   if (auto refusal = absurdity(shape)) return refusal;
   if (shape.stages % (2 * shape.ranks) == 0) return std::nullopt;
-  return fmt::format("a wave goes down the ranks and up again, so each rank needs an even number of stages, but there are {} on {} ranks; "
-                     "give a multiple of {}",
-                     shape.stages, shape.ranks, 2 * shape.ranks);
+  return fmt::format(
+      "a wave goes down the ranks and up again, so each rank needs an even number of stages, but there are {} on {} ranks; "
+      "give a multiple of {}",
+      shape.stages, shape.ranks, 2 * shape.ranks);
 }
 
 }  // namespace pw::families

@@ -26,8 +26,10 @@ int editDistance(std::string_view a, std::string_view b) {
 std::string plainName(std::string_view name) {
   std::string plain;
   for (const char c : name) {
-    if (c >= 'A' && c <= 'Z') plain += static_cast<char>(c - 'A' + 'a');
-    else if (c != '-' && c != '_' && c != ' ') plain += c;
+    if (c >= 'A' && c <= 'Z')
+      plain += static_cast<char>(c - 'A' + 'a');
+    else if (c != '-' && c != '_' && c != ' ')
+      plain += c;
   }
   return plain;
 }

@@ -26,7 +26,7 @@ struct Shape {
 /// Which rank computes which stage. In a bidirectional placement every stage has two replicas on mirrored ranks: the
 /// first microbatches take one, the rest the other.
 struct Placement {
-  std::vector<Rank> rankOfStage;    ///< size = number of stages
+  std::vector<Rank> rankOfStage;         ///< size = number of stages
   std::vector<Rank> mirrorOfStage = {};  ///< the second replicas; empty unless bidirectional
   Microbatch firstMirrored = {};         ///< microbatches from this one on are computed by the second replicas
 

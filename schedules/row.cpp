@@ -22,9 +22,7 @@ std::size_t counterOf(ActionKind kind) {
 Row::Row(const Shape& shape, std::vector<Action>& actions)
     : actions_(actions), ranks_(shape.ranks), next_(kCounters * static_cast<std::size_t>(shape.stages / shape.ranks + 1), 0) {}
 
-int& Row::next(Stage stage, ActionKind kind) {
-  return next_[kCounters * static_cast<std::size_t>(stage.value / ranks_) + counterOf(kind)];
-}
+int& Row::next(Stage stage, ActionKind kind) { return next_[kCounters * static_cast<std::size_t>(stage.value / ranks_) + counterOf(kind)]; }
 
 int Row::done(Stage stage, ActionKind kind) { return next(stage, kind); }
 
@@ -61,8 +59,8 @@ std::optional<std::string> absurdity(const Shape& shape) {
   if (auto refusal = outside("stages", shape.stages, kMaxStages)) return refusal;
   if (auto refusal = outside("microbatches", shape.microbatches, kMaxMicrobatches)) return refusal;
   if (std::int64_t{shape.stages} * shape.microbatches > kMaxPairs) {
-    return fmt::format("{} stages × {} microbatches are too many; at most {} pairs are scheduled", shape.stages,
-                       shape.microbatches, kMaxPairs);
+    return fmt::format("{} stages × {} microbatches are too many; at most {} pairs are scheduled", shape.stages, shape.microbatches,
+                       kMaxPairs);
   }
   return std::nullopt;
 }
@@ -70,15 +68,15 @@ std::optional<std::string> absurdity(const Shape& shape) {
 std::optional<std::string> needOneChunk(const Shape& shape) {
   if (auto refusal = absurdity(shape)) return refusal;
   if (shape.stages == shape.ranks) return std::nullopt;
-  return fmt::format("it needs one stage per rank, but there are {} stages on {} ranks; give {} stages", shape.stages,
-                     shape.ranks, shape.ranks);
+  return fmt::format("it needs one stage per rank, but there are {} stages on {} ranks; give {} stages", shape.stages, shape.ranks,
+                     shape.ranks);
 }
 
 std::optional<std::string> needTwoChunks(const Shape& shape) {
   if (auto refusal = absurdity(shape)) return refusal;
   if (shape.stages == 2 * shape.ranks) return std::nullopt;
-  return fmt::format("it needs two stages per rank, but there are {} stages on {} ranks; give {} stages", shape.stages,
-                     shape.ranks, 2 * shape.ranks);
+  return fmt::format("it needs two stages per rank, but there are {} stages on {} ranks; give {} stages", shape.stages, shape.ranks,
+                     2 * shape.ranks);
 }
 
 std::optional<std::string> needWholeChunks(const Shape& shape) {

@@ -34,13 +34,13 @@ std::string toString(const Action& action) {
 }
 
 bool isLowered(const Schedule& schedule) {
-  return std::ranges::any_of(schedule.rows, [](const auto& row) { return std::ranges::any_of(row, [](const Action& a) { return isSend(a.kind) || isReceive(a.kind); }); });
+  return std::ranges::any_of(schedule.rows, [](const auto& row) {
+    return std::ranges::any_of(row, [](const Action& a) { return isSend(a.kind) || isReceive(a.kind); });
+  });
 }
 
 Action counterpart(const Action& message) {
-  const auto other = [&](std::int32_t hop, ActionKind kind) {
-    return Action{Stage{message.stage.value + hop}, kind, message.microbatch};
-  };
+  const auto other = [&](std::int32_t hop, ActionKind kind) { return Action{Stage{message.stage.value + hop}, kind, message.microbatch}; };
   switch (message.kind) {
     case ActionKind::SendForward: return other(+1, ActionKind::RecvForward);
     case ActionKind::RecvForward: return other(-1, ActionKind::SendForward);

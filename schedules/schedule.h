@@ -13,18 +13,18 @@ namespace pw {
 
 /// What an action does; the letters are those of current torch.distributed.pipelining (`B` is the full backward).
 enum class ActionKind : std::uint8_t {
-  Forward,        ///< F
-  Backward,       ///< B: input and weight gradients together
-  BackwardInput,  ///< I
-  BackwardWeight, ///< W
-  SendForward,    ///< SEND_F: the stage sends its outputs to every later stage on another rank that uses them
-  RecvForward,    ///< RECV_F: the stage waits for its inputs
-  SendBackward,   ///< SEND_B: the stage sends the gradients of its inputs to the stages that produced them
-  RecvBackward,   ///< RECV_B: the stage waits for the gradients of its outputs
-  ReduceGrad,     ///< REDUCE_GRAD
-  Unshard,        ///< UNSHARD
-  Reshard,        ///< RESHARD
-  Idle,           ///< an empty cell of torch's compute-only CSV: says when people see a pause, means nothing to a run
+  Forward,         ///< F
+  Backward,        ///< B: input and weight gradients together
+  BackwardInput,   ///< I
+  BackwardWeight,  ///< W
+  SendForward,     ///< SEND_F: the stage sends its outputs to every later stage on another rank that uses them
+  RecvForward,     ///< RECV_F: the stage waits for its inputs
+  SendBackward,    ///< SEND_B: the stage sends the gradients of its inputs to the stages that produced them
+  RecvBackward,    ///< RECV_B: the stage waits for the gradients of its outputs
+  ReduceGrad,      ///< REDUCE_GRAD
+  Unshard,         ///< UNSHARD
+  Reshard,         ///< RESHARD
+  Idle,            ///< an empty cell of torch's compute-only CSV: says when people see a pause, means nothing to a run
 };
 
 /// One unit of work of one stage on one microbatch. UNSHARD, RESHARD and REDUCE_GRAD belong to the whole stage and
@@ -44,15 +44,10 @@ struct Action {
 inline constexpr Action kIdle{Stage{-1}, ActionKind::Idle, Microbatch{-1}};
 
 [[nodiscard]] constexpr bool isCompute(ActionKind k) {
-  return k == ActionKind::Forward || k == ActionKind::Backward || k == ActionKind::BackwardInput ||
-         k == ActionKind::BackwardWeight;
+  return k == ActionKind::Forward || k == ActionKind::Backward || k == ActionKind::BackwardInput || k == ActionKind::BackwardWeight;
 }
-[[nodiscard]] constexpr bool isSend(ActionKind k) {
-  return k == ActionKind::SendForward || k == ActionKind::SendBackward;
-}
-[[nodiscard]] constexpr bool isReceive(ActionKind k) {
-  return k == ActionKind::RecvForward || k == ActionKind::RecvBackward;
-}
+[[nodiscard]] constexpr bool isSend(ActionKind k) { return k == ActionKind::SendForward || k == ActionKind::SendBackward; }
+[[nodiscard]] constexpr bool isReceive(ActionKind k) { return k == ActionKind::RecvForward || k == ActionKind::RecvBackward; }
 
 /// torch's letters of a kind: `F`, `SEND_B`, ...
 [[nodiscard]] std::string_view letters(ActionKind kind);
@@ -70,7 +65,7 @@ struct Schedule {
   std::string name;
   int microbatches = 0;
   Placement placement;
-  std::vector<std::vector<Action>> rows;    ///< size = number of ranks
+  std::vector<std::vector<Action>> rows;  ///< size = number of ranks
   /// All ranks advance cycle by cycle, with an exchange of messages after each (see `lockstepCycle` in generate.h).
   bool lockstep = false;
 

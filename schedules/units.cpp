@@ -19,9 +19,8 @@ struct Unit {
 };
 
 constexpr std::array kTimes{Unit{"ns", 1}, Unit{"us", 1'000}, Unit{"ms", 1'000'000}, Unit{"s", 1'000'000'000}};
-constexpr std::array kReadSizes{Unit{"B", 1},          Unit{"KB", 1'000},       Unit{"MB", 1'000'000},
-                                Unit{"GB", 1'000'000'000}, Unit{"KiB", 1LL << 10}, Unit{"MiB", 1LL << 20},
-                                Unit{"GiB", 1LL << 30}};
+constexpr std::array kReadSizes{Unit{"B", 1},           Unit{"KB", 1'000},      Unit{"MB", 1'000'000}, Unit{"GB", 1'000'000'000},
+                                Unit{"KiB", 1LL << 10}, Unit{"MiB", 1LL << 20}, Unit{"GiB", 1LL << 30}};
 constexpr std::array kShownSizes{Unit{"B", 1}, Unit{"KiB", 1LL << 10}, Unit{"MiB", 1LL << 20}, Unit{"GiB", 1LL << 30},
                                  Unit{"TiB", 1LL << 40}};
 
@@ -99,8 +98,7 @@ Ns parseDuration(std::string_view text) {
 
 Bytes parseSize(std::string_view text) {
   if (const auto size = parse(text, kReadSizes)) return *size;
-  throw UsageError(
-      fmt::format("\"{}\" is not a size; write a number and B, KB, MB, GB, KiB, MiB or GiB, like 1.5GiB", text));
+  throw UsageError(fmt::format("\"{}\" is not a size; write a number and B, KB, MB, GB, KiB, MiB or GiB, like 1.5GiB", text));
 }
 
 std::string formatDuration(Ns time) { return format(time, kTimes); }

@@ -52,8 +52,8 @@ std::optional<std::string> refusalOfZbH2(const Shape& shape) {
   if (auto refusal = needOneChunk(shape)) return refusal;
   const int least = 2 * shape.ranks - 1;
   if (shape.microbatches >= least) return std::nullopt;
-  return fmt::format("its warmup on {} ranks needs at least {} microbatches, but there are {}; give {}, or take zb-h1", shape.ranks,
-                     least, shape.microbatches, least);
+  return fmt::format("its warmup on {} ranks needs at least {} microbatches, but there are {}; give {}, or take zb-h1", shape.ranks, least,
+                     shape.microbatches, least);
 }
 
 }  // namespace pw::families

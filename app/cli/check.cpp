@@ -4,9 +4,9 @@
 #include <tuple>
 #include <vector>
 
+#include <fmt/format.h>
 #include <CLI/App.hpp>
 #include <CLI/Validators.hpp>
-#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "app/cli/commands.h"
@@ -27,22 +27,32 @@ struct CheckOptions {
 std::vector<Problem> checkPlacement(const Schedule& schedule, const std::string& asked) {
   const Shape shape = shapeOf(schedule);
   const auto misfit = [&](std::string_view needs) {
-    return std::vector<Problem>{{Rank{0}, -1, kIdle, fmt::format("a {} placement has {}, this schedule has {} stages on {} ranks", asked, needs, shape.stages, shape.ranks), Stops::Nothing}};
+    return std::vector<Problem>{
+        {Rank{0}, -1, kIdle,
+         fmt::format("a {} placement has {}, this schedule has {} stages on {} ranks", asked, needs, shape.stages, shape.ranks),
+         Stops::Nothing}};
   };
   if (asked.empty() || asked == "custom") return {};
   if (asked == "v" && shape.stages != 2 * shape.ranks) return misfit("two stages per rank");
   if (asked == "wave" && shape.stages % (2 * shape.ranks) != 0) return misfit("an even number of stages per rank");
   if (asked == "bidirectional" && shape.stages != shape.ranks) return misfit("as many stages as ranks");
-  const Placement wanted = asked == "loop" ? loopPlacement(shape) : asked == "bidirectional" ? bidirectionalPlacement(shape) : wavePlacement(shape);
+  const Placement wanted = asked == "loop"            ? loopPlacement(shape)
+                           : asked == "bidirectional" ? bidirectionalPlacement(shape)
+                                                      : wavePlacement(shape);
   std::vector<Problem> problems;
   for (std::size_t s = 0; s < schedule.placement.stages(); ++s) {
     for (const Microbatch m : {Microbatch{0}, Microbatch{schedule.microbatches - 1}}) {
       const Rank home = schedule.placement.rankOf(Stage{s}, m);
       if (home == wanted.rankOf(Stage{s}, m) || (m.value > 0 && !wanted.bidirectional() && !schedule.placement.bidirectional())) continue;
       const auto& row = schedule.rows[home.index()];
-      const auto at = std::find_if(row.begin(), row.end(), [&](const Action& a) { return a.stage == Stage{s} && a.kind == ActionKind::Forward && a.microbatch == m; });
-      problems.push_back({home, at == row.end() ? -1 : static_cast<int>(at - row.begin()), {Stage{s}, ActionKind::Forward, m},
-                          fmt::format("stage {} is on rank {} for microbatch {}; a {} placement has it on rank {}", s, home.value, m.value, asked, wanted.rankOf(Stage{s}, m).value),
+      const auto at = std::find_if(row.begin(), row.end(), [&](const Action& a) {
+        return a.stage == Stage{s} && a.kind == ActionKind::Forward && a.microbatch == m;
+      });
+      problems.push_back({home,
+                          at == row.end() ? -1 : static_cast<int>(at - row.begin()),
+                          {Stage{s}, ActionKind::Forward, m},
+                          fmt::format("stage {} is on rank {} for microbatch {}; a {} placement has it on rank {}", s, home.value, m.value,
+                                      asked, wanted.rankOf(Stage{s}, m).value),
                           Stops::Nothing});
     }
   }
@@ -64,7 +74,8 @@ int runCheck(const CheckOptions& options) {
   if (!options.sizes.empty()) {
     for (Problem& problem : checkSizes(schedule, readSizes(options.sizes))) problems.push_back(std::move(problem));
   }
-  std::stable_sort(problems.begin(), problems.end(), [](const Problem& a, const Problem& b) { return std::tie(a.rank, a.position) < std::tie(b.rank, b.position); });
+  std::stable_sort(problems.begin(), problems.end(),
+                   [](const Problem& a, const Problem& b) { return std::tie(a.rank, a.position) < std::tie(b.rank, b.position); });
   if (options.json) {
     print(versioned(problemsJson(schedule, problems)) + "\n");
     return problems.empty() ? kYes : kNo;
@@ -79,7 +90,9 @@ int runCheck(const CheckOptions& options) {
   }
   const bool runsAnywhere = std::all_of(problems.begin(), problems.end(), [](const Problem& p) { return p.stops == Stops::Nothing; });
   const std::string count = counted(static_cast<std::int64_t>(problems.size()), "problem");
-  print((stops(problems) ? count + "; it cannot run" : count + (runsAnywhere ? "; it can run" : "; it can run only where sends are buffered, as they are here")) + "\n\n" + problemsText(problems));
+  print((stops(problems) ? count + "; it cannot run"
+                         : count + (runsAnywhere ? "; it can run" : "; it can run only where sends are buffered, as they are here")) +
+        "\n\n" + problemsText(problems));
   return kNo;
 }
 
@@ -88,11 +101,16 @@ int runCheck(const CheckOptions& options) {
 Command addCheck(CLI::App& app) {
   auto options = std::make_shared<CheckOptions>();
   CLI::App* command = app.add_subcommand("check", "Is a schedule complete, well ordered and free of deadlock?");
-  command->add_option("F.csv", options->file, "Schedule in torch's CSV: a row per rank, cells such as 0F1 or 2SEND_B0")->option_text(" ")->required();
+  command->add_option("F.csv", options->file, "Schedule in torch's CSV: a row per rank, cells such as 0F1 or 2SEND_B0")
+      ->option_text(" ")
+      ->required();
   command->add_option("--placement", options->placement, "Where its stages should stand; a stage elsewhere is a problem")
       ->option_text("loop|v|wave|bidirectional|custom")
       ->check(CLI::IsMember({"loop", "v", "wave", "bidirectional", "custom"}));
-  command->add_option("--sizes", options->sizes, R"(What stages say they send and expect: {"sends": [bytes of each stage], "receives": [...]})")->type_name("F.json");
+  command
+      ->add_option("--sizes", options->sizes,
+                   R"(What stages say they send and expect: {"sends": [bytes of each stage], "receives": [...]})")
+      ->type_name("F.json");
   declareLetters(*command, options->letters);
   command->add_flag("--json", options->json, "One JSON document on stdout");
   command->footer(

@@ -5,9 +5,9 @@
 #include <utility>
 #include <vector>
 
+#include <fmt/format.h>
 #include <CLI/App.hpp>
 #include <CLI/Validators.hpp>
-#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "app/cli/commands.h"
@@ -16,11 +16,11 @@
 #include "backends/store/run_store.h"
 #include "schedules/error.h"
 #include "schedules/units.h"
-#include "simulator/report/json_fields.h"
-#include "simulator/text/json_text.h"
-#include "simulator/report/metrics.h"
 #include "simulator/report/compare.h"
+#include "simulator/report/json_fields.h"
+#include "simulator/report/metrics.h"
 #include "simulator/step/replay.h"
+#include "simulator/text/json_text.h"
 
 namespace pw::cli {
 namespace {
@@ -38,8 +38,8 @@ struct CompareOptions {
 struct Pair {
   const Trace* before = nullptr;
   const Trace* after = nullptr;
-  std::string beforeName, afterName;   ///< column heads
-  std::string beforeTitle, afterTitle; ///< above the timelines
+  std::string beforeName, afterName;    ///< column heads
+  std::string beforeTitle, afterTitle;  ///< above the timelines
 };
 
 std::string errorOf(Ns before, Ns after) {
@@ -74,21 +74,25 @@ void printDrawn(const Pair& pair) {
 
 std::string textOf(const Comparison& comparison, const Pair& pair) {
   std::string text = "\n" + table({{"", pair.beforeName, pair.afterName, "error"},
-                 {"makespan", formatDuration(comparison.predictedMakespan), formatDuration(comparison.measuredMakespan), signedPercent(comparison.makespanError)},
-                 {"step", formatDuration(comparison.predictedStep), formatDuration(comparison.measuredStep), signedPercent(comparison.stepError)}});
+                                   {"makespan", formatDuration(comparison.predictedMakespan), formatDuration(comparison.measuredMakespan),
+                                    signedPercent(comparison.makespanError)},
+                                   {"step", formatDuration(comparison.predictedStep), formatDuration(comparison.measuredStep),
+                                    signedPercent(comparison.stepError)}});
   text += fmt::format("\nActions start {} of the makespan away from where they were {} on average", percent(comparison.actionError),
                       pair.beforeName == "predicted" ? "predicted" : "in " + pair.beforeName);
   text += fmt::format(" ({} matched{}).\n", counted(comparison.matched, "action"),
                       comparison.unmatched > 0 ? fmt::format(", {} found in one only", comparison.unmatched) : "");
   text += "Where the difference comes from, summed over the step:\n";
-  for (const auto& [title, groups] : {std::pair{"kind", &comparison.byKind}, {"stage", &comparison.byStage}, {"rank", &comparison.byRank}}) {
+  for (const auto& [title, groups] :
+       {std::pair{"kind", &comparison.byKind}, {"stage", &comparison.byStage}, {"rank", &comparison.byRank}}) {
     if (!groups->empty()) text += "\n" + groupTable(title, *groups, pair);
   }
   text += "\nA measured message (SEND) ends when its receiver takes it; what it really delays is counted as WAIT.\n";
   return text;
 }
 
-std::string documentOf(const Comparison& comparison, const RunRecord& run, const StepRecord& step, const RunRecord* with, const StepRecord* withStep) {
+std::string documentOf(const Comparison& comparison, const RunRecord& run, const StepRecord& step, const RunRecord* with,
+                       const StepRecord* withStep) {
   auto document = ownJson(comparisonJson(comparison));
   document["run_id"] = run.id.value;
   document["step"] = step.step;
@@ -99,7 +103,8 @@ std::string documentOf(const Comparison& comparison, const RunRecord& run, const
   return document.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }
 
-/// What the step would have taken with its measured compute durations and an engine that adds nothing; nothing where the run has another plan.
+/// What the step would have taken with its measured compute durations and an engine that adds nothing; nothing where the run has another
+/// plan.
 std::optional<Ns> replayedMakespan(const RunRecord& run, const StepRecord& step) {
   try {
     return measure(replay(run.plan.schedule, run.plan.costs, step.measured)).makespan;
@@ -109,7 +114,8 @@ std::optional<Ns> replayedMakespan(const RunRecord& run, const StepRecord& step)
 }
 
 std::string titleOf(const RunRecord& run, const StepRecord& step) {
-  const std::string which = run.steps.size() == 1 ? "its only step" : fmt::format("step {}, the median of {} after warm-up", step.step, run.steps.size() - 1);
+  const std::string which =
+      run.steps.size() == 1 ? "its only step" : fmt::format("step {}, the median of {} after warm-up", step.step, run.steps.size() - 1);
   return fmt::format("run {}: {}, {}, {}, {}", run.id.value, run.plan.modelName, run.plan.schedule.name, run.backend, which);
 }
 
@@ -132,15 +138,16 @@ int runCompare(const CompareOptions& options) {
     printDrawn(pair);
     print(textOf(comparison, pair));
     if (replayed) {
-      print(fmt::format("Simulated with the measured compute durations the makespan is {}: running it took {} beyond computing and predicted messages.\n", formatDuration(*replayed),
-                        errorOf(*replayed, comparison.measuredMakespan)));
+      print(fmt::format(
+          "Simulated with the measured compute durations the makespan is {}: running it took {} beyond computing and predicted messages.\n",
+          formatDuration(*replayed), errorOf(*replayed, comparison.measuredMakespan)));
     }
     return kYes;
   }
   const RunRecord with = store.load(idOf(options.with));
   const StepRecord& withStep = medianStep(with);
   const Comparison comparison = compare(step.measured, withStep.measured);
-  const Pair pair{&step.measured,        &withStep.measured, fmt::format("run {}", run.id.value), fmt::format("run {}", with.id.value),
+  const Pair pair{&step.measured,     &withStep.measured,     fmt::format("run {}", run.id.value), fmt::format("run {}", with.id.value),
                   titleOf(run, step), titleOf(with, withStep)};
   if (!options.json) printDrawn(pair);
   print(options.json ? versioned(documentOf(comparison, run, step, &with, &withStep)) : textOf(comparison, pair));
@@ -154,7 +161,9 @@ Command addCompare(CLI::App& app) {
   CLI::App* command = app.add_subcommand("compare", "Predicted against measured: how wrong, and where it comes from");
   command->add_option("--store", options->store, "File that `pipewright run --store` wrote")->option_text("F.db (required)")->required();
   command->add_option("--run", options->run, "Run to compare; the newest without it")->option_text("ID")->check(wholeFrom(1, kMostRuns));
-  command->add_option("--with", options->with, "Another run to compare it with, instead of its prediction")->option_text("ID")->check(wholeFrom(1, kMostRuns));
+  command->add_option("--with", options->with, "Another run to compare it with, instead of its prediction")
+      ->option_text("ID")
+      ->check(wholeFrom(1, kMostRuns));
   command->add_flag("--json", options->json, "One JSON document on stdout");
   command->footer(
       "Examples:\n"

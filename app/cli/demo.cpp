@@ -35,10 +35,10 @@ int show(const std::vector<std::string>& arguments) {
   for (std::string& word : words) argv.push_back(word.data());
   argv.push_back(nullptr);
   pid_t child = 0;
-  if (posix_spawn(&child, argv[0], nullptr, nullptr, argv.data(), environ) != 0) throw Error("The demo cannot start " + words[0] + "; check that it may be executed.");
+  if (posix_spawn(&child, argv[0], nullptr, nullptr, argv.data(), environ) != 0)
+    throw Error("The demo cannot start " + words[0] + "; check that it may be executed.");
   int status = 0;
-  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {
-  }
+  while (waitpid(child, &status, 0) < 0 && errno == EINTR) {}
   return WIFEXITED(status) ? WEXITSTATUS(status) : kNo;
 }
 
@@ -46,12 +46,14 @@ int run(const Options& o) {
   const std::string model = o.model.empty() ? (fs::path(resourceFolder()) / "models" / "gpt_small.pt2").string() : o.model;
   std::error_code problem;
   fs::create_directories(o.folder, problem);
-  if (!isFolder(o.folder)) throw UsageError(fmt::format("cannot make the folder {} ({}); give another one with --out", o.folder, problem.message()));
+  if (!isFolder(o.folder))
+    throw UsageError(fmt::format("cannot make the folder {} ({}); give another one with --out", o.folder, problem.message()));
   const std::string plan = (fs::path(o.folder) / "plan.json").string();
   const std::string store = (fs::path(o.folder) / "runs.db").string();
   const std::vector<std::vector<std::string>> calls{
       {"inspect", model, "--depth", "1"},
-      {"plan", model, "--ranks", std::to_string(o.ranks), "--microbatches", std::to_string(o.microbatches), "--schedule", o.schedule, "--out", plan},
+      {"plan", model, "--ranks", std::to_string(o.ranks), "--microbatches", std::to_string(o.microbatches), "--schedule", o.schedule,
+       "--out", plan},
       {"run", plan, "--steps", std::to_string(o.steps), "--store", store, "--verify"},
       {"compare", "--store", store},
       {"runs", "--store", store},
@@ -73,9 +75,10 @@ Command addDemo(CLI::App& app) {
   sub->add_option("--schedule", o->schedule, "gpipe, 1f1b")->option_text("NAME");
   sub->add_option("--steps", o->steps, "Training steps")->check(wholeFrom(1, 100000))->option_text("N");
   sub->add_option("--out", o->folder, "Folder for plan and run store")->option_text("FOLDER");
-  sub->footer("\nExamples:\n"
-              "  pipewright demo\n"
-              "  pipewright demo --model gpt.pt2 --ranks 4 --schedule gpipe");
+  sub->footer(
+      "\nExamples:\n"
+      "  pipewright demo\n"
+      "  pipewright demo --model gpt.pt2 --ranks 4 --schedule gpipe");
   return [o] { return run(*o); };
 }
 

@@ -13,8 +13,8 @@
 #include <string_view>
 #include <vector>
 
-#include <CLI/App.hpp>
 #include <fmt/format.h>
+#include <CLI/App.hpp>
 #include <nlohmann/json.hpp>
 
 #include "app/cli/commands.h"
@@ -33,9 +33,9 @@ using Json = nlohmann::ordered_json;
 
 /// This machine's processors and memory, and how much of them this process may use.
 struct Host {
-  Machine machine;      ///< its `cores` are those that are usable
+  Machine machine;  ///< its `cores` are those that are usable
   int allCores = 0;
-  int numaNodes = 0;    ///< 0: not known
+  int numaNodes = 0;                                     ///< 0: not known
   Bytes memory = 0, allMemory = 0, availableMemory = 0;  ///< `memory`: what may be used of all
 };
 
@@ -58,8 +58,8 @@ struct Found {
   GpuInventory gpus;
   std::vector<Module> modules;
   std::vector<Transport> transports;
-  std::optional<std::map<int, GpuRates>> rates;            ///< by Gpu::index, of those that can be used; nothing: not measured
-  std::map<std::pair<int, int>, GpuLinkRate> linkRates;    ///< by Gpu::index of sender and receiver
+  std::optional<std::map<int, GpuRates>> rates;          ///< by Gpu::index, of those that can be used; nothing: not measured
+  std::map<std::pair<int, int>, GpuLinkRate> linkRates;  ///< by Gpu::index of sender and receiver
 };
 
 /// Number after `name:` in /proc/meminfo [kB], in bytes.
@@ -94,7 +94,8 @@ Host thisHost() {
   for (const fs::path& folder : controlGroups()) {
     double quota = 0, period = 0;
     std::ifstream cpu(folder / "cpu.max"), memory(folder / "memory.max");  // a word, "max", where there is no limit
-    if (cpu >> quota >> period && period > 0) host.machine.cores = std::min(host.machine.cores, std::max(1, static_cast<int>(quota / period)));
+    if (cpu >> quota >> period && period > 0)
+      host.machine.cores = std::min(host.machine.cores, std::max(1, static_cast<int>(quota / period)));
     Bytes limit = 0;
     if (memory >> limit) host.memory = std::min(host.memory, limit);
   }
@@ -133,22 +134,25 @@ Transport nccl(const GpuInventory& found, bool hasTorch, bool hasCuda) {
     nccl.note = "libpw_cuda.so is not beside the program; ./dev build makes it where nvcc and PyTorch's CUDA wheel are";
   } else {
     nccl.available = true;
-    nccl.note = usable == 1 ? "1 GPU; several ranks share it, which rehearses a plan and is no faster"
-                            : fmt::format("{} GPUs, one for each rank; more ranks share them, which rehearses a plan and is no faster", usable);
+    nccl.note = usable == 1
+                    ? "1 GPU; several ranks share it, which rehearses a plan and is no faster"
+                    : fmt::format("{} GPUs, one for each rank; more ranks share them, which rehearses a plan and is no faster", usable);
   }
   return nccl;
 }
 
 std::vector<Transport> transportsOf(const GpuInventory& gpus, const std::vector<Module>& modules) {
-  const auto has = [&](const std::string& file) { return std::ranges::any_of(modules, [&](const Module& m) { return m.name == file && !m.path.empty(); }); };
+  const auto has = [&](const std::string& file) {
+    return std::ranges::any_of(modules, [&](const Module& m) { return m.name == file && !m.path.empty(); });
+  };
   const auto needing = [&](const char* name, const std::vector<std::string>& files, const char* note) {
     for (const std::string& file : files) {
       if (!has(file)) return Transport{name, false, file + " is not beside the program; build it with ./dev build"};
     }
     return Transport{name, true, note};
   };
-  return {needing("ucx", {"libpw_torch.so", "libpw_ucx.so"}, "the default: shared memory, RDMA, TCP"), needing("gloo", {"libpw_torch.so"}, "TCP"),
-          nccl(gpus, has("libpw_torch.so"), has("libpw_cuda.so"))};
+  return {needing("ucx", {"libpw_torch.so", "libpw_ucx.so"}, "the default: shared memory, RDMA, TCP"),
+          needing("gloo", {"libpw_torch.so"}, "TCP"), nccl(gpus, has("libpw_torch.so"), has("libpw_cuda.so"))};
 }
 
 Found look() {
@@ -282,7 +286,8 @@ std::string linkRateText(const std::map<std::pair<int, int>, GpuLinkRate>& rates
   rows[0][0] = "from \\ to";
   for (const auto& [gpu, place] : places) rows[0][place] = rows[place][0] = fmt::format("GPU {}", gpu);
   for (const auto& [pair, rate] : rates) {
-    rows[places.at(pair.first)][places.at(pair.second)] = fmt::format("{:.1f} GB/s, {}", rate.bytesPerSecond * 1e-9, formatDuration(rate.latency));
+    rows[places.at(pair.first)][places.at(pair.second)] =
+        fmt::format("{:.1f} GB/s, {}", rate.bytesPerSecond * 1e-9, formatDuration(rate.latency));
   }
   return table(rows) + "Measured: large copies from one GPU's memory to another's, and what one of 8 bytes takes.\n";
 }
@@ -292,10 +297,13 @@ std::string rateText(const std::map<int, GpuRates>& rates) {
   const auto giga = [](double rate) { return fmt::format("{:.1f} GB/s", rate * 1e-9); };
   std::vector<std::vector<std::string>> rows{{"GPU", "bf16", "TF32", "float32", "memory", "from host", "to host", "launch"}};
   for (const auto& [gpu, r] : rates) {
-    rows.push_back({fmt::format("{}", gpu), tera(r.matmulFlopsPerSecond), tera(r.tf32FlopsPerSecond), tera(r.floatFlopsPerSecond), giga(r.copyBytesPerSecond),
-                    giga(r.hostToDeviceBytesPerSecond), giga(r.deviceToHostBytesPerSecond), formatDuration(r.launch)});
+    rows.push_back({fmt::format("{}", gpu), tera(r.matmulFlopsPerSecond), tera(r.tf32FlopsPerSecond), tera(r.floatFlopsPerSecond),
+                    giga(r.copyBytesPerSecond), giga(r.hostToDeviceBytesPerSecond), giga(r.deviceToHostBytesPerSecond),
+                    formatDuration(r.launch)});
   }
-  return table(rows) + "Measured: matrix products; memory read and written together; pinned memory of the host; launches of an empty kernel, back to back.\n";
+  return table(rows) +
+         "Measured: matrix products; memory read and written together; pinned memory of the host; launches of an empty kernel, back to "
+         "back.\n";
 }
 
 std::string textOf(const Found& found) {
@@ -372,15 +380,20 @@ std::string documentOf(const Found& found) {
             {"modules", Json::array()}};
   for (const Gpu& gpu : found.gpus.gpus) {
     json["gpus"].push_back(gpuJson(gpu));
-    if (found.rates) json["gpus"].back()["measured"] = found.rates->contains(gpu.index) ? rateJson(found.rates->at(gpu.index)) : Json(nullptr);
+    if (found.rates)
+      json["gpus"].back()["measured"] = found.rates->contains(gpu.index) ? rateJson(found.rates->at(gpu.index)) : Json(nullptr);
   }
   for (const GpuLink& link : found.gpus.links) {
-    json["links"].push_back(
-        {{"first", link.first}, {"second", link.second}, {"path", name(link.path)}, {"nvlinks", link.nvLinks}, {"peer_access", orNull(link.peerAccess)}});
+    json["links"].push_back({{"first", link.first},
+                             {"second", link.second},
+                             {"path", name(link.path)},
+                             {"nvlinks", link.nvLinks},
+                             {"peer_access", orNull(link.peerAccess)}});
     if (found.rates) json["links"].back()["measured"] = linkRateJson(found, link);
   }
   for (const Transport& t : found.transports) json["backends"].push_back({{"name", t.name}, {"available", t.available}, {"note", t.note}});
-  for (const Module& m : found.modules) json["modules"].push_back({{"file", m.name}, {"path", m.path.empty() ? Json(nullptr) : Json(m.path)}});
+  for (const Module& m : found.modules)
+    json["modules"].push_back({{"file", m.name}, {"path", m.path.empty() ? Json(nullptr) : Json(m.path)}});
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 

@@ -6,22 +6,22 @@
 #include <utility>
 #include <vector>
 
+#include <fmt/format.h>
 #include <CLI/App.hpp>
 #include <CLI/Validators.hpp>
-#include <fmt/format.h>
 
 #include "app/cli/commands.h"
 #include "app/cli/numbers.h"
 #include "app/cli/output.h"
 #include "backends/resources/resources.h"
-#include "backends/store/run_store.h"
 #include "backends/resources/torch_export.h"
+#include "backends/store/run_store.h"
 #include "backends/traces/import.h"
 #include "schedules/error.h"
 #include "schedules/units.h"
 #include "simulator/plan/plan.h"
-#include "simulator/step/simulate.h"
 #include "simulator/report/svg.h"
+#include "simulator/step/simulate.h"
 #include "simulator/trace/trace_csv.h"
 
 namespace pw::cli {
@@ -32,8 +32,8 @@ namespace fs = std::filesystem;
 struct ExportOptions {
   std::string plan, store, to, out, progressStyle;
   std::vector<std::string> traces;
-  int run = 0;     ///< 0: the newest
-  int step = -1;   ///< −1: the one that stands for the run
+  int run = 0;    ///< 0: the newest
+  int step = -1;  ///< −1: the one that stands for the run
   bool predicted = false;
 };
 
@@ -71,7 +71,9 @@ Material fromStore(const ExportOptions& o) {
   const StepRecord* step = nullptr;
   if (o.step >= 0) {
     const auto found = std::find_if(run.steps.begin(), run.steps.end(), [&](const StepRecord& s) { return s.step == o.step; });
-    if (found == run.steps.end()) throw UsageError(fmt::format("run {} of {} has no step {}; it has {}", run.id.value, o.store, o.step, counted(static_cast<std::int64_t>(run.steps.size()), "step")));
+    if (found == run.steps.end())
+      throw UsageError(fmt::format("run {} of {} has no step {}; it has {}", run.id.value, o.store, o.step,
+                                   counted(static_cast<std::int64_t>(run.steps.size()), "step")));
     step = &*found;
   } else {
     step = &medianStep(run);
@@ -97,12 +99,15 @@ Material fromTrace(const ExportOptions& o) {
   }
   const std::size_t count = material.traces.size();
   if (o.step >= 0) {
-    if (o.step < 1 || static_cast<std::size_t>(o.step) > count) throw UsageError(fmt::format("--step {} is none of the {} of {}; they count from 1", o.step, counted(static_cast<std::int64_t>(count), "step"), imported->title));
+    if (o.step < 1 || static_cast<std::size_t>(o.step) > count)
+      throw UsageError(fmt::format("--step {} is none of the {} of {}; they count from 1", o.step,
+                                   counted(static_cast<std::int64_t>(count), "step"), imported->title));
     material.chosen = static_cast<std::size_t>(o.step) - 1;
   } else if (count > 1) {  // the median of those after the first, which warms up
     std::vector<std::size_t> order;
     for (std::size_t i = 1; i < count; ++i) order.push_back(i);
-    std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return endOf(material.traces[a]) < endOf(material.traces[b]); });
+    std::stable_sort(order.begin(), order.end(),
+                     [&](std::size_t a, std::size_t b) { return endOf(material.traces[a]) < endOf(material.traces[b]); });
     material.chosen = order[(order.size() - 1) / 2];
   }
   material.title = fmt::format("{}, {}", imported->title, material.names[material.chosen]);
@@ -128,7 +133,9 @@ int exportTrace(const ExportOptions& o) {
     return kYes;
   }
   writeFile(o.out, text);
-  print(fmt::format("{}: {}, {}, {}\n", o.out, material.title, counted(static_cast<std::int64_t>(material.traces[material.chosen].spans.size()), "span"), formatSize(static_cast<Bytes>(text.size()))));
+  print(fmt::format("{}: {}, {}, {}\n", o.out, material.title,
+                    counted(static_cast<std::int64_t>(material.traces[material.chosen].spans.size()), "span"),
+                    formatSize(static_cast<Bytes>(text.size()))));
   return kYes;
 }
 
@@ -137,7 +144,8 @@ int exportForTorch(const ExportOptions& o) {
   if (o.out.empty()) throw UsageError("--to torch writes several files; give their folder with --out DIR");
   const Plan plan = parsePlan(readFile(o.plan), o.plan);
   const std::vector<std::string> notes = writeTorchPlan(plan, loadModel(plan.modelFiles), o.out);
-  print(fmt::format("{} for torch.distributed.pipelining; run it where torch 2.11 is:\n  torchrun --nproc-per-node {} {}\n", plan.modelName, worldSize(plan), (fs::path(o.out) / "run.py").string()));
+  print(fmt::format("{} for torch.distributed.pipelining; run it where torch 2.11 is:\n  torchrun --nproc-per-node {} {}\n", plan.modelName,
+                    worldSize(plan), (fs::path(o.out) / "run.py").string()));
   for (const std::string& note : notes) print(note + "\n");
   return kYes;
 }
@@ -159,10 +167,23 @@ Command addExport(CLI::App& app) {
   command->add_option("PLAN.json", options->plan, "Plan: to run with torch, or its prediction as a trace")->option_text(" ");
   command->add_option("--store", options->store, "File that `pipewright run --store` wrote")->option_text("F.db");
   command->add_option("--run", options->run, "Run of the store; the newest without it")->check(wholeFrom(1, 1 << 30))->option_text("ID");
-  command->add_option("--trace", options->traces, "A trace of torch.profiler, of Primus, or of this program; a file for each rank, or their folder")->type_name("F")->expected(1)->take_all()->allow_extra_args(false);
-  command->add_option("--step", options->step, "Which step: its number in the run, or its place in a trace, from 1; without it the median after the first")->check(wholeFrom(0, 1 << 30))->option_text("N");
+  command
+      ->add_option("--trace", options->traces,
+                   "A trace of torch.profiler, of Primus, or of this program; a file for each rank, or their folder")
+      ->type_name("F")
+      ->expected(1)
+      ->take_all()
+      ->allow_extra_args(false);
+  command
+      ->add_option("--step", options->step,
+                   "Which step: its number in the run, or its place in a trace, from 1; without it the median after the first")
+      ->check(wholeFrom(0, 1 << 30))
+      ->option_text("N");
   command->add_flag("--predicted", options->predicted, "Of a run its prediction only");
-  command->add_option("--to", options->to, "torch: a schedule, split points and a script; chrome: for Perfetto, all steps; csv: a line for each span; svg: a drawing")
+  command
+      ->add_option(
+          "--to", options->to,
+          "torch: a schedule, split points and a script; chrome: for Perfetto, all steps; csv: a line for each span; svg: a drawing")
       ->option_text("torch|chrome|csv|svg (required)")
       ->required()
       ->check(CLI::IsMember({"torch", "chrome", "csv", "svg"}));

@@ -10,10 +10,10 @@
 #include <utility>
 #include <vector>
 
-#include <CLI/App.hpp>
-#include <CLI/Validators.hpp>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <CLI/App.hpp>
+#include <CLI/Validators.hpp>
 #include <nlohmann/json.hpp>
 
 #include "app/cli/commands.h"
@@ -29,27 +29,27 @@
 #include "engine/trial.h"
 #include "schedules/error.h"
 #include "schedules/units.h"
-#include "simulator/text/json_text.h"
 #include "simulator/model/batch.h"
 #include "simulator/model/loss_count.h"
 #include "simulator/plan/module_tree.h"
 #include "simulator/plan/partition.h"
-#include "simulator/plan/split.h"
 #include "simulator/plan/planner.h"
+#include "simulator/plan/split.h"
+#include "simulator/text/json_text.h"
 
 namespace pw::cli {
 namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr int kDefaultDepth = 3;   ///< of a transformer: the layers, their attention and MLP, and the matrices in these
+constexpr int kDefaultDepth = 3;  ///< of a transformer: the layers, their attention and MLP, and the matrices in these
 constexpr int kMostDepth = 1000;
 constexpr unsigned kMostThreads = 16;  ///< of a trial, whose batch is small
-constexpr int kPage = 20;          ///< split points listed where no depth was asked for
+constexpr int kPage = 20;              ///< split points listed where no depth was asked for
 
 struct InspectOptions {
   std::vector<std::string> models;
-  std::optional<int> depth;  ///< nothing: as deep as fits, see below
+  std::optional<int> depth;     ///< nothing: as deep as fits, see below
   std::int64_t microbatch = 0;  ///< 0: as exported
   std::vector<std::string> libraries;
   bool report = false, tries = false, json = false;
@@ -226,8 +226,11 @@ std::string splitText(const Inspection& shown, int depth) {
 
 std::string reportText(const Inspection& shown) {
   const bool blocked = std::any_of(shown.findings.begin(), shown.findings.end(), [](const Finding& f) { return f.kind == "unsupported"; });
-  std::string text = fmt::format("Can be split: {}.\n", blocked ? "no, an operator cannot be run here" : shown.splits.empty() ? "no" : "yes");
-  text += fmt::format("Can be microbatched: {}.\n", batchSymbol(shown.graph).empty() ? fmt::format("in pieces of {} only", shown.microbatch) : "yes, in any size");
+  std::string text = fmt::format("Can be split: {}.\n", blocked                ? "no, an operator cannot be run here"
+                                                        : shown.splits.empty() ? "no"
+                                                                               : "yes");
+  text += fmt::format("Can be microbatched: {}.\n",
+                      batchSymbol(shown.graph).empty() ? fmt::format("in pieces of {} only", shown.microbatch) : "yes, in any size");
   text += fmt::format("Gives the same with any microbatch size: {}.\n", splitVerdict(shown.findings, shown.trials).sentence);
   for (const Trial& trial : shown.trials) text += trialText(trial);
   if (!shown.askedTorch) text += "LibTorch is not here to ask: operators were judged by their names.\n";
@@ -273,7 +276,12 @@ Json differenceJson(const TrialDifference& difference) {
 
 Json trialJson(const Trial& trial) {
   if (!trial.refused.empty()) return {{"refused", trial.refused}};
-  Json json{{"batch", trial.batch}, {"loss", trial.loss}, {"loss_count", trial.lossCount}, {"ignored_targets", trial.ignoredTargets}, {"switched_off", trial.switchedOff}, {"random", trial.random}};
+  Json json{{"batch", trial.batch},
+            {"loss", trial.loss},
+            {"loss_count", trial.lossCount},
+            {"ignored_targets", trial.ignoredTargets},
+            {"switched_off", trial.switchedOff},
+            {"random", trial.random}};
   json["same_results"] = trial.sameResults();
   json["same_buffers"] = trial.sameBuffers();
   json["steps"] = Json::array();
@@ -294,8 +302,12 @@ Json trialJson(const Trial& trial) {
 std::string documentOf(const Inspection& shown, const InspectOptions& options) {
   const ModelGraph& graph = shown.graph;
   const Bindings bindings = bindBatch(graph, shown.microbatch);
-  Json json{{"model", graph.name}, {"files", graph.files}, {"weights", hasWeights(graph)}, {"symbolic_batch", !batchSymbol(graph).empty()},
-            {"exported_batch", exportedBatch(graph)}, {"microbatch", shown.microbatch}};
+  Json json{{"model", graph.name},
+            {"files", graph.files},
+            {"weights", hasWeights(graph)},
+            {"symbolic_batch", !batchSymbol(graph).empty()},
+            {"exported_batch", exportedBatch(graph)},
+            {"microbatch", shown.microbatch}};
   json["trace_check"] = ownJson(toJson(shown.exported));
   for (const auto& [key, values] : {std::pair{"inputs", &graph.inputs}, {"outputs", &graph.outputs}}) {
     json[key] = Json::array();
@@ -317,7 +329,8 @@ std::string documentOf(const Inspection& shown, const InspectOptions& options) {
   }
   if (options.report) {
     const SplitVerdict verdict = splitVerdict(shown.findings, shown.trials);
-    json["verdict"] = {{"same", name(verdict.same)}, {"random", verdict.draws}, {"disagrees", verdict.disagrees}, {"sentence", verdict.sentence}};
+    json["verdict"] = {
+        {"same", name(verdict.same)}, {"random", verdict.draws}, {"disagrees", verdict.disagrees}, {"sentence", verdict.sentence}};
     json["report"] = Json::array();
     for (const Finding& finding : shown.findings) {
       json["report"].push_back({{"kind", finding.kind},
@@ -339,9 +352,12 @@ int runInspect(const InspectOptions& options) {
     return kYes;
   }
   const int depth = options.depth.value_or(kDefaultDepth);
-  std::string text = headText(shown, options.models) + "\n" + treeText(shown.modules, depth) + incompleteLine(shown.notCounted, false) + "\n" + splitText(shown, options.depth.value_or(splitDepth(shown)));
-  if (options.report) text += "\n" + reportText(shown);
-  else if (options.tries) text += "\n";
+  std::string text = headText(shown, options.models) + "\n" + treeText(shown.modules, depth) + incompleteLine(shown.notCounted, false) +
+                     "\n" + splitText(shown, options.depth.value_or(splitDepth(shown)));
+  if (options.report)
+    text += "\n" + reportText(shown);
+  else if (options.tries)
+    text += "\n";
   for (const Trial& trial : shown.trials) text += options.report ? "" : trialText(trial);
   print(text);
   return kYes;
@@ -355,14 +371,17 @@ Command addInspect(CLI::App& app) {
   command->add_option("MODEL.pt2", options->models, "torch.export archive; several when each stage was exported on its own")
       ->option_text(" ")
       ->required();
-  const std::string depthHelp = fmt::format("Modules and split points down to this depth; modules to {} without it (JSON: all)", kDefaultDepth);
+  const std::string depthHelp =
+      fmt::format("Modules and split points down to this depth; modules to {} without it (JSON: all)", kDefaultDepth);
   command->add_option("--depth", options->depth, depthHelp)->option_text("N")->check(wholeFrom(0, kMostDepth));
   command->add_option("--microbatch", options->microbatch, "Samples for FLOPs and activations; as exported without it")
       ->option_text("B")
       ->check(wholeFrom(1, 1 << 30));
   addLibraryOption(*command, options->libraries);
   command->add_flag("--report", options->report, "Can it be split and microbatched, and what would change its meaning?");
-  command->add_flag("--try", options->tries, "Train one step on a random batch in 1, 2 and 4 microbatches (loads LibTorch) and compare loss, outputs, gradients, buffers");
+  command->add_flag(
+      "--try", options->tries,
+      "Train one step on a random batch in 1, 2 and 4 microbatches (loads LibTorch) and compare loss, outputs, gradients, buffers");
   command->add_flag("--json", options->json, "One JSON document on stdout");
   command->footer(
       "Examples:\n"

@@ -10,11 +10,11 @@
 #include <system_error>
 #include <vector>
 
+#include <fmt/format.h>
 #include <CLI/App.hpp>
 #include <CLI/Config.hpp>
 #include <CLI/Formatter.hpp>
 #include <CLI/Option.hpp>
-#include <fmt/format.h>
 
 #include "app/cli/commands.h"
 #include "app/cli/numbers.h"
@@ -111,14 +111,17 @@ std::string explain(const CLI::App& app, const CLI::ParseError& problem) {
   }
   const std::string text = problem.what();
   const std::size_t colon = std::min(text.find(": "), text.size());  // after the option's name
-  if (dynamic_cast<const CLI::RequiredError*>(&problem) != nullptr) return fmt::format("{}; {}", replaced(text, "is required", "is missing"), help);
-  if (dynamic_cast<const CLI::ArgumentMismatch*>(&problem) != nullptr && text.find("received") != std::string::npos && text.find("received 0") == std::string::npos) {
+  if (dynamic_cast<const CLI::RequiredError*>(&problem) != nullptr)
+    return fmt::format("{}; {}", replaced(text, "is required", "is missing"), help);
+  if (dynamic_cast<const CLI::ArgumentMismatch*>(&problem) != nullptr && text.find("received") != std::string::npos &&
+      text.find("received 0") == std::string::npos) {
     return fmt::format("{} was given more than once; {}", text.substr(0, colon), help);
   }
   if (dynamic_cast<const CLI::ArgumentMismatch*>(&problem) != nullptr && text.find("required") != std::string::npos) {
     return fmt::format("{} needs a value; {}", text.substr(0, colon), help);
   }
-  if (dynamic_cast<const CLI::ConversionError*>(&problem) != nullptr) return fmt::format("{} is no number; {}", replaced(text, "Could not convert: ", ""), help);
+  if (dynamic_cast<const CLI::ConversionError*>(&problem) != nullptr)
+    return fmt::format("{} is no number; {}", replaced(text, "Could not convert: ", ""), help);
   return fmt::format("{}; {}", text, help);
 }
 

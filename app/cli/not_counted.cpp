@@ -13,8 +13,9 @@ std::string notCountedJson(const std::vector<NotCounted>& list) {
 
 std::string incompleteLine(const std::vector<NotCounted>& list, bool estimated) {
   if (list.empty()) return {};
-  return fmt::format("\n{}: {}\n", words(list), estimated ? "the times above are estimated without these and are incomplete; measure a profile to know them"
-                                                          : "FLOPs leave these out; measured times do not");
+  return fmt::format("\n{}: {}\n", words(list),
+                     estimated ? "the times above are estimated without these and are incomplete; measure a profile to know them"
+                               : "FLOPs leave these out; measured times do not");
 }
 
 }  // namespace pw::cli

@@ -7,8 +7,8 @@
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
-#include <cstdio>
 #include <cmath>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <filesystem>
@@ -23,12 +23,13 @@
 namespace pw::cli {
 namespace {
 
-constexpr int kColumns = 100;    ///< of output that goes to no terminal
-constexpr int kFewest = 40;      ///< narrower terminals wrap: no table or timeline would be readable
+constexpr int kColumns = 100;  ///< of output that goes to no terminal
+constexpr int kFewest = 40;    ///< narrower terminals wrap: no table or timeline would be readable
 constexpr int kBarColumns = 24;
 
 std::size_t widthOf(std::string_view text) {
-  return static_cast<std::size_t>(std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0U) != 0x80U; }));
+  return static_cast<std::size_t>(
+      std::count_if(text.begin(), text.end(), [](char c) { return (static_cast<unsigned char>(c) & 0xC0U) != 0x80U; }));
 }
 
 bool isDigit(char c) { return c >= '0' && c <= '9'; }
@@ -95,8 +96,10 @@ std::string sentence(std::string_view text) {
   std::string line;
   for (const char c : printable(text)) {
     const bool blank = c == '\n' || c == '\t' || c == ' ';
-    if (!blank) line += c;
-    else if (!line.empty() && line.back() != ' ') line += ' ';
+    if (!blank)
+      line += c;
+    else if (!line.empty() && line.back() != ' ')
+      line += ' ';
   }
   line.erase(line.find_last_not_of(" .;,:") + 1);
   const auto isLower = [](char c) { return c >= 'a' && c <= 'z'; };
@@ -147,7 +150,8 @@ std::string versioned(std::string_view document) {
   const std::size_t first = document.find_first_not_of(" \n", brace + 1);
   const std::string_view blank = document.substr(brace + 1, first - brace - 1);  // as the writer indents
   const bool isEmpty = document[first] == '}';
-  return fmt::format("{}{}\"version\": {}{}{}{}", document.substr(0, brace + 1), blank, kVersion, isEmpty ? "" : ",", blank.empty() && !isEmpty ? " " : blank, document.substr(first));
+  return fmt::format("{}{}\"version\": {}{}{}{}", document.substr(0, brace + 1), blank, kVersion, isEmpty ? "" : ",",
+                     blank.empty() && !isEmpty ? " " : blank, document.substr(first));
 }
 
 namespace {
@@ -191,7 +195,8 @@ std::function<void(int, int, const std::string&)> progress(const std::string& ta
       last = now;
       nlohmann::ordered_json line = {{"task", task}, {"done", done}, {"all", all}, {"note", note}};
       if (seconds) line["left_s"] = std::round(10 * *seconds) / 10;
-      static_cast<void>(writeAll(STDERR_FILENO, printable(line.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace)) + "\n"));
+      static_cast<void>(
+          writeAll(STDERR_FILENO, printable(line.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace)) + "\n"));
     };
   }
   if (!isTerminal(STDERR_FILENO)) return [](int, int, const std::string&) {};
@@ -209,7 +214,8 @@ std::function<void(int, int, const std::string&)> progress(const std::string& ta
     const int filled = all > 0 ? static_cast<int>(std::int64_t{kBarColumns} * std::max(0, done) / all) : 0;
     for (int c = 0; c < kBarColumns; ++c) bar += c < filled ? "█" : "░";
     const std::string count = all > 10'000 ? fmt::format("{} %", std::int64_t{100} * done / all) : fmt::format("{}/{}", done, all);
-    static_cast<void>(writeAll(STDERR_FILENO, fmt::format("{}{} {} {}{}  {}", kErase, printableLine(task), bar, count, leftText(seconds), printableLine(note.substr(0, 40)))));
+    static_cast<void>(writeAll(STDERR_FILENO, fmt::format("{}{} {} {}{}  {}", kErase, printableLine(task), bar, count, leftText(seconds),
+                                                          printableLine(note.substr(0, 40)))));
   };
 }
 

@@ -33,19 +33,20 @@ namespace pw::cli {
 /// One sentence to stderr, after the program's name; returns the status.
 int complain(std::string_view text, int status);
 
-/// A command's JSON document with the version of its form in front: `"version": 1`. It rises when fields are renamed or mean something else.
+/// A command's JSON document with the version of its form in front: `"version": 1`. It rises when fields are renamed or mean something
+/// else.
 [[nodiscard]] std::string versioned(std::string_view document);
 
-/// Writes text or a JSON document to stdout, `printable`: names of models, files and stores may hold what a terminal obeys. Throws Error when stdout is
-/// full or closed. All output goes through here, through `printDrawing`, `warn`, `complain` and `progress`.
+/// Writes text or a JSON document to stdout, `printable`: names of models, files and stores may hold what a terminal obeys. Throws Error
+/// when stdout is full or closed. All output goes through here, through `printDrawing`, `warn`, `complain` and `progress`.
 void print(std::string_view text);
 /// Writes a drawing, which has no names but may have colours, to stdout as it is. Throws as `print`.
 void printDrawing(std::string_view drawing);
 /// One line to stderr, after the program's name.
 void warn(std::string_view line);
 
-/// How progress is shown on stderr: a bar on a terminal, one JSON line a second with `--progress json`, nothing otherwise. Both say how long the rest
-/// takes (`left_s`) if it goes on as until now, once that can be said.
+/// How progress is shown on stderr: a bar on a terminal, one JSON line a second with `--progress json`, nothing otherwise. Both say how
+/// long the rest takes (`left_s`) if it goes on as until now, once that can be said.
 enum class ProgressStyle : std::uint8_t { Automatic, Json };
 [[nodiscard]] ProgressStyle parseProgressStyle(const std::string& text);
 

@@ -29,16 +29,22 @@ std::vector<std::string> ownCall() {
 }
 
 void addLibraryOption(CLI::App& command, std::vector<std::string>& libraries) {
-  command.add_option("--load-library", libraries, "A shared library that defines custom operators of the model (TORCH_LIBRARY); may be repeated")
+  command
+      .add_option("--load-library", libraries,
+                  "A shared library that defines custom operators of the model (TORCH_LIBRARY); may be repeated")
       ->allow_extra_args(false)  // what follows it is another argument
       ->option_text("FILE.so");
 }
 
 void addMeasureOptions(CLI::App& command, MeasureOptions& o) {
   addLibraryOption(command, o.libraries);
-  command.add_option("--device", o.device, "What costs are measured on: cpu (default), cuda (each process on a GPU of its own) or cuda:N")->option_text("DEVICE");
-  command.add_option("--precision", o.precision, "As the run will have it: matrix products and the like in bf16 or fp16 (autocast); also of estimates for a cluster")
-      ->check(CLI::IsMember({"traced", "bf16", "fp16"}))->option_text("traced|bf16|fp16");
+  command.add_option("--device", o.device, "What costs are measured on: cpu (default), cuda (each process on a GPU of its own) or cuda:N")
+      ->option_text("DEVICE");
+  command
+      .add_option("--precision", o.precision,
+                  "As the run will have it: matrix products and the like in bf16 or fp16 (autocast); also of estimates for a cluster")
+      ->check(CLI::IsMember({"traced", "bf16", "fp16"}))
+      ->option_text("traced|bf16|fp16");
   command.add_flag("--tf32", o.tf32, "As the run will have it: GPUs may round the inputs of float32 matrix products to 19 bits");
   command.add_flag("--no-graphs", o.noGraphs, "As the run will have it: a GPU is asked for every operator by itself");
   command.add_option("--threads", o.threads, "Intra-op threads of each process (default 1)")->check(wholeFrom(1, 1024))->option_text("N");
@@ -57,10 +63,14 @@ int gpuNumber(const MeasureOptions& o) {
 void refuseWhatCannotMeasure(const MeasureOptions& o, CostsFrom costs) {
   const int number = gpuNumber(o);
   if (costs == CostsFrom::Cluster && (!o.device.empty() || o.tf32 || o.noGraphs || o.threads > 0)) {
-    throw UsageError("--device, --tf32, --no-graphs and --threads say how to measure, and costs estimated for a cluster are not measured now; leave them out.");
+    throw UsageError(
+        "--device, --tf32, --no-graphs and --threads say how to measure, and costs estimated for a cluster are not measured now; leave "
+        "them out.");
   }
   if (costs == CostsFrom::Profile && (!o.device.empty() || o.precision != "traced" || o.tf32 || o.noGraphs || o.threads > 0)) {
-    throw UsageError("--device, --precision, --tf32, --no-graphs and --threads say how to measure, and these costs are not measured now; leave them out.");
+    throw UsageError(
+        "--device, --precision, --tf32, --no-graphs and --threads say how to measure, and these costs are not measured now; leave them "
+        "out.");
   }
   if (number < 0 && o.tf32) throw UsageError("--tf32 is for GPUs; add --device cuda, or leave it out.");
   if (number < 0 && o.noGraphs) throw UsageError("--no-graphs is for GPUs; add --device cuda, or leave it out.");
@@ -73,13 +83,14 @@ void refuseWhatCannotMeasure(const MeasureOptions& o, CostsFrom costs) {
 OptimizerSpec plannedOptimizer(const std::string& name, double momentum) {
   OptimizerSpec optimizer;
   optimizer.kind = parseOptimizer(name);
-  if (momentum > 0 && optimizer.kind != OptimizerSpec::Kind::Sgd) throw UsageError(fmt::format("--momentum is of sgd, and {} has moments of its own; leave it out.", name));
+  if (momentum > 0 && optimizer.kind != OptimizerSpec::Kind::Sgd)
+    throw UsageError(fmt::format("--momentum is of sgd, and {} has moments of its own; leave it out.", name));
   optimizer.momentum = momentum;
   return optimizer;
 }
 
-Profile measureWithRanks(const std::vector<std::string>& models, std::int64_t microbatch, int ranks, const MeasureOptions& options, const std::string& loss,
-                         const std::string& progressStyle) {
+Profile measureWithRanks(const std::vector<std::string>& models, std::int64_t microbatch, int ranks, const MeasureOptions& options,
+                         const std::string& loss, const std::string& progressStyle) {
   if (const int number = gpuNumber(options); number >= 0) {
     const auto gpus = static_cast<int>(std::ranges::count_if(gpuInventory().gpus, isUsable));
     ranks = options.device == "cuda" ? std::clamp(ranks, 1, std::max(1, gpus)) : 1;
@@ -89,14 +100,15 @@ Profile measureWithRanks(const std::vector<std::string>& models, std::int64_t mi
   constexpr int kMostPerCore = 4;  // more would only wait for each other, and each takes some 300 MB
   const int cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
   if (gpuNumber(options) < 0 && ranks > std::max(16, kMostPerCore * cores)) {
-    throw UsageError(fmt::format("Costs are measured with one process for each rank, and {} are too many for {}; estimate them with --cluster, or give a --profile.", ranks,
-                                 counted(cores, "core")));
+    throw UsageError(fmt::format(
+        "Costs are measured with one process for each rank, and {} are too many for {}; estimate them with --cluster, or give a --profile.",
+        ranks, counted(cores, "core")));
   }
   const int threads = std::max(1, options.threads);
   std::vector<std::string> argv{ownPath(), "profile"};
   argv.insert(argv.end(), models.begin(), models.end());
-  argv.insert(argv.end(), {"--microbatch", std::to_string(microbatch), "--threads", std::to_string(threads), "--loss", loss, "--progress", progressStyle,
-                           "--json", "--precision", options.precision});
+  argv.insert(argv.end(), {"--microbatch", std::to_string(microbatch), "--threads", std::to_string(threads), "--loss", loss, "--progress",
+                           progressStyle, "--json", "--precision", options.precision});
   if (!options.device.empty()) argv.insert(argv.end(), {"--device", options.device});
   if (options.tf32) argv.emplace_back("--tf32");
   if (options.noGraphs) argv.emplace_back("--no-graphs");

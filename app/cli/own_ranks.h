@@ -21,7 +21,7 @@ struct MeasureOptions {
   std::string device;  ///< cpu, cuda (each process a GPU of its own) or cuda:N; empty: not asked for, cpu
   std::string precision = "traced";
   bool tf32 = false, noGraphs = false;
-  int threads = 0;  ///< 0: not asked for, 1
+  int threads = 0;                     ///< 0: not asked for, 1
   std::vector<std::string> libraries;  ///< that define custom operators; not only for measuring
 };
 
@@ -32,7 +32,8 @@ void addMeasureOptions(CLI::App& command, MeasureOptions& options);
 /// Where the costs of a plan come from.
 enum class CostsFrom : std::uint8_t { Measuring, Profile, Cluster };
 
-/// Throws UsageError where the device is unknown or cannot be used here, another option needs a GPU, or nothing is measured and so they mean nothing.
+/// Throws UsageError where the device is unknown or cannot be used here, another option needs a GPU, or nothing is measured and so they
+/// mean nothing.
 void refuseWhatCannotMeasure(const MeasureOptions& options, CostsFrom costs);
 /// CUDA's number of `cuda:N`, 0 for `cuda`, −1 for a CPU. Throws UsageError for other names.
 [[nodiscard]] int gpuNumber(const MeasureOptions& options);
@@ -42,7 +43,7 @@ void refuseWhatCannotMeasure(const MeasureOptions& options, CostsFrom costs);
 
 /// Measures a profile with `ranks` processes of this program computing at once; on GPUs with at most as many as there are GPUs.
 /// `progressStyle`: as of `--progress`.
-[[nodiscard]] Profile measureWithRanks(const std::vector<std::string>& models, std::int64_t microbatch, int ranks, const MeasureOptions& options,
-                                       const std::string& loss, const std::string& progressStyle = "auto");
+[[nodiscard]] Profile measureWithRanks(const std::vector<std::string>& models, std::int64_t microbatch, int ranks,
+                                       const MeasureOptions& options, const std::string& loss, const std::string& progressStyle = "auto");
 
 }  // namespace pw::cli

@@ -10,8 +10,8 @@
 #include "app/cli/commands.h"
 #include "app/cli/not_counted.h"
 #include "app/cli/numbers.h"
-#include "app/cli/own_ranks.h"
 #include "app/cli/output.h"
+#include "app/cli/own_ranks.h"
 #include "app/cli/schedule_options.h"
 #include "backends/host/gpu_inventory.h"
 #include "backends/pt2/record.h"
@@ -19,13 +19,13 @@
 #include "schedules/error.h"
 #include "schedules/generate.h"
 #include "schedules/units.h"
-#include "simulator/report/json_fields.h"
-#include "simulator/text/json_text.h"
-#include "simulator/report/metrics.h"
-#include "simulator/report/lower_bound.h"
 #include "simulator/model/loss_count.h"
 #include "simulator/plan/planner.h"
 #include "simulator/plan/sharing.h"
+#include "simulator/report/json_fields.h"
+#include "simulator/report/lower_bound.h"
+#include "simulator/report/metrics.h"
+#include "simulator/text/json_text.h"
 
 namespace pw::cli {
 namespace {
@@ -53,7 +53,8 @@ std::vector<NodeId> chooseSplits(const Options& o, const ModelGraph& graph, cons
     std::vector<NodeId> begins;
     for (const std::string& split : o.splits) begins.push_back(findSplit(graph, split));
     std::sort(begins.begin(), begins.end());
-    if (std::adjacent_find(begins.begin(), begins.end()) != begins.end()) throw UsageError("Two of the split names mean the same place; name each place once.");
+    if (std::adjacent_find(begins.begin(), begins.end()) != begins.end())
+      throw UsageError("Two of the split names mean the same place; name each place once.");
     return begins;
   }
   if (static_cast<int>(graph.splitMarkers.size()) + 1 == stages) return graph.splitMarkers;
@@ -67,12 +68,15 @@ int devicesHere(const MeasureOptions& how) {
 }
 
 /// Stages that the splits, or the marks in the model, make.
-int piecesOf(const Options& o, const ModelGraph& graph) { return static_cast<int>(o.splits.empty() ? graph.splitMarkers.size() : o.splits.size()) + 1; }
+int piecesOf(const Options& o, const ModelGraph& graph) {
+  return static_cast<int>(o.splits.empty() ? graph.splitMarkers.size() : o.splits.size()) + 1;
+}
 
 /// Our own name of the schedule, ranks and microbatches, where options do not say.
 void settleShape(Options& o, const ModelGraph& graph) {
   if (o.schedule.ends_with(".csv")) {
-    const Shape shape = shapeOf(generateFrom(o.schedule, {.ranks = o.ranks, .chunks = o.chunks, .microbatches = o.microbatches, .group = 0, .strict = {}}));
+    const Shape shape =
+        shapeOf(generateFrom(o.schedule, {.ranks = o.ranks, .chunks = o.chunks, .microbatches = o.microbatches, .group = 0, .strict = {}}));
     o.microbatches = shape.microbatches;
     return;
   }
@@ -89,14 +93,17 @@ void settleShape(Options& o, const ModelGraph& graph) {
 /// The schedule asked for, for as many ranks and stages as options and model say. Refuses shapes and names before anything is measured.
 Schedule chooseSchedule(const Options& o, const ModelGraph& graph) {
   const int pieces = piecesOf(o, graph);
-  const Schedule schedule = generateFrom(o.schedule, {.ranks = o.ranks, .chunks = o.chunks, .microbatches = o.microbatches, .group = 0, .strict = {}});
+  const Schedule schedule =
+      generateFrom(o.schedule, {.ranks = o.ranks, .chunks = o.chunks, .microbatches = o.microbatches, .group = 0, .strict = {}});
   for (const Problem& problem : check(schedule)) {
-    if (problem.stops == Stops::Always) throw UsageError(fmt::format("{} cannot be run: rank {}: {}; `pipewright check` lists all problems", o.schedule, problem.rank.value, problem.message));
+    if (problem.stops == Stops::Always)
+      throw UsageError(fmt::format("{} cannot be run: rank {}: {}; `pipewright check` lists all problems", o.schedule, problem.rank.value,
+                                   problem.message));
   }
   const int stages = shapeOf(schedule).stages;
   if (!o.splits.empty() && stages != pieces) {
-    throw UsageError(fmt::format("{} split points make {} stages, and {} has {} on {} ranks; give {} split points.", o.splits.size(), pieces, o.schedule, stages,
-                                 shapeOf(schedule).ranks, stages - 1));
+    throw UsageError(fmt::format("{} split points make {} stages, and {} has {} on {} ranks; give {} split points.", o.splits.size(),
+                                 pieces, o.schedule, stages, shapeOf(schedule).ranks, stages - 1));
   }
   return schedule;
 }
@@ -104,9 +111,11 @@ Schedule chooseSchedule(const Options& o, const ModelGraph& graph) {
 Profile chooseProfile(const Options& o, const ModelGraph& graph, std::int64_t microbatch, int ranks) {
   if (!o.profile.empty()) {
     Profile profile = parseProfile(readFile(o.profile), o.profile);
-    if (profile.nodes.size() != graph.nodes.size()) throw UsageError(fmt::format("{} was not taken of {}; profile this model.", o.profile, graph.name));
+    if (profile.nodes.size() != graph.nodes.size())
+      throw UsageError(fmt::format("{} was not taken of {}; profile this model.", o.profile, graph.name));
     if (profile.microbatch != microbatch) {
-      throw UsageError(fmt::format("{} was taken at microbatch {}, the plan has {}; profile with --microbatch {}.", o.profile, profile.microbatch, microbatch, microbatch));
+      throw UsageError(fmt::format("{} was taken at microbatch {}, the plan has {}; profile with --microbatch {}.", o.profile,
+                                   profile.microbatch, microbatch, microbatch));
     }
     return profile;
   }
@@ -115,7 +124,8 @@ Profile chooseProfile(const Options& o, const ModelGraph& graph, std::int64_t mi
 }
 
 void printStages(const Plan& plan, const ModelGraph& graph, const Metrics& metrics) {
-  std::vector<std::vector<std::string>> rows{{"stage", "rank", "begins at", "operators", "forward", "backward", "parameters", "receives", "peak memory"}};
+  std::vector<std::vector<std::string>> rows{
+      {"stage", "rank", "begins at", "operators", "forward", "backward", "parameters", "receives", "peak memory"}};
   for (std::size_t s = 0; s < plan.partition.stages.size(); ++s) {
     const StageSpec& spec = plan.partition.stages[s];
     const StageCost& cost = plan.costs.stages[s];
@@ -149,12 +159,16 @@ void printShared(const Plan& plan, const std::vector<SharingChoice>& choices, co
       why = "on one rank: nothing is sent";
     } else {
       const bool transmits = choice.sharing == Sharing::Transmit;
-      why = transmits ? fmt::format("updated by stage {} and transmitted", shared.stages.front().value) : std::string("replicated, each rank updates its copy");
-      const std::string reason = asked != "auto" ? "as asked" : choice.forMemory ? "else a rank does not fit" : "the shorter end of the step";
-      why += fmt::format(" ({}: replicate {} and {} over the links, transmit {} and {})", reason, formatDuration(choice.replicateTime), formatSize(choice.replicateBytes),
-                         formatDuration(choice.transmitTime), formatSize(choice.transmitBytes));
+      why = transmits ? fmt::format("updated by stage {} and transmitted", shared.stages.front().value)
+                      : std::string("replicated, each rank updates its copy");
+      const std::string reason = asked != "auto"    ? "as asked"
+                                 : choice.forMemory ? "else a rank does not fit"
+                                                    : "the shorter end of the step";
+      why += fmt::format(" ({}: replicate {} and {} over the links, transmit {} and {})", reason, formatDuration(choice.replicateTime),
+                         formatSize(choice.replicateBytes), formatDuration(choice.transmitTime), formatSize(choice.transmitBytes));
     }
-    print(fmt::format("shared: {} ({}) of stages {}: gradients summed each step, {}\n", shared.name, formatSize(shared.bytes), stages, why));
+    print(
+        fmt::format("shared: {} ({}) of stages {}: gradients summed each step, {}\n", shared.name, formatSize(shared.bytes), stages, why));
   }
 }
 
@@ -172,7 +186,8 @@ std::vector<Recomputed> recomputedBy(const Plan& plan, const ModelGraph& graph) 
   const CostTable without = costTable(graph, kept, plan.profile, plan.schedule.placement, plan.replicas);
   std::vector<Recomputed> all;
   for (std::size_t s = 0; s < kept.stages.size(); ++s) {
-    Recomputed r{Stage(s), 0, plan.costs.stages[s].backward - without.stages[s].backward, without.stages[s].activationBytes - plan.costs.stages[s].activationBytes};
+    Recomputed r{Stage(s), 0, plan.costs.stages[s].backward - without.stages[s].backward,
+                 without.stages[s].activationBytes - plan.costs.stages[s].activationBytes};
     for (const NodeRange& range : plan.partition.stages[s].checkpoints) r.operators += range.end.value - range.begin.value;
     if (r.operators > 0) all.push_back(r);
   }
@@ -181,13 +196,14 @@ std::vector<Recomputed> recomputedBy(const Plan& plan, const ModelGraph& graph) 
 
 void printRecomputed(const std::vector<Recomputed>& all) {
   for (const Recomputed& r : all) {
-    print(fmt::format("recomputed in the backward of stage {}: {} operators, {} more per microbatch, {} less kept\n", r.stage.value, r.operators, formatDuration(r.time),
-               formatSize(std::max<Bytes>(0, r.saved))));
+    print(fmt::format("recomputed in the backward of stage {}: {} operators, {} more per microbatch, {} less kept\n", r.stage.value,
+                      r.operators, formatDuration(r.time), formatSize(std::max<Bytes>(0, r.saved))));
   }
 }
 
-std::string withPlanFields(const std::string& prediction, const Plan& plan, const ExportRecord& exported, const std::vector<SharingChoice>& shared,
-                           const std::vector<Recomputed>& recomputed, const std::vector<NotCounted>& missing) {
+std::string withPlanFields(const std::string& prediction, const Plan& plan, const ExportRecord& exported,
+                           const std::vector<SharingChoice>& shared, const std::vector<Recomputed>& recomputed,
+                           const std::vector<NotCounted>& missing) {
   auto json = ownJson(prediction);
   json["trace_check"] = ownJson(toJson(exported));
   json["not_counted"] = ownJson(notCountedJson(missing));
@@ -199,8 +215,13 @@ std::string withPlanFields(const std::string& prediction, const Plan& plan, cons
   }
   json["shared"] = nlohmann::ordered_json::array();
   for (const SharingChoice& c : shared) {
-    json["shared"].push_back({{"name", c.name}, {"sharing", name(c.sharing)}, {"ranks", c.ranks}, {"replicate_ns", c.replicateTime}, {"transmit_ns", c.transmitTime},
-                              {"replicate_bytes", c.replicateBytes}, {"transmit_bytes", c.transmitBytes}});
+    json["shared"].push_back({{"name", c.name},
+                              {"sharing", name(c.sharing)},
+                              {"ranks", c.ranks},
+                              {"replicate_ns", c.replicateTime},
+                              {"transmit_ns", c.transmitTime},
+                              {"replicate_bytes", c.replicateBytes},
+                              {"transmit_bytes", c.transmitBytes}});
   }
   return json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }
@@ -209,7 +230,9 @@ std::string withPlanFields(const std::string& prediction, const Plan& plan, cons
 void adviseSingleRank(const Plan& plan, const ModelGraph& graph, const Profile& profile, Ns pipelined, Bytes limit, int copies) {
   if (plan.partition.stages.size() < 2 || plan.replicas > 1) return;
   const Partition whole = cut(graph, {}, bindBatch(graph, plan.microbatchSize), nullptr);
-  const bool trains = std::ranges::any_of(plan.schedule.rows, [](const auto& row) { return std::ranges::any_of(row, [](const Action& a) { return isCompute(a.kind) && a.kind != ActionKind::Forward; }); });
+  const bool trains = std::ranges::any_of(plan.schedule.rows, [](const auto& row) {
+    return std::ranges::any_of(row, [](const Action& a) { return isCompute(a.kind) && a.kind != ActionKind::Forward; });
+  });
   const Schedule schedule = generate(trains ? "1f1b" : "forward-only", {1, 1, plan.schedule.microbatches});
   CostTable costs = costTable(graph, whole, profile, schedule.placement);
   addOptimizerState(costs, copies, 1);
@@ -217,9 +240,11 @@ void adviseSingleRank(const Plan& plan, const ModelGraph& graph, const Profile& 
   const Metrics alone = measure(simulate(schedule, costs));
   if (limit > 0 && alone.ranks[0].peakBytes > limit) return;
   if (alone.step <= pipelined) {
-    print(fmt::format("\nOne device suffices: the whole model takes {} per step on one rank, with {} of memory.\n", formatDuration(alone.step), formatSize(alone.ranks[0].peakBytes)));
+    print(fmt::format("\nOne device suffices: the whole model takes {} per step on one rank, with {} of memory.\n",
+                      formatDuration(alone.step), formatSize(alone.ranks[0].peakBytes)));
   } else {
-    print(fmt::format("\nOn one rank the step would take {} ({:.2f} times as long).\n", formatDuration(alone.step), static_cast<double>(alone.step) / static_cast<double>(pipelined)));
+    print(fmt::format("\nOn one rank the step would take {} ({:.2f} times as long).\n", formatDuration(alone.step),
+                      static_cast<double>(alone.step) / static_cast<double>(pipelined)));
   }
 }
 
@@ -251,11 +276,13 @@ int run(Options& o) {
   settleShape(o, graph);
   const int parts = o.replicas * o.microbatches;
   if (o.batch == 0) o.batch = (o.microbatch == 0 ? exportedBatch(graph) : o.microbatch) * parts;
-  if (o.batch < parts) throw UsageError(fmt::format("A batch of {} cannot be cut into {} microbatches; use a larger --batch or fewer --microbatches.", o.batch, parts));
+  if (o.batch < parts)
+    throw UsageError(
+        fmt::format("A batch of {} cannot be cut into {} microbatches; use a larger --batch or fewer --microbatches.", o.batch, parts));
   if (o.microbatch == 0) o.microbatch = (o.batch + parts - 1) / parts;
   if (microbatchSizes(o.batch, parts).front() != o.microbatch) {
-    throw UsageError(fmt::format("--batch {} in {} microbatches has microbatches of {}, not {}; leave out --microbatch or --batch.", o.batch, parts,
-                                 microbatchSizes(o.batch, parts).front(), o.microbatch));
+    throw UsageError(fmt::format("--batch {} in {} microbatches has microbatches of {}, not {}; leave out --microbatch or --batch.",
+                                 o.batch, parts, microbatchSizes(o.batch, parts).front(), o.microbatch));
   }
   static_cast<void>(bindBatch(graph, o.microbatch));  // refuses a batch the model was not exported for
   if (o.loss.empty()) o.loss = defaultLoss(graph);
@@ -279,7 +306,8 @@ int run(Options& o) {
   execute(program, times);
   PredictionReport prediction = predict(plan.schedule, costs, program, times, traceOf(plan.schedule, costs, program, times));
   const Metrics& metrics = prediction.metrics;
-  const auto tooLarge = std::find_if(metrics.ranks.begin(), metrics.ranks.end(), [&](const RankMetrics& r) { return limit > 0 && r.peakBytes > limit; });
+  const auto tooLarge =
+      std::find_if(metrics.ranks.begin(), metrics.ranks.end(), [&](const RankMetrics& r) { return limit > 0 && r.peakBytes > limit; });
   const bool fits = prediction.fits = tooLarge == metrics.ranks.end();
   if (!o.out.empty() && fits) writeFile(o.out, toJson(plan));
   if (o.json) {
@@ -287,13 +315,13 @@ int run(Options& o) {
   } else {
     const std::string copies = plan.replicas > 1 ? fmt::format(" in each of {} replicas", plan.replicas) : "";
     const std::string count = counted(o.microbatches, "microbatch") + (o.microbatchesByDefault ? " (by default)" : "");
-    print(fmt::format("{}: {}{}, {}, {} of {}, loss {}\ncosts {}\ntrace {}\n\n", graph.name, counted(ranks, "rank"), copies, o.schedule, count, o.microbatch, o.loss,
-                      sourceOf(plan.profile, ranks), describe(exported)));
+    print(fmt::format("{}: {}{}, {}, {} of {}, loss {}\ncosts {}\ntrace {}\n\n", graph.name, counted(ranks, "rank"), copies, o.schedule,
+                      count, o.microbatch, o.loss, sourceOf(plan.profile, ranks), describe(exported)));
     printStages(plan, graph, metrics);
     printShared(plan, shared, o.share);
     printRecomputed(recomputed);
-    print(fmt::format("\npredicted step {}, makespan {}, bubble {:.1f} %, lower bound of the makespan {}\n", formatDuration(metrics.step), formatDuration(metrics.makespan),
-                      100 * metrics.bubbleFraction, formatDuration(prediction.lowerBound.flush)));
+    print(fmt::format("\npredicted step {}, makespan {}, bubble {:.1f} %, lower bound of the makespan {}\n", formatDuration(metrics.step),
+                      formatDuration(metrics.makespan), 100 * metrics.bubbleFraction, formatDuration(prediction.lowerBound.flush)));
     if (profile.estimated) print(incompleteLine(missing, true));
     adviseSingleRank(plan, graph, profile, metrics.step, limit, request.optimizerCopies);
     if (!o.out.empty() && fits) print(fmt::format("Written to {}.\n", o.out));
@@ -301,8 +329,10 @@ int run(Options& o) {
   const std::string bias = plan.replicas * plan.schedule.microbatches > 1 ? lossBias(graph, plan.loss) : "";
   if (!bias.empty()) warn(bias);
   if (fits) return kYes;
-  return complain(fmt::format("Rank {} would need {}, more than the limit of {}, so no plan was written; use more ranks, smaller microbatches, --recompute auto or another balance",
-                              tooLarge->rank.value, formatSize(tooLarge->peakBytes), formatSize(limit)), kNo);
+  return complain(fmt::format("Rank {} would need {}, more than the limit of {}, so no plan was written; use more ranks, smaller "
+                              "microbatches, --recompute auto or another balance",
+                              tooLarge->rank.value, formatSize(tooLarge->peakBytes), formatSize(limit)),
+                  kNo);
 }
 
 }  // namespace
@@ -310,35 +340,68 @@ int run(Options& o) {
 Command addPlan(CLI::App& app) {
   auto* sub = app.add_subcommand("plan", "Cut a model into stages and schedule it");
   auto o = std::make_shared<Options>();
-  sub->add_option("MODEL.pt2", o->models, "Model archive (.pt2); several when each stage was exported on its own")->required()->option_text("MODEL.pt2");
-  sub->add_option("--ranks", o->ranks, "Pipeline ranks (default: split points + 1, else one per GPU where there are several, else one per core)")->check(wholeFrom(1, 1024))->option_text("R");
-  sub->add_option("--chunks", o->chunks, "Stages per rank (default: as the schedule usually has)")->check(wholeFrom(1, 1024))->option_text("V");
-  sub->add_option("--microbatches", o->microbatches, "Microbatches per step (default: 4 for each rank, or fewer where --batch has no more or does not divide by that)")->check(wholeFrom(1, kMaxMicrobatches))->option_text("M");
-  sub->add_option("--microbatch", o->microbatch, "Samples per microbatch (default: as exported)")->check(wholeFrom(1, 1 << 20))->option_text("B");
-  sub->add_option("--replicas", o->replicas, "Data-parallel copies of the pipeline, each with its own microbatches (default: 1)")->check(wholeFrom(1, kMaxReplicas))->option_text("D");
-  sub->add_option("--batch", o->batch, "Samples per step of all replicas, where microbatches may be uneven")->check(wholeFrom(1, 1 << 24))->option_text("SAMPLES");
+  sub->add_option("MODEL.pt2", o->models, "Model archive (.pt2); several when each stage was exported on its own")
+      ->required()
+      ->option_text("MODEL.pt2");
+  sub->add_option("--ranks", o->ranks,
+                  "Pipeline ranks (default: split points + 1, else one per GPU where there are several, else one per core)")
+      ->check(wholeFrom(1, 1024))
+      ->option_text("R");
+  sub->add_option("--chunks", o->chunks, "Stages per rank (default: as the schedule usually has)")
+      ->check(wholeFrom(1, 1024))
+      ->option_text("V");
+  sub->add_option("--microbatches", o->microbatches,
+                  "Microbatches per step (default: 4 for each rank, or fewer where --batch has no more or does not divide by that)")
+      ->check(wholeFrom(1, kMaxMicrobatches))
+      ->option_text("M");
+  sub->add_option("--microbatch", o->microbatch, "Samples per microbatch (default: as exported)")
+      ->check(wholeFrom(1, 1 << 20))
+      ->option_text("B");
+  sub->add_option("--replicas", o->replicas, "Data-parallel copies of the pipeline, each with its own microbatches (default: 1)")
+      ->check(wholeFrom(1, kMaxReplicas))
+      ->option_text("D");
+  sub->add_option("--batch", o->batch, "Samples per step of all replicas, where microbatches may be uneven")
+      ->check(wholeFrom(1, 1 << 24))
+      ->option_text("SAMPLES");
   sub->add_option("--schedule", o->schedule, "A name of `schedule list` (default: 1f1b) or a CSV file")->option_text("NAME");
-  sub->add_option("--split", o->splits, "Where stages begin: module names, `name` before or `name:end` after a module, `@node`; see `inspect`")->delimiter(',')->option_text("NAME,...");
-  sub->add_option("--balance", o->balance, "What to balance where no split is named")->check(CLI::IsMember({"time", "memory", "parameters", "layers"}))->option_text("time|memory|parameters|layers");
+  sub->add_option("--split", o->splits,
+                  "Where stages begin: module names, `name` before or `name:end` after a module, `@node`; see `inspect`")
+      ->delimiter(',')
+      ->option_text("NAME,...");
+  sub->add_option("--balance", o->balance, "What to balance where no split is named")
+      ->check(CLI::IsMember({"time", "memory", "parameters", "layers"}))
+      ->option_text("time|memory|parameters|layers");
   sub->add_option("--profile", o->profile, "A profile of this model (default: measured now)")->option_text("FILE");
   sub->add_option("--cluster", o->cluster, "Estimate costs for a cluster preset or file instead of measuring")->option_text("CLUSTER");
-  sub->add_option("--memory-limit", o->memoryLimit, "Memory of a rank, for example 24GiB: says no when the plan needs more")->check(aSize())->option_text("SIZE");
-  sub->add_option("--recompute", o->recompute, "What runs its forward again in the backward instead of being kept: module names (`blocks`: each of its layers), the full stages, or (auto, with --memory-limit) as few stages as fit")
-      ->delimiter(',')->option_text("none|full|auto|NAME,...");
-  sub->add_option("--share", o->share, "Parameters of several stages: each updates a copy, or one does and transmits it (default: auto, the shorter step)")
-      ->check(CLI::IsMember({"auto", "replicate", "transmit"}))->option_text("auto|replicate|transmit");
-  sub->add_option("--optimizer", o->optimizer, "Whose state counts as memory and time (default: sgd, which has none); a run chooses its own")->option_text("sgd|adam|adamw");
+  sub->add_option("--memory-limit", o->memoryLimit, "Memory of a rank, for example 24GiB: says no when the plan needs more")
+      ->check(aSize())
+      ->option_text("SIZE");
+  sub->add_option("--recompute", o->recompute,
+                  "What runs its forward again in the backward instead of being kept: module names (`blocks`: each of its layers), the "
+                  "full stages, or (auto, with --memory-limit) as few stages as fit")
+      ->delimiter(',')
+      ->option_text("none|full|auto|NAME,...");
+  sub->add_option("--share", o->share,
+                  "Parameters of several stages: each updates a copy, or one does and transmits it (default: auto, the shorter step)")
+      ->check(CLI::IsMember({"auto", "replicate", "transmit"}))
+      ->option_text("auto|replicate|transmit");
+  sub->add_option("--optimizer", o->optimizer,
+                  "Whose state counts as memory and time (default: sgd, which has none); a run chooses its own")
+      ->option_text("sgd|adam|adamw");
   sub->add_option("--momentum", o->momentum, "sgd: with one more number for each parameter")->check(numberFrom(0, 1))->option_text("X");
   sub->add_flag("--zero1", o->zero1, "Spread the optimizer's state over the replicas (ZeRO stage 1)");
-  sub->add_option("--loss", o->loss, "cross_entropy, mse, sum, output:NAME (default: the model's own, else cross_entropy)")->option_text("LOSS");
+  sub->add_option("--loss", o->loss, "cross_entropy, mse, sum, output:NAME (default: the model's own, else cross_entropy)")
+      ->option_text("LOSS");
   addMeasureOptions(*sub, o->how);
   sub->add_option("--out", o->out, "Write the plan here (JSON)")->option_text("FILE");
   sub->add_flag("--json", o->json, "Print the prediction as JSON");
-  sub->footer("\nExamples:\n"
-              "  pipewright plan gpt.pt2 --ranks 2 --microbatches 8 --out plan.json\n"
-              "  pipewright plan gpt.pt2 --split blocks.2,blocks.5 --microbatches 8 --schedule gpipe\n"
-              "  pipewright plan gpt.pt2 --ranks 8 --microbatches 32 --cluster h100-nvlink --precision bf16 --optimizer adamw --memory-limit 80GB --recompute auto\n"
-              "  pipewright plan gpt.pt2 --ranks 2 --replicas 2 --microbatches 8 --recompute blocks --optimizer adamw");
+  sub->footer(
+      "\nExamples:\n"
+      "  pipewright plan gpt.pt2 --ranks 2 --microbatches 8 --out plan.json\n"
+      "  pipewright plan gpt.pt2 --split blocks.2,blocks.5 --microbatches 8 --schedule gpipe\n"
+      "  pipewright plan gpt.pt2 --ranks 8 --microbatches 32 --cluster h100-nvlink --precision bf16 --optimizer adamw --memory-limit 80GB "
+      "--recompute auto\n"
+      "  pipewright plan gpt.pt2 --ranks 2 --replicas 2 --microbatches 8 --recompute blocks --optimizer adamw");
   return [o] { return run(*o); };
 }
 

@@ -6,8 +6,8 @@
 
 #include "app/cli/commands.h"
 #include "app/cli/numbers.h"
-#include "app/cli/own_ranks.h"
 #include "app/cli/output.h"
+#include "app/cli/own_ranks.h"
 #include "backends/cuda/backend.h"
 #include "backends/torch/backend.h"
 #include "engine/connect.h"
@@ -16,8 +16,8 @@
 #include "engine/meeting.h"
 #include "engine/worker.h"
 #include "schedules/error.h"
-#include "simulator/plan/planner.h"
 #include "schedules/units.h"
+#include "simulator/plan/planner.h"
 
 namespace pw::cli {
 namespace {
@@ -56,18 +56,21 @@ void printModules(const ModelGraph& graph, const Profile& profile, int depth) {
   std::vector<std::vector<std::string>> rows{{"module", "forward", "±", "backward", "±", "of it weights", "saved", "GFLOP"}};
   for (const std::string& path : order) {
     const NodeCost& c = sums[path];
-    rows.push_back({path, formatDuration(c.forward), formatDuration(c.forwardSpread), formatDuration(c.backward), formatDuration(c.backwardSpread), formatDuration(c.weight),
-                    formatSize(std::max<Bytes>(0, c.saved)), fmt::format("{:.3f}", c.flops / 1e9)});
+    rows.push_back({path, formatDuration(c.forward), formatDuration(c.forwardSpread), formatDuration(c.backward),
+                    formatDuration(c.backwardSpread), formatDuration(c.weight), formatSize(std::max<Bytes>(0, c.saved)),
+                    fmt::format("{:.3f}", c.flops / 1e9)});
   }
   print(table(rows));
   print(fmt::format("\n{} at microbatch {}, {}: optimizer {:.2f} ns per KiB of parameters", profile.model, profile.microbatch,
-             sourceOf(profile), profile.optimizerNsPerByte * 1024));
-  if (profile.link.bytesPerSecond > 0) print(fmt::format("; link {} + {:.2f} GB/s", formatDuration(profile.link.latency), profile.link.bytesPerSecond / 1e9));
+                    sourceOf(profile), profile.optimizerNsPerByte * 1024));
+  if (profile.link.bytesPerSecond > 0)
+    print(fmt::format("; link {} + {:.2f} GB/s", formatDuration(profile.link.latency), profile.link.bytesPerSecond / 1e9));
   print("\n");
 }
 
 /// The device to measure on (null: the CPU), and the others who measure at the same time in `group`.
-const Device* prepare(const MeasureOptions& how, const RankEnvironment* environment, const TorchBackend& torch, std::unique_ptr<Communicator>& group) {
+const Device* prepare(const MeasureOptions& how, const RankEnvironment* environment, const TorchBackend& torch,
+                      std::unique_ptr<Communicator>& group) {
   const int number = gpuNumber(how);
   const bool isAlone = environment == nullptr || environment->worldSize == 1;
   constexpr std::chrono::minutes kDeadline{5};
@@ -106,7 +109,9 @@ Profile measure(const Options& o, const ModelGraph& graph, const RankEnvironment
   options.stage.initRandom = true;  // where the archive has no weights: times do not depend on them
   std::function<void(int, int)> report;
   if (shows) {
-    report = [show = progress("profile " + graph.name, parseProgressStyle(o.progressStyle))](int done, int all) { show(done, all, "samples"); };
+    report = [show = progress("profile " + graph.name, parseProgressStyle(o.progressStyle))](int done, int all) {
+      show(done, all, "samples");
+    };
   }
   Profile profile = torch.measureProfile(graph, options, group.get(), report);
   profile.machine = onGpu ? gpuMachine(options.stage.device->index) : thisMachine();
@@ -122,7 +127,8 @@ int run(Options& o) {
   refuseWhatCannotMeasure(o.how, o.cluster.empty() ? CostsFrom::Measuring : CostsFrom::Cluster);
   const auto environment = rankEnvironment();
   if (o.how.device.starts_with("cuda:") && (o.ranks > 1 || (environment && environment->worldSize > 1))) {
-    throw UsageError(fmt::format("--device {} names one GPU, and several processes would take one each; give --device cuda.", o.how.device));
+    throw UsageError(
+        fmt::format("--device {} names one GPU, and several processes would take one each; give --device cuda.", o.how.device));
   }
   const ModelGraph graph = loadModel(o.models);
   if (o.microbatch == 0) o.microbatch = exportedBatch(graph);
@@ -158,10 +164,16 @@ int run(Options& o) {
 Command addProfile(CLI::App& app) {
   auto* sub = app.add_subcommand("profile", "Measure forward and backward time of every operator");
   auto o = std::make_shared<Options>();
-  sub->add_option("MODEL.pt2", o->models, "Model archive (.pt2); several when each stage was exported on its own")->required()->option_text("MODEL.pt2");
+  sub->add_option("MODEL.pt2", o->models, "Model archive (.pt2); several when each stage was exported on its own")
+      ->required()
+      ->option_text("MODEL.pt2");
   addMeasureOptions(*sub, o->how);
-  sub->add_option("--microbatch", o->microbatch, "Samples per microbatch (default: as exported)")->check(wholeFrom(1, 1 << 20))->option_text("B");
-  sub->add_option("--ranks", o->ranks, "Processes that compute at once, as in a run on one host; also measures their link")->check(wholeFrom(1, 1024))->option_text("R");
+  sub->add_option("--microbatch", o->microbatch, "Samples per microbatch (default: as exported)")
+      ->check(wholeFrom(1, 1 << 20))
+      ->option_text("B");
+  sub->add_option("--ranks", o->ranks, "Processes that compute at once, as in a run on one host; also measures their link")
+      ->check(wholeFrom(1, 1024))
+      ->option_text("R");
   sub->add_option("--loss", o->loss, "cross_entropy, mse, sum, output:NAME")->option_text("LOSS");
   sub->add_option("--estimate", o->cluster, "Estimate from FLOPs and bytes for a cluster preset or file")->option_text("CLUSTER");
   sub->add_option("--out", o->out, "Write the profile here (JSON)")->option_text("FILE");
@@ -169,10 +181,11 @@ Command addProfile(CLI::App& app) {
   sub->add_option("--progress", o->progressStyle, "auto or json")->option_text("STYLE");
   sub->add_flag("--json", o->json, "Print the profile as JSON");
   sub->add_flag("--quiet", o->quiet, "Print nothing");
-  sub->footer("\nExamples:\n"
-              "  pipewright profile gpt.pt2 --microbatch 4 --ranks 2 --out profile.json\n"
-              "  pipewright profile gpt.pt2 --device cuda --ranks 2 --precision bf16 --microbatch 4 --out profile.json\n"
-              "  pipewright profile gpt.pt2 --estimate h100-nvlink --precision bf16");
+  sub->footer(
+      "\nExamples:\n"
+      "  pipewright profile gpt.pt2 --microbatch 4 --ranks 2 --out profile.json\n"
+      "  pipewright profile gpt.pt2 --device cuda --ranks 2 --precision bf16 --microbatch 4 --out profile.json\n"
+      "  pipewright profile gpt.pt2 --estimate h100-nvlink --precision bf16");
   return [o] { return run(*o); };
 }
 

@@ -14,13 +14,13 @@
 
 #include "app/cli/commands.h"
 #include "app/cli/numbers.h"
-#include "app/cli/own_ranks.h"
 #include "app/cli/output.h"
+#include "app/cli/own_ranks.h"
 #include "app/cli/run_options.h"
 #include "app/cli/run_report.h"
 #include "app/cli/run_start.h"
-#include "backends/host/gpu_inventory.h"
 #include "backends/checkpoints/writer.h"
+#include "backends/host/gpu_inventory.h"
 #include "backends/host/paths.h"
 #include "backends/pt2/record.h"
 #include "backends/store/run_store.h"
@@ -84,7 +84,8 @@ RunRecord recordOf(const Plan& plan, const Options& o, const std::string& starte
 }
 
 /// Joins the ranks' logs step by step.
-RunResult assemble(const Plan& plan, const Options& o, const TrainOptions& options, const std::vector<RankLog>& ranks, const std::string& startedAt) {
+RunResult assemble(const Plan& plan, const Options& o, const TrainOptions& options, const std::vector<RankLog>& ranks,
+                   const std::string& startedAt) {
   RunResult result;
   result.record = recordOf(plan, o, startedAt);
   result.firstStep = options.firstStep;
@@ -116,7 +117,9 @@ RunResult assemble(const Plan& plan, const Options& o, const TrainOptions& optio
     if (options.verify) result.verification = result.verification ? combine(*result.verification, rank.verification) : rank.verification;
   }
   if (result.verification && !result.verification->equal && result.record.failure.empty()) {
-    result.record.failure = (result.verification->notFinite ? "The first step cannot be verified: " : "The first step is not that of one rank: ") + result.verification->firstDifference;
+    result.record.failure =
+        (result.verification->notFinite ? "The first step cannot be verified: " : "The first step is not that of one rank: ") +
+        result.verification->firstDifference;
   }
   return result;
 }
@@ -137,7 +140,8 @@ class LossLog {
       begin = std::min(begin, span.start);
       end = std::max(end, span.end);
     }
-    file_ << fmt::format("{},{:.9g},{:.6g},{},{:.6f}\n", step, log.loss.value_or(0), learningRate, log.gradientNorm ? fmt::format("{:.6g}", *log.gradientNorm) : "",
+    file_ << fmt::format("{},{:.9g},{:.6g},{},{:.6f}\n", step, log.loss.value_or(0), learningRate,
+                         log.gradientNorm ? fmt::format("{:.6g}", *log.gradientNorm) : "",
                          log.spans.empty() ? 0.0 : static_cast<double>(end - begin) * 1e-9);
     file_.flush();
     check();
@@ -151,7 +155,8 @@ class LossLog {
   std::ofstream file_;
 };
 
-void evaluateRank(const Options& o, const ModelGraph& graph, const Plan& plan, TrainOptions options, Communicator& communicator, const TorchBackend& torch) {
+void evaluateRank(const Options& o, const ModelGraph& graph, const Plan& plan, TrainOptions options, Communicator& communicator,
+                  const TorchBackend& torch) {
   std::vector<Evaluation> steps;
   double loss = 0;
   for (int i = 0; i < o.steps; ++i) {
@@ -173,7 +178,8 @@ void evaluateRank(const Options& o, const ModelGraph& graph, const Plan& plan, T
     mergeAndSave(o.outputs, outputs, samples);
   }
   communicator.barrier();
-  if (!std::isfinite(loss)) throw Error("The loss of the evaluation is not finite: the model, its weights or the data give NaN or infinity");
+  if (!std::isfinite(loss))
+    throw Error("The loss of the evaluation is not finite: the model, its weights or the data give NaN or infinity");
   const std::int64_t samples = plan.batch * o.steps;
   if (o.json) {
     Json j{{"loss", loss}, {"samples", samples}, {"outputs", Json::array()}};
@@ -183,7 +189,8 @@ void evaluateRank(const Options& o, const ModelGraph& graph, const Plan& plan, T
     return;
   }
   print(fmt::format("loss {:.6f} over {}, without dropout and gradients\n", loss, counted(samples, "sample")));
-  if (!o.outputs.empty()) print(fmt::format("{} written to {}\n", counted(static_cast<int>(steps.front().outputs.size()), "output"), o.outputs));
+  if (!o.outputs.empty())
+    print(fmt::format("{} written to {}\n", counted(static_cast<int>(steps.front().outputs.size()), "output"), o.outputs));
 }
 
 void tellLossNote(const Options& o, const Plan& plan, const ModelGraph& graph) {
@@ -191,7 +198,8 @@ void tellLossNote(const Options& o, const Plan& plan, const ModelGraph& graph) {
 }
 
 /// Trains this rank's part; fills `communicator`, which must outlive a failure: peers that notice must not report before this rank does.
-void trainRank(const Options& o, const Plan& plan, const RankEnvironment& environment, std::unique_ptr<Communicator>& communicator, bool& isInTouch) {
+void trainRank(const Options& o, const Plan& plan, const RankEnvironment& environment, std::unique_ptr<Communicator>& communicator,
+               bool& isInTouch) {
   const ModelGraph graph = o.synthetic ? ModelGraph() : loadModel(plan.modelFiles);
   if (!o.synthetic) requireFits(plan, graph);
   refuseSharesOfComplexNumbers(o, plan, graph);
@@ -204,7 +212,8 @@ void trainRank(const Options& o, const Plan& plan, const RankEnvironment& enviro
   KeyValueStore store;
   if (environment.worldSize > 1) {
     meeting = rendezvousOf(environment, options.deadline);
-    if (environment.statusFd >= 0 && o.transport != "gloo") meeting.jobFailed = &listenForFailure();  // Gloo's waits cannot be ended: the signal ends the process
+    if (environment.statusFd >= 0 && o.transport != "gloo")
+      meeting.jobFailed = &listenForFailure();  // Gloo's waits cannot be ended: the signal ends the process
     if (environment.storeIsElsewhere) torchBackend().prepareProcess(o.threads);  // LibTorch then speaks to that store
     store = meetOthers(environment, meeting, fieldsOf(o, plan, graph), isInTouch);
   }
@@ -228,7 +237,8 @@ void trainRank(const Options& o, const Plan& plan, const RankEnvironment& enviro
   if (!o.live.empty()) options.live = &live.emplace(o.live, environment.rank);
   if (o.evaluates) return evaluateRank(o, graph, plan, options, *communicator, torch);
   // Who shows how far it is: rank 0 where it knows the loss, else the rank of the last stage.
-  const bool shows = options.executor.sumLoss ? environment.rank.value == 0 : plan.schedule.placement.rankOfStage.back() == environment.rank;
+  const bool shows =
+      options.executor.sumLoss ? environment.rank.value == 0 : plan.schedule.placement.rankOfStage.back() == environment.rank;
   std::function<void(int, int, const std::string&)> show;
   if (shows) show = progress("train " + plan.modelName, parseProgressStyle(o.progressStyle));
   std::optional<LossLog> log;
@@ -260,7 +270,8 @@ std::string flightNote(const Options& o, FileTime since, int firstRank, int rank
     std::error_code absent;
     const FileTime written = std::filesystem::last_write_time(file, absent);
     if (absent || written < since) continue;
-    return fmt::format("; see {} for what {} did last and waited for", ranks > 1 ? prefix + "*.json" : file, ranks > 1 ? "each rank" : "it");
+    return fmt::format("; see {} for what {} did last and waited for", ranks > 1 ? prefix + "*.json" : file,
+                       ranks > 1 ? "each rank" : "it");
   }
   return "";
 }
@@ -284,8 +295,11 @@ void recordFailure(const Options& o, const Plan& plan, const Beginning& beginnin
   try {
     RunStore store(o.store, RunStore::Mode::ReadWrite);
     const std::vector<RunSummary> runs = store.list();
-    const auto isThisRun = [&](const RunSummary& r) { return !r.failure.empty() && record.failure.ends_with(r.failure); };  // behind "Rank 0: "
-    const bool stored = runs.size() > beginning.known && std::any_of(runs.begin() + static_cast<std::ptrdiff_t>(beginning.known), runs.end(), isThisRun);
+    const auto isThisRun = [&](const RunSummary& r) {
+      return !r.failure.empty() && record.failure.ends_with(r.failure);
+    };  // behind "Rank 0: "
+    const bool stored =
+        runs.size() > beginning.known && std::any_of(runs.begin() + static_cast<std::ptrdiff_t>(beginning.known), runs.end(), isThisRun);
     if (!stored) store.add(record);
   } catch (const Error&) {
     // What ended the run matters more than that its record is lost, so that is what the user reads.
@@ -316,15 +330,18 @@ int runOrStartRanks(Options& o, const std::optional<RankEnvironment>& environmen
   const int ranks = worldSize(plan);
   const FileTime started = FileTime::clock::now();
   const bool isFirst = !environment || (environment->rank == Rank(0) && environment->statusFd < 0);
-  if (isFirst && !o.resume.empty()) static_cast<void>(resumptionOf(o.resume, o.update, o.resetOptimizer || o.evaluates));  // refuses before any rank starts
+  if (isFirst && !o.resume.empty())
+    static_cast<void>(resumptionOf(o.resume, o.update, o.resetOptimizer || o.evaluates));  // refuses before any rank starts
   for (const std::string& note : {costsNote(o, plan), optimizerNote(o, plan), modelNote(o, plan)}) {
     if (isFirst && !note.empty()) warn(note);
   }
-  if (isFirst && !o.store.empty()) static_cast<void>(RunStore(o.store, RunStore::Mode::ReadWrite));  // refuse an unusable store before training
+  if (isFirst && !o.store.empty())
+    static_cast<void>(RunStore(o.store, RunStore::Mode::ReadWrite));  // refuse an unusable store before training
   if (isFirst && !o.save.empty()) {  // a checkpoint that cannot be written is known before the training, not after it
     const std::string path = checkpointPath(o.save, 0);
     if (isFolder(path) && !path.ends_with('/')) {
-      throw UsageError(fmt::format("{} is a folder; give --save the name of a file, or {}/ for a folder of torch.distributed.checkpoint.", path, path));
+      throw UsageError(
+          fmt::format("{} is a folder; give --save the name of a file, or {}/ for a folder of torch.distributed.checkpoint.", path, path));
     }
     static_cast<void>(CheckpointWriter(path));
   }
@@ -375,61 +392,126 @@ Command addRun(CLI::App& app) {
   auto* sub = app.add_subcommand("run", "Execute a plan: one process per rank, training steps, measured timeline");
   auto o = std::make_shared<Options>();
   sub->add_option("PLAN.json", o->plan, "Plan (JSON) of `pipewright plan`")->required()->option_text("PLAN.json");
-  sub->add_option("--model", o->models, "The model's archive, if it is no longer where the plan says; once for each where every stage was exported on its own")->option_text("MODEL.pt2");
+  sub->add_option("--model", o->models,
+                  "The model's archive, if it is no longer where the plan says; once for each where every stage was exported on its own")
+      ->option_text("MODEL.pt2");
   sub->add_option("--steps", o->steps, "Training steps (default 1)")->check(wholeFrom(1, 1 << 24))->option_text("N");
-  sub->add_option("--store", o->store, "Record the run in this SQLite file, also one that fails (under torchrun and Slurm if rank 0 can)")->option_text("FILE");
-  sub->add_option("--backend", o->transport, "How ranks exchange messages: ucx (shared memory, RDMA, TCP), gloo (TCP), or nccl: the ranks compute on GPUs (default: nccl for a plan profiled on GPUs, else ucx)")->check(CLI::IsMember({"ucx", "gloo", "nccl"}))->option_text("ucx|gloo|nccl");
-  sub->add_option("--precision", o->precision, "Matrix products and the like in bf16 or fp16, the rest and all sums as traced (autocast; default: as the plan was profiled)")->check(CLI::IsMember({"traced", "bf16", "fp16"}))->option_text("traced|bf16|fp16");
-  sub->add_flag_callback("--tf32", [o] { o->tf32 = true; }, "GPUs may round the inputs of float32 matrix products to 19 bits (default: as the plan was profiled)");
-  sub->add_flag_callback("--no-tf32", [o] { o->tf32 = false; }, "They may not");
-  sub->add_flag_callback("--no-graphs", [o] { o->graphs = false; }, "Ask a GPU for every operator by itself, not by CUDA graphs recorded after the first steps (default: as the plan was profiled)");
-  sub->add_flag_callback("--graphs", [o] { o->graphs = true; }, "By CUDA graphs, where a stage can be recorded");
-  sub->add_flag("--synthetic", o->synthetic, "Compute nothing, for as long as the plan says, and send messages of its sizes: rehearses processes and links without the model");
-  sub->add_option("--order", o->order, "plan: each rank's row as it stands (default); ready: whichever action is ready first")->check(CLI::IsMember({"plan", "ready"}))->option_text("plan|ready");
+  sub->add_option("--store", o->store, "Record the run in this SQLite file, also one that fails (under torchrun and Slurm if rank 0 can)")
+      ->option_text("FILE");
+  sub->add_option("--backend", o->transport,
+                  "How ranks exchange messages: ucx (shared memory, RDMA, TCP), gloo (TCP), or nccl: the ranks compute on GPUs (default: "
+                  "nccl for a plan profiled on GPUs, else ucx)")
+      ->check(CLI::IsMember({"ucx", "gloo", "nccl"}))
+      ->option_text("ucx|gloo|nccl");
+  sub->add_option(
+         "--precision", o->precision,
+         "Matrix products and the like in bf16 or fp16, the rest and all sums as traced (autocast; default: as the plan was profiled)")
+      ->check(CLI::IsMember({"traced", "bf16", "fp16"}))
+      ->option_text("traced|bf16|fp16");
+  sub->add_flag_callback(
+      "--tf32", [o] { o->tf32 = true; },
+      "GPUs may round the inputs of float32 matrix products to 19 bits (default: as the plan was profiled)");
+  sub->add_flag_callback(
+      "--no-tf32", [o] { o->tf32 = false; }, "They may not");
+  sub->add_flag_callback(
+      "--no-graphs", [o] { o->graphs = false; },
+      "Ask a GPU for every operator by itself, not by CUDA graphs recorded after the first steps (default: as the plan was profiled)");
+  sub->add_flag_callback(
+      "--graphs", [o] { o->graphs = true; }, "By CUDA graphs, where a stage can be recorded");
+  sub->add_flag(
+      "--synthetic", o->synthetic,
+      "Compute nothing, for as long as the plan says, and send messages of its sizes: rehearses processes and links without the model");
+  sub->add_option("--order", o->order, "plan: each rank's row as it stands (default); ready: whichever action is ready first")
+      ->check(CLI::IsMember({"plan", "ready"}))
+      ->option_text("plan|ready");
   sub->add_option("--data", o->data, "synthetic, or a torch.save of a dict of tensors")->option_text("FILE|synthetic");
   sub->add_option("--loss", o->loss, "cross_entropy, mse, sum, output:NAME (default: the plan's)")->option_text("LOSS");
-  sub->add_option("--loss-count", o->lossCount, "With --loss output:NAME: weigh microbatches by this number instead of samples: auto (targets that the loss does not ignore, or its divisor), an output, or an input's elements that are not -100 or V")->option_text("auto|NAME[:ignore=V]");
-  sub->add_option("--loss-over", o->lossOver, "microbatch (default), or batch: one loss of all outputs")->check(CLI::IsMember({"microbatch", "batch"}))->option_text("microbatch|batch");
+  sub->add_option("--loss-count", o->lossCount,
+                  "With --loss output:NAME: weigh microbatches by this number instead of samples: auto (targets that the loss does not "
+                  "ignore, or its divisor), an output, or an input's elements that are not -100 or V")
+      ->option_text("auto|NAME[:ignore=V]");
+  sub->add_option("--loss-over", o->lossOver, "microbatch (default), or batch: one loss of all outputs")
+      ->check(CLI::IsMember({"microbatch", "batch"}))
+      ->option_text("microbatch|batch");
   sub->add_option("--optimizer", o->optimizer, "sgd (default), adam or adamw, with torch.optim's defaults")->option_text("sgd|adam|adamw");
   sub->add_option("--lr", o->update.learningRate, "Learning rate (default 0.01)")->check(numberFrom(0, 1e6))->option_text("X");
   sub->add_option("--momentum", o->update.momentum, "SGD's momentum (default 0)")->check(numberFrom(0, 1))->option_text("X");
   sub->add_flag("--nesterov", o->update.nesterov, "Nesterov's momentum");
-  sub->add_option("--betas", o->betas, "Adam's decay rates (default 0.9,0.999)")->delimiter(',')->expected(2)->check(numberFrom(0, 1))->option_text("B1,B2");
+  sub->add_option("--betas", o->betas, "Adam's decay rates (default 0.9,0.999)")
+      ->delimiter(',')
+      ->expected(2)
+      ->check(numberFrom(0, 1))
+      ->option_text("B1,B2");
   sub->add_option("--weight-decay", o->update.weightDecay, "Weight decay (default 0)")->check(numberFrom(0, 1e6))->option_text("X");
-  sub->add_option("--warmup", o->update.warmupSteps, "Steps over which the learning rate rises")->check(wholeFrom(0, 1 << 24))->option_text("STEPS");
-  sub->add_option("--decay-steps", o->update.decaySteps, "Step at which a cosine has brought the rate down to --final-rate (default: none)")->check(wholeFrom(0, 1 << 24))->option_text("STEP");
-  sub->add_option("--final-rate", o->update.finalRate, "Part of the learning rate that remains (default 0)")->check(numberFrom(0, 1))->option_text("X");
-  sub->add_option("--clip-norm", o->clipNorm, "Largest norm of the whole model's gradient")->check(numberFrom(1e-30, 1e18))->option_text("X");
+  sub->add_option("--warmup", o->update.warmupSteps, "Steps over which the learning rate rises")
+      ->check(wholeFrom(0, 1 << 24))
+      ->option_text("STEPS");
+  sub->add_option("--decay-steps", o->update.decaySteps, "Step at which a cosine has brought the rate down to --final-rate (default: none)")
+      ->check(wholeFrom(0, 1 << 24))
+      ->option_text("STEP");
+  sub->add_option("--final-rate", o->update.finalRate, "Part of the learning rate that remains (default 0)")
+      ->check(numberFrom(0, 1))
+      ->option_text("X");
+  sub->add_option("--clip-norm", o->clipNorm, "Largest norm of the whole model's gradient")
+      ->check(numberFrom(1e-30, 1e18))
+      ->option_text("X");
   sub->add_flag("--zero1", o->shardOptimizer, "Spread the optimizer's state over the replicas (ZeRO stage 1)");
-  sub->add_option("--save", o->save, "Write a checkpoint here at the end: a state dict for torch.load and load_state_dict; {step} in the name is the number of steps done; by its end a .safetensors file, or with / a folder of torch.distributed.checkpoint")->option_text("FILE");
+  sub->add_option("--save", o->save,
+                  "Write a checkpoint here at the end: a state dict for torch.load and load_state_dict; {step} in the name is the number "
+                  "of steps done; by its end a .safetensors file, or with / a folder of torch.distributed.checkpoint")
+      ->option_text("FILE");
   sub->add_option("--save-every", o->saveEvery, "Write it every so many steps too")->check(wholeFrom(1, 1 << 24))->option_text("STEPS");
-  sub->add_option("--keep", o->keep, "With {step} in --save: remove this run's older checkpoints but the newest K")->check(wholeFrom(1, 1 << 24))->option_text("K");
-  sub->add_option("--resume", o->resume, "Go on from a checkpoint, under this or another plan: a file of --save or torch.save, .safetensors, or a folder of torch.distributed.checkpoint")->option_text("PATH");
-  sub->add_flag("--reset-optimizer", o->resetOptimizer, "With --resume: take the weights and buffers alone; optimizer, schedule and steps begin anew");
+  sub->add_option("--keep", o->keep, "With {step} in --save: remove this run's older checkpoints but the newest K")
+      ->check(wholeFrom(1, 1 << 24))
+      ->option_text("K");
+  sub->add_option("--resume", o->resume,
+                  "Go on from a checkpoint, under this or another plan: a file of --save or torch.save, .safetensors, or a folder of "
+                  "torch.distributed.checkpoint")
+      ->option_text("PATH");
+  sub->add_flag("--reset-optimizer", o->resetOptimizer,
+                "With --resume: take the weights and buffers alone; optimizer, schedule and steps begin anew");
   sub->add_option("--log", o->log, "Write loss, learning rate and time of each step here (CSV)")->option_text("FILE");
   sub->add_flag("--eval", o->evaluates, "Forwards only: no dropout, no gradients; the mean loss of --steps batches");
   sub->add_option("--outputs", o->outputs, "With --eval: write the model's outputs here (a dict for torch.load)")->option_text("FILE");
   sub->add_option("--seed", o->seed, "Seed of data, dropout and drawn weights (default 0)")->check(aSeed())->option_text("S");
-  sub->add_option("--threads", o->threads, "Intra-op threads of each rank (default: as the plan was profiled)")->check(wholeFrom(1, 1024))->option_text("N");
-  sub->add_option("--timeout", o->timeoutSeconds, "Seconds any wait between ranks may last (default 120)")->check(numberFrom(0.1, 1e6))->option_text("SECONDS");
+  sub->add_option("--threads", o->threads, "Intra-op threads of each rank (default: as the plan was profiled)")
+      ->check(wholeFrom(1, 1024))
+      ->option_text("N");
+  sub->add_option("--timeout", o->timeoutSeconds, "Seconds any wait between ranks may last (default 120)")
+      ->check(numberFrom(0.1, 1e6))
+      ->option_text("SECONDS");
   addLibraryOption(*sub, o->libraries);
-  sub->add_option("--init", "Draw weights instead of reading them")->check(CLI::IsMember({"random"}))->each([o](const std::string&) { o->initRandom = true; })->option_text("random");
-  sub->add_option("--live", o->live, "Append here what each rank does while it does it (JSON lines), for programs that watch; ranks on one host; with --backend nccl at the end of each step")->option_text("FILE");
+  sub->add_option("--init", "Draw weights instead of reading them")
+      ->check(CLI::IsMember({"random"}))
+      ->each([o](const std::string&) { o->initRandom = true; })
+      ->option_text("random");
+  sub->add_option("--live", o->live,
+                  "Append here what each rank does while it does it (JSON lines), for programs that watch; ranks on one host; with "
+                  "--backend nccl at the end of each step")
+      ->option_text("FILE");
   sub->add_option("--progress", o->progressStyle, "auto or json")->option_text("STYLE");
-  sub->add_flag("--verify", o->verify, "Compare the first step with one rank on the same microbatches: boundary values, loss and gradients");
-  sub->add_flag("--skip-nonfinite", o->skipNonFinite, "Leave out the update of a step whose loss or gradients are NaN or infinite, on all ranks, and count it (default: such a step ends the run)");
-  sub->add_flag("--find-nan", o->findNan, "Look at what every operator computes, forward and backward, to name the first that makes a number that is not finite (slow)");
-  sub->add_flag("--masked", o->masked, "Every microbatch computes the whole batch and counts its own samples only: results that depend on the batch size then agree");
+  sub->add_flag("--verify", o->verify,
+                "Compare the first step with one rank on the same microbatches: boundary values, loss and gradients");
+  sub->add_flag("--skip-nonfinite", o->skipNonFinite,
+                "Leave out the update of a step whose loss or gradients are NaN or infinite, on all ranks, and count it (default: such a "
+                "step ends the run)");
+  sub->add_flag(
+      "--find-nan", o->findNan,
+      "Look at what every operator computes, forward and backward, to name the first that makes a number that is not finite (slow)");
+  sub->add_flag(
+      "--masked", o->masked,
+      "Every microbatch computes the whole batch and counts its own samples only: results that depend on the batch size then agree");
   sub->add_flag("--json", o->json, "Print the result as JSON");
-  sub->footer("\nExamples:\n"
-              "  pipewright run plan.json --steps 20 --store runs.db\n"
-              "  pipewright run plan.json --verify\n"
-              "  pipewright run plan.json --backend nccl --precision bf16 --steps 20\n"
-              "  pipewright run plan.json --synthetic --steps 5 --store runs.db\n"
-              "  pipewright run plan.json --data train.pt --optimizer adamw --lr 3e-4 --warmup 100 --steps 1000 --save model.pt --log loss.csv\n"
-              "  pipewright run plan.json --data test.pt --resume model.pt --eval --outputs logits.pt\n"
-              "  pipewright run plan.json --model /elsewhere/gpt.pt2\n"
-              "  torchrun --nproc-per-node 2 --no-python pipewright run plan.json");
+  sub->footer(
+      "\nExamples:\n"
+      "  pipewright run plan.json --steps 20 --store runs.db\n"
+      "  pipewright run plan.json --verify\n"
+      "  pipewright run plan.json --backend nccl --precision bf16 --steps 20\n"
+      "  pipewright run plan.json --synthetic --steps 5 --store runs.db\n"
+      "  pipewright run plan.json --data train.pt --optimizer adamw --lr 3e-4 --warmup 100 --steps 1000 --save model.pt --log loss.csv\n"
+      "  pipewright run plan.json --data test.pt --resume model.pt --eval --outputs logits.pt\n"
+      "  pipewright run plan.json --model /elsewhere/gpt.pt2\n"
+      "  torchrun --nproc-per-node 2 --no-python pipewright run plan.json");
   return [o] { return run(*o); };
 }
 

@@ -45,7 +45,9 @@ void followPlan(RunOptions& o, const Plan& plan) {
 
 namespace {
 
-std::string precisionWords(DType precision) { return precision == DType::Unknown ? "as traced" : fmt::format("in {}", precisionName(precision)); }
+std::string precisionWords(DType precision) {
+  return precision == DType::Unknown ? "as traced" : fmt::format("in {}", precisionName(precision));
+}
 
 }  // namespace
 
@@ -53,9 +55,11 @@ std::string optimizerNote(const RunOptions& o, const Plan& plan) {
   const PlannedOptimizer& planned = plan.optimizer;
   const bool sameShare = planned.zero1 == o.shardOptimizer || stateCopies(o.update) == 0;
   if (planned.name.empty() || o.synthetic || o.evaluates || (planned.stateCopies == stateCopies(o.update) && sameShare)) return "";
-  const auto words = [](const std::string& name, int copies, bool zero1) { return fmt::format("{} ({} of each parameter{})", name, counted(copies, "number"), zero1 ? ", shared by replicas" : ""); };
-  return fmt::format("{} accounts for the state of {}, and this run has {}: its memory is another", o.plan, words(planned.name, planned.stateCopies, planned.zero1),
-                     words(o.optimizer, stateCopies(o.update), o.shardOptimizer));
+  const auto words = [](const std::string& name, int copies, bool zero1) {
+    return fmt::format("{} ({} of each parameter{})", name, counted(copies, "number"), zero1 ? ", shared by replicas" : "");
+  };
+  return fmt::format("{} accounts for the state of {}, and this run has {}: its memory is another", o.plan,
+                     words(planned.name, planned.stateCopies, planned.zero1), words(o.optimizer, stateCopies(o.update), o.shardOptimizer));
 }
 
 std::string costsNote(const RunOptions& o, const Plan& plan) {
@@ -63,49 +67,66 @@ std::string costsNote(const RunOptions& o, const Plan& plan) {
   if (profile.nodes.empty() || o.synthetic) return "";
   if (profile.estimated && profile.machine.cores == 0) {  // for a cluster
     if (profile.computing.precision == o.computing.precision) return "";
-    return fmt::format("{} was planned for computing {}, and this run computes {}: predicted times and memory are not its own", o.plan, precisionWords(profile.computing.precision),
-                       precisionWords(o.computing.precision));
+    return fmt::format("{} was planned for computing {}, and this run computes {}: predicted times and memory are not its own", o.plan,
+                       precisionWords(profile.computing.precision), precisionWords(o.computing.precision));
   }
   const bool sameThreads = o.computing.onGpu || o.threads == profile.threads;
   const auto by = [&](int threads) { return sameThreads ? "" : " by " + counted(threads, "thread"); };
   if (profile.computing == o.computing && sameThreads) return "";
-  return fmt::format("{} was planned from times {}{}, and this run computes {}{}: predicted times are not its own", o.plan, words(profile.computing), by(profile.threads),
-                     words(o.computing), by(o.threads));
+  return fmt::format("{} was planned from times {}{}, and this run computes {}{}: predicted times are not its own", o.plan,
+                     words(profile.computing), by(profile.threads), words(o.computing), by(o.threads));
 }
 
 void refuseWhatCannotRun(const RunOptions& o, const Plan& plan) {
   for (const Problem& problem : check(plan.schedule)) {
-    if (problem.stops == Stops::Always) throw UsageError(fmt::format("The schedule of {} cannot be run: rank {}: {}", o.plan, problem.rank.value, problem.message));
+    if (problem.stops == Stops::Always)
+      throw UsageError(fmt::format("The schedule of {} cannot be run: rank {}: {}", o.plan, problem.rank.value, problem.message));
   }
   const bool trains = std::ranges::any_of(plan.schedule.rows, [](const std::vector<Action>& row) {
     return std::ranges::any_of(row, [](const Action& a) { return isCompute(a.kind) && a.kind != ActionKind::Forward; });
   });
-  if (!trains && !o.evaluates) throw UsageError(fmt::format("The schedule of {} has no backward, so there is nothing to train; use another schedule, or --eval.", o.plan));
+  if (!trains && !o.evaluates)
+    throw UsageError(
+        fmt::format("The schedule of {} has no backward, so there is nothing to train; use another schedule, or --eval.", o.plan));
   if (o.lossOver == "batch" && !o.evaluates && !forwardsComeFirst(plan.schedule)) {
-    throw UsageError(fmt::format("{} runs backwards of the last stage before all its forwards, so there is no loss over the whole batch; plan with --schedule gpipe, or use --loss-over microbatch.", o.plan));
+    throw UsageError(
+        fmt::format("{} runs backwards of the last stage before all its forwards, so there is no loss over the whole batch; plan with "
+                    "--schedule gpipe, or use --loss-over microbatch.",
+                    o.plan));
   }
   if (o.transport == "nccl") {
     const std::string why = whyUnusable(gpuInventory(), 0);
-    const std::string who = plan.profile.computing.onGpu ? fmt::format("{} was planned on GPUs, and --backend nccl", o.plan) : "--backend nccl";
+    const std::string who =
+        plan.profile.computing.onGpu ? fmt::format("{} was planned on GPUs, and --backend nccl", o.plan) : "--backend nccl";
     if (!why.empty()) throw UsageError(fmt::format("{} runs on GPUs. {} Without one, use --backend ucx.", who, why));
   } else if (o.computing.tf32 || o.graphs) {
-    throw UsageError(fmt::format("{} is for GPUs; add --backend nccl, or leave it out.", o.computing.tf32 ? "--tf32" : *o.graphs ? "--graphs" : "--no-graphs"));
+    throw UsageError(fmt::format("{} is for GPUs; add --backend nccl, or leave it out.", o.computing.tf32 ? "--tf32"
+                                                                                         : *o.graphs      ? "--graphs"
+                                                                                                          : "--no-graphs"));
   }
-  if (o.synthetic && (o.verify || o.evaluates || !o.save.empty() || !o.resume.empty() || o.data != "synthetic" || o.computing.precision != DType::Unknown || o.initRandom ||
-                      o.masked || o.skipNonFinite || o.findNan || o.lossOver != "microbatch" || !o.loss.empty() || !o.lossCount.empty())) {
-    throw UsageError("--synthetic computes nothing, so options about data, loss, precision and checkpoints do not go with it; leave them out.");
+  if (o.synthetic && (o.verify || o.evaluates || !o.save.empty() || !o.resume.empty() || o.data != "synthetic" ||
+                      o.computing.precision != DType::Unknown || o.initRandom || o.masked || o.skipNonFinite || o.findNan ||
+                      o.lossOver != "microbatch" || !o.loss.empty() || !o.lossCount.empty())) {
+    throw UsageError(
+        "--synthetic computes nothing, so options about data, loss, precision and checkpoints do not go with it; leave them out.");
   }
   if (o.verify && o.computing.precision != DType::Unknown) {
     throw UsageError(fmt::format("--verify compares bits that {} rounds away; leave it out, or add --precision traced.", o.precision));
   }
-  if (o.order == "ready" && o.transport == "gloo" && worldSize(plan) > 1) throw UsageError("Gloo cannot tell which message came first, so --order ready needs --backend ucx.");
-  if (o.evaluates && o.masked) throw UsageError("--masked is for comparing a training step, and --eval trains nothing; leave one of them out.");
+  if (o.order == "ready" && o.transport == "gloo" && worldSize(plan) > 1)
+    throw UsageError("Gloo cannot tell which message came first, so --order ready needs --backend ucx.");
+  if (o.evaluates && o.masked)
+    throw UsageError("--masked is for comparing a training step, and --eval trains nothing; leave one of them out.");
   if (o.evaluates && (o.verify || !o.save.empty())) throw UsageError("--eval trains nothing, so --verify and --save do not go with it.");
-  if (o.evaluates && (o.skipNonFinite || o.findNan)) throw UsageError("--skip-nonfinite and --find-nan are for training, and --eval trains nothing; leave them out.");
-  if (o.evaluates && (!o.store.empty() || !o.log.empty())) throw UsageError("--eval measures no steps, so --store and --log do not go with it; leave them out.");
+  if (o.evaluates && (o.skipNonFinite || o.findNan))
+    throw UsageError("--skip-nonfinite and --find-nan are for training, and --eval trains nothing; leave them out.");
+  if (o.evaluates && (!o.store.empty() || !o.log.empty()))
+    throw UsageError("--eval measures no steps, so --store and --log do not go with it; leave them out.");
   if (!o.outputs.empty() && !o.evaluates) throw UsageError("--outputs belongs to --eval; add it, or leave out --outputs.");
-  if (o.keep > 0 && !isHistory(o.save)) throw UsageError("--keep is about a history of checkpoints; name them by step: --save 'checkpoint-{step}.pt'.");
-  if (o.resetOptimizer && o.resume.empty()) throw UsageError("--reset-optimizer belongs to --resume FILE; add it, or leave out --reset-optimizer.");
+  if (o.keep > 0 && !isHistory(o.save))
+    throw UsageError("--keep is about a history of checkpoints; name them by step: --save 'checkpoint-{step}.pt'.");
+  if (o.resetOptimizer && o.resume.empty())
+    throw UsageError("--reset-optimizer belongs to --resume FILE; add it, or leave out --reset-optimizer.");
   if (o.saveEvery > 0 && o.save.empty()) throw UsageError("--save-every needs --save FILE.");
 }
 
@@ -123,7 +144,8 @@ void refuseSharesOfComplexNumbers(const RunOptions& o, const Plan& plan, const M
   for (const StateTensor& parameter : graph.parameters) {
     const auto& tensor = graph.value(parameter.value).tensor;
     if (tensor && (tensor->dtype == DType::ComplexHalf || tensor->dtype == DType::ComplexFloat || tensor->dtype == DType::ComplexDouble)) {
-      throw UsageError(fmt::format("--zero1 cannot spread the optimizer's state of complex parameters such as {} over ranks; leave it out.", parameter.name));
+      throw UsageError(fmt::format("--zero1 cannot spread the optimizer's state of complex parameters such as {} over ranks; leave it out.",
+                                   parameter.name));
     }
   }
 }
@@ -138,10 +160,13 @@ void completeOptimizer(RunOptions& o) {
   if (adam && (o.update.momentum != 0 || o.update.nesterov)) throw UsageError("--momentum and --nesterov belong to sgd; Adam has --betas.");
   if (!adam && !o.betas.empty()) throw UsageError("--betas belongs to adam and adamw; SGD has --momentum.");
   if (o.update.nesterov && o.update.momentum <= 0) throw UsageError("--nesterov needs --momentum.");
-  if (o.update.decaySteps > 0 && o.update.decaySteps <= o.update.warmupSteps) throw UsageError("--decay-steps counts from the first step and must be more than --warmup.");
+  if (o.update.decaySteps > 0 && o.update.decaySteps <= o.update.warmupSteps)
+    throw UsageError("--decay-steps counts from the first step and must be more than --warmup.");
 }
 
-std::chrono::milliseconds deadlineOf(const RunOptions& o) { return std::chrono::milliseconds(static_cast<std::int64_t>(o.timeoutSeconds * 1000)); }
+std::chrono::milliseconds deadlineOf(const RunOptions& o) {
+  return std::chrono::milliseconds(static_cast<std::int64_t>(o.timeoutSeconds * 1000));
+}
 
 TrainOptions trainOptions(const RunOptions& o, const Plan& plan) {
   TrainOptions options;
@@ -159,9 +184,15 @@ TrainOptions trainOptions(const RunOptions& o, const Plan& plan) {
   options.stage.keepBuffers = o.skipNonFinite;
   options.stage.precision = o.computing.precision;
   if (o.synthetic) options.synthetic = syntheticHost();
-  options.executor = {.order = o.order == "ready" ? Order::Ready : Order::Plan, .shardOptimizer = o.shardOptimizer, .clipNorm = o.clipNorm,
-                      .scaleLoss = o.computing.precision == DType::Float16 && !o.evaluates, .checkFinite = !o.synthetic, .skipNonFinite = o.skipNonFinite, .sumLoss = plan.replicas > 1 || plan.schedule.placement.bidirectional() || !o.log.empty(),
-                      .flightFiles = flightFiles(o), .deadline = options.deadline};
+  options.executor = {.order = o.order == "ready" ? Order::Ready : Order::Plan,
+                      .shardOptimizer = o.shardOptimizer,
+                      .clipNorm = o.clipNorm,
+                      .scaleLoss = o.computing.precision == DType::Float16 && !o.evaluates,
+                      .checkFinite = !o.synthetic,
+                      .skipNonFinite = o.skipNonFinite,
+                      .sumLoss = plan.replicas > 1 || plan.schedule.placement.bidirectional() || !o.log.empty(),
+                      .flightFiles = flightFiles(o),
+                      .deadline = options.deadline};
   options.save = o.save;
   options.saveEvery = o.saveEvery;
   options.keep = o.keep;

@@ -14,11 +14,12 @@ namespace pw::cli {
 
 /// What a call of `run` asks for.
 struct RunOptions {
-  std::string plan, store, data = "synthetic", loss, lossCount, lossOver = "microbatch", optimizer = "sgd", order = "plan", outputs, save, resume, log, live, progressStyle = "auto";
-  std::vector<std::string> models;   ///< archives in place of the plan's, which have moved
-  std::string transport, precision;  ///< empty: as the plan was profiled, until `followPlan`
-  std::optional<bool> tf32, graphs;  ///< none: so, too
-  Computing computing;               ///< what these come to, by `followPlan`
+  std::string plan, store, data = "synthetic", loss, lossCount, lossOver = "microbatch", optimizer = "sgd", order = "plan", outputs, save,
+                           resume, log, live, progressStyle = "auto";
+  std::vector<std::string> models;                      ///< archives in place of the plan's, which have moved
+  std::string transport, precision;                     ///< empty: as the plan was profiled, until `followPlan`
+  std::optional<bool> tf32, graphs;                     ///< none: so, too
+  Computing computing;                                  ///< what these come to, by `followPlan`
   int steps = 1, threads = 0, saveEvery = 0, keep = 0;  ///< threads 0: so, too
   std::vector<double> betas;
   std::vector<std::string> libraries;  ///< beside the plan's
@@ -44,8 +45,8 @@ void refuseWhatCannotRun(const RunOptions& options, const Plan& plan);
 void refuseSharesOfComplexNumbers(const RunOptions& options, const Plan& plan, const ModelGraph& graph);
 /// How long any wait between ranks may last.
 [[nodiscard]] std::chrono::milliseconds deadlineOf(const RunOptions& options);
-/// Throws UsageError for a --loss-count that does not fit the model; else says how training on the model's own loss differs from training on the whole
-/// batch, a sentence, where it does and nothing weighs the microbatches.
+/// Throws UsageError for a --loss-count that does not fit the model; else says how training on the model's own loss differs from training
+/// on the whole batch, a sentence, where it does and nothing weighs the microbatches.
 [[nodiscard]] std::string lossNote(const RunOptions& options, const Plan& plan, const ModelGraph& graph);
 /// What they mean to the engine. Reads the checkpoint to resume from.
 [[nodiscard]] TrainOptions trainOptions(const RunOptions& options, const Plan& plan);

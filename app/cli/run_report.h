@@ -19,13 +19,13 @@ struct RunResult {
   std::vector<Ns> startToFirstAction;        ///< of each rank
   std::vector<double> gradientNorms;         ///< of each step, with --clip-norm
   int skippedSteps = 0;                      ///< changed no parameter
-  int nonFiniteSteps = 0;                    ///< of them those whose loss or gradients were not finite; the others' gradients overflowed in float16
-  bool countsSkipped = false;                ///< of --skip-nonfinite and fp16
-  std::optional<double> lossScale;           ///< after the last step, with --precision fp16
-  std::string saved;                         ///< checkpoint written; empty: none
+  int nonFiniteSteps = 0;           ///< of them those whose loss or gradients were not finite; the others' gradients overflowed in float16
+  bool countsSkipped = false;       ///< of --skip-nonfinite and fp16
+  std::optional<double> lossScale;  ///< after the last step, with --precision fp16
+  std::string saved;                ///< checkpoint written; empty: none
   int firstStep = 0;
-  std::optional<ExportRecord> exported;      ///< of the model; nothing in a synthetic run
-  int savedSteps = 0;                        ///< that had been done when it was last written, from `firstStep` on
+  std::optional<ExportRecord> exported;  ///< of the model; nothing in a synthetic run
+  int savedSteps = 0;                    ///< that had been done when it was last written, from `firstStep` on
 };
 
 /// What first was not finite in a step, by its place in the logs; empty where all was.

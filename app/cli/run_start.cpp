@@ -8,14 +8,14 @@
 
 #include "app/cli/output.h"
 #include "app/cli/own_ranks.h"
+#include "backends/checkpoints/safetensors.h"
 #include "backends/host/contents.h"
 #include "backends/host/paths.h"
-#include "backends/checkpoints/safetensors.h"
 #include "engine/failure.h"
 #include "engine/worker.h"
 #include "schedules/error.h"
-#include "simulator/text/digest.h"
 #include "simulator/model/fingerprint.h"
+#include "simulator/text/digest.h"
 
 namespace pw::cli {
 namespace {
@@ -23,7 +23,9 @@ namespace {
 namespace fs = std::filesystem;
 
 /// `train.pt 1f3a9c02`
-std::string shownFile(const std::string& path, const std::string& digest) { return fmt::format("{} {}", fs::path(path).filename().string(), digest.substr(0, 8)); }
+std::string shownFile(const std::string& path, const std::string& digest) {
+  return fmt::format("{} {}", fs::path(path).filename().string(), digest.substr(0, 8));
+}
 
 JobField fileField(const std::string& name, const std::string& path) {
   const std::string digest = contentsOf(path);
@@ -101,20 +103,22 @@ void addOptimizer(JobFields& fields, const RunOptions& o) {
 
 void takeModels(const RunOptions& o, Plan& plan) {
   if (!o.models.empty() && o.models.size() != plan.modelFiles.size()) {
-    throw UsageError(fmt::format("{} is of {}, and --model names {}; give --model once for each.", o.plan, counted(static_cast<int>(plan.modelFiles.size()), "archive"),
-                                 o.models.size()));
+    throw UsageError(fmt::format("{} is of {}, and --model names {}; give --model once for each.", o.plan,
+                                 counted(static_cast<int>(plan.modelFiles.size()), "archive"), o.models.size()));
   }
   for (std::size_t i = 0; i < o.models.size(); ++i) plan.modelFiles[i] = absolutePath(o.models[i]);
   if (o.synthetic || !o.models.empty()) return;
   for (const std::string& file : plan.modelFiles) {
     std::error_code problem;
-    if (!fs::exists(file, problem)) throw UsageError(fmt::format("The model of {}, {}, does not exist any more; name where it is with --model.", o.plan, file));
+    if (!fs::exists(file, problem))
+      throw UsageError(fmt::format("The model of {}, {}, does not exist any more; name where it is with --model.", o.plan, file));
   }
 }
 
 std::string modelNote(const RunOptions& o, const Plan& plan) {
   if (o.synthetic || !plan.fingerprint.digest.empty()) return "";
-  return fmt::format("{} is of an older version and does not tell which model it is for; plan the model again to have that checked", o.plan);
+  return fmt::format("{} is of an older version and does not tell which model it is for; plan the model again to have that checked",
+                     o.plan);
 }
 
 JobFields fieldsOf(const RunOptions& o, const Plan& plan, const ModelGraph& graph) {
@@ -171,7 +175,8 @@ void excuseRank(const RunOptions& o, const RankEnvironment& environment, const s
   try {
     const std::string sentence = causeOf(cause), name = fmt::format("Rank {}", environment.rank.value);
     const bool isNamed = sentence.starts_with(name + " ") || sentence.starts_with(name + ":");
-    excuse(rendezvousOf(environment, deadlineOf(o)), isNamed ? sentence : fmt::format("{}: {}", name, sentence), dynamic_cast<const UsageError*>(&cause) != nullptr);
+    excuse(rendezvousOf(environment, deadlineOf(o)), isNamed ? sentence : fmt::format("{}: {}", name, sentence),
+           dynamic_cast<const UsageError*>(&cause) != nullptr);
   } catch (const std::exception&) {
     // The cause is what the user reads.
   }

@@ -2,8 +2,8 @@
 #include <string>
 #include <vector>
 
-#include <CLI/App.hpp>
 #include <fmt/format.h>
+#include <CLI/App.hpp>
 #include <nlohmann/json.hpp>
 
 #include "app/cli/commands.h"
@@ -42,15 +42,18 @@ std::string documentOf(const std::vector<RunSummary>& runs) {
 std::string textOf(const std::vector<RunSummary>& runs) {
   if (runs.empty()) return "no runs yet\n";
   std::vector<std::vector<std::string>> rows;
-  rows.push_back({"run", "started (UTC)", "model", "schedule", "backend", "ranks", "microbatches", "steps", "predicted", "measured", "error", "ended"});
+  rows.push_back({"run", "started (UTC)", "model", "schedule", "backend", "ranks", "microbatches", "steps", "predicted", "measured",
+                  "error", "ended"});
   for (const RunSummary& run : runs) {
     const bool comparable = run.predictedStep > 0 && run.medianMeasuredStep > 0;
-    const double error = comparable ? static_cast<double>(run.medianMeasuredStep - run.predictedStep) / static_cast<double>(run.predictedStep) : 0;
+    const double error =
+        comparable ? static_cast<double>(run.medianMeasuredStep - run.predictedStep) / static_cast<double>(run.predictedStep) : 0;
     const std::string started = run.startedAt.substr(0, 19);
-    rows.push_back({fmt::format("{}", run.id.value), started.size() > 10 ? started.substr(0, 10) + " " + started.substr(11) : started, run.model, run.schedule, run.backend,
-                    fmt::format("{}", run.ranks), fmt::format("{}", run.microbatches), fmt::format("{}", run.steps),
-                    run.predictedStep > 0 ? formatDuration(run.predictedStep) : "–", run.medianMeasuredStep > 0 ? formatDuration(run.medianMeasuredStep) : "–",
-                    comparable ? signedPercent(error) : "–", run.failure.empty() ? "well" : "failed: " + run.failure});
+    rows.push_back({fmt::format("{}", run.id.value), started.size() > 10 ? started.substr(0, 10) + " " + started.substr(11) : started,
+                    run.model, run.schedule, run.backend, fmt::format("{}", run.ranks), fmt::format("{}", run.microbatches),
+                    fmt::format("{}", run.steps), run.predictedStep > 0 ? formatDuration(run.predictedStep) : "–",
+                    run.medianMeasuredStep > 0 ? formatDuration(run.medianMeasuredStep) : "–", comparable ? signedPercent(error) : "–",
+                    run.failure.empty() ? "well" : "failed: " + run.failure});
   }
   return table(rows);
 }

@@ -1,9 +1,9 @@
 #include <memory>
 #include <string>
 
+#include <fmt/format.h>
 #include <CLI/App.hpp>
 #include <CLI/Validators.hpp>
-#include <fmt/format.h>
 
 #include "app/cli/commands.h"
 #include "app/cli/output.h"
@@ -26,7 +26,8 @@ struct ScheduleOptions {
 std::string listText() {
   std::vector<std::vector<std::string>> rows{{"name", "needs", "placement", "order"}};
   for (const Generator& generator : generators()) {
-    rows.push_back({std::string(generator.name), std::string(generator.needs), std::string(name(generator.placement)), std::string(generator.summary)});
+    rows.push_back({std::string(generator.name), std::string(generator.needs), std::string(name(generator.placement)),
+                    std::string(generator.summary)});
   }
   return table(rows) + "\nR ranks, V stages per rank (--chunks), M microbatches.\n";
 }
@@ -45,8 +46,10 @@ int runSchedule(const ScheduleOptions& options) {
   }
   const Schedule schedule = loweredAs(options.lowered, generateFrom(options.name, options.shape));
   const std::string csv = toCsv(schedule, parseLetters(options.letters));
-  if (options.out.empty()) print(csv);
-  else writeFile(options.out, csv);
+  if (options.out.empty())
+    print(csv);
+  else
+    writeFile(options.out, csv);
   return kYes;
 }
 
@@ -57,7 +60,9 @@ Command addSchedule(CLI::App& app) {
   CLI::App* command = app.add_subcommand("schedule", "Print a named schedule as torch CSV, or list the names");
   command->add_option("NAME", options->name, "Name of a schedule, or list for all with what they need")->option_text(" ")->required();
   declareShape(*command, options->shape);
-  command->add_option("--lowered", options->lowered, "With sends and receives: in torch's order, as torch's runtime lowers (sharding and reduction too), or in ours")
+  command
+      ->add_option("--lowered", options->lowered,
+                   "With sends and receives: in torch's order, as torch's runtime lowers (sharding and reduction too), or in ours")
       ->option_text("torch|torch-runtime|deferred")
       ->check(CLI::IsMember({"torch", "torch-runtime", "deferred"}));
   declareLetters(*command, options->letters);

@@ -4,9 +4,9 @@
 #include <filesystem>
 #include <limits>
 
+#include <fmt/format.h>
 #include <CLI/App.hpp>
 #include <CLI/Validators.hpp>
-#include <fmt/format.h>
 
 #include "app/cli/numbers.h"
 #include "app/cli/output.h"
@@ -19,10 +19,16 @@ namespace pw::cli {
 
 void declareShape(CLI::App& command, ShapeOptions& options) {
   command.add_option("--ranks", options.ranks, "How many devices")->option_text("R")->check(wholeFrom(1, kMaxRanks));
-  command.add_option("--chunks", options.chunks, "Stages per rank; as the schedule usually has without it")->option_text("V")->check(wholeFrom(1, kMaxStages));
+  command.add_option("--chunks", options.chunks, "Stages per rank; as the schedule usually has without it")
+      ->option_text("V")
+      ->check(wholeFrom(1, kMaxStages));
   command.add_option("--microbatches", options.microbatches, "Pieces of a batch")->option_text("M")->check(wholeFrom(1, kMaxMicrobatches));
-  command.add_option("--group", options.group, "interleaved-1f1b: microbatches a chunk takes before the next one's turn (Megatron)")->option_text("G")->check(wholeFrom(1, kMaxMicrobatches));
-  command.add_option("--strict", options.strict, "Refuse the shapes that torch refuses")->option_text("torch")->check(CLI::IsMember({"torch"}));
+  command.add_option("--group", options.group, "interleaved-1f1b: microbatches a chunk takes before the next one's turn (Megatron)")
+      ->option_text("G")
+      ->check(wholeFrom(1, kMaxMicrobatches));
+  command.add_option("--strict", options.strict, "Refuse the shapes that torch refuses")
+      ->option_text("torch")
+      ->check(CLI::IsMember({"torch"}));
 }
 
 namespace {
@@ -41,7 +47,8 @@ Schedule readShaped(const std::string& path, const ShapeOptions& options) {
   agree("ranks", options.ranks, shape.ranks);
   agree("stages", std::int64_t{options.chunks} * shape.ranks, shape.stages);
   agree("microbatches", options.microbatches, shape.microbatches);
-  if (options.group > 0 || !options.strict.empty()) throw UsageError(path + " is no schedule of torch's or Megatron's; leave out --strict and --group");
+  if (options.group > 0 || !options.strict.empty())
+    throw UsageError(path + " is no schedule of torch's or Megatron's; leave out --strict and --group");
   return schedule;
 }
 
@@ -51,8 +58,9 @@ Schedule generateFrom(const std::string& name, const ShapeOptions& options) {
   if (name.ends_with(".csv")) return readShaped(name, options);
   const Generator& family = generatorOf(name);
   if (options.ranks == 0 || options.microbatches == 0) {
-    throw UsageError(fmt::format("schedule {} needs to know how many ranks and microbatches; give {}", name,
-                                 options.ranks == 0 ? options.microbatches == 0 ? "--ranks and --microbatches" : "--ranks" : "--microbatches"));
+    throw UsageError(
+        fmt::format("schedule {} needs to know how many ranks and microbatches; give {}", name,
+                    options.ranks == 0 ? options.microbatches == 0 ? "--ranks and --microbatches" : "--ranks" : "--microbatches"));
   }
   const int chunks = options.chunks == 0 ? family.chunks : options.chunks;
   const std::int64_t stages = std::int64_t{options.ranks} * chunks;
@@ -63,7 +71,8 @@ Schedule generateFrom(const std::string& name, const ShapeOptions& options) {
     if (!family.refusal(shape) && refusal) throw UsageError(fmt::format("schedule {} refuses this shape: {}", name, *refusal));
   }
   if (options.group > 0) {
-    if (family.name != "interleaved-1f1b") throw UsageError(fmt::format("schedule {} has no groups; leave out --group, or take interleaved-1f1b", name));
+    if (family.name != "interleaved-1f1b")
+      throw UsageError(fmt::format("schedule {} has no groups; leave out --group, or take interleaved-1f1b", name));
     Schedule schedule = interleavedWithGroups(shape, options.group);
     if (!options.strict.empty() && withoutIdle(schedule).rows != withoutIdle(generate(name, shape)).rows) {
       throw UsageError(fmt::format("groups of {} are not those of torch; leave out --group or --strict torch", options.group));
@@ -78,7 +87,9 @@ Schedule readSchedule(const std::string& path, Letters letters) {
 }
 
 void declareLetters(CLI::App& command, std::string& letters) {
-  command.add_option("--letters", letters, "torch: B is the whole backward, I its part for the inputs; zero-bubble: B is that part where there is a W")
+  command
+      .add_option("--letters", letters,
+                  "torch: B is the whole backward, I its part for the inputs; zero-bubble: B is that part where there is a W")
       ->option_text("torch|zero-bubble")
       ->check(CLI::IsMember({"torch", "zero-bubble"}));
 }
@@ -114,8 +125,8 @@ std::string problemsText(const std::vector<Problem>& problems) {
   for (const Problem& problem : problems) {
     const bool placed = problem.position >= 0;
     const std::string_view stops = wordsOf(problem.stops);
-    rows.push_back({fmt::format("{}", problem.rank.value), placed ? fmt::format("{}", problem.position) : "–", toString(problem.action), std::string(stops),
-                    problem.message});
+    rows.push_back({fmt::format("{}", problem.rank.value), placed ? fmt::format("{}", problem.position) : "–", toString(problem.action),
+                    std::string(stops), problem.message});
   }
   return table(rows);
 }

@@ -1,6 +1,6 @@
-#include "simulator/text/json_text.h"
 #include "simulator/plan/search.h"
 #include "simulator/plan/search_profiles.h"
+#include "simulator/text/json_text.h"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -15,8 +15,8 @@
 #include "app/cli/commands.h"
 #include "app/cli/not_counted.h"
 #include "app/cli/numbers.h"
-#include "app/cli/own_ranks.h"
 #include "app/cli/output.h"
+#include "app/cli/own_ranks.h"
 #include "backends/torch/backend.h"
 #include "engine/process.h"
 #include "schedules/error.h"
@@ -47,12 +47,16 @@ ProfileSource sourceOf(const Options& o, const ModelGraph& graph, const Cluster&
     for (const std::string& file : o.profiles) {
       profiles.push_back(std::make_shared<Profile>(parseProfile(readFile(file), file)));
       const Profile& added = *profiles.back();
-      if (added.nodes.size() != graph.nodes.size()) throw UsageError(fmt::format("{} was not taken of {}; profile this model.", file, graph.name));
+      if (added.nodes.size() != graph.nodes.size())
+        throw UsageError(fmt::format("{} was not taken of {}; profile this model.", file, graph.name));
       for (std::size_t i = 0; i + 1 < profiles.size(); ++i) {
         const Profile& other = *profiles[i];
-        if (other.microbatch == added.microbatch) throw UsageError(fmt::format("{} and {} are both of microbatch {}; leave one of them out.", o.profiles[i], file, added.microbatch));
+        if (other.microbatch == added.microbatch)
+          throw UsageError(
+              fmt::format("{} and {} are both of microbatch {}; leave one of them out.", o.profiles[i], file, added.microbatch));
         if (other.computing != added.computing) {
-          throw UsageError(fmt::format("{} was measured {} and {} {}; profile all sizes in the same way.", o.profiles[i], words(other.computing), file, words(added.computing)));
+          throw UsageError(fmt::format("{} was measured {} and {} {}; profile all sizes in the same way.", o.profiles[i],
+                                       words(other.computing), file, words(added.computing)));
         }
       }
     }
@@ -85,12 +89,14 @@ SearchSpace spaceOf(const Options& o) {
 std::string splitOf(const Candidate& c) { return c.moves == 0 ? c.split : fmt::format("{}, {} moved", c.split, c.moves); }
 
 std::string tableOf(const std::vector<const Candidate*>& candidates, bool limited) {
-  std::vector<std::vector<std::string>> rows{{"schedule", "stages", "microbatches", "of", "splits", "recompute", "step", "samples/s", "bubble", "peak memory"}};
+  std::vector<std::vector<std::string>> rows{
+      {"schedule", "stages", "microbatches", "of", "splits", "recompute", "step", "samples/s", "bubble", "peak memory"}};
   if (limited) rows.front().emplace_back("fits");
   for (const Candidate* c : candidates) {
     const PlanRequest& r = c->request;
-    rows.push_back({r.schedule, std::to_string(c->stages), std::to_string(r.microbatches), std::to_string(r.microbatch), splitOf(*c), fmt::format("{}", fmt::join(r.recompute, ",")),
-                    formatDuration(c->step), fmt::format("{:.1f}", c->samplesPerSecond), percent(c->bubbleFraction), formatSize(c->peak)});
+    rows.push_back({r.schedule, std::to_string(c->stages), std::to_string(r.microbatches), std::to_string(r.microbatch), splitOf(*c),
+                    fmt::format("{}", fmt::join(r.recompute, ",")), formatDuration(c->step), fmt::format("{:.1f}", c->samplesPerSecond),
+                    percent(c->bubbleFraction), formatSize(c->peak)});
     if (limited) rows.back().emplace_back(c->fits ? "yes" : "no");
   }
   return table(rows);
@@ -98,10 +104,26 @@ std::string tableOf(const std::vector<const Candidate*>& candidates, bool limite
 
 Json jsonOf(const Candidate& c, const std::map<std::int64_t, std::vector<SplitPoint>>& points) {
   const PlanRequest& r = c.request;
-  return {{"schedule", r.schedule}, {"ranks", r.ranks}, {"chunks", r.chunks}, {"stages", c.stages}, {"microbatches", r.microbatches}, {"microbatch", r.microbatch},
-          {"batch", c.samples}, {"replicas", r.replicas}, {"balance", c.split}, {"moves", c.moves}, {"splits", splitNames(points.at(r.microbatch), r.begins)},
-          {"recompute", r.recompute}, {"step_ns", c.step}, {"makespan_ns", c.makespan}, {"bubble_fraction", c.bubbleFraction}, {"peak_bytes", c.peak},
-          {"fits", c.fits}, {"samples_per_second", c.samplesPerSecond}, {"scaled_costs", c.scaled}, {"pareto", c.onFront}};
+  return {{"schedule", r.schedule},
+          {"ranks", r.ranks},
+          {"chunks", r.chunks},
+          {"stages", c.stages},
+          {"microbatches", r.microbatches},
+          {"microbatch", r.microbatch},
+          {"batch", c.samples},
+          {"replicas", r.replicas},
+          {"balance", c.split},
+          {"moves", c.moves},
+          {"splits", splitNames(points.at(r.microbatch), r.begins)},
+          {"recompute", r.recompute},
+          {"step_ns", c.step},
+          {"makespan_ns", c.makespan},
+          {"bubble_fraction", c.bubbleFraction},
+          {"peak_bytes", c.peak},
+          {"fits", c.fits},
+          {"samples_per_second", c.samplesPerSecond},
+          {"scaled_costs", c.scaled},
+          {"pareto", c.onFront}};
 }
 
 std::map<std::int64_t, std::vector<SplitPoint>> pointsOf(const ModelGraph& graph, const Found& found) {
@@ -112,10 +134,18 @@ std::map<std::int64_t, std::vector<SplitPoint>> pointsOf(const ModelGraph& graph
   return points;
 }
 
-std::string asJson(const Options& o, const ModelGraph& graph, const Found& found, const std::vector<const Candidate*>& best, const std::vector<const Candidate*>& front) {
+std::string asJson(const Options& o, const ModelGraph& graph, const Found& found, const std::vector<const Candidate*>& best,
+                   const std::vector<const Candidate*>& front) {
   const auto points = pointsOf(graph, found);
-  Json json{{"model", graph.name}, {"ranks", o.ranks}, {"replicas", o.replicas}, {"shapes", found.shapes}, {"tried", found.candidates.size()},
-            {"cancelled", found.cancelled}, {"best", Json::array()}, {"pareto", Json::array()}, {"skipped", found.skipped}};
+  Json json{{"model", graph.name},
+            {"ranks", o.ranks},
+            {"replicas", o.replicas},
+            {"shapes", found.shapes},
+            {"tried", found.candidates.size()},
+            {"cancelled", found.cancelled},
+            {"best", Json::array()},
+            {"pareto", Json::array()},
+            {"skipped", found.skipped}};
   json["not_counted"] = ownJson(notCountedJson(notCounted(graph, found.candidates.front().request.microbatch)));
   for (const Candidate* c : best) json["best"].push_back(jsonOf(*c, points));
   for (const Candidate* c : front) json["pareto"].push_back(jsonOf(*c, points));
@@ -132,11 +162,14 @@ std::string triedLine(const Options& o, const Found& found) {
     counts.insert(c.request.microbatches);
     samples.insert(c.samples);
   }
-  const std::string batch = samples.size() == 1 ? fmt::format("a batch of {}", *samples.begin()) : fmt::format("microbatches of {}", found.candidates.front().request.microbatch);
-  return fmt::format("{}tried {} on {}{}, {}: {}, {} microbatches, {} refused{}", found.cancelled ? "interrupted, so the best so far; " : "", counted(static_cast<std::int64_t>(found.candidates.size()), "plan"),
-                     counted(o.ranks, "rank"), o.replicas > 1 ? fmt::format(" in each of {} replicas", o.replicas) : "", batch,
-                     counted(static_cast<std::int64_t>(schedules.size()), "schedule"), fmt::join(counts, ", "), counted(static_cast<std::int64_t>(found.skipped.size()), "shape"),
-                     found.skipped.empty() ? "" : " (--json says why)");
+  const std::string batch = samples.size() == 1 ? fmt::format("a batch of {}", *samples.begin())
+                                                : fmt::format("microbatches of {}", found.candidates.front().request.microbatch);
+  return fmt::format("{}tried {} on {}{}, {}: {}, {} microbatches, {} refused{}",
+                     found.cancelled ? "interrupted, so the best so far; " : "",
+                     counted(static_cast<std::int64_t>(found.candidates.size()), "plan"), counted(o.ranks, "rank"),
+                     o.replicas > 1 ? fmt::format(" in each of {} replicas", o.replicas) : "", batch,
+                     counted(static_cast<std::int64_t>(schedules.size()), "schedule"), fmt::join(counts, ", "),
+                     counted(static_cast<std::int64_t>(found.skipped.size()), "shape"), found.skipped.empty() ? "" : " (--json says why)");
 }
 
 /// Writes the plan of a candidate.
@@ -167,37 +200,45 @@ int run(Options& o) {
         if (measures) interrupts.emplace();
         return profile;
       },
-      space, [&](int done, int all, const Candidate* c) {
+      space,
+      [&](int done, int all, const Candidate* c) {
         if (done < all) show(done, all, c == nullptr ? "" : c->request.schedule);
         return interrupts->take() == 0;
       });
   interrupts.reset();
   show(1, 1, "");
   if (found.candidates.empty() && found.cancelled) return complain("Interrupted before any plan was tried", kNo);
-  if (found.candidates.empty()) throw UsageError(fmt::format("No plan can be made of {} on {} ranks: {}", graph.name, o.ranks, found.skipped.empty() ? "nothing was tried" : found.skipped.front()));
+  if (found.candidates.empty())
+    throw UsageError(fmt::format("No plan can be made of {} on {} ranks: {}", graph.name, o.ranks,
+                                 found.skipped.empty() ? "nothing was tried" : found.skipped.front()));
   std::vector<const Candidate*> best, front;
   for (const Candidate& c : found.candidates) {
     if (c.leads && static_cast<int>(best.size()) < o.top) best.push_back(&c);
     if (c.onFront) front.push_back(&c);
   }
-  std::stable_sort(front.begin(), front.end(), [](const Candidate* a, const Candidate* b) { return a->samplesPerSecond > b->samplesPerSecond; });
+  std::stable_sort(front.begin(), front.end(),
+                   [](const Candidate* a, const Candidate* b) { return a->samplesPerSecond > b->samplesPerSecond; });
   const Candidate& first = found.candidates.front();
   if (!o.out.empty() && first.fits) writePlan(o, graph, first, *profiles.at(first.request.microbatch).profile);
   if (o.json) {
     print(versioned(asJson(o, graph, found, best, front)) + "\n");
   } else {
     const bool limited = space.base.memoryLimit > 0;
-    print(fmt::format("{}: {}\ncosts {}{}\n\n{}", graph.name, triedLine(o, found), pw::sourceOf(*profiles.at(first.request.microbatch).profile, o.ranks),
-               first.scaled ? "; scaled to other microbatch sizes, which flatters small ones: profile the one you choose" : "", tableOf(best, limited)));
+    print(fmt::format("{}: {}\ncosts {}{}\n\n{}", graph.name, triedLine(o, found),
+                      pw::sourceOf(*profiles.at(first.request.microbatch).profile, o.ranks),
+                      first.scaled ? "; scaled to other microbatch sizes, which flatters small ones: profile the one you choose" : "",
+                      tableOf(best, limited)));
     print(fmt::format("\nFrom the fastest to the smallest, where more speed costs more memory:\n{}", tableOf(front, limited)));
     if (profiles.at(first.request.microbatch).profile->estimated) print(incompleteLine(notCounted(graph, first.request.microbatch), true));
     if (!o.out.empty() && first.fits) print(fmt::format("\nWritten to {}.\n", o.out));
   }
   if (found.cancelled) return complain("Interrupted: not all plans were tried, and there may be better ones", kNo);
   if (first.fits) return kYes;
-  return complain(fmt::format("No plan fits {}: the least that any needs is {} ({}, {} stages, {} microbatches, recompute {}); use more ranks, a smaller batch or more microbatches",
-                              formatSize(space.base.memoryLimit), formatSize(first.peak), first.request.schedule, first.stages, first.request.microbatches,
-                              fmt::join(first.request.recompute, ",")), kNo);
+  return complain(fmt::format("No plan fits {}: the least that any needs is {} ({}, {} stages, {} microbatches, recompute {}); use more "
+                              "ranks, a smaller batch or more microbatches",
+                              formatSize(space.base.memoryLimit), formatSize(first.peak), first.request.schedule, first.stages,
+                              first.request.microbatches, fmt::join(first.request.recompute, ",")),
+                  kNo);
 }
 
 }  // namespace
@@ -205,32 +246,58 @@ int run(Options& o) {
 Command addSearch(CLI::App& app) {
   auto* sub = app.add_subcommand("search", "Find the best plans of a model, and what memory buys");
   auto o = std::make_shared<Options>();
-  sub->add_option("MODEL.pt2", o->models, "Model archive (.pt2); several when each stage was exported on its own")->required()->option_text("MODEL.pt2");
+  sub->add_option("MODEL.pt2", o->models, "Model archive (.pt2); several when each stage was exported on its own")
+      ->required()
+      ->option_text("MODEL.pt2");
   sub->add_option("--ranks", o->ranks, "Pipeline ranks")->required()->check(wholeFrom(1, 1024))->option_text("R");
-  sub->add_option("--microbatches", o->microbatches, "Counts to try (default: R, 2R, 4R and 8R, and all that divide the batch, down to single samples)")->delimiter(',')->check(wholeFrom(1, kMaxMicrobatches))->option_text("M,...");
-  sub->add_option("--batch", o->batch, "Samples per step of all replicas (default: the most microbatches, as exported)")->check(wholeFrom(1, 1 << 24))->option_text("SAMPLES");
-  sub->add_option("--microbatch", o->microbatch, "Keep microbatches of this size [samples] instead of the batch, and compare samples per second")->check(wholeFrom(1, 1 << 20))->option_text("B");
-  sub->add_option("--replicas", o->replicas, "Data-parallel copies of the pipeline (default: 1)")->check(wholeFrom(1, kMaxReplicas))->option_text("D");
+  sub->add_option("--microbatches", o->microbatches,
+                  "Counts to try (default: R, 2R, 4R and 8R, and all that divide the batch, down to single samples)")
+      ->delimiter(',')
+      ->check(wholeFrom(1, kMaxMicrobatches))
+      ->option_text("M,...");
+  sub->add_option("--batch", o->batch, "Samples per step of all replicas (default: the most microbatches, as exported)")
+      ->check(wholeFrom(1, 1 << 24))
+      ->option_text("SAMPLES");
+  sub->add_option("--microbatch", o->microbatch,
+                  "Keep microbatches of this size [samples] instead of the batch, and compare samples per second")
+      ->check(wholeFrom(1, 1 << 20))
+      ->option_text("B");
+  sub->add_option("--replicas", o->replicas, "Data-parallel copies of the pipeline (default: 1)")
+      ->check(wholeFrom(1, kMaxReplicas))
+      ->option_text("D");
   sub->add_option("--memory-limit", o->memoryLimit, "Memory of a rank, for example 24GiB")->check(aSize())->option_text("SIZE");
-  sub->add_option("--schedules", o->schedules, "Names of `schedule list` (default: all that train)")->delimiter(',')->option_text("NAME,...");
-  sub->add_option("--chunks", o->chunks, "Stages per rank to try (default: as each schedule usually has, and twice that)")->delimiter(',')->check(wholeFrom(1, 1024))->option_text("V,...");
+  sub->add_option("--schedules", o->schedules, "Names of `schedule list` (default: all that train)")
+      ->delimiter(',')
+      ->option_text("NAME,...");
+  sub->add_option("--chunks", o->chunks, "Stages per rank to try (default: as each schedule usually has, and twice that)")
+      ->delimiter(',')
+      ->check(wholeFrom(1, 1024))
+      ->option_text("V,...");
   sub->add_flag("--no-recompute", o->noRecompute, "Keep all activations");
-  auto* profile = sub->add_option("--profile", o->profiles, "Profiles of this model at one or several microbatch sizes (default: measured now at each size)")->delimiter(',')->option_text("FILE,...");
-  sub->add_option("--cluster", o->cluster, "Estimate costs for a cluster preset or file instead of measuring")->excludes(profile)->option_text("CLUSTER");
-  sub->add_option("--optimizer", o->optimizer, "Whose state counts as memory and time (default: sgd, which has none)")->option_text("sgd|adam|adamw");
+  auto* profile = sub->add_option("--profile", o->profiles,
+                                  "Profiles of this model at one or several microbatch sizes (default: measured now at each size)")
+                      ->delimiter(',')
+                      ->option_text("FILE,...");
+  sub->add_option("--cluster", o->cluster, "Estimate costs for a cluster preset or file instead of measuring")
+      ->excludes(profile)
+      ->option_text("CLUSTER");
+  sub->add_option("--optimizer", o->optimizer, "Whose state counts as memory and time (default: sgd, which has none)")
+      ->option_text("sgd|adam|adamw");
   sub->add_option("--momentum", o->momentum, "sgd: with one more number for each parameter")->check(numberFrom(0, 1))->option_text("X");
   sub->add_flag("--zero1", o->zero1, "Spread the optimizer's state over the replicas (ZeRO stage 1)");
-  sub->add_option("--loss", o->loss, "cross_entropy, mse, sum, output:NAME (default: the model's own, else cross_entropy)")->option_text("LOSS");
+  sub->add_option("--loss", o->loss, "cross_entropy, mse, sum, output:NAME (default: the model's own, else cross_entropy)")
+      ->option_text("LOSS");
   addMeasureOptions(*sub, o->how);
   sub->add_option("--top", o->top, "Show so many (default: 10)")->check(wholeFrom(1, 1 << 20))->option_text("K");
   sub->add_option("--out", o->out, "Write the best plan here (JSON)")->option_text("FILE");
   sub->add_option("--progress", o->progressStyle, "auto or json")->option_text("STYLE");
   sub->add_flag("--json", o->json, "Print plans and Pareto front as JSON");
-  sub->footer("\nExamples:\n"
-              "  pipewright search gpt.pt2 --ranks 4 --batch 64 --cluster h100-nvlink --precision bf16 --optimizer adamw\n"
-              "  pipewright search gpt.pt2 --ranks 2 --microbatches 4,8 --memory-limit 2GiB --out plan.json\n"
-              "  pipewright search gpt.pt2 --ranks 8 --schedules 1f1b,zbv --cluster a100-nvlink --top 5\n\n"
-              "Ctrl-C ends the search and shows the best so far (`cancelled` in JSON), with status 1.");
+  sub->footer(
+      "\nExamples:\n"
+      "  pipewright search gpt.pt2 --ranks 4 --batch 64 --cluster h100-nvlink --precision bf16 --optimizer adamw\n"
+      "  pipewright search gpt.pt2 --ranks 2 --microbatches 4,8 --memory-limit 2GiB --out plan.json\n"
+      "  pipewright search gpt.pt2 --ranks 8 --schedules 1f1b,zbv --cluster a100-nvlink --top 5\n\n"
+      "Ctrl-C ends the search and shows the best so far (`cancelled` in JSON), with status 1.");
   return [o] { return run(*o); };
 }
 

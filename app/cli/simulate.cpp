@@ -5,9 +5,9 @@
 #include <string>
 #include <vector>
 
+#include <fmt/format.h>
 #include <CLI/App.hpp>
 #include <CLI/Validators.hpp>
-#include <fmt/format.h>
 
 #include "app/cli/commands.h"
 #include "app/cli/numbers.h"
@@ -16,13 +16,13 @@
 #include "schedules/cycles.h"
 #include "schedules/error.h"
 #include "schedules/units.h"
-#include "simulator/step/jitter.h"
 #include "simulator/report/json_fields.h"
-#include "simulator/report/metrics.h"
 #include "simulator/report/lower_bound.h"
-#include "simulator/step/program.h"
-#include "simulator/step/execute.h"
+#include "simulator/report/metrics.h"
 #include "simulator/step/compile.h"
+#include "simulator/step/execute.h"
+#include "simulator/step/jitter.h"
+#include "simulator/step/program.h"
 
 namespace pw::cli {
 namespace {
@@ -77,9 +77,11 @@ std::string pathText(const CriticalPath& path) {
     if (share > most) busiest = r;
     most = std::max(most, share);
   }
-  std::string text = fmt::format("of the critical path: {} compute, {} of it on rank {}", formatDuration(compute), formatDuration(most), busiest);
+  std::string text =
+      fmt::format("of the critical path: {} compute, {} of it on rank {}", formatDuration(compute), formatDuration(most), busiest);
   if (path.transfer + path.queue + path.latency > 0) {
-    text += fmt::format(", messages {} in transfer, {} queued, {} latency", formatDuration(path.transfer), formatDuration(path.queue), formatDuration(path.latency));
+    text += fmt::format(", messages {} in transfer, {} queued, {} latency", formatDuration(path.transfer), formatDuration(path.queue),
+                        formatDuration(path.latency));
   }
   return text;
 }
@@ -88,7 +90,8 @@ std::string summary(const Subject& subject, Sending sending, const PredictionRep
   const Metrics& metrics = p.metrics;
   const auto overBound = [](Ns time, Ns bound) {
     const double above = bound > 0 ? static_cast<double>(time - bound) / static_cast<double>(bound) : 0;
-    return above > 0 ? fmt::format("{} above the lower bound of {}", percent(above), formatDuration(bound)) : std::string("the lower bound: no order is faster");
+    return above > 0 ? fmt::format("{} above the lower bound of {}", percent(above), formatDuration(bound))
+                     : std::string("the lower bound: no order is faster");
   };
   std::vector<std::vector<std::string>> rows;
   rows.push_back({"makespan", formatDuration(metrics.makespan), overBound(metrics.makespan, p.lowerBound.flush)});
@@ -99,11 +102,12 @@ std::string summary(const Subject& subject, Sending sending, const PredictionRep
   rows.push_back({"path", formatDuration(metrics.makespan), pathText(p.explanation.path)});
   if (p.jitter) {
     rows.push_back({"jitter", fmt::format("{} median", formatDuration(quantile(*p.jitter, 0.5))),
-                    fmt::format("{} to {} in 90 % of {} draws, each duration varied by {}", formatDuration(quantile(*p.jitter, 0.05)), formatDuration(quantile(*p.jitter, 0.95)),
-                                p.jitter->makespans.size(), percent(p.jitter->sigma))});
+                    fmt::format("{} to {} in 90 % of {} draws, each duration varied by {}", formatDuration(quantile(*p.jitter, 0.05)),
+                                formatDuration(quantile(*p.jitter, 0.95)), p.jitter->makespans.size(), percent(p.jitter->sigma))});
   }
   rows.insert(rows.begin(), std::vector<std::string>{});
-  return shapeLine(subject.schedule) + "\n" + (subject.costSource.empty() ? "" : subject.costSource + "\n") + std::string(inWords(sending)) + table(rows);
+  return shapeLine(subject.schedule) + "\n" + (subject.costSource.empty() ? "" : subject.costSource + "\n") +
+         std::string(inWords(sending)) + table(rows);
 }
 
 /// The largest causes of the bubble.
@@ -112,10 +116,11 @@ std::string causesText(const Explanation& explanation, bool all) {
   std::string text;
   for (std::size_t i = 0; i < std::min(kShown, explanation.groups.size()) && !all; ++i) {
     const BubbleGroup& g = explanation.groups[i];
-    text += fmt::format("rank {} idles {} in {} while {} rank {}{}\n", g.rank.value, formatDuration(g.idle), name(g.phase), g.message ? "a message of" : "it waits for",
-                        g.cause.value, g.message ? " is under way" : " to compute");
+    text += fmt::format("rank {} idles {} in {} while {} rank {}{}\n", g.rank.value, formatDuration(g.idle), name(g.phase),
+                        g.message ? "a message of" : "it waits for", g.cause.value, g.message ? " is under way" : " to compute");
   }
-  if (!all && explanation.groups.size() > kShown) text += fmt::format("… and {} smaller causes; --why shows every bubble\n", explanation.groups.size() - kShown);
+  if (!all && explanation.groups.size() > kShown)
+    text += fmt::format("… and {} smaller causes; --why shows every bubble\n", explanation.groups.size() - kShown);
   for (std::size_t i = 0; i < explanation.bubbles.size() && all; ++i) text += toString(explanation.bubbles[i]) + "\n";
   return text.empty() ? text : "\n" + text;
 }
@@ -127,9 +132,10 @@ std::string rankTable(const PredictionReport& p) {
   if (memory) rows.front().push_back("peak memory");
   for (const RankMetrics& rank : metrics.ranks) {
     const double bubble = metrics.makespan > 0 ? static_cast<double>(rank.idle) / static_cast<double>(metrics.makespan) : 0;
-    rows.push_back({fmt::format("{}", rank.rank.value), formatDuration(rank.busy), formatDuration(rank.idle), formatDuration(p.phases[rank.rank.index()].idle[0]),
-                    formatDuration(p.phases[rank.rank.index()].idle[1]), formatDuration(p.phases[rank.rank.index()].idle[2]), percent(bubble),
-                    formatDuration(rank.exposedComm), fmt::format("{}", rank.peakLiveMicrobatches)});
+    rows.push_back({fmt::format("{}", rank.rank.value), formatDuration(rank.busy), formatDuration(rank.idle),
+                    formatDuration(p.phases[rank.rank.index()].idle[0]), formatDuration(p.phases[rank.rank.index()].idle[1]),
+                    formatDuration(p.phases[rank.rank.index()].idle[2]), percent(bubble), formatDuration(rank.exposedComm),
+                    fmt::format("{}", rank.peakLiveMicrobatches)});
     if (memory) rows.back().push_back(formatSize(rank.peakBytes));
   }
   return table(rows);
@@ -144,7 +150,8 @@ std::optional<std::string> excess(const Subject& subject, const Metrics& metrics
       return fmt::format("rank {} needs {} of memory, more than its limit of {}", r, shown(rank.peakBytes), shown(subject.limits[r]));
     }
     if (!subject.liveLimits.empty() && rank.peakLiveMicrobatches > subject.liveLimits[r]) {
-      return fmt::format("rank {} has {} live (stage, microbatch) pairs, more than its limit of {}", r, rank.peakLiveMicrobatches, subject.liveLimits[r]);
+      return fmt::format("rank {} has {} live (stage, microbatch) pairs, more than its limit of {}", r, rank.peakLiveMicrobatches,
+                         subject.liveLimits[r]);
     }
   }
   return std::nullopt;
@@ -163,7 +170,8 @@ int refuse(const SimulateOptions& options, const Schedule& schedule, const std::
 int runSimulate(const SimulateOptions& options) {
   const Subject subject = subjectOf(options.subject);
   const Sending sending = sendingOf(options.sends);
-  if (subject.schedule.lockstep && sending != Sending::Overlapped) throw UsageError("a lockstep schedule exchanges its messages after every cycle; leave out --sends");
+  if (subject.schedule.lockstep && sending != Sending::Overlapped)
+    throw UsageError("a lockstep schedule exchanges its messages after every cycle; leave out --sends");
   std::vector<Problem> problems = check(subject.schedule);
   std::erase_if(problems, [&](const Problem& p) { return !stopsWith(sending, p); });
   if (!problems.empty()) return refuse(options, subject.schedule, problems);
@@ -201,11 +209,19 @@ Command addSimulate(CLI::App& app) {
   auto options = std::make_shared<SimulateOptions>();
   CLI::App* command = app.add_subcommand("simulate", "Predict a plan or schedule: makespan, bubble, memory, timeline");
   declareSubject(*command, options->subject);
-  command->add_option("--sends", options->sends, "In the background (the default); when both ends are posted, on a channel for each direction or one for both; or holding both ranks")
+  command
+      ->add_option("--sends", options->sends,
+                   "In the background (the default); when both ends are posted, on a channel for each direction or one for both; or "
+                   "holding both ranks")
       ->option_text("overlapped|posted|one-channel|blocking")
       ->check(CLI::IsMember({"overlapped", "posted", "one-channel", "blocking"}));
-  CLI::Option* jitter = command->add_option("--jitter", options->jitter, "Vary every duration at random by about this fraction: 0.05")->check(numberFrom(0, kMostJitter))->option_text("SIGMA");
-  command->add_option("--draws", options->draws, "How many times, with --jitter; 1000 without it")->check(wholeFrom(1, 1'000'000))->option_text("N")->needs(jitter);
+  CLI::Option* jitter = command->add_option("--jitter", options->jitter, "Vary every duration at random by about this fraction: 0.05")
+                            ->check(numberFrom(0, kMostJitter))
+                            ->option_text("SIGMA");
+  command->add_option("--draws", options->draws, "How many times, with --jitter; 1000 without it")
+      ->check(wholeFrom(1, 1'000'000))
+      ->option_text("N")
+      ->needs(jitter);
   command->add_option("--seed", options->seed, "Of the random numbers, with --jitter")->check(aSeed())->option_text("S")->needs(jitter);
   command->add_flag("--json", options->json, "One JSON document on stdout");
   command->add_flag("--text", options->text, "Draw the timeline, as is done on a terminal anyway");

@@ -7,22 +7,22 @@
 #include <string_view>
 #include <system_error>
 
+#include <fmt/format.h>
 #include <CLI/App.hpp>
 #include <CLI/Validators.hpp>
-#include <fmt/format.h>
 
 #include "app/cli/numbers.h"
 #include "app/cli/output.h"
 #include "schedules/error.h"
 #include "schedules/units.h"
-#include "simulator/report/json_fields.h"
-#include "simulator/plan/plan.h"
 #include "simulator/costs/problem_file.h"
+#include "simulator/plan/plan.h"
+#include "simulator/report/json_fields.h"
 
 namespace pw::cli {
 namespace {
 
-constexpr Ns kDefaultForward = 1'000'000;   ///< costs nobody gave: a round unit, and the usual backward of twice the forward
+constexpr Ns kDefaultForward = 1'000'000;  ///< costs nobody gave: a round unit, and the usual backward of twice the forward
 constexpr int kDefaultBackwardRatio = 2;
 constexpr Ns kLongest = 30'000'000'000'000'000;  ///< about a year; twice as long, for the default backward, is still far from overflow
 
@@ -51,15 +51,18 @@ std::string spread(const CostTable& costs, Ns StageCost::*part) {
 }
 
 bool holds(const Schedule& schedule, auto kind) {
-  return std::ranges::any_of(schedule.rows, [&](const auto& row) { return std::ranges::any_of(row, [&](const Action& a) { return kind(a); }); });
+  return std::ranges::any_of(schedule.rows,
+                             [&](const auto& row) { return std::ranges::any_of(row, [&](const Action& a) { return kind(a); }); });
 }
 
 /// The times of the kinds of action that the schedule has.
 std::string describe(const Schedule& schedule, const CostTable& costs) {
   std::string text = "forward " + spread(costs, &StageCost::forward);
-  if (holds(schedule, [](const Action& a) { return a.kind == ActionKind::Backward; })) text += ", backward " + spread(costs, &StageCost::backward);
+  if (holds(schedule, [](const Action& a) { return a.kind == ActionKind::Backward; }))
+    text += ", backward " + spread(costs, &StageCost::backward);
   if (holds(schedule, [](const Action& a) { return a.kind == ActionKind::BackwardInput; })) {
-    text += ", backward for inputs " + spread(costs, &StageCost::backwardInput) + ", for weights " + spread(costs, &StageCost::backwardWeight);
+    text +=
+        ", backward for inputs " + spread(costs, &StageCost::backwardInput) + ", for weights " + spread(costs, &StageCost::backwardWeight);
   }
   if (holds(schedule, [](const Action& a) { return a.overlapsNext; })) {
     text += costs.overlap.empty() ? ", an overlapped pair their sum" : ", an overlapped pair " + formatDuration(costs.overlap.front());
@@ -73,14 +76,16 @@ void requireWithinBackward(const SyntheticCosts& costs) {
   const std::vector<Ns>& part = costs.backwardInput.empty() ? costs.backwardWeight : costs.backwardInput;
   for (std::size_t s = 0; s < std::max(part.size(), costs.backward.size()); ++s) {
     const Ns whole = costs.backward[std::min(s, costs.backward.size() - 1)], taken = part[std::min(s, part.size() - 1)];
-    if (taken > whole) throw UsageError(fmt::format("a part of the backward takes {}, longer than the whole of {}", formatDuration(taken), formatDuration(whole)));
+    if (taken > whole)
+      throw UsageError(
+          fmt::format("a part of the backward takes {}, longer than the whole of {}", formatDuration(taken), formatDuration(whole)));
   }
 }
 
 Subject fromCall(const SubjectOptions& o) {
   Subject subject;
   subject.schedule = o.csv.empty() ? generateFrom(o.schedule, o.shape) : readSchedule(o.csv, parseLetters(o.letters));
-  SyntheticCosts costs{durations(o.forward), durations(o.backward), durations(o.input),     durations(o.weight),
+  SyntheticCosts costs{durations(o.forward),   durations(o.backward),   durations(o.input),  durations(o.weight),
                        durationOr0(o.latency), durationOr0(o.transfer), durations(o.overlap)};
   const bool given = !costs.forward.empty() || !costs.backward.empty() || !costs.backwardInput.empty() || !costs.backwardWeight.empty();
   if (costs.backward.empty() && costs.backwardInput.empty() != costs.backwardWeight.empty()) {
@@ -104,7 +109,8 @@ Subject fromCall(const SubjectOptions& o) {
 Subject fromProblem(const SubjectOptions& o) {
   ProblemFile problem = parseProblem(readFile(o.costs), o.costs);
   const auto differs = [&](std::string_view what, int asked, int there) {
-    if (asked > 0 && asked != there) throw UsageError(fmt::format("{} is for {} {}, not {}; leave out the option", o.costs, there, what, asked));
+    if (asked > 0 && asked != there)
+      throw UsageError(fmt::format("{} is for {} {}, not {}; leave out the option", o.costs, there, what, asked));
   };
   differs("ranks", o.shape.ranks, problem.shape.ranks);
   differs("microbatches", o.shape.microbatches, problem.shape.microbatches);
@@ -116,8 +122,9 @@ Subject fromProblem(const SubjectOptions& o) {
   subject.schedule = o.csv.empty() ? generateFrom(o.schedule, shape) : readSchedule(o.csv, parseLetters(o.letters));
   const Schedule& schedule = subject.schedule;
   if (shapeOf(schedule) != problem.shape) {
-    throw UsageError(fmt::format("{} is for {} ranks, {} stages and {} microbatches, schedule {} has {}, {} and {}", o.costs, problem.shape.ranks, problem.shape.stages,
-                                 problem.shape.microbatches, schedule.name, shapeOf(schedule).ranks, shapeOf(schedule).stages, schedule.microbatches));
+    throw UsageError(fmt::format("{} is for {} ranks, {} stages and {} microbatches, schedule {} has {}, {} and {}", o.costs,
+                                 problem.shape.ranks, problem.shape.stages, problem.shape.microbatches, schedule.name,
+                                 shapeOf(schedule).ranks, shapeOf(schedule).stages, schedule.microbatches));
   }
   for (std::size_t s = 0; s < problem.placement.stages(); ++s) {
     if (schedule.placement.rankOfStage[s] == problem.placement.rankOfStage[s]) continue;
@@ -134,7 +141,8 @@ Subject fromProblem(const SubjectOptions& o) {
 Ns scaled(Ns time, double factor) {
   const double product = static_cast<double>(time) * factor;
   if (product > static_cast<double>(kLongest) * kDefaultBackwardRatio) {
-    throw UsageError(fmt::format("{} slowed down {:g} times is too long a time to add up; take a smaller factor", formatDuration(time), factor));
+    throw UsageError(
+        fmt::format("{} slowed down {:g} times is too long a time to add up; take a smaller factor", formatDuration(time), factor));
   }
   return static_cast<Ns>(std::llround(product));
 }
@@ -152,13 +160,15 @@ void slowLink(Subject& subject, int one, int other, double factor) {
   subject.costSource += fmt::format("; messages between ranks {} and {} take {:g} times as long", one, other, factor);
   bool met = false;
   for (MessageCost& message : subject.costs.messages) {
-    const auto [low, high] = std::minmax(subject.schedule.placement.rankOfStage[message.from.index()].value, subject.schedule.placement.rankOfStage[message.to.index()].value);
+    const auto [low, high] = std::minmax(subject.schedule.placement.rankOfStage[message.from.index()].value,
+                                         subject.schedule.placement.rankOfStage[message.to.index()].value);
     if (low != std::min(one, other) || high != std::max(one, other)) continue;
     met = true;
     message.latency = scaled(message.latency, factor);
     message.transfer = scaled(message.transfer, factor);
   }
-  if (!met) throw UsageError(fmt::format("--slow {}-{} names a link that carries no message; neighbouring stages decide which do", one, other));
+  if (!met)
+    throw UsageError(fmt::format("--slow {}-{} names a link that carries no message; neighbouring stages decide which do", one, other));
 }
 
 /// `2=1.5`: every duration of the stages on rank 2 takes 1.5 times as long. `1-2=3`: messages between these ranks do.
@@ -186,7 +196,8 @@ void slowDown(Subject& subject, const std::string& text) {
   for (std::size_t s = 0; s < subject.costs.stages.size(); ++s) {
     if (subject.schedule.placement.rankOfStage[s].value != *rank) continue;
     StageCost& stage = subject.costs.stages[s];
-    for (Ns* time : {&stage.forward, &stage.backward, &stage.backwardInput, &stage.backwardWeight, &stage.optimizer}) *time = scaled(*time, *factor);
+    for (Ns* time : {&stage.forward, &stage.backward, &stage.backwardInput, &stage.backwardWeight, &stage.optimizer})
+      *time = scaled(*time, *factor);
     if (!subject.costs.overlap.empty()) subject.costs.overlap[s] = scaled(subject.costs.overlap[s], *factor);
   }
 }
@@ -203,20 +214,27 @@ void setLiveLimits(Subject& subject, const std::vector<int>& limits) {
 /// The subject before --slow and --live-limit.
 Subject plainSubject(const SubjectOptions& o) {
   const int sources = static_cast<int>(!o.plan.empty()) + static_cast<int>(!o.schedule.empty()) + static_cast<int>(!o.csv.empty());
-  if (sources != 1) throw UsageError("simulate takes one of a plan file, --schedule NAME and --csv F.csv (the last two also with --costs F.json); see pipewright simulate --help");
+  if (sources != 1)
+    throw UsageError(
+        "simulate takes one of a plan file, --schedule NAME and --csv F.csv (the last two also with --costs F.json); see pipewright "
+        "simulate --help");
   if (o.schedule.empty() && o.shape.given()) {
     throw UsageError("a plan or CSV has its own ranks, chunks and microbatches; leave out those options, or give --schedule NAME");
   }
   if (!o.letters.empty() && o.csv.empty()) throw UsageError("--letters says how to read a CSV; give --csv F.csv too, or leave it out");
-  const std::vector<const std::string*> times{&o.forward, &o.backward, &o.input, &o.weight, &o.overlap, &o.latency, &o.transfer, &o.load, &o.store};
+  const std::vector<const std::string*> times{&o.forward, &o.backward, &o.input, &o.weight, &o.overlap,
+                                              &o.latency, &o.transfer, &o.load,  &o.store};
   const bool timed = std::any_of(times.begin(), times.end(), [](const std::string* t) { return !t->empty(); });
-  if (!o.costs.empty() && timed) throw UsageError("--costs has all times; leave out --forward, --backward, --input, --weight, --overlap, --latency and --transfer");
+  if (!o.costs.empty() && timed)
+    throw UsageError("--costs has all times; leave out --forward, --backward, --input, --weight, --overlap, --latency and --transfer");
   if (o.plan.empty()) return o.costs.empty() ? fromCall(o) : fromProblem(o);
   if (timed || !o.costs.empty()) {
-    throw UsageError("a plan has its own costs; leave out --costs, --forward, --backward, --input, --weight, --overlap, --latency and --transfer");
+    throw UsageError(
+        "a plan has its own costs; leave out --costs, --forward, --backward, --input, --weight, --overlap, --latency and --transfer");
   }
   Plan plan = parsePlan(readFile(o.plan), o.plan);
-  return {std::move(plan.schedule), std::move(plan.costs), plan.profile.nodes.empty() ? "" : "costs " + sourceOf(plan.profile), {}, true, {}};
+  return {
+      std::move(plan.schedule), std::move(plan.costs), plan.profile.nodes.empty() ? "" : "costs " + sourceOf(plan.profile), {}, true, {}};
 }
 
 }  // namespace
@@ -242,17 +260,33 @@ void declareSubject(CLI::App& command, SubjectOptions& o) {
   const std::string perStage = "; one value, or one per stage: 1ms,2ms";
   command.add_option("--forward", o.forward, "Time of a forward" + perStage)->type_name("T")->check(durationList());
   command.add_option("--backward", o.backward, "Time of a backward; twice the forward without it")->type_name("T")->check(durationList());
-  command.add_option("--input", o.input, "Its part for the inputs, where a schedule splits the backward")->type_name("T")->check(durationList());
+  command.add_option("--input", o.input, "Its part for the inputs, where a schedule splits the backward")
+      ->type_name("T")
+      ->check(durationList());
   command.add_option("--weight", o.weight, "Its part for the weights")->type_name("T")->check(durationList());
-  command.add_option("--overlap", o.overlap, "A forward and a backward overlapped in one slot; their sum without it")->type_name("T")->check(durationList());
-  command.add_option("--latency", o.latency, "From the end of an action to its message's arrival, beside the transfer")->type_name("T")->check(aDuration());
+  command.add_option("--overlap", o.overlap, "A forward and a backward overlapped in one slot; their sum without it")
+      ->type_name("T")
+      ->check(durationList());
+  command.add_option("--latency", o.latency, "From the end of an action to its message's arrival, beside the transfer")
+      ->type_name("T")
+      ->check(aDuration());
   command.add_option("--transfer", o.transfer, "How long a message holds its channel")->type_name("T")->check(aDuration());
   command.add_option("--load", o.load, "lockstep: bringing a microbatch in from the host")->type_name("T")->check(aDuration());
   command.add_option("--store", o.store, "lockstep: bringing a result out to the host")->type_name("T")->check(aDuration());
   command.add_option("--costs", o.costs, "A problem file with shape, costs and limits instead of these times")->type_name("F.json");
-  command.add_option("--live-limit", o.liveLimit, "Most live (stage, microbatch) pairs of a rank, or of each: says no when it is exceeded")->delimiter(',')->option_text("N[,N...]")->check(wholeFrom(1, kMaxMicrobatches))->allow_extra_args(false);
-  command.add_option("--memory-limit", o.memoryLimit, "Memory of a rank, for example 24GiB: says no when the schedule needs more")->check(aSize())->option_text("SIZE");
-  command.add_option("--slow", o.slow, "Slow down a rank, 2=1.5, or a link, 1-2=3 (may be repeated)")->type_name("RANK=FACTOR")->expected(1)->take_all()->allow_extra_args(false);
+  command.add_option("--live-limit", o.liveLimit, "Most live (stage, microbatch) pairs of a rank, or of each: says no when it is exceeded")
+      ->delimiter(',')
+      ->option_text("N[,N...]")
+      ->check(wholeFrom(1, kMaxMicrobatches))
+      ->allow_extra_args(false);
+  command.add_option("--memory-limit", o.memoryLimit, "Memory of a rank, for example 24GiB: says no when the schedule needs more")
+      ->check(aSize())
+      ->option_text("SIZE");
+  command.add_option("--slow", o.slow, "Slow down a rank, 2=1.5, or a link, 1-2=3 (may be repeated)")
+      ->type_name("RANK=FACTOR")
+      ->expected(1)
+      ->take_all()
+      ->allow_extra_args(false);
 }
 
 }  // namespace pw::cli

@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "app/cli/schedule_options.h"
-#include "simulator/step/simulate.h"
 #include "simulator/step/cost_table.h"
+#include "simulator/step/simulate.h"
 
 namespace CLI {
 class App;
@@ -27,10 +27,10 @@ struct SubjectOptions {
 struct Subject {
   Schedule schedule;
   CostTable costs;
-  std::string costSource;          ///< a line for people
-  std::vector<Bytes> limits;       ///< memory of each rank; empty: none
-  bool limitsInBytes = true;       ///< else in the unit of a problem file
-  std::vector<int> liveLimits;     ///< live (stage, microbatch) pairs of each rank; empty: none
+  std::string costSource;       ///< a line for people
+  std::vector<Bytes> limits;    ///< memory of each rank; empty: none
+  bool limitsInBytes = true;    ///< else in the unit of a problem file
+  std::vector<int> liveLimits;  ///< live (stage, microbatch) pairs of each rank; empty: none
 };
 
 /// Declares the options; `options` must outlive the command.

@@ -26,37 +26,51 @@ struct Kind {
 
 /// In the order of the report: what forbids, then what changes results, then what is good to know.
 constexpr std::array<Kind, 15> kKinds{{
-    {"unsupported", "Operators that cannot be run here", "Give the library that defines them with --load-library, or replace them by PyTorch's own operators before exporting"},
+    {"unsupported", "Operators that cannot be run here",
+     "Give the library that defines them with --load-library, or replace them by PyTorch's own operators before exporting"},
     {"data-dependent", "Sizes that depend on the data: no stage may begin where such a tensor would cross",
      "Nothing, if each is used up inside a module; else use a mask or torch.where instead of selecting"},
     {"fixed-batch", "The batch was fixed at export: every microbatch has exactly this size",
      "Export again with a dynamic batch, as resources/export_model.py does, to choose the size freely"},
-    {"batch-mixing", "A sample's result depends, or may depend, on the other samples of its microbatch: results change with the microbatch size",
+    {"batch-mixing",
+     "A sample's result depends, or may depend, on the other samples of its microbatch: results change with the microbatch size",
      "See whether the model means it (a contrastive loss does); if so, keep the microbatch as large as it needs"},
     {"batch-norm",
      "Batch norm in training takes its statistics of each microbatch, not of the batch: "
      "results change with the microbatch size, and running statistics advance once per microbatch",
      "Keep microbatches large, or use group norm, layer norm or frozen statistics (eval mode) instead"},
-    {"power-iteration", "Buffers or parameters that the forward changes and results depend on, as the vectors of spectral norm: they change once per microbatch, "
+    {"power-iteration",
+     "Buffers or parameters that the forward changes and results depend on, as the vectors of spectral norm: they change once per "
+     "microbatch, "
      "not once per batch, so each microbatch sees others",
-     "Expect other results for each number of microbatches; where a parametrisation does it, remove it, or freeze it (eval mode) before exporting"},
-    {"loss-bias", "Numbers over the samples, such as the model's loss, that do not follow from those of the microbatches: --loss output:NAME takes the mean of theirs",
+     "Expect other results for each number of microbatches; where a parametrisation does it, remove it, or freeze it (eval mode) before "
+     "exporting"},
+    {"loss-bias",
+     "Numbers over the samples, such as the model's loss, that do not follow from those of the microbatches: --loss output:NAME takes the "
+     "mean of theirs",
      "Let the model give a mean over samples or targets, or train on the outputs before it with --loss cross_entropy or mse"},
-    {"unknown-operator", "Operators without a rule here: whether they compute each sample by itself is not known, and so neither is whether results stay the same",
+    {"unknown-operator",
+     "Operators without a rule here: whether they compute each sample by itself is not known, and so neither is whether results stay the "
+     "same",
      "Try it: pipewright inspect --try"},
     {"in-place-buffer", "Buffers changed in place are changed once per microbatch, not once per batch",
      "See whether that is what the buffer is for; a counter of steps would run too fast"},
-    {"loss-count", "Losses that count targets: a step takes the mean of its microbatches' means, in which the targets of a microbatch with fewer of them weigh more",
+    {"loss-count",
+     "Losses that count targets: a step takes the mean of its microbatches' means, in which the targets of a microbatch with fewer of them "
+     "weigh more",
      "Give every microbatch as many targets, or weigh microbatches by them: run --loss output:NAME --loss-count auto"},
     {"random", "Random operators draw anew for each microbatch: results agree with an unsplit run in distribution, not in value",
      "Nothing in training; to compare values, set the probabilities to 0"},
     {"own-loss",
-     "The model computes single numbers over the samples, such as its loss: with --loss output:NAME the loss of a step is the mean of those of its "
+     "The model computes single numbers over the samples, such as its loss: with --loss output:NAME the loss of a step is the mean of "
+     "those of its "
      "microbatches, weighted by their samples",
      "Nothing for a mean over samples; what is no such mean is listed above"},
-    {"shared-parameter", "Parameters used in several modules: where these fall into different stages, each stage holds a copy and the gradients are added",
+    {"shared-parameter",
+     "Parameters used in several modules: where these fall into different stages, each stage holds a copy and the gradients are added",
      "Nothing; it costs memory, and one message per step"},
-    {"unused-parameter", "Parameters that no output depends on: they get no gradient and stay as they are", "Remove them, or see whether an output is missing"},
+    {"unused-parameter", "Parameters that no output depends on: they get no gradient and stay as they are",
+     "Remove them, or see whether an output is missing"},
     {"nondeterministic", "Operators that may give slightly different results in two identical runs on a GPU (on CPUs they do not)",
      "Nothing; expect runs on GPUs to differ in the last digits"},
 }};
@@ -81,11 +95,38 @@ bool isSupported(const Node& node, const HasOperator& hasOperator) {
 
 /// Forward or backward on CUDA, by the list of torch.use_deterministic_algorithms.
 bool isNondeterministic(const Node& node) {
-  constexpr std::array<std::string_view, 32> kNames = {
-      "avg_pool3d", "adaptive_avg_pool2d", "adaptive_avg_pool3d", "max_pool3d", "adaptive_max_pool2d", "fractional_max_pool2d", "fractional_max_pool3d",
-      "upsample_linear1d", "upsample_bilinear2d", "upsample_bicubic2d", "upsample_trilinear3d", "reflection_pad1d", "reflection_pad2d", "reflection_pad3d",
-      "replication_pad1d", "replication_pad2d", "replication_pad3d", "nll_loss2d", "ctc_loss", "put", "histc", "bincount", "kthvalue", "median",
-      "grid_sampler", "grid_sampler_2d", "grid_sampler_3d", "scatter_add", "scatter_reduce", "index_add", "index_copy", "index_put"};
+  constexpr std::array<std::string_view, 32> kNames = {"avg_pool3d",
+                                                       "adaptive_avg_pool2d",
+                                                       "adaptive_avg_pool3d",
+                                                       "max_pool3d",
+                                                       "adaptive_max_pool2d",
+                                                       "fractional_max_pool2d",
+                                                       "fractional_max_pool3d",
+                                                       "upsample_linear1d",
+                                                       "upsample_bilinear2d",
+                                                       "upsample_bicubic2d",
+                                                       "upsample_trilinear3d",
+                                                       "reflection_pad1d",
+                                                       "reflection_pad2d",
+                                                       "reflection_pad3d",
+                                                       "replication_pad1d",
+                                                       "replication_pad2d",
+                                                       "replication_pad3d",
+                                                       "nll_loss2d",
+                                                       "ctc_loss",
+                                                       "put",
+                                                       "histc",
+                                                       "bincount",
+                                                       "kthvalue",
+                                                       "median",
+                                                       "grid_sampler",
+                                                       "grid_sampler_2d",
+                                                       "grid_sampler_3d",
+                                                       "scatter_add",
+                                                       "scatter_reduce",
+                                                       "index_add",
+                                                       "index_copy",
+                                                       "index_put"};
   std::string name = operatorName(node);
   if (isInPlace(node) && name.back() == '_') name.pop_back();
   return std::find(kNames.begin(), kNames.end(), name) != kNames.end();
@@ -94,14 +135,16 @@ bool isNondeterministic(const Node& node) {
 /// Named `training` as in aten.batch_norm, `train` as in native_batch_norm's relatives; without a flag it is taken for training.
 bool isTrainingBatchNorm(const Node& node) {
   if (operatorName(node).find("batch_norm") == std::string::npos) return false;
-  const auto flag = std::find_if(node.inputs.begin(), node.inputs.end(), [](const NamedArgument& a) { return a.name == "training" || a.name == "train"; });
+  const auto flag = std::find_if(node.inputs.begin(), node.inputs.end(),
+                                 [](const NamedArgument& a) { return a.name == "training" || a.name == "train"; });
   const bool* training = flag == node.inputs.end() ? nullptr : std::get_if<bool>(&flag->value);
   return training == nullptr ? operatorName(node).find("no_training") == std::string::npos : *training;
 }
 
 /// Told by batch norm's own finding: its statistics, and the counter that comes with them.
 bool isOfBatchNorm(const StateChange& change) {
-  return operatorName(*change.node).find("batch_norm") != std::string::npos || change.state->name.find("num_batches_tracked") != std::string::npos;
+  return operatorName(*change.node).find("batch_norm") != std::string::npos ||
+         change.state->name.find("num_batches_tracked") != std::string::npos;
 }
 
 bool hasUnknownSize(const ModelGraph& graph, const Node& node, const Bindings& bindings) {
@@ -118,7 +161,11 @@ bool hasUnknownSize(const ModelGraph& graph, const Node& node, const Bindings& b
 class Report {
  public:
   Report(const ModelGraph& graph, const OperatorFacts& facts)
-      : graph_(graph), hasOperator_(facts.has), bindings_(bindBatch(graph, exportedBatch(graph))), mixings_(batchMixing(graph)), changes_(stateChanges(graph, facts.written)) {}
+      : graph_(graph),
+        hasOperator_(facts.has),
+        bindings_(bindBatch(graph, exportedBatch(graph))),
+        mixings_(batchMixing(graph)),
+        changes_(stateChanges(graph, facts.written)) {}
 
   void visit(const Node& node, const std::string& around) {
     const std::string module = node.modules.empty() ? around : node.modules.back().path;
@@ -126,18 +173,22 @@ class Report {
       findings_.push_back({kind, module, op, node.sourceLine, detail});
     };
     const std::string name = operatorName(node);
-    if (!isSupported(node, hasOperator_)) found("unsupported", node.target, namespaceOf(node.target) == "aten" ? "this LibTorch has no such operator" : "");
+    if (!isSupported(node, hasOperator_))
+      found("unsupported", node.target, namespaceOf(node.target) == "aten" ? "this LibTorch has no such operator" : "");
     if (hasUnknownSize(graph_, node, bindings_)) found("data-dependent", name);
     if (isTrainingBatchNorm(node)) found("batch-norm", name);
     if (isRandomOperator(node)) found("random", name);
     if (isNondeterministic(node)) found("nondeterministic", name);
     for (const StateChange& change : changes_) {
       if (change.node != &node || isOfBatchNorm(change)) continue;
-      found(change.read ? "power-iteration" : "in-place-buffer", name, "changes " + change.state->name + (change.isParameter ? ", a parameter" : ""));
+      found(change.read ? "power-iteration" : "in-place-buffer", name,
+            "changes " + change.state->name + (change.isParameter ? ", a parameter" : ""));
     }
     const auto mixing = std::find_if(mixings_.begin(), mixings_.end(), [&](const Mixing& m) { return m.node == &node; });
-    if (mixing != mixings_.end() && mixing->unknown) found("unknown-operator", name);
-    else if (mixing != mixings_.end()) found(mixing->ownLoss ? "own-loss" : "batch-mixing", name, mixing->sums ? "sums over the samples" : mixing->how);
+    if (mixing != mixings_.end() && mixing->unknown)
+      found("unknown-operator", name);
+    else if (mixing != mixings_.end())
+      found(mixing->ownLoss ? "own-loss" : "batch-mixing", name, mixing->sums ? "sums over the samples" : mixing->how);
     for (const NamedArgument& argument : node.inputs) {
       const auto* inner = std::get_if<GraphArg>(&argument.value);
       if (inner == nullptr) continue;
@@ -188,12 +239,14 @@ class Report {
       if (list.size() > 1) {
         std::vector<std::string> modules;
         for (const Node* reader : list) modules.push_back(pathOf(*reader).empty() ? graph_.name : pathOf(*reader));
-        findings_.push_back({"shared-parameter", modules.front(), parameter.name, list.front()->sourceLine, fmt::format("used in {}", fmt::join(modules, ", "))});
+        findings_.push_back({"shared-parameter", modules.front(), parameter.name, list.front()->sourceLine,
+                             fmt::format("used in {}", fmt::join(modules, ", "))});
       }
       const bool trained = !graph_.value(parameter.value).tensor || graph_.value(parameter.value).tensor->requiresGrad;
       if (trained && !used.contains(storageOf(parameter))) {
         const std::string module = parameter.name.substr(0, std::min(parameter.name.rfind('.'), parameter.name.size()));
-        findings_.push_back({"unused-parameter", parameter.name.find('.') == std::string::npos ? "" : module, parameter.name, "", list.empty() ? "nothing reads it" : "no output depends on it"});
+        findings_.push_back({"unused-parameter", parameter.name.find('.') == std::string::npos ? "" : module, parameter.name, "",
+                             list.empty() ? "nothing reads it" : "no output depends on it"});
       }
     }
   }
@@ -202,7 +255,8 @@ class Report {
     if (batchSymbol(graph_).empty() && !graph_.inputs.empty()) {
       findings_.push_back({"fixed-batch", "", fmt::format("batch {}", exportedBatch(graph_)), "", ""});
     }
-    std::stable_sort(findings_.begin(), findings_.end(), [](const Finding& a, const Finding& b) { return kindOf(a.kind) < kindOf(b.kind); });
+    std::stable_sort(findings_.begin(), findings_.end(),
+                     [](const Finding& a, const Finding& b) { return kindOf(a.kind) < kindOf(b.kind); });
     return std::move(findings_);
   }
 
@@ -256,7 +310,8 @@ std::string tableOf(const ModelGraph& graph, const std::vector<Finding>& finding
   for (const Finding& finding : findings) {
     const auto same = [&](const Row& row) {
       const Finding& f = row.first;
-      return f.op == finding.op && f.source == finding.source && f.detail == finding.detail && withoutNumbers(f.module) == withoutNumbers(finding.module);
+      return f.op == finding.op && f.source == finding.source && f.detail == finding.detail &&
+             withoutNumbers(f.module) == withoutNumbers(finding.module);
     };
     const auto row = std::find_if(merged.begin(), merged.end(), same);
     row == merged.end() ? static_cast<void>(merged.push_back({finding, 1})) : static_cast<void>(++row->count);

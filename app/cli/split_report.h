@@ -11,8 +11,8 @@ namespace pw::cli {
 
 /// Something about a model that a user should know before cutting it or its batch.
 struct Finding {
-  /// `unsupported`, `data-dependent`, `fixed-batch`, `batch-mixing`, `batch-norm`, `power-iteration`, `loss-bias`, `unknown-operator`, `in-place-buffer`,
-  /// `loss-count`, `random`, `own-loss`, `shared-parameter`, `unused-parameter`, `nondeterministic`
+  /// `unsupported`, `data-dependent`, `fixed-batch`, `batch-mixing`, `batch-norm`, `power-iteration`, `loss-bias`, `unknown-operator`,
+  /// `in-place-buffer`, `loss-count`, `random`, `own-loss`, `shared-parameter`, `unused-parameter`, `nondeterministic`
   std::string kind;
   std::string module;  ///< fully qualified name; empty for the root or where the whole model is meant
   std::string op;      ///< operator, or the tensor's name
@@ -36,10 +36,12 @@ struct OperatorFacts {
 /// What to do about it: one sentence without the final full stop.
 [[nodiscard]] std::string cureOf(const std::string& kind);
 
-/// All findings, by kind, in execution order within a kind. Without `facts.has`, operators count as supported by their namespace. Cost: linear.
+/// All findings, by kind, in execution order within a kind. Without `facts.has`, operators count as supported by their namespace. Cost:
+/// linear.
 [[nodiscard]] std::vector<Finding> splitReport(const ModelGraph& graph, const OperatorFacts& facts = {});
 
-/// The findings as text: per kind what it means, a table, and what to do. Findings that differ only in the numbers of their modules share a row.
+/// The findings as text: per kind what it means, a table, and what to do. Findings that differ only in the numbers of their modules share a
+/// row.
 [[nodiscard]] std::string findingsText(const ModelGraph& graph, const std::vector<Finding>& findings);
 
 }  // namespace pw::cli

@@ -1,8 +1,8 @@
 #include "app/cli/split_verdict.h"
 
-#include <algorithm>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <algorithm>
 #include <string_view>
 
 #include "app/cli/output.h"
@@ -48,7 +48,8 @@ std::string sentenceOf(const SplitVerdict& verdict, bool counted) {
 
 /// What was tried without --loss-count, if it could be.
 const Trial* plainTrial(const std::vector<Trial>& trials) {
-  const auto found = std::ranges::find_if(trials, [](const Trial& t) { return t.refused.empty() && t.lossCount.empty() && t.steps.size() > 1; });
+  const auto found =
+      std::ranges::find_if(trials, [](const Trial& t) { return t.refused.empty() && t.lossCount.empty() && t.steps.size() > 1; });
   return found == trials.end() ? nullptr : &*found;
 }
 
@@ -67,9 +68,7 @@ void compare(SplitVerdict& verdict, const Trial& trial) {
       verdict.same = Sameness::No;
       verdict.sentence = "no, as tried below, though by the rules of its operators it would; please report this model";
       return;
-    case Sameness::Counted:
-      verdict.sentence += same ? "; tried" : trial.ignoredTargets ? "; tried with unequally many" : "; tried";
-      return;
+    case Sameness::Counted: verdict.sentence += same ? "; tried" : trial.ignoredTargets ? "; tried with unequally many" : "; tried"; return;
     case Sameness::Unknown:
       verdict.sentence += same ? "; the same on the batch that was tried" : "; not the same on the batch that was tried";
       if (!same && trial.random.empty()) verdict.same = Sameness::No;
@@ -83,7 +82,8 @@ void compare(SplitVerdict& verdict, const Trial& trial) {
 
 std::string listed(const std::vector<int>& numbers) {
   std::string text;
-  for (std::size_t i = 0; i < numbers.size(); ++i) text += fmt::format("{}{}", i == 0 ? "" : i + 1 == numbers.size() ? " and " : ", ", numbers[i]);
+  for (std::size_t i = 0; i < numbers.size(); ++i)
+    text += fmt::format("{}{}", i == 0 ? "" : i + 1 == numbers.size() ? " and " : ", ", numbers[i]);
   return text;
 }
 
@@ -96,7 +96,8 @@ std::string words(std::string_view what, const TrialDifference& difference) {
 
 std::string lineOf(const TrialStep& step) {
   if (!step.failure.empty()) return step.failure;
-  return fmt::format("{}, {}, {}, {}", words("loss", step.lossDifference), words("outputs", step.outputs), words("gradients", step.gradients), words("buffers", step.buffers));
+  return fmt::format("{}, {}, {}, {}", words("loss", step.lossDifference), words("outputs", step.outputs),
+                     words("gradients", step.gradients), words("buffers", step.buffers));
 }
 
 }  // namespace
@@ -131,14 +132,15 @@ std::string trialText(const Trial& trial) {
   if (trial.ignoredTargets) how += ", some targets ignored";
   if (!trial.switchedOff.empty()) how += fmt::format(", without {}", fmt::join(trial.switchedOff, " and "));
   const std::string pieces = numbers.size() == 1 ? "" : listed(numbers) + " microbatches of ";
-  std::string text = fmt::format("Tried: {}a random batch of {} ({}), relative to the largest element of each tensor:\n", pieces, trial.batch, how);
+  std::string text =
+      fmt::format("Tried: {}a random batch of {} ({}), relative to the largest element of each tensor:\n", pieces, trial.batch, how);
   for (const TrialStep& step : trial.steps) {
     if (step.microbatches == 1 && step.failure.empty()) continue;
     text += fmt::format("  {}: {}\n", counted(step.microbatches, "microbatch"), lineOf(step));
   }
   if (!trial.random.empty()) {
-    text += fmt::format("  {} cannot be switched off and {} anew for each microbatch, so that results differ by that.\n", fmt::join(trial.random, " and "),
-                        trial.random.size() == 1 ? "draws" : "draw");
+    text += fmt::format("  {} cannot be switched off and {} anew for each microbatch, so that results differ by that.\n",
+                        fmt::join(trial.random, " and "), trial.random.size() == 1 ? "draws" : "draw");
   }
   return text;
 }

@@ -14,11 +14,11 @@
 #include <optional>
 
 #include "app/gui/candidates/panel.h"
-#include "app/gui/document/document.h"
-#include "app/gui/window/main_window.h"
-#include "app/gui/runs/panel.h"
 #include "app/gui/common/theme.h"
+#include "app/gui/document/document.h"
+#include "app/gui/runs/panel.h"
 #include "app/gui/timeline/widget.h"
+#include "app/gui/window/main_window.h"
 
 namespace {
 
@@ -75,7 +75,9 @@ int timeFirstFrame(pw::gui::MainWindow& window, const QStringList& files) {
   window.show();
   if (!files.isEmpty()) window.open(files);
   const QDeadlineTimer deadline(kPictureDeadlineMs);
-  const auto shown = [&] { return files.isEmpty() || window.document().measured() || window.document().prediction() || !window.message().isEmpty(); };
+  const auto shown = [&] {
+    return files.isEmpty() || window.document().measured() || window.document().prediction() || !window.message().isEmpty();
+  };
   while (!shown()) {
     QApplication::processEvents(QEventLoop::AllEvents);
     QThread::usleep(200);
@@ -83,7 +85,8 @@ int timeFirstFrame(pw::gui::MainWindow& window, const QStringList& files) {
   }
   window.repaint();
   QApplication::processEvents();
-  if (!window.message().isEmpty() && !window.document().measured() && !window.document().prediction()) return complain(window.message(), kUnusable);
+  if (!window.message().isEmpty() && !window.document().measured() && !window.document().prediction())
+    return complain(window.message(), kUnusable);
   rusage usage{};
   getrusage(RUSAGE_SELF, &usage);
   std::printf("{\"first_frame_ms\": %.1f, \"peak_kib\": %ld}\n", msSinceStart(), usage.ru_maxrss);
@@ -127,16 +130,28 @@ struct Call {
 
 /// The arguments without those that Qt takes itself (`-platform offscreen`, `-style=fusion`).
 QStringList ownArguments(const QStringList& all) {
-  static const QStringList valued{QStringLiteral("platform"), QStringLiteral("platformpluginpath"), QStringLiteral("platformtheme"), QStringLiteral("plugin"),
-                                  QStringLiteral("qwindowgeometry"), QStringLiteral("qwindowicon"), QStringLiteral("qwindowtitle"), QStringLiteral("geometry"),
-                                  QStringLiteral("icon"), QStringLiteral("title"), QStringLiteral("display"), QStringLiteral("session"), QStringLiteral("style"),
+  static const QStringList valued{QStringLiteral("platform"),
+                                  QStringLiteral("platformpluginpath"),
+                                  QStringLiteral("platformtheme"),
+                                  QStringLiteral("plugin"),
+                                  QStringLiteral("qwindowgeometry"),
+                                  QStringLiteral("qwindowicon"),
+                                  QStringLiteral("qwindowtitle"),
+                                  QStringLiteral("geometry"),
+                                  QStringLiteral("icon"),
+                                  QStringLiteral("title"),
+                                  QStringLiteral("display"),
+                                  QStringLiteral("session"),
+                                  QStringLiteral("style"),
                                   QStringLiteral("stylesheet")};
   QStringList own;
   for (qsizetype i = 0; i < all.size(); ++i) {
     const QString name = all[i].mid(all[i].startsWith(QLatin1String("--")) ? 2 : 1).section(QLatin1Char('='), 0, 0);
     const bool isQts = i > 0 && all[i].startsWith(QLatin1Char('-')) && (valued.contains(name) || name == QLatin1String("reverse"));
-    if (!isQts) own << all[i];
-    else if (valued.contains(name) && !all[i].contains(QLatin1Char('='))) ++i;
+    if (!isQts)
+      own << all[i];
+    else if (valued.contains(name) && !all[i].contains(QLatin1Char('=')))
+      ++i;
   }
   return own;
 }
@@ -151,16 +166,27 @@ Call parse(const QStringList& arguments) {
   QCommandLineParser parser;
   parser.setApplicationDescription(QObject::tr("Pipewright's desktop app: split a model, see the bubbles, run the plan, compare."));
   const QCommandLineOption helpOption = parser.addHelpOption(), versionOption = parser.addVersionOption();
-  parser.addPositionalArgument(QStringLiteral("FILE"), QObject::tr("Model (.pt2; several: parts in order), plan or trace (.json), schedule (.csv), project (.pwproj), run store (.db)"), QStringLiteral("[FILE...]"));
-  const QCommandLineOption grabOption(QStringLiteral("grab"), QObject::tr("Write a picture of the window and end"), QStringLiteral("FILE.png"));
-  const QCommandLineOption exportOption(QStringLiteral("export"), QObject::tr("Write the timeline (.png .svg .pdf), spans (.csv), Chrome trace (.json) and end"), QStringLiteral("FILE"));
-  const QCommandLineOption sizeOption(QStringLiteral("size"), QObject::tr("Size of the window: 320x240 to 16000x16000"), QStringLiteral("WxH"));
-  const QCommandLineOption themeOption(QStringLiteral("theme"), QObject::tr("light or dark (default: as the system)"), QStringLiteral("THEME"));
-  const QCommandLineOption panelOption(QStringLiteral("panel"), QObject::tr("Show model, plan, candidates, runs or start"), QStringLiteral("NAME"));
+  parser.addPositionalArgument(
+      QStringLiteral("FILE"),
+      QObject::tr("Model (.pt2; several: parts in order), plan or trace (.json), schedule (.csv), project (.pwproj), run store (.db)"),
+      QStringLiteral("[FILE...]"));
+  const QCommandLineOption grabOption(QStringLiteral("grab"), QObject::tr("Write a picture of the window and end"),
+                                      QStringLiteral("FILE.png"));
+  const QCommandLineOption exportOption(QStringLiteral("export"),
+                                        QObject::tr("Write the timeline (.png .svg .pdf), spans (.csv), Chrome trace (.json) and end"),
+                                        QStringLiteral("FILE"));
+  const QCommandLineOption sizeOption(QStringLiteral("size"), QObject::tr("Size of the window: 320x240 to 16000x16000"),
+                                      QStringLiteral("WxH"));
+  const QCommandLineOption themeOption(QStringLiteral("theme"), QObject::tr("light or dark (default: as the system)"),
+                                       QStringLiteral("THEME"));
+  const QCommandLineOption panelOption(QStringLiteral("panel"), QObject::tr("Show model, plan, candidates, runs or start"),
+                                       QStringLiteral("NAME"));
   const QCommandLineOption searchOption(QStringLiteral("search"), QObject::tr("With --grab: search for plans first"));
-  const QCommandLineOption runOption(QStringLiteral("show-run"), QObject::tr("Overlay this run of the store: 1 and up"), QStringLiteral("ID"));
+  const QCommandLineOption runOption(QStringLiteral("show-run"), QObject::tr("Overlay this run of the store: 1 and up"),
+                                     QStringLiteral("ID"));
   const QCommandLineOption storeOption(QStringLiteral("store"), QObject::tr("Record runs in this file"), QStringLiteral("F.db"));
-  const QCommandLineOption timeOption(QStringLiteral("time-first-frame"), QObject::tr("Say how long the first frame took and what memory it needed, and end"));
+  const QCommandLineOption timeOption(QStringLiteral("time-first-frame"),
+                                      QObject::tr("Say how long the first frame took and what memory it needed, and end"));
   parser.addOptions({timeOption, grabOption, exportOption, sizeOption, themeOption, panelOption, searchOption, runOption, storeOption});
   if (!parser.parse(ownArguments(arguments))) return wrong(QObject::tr("%1 See pipewright-gui --help.").arg(parser.errorText()));
 
@@ -179,7 +205,8 @@ Call parse(const QStringList& arguments) {
   if (parser.isSet(runOption)) {
     bool isNumber = false;
     o.run = parser.value(runOption).toInt(&isNumber);
-    if (!isNumber || o.run < 1) return wrong(QObject::tr("\"%1\" is no number of a run; `pipewright runs` lists them.").arg(parser.value(runOption)));
+    if (!isNumber || o.run < 1)
+      return wrong(QObject::tr("\"%1\" is no number of a run; `pipewright runs` lists them.").arg(parser.value(runOption)));
   }
   if (parser.isSet(sizeOption)) {
     const QStringList parts = parser.value(sizeOption).split(QLatin1Char('x'));
@@ -191,7 +218,9 @@ Call parse(const QStringList& arguments) {
   call.timed = parser.isSet(timeOption);
   call.picture = call.timed || parser.isSet(grabOption) || parser.isSet(exportOption);
   call.store = parser.value(storeOption);
-  call.theme = parser.isSet(themeOption) ? parser.value(themeOption) : call.picture ? QStringLiteral("light") : QSettings().value(QStringLiteral("theme"), QStringLiteral("system")).toString();
+  call.theme = parser.isSet(themeOption) ? parser.value(themeOption)
+               : call.picture            ? QStringLiteral("light")
+                                         : QSettings().value(QStringLiteral("theme"), QStringLiteral("system")).toString();
   if (call.theme != QStringLiteral("light") && call.theme != QStringLiteral("dark") && call.theme != QStringLiteral("system")) {
     if (parser.isSet(themeOption)) return wrong(QObject::tr("There is no theme \"%1\"; take light or dark.").arg(call.theme));
     call.theme = QStringLiteral("system");  // settings may hold anything
@@ -206,7 +235,8 @@ void onQtMessage(QtMsgType type, const QMessageLogContext& context, const QStrin
     return;
   }
   const QString reason = text.section(QLatin1Char('\n'), 0, 0).simplified();
-  std::_Exit(complain(QObject::tr("No window can be opened here (%1); set DISPLAY, or draw into a file with --grab or --export.").arg(reason), kUnusable));
+  std::_Exit(complain(
+      QObject::tr("No window can be opened here (%1); set DISPLAY, or draw into a file with --grab or --export.").arg(reason), kUnusable));
 }
 
 }  // namespace
@@ -228,7 +258,8 @@ int main(int argc, char** argv) {
   qInstallMessageHandler(usual);
   pw::gui::applyTheme(call.theme == QStringLiteral("system") ? systemIsDark() : call.theme == QStringLiteral("dark"));
   constexpr double kLargestFont = 200;
-  if (const double points = QSettings().value(QStringLiteral("font size")).toDouble(); points > 0 && points <= kLargestFont && !call.picture) {
+  if (const double points = QSettings().value(QStringLiteral("font size")).toDouble();
+      points > 0 && points <= kLargestFont && !call.picture) {
     QFont font = QApplication::font();
     font.setPointSizeF(points);
     QApplication::setFont(font);

@@ -10,12 +10,12 @@
 #include <utility>
 #include <variant>
 
-#include "backends/host/files.h"
 #include "backends/checkpoints/pickle.h"
 #include "backends/checkpoints/pickle_write.h"
+#include "backends/checkpoints/unpickle.h"
+#include "backends/host/files.h"
 #include "backends/pt2/read.h"
 #include "backends/pt2/zip.h"
-#include "backends/checkpoints/unpickle.h"
 #include "schedules/error.h"
 
 namespace pw {
@@ -81,7 +81,8 @@ struct Extent {
 class MetadataReader {
  public:
   MetadataReader(const std::string& bytes, const std::string& where)
-      : tree_(bytes, where + " is no checkpoint of torch.distributed.checkpoint, or it is damaged", "save it again with torch.distributed.checkpoint.save") {
+      : tree_(bytes, where + " is no checkpoint of torch.distributed.checkpoint, or it is damaged",
+              "save it again with torch.distributed.checkpoint.save") {
     const Dict& metadata = stateOf(tree_.root(), "Metadata");
     if (const Value* data = metadata.find("storage_data")) readExtents(*data);
     if (const Value* paths = metadata.find("planner_data")) readPaths(*paths);
@@ -152,7 +153,8 @@ void MetadataReader::readExtents(const Value& data) {
     if (const Value* change = info.find("transform_descriptors"); change != nullptr && !std::holds_alternative<pickle::Nothing>(*change)) {
       tree_.fail("says that its files are compressed or encrypted, which this version does not read");
     }
-    const Extent extent{tree_.as<std::string_view>(member(info, "relative_path"), "a file's name"), tree_.as<std::int64_t>(member(info, "offset"), "a place in a file"),
+    const Extent extent{tree_.as<std::string_view>(member(info, "relative_path"), "a file's name"),
+                        tree_.as<std::int64_t>(member(info, "offset"), "a place in a file"),
                         tree_.as<std::int64_t>(member(info, "length"), "a length in a file")};
     if (extent.begin < 0 || extent.bytes < 0) tree_.fail("has a negative place in a file");
     extents_[{tree_.as<std::string_view>(member(index, "fqn"), "a tensor's name"), sizesOf(*offset)}] = extent;
@@ -190,7 +192,8 @@ DType MetadataReader::dtypeOf(const Value& properties) const {
 std::size_t MetadataReader::fileNamed(std::string_view name) {
   const auto [place, isNew] = places_.emplace(name, files.size());
   if (!isNew) return place->second;
-  if (name.empty() || name == "." || name == ".." || name.find('/') != std::string_view::npos || name.find('\0') != std::string_view::npos) {
+  if (name.empty() || name == "." || name == ".." || name.find('/') != std::string_view::npos ||
+      name.find('\0') != std::string_view::npos) {
     tree_.fail("names a file outside its folder");
   }
   files.emplace_back(name);
@@ -205,7 +208,8 @@ ChunkedTensor MetadataReader::tensorOf(std::string_view name, const Dict& member
     Chunk made{sizesOf(member(chunk, "offsets")), sizesOf(member(chunk, "sizes")), 0, 0, 0};
     bool isInside = made.offsets.size() == tensor.sizes.size() && made.sizes.size() == tensor.sizes.size();
     for (std::size_t i = 0; isInside && i < made.sizes.size(); ++i) {
-      isInside = made.offsets[i] >= 0 && made.sizes[i] >= 0 && made.offsets[i] <= tensor.sizes[i] && made.sizes[i] <= tensor.sizes[i] - made.offsets[i];
+      isInside = made.offsets[i] >= 0 && made.sizes[i] >= 0 && made.offsets[i] <= tensor.sizes[i] &&
+                 made.sizes[i] <= tensor.sizes[i] - made.offsets[i];
     }
     const auto extent = extents_.find({name, made.offsets});
     const auto elements = elementsOf(made.sizes);
@@ -252,7 +256,8 @@ Role roleOf(const KeyPath& path) {
 }
 
 /// Copies a strided chunk into a contiguous tensor of `sizes`.
-void place(std::byte* target, const Sizes& sizes, const Chunk& chunk, const std::byte* source, const Sizes& strides, std::int64_t width, std::size_t dimension = 0) {
+void place(std::byte* target, const Sizes& sizes, const Chunk& chunk, const std::byte* source, const Sizes& strides, std::int64_t width,
+           std::size_t dimension = 0) {
   if (dimension == sizes.size()) {
     std::memcpy(target, source, static_cast<std::size_t>(width));
     return;
@@ -288,7 +293,7 @@ struct DistributedCheckpoint::Impl {
   std::vector<std::string> names;
   std::map<std::string, ChunkedTensor> tensors;
   std::map<std::string, double> numbers;
-  mutable std::vector<std::unique_ptr<MappedFile>> mapped;             // by file, when first needed
+  mutable std::vector<std::unique_ptr<MappedFile>> mapped;  // by file, when first needed
   mutable std::map<std::string, std::unique_ptr<std::byte[]>> copies;
 
   [[nodiscard]] std::string pathOf(std::size_t file) const { return (fs::path(folder) / files[file]).string(); }
@@ -297,21 +302,23 @@ struct DistributedCheckpoint::Impl {
 };
 
 /// The first element of a chunk, and its strides.
-std::pair<const std::byte*, Sizes> DistributedCheckpoint::Impl::chunkOf(const std::string& name, const ChunkedTensor& tensor, const Chunk& chunk) const {
+std::pair<const std::byte*, Sizes> DistributedCheckpoint::Impl::chunkOf(const std::string& name, const ChunkedTensor& tensor,
+                                                                        const Chunk& chunk) const {
   const std::string path = pathOf(chunk.file);
   const pt2::Archive archive = pt2::openSavedArchive(path, chunk.begin, chunk.bytes);
   auto& file = mapped[chunk.file];
   if (!file) file = std::make_unique<MappedFile>(path);
   const auto bytesOf = [&](const pt2::ZipEntry& entry) {
-    if (static_cast<std::size_t>(entry.offset + entry.bytes) > file->size()) throw UsageError(fmt::format("{} is cut short; save the checkpoint again", path));
+    if (static_cast<std::size_t>(entry.offset + entry.bytes) > file->size())
+      throw UsageError(fmt::format("{} is cut short; save the checkpoint again", path));
     return std::string_view(reinterpret_cast<const char*>(file->data()) + entry.offset, static_cast<std::size_t>(entry.bytes));
   };
   const pickle::TensorEntry entry = pickle::readTensor(bytesOf(archive.entries.at("data.pkl")), path);
   const auto record = archive.entries.find("data/" + entry.storage);
   const std::int64_t width = bytesPerElement(tensor.dtype);
   const auto reach = pickle::reachOf(entry), elements = elementsOf(chunk.sizes);
-  if (entry.dtype != tensor.dtype || entry.sizes != chunk.sizes || record == archive.entries.end() || !reach || *reach > record->second.bytes / width ||
-      *elements > record->second.bytes / width) {
+  if (entry.dtype != tensor.dtype || entry.sizes != chunk.sizes || record == archive.entries.end() || !reach ||
+      *reach > record->second.bytes / width || *elements > record->second.bytes / width) {
     throw UsageError(fmt::format("Tensor {} of {} is not in {} as {} says; save the checkpoint again", name, folder, path, kMetadata));
   }
   return {reinterpret_cast<const std::byte*>(bytesOf(record->second).data()) + entry.offset * width, entry.strides};
@@ -319,7 +326,8 @@ std::pair<const std::byte*, Sizes> DistributedCheckpoint::Impl::chunkOf(const st
 
 MappedTensor DistributedCheckpoint::Impl::read(const std::string& name, const ChunkedTensor& tensor) const {
   if (tensor.dtype == DType::Unknown) {
-    throw UsageError(fmt::format("Tensor {} of {} is of an element type that Pipewright cannot compute with; save it as another", name, folder));
+    throw UsageError(
+        fmt::format("Tensor {} of {} is of an element type that Pipewright cannot compute with; save it as another", name, folder));
   }
   MappedTensor made{tensor.dtype, tensor.sizes, Sizes(tensor.sizes.size()), nullptr};
   const std::int64_t elements = elementsOf(tensor.sizes).value();
@@ -333,7 +341,8 @@ MappedTensor DistributedCheckpoint::Impl::read(const std::string& name, const Ch
   auto& copy = copies[name];
   if (!copy) {
     std::vector<std::pair<const std::byte*, Sizes>> chunks;
-    for (const Chunk& chunk : tensor.chunks) chunks.push_back(*elementsOf(chunk.sizes) == 0 ? std::pair<const std::byte*, Sizes>() : chunkOf(name, tensor, chunk));
+    for (const Chunk& chunk : tensor.chunks)
+      chunks.push_back(*elementsOf(chunk.sizes) == 0 ? std::pair<const std::byte*, Sizes>() : chunkOf(name, tensor, chunk));
     if (chunks.size() == 1 && reinterpret_cast<std::uintptr_t>(chunks[0].first) % static_cast<std::uintptr_t>(width) == 0) {
       made.strides = chunks[0].second;
       made.data = const_cast<std::byte*>(chunks[0].first);  // of a private mapping

@@ -16,10 +16,11 @@ namespace pw {
 /// Whether a path names a folder of torch.distributed.checkpoint: it ends in `/`, or is a folder.
 [[nodiscard]] bool isDistributedCheckpoint(const std::string& path);
 
-/// A folder that torch.distributed.checkpoint (`save`, torch 2.2 to 2.11) wrote, or DistributedCheckpointWriter did: `.metadata` says which chunk of which tensor lies in
-/// which file. Tensors are named by the path of keys that led to them when they were saved:
+/// A folder that torch.distributed.checkpoint (`save`, torch 2.2 to 2.11) wrote, or DistributedCheckpointWriter did: `.metadata` says which
+/// chunk of which tensor lies in which file. Tensors are named by the path of keys that led to them when they were saved:
 /// - `model.state_dict()` saved by itself, or under `model` or `state_dict` at any depth: by the last key, the parameter's own name;
-/// - what `get_optimizer_state_dict` gives, flattened or not: `exp_avg/NAME`, `exp_avg_sq/NAME`, `momentum_buffer/NAME`; its `step` is a number;
+/// - what `get_optimizer_state_dict` gives, flattened or not: `exp_avg/NAME`, `exp_avg_sq/NAME`, `momentum_buffer/NAME`; its `step` is a
+/// number;
 /// - others: by their whole key, joined by dots.
 class DistributedCheckpoint {
  public:
@@ -28,7 +29,8 @@ class DistributedCheckpoint {
   explicit DistributedCheckpoint(const std::string& folder);
   ~DistributedCheckpoint();
 
-  /// As TensorFile::find. A tensor of several chunks, or one that lies where its type cannot be read, is copied into memory when it is first asked for.
+  /// As TensorFile::find. A tensor of several chunks, or one that lies where its type cannot be read, is copied into memory when it is
+  /// first asked for.
   [[nodiscard]] std::optional<MappedTensor> find(const std::string& name) const;
   [[nodiscard]] std::vector<std::string> names() const;
   [[nodiscard]] const std::map<std::string, double>& numbers() const;

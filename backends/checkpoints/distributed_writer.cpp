@@ -12,10 +12,10 @@
 #include <variant>
 
 #include "backends/checkpoints/distributed.h"
-#include "backends/host/files.h"
-#include "backends/host/part_file.h"
 #include "backends/checkpoints/pickle_write.h"
 #include "backends/checkpoints/zip_writer.h"
+#include "backends/host/files.h"
+#include "backends/host/part_file.h"
 #include "schedules/error.h"
 
 namespace pw {
@@ -136,7 +136,8 @@ struct DistributedCheckpointWriter::Impl {
     return {std::string(kOptimizer), "state", name.substr(slash + 1), name.substr(0, slash)};
   }
 
-  void addArchive(KeyPath path, const std::string& pickled, std::optional<std::pair<DType, Sizes>> tensor, const std::byte* bytes, std::size_t count) {
+  void addArchive(KeyPath path, const std::string& pickled, std::optional<std::pair<DType, Sizes>> tensor, const std::byte* bytes,
+                  std::size_t count) {
     zip->add("archive/data.pkl", pickled);
     zip->add("archive/byteorder", "little");
     if (tensor) zip->add("archive/data/0", bytes, count);
@@ -174,7 +175,8 @@ void DistributedCheckpointWriter::add(const std::string& name, DType dtype, cons
 
 void DistributedCheckpointWriter::alias(const std::string& name, const std::string& of) {
   const auto found = impl_->places.find(of);
-  if (found == impl_->places.end()) throw Error(fmt::format("The checkpoint lacks {}, which {} shares its values with; plan the model again.", of, name));
+  if (found == impl_->places.end())
+    throw Error(fmt::format("The checkpoint lacks {}, which {} shares its values with; plan the model again.", of, name));
   Impl::Item item = impl_->items[found->second];
   item.path = Impl::pathOf(name);
   impl_->items.push_back(std::move(item));
@@ -188,7 +190,8 @@ void DistributedCheckpointWriter::Impl::addOptimizer(const OptimizerLayout& layo
     for (const auto& [name, item] : places) {
       const std::size_t slash = name.find('/');
       if (slash == std::string::npos || !counted.insert(name.substr(slash + 1)).second) continue;
-      addTensor({std::string(kOptimizer), "state", name.substr(slash + 1), std::string(kStep)}, DType::Float32, {}, reinterpret_cast<const std::byte*>(&steps));
+      addTensor({std::string(kOptimizer), "state", name.substr(slash + 1), std::string(kStep)}, DType::Float32, {},
+                reinterpret_cast<const std::byte*>(&steps));
     }
   }
   for (const auto& [name, opcodes] : groupOf(layout)) {
@@ -206,15 +209,19 @@ std::string DistributedCheckpointWriter::Impl::metadata() const {
     const Sizes zeros(item.tensor ? item.tensor->second.size() : 0);
     if (item.tensor) {
       const auto& [dtype, sizes] = *item.tensor;
-      const std::string chunk = object(kMetadataModule, "ChunkStorageMetadata", {{"offsets", sizesPickle(zeros)}, {"sizes", sizesPickle(sizes)}});
-      tensors += key + object(kMetadataModule, "TensorStorageMetadata", {{"properties", propertiesPickle(dtype)}, {"size", sizesPickle(sizes)}, {"chunks", "]" + chunk + "a"}});
+      const std::string chunk =
+          object(kMetadataModule, "ChunkStorageMetadata", {{"offsets", sizesPickle(zeros)}, {"sizes", sizesPickle(sizes)}});
+      tensors += key + object(kMetadataModule, "TensorStorageMetadata",
+                              {{"properties", propertiesPickle(dtype)}, {"size", sizesPickle(sizes)}, {"chunks", "]" + chunk + "a"}});
     } else {
       tensors += key;
       pickle::putGlobal(tensors, kMetadataModule, "BytesStorageMetadata");
       tensors += ")\x81";
     }
     paths += key + "(";
-    for (const auto& part : item.path) paths += std::holds_alternative<std::string>(part) ? textPickle(std::get<std::string>(part)) : integerPickle(std::get<std::int64_t>(part));
+    for (const auto& part : item.path)
+      paths +=
+          std::holds_alternative<std::string>(part) ? textPickle(std::get<std::string>(part)) : integerPickle(std::get<std::int64_t>(part));
     paths += "t";
     places_ += object(kMetadataModule, "MetadataIndex",
                       {{"fqn", key}, {"offset", item.tensor ? sizesPickle(zeros) : "N"}, {"index", item.tensor ? integerPickle(0) : "N"}});
@@ -225,12 +232,17 @@ std::string DistributedCheckpointWriter::Impl::metadata() const {
   }
   return "\x80\x02" +
          object(kMetadataModule, "Metadata",
-                {{"state_dict_metadata", tensors + "u"}, {"planner_data", paths + "u"}, {"storage_data", places_ + "u"}, {"storage_meta", "N"}, {"version", textPickle("1.0.0")}}) +
+                {{"state_dict_metadata", tensors + "u"},
+                 {"planner_data", paths + "u"},
+                 {"storage_data", places_ + "u"},
+                 {"storage_meta", "N"},
+                 {"version", textPickle("1.0.0")}}) +
          ".";
 }
 
 void DistributedCheckpointWriter::finish(const std::map<std::string, double>& numbers, const std::optional<OptimizerLayout>& optimizer) {
-  for (const auto& [name, number] : numbers) impl_->addTensor({std::string(kOurs), name}, DType::Float64, {}, reinterpret_cast<const std::byte*>(&number));
+  for (const auto& [name, number] : numbers)
+    impl_->addTensor({std::string(kOurs), name}, DType::Float64, {}, reinterpret_cast<const std::byte*>(&number));
   if (optimizer) impl_->addOptimizer(*optimizer);
   const std::vector<std::string> old = filesIn(impl_->folder);
   impl_->zip->finish();
@@ -239,7 +251,8 @@ void DistributedCheckpointWriter::finish(const std::map<std::string, double>& nu
   if (part.descriptor() < 0 || !writeAll(part.descriptor(), impl_->metadata()) || ::fsync(part.descriptor()) != 0 || !part.replace()) {
     const std::string reason = std::strerror(errno);
     removeFiles(impl_->folder, {impl_->dataFile});
-    throw Error(fmt::format("{} cannot be written: {}; make room, or check the folder and its permissions.", metadataOf(impl_->folder), reason));
+    throw Error(
+        fmt::format("{} cannot be written: {}; make room, or check the folder and its permissions.", metadataOf(impl_->folder), reason));
   }
   removeFiles(impl_->folder, old);
 }

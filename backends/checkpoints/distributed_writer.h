@@ -13,9 +13,10 @@
 
 namespace pw {
 
-/// Writes a folder of torch.distributed.checkpoint, as `save` of torch 2.11 does on one rank: the model under `model`, the optimizer's state under `optimizer` as `get_optimizer_state_dict` names it, numbers under `pipewright`.
-/// The folder is made if it is missing. All data lies in one new file; `.metadata` comes last and replaces an older one, whose
-/// files are removed then: there is always one whole checkpoint. Without `finish` nothing changes. Throws as CheckpointWriter.
+/// Writes a folder of torch.distributed.checkpoint, as `save` of torch 2.11 does on one rank: the model under `model`, the optimizer's
+/// state under `optimizer` as `get_optimizer_state_dict` names it, numbers under `pipewright`. The folder is made if it is missing. All
+/// data lies in one new file; `.metadata` comes last and replaces an older one, whose files are removed then: there is always one whole
+/// checkpoint. Without `finish` nothing changes. Throws as CheckpointWriter.
 class DistributedCheckpointWriter {
  public:
   explicit DistributedCheckpointWriter(const std::string& folder);

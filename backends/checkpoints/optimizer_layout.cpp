@@ -45,9 +45,10 @@ std::string_view nameOf(OptimizerState state) {
 std::vector<std::pair<std::string, std::string>> groupOf(const OptimizerLayout& layout) {
   const OptimizerSpec& spec = layout.spec;
   const std::string none = "N";
-  std::vector<std::pair<std::string, std::string>> group{{"lr", real(learningRateAt(spec, layout.steps))},
-                                                         {"initial_lr", real(spec.learningRate)},  // what schedulers of torch.optim go on from
-                                                         {"weight_decay", real(spec.weightDecay)}};
+  std::vector<std::pair<std::string, std::string>> group{
+      {"lr", real(learningRateAt(spec, layout.steps))},
+      {"initial_lr", real(spec.learningRate)},  // what schedulers of torch.optim go on from
+      {"weight_decay", real(spec.weightDecay)}};
   if (spec.kind == OptimizerSpec::Kind::Sgd) {
     group.insert(group.end(), {{"momentum", real(spec.momentum)}, {"dampening", real(0)}, {"nesterov", truth(spec.nesterov)}});
   } else {

@@ -23,7 +23,8 @@ enum class OptimizerState : int { Sgd = 0, Momentum = 1, Adam = 2, AdamW = 3 };
 /// `sgd`, `sgd with momentum`, `adam`, `adamw`.
 [[nodiscard]] std::string_view nameOf(OptimizerState state);
 
-/// The one parameter group, by name, without `params`: the members that torch.optim of torch 2.11 gives it, each as the opcodes of one object.
+/// The one parameter group, by name, without `params`: the members that torch.optim of torch 2.11 gives it, each as the opcodes of one
+/// object.
 [[nodiscard]] std::vector<std::pair<std::string, std::string>> groupOf(const OptimizerLayout& layout);
 
 /// Opcodes (pickle_write.h) of what `optimizer.load_state_dict` of torch.optim takes: `param_groups`, and `state` by a parameter's index.

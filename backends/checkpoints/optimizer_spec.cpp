@@ -1,8 +1,8 @@
 #include "backends/checkpoints/optimizer_spec.h"
 
+#include <fmt/format.h>
 #include <algorithm>
 #include <cmath>
-#include <fmt/format.h>
 #include <numbers>
 
 #include "schedules/error.h"

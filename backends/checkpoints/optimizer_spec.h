@@ -9,13 +9,13 @@ namespace pw {
 struct OptimizerSpec {
   enum class Kind : std::uint8_t { Sgd, Adam, AdamW } kind = Kind::Sgd;
   double learningRate = 0.01;
-  double momentum = 0;        ///< SGD
-  bool nesterov = false;      ///< SGD; needs a momentum
+  double momentum = 0;                                ///< SGD
+  bool nesterov = false;                              ///< SGD; needs a momentum
   double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8;  ///< Adam, AdamW
-  double weightDecay = 0;     ///< SGD and Adam add it to the gradient, AdamW shrinks the parameter
-  int warmupSteps = 0;        ///< the rate rises linearly: step s has (s + 1) / warmup of it
-  int decaySteps = 0;         ///< from the end of warm-up a half cosine falls to `finalRate` at this step; 0: stays
-  double finalRate = 0;       ///< fraction of the learning rate at the end
+  double weightDecay = 0;                             ///< SGD and Adam add it to the gradient, AdamW shrinks the parameter
+  int warmupSteps = 0;                                ///< the rate rises linearly: step s has (s + 1) / warmup of it
+  int decaySteps = 0;                                 ///< from the end of warm-up a half cosine falls to `finalRate` at this step; 0: stays
+  double finalRate = 0;                               ///< fraction of the learning rate at the end
 
   bool operator==(const OptimizerSpec&) const = default;
 };

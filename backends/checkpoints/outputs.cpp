@@ -1,11 +1,11 @@
 #include "backends/checkpoints/outputs.h"
 
+#include <fmt/format.h>
+#include <fmt/ranges.h>
 #include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstring>
-#include <fmt/format.h>
-#include <fmt/ranges.h>
 #include <functional>
 #include <numeric>
 
@@ -25,13 +25,14 @@ struct Merged {
 };
 
 std::size_t product(const std::vector<std::int64_t>& shape, std::size_t begin, std::size_t end) {
-  return std::accumulate(shape.begin() + static_cast<std::ptrdiff_t>(begin), shape.begin() + static_cast<std::ptrdiff_t>(end), std::size_t{1},
-                         [](std::size_t count, std::int64_t size) { return count * static_cast<std::size_t>(size); });
+  return std::accumulate(shape.begin() + static_cast<std::ptrdiff_t>(begin), shape.begin() + static_cast<std::ptrdiff_t>(end),
+                         std::size_t{1}, [](std::size_t count, std::int64_t size) { return count * static_cast<std::size_t>(size); });
 }
 
 [[noreturn]] void refuse(const ModelOutput& output, const OutputPart& part) {
-  throw UsageError(fmt::format("Output {} has the shape [{}] for one microbatch and [{}] for another, which cannot be joined along one dimension.",
-                               output.name, fmt::join(output.parts.front().shape, ", "), fmt::join(part.shape, ", ")));
+  throw UsageError(
+      fmt::format("Output {} has the shape [{}] for one microbatch and [{}] for another, which cannot be joined along one dimension.",
+                  output.name, fmt::join(output.parts.front().shape, ", "), fmt::join(part.shape, ", ")));
 }
 
 void check(const ModelOutput& output) {
@@ -59,7 +60,8 @@ Merged join(const ModelOutput& output, std::size_t dimension) {
   std::size_t begin = 0;
   for (const OutputPart& part : output.parts) {
     const std::size_t piece = static_cast<std::size_t>(part.shape[dimension]) / blocks * inner;
-    for (std::size_t o = 0; piece > 0 && o < outer; ++o) std::memcpy(merged.bytes.data() + o * whole + begin, part.data.data + o * piece, piece);
+    for (std::size_t o = 0; piece > 0 && o < outer; ++o)
+      std::memcpy(merged.bytes.data() + o * whole + begin, part.data.data + o * piece, piece);
     begin += piece;
   }
   return merged;
@@ -100,10 +102,19 @@ Merged withoutSamples(const ModelOutput& output, const std::vector<std::int64_t>
     case DType::Float64: return mean<double, double>(output, DType::Float64, samples, [](double x) { return x; });
     case DType::Float16: return mean<std::uint16_t, float>(output, DType::Float32, samples, &fromHalf);
     case DType::BFloat16:
-      return mean<std::uint16_t, float>(output, DType::Float32, samples,
-                                        [](std::uint16_t bits) { return static_cast<double>(std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16U)); });
-    case DType::Unknown: case DType::UInt8: case DType::Int8: case DType::Int16: case DType::Int32: case DType::Int64:
-    case DType::ComplexHalf: case DType::ComplexFloat: case DType::ComplexDouble: case DType::Bool: break;
+      return mean<std::uint16_t, float>(output, DType::Float32, samples, [](std::uint16_t bits) {
+        return static_cast<double>(std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16U));
+      });
+    case DType::Unknown:
+    case DType::UInt8:
+    case DType::Int8:
+    case DType::Int16:
+    case DType::Int32:
+    case DType::Int64:
+    case DType::ComplexHalf:
+    case DType::ComplexFloat:
+    case DType::ComplexDouble:
+    case DType::Bool: break;
   }
   const OutputPart& first = output.parts.front();
   return {output.dtype, first.shape, Bytes8(first.data.data, first.data.data + first.data.bytes)};

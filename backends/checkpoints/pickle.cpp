@@ -79,8 +79,13 @@ Storage Reader::storage(const Value& value) const {
 TensorEntry Reader::rebuilt(const List& arguments, std::string_view name) const {
   if (arguments.items.size() < 4) tree_.fail("has a tensor with too few fields");
   const Storage from = storage(arguments.items[0]);
-  return {std::string(name), from.dtype, std::string(from.key), from.elements, tree_.as<std::int64_t>(arguments.items[1], "an offset"),
-          numbers(arguments.items[2], "sizes"), numbers(arguments.items[3], "strides")};
+  return {std::string(name),
+          from.dtype,
+          std::string(from.key),
+          from.elements,
+          tree_.as<std::int64_t>(arguments.items[1], "an offset"),
+          numbers(arguments.items[2], "sizes"),
+          numbers(arguments.items[3], "strides")};
 }
 
 /// A tensor, or a parameter of one; nothing for other values.
@@ -94,7 +99,8 @@ std::optional<TensorEntry> Reader::asTensor(const Value& value, std::string_view
     const auto* arguments = std::get_if<List*>(&(*object)->arguments);
     if (global == nullptr || arguments == nullptr || global->module != "torch._utils") return std::nullopt;
     // v3 is of types without a storage class: they stay Unknown.
-    if (global->name == "_rebuild_tensor" || global->name == "_rebuild_tensor_v2" || global->name == "_rebuild_tensor_v3") return rebuilt(**arguments, name);
+    if (global->name == "_rebuild_tensor" || global->name == "_rebuild_tensor_v2" || global->name == "_rebuild_tensor_v3")
+      return rebuilt(**arguments, name);
     const bool wraps = global->name == "_rebuild_parameter" || global->name == "_rebuild_parameter_with_state";
     if (!wraps || (*arguments)->items.empty()) return std::nullopt;
     inner = (*arguments)->items.front();

@@ -25,8 +25,8 @@ struct TensorEntry {
   bool operator==(const TensorEntry&) const = default;
 };
 
-/// Elements of the storage that the view reaches over, from the storage's start; 0 for a tensor without elements, nothing where that is no number or a size or
-/// stride is negative.
+/// Elements of the storage that the view reaches over, from the storage's start; 0 for a tensor without elements, nothing where that is no
+/// number or a size or stride is negative.
 [[nodiscard]] std::optional<std::int64_t> reachOf(const TensorEntry& entry);
 
 /// What a dict holds at its top level.
@@ -35,16 +35,16 @@ struct TensorDict {
   std::map<std::string, double> numbers;  ///< integers, floats and truth values
 };
 
-/// Reads a dict (or OrderedDict) as torch.save writes it, pickle protocols 2 to 5. Values that are neither tensors nor numbers, and keys that
-/// are no text, are skipped: nothing is imported or called. Throws UsageError with a sentence that begins with `where` for anything else:
-/// another object than a dict, another kind of pickle, a damaged one. Memory and time are linear in the size of `bytes`.
+/// Reads a dict (or OrderedDict) as torch.save writes it, pickle protocols 2 to 5. Values that are neither tensors nor numbers, and keys
+/// that are no text, are skipped: nothing is imported or called. Throws UsageError with a sentence that begins with `where` for anything
+/// else: another object than a dict, another kind of pickle, a damaged one. Memory and time are linear in the size of `bytes`.
 [[nodiscard]] TensorDict read(std::string_view bytes, const std::string& where);
 
 /// Reads the one tensor of a file that holds nothing else; its name is empty. Throws as `read`.
 [[nodiscard]] TensorEntry readTensor(std::string_view bytes, const std::string& where);
 
-/// Writes such a dict as torch.save does (protocol 2), with contiguous tensors from offset 0. With `attributes` it is an OrderedDict that has these, by
-/// name: each the opcodes of one object (pickle_write.h). Throws UsageError for an element type without a storage class.
+/// Writes such a dict as torch.save does (protocol 2), with contiguous tensors from offset 0. With `attributes` it is an OrderedDict that
+/// has these, by name: each the opcodes of one object (pickle_write.h). Throws UsageError for an element type without a storage class.
 [[nodiscard]] std::string write(const TensorDict& dict, const std::map<std::string, std::string>& attributes = {});
 
 }  // namespace pw::pickle

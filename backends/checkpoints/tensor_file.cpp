@@ -10,9 +10,9 @@
 
 #include "backends/checkpoints/distributed.h"
 #include "backends/checkpoints/pickle.h"
+#include "backends/checkpoints/safetensors.h"
 #include "backends/pt2/read.h"
 #include "backends/pt2/zip.h"
-#include "backends/checkpoints/safetensors.h"
 #include "schedules/error.h"
 
 namespace pw {
@@ -30,11 +30,12 @@ struct OneFile {
   std::map<std::string, std::size_t> places;
   std::map<std::string, double> numbers;
 
-  std::unique_ptr<MappedFile> optimizer;                              // beside a safetensors file: its state
-  std::map<std::string, std::size_t> inOptimizer;                     // places of its tensors
+  std::unique_ptr<MappedFile> optimizer;                               // beside a safetensors file: its state
+  std::map<std::string, std::size_t> inOptimizer;                      // places of its tensors
   mutable std::map<std::string, std::unique_ptr<std::byte[]>> copies;  // of tensors that lie where their type cannot be read
 
-  explicit OneFile(const std::string& file) : path(file), archive(isSafetensors(file) ? pt2::Archive{file, "", {}} : pt2::openSavedArchive(file)), mapped(file) {}
+  explicit OneFile(const std::string& file)
+      : path(file), archive(isSafetensors(file) ? pt2::Archive{file, "", {}} : pt2::openSavedArchive(file)), mapped(file) {}
 
   void readPickles();
   void readHeaders();
@@ -52,7 +53,8 @@ void OneFile::readPickles() {
   const auto texts = pt2::readEntries(archive, {"data.pkl", "byteorder", kTrainingEntry});
   const auto order = texts.find("byteorder");
   if (order != texts.end() && order->second != "little") {
-    throw UsageError(fmt::format("{} holds big-endian tensors, which this version does not read; save it on a little-endian machine", path));
+    throw UsageError(
+        fmt::format("{} holds big-endian tensors, which this version does not read; save it on a little-endian machine", path));
   }
   add(pickle::read(texts.at("data.pkl"), path));
   if (const auto training = texts.find(kTrainingEntry); training != texts.end()) {
@@ -67,7 +69,8 @@ void OneFile::addSafetensors(const SafetensorsHeader& header, bool isOptimizer) 
     pickle::TensorEntry entry{tensor.name, tensor.dtype, tensor.name, 1, 0, tensor.shape, std::vector<std::int64_t>(tensor.shape.size())};
     for (std::size_t i = tensor.shape.size(); i > 0; --i) {
       entry.strides[i - 1] = entry.storageElements;
-      if (__builtin_mul_overflow(entry.storageElements, tensor.shape[i - 1], &entry.storageElements)) entry.storageElements = 0;  // of no elements, for another size is 0
+      if (__builtin_mul_overflow(entry.storageElements, tensor.shape[i - 1], &entry.storageElements))
+        entry.storageElements = 0;  // of no elements, for another size is 0
     }
     if (!places.emplace(tensor.name, tensors.size()).second) continue;
     if (isOptimizer) inOptimizer.emplace(tensor.name, tensors.size());
@@ -92,7 +95,10 @@ void OneFile::readHeaders() {
   const SafetensorsHeader state = readSafetensors(beside);
   const auto step = state.metadata.find("pipewright.step");
   if (step == state.metadata.end() || step->second != header.metadata.at("pipewright.step")) {
-    throw UsageError(fmt::format("{} is not of the same step as {}: saving them was interrupted; resume from another checkpoint, or move {} away to take the weights alone", beside, path, beside));
+    throw UsageError(
+        fmt::format("{} is not of the same step as {}: saving them was interrupted; resume from another checkpoint, or move {} away to "
+                    "take the weights alone",
+                    beside, path, beside));
   }
   optimizer = std::make_unique<MappedFile>(beside);
   addSafetensors(state, true);
@@ -103,7 +109,8 @@ std::optional<MappedTensor> OneFile::find(const std::string& name) const {
   if (place == places.end()) return std::nullopt;
   const pickle::TensorEntry& entry = tensors[place->second];
   if (entry.dtype == DType::Unknown) {
-    throw UsageError(fmt::format("Tensor {} of {} is of an element type that Pipewright cannot compute with; save it as another", name, path));
+    throw UsageError(
+        fmt::format("Tensor {} of {} is of an element type that Pipewright cannot compute with; save it as another", name, path));
   }
   MappedTensor tensor{entry.dtype, entry.sizes, entry.strides, nullptr};
   const std::optional<std::int64_t> elements = pickle::reachOf(entry);
@@ -117,7 +124,8 @@ std::optional<MappedTensor> OneFile::find(const std::string& name) const {
   const MappedFile& from = inOptimizer.contains(name) ? *optimizer : mapped;
   const bool isPlain = isSafetensors(path);
   if (static_cast<std::size_t>(record->second.offset + record->second.bytes) > from.size() || (offset % width != 0 && !isPlain)) {
-    throw UsageError(fmt::format("Tensor {} of {} does not lie where torch.save puts it; do not pack the file anew, save it again", name, path));
+    throw UsageError(
+        fmt::format("Tensor {} of {} does not lie where torch.save puts it; do not pack the file anew, save it again", name, path));
   }
   tensor.data = from.data() + offset;
   if (offset % width != 0) {
@@ -144,19 +152,23 @@ TensorFile::TensorFile(const std::string& path) : impl_(std::make_unique<Impl>()
   impl_->path = path;
   if (isDistributedCheckpoint(path)) {
     impl_->folder = std::make_unique<DistributedCheckpoint>(path);
-    if (names().empty()) throw UsageError(fmt::format("{} has no tensors; save model.state_dict(), or a dict that has it as 'model'", path));
+    if (names().empty())
+      throw UsageError(fmt::format("{} has no tensors; save model.state_dict(), or a dict that has it as 'model'", path));
     return;
   }
   impl_->file = std::make_unique<OneFile>(path);
   isSafetensors(path) ? impl_->file->readHeaders() : impl_->file->readPickles();
   if (names().empty()) {
-    throw UsageError(fmt::format("{} has no tensors at the top level of its dict; save a dict of tensors, such as model.state_dict(), itself", path));
+    throw UsageError(
+        fmt::format("{} has no tensors at the top level of its dict; save a dict of tensors, such as model.state_dict(), itself", path));
   }
 }
 
 TensorFile::~TensorFile() = default;
 
-std::optional<MappedTensor> TensorFile::find(const std::string& name) const { return impl_->folder ? impl_->folder->find(name) : impl_->file->find(name); }
+std::optional<MappedTensor> TensorFile::find(const std::string& name) const {
+  return impl_->folder ? impl_->folder->find(name) : impl_->file->find(name);
+}
 
 std::vector<std::string> TensorFile::names() const {
   if (impl_->folder) return impl_->folder->names();

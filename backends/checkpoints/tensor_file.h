@@ -19,9 +19,9 @@ struct MappedTensor {
   std::byte* data = nullptr;  ///< of element [0, 0, …]; aligned for the element type; null for a tensor without elements
 };
 
-/// A file of `torch.save` that holds a dict of tensors, one of safetensors (by its ending; with the file of the optimizer's state beside it), or a folder of
-/// torch.distributed.checkpoint, mapped: only what is read becomes resident. Mapped privately: writing into a tensor changes neither the file nor another
-/// TensorFile of it.
+/// A file of `torch.save` that holds a dict of tensors, one of safetensors (by its ending; with the file of the optimizer's state beside
+/// it), or a folder of torch.distributed.checkpoint, mapped: only what is read becomes resident. Mapped privately: writing into a tensor
+/// changes neither the file nor another TensorFile of it.
 class TensorFile {
  public:
   /// Reads the archive's directory and its pickles. Throws UsageError for a file that is missing, damaged, of another format or another

@@ -28,7 +28,8 @@ class Machine {
     while (true) {
       const char code = take(1)[0];
       if (code == '.') return pop();
-      if (!constant(code) && !container(code) && !memory(code) && !object(code)) fail(fmt::format("has the unknown opcode 0x{:02x}", static_cast<unsigned char>(code)));
+      if (!constant(code) && !container(code) && !memory(code) && !object(code))
+        fail(fmt::format("has the unknown opcode 0x{:02x}", static_cast<unsigned char>(code)));
     }
   }
 
@@ -124,8 +125,16 @@ bool Machine::constant(char code) {
     case 'X': push(take(little(4))); return true;
     case '\x8c': push(take(little(1))); return true;
     case '\x8d': push(take(little(8))); return true;
-    case 'B': case 'T': take(little(4)); push(Opaque{}); return true;  // bytes, old text
-    case 'C': case 'U': take(little(1)); push(Opaque{}); return true;
+    case 'B':
+    case 'T':
+      take(little(4));
+      push(Opaque{});
+      return true;  // bytes, old text
+    case 'C':
+    case 'U':
+      take(little(1));
+      push(Opaque{});
+      return true;
     default: return false;
   }
 }
@@ -133,15 +142,19 @@ bool Machine::constant(char code) {
 bool Machine::container(char code) {
   switch (code) {
     case '(': push(Mark{}); return true;
-    case ')': case ']': pushList({}); return true;
+    case ')':
+    case ']': pushList({}); return true;
     case '}': push(&tree_.dicts_.emplace_back()); return true;
     case '\x8f': pushList({}); return true;  // a set
-    case 't': case 'l': case '\x91': pushList(popToMark()); return true;
+    case 't':
+    case 'l':
+    case '\x91': pushList(popToMark()); return true;
     case '\x85': pushTuple(1); return true;
     case '\x86': pushTuple(2); return true;
     case '\x87': pushTuple(3); return true;
     case 'a': append({pop()}); return true;
-    case 'e': case '\x90': append(popToMark()); return true;
+    case 'e':
+    case '\x90': append(popToMark()); return true;
     case 's': {
       const Value value = pop();
       const Value key = pop();
@@ -208,7 +221,8 @@ bool Machine::object(char code) {
       push(Global{tree_.as<std::string_view>(module, "a module's name"), tree_.as<std::string_view>(name, "a class's name")});
       return true;
     }
-    case 'R': case '\x81': {  // a call; a new object of a class
+    case 'R':
+    case '\x81': {  // a call; a new object of a class
       const Value arguments = pop();
       pushCall(pop(), arguments);
       return true;
@@ -229,6 +243,8 @@ bool Machine::object(char code) {
   }
 }
 
-Tree::Tree(std::string_view bytes, const std::string& where, const std::string& cure) : where_(where), cure_(cure) { root_ = Machine(bytes, *this).run(); }
+Tree::Tree(std::string_view bytes, const std::string& where, const std::string& cure) : where_(where), cure_(cure) {
+  root_ = Machine(bytes, *this).run();
+}
 
 }  // namespace pw::pickle

@@ -44,14 +44,15 @@ struct Object {
   Kind kind = Kind::Called;
   Value callable;
   Value arguments;
-  Value state;    ///< what it is built from afterwards; Nothing without
-  Dict items;     ///< what is set in it by key
+  Value state;  ///< what it is built from afterwards; Nothing without
+  Dict items;   ///< what is set in it by key
 };
 
 class Tree {
  public:
-  /// Reads protocols 2 to 5 (Lib/pickletools.py of CPython lists the opcodes), those that torch.save and dataclasses need. Throws UsageError beginning with `where` and
-  /// ending with `cure` for a damaged pickle and unknown opcodes. Memory and time are linear in the size of `bytes`, which must outlive the tree.
+  /// Reads protocols 2 to 5 (Lib/pickletools.py of CPython lists the opcodes), those that torch.save and dataclasses need. Throws
+  /// UsageError beginning with `where` and ending with `cure` for a damaged pickle and unknown opcodes. Memory and time are linear in the
+  /// size of `bytes`, which must outlive the tree.
   Tree(std::string_view bytes, const std::string& where, const std::string& cure);
 
   [[nodiscard]] const Value& root() const { return root_; }

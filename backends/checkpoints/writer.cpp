@@ -1,10 +1,10 @@
 #include "backends/checkpoints/writer.h"
 
+#include <fmt/format.h>
 #include <algorithm>
 #include <bit>
 #include <cassert>
 #include <filesystem>
-#include <fmt/format.h>
 #include <optional>
 
 #include "backends/checkpoints/distributed.h"
@@ -28,9 +28,9 @@ struct CheckpointWriter::Impl {
   std::size_t headerBytes = 0;
   std::optional<ZipWriter> zip;
   std::optional<DistributedCheckpointWriter> folder;  // in place of the zip file
-  std::optional<SafetensorsWriter> model, state;  // in place of the zip file; the optimizer's state in a file of its own
-  pickle::TensorDict dict;      // what Python sees
-  pickle::TensorDict training;  // names with a `/`, and numbers
+  std::optional<SafetensorsWriter> model, state;      // in place of the zip file; the optimizer's state in a file of its own
+  pickle::TensorDict dict;                            // what Python sees
+  pickle::TensorDict training;                        // names with a `/`, and numbers
   std::size_t storages = 0;
 
   static bool isState(const std::string& name) { return name.find('/') != std::string::npos; }
@@ -74,7 +74,8 @@ void CheckpointWriter::alias(const std::string& name, const std::string& of) {
   if (impl_->model) return impl_->model->again(name, of);
   const auto& tensors = impl_->dictOf(of).tensors;
   const auto found = std::ranges::find(tensors, of, &pickle::TensorEntry::name);
-  if (found == tensors.end()) throw Error(fmt::format("The checkpoint lacks {}, which {} shares its values with; plan the model again.", of, name));
+  if (found == tensors.end())
+    throw Error(fmt::format("The checkpoint lacks {}, which {} shares its values with; plan the model again.", of, name));
   pickle::TensorEntry entry = *found;
   entry.name = name;
   impl_->dictOf(name).tensors.push_back(std::move(entry));

@@ -1,13 +1,13 @@
 #include "backends/checkpoints/zip_writer.h"
 
+#include <fcntl.h>
+#include <fmt/format.h>
+#include <unistd.h>
 #include <algorithm>
 #include <array>
 #include <cerrno>
 #include <cstring>
-#include <fcntl.h>
 #include <filesystem>
-#include <fmt/format.h>
-#include <unistd.h>
 
 #include "schedules/error.h"
 
@@ -16,7 +16,7 @@ namespace {
 
 constexpr std::uint64_t kSaturated = 0xffffffff, kManyEntries = 0xffff;
 constexpr std::size_t kAlignment = 64;
-constexpr std::size_t kChecksumPlace = 14;        ///< in a local header
+constexpr std::size_t kChecksumPlace = 14;         ///< in a local header
 constexpr std::uint64_t kUnsettled = 256U << 20U;  ///< bytes that may wait for the disk
 
 /// CRC-32 of zip (polynomial 0xEDB88320), eight bytes at a time: table k advances a byte over k more (Kounavis and Berry, 2005).
@@ -87,7 +87,9 @@ void ZipWriter::settle() {
   settled_ = size_;
 }
 
-void ZipWriter::add(const std::string& name, std::string_view text) { add(name, reinterpret_cast<const std::byte*>(text.data()), text.size()); }
+void ZipWriter::add(const std::string& name, std::string_view text) {
+  add(name, reinterpret_cast<const std::byte*>(text.data()), text.size());
+}
 
 void ZipWriter::add(const std::string& name, const std::byte* bytes, std::size_t count) {
   Entry entry{name, size_, count, 0};
@@ -112,7 +114,8 @@ void ZipWriter::add(const std::string& name, const std::byte* bytes, std::size_t
   }
   Fields sum;
   sum.put(entry.checksum, 4);
-  if (::pwrite(part_.descriptor(), sum.bytes.data(), 4, static_cast<off_t>(entry.offset + kChecksumPlace)) != 4) fail("cannot be written", errno);
+  if (::pwrite(part_.descriptor(), sum.bytes.data(), 4, static_cast<off_t>(entry.offset + kChecksumPlace)) != 4)
+    fail("cannot be written", errno);
   entries_.push_back(std::move(entry));
 }
 
@@ -135,7 +138,16 @@ void ZipWriter::writeDirectory() {
   const std::uint64_t end = size_ - begin_, count = entries_.size();
   Fields tail;
   if (end >= kSaturated || count >= kManyEntries) {
-    tail.put(0x06064b50, 4).put(44, 8).put(45, 2).put(45, 2).put(0, 4).put(0, 4).put(count, 8).put(count, 8).put(end - begin, 8).put(begin, 8);
+    tail.put(0x06064b50, 4)
+        .put(44, 8)
+        .put(45, 2)
+        .put(45, 2)
+        .put(0, 4)
+        .put(0, 4)
+        .put(count, 8)
+        .put(count, 8)
+        .put(end - begin, 8)
+        .put(begin, 8);
     tail.put(0x07064b50, 4).put(0, 4).put(end, 8).put(1, 4);
   }
   const std::uint64_t shown = std::min(count, kManyEntries);

@@ -13,9 +13,9 @@
 namespace pw {
 
 /// Writes a zip file entry by entry (PKWARE's APPNOTE 6.3.10, with the 64-bit extensions where they are needed). Entries are stored as they
-/// are, their data on multiples of 64 bytes from the file's start. The file stands beside `path` until `finish` puts it in its place, so that
-/// there is always a whole file of that name; without `finish` it is removed. Throws Error naming the path and the system's reason, a full
-/// disk for example.
+/// are, their data on multiples of 64 bytes from the file's start. The file stands beside `path` until `finish` puts it in its place, so
+/// that there is always a whole file of that name; without `finish` it is removed. Throws Error naming the path and the system's reason, a
+/// full disk for example.
 class ZipWriter {
  public:
   explicit ZipWriter(const std::string& path);

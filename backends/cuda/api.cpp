@@ -9,7 +9,9 @@
 namespace pw {
 namespace {
 
-DeviceLinks links(Communicator& host, std::chrono::milliseconds deadline) { return ncclLinks(host, deadline, computeStream(), &timeOfEvent); }
+DeviceLinks links(Communicator& host, std::chrono::milliseconds deadline) {
+  return ncclLinks(host, deadline, computeStream(), &timeOfEvent);
+}
 
 std::string versions() {
   int cuda = 0, nccl = 0;
@@ -23,6 +25,7 @@ std::string versions() {
 }  // namespace pw
 
 extern "C" __attribute__((visibility("default"))) const void* pipewrightCudaBackend() {
-  static const pw::CudaBackend backend{&pw::gpuCount, &pw::gpuIdentity, &pw::prepareGpu, &pw::multiprocessors, &pw::gpu, &pw::links, &pw::measureRates, &pw::measureLink, &pw::versions};
+  static const pw::CudaBackend backend{&pw::gpuCount, &pw::gpuIdentity,  &pw::prepareGpu,  &pw::multiprocessors, &pw::gpu,
+                                       &pw::links,    &pw::measureRates, &pw::measureLink, &pw::versions};
   return &backend;
 }

@@ -9,13 +9,16 @@ namespace {
 const CudaBackend* load() {
   const CudaBackend* backend = nullptr;
   try {
-    backend = static_cast<const CudaBackend*>(loadModule("libpw_cuda.so", "pipewrightCudaBackend", "build it with ./dev build where nvcc is."));
+    backend =
+        static_cast<const CudaBackend*>(loadModule("libpw_cuda.so", "pipewrightCudaBackend", "build it with ./dev build where nvcc is."));
   } catch (const Error& e) {
     throw UsageError(std::string("GPUs cannot be used: ") + e.what());
   }
   if (backend->deviceCount() == 0) {
-    throw UsageError("There is no GPU that CUDA can use here: no NVIDIA driver is loaded, or CUDA_VISIBLE_DEVICES hides all; see pipewright devices, and use "
-                     "the CPU with --backend ucx.");
+    throw UsageError(
+        "There is no GPU that CUDA can use here: no NVIDIA driver is loaded, or CUDA_VISIBLE_DEVICES hides all; see pipewright devices, "
+        "and use "
+        "the CPU with --backend ucx.");
   }
   return backend;
 }

@@ -30,7 +30,8 @@ using Clock = std::chrono::steady_clock;
 
 void check(cudaError_t result, const char* what) {
   if (result == cudaSuccess) return;
-  throw Error(std::string("The GPU failed when asked to ") + what + ": " + cudaGetErrorString(result) + "; see dmesg, or run with fewer samples in a microbatch.");
+  throw Error(std::string("The GPU failed when asked to ") + what + ": " + cudaGetErrorString(result) +
+              "; see dmesg, or run with fewer samples in a microbatch.");
 }
 
 /// The GPU's work of this process. CUDA's state is the process's own, so there is one.
@@ -72,7 +73,8 @@ HeldBuffer allocate(std::size_t bytes) {
   return {{data, bytes}, std::shared_ptr<void>(memory.release_context(), [free](void* context) {
             try {
               free(context);
-            } catch (const std::exception&) {  // the GPU failed, which another call tells: thrown out of a destructor it would end the process unheard
+            } catch (const std::exception&) {  // the GPU failed, which another call tells: thrown out of a destructor it would end the
+                                               // process unheard
             }
           })};
 }
@@ -108,8 +110,8 @@ Ns timeOf(Mark mark) {
   return timeOfEvent(g.ring[static_cast<std::size_t>(mark) % g.ring.size()]);
 }
 
-/// Both clocks at one moment: of some tries the one that took least, as an idle stream reaches an event about when it is told to. Right to half of
-/// what that try took, some microseconds.
+/// Both clocks at one moment: of some tries the one that took least, as an idle stream reaches an event about when it is told to. Right to
+/// half of what that try took, some microseconds.
 void Gpu::readClocks() {
   if (origin == nullptr) check(cudaEventCreateWithFlags(&origin, cudaEventDefault), "make an event");
   cudaEvent_t candidate = nullptr;
@@ -135,7 +137,8 @@ void finish(std::chrono::milliseconds deadline, const std::function<void()>& mea
     if (state != cudaErrorNotReady) check(state, "end the step");
     static_cast<void>(cudaGetLastError());  // else the next launch's check finds "not ready"
     if (Clock::now() > until) {
-      throw Error("The GPU had not ended the step's work " + inWords(deadline) + " after it was asked for; see whether another rank hangs, or allow more with --timeout.");
+      throw Error("The GPU had not ended the step's work " + inWords(deadline) +
+                  " after it was asked for; see whether another rank hangs, or allow more with --timeout.");
     }
     if (meanwhile) meanwhile();
     std::this_thread::yield();
@@ -156,19 +159,21 @@ Bytes takePeakBytes() {
 }
 
 Gpu::Gpu(int number, c10::cuda::CUDAStream stream)
-    : index(number),
-      compute(stream),
-      arrivals(c10::cuda::getStreamFromPool(false, static_cast<c10::DeviceIndex>(number))) {
+    : index(number), compute(stream), arrivals(c10::cuda::getStreamFromPool(false, static_cast<c10::DeviceIndex>(number))) {
   device.index = number;
   device.allocate = &allocate;
   device.copy = &copy;
   device.addInto = [](DType dtype, Buffer into, Buffer what) { addInto(dtype, into, what, use().compute.stream()); };
-  device.sumOfSquares = [](DType dtype, Buffer buffer, std::chrono::milliseconds deadline) { return sumOfSquares(dtype, buffer, use().compute.stream(), deadline); };
+  device.sumOfSquares = [](DType dtype, Buffer buffer, std::chrono::milliseconds deadline) {
+    return sumOfSquares(dtype, buffer, use().compute.stream(), deadline);
+  };
   device.mark = &mark;
   device.timeOf = &timeOf;
   device.forgetMarks = [] { use().first = use().next; };
   device.finish = &finish;
-  device.record = [](const std::function<void()>& work, std::shared_ptr<void>& pool) { return recordGraph(use().index, computeStream(), work, pool); };
+  device.record = [](const std::function<void()>& work, std::shared_ptr<void>& pool) {
+    return recordGraph(use().index, computeStream(), work, pool);
+  };
   device.launch = [](const std::shared_ptr<void>& recording) { launchGraph(recording, computeStream()); };
   device.spin = [](Ns duration) { spinKernel(duration, computeStream()); };
   device.name = [](const char* what) { what != nullptr ? static_cast<void>(nvtxRangePushA(what)) : static_cast<void>(nvtxRangePop()); };
@@ -206,7 +211,8 @@ void computeOn(c10::cuda::CUDAStream stream, int device) {
   Gpu& g = use();
   c10::cuda::setCurrentCUDAStream(stream);
   g.grow();
-  const at::Tensor small = at::ones({16, 16}, at::TensorOptions().device(c10::Device(c10::DeviceType::CUDA, static_cast<c10::DeviceIndex>(device))));
+  const at::Tensor small =
+      at::ones({16, 16}, at::TensorOptions().device(c10::Device(c10::DeviceType::CUDA, static_cast<c10::DeviceIndex>(device))));
   static_cast<void>(small.mm(small));
   static_cast<void>(mark());
   finish(std::chrono::seconds(60), {});
@@ -217,7 +223,8 @@ void computeOn(c10::cuda::CUDAStream stream, int device) {
 
 std::string prepareGpu(int device, bool tf32, GpuPart part) {
   if (device < 0 || device >= gpuCount()) {
-    throw UsageError("There is no GPU " + std::to_string(device) + "; CUDA gives this process " + std::to_string(gpuCount()) + ", see pipewright devices.");
+    throw UsageError("There is no GPU " + std::to_string(device) + "; CUDA gives this process " + std::to_string(gpuCount()) +
+                     ", see pipewright devices.");
   }
   at::globalContext().lazyInitDevice(c10::DeviceType::CUDA);
   at::globalContext().setAllowTF32CuBLAS(tf32);

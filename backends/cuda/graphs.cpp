@@ -25,8 +25,8 @@ std::atomic<Bytes>& allRecorded() {
 struct Pool {
   c10::DeviceIndex device;
   at::cuda::MempoolId_t id = at::cuda::graph_pool_handle();
-  Bytes before;        ///< alive when it was made
-  Bytes most = 0;      ///< that it needs at a time
+  Bytes before;    ///< alive when it was made
+  Bytes most = 0;  ///< that it needs at a time
   Bytes uncounted = 0;
 
   explicit Pool(c10::DeviceIndex on) : device(on), before(stats().current) {}
@@ -116,7 +116,8 @@ std::shared_ptr<void> recordGraph(int device, void* stream, const std::function<
 void launchGraph(const std::shared_ptr<void>& recording, void* stream) {
   const cudaError_t failure = cudaGraphLaunch(static_cast<Recording*>(recording.get())->graph, static_cast<cudaStream_t>(stream));
   if (failure == cudaSuccess) return;
-  throw Error(std::string("The GPU failed when asked to launch a recorded action: ") + cudaGetErrorString(failure) + "; see dmesg, or run with --no-graphs.");
+  throw Error(std::string("The GPU failed when asked to launch a recorded action: ") + cudaGetErrorString(failure) +
+              "; see dmesg, or run with --no-graphs.");
 }
 
 Bytes recordedBytes() { return allRecorded(); }

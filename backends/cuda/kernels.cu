@@ -20,9 +20,9 @@
 namespace pw {
 namespace {
 
-constexpr int kThreads = 256;        // of a block
+constexpr int kThreads = 256;  // of a block
 constexpr int kMostBlocks = 4096;
-constexpr int kSumBlocks = 1024;     // fixed, so that the order of a sum is
+constexpr int kSumBlocks = 1024;  // fixed, so that the order of a sum is
 /// Of the sum of squares: a process has one at a time. Not allocated, as LibTorch's allocator may have taken all there is.
 __device__ double partialSums[kSumBlocks];
 constexpr int kRepeats = 7;
@@ -35,7 +35,8 @@ cudaStream_t streamOf(void* stream) { return static_cast<cudaStream_t>(stream); 
 
 void require(cudaError_t status, const std::string& what) {
   if (status == cudaSuccess) return;
-  throw Error("The GPU could not " + what + ": " + cudaGetErrorString(status) + "; see nvidia-smi and the kernel's log for the state of the device.");
+  throw Error("The GPU could not " + what + ": " + cudaGetErrorString(status) +
+              "; see nvidia-smi and the kernel's log for the state of the device.");
 }
 
 void require(cublasStatus_t status, const std::string& what) {
@@ -49,7 +50,8 @@ void finish(cudaStream_t stream, Clock::time_point end, const std::string& what)
     const cudaError_t status = cudaStreamQuery(stream);
     if (status != cudaErrorNotReady) return require(status, what);
     static_cast<void>(cudaGetLastError());  // else the next launch's check finds "not ready"
-    if (Clock::now() >= end) throw Error("The GPU was not done in time when it was to " + what + "; a peer may have ended, or --timeout is too short.");
+    if (Clock::now() >= end)
+      throw Error("The GPU was not done in time when it was to " + what + "; a peer may have ended, or --timeout is too short.");
     std::this_thread::yield();
   }
 }
@@ -62,8 +64,7 @@ __device__ unsigned long long deviceNow() {
 
 __global__ void spinFor(unsigned long long nanoseconds) {
   const unsigned long long start = deviceNow();
-  while (deviceNow() - start < nanoseconds) {
-  }
+  while (deviceNow() - start < nanoseconds) {}
 }
 
 __global__ void nothing() {}
@@ -81,7 +82,8 @@ __device__ void narrow(float x, __nv_bfloat16& out) { out = __float2bfloat16_rn(
 template <class Number>
 __global__ void addAll(Number* into, const Number* what, std::size_t count) {
   const std::size_t stride = std::size_t{gridDim.x} * blockDim.x;
-  for (std::size_t i = std::size_t{blockIdx.x} * blockDim.x + threadIdx.x; i < count; i += stride) narrow(widen(into[i]) + widen(what[i]), into[i]);
+  for (std::size_t i = std::size_t{blockIdx.x} * blockDim.x + threadIdx.x; i < count; i += stride)
+    narrow(widen(into[i]) + widen(what[i]), into[i]);
 }
 
 /// The sum of a block's numbers, in its first thread. Halves are added to halves, so the order is fixed.
@@ -141,7 +143,8 @@ void withType(DType dtype, Work work) {
     case DType::Float64: return work(static_cast<double*>(nullptr));
     case DType::Float16: return work(static_cast<__half*>(nullptr));
     case DType::BFloat16: return work(static_cast<__nv_bfloat16*>(nullptr));
-    default: throw Error("gradients of type " + std::string(name(dtype)) + " cannot be summed or compared; train parameters of a floating type");
+    default:
+      throw Error("gradients of type " + std::string(name(dtype)) + " cannot be summed or compared; train parameters of a floating type");
   }
 }
 
@@ -253,8 +256,8 @@ double matmulRate(cublasHandle_t cublas, cudaStream_t stream, cudaDataType_t typ
     }
     const float one = 1, zero = 0;
     const double seconds = secondsOf(stream, [&] {
-      require(cublasGemmEx(cublas, CUBLAS_OP_N, CUBLAS_OP_N, size, size, size, &one, a.data(), type, size, b.data(), type, size, &zero, c.data(), type, size,
-                           compute, CUBLAS_GEMM_DEFAULT),
+      require(cublasGemmEx(cublas, CUBLAS_OP_N, CUBLAS_OP_N, size, size, size, &one, a.data(), type, size, b.data(), type, size, &zero,
+                           c.data(), type, size, compute, CUBLAS_GEMM_DEFAULT),
               "multiply matrices of " + std::to_string(size));
     });
     best = std::max(best, 2.0 * size * static_cast<double>(elements) / seconds);
@@ -269,7 +272,8 @@ double bestCopy(cudaStream_t stream, bool fromHost, bool toHost) {
     if (within ? bytes == 64 * kMiB : bytes > 256 * kMiB) continue;  // one fits caches, the other is much to pin
     if (best > 0 && 2 * bytes > freeBytes() / 2) break;
     const Memory from(bytes, fromHost), to(bytes, toHost);
-    const double seconds = secondsOf(stream, [&] { require(cudaMemcpyAsync(to.data(), from.data(), bytes, cudaMemcpyDefault, stream), "copy memory"); });
+    const double seconds =
+        secondsOf(stream, [&] { require(cudaMemcpyAsync(to.data(), from.data(), bytes, cudaMemcpyDefault, stream), "copy memory"); });
     best = std::max(best, (within ? 2.0 : 1.0) * static_cast<double>(bytes) / seconds);
   }
   return best;
@@ -289,7 +293,8 @@ void addInto(DType dtype, Buffer into, Buffer what, void* stream) {
     using Number = std::remove_pointer_t<decltype(type)>;
     const std::size_t count = into.bytes / sizeof(Number);
     if (count == 0) return;
-    addAll<<<blocksFor(count), kThreads, 0, streamOf(stream)>>>(reinterpret_cast<Number*>(into.data), reinterpret_cast<const Number*>(what.data), count);
+    addAll<<<blocksFor(count), kThreads, 0, streamOf(stream)>>>(reinterpret_cast<Number*>(into.data),
+                                                                reinterpret_cast<const Number*>(what.data), count);
     require(cudaGetLastError(), "start a sum");
   });
 }
@@ -351,10 +356,12 @@ GpuLinkRate measureLink(int from, int to) {
   const OwnStream stream;
   const Memory out(kBytes, false);
   const auto secondsFor = [&](std::size_t bytes) {
-    return secondsOf(stream.get(), [&] { require(cudaMemcpyPeerAsync(into->data(), to, out.data(), from, bytes, stream.get()), "copy to another GPU"); });
+    return secondsOf(stream.get(),
+                     [&] { require(cudaMemcpyPeerAsync(into->data(), to, out.data(), from, bytes, stream.get()), "copy to another GPU"); });
   };
   GpuLinkRate rate;
-  for (const std::size_t bytes : {64 * kMiB, kBytes}) rate.bytesPerSecond = std::max(rate.bytesPerSecond, static_cast<double>(bytes) / secondsFor(bytes));
+  for (const std::size_t bytes : {64 * kMiB, kBytes})
+    rate.bytesPerSecond = std::max(rate.bytesPerSecond, static_cast<double>(bytes) / secondsFor(bytes));
   rate.latency = static_cast<Ns>(secondsFor(8) * 1e9 + 0.5);
   return rate;
 }

@@ -34,9 +34,9 @@ constexpr std::chrono::microseconds kLook{20};
 /// How often it is looked whether that has been for too long.
 constexpr std::chrono::milliseconds kWatch{50};
 
-/// Used by one thread. One of its own takes what waits for NCCL further when that thread does not come by, because it waits for its GPU: which may
-/// wait for a peer that waits for this very message. When that takes longer than the deadline it ends all operations: the thread may be inside of a call
-/// of CUDA's, which returns when there is room behind them.
+/// Used by one thread. One of its own takes what waits for NCCL further when that thread does not come by, because it waits for its GPU:
+/// which may wait for a peer that waits for this very message. When that takes longer than the deadline it ends all operations: the thread
+/// may be inside of a call of CUDA's, which returns when there is room behind them.
 class NcclLinks {
  public:
   NcclLinks(Communicator& host, std::chrono::milliseconds deadline, cudaStream_t compute, std::function<Ns(void*)> timeOf)
@@ -82,7 +82,7 @@ class NcclLinks {
   std::unordered_map<std::uint64_t, NcclOperation> operations_;
   std::map<NcclMembers, NcclChannel> channels_;
   std::uint64_t next_ = 1;
-  std::string failure_;  ///< that the mover found
+  std::string failure_;                    ///< that the mover found
   Clock::time_point came_ = Clock::now();  ///< when the thread came by last
   bool aborted_ = false;
   std::jthread mover_;
@@ -99,7 +99,8 @@ NcclChannel& NcclLinks::open(const NcclMembers& members) {
   }
   ncclUniqueId made;
   const ncclResult_t result = ncclGetUniqueId(&made);
-  if (result != ncclSuccess) throw Error("NCCL could not make a unique id (" + std::string(ncclGetErrorString(result)) + "); set NCCL_DEBUG=WARN");
+  if (result != ncclSuccess)
+    throw Error("NCCL could not make a unique id (" + std::string(ncclGetErrorString(result)) + "); set NCCL_DEBUG=WARN");
   NcclId id;
   static_assert(sizeof made == sizeof id);
   std::memcpy(id.data(), &made, sizeof made);
@@ -164,8 +165,8 @@ void NcclLinks::watch() {
   for (auto& [members, channel] : channels_) {
     channel.look();
     if (const std::string open = channel.openOperation(); failure_.empty() && !open.empty()) {
-      failure_ = "NCCL had not ended a message or collective between " + channel.between() + " " + inWords(deadline_) + " after it was asked for" + open +
-                 "; see whether another rank hangs, or allow more with --timeout";
+      failure_ = "NCCL had not ended a message or collective between " + channel.between() + " " + inWords(deadline_) +
+                 " after it was asked for" + open + "; see whether another rank hangs, or allow more with --timeout";
     }
   }
   if (!failure_.empty()) abortAll();
@@ -213,8 +214,8 @@ void NcclLinks::order(std::uint64_t id) {
   const auto until = Clock::now() + deadline_;
   for (advance(); !operation.onStream; advance()) {
     if (Clock::now() >= until) {
-      throw Error("NCCL did not connect " + operation.channel->between() + " within " + inWords(deadline_) + operation.channel->openOperation() +
-                  "; see whether another rank hangs, or allow more with --timeout");
+      throw Error("NCCL did not connect " + operation.channel->between() + " within " + inWords(deadline_) +
+                  operation.channel->openOperation() + "; see whether another rank hangs, or allow more with --timeout");
     }
     lock.unlock();
     std::this_thread::yield();
@@ -257,7 +258,8 @@ void NcclLinks::abortAll() {
     for (auto& [members, channel] : channels_) channel.lookLast();
   }
   aborted_ = true;
-  // As one group: an abort waits for what its communicator has on a stream, which may be behind compute that is behind a receive of another one.
+  // As one group: an abort waits for what its communicator has on a stream, which may be behind compute that is behind a receive of another
+  // one.
   static_cast<void>(ncclGroupStart());
   for (auto& [members, channel] : channels_) channel.abort();
   static_cast<void>(ncclGroupEnd());
@@ -291,7 +293,9 @@ DeviceLinks ncclLinks(Communicator& host, std::chrono::milliseconds deadline, vo
   calls.holds = &isOnDevice;
   calls.send = [links](Rank to, Buffer buffer) { return links->send(to, buffer); };
   calls.receive = [links](Rank from, Buffer buffer) { return links->receive(from, buffer); };
-  calls.combine = [links](Collective what, std::span<const Rank> group, DType dtype, Buffer buffer) { return links->combine(what, group, dtype, buffer); };
+  calls.combine = [links](Collective what, std::span<const Rank> group, DType dtype, Buffer buffer) {
+    return links->combine(what, group, dtype, buffer);
+  };
   calls.stateOf = [links](std::uint64_t operation) { return links->stateOf(operation); };
   calls.isDone = [links](std::uint64_t operation) { return links->isDone(operation); };
   calls.order = [links](std::uint64_t operation) { links->order(operation); };

@@ -68,8 +68,9 @@ ncclResult_t askEach(Collective what, const Pieces& all, ncclComm_t communicator
     if (count == 0) continue;
     std::byte* const piece = all.piece(k);
     const int root = static_cast<int>(k);
-    const ncclResult_t result = what == Collective::ReduceScatter ? ncclReduce(piece, piece, count, all.type, ncclSum, root, communicator, stream)
-                                                                  : ncclBroadcast(piece, piece, count, all.type, root, communicator, stream);
+    const ncclResult_t result = what == Collective::ReduceScatter
+                                    ? ncclReduce(piece, piece, count, all.type, ncclSum, root, communicator, stream)
+                                    : ncclBroadcast(piece, piece, count, all.type, root, communicator, stream);
     if (result != ncclSuccess && result != ncclInProgress && failure == ncclSuccess) failure = result;
   }
   const ncclResult_t ended = ncclGroupEnd();  // also after a failure: the group is the thread's
@@ -89,7 +90,8 @@ ncclResult_t askCollective(Collective what, const Pieces& all, ncclComm_t commun
 
 void checkCuda(int result, std::string_view what) {
   if (result == cudaSuccess) return;
-  throw Error("CUDA could not " + std::string(what) + " (" + cudaGetErrorString(static_cast<cudaError_t>(result)) + "); see dmesg, and start the job again");
+  throw Error("CUDA could not " + std::string(what) + " (" + cudaGetErrorString(static_cast<cudaError_t>(result)) +
+              "); see dmesg, and start the job again");
 }
 
 bool isReached(cudaEvent_t event) {
@@ -149,8 +151,8 @@ std::string NcclChannel::between() const {
 std::string NcclChannel::openOperation() const {
   if (unfinished_.empty()) return "";
   const NcclOperation& oldest = *unfinished_.front();
-  return "; the oldest open operation is " + nameOf(oldest, isSender(), members_) + ", of " + std::to_string(oldest.buffer.bytes) + " bytes" +
-         (oldest.onStream ? "" : ", which has not begun");
+  return "; the oldest open operation is " + nameOf(oldest, isSender(), members_) + ", of " + std::to_string(oldest.buffer.bytes) +
+         " bytes" + (oldest.onStream ? "" : ", which has not begun");
 }
 
 /// What NCCL says about all it was asked for so far.
@@ -224,8 +226,12 @@ int NcclChannel::ask(const NcclOperation& operation) const {
   if (buffer.bytes == 0) return ncclSuccess;
   if (operation.collective) {
     const auto bytesEach = static_cast<std::size_t>(bytesPerElement(operation.dtype));
-    const Pieces all{.data = buffer.data, .elements = buffer.bytes / bytesEach, .bytesEach = bytesEach, .ranks = members_.ranks.size(),
-                     .place = static_cast<std::size_t>(place_), .type = ncclTypeOf(operation.dtype).value()};
+    const Pieces all{.data = buffer.data,
+                     .elements = buffer.bytes / bytesEach,
+                     .bytesEach = bytesEach,
+                     .ranks = members_.ranks.size(),
+                     .place = static_cast<std::size_t>(place_),
+                     .type = ncclTypeOf(operation.dtype).value()};
     return askCollective(*operation.collective, all, communicator_, stream_);
   }
   return isSender() ? ncclSend(buffer.data, buffer.bytes, ncclUint8, 1, communicator_, stream_)

@@ -7,8 +7,8 @@
 #include <string_view>
 #include <vector>
 
-#include "backends/messages/communicator.h"
 #include "backends/cuda/nccl_ids.h"
+#include "backends/messages/communicator.h"
 #include "simulator/model/model_graph.h"
 
 // CUDA's stream and event and NCCL's communicator: their cudaStream_t, cudaEvent_t and ncclComm_t point to them.
@@ -57,8 +57,8 @@ struct NcclOperation {
   bool onStream = false, done = false;
 };
 
-/// A communicator of NCCL's and a stream of high priority, where operations take their turn, as NCCL matches them by order. Nothing but `abort` blocks:
-/// what NCCL needs time for goes on when `move` is called. For one thread at a time.
+/// A communicator of NCCL's and a stream of high priority, where operations take their turn, as NCCL matches them by order. Nothing but
+/// `abort` blocks: what NCCL needs time for goes on when `move` is called. For one thread at a time.
 class NcclChannel {
  public:
   /// `events` must outlive it.
@@ -99,7 +99,7 @@ class NcclChannel {
     Id,          ///< the unique id
     Connection,  ///< NCCL, to connect
     Nothing,
-    Start,       ///< NCCL, to put the first operation of `queued` onto the stream
+    Start,  ///< NCCL, to put the first operation of `queued` onto the stream
   };
   [[nodiscard]] bool isSender() const { return place_ == 0; }
   void start();
@@ -117,9 +117,9 @@ class NcclChannel {
   Waits waits_ = Waits::Id;
   ncclComm* communicator_ = nullptr;
   CUstream_st* stream_ = nullptr;
-  std::uint64_t operations_ = 0;            ///< so far
-  std::deque<NcclOperation*> queued_;       ///< not on the stream yet
-  std::deque<NcclOperation*> unfinished_;   ///< not seen to be done, in their order
+  std::uint64_t operations_ = 0;           ///< so far
+  std::deque<NcclOperation*> queued_;      ///< not on the stream yet
+  std::deque<NcclOperation*> unfinished_;  ///< not seen to be done, in their order
 };
 
 }  // namespace pw

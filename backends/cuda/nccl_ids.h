@@ -16,8 +16,8 @@ namespace pw {
 /// NCCL's `ncclUniqueId`.
 using NcclId = std::array<std::byte, 128>;
 
-/// The ranks that a communicator of NCCL's joins, by their place in it: a sender and its receiver, or a group that combines, ascending. The first makes
-/// the unique id by which they find each other.
+/// The ranks that a communicator of NCCL's joins, by their place in it: a sender and its receiver, or a group that combines, ascending. The
+/// first makes the unique id by which they find each other.
 struct NcclMembers {
   bool collective = false;
   std::vector<Rank> ranks;
@@ -25,8 +25,9 @@ struct NcclMembers {
   auto operator<=>(const NcclMembers&) const = default;
 };
 
-/// Unique ids on their way from first ranks to the others, over the host's transport, by tag 0x7FFF4000. Each names its members, as ranks may ask for
-/// the ids of one first rank in another order than it gives them. A receive is open only while an id is wanted. Nothing blocks; for one thread.
+/// Unique ids on their way from first ranks to the others, over the host's transport, by tag 0x7FFF4000. Each names its members, as ranks
+/// may ask for the ids of one first rank in another order than it gives them. A receive is open only while an id is wanted. Nothing blocks;
+/// for one thread.
 class NcclIds {
  public:
   explicit NcclIds(Communicator& host) : host_(host) {}

@@ -13,8 +13,8 @@
 namespace pw {
 namespace {
 
-/// What the driver offers for green contexts (CUDA Driver API, "Green Contexts"), looked up by name: libcuda comes with the driver, and machines that
-/// build have none.
+/// What the driver offers for green contexts (CUDA Driver API, "Green Contexts"), looked up by name: libcuda comes with the driver, and
+/// machines that build have none.
 class Driver {
  public:
   Driver() {
@@ -31,7 +31,8 @@ class Driver {
     if (result == CUDA_SUCCESS) return;
     const char* text = nullptr;
     const bool known = errorString(result, &text) == CUDA_SUCCESS && text != nullptr;
-    throw Error("NVIDIA's driver could not " + what + ": " + (known ? std::string(text) : "error " + std::to_string(static_cast<int>(result))) + ".");
+    throw Error("NVIDIA's driver could not " + what + ": " +
+                (known ? std::string(text) : "error " + std::to_string(static_cast<int>(result))) + ".");
   }
 
   PFN_cuDeviceGet_v2000 device = nullptr;
@@ -51,14 +52,15 @@ class Driver {
     const cudaError_t status = cudaGetDriverEntryPointByVersion(name, &address, since, cudaEnableDefault, &found);
     if (status != cudaSuccess) static_cast<void>(cudaGetLastError());  // not for who asks next
     if (status != cudaSuccess || found != cudaDriverEntryPointSuccess || address == nullptr) {
-      throw Error(std::string("NVIDIA's driver has no ") + name + "; parts of a GPU need one for CUDA 12.5 or later, see pipewright devices.");
+      throw Error(std::string("NVIDIA's driver has no ") + name +
+                  "; parts of a GPU need one for CUDA 12.5 or later, see pipewright devices.");
     }
     function = reinterpret_cast<Function>(address);
   }
 };
 
-/// Cuts the multiprocessors into so many equal parts. The driver may make fewer than their numbers allow, as a part must fit the GPU's own groups:
-/// then smaller ones are tried.
+/// Cuts the multiprocessors into so many equal parts. The driver may make fewer than their numbers allow, as a part must fit the GPU's own
+/// groups: then smaller ones are tried.
 std::vector<CUdevResource> equalParts(const Driver& driver, CUdevResource& all, int parts) {
   const int total = static_cast<int>(all.sm.smCount), least = static_cast<int>(all.sm.minSmPartitionSize);
   const int group = std::max(1, static_cast<int>(all.sm.smCoscheduledAlignment));
@@ -72,20 +74,22 @@ std::vector<CUdevResource> equalParts(const Driver& driver, CUdevResource& all, 
     driver.require(driver.split(result.data(), &made, &all, nullptr, 0, static_cast<unsigned>(each)), "cut a GPU");
     if (made == wanted) return result;
   }
-  throw Error("The GPU's " + std::to_string(total) + " multiprocessors make no " + std::to_string(parts) + " equal parts: each needs " + std::to_string(least) +
-              " or more, in groups of " + std::to_string(group) + "; share it by fewer ranks.");
+  throw Error("The GPU's " + std::to_string(total) + " multiprocessors make no " + std::to_string(parts) + " equal parts: each needs " +
+              std::to_string(least) + " or more, in groups of " + std::to_string(group) + "; share it by fewer ranks.");
 }
 
 }  // namespace
 
 Partition partOfGpu(int device, GpuPart part) {
   if (part.index < 0 || part.index >= part.of) {
-    throw Error("A GPU has no part " + std::to_string(part.index) + " of " + std::to_string(part.of) + "; this is a mistake in Pipewright.");
+    throw Error("A GPU has no part " + std::to_string(part.index) + " of " + std::to_string(part.of) +
+                "; this is a mistake in Pipewright.");
   }
   // The driver lets contexts grow up to this share, so parts would not be disjoint (cuda.h, "Green Contexts").
   const char* const share = std::getenv("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE");
   if (share != nullptr && std::strtod(share, nullptr) != 100) {
-    throw Error("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=" + std::string(share) + " divides the GPU already; unset it to give each rank multiprocessors of its own.");
+    throw Error("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE=" + std::string(share) +
+                " divides the GPU already; unset it to give each rank multiprocessors of its own.");
   }
   if (const cudaError_t status = cudaSetDevice(device); status != cudaSuccess) {  // starts the primary context, which the part belongs to
     throw Error("GPU " + std::to_string(device) + " could not be started: " + cudaGetErrorString(status) + "; see nvidia-smi.");

@@ -47,7 +47,8 @@ std::string sampled(const std::string& path) {
   Sha256 digest;
   digest.addField(std::to_string(size));
   const bool isSmall = size <= kPiece * kPieces;
-  for (std::uint64_t i = 0; i < (isSmall ? 1 : kPieces); ++i) digest.addField(read(file, isSmall ? 0 : (size - kPiece) / (kPieces - 1) * i, isSmall ? size : kPiece));
+  for (std::uint64_t i = 0; i < (isSmall ? 1 : kPieces); ++i)
+    digest.addField(read(file, isSmall ? 0 : (size - kPiece) / (kPieces - 1) * i, isSmall ? size : kPiece));
   if (!isSmall) digest.addField(read(file, size - kPiece, kPiece));
   return digest.finish();
 }
@@ -64,9 +65,11 @@ std::string buildIdIn(std::string_view notes) {
   while (notes.size() >= sizeof(Elf64_Nhdr)) {
     Elf64_Nhdr header;
     std::memcpy(&header, notes.data(), sizeof header);
-    const std::size_t name = sizeof header, bytes = name + (std::size_t{header.n_namesz} + 3) / 4 * 4, end = bytes + (std::size_t{header.n_descsz} + 3) / 4 * 4;
+    const std::size_t name = sizeof header, bytes = name + (std::size_t{header.n_namesz} + 3) / 4 * 4,
+                      end = bytes + (std::size_t{header.n_descsz} + 3) / 4 * 4;
     if (end > notes.size()) break;
-    if (header.n_type == NT_GNU_BUILD_ID && notes.substr(name, 4) == std::string_view("GNU\0", 4)) return std::string(notes.substr(bytes, header.n_descsz));
+    if (header.n_type == NT_GNU_BUILD_ID && notes.substr(name, 4) == std::string_view("GNU\0", 4))
+      return std::string(notes.substr(bytes, header.n_descsz));
     notes.remove_prefix(end);
   }
   return "";

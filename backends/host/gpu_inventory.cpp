@@ -15,7 +15,8 @@ namespace {
 
 namespace fs = std::filesystem;
 
-// NVIDIA's management library (NVML), as its reference documents it: all functions are C, return 0 or an error number, and take handles of GPUs.
+// NVIDIA's management library (NVML), as its reference documents it: all functions are C, return 0 or an error number, and take handles of
+// GPUs.
 using Handle = void*;
 
 constexpr int kSuccess = 0;
@@ -26,7 +27,8 @@ constexpr int kFunctionNotFound = 13;
 constexpr int kGpuIsLost = 15;
 constexpr int kVersionMismatch = 18;
 
-constexpr std::array kAncestors{  // nvmlGpuTopologyLevel_t
+constexpr std::array kAncestors{
+    // nvmlGpuTopologyLevel_t
     std::pair{0, GpuPath::Board},       std::pair{10, GpuPath::PcieSwitch}, std::pair{20, GpuPath::PcieSwitches},
     std::pair{30, GpuPath::HostBridge}, std::pair{40, GpuPath::Cpu},        std::pair{50, GpuPath::Sockets},
 };
@@ -143,7 +145,8 @@ Gpu describe(const Library& nvml, Handle handle) {
     if (found == kInvalidArgument || found == kFunctionNotFound) break;  // numbers may have gaps
     if (found == kSuccess) gpu.migInstances.push_back(textOf([&](char* text, unsigned bytes) { return nvml.uuid(instance, text, bytes); }));
   }
-  if (gpu.mig == true && gpu.migInstances.empty()) gpu.problem = "it is in MIG mode without an instance; make one or end the mode (nvidia-smi -mig 0)";
+  if (gpu.mig == true && gpu.migInstances.empty())
+    gpu.problem = "it is in MIG mode without an instance; make one or end the mode (nvidia-smi -mig 0)";
   return gpu;
 }
 
@@ -248,14 +251,16 @@ constexpr const char* kInContainer = "in a container, start it with its GPUs (do
 std::string withoutDriver(const std::string& library, const std::string& loadError, const std::string& root) {
   const bool runs = exists(root + "/proc/driver/nvidia/version");
   const bool absent = loadError.find("No such file") != std::string::npos;
-  if (!loadError.empty() && !absent) return fmt::format("NVIDIA's library {} cannot be loaded ({}); install NVIDIA's driver again.", library, loadError);
+  if (!loadError.empty() && !absent)
+    return fmt::format("NVIDIA's library {} cannot be loaded ({}); install NVIDIA's driver again.", library, loadError);
   if (runs || exists(root + "/dev/nvidiactl")) {
     const std::string_view missing = loadError.empty() ? "its devices /dev/nvidia* are not" : "its library is not";
     return fmt::format("NVIDIA's driver runs on this machine but {} here; {}, else install the driver again.", missing, kInContainer);
   }
   const std::string card = cardOnBus(root);
   const std::string_view state = loadError.empty() ? "is not loaded" : "is not installed";
-  if (card.empty() && !loadError.empty()) return "There is no NVIDIA GPU on this machine: no driver is installed and the PCI bus shows no card.";
+  if (card.empty() && !loadError.empty())
+    return "There is no NVIDIA GPU on this machine: no driver is installed and the PCI bus shows no card.";
   if (card.empty()) return "NVIDIA's driver is not loaded and the PCI bus shows no NVIDIA card; see that the machine has one.";
   const std::string_view cure = loadError.empty() ? "load it (modprobe nvidia)" : "install it (Debian: nvidia-driver) and restart";
   return fmt::format("The machine has an NVIDIA card (PCI {}) but its driver {}; {}.", card, state, cure);
@@ -267,7 +272,8 @@ std::string withoutStart(const Library& nvml, int error, const std::string& libr
     case kDriverNotLoaded: return withoutDriver(library, "", root);
     case kNoPermission: return "This user may not use NVIDIA's driver; give it access to /dev/nvidia* (group video or render).";
     case kVersionMismatch: return "NVIDIA's driver and its library are of different versions, as after an update; restart the machine.";
-    case kFunctionNotFound: return fmt::format("{} lacks the functions of NVIDIA's management library; install NVIDIA's driver again.", library);
+    case kFunctionNotFound:
+      return fmt::format("{} lacks the functions of NVIDIA's management library; install NVIDIA's driver again.", library);
     default: return fmt::format("NVIDIA's driver does not start: {}; see what nvidia-smi says.", reasonOf(nvml, error));
   }
 }
@@ -285,16 +291,19 @@ void take(const Library& nvml, GpuInventory& inventory) {
     const int error = nvml.handle(i, &handle);
     handles.push_back(error == kSuccess ? handle : nullptr);
     Gpu gpu;
-    if (error == kSuccess) gpu = describe(nvml, handle);
-    else gpu.problem = fmt::format("the driver gives no access to it: {}; see what nvidia-smi says", reasonOf(nvml, error));
+    if (error == kSuccess)
+      gpu = describe(nvml, handle);
+    else
+      gpu.problem = fmt::format("the driver gives no access to it: {}; see what nvidia-smi says", reasonOf(nvml, error));
     gpu.index = static_cast<int>(i);
     inventory.gpus.push_back(gpu);
   }
   inventory.links = linksOf(nvml, inventory.gpus, handles);
   if (!inventory.gpus.empty()) return;
   const std::string driver = inventory.driver.empty() ? "NVIDIA's driver" : "NVIDIA's driver " + inventory.driver;
-  inventory.whyNone = counted == kSuccess ? fmt::format("{} finds no GPU; {}, else see what nvidia-smi says.", driver, kInContainer)
-                                          : fmt::format("{} does not count its GPUs: {}; see what nvidia-smi says.", driver, reasonOf(nvml, counted));
+  inventory.whyNone = counted == kSuccess
+                          ? fmt::format("{} finds no GPU; {}, else see what nvidia-smi says.", driver, kInContainer)
+                          : fmt::format("{} does not count its GPUs: {}; see what nvidia-smi says.", driver, reasonOf(nvml, counted));
 }
 
 /// The number an entry begins with, as strtoul takes it; −1 where there is none or it is negative.
@@ -317,7 +326,8 @@ std::optional<std::size_t> meant(std::string_view entry, std::string_view kind, 
   std::optional<std::size_t> found;
   for (std::size_t g = 0; g < gpus.size(); ++g) {
     const auto begins = [&](const std::string& uuid) { return uuid.starts_with(entry); };
-    const bool instance = std::ranges::any_of(gpus[g].migInstances, begins) || (!gpus[g].uuid.empty() && entry.starts_with("MIG-" + gpus[g].uuid + "/"));
+    const bool instance =
+        std::ranges::any_of(gpus[g].migInstances, begins) || (!gpus[g].uuid.empty() && entry.starts_with("MIG-" + gpus[g].uuid + "/"));
     if (kind == "GPU-" ? !begins(gpus[g].uuid) : !instance) continue;
     if (found) return std::nullopt;
     found = g;
@@ -366,7 +376,8 @@ std::vector<std::size_t> visibleGpus(std::string_view visibleDevices, const std:
 GpuInventory gpuInventory(const std::string& library, const std::string& root) {
   GpuInventory inventory;
   if (const char* set = std::getenv("CUDA_VISIBLE_DEVICES")) inventory.visibleDevices = set;
-  const std::unique_ptr<void, int (*)(void*)> loaded(dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL), [](void* l) { return l == nullptr ? 0 : dlclose(l); });
+  const std::unique_ptr<void, int (*)(void*)> loaded(dlopen(library.c_str(), RTLD_NOW | RTLD_LOCAL),
+                                                     [](void* l) { return l == nullptr ? 0 : dlclose(l); });
   if (loaded == nullptr) {
     const char* why = dlerror();
     inventory.whyNone = withoutDriver(library, why == nullptr ? "no reason given" : why, root);
@@ -391,7 +402,8 @@ bool isUsable(const Gpu& gpu) { return gpu.cudaIndex.has_value() && gpu.problem.
 std::string whyUnusable(const GpuInventory& inventory, int cudaIndex) {
   if (inventory.gpus.empty()) return inventory.whyNone;
   const auto found = std::ranges::find(inventory.gpus, std::optional(cudaIndex), &Gpu::cudaIndex);
-  if (found != inventory.gpus.end()) return found->problem.empty() ? std::string() : fmt::format("GPU {} ({}) cannot be used: {}.", cudaIndex, found->name, found->problem);
+  if (found != inventory.gpus.end())
+    return found->problem.empty() ? std::string() : fmt::format("GPU {} ({}) cannot be used: {}.", cudaIndex, found->name, found->problem);
   const auto shown = std::ranges::count_if(inventory.gpus, [](const Gpu& gpu) { return gpu.cudaIndex.has_value(); });
   if (shown == 0) return fmt::format("CUDA_VISIBLE_DEVICES=\"{}\" hides all GPUs.", inventory.visibleDevices.value_or(""));
   return fmt::format("There is no GPU {}; CUDA shows {} here, see pipewright devices.", cudaIndex, shown);

@@ -60,10 +60,10 @@ struct GpuInventory {
   bool operator==(const GpuInventory&) const = default;
 };
 
-/// Asks NVIDIA's management library, which comes with the driver; loads it for the time of the call. CUDA is neither needed nor started, no GPU
-/// is used. Takes milliseconds where the driver keeps the GPUs ready (persistence mode), else up to seconds, as it wakes them.
-/// Never fails: no library, an old one or one that answers errors gives an inventory of what is known.
-/// `root` stands before /dev, /proc and /sys, which tell a missing driver from a missing GPU.
+/// Asks NVIDIA's management library, which comes with the driver; loads it for the time of the call. CUDA is neither needed nor started, no
+/// GPU is used. Takes milliseconds where the driver keeps the GPUs ready (persistence mode), else up to seconds, as it wakes them. Never
+/// fails: no library, an old one or one that answers errors gives an inventory of what is known. `root` stands before /dev, /proc and /sys,
+/// which tell a missing driver from a missing GPU.
 [[nodiscard]] GpuInventory gpuInventory(const std::string& library = "libnvidia-ml.so.1", const std::string& root = "");
 
 /// Whether CUDA shows the GPU to a process started like this one, and nothing is known against it.
@@ -72,9 +72,10 @@ struct GpuInventory {
 /// Why CUDA's GPU of that number cannot be used in a process started like this one, a sentence; empty: nothing is known against it.
 [[nodiscard]] std::string whyUnusable(const GpuInventory& inventory, int cudaIndex);
 
-/// Positions in `gpus` that CUDA shows for a value of CUDA_VISIBLE_DEVICES, in CUDA's order. It lists numbers or (beginnings of) UUIDs, of the kind
-/// of its first entry; what is not there ends the list, what is there twice empties it. CUDA Programming Guide, "Environment Variables", and
-/// torch.cuda._parse_visible_devices. Numbers are taken as NVIDIA's: CUDA's own order of unlike GPUs is another, see CUDA_DEVICE_ORDER.
+/// Positions in `gpus` that CUDA shows for a value of CUDA_VISIBLE_DEVICES, in CUDA's order. It lists numbers or (beginnings of) UUIDs, of
+/// the kind of its first entry; what is not there ends the list, what is there twice empties it. CUDA Programming Guide, "Environment
+/// Variables", and torch.cuda._parse_visible_devices. Numbers are taken as NVIDIA's: CUDA's own order of unlike GPUs is another, see
+/// CUDA_DEVICE_ORDER.
 [[nodiscard]] std::vector<std::size_t> visibleGpus(std::string_view visibleDevices, const std::vector<Gpu>& gpus);
 
 }  // namespace pw

@@ -37,7 +37,8 @@ bool isOurs(std::string_view name) {
   constexpr std::size_t kDigits = kHostDigits + kRandomDigits, kTail = 1 + kDigits + kEnd.size();
   if (name.size() <= kTail || !name.ends_with(kEnd)) return false;
   const std::string_view digits = name.substr(name.size() - kTail + 1, kDigits);
-  return name[name.size() - kTail] == '.' && digits.starts_with(hostMark()) && digits.find_first_not_of("0123456789abcdef") == std::string_view::npos;
+  return name[name.size() - kTail] == '.' && digits.starts_with(hostMark()) &&
+         digits.find_first_not_of("0123456789abcdef") == std::string_view::npos;
 }
 
 enum class Lock { Taken, Held, Unknown };  ///< Held: by another; Unknown: this file system has none

@@ -6,9 +6,9 @@
 
 namespace pw {
 
-/// A new file beside `path`, to be written and then put in its place, so that there is always a whole file of that name. Its name is random, so that
-/// nobody can put a link there before; it is locked while this object lives, and removed with it unless `replace` succeeded. What killed processes
-/// of this host left in that folder, which nobody locks any more, is removed first.
+/// A new file beside `path`, to be written and then put in its place, so that there is always a whole file of that name. Its name is
+/// random, so that nobody can put a link there before; it is locked while this object lives, and removed with it unless `replace`
+/// succeeded. What killed processes of this host left in that folder, which nobody locks any more, is removed first.
 class PartFile {
  public:
   explicit PartFile(const std::string& path);

@@ -16,7 +16,8 @@ std::string randomBytes(std::size_t count) {
   std::string bytes(count, '\0');
   for (std::size_t at = 0; at < count;) {
     const ssize_t got = ::getrandom(bytes.data() + at, count - at, 0);
-    if (got < 0 && errno != EINTR) throw Error(fmt::format("This system gives no random numbers ({}); see getrandom(2).", std::strerror(errno)));
+    if (got < 0 && errno != EINTR)
+      throw Error(fmt::format("This system gives no random numbers ({}); see getrandom(2).", std::strerror(errno)));
     if (got > 0) at += static_cast<std::size_t>(got);
   }
   return bytes;

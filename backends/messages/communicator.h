@@ -33,7 +33,8 @@ enum class MessageState : std::uint8_t {
   Done,
 };
 
-/// What a group of ranks makes of a buffer that all of them have, in `ranks` pieces: piece k is elements [k · n / ranks, (k + 1) · n / ranks).
+/// What a group of ranks makes of a buffer that all of them have, in `ranks` pieces: piece k is elements [k · n / ranks, (k + 1) · n /
+/// ranks).
 enum class Collective : std::uint8_t {
   AllReduce,      ///< everywhere the sum of all
   ReduceScatter,  ///< at the group's k-th rank piece k of the sum; its other pieces are undefined
@@ -66,17 +67,18 @@ class Communicator {
   /// Lets messages under way move on; returns at once. Costs well under a microsecond when there is nothing to do, so that it can be called
   /// between the operators of a stage.
   virtual void progress() = 0;
-  /// Throws Error where messages are known not to come any more, as the job failed; for who waits for something else. Not all transports tell.
+  /// Throws Error where messages are known not to come any more, as the job failed; for who waits for something else. Not all transports
+  /// tell.
   virtual void requireAlive() {}
-  /// When the message of a ticket began to move and when it was here, on the host's monotonic clock, where the transport moves it after the calls
-  /// return (a GPU's). From `wait` and the device's end of work (`Device::finish`) to the second barrier after it; nothing elsewhere.
+  /// When the message of a ticket began to move and when it was here, on the host's monotonic clock, where the transport moves it after the
+  /// calls return (a GPU's). From `wait` and the device's end of work (`Device::finish`) to the second barrier after it; nothing elsewhere.
   [[nodiscard]] virtual std::optional<std::pair<Ns, Ns>> timesOf(Ticket /*ticket*/) { return std::nullopt; }
   /// How far an operation is that was not waited for, for the report of a failure; also after `abort`, as it was before.
   [[nodiscard]] virtual MessageState stateOf(Ticket ticket) noexcept;
-  /// Begins a collective on a device's memory, in place, where the transport has some of its own (NCCL); nothing elsewhere, and for elements it cannot
-  /// sum: then messages do it. `group`: two or more ranks, ascending, this one among them; all of them call it in the same order, and no other
-  /// way round with another group of the same ranks. The buffer must stay as it is until `wait` returned, which puts compute behind it; that, and
-  /// `isDone`, need that all of the group have called it.
+  /// Begins a collective on a device's memory, in place, where the transport has some of its own (NCCL); nothing elsewhere, and for
+  /// elements it cannot sum: then messages do it. `group`: two or more ranks, ascending, this one among them; all of them call it in the
+  /// same order, and no other way round with another group of the same ranks. The buffer must stay as it is until `wait` returned, which
+  /// puts compute behind it; that, and `isDone`, need that all of the group have called it.
   [[nodiscard]] virtual std::optional<Ticket> combine(Collective what, std::span<const Rank> group, DType dtype, Buffer buffer);
   /// All ranks meet.
   virtual void barrier() = 0;

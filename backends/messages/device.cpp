@@ -19,7 +19,9 @@ void copy(Buffer into, Buffer from) {
 
 }  // namespace
 
-Ns monotonicNow() { return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch()).count(); }
+Ns monotonicNow() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
 
 const Device& hostDevice() {
   static const Device host{

@@ -8,7 +8,8 @@
 namespace pw {
 namespace {
 
-/// Announcements of one sender to one receiver take these tags in turn; there may be more of them under way, as messages of one tag keep their order.
+/// Announcements of one sender to one receiver take these tags in turn; there may be more of them under way, as messages of one tag keep
+/// their order.
 constexpr std::uint32_t kFirstTag = 0x7FFF0500, kTags = 0x100;
 static_assert(DeviceInbox::kBellTag == kFirstTag + kTags);
 

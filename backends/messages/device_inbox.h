@@ -22,7 +22,8 @@ struct Announcement {
 /// By the host's transport, or as one of the links' operations.
 enum class Way : std::uint8_t { Host, Send, Receive, Collective };
 
-/// A message, or a collective, that was asked for and not waited for: it stays where it is, as the host's transport holds the address of `announcement`.
+/// A message, or a collective, that was asked for and not waited for: it stays where it is, as the host's transport holds the address of
+/// `announcement`.
 struct DeviceMessage {
   Way way = Way::Host;
   bool sending = false;
@@ -38,8 +39,8 @@ struct DeviceMessage {
   MessageState last{};                       ///< when this rank left
 };
 
-/// The announcements between this rank and others over the host's transport, and the receives that they begin: see communicatorOver. Nothing blocks.
-/// Owns memory that messages are received into.
+/// The announcements between this rank and others over the host's transport, and the receives that they begin: see communicatorOver.
+/// Nothing blocks. Owns memory that messages are received into.
 class DeviceInbox {
  public:
   /// A message from a rank to itself by this tag is nobody's announcement.
@@ -51,7 +52,8 @@ class DeviceInbox {
 
   /// Tells the receiver of a message about it.
   [[nodiscard]] Communicator::Ticket announce(DeviceMessage& message);
-  /// The message is to be received: its operation is set here or by `listen`. Returns the announcement that is expected because of it, if another is not.
+  /// The message is to be received: its operation is set here or by `listen`. Returns the announcement that is expected because of it, if
+  /// another is not.
   [[nodiscard]] std::optional<Communicator::Ticket> want(DeviceMessage& message);
   /// Nothing will be written into the buffer of a message that was not announced.
   void cancel(const DeviceMessage& message);

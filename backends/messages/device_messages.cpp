@@ -82,8 +82,8 @@ class DeviceMessages final : public Communicator {
   DeviceLinks links_;
 };
 
-/// Nothing is written to memory any more when this ends. What is open with the host's transport is ended, unless messages are: it takes those for a
-/// failure, and rightly.
+/// Nothing is written to memory any more when this ends. What is open with the host's transport is ended, unless messages are: it takes
+/// those for a failure, and rightly.
 DeviceMessages::~DeviceMessages() {
   if (left_ || !bell_) return;
   try {
@@ -96,8 +96,8 @@ DeviceMessages::~DeviceMessages() {
   }
 }
 
-/// At the first message of a device, which has an announcement, or collective: from then on the job's failure shows while this rank waits for its
-/// device only.
+/// At the first message of a device, which has an announcement, or collective: from then on the job's failure shows while this rank waits
+/// for its device only.
 void DeviceMessages::hangBell(std::optional<Ticket> announcement) {
   if (bell_) return;
   const auto requireTelling = [this](Ticket ticket) {
@@ -157,9 +157,7 @@ void DeviceMessages::advance() {
 }
 
 /// Whether nothing of the device is under way, so that waits may be left to the host's transport.
-bool DeviceMessages::isQuiet() const {
-  return !bell_ || left_ || !failure_.empty() || (underWay_.empty() && !inbox_.isExpecting());
-}
+bool DeviceMessages::isQuiet() const { return !bell_ || left_ || !failure_.empty() || (underWay_.empty() && !inbox_.isExpecting()); }
 
 /// Whether a message's wait would end well at once.
 bool DeviceMessages::isMoved(const DeviceMessage& message) const {
@@ -297,13 +295,14 @@ std::optional<Communicator::Ticket> DeviceMessages::combine(Collective what, std
   if (!operation) return std::nullopt;
   underWay_.push_back(*operation);
   const Ticket ticket = next_++;
-  DeviceMessage message{.way = Way::Collective, .peer = group.front(), .buffer = buffer, .group = {group.begin(), group.end()}, .operation = operation};
+  DeviceMessage message{
+      .way = Way::Collective, .peer = group.front(), .buffer = buffer, .group = {group.begin(), group.end()}, .operation = operation};
   messages_.emplace(ticket, std::move(message));
   return ticket;
 }
 
-/// By messages of ours and not by the host's own barrier, so that a peer gets what it needs of this rank before it comes. All that was waited for is
-/// done when the device has finished.
+/// By messages of ours and not by the host's own barrier, so that a peer gets what it needs of this rank before it comes. All that was
+/// waited for is done when the device has finished.
 void DeviceMessages::barrier() {
   if (left_) throw Error(leftSentence());
   device_.finish(deadline_, [this] { requireAlive(); });
@@ -311,7 +310,8 @@ void DeviceMessages::barrier() {
   copied_.clear();
   times_.clear();
   for (const auto& [ticket, operation] : std::exchange(waited_, {})) times_.emplace(ticket, links_.times(operation));
-  const bool isOpen = inbox_.holdsEarly() || std::ranges::any_of(messages_, [](const auto& message) { return message.second.way != Way::Host; });
+  const bool isOpen =
+      inbox_.holdsEarly() || std::ranges::any_of(messages_, [](const auto& message) { return message.second.way != Way::Host; });
   if (!isOpen) {  // else some operations will be asked about after it
     underWay_.clear();
     links_.forget();

@@ -6,8 +6,9 @@
 
 namespace pw {
 
-/// Gives a GPU something to do while the host asks for a sample: else it would wait for the host between small operators, and that would be measured.
-/// A stream takes some thousand calls at most, then the host waits for it: so the host gets a start of some laps only, again and again.
+/// Gives a GPU something to do while the host asks for a sample: else it would wait for the host between small operators, and that would be
+/// measured. A stream takes some thousand calls at most, then the host waits for it: so the host gets a start of some laps only, again and
+/// again.
 class HeadStart {
  public:
   static constexpr Ns kLaps = 64;

@@ -22,7 +22,8 @@ constexpr const char* kAnyPort = "9";  // "discard": nothing is sent
 
 std::string textOf(const sockaddr_storage& address, socklen_t length) {
   std::array<char, NI_MAXHOST> text{};
-  const int failed = ::getnameinfo(reinterpret_cast<const sockaddr*>(&address), length, text.data(), text.size(), nullptr, 0, NI_NUMERICHOST);
+  const int failed =
+      ::getnameinfo(reinterpret_cast<const sockaddr*>(&address), length, text.data(), text.size(), nullptr, 0, NI_NUMERICHOST);
   return failed == 0 ? std::string(text.data()) : std::string();
 }
 
@@ -32,7 +33,8 @@ std::string sourceFor(const addrinfo& target) {
   if (fd < 0) return {};
   sockaddr_storage own{};
   socklen_t length = sizeof(own);
-  const bool known = ::connect(fd, target.ai_addr, target.ai_addrlen) == 0 && ::getsockname(fd, reinterpret_cast<sockaddr*>(&own), &length) == 0;
+  const bool known =
+      ::connect(fd, target.ai_addr, target.ai_addrlen) == 0 && ::getsockname(fd, reinterpret_cast<sockaddr*>(&own), &length) == 0;
   const int error = errno;
   ::close(fd);
   errno = error;

@@ -17,10 +17,10 @@
 #include <fmt/format.h>
 
 #include "backends/host/fd.h"
+#include "backends/host/random_bytes.h"
 #include "backends/messages/local_address.h"
 #include "backends/messages/meeting_server.h"
 #include "backends/messages/meeting_wire.h"
-#include "backends/host/random_bytes.h"
 #include "backends/messages/transport.h"
 #include "schedules/error.h"
 #include "simulator/text/digest.h"
@@ -113,15 +113,19 @@ std::vector<Address> addressesOf(const Rendezvous& r) {
 /// A connection, or none with `reason`.
 Fd connectTo(const Address& address, TimePoint until, const Rendezvous& r, std::string& reason) {
   Fd fd(::socket(address.storage.ss_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0));
-  if (fd.get() < 0) throw Error(fmt::format("There is no socket left for the ranks' meeting ({}); end other programs", std::strerror(errno)));
+  if (fd.get() < 0)
+    throw Error(fmt::format("There is no socket left for the ranks' meeting ({}); end other programs", std::strerror(errno)));
   int error = ::connect(fd.get(), reinterpret_cast<const sockaddr*>(&address.storage), address.length) == 0 ? 0 : errno;
   if (error == EINPROGRESS || error == EINTR) {
     socklen_t size = sizeof error;
-    if (!waitFor(fd.get(), POLLOUT, until, r)) error = ETIMEDOUT;
-    else if (::getsockopt(fd.get(), SOL_SOCKET, SO_ERROR, &error, &size) != 0) error = errno;
+    if (!waitFor(fd.get(), POLLOUT, until, r))
+      error = ETIMEDOUT;
+    else if (::getsockopt(fd.get(), SOL_SOCKET, SO_ERROR, &error, &size) != 0)
+      error = errno;
   }
   if (error == 0) return fd;
-  if (reason.empty() || error != ETIMEDOUT) reason = error == ECONNREFUSED ? "nobody listens there" : std::strerror(error);  // the last attempt ends with our time
+  if (reason.empty() || error != ETIMEDOUT)
+    reason = error == ECONNREFUSED ? "nobody listens there" : std::strerror(error);  // the last attempt ends with our time
   return {};
 }
 
@@ -157,7 +161,9 @@ Fd listenerOf(const Rendezvous& r) {
   Fd fd = loopback ? Fd() : bindTo(AF_INET6, r);  // serves both kinds of addresses
   if (fd.get() < 0) fd = bindTo(AF_INET, r);
   if (fd.get() < 0) {
-    throw Error(fmt::format("the ranks cannot meet at port {} of this host ({}); another job may use it: set another MASTER_PORT for all ranks", r.masterPort, std::strerror(errno)));
+    throw Error(
+        fmt::format("the ranks cannot meet at port {} of this host ({}); another job may use it: set another MASTER_PORT for all ranks",
+                    r.masterPort, std::strerror(errno)));
   }
   return fd;
 }
@@ -166,12 +172,15 @@ int portOf(int fd) {
   sockaddr_storage address{};
   socklen_t size = sizeof address;
   if (::getsockname(fd, reinterpret_cast<sockaddr*>(&address), &size) != 0) return 0;
-  return ntohs(address.ss_family == AF_INET6 ? reinterpret_cast<sockaddr_in6&>(address).sin6_port : reinterpret_cast<sockaddr_in&>(address).sin_port);
+  return ntohs(address.ss_family == AF_INET6 ? reinterpret_cast<sockaddr_in6&>(address).sin6_port
+                                             : reinterpret_cast<sockaddr_in&>(address).sin_port);
 }
 
 std::string notAnswering(const Rendezvous& r, const std::string& reason) {
-  return fmt::format("rank 0 did not answer at {} within {}{}; see that it is started, whether it hangs and that this host reaches that address, or allow more with --timeout", placeOf(r),
-                     inWords(r.deadline), reason.empty() ? "" : " (" + reason + ")");
+  return fmt::format(
+      "rank 0 did not answer at {} within {}{}; see that it is started, whether it hangs and that this host reaches that address, or allow "
+      "more with --timeout",
+      placeOf(r), inWords(r.deadline), reason.empty() ? "" : " (" + reason + ")");
 }
 
 /// Who a key is of: `ucx/1` is rank 1's.
@@ -211,7 +220,8 @@ struct Meeting::Connection {
 
   void connect();
   [[nodiscard]] bool introduce(TimePoint until, std::string& reason);
-  [[nodiscard]] std::optional<std::string> ask(char operation, const std::string& key, std::uint32_t number, std::string_view value, milliseconds patience);
+  [[nodiscard]] std::optional<std::string> ask(char operation, const std::string& key, std::uint32_t number, std::string_view value,
+                                               milliseconds patience);
 };
 
 /// Proves that we know the token and has the server prove it; false where that failed and may yet succeed.
@@ -230,14 +240,17 @@ bool Meeting::Connection::introduce(TimePoint until, std::string& reason) {
   const std::string challenge = hello.substr(kMagic.size()), nonce = randomBytes(kNonce);
   static const std::string instance = randomBytes(8);  // of this process
   const std::string said = nonce + bytesOf(static_cast<std::uint32_t>(rendezvous.rank.value)) + instance;
-  if (sendAll(fd.get(), std::string(kMagic) + said + proofOf(rendezvous.token, "client", challenge, said), until, rendezvous) != Transfer::Done ||
-      !arrived(answer, kServerAnswer) || !equalInConstantTime(answer.substr(1), proofOf(rendezvous.token, "server", nonce, challenge + answer[0]))) {
+  if (sendAll(fd.get(), std::string(kMagic) + said + proofOf(rendezvous.token, "client", challenge, said), until, rendezvous) !=
+          Transfer::Done ||
+      !arrived(answer, kServerAnswer) ||
+      !equalInConstantTime(answer.substr(1), proofOf(rendezvous.token, "server", nonce, challenge + answer[0]))) {
     reason = "who listens there has another token than this rank: it is of another job, or PIPEWRIGHT_JOB_TOKEN differs";
     return false;
   }
   if (answer[0] == static_cast<char>(Verdict::Taken)) {
-    throw UsageError(fmt::format("Another process is rank {} of the job at {} already; give each process its own RANK, and each job its own MASTER_PORT", rendezvous.rank.value,
-                                 placeOf(rendezvous)));
+    throw UsageError(
+        fmt::format("Another process is rank {} of the job at {} already; give each process its own RANK, and each job its own MASTER_PORT",
+                    rendezvous.rank.value, placeOf(rendezvous)));
   }
   return true;
 }
@@ -262,7 +275,8 @@ void Meeting::Connection::connect() {
   }
 }
 
-std::optional<std::string> Meeting::Connection::ask(char operation, const std::string& key, std::uint32_t number, std::string_view value, milliseconds patience) {
+std::optional<std::string> Meeting::Connection::ask(char operation, const std::string& key, std::uint32_t number, std::string_view value,
+                                                    milliseconds patience) {
   using namespace meeting;
   assert(key.size() <= kLongestKey && value.size() <= kLongestValue);
   const std::lock_guard lock(mutex);
@@ -274,7 +288,8 @@ std::optional<std::string> Meeting::Connection::ask(char operation, const std::s
     throw Error(fmt::format("rank 0, at which the ranks meet ({}), has ended; the reason is in that rank's message", placeOf(rendezvous)));
   };
   if (fd.get() < 0) require(Transfer::Lost);
-  require(sendAll(fd.get(), operation + bytesOf(static_cast<std::uint32_t>(key.size())) + bytesOf(number) + key + std::string(value), until, rendezvous));
+  require(sendAll(fd.get(), operation + bytesOf(static_cast<std::uint32_t>(key.size())) + bytesOf(number) + key + std::string(value), until,
+                  rendezvous));
   std::string head, found;
   require(receive(fd.get(), head, kAnswer, until, rendezvous));
   const std::size_t size = numberIn(head, 1);
@@ -321,8 +336,10 @@ Meeting meet(const Rendezvous& rendezvous) {
 }
 
 std::string missingSentence(const std::string& ranks, const Rendezvous& rendezvous) {
-  return fmt::format("{} did not come to {} within {}; see that it is started, whether it hangs and that it reaches that address, or allow more with --timeout", ranks, placeOf(rendezvous),
-                     inWords(rendezvous.deadline));
+  return fmt::format(
+      "{} did not come to {} within {}; see that it is started, whether it hangs and that it reaches that address, or allow more with "
+      "--timeout",
+      ranks, placeOf(rendezvous), inWords(rendezvous.deadline));
 }
 
 }  // namespace pw

@@ -9,9 +9,9 @@
 
 namespace pw {
 
-/// A rank's connection to the dictionary that rank 0 of the job serves over TCP. Only ranks that know the job's token get in: both sides prove it
-/// before anything else is said (challenge and response, HMAC-SHA-256). Whoever else connects is dropped and changes nothing. Copies share the
-/// connection; it may be used by several threads, one call at a time. Rank 0's copies keep the server running.
+/// A rank's connection to the dictionary that rank 0 of the job serves over TCP. Only ranks that know the job's token get in: both sides
+/// prove it before anything else is said (challenge and response, HMAC-SHA-256). Whoever else connects is dropped and changes nothing.
+/// Copies share the connection; it may be used by several threads, one call at a time. Rank 0's copies keep the server running.
 class Meeting {
  public:
   struct Connection;
@@ -19,7 +19,8 @@ class Meeting {
 
   /// Sets a key of at most 4 KiB to a value of at most 16 MiB. Throws Error when rank 0 is gone or does not answer within the deadline.
   void set(const std::string& key, const std::string& value) const;
-  /// Waits until the key is set; nothing when that takes longer than `patience`. Throws Error when rank 0 is gone, or does not answer that late.
+  /// Waits until the key is set; nothing when that takes longer than `patience`. Throws Error when rank 0 is gone, or does not answer that
+  /// late.
   [[nodiscard]] std::optional<std::string> find(const std::string& key, std::chrono::milliseconds patience) const;
   /// The same as what transports take: `get` waits for the rendezvous' deadline and then names the rank in the key (`ucx/1`).
   [[nodiscard]] KeyValueStore dictionary() const;
@@ -30,9 +31,9 @@ class Meeting {
   std::shared_ptr<Connection> connection_;
 };
 
-/// Meets the other ranks of the job. Rank 0 serves on `listenFd`, or binds `masterPort` (0: any) and retries nothing; the others connect there until
-/// the deadline. `storeIsElsewhere` is not looked at. Throws Error naming the place when the port is taken, nobody serves within the deadline, or
-/// who does has another token; UsageError when another process is this rank already.
+/// Meets the other ranks of the job. Rank 0 serves on `listenFd`, or binds `masterPort` (0: any) and retries nothing; the others connect
+/// there until the deadline. `storeIsElsewhere` is not looked at. Throws Error naming the place when the port is taken, nobody serves
+/// within the deadline, or who does has another token; UsageError when another process is this rank already.
 [[nodiscard]] Meeting meet(const Rendezvous& rendezvous);
 
 /// `rank 1 did not come to 127.0.0.1:29500 within 3 s; …`

@@ -20,8 +20,8 @@
 #include <utility>
 #include <vector>
 
-#include "backends/messages/meeting_wire.h"
 #include "backends/host/random_bytes.h"
+#include "backends/messages/meeting_wire.h"
 #include "schedules/error.h"
 #include "simulator/text/digest.h"
 
@@ -42,7 +42,7 @@ struct Waiting {
 struct Visitor {
   Fd fd;
   TimePoint since;
-  std::string nonce;     ///< ours, that the proof answers
+  std::string nonce;  ///< ours, that the proof answers
   std::string in, out;
   bool trusted = false;
   bool gone = false;
@@ -79,8 +79,10 @@ void Server::Loop::accept() {
     const auto isStranger = [](const Visitor& v) { return !v.trusted; };
     if (noRoom || std::ranges::count_if(visitors, isStranger) >= static_cast<std::ptrdiff_t>(kMostStrangers)) {
       const auto oldest = std::ranges::find_if(visitors, isStranger);
-      if (oldest != visitors.end()) visitors.erase(oldest);
-      else if (noRoom) ::poll(nullptr, 0, 10);  // until a descriptor is free
+      if (oldest != visitors.end())
+        visitors.erase(oldest);
+      else if (noRoom)
+        ::poll(nullptr, 0, 10);  // until a descriptor is free
     }
     if (fd.get() < 0) return;
     const int yes = 1;
@@ -213,7 +215,8 @@ void Server::Loop::run() {
   for (;;) {
     tidy(Clock::now());
     std::vector<pollfd> fds{{wake.get(), POLLIN, 0}, {listener.get(), POLLIN, 0}};
-    for (const Visitor& visitor : visitors) fds.push_back({visitor.fd.get(), static_cast<short>(POLLIN | (visitor.out.empty() ? 0 : POLLOUT)), 0});
+    for (const Visitor& visitor : visitors)
+      fds.push_back({visitor.fd.get(), static_cast<short>(POLLIN | (visitor.out.empty() ? 0 : POLLOUT)), 0});
     int timeout = -1;
     if (const auto next = nextEvent()) {
       const auto left = std::chrono::ceil<std::chrono::milliseconds>(*next - Clock::now()).count();
@@ -234,7 +237,8 @@ Server::Server(Fd listener, std::string token) : loop_(std::make_unique<Loop>())
   ::fcntl(loop_->listener.get(), F_SETFL, O_NONBLOCK);
   loop_->token = std::move(token);
   loop_->wake = Fd(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  if (loop_->wake.get() < 0) throw Error("The ranks' meeting place could not be opened: there are no descriptors left; end other programs.");
+  if (loop_->wake.get() < 0)
+    throw Error("The ranks' meeting place could not be opened: there are no descriptors left; end other programs.");
   sigset_t all, before;
   sigfillset(&all);
   ::pthread_sigmask(SIG_SETMASK, &all, &before);  // signals are the program's

@@ -2,8 +2,8 @@
 
 // Internal to the meeting: what its two sides say to each other. Numbers are little-endian.
 //
-// Server → client: magic, nonce. Client → server: magic, nonce, rank, instance, proof. Server → client: verdict, proof. Then requests of the client,
-// each answered by one byte (1: set, or the value follows; 0: not set in time), length and value:
+// Server → client: magic, nonce. Client → server: magic, nonce, rank, instance, proof. Server → client: verdict, proof. Then requests of
+// the client, each answered by one byte (1: set, or the value follows; 0: not set in time), length and value:
 //   'S' key length, value length, key, value    'G' key length, patience [ms], key
 
 #include <cstddef>

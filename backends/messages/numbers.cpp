@@ -46,7 +46,8 @@ void narrow(double x, Half& out) {
   } else if (std::isinf(x)) {
     out.bits = sign | 0x7C00;
   } else if (size < std::ldexp(1, -14)) {
-    out.bits = static_cast<std::uint16_t>(sign | static_cast<std::uint16_t>(std::nearbyint(std::ldexp(size, 24))));  // 1024 is the smallest normal number
+    out.bits = static_cast<std::uint16_t>(
+        sign | static_cast<std::uint16_t>(std::nearbyint(std::ldexp(size, 24))));  // 1024 is the smallest normal number
   } else {
     int exponent = 0;
     const double fraction = std::frexp(size, &exponent);  // in [0.5, 1)
@@ -55,7 +56,8 @@ void narrow(double x, Half& out) {
       mantissa = 1024;
       ++exponent;
     }
-    out.bits = exponent > 16 ? static_cast<std::uint16_t>(sign | 0x7C00) : static_cast<std::uint16_t>(sign | ((exponent + 14) << 10) | (mantissa - 1024));
+    out.bits = exponent > 16 ? static_cast<std::uint16_t>(sign | 0x7C00)
+                             : static_cast<std::uint16_t>(sign | ((exponent + 14) << 10) | (mantissa - 1024));
   }
 }
 
@@ -67,14 +69,22 @@ auto withType(DType dtype, Work work) {
     case DType::Float64: return work(static_cast<double*>(nullptr));
     case DType::Float16: return work(static_cast<Half*>(nullptr));
     case DType::BFloat16: return work(static_cast<BrainFloat*>(nullptr));
-    case DType::Unknown: case DType::UInt8: case DType::Int8: case DType::Int16: case DType::Int32: case DType::Int64:
-    case DType::ComplexHalf: case DType::ComplexFloat: case DType::ComplexDouble: case DType::Bool: break;
+    case DType::Unknown:
+    case DType::UInt8:
+    case DType::Int8:
+    case DType::Int16:
+    case DType::Int32:
+    case DType::Int64:
+    case DType::ComplexHalf:
+    case DType::ComplexFloat:
+    case DType::ComplexDouble:
+    case DType::Bool: break;
   }
   throw Error("gradients of type " + std::string(name(dtype)) + " cannot be summed or compared; train parameters of a floating type");
 }
 
-/// Whether no number has all bits of its exponent set, which only infinities and NaN have: there, adding the exponent's lowest bit to the number without its
-/// sign carries into the sign's place. `lowest` and `sign` have these bits of every number that a word of 64 holds.
+/// Whether no number has all bits of its exponent set, which only infinities and NaN have: there, adding the exponent's lowest bit to the
+/// number without its sign carries into the sign's place. `lowest` and `sign` have these bits of every number that a word of 64 holds.
 bool exponentsFit(Buffer buffer, std::uint64_t lowest, std::uint64_t sign) {
   constexpr std::size_t kWord = sizeof(std::uint64_t), kAtOnce = 4, kBlock = 8192;
   const auto at = [&](std::size_t place) {
@@ -101,11 +111,20 @@ bool exponentsFit(Buffer buffer, std::uint64_t lowest, std::uint64_t sign) {
 
 bool allFinite(DType dtype, Buffer buffer) {
   switch (dtype) {
-    case DType::Float32: case DType::ComplexFloat: return exponentsFit(buffer, 0x0080000000800000ULL, 0x8000000080000000ULL);
-    case DType::Float64: case DType::ComplexDouble: return exponentsFit(buffer, 0x0010000000000000ULL, 0x8000000000000000ULL);
-    case DType::Float16: case DType::ComplexHalf: return exponentsFit(buffer, 0x0400040004000400ULL, 0x8000800080008000ULL);
+    case DType::Float32:
+    case DType::ComplexFloat: return exponentsFit(buffer, 0x0080000000800000ULL, 0x8000000080000000ULL);
+    case DType::Float64:
+    case DType::ComplexDouble: return exponentsFit(buffer, 0x0010000000000000ULL, 0x8000000000000000ULL);
+    case DType::Float16:
+    case DType::ComplexHalf: return exponentsFit(buffer, 0x0400040004000400ULL, 0x8000800080008000ULL);
     case DType::BFloat16: return exponentsFit(buffer, 0x0080008000800080ULL, 0x8000800080008000ULL);
-    case DType::Unknown: case DType::UInt8: case DType::Int8: case DType::Int16: case DType::Int32: case DType::Int64: case DType::Bool: break;
+    case DType::Unknown:
+    case DType::UInt8:
+    case DType::Int8:
+    case DType::Int16:
+    case DType::Int32:
+    case DType::Int64:
+    case DType::Bool: break;
   }
   return true;
 }

@@ -11,8 +11,8 @@
 namespace pw {
 namespace {
 
-/// What stands at an offset of a message: a sum of all that follows, a sign that this is one of ours, the label (transfer, microbatch, kind, step),
-/// the length and the offset.
+/// What stands at an offset of a message: a sum of all that follows, a sign that this is one of ours, the label (transfer, microbatch,
+/// kind, step), the length and the offset.
 using Block = std::array<std::uint64_t, 8>;
 constexpr std::uint64_t kSign = 0x70772073796E7468;
 
@@ -57,7 +57,8 @@ std::string found(Buffer message, std::size_t offset, std::size_t bytes) {
 }  // namespace
 
 std::string MessageLabel::text() const {
-  return fmt::format("the {} of transfer {}, microbatch {}, step {}", kind == Kind::Value ? "value" : "gradient", transfer, microbatch.value, step);
+  return fmt::format("the {} of transfer {}, microbatch {}, step {}", kind == Kind::Value ? "value" : "gradient", transfer,
+                     microbatch.value, step);
 }
 
 void writeLabel(const MessageLabel& label, Buffer message) {
@@ -71,8 +72,8 @@ void requireLabel(const MessageLabel& label, Buffer message) {
   if (message.bytes == 0) return;
   forBlocks(message.bytes, [&](std::size_t offset, std::size_t bytes) {
     if (std::memcmp(message.data + offset, blockOf(label, message.bytes, offset).data(), bytes) == 0) return;
-    throw Error(fmt::format("{} went astray: its byte {} holds {}; try another --backend to see whether the transport is at fault.", label.text(), offset,
-                            found(message, offset, bytes)));
+    throw Error(fmt::format("{} went astray: its byte {} holds {}; try another --backend to see whether the transport is at fault.",
+                            label.text(), offset, found(message, offset, bytes)));
   });
 }
 

@@ -22,8 +22,8 @@ struct MessageLabel {
   [[nodiscard]] std::string text() const;
 };
 
-/// Writes the label into the first 64 bytes of a message; of 192 and more also into those in the middle and at the end, of 128 and more at the end. Each says
-/// the length and its place as well; a shorter message holds as much of it as fits, a sum over all of it first.
+/// Writes the label into the first 64 bytes of a message; of 192 and more also into those in the middle and at the end, of 128 and more at
+/// the end. Each says the length and its place as well; a shorter message holds as much of it as fits, a sum over all of it first.
 void writeLabel(const MessageLabel& label, Buffer message);
 
 /// Throws Error naming the label, and what is there instead, when what `writeLabel` writes is not there.

@@ -73,8 +73,8 @@ Context makeContext(const Rendezvous& rendezvous) {
   const std::unique_ptr<ucp_config_t, decltype(&ucp_config_release)> held(config, &ucp_config_release);
   const bool isFree = std::getenv("UCX_NET_DEVICES") == nullptr && std::getenv("UCX_TLS") == nullptr;
   if (rendezvous.oneHost && isFree) require(ucp_config_modify(config, "NET_DEVICES", "lo"), "take the loopback device");
-  // Through shared memory a copy in and out is faster than asking first: 1 MB in 135 us instead of 178 between two processes of two cores. Larger
-  // messages ask, so that what comes early does not fill the receiver's memory.
+  // Through shared memory a copy in and out is faster than asking first: 1 MB in 135 us instead of 178 between two processes of two cores.
+  // Larger messages ask, so that what comes early does not fill the receiver's memory.
   const bool mayAsk = std::getenv("UCX_RNDV_THRESH") == nullptr;
   if (rendezvous.oneHost && mayAsk) require(ucp_config_modify(config, "RNDV_THRESH", "4m"), "set from which size on it asks first");
   ucp_params_t params{};
@@ -139,13 +139,16 @@ void take(Operation& operation, ucs_status_ptr_t started) {
 ucp_tag_t tagOf(Rank sender, std::uint32_t tag) { return static_cast<ucp_tag_t>(sender.value) << 32U | tag; }
 
 /// UCX trusts the bytes of an address, and may end the process over wrong ones: they carry a proof that a rank of this job wrote them.
-std::string sealed(const Rendezvous& rendezvous, const std::string& key, const std::string& address) { return hmacSha256(rendezvous.token, key + ' ' + address) + address; }
+std::string sealed(const Rendezvous& rendezvous, const std::string& key, const std::string& address) {
+  return hmacSha256(rendezvous.token, key + ' ' + address) + address;
+}
 
 std::string opened(const Rendezvous& rendezvous, const std::string& key, const std::string& value, Rank rank) {
   constexpr std::size_t kProof = 32;
   const std::string address = value.size() > kProof ? value.substr(kProof) : "";
   if (address.empty() || !equalInConstantTime(value, sealed(rendezvous, key, address))) {
-    throw Error(fmt::format("the address that the job's store has of rank {} was not written by a rank of this job; start the job again", rank.value));
+    throw Error(fmt::format("the address that the job's store has of rank {} was not written by a rank of this job; start the job again",
+                            rank.value));
   }
   return address;
 }
@@ -219,7 +222,8 @@ UcxCommunicator::UcxCommunicator(const Rendezvous& rendezvous, const KeyValueSto
   ucp_worker_release_address(worker_.get(), address);
   const auto key = [](int rank) { return "ucx/" + std::to_string(rank); };
   if (rendezvous.size > 1) store.set(key(rank_.value), sealed(rendezvous, key(rank_.value), own));
-  for (int r = 0; r < rendezvous.size; ++r) connect(Rank(r), r == rank_.value ? own : opened(rendezvous, key(r), store.get(key(r)), Rank(r)));
+  for (int r = 0; r < rendezvous.size; ++r)
+    connect(Rank(r), r == rank_.value ? own : opened(rendezvous, key(r), store.get(key(r)), Rank(r)));
   meet();
 }
 

@@ -1,8 +1,8 @@
 #include "backends/pt2/arguments.h"
 
-#include <nlohmann/json.hpp>
 #include <fmt/format.h>
 #include <limits>
+#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "schedules/error.h"
@@ -23,9 +23,10 @@ class ArgumentReader {
         return std::move(*argument);
       }
     }
-    throw UsageError(fmt::format("{} has an argument of kind {}, which Pipewright does not support; rewrite that part of the model with "
-                                 "tensors and numbers",
-                                 where_, kind_));
+    throw UsageError(
+        fmt::format("{} has an argument of kind {}, which Pipewright does not support; rewrite that part of the model with "
+                    "tensors and numbers",
+                    where_, kind_));
   }
 
  private:
@@ -222,9 +223,10 @@ Value describe(const Scope& scope, const Tagged& argument, ValueOrigin origin, c
     value.symbolic = SymbolicInt{asInteger(argument.value, argument.kind, where), {}};
     return value;
   }
-  throw UsageError(fmt::format("{} has an input or result of kind {}, which Pipewright does not support; rewrite that part of the model "
-                               "with tensors",
-                               where, argument.kind));
+  throw UsageError(
+      fmt::format("{} has an input or result of kind {}, which Pipewright does not support; rewrite that part of the model "
+                  "with tensors",
+                  where, argument.kind));
 }
 
 }  // namespace pw::pt2

@@ -3,10 +3,10 @@
 #include "backends/pt2/outputs.h"
 #include "backends/pt2/state.h"
 
-#include <nlohmann/json.hpp>
+#include <fmt/format.h>
 #include <algorithm>
 #include <filesystem>
-#include <fmt/format.h>
+#include <nlohmann/json.hpp>
 #include <unordered_map>
 #include <unordered_set>
 
@@ -73,9 +73,10 @@ class GraphBuilder final : private NameResolver {
     const std::int64_t major = asInteger(member(version, "major", where), "schema_version", where);
     const std::int64_t minor = asInteger(member(version, "minor", where), "schema_version", where);
     if (major != kSchemaMajor) {
-      throw UsageError(fmt::format("{} is written in torch.export schema {}.{}, this version reads schema {}.x; export it again with torch "
-                                   "2.11 or a version near it",
-                                   file_, major, minor, kSchemaMajor));
+      throw UsageError(
+          fmt::format("{} is written in torch.export schema {}.{}, this version reads schema {}.x; export it again with torch "
+                      "2.11 or a version near it",
+                      file_, major, minor, kSchemaMajor));
     }
   }
 
@@ -117,9 +118,10 @@ class GraphBuilder final : private NameResolver {
     const ValueId id = latest(found->second);
     const auto changed = changedInside_.find(id.value);
     if (changed != changedInside_.end()) {
-      throw UsageError(fmt::format("{} reads `{}` after `{}` changed it in place inside a no_grad or autocast region; write the change "
-                                   "without an in-place operator",
-                                   where, name, changed->second));
+      throw UsageError(
+          fmt::format("{} reads `{}` after `{}` changed it in place inside a no_grad or autocast region; write the change "
+                      "without an in-place operator",
+                      where, name, changed->second));
     }
     isRead_[id.index()] = true;
     return id;
@@ -152,13 +154,15 @@ class GraphBuilder final : private NameResolver {
       addState(graph_.constants, ValueOrigin::Constant, "tensor_constant_name", tagged.value, scope, where);
       graph_.constants.back().persistent = false;
     } else {
-      scope.refused.emplace(name, fmt::format("`{}`, an input of kind {}, which Pipewright does not support; rewrite that part of the model "
-                                              "with tensors",
-                                              name, tagged.kind));
+      scope.refused.emplace(name,
+                            fmt::format("`{}`, an input of kind {}, which Pipewright does not support; rewrite that part of the model "
+                                        "with tensors",
+                                        name, tagged.kind));
     }
   }
 
-  void addState(std::vector<StateTensor>& states, ValueOrigin origin, const char* key, const Json& spec, Scope& scope, const std::string& where) {
+  void addState(std::vector<StateTensor>& states, ValueOrigin origin, const char* key, const Json& spec, Scope& scope,
+                const std::string& where) {
     StateTensor state;
     state.name = asText(member(spec, key, where), key, where);
     const Tagged argument{"as_tensor", member(spec, "arg", where)};
@@ -196,9 +200,10 @@ class GraphBuilder final : private NameResolver {
     Node node;
     node.target = asText(member(json, "target", where), "target", where);
     if (node.target.starts_with(kSplitTarget)) {
-      throw UsageError(fmt::format("{}: pipe_split() is called inside a no_grad or autocast region, where no stage can begin; call it "
-                                   "outside",
-                                   file_));
+      throw UsageError(
+          fmt::format("{}: pipe_split() is called inside a no_grad or autocast region, where no stage can begin; call it "
+                      "outside",
+                      file_));
     }
     for (const Json& input : asArray(member(json, "inputs", where), "inputs", where)) {
       const std::string& name = asText(member(input, "name", where), "name", where);
@@ -227,9 +232,10 @@ class GraphBuilder final : private NameResolver {
       const Tagged tagged = asTagged(output, "outputs", where);
       if (tagged.kind == "as_tensors" || tagged.kind == "as_optional_tensors") {
         if (outputs.size() != 1) {
-          throw UsageError(fmt::format("{} returns a list among other results, which Pipewright does not support; rewrite that part of "
-                                       "the model",
-                                       where));
+          throw UsageError(
+              fmt::format("{} returns a list among other results, which Pipewright does not support; rewrite that part of "
+                          "the model",
+                          where));
         }
         node.outputIsList = true;
         for (const Json& element : asArray(tagged.value, tagged.kind, where)) {
@@ -304,7 +310,8 @@ class GraphBuilder final : private NameResolver {
         continue;
       }
       if (operands.size() != subgraph.inputs.size()) {
-        throw UsageError(fmt::format("{} changes an operand in place inside its region; write the change without an in-place operator", where));
+        throw UsageError(
+            fmt::format("{} changes an operand in place inside its region; write the change without an in-place operator", where));
       }
       changed_.insert(operands[i].value);
       if (!isState(graph_.value(operands[i]).origin)) {
@@ -316,9 +323,10 @@ class GraphBuilder final : private NameResolver {
   void readOutput(const Json& spec, const std::string& key, Scope& scope, const std::string& where) {
     const Tagged tagged = asTagged(spec, "output_specs", where);
     if (tagged.kind != "user_output" && tagged.kind != "loss_output") {
-      throw UsageError(fmt::format("{} was exported in a functional form (its signature lists a {}); export it in training mode, without "
-                                   "run_decompositions(), for example with resources/export_model.py",
-                                   file_, tagged.kind));
+      throw UsageError(
+          fmt::format("{} was exported in a functional form (its signature lists a {}); export it in training mode, without "
+                      "run_decompositions(), for example with resources/export_model.py",
+                      file_, tagged.kind));
     }
     const Json& argument = member(tagged.value, "arg", where);
     const Tagged output = tagged.kind == "loss_output" ? Tagged{"as_tensor", argument} : asTagged(argument, "arg", where);

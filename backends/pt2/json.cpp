@@ -1,9 +1,9 @@
 #include "backends/pt2/json.h"
 
-#include <nlohmann/json.hpp>
-#include <cmath>
 #include <fmt/format.h>
+#include <cmath>
 #include <limits>
+#include <nlohmann/json.hpp>
 #include <utility>
 
 #include "schedules/error.h"
@@ -148,9 +148,10 @@ SymbolicInt asSymbolic(const Json& value, std::string_view what, const std::stri
 DType asDType(const Json& value, const std::string& where) {
   const std::int64_t code = asInteger(value, "dtype", where);
   if (code < 1 || code > static_cast<std::int64_t>(DType::BFloat16)) {
-    throw UsageError(fmt::format("{} has element type code {}, which Pipewright does not support (no 16- to 64-bit unsigned, 8-bit "
-                                 "floating or quantised types); convert the model to float32, float16 or bfloat16",
-                                 where, code));
+    throw UsageError(
+        fmt::format("{} has element type code {}, which Pipewright does not support (no 16- to 64-bit unsigned, 8-bit "
+                    "floating or quantised types); convert the model to float32, float16 or bfloat16",
+                    where, code));
   }
   return static_cast<DType>(code);
 }

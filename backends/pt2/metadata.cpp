@@ -1,8 +1,8 @@
-#include <nlohmann/json.hpp>
+#include <fmt/format.h>
 #include <algorithm>
 #include <array>
 #include <cctype>
-#include <fmt/format.h>
+#include <nlohmann/json.hpp>
 #include <optional>
 
 #include "backends/pt2/graph.h"

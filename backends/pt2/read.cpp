@@ -1,13 +1,13 @@
 #include "backends/pt2/read.h"
 
-#include <nlohmann/json.hpp>
-#include <cerrno>
-#include <cstring>
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <sys/mman.h>
 #include <sys/stat.h>
 #include <unistd.h>
+#include <cerrno>
+#include <cstring>
+#include <nlohmann/json.hpp>
 
 #include "backends/pt2/graph.h"
 #include "backends/pt2/zip.h"
@@ -21,8 +21,8 @@ ModelGraph readPt2(const std::string& path) {
       pt2::readEntries(archive, {pt2::kModelEntry, pt2::kWeightsEntry, pt2::kConstantsEntry, pt2::kByteOrderEntry});
   const auto order = texts.find(pt2::kByteOrderEntry);
   if (order != texts.end() && order->second != "little") {
-    throw UsageError(fmt::format("{} holds big-endian tensors, which this version does not read; export it again on a little-endian machine",
-                                 path));
+    throw UsageError(
+        fmt::format("{} holds big-endian tensors, which this version does not read; export it again on a little-endian machine", path));
   }
   return pt2::buildGraph(archive, texts);
 }

@@ -1,7 +1,7 @@
 #include "backends/pt2/record.h"
 
-#include <cstddef>
 #include <fmt/format.h>
+#include <cstddef>
 #include <nlohmann/json.hpp>
 
 #include "backends/pt2/json.h"
@@ -33,8 +33,9 @@ ExportRecord parseExportRecord(const std::string& text, const std::string& where
   const Json json = parseJson(text, where);
   const std::int64_t format = asInteger(member(json, "format", where), "format", where);
   if (format != kRecordFormat) {
-    throw UsageError(fmt::format("{} has format {}, this version reads {}; export the model again with this version's resources/export_model.py",
-                                 where, format, kRecordFormat));
+    throw UsageError(
+        fmt::format("{} has format {}, this version reads {}; export the model again with this version's resources/export_model.py", where,
+                    format, kRecordFormat));
   }
   ExportRecord record;
   record.check = asCheck(asText(member(json, "check", where), "check", where), where);
@@ -59,7 +60,8 @@ ExportRecord readExportRecord(const std::vector<std::string>& archives) {
   for (std::size_t i = 0; i < archives.size(); ++i) {
     const auto texts = pt2::readEntries(pt2::openArchive(archives[i]), {pt2::kRecordEntry});
     const auto text = texts.find(pt2::kRecordEntry);
-    const ExportRecord one = text == texts.end() ? ExportRecord() : pt2::parseExportRecord(text->second, fmt::format("{}: {}", archives[i], pt2::kRecordEntry));
+    const ExportRecord one =
+        text == texts.end() ? ExportRecord() : pt2::parseExportRecord(text->second, fmt::format("{}: {}", archives[i], pt2::kRecordEntry));
     all = i == 0 ? one : join(all, one);
   }
   return all;

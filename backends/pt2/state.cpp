@@ -1,5 +1,5 @@
-#include <nlohmann/json.hpp>
 #include <fmt/format.h>
+#include <nlohmann/json.hpp>
 #include <optional>
 #include <unordered_map>
 
@@ -38,9 +38,10 @@ class Payloads {
     const Json& description = *found->second.description;
     if (asBool(member(description, "use_pickle", where), "use_pickle", where)) {
       if (isRead) {
-        throw UsageError(fmt::format("{} stores `{}`, which the graph reads, as a pickled Python object; Pipewright reads plain tensors "
-                                     "only, so make it a tensor or a number in the model",
-                                     archive_.path, state.name));
+        throw UsageError(
+            fmt::format("{} stores `{}`, which the graph reads, as a pickled Python object; Pipewright reads plain tensors "
+                        "only, so make it a tensor or a number in the model",
+                        archive_.path, state.name));
       }
       return;
     }
@@ -72,7 +73,8 @@ class Payloads {
     }
   }
 
-  void place(StateTensor& state, const TensorMeta& meta, const Json& description, const std::string& entry, const std::string& where) const {
+  void place(StateTensor& state, const TensorMeta& meta, const Json& description, const std::string& entry,
+             const std::string& where) const {
     StoredTensor stored;
     for (const Json& stride : asArray(member(description, "strides", where), "strides", where)) {
       stored.strides.push_back(literal(stride, "strides", where));

@@ -1,14 +1,14 @@
 #include "backends/pt2/zip.h"
 
+#include <fmt/format.h>
+#include <zip.h>
 #include <algorithm>
 #include <filesystem>
-#include <fmt/format.h>
 #include <fstream>
 #include <limits>
 #include <memory>
 #include <string_view>
 #include <vector>
-#include <zip.h>
 
 #include "schedules/error.h"
 
@@ -58,7 +58,8 @@ struct DirectoryPlace {
 class ZipFile {
  public:
   /// `kind`: what the file should be, for messages. Places are from the file's start plus `begin`.
-  ZipFile(const std::string& path, std::string_view kind, std::uint64_t begin = 0, std::uint64_t most = std::numeric_limits<std::uint64_t>::max())
+  ZipFile(const std::string& path, std::string_view kind, std::uint64_t begin = 0,
+          std::uint64_t most = std::numeric_limits<std::uint64_t>::max())
       : path_(path), kind_(kind), begin_(begin) {
     std::error_code ignored;
     const std::filesystem::file_status status = std::filesystem::status(path, ignored);
@@ -137,8 +138,12 @@ class ZipFile {
       if (bytes.size() - at < whole) {
         cutShort();
       }
-      DirectoryEntry entry{bytes.substr(at + kCentralSize, nameSize), little(bytes, at + 8, 2),  little(bytes, at + 10, 2),
-                           little(bytes, at + 20, 4),                 little(bytes, at + 24, 4), little(bytes, at + 42, 4)};
+      DirectoryEntry entry{bytes.substr(at + kCentralSize, nameSize),
+                           little(bytes, at + 8, 2),
+                           little(bytes, at + 10, 2),
+                           little(bytes, at + 20, 4),
+                           little(bytes, at + 24, 4),
+                           little(bytes, at + 42, 4)};
       widen(entry, std::string_view(bytes).substr(at + kCentralSize + nameSize, extraSize));
       entries.push_back(std::move(entry));
       at += whole;
@@ -151,16 +156,17 @@ class ZipFile {
     const std::string header = read(entry.local, kLocalSize);
     const std::uint64_t nameSize = little(header, 26, 2);
     const std::uint64_t start = entry.local + static_cast<std::uint64_t>(kLocalSize) + nameSize + little(header, 28, 2);
-    const bool agrees = little(header, 0, 4) == kLocalSignature && little(header, 8, 2) == entry.method &&
-                        nameSize == entry.name.size() && read(entry.local + kLocalSize, nameSize) == entry.name;
+    const bool agrees = little(header, 0, 4) == kLocalSignature && little(header, 8, 2) == entry.method && nameSize == entry.name.size() &&
+                        read(entry.local + kLocalSize, nameSize) == entry.name;
     if (!agrees) {
       throw UsageError(fmt::format("{} is damaged: the header of its entry {} is not where the directory says; copy or export it again",
                                    path_, printable(entry.name)));
     }
     if (entry.method != ZIP_CM_STORE || (entry.flags & 1U) != 0 || entry.compressed != entry.bytes) {
-      throw UsageError(fmt::format("{} holds a compressed or encrypted entry {}; torch stores entries as they are, so do not "
-                                   "pack the archive anew",
-                                   path_, printable(entry.name)));
+      throw UsageError(
+          fmt::format("{} holds a compressed or encrypted entry {}; torch stores entries as they are, so do not "
+                      "pack the archive anew",
+                      path_, printable(entry.name)));
     }
     if (start > size_ || entry.bytes > size_ - start) {
       cutShort();
@@ -171,7 +177,8 @@ class ZipFile {
   /// A name from the file for a message: control characters and non-ASCII become `?`.
   [[nodiscard]] static std::string printable(std::string_view name) {
     std::string text(name.substr(0, 120));
-    std::replace_if(text.begin(), text.end(), [](char c) { return c < ' ' || c > '~'; }, '?');
+    std::replace_if(
+        text.begin(), text.end(), [](char c) { return c < ' ' || c > '~'; }, '?');
     return text;
   }
 
@@ -246,9 +253,10 @@ Archive openArchive(const std::string& path) {
   const std::vector<DirectoryEntry> directory = file.readDirectory();
   const std::string top = topFolder(directory, kModel);
   if (top.empty()) {
-    throw UsageError(fmt::format("{} is a zip file but no torch.export archive: it has no models/model.json (torch.save and "
-                                 "AOTInductor files cannot be used); make one with resources/export_model.py",
-                                 path));
+    throw UsageError(
+        fmt::format("{} is a zip file but no torch.export archive: it has no models/model.json (torch.save and "
+                    "AOTInductor files cannot be used); make one with resources/export_model.py",
+                    path));
   }
   return locateAll(file, path, top, directory);
 }
@@ -279,9 +287,10 @@ std::map<std::string, std::string> readEntries(const Archive& archive, const std
     char beyond = 0;  // the checksum is verified by the read that meets the end
     if (file == nullptr || zip_fread(file.get(), text.data(), text.size()) != found->second.bytes ||
         zip_fread(file.get(), &beyond, 1) != 0) {
-      throw UsageError(fmt::format("{} is damaged: its entry {} cannot be read whole (a byte changed, or it is cut short); copy or "
-                                   "export it again",
-                                   archive.path, ZipFile::printable(whole)));
+      throw UsageError(
+          fmt::format("{} is damaged: its entry {} cannot be read whole (a byte changed, or it is cut short); copy or "
+                      "export it again",
+                      archive.path, ZipFile::printable(whole)));
     }
     texts.emplace(name, std::move(text));
   }

@@ -41,7 +41,8 @@ std::string resourceFolder() {
 std::vector<std::string> clusterPresets() {
   std::vector<std::string> names;
   std::error_code ignored;
-  for (const auto& entry : fs::directory_iterator(fs::path(resourceFolder()) / "clusters", ignored)) names.push_back(entry.path().stem().string());
+  for (const auto& entry : fs::directory_iterator(fs::path(resourceFolder()) / "clusters", ignored))
+    names.push_back(entry.path().stem().string());
   std::ranges::sort(names);
   return names;
 }
@@ -53,7 +54,8 @@ Cluster loadCluster(const std::string& nameOrFile) {
   if (pathExists(preset.string())) return parseCluster(readFile(preset.string()), preset.string());
   std::string known;
   for (const std::string& name : clusterPresets()) known += (known.empty() ? "" : ", ") + name;
-  throw UsageError(fmt::format("There is no cluster preset or file {}; presets are {}.", nameOrFile, known.empty() ? "not installed" : known));
+  throw UsageError(
+      fmt::format("There is no cluster preset or file {}; presets are {}.", nameOrFile, known.empty() ? "not installed" : known));
 }
 
 Machine thisMachine() {

@@ -4,8 +4,8 @@
 #include <vector>
 
 #include "simulator/costs/cluster.h"
-#include "simulator/model/model_graph.h"
 #include "simulator/costs/profile.h"
+#include "simulator/model/model_graph.h"
 
 namespace pw {
 

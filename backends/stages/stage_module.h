@@ -13,8 +13,8 @@
 
 namespace pw {
 
-/// A trained parameter of a stage: its values and the gradient summed over the step so far (zeros before the first backward). Valid until the
-/// next call of the stage.
+/// A trained parameter of a stage: its values and the gradient summed over the step so far (zeros before the first backward). Valid until
+/// the next call of the stage.
 struct ParameterView {
   std::string name;
   DType dtype = DType::Float32;
@@ -22,8 +22,8 @@ struct ParameterView {
   Buffer gradient;
 };
 
-/// Parameters of one element type that the same ranks hold, one after the other in memory: what is reduced, and updated, in one go. Zeros between them
-/// let each begin at a multiple of 64 bytes.
+/// Parameters of one element type that the same ranks hold, one after the other in memory: what is reduced, and updated, in one go. Zeros
+/// between them let each begin at a multiple of 64 bytes.
 struct ParameterGroup {
   std::optional<std::size_t> shared;  ///< index into `Partition::shared`; else the parameters are this stage's alone
   DType dtype = DType::Float32;
@@ -33,7 +33,7 @@ struct ParameterGroup {
 
 /// Part of a named tensor of a training's state: elements [first, first + bytes / size of an element) of the flattened tensor.
 struct StatePiece {
-  std::string name;     ///< the model's own name of a parameter or buffer; of optimizer state `exp_avg/` and the parameter's name
+  std::string name;  ///< the model's own name of a parameter or buffer; of optimizer state `exp_avg/` and the parameter's name
   DType dtype = DType::Float32;
   std::vector<std::int64_t> shape;  ///< of the whole tensor
   std::int64_t first = 0;
@@ -44,7 +44,7 @@ struct StatePiece {
 struct NonFiniteValue {
   ActionKind kind = ActionKind::Forward;  ///< Forward, Backward, BackwardInput or BackwardWeight
   Microbatch microbatch{0};
-  std::string what;                       ///< `the loss is nan`, `the gradient of linear_3 is not finite`
+  std::string what;  ///< `the loss is nan`, `the gradient of linear_3 is not finite`
 };
 
 enum class StepMode : std::uint8_t {
@@ -52,10 +52,10 @@ enum class StepMode : std::uint8_t {
   Evaluate,  ///< forward only: no gradients, dropout off, batch norm by its running statistics; the model's outputs are kept
 };
 
-/// One stage's computation on one rank. Indices `transfer` are those of `Partition::transfers`. Life of a microbatch: `setInput` each incoming
-/// value, `forward`, `takeOutput` each outgoing one; `setOutputGradient` each, `backward` (or `backwardInput`, and `backwardWeight` any time
-/// later), `takeInputGradient` each. Values move with their memory, so that two stages of one rank hand over without a copy; who takes a buffer
-/// must not write into it.
+/// One stage's computation on one rank. Indices `transfer` are those of `Partition::transfers`. Life of a microbatch: `setInput` each
+/// incoming value, `forward`, `takeOutput` each outgoing one; `setOutputGradient` each, `backward` (or `backwardInput`, and
+/// `backwardWeight` any time later), `takeInputGradient` each. Values move with their memory, so that two stages of one rank hand over
+/// without a copy; who takes a buffer must not write into it.
 class StageModule {
  public:
   virtual ~StageModule() = default;
@@ -77,8 +77,8 @@ class StageModule {
   virtual void forward(Microbatch microbatch) = 0;
   /// Input and weight gradients.
   virtual void backward(Microbatch microbatch) = 0;
-  /// Input gradients, and those weight gradients that cannot wait; the others are computed by `backwardWeight`. The sum over both is the same,
-  /// bit for bit, as after `backward`s in the order of the `backwardWeight`s.
+  /// Input gradients, and those weight gradients that cannot wait; the others are computed by `backwardWeight`. The sum over both is the
+  /// same, bit for bit, as after `backward`s in the order of the `backwardWeight`s.
   virtual void backwardInput(Microbatch microbatch) = 0;
   virtual void backwardWeight(Microbatch microbatch) = 0;
 
@@ -91,10 +91,12 @@ class StageModule {
   /// An output of the model (index into ModelGraph::outputs) for this microbatch of an evaluation; on the last stage.
   [[nodiscard]] virtual HeldBuffer takeModelOutput(std::size_t output, Microbatch microbatch) = 0;
 
-  /// The first number of the step so far that was not finite: on the host of the values that leave the stage, and their gradients; anywhere of the loss.
-  /// For a step whose loss or gradients are known not to be finite: masks may be infinite. Nothing where none was seen; parameters are not looked at.
+  /// The first number of the step so far that was not finite: on the host of the values that leave the stage, and their gradients; anywhere
+  /// of the loss. For a step whose loss or gradients are known not to be finite: masks may be infinite. Nothing where none was seen;
+  /// parameters are not looked at.
   [[nodiscard]] virtual std::optional<NonFiniteValue> firstNonFinite() { return std::nullopt; }
-  /// Buffers become what they were when the step began, for a step that is not to count. May do nothing where the stage was not told to keep them.
+  /// Buffers become what they were when the step began, for a step that is not to count. May do nothing where the stage was not told to
+  /// keep them.
   virtual void undoBuffers() {}
 
   /// Own parameters first, then shared ones by index. The same order on all ranks that hold the stage. Addresses stay for the stage's life.

@@ -18,9 +18,9 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::nanoseconds;
 
-constexpr nanoseconds kSlice(50'000);        // between two looks at messages
-constexpr std::size_t kZeros = 1U << 20U;    // what is cleared at once
-constexpr std::size_t kGradientsSet = 64;    // of a group, at least where it has them
+constexpr nanoseconds kSlice(50'000);      // between two looks at messages
+constexpr std::size_t kZeros = 1U << 20U;  // what is cleared at once
+constexpr std::size_t kGradientsSet = 64;  // of a group, at least where it has them
 
 using Kind = MessageLabel::Kind;
 using Slots = std::map<std::size_t, HeldBuffer>;  // by transfer
@@ -54,12 +54,16 @@ class SyntheticStage final : public StageModule {
   void beginStep(int step, StepMode mode) override;
 
   HeldBuffer allocate(std::size_t transfer, Microbatch m) override;
-  void setInput(std::size_t transfer, Microbatch m, HeldBuffer value) override { give(at(m).inputs, Kind::Value, transfer, m, std::move(value)); }
+  void setInput(std::size_t transfer, Microbatch m, HeldBuffer value) override {
+    give(at(m).inputs, Kind::Value, transfer, m, std::move(value));
+  }
   HeldBuffer takeOutput(std::size_t transfer, Microbatch m) override { return take(at(m).outputs, Kind::Value, transfer, m); }
   void setOutputGradient(std::size_t transfer, Microbatch m, HeldBuffer gradient) override {
     give(at(m).outputGradients, Kind::Gradient, transfer, m, std::move(gradient));
   }
-  HeldBuffer takeInputGradient(std::size_t transfer, Microbatch m) override { return take(at(m).inputGradients, Kind::Gradient, transfer, m); }
+  HeldBuffer takeInputGradient(std::size_t transfer, Microbatch m) override {
+    return take(at(m).inputGradients, Kind::Gradient, transfer, m);
+  }
 
   void forward(Microbatch microbatch) override;
   void backward(Microbatch m) override { propagate(m, cost().backward, cost().backwardPeak, 0); }
@@ -77,14 +81,18 @@ class SyntheticStage final : public StageModule {
   std::vector<ParameterView> parameters() override { return {}; }
   std::vector<StatePiece> state() override { return {}; }
   Bytes bytesAlive() const override { return device().bytesAlive != nullptr ? device().bytesAlive() : on_.memory->alive; }
-  Bytes peakBytes() override { return device().takePeakBytes != nullptr ? device().takePeakBytes() : std::exchange(on_.memory->peak, on_.memory->alive); }
+  Bytes peakBytes() override {
+    return device().takePeakBytes != nullptr ? device().takePeakBytes() : std::exchange(on_.memory->peak, on_.memory->alive);
+  }
 
  private:
   [[nodiscard]] bool isHost() const { return device().index < 0; }
   [[nodiscard]] bool isLast() const { return stage_.index() + 1 == plan_.partition.stages.size(); }
   [[nodiscard]] const StageCost& cost() const { return plan_.costs.stages[stage_.index()]; }
   [[nodiscard]] Flight& at(Microbatch m) { return flights_.at(m.index()); }
-  [[nodiscard]] double scale(Microbatch m) const { return plan_.costs.microbatchScale.empty() ? 1 : plan_.costs.microbatchScale[m.index()]; }
+  [[nodiscard]] double scale(Microbatch m) const {
+    return plan_.costs.microbatchScale.empty() ? 1 : plan_.costs.microbatchScale[m.index()];
+  }
   [[nodiscard]] Ns scaled(Ns time, Microbatch m) const { return std::llround(static_cast<double>(time) * scale(m)); }
   /// The same at both ends of a transfer: the plan alone says it.
   [[nodiscard]] std::size_t sizeOf(std::size_t transfer, Microbatch m) const {
@@ -129,7 +137,11 @@ class SyntheticStage final : public StageModule {
 };
 
 SyntheticStage::SyntheticStage(const Plan& plan, Stage stage, const SyntheticDevice& device, std::function<void()> betweenOperators)
-    : plan_(plan), stage_(stage), on_(device), betweenOperators_(std::move(betweenOperators)), flights_(static_cast<std::size_t>(plan.schedule.microbatches)) {
+    : plan_(plan),
+      stage_(stage),
+      on_(device),
+      betweenOperators_(std::move(betweenOperators)),
+      flights_(static_cast<std::size_t>(plan.schedule.microbatches)) {
   if (!on_.memory) on_.memory = std::make_shared<SyntheticMemory>();
   for (std::size_t t = 0; t < plan.partition.transfers.size(); ++t) {
     const Transfer& transfer = plan.partition.transfers[t];
@@ -147,8 +159,8 @@ SyntheticStage::SyntheticStage(const Plan& plan, Stage stage, const SyntheticDev
   }
   Bytes inGroups = 0;
   for (const Group& group : groups_) inGroups += static_cast<Bytes>(group.values.buffer.bytes + group.gradients.buffer.bytes);
-  constant_ = hold(cost().parameterBytes + cost().gradientBytes + cost().fixedBytes + cost().dataBytes * plan.schedule.microbatches, inGroups,
-                   "parameters, buffers and data");
+  constant_ = hold(cost().parameterBytes + cost().gradientBytes + cost().fixedBytes + cost().dataBytes * plan.schedule.microbatches,
+                   inGroups, "parameters, buffers and data");
 }
 
 void SyntheticStage::addGroup(std::optional<std::size_t> shared, Bytes bytes) {
@@ -170,9 +182,10 @@ HeldBuffer SyntheticStage::memory(std::size_t bytes, const char* what) const {
   try {
     return device().allocate(bytes);
   } catch (const std::exception& e) {
-    throw Error(fmt::format("there is no memory for {} of stage {} ({} bytes) beside what this rank holds; plan with more ranks, smaller microbatches "
-                            "or --recompute auto ({}).",
-                            what, stage_.value, bytes, e.what()));
+    throw Error(fmt::format(
+        "there is no memory for {} of stage {} ({} bytes) beside what this rank holds; plan with more ranks, smaller microbatches "
+        "or --recompute auto ({}).",
+        what, stage_.value, bytes, e.what()));
   }
 }
 
@@ -226,7 +239,8 @@ void SyntheticStage::give(Slots& slots, Kind kind, std::size_t transfer, Microba
   const MessageLabel what = label(transfer, m, kind);
   if (std::ranges::count(expected, transfer) == 0) throw Error(fmt::format("{} is not for stage {}.", what.text(), stage_.value));
   if (buffer.buffer.bytes != sizeOf(transfer, m)) {
-    throw Error(fmt::format("{} has {} bytes and not {}; run all ranks with the same plan.", what.text(), buffer.buffer.bytes, sizeOf(transfer, m)));
+    throw Error(fmt::format("{} has {} bytes and not {}; run all ranks with the same plan.", what.text(), buffer.buffer.bytes,
+                            sizeOf(transfer, m)));
   }
   if (isHost()) requireLabel(what, buffer.buffer);
   if (!slots.emplace(transfer, std::move(buffer)).second) throw Error(fmt::format("{} came twice.", what.text()));
@@ -244,7 +258,8 @@ void SyntheticStage::make(Slots& slots, Kind kind, const std::vector<std::size_t
     if (isHost()) writeLabel(label(t, m, kind), buffer.buffer);
     // The plan counts values as activations, and gradients that stay on this rank where they are used.
     if (isHost() && kind == Kind::Gradient && crosses(t, m)) {
-      buffer.owner = std::make_shared<std::pair<std::shared_ptr<void>, std::shared_ptr<void>>>(buffer.owner, count(static_cast<Bytes>(buffer.buffer.bytes)));
+      buffer.owner = std::make_shared<std::pair<std::shared_ptr<void>, std::shared_ptr<void>>>(
+          buffer.owner, count(static_cast<Bytes>(buffer.buffer.bytes)));
     }
     slots.emplace(t, std::move(buffer));
   }
@@ -317,7 +332,8 @@ void SyntheticStage::optimizerStep(std::size_t group, std::int64_t first, std::i
     auto* values = reinterpret_cast<float*>(updated.values.buffer.data);
     const auto* gradients = reinterpret_cast<const float*>(updated.gradients.buffer.data);
     const auto stride = static_cast<std::int64_t>(std::max<std::size_t>(1, updated.values.buffer.bytes / sizeof(float) / kGradientsSet));
-    for (std::int64_t i = (first + stride - 1) / stride * stride; i < last; i += stride) values[i] -= static_cast<float>(gradientScale) * gradients[i];
+    for (std::int64_t i = (first + stride - 1) / stride * stride; i < last; i += stride)
+      values[i] -= static_cast<float>(gradientScale) * gradients[i];
   }
   work(begin, std::llround(share * static_cast<double>(cost().optimizer)));
 }
@@ -327,20 +343,21 @@ void SyntheticStage::optimizerStep(std::size_t group, std::int64_t first, std::i
 SyntheticDevice syntheticHost() {
   const auto spin = [](Ns duration) {
     const Clock::time_point end = Clock::now() + nanoseconds(duration);
-    while (Clock::now() < end) {
-    }
+    while (Clock::now() < end) {}
   };
   return {&hostDevice(), spin, std::make_shared<SyntheticMemory>()};
 }
 
-std::unique_ptr<StageModule> makeSyntheticStage(const Plan& plan, Stage stage, const SyntheticDevice& device, std::function<void()> betweenOperators) {
+std::unique_ptr<StageModule> makeSyntheticStage(const Plan& plan, Stage stage, const SyntheticDevice& device,
+                                                std::function<void()> betweenOperators) {
   const std::size_t stages = plan.partition.stages.size(), costs = plan.costs.stages.size(), scales = plan.costs.microbatchScale.size();
   if (costs != stages) {
-    throw UsageError(fmt::format("The plan has costs of {} stages and a partition of {}, so it cannot be rehearsed; make it anew.", costs, stages));
+    throw UsageError(
+        fmt::format("The plan has costs of {} stages and a partition of {}, so it cannot be rehearsed; make it anew.", costs, stages));
   }
   if (scales != 0 && scales != static_cast<std::size_t>(plan.schedule.microbatches)) {
-    throw UsageError(fmt::format("The plan has the sizes of {} microbatches and a schedule of {}, so it cannot be rehearsed; make it anew.", scales,
-                                 plan.schedule.microbatches));
+    throw UsageError(fmt::format("The plan has the sizes of {} microbatches and a schedule of {}, so it cannot be rehearsed; make it anew.",
+                                 scales, plan.schedule.microbatches));
   }
   return std::make_unique<SyntheticStage>(plan, stage, device, std::move(betweenOperators));
 }

@@ -55,21 +55,19 @@ std::string noRunStore(const std::string& path) {
   switch (problem.getErrorCode() & 0xff) {
     case SQLITE_BUSY:
     case SQLITE_LOCKED:
-      throw Error(fmt::format("the run store {} has been locked by another program for {} ms; try again when that has ended", path, lockWaitMs));
+      throw Error(
+          fmt::format("the run store {} has been locked by another program for {} ms; try again when that has ended", path, lockWaitMs));
     case SQLITE_READONLY:
     case SQLITE_CANTOPEN:
-    case SQLITE_PERM:
-      throw Error(cannotWrite(path));
-    case SQLITE_NOTADB:
-      throw UsageError(noRunStore(path));
-    case SQLITE_CORRUPT:
-      throw Error(fmt::format("the run store {} is damaged ({}); restore it from a copy", path, reason));
+    case SQLITE_PERM: throw Error(cannotWrite(path));
+    case SQLITE_NOTADB: throw UsageError(noRunStore(path));
+    case SQLITE_CORRUPT: throw Error(fmt::format("the run store {} is damaged ({}); restore it from a copy", path, reason));
     case SQLITE_FULL:
     case SQLITE_IOERR:
-      throw Error(fmt::format("cannot write the run store {} ({}): free space on its disk, or check quota and disk; runs stored before are kept",
-                              path, reason));
-    default:
-      throw Error(fmt::format("the run store {} failed ({}); check the file or give another one", path, reason));
+      throw Error(
+          fmt::format("cannot write the run store {} ({}): free space on its disk, or check quota and disk; runs stored before are kept",
+                      path, reason));
+    default: throw Error(fmt::format("the run store {} failed ({}); check the file or give another one", path, reason));
   }
 }
 
@@ -77,8 +75,10 @@ std::string noRunStore(const std::string& path) {
 std::string immutableUri(const std::string& path) {
   std::string uri = "file:";
   for (const char c : path) {
-    if (c == '%' || c == '?' || c == '#') uri += fmt::format("%{:02x}", static_cast<unsigned char>(c));
-    else uri += c;
+    if (c == '%' || c == '?' || c == '#')
+      uri += fmt::format("%{:02x}", static_cast<unsigned char>(c));
+    else
+      uri += c;
   }
   return uri + "?immutable=1";
 }
@@ -179,8 +179,9 @@ struct RunStore::Database {
 void RunStore::Database::checkIdentity() {
   if (number(*db, "PRAGMA application_id") != kApplicationId) throw UsageError(noRunStore(path));
   if (const int version = number(*db, "PRAGMA user_version"); version != kVersion) {
-    throw UsageError(fmt::format("the run store {} has format {} but this Pipewright reads {}; use the Pipewright that wrote it or a newer one",
-                                 path, version, kVersion));
+    throw UsageError(
+        fmt::format("the run store {} has format {} but this Pipewright reads {}; use the Pipewright that wrote it or a newer one", path,
+                    version, kVersion));
   }
 }
 
@@ -232,7 +233,8 @@ RunStore::~RunStore() = default;
 
 const StepRecord& medianStep(const RunRecord& run) {
   if (run.steps.empty()) {
-    throw UsageError(fmt::format("run {} has no measured step{}; choose another run with --run", run.id.value, run.failure.empty() ? "" : ", as it failed"));
+    throw UsageError(fmt::format("run {} has no measured step{}; choose another run with --run", run.id.value,
+                                 run.failure.empty() ? "" : ", as it failed"));
   }
   std::vector<Ns> durations;
   for (const StepRecord& step : run.steps) durations.push_back(durationOf(step.measured));
@@ -255,8 +257,8 @@ std::vector<RunSummary> RunStore::list() const {
     std::map<RunId, std::vector<Ns>> durations;  // by position
     SQLite::Statement steps(*database_->db, "SELECT run, duration_ns FROM step ORDER BY run, position");
     while (steps.executeStep()) durations[RunId(steps.getColumn(0).getInt())].push_back(steps.getColumn(1).getInt64());
-    SQLite::Statement runs(*database_->db,
-                           "SELECT id, started_at, model, schedule, backend, failure, ranks, microbatches, predicted_ns FROM run ORDER BY id");
+    SQLite::Statement runs(
+        *database_->db, "SELECT id, started_at, model, schedule, backend, failure, ranks, microbatches, predicted_ns FROM run ORDER BY id");
     std::vector<RunSummary> summaries;
     while (runs.executeStep()) {
       RunSummary& s = summaries.emplace_back();
@@ -282,7 +284,8 @@ RunId RunStore::Database::find(std::optional<RunId> wanted) {
   if (!wanted) return RunId(ids.back());
   if (std::ranges::binary_search(ids, wanted->value)) return *wanted;
   const bool gapless = ids.back() - ids.front() + 1 == static_cast<int>(ids.size());
-  const std::string known = ids.size() > 2 && gapless ? fmt::format("{} to {}", ids.front(), ids.back()) : fmt::format("{}", fmt::join(ids, ", "));
+  const std::string known =
+      ids.size() > 2 && gapless ? fmt::format("{} to {}", ids.front(), ids.back()) : fmt::format("{}", fmt::join(ids, ", "));
   throw UsageError(fmt::format("the run store {} holds no run {}; it holds {}", path, wanted->value, known));
 }
 

@@ -7,8 +7,8 @@
 #include <string_view>
 #include <vector>
 
-#include "simulator/plan/plan.h"
 #include "simulator/costs/profile.h"
+#include "simulator/plan/plan.h"
 #include "simulator/trace/trace.h"
 
 namespace pw {
@@ -24,13 +24,13 @@ struct StepRecord {
 
 /// A finished (or failed) run.
 struct RunRecord {
-  RunId id;                  ///< given by the store
-  std::string startedAt;     ///< UTC, ISO 8601
-  std::string backend;       ///< gloo, ucx, nccl; behind it `, bf16`, `, tf32` where it computed so, and kSyntheticRun
-  std::string failure;       ///< empty when it ended well
+  RunId id;               ///< given by the store
+  std::string startedAt;  ///< UTC, ISO 8601
+  std::string backend;    ///< gloo, ucx, nccl; behind it `, bf16`, `, tf32` where it computed so, and kSyntheticRun
+  std::string failure;    ///< empty when it ended well
   std::uint64_t seed = 0;
   Machine machine;
-  Plan plan;                 ///< with the profile it was made from
+  Plan plan;  ///< with the profile it was made from
   Trace predicted;
   std::vector<StepRecord> steps;
 
@@ -69,7 +69,7 @@ class RunStore {
 
   /// Stores the run in one transaction and returns its id (1, 2, …).
   RunId add(const RunRecord& run);
-  [[nodiscard]] std::vector<RunSummary> list() const;   ///< oldest first
+  [[nodiscard]] std::vector<RunSummary> list() const;  ///< oldest first
   /// Throws UsageError when there is no such run (naming those that are); without id the newest.
   [[nodiscard]] RunRecord load(std::optional<RunId> id) const;
 

@@ -78,8 +78,8 @@ std::string toBlob(const Trace& trace) {
   put(blob, std::uint64_t{trace.spans.size()});
   put(blob, std::uint64_t{trace.memory.size()});
   for (const Span& span : trace.spans) {
-    for (const std::int32_t id : {span.rank.value, std::int32_t{static_cast<std::uint8_t>(span.kind)}, span.stage.value,
-                                  span.microbatch.value, span.peer.value}) {
+    for (const std::int32_t id :
+         {span.rank.value, std::int32_t{static_cast<std::uint8_t>(span.kind)}, span.stage.value, span.microbatch.value, span.peer.value}) {
       put(blob, id);
     }
     for (const std::int64_t number : {span.bytes, span.start, span.end}) put(blob, number);

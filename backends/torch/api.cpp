@@ -9,8 +9,8 @@
 #include <vector>
 
 #include "backends/torch/backend.h"
-#include "backends/torch/stage/memory.h"
 #include "backends/torch/program/steps.h"
+#include "backends/torch/stage/memory.h"
 #include "schedules/error.h"
 
 namespace {
@@ -42,8 +42,8 @@ std::vector<std::string> writtenArguments(const std::string& target) {
   return names;
 }
 
-/// The libraries that it needs itself are here already, and its operators become known while it is loaded. What it takes from LibTorch without
-/// saying so (an extension built by hand) is found where LibTorch's names are visible to all.
+/// The libraries that it needs itself are here already, and its operators become known while it is loaded. What it takes from LibTorch
+/// without saying so (an extension built by hand) is found where LibTorch's names are visible to all.
 void loadLibrary(const std::string& path) {
   for (const char* needed : {"libc10.so", "libtorch_cpu.so"}) ::dlopen(needed, RTLD_NOW | RTLD_GLOBAL | RTLD_NOLOAD);
   if (::dlopen(path.c_str(), RTLD_NOW | RTLD_GLOBAL) != nullptr) return;
@@ -58,6 +58,7 @@ void loadLibrary(const std::string& path) {
 }  // namespace
 
 extern "C" __attribute__((visibility("default"))) const pw::TorchBackend* pipewrightTorchBackend() {
-  static const pw::TorchBackend backend{&prepareProcess, &pw::makeTracedStage, &pw::connectGloo, &pw::connectStore, &pw::measureProfile, &hasOperator, &loadLibrary, &writtenArguments};
+  static const pw::TorchBackend backend{&prepareProcess,     &pw::makeTracedStage, &pw::connectGloo, &pw::connectStore,
+                                        &pw::measureProfile, &hasOperator,         &loadLibrary,     &writtenArguments};
   return &backend;
 }

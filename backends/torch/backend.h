@@ -18,7 +18,8 @@ struct TorchBackend {
   std::unique_ptr<Communicator> (*connectGloo)(const Rendezvous&, const KeyValueStore&);
   KeyValueStore (*connectStore)(const Rendezvous&);
   Profile (*measureProfile)(const ModelGraph&, const ProfileOptions&, Communicator*, const std::function<void(int, int)>&);
-  /// Whether that target can be run: an operator (`torch.ops.aten.linear.default`), or a node with sub-graphs (`torch.ops.higher_order.cond`).
+  /// Whether that target can be run: an operator (`torch.ops.aten.linear.default`), or a node with sub-graphs
+  /// (`torch.ops.higher_order.cond`).
   bool (*hasOperator)(const std::string& target);
   /// Loads a library that defines operators. Throws UsageError saying why it cannot be.
   void (*loadLibrary)(const std::string& path);
@@ -26,10 +27,12 @@ struct TorchBackend {
   std::vector<std::string> (*writtenArguments)(const std::string& target);
 };
 
-/// Loads the module from `../lib` beside the executable, or from its own folder, once. Throws Error naming the file when it cannot be loaded.
+/// Loads the module from `../lib` beside the executable, or from its own folder, once. Throws Error naming the file when it cannot be
+/// loaded.
 [[nodiscard]] const TorchBackend& torchBackend();
 
-/// The absolute paths of libraries that define custom operators (`--load-library`), each once. Throws UsageError naming one that is not a file.
+/// The absolute paths of libraries that define custom operators (`--load-library`), each once. Throws UsageError naming one that is not a
+/// file.
 [[nodiscard]] std::vector<std::string> libraryPaths(const std::vector<std::string>& given);
 /// Loads LibTorch and then these into this process. Throws UsageError naming a library that is not a file or cannot be loaded, and why.
 void loadLibraries(const std::vector<std::string>& paths);

@@ -121,7 +121,9 @@ class DictionaryStore final : public c10d::Store {
   explicit DictionaryStore(KeyValueStore dictionary) : dictionary_(std::move(dictionary)) {}
 
   c10::intrusive_ptr<c10d::Store> clone() override { return c10::make_intrusive<DictionaryStore>(dictionary_); }
-  void set(const std::string& key, const std::vector<std::uint8_t>& value) override { dictionary_.set(keyOf(key), {value.begin(), value.end()}); }
+  void set(const std::string& key, const std::vector<std::uint8_t>& value) override {
+    dictionary_.set(keyOf(key), {value.begin(), value.end()});
+  }
   std::vector<std::uint8_t> get(const std::string& key) override {
     const std::string value = dictionary_.get(keyOf(key));
     return {value.begin(), value.end()};
@@ -130,8 +132,12 @@ class DictionaryStore final : public c10d::Store {
     for (const std::string& key : keys) static_cast<void>(dictionary_.get(keyOf(key)));
   }
   void wait(const std::vector<std::string>& keys, const std::chrono::milliseconds&) override { wait(keys); }
-  std::int64_t add(const std::string&, std::int64_t) override { throw Error("Gloo wants to count in the ranks' store, which this version cannot; use the transport ucx"); }
-  bool check(const std::vector<std::string>&) override { throw Error("Gloo wants to look into the ranks' store, which this version cannot; use the transport ucx"); }
+  std::int64_t add(const std::string&, std::int64_t) override {
+    throw Error("Gloo wants to count in the ranks' store, which this version cannot; use the transport ucx");
+  }
+  bool check(const std::vector<std::string>&) override {
+    throw Error("Gloo wants to look into the ranks' store, which this version cannot; use the transport ucx");
+  }
   bool deleteKey(const std::string&) override { return false; }
   std::int64_t getNumKeys() override { return 0; }
 
@@ -168,8 +174,8 @@ KeyValueStore closuresOf(const c10::intrusive_ptr<c10d::Store>& store, const Ren
   return closures;
 }
 
-/// The device by which the other ranks reach this one. Not Gloo's default, which asks for this host's own name: that may not resolve, or to the
-/// loopback.
+/// The device by which the other ranks reach this one. Not Gloo's default, which asks for this host's own name: that may not resolve, or to
+/// the loopback.
 std::shared_ptr<gloo::transport::Device> deviceFor(const Rendezvous& rendezvous, const KeyValueStore& store) {
   using Group = c10d::ProcessGroupGloo;
   if (rendezvous.oneHost) return Group::createDeviceForHostname("127.0.0.1");
@@ -190,8 +196,9 @@ std::unique_ptr<Communicator> connectGloo(const Rendezvous& rendezvous, const Ke
     options->timeout = rendezvous.deadline;
     options->threads = 1;
     options->devices.push_back(deviceFor(rendezvous, store));
-    return std::make_unique<GlooCommunicator>(
-        c10::make_intrusive<c10d::ProcessGroupGloo>(c10::make_intrusive<DictionaryStore>(store), rendezvous.rank.value, rendezvous.size, options), rendezvous);
+    return std::make_unique<GlooCommunicator>(c10::make_intrusive<c10d::ProcessGroupGloo>(c10::make_intrusive<DictionaryStore>(store),
+                                                                                          rendezvous.rank.value, rendezvous.size, options),
+                                              rendezvous);
   });
 }
 

@@ -7,12 +7,12 @@
 
 namespace pw {
 
-/// Connects to the store that torchrun's agent serves (c10d's TCPStore), to this attempt's part of it. Throws Error naming address and port; where
-/// the agent hangs it does not return.
+/// Connects to the store that torchrun's agent serves (c10d's TCPStore), to this attempt's part of it. Throws Error naming address and
+/// port; where the agent hangs it does not return.
 [[nodiscard]] KeyValueStore connectStore(const Rendezvous& rendezvous);
 
-/// Connects all ranks by Gloo (full mesh), whose addresses they exchange at `store`. Throws Error naming a rank, or address and port, when the peers
-/// do not meet within the deadline.
+/// Connects all ranks by Gloo (full mesh), whose addresses they exchange at `store`. Throws Error naming a rank, or address and port, when
+/// the peers do not meet within the deadline.
 [[nodiscard]] std::unique_ptr<Communicator> connectGloo(const Rendezvous& rendezvous, const KeyValueStore& store);
 
 }  // namespace pw

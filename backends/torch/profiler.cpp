@@ -17,15 +17,15 @@
 
 #include "backends/messages/head_start.h"
 #include "backends/messages/link_times.h"
+#include "backends/torch/program/program.h"
+#include "backends/torch/program/types.h"
 #include "backends/torch/stage/data.h"
 #include "backends/torch/stage/memory.h"
-#include "backends/torch/program/program.h"
 #include "backends/torch/stage/state.h"
-#include "backends/torch/program/types.h"
 #include "schedules/error.h"
-#include "simulator/model/graph_facts.h"
-#include "simulator/costs/operator_costs.h"
 #include "simulator/costs/expected_sizes.h"
+#include "simulator/costs/operator_costs.h"
+#include "simulator/model/graph_facts.h"
 #include "simulator/plan/partition.h"
 
 namespace pw {
@@ -63,14 +63,22 @@ class BeforeFunction final : public torch::autograd::FunctionPreHook {
 /// What is measured of each node, and of the loss in the last place.
 struct Samples {
   explicit Samples(std::size_t slots)
-      : forward(slots), backward(slots), weight(slots), saved(slots), forwardPeak(slots), backwardPeak(slots), change(slots), held(slots), weightPeak(slots) {}
+      : forward(slots),
+        backward(slots),
+        weight(slots),
+        saved(slots),
+        forwardPeak(slots),
+        backwardPeak(slots),
+        change(slots),
+        held(slots),
+        weightPeak(slots) {}
 
   std::vector<std::vector<Ns>> forward, backward, weight;  // of each node
   std::vector<Bytes> saved, forwardPeak, backwardPeak, change, held, weightPeak;
 };
 
-/// Time and memory where the model runs. Times are marks of the device, which a GPU reaches later, and numbers once it was waited for: so nothing waits
-/// within a sample, and an operator's time is what the device takes for it.
+/// Time and memory where the model runs. Times are marks of the device, which a GPU reaches later, and numbers once it was waited for: so
+/// nothing waits within a sample, and an operator's time is what the device takes for it.
 struct Meter {
   const Device& device;
 
@@ -126,8 +134,15 @@ class BackwardClock {
 class ModelRunner {
  public:
   ModelRunner(const ModelGraph& graph, const ProfileOptions& options)
-      : graph_(graph), meter_{options.stage.device != nullptr ? *options.stage.device : hostDevice()}, where_(deviceOf(meter_.device.index)), lossSpec_(parseLoss(graph, options.loss)), data_(graph, lossSpec_, {options.microbatch}, options.stage.seed, options.stage.data),
-        symbolic_(symbolicValues(graph, bindBatch(graph, options.microbatch))), samples_(graph.nodes.size() + 1), graphs_(options.stage.graphs), tell_(options.stage.tell) {
+      : graph_(graph),
+        meter_{options.stage.device != nullptr ? *options.stage.device : hostDevice()},
+        where_(deviceOf(meter_.device.index)),
+        lossSpec_(parseLoss(graph, options.loss)),
+        data_(graph, lossSpec_, {options.microbatch}, options.stage.seed, options.stage.data),
+        symbolic_(symbolicValues(graph, bindBatch(graph, options.microbatch))),
+        samples_(graph.nodes.size() + 1),
+        graphs_(options.stage.graphs),
+        tell_(options.stage.tell) {
     const StateReader reader(graph, options.stage.initRandom, options.stage.seed);
     ProgramOptions program;
     program.gradients.resize(graph.values.size());
@@ -184,8 +199,8 @@ class ModelRunner {
     if (record && measuresWholeApart()) sampleWhole();
   }
 
-  /// A forward and a backward as a run does them: recorded, where it would be. Twice, for the times of the second: in a run, too, the host asks for it while
-  /// another one is computed, which leaves the caches as it needs them.
+  /// A forward and a backward as a run does them: recorded, where it would be. Twice, for the times of the second: in a run, too, the host
+  /// asks for it while another one is computed, which leaves the caches as it needs them.
   void sampleWhole() {
     if (!recording_) recording_ = recorded();
     const c10::AutoGradMode gradients(true);
@@ -264,9 +279,12 @@ class ModelRunner {
       return std::max<Ns>(sum, 1);
     };
     profile.actionOverhead = median(overhead_);
-    const double forwardScale = static_cast<double>(median(forwardTotals_) - profile.actionOverhead) / static_cast<double>(total(samples_.forward));
+    const double forwardScale =
+        static_cast<double>(median(forwardTotals_) - profile.actionOverhead) / static_cast<double>(total(samples_.forward));
     const double backwardScale = static_cast<double>(median(backwardTotals_)) / static_cast<double>(total(samples_.backward));
-    const auto scaled = [](const std::vector<Ns>& values, double scale) { return static_cast<Ns>(static_cast<double>(median(values)) * scale); };
+    const auto scaled = [](const std::vector<Ns>& values, double scale) {
+      return static_cast<Ns>(static_cast<double>(median(values)) * scale);
+    };
     for (std::size_t n = 0; n <= graph_.nodes.size(); ++n) {
       NodeCost cost;
       cost.forward = scaled(samples_.forward[n], forwardScale);
@@ -365,7 +383,8 @@ class ModelRunner {
     program_->run(frame, run_);
     run_.observer = nullptr;
     at::Tensor output = lossOutput(frame);
-    if (!outputForm_.defined()) outputForm_ = at::empty(output.sizes(), output.options().device(at::kMeta)).set_requires_grad(output.requires_grad());
+    if (!outputForm_.defined())
+      outputForm_ = at::empty(output.sizes(), output.options().device(at::kMeta)).set_requires_grad(output.requires_grad());
     tape.loss = data_.loss(output, 0);
     frame.clear();
     output.reset();
@@ -411,17 +430,20 @@ class ModelRunner {
     for (const ValueId input : graph_.inputs) r.inputs.emplace_back(input, data_.input(input, 0).to(where_));
     if (outputForm_.requires_grad()) r.lossGradient = at::zeros(outputForm_.sizes(), outputForm_.options().device(where_));
     try {
-      r.forward = meter_.device.record([&] {
-        const c10::AutoGradMode gradients(true);
-        Frame frame(graph_.values.size());
-        for (const auto* values : {&fixed_, &r.inputs}) {
-          for (const auto& [value, tensor] : *values) frame[value.index()] = tensor;
-        }
-        program_->run(frame, run_);
-        r.history = lossOutput(frame);
-        r.output = r.history.detach();
-      }, r.pool);
-      if (r.lossGradient.defined()) r.backward = meter_.device.record([&] { wholeBackward(std::exchange(r.history, {}), r.lossGradient); }, r.pool);
+      r.forward = meter_.device.record(
+          [&] {
+            const c10::AutoGradMode gradients(true);
+            Frame frame(graph_.values.size());
+            for (const auto* values : {&fixed_, &r.inputs}) {
+              for (const auto& [value, tensor] : *values) frame[value.index()] = tensor;
+            }
+            program_->run(frame, run_);
+            r.history = lossOutput(frame);
+            r.output = r.history.detach();
+          },
+          r.pool);
+      if (r.lossGradient.defined())
+        r.backward = meter_.device.record([&] { wholeBackward(std::exchange(r.history, {}), r.lossGradient); }, r.pool);
       return made;
     } catch (const std::exception& problem) {
       return withoutGraphs(problem.what());
@@ -482,7 +504,8 @@ class ModelRunner {
 
 }  // namespace
 
-Profile measureProfile(const ModelGraph& graph, const ProfileOptions& options, Communicator* group, const std::function<void(int, int)>& progress) {
+Profile measureProfile(const ModelGraph& graph, const ProfileOptions& options, Communicator* group,
+                       const std::function<void(int, int)>& progress) {
   installCountingAllocator();
   ModelRunner runner(graph, options);
   const auto start = Clock::now();
@@ -515,7 +538,8 @@ Profile measureProfile(const ModelGraph& graph, const ProfileOptions& options, C
   runner.sampleMemory();
   runner.fill(profile);
   meet();
-  profile.optimizerNsPerByte = static_cast<double>(runner.optimizerTime()) / static_cast<double>(std::max<Bytes>(1, runner.parameterBytes()));
+  profile.optimizerNsPerByte =
+      static_cast<double>(runner.optimizerTime()) / static_cast<double>(std::max<Bytes>(1, runner.parameterBytes()));
   const Bindings bindings = bindExpected(graph, options.microbatch);
   for (std::size_t n = 0; n < graph.nodes.size(); ++n) {
     try {

@@ -21,7 +21,8 @@ bool isMessage(const Span& span) { return span.kind == SpanKind::SendForward || 
 /// An action as a number that is not 0: kind, stage and microbatch, from the lowest bit up.
 constexpr unsigned kStageShift = 4, kMicrobatchShift = 28;
 std::uint64_t keyOf(const Span& span) {
-  return (1U + static_cast<std::uint64_t>(span.kind)) | (static_cast<std::uint64_t>(static_cast<std::uint32_t>(span.stage.value + 1)) << kStageShift) |
+  return (1U + static_cast<std::uint64_t>(span.kind)) |
+         (static_cast<std::uint64_t>(static_cast<std::uint32_t>(span.stage.value + 1)) << kStageShift) |
          (static_cast<std::uint64_t>(static_cast<std::uint32_t>(span.microbatch.value + 1)) << kMicrobatchShift);
 }
 
@@ -159,7 +160,9 @@ void findPeers(Material& material, std::vector<std::string>& notes) {
     lost += known ? 0 : 1;
     return !known;
   });
-  if (lost > 0) notes.push_back(fmt::format("{} left out, because no rank in the trace receives them.", countedEvents(lost, "message") + (lost == 1 ? " was" : " were")));
+  if (lost > 0)
+    notes.push_back(fmt::format("{} left out, because no rank in the trace receives them.",
+                                countedEvents(lost, "message") + (lost == 1 ? " was" : " were")));
 }
 
 /// Sums of times stay within 64 bits: R · makespan, and all messages of a rank.
@@ -172,7 +175,8 @@ void requireSummable(const Trace& trace, const std::string& title) {
     messages += static_cast<double>(span.end) - static_cast<double>(span.start);
   }
   if (static_cast<double>(last) * trace.ranks <= kMost && messages <= kMost) return;
-  throw UsageError(fmt::format("{} has a step of more than {:.0f} days, so its clocks cannot be right; open files of one recording", title, static_cast<double>(last) / 8.64e13));
+  throw UsageError(fmt::format("{} has a step of more than {:.0f} days, so its clocks cannot be right; open files of one recording", title,
+                               static_cast<double>(last) / 8.64e13));
 }
 
 /// Cuts, shifts to 0 and stores the step.
@@ -191,7 +195,8 @@ void addStep(ImportedTrace& result, std::string name, Trace trace, std::size_t& 
 void shareMemory(const Material& material, const Steps& steps, std::vector<Trace>& traces) {
   for (std::size_t r = 0; r < static_cast<std::size_t>(material.ranks); ++r) {
     const Rank rank(r);
-    const auto first = std::partition_point(material.memory.begin(), material.memory.end(), [&](const MemorySample& m) { return m.rank < rank; });
+    const auto first =
+        std::partition_point(material.memory.begin(), material.memory.end(), [&](const MemorySample& m) { return m.rank < rank; });
     const auto last = std::partition_point(first, material.memory.end(), [&](const MemorySample& m) { return m.rank == rank; });
     const std::vector<Ns>& begins = steps.begins[r];
     auto at = first;
@@ -230,14 +235,20 @@ void addSteps(ImportedTrace& result, Material material) {
       }
       for (std::size_t s = 0; s < traces.size(); ++s) traces[s].spans.reserve(counts[s]);
       for (std::size_t i = 0; i < material.spans.size(); ++i) {
-        if (steps.of[i] >= 0 && static_cast<std::size_t>(steps.of[i]) < traces.size()) traces[static_cast<std::size_t>(steps.of[i])].spans.push_back(material.spans[i]);
+        if (steps.of[i] >= 0 && static_cast<std::size_t>(steps.of[i]) < traces.size())
+          traces[static_cast<std::size_t>(steps.of[i])].spans.push_back(material.spans[i]);
       }
       material.spans = {};
     }
     for (std::size_t s = 0; s < traces.size(); ++s) addStep(result, steps.names[s], std::move(traces[s]), cut);
-    if (steps.outside > 0) result.notes.push_back(fmt::format("{} left out, because {} before the first marked step.", countedEvents(steps.outside, "event") + (steps.outside == 1 ? " was" : " were"), steps.outside == 1 ? "it lies" : "they lie"));
+    if (steps.outside > 0)
+      result.notes.push_back(fmt::format("{} left out, because {} before the first marked step.",
+                                         countedEvents(steps.outside, "event") + (steps.outside == 1 ? " was" : " were"),
+                                         steps.outside == 1 ? "it lies" : "they lie"));
   }
-  if (cut > 0) result.notes.push_back(fmt::format("{} cut or left out, because {} over others of the same rank.", countedEvents(cut, "action") + (cut == 1 ? " was" : " were"), cut == 1 ? "it lies" : "they lie"));
+  if (cut > 0)
+    result.notes.push_back(fmt::format("{} cut or left out, because {} over others of the same rank.",
+                                       countedEvents(cut, "action") + (cut == 1 ? " was" : " were"), cut == 1 ? "it lies" : "they lie"));
 }
 
 /// Memory and marks of a file go where their tracks do.
@@ -247,10 +258,12 @@ void placeSamples(const FileEvents& file, const std::vector<TrackTarget>& target
   for (const MemorySample& sample : file.memory) {
     const TrackTarget& target = targets[sample.rank.index()];
     const bool wanted = file.tracks[sample.rank.index()].own || !fromDevice || isDevice(sample.rank);
-    if (target.trace >= 0 && wanted) materials[static_cast<std::size_t>(target.trace)].memory.push_back({Rank(target.rank), sample.time, sample.bytes});
+    if (target.trace >= 0 && wanted)
+      materials[static_cast<std::size_t>(target.trace)].memory.push_back({Rank(target.rank), sample.time, sample.bytes});
   }
   bool deviceMarks = false;  // a device works on one step when its program begins the next
-  for (std::size_t t = 0; t < targets.size(); ++t) deviceMarks = deviceMarks || (file.tracks[t].device && targets[t].trace >= 0 && targets[t].spans);
+  for (std::size_t t = 0; t < targets.size(); ++t)
+    deviceMarks = deviceMarks || (file.tracks[t].device && targets[t].trace >= 0 && targets[t].spans);
   for (const StepMark& mark : file.marks) {
     const TrackTarget& target = targets[static_cast<std::size_t>(mark.track)];
     if (target.trace < 0 || isDevice(Rank(mark.track)) != deviceMarks || materials[static_cast<std::size_t>(target.trace)].own) continue;
@@ -293,8 +306,12 @@ std::vector<Material> materialOf(std::vector<FileEvents>& files, const RankMap& 
 void noteFile(const FileEvents& file, std::vector<std::string>& notes) {
   const std::string name = std::filesystem::path(file.source).filename().string();
   if (file.truncated) notes.push_back(fmt::format("{} ends in the middle; what it holds up to there was taken.", name));
-  if (file.unusable > 0) notes.push_back(fmt::format("{} of {} left out, because {} no usable time.", countedEvents(file.unusable, "event"), name, file.unusable == 1 ? "it has" : "they have"));
-  if (file.unclosed > 0) notes.push_back(fmt::format("{} of {} left out, because only their begin or end was recorded.", countedEvents(file.unclosed, "event"), name));
+  if (file.unusable > 0)
+    notes.push_back(fmt::format("{} of {} left out, because {} no usable time.", countedEvents(file.unusable, "event"), name,
+                                file.unusable == 1 ? "it has" : "they have"));
+  if (file.unclosed > 0)
+    notes.push_back(
+        fmt::format("{} of {} left out, because only their begin or end was recorded.", countedEvents(file.unclosed, "event"), name));
 }
 
 }  // namespace
@@ -308,7 +325,9 @@ ImportedTrace assemble(std::vector<FileEvents> files, std::string title) {
     events += file.events;
     unused += file.unused;
   }
-  if (unused > 0) result.notes.push_back(fmt::format("{} (UNSHARD, RESHARD) left out: a timeline here does not show them.", countedEvents(unused, "event")));
+  if (unused > 0)
+    result.notes.push_back(
+        fmt::format("{} (UNSHARD, RESHARD) left out: a timeline here does not show them.", countedEvents(unused, "event")));
   const RankMap map = mapRanks(files, result.notes);
   alignFiles(files, map, result.notes);
   std::vector<Material> materials = materialOf(files, map);
@@ -317,15 +336,19 @@ ImportedTrace assemble(std::vector<FileEvents> files, std::string title) {
   for (Material& material : materials) {
     if (material.spans.empty()) continue;
     sortSpans(material.spans);
-    std::stable_sort(material.memory.begin(), material.memory.end(), [](const MemorySample& a, const MemorySample& b) { return std::tie(a.rank, a.time) < std::tie(b.rank, b.time); });
-    for (auto& marks : material.marks) std::stable_sort(marks.begin(), marks.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
+    std::stable_sort(material.memory.begin(), material.memory.end(),
+                     [](const MemorySample& a, const MemorySample& b) { return std::tie(a.rank, a.time) < std::tie(b.rank, b.time); });
+    for (auto& marks : material.marks)
+      std::stable_sort(marks.begin(), marks.end(), [](const auto& a, const auto& b) { return a.first < b.first; });
     findPeers(material, result.notes);
     addSteps(result, std::move(material));
   }
   if (result.steps.empty()) {
-    throw UsageError(fmt::format("{} has {} but no pipeline labels: looked for torch's PP:2F0, PP:1B3, PP:0SEND_F2 … or Forward 3, Backward 3, and this program's own; record with torch.profiler "
-                                 "around schedule.step",
-                                 source, countedEvents(events, "event")));
+    throw UsageError(
+        fmt::format("{} has {} but no pipeline labels: looked for torch's PP:2F0, PP:1B3, PP:0SEND_F2 … or Forward 3, Backward 3, and this "
+                    "program's own; record with torch.profiler "
+                    "around schedule.step",
+                    source, countedEvents(events, "event")));
   }
   return result;
 }

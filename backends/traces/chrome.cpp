@@ -34,7 +34,8 @@ struct Event {
 
 /// The token without blanks behind it and quotes around it.
 std::string_view bare(std::string_view token) {
-  while (!token.empty() && (token.back() == ' ' || token.back() == '\n' || token.back() == '\r' || token.back() == '\t')) token.remove_suffix(1);
+  while (!token.empty() && (token.back() == ' ' || token.back() == '\n' || token.back() == '\r' || token.back() == '\t'))
+    token.remove_suffix(1);
   if (token.size() >= 2 && token.front() == '"' && token.back() == '"') token = token.substr(1, token.size() - 2);
   return token;
 }
@@ -47,7 +48,8 @@ std::optional<Int> wholeNumber(std::string_view text) {
   return number;
 }
 
-/// Microseconds, with any number of digits behind the point, as nanoseconds: exact, where a double would lose what lies 50 years from its origin.
+/// Microseconds, with any number of digits behind the point, as nanoseconds: exact, where a double would lose what lies 50 years from its
+/// origin.
 std::optional<Ns> nanoseconds(std::string_view text) {
   constexpr std::int64_t kMost = kLatestTime / 1000 - 1;
   const bool negative = text.starts_with('-');
@@ -119,9 +121,15 @@ simdjson::error_code readEvent(json::object& object, Event& event) {
     if (const auto problem = member.value().get(value)) return problem;
     const auto token = [&] { return bare(value.raw_json_token()); };
     switch (key.raw()[0]) {
-      case 'n': if (is(key, "name")) event.name = token(); break;
-      case 'c': if (is(key, "cat")) event.category = token(); break;
-      case 'd': if (is(key, "dur")) event.duration = token(); break;
+      case 'n':
+        if (is(key, "name")) event.name = token();
+        break;
+      case 'c':
+        if (is(key, "cat")) event.category = token();
+        break;
+      case 'd':
+        if (is(key, "dur")) event.duration = token();
+        break;
       case 't':
         if (is(key, "ts")) event.start = token();
         if (is(key, "tid")) event.thread = token();
@@ -132,7 +140,8 @@ simdjson::error_code readEvent(json::object& object, Event& event) {
         break;
       case 'a':
         // Millions of events have arguments that say nothing here.
-        if (is(key, "args") && !(event.phase == 'X' && !event.category.empty() && !isOwnCategory(event.category))) readArguments(value, event);
+        if (is(key, "args") && !(event.phase == 'X' && !event.category.empty() && !isOwnCategory(event.category)))
+          readArguments(value, event);
         break;
       default: break;
     }
@@ -168,13 +177,13 @@ class ChromeReader {
   EventWindows windows_;
   FileEvents file_;
   json::parser parser_;
-  std::unordered_map<std::uint64_t, std::int32_t> tracks_;      ///< by numbers of process and thread, and what kind
-  std::unordered_map<std::string, std::int64_t> texts_;         ///< numbers of processes and threads that are texts
-  std::string lastProcess_, lastThread_;                        ///< events of a thread often follow each other
+  std::unordered_map<std::uint64_t, std::int32_t> tracks_;  ///< by numbers of process and thread, and what kind
+  std::unordered_map<std::string, std::int64_t> texts_;     ///< numbers of processes and threads that are texts
+  std::string lastProcess_, lastThread_;                    ///< events of a thread often follow each other
   std::int32_t lastTrack_ = -1;
   std::map<std::int64_t, std::string> processNames_;
   std::map<std::pair<std::int64_t, std::int64_t>, std::string> threadNames_;
-  std::unordered_map<std::int32_t, std::vector<Open>> open_;    ///< by track
+  std::unordered_map<std::int32_t, std::vector<Open>> open_;  ///< by track
 };
 
 /// Processes and threads are numbers, or now and then words; the latter count down from −1.
@@ -187,10 +196,13 @@ std::int64_t ChromeReader::numberOf(std::string_view token) {
 
 std::int32_t ChromeReader::trackOf(const Event& event, bool device, bool own) {
   const bool again = lastTrack_ >= 0 && event.process == lastProcess_ && event.thread == lastThread_;
-  if (again && file_.tracks[static_cast<std::size_t>(lastTrack_)].device == device && file_.tracks[static_cast<std::size_t>(lastTrack_)].own == own) return lastTrack_;
+  if (again && file_.tracks[static_cast<std::size_t>(lastTrack_)].device == device &&
+      file_.tracks[static_cast<std::size_t>(lastTrack_)].own == own)
+    return lastTrack_;
   const std::int64_t process = numberOf(event.process), thread = numberOf(event.thread);
   // 31 bits and a sign for each, then the two flags: a collision would need 2^29 texts.
-  const std::uint64_t key = (static_cast<std::uint64_t>(process) << 34U) ^ ((static_cast<std::uint64_t>(thread) & 0xFFFFFFFFU) << 2U) ^ (device ? 1U : 0U) ^ (own ? 2U : 0U);
+  const std::uint64_t key = (static_cast<std::uint64_t>(process) << 34U) ^ ((static_cast<std::uint64_t>(thread) & 0xFFFFFFFFU) << 2U) ^
+                            (device ? 1U : 0U) ^ (own ? 2U : 0U);
   const auto [at, isNew] = tracks_.try_emplace(key, static_cast<std::int32_t>(file_.tracks.size()));
   if (isNew) file_.tracks.push_back({.process = process, .thread = thread, .device = device, .own = own});
   lastProcess_ = event.process;
@@ -238,7 +250,8 @@ void ChromeReader::takeBegin(const Event& event) {
     file_.unusable += label.meaning != Meaning::None ? 1 : 0;
     label = {};
   }
-  if (open.size() >= kDeepestNesting) throw UsageError(fmt::format("{} opens {} events on one thread without closing any; it is no usable trace", file_.source, open.size()));
+  if (open.size() >= kDeepestNesting)
+    throw UsageError(fmt::format("{} opens {} events on one thread without closing any; it is no usable trace", file_.source, open.size()));
   open.push_back({label, start.value_or(0)});
 }
 
@@ -319,7 +332,8 @@ void ChromeReader::take(const Event& event) {
 
 void ChromeReader::readWindow(std::string_view events) {
   const auto refuse = [&](simdjson::error_code problem) {
-    throw UsageError(fmt::format("{} is damaged: its JSON is broken about {} bytes in ({}); record or copy it again", file_.source, windows_.position() - events.size() / 2, simdjson::error_message(problem)));
+    throw UsageError(fmt::format("{} is damaged: its JSON is broken about {} bytes in ({}); record or copy it again", file_.source,
+                                 windows_.position() - events.size() / 2, simdjson::error_message(problem)));
   };
   json::document document;
   const simdjson::padded_string_view text(events.data(), events.size(), events.size() + EventWindows::kPadding);
@@ -348,7 +362,8 @@ void ChromeReader::readWindow(std::string_view events) {
 void ChromeReader::reserve() {
   constexpr std::size_t kShortest = 40;  ///< no event with a label takes fewer bytes
   if (file_.spans.size() < file_.spans.capacity() / 2 || windows_.position() == 0) return;
-  const double expected = 1.05 * static_cast<double>(file_.spans.size()) * static_cast<double>(windows_.size()) / static_cast<double>(windows_.position());
+  const double expected =
+      1.05 * static_cast<double>(file_.spans.size()) * static_cast<double>(windows_.size()) / static_cast<double>(windows_.position());
   const auto most = static_cast<double>(windows_.size() / kShortest + 1);
   file_.spans.reserve(static_cast<std::size_t>(std::min(expected, most)));
 }
@@ -361,7 +376,8 @@ void ChromeReader::nameTracks() {
   // Every rank this program names a thread for counts, also one without a span.
   for (const auto& [place, name] : threadNames_) {
     if (own.contains(place.first)) {
-      const std::uint64_t key = (static_cast<std::uint64_t>(place.first) << 34U) ^ ((static_cast<std::uint64_t>(place.second) & 0xFFFFFFFFU) << 2U) ^ 2U;
+      const std::uint64_t key =
+          (static_cast<std::uint64_t>(place.first) << 34U) ^ ((static_cast<std::uint64_t>(place.second) & 0xFFFFFFFFU) << 2U) ^ 2U;
       if (tracks_.try_emplace(key, static_cast<std::int32_t>(file_.tracks.size())).second) {
         file_.tracks.push_back({.process = place.first, .thread = place.second, .device = false, .own = true});
       }
@@ -375,7 +391,8 @@ void ChromeReader::nameTracks() {
 
 void ChromeReader::finish() {
   for (const auto& [track, open] : open_) {
-    file_.unclosed += static_cast<std::uint64_t>(std::count_if(open.begin(), open.end(), [](const Open& o) { return o.label.meaning == Meaning::Action; }));
+    file_.unclosed += static_cast<std::uint64_t>(
+        std::count_if(open.begin(), open.end(), [](const Open& o) { return o.label.meaning == Meaning::Action; }));
   }
   nameTracks();
   file_.truncated = windows_.isTruncated();
@@ -387,7 +404,8 @@ void ChromeReader::finish() {
   if (const auto info = members.find("distributedInfo"); info != members.end()) {
     simdjson::dom::parser parser;
     std::int64_t rank = -1;
-    if (parser.parse(info->second)["rank"].get(rank) == simdjson::SUCCESS && rank >= 0 && rank < (std::int64_t{1} << 31)) file_.rank = static_cast<std::int32_t>(rank);
+    if (parser.parse(info->second)["rank"].get(rank) == simdjson::SUCCESS && rank >= 0 && rank < (std::int64_t{1} << 31))
+      file_.rank = static_cast<std::int32_t>(rank);
   }
 }
 
@@ -398,13 +416,17 @@ std::optional<FileEvents> ChromeReader::read(const std::function<bool(std::uint6
     reserve();
     if (!advance(windows_.position())) return std::nullopt;
   }
-  if (!windows_.hasEvents()) throw UsageError(fmt::format("{} holds no trace: it has no list traceEvents; open a trace of torch.profiler or of this program", file_.source));
+  if (!windows_.hasEvents())
+    throw UsageError(
+        fmt::format("{} holds no trace: it has no list traceEvents; open a trace of torch.profiler or of this program", file_.source));
   finish();
   return std::move(file_);
 }
 
 }  // namespace
 
-std::optional<FileEvents> readChromeFile(const std::string& path, const std::function<bool(std::uint64_t)>& advance) { return ChromeReader(path).read(advance); }
+std::optional<FileEvents> readChromeFile(const std::string& path, const std::function<bool(std::uint64_t)>& advance) {
+  return ChromeReader(path).read(advance);
+}
 
 }  // namespace pw

@@ -12,8 +12,8 @@
 
 namespace pw {
 
-/// Times an import takes from a file [ns]: points within 69 years of its origin (files may count from 1970), durations up to 46 days. So the
-/// sum of a file's origin and a time, and the difference of two such sums, stay within 64 bits.
+/// Times an import takes from a file [ns]: points within 69 years of its origin (files may count from 1970), durations up to 46 days. So
+/// the sum of a file's origin and a time, and the difference of two such sums, stay within 64 bits.
 inline constexpr Ns kLatestTime = 2'200'000'000'000'000'000;
 inline constexpr Ns kLongestDuration = 4'000'000'000'000'000;
 
@@ -34,25 +34,26 @@ struct StepMark {
 
 /// The pipeline's spans of one file. Times count from any origin, one for the file.
 struct FileEvents {
-  std::string source;                 ///< path, for people
-  std::vector<Span> spans;            ///< `rank`: the track. `stage` −1 of F and B: the only one of its rank. Peer of messages: −1 where unknown
+  std::string source;       ///< path, for people
+  std::vector<Span> spans;  ///< `rank`: the track. `stage` −1 of F and B: the only one of its rank. Peer of messages: −1 where unknown
   std::vector<EventTrack> tracks;
-  std::vector<MemorySample> memory;   ///< `rank`: the rank of the counter where `own`, else the track
+  std::vector<MemorySample> memory;  ///< `rank`: the rank of the counter where `own`, else the track
   std::vector<StepMark> marks;
-  std::optional<std::int32_t> rank;   ///< of the job, where the file says so
-  Ns origin = 0;                      ///< absolute time of the file's 0, where it says so
+  std::optional<std::int32_t> rank;  ///< of the job, where the file says so
+  Ns origin = 0;                     ///< absolute time of the file's 0, where it says so
   bool truncated = false;
-  std::uint64_t events = 0;           ///< all, pipeline or not
-  std::uint64_t unused = 0;           ///< UNSHARD and RESHARD
-  std::uint64_t unusable = 0;         ///< pipeline events without usable times
-  std::uint64_t unclosed = 0;         ///< B without E, or E without B
+  std::uint64_t events = 0;    ///< all, pipeline or not
+  std::uint64_t unused = 0;    ///< UNSHARD and RESHARD
+  std::uint64_t unusable = 0;  ///< pipeline events without usable times
+  std::uint64_t unclosed = 0;  ///< B without E, or E without B
 };
 
-/// Reads a Chrome JSON file; `advance` is told of bytes read and says whether to go on. Nothing when it said no. Throws UsageError for a file
-/// that is no such JSON.
+/// Reads a Chrome JSON file; `advance` is told of bytes read and says whether to go on. Nothing when it said no. Throws UsageError for a
+/// file that is no such JSON.
 [[nodiscard]] std::optional<FileEvents> readChromeFile(const std::string& path, const std::function<bool(std::uint64_t bytes)>& advance);
 
-/// Makes steps of the files' events: finds ranks, aligns clocks, splits, cuts what overlaps. Throws UsageError when no pipeline span is there.
+/// Makes steps of the files' events: finds ranks, aligns clocks, splits, cuts what overlaps. Throws UsageError when no pipeline span is
+/// there.
 [[nodiscard]] ImportedTrace assemble(std::vector<FileEvents> files, std::string title);
 
 /// Reads what Primus dumps. `folder` holds config.json and pp_rank_N.json.

@@ -2,8 +2,8 @@
 
 #include <algorithm>
 #include <array>
-#include <cstring>
 #include <cerrno>
+#include <cstring>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -12,8 +12,8 @@
 
 #include <fmt/format.h>
 
-#include "backends/traces/events.h"
 #include "backends/host/paths.h"
+#include "backends/traces/events.h"
 #include "schedules/error.h"
 #include "simulator/trace/trace_csv.h"
 
@@ -91,7 +91,8 @@ std::vector<std::string> filesOf(const std::vector<std::string>& paths) {
     std::sort(inside.begin(), inside.end(), naturallyBefore);
     files.insert(files.end(), inside.begin(), inside.end());
   }
-  if (files.size() > kMostFiles) throw UsageError(fmt::format("{} files are more than {}; open those of one pipeline", files.size(), kMostFiles));
+  if (files.size() > kMostFiles)
+    throw UsageError(fmt::format("{} files are more than {}; open those of one pipeline", files.size(), kMostFiles));
   return files;
 }
 
@@ -102,13 +103,15 @@ std::string titleOf(const std::string& path) {
 
 ImportedTrace readTable(const std::string& path) {
   std::error_code problem;
-  if (fs::file_size(path, problem) > kLargestTable) throw UsageError(fmt::format("{} is a table of more than 1 GiB; export the trace as Chrome JSON instead", path));
+  if (fs::file_size(path, problem) > kLargestTable)
+    throw UsageError(fmt::format("{} is a table of more than 1 GiB; export the trace as Chrome JSON instead", path));
   std::ifstream file(path, std::ios::binary);
   const std::string text{std::istreambuf_iterator<char>(file), std::istreambuf_iterator<char>()};
   Trace trace = parseSpanCsv(text, path);
   ImportedTrace result;
   const std::size_t cut = cutOverlaps(trace.spans, trace.ranks);
-  if (cut > 0) result.notes.push_back(fmt::format("{} cut or left out, because they lie over others of the same rank.", countedEvents(cut, "action")));
+  if (cut > 0)
+    result.notes.push_back(fmt::format("{} cut or left out, because they lie over others of the same rank.", countedEvents(cut, "action")));
   result.steps.push_back({"trace", std::move(trace)});
   return result;
 }

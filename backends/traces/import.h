@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "simulator/trace/trace.h"
 #include "simulator/report/chrome_trace.h"
+#include "simulator/trace/trace.h"
 
 namespace pw {
 
@@ -34,16 +34,18 @@ using ImportProgress = std::function<bool(std::uint64_t done, std::uint64_t all)
 /// Reads measured traces of other tools, found out by their content:
 /// - Chrome/Kineto JSON of torch.profiler, one file or one for each rank (or a folder of them): spans named by torch's schedules (`PP:2F0`,
 ///   `PP:1SEND_F3`, `PP:(0F5;7B2)OVERLAP_F_B`, `Forward 3`), `Optimizer.step#…`, and memory. Ranks come from `distributedInfo`, names of
-///   processes and threads (`rank 3`), or file names; else processes (or threads) in order. Where torch recorded both, times are the device's.
-///   `ProfilerStep#N`, or an action that comes again, begins a step. Files whose clocks disagree are aligned by their forwards.
+///   processes and threads (`rank 3`), or file names; else processes (or threads) in order. Where torch recorded both, times are the
+///   device's. `ProfilerStep#N`, or an action that comes again, begins a step. Files whose clocks disagree are aligned by their forwards.
 /// - what `toChromeJson` writes: each trace of it is a step;
 /// - what `toSpanCsv` writes;
-/// - the folder (or any file of it) Primus dumps with `dump_pp_data`: `config.json` and one `pp_rank_N.json` for each rank. Arrays hold a rank's
+/// - the folder (or any file of it) Primus dumps with `dump_pp_data`: `config.json` and one `pp_rank_N.json` for each rank. Arrays hold a
+/// rank's
 ///   operations in its order, so the k-th forward is the k-th of interleaved 1F1B in groups of as many microbatches as there are ranks,
 ///   unless chunks and microbatches are named.
-/// Compute spans of a rank that overlap are cut, so that every trace keeps the rules of `Trace`; waits and messages stay. Returns nothing when
-/// `progress` stopped it. Throws UsageError for what cannot be read, is no trace, or holds no pipeline labels. Chrome JSON is read in windows,
-/// never whole: about 60 bytes of memory for each span. Cost: linear, times a logarithm where spans of several ranks follow each other.
+/// Compute spans of a rank that overlap are cut, so that every trace keeps the rules of `Trace`; waits and messages stay. Returns nothing
+/// when `progress` stopped it. Throws UsageError for what cannot be read, is no trace, or holds no pipeline labels. Chrome JSON is read in
+/// windows, never whole: about 60 bytes of memory for each span. Cost: linear, times a logarithm where spans of several ranks follow each
+/// other.
 [[nodiscard]] std::optional<ImportedTrace> importTrace(const std::vector<std::string>& paths, const ImportProgress& progress = {});
 
 }  // namespace pw

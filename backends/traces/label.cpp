@@ -93,7 +93,9 @@ PipelineLabel pairOf(std::string_view text, const std::array<Letters, Count>& le
   PipelineLabel label = actionOf(text.substr(0, middle), letters);
   PipelineLabel partner = actionOf(text.substr(middle + 1), letters);
   if (label.kind == SpanKind::Backward) std::swap(label, partner);
-  if (label.meaning != Meaning::Action || partner.meaning != Meaning::Action || label.kind != SpanKind::Forward || partner.kind != SpanKind::Backward) return {};
+  if (label.meaning != Meaning::Action || partner.meaning != Meaning::Action || label.kind != SpanKind::Forward ||
+      partner.kind != SpanKind::Backward)
+    return {};
   label.hasPartner = true;
   label.partnerStage = partner.stage;
   label.partnerMicrobatch = partner.microbatch;
@@ -103,7 +105,13 @@ PipelineLabel pairOf(std::string_view text, const std::array<Letters, Count>& le
 PipelineLabel numbered(std::string_view text, Meaning meaning, SpanKind kind) {
   const auto number = takeNumber(text, meaning == Meaning::Step ? 1 << 30 : kMaxMicrobatches);
   if (!number || *number < 0 || !text.empty()) return {};
-  return {.meaning = meaning, .kind = kind, .stage = -1, .microbatch = *number, .hasPartner = false, .partnerStage = -1, .partnerMicrobatch = -1};
+  return {.meaning = meaning,
+          .kind = kind,
+          .stage = -1,
+          .microbatch = *number,
+          .hasPartner = false,
+          .partnerStage = -1,
+          .partnerMicrobatch = -1};
 }
 
 }  // namespace

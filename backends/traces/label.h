@@ -5,8 +5,8 @@
 #include <cstdint>
 #include <string_view>
 
-#include "simulator/trace/trace.h"
 #include "simulator/report/chrome_trace.h"
+#include "simulator/trace/trace.h"
 
 namespace pw {
 

@@ -9,8 +9,8 @@
 #include <fmt/format.h>
 #include <simdjson.h>
 
-#include "backends/traces/events.h"
 #include "backends/host/paths.h"
+#include "backends/traces/events.h"
 #include "schedules/error.h"
 #include "schedules/generate.h"
 
@@ -49,7 +49,8 @@ class Reader {
 
  private:
   [[noreturn]] void refuse(const std::string& file, const std::string& what) const {
-    throw UsageError(fmt::format("{} is no usable pipeline dump of Primus: {}; dump it again with dump_pp_data", (fs::path(folder_) / file).string(), what));
+    throw UsageError(fmt::format("{} is no usable pipeline dump of Primus: {}; dump it again with dump_pp_data",
+                                 (fs::path(folder_) / file).string(), what));
   }
   dom::element parse(const std::string& file);
   void readConfig();
@@ -66,10 +67,10 @@ class Reader {
   dom::parser parser_;
   Config config_;
   std::vector<Iterations> ranks_;
-  bool named_ = false;       ///< the files name chunks and microbatches
-  bool v_ = false;           ///< the second chunk goes back up the ranks
+  bool named_ = false;  ///< the files name chunks and microbatches
+  bool v_ = false;      ///< the second chunk goes back up the ranks
   std::int64_t firstMicrobatch_ = 0;
-  Schedule order_;           ///< where they do not
+  Schedule order_;  ///< where they do not
   std::size_t cut_ = 0;
 };
 
@@ -105,7 +106,8 @@ Series Reader::series(const std::string& file, dom::object iteration, const std:
     if (iteration[key].get(array) != simdjson::SUCCESS) return;
     for (const dom::element element : array) {
       double milliseconds = 0;
-      if (element.get(milliseconds) != simdjson::SUCCESS || !(std::abs(milliseconds) <= kMostMilliseconds)) refuse(file, fmt::format("a time of {} is no number of milliseconds", key));
+      if (element.get(milliseconds) != simdjson::SUCCESS || !(std::abs(milliseconds) <= kMostMilliseconds))
+        refuse(file, fmt::format("a time of {} is no number of milliseconds", key));
       into.push_back(static_cast<Ns>(std::llround(milliseconds * 1e6)));
     }
   };
@@ -114,7 +116,8 @@ Series Reader::series(const std::string& file, dom::object iteration, const std:
     if (iteration[key].get(array) != simdjson::SUCCESS) return;
     for (const dom::element element : array) {
       std::int64_t value = 0;
-      if (element.get(value) != simdjson::SUCCESS || value < 0 || value > most) refuse(file, fmt::format("{} holds something else than numbers from 0 to {}", key, most));
+      if (element.get(value) != simdjson::SUCCESS || value < 0 || value > most)
+        refuse(file, fmt::format("{} holds something else than numbers from 0 to {}", key, most));
       into.push_back(value);
     }
   };
@@ -122,19 +125,23 @@ Series Reader::series(const std::string& file, dom::object iteration, const std:
   times(name + "_end", result.end);
   numbers(name + "_minibatch", kMaxMicrobatches, result.microbatch);
   numbers(name + "_chunk", 1023, result.chunk);
-  if (result.start.size() != result.end.size()) refuse(file, fmt::format("{}_start has {} times, {}_end {}", name, result.start.size(), name, result.end.size()));
+  if (result.start.size() != result.end.size())
+    refuse(file, fmt::format("{}_start has {} times, {}_end {}", name, result.start.size(), name, result.end.size()));
   for (std::size_t i = 0; i < result.start.size(); ++i) {
     if (result.end[i] < result.start[i]) refuse(file, fmt::format("a time of {}_end is before its {}_start", name, name));
   }
   for (const auto* names : {&result.microbatch, &result.chunk}) {
-    if (!names->empty() && names->size() != result.start.size()) refuse(file, fmt::format("{}_start has {} times, but {} are named", name, result.start.size(), names->size()));
+    if (!names->empty() && names->size() != result.start.size())
+      refuse(file, fmt::format("{}_start has {} times, but {} are named", name, result.start.size(), names->size()));
   }
   return result;
 }
 
 void Reader::readRank(int rank) {
   const std::string file = fmt::format("pp_rank_{}.json", rank);
-  if (!pathExists((fs::path(folder_) / file).string())) throw UsageError(fmt::format("{} is missing, but the pipeline has {} ranks; copy the whole folder", (fs::path(folder_) / file).string(), config_.ranks));
+  if (!pathExists((fs::path(folder_) / file).string()))
+    throw UsageError(fmt::format("{} is missing, but the pipeline has {} ranks; copy the whole folder", (fs::path(folder_) / file).string(),
+                                 config_.ranks));
   dom::object root;
   if (parse(file).get(root) != simdjson::SUCCESS) refuse(file, "it is no JSON object of iterations");
   Iterations iterations;
@@ -143,10 +150,12 @@ void Reader::readRank(int rank) {
     std::int64_t number = 0;
     const std::string text(key);
     for (const char c : text) number = c >= '0' && c <= '9' && number < kMostIterations ? number * 10 + (c - '0') : kMostIterations + 1;
-    if (text.empty() || number > kMostIterations || value.get(object) != simdjson::SUCCESS) refuse(file, fmt::format("\"{}\" is no iteration", text.substr(0, 40)));
+    if (text.empty() || number > kMostIterations || value.get(object) != simdjson::SUCCESS)
+      refuse(file, fmt::format("\"{}\" is no iteration", text.substr(0, 40)));
     Iteration iteration{series(file, object, "fwd"), series(file, object, "bwd"), series(file, object, "wgrad"), 0};
     double memory = 0;  // of torch.cuda.max_memory_reserved, / 1024³
-    if (object["memory"].get(memory) == simdjson::SUCCESS && memory > 0 && memory < 1e9) iteration.memory = std::llround(memory * 1024 * 1024 * 1024);
+    if (object["memory"].get(memory) == simdjson::SUCCESS && memory > 0 && memory < 1e9)
+      iteration.memory = std::llround(memory * 1024 * 1024 * 1024);
     iterations.insert_or_assign(number, std::move(iteration));
   }
   if (iterations.empty()) refuse(file, "it holds no iteration");
@@ -171,10 +180,12 @@ void Reader::settleShape() {
   if (config_.microbatches == 0) config_.microbatches = static_cast<int>(std::min<std::int64_t>(kMaxMicrobatches, count / config_.chunks));
   if (config_.microbatches == 0) refuse("pp_rank_0.json", "its first iteration holds no forward");
   if (std::int64_t{config_.microbatches} * config_.chunks > kMaxMicrobatches || std::int64_t{config_.ranks} * config_.chunks > kMaxStages) {
-    refuse("config.json", fmt::format("{} microbatches in {} chunks on {} ranks are more than this program shows", config_.microbatches, config_.chunks, config_.ranks));
+    refuse("config.json", fmt::format("{} microbatches in {} chunks on {} ranks are more than this program shows", config_.microbatches,
+                                      config_.chunks, config_.ranks));
   }
   if (count != std::int64_t{config_.microbatches} * config_.chunks) {
-    refuse("pp_rank_0.json", fmt::format("its first iteration has {} forwards, not {} microbatches times {} chunks", count, config_.microbatches, config_.chunks));
+    refuse("pp_rank_0.json", fmt::format("its first iteration has {} forwards, not {} microbatches times {} chunks", count,
+                                         config_.microbatches, config_.chunks));
   }
   nameMicrobatches();
 }
@@ -199,7 +210,8 @@ bool Reader::isV(const Iteration& first) const {
     return Ns{0};
   };
   const Iteration& last = ranks_.back().begin()->second;
-  return last.forward.chunk.size() == last.forward.start.size() && last.forward.microbatch.size() == last.forward.start.size() && startOf(last) < startOf(first);
+  return last.forward.chunk.size() == last.forward.start.size() && last.forward.microbatch.size() == last.forward.start.size() &&
+         startOf(last) < startOf(first);
 }
 
 Stage Reader::stageOf(int rank, std::int64_t chunk) const {
@@ -211,7 +223,8 @@ void Reader::addSpans(int rank, SpanKind kind, const Series& series, const std::
   for (std::size_t i = 0; i < series.start.size(); ++i) {
     const bool named = named_ && !series.chunk.empty() && !series.microbatch.empty();
     const Stage stage = named ? stageOf(rank, series.chunk[i]) : order[i].stage;
-    const Microbatch microbatch = named ? Microbatch(static_cast<std::int32_t>(series.microbatch[i] - firstMicrobatch_)) : order[i].microbatch;
+    const Microbatch microbatch =
+        named ? Microbatch(static_cast<std::int32_t>(series.microbatch[i] - firstMicrobatch_)) : order[i].microbatch;
     trace.spans.push_back({Rank(rank), kind, stage, microbatch, Rank(rank), 0, series.start[i], series.end[i]});
   }
 }
@@ -221,21 +234,27 @@ void Reader::addIteration(std::int64_t number, ImportedTrace& result) {
   const auto expected = static_cast<std::size_t>(config_.microbatches) * static_cast<std::size_t>(config_.chunks);
   for (int r = 0; r < config_.ranks; ++r) {
     const auto found = ranks_[static_cast<std::size_t>(r)].find(number);
-    const auto left = [&](const std::string& why) { result.notes.push_back(fmt::format("Iteration {} was left out: rank {} {}.", number, r, why)); };
+    const auto left = [&](const std::string& why) {
+      result.notes.push_back(fmt::format("Iteration {} was left out: rank {} {}.", number, r, why));
+    };
     if (found == ranks_[static_cast<std::size_t>(r)].end()) return left("does not have it");
     const Iteration& iteration = found->second;
-    for (const auto& [series, word] : {std::pair{&iteration.forward, "forwards"}, {&iteration.backward, "backwards"}, {&iteration.weight, "weight gradients"}}) {
+    for (const auto& [series, word] :
+         {std::pair{&iteration.forward, "forwards"}, {&iteration.backward, "backwards"}, {&iteration.weight, "weight gradients"}}) {
       if (series->start.size() == expected || (series == &iteration.weight && series->start.empty())) {
         const auto outside = [&](std::int64_t m) { return m < firstMicrobatch_ || m >= firstMicrobatch_ + config_.microbatches; };
-        if (named_ && std::any_of(series->microbatch.begin(), series->microbatch.end(), outside)) return left("names microbatches that are not there");
-        if (named_ && !series->start.empty() && (series->microbatch.empty() || series->chunk.empty())) return left(fmt::format("does not name its {}", word));
+        if (named_ && std::any_of(series->microbatch.begin(), series->microbatch.end(), outside))
+          return left("names microbatches that are not there");
+        if (named_ && !series->start.empty() && (series->microbatch.empty() || series->chunk.empty()))
+          return left(fmt::format("does not name its {}", word));
         continue;
       }
       return left(fmt::format("has {} {} of {}", series->start.size(), word, expected));
     }
     std::vector<Action> forwards, backwards;
     if (!named_) {
-      for (const Action& action : order_.rows[static_cast<std::size_t>(r)]) (action.kind == ActionKind::Forward ? forwards : backwards).push_back(action);
+      for (const Action& action : order_.rows[static_cast<std::size_t>(r)])
+        (action.kind == ActionKind::Forward ? forwards : backwards).push_back(action);
       std::erase_if(backwards, [](const Action& a) { return a.kind != ActionKind::Backward; });
     }
     addSpans(r, SpanKind::Forward, iteration.forward, forwards, trace);
@@ -254,7 +273,8 @@ void Reader::addIteration(std::int64_t number, ImportedTrace& result) {
 ImportedTrace Reader::read() {
   readConfig();
   if (config_.ranks == 0) {
-    while (config_.ranks < kMaxRanks && pathExists((fs::path(folder_) / fmt::format("pp_rank_{}.json", config_.ranks)).string())) ++config_.ranks;
+    while (config_.ranks < kMaxRanks && pathExists((fs::path(folder_) / fmt::format("pp_rank_{}.json", config_.ranks)).string()))
+      ++config_.ranks;
   }
   if (config_.ranks == 0) refuse("pp_rank_0.json", "it is missing");
   for (int r = 0; r < config_.ranks; ++r) readRank(r);
@@ -268,11 +288,18 @@ ImportedTrace Reader::read() {
     result.notes.resize(kMostNotes);
     result.notes.push_back(fmt::format("{} more were left out.", countedEvents(more, "iteration")));
   }
-  if (cut_ > 0) result.notes.push_back(fmt::format("{} cut or left out, because they lie over others of the same rank.", countedEvents(cut_, "action") + (cut_ == 1 ? " was" : " were")));
+  if (cut_ > 0)
+    result.notes.push_back(fmt::format("{} cut or left out, because they lie over others of the same rank.",
+                                       countedEvents(cut_, "action") + (cut_ == 1 ? " was" : " were")));
   if (!named_ && config_.chunks > 1) {
-    result.notes.push_back(fmt::format("The files do not name chunks and microbatches: a rank's operations were taken in the order of interleaved 1F1B in groups of {} microbatches.", std::min(config_.ranks, config_.microbatches)));
+    result.notes.push_back(
+        fmt::format("The files do not name chunks and microbatches: a rank's operations were taken in the order of interleaved 1F1B in "
+                    "groups of {} microbatches.",
+                    std::min(config_.ranks, config_.microbatches)));
   }
-  result.notes.emplace_back("Each rank's clock starts at its own begin of the iteration; messages were not recorded, and memory is the most a rank had reserved so far.");
+  result.notes.emplace_back(
+      "Each rank's clock starts at its own begin of the iteration; messages were not recorded, and memory is the most a rank had reserved "
+      "so far.");
   return result;
 }
 

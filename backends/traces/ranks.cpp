@@ -31,10 +31,13 @@ bool isDigit(char c) { return c >= '0' && c <= '9'; }
 
 /// The number behind the first `rank` in a name: `rank 3`, `pp_rank_3.json`, `[Rank3]`.
 std::optional<std::int64_t> rankIn(std::string name) {
-  std::transform(name.begin(), name.end(), name.begin(), [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; });
+  std::transform(name.begin(), name.end(), name.begin(),
+                 [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; });
   for (std::size_t at = name.find("rank"); at != std::string::npos; at = name.find("rank", at + 1)) {
     std::size_t digit = at + 4;
-    while (digit < name.size() && (name[digit] == ' ' || name[digit] == '_' || name[digit] == '-' || name[digit] == '=' || name[digit] == '.')) ++digit;
+    while (digit < name.size() &&
+           (name[digit] == ' ' || name[digit] == '_' || name[digit] == '-' || name[digit] == '=' || name[digit] == '.'))
+      ++digit;
     std::int64_t number = 0;
     const auto [end, problem] = std::from_chars(name.data() + digit, name.data() + name.size(), number);
     if (digit < name.size() && isDigit(name[digit]) && problem == std::errc() && number < (std::int64_t{1} << 31)) return number;
@@ -121,8 +124,10 @@ void Mapper::keyOf(std::size_t file) {
   for (const std::size_t t : unnamed) {
     const EventTrack& track = events.tracks[t];
     if (device && !track.device) continue;  // the program that feeds the devices
-    if (files_.size() > 1) keys_[file][t] = RankKey{kGuessed, static_cast<std::int64_t>(file)};
-    else keys_[file][t] = RankKey{kGuessed, processes.size() > 1 ? track.process : track.thread};
+    if (files_.size() > 1)
+      keys_[file][t] = RankKey{kGuessed, static_cast<std::int64_t>(file)};
+    else
+      keys_[file][t] = RankKey{kGuessed, processes.size() > 1 ? track.process : track.thread};
   }
 }
 
@@ -154,17 +159,22 @@ void Mapper::number() {
   }
   if (ranks.empty()) return;
   if (ranks.size() > static_cast<std::size_t>(kMaxRanks)) {
-    throw UsageError(fmt::format("{} has pipeline events of {} ranks, more than {}; open the files of one pipeline", files_.front().source, ranks.size(), kMaxRanks));
+    throw UsageError(fmt::format("{} has pipeline events of {} ranks, more than {}; open the files of one pipeline", files_.front().source,
+                                 ranks.size(), kMaxRanks));
   }
   std::int32_t next = 0;
   std::string renamed;
   for (auto& [key, rank] : ranks) {
     rank = next++;
-    if (key.first == kNamed && key.second != rank && renamed.size() < 100) renamed += fmt::format("{}{} as {}", renamed.empty() ? "" : ", ", key.second, rank);
+    if (key.first == kNamed && key.second != rank && renamed.size() < 100)
+      renamed += fmt::format("{}{} as {}", renamed.empty() ? "" : ", ", key.second, rank);
   }
-  if (!renamed.empty()) notes_.push_back(fmt::format("Ranks are numbered from 0 here: rank {}{}.", renamed, renamed.size() < 100 ? "" : ", and so on"));
+  if (!renamed.empty())
+    notes_.push_back(fmt::format("Ranks are numbered from 0 here: rank {}{}.", renamed, renamed.size() < 100 ? "" : ", and so on"));
   if (ranks.rbegin()->first.first == kGuessed && ranks.size() > 1) {
-    notes_.emplace_back(files_.size() > 1 ? "The files do not say their rank; they are ranks in the order of their names." : "The file does not say which rank is which; its processes, or threads, are ranks in their order.");
+    notes_.emplace_back(files_.size() > 1
+                            ? "The files do not say their rank; they are ranks in the order of their names."
+                            : "The file does not say which rank is which; its processes, or threads, are ranks in their order.");
   }
   const auto trace = static_cast<std::int32_t>(map_.traces.size());
   map_.traces.push_back({.name = {}, .own = false, .ranks = next});
@@ -200,14 +210,17 @@ RankMap Mapper::map() && {
       if (follows) target = {.trace = only->trace, .rank = only->rank, .spans = false, .compute = false};
     }
   }
-  if (deviceChosen_) notes_.emplace_back("Times are those of the device's kernels; the program's own, which only starts them, were left out.");
+  if (deviceChosen_)
+    notes_.emplace_back("Times are those of the device's kernels; the program's own, which only starts them, were left out.");
   return std::move(map_);
 }
 
 /// First forward of each stage and microbatch that a file holds, stages named.
 using Forwards = std::unordered_map<std::uint64_t, std::pair<Ns, Ns>>;
 
-std::uint64_t keyOf(std::int32_t stage, std::int32_t microbatch) { return (static_cast<std::uint64_t>(static_cast<std::uint32_t>(stage)) << 32U) | static_cast<std::uint32_t>(microbatch); }
+std::uint64_t keyOf(std::int32_t stage, std::int32_t microbatch) {
+  return (static_cast<std::uint64_t>(static_cast<std::uint32_t>(stage)) << 32U) | static_cast<std::uint32_t>(microbatch);
+}
 
 Forwards forwardsOf(const FileEvents& file, const std::vector<TrackTarget>& targets, Ns offset) {
   Forwards forwards;
@@ -222,9 +235,9 @@ Forwards forwardsOf(const FileEvents& file, const std::vector<TrackTarget>& targ
 }
 
 struct Slack {
-  Ns least = std::numeric_limits<Ns>::max();    ///< from the end of a forward to the end of the one that needs it
+  Ns least = std::numeric_limits<Ns>::max();  ///< from the end of a forward to the end of the one that needs it
   Ns most = std::numeric_limits<Ns>::min();
-  Ns shortest = std::numeric_limits<Ns>::max(); ///< forward of the later stage
+  Ns shortest = std::numeric_limits<Ns>::max();  ///< forward of the later stage
 };
 
 /// How the forwards of `after` follow those of the stage before in `before`; nothing where no two are neighbours.
@@ -252,7 +265,8 @@ Ns extentOf(const Forwards& forwards) {
 }
 
 [[noreturn]] void refuseClock(const FileEvents& file) {
-  throw UsageError(fmt::format("{} was recorded years before or after the other files, so its clock cannot be right; open files of one recording", file.source));
+  throw UsageError(fmt::format(
+      "{} was recorded years before or after the other files, so its clock cannot be right; open files of one recording", file.source));
 }
 
 /// Moves all times of a file by both; each of the sums stays within 64 bits, and what comes out is within twice kLatestTime.
@@ -307,14 +321,16 @@ void alignFiles(std::vector<FileEvents>& files, const RankMap& map, std::vector<
     const Ns extent = std::max(extentOf(forwards[before]), extentOf(forwards[after]));
     if (slack->least >= 0 && slack->least / kFarApart <= extent) continue;  // none before its input, and not in another step
     disagree = true;
-    if (std::abs(static_cast<double>(moves[before]) - static_cast<double>(slack->least)) > static_cast<double>(kLatestTime)) refuseClock(files[after]);
+    if (std::abs(static_cast<double>(moves[before]) - static_cast<double>(slack->least)) > static_cast<double>(kLatestTime))
+      refuseClock(files[after]);
     moves[after] = moves[before] - (slack->least - slack->shortest);
   }
   for (const std::size_t f : order) {
     shift(files[f], offsets[f], disagree ? moves[f] : 0);
     if (disagree && moves[f] != 0) {
-      notes.push_back(fmt::format("The clock of {} disagrees with its neighbour's: its times were moved by {} so that no forward ends before its input exists.",
-                                  std::filesystem::path(files[f].source).filename().string(), formatDuration(moves[f])));
+      notes.push_back(fmt::format(
+          "The clock of {} disagrees with its neighbour's: its times were moved by {} so that no forward ends before its input exists.",
+          std::filesystem::path(files[f].source).filename().string(), formatDuration(moves[f])));
     }
   }
 }

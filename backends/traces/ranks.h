@@ -11,17 +11,17 @@ namespace pw {
 
 /// Where the spans of a track go.
 struct TrackTarget {
-  std::int32_t trace = -1;    ///< of `RankMap::traces`; −1: nowhere
+  std::int32_t trace = -1;  ///< of `RankMap::traces`; −1: nowhere
   std::int32_t rank = 0;
-  bool spans = true;          ///< false: only its marks and memory are taken
-  bool compute = true;        ///< false: its compute spans are another stream's
+  bool spans = true;    ///< false: only its marks and memory are taken
+  bool compute = true;  ///< false: its compute spans are another stream's
 
   [[nodiscard]] bool takes(const Span& span) const { return trace >= 0 && spans && (compute || !isCompute(span.kind)); }
 };
 
 struct RankMap {
   struct Traced {
-    std::string name;         ///< of this program's own traces; empty for the one of all other tracks
+    std::string name;  ///< of this program's own traces; empty for the one of all other tracks
     bool own = false;
     int ranks = 0;
   };
@@ -32,7 +32,8 @@ struct RankMap {
 /// Numbers the ranks from 0 in the order of the job's. Adds sentences about what had to be decided to `notes`. Cost: linear.
 [[nodiscard]] RankMap mapRanks(const std::vector<FileEvents>& files, std::vector<std::string>& notes);
 
-/// Moves the spans of whole files in time so that no forward ends before the one it waits for has: nothing where their clocks agree. Cost: linear.
+/// Moves the spans of whole files in time so that no forward ends before the one it waits for has: nothing where their clocks agree. Cost:
+/// linear.
 void alignFiles(std::vector<FileEvents>& files, const RankMap& map, std::vector<std::string>& notes);
 
 }  // namespace pw

@@ -11,7 +11,8 @@ namespace {
 
 bool before(const Span& a, const Span& b) {
   if (a.start != b.start) return a.start < b.start;
-  return std::tie(a.rank, a.end, a.kind, a.stage, a.microbatch, a.peer, a.bytes) < std::tie(b.rank, b.end, b.kind, b.stage, b.microbatch, b.peer, b.bytes);
+  return std::tie(a.rank, a.end, a.kind, a.stage, a.microbatch, a.peer, a.bytes) <
+         std::tie(b.rank, b.end, b.kind, b.stage, b.microbatch, b.peer, b.bytes);
 }
 
 /// Whether it holds its rank: neither a message or reduction beside it, nor a wait.
@@ -36,7 +37,8 @@ bool holdsRank(const Span& span) {
 }  // namespace
 
 void sortSpans(std::vector<Span>& spans) {
-  // A file holds its spans in order, or those of one rank behind another's: a few ascending runs, which merge faster than a sort from nothing.
+  // A file holds its spans in order, or those of one rank behind another's: a few ascending runs, which merge faster than a sort from
+  // nothing.
   constexpr std::size_t kMostRuns = 4096;
   std::vector<std::size_t> runs{0};
   for (std::size_t i = 1; i < spans.size() && runs.size() <= kMostRuns; ++i) {
@@ -81,6 +83,8 @@ std::size_t cutOverlaps(std::vector<Span>& spans, int ranks) {
   return changed;
 }
 
-std::string countedEvents(std::uint64_t number, const std::string& noun) { return fmt::format("{} {}{}", number, noun, number == 1 ? "" : "s"); }
+std::string countedEvents(std::uint64_t number, const std::string& noun) {
+  return fmt::format("{} {}{}", number, noun, number == 1 ? "" : "s");
+}
 
 }  // namespace pw

@@ -21,8 +21,8 @@
 namespace pw {
 namespace {
 
-constexpr std::size_t kFront = 64;                       ///< room before the unused bytes, for the `[` of a window
-constexpr std::size_t kWindow = std::size_t{1} << 20;    ///< fits a core's cache together with simdjson's index of it
+constexpr std::size_t kFront = 64;                     ///< room before the unused bytes, for the `[` of a window
+constexpr std::size_t kWindow = std::size_t{1} << 20;  ///< fits a core's cache together with simdjson's index of it
 constexpr std::size_t kLargestEvent = std::size_t{256} << 20;
 constexpr std::size_t kLongestMember = std::size_t{8} << 20;  ///< distributedInfo lists the process groups of a job
 constexpr std::size_t kBlock = 64;
@@ -119,7 +119,7 @@ BracketScan::Found BracketScan::scan(std::string_view text) {
 
 EventWindows::EventWindows(const std::string& path) : path_(path), capacity_(kFront + kWindow) {
   file_ = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
-  struct stat facts{};
+  struct stat facts {};
   if (file_ < 0 || fstat(file_, &facts) != 0 || !S_ISREG(facts.st_mode)) {
     const std::string problem = file_ < 0 || facts.st_mode == 0 ? std::strerror(errno) : "it is no file";
     if (file_ >= 0) close(file_);
@@ -146,7 +146,8 @@ bool EventWindows::fill() {
 
 void EventWindows::grow() {
   if (capacity_ >= kLargestEvent) {
-    throw UsageError(fmt::format("{} has a single event of more than {} MiB before byte {}; it is no trace this program can read", path_, kLargestEvent >> 20U, read_));
+    throw UsageError(fmt::format("{} has a single event of more than {} MiB before byte {}; it is no trace this program can read", path_,
+                                 kLargestEvent >> 20U, read_));
   }
   const std::size_t unused = end_ - begin_;
   const std::size_t larger = std::min(kLargestEvent, 2 * capacity_);
@@ -167,7 +168,8 @@ void EventWindows::start() {
   if (begin_ == end_ || (buffer_[begin_] != '[' && buffer_[begin_] != '{')) {
     const bool zipped = end_ - begin_ >= 2 && buffer_[begin_] == '\x1f' && buffer_[begin_ + 1] == '\x8b';
     if (zipped) throw UsageError(fmt::format("{} is compressed; unpack it with gunzip and open the JSON file", path_));
-    throw UsageError(fmt::format("{} is {}; a trace is a JSON object with traceEvents, or an array of events", path_, size_ == 0 ? "empty" : "no JSON"));
+    throw UsageError(
+        fmt::format("{} is {}; a trace is a JSON object with traceEvents, or an array of events", path_, size_ == 0 ? "empty" : "no JSON"));
   }
   phase_ = buffer_[begin_] == '[' ? Phase::Events : Phase::Members;
   hasEvents_ = bare_ = phase_ == Phase::Events;
@@ -258,7 +260,8 @@ std::string_view EventWindows::nextWindow() {
 
 void EventWindows::replaceBeyondAscii(std::string_view events) {
   char* begin = buffer_.get() + (events.data() - buffer_.get());
-  std::replace_if(begin, begin + events.size(), [](char c) { return (static_cast<unsigned char>(c) & 0x80U) != 0; }, '?');
+  std::replace_if(
+      begin, begin + events.size(), [](char c) { return (static_cast<unsigned char>(c) & 0x80U) != 0; }, '?');
 }
 
 bool EventWindows::next(std::string_view& events) {

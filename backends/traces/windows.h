@@ -19,7 +19,7 @@ struct BracketScan {
 
   /// What one call found, as offsets into its text.
   struct Found {
-    std::size_t cut = 0;                ///< behind the last bracket that closed to depth 0; 0: none did
+    std::size_t cut = 0;                  ///< behind the last bracket that closed to depth 0; 0: none did
     std::size_t end = std::string::npos;  ///< of the bracket that closed depth 0 itself; the scan stops there
   };
   /// Scans `text`. Cost: about a cycle for two bytes where blocks of 64 bytes hold no backslash.

@@ -124,7 +124,9 @@ std::string toJson(const Cluster& cluster) {
 
 Cluster parseCluster(std::string_view json, const std::string& source) {
   const Reader read(source);
-  const auto refuse = [&](const std::string& what) { throw UsageError(fmt::format("cluster `{}` is unusable: {}; see resources/clusters for examples", source, what)); };
+  const auto refuse = [&](const std::string& what) {
+    throw UsageError(fmt::format("cluster `{}` is unusable: {}; see resources/clusters for examples", source, what));
+  };
   const Json root = readJson<Json>(json, refuse);
   if (!root.is_object()) refuse("it is not a JSON object");
   read.version(root);

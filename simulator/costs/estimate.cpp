@@ -8,11 +8,11 @@
 #include <fmt/format.h>
 
 #include "schedules/error.h"
+#include "simulator/costs/expected_sizes.h"
+#include "simulator/costs/operator_costs.h"
+#include "simulator/costs/profile_check.h"
 #include "simulator/model/autocast.h"
 #include "simulator/model/graph_facts.h"
-#include "simulator/costs/operator_costs.h"
-#include "simulator/costs/expected_sizes.h"
-#include "simulator/costs/profile_check.h"
 #include "simulator/text/rounding.h"
 
 namespace pw {
@@ -24,9 +24,10 @@ Bytes widthOf(const ModelGraph& graph, ValueId v, const Bindings& bindings, cons
   return isLower[v.index()] ? bytes / 2 : bytes;
 }
 
-/// What a node reads and writes. A product reads 16 bits of each number; float32 activations are read and their copies written first, while copies of
-/// parameters are there from the step's beginning.
-double bytesMoved(const ModelGraph& graph, std::size_t n, const Bindings& bindings, const AutocastTypes& types, const std::vector<ValueId>& bases) {
+/// What a node reads and writes. A product reads 16 bits of each number; float32 activations are read and their copies written first, while
+/// copies of parameters are there from the step's beginning.
+double bytesMoved(const ModelGraph& graph, std::size_t n, const Bindings& bindings, const AutocastTypes& types,
+                  const std::vector<ValueId>& bases) {
   const Node& node = graph.nodes[n];
   if (isView(node) && operatorName(node) != "contiguous" && operatorName(node) != "reshape" && operatorName(node) != "to") return 0;
   double bytes = 0;
@@ -67,8 +68,9 @@ double peakFor(const Cluster& cluster, const ModelGraph& graph, const Node& node
 
 /// The operators whose weight gradients the engine leaves for W (backends/torch/program/weights.h).
 bool canSplit(const std::string& name) {
-  constexpr std::array<std::string_view, 14> kNames{"linear", "addmm", "mm", "bmm", "matmul", "convolution", "embedding", "layer_norm", "rms_norm",
-                                                    "group_norm", "batch_norm", "add", "mul", "baddbmm"};
+  constexpr std::array<std::string_view, 14> kNames{"linear",      "addmm",     "mm",         "bmm",      "matmul",
+                                                    "convolution", "embedding", "layer_norm", "rms_norm", "group_norm",
+                                                    "batch_norm",  "add",       "mul",        "baddbmm"};
   return name.rfind("conv", 0) == 0 || std::find(kNames.begin(), kNames.end(), name) != kNames.end();
 }
 
@@ -84,8 +86,8 @@ double weightPart(const ModelGraph& graph, const Node& node, const std::vector<b
   return !weights ? 0 : inputs ? 0.5 : 1;
 }
 
-/// Memory of every node: forwards make their outputs; backwards make gradients where no other did, and free their output's and what was saved.
-/// W needs the output's gradient and what the operator reads, which is freed when the last reader's W is done.
+/// Memory of every node: forwards make their outputs; backwards make gradients where no other did, and free their output's and what was
+/// saved. W needs the output's gradient and what the operator reads, which is freed when the last reader's W is done.
 class MemoryEstimate {
  public:
   MemoryEstimate(const ModelGraph& graph, const Bindings& bindings, const std::vector<bool>& gradient, const AutocastTypes& types)
@@ -153,7 +155,8 @@ std::vector<double> flopsOf(const ModelGraph& graph, const Bindings& bindings) {
 
 Profile estimate(const ModelGraph& graph, std::int64_t microbatch, const Cluster& cluster, DType precision) {
   if (precision != DType::Unknown && !cluster.peakFlops.contains(std::string(precisionName(precision)))) {
-    throw UsageError(fmt::format("Cluster {} has no peak in {}; add {} to its peak_flops, or leave out --precision.", cluster.name, precisionName(precision), precisionName(precision)));
+    throw UsageError(fmt::format("Cluster {} has no peak in {}; add {} to its peak_flops, or leave out --precision.", cluster.name,
+                                 precisionName(precision), precisionName(precision)));
   }
   const Bindings bindings = bindExpected(graph, microbatch);
   const std::vector<bool> gradient = needsGradient(graph);
@@ -167,7 +170,8 @@ Profile estimate(const ModelGraph& graph, std::int64_t microbatch, const Cluster
   profile.estimated = true;
   profile.machine = {cluster.name, cluster.deviceName, 0, cluster.deviceName};
   profile.link = linkBetween(cluster, Rank(0), Rank(1));
-  profile.optimizerNsPerByte = cluster.memoryBytesPerSecond > 0 ? 3e9 / cluster.memoryBytesPerSecond : 0;  // read gradient and weight, write weight
+  profile.optimizerNsPerByte =
+      cluster.memoryBytesPerSecond > 0 ? 3e9 / cluster.memoryBytesPerSecond : 0;  // read gradient and weight, write weight
   for (std::size_t n = 0; n < graph.nodes.size(); ++n) {
     const Node& node = graph.nodes[n];
     NodeCost cost;
@@ -180,7 +184,8 @@ Profile estimate(const ModelGraph& graph, std::int64_t microbatch, const Cluster
     }
     const double peak = peakFor(cluster, graph, node, types.casts[n] ? precision : DType::Unknown) * efficiencyAt(cluster, cost.flops);
     const auto time = [&](double work, double moved) {
-      const double seconds = std::max(peak > 0 ? work / peak : 0, cluster.memoryBytesPerSecond > 0 ? moved / cluster.memoryBytesPerSecond : 0);
+      const double seconds =
+          std::max(peak > 0 ? work / peak : 0, cluster.memoryBytesPerSecond > 0 ? moved / cluster.memoryBytesPerSecond : 0);
       return moved + work == 0 ? Ns{0} : nsOf(seconds * 1e9, node.target) + cluster.launchOverhead;
     };
     cost.forward = time(cost.flops, bytes);

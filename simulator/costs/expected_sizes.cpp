@@ -6,9 +6,9 @@
 #include <vector>
 
 #include "schedules/error.h"
-#include "simulator/model/graph_facts.h"
-#include "simulator/costs/operator_costs.h"
 #include "simulator/costs/expected_sizes.h"
+#include "simulator/costs/operator_costs.h"
+#include "simulator/model/graph_facts.h"
 
 namespace pw {
 namespace {
@@ -44,7 +44,8 @@ std::optional<double> integerOf(const Node& node, std::string_view name) {
 /// Binds symbols in the order of execution.
 class Expectation {
  public:
-  Expectation(const ModelGraph& graph, Bindings known) : bindings(std::move(known)), graph_(graph), producer_(graph.values.size(), nullptr), same_(graph.values.size()) {}
+  Expectation(const ModelGraph& graph, Bindings known)
+      : bindings(std::move(known)), graph_(graph), producer_(graph.values.size(), nullptr), same_(graph.values.size()) {}
 
   void visit(const Node& node) {
     for (const NamedArgument& argument : node.inputs) {
@@ -63,7 +64,8 @@ class Expectation {
     std::vector<ValueId> operands;
     for (const NamedArgument& argument : node.inputs) {
       if (const auto* id = std::get_if<ValueId>(&argument.value)) operands.push_back(*id);
-      if (const auto* list = std::get_if<std::vector<ValueId>>(&argument.value)) operands.insert(operands.end(), list->begin(), list->end());
+      if (const auto* list = std::get_if<std::vector<ValueId>>(&argument.value))
+        operands.insert(operands.end(), list->begin(), list->end());
     }
     const std::size_t first = operands.size() - std::min(operands.size(), body.inputs.size());  // after a predicate
     for (std::size_t i = 0; i < body.inputs.size() && first + i < operands.size(); ++i) {
@@ -97,7 +99,9 @@ class Expectation {
     }
   }
 
-  void bind(const std::string& symbol, double count) { bindings[symbol] = std::max<std::int64_t>(1, std::llround(std::ceil(count - 1e-9))); }
+  void bind(const std::string& symbol, double count) {
+    bindings[symbol] = std::max<std::int64_t>(1, std::llround(std::ceil(count - 1e-9)));
+  }
 
   /// How many elements an operator selects.
   [[nodiscard]] std::optional<double> selectedBy(const Node& node) const {
@@ -123,7 +127,9 @@ class Expectation {
         if (one) given.push_back(*one);
       }
     }
-    return given.size() == 1 && graph_.value(given[0]).tensor && graph_.value(given[0]).tensor->dtype == DType::Bool ? std::optional(given[0]) : std::nullopt;
+    return given.size() == 1 && graph_.value(given[0]).tensor && graph_.value(given[0]).tensor->dtype == DType::Bool
+               ? std::optional(given[0])
+               : std::nullopt;
   }
 
   /// The producer of a value, through views, copies and the borders of regions.
@@ -178,7 +184,8 @@ class Expectation {
     if (node == nullptr) return std::nullopt;
     const std::string name = operatorName(*node);
     const auto from = valueOf(*node, "self");
-    if ((name != "topk" && name != "argmax" && name != "max" && name != "sort") || !from || !graph_.value(*from).tensor) return std::nullopt;
+    if ((name != "topk" && name != "argmax" && name != "max" && name != "sort") || !from || !graph_.value(*from).tensor)
+      return std::nullopt;
     const auto& sizes = graph_.value(*from).tensor->sizes;
     const auto dim = static_cast<std::int64_t>(integerOf(*node, "dim").value_or(-1));
     const std::int64_t at = dim < 0 ? dim + static_cast<std::int64_t>(sizes.size()) : dim;

@@ -10,10 +10,10 @@ namespace pw {
 
 /// How the work of an operator is counted.
 enum class Counting : std::uint8_t {
-  ByFlops,    ///< by its multiply-adds, of which `forwardFlops` has the rule
-  ByBytes,    ///< by the memory it reads and writes: element-wise operators, reductions, copies, indexing
-  BySubgraph, ///< by what its sub-graphs compute
-  Nothing,    ///< views, assertions, numbers
+  ByFlops,     ///< by its multiply-adds, of which `forwardFlops` has the rule
+  ByBytes,     ///< by the memory it reads and writes: element-wise operators, reductions, copies, indexing
+  BySubgraph,  ///< by what its sub-graphs compute
+  Nothing,     ///< views, assertions, numbers
   Unknown,
 };
 
@@ -30,11 +30,13 @@ struct NotCounted {
   bool operator==(const NotCounted&) const = default;
 };
 
-/// Operators whose FLOPs and bytes are not known at this microbatch, in the order of their first call: without a rule, of a size that depends on data and
-/// cannot be expected, or in a loop whose rounds nobody knows (counted once). Estimated times leave them out. Cost: linear.
+/// Operators whose FLOPs and bytes are not known at this microbatch, in the order of their first call: without a rule, of a size that
+/// depends on data and cannot be expected, or in a loop whose rounds nobody knows (counted once). Estimated times leave them out. Cost:
+/// linear.
 [[nodiscard]] std::vector<NotCounted> notCounted(const ModelGraph& graph, std::int64_t microbatch);
 
-/// `not counted: 4 × linalg_svd in blocks.0 (no rule for its cost); …`; empty for an empty list. At most `most` entries, then how many more.
+/// `not counted: 4 × linalg_svd in blocks.0 (no rule for its cost); …`; empty for an empty list. At most `most` entries, then how many
+/// more.
 [[nodiscard]] std::string words(const std::vector<NotCounted>& list, std::size_t most = 6);
 
 }  // namespace pw

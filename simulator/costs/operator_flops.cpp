@@ -7,9 +7,9 @@
 #include <string_view>
 #include <vector>
 
-#include "simulator/model/graph_facts.h"
-#include "simulator/costs/profile.h"
 #include "simulator/costs/operator_flops.h"
+#include "simulator/costs/profile.h"
+#include "simulator/model/graph_facts.h"
 
 namespace pw {
 namespace {
@@ -56,7 +56,9 @@ class Call {
     std::vector<std::int64_t> numbers;
     for (const IntOrValue& element : *mixed) {
       const auto* id = std::get_if<ValueId>(&element);
-      numbers.push_back(id == nullptr ? std::get<std::int64_t>(element) : graph_.value(*id).symbolic ? evaluate(*graph_.value(*id).symbolic, bindings_) : 0);
+      numbers.push_back(id == nullptr                ? std::get<std::int64_t>(element)
+                        : graph_.value(*id).symbolic ? evaluate(*graph_.value(*id).symbolic, bindings_)
+                                                     : 0);
     }
     return numbers;
   }
@@ -115,13 +117,14 @@ double attentionFlops(const Call& call) {
   return query && key ? 2 * (product(*query) + product(call.out())) * fromEnd(*key, 2) : 0;
 }
 
-/// torch.nn.functional.grouped_mm: rows [T, k] by experts [E, k, n], or [m, K] · [K, n] with the columns in groups, whose products add up to one: each
-/// element of a row meets the last dimension of its one expert once.
+/// torch.nn.functional.grouped_mm: rows [T, k] by experts [E, k, n], or [m, K] · [K, n] with the columns in groups, whose products add up
+/// to one: each element of a row meets the last dimension of its one expert once.
 double groupedFlops(const Call& call) {
   const auto first = [&](std::string_view a, std::string_view b) { return call.sizes(a) ? call.sizes(a) : call.sizes(b); };
   const auto left = first("self", "input"), right = first("mat2", "weight");
   if (!left || !right) return 0;
-  const double columns = left->size() == 3 && right->size() == 2 ? fromEnd(call.out(), 1) / std::max(1.0, left->front()) : fromEnd(*right, 1);
+  const double columns =
+      left->size() == 3 && right->size() == 2 ? fromEnd(call.out(), 1) / std::max(1.0, left->front()) : fromEnd(*right, 1);
   return 2 * product(*left) * columns;
 }
 
@@ -183,7 +186,9 @@ double tensordotFlops(const Call& call) {
   const auto summed = call.integers("dims_self");
   if (!left || !summed) return 0;
   double inner = 1;
-  for (const std::int64_t d : *summed) inner *= (*left)[static_cast<std::size_t>(d < 0 ? d + static_cast<std::int64_t>(left->size()) : d) % std::max<std::size_t>(1, left->size())];
+  for (const std::int64_t d : *summed)
+    inner *=
+        (*left)[static_cast<std::size_t>(d < 0 ? d + static_cast<std::int64_t>(left->size()) : d) % std::max<std::size_t>(1, left->size())];
   return 2 * product(call.out()) * inner;
 }
 
@@ -196,7 +201,9 @@ double chainFlops(const Call& call) {
 
 double bilinearFlops(const Call& call) {
   const auto first = call.sizes("input1"), weight = call.sizes("weight");  // [out, in1, in2]: x1ᵀ W x2 for each row
-  return first && weight && !first->empty() && first->back() > 0 ? 2 * product(*first) / first->back() * (product(*weight) + product(*weight) / fromEnd(*weight, 2)) : 0;
+  return first && weight && !first->empty() && first->back() > 0
+             ? 2 * product(*first) / first->back() * (product(*weight) + product(*weight) / fromEnd(*weight, 2))
+             : 0;
 }
 
 /// One addition for each element of each row that a bag holds, two operations with a weight of its own.
@@ -205,7 +212,8 @@ double bagFlops(const Call& call) {
   return weight && indices ? product(*indices) * fromEnd(*weight, 1) * (call.sizes("per_sample_weights") ? 2 : 1) : 0;
 }
 
-/// Every matrix of every layer and direction meets each sample at each time step (torch.nn.LSTM's equations); gates and states are element-wise.
+/// Every matrix of every layer and direction meets each sample at each time step (torch.nn.LSTM's equations); gates and states are
+/// element-wise.
 double recurrentFlops(const Call& call) {
   const auto input = call.sizes("input") ? call.sizes("input") : call.sizes("data");
   if (!input || input->empty() || input->back() == 0) return 0;
@@ -217,13 +225,15 @@ double recurrentFlops(const Call& call) {
   return 2 * product(*input) / input->back() * weights;
 }
 
-/// 5 N log2 N for a transform of N complex points, half of that where one side is real (the convention of FFTW's benchmarks, Cooley and Tukey 1965).
+/// 5 N log2 N for a transform of N complex points, half of that where one side is real (the convention of FFTW's benchmarks, Cooley and
+/// Tukey 1965).
 double transformFlops(const Call& call, const std::string& name) {
   const auto input = call.sizes("self");
   const Sizes output = call.out();
   if (!input || input->size() != output.size() || input->empty()) return 0;
   const bool fromReal = name.find("rfft") != std::string::npos || name.find("ihfft") != std::string::npos || name == "_fft_r2c";
-  const bool toReal = name.find("irfft") != std::string::npos || (name.find("hfft") != std::string::npos && name.find("ihfft") == std::string::npos) || name == "_fft_c2r";
+  const bool toReal = name.find("irfft") != std::string::npos ||
+                      (name.find("hfft") != std::string::npos && name.find("ihfft") == std::string::npos) || name == "_fft_c2r";
   const Sizes& points = toReal ? output : fromReal ? *input : output;
   const auto rank = static_cast<std::int64_t>(points.size());
   auto dimensions = call.integers("dim");
@@ -240,9 +250,18 @@ double transformFlops(const Call& call, const std::string& name) {
 }
 
 double ownFlops(const Call& call, const std::string& name) {
-  constexpr std::array<std::pair<std::string_view, std::string_view>, 12> kProducts{
-      {{"linear", "input"}, {"mm", "self"}, {"bmm", "self"}, {"matmul", "self"}, {"mv", "self"}, {"dot", "self"}, {"vdot", "self"}, {"inner", "self"},
-       {"addmm", "mat1"}, {"addmv", "mat"}, {"baddbmm", "batch1"}, {"_int_mm", "self"}}};
+  constexpr std::array<std::pair<std::string_view, std::string_view>, 12> kProducts{{{"linear", "input"},
+                                                                                     {"mm", "self"},
+                                                                                     {"bmm", "self"},
+                                                                                     {"matmul", "self"},
+                                                                                     {"mv", "self"},
+                                                                                     {"dot", "self"},
+                                                                                     {"vdot", "self"},
+                                                                                     {"inner", "self"},
+                                                                                     {"addmm", "mat1"},
+                                                                                     {"addmv", "mat"},
+                                                                                     {"baddbmm", "batch1"},
+                                                                                     {"_int_mm", "self"}}};
   for (const auto& [product, left] : kProducts) {
     if (name == product) return productFlops(call, left);
   }
@@ -273,7 +292,8 @@ double forwardFlops(const ModelGraph& graph, const Node& node, const Bindings& b
     for (const Node& n : graph.subgraphs[inner->index].nodes) flops += forwardFlops(graph, n, bindings);
     inside = isCond ? std::max(inside, flops) : inside + flops;
   }
-  if (node.outputs.empty() || !graph.value(node.outputs.front()).tensor || node.target.rfind("torch.ops.higher_order.", 0) == 0) return inside;
+  if (node.outputs.empty() || !graph.value(node.outputs.front()).tensor || node.target.rfind("torch.ops.higher_order.", 0) == 0)
+    return inside;
   std::string name = operatorName(node);
   if (isInPlace(node) && name.back() == '_' && !name.ends_with("__")) name.pop_back();
   return inside + ownFlops(Call(graph, node, bindings), name);

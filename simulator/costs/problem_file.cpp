@@ -27,10 +27,12 @@ class Reader {
   [[nodiscard]] std::vector<std::int64_t> list(const std::string& key, std::size_t length, std::string_view what, bool optional = false) {
     if (optional && !json_.json().contains(key)) return {};
     std::vector<std::int64_t> numbers = json_[key].listOf<std::int64_t>();
-    if (numbers.size() != length) fail(fmt::format("\"{}\" has {} numbers; give one for each of the {} {}", key, numbers.size(), length, what));
+    if (numbers.size() != length)
+      fail(fmt::format("\"{}\" has {} numbers; give one for each of the {} {}", key, numbers.size(), length, what));
     for (const std::int64_t number : numbers) {
       if (number < 0) fail(fmt::format("\"{}\" holds {}; give 0 or more", key, number));
-      if (number > kMostSum / (1 + std::int64_t{4} * static_cast<std::int64_t>(length) * microbatches)) fail(fmt::format("\"{}\" holds {}, too large to add up", key, number));
+      if (number > kMostSum / (1 + std::int64_t{4} * static_cast<std::int64_t>(length) * microbatches))
+        fail(fmt::format("\"{}\" holds {}, too large to add up", key, number));
     }
     return numbers;
   }
@@ -69,7 +71,8 @@ ProblemFile parseProblem(std::string_view text, const std::string& source) {
   if (stages < 1 || stages > static_cast<std::size_t>(kMaxStages)) reader.fail("\"place\" names no stage; give the rank of each");
   problem.shape.stages = static_cast<int>(stages);
   for (const std::int64_t rank : reader.list("place", stages, "stages")) {
-    if (rank >= problem.shape.ranks) reader.fail(fmt::format("\"place\" names rank {}, but there are ranks 0 to {}", rank, problem.shape.ranks - 1));
+    if (rank >= problem.shape.ranks)
+      reader.fail(fmt::format("\"place\" names rank {}, but there are ranks 0 to {}", rank, problem.shape.ranks - 1));
     problem.placement.rankOfStage.emplace_back(static_cast<std::int32_t>(rank));
   }
   const auto forward = reader.list("forward_ns", stages, "stages"), input = reader.list("input_ns", stages, "stages"),
@@ -83,7 +86,8 @@ ProblemFile parseProblem(std::string_view text, const std::string& source) {
     cost.backward = input[s] + weight[s];
     cost.activationBytes = activation[s];
     if (kept.empty()) continue;
-    if (kept[s] > activation[s]) reader.fail(fmt::format("stage {} keeps {} after its input's backward, more than its activation of {}", s, kept[s], activation[s]));
+    if (kept[s] > activation[s])
+      reader.fail(fmt::format("stage {} keeps {} after its input's backward, more than its activation of {}", s, kept[s], activation[s]));
     cost.freedByInput = activation[s] - kept[s];
   }
   addMessages(problem, reader.list("latency_ns", static_cast<std::size_t>(problem.shape.ranks) - 1, "links"));

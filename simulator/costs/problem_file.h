@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "schedules/schedule.h"
-#include "simulator/step/simulate.h"
 #include "simulator/step/cost_table.h"
+#include "simulator/step/simulate.h"
 
 namespace pw {
 
@@ -15,13 +15,13 @@ struct ProblemFile {
   Shape shape;
   Placement placement;
   CostTable costs;
-  std::vector<Bytes> limits;         ///< by rank; empty: none
-  std::vector<Bytes> ifRecomputed;   ///< activation by stage where it is recomputed; empty: cannot be
-  bool window = false;               ///< the objective is the window, not the flush
+  std::vector<Bytes> limits;        ///< by rank; empty: none
+  std::vector<Bytes> ifRecomputed;  ///< activation by stage where it is recomputed; empty: cannot be
+  bool window = false;              ///< the objective is the window, not the flush
 };
 
-/// Reads {"ranks", "microbatches", "place": [rank of each stage], "forward_ns", "input_ns", "weight_ns": [per stage], "latency_ns": [per link
-/// between ranks i and i + 1; others add up], "activation": [held per stage from F start to W end], and optionally
+/// Reads {"ranks", "microbatches", "place": [rank of each stage], "forward_ns", "input_ns", "weight_ns": [per stage], "latency_ns": [per
+/// link between ranks i and i + 1; others add up], "activation": [held per stage from F start to W end], and optionally
 /// "activation_after_input": [held from I to W], "limit": [per rank], "activation_if_recomputed", "objective": "flush" | "window"}.
 /// Throws UsageError naming what is missing, of another length, negative, or too large to add up. `source` names the file.
 [[nodiscard]] ProblemFile parseProblem(std::string_view json, const std::string& source);

@@ -7,8 +7,8 @@
 #include <nlohmann/json.hpp>
 
 #include "schedules/error.h"
-#include "simulator/text/json_part.h"
 #include "simulator/costs/profile_check.h"
+#include "simulator/text/json_part.h"
 
 namespace pw {
 namespace {
@@ -48,7 +48,8 @@ bool isSummable(const Profile& p) {
   constexpr double kMost = 4e18;  // less than 2^62: a plan adds two such sums
   double sum = static_cast<double>(p.actionOverhead) + static_cast<double>(p.link.latency);
   const auto add = [&](const NodeCost& c) {
-    for (const std::int64_t number : {c.forward, c.backward, c.saved, c.heldForWeight, c.forwardPeak, c.backwardPeak, c.backwardChange, c.weightPeak}) {
+    for (const std::int64_t number :
+         {c.forward, c.backward, c.saved, c.heldForWeight, c.forwardPeak, c.backwardPeak, c.backwardChange, c.weightPeak}) {
       sum += std::abs(static_cast<double>(number));
     }
   };
@@ -62,7 +63,8 @@ void checkConsistent(const Profile& p, const JsonDocument& document) {
   if (p.microbatch < 1 || p.ranksAtOnce < 1 || p.threads < 1) fail("microbatch, ranks or threads are less than 1");
   if (p.actionOverhead < 0 || p.link.latency < 0) fail("a time is negative");
   if (!(p.optimizerNsPerByte >= 0) || !(p.link.bytesPerSecond >= 0)) fail("a rate is negative");
-  if (static_cast<double>(std::max(p.actionOverhead, p.link.latency)) > kLongestOverhead) fail("an overhead or latency is longer than ten days");
+  if (static_cast<double>(std::max(p.actionOverhead, p.link.latency)) > kLongestOverhead)
+    fail("an overhead or latency is longer than ten days");
   const auto check = [&](const NodeCost& c) {
     if (c.forward < 0 || c.backward < 0 || c.forwardSpread < 0 || c.backwardSpread < 0 || !(c.flops >= 0)) fail("a cost is negative");
     if (c.weight < 0 || c.heldForWeight < 0 || c.forwardPeak < 0 || c.backwardPeak < 0 || c.weightPeak < 0) fail("a cost is negative");
@@ -89,18 +91,28 @@ std::optional<DType> precisionOf(std::string_view name) {
 
 std::string words(const Computing& c) {
   const std::string precision = c.precision == DType::Unknown ? "as traced" : fmt::format("in {}", precisionName(c.precision));
-  return fmt::format("on {} {}{}{}", c.onGpu ? "GPUs" : "CPUs", precision, c.tf32 ? " with TF32" : "", c.onGpu && !c.graphs ? " operator by operator" : "");
+  return fmt::format("on {} {}{}{}", c.onGpu ? "GPUs" : "CPUs", precision, c.tf32 ? " with TF32" : "",
+                     c.onGpu && !c.graphs ? " operator by operator" : "");
 }
 
 std::string toJson(const Profile& p) {
-  Json j{{"format", "pipewright-profile"}, {"version", kVersion}, {"model", p.model}, {"microbatch", p.microbatch},
-         {"ranks_at_once", p.ranksAtOnce}, {"threads", p.threads}, {"estimated", p.estimated},
-         {"machine", {{"host", p.machine.host}, {"processor", p.machine.processor}, {"cores", p.machine.cores}, {"device", p.machine.device}}},
-         {"computing", computingJson(p.computing)},
-         {"link", {{"latency_ns", p.link.latency}, {"bytes_per_s", p.link.bytesPerSecond}, {"duplex", p.link.duplex}}},
-         {"action_overhead_ns", p.actionOverhead}, {"optimizer_ns_per_byte", p.optimizerNsPerByte}, {"loss", costJson(p.loss)},
-         {"node_fields", {"forward_ns", "backward_ns", "forward_spread_ns", "backward_spread_ns", "saved_bytes", "flops", "weight_ns", "held_for_weight_bytes",
-                          "forward_peak_bytes", "backward_peak_bytes", "backward_change_bytes", "weight_peak_bytes"}}};
+  Json j{
+      {"format", "pipewright-profile"},
+      {"version", kVersion},
+      {"model", p.model},
+      {"microbatch", p.microbatch},
+      {"ranks_at_once", p.ranksAtOnce},
+      {"threads", p.threads},
+      {"estimated", p.estimated},
+      {"machine", {{"host", p.machine.host}, {"processor", p.machine.processor}, {"cores", p.machine.cores}, {"device", p.machine.device}}},
+      {"computing", computingJson(p.computing)},
+      {"link", {{"latency_ns", p.link.latency}, {"bytes_per_s", p.link.bytesPerSecond}, {"duplex", p.link.duplex}}},
+      {"action_overhead_ns", p.actionOverhead},
+      {"optimizer_ns_per_byte", p.optimizerNsPerByte},
+      {"loss", costJson(p.loss)},
+      {"node_fields",
+       {"forward_ns", "backward_ns", "forward_spread_ns", "backward_spread_ns", "saved_bytes", "flops", "weight_ns",
+        "held_for_weight_bytes", "forward_peak_bytes", "backward_peak_bytes", "backward_change_bytes", "weight_peak_bytes"}}};
   Json nodes = Json::array();
   for (const NodeCost& node : p.nodes) nodes.push_back(costJson(node));
   j["nodes"] = std::move(nodes);
@@ -108,16 +120,21 @@ std::string toJson(const Profile& p) {
 }
 
 void requireSummable(const Profile& profile, std::string_view what) {
-  if (!isSummable(profile)) throw UsageError(fmt::format("{} has times or sizes that are too large to add up; see the model's sizes and the figures they were made from", what));
+  if (!isSummable(profile))
+    throw UsageError(
+        fmt::format("{} has times or sizes that are too large to add up; see the model's sizes and the figures they were made from", what));
 }
 
 Profile parseProfile(std::string_view text, const std::string& source) {
   const JsonDocument document{source, "profile"};
   const Json json = document.parse(text);
   const JsonPart j(json, document);
-  if (j["format"].json() != "pipewright-profile") throw UsageError(fmt::format("{} is not a Pipewright profile; write one with `pipewright profile`.", source));
+  if (j["format"].json() != "pipewright-profile")
+    throw UsageError(fmt::format("{} is not a Pipewright profile; write one with `pipewright profile`.", source));
   const int version = j["version"].as<int>();
-  if (version > kVersion) throw UsageError(fmt::format("{} is a profile of version {}, newer than this program reads ({}); update Pipewright.", source, version, kVersion));
+  if (version > kVersion)
+    throw UsageError(
+        fmt::format("{} is a profile of version {}, newer than this program reads ({}); update Pipewright.", source, version, kVersion));
   Profile p;
   p.model = j["model"].as<std::string>();
   p.microbatch = j["microbatch"].as<std::int64_t>();
@@ -137,14 +154,17 @@ Profile parseProfile(std::string_view text, const std::string& source) {
 }
 
 std::string sourceOf(const Profile& p, int ranks) {
-  std::string text = p.estimated ? "estimated for " + p.machine.device : fmt::format("measured on {} ({})", p.machine.host, p.machine.processor);
+  std::string text =
+      p.estimated ? "estimated for " + p.machine.device : fmt::format("measured on {} ({})", p.machine.host, p.machine.processor);
   const bool isMeasured = !p.estimated;
-  if (isMeasured && (p.ranksAtOnce > 1 || !p.computing.onGpu)) text += fmt::format(", {} process{} at once", p.ranksAtOnce, p.ranksAtOnce == 1 ? "" : "es");
+  if (isMeasured && (p.ranksAtOnce > 1 || !p.computing.onGpu))
+    text += fmt::format(", {} process{} at once", p.ranksAtOnce, p.ranksAtOnce == 1 ? "" : "es");
   if (isMeasured && !p.computing.onGpu) text += fmt::format(", {} thread{} each", p.threads, p.threads == 1 ? "" : "s");
   if (p.computing.precision != DType::Unknown) text += fmt::format(", in {}", precisionName(p.computing.precision));
   if (p.computing.tf32) text += ", with TF32";
   if (p.computing.onGpu && !p.computing.graphs) text += ", operator by operator";
-  if (isMeasured && ranks > 1 && p.link.latency == 0 && p.link.bytesPerSecond == 0) text += "; messages take no time, as no link was measured";
+  if (isMeasured && ranks > 1 && p.link.latency == 0 && p.link.bytesPerSecond == 0)
+    text += "; messages take no time, as no link was measured";
   return text;
 }
 

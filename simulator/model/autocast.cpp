@@ -11,11 +11,46 @@ namespace {
 
 /// Torch's documentation of autocast, "Ops that autocast to float32", as far as ATen names differ from what is promoted anyway.
 bool computesInFloat(const std::string& name) {
-  constexpr std::array<std::string_view, 40> kNames{
-      "acos", "asin", "binary_cross_entropy_with_logits", "cosh", "cosine_embedding_loss", "cdist", "cosine_similarity", "cross_entropy", "cross_entropy_loss",
-      "cumprod", "cumsum", "dist", "erfinv", "exp", "expm1", "group_norm", "hinge_embedding_loss", "kl_div", "l1_loss", "layer_norm",
-      "log", "log10", "log_softmax", "log1p", "log2", "margin_ranking_loss", "mse_loss", "nll_loss", "norm", "pdist",
-      "pow", "prod", "reciprocal", "rsqrt", "sinh", "smooth_l1_loss", "softmax", "softmin", "sum", "softplus"};
+  constexpr std::array<std::string_view, 40> kNames{"acos",
+                                                    "asin",
+                                                    "binary_cross_entropy_with_logits",
+                                                    "cosh",
+                                                    "cosine_embedding_loss",
+                                                    "cdist",
+                                                    "cosine_similarity",
+                                                    "cross_entropy",
+                                                    "cross_entropy_loss",
+                                                    "cumprod",
+                                                    "cumsum",
+                                                    "dist",
+                                                    "erfinv",
+                                                    "exp",
+                                                    "expm1",
+                                                    "group_norm",
+                                                    "hinge_embedding_loss",
+                                                    "kl_div",
+                                                    "l1_loss",
+                                                    "layer_norm",
+                                                    "log",
+                                                    "log10",
+                                                    "log_softmax",
+                                                    "log1p",
+                                                    "log2",
+                                                    "margin_ranking_loss",
+                                                    "mse_loss",
+                                                    "nll_loss",
+                                                    "norm",
+                                                    "pdist",
+                                                    "pow",
+                                                    "prod",
+                                                    "reciprocal",
+                                                    "rsqrt",
+                                                    "sinh",
+                                                    "smooth_l1_loss",
+                                                    "softmax",
+                                                    "softmin",
+                                                    "sum",
+                                                    "softplus"};
   return std::find(kNames.begin(), kNames.end(), name) != kNames.end();
 }
 
@@ -33,7 +68,8 @@ bool isFloat(const ModelGraph& graph, ValueId v) {
 }  // namespace
 
 AutocastTypes autocastTypes(const ModelGraph& graph, DType precision, const std::vector<double>& flops) {
-  AutocastTypes types{std::vector<bool>(graph.nodes.size(), false), std::vector<bool>(graph.values.size(), false), std::vector<bool>(graph.values.size(), false)};
+  AutocastTypes types{std::vector<bool>(graph.nodes.size(), false), std::vector<bool>(graph.values.size(), false),
+                      std::vector<bool>(graph.values.size(), false)};
   if (precision == DType::Unknown) return types;
   std::vector<bool> isRead(graph.values.size(), false), isReadByOthers(graph.values.size(), false);
   const std::vector<ValueId> bases = viewedBases(graph);

@@ -10,10 +10,11 @@ namespace pw {
 struct AutocastTypes {
   /// By node: a product whose float32 inputs are cast: linear, mm, convolutions, attention and the like.
   std::vector<bool> casts;
-  /// By value: 16 bits wide though traced as float32: results of products, and of operators that read only such values and that autocast does not
-  /// compute in float32 (norms, softmax, exponentials, sums and losses).
+  /// By value: 16 bits wide though traced as float32: results of products, and of operators that read only such values and that autocast
+  /// does not compute in float32 (norms, softmax, exponentials, sums and losses).
   std::vector<bool> isLower;
-  /// By value: what is kept of it for the backward is 16 bits wide: it is so itself, or all that read it are products, which keep their cast copy.
+  /// By value: what is kept of it for the backward is 16 bits wide: it is so itself, or all that read it are products, which keep their
+  /// cast copy.
   std::vector<bool> isKeptLower;
 };
 

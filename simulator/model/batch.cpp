@@ -54,7 +54,9 @@ std::optional<BatchAxis> batchAxis(const ModelGraph& graph, ValueId id) {
   std::optional<BatchAxis> axis = batchAxisBySize(graph, id);
   if (!axis || axis->rowsPerSample == 1 || graph.value(id).origin != ValueOrigin::Node) return axis;
   const SampleFlow flow = sampleFlows(graph)[id.index()];
-  if (flow.kind != SampleFlow::Kind::Along || flow.layout.dimension != axis->dimension || flow.layout.outer * flow.layout.inner != axis->rowsPerSample) return axis;
+  if (flow.kind != SampleFlow::Kind::Along || flow.layout.dimension != axis->dimension ||
+      flow.layout.outer * flow.layout.inner != axis->rowsPerSample)
+    return axis;
   axis->outer = flow.layout.outer;
   axis->rowsPerSample = flow.layout.inner;
   return axis;

@@ -8,7 +8,8 @@
 
 namespace pw {
 
-/// Where a tensor's samples stand: dimension `dimension` holds `outer` blocks, each with `rowsPerSample` rows of every sample, one sample after the other.
+/// Where a tensor's samples stand: dimension `dimension` holds `outer` blocks, each with `rowsPerSample` rows of every sample, one sample
+/// after the other.
 struct BatchAxis {
   std::size_t dimension = 0;
   std::int64_t rowsPerSample = 1;

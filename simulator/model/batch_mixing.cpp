@@ -5,8 +5,8 @@
 #include <optional>
 
 #include "schedules/error.h"
-#include "simulator/model/graph_facts.h"
 #include "simulator/model/batch.h"
+#include "simulator/model/graph_facts.h"
 #include "simulator/model/mixing_rules.h"
 
 namespace pw {
@@ -75,7 +75,8 @@ class Walk {
     const auto fixed = symbolic_ ? std::nullopt : batchAxisBySize(graph_, id);
     for (std::size_t d = 0; d < extents->size(); ++d) {
       const std::int64_t size = (*extents)[d];
-      if (symbolic_ ? size > 0 && size % batch_ == 0 : size == batch_ && fixed && fixed->dimension == d) return {Kind::Along, {d, 1, size / batch_}};
+      if (symbolic_ ? size > 0 && size % batch_ == 0 : size == batch_ && fixed && fixed->dimension == d)
+        return {Kind::Along, {d, 1, size / batch_}};
     }
     return {};
   }
@@ -95,12 +96,15 @@ class Walk {
     call.batch = batch_;
     call.symbolicBatch = symbolic_;
     if (!collect(node, call)) return skip(node);  // sizes known only when the model runs
-    FlowResult result = call.tensors.empty() ? FlowResult{std::vector<SampleFlow>(call.results.size(), created(node, call)), std::nullopt} : flowThrough(call);
+    FlowResult result = call.tensors.empty() ? FlowResult{std::vector<SampleFlow>(call.results.size(), created(node, call)), std::nullopt}
+                                             : flowThrough(call);
     for (std::size_t r = 0; r < result.flows.size() && r < node.outputs.size(); ++r) flowOf(node.outputs[r]) = result.flows[r];
     if (isInPlace(node)) follow(node);
     if (!result.mixes && countsSamples(node, call)) result.mixes = kCounts;
-    if (result.mixes) found_.push_back({&node, *result.mixes, false, false, false});
-    else if (result.unknown) found_.push_back({&node, "has no rule here", false, false, true});
+    if (result.mixes)
+      found_.push_back({&node, *result.mixes, false, false, false});
+    else if (result.unknown)
+      found_.push_back({&node, "has no rule here", false, false, true});
   }
 
   /// What comes of the samples in sizes that are not known.
@@ -146,8 +150,10 @@ class Walk {
         return;
       }
       const auto extents = extentsOf(id);
-      if (!extents) known = known && !value.tensor;
-      else call.tensors.push_back({argument, index, *extents, flowOf(id)});
+      if (!extents)
+        known = known && !value.tensor;
+      else
+        call.tensors.push_back({argument, index, *extents, flowOf(id)});
     };
     for (const NamedArgument& argument : node.inputs) {
       if (const auto* one = std::get_if<ValueId>(&argument.value)) tensor(argument.name, 0, *one);

@@ -8,8 +8,32 @@ namespace pw {
 
 /// How an operator treats dimensions.
 enum class DimensionRule : std::uint8_t {
-  Each, Sizes, Reshape, Permute, Expand, Repeat, Reduce, Scan, Join, Piece, MatMul, Linear, Attention, Spatial, Pool, Trailing, Group, Recurrent, Lookup,
-  Index, Gather, Loss, Matrix, BatchNorm, Einsum, Unknown
+  Each,
+  Sizes,
+  Reshape,
+  Permute,
+  Expand,
+  Repeat,
+  Reduce,
+  Scan,
+  Join,
+  Piece,
+  MatMul,
+  Linear,
+  Attention,
+  Spatial,
+  Pool,
+  Trailing,
+  Group,
+  Recurrent,
+  Lookup,
+  Index,
+  Gather,
+  Loss,
+  Matrix,
+  BatchNorm,
+  Einsum,
+  Unknown
 };
 
 /// The operator's rule, in place or not; `Unknown` for those that it does not know.

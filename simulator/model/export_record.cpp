@@ -34,8 +34,8 @@ std::string describe(const ExportRecord& record) {
   switch (record.check) {
     case TraceCheck::None: return "not checked against eager (export it with resources/export_model.py to have it checked)";
     case TraceCheck::Equal:
-      return fmt::format("checked against eager at export: {}, {}, {}", counted(record.outputs, "output"), counted(record.gradients, "gradient"),
-                         counted(record.buffers, "buffer"));
+      return fmt::format("checked against eager at export: {}, {}, {}", counted(record.outputs, "output"),
+                         counted(record.gradients, "gradient"), counted(record.buffers, "buffer"));
     case TraceCheck::Unchecked: return "WARNING: exported with --unchecked, so gradients may differ from the Python model's";
     case TraceCheck::Meta: return "not checked against eager: exported without weights (--meta)";
   }
@@ -44,7 +44,8 @@ std::string describe(const ExportRecord& record) {
 
 std::string toJson(const ExportRecord& record) {
   if (record.check != TraceCheck::Equal) return fmt::format(R"({{"check": "{}"}})", name(record.check));
-  return fmt::format(R"({{"check": "equal", "outputs": {}, "gradients": {}, "buffers": {}}})", record.outputs, record.gradients, record.buffers);
+  return fmt::format(R"({{"check": "equal", "outputs": {}, "gradients": {}, "buffers": {}}})", record.outputs, record.gradients,
+                     record.buffers);
 }
 
 ExportRecord join(const ExportRecord& first, const ExportRecord& second) {

@@ -6,8 +6,8 @@
 #include <map>
 #include <variant>
 
-#include "simulator/text/digest.h"
 #include "simulator/model/symbolic.h"
+#include "simulator/text/digest.h"
 
 namespace pw {
 namespace {
@@ -36,7 +36,8 @@ class Writer {
   }
   static std::string text(const Node& node) {
     std::string text = node.target;
-    for (const NamedArgument& argument : node.inputs) text += fmt::format("\n{}={} ", argument.name, argument.value.index()) + of(argument.value);
+    for (const NamedArgument& argument : node.inputs)
+      text += fmt::format("\n{}={} ", argument.name, argument.value.index()) + of(argument.value);
     text += "\n->";
     for (const ValueId id : node.outputs) text += fmt::format(" {}", id.value);
     return text + (node.outputIsList ? " list" : "");
@@ -88,7 +89,8 @@ std::string tensorDifference(const std::vector<std::string>& planned, const std:
   const auto [p, f] = std::mismatch(planned.begin(), planned.end(), found.begin(), found.end());
   if (p == planned.end() && f == found.end()) return "";
   if (p == planned.end()) return fmt::format("{} is new", nameOf(*f));
-  if (f == found.end() || nameOf(*p) != nameOf(*f)) return fmt::format("{} is {}", nameOf(*p), f == found.end() ? "missing" : fmt::format("not there, but {}", nameOf(*f)));
+  if (f == found.end() || nameOf(*p) != nameOf(*f))
+    return fmt::format("{} is {}", nameOf(*p), f == found.end() ? "missing" : fmt::format("not there, but {}", nameOf(*f)));
   return fmt::format("{} is {} and was {}", nameOf(*f), shapeIn(*f), shapeIn(*p));
 }
 

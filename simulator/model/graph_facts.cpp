@@ -51,7 +51,8 @@ std::vector<ValueId> changedBy(const ModelGraph& graph, const Node& node) {
   if (isInPlace(node)) {
     reads.resize(std::min<std::size_t>(1, reads.size()));
   } else if (updatesStatistics(node)) {
-    reads.erase(std::remove_if(reads.begin(), reads.end(), [&](ValueId v) { return graph.value(v).origin != ValueOrigin::Buffer; }), reads.end());
+    reads.erase(std::remove_if(reads.begin(), reads.end(), [&](ValueId v) { return graph.value(v).origin != ValueOrigin::Buffer; }),
+                reads.end());
   } else {
     reads.clear();
   }
@@ -67,10 +68,30 @@ std::string operatorName(const Node& node) {
 }
 
 bool isRandomOperator(const Node& node) {
-  constexpr std::array<std::string_view, 24> kRandom = {
-      "bernoulli", "multinomial", "normal", "normal_functional", "uniform", "exponential", "poisson", "geometric", "log_normal", "cauchy",
-      "rrelu", "rrelu_with_noise", "dropout", "native_dropout", "feature_dropout", "alpha_dropout", "feature_alpha_dropout",
-      "_fused_dropout", "rand", "rand_like", "randn", "randn_like", "randperm", "random"};
+  constexpr std::array<std::string_view, 24> kRandom = {"bernoulli",
+                                                        "multinomial",
+                                                        "normal",
+                                                        "normal_functional",
+                                                        "uniform",
+                                                        "exponential",
+                                                        "poisson",
+                                                        "geometric",
+                                                        "log_normal",
+                                                        "cauchy",
+                                                        "rrelu",
+                                                        "rrelu_with_noise",
+                                                        "dropout",
+                                                        "native_dropout",
+                                                        "feature_dropout",
+                                                        "alpha_dropout",
+                                                        "feature_alpha_dropout",
+                                                        "_fused_dropout",
+                                                        "rand",
+                                                        "rand_like",
+                                                        "randn",
+                                                        "randn_like",
+                                                        "randperm",
+                                                        "random"};
   bool off = false;  // not in training, or with probability 0
   bool attention = false;
   for (const NamedArgument& a : node.inputs) {
@@ -112,11 +133,48 @@ std::vector<bool> computedNumbers(const ModelGraph& graph) {
 }
 
 bool isView(const Node& node) {
-  constexpr std::array<std::string_view, 42> kViews = {
-      "view", "view_as", "view_as_real", "view_as_complex", "real", "imag", "reshape", "reshape_as", "flatten", "unflatten", "ravel",
-      "transpose", "permute", "t", "mT", "mH", "numpy_T", "adjoint", "swapaxes", "swapdims", "movedim", "moveaxis", "slice", "select",
-      "narrow", "split", "split_with_sizes", "tensor_split", "chunk", "unbind", "unsqueeze", "squeeze", "expand", "expand_as",
-      "broadcast_to", "as_strided", "diagonal", "unfold", "alias", "detach", "contiguous", "to"};
+  constexpr std::array<std::string_view, 42> kViews = {"view",
+                                                       "view_as",
+                                                       "view_as_real",
+                                                       "view_as_complex",
+                                                       "real",
+                                                       "imag",
+                                                       "reshape",
+                                                       "reshape_as",
+                                                       "flatten",
+                                                       "unflatten",
+                                                       "ravel",
+                                                       "transpose",
+                                                       "permute",
+                                                       "t",
+                                                       "mT",
+                                                       "mH",
+                                                       "numpy_T",
+                                                       "adjoint",
+                                                       "swapaxes",
+                                                       "swapdims",
+                                                       "movedim",
+                                                       "moveaxis",
+                                                       "slice",
+                                                       "select",
+                                                       "narrow",
+                                                       "split",
+                                                       "split_with_sizes",
+                                                       "tensor_split",
+                                                       "chunk",
+                                                       "unbind",
+                                                       "unsqueeze",
+                                                       "squeeze",
+                                                       "expand",
+                                                       "expand_as",
+                                                       "broadcast_to",
+                                                       "as_strided",
+                                                       "diagonal",
+                                                       "unfold",
+                                                       "alias",
+                                                       "detach",
+                                                       "contiguous",
+                                                       "to"};
   const std::string name = operatorName(node);
   return contains(kViews, name) || (name == "dropout" && !isRandomOperator(node));  // switched off, it returns its argument
 }
@@ -166,7 +224,8 @@ std::vector<bool> changedInPlace(const ModelGraph& graph) {
   const std::vector<ValueId> bases = viewedBases(graph);
   std::vector<bool> changedBase(graph.values.size(), false);
   for (const Node& node : graph.nodes) {
-    for (const ValueId v : anyInside(graph, node, changesMemory) ? readsOf(node) : changedBy(graph, node)) changedBase[bases[v.index()].index()] = true;
+    for (const ValueId v : anyInside(graph, node, changesMemory) ? readsOf(node) : changedBy(graph, node))
+      changedBase[bases[v.index()].index()] = true;
   }
   std::vector<bool> changed(graph.values.size(), false);
   for (std::size_t v = 0; v < changed.size(); ++v) changed[v] = changedBase[bases[v].index()];
@@ -208,7 +267,8 @@ std::vector<bool> recomputableNodes(const ModelGraph& graph) {
   std::vector<bool> anywhere(graph.values.size(), false);  // values available on every rank
   for (std::size_t v = 0; v < graph.values.size(); ++v) {
     const ValueOrigin origin = graph.values[v].origin;
-    anywhere[v] = (graph.values[v].symbolic && !computed[v]) || origin == ValueOrigin::Input || origin == ValueOrigin::Constant || origin == ValueOrigin::Buffer;
+    anywhere[v] = (graph.values[v].symbolic && !computed[v]) || origin == ValueOrigin::Input || origin == ValueOrigin::Constant ||
+                  origin == ValueOrigin::Buffer;
   }
   std::vector<bool> recomputable(graph.nodes.size(), false);
   for (std::size_t n = 0; n < graph.nodes.size(); ++n) {
@@ -216,8 +276,10 @@ std::vector<bool> recomputableNodes(const ModelGraph& graph) {
     const auto bound = [](const Node& inner) { return isRandomOperator(inner) || changesMemory(inner); };
     if (node.outputs.empty() || bound(node) || anyInside(graph, node, bound)) continue;
     const auto reads = readsOf(node);
-    const bool fromAnywhere = std::all_of(reads.begin(), reads.end(), [&](ValueId v) { return anywhere[v.index()] && !changed[v.index()]; });
-    const bool plain = std::none_of(node.outputs.begin(), node.outputs.end(), [&](ValueId v) { return gradient[v.index()] || changed[v.index()]; });
+    const bool fromAnywhere =
+        std::all_of(reads.begin(), reads.end(), [&](ValueId v) { return anywhere[v.index()] && !changed[v.index()]; });
+    const bool plain =
+        std::none_of(node.outputs.begin(), node.outputs.end(), [&](ValueId v) { return gradient[v.index()] || changed[v.index()]; });
     if (!fromAnywhere || !plain) continue;
     recomputable[n] = true;
     for (const ValueId output : node.outputs) anywhere[output.index()] = true;

@@ -20,8 +20,8 @@ namespace pw {
 /// Whether the node only checks what was true at export (`_assert_scalar`, `sym_constrain_range`): it is not run, and needs nothing.
 [[nodiscard]] bool isAssertion(const Node& node);
 
-/// For each value: whether it is a number that nodes compute from data while they run (`item`, the length of `nonzero`, arithmetic with these),
-/// because the sizes of the inputs do not give it.
+/// For each value: whether it is a number that nodes compute from data while they run (`item`, the length of `nonzero`, arithmetic with
+/// these), because the sizes of the inputs do not give it.
 [[nodiscard]] std::vector<bool> computedNumbers(const ModelGraph& graph);
 
 /// The value whose memory this one shows, following views and operators in place back to what was computed or given.

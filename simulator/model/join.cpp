@@ -1,12 +1,12 @@
-#include <algorithm>
 #include <fmt/format.h>
+#include <algorithm>
 #include <map>
 #include <set>
 #include <utility>
 
 #include "schedules/error.h"
-#include "simulator/model/model_graph.h"
 #include "simulator/model/join.h"
+#include "simulator/model/model_graph.h"
 #include "simulator/model/symbolic.h"
 
 namespace pw {
@@ -117,9 +117,10 @@ class Joiner {
   void connect() {
     const std::vector<ValueId>& outputs = joined_.outputs;
     if (outputs.size() != part_->inputs.size()) {
-      throw UsageError(fmt::format("part {} gives {} outputs, but part {} ({}) takes {} inputs; export parts so that each takes exactly what the "
-                                   "one before it gives",
-                                   index_ - 1, outputs.size(), index_, part_->name, part_->inputs.size()));
+      throw UsageError(
+          fmt::format("part {} gives {} outputs, but part {} ({}) takes {} inputs; export parts so that each takes exactly what the "
+                      "one before it gives",
+                      index_ - 1, outputs.size(), index_, part_->name, part_->inputs.size()));
     }
     for (std::size_t i = 0; i < outputs.size(); ++i) {
       valueOf_[part_->inputs[i].index()] = outputs[i];
@@ -153,7 +154,8 @@ class Joiner {
       throw UsageError(fmt::format("{}: only tensors can pass between parts", border(position)));
     }
     if (input.tensor->dtype != output.tensor->dtype) {
-      throw UsageError(fmt::format("{}: it is {}, {} is expected", border(position), name(output.tensor->dtype), name(input.tensor->dtype)));
+      throw UsageError(
+          fmt::format("{}: it is {}, {} is expected", border(position), name(output.tensor->dtype), name(input.tensor->dtype)));
     }
     if (input.tensor->sizes.size() != output.tensor->sizes.size()) {
       throw UsageError(fmt::format("{}: it has {} dimensions, {} are expected", border(position), output.tensor->sizes.size(),
@@ -188,9 +190,10 @@ class Joiner {
         const std::int64_t given = evaluate(output.sizes[d], bindings);
         const std::int64_t wanted = evaluate(translate(input.sizes[d]), bindings);
         if (given != wanted) {
-          throw UsageError(fmt::format("{}: dimension {} is {} for a batch of {}, {} is expected; export all parts with the same sizes and the "
-                                       "same dynamic batch dimension",
-                                       border(position), d, given, batch, wanted));
+          throw UsageError(
+              fmt::format("{}: dimension {} is {} for a batch of {}, {} is expected; export all parts with the same sizes and the "
+                          "same dynamic batch dimension",
+                          border(position), d, given, batch, wanted));
         }
       }
     }
@@ -293,7 +296,8 @@ class Joiner {
       state.value = mapped(state.value);
       if (state.stored) {
         state.stored->file += fileBase_;
-        state.storage = fmt::format("{}{}", state.stored->file, state.storage.substr(std::min(state.storage.find(':'), state.storage.size())));
+        state.storage =
+            fmt::format("{}{}", state.stored->file, state.storage.substr(std::min(state.storage.find(':'), state.storage.size())));
       }
       to.push_back(std::move(state));
     }
@@ -304,7 +308,7 @@ class Joiner {
   const ModelGraph* part_ = nullptr;
   std::size_t index_ = 0;
   Substitution symbols_;
-  Bindings exported_;  ///< values of the joined graph's symbols at export
+  Bindings exported_;             ///< values of the joined graph's symbols at export
   std::vector<ValueId> valueOf_;  ///< by value of the part: its number in the joined graph
   std::size_t nodeBase_ = 0;
   std::size_t subgraphBase_ = 0;

@@ -1,9 +1,9 @@
 #include "simulator/model/loss_count.h"
 
-#include <algorithm>
-#include <charconv>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
+#include <algorithm>
+#include <charconv>
 #include <utility>
 
 #include "schedules/error.h"
@@ -18,13 +18,16 @@ constexpr std::int64_t kIgnored = -100;  // of torch's losses
 
 LossCount ofLoss(const ModelGraph& graph, const std::string& loss) {
   const auto output = findOutput(graph, loss.substr(std::string(kOutput).size()));
-  if (!output) throw UsageError(fmt::format("Model {} has no output {}; its outputs are {}.", graph.name, loss, fmt::join(graph.outputNames, ", ")));
+  if (!output)
+    throw UsageError(fmt::format("Model {} has no output {}; its outputs are {}.", graph.name, loss, fmt::join(graph.outputNames, ", ")));
   const auto own = ownLossOf(graph, graph.outputs[*output]);
   const std::string& name = graph.outputNames[*output];
   if (own && own->counted && own->form == LossForm::TargetMean) return {*own->counted, own->ignored, {}};
   if (own && own->counted && own->form == LossForm::Quotient) return {*own->counted, std::nullopt, {}};
-  if (!own || own->form == LossForm::Mean) throw UsageError(fmt::format("{} is a mean over the samples, which a step weighs by themselves; leave --loss-count out.", name));
-  throw UsageError(fmt::format("--loss-count auto cannot weigh {}: {}; name an output or input of the model that counts instead.", name, lossBias(graph, *own)));
+  if (!own || own->form == LossForm::Mean)
+    throw UsageError(fmt::format("{} is a mean over the samples, which a step weighs by themselves; leave --loss-count out.", name));
+  throw UsageError(fmt::format("--loss-count auto cannot weigh {}: {}; name an output or input of the model that counts instead.", name,
+                               lossBias(graph, *own)));
 }
 
 /// `labels:ignore=0` → the name, and the number.
@@ -35,7 +38,8 @@ std::pair<std::string, std::optional<std::int64_t>> parts(const std::string& tex
   const std::string digits = text.substr(at + std::string(kIgnore).size());
   std::int64_t number = 0;
   const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
-  if (error != std::errc() || end != digits.data() + digits.size()) throw UsageError(fmt::format("\"{}\" in --loss-count {} is not a whole number.", digits, text));
+  if (error != std::errc() || end != digits.data() + digits.size())
+    throw UsageError(fmt::format("\"{}\" in --loss-count {} is not a whole number.", digits, text));
   return {text.substr(0, at), number};
 }
 
@@ -47,8 +51,8 @@ LossCount named(const ModelGraph& graph, const std::string& text) {
   if (const auto output = findOutput(graph, name)) return {graph.outputs[*output], ignored, {}};
   std::vector<std::string> inputs;
   for (const ValueId id : graph.inputs) inputs.push_back(graph.value(id).name);
-  throw UsageError(fmt::format("Model {} has no output or input {} for --loss-count; its outputs are {}, its inputs {}; or write auto.", graph.name, name,
-                               fmt::join(graph.outputNames, ", "), fmt::join(inputs, ", ")));
+  throw UsageError(fmt::format("Model {} has no output or input {} for --loss-count; its outputs are {}, its inputs {}; or write auto.",
+                               graph.name, name, fmt::join(graph.outputNames, ", "), fmt::join(inputs, ", ")));
 }
 
 /// The nodes that compute the value, down to the inputs.
@@ -57,7 +61,8 @@ std::vector<NodeId> nodesFor(const ModelGraph& graph, ValueId value) {
   std::vector<bool> needed(graph.nodes.size(), false), seen(graph.values.size(), false);
   std::vector<ValueId> open{value};
   const auto refuse = [&](const std::string& why) {
-    throw UsageError(fmt::format("{} cannot weigh microbatches by --loss-count: it {}, and counts must follow from the inputs alone.", graph.value(value).name, why));
+    throw UsageError(fmt::format("{} cannot weigh microbatches by --loss-count: it {}, and counts must follow from the inputs alone.",
+                                 graph.value(value).name, why));
   };
   while (!open.empty()) {
     const ValueId id = open.back();
@@ -103,7 +108,8 @@ std::string lossBias(const ModelGraph& graph, const std::string& loss) {
 
 LossCount parseLossCount(const ModelGraph& graph, const std::string& loss, const std::string& text) {
   if (!loss.starts_with(kOutput)) {
-    throw UsageError(fmt::format("--loss-count weighs a loss that the model computes, and {} weighs its targets by itself; use it with --loss output:NAME.", loss));
+    throw UsageError(fmt::format(
+        "--loss-count weighs a loss that the model computes, and {} weighs its targets by itself; use it with --loss output:NAME.", loss));
   }
   LossCount count = text == "auto" ? ofLoss(graph, loss) : named(graph, text);
   count.nodes = nodesFor(graph, count.value);

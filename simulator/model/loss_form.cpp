@@ -1,8 +1,8 @@
 #include "simulator/model/loss_form.h"
 
+#include <fmt/format.h>
 #include <algorithm>
 #include <array>
-#include <fmt/format.h>
 #include <string_view>
 
 #include "schedules/error.h"
@@ -56,7 +56,11 @@ bool isOneOf(const std::array<std::string_view, N>& names, std::string_view name
 class Tracer {
  public:
   explicit Tracer(const ModelGraph& graph)
-      : graph_(graph), flows_(sampleFlows(graph)), mixings_(batchMixing(graph)), trails_(graph.values.size()), batch_(exportedBatch(graph)),
+      : graph_(graph),
+        flows_(sampleFlows(graph)),
+        mixings_(batchMixing(graph)),
+        trails_(graph.values.size()),
+        batch_(exportedBatch(graph)),
         symbolic_(!batchSymbol(graph).empty()) {
     if (symbolic_) {
       one_ = bindBatch(graph, batch_);
@@ -72,10 +76,12 @@ class Tracer {
       const ValueId id = graph_.outputs[o];
       const Value& value = graph_.value(id);
       const Trail& of = trail(id);
-      const bool single = value.tensor && isDifferentiable(value.tensor->dtype) &&
-                          std::ranges::all_of(value.tensor->sizes, [](const SymbolicInt& s) { return s.expression.empty() && s.hint == 1; });
+      const bool single =
+          value.tensor && isDifferentiable(value.tensor->dtype) &&
+          std::ranges::all_of(value.tensor->sizes, [](const SymbolicInt& s) { return s.expression.empty() && s.hint == 1; });
       if (!single || of.part == Part::Constant || of.part == Part::Samples) continue;
-      all.push_back({o, formOf(of.part), of.node, of.counted, of.ignored, of.part == Part::NearlySum ? "a sum over the samples with something added or cut off" : of.why});
+      all.push_back({o, formOf(of.part), of.node, of.counted, of.ignored,
+                     of.part == Part::NearlySum ? "a sum over the samples with something added or cut off" : of.why});
     }
     return all;
   }
@@ -115,7 +121,8 @@ class Tracer {
     const Trail result = trailOf(node);
     for (const ValueId id : node.outputs) {
       trail(id) = result;
-      if (result.part == Part::Constant || result.part == Part::Samples) trail(id).part = partByFlow(id) == Part::Samples ? Part::Samples : result.part;
+      if (result.part == Part::Constant || result.part == Part::Samples)
+        trail(id).part = partByFlow(id) == Part::Samples ? Part::Samples : result.part;
     }
   }
 
@@ -143,8 +150,10 @@ class Tracer {
       const auto add = [&](ValueId id) {
         if (graph_.value(id).symbolic) return;
         const Trail& of = trail(id);
-        if (of.part == Part::Samples) found.samples = true;
-        else if (of.part != Part::Constant) found.varying.emplace_back(argument.name, of);
+        if (of.part == Part::Samples)
+          found.samples = true;
+        else if (of.part != Part::Constant)
+          found.varying.emplace_back(argument.name, of);
       };
       if (const auto* one = std::get_if<ValueId>(&argument.value)) add(*one);
       if (const auto* many = std::get_if<std::vector<ValueId>>(&argument.value)) std::ranges::for_each(*many, add);
@@ -163,7 +172,8 @@ class Tracer {
     for (const auto& [name, of] : operands.varying) {
       if (isFinal(of.part)) return of;
     }
-    // Numbers of all samples that meet the samples again: batch statistics. What comes of them is reported as mixing, and no mean of anything.
+    // Numbers of all samples that meet the samples again: batch statistics. What comes of them is reported as mixing, and no mean of
+    // anything.
     if (operands.samples) return other(node, std::string(wordOf(operands.varying.front().second.part)) + " used beside the samples");
     return combined(node, operands);
   }
@@ -188,9 +198,12 @@ class Tracer {
     const auto* code = reduction == nullptr ? nullptr : std::get_if<std::int64_t>(reduction);
     if (code != nullptr && *code == 2) return {Part::Sum, &node, {}, -100, ""};
     const bool counts = name == "cross_entropy_loss" || name.starts_with("nll_loss");
-    if (!counts) return name == "ctc_loss" ? other(node, "ctc_loss, which divides by the lengths of the targets") : Trail{Part::Mean, &node, {}, -100, ""};
+    if (!counts)
+      return name == "ctc_loss" ? other(node, "ctc_loss, which divides by the lengths of the targets")
+                                : Trail{Part::Mean, &node, {}, -100, ""};
     const Argument* weight = argumentOf(node, "weight");
-    if (weight != nullptr && std::holds_alternative<ValueId>(*weight)) return other(node, name + " with class weights, which divides by the weights of the targets");
+    if (weight != nullptr && std::holds_alternative<ValueId>(*weight))
+      return other(node, name + " with class weights, which divides by the weights of the targets");
     Trail result{Part::TargetMean, &node, {}, -100, ""};
     if (const Argument* ignored = argumentOf(node, "ignore_index"); ignored != nullptr && std::holds_alternative<std::int64_t>(*ignored)) {
       result.ignored = std::get<std::int64_t>(*ignored);
@@ -198,7 +211,8 @@ class Tracer {
     const Argument* target = argumentOf(node, "target");
     if (target == nullptr || !std::holds_alternative<ValueId>(*target)) return other(node, name);
     result.counted = std::get<ValueId>(*target);
-    if (isDifferentiable(graph_.value(*result.counted).tensor->dtype)) return {Part::Mean, &node, {}, -100, ""};  // probabilities: all count
+    if (isDifferentiable(graph_.value(*result.counted).tensor->dtype))
+      return {Part::Mean, &node, {}, -100, ""};  // probabilities: all count
     return result;
   }
 
@@ -208,12 +222,14 @@ class Tracer {
   Trail combined(const Node& node, const Operands& operands) {
     std::string name = operatorName(node);
     if (isInPlace(node) && name.back() == '_') name.pop_back();
-    constexpr std::array<std::string_view, 17> kKeeps = {"clone", "_to_copy", "neg", "negative", "sum", "mean", "lift_fresh_copy", "type_as", "select", "index",
-                                                         "cat", "stack", "squeeze", "copy", "masked_select", "expand", "repeat"};
+    constexpr std::array<std::string_view, 17> kKeeps = {"clone",           "_to_copy", "neg",           "negative", "sum",   "mean",
+                                                         "lift_fresh_copy", "type_as",  "select",        "index",    "cat",   "stack",
+                                                         "squeeze",         "copy",     "masked_select", "expand",   "repeat"};
     const Trail& first = operands.varying.front().second;
     const bool one = operands.varying.size() == 1;
     if (one && (isView(node) || isOneOf(kKeeps, name))) return first;
-    if (name == "mul" || name == "multiply") return one ? scaled(node, first, true) : other(node, fmt::format("a product of {} and another", wordOf(first.part)));
+    if (name == "mul" || name == "multiply")
+      return one ? scaled(node, first, true) : other(node, fmt::format("a product of {} and another", wordOf(first.part)));
     if (name == "div" || name == "divide" || name == "true_divide") return divided(node, operands);
     if (name == "add" || name == "sub" || name == "subtract" || name == "cat" || name == "stack") return added(node, operands);
     const bool cuts = name == "clamp" || name == "clamp_min" || name == "clip" || name == "maximum";
@@ -246,12 +262,14 @@ class Tracer {
   Trail divided(const Node& node, const Operands& operands) {
     const Trail& first = operands.varying.front().second;
     const bool isDivisor = operands.varying.front().first == "other";
-    if (operands.varying.size() == 1) return isDivisor ? other(node, fmt::format("a number divided by {}", wordOf(first.part))) : scaled(node, first, false);
+    if (operands.varying.size() == 1)
+      return isDivisor ? other(node, fmt::format("a number divided by {}", wordOf(first.part))) : scaled(node, first, false);
     const Trail& divisor = operands.varying.back().second;
     const Argument* other_ = argumentOf(node, "other");
     const bool sums = first.part == Part::Sum && (divisor.part == Part::Sum || divisor.part == Part::NearlySum);
     const bool means = first.part == Part::Mean && divisor.part == Part::Mean;
-    if ((!sums && !means) || other_ == nullptr) return other(node, fmt::format("{} divided by {}", wordOf(first.part), wordOf(divisor.part)));
+    if ((!sums && !means) || other_ == nullptr)
+      return other(node, fmt::format("{} divided by {}", wordOf(first.part), wordOf(divisor.part)));
     Trail result{Part::Quotient, &node, std::get<ValueId>(*other_), -100, ""};
     if (means) result.counted.reset();  // would have to be weighed by the samples, too
     return result;
@@ -262,7 +280,8 @@ class Tracer {
     const bool hasConstant = operands.varying.size() < 2;
     for (const auto& [name, next] : operands.varying) {
       const bool same = next.part == first.part && next.counted == first.counted && next.ignored == first.ignored;
-      if (!same) return other(node, fmt::format("{} and {} added", wordOf(first.part), next.part == first.part ? "another" : wordOf(next.part)));
+      if (!same)
+        return other(node, fmt::format("{} and {} added", wordOf(first.part), next.part == first.part ? "another" : wordOf(next.part)));
     }
     if (hasConstant && (first.part == Part::Sum || first.part == Part::NearlySum)) return {Part::NearlySum, &node, {}, -100, ""};
     return first;
@@ -291,19 +310,29 @@ std::optional<OwnLoss> ownLossOf(const ModelGraph& graph, ValueId output) {
 std::string lossBias(const ModelGraph& graph, const OwnLoss& loss) {
   const std::string& name = graph.outputNames[loss.output];
   const auto weighed = [&](const std::string& over, const std::string& many) {
-    return fmt::format("{} is {} of each microbatch, and a step averages these by samples: where a microbatch holds a tenth fewer {} than the average, each of its {} "
-                       "weighs 11 % more than in a loss over the whole batch; --loss-count auto weighs them equally",
-                       name, over, many, many);
+    return fmt::format(
+        "{} is {} of each microbatch, and a step averages these by samples: where a microbatch holds a tenth fewer {} than the average, "
+        "each of its {} "
+        "weighs 11 % more than in a loss over the whole batch; --loss-count auto weighs them equally",
+        name, over, many, many);
   };
   switch (loss.form) {
     case LossForm::Mean: return "";
-    case LossForm::Sum: return fmt::format("{} is a sum over the samples, and a step averages those of its microbatches: loss and gradients are those of the whole batch "
-                                           "divided by the number of microbatches", name);
+    case LossForm::Sum:
+      return fmt::format(
+          "{} is a sum over the samples, and a step averages those of its microbatches: loss and gradients are those of the whole batch "
+          "divided by the number of microbatches",
+          name);
     case LossForm::TargetMean: return weighed(fmt::format("the mean over the targets that are not {}", loss.ignored), "such targets");
-    case LossForm::Quotient: return loss.counted ? weighed("a quotient of two sums over the samples", "counted elements")
-                                                 : fmt::format("{} is a quotient of two means over the samples of each microbatch, not of the whole batch", name);
-    case LossForm::Other: return fmt::format("{} is computed from {}: that of the whole batch does not follow from those of its microbatches, of which a step takes the mean", name, loss.why);
-    case LossForm::Unknown: return fmt::format("how {} of a batch follows from those of its microbatches, of which a step takes the mean, is not known", name);
+    case LossForm::Quotient:
+      return loss.counted ? weighed("a quotient of two sums over the samples", "counted elements")
+                          : fmt::format("{} is a quotient of two means over the samples of each microbatch, not of the whole batch", name);
+    case LossForm::Other:
+      return fmt::format(
+          "{} is computed from {}: that of the whole batch does not follow from those of its microbatches, of which a step takes the mean",
+          name, loss.why);
+    case LossForm::Unknown:
+      return fmt::format("how {} of a batch follows from those of its microbatches, of which a step takes the mean, is not known", name);
   }
   return "";
 }

@@ -21,26 +21,26 @@ enum class LossForm : std::uint8_t {
 
 /// A single number that the model gives and that depends on its samples.
 struct OwnLoss {
-  std::size_t output = 0;      ///< index into `ModelGraph::outputs`
+  std::size_t output = 0;  ///< index into `ModelGraph::outputs`
   LossForm form = LossForm::Mean;
   const Node* node = nullptr;  ///< the operator that decided; null for an output that is an input
   /// What counts for each microbatch: the targets (TargetMean), or the divisor itself (Quotient).
   std::optional<ValueId> counted;
-  std::int64_t ignored = -100; ///< the target that does not count, of a TargetMean
-  std::string why;             ///< of Other: `exp of a mean over the samples`
+  std::int64_t ignored = -100;  ///< the target that does not count, of a TargetMean
+  std::string why;              ///< of Other: `exp of a mean over the samples`
 
   bool operator==(const OwnLoss&) const = default;
 };
 
-/// One per such output, in their order. Follows sums, means and the loss operators through operators that keep them linear (scaling, adding numbers of
-/// one form, casts); anything else makes Other. Pointers live as long as the graph. Cost: linear.
+/// One per such output, in their order. Follows sums, means and the loss operators through operators that keep them linear (scaling, adding
+/// numbers of one form, casts); anything else makes Other. Pointers live as long as the graph. Cost: linear.
 [[nodiscard]] std::vector<OwnLoss> ownLosses(const ModelGraph& graph);
 
 /// The one of this output; nothing where it does not depend on the samples or is no single number.
 [[nodiscard]] std::optional<OwnLoss> ownLossOf(const ModelGraph& graph, ValueId output);
 
-/// The difference between a step on microbatches and the same on the whole batch that training on this output makes, in one sentence without a full stop;
-/// empty for a Mean.
+/// The difference between a step on microbatches and the same on the whole batch that training on this output makes, in one sentence
+/// without a full stop; empty for a Mean.
 [[nodiscard]] std::string lossBias(const ModelGraph& graph, const OwnLoss& loss);
 
 }  // namespace pw

@@ -19,7 +19,8 @@ constexpr const char* kPicks = "picks samples by their place";
 constexpr const char* kRegroups = "regroups the samples";
 
 const Argument* argumentOf(const Node& node, std::initializer_list<std::string_view> names) {
-  const auto found = std::ranges::find_if(node.inputs, [&](const NamedArgument& a) { return std::ranges::find(names, a.name) != names.end(); });
+  const auto found =
+      std::ranges::find_if(node.inputs, [&](const NamedArgument& a) { return std::ranges::find(names, a.name) != names.end(); });
   return found == node.inputs.end() ? nullptr : &found->value;
 }
 
@@ -61,7 +62,8 @@ class Call {
       case DimensionRule::MatMul: return matrixProduct();
       case DimensionRule::Linear: return mixedIf(first().flow.layout.dimension + 1 == rank(), kReduces, sameDimension());
       case DimensionRule::Attention: return attention();
-      case DimensionRule::Spatial: return mixedIf(first().flow.layout.dimension != 0 || (spatial() > 0 && rank() != spatial() + 2), kReduces, sameDimension());
+      case DimensionRule::Spatial:
+        return mixedIf(first().flow.layout.dimension != 0 || (spatial() > 0 && rank() != spatial() + 2), kReduces, sameDimension());
       case DimensionRule::Pool: return mixedIf(first().flow.layout.dimension + spatial() >= rank(), kReduces, sameDimension());
       case DimensionRule::Trailing: return trailing();
       case DimensionRule::Group: return mixedIf(first().flow.layout.dimension != 0, kReduces, sameDimension());
@@ -76,7 +78,9 @@ class Call {
       case DimensionRule::Unknown: break;
     }
     FlowResult guess = each();
-    guess.unknown = !guess.mixes && std::ranges::any_of(call_.tensors, [](const FlowingTensor& t) { return t.flow.kind == Kind::Along || t.flow.kind == Kind::Numbers; });
+    guess.unknown = !guess.mixes && std::ranges::any_of(call_.tensors, [](const FlowingTensor& t) {
+      return t.flow.kind == Kind::Along || t.flow.kind == Kind::Numbers;
+    });
     return guess;
   }
 
@@ -105,7 +109,9 @@ class Call {
     }
     return result;
   }
-  [[nodiscard]] FlowResult mixedIf(bool mixes, const char* how, FlowResult otherwise) const { return mixes && firstIsAlong() ? mixed(how) : std::move(otherwise); }
+  [[nodiscard]] FlowResult mixedIf(bool mixes, const char* how, FlowResult otherwise) const {
+    return mixes && firstIsAlong() ? mixed(how) : std::move(otherwise);
+  }
   [[nodiscard]] FlowResult along(const SampleLayout& layout) const { return all({first().flow.kind, layout}); }
 
   /// Where a symbolic batch shows in a size; nothing where it shows nowhere or twice.
@@ -139,7 +145,9 @@ class Call {
 
   /// A cast or copy of the samples' numbers, or 0 added to them.
   [[nodiscard]] bool keepsNumbers() const {
-    if (call_.tensors.size() != 1 || first().flow.kind != Kind::Numbers || call_.results.size() != 1 || call_.results.front() != first().extents) return false;
+    if (call_.tensors.size() != 1 || first().flow.kind != Kind::Numbers || call_.results.size() != 1 ||
+        call_.results.front() != first().extents)
+      return false;
     const std::string name = operatorName(*call_.node);
     return isView(*call_.node) || name == "clone" || name == "_to_copy" || (name == "add" && numberOf("other", 1) == 0);
   }
@@ -186,7 +194,8 @@ class Call {
       std::erase_if(order, [&](std::size_t d) { return std::ranges::find(source, d) != source.end(); });
       for (std::size_t at = 0; at < rank(); ++at) {
         const auto found = std::ranges::find(target, at);
-        if (found != target.end()) order.insert(order.begin() + static_cast<std::ptrdiff_t>(at), source[static_cast<std::size_t>(found - target.begin())]);
+        if (found != target.end())
+          order.insert(order.begin() + static_cast<std::ptrdiff_t>(at), source[static_cast<std::size_t>(found - target.begin())]);
       }
     } else if (name == "numpy_T") {
       std::ranges::reverse(order);
@@ -230,8 +239,10 @@ class Call {
     std::vector<std::size_t> dimensions = dimensionsOf(*call_.node, rank());
     const std::string name = operatorName(*call_.node);
     if (dimensions.empty()) dimensions = {rank() - 1};
-    if (name.ends_with("2") && name.starts_with("fft") && argumentOf(*call_.node, {"dim"}) == nullptr && rank() > 1) dimensions.push_back(rank() - 2);
-    const bool ofAll = name == "roll" || (name.starts_with("fft_") && (name.ends_with("n") || name.ends_with("shift")));  // where none is named
+    if (name.ends_with("2") && name.starts_with("fft") && argumentOf(*call_.node, {"dim"}) == nullptr && rank() > 1)
+      dimensions.push_back(rank() - 2);
+    const bool ofAll =
+        name == "roll" || (name.starts_with("fft_") && (name.ends_with("n") || name.ends_with("shift")));  // where none is named
     const bool flat = ofAll && dimensionsOf(*call_.node, rank()).empty();
     const bool hit = std::ranges::find(dimensions, first().flow.layout.dimension) != dimensions.end();
     // renorm's dimension is the one that it leaves apart.
@@ -420,7 +431,7 @@ class Call {
     for (const FlowingTensor* tensor : indices) broadcastRank = std::max(broadcastRank, tensor->extents.size());
     const bool adjacent = indices.empty() || indices.back()->index - indices.front()->index + 1 == indices.size();
     const std::size_t front = indices.empty() || !adjacent ? 0 : indices.front()->index;  // where the result has the indices' dimensions
-    bool numbered = false;  // sample by sample, as in x[arange(batch), last]
+    bool numbered = false;                                                                // sample by sample, as in x[arange(batch), last]
     for (const FlowingTensor* tensor : indices) {
       if (tensor->flow.kind == Kind::Same || tensor->flow.kind == Kind::Mixed) continue;
       numbered = numbered || (tensor->flow.kind == Kind::Numbers && firstIsAlong() && tensor->index == first().flow.layout.dimension);
@@ -432,7 +443,8 @@ class Call {
       SampleLayout layout = first().flow.layout;
       const bool picked = std::ranges::any_of(indices, [&](const FlowingTensor* t) { return t->index == layout.dimension; });
       if (picked) return mixed(kPicks);
-      const auto before = static_cast<std::size_t>(std::ranges::count_if(indices, [&](const FlowingTensor* t) { return t->index < layout.dimension; }));
+      const auto before =
+          static_cast<std::size_t>(std::ranges::count_if(indices, [&](const FlowingTensor* t) { return t->index < layout.dimension; }));
       if (!adjacent || before > 0) layout.dimension = layout.dimension + broadcastRank - before;
       places.emplace_back(layout);
     }

@@ -25,8 +25,8 @@ struct SampleFlow {
 
 /// An argument that is a tensor.
 struct FlowingTensor {
-  std::string argument;  ///< its name; of a list, that of the list
-  std::size_t index = 0; ///< in a list
+  std::string argument;   ///< its name; of a list, that of the list
+  std::size_t index = 0;  ///< in a list
   Extents extents;
   SampleFlow flow;
 };
@@ -37,7 +37,7 @@ struct FlowingCall {
   std::vector<FlowingTensor> tensors;  ///< in argument order
   std::vector<Extents> results;        ///< empty for what is no tensor
   std::int64_t batch = 1;
-  bool symbolicBatch = false;  ///< `batch` divides no other size
+  bool symbolicBatch = false;                                 ///< `batch` divides no other size
   std::vector<std::pair<std::string, std::int64_t>> numbers;  ///< arguments that are numbers, computed ones included
 };
 

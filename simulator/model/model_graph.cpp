@@ -1,8 +1,8 @@
 #include "simulator/model/model_graph.h"
 #include "simulator/model/join.h"
 
-#include <algorithm>
 #include <fmt/format.h>
+#include <algorithm>
 #include <map>
 #include <string>
 #include <unordered_set>
@@ -174,7 +174,8 @@ BatchDimension laterBatch(const ModelGraph& graph) {
       found.push_back(std::move(batch));
     }
   }
-  const auto most = std::max_element(found.begin(), found.end(), [&](const auto& a, const auto& b) { return inputsWith[a.symbol] < inputsWith[b.symbol]; });
+  const auto most = std::max_element(found.begin(), found.end(),
+                                     [&](const auto& a, const auto& b) { return inputsWith[a.symbol] < inputsWith[b.symbol]; });
   return most == found.end() ? BatchDimension() : *most;
 }
 
@@ -223,9 +224,10 @@ Bindings bindBatch(const ModelGraph& graph, std::int64_t batch) {
   Bindings bindings;
   if (dimension.symbol.empty()) {
     if (batch != dimension.exported) {
-      throw UsageError(fmt::format("{} was exported with a fixed batch of {} and cannot run with {}; export it with a dynamic batch "
-                                   "dimension, or use a batch of {}",
-                                   graph.name, dimension.exported, batch, dimension.exported));
+      throw UsageError(
+          fmt::format("{} was exported with a fixed batch of {} and cannot run with {}; export it with a dynamic batch "
+                      "dimension, or use a batch of {}",
+                      graph.name, dimension.exported, batch, dimension.exported));
     }
   } else {
     const std::optional<std::int64_t> value = batch < 1 ? std::nullopt : solve(dimension.form, batch);

@@ -14,8 +14,20 @@ namespace pw {
 
 /// Element type of a tensor. The values are the codes of torch's archives (not those of LibTorch).
 enum class DType : std::uint8_t {
-  Unknown = 0, UInt8 = 1, Int8 = 2, Int16 = 3, Int32 = 4, Int64 = 5, Float16 = 6, Float32 = 7, Float64 = 8,
-  ComplexHalf = 9, ComplexFloat = 10, ComplexDouble = 11, Bool = 12, BFloat16 = 13,
+  Unknown = 0,
+  UInt8 = 1,
+  Int8 = 2,
+  Int16 = 3,
+  Int32 = 4,
+  Int64 = 5,
+  Float16 = 6,
+  Float32 = 7,
+  Float64 = 8,
+  ComplexHalf = 9,
+  ComplexFloat = 10,
+  ComplexDouble = 11,
+  Bool = 12,
+  BFloat16 = 13,
 };
 
 [[nodiscard]] Bytes bytesPerElement(DType dtype);
@@ -56,7 +68,7 @@ enum class ValueOrigin : std::uint8_t { Node, Input, Parameter, Buffer, Constant
 
 /// Something that flows through the graph: a tensor, or a symbolic integer / boolean / float computed from sizes.
 struct Value {
-  std::string name;                     ///< as in the trace: `linear_2`
+  std::string name;  ///< as in the trace: `linear_2`
   ValueOrigin origin = ValueOrigin::Node;
   NodeId producer;                      ///< for origin Node; inside a sub-graph: the node that carries the sub-graph
   std::optional<TensorMeta> tensor;     ///< set for tensors; dtype Unknown for a result nobody uses and torch left out
@@ -66,21 +78,42 @@ struct Value {
 };
 
 /// What an operator argument can be. Torch's enumerations stay numbers in the archive's own codes.
-struct NoneArg { bool operator==(const NoneArg&) const = default; };
-struct ScalarTypeArg { DType dtype; bool operator==(const ScalarTypeArg&) const = default; };
-struct MemoryFormatArg { int code; bool operator==(const MemoryFormatArg&) const = default; };
-struct LayoutArg { int code; bool operator==(const LayoutArg&) const = default; };
-struct DeviceArg { std::string type; bool operator==(const DeviceArg&) const = default; };
-struct ComplexArg { double real; double imaginary; bool operator==(const ComplexArg&) const = default; };
+struct NoneArg {
+  bool operator==(const NoneArg&) const = default;
+};
+struct ScalarTypeArg {
+  DType dtype;
+  bool operator==(const ScalarTypeArg&) const = default;
+};
+struct MemoryFormatArg {
+  int code;
+  bool operator==(const MemoryFormatArg&) const = default;
+};
+struct LayoutArg {
+  int code;
+  bool operator==(const LayoutArg&) const = default;
+};
+struct DeviceArg {
+  std::string type;
+  bool operator==(const DeviceArg&) const = default;
+};
+struct ComplexArg {
+  double real;
+  double imaginary;
+  bool operator==(const ComplexArg&) const = default;
+};
 /// One element of a list of symbolic integers: a value of the graph, or a number.
 using IntOrValue = std::variant<std::int64_t, ValueId>;
 /// `as_graph`: index into ModelGraph::subgraphs.
-struct GraphArg { std::size_t index; bool operator==(const GraphArg&) const = default; };
+struct GraphArg {
+  std::size_t index;
+  bool operator==(const GraphArg&) const = default;
+};
 
-using Argument = std::variant<NoneArg, ValueId, std::vector<ValueId>, std::vector<std::optional<ValueId>>, std::int64_t,
-                              std::vector<std::int64_t>, std::vector<IntOrValue>, double, std::vector<double>, bool,
-                              std::vector<bool>, std::string, std::vector<std::string>, ScalarTypeArg, MemoryFormatArg,
-                              LayoutArg, DeviceArg, ComplexArg, GraphArg>;
+using Argument =
+    std::variant<NoneArg, ValueId, std::vector<ValueId>, std::vector<std::optional<ValueId>>, std::int64_t, std::vector<std::int64_t>,
+                 std::vector<IntOrValue>, double, std::vector<double>, bool, std::vector<bool>, std::string, std::vector<std::string>,
+                 ScalarTypeArg, MemoryFormatArg, LayoutArg, DeviceArg, ComplexArg, GraphArg>;
 
 struct NamedArgument {
   std::string name;  ///< from the operator's schema; empty for higher-order nodes
@@ -133,29 +166,27 @@ struct StoredTensor {
 
 /// A parameter, buffer or constant the graph reads. Two parameters with one `storage` are tied.
 struct StateTensor {
-  std::string name;                     ///< the model's own name: `blocks.0.mlp.up.weight`
+  std::string name;  ///< the model's own name: `blocks.0.mlp.up.weight`
   ValueId value;
-  std::string storage;                  ///< identity of the bytes: `0:weights/weight_3`; equal for tied tensors; empty without weights
-  std::optional<StoredTensor> stored;   ///< nothing in an archive without weights
+  std::string storage;                 ///< identity of the bytes: `0:weights/weight_3`; equal for tied tensors; empty without weights
+  std::optional<StoredTensor> stored;  ///< nothing in an archive without weights
   bool persistent = true;
 
   bool operator==(const StateTensor&) const = default;
 };
 
 /// Identity of a tensor's bytes: its storage, or its own name where the archive has no weights.
-[[nodiscard]] inline const std::string& storageOf(const StateTensor& state) {
-  return state.storage.empty() ? state.name : state.storage;
-}
+[[nodiscard]] inline const std::string& storageOf(const StateTensor& state) { return state.storage.empty() ? state.name : state.storage; }
 
 /// A traced model: a straight list of nodes in execution order, with everything they read.
 struct ModelGraph {
-  std::string name;                 ///< file stem
-  std::vector<std::string> files;   ///< archive path(s); several when each stage was exported on its own
+  std::string name;                ///< file stem
+  std::vector<std::string> files;  ///< archive path(s); several when each stage was exported on its own
   std::vector<Value> values;
   std::vector<Node> nodes;
   std::vector<Subgraph> subgraphs;
-  std::vector<ValueId> inputs;      ///< user inputs, in order
-  std::vector<ValueId> outputs;     ///< user outputs, in order
+  std::vector<ValueId> inputs;   ///< user inputs, in order
+  std::vector<ValueId> outputs;  ///< user outputs, in order
   /// One per output: its key where the model returns a dict or dataclass (`loss`, nested `hidden.0`), else the value's name in the trace.
   std::vector<std::string> outputNames;
   std::vector<StateTensor> parameters;
@@ -176,7 +207,8 @@ struct ModelGraph {
 /// Values a node reads, sub-graph inputs included, each once, in argument order (symbolic numbers included).
 [[nodiscard]] std::vector<ValueId> readsOf(const Node& node);
 
-/// Of dimension 0 of the first input where that is symbolic, else the symbol that most inputs have elsewhere ([T, B, D]); empty for a fixed batch.
+/// Of dimension 0 of the first input where that is symbolic, else the symbol that most inputs have elsewhere ([T, B, D]); empty for a fixed
+/// batch.
 [[nodiscard]] std::string batchSymbol(const ModelGraph& graph);
 /// Batch size at export.
 [[nodiscard]] std::int64_t exportedBatch(const ModelGraph& graph);

@@ -15,7 +15,8 @@ std::optional<SampleLayout> reshaped(const SampleLayout& layout, const Extents& 
   return std::nullopt;
 }
 
-std::optional<SampleLayout> sliced(const SampleLayout& layout, std::int64_t begin, std::int64_t count, std::int64_t step, std::int64_t batch) {
+std::optional<SampleLayout> sliced(const SampleLayout& layout, std::int64_t begin, std::int64_t count, std::int64_t step,
+                                   std::int64_t batch) {
   const std::int64_t block = batch * layout.inner;
   if (begin == 0 && step == 1 && count == layout.outer * block) return layout;
   if (step != 1 || count <= 0 || begin % block != 0 || count % block != 0) return std::nullopt;

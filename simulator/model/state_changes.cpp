@@ -63,9 +63,11 @@ class Changes {
 
   void findBases(const Node& node) {
     forSubgraphs(node, [&](const Subgraph& subgraph, const std::vector<ValueId>& operands) {
-      for (std::size_t i = 0; i < operands.size() && i < subgraph.inputs.size(); ++i) bases_[subgraph.inputs[i].index()] = base(operands[i]);
+      for (std::size_t i = 0; i < operands.size() && i < subgraph.inputs.size(); ++i)
+        bases_[subgraph.inputs[i].index()] = base(operands[i]);
       for (const Node& inside : subgraph.nodes) findBases(inside);
-      for (std::size_t r = 0; r < node.outputs.size() && r < subgraph.outputs.size(); ++r) bases_[node.outputs[r].index()] = base(subgraph.outputs[r]);
+      for (std::size_t r = 0; r < node.outputs.size() && r < subgraph.outputs.size(); ++r)
+        bases_[node.outputs[r].index()] = base(subgraph.outputs[r]);
     });
     const auto out = std::ranges::find_if(node.inputs, [](const NamedArgument& a) { return a.name == "out"; });
     const auto reads = readsOf(node);
@@ -102,7 +104,8 @@ class Changes {
     });
   }
 
-  /// Whether an output depends on this memory. Statistics of norms in training do not enter results, nor does what an operator overwrites by `out`.
+  /// Whether an output depends on this memory. Statistics of norms in training do not enter results, nor does what an operator overwrites
+  /// by `out`.
   [[nodiscard]] bool isRead(ValueId memory) const {
     std::vector<bool> depends(graph_.values.size(), false);
     depends[memory.index()] = true;

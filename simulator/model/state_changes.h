@@ -10,11 +10,11 @@ namespace pw {
 
 /// A parameter or buffer that the model's forward writes into, so once per microbatch and not once per batch.
 struct StateChange {
-  const Node* node = nullptr;          ///< that writes, in the graph or in one of its sub-graphs
+  const Node* node = nullptr;  ///< that writes, in the graph or in one of its sub-graphs
   const StateTensor* state = nullptr;
   bool isParameter = false;
-  /// Whether an output of the model depends on it, so that microbatches see other values than the whole batch would (power iteration); a running
-  /// statistic of a norm in training is only kept.
+  /// Whether an output of the model depends on it, so that microbatches see other values than the whole batch would (power iteration); a
+  /// running statistic of a norm in training is only kept.
   bool read = false;
 
   bool operator==(const StateChange&) const = default;
@@ -23,9 +23,10 @@ struct StateChange {
 /// Names of the arguments that an operator writes into, by its schema.
 using WrittenArguments = std::function<std::vector<std::string>(const std::string& target)>;
 
-/// All of them in execution order, one per node and tensor. A node writes into the first argument of an operator in place, into arguments named `out`, into
-/// the running statistics of a norm in training, and into what `written` says, which may be empty; through views too, and inside sub-graphs. Batch norms
-/// that keep statistics are included. Pointers live as long as the graph. Cost: linear in the nodes times the number of changes.
+/// All of them in execution order, one per node and tensor. A node writes into the first argument of an operator in place, into arguments
+/// named `out`, into the running statistics of a norm in training, and into what `written` says, which may be empty; through views too, and
+/// inside sub-graphs. Batch norms that keep statistics are included. Pointers live as long as the graph. Cost: linear in the nodes times
+/// the number of changes.
 [[nodiscard]] std::vector<StateChange> stateChanges(const ModelGraph& graph, const WrittenArguments& written = {});
 
 }  // namespace pw

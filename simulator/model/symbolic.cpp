@@ -1,9 +1,9 @@
 #include "simulator/model/symbolic.h"
 
+#include <fmt/format.h>
 #include <algorithm>
 #include <array>
 #include <cctype>
-#include <fmt/format.h>
 #include <limits>
 #include <set>
 #include <vector>
@@ -31,9 +31,7 @@ class Evaluator {
   }
 
  private:
-  [[noreturn]] void fail(std::string_view why) const {
-    throw Error(fmt::format("the size expression `{}` {}", text_.substr(0, 200), why));
-  }
+  [[noreturn]] void fail(std::string_view why) const { throw Error(fmt::format("the size expression `{}` {}", text_.substr(0, 200), why)); }
 
   void skipSpace() {
     while (position_ < text_.size() && text_[position_] == ' ') {
@@ -185,11 +183,11 @@ class Evaluator {
       return b == -1 ? 0 : a - floorDivide(a, b) * b;
     }
     const std::array<std::pair<std::string_view, bool>, 6> comparisons{{{"Equality", a == b},
-                                                                         {"Unequality", a != b},
-                                                                         {"StrictLessThan", a < b},
-                                                                         {"LessThan", a <= b},
-                                                                         {"StrictGreaterThan", a > b},
-                                                                         {"GreaterThan", a >= b}}};
+                                                                        {"Unequality", a != b},
+                                                                        {"StrictLessThan", a < b},
+                                                                        {"LessThan", a <= b},
+                                                                        {"StrictGreaterThan", a > b},
+                                                                        {"GreaterThan", a >= b}}};
     for (const auto& [comparison, holds] : comparisons) {
       if (function == comparison) {
         return holds ? 1 : 0;
@@ -240,8 +238,7 @@ std::int64_t evaluate(const SymbolicInt& number, const Bindings& bindings) {
   return number.expression.empty() ? number.hint : Evaluator(number.expression, bindings).run();
 }
 
-std::string mapSymbols(std::string_view expression,
-                       const std::function<std::string(const std::string&, std::string_view)>& replace) {
+std::string mapSymbols(std::string_view expression, const std::function<std::string(const std::string&, std::string_view)>& replace) {
   constexpr std::string_view kSymbol = "Symbol(";
   std::string result;
   std::size_t done = 0;
@@ -281,8 +278,8 @@ std::optional<LinearForm> linearForm(const SymbolicInt& number) {
   const std::int64_t one = evaluate(number, {{form.symbol, 1}});
   const std::int64_t two = evaluate(number, {{form.symbol, 2}});
   std::int64_t step = 0;
-  if (__builtin_sub_overflow(one, form.constant, &form.factor) || __builtin_sub_overflow(two, one, &step) ||
-      step != form.factor || form.factor == 0) {
+  if (__builtin_sub_overflow(one, form.constant, &form.factor) || __builtin_sub_overflow(two, one, &step) || step != form.factor ||
+      form.factor == 0) {
     return std::nullopt;
   }
   return form;

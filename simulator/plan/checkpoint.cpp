@@ -9,11 +9,11 @@
 #include <string_view>
 
 #include "schedules/error.h"
-#include "simulator/step/compiled_rows.h"
 #include "simulator/model/graph_facts.h"
 #include "simulator/plan/model_costs.h"
-#include "simulator/step/program.h"
 #include "simulator/step/compile.h"
+#include "simulator/step/compiled_rows.h"
+#include "simulator/step/program.h"
 
 namespace pw {
 namespace {
@@ -26,7 +26,8 @@ bool isNumber(std::string_view text) {
 std::string memberOf(const Node& node, const std::string& name, bool children) {
   for (const ModuleFrame& frame : node.modules) {
     if (!children && frame.path == name) return frame.path;
-    if (children && frame.path.rfind(name + ".", 0) == 0 && isNumber(std::string_view(frame.path).substr(name.size() + 1))) return frame.path;
+    if (children && frame.path.rfind(name + ".", 0) == 0 && isNumber(std::string_view(frame.path).substr(name.size() + 1)))
+      return frame.path;
   }
   return {};
 }
@@ -73,7 +74,8 @@ std::vector<ValueId> changedBases(const ModelGraph& graph, const Node& node) {
 /// Batch norm counts its batches beside moving its statistics.
 bool isBatchCounter(const ModelGraph& graph, ValueId base) {
   constexpr std::string_view kCounter = "num_batches_tracked";
-  return std::any_of(graph.buffers.begin(), graph.buffers.end(), [&](const StateTensor& b) { return b.value == base && b.name.ends_with(kCounter); });
+  return std::any_of(graph.buffers.begin(), graph.buffers.end(),
+                     [&](const StateTensor& b) { return b.value == base && b.name.ends_with(kCounter); });
 }
 
 NodeRange wholeOf(const StageSpec& stage) { return {stage.begin, stage.end}; }
@@ -83,7 +85,8 @@ NodeRange wholeOf(const StageSpec& stage) { return {stage.begin, stage.end}; }
 std::vector<NodeRange> moduleRanges(const ModelGraph& graph, const std::vector<std::string>& names) {
   std::vector<NodeRange> all;
   for (const std::string& name : names) addRanges(graph, name, all);
-  std::sort(all.begin(), all.end(), [](const NodeRange& a, const NodeRange& b) { return std::pair(a.begin, b.end) < std::pair(b.begin, a.end); });
+  std::sort(all.begin(), all.end(),
+            [](const NodeRange& a, const NodeRange& b) { return std::pair(a.begin, b.end) < std::pair(b.begin, a.end); });
   std::vector<NodeRange> outer;
   for (const NodeRange& range : all) {
     if (outer.empty() || range.begin >= outer.back().end) {
@@ -104,7 +107,9 @@ std::vector<InPlaceChange> changesInPlace(const ModelGraph& graph) {
   return changes;
 }
 
-std::optional<std::string> obstacleToRecompute(const ModelGraph& graph, const NodeRange& range) { return obstacleToRecompute(graph, range, changesInPlace(graph)); }
+std::optional<std::string> obstacleToRecompute(const ModelGraph& graph, const NodeRange& range) {
+  return obstacleToRecompute(graph, range, changesInPlace(graph));
+}
 
 std::optional<std::string> obstacleToRecompute(const ModelGraph& graph, const NodeRange& range, const std::vector<InPlaceChange>& changes) {
   const auto first = std::ranges::lower_bound(changes, range.begin, {}, &InPlaceChange::node);
@@ -123,7 +128,8 @@ std::optional<std::string> obstacleToRecompute(const ModelGraph& graph, const No
     const Node& node = graph.node(change->node);
     for (const ValueId base : change->bases) {
       if (!entering.contains(base) || isBatchCounter(graph, base)) continue;
-      return fmt::format("{} ({}) changes {} in place, {} its forward runs again", operatorName(node), node.sourceLine, graph.value(base).name,
+      return fmt::format("{} ({}) changes {} in place, {} its forward runs again", operatorName(node), node.sourceLine,
+                         graph.value(base).name,
                          change->node < range.end ? "so that it would change twice when" : "which would be different when");
     }
   }
@@ -135,7 +141,8 @@ void setCheckpoints(const ModelGraph& graph, Partition& partition, const std::ve
   setCheckpoints(graph, partition, names, none ? std::vector<InPlaceChange>{} : changesInPlace(graph));
 }
 
-void setCheckpoints(const ModelGraph& graph, Partition& partition, const std::vector<std::string>& names, const std::vector<InPlaceChange>& changes) {
+void setCheckpoints(const ModelGraph& graph, Partition& partition, const std::vector<std::string>& names,
+                    const std::vector<InPlaceChange>& changes) {
   const bool none = names.empty() || names == std::vector<std::string>{"none"};
   const bool full = names == std::vector<std::string>{"full"};
   const std::vector<NodeRange> ranges = none || full ? std::vector<NodeRange>{} : moduleRanges(graph, names);
@@ -148,15 +155,17 @@ void setCheckpoints(const ModelGraph& graph, Partition& partition, const std::ve
     }
     for (const NodeRange& range : stage.checkpoints) {
       if (const auto obstacle = obstacleToRecompute(graph, range, changes)) {
-        throw UsageError(fmt::format("Nodes {} to {} cannot be recomputed: {}; leave that module out of --recompute.", range.begin.value, range.end.value - 1, *obstacle));
+        throw UsageError(fmt::format("Nodes {} to {} cannot be recomputed: {}; leave that module out of --recompute.", range.begin.value,
+                                     range.end.value - 1, *obstacle));
       }
     }
   }
 }
 
 CostTable costsOf(const PlanSetting& setting, const Partition& partition) {
-  CostTable costs = setting.model != nullptr ? setting.model->costTable(partition, setting.schedule.placement, setting.replicas)
-                                             : costTable(setting.graph, partition, setting.profile, setting.schedule.placement, setting.replicas);
+  CostTable costs = setting.model != nullptr
+                        ? setting.model->costTable(partition, setting.schedule.placement, setting.replicas)
+                        : costTable(setting.graph, partition, setting.profile, setting.schedule.placement, setting.replicas);
   addOptimizerState(costs, setting.optimizerCopies, setting.optimizerShards);
   requireSummable(costs, shapeOf(setting.schedule));
   return costs;

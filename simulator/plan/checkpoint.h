@@ -8,14 +8,14 @@
 
 namespace pw {
 
-/// The node ranges of modules by name, as `inspect` shows them: each call of `blocks.2`; of a name that is no module itself, like `blocks`, each
-/// call of each of its numbered children, apart. Two calls without a node between are one. Ascending and disjoint: of nested ones the outer.
-/// Throws UsageError for a name that is neither. Cost: linear in nodes times names.
+/// The node ranges of modules by name, as `inspect` shows them: each call of `blocks.2`; of a name that is no module itself, like `blocks`,
+/// each call of each of its numbered children, apart. Two calls without a node between are one. Ascending and disjoint: of nested ones the
+/// outer. Throws UsageError for a name that is neither. Cost: linear in nodes times names.
 [[nodiscard]] std::vector<NodeRange> moduleRanges(const ModelGraph& graph, const std::vector<std::string>& names);
 
-/// Why a range's forward cannot run again: an operator in it, or later, changes in place what enters the range, or it changes a buffer other
-/// than batch norm's statistics (which a second run leaves alone). A sentence naming the operator; nothing when it can. Sub-graphs with an
-/// operator in place count as changing all they read. Cost: linear in nodes times the depth of views.
+/// Why a range's forward cannot run again: an operator in it, or later, changes in place what enters the range, or it changes a buffer
+/// other than batch norm's statistics (which a second run leaves alone). A sentence naming the operator; nothing when it can. Sub-graphs
+/// with an operator in place count as changing all they read. Cost: linear in nodes times the depth of views.
 [[nodiscard]] std::optional<std::string> obstacleToRecompute(const ModelGraph& graph, const NodeRange& range);
 
 /// A node that writes in place, and what: values that are no views.
@@ -26,12 +26,14 @@ struct InPlaceChange {
 /// All of a graph, in order. Cost: linear in nodes times the depth of views.
 [[nodiscard]] std::vector<InPlaceChange> changesInPlace(const ModelGraph& graph);
 /// The same answer with the changes of the graph at hand. Cost: linear in the range, or nothing where no change comes after its begin.
-[[nodiscard]] std::optional<std::string> obstacleToRecompute(const ModelGraph& graph, const NodeRange& range, const std::vector<InPlaceChange>& changes);
+[[nodiscard]] std::optional<std::string> obstacleToRecompute(const ModelGraph& graph, const NodeRange& range,
+                                                             const std::vector<InPlaceChange>& changes);
 
-/// Sets what all stages recompute: `{"none"}`, `{"full"}` (each stage one range; the loss function is not part of it), or names as of `moduleRanges`,
-/// cut at stage borders. Throws UsageError for unknown names and where there is an obstacle.
+/// Sets what all stages recompute: `{"none"}`, `{"full"}` (each stage one range; the loss function is not part of it), or names as of
+/// `moduleRanges`, cut at stage borders. Throws UsageError for unknown names and where there is an obstacle.
 void setCheckpoints(const ModelGraph& graph, Partition& partition, const std::vector<std::string>& names);
-void setCheckpoints(const ModelGraph& graph, Partition& partition, const std::vector<std::string>& names, const std::vector<InPlaceChange>& changes);
+void setCheckpoints(const ModelGraph& graph, Partition& partition, const std::vector<std::string>& names,
+                    const std::vector<InPlaceChange>& changes);
 
 class CompiledRows;
 class ModelCosts;
@@ -40,22 +42,22 @@ class ModelCosts;
 struct PlanSetting {
   const ModelGraph& graph;
   const Profile& profile;
-  const Schedule& schedule;           ///< lowered
+  const Schedule& schedule;  ///< lowered
   int replicas = 1;
-  int optimizerCopies = 0;            ///< of parameters, as optimizer state
-  int optimizerShards = 1;            ///< ranks that share it (ZeRO-1)
+  int optimizerCopies = 0;  ///< of parameters, as optimizer state
+  int optimizerShards = 1;  ///< ranks that share it (ZeRO-1)
   // What is kept from one plan to the next; null: worked out anew each time.
-  ModelCosts* model = nullptr;        ///< of graph and profile
-  CompiledRows* compiled = nullptr;   ///< of the schedule
+  ModelCosts* model = nullptr;       ///< of graph and profile
+  CompiledRows* compiled = nullptr;  ///< of the schedule
 };
 
 /// The costs with the optimizer's state, and the most memory of each rank.
 [[nodiscard]] CostTable costsOf(const PlanSetting& setting, const Partition& partition);
 [[nodiscard]] std::vector<Bytes> peaksOf(const PlanSetting& setting, const Partition& partition);
 
-/// Recomputes whole stages until no rank needs more than `limit`: as long as one does, of the first such rank's stages the one that saves most
-/// for each ns of its forward (ties: the lower stage); stages with an obstacle stay. Starts from the partition without checkpoints. Returns whether
-/// all ranks fit. Cost: a compilation of the schedule, and a pass over its ranks' rows for each stage taken.
+/// Recomputes whole stages until no rank needs more than `limit`: as long as one does, of the first such rank's stages the one that saves
+/// most for each ns of its forward (ties: the lower stage); stages with an obstacle stay. Starts from the partition without checkpoints.
+/// Returns whether all ranks fit. Cost: a compilation of the schedule, and a pass over its ranks' rows for each stage taken.
 [[nodiscard]] bool recomputeToFit(const PlanSetting& setting, Partition& partition, Bytes limit);
 
 }  // namespace pw

@@ -19,7 +19,11 @@ typename Map::mapped_type keptOr(std::mutex& mutex, Map& map, const typename Map
 }  // namespace
 
 ModelCosts::ModelCosts(const ModelGraph& graph, const Profile& profile, std::int64_t microbatch)
-    : graph_(graph), profile_(profile), changes_(changesInPlace(graph)), cutter_(graph, bindBatch(graph, microbatch), &profile), folds_(graph, profile) {}
+    : graph_(graph),
+      profile_(profile),
+      changes_(changesInPlace(graph)),
+      cutter_(graph, bindBatch(graph, microbatch), &profile),
+      folds_(graph, profile) {}
 
 std::shared_ptr<const StageCut> ModelCosts::cutOf(const NodeRange& range, Stage number) {
   return keptOr(mutex_, cuts_, {range.begin, range.end}, [&] { return std::make_shared<const StageCut>(cutter_.stage(range, number)); });

@@ -8,11 +8,11 @@
 #include <fmt/format.h>
 
 #include "schedules/error.h"
-#include "simulator/model/graph_facts.h"
-#include "simulator/plan/partition.h"
-#include "simulator/costs/profile.h"
 #include "simulator/costs/operator_flops.h"
+#include "simulator/costs/profile.h"
+#include "simulator/model/graph_facts.h"
 #include "simulator/model/symbolic.h"
+#include "simulator/plan/partition.h"
 
 namespace pw {
 namespace {

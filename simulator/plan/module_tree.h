@@ -10,15 +10,15 @@ namespace pw {
 
 /// One module of a model with what all operators inside it add up to, for one microbatch.
 struct ModuleSummary {
-  std::string path;       ///< empty for the root
-  std::string label;      ///< the path from the module around it
+  std::string path;   ///< empty for the root
+  std::string label;  ///< the path from the module around it
   std::string className;
-  int depth = 0;          ///< modules around it
+  int depth = 0;  ///< modules around it
   int operators = 0;
-  std::int64_t parameters = 0;     ///< elements; each storage once
+  std::int64_t parameters = 0;  ///< elements; each storage once
   Bytes parameterBytes = 0;
   double forwardFlops = 0;
-  Bytes activationBytes = 0;       ///< results that need a gradient; views, which share memory, do not count
+  Bytes activationBytes = 0;  ///< results that need a gradient; views, which share memory, do not count
 };
 
 /// All modules, each after the one around it, in order of first execution; the root is first. Data-dependent sizes count as nothing.

@@ -17,14 +17,22 @@ namespace pw {
 class Cutter {
  public:
   Cutter(const ModelGraph& graph, Bindings bindings, const Profile* costs)
-      : graph_(graph), bindings_(std::move(bindings)), costs_(costs), gradient_(needsGradient(graph)), recomputable_(recomputableNodes(graph)), computed_(computedNumbers(graph)),
-        parameterOf_(indexByValue(graph, graph.parameters)), bufferOf_(indexByValue(graph, graph.buffers)),
-        constantOf_(indexByValue(graph, graph.constants)), together_(keptTogether(graph)) {
+      : graph_(graph),
+        bindings_(std::move(bindings)),
+        costs_(costs),
+        gradient_(needsGradient(graph)),
+        recomputable_(recomputableNodes(graph)),
+        computed_(computedNumbers(graph)),
+        parameterOf_(indexByValue(graph, graph.parameters)),
+        bufferOf_(indexByValue(graph, graph.buffers)),
+        constantOf_(indexByValue(graph, graph.constants)),
+        together_(keptTogether(graph)) {
     if (costs != nullptr && costs->nodes.size() != graph.nodes.size()) {
       throw UsageError(fmt::format("The profile does not belong to model {}; profile it again.", graph.name));
     }
     std::map<std::string, std::size_t> seen;
-    for (std::size_t i = 0; i < graph.parameters.size(); ++i) firstTied_.push_back(seen.emplace(storageOf(graph.parameters[i]), i).first->second);
+    for (std::size_t i = 0; i < graph.parameters.size(); ++i)
+      firstTied_.push_back(seen.emplace(storageOf(graph.parameters[i]), i).first->second);
     for (const Node& node : graph.nodes) reads_.push_back(readsOf(node));
   }
 
@@ -33,7 +41,8 @@ class Cutter {
     for (std::size_t s = 0; s <= begins.size(); ++s) {
       const NodeId end = s < begins.size() ? begins[s] : NodeId(graph_.nodes.size());
       if (end <= begin || end.index() > graph_.nodes.size()) {
-        throw UsageError(fmt::format("Stage {} of {} would be empty; choose split points in ascending order, inside the model.", s, graph_.name));
+        throw UsageError(
+            fmt::format("Stage {} of {} would be empty; choose split points in ascending order, inside the model.", s, graph_.name));
       }
       begin = end;
     }
@@ -41,8 +50,9 @@ class Cutter {
       const auto inside = std::upper_bound(begins.begin(), begins.end(), group.first);
       if (inside == begins.end() || *inside > group.last) continue;
       const Node& node = graph_.node(group.changer);
-      throw UsageError(fmt::format("{} ({}) changes {} in place, and another stage would use it too; let no stage begin between @{} and @{}.", node.target,
-                                   node.sourceLine, graph_.value(group.value).name, group.first.value + 1, group.last.value));
+      throw UsageError(
+          fmt::format("{} ({}) changes {} in place, and another stage would use it too; let no stage begin between @{} and @{}.",
+                      node.target, node.sourceLine, graph_.value(group.value).name, group.first.value + 1, group.last.value));
     }
   }
 
@@ -86,7 +96,9 @@ class Cutter {
     }
     for (std::size_t s = 0; s < stages.size(); ++s) {
       for (const Arrival& arrival : stages[s]->arrivals) {
-        const auto from = static_cast<std::size_t>(std::upper_bound(begins.begin(), begins.end(), graph_.value(arrival.value).producer) - begins.begin()) - 1;
+        const auto from = static_cast<std::size_t>(std::upper_bound(begins.begin(), begins.end(), graph_.value(arrival.value).producer) -
+                                                   begins.begin()) -
+                          1;
         result.transfers.push_back({arrival.value, Stage(from), Stage(s), arrival.gradient, arrival.bytes});
       }
     }
@@ -133,16 +145,21 @@ class Cutter {
   [[nodiscard]] Arrival arrivalOf(ValueId v, Stage to) const {
     const Value& value = graph_.value(v);
     if (value.symbolic) {
-      throw UsageError(fmt::format("Number {} depends on data and is used by stage {} after an earlier stage computes it; move the split point so that both are in one stage.",
-                                   value.name, to.value));
+      throw UsageError(
+          fmt::format("Number {} depends on data and is used by stage {} after an earlier stage computes it; move the split point so that "
+                      "both are in one stage.",
+                      value.name, to.value));
     }
-    if (!value.tensor) throw UsageError(fmt::format("Value {} crosses into stage {} and is no tensor; move the split point.", value.name, to.value));
+    if (!value.tensor)
+      throw UsageError(fmt::format("Value {} crosses into stage {} and is no tensor; move the split point.", value.name, to.value));
     try {
       return {v, gradient_[v.index()], bytesOf(*value.tensor, bindings_)};
     } catch (const Error& e) {
-      throw UsageError(fmt::format("Value {} has a size that depends on data and would cross into stage {}, which cannot be planned ({}); move the split point so that both sides are in "
-                                   "one stage.",
-                                   value.name, to.value, e.what()));
+      throw UsageError(
+          fmt::format("Value {} has a size that depends on data and would cross into stage {}, which cannot be planned ({}); move the "
+                      "split point so that both sides are in "
+                      "one stage.",
+                      value.name, to.value, e.what()));
     }
   }
 
@@ -191,7 +208,8 @@ class Cutter {
   std::vector<std::vector<ValueId>> reads_;  // of each node
 };
 
-StageCutter::StageCutter(const ModelGraph& graph, Bindings bindings, const Profile* costs) : cutter_(std::make_unique<const Cutter>(graph, std::move(bindings), costs)) {}
+StageCutter::StageCutter(const ModelGraph& graph, Bindings bindings, const Profile* costs)
+    : cutter_(std::make_unique<const Cutter>(graph, std::move(bindings), costs)) {}
 StageCutter::~StageCutter() = default;
 void StageCutter::require(const std::vector<NodeId>& begins) const { cutter_->require(begins); }
 StageCut StageCutter::stage(NodeRange nodes, Stage number) const { return cutter_->stage(nodes.begin, nodes.end, number); }
@@ -212,7 +230,8 @@ Partition cut(const ModelGraph& graph, const std::vector<NodeId>& begins, const 
   const StageCutter cutter(graph, bindings, costs);
   cutter.require(begins);
   std::vector<std::shared_ptr<const StageCut>> stages;
-  for (const NodeRange& range : rangesOf(graph, begins)) stages.push_back(std::make_shared<const StageCut>(cutter.stage(range, Stage(stages.size()))));
+  for (const NodeRange& range : rangesOf(graph, begins))
+    stages.push_back(std::make_shared<const StageCut>(cutter.stage(range, Stage(stages.size()))));
   return cutter.join(stages);
 }
 

@@ -3,8 +3,8 @@
 #include <string>
 #include <vector>
 
-#include "simulator/model/model_graph.h"
 #include "simulator/costs/profile.h"
+#include "simulator/model/model_graph.h"
 
 namespace pw {
 
@@ -33,12 +33,12 @@ struct StageSpec {
   NodeId begin;
   NodeId end;
   std::vector<NodeId> recomputed;
-  std::vector<ValueId> modelInputs;        ///< user inputs the stage reads; symbolic numbers are evaluated instead
-  std::vector<std::size_t> parameters;     ///< indices into ModelGraph::parameters; of tied ones the first
-  std::vector<std::size_t> buffers;        ///< indices into ModelGraph::buffers
-  std::vector<std::size_t> constants;      ///< indices into ModelGraph::constants
-  /// Activation checkpointing: of these ranges only what enters them is kept; their forward runs again in the backward. Ascending, disjoint,
-  /// within [begin, end).
+  std::vector<ValueId> modelInputs;     ///< user inputs the stage reads; symbolic numbers are evaluated instead
+  std::vector<std::size_t> parameters;  ///< indices into ModelGraph::parameters; of tied ones the first
+  std::vector<std::size_t> buffers;     ///< indices into ModelGraph::buffers
+  std::vector<std::size_t> constants;   ///< indices into ModelGraph::constants
+  /// Activation checkpointing: of these ranges only what enters them is kept; their forward runs again in the backward. Ascending,
+  /// disjoint, within [begin, end).
   std::vector<NodeRange> checkpoints;
 
   bool operator==(const StageSpec&) const = default;
@@ -76,7 +76,6 @@ struct Partition {
 /// evaluate them, or compute those that depend on data.
 /// Throws UsageError when a stage would be empty, when costs are of another graph, naming the value when one that would cross has a
 /// data-dependent size or is such a number, and naming the operator when it changes memory in place that several stages use.
-[[nodiscard]] Partition cut(const ModelGraph& graph, const std::vector<NodeId>& begins, const Bindings& bindings,
-                            const Profile* costs);
+[[nodiscard]] Partition cut(const ModelGraph& graph, const std::vector<NodeId>& begins, const Bindings& bindings, const Profile* costs);
 
 }  // namespace pw

@@ -8,9 +8,9 @@
 
 #include "schedules/csv.h"
 #include "schedules/error.h"
+#include "simulator/plan/sharing.h"
 #include "simulator/text/json_part.h"
 #include "simulator/text/json_text.h"
-#include "simulator/plan/sharing.h"
 
 namespace pw {
 template <class Tag>
@@ -102,7 +102,8 @@ Json partitionJson(const Partition& p) {
     j["transfers"].push_back({{"value", t.value}, {"from", t.from}, {"to", t.to}, {"gradient", t.gradient}, {"bytes", t.bytes}});
   }
   for (const SharedParameter& r : p.shared) {
-    j["replicated"].push_back({{"name", r.name}, {"storage", r.storage}, {"stages", r.stages}, {"bytes", r.bytes}, {"sharing", name(r.sharing)}});
+    j["replicated"].push_back(
+        {{"name", r.name}, {"storage", r.storage}, {"stages", r.stages}, {"bytes", r.bytes}, {"sharing", name(r.sharing)}});
   }
   return j;
 }
@@ -123,7 +124,8 @@ Partition partitionOf(const JsonPart& j, const JsonDocument& document) {
     return Transfer{t["value"].as<ValueId>(), t["from"].as<Stage>(), t["to"].as<Stage>(), t["gradient"].as<bool>(), t["bytes"].as<Bytes>()};
   });
   p.shared = j["replicated"].list([&](const JsonPart& r) {
-    return SharedParameter{r["name"].as<std::string>(), r["storage"].as<std::string>(), r["stages"].listOf<Stage>(), r["bytes"].as<Bytes>(), sharingOf(r, document)};
+    return SharedParameter{r["name"].as<std::string>(), r["storage"].as<std::string>(), r["stages"].listOf<Stage>(), r["bytes"].as<Bytes>(),
+                           sharingOf(r, document)};
   });
   return p;
 }
@@ -133,7 +135,11 @@ Json tableJson(const CostTable& t) {
   if (!t.overlap.empty()) j["overlap_ns"] = t.overlap;
   for (const StageCost& cost : t.stages) j["stages"].push_back(costJson(cost));
   for (const MessageCost& m : t.messages) {
-    j["messages"].push_back({{"from", m.from}, {"to", m.to}, {"backward", m.backward}, {"bytes", m.bytes}, {"latency_ns", m.latency},
+    j["messages"].push_back({{"from", m.from},
+                             {"to", m.to},
+                             {"backward", m.backward},
+                             {"bytes", m.bytes},
+                             {"latency_ns", m.latency},
                              {"transfer_ns", m.transfer}});
   }
   return j;
@@ -186,11 +192,14 @@ void checkPartition(const Partition& partition, const Fail& fail) {
   for (const StageSpec& stage : partition.stages) {
     if (stage.begin != end || stage.end <= stage.begin) fail("its stages do not follow one another");
     const auto& again = stage.recomputed;
-    if (!ascend(again) || (!again.empty() && (again.front() < NodeId(0) || again.back() >= stage.begin))) fail("a stage recomputes nodes that are not before it");
-    if (std::any_of(stage.modelInputs.begin(), stage.modelInputs.end(), [](ValueId v) { return v.value < 0; })) fail("a stage reads a value that does not exist");
+    if (!ascend(again) || (!again.empty() && (again.front() < NodeId(0) || again.back() >= stage.begin)))
+      fail("a stage recomputes nodes that are not before it");
+    if (std::any_of(stage.modelInputs.begin(), stage.modelInputs.end(), [](ValueId v) { return v.value < 0; }))
+      fail("a stage reads a value that does not exist");
     NodeId after = stage.begin;
     for (const NodeRange& range : stage.checkpoints) {
-      if (range.begin < after || range.end <= range.begin || range.end > stage.end) fail("a stage's checkpoints are not ranges of its nodes, one after the other");
+      if (range.begin < after || range.end <= range.begin || range.end > stage.end)
+        fail("a stage's checkpoints are not ranges of its nodes, one after the other");
       after = range.end;
     }
     end = stage.end;
@@ -200,7 +209,8 @@ void checkPartition(const Partition& partition, const Fail& fail) {
     if (t.value.value < 0 || t.bytes < 0) fail("a transfer has a negative value or size");
   }
   for (const SharedParameter& r : partition.shared) {
-    if (r.stages.size() < 2 || !ascend(r.stages) || !isStage(r.stages.front()) || !isStage(r.stages.back())) fail("a shared parameter names stages that do not exist");
+    if (r.stages.size() < 2 || !ascend(r.stages) || !isStage(r.stages.front()) || !isStage(r.stages.back()))
+      fail("a shared parameter names stages that do not exist");
     if (r.bytes < 0) fail("a shared parameter has a negative size");
   }
 }
@@ -209,11 +219,15 @@ void checkPartition(const Partition& partition, const Fail& fail) {
 void checkConsistent(const Plan& plan, const JsonDocument& document) {
   const Fail fail = [&](const std::string& what) { document.fail(what); };
   checkPartition(plan.partition, fail);
-  if (plan.schedule.placement.rankOfStage.size() != plan.partition.stages.size()) fail("schedule and partition differ in their number of stages");
-  if (!plan.profile.nodes.empty() && NodeId(plan.profile.nodes.size()) != plan.partition.stages.back().end) fail("its profile is of another model");
+  if (plan.schedule.placement.rankOfStage.size() != plan.partition.stages.size())
+    fail("schedule and partition differ in their number of stages");
+  if (!plan.profile.nodes.empty() && NodeId(plan.profile.nodes.size()) != plan.partition.stages.back().end)
+    fail("its profile is of another model");
   if (plan.splitNames.size() + 1 != plan.partition.stages.size()) fail("it does not name where each stage begins");
-  if (plan.replicas < 1 || plan.replicas > kMaxReplicas) fail(fmt::format("it has {} replicas; there are 1 to {}", plan.replicas, kMaxReplicas));
-  if (plan.microbatchSize < 1 || plan.batch < std::int64_t{plan.replicas} * plan.schedule.microbatches) fail("the batch is smaller than its number of microbatches");
+  if (plan.replicas < 1 || plan.replicas > kMaxReplicas)
+    fail(fmt::format("it has {} replicas; there are 1 to {}", plan.replicas, kMaxReplicas));
+  if (plan.microbatchSize < 1 || plan.batch < std::int64_t{plan.replicas} * plan.schedule.microbatches)
+    fail("the batch is smaller than its number of microbatches");
   try {
     requireFitting(plan.schedule, plan.costs);
     requireSummable(plan.costs, shapeOf(plan.schedule));
@@ -236,15 +250,21 @@ std::string toJson(const Plan& plan) {
          {"loss", plan.loss},
          {"estimated", plan.profile.estimated},
          {"splits", plan.splitNames},
-         {"schedule", {{"name", plan.schedule.name}, {"microbatches", plan.schedule.microbatches}, {"lockstep", plan.schedule.lockstep}, {"csv", toCsv(plan.schedule)}}},
+         {"schedule",
+          {{"name", plan.schedule.name},
+           {"microbatches", plan.schedule.microbatches},
+           {"lockstep", plan.schedule.lockstep},
+           {"csv", toCsv(plan.schedule)}}},
          {"partition", partitionJson(plan.partition)},
          {"costs", tableJson(plan.costs)},
          {"profile", ownJson(toJson(plan.profile))}};
   if (!plan.libraries.empty()) j["libraries"] = plan.libraries;
   const ModelFingerprint& print = plan.fingerprint;
   const PlannedOptimizer& optimizer = plan.optimizer;
-  if (optimizer != PlannedOptimizer()) j["optimizer"] = {{"name", optimizer.name}, {"state_copies", optimizer.stateCopies}, {"zero1", optimizer.zero1}};
-  if (!print.digest.empty()) j["model_fingerprint"] = {{"digest", print.digest}, {"tensors", print.tensors}, {"operators", print.operators}};
+  if (optimizer != PlannedOptimizer())
+    j["optimizer"] = {{"name", optimizer.name}, {"state_copies", optimizer.stateCopies}, {"zero1", optimizer.zero1}};
+  if (!print.digest.empty())
+    j["model_fingerprint"] = {{"digest", print.digest}, {"tensors", print.tensors}, {"operators", print.operators}};
   return j.dump(1, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
@@ -265,9 +285,12 @@ Plan parsePlan(std::string_view text, const std::string& source) {
   const JsonDocument document{source, "plan"};
   const Json json = document.parse(text);
   const JsonPart j(json, document);
-  if (j["format"].json() != "pipewright-plan") throw UsageError(fmt::format("{} is not a Pipewright plan; write one with `pipewright plan`.", source));
+  if (j["format"].json() != "pipewright-plan")
+    throw UsageError(fmt::format("{} is not a Pipewright plan; write one with `pipewright plan`.", source));
   const int version = j["version"].as<int>();
-  if (version > kVersion) throw UsageError(fmt::format("{} is a plan of version {}, newer than this program reads ({}); update Pipewright.", source, version, kVersion));
+  if (version > kVersion)
+    throw UsageError(
+        fmt::format("{} is a plan of version {}, newer than this program reads ({}); update Pipewright.", source, version, kVersion));
   Plan plan;
   plan.modelName = j["model"].as<std::string>();
   plan.modelFiles = j["model_files"].listOf<std::string>();
@@ -280,7 +303,8 @@ Plan parsePlan(std::string_view text, const std::string& source) {
   if (j.json().contains("optimizer")) {
     const JsonPart optimizer = j["optimizer"];
     plan.optimizer = {optimizer["name"].as<std::string>(), optimizer["state_copies"].as<int>(), optimizer["zero1"].as<bool>()};
-    if (plan.optimizer.stateCopies < 0 || plan.optimizer.stateCopies > kMostStateCopies) document.fail("its optimizer has an impossible number of copies");
+    if (plan.optimizer.stateCopies < 0 || plan.optimizer.stateCopies > kMostStateCopies)
+      document.fail("its optimizer has an impossible number of copies");
   }
   plan.profile = parseProfile(j["profile"].json().dump(), "The profile in " + source);
   plan.splitNames = j["splits"].listOf<std::string>();
@@ -289,7 +313,8 @@ Plan parsePlan(std::string_view text, const std::string& source) {
   plan.schedule.lockstep = schedule.json().contains("lockstep") && schedule["lockstep"].as<bool>();
   const int microbatches = schedule["microbatches"].as<int>();
   if (microbatches != plan.schedule.microbatches) {
-    throw UsageError(fmt::format("{} says {} microbatches and its schedule has {}; plan the model again.", source, microbatches, plan.schedule.microbatches));
+    throw UsageError(fmt::format("{} says {} microbatches and its schedule has {}; plan the model again.", source, microbatches,
+                                 plan.schedule.microbatches));
   }
   plan.partition = partitionOf(j["partition"], document);
   plan.costs = tableOf(j["costs"]);
@@ -299,7 +324,9 @@ Plan parsePlan(std::string_view text, const std::string& source) {
 
 void requireFits(const Plan& plan, const ModelGraph& graph) {
   const auto fail = [&](const std::string& what) {
-    throw UsageError(fmt::format("The plan for {} was not made for this model, {}: {}; plan it again, or name the right archive with --model.", plan.modelName, graph.name, what));
+    throw UsageError(
+        fmt::format("The plan for {} was not made for this model, {}: {}; plan it again, or name the right archive with --model.",
+                    plan.modelName, graph.name, what));
   };
   if (const std::string difference = differenceTo(plan.fingerprint, graph); !difference.empty()) fail(difference);
   const auto checkIndices = [&](const std::vector<std::size_t>& indices, const std::vector<StateTensor>& tensors, std::string_view kind) {
@@ -315,11 +342,13 @@ void requireFits(const Plan& plan, const ModelGraph& graph) {
     checkIndices(stage.buffers, graph.buffers, "buffer");
     checkIndices(stage.constants, graph.constants, "constant");
     for (const ValueId v : stage.modelInputs) {
-      if (std::find(graph.inputs.begin(), graph.inputs.end(), v) == graph.inputs.end()) fail(fmt::format("value {} is no input of it", v.value));
+      if (std::find(graph.inputs.begin(), graph.inputs.end(), v) == graph.inputs.end())
+        fail(fmt::format("value {} is no input of it", v.value));
     }
   }
   for (const Transfer& t : partition.transfers) {
-    const bool exists = t.value.index() < graph.values.size() && graph.value(t.value).origin == ValueOrigin::Node && graph.value(t.value).tensor;
+    const bool exists =
+        t.value.index() < graph.values.size() && graph.value(t.value).origin == ValueOrigin::Node && graph.value(t.value).tensor;
     const StageSpec& from = partition.stages[t.from.index()];
     if (!exists || graph.value(t.value).producer < from.begin || graph.value(t.value).producer >= from.end) {
       fail(fmt::format("stage {} does not compute value {}", t.from.value, t.value.value));

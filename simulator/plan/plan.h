@@ -7,8 +7,8 @@
 #include "schedules/schedule.h"
 #include "simulator/model/fingerprint.h"
 #include "simulator/plan/partition.h"
-#include "simulator/step/simulate.h"
 #include "simulator/step/cost_table.h"
+#include "simulator/step/simulate.h"
 
 namespace pw {
 
@@ -27,12 +27,12 @@ struct PlannedOptimizer {
 struct Plan {
   std::vector<std::string> modelFiles;  ///< absolute archive paths
   std::string modelName;
-  ModelFingerprint fingerprint;         ///< of the model it was made for; unknown in plans of older versions
-  std::vector<std::string> libraries;   ///< absolute paths of the libraries that define its custom operators, to be loaded after LibTorch
-  std::int64_t microbatchSize = 1;      ///< samples in a full microbatch
-  std::int64_t batch = 1;               ///< samples per step, of all replicas together; the last microbatches may be smaller
-  int replicas = 1;                     ///< copies of the pipeline (data parallel): D·R ranks; copy d is ranks [d·R, (d+1)·R)
-  std::string loss = "cross_entropy";   ///< cross_entropy, mse, sum, output:NAME
+  ModelFingerprint fingerprint;        ///< of the model it was made for; unknown in plans of older versions
+  std::vector<std::string> libraries;  ///< absolute paths of the libraries that define its custom operators, to be loaded after LibTorch
+  std::int64_t microbatchSize = 1;     ///< samples in a full microbatch
+  std::int64_t batch = 1;              ///< samples per step, of all replicas together; the last microbatches may be smaller
+  int replicas = 1;                    ///< copies of the pipeline (data parallel): D·R ranks; copy d is ranks [d·R, (d+1)·R)
+  std::string loss = "cross_entropy";  ///< cross_entropy, mse, sum, output:NAME
   Partition partition;
   std::vector<std::string> splitNames;  ///< how each stage after the first begins, for people
   Schedule schedule;                    ///< lowered
@@ -48,8 +48,9 @@ struct Plan {
 /// names exists, and its costs can be summed without overflow. Node, value and parameter numbers are checked by `requireFits`.
 [[nodiscard]] Plan parsePlan(std::string_view json, const std::string& source);
 
-/// Throws UsageError, naming what does not fit, when the plan was not made for this graph: it has another fingerprint, another number of nodes, or
-/// lacks a value, parameter, buffer or constant, or has it in another place. Without a fingerprint what stages compute is not checked.
+/// Throws UsageError, naming what does not fit, when the plan was not made for this graph: it has another fingerprint, another number of
+/// nodes, or lacks a value, parameter, buffer or constant, or has it in another place. Without a fingerprint what stages compute is not
+/// checked.
 void requireFits(const Plan& plan, const ModelGraph& graph);
 
 /// Ranks of all replicas.

@@ -7,8 +7,8 @@
 #include "schedules/error.h"
 #include "schedules/lower.h"
 #include "simulator/plan/checkpoint.h"
-#include "simulator/step/compiled_rows.h"
 #include "simulator/plan/model_costs.h"
+#include "simulator/step/compiled_rows.h"
 
 namespace pw {
 namespace {
@@ -75,9 +75,11 @@ Priced price(const PlanRequest& request, const ModelGraph& graph, const Profile&
 Priced price(const PlanRequest& request, ModelCosts& model, CompiledRows& compiled) {
   const ModelGraph& graph = model.graph();
   const Schedule& rows = compiled.rows();
-  const PlanSetting setting{graph, model.profile(), rows, request.replicas, request.optimizerCopies, optimizerShards(request, rows.placement), &model, &compiled};
+  const PlanSetting setting{
+      graph, model.profile(), rows, request.replicas, request.optimizerCopies, optimizerShards(request, rows.placement), &model, &compiled};
   const bool automatic = request.recompute == std::vector<std::string>{"auto"};
-  if (automatic && request.memoryLimit == 0) throw UsageError("Recomputing automatically means as little as a memory limit allows; give a memory limit, or name what to recompute.");
+  if (automatic && request.memoryLimit == 0)
+    throw UsageError("Recomputing automatically means as little as a memory limit allows; give a memory limit, or name what to recompute.");
   Priced priced;
   priced.partition = model.cut(request.begins);
   if (!automatic) setCheckpoints(graph, priced.partition, request.recompute, model.changes());

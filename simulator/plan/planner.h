@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "simulator/plan/plan.h"
-#include "simulator/plan/split.h"
 #include "simulator/plan/sharing.h"
+#include "simulator/plan/split.h"
 
 namespace pw {
 
@@ -15,19 +15,19 @@ namespace pw {
 struct PlanRequest {
   std::string schedule = "1f1b";
   int ranks = 2;
-  int chunks = 0;                          ///< stages per rank; 0: as the family has
+  int chunks = 0;  ///< stages per rank; 0: as the family has
   int microbatches = 8;
   int replicas = 1;
-  std::int64_t microbatch = 1;             ///< samples in a full microbatch
-  std::int64_t batch = 0;                  ///< samples per step of all replicas; 0: all microbatches full
-  std::vector<NodeId> begins;              ///< where stages 1, 2, … begin
+  std::int64_t microbatch = 1;  ///< samples in a full microbatch
+  std::int64_t batch = 0;       ///< samples per step of all replicas; 0: all microbatches full
+  std::vector<NodeId> begins;   ///< where stages 1, 2, … begin
   std::string loss = "cross_entropy";
   std::vector<std::string> recompute{"none"};  ///< none, full, auto (as little as `memoryLimit` allows), or module names
-  std::optional<Sharing> sharing;          ///< of parameters of several stages; nothing: whichever makes the step shorter
-  std::string optimizer;                   ///< its name, for the plan; empty: not known
-  int optimizerCopies = 0;                 ///< of each trained parameter, as optimizer state
-  bool zero1 = false;                      ///< each replica keeps its share of that state (ZeRO-1)
-  Bytes memoryLimit = 0;                   ///< of a rank; 0: none
+  std::optional<Sharing> sharing;              ///< of parameters of several stages; nothing: whichever makes the step shorter
+  std::string optimizer;                       ///< its name, for the plan; empty: not known
+  int optimizerCopies = 0;                     ///< of each trained parameter, as optimizer state
+  bool zero1 = false;                          ///< each replica keeps its share of that state (ZeRO-1)
+  Bytes memoryLimit = 0;                       ///< of a rank; 0: none
 
   bool operator==(const PlanRequest&) const = default;
 };
@@ -36,8 +36,9 @@ struct PlanRequest {
 /// first output, is a single number, else cross_entropy.
 [[nodiscard]] std::string defaultLoss(const ModelGraph& graph);
 
-/// Microbatches where nobody says how many: 4R. Of a known batch [samples; 0: not known] of D replicas as many as its microbatches of `microbatch`
-/// samples are (0: any size), else the most up to 4R that cut it evenly where those are at least R, else as many as it has samples, up to 4R.
+/// Microbatches where nobody says how many: 4R. Of a known batch [samples; 0: not known] of D replicas as many as its microbatches of
+/// `microbatch` samples are (0: any size), else the most up to 4R that cut it evenly where those are at least R, else as many as it has
+/// samples, up to 4R.
 [[nodiscard]] int defaultMicrobatches(int ranks, int replicas, std::int64_t batch, std::int64_t microbatch);
 
 /// Whether gradients are summed between ranks: replicas, or a bidirectional placement.
@@ -69,7 +70,7 @@ struct Priced {
 }
 
 /// The plan of these parts: it can be saved and run.
-[[nodiscard]] Plan planOf(const PlanRequest& request, const ModelGraph& graph, const Profile& profile, const Schedule& rows, const Priced& priced,
-                          const std::vector<SplitPoint>& points);
+[[nodiscard]] Plan planOf(const PlanRequest& request, const ModelGraph& graph, const Profile& profile, const Schedule& rows,
+                          const Priced& priced, const std::vector<SplitPoint>& points);
 
 }  // namespace pw

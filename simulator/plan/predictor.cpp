@@ -64,7 +64,8 @@ void summarize(Prediction& p) {
     p.window = std::max(p.window, own.length());
     metrics.rank = Rank(r);
     const auto kinds = busyByKind(tracks.compute, 0, p.timeline.end + 1);
-    for (const SpanKind kind : {SpanKind::Forward, SpanKind::Backward, SpanKind::BackwardInput, SpanKind::BackwardWeight}) metrics.busy += kinds[static_cast<std::size_t>(kind)];
+    for (const SpanKind kind : {SpanKind::Forward, SpanKind::Backward, SpanKind::BackwardInput, SpanKind::BackwardWeight})
+      metrics.busy += kinds[static_cast<std::size_t>(kind)];
     metrics.peakBytes = p.program.peakBytes[r];
     metrics.peakLiveMicrobatches = p.program.peakLive[r];
     busy += metrics.busy;
@@ -80,8 +81,8 @@ void summarize(Prediction& p) {
 
 }  // namespace
 
-/// A prediction to fill: one of the kept that nobody else holds, of the same rows where there is one; else a new one, with the program of a held
-/// one of the same rows, as copying it is faster than compiling.
+/// A prediction to fill: one of the kept that nobody else holds, of the same rows where there is one; else a new one, with the program of a
+/// held one of the same rows, as copying it is faster than compiling.
 std::shared_ptr<Prediction> Predictor::spare(const std::shared_ptr<const Schedule>& rows) {
   std::erase_if(kept_, [&](const auto& p) { return p.use_count() == 1 && p->rows != rows; });
   const auto free = std::ranges::find_if(kept_, [](const auto& p) { return p.use_count() == 1; });

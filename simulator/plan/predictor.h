@@ -3,13 +3,13 @@
 #include <memory>
 #include <vector>
 
-#include "simulator/report/metrics.h"
 #include "simulator/plan/planner.h"
-#include "simulator/step/program.h"
-#include "simulator/step/execute.h"
-#include "simulator/step/compile.h"
+#include "simulator/report/metrics.h"
 #include "simulator/report/timeline.h"
 #include "simulator/report/timeline_fill.h"
+#include "simulator/step/compile.h"
+#include "simulator/step/execute.h"
+#include "simulator/step/program.h"
 
 namespace pw {
 
@@ -33,8 +33,10 @@ struct Prediction {
 /// where its structure changed (`recost`), and a prediction nobody holds any more lends its memory. Not thread-safe: one thread at a time.
 class Predictor {
  public:
-  /// `rows`: of `planRows`, with as many stages as `request.begins` makes; the same pointer means the same rows. Throws as `price` and `compile`.
-  [[nodiscard]] std::shared_ptr<const Prediction> predict(const PlanRequest& request, const ModelGraph& graph, const Profile& profile, const std::shared_ptr<const Schedule>& rows);
+  /// `rows`: of `planRows`, with as many stages as `request.begins` makes; the same pointer means the same rows. Throws as `price` and
+  /// `compile`.
+  [[nodiscard]] std::shared_ptr<const Prediction> predict(const PlanRequest& request, const ModelGraph& graph, const Profile& profile,
+                                                          const std::shared_ptr<const Schedule>& rows);
   /// Of rows and costs without a model.
   [[nodiscard]] std::shared_ptr<const Prediction> predict(const std::shared_ptr<const Schedule>& rows, const CostTable& costs);
 

@@ -58,14 +58,20 @@ bool isBetter(const Candidate& a, const Candidate& b) {
   if (a.fits != b.fits) return a.fits;
   if (!a.fits && a.peak != b.peak) return a.peak < b.peak;
   if (a.samplesPerSecond != b.samplesPerSecond) return a.samplesPerSecond > b.samplesPerSecond;
-  const auto rest = [](const Candidate& c) { return std::tie(c.peak, c.stages, c.request.schedule, c.request.microbatches, c.request.recompute, c.request.begins); };
+  const auto rest = [](const Candidate& c) {
+    return std::tie(c.peak, c.stages, c.request.schedule, c.request.microbatches, c.request.recompute, c.request.begins);
+  };
   return rest(a) < rest(b);
 }
 
 class Searcher {
  public:
   Searcher(const ModelGraph& graph, const ProfileSource& profiles, const SearchSpace& space, const SearchProgress& progress)
-      : graph_(graph), profiles_(profiles), space_(space), progress_(progress), threads_(space.threads > 0 ? space.threads : std::max(1, static_cast<int>(std::thread::hardware_concurrency()))) {}
+      : graph_(graph),
+        profiles_(profiles),
+        space_(space),
+        progress_(progress),
+        threads_(space.threads > 0 ? space.threads : std::max(1, static_cast<int>(std::thread::hardware_concurrency()))) {}
   Found run();
 
  private:
@@ -74,7 +80,9 @@ class Searcher {
   [[nodiscard]] std::optional<PlanRequest> requestOf(int microbatches, std::int64_t batch) const;
   [[nodiscard]] std::vector<int> counts(std::int64_t batch) const;
   /// The size microbatches must have [samples]; 0: any.
-  [[nodiscard]] std::int64_t fixedSize() const { return batchSymbol(graph_).empty() ? exportedBatch(graph_) : space_.fixedMicrobatch ? space_.base.microbatch : 0; }
+  [[nodiscard]] std::int64_t fixedSize() const {
+    return batchSymbol(graph_).empty() ? exportedBatch(graph_) : space_.fixedMicrobatch ? space_.base.microbatch : 0;
+  }
   void findProfiles();
   void findModels();
   void findStarts();
@@ -94,7 +102,7 @@ class Searcher {
   std::map<std::pair<std::int64_t, int>, std::vector<SplitStart>> starts_;  ///< by microbatch size and stages
   std::vector<std::vector<Candidate>> found_;                               ///< by shape
   std::set<std::string> skipped_;
-  std::mutex mutex_;  ///< of progress, `skipped_`, `done_`
+  std::mutex mutex_;                 ///< of progress, `skipped_`, `done_`
   std::int64_t done_ = 0, all_ = 0;  ///< work, in actions to simulate
   std::atomic<bool> cancelled_{false};
 };
@@ -104,7 +112,9 @@ void Searcher::report(const Candidate* candidate) {
   constexpr std::int64_t kParts = 1'000'000;
   const std::int64_t all = std::max<std::int64_t>(1, all_);
   const auto parts = static_cast<int>(std::min(all, kParts));
-  if (!cancelled_ && progress_ && !progress_(static_cast<int>(static_cast<double>(done_) / static_cast<double>(all) * parts), parts, candidate)) cancelled_ = true;
+  if (!cancelled_ && progress_ &&
+      !progress_(static_cast<int>(static_cast<double>(done_) / static_cast<double>(all) * parts), parts, candidate))
+    cancelled_ = true;
 }
 
 void Searcher::skip(const SearchShape& shape, const std::string& why) {
@@ -172,11 +182,16 @@ void Searcher::listShapes() {
     for (std::size_t f = 0; f < families.size() && request; ++f) listShapesOf(*families[f], *request);
   }
   if (!divides) {
-    throw UsageError(fmt::format("A batch of {} cannot be cut into {} microbatches{}{}; take another batch or other counts.", batch, fmt::join(tried, ", "),
-                                 space_.base.replicas > 1 ? fmt::format(" for each of {} replicas", space_.base.replicas) : "",
-                                 fixedSize() > 0 ? fmt::format(" of {}, {}", fixedSize(), batchSymbol(graph_).empty() ? "the size the model was exported with" : "the size asked for") : ""));
+    throw UsageError(fmt::format(
+        "A batch of {} cannot be cut into {} microbatches{}{}; take another batch or other counts.", batch, fmt::join(tried, ", "),
+        space_.base.replicas > 1 ? fmt::format(" for each of {} replicas", space_.base.replicas) : "",
+        fixedSize() > 0 ? fmt::format(" of {}, {}", fixedSize(),
+                                      batchSymbol(graph_).empty() ? "the size the model was exported with" : "the size asked for")
+                        : ""));
   }
-  if (shapes_.empty()) throw UsageError(fmt::format("No schedule takes {} ranks and these microbatch counts ({}).", space_.base.ranks, skipped_.empty() ? "only forward-only was asked for" : *skipped_.begin()));
+  if (shapes_.empty())
+    throw UsageError(fmt::format("No schedule takes {} ranks and these microbatch counts ({}).", space_.base.ranks,
+                                 skipped_.empty() ? "only forward-only was asked for" : *skipped_.begin()));
 }
 
 void Searcher::findProfiles() {
@@ -204,7 +219,8 @@ void Searcher::findModels() {
 std::vector<SplitStart> Searcher::startsOf(const SearchShape& shape, const Balancer& balancer) const {
   std::vector<SplitStart> starts;
   const auto add = [&](std::string_view name, const std::vector<NodeId>& begins) {
-    if (std::ranges::none_of(starts, [&](const SplitStart& s) { return s.begins == begins; })) starts.push_back({std::string(name), begins});
+    if (std::ranges::none_of(starts, [&](const SplitStart& s) { return s.begins == begins; }))
+      starts.push_back({std::string(name), begins});
   };
   if (static_cast<int>(graph_.splitMarkers.size()) + 1 == shape.stages) add("marks", graph_.splitMarkers);
   for (const Balance by : space_.balances) add(name(by), balancer.begins(shape.stages, by));

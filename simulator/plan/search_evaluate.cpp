@@ -31,7 +31,8 @@ std::tuple<Bytes, Ns, Bytes> weightOf(const Candidate& c) {
 
 Evaluator::Evaluator(const SearchShape& shape)
     : shape_(shape),
-      rows_(planRows(generate(shape.request.schedule, {shape.request.ranks, shape.stages, shape.request.microbatches}), shape.request.replicas)),
+      rows_(planRows(generate(shape.request.schedule, {shape.request.ranks, shape.stages, shape.request.microbatches}),
+                     shape.request.replicas)),
       compiled_(rows_) {}
 
 Evaluator::Weighed Evaluator::weigh(const SplitStart& start, const std::vector<std::string>& recompute) {
@@ -86,10 +87,11 @@ bool Evaluator::mayImprove(const Weighed& tried, const Candidate& best) {
   return bounds_.stepWith(rows_, tried.costs, enough) <= enough;
 }
 
-Candidate Evaluator::improve(const Candidate& start, const std::vector<NodeId>& places, int rounds, const std::function<bool(double)>& goOn) {
+Candidate Evaluator::improve(const Candidate& start, const std::vector<NodeId>& places, int rounds,
+                             const std::function<bool(double)>& goOn) {
   constexpr std::array<std::ptrdiff_t, 6> kFurther{-1, 1, -2, 2, -4, 4};
   Weighed first = weigh({start.split, start.request.begins}, start.request.recompute);
-  simulate(first, true);  // for its path
+  simulate(first, true);                          // for its path
   constexpr std::int64_t kMostWork = 12'000'000;  // actions: some seconds; a step of ten thousand actions is moved to its end within it
   constexpr std::int64_t kWeighing = 16;          // how much less it is to weigh a move than to simulate it
   constexpr std::int64_t kCompiling = 8;          // and how much more to compile another structure

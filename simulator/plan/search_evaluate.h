@@ -4,17 +4,17 @@
 #include <string>
 #include <vector>
 
-#include "simulator/step/compiled_rows.h"
 #include "simulator/plan/model_costs.h"
-#include "simulator/step/path_bound.h"
 #include "simulator/plan/search.h"
 #include "simulator/plan/search_profiles.h"
+#include "simulator/step/compiled_rows.h"
+#include "simulator/step/path_bound.h"
 
 namespace pw {
 
 /// A shape that is tried: schedule, chunks and microbatches; for use within the search only.
 struct SearchShape {
-  PlanRequest request;    ///< without begins
+  PlanRequest request;  ///< without begins
   int stages = 0;
   SizedProfile profile;
   std::shared_ptr<ModelCosts> model;  ///< of the profile, shared by all shapes of a microbatch size
@@ -26,8 +26,8 @@ struct SplitStart {
   std::vector<NodeId> begins;
 };
 
-/// Prices and simulates plans of one shape, one after the other. The program is compiled once, and again where its structure changes. Keeps a
-/// reference to the shape.
+/// Prices and simulates plans of one shape, one after the other. The program is compiled once, and again where its structure changes. Keeps
+/// a reference to the shape.
 class Evaluator {
  public:
   explicit Evaluator(const SearchShape& shape);
@@ -37,12 +37,13 @@ class Evaluator {
   /// What is predicted with these splits and this recomputation. Throws UsageError where the model cannot be cut or recomputed so.
   [[nodiscard]] Candidate evaluate(const SplitStart& start, const std::vector<std::string>& recompute);
 
-  /// Moves single begins of a candidate to places 1, 2 or 4 further in `places` (ascending) as long as that lowers, in this order, what is over
-  /// the memory limit, the step, the peak; at most `rounds` times over all begins. A move is not simulated where its memory alone, or a path of
-  /// the program (`PathBounds`), shows that it lowers nothing: the result is that of simulating all. `goOn` is called before every try
-  /// with the share of the most work done. Of very large plans the moves end after some seconds' work, counted in actions and so the same everywhere.
-  /// Ties: the first found.
-  [[nodiscard]] Candidate improve(const Candidate& start, const std::vector<NodeId>& places, int rounds, const std::function<bool(double)>& goOn);
+  /// Moves single begins of a candidate to places 1, 2 or 4 further in `places` (ascending) as long as that lowers, in this order, what is
+  /// over the memory limit, the step, the peak; at most `rounds` times over all begins. A move is not simulated where its memory alone, or
+  /// a path of the program (`PathBounds`), shows that it lowers nothing: the result is that of simulating all. `goOn` is called before
+  /// every try with the share of the most work done. Of very large plans the moves end after some seconds' work, counted in actions and so
+  /// the same everywhere. Ties: the first found.
+  [[nodiscard]] Candidate improve(const Candidate& start, const std::vector<NodeId>& places, int rounds,
+                                  const std::function<bool(double)>& goOn);
 
  private:
   /// What is known without simulating: costs, memory.

@@ -13,8 +13,9 @@ namespace {
 constexpr double kMost = 4e18;
 
 NodeCost scaledCost(NodeCost cost, double by) {
-  for (std::int64_t NodeCost::*field : {&NodeCost::forward, &NodeCost::backward, &NodeCost::forwardSpread, &NodeCost::backwardSpread, &NodeCost::saved, &NodeCost::weight, &NodeCost::heldForWeight,
-                                        &NodeCost::forwardPeak, &NodeCost::backwardPeak, &NodeCost::backwardChange, &NodeCost::weightPeak}) {
+  for (std::int64_t NodeCost::*field :
+       {&NodeCost::forward, &NodeCost::backward, &NodeCost::forwardSpread, &NodeCost::backwardSpread, &NodeCost::saved, &NodeCost::weight,
+        &NodeCost::heldForWeight, &NodeCost::forwardPeak, &NodeCost::backwardPeak, &NodeCost::backwardChange, &NodeCost::weightPeak}) {
     const double product = static_cast<double>(cost.*field) * by;
     if (std::abs(product) > kMost) throw UsageError("costs scaled to this microbatch size are too large; take smaller microbatches");
     cost.*field = std::llround(product);
@@ -38,13 +39,17 @@ Profile scaledProfile(const Profile& profile, std::int64_t microbatch) {
 }
 
 ProfileSource estimates(const ModelGraph& graph, const Cluster& cluster, DType precision) {
-  return [&graph, &cluster, precision](std::int64_t microbatch) { return SizedProfile{std::make_shared<Profile>(estimate(graph, microbatch, cluster, precision)), false}; };
+  return [&graph, &cluster, precision](std::int64_t microbatch) {
+    return SizedProfile{std::make_shared<Profile>(estimate(graph, microbatch, cluster, precision)), false};
+  };
 }
 
 ProfileSource measurements(std::vector<std::shared_ptr<const Profile>> profiles) {
   if (profiles.empty()) throw UsageError("No profile was given; measure one with `pipewright profile`.");
   return [profiles = std::move(profiles)](std::int64_t microbatch) {
-    const auto distance = [&](const std::shared_ptr<const Profile>& p) { return std::abs(std::log(static_cast<double>(p->microbatch) / static_cast<double>(microbatch))); };
+    const auto distance = [&](const std::shared_ptr<const Profile>& p) {
+      return std::abs(std::log(static_cast<double>(p->microbatch) / static_cast<double>(microbatch)));
+    };
     const auto& nearest = *std::ranges::min_element(profiles, [&](const auto& a, const auto& b) {
       return distance(a) != distance(b) ? distance(a) < distance(b) : a->microbatch < b->microbatch;
     });

@@ -26,8 +26,8 @@ using ProfileSource = std::function<SizedProfile(std::int64_t microbatch)>;
 /// Measured costs: those of the size where there are such, else those of the nearest size (by ratio; ties: the smaller), scaled.
 [[nodiscard]] ProfileSource measurements(std::vector<std::shared_ptr<const Profile>> profiles);
 
-/// Costs of another microbatch size, in proportion: times and bytes of nodes and loss; not the overhead of an action. Small kernels do not get
-/// faster in proportion, so that a scaled profile flatters small microbatches.
+/// Costs of another microbatch size, in proportion: times and bytes of nodes and loss; not the overhead of an action. Small kernels do not
+/// get faster in proportion, so that a scaled profile flatters small microbatches.
 [[nodiscard]] Profile scaledProfile(const Profile& profile, std::int64_t microbatch);
 
 }  // namespace pw

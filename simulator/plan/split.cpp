@@ -12,8 +12,8 @@
 
 #include "schedules/error.h"
 #include "schedules/names.h"
-#include "simulator/plan/balancer.h"
 #include "simulator/model/graph_facts.h"
+#include "simulator/plan/balancer.h"
 #include "simulator/plan/partition.h"
 #include "simulator/plan/split.h"
 
@@ -143,7 +143,8 @@ std::vector<double> layerWeights(const ModelGraph& graph) {
     if (const ModuleFrame* layer = numberedModule(node)) byClass[layer->className].insert(layer->path);
   }
   if (byClass.empty()) return std::vector<double>(graph.nodes.size(), 1);
-  const auto layers = std::max_element(byClass.begin(), byClass.end(), [](const auto& a, const auto& b) { return a.second.size() < b.second.size(); });
+  const auto layers =
+      std::max_element(byClass.begin(), byClass.end(), [](const auto& a, const auto& b) { return a.second.size() < b.second.size(); });
   std::set<std::string> seen;
   std::vector<double> weight;
   for (const Node& node : graph.nodes) {
@@ -185,15 +186,15 @@ std::vector<double> weights(const ModelGraph& graph, const Profile& profile, Bal
 
 /// Cuts the nodes into `stages` ranges at some of the positions.
 struct Dynamic {
-  std::vector<std::size_t> positions;   // candidate begins, with 0 first and the number of nodes last
-  std::vector<double> prefix;           // summed weight before each node
-  std::vector<Bytes> crossing;          // at each position
+  std::vector<std::size_t> positions;  // candidate begins, with 0 first and the number of nodes last
+  std::vector<double> prefix;          // summed weight before each node
+  std::vector<Bytes> crossing;         // at each position
   int stages = 1;
 
   [[nodiscard]] double weight(std::size_t i, std::size_t j) const { return prefix[positions[j]] - prefix[positions[i]]; }
 
-  /// Smallest possible heaviest stage. What lies before a position weighs more the further it is, what lies after it less: the best place for the
-  /// last stage's begin is where the two meet, and moves only forward with its end.
+  /// Smallest possible heaviest stage. What lies before a position weighs more the further it is, what lies after it less: the best place
+  /// for the last stage's begin is where the two meet, and moves only forward with its end.
   [[nodiscard]] double bottleneck() const {
     const std::size_t k = positions.size();
     constexpr double kInfinite = std::numeric_limits<double>::infinity();
@@ -211,8 +212,8 @@ struct Dynamic {
     return best[k - 1];
   }
 
-  /// Fewest crossing bytes with no stage above `limit`; ties to earlier cuts. Of the begins that the limit allows, a window that moves forward, the
-  /// cheapest stands first in a queue.
+  /// Fewest crossing bytes with no stage above `limit`; ties to earlier cuts. Of the begins that the limit allows, a window that moves
+  /// forward, the cheapest stands first in a queue.
   [[nodiscard]] std::vector<NodeId> cheapest(double limit) const {
     const std::size_t k = positions.size();
     constexpr Bytes kInfinite = std::numeric_limits<Bytes>::max() / 4;
@@ -273,8 +274,8 @@ NodeId findSplit(const ModelGraph& graph, const std::string& name) {
   const Names names(graph);
   const auto position = names.find(place);
   if (!position) {
-    throw UsageError(fmt::format("Model {} has no {} {} to split at; near names: {}.", graph.name, place.rfind('@', 0) == 0 ? "node" : "module", place,
-                                 nearNames(names, place)));
+    throw UsageError(fmt::format("Model {} has no {} {} to split at; near names: {}.", graph.name,
+                                 place.rfind('@', 0) == 0 ? "node" : "module", place, nearNames(names, place)));
   }
   if (*position == 0 || *position == graph.nodes.size()) {
     throw UsageError(fmt::format("Splitting {} at {} would leave an empty stage; choose a module inside the model.", graph.name, name));
@@ -283,7 +284,8 @@ NodeId findSplit(const ModelGraph& graph, const std::string& name) {
 }
 
 Balancer::Balancer(const ModelGraph& graph, const Profile& profile) : graph_(graph), profile_(profile) {
-  if (profile.nodes.size() != graph.nodes.size()) throw UsageError(fmt::format("The profile does not belong to model {}; profile it again.", graph.name));
+  if (profile.nodes.size() != graph.nodes.size())
+    throw UsageError(fmt::format("The profile does not belong to model {}; profile it again.", graph.name));
   const Bindings bindings = bindBatch(graph, profile.microbatch);
   const Crossing crossing = crossings(graph, bindings);
   for (const SplitPoint& point : splitPoints(graph, bindings)) points_.push_back(point.begin.index());
@@ -306,7 +308,8 @@ std::vector<NodeId> Balancer::begins(int stages, Balance by) const {
   }
   if (places.size() < needed) places = free_;
   if (places.size() < needed) {
-    throw UsageError(fmt::format("Model {} has {} places to split at and cannot be cut into {} stages.", graph_.name, places.size(), stages));
+    throw UsageError(
+        fmt::format("Model {} has {} places to split at and cannot be cut into {} stages.", graph_.name, places.size(), stages));
   }
   Dynamic dynamic;
   dynamic.stages = stages;
@@ -319,6 +322,8 @@ std::vector<NodeId> Balancer::begins(int stages, Balance by) const {
   return dynamic.cheapest(dynamic.bottleneck() * 1.01 + 1e-9);
 }
 
-std::vector<NodeId> balance(const ModelGraph& graph, const Profile& profile, int stages, Balance by) { return Balancer(graph, profile).begins(stages, by); }
+std::vector<NodeId> balance(const ModelGraph& graph, const Profile& profile, int stages, Balance by) {
+  return Balancer(graph, profile).begins(stages, by);
+}
 
 }  // namespace pw

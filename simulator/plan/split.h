@@ -13,7 +13,7 @@ struct SplitPoint {
   /// The outermost module that starts here, `blocks.2`, or that ended, `blocks.1:end`; where that name means another place, or at a split
   /// marker inside a module, the node: `@relu_1`. A marker shows as `pipe_split (NAME)`. `findSplit` takes every name as it is.
   std::string name;
-  Bytes crossing = 0; ///< forward bytes per microbatch
+  Bytes crossing = 0;  ///< forward bytes per microbatch
   int values = 0;
 
   bool operator==(const SplitPoint&) const = default;
@@ -23,7 +23,8 @@ struct SplitPoint {
 /// all could be computed again elsewhere, as such a stage has no work. Cost: linear, times the depth of modules.
 [[nodiscard]] std::vector<SplitPoint> splitPoints(const ModelGraph& graph, const Bindings& bindings);
 
-/// The node where a stage begins for the name a user gave: `blocks.2` (before the first call of the module), `blocks.1:end` (after its last),
+/// The node where a stage begins for the name a user gave: `blocks.2` (before the first call of the module), `blocks.1:end` (after its
+/// last),
 /// `@relu_1` (before the node with this output), `@12` (before node 12), or any of these as `pipe_split (NAME)`.
 /// Throws UsageError with near names when no such module or node is in the graph, or when nothing would lie on one side.
 [[nodiscard]] NodeId findSplit(const ModelGraph& graph, const std::string& name);

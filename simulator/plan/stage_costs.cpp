@@ -6,8 +6,8 @@
 
 #include "simulator/plan/plan.h"
 #include "simulator/plan/stage_costs.h"
-#include "simulator/text/rounding.h"
 #include "simulator/plan/stage_fold.h"
+#include "simulator/text/rounding.h"
 
 namespace pw {
 namespace {
@@ -55,20 +55,23 @@ void addReductions(const Partition& partition, const Profile& profile, const Pla
     }
     if (ranks < 2) continue;
     const Ns exchange = profile.link.latency + (ranks - 1) * transferTime(profile.link, shared.bytes);
-    reduceTime += (shared.sharing == Sharing::Transmit ? 2.0 : 1.0) * static_cast<double>(exchange) + static_cast<double>(ringTime(profile.link, shared.bytes, replicas));
+    reduceTime += (shared.sharing == Sharing::Transmit ? 2.0 : 1.0) * static_cast<double>(exchange) +
+                  static_cast<double>(ringTime(profile.link, shared.bytes, replicas));
     for (const Stage s : shared.stages) own[s.index()] -= shared.bytes;
   }
   table.reduceTime = nsOf(reduceTime, "summing the gradients of shared parameters");
   for (std::size_t s = 0; s < own.size(); ++s) {
     const auto holders = static_cast<std::int64_t>(ranksOf({Stage(s)}, placement).size()) * replicas;
     table.stages[s].reduce = ringTime(profile.link, std::max<Bytes>(0, own[s]), holders);
-    table.stages[s].optimizer = nsOf(std::floor(static_cast<double>(table.stages[s].updatedBytes) * profile.optimizerNsPerByte), "the optimizer step");
+    table.stages[s].optimizer =
+        nsOf(std::floor(static_cast<double>(table.stages[s].updatedBytes) * profile.optimizerNsPerByte), "the optimizer step");
   }
 }
 
 }  // namespace
 
-CostTable assembleCosts(const std::vector<std::shared_ptr<const FoldedStage>>& stages, const Partition& partition, const Profile& profile, const Placement& placement, int replicas) {
+CostTable assembleCosts(const std::vector<std::shared_ptr<const FoldedStage>>& stages, const Partition& partition, const Profile& profile,
+                        const Placement& placement, int replicas) {
   std::vector<Bytes> received, gradientsIn(stages.size(), 0);
   for (const auto& stage : stages) received.push_back(stage->cost.dataBytes);
   for (const Transfer& t : partition.transfers) {

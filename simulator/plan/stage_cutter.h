@@ -32,7 +32,8 @@ class StageCutter {
   StageCutter(const StageCutter&) = delete;
   StageCutter& operator=(const StageCutter&) = delete;
 
-  /// Throws UsageError when stages beginning there cannot be: an empty one, or memory changed in place that two would use. Cost: linear in stages.
+  /// Throws UsageError when stages beginning there cannot be: an empty one, or memory changed in place that two would use. Cost: linear in
+  /// stages.
   void require(const std::vector<NodeId>& begins) const;
   /// The stage of these nodes; its number is for sentences only. Throws UsageError as `cut` does. Cost: linear in its nodes.
   [[nodiscard]] StageCut stage(NodeRange nodes, Stage number) const;

@@ -5,9 +5,9 @@
 #include <utility>
 
 #include "schedules/error.h"
+#include "simulator/costs/profile.h"
 #include "simulator/model/autocast.h"
 #include "simulator/model/graph_facts.h"
-#include "simulator/costs/profile.h"
 
 namespace pw {
 namespace {
@@ -26,7 +26,8 @@ struct Curve {
 /// How long computed memory is needed when nothing is kept for a backward. A view belongs to the value it shows.
 class Lifetimes {
  public:
-  Lifetimes(const ModelGraph& graph, const std::vector<std::vector<ValueId>>& reads, const std::vector<ValueId>& bases, const std::vector<Bytes>& bytes)
+  Lifetimes(const ModelGraph& graph, const std::vector<std::vector<ValueId>>& reads, const std::vector<ValueId>& bases,
+            const std::vector<Bytes>& bytes)
       : made_(graph.nodes.size()), ending_(graph.nodes.size() + 1) {
     std::vector<std::size_t> last(graph.values.size(), 0);
     for (std::size_t n = 0; n <= graph.nodes.size(); ++n) {
@@ -108,8 +109,14 @@ std::vector<std::vector<ValueId>> allReads(const ModelGraph& graph) {
 class FoldTables {
  public:
   FoldTables(const ModelGraph& graph, const Profile& profile)
-      : graph_(graph), profile_(profile), bindings_(bindBatch(graph, profile.microbatch)), reads_(allReads(graph)), bases_(viewedBases(graph)), sizes_(sizesOf(graph, bindings_)),
-        lifetimes_(graph, reads_, bases_, computedSizes(graph, profile, sizes_)), sums_(profile) {
+      : graph_(graph),
+        profile_(profile),
+        bindings_(bindBatch(graph, profile.microbatch)),
+        reads_(allReads(graph)),
+        bases_(viewedBases(graph)),
+        sizes_(sizesOf(graph, bindings_)),
+        lifetimes_(graph, reads_, bases_, computedSizes(graph, profile, sizes_)),
+        sums_(profile) {
     const auto knows = [](const NodeCost& c) { return c.backwardChange != 0; };
     knowsBackward_ = knows(profile.loss) || std::any_of(profile.nodes.begin(), profile.nodes.end(), knows);
     const auto splits = [](const NodeCost& c) { return c.weight != 0; };
@@ -135,7 +142,9 @@ class FoldTables {
  private:
   [[nodiscard]] const NodeCost& node(std::size_t n) const { return profile_.nodes[n]; }
   [[nodiscard]] bool isLast(const StageSpec& spec) const { return spec.end.index() == graph_.nodes.size(); }
-  [[nodiscard]] Bytes bytes(ValueId v) const { return sizes_[v.index()] >= 0 ? sizes_[v.index()] : bytesOf(*graph_.value(v).tensor, bindings_); }
+  [[nodiscard]] Bytes bytes(ValueId v) const {
+    return sizes_[v.index()] >= 0 ? sizes_[v.index()] : bytesOf(*graph_.value(v).tensor, bindings_);
+  }
 
   void addTimes(const StageSpec& spec, StageCost& stage) const {
     NodeCost sum = sums_.range(spec.begin, spec.end);
@@ -170,7 +179,8 @@ class FoldTables {
     stage.updatedBytes = stage.gradientBytes;
   }
 
-  /// Of the copies in 16 bits that autocast computes with: of float32 parameters that matrix products and the like read. They are kept for the whole step.
+  /// Of the copies in 16 bits that autocast computes with: of float32 parameters that matrix products and the like read. They are kept for
+  /// the whole step.
   [[nodiscard]] Bytes castBytes(const StageSpec& spec) const {
     if (profile_.computing.precision == DType::Unknown) return 0;
     std::set<ValueId> cast;
@@ -216,8 +226,8 @@ class FoldTables {
     if (inputOnly) curve.change(cost.heldForWeight);
   }
 
-  /// From the received gradients on. Who calls backward holds outputs and their gradients until it returns: of the stage, and of a checkpointed
-  /// range, which first runs its forward again. What I keeps for W is not counted twice.
+  /// From the received gradients on. Who calls backward holds outputs and their gradients until it returns: of the stage, and of a
+  /// checkpointed range, which first runs its forward again. What I keeps for W is not counted twice.
   [[nodiscard]] BackwardPeak backward(const StageSpec& spec, bool inputOnly) const {
     BackwardPeak result;
     result.holds = true;
@@ -250,7 +260,8 @@ class FoldTables {
         }
         addedOfRange += ofRange;
       }
-      if (range != spec.checkpoints.crend() && range->begin.index() == n - 1) curve.change(-lifetimes_.leaving(*range++) - std::exchange(addedOfRange, 0));
+      if (range != spec.checkpoints.crend() && range->begin.index() == n - 1)
+        curve.change(-lifetimes_.leaving(*range++) - std::exchange(addedOfRange, 0));
     }
     (result.adds ? result.after : result.before) = curve.peak;
     return result;

@@ -4,31 +4,31 @@
 #include <vector>
 
 #include "simulator/plan/partition.h"
-#include "simulator/step/simulate.h"
 #include "simulator/step/cost_table.h"
+#include "simulator/step/simulate.h"
 
 namespace pw {
 
 /// Peak of a backward: [bytes] above what was kept at its start, as it depends on the gradients that the stage receives.
 struct BackwardPeak {
-  Bytes before = 0;      ///< highest before outputs and their gradients are added
-  Bytes level = 0;       ///< where that happens
-  Bytes ofRange = 0;     ///< the outputs of a checkpointed range
-  Bytes kept = 0;        ///< what I keeps for W of these gradients, counted there
-  Bytes after = 0;       ///< highest after that, above the level then
-  bool adds = false;     ///< whether a backward gives anything back
-  bool holds = false;    ///< whether the caller's gradients are apart from a checkpointed range's
+  Bytes before = 0;    ///< highest before outputs and their gradients are added
+  Bytes level = 0;     ///< where that happens
+  Bytes ofRange = 0;   ///< the outputs of a checkpointed range
+  Bytes kept = 0;      ///< what I keeps for W of these gradients, counted there
+  Bytes after = 0;     ///< highest after that, above the level then
+  bool adds = false;   ///< whether a backward gives anything back
+  bool holds = false;  ///< whether the caller's gradients are apart from a checkpointed range's
 
   [[nodiscard]] Bytes with(Bytes gradients) const;
 };
 
 /// Costs of one stage, but for what depends on where other stages are: times, state, and memory as a function of what it receives.
 struct FoldedStage {
-  StageCost cost;                 ///< times; state bytes; no activations and peaks
+  StageCost cost;  ///< times; state bytes; no activations and peaks
   Bytes forwardLevel = 0, forwardPeak = 0;
   BackwardPeak whole, input;
-  Bytes held = 0, weightPeak = 0; ///< for W
-  bool splits = false;            ///< whether the profile knows the parts of backwards
+  Bytes held = 0, weightPeak = 0;  ///< for W
+  bool splits = false;             ///< whether the profile knows the parts of backwards
 
   /// `received`: values from other ranks and model inputs; `gradientsIn`: gradients of the stage's outputs; in bytes.
   [[nodiscard]] StageCost with(Bytes received, Bytes gradientsIn) const;
@@ -54,7 +54,7 @@ class StageFolds {
 };
 
 /// What `costTable` makes of stages folded one by one. Cost: linear in stages, transfers and shared parameters.
-[[nodiscard]] CostTable assembleCosts(const std::vector<std::shared_ptr<const FoldedStage>>& stages, const Partition& partition, const Profile& profile,
-                                      const Placement& placement, int replicas);
+[[nodiscard]] CostTable assembleCosts(const std::vector<std::shared_ptr<const FoldedStage>>& stages, const Partition& partition,
+                                      const Profile& profile, const Placement& placement, int replicas);
 
 }  // namespace pw

@@ -20,7 +20,8 @@ std::string nodeName(const ModelGraph& graph, NodeId id) {
   for (const ValueId output : graph.node(id).outputs) {
     if (!graph.value(output).name.empty()) return graph.value(output).name;
   }
-  throw UsageError(fmt::format("node {} of {} has no name, so torch cannot be told to cut before it; move the split point", id.value, graph.name));
+  throw UsageError(
+      fmt::format("node {} of {} has no name, so torch cannot be told to cut before it; move the split point", id.value, graph.name));
 }
 
 /// Position and kind of the loss: which output, and what is made of it.
@@ -73,11 +74,16 @@ std::vector<std::string> notesOf(const Plan& plan, const ModelGraph& graph) {
   }
   const std::int64_t microbatches = std::int64_t{plan.replicas} * plan.schedule.microbatches;
   if (plan.batch != microbatches * plan.microbatchSize) {
-    notes.push_back(fmt::format("The plan's batch of {} makes microbatches of different sizes; torch takes equal ones, so a step has {} samples.", plan.batch, microbatches * plan.microbatchSize));
+    notes.push_back(
+        fmt::format("The plan's batch of {} makes microbatches of different sizes; torch takes equal ones, so a step has {} samples.",
+                    plan.batch, microbatches * plan.microbatchSize));
   }
-  const bool whole = std::any_of(plan.partition.transfers.begin(), plan.partition.transfers.end(),
-                                 [&](const Transfer& t) { return graph.value(t.value).tensor && !isDifferentiable(graph.value(t.value).tensor->dtype); });
-  if (whole) notes.emplace_back("Whole numbers cross a stage boundary; torch 2.11 fails on them (\"only Tensors of floating point dtype can require gradients\").");
+  const bool whole = std::any_of(plan.partition.transfers.begin(), plan.partition.transfers.end(), [&](const Transfer& t) {
+    return graph.value(t.value).tensor && !isDifferentiable(graph.value(t.value).tensor->dtype);
+  });
+  if (whole)
+    notes.emplace_back(
+        "Whole numbers cross a stage boundary; torch 2.11 fails on them (\"only Tensors of floating point dtype can require gradients\").");
   if (plan.schedule.lockstep) notes.emplace_back("Ranks follow their orders without exchanging messages in cycles.");
   return notes;
 }
@@ -86,16 +92,22 @@ std::vector<std::string> notesOf(const Plan& plan, const ModelGraph& graph) {
 void requireRowsOfSamples(const ModelGraph& graph, ValueId value) {
   const auto axis = batchAxis(graph, value);
   if (!axis || *axis == BatchAxis{}) return;
-  throw UsageError(fmt::format("{} of {} does not have a row for each sample in dimension 0, and torch.distributed.pipelining cuts nothing else into microbatches; run the plan with pipewright",
-                               graph.value(value).name, graph.name));
+  throw UsageError(
+      fmt::format("{} of {} does not have a row for each sample in dimension 0, and torch.distributed.pipelining cuts nothing else into "
+                  "microbatches; run the plan with pipewright",
+                  graph.value(value).name, graph.name));
 }
 
 }  // namespace
 
 TorchPlan torchPlan(const Plan& plan, const ModelGraph& graph) {
   requireFits(plan, graph);
-  if (plan.schedule.placement.bidirectional()) throw UsageError(fmt::format("{} keeps two replicas of each stage, which torch.distributed.pipelining cannot; plan with dualpipev or zbv instead", plan.schedule.name));
-  if (plan.modelFiles.size() != 1) throw UsageError(fmt::format("{} was exported in {} archives; torch needs the model in one", plan.modelName, plan.modelFiles.size()));
+  if (plan.schedule.placement.bidirectional())
+    throw UsageError(
+        fmt::format("{} keeps two replicas of each stage, which torch.distributed.pipelining cannot; plan with dualpipev or zbv instead",
+                    plan.schedule.name));
+  if (plan.modelFiles.size() != 1)
+    throw UsageError(fmt::format("{} was exported in {} archives; torch needs the model in one", plan.modelName, plan.modelFiles.size()));
   const Bindings bindings = bindBatch(graph, plan.microbatchSize);
   const Loss loss = lossOf(plan, graph);
   for (const ValueId input : graph.inputs) requireRowsOfSamples(graph, input);
@@ -120,7 +132,8 @@ TorchPlan torchPlan(const Plan& plan, const ModelGraph& graph) {
   const Value& output = graph.value(graph.outputs.at(loss.output));
   settings["output_shape"] = output.tensor ? shapeOf(*output.tensor, bindings) : std::vector<std::int64_t>{};
   settings["shared"] = sharedOf(plan, graph);
-  return {toCsv(computeOnly(plan.schedule)), settings.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n", notesOf(plan, graph)};
+  return {toCsv(computeOnly(plan.schedule)), settings.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n",
+          notesOf(plan, graph)};
 }
 
 }  // namespace pw

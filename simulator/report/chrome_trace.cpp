@@ -10,8 +10,8 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "simulator/trace/trace.h"
 #include "simulator/report/chrome_trace.h"
+#include "simulator/trace/trace.h"
 
 namespace pw {
 namespace {
@@ -91,7 +91,8 @@ class MessageLanes {
       busyUntil = message.end;
       return number;
     }
-    names_.push_back(isBeside(message) ? fmt::format("rank {} reduces", message.rank.value) : fmt::format("rank {} → {}", message.rank.value, message.peer.value));
+    names_.push_back(isBeside(message) ? fmt::format("rank {} reduces", message.rank.value)
+                                       : fmt::format("rank {} → {}", message.rank.value, message.peer.value));
     lanes.emplace_back(names_.size() - 1, message.end);
     return names_.size() - 1;
   }

@@ -12,8 +12,8 @@
 
 #include <fmt/format.h>
 
-#include "simulator/report/metrics.h"
 #include "simulator/report/compare.h"
+#include "simulator/report/metrics.h"
 
 namespace pw {
 namespace {

@@ -14,7 +14,7 @@ struct GroupError {
   Ns predicted = 0;   ///< summed duration
   Ns measured = 0;
   double durationError = 0;
-  Ns contribution = 0;    ///< |measured − predicted|: where the error comes from; 0 for messages, which end when their receiver takes them
+  Ns contribution = 0;  ///< |measured − predicted|: where the error comes from; 0 for messages, which end when their receiver takes them
 
   bool operator==(const GroupError&) const = default;
 };

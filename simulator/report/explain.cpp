@@ -282,7 +282,8 @@ void Explainer::addBubble(Rank rank, Ns from, Ns to, std::int32_t next) {
   }
   follow(bubble.causes, next == kNone ? last_.step : next, from);
   std::reverse(bubble.causes.begin(), bubble.causes.end());
-  for (const Segment& cause : bubble.causes) idle_[{bubble.rank, bubble.phase, cause.rank, isMessage(cause.doing)}] += cause.to - cause.from;
+  for (const Segment& cause : bubble.causes)
+    idle_[{bubble.rank, bubble.phase, cause.rank, isMessage(cause.doing)}] += cause.to - cause.from;
   if (keepsBubbles_) result_.bubbles.push_back(std::move(bubble));
 }
 

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "simulator/report/phases.h"
-#include "simulator/step/program.h"
 #include "simulator/step/execute.h"
+#include "simulator/step/program.h"
 #include "simulator/trace/trace.h"
 
 namespace pw {
@@ -92,7 +92,8 @@ struct Explanation {
 /// `times` were computed with the program's durations. Cost: linear in steps plus the causes found: within the gaps of one rank no step
 /// comes twice.
 /// Without `keepsBubbles` only their groups are returned: memory then does not grow with the causes.
-[[nodiscard]] Explanation explain(const Schedule& rows, const CostTable& costs, const Program& program, const Times& times, bool keepsBubbles = true);
+[[nodiscard]] Explanation explain(const Schedule& rows, const CostTable& costs, const Program& program, const Times& times,
+                                  bool keepsBubbles = true);
 
 /// Compiles, executes and explains.
 [[nodiscard]] Explanation explain(const Schedule& schedule, const CostTable& costs, Sending sending = Sending::Overlapped);

@@ -26,7 +26,8 @@ Json ranksOf(const Metrics& metrics, const std::vector<RankPhases>& phases) {
                      {"peak_bytes", rank.peakBytes},
                      {"peak_live_microbatches", rank.peakLiveMicrobatches}});
     if (rank.rank.index() >= phases.size()) continue;
-    for (std::size_t p = 0; p < kPhases; ++p) ranks.back()["idle_by_phase_ns"][std::string(name(static_cast<Phase>(p)))] = phases[rank.rank.index()].idle[p];
+    for (std::size_t p = 0; p < kPhases; ++p)
+      ranks.back()["idle_by_phase_ns"][std::string(name(static_cast<Phase>(p)))] = phases[rank.rank.index()].idle[p];
   }
   return ranks;
 }
@@ -102,7 +103,8 @@ std::string_view nameOf(Doing doing) {
 Json segmentsOf(const std::vector<Segment>& segments) {
   Json list = Json::array();
   for (const Segment& s : segments) {
-    list.push_back({{"doing", nameOf(s.doing)}, {"rank", s.rank.value}, {"action", toString(s.action)}, {"start_ns", s.from}, {"end_ns", s.to}});
+    list.push_back(
+        {{"doing", nameOf(s.doing)}, {"rank", s.rank.value}, {"action", toString(s.action)}, {"start_ns", s.from}, {"end_ns", s.to}});
     if (isMessage(s.doing)) list.back()["to_rank"] = s.peer.value;
     if (s.partner) list.back()["with"] = toString(*s.partner);
   }
@@ -114,8 +116,13 @@ Json pathOf(const CriticalPath& path, bool segments) {
   Json json{{"transfer_ns", path.transfer}, {"queue_ns", path.queue}, {"latency_ns", path.latency}, {"compute", Json::array()}};
   for (std::size_t rank = 0; rank < path.compute.size(); ++rank) {
     const CriticalPath::Share& share = path.compute[rank];
-    json["compute"].push_back({{"rank", rank}, {"forward_ns", share.forward}, {"backward_ns", share.backward}, {"backward_input_ns", share.backwardInput},
-                               {"backward_weight_ns", share.backwardWeight}, {"overlapped_ns", share.slot}, {"host_ns", share.host}});
+    json["compute"].push_back({{"rank", rank},
+                               {"forward_ns", share.forward},
+                               {"backward_ns", share.backward},
+                               {"backward_input_ns", share.backwardInput},
+                               {"backward_weight_ns", share.backwardWeight},
+                               {"overlapped_ns", share.slot},
+                               {"host_ns", share.host}});
   }
   if (segments) json["segments"] = segmentsOf(path.segments);
   return json;
@@ -125,7 +132,8 @@ Json pathOf(const CriticalPath& path, bool segments) {
 Json groupsOf(const std::vector<BubbleGroup>& groups, std::size_t most) {
   Json list = Json::array();
   for (const BubbleGroup& g : std::span(groups).first(std::min(most, groups.size()))) {
-    list.push_back({{"rank", g.rank.value}, {"phase", name(g.phase)}, {"waits_for_rank", g.cause.value}, {"message", g.message}, {"idle_ns", g.idle}});
+    list.push_back(
+        {{"rank", g.rank.value}, {"phase", name(g.phase)}, {"waits_for_rank", g.cause.value}, {"message", g.message}, {"idle_ns", g.idle}});
   }
   return list;
 }
@@ -133,19 +141,29 @@ Json groupsOf(const std::vector<BubbleGroup>& groups, std::size_t most) {
 Json bubblesOf(const std::vector<Bubble>& bubbles) {
   Json list = Json::array();
   for (const Bubble& b : bubbles) {
-    list.push_back({{"rank", b.rank.value}, {"start_ns", b.start}, {"end_ns", b.end}, {"phase", name(b.phase)}, {"why", toString(b)}, {"causes", segmentsOf(b.causes)}});
+    list.push_back({{"rank", b.rank.value},
+                    {"start_ns", b.start},
+                    {"end_ns", b.end},
+                    {"phase", name(b.phase)},
+                    {"why", toString(b)},
+                    {"causes", segmentsOf(b.causes)}});
   }
   return list;
 }
 
 Json shapeFields(const Schedule& schedule) {
   const Shape shape = shapeOf(schedule);
-  return {{"schedule", schedule.name}, {"rank_count", shape.ranks}, {"stage_count", shape.stages}, {"placement", name(kindOf(schedule.placement, shape))}, {"microbatches", shape.microbatches}};
+  return {{"schedule", schedule.name},
+          {"rank_count", shape.ranks},
+          {"stage_count", shape.stages},
+          {"placement", name(kindOf(schedule.placement, shape))},
+          {"microbatches", shape.microbatches}};
 }
 
 }  // namespace
 
-PredictionReport predict(const Schedule& rows, const CostTable& costs, const Program& program, const Times& times, const Trace& trace, bool everyCause) {
+PredictionReport predict(const Schedule& rows, const CostTable& costs, const Program& program, const Times& times, const Trace& trace,
+                         bool everyCause) {
   PredictionReport prediction;
   prediction.metrics = measure(trace);
   prediction.lowerBound = lowerBounds(rows, costs, {});
@@ -175,7 +193,8 @@ std::string predictionJson(const PredictionReport& prediction, const Schedule& s
   json["fits"] = prediction.fits;
   if (prediction.jitter) json["jitter"] = jitterOf(*prediction.jitter);
   json["ranks"] = ranksOf(metrics, prediction.phases);
-  json["bubble_causes"] = groupsOf(prediction.explanation.groups, prediction.everyCause ? prediction.explanation.groups.size() : kCausesShown);
+  json["bubble_causes"] =
+      groupsOf(prediction.explanation.groups, prediction.everyCause ? prediction.explanation.groups.size() : kCausesShown);
   json["critical_path"] = pathOf(prediction.explanation.path, prediction.everyCause);
   if (prediction.everyCause) json["bubbles"] = bubblesOf(prediction.explanation.bubbles);
   json["stages"] = stagesOf(schedule, costs);
@@ -204,8 +223,11 @@ std::string problemsJson(const Schedule& schedule, const std::vector<Problem>& p
   json["valid"] = problems.empty();
   json["problems"] = Json::array();
   for (const Problem& problem : problems) {
-    json["problems"].push_back(
-        {{"rank", problem.rank.value}, {"position", problem.position}, {"action", toString(problem.action)}, {"message", problem.message}, {"stops", name(problem.stops)}});
+    json["problems"].push_back({{"rank", problem.rank.value},
+                                {"position", problem.position},
+                                {"action", toString(problem.action)},
+                                {"message", problem.message},
+                                {"stops", name(problem.stops)}});
   }
   return textOf(json);
 }

@@ -5,12 +5,12 @@
 #include <vector>
 
 #include "schedules/check.h"
+#include "simulator/report/compare.h"
 #include "simulator/report/explain.h"
+#include "simulator/report/lower_bound.h"
+#include "simulator/report/metrics.h"
 #include "simulator/report/phases.h"
 #include "simulator/step/jitter.h"
-#include "simulator/report/metrics.h"
-#include "simulator/report/lower_bound.h"
-#include "simulator/report/compare.h"
 
 namespace pw {
 
@@ -22,12 +22,13 @@ struct PredictionReport {
   Ns steadyPeriod = 0;
   std::vector<RankPhases> phases;
   Explanation explanation;
-  bool everyCause = false;       ///< show the whole critical path and every bubble, not only their sums
+  bool everyCause = false;  ///< show the whole critical path and every bubble, not only their sums
   std::optional<Jitter> jitter;
 };
 
 /// All of it but what a limit or jitter says; arguments as in `traceOf`.
-[[nodiscard]] PredictionReport predict(const Schedule& rows, const CostTable& costs, const Program& program, const Times& times, const Trace& trace, bool everyCause = false);
+[[nodiscard]] PredictionReport predict(const Schedule& rows, const CostTable& costs, const Program& program, const Times& times,
+                                       const Trace& trace, bool everyCause = false);
 
 /// JSON documents of the command line, as text without a final newline: `simulate --json`, `compare --json`, `check --json`. Keys stand in
 /// a fixed order. `actions` counts compute actions, so a schedule has the same number lowered or not. A schedule is `valid` when it has no

@@ -8,8 +8,8 @@
 #include <fmt/format.h>
 
 #include "schedules/error.h"
-#include "simulator/report/metrics.h"
 #include "simulator/report/lower_bound.h"
+#include "simulator/report/metrics.h"
 
 namespace pw {
 namespace {

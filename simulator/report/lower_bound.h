@@ -16,7 +16,8 @@ struct LowerBounds {
 
 /// Times no order of these actions can beat for these costs and this placement with at most `limits[r]` live (stage, microbatch) pairs on
 /// rank r (from F start to the end of B or W); empty: no limit. The largest of
-/// - the longest chain of one microbatch; a rank's whole work, and on the flush clock also the least time before its first and after its last
+/// - the longest chain of one microbatch; a rank's whole work, and on the flush clock also the least time before its first and after its
+/// last
 ///   action: forwards with their messages to reach it, backwards with theirs after it (several stages on a rank: the nearest);
 /// - where all backwards are whole or all are split, no slot has its own duration and neighbouring stages exchange messages: for each rank
 ///   what it cannot fill until its first backward returns, and until that of its last forward does, alone and on the way of a rank before

@@ -4,8 +4,8 @@
 #include <tuple>
 
 #include "simulator/report/explain.h"
-#include "simulator/report/phases.h"
 #include "simulator/report/metrics.h"
+#include "simulator/report/phases.h"
 
 namespace pw {
 namespace {

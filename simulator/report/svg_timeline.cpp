@@ -20,7 +20,7 @@ constexpr std::size_t kMostBlocks = 12'000;
 constexpr double kMostColumns = 150'000;  ///< of merged spans, over all ranks
 constexpr double kNarrowest = 0.5;        ///< a block drawn alone [pixels]
 constexpr double kMargin = 12, kLabels = 64, kShares = 84, kTitleHeight = 26, kRulerHeight = 24;
-constexpr double kCharacter = 6.2;        ///< width of a character at the smaller font size
+constexpr double kCharacter = 6.2;  ///< width of a character at the smaller font size
 constexpr std::size_t kKinds = 12;
 
 struct Look {
@@ -120,7 +120,8 @@ class Drawing {
   std::string text_;
 };
 
-Drawing::Drawing(const Trace& trace, const SvgOptions& options) : trace_(trace), options_(options), metrics_(measure(trace)), ranks_(static_cast<std::size_t>(std::max(0, trace.ranks))) {
+Drawing::Drawing(const Trace& trace, const SvgOptions& options)
+    : trace_(trace), options_(options), metrics_(measure(trace)), ranks_(static_cast<std::size_t>(std::max(0, trace.ranks))) {
   const double width = std::clamp(options.width, 400, 10'000);
   scale_.left = kMargin + kLabels;
   scale_.width = width - scale_.left - kShares - kMargin;
@@ -158,8 +159,10 @@ void Drawing::chooseBlocks() {
 }
 
 std::string Drawing::labelOf(const Span& span) const {
-  if (span.microbatch.value < 0) return span.stage.value < 0 ? std::string(name(span.kind)) : fmt::format("{}{}", span.stage.value, name(span.kind));
-  return severalStages_ || isMessage(span) ? fmt::format("{}{}{}", span.stage.value, name(span.kind), span.microbatch.value) : fmt::format("{}{}", name(span.kind), span.microbatch.value);
+  if (span.microbatch.value < 0)
+    return span.stage.value < 0 ? std::string(name(span.kind)) : fmt::format("{}{}", span.stage.value, name(span.kind));
+  return severalStages_ || isMessage(span) ? fmt::format("{}{}{}", span.stage.value, name(span.kind), span.microbatch.value)
+                                           : fmt::format("{}{}", name(span.kind), span.microbatch.value);
 }
 
 void Drawing::header() {
@@ -168,22 +171,28 @@ void Drawing::header() {
   text_ = fmt::format(
       "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0}\" height=\"{1}\" viewBox=\"0 0 {0} {1}\" role=\"img\">\n"
       "<title>{2}</title>\n"
-      "<style>text{{font:12px sans-serif;fill:#222}}.t{{font-size:15px;font-weight:600}}.r{{fill:#555;font-size:11px}}.m{{text-anchor:middle}}.e{{text-anchor:end}}.g{{fill:#eceff1}}"
+      "<style>text{{font:12px "
+      "sans-serif;fill:#222}}.t{{font-size:15px;font-weight:600}}.r{{fill:#555;font-size:11px}}.m{{text-anchor:middle}}.e{{text-anchor:end}"
+      "}.g{{fill:#eceff1}}"
       ".l{{stroke:#c4cbd0;stroke-width:1;shape-rendering:crispEdges}}",
       number(width), number(height_), escaped(options_.title.empty() ? "timeline" : options_.title));
   for (std::size_t k = 0; k < kKinds; ++k) {
-    if (used_[k]) text_ += fmt::format(".k{}{{fill:{}}}.w{}{{fill:{};font-size:11px;text-anchor:middle}}", k, kLooks[k].fill, k, kLooks[k].text);
+    if (used_[k])
+      text_ += fmt::format(".k{}{{fill:{}}}.w{}{{fill:{};font-size:11px;text-anchor:middle}}", k, kLooks[k].fill, k, kLooks[k].text);
   }
   text_ += fmt::format("</style>\n<rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n");
-  if (!options_.title.empty()) text_ += fmt::format("<text class=\"t\" x=\"{}\" y=\"{}\">{}</text>\n", number(kMargin), number(kMargin + 14), escaped(options_.title));
+  if (!options_.title.empty())
+    text_ += fmt::format("<text class=\"t\" x=\"{}\" y=\"{}\">{}</text>\n", number(kMargin), number(kMargin + 14), escaped(options_.title));
 }
 
 void Drawing::ruler() {
   const double y = top_ - 6;
   const Ns step = rulerStep(scale_.end, static_cast<std::int64_t>(scale_.width / 90));
   for (Ns time = 0; time <= scale_.end; time += step) {
-    text_ += fmt::format("<line class=\"l\" x1=\"{0}\" x2=\"{0}\" y1=\"{1}\" y2=\"{2}\"/><text class=\"r{4}\" x=\"{0}\" y=\"{3}\">{5}</text>\n", number(scale_.x(time)), number(y), number(laneY(trace_.ranks) - gap_),
-                         number(y - 4), time == 0 ? "" : " m", time == 0 ? "0" : formatDuration(time));
+    text_ +=
+        fmt::format("<line class=\"l\" x1=\"{0}\" x2=\"{0}\" y1=\"{1}\" y2=\"{2}\"/><text class=\"r{4}\" x=\"{0}\" y=\"{3}\">{5}</text>\n",
+                    number(scale_.x(time)), number(y), number(laneY(trace_.ranks) - gap_), number(y - 4), time == 0 ? "" : " m",
+                    time == 0 ? "0" : formatDuration(time));
     if (time > scale_.end - step) break;
   }
 }
@@ -191,18 +200,22 @@ void Drawing::ruler() {
 void Drawing::block(const Span& span, double y, double height) {
   const auto kind = static_cast<std::size_t>(span.kind);
   const double x = scale_.x(span.start), width = widthOf(span);
-  std::string what = fmt::format("{} {}, {} at {}", name(span.kind), kLooks[kind].word, formatDuration(span.end - span.start), formatDuration(span.start));
-  if (span.microbatch.value >= 0) what = fmt::format("{}{}{} {}", span.stage.value, name(span.kind), span.microbatch.value, what.substr(name(span.kind).size() + 1));
+  std::string what =
+      fmt::format("{} {}, {} at {}", name(span.kind), kLooks[kind].word, formatDuration(span.end - span.start), formatDuration(span.start));
+  if (span.microbatch.value >= 0)
+    what = fmt::format("{}{}{} {}", span.stage.value, name(span.kind), span.microbatch.value, what.substr(name(span.kind).size() + 1));
   if (isMessage(span)) what += fmt::format(", to rank {}, {}", span.peer.value, formatSize(span.bytes));
   // A hair of ground between neighbours, where there is room.
   const double gap = width > 4 ? 0.5 : 0;
-  const std::string shape = fmt::format("<rect class=\"k{}\" x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\"", kind, number(x), number(y), number(std::max(width - gap, 0.3)), number(height));
+  const std::string shape = fmt::format("<rect class=\"k{}\" x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\"", kind, number(x), number(y),
+                                        number(std::max(width - gap, 0.3)), number(height));
   const std::string label = labelOf(span);
   if (height < 10 || width <= kCharacter * static_cast<double>(label.size()) + 2) {
     text_ += fmt::format("{}><title>{}</title></rect>\n", shape, what);
     return;
   }
-  text_ += fmt::format("<g><title>{}</title>{}/><text class=\"w{}\" x=\"{}\" y=\"{}\">{}</text></g>\n", what, shape, kind, number(x + width / 2), number(y + height / 2 + 4), label);
+  text_ += fmt::format("<g><title>{}</title>{}/><text class=\"w{}\" x=\"{}\" y=\"{}\">{}</text></g>\n", what, shape, kind,
+                       number(x + width / 2), number(y + height / 2 + 4), label);
 }
 
 /// Where a kind stands in a column of merged spans, in levels from the lane's foot.
@@ -211,8 +224,8 @@ struct Band {
   bool operator==(const Band&) const = default;
 };
 
-/// A column is filled from the lane's foot by each kind's share of its time, so that what stays open is bubble. Columns that look alike become
-/// one piece of a path; a path for each kind.
+/// A column is filled from the lane's foot by each kind's share of its time, so that what stays open is bubble. Columns that look alike
+/// become one piece of a path; a path for each kind.
 void Drawing::merged(const std::vector<const Span*>& spans, double y, double height) {
   constexpr int kLevels = 24;
   const auto columns = static_cast<std::size_t>(std::ceil(scale_.width / column_));
@@ -236,15 +249,18 @@ void Drawing::merged(const std::vector<const Span*>& spans, double y, double hei
     double sum = 0;
     for (std::size_t k = 0; k < kKinds; ++k) {
       const double share = c < columns ? static_cast<double>(shares[c][k]) : 0;
-      Band band{static_cast<int>(std::lround(std::min(sum, 1.0) * kLevels)), static_cast<int>(std::lround(std::min(sum + share, 1.0) * kLevels))};
+      Band band{static_cast<int>(std::lround(std::min(sum, 1.0) * kLevels)),
+                static_cast<int>(std::lround(std::min(sum + share, 1.0) * kLevels))};
       if (share > 0 && sum == 0) band.until = std::max(band.until, 1);  // a lone short action stays visible
       sum += share;
       if (band.from == band.until) band = {};
       if (band == bands[k]) continue;
       const Band& old = bands[k];
       if (old.until > old.from) {
-        const double left = scale_.left + static_cast<double>(starts[k]) * column_, right = std::min(scale_.left + static_cast<double>(c) * column_, scale_.left + scale_.width);
-        fmt::format_to(std::back_inserter(paths[k]), "M{} {}h{}v{}H{}z", number(left), number(y + height - height * old.until / kLevels), number(right - left), number(height * (old.until - old.from) / kLevels), number(left));
+        const double left = scale_.left + static_cast<double>(starts[k]) * column_,
+                     right = std::min(scale_.left + static_cast<double>(c) * column_, scale_.left + scale_.width);
+        fmt::format_to(std::back_inserter(paths[k]), "M{} {}h{}v{}H{}z", number(left), number(y + height - height * old.until / kLevels),
+                       number(right - left), number(height * (old.until - old.from) / kLevels), number(left));
       }
       bands[k] = band;
       starts[k] = c;
@@ -270,9 +286,13 @@ void Drawing::lane(int rank) {
   const double y = laneY(rank);
   const auto r = static_cast<std::size_t>(rank);
   const double middle = y + lane_ / 2 + 4;
-  if (lane_ > 12 || rank % 4 == 0) text_ += fmt::format("<text class=\"e\" x=\"{}\" y=\"{}\">rank {}</text>", number(scale_.left - 8), number(middle), rank);
-  const double share = metrics_.makespan > 0 ? 100 * static_cast<double>(metrics_.ranks[r].busy) / static_cast<double>(metrics_.makespan) : 0;
-  if (lane_ > 12) text_ += fmt::format("<text class=\"r\" x=\"{}\" y=\"{}\">{:.0f} % busy</text>", number(scale_.left + scale_.width + 8), number(middle), share);
+  if (lane_ > 12 || rank % 4 == 0)
+    text_ += fmt::format("<text class=\"e\" x=\"{}\" y=\"{}\">rank {}</text>", number(scale_.left - 8), number(middle), rank);
+  const double share =
+      metrics_.makespan > 0 ? 100 * static_cast<double>(metrics_.ranks[r].busy) / static_cast<double>(metrics_.makespan) : 0;
+  if (lane_ > 12)
+    text_ += fmt::format("<text class=\"r\" x=\"{}\" y=\"{}\">{:.0f} % busy</text>", number(scale_.left + scale_.width + 8), number(middle),
+                         share);
   text_ += '\n';
   std::vector<const Span*> compute, below;
   for (const Span* span : ranks_[r]) (isBelow(*span) ? below : compute).push_back(span);
@@ -284,20 +304,23 @@ void Drawing::legend() {
   double x = scale_.left;
   const double y = laneY(trace_.ranks) + 12;
   const auto entry = [&](std::string_view style, std::string_view word) {
-    text_ += fmt::format("<rect class=\"{}\" x=\"{}\" y=\"{}\" width=\"12\" height=\"12\"/><text class=\"r\" x=\"{}\" y=\"{}\">{}</text>\n", style, number(x), number(y), number(x + 17), number(y + 10), word);
+    text_ += fmt::format("<rect class=\"{}\" x=\"{}\" y=\"{}\" width=\"12\" height=\"12\"/><text class=\"r\" x=\"{}\" y=\"{}\">{}</text>\n",
+                         style, number(x), number(y), number(x + 17), number(y + 10), word);
     x += 17 + kCharacter * static_cast<double>(word.size()) + 14;
   };
   for (std::size_t k = 0; k < kKinds; ++k) {
     if (used_[k]) entry(fmt::format("k{}", k), kLooks[k].word);
   }
   entry("g", "bubble");
-  text_ += fmt::format("<text class=\"r\" x=\"{}\" y=\"{}\">makespan {}, bubble {:.1f} %</text>\n", number(scale_.left), number(y + 26), formatDuration(metrics_.makespan), 100 * metrics_.bubbleFraction);
+  text_ += fmt::format("<text class=\"r\" x=\"{}\" y=\"{}\">makespan {}, bubble {:.1f} %</text>\n", number(scale_.left), number(y + 26),
+                       formatDuration(metrics_.makespan), 100 * metrics_.bubbleFraction);
 }
 
 std::string Drawing::draw() && {
   header();
   for (int rank = 0; rank < trace_.ranks; ++rank) {
-    text_ += fmt::format("<rect class=\"g\" x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\"/>\n", number(scale_.left), number(laneY(rank)), number(scale_.width), number(lane_));
+    text_ += fmt::format("<rect class=\"g\" x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\"/>\n", number(scale_.left), number(laneY(rank)),
+                         number(scale_.width), number(lane_));
   }
   ruler();
   for (int rank = 0; rank < trace_.ranks; ++rank) lane(rank);

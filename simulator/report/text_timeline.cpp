@@ -10,8 +10,8 @@
 
 #include "schedules/units.h"
 #include "simulator/report/metrics.h"
-#include "simulator/trace/trace.h"
 #include "simulator/report/text_timeline.h"
+#include "simulator/trace/trace.h"
 
 namespace pw {
 namespace {
@@ -159,7 +159,8 @@ std::string lane(const Trace& trace, const std::vector<const Span*>& shown, bool
       const Look& look = *lookOf(shown[begin]->kind);
       const Span* partner = slotPartner(trace, *shown[begin]);
       if (colour) text += look.colour;
-      text += partner != nullptr ? slotBlock(*shown[begin], *partner, end - begin, showStage) : block(*shown[begin], look, end - begin, showStage);
+      text += partner != nullptr ? slotBlock(*shown[begin], *partner, end - begin, showStage)
+                                 : block(*shown[begin], look, end - begin, showStage);
       if (colour) text += kReset;
     }
     begin = end;

@@ -71,7 +71,8 @@ std::pair<std::size_t, std::size_t> visible(const SpanTrack& track, Ns from, Ns 
 std::size_t firstFrom(const SpanTrack& track, Ns time, std::size_t hint) {
   // Doubling steps from the hint over whole blocks, then halves, then within the block.
   const auto& starts = track.firstStart;
-  std::size_t low = 0, high = starts.size(), block = std::min(hint / kBlock, high);  // the first block that starts at or after lies in [low, high]
+  std::size_t low = 0, high = starts.size(),
+              block = std::min(hint / kBlock, high);  // the first block that starts at or after lies in [low, high]
   if (block < high && starts[block] < time) {
     low = block + 1;
     for (std::size_t step = 1; low + step < high; step *= 2) {
@@ -92,7 +93,8 @@ std::size_t firstFrom(const SpanTrack& track, Ns time, std::size_t hint) {
     }
   }
   const auto begin = starts.begin();
-  block = static_cast<std::size_t>(std::lower_bound(begin + static_cast<std::ptrdiff_t>(low), begin + static_cast<std::ptrdiff_t>(high), time) - begin);
+  block = static_cast<std::size_t>(
+      std::lower_bound(begin + static_cast<std::ptrdiff_t>(low), begin + static_cast<std::ptrdiff_t>(high), time) - begin);
   if (block == 0) return 0;
   const auto from = track.start.begin() + static_cast<std::ptrdiff_t>((block - 1) * kBlock);
   const auto to = track.start.begin() + static_cast<std::ptrdiff_t>(std::min(block * kBlock, track.size()));
@@ -155,7 +157,8 @@ std::vector<RangeTotals> totals(const Timeline& timeline, Ns from, Ns to) {
   for (const Timeline::RankTracks& rank : timeline.ranks) {
     RangeTotals& total = result.emplace_back();
     const KindTimes busy = busyByKind(rank.compute, from, to);
-    for (const SpanKind kind : {SpanKind::Forward, SpanKind::Backward, SpanKind::BackwardInput, SpanKind::BackwardWeight}) total.busy += busy[at(kind)];
+    for (const SpanKind kind : {SpanKind::Forward, SpanKind::Backward, SpanKind::BackwardInput, SpanKind::BackwardWeight})
+      total.busy += busy[at(kind)];
     const Ns begin = std::max<Ns>(from, 0), end = std::min(to, timeline.end);
     if (end > begin) total.bubble = end - begin - covered(rank.compute, begin, end);
     total.communication = covered(rank.communication, from, to);

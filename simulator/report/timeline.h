@@ -25,8 +25,8 @@ struct SpanTag {
 inline constexpr std::size_t kSpanKinds = 12;
 using KindTimes = std::array<Ns, kSpanKinds>;
 
-/// Spans of one track in flat arrays, in the order of (start, end, kind, stage, microbatch, peer). On a compute track ends ascend too; the two
-/// of a slot have equal times and stand next to each other. On a communication track spans may overlap.
+/// Spans of one track in flat arrays, in the order of (start, end, kind, stage, microbatch, peer). On a compute track ends ascend too; the
+/// two of a slot have equal times and stand next to each other. On a communication track spans may overlap.
 struct SpanTrack {
   std::vector<Ns> start, end;
   std::vector<SpanTag> tags;
@@ -44,8 +44,8 @@ struct SpanTrack {
 
 /// Whether the span and the next one are one slot: a forward and a backward over the same time.
 [[nodiscard]] inline bool isSlotAt(const SpanTrack& track, std::size_t i) {
-  return i + 1 < track.size() && track.start[i] == track.start[i + 1] && track.end[i] == track.end[i + 1] && track.end[i] > track.start[i] &&
-         track.tags[i].kind == SpanKind::Forward && track.tags[i + 1].kind == SpanKind::Backward;
+  return i + 1 < track.size() && track.start[i] == track.start[i + 1] && track.end[i] == track.end[i + 1] &&
+         track.end[i] > track.start[i] && track.tags[i].kind == SpanKind::Forward && track.tags[i + 1].kind == SpanKind::Backward;
 }
 
 /// A rank's memory: `bytes[i]` from `time[i]` to `time[i + 1]`; and the first time and the least and most of blocks of kBlock samples.
@@ -70,9 +70,9 @@ struct Timeline {
     bool operator==(const RankTracks&) const = default;
   };
   std::vector<RankTracks> ranks;
-  Ns end = 0;        ///< last end of a span
+  Ns end = 0;  ///< last end of a span
   int stages = 0;
-  Bytes peak = 0;    ///< most memory of any rank
+  Bytes peak = 0;  ///< most memory of any rank
 
   bool operator==(const Timeline&) const = default;
 };
@@ -106,8 +106,8 @@ struct SpanRef {
 /// The span under a time; of a slot the forward; of several messages the one that started last. O(log n), and as `busyByKind`.
 [[nodiscard]] std::optional<std::size_t> spanAt(const SpanTrack& track, Ns time);
 
-/// Where a rank's compute track is idle around a time: the end of the span before (0 for the first) and the start of the next (the timeline's
-/// end behind the last). Nothing where the rank is busy.
+/// Where a rank's compute track is idle around a time: the end of the span before (0 for the first) and the start of the next (the
+/// timeline's end behind the last). Nothing where the rank is busy.
 [[nodiscard]] std::optional<std::pair<Ns, Ns>> bubbleAt(const Timeline& timeline, Rank rank, Ns time);
 
 /// The span of this compute action on this rank, its `occurrence`-th. O(n); build a table for many.

@@ -6,22 +6,28 @@
 #include <span>
 #include <utility>
 
-#include "simulator/step/program.h"
-#include "simulator/step/execute.h"
 #include "simulator/report/timeline_writers.h"
+#include "simulator/step/execute.h"
+#include "simulator/step/program.h"
 
 namespace pw {
 namespace {
 
 std::size_t index(std::int32_t i) { return static_cast<std::size_t>(i); }
 
-/// Writes rows, and of every rank the messages of each of its channels and its reductions one run after the other; then the runs are merged.
-/// Steps are taken in pieces, of a piece lane by lane: all lanes at once would write to so many places, and one lane after the other would
-/// read all steps so many times, that caches do not help.
+/// Writes rows, and of every rank the messages of each of its channels and its reductions one run after the other; then the runs are
+/// merged. Steps are taken in pieces, of a piece lane by lane: all lanes at once would write to so many places, and one lane after the
+/// other would read all steps so many times, that caches do not help.
 class Filler {
  public:
   Filler(const Schedule& rows, const CostTable& costs, const Program& program, const Times& times, Timeline& timeline)
-      : rows_(rows), costs_(costs), program_(program), times_(times), timeline_(timeline), rowEnd_(rows.rows.size(), 0), reductionEnd_(rows.rows.size(), 0) {}
+      : rows_(rows),
+        costs_(costs),
+        program_(program),
+        times_(times),
+        timeline_(timeline),
+        rowEnd_(rows.rows.size(), 0),
+        reductionEnd_(rows.rows.size(), 0) {}
 
   void run() {
     timeline_.ranks.resize(rows_.rows.size());
@@ -38,7 +44,7 @@ class Filler {
       summarizeCommunication(timeline_);
     };
     sideBySide(program_.steps.size() > kWorthAThread && !hasFree_, rows, messages);  // free messages come from rows
-    if (program_.reducers > 0) {  // the step ends behind them
+    if (program_.reducers > 0) {                                                     // the step ends behind them
       fillStepEnd();
       summarizeRanks(timeline_);
     }
@@ -118,15 +124,15 @@ class Filler {
   Timeline& timeline_;
   std::vector<Ns> rowEnd_;
   Pass rowsPass_, messagesPass_;
-  std::vector<Ns> reductionEnd_;                   ///< by rank
-  std::vector<Steps> left_;                        ///< by lane: not taken yet
-  std::vector<Lane> lanes_;                        ///< by rank
-  std::vector<std::array<Run, 2>> channels_;       ///< by channel: of the sender of its first message, and of the other where both share it
-  std::vector<Rank> firstSender_;                  ///< by channel
-  std::vector<Run> reductions_;                    ///< by rank
-  std::vector<std::vector<std::size_t>> begins_;   ///< by rank: of the runs of its communication track
-  bool sharesChannels_ = false;                    ///< both directions of a rank pair use one
-  bool hasFree_ = false;                           ///< messages that hold no channel, perhaps
+  std::vector<Ns> reductionEnd_;                  ///< by rank
+  std::vector<Steps> left_;                       ///< by lane: not taken yet
+  std::vector<Lane> lanes_;                       ///< by rank
+  std::vector<std::array<Run, 2>> channels_;      ///< by channel: of the sender of its first message, and of the other where both share it
+  std::vector<Rank> firstSender_;                 ///< by channel
+  std::vector<Run> reductions_;                   ///< by rank
+  std::vector<std::vector<std::size_t>> begins_;  ///< by rank: of the runs of its communication track
+  bool sharesChannels_ = false;                   ///< both directions of a rank pair use one
+  bool hasFree_ = false;                          ///< messages that hold no channel, perhaps
   bool trains_ = false;
 };
 
@@ -135,7 +141,8 @@ void Filler::countMessages() {
   const Placement& placement = rows_.placement;
   std::vector<std::pair<Rank, Rank>> directions;
   std::int64_t between = 0, carried = 0;
-  const std::int64_t mirrored = placement.bidirectional() ? std::clamp(rows_.microbatches - placement.firstMirrored.value, 0, rows_.microbatches) : 0;
+  const std::int64_t mirrored =
+      placement.bidirectional() ? std::clamp(rows_.microbatches - placement.firstMirrored.value, 0, rows_.microbatches) : 0;
   for (const auto* const ranks : {&placement.rankOfStage, &placement.mirrorOfStage}) {
     if (ranks->empty()) continue;
     for (const MessageCost& m : costs_.messages) {
@@ -171,8 +178,8 @@ void Filler::layOutRuns() {
     firstSender_[index(c)] = senderOf(first);
     std::size_t own = steps.size();
     if (sharesChannels_) {
-      own = static_cast<std::size_t>(
-          std::count_if(steps.begin(), steps.end(), [&](std::int32_t step) { return senderOf(program_.origin[index(step)]) == firstSender_[index(c)]; }));
+      own = static_cast<std::size_t>(std::count_if(
+          steps.begin(), steps.end(), [&](std::int32_t step) { return senderOf(program_.origin[index(step)]) == firstSender_[index(c)]; }));
       channels_[index(c)][1] = add(rows_.placement.rankOf(costs_.messages[index(first.index)].to, first.microbatch), steps.size() - own);
     }
     channels_[index(c)][0] = add(firstSender_[index(c)], own);
@@ -191,12 +198,14 @@ void Filler::layOutRuns() {
 void Filler::begin() {
   countMessages();
   layOutRuns();
-  for (std::int32_t lane = 0; lane < program_.ranks + program_.channels + program_.reducers; ++lane) left_.push_back(program_.stepsOf(lane));
+  for (std::int32_t lane = 0; lane < program_.ranks + program_.channels + program_.reducers; ++lane)
+    left_.push_back(program_.stepsOf(lane));
   lanes_.reserve(rows_.rows.size());
   for (std::size_t rank = 0; rank < rows_.rows.size(); ++rank) {
     Timeline::RankTracks& tracks = timeline_.ranks[rank];
     const std::size_t steps = program_.stepsOf(static_cast<std::int32_t>(rank)).size();
-    lanes_.push_back({SpanWriter(tracks.compute, rows_.rows[rank].size() + costs_.stages.size() + 1), MemoryWriter(tracks.memory, 3 * steps + 64)});
+    lanes_.push_back(
+        {SpanWriter(tracks.compute, rows_.rows[rank].size() + costs_.stages.size() + 1), MemoryWriter(tracks.memory, 3 * steps + 64)});
     lanes_.back().memory.change(0, program_.atStart[rank]);
   }
 }
@@ -235,7 +244,8 @@ void Filler::take(Piece& piece, std::int32_t begin, std::int32_t end) const {
   piece.begin = begin;
   piece.end = end;
   for (std::int32_t step = begin; step < end; ++step) {
-    Piece::Entry& entry = piece.entries[index(step - begin)];  // one value after the other: of a whole entry the compiler makes a copy on the stack first
+    Piece::Entry& entry =
+        piece.entries[index(step - begin)];  // one value after the other: of a whole entry the compiler makes a copy on the stack first
     entry.start = times_.start[index(step)];
     entry.end = entry.start + program_.duration[index(step)];
     entry.origin = program_.origin[index(step)];
@@ -269,7 +279,8 @@ void Filler::fillStep(Rank rank, Lane& lane, std::int32_t step) {
   lane.memory.change(start + (end - start) / 2, use.peak);
   lane.memory.change(end, -use.loss - use.peak);
   if (origin.index < 0) {
-    lane.spans.push(start, end, {origin.index == kLoadStep ? SpanKind::Load : SpanKind::Store, Stage(rank.index()), origin.microbatch, rank});
+    lane.spans.push(start, end,
+                    {origin.index == kLoadStep ? SpanKind::Load : SpanKind::Store, Stage(rank.index()), origin.microbatch, rank});
     rowsPass_.first = std::min(rowsPass_.first, start);
     return;
   }
@@ -278,7 +289,8 @@ void Filler::fillStep(Rank rank, Lane& lane, std::int32_t step) {
   if (!isCompute(action.kind)) return;
   rowsPass_.first = std::min(rowsPass_.first, start);
   trains_ = trains_ || action.kind != ActionKind::Forward;
-  lane.spans.push(start, end, {static_cast<SpanKind>(action.kind), action.stage, action.microbatch, rank});  // the first kinds are those of actions
+  lane.spans.push(start, end,
+                  {static_cast<SpanKind>(action.kind), action.stage, action.microbatch, rank});  // the first kinds are those of actions
   if (!action.overlapsNext) return;
   const std::size_t next = index(origin.index) + 1;
   if (next == row.size() || row[next].kind != ActionKind::Backward) return;
@@ -322,14 +334,16 @@ void Filler::fillChannel(std::size_t channel, Steps steps) {
   for (const std::int32_t step : steps) {
     const auto& [start, end, message, use] = messagesPass_.taken[step];
     const bool other = sharesChannels_ && senderOf(message) != firstSender_[channel];
-    put(channels_[channel][other ? 1 : 0], start, end + program_.delays[index(message.index) + 1], tagOf(message.index, message.microbatch));
+    put(channels_[channel][other ? 1 : 0], start, end + program_.delays[index(message.index) + 1],
+        tagOf(message.index, message.microbatch));
   }
 }
 
 void Filler::fillReductions(Rank rank, Steps steps) {
   for (const std::int32_t step : steps) {
     const auto& [start, end, origin, use] = messagesPass_.taken[step];
-    put(reductions_[rank.index()], start, end, {SpanKind::ReduceGrad, rows_.rows[rank.index()][index(origin.index)].stage, Microbatch(-1), rank});
+    put(reductions_[rank.index()], start, end,
+        {SpanKind::ReduceGrad, rows_.rows[rank.index()][index(origin.index)].stage, Microbatch(-1), rank});
     reductionEnd_[rank.index()] = std::max(reductionEnd_[rank.index()], end);
   }
 }
@@ -367,7 +381,8 @@ void Filler::fillStepEnd() {
 /// The first span starts at 0, as nearly always.
 void Filler::shift(Ns first) {
   for (Timeline::RankTracks& rank : timeline_.ranks) {
-    for (auto* const times : {&rank.compute.start, &rank.compute.end, &rank.communication.start, &rank.communication.end, &rank.memory.time}) {
+    for (auto* const times :
+         {&rank.compute.start, &rank.compute.end, &rank.communication.start, &rank.communication.end, &rank.memory.time}) {
       for (Ns& time : *times) time -= first;
     }
   }

@@ -18,8 +18,8 @@ namespace pw {
 /// Puts spans that start together into their order: there is one without a duration, or messages of several channels.
 void sortTies(SpanTrack& track);
 
-/// Puts runs that are each in the order of starts into one: the first begins at 0, each other one at its bound, the last one ends at the track's
-/// end. Cost: spans times the logarithm of runs.
+/// Puts runs that are each in the order of starts into one: the first begins at 0, each other one at its bound, the last one ends at the
+/// track's end. Cost: spans times the logarithm of runs.
 void mergeRuns(SpanTrack& track, std::vector<std::size_t> begins);
 
 /// Makes the summaries of all tracks, and what is said of them together; or in parts, of which the first two may run side by side.
@@ -38,7 +38,8 @@ class SpanWriter {
     start_[size_] = start;
     end_[size_] = end;
     tags_[size_] = tag;
-    tidy_ = tidy_ && (size_ == 0 || start_[size_ - 1] < start || (start_[size_ - 1] == start && orderOf(*track_, size_ - 1) <= orderOf(*track_, size_)));
+    tidy_ = tidy_ && (size_ == 0 || start_[size_ - 1] < start ||
+                      (start_[size_ - 1] == start && orderOf(*track_, size_ - 1) <= orderOf(*track_, size_)));
     ++size_;
   }
   void finish() {

@@ -9,11 +9,11 @@
 #include "schedules/error.h"
 #include "schedules/generate.h"
 #include "schedules/lower.h"
-#include "simulator/step/lanes.h"
-#include "simulator/step/weigh.h"
-#include "simulator/step/program.h"
-#include "simulator/step/execute.h"
 #include "simulator/step/compile.h"
+#include "simulator/step/execute.h"
+#include "simulator/step/lanes.h"
+#include "simulator/step/program.h"
+#include "simulator/step/weigh.h"
 
 namespace pw {
 namespace {
@@ -63,10 +63,14 @@ class Compiler {
 
  private:
   [[nodiscard]] std::size_t pairOf(const Action& a) const { return a.stage.index() * microbatches_ + a.microbatch.index(); }
-  [[nodiscard]] std::int32_t& stepOf(Stage stage, Microbatch m, bool backward) { return stepOf_[endOf(stage, backward) * microbatches_ + m.index()]; }
+  [[nodiscard]] std::int32_t& stepOf(Stage stage, Microbatch m, bool backward) {
+    return stepOf_[endOf(stage, backward) * microbatches_ + m.index()];
+  }
   [[nodiscard]] std::size_t postOf(std::size_t message, Microbatch m) const { return message * microbatches_ + m.index(); }
   [[nodiscard]] bool posts() const { return sending_ != Sending::Overlapped; }
-  [[nodiscard]] static std::int32_t useOf(const Action& a) { return 1 + static_cast<std::int32_t>(kKinds * a.stage.index() + static_cast<std::size_t>(a.kind)); }
+  [[nodiscard]] static std::int32_t useOf(const Action& a) {
+    return 1 + static_cast<std::int32_t>(kKinds * a.stage.index() + static_cast<std::size_t>(a.kind));
+  }
   [[nodiscard]] std::int32_t slotUse(const Action& forward, const Action& backward);
   [[noreturn]] void failDeadlock(std::size_t rank, std::size_t position) const;
 
@@ -97,7 +101,7 @@ class Compiler {
   std::vector<std::int32_t> stepOf_;  ///< by end and microbatch: the step of F, of B or I
   std::vector<std::uint8_t> done_;    ///< by stage and microbatch
   Channels channels_;
-  std::vector<bool> asked_;           ///< by stage: whether the rows reduce its gradients
+  std::vector<bool> asked_;  ///< by stage: whether the rows reduce its gradients
   std::map<std::pair<Stage, Stage>, std::int32_t> slotUses_;
   std::vector<std::int32_t> sent_, received_;  ///< by message and microbatch: the steps that post its ends
   std::vector<std::int32_t> cycle_;            ///< lockstep: by step of a rank
@@ -115,7 +119,8 @@ Compiler::Compiler(const Schedule& schedule, const CostTable& costs, Sending sen
   std::size_t actions = 0;
   for (const auto& row : schedule.rows) {
     actions += row.size();
-    trains_ = trains_ || std::any_of(row.begin(), row.end(), [](const Action& a) { return isCompute(a.kind) && a.kind != ActionKind::Forward; });
+    trains_ =
+        trains_ || std::any_of(row.begin(), row.end(), [](const Action& a) { return isCompute(a.kind) && a.kind != ActionKind::Forward; });
   }
   const std::size_t pairs = costs.stages.size() * microbatches_;
   stepOf_.assign(2 * pairs, kNone);
@@ -133,8 +138,9 @@ Compiler::Compiler(const Schedule& schedule, const CostTable& costs, Sending sen
 }
 
 void Compiler::failDeadlock(std::size_t rank, std::size_t position) const {
-  throw Error(fmt::format("schedule `{}` deadlocks: rank {} waits at position {} ({}) for what never happens; `pipewright check` shows the cycle",
-                          schedule_.name, rank, position, toString(schedule_.rows[rank][position])));
+  throw Error(
+      fmt::format("schedule `{}` deadlocks: rank {} waits at position {} ({}) for what never happens; `pipewright check` shows the cycle",
+                  schedule_.name, rank, position, toString(schedule_.rows[rank][position])));
 }
 
 /// Uses of memory: none, then of each stage F, B, I, W, all without buffers.
@@ -166,7 +172,8 @@ void Compiler::enter(const Action& action, std::size_t rank, std::size_t positio
   }
   if ((done & kNeeds[kind]) != kNeeds[kind]) failDeadlock(rank, position);
   done = static_cast<std::uint8_t>(done | kDoes[kind]);
-  if (makesMessage(action.kind)) stepOf(action.stage, action.microbatch, isBackward(action.kind)) = static_cast<std::int32_t>(lanes_.steps.size()) - 1;
+  if (makesMessage(action.kind))
+    stepOf(action.stage, action.microbatch, isBackward(action.kind)) = static_cast<std::int32_t>(lanes_.steps.size()) - 1;
 }
 
 void Compiler::addCompute(std::size_t rank, std::size_t& position) {
@@ -196,8 +203,8 @@ void Compiler::addPost(std::size_t rank, std::size_t position) {
 void Compiler::noteReduction(std::size_t rank, std::size_t position) {
   const Stage stage = schedule_.rows[rank][position].stage;
   if (stage.value < 0 || stage.index() >= costs_.stages.size() || !schedule_.placement.holds(Rank(rank), stage)) {
-    throw Error(fmt::format("schedule `{}` reduces stage {} on rank {}, which does not hold it; `pipewright check` lists its problems", schedule_.name,
-                            stage.value, rank));
+    throw Error(fmt::format("schedule `{}` reduces stage {} on rank {}, which does not hold it; `pipewright check` lists its problems",
+                            schedule_.name, stage.value, rank));
   }
   asked_[stage.index()] = true;
   if (costs_.stages[stage.index()].reduce == 0) return;
@@ -214,7 +221,8 @@ void Compiler::addRow(std::size_t rank) {
     const Action action = row[at];
     const int inputs = (action.stage == Stage(0) ? 1 : 0) + (action.stage == last ? 1 : 0);  // the model's input and the target
     const bool loads = schedule_.lockstep && costs_.load > 0 && action.kind == ActionKind::Forward && inputs > 0;
-    const bool stores = schedule_.lockstep && costs_.store > 0 && action.stage == last && (action.kind == ActionKind::Backward || action.kind == ActionKind::BackwardWeight);
+    const bool stores = schedule_.lockstep && costs_.store > 0 && action.stage == last &&
+                        (action.kind == ActionKind::Backward || action.kind == ActionKind::BackwardWeight);
     if (loads) addStep(rank, kLoadStep, 0, action.microbatch);
     if (isCompute(action.kind)) addCompute(rank, at);
     if (action.kind == ActionKind::ReduceGrad) noteReduction(rank, at);
@@ -266,8 +274,8 @@ void Compiler::addTransfers() {
     const std::int32_t consumer = stepOf(message.to, mb, message.backward);
     const std::int32_t c = channel(m, mb);
     if (consumer == kNone) {
-      throw Error(fmt::format("schedule `{}` lacks {} of stage {} for microbatch {}; `pipewright check` lists what is missing", schedule_.name,
-                              message.backward ? "the backward" : "the forward", message.to.value, mb.value));
+      throw Error(fmt::format("schedule `{}` lacks {} of stage {} for microbatch {}; `pipewright check` lists what is missing",
+                              schedule_.name, message.backward ? "the backward" : "the forward", message.to.value, mb.value));
     }
     const Lanes::Draft& user = lanes_.steps[static_cast<std::size_t>(consumer)];
     if (c == kNone && consumer < sender) failDeadlock(static_cast<std::size_t>(user.lane), static_cast<std::size_t>(user.origin.index));
@@ -343,9 +351,11 @@ void Compiler::linkCycles() {
 void Compiler::finish() {
   const std::vector<std::int32_t> stuck = layOut(lanes_, p_);
   for (std::size_t rank = 0; rank < schedule_.rows.size() && !stuck.empty(); ++rank) {
-    if (stuck[rank] < lanes_.begin[rank + 1]) failDeadlock(rank, static_cast<std::size_t>(std::max(0, lanes_.steps[static_cast<std::size_t>(stuck[rank])].origin.index)));
+    if (stuck[rank] < lanes_.begin[rank + 1])
+      failDeadlock(rank, static_cast<std::size_t>(std::max(0, lanes_.steps[static_cast<std::size_t>(stuck[rank])].origin.index)));
   }
-  if (!stuck.empty()) throw Error(fmt::format("schedule `{}` deadlocks in its messages; `pipewright check` shows the cycle", schedule_.name));
+  if (!stuck.empty())
+    throw Error(fmt::format("schedule `{}` deadlocks in its messages; `pipewright check` shows the cycle", schedule_.name));
 }
 
 /// An action whose sender is missing would wait forever.

@@ -16,8 +16,9 @@ std::vector<Bytes> keyOf(const Schedule& rows, const CostTable& costs, const Cro
   for (std::size_t s = 0; s < costs.stages.size(); ++s) {
     if (!rows.placement.holds(rank, Stage(s))) continue;
     const StageCost& c = costs.stages[s];
-    key.insert(key.end(), {c.parameterBytes + c.gradientBytes + c.optimizerBytes + c.fixedBytes + c.dataBytes * rows.microbatches, c.activationBytes, c.freedByInput, c.addedByInput,
-                           c.forwardPeak, c.backwardPeak, c.inputPeak, c.weightPeak, crossing.in[endOf(Stage(s), false)], crossing.in[endOf(Stage(s), true)], crossing.out[s]});
+    key.insert(key.end(), {c.parameterBytes + c.gradientBytes + c.optimizerBytes + c.fixedBytes + c.dataBytes * rows.microbatches,
+                           c.activationBytes, c.freedByInput, c.addedByInput, c.forwardPeak, c.backwardPeak, c.inputPeak, c.weightPeak,
+                           crossing.in[endOf(Stage(s), false)], crossing.in[endOf(Stage(s), true)], crossing.out[s]});
   }
   return key;
 }

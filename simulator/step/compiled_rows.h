@@ -4,8 +4,8 @@
 #include <optional>
 #include <vector>
 
-#include "simulator/step/program.h"
 #include "simulator/step/compile.h"
+#include "simulator/step/program.h"
 
 namespace pw {
 

@@ -5,8 +5,8 @@
 #include <fmt/format.h>
 
 #include "schedules/error.h"
-#include "simulator/step/simulate.h"
 #include "simulator/step/cost_table.h"
+#include "simulator/step/simulate.h"
 
 namespace pw {
 namespace {
@@ -42,14 +42,14 @@ void requireRow(const Schedule& schedule, std::size_t rank) {
   for (const Action& action : schedule.rows[rank]) {
     if (!isCompute(action.kind)) continue;
     const auto where = [&] { return fmt::format("schedule `{}`, rank {}, action {}", schedule.name, rank, toString(action)); };
-    if (action.stage.value < 0 || action.stage.index() >= schedule.placement.stages()) requireStage(action.stage, schedule.placement.stages(), where());
+    if (action.stage.value < 0 || action.stage.index() >= schedule.placement.stages())
+      requireStage(action.stage, schedule.placement.stages(), where());
     if (action.microbatch.value < 0 || action.microbatch.value >= schedule.microbatches) {
       throw Error(fmt::format("{} is out of range: there are {} microbatches", where(), schedule.microbatches));
     }
     const Rank home = schedule.placement.rankOf(action.stage, action.microbatch);
     if (home.index() != rank) {
-      throw Error(
-          fmt::format("{} is on the wrong rank: the stage is placed on rank {}", where(), home.value));
+      throw Error(fmt::format("{} is on the wrong rank: the stage is placed on rank {}", where(), home.value));
     }
   }
 }
@@ -89,11 +89,13 @@ void requireSummable(const CostTable& costs, const Shape& shape) {
   constexpr double kMost = 4e18;
   double once = 0, each = 0;
   for (const StageCost& c : costs.stages) {
-    for (const std::int64_t number : {c.forward, c.backward, c.backwardInput, c.backwardWeight, c.activationBytes, c.addedByInput, c.dataBytes}) {
+    for (const std::int64_t number :
+         {c.forward, c.backward, c.backwardInput, c.backwardWeight, c.activationBytes, c.addedByInput, c.dataBytes}) {
       each += static_cast<double>(number);
     }
     for (const Bytes peak : {c.forwardPeak, c.backwardPeak, c.inputPeak, c.weightPeak}) each += static_cast<double>(peak);
-    for (const std::int64_t number : {c.optimizer, c.parameterBytes, c.gradientBytes, c.optimizerBytes, c.updatedBytes, c.fixedBytes, c.reduce}) {
+    for (const std::int64_t number :
+         {c.optimizer, c.parameterBytes, c.gradientBytes, c.optimizerBytes, c.updatedBytes, c.fixedBytes, c.reduce}) {
       once += static_cast<double>(number);
     }
   }
@@ -105,7 +107,8 @@ void requireSummable(const CostTable& costs, const Shape& shape) {
   double scale = 1;
   for (const double factor : costs.microbatchScale) scale = std::max(scale, factor);
   if ((once + static_cast<double>(costs.reduceTime) + each * scale * shape.microbatches) * shape.ranks > kMost) {
-    throw UsageError(fmt::format("these times or sizes are too large to add up over {} ranks and {} microbatches; take smaller ones", shape.ranks, shape.microbatches));
+    throw UsageError(fmt::format("these times or sizes are too large to add up over {} ranks and {} microbatches; take smaller ones",
+                                 shape.ranks, shape.microbatches));
   }
 }
 
@@ -121,10 +124,12 @@ void requireFitting(const Schedule& schedule, const CostTable& costs) {
                             costs.microbatchScale.size(), schedule.name, microbatches));
   }
   if (!costs.overlap.empty() && costs.overlap.size() != stages) {
-    throw Error(fmt::format("the costs have overlapped times of {} stages, schedule `{}` has {}; give one for each", costs.overlap.size(), schedule.name, stages));
+    throw Error(fmt::format("the costs have overlapped times of {} stages, schedule `{}` has {}; give one for each", costs.overlap.size(),
+                            schedule.name, stages));
   }
   if (schedule.placement.bidirectional() && schedule.placement.mirrorOfStage.size() != stages) {
-    throw Error(fmt::format("schedule `{}` has {} stages and {} second replicas; give one for each", schedule.name, stages, schedule.placement.mirrorOfStage.size()));
+    throw Error(fmt::format("schedule `{}` has {} stages and {} second replicas; give one for each", schedule.name, stages,
+                            schedule.placement.mirrorOfStage.size()));
   }
   for (std::size_t s = 0; s < stages; ++s) {
     for (const Rank rank : {schedule.placement.rankOfStage[s], schedule.placement.rankOf(Stage(s), schedule.placement.firstMirrored)}) {

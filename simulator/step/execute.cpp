@@ -1,8 +1,8 @@
 #include <algorithm>
 #include <limits>
 
-#include "simulator/step/program.h"
 #include "simulator/step/execute.h"
+#include "simulator/step/program.h"
 
 namespace pw {
 namespace {
@@ -71,7 +71,9 @@ void execute(const Program& program, std::span<const Ns> duration, Times& times)
   }
 }
 
-Ns makespanOf(const Program& program, std::span<const Ns> duration, const Times& times) { return wholeOf(program, duration, times).length(); }
+Ns makespanOf(const Program& program, std::span<const Ns> duration, const Times& times) {
+  return wholeOf(program, duration, times).length();
+}
 
 Ns windowOf(const Program& program, std::span<const Ns> duration, const Times& times) {
   Ns window = 0;
@@ -104,7 +106,8 @@ Ns stepOf(const Schedule& rows, const CostTable& costs, const Program& program, 
   for (std::size_t s = 0; s < costs.stages.size(); ++s) {
     const Rank rank = rows.placement.rankOfStage[s];
     optimizer[rank.index()] += costs.stages[s].optimizer;
-    if (rows.placement.bidirectional() && rows.placement.mirrorOfStage[s] != rank) optimizer[rows.placement.mirrorOfStage[s].index()] += costs.stages[s].optimizer;
+    if (rows.placement.bidirectional() && rows.placement.mirrorOfStage[s] != rank)
+      optimizer[rows.placement.mirrorOfStage[s].index()] += costs.stages[s].optimizer;
   }
   for (std::size_t r = 0; r < ranks; ++r) last = optimizer[r] > 0 ? std::max(last, end[r] + optimizer[r]) : last;
   return last - whole.first;

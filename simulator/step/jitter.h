@@ -15,12 +15,13 @@ struct Jitter {
   std::vector<Ns> makespans;  ///< ascending; at least one
 };
 
-/// Durations of the steps, each multiplied by a random factor of mean 1 and relative spread about `sigma` (log-normal): compute and transfers.
-/// The same seed gives the same factors on every machine.
+/// Durations of the steps, each multiplied by a random factor of mean 1 and relative spread about `sigma` (log-normal): compute and
+/// transfers. The same seed gives the same factors on every machine.
 [[nodiscard]] std::vector<Ns> jittered(const Program& program, double sigma, std::uint64_t seed);
 
 /// Executes with the seeds `seed`, `seed` + 1, … [draws ≥ 1]. `onDraw`, which may be empty, is told how many are done.
-[[nodiscard]] Jitter drawJitter(const Program& program, double sigma, std::uint64_t seed, int draws, const std::function<void(int)>& onDraw);
+[[nodiscard]] Jitter drawJitter(const Program& program, double sigma, std::uint64_t seed, int draws,
+                                const std::function<void(int)>& onDraw);
 
 /// The smallest makespan that at least the fraction `q` [0, 1] of the draws do not exceed.
 [[nodiscard]] Ns quantile(const Jitter& jitter, double q);

@@ -19,7 +19,8 @@ Edges bySource(const Lanes& lanes) {
   for (std::size_t s = 1; s < e.first.size(); ++s) e.first[s] += e.first[s - 1];
   e.edges.resize(lanes.links.size());
   std::vector<std::int32_t> next(e.first.begin(), e.first.end() - 1);
-  for (const Lanes::Link& link : lanes.links) e.edges[static_cast<std::size_t>(next[static_cast<std::size_t>(link.from)]++)] = {link.to, link.delay};
+  for (const Lanes::Link& link : lanes.links)
+    e.edges[static_cast<std::size_t>(next[static_cast<std::size_t>(link.from)]++)] = {link.to, link.delay};
   return e;
 }
 

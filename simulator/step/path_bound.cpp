@@ -9,8 +9,8 @@ namespace {
 constexpr std::size_t kMostPaths = 24;  ///< a search of 70 B parameters on 64 ranks was no faster with more
 constexpr std::size_t kKinds = 4;       ///< compute kinds, the first of ActionKind
 
-/// All times a path can consist of: 0, then of each stage F, B, I, W (as in UseSource), of each message its transfer, of each its latency, of
-/// each stage its reduction.
+/// All times a path can consist of: 0, then of each stage F, B, I, W (as in UseSource), of each message its transfer, of each its latency,
+/// of each stage its reduction.
 std::vector<Ns> valuesOf(const CostTable& costs) {
   std::vector<Ns> values{0};
   values.reserve(1 + (kKinds + 1) * costs.stages.size() + 2 * costs.messages.size());
@@ -27,12 +27,15 @@ std::vector<Ns> optimizerOf(const Schedule& rows, const CostTable& costs) {
   for (std::size_t s = 0; s < costs.stages.size(); ++s) {
     const Rank rank = rows.placement.rankOfStage[s];
     optimizer[rank.index()] += costs.stages[s].optimizer;
-    if (rows.placement.bidirectional() && rows.placement.mirrorOfStage[s] != rank) optimizer[rows.placement.mirrorOfStage[s].index()] += costs.stages[s].optimizer;
+    if (rows.placement.bidirectional() && rows.placement.mirrorOfStage[s] != rank)
+      optimizer[rows.placement.mirrorOfStage[s].index()] += costs.stages[s].optimizer;
   }
   return optimizer;
 }
 
-bool isUniform(const CostTable& costs) { return costs.microbatchScale.empty() && costs.overlap.empty() && costs.load == 0 && costs.store == 0; }
+bool isUniform(const CostTable& costs) {
+  return costs.microbatchScale.empty() && costs.overlap.empty() && costs.load == 0 && costs.store == 0;
+}
 
 }  // namespace
 
@@ -61,7 +64,8 @@ void execute(const Program& program, Times& times, std::vector<Binding>& binding
   }
 }
 
-void PathBounds::add(const Schedule& rows, const CostTable& costs, const Program& program, const Times& times, const std::vector<Binding>& bindings) {
+void PathBounds::add(const Schedule& rows, const CostTable& costs, const Program& program, const Times& times,
+                     const std::vector<Binding>& bindings) {
   if (!isUniform(costs)) return;
   const std::vector<Ns> optimizer = optimizerOf(rows, costs);
   const auto messages = static_cast<std::int32_t>(costs.messages.size());

@@ -4,8 +4,8 @@
 #include <utility>
 #include <vector>
 
-#include "simulator/step/program.h"
 #include "simulator/step/execute.h"
+#include "simulator/step/program.h"
 
 namespace pw {
 
@@ -22,8 +22,8 @@ void execute(const Program& program, Times& times, std::vector<Binding>& binding
 /// leaves a kept path as long cannot shorten the step. Exact for the costs the path was the longest with.
 class PathBounds {
  public:
-  /// Keeps the longest path of a pass over a program of these rows and costs. Nothing is kept where costs differ between microbatches or slots
-  /// have times of their own. Of many paths the oldest go.
+  /// Keeps the longest path of a pass over a program of these rows and costs. Nothing is kept where costs differ between microbatches or
+  /// slots have times of their own. Of many paths the oldest go.
   void add(const Schedule& rows, const CostTable& costs, const Program& program, const Times& times, const std::vector<Binding>& bindings);
   /// No step of the same structure takes less with these costs; 0 where nothing is known. Stops as soon as a path exceeds `enough`.
   [[nodiscard]] Ns stepWith(const Schedule& rows, const CostTable& costs, Ns enough);

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "schedules/schedule.h"
-#include "simulator/step/simulate.h"
 #include "simulator/step/cost_table.h"
+#include "simulator/step/simulate.h"
 
 namespace pw {
 
@@ -27,7 +27,8 @@ struct Edge {
   bool operator==(const Edge&) const = default;
 };
 
-/// What a step takes at its start and gives back at its end: bytes, and live (stage, microbatch) pairs. In its middle it has `peak` bytes more.
+/// What a step takes at its start and gives back at its end: bytes, and live (stage, microbatch) pairs. In its middle it has `peak` bytes
+/// more.
 struct MemoryUse {
   Bytes gain = 0, loss = 0, peak = 0;
   std::int32_t born = 0, died = 0;
@@ -79,10 +80,10 @@ struct Basis {
   };
   Sending sending = Sending::Overlapped;
   std::vector<Ends> messages;
-  std::vector<bool> held;      ///< by channel: whether its messages wait for each other
-  std::vector<bool> asked;     ///< by stage: whether the rows reduce its gradients
-  std::vector<bool> reduced;   ///< and that takes time
-  bool trains = false;         ///< the rows have backwards
+  std::vector<bool> held;     ///< by channel: whether its messages wait for each other
+  std::vector<bool> asked;    ///< by stage: whether the rows reduce its gradients
+  std::vector<bool> reduced;  ///< and that takes time
+  bool trains = false;        ///< the rows have backwards
   bool loads = false, stores = false;
 
   bool operator==(const Basis&) const = default;
@@ -92,27 +93,27 @@ struct Basis {
 /// who waits for whom does not depend on times: the steps stand after everything they need, and one pass over them computes all times.
 /// Durations and delays may be changed freely before another pass (stragglers, jitter). Made by `compile`; `recost` brings other costs.
 struct Program {
-  std::int32_t ranks = 0;      ///< lanes 0 … ranks − 1
-  std::int32_t channels = 0;   ///< lanes from `ranks` on
-  std::int32_t reducers = 0;   ///< lanes after those: one for each rank, or none where nothing is reduced; in lockstep one lane more
-  std::vector<Step> steps;     ///< each after what it needs; and one more where the last one's edges end
-  std::vector<Ns> duration;    ///< by step
-  std::vector<Edge> edges;     ///< by source
-  std::vector<Ns> delays;      ///< 0, then the latency of each message of the cost table
+  std::int32_t ranks = 0;     ///< lanes 0 … ranks − 1
+  std::int32_t channels = 0;  ///< lanes from `ranks` on
+  std::int32_t reducers = 0;  ///< lanes after those: one for each rank, or none where nothing is reduced; in lockstep one lane more
+  std::vector<Step> steps;    ///< each after what it needs; and one more where the last one's edges end
+  std::vector<Ns> duration;   ///< by step
+  std::vector<Edge> edges;    ///< by source
+  std::vector<Ns> delays;     ///< 0, then the latency of each message of the cost table
 
   // Memory does not depend on times.
   std::vector<Bytes> peakBytes;        ///< by rank
   std::vector<std::int32_t> peakLive;  ///< by rank: (stage, microbatch) pairs
   std::vector<Bytes> atStart;          ///< by rank: parameters, gradients, optimizer state, buffers, data
   std::vector<MemoryUse> uses;
-  std::vector<std::int32_t> useOf;     ///< by step: index into `uses`
-  std::vector<UseSource> sources;      ///< by use, and one more where the last one's buffers end
-  std::vector<BufferChange> buffers;   ///< by source
+  std::vector<std::int32_t> useOf;    ///< by step: index into `uses`
+  std::vector<UseSource> sources;     ///< by use, and one more where the last one's buffers end
+  std::vector<BufferChange> buffers;  ///< by source
 
   // The way back to the schedule, for traces and explanations.
-  std::vector<Origin> origin;             ///< by step
-  std::vector<std::int32_t> laneSteps;    ///< the steps of lane 0 in their order, then those of lane 1, …
-  std::vector<std::int32_t> laneBegin;    ///< by lane, and one more: where its steps begin in `laneSteps`
+  std::vector<Origin> origin;           ///< by step
+  std::vector<std::int32_t> laneSteps;  ///< the steps of lane 0 in their order, then those of lane 1, …
+  std::vector<std::int32_t> laneBegin;  ///< by lane, and one more: where its steps begin in `laneSteps`
   Basis basis;
 
   bool operator==(const Program&) const = default;

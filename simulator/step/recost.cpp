@@ -13,11 +13,13 @@ constexpr std::size_t kKinds = 4;  ///< compute kinds, the first of ActionKind
 /// Durations of single actions and transfers, worked out once for every size of microbatch there is.
 class Durations {
  public:
-  explicit Durations(const CostTable& costs) : costs_(costs), actions_(1 + kKinds * costs.stages.size()), width_(actions_ + costs.messages.size()) {
+  explicit Durations(const CostTable& costs)
+      : costs_(costs), actions_(1 + kKinds * costs.stages.size()), width_(actions_ + costs.messages.size()) {
     std::vector<double> sizes = costs.microbatchScale;
     std::sort(sizes.begin(), sizes.end());
     sizes.erase(std::unique(sizes.begin(), sizes.end()), sizes.end());
-    for (const double scale : costs.microbatchScale) rowOf_.push_back(static_cast<std::size_t>(std::lower_bound(sizes.begin(), sizes.end(), scale) - sizes.begin()) * width_);
+    for (const double scale : costs.microbatchScale)
+      rowOf_.push_back(static_cast<std::size_t>(std::lower_bound(sizes.begin(), sizes.end(), scale) - sizes.begin()) * width_);
     times_.reserve(std::max<std::size_t>(1, sizes.size()) * width_);
     if (sizes.empty()) addRow([](Ns time) { return time; });
     for (const double scale : sizes) {
@@ -26,7 +28,9 @@ class Durations {
   }
   /// `action` as in UseSource.
   [[nodiscard]] Ns ofAction(std::int32_t action, Microbatch m) const { return times_[row(m) + static_cast<std::size_t>(action)]; }
-  [[nodiscard]] Ns ofTransfer(std::int32_t message, Microbatch m) const { return times_[row(m) + actions_ + static_cast<std::size_t>(message)]; }
+  [[nodiscard]] Ns ofTransfer(std::int32_t message, Microbatch m) const {
+    return times_[row(m) + actions_ + static_cast<std::size_t>(message)];
+  }
   [[nodiscard]] Ns scaled(Ns time, Microbatch m) const {
     if (costs_.microbatchScale.empty()) return time;
     return static_cast<Ns>(std::llround(static_cast<double>(time) * costs_.microbatchScale[m.index()]));
@@ -50,8 +54,10 @@ class Durations {
 };
 
 /// Of a rank's step that has a second action.
-Ns slotDuration(const Schedule& rows, const CostTable& costs, const Durations& durations, const UseSource& source, std::int32_t rank, const Origin& origin) {
-  if (!costs.overlap.empty()) return durations.scaled(costs.overlap[(static_cast<std::size_t>(source.action) - 1) / kKinds], origin.microbatch);
+Ns slotDuration(const Schedule& rows, const CostTable& costs, const Durations& durations, const UseSource& source, std::int32_t rank,
+                const Origin& origin) {
+  if (!costs.overlap.empty())
+    return durations.scaled(costs.overlap[(static_cast<std::size_t>(source.action) - 1) / kKinds], origin.microbatch);
   const Action& partner = rows.rows[static_cast<std::size_t>(rank)][static_cast<std::size_t>(origin.index) + 1];
   return durations.ofAction(source.action, origin.microbatch) + durations.ofAction(source.partner, partner.microbatch);
 }
@@ -74,7 +80,8 @@ void setDurations(const Schedule& rows, const CostTable& costs, Program& p) {
     } else if (lane < channels) {
       duration = durations.ofTransfer(origin.index, origin.microbatch);
     } else if (lane < reducers) {
-      duration = costs.stages[rows.rows[static_cast<std::size_t>(lane - channels)][static_cast<std::size_t>(origin.index)].stage.index()].reduce;
+      duration =
+          costs.stages[rows.rows[static_cast<std::size_t>(lane - channels)][static_cast<std::size_t>(origin.index)].stage.index()].reduce;
     }
     p.duration[s] = duration;
   }
@@ -88,7 +95,8 @@ void setDurations(const Schedule& rows, const CostTable& costs, Program& p) {
       if (origin.index == kStoreStep) p.duration[s] = durations.scaled(costs.store, origin.microbatch);
       if (origin.index != kLoadStep) continue;
       // The next step is the forward that it loads for: the model's input, the target, or both.
-      const std::int32_t stage = (p.sources[static_cast<std::size_t>(p.useOf[static_cast<std::size_t>(steps[i + 1])])].action - 1) / static_cast<std::int32_t>(kKinds);
+      const std::int32_t stage = (p.sources[static_cast<std::size_t>(p.useOf[static_cast<std::size_t>(steps[i + 1])])].action - 1) /
+                                 static_cast<std::int32_t>(kKinds);
       p.duration[s] = ((stage == 0 ? 1 : 0) + (stage == last ? 1 : 0)) * durations.scaled(costs.load, origin.microbatch);
     }
   }
@@ -113,7 +121,8 @@ MemoryUse useOf(const CostTable& costs, const CrossingBytes& crossing, const Pro
   MemoryUse use = useOfAction(costs, p.basis.trains, source.action);
   if (source.partner != 0) {
     const MemoryUse partner = useOfAction(costs, p.basis.trains, source.partner);
-    use = {use.gain + partner.gain, use.loss + partner.loss, std::max(use.peak, partner.peak), use.born + partner.born, use.died + partner.died};
+    use = {use.gain + partner.gain, use.loss + partner.loss, std::max(use.peak, partner.peak), use.born + partner.born,
+           use.died + partner.died};
   }
   Bytes start = 0, end = 0;
   for (std::int32_t b = source.firstBuffer; b < p.sources[i + 1].firstBuffer; ++b) {
@@ -142,7 +151,8 @@ Bytes atStartOf(const Schedule& rows, const CostTable& costs, Rank rank) {
   Bytes sum = 0;
   for (std::size_t s = 0; s < costs.stages.size(); ++s) {
     const StageCost& cost = costs.stages[s];
-    if (rows.placement.holds(rank, Stage(s))) sum += cost.parameterBytes + cost.gradientBytes + cost.optimizerBytes + cost.fixedBytes + cost.dataBytes * rows.microbatches;
+    if (rows.placement.holds(rank, Stage(s)))
+      sum += cost.parameterBytes + cost.gradientBytes + cost.optimizerBytes + cost.fixedBytes + cost.dataBytes * rows.microbatches;
   }
   return sum;
 }
@@ -191,8 +201,9 @@ bool fits(const Schedule& rows, const CostTable& costs) {
 
 /// Whether ends are those of the program; then they lead where they may.
 bool sameMessages(const std::vector<Basis::Ends>& ends, const std::vector<MessageCost>& messages) {
-  return std::equal(ends.begin(), ends.end(), messages.begin(), messages.end(),
-                    [](const Basis::Ends& e, const MessageCost& m) { return e.from == m.from && e.to == m.to && e.backward == m.backward; });
+  return std::equal(ends.begin(), ends.end(), messages.begin(), messages.end(), [](const Basis::Ends& e, const MessageCost& m) {
+    return e.from == m.from && e.to == m.to && e.backward == m.backward;
+  });
 }
 
 }  // namespace
@@ -211,7 +222,8 @@ Basis basisOf(const Schedule& rows, const CostTable& costs, Sending sending, con
   return basis;
 }
 
-CrossingBytes::CrossingBytes(const Placement& placement, const CostTable& costs) : in(2 * costs.stages.size(), 0), out(costs.stages.size(), 0) {
+CrossingBytes::CrossingBytes(const Placement& placement, const CostTable& costs)
+    : in(2 * costs.stages.size(), 0), out(costs.stages.size(), 0) {
   for (const MessageCost& m : costs.messages) {
     if (placement.rankOfStage[m.from.index()] == placement.rankOfStage[m.to.index()]) continue;
     in[endOf(m.to, m.backward)] += m.bytes;
@@ -245,7 +257,9 @@ void setCosts(const Schedule& rows, const CostTable& costs, Program& program) {
 }
 
 bool sameStructure(const Schedule& rows, const CostTable& costs, Sending sending, const Program& program) {
-  if (!fits(rows, costs) || rows.rows.size() != static_cast<std::size_t>(program.ranks) || !sameMessages(program.basis.messages, costs.messages)) return false;
+  if (!fits(rows, costs) || rows.rows.size() != static_cast<std::size_t>(program.ranks) ||
+      !sameMessages(program.basis.messages, costs.messages))
+    return false;
   return basisOf(rows, costs, sending, program.basis.asked, program.basis.trains) == program.basis;
 }
 

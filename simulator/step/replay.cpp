@@ -6,9 +6,9 @@
 #include <tuple>
 
 #include "schedules/error.h"
-#include "simulator/step/program.h"
-#include "simulator/step/execute.h"
 #include "simulator/step/compile.h"
+#include "simulator/step/execute.h"
+#include "simulator/step/program.h"
 #include "simulator/trace/span_kind.h"
 
 namespace pw {
@@ -16,7 +16,8 @@ Trace replay(const Schedule& schedule, const CostTable& costs, const Trace& meas
   using Key = std::tuple<SpanKind, Stage, Microbatch>;
   std::map<Key, Ns> durations;
   for (const Span& span : measured.spans) {
-    if (isCompute(span.kind)) durations.emplace(Key{span.kind, span.stage, span.microbatch}, span.end - span.start);  // spans are in order: the first replica's
+    if (isCompute(span.kind))
+      durations.emplace(Key{span.kind, span.stage, span.microbatch}, span.end - span.start);  // spans are in order: the first replica's
   }
   const auto durationOf = [&](const Action& action) {
     const auto found = durations.find({spanKind(action.kind), action.stage, action.microbatch});
@@ -32,7 +33,8 @@ Trace replay(const Schedule& schedule, const CostTable& costs, const Trace& meas
       const Action& action = row[static_cast<std::size_t>(at)];
       Ns& duration = program.duration[static_cast<std::size_t>(step)];
       duration = durationOf(action);
-      const bool slot = action.overlapsNext && static_cast<std::size_t>(at) + 1 < row.size() && row[static_cast<std::size_t>(at) + 1].kind == ActionKind::Backward;
+      const bool slot = action.overlapsNext && static_cast<std::size_t>(at) + 1 < row.size() &&
+                        row[static_cast<std::size_t>(at) + 1].kind == ActionKind::Backward;
       if (slot) duration += durationOf(row[static_cast<std::size_t>(at) + 1]);
     }
   }

@@ -1,15 +1,15 @@
 #pragma once
 
-#include "simulator/step/simulate.h"
 #include "simulator/step/cost_table.h"
+#include "simulator/step/simulate.h"
 #include "simulator/trace/trace.h"
 
 namespace pw {
 
-/// The step as simulated with the measured duration of every compute action (the two of a slot one after the other, as the engine runs them) and
-/// the costs' messages: what the run would have taken had the engine added nothing. Its makespan beside the measured one shows what running costs
-/// beyond computing. Of several replicas the first is taken. Throws Error when the schedule does not fit the costs, or an action of it
-/// is not in the trace. Cost: n log n.
+/// The step as simulated with the measured duration of every compute action (the two of a slot one after the other, as the engine runs
+/// them) and the costs' messages: what the run would have taken had the engine added nothing. Its makespan beside the measured one shows
+/// what running costs beyond computing. Of several replicas the first is taken. Throws Error when the schedule does not fit the costs, or
+/// an action of it is not in the trace. Cost: n log n.
 [[nodiscard]] Trace replay(const Schedule& schedule, const CostTable& costs, const Trace& measured);
 
 }  // namespace pw

@@ -5,9 +5,9 @@
 #include <tuple>
 #include <utility>
 
-#include "simulator/step/program.h"
-#include "simulator/step/execute.h"
 #include "simulator/step/compile.h"
+#include "simulator/step/execute.h"
+#include "simulator/step/program.h"
 #include "simulator/trace/span_kind.h"
 
 namespace pw {
@@ -80,7 +80,8 @@ void Recorder::recordRow(Rank rank) {
     changeMemory(rank, end, -use.loss - use.peak);
     if (position < 0) {
       const Microbatch microbatch = program_.origin[static_cast<std::size_t>(step)].microbatch;
-      trace_.spans.push_back({rank, position == kLoadStep ? SpanKind::Load : SpanKind::Store, Stage(rank.index()), microbatch, rank, 0, start, end});
+      trace_.spans.push_back(
+          {rank, position == kLoadStep ? SpanKind::Load : SpanKind::Store, Stage(rank.index()), microbatch, rank, 0, start, end});
       continue;
     }
     const Action& action = row[static_cast<std::size_t>(position)];
@@ -97,15 +98,16 @@ void Recorder::recordRow(Rank rank) {
 void Recorder::recordMessage(std::int32_t message, Microbatch microbatch, Ns start, Ns end) {
   const MessageCost& m = costs_.messages[static_cast<std::size_t>(message)];
   const Rank receiver = schedule_.placement.rankOf(m.to, microbatch);
-  trace_.spans.push_back({schedule_.placement.rankOf(m.from, microbatch), m.backward ? SpanKind::SendBackward : SpanKind::SendForward, m.from, microbatch,
-                          receiver, m.bytes, start, end});
+  trace_.spans.push_back({schedule_.placement.rankOf(m.from, microbatch), m.backward ? SpanKind::SendBackward : SpanKind::SendForward,
+                          m.from, microbatch, receiver, m.bytes, start, end});
 }
 
 void Recorder::recordTransfers() {
   for (std::int32_t lane = program_.ranks; lane < program_.ranks + program_.channels; ++lane) {
     for (const std::int32_t step : program_.stepsOf(lane)) {
       const Origin& message = program_.origin[static_cast<std::size_t>(step)];
-      recordMessage(message.index, message.microbatch, startOf(step), endOf(step) + program_.delays[static_cast<std::size_t>(message.index) + 1]);
+      recordMessage(message.index, message.microbatch, startOf(step),
+                    endOf(step) + program_.delays[static_cast<std::size_t>(message.index) + 1]);
     }
   }
 }
@@ -136,14 +138,16 @@ void Recorder::recordReductions() {
       const auto position = static_cast<std::size_t>(program_.origin[static_cast<std::size_t>(step)].index);
       const Stage stage = schedule_.rows[static_cast<std::size_t>(rank)][position].stage;
       end = std::max(end, endOf(step));
-      trace_.spans.push_back({Rank(rank), SpanKind::ReduceGrad, stage, Microbatch(-1), Rank(rank), costs_.stages[stage.index()].gradientBytes, startOf(step), endOf(step)});
+      trace_.spans.push_back({Rank(rank), SpanKind::ReduceGrad, stage, Microbatch(-1), Rank(rank),
+                              costs_.stages[stage.index()].gradientBytes, startOf(step), endOf(step)});
     }
   }
 }
 
 /// Reduction of shared gradients, all ranks together, then each rank's optimizer.
 void Recorder::recordStepEnd() {
-  const bool trains = std::any_of(trace_.spans.begin(), trace_.spans.end(), [](const Span& s) { return isCompute(s.kind) && s.kind != SpanKind::Forward; });
+  const bool trains =
+      std::any_of(trace_.spans.begin(), trace_.spans.end(), [](const Span& s) { return isCompute(s.kind) && s.kind != SpanKind::Forward; });
   if (!trains) return;
   if (costs_.reduceTime > 0) {
     const Ns start = *std::max_element(rowEnd_.begin(), rowEnd_.end());
@@ -160,7 +164,8 @@ void Recorder::recordStepEnd() {
   };
   for (std::size_t s = 0; s < costs_.stages.size(); ++s) {
     step(schedule_.placement.rankOfStage[s], s);
-    if (schedule_.placement.bidirectional() && schedule_.placement.mirrorOfStage[s] != schedule_.placement.rankOfStage[s]) step(schedule_.placement.mirrorOfStage[s], s);
+    if (schedule_.placement.bidirectional() && schedule_.placement.mirrorOfStage[s] != schedule_.placement.rankOfStage[s])
+      step(schedule_.placement.mirrorOfStage[s], s);
   }
 }
 

@@ -27,7 +27,8 @@ class Uses {
  public:
   Uses(std::vector<UseSource>& sources, std::vector<BufferChange>& buffers) : sources_(sources), buffers_(buffers), slots_(1024, -1) {}
 
-  /// The use of step `plain` (a use without buffers) with these changes beside it, in any order. Those of one buffer that cancel are left out.
+  /// The use of step `plain` (a use without buffers) with these changes beside it, in any order. Those of one buffer that cancel are left
+  /// out.
   std::int32_t with(std::int32_t plain, std::vector<BufferChange>& changes) {
     std::sort(changes.begin(), changes.end());
     cancel(changes);
@@ -50,13 +51,15 @@ class Uses {
   static std::size_t hashOf(const UseSource& base, std::span<const BufferChange> changes) {
     std::uint64_t hash = static_cast<std::uint64_t>(base.action) << 32U ^ static_cast<std::uint64_t>(base.partner);
     for (const BufferChange& c : changes) {
-      hash = hash * 0x9E3779B97F4A7C15U + (static_cast<std::uint64_t>(c.stage.value) << 3U | static_cast<std::uint64_t>(c.backward) << 2U | static_cast<std::uint64_t>(c.what));
+      hash = hash * 0x9E3779B97F4A7C15U + (static_cast<std::uint64_t>(c.stage.value) << 3U | static_cast<std::uint64_t>(c.backward) << 2U |
+                                           static_cast<std::uint64_t>(c.what));
     }
     return static_cast<std::size_t>((hash * 0x9E3779B97F4A7C15U) >> 32U);
   }
   [[nodiscard]] std::span<const BufferChange> buffersOf(std::size_t use) const {
     const auto first = static_cast<std::size_t>(sources_[use].firstBuffer);
-    return std::span(buffers_).subspan(first, (use + 1 == sources_.size() ? buffers_.size() : static_cast<std::size_t>(sources_[use + 1].firstBuffer)) - first);
+    return std::span(buffers_).subspan(
+        first, (use + 1 == sources_.size() ? buffers_.size() : static_cast<std::size_t>(sources_[use + 1].firstBuffer)) - first);
   }
   [[nodiscard]] bool is(std::size_t use, const UseSource& base, std::span<const BufferChange> changes) const {
     return sources_[use].action == base.action && sources_[use].partner == base.partner && std::ranges::equal(buffersOf(use), changes);
@@ -65,7 +68,8 @@ class Uses {
   static void cancel(std::vector<BufferChange>& changes) {
     for (std::size_t i = 0; i + 1 < changes.size();) {
       const BufferChange &a = changes[i], &b = changes[i + 1];
-      const bool opposite = (a.what == BufferChange::What::Posted && b.what == BufferChange::What::Used) || (a.what == BufferChange::What::Kept && b.what == BufferChange::What::Sent);
+      const bool opposite = (a.what == BufferChange::What::Posted && b.what == BufferChange::What::Used) ||
+                            (a.what == BufferChange::What::Kept && b.what == BufferChange::What::Sent);
       if (!opposite || a.stage != b.stage || a.backward != b.backward) {
         ++i;
         continue;
@@ -102,7 +106,8 @@ class RowBuffers {
   }
   void of(std::size_t step, std::vector<BufferChange>& changes) const {
     changes.clear();
-    for (std::int32_t i = last_[step]; i >= 0; i = changes_[static_cast<std::size_t>(i)].second) changes.push_back(changes_[static_cast<std::size_t>(i)].first);
+    for (std::int32_t i = last_[step]; i >= 0; i = changes_[static_cast<std::size_t>(i)].second)
+      changes.push_back(changes_[static_cast<std::size_t>(i)].first);
   }
 
  private:
@@ -129,7 +134,8 @@ class RowBuffers {
       const bool leaves = isCompute(action.kind) && isBackward(action.kind) && crossing_.leaves[endOf(action.stage, true)];
       if (!arrives && !leaves) continue;
       while (step < steps_.size() && steps_[step].origin.index < static_cast<std::int32_t>(at)) ++step;
-      const bool secondOfSlot = step > 0 && isCompute(action.kind) && (step == steps_.size() || steps_[step].origin.index > static_cast<std::int32_t>(at));
+      const bool secondOfSlot =
+          step > 0 && isCompute(action.kind) && (step == steps_.size() || steps_[step].origin.index > static_cast<std::int32_t>(at));
       const std::size_t user = secondOfSlot ? step - 1 : step;
       std::size_t poster = posted_ || user == 0 ? user : user - 1;
       while (poster > 0 && !posted_ && steps_[poster].origin.index < 0) --poster;  // a load is no action
@@ -143,7 +149,7 @@ class RowBuffers {
   std::span<const Lanes::Draft> steps_;
   const Crossing& crossing_;
   bool posted_, lowered_ = false;
-  std::vector<std::int32_t> last_;  ///< by step: its change added last; −1: none
+  std::vector<std::int32_t> last_;                              ///< by step: its change added last; −1: none
   std::vector<std::pair<BufferChange, std::int32_t>> changes_;  ///< and the one added before it
 };
 

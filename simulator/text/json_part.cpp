@@ -13,7 +13,8 @@ using Json = nlohmann::ordered_json;
 void JsonDocument::fail(std::string_view what) const {
   constexpr std::size_t kLongest = 600;  // a text of the file may be in it
   what = what.substr(0, kLongest);
-  throw UsageError(fmt::format("{} is not a usable {}: {}; {}.", source, kind, what, cure.empty() ? fmt::format("{} the model again", kind) : std::string(cure)));
+  throw UsageError(fmt::format("{} is not a usable {}: {}; {}.", source, kind, what,
+                               cure.empty() ? fmt::format("{} the model again", kind) : std::string(cure)));
 }
 
 Json JsonDocument::parse(std::string_view text) const {

@@ -42,7 +42,8 @@ bool isCompute(SpanKind kind) {
 }
 
 bool isSlot(const Span& f, const Span& b) {
-  return f.kind == SpanKind::Forward && b.kind == SpanKind::Backward && f.rank == b.rank && f.start == b.start && f.end == b.end && f.end > f.start;
+  return f.kind == SpanKind::Forward && b.kind == SpanKind::Backward && f.rank == b.rank && f.start == b.start && f.end == b.end &&
+         f.end > f.start;
 }
 
 void normalize(Trace& trace) {

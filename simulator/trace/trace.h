@@ -18,7 +18,8 @@ enum class SpanKind : std::uint8_t {
   SendBackward,  ///< a message in flight: on the sender's communication lane to `peer`
   WaitForward,
   WaitBackward,  ///< compute waits for a message that has not arrived
-  ReduceGrad,    ///< gradients are summed over ranks: of a stage, from its REDUCE_GRAD to the end, while the rank computes; or (stage −1) of shared parameters
+  ReduceGrad,  ///< gradients are summed over ranks: of a stage, from its REDUCE_GRAD to the end, while the rank computes; or (stage −1) of
+               ///< shared parameters
   Optimizer,
   Load,   ///< lockstep: a microbatch's input or target from the host
   Store,  ///< lockstep: a microbatch's result to the host

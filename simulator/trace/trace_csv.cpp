@@ -77,7 +77,8 @@ std::string toSpanCsv(const Trace& trace) {
   text += '\n';
   const auto out = std::back_inserter(text);
   for (const Span& s : trace.spans) {
-    fmt::format_to(out, "{},{},{},{},{},{},{},{}\n", s.rank.value, name(s.kind), s.stage.value, s.microbatch.value, s.peer.value, s.bytes, s.start, s.end);
+    fmt::format_to(out, "{},{},{},{},{},{},{},{}\n", s.rank.value, name(s.kind), s.stage.value, s.microbatch.value, s.peer.value, s.bytes,
+                   s.start, s.end);
   }
   return text;
 }
@@ -85,15 +86,18 @@ std::string toSpanCsv(const Trace& trace) {
 Trace parseSpanCsv(std::string_view text, std::string_view source) {
   constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
   if (text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
-  if (takeLine(text) != kSpanCsvHead) throw UsageError(fmt::format("{} is no table of spans: its first line is not {}", source, kSpanCsvHead));
+  if (takeLine(text) != kSpanCsvHead)
+    throw UsageError(fmt::format("{} is no table of spans: its first line is not {}", source, kSpanCsvHead));
   Trace trace;
   double sum = 0;
   for (std::size_t number = 2; !text.empty(); ++number) {
     const std::string_view line = takeLine(text);
     if (line.empty()) continue;
     const Line cells = cellsOf(line, number, source);
-    const Span span{cells.id<Rank>(0, 0, kMaxRanks), cells.kind(), cells.id<Stage>(2, -1, kMaxStages), cells.id<Microbatch>(3, -1, kMaxMicrobatches),
-                    cells.id<Rank>(4, 0, kMaxRanks), cells.whole(5, 0, kMostTime), cells.whole(6, -kMostTime, kMostTime), cells.whole(7, -kMostTime, kMostTime)};
+    const Span span{cells.id<Rank>(0, 0, kMaxRanks),       cells.kind(),
+                    cells.id<Stage>(2, -1, kMaxStages),    cells.id<Microbatch>(3, -1, kMaxMicrobatches),
+                    cells.id<Rank>(4, 0, kMaxRanks),       cells.whole(5, 0, kMostTime),
+                    cells.whole(6, -kMostTime, kMostTime), cells.whole(7, -kMostTime, kMostTime)};
     if (span.end < span.start) cells.refuse("the span ends before it starts");
     if (isCompute(span.kind) && span.stage.value < 0) cells.refuse("an action needs its stage");
     trace.ranks = std::max({trace.ranks, span.rank.value + 1, span.peer.value + 1});
@@ -105,7 +109,8 @@ Trace parseSpanCsv(std::string_view text, std::string_view source) {
   // Idle time is summed over ranks, and spans may lie over each other: both sums must stay within 64 bits.
   Ns last = 0;
   for (const Span& span : trace.spans) last = std::max(last, span.end);
-  if (sum > 4e18 || static_cast<double>(last) * trace.ranks > 4e18) throw UsageError(fmt::format("{} has times too long to add up; give nanoseconds from the start of the step", source));
+  if (sum > 4e18 || static_cast<double>(last) * trace.ranks > 4e18)
+    throw UsageError(fmt::format("{} has times too long to add up; give nanoseconds from the start of the step", source));
   return trace;
 }
 

@@ -103,7 +103,8 @@ TEST(CheckpointFolder, IsReadAndWrittenAsTorchDistributedCheckpointDoes) {
   };
   const auto expectNear = [](const Json& found, const Json& wanted) {
     ASSERT_EQ(found.size(), wanted.size());
-    for (std::size_t i = 0; i < found.size(); ++i) EXPECT_NEAR(found[i].get<double>(), wanted[i].get<double>(), 1e-5 * wanted[i].get<double>()) << i;
+    for (std::size_t i = 0; i < found.size(); ++i)
+      EXPECT_NEAR(found[i].get<double>(), wanted[i].get<double>(), 1e-5 * wanted[i].get<double>()) << i;
   };
   losses({"--save", ours, "--save-every", "1", "--keep", "1"});
   EXPECT_FALSE(fs::exists(folder.file("ours-1")));
@@ -116,7 +117,8 @@ TEST(CheckpointFolder, IsReadAndWrittenAsTorchDistributedCheckpointDoes) {
   const Json further = python({"save-folder", theirs, data, "8", "2", "2"});
   expectNear(losses({"--resume", theirs}), further);
   losses({"--resume", theirs, "--save", theirs + "/"});
-  EXPECT_EQ(std::distance(fs::directory_iterator(theirs), fs::directory_iterator()), 2) << "metadata and data; the two ranks' files are gone";
+  EXPECT_EQ(std::distance(fs::directory_iterator(theirs), fs::directory_iterator()), 2)
+      << "metadata and data; the two ranks' files are gone";
 }
 
 TEST(CheckpointFolder, IsRefusedWhereItIsNone) {

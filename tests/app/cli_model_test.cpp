@@ -96,7 +96,8 @@ TEST(Inspect, FindsTiedParametersAndCountsThemOnce) {
   const Json tied = json["tied_parameters"][0];
   EXPECT_EQ((std::set<std::string>{tied["name"], tied["same_as"]}), (std::set<std::string>{"lm_head.weight", "transformer.wte.weight"}));
   const Json modules = json["modules"];
-  EXPECT_EQ(entry(modules, "path", "")["parameters"], entry(modules, "path", "transformer")["parameters"]) << "the head adds none of its own";
+  EXPECT_EQ(entry(modules, "path", "")["parameters"], entry(modules, "path", "transformer")["parameters"])
+      << "the head adds none of its own";
 }
 
 TEST(Inspect, ReportsWhatChangesMeaningWithModuleAndSource) {
@@ -115,7 +116,8 @@ TEST(Inspect, JoinsArchivesOfOneStageEach) {
   EXPECT_EQ(json["files"].size(), 2U);
   EXPECT_EQ(json["inputs"][0]["name"], "tokens");
   const Json splits = json["split_points"];
-  EXPECT_TRUE(std::any_of(splits.begin(), splits.end(), [](const Json& s) { return s["name"].get<std::string>().rfind("pipe_split", 0) == 0; }));
+  EXPECT_TRUE(
+      std::any_of(splits.begin(), splits.end(), [](const Json& s) { return s["name"].get<std::string>().rfind("pipe_split", 0) == 0; }));
   EXPECT_EQ(call({"inspect", sample("two_part_b"), sample("two_part_b")}).status, 2) << "its output does not fit its own input";
 }
 

@@ -6,9 +6,9 @@
 #include "backends/store/run_store.h"
 #include "schedules/generate.h"
 #include "schedules/lower.h"
-#include "simulator/report/metrics.h"
-#include "simulator/report/compare.h"
 #include "simulator/plan/plan.h"
+#include "simulator/report/compare.h"
+#include "simulator/report/metrics.h"
 #include "tests/app/call.h"
 
 namespace pw::test {
@@ -38,7 +38,8 @@ Words gpipe(const Words& more) {
 TEST(CommandLine, HelpNamesEveryCommandAndNoCommandIsHelp) {
   const Outcome help = call({"--help"});
   EXPECT_EQ(help.status, 0);
-  for (const char* command : {"inspect", "schedule", "check", "profile", "plan", "simulate", "search", "run", "compare", "runs", "devices", "export", "demo"}) {
+  for (const char* command :
+       {"inspect", "schedule", "check", "profile", "plan", "simulate", "search", "run", "compare", "runs", "devices", "export", "demo"}) {
     EXPECT_NE(help.out.find("\n  " + std::string(command) + " "), std::string::npos) << command;
     EXPECT_EQ(call({command, "--help"}).status, 0) << command;
   }
@@ -49,19 +50,50 @@ TEST(CommandLine, HelpNamesEveryCommandAndNoCommandIsHelp) {
 TEST(CommandLine, AnUnusableCallIsOneSentenceAndStatusTwo) {
   const Folder folder;
   const std::string text = folder.with("text", "no schedule");
-  const Words calls[] = {{"fly"}, {"--fly"}, {"inspect"}, {"inspect", "missing.pt2"}, {"inspect", text}, {"inspect", "--depth", "x", text},
-                         {"schedule", "1f1b"}, {"schedule", "1f1b", "--ranks", "2"}, {"schedule", "1f1b", "--ranks"},
-                         {"schedule", "1f1b", "--ranks", "many", "--microbatches", "2"}, {"schedule", "1f1b", "--ranks", "5000", "--microbatches", "2"},
+  const Words calls[] = {{"fly"},
+                         {"--fly"},
+                         {"inspect"},
+                         {"inspect", "missing.pt2"},
+                         {"inspect", text},
+                         {"inspect", "--depth", "x", text},
+                         {"schedule", "1f1b"},
+                         {"schedule", "1f1b", "--ranks", "2"},
+                         {"schedule", "1f1b", "--ranks"},
+                         {"schedule", "1f1b", "--ranks", "many", "--microbatches", "2"},
+                         {"schedule", "1f1b", "--ranks", "5000", "--microbatches", "2"},
                          {"schedule", "1f1b", "--ranks", "4096", "--chunks", "1000000", "--microbatches", "2"},
-                         {"schedule", "no-such", "--ranks", "2", "--microbatches", "2"}, {"schedule", "1f1b", "--fly"},
+                         {"schedule", "no-such", "--ranks", "2", "--microbatches", "2"},
+                         {"schedule", "1f1b", "--fly"},
                          {"schedule", "1f1b", "--ranks", "2", "--microbatches", "2", "--lowered", "somehow"},
-                         {"schedule", "zb-h1", "--ranks", "2", "--microbatches", "2", "--strict", "torch"}, {"schedule", "list", "--ranks", "2"},
-                         {"schedule", "1f1b", "--ranks", "4", "--microbatches", "2", "--strict", "torch"}, {"schedule", "gpipe", "--ranks", "2", "--microbatches", "2", "--group", "2"},
-                         {"check"}, {"check", "missing.csv"}, {"check", text}, {"check", "/"}, {"simulate"}, {"simulate", text},
-                         {"simulate", text, "--csv", text}, {"simulate", text, "--ranks", "2"}, {"simulate", text, "--forward", "1ms"},
-                         gpipe({"--latency", "5"}), gpipe({"--input", "1ms,2ms,3ms"}), gpipe({"--slow", "2=1.5"}), gpipe({"--slow", "1"}), gpipe({"--slow", "1=-2"}), gpipe({"--slow", "0-2=2"}), gpipe({"--slow", "0-0=2"}),
-                         gpipe({"--sends", "pigeon"}), gpipe({"--jitter", "-1"}), gpipe({"--live-limit", "1,2,3"}), gpipe({"--costs", text}), gpipe({"--letters", "torch"}),
-                         {"runs"}, {"runs", "--store", folder.file("none.db")}, {"runs", "--store", text}, {"compare", "--store", folder.file("none.db")},
+                         {"schedule", "zb-h1", "--ranks", "2", "--microbatches", "2", "--strict", "torch"},
+                         {"schedule", "list", "--ranks", "2"},
+                         {"schedule", "1f1b", "--ranks", "4", "--microbatches", "2", "--strict", "torch"},
+                         {"schedule", "gpipe", "--ranks", "2", "--microbatches", "2", "--group", "2"},
+                         {"check"},
+                         {"check", "missing.csv"},
+                         {"check", text},
+                         {"check", "/"},
+                         {"simulate"},
+                         {"simulate", text},
+                         {"simulate", text, "--csv", text},
+                         {"simulate", text, "--ranks", "2"},
+                         {"simulate", text, "--forward", "1ms"},
+                         gpipe({"--latency", "5"}),
+                         gpipe({"--input", "1ms,2ms,3ms"}),
+                         gpipe({"--slow", "2=1.5"}),
+                         gpipe({"--slow", "1"}),
+                         gpipe({"--slow", "1=-2"}),
+                         gpipe({"--slow", "0-2=2"}),
+                         gpipe({"--slow", "0-0=2"}),
+                         gpipe({"--sends", "pigeon"}),
+                         gpipe({"--jitter", "-1"}),
+                         gpipe({"--live-limit", "1,2,3"}),
+                         gpipe({"--costs", text}),
+                         gpipe({"--letters", "torch"}),
+                         {"runs"},
+                         {"runs", "--store", folder.file("none.db")},
+                         {"runs", "--store", text},
+                         {"compare", "--store", folder.file("none.db")},
                          {"compare", "--store", text, "--run", "0"}};
   for (const Words& words : calls) {
     std::string shown;
@@ -125,7 +157,8 @@ TEST(Check, NamesRankPositionAndActionOfAProblem) {
 TEST(Check, SaysNoToADeadlockThatOnlyBlockingSendsHave) {
   // Rank 0 sends F1 before it receives B0, rank 1 sends B0 before it receives F1: with blocking sends both wait.
   const Folder folder;
-  const std::string file = folder.with("f.csv", "0F0,0SEND_F0,0F1,0SEND_F1,0RECV_B0,0B0,0RECV_B1,0B1\n1RECV_F0,1F0,1B0,1SEND_B0,1RECV_F1,1F1,1B1,1SEND_B1\n");
+  const std::string file =
+      folder.with("f.csv", "0F0,0SEND_F0,0F1,0SEND_F1,0RECV_B0,0B0,0RECV_B1,0B1\n1RECV_F0,1F0,1B0,1SEND_B0,1RECV_F1,1F1,1B1,1SEND_B1\n");
   const Outcome outcome = call({"check", file, "--json"});
   EXPECT_EQ(outcome.status, 1);
   EXPECT_EQ(parsed(outcome)["valid"], false);
@@ -189,7 +222,8 @@ Plan planOfTwoStages() {
   plan.modelName = "small";
   plan.batch = 3;
   plan.schedule = lower(generate("1f1b", {2, 2, 3}));
-  plan.costs = syntheticTable({.forward = {10}, .backward = {20}, .backwardInput = {10}, .backwardWeight = {10}, .latency = 1, .transfer = 2, .overlap = {}}, 2);
+  plan.costs = syntheticTable(
+      {.forward = {10}, .backward = {20}, .backwardInput = {10}, .backwardWeight = {10}, .latency = 1, .transfer = 2, .overlap = {}}, 2);
   plan.partition.stages = {{NodeId(0), NodeId(4), {}, {ValueId(0)}, {0}, {}, {}, {}}, {NodeId(4), NodeId(9), {}, {}, {1}, {}, {}, {}}};
   plan.partition.transfers = {{ValueId(5), Stage(0), Stage(1), true, 4096}};
   plan.splitNames = {"blocks.1"};

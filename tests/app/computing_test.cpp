@@ -1,4 +1,5 @@
-// How ranks compute: options, what a plan remembers of its profile, and the way over the CUDA module, in whose place one stands that computes on the host.
+// How ranks compute: options, what a plan remembers of its profile, and the way over the CUDA module, in whose place one stands that
+// computes on the host.
 #include <algorithm>
 #include <filesystem>
 
@@ -25,12 +26,16 @@ TEST(Computing, OfAPlanIsThatOfItsProfile) {
   const Folder folder;
   const std::string plan = folder.file("plan.json"), store = folder.file("runs.db");
   ASSERT_EQ(finish({"plan", sample("gpt_small"), "--ranks", "2", "--microbatches", "4", "--precision", "bf16", "--out", plan}).status, 0);
-  const Outcome asPlanned = finish({"run", plan, "--steps", "2", "--json", "--store", store}), asTraced = finish({"run", plan, "--steps", "2", "--json", "--precision", "traced", "--store", store}),
+  const Outcome asPlanned = finish({"run", plan, "--steps", "2", "--json", "--store", store}),
+                asTraced = finish({"run", plan, "--steps", "2", "--json", "--precision", "traced", "--store", store}),
                 named = finish({"run", plan, "--steps", "2", "--json", "--precision", "bf16"});
   EXPECT_EQ(lossesOf(asPlanned), lossesOf(named));
   EXPECT_NE(lossesOf(asPlanned), lossesOf(asTraced)) << "bfloat16 keeps 8 bits";
   EXPECT_THAT(complaintsOf(asPlanned), testing::Not(HasSubstr("planned")));
-  EXPECT_THAT(complaintsOf(asTraced), HasSubstr(plan + " was planned from times on CPUs in bf16, and this run computes on CPUs as traced: predicted times are not its own"));
+  EXPECT_THAT(
+      complaintsOf(asTraced),
+      HasSubstr(plan +
+                " was planned from times on CPUs in bf16, and this run computes on CPUs as traced: predicted times are not its own"));
   const RunStore runs(store, RunStore::Mode::ReadOnly);
   EXPECT_EQ(runs.load(RunId(1)).backend, "ucx, bf16");
   EXPECT_EQ(runs.load(RunId(2)).backend, "ucx");
@@ -50,8 +55,10 @@ TEST(Computing, IsRefusedWhereItMeansNothing) {
   const std::string model = sample("gpt_small"), plan = planned(folder, {"gpt_small"}, {"--ranks", "2", "--microbatches", "2"});
   for (const char* const command : {"plan", "search"}) {
     Words words{command, model, "--ranks", "2", "--cluster", "h100-nvlink", "--threads", "2"};
-    if (std::string(command) == "plan") words.insert(words.end(), {"--microbatches", "2"});
-    else words.insert(words.end(), {"--batch", "8"});
+    if (std::string(command) == "plan")
+      words.insert(words.end(), {"--microbatches", "2"});
+    else
+      words.insert(words.end(), {"--batch", "8"});
     expectRefusal(finish(words), 2, {"--threads", "not measured now", "leave them out"});
   }
   expectRefusal(finish({"profile", model, "--estimate", "h100-nvlink", "--device", "cpu"}), 2, {"not measured now"});
@@ -66,8 +73,10 @@ TEST(Computing, FollowsTheThreadsToo) {
   const std::string plan = folder.file("plan.json");
   ASSERT_EQ(finish({"plan", sample("gpt_small"), "--ranks", "1", "--microbatches", "2", "--threads", "2", "--out", plan}).status, 0);
   EXPECT_EQ(complaintsOf(finish({"run", plan, "--json"})), "");
-  EXPECT_THAT(complaintsOf(finish({"run", plan, "--json", "--threads", "1"})), HasSubstr("on CPUs as traced by 2 threads, and this run computes on CPUs as traced by 1 thread:"));
-  expectRefusal(finish({"plan", sample("gpt_small"), "--ranks", "1", "--microbatches", "2", "--cluster", "h100-nvlink", "--threads", "2"}), 2, {"--threads"});
+  EXPECT_THAT(complaintsOf(finish({"run", plan, "--json", "--threads", "1"})),
+              HasSubstr("on CPUs as traced by 2 threads, and this run computes on CPUs as traced by 1 thread:"));
+  expectRefusal(finish({"plan", sample("gpt_small"), "--ranks", "1", "--microbatches", "2", "--cluster", "h100-nvlink", "--threads", "2"}),
+                2, {"--threads"});
 }
 
 /// Weights in 16 bits are kept beside the float32 ones.
@@ -79,7 +88,8 @@ TEST(Computing, CountsTheMemoryOfCopiesInSixteenBits) {
   const RunRecord run = RunStore(store, RunStore::Mode::ReadOnly).load({});
   const auto peaks = [](const Trace& trace) {
     std::vector<double> most(2);
-    for (const MemorySample& sample : trace.memory) most[sample.rank.index()] = std::max(most[sample.rank.index()], static_cast<double>(sample.bytes));
+    for (const MemorySample& sample : trace.memory)
+      most[sample.rank.index()] = std::max(most[sample.rank.index()], static_cast<double>(sample.bytes));
     return most;
   };
   const auto predicted = peaks(run.predicted), measured = peaks(run.steps.back().measured);
@@ -130,10 +140,13 @@ class OnGpus : public testing::Test {
     std::filesystem::copy_file(PIPEWRIGHT, options_.program);
     std::filesystem::copy_file(FAKE_CUDA_MODULE, files_.file("lib/libpw_cuda.so"));
     const auto modules = std::filesystem::path(PIPEWRIGHT).parent_path().parent_path() / "lib";
-    for (const char* const module : {"libpw_torch.so", "libpw_ucx.so"}) std::filesystem::create_symlink(modules / module, files_.file(std::string("lib/") + module));
+    for (const char* const module : {"libpw_torch.so", "libpw_ucx.so"})
+      std::filesystem::create_symlink(modules / module, files_.file(std::string("lib/") + module));
     const char* const path = std::getenv("LD_LIBRARY_PATH");
-    options_.environment = {{"FAKE_NVML", "nvlink"}, {"LD_LIBRARY_PATH", FAKE_NVML_FOLDER + (path == nullptr ? std::string() : std::string(":") + path)},
-                            {"PIPEWRIGHT_RESOURCES", PW_SOURCE_DIR "/resources"}, {"CUDA_VISIBLE_DEVICES", "0,1"}};
+    options_.environment = {{"FAKE_NVML", "nvlink"},
+                            {"LD_LIBRARY_PATH", FAKE_NVML_FOLDER + (path == nullptr ? std::string() : std::string(":") + path)},
+                            {"PIPEWRIGHT_RESOURCES", PW_SOURCE_DIR "/resources"},
+                            {"CUDA_VISIBLE_DEVICES", "0,1"}};
   }
 
   [[nodiscard]] Outcome call(const Words& words) const { return finish(words, options_); }
@@ -170,7 +183,8 @@ TEST_F(OnGpus, APlanIsMeasuredThereAndRunsThere) {
 TEST_F(OnGpus, AProfileIsTakenByOneProcessAGpuAtMost) {
   const std::string model = sample("gpt_small"), out = file("profile.json");
   for (const auto& [ranks, atOnce] : {std::pair{"1", 1}, std::pair{"2", 2}, std::pair{"4", 2}}) {
-    const Outcome outcome = call({"profile", model, "--device", "cuda", "--ranks", ranks, "--out", out, "--precision", "bf16", "--no-graphs"});
+    const Outcome outcome =
+        call({"profile", model, "--device", "cuda", "--ranks", ranks, "--out", out, "--precision", "bf16", "--no-graphs"});
     ASSERT_EQ(outcome.status, 0) << outcome.err;
     const Profile profile = profileIn(out);
     EXPECT_EQ(profile.ranksAtOnce, atOnce);
@@ -183,9 +197,12 @@ TEST_F(OnGpus, AProfileIsTakenByOneProcessAGpuAtMost) {
 
 TEST_F(OnGpus, APlanWithoutGraphsRunsWithoutUnlessToldOtherwise) {
   const std::string plan = file("plan.json");
-  ASSERT_EQ(call({"plan", sample("gpt_small"), "--device", "cuda", "--no-graphs", "--ranks", "1", "--microbatches", "2", "--out", plan}).status, 0);
+  ASSERT_EQ(
+      call({"plan", sample("gpt_small"), "--device", "cuda", "--no-graphs", "--ranks", "1", "--microbatches", "2", "--out", plan}).status,
+      0);
   EXPECT_EQ(complaintsOf(call({"run", plan, "--json", "--progress", "json"})), "");
-  EXPECT_THAT(complaintsOf(call({"run", plan, "--json", "--graphs"})), HasSubstr("planned from times on GPUs as traced operator by operator, and this run computes on GPUs as traced:"));
+  EXPECT_THAT(complaintsOf(call({"run", plan, "--json", "--graphs"})),
+              HasSubstr("planned from times on GPUs as traced operator by operator, and this run computes on GPUs as traced:"));
   expectRefusal(call({"run", plan, "--backend", "ucx", "--no-graphs"}), 2, {"--no-graphs is for GPUs"});
 }
 
@@ -200,7 +217,8 @@ TEST_F(OnGpus, CostsOfTheCpuAreSaidToBe) {
 
 TEST_F(OnGpus, ARehearsalTakesAsLongAsThePlanSays) {
   const std::string plan = file("plan.json");
-  ASSERT_EQ(call({"plan", sample("gpt_small"), "--ranks", "2", "--cluster", "cpu-workstation", "--microbatches", "4", "--out", plan}).status, 0);
+  ASSERT_EQ(
+      call({"plan", sample("gpt_small"), "--ranks", "2", "--cluster", "cpu-workstation", "--microbatches", "4", "--out", plan}).status, 0);
   const Outcome outcome = call({"run", plan, "--synthetic", "--backend", "nccl", "--steps", "2", "--json"});
   ASSERT_EQ(outcome.status, 0) << outcome.err;
   const Ns predicted = Json::parse(call({"simulate", plan, "--json"}).out).at("makespan_ns");

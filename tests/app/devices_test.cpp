@@ -1,4 +1,5 @@
-// `pipewright devices`, with a library in the place of NVIDIA's that answers as another machine would: see tests/backends/host/fake_nvml.cpp.
+// `pipewright devices`, with a library in the place of NVIDIA's that answers as another machine would: see
+// tests/backends/host/fake_nvml.cpp.
 #include <sched.h>
 
 #include <algorithm>
@@ -27,8 +28,10 @@ class Devices : public testing::Test {
     ::setenv("LD_LIBRARY_PATH", libraryPath_.empty() ? FAKE_NVML_FOLDER : (FAKE_NVML_FOLDER ":" + libraryPath_).c_str(), 1);
   }
   ~Devices() override {
-    if (libraryPath_.empty()) ::unsetenv("LD_LIBRARY_PATH");
-    else ::setenv("LD_LIBRARY_PATH", libraryPath_.c_str(), 1);
+    if (libraryPath_.empty())
+      ::unsetenv("LD_LIBRARY_PATH");
+    else
+      ::setenv("LD_LIBRARY_PATH", libraryPath_.c_str(), 1);
     ::unsetenv("CUDA_VISIBLE_DEVICES");
     ::unsetenv("FAKE_NVML");
   }

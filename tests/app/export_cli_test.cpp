@@ -23,7 +23,8 @@ bool contains(const std::string& text, const std::string& part) { return text.fi
 
 /// A plan of the small model from estimated costs, so that nothing is measured.
 std::string planned(const Folder& folder, const std::string& schedule = "1f1b") {
-  const Outcome outcome = call({"plan", kModel, "--ranks", "2", "--microbatches", "4", "--schedule", schedule, "--cluster", PW_SOURCE_DIR "/resources/clusters/cpu-workstation.json", "--out", folder.file("plan.json")});
+  const Outcome outcome = call({"plan", kModel, "--ranks", "2", "--microbatches", "4", "--schedule", schedule, "--cluster",
+                                PW_SOURCE_DIR "/resources/clusters/cpu-workstation.json", "--out", folder.file("plan.json")});
   EXPECT_EQ(outcome.status, 0) << outcome.err;
   return folder.file("plan.json");
 }
@@ -60,7 +61,8 @@ TEST(Export, WritesARunOfAStore) {
   RunStore(folder.file("runs.db"), RunStore::Mode::ReadWrite).add(run);
   const Outcome chosen = call({"export", "--store", folder.file("runs.db"), "--run", "1", "--step", "2", "--to", "csv"});
   EXPECT_EQ(parseSpanCsv(chosen.out, "stdout").spans, run.steps[2].measured.spans) << chosen.err;
-  EXPECT_EQ(parseSpanCsv(call({"export", "--store", folder.file("runs.db"), "--predicted", "--to", "csv"}).out, "stdout").spans, run.predicted.spans);
+  EXPECT_EQ(parseSpanCsv(call({"export", "--store", folder.file("runs.db"), "--predicted", "--to", "csv"}).out, "stdout").spans,
+            run.predicted.spans);
   // Of the steps after the first, 1 and 2, the shorter stands for the run; a Chrome file holds the prediction too.
   ASSERT_EQ(call({"export", "--store", folder.file("runs.db"), "--to", "chrome", "--out", folder.file("run.json")}).status, 0);
   const ImportedTrace both = importTrace({folder.file("run.json")}).value();
@@ -76,7 +78,8 @@ TEST(Export, WritesTracesOfOtherToolsAndSaysWhatTheyLack) {
   ASSERT_EQ(table.status, 0) << table.err;
   EXPECT_EQ(parseSpanCsv(table.out, "stdout").spans, importTrace({kMeasured}).value().steps.at(2).trace.spans);
   EXPECT_TRUE(contains(table.err, "messages were not recorded")) << table.err;
-  EXPECT_EQ(nlohmann::json::parse(call({"export", "--trace", kMeasured, "--to", "chrome"}).out).at("traceEvents").size() > 12U * 256U, true) << "all iterations";
+  EXPECT_EQ(nlohmann::json::parse(call({"export", "--trace", kMeasured, "--to", "chrome"}).out).at("traceEvents").size() > 12U * 256U, true)
+      << "all iterations";
   EXPECT_TRUE(contains(call({"export", "--trace", kMeasured, "--to", "svg"}).out, "rank 7</text>"));
 }
 
@@ -124,9 +127,11 @@ TEST(Export, RunsWithTorchOnTwoRanksAsThisProgramRunsIt) {
   ASSERT_EQ(std::system((PW_PYTHON " " PW_SOURCE_DIR "/tests/support/checkpoint_user.py data " + data + " 16").c_str()), 0);
   ASSERT_EQ(call({"export", plan, "--to", "torch", "--out", folder.file("not/yet/there")}).status, 0);
   // Two batches in the file, a rate that rises and falls, a norm that is clipped: whoever leaves one out has other losses.
-  const std::vector<std::string> options{"--steps", "4", "--data", data, "--optimizer", "adamw", "--lr", "0.01", "--betas", "0.8,0.9", "--weight-decay", "0.1", "--warmup", "2", "--decay-steps", "4",
-                                         "--final-rate", "0.5", "--clip-norm", "0.5"};
-  std::string command = "OMP_NUM_THREADS=1 timeout 300 " PW_PYTHON " -m torch.distributed.run --nproc-per-node 2 " + folder.file("not/yet/there/run.py") + " --trace " + folder.file("profiles");
+  const std::vector<std::string> options{
+      "--steps",        "4",   "--data",   data, "--optimizer",   "adamw", "--lr",         "0.01", "--betas",     "0.8,0.9",
+      "--weight-decay", "0.1", "--warmup", "2",  "--decay-steps", "4",     "--final-rate", "0.5",  "--clip-norm", "0.5"};
+  std::string command = "OMP_NUM_THREADS=1 timeout 300 " PW_PYTHON " -m torch.distributed.run --nproc-per-node 2 " +
+                        folder.file("not/yet/there/run.py") + " --trace " + folder.file("profiles");
   std::vector<std::string> words{"run", plan, "--json"};
   for (const std::string& option : options) {
     command += " " + option;
@@ -141,12 +146,15 @@ TEST(Export, RunsWithTorchOnTwoRanksAsThisProgramRunsIt) {
   ASSERT_EQ(run.status, 0) << run.err;
   const auto ours = nlohmann::json::parse(run.out).at("losses");
   ASSERT_EQ(theirs.size(), 4U);
-  for (std::size_t i = 0; i < 4; ++i) EXPECT_NEAR(theirs[i].get<double>(), ours[i].get<double>(), 1e-5 * ours[i].get<double>()) << "step " << i;
+  for (std::size_t i = 0; i < 4; ++i)
+    EXPECT_NEAR(theirs[i].get<double>(), ours[i].get<double>(), 1e-5 * ours[i].get<double>()) << "step " << i;
   // What torch's profiler recorded of it comes back: 4 stages, 4 microbatches, each with F, and B or I and W.
   const ImportedTrace trace = importTrace({folder.file("profiles")}).value();
   ASSERT_EQ(trace.steps.size(), 1U);
   EXPECT_EQ(trace.steps[0].trace.ranks, 2);
-  EXPECT_EQ(std::count_if(trace.steps[0].trace.spans.begin(), trace.steps[0].trace.spans.end(), [](const Span& s) { return s.kind == SpanKind::Forward; }), 16);
+  EXPECT_EQ(std::count_if(trace.steps[0].trace.spans.begin(), trace.steps[0].trace.spans.end(),
+                          [](const Span& s) { return s.kind == SpanKind::Forward; }),
+            16);
 }
 #endif
 

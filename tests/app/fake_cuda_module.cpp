@@ -1,5 +1,5 @@
-// Stands in for the CUDA module. Its measurements: GPU 0 has these rates, GPU 1 half of them, GPU 2 fails. Its device is the host, which keeps the work
-// of a recording and does it at each launch; memory is the host's, so that messages go over its communicator.
+// Stands in for the CUDA module. Its measurements: GPU 0 has these rates, GPU 1 half of them, GPU 2 fails. Its device is the host, which
+// keeps the work of a recording and does it at each launch; memory is the host's, so that messages go over its communicator.
 #include <functional>
 #include <memory>
 #include <string>
@@ -20,7 +20,9 @@ pw::GpuLinkRate linkRate(int from, int to) { return {(from < to ? 150.5e9 : 140e
 const pw::Device& hostThatRecords() {
   static const pw::Device device = [] {
     pw::Device host = pw::hostDevice();
-    host.record = [](const std::function<void()>& work, std::shared_ptr<void>&) -> std::shared_ptr<void> { return std::make_shared<std::function<void()>>(work); };
+    host.record = [](const std::function<void()>& work, std::shared_ptr<void>&) -> std::shared_ptr<void> {
+      return std::make_shared<std::function<void()>>(work);
+    };
     host.launch = [](const std::shared_ptr<void>& recording) { (*static_cast<std::function<void()>*>(recording.get()))(); };
     host.spin = [](pw::Ns duration) {
       for (const pw::Ns end = pw::monotonicNow() + duration; pw::monotonicNow() < end;) {}

@@ -94,7 +94,10 @@ class Job {
   Outcome wait(std::chrono::milliseconds deadline = kLong) {
     int status = 0;
     ended_ = eventually([&] { return ::waitpid(pid_, &status, WNOHANG) == pid_; }, deadline);
-    const Outcome outcome{!ended_ ? -1 : WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status), contentOf(folder_.file("out")), errSoFar()};
+    const Outcome outcome{!ended_             ? -1
+                          : WIFEXITED(status) ? WEXITSTATUS(status)
+                                              : 128 + WTERMSIG(status),
+                          contentOf(folder_.file("out")), errSoFar()};
     EXPECT_TRUE(ended_) << "still running: " << outcome.err;
     return outcome;
   }
@@ -122,7 +125,8 @@ class Job {
 
   /// Whether none of the ranks seen runs any more, within `deadline`.
   [[nodiscard]] bool leavesNone(std::chrono::milliseconds deadline) const {
-    return eventually([&] { return std::none_of(seen_.begin(), seen_.end(), [](const auto& rank) { return alive(rank.second); }); }, deadline);
+    return eventually([&] { return std::none_of(seen_.begin(), seen_.end(), [](const auto& rank) { return alive(rank.second); }); },
+                      deadline);
   }
 
  private:

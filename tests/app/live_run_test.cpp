@@ -8,7 +8,8 @@ namespace {
 
 TEST(LiveRun, TellsWhatItStores) {
   const Folder folder;
-  const std::string plan = planned(folder, {"gpt_small"}, {"--ranks", "2", "--microbatches", "4"}), live = folder.with("live", "of a run before"), store = folder.file("runs.db");
+  const std::string plan = planned(folder, {"gpt_small"}, {"--ranks", "2", "--microbatches", "4"}),
+                    live = folder.with("live", "of a run before"), store = folder.file("runs.db");
   const Outcome outcome = finish({"run", plan, "--steps", "2", "--live", live, "--store", store});
   ASSERT_EQ(outcome.status, 0) << outcome.err;
   LiveReader reader(2, 2);
@@ -19,7 +20,8 @@ TEST(LiveRun, TellsWhatItStores) {
 
 TEST(LiveRun, TellsTheReplicasByTheirRanks) {
   const Folder folder;
-  const std::string plan = planned(folder, {"gpt_small"}, {"--ranks", "2", "--microbatches", "2", "--replicas", "2"}), live = folder.file("live"), store = folder.file("runs.db");
+  const std::string plan = planned(folder, {"gpt_small"}, {"--ranks", "2", "--microbatches", "2", "--replicas", "2"}),
+                    live = folder.file("live"), store = folder.file("runs.db");
   const Outcome outcome = finish({"run", plan, "--live", live, "--store", store, "--backend", "gloo"});
   ASSERT_EQ(outcome.status, 0) << outcome.err;
   LiveReader reader(4, 2);

@@ -25,8 +25,9 @@ class TwoNodes : public testing::TestWithParam<const char*> {
 
   /// The call of one node's agent.
   [[nodiscard]] Words agent(int node, const Words& more) const {
-    Words words{"--nnodes", "2", "--node-rank", std::to_string(node), "--master-addr", "127.0.0.1", "--master-port", std::to_string(port_),
-                "--nproc-per-node", "1", "--no-python", PIPEWRIGHT, "run", plan_, "--backend", GetParam()};
+    Words words{
+        "--nnodes",         "2", "--node-rank", std::to_string(node), "--master-addr", "127.0.0.1", "--master-port", std::to_string(port_),
+        "--nproc-per-node", "1", "--no-python", PIPEWRIGHT,           "run",           plan_,       "--backend",     GetParam()};
     words.insert(words.end(), more.begin(), more.end());
     return words;
   }

@@ -8,9 +8,9 @@
 
 #include <nlohmann/json.hpp>
 
+#include "backends/checkpoints/tensor_file.h"
 #include "backends/checkpoints/writer.h"
 #include "backends/messages/numbers.h"
-#include "backends/checkpoints/tensor_file.h"
 #include "tests/app/job.h"
 
 namespace pw::test {

@@ -15,7 +15,8 @@ std::string archive(const std::string& name) { return PW_SOURCE_DIR "/tests/data
 
 /// Two ranks, estimated, so that nothing is measured.
 Words planWords(const std::string& model, const std::string& out, int ranks = 2) {
-  return {"plan", archive(model), "--ranks", std::to_string(ranks), "--microbatches", "2", "--loss", "mse", "--cluster", "h100-nvlink", "--out", out};
+  return {"plan",   archive(model), "--ranks",   std::to_string(ranks), "--microbatches", "2",
+          "--loss", "mse",          "--cluster", "h100-nvlink",         "--out",          out};
 }
 
 Words with(Words words, const Words& more) {

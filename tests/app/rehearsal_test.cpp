@@ -32,7 +32,8 @@ TEST(Synthetic, RunsAPlanWhoseModelIsGone) {
         if (!isCompute(span.kind)) continue;
         ++computed;
         const StageCost& cost = run.plan.costs.stages.at(span.stage.index());
-        EXPECT_GE(span.end - span.start, span.kind == SpanKind::Forward ? cost.forward : cost.backward) << "an action lasts as long as the plan says";
+        EXPECT_GE(span.end - span.start, span.kind == SpanKind::Forward ? cost.forward : cost.backward)
+            << "an action lasts as long as the plan says";
       }
       EXPECT_EQ(computed, 2U * 2 * 4) << "a forward and a backward of 4 microbatches on 2 stages";
     }
@@ -42,7 +43,8 @@ TEST(Synthetic, RunsAPlanWhoseModelIsGone) {
 TEST(Synthetic, RefusesWhatNeedsTheModel) {
   const Folder folder;
   const std::string plan = planned(folder, {"gpt_small"}, {"--ranks", "2", "--microbatches", "4"});
-  for (const std::string option : {"--verify", "--eval", "--masked"}) expectRefusal(finish({"run", plan, "--synthetic", option}), 2, {"--synthetic"});
+  for (const std::string option : {"--verify", "--eval", "--masked"})
+    expectRefusal(finish({"run", plan, "--synthetic", option}), 2, {"--synthetic"});
 }
 
 TEST(NoGpu, IsOneSentenceThatNamesTheCure) {

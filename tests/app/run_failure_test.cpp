@@ -19,7 +19,8 @@ using std::chrono::seconds;
 class EndlessRun : public testing::Test {
  protected:
   Words words(const Words& more = {}) {
-    Words all{"run", planned(folder_, {"gpt_small"}, {"--ranks", "2", "--microbatches", "4"}), "--steps", "1000000", "--progress", "json", "--json"};
+    Words all{"run",   planned(folder_, {"gpt_small"}, {"--ranks", "2", "--microbatches", "4"}), "--steps", "1000000", "--progress", "json",
+              "--json"};
     all.insert(all.end(), more.begin(), more.end());
     return all;
   }
@@ -170,7 +171,8 @@ TEST_F(EndlessRun, LeavesAFlightRecordOfTheRankThatWaitedForAHangingOne) {
   job.waitForTraining();
   EXPECT_TRUE(flightRecords(store, 2).empty()) << "nothing has failed";
   ::kill(ranks.at(1), SIGSTOP);
-  expectRefusal(job.wait(seconds(2 + 4)), 1, {"Rank 0 failed in step", "see " + store + ".flight-rank-*.json for what each rank did last and waited for"});
+  expectRefusal(job.wait(seconds(2 + 4)), 1,
+                {"Rank 0 failed in step", "see " + store + ".flight-rank-*.json for what each rank did last and waited for"});
   const auto records = flightRecords(store, 2);
   ASSERT_EQ(records.size(), 1U) << "the rank that was stopped cannot write";
   const nlohmann::json& record = records.at(0);
@@ -210,7 +212,8 @@ TEST(FailedRun, NamesStepAndActionThatRanOutOfMemory) {
   Job job({"run", plan}, options);
   const auto ranks = job.ranks(2);
   EXPECT_TRUE(eventually([&] { return !alive(ranks.at(0)) || !alive(ranks.at(1)); }, kLong));
-  expectRefusal(job.wait(seconds(2)), 1, {"Rank 0 failed in step 0, action 0F0: out of memory in operator", "MiB more", "smaller microbatches"});
+  expectRefusal(job.wait(seconds(2)), 1,
+                {"Rank 0 failed in step 0, action 0F0: out of memory in operator", "MiB more", "smaller microbatches"});
   EXPECT_TRUE(job.leavesNone(milliseconds(0)));
 }
 
@@ -228,7 +231,10 @@ TEST(FailedRun, RefusesWhatOnlyARankCanSeeAsUnusable) {
 TEST(FailedRun, RefusesAModelThatIsNotThePlans) {
   const Folder folder;
   std::filesystem::copy_file(sample("gpt_small"), folder.file("model.pt2"));
-  ASSERT_EQ(finish({"plan", folder.file("model.pt2"), "--ranks", "2", "--microbatches", "2", "--cluster", "cpu-workstation", "--out", folder.file("plan.json")}).status, 0);
+  ASSERT_EQ(finish({"plan", folder.file("model.pt2"), "--ranks", "2", "--microbatches", "2", "--cluster", "cpu-workstation", "--out",
+                    folder.file("plan.json")})
+                .status,
+            0);
   std::filesystem::resize_file(folder.file("model.pt2"), std::filesystem::file_size(folder.file("model.pt2")) / 2);
   expectRefusal(finish({"run", folder.file("plan.json")}), 2, {"model.pt2", "cut short"});
   std::filesystem::remove(folder.file("model.pt2"));

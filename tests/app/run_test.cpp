@@ -19,7 +19,8 @@ Json runOf(const std::string& plan, const Words& more, const JobOptions& options
   words.insert(words.end(), more.begin(), more.end());
   const Outcome outcome = finish(words, options);
   EXPECT_EQ(outcome.status, 0);
-  const bool isBiasNote = outcome.err.find("--loss-count auto weighs them equally") != std::string::npos && outcome.err.find('\n') + 1 == outcome.err.size();
+  const bool isBiasNote =
+      outcome.err.find("--loss-count auto weighs them equally") != std::string::npos && outcome.err.find('\n') + 1 == outcome.err.size();
   EXPECT_TRUE(outcome.err.empty() || isBiasNote) << outcome.err;  // of models whose own loss is a mean over counted targets
   return Json::parse(outcome.out);
 }
@@ -95,10 +96,13 @@ INSTANTIATE_TEST_SUITE_P(
     [](const auto& tested) { return std::string(tested.param.name); });
 
 TEST(Run, LearnsTheSameOnAnyNumberOfRanks) {
-  // After the first step, which --verify compares, weights have been updated on all ranks; float32 sums in another order differ by 1e-6 or so.
+  // After the first step, which --verify compares, weights have been updated on all ranks; float32 sums in another order differ by 1e-6 or
+  // so.
   const Folder folder;
-  const Json one = runOf(planned(folder, {"hf_gpt2"}, {"--ranks", "1", "--batch", "7", "--microbatches", "3"}), {"--steps", "4", "--seed", "3"});
-  const Json three = runOf(planned(folder, {"hf_gpt2"}, {"--ranks", "3", "--batch", "7", "--microbatches", "3"}), {"--steps", "4", "--seed", "3"});
+  const Json one =
+      runOf(planned(folder, {"hf_gpt2"}, {"--ranks", "1", "--batch", "7", "--microbatches", "3"}), {"--steps", "4", "--seed", "3"});
+  const Json three =
+      runOf(planned(folder, {"hf_gpt2"}, {"--ranks", "3", "--batch", "7", "--microbatches", "3"}), {"--steps", "4", "--seed", "3"});
   for (std::size_t s = 0; s < 4; ++s) EXPECT_NEAR(one["losses"][s].get<double>(), three["losses"][s].get<double>(), 1e-5) << "step " << s;
 }
 
@@ -137,12 +141,16 @@ TEST(Run, DrawsTheWeightsOfAMetaArchiveWhereAskedTo) {
   const Json run = runOf(plan, {"--init", "random", "--verify"});
   // Weights near 0 predict all of the 256 tokens about alike.
   EXPECT_NEAR(run["losses"][0].get<double>(), std::log(256.0), 0.1);
-  EXPECT_EQ(finish({"plan", sample("gpt_small_meta"), "--ranks", "2", "--microbatches", "2"}).status, 0) << "times can be measured without weights";
+  EXPECT_EQ(finish({"plan", sample("gpt_small_meta"), "--ranks", "2", "--microbatches", "2"}).status, 0)
+      << "times can be measured without weights";
 }
 
 /// What a rank that another launcher started finds in its environment.
 JobOptions placeOf(int rank, int worldSize, int port) {
-  return {{{"RANK", std::to_string(rank)}, {"WORLD_SIZE", std::to_string(worldSize)}, {"MASTER_ADDR", "127.0.0.1"}, {"MASTER_PORT", std::to_string(port)}}};
+  return {{{"RANK", std::to_string(rank)},
+           {"WORLD_SIZE", std::to_string(worldSize)},
+           {"MASTER_ADDR", "127.0.0.1"},
+           {"MASTER_PORT", std::to_string(port)}}};
 }
 
 TEST(JoiningRanks, TrainAsThoseWeStart) {
@@ -165,7 +173,8 @@ TEST(JoiningRanks, RunUnderTorchrun) {
   ASSERT_TRUE(std::filesystem::exists(torchrun)) << "run ./dev setup";
   const Folder folder;
   const std::string plan = planned(folder, {"gpt_small"}, {"--ranks", "2", "--microbatches", "3"});
-  const Outcome outcome = finish({"--nproc-per-node", "2", "--no-python", PIPEWRIGHT, "run", plan, "--steps", "2", "--json"}, {{}, RLIM_INFINITY, torchrun});
+  const Outcome outcome =
+      finish({"--nproc-per-node", "2", "--no-python", PIPEWRIGHT, "run", plan, "--steps", "2", "--json"}, {{}, RLIM_INFINITY, torchrun});
   EXPECT_EQ(outcome.status, 0) << outcome.err;
   EXPECT_EQ(Json::parse(outcome.out)["losses"].size(), 2U);
 }

@@ -23,7 +23,9 @@ Words shaped(const std::string& name, int ranks, int microbatches) {
 }
 
 nlohmann::json simulated(const std::string& name, int ranks, int microbatches, const Words& more = {}) {
-  const Outcome outcome = call(Words{"simulate", "--ranks", std::to_string(ranks), "--microbatches", std::to_string(microbatches), "--schedule", name, "--json"} + more);
+  const Outcome outcome = call(
+      Words{"simulate", "--ranks", std::to_string(ranks), "--microbatches", std::to_string(microbatches), "--schedule", name, "--json"} +
+      more);
   EXPECT_EQ(outcome.status, 0) << outcome.err;
   return outcome.status == 0 ? nlohmann::json::parse(outcome.out) : nlohmann::json{};
 }
@@ -33,8 +35,12 @@ TEST(Schedule, WritesEveryFamilyWithItsUsualChunksAndCheckAcceptsEveryLowering) 
   for (const Generator& generator : generators()) {
     for (const std::string lowering : {"", "deferred", "torch", "torch-runtime"}) {
       const Words lowered = lowering.empty() ? Words{} : Words{"--lowered", lowering};
-      ASSERT_EQ(call(Words{"schedule"} + shaped(std::string(generator.name), 4, 8) + Words{"--out", folder.file("f.csv")} + lowered).status, 0) << generator.name;
-      const Outcome outcome = call({"check", folder.file("f.csv"), "--json", "--placement", std::string(name(generator.placement == PlacementKind::Wave ? PlacementKind::V : generator.placement))});
+      ASSERT_EQ(call(Words{"schedule"} + shaped(std::string(generator.name), 4, 8) + Words{"--out", folder.file("f.csv")} + lowered).status,
+                0)
+          << generator.name;
+      const Outcome outcome =
+          call({"check", folder.file("f.csv"), "--json", "--placement",
+                std::string(name(generator.placement == PlacementKind::Wave ? PlacementKind::V : generator.placement))});
       EXPECT_EQ(outcome.status, 0) << generator.name << " " << lowering << outcome.out;
     }
   }
@@ -48,7 +54,8 @@ TEST(Schedule, StrictTorchRefusesWhatTorchRefuses) {
   EXPECT_EQ(call(eleven + Words{"--strict", "torch"}).status, 2);
   // Megatron's groups of four: the first chunk takes four microbatches before the second's turn.
   EXPECT_EQ(call(Words{"schedule"} + shaped("interleaved-1f1b", 4, 8) + Words{"--group", "4"}).out.substr(0, 20), "0F0,0F1,0F2,0F3,4F0,");
-  EXPECT_EQ(call(Words{"schedule"} + shaped("interleaved-1f1b", 4, 8) + Words{"--group", "8"}).out.substr(0, 36), "0F0,0F1,0F2,0F3,0F4,0F5,0F6,0F7,4F0,");
+  EXPECT_EQ(call(Words{"schedule"} + shaped("interleaved-1f1b", 4, 8) + Words{"--group", "8"}).out.substr(0, 36),
+            "0F0,0F1,0F2,0F3,0F4,0F5,0F6,0F7,4F0,");
 }
 
 TEST(Schedule, WritesAndReadsTheLettersOfTheZeroBubblePapers) {
@@ -80,8 +87,8 @@ TEST(Check, ComparesThePlacementAndTheSizesOfMessages) {
 
 TEST(Simulate, GivesThePublishedUnitTimes) {
   const Words units{"--forward", "1ms", "--backward", "2ms", "--input", "1ms", "--weight", "1ms"};
-  const std::vector<std::pair<std::string, int>> makespans{{"gpipe", 33}, {"1f1b", 33}, {"interleaved-zb", 27}, {"interleaved-1f1b", 57},
-                                                           {"looped-bfs", 57}, {"zbv", 51}, {"dualpipev", 54}};
+  const std::vector<std::pair<std::string, int>> makespans{
+      {"gpipe", 33}, {"1f1b", 33}, {"interleaved-zb", 27}, {"interleaved-1f1b", 57}, {"looped-bfs", 57}, {"zbv", 51}, {"dualpipev", 54}};
   for (const auto& [schedule, expected] : makespans) {
     EXPECT_EQ(simulated(schedule, 4, 8, units)["makespan_ns"], expected * 1'000'000) << schedule;
   }
@@ -91,15 +98,19 @@ TEST(Simulate, GivesThePublishedUnitTimes) {
 TEST(Simulate, AnOverlappedPairTakesTheTimeGivenForIt) {
   // (R−1)(F&B + B − 3W) and M (F + B) of two chunks, where M − 2R + … pairs overlap: faster pairs shorten it.
   const Words units{"--forward", "1ms", "--backward", "2ms", "--input", "1ms", "--weight", "1ms"};
-  EXPECT_EQ(simulated("dualpipev", 4, 8, units)["makespan_ns"], simulated("dualpipev", 4, 8, units + Words{"--overlap", "3ms"})["makespan_ns"]);
+  EXPECT_EQ(simulated("dualpipev", 4, 8, units)["makespan_ns"],
+            simulated("dualpipev", 4, 8, units + Words{"--overlap", "3ms"})["makespan_ns"]);
   EXPECT_LT(simulated("dualpipev", 4, 8, units + Words{"--overlap", "2ms"})["makespan_ns"], 54'000'000);
 }
 
 TEST(Simulate, ReadsAProblemFileWithItsLimits) {
   const Folder folder;
   const auto problem = [&](int limit) {
-    return folder.with("problem.json", R"({"ranks": 2, "microbatches": 4, "place": [0, 1], "forward_ns": [10, 10], "input_ns": [10, 10], "weight_ns": [10, 10],
-      "latency_ns": [5], "activation": [100, 100], "activation_after_input": [40, 40], "limit": [)" + std::to_string(limit) + R"(, 200]})");
+    return folder.with(
+        "problem.json",
+        R"({"ranks": 2, "microbatches": 4, "place": [0, 1], "forward_ns": [10, 10], "input_ns": [10, 10], "weight_ns": [10, 10],
+      "latency_ns": [5], "activation": [100, 100], "activation_after_input": [40, 40], "limit": [)" +
+            std::to_string(limit) + R"(, 200]})");
   };
   // 1F1B: rank 0 holds two microbatches. Makespan M(F+B) + (R−1)(F+B) + 2(R−1)cM/R + 2(R−2)c = 120 + 30 + 20.
   const Outcome fits = call({"simulate", "--schedule", "1f1b", "--costs", problem(200), "--json"});
@@ -178,12 +189,14 @@ TEST(Simulate, APartOfTheBackwardIsNoLongerThanTheWhole) {
   const Words zbv{"--forward", "1ms", "--backward", "2ms"};
   EXPECT_EQ(call(Words{"simulate", "--schedule", "zbv", "--ranks", "2", "--microbatches", "4"} + zbv + Words{"--input", "3ms"}).status, 2);
   // I = 1.5, so W = 0.5: as given.
-  EXPECT_EQ(simulated("zbv", 2, 4, zbv + Words{"--input", "1500us"})["makespan_ns"], simulated("zbv", 2, 4, zbv + Words{"--input", "1500us", "--weight", "500us"})["makespan_ns"]);
+  EXPECT_EQ(simulated("zbv", 2, 4, zbv + Words{"--input", "1500us"})["makespan_ns"],
+            simulated("zbv", 2, 4, zbv + Words{"--input", "1500us", "--weight", "500us"})["makespan_ns"]);
 }
 
 TEST(Simulate, ChecksAFileAsItIsWritten) {
   const Folder folder;
-  const std::string late = folder.with("late.csv", "0F0,0SEND_F0,0RECV_B0,0B0\n1F0,1RECV_F0,1B0,1SEND_B0\n");  // 1F0 comes before what it needs
+  const std::string late =
+      folder.with("late.csv", "0F0,0SEND_F0,0RECV_B0,0B0\n1F0,1RECV_F0,1B0,1SEND_B0\n");  // 1F0 comes before what it needs
   for (const std::string option : {"--csv", "--schedule"}) EXPECT_EQ(call({"simulate", option, late}).status, 1) << option;
 }
 

@@ -14,7 +14,8 @@ std::string sample(const std::string& name) { return PW_SOURCE_DIR "/resources/m
 
 /// A search of gpt_small on two ranks with estimated costs, and more words.
 Outcome searched(const std::vector<std::string>& more) {
-  std::vector<std::string> words{"search", sample("gpt_small"), "--ranks", "2", "--cluster", "cpu-workstation", "--schedules", "1f1b,gpipe,zb-h1"};
+  std::vector<std::string> words{"search",    sample("gpt_small"), "--ranks",     "2",
+                                 "--cluster", "cpu-workstation",   "--schedules", "1f1b,gpipe,zb-h1"};
   words.insert(words.end(), more.begin(), more.end());
   return call(words);
 }
@@ -69,7 +70,8 @@ TEST(SearchCommand, ScalesAProfileAndSaysSo) {
   const Folder folder;
   const std::string profile = folder.file("profile.json");
   ASSERT_EQ(call({"profile", sample("gpt_small"), "--estimate", "cpu-workstation", "--microbatch", "4", "--out", profile}).status, 0);
-  const std::vector<std::string> words{"search", sample("gpt_small"), "--ranks", "2", "--schedules", "1f1b", "--profile", profile, "--json"};
+  const std::vector<std::string> words{"search", sample("gpt_small"), "--ranks", "2",     "--schedules",
+                                       "1f1b",   "--profile",         profile,   "--json"};
   const auto scaled = [&](std::vector<std::string> more) {
     more.insert(more.begin(), words.begin(), words.end());
     const Outcome outcome = call(more);

@@ -8,8 +8,8 @@
 
 #include <nlohmann/json.hpp>
 
-#include "backends/pt2/zip.h"
 #include "backends/checkpoints/zip_writer.h"
+#include "backends/pt2/zip.h"
 #include "tests/app/job.h"
 #include "tests/support/loopback.h"
 
@@ -30,7 +30,8 @@ class TwoRanks : public testing::TestWithParam<const char*> {
   }
   [[nodiscard]] static JobOptions place(int rank, int port) {
     JobOptions options;
-    options.environment = {{"RANK", std::to_string(rank)}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "127.0.0.1"}, {"MASTER_PORT", std::to_string(port)}};
+    options.environment = {
+        {"RANK", std::to_string(rank)}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "127.0.0.1"}, {"MASTER_PORT", std::to_string(port)}};
     return options;
   }
   /// Starts the ranks with these calls; both must refuse with `parts`, long before their deadline.
@@ -46,7 +47,8 @@ class TwoRanks : public testing::TestWithParam<const char*> {
     expectBothRefuse(call({}), call(second), {"Rank 0 and rank 1 differ in " + field + ": " + values, "start all ranks with the same"});
   }
   /// A copy of the sample whose entry of that name has another byte.
-  [[nodiscard]] std::string changedCopy(const std::string& name, const std::string& entry, const std::function<void(std::string&)>& change) const {
+  [[nodiscard]] std::string changedCopy(const std::string& name, const std::string& entry,
+                                        const std::function<void(std::string&)>& change) const {
     const pt2::Archive archive = pt2::openArchive(sample("gpt_small"));
     const std::string bytes = contentOf(archive.path);
     ZipWriter zip(folder_.file(name));
@@ -82,11 +84,13 @@ TEST_P(TwoRanks, RefuseOptionsThatDiffer) {
   const std::string other = GetParam() == std::string("ucx") ? "gloo" : "ucx";
   Words second = call({});
   second[3] = other;
-  expectBothRefuse(call({}), second, {fmt::format("Rank 0 and rank 1 differ in --backend: {} and {}", GetParam(), other), "start all ranks with the same"});
+  expectBothRefuse(call({}), second,
+                   {fmt::format("Rank 0 and rank 1 differ in --backend: {} and {}", GetParam(), other), "start all ranks with the same"});
 }
 
 TEST_P(TwoRanks, RefuseFilesThatDiffer) {
-  const std::string weights = changedCopy("tuned.pt2", "data/weights/weight_0", [](std::string& bytes) { bytes[100] = static_cast<char>(bytes[100] ^ 1); });
+  const std::string weights =
+      changedCopy("tuned.pt2", "data/weights/weight_0", [](std::string& bytes) { bytes[100] = static_cast<char>(bytes[100] ^ 1); });
   expectBothRefuse(call({}), call({"--model", weights}), {"Rank 0 and rank 1 differ in the weights of gpt_small: "});
   const std::string one = folder_.with("one.pt", "data"), two = folder_.with("two.pt", "date");
   expectBothRefuse(call({"--data", one}), call({"--data", two}), {"Rank 0 and rank 1 differ in the data file: one.pt ", " and two.pt "});
@@ -103,7 +107,8 @@ TEST_P(TwoRanks, RefuseModelsThatDiffer) {
     ASSERT_NE(at, std::string::npos) << "the epsilon of a layer norm";
     text.replace(at, 5, "1e-06");
   });
-  expectBothRefuse(call({}), call({"--model", other}), {"Rank 1: The plan for gpt_small was not made for this model, other: operator ", "--model"});
+  expectBothRefuse(call({}), call({"--model", other}),
+                   {"Rank 1: The plan for gpt_small was not made for this model, other: operator ", "--model"});
   Json plan = Json::parse(contentOf(plan_));
   plan.erase("model_fingerprint");  // as older versions wrote it: nothing but the ranks can tell
   plan_ = folder_.with("old.json", plan.dump());
@@ -144,7 +149,9 @@ TEST(RunModel, TakesAnArchiveThatMoved) {
   const Folder folder;
   fs::copy_file(sample("gpt_small"), folder.file("model.pt2"));
   const std::string plan = folder.file("plan.json");
-  ASSERT_EQ(finish({"plan", folder.file("model.pt2"), "--ranks", "2", "--microbatches", "2", "--cluster", "cpu-workstation", "--out", plan}).status, 0);
+  ASSERT_EQ(finish({"plan", folder.file("model.pt2"), "--ranks", "2", "--microbatches", "2", "--cluster", "cpu-workstation", "--out", plan})
+                .status,
+            0);
   fs::rename(folder.file("model.pt2"), folder.file("moved.pt2"));
   expectRefusal(finish({"run", plan}), 2, {"model.pt2, does not exist any more", "--model"});
   EXPECT_EQ(finish({"run", plan, "--model", folder.file("moved.pt2"), "--json"}).status, 0);

@@ -89,7 +89,8 @@ TEST_P(StartUp, IsNotDisturbedByStrangers) {
   std::atomic<int> visits{0};
   std::thread stranger([&] {
     const std::string forged = "S\x05" + std::string(3, '\0') + "\x04" + std::string(3, '\0') + "ucx/1evil";  // as a rank would set it
-    const std::vector<std::string> garbage{"", "x", "PWMEET1\n" + std::string(64, '\0') + forged, forged, "GET / HTTP/1.1\r\n\r\n", std::string(4096, '\xff')};
+    const std::vector<std::string> garbage{
+        "", "x", "PWMEET1\n" + std::string(64, '\0') + forged, forged, "GET / HTTP/1.1\r\n\r\n", std::string(4096, '\xff')};
     std::vector<Fd> open;
     constexpr int kMost = 300;  // garbage, not a flood
     while (!done && visits < kMost) {
@@ -116,8 +117,8 @@ TEST(MeasuringPlan, FollowsNoLinkInTheTemporaryFolder) {
   const Folder folder;
   const std::string victim = folder.with("victim", "precious");
   // The shell's process id is the program's: exec keeps it.
-  const std::string script = "ln -s '" + victim + "' \"$TMPDIR/pipewright-profile-$$.json\"; exec " PIPEWRIGHT " plan '" + sample("gpt_small") + "' --ranks 2 --microbatches 2 --out '" +
-                             folder.file("plan.json") + "'";
+  const std::string script = "ln -s '" + victim + "' \"$TMPDIR/pipewright-profile-$$.json\"; exec " PIPEWRIGHT " plan '" +
+                             sample("gpt_small") + "' --ranks 2 --microbatches 2 --out '" + folder.file("plan.json") + "'";
   fs::create_directory(folder.file("tmp"));
   JobOptions options;
   options.environment = {{"TMPDIR", folder.file("tmp")}};

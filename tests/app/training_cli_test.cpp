@@ -1,4 +1,5 @@
-// A training as users lead it: their data, checkpoints that PyTorch reads, pauses, evaluation, and calls that cannot work; with real processes.
+// A training as users lead it: their data, checkpoints that PyTorch reads, pauses, evaluation, and calls that cannot work; with real
+// processes.
 
 #include <array>
 #include <cmath>
@@ -24,7 +25,8 @@ Json runOf(const std::string& plan, const Words& more) {
   words.insert(words.end(), more.begin(), more.end());
   const Outcome outcome = finish(words);
   EXPECT_EQ(outcome.status, 0);
-  const bool isNote = (outcome.err.find("predicted times and memory are not its own") != std::string::npos || outcome.err.find("its memory is another") != std::string::npos) &&
+  const bool isNote = (outcome.err.find("predicted times and memory are not its own") != std::string::npos ||
+                       outcome.err.find("its memory is another") != std::string::npos) &&
                       outcome.err.find('\n') + 1 == outcome.err.size();
   EXPECT_TRUE(outcome.err.empty() || isNote) << outcome.err;  // of a run in another precision or with another optimizer than planned
   return Json::parse(outcome.out);
@@ -78,9 +80,11 @@ class UserOfPyTorch : public testing::Test {
 };
 
 TEST_F(UserOfPyTorch, LoadsACheckpointOfThreeRanksAndGetsItsLossAndOutputs) {
-  const std::string data = dataOf(folder_, 10), checkpoint = folder_.file("model.pt"), even = folder_.file("even.pt"), uneven = folder_.file("uneven.pt");
+  const std::string data = dataOf(folder_, 10), checkpoint = folder_.file("model.pt"), even = folder_.file("even.pt"),
+                    uneven = folder_.file("uneven.pt");
   std::string plan = planOf(folder_, 3, {"--batch", "8", "--microbatches", "4", "--schedule", "1f1b"});
-  const Json trained = runOf(plan, {"--data", data, "--optimizer", "adamw", "--lr", "1e-3", "--warmup", "2", "--steps", "3", "--save", checkpoint});
+  const Json trained =
+      runOf(plan, {"--data", data, "--optimizer", "adamw", "--lr", "1e-3", "--warmup", "2", "--steps", "3", "--save", checkpoint});
   EXPECT_EQ(trained["checkpoint"], checkpoint);
   const Json ofEight = runOf(plan, {"--data", data, "--eval", "--resume", checkpoint, "--outputs", even});
   EXPECT_EQ(ofEight["outputs_file"], even);

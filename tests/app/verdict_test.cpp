@@ -16,7 +16,8 @@ class Verdict : public testing::Test {
  protected:
   static void SetUpTestSuite() {
     folder_ = std::make_unique<Folder>();
-    const std::string command = "OMP_NUM_THREADS=1 " PW_PYTHON " -W ignore " PW_SOURCE_DIR "/tests/support/verdict_models.py " + folder_->file("");
+    const std::string command =
+        "OMP_NUM_THREADS=1 " PW_PYTHON " -W ignore " PW_SOURCE_DIR "/tests/support/verdict_models.py " + folder_->file("");
     ASSERT_EQ(std::system(command.c_str()), 0);
   }
   static void TearDownTestSuite() { folder_.reset(); }
@@ -87,7 +88,8 @@ TEST_F(Verdict, OfATokenMeanTriesTheCountThatMakesItEqual) {
 
 TEST_F(Verdict, IsToldByPlanAndRunForALossThatIsNoMeanOverSamples) {
   const std::string plan = folder_->file("plan.json");
-  const Outcome planned = call({"plan", model("token_mean"), "--ranks", "1", "--microbatches", "2", "--cluster", "a100-nvlink", "--out", plan});
+  const Outcome planned =
+      call({"plan", model("token_mean"), "--ranks", "1", "--microbatches", "2", "--cluster", "a100-nvlink", "--out", plan});
   ASSERT_EQ(planned.status, 0) << planned.err;
   EXPECT_NE(planned.err.find("--loss-count auto"), std::string::npos) << planned.err;
   const Outcome biased = call({"run", plan});

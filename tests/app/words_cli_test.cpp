@@ -25,7 +25,8 @@ Outcome planned(const std::vector<std::string>& more) {
 
 TEST(Words, TorchsScheduleNamesAreUnderstoodEverywhere) {
   const Folder folder;
-  EXPECT_EQ(call({"schedule", "ScheduleInterleaved1F1B", "--ranks", "2", "--microbatches", "4"}).out, call({"schedule", "interleaved-1f1b", "--ranks", "2", "--microbatches", "4"}).out);
+  EXPECT_EQ(call({"schedule", "ScheduleInterleaved1F1B", "--ranks", "2", "--microbatches", "4"}).out,
+            call({"schedule", "interleaved-1f1b", "--ranks", "2", "--microbatches", "4"}).out);
   const std::vector<std::string> simulated{"simulate", "--schedule", "ZBVZeroBubble", "--ranks", "2", "--microbatches", "4", "--json"};
   EXPECT_EQ(call(simulated).status, 0);
   const std::string plan = folder.file("plan.json");
@@ -33,7 +34,8 @@ TEST(Words, TorchsScheduleNamesAreUnderstoodEverywhere) {
   ASSERT_EQ(outcome.status, 0) << outcome.err;
   EXPECT_NE(outcome.out.find("2 ranks, gpipe, "), std::string::npos) << outcome.out;
   EXPECT_EQ(Json::parse(contentOf(plan))["schedule"]["name"], "gpipe");
-  const Outcome searched = call({"search", sample("gpt_small"), "--ranks", "2", "--batch", "4", "--cluster", "h100-nvlink", "--schedules", "1F1B,LoopedBFS", "--json"});
+  const Outcome searched = call({"search", sample("gpt_small"), "--ranks", "2", "--batch", "4", "--cluster", "h100-nvlink", "--schedules",
+                                 "1F1B,LoopedBFS", "--json"});
   ASSERT_EQ(searched.status, 0) << searched.err;
   const std::string best = Json::parse(searched.out)["best"][0]["schedule"];
   EXPECT_TRUE(best == "1f1b" || best == "looped-bfs") << best;
@@ -45,8 +47,10 @@ TEST(Words, NearNamesAreOffered) {
 }
 
 TEST(Words, AMissingFileComesBeforeAMissingOption) {
-  for (const std::vector<std::string>& words : std::vector<std::vector<std::string>>{{"plan", "nosuch.pt2"}, {"search", "nosuch.pt2"}, {"profile", "nosuch.pt2", "--estimate", "nosuch"},
-                                                                                    {"plan", "nosuch.pt2", "--optimizer", "nosuch"}}) {
+  for (const std::vector<std::string>& words : std::vector<std::vector<std::string>>{{"plan", "nosuch.pt2"},
+                                                                                     {"search", "nosuch.pt2"},
+                                                                                     {"profile", "nosuch.pt2", "--estimate", "nosuch"},
+                                                                                     {"plan", "nosuch.pt2", "--optimizer", "nosuch"}}) {
     const Outcome outcome = call(words);
     EXPECT_EQ(outcome.status, 2);
     EXPECT_NE(outcome.err.find("nosuch.pt2"), std::string::npos) << outcome.err;
@@ -69,13 +73,14 @@ TEST(Words, EveryJsonDocumentHasAVersion) {
   ASSERT_EQ(planned({"--ranks", "2", "--out", plan}).status, 0);
   ASSERT_EQ(call({"schedule", "1f1b", "--ranks", "2", "--microbatches", "4", "--out", csv}).status, 0);
   const std::string model = sample("gpt_small");
-  for (const std::vector<std::string>& words : std::vector<std::vector<std::string>>{{"inspect", model, "--json"},
-                                                                                    {"check", csv, "--json"},
-                                                                                    {"profile", model, "--estimate", "h100-nvlink", "--json"},
-                                                                                    {"plan", model, "--ranks", "2", "--cluster", "h100-nvlink", "--json"},
-                                                                                    {"simulate", plan, "--json"},
-                                                                                    {"search", model, "--ranks", "2", "--batch", "4", "--cluster", "h100-nvlink", "--schedules", "1f1b", "--json"},
-                                                                                    {"devices", "--json"}}) {
+  for (const std::vector<std::string>& words : std::vector<std::vector<std::string>>{
+           {"inspect", model, "--json"},
+           {"check", csv, "--json"},
+           {"profile", model, "--estimate", "h100-nvlink", "--json"},
+           {"plan", model, "--ranks", "2", "--cluster", "h100-nvlink", "--json"},
+           {"simulate", plan, "--json"},
+           {"search", model, "--ranks", "2", "--batch", "4", "--cluster", "h100-nvlink", "--schedules", "1f1b", "--json"},
+           {"devices", "--json"}}) {
     const Outcome outcome = call(words);
     ASSERT_EQ(outcome.status, 0) << words.front() << ": " << outcome.err;
     EXPECT_EQ(Json::parse(outcome.out)["version"], 1) << words.front();
@@ -92,7 +97,8 @@ TEST(Planning, CountsSixteenBitsAndTheOptimizer) {
     EXPECT_EQ(outcome.status, 0) << outcome.err;
     return stepOf(outcome);
   };
-  const Json sgd = with({"sgd"}), momentum = with({"sgd", "--momentum", "0.9"}), adam = with({"adamw"}), half = with({"adamw", "--precision", "bf16"});
+  const Json sgd = with({"sgd"}), momentum = with({"sgd", "--momentum", "0.9"}), adam = with({"adamw"}),
+             half = with({"adamw", "--precision", "bf16"});
   EXPECT_EQ(peakOf(adam) - peakOf(sgd), 2 * (peakOf(momentum) - peakOf(sgd))) << "two copies and one";
   EXPECT_GT(peakOf(adam), peakOf(sgd));
   EXPECT_LT(half["makespan_ns"], adam["makespan_ns"]);
@@ -145,7 +151,8 @@ Outcome interrupted(std::vector<std::string> arguments) {
 }
 
 TEST(Searching, ShowsTheBestSoFarWhenItIsInterrupted) {
-  const Outcome outcome = interrupted({"search", sample("gpt_small"), "--ranks", "4", "--batch", "16384", "--cluster", "h100-nvlink", "--progress", "json", "--json"});
+  const Outcome outcome = interrupted(
+      {"search", sample("gpt_small"), "--ranks", "4", "--batch", "16384", "--cluster", "h100-nvlink", "--progress", "json", "--json"});
   ASSERT_EQ(outcome.status, 1) << outcome.err;
   const Json json = Json::parse(outcome.out);
   EXPECT_EQ(json["cancelled"], true);

@@ -10,12 +10,12 @@
 #include <nlohmann/json.hpp>
 #include <stdexcept>
 
+#include "backends/checkpoints/tensor_file.h"
 #include "backends/checkpoints/writer.h"
 #include "backends/pt2/graph.h"
 #include "backends/pt2/zip.h"
 #include "backends/resources/resources.h"
 #include "backends/store/run_store.h"
-#include "backends/checkpoints/tensor_file.h"
 #include "backends/traces/import.h"
 #include "schedules/generate.h"
 #include "schedules/lower.h"
@@ -145,7 +145,8 @@ TEST(HostileFiles, CheckpointFoldersAreReadOrRefused) {
           const auto tensor = file.find(name);
           if (!tensor || tensor->data == nullptr) continue;
           std::size_t last = 0;
-          for (std::size_t d = 0; d < tensor->shape.size(); ++d) last += static_cast<std::size_t>((tensor->shape[d] - 1) * tensor->strides[d]);
+          for (std::size_t d = 0; d < tensor->shape.size(); ++d)
+            last += static_cast<std::size_t>((tensor->shape[d] - 1) * tensor->strides[d]);
           sum += std::to_integer<int>(tensor->data[last * static_cast<std::size_t>(bytesPerElement(tensor->dtype))]);
         }
         ASSERT_GE(sum, 0);

@@ -1,5 +1,5 @@
-// From a moved split to the painted timeline: the whole window on the offscreen platform, in software. Each drag step goes through the document,
-// the background prediction and the paint event, as the mouse makes it. Prints a table; `gui.sh` runs it. Not a test.
+// From a moved split to the painted timeline: the whole window on the offscreen platform, in software. Each drag step goes through the
+// document, the background prediction and the paint event, as the mouse makes it. Prints a table; `gui.sh` runs it. Not a test.
 #include <QApplication>
 #include <QElapsedTimer>
 #include <QTimer>
@@ -9,10 +9,10 @@
 #include <functional>
 #include <vector>
 
-#include "app/gui/document/document.h"
-#include "app/gui/window/main_window.h"
 #include "app/gui/common/theme.h"
+#include "app/gui/document/document.h"
 #include "app/gui/timeline/widget.h"
+#include "app/gui/window/main_window.h"
 
 namespace pw::gui {
 namespace {
@@ -56,8 +56,8 @@ int drag(MainWindow& window, int tasks, double limit) {
   document.endDrag(false);
   std::ranges::sort(times);
   const double p99 = times[static_cast<std::size_t>(0.99 * static_cast<double>(times.size() - 1))];
-  std::printf("%-34s %10d %6zu %9.2f %9.2f %9.2f   %s %.1f\n", "split drag to painted timeline", tasks, times.size(), times[times.size() / 2], p99, times.back(),
-              p99 <= limit ? "ok  ≤" : "SLOW >", limit);
+  std::printf("%-34s %10d %6zu %9.2f %9.2f %9.2f   %s %.1f\n", "split drag to painted timeline", tasks, times.size(),
+              times[times.size() / 2], p99, times.back(), p99 <= limit ? "ok  ≤" : "SLOW >", limit);
   std::fflush(stdout);
   return 0;
 }

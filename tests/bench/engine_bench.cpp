@@ -1,6 +1,6 @@
 // engine_bench split MODEL LOSS: backward in one (B) and in two (I, W) of one stage on one rank, in turn.
-// engine_bench overhead: what an action costs beside its work: two ranks over UCX whose stages do nothing, one message of 1 KB for each action.
-// Prints a JSON document.
+// engine_bench overhead: what an action costs beside its work: two ranks over UCX whose stages do nothing, one message of 1 KB for each
+// action. Prints a JSON document.
 #include <unistd.h>
 
 #include <algorithm>

@@ -1,5 +1,5 @@
-// Times of the timeline's picture on the offscreen platform, in software: a scripted tour of pans and zooms, and predictions that change under
-// it. Prints a table; `gui.sh` runs it. Not a test.
+// Times of the timeline's picture on the offscreen platform, in software: a scripted tour of pans and zooms, and predictions that change
+// under it. Prints a table; `gui.sh` runs it. Not a test.
 #include <QGuiApplication>
 #include <QImage>
 #include <QPainter>
@@ -14,13 +14,13 @@
 #include <string>
 #include <vector>
 
+#include "app/gui/timeline/rows.h"
 #include "app/gui/timeline/scene.h"
 #include "app/gui/timeline/scene_painter.h"
-#include "app/gui/timeline/rows.h"
 #include "schedules/generate.h"
-#include "simulator/step/program.h"
-#include "simulator/step/execute.h"
 #include "simulator/step/compile.h"
+#include "simulator/step/execute.h"
+#include "simulator/step/program.h"
 
 namespace pw::gui {
 namespace {
@@ -39,7 +39,9 @@ double now() {
 
 void print(const char* what, long tasks, std::vector<double> times, double limit) {
   std::sort(times.begin(), times.end());
-  const auto at = [&](double share) { return times[std::min(times.size() - 1, static_cast<std::size_t>(share * static_cast<double>(times.size())))]; };
+  const auto at = [&](double share) {
+    return times[std::min(times.size() - 1, static_cast<std::size_t>(share * static_cast<double>(times.size())))];
+  };
   std::printf("%-34s %10ld %6zu %9.2f %9.2f %9.2f", what, tasks, times.size(), at(0.5), at(0.99), times.back());
   if (limit > 0) std::printf("   %s %.1f", at(0.99) <= limit ? "ok  ≤" : "SLOW >", limit);
   std::printf("\n");
@@ -112,7 +114,8 @@ void tour(long tasks, double limit) {
   for (int step = 0; step < kTourSteps; ++step) {
     const bool pan = step % 5 < 2;
     const bool in = (step / 100) % 2 == 0;
-    view = pan ? panned(view, (step % 2 == 0 ? 37 : -11) + step % 7, end) : zoomed(view, (step * 397) % window.width(), in ? 0.83 : 1 / 0.83, end);
+    view = pan ? panned(view, (step % 2 == 0 ? 37 : -11) + step % 7, end)
+               : zoomed(view, (step * 397) % window.width(), in ? 0.83 : 1 / 0.83, end);
     const double time = window.paint(view);
     all.push_back(time);
     (pan ? pans : zooms).push_back(time);

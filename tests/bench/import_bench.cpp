@@ -37,8 +37,11 @@ int measure(const std::string& path) {
   const Clock::time_point drawn = Clock::now();
   std::size_t spans = 0;
   for (const pw::ImportedStep& step : trace.steps) spans += step.trace.spans.size();
-  std::printf("{\"spans\": %zu, \"steps\": %zu, \"import_ms\": %.1f, \"import_cpu_ms\": %.1f, \"timeline_ms\": %.1f, \"svg_ms\": %.1f, \"svg_bytes\": %zu, \"peak_mib\": %ld, \"peak_with_timeline_mib\": %ld, \"end\": %lld}\n",
-              spans, trace.steps.size(), milliseconds(imported - begin), cpu, milliseconds(laidOut - imported), milliseconds(drawn - laidOut), svg.size(), peak, peakBoth, static_cast<long long>(timeline.end));
+  std::printf(
+      "{\"spans\": %zu, \"steps\": %zu, \"import_ms\": %.1f, \"import_cpu_ms\": %.1f, \"timeline_ms\": %.1f, \"svg_ms\": %.1f, "
+      "\"svg_bytes\": %zu, \"peak_mib\": %ld, \"peak_with_timeline_mib\": %ld, \"end\": %lld}\n",
+      spans, trace.steps.size(), milliseconds(imported - begin), cpu, milliseconds(laidOut - imported), milliseconds(drawn - laidOut),
+      svg.size(), peak, peakBoth, static_cast<long long>(timeline.end));
   return 0;
 }
 

@@ -18,11 +18,11 @@
 #include "schedules/csv.h"
 #include "schedules/generate.h"
 #include "schedules/lower.h"
-#include "simulator/report/metrics.h"
 #include "simulator/report/lower_bound.h"
-#include "simulator/step/program.h"
-#include "simulator/step/execute.h"
+#include "simulator/report/metrics.h"
 #include "simulator/step/compile.h"
+#include "simulator/step/execute.h"
+#include "simulator/step/program.h"
 
 namespace {
 /// Calls of operator new in this program; it has one thread.

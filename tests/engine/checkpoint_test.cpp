@@ -40,7 +40,8 @@ class SaveCheckpoint : public testing::Test {
   void TearDown() override { fs::remove_all(folder_); }
 
   /// The sentence each rank's call ended with; empty where it returned.
-  std::vector<std::string> save(const std::string& path, const std::vector<Share>& ranks, const std::map<std::string, std::string>& aliases = {}) {
+  std::vector<std::string> save(const std::string& path, const std::vector<Share>& ranks,
+                                const std::map<std::string, std::string>& aliases = {}) {
     auto communicators = inMemoryCommunicators(static_cast<int>(ranks.size()), std::chrono::seconds(20));
     std::vector<std::string> sentences(ranks.size());
     std::vector<std::thread> threads;
@@ -69,7 +70,8 @@ class SaveCheckpoint : public testing::Test {
     return numbers;
   }
 
-  fs::path folder_ = fs::path(testing::TempDir()) / ("pw_" + std::string(testing::UnitTest::GetInstance()->current_test_info()->name()) + std::to_string(::getpid()));
+  fs::path folder_ = fs::path(testing::TempDir()) /
+                     ("pw_" + std::string(testing::UnitTest::GetInstance()->current_test_info()->name()) + std::to_string(::getpid()));
   std::string path_ = (folder_ / "a.pt").string();
 };
 
@@ -127,7 +129,8 @@ TEST_F(SaveCheckpoint, EveryRankHearsThatTheFolderIsMissing) {
   ranks[0].add("a", {2}, 0, 2, 0);
   ranks[1].add("b", {2}, 0, 2, 0);
   const std::string path = (folder_ / "none" / "a.pt").string();
-  EXPECT_EQ(save(path, ranks), std::vector<std::string>(3, path + " cannot be written: No such file or directory; check the folder and its permissions."));
+  EXPECT_EQ(save(path, ranks),
+            std::vector<std::string>(3, path + " cannot be written: No such file or directory; check the folder and its permissions."));
 }
 
 TEST_F(SaveCheckpoint, EveryRankHearsOfAFailureInTheMiddleAndTheOldFileStays) {
@@ -153,8 +156,10 @@ TEST_F(SaveCheckpoint, RefusesGapsAndUnequalShapes) {
   std::vector<Share> unequal(2);
   unequal[0].add("w", {6}, 0, 6, 0);
   unequal[1].add("w", {2, 3}, 0, 6, 0);
-  EXPECT_EQ(save(path_, unequal), std::vector<std::string>(2, "Rank 1 holds w with another type or shape than a rank before it; plan the model again."));
-  EXPECT_EQ(save(path_, {Share(), Share()}, {{"tied", "w"}}), std::vector<std::string>(2, "The checkpoint lacks w, which tied shares its values with; plan the model again."));
+  EXPECT_EQ(save(path_, unequal),
+            std::vector<std::string>(2, "Rank 1 holds w with another type or shape than a rank before it; plan the model again."));
+  EXPECT_EQ(save(path_, {Share(), Share()}, {{"tied", "w"}}),
+            std::vector<std::string>(2, "The checkpoint lacks w, which tied shares its values with; plan the model again."));
   EXPECT_FALSE(fs::exists(path_));
 }
 

@@ -19,8 +19,10 @@ std::vector<ClockReading> compared(const std::vector<Ns>& offsets) {
   for (std::size_t r = 0; r < offsets.size(); ++r) {
     ranks.emplace_back([&, r] {
       const auto seen = compareClocks(*communicators[r], [&, r] { return (time += 100) + offsets[r]; });
-      if (r == 0) readings = seen;
-      else EXPECT_TRUE(seen.empty());
+      if (r == 0)
+        readings = seen;
+      else
+        EXPECT_TRUE(seen.empty());
     });
   }
   for (std::thread& rank : ranks) rank.join();

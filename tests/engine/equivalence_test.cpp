@@ -53,8 +53,9 @@ TEST_P(Equivalence, PipelinedTrainingEqualsOneRank) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Samples, Equivalence,
-                         testing::Values(Case{"gpt_small", "cross_entropy"}, Case{"gpt_split", "cross_entropy"}, Case{"hf_gpt2", "cross_entropy"},
-                                         Case{"hf_llama", "output:loss"}, Case{"hf_bert", "cross_entropy"}, Case{"resnet18_narrow", "cross_entropy"},
+                         testing::Values(Case{"gpt_small", "cross_entropy"}, Case{"gpt_split", "cross_entropy"},
+                                         Case{"hf_gpt2", "cross_entropy"}, Case{"hf_llama", "output:loss"},
+                                         Case{"hf_bert", "cross_entropy"}, Case{"resnet18_narrow", "cross_entropy"},
                                          Case{"vit_small", "cross_entropy"}, Case{"example_code", "mse"},
                                          Case{"two_part_a+two_part_b", "cross_entropy"}, Case{"recurrent", "cross_entropy"},
                                          Case{"unet", "cross_entropy"}, Case{"several_inputs", "mse"}, Case{"mixed", "cross_entropy"},
@@ -69,7 +70,8 @@ TEST(SplitModel, ResultsDoNotDependOnUnevenMicrobatchesOfADropoutFreeModel) {
   const ModelGraph graph = test::sample("gpt_small");
   const test::ThreadOptions options = trainedWith(3, 0.05);
   const test::Trained whole = test::trainInThreads(graph, test::planFor(graph, "1f1b", 1, 1, 10, "cross_entropy"), kSteps, options);
-  const test::Trained cutUp = test::trainInThreads(graph, test::planFor(graph, "1f1b", 2, 4, 10, "cross_entropy"), kSteps, options);  // 3, 3, 2, 2
+  const test::Trained cutUp =
+      test::trainInThreads(graph, test::planFor(graph, "1f1b", 2, 4, 10, "cross_entropy"), kSteps, options);  // 3, 3, 2, 2
   EXPECT_NEAR(whole.losses[0], cutUp.losses[0], 1e-5);
   EXPECT_EQ(test::firstDifference(cutUp.gradients, whole.gradients, 1e-5, 4e-5), "");
 }

@@ -1,5 +1,5 @@
-// Every schedule of the language on every sample: loss and gradients of a step equal those on one rank with the same microbatches (torch.testing's
-// tolerances for float32), for R in 1..4 and M of 4, 8 and the least that the schedule's rule allows.
+// Every schedule of the language on every sample: loss and gradients of a step equal those on one rank with the same microbatches
+// (torch.testing's tolerances for float32), for R in 1..4 and M of 4, 8 and the least that the schedule's rule allows.
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -46,8 +46,10 @@ TEST_P(EverySchedule, GivesTheLossAndGradientsOfOneRank) {
     if (generator.name == "forward-only") continue;
     for (const int ranks : {1, 2, 3, 4}) {
       for (const int m : microbatchesFor(generator, ranks)) {
-        SCOPED_TRACE(GetParam().model + ", " + std::string(generator.name) + ", R = " + std::to_string(ranks) + ", M = " + std::to_string(m));
-        if (!alone.contains(m)) alone[m] = test::trainInThreads(graph, test::planFor(graph, "gpipe", 1, m, size * m, GetParam().loss), 1, options);
+        SCOPED_TRACE(GetParam().model + ", " + std::string(generator.name) + ", R = " + std::to_string(ranks) +
+                     ", M = " + std::to_string(m));
+        if (!alone.contains(m))
+          alone[m] = test::trainInThreads(graph, test::planFor(graph, "gpipe", 1, m, size * m, GetParam().loss), 1, options);
         const test::Trained& expected = alone[m];
         const Plan plan = test::planFor(graph, std::string(generator.name), ranks, m, size * m, GetParam().loss);
         int unequalCopies = 0;
@@ -64,8 +66,9 @@ TEST_P(EverySchedule, GivesTheLossAndGradientsOfOneRank) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Samples, EverySchedule,
-                         testing::Values(Case{"gpt_small", "cross_entropy"}, Case{"gpt_split", "cross_entropy"}, Case{"hf_gpt2", "cross_entropy"},
-                                         Case{"hf_llama", "output:loss"}, Case{"hf_bert", "cross_entropy"}, Case{"resnet18_narrow", "cross_entropy"},
+                         testing::Values(Case{"gpt_small", "cross_entropy"}, Case{"gpt_split", "cross_entropy"},
+                                         Case{"hf_gpt2", "cross_entropy"}, Case{"hf_llama", "output:loss"},
+                                         Case{"hf_bert", "cross_entropy"}, Case{"resnet18_narrow", "cross_entropy"},
                                          Case{"vit_small", "cross_entropy"}, Case{"example_code", "mse"},
                                          Case{"two_part_a+two_part_b", "cross_entropy"}, Case{"recurrent", "cross_entropy"},
                                          Case{"unet", "cross_entropy"}, Case{"several_inputs", "mse"}, Case{"mixed", "cross_entropy"},

@@ -1,4 +1,5 @@
-// The executor on a device that does later what it is asked for, as a GPU does: marks are no times until the device is done, and live for a step.
+// The executor on a device that does later what it is asked for, as a GPU does: marks are no times until the device is done, and live for a
+// step.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -18,7 +19,7 @@ using test::NumberStage;
 
 /// The device of the calling thread's rank. Marks are numbers that only it understands.
 struct LateDevice {
-  std::vector<Ns> times;           ///< of all marks ever made
+  std::vector<Ns> times;  ///< of all marks ever made
   std::size_t finished = 0, forgotten = 0;
   std::size_t mostAlive = 0;
 

@@ -23,7 +23,8 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 
 constexpr auto kF = ActionKind::Forward, kB = ActionKind::Backward, kI = ActionKind::BackwardInput, kW = ActionKind::BackwardWeight;
-constexpr auto kSendF = ActionKind::SendForward, kSendB = ActionKind::SendBackward, kRecvF = ActionKind::RecvForward, kRecvB = ActionKind::RecvBackward;
+constexpr auto kSendF = ActionKind::SendForward, kSendB = ActionKind::SendBackward, kRecvF = ActionKind::RecvForward,
+               kRecvB = ActionKind::RecvBackward;
 
 Action act(int stage, ActionKind kind, int microbatch) { return {Stage(stage), kind, Microbatch(microbatch)}; }
 
@@ -49,7 +50,8 @@ void expectRight(const Plan& plan, const NumberJob& job) {
     loss += job.logs[r].loss.value_or(0);
     for (const auto& [s, stage] : job.stages[r]) {
       const double gradient = training ? expected.gradients[s.index()] : 0;
-      for (std::size_t i = 0; i < NumberStage::kElements; ++i) EXPECT_EQ(stage->values(0)[i], 1 - 0.5 * gradient * static_cast<double>(i + 1)) << "stage " << s.value;
+      for (std::size_t i = 0; i < NumberStage::kElements; ++i)
+        EXPECT_EQ(stage->values(0)[i], 1 - 0.5 * gradient * static_cast<double>(i + 1)) << "stage " << s.value;
       ASSERT_EQ(stage->ranges.size(), 1U);
       for (const auto& [slot, memory] : stage->given) {
         const Transfer& t = plan.partition.transfers[slot.first];
@@ -157,7 +159,8 @@ TEST(Executor, RandomSchedulesRunInEitherOrder) {
     Schedule compute = computeOnly(test::Grower(random, {}).grow());
     std::vector<Skip> skips;
     const int stages = static_cast<int>(compute.placement.stages());
-    for (int k = test::below(random, 4); k > 0; --k) skips.push_back({test::below(random, stages), test::below(random, stages), test::oneOf(random, 2)});
+    for (int k = test::below(random, 4); k > 0; --k)
+      skips.push_back({test::below(random, stages), test::below(random, stages), test::oneOf(random, 2)});
     Plan plan = chainPlan(lower(compute), skips);
     if (test::oneOf(random, 3)) plan.schedule = withReductions(plan.schedule);
     if (test::oneOf(random, 2)) expectRight(plan, test::stepOf(plan));
@@ -171,7 +174,9 @@ TEST(Executor, RandomSchedulesRunInEitherOrder) {
 TEST(Executor, ReadyOrderCountsWholeBackwardsAsTheEndOfAMicrobatch) {
   // One microbatch at a time on either stage, two by B and one by I and W: F must wait for B although the stage has W actions.
   std::vector<std::vector<Action>> rows(2);
-  for (int s = 0; s < 2; ++s) rows[static_cast<std::size_t>(s)] = {act(s, kF, 0), act(s, kB, 0), act(s, kF, 1), act(s, kB, 1), act(s, kF, 2), act(s, kI, 2), act(s, kW, 2)};
+  for (int s = 0; s < 2; ++s)
+    rows[static_cast<std::size_t>(s)] = {act(s, kF, 0), act(s, kB, 0), act(s, kF, 1), act(s, kB, 1),
+                                         act(s, kF, 2), act(s, kI, 2), act(s, kW, 2)};
   const Plan plan = chainPlan(lower(scheduleOf({Rank(0), Rank(1)}, 3, rows)));
   const NumberJob job = readyStep(plan, 1, 0, 0);
   expectRight(plan, job);
@@ -300,8 +305,10 @@ TEST(Executor, NoTagIsUsedTwiceBetweenBarriersAndLockstepHasABarrierAfterEveryCy
 TEST(Executor, SendsWhereTheRowSaysAndReceivesBeforeTheActionBefore) {
   // Rank 0 computes both forwards, then sends both. Tags: (transfer · M + microbatch) · 2 + direction + 1.
   const Plan plan = chainPlan(scheduleOf({Rank(0), Rank(1)}, 2,
-                                         {{act(0, kF, 0), act(0, kF, 1), act(0, kSendF, 0), act(0, kSendF, 1), act(0, kRecvB, 0), act(0, kB, 0), act(0, kRecvB, 1), act(0, kB, 1)},
-                                          {act(1, kRecvF, 0), act(1, kF, 0), act(1, kRecvF, 1), act(1, kF, 1), act(1, kB, 0), act(1, kSendB, 0), act(1, kB, 1), act(1, kSendB, 1)}}));
+                                         {{act(0, kF, 0), act(0, kF, 1), act(0, kSendF, 0), act(0, kSendF, 1), act(0, kRecvB, 0),
+                                           act(0, kB, 0), act(0, kRecvB, 1), act(0, kB, 1)},
+                                          {act(1, kRecvF, 0), act(1, kF, 0), act(1, kRecvF, 1), act(1, kF, 1), act(1, kB, 0),
+                                           act(1, kSendB, 0), act(1, kB, 1), act(1, kSendB, 1)}}));
   NumberJob job = test::prepareJob(plan);
   auto communicators = inMemoryCommunicators(2, std::chrono::seconds(20));
   std::vector<std::vector<std::string>> logs(2);
@@ -323,8 +330,10 @@ TEST(Executor, SendsWhereTheRowSaysAndReceivesBeforeTheActionBefore) {
 TEST(MovesOf, APlanWithASkipOverStagesOfOneRankIsAsDerivedByHand) {
   // Stages 0 and 3 on rank 0, 1 and 2 on rank 1; a value goes from stage 0 to stage 2 beside the chain: no SEND or RECV names it.
   const Plan plan = chainPlan(scheduleOf({Rank(0), Rank(1), Rank(1), Rank(0)}, 1,
-                                         {{act(0, kF, 0), act(0, kSendF, 0), act(3, kRecvF, 0), act(3, kF, 0), act(3, kB, 0), act(3, kSendB, 0), act(0, kRecvB, 0), act(0, kB, 0)},
-                                          {act(1, kRecvF, 0), act(1, kF, 0), act(2, kF, 0), act(2, kSendF, 0), act(2, kRecvB, 0), act(2, kB, 0), act(1, kB, 0), act(1, kSendB, 0)}}),
+                                         {{act(0, kF, 0), act(0, kSendF, 0), act(3, kRecvF, 0), act(3, kF, 0), act(3, kB, 0),
+                                           act(3, kSendB, 0), act(0, kRecvB, 0), act(0, kB, 0)},
+                                          {act(1, kRecvF, 0), act(1, kF, 0), act(2, kF, 0), act(2, kSendF, 0), act(2, kRecvB, 0),
+                                           act(2, kB, 0), act(1, kB, 0), act(1, kSendB, 0)}}),
                               {{0, 2, true}});
   const std::map<Stage, StageModule*> none;
   auto communicators = inMemoryCommunicators(2, std::chrono::seconds(1));
@@ -339,7 +348,8 @@ TEST(MovesOf, APlanWithASkipOverStagesOfOneRankIsAsDerivedByHand) {
   const Action b0 = act(0, kB, 0), b1 = act(1, kB, 0), b2 = act(2, kB, 0), b3 = act(3, kB, 0);
   EXPECT_THAT(moves(0, false), ElementsAre(post(f3), compute(f0), send(f0), compute(f3), post(b0), compute(b3), send(b3), compute(b0)));
   // Stage 2 takes stage 0's value without a RECV: before the compute action before it. Its gradient goes back without a SEND: at once.
-  EXPECT_THAT(moves(1, false), ElementsAre(post(f1), post(f2), compute(f1), post(b2), compute(f2), send(f2), compute(b2), send(b2), compute(b1), send(b1)));
+  EXPECT_THAT(moves(1, false),
+              ElementsAre(post(f1), post(f2), compute(f1), post(b2), compute(f2), send(f2), compute(b2), send(b2), compute(b1), send(b1)));
   EXPECT_THAT(moves(0, true), ElementsAre(post(f3), compute(f0), send(f0), compute(f3)));
   EXPECT_THAT(moves(1, true), ElementsAre(post(f1), post(f2), compute(f1), compute(f2), send(f2)));
 }

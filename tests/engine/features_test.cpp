@@ -34,11 +34,14 @@ TEST(Replicas, GiveTheNumbersOfOneRank) {
   // Adam divides by the root of a gradient's square: where that is near zero its sign decides, so the rate is small.
   for (const auto& [kind, rate] : {std::pair{OptimizerSpec::Kind::Sgd, 0.05}, std::pair{OptimizerSpec::Kind::AdamW, 1e-5}}) {
     const test::ThreadOptions options = with(kind, rate);
-    for (const auto& [replicas, microbatches, batch] : {std::tuple{2, 2, 8}, std::tuple{3, 2, 12}, std::tuple{2, 4, 10}}) {  // 10 = 2 + 2 + 1 + …
-      const test::Trained expected = test::trainInThreads(graph, test::planFor(graph, "gpipe", 1, replicas * microbatches, batch, "mse"), kSteps, options);
+    for (const auto& [replicas, microbatches, batch] :
+         {std::tuple{2, 2, 8}, std::tuple{3, 2, 12}, std::tuple{2, 4, 10}}) {  // 10 = 2 + 2 + 1 + …
+      const test::Trained expected =
+          test::trainInThreads(graph, test::planFor(graph, "gpipe", 1, replicas * microbatches, batch, "mse"), kSteps, options);
       for (const int ranks : {1, 2}) {
         for (const bool shard : {false, true}) {
-          SCOPED_TRACE("D = " + std::to_string(replicas) + ", R = " + std::to_string(ranks) + ", batch " + std::to_string(batch) + (shard ? ", sharded" : ""));
+          SCOPED_TRACE("D = " + std::to_string(replicas) + ", R = " + std::to_string(ranks) + ", batch " + std::to_string(batch) +
+                       (shard ? ", sharded" : ""));
           test::ThreadOptions these = options;
           these.executor.shardOptimizer = shard;
           const Plan plan = test::planFor(graph, "1f1b", ranks, microbatches, batch, "mse", {}, replicas);
@@ -90,7 +93,8 @@ TEST(Parameters, BeginAtMultiplesOf64BytesWithZerosBetween) {
 TEST(Sharing, TransmittedWeightsEqualReplicatedOnes) {
   const ModelGraph graph = test::sample("weights_embeddings");  // the embedding is the head
   const test::ThreadOptions options = with(OptimizerSpec::Kind::AdamW, 1e-3);
-  for (const auto& [schedule, ranks, replicas] : {std::tuple{"1f1b", 2, 1}, std::tuple{"zbv", 2, 1}, std::tuple{"1f1b", 2, 2}, std::tuple{"chimera", 2, 2}}) {
+  for (const auto& [schedule, ranks, replicas] :
+       {std::tuple{"1f1b", 2, 1}, std::tuple{"zbv", 2, 1}, std::tuple{"1f1b", 2, 2}, std::tuple{"chimera", 2, 2}}) {
     SCOPED_TRACE(schedule);
     Plan plan = test::planFor(graph, schedule, ranks, 4, 16, "cross_entropy", {}, replicas);
     ASSERT_FALSE(plan.partition.shared.empty());
@@ -121,9 +125,11 @@ int recompute(const ModelGraph& graph, Plan& plan, bool parts) {
 
 TEST(Recompute, ChangesNothingInAnySample) {
   const std::vector<std::pair<std::string, std::string>> samples{
-      {"gpt_small", "cross_entropy"},    {"gpt_split", "cross_entropy"}, {"hf_gpt2", "cross_entropy"},   {"hf_llama", "output:loss"}, {"hf_bert", "cross_entropy"},
-      {"resnet18_narrow", "cross_entropy"}, {"vit_small", "cross_entropy"}, {"example_code", "mse"},     {"recurrent", "cross_entropy"}, {"unet", "cross_entropy"},
-      {"several_inputs", "mse"},         {"mixed", "cross_entropy"},     {"attention", "sum"},           {"weights_norms", "mse"}};
+      {"gpt_small", "cross_entropy"}, {"gpt_split", "cross_entropy"}, {"hf_gpt2", "cross_entropy"},
+      {"hf_llama", "output:loss"},    {"hf_bert", "cross_entropy"},   {"resnet18_narrow", "cross_entropy"},
+      {"vit_small", "cross_entropy"}, {"example_code", "mse"},        {"recurrent", "cross_entropy"},
+      {"unet", "cross_entropy"},      {"several_inputs", "mse"},      {"mixed", "cross_entropy"},
+      {"attention", "sum"},           {"weights_norms", "mse"}};
   int ranges = 0, without = 0;
   for (const auto& [name, loss] : samples) {
     const ModelGraph graph = test::sample(name);
@@ -186,13 +192,15 @@ TEST(Masked, MicrobatchesWithBatchNormEqualTheWholeBatch) {
     options.stage.data.masked = true;
     for (const auto& [schedule, ranks, replicas] : {std::tuple{"gpipe", 1, 1}, std::tuple{"1f1b", 2, 1}, std::tuple{"1f1b", 2, 2}}) {
       SCOPED_TRACE(std::string(name) + ", " + schedule);
-      expectSame(test::trainInThreads(graph, test::planFor(graph, schedule, ranks, 4 / replicas, 8, loss, {}, replicas), 1, options), whole);
+      expectSame(test::trainInThreads(graph, test::planFor(graph, schedule, ranks, 4 / replicas, 8, loss, {}, replicas), 1, options),
+                 whole);
     }
   }
 }
 
 TEST(LossOverBatch, EqualsTheLossOfMicrobatchesWithGPipe) {
-  for (const auto& [name, loss] : {std::pair{"recurrent", "cross_entropy"}, std::pair{"several_inputs", "mse"}, std::pair{"attention", "sum"}}) {
+  for (const auto& [name, loss] :
+       {std::pair{"recurrent", "cross_entropy"}, std::pair{"several_inputs", "mse"}, std::pair{"attention", "sum"}}) {
     const ModelGraph graph = test::sample(name);
     for (const int replicas : {1, 2}) {
       SCOPED_TRACE(std::string(name) + ", D = " + std::to_string(replicas));
@@ -220,7 +228,9 @@ TEST(LossOverBatch, IsRefusedWhereABackwardComesBeforeTheLastForward) {
     static_cast<void>(test::trainInThreads(graph, plan, 1, options));
     FAIL() << "1F1B ran";
   } catch (const UsageError& e) {
-    EXPECT_STREQ(e.what(), "A loss over the whole batch needs all forwards before the first backward; use --schedule gpipe, or --loss-over microbatch.");
+    EXPECT_STREQ(
+        e.what(),
+        "A loss over the whole batch needs all forwards before the first backward; use --schedule gpipe, or --loss-over microbatch.");
   }
 }
 
@@ -242,13 +252,15 @@ TEST(Clipping, UsesTheNormOfTheWholeModelOnce) {
   const double factor = std::min(1.0, limit / (norm + 1e-6));
   test::Tensors expected = start.parameters;
   for (auto& [name, values] : expected) {
-    for (std::size_t i = 0; i < values.size(); ++i) values[i] -= static_cast<float>(0.5 * factor * static_cast<double>(start.gradients.at(name)[i]));
+    for (std::size_t i = 0; i < values.size(); ++i)
+      values[i] -= static_cast<float>(0.5 * factor * static_cast<double>(start.gradients.at(name)[i]));
   }
   test::ThreadOptions options = plain;
   options.executor.clipNorm = limit;
   for (const auto& [schedule, ranks, replicas, shard, sharing] :
-       {std::tuple{"gpipe", 1, 1, false, Sharing::Replicate}, std::tuple{"1f1b", 2, 1, false, Sharing::Replicate}, std::tuple{"1f1b", 2, 2, false, Sharing::Replicate},
-        std::tuple{"1f1b", 2, 2, true, Sharing::Replicate}, std::tuple{"1f1b", 2, 2, false, Sharing::Transmit}, std::tuple{"zbv", 2, 1, false, Sharing::Replicate},
+       {std::tuple{"gpipe", 1, 1, false, Sharing::Replicate}, std::tuple{"1f1b", 2, 1, false, Sharing::Replicate},
+        std::tuple{"1f1b", 2, 2, false, Sharing::Replicate}, std::tuple{"1f1b", 2, 2, true, Sharing::Replicate},
+        std::tuple{"1f1b", 2, 2, false, Sharing::Transmit}, std::tuple{"zbv", 2, 1, false, Sharing::Replicate},
         std::tuple{"chimera", 2, 2, false, Sharing::Replicate}}) {
     SCOPED_TRACE(std::string(schedule) + ", D = " + std::to_string(replicas) + (shard ? ", sharded" : ""));
     Plan plan = test::planFor(graph, schedule, ranks, 4 / replicas, 8, "cross_entropy", {}, replicas);

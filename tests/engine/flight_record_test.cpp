@@ -45,10 +45,18 @@ class StandingCommunicator final : public Communicator {
 };
 
 FlightEntry value(int stage, ActionKind kind, int microbatch, int peer, bool sending, Communicator::Ticket ticket) {
-  return {.what = FlightEntry::What::Value, .sending = sending, .action = {Stage(stage), kind, Microbatch(microbatch)}, .peer = Rank(peer), .tag = 9, .bytes = 8, .ticket = ticket};
+  return {.what = FlightEntry::What::Value,
+          .sending = sending,
+          .action = {Stage(stage), kind, Microbatch(microbatch)},
+          .peer = Rank(peer),
+          .tag = 9,
+          .bytes = 8,
+          .ticket = ticket};
 }
 
-FlightEntry computing(int microbatch) { return {.what = FlightEntry::What::Compute, .action = {Stage(1), ActionKind::Forward, Microbatch(microbatch)}}; }
+FlightEntry computing(int microbatch) {
+  return {.what = FlightEntry::What::Compute, .action = {Stage(1), ActionKind::Forward, Microbatch(microbatch)}};
+}
 
 std::vector<std::string> namesOf(const json& report) {
   std::vector<std::string> names;
@@ -123,7 +131,9 @@ TEST(FlightRecord, NamesTheHalfOfASplitBackwardThatSends) {
   FlightRecord flights;
   flights.begin(0);
   static_cast<void>(flights.add(value(1, ActionKind::Backward, 0, 1, false, 0)));
-  const auto nameIn = [&](const char* family) { return namesOf(json::parse(flights.toJson(chainPlan(lower(generate(family, {2, 2, 4}))), communicator, false, ""))).front(); };
+  const auto nameIn = [&](const char* family) {
+    return namesOf(json::parse(flights.toJson(chainPlan(lower(generate(family, {2, 2, 4}))), communicator, false, ""))).front();
+  };
   EXPECT_EQ(nameIn("1f1b"), "1B0 from rank 1");
   EXPECT_EQ(nameIn("zb-h1"), "1I0 from rank 1");
 }
@@ -154,7 +164,8 @@ TEST_F(FailedStep, OfARankWhosePeerNeverSendsTellsWhatItWaitedFor) {
   EXPECT_EQ(told["awaited"]["what"], "1B0 from rank 1");
   EXPECT_EQ(told["awaited"]["ended_ns"], nullptr);
   EXPECT_EQ(told["oldest_open"]["what"], "1B0 from rank 1");
-  EXPECT_THAT(namesOf(told), ElementsAre("all ranks at a barrier", "0F0", "SEND 0F0 to rank 1", "1B0 from rank 1", "0F1", "SEND 0F1 to rank 1", "1B1 from rank 1"));
+  EXPECT_THAT(namesOf(told), ElementsAre("all ranks at a barrier", "0F0", "SEND 0F0 to rank 1", "1B0 from rank 1", "0F1",
+                                         "SEND 0F1 to rank 1", "1B1 from rank 1"));
   EXPECT_GE(told["failed_ns"].get<Ns>() - told["awaited"]["asked_ns"].get<Ns>(), 50'000'000) << "the deadline";
   EXPECT_FALSE(wrote(1));
 }
@@ -180,13 +191,15 @@ TEST_F(FailedStep, NamesReductionsByTheirStageAndTheOtherRanks) {
     const Plan plan = chainPlan(withReductions(lower(generate("gpipe", {1, 1, 1}))), {}, 3);
     NumberJob job = test::prepareJob(plan);
     auto communicators = inMemoryCommunicators(3, std::chrono::milliseconds(100));
-    for (auto& communicator : communicators) communicator = std::make_unique<test::CombiningCommunicator>(std::move(communicator), collective);
+    for (auto& communicator : communicators)
+      communicator = std::make_unique<test::CombiningCommunicator>(std::move(communicator), collective);
     test::runJob(job, plan, communicators, options(), [&](Executor& executor, std::size_t r) {
       if (r < 2) return executor.step(0, {});
       communicators[2]->barrier();
       return StepLog{};
     });
-    EXPECT_THAT(job.errors[0], HasSubstr(collective ? "it waited for gradients of stage 0 with ranks 0 1 2" : "it waited for gradients of stage 0 from rank 2"));
+    EXPECT_THAT(job.errors[0], HasSubstr(collective ? "it waited for gradients of stage 0 with ranks 0 1 2"
+                                                    : "it waited for gradients of stage 0 from rank 2"));
     const json told = report(0);
     ASSERT_NE(entryOf(told, collective ? "gradients of stage 0 with ranks 0 1 2" : "SEND gradients of stage 0 to rank 2"), nullptr);
     EXPECT_EQ(entryOf(told, collective ? "SEND gradients of stage 0 to rank 2" : "gradients of stage 0 with ranks 0 1 2"), nullptr);
@@ -213,7 +226,8 @@ TEST_F(FailedStep, ReplacesTheRecordOfTheFailureBefore) {
     test::runJob(job, plan, communicators, options(), [](Executor& executor, std::size_t) { return executor.step(0, {}); });
     EXPECT_EQ(report(0)["oldest_open"]["what"], "0" + std::string(failing));
   }
-  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(std::filesystem::path(folder_.file("x")).parent_path()), {}), 1) << "no other file is left";
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(std::filesystem::path(folder_.file("x")).parent_path()), {}), 1)
+      << "no other file is left";
 }
 
 }  // namespace

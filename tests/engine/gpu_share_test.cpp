@@ -44,13 +44,15 @@ TEST(GpuShare, GivesEachRankOfAGpuAPartOfItsOwn) {
       std::map<int, std::set<int>> parts;
       for (int rank = 0; rank < ranks; ++rank) {
         const GpuShare share = shareOf(rank, ranks, gpus);
-        EXPECT_TRUE(parts[gpuOf(rankOf(rank, ranks), gpus)].insert(share.part.index).second) << "rank " << rank << " of " << ranks << " on " << gpus;
+        EXPECT_TRUE(parts[gpuOf(rankOf(rank, ranks), gpus)].insert(share.part.index).second)
+            << "rank " << rank << " of " << ranks << " on " << gpus;
         EXPECT_GE(share.part.index, 0);
         EXPECT_LT(share.part.index, share.part.of);
         EXPECT_EQ(share.ranks, ranks);
         EXPECT_EQ(share.gpus, std::min(gpus, ranks));
       }
-      for (const auto& [device, taken] : parts) EXPECT_EQ(static_cast<int>(taken.size()), shareOf(device, ranks, gpus).part.of) << "no part is left over";
+      for (const auto& [device, taken] : parts)
+        EXPECT_EQ(static_cast<int>(taken.size()), shareOf(device, ranks, gpus).part.of) << "no part is left over";
     }
   }
 }
@@ -91,12 +93,15 @@ TEST(GpuShare, TellsNcclThatSharingIsMeant) {
 
 TEST(GpuShare, SaysHowRanksShare) {
   EXPECT_EQ(rehearsalNote(shareOf(0, 4, 1), {}),
-            "4 ranks share 1 GPU and take turns on it: results are right, times are not those of 4 GPUs; nvidia-cuda-mps-control -d lets them run at the same "
+            "4 ranks share 1 GPU and take turns on it: results are right, times are not those of 4 GPUs; nvidia-cuda-mps-control -d lets "
+            "them run at the same "
             "time");
-  EXPECT_EQ(rehearsalNote(shareOf(0, 4, 1), {.atOnce = true, .multiprocessors = 32, .whyWhole = ""}),
-            "4 ranks share 1 GPU at the same time, each on 32 multiprocessors of its own: results are right, times are not those of 4 GPUs");
+  EXPECT_EQ(
+      rehearsalNote(shareOf(0, 4, 1), {.atOnce = true, .multiprocessors = 32, .whyWhole = ""}),
+      "4 ranks share 1 GPU at the same time, each on 32 multiprocessors of its own: results are right, times are not those of 4 GPUs");
   EXPECT_EQ(rehearsalNote(shareOf(0, 4, 2), {.atOnce = true, .multiprocessors = 132, .whyWhole = "The driver is old."}),
-            "4 ranks share 2 GPUs at the same time, each on all of them: results are right, times are not those of 4 GPUs. No parts: The driver is old.");
+            "4 ranks share 2 GPUs at the same time, each on all of them: results are right, times are not those of 4 GPUs. No parts: The "
+            "driver is old.");
 }
 
 /// A daemon's socket in a folder.

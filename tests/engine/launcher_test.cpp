@@ -18,7 +18,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-
 namespace pw {
 namespace {
 
@@ -33,9 +32,10 @@ using Clock = std::chrono::steady_clock;
 constexpr auto kLong = 20s;
 
 /// Starts one rank per verb of launcher_child.
-LaunchResult launchVerbs(const std::vector<std::string>& verbs, std::chrono::milliseconds deadline = kLong,
-                         const std::function<void(Rank, const std::string&)>& onLine = [](Rank, const std::string&) {},
-                         std::chrono::milliseconds startUp = 0ms) {
+LaunchResult launchVerbs(
+    const std::vector<std::string>& verbs, std::chrono::milliseconds deadline = kLong,
+    const std::function<void(Rank, const std::string&)>& onLine = [](Rank, const std::string&) {},
+    std::chrono::milliseconds startUp = 0ms) {
   std::vector<std::string> argv{LAUNCHER_CHILD};
   argv.insert(argv.end(), verbs.begin(), verbs.end());
   return launch(static_cast<int>(verbs.size()), argv, 3, onLine, deadline, startUp);
@@ -183,9 +183,7 @@ TEST(Launcher, AKilledRankEndsAllWithinTwoSeconds) {
   EXPECT_TRUE(childless());
 }
 
-TEST(Launcher, ACrashIsNamedByItsSignal) {
-  EXPECT_EQ(launchVerbs({"kill=6"}).failure, "Rank 0 was ended by SIGABRT");
-}
+TEST(Launcher, ACrashIsNamedByItsSignal) { EXPECT_EQ(launchVerbs({"kill=6"}).failure, "Rank 0 was ended by SIGABRT"); }
 
 TEST(Launcher, AKilledRankIsTheCauseNotThePeerThatNoticed) {
   const LaunchResult result = launchVerbs({"report-lost-peer", "connect-and-kill=9"});
@@ -255,7 +253,8 @@ TEST(Launcher, ALauncherThatIsKilledTakesItsRanksWithIt) {
 }
 
 TEST(Launcher, SignalHandlersAreAsBeforeAfterwards) {
-  struct sigaction before {}, after {};
+  struct sigaction before {
+  }, after{};
   ::sigaction(SIGTERM, nullptr, &before);
   (void)launchVerbs({"exit"});
   ::sigaction(SIGTERM, nullptr, &after);
@@ -289,7 +288,8 @@ TEST(Launcher, ARankThatIsStoppedOnItsWayToTheFirstStepIsNamedAndKilled) {
     verbs[static_cast<std::size_t>(victim)] = "stop";
     const LaunchResult result = launchVerbs(verbs, kLong, kNoLine, 200ms);
     EXPECT_EQ(result.failedRank, Rank(victim));
-    EXPECT_THAT(result.failure, AllOf(StartsWith("Rank " + std::to_string(victim) + " is stopped"), HasSubstr("while loading the model"), HasSubstr("200 ms"), HasSubstr("--timeout")));
+    EXPECT_THAT(result.failure, AllOf(StartsWith("Rank " + std::to_string(victim) + " is stopped"), HasSubstr("while loading the model"),
+                                      HasSubstr("200 ms"), HasSubstr("--timeout")));
     EXPECT_TRUE(childless());
   }
 }

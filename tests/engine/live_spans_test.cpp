@@ -68,9 +68,7 @@ struct ToldJob {
   [[nodiscard]] Trace joined() const { return joinTraces(job.logs, ranksOfPipeline); }
 };
 
-Plan replicatedPlan() {
-  return test::chainPlan(lower(generate("interleaved-1f1b", {2, 4, 4})), {}, 2);
-}
+Plan replicatedPlan() { return test::chainPlan(lower(generate("interleaved-1f1b", {2, 4, 4})), {}, 2); }
 
 TEST(LiveSpans, GiveTheTraceOfTheRunHoweverTheFileIsCutIntoPieces) {
   const ToldJob told(replicatedPlan());
@@ -131,15 +129,26 @@ TEST(LiveSpans, HaveTheFormThatTheHeaderShows) {
   const LiveFile file;
   LiveWriter writer(file.path, Rank(2));
   writer.begin(7);
-  writer.write({{{Rank(0), SpanKind::Forward, Stage(0), Microbatch(3), Rank(1), 0, 812345678901, 812345688901}}, {{Rank(0), 812345688901, 1048576}}, {}, {}, {}, false, {}, {}}, false);
-  EXPECT_EQ(file.content(), R"({"rank":2,"step":7,"from":812345678901,"spans":[["F",0,0,3,1,0,0,10000]],"memory":[[10000,1048576]],"done":false})" "\n");
+  writer.write({{{Rank(0), SpanKind::Forward, Stage(0), Microbatch(3), Rank(1), 0, 812345678901, 812345688901}},
+                {{Rank(0), 812345688901, 1048576}},
+                {},
+                {},
+                {},
+                false,
+                {},
+                {}},
+               false);
+  EXPECT_EQ(file.content(),
+            R"({"rank":2,"step":7,"from":812345678901,"spans":[["F",0,0,3,1,0,0,10000]],"memory":[[10000,1048576]],"done":false})"
+            "\n");
 }
 
 TEST(LiveSpans, KeepTheLastWholeStepInSightWhileTheNextIsYoung) {
   LiveReader reader(2, 2);
   const auto line = [](int rank, int step, Ns start, Ns end, bool done) {
-    return "{\"rank\":" + std::to_string(rank) + ",\"step\":" + std::to_string(step) + ",\"from\":0,\"spans\":[[\"F\"," + std::to_string(rank) + ",0,0," + std::to_string(rank) + ",0," +
-           std::to_string(start) + "," + std::to_string(end) + "]],\"memory\":[],\"done\":" + (done ? "true" : "false") + "}\n";
+    return "{\"rank\":" + std::to_string(rank) + ",\"step\":" + std::to_string(step) + ",\"from\":0,\"spans\":[[\"F\"," +
+           std::to_string(rank) + ",0,0," + std::to_string(rank) + ",0," + std::to_string(start) + "," + std::to_string(end) +
+           "]],\"memory\":[],\"done\":" + (done ? "true" : "false") + "}\n";
   };
   EXPECT_FALSE(reader.worthShowing().has_value());
   reader.feed(line(0, 0, 100, 200, true));
@@ -160,11 +169,29 @@ TEST(LiveSpans, PassOverWhatIsNoLineOfARun) {
     std::string text = good;
     return text.replace(text.find(what), what.size(), by);
   };
-  const std::vector<std::string> refused{
-      "", "{}", "null", good + "x", " " + good, good.substr(0, good.size() - 1),
-      with("\"rank\":0", "\"rank\":2"), with("\"rank\":0", "\"rank\":-1"), with("\"rank\":0", "\"rank\":99999999999"), with("\"step\":1", "\"step\":-1"), with("100", "-100"), with("100", "9223372036854775807"),
-      with("\"F\"", "\"X\""), with("\"F\"", "\"F"), with("[\"F\",0", "[\"F\",1"), with("0,0,0,0,0,5", "0,-2,0,0,0,5"), with("5,9]", "9,5]"), with("5,9]", "5,99999999999999999]"),
-      with("5,9]", "5,9223372036854775807]"), with("[5,1]", "[5]"), with("[5,1]", "[5,1],"), with("false", "maybe"), with("[5,1]", "[5,9223372036854775807]")};
+  const std::vector<std::string> refused{"",
+                                         "{}",
+                                         "null",
+                                         good + "x",
+                                         " " + good,
+                                         good.substr(0, good.size() - 1),
+                                         with("\"rank\":0", "\"rank\":2"),
+                                         with("\"rank\":0", "\"rank\":-1"),
+                                         with("\"rank\":0", "\"rank\":99999999999"),
+                                         with("\"step\":1", "\"step\":-1"),
+                                         with("100", "-100"),
+                                         with("100", "9223372036854775807"),
+                                         with("\"F\"", "\"X\""),
+                                         with("\"F\"", "\"F"),
+                                         with("[\"F\",0", "[\"F\",1"),
+                                         with("0,0,0,0,0,5", "0,-2,0,0,0,5"),
+                                         with("5,9]", "9,5]"),
+                                         with("5,9]", "5,99999999999999999]"),
+                                         with("5,9]", "5,9223372036854775807]"),
+                                         with("[5,1]", "[5]"),
+                                         with("[5,1]", "[5,1],"),
+                                         with("false", "maybe"),
+                                         with("[5,1]", "[5,9223372036854775807]")};
   for (const std::string& line : refused) {
     LiveReader reader(2, 1);
     EXPECT_FALSE(reader.feed(line + "\n")) << line;
@@ -175,7 +202,11 @@ TEST(LiveSpans, PassOverWhatIsNoLineOfARun) {
 
 TEST(LiveSpans, TakeTimesOfOneHostOnly) {
   LiveReader reader(1, 1);
-  const auto at = [](const std::string& start, const std::string& end) { return R"({"rank":0,"step":1,"from":)" + start + R"(,"spans":[["F",0,0,0,0,0,0,)" + end + R"(]],"memory":[],"done":false})" "\n"; };
+  const auto at = [](const std::string& start, const std::string& end) {
+    return R"({"rank":0,"step":1,"from":)" + start + R"(,"spans":[["F",0,0,0,0,0,0,)" + end +
+           R"(]],"memory":[],"done":false})"
+           "\n";
+  };
   EXPECT_TRUE(reader.feed(at("1000", "1000")));
   EXPECT_FALSE(reader.feed(at("1152921504606846975", "1")));
   EXPECT_TRUE(reader.feed(at("2000", "1000")));
@@ -204,7 +235,10 @@ TEST(LiveSpans, PassOverALineLongerThanAnyRunWrites) {
   LiveReader reader(1, 1);
   const std::string piece(1 << 20, '[');
   for (int i = 0; i < 70; ++i) EXPECT_FALSE(reader.feed(piece));
-  EXPECT_TRUE(reader.feed("\n" R"({"rank":0,"step":0,"from":0,"spans":[],"memory":[],"done":true})" "\n"));
+  EXPECT_TRUE(
+      reader.feed("\n"
+                  R"({"rank":0,"step":0,"from":0,"spans":[],"memory":[],"done":true})"
+                  "\n"));
   EXPECT_EQ(reader.newest(), (LiveStep{0, {1, {}, {}}, true}));
 }
 

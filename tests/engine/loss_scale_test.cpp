@@ -43,7 +43,7 @@ TEST(LossScale, StaysANumber) {
 
 struct Trained {
   NumberJob job;
-  std::vector<std::vector<StepLog>> logs;  ///< by step and rank
+  std::vector<std::vector<StepLog>> logs;   ///< by step and rank
   std::vector<std::optional<double>> next;  ///< scale, by rank
 };
 
@@ -65,7 +65,8 @@ Trained train(const Plan& plan, int steps, const ExecutorOptions& options, doubl
 
 void expectSameValues(const NumberJob& a, const NumberJob& b) {
   for (std::size_t r = 0; r < a.stages.size(); ++r) {
-    for (const auto& [s, stage] : a.stages[r]) EXPECT_EQ(stage->values(0), b.stages[r].at(s)->values(0)) << "stage " << s.value << " on rank " << r;
+    for (const auto& [s, stage] : a.stages[r])
+      EXPECT_EQ(stage->values(0), b.stages[r].at(s)->values(0)) << "stage " << s.value << " on rank " << r;
   }
 }
 
@@ -80,7 +81,8 @@ class ScalingLosses : public testing::TestWithParam<bool> {
 INSTANTIATE_TEST_SUITE_P(Optimizer, ScalingLosses, testing::Bool(), [](const auto& test) { return test.param ? "sharded" : "whole"; });
 
 TEST_P(ScalingLosses, ChangesNoUpdateWhereNothingOverflows) {
-  const Trained scaled = train(plan_, 2, options(true), std::numeric_limits<double>::infinity()), plain = train(plan_, 2, options(false), std::numeric_limits<double>::infinity());
+  const Trained scaled = train(plan_, 2, options(true), std::numeric_limits<double>::infinity()),
+                plain = train(plan_, 2, options(false), std::numeric_limits<double>::infinity());
   expectSameValues(scaled.job, plain.job);
   for (std::size_t r = 0; r < 4; ++r) {
     EXPECT_EQ(scaled.logs[1][r].loss, plain.logs[1][r].loss);
@@ -93,7 +95,8 @@ TEST_P(ScalingLosses, ChangesNoUpdateWhereNothingOverflows) {
 }
 
 TEST_P(ScalingLosses, SkipsTheUpdateOnAllRanksUntilTheGradientsFit) {
-  const Trained scaled = train(plan_, 3, options(true), kFitsAtAQuarter), once = train(plan_, 1, options(false), std::numeric_limits<double>::infinity());
+  const Trained scaled = train(plan_, 3, options(true), kFitsAtAQuarter),
+                once = train(plan_, 1, options(false), std::numeric_limits<double>::infinity());
   for (std::size_t r = 0; r < 4; ++r) {
     EXPECT_TRUE(scaled.logs[0][r].skipped && scaled.logs[1][r].skipped) << "rank " << r << " changed what others did not";
     EXPECT_FALSE(scaled.logs[2][r].skipped);
@@ -112,7 +115,8 @@ TEST_P(ScalingLosses, SkipsTheUpdateOnAllRanksUntilTheGradientsFit) {
 TEST_P(ScalingLosses, ClipsAndLogsTheNormOfTheGradientsThemselves) {
   ExecutorOptions scaled = options(true), plain = options(false);
   scaled.clipNorm = plain.clipNorm = 0.5;
-  const Trained a = train(plan_, 1, scaled, std::numeric_limits<double>::infinity()), b = train(plan_, 1, plain, std::numeric_limits<double>::infinity());
+  const Trained a = train(plan_, 1, scaled, std::numeric_limits<double>::infinity()),
+                b = train(plan_, 1, plain, std::numeric_limits<double>::infinity());
   // Gradients of six microbatches at stages 0 and 1: 12 · i and 6 · i for i = 1 … 5, whose squares sum to 55.
   EXPECT_DOUBLE_EQ(a.logs[0][0].gradientNorm.value_or(0), std::sqrt((144 + 36) * 55.0));
   EXPECT_EQ(a.logs[0][0].gradientNorm, b.logs[0][0].gradientNorm);

@@ -66,7 +66,8 @@ TEST(Agree, LetsRanksGoOnThatAreAboutToDoTheSame) {
 }
 
 TEST(Agree, EndsAllRanksWhereOneDiffers) {
-  const auto said = outcomes(3, kLong, [](int r, const Rendezvous& place) { agree(openMeeting(place), place, fields(r == 2 ? "0.1" : "0.01")); });
+  const auto said =
+      outcomes(3, kLong, [](int r, const Rendezvous& place) { agree(openMeeting(place), place, fields(r == 2 ? "0.1" : "0.01")); });
   EXPECT_THAT(said, Each(std::string("usage: Rank 0 and rank 2 differ in --lr: 0.01 and 0.1; start all ranks with the same")));
 }
 
@@ -82,18 +83,24 @@ TEST(Agree, NamesTheRankThatDoesNotCome) {
 TEST(Agree, EndsAllRanksWithTheReasonOfTheOneThatCannotTakePart) {
   for (const int victim : {0, 1, 2}) {
     const auto said = outcomes(3, kLong, [&](int r, const Rendezvous& place) {
-      if (r == victim) excuse(place, "Rank " + std::to_string(victim) + ": no such file", true);
-      else agree(openMeeting(place), place, fields());
+      if (r == victim)
+        excuse(place, "Rank " + std::to_string(victim) + ": no such file", true);
+      else
+        agree(openMeeting(place), place, fields());
     });
-    for (int r = 0; r < 3; ++r) EXPECT_EQ(said[static_cast<std::size_t>(r)], r == victim ? "agreed" : "usage: Rank " + std::to_string(victim) + ": no such file") << victim;
+    for (int r = 0; r < 3; ++r)
+      EXPECT_EQ(said[static_cast<std::size_t>(r)], r == victim ? "agreed" : "usage: Rank " + std::to_string(victim) + ": no such file")
+          << victim;
   }
 }
 
 TEST(DifferenceBetween, NamesTheFirstFieldAndCountsTheOthers) {
   EXPECT_EQ(differenceBetween(fields(), fields(), Rank(1)), "");
-  EXPECT_EQ(differenceBetween(fields(), fields("0.1", "7", "bbbb"), Rank(5)),
-            "Rank 0 and rank 5 differ in the plan: plan.json aaaa and plan.json bbbb (and in --lr and 1 more); start all ranks with the same");
-  EXPECT_EQ(differenceBetween({{"--clip", "1", "1"}}, {}, Rank(1)), "Rank 0 and rank 1 differ in --clip: 1 and none; start all ranks with the same");
+  EXPECT_EQ(
+      differenceBetween(fields(), fields("0.1", "7", "bbbb"), Rank(5)),
+      "Rank 0 and rank 5 differ in the plan: plan.json aaaa and plan.json bbbb (and in --lr and 1 more); start all ranks with the same");
+  EXPECT_EQ(differenceBetween({{"--clip", "1", "1"}}, {}, Rank(1)),
+            "Rank 0 and rank 1 differ in --clip: 1 and none; start all ranks with the same");
   EXPECT_EQ(differenceBetween({}, {{"--clip", "1", ""}}, Rank(1)), "Rank 0 and rank 1 differ in --clip; start all ranks with the same");
 }
 

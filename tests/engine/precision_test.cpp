@@ -44,7 +44,8 @@ TEST(Bfloat16, RoundsProductsAndKeepsTheRest) {
 }
 
 TEST(Bfloat16, OnSeveralRanksIsAsNearToFloat32AsOnOne) {
-  for (const auto& [name, loss] : {std::pair{"attention", "sum"}, std::pair{"unet", "cross_entropy"}, std::pair{"gpt_small", "cross_entropy"}}) {
+  for (const auto& [name, loss] :
+       {std::pair{"attention", "sum"}, std::pair{"unet", "cross_entropy"}, std::pair{"gpt_small", "cross_entropy"}}) {
     const ModelGraph graph = test::sample(name);
     test::ThreadOptions exact = inBfloat16();
     exact.stage.precision = DType::Unknown;
@@ -63,14 +64,16 @@ TEST(Bfloat16, OnSeveralRanksIsAsNearToFloat32AsOnOne) {
   }
 }
 
-/// Weights are rounded into copies: were those not made again after an update, products would go on with the old ones and the loss fall less.
+/// Weights are rounded into copies: were those not made again after an update, products would go on with the old ones and the loss fall
+/// less.
 TEST(Bfloat16, FollowsTheOptimizer) {
   const ModelGraph graph = test::sample("gpt_small");
   const Plan plan = test::planFor(graph, "gpipe", 1, 2, 4, "cross_entropy");
   test::ThreadOptions rounds = inBfloat16(), exact = inBfloat16();
   exact.stage.precision = DType::Unknown;
   for (test::ThreadOptions* const options : {&rounds, &exact}) options->stage.optimizer.learningRate = 0.1;
-  const std::vector<double> losses = test::trainInThreads(graph, plan, 4, rounds).losses, full = test::trainInThreads(graph, plan, 4, exact).losses;
+  const std::vector<double> losses = test::trainInThreads(graph, plan, 4, rounds).losses,
+                            full = test::trainInThreads(graph, plan, 4, exact).losses;
   const double fall = full.front() - full.back();
   ASSERT_GT(fall, 0.1);
   EXPECT_NEAR(losses.front() - losses.back(), fall, 0.05 * fall);

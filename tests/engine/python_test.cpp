@@ -40,8 +40,9 @@ test::Tensors readFolder(const fs::path& folder, const std::string& prefix) {
 void expectEqual(const std::vector<Case>& cases, const std::vector<std::string>& schedules, const std::string& library = "") {
   ASSERT_TRUE(fs::exists(PW_PYTHON)) << "run ./dev setup";
   const fs::path out = fs::temp_directory_path() / ("pipewright-python-" + std::to_string(getpid()));
-  std::string command = "OMP_NUM_THREADS=1 " + std::string(PW_PYTHON) + " -W ignore " + PW_SOURCE_DIR + "/tests/support/python_reference.py " + out.string() + " " +
-                        std::to_string(kMicrobatches) + " " + std::to_string(kSteps) + " " + std::to_string(kRate) + " " + library;
+  std::string command = "OMP_NUM_THREADS=1 " + std::string(PW_PYTHON) + " -W ignore " + PW_SOURCE_DIR +
+                        "/tests/support/python_reference.py " + out.string() + " " + std::to_string(kMicrobatches) + " " +
+                        std::to_string(kSteps) + " " + std::to_string(kRate) + " " + library;
   for (const Case& c : cases) command += " " + test::samplePath(c.model) + "=" + c.loss;
   ASSERT_EQ(std::system(command.c_str()), 0);
   for (const Case& c : cases) {
@@ -73,8 +74,12 @@ void expectEqual(const std::vector<Case>& cases, const std::vector<std::string>&
 }
 
 TEST(Python, TrainingOnOneAndTwoRanksEqualsPlainPyTorch) {
-  expectEqual({{"gpt_small", "cross_entropy"}, {"gpt_split", "cross_entropy"}, {"hf_llama", "output:loss"}, {"vit_small", "cross_entropy"},
-               {"resnet18_narrow", "cross_entropy"}, {"example_code", "mse"}},
+  expectEqual({{"gpt_small", "cross_entropy"},
+               {"gpt_split", "cross_entropy"},
+               {"hf_llama", "output:loss"},
+               {"vit_small", "cross_entropy"},
+               {"resnet18_narrow", "cross_entropy"},
+               {"example_code", "mse"}},
               {"1f1b"});
 }
 

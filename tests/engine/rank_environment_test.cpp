@@ -33,13 +33,26 @@ std::string refusalOf(const Variables& variables) {
 }
 
 /// Rank 3 of two hosts with two ranks each, as torchrun sets it.
-const Variables kTorchrun{{"RANK", "3"},        {"WORLD_SIZE", "4"},  {"LOCAL_RANK", "1"}, {"LOCAL_WORLD_SIZE", "2"}, {"MASTER_ADDR", "10.0.0.7"},
-                          {"MASTER_PORT", "29500"}, {"TORCHELASTIC_USE_AGENT_STORE", "True"}};
+const Variables kTorchrun{{"RANK", "3"},
+                          {"WORLD_SIZE", "4"},
+                          {"LOCAL_RANK", "1"},
+                          {"LOCAL_WORLD_SIZE", "2"},
+                          {"MASTER_ADDR", "10.0.0.7"},
+                          {"MASTER_PORT", "29500"},
+                          {"TORCHELASTIC_USE_AGENT_STORE", "True"}};
 
 /// Task 2 of `srun -N 2 --ntasks 3`, two tasks on the first host.
-const Variables kSlurm{{"SLURM_JOB_ID", "123456"},   {"SLURM_STEP_ID", "1"},   {"SLURM_PROCID", "2"}, {"SLURM_LOCALID", "0"},
-                       {"SLURM_NODEID", "1"},        {"SLURM_NTASKS", "8"},    {"SLURM_STEP_NUM_TASKS", "3"}, {"SLURM_STEP_NODELIST", "node[007-008]"},
-                       {"SLURM_NODELIST", "node[001-008]"}, {"SLURM_STEP_TASKS_PER_NODE", "2,1"}, {"SLURM_TASKS_PER_NODE", "1(x8)"}};
+const Variables kSlurm{{"SLURM_JOB_ID", "123456"},
+                       {"SLURM_STEP_ID", "1"},
+                       {"SLURM_PROCID", "2"},
+                       {"SLURM_LOCALID", "0"},
+                       {"SLURM_NODEID", "1"},
+                       {"SLURM_NTASKS", "8"},
+                       {"SLURM_STEP_NUM_TASKS", "3"},
+                       {"SLURM_STEP_NODELIST", "node[007-008]"},
+                       {"SLURM_NODELIST", "node[001-008]"},
+                       {"SLURM_STEP_TASKS_PER_NODE", "2,1"},
+                       {"SLURM_TASKS_PER_NODE", "1(x8)"}};
 
 TEST(RankEnvironment, IsNoneWithoutALauncher) { EXPECT_FALSE(rankEnvironment(Variables{{"PATH", "/bin"}}).has_value()); }
 
@@ -72,7 +85,8 @@ TEST(RankEnvironment, KnowsRanksOfOneHostByTheirNumberOrTheMastersAddress) {
 }
 
 TEST(RankEnvironment, KnowsOurOwnLauncherByItsPipe) {
-  const auto read = rankEnvironment(with(kTorchrun, {{"PIPEWRIGHT_STATUS_FD", "7"}, {"PIPEWRIGHT_LISTEN_FD", "8"}, {"TORCHELASTIC_USE_AGENT_STORE", "False"}}));
+  const auto read = rankEnvironment(
+      with(kTorchrun, {{"PIPEWRIGHT_STATUS_FD", "7"}, {"PIPEWRIGHT_LISTEN_FD", "8"}, {"TORCHELASTIC_USE_AGENT_STORE", "False"}}));
   EXPECT_EQ(read->startedBy, StartedBy::Us);
   EXPECT_EQ(read->statusFd, 7);
   EXPECT_EQ(read->listenFd, 8);
@@ -110,7 +124,8 @@ TEST(RankEnvironment, ReadsATaskOfSrun) {
 }
 
 TEST(RankEnvironment, TakesWhatIsSetForTheMeetingPlaceOfATask) {
-  const auto read = rankEnvironment(with(kSlurm, {{"MASTER_ADDR", "login"}, {"MASTER_PORT", "12345"}, {"SLURM_STEP_NODELIST", "-"}, {"SLURM_JOB_ID", "-"}}));
+  const auto read = rankEnvironment(
+      with(kSlurm, {{"MASTER_ADDR", "login"}, {"MASTER_PORT", "12345"}, {"SLURM_STEP_NODELIST", "-"}, {"SLURM_JOB_ID", "-"}}));
   EXPECT_EQ(read->masterAddress, "login");
   EXPECT_EQ(read->masterPort, 12345);
 }
@@ -123,8 +138,11 @@ TEST(RankEnvironment, TasksOfOneHostMeetOnItsLoopback) {
 }
 
 TEST(RankEnvironment, FallsBackToTheJobsVariables) {
-  const auto read = rankEnvironment(with(kSlurm, {{"SLURM_STEP_NUM_TASKS", "-"}, {"SLURM_STEP_NODELIST", "-"}, {"SLURM_STEP_TASKS_PER_NODE", "-"},
-                                                  {"SLURM_TASKS_PER_NODE", "-"}, {"SLURM_NTASKS_PER_NODE", "4"}}));
+  const auto read = rankEnvironment(with(kSlurm, {{"SLURM_STEP_NUM_TASKS", "-"},
+                                                  {"SLURM_STEP_NODELIST", "-"},
+                                                  {"SLURM_STEP_TASKS_PER_NODE", "-"},
+                                                  {"SLURM_TASKS_PER_NODE", "-"},
+                                                  {"SLURM_NTASKS_PER_NODE", "4"}}));
   EXPECT_EQ(read->worldSize, 8);
   EXPECT_EQ(read->masterAddress, "node001");
   EXPECT_EQ(read->localSize, 4);
@@ -133,7 +151,8 @@ TEST(RankEnvironment, FallsBackToTheJobsVariables) {
 TEST(RankEnvironment, IsNoneInABatchScriptOrAShellOfSalloc) {
   EXPECT_FALSE(rankEnvironment(with(kSlurm, {{"SLURM_PROCID", "-"}, {"SLURM_STEP_ID", "-"}})).has_value()) << "salloc's shell";
   EXPECT_FALSE(rankEnvironment(with(kSlurm, {{"SLURM_STEP_ID", "-"}, {"SLURM_PROCID", "0"}})).has_value()) << "a batch script";
-  EXPECT_FALSE(rankEnvironment(with(kSlurm, {{"SLURM_STEP_ID", "4294967290"}, {"SLURM_STEP_NUM_TASKS", "-"}})).has_value()) << "an interactive step";
+  EXPECT_FALSE(rankEnvironment(with(kSlurm, {{"SLURM_STEP_ID", "4294967290"}, {"SLURM_STEP_NUM_TASKS", "-"}})).has_value())
+      << "an interactive step";
   EXPECT_FALSE(rankEnvironment(with(kSlurm, {{"SLURM_STEP_NUM_TASKS", "1"}, {"SLURM_PROCID", "0"}})).has_value()) << "srun --ntasks 1";
 }
 
@@ -145,7 +164,8 @@ TEST(RankEnvironment, TorchrunInATaskOfSrunDecides) {
 }
 
 TEST(RankEnvironment, RefusesATaskWithoutItsPlaceByName) {
-  EXPECT_THAT(refusalOf(with(kSlurm, {{"SLURM_PROCID", "3"}})), HasSubstr("SLURM_PROCID in the environment is '3'; it must be a number from 0 to 2"));
+  EXPECT_THAT(refusalOf(with(kSlurm, {{"SLURM_PROCID", "3"}})),
+              HasSubstr("SLURM_PROCID in the environment is '3'; it must be a number from 0 to 2"));
   EXPECT_THAT(refusalOf(with(kSlurm, {{"SLURM_STEP_NODELIST", "-"}, {"SLURM_NODELIST", "-"}})), HasSubstr("MASTER_ADDR"));
   EXPECT_THAT(refusalOf(with(kSlurm, {{"SLURM_JOB_ID", "-"}})), HasSubstr("SLURM_JOB_ID"));
   EXPECT_THAT(refusalOf(with(kSlurm, {{"SLURM_STEP_NODELIST", "node[1-"}})), HasSubstr("node[1-"));
@@ -161,8 +181,8 @@ TEST(HostList, IsExpandedInItsOrder) {
 }
 
 TEST(HostList, IsRefusedWhereItIsNone) {
-  for (const char* list : {"", ",", "a,", "n[", "n[]", "n[1", "n[1-]", "n[-1]", "n[2-1]", "n[x]", "n[1,]", "n[0-99999999999]", "n[0-1048575]m[0-1048575]",
-                           "n[18446744073709551615-18446744073709551616]"}) {
+  for (const char* list : {"", ",", "a,", "n[", "n[]", "n[1", "n[1-]", "n[-1]", "n[2-1]", "n[x]", "n[1,]", "n[0-99999999999]",
+                           "n[0-1048575]m[0-1048575]", "n[18446744073709551615-18446744073709551616]"}) {
     EXPECT_THAT(refusal([&] { return hostsOf(list); }), HasSubstr("no list of hosts")) << list;
   }
 }
@@ -184,9 +204,7 @@ TEST(WorldSize, ThatIsNotThePlansIsRefusedWithTheCure) {
             "plan.json is for 2 ranks and the number of srun's tasks is 3; start it with srun --ntasks 2.");
 }
 
-TEST(JobToken, IsTheOneThatIsSet) {
-  EXPECT_EQ(rankEnvironment(with(kTorchrun, {{"PIPEWRIGHT_JOB_TOKEN", "secret"}}))->token, "secret");
-}
+TEST(JobToken, IsTheOneThatIsSet) { EXPECT_EQ(rankEnvironment(with(kTorchrun, {{"PIPEWRIGHT_JOB_TOKEN", "secret"}}))->token, "secret"); }
 
 TEST(JobToken, IsThatOfTheJobWhereNoneIsSet) {
   const auto token = [](const Variables& variables) { return rankEnvironment(variables)->token; };

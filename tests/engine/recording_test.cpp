@@ -1,5 +1,6 @@
-// Actions that are recorded once and launched as a whole (CUDA graphs): the same training as operator by operator. The device here is the host, which
-// keeps the work of a recording and does it at each launch: so what a launch reads and writes is what the recording's tensors hold.
+// Actions that are recorded once and launched as a whole (CUDA graphs): the same training as operator by operator. The device here is the
+// host, which keeps the work of a recording and does it at each launch: so what a launch reads and writes is what the recording's tensors
+// hold.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -33,7 +34,8 @@ Device recordingHost() {
   Device device = hostDevice();
   device.record = [](const std::function<void()>& work, std::shared_ptr<void>& pool) -> std::shared_ptr<void> {
     if (!pool) pool = std::make_shared<int>();
-    if (count().recorded++ == count().failing) throw Error("CUDA cannot record the work of a stage (operation not permitted when stream is capturing).");
+    if (count().recorded++ == count().failing)
+      throw Error("CUDA cannot record the work of a stage (operation not permitted when stream is capturing).");
     return std::make_shared<std::function<void()>>(work);
   };
   device.launch = [](const std::shared_ptr<void>& recording) {
@@ -69,13 +71,15 @@ Outcome train(const ModelGraph& graph, const Plan& plan, const Device* device, t
 
 int computeActions(const Plan& plan) {
   int actions = 0;
-  for (const auto& row : plan.schedule.rows) actions += static_cast<int>(std::ranges::count_if(row, [](const Action& a) { return isCompute(a.kind); }));
+  for (const auto& row : plan.schedule.rows)
+    actions += static_cast<int>(std::ranges::count_if(row, [](const Action& a) { return isCompute(a.kind); }));
   return actions;
 }
 
 void expectEqual(const test::Trained& actual, const test::Trained& expected) {
   ASSERT_EQ(actual.losses.size(), expected.losses.size());
-  for (std::size_t i = 0; i < expected.losses.size(); ++i) EXPECT_NEAR(actual.losses[i], expected.losses[i], 1e-6 + 1e-6 * std::abs(expected.losses[i])) << "step " << i;
+  for (std::size_t i = 0; i < expected.losses.size(); ++i)
+    EXPECT_NEAR(actual.losses[i], expected.losses[i], 1e-6 + 1e-6 * std::abs(expected.losses[i])) << "step " << i;
   EXPECT_EQ(test::firstDifference(actual.parameters, expected.parameters, 1e-5, 1e-6), "");
   EXPECT_EQ(test::firstDifference(actual.buffers, expected.buffers, 1e-5, 1e-6), "");
 }
@@ -87,7 +91,8 @@ class Recording : public testing::Test {
 };
 
 TEST_F(Recording, TrainsAsOperatorByOperatorUnderEverySchedule) {
-  for (const auto& [model, loss] : {std::pair{"gpt_small", "cross_entropy"}, std::pair{"resnet18_narrow", "cross_entropy"}, std::pair{"hf_llama", "output:loss"}}) {
+  for (const auto& [model, loss] :
+       {std::pair{"gpt_small", "cross_entropy"}, std::pair{"resnet18_narrow", "cross_entropy"}, std::pair{"hf_llama", "output:loss"}}) {
     const ModelGraph graph = test::sample(model);
     const std::int64_t size = batchSymbol(graph).empty() ? exportedBatch(graph) : 1;
     for (const char* const schedule : {"gpipe", "1f1b", "interleaved-1f1b", "zb-h1", "zbv", "dualpipev", "chimera"}) {
@@ -150,7 +155,8 @@ TEST_F(Recording, GoesOnOperatorByOperatorWhereTheDeviceCannotRecordAndSaysWhy) 
     const Outcome recorded = train(graph, plan, &device_);
     expectEqual(recorded.trained, plain.trained);
     EXPECT_THAT(recorded.told, SizeIs(1)) << "the other stage can";
-    EXPECT_THAT(recorded.told, Each(AllOf(HasSubstr("operator by operator, not by CUDA graphs, as CUDA cannot record"), HasSubstr("capturing"))));
+    EXPECT_THAT(recorded.told,
+                Each(AllOf(HasSubstr("operator by operator, not by CUDA graphs, as CUDA cannot record"), HasSubstr("capturing"))));
   }
 }
 

@@ -57,8 +57,8 @@ struct Outcome {
   std::map<Owner, std::vector<std::vector<double>>> gradients, values;  ///< of every copy
   std::map<Owner, std::vector<double>> sums;                            ///< expected
   std::vector<double> norms;
-  std::map<Owner, int> updated;                                         ///< elements, over all copies
-  std::vector<std::vector<Asked>> asked;                                ///< collectives, by rank
+  std::map<Owner, int> updated;           ///< elements, over all copies
+  std::vector<std::vector<Asked>> asked;  ///< collectives, by rank
 };
 
 Outcome reduce(const Case& c, int ranks, std::uint64_t seed, bool early, bool everywhere = false, Offers offers = Offers::Messages) {
@@ -134,7 +134,9 @@ int ranksOf(const Case& c) {
 }
 
 /// Whether a parameter is updated in pieces.
-bool inPieces(const Case& c, const Owner& owner, std::size_t copies) { return copies > 1 && (c.shard || (c.transmit && owner.second >= 0)); }
+bool inPieces(const Case& c, const Owner& owner, std::size_t copies) {
+  return copies > 1 && (c.shard || (c.transmit && owner.second >= 0));
+}
 
 void expectSummed(const Case& c, const Outcome& outcome) {
   double squares = 0;
@@ -216,7 +218,8 @@ TEST_P(Reducing, UsesCollectivesWhereAllHoldersUpdateAndHaveARankEach) {
   };
   for (const bool everywhere : {false, true}) {
     const Outcome outcome = reduce(c, ranks, 7, false, everywhere, Offers::Collectives);
-    for (std::size_t r = 0; r < outcome.asked.size(); ++r) EXPECT_EQ(sorted(outcome.asked[r]), sorted(allowed(c, ranks, Rank(r), everywhere))) << "rank " << r;
+    for (std::size_t r = 0; r < outcome.asked.size(); ++r)
+      EXPECT_EQ(sorted(outcome.asked[r]), sorted(allowed(c, ranks, Rank(r), everywhere))) << "rank " << r;
   }
 }
 

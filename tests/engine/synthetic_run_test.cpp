@@ -1,4 +1,5 @@
-// Plans run on synthetic stages, ranks as threads: what is known of such a run beforehand, whatever the machine. Durations have lower bounds only.
+// Plans run on synthetic stages, ranks as threads: what is known of such a run beforehand, whatever the machine. Durations have lower
+// bounds only.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
@@ -8,8 +9,8 @@
 #include "backends/stages/synthetic_stage.h"
 #include "schedules/generate.h"
 #include "schedules/lower.h"
-#include "simulator/step/simulate.h"
 #include "simulator/step/cost_table.h"
+#include "simulator/step/simulate.h"
 #include "tests/support/number_stage.h"
 #include "tests/support/trace_rules.h"
 #include "tests/support/watched_communicator.h"
@@ -31,7 +32,8 @@ Plan planOf(const std::string& name, int ranks, int microbatches, int replicas =
   Schedule schedule = lower(generate(name, {ranks, stages, microbatches}));
   if (replicas > 1 || schedule.placement.bidirectional()) schedule = withReductions(schedule);
   Plan plan = test::chainPlan(std::move(schedule), {{0, stages - 1, true}}, replicas);
-  plan.costs = syntheticTable({.forward = {100'000}, .backward = {}, .backwardInput = {150'000}, .backwardWeight = {120'000}, .overlap = {}}, stages);
+  plan.costs = syntheticTable(
+      {.forward = {100'000}, .backward = {}, .backwardInput = {150'000}, .backwardWeight = {120'000}, .overlap = {}}, stages);
   for (Transfer& t : plan.partition.transfers) t.bytes = kMessage;
   for (std::size_t s = 0; s < plan.costs.stages.size(); ++s) {
     StageCost& cost = plan.costs.stages[s];
@@ -145,7 +147,8 @@ TEST_P(SyntheticRun, HoldsTheMemoryThatTheSimulatorPredicts) {
   const Rehearsal run = rehearse(plan, 1);
   ASSERT_THAT(run.errors, IsEmpty());
   const std::vector<Bytes> predicted = peaksOf(simulate(plan.schedule, plan.costs)), measured = peaksOf(joinTraces(run.logs[0], 4));
-  for (std::size_t r = 0; r < 4; ++r) EXPECT_NEAR(static_cast<double>(measured[r]), static_cast<double>(predicted[r]), 40.0 * kMessage) << "rank " << r;
+  for (std::size_t r = 0; r < 4; ++r)
+    EXPECT_NEAR(static_cast<double>(measured[r]), static_cast<double>(predicted[r]), 40.0 * kMessage) << "rank " << r;
   for (const auto& stages : run.stages) {
     Bytes constant = 0;
     for (const auto& [s, stage] : stages) constant += 2 * plan.costs.stages[s.index()].gradientBytes;
@@ -162,18 +165,23 @@ TEST_P(SyntheticRun, RefusesEveryMessageThatIsNotTheOneThatWasSent) {
   const Plan plan = planOf(GetParam(), 2, 4);
   const auto& transfers = plan.partition.transfers;
   std::atomic<int> messages = 0;
-  const auto count = [&](std::uint32_t tag, Buffer) { messages += tag >= tagOf(0, 0, false) && tag < tagOf(transfers.size(), 0, false) ? 1 : 0; };
+  const auto count = [&](std::uint32_t tag, Buffer) {
+    messages += tag >= tagOf(0, 0, false) && tag < tagOf(transfers.size(), 0, false) ? 1 : 0;
+  };
   ASSERT_THAT(rehearse(plan, 1, {}, count).errors, IsEmpty());
   int expected = 0;
   for (std::size_t t = 0; t < transfers.size(); ++t) {
     for (const int m : {0, 1, 2, 3}) {
-      if (plan.schedule.placement.rankOf(transfers[t].from, Microbatch(m)) == plan.schedule.placement.rankOf(transfers[t].to, Microbatch(m))) continue;
+      if (plan.schedule.placement.rankOf(transfers[t].from, Microbatch(m)) ==
+          plan.schedule.placement.rankOf(transfers[t].to, Microbatch(m)))
+        continue;
       for (const bool gradient : {false, true}) {
         ++expected;
         const Rehearsal run = rehearse(plan, 1, {}, [&](std::uint32_t tag, Buffer buffer) {
           if (tag == tagOf(t, m, gradient)) buffer.data[buffer.bytes / 2] ^= std::byte{4};
         });
-        const std::string what = (gradient ? "the gradient of transfer " : "the value of transfer ") + std::to_string(t) + ", microbatch " + std::to_string(m);
+        const std::string what =
+            (gradient ? "the gradient of transfer " : "the value of transfer ") + std::to_string(t) + ", microbatch " + std::to_string(m);
         EXPECT_THAT(run.errors, Contains(AllOf(HasSubstr("failed in step 0, action"), HasSubstr(what + ", step 0 went astray"))));
       }
     }
@@ -181,11 +189,12 @@ TEST_P(SyntheticRun, RefusesEveryMessageThatIsNotTheOneThatWasSent) {
   EXPECT_EQ(messages, expected);
 }
 
-INSTANTIATE_TEST_SUITE_P(Schedules, SyntheticRun, testing::Values("gpipe", "1f1b", "interleaved-1f1b", "zb-h1", "zbv", "dualpipe"), [](const auto& test) {
-  std::string name = test.param;
-  std::erase(name, '-');
-  return name;
-});
+INSTANTIATE_TEST_SUITE_P(Schedules, SyntheticRun, testing::Values("gpipe", "1f1b", "interleaved-1f1b", "zb-h1", "zbv", "dualpipe"),
+                         [](const auto& test) {
+                           std::string name = test.param;
+                           std::erase(name, '-');
+                           return name;
+                         });
 
 /// The values of all copies of every parameter, by stage or shared parameter; with how often a gradient of 1 was subtracted from some.
 struct Copies {
@@ -223,7 +232,8 @@ class SyntheticCopies : public testing::TestWithParam<Kept> {};
 TEST_P(SyntheticCopies, AreEqualAfterStepsAndHaveAllHoldersGradients) {
   const Kept& c = GetParam();
   Plan plan = planOf(c.schedule, 4, 8, c.replicas);
-  if (c.sharesEnds) plan.partition.shared.push_back({"tied", "tied", {Stage(0), Stage(plan.partition.stages.size() - 1)}, 2'000, c.sharing});
+  if (c.sharesEnds)
+    plan.partition.shared.push_back({"tied", "tied", {Stage(0), Stage(plan.partition.stages.size() - 1)}, 2'000, c.sharing});
   const Rehearsal run = rehearse(plan, 3, {.shardOptimizer = c.shards});
   ASSERT_THAT(run.errors, IsEmpty());
   const Copies copies = copiesOf(run);
@@ -236,7 +246,8 @@ TEST_P(SyntheticCopies, AreEqualAfterStepsAndHaveAllHoldersGradients) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Holders, SyntheticCopies,
-                         testing::Values(Kept{"Alone", "1f1b", 1, false, false, {}, {0, -3}}, Kept{"Replicas", "1f1b", 2, false, false, {}, {0, -6}},
+                         testing::Values(Kept{"Alone", "1f1b", 1, false, false, {}, {0, -3}},
+                                         Kept{"Replicas", "1f1b", 2, false, false, {}, {0, -6}},
                                          Kept{"ShardedReplicas", "1f1b", 2, true, false, {}, {0, -6}},
                                          Kept{"BothDirections", "dualpipe", 1, false, false, {}, {0, -6}},
                                          Kept{"SharedOnOneRank", "zbv", 1, false, true, Sharing::Replicate, {0, -3, -6}},

@@ -43,10 +43,13 @@ void onRanks(const Plan& plan, const std::function<void(Rank from, std::uint32_t
   }
 }
 
-Verification verified(const ModelGraph& graph, const Plan& plan, TrainOptions options, const std::function<void(Rank, std::uint32_t, Buffer)>& change = {}) {
+Verification verified(const ModelGraph& graph, const Plan& plan, TrainOptions options,
+                      const std::function<void(Rank, std::uint32_t, Buffer)>& change = {}) {
   options.verify = true;
   std::vector<Verification> results(static_cast<std::size_t>(worldSize(plan)));
-  onRanks(plan, change, [&](std::size_t r, Communicator& communicator) { results[r] = train(graph, plan, options, communicator, torchBackend()).verification; });
+  onRanks(plan, change, [&](std::size_t r, Communicator& communicator) {
+    results[r] = train(graph, plan, options, communicator, torchBackend()).verification;
+  });
   Verification all = results[0];
   for (const Verification& v : results) all = combine(all, v);
   return all;
@@ -54,7 +57,9 @@ Verification verified(const ModelGraph& graph, const Plan& plan, TrainOptions op
 
 /// Adds 1 to the first number of one message of boundary values.
 std::function<void(Rank, std::uint32_t, Buffer)> adding(const Plan& plan, std::size_t transfer, int microbatch, bool gradient) {
-  const auto tag = static_cast<std::uint32_t>((transfer * static_cast<std::size_t>(plan.schedule.microbatches) + static_cast<std::size_t>(microbatch)) * 2 + (gradient ? 1 : 0) + 1);
+  const auto tag = static_cast<std::uint32_t>(
+      (transfer * static_cast<std::size_t>(plan.schedule.microbatches) + static_cast<std::size_t>(microbatch)) * 2 + (gradient ? 1 : 0) +
+      1);
   return [tag](Rank, std::uint32_t got, Buffer buffer) {
     if (got != tag) return;
     float number = 0;
@@ -77,7 +82,8 @@ TEST(Verifier, FindsNothingInARightTraining) {
   for (const auto& [schedule, replicas] : {std::pair{"1f1b", 1}, std::pair{"zbv", 1}, std::pair{"1f1b", 2}, std::pair{"chimera", 1}}) {
     for (const bool shard : {false, true}) {
       for (const Sharing sharing : {Sharing::Replicate, Sharing::Transmit}) {
-        SCOPED_TRACE(std::string(schedule) + ", D = " + std::to_string(replicas) + (shard ? ", sharded" : "") + (sharing == Sharing::Transmit ? ", transmitted" : ""));
+        SCOPED_TRACE(std::string(schedule) + ", D = " + std::to_string(replicas) + (shard ? ", sharded" : "") +
+                     (sharing == Sharing::Transmit ? ", transmitted" : ""));
         Plan plan = test::planFor(graph, schedule, 2, 4, 16, "cross_entropy", {}, replicas);
         for (SharedParameter& shared : plan.partition.shared) shared.sharing = sharing;
         TrainOptions options;
@@ -111,7 +117,8 @@ TEST(Verifier, NamesTheGradientOfAValueThatCameBackWrong) {
   const Verification result = verified(graph, plan, {}, adding(plan, transfer, 0, true));
   EXPECT_FALSE(result.equal);
   const std::string name = graph.value(plan.partition.transfers[transfer].value).name;
-  EXPECT_EQ(result.firstDifference.substr(0, 16 + name.size() + 16), "The gradient of " + name + " of microbatch 0") << result.firstDifference;
+  EXPECT_EQ(result.firstDifference.substr(0, 16 + name.size() + 16), "The gradient of " + name + " of microbatch 0")
+      << result.firstDifference;
 }
 
 TEST(Verifier, OfTwoDifferencesTheFirstInTheOrderOfComputationIsKept) {
@@ -133,7 +140,8 @@ TEST(Verifier, OfTwoDifferencesTheFirstInTheOrderOfComputationIsKept) {
 TEST(Evaluation, GivesTheOutputsOfPlainPyTorchInEvaluationMode) {
   const std::vector<std::string> models{"several_inputs", "unet", "weights_norms", "attention"};
   const fs::path out = fs::temp_directory_path() / ("pipewright-evaluation-" + std::to_string(getpid()));
-  std::string command = "OMP_NUM_THREADS=1 " + std::string(PW_PYTHON) + " -W ignore " + PW_SOURCE_DIR + "/tests/support/evaluation_reference.py " + out.string() + " 7";
+  std::string command = "OMP_NUM_THREADS=1 " + std::string(PW_PYTHON) + " -W ignore " + PW_SOURCE_DIR +
+                        "/tests/support/evaluation_reference.py " + out.string() + " 7";
   for (const std::string& model : models) command += " " + test::samplePath(model);
   ASSERT_EQ(std::system(command.c_str()), 0);
   for (const std::string& model : models) {

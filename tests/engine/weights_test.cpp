@@ -23,8 +23,8 @@ class WeightsByPython : public testing::Test {
   static void SetUpTestSuite() {
     ASSERT_TRUE(fs::exists(PW_PYTHON)) << "run ./dev setup";
     folder() = fs::temp_directory_path() / ("pipewright-weights-" + std::to_string(getpid()));
-    std::string command = "OMP_NUM_THREADS=1 " + std::string(PW_PYTHON) + " -W ignore " + PW_SOURCE_DIR + "/tests/support/python_reference.py " + folder().string() + " " +
-                          std::to_string(kMicrobatches) + " 1 0.1";
+    std::string command = "OMP_NUM_THREADS=1 " + std::string(PW_PYTHON) + " -W ignore " + PW_SOURCE_DIR +
+                          "/tests/support/python_reference.py " + folder().string() + " " + std::to_string(kMicrobatches) + " 1 0.1";
     for (const std::string& model : kModels) command += " " + test::samplePath(model) + "=mse";
     ASSERT_EQ(std::system(command.c_str()), 0);
   }
@@ -157,8 +157,8 @@ TEST(SplitBackward, LeavesTheWeightGradientsOfConvolutionsAndNormsForW) {
 TEST(SplitBackward, LeavesProductsForWWhereverTheWeightStands) {
   const auto parts = inTwoParts("weights_products", "mse");
   const auto isZero = [](const std::vector<float>& numbers) { return std::ranges::all_of(numbers, [](float x) { return x == 0; }); };
-  for (const char* name : {"first.weight", "first.bias", "mm", "addmm", "addmm_bias", "bmm", "left_bmm", "left_mm", "matmul", "factor", "left_factor", "bias",
-                           "left_bias", "turned", "trained_bias", "trained_weight", "twice.weight"}) {
+  for (const char* name : {"first.weight", "first.bias", "mm", "addmm", "addmm_bias", "bmm", "left_bmm", "left_mm", "matmul", "factor",
+                           "left_factor", "bias", "left_bias", "turned", "trained_bias", "trained_weight", "twice.weight"}) {
     ASSERT_TRUE(parts.first.contains(name)) << name;
     EXPECT_TRUE(isZero(parts.first.at(name))) << name;
     EXPECT_FALSE(isZero(parts.second.at(name))) << name;

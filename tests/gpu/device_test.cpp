@@ -53,7 +53,8 @@ std::vector<std::byte> numbers(DType dtype, std::size_t count, unsigned seed) {
     if (dtype == DType::BFloat16) append(static_cast<std::uint16_t>(bits >> 16));
     if (dtype != DType::Float16) continue;
     // Sign, exponent less 127 - 15, upper ten bits of the fraction; zero has no such exponent.
-    const std::uint32_t half = value == 0 ? 0 : ((bits >> 16) & 0x8000U) | ((((bits >> 23) & 0xFFU) - 112U) << 10) | ((bits >> 13) & 0x3FFU);
+    const std::uint32_t half =
+        value == 0 ? 0 : ((bits >> 16) & 0x8000U) | ((((bits >> 23) & 0xFFU) - 112U) << 10) | ((bits >> 13) & 0x3FFU);
     append(static_cast<std::uint16_t>(half));
   }
   return bytes;
@@ -121,10 +122,12 @@ TEST_F(GpuDevice, DoesWhatItRecordedEachTimeItIsLaunched) {
   std::vector<std::byte> start = numbers(DType::Float32, 1000, 1), what = numbers(DType::Float32, 1000, 2);
   const HeldBuffer sum = onGpu(gpu, {start.data(), start.size()}), added = onGpu(gpu, {what.data(), what.size()});
   std::shared_ptr<void> pool;
-  const auto twice = gpu.record([&] {
-    gpu.addInto(DType::Float32, sum.buffer, added.buffer);
-    gpu.addInto(DType::Float32, sum.buffer, added.buffer);
-  }, pool);
+  const auto twice = gpu.record(
+      [&] {
+        gpu.addInto(DType::Float32, sum.buffer, added.buffer);
+        gpu.addInto(DType::Float32, sum.buffer, added.buffer);
+      },
+      pool);
   EXPECT_EQ(back(gpu, sum), start) << "recording does nothing";
   std::vector<std::byte> expected = start;
   for (int launch = 0; launch < 3; ++launch) {

@@ -5,8 +5,8 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <chrono>
+#include <cmath>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
@@ -35,7 +35,8 @@ std::vector<std::string> samples() {
   for (const auto& entry : std::filesystem::directory_iterator(std::filesystem::path(resourceFolder()) / "models")) {
     const std::string name = entry.path().stem().string();
     // Halves of a model, one without weights, and a large one.
-    if (entry.path().extension() == ".pt2" && !name.starts_with("two_part") && !name.ends_with("_meta") && name != "gpt_25m") names.push_back(name);
+    if (entry.path().extension() == ".pt2" && !name.starts_with("two_part") && !name.ends_with("_meta") && name != "gpt_25m")
+      names.push_back(name);
   }
   std::ranges::sort(names);
   return names;
@@ -74,7 +75,8 @@ std::vector<double> lossesOf(const std::string& arguments) {
 /// `relative` of each expected number.
 void expectNear(const std::vector<double>& actual, const std::vector<double>& expected, double relative) {
   ASSERT_EQ(actual.size(), expected.size());
-  for (std::size_t i = 0; i < expected.size(); ++i) EXPECT_NEAR(actual[i], expected[i], relative * std::abs(expected[i]) + 1e-6) << "step " << i;
+  for (std::size_t i = 0; i < expected.size(); ++i)
+    EXPECT_NEAR(actual[i], expected[i], relative * std::abs(expected[i]) + 1e-6) << "step " << i;
 }
 
 std::string pathOf(const std::string& sample) { return (std::filesystem::path(resourceFolder()) / "models" / (sample + ".pt2")).string(); }
@@ -84,8 +86,8 @@ class GpuPlan : public test::Gpu {
   /// Writes a plan by estimated times; its path, or nothing where the model cannot be cut so.
   std::string planFor(const std::string& sample, const std::string& schedule, int ranks, const std::string& more = "--microbatches 4") {
     const std::string path = folder_.file("plan_" + std::to_string(plans_++) + ".json");
-    const Result made = call("plan " + pathOf(sample) + " --cluster h100-nvlink --schedule " + schedule + " --ranks " + std::to_string(ranks) + " " + more +
-                             " --out " + path);
+    const Result made = call("plan " + pathOf(sample) + " --cluster h100-nvlink --schedule " + schedule + " --ranks " +
+                             std::to_string(ranks) + " " + more + " --out " + path);
     return made.status == 0 ? path : std::string();
   }
 
@@ -154,7 +156,8 @@ TEST_F(GpuPlan, WithReplicasAndTiedWeightsHasTheLossesOfTheCpu) {
         SCOPED_TRACE(std::to_string(2 * ranks) + " ranks, " + share + optimizer);
         const std::vector<double> cpu = lossesOf(plan + " --steps 4" + optimizer);
         ASSERT_EQ(cpu.size(), 4U);
-        expectNear(lossesOf(plan + " --steps 4 --backend nccl" + optimizer), cpu, optimizer.find("adamw") != std::string::npos ? 1e-3 : 1e-4);
+        expectNear(lossesOf(plan + " --steps 4 --backend nccl" + optimizer), cpu,
+                   optimizer.find("adamw") != std::string::npos ? 1e-3 : 1e-4);
       }
     }
   }
@@ -202,10 +205,12 @@ TEST_F(GpuPlan, InLockstepHasTimesInOrderOverHundredsOfCycles) {
   for (const Span& span : computed) {
     ASSERT_THAT(span.start, testing::AllOf(testing::Ge(-kUncertain), testing::Le(kMinute)));
     ASSERT_THAT(span.end, testing::Le(kMinute));
-    ASSERT_THAT(span.start, testing::Ge(spans[span.rank]++ == 0 ? span.start : end[span.rank] - kUncertain)) << "a GPU computes one thing of a rank at a time";
+    ASSERT_THAT(span.start, testing::Ge(spans[span.rank]++ == 0 ? span.start : end[span.rank] - kUncertain))
+        << "a GPU computes one thing of a rank at a time";
     end[span.rank] = span.end;
   }
-  EXPECT_THAT(spans, testing::ElementsAre(testing::Pair(Rank(0), 400), testing::Pair(Rank(1), 400))) << "a forward and a backward of each microbatch";
+  EXPECT_THAT(spans, testing::ElementsAre(testing::Pair(Rank(0), 400), testing::Pair(Rank(1), 400)))
+      << "a forward and a backward of each microbatch";
 }
 
 TEST_F(GpuPlan, IsRehearsedWithoutItsModel) {

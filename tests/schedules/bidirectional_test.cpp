@@ -50,10 +50,8 @@ TEST(DualPipe, RowsOfFourRanksFollowTheEightSteps) {
   // R=4, M=8; rank 0 (1 from the middle, depth 0): 2 F; F F; I W F; 4−4+0+1 = 1 round; B and a slot; B I; W I; W.
   // Rank 1 (middle, depth 1): 4 F in turns; 2 rounds, the first pair apart; B B I I; W W.
   const Schedule schedule = oneChunk("dualpipe", 4, 8);
-  EXPECT_EQ(text(schedule.rows[0]),
-            "0F0 0F1 0F2 3F4 3I4 3W4 3F5 0F3+3B5 3F6+0B0 3B6 3F7+0B1 3B7 0I2 0W2 0I3 0W3");
-  EXPECT_EQ(text(schedule.rows[1]),
-            "1F0 2F4 1F1 2F5 1F2 2B4 2F6+1B0 1F3+2B5 2F7+1B1 2B6 1B2 2I7 1I3 2W7 1W3");
+  EXPECT_EQ(text(schedule.rows[0]), "0F0 0F1 0F2 3F4 3I4 3W4 3F5 0F3+3B5 3F6+0B0 3B6 3F7+0B1 3B7 0I2 0W2 0I3 0W3");
+  EXPECT_EQ(text(schedule.rows[1]), "1F0 2F4 1F1 2F5 1F2 2B4 2F6+1B0 1F3+2B5 2F7+1B1 2B6 1B2 2I7 1I3 2W7 1W3");
 }
 
 TEST(DualPipe, EveryShapeIsCompleteAndRuns) {

@@ -29,8 +29,12 @@ enum class Transport {
 class BlockingRun {
  public:
   BlockingRun(const Schedule& schedule, Transport transport)
-      : schedule_(schedule), transport_(transport), unfinished_(schedule.rows.size()), conditions_(schedule.rows.size()),
-        waiting_(schedule.rows.size()), meeting_(schedule.rows.size()) {
+      : schedule_(schedule),
+        transport_(transport),
+        unfinished_(schedule.rows.size()),
+        conditions_(schedule.rows.size()),
+        waiting_(schedule.rows.size()),
+        meeting_(schedule.rows.size()) {
     for (const auto& row : schedule.rows) {
       for (const Action& a : row) lowered_ = lowered_ || isSend(a.kind) || isReceive(a.kind);
     }
@@ -124,8 +128,7 @@ class BlockingRun {
     auto& ended = ended_[{rank, o.peer}];
     o.number = ended + mine.size();
     mine.push_back(o);
-    while (!mine.empty() && !theirs.empty() && mine.front().message == theirs.front().message &&
-           mine.front().send != theirs.front().send) {
+    while (!mine.empty() && !theirs.empty() && mine.front().message == theirs.front().message && mine.front().send != theirs.front().send) {
       mine.pop_front();
       theirs.pop_front();
       ++ended;

@@ -43,9 +43,7 @@ Counts countNeeded(const Schedule& s, const Counts& counts, bool training, bool 
       const std::size_t rank = s.placement.rankOf(Stage{stage}, m).index();
       const auto need = [&](ActionKind kind) { needed[{rank, {Stage{stage}, kind, m}}] = 1; };
       const auto stands = [&](ActionKind kind) { return counts.contains({rank, {Stage{stage}, kind, m}}); };
-      const auto elsewhere = [&](int other) {
-        return other >= 0 && other < stages && s.placement.rankOf(Stage{other}, m).index() != rank;
-      };
+      const auto elsewhere = [&](int other) { return other >= 0 && other < stages && s.placement.rankOf(Stage{other}, m).index() != rank; };
       need(ActionKind::Forward);
       if (training && (stands(ActionKind::BackwardInput) || stands(ActionKind::BackwardWeight))) {
         need(ActionKind::BackwardInput);
@@ -220,7 +218,8 @@ TEST(CheckRandom, WhatIsLoweredHasNoProblemWhateverThePolicyAndTheTransport) {
       const Schedule lowered = lower(compute, policy);
       const auto problems = check(lowered);
       ASSERT_TRUE(problems.empty()) << "case " << i << ", policy " << static_cast<int>(policy) << ": " << problems[0].message << "\n"
-                                    << toCsv(compute) << "\nlowered\n" << toCsv(lowered);
+                                    << toCsv(compute) << "\nlowered\n"
+                                    << toCsv(lowered);
     }
   }
 }

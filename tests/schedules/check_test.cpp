@@ -19,9 +19,7 @@ namespace {
 Schedule parsed(const std::string& csv) { return parseCsv(csv, "test", "test.csv"); }
 
 /// A problem in short: `rank@position action`.
-std::string brief(const Problem& p) {
-  return std::to_string(p.rank.value) + "@" + std::to_string(p.position) + " " + toString(p.action);
-}
+std::string brief(const Problem& p) { return std::to_string(p.rank.value) + "@" + std::to_string(p.position) + " " + toString(p.action); }
 
 std::vector<std::string> briefs(const Schedule& schedule) {
   std::vector<std::string> out;
@@ -161,9 +159,10 @@ TEST(Check, OneForwardOneBackwardWithSendsAtOnceDeadlocksOnOneChannelAndUnderBlo
 
 TEST(Check, ThreeRanksThatSendInACircleDeadlockUnderBlockingSendsOnly) {
   // Each pair has one message, so its order cannot differ; but each rank sends before it receives.
-  const std::vector<Problem> problems = check(parsed("0F0,0SEND_F0,0F1,0SEND_F1,3RECV_F0,3F0,3RECV_F1,3F1\n"
-                                                     "1RECV_F0,1F0,1SEND_F0,1RECV_F1,1F1,1SEND_F1\n"
-                                                     "2RECV_F0,2F0,2SEND_F0,2RECV_F1,2F1,2SEND_F1\n"));
+  const std::vector<Problem> problems =
+      check(parsed("0F0,0SEND_F0,0F1,0SEND_F1,3RECV_F0,3F0,3RECV_F1,3F1\n"
+                   "1RECV_F0,1F0,1SEND_F0,1RECV_F1,1F1,1SEND_F1\n"
+                   "2RECV_F0,2F0,2SEND_F0,2RECV_F1,2F1,2SEND_F1\n"));
   EXPECT_TRUE(problems.empty()) << "two microbatches fit into the three hops";
   const std::vector<Problem> circle =
       check(parsed("0F0,0SEND_F0,0F1,0SEND_F1,0F2,0SEND_F2,3RECV_F0,3F0,3RECV_F1,3F1,3RECV_F2,3F2\n"
@@ -192,8 +191,8 @@ TEST(Check, ReceivesStandInTheOrderOfTheirSends) {
 
 TEST(Check, AReceiveInTheWrongPlaceCanDeadlockBufferedSendsToo) {
   // Both ranks receive before they send.
-  const Schedule schedule = parsed(
-      "0F0,0SEND_F0,0RECV_B0,0B0,0F1,0SEND_F1,0RECV_B1,0B1\n1RECV_F0,1F0,1RECV_F1,1F1,1B0,1SEND_B0,1B1,1SEND_B1\n");
+  const Schedule schedule =
+      parsed("0F0,0SEND_F0,0RECV_B0,0B0,0F1,0SEND_F1,0RECV_B1,0B1\n1RECV_F0,1F0,1RECV_F1,1F1,1B0,1SEND_B0,1B1,1SEND_B1\n");
   EXPECT_EQ(onlyMessage(schedule),
             "deadlock: rank 0 at position 2 (0RECV_B0) waits for 1SEND_B0 of rank 1; rank 1 at position 2 (1RECV_F1) "
             "waits for 0SEND_F1 of rank 0");
@@ -202,15 +201,13 @@ TEST(Check, AReceiveInTheWrongPlaceCanDeadlockBufferedSendsToo) {
 TEST(Check, MessagesMustBePairedPlacedAndNeeded) {
   EXPECT_EQ(briefs(parsed("0F0\n1RECV_F0,1F0\n")), (Briefs{"0@-1 0SEND_F0"}));
   EXPECT_EQ(briefs(parsed("0F0,0SEND_F0\n1F0\n")), (Briefs{"1@-1 1RECV_F0"}));
-  EXPECT_EQ(onlyMessage(parsed("0F0,0SEND_F0\n1F0\n")),
-            "1RECV_F0 is missing on rank 1: it is the other end of 0SEND_F0 of rank 0");
+  EXPECT_EQ(onlyMessage(parsed("0F0,0SEND_F0\n1F0\n")), "1RECV_F0 is missing on rank 1: it is the other end of 0SEND_F0 of rank 0");
   EXPECT_EQ(briefs(parsed("0SEND_F0,0F0\n1RECV_F0,1F0\n")), (Briefs{"0@0 0SEND_F0"}));
   EXPECT_EQ(briefs(parsed("0F0,0SEND_F0\n1F0,1RECV_F0\n")), (Briefs{"1@0 1F0"}));
   EXPECT_EQ(onlyMessage(parsed("0F0,1F0,0SEND_F0\n")), "0SEND_F0 is needless: stage 1 is on the same rank 0");
   EXPECT_EQ(onlyMessage(parsed("0RECV_F0,0F0\n")), "0RECV_F0 is needless: the first stage has none before it");
   EXPECT_EQ(onlyMessage(parsed("0F0,0SEND_F0\n")), "0SEND_F0 is needless: the last stage has none after it");
-  EXPECT_EQ(onlyMessage(parsed("0F0,0SEND_F0\n1RECV_F0,1F0,1SEND_B0\n")),
-            "1SEND_B0 is needless: the schedule has no backward");
+  EXPECT_EQ(onlyMessage(parsed("0F0,0SEND_F0\n1RECV_F0,1F0,1SEND_B0\n")), "1SEND_B0 is needless: the schedule has no backward");
 }
 
 TEST(Check, ProblemsComeByRankAndPosition) {
@@ -234,7 +231,8 @@ TEST(Check, ASlotIsAForwardRightBeforeABackwardOfAnother) {
   EXPECT_EQ(briefs(parsed("0F0,(0F1;0B0)OVERLAP_F_B,0B1\n")), Briefs{});
   EXPECT_EQ(briefs(parsed("0F0,0SEND_F0,0RECV_B0,(0F1;0B0)OVERLAP_F_B,0SEND_F1,0RECV_B1,0B1\n"
                           "1RECV_F0,1F0,1B0,1SEND_B0,1RECV_F1,1F1,1B1,1SEND_B1\n")),
-            Briefs{}) << "receives before, sends after the pair";
+            Briefs{})
+      << "receives before, sends after the pair";
   const auto flagged = [](const char* csv, std::size_t at) {
     Schedule s = parsed(csv);
     s.rows[0][at].overlapsNext = true;

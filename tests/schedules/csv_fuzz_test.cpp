@@ -68,7 +68,8 @@ std::string mutate(Random& random, std::string text) {
       case 2: text.erase(at, length); break;
       case 3: text.insert(below(random, text.size()), text.substr(at, length)); break;
       case 4: text.insert(at, length, kSigns[below(random, kSigns.size())]); break;
-      case 5: case 6: swapCells(random, text); break;
+      case 5:
+      case 6: swapCells(random, text); break;
       case 7: {  // a number grows: 3 → 333333
         const std::size_t digit = text.find_first_of("0123456789", at);
         if (digit != std::string::npos) text.insert(digit, below(random, 12), text[digit]);
@@ -77,8 +78,10 @@ std::string mutate(Random& random, std::string text) {
       default: {  // a line more, less, or joined
         const std::size_t end = text.find('\n', at);
         if (end == std::string::npos) break;
-        if (below(random, 2) == 0) text.erase(end, 1);
-        else text.insert(end, text.substr(0, below(random, end + 1)));
+        if (below(random, 2) == 0)
+          text.erase(end, 1);
+        else
+          text.insert(end, text.substr(0, below(random, end + 1)));
         break;
       }
     }

@@ -54,8 +54,7 @@ TEST(Csv, RoundTripsEveryGeneratedScheduleComputeOnlyAndLowered) {
 }
 
 TEST(Csv, ReadsEveryKindOfAction) {
-  const std::string text =
-      "0UNSHARD,0F0,0SEND_F0,0RECV_B0,0I0,0W0,0REDUCE_GRAD,0RESHARD\r\n1RECV_F0,1F0,1B0,1SEND_B0\r\n";
+  const std::string text = "0UNSHARD,0F0,0SEND_F0,0RECV_B0,0I0,0W0,0REDUCE_GRAD,0RESHARD\r\n1RECV_F0,1F0,1B0,1SEND_B0\r\n";
   const Schedule schedule = parsed(text);
   EXPECT_EQ(toCsv(schedule), text);
   EXPECT_EQ(schedule.rows[0][0], (Action{Stage{0}, ActionKind::Unshard, Microbatch{-1}}));
@@ -70,13 +69,16 @@ TEST(Csv, InfersPlacementAndMicrobatchCount) {
   EXPECT_EQ(schedule.placement.rankOfStage, (std::vector{Rank{0}, Rank{1}, Rank{1}, Rank{0}}));
 }
 
-TEST(Csv, TakesEitherLineEndBlanksAndAMissingLastOne) {
-  EXPECT_EQ(parsed("0F0, 0B0\n\t1F0 ,1B0"), parsed("0F0,0B0\r\n1F0,1B0\r\n"));
-}
+TEST(Csv, TakesEitherLineEndBlanksAndAMissingLastOne) { EXPECT_EQ(parsed("0F0, 0B0\n\t1F0 ,1B0"), parsed("0F0,0B0\r\n1F0,1B0\r\n")); }
 
 TEST(Csv, PassesOverTheByteOrderMarkOfSpreadsheets) {
-  EXPECT_EQ(parsed("\xef\xbb\xbf" "0F0,0B0\n"), parsed("0F0,0B0\n"));
-  EXPECT_NE(refusal("0F0,\xef\xbb\xbf" "0B0\n"), "") << "only at the beginning";
+  EXPECT_EQ(parsed("\xef\xbb\xbf"
+                   "0F0,0B0\n"),
+            parsed("0F0,0B0\n"));
+  EXPECT_NE(refusal("0F0,\xef\xbb\xbf"
+                    "0B0\n"),
+            "")
+      << "only at the beginning";
 }
 
 TEST(Csv, KeepsIdleCells) {
@@ -132,8 +134,8 @@ TEST(Csv, AnEmptyRowIsARankWithoutWork) {
 TEST(Csv, NamesRowCellAndTextOfWhatCannotBeRead) {
   const std::string form = " is not an action; write stage, kind and microbatch, like 0F3 or 1SEND_B0";
   EXPECT_EQ(refusal("0F0,0B0\r\n1F0,,1F0x\r\n"), "a.csv: row 2 (rank 1), cell 3: \"1F0x\"" + form);
-  for (const char* cell : {"F0", "0", "0F-1", "-1F0", "0f0", "0FF0", "0F0F0", "0 F0", "0F 0", "0SEND0", "0SEND_F0_",
-                           "\"0F0\"", "0OVERLAP_F_B0", "0.5F0", "+0F0"}) {
+  for (const char* cell : {"F0", "0", "0F-1", "-1F0", "0f0", "0FF0", "0F0F0", "0 F0", "0F 0", "0SEND0", "0SEND_F0_", "\"0F0\"",
+                           "0OVERLAP_F_B0", "0.5F0", "+0F0"}) {
     EXPECT_EQ(refusal(cell), "a.csv: row 1 (rank 0), cell 1: \"" + std::string(cell) + "\"" + form);
   }
 }
@@ -156,14 +158,13 @@ TEST(Csv, RefusesAStageComputedOnTwoRanksAndAStageNobodyComputes) {
             "a.csv: row 2 (rank 1), cell 1: computes stage 0 on rank 1, but rank 0 computes it too; a stage has one rank, "
             "or two mirrored ones of which one takes the first microbatches");
   // Stage 0 has two ranks, but stage 1 only one: no mirror.
-  EXPECT_NE(refusal("0F0,0B0,0F1,0B1\n1F0,1B0,0F2,0B2,1F1,1F2\n").find("row 2 (rank 1), cell 3: computes stage 0 on rank 1"), std::string::npos);
+  EXPECT_NE(refusal("0F0,0B0,0F1,0B1\n1F0,1B0,0F2,0B2,1F1,1F2\n").find("row 2 (rank 1), cell 3: computes stage 0 on rank 1"),
+            std::string::npos);
   // Rank 1 takes microbatches on both sides of rank 0's.
   EXPECT_NE(refusal("0F1,1F0\n1F1,0F0,0F2,1F2\n").find("computes stage"), std::string::npos);
   EXPECT_NE(refusal("0F0\n0F1\n0F2\n").find("ranks 0 and 1 compute it too"), std::string::npos);
-  EXPECT_EQ(refusal("0F0,,\n2F0\n"),
-            "a.csv: stage 1 of 3 has no compute action; stages are numbered from 0 without gaps");
-  EXPECT_EQ(refusal("0F0,1SEND_F0\n"),
-            "a.csv: stage 1 of 2 has no compute action; stages are numbered from 0 without gaps");
+  EXPECT_EQ(refusal("0F0,,\n2F0\n"), "a.csv: stage 1 of 3 has no compute action; stages are numbered from 0 without gaps");
+  EXPECT_EQ(refusal("0F0,1SEND_F0\n"), "a.csv: stage 1 of 2 has no compute action; stages are numbered from 0 without gaps");
 }
 
 TEST(Csv, RefusesTextWithoutActions) {

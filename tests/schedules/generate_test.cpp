@@ -22,8 +22,9 @@ std::string text(const std::vector<Action>& row) {
   return out;
 }
 
-const std::vector<std::string> kNames{"forward-only", "gpipe",  "1f1b",     "interleaved-1f1b", "looped-bfs", "zb-h1",  "zb-h2",    "interleaved-zb",
-                                      "zbv",          "v-half", "v-min",    "dualpipe",         "dualpipev",  "chimera", "hanayo",  "lockstep"};
+const std::vector<std::string> kNames{"forward-only", "gpipe",          "1f1b",   "interleaved-1f1b", "looped-bfs", "zb-h1",
+                                      "zb-h2",        "interleaved-zb", "zbv",    "v-half",           "v-min",      "dualpipe",
+                                      "dualpipev",    "chimera",        "hanayo", "lockstep"};
 
 std::string joined(const std::vector<std::string>& words) {
   std::string out;
@@ -96,10 +97,21 @@ TEST(Generate, ListsItsFamiliesInTheDocumentedOrder) {
 }
 
 TEST(Generate, UnderstandsTorchsNamesInAnyCase) {
-  const std::vector<std::pair<std::string, std::string>> same{
-      {"1F1B", "1f1b"},           {"Schedule1F1B", "1f1b"},          {"GPipe", "gpipe"},      {"Interleaved1F1B", "interleaved-1f1b"}, {"interleaved1f1b", "interleaved-1f1b"},
-      {"ZBVZeroBubble", "zbv"},   {"ScheduleZBVZeroBubble", "zbv"},  {"LoopedBFS", "looped-bfs"}, {"SCHEDULEGPIPE", "gpipe"},          {"InterleavedZeroBubble", "interleaved-zb"},
-      {"DualPipeV", "dualpipev"}, {"_ScheduleForwardOnly", "forward-only"}, {"ZB-H1", "zb-h1"}, {"zb_h1", "zb-h1"},                     {"DualPipe", "dualpipe"}};
+  const std::vector<std::pair<std::string, std::string>> same{{"1F1B", "1f1b"},
+                                                              {"Schedule1F1B", "1f1b"},
+                                                              {"GPipe", "gpipe"},
+                                                              {"Interleaved1F1B", "interleaved-1f1b"},
+                                                              {"interleaved1f1b", "interleaved-1f1b"},
+                                                              {"ZBVZeroBubble", "zbv"},
+                                                              {"ScheduleZBVZeroBubble", "zbv"},
+                                                              {"LoopedBFS", "looped-bfs"},
+                                                              {"SCHEDULEGPIPE", "gpipe"},
+                                                              {"InterleavedZeroBubble", "interleaved-zb"},
+                                                              {"DualPipeV", "dualpipev"},
+                                                              {"_ScheduleForwardOnly", "forward-only"},
+                                                              {"ZB-H1", "zb-h1"},
+                                                              {"zb_h1", "zb-h1"},
+                                                              {"DualPipe", "dualpipe"}};
   for (const auto& [name, ours] : same) EXPECT_EQ(generatorOf(name).name, ours) << name;
   for (const std::string& name : kNames) EXPECT_EQ(generatorOf(name).name, name);
   EXPECT_EQ(generate("Schedule1F1B", oneStagePerRank(2, 4)).name, "1f1b");
@@ -172,7 +184,8 @@ TEST(Generate, EverythingItMakesPassesTheCheckComputeOnlyAndLowered) {
         for (int microbatches = 1; microbatches <= 20; ++microbatches) {
           const Shape shape{ranks, ranks * chunks, microbatches};
           if (generator.refusal(shape)) continue;
-          SCOPED_TRACE(std::string(generator.name) + " R=" + std::to_string(ranks) + " V=" + std::to_string(chunks) + " M=" + std::to_string(microbatches));
+          SCOPED_TRACE(std::string(generator.name) + " R=" + std::to_string(ranks) + " V=" + std::to_string(chunks) +
+                       " M=" + std::to_string(microbatches));
           const Schedule schedule = generate(generator.name, shape);
           ++shapes;
           ASSERT_EQ(schedule.name, generator.name);
@@ -241,9 +254,7 @@ TEST(Generate, SeveralChunksPerRankAreRefusedWithTheCure) {
 
 TEST(Generate, EmptyNegativeAndAbsurdShapesAreRefused) {
   constexpr int kHuge = std::numeric_limits<int>::max();
-  const std::vector<Shape> shapes{{0, 0, 1},         {1, 1, 0},     {-1, -1, 4},
-                                  {2, 2, -3},        {1, 1, kHuge}, {kHuge, kHuge, 1},
-                                  {4096, 4096, 999'999}};
+  const std::vector<Shape> shapes{{0, 0, 1}, {1, 1, 0}, {-1, -1, 4}, {2, 2, -3}, {1, 1, kHuge}, {kHuge, kHuge, 1}, {4096, 4096, 999'999}};
   for (const Generator& generator : generators()) {
     for (const Shape& shape : shapes) {
       EXPECT_TRUE(generator.refusal(shape).has_value());

@@ -78,11 +78,10 @@ TEST(Hangs, OneCommunicatorForBothDirectionsStopsWhatTwoLetRun) {
   const Schedule schedule = fixture("one_communicator");
   const Sentences said = sentences(check(schedule));
   ASSERT_EQ(said.size(), 2U);
-  EXPECT_EQ(said[0],
-            (std::pair{Stops::OneChannel,
-                       std::string("deadlock where ranks 0 and 1 share one channel for both directions (one for each avoids "
-                                   "it): operation 2 on it is 0SEND_F1 of rank 0 (position 3), but 1SEND_B0 of rank 1 "
-                                   "(position 3)")}));
+  EXPECT_EQ(said[0], (std::pair{Stops::OneChannel,
+                                std::string("deadlock where ranks 0 and 1 share one channel for both directions (one for each avoids "
+                                            "it): operation 2 on it is 0SEND_F1 of rank 0 (position 3), but 1SEND_B0 of rank 1 "
+                                            "(position 3)")}));
   EXPECT_EQ(said[1].first, Stops::Blocking);
   EXPECT_TRUE(runs(schedule, Transport::Buffered));
   EXPECT_FALSE(runs(schedule, Transport::OneChannel));

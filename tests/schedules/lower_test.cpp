@@ -27,18 +27,16 @@ Schedule withoutIdle(Schedule schedule) {
 }
 
 TEST(Lower, AReceiveStandsInTheGapOfItsMomentAndASendAfterItsAction) {
-  // F = 1, B = 2: rank 0 is done with F0 at 1 and F1 at 2; rank 1 does F0 from 1 to 2 and B0 from 2 to 4. So 1RECV_F1 is due at 2, before B0.
+  // F = 1, B = 2: rank 0 is done with F0 at 1 and F1 at 2; rank 1 does F0 from 1 to 2 and B0 from 2 to 4. So 1RECV_F1 is due at 2, before
+  // B0.
   const Schedule lowered = lower(generate("1f1b", {2, 2, 2}));
-  EXPECT_EQ(cells(lowered.rows[0]),
-            (std::vector<std::string>{"0F0", "0SEND_F0", "0F1", "0SEND_F1", "0RECV_B0", "0B0", "0RECV_B1", "0B1"}));
-  EXPECT_EQ(cells(lowered.rows[1]),
-            (std::vector<std::string>{"1RECV_F0", "1F0", "1RECV_F1", "1B0", "1SEND_B0", "1F1", "1B1", "1SEND_B1"}));
+  EXPECT_EQ(cells(lowered.rows[0]), (std::vector<std::string>{"0F0", "0SEND_F0", "0F1", "0SEND_F1", "0RECV_B0", "0B0", "0RECV_B1", "0B1"}));
+  EXPECT_EQ(cells(lowered.rows[1]), (std::vector<std::string>{"1RECV_F0", "1F0", "1RECV_F1", "1B0", "1SEND_B0", "1F1", "1B1", "1SEND_B1"}));
 }
 
 TEST(Lower, AMiddleStageReceivesAndSendsBothWays) {
   const Schedule lowered = lower(generate("gpipe", {3, 3, 1}));
-  EXPECT_EQ(cells(lowered.rows[1]),
-            (std::vector<std::string>{"1RECV_F0", "1F0", "1SEND_F0", "1RECV_B0", "1B0", "1SEND_B0"}));
+  EXPECT_EQ(cells(lowered.rows[1]), (std::vector<std::string>{"1RECV_F0", "1F0", "1SEND_F0", "1RECV_B0", "1B0", "1SEND_B0"}));
 }
 
 TEST(Lower, AForwardOnlyScheduleGetsNoBackwardMessages) {
@@ -49,10 +47,8 @@ TEST(Lower, AForwardOnlyScheduleGetsNoBackwardMessages) {
 TEST(Lower, StagesOnOneRankHandOverWithoutMessages) {
   // V placement: stages 0 and 3 on rank 0, 1 and 2 on rank 1; only 0-1 and 2-3 cross ranks.
   const Schedule lowered = lower(parsed("0F0,3F0,3B0,0B0\n1F0,2F0,2B0,1B0\n"));
-  EXPECT_EQ(cells(lowered.rows[0]), (std::vector<std::string>{"0F0", "0SEND_F0", "3RECV_F0", "3F0", "3B0", "3SEND_B0",
-                                                             "0RECV_B0", "0B0"}));
-  EXPECT_EQ(cells(lowered.rows[1]), (std::vector<std::string>{"1RECV_F0", "1F0", "2F0", "2SEND_F0", "2RECV_B0", "2B0",
-                                                             "1B0", "1SEND_B0"}));
+  EXPECT_EQ(cells(lowered.rows[0]), (std::vector<std::string>{"0F0", "0SEND_F0", "3RECV_F0", "3F0", "3B0", "3SEND_B0", "0RECV_B0", "0B0"}));
+  EXPECT_EQ(cells(lowered.rows[1]), (std::vector<std::string>{"1RECV_F0", "1F0", "2F0", "2SEND_F0", "2RECV_B0", "2B0", "1B0", "1SEND_B0"}));
   EXPECT_EQ(lower(generate("gpipe", {1, 1, 4})), generate("gpipe", {1, 1, 4}));
 }
 
@@ -64,8 +60,8 @@ TEST(Lower, ASplitBackwardSendsTheInputGradientBeforeTheWeightGradient) {
 
 TEST(Lower, ActionsOfWholeStagesStayInPlace) {
   const Schedule lowered = lower(parsed("0UNSHARD,0F0,0B0,0REDUCE_GRAD,0RESHARD\n1F0,1B0,1REDUCE_GRAD\n"));
-  EXPECT_EQ(cells(lowered.rows[0]), (std::vector<std::string>{"0UNSHARD", "0F0", "0SEND_F0", "0RECV_B0", "0B0",
-                                                             "0REDUCE_GRAD", "0RESHARD"}));
+  EXPECT_EQ(cells(lowered.rows[0]),
+            (std::vector<std::string>{"0UNSHARD", "0F0", "0SEND_F0", "0RECV_B0", "0B0", "0REDUCE_GRAD", "0RESHARD"}));
 }
 
 TEST(Lower, OfEveryGeneratedScheduleCanBeUndoneAndRepeated) {
@@ -96,7 +92,8 @@ TEST(Lower, RefusesWhatCannotRun) {
     }
     return "";
   };
-  EXPECT_EQ(refusal(parsed("0B0,0F0\n1F0,1B0\n")), "schedule test cannot be lowered: rank 0 waits at 0B0 for what never happens; `pipewright check` says why");
+  EXPECT_EQ(refusal(parsed("0B0,0F0\n1F0,1B0\n")),
+            "schedule test cannot be lowered: rank 0 waits at 0B0 for what never happens; `pipewright check` says why");
   Schedule outside = generate("1f1b", {2, 2, 2});
   outside.rows[1][0].microbatch = Microbatch{7};
   EXPECT_NE(refusal(outside).find("1F7 lies outside its 2 stages and 2 microbatches"), std::string::npos);

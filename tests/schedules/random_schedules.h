@@ -93,8 +93,8 @@ class Grower {
 
   Action take() {
     if (sendsFirst_) {
-      const auto other = std::find_if(possible_.begin(), possible_.end(),
-                                      [&](const Action& a) { return !isReceive(a.kind) && maySend(a); });
+      const auto other =
+          std::find_if(possible_.begin(), possible_.end(), [&](const Action& a) { return !isReceive(a.kind) && maySend(a); });
       if (other != possible_.end()) return takeAt(static_cast<std::size_t>(other - possible_.begin()));
     }
     const int n = static_cast<int>(possible_.size());
@@ -108,9 +108,8 @@ class Grower {
   }
 
   void compute(Action a) {
-    const auto partner = std::find_if(possible_.begin(), possible_.end(), [&](const Action& b) {
-      return b.kind == ActionKind::Backward && rankOf(b) == rankOf(a);
-    });
+    const auto partner = std::find_if(possible_.begin(), possible_.end(),
+                                      [&](const Action& b) { return b.kind == ActionKind::Backward && rankOf(b) == rankOf(a); });
     if (slots_ && a.kind == ActionKind::Forward && partner != possible_.end()) {
       const Action b = takeAt(static_cast<std::size_t>(partner - possible_.begin()));
       a.overlapsNext = true;
@@ -231,8 +230,15 @@ inline void damage(Random& random, Schedule& s) {
       s.rows[random() % s.rows.size()].push_back(moved);
       break;
     }
-    case 8: case 9: std::swap(a, row[random() % row.size()]); break;
-    case 10: case 11: case 12: case 13: case 14: case 15: case 16: {  // further down, past up to four others
+    case 8:
+    case 9: std::swap(a, row[random() % row.size()]); break;
+    case 10:
+    case 11:
+    case 12:
+    case 13:
+    case 14:
+    case 15:
+    case 16: {  // further down, past up to four others
       const int last = std::min(size, at + 2 + below(random, 4));
       std::rotate(row.begin() + at, row.begin() + at + 1, row.begin() + last);
       break;

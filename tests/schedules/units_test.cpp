@@ -37,14 +37,14 @@ TEST(Units, FractionsRoundToTheNearestWithHalvesUp) {
   EXPECT_EQ(parseDuration("0.4ns"), 0);
   EXPECT_EQ(parseDuration("0.5ns"), 1);
   EXPECT_EQ(parseDuration("1.0004us"), 1'000);
-  EXPECT_EQ(parseSize("0.3KiB"), 307);                     // 307.2
+  EXPECT_EQ(parseSize("0.3KiB"), 307);                      // 307.2
   EXPECT_EQ(parseSize("0.999999999GiB"), (1LL << 30) - 1);  // 1.07 bytes less
 }
 
 TEST(Units, AnythingElseIsRefused) {
-  for (const char* text : {"", "1", "00", "0.0", "ms", "1.5", "1.ms", ".5ms", "1.5 ms", " 1ms", "1ms ", "-1ms", "+1ms",
-                           "1e3ms", "1,5ms", "1..5ms", "1.2.3ms", "1MS", "1m", "1min", "0x1ms", "1.0123456789s",
-                           "1msx", "1\xc2\xb5s"}) {
+  for (const char* text :
+       {"",     "1",     "00",    "0.0",    "ms",      "1.5", "1.ms", ".5ms", "1.5 ms", " 1ms",          "1ms ", "-1ms",
+        "+1ms", "1e3ms", "1,5ms", "1..5ms", "1.2.3ms", "1MS", "1m",   "1min", "0x1ms",  "1.0123456789s", "1msx", "1\xc2\xb5s"}) {
     EXPECT_THROW((void)parseDuration(text), UsageError) << text;
   }
   for (const char* text : {"", "0", "1", "GiB", "1gib", "1kB", "1K", "1G", "1 GB", "-1B", "1.B", "1e3B", "1TBx"}) {

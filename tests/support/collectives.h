@@ -17,7 +17,8 @@ namespace pw::test {
 
 // What collectives make of small numbers, which every type holds exactly, by plain loops.
 
-constexpr DType kSummed[]{DType::Float16, DType::BFloat16, DType::Float32, DType::Float64, DType::UInt8, DType::Int8, DType::Int32, DType::Int64};
+constexpr DType kSummed[]{DType::Float16, DType::BFloat16, DType::Float32, DType::Float64,
+                          DType::UInt8,   DType::Int8,     DType::Int32,   DType::Int64};
 
 inline bool isSummed(DType dtype) { return std::ranges::find(kSummed, dtype) != std::end(kSummed); }
 
@@ -42,7 +43,9 @@ inline std::vector<std::byte> encoded(DType dtype, const std::vector<int>& value
   for (const int value : values) {
     const auto single = std::bit_cast<std::uint32_t>(static_cast<float>(value));
     // Of a half: exponents count from 15 instead of 127, and 10 digits follow instead of 23.
-    bits.push_back(dtype == DType::BFloat16 ? static_cast<int>(single >> 16U) : value == 0 ? 0 : static_cast<int>((single >> 13U) - ((127U - 15U) << 10U)));
+    bits.push_back(dtype == DType::BFloat16 ? static_cast<int>(single >> 16U)
+                   : value == 0             ? 0
+                                            : static_cast<int>((single >> 13U) - ((127U - 15U) << 10U)));
   }
   if (dtype == DType::Float16 || dtype == DType::BFloat16) return bytesAs<std::uint16_t>(bits);
   if (dtype == DType::Float32) return bytesAs<float>(values);
@@ -82,8 +85,10 @@ inline void combineNow(Collective what, DType dtype, std::span<const Buffer> buf
     const Buffer piece = part(result.data());
     for (std::size_t r = 0; r < ranks; ++r) {
       const Buffer from = part(buffers[r].data);
-      if (what == Collective::AllGather ? r == k : r == 0) std::copy_n(from.data, from.bytes, piece.data);
-      else if (what != Collective::AllGather) sumInto(dtype, piece, from);
+      if (what == Collective::AllGather ? r == k : r == 0)
+        std::copy_n(from.data, from.bytes, piece.data);
+      else if (what != Collective::AllGather)
+        sumInto(dtype, piece, from);
     }
   }
   for (std::size_t r = 0; r < ranks; ++r) {
@@ -115,14 +120,17 @@ inline Combined combinedAt(std::size_t k, Collective what, std::span<const Rank>
     const std::vector<int> given = givenBy(group[m], elements, salt);
     const auto [first, end] = pieceOf(elements, group.size(), m);
     for (std::size_t i = 0; i < elements; ++i) {
-      if (what != Collective::AllGather) result.values[i] += given[i];
-      else if (i >= first && i < end) result.values[i] = given[i];
+      if (what != Collective::AllGather)
+        result.values[i] += given[i];
+      else if (i >= first && i < end)
+        result.values[i] = given[i];
     }
   }
   if (what != Collective::ReduceScatter) return result;
   const auto [first, end] = pieceOf(elements, group.size(), k);
   result.first = first;
-  result.values = std::vector<int>(result.values.begin() + static_cast<std::ptrdiff_t>(first), result.values.begin() + static_cast<std::ptrdiff_t>(end));
+  result.values = std::vector<int>(result.values.begin() + static_cast<std::ptrdiff_t>(first),
+                                   result.values.begin() + static_cast<std::ptrdiff_t>(end));
   return result;
 }
 

@@ -16,8 +16,8 @@
 
 namespace pw::test {
 
-/// Collectives of float64 over the messages of another communicator, which must keep the order of messages. As with NCCL, two ranks match theirs by order
-/// alone: where orders differ, a wait throws. Undefined results are not a number.
+/// Collectives of float64 over the messages of another communicator, which must keep the order of messages. As with NCCL, two ranks match
+/// theirs by order alone: where orders differ, a wait throws. Undefined results are not a number.
 class CombiningCommunicator final : public Communicator {
  public:
   explicit CombiningCommunicator(std::unique_ptr<Communicator> inner, bool offers = true) : inner_(std::move(inner)), offers_(offers) {}

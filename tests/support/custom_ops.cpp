@@ -14,7 +14,8 @@ struct ScaledSquare : torch::autograd::Function<ScaledSquare> {
     const at::AutoDispatchBelowADInplaceOrView below;
     return square(x, scale);
   }
-  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context, const torch::autograd::variable_list& gradients) {
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
+                                                 const torch::autograd::variable_list& gradients) {
     return {gradients[0] * context->get_saved_variables()[0] * (2 * context->saved_data["scale"].toDouble()), at::Tensor()};
   }
 };

@@ -9,8 +9,8 @@
 #include <utility>
 #include <vector>
 
-#include "simulator/step/simulate.h"
 #include "simulator/step/cost_table.h"
+#include "simulator/step/simulate.h"
 #include "simulator/trace/trace.h"
 
 namespace pw::test {
@@ -65,7 +65,8 @@ class EventReference {
   };
 
   static bool goesBack(ActionKind kind) {
-    return kind == ActionKind::Backward || kind == ActionKind::BackwardInput || kind == ActionKind::SendBackward || kind == ActionKind::RecvBackward;
+    return kind == ActionKind::Backward || kind == ActionKind::BackwardInput || kind == ActionKind::SendBackward ||
+           kind == ActionKind::RecvBackward;
   }
   [[nodiscard]] Ns scaled(Ns time, Microbatch m) const {
     return costs_.microbatchScale.empty() ? time : std::llround(static_cast<double>(time) * costs_.microbatchScale[m.index()]);
@@ -106,7 +107,8 @@ class EventReference {
   bool compute(std::size_t rank) {
     Progress& me = ranks_[rank];
     const auto& row = rows_.rows[rank];
-    const std::size_t count = row[me.next].overlapsNext && me.next + 1 < row.size() && row[me.next + 1].kind == ActionKind::Backward ? 2 : 1;
+    const std::size_t count =
+        row[me.next].overlapsNext && me.next + 1 < row.size() && row[me.next + 1].kind == ActionKind::Backward ? 2 : 1;
     Ns start = me.clock;
     Ns length = 0;
     for (std::size_t k = 0; k < count; ++k) {
@@ -122,7 +124,8 @@ class EventReference {
   }
   /// Notes the span; in the background its messages queue up at once.
   void record(Rank rank, const Action& a, Ns start, Ns end) {
-    spans_.push_back({rank, static_cast<SpanKind>(a.kind), a.stage, a.microbatch, rank, 0, start, end});  // the first kinds are those of actions
+    spans_.push_back(
+        {rank, static_cast<SpanKind>(a.kind), a.stage, a.microbatch, rank, 0, start, end});  // the first kinds are those of actions
     if (a.kind == ActionKind::BackwardWeight) return;
     ends_[{a.stage, goesBack(a.kind), a.microbatch}] = end;
     if (sending_ != Sending::Overlapped) return;
@@ -189,7 +192,8 @@ class EventReference {
     const Ns over = start + scaled(cost.transfer, message.second);
     const auto [from, to] = endsOf(message);
     const Ns there = over + cost.latency;
-    spans_.push_back({from, cost.backward ? SpanKind::SendBackward : SpanKind::SendForward, cost.from, message.second, to, cost.bytes, start, there});
+    spans_.push_back(
+        {from, cost.backward ? SpanKind::SendBackward : SpanKind::SendForward, cost.from, message.second, to, cost.bytes, start, there});
     flights_[message].over = free_[channel] = over;
     flights_[message].there = there;
     return there;
@@ -216,7 +220,8 @@ class EventReference {
           const bool forward = a.kind == ActionKind::Forward;
           if (isCompute(a.kind)) {
             if (a.microbatch.value + (forward ? a.stage.value : 2 * last - a.stage.value) != cycle) break;
-            if (forward && (a.stage.value == 0 || a.stage.value == last)) host(SpanKind::Load, costs_.load, a.microbatch);  // R ≥ 2: input or target
+            if (forward && (a.stage.value == 0 || a.stage.value == last))
+              host(SpanKind::Load, costs_.load, a.microbatch);  // R ≥ 2: input or target
             record(rank, a, clock, clock + durationOf(a));
             clock += durationOf(a);
             if (!forward && a.kind != ActionKind::BackwardInput && a.stage.value == last) host(SpanKind::Store, costs_.store, a.microbatch);

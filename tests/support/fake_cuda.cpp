@@ -58,9 +58,7 @@ void FakeCuda::use(int gpu) {
   static_cast<void>(cudaStreamCreateWithPriority(&test::compute, cudaStreamNonBlocking, 0));
 }
 
-void FakeCuda::leave() {
-  static_cast<void>(cudaStreamDestroy(std::exchange(test::compute, nullptr)));
-}
+void FakeCuda::leave() { static_cast<void>(cudaStreamDestroy(std::exchange(test::compute, nullptr))); }
 
 cudaStream_t FakeCuda::computeStream() { return test::compute; }
 
@@ -89,8 +87,7 @@ bool FakeCuda::isAlive(const void* address) const {
 
 const Device& FakeCuda::device() {
   static const Device device{
-      .allocate =
-          [](std::size_t bytes) -> HeldBuffer {
+      .allocate = [](std::size_t bytes) -> HeldBuffer {
         auto* const data = new std::byte[bytes];
         std::fill_n(data, bytes, std::byte{0xEE});
         const std::lock_guard lock(current().mutex);
@@ -106,7 +103,8 @@ const Device& FakeCuda::device() {
           [](std::chrono::milliseconds deadline, const std::function<void()>&) {
             std::unique_lock lock(current().mutex);
             const cudaStream_t stream = test::compute;
-            if (!current().changed.wait_for(lock, deadline, [&] { return stream->tasks.empty() && !stream->busy; })) throw Error("the fake GPU did not finish");
+            if (!current().changed.wait_for(lock, deadline, [&] { return stream->tasks.empty() && !stream->busy; }))
+              throw Error("the fake GPU did not finish");
           }};
   return device;
 }

@@ -25,9 +25,10 @@ struct Moment {
   Ns time = 0;
 };
 
-/// CUDA's runtime and NCCL for test programs without GPUs: those of their functions that the links call, over this process's memory. Each stream is
-/// served by a thread of its own, after delays drawn at random; communicators connect, and some operations get onto their stream, only after NCCL was
-/// asked a few times. One at a time, as the functions are global. Breaches of CUDA's and NCCL's rules are noted in `violations`.
+/// CUDA's runtime and NCCL for test programs without GPUs: those of their functions that the links call, over this process's memory. Each
+/// stream is served by a thread of its own, after delays drawn at random; communicators connect, and some operations get onto their stream,
+/// only after NCCL was asked a few times. One at a time, as the functions are global. Breaches of CUDA's and NCCL's rules are noted in
+/// `violations`.
 class FakeCuda {
  public:
   explicit FakeCuda(std::uint64_t seed);
@@ -65,18 +66,18 @@ class FakeCuda {
   void violate(const std::string& what) { violations_.push_back(what); }
   std::uint64_t random() { return random_(); }
 
-  std::mutex mutex;                  ///< of all, and of streams, events and communicators
+  std::mutex mutex;  ///< of all, and of streams, events and communicators
   std::condition_variable changed;
   Counts counted;
   Ns clock = 0;
-  std::set<const void*> communicators;  ///< that live
-  std::string words;                    ///< NCCL's last
+  std::set<const void*> communicators;                          ///< that live
+  std::string words;                                            ///< NCCL's last
   std::map<std::string, std::weak_ptr<struct Clique>> cliques;  ///< by unique id
 
  private:
   std::vector<std::string> violations_;
-  std::map<const std::byte*, std::size_t> blocks_;     ///< alive
-  std::vector<std::unique_ptr<std::byte[]>> freed_;    ///< kept, so that who uses memory too long is told of and does no more harm
+  std::map<const std::byte*, std::size_t> blocks_;   ///< alive
+  std::vector<std::unique_ptr<std::byte[]>> freed_;  ///< kept, so that who uses memory too long is told of and does no more harm
   std::mt19937_64 random_;
 };
 

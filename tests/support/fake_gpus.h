@@ -21,8 +21,9 @@
 
 namespace pw::test {
 
-/// GPUs of a few ranks (threads of this process) and the links between them, made of host memory: what is asked for is done later by a thread of its
-/// own, in an order drawn at random from all that the rules of streams and of NCCL allow. Breaches of the contract are noted in `violations`.
+/// GPUs of a few ranks (threads of this process) and the links between them, made of host memory: what is asked for is done later by a
+/// thread of its own, in an order drawn at random from all that the rules of streams and of NCCL allow. Breaches of the contract are noted
+/// in `violations`.
 class FakeGpus {
  public:
   FakeGpus(int ranks, std::uint64_t seed)
@@ -37,9 +38,11 @@ class FakeGpus {
   /// This thread is that rank from now on; `device` is its.
   void bind(Rank rank) { current() = {this, rank.index()}; }
   static const Device& device() {
-    static const Device fake{.allocate = [](std::size_t bytes) { return current().gpus->allocate(current().rank, bytes); },
-                             .copy = [](Buffer into, Buffer from) { current().gpus->copy(current().rank, into, from); },
-                             .finish = [](std::chrono::milliseconds deadline, const std::function<void()>& meanwhile) { current().gpus->finish(current().rank, deadline, meanwhile); }};
+    static const Device fake{
+        .allocate = [](std::size_t bytes) { return current().gpus->allocate(current().rank, bytes); },
+        .copy = [](Buffer into, Buffer from) { current().gpus->copy(current().rank, into, from); },
+        .finish = [](std::chrono::milliseconds deadline,
+                     const std::function<void()>& meanwhile) { current().gpus->finish(current().rank, deadline, meanwhile); }};
     return fake;
   }
   DeviceLinks links(Rank rank);

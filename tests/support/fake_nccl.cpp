@@ -44,10 +44,10 @@ struct Member {
   int place = 0, gpu = 0;
   int calls = 0;
   ncclResult_t error = ncclSuccess;
-  std::uint64_t asks = 0;              ///< until NCCL has done what it is at
-  std::function<void()> next;          ///< then
+  std::uint64_t asks = 0;      ///< until NCCL has done what it is at
+  std::function<void()> next;  ///< then
   bool connecting = true, leaving = false, aborted = false;
-  std::shared_ptr<Moment> last;        ///< when its operations so far are over; null: it had none
+  std::shared_ptr<Moment> last;  ///< when its operations so far are over; null: it had none
 };
 
 namespace {
@@ -90,17 +90,21 @@ void perform(FakeCuda& cuda, const Meeting& meeting) {
   const std::size_t inputs = first.call == Call::ReduceScatter ? bytes * ranks : bytes;
   std::memcpy(sum.data(), given(0).data, inputs);
   if (first.call == Call::AllReduce || first.call == Call::Reduce || first.call == Call::ReduceScatter) {
-    for (int place = 1; place < static_cast<int>(ranks); ++place) sumInto(dtypeOf(first.type), {sum.data(), inputs}, {given(place).data, inputs});
+    for (int place = 1; place < static_cast<int>(ranks); ++place)
+      sumInto(dtypeOf(first.type), {sum.data(), inputs}, {given(place).data, inputs});
   } else if (first.call == Call::Broadcast) {
     std::memcpy(sum.data(), given(first.root).data, bytes);
   } else {
     sum.resize(bytes * ranks);
-    for (int place = 0; place < static_cast<int>(ranks); ++place) std::memcpy(sum.data() + static_cast<std::size_t>(place) * bytes, given(place).data, bytes);
+    for (int place = 0; place < static_cast<int>(ranks); ++place)
+      std::memcpy(sum.data() + static_cast<std::size_t>(place) * bytes, given(place).data, bytes);
   }
   for (const auto& [place, asked] : meeting.members) {
     if (first.call == Call::Reduce && place != first.root) continue;
-    if (first.call == Call::ReduceScatter) std::memcpy(asked.into, sum.data() + static_cast<std::size_t>(place) * bytes, bytes);
-    else std::memcpy(asked.into, sum.data(), sum.size());
+    if (first.call == Call::ReduceScatter)
+      std::memcpy(asked.into, sum.data() + static_cast<std::size_t>(place) * bytes, bytes);
+    else
+      std::memcpy(asked.into, sum.data(), sum.size());
   }
 }
 
@@ -158,7 +162,8 @@ bool isBusy(const Member& member) { return member.connecting || member.asks > 0 
 /// As NCCL's abort, which returns when what its communicator has on a stream is over.
 void awaitEnd(FakeCuda& cuda, const Member& member) {
   std::unique_lock lock(cuda.mutex);
-  if (!cuda.changed.wait_for(lock, std::chrono::seconds(10), [&] { return !member.last || member.last->done; })) cuda.violate("an abort that never returns");
+  if (!cuda.changed.wait_for(lock, std::chrono::seconds(10), [&] { return !member.last || member.last->done; }))
+    cuda.violate("an abort that never returns");
 }
 
 /// Of the mutex's holder.
@@ -207,7 +212,8 @@ ncclResult_t ask(const char* function, ncclComm_t communicator, cudaStream_t str
     static_cast<void>(cudaGetDevice(&gpu));
     if (gpu != member.gpu || stream->gpu != member.gpu) return refuse(cuda, "an operation of one GPU's asked for on another");
     ++cuda.counted.asked[function];
-    if (group.member && (group.member != communicator->member || group.stream != stream)) return refuse(cuda, "two communicators in a group");
+    if (group.member && (group.member != communicator->member || group.stream != stream))
+      return refuse(cuda, "two communicators in a group");
     group.member = communicator->member;
     group.stream = stream;
     group.asked.push_back(asked);
@@ -221,7 +227,8 @@ ncclResult_t ask(const char* function, ncclComm_t communicator, cudaStream_t str
 void FakeCuda::fail(int error, const std::string& last) {
   const std::lock_guard lock(mutex);
   words = last;
-  for (const void* const communicator : communicators) static_cast<const ncclComm*>(communicator)->member->error = static_cast<ncclResult_t>(error);
+  for (const void* const communicator : communicators)
+    static_cast<const ncclComm*>(communicator)->member->error = static_cast<ncclResult_t>(error);
 }
 
 }  // namespace pw::test
@@ -249,7 +256,8 @@ ncclResult_t ncclCommInitRankConfig(ncclComm_t* communicator, int members, ncclU
     known = clique = std::make_shared<Clique>();
     clique->members = members;
   }
-  if (clique->members != members || !clique->joined.insert(place).second || place < 0 || place >= members) return refuse(cuda, "a member that does not fit");
+  if (clique->members != members || !clique->joined.insert(place).second || place < 0 || place >= members)
+    return refuse(cuda, "a member that does not fit");
   auto member = std::make_shared<Member>();
   member->clique = std::move(clique);
   member->place = place;
@@ -304,7 +312,9 @@ ncclResult_t ncclCommAbort(ncclComm_t communicator) {
   return endGroup();
 }
 
-const char* ncclGetErrorString(ncclResult_t result) { return result == ncclRemoteError ? "remote process exited or there was a network error" : "an error"; }
+const char* ncclGetErrorString(ncclResult_t result) {
+  return result == ncclRemoteError ? "remote process exited or there was a network error" : "an error";
+}
 const char* ncclGetLastError(ncclComm_t) { return FakeCuda::current().words.c_str(); }
 
 ncclResult_t ncclGroupStart() {
@@ -319,19 +329,23 @@ ncclResult_t ncclSend(const void* from, size_t count, ncclDataType_t type, int p
 ncclResult_t ncclRecv(void* into, size_t count, ncclDataType_t type, int peer, ncclComm_t communicator, cudaStream_t stream) {
   return ask("receive", communicator, stream, {Call::Receive, nullptr, into, count, type, peer});
 }
-ncclResult_t ncclAllReduce(const void* from, void* into, size_t count, ncclDataType_t type, ncclRedOp_t, ncclComm_t communicator, cudaStream_t stream) {
+ncclResult_t ncclAllReduce(const void* from, void* into, size_t count, ncclDataType_t type, ncclRedOp_t, ncclComm_t communicator,
+                           cudaStream_t stream) {
   return ask("all-reduce", communicator, stream, {Call::AllReduce, from, into, count, type});
 }
-ncclResult_t ncclReduceScatter(const void* from, void* into, size_t count, ncclDataType_t type, ncclRedOp_t, ncclComm_t communicator, cudaStream_t stream) {
+ncclResult_t ncclReduceScatter(const void* from, void* into, size_t count, ncclDataType_t type, ncclRedOp_t, ncclComm_t communicator,
+                               cudaStream_t stream) {
   return ask("reduce-scatter", communicator, stream, {Call::ReduceScatter, from, into, count, type});
 }
 ncclResult_t ncclAllGather(const void* from, void* into, size_t count, ncclDataType_t type, ncclComm_t communicator, cudaStream_t stream) {
   return ask("all-gather", communicator, stream, {Call::AllGather, from, into, count, type});
 }
-ncclResult_t ncclReduce(const void* from, void* into, size_t count, ncclDataType_t type, ncclRedOp_t, int root, ncclComm_t communicator, cudaStream_t stream) {
+ncclResult_t ncclReduce(const void* from, void* into, size_t count, ncclDataType_t type, ncclRedOp_t, int root, ncclComm_t communicator,
+                        cudaStream_t stream) {
   return ask("reduce", communicator, stream, {Call::Reduce, from, into, count, type, root});
 }
-ncclResult_t ncclBroadcast(const void* from, void* into, size_t count, ncclDataType_t type, int root, ncclComm_t communicator, cudaStream_t stream) {
+ncclResult_t ncclBroadcast(const void* from, void* into, size_t count, ncclDataType_t type, int root, ncclComm_t communicator,
+                           cudaStream_t stream) {
   return ask("broadcast", communicator, stream, {Call::Broadcast, from, into, count, type, root});
 }
 

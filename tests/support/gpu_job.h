@@ -69,7 +69,9 @@ struct Job {
       EXPECT_TRUE(std::ranges::equal(std::span(memory.buffer.data + first, bytes.size()), bytes)) << what;
     });
   }
-  void expect(const HeldBuffer& memory, int salt, const std::string& what) { expect(memory, 0, patternOf(memory.buffer.bytes, salt), what); }
+  void expect(const HeldBuffer& memory, int salt, const std::string& what) {
+    expect(memory, 0, patternOf(memory.buffer.bytes, salt), what);
+  }
 };
 
 inline HeldBuffer allocated(std::size_t bytes) { return FakeGpus::device().allocate(bytes); }

@@ -37,7 +37,9 @@ class GraphBuilder {
     meta.requiresGrad = trained;
     return state(graph_.parameters, name, ValueOrigin::Parameter, meta, storage);
   }
-  ValueId buffer(const std::string& name, const TensorMeta& meta = shape({4})) { return state(graph_.buffers, name, ValueOrigin::Buffer, meta, ""); }
+  ValueId buffer(const std::string& name, const TensorMeta& meta = shape({4})) {
+    return state(graph_.buffers, name, ValueOrigin::Buffer, meta, "");
+  }
   ValueId constant(const std::string& name) { return state(graph_.constants, name, ValueOrigin::Constant, shape({4}), ""); }
 
   /// Modules of the nodes that follow, outermost first: `within({"blocks.0", "blocks.0.mlp"})`. The class is the path without its digits.
@@ -57,7 +59,8 @@ class GraphBuilder {
     for (const ValueId read : reads) arguments.push_back({"", read});
     return call(op, arguments, name, meta);
   }
-  ValueId call(const std::string& op, const std::vector<NamedArgument>& arguments, const std::string& name, const TensorMeta& meta = rows()) {
+  ValueId call(const std::string& op, const std::vector<NamedArgument>& arguments, const std::string& name,
+               const TensorMeta& meta = rows()) {
     const ValueId output = value(name, ValueOrigin::Node, meta);
     graph_.values.back().producer = NodeId(graph_.nodes.size());
     const std::string target = op.rfind("torch.", 0) == 0 ? op : "torch.ops.aten." + op + ".default";
@@ -102,7 +105,8 @@ class GraphBuilder {
     graph_.values.push_back(made);
     return ValueId(graph_.values.size() - 1);
   }
-  ValueId state(std::vector<StateTensor>& list, const std::string& name, ValueOrigin origin, const TensorMeta& meta, const std::string& storage) {
+  ValueId state(std::vector<StateTensor>& list, const std::string& name, ValueOrigin origin, const TensorMeta& meta,
+                const std::string& storage) {
     const ValueId id = value(name, origin, meta);
     list.push_back({name, id, storage, std::nullopt, true});
     return id;

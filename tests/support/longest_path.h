@@ -6,8 +6,8 @@
 #include <utility>
 #include <vector>
 
-#include "simulator/step/simulate.h"
 #include "simulator/step/cost_table.h"
+#include "simulator/step/simulate.h"
 
 namespace pw::test {
 

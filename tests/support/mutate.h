@@ -11,8 +11,20 @@ namespace pw::test {
 
 /// The text with one to three damages: a number replaced by an extreme one, a byte changed, a piece removed or doubled.
 inline std::string mutate(std::string text, std::mt19937_64& random) {
-  constexpr std::array<std::string_view, 14> kNumbers = {"-1", "0", "1", "2", "255", "2147483648", "4294967296", "9223372036854775807", "18446744073709551615",
-                                                         "-9223372036854775808", "1e300", "0.5", "null", "\"0\""};
+  constexpr std::array<std::string_view, 14> kNumbers = {"-1",
+                                                         "0",
+                                                         "1",
+                                                         "2",
+                                                         "255",
+                                                         "2147483648",
+                                                         "4294967296",
+                                                         "9223372036854775807",
+                                                         "18446744073709551615",
+                                                         "-9223372036854775808",
+                                                         "1e300",
+                                                         "0.5",
+                                                         "null",
+                                                         "\"0\""};
   const auto at = [&] { return static_cast<std::size_t>(draw(random, 0, static_cast<std::int64_t>(text.size()) - 1)); };
   for (std::int64_t damages = draw(random, 1, 3); damages > 0 && !text.empty(); --damages) {
     const std::size_t place = at();

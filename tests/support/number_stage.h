@@ -22,10 +22,10 @@
 
 namespace pw::test {
 
-/// A stage without tensors: y = 2 · (sum of its inputs) + 1 goes out on all its transfers, the input of a stage without any is the microbatch's
-/// number + 1; every input gets twice the sum of the output gradients, which is 1 more on the last stage. The loss is the sum of the last y.
-/// Every parameter's gradient is the sum of the output gradients, element by element times its position + 1. Whatever breaks the life of a
-/// microbatch that StageModule documents is an exception. All numbers are integers, so their order does not matter.
+/// A stage without tensors: y = 2 · (sum of its inputs) + 1 goes out on all its transfers, the input of a stage without any is the
+/// microbatch's number + 1; every input gets twice the sum of the output gradients, which is 1 more on the last stage. The loss is the sum
+/// of the last y. Every parameter's gradient is the sum of the output gradients, element by element times its position + 1. Whatever breaks
+/// the life of a microbatch that StageModule documents is an exception. All numbers are integers, so their order does not matter.
 class NumberStage final : public StageModule {
  public:
   using Slot = std::pair<std::size_t, Microbatch>;
@@ -59,7 +59,8 @@ class NumberStage final : public StageModule {
   }
   HeldBuffer takeOutput(std::size_t t, Microbatch m) override { return take(flights_.at(m).outputs, t, m); }
   void setOutputGradient(std::size_t t, Microbatch m, HeldBuffer gradient) override {
-    require(plan_.partition.transfers.at(t).from == stage_ && plan_.partition.transfers[t].gradient && mode_ == StepMode::Train, "no gradient belongs here");
+    require(plan_.partition.transfers.at(t).from == stage_ && plan_.partition.transfers[t].gradient && mode_ == StepMode::Train,
+            "no gradient belongs here");
     require(!flights_.at(m).answered, "a gradient comes too late");
     given[{t, m}] = gradient.buffer.data;
     require(flights_[m].outputGradients.emplace(t, std::move(gradient)).second, "a gradient comes twice");
@@ -117,7 +118,8 @@ class NumberStage final : public StageModule {
   /// Half of the gradient is taken off.
   void optimizerStep(std::size_t group, std::int64_t first, std::int64_t last, double gradientScale) override {
     ranges.push_back({group, first, last});
-    for (auto i = static_cast<std::size_t>(first); i < static_cast<std::size_t>(last); ++i) own_.at(group).values[i] -= 0.5 * gradientScale * own_[group].gradients[i];
+    for (auto i = static_cast<std::size_t>(first); i < static_cast<std::size_t>(last); ++i)
+      own_.at(group).values[i] -= 0.5 * gradientScale * own_[group].gradients[i];
   }
   std::vector<ParameterView> parameters() override { return {}; }
   std::vector<StatePiece> state() override { return {}; }
@@ -133,15 +135,15 @@ class NumberStage final : public StageModule {
     std::size_t group;
     std::int64_t first, last;
   };
-  std::vector<std::string> done;          ///< actions of the step
+  std::vector<std::string> done;            ///< actions of the step
   std::map<Slot, std::byte*> given, taken;  ///< memory by transfer and microbatch, values and gradients by direction of the transfer
   std::set<Slot> allocated;
-  std::vector<Range> ranges;              ///< optimizer steps
-  int mostLive = 0, mostWaiting = 0;      ///< over all steps
+  std::vector<Range> ranges;                                 ///< optimizer steps
+  int mostLive = 0, mostWaiting = 0;                         ///< over all steps
   double largest = std::numeric_limits<double>::infinity();  ///< gradient of a parameter
-  const Device* on = nullptr;             ///< null: the host
-  std::string failAt;                     ///< the action that runs out of memory: "F2"
-  std::vector<std::string>* log = nullptr;  ///< also notes actions here
+  const Device* on = nullptr;                                ///< null: the host
+  std::string failAt;                                        ///< the action that runs out of memory: "F2"
+  std::vector<std::string>* log = nullptr;                   ///< also notes actions here
 
  private:
   struct Flight {
@@ -157,17 +159,26 @@ class NumberStage final : public StageModule {
   static void require(bool holds, const char* what) {
     if (!holds) throw std::logic_error(what);
   }
-  static HeldBuffer hold(const std::shared_ptr<double>& value) { return {{reinterpret_cast<std::byte*>(value.get()), sizeof(double)}, value}; }
+  static HeldBuffer hold(const std::shared_ptr<double>& value) {
+    return {{reinterpret_cast<std::byte*>(value.get()), sizeof(double)}, value};
+  }
   static double number(const HeldBuffer& value) { return *reinterpret_cast<const double*>(value.buffer.data); }
-  static Buffer bufferOf(std::vector<double>& numbers) { return {reinterpret_cast<std::byte*>(numbers.data()), numbers.size() * sizeof(double)}; }
+  static Buffer bufferOf(std::vector<double>& numbers) {
+    return {reinterpret_cast<std::byte*>(numbers.data()), numbers.size() * sizeof(double)};
+  }
   [[nodiscard]] bool isLast() const { return stage_.index() + 1 == plan_.partition.stages.size(); }
 
   void note(char kind, Microbatch m) {
     const std::string action = kind + std::to_string(m.value);
     if (action == failAt) throw std::bad_alloc();
     done.push_back(action);
-    if (log != nullptr) log->push_back(toString({stage_, kind == 'F' ? ActionKind::Forward : kind == 'B' ? ActionKind::Backward
-                                                                                        : kind == 'I' ? ActionKind::BackwardInput : ActionKind::BackwardWeight, m}));
+    if (log != nullptr)
+      log->push_back(toString({stage_,
+                               kind == 'F'   ? ActionKind::Forward
+                               : kind == 'B' ? ActionKind::Backward
+                               : kind == 'I' ? ActionKind::BackwardInput
+                                             : ActionKind::BackwardWeight,
+                               m}));
   }
   HeldBuffer take(std::map<std::size_t, HeldBuffer>& from, std::size_t t, Microbatch m) {
     require(from.contains(t), "a value is taken twice, or before it is there");
@@ -224,7 +235,8 @@ inline Plan chainPlan(Schedule schedule, const std::vector<Skip>& skips = {}, in
   plan.partition.stages.resize(static_cast<std::size_t>(stages));
   for (int s = 0; s + 1 < stages; ++s) plan.partition.transfers.push_back({ValueId(s), Stage(s), Stage(s + 1), true, sizeof(double)});
   for (const Skip& skip : skips) {
-    if (skip.to < stages && skip.from < skip.to) plan.partition.transfers.push_back({ValueId(skip.from), Stage(skip.from), Stage(skip.to), skip.gradient, sizeof(double)});
+    if (skip.to < stages && skip.from < skip.to)
+      plan.partition.transfers.push_back({ValueId(skip.from), Stage(skip.from), Stage(skip.to), skip.gradient, sizeof(double)});
   }
   return plan;
 }
@@ -284,7 +296,8 @@ inline NumberJob prepareJob(const Plan& plan) {
   job.stages.resize(ranks);
   for (std::size_t r = 0; r < ranks; ++r) {
     for (std::size_t s = 0; s < plan.schedule.placement.stages(); ++s) {
-      if (plan.schedule.placement.holds(Rank(r % pipeline), Stage(s))) job.stages[r][Stage(s)] = std::make_unique<NumberStage>(plan, Stage(s), static_cast<int>(r / pipeline));
+      if (plan.schedule.placement.holds(Rank(r % pipeline), Stage(s)))
+        job.stages[r][Stage(s)] = std::make_unique<NumberStage>(plan, Stage(s), static_cast<int>(r / pipeline));
     }
   }
   job.logs.resize(ranks);

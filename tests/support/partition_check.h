@@ -21,7 +21,8 @@ inline void expectEveryReadAvailable(const ModelGraph& graph, const Partition& p
     for (const std::size_t i : spec.buffers) available.insert(graph.buffers[i].value);
     for (const std::size_t i : spec.constants) available.insert(graph.constants[i].value);
     const auto use = [&](const std::vector<ValueId>& reads) {
-      for (const ValueId v : reads) EXPECT_TRUE(graph.value(v).symbolic || available.contains(v)) << graph.value(v).name << " in stage " << s;
+      for (const ValueId v : reads)
+        EXPECT_TRUE(graph.value(v).symbolic || available.contains(v)) << graph.value(v).name << " in stage " << s;
     };
     const auto compute = [&](NodeId n) {
       use(readsOf(graph.node(n)));

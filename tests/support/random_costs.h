@@ -5,8 +5,8 @@
 
 #include "schedules/generate.h"
 #include "schedules/schedule.h"
-#include "simulator/step/simulate.h"
 #include "simulator/step/cost_table.h"
+#include "simulator/step/simulate.h"
 
 namespace pw::test {
 

@@ -66,13 +66,14 @@ inline std::vector<Planned> randomPlan(int ranks, int messages, int collectives,
   return plan;
 }
 
-/// One rank's part of a plan. What it does in a round is asked for in a random order, but for collectives among themselves; then some of all that is
-/// open is waited for, which can block no rank for good: the rank in the earliest round needs only what others have asked for or can ask for. `Job` has
-/// `device()`, `computed(bytes)` and `expect(memory, first byte, bytes, what)`.
+/// One rank's part of a plan. What it does in a round is asked for in a random order, but for collectives among themselves; then some of
+/// all that is open is waited for, which can block no rank for good: the rank in the earliest round needs only what others have asked for
+/// or can ask for. `Job` has `device()`, `computed(bytes)` and `expect(memory, first byte, bytes, what)`.
 template <class Job>
 class RandomRank {
  public:
-  RandomRank(Job& job, Communicator& me, const std::vector<Planned>& plan, std::uint64_t seed) : job_(job), me_(me), plan_(plan), random_(seed) {}
+  RandomRank(Job& job, Communicator& me, const std::vector<Planned>& plan, std::uint64_t seed)
+      : job_(job), me_(me), plan_(plan), random_(seed) {}
 
   void step(int salt) {
     for (int round = 0; round < 4; ++round) {
@@ -164,7 +165,8 @@ class RandomRank {
     const auto place = static_cast<std::size_t>(std::ranges::find(planned.group, me_.rank()) - planned.group.begin());
     const Combined right = combinedAt(place, planned.what, planned.group, planned.elements(), salt + static_cast<int>(planned.tag));
     const std::string what = "collective " + std::to_string(planned.tag) + " at rank " + std::to_string(me_.rank().value);
-    job_.expect(open.memory, right.first * static_cast<std::size_t>(bytesPerElement(planned.dtype)), encoded(planned.dtype, right.values), what);
+    job_.expect(open.memory, right.first * static_cast<std::size_t>(bytesPerElement(planned.dtype)), encoded(planned.dtype, right.values),
+                what);
     held_.push_back(open.memory);
   }
 

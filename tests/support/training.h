@@ -42,8 +42,8 @@ inline ModelGraph sample(const std::string& name) {
 }
 
 /// A plan with stages balanced by estimated time, as many on a rank as the schedule usually has; costs are not needed to run.
-inline Plan planFor(const ModelGraph& graph, const std::string& schedule, int ranks, int microbatches, std::int64_t batch, const std::string& loss,
-                    const std::vector<NodeId>& splits = {}, int replicas = 1) {
+inline Plan planFor(const ModelGraph& graph, const std::string& schedule, int ranks, int microbatches, std::int64_t batch,
+                    const std::string& loss, const std::vector<NodeId>& splits = {}, int replicas = 1) {
   Cluster cluster;
   cluster.peakFlops["fp32"] = 1e11;
   cluster.memoryBytesPerSecond = 1e10;
@@ -88,8 +88,8 @@ struct ThreadOptions {
   std::function<void(std::unique_ptr<Communicator>&)> wrap;  ///< may put another communicator around each
 };
 
-/// Trains with one thread per rank over the in-memory communicator. Parameters that several stages or ranks hold must be equal in all (`copies`
-/// counts the elements that are not).
+/// Trains with one thread per rank over the in-memory communicator. Parameters that several stages or ranks hold must be equal in all
+/// (`copies` counts the elements that are not).
 inline Trained trainInThreads(const ModelGraph& graph, const Plan& plan, int steps, const ThreadOptions& options, int* copies = nullptr) {
   const TorchBackend& torch = torchBackend();
   torch.prepareProcess(1);

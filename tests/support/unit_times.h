@@ -30,11 +30,7 @@ struct UnitCosts {
 class UnitTimes {
  public:
   UnitTimes(const Schedule& schedule, const UnitCosts& costs)
-      : schedule_(schedule),
-        costs_(costs),
-        clock_(schedule.rows.size(), 0),
-        first_(schedule.rows.size()),
-        next_(schedule.rows.size(), 0) {
+      : schedule_(schedule), costs_(costs), clock_(schedule.rows.size(), 0), first_(schedule.rows.size()), next_(schedule.rows.size(), 0) {
     for (bool moved = true; moved;) {
       moved = false;
       for (std::size_t rank = 0; rank < schedule.rows.size(); ++rank) {

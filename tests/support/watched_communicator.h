@@ -19,10 +19,10 @@ namespace pw::test {
 
 /// How a wrapped communicator treats messages.
 struct Watch {
-  std::vector<std::string>* log = nullptr;     ///< gets "send 3:7", "receive 3:7" (peer and tag), "barrier"
-  std::mt19937_64* random = nullptr;           ///< a message that has come is seen in a random order, and with a chance of 1 in `delay` at each look
-  int delay = 0;                               ///< 0: only `wait` and `waitAny` see that a message has come
-  bool cannotTell = false;                     ///< like Gloo
+  std::vector<std::string>* log = nullptr;  ///< gets "send 3:7", "receive 3:7" (peer and tag), "barrier"
+  std::mt19937_64* random = nullptr;  ///< a message that has come is seen in a random order, and with a chance of 1 in `delay` at each look
+  int delay = 0;                      ///< 0: only `wait` and `waitAny` see that a message has come
+  bool cannotTell = false;            ///< like Gloo
   std::function<void(Rank from, std::uint32_t tag, Buffer)> change;  ///< called with every message that was received
 };
 

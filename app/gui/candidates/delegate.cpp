@@ -33,7 +33,9 @@ void CandidatesDelegate::paint(QPainter* painter, const QStyleOptionViewItem& op
   text.rect.adjust(kPadding, 0, -kPadding, 0);
   painter->save();
   if (index.row() == hovered_ && !chosen) painter->fillRect(option.rect, faded(t.accent, 0.16));
-  if (chosen) painter->fillRect(option.rect, option.palette.brush(option.state.testFlag(QStyle::State_Active) ? QPalette::Active : QPalette::Inactive, QPalette::Highlight));
+  if (chosen)
+    painter->fillRect(option.rect, option.palette.brush(option.state.testFlag(QStyle::State_Active) ? QPalette::Active : QPalette::Inactive,
+                                                        QPalette::Highlight));
   if (index.column() == CandidatesModel::Schedule) {
     text.rect.setLeft(option.rect.left() + markWidth(option));
     QStyledItemDelegate::paint(painter, text, index);
@@ -50,10 +52,14 @@ void CandidatesDelegate::paint(QPainter* painter, const QStyleOptionViewItem& op
   }
   if (index.column() == CandidatesModel::Peak) {
     const double share = std::clamp(index.data(CandidatesModel::ShareRole).toDouble(), 0.0, 1.0);
-    const QRectF all(option.rect.left() + 4, option.rect.top() + option.rect.height() * 0.28, barWidth(option), option.rect.height() * 0.44);
+    const QRectF all(option.rect.left() + 4, option.rect.top() + option.rect.height() * 0.28, barWidth(option),
+                     option.rect.height() * 0.44);
     const bool over = limit_ > 0 && share > limit_;
     painter->fillRect(all, chosen ? faded(option.palette.color(QPalette::HighlightedText), 0.25) : t.bubble);
-    painter->fillRect(QRectF(all.topLeft(), QSizeF(all.width() * share, all.height())), chosen ? option.palette.color(QPalette::HighlightedText) : over ? faded(t.error, 0.75) : t.accent);
+    painter->fillRect(QRectF(all.topLeft(), QSizeF(all.width() * share, all.height())),
+                      chosen ? option.palette.color(QPalette::HighlightedText)
+                      : over ? faded(t.error, 0.75)
+                             : t.accent);
     if (limit_ > 0 && limit_ <= 1) {
       const double x = all.left() + all.width() * limit_;
       painter->setPen(QPen(chosen ? option.palette.color(QPalette::HighlightedText) : t.error, 1.5));

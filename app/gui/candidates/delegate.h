@@ -8,7 +8,8 @@ namespace pw::gui {
 
 class CandidatesFilter;
 
-/// Draws the rows of candidates: a mark for the Pareto front, a bar for peak memory with the limit, the row under the mouse (of table or picture).
+/// Draws the rows of candidates: a mark for the Pareto front, a bar for peak memory with the limit, the row under the mouse (of table or
+/// picture).
 class CandidatesDelegate : public QStyledItemDelegate {
   Q_OBJECT
  public:

@@ -13,9 +13,17 @@ namespace {
 
 bool isNumber(int column) {
   switch (static_cast<CandidatesModel::Column>(column)) {
-    case CandidatesModel::Stages: case CandidatesModel::Microbatches: case CandidatesModel::Step: case CandidatesModel::Samples: case CandidatesModel::Bubble:
+    case CandidatesModel::Stages:
+    case CandidatesModel::Microbatches:
+    case CandidatesModel::Step:
+    case CandidatesModel::Samples:
+    case CandidatesModel::Bubble:
     case CandidatesModel::Peak: return true;
-    case CandidatesModel::Schedule: case CandidatesModel::Splits: case CandidatesModel::Recompute: case CandidatesModel::Fits: case CandidatesModel::kColumns: return false;
+    case CandidatesModel::Schedule:
+    case CandidatesModel::Splits:
+    case CandidatesModel::Recompute:
+    case CandidatesModel::Fits:
+    case CandidatesModel::kColumns: return false;
   }
   return false;
 }
@@ -31,7 +39,8 @@ QString recomputeOf(const PlanRequest& request) {
 }
 
 QString splitOf(const Candidate& c) {
-  const QString balance = c.split == "marks" ? CandidatesModel::tr("as marked") : CandidatesModel::tr("by %1").arg(QString::fromStdString(c.split));
+  const QString balance =
+      c.split == "marks" ? CandidatesModel::tr("as marked") : CandidatesModel::tr("by %1").arg(QString::fromStdString(c.split));
   return c.moves == 0 ? balance : CandidatesModel::tr("%1, %2 moved").arg(balance).arg(c.moves);
 }
 
@@ -55,11 +64,17 @@ QString headerOf(int column) {
 QString hintOf(int column) {
   switch (static_cast<CandidatesModel::Column>(column)) {
     case CandidatesModel::Microbatches: return CandidatesModel::tr("Number of microbatches × samples in each");
-    case CandidatesModel::Splits: return CandidatesModel::tr("What the stages balance, and how many splits were then moved to make the step shorter");
+    case CandidatesModel::Splits:
+      return CandidatesModel::tr("What the stages balance, and how many splits were then moved to make the step shorter");
     case CandidatesModel::Bubble: return CandidatesModel::tr("Idle time of all ranks as a share of the makespan");
     case CandidatesModel::Peak: return CandidatesModel::tr("Most memory of any rank");
-    case CandidatesModel::Schedule: case CandidatesModel::Stages: case CandidatesModel::Recompute: case CandidatesModel::Step: case CandidatesModel::Samples:
-    case CandidatesModel::Fits: case CandidatesModel::kColumns: break;
+    case CandidatesModel::Schedule:
+    case CandidatesModel::Stages:
+    case CandidatesModel::Recompute:
+    case CandidatesModel::Step:
+    case CandidatesModel::Samples:
+    case CandidatesModel::Fits:
+    case CandidatesModel::kColumns: break;
   }
   return {};
 }
@@ -68,8 +83,8 @@ QString hintOf(int column) {
 
 bool isSamePlan(const PlanRequest& a, const PlanRequest& b) {
   const auto batch = [](const PlanRequest& r) { return r.batch > 0 ? r.batch : r.microbatch * r.microbatches * r.replicas; };
-  return a.schedule == b.schedule && a.ranks == b.ranks && a.begins == b.begins && a.microbatches == b.microbatches && a.microbatch == b.microbatch && batch(a) == batch(b) &&
-         a.replicas == b.replicas && a.recompute == b.recompute;
+  return a.schedule == b.schedule && a.ranks == b.ranks && a.begins == b.begins && a.microbatches == b.microbatches &&
+         a.microbatch == b.microbatch && batch(a) == batch(b) && a.replicas == b.replicas && a.recompute == b.recompute;
 }
 
 void takeOver(const PlanRequest& wanted, PlanRequest& r) {
@@ -87,12 +102,18 @@ void takeOver(const PlanRequest& wanted, PlanRequest& r) {
 
 QString whyNot(const Candidate& c) {
   if (c.fits) return {};
-  return CandidatesModel::tr("Needs %1 on a rank, %2 more than the limit of %3.").arg(size(c.peak), size(c.peak - c.request.memoryLimit), size(c.request.memoryLimit));
+  return CandidatesModel::tr("Needs %1 on a rank, %2 more than the limit of %3.")
+      .arg(size(c.peak), size(c.peak - c.request.memoryLimit), size(c.request.memoryLimit));
 }
 
 QString titleOf(const Candidate& c) {
-  const QString title = CandidatesModel::tr("%1, %2 microbatches of %3").arg(QString::fromStdString(c.request.schedule)).arg(c.request.microbatches).arg(c.request.microbatch);
-  return c.request.recompute == std::vector<std::string>{"none"} ? title : CandidatesModel::tr("%1, recompute %2").arg(title, recomputeOf(c.request));
+  const QString title = CandidatesModel::tr("%1, %2 microbatches of %3")
+                            .arg(QString::fromStdString(c.request.schedule))
+                            .arg(c.request.microbatches)
+                            .arg(c.request.microbatch);
+  return c.request.recompute == std::vector<std::string>{"none"}
+             ? title
+             : CandidatesModel::tr("%1, recompute %2").arg(title, recomputeOf(c.request));
 }
 
 void CandidatesModel::mark() {
@@ -122,7 +143,8 @@ void CandidatesModel::set(std::vector<Candidate> all) {
 void CandidatesModel::setCurrent(const std::optional<PlanRequest>& request) {
   if (current_ == request) return;
   current_ = request;
-  if (rowCount() > 0) emit dataChanged(index(0, 0), index(rowCount() - 1, kColumns - 1), {Qt::FontRole, Qt::ToolTipRole, Qt::AccessibleTextRole});
+  if (rowCount() > 0)
+    emit dataChanged(index(0, 0), index(rowCount() - 1, kColumns - 1), {Qt::FontRole, Qt::ToolTipRole, Qt::AccessibleTextRole});
 }
 
 bool CandidatesModel::isCurrent(int row) const { return current_ && isSamePlan(*current_, at(row).request); }
@@ -147,7 +169,10 @@ QString CandidatesModel::textOf(const Candidate& c, int column) const {
     case Samples: return c.samplesPerSecond < 1'000 ? QString::number(c.samplesPerSecond, 'f', 1) : count(c.samplesPerSecond);
     case Bubble: return percent(c.bubbleFraction);
     case Peak: return size(c.peak);
-    case Fits: return c.request.memoryLimit == 0 ? QStringLiteral("–") : c.fits ? tr("yes") : tr("no, + %1").arg(size(c.peak - c.request.memoryLimit));
+    case Fits:
+      return c.request.memoryLimit == 0 ? QStringLiteral("–")
+             : c.fits                   ? tr("yes")
+                                        : tr("no, + %1").arg(size(c.peak - c.request.memoryLimit));
     case kColumns: break;
   }
   return {};
@@ -155,13 +180,16 @@ QString CandidatesModel::textOf(const Candidate& c, int column) const {
 
 QVariant CandidatesModel::keyOf(const Candidate& c, int column) const {
   switch (static_cast<Column>(column)) {
-    case Schedule: case Splits: case Recompute: return textOf(c, column);
+    case Schedule:
+    case Splits:
+    case Recompute: return textOf(c, column);
     case Stages: return c.stages;
     case Microbatches: return c.request.microbatches;
     case Step: return static_cast<qlonglong>(c.step);
     case Samples: return c.samplesPerSecond;
     case Bubble: return c.bubbleFraction;
-    case Peak: case Fits: return static_cast<qlonglong>(c.peak);
+    case Peak:
+    case Fits: return static_cast<qlonglong>(c.peak);
     case kColumns: break;
   }
   return {};
@@ -230,7 +258,8 @@ bool CandidatesFilter::lessThan(const QModelIndex& left, const QModelIndex& righ
   const QPartialOrdering order = QVariant::compare(a, b);
   if (order == QPartialOrdering::Less) return true;
   if (order == QPartialOrdering::Greater) return false;
-  return sortOrder() == Qt::AscendingOrder ? left.row() < right.row() : left.row() > right.row();  // equal ones stay in the order of the search
+  return sortOrder() == Qt::AscendingOrder ? left.row() < right.row()
+                                           : left.row() > right.row();  // equal ones stay in the order of the search
 }
 
 }  // namespace pw::gui

@@ -45,7 +45,8 @@ class CandidatesModel : public QAbstractTableModel {
   Bytes most_ = 0;
 };
 
-/// Sorts by figures, and shows of equal plans that differ in their splits only the best, unless all are asked for. The Pareto front is always shown.
+/// Sorts by figures, and shows of equal plans that differ in their splits only the best, unless all are asked for. The Pareto front is
+/// always shown.
 class CandidatesFilter : public QSortFilterProxyModel {
   Q_OBJECT
  public:

@@ -20,9 +20,9 @@
 #include "app/gui/candidates/model.h"
 #include "app/gui/candidates/scatter.h"
 #include "app/gui/candidates/search_options.h"
-#include "app/gui/document/document.h"
 #include "app/gui/common/jobs.h"
 #include "app/gui/common/theme.h"
+#include "app/gui/document/document.h"
 #include "backends/resources/resources.h"
 
 namespace pw::gui {
@@ -46,8 +46,21 @@ struct Basis {
   PlanRequest base;
 
   explicit Basis(const Design& design) : cluster(design.cluster), profile(design.profile), base(design.request) {
-    base = {.schedule = {}, .ranks = base.ranks, .chunks = 0, .microbatches = 0, .replicas = base.replicas, .microbatch = 0, .batch = 0, .begins = {}, .loss = base.loss,
-            .recompute = {}, .sharing = base.sharing, .optimizer = base.optimizer, .optimizerCopies = base.optimizerCopies, .zero1 = base.zero1, .memoryLimit = base.memoryLimit};
+    base = {.schedule = {},
+            .ranks = base.ranks,
+            .chunks = 0,
+            .microbatches = 0,
+            .replicas = base.replicas,
+            .microbatch = 0,
+            .batch = 0,
+            .begins = {},
+            .loss = base.loss,
+            .recompute = {},
+            .sharing = base.sharing,
+            .optimizer = base.optimizer,
+            .optimizerCopies = base.optimizerCopies,
+            .zero1 = base.zero1,
+            .memoryLimit = base.memoryLimit};
   }
   bool operator==(const Basis&) const = default;
 };
@@ -228,19 +241,20 @@ void CandidatesPanel::Private::start() {
   queue = std::make_shared<Queue>();
   progress->setRange(0, 0);
   arrivals->start();
-  job->start(tr("Search plans"), [this, graph, space, found = queue, design = document.design()](JobControl& control) -> std::function<void()> {
-    const Cluster cluster = design.profile ? Cluster{} : loadCluster(design.cluster);
-    const ProfileSource source = design.profile ? measurements({design.profile}) : estimates(*graph, cluster);
-    auto result = std::make_shared<Found>(pw::search(*graph, source, space, [&](int done, int all, const Candidate* candidate) {
-      if (candidate != nullptr) {
-        const std::lock_guard lock(found->mutex);
-        found->candidates.push_back(*candidate);
-      }
-      control.progress(done, all);
-      return !control.isCancelled();
-    }));
-    return [this, result] { finish(std::move(*result)); };
-  });
+  job->start(tr("Search plans"),
+             [this, graph, space, found = queue, design = document.design()](JobControl& control) -> std::function<void()> {
+               const Cluster cluster = design.profile ? Cluster{} : loadCluster(design.cluster);
+               const ProfileSource source = design.profile ? measurements({design.profile}) : estimates(*graph, cluster);
+               auto result = std::make_shared<Found>(pw::search(*graph, source, space, [&](int done, int all, const Candidate* candidate) {
+                 if (candidate != nullptr) {
+                   const std::lock_guard lock(found->mutex);
+                   found->candidates.push_back(*candidate);
+                 }
+                 control.progress(done, all);
+                 return !control.isCancelled();
+               }));
+               return [this, result] { finish(std::move(*result)); };
+             });
   pages->setCurrentIndex(1);
   refresh();
 }
@@ -265,7 +279,9 @@ void CandidatesPanel::Private::finish(Found found) {
   const int row = chosenRow();
   const std::optional<PlanRequest> chosen = row < 0 ? std::nullopt : std::optional(model->at(row).request);
   queue.reset();
-  outcome = found.skipped.empty() ? QString() : found.skipped.size() == 1 ? tr("1 shape was refused.") : tr("%1 shapes were refused.").arg(found.skipped.size());
+  outcome = found.skipped.empty()       ? QString()
+            : found.skipped.size() == 1 ? tr("1 shape was refused.")
+                                        : tr("%1 shapes were refused.").arg(found.skipped.size());
   QStringList reasons;
   for (const std::string& reason : found.skipped) reasons << QString::fromStdString(reason);
   outcomeDetails = reasons.join(QLatin1Char('\n'));
@@ -322,10 +338,12 @@ void CandidatesPanel::Private::refresh() {
 void CandidatesPanel::Private::showStatus() {
   const int all = model->rowCount(), shown = filter->rowCount();
   QStringList words;
-  if (all > 0) words << (shown < all ? tr("%1 of %2 plans shown.").arg(shown).arg(all) : all == 1 ? tr("1 plan.") : tr("%1 plans.").arg(all));
+  if (all > 0)
+    words << (shown < all ? tr("%1 of %2 plans shown.").arg(shown).arg(all) : all == 1 ? tr("1 plan.") : tr("%1 plans.").arg(all));
   const auto& candidates = model->all();
   const bool none = all > 0 && std::ranges::none_of(candidates, &Candidate::fits);
-  if (none && !job->isRunning()) words << tr("None fits; least memory: %1.").arg(titleOf(*std::ranges::min_element(candidates, {}, &Candidate::peak)));
+  if (none && !job->isRunning())
+    words << tr("None fits; least memory: %1.").arg(titleOf(*std::ranges::min_element(candidates, {}, &Candidate::peak)));
   if (!outcome.isEmpty()) words << outcome;
   const bool stale = basis && !(*basis == Basis(document.design()));
   if (stale) words << tr("Ranks, costs or limits have changed since: search again.");

@@ -121,7 +121,8 @@ void CandidatesScatter::mouseDoubleClickEvent(QMouseEvent* event) {
 }
 
 void CandidatesScatter::keyPressEvent(QKeyEvent* event) {
-  const bool byTime = event->key() == Qt::Key_Left || event->key() == Qt::Key_Right || event->key() == Qt::Key_Home || event->key() == Qt::Key_End;
+  const bool byTime =
+      event->key() == Qt::Key_Left || event->key() == Qt::Key_Right || event->key() == Qt::Key_Home || event->key() == Qt::Key_End;
   std::vector<int> order;
   for (std::size_t i = 0; i < points_.size(); ++i) {
     if (points_[i].shown) order.push_back(static_cast<int>(i));
@@ -136,11 +137,14 @@ void CandidatesScatter::keyPressEvent(QKeyEvent* event) {
   const int last = static_cast<int>(order.size()) - 1;
   int to = at;
   switch (event->key()) {
-    case Qt::Key_Left: case Qt::Key_Down: to = at < 0 ? last : std::max(0, at - 1); break;
-    case Qt::Key_Right: case Qt::Key_Up: to = std::min(last, at + 1); break;
+    case Qt::Key_Left:
+    case Qt::Key_Down: to = at < 0 ? last : std::max(0, at - 1); break;
+    case Qt::Key_Right:
+    case Qt::Key_Up: to = std::min(last, at + 1); break;
     case Qt::Key_Home: to = 0; break;
     case Qt::Key_End: to = last; break;
-    case Qt::Key_Return: case Qt::Key_Enter:
+    case Qt::Key_Return:
+    case Qt::Key_Enter:
       if (selected_ >= 0) emit pointActivated(selected_);
       return;
     default: return QWidget::keyPressEvent(event);

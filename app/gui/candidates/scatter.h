@@ -15,7 +15,7 @@ namespace pw::gui {
 
 /// A plan in the picture.
 struct ScatterPoint {
-  double time = 0;    ///< ns, of a step or of a sample
+  double time = 0;  ///< ns, of a step or of a sample
   Bytes bytes = 0;
   bool front = false, fits = true;
   bool shown = true;  ///< can be chosen; else a mere dot
@@ -32,10 +32,10 @@ class CandidatesScatter : public QWidget {
   explicit CandidatesScatter(QWidget* parent = nullptr);
 
   void setPoints(std::vector<ScatterPoint> points);
-  void setTimeTitle(const QString& title);      ///< what times are of
-  void setLimit(Bytes limit);                   ///< 0: none
+  void setTimeTitle(const QString& title);  ///< what times are of
+  void setLimit(Bytes limit);               ///< 0: none
   void setCurrentPlan(const std::optional<std::pair<double, Bytes>>& plan);
-  void setHovered(int index);                   ///< −1: none; without a signal
+  void setHovered(int index);  ///< −1: none; without a signal
   void setSelected(int index);
   [[nodiscard]] int hovered() const { return hovered_; }
   [[nodiscard]] int selected() const { return selected_; }
@@ -46,7 +46,7 @@ class CandidatesScatter : public QWidget {
   [[nodiscard]] QSize minimumSizeHint() const override;
 
  signals:
-  void pointHovered(int index);    ///< −1: none
+  void pointHovered(int index);  ///< −1: none
   void pointSelected(int index);
   void pointActivated(int index);
 

@@ -91,18 +91,22 @@ void CandidatesScatter::paintAxes(QPainter& painter) const {
     painter.setPen(QPen(t.grid, 1));
     painter.drawLine(QPointF(x, area.top()), QPointF(x, area.bottom()));
     painter.setPen(t.faintText);
-    painter.drawText(QRectF(x - 80, area.bottom() + 3, 160, metrics.height()), Qt::AlignHCenter | Qt::AlignTop, duration(std::llround(tick)));
+    painter.drawText(QRectF(x - 80, area.bottom() + 3, 160, metrics.height()), Qt::AlignHCenter | Qt::AlignTop,
+                     duration(std::llround(tick)));
   }
   for (const double tick : memory_.ticks(upward, true)) {
     const double y = toPlace(0, tick).y();
     painter.setPen(QPen(t.grid, 1));
     painter.drawLine(QPointF(area.left(), y), QPointF(area.right(), y));
     painter.setPen(t.faintText);
-    painter.drawText(QRectF(0, y - metrics.height() / 2, area.left() - 6, metrics.height()), Qt::AlignRight | Qt::AlignVCenter, pw::gui::size(std::llround(tick)));
+    painter.drawText(QRectF(0, y - metrics.height() / 2, area.left() - 6, metrics.height()), Qt::AlignRight | Qt::AlignVCenter,
+                     pw::gui::size(std::llround(tick)));
   }
   painter.setPen(t.text);
-  painter.drawText(QRectF(area.left(), area.bottom() + 3 + metrics.height(), area.width(), metrics.height() + 2), Qt::AlignRight | Qt::AlignVCenter, timeTitle_);
-  painter.drawText(QRectF(6, metrics.height() + 5, width() - 12, metrics.height()), Qt::AlignLeft | Qt::AlignVCenter, tr("Peak memory of a rank"));
+  painter.drawText(QRectF(area.left(), area.bottom() + 3 + metrics.height(), area.width(), metrics.height() + 2),
+                   Qt::AlignRight | Qt::AlignVCenter, timeTitle_);
+  painter.drawText(QRectF(6, metrics.height() + 5, width() - 12, metrics.height()), Qt::AlignLeft | Qt::AlignVCenter,
+                   tr("Peak memory of a rank"));
 }
 
 void CandidatesScatter::paintLimit(QPainter& painter) const {
@@ -114,7 +118,8 @@ void CandidatesScatter::paintLimit(QPainter& painter) const {
   const QFontMetricsF metrics(font());
   painter.setPen(t.error);
   if (y < area.top()) {
-    painter.drawText(QRectF(area.left(), area.top() + 2, area.width() - 6, metrics.height()), Qt::AlignRight | Qt::AlignTop, QStringLiteral("↑ ") + words);
+    painter.drawText(QRectF(area.left(), area.top() + 2, area.width() - 6, metrics.height()), Qt::AlignRight | Qt::AlignTop,
+                     QStringLiteral("↑ ") + words);
     return;
   }
   const double line = std::min(y, area.bottom());
@@ -122,7 +127,8 @@ void CandidatesScatter::paintLimit(QPainter& painter) const {
   painter.setPen(QPen(t.error, 1.5, Qt::DashLine));
   painter.drawLine(QPointF(area.left(), line), QPointF(area.right(), line));
   const bool above = line - area.top() > metrics.height() + 4;
-  painter.drawText(QRectF(area.left(), above ? line - metrics.height() - 2 : line + 2, area.width() - 6, metrics.height()), Qt::AlignRight | Qt::AlignVCenter, words);
+  painter.drawText(QRectF(area.left(), above ? line - metrics.height() - 2 : line + 2, area.width() - 6, metrics.height()),
+                   Qt::AlignRight | Qt::AlignVCenter, words);
 }
 
 /// A staircase: up to the next faster plan nothing is better than this one.
@@ -168,7 +174,9 @@ void CandidatesScatter::paintPoints(QPainter& painter) const {
 }
 
 void CandidatesScatter::paintCurrent(QPainter& painter) const {
-  if (current_ && !points_.empty()) drawCross(painter, toPlace(current_->first, static_cast<double>(current_->second)), std::max(5.0, fontMetrics().height() * 0.4), currentTheme());
+  if (current_ && !points_.empty())
+    drawCross(painter, toPlace(current_->first, static_cast<double>(current_->second)), std::max(5.0, fontMetrics().height() * 0.4),
+              currentTheme());
 }
 
 void CandidatesScatter::paintLegend(QPainter& painter) const {
@@ -199,7 +207,8 @@ void CandidatesScatter::paintLabel(QPainter& painter, int index) const {
   const ScatterPoint& p = points_[static_cast<std::size_t>(index)];
   const QFontMetricsF metrics(font());
   const QString figures = tr("%1, %2").arg(duration(std::llround(p.time)), pw::gui::size(p.bytes));
-  const double wide = std::max(metrics.horizontalAdvance(p.title), metrics.horizontalAdvance(figures)) + 14, high = 2 * metrics.height() + 8;
+  const double wide = std::max(metrics.horizontalAdvance(p.title), metrics.horizontalAdvance(figures)) + 14,
+               high = 2 * metrics.height() + 8;
   const QPointF at = positionOf(index);
   QRectF box(at.x() + 14, at.y() - high - 8, wide, high);
   if (box.right() > width() - 3) box.moveRight(std::max(wide + 3, at.x() - 14));

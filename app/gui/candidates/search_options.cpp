@@ -7,8 +7,8 @@
 #include <QRegularExpression>
 #include <QSpinBox>
 
-#include "app/gui/document/document.h"
 #include "app/gui/common/format.h"
+#include "app/gui/document/document.h"
 #include "schedules/error.h"
 #include "schedules/placement.h"
 
@@ -24,7 +24,9 @@ QString listed(const std::vector<int>& counts) {
 }
 
 /// Whether microbatches keep their size: measured costs, or a model exported with a fixed batch.
-bool keepsMicrobatch(const Document& document) { return document.design().profile || (document.graph() && batchSymbol(*document.graph()).empty()); }
+bool keepsMicrobatch(const Document& document) {
+  return document.design().profile || (document.graph() && batchSymbol(*document.graph()).empty());
+}
 
 }  // namespace
 
@@ -43,7 +45,12 @@ std::vector<int> countsOf(const QString& text) {
 }
 
 SearchOptions::SearchOptions(Document& document, QWidget* parent)
-    : QWidget(parent), document_(document), counts_(new QLineEdit), batch_(new QSpinBox), recompute_(new QCheckBox(tr("Try re&computing"))), limit_(new QLabel) {
+    : QWidget(parent),
+      document_(document),
+      counts_(new QLineEdit),
+      batch_(new QSpinBox),
+      recompute_(new QCheckBox(tr("Try re&computing"))),
+      limit_(new QLabel) {
   auto* row = new QHBoxLayout(this);
   row->setContentsMargins(0, 0, 0, 0);
   auto* counts = new QLabel(tr("&Microbatches"));
@@ -58,7 +65,8 @@ SearchOptions::SearchOptions(Document& document, QWidget* parent)
   batch_->setRange(0, 1 << 24);
   batch_->setMinimumWidth(fontMetrics().horizontalAdvance(tr("microbatches of %1").arg(1024)) + 4 * fontMetrics().height());
   recompute_->setChecked(true);
-  recompute_->setToolTip(tr("Also plans whose stages run their forward again in the backward: all of them, or as few as the memory limit demands"));
+  recompute_->setToolTip(
+      tr("Also plans whose stages run their forward again in the backward: all of them, or as few as the memory limit demands"));
   limit_->setAccessibleName(tr("Memory limit of the search"));
   for (QWidget* widget : std::initializer_list<QWidget*>{counts, counts_, batch, batch_, recompute_, limit_}) row->addWidget(widget);
   row->setStretch(1, 3);
@@ -73,9 +81,10 @@ void SearchOptions::refresh() {
   const bool keeps = keepsMicrobatch(document_);
   batch_->setEnabled(!keeps);
   batch_->setSpecialValueText(keeps ? tr("microbatches of %1").arg(r.microbatch) : tr("as the plan: %1").arg(samplesOf(r)));
-  batch_->setToolTip(keeps ? tr("Microbatches keep their size, since %1. Compare samples per second.")
-                                 .arg(document_.design().profile ? tr("costs were measured at it") : tr("the model was exported with it"))
-                           : tr("Samples per step of all replicas; equal for all candidates, so that their steps compare. 0: as the plan has"));
+  batch_->setToolTip(
+      keeps ? tr("Microbatches keep their size, since %1. Compare samples per second.")
+                  .arg(document_.design().profile ? tr("costs were measured at it") : tr("the model was exported with it"))
+            : tr("Samples per step of all replicas; equal for all candidates, so that their steps compare. 0: as the plan has"));
   if (keeps) batch_->setValue(0);
   counts_->setPlaceholderText(listed(usualCounts(r.ranks, r.replicas, keeps ? 0 : batch_->value() > 0 ? batch_->value() : samplesOf(r))));
   limit_->setText(r.memoryLimit > 0 ? tr("Memory limit %1").arg(pw::gui::size(r.memoryLimit)) : tr("No memory limit"));

@@ -23,7 +23,8 @@ QString count(double number) {
     ++unit;
   }
   const int decimals = unit == 0 || std::abs(number) >= 99.95 ? 0 : std::abs(number) >= 9.995 ? 1 : 2;
-  return QString::number(number, 'f', unit == 0 && std::abs(number) < 10 && number != std::floor(number) ? 1 : decimals) + QLatin1String(kUnits[unit]);
+  return QString::number(number, 'f', unit == 0 && std::abs(number) < 10 && number != std::floor(number) ? 1 : decimals) +
+         QLatin1String(kUnits[unit]);
 }
 
 }  // namespace pw::gui

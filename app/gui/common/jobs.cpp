@@ -43,14 +43,18 @@ void Job::start(const QString& title, const std::function<std::function<void()>(
   thread_->control = control;
   thread_->running = true;
   using Clock = std::chrono::steady_clock;
-  control->report_ = [this, control = std::weak_ptr(control), last = Clock::time_point{}](std::int64_t done, std::int64_t all, const QString& note) mutable {
+  control->report_ = [this, control = std::weak_ptr(control), last = Clock::time_point{}](std::int64_t done, std::int64_t all,
+                                                                                          const QString& note) mutable {
     const auto now = Clock::now();
     if (now - last < std::chrono::milliseconds(80) && done != all) return;
     last = now;
-    QMetaObject::invokeMethod(this, [this, control, done, all, note] {
-      const auto c = control.lock();
-      if (c && !c->isCancelled()) emit progressed(done, all, note);
-    }, Qt::QueuedConnection);
+    QMetaObject::invokeMethod(
+        this,
+        [this, control, done, all, note] {
+          const auto c = control.lock();
+          if (c && !c->isCancelled()) emit progressed(done, all, note);
+        },
+        Qt::QueuedConnection);
   };
   auto body = [this, work, control](std::thread previous) {
     if (previous.joinable()) previous.join();
@@ -63,13 +67,18 @@ void Job::start(const QString& title, const std::function<std::function<void()>(
     } catch (const std::exception& e) {
       error = QString::fromUtf8(e.what());
     }
-    QMetaObject::invokeMethod(this, [this, control, result, error] {
-      if (control->isCancelled() || thread_->control != control) return;
-      thread_->running = false;
-      if (!error.isEmpty()) emit failed(error);
-      else if (result) result();
-      if (thread_->control == control && !thread_->running) emit finished();  // else the result began something new
-    }, Qt::QueuedConnection);
+    QMetaObject::invokeMethod(
+        this,
+        [this, control, result, error] {
+          if (control->isCancelled() || thread_->control != control) return;
+          thread_->running = false;
+          if (!error.isEmpty())
+            emit failed(error);
+          else if (result)
+            result();
+          if (thread_->control == control && !thread_->running) emit finished();  // else the result began something new
+        },
+        Qt::QueuedConnection);
   };
   emit started(title);
   thread_->thread = std::thread(body, std::move(before));

@@ -22,8 +22,8 @@ class JobControl {
   std::function<void(std::int64_t, std::int64_t, const QString&)> report_;
 };
 
-/// One piece of work at a time on a thread of its own: the newest request wins. `start` cancels what goes on (its result is dropped) and begins.
-/// Results arrive on the main thread. Errors of the work come as one sentence in `failed`. The destructor cancels and waits.
+/// One piece of work at a time on a thread of its own: the newest request wins. `start` cancels what goes on (its result is dropped) and
+/// begins. Results arrive on the main thread. Errors of the work come as one sentence in `failed`. The destructor cancels and waits.
 class Job : public QObject {
   Q_OBJECT
  public:

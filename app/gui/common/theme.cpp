@@ -8,8 +8,8 @@ namespace pw::gui {
 namespace {
 
 // Okabe and Ito, "Color Universal Design", 2008.
-constexpr QRgb kOrange = 0xffe69f00, kSky = 0xff56b4e9, kGreen = 0xff009e73, kYellow = 0xfff0e442, kBlue = 0xff0072b2, kVermillion = 0xffd55e00,
-               kPurple = 0xffcc79a7;
+constexpr QRgb kOrange = 0xffe69f00, kSky = 0xff56b4e9, kGreen = 0xff009e73, kYellow = 0xfff0e442, kBlue = 0xff0072b2,
+               kVermillion = 0xffd55e00, kPurple = 0xffcc79a7;
 
 Theme makeTheme(bool dark) {
   Theme t;
@@ -80,10 +80,12 @@ QColor kindColour(SpanKind kind, const Theme& theme) {
     case SpanKind::BackwardWeight: return QColor(kOrange);
     case SpanKind::SendForward: return QColor(kPurple);
     case SpanKind::SendBackward: return QColor(kPurple).darker(130);
-    case SpanKind::WaitForward: case SpanKind::WaitBackward: return theme.bubble;
+    case SpanKind::WaitForward:
+    case SpanKind::WaitBackward: return theme.bubble;
     case SpanKind::ReduceGrad: return theme.dark ? QColor(0xb0, 0xa8, 0x30) : QColor(kYellow).darker(115);
     case SpanKind::Optimizer: return QColor(kYellow);
-    case SpanKind::Load: case SpanKind::Store: return theme.faintText;
+    case SpanKind::Load:
+    case SpanKind::Store: return theme.faintText;
   }
   return theme.faintText;
 }
@@ -100,12 +102,18 @@ QColor microbatchColour(int microbatch, const Theme& theme) { return stageColour
 
 Qt::BrushStyle kindPattern(SpanKind kind) {
   switch (kind) {
-    case SpanKind::Forward: case SpanKind::SendForward: case SpanKind::Optimizer: case SpanKind::WaitForward: case SpanKind::WaitBackward: return Qt::SolidPattern;
-    case SpanKind::Backward: case SpanKind::SendBackward: return Qt::Dense6Pattern;
+    case SpanKind::Forward:
+    case SpanKind::SendForward:
+    case SpanKind::Optimizer:
+    case SpanKind::WaitForward:
+    case SpanKind::WaitBackward: return Qt::SolidPattern;
+    case SpanKind::Backward:
+    case SpanKind::SendBackward: return Qt::Dense6Pattern;
     case SpanKind::BackwardInput: return Qt::BDiagPattern;
     case SpanKind::BackwardWeight: return Qt::FDiagPattern;
     case SpanKind::ReduceGrad: return Qt::DiagCrossPattern;
-    case SpanKind::Load: case SpanKind::Store: return Qt::HorPattern;
+    case SpanKind::Load:
+    case SpanKind::Store: return Qt::HorPattern;
   }
   return Qt::SolidPattern;
 }

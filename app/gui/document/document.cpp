@@ -69,7 +69,8 @@ struct Document::Worker {
       }
       auto answer = std::make_shared<Answer>(answerTo(request));
       request = {};
-      QMetaObject::invokeMethod(&document_, [this, answer] { document_.take(*answer); }, Qt::QueuedConnection);
+      QMetaObject::invokeMethod(
+          &document_, [this, answer] { document_.take(*answer); }, Qt::QueuedConnection);
     }
   }
 
@@ -132,8 +133,11 @@ struct Document::Worker {
     }
     if (design.profile) {
       if (design.profile->microbatch != microbatch_) {
-        throw UsageError(tr("The measured costs are of microbatches of %1 samples and the plan has %2; profile again, or go back to estimated costs.")
-                             .arg(design.profile->microbatch).arg(microbatch_).toStdString());
+        throw UsageError(
+            tr("The measured costs are of microbatches of %1 samples and the plan has %2; profile again, or go back to estimated costs.")
+                .arg(design.profile->microbatch)
+                .arg(microbatch_)
+                .toStdString());
       }
       answer.profile = design.profile;
       return;
@@ -170,7 +174,8 @@ QString Document::title() const { return title_; }
 Plan Document::plan() const {
   if (!graph_) throw UsageError(tr("There is no model to make a plan of; open one first.").toStdString());
   if (isPredicting() || !prediction_ || !problem_.isEmpty()) {
-    throw UsageError(problem_.isEmpty() ? tr("The plan is still being predicted; try again in a moment.").toStdString() : problem_.toStdString());
+    throw UsageError(problem_.isEmpty() ? tr("The plan is still being predicted; try again in a moment.").toStdString()
+                                        : problem_.toStdString());
   }
   return planOf(design_.request, *graph_, *profile_, *prediction_->rows, prediction_->priced, splitPoints_);
 }

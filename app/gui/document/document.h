@@ -11,32 +11,32 @@
 #include "backends/store/run_store.h"
 #include "simulator/costs/cluster.h"
 #include "simulator/plan/partition.h"
-#include "simulator/plan/split.h"
 #include "simulator/plan/predictor.h"
+#include "simulator/plan/split.h"
 
 namespace pw::gui {
 
 /// What the user decided: what undo brings back and a project saves. A value.
 struct Design {
-  std::vector<std::string> models;                 ///< archives; empty: a schedule (or only a trace) without a model
+  std::vector<std::string> models;  ///< archives; empty: a schedule (or only a trace) without a model
   PlanRequest request;
-  std::string cluster = "cpu-workstation";         ///< preset or file: costs are estimated for it where there is no `profile`
-  std::shared_ptr<const Profile> profile;          ///< measured; null: estimated
-  std::shared_ptr<const Schedule> customRows;      ///< of a CSV or plan file no generator makes; null: `request.schedule` names the generator
-  std::string source;                              ///< the file `customRows` were read from
-  std::shared_ptr<const CostTable> customCosts;    ///< without a model: what its schedule is simulated with
+  std::string cluster = "cpu-workstation";       ///< preset or file: costs are estimated for it where there is no `profile`
+  std::shared_ptr<const Profile> profile;        ///< measured; null: estimated
+  std::shared_ptr<const Schedule> customRows;    ///< of a CSV or plan file no generator makes; null: `request.schedule` names the generator
+  std::string source;                            ///< the file `customRows` were read from
+  std::shared_ptr<const CostTable> customCosts;  ///< without a model: what its schedule is simulated with
 
   bool operator==(const Design&) const = default;  ///< shared values by identity
 };
 
 /// A measured trace to look at: of a stored run, of another tool's file, or of a run that goes on.
 struct Measured {
-  QString title;                        ///< `run 7 · 22 Nov 14:03`, a file's name
+  QString title;  ///< `run 7 · 22 Nov 14:03`, a file's name
   Trace trace;
   Timeline timeline;
-  std::optional<RunRecord> run;         ///< of the store: its plan and what was predicted
+  std::optional<RunRecord> run;  ///< of the store: its plan and what was predicted
   int step = 0;
-  bool live = false;                    ///< more is to come
+  bool live = false;  ///< more is to come
 };
 
 constexpr int kReadableMs = 30;  ///< so often figures follow a drag; the timeline follows each of its moves
@@ -44,8 +44,8 @@ constexpr int kReadableMs = 30;  ///< so often figures follow a drag; the timeli
 /// What a file brings; see loading.h.
 struct Loaded;
 
-/// The current values and who changes them. All panels read here, change through `edit`, and follow the signals. Predictions are made in the
-/// background: the newest design wins, and until it is predicted the last prediction stays. Main thread only.
+/// The current values and who changes them. All panels read here, change through `edit`, and follow the signals. Predictions are made in
+/// the background: the newest design wins, and until it is predicted the last prediction stays. Main thread only.
 class Document : public QObject {
   Q_OBJECT
  public:
@@ -54,17 +54,21 @@ class Document : public QObject {
 
   // ---- Values ----
   [[nodiscard]] const Design& design() const { return design_; }
-  [[nodiscard]] std::shared_ptr<const ModelGraph> graph() const { return graph_; }      ///< null without a model
-  [[nodiscard]] const std::vector<SplitPoint>& splitPoints() const { return splitPoints_; }  ///< legal ones, ascending, at the design's microbatch size
-  [[nodiscard]] std::shared_ptr<const Profile> profile() const { return profile_; }     ///< in use: measured or estimated; null without a model
+  [[nodiscard]] std::shared_ptr<const ModelGraph> graph() const { return graph_; }  ///< null without a model
+  [[nodiscard]] const std::vector<SplitPoint>& splitPoints() const {
+    return splitPoints_;
+  }  ///< legal ones, ascending, at the design's microbatch size
+  [[nodiscard]] std::shared_ptr<const Profile> profile() const {
+    return profile_;
+  }  ///< in use: measured or estimated; null without a model
   [[nodiscard]] const Cluster& cluster() const { return cluster_; }
   [[nodiscard]] std::shared_ptr<const Prediction> prediction() const { return prediction_; }  ///< null: none yet, or not possible
-  [[nodiscard]] std::shared_ptr<const Measured> measured() const { return measured_; }  ///< null: none chosen
-  [[nodiscard]] QString problem() const { return problem_; }     ///< why the design cannot be predicted, one sentence; empty when it can
-  [[nodiscard]] bool isPredicting() const;                       ///< the prediction is not of the design yet
-  [[nodiscard]] QString storePath() const { return storePath_; } ///< where runs are recorded
+  [[nodiscard]] std::shared_ptr<const Measured> measured() const { return measured_; }        ///< null: none chosen
+  [[nodiscard]] QString problem() const { return problem_; }      ///< why the design cannot be predicted, one sentence; empty when it can
+  [[nodiscard]] bool isPredicting() const;                        ///< the prediction is not of the design yet
+  [[nodiscard]] QString storePath() const { return storePath_; }  ///< where runs are recorded
   [[nodiscard]] QString projectPath() const { return projectPath_; }
-  [[nodiscard]] QString title() const;                           ///< model or file name, for people
+  [[nodiscard]] QString title() const;  ///< model or file name, for people
   /// The plan of the design, for saving and running. Throws UsageError when there is no model, or no prediction of this design yet.
   [[nodiscard]] Plan plan() const;
 
@@ -85,18 +89,18 @@ class Document : public QObject {
   void adopt(const Loaded& loaded);
   void setStorePath(const QString& path);
   void setProjectPath(const QString& path);
-  [[nodiscard]] bool isModified() const;       ///< design differs from the saved one
+  [[nodiscard]] bool isModified() const;  ///< design differs from the saved one
   void markSaved();
-  void markUnsaved();                          ///< of recovered work
+  void markUnsaved();  ///< of recovered work
 
   void setMeasured(std::shared_ptr<const Measured> measured);
 
  signals:
-  void modelChanged();       ///< graph, split points
+  void modelChanged();  ///< graph, split points
   void designChanged();
   void predictionChanged();  ///< prediction or problem
   void measuredChanged();
-  void storeChanged();       ///< another store, or a run was added
+  void storeChanged();  ///< another store, or a run was added
   void undoChanged();
 
  private:
@@ -112,7 +116,7 @@ class Document : public QObject {
   void take(const Answer& answer);
 
   Design design_;
-  std::optional<Design> saved_;                 ///< nothing: what is there was never saved
+  std::optional<Design> saved_;  ///< nothing: what is there was never saved
   std::optional<Design> beforeDrag_;
   QString dragName_;
   std::vector<Step> undo_, redo_;

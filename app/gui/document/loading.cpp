@@ -132,7 +132,9 @@ std::shared_ptr<Loaded> loadPlan(const std::string& path) {
     d.profile = std::shared_ptr<const Profile>(plan, &plan->profile);
     const auto recompute = recomputeOf(*plan, *loaded->graph);
     d.request.recompute = recompute.value_or(std::vector<std::string>{"none"});
-    if (!recompute) loaded->notes << translated("What the plan recomputes is a choice of its own that cannot be edited here; it is shown without recomputing.");
+    if (!recompute)
+      loaded->notes << translated(
+          "What the plan recomputes is a choice of its own that cannot be edited here; it is shown without recomputing.");
   } catch (const Error& e) {
     loaded->graph = nullptr;
     d.models.clear();
@@ -147,7 +149,8 @@ std::shared_ptr<Loaded> loadPlan(const std::string& path) {
 std::shared_ptr<Loaded> loadSchedule(const std::string& path) {
   auto rows = std::make_shared<Schedule>(parseCsv(readText(path), fs::path(path).stem().string(), path));
   for (const Problem& problem : check(*rows)) {
-    if (problem.stops == Stops::Always) throw UsageError(path + " cannot be run: rank " + std::to_string(problem.rank.value) + ": " + problem.message + ".");
+    if (problem.stops == Stops::Always)
+      throw UsageError(path + " cannot be run: rank " + std::to_string(problem.rank.value) + ": " + problem.message + ".");
   }
   if (!isLowered(*rows)) *rows = lower(*rows);
   auto loaded = std::make_shared<Loaded>();
@@ -161,7 +164,9 @@ std::shared_ptr<Loaded> loadSchedule(const std::string& path) {
   d.request.microbatches = shape.microbatches;
   d.source = path;
   constexpr Ns kUnit = 1'000'000;  // a forward takes 1 ms, a backward 2
-  d.customCosts = std::make_shared<const CostTable>(syntheticTable({.forward = {kUnit}, .backward = {2 * kUnit}, .backwardInput = {}, .backwardWeight = {}, .latency = 0, .transfer = 0, .overlap = {}}, shape.stages));
+  d.customCosts = std::make_shared<const CostTable>(syntheticTable(
+      {.forward = {kUnit}, .backward = {2 * kUnit}, .backwardInput = {}, .backwardWeight = {}, .latency = 0, .transfer = 0, .overlap = {}},
+      shape.stages));
   d.customRows = std::move(rows);
   loaded->notes << translated("A schedule has no times of its own: a forward is shown as 1 ms, a backward as 2 ms.");
   return loaded;
@@ -176,7 +181,9 @@ std::size_t typicalStep(const std::vector<ImportedStep>& steps) {
 }
 
 std::shared_ptr<Loaded> loadTraces(const std::vector<std::string>& paths, const std::function<bool(std::int64_t, std::int64_t)>& progress) {
-  auto imported = importTrace(paths, [&](std::uint64_t done, std::uint64_t all) { return !progress || progress(static_cast<std::int64_t>(done), static_cast<std::int64_t>(all)); });
+  auto imported = importTrace(paths, [&](std::uint64_t done, std::uint64_t all) {
+    return !progress || progress(static_cast<std::int64_t>(done), static_cast<std::int64_t>(all));
+  });
   if (!imported) return nullptr;
   auto loaded = std::make_shared<Loaded>();
   loaded->title = QString::fromStdString(imported->title);
@@ -235,7 +242,8 @@ Design firstDesign(const ModelGraph& graph, const std::vector<SplitPoint>& point
   Design design;
   design.models = graph.files;
   PlanRequest& r = design.request;
-  r.ranks = !graph.splitMarkers.empty() ? static_cast<int>(graph.splitMarkers.size()) + 1 : std::min(4, static_cast<int>(points.size()) + 1);
+  r.ranks =
+      !graph.splitMarkers.empty() ? static_cast<int>(graph.splitMarkers.size()) + 1 : std::min(4, static_cast<int>(points.size()) + 1);
   r.microbatches = 2 * r.ranks;
   r.microbatch = exportedBatch(graph);
   r.loss = defaultLoss(graph);
@@ -267,7 +275,9 @@ std::shared_ptr<Loaded> loadFiles(const std::vector<std::string>& paths, const s
   if (extension == ".pwproj" || head.find("\"pipewright_project\"") != std::string::npos) return loadProject(first);
   const auto mark = head.find_first_not_of(" \t\r\n\xEF\xBB\xBF");
   if (mark == std::string::npos || (head[mark] != '{' && head[mark] != '[')) {
-    throw UsageError(first + " is none of what this app opens: a model (.pt2), plan or trace (.json), schedule (.csv), project (.pwproj) or run store (.db).");
+    throw UsageError(
+        first +
+        " is none of what this app opens: a model (.pt2), plan or trace (.json), schedule (.csv), project (.pwproj) or run store (.db).");
   }
   const bool plan = head.find("\"pipewright-plan\"") != std::string::npos;
   return plan && head[mark] == '{' ? loadPlan(first) : loadTraces(paths, progress);

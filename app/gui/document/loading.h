@@ -18,17 +18,18 @@ struct Loaded {
   std::shared_ptr<const ModelGraph> graph;
   std::vector<SplitPoint> splitPoints;
   std::vector<std::shared_ptr<const Measured>> measured;  ///< of a trace: its steps
-  std::size_t chosen = 0;  ///< of them: a typical step
+  std::size_t chosen = 0;                                 ///< of them: a typical step
   QString store;
-  QString project;         ///< path of the project file it comes from
-  QByteArray view;         ///< of a project: the timeline's and the window's
-  QStringList notes;       ///< what people should know, one sentence each
+  QString project;    ///< path of the project file it comes from
+  QByteArray view;    ///< of a project: the timeline's and the window's
+  QStringList notes;  ///< what people should know, one sentence each
 };
 
-/// Reads a model (.pt2, or several: parts in order), plan or trace (.json), schedule (.csv), run store (.db), project (.pwproj), a cluster (.json) or
-/// a folder of traces, told apart by what they hold where the name does not say. Throws Error in one sentence; changes nothing. For a
-/// job: `progress(done, all)` returns false to stop, and the result is null.
-[[nodiscard]] std::shared_ptr<Loaded> loadFiles(const std::vector<std::string>& paths, const std::function<bool(std::int64_t, std::int64_t)>& progress);
+/// Reads a model (.pt2, or several: parts in order), plan or trace (.json), schedule (.csv), run store (.db), project (.pwproj), a cluster
+/// (.json) or a folder of traces, told apart by what they hold where the name does not say. Throws Error in one sentence; changes nothing.
+/// For a job: `progress(done, all)` returns false to stop, and the result is null.
+[[nodiscard]] std::shared_ptr<Loaded> loadFiles(const std::vector<std::string>& paths,
+                                                const std::function<bool(std::int64_t, std::int64_t)>& progress);
 
 /// A model's first design: balanced 1F1B on up to four ranks with twice as many microbatches, estimated for `cpu-workstation`.
 [[nodiscard]] Design firstDesign(const ModelGraph& graph, const std::vector<SplitPoint>& points);

@@ -18,9 +18,18 @@ constexpr int kVersion = 1;
 Json requestJson(const PlanRequest& r) {
   Json begins = Json::array();
   for (const NodeId begin : r.begins) begins.push_back(begin.value);
-  Json j{{"schedule", r.schedule}, {"ranks", r.ranks}, {"chunks", r.chunks}, {"microbatches", r.microbatches}, {"replicas", r.replicas},
-         {"microbatch", r.microbatch}, {"batch", r.batch}, {"begins", begins}, {"loss", r.loss}, {"recompute", r.recompute},
-         {"optimizer_copies", r.optimizerCopies}, {"memory_limit", r.memoryLimit}};
+  Json j{{"schedule", r.schedule},
+         {"ranks", r.ranks},
+         {"chunks", r.chunks},
+         {"microbatches", r.microbatches},
+         {"replicas", r.replicas},
+         {"microbatch", r.microbatch},
+         {"batch", r.batch},
+         {"begins", begins},
+         {"loss", r.loss},
+         {"recompute", r.recompute},
+         {"optimizer_copies", r.optimizerCopies},
+         {"memory_limit", r.memoryLimit}};
   if (r.sharing) j["sharing"] = std::string(name(*r.sharing));
   return j;
 }
@@ -47,7 +56,8 @@ PlanRequest parseRequest(const JsonPart& j, const JsonDocument& document) {
   r.schedule = j["schedule"].as<std::string>();
   r.ranks = bounded<int>(j, document, "ranks", 1, kMaxRanks);
   r.chunks = bounded<int>(j, document, "chunks", 0, kMaxStages);
-  if (std::int64_t{r.ranks} * std::max(1, r.chunks) > kMaxStages) document.fail(fmt::format("{} ranks with {} chunks have more than {} stages", r.ranks, r.chunks, kMaxStages));
+  if (std::int64_t{r.ranks} * std::max(1, r.chunks) > kMaxStages)
+    document.fail(fmt::format("{} ranks with {} chunks have more than {} stages", r.ranks, r.chunks, kMaxStages));
   r.microbatches = bounded<int>(j, document, "microbatches", 1, kMaxMicrobatches);
   r.replicas = bounded<int>(j, document, "replicas", 1, kMaxReplicas);
   r.microbatch = bounded<std::int64_t>(j, document, "microbatch", 1, 1 << 24);
@@ -83,12 +93,14 @@ Project parseProject(std::string_view json, const std::string& source) {
   const Json parsed = document.parse(json);
   const JsonPart j(parsed, document);
   if (!j.has("pipewright_project")) throw UsageError(source + " is no Pipewright project; open a .pwproj file that this app saved.");
-  if (j["pipewright_project"].as<int>() > kVersion) throw UsageError(source + " was saved by a newer version of Pipewright; update this one.");
+  if (j["pipewright_project"].as<int>() > kVersion)
+    throw UsageError(source + " was saved by a newer version of Pipewright; update this one.");
   Project project;
   project.design.models = j["models"].listOf<std::string>();
   project.design.request = parseRequest(j["request"], document);
   project.design.cluster = j["cluster"].as<std::string>();
-  if (j.has("profile")) project.design.profile = std::make_shared<const Profile>(parseProfile(j["profile"].json().dump(), "The profile in " + source));
+  if (j.has("profile"))
+    project.design.profile = std::make_shared<const Profile>(parseProfile(j["profile"].json().dump(), "The profile in " + source));
   project.design.source = textOr(j, "source");
   project.store = QString::fromStdString(textOr(j, "store"));
   project.view = QByteArray::fromBase64(QByteArray::fromStdString(textOr(j, "view")));

@@ -23,7 +23,8 @@ std::vector<const ModuleFrame*> modulesAround(const Node& node) {
 }
 
 std::string labelOf(const std::string& path, const std::string& around) {
-  const bool inside = !around.empty() && path.size() > around.size() + 1 && path.compare(0, around.size(), around) == 0 && path[around.size()] == '.';
+  const bool inside =
+      !around.empty() && path.size() > around.size() + 1 && path.compare(0, around.size(), around) == 0 && path[around.size()] == '.';
   return inside ? path.substr(around.size() + 1) : path;
 }
 
@@ -122,7 +123,8 @@ class Builder {
   void addOperators(int parent, std::size_t from, std::size_t to) {
     CallRow run;
     run.path = tree_.row(parent).path;
-    for (std::size_t n = from; n < to && n < from + kNamedOperators; ++n) run.label += (n == from ? "" : " · ") + operatorName(graph_.nodes[n]);
+    for (std::size_t n = from; n < to && n < from + kNamedOperators; ++n)
+      run.label += (n == from ? "" : " · ") + operatorName(graph_.nodes[n]);
     if (to - from > kNamedOperators) run.label += " · …";
     run.isModule = false;
     run.parent = parent;
@@ -144,7 +146,8 @@ void countParameters(const ModelGraph& graph, CallTree& tree) {
   const std::vector<int> parameterOf = indexByValue(graph, graph.parameters);
   std::map<std::string, int> numbers;
   std::vector<int> storage;
-  for (const StateTensor& p : graph.parameters) storage.push_back(numbers.emplace(storageOf(p), static_cast<int>(numbers.size())).first->second);
+  for (const StateTensor& p : graph.parameters)
+    storage.push_back(numbers.emplace(storageOf(p), static_cast<int>(numbers.size())).first->second);
   std::vector<std::vector<int>> rowsOf(numbers.size());  // that count a storage
   const auto count = [&](int row, std::size_t parameter) {
     const auto& meta = graph.value(graph.parameters[parameter].value).tensor;
@@ -231,7 +234,8 @@ BarScale barScale(const CallTree& tree) {
   const std::vector<bool> layers = layerRows(tree);
   for (int r = 0; r < tree.size(); ++r) {
     if (!layers[static_cast<std::size_t>(r)]) continue;
-    for (int around = tree.row(r).parent; around >= 0; around = tree.row(around).parent) scale.isAround[static_cast<std::size_t>(around)] = true;
+    for (int around = tree.row(r).parent; around >= 0; around = tree.row(around).parent)
+      scale.isAround[static_cast<std::size_t>(around)] = true;
   }
   for (int r = 0; r < tree.size(); ++r) {
     if (scale.isAround[static_cast<std::size_t>(r)]) continue;
@@ -247,7 +251,9 @@ std::vector<int> findRows(const CallTree& tree, std::string_view text) {
   std::vector<int> found;
   if (text.empty()) return found;
   const auto same = [](char a, char b) { return lower(a) == lower(b); };
-  const auto contains = [&](const std::string& where) { return std::search(where.begin(), where.end(), text.begin(), text.end(), same) != where.end(); };
+  const auto contains = [&](const std::string& where) {
+    return std::search(where.begin(), where.end(), text.begin(), text.end(), same) != where.end();
+  };
   for (int r = 0; r < tree.size(); ++r) {
     const CallRow& row = tree.row(r);
     const auto last = std::find_end(row.path.begin(), row.path.end(), text.begin(), text.end(), same);

@@ -5,8 +5,8 @@
 #include <string_view>
 #include <vector>
 
-#include "simulator/model/model_graph.h"
 #include "simulator/costs/profile.h"
+#include "simulator/model/model_graph.h"
 
 namespace pw::gui {
 
@@ -17,17 +17,17 @@ struct CallRow {
   std::string label;      ///< the path from the row around it; for operators their names: `add · view`
   std::string className;  ///< empty for operators
   bool isModule = true;
-  int call = 0;           ///< which call of this module it is, from 0
-  int parent = -1;        ///< row; −1 for the root
-  int place = 0;          ///< among the parent's children
+  int call = 0;     ///< which call of this module it is, from 0
+  int parent = -1;  ///< row; −1 for the root
+  int place = 0;    ///< among the parent's children
   int depth = 0;
-  int end = 0;            ///< the row behind its last descendant
+  int end = 0;  ///< the row behind its last descendant
   NodeId firstNode, endNode;
 
   // One microbatch. A parameter counts in every row that reads it, once.
   Ns forward = 0, backward = 0;
-  Bytes saved = 0;               ///< kept from the forward until the backward
-  std::int64_t parameters = 0;   ///< elements
+  Bytes saved = 0;              ///< kept from the forward until the backward
+  std::int64_t parameters = 0;  ///< elements
   Bytes parameterBytes = 0;
 };
 
@@ -41,22 +41,23 @@ struct CallTree {
   [[nodiscard]] int size() const { return static_cast<int>(rows.size()); }
 };
 
-/// The tree. Operators of a module that calls others stand between these calls, one row for those in a row; of a module that calls none only
-/// where one of `cuts` (ascending) lies inside it. Every cut is then the beginning of a row. Two calls of a module without a node between are
-/// one. Cost: linear in nodes times the depth of modules.
+/// The tree. Operators of a module that calls others stand between these calls, one row for those in a row; of a module that calls none
+/// only where one of `cuts` (ascending) lies inside it. Every cut is then the beginning of a row. Two calls of a module without a node
+/// between are one. Cost: linear in nodes times the depth of modules.
 [[nodiscard]] CallTree callTree(const ModelGraph& graph, const std::vector<NodeId>& cuts);
 
 /// Sets times and kept bytes of all rows; null: 0.
 void setCosts(CallTree& tree, const Profile* profile);
 
-/// Whether each row is a layer: the outermost calls that call others and whose last name is a number (`blocks.3`); where a model has none, ends in a
-/// digit (`encoder_layer_3`); where it has none either, numbered ones that call nothing (`net.3` of a plain sequence).
+/// Whether each row is a layer: the outermost calls that call others and whose last name is a number (`blocks.3`); where a model has none,
+/// ends in a digit (`encoder_layer_3`); where it has none either, numbered ones that call nothing (`net.3` of a plain sequence).
 [[nodiscard]] std::vector<bool> layerRows(const CallTree& tree);
 
 /// Rows that are open at first: those around layers; the model itself where there are none.
 [[nodiscard]] std::vector<int> openAtFirst(const CallTree& tree);
 
-/// What a full bar stands for: the most of any row that does not hold layers, so that layers can be compared; those around them have no bars.
+/// What a full bar stands for: the most of any row that does not hold layers, so that layers can be compared; those around them have no
+/// bars.
 struct BarScale {
   Ns time = 0;  ///< of forward and backward
   std::int64_t parameters = 0;
@@ -65,7 +66,8 @@ struct BarScale {
 };
 [[nodiscard]] BarScale barScale(const CallTree& tree);
 
-/// Rows whose label or class contains the text, or whose path does with a part of the label, without regard to case (ASCII); none for an empty text.
+/// Rows whose label or class contains the text, or whose path does with a part of the label, without regard to case (ASCII); none for an
+/// empty text.
 [[nodiscard]] std::vector<int> findRows(const CallTree& tree, std::string_view text);
 
 }  // namespace pw::gui

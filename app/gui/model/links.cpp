@@ -78,7 +78,8 @@ std::optional<Arc> recomputed(const ModelGraph& graph, const Readers& readers, c
   for (std::size_t s = 1; s < partition.stages.size(); ++s) begins.push_back(partition.stages[s].begin);
   arc.fromStage = Stage(static_cast<std::size_t>(std::upper_bound(begins.begin(), begins.end(), arc.from) - begins.begin()));
   arc.text = tr("Stage %1 computes %2 again (%3) instead of receiving it.")
-                 .arg(stage).arg(names(graph, arc.values), operators(spec.recomputed.size()));
+                 .arg(stage)
+                 .arg(names(graph, arc.values), operators(spec.recomputed.size()));
   return arc;
 }
 
@@ -104,7 +105,9 @@ QString sharedText(const SharedParameter& shared, const SharingChoice* choice, c
   switch (shared.sharing) {
     case Sharing::Replicate: return tr("%1. Replicated: each updates its own copy; the gradients are summed once a step.").arg(head);
     case Sharing::Transmit:
-      return tr("%1. Transmitted: stage %2 owns and updates it, and sends the new values to the others once a step.").arg(head).arg(shared.stages.front().value);
+      return tr("%1. Transmitted: stage %2 owns and updates it, and sends the new values to the others once a step.")
+          .arg(head)
+          .arg(shared.stages.front().value);
   }
   return head;
 }
@@ -174,7 +177,8 @@ std::optional<Partition> partitionOf(const Document& document) {
 std::vector<Crossing> crossing(const Partition& partition, std::size_t split, const Wiring& wiring) {
   std::vector<Crossing> list;
   for (const Transfer& t : partition.transfers) {
-    if (t.from.index() <= split && t.to.index() > split) list.push_back({t.value, t.from, t.to, t.gradient, t.bytes, wiring.time(t.from, t.to, t.bytes)});
+    if (t.from.index() <= split && t.to.index() > split)
+      list.push_back({t.value, t.from, t.to, t.gradient, t.bytes, wiring.time(t.from, t.to, t.bytes)});
   }
   std::stable_sort(list.begin(), list.end(), [](const Crossing& a, const Crossing& b) { return a.bytes > b.bytes; });
   return list;
@@ -185,10 +189,11 @@ QString crossingText(const Document& document, std::size_t split, const QString&
   const auto partition = partitionOf(document);
   const Wiring wiring = wiringOf(document);
   const Stage before(split), after(split + 1);
-  QString text = QStringLiteral("<b>%1</b><br>%2").arg(
-      tr("Stage %1 begins at %2").arg(after.value).arg(name.toHtmlEscaped()),
-      wiring.rank(before) == wiring.rank(after) ? tr("stays on rank %1").arg(wiring.rank(before).value)
-                                                : tr("rank %1 → rank %2").arg(wiring.rank(before).value).arg(wiring.rank(after).value));
+  QString text = QStringLiteral("<b>%1</b><br>%2")
+                     .arg(tr("Stage %1 begins at %2").arg(after.value).arg(name.toHtmlEscaped()),
+                          wiring.rank(before) == wiring.rank(after)
+                              ? tr("stays on rank %1").arg(wiring.rank(before).value)
+                              : tr("rank %1 → rank %2").arg(wiring.rank(before).value).arg(wiring.rank(after).value));
   if (!graph || !partition) return text;
   const Bindings bindings = bindBatch(*graph, document.design().request.microbatch);
   const std::vector<Crossing> values = crossing(*partition, split, wiring);
@@ -201,20 +206,26 @@ QString crossingText(const Document& document, std::size_t split, const QString&
     const auto& meta = graph->value(value.value).tensor;
     QString note = value.to == after && value.from == before ? QString() : tr("stage %1 → %2").arg(value.from.value).arg(value.to.value);
     if (value.gradient) note += (note.isEmpty() ? QString() : QStringLiteral(", ")) + tr("gradient back");
-    text += QStringLiteral("<tr><td>%1</td><td>%2</td><td>%3</td><td align='right'>%4</td><td align='right'>%5</td><td>%6</td></tr>")
-                .arg(nameOf(*graph, value.value).toHtmlEscaped(), meta ? shapeText(*meta, bindings) : QString(),
-                     meta ? QString::fromLatin1(pw::name(meta->dtype).data(), static_cast<qsizetype>(pw::name(meta->dtype).size())) : QString(),
-                     size(value.bytes), duration(value.time), note);
+    text +=
+        QStringLiteral("<tr><td>%1</td><td>%2</td><td>%3</td><td align='right'>%4</td><td align='right'>%5</td><td>%6</td></tr>")
+            .arg(nameOf(*graph, value.value).toHtmlEscaped(), meta ? shapeText(*meta, bindings) : QString(),
+                 meta ? QString::fromLatin1(pw::name(meta->dtype).data(), static_cast<qsizetype>(pw::name(meta->dtype).size())) : QString(),
+                 size(value.bytes), duration(value.time), note);
   }
   text += QStringLiteral("</table>");
   if (values.size() > most) text += tr("… and %1 more").arg(values.size() - most) + QStringLiteral("<br>");
-  text += values.empty() ? tr("Nothing is sent here.") : (values.size() == 1 ? tr("1 value, %1 per microbatch").arg(size(total)) : tr("%1 values, %2 per microbatch").arg(values.size()).arg(size(total)));
+  text += values.empty() ? tr("Nothing is sent here.")
+                         : (values.size() == 1 ? tr("1 value, %1 per microbatch").arg(size(total))
+                                               : tr("%1 values, %2 per microbatch").arg(values.size()).arg(size(total)));
   const StageSpec& stage = partition->stages[after.index()];
-  if (!stage.recomputed.empty()) text += QStringLiteral("<br>") + tr("Stage %1 computes %2 again instead of receiving their results.").arg(after.value).arg(operators(stage.recomputed.size()));
+  if (!stage.recomputed.empty())
+    text += QStringLiteral("<br>") +
+            tr("Stage %1 computes %2 again instead of receiving their results.").arg(after.value).arg(operators(stage.recomputed.size()));
   return text;
 }
 
-std::vector<Arc> arcsOf(const ModelGraph& graph, const Readers& readers, const Partition& partition, const std::vector<SharingChoice>& sharing, const Wiring& wiring) {
+std::vector<Arc> arcsOf(const ModelGraph& graph, const Readers& readers, const Partition& partition,
+                        const std::vector<SharingChoice>& sharing, const Wiring& wiring) {
   std::vector<Arc> arcs;
   for (const Transfer& transfer : partition.transfers) {
     if (transfer.to.value > transfer.from.value + 1) arcs.push_back(sent(graph, readers, partition, transfer, wiring));
@@ -227,8 +238,13 @@ std::vector<Arc> arcsOf(const ModelGraph& graph, const Readers& readers, const P
     const QString text = sharedText(shared, choice == sharing.end() ? nullptr : &*choice, wiring);
     for (std::size_t i = 1; i < shared.stages.size(); ++i) {
       const Stage a = shared.stages[i - 1], b = shared.stages[i];
-      arcs.push_back({ArcKind::Shared, firstUse(graph, readers, partition.stages[a.index()], shared.storage),
-                      firstUse(graph, readers, partition.stages[b.index()], shared.storage), a, b, {}, text});
+      arcs.push_back({ArcKind::Shared,
+                      firstUse(graph, readers, partition.stages[a.index()], shared.storage),
+                      firstUse(graph, readers, partition.stages[b.index()], shared.storage),
+                      a,
+                      b,
+                      {},
+                      text});
     }
   }
   return arcs;

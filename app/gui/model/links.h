@@ -11,10 +11,10 @@ namespace pw::gui {
 /// A value that goes over one split.
 struct Crossing {
   ValueId value;
-  Stage from, to;        ///< `to` behind the next stage: it goes there directly, past this split
-  bool gradient = false; ///< a gradient of the same size comes back
+  Stage from, to;         ///< `to` behind the next stage: it goes there directly, past this split
+  bool gradient = false;  ///< a gradient of the same size comes back
   Bytes bytes = 0;
-  Ns time = 0;           ///< latency and transfer; 0 between stages of one rank
+  Ns time = 0;  ///< latency and transfer; 0 between stages of one rank
 
   bool operator==(const Crossing&) const = default;
 };
@@ -27,10 +27,10 @@ enum class ArcKind : std::uint8_t {
 };
 struct Arc {
   ArcKind kind = ArcKind::Sent;
-  NodeId from, to;             ///< makes and first uses it; of a parameter its first readers in both stages
+  NodeId from, to;  ///< makes and first uses it; of a parameter its first readers in both stages
   Stage fromStage, toStage;
-  std::vector<ValueId> values; ///< of a parameter none
-  QString text;                ///< what the plan does about it, one sentence
+  std::vector<ValueId> values;  ///< of a parameter none
+  QString text;                 ///< what the plan does about it, one sentence
 
   bool operator==(const Arc&) const = default;
 };
@@ -51,7 +51,7 @@ class Readers {
 /// Where ranks stand and what a message between them costs.
 struct Wiring {
   std::vector<Rank> rankOfStage;
-  LinkSpec link;                 ///< measured, where it was
+  LinkSpec link;  ///< measured, where it was
   const Cluster* cluster = nullptr;
 
   [[nodiscard]] Rank rank(Stage stage) const { return stage.index() < rankOfStage.size() ? rankOfStage[stage.index()] : Rank(stage.value); }
@@ -60,7 +60,8 @@ struct Wiring {
 };
 [[nodiscard]] Wiring wiringOf(const Document& document);
 
-/// The partition of the design's splits: the prediction's where it is of them, else cut anew; nothing where that cannot be. Cost: linear then.
+/// The partition of the design's splits: the prediction's where it is of them, else cut anew; nothing where that cannot be. Cost: linear
+/// then.
 [[nodiscard]] std::optional<Partition> partitionOf(const Document& document);
 /// Whether a prediction is of these splits.
 [[nodiscard]] bool isOf(const Partition& partition, const std::vector<NodeId>& begins);
@@ -71,7 +72,7 @@ struct Wiring {
 [[nodiscard]] QString crossingText(const Document& document, std::size_t split, const QString& name, std::size_t most = 12);
 
 /// Skip connections (transfers past a stage), values made again and shared parameters, in the order of the partition.
-[[nodiscard]] std::vector<Arc> arcsOf(const ModelGraph& graph, const Readers& readers, const Partition& partition, const std::vector<SharingChoice>& sharing,
-                                      const Wiring& wiring);
+[[nodiscard]] std::vector<Arc> arcsOf(const ModelGraph& graph, const Readers& readers, const Partition& partition,
+                                      const std::vector<SharingChoice>& sharing, const Wiring& wiring);
 
 }  // namespace pw::gui

@@ -12,15 +12,15 @@
 #include <utility>
 
 #include "app/gui/common/format.h"
+#include "app/gui/common/theme.h"
 #include "app/gui/model/split_handle.h"
 #include "app/gui/model/tree_view.h"
-#include "app/gui/common/theme.h"
 
 namespace pw::gui {
 namespace {
 
 constexpr int kBar = 5, kLanes = 5, kLaneStep = 5, kGutterPadding = 7, kTextPadding = 6, kHandleHeight = 11;
-constexpr double kNear = 3.5;            // of an arc, to be on it
+constexpr double kNear = 3.5;  // of an arc, to be on it
 constexpr std::size_t kMostInTip = 8;
 
 QColor arcColour(ArcKind kind, const Theme& theme) {
@@ -155,7 +155,8 @@ void Margin::placeArcs() {
   for (std::size_t a = 0; a < arcs_.size(); ++a) {
     const double from = middle(arcs_[a].from), to = middle(arcs_[a].to);
     if (from >= to) continue;  // within one row
-    const auto same = std::find_if(drawn_.begin(), drawn_.end(), [&](const DrawnArc& d) { return d.kind == arcs_[a].kind && d.from == from && d.to == to; });
+    const auto same = std::find_if(drawn_.begin(), drawn_.end(),
+                                   [&](const DrawnArc& d) { return d.kind == arcs_[a].kind && d.from == from && d.to == to; });
     if (same != drawn_.end()) {
       same->arcs.push_back(a);
     } else {
@@ -182,7 +183,8 @@ void Margin::paintEvent(QPaintEvent* event) {
   for (std::size_t s = 0; s < stages_.size(); ++s) paintStage(painter, s, dirty);
   QColor border = theme.text;
   border.setAlpha(150);
-  for (const NodeId begin : begins_) painter.fillRect(QRectF(bracketWidth_, std::round(view_.yOf(begin)) - 1, width() - bracketWidth_, 2), border);
+  for (const NodeId begin : begins_)
+    painter.fillRect(QRectF(bracketWidth_, std::round(view_.yOf(begin)) - 1, width() - bracketWidth_, 2), border);
   painter.setPen(theme.grid);
   painter.drawLine(width() - 1, dirty.top(), width() - 1, dirty.bottom());
   if (dirty.right() < bracketWidth_) return;
@@ -234,8 +236,9 @@ void Margin::paintTotals(QPainter& painter, std::size_t stage, double from, doub
   if (!bar) return;
   const QRectF track(text.left(), text.bottom() + 3, text.width(), 4);
   painter.fillRect(track, theme.grid);
-  painter.fillRect(QRectF(track.left(), track.top(), track.width() * static_cast<double>(time) / static_cast<double>(longest_), track.height()),
-                   stageColour(static_cast<int>(stage), theme));
+  painter.fillRect(
+      QRectF(track.left(), track.top(), track.width() * static_cast<double>(time) / static_cast<double>(longest_), track.height()),
+      stageColour(static_cast<int>(stage), theme));
 }
 
 void Margin::paintArc(QPainter& painter, const DrawnArc& arc, bool strong) const {
@@ -284,11 +287,13 @@ bool Margin::event(QEvent* event) {
   const auto* help = static_cast<QHelpEvent*>(event);
   QString text;
   const std::vector<std::size_t> arcs = arcsAt(help->pos());
-  for (std::size_t a = 0; a < arcs.size() && a < kMostInTip; ++a) text += (a == 0 ? "<p>" : "</p><p>") + arcs_[arcs[a]].text.toHtmlEscaped();
+  for (std::size_t a = 0; a < arcs.size() && a < kMostInTip; ++a)
+    text += (a == 0 ? "<p>" : "</p><p>") + arcs_[arcs[a]].text.toHtmlEscaped();
   if (arcs.size() > kMostInTip) text += "</p><p>" + tr("… and %1 more").arg(arcs.size() - kMostInTip);
   for (std::size_t s = 0; s < stages_.size() && text.isEmpty(); ++s) {
     const auto [top, bottom] = extent(s);
-    if (help->pos().y() >= top && help->pos().y() < bottom && help->pos().x() < bracketWidth_) text = stageText(stages_[s], static_cast<int>(s));
+    if (help->pos().y() >= top && help->pos().y() < bottom && help->pos().x() < bracketWidth_)
+      text = stageText(stages_[s], static_cast<int>(s));
   }
   QToolTip::showText(help->globalPos(), text, this);
   return true;

@@ -12,8 +12,8 @@ namespace pw::gui {
 class SplitHandle;
 class TreeView;
 
-/// Left of the tree, as high as its rows: a bracket for each stage with its totals, handles where stages meet, and arcs for what does not go
-/// from one stage to the next.
+/// Left of the tree, as high as its rows: a bracket for each stage with its totals, handles where stages meet, and arcs for what does not
+/// go from one stage to the next.
 class Margin : public QWidget {
   Q_OBJECT
  public:

@@ -14,6 +14,7 @@
 #include <set>
 #include <utility>
 
+#include "app/gui/common/theme.h"
 #include "app/gui/document/document.h"
 #include "app/gui/model/margin.h"
 #include "app/gui/model/split_commands.h"
@@ -22,14 +23,15 @@
 #include "app/gui/model/stage_list.h"
 #include "app/gui/model/tree_area.h"
 #include "app/gui/model/tree_view.h"
-#include "app/gui/common/theme.h"
 
 namespace pw::gui {
 namespace {
 
 /// What stays the same of a row when the tree is made anew.
 using RowKey = std::pair<std::string, int>;
-RowKey keyOf(const CallRow& row) { return {row.isModule ? row.path : row.path + ":" + row.label, row.isModule ? row.call : row.firstNode.value}; }
+RowKey keyOf(const CallRow& row) {
+  return {row.isModule ? row.path : row.path + ":" + row.label, row.isModule ? row.call : row.firstNode.value};
+}
 
 }  // namespace
 
@@ -160,16 +162,21 @@ void ModelPanel::Private::adoptHandle(SplitHandle* handle) {
     say({});
     drag.begin(commands.rules(), static_cast<std::size_t>(split));
   });
-  connect(handle, &SplitHandle::dragged, &q, [this](int, const QPoint& global) { drag.moveTo(view.viewport()->mapFromGlobal(global).y()); });
+  connect(handle, &SplitHandle::dragged, &q,
+          [this](int, const QPoint& global) { drag.moveTo(view.viewport()->mapFromGlobal(global).y()); });
   connect(handle, &SplitHandle::dragEnded, &q, [this](int, bool keep) { drag.end(keep); });
-  connect(handle, &SplitHandle::stepped, &q, [this](int split, int direction) { commands.step(static_cast<std::size_t>(split), direction); });
+  connect(handle, &SplitHandle::stepped, &q,
+          [this](int split, int direction) { commands.step(static_cast<std::size_t>(split), direction); });
   // Behind the event that asks for it, as the handle itself may go.
-  connect(handle, &SplitHandle::removed, &q, [this](int split) { commands.remove(static_cast<std::size_t>(split)); }, Qt::QueuedConnection);
+  connect(
+      handle, &SplitHandle::removed, &q, [this](int split) { commands.remove(static_cast<std::size_t>(split)); }, Qt::QueuedConnection);
   connect(handle, &SplitHandle::focused, &q, [this](int split) {
     const auto& begins = document.design().request.begins;
     if (static_cast<std::size_t>(split) < begins.size()) view.reveal(begins[static_cast<std::size_t>(split)]);
   });
-  connect(handle, &SplitHandle::menuRequested, &q, [this](int split, const QPoint& global) { showMenu(-1, split, global); }, Qt::QueuedConnection);
+  connect(
+      handle, &SplitHandle::menuRequested, &q, [this](int split, const QPoint& global) { showMenu(-1, split, global); },
+      Qt::QueuedConnection);
   const auto& handles = area.margin().handles();
   setTabOrder(handles.size() > 1 ? static_cast<QWidget*>(handles[handles.size() - 2]) : &view, handle);
 }
@@ -186,7 +193,8 @@ bool ModelPanel::Private::rowsBeginAt(const std::vector<NodeId>& begins) const {
 
 void ModelPanel::Private::makeTree() {
   const CallTree& old = model.tree();
-  const bool sameModel = graph && document.graph() && graph->name == document.graph()->name && graph->nodes.size() == document.graph()->nodes.size();
+  const bool sameModel =
+      graph && document.graph() && graph->name == document.graph()->name && graph->nodes.size() == document.graph()->nodes.size();
   std::set<RowKey> open;
   RowKey current;
   for (int r = 0; sameModel && r < old.size(); ++r) {
@@ -248,7 +256,8 @@ void ModelPanel::Private::designChanged() {
   if (!drag.isActive()) {  // a split that came into a closed row opens it; one whose row was closed by hand lets it be
     std::vector<int> hidden;
     for (const NodeId node : begins) {
-      if (!std::binary_search(before.begin(), before.end(), node) && !view.visibleRows().isBetweenRows(node)) hidden.push_back(model.tree().rowOfNode[node.index()]);
+      if (!std::binary_search(before.begin(), before.end(), node) && !view.visibleRows().isBetweenRows(node))
+        hidden.push_back(model.tree().rowOfNode[node.index()]);
     }
     for (const int row : hidden) view.openAround(row);
   }
@@ -256,7 +265,8 @@ void ModelPanel::Private::designChanged() {
   std::vector<QString> names;
   for (const NodeId node : begins) names.push_back(commands.rules().name(node));
   margin.setSplits(begins, names);
-  if (hadFocus && std::none_of(margin.handles().begin(), margin.handles().end(), [](SplitHandle* h) { return h->hasFocus(); })) view.setFocus();
+  if (hadFocus && std::none_of(margin.handles().begin(), margin.handles().end(), [](SplitHandle* h) { return h->hasFocus(); }))
+    view.setFocus();
   follow();
 }
 
@@ -282,8 +292,9 @@ void ModelPanel::Private::showTotals() {
   graph ? area.margin().setStages(totals) : stages.setStages(totals);
   if (graph) return;
   stages.setVisible(!totals.empty());
-  nothing.setText(totals.empty() ? tr("No model is open. Open a .pt2 to see its layers and place splits.")
-                                 : tr("This schedule has no model, so there are no layers to show and no splits to place; open a .pt2 for that."));
+  nothing.setText(totals.empty()
+                      ? tr("No model is open. Open a .pt2 to see its layers and place splits.")
+                      : tr("This schedule has no model, so there are no layers to show and no splits to place; open a .pt2 for that."));
 }
 
 void ModelPanel::Private::predictionChanged() {
@@ -357,7 +368,8 @@ void ModelPanel::Private::showMenu(int row, int split, const QPoint& global) {
       view.collapseAll();
       for (const int r : openAtFirst(model.tree())) view.open(r);
     });
-    menu.addAction(tr("Copy name"), &q, [this, row] { QApplication::clipboard()->setText(QString::fromStdString(model.tree().row(row).path)); });
+    menu.addAction(tr("Copy name"), &q,
+                   [this, row] { QApplication::clipboard()->setText(QString::fromStdString(model.tree().row(row).path)); });
   }
   menu.exec(global);
 }

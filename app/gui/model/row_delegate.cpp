@@ -2,9 +2,9 @@
 #include <QPainter>
 #include <algorithm>
 
-#include "app/gui/model/tree_view.h"
-#include "app/gui/model/row_delegate.h"
 #include "app/gui/common/theme.h"
+#include "app/gui/model/row_delegate.h"
+#include "app/gui/model/tree_view.h"
 
 namespace pw::gui {
 namespace {
@@ -65,7 +65,8 @@ void RowDelegate::paintName(QPainter& painter, const QStyleOptionViewItem& optio
   const QFontMetricsF metrics(font);
   const QString name = metrics.elidedText(QString::fromStdString(r.label), Qt::ElideRight, rect.width());
   const double width = metrics.horizontalAdvance(name);
-  if (found_.contains(row)) painter.fillRect(QRectF(rect.left() - 1, rect.top() + 2, width + 2, rect.height() - 4), withAlpha(theme.focus, 90));
+  if (found_.contains(row))
+    painter.fillRect(QRectF(rect.left() - 1, rect.top() + 2, width + 2, rect.height() - 4), withAlpha(theme.focus, 90));
   painter.setFont(font);
   painter.setPen(textColour(option, !r.isModule));
   painter.drawText(rect, Qt::AlignLeft | Qt::AlignVCenter | Qt::TextSingleLine, name);
@@ -86,7 +87,8 @@ void RowDelegate::paintNumber(QPainter& painter, const QStyleOptionViewItem& opt
     QColor colour = theme.faintText;
     if (!neutral) colour = kindColour(index.column() == TreeModel::Forward ? SpanKind::Forward : SpanKind::Backward, theme);
     if (isSelected(option)) colour = textColour(option, false);
-    const QRectF bar(rect.left(), rect.top() + kRowPadding - 1, std::max(1.0, rect.width() * fraction), rect.height() - 2 * (kRowPadding - 1));
+    const QRectF bar(rect.left(), rect.top() + kRowPadding - 1, std::max(1.0, rect.width() * fraction),
+                     rect.height() - 2 * (kRowPadding - 1));
     painter.fillRect(bar, withAlpha(colour, theme.dark ? 110 : neutral ? 60 : 85));
     painter.fillRect(QRectF(bar.left(), bar.bottom() - 2, bar.width(), 2), withAlpha(colour, neutral ? 170 : 255));
   }

@@ -23,7 +23,8 @@ double VisibleRows::boundary(NodeId node) const {
   if (rows_.empty() || (at != firsts_.end() && *at == node)) return place;
   const CallRow& row = tree_->row(rows_[static_cast<std::size_t>(at - firsts_.begin()) - 1]);
   if (node >= row.endNode) return place;
-  const double fraction = static_cast<double>(node.value - row.firstNode.value) / static_cast<double>(row.endNode.value - row.firstNode.value);
+  const double fraction =
+      static_cast<double>(node.value - row.firstNode.value) / static_cast<double>(row.endNode.value - row.firstNode.value);
   return place - 1 + std::clamp(fraction, 0.2, 0.8);
 }
 
@@ -51,13 +52,16 @@ int VisibleRows::closedUnder(double y) const {
 std::vector<int> arcLanes(const std::vector<std::pair<double, double>>& spans, int lanes) {
   std::vector<std::size_t> order(spans.size());
   std::iota(order.begin(), order.end(), std::size_t{0});
-  std::stable_sort(order.begin(), order.end(), [&](std::size_t a, std::size_t b) { return spans[a].second - spans[a].first < spans[b].second - spans[b].first; });
+  std::stable_sort(order.begin(), order.end(),
+                   [&](std::size_t a, std::size_t b) { return spans[a].second - spans[a].first < spans[b].second - spans[b].first; });
   std::vector<int> laneOf(spans.size(), 0);
   std::vector<std::vector<std::size_t>> taken(static_cast<std::size_t>(lanes));
   for (const std::size_t s : order) {
     int lane = 0;
     const auto overlaps = [&](std::size_t other) { return spans[s].first < spans[other].second && spans[other].first < spans[s].second; };
-    while (lane + 1 < lanes && std::any_of(taken[static_cast<std::size_t>(lane)].begin(), taken[static_cast<std::size_t>(lane)].end(), overlaps)) ++lane;
+    while (lane + 1 < lanes &&
+           std::any_of(taken[static_cast<std::size_t>(lane)].begin(), taken[static_cast<std::size_t>(lane)].end(), overlaps))
+      ++lane;
     taken[static_cast<std::size_t>(lane)].push_back(s);
     laneOf[s] = lane;
   }

@@ -17,8 +17,8 @@ class VisibleRows {
   [[nodiscard]] const std::vector<int>& rows() const { return rows_; }
   [[nodiscard]] int count() const { return static_cast<int>(rows_.size()); }
 
-  /// Where the place before this node is: the top of the outermost row seen that begins there; inside a closed row in proportion to its nodes,
-  /// but not at its edges. `end` of the model: below the last row. O(log rows).
+  /// Where the place before this node is: the top of the outermost row seen that begins there; inside a closed row in proportion to its
+  /// nodes, but not at its edges. `end` of the model: below the last row. O(log rows).
   [[nodiscard]] double boundary(NodeId node) const;
   /// Whether a row seen begins there.
   [[nodiscard]] bool isBetweenRows(NodeId node) const;
@@ -36,8 +36,8 @@ class VisibleRows {
   std::vector<bool> closed_;    // of the rows: has children that are not shown
 };
 
-/// Lanes for arcs so that those in one lane do not overlap: shorter ones first, each in the lowest free lane, of at most `lanes` ≥ 1 (what does
-/// not fit takes the last). One lane for each span; spans are (from, to) with from ≤ to. Cost: quadratic in spans.
+/// Lanes for arcs so that those in one lane do not overlap: shorter ones first, each in the lowest free lane, of at most `lanes` ≥ 1 (what
+/// does not fit takes the last). One lane for each span; spans are (from, to) with from ≤ to. Cost: quadratic in spans.
 [[nodiscard]] std::vector<int> arcLanes(const std::vector<std::pair<double, double>>& spans, int lanes);
 
 /// The stage a node is in, for stages that begin at `begins` (ascending).

@@ -57,8 +57,9 @@ void SplitCommands::step(std::size_t split, int direction) {
   const std::vector<NodeId> begins = document_.design().request.begins;
   if (split >= begins.size()) return;
   const auto to = rules_.next(begins[split], direction);
-  const QString refusal = to ? rules_.refusalToMove(begins, split, *to)
-                             : direction < 0 ? tr("There is no place above where a stage may begin.") : tr("There is no place below where a stage may begin.");
+  const QString refusal = to              ? rules_.refusalToMove(begins, split, *to)
+                          : direction < 0 ? tr("There is no place above where a stage may begin.")
+                                          : tr("There is no place below where a stage may begin.");
   if (!refusal.isEmpty()) {
     emit refused(refusal);
     return;
@@ -73,7 +74,8 @@ void SplitCommands::balanceSplits(Balance by) {
   const auto profile = document_.profile();
   const auto stages = static_cast<int>(document_.design().request.begins.size()) + 1;
   if (!graph || !profile || stages < 2) {
-    emit refused(stages < 2 ? tr("There is only one stage, so there is nothing to balance; split the model first.") : tr("There are no costs to balance by yet; try again in a moment."));
+    emit refused(stages < 2 ? tr("There is only one stage, so there is nothing to balance; split the model first.")
+                            : tr("There are no costs to balance by yet; try again in a moment."));
     return;
   }
   balancing_.start(tr("Balance splits"), [this, graph, profile, stages, by](JobControl&) -> std::function<void()> {
@@ -96,8 +98,10 @@ void SplitCommands::fillMenu(QMenu& menu, int row, int split) {
     here->setToolTip(change.refusal.isEmpty() ? tr("A stage begins with this row") : change.refusal);
   }
   const int removable = split >= 0 ? split : splitAt(row);
-  QAction* remove = menu.addAction(tr("Remove split") + QStringLiteral("\tDel"), this, [this, removable] { this->remove(static_cast<std::size_t>(removable)); });
-  const QString kept = removable < 0 ? tr("No stage begins at this row") : withoutSplit(document_.design(), static_cast<std::size_t>(removable)).refusal;
+  QAction* remove = menu.addAction(tr("Remove split") + QStringLiteral("\tDel"), this,
+                                   [this, removable] { this->remove(static_cast<std::size_t>(removable)); });
+  const QString kept =
+      removable < 0 ? tr("No stage begins at this row") : withoutSplit(document_.design(), static_cast<std::size_t>(removable)).refusal;
   remove->setEnabled(kept.isEmpty());
   remove->setToolTip(kept.isEmpty() ? tr("The stages on both sides become one") : kept);
   if (split >= 0) {
@@ -105,8 +109,10 @@ void SplitCommands::fillMenu(QMenu& menu, int row, int split) {
     menu.addAction(tr("Move down") + QStringLiteral("\t↓"), this, [this, split] { step(static_cast<std::size_t>(split), 1); });
   }
   QMenu* balancing = menu.addMenu(tr("Balance splits"));
-  const std::pair<QString, Balance> ways[] = {
-      {tr("By time"), Balance::Time}, {tr("By memory"), Balance::Memory}, {tr("By parameters"), Balance::Parameters}, {tr("By number of layers"), Balance::Layers}};
+  const std::pair<QString, Balance> ways[] = {{tr("By time"), Balance::Time},
+                                              {tr("By memory"), Balance::Memory},
+                                              {tr("By parameters"), Balance::Parameters},
+                                              {tr("By number of layers"), Balance::Layers}};
   for (const auto& [name, by] : ways) balancing->addAction(name, this, [this, by = by] { balanceSplits(by); });
 }
 

@@ -20,8 +20,8 @@ class SplitCommands : public QObject {
   void setRules(SplitRules rules) { rules_ = std::move(rules); }
   [[nodiscard]] const SplitRules& rules() const { return rules_; }
 
-  void splitBefore(int row);                    ///< a stage begins where the row does
-  void removeBefore(int row);                   ///< the split there
+  void splitBefore(int row);   ///< a stage begins where the row does
+  void removeBefore(int row);  ///< the split there
   void remove(std::size_t split);
   void step(std::size_t split, int direction);  ///< to the next place above (−1) or below where a stage may begin
   void balanceSplits(Balance by);               ///< in the background

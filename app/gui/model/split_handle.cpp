@@ -121,7 +121,8 @@ void SplitHandle::paintEvent(QPaintEvent*) {
   painter.setBrush(active ? colour : palette().color(QPalette::Button));
   painter.drawRoundedRect(pill, 3, 3);
   painter.setPen(QPen(active ? textOn(colour) : theme.text, 1));
-  for (const double y : {middle - 1.5, middle + 1.5}) painter.drawLine(QPointF(pill.center().x() - grip / 5, y), QPointF(pill.center().x() + grip / 5, y));
+  for (const double y : {middle - 1.5, middle + 1.5})
+    painter.drawLine(QPointF(pill.center().x() - grip / 5, y), QPointF(pill.center().x() + grip / 5, y));
 }
 
 }  // namespace pw::gui

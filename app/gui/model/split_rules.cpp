@@ -18,20 +18,29 @@ bool isBefore(const SplitPoint& point, NodeId node) { return point.begin < node;
 StageChange changed(const Design& design, std::vector<NodeId> begins) {
   const int stages = static_cast<int>(begins.size()) + 1;
   if (design.customRows) {
-    return {tr("The schedule comes from a file and has exactly %1 stages; choose a schedule in the plan to change their number.").arg(design.customRows->placement.stages()), {}, 0};
+    return {tr("The schedule comes from a file and has exactly %1 stages; choose a schedule in the plan to change their number.")
+                .arg(design.customRows->placement.stages()),
+            {},
+            0};
   }
   try {
     const Generator& family = generatorOf(design.request.schedule);
     const int chunks = design.request.chunks > 0 ? design.request.chunks : family.chunks;
     if (stages % chunks != 0) {
       const int fewer = stages / chunks * chunks;
-      return {tr("%1 puts %2 stages on each rank, so there cannot be %3 of them; move a split instead, or change the ranks in the plan to have %4 stages.")
-                  .arg(QString::fromStdString(design.request.schedule)).arg(chunks).arg(stages)
-                  .arg(fewer > 0 ? tr("%1 or %2").arg(fewer).arg(fewer + chunks) : QString::number(chunks)), {}, 0};
+      return {tr("%1 puts %2 stages on each rank, so there cannot be %3 of them; move a split instead, or change the ranks in the plan to "
+                 "have %4 stages.")
+                  .arg(QString::fromStdString(design.request.schedule))
+                  .arg(chunks)
+                  .arg(stages)
+                  .arg(fewer > 0 ? tr("%1 or %2").arg(fewer).arg(fewer + chunks) : QString::number(chunks)),
+              {},
+              0};
     }
     const int ranks = stages / chunks;
     if (family.refusal != nullptr) {
-      if (const auto refusal = family.refusal({ranks, stages, design.request.microbatches})) return {QString::fromStdString(*refusal), {}, 0};
+      if (const auto refusal = family.refusal({ranks, stages, design.request.microbatches}))
+        return {QString::fromStdString(*refusal), {}, 0};
     }
     return {{}, std::move(begins), ranks};
   } catch (const Error& e) {
@@ -76,7 +85,8 @@ QString SplitRules::findObstacle(NodeId node) const {
     if (node <= group.first || node > group.last) continue;
     const Node& changer = graph_->node(group.changer);
     return tr("No split here: %1 (%2) changes %3 in place, and both stages would use it.")
-        .arg(QString::fromStdString(operatorName(changer)), QString::fromStdString(changer.sourceLine), QString::fromStdString(graph_->value(group.value).name));
+        .arg(QString::fromStdString(operatorName(changer)), QString::fromStdString(changer.sourceLine),
+             QString::fromStdString(graph_->value(group.value).name));
   }
   const std::vector<bool> recomputable = recomputableNodes(*graph_);
   if (std::find(recomputable.begin(), recomputable.begin() + node.value, false) == recomputable.begin() + node.value) {

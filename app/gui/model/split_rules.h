@@ -39,13 +39,13 @@ class SplitRules {
 
 /// A design with other stages, or why there is none.
 struct StageChange {
-  QString refusal;              ///< one sentence; empty: `begins` and `ranks` are good
+  QString refusal;  ///< one sentence; empty: `begins` and `ranks` are good
   std::vector<NodeId> begins;
   int ranks = 0;
 };
 
-/// A stage more, beginning at `node`; one less, without the `split`-th beginning. The chunks of a rank stay, so the ranks change with the stages;
-/// refused where they do not divide them, where the schedule has no such shape, or where its rows come from a file.
+/// A stage more, beginning at `node`; one less, without the `split`-th beginning. The chunks of a rank stay, so the ranks change with the
+/// stages; refused where they do not divide them, where the schedule has no such shape, or where its rows come from a file.
 [[nodiscard]] StageChange withSplit(const Design& design, const SplitRules& rules, NodeId node);
 [[nodiscard]] StageChange withoutSplit(const Design& design, std::size_t split);
 

@@ -60,7 +60,8 @@ std::vector<StageTotals> stageTotals(const Document& document, const CostSums* s
 }
 
 QString stageTitle(const StageTotals& totals, int stage) {
-  const QString rank = totals.mirror ? tr("ranks %1, %2").arg(totals.rank.value).arg(totals.mirror->value) : tr("rank %1").arg(totals.rank.value);
+  const QString rank =
+      totals.mirror ? tr("ranks %1, %2").arg(totals.rank.value).arg(totals.mirror->value) : tr("rank %1").arg(totals.rank.value);
   return tr("Stage %1 · %2").arg(stage).arg(rank);
 }
 

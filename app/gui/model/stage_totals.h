@@ -9,13 +9,13 @@ namespace pw::gui {
 
 /// What a stage's bracket says.
 struct StageTotals {
-  NodeId begin, end;         ///< equal without a model
+  NodeId begin, end;  ///< equal without a model
   Rank rank;
-  std::optional<Rank> mirror;  ///< of a bidirectional placement: who else holds it
+  std::optional<Rank> mirror;    ///< of a bidirectional placement: who else holds it
   Ns forward = 0, backward = 0;  ///< one microbatch
-  Bytes state = 0;           ///< parameters, gradients, optimizer state, buffers; 0 as long as nothing is predicted
-  Bytes activations = 0;     ///< one microbatch
-  Bytes rankPeak = 0;        ///< most of its rank at any moment
+  Bytes state = 0;               ///< parameters, gradients, optimizer state, buffers; 0 as long as nothing is predicted
+  Bytes activations = 0;         ///< one microbatch
+  Bytes rankPeak = 0;            ///< most of its rank at any moment
 
   bool operator==(const StageTotals&) const = default;
 };

@@ -9,9 +9,9 @@
 #include <QStyleOptionHeader>
 #include <algorithm>
 
+#include "app/gui/common/theme.h"
 #include "app/gui/model/margin.h"
 #include "app/gui/model/tree_view.h"
-#include "app/gui/common/theme.h"
 
 namespace pw::gui {
 
@@ -44,7 +44,8 @@ void TreeArea::fitColumns() {
   QHeaderView& header = *view_.header();
   int used = 0;
   for (int column = TreeModel::Forward; column < TreeModel::kColumns; ++column) {
-    const int width = std::max(metrics.horizontalAdvance(QStringLiteral("00.0 MiB")), header.sectionSizeHint(column)) + metrics.averageCharWidth();
+    const int width =
+        std::max(metrics.horizontalAdvance(QStringLiteral("00.0 MiB")), header.sectionSizeHint(column)) + metrics.averageCharWidth();
     header.resizeSection(column, width);
     if (!header.isSectionHidden(column)) used += width;
   }

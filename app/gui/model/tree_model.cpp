@@ -46,7 +46,9 @@ QModelIndex TreeModel::index(int row, int column, const QModelIndex& parent) con
   return indexOf(around < 0 ? 0 : tree_.children[static_cast<std::size_t>(around)][static_cast<std::size_t>(row)], column);
 }
 
-QModelIndex TreeModel::parent(const QModelIndex& index) const { return index.isValid() ? indexOf(tree_.row(rowOf(index)).parent) : QModelIndex(); }
+QModelIndex TreeModel::parent(const QModelIndex& index) const {
+  return index.isValid() ? indexOf(tree_.row(rowOf(index)).parent) : QModelIndex();
+}
 
 int TreeModel::rowCount(const QModelIndex& parent) const {
   if (!parent.isValid()) return tree_.rows.empty() ? 0 : 1;
@@ -57,7 +59,9 @@ int TreeModel::columnCount(const QModelIndex&) const { return kColumns; }
 
 QString TreeModel::title(int row) const {
   const CallRow& r = tree_.row(row);
-  if (!r.isModule) return tr("%1 (operators of %2)").arg(QString::fromStdString(r.label), r.path.empty() ? tr("the model") : QString::fromStdString(r.path));
+  if (!r.isModule)
+    return tr("%1 (operators of %2)")
+        .arg(QString::fromStdString(r.label), r.path.empty() ? tr("the model") : QString::fromStdString(r.path));
   QString text = QString::fromStdString(r.path.empty() ? r.label : r.path);
   if (!r.className.empty()) text += QStringLiteral(", ") + QString::fromStdString(r.className);
   if (r.call > 0) text += tr(", call %1").arg(r.call + 1);
@@ -70,7 +74,8 @@ QString TreeModel::number(const CallRow& row, Column column) const {
     case Backward: return row.backward > 0 ? duration(row.backward) : kNone;
     case Parameters: return row.parameters > 0 ? count(static_cast<double>(row.parameters)) : kNone;
     case Activations: return row.saved > 0 ? size(row.saved) : kNone;
-    case Name: case kColumns: break;
+    case Name:
+    case kColumns: break;
   }
   return QString::fromStdString(row.label);
 }
@@ -83,7 +88,8 @@ double TreeModel::fraction(int row, Column column) const {
     case Backward: return ratio(static_cast<double>(r.backward), static_cast<double>(scale_.time));
     case Parameters: return ratio(static_cast<double>(r.parameters), static_cast<double>(scale_.parameters));
     case Activations: return ratio(static_cast<double>(r.saved), static_cast<double>(scale_.saved));
-    case Name: case kColumns: break;
+    case Name:
+    case kColumns: break;
   }
   return -1;
 }
@@ -92,7 +98,9 @@ QString TreeModel::toolTip(int row) const {
   const CallRow& r = tree_.row(row);
   const int first = stageOf(begins_, r.firstNode), last = r.firstNode < r.endNode ? stageOf(begins_, NodeId(r.endNode.value - 1)) : first;
   QString text = QStringLiteral("<b>%1</b><table cellspacing='0' cellpadding='2'>").arg(title(row).toHtmlEscaped());
-  const auto line = [&](const QString& what, const QString& value) { text += QStringLiteral("<tr><td>%1</td><td align='right'>%2</td></tr>").arg(what, value); };
+  const auto line = [&](const QString& what, const QString& value) {
+    text += QStringLiteral("<tr><td>%1</td><td align='right'>%2</td></tr>").arg(what, value);
+  };
   line(tr("stage"), first == last ? QString::number(first) : tr("%1 to %2").arg(first).arg(last));
   line(tr("operators"), QString::number(r.endNode.value - r.firstNode.value));
   line(tr("forward, one microbatch"), number(r, Forward));
@@ -113,7 +121,8 @@ QVariant TreeModel::data(const QModelIndex& index, int role) const {
     case Qt::AccessibleTextRole:
       return column == Name ? tr("%1, stage %2").arg(title(row)).arg(stageOf(begins_, r.firstNode))
                             : tr("%1: %2").arg(headerData(column, Qt::Horizontal, Qt::DisplayRole).toString(), number(r, column));
-    case Qt::TextAlignmentRole: return static_cast<int>(column == Name ? Qt::AlignLeft | Qt::AlignVCenter : Qt::AlignRight | Qt::AlignVCenter);
+    case Qt::TextAlignmentRole:
+      return static_cast<int>(column == Name ? Qt::AlignLeft | Qt::AlignVCenter : Qt::AlignRight | Qt::AlignVCenter);
     case RowRole: return row;
     case StageRole: return stageOf(begins_, r.firstNode);
     case FractionRole: return fraction(row, column);
@@ -123,7 +132,8 @@ QVariant TreeModel::data(const QModelIndex& index, int role) const {
 
 QVariant TreeModel::headerData(int section, Qt::Orientation orientation, int role) const {
   if (orientation != Qt::Horizontal) return {};
-  if (role == Qt::TextAlignmentRole) return static_cast<int>(section == Name ? Qt::AlignLeft | Qt::AlignVCenter : Qt::AlignRight | Qt::AlignVCenter);
+  if (role == Qt::TextAlignmentRole)
+    return static_cast<int>(section == Name ? Qt::AlignLeft | Qt::AlignVCenter : Qt::AlignRight | Qt::AlignVCenter);
   const bool isTip = role == Qt::ToolTipRole;
   if (role != Qt::DisplayRole && !isTip) return {};
   switch (static_cast<Column>(section)) {

@@ -7,8 +7,8 @@
 
 namespace pw::gui {
 
-/// The tree of calls as Qt sees it. Rows of the tree are the internal ids of the indexes; nothing is sorted, as split handles need the order of
-/// execution.
+/// The tree of calls as Qt sees it. Rows of the tree are the internal ids of the indexes; nothing is sorted, as split handles need the
+/// order of execution.
 class TreeModel : public QAbstractItemModel {
   Q_OBJECT
  public:

@@ -35,7 +35,8 @@ TreeView::TreeView(TreeModel& model, QWidget* parent) : QTreeView(parent), model
   setExpandsOnDoubleClick(true);
   setFrameShape(NoFrame);
   setAccessibleName(tr("Modules of the model"));
-  setAccessibleDescription(tr("In execution order. S begins a new stage at the current row, Delete removes the split there, / finds a module."));
+  setAccessibleDescription(
+      tr("In execution order. S begins a new stage at the current row, Delete removes the split there, / finds a module."));
   setTabKeyNavigation(false);
   header()->setStretchLastSection(false);
   header()->setSectionsMovable(false);
@@ -48,10 +49,13 @@ TreeView::TreeView(TreeModel& model, QWidget* parent) : QTreeView(parent), model
 void TreeView::rowsMayDiffer() {
   isStale_ = true;
   if (std::exchange(willTell_, true)) return;
-  QMetaObject::invokeMethod(this, [this] {
-    willTell_ = false;
-    emit rowsChanged();
-  }, Qt::QueuedConnection);
+  QMetaObject::invokeMethod(
+      this,
+      [this] {
+        willTell_ = false;
+        emit rowsChanged();
+      },
+      Qt::QueuedConnection);
 }
 
 const VisibleRows& TreeView::visibleRows() const {

@@ -24,8 +24,8 @@ class TreeView : public QTreeView {
   explicit TreeView(TreeModel& model, QWidget* parent = nullptr);
 
   [[nodiscard]] int rowHeight() const;
-  [[nodiscard]] double yOf(NodeId node) const;         ///< where the place before a node is
-  [[nodiscard]] double rowAt(double y) const;          ///< in row heights from the first row's top
+  [[nodiscard]] double yOf(NodeId node) const;  ///< where the place before a node is
+  [[nodiscard]] double rowAt(double y) const;   ///< in row heights from the first row's top
   [[nodiscard]] const VisibleRows& visibleRows() const;
   [[nodiscard]] RowDelegate& rows() { return *delegate_; }
 

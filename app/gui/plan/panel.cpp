@@ -16,12 +16,12 @@
 #include <QTimer>
 #include <QVBoxLayout>
 
-#include "app/gui/document/document.h"
 #include "app/gui/common/format.h"
 #include "app/gui/common/jobs.h"
+#include "app/gui/common/theme.h"
+#include "app/gui/document/document.h"
 #include "app/gui/document/loading.h"
 #include "app/gui/runs/verdict.h"
-#include "app/gui/common/theme.h"
 #include "backends/resources/resources.h"
 #include "schedules/error.h"
 #include "schedules/generate.h"
@@ -55,7 +55,8 @@ class MemoryBars : public QWidget {
     const Theme& t = currentTheme();
     Bytes most = limit_;
     for (const RankMetrics& rank : ranks_) most = std::max(most, rank.peakBytes);
-    const int label = fontMetrics().horizontalAdvance(QStringLiteral("rank 000 ")), value = fontMetrics().horizontalAdvance(QStringLiteral("1023.0 MiB "));
+    const int label = fontMetrics().horizontalAdvance(QStringLiteral("rank 000 ")),
+              value = fontMetrics().horizontalAdvance(QStringLiteral("1023.0 MiB "));
     const double bar = std::max(10, width() - label - value);
     const std::size_t shown = std::min<std::size_t>(ranks_.size(), kMost);
     for (std::size_t i = 0; i < shown; ++i) {
@@ -63,7 +64,8 @@ class MemoryBars : public QWidget {
       const int y = static_cast<int>(i) * row();
       const bool over = limit_ > 0 && rank.peakBytes > limit_;
       painter.setPen(t.faintText);
-      painter.drawText(QRect(0, y, label, row()), Qt::AlignVCenter, i + 1 == kMost && ranks_.size() > kMost ? QStringLiteral("…") : PlanPanel::tr("rank %1").arg(rank.rank.value));
+      painter.drawText(QRect(0, y, label, row()), Qt::AlignVCenter,
+                       i + 1 == kMost && ranks_.size() > kMost ? QStringLiteral("…") : PlanPanel::tr("rank %1").arg(rank.rank.value));
       const double length = most > 0 ? bar * static_cast<double>(rank.peakBytes) / static_cast<double>(most) : 0;
       painter.fillRect(QRectF(label, y + 3, bar, row() - 6), t.bubble);
       painter.fillRect(QRectF(label, y + 3, length, row() - 6), over ? t.error : t.accent);
@@ -127,7 +129,7 @@ struct PlanPanel::Private {
   QPushButton *run = nullptr, *profile = nullptr, *estimate = nullptr;
   Job lowerJob;
   QTimer lowerTimer;
-  QTimer soon;  ///< shows a drag's results
+  QTimer soon;                  ///< shows a drag's results
   std::optional<Design> shown;  ///< without its splits
   std::shared_ptr<const Prediction> lowerOf;
   std::vector<RunSummary> runs;  ///< of the store
@@ -238,7 +240,8 @@ void PlanPanel::Private::buildDesign(QFormLayout& form) {
   schedule->setAccessibleName(PlanPanel::tr("Schedule"));
   for (const Generator& g : generators()) {
     schedule->addItem(QString::fromUtf8(g.name.data(), static_cast<qsizetype>(g.name.size())));
-    schedule->setItemData(schedule->count() - 1, QString::fromUtf8(g.summary.data(), static_cast<qsizetype>(g.summary.size())), Qt::ToolTipRole);
+    schedule->setItemData(schedule->count() - 1, QString::fromUtf8(g.summary.data(), static_cast<qsizetype>(g.summary.size())),
+                          Qt::ToolTipRole);
   }
   QObject::connect(schedule, &QComboBox::activated, &panel, [this](int index) {
     const std::string name = schedule->itemText(index).toStdString();
@@ -258,9 +261,18 @@ void PlanPanel::Private::buildDesign(QFormLayout& form) {
   placement->setEnabled(false);
   placement->setWordWrap(true);
   form.addRow(PlanPanel::tr("Placement"), placement);
-  microbatches = spin(PlanPanel::tr("Microbatches"), 1, kMaxMicrobatches, [](PlanRequest& r, int value) { r.microbatches = value; r.batch = 0; });
-  microbatch = spin(PlanPanel::tr("Samples in each"), 1, 1 << 20, [](PlanRequest& r, int value) { r.microbatch = value; r.batch = 0; });
-  replicas = spin(PlanPanel::tr("Replicas"), 1, kMaxReplicas, [](PlanRequest& r, int value) { r.replicas = value; r.batch = 0; });
+  microbatches = spin(PlanPanel::tr("Microbatches"), 1, kMaxMicrobatches, [](PlanRequest& r, int value) {
+    r.microbatches = value;
+    r.batch = 0;
+  });
+  microbatch = spin(PlanPanel::tr("Samples in each"), 1, 1 << 20, [](PlanRequest& r, int value) {
+    r.microbatch = value;
+    r.batch = 0;
+  });
+  replicas = spin(PlanPanel::tr("Replicas"), 1, kMaxReplicas, [](PlanRequest& r, int value) {
+    r.replicas = value;
+    r.batch = 0;
+  });
   replicas->setToolTip(PlanPanel::tr("Data-parallel copies of the pipeline"));
 
   recompute = new QComboBox;
@@ -268,10 +280,13 @@ void PlanPanel::Private::buildDesign(QFormLayout& form) {
   recompute->setInsertPolicy(QComboBox::NoInsert);
   recompute->addItems({QStringLiteral("none"), QStringLiteral("full"), QStringLiteral("auto")});
   recompute->setAccessibleName(PlanPanel::tr("Recompute"));
-  recompute->setToolTip(PlanPanel::tr("What runs its forward again in the backward instead of being kept: none, full stages, auto (as little as the memory limit allows), or module names"));
+  recompute->setToolTip(
+      PlanPanel::tr("What runs its forward again in the backward instead of being kept: none, full stages, auto (as little as the memory "
+                    "limit allows), or module names"));
   const auto takeRecompute = [this] {
     std::vector<std::string> names;
-    for (const QString& part : recompute->currentText().split(QLatin1Char(','), Qt::SkipEmptyParts)) names.push_back(part.trimmed().toStdString());
+    for (const QString& part : recompute->currentText().split(QLatin1Char(','), Qt::SkipEmptyParts))
+      names.push_back(part.trimmed().toStdString());
     if (names.empty()) names = {"none"};
     document.edit(PlanPanel::tr("Change what is recomputed"), [&](Design& design) { design.request.recompute = names; });
   };
@@ -316,9 +331,8 @@ void PlanPanel::Private::buildDesign(QFormLayout& form) {
   costs->setAccessibleName(PlanPanel::tr("Where times come from"));
   form.addRow(PlanPanel::tr("Times"), costs);
   estimate = new QPushButton(PlanPanel::tr("Back to estimated times"));
-  QObject::connect(estimate, &QAbstractButton::clicked, &panel, [this] {
-    document.edit(PlanPanel::tr("Use estimated times"), [](Design& design) { design.profile.reset(); });
-  });
+  QObject::connect(estimate, &QAbstractButton::clicked, &panel,
+                   [this] { document.edit(PlanPanel::tr("Use estimated times"), [](Design& design) { design.profile.reset(); }); });
   form.addRow(QString(), estimate);
 
   limit = new QLineEdit;
@@ -420,12 +434,13 @@ void PlanPanel::Private::showDesign() {
   int stages = 0;
   try {
     stages = any ? stagesOf(design) : 0;
-  } catch (const Error&) {
-  }
+  } catch (const Error&) {}
   set(chunks, r.ranks > 0 ? std::max(1, stages / r.ranks) : 1);
-  for (QWidget* w : {static_cast<QWidget*>(schedule), static_cast<QWidget*>(ranks), static_cast<QWidget*>(chunks), static_cast<QWidget*>(microbatches),
-                     static_cast<QWidget*>(microbatch), static_cast<QWidget*>(replicas), static_cast<QWidget*>(recompute), static_cast<QWidget*>(sharing),
-                     static_cast<QWidget*>(optimizer), static_cast<QWidget*>(cluster), static_cast<QWidget*>(limit), static_cast<QWidget*>(run), static_cast<QWidget*>(profile)}) {
+  for (QWidget* w :
+       {static_cast<QWidget*>(schedule), static_cast<QWidget*>(ranks), static_cast<QWidget*>(chunks), static_cast<QWidget*>(microbatches),
+        static_cast<QWidget*>(microbatch), static_cast<QWidget*>(replicas), static_cast<QWidget*>(recompute),
+        static_cast<QWidget*>(sharing), static_cast<QWidget*>(optimizer), static_cast<QWidget*>(cluster), static_cast<QWidget*>(limit),
+        static_cast<QWidget*>(run), static_cast<QWidget*>(profile)}) {
     w->setEnabled(model);
   }
   QStringList names;
@@ -444,9 +459,13 @@ void PlanPanel::Private::showCosts() {
   const auto profileInUse = document.profile();
   const bool isMeasured = document.design().profile != nullptr;
   estimate->setVisible(isMeasured);
-  if (!document.graph()) costs->setText(document.design().customCosts ? PlanPanel::tr("of the file") : QStringLiteral("–"));
-  else if (isMeasured) costs->setText(QString::fromStdString(sourceOf(*document.design().profile, document.design().request.ranks)));
-  else costs->setText(profileInUse ? PlanPanel::tr("estimated for %1").arg(QString::fromStdString(document.cluster().deviceName)) : PlanPanel::tr("estimated"));
+  if (!document.graph())
+    costs->setText(document.design().customCosts ? PlanPanel::tr("of the file") : QStringLiteral("–"));
+  else if (isMeasured)
+    costs->setText(QString::fromStdString(sourceOf(*document.design().profile, document.design().request.ranks)));
+  else
+    costs->setText(profileInUse ? PlanPanel::tr("estimated for %1").arg(QString::fromStdString(document.cluster().deviceName))
+                                : PlanPanel::tr("estimated"));
 }
 
 /// At once, or of a drag only as often as one can read it: the time is the timeline's.
@@ -484,7 +503,8 @@ void PlanPanel::Private::showResults() {
   const std::int64_t tokens = document.graph() ? tokensPerSample(*document.graph()) : 0;
   rateName->setText(document.graph() ? PlanPanel::tr("Samples/s") : PlanPanel::tr("Microbatches/s"));
   const double perSecond = seconds > 0 ? (document.graph() ? samplesPerStep : r.microbatches) / seconds : 0;
-  rate->setText(tokens > 0 ? PlanPanel::tr("%1 (%2 tokens/s)").arg(count(perSecond), count(perSecond * static_cast<double>(tokens))) : count(perSecond));
+  rate->setText(tokens > 0 ? PlanPanel::tr("%1 (%2 tokens/s)").arg(count(perSecond), count(perSecond * static_cast<double>(tokens)))
+                           : count(perSecond));
   memory->show(p->ranks, r.memoryLimit);
   const bool known = std::ranges::any_of(p->ranks, [](const RankMetrics& rank) { return rank.peakBytes > 0; });
   memory->setVisible(known);

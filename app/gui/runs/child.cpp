@@ -28,11 +28,11 @@ struct Child::Private {
   QProcess process;
   QTimer patience;
   QByteArray output, line;
-  QString sentence;         // last line on stderr that is no progress
-  bool isOurs = false;      // it began with the program's name
+  QString sentence;     // last line on stderr that is no progress
+  bool isOurs = false;  // it began with the program's name
   bool active = false, cancelled = false, terminated = false;
   int firmMs = 3000, killMs = 2000;
-  int signal = 0;           // that we sent last
+  int signal = 0;  // that we sent last
   qint64 pid = 0;
 
   void readOutput();
@@ -79,8 +79,12 @@ Child::Child(QObject* parent) : QObject(parent), d(std::make_unique<Private>(*th
     d->readOutput();
     d->readComplaints();
     if (!d->line.isEmpty()) d->takeLine(std::exchange(d->line, {}));
-    if (how == QProcess::CrashExit) return d->end(false, -1, tr("%1 was ended by a signal; when memory runs out, use smaller microbatches.").arg(QFileInfo(d->process.program()).fileName()));
-    d->end(status == 0, status, tr("%1 ended with status %2 and did not say why.").arg(QFileInfo(d->process.program()).fileName()).arg(status));
+    if (how == QProcess::CrashExit)
+      return d->end(
+          false, -1,
+          tr("%1 was ended by a signal; when memory runs out, use smaller microbatches.").arg(QFileInfo(d->process.program()).fileName()));
+    d->end(status == 0, status,
+           tr("%1 ended with status %2 and did not say why.").arg(QFileInfo(d->process.program()).fileName()).arg(status));
   });
 }
 
@@ -113,7 +117,9 @@ void Child::start(const QString& program, const QStringList& arguments) {
   d->pid = 0;
   d->active = true;
   if (program.isEmpty()) {
-    QMetaObject::invokeMethod(this, [this] { d->end(false, -1, tr("The program pipewright is missing; install it beside this app or name it in $PIPEWRIGHT.")); }, Qt::QueuedConnection);
+    QMetaObject::invokeMethod(
+        this, [this] { d->end(false, -1, tr("The program pipewright is missing; install it beside this app or name it in $PIPEWRIGHT.")); },
+        Qt::QueuedConnection);
     return;
   }
   d->process.start(program, arguments, QIODevice::ReadOnly);

@@ -17,9 +17,9 @@ struct ChildOutcome {
   QString error;           ///< one sentence where it is not ok: the last one it said
 };
 
-/// A `pipewright` process. Its progress is read from the JSON lines that `--progress json` writes to stderr, its complaint from the last other line
-/// there. No process is left when the object, or the app however it ends, is gone. Main thread only; never blocks but for the destructor, which gives a
-/// process that runs a second to end.
+/// A `pipewright` process. Its progress is read from the JSON lines that `--progress json` writes to stderr, its complaint from the last
+/// other line there. No process is left when the object, or the app however it ends, is gone. Main thread only; never blocks but for the
+/// destructor, which gives a process that runs a second to end.
 class Child : public QObject {
   Q_OBJECT
  public:

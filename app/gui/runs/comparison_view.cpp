@@ -14,7 +14,13 @@
 namespace pw::gui {
 
 ComparisonView::ComparisonView(QWidget* parent)
-    : QWidget(parent), sentence_(new QLabel(this)), stepLabel_(new QLabel(tr("Step"), this)), steps_(new QComboBox(this)), tabs_(new QTabBar(this)), view_(new QTreeView(this)), table_(new GroupTable(this)) {
+    : QWidget(parent),
+      sentence_(new QLabel(this)),
+      stepLabel_(new QLabel(tr("Step"), this)),
+      steps_(new QComboBox(this)),
+      tabs_(new QTabBar(this)),
+      view_(new QTreeView(this)),
+      table_(new GroupTable(this)) {
   sentence_->setWordWrap(true);
   sentence_->setTextInteractionFlags(Qt::TextSelectableByMouse | Qt::TextSelectableByKeyboard);
   sentence_->setAccessibleName(tr("What the comparison says"));
@@ -35,7 +41,8 @@ ComparisonView::ComparisonView(QWidget* parent)
   QHeaderView* header = view_->header();
   header->setStretchLastSection(true);
   header->setSectionsMovable(false);
-  for (const int column : {GroupTable::Group, GroupTable::Before, GroupTable::After}) header->setSectionResizeMode(column, QHeaderView::ResizeToContents);
+  for (const int column : {GroupTable::Group, GroupTable::Before, GroupTable::After})
+    header->setSectionResizeMode(column, QHeaderView::ResizeToContents);
 
   auto* line = new QHBoxLayout;
   line->addWidget(tabs_);
@@ -63,7 +70,8 @@ void ComparisonView::clear(const QString& sentence) {
   showGroups();
 }
 
-void ComparisonView::show(const Verdict& verdict, const QString& before, const QString& after, const QString& sentence, const QString& note) {
+void ComparisonView::show(const Verdict& verdict, const QString& before, const QString& after, const QString& sentence,
+                          const QString& note) {
   sentence_->setText(note.isEmpty() ? sentence : sentence + QLatin1Char(' ') + note);
   if (verdict_ == verdict && before == before_ && after == after_) return;  // keeps what is selected
   verdict_ = verdict;

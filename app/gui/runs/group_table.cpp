@@ -6,8 +6,8 @@
 #include <cmath>
 
 #include "app/gui/common/format.h"
-#include "app/gui/runs/verdict.h"
 #include "app/gui/common/theme.h"
+#include "app/gui/runs/verdict.h"
 
 namespace pw::gui {
 namespace {
@@ -16,7 +16,8 @@ constexpr int kGap = 6;
 
 QString differenceText(const GroupError& group) {
   const QString text = signedDuration(group.measured - group.predicted);
-  return group.predicted > 0 && group.measured != group.predicted ? QStringLiteral("%1  (%2)").arg(text, signedPercent(group.durationError)) : text;
+  return group.predicted > 0 && group.measured != group.predicted ? QStringLiteral("%1  (%2)").arg(text, signedPercent(group.durationError))
+                                                                  : text;
 }
 
 /// Room for the widest text a difference can have.
@@ -54,8 +55,11 @@ QVariant GroupTable::data(const QModelIndex& index, int role) const {
       return {};
     case kBarRole:
       if (column != Difference || largest_ == 0 || group.contribution == 0) return 0.0;
-      return static_cast<double>(group.measured > group.predicted ? group.contribution : -group.contribution) / static_cast<double>(largest_);
-    case Qt::TextAlignmentRole: return QVariant::fromValue(Qt::Alignment(Qt::AlignVCenter | (column == Group || column == Difference ? Qt::AlignLeft : Qt::AlignRight)));
+      return static_cast<double>(group.measured > group.predicted ? group.contribution : -group.contribution) /
+             static_cast<double>(largest_);
+    case Qt::TextAlignmentRole:
+      return QVariant::fromValue(
+          Qt::Alignment(Qt::AlignVCenter | (column == Group || column == Difference ? Qt::AlignLeft : Qt::AlignRight)));
     case Qt::ForegroundRole: return isMessage ? QVariant(currentTheme().faintText) : QVariant();
     case Qt::ToolTipRole:
       if (isMessage) return tr("A measured message ends when its receiver takes it; what it really delays is counted as waiting.");
@@ -63,7 +67,8 @@ QVariant GroupTable::data(const QModelIndex& index, int role) const {
     case Qt::AccessibleTextRole:
       if (column != Difference) return data(index, Qt::DisplayRole);
       if (group.measured == group.predicted) return tr("no difference");
-      return (group.measured > group.predicted ? tr("%1 longer") : tr("%1 shorter")).arg(duration(std::abs(group.measured - group.predicted)));
+      return (group.measured > group.predicted ? tr("%1 longer") : tr("%1 shorter"))
+          .arg(duration(std::abs(group.measured - group.predicted)));
     default: return {};
   }
 }
@@ -71,7 +76,9 @@ QVariant GroupTable::data(const QModelIndex& index, int role) const {
 QVariant GroupTable::headerData(int section, Qt::Orientation orientation, int role) const {
   if (orientation != Qt::Horizontal || section < 0 || section >= kColumns) return {};
   const auto column = static_cast<Column>(section);
-  if (role == Qt::TextAlignmentRole) return QVariant::fromValue(Qt::Alignment(Qt::AlignVCenter | (column == Group || column == Difference ? Qt::AlignLeft : Qt::AlignRight)));
+  if (role == Qt::TextAlignmentRole)
+    return QVariant::fromValue(
+        Qt::Alignment(Qt::AlignVCenter | (column == Group || column == Difference ? Qt::AlignLeft : Qt::AlignRight)));
   if (role != Qt::DisplayRole) return {};
   switch (column) {
     case Group: return tr("Group");
@@ -94,14 +101,17 @@ void DifferenceDelegate::paint(QPainter* painter, const QStyleOptionViewItem& op
   const bool selected = (item.state & QStyle::State_Selected) != 0;
   painter->save();
   painter->setRenderHint(QPainter::Antialiasing);
-  const QRect textRect(item.rect.left() + 2 * kGap, item.rect.top(), std::min(textWidth(item.fontMetrics), item.rect.width() - 2 * kGap), item.rect.height());
+  const QRect textRect(item.rect.left() + 2 * kGap, item.rect.top(), std::min(textWidth(item.fontMetrics), item.rect.width() - 2 * kGap),
+                       item.rect.height());
   painter->setPen(item.palette.color(selected ? QPalette::HighlightedText : QPalette::Text));
-  painter->drawText(textRect, static_cast<int>(Qt::AlignVCenter | Qt::AlignLeft), item.fontMetrics.elidedText(text, Qt::ElideRight, textRect.width()));
+  painter->drawText(textRect, static_cast<int>(Qt::AlignVCenter | Qt::AlignLeft),
+                    item.fontMetrics.elidedText(text, Qt::ElideRight, textRect.width()));
   const QRectF room(textRect.right() + kGap, item.rect.top() + 4, item.rect.right() - textRect.right() - 2 * kGap, item.rect.height() - 8);
   if (room.width() > 2 * kGap) {
     const double middle = room.center().x(), length = std::abs(part) * room.width() / 2;
     const QColor colour = selected ? item.palette.color(QPalette::HighlightedText) : part > 0 ? theme.slower : theme.faster;
-    if (length > 0) painter->fillRect(QRectF(part > 0 ? middle : middle - length, room.top(), std::max(length, 1.0), room.height()), colour);
+    if (length > 0)
+      painter->fillRect(QRectF(part > 0 ? middle : middle - length, room.top(), std::max(length, 1.0), room.height()), colour);
     painter->setPen(QPen(selected ? item.palette.color(QPalette::HighlightedText) : theme.faintText, 1));
     painter->drawLine(QPointF(middle, item.rect.top()), QPointF(middle, item.rect.bottom()));
   }

@@ -4,8 +4,8 @@
 #include <QStyledItemDelegate>
 #include <vector>
 
-#include "simulator/report/metrics.h"
 #include "simulator/report/compare.h"
+#include "simulator/report/metrics.h"
 
 namespace pw::gui {
 

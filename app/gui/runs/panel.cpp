@@ -16,8 +16,8 @@
 #include <algorithm>
 #include <utility>
 
-#include "app/gui/document/document.h"
 #include "app/gui/common/jobs.h"
+#include "app/gui/document/document.h"
 #include "app/gui/document/loading.h"
 #include "app/gui/runs/comparison_view.h"
 #include "app/gui/runs/run_controls.h"
@@ -59,7 +59,7 @@ struct RunsPanel::Private {
   };
   Subject judged;
   std::shared_ptr<const Verdict> verdict;
-  std::shared_ptr<const Measured> shownBefore;   ///< what was shown before a run began
+  std::shared_ptr<const Measured> shownBefore;  ///< what was shown before a run began
   std::shared_ptr<const ModelGraph> profiled;
   std::shared_ptr<const Profile> followed;  ///< the costs that the controls follow
   std::optional<int> pendingSteps;          ///< a run that waits for its prediction
@@ -184,13 +184,15 @@ void RunsPanel::Private::connectAll() {
     emit panel.listed();
   });
   connect(&task, &RunTask::progressed, p, [this](qint64 done, qint64 all, const QString& note) {
-    controls->setProgress(done, all, isRun ? tr("Step %1 of %2, %3").arg(done).arg(all).arg(note) : tr("%1 of %2 %3 measured").arg(done).arg(all).arg(note));
+    controls->setProgress(
+        done, all, isRun ? tr("Step %1 of %2, %3").arg(done).arg(all).arg(note) : tr("%1 of %2 %3 measured").arg(done).arg(all).arg(note));
   });
   connect(&task, &RunTask::arrived, p, [this](const std::shared_ptr<const Measured>& measured) {
     if (follows) document.setMeasured(measured);
   });
   connect(&task, &RunTask::runEnded, p, [this](bool ok, int id, const QString& error) { endRun(ok, id, error); });
-  connect(&task, &RunTask::profileEnded, p, [this](const std::shared_ptr<const Profile>& result, const QString& error) { endProfile(result, error); });
+  connect(&task, &RunTask::profileEnded, p,
+          [this](const std::shared_ptr<const Profile>& result, const QString& error) { endProfile(result, error); });
 }
 
 void RunsPanel::Private::updateControls() {
@@ -233,7 +235,8 @@ void RunsPanel::Private::begin() {
     request.optimizerCopies = document.design().request.optimizerCopies;
     if (document.storePath().isEmpty()) {
       const QDir folder(QStandardPaths::writableLocation(QStandardPaths::AppDataLocation));
-      if (!folder.mkpath(QStringLiteral("."))) throw Error(tr("Cannot make the folder %1 for runs; choose a run store.").arg(folder.path()).toStdString());
+      if (!folder.mkpath(QStringLiteral(".")))
+        throw Error(tr("Cannot make the folder %1 for runs; choose a run store.").arg(folder.path()).toStdString());
       document.setStorePath(folder.filePath(QStringLiteral("runs.db")));
     }
     request.store = document.storePath();
@@ -248,8 +251,10 @@ void RunsPanel::Private::begin() {
 
 void RunsPanel::Private::endRun(bool ok, int id, const QString& error) {
   const auto last = std::exchange(shownBefore, nullptr);
-  if (ok) controls->say(id > 0 ? tr("Run %1 is recorded.").arg(id) : QString());
-  else controls->say(error.isEmpty() ? tr("The run was cancelled.") : tr("The run failed: %1").arg(error));
+  if (ok)
+    controls->say(id > 0 ? tr("Run %1 is recorded.").arg(id) : QString());
+  else
+    controls->say(error.isEmpty() ? tr("The run was cancelled.") : tr("The run failed: %1").arg(error));
   updateControls();
   const auto now = document.measured();
   if (!ok && now && now->live) document.setMeasured(last);
@@ -270,7 +275,8 @@ void RunsPanel::startProfile() {
   d->profiled = d->document.graph();
   const PlanRequest& r = d->document.design().request;
   d->controls->setProgress(0, 0, tr("Starting to measure …"));
-  d->task.profile({d->document.design().models, r.microbatch, std::clamp(r.ranks * r.replicas, 1, std::max(1, QThread::idealThreadCount())), r.loss, d->controls->computing()});
+  d->task.profile({d->document.design().models, r.microbatch, std::clamp(r.ranks * r.replicas, 1, std::max(1, QThread::idealThreadCount())),
+                   r.loss, d->controls->computing()});
   d->updateControls();
 }
 
@@ -278,10 +284,13 @@ void RunsPanel::Private::endProfile(const std::shared_ptr<const Profile>& result
   const bool same = profiled == document.graph();
   profiled.reset();
   QString sentence = error;
-  if (result && (!same || result->nodes.size() != document.graph()->nodes.size())) sentence = tr("The profile is of a model that is no longer open; profile again.");
+  if (result && (!same || result->nodes.size() != document.graph()->nodes.size()))
+    sentence = tr("The profile is of a model that is no longer open; profile again.");
   const bool ok = result && sentence.isEmpty();
   if (ok) document.edit(tr("Use measured profile"), [&](Design& design) { design.profile = result; });
-  controls->say(ok ? tr("Costs are now measured on this machine.") : sentence.isEmpty() ? tr("The profile was cancelled.") : tr("The profile failed: %1").arg(sentence));
+  controls->say(ok                   ? tr("Costs are now measured on this machine.")
+                : sentence.isEmpty() ? tr("The profile was cancelled.")
+                                     : tr("The profile failed: %1").arg(sentence));
   updateControls();
   if (!sentence.isEmpty()) emit panel.failed(sentence);
   emit panel.profileFinished(ok);
@@ -313,12 +322,15 @@ void RunsPanel::refresh() {
       d->runs->setRuns(std::move(*found));
       d->select(ids);
       d->restoring = false;
-      d->nothing->setText(path.isEmpty() ? tr("No runs yet.\nRun executes the plan on this machine and compares it with its prediction.")
-                                         : tr("No runs yet in %1.\nRun executes the plan on this machine and compares it with its prediction.").arg(QFileInfo(path).fileName()));
+      d->nothing->setText(path.isEmpty()
+                              ? tr("No runs yet.\nRun executes the plan on this machine and compares it with its prediction.")
+                              : tr("No runs yet in %1.\nRun executes the plan on this machine and compares it with its prediction.")
+                                    .arg(QFileInfo(path).fileName()));
       d->pages->setCurrentIndex(d->runs->rowCount() > 0 ? 1 : 0);
       if (const auto ids2 = std::exchange(d->wanted, {}); !ids2.empty()) {
         d->select(ids2);
-        if (d->selected().empty()) emit failed(tr("There is no run %1 in %2; choose one of the list.").arg(ids2.front()).arg(QFileInfo(path).fileName()));
+        if (d->selected().empty())
+          emit failed(tr("There is no run %1 in %2; choose one of the list.").arg(ids2.front()).arg(QFileInfo(path).fileName()));
       }
       emit listed();
     };
@@ -338,7 +350,8 @@ void RunsPanel::Private::select(const std::vector<int>& ids) {
     const int row = runs->rowOf(id);
     if (row >= 0) selection.select(runs->index(row, 0), runs->index(row, RunList::kColumns - 1));
   }
-  if (!selection.isEmpty()) history->selectionModel()->setCurrentIndex(selection.indexes().back().siblingAtColumn(RunList::Id), QItemSelectionModel::NoUpdate);
+  if (!selection.isEmpty())
+    history->selectionModel()->setCurrentIndex(selection.indexes().back().siblingAtColumn(RunList::Id), QItemSelectionModel::NoUpdate);
   history->selectionModel()->select(selection, QItemSelectionModel::ClearAndSelect);
   if (!selection.isEmpty()) history->scrollTo(history->currentIndex());
 }
@@ -396,22 +409,23 @@ void RunsPanel::Private::loadPlan() {
   const std::vector<int> ids = selected();
   if (ids.empty()) return;
   const std::string store = document.storePath().toStdString();
-  planning.start(tr("Load the plan of run %1").arg(ids.back()), [this, store, id = ids.back(), models = document.design().models](JobControl&) -> std::function<void()> {
-    const RunRecord run = RunStore(store, RunStore::Mode::ReadOnly).load(RunId(id));
-    const std::string path = keepPlan(run);
-    const auto loaded = run.plan.modelFiles == models ? loadFiles({path}, {}) : nullptr;
-    return [this, loaded, path, id] {
-      if (!loaded || !loaded->graph || loaded->design.models != document.design().models) {
-        emit panel.openRequested({QString::fromStdString(path)});
-        return;
-      }
-      document.edit(tr("Load the plan of run %1").arg(id), [&](Design& design) {
-        const std::string cluster = design.cluster;
-        design = loaded->design;
-        design.cluster = cluster;
-      });
-    };
-  });
+  planning.start(tr("Load the plan of run %1").arg(ids.back()),
+                 [this, store, id = ids.back(), models = document.design().models](JobControl&) -> std::function<void()> {
+                   const RunRecord run = RunStore(store, RunStore::Mode::ReadOnly).load(RunId(id));
+                   const std::string path = keepPlan(run);
+                   const auto loaded = run.plan.modelFiles == models ? loadFiles({path}, {}) : nullptr;
+                   return [this, loaded, path, id] {
+                     if (!loaded || !loaded->graph || loaded->design.models != document.design().models) {
+                       emit panel.openRequested({QString::fromStdString(path)});
+                       return;
+                     }
+                     document.edit(tr("Load the plan of run %1").arg(id), [&](Design& design) {
+                       const std::string cluster = design.cluster;
+                       design = loaded->design;
+                       design.cluster = cluster;
+                     });
+                   };
+                 });
 }
 
 // ---- Comparison ----
@@ -448,9 +462,14 @@ void RunsPanel::Private::judge() {
   if (!measured || measured->live || (!measured->run && !prediction)) {
     judging.cancel();
     judged = {};
-    if (!measured && record) comparison->clear(tr("Run %1 has no measured step. It failed: %2").arg(record->id.value).arg(QString::fromStdString(record->failure)));
-    else if (!measured) comparison->clear(tr("Choose a run to see where prediction and measurement differ; choose two to compare them."));
-    else comparison->clear(measured->live ? tr("The comparison follows when the run has ended.") : tr("There is no prediction to compare this with."));
+    if (!measured && record)
+      comparison->clear(
+          tr("Run %1 has no measured step. It failed: %2").arg(record->id.value).arg(QString::fromStdString(record->failure)));
+    else if (!measured)
+      comparison->clear(tr("Choose a run to see where prediction and measurement differ; choose two to compare them."));
+    else
+      comparison->clear(measured->live ? tr("The comparison follows when the run has ended.")
+                                       : tr("There is no prediction to compare this with."));
     emit panel.compared();
     return;
   }

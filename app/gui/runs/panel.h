@@ -10,33 +10,34 @@ namespace pw::gui {
 
 class Document;
 
-/// Runs of the document's store; choosing one overlays it, choosing two compares them. Beside it how measured and predicted differ, by kind, stage and
-/// rank, largest error first; in words above it. Starts runs and profiles as `pipewright` children and shows how far they are.
+/// Runs of the document's store; choosing one overlays it, choosing two compares them. Beside it how measured and predicted differ, by
+/// kind, stage and rank, largest error first; in words above it. Starts runs and profiles as `pipewright` children and shows how far they
+/// are.
 class RunsPanel : public QWidget {
   Q_OBJECT
  public:
   explicit RunsPanel(Document& document, QWidget* parent = nullptr);
   ~RunsPanel() override;
 
-  void startRun(int steps = 5);    ///< the document's plan (once it is predicted), recorded in its store; asks nothing
-  void startProfile();             ///< measures the model; the profile becomes part of the design (one undo step)
-  void cancel();                   ///< the child that runs; no process is left
+  void startRun(int steps = 5);  ///< the document's plan (once it is predicted), recorded in its store; asks nothing
+  void startProfile();           ///< measures the model; the profile becomes part of the design (one undo step)
+  void cancel();                 ///< the child that runs; no process is left
   [[nodiscard]] bool isBusy() const;
-  void chooseRun(int id);          ///< overlays its median step, once the store is listed
+  void chooseRun(int id);  ///< overlays its median step, once the store is listed
   void compareRuns(int id, int with);
   void showNothing();
   [[nodiscard]] QString summary() const;  ///< `Measured 3.1 % slower than predicted (…); most of it: B of stage 1, +2.1 ms.`
   [[nodiscard]] const std::vector<RunSummary>& runs() const;  ///< of the store, oldest first; see `pastError` in verdict.h
-  void refresh();                  ///< lists the store again
-  void setProgram(const QString& program);  ///< what is started instead of the `pipewright` beside this app
+  void refresh();                                             ///< lists the store again
+  void setProgram(const QString& program);                    ///< what is started instead of the `pipewright` beside this app
 
  signals:
   void runFinished(bool ok);
   void profileFinished(bool ok);
   void failed(const QString& sentence);
   void busyChanged(bool busy);
-  void listed();                          ///< `runs` is up to date
-  void compared();                        ///< `summary` is of what the document shows
+  void listed();                                 ///< `runs` is up to date
+  void compared();                               ///< `summary` is of what the document shows
   void openRequested(const QStringList& paths);  ///< a run's plan, which is of another model than the document's
 
  private:

@@ -19,8 +19,15 @@ constexpr int kNccl = 2;  // its row
 }  // namespace
 
 RunControls::RunControls(QWidget* parent)
-    : QWidget(parent), run_(new QPushButton(tr("▶ Run"), this)), profile_(new QPushButton(tr("Profile"), this)), cancel_(new QPushButton(tr("Cancel"), this)),
-      steps_(new QSpinBox(this)), transport_(new QComboBox(this)), precision_(new QComboBox(this)), progress_(new QProgressBar(this)), status_(new QLabel(this)) {
+    : QWidget(parent),
+      run_(new QPushButton(tr("▶ Run"), this)),
+      profile_(new QPushButton(tr("Profile"), this)),
+      cancel_(new QPushButton(tr("Cancel"), this)),
+      steps_(new QSpinBox(this)),
+      transport_(new QComboBox(this)),
+      precision_(new QComboBox(this)),
+      progress_(new QProgressBar(this)),
+      status_(new QLabel(this)) {
   run_->setAccessibleName(tr("Run the plan on this machine"));
   run_->setToolTip(tr("Executes the plan: one process per rank, real training steps, measured spans"));
   steps_->setRange(1, 100'000);
@@ -36,11 +43,15 @@ RunControls::RunControls(QWidget* parent)
   transport_->setObjectName(QStringLiteral("transport"));
   setWhyNoGpu(tr("No GPU was found yet"));
   precision_->addItem(tr("as traced"), static_cast<int>(DType::Unknown));
-  for (const DType precision : {DType::BFloat16, DType::Float16}) precision_->addItem(precisionWord(precision), static_cast<int>(precision));
+  for (const DType precision : {DType::BFloat16, DType::Float16})
+    precision_->addItem(precisionWord(precision), static_cast<int>(precision));
   precision_->setAccessibleName(tr("Precision of matrix products"));
-  precision_->setToolTip(tr("What matrix products and the like are computed in; parameters, their gradients and sums stay as traced (autocast)"));
+  precision_->setToolTip(
+      tr("What matrix products and the like are computed in; parameters, their gradients and sums stay as traced (autocast)"));
   profile_->setAccessibleName(tr("Measure the model's operators on this machine"));
-  profile_->setToolTip(tr("Measures the time of every operator here, on GPUs if nccl is chosen and in the chosen precision, so that predictions use measured costs"));
+  profile_->setToolTip(
+      tr("Measures the time of every operator here, on GPUs if nccl is chosen and in the chosen precision, so that predictions use "
+         "measured costs"));
   cancel_->setAccessibleName(tr("Cancel the run or profile"));
   progress_->setAccessibleName(tr("Progress of the run or profile"));
   progress_->setTextVisible(false);

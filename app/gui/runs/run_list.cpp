@@ -16,12 +16,24 @@ namespace {
 
 bool isComparable(const RunSummary& run) { return run.predictedStep > 0 && run.medianMeasuredStep > 0; }
 
-double errorOf(const RunSummary& run) { return static_cast<double>(run.medianMeasuredStep - run.predictedStep) / static_cast<double>(run.predictedStep); }
+double errorOf(const RunSummary& run) {
+  return static_cast<double>(run.medianMeasuredStep - run.predictedStep) / static_cast<double>(run.predictedStep);
+}
 
 bool isNumber(int column) {
   switch (static_cast<RunList::Column>(column)) {
-    case RunList::Id: case RunList::Ranks: case RunList::Microbatches: case RunList::Predicted: case RunList::Measured: case RunList::Error: return true;
-    case RunList::When: case RunList::Model: case RunList::Schedule: case RunList::Backend: case RunList::Ended: case RunList::kColumns: return false;
+    case RunList::Id:
+    case RunList::Ranks:
+    case RunList::Microbatches:
+    case RunList::Predicted:
+    case RunList::Measured:
+    case RunList::Error: return true;
+    case RunList::When:
+    case RunList::Model:
+    case RunList::Schedule:
+    case RunList::Backend:
+    case RunList::Ended:
+    case RunList::kColumns: return false;
   }
   return false;
 }
@@ -58,7 +70,8 @@ QString whenOf(const std::string& startedAt) {
   const QDateTime utc = QDateTime::fromString(QString::fromStdString(startedAt), Qt::ISODate);
   if (!utc.isValid()) return QString::fromStdString(startedAt);
   const QDateTime local = utc.toLocalTime();
-  return QLocale().toString(local, local.date().year() == QDate::currentDate().year() ? QStringLiteral("d MMM HH:mm") : QStringLiteral("d MMM yyyy HH:mm"));
+  return QLocale().toString(
+      local, local.date().year() == QDate::currentDate().year() ? QStringLiteral("d MMM HH:mm") : QStringLiteral("d MMM yyyy HH:mm"));
 }
 
 void RunList::setRuns(std::vector<RunSummary> runs) {
@@ -85,7 +98,8 @@ QVariant RunList::data(const QModelIndex& index, int role) const {
   const int column = index.column();
   switch (role) {
     case Qt::DisplayRole: return textOf(run, column);
-    case Qt::TextAlignmentRole: return QVariant::fromValue(Qt::Alignment(Qt::AlignVCenter | (isNumber(column) ? Qt::AlignRight : Qt::AlignLeft)));
+    case Qt::TextAlignmentRole:
+      return QVariant::fromValue(Qt::Alignment(Qt::AlignVCenter | (isNumber(column) ? Qt::AlignRight : Qt::AlignLeft)));
     case Qt::ForegroundRole:
       if (!run.failure.empty()) return column == Ended ? currentTheme().error : currentTheme().faintText;
       return {};
@@ -95,7 +109,9 @@ QVariant RunList::data(const QModelIndex& index, int role) const {
       if (column == Measured) return tr("Duration of the median step without the first, which warms up");
       return {};
     case Qt::AccessibleTextRole:
-      if (column == Error && isComparable(run)) return errorOf(run) > 0 ? tr("%1 slower than predicted").arg(percent(errorOf(run))) : tr("%1 faster than predicted").arg(percent(-errorOf(run)));
+      if (column == Error && isComparable(run))
+        return errorOf(run) > 0 ? tr("%1 slower than predicted").arg(percent(errorOf(run)))
+                                : tr("%1 faster than predicted").arg(percent(-errorOf(run)));
       return textOf(run, column).trimmed();
     case Qt::SizeHintRole: {
       const QFontMetrics metrics(QGuiApplication::font());
@@ -107,7 +123,8 @@ QVariant RunList::data(const QModelIndex& index, int role) const {
 
 QVariant RunList::headerData(int section, Qt::Orientation orientation, int role) const {
   if (orientation != Qt::Horizontal || section < 0 || section >= kColumns) return {};
-  if (role == Qt::TextAlignmentRole) return QVariant::fromValue(Qt::Alignment(Qt::AlignVCenter | (isNumber(section) ? Qt::AlignRight : Qt::AlignLeft)));
+  if (role == Qt::TextAlignmentRole)
+    return QVariant::fromValue(Qt::Alignment(Qt::AlignVCenter | (isNumber(section) ? Qt::AlignRight : Qt::AlignLeft)));
   if (role == Qt::ToolTipRole) {
     if (section == Backend) return tr("How ranks exchanged messages, and the precision where it was not as traced");
     if (section == Predicted) return tr("Duration of a step as predicted");

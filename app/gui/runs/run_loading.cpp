@@ -31,7 +31,8 @@ std::shared_ptr<const Measured> measuredOf(const RunRecord& run, std::optional<i
   const StepRecord* chosen = &medianStep(run);
   if (step) {
     const auto found = std::ranges::find(run.steps, *step, &StepRecord::step);
-    if (found == run.steps.end()) throw UsageError(translated("Run %1 has no step %2; choose one of its list.").arg(run.id.value).arg(*step).toStdString());
+    if (found == run.steps.end())
+      throw UsageError(translated("Run %1 has no step %2; choose one of its list.").arg(run.id.value).arg(*step).toStdString());
     chosen = &*found;
   }
   auto measured = std::make_shared<Measured>();
@@ -43,13 +44,19 @@ std::shared_ptr<const Measured> measuredOf(const RunRecord& run, std::optional<i
   return measured;
 }
 
-bool isOfPlan(const Prediction& prediction, const Plan& plan) { return *prediction.rows == plan.schedule && prediction.costs == plan.costs; }
+bool isOfPlan(const Prediction& prediction, const Plan& plan) {
+  return *prediction.rows == plan.schedule && prediction.costs == plan.costs;
+}
 
 std::string keepPlan(const RunRecord& run) {
   const QDir folder(QStandardPaths::writableLocation(QStandardPaths::AppLocalDataLocation) + QStringLiteral("/plans"));
   const std::string text = toJson(run.plan);
-  const QByteArray hash = QCryptographicHash::hash(QByteArrayView(text.data(), static_cast<qsizetype>(text.size())), QCryptographicHash::Sha256).toHex().left(12);
-  if (!folder.mkpath(QStringLiteral("."))) throw Error(translated("Cannot make the folder %1 for the plan; make it writable.").arg(folder.path()).toStdString());
+  const QByteArray hash =
+      QCryptographicHash::hash(QByteArrayView(text.data(), static_cast<qsizetype>(text.size())), QCryptographicHash::Sha256)
+          .toHex()
+          .left(12);
+  if (!folder.mkpath(QStringLiteral(".")))
+    throw Error(translated("Cannot make the folder %1 for the plan; make it writable.").arg(folder.path()).toStdString());
   const std::string path = folder.filePath(QStringLiteral("run-%1-%2.json").arg(run.id.value).arg(QString::fromLatin1(hash))).toStdString();
   writeFile(path, text);
   return path;

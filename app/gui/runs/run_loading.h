@@ -12,7 +12,8 @@ namespace pw::gui {
 /// Runs of the store, oldest first; none where there is no such file yet. Throws Error as `RunStore` does.
 [[nodiscard]] std::vector<RunSummary> listRuns(const std::string& store);
 
-/// A step of a run, ready to be shown; without `step` its median. Null where the run has no step. Throws UsageError for a step it does not have.
+/// A step of a run, ready to be shown; without `step` its median. Null where the run has no step. Throws UsageError for a step it does not
+/// have.
 [[nodiscard]] std::shared_ptr<const Measured> measuredOf(const RunRecord& run, std::optional<int> step);
 
 /// `run 7 · 22 Nov 14:03`.

@@ -81,7 +81,12 @@ struct RunTask::Private {
     kind = what;
     folder = std::make_unique<QTemporaryDir>(QDir::tempPath() + QStringLiteral("/pipewright-XXXXXX"));
     if (folder->isValid()) return true;
-    QMetaObject::invokeMethod(&task, [this, &task] { fail(task, tr("Cannot make a folder in %1 (%2); free space there.").arg(QDir::tempPath(), folder->errorString())); }, Qt::QueuedConnection);
+    QMetaObject::invokeMethod(
+        &task,
+        [this, &task] {
+          fail(task, tr("Cannot make a folder in %1 (%2); free space there.").arg(QDir::tempPath(), folder->errorString()));
+        },
+        Qt::QueuedConnection);
     return false;
   }
 };
@@ -113,13 +118,14 @@ RunTask::RunTask(QObject* parent) : QObject(parent), d(std::make_unique<Private>
       emit runEnded(true, runIdOf(outcome.output), {});
       return;
     }
-    d->finish.start(tr("Read the profile"), [this, path = d->file(QStringLiteral("profile.json")).toStdString()](JobControl&) -> std::function<void()> {
-      auto profile = std::make_shared<const Profile>(parseProfile(readFile(path), path));
-      return [this, profile] {
-        d->kind = Private::Kind::None;
-        emit profileEnded(profile, {});
-      };
-    });
+    d->finish.start(tr("Read the profile"),
+                    [this, path = d->file(QStringLiteral("profile.json")).toStdString()](JobControl&) -> std::function<void()> {
+                      auto profile = std::make_shared<const Profile>(parseProfile(readFile(path), path));
+                      return [this, profile] {
+                        d->kind = Private::Kind::None;
+                        emit profileEnded(profile, {});
+                      };
+                    });
   });
 }
 
@@ -133,28 +139,36 @@ qint64 RunTask::processId() const { return d->child.processId(); }
 
 void RunTask::run(const RunRequest& request) {
   if (isRunning() || !d->begin(Private::Kind::Run, *this)) return;
-  d->prepare.start(tr("Write the plan"), [this, request, path = d->file(QStringLiteral("plan.json"))](JobControl&) -> std::function<void()> {
-    writeFile(path.toStdString(), toJson(*request.plan));
-    return [this, request, path] {
-      const QString live = d->file(QStringLiteral("live"));
-      d->live = std::make_shared<LiveFile>(live.toStdString(), *request.plan);
-      QStringList words{QStringLiteral("run"), path, QStringLiteral("--steps"), QString::number(request.steps), QStringLiteral("--backend"), request.transport, QStringLiteral("--store"),
-                        request.store, QStringLiteral("--live"), live, QStringLiteral("--progress"), QStringLiteral("json"), QStringLiteral("--json"), QStringLiteral("--precision"), precisionWord(request.precision)};
-      if (request.optimizerCopies == 1) words << QStringLiteral("--momentum") << QStringLiteral("0.9");
-      if (request.optimizerCopies > 1) words << QStringLiteral("--optimizer") << QStringLiteral("adamw");
-      d->start(words);
-      d->look.start();
-    };
-  });
+  d->prepare.start(tr("Write the plan"),
+                   [this, request, path = d->file(QStringLiteral("plan.json"))](JobControl&) -> std::function<void()> {
+                     writeFile(path.toStdString(), toJson(*request.plan));
+                     return [this, request, path] {
+                       const QString live = d->file(QStringLiteral("live"));
+                       d->live = std::make_shared<LiveFile>(live.toStdString(), *request.plan);
+                       QStringList words{QStringLiteral("run"),           path,
+                                         QStringLiteral("--steps"),       QString::number(request.steps),
+                                         QStringLiteral("--backend"),     request.transport,
+                                         QStringLiteral("--store"),       request.store,
+                                         QStringLiteral("--live"),        live,
+                                         QStringLiteral("--progress"),    QStringLiteral("json"),
+                                         QStringLiteral("--json"),        QStringLiteral("--precision"),
+                                         precisionWord(request.precision)};
+                       if (request.optimizerCopies == 1) words << QStringLiteral("--momentum") << QStringLiteral("0.9");
+                       if (request.optimizerCopies > 1) words << QStringLiteral("--optimizer") << QStringLiteral("adamw");
+                       d->start(words);
+                       d->look.start();
+                     };
+                   });
 }
 
 void RunTask::profile(const ProfileRequest& request) {
   if (isRunning() || !d->begin(Private::Kind::Profile, *this)) return;
   QStringList words{QStringLiteral("profile")};
   for (const std::string& model : request.models) words << QString::fromStdString(model);
-  words << QStringLiteral("--microbatch") << QString::number(request.microbatch) << QStringLiteral("--ranks") << QString::number(request.ranks) << QStringLiteral("--loss")
-        << QString::fromStdString(request.loss) << QStringLiteral("--out") << d->file(QStringLiteral("profile.json")) << QStringLiteral("--progress") << QStringLiteral("json")
-        << QStringLiteral("--quiet") << QStringLiteral("--precision") << precisionWord(request.computing.precision) << QStringLiteral("--device")
+  words << QStringLiteral("--microbatch") << QString::number(request.microbatch) << QStringLiteral("--ranks")
+        << QString::number(request.ranks) << QStringLiteral("--loss") << QString::fromStdString(request.loss) << QStringLiteral("--out")
+        << d->file(QStringLiteral("profile.json")) << QStringLiteral("--progress") << QStringLiteral("json") << QStringLiteral("--quiet")
+        << QStringLiteral("--precision") << precisionWord(request.computing.precision) << QStringLiteral("--device")
         << (request.computing.onGpu ? QStringLiteral("cuda") : QStringLiteral("cpu"));
   d->start(words);
 }

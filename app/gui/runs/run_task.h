@@ -28,7 +28,8 @@ struct ProfileRequest {
   Computing computing;
 };
 
-/// One run or profile at a time, in a `pipewright` child. What files it needs lie in a temporary folder that is removed at the end. Main thread only.
+/// One run or profile at a time, in a `pipewright` child. What files it needs lie in a temporary folder that is removed at the end. Main
+/// thread only.
 class RunTask : public QObject {
   Q_OBJECT
  public:

@@ -29,9 +29,18 @@ std::optional<double> medianOf(std::vector<double> numbers) {
 /// Whether a group of the comparison is a cause, not a consequence.
 bool isCause(SpanKind kind) {
   switch (kind) {
-    case SpanKind::Forward: case SpanKind::Backward: case SpanKind::BackwardInput: case SpanKind::BackwardWeight:
-    case SpanKind::ReduceGrad: case SpanKind::Optimizer: case SpanKind::Load: case SpanKind::Store: return true;
-    case SpanKind::SendForward: case SpanKind::SendBackward: case SpanKind::WaitForward: case SpanKind::WaitBackward: return false;
+    case SpanKind::Forward:
+    case SpanKind::Backward:
+    case SpanKind::BackwardInput:
+    case SpanKind::BackwardWeight:
+    case SpanKind::ReduceGrad:
+    case SpanKind::Optimizer:
+    case SpanKind::Load:
+    case SpanKind::Store: return true;
+    case SpanKind::SendForward:
+    case SpanKind::SendBackward:
+    case SpanKind::WaitForward:
+    case SpanKind::WaitBackward: return false;
   }
   return false;
 }
@@ -51,7 +60,9 @@ std::optional<double> pastError(const std::vector<RunSummary>& runs, const std::
   const auto errorsOf = [&](bool anySchedule, bool anyLength) {
     std::vector<double> errors;
     for (const RunSummary& run : runs) {
-      if (run.model != model || run.backend.ends_with(kSyntheticRun) || !run.failure.empty() || run.predictedStep <= 0 || run.medianMeasuredStep <= 0) continue;
+      if (run.model != model || run.backend.ends_with(kSyntheticRun) || !run.failure.empty() || run.predictedStep <= 0 ||
+          run.medianMeasuredStep <= 0)
+        continue;
       if ((run.schedule != schedule && !anySchedule) || (run.steps < 2 && !anyLength)) continue;
       errors.push_back(std::abs(static_cast<double>(run.medianMeasuredStep - run.predictedStep)) / static_cast<double>(run.predictedStep));
     }
@@ -80,7 +91,8 @@ std::optional<GroupError> mainCause(const Trace& predicted, const Trace& measure
     largest = group;
     largest->group = name(key.first);
     if (key.second.value >= 0) largest->group += " of stage " + std::to_string(key.second.value);
-    largest->durationError = group.predicted == 0 ? 0 : static_cast<double>(group.measured - group.predicted) / static_cast<double>(group.predicted);
+    largest->durationError =
+        group.predicted == 0 ? 0 : static_cast<double>(group.measured - group.predicted) / static_cast<double>(group.predicted);
   }
   return largest;
 }
@@ -134,24 +146,34 @@ QString inWords(const Verdict& verdict, const QString& before, const QString& af
     const QString fraction = percent(std::abs(c.makespanError));
     if (c.makespanError >= 1) {
       const QString factor = QString::number(1 + c.makespanError, 'f', 1);
-      text = (runs ? translated("%2 took %3 times as long as %1").arg(before, after, factor) : translated("Measured %1 times as long as predicted").arg(factor)) + times;
+      text = (runs ? translated("%2 took %3 times as long as %1").arg(before, after, factor)
+                   : translated("Measured %1 times as long as predicted").arg(factor)) +
+             times;
     } else if (runs) {
-      text = (difference > 0 ? translated("%2 was %3 slower than %1") : translated("%2 was %3 faster than %1")).arg(before, after, fraction) + times;
+      text =
+          (difference > 0 ? translated("%2 was %3 slower than %1") : translated("%2 was %3 faster than %1")).arg(before, after, fraction) +
+          times;
     } else {
-      text = (difference > 0 ? translated("Measured %1 slower than predicted") : translated("Measured %1 faster than predicted")).arg(fraction) + times;
+      text = (difference > 0 ? translated("Measured %1 slower than predicted") : translated("Measured %1 faster than predicted"))
+                 .arg(fraction) +
+             times;
     }
   }
   // What remains when actions take as long as measured comes from beside them.
-  const Ns beside = verdict.replayed ? c.measuredMakespan - *verdict.replayed : 0, computing = verdict.replayed ? *verdict.replayed - c.predictedMakespan : 0;
+  const Ns beside = verdict.replayed ? c.measuredMakespan - *verdict.replayed : 0,
+           computing = verdict.replayed ? *verdict.replayed - c.predictedMakespan : 0;
   const bool explained = verdict.replayed && std::abs(beside) > std::abs(computing) && (beside > 0) == (difference > 0) && difference != 0;
   if (explained) {
-    text += translated("; most of it beside computing, in messages and the engine: %1").arg((beside > 0 ? QStringLiteral("+") : QStringLiteral("−")) + duration(std::abs(beside)));
+    text += translated("; most of it beside computing, in messages and the engine: %1")
+                .arg((beside > 0 ? QStringLiteral("+") : QStringLiteral("−")) + duration(std::abs(beside)));
   } else if (verdict.cause) {
     const Ns off = verdict.cause->measured - verdict.cause->predicted;
     // Groups that others make up for are no explanation of the whole.
-    const bool agrees = (off > 0) == (difference > 0) && std::abs(c.makespanError) >= kAsPredicted && std::abs(off) <= std::abs(netOf(c)) && (netOf(c) > 0) == (off > 0);
-    text += QStringLiteral("; %1 %2, %3").arg(agrees ? translated("most of it:") : translated("largest difference:"), QString::fromStdString(verdict.cause->group),
-                                              (off > 0 ? QStringLiteral("+") : QStringLiteral("−")) + duration(std::abs(off)));
+    const bool agrees = (off > 0) == (difference > 0) && std::abs(c.makespanError) >= kAsPredicted && std::abs(off) <= std::abs(netOf(c)) &&
+                        (netOf(c) > 0) == (off > 0);
+    text += QStringLiteral("; %1 %2, %3")
+                .arg(agrees ? translated("most of it:") : translated("largest difference:"), QString::fromStdString(verdict.cause->group),
+                     (off > 0 ? QStringLiteral("+") : QStringLiteral("−")) + duration(std::abs(off)));
   }
   text += QLatin1Char('.');
   if (c.unmatched > 0) text += QLatin1Char(' ') + translated("%1 actions are in one of them only.").arg(c.unmatched);

@@ -6,20 +6,21 @@
 #include <vector>
 
 #include "backends/store/run_store.h"
-#include "simulator/report/metrics.h"
 #include "simulator/report/compare.h"
+#include "simulator/report/metrics.h"
 
 namespace pw::gui {
 
-/// How far off predictions were: the median of |measured − predicted| / predicted over the steps of runs that ended well, of this model and schedule, or
-/// of this model where there is none of the schedule. Runs of one step count only where no longer one does: it warms up. Nothing where no run tells.
+/// How far off predictions were: the median of |measured − predicted| / predicted over the steps of runs that ended well, of this model and
+/// schedule, or of this model where there is none of the schedule. Runs of one step count only where no longer one does: it warms up.
+/// Nothing where no run tells.
 [[nodiscard]] std::optional<double> pastError(const std::vector<RunSummary>& runs, const std::string& model, const std::string& schedule);
 
 /// Groups by what they contribute to the error, largest first, equal ones as they stood; those of no contribution (messages) last.
 [[nodiscard]] std::vector<GroupError> ranked(std::vector<GroupError> groups);
 
-/// The group that the error comes from most: compute of one kind and stage (`B of stage 1`), the optimizer, or sums of gradients. Waits and messages
-/// follow from others and are left out. Ties: the earlier kind, then stage. Nothing where all are equal.
+/// The group that the error comes from most: compute of one kind and stage (`B of stage 1`), the optimizer, or sums of gradients. Waits and
+/// messages follow from others and are left out. Ties: the earlier kind, then stage. Nothing where all are equal.
 [[nodiscard]] std::optional<GroupError> mainCause(const Trace& predicted, const Trace& measured);
 
 /// A group as people read it: `F` → `F forward`, `WAIT_B` → `WAIT_B gradient wait`; others as they are.
@@ -36,8 +37,9 @@ struct Verdict {
 /// `plan`: of the run, for `replayed`; null: none. Cost: n log n.
 [[nodiscard]] Verdict judge(const Trace& predicted, const Trace& measured, const Plan* plan);
 
-/// What it says in words: `Measured 3.1 % slower than predicted (12.4 ms, not 12.0 ms); most of it: B of stage 1, +2.1 ms.` Where computing explains less
-/// of it than what goes on beside (messages, the engine itself), that is named. `before` and `after`: names of two runs; empty: prediction and measurement.
+/// What it says in words: `Measured 3.1 % slower than predicted (12.4 ms, not 12.0 ms); most of it: B of stage 1, +2.1 ms.` Where computing
+/// explains less of it than what goes on beside (messages, the engine itself), that is named. `before` and `after`: names of two runs;
+/// empty: prediction and measurement.
 [[nodiscard]] QString inWords(const Verdict& verdict, const QString& before = {}, const QString& after = {});
 
 /// `▲ +2.10 ms`, `▼ −1.00 ms`, `0`.

@@ -45,7 +45,8 @@ void Canvas::column(int x, int top, int bottom, const Fill& fill) {
     block_ = x - x % kBlock;
     gathered_.resize(static_cast<std::size_t>(height_) * kBlock);
     const int from = std::max(block_, left_), to = std::min(block_ + kBlock, right_);
-    for (int y = 0; y < height_; ++y) std::copy(line(y) + from, line(y) + to, gathered_.data() + static_cast<std::ptrdiff_t>(y) * kBlock + (from - block_));
+    for (int y = 0; y < height_; ++y)
+      std::copy(line(y) + from, line(y) + to, gathered_.data() + static_cast<std::ptrdiff_t>(y) * kBlock + (from - block_));
   }
   top = std::max(top, 0);
   bottom = std::min(bottom, height_);

@@ -11,10 +11,10 @@
 
 namespace pw::gui {
 
-/// Which time a column of device pixels shows. The content has columns of its own, counted from `anchor`, so that what was painted once fits
-/// what is painted beside it after the view moved by whole pixels.
+/// Which time a column of device pixels shows. The content has columns of its own, counted from `anchor`, so that what was painted once
+/// fits what is painted beside it after the view moved by whole pixels.
 struct Columns {
-  double anchor = 0;        ///< [ns] of content column 0
+  double anchor = 0;  ///< [ns] of content column 0
   double nsPerColumn = 1;
   std::int64_t offset = 0;  ///< content column of image column 0
   int width = 0;            ///< of the image
@@ -60,8 +60,8 @@ class Canvas {
   void fill(const Box& box, QRgb colour);
   void fill(const Box& box, const Fill& fill);
   void frame(const Box& box, int thickness, QRgb colour);
-  /// Lines [top, bottom) of one column. Many columns side by side are much cheaper than as many boxes; they are gathered until `flush`, or until
-  /// one elsewhere or anything else is drawn.
+  /// Lines [top, bottom) of one column. Many columns side by side are much cheaper than as many boxes; they are gathered until `flush`, or
+  /// until one elsewhere or anything else is drawn.
   void column(int x, int top, int bottom, const Fill& fill);
   void column(int x, int top, int bottom, QRgb colour) { column(x, top, bottom, Fill{colour, 0, {}}); }
   void flush();

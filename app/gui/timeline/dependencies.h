@@ -5,9 +5,9 @@
 #include <optional>
 #include <vector>
 
-#include "simulator/step/simulate.h"
-#include "simulator/step/cost_table.h"
 #include "simulator/report/timeline.h"
+#include "simulator/step/cost_table.h"
+#include "simulator/step/simulate.h"
 
 namespace pw::gui {
 
@@ -21,9 +21,9 @@ struct StageLinks {
 [[nodiscard]] StageLinks linksOf(const CostTable& costs);
 [[nodiscard]] StageLinks chainLinks(int stages);  ///< each stage to the next one
 
-/// What the spans of a timeline need and are needed for, by rule: the forward of a stage needs that of the stages before it, through a message
-/// where there is one; a backward its own forward and the backwards of the stages behind it; W its I; a message the action it carries the
-/// result of. Refers to the timeline. Made in linear time; every question is answered in constant time for a chain of stages.
+/// What the spans of a timeline need and are needed for, by rule: the forward of a stage needs that of the stages before it, through a
+/// message where there is one; a backward its own forward and the backwards of the stages behind it; W its I; a message the action it
+/// carries the result of. Refers to the timeline. Made in linear time; every question is answered in constant time for a chain of stages.
 class Dependencies {
  public:
   Dependencies(const Timeline& timeline, StageLinks links);

@@ -26,7 +26,8 @@ QString capitalized(QString text) {
 
 /// Who it is about: rank, and of a message both ends.
 QString placeOf(const Span& span) {
-  return isMessage(span) ? Text::tr("rank %1 → rank %2").arg(span.rank.value).arg(span.peer.value) : Text::tr("rank %1").arg(span.rank.value);
+  return isMessage(span) ? Text::tr("rank %1 → rank %2").arg(span.rank.value).arg(span.peer.value)
+                         : Text::tr("rank %1").arg(span.rank.value);
 }
 
 /// A hundredth of a span tells its ends apart.
@@ -61,14 +62,15 @@ QString comparisonOf(const SpanFacts& facts) {
   const bool isPrediction = facts.source == Source::Predicted;
   const Ns predicted = isPrediction ? own : other, measured = isPrediction ? other : own;
   QString text = isPrediction ? Text::tr("measured %1").arg(duration(other)) : Text::tr("predicted %1").arg(duration(other));
-  if (predicted > 0) text += QStringLiteral(", ") + signedPercent(static_cast<double>(measured - predicted) / static_cast<double>(predicted));
+  if (predicted > 0)
+    text += QStringLiteral(", ") + signedPercent(static_cast<double>(measured - predicted) / static_cast<double>(predicted));
   return text;
 }
 
 QString waitText(const SpanFacts& facts) {
   if (!facts.waitedFor) return facts.wait > 0 ? Text::tr("waited %1").arg(duration(facts.wait)) : Text::tr("needs nothing before it");
   const Span& input = *facts.waitedFor;
-  const QString what = isMessage(input) ? Text::tr("%1 from rank %2").arg(nameOf(tagOf(input))).arg(input.rank.value)
+  const QString what = isMessage(input)                ? Text::tr("%1 from rank %2").arg(nameOf(tagOf(input))).arg(input.rank.value)
                        : input.rank == facts.span.rank ? nameOf(tagOf(input))
                                                        : Text::tr("%1 of rank %2").arg(nameOf(tagOf(input))).arg(input.rank.value);
   if (facts.wait > 0) return Text::tr("waited %1 for %2").arg(duration(facts.wait), what);
@@ -81,8 +83,9 @@ QString neededText(const SpanFacts& facts) {
   QStringList names;
   for (std::size_t i = 0; i < std::min(kShown, facts.neededBy.size()); ++i) {
     const Span& user = facts.neededBy[i];
-    names << (isMessage(user) ? Text::tr("%1 to rank %2").arg(nameOf(tagOf(user))).arg(user.peer.value)
-                              : user.rank == facts.span.rank ? nameOf(tagOf(user)) : Text::tr("%1 of rank %2").arg(nameOf(tagOf(user))).arg(user.rank.value));
+    names << (isMessage(user)                ? Text::tr("%1 to rank %2").arg(nameOf(tagOf(user))).arg(user.peer.value)
+              : user.rank == facts.span.rank ? nameOf(tagOf(user))
+                                             : Text::tr("%1 of rank %2").arg(nameOf(tagOf(user))).arg(user.rank.value));
   }
   if (facts.neededBy.size() > kShown) names << Text::tr("%n more", nullptr, static_cast<int>(facts.neededBy.size() - kShown));
   return Text::tr("needed by %1").arg(names.join(QStringLiteral(", ")));
@@ -102,7 +105,8 @@ RangeTotals sumOf(const std::vector<RangeTotals>& ranks) {
 
 QString sumText(const std::vector<RangeTotals>& ranks) {
   const RangeTotals sum = sumOf(ranks);
-  return Text::tr("busy %1, bubble %2, communication %3").arg(shareOf(sum.busy, sum.busy + sum.bubble), shareOf(sum.bubble, sum.busy + sum.bubble), duration(sum.communication));
+  return Text::tr("busy %1, bubble %2, communication %3")
+      .arg(shareOf(sum.busy, sum.busy + sum.bubble), shareOf(sum.bubble, sum.busy + sum.bubble), duration(sum.communication));
 }
 
 }  // namespace
@@ -131,7 +135,8 @@ SpanFacts factsOf(const SourcedSpan& at, const Timeline& timeline, const Depende
 Bytes bytesOf(const CostTable& costs, const Schedule& rows, const Span& message) {
   if (!isMessage(message)) return 0;
   for (const MessageCost& m : costs.messages) {
-    const bool same = m.from == message.stage && m.backward == (message.kind == SpanKind::SendBackward) && m.to.index() < rows.placement.stages();
+    const bool same =
+        m.from == message.stage && m.backward == (message.kind == SpanKind::SendBackward) && m.to.index() < rows.placement.stages();
     if (same && rows.placement.rankOf(m.to, message.microbatch) == message.peer) return m.bytes;
   }
   return 0;
@@ -139,7 +144,8 @@ Bytes bytesOf(const CostTable& costs, const Schedule& rows, const Span& message)
 
 Bytes bytesOf(const Trace& trace, const Span& span) {
   const auto earlier = [](const Span& a, Ns start) { return a.start < start; };
-  for (auto at = std::lower_bound(trace.spans.begin(), trace.spans.end(), span.start, earlier); at != trace.spans.end() && at->start == span.start; ++at) {
+  for (auto at = std::lower_bound(trace.spans.begin(), trace.spans.end(), span.start, earlier);
+       at != trace.spans.end() && at->start == span.start; ++at) {
     if (at->rank == span.rank && tagOf(*at) == tagOf(span) && at->end == span.end) return at->bytes;
   }
   return 0;
@@ -158,7 +164,8 @@ QString detailsOf(const SpanFacts& facts) {
 
 QString tooltipOf(const SpanFacts& facts) {
   const Span& span = facts.span;
-  QStringList lines{QStringLiteral("<b>%1</b> · %2").arg(capitalized(nameOf(tagOf(span))).toHtmlEscaped(), wordOf(span.kind).toHtmlEscaped())};
+  QStringList lines{
+      QStringLiteral("<b>%1</b> · %2").arg(capitalized(nameOf(tagOf(span))).toHtmlEscaped(), wordOf(span.kind).toHtmlEscaped())};
   QStringList where{placeOf(span)};
   if (span.stage.value >= 0) where << Text::tr("stage %1").arg(span.stage.value);
   if (span.microbatch.value >= 0) where << Text::tr("microbatch %1").arg(span.microbatch.value);
@@ -180,7 +187,9 @@ QString moment(Ns time, double resolution) {
   const Unit* unit = std::find_if(std::begin(kUnits), std::end(kUnits) - 1, [&](const Unit& u) { return size >= u.ns; });
   const int most = static_cast<int>(std::lround(std::log10(unit->ns)));
   const int decimals = resolution > 0 ? static_cast<int>(std::ceil(std::log10(unit->ns / resolution))) : most;
-  return QStringLiteral("%1 %2").arg(static_cast<double>(time) / unit->ns, 0, 'f', std::clamp(decimals, 0, most)).arg(QLatin1String(unit->name));
+  return QStringLiteral("%1 %2")
+      .arg(static_cast<double>(time) / unit->ns, 0, 'f', std::clamp(decimals, 0, most))
+      .arg(QLatin1String(unit->name));
 }
 
 QString pathDetails(const CriticalPath& path) {
@@ -195,11 +204,13 @@ QString pathDetails(const CriticalPath& path) {
   }
   const Ns whole = path.segments.back().to - path.segments.front().from;
   return Text::tr("Critical path %1: compute %2 (%3), messages %4, waiting for channels %5")
-             .arg(duration(whole), duration(compute), shareOf(compute, whole), duration(path.transfer + path.latency), duration(path.queue)) +
+             .arg(duration(whole), duration(compute), shareOf(compute, whole), duration(path.transfer + path.latency),
+                  duration(path.queue)) +
          QLatin1Char('\n') + ranks.join(QStringLiteral(" · "));
 }
 
-QString rangeDetails(Ns from, Ns to, const std::vector<RangeTotals>& predicted, const std::vector<RangeTotals>& measured, const std::vector<RankView>& order) {
+QString rangeDetails(Ns from, Ns to, const std::vector<RangeTotals>& predicted, const std::vector<RangeTotals>& measured,
+                     const std::vector<RankView>& order) {
   const bool both = !predicted.empty() && !measured.empty();
   QString text = Text::tr("Range %1 – %2 (%3)").arg(duration(from), duration(to), duration(to - from));
   if (!predicted.empty()) text += QStringLiteral(" · ") + (both ? Text::tr("predicted: %1").arg(sumText(predicted)) : sumText(predicted));
@@ -212,8 +223,8 @@ QString rangeDetails(Ns from, Ns to, const std::vector<RangeTotals>& predicted, 
     const auto add = [&](const std::vector<RangeTotals>& all) {
       const RangeTotals own = view.rank.index() < all.size() ? all[view.rank.index()] : RangeTotals{};
       const Ns whole = own.busy + own.bubble;
-      row << QStringLiteral("%1 (%2)").arg(duration(own.busy), shareOf(own.busy, whole)) << QStringLiteral("%1 (%2)").arg(duration(own.bubble), shareOf(own.bubble, whole))
-          << duration(own.communication);
+      row << QStringLiteral("%1 (%2)").arg(duration(own.busy), shareOf(own.busy, whole))
+          << QStringLiteral("%1 (%2)").arg(duration(own.bubble), shareOf(own.bubble, whole)) << duration(own.communication);
     };
     if (!predicted.empty()) add(predicted);
     if (!measured.empty()) add(measured);

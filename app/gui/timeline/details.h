@@ -41,6 +41,7 @@ struct SpanFacts {
 
 /// What ranks did in a range: a line for all and, below, a table with tabulators between columns, a row for each rank in the order given.
 /// `measured` may be empty.
-[[nodiscard]] QString rangeDetails(Ns from, Ns to, const std::vector<RangeTotals>& predicted, const std::vector<RangeTotals>& measured, const std::vector<RankView>& order);
+[[nodiscard]] QString rangeDetails(Ns from, Ns to, const std::vector<RangeTotals>& predicted, const std::vector<RangeTotals>& measured,
+                                   const std::vector<RankView>& order);
 
 }  // namespace pw::gui

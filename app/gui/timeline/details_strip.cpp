@@ -51,7 +51,8 @@ void DetailsStrip::fit() {
   for (QTextBlock block = document()->begin(); block.isValid(); block = block.next()) lines += std::max(1, block.lineCount());
   const int shown = std::clamp(lines, 2, isTable ? 7 : 4);
   setVerticalScrollBarPolicy(lines > shown ? Qt::ScrollBarAsNeeded : Qt::ScrollBarAlwaysOff);
-  const int height = static_cast<int>(std::ceil(shown * QFontMetricsF(font()).lineSpacing() + 2 * document()->documentMargin())) + 2 * frameWidth();
+  const int height =
+      static_cast<int>(std::ceil(shown * QFontMetricsF(font()).lineSpacing() + 2 * document()->documentMargin())) + 2 * frameWidth();
   if (height != minimumHeight() || height != maximumHeight()) setFixedHeight(height);
 }
 

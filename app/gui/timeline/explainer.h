@@ -4,8 +4,8 @@
 #include <memory>
 
 #include "app/gui/common/jobs.h"
-#include "simulator/report/explain.h"
 #include "simulator/plan/predictor.h"
+#include "simulator/report/explain.h"
 
 namespace pw::gui {
 

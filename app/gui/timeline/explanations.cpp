@@ -69,8 +69,8 @@ std::vector<Clause> clausesOf(const std::vector<Segment>& causes) {
     if (s.partner) clause.what = Text::tr("%1 with %2").arg(clause.what, nameOf(*s.partner));
     if (s.doing == Doing::Load) clause.what = Text::tr("loading");
     if (s.doing == Doing::Store) clause.what = Text::tr("storing");
-    const bool goesOn = !clauses.empty() && s.doing == Doing::Latency && clauses.back().message && !clauses.back().queue && clauses.back().what == clause.what &&
-                        clauses.back().peer == clause.peer;
+    const bool goesOn = !clauses.empty() && s.doing == Doing::Latency && clauses.back().message && !clauses.back().queue &&
+                        clauses.back().what == clause.what && clauses.back().peer == clause.peer;
     if (goesOn)
       clauses.back().until = s.to;
     else
@@ -96,7 +96,8 @@ QString nameOf(const SpanTag& tag) {
   switch (tag.kind) {
     case SpanKind::SendForward:
     case SpanKind::SendBackward: return Text::tr("message %1").arg(placed(carried(tag).kind, tag.stage, tag.microbatch));
-    case SpanKind::ReduceGrad: return tag.stage.value >= 0 ? Text::tr("sum of gradients of stage %1").arg(tag.stage.value) : Text::tr("sum of shared gradients");
+    case SpanKind::ReduceGrad:
+      return tag.stage.value >= 0 ? Text::tr("sum of gradients of stage %1").arg(tag.stage.value) : Text::tr("sum of shared gradients");
     case SpanKind::Optimizer: return Text::tr("optimizer");
     case SpanKind::Load: return Text::tr("loading of microbatch %1").arg(tag.microbatch.value);
     case SpanKind::Store: return Text::tr("storing of microbatch %1").arg(tag.microbatch.value);
@@ -112,7 +113,10 @@ QString nameOf(const SpanTag& tag) {
 
 QString nameOf(const Action& action) {
   const std::string_view word = letters(action.kind);
-  return QStringLiteral("%1 %2.%3").arg(QString::fromUtf8(word.data(), static_cast<qsizetype>(word.size()))).arg(action.stage.value).arg(action.microbatch.value);
+  return QStringLiteral("%1 %2.%3")
+      .arg(QString::fromUtf8(word.data(), static_cast<qsizetype>(word.size())))
+      .arg(action.stage.value)
+      .arg(action.microbatch.value);
 }
 
 std::vector<SourcedSpan> spansOf(const std::vector<Segment>& segments, const Timeline& timeline, const Dependencies& dependencies) {
@@ -130,12 +134,14 @@ std::vector<SourcedSpan> spansOf(const std::vector<Segment>& segments, const Tim
       case Doing::Transfer:
       case Doing::Queue:
       case Doing::Latency:
-        add(dependencies.find(s.rank, {gradients ? SpanKind::SendBackward : SpanKind::SendForward, s.action.stage, s.action.microbatch, s.peer}));
+        add(dependencies.find(s.rank,
+                              {gradients ? SpanKind::SendBackward : SpanKind::SendForward, s.action.stage, s.action.microbatch, s.peer}));
         break;
       case Doing::Load:
       case Doing::Store: {
         if (s.rank.index() >= timeline.ranks.size()) break;
-        if (const auto index = spanAt(timeline.ranks[s.rank.index()].compute, s.from)) add(SpanRef{s.rank, TrackKind::Compute, static_cast<std::int32_t>(*index)});
+        if (const auto index = spanAt(timeline.ranks[s.rank.index()].compute, s.from))
+          add(SpanRef{s.rank, TrackKind::Compute, static_cast<std::int32_t>(*index)});
         break;
       }
     }
@@ -149,7 +155,8 @@ Cause causeOf(const Bubble& bubble, const Timeline& timeline, const Dependencies
   const QString time = duration(bubble.end - bubble.start);
   Cause cause;
   if (!bubble.next)
-    cause.headline = Text::tr("Rank %1 is done %2 before %3 of rank %4 ends").arg(bubble.rank.value).arg(time, awaited).arg(bubble.awaitedRank.value);
+    cause.headline =
+        Text::tr("Rank %1 is done %2 before %3 of rank %4 ends").arg(bubble.rank.value).arg(time, awaited).arg(bubble.awaitedRank.value);
   else if (bubble.awaitedRank == bubble.rank)
     cause.headline = Text::tr("Rank %1 waits %2 to hand over %3").arg(bubble.rank.value).arg(time, awaited);
   else
@@ -188,7 +195,8 @@ Cause simpleCause(const BubbleRef& bubble, const Timeline& timeline, const Depen
   }
   if (clauses.empty()) {
     const SpanTag& next = track.tags[static_cast<std::size_t>(bubble.next)];
-    cause.headline = Text::tr("Rank %1 is idle for %2 before %3; nothing it needs came late").arg(bubble.rank.value).arg(time, nameOf(next));
+    cause.headline =
+        Text::tr("Rank %1 is idle for %2 before %3; nothing it needs came late").arg(bubble.rank.value).arg(time, nameOf(next));
     return cause;
   }
   const Clause& last = clauses.back();
@@ -200,10 +208,13 @@ Cause simpleCause(const BubbleRef& bubble, const Timeline& timeline, const Depen
 
 const Bubble* bubbleIn(const Explanation& explanation, Rank rank, Ns from, Ns to) {
   const auto& all = explanation.bubbles;
-  const auto before = [](const Bubble& b, const std::pair<Rank, Ns>& key) { return std::tie(b.rank, b.end) <= std::tie(key.first, key.second); };
+  const auto before = [](const Bubble& b, const std::pair<Rank, Ns>& key) {
+    return std::tie(b.rank, b.end) <= std::tie(key.first, key.second);
+  };
   const Bubble* best = nullptr;
   const auto shared = [&](const Bubble& b) { return std::min(b.end, to) - std::max(b.start, from); };
-  for (auto at = std::lower_bound(all.begin(), all.end(), std::pair(rank, from), before); at != all.end() && at->rank == rank && at->start < to; ++at) {
+  for (auto at = std::lower_bound(all.begin(), all.end(), std::pair(rank, from), before);
+       at != all.end() && at->rank == rank && at->start < to; ++at) {
     if (best == nullptr || shared(*at) > shared(*best)) best = &*at;
   }
   return best;

@@ -16,19 +16,21 @@ namespace pw::gui {
 /// Why a rank is idle: a sentence, the causes one after the other, and the spans they are.
 struct Cause {
   QString headline;  ///< `Rank 2 waits 1.8 ms for B 3.5 of rank 3, which comes after F 3.6`
-  QString chain;     ///< `F 3.6 of rank 3 until 5.1 ms → B 3.5 of rank 3 until 7 ms → message to rank 2 until 7.2 ms`; the middle of long ones left out
+  QString chain;  ///< `F 3.6 of rank 3 until 5.1 ms → B 3.5 of rank 3 until 7 ms → message to rank 2 until 7.2 ms`; the middle of long ones
+                  ///< left out
   std::vector<SourcedSpan> spans;  ///< of the causes, in their order
 };
 
 /// From the explanation of a prediction, whose timeline and dependencies these are.
 [[nodiscard]] Cause causeOf(const Bubble& bubble, const Timeline& timeline, const Dependencies& dependencies);
-/// By rule alone: what the next action waited for, and so on back to where the gap begins. For measured timelines, and for predicted ones until
-/// they are explained.
+/// By rule alone: what the next action waited for, and so on back to where the gap begins. For measured timelines, and for predicted ones
+/// until they are explained.
 [[nodiscard]] Cause simpleCause(const BubbleRef& bubble, const Timeline& timeline, const Dependencies& dependencies);
 
 /// The explained bubble of a rank that has most of [from, to); null: none of it is explained. O(log n).
 [[nodiscard]] const Bubble* bubbleIn(const Explanation& explanation, Rank rank, Ns from, Ns to);
 /// The spans of causes or of a critical path, in their order, each once.
-[[nodiscard]] std::vector<SourcedSpan> spansOf(const std::vector<Segment>& segments, const Timeline& timeline, const Dependencies& dependencies);
+[[nodiscard]] std::vector<SourcedSpan> spansOf(const std::vector<Segment>& segments, const Timeline& timeline,
+                                               const Dependencies& dependencies);
 
 }  // namespace pw::gui

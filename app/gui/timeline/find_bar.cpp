@@ -67,7 +67,8 @@ void FindBar::setCount(const QString& text, bool good) {
 bool FindBar::eventFilter(QObject* watched, QEvent* event) {
   if (event->type() == QEvent::KeyPress) {
     const auto* key = static_cast<QKeyEvent*>(event);
-    if (key->key() == Qt::Key_Return || key->key() == Qt::Key_Enter) return emit stepped(key->modifiers() & Qt::ShiftModifier ? -1 : 1), true;
+    if (key->key() == Qt::Key_Return || key->key() == Qt::Key_Enter)
+      return emit stepped(key->modifiers() & Qt::ShiftModifier ? -1 : 1), true;
     if (key->key() == Qt::Key_Down || key->key() == Qt::Key_Up) return emit stepped(key->key() == Qt::Key_Up ? -1 : 1), true;
     if (key->key() == Qt::Key_Escape) return emit closed(), true;
   }

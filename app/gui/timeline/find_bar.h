@@ -7,7 +7,8 @@ class QLineEdit;
 
 namespace pw::gui {
 
-/// A line to search in, how many were found, and buttons for the next and the previous one. Enter is next, Shift+Enter previous, Escape closes.
+/// A line to search in, how many were found, and buttons for the next and the previous one. Enter is next, Shift+Enter previous, Escape
+/// closes.
 class FindBar : public QWidget {
   Q_OBJECT
  public:

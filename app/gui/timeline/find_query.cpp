@@ -67,7 +67,8 @@ bool readNamed(const QString& word, const QString& number, FindQuery& query) {
   if (!value) return false;
   if (word == QLatin1String("rank") || word == QLatin1String("r")) return query.rank = Rank(*value), true;
   if (word == QLatin1String("stage") || word == QLatin1String("s")) return query.stage = Stage(*value), true;
-  if (word == QLatin1String("mb") || word == QLatin1String("m") || word == QLatin1String("microbatch")) return query.microbatch = Microbatch(*value), true;
+  if (word == QLatin1String("mb") || word == QLatin1String("m") || word == QLatin1String("microbatch"))
+    return query.microbatch = Microbatch(*value), true;
   return false;
 }
 

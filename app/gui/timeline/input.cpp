@@ -18,9 +18,9 @@
 namespace pw::gui {
 namespace {
 
-constexpr double kPanStep = 0.1;       ///< of the width, for A and D
-constexpr double kTickZoom = 0.8;      ///< of a wheel's tick
-constexpr double kTick = 120;          ///< Qt: an eighth of a degree times 15 degrees
+constexpr double kPanStep = 0.1;   ///< of the width, for A and D
+constexpr double kTickZoom = 0.8;  ///< of a wheel's tick
+constexpr double kTick = 120;      ///< Qt: an eighth of a degree times 15 degrees
 
 QKeySequence key(int code) { return QKeySequence(code); }
 
@@ -38,7 +38,8 @@ QAction* TimelineWidget::Private::addAction(const QString& text, const QList<QKe
   return action;
 }
 
-QAction* TimelineWidget::Private::addToggle(const QString& text, const QKeySequence& keys, const std::function<bool()>& isOn, const std::function<void(bool)>& act) {
+QAction* TimelineWidget::Private::addToggle(const QString& text, const QKeySequence& keys, const std::function<bool()>& isOn,
+                                            const std::function<void(bool)>& act) {
   QAction* action = addAction(text, {keys}, [this, isOn, act] {
     act(!isOn());
     updateActions();
@@ -65,7 +66,8 @@ void TimelineWidget::Private::addActions() {
   addAction(tr("Row below"), {key(Qt::Key_Down)}, [this] { walkRows(1); });
   addAction(tr("What needs it"), {key(Qt::Key_BracketRight)}, [this] { follow(1); });
   addAction(tr("What it needs"), {key(Qt::Key_BracketLeft)}, [this] { follow(-1); });
-  addToggle(tr("Critical path"), key(Qt::Key_X), [this] { return pathOn; }, [this](bool on) { w.showCriticalPath(on); });
+  addToggle(
+      tr("Critical path"), key(Qt::Key_X), [this] { return pathOn; }, [this](bool on) { w.showCriticalPath(on); });
   addAction(tr("Find…"), {QKeySequence(Qt::CTRL | Qt::Key_F), key(Qt::Key_Slash)}, [this] { w.find(); });
   addAction(tr("Clear selection"), {key(Qt::Key_Escape)}, [this] {
     if (!scene.selected && !gap && !scene.range && pathOn) w.showCriticalPath(false);
@@ -76,29 +78,36 @@ void TimelineWidget::Private::addActions() {
     const auto rank = currentRank();
     return std::any_of(scene.ranks.begin(), scene.ranks.end(), [&](const RankView& r) { return rank && r.rank == *rank && r.*state; });
   };
-  addToggle(tr("Pin rank"), key(Qt::Key_P), [isRank] { return isRank(&RankView::pinned); }, [this](bool) { w.togglePin(); });
-  addToggle(tr("Collapse rank"), key(Qt::Key_C), [isRank] { return isRank(&RankView::collapsed); }, [this](bool) { w.toggleCollapse(); });
+  addToggle(
+      tr("Pin rank"), key(Qt::Key_P), [isRank] { return isRank(&RankView::pinned); }, [this](bool) { w.togglePin(); });
+  addToggle(
+      tr("Collapse rank"), key(Qt::Key_C), [isRank] { return isRank(&RankView::collapsed); }, [this](bool) { w.toggleCollapse(); });
   addAction(tr("Move rank up"), {QKeySequence(Qt::ALT | Qt::Key_Up)}, [this] { w.moveRank(-1); });
   addAction(tr("Move rank down"), {QKeySequence(Qt::ALT | Qt::Key_Down)}, [this] { w.moveRank(1); });
   addAction(tr("Scroll up"), {key(Qt::Key_PageUp)}, [this] { scrollTo(scroll - bar->pageStep()); });
   addAction(tr("Scroll down"), {key(Qt::Key_PageDown)}, [this] { scrollTo(scroll + bar->pageStep()); });
   groups.emplace_back();
   const auto colour = [this](const QString& text, int code, ColourBy by) {
-    addToggle(text, key(code), [this, by] { return scene.colourBy == by; }, [this, by](bool) { w.setColourBy(by); });
+    addToggle(
+        text, key(code), [this, by] { return scene.colourBy == by; }, [this, by](bool) { w.setColourBy(by); });
   };
   colour(tr("Colour by kind"), Qt::Key_1, ColourBy::Kind);
   colour(tr("Colour by stage"), Qt::Key_2, ColourBy::Stage);
   colour(tr("Colour by microbatch"), Qt::Key_3, ColourBy::Microbatch);
-  addToggle(tr("Measured over predicted"), key(Qt::Key_O), [this] { return scene.arrangement == Arrangement::Over; },
-            [this](bool on) { w.setArrangement(on ? Arrangement::Over : Arrangement::Below); });
-  addToggle(tr("Colour differences"), key(Qt::Key_E), [this] { return scene.differences; }, [this](bool on) { w.setDifferences(on); });
+  addToggle(
+      tr("Measured over predicted"), key(Qt::Key_O), [this] { return scene.arrangement == Arrangement::Over; },
+      [this](bool on) { w.setArrangement(on ? Arrangement::Over : Arrangement::Below); });
+  addToggle(
+      tr("Colour differences"), key(Qt::Key_E), [this] { return scene.differences; }, [this](bool on) { w.setDifferences(on); });
   const auto rows = [this](const QString& text, int code, bool Scene::*shown) {
-    addToggle(text, key(code), [this, shown] { return scene.*shown; }, [this, shown](bool on) {
-      scene.*shown = on;
-      layOut();
-      emit w.viewChanged();
-      repaint();
-    });
+    addToggle(
+        text, key(code), [this, shown] { return scene.*shown; },
+        [this, shown](bool on) {
+          scene.*shown = on;
+          layOut();
+          emit w.viewChanged();
+          repaint();
+        });
   };
   rows(tr("Messages"), Qt::Key_M, &Scene::showsCommunication);
   rows(tr("Memory"), Qt::Key_B, &Scene::showsMemory);
@@ -114,7 +123,8 @@ QAction* TimelineWidget::Private::actionOf(const QKeyEvent& event) const {
   const auto modifiers = event.modifiers() & ~(Qt::KeypadModifier | Qt::GroupSwitchModifier);
   const QKeySequence pressed(QKeyCombination(modifiers, static_cast<Qt::Key>(event.key())));
   QKeySequence sign;
-  if (const QString text = event.text(); text.size() == 1 && QStringLiteral("[]/.,+-").contains(text)) sign = QKeySequence(text[0].unicode());
+  if (const QString text = event.text(); text.size() == 1 && QStringLiteral("[]/.,+-").contains(text))
+    sign = QKeySequence(text[0].unicode());
   for (const auto& group : groups) {
     for (QAction* action : group) {
       const auto keys = action->shortcuts();
@@ -137,7 +147,8 @@ void TimelineWidget::Private::openMenu(const QPoint& global) {
 
 bool TimelineWidget::event(QEvent* event) {
   // Our keys are ours while the focus is here, whatever else the window does with them.
-  if (event->type() == QEvent::ShortcutOverride && !d->findBar->isAncestorOf(focusWidget()) && d->actionOf(*static_cast<QKeyEvent*>(event)) != nullptr) {
+  if (event->type() == QEvent::ShortcutOverride && !d->findBar->isAncestorOf(focusWidget()) &&
+      d->actionOf(*static_cast<QKeyEvent*>(event)) != nullptr) {
     event->accept();
     return true;
   }
@@ -215,7 +226,10 @@ bool TimelineWidget::Private::handle(QEvent* event) {
     case QEvent::MouseButtonRelease: released(*static_cast<QMouseEvent*>(event)); return true;
     case QEvent::MouseButtonDblClick: doubleClicked(*static_cast<QMouseEvent*>(event)); return true;
     case QEvent::MouseMove: dragged(*static_cast<QMouseEvent*>(event)); return true;
-    case QEvent::Wheel: turned(*static_cast<QWheelEvent*>(event)); event->accept(); return true;
+    case QEvent::Wheel:
+      turned(*static_cast<QWheelEvent*>(event));
+      event->accept();
+      return true;
     case QEvent::Leave: left(); return false;
     case QEvent::ToolTip: showTooltip(*static_cast<QHelpEvent*>(event)); return true;
     case QEvent::NativeGesture: {
@@ -325,7 +339,10 @@ void TimelineWidget::Private::hover(const QPoint& at) {
     markAlso();
   }
   const bool onRuler = at.x() >= area.left() && at.y() < area.top();
-  canvas->setCursor(isEmpty() ? Qt::ArrowCursor : onRuler ? Qt::SplitHCursor : at.x() < area.left() && rankAt(at.y()) ? Qt::OpenHandCursor : Qt::ArrowCursor);
+  canvas->setCursor(isEmpty()                                ? Qt::ArrowCursor
+                    : onRuler                                ? Qt::SplitHCursor
+                    : at.x() < area.left() && rankAt(at.y()) ? Qt::OpenHandCursor
+                                                             : Qt::ArrowCursor);
   repaintSoon();
 }
 
@@ -345,7 +362,8 @@ void TimelineWidget::Private::turned(const QWheelEvent& event) {
   const double line = 3.0 * w.fontMetrics().lineSpacing();
   const double x = pixels.isNull() ? ticks.x() * line : pixels.x();
   const double y = pixels.isNull() ? ticks.y() * line : pixels.y();
-  if (event.modifiers() & Qt::ControlModifier) return zoomAt(event.position().x() - trackArea().left(), std::pow(kTickZoom, ticks.y()), Move::Drift);
+  if (event.modifiers() & Qt::ControlModifier)
+    return zoomAt(event.position().x() - trackArea().left(), std::pow(kTickZoom, ticks.y()), Move::Drift);
   if (event.modifiers() & Qt::ShiftModifier) return pan(-(x != 0 ? x : y));
   if (x != 0) pan(-x);
   if (y != 0) scrollTo(scroll - static_cast<int>(std::lround(y)));

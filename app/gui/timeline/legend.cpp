@@ -47,13 +47,18 @@ std::vector<Entry> entriesOf(const Scene& scene, const Look& look) {
   std::vector<Entry> entries;
   if (scene.differences && scene.measured) {
     for (const double error : {-0.5, -0.15, 0.0, 0.15, 0.5})
-      entries.push_back({look.ofDifference(error), error == 0 ? translated("as predicted") : QString(QChar(error < 0 ? 0x2212 : u'+')) + QString::number(static_cast<int>(std::abs(error) * 100)) + translated(" %")});
+      entries.push_back({look.ofDifference(error), error == 0
+                                                       ? translated("as predicted")
+                                                       : QString(QChar(error < 0 ? 0x2212 : u'+')) +
+                                                             QString::number(static_cast<int>(std::abs(error) * 100)) + translated(" %")});
     entries.push_back({look.ofDifference(std::nullopt), translated("not predicted")});
   } else if (scene.colourBy == ColourBy::Stage) {
     const int stages = std::max(scene.predicted ? scene.predicted->stages : 0, scene.measured ? scene.measured->stages : 0);
-    for (int s = 0; s < stages; ++s) entries.push_back({look.of({SpanKind::Forward, Stage(s), Microbatch(0), {}}), translated("stage %1").arg(s)});
+    for (int s = 0; s < stages; ++s)
+      entries.push_back({look.of({SpanKind::Forward, Stage(s), Microbatch(0), {}}), translated("stage %1").arg(s)});
   } else if (scene.colourBy == ColourBy::Microbatch) {
-    for (int m = 0; m < 8; ++m) entries.push_back({look.of({SpanKind::Forward, Stage(0), Microbatch(m), {}}), translated("microbatch %1").arg(m)});
+    for (int m = 0; m < 8; ++m)
+      entries.push_back({look.of({SpanKind::Forward, Stage(0), Microbatch(m), {}}), translated("microbatch %1").arg(m)});
   } else {
     entries = kindEntries(scene, look);
   }

@@ -104,7 +104,10 @@ QFont sceneFont(const Scene& scene, double share) {
 
 std::string labelOf(const SpanTag& tag, bool withStage) {
   switch (tag.kind) {
-    case SpanKind::Forward: case SpanKind::Backward: case SpanKind::BackwardInput: case SpanKind::BackwardWeight: {
+    case SpanKind::Forward:
+    case SpanKind::Backward:
+    case SpanKind::BackwardInput:
+    case SpanKind::BackwardWeight: {
       std::string label = withStage ? std::to_string(tag.stage.value) : std::string();
       return label.append(name(tag.kind)).append(std::to_string(tag.microbatch.value));
     }
@@ -112,7 +115,10 @@ std::string labelOf(const SpanTag& tag, bool withStage) {
     case SpanKind::Optimizer: return withStage && tag.stage.value >= 0 ? std::to_string(tag.stage.value) + "opt" : "opt";
     case SpanKind::Load: return "load";
     case SpanKind::Store: return "store";
-    case SpanKind::SendForward: case SpanKind::SendBackward: case SpanKind::WaitForward: case SpanKind::WaitBackward: return {};
+    case SpanKind::SendForward:
+    case SpanKind::SendBackward:
+    case SpanKind::WaitForward:
+    case SpanKind::WaitBackward: return {};
   }
   return {};
 }
@@ -122,8 +128,9 @@ Stack stackOf(const KindTimes& busy, double time, int height) {
   double sum = 0;
   int below = 0;
   // Backward at the bottom, forward on it: what a pipeline mostly does keeps its place.
-  for (const SpanKind kind : {SpanKind::Backward, SpanKind::BackwardInput, SpanKind::BackwardWeight, SpanKind::Forward, SpanKind::ReduceGrad,
-                              SpanKind::Optimizer, SpanKind::Load, SpanKind::Store, SpanKind::SendForward, SpanKind::SendBackward}) {
+  for (const SpanKind kind :
+       {SpanKind::Backward, SpanKind::BackwardInput, SpanKind::BackwardWeight, SpanKind::Forward, SpanKind::ReduceGrad, SpanKind::Optimizer,
+        SpanKind::Load, SpanKind::Store, SpanKind::SendForward, SpanKind::SendBackward}) {
     const Ns part = busy[at(kind)];
     if (part <= 0) continue;
     sum += static_cast<double>(part);

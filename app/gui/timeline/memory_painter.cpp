@@ -2,8 +2,8 @@
 #include <cmath>
 #include <limits>
 
-#include "app/gui/timeline/track_painter.h"
 #include "app/gui/timeline/memory_painter.h"
+#include "app/gui/timeline/track_painter.h"
 
 namespace pw::gui {
 namespace {
@@ -73,7 +73,8 @@ void paintMemory(Canvas& canvas, const Columns& columns, const MemoryView& view,
         canvas.column(column, top, height, area);
         if (limitLine >= 0 && top < limitLine) canvas.column(column, top, limitLine, excess);
       }
-      const int first = lastLine < 0 ? top : std::min(top, lastLine), last = lastLine < 0 ? bottom : std::max(bottom, std::min(lastLine, height - 1));
+      const int first = lastLine < 0 ? top : std::min(top, lastLine),
+                last = lastLine < 0 ? bottom : std::max(bottom, std::min(lastLine, height - 1));
       const QRgb stroke = view.filled ? accent : mixed(look.text(), look.background(), 0.25);
       canvas.column(column, first, last + 1, stroke);
       if (limitLine >= 0 && first < limitLine && view.filled) canvas.column(column, first, std::min(last + 1, limitLine), error);

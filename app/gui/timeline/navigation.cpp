@@ -145,8 +145,9 @@ QByteArray toJson(const SavedView& view) {
   }
   json[QLatin1String("ranks")] = ranks;
   json[QLatin1String("arrangement")] = QLatin1String(view.arrangement == Arrangement::Over ? "over" : "below");
-  json[QLatin1String("colourBy")] =
-      QLatin1String(view.colourBy == ColourBy::Stage ? "stage" : view.colourBy == ColourBy::Microbatch ? "microbatch" : "kind");
+  json[QLatin1String("colourBy")] = QLatin1String(view.colourBy == ColourBy::Stage        ? "stage"
+                                                  : view.colourBy == ColourBy::Microbatch ? "microbatch"
+                                                                                          : "kind");
   json[QLatin1String("differences")] = view.differences;
   json[QLatin1String("communication")] = view.showsCommunication;
   json[QLatin1String("memory")] = view.showsMemory;
@@ -169,7 +170,9 @@ std::optional<SavedView> parseView(const QByteArray& text) {
   }
   if (json[QLatin1String("arrangement")].toString() == QLatin1String("over")) view.arrangement = Arrangement::Over;
   const QString by = json[QLatin1String("colourBy")].toString();
-  view.colourBy = by == QLatin1String("stage") ? ColourBy::Stage : by == QLatin1String("microbatch") ? ColourBy::Microbatch : ColourBy::Kind;
+  view.colourBy = by == QLatin1String("stage")        ? ColourBy::Stage
+                  : by == QLatin1String("microbatch") ? ColourBy::Microbatch
+                                                      : ColourBy::Kind;
   view.differences = json[QLatin1String("differences")].toBool();
   view.showsCommunication = json[QLatin1String("communication")].toBool(true);
   view.showsMemory = json[QLatin1String("memory")].toBool(true);

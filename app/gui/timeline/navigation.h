@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "app/gui/timeline/dependencies.h"
-#include "app/gui/timeline/scene.h"
 #include "app/gui/timeline/rows.h"
+#include "app/gui/timeline/scene.h"
 
 namespace pw::gui {
 
@@ -16,12 +16,13 @@ namespace pw::gui {
 [[nodiscard]] SpanRef neighbour(const Timeline& timeline, const SpanRef& span, int direction);
 /// The span of a track nearest to a time: under it, else with the nearest end; nothing on an empty track. O(log n).
 [[nodiscard]] std::optional<std::int32_t> nearest(const SpanTrack& track, Ns time);
-/// The span nearest in time on the next row below (direction > 0) or above that has any; the span itself where there is none. Memory rows are passed over.
+/// The span nearest in time on the next row below (direction > 0) or above that has any; the span itself where there is none. Memory rows
+/// are passed over.
 [[nodiscard]] SourcedSpan onRowBeside(const Scene& scene, const RowLayout& layout, const SourcedSpan& span, int direction);
 /// The place in `layout.rows` that shows a span, its rank's compute row where its own is hidden; nothing where the rank is not shown.
 [[nodiscard]] std::optional<std::size_t> rowOf(const RowLayout& layout, const SourcedSpan& span);
-/// Where a dependency leads from a span: backward to the input that ended last, forward to the output whose use comes first; where there is none,
-/// to its neighbour on the rank. The span itself at the ends.
+/// Where a dependency leads from a span: backward to the input that ended last, forward to the output whose use comes first; where there is
+/// none, to its neighbour on the rank. The span itself at the ends.
 [[nodiscard]] SpanRef alongDependency(const Dependencies& dependencies, const Timeline& timeline, const SpanRef& span, int direction);
 /// The same action or message in another state of the timeline: the one at the same index where that still is it. O(n) of its track.
 [[nodiscard]] std::optional<SpanRef> sameSpan(const Timeline& timeline, const SpanRef& old, const SpanTag& tag);

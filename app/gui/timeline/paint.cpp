@@ -18,7 +18,8 @@ QString sentence(QString text) {
 }
 
 /// Text in the middle of an area, wrapped at a comfortable width, with a heading above it.
-void paintSentence(QPainter& painter, const QRect& area, const QString& heading, const QString& text, const QColor& strong, const QColor& faint, const QIcon& icon) {
+void paintSentence(QPainter& painter, const QRect& area, const QString& heading, const QString& text, const QColor& strong,
+                   const QColor& faint, const QIcon& icon) {
   const int width = std::min(area.width() - 32, painter.fontMetrics().averageCharWidth() * 70);
   if (width <= 0) return;
   QFont large = painter.font();
@@ -168,7 +169,8 @@ void TimelineWidget::Private::paintEmpty(QPainter& p, const Theme& theme) {
   }
   if (document.isPredicting()) return paintSentence(p, canvas->rect(), tr("Predicting…"), {}, theme.text, theme.faintText, {});
   paintSentence(p, canvas->rect(), tr("No timeline yet"),
-                tr("Open a model, a plan or a schedule to see here what each rank will do, or a trace to see what ranks did."), theme.text, theme.faintText, {});
+                tr("Open a model, a plan or a schedule to see here what each rank will do, or a trace to see what ranks did."), theme.text,
+                theme.faintText, {});
 }
 
 /// A thin line that runs along the top while a prediction takes its time.

@@ -7,7 +7,9 @@ namespace pw::gui {
 
 // ---- Geometry ------------------------------------------------------------------------------------------------------
 
-Ns TimelineWidget::Private::end() const { return std::max(scene.predicted ? scene.predicted->end : 0, scene.measured ? scene.measured->end : 0); }
+Ns TimelineWidget::Private::end() const {
+  return std::max(scene.predicted ? scene.predicted->end : 0, scene.measured ? scene.measured->end : 0);
+}
 
 int TimelineWidget::Private::legendHeight() const { return isEmpty() ? 0 : w.fontMetrics().height() + 8; }
 

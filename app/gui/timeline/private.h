@@ -21,13 +21,13 @@
 #include "app/gui/timeline/explanations.h"
 #include "app/gui/timeline/find_bar.h"
 #include "app/gui/timeline/find_query.h"
+#include "app/gui/timeline/matches.h"
 #include "app/gui/timeline/navigation.h"
+#include "app/gui/timeline/rows.h"
 #include "app/gui/timeline/scene.h"
 #include "app/gui/timeline/scene_painter.h"
-#include "app/gui/timeline/rows.h"
-#include "app/gui/timeline/matches.h"
-#include "app/gui/timeline/widget.h"
 #include "app/gui/timeline/view_history.h"
+#include "app/gui/timeline/widget.h"
 
 class QAction;
 class QHelpEvent;
@@ -57,7 +57,7 @@ struct TimelineWidget::Private {
   void takePrediction();
   void takeMeasured();
   void takeTimelines(bool newShape);
-  void settle();                            ///< what may wait until a drag rests
+  void settle();  ///< what may wait until a drag rests
   void layOut();
   void resized();
   void show(const Viewport& next, Move move);
@@ -70,21 +70,23 @@ struct TimelineWidget::Private {
   void setRanks(std::vector<RankView> ranks);
   void changeRank(const std::function<void(RankView&)>& change);
   void restore(const SavedView& saved);
-  [[nodiscard]] const Timeline* timeline(Source source) const { return (source == Source::Predicted ? scene.predicted : scene.measured).get(); }
+  [[nodiscard]] const Timeline* timeline(Source source) const {
+    return (source == Source::Predicted ? scene.predicted : scene.measured).get();
+  }
   [[nodiscard]] bool isEmpty() const { return !scene.predicted && !scene.measured; }
   [[nodiscard]] bool awaitsModel() const { return newModel && document.isPredicting(); }  ///< what is shown is of another one
   [[nodiscard]] Ns end() const;
-  [[nodiscard]] QRect sceneArea() const;    ///< ruler, labels and rows
-  [[nodiscard]] QRect trackArea() const;    ///< rows without labels
+  [[nodiscard]] QRect sceneArea() const;  ///< ruler, labels and rows
+  [[nodiscard]] QRect trackArea() const;  ///< rows without labels
   [[nodiscard]] int legendHeight() const;
   void repaint();
-  void repaintSoon();                       ///< at most once a frame
+  void repaintSoon();  ///< at most once a frame
 
   // ---- Marks and words: timeline_selection.cpp ----
   enum class Emphasis : std::uint8_t { None, Chain, Path, Found };
-  const Dependencies* dependencies(Source source);          ///< made now where it was not yet
+  const Dependencies* dependencies(Source source);  ///< made now where it was not yet
   [[nodiscard]] StageLinks links(Source source) const;
-  void prepare();                           ///< makes them in the background
+  void prepare();  ///< makes them in the background
   [[nodiscard]] bool isPrepared(Source source) const;
   const Matches* matches();
   [[nodiscard]] std::optional<SourcedSpan> counterpart(const SourcedSpan& span);
@@ -94,7 +96,7 @@ struct TimelineWidget::Private {
   void clear();
   void keepSelection(bool sameShape);
   void emphasize(Emphasis kind, std::vector<SourcedSpan> spans);
-  void markAlso();                          ///< the counterparts of what is selected and hovered
+  void markAlso();  ///< the counterparts of what is selected and hovered
   void showCauses();
   void showPath();
   void explained();
@@ -129,7 +131,7 @@ struct TimelineWidget::Private {
   void turned(const QWheelEvent& event);
   void showTooltip(const QHelpEvent& event);
   void zoomAt(double x, double factor, Move move);
-  void zoom(double factor);                 ///< at the mouse, or in the middle
+  void zoom(double factor);  ///< at the mouse, or in the middle
   void pan(double pixels);
   [[nodiscard]] Hit hitAt(const QPoint& at) const;
   [[nodiscard]] std::optional<Rank> rankAt(int y) const;
@@ -156,19 +158,19 @@ struct TimelineWidget::Private {
   RowLayout layout;
   Viewport view;
   int scroll = 0;
-  bool showsAll = true;       ///< the view is fitted to all, and stays so
+  bool showsAll = true;  ///< the view is fitted to all, and stays so
   bool newModel = true;
   std::shared_ptr<const ModelGraph> graph;
   std::shared_ptr<const Prediction> prediction;  ///< of `scene.predicted`
   std::shared_ptr<const Measured> measured;
   std::optional<SavedView> pending;  ///< to restore with the first timeline
   ViewHistory history;
-  QTimer rest;                ///< until a view that drifted counts as visited
+  QTimer rest;  ///< until a view that drifted counts as visited
   QTimer settling, typing;
-  bool isLarge = false;       ///< what takes time with its spans is put off
+  bool isLarge = false;  ///< what takes time with its spans is put off
   QTimer frame, waiting;
   QElapsedTimer sinceFrame, sinceRequest;
-  bool isLate = false;        ///< predicting takes long enough to say so
+  bool isLate = false;  ///< predicting takes long enough to say so
   bool paintedNewest = true;
   ScenePainter painter;
 
@@ -179,10 +181,10 @@ struct TimelineWidget::Private {
   Explainer explainer;
   SpanTag selectedTag;
   std::optional<BubbleRef> gap;
-  std::optional<SpanTag> afterGap;   ///< what the gap is before; nothing: the end of the row
+  std::optional<SpanTag> afterGap;  ///< what the gap is before; nothing: the end of the row
   Emphasis emphasis = Emphasis::None;
   bool pathOn = false;
-  std::vector<SourcedSpan> also;     ///< put into `scene.highlighted` beside the emphasis
+  std::vector<SourcedSpan> also;  ///< put into `scene.highlighted` beside the emphasis
   std::vector<Found> found;
   std::size_t foundAt = 0;
   QString foundQuery, details;
@@ -191,7 +193,7 @@ struct TimelineWidget::Private {
   enum class Drag : std::uint8_t { None, Press, Pan, Range, Label };
   Drag drag = Drag::None;
   QPoint pressedAt, lastAt;
-  std::optional<QPoint> mouse;       ///< over the canvas
+  std::optional<QPoint> mouse;  ///< over the canvas
   std::optional<Rank> labelRank, draggedRank;
   std::vector<std::pair<QAction*, std::function<bool()>>> toggles;
   std::vector<std::vector<QAction*>> groups;  ///< of the context menu

@@ -2,8 +2,8 @@
 #include <cmath>
 
 #include "app/gui/timeline/look.h"
-#include "app/gui/timeline/scene.h"
 #include "app/gui/timeline/rows.h"
+#include "app/gui/timeline/scene.h"
 
 namespace pw::gui {
 namespace {
@@ -80,7 +80,8 @@ std::optional<std::size_t> nearestInPixel(const SpanTrack& track, Ns from, Ns mi
 /// What a compute row shows at a pixel, `y` from the row's top.
 std::optional<std::size_t> computeAt(const SpanTrack& track, const Viewport& view, int x, int y, int height) {
   const auto time = [&](double at) { return static_cast<Ns>(std::floor(view.start + at * view.nsPerPixel)); };
-  const Ns from = static_cast<Ns>(std::ceil(view.start + x * view.nsPerPixel)), middle = time(x + 0.5), to = static_cast<Ns>(std::ceil(view.start + (x + 1) * view.nsPerPixel));
+  const Ns from = static_cast<Ns>(std::ceil(view.start + x * view.nsPerPixel)), middle = time(x + 0.5),
+           to = static_cast<Ns>(std::ceil(view.start + (x + 1) * view.nsPerPixel));
   if (const auto at = spanAt(track, middle)) {
     const bool wide = static_cast<double>(track.end[*at] - track.start[*at]) >= view.nsPerPixel;
     if (wide) return isSlotAt(track, *at) && y >= height / 2 ? *at + 1 : *at;
@@ -116,7 +117,8 @@ RowLayout layOutRows(const Scene& scene) {
       for (const RankView& view : scene.ranks) {
         if (view.pinned == pinned) stacker.add(view);
       }
-      if (pinned && std::any_of(scene.ranks.begin(), scene.ranks.end(), [](const RankView& view) { return view.pinned; })) layout.pinnedHeight = stacker.top();
+      if (pinned && std::any_of(scene.ranks.begin(), scene.ranks.end(), [](const RankView& view) { return view.pinned; }))
+        layout.pinnedHeight = stacker.top();
     }
   }
   layout.rows = stacker.take();
@@ -147,7 +149,8 @@ Hit hitTest(const Scene& scene, const RowLayout& layout, const Viewport& view, i
     const int lanes = messageLanes(*track);
     int lane = 0;
     while (lane + 1 < lanes && inside >= messageLaneLines(lane + 1, lanes, hit.row->height).first) ++lane;
-    found = nearestInPixel(*track, static_cast<Ns>(std::ceil(view.start + x * view.nsPerPixel)), hit.time, static_cast<Ns>(std::ceil(view.start + (x + 1) * view.nsPerPixel)),
+    found = nearestInPixel(*track, static_cast<Ns>(std::ceil(view.start + x * view.nsPerPixel)), hit.time,
+                           static_cast<Ns>(std::ceil(view.start + (x + 1) * view.nsPerPixel)),
                            [&](std::size_t i) { return messageLane(track->tags[i].kind) == lane; });
   }
   if (found) hit.span = SourcedSpan{hit.row->source, {hit.row->rank, kind, static_cast<std::int32_t>(*found)}};

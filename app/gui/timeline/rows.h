@@ -11,9 +11,9 @@ namespace pw::gui {
 /// A horizontal strip.
 struct Row {
   enum class Kind : std::uint8_t { Compute, Communication, Memory } kind = Kind::Compute;
-  Source source = Source::Predicted;    ///< of an `Over` row: Measured, with predicted outlines
+  Source source = Source::Predicted;  ///< of an `Over` row: Measured, with predicted outlines
   Rank rank;
-  int top = 0, height = 0;              ///< pixels from the first row's top (pinned rows: from the top of the view)
+  int top = 0, height = 0;  ///< pixels from the first row's top (pinned rows: from the top of the view)
   bool pinned = false;
 };
 

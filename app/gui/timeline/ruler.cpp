@@ -48,9 +48,13 @@ void paintRange(QPainter& painter, const QRect& area, const Scene& scene, const 
 QString rowName(const Scene& scene, const Row& row) {
   const bool both = scene.predicted && scene.measured;
   switch (row.kind) {
-    case Row::Kind::Compute: return !both || scene.arrangement == Arrangement::Over ? QString() : row.source == Source::Predicted ? translated("predicted") : translated("measured");
+    case Row::Kind::Compute:
+      return !both || scene.arrangement == Arrangement::Over ? QString()
+             : row.source == Source::Predicted               ? translated("predicted")
+                                                             : translated("measured");
     case Row::Kind::Communication:
-      return both && scene.arrangement == Arrangement::Below && row.source == Source::Measured ? translated("measured") : translated("messages");
+      return both && scene.arrangement == Arrangement::Below && row.source == Source::Measured ? translated("measured")
+                                                                                               : translated("messages");
     case Row::Kind::Memory: {
       const auto& timeline = row.source == Source::Predicted ? scene.predicted : scene.measured;
       if (!timeline || row.rank.index() >= timeline->ranks.size()) return translated("memory");
@@ -96,10 +100,13 @@ void paintRuler(QPainter& painter, const QRect& area, const Scene& scene, const 
     const int x = area.left() + static_cast<int>(std::lround(view.xOf(time)));
     painter.setPen(theme.faintText);
     painter.drawLine(x, bottom - area.height() / 2, x, bottom);
-    if (time >= 0) painter.drawText(QRect(x + 4, area.top(), 400, area.height() - 4), Qt::AlignLeft | Qt::AlignVCenter, tickLabel(time, step, furthest(view)));
+    if (time >= 0)
+      painter.drawText(QRect(x + 4, area.top(), 400, area.height() - 4), Qt::AlignLeft | Qt::AlignVCenter,
+                       tickLabel(time, step, furthest(view)));
     painter.setPen(theme.grid);
     for (int part = 1; part < parts && step > 1; ++part) {
-      const int minor = area.left() + static_cast<int>(std::lround(view.xOf(time) + static_cast<double>(step) * part / parts / view.nsPerPixel));
+      const int minor =
+          area.left() + static_cast<int>(std::lround(view.xOf(time) + static_cast<double>(step) * part / parts / view.nsPerPixel));
       painter.drawLine(minor, bottom - 4, minor, bottom);
     }
   }
@@ -140,7 +147,8 @@ void paintLabels(QPainter& painter, const QRect& area, const Scene& scene, const
     if (extra.isEmpty()) continue;
     painter.setFont(small);
     painter.setPen(theme.faintText);
-    painter.drawText(box.adjusted(0, -2, 0, 2), Qt::AlignLeft | Qt::AlignVCenter, smallMetrics.elidedText(extra, Qt::ElideRight, box.width()));
+    painter.drawText(box.adjusted(0, -2, 0, 2), Qt::AlignLeft | Qt::AlignVCenter,
+                     smallMetrics.elidedText(extra, Qt::ElideRight, box.width()));
   }
   painter.setClipRect(area);
   painter.setPen(theme.grid);

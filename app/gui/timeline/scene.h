@@ -41,20 +41,20 @@ struct Scene {
   std::shared_ptr<const Timeline> predicted, measured;
   Arrangement arrangement = Arrangement::Below;
   ColourBy colourBy = ColourBy::Kind;
-  bool differences = false;             ///< measured blocks coloured by their duration's error against the matched predicted one
-  std::vector<RankView> ranks;          ///< in the order shown
+  bool differences = false;     ///< measured blocks coloured by their duration's error against the matched predicted one
+  std::vector<RankView> ranks;  ///< in the order shown
   bool showsCommunication = true, showsMemory = true;
-  Bytes memoryLimit = 0;                ///< 0: no line
+  Bytes memoryLimit = 0;  ///< 0: no line
   // Marks.
   std::optional<SourcedSpan> hovered, selected;
-  std::vector<SourcedSpan> highlighted; ///< chain of causes, critical path, found ones; sorted
-  bool dimsOthers = false;              ///< what is not highlighted is faint
+  std::vector<SourcedSpan> highlighted;    ///< chain of causes, critical path, found ones; sorted
+  bool dimsOthers = false;                 ///< what is not highlighted is faint
   std::optional<std::pair<Ns, Ns>> range;  ///< selected on the ruler
-  double zoomText = 1;                  ///< font scaling
+  double zoomText = 1;                     ///< font scaling
 };
 
-inline constexpr int kRulerHeight = 26;   ///< at font scale 1
-inline constexpr int kLabelWidth = 96;    ///< rank names, left of the tracks
+inline constexpr int kRulerHeight = 26;  ///< at font scale 1
+inline constexpr int kLabelWidth = 96;   ///< rank names, left of the tracks
 /// `zoomText` times how much larger the application's font is than usual; sizes of rows and text follow it.
 [[nodiscard]] double textScale(const Scene& scene);
 

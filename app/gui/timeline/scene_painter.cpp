@@ -10,9 +10,9 @@
 #include <map>
 #include <tuple>
 
+#include "app/gui/timeline/memory_painter.h"
 #include "app/gui/timeline/ruler.h"
 #include "app/gui/timeline/track_painter.h"
-#include "app/gui/timeline/memory_painter.h"
 
 namespace pw::gui {
 namespace {
@@ -29,7 +29,8 @@ std::uint64_t fingerprint(const Timeline* timeline) {
       add(size);
       if (size == 0) continue;
       for (const Ns time : track->busy.back()) add(time);
-      for (const std::size_t i : {std::size_t{0}, size / 3, size / 2, size - 1}) add(track->start[i]), add(track->end[i]), add(track->tags[i].microbatch.value);
+      for (const std::size_t i : {std::size_t{0}, size / 3, size / 2, size - 1})
+        add(track->start[i]), add(track->end[i]), add(track->tags[i].microbatch.value);
     }
     const std::size_t samples = rank.memory.bytes.size();
     add(samples);
@@ -101,10 +102,22 @@ struct ScenePainter::Cache {
 };
 
 void ScenePainter::Cache::prepare(const Scene& scene, const Viewport& view, const Theme& theme, double ratio, int width) {
-  Content now{scene.predicted.get(), scene.measured.get(), fingerprint(scene.predicted.get()), fingerprint(scene.measured.get()), scene.arrangement,
-              scene.colourBy, scene.differences, scene.dimsOthers, theme.dark, scene.memoryLimit, textScale(scene), ratio, rulerStep(view, scene), scene.highlighted};
-  const bool sameTimelines = now.predicted == content.predicted && now.measured == content.measured && now.predictedPrint == content.predictedPrint &&
-                             now.measuredPrint == content.measuredPrint;
+  Content now{scene.predicted.get(),
+              scene.measured.get(),
+              fingerprint(scene.predicted.get()),
+              fingerprint(scene.measured.get()),
+              scene.arrangement,
+              scene.colourBy,
+              scene.differences,
+              scene.dimsOthers,
+              theme.dark,
+              scene.memoryLimit,
+              textScale(scene),
+              ratio,
+              rulerStep(view, scene),
+              scene.highlighted};
+  const bool sameTimelines = now.predicted == content.predicted && now.measured == content.measured &&
+                             now.predictedPrint == content.predictedPrint && now.measuredPrint == content.measuredPrint;
   if (!sameTimelines) matches.reset();
   if (!look || now != content) {
     for (auto& [key, row] : rows) row.offset = kNothing;
@@ -178,14 +191,16 @@ void ScenePainter::Cache::paintStrip(const Scene& scene, const Row& row, QImage&
     paintMemoryStrip(scene, row, canvas);
     return;
   }
-  const TrackView view = viewOf(scene, row.source, row.rank, row.kind == Row::Kind::Compute ? TrackKind::Compute : TrackKind::Communication);
+  const TrackView view =
+      viewOf(scene, row.source, row.rank, row.kind == Row::Kind::Compute ? TrackKind::Compute : TrackKind::Communication);
   if (view.track == nullptr) return;
   if (row.kind == Row::Kind::Communication) {
     paintMessages(canvas, columns, view, *look);
     return;
   }
   paintCompute(canvas, columns, view, (row.source == Source::Predicted ? scene.predicted : scene.measured)->end, *look, glyphs);
-  if (scene.arrangement == Arrangement::Over && row.source == Source::Measured && scene.predicted && row.rank.index() < scene.predicted->ranks.size())
+  if (scene.arrangement == Arrangement::Over && row.source == Source::Measured && scene.predicted &&
+      row.rank.index() < scene.predicted->ranks.size())
     paintOutlines(canvas, columns, scene.predicted->ranks[row.rank.index()].compute, *look);
 }
 
@@ -243,7 +258,9 @@ void ScenePainter::Cache::update(const Scene& scene, const std::vector<Shown>& s
     helpers += pool.tryStart([&] {
       work();
       done.release();
-    }) ? 1 : 0;
+    })
+                   ? 1
+                   : 0;
   }
   work();
   done.acquire(helpers);
@@ -262,8 +279,8 @@ QImage ScenePainter::Cache::withWideLabels(const Scene& scene, const Row& row, c
 namespace {
 
 /// Outlines what is hovered or selected.
-void paintOutline(QPainter& painter, const QRect& tracks, const Scene& scene, const RowLayout& layout, const Viewport& view, int scroll, const SourcedSpan& marked,
-                  const QColor& colour, int thickness) {
+void paintOutline(QPainter& painter, const QRect& tracks, const Scene& scene, const RowLayout& layout, const Viewport& view, int scroll,
+                  const SourcedSpan& marked, const QColor& colour, int thickness) {
   const auto& timeline = marked.source == Source::Predicted ? scene.predicted : scene.measured;
   if (!timeline || marked.span.rank.index() >= timeline->ranks.size()) return;
   const SpanTrack& track = trackOf(*timeline, marked.span);
@@ -271,13 +288,17 @@ void paintOutline(QPainter& painter, const QRect& tracks, const Scene& scene, co
   if (marked.span.index < 0 || i >= track.size()) return;
   for (const Row& row : layout.rows) {
     const bool compute = marked.span.track == TrackKind::Compute;
-    if (row.rank != marked.span.rank || row.source != marked.source || row.kind != (compute ? Row::Kind::Compute : Row::Kind::Communication)) continue;
+    if (row.rank != marked.span.rank || row.source != marked.source ||
+        row.kind != (compute ? Row::Kind::Compute : Row::Kind::Communication))
+      continue;
     int top = 0, bottom = row.height;
     if (!compute) std::tie(top, bottom) = messageLaneLines(messageLane(track.tags[i].kind), messageLanes(track), row.height);
     if (compute && isSlotAt(track, i)) bottom = row.height / 2;
     if (compute && i > 0 && isSlotAt(track, i - 1)) top = row.height / 2;
     const int y = tracks.top() + (row.pinned ? row.top : row.top - scroll);
-    const auto x = [&](Ns time) { return tracks.left() + static_cast<int>(std::lround(std::clamp(view.xOf(time), -20.0, tracks.width() + 20.0))); };
+    const auto x = [&](Ns time) {
+      return tracks.left() + static_cast<int>(std::lround(std::clamp(view.xOf(time), -20.0, tracks.width() + 20.0)));
+    };
     const QRect box(QPoint(x(track.start[i]), y + top), QPoint(std::max(x(track.start[i]) + 1, x(track.end[i]) - 1), y + bottom - 1));
     if (!row.pinned) painter.setClipRect(tracks.adjusted(0, layout.pinnedHeight, 0, 0));
     painter.setBrush(Qt::NoBrush);
@@ -291,7 +312,8 @@ void paintOutline(QPainter& painter, const QRect& tracks, const Scene& scene, co
 
 }  // namespace
 
-void ScenePainter::paint(QPainter& painter, const QRect& area, const Scene& scene, const RowLayout& layout, const Viewport& view, int scroll, const Theme& theme) {
+void ScenePainter::paint(QPainter& painter, const QRect& area, const Scene& scene, const RowLayout& layout, const Viewport& view,
+                         int scroll, const Theme& theme) {
   if (!cache_) cache_ = std::make_shared<Cache>();
   Cache& cache = *cache_;
   const int labels = labelWidth(scene), ruler = rulerHeight(scene);

@@ -37,7 +37,9 @@ const Dependencies* TimelineWidget::Private::dependencies(Source source) {
   return own.get();
 }
 
-bool TimelineWidget::Private::isPrepared(Source source) const { return !isLarge || ownDependencies[source == Source::Predicted ? 0 : 1] != nullptr; }
+bool TimelineWidget::Private::isPrepared(Source source) const {
+  return !isLarge || ownDependencies[source == Source::Predicted ? 0 : 1] != nullptr;
+}
 
 void TimelineWidget::Private::prepare() {
   using Made = std::pair<std::shared_ptr<const Timeline>, std::shared_ptr<const Dependencies>>;
@@ -47,7 +49,8 @@ void TimelineWidget::Private::prepare() {
   };
   std::vector<Wanted> wanted;
   for (const Source source : {Source::Predicted, Source::Measured}) {
-    if (timeline(source) != nullptr && !isPrepared(source)) wanted.push_back({source == Source::Predicted ? scene.predicted : scene.measured, links(source)});
+    if (timeline(source) != nullptr && !isPrepared(source))
+      wanted.push_back({source == Source::Predicted ? scene.predicted : scene.measured, links(source)});
   }
   if (wanted.empty()) return;
   preparing.start(tr("Looking through the timeline"), [this, wanted](JobControl& control) -> std::function<void()> {
@@ -73,7 +76,8 @@ const Matches* TimelineWidget::Private::matches() {
 
 std::optional<SourcedSpan> TimelineWidget::Private::counterpart(const SourcedSpan& span) {
   const Source other = span.source == Source::Predicted ? Source::Measured : Source::Predicted;
-  if (document.isDragging() || settling.isActive() || !exists(timeline(span.source), span.span) || timeline(other) == nullptr) return std::nullopt;
+  if (document.isDragging() || settling.isActive() || !exists(timeline(span.source), span.span) || timeline(other) == nullptr)
+    return std::nullopt;
   if (span.span.track == TrackKind::Compute) {
     const Matches* known = matches();
     const auto& all = span.source == Source::Predicted ? known->measuredOf : known->predictedOf;
@@ -141,8 +145,8 @@ void TimelineWidget::Private::clear() {
   updateDetails();
 }
 
-/// The same action may have another index, or be gone. What is highlighted by index is worked out again (`settle`); until then it stays only
-/// where indices still mean the same.
+/// The same action may have another index, or be gone. What is highlighted by index is worked out again (`settle`); until then it stays
+/// only where indices still mean the same.
 void TimelineWidget::Private::keepSelection(bool sameShape) {
   if (auto& selected = scene.selected) {
     const Timeline* t = timeline(selected->source);
@@ -184,7 +188,8 @@ void TimelineWidget::Private::emphasize(Emphasis kind, std::vector<SourcedSpan> 
   markAlso();
 }
 
-/// Puts them among the highlighted ones, and takes those of the last time out: many may be found, and this happens at each move of the mouse.
+/// Puts them among the highlighted ones, and takes those of the last time out: many may be found, and this happens at each move of the
+/// mouse.
 void TimelineWidget::Private::markAlso() {
   auto& all = scene.highlighted;
   for (const SourcedSpan& span : also) {
@@ -271,7 +276,8 @@ QString TimelineWidget::Private::describe() {
 
 void TimelineWidget::Private::updateDetails() {
   const QString text = describe();
-  strip->setDetails(text, isEmpty() ? QString() : tr("Click a block or a bubble for its details; drag on the ruler to add up a range; / finds."));
+  strip->setDetails(text,
+                    isEmpty() ? QString() : tr("Click a block or a bubble for its details; drag on the ruler to add up a range; / finds."));
   if (text == details) return;
   details = text;
   canvas->setAccessibleDescription(details);
@@ -346,7 +352,8 @@ std::optional<SourcedSpan> TimelineWidget::Private::startingPoint() const {
     if (t == nullptr || row.kind != Row::Kind::Compute || row.rank.index() >= t->ranks.size()) continue;
     const SpanTrack& track = t->ranks[row.rank.index()].compute;
     const auto first = visible(track, static_cast<Ns>(view.start), static_cast<Ns>(view.end())).first;
-    if (track.size() > 0) return SourcedSpan{row.source, {row.rank, TrackKind::Compute, static_cast<std::int32_t>(std::min(first, track.size() - 1))}};
+    if (track.size() > 0)
+      return SourcedSpan{row.source, {row.rank, TrackKind::Compute, static_cast<std::int32_t>(std::min(first, track.size() - 1))}};
   }
   return std::nullopt;
 }

@@ -80,14 +80,16 @@ class ComputePainter {
         for (const int y : {box.top == 0 ? 0 : box.top + 1, box.bottom - 1}) canvas_.pixel(x, y, mixed(fill.base, look_.background(), 0.7));
       }
     }
-    if (marked && !view_.dims) canvas_.frame({box.left, box.top, std::max(box.left + 1, box.right - (box.width() >= 3 ? 1 : 0)), box.bottom}, 2, look_.highlight());
+    if (marked && !view_.dims)
+      canvas_.frame({box.left, box.top, std::max(box.left + 1, box.right - (box.width() >= 3 ? 1 : 0)), box.bottom}, 2, look_.highlight());
     if (box.width() <= kWidestLabelled) paintLabel(track_.tags[i], box, fill, view_.dims && !marked);
   }
 
   void paintLabel(const SpanTag& tag, const Box& box, const Fill& fill, bool faint) {
     if (box.width() < 12) return;
     const std::string label = labelOf(tag, view_.withStage);
-    const Glyphs& glyphs = glyphs_.usual.width(label) + 5 <= box.width() && glyphs_.usual.height() + 3 <= box.height() ? glyphs_.usual : glyphs_.small;
+    const Glyphs& glyphs =
+        glyphs_.usual.width(label) + 5 <= box.width() && glyphs_.usual.height() + 3 <= box.height() ? glyphs_.usual : glyphs_.small;
     const int width = glyphs.width(label);
     if (label.empty() || width + 4 > box.width() || glyphs.height() + 3 > box.height()) return;
     const int x = box.left + (box.width() - 1 - width) / 2, y = box.top + (box.height() - glyphs.height() + 1) / 2;
@@ -129,7 +131,8 @@ class ComputePainter {
       return sum;
     }
     const std::size_t last = std::min(track_.size(), (block_ + 1) * SpanTrack::kBlock);
-    for (std::size_t i = block_ * SpanTrack::kBlock; i < last && track_.start[i] < time; ++i) addBusy(sum, track_, i, std::min(track_.end[i], time) - track_.start[i]);
+    for (std::size_t i = block_ * SpanTrack::kBlock; i < last && track_.start[i] < time; ++i)
+      addBusy(sum, track_, i, std::min(track_.end[i], time) - track_.start[i]);
     return sum;
   }
 
@@ -149,7 +152,9 @@ class ComputePainter {
       const auto& [kind, height] = stack.parts[p];
       SpanTag tag = track_.tags[sample];
       if (kind != SpanKind::ReduceGrad) tag.kind = kind;
-      Fill fill = view_.predictedOf != nullptr ? fillOf(sample) : kind == tag.kind ? look_.of(tag) : look_.of({kind, Stage(-1), Microbatch(-1), {}});
+      Fill fill = view_.predictedOf != nullptr ? fillOf(sample)
+                  : kind == tag.kind           ? look_.of(tag)
+                                               : look_.of({kind, Stage(-1), Microbatch(-1), {}});
       if (view_.dims && !marked) fill = look_.dimmed(fill);
       canvas_.column(column, y - height, y, fill);
       y -= height;
@@ -170,9 +175,9 @@ class ComputePainter {
   const SpanTrack& track_;
   const Look& look_;
   const LabelGlyphs& glyphs_;
-  KindTimes before_{};                            ///< up to `known_`
+  KindTimes before_{};  ///< up to `known_`
   Ns known_ = std::numeric_limits<Ns>::min();
-  std::size_t block_ = 0;                         ///< of the time asked for last
+  std::size_t block_ = 0;  ///< of the time asked for last
 };
 
 }  // namespace
@@ -238,7 +243,8 @@ void paintMessages(Canvas& canvas, const Columns& columns, const TrackView& view
     std::array<SpanTag, 3> tags;
     for (std::size_t s = i; s < next;) {
       const std::size_t b = s / SpanTrack::kBlock, behind = std::min(next, (b + 1) * SpanTrack::kBlock);
-      const Ns start = s == b * SpanTrack::kBlock ? track.firstStart[b] : track.start[s];  // of many blocks nothing but the summaries is read
+      const Ns start =
+          s == b * SpanTrack::kBlock ? track.firstStart[b] : track.start[s];  // of many blocks nothing but the summaries is read
       if (behind - s > 4 && static_cast<double>(track.ownEnd[b]) < static_cast<double>(start) + columns.nsPerColumn) {
         // No wide ones: each takes about its share of the block's times.
         for (const SpanKind kind : {SpanKind::SendForward, SpanKind::SendBackward, SpanKind::ReduceGrad}) {
@@ -297,7 +303,10 @@ void paintWideLabels(Canvas& canvas, const Columns& columns, const TrackView& vi
     const bool faint = view.dims && !view.isHighlighted(i, i + 1);
     const Fill fill = faint ? look.dimmed(look.of(track.tags[i])) : look.of(track.tags[i]);
     if (view.predictedOf == nullptr) canvas.fill(Box{x - 2, y - 2, x + width + 2, y + glyphs.height() + 2}, fill.base);
-    glyphs.draw(canvas, x, y, label, faint ? mixed(fill.base, look.text(), 0.45) : view.predictedOf == nullptr ? look.textOn(fill) : look.text());
+    glyphs.draw(canvas, x, y, label,
+                faint                         ? mixed(fill.base, look.text(), 0.45)
+                : view.predictedOf == nullptr ? look.textOn(fill)
+                                              : look.text());
   }
 }
 

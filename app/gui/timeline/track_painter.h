@@ -28,8 +28,9 @@ struct LabelGlyphs {
 /// Blocks wider than this have their label in the middle of what is seen of them, so it is painted apart (`paintWideLabels`).
 inline constexpr int kWidestLabelled = 240;
 
-/// Paints columns [canvas.left(), canvas.right()) of a compute row. Spans a column wide or wider are blocks between the edges nearest to their
-/// times; a column that narrower ones start in is a stack of the kinds' shares with a dark base line. What is open in [0, end) is bubble.
+/// Paints columns [canvas.left(), canvas.right()) of a compute row. Spans a column wide or wider are blocks between the edges nearest to
+/// their times; a column that narrower ones start in is a stack of the kinds' shares with a dark base line. What is open in [0, end) is
+/// bubble.
 void paintCompute(Canvas& canvas, const Columns& columns, const TrackView& view, Ns end, const Look& look, const LabelGlyphs& glyphs);
 
 /// Outlines of predicted spans over measured ones.

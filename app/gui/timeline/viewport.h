@@ -6,9 +6,9 @@ namespace pw::gui {
 
 /// Which time a pixel shows: pixel x (0 … width) shows `start + x · nsPerPixel`. A value; every function is pure.
 struct Viewport {
-  double start = 0;        ///< [ns], may be negative or beyond the end by a margin
-  double nsPerPixel = 1;   ///< > 0
-  int width = 1;           ///< pixels
+  double start = 0;       ///< [ns], may be negative or beyond the end by a margin
+  double nsPerPixel = 1;  ///< > 0
+  int width = 1;          ///< pixels
 
   [[nodiscard]] double xOf(Ns time) const { return (static_cast<double>(time) - start) / nsPerPixel; }
   [[nodiscard]] Ns timeOf(double x) const { return static_cast<Ns>(start + x * nsPerPixel); }

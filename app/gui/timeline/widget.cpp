@@ -11,9 +11,9 @@
 namespace pw::gui {
 namespace {
 
-constexpr int kRestMs = 600;       ///< a view that stands this long was meant
-constexpr int kSettleMs = 120;     ///< after the last prediction of a drag, or key in a long search
-constexpr int kLateMs = 200;       ///< a prediction that takes longer says so
+constexpr int kRestMs = 600;                 ///< a view that stands this long was meant
+constexpr int kSettleMs = 120;               ///< after the last prediction of a drag, or key in a long search
+constexpr int kLateMs = 200;                 ///< a prediction that takes longer says so
 constexpr std::size_t kManySpans = 200'000;  ///< above this what is not needed at once waits for `settle` even without a drag
 constexpr double kZoomStep = 0.8;
 
@@ -26,7 +26,9 @@ std::size_t spansIn(const Timeline& timeline) {
 /// Whether every track has as many spans: then an index still means the same action.
 bool sameShape(const Timeline* a, const Timeline* b) {
   if (a == nullptr || b == nullptr) return a == b;
-  const auto same = [](const auto& x, const auto& y) { return x.compute.size() == y.compute.size() && x.communication.size() == y.communication.size(); };
+  const auto same = [](const auto& x, const auto& y) {
+    return x.compute.size() == y.compute.size() && x.communication.size() == y.communication.size();
+  };
   return a->stages == b->stages && std::equal(a->ranks.begin(), a->ranks.end(), b->ranks.begin(), b->ranks.end(), same);
 }
 

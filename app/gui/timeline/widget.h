@@ -11,8 +11,9 @@ namespace pw::gui {
 
 class Document;
 
-/// The timeline of a document: predicted and measured, with all that mouse and keyboard do there. A details strip below says what is selected,
-/// why a bubble is there, or what a range adds up to. `actions()` holds everything it can do, with names and keys, for a menu, a palette, a key help.
+/// The timeline of a document: predicted and measured, with all that mouse and keyboard do there. A details strip below says what is
+/// selected, why a bubble is there, or what a range adds up to. `actions()` holds everything it can do, with names and keys, for a menu, a
+/// palette, a key help.
 class TimelineWidget : public QWidget {
   Q_OBJECT
  public:
@@ -24,34 +25,34 @@ class TimelineWidget : public QWidget {
   void fitSelection();
   void zoomIn();
   void zoomOut();
-  void selectNext(int direction);                 ///< `.` and `,`
-  void followDependency(int direction);           ///< `]` forward, `[` backward
-  void find();                                    ///< opens the find bar
-  int findText(const QString& query);             ///< `F 2.5`, `rank 3`, `bubble`: number found; selects the first
-  void findStep(int direction);                   ///< Enter, Shift+Enter: the next or previous one found, around the ends
-  void viewBack();                                ///< Alt+Left, Alt+Right
+  void selectNext(int direction);        ///< `.` and `,`
+  void followDependency(int direction);  ///< `]` forward, `[` backward
+  void find();                           ///< opens the find bar
+  int findText(const QString& query);    ///< `F 2.5`, `rank 3`, `bubble`: number found; selects the first
+  void findStep(int direction);          ///< Enter, Shift+Enter: the next or previous one found, around the ends
+  void viewBack();                       ///< Alt+Left, Alt+Right
   void viewForward();
   void showCriticalPath(bool on);
   void setArrangement(Arrangement arrangement);
   void setColourBy(ColourBy by);
   void setDifferences(bool on);
-  void togglePin();                               ///< of the selected (or hovered) rank
+  void togglePin();  ///< of the selected (or hovered) rank
   void toggleCollapse();
   void moveRank(int direction);
-  void select(const SourcedSpan& span);           ///< and shows it; a span that is not there selects nothing
-  void selectBubble(const BubbleRef& bubble);     ///< with the chain of its causes
-  void selectRange(Ns from, Ns to);               ///< with its totals
+  void select(const SourcedSpan& span);        ///< and shows it; a span that is not there selects nothing
+  void selectBubble(const BubbleRef& bubble);  ///< with the chain of its causes
+  void selectRange(Ns from, Ns to);            ///< with its totals
   void clearSelection();
   [[nodiscard]] std::optional<BubbleRef> selectedBubble() const;
   [[nodiscard]] const Scene& scene() const;
   [[nodiscard]] const Viewport& viewport() const;
-  [[nodiscard]] QString details() const;          ///< what the strip says
+  [[nodiscard]] QString details() const;  ///< what the strip says
   /// The picture as it stands, for export and copy: paints `size` [device-independent pixels] with legend.
   void render(QPainter& painter, const QSize& size, const Theme& theme) const;
-  [[nodiscard]] QSize pictureSize() const;        ///< which shows all rows
+  [[nodiscard]] QSize pictureSize() const;  ///< which shows all rows
   // A project remembers these.
   [[nodiscard]] QByteArray saveView() const;
-  void restoreView(const QByteArray& view);       ///< before there is a timeline: as soon as there is one
+  void restoreView(const QByteArray& view);  ///< before there is a timeline: as soon as there is one
 
   [[nodiscard]] QSize sizeHint() const override { return {900, 480}; }
   [[nodiscard]] QSize minimumSizeHint() const override { return {320, 180}; }

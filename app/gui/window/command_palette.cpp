@@ -23,7 +23,8 @@ int fit(const QString& typed, const QString& text) {
   return score;
 }
 
-CommandPalette::CommandPalette(std::vector<Command> commands, QWidget* parent) : QDialog(parent, Qt::Popup), commands_(std::move(commands)) {
+CommandPalette::CommandPalette(std::vector<Command> commands, QWidget* parent)
+    : QDialog(parent, Qt::Popup), commands_(std::move(commands)) {
   setAccessibleName(tr("Command palette"));
   typed_ = new QLineEdit;
   typed_->setPlaceholderText(tr("Type a command or a schedule"));
@@ -54,7 +55,8 @@ void CommandPalette::filter(const QString& typed) {
   std::ranges::sort(order);
   list_->clear();
   for (const auto& [score, i] : order) {
-    auto* item = new QListWidgetItem(commands_[i].key.isEmpty() ? commands_[i].text : commands_[i].text + QStringLiteral("    ") + commands_[i].key);
+    auto* item =
+        new QListWidgetItem(commands_[i].key.isEmpty() ? commands_[i].text : commands_[i].text + QStringLiteral("    ") + commands_[i].key);
     item->setData(Qt::UserRole, static_cast<int>(i));
     list_->addItem(item);
   }

@@ -15,7 +15,8 @@ struct Command {
   std::function<void()> run;
 };
 
-/// How well what was typed fits a text: every character in order, ignoring case; more where they follow each other or begin words. −1: it does not.
+/// How well what was typed fits a text: every character in order, ignoring case; more where they follow each other or begin words. −1: it
+/// does not.
 [[nodiscard]] int fit(const QString& typed, const QString& text);
 
 /// Type a few letters, Enter does it. Arrow keys choose, Esc closes.

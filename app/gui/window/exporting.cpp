@@ -39,7 +39,8 @@ std::string stackedSvg(const std::vector<const Trace*>& traces, const std::vecto
     inside += svg.insert(5, "y=\"" + std::to_string(height) + "\" ");
     height += heightOf(svg);
   }
-  return "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"" + std::to_string(kSvgWidth) + "\" height=\"" + std::to_string(height) + "\">\n" + inside + "</svg>\n";
+  return "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"" + std::to_string(kSvgWidth) + "\" height=\"" + std::to_string(height) +
+         "\">\n" + inside + "</svg>\n";
 }
 
 std::string suffixOf(const QString& path) { return QFileInfo(path).suffix().toLower().toStdString(); }
@@ -63,7 +64,8 @@ void addRows(const QAbstractItemModel& model, const QModelIndex& parent, std::st
 
 std::string tableCsv(const QAbstractItemModel& model) {
   std::string text;
-  for (int column = 0; column < model.columnCount(); ++column) text += (column > 0 ? "," : "") + csvCell(model.headerData(column, Qt::Horizontal).toString());
+  for (int column = 0; column < model.columnCount(); ++column)
+    text += (column > 0 ? "," : "") + csvCell(model.headerData(column, Qt::Horizontal).toString());
   text += "\r\n";
   addRows(model, {}, text);
   return text;
@@ -72,7 +74,8 @@ std::string tableCsv(const QAbstractItemModel& model) {
 bool isPicture(const QString& path) { return suffixOf(path) == "png" || suffixOf(path) == "pdf"; }
 
 void exportData(const ExportSource& source, const QString& path) {
-  if (!source.prediction && !source.measured) throw UsageError(QObject::tr("There is no timeline to export; open a model, schedule or trace first.").toStdString());
+  if (!source.prediction && !source.measured)
+    throw UsageError(QObject::tr("There is no timeline to export; open a model, schedule or trace first.").toStdString());
   const Trace predicted = source.prediction ? traceOf(*source.prediction) : Trace{};
   std::vector<const Trace*> traces;
   std::vector<std::string> names;
@@ -109,14 +112,19 @@ void exportPicture(const TimelineWidget& timeline, const QSize& size, const QStr
     QPainter painter(&image);
     timeline.render(painter, size, currentTheme());
     painter.end();
-    if (!image.save(&buffer, "PNG")) throw Error(QObject::tr("Cannot make a picture of %1 by %2 pixels; make the window smaller.").arg(size.width()).arg(size.height()).toStdString());
+    if (!image.save(&buffer, "PNG"))
+      throw Error(QObject::tr("Cannot make a picture of %1 by %2 pixels; make the window smaller.")
+                      .arg(size.width())
+                      .arg(size.height())
+                      .toStdString());
   }
   writeFile(path.toStdString(), std::string_view(bytes.constData(), static_cast<std::size_t>(bytes.size())));
 }
 
 QStringList exportTorch(const Document& document, const QString& folder) {
   QStringList notes;
-  for (const std::string& note : writeTorchPlan(document.plan(), *document.graph(), folder.toStdString())) notes << QString::fromStdString(note);
+  for (const std::string& note : writeTorchPlan(document.plan(), *document.graph(), folder.toStdString()))
+    notes << QString::fromStdString(note);
   return notes;
 }
 

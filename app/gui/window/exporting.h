@@ -22,15 +22,16 @@ struct ExportSource {
   QString title;
 };
 
-/// Writes what a file's name asks for, atomically: `.csv` the spans, `.json` a Chrome trace of predicted and measured, `.svg` the measured timeline
-/// below the predicted one. Throws Error. For a job.
+/// Writes what a file's name asks for, atomically: `.csv` the spans, `.json` a Chrome trace of predicted and measured, `.svg` the measured
+/// timeline below the predicted one. Throws Error. For a job.
 void exportData(const ExportSource& source, const QString& path);
 /// The timeline as it stands, `.png` (at twice its size, for sharp print) or `.pdf`. Throws Error. Main thread.
 void exportPicture(const TimelineWidget& timeline, const QSize& size, const QString& path);
-/// The plan for torch.distributed.pipelining in this folder, made where missing. Returns what torch does differently, in sentences. Throws Error.
+/// The plan for torch.distributed.pipelining in this folder, made where missing. Returns what torch does differently, in sentences. Throws
+/// Error.
 [[nodiscard]] QStringList exportTorch(const Document& document, const QString& folder);
-/// A table or tree as people see it, for spreadsheets: a head, then a line for each row, those of branches after their parent; cells with commas, quotes
-/// or line ends are quoted (RFC 4180).
+/// A table or tree as people see it, for spreadsheets: a head, then a line for each row, those of branches after their parent; cells with
+/// commas, quotes or line ends are quoted (RFC 4180).
 [[nodiscard]] std::string tableCsv(const QAbstractItemModel& model);
 /// `.png`, `.pdf`: painted by the window; others are data.
 [[nodiscard]] bool isPicture(const QString& path);

@@ -16,10 +16,10 @@
 #include <QUrl>
 #include <QVBoxLayout>
 
-#include "app/gui/window/autosave.h"
-#include "app/gui/window/exporting.h"
 #include "app/gui/document/loading.h"
 #include "app/gui/document/project.h"
+#include "app/gui/window/autosave.h"
+#include "app/gui/window/exporting.h"
 #include "app/gui/window/window_parts.h"
 #include "backends/host/files.h"
 #include "schedules/error.h"
@@ -71,7 +71,9 @@ TimelineWidget& MainWindow::timeline() { return *d->timeline; }
 RunsPanel& MainWindow::runs() { return *d->runs; }
 CandidatesPanel& MainWindow::candidates() { return *d->candidates; }
 const std::vector<QAction*>& MainWindow::commands() const { return d->commands; }
-bool MainWindow::isIdle() const { return !d->loading.isRunning() && !d->exporting.isRunning() && !d->document.isPredicting() && d->plan->isIdle(); }
+bool MainWindow::isIdle() const {
+  return !d->loading.isRunning() && !d->exporting.isRunning() && !d->document.isPredicting() && d->plan->isIdle();
+}
 QString MainWindow::message() const { return d->message->isVisibleTo(this) ? d->messageText->text() : QString(); }
 
 void MainWindow::Private::build() {
@@ -190,7 +192,8 @@ void MainWindow::Private::connectAll() {
 void MainWindow::Private::showBusy(const QString& title, Job* job) {
   busyText->setText(title);
   busyBar->setRange(0, 0);
-  for (QWidget* w : {static_cast<QWidget*>(busyText), static_cast<QWidget*>(busyBar), static_cast<QWidget*>(busyCancel)}) w->setVisible(job != nullptr);
+  for (QWidget* w : {static_cast<QWidget*>(busyText), static_cast<QWidget*>(busyBar), static_cast<QWidget*>(busyCancel)})
+    w->setVisible(job != nullptr);
 }
 
 void MainWindow::Private::showTitle() {
@@ -203,14 +206,15 @@ void MainWindow::open(const QStringList& paths) {
   if (!d->maySave()) return;
   message().isEmpty() ? void() : d->message->hide();
   const auto names = toPaths(paths);
-  d->loading.start(tr("Opening %1").arg(paths.isEmpty() ? QString() : QFileInfo(paths.front()).fileName()), [this, names, paths](JobControl& control) -> std::function<void()> {
-    const auto loaded = loadFiles(names, [&](std::int64_t done, std::int64_t all) {
-      control.progress(done, all);
-      return !control.isCancelled();
-    });
-    if (!loaded) return {};
-    return [this, loaded, paths] { d->take(*loaded, paths); };
-  });
+  d->loading.start(tr("Opening %1").arg(paths.isEmpty() ? QString() : QFileInfo(paths.front()).fileName()),
+                   [this, names, paths](JobControl& control) -> std::function<void()> {
+                     const auto loaded = loadFiles(names, [&](std::int64_t done, std::int64_t all) {
+                       control.progress(done, all);
+                       return !control.isCancelled();
+                     });
+                     if (!loaded) return {};
+                     return [this, loaded, paths] { d->take(*loaded, paths); };
+                   });
 }
 
 void MainWindow::Private::take(const Loaded& loaded, const QStringList& paths) {
@@ -288,7 +292,8 @@ bool MainWindow::saveProject(const QString& path) {
 /// Asks what to do with unsaved work; false: the user wants to stay.
 bool MainWindow::Private::maySave() {
   if (!document.isModified() || !recovers) return true;
-  const auto answer = QMessageBox::question(&window, MainWindow::tr("Unsaved plan"), MainWindow::tr("The plan of %1 has changed. Save it as a project?").arg(document.title()),
+  const auto answer = QMessageBox::question(&window, MainWindow::tr("Unsaved plan"),
+                                            MainWindow::tr("The plan of %1 has changed. Save it as a project?").arg(document.title()),
                                             QMessageBox::Save | QMessageBox::Discard | QMessageBox::Cancel, QMessageBox::Save);
   if (answer == QMessageBox::Cancel) return false;
   return answer == QMessageBox::Discard || save();
@@ -310,8 +315,9 @@ void MainWindow::Private::keep() {
 void MainWindow::Private::recover() {
   const QStringList left = leftBehind();
   if (left.isEmpty()) return;
-  const auto answer = QMessageBox::question(&window, MainWindow::tr("Recover"), MainWindow::tr("Pipewright ended before a plan was saved. Bring it back?"),
-                                            QMessageBox::Yes | QMessageBox::No, QMessageBox::Yes);
+  const auto answer =
+      QMessageBox::question(&window, MainWindow::tr("Recover"), MainWindow::tr("Pipewright ended before a plan was saved. Bring it back?"),
+                            QMessageBox::Yes | QMessageBox::No, QMessageBox::Yes);
   if (answer == QMessageBox::Yes) {
     const QString path = left.front();
     loading.start(MainWindow::tr("Recovering"), [this, path](JobControl&) -> std::function<void()> {
@@ -378,9 +384,12 @@ void MainWindow::changeEvent(QEvent* event) {
 bool MainWindow::exportTo(const QString& path) {
   try {
     const Document& document = d->document;
-    if (isPicture(path)) exportPicture(*d->timeline, d->timeline->size(), path);
-    else if (QFileInfo(path).suffix().isEmpty()) showNote(exportTorch(document, path).join(QLatin1Char(' ')));
-    else exportData({document.prediction(), document.measured(), document.title()}, path);
+    if (isPicture(path))
+      exportPicture(*d->timeline, d->timeline->size(), path);
+    else if (QFileInfo(path).suffix().isEmpty())
+      showNote(exportTorch(document, path).join(QLatin1Char(' ')));
+    else
+      exportData({document.prediction(), document.measured(), document.title()}, path);
   } catch (const Error& e) {
     showMessage(QString::fromUtf8(e.what()));
     return false;

@@ -14,8 +14,8 @@ class RunsPanel;
 class CandidatesPanel;
 struct Loaded;
 
-/// The window: start page or timeline in the middle, Model left, Plan right, Candidates and Runs below. Opens files in the background, saves projects
-/// atomically and by itself, asks before unsaved work is lost.
+/// The window: start page or timeline in the middle, Model left, Plan right, Candidates and Runs below. Opens files in the background,
+/// saves projects atomically and by itself, asks before unsaved work is lost.
 class MainWindow : public QMainWindow {
   Q_OBJECT
  public:
@@ -28,15 +28,16 @@ class MainWindow : public QMainWindow {
   [[nodiscard]] RunsPanel& runs();
   [[nodiscard]] CandidatesPanel& candidates();
 
-  void open(const QStringList& paths);            ///< in the background; what goes wrong shows as a message
-  [[nodiscard]] bool isIdle() const;              ///< nothing is loading, predicting or exporting
-  [[nodiscard]] QString message() const;          ///< what the message bar says; empty: it is closed
+  void open(const QStringList& paths);    ///< in the background; what goes wrong shows as a message
+  [[nodiscard]] bool isIdle() const;      ///< nothing is loading, predicting or exporting
+  [[nodiscard]] QString message() const;  ///< what the message bar says; empty: it is closed
   [[nodiscard]] bool saveProject(const QString& path);
-  /// Writes .png, .svg, .pdf (the timeline), .csv, .json (Chrome trace), or with `torch` a folder for torch. Shows what went wrong; true when written.
+  /// Writes .png, .svg, .pdf (the timeline), .csv, .json (Chrome trace), or with `torch` a folder for torch. Shows what went wrong; true
+  /// when written.
   bool exportTo(const QString& path);
   /// All commands of menus, for the palette: each with a text and perhaps a key.
   [[nodiscard]] const std::vector<QAction*>& commands() const;
-  void showPanel(const QString& name);            ///< `model`, `plan`, `candidates`, `runs`, `start`
+  void showPanel(const QString& name);  ///< `model`, `plan`, `candidates`, `runs`, `start`
 
  public slots:
   void showMessage(const QString& sentence);  ///< what went wrong

@@ -15,10 +15,10 @@
 #include <QToolBar>
 #include <QVBoxLayout>
 
-#include "app/gui/window/command_palette.h"
-#include "app/gui/window/exporting.h"
 #include "app/gui/document/loading.h"
 #include "app/gui/document/project.h"
+#include "app/gui/window/command_palette.h"
+#include "app/gui/window/exporting.h"
 #include "app/gui/window/window_parts.h"
 #include "backends/host/files.h"
 #include "schedules/error.h"
@@ -49,18 +49,24 @@ void MainWindow::Private::fileMenu() {
   command(menu, MainWindow::tr("&Open…"), QKeySequence::Open, [this] { chooseAndOpen(); });
   recentMenu = menu->addMenu(MainWindow::tr("Open &recent"));
   QMenu* sampleMenu = menu->addMenu(MainWindow::tr("Open &sample"));
-  for (const Sample& sample : samples()) command(sampleMenu, MainWindow::tr("Sample: %1").arg(sample.title), {}, [this, sample] { window.open({sample.path}); });
+  for (const Sample& sample : samples())
+    command(sampleMenu, MainWindow::tr("Sample: %1").arg(sample.title), {}, [this, sample] { window.open({sample.path}); });
   command(menu, MainWindow::tr("Start &page"), {}, [this] { window.showPanel(QStringLiteral("start")); });
   menu->addSeparator();
   command(menu, MainWindow::tr("&Save project"), QKeySequence::Save, [this] { save(); });
   command(menu, MainWindow::tr("Save project &as…"), QKeySequence(Qt::CTRL | Qt::SHIFT | Qt::Key_S), [this] { saveAs(); });
   command(menu, MainWindow::tr("Save p&lan for the command line…"), {}, [this] { savePlan(); });
   QMenu* out = menu->addMenu(MainWindow::tr("&Export"));
-  command(out, MainWindow::tr("Export timeline as PNG…"), {}, [this] { chooseAndExport(MainWindow::tr("PNG picture"), QStringLiteral("*.png"), QStringLiteral("png")); });
-  command(out, MainWindow::tr("Export timeline as SVG…"), {}, [this] { chooseAndExport(MainWindow::tr("SVG drawing"), QStringLiteral("*.svg"), QStringLiteral("svg")); });
-  command(out, MainWindow::tr("Export timeline as PDF…"), {}, [this] { chooseAndExport(MainWindow::tr("PDF document"), QStringLiteral("*.pdf"), QStringLiteral("pdf")); });
-  command(out, MainWindow::tr("Export spans as CSV…"), {}, [this] { chooseAndExport(MainWindow::tr("Table of spans"), QStringLiteral("*.csv"), QStringLiteral("csv")); });
-  command(out, MainWindow::tr("Export trace for Perfetto…"), {}, [this] { chooseAndExport(MainWindow::tr("Chrome trace"), QStringLiteral("*.json"), QStringLiteral("json")); });
+  command(out, MainWindow::tr("Export timeline as PNG…"), {},
+          [this] { chooseAndExport(MainWindow::tr("PNG picture"), QStringLiteral("*.png"), QStringLiteral("png")); });
+  command(out, MainWindow::tr("Export timeline as SVG…"), {},
+          [this] { chooseAndExport(MainWindow::tr("SVG drawing"), QStringLiteral("*.svg"), QStringLiteral("svg")); });
+  command(out, MainWindow::tr("Export timeline as PDF…"), {},
+          [this] { chooseAndExport(MainWindow::tr("PDF document"), QStringLiteral("*.pdf"), QStringLiteral("pdf")); });
+  command(out, MainWindow::tr("Export spans as CSV…"), {},
+          [this] { chooseAndExport(MainWindow::tr("Table of spans"), QStringLiteral("*.csv"), QStringLiteral("csv")); });
+  command(out, MainWindow::tr("Export trace for Perfetto…"), {},
+          [this] { chooseAndExport(MainWindow::tr("Chrome trace"), QStringLiteral("*.json"), QStringLiteral("json")); });
   command(out, MainWindow::tr("Export table as CSV…"), {}, [this] { chooseAndExportTable(); });
   command(out, MainWindow::tr("Export plan for torch…"), {}, [this] {
     const QString folder = QFileDialog::getExistingDirectory(&window, MainWindow::tr("Folder for split points, schedule and script"));
@@ -115,11 +121,14 @@ void MainWindow::Private::viewMenu() {
   auto* colours = new QActionGroup(&window);
   QAction* byKind = choice(colours, MainWindow::tr("Colour by &kind"), true, [this] { timeline->setColourBy(ColourBy::Kind); });
   QAction* byStage = choice(colours, MainWindow::tr("Colour by s&tage"), false, [this] { timeline->setColourBy(ColourBy::Stage); });
-  QAction* byMicrobatch = choice(colours, MainWindow::tr("Colour by &microbatch"), false, [this] { timeline->setColourBy(ColourBy::Microbatch); });
+  QAction* byMicrobatch =
+      choice(colours, MainWindow::tr("Colour by &microbatch"), false, [this] { timeline->setColourBy(ColourBy::Microbatch); });
   menu->addSeparator();
   auto* arrangements = new QActionGroup(&window);
-  QAction* below = choice(arrangements, MainWindow::tr("Measured &below predicted"), true, [this] { timeline->setArrangement(Arrangement::Below); });
-  QAction* over = choice(arrangements, MainWindow::tr("Measured o&ver predicted"), false, [this] { timeline->setArrangement(Arrangement::Over); });
+  QAction* below =
+      choice(arrangements, MainWindow::tr("Measured &below predicted"), true, [this] { timeline->setArrangement(Arrangement::Below); });
+  QAction* over =
+      choice(arrangements, MainWindow::tr("Measured o&ver predicted"), false, [this] { timeline->setArrangement(Arrangement::Over); });
   const auto toggle = [&](const QString& text, const QKeySequence& key, const std::function<void(bool)>& run) {
     auto* action = new QAction(text, &window);
     action->setShortcut(key);
@@ -129,7 +138,8 @@ void MainWindow::Private::viewMenu() {
     commands.push_back(action);
     return action;
   };
-  QAction* differences = toggle(MainWindow::tr("Show &differences"), QKeySequence(Qt::CTRL | Qt::Key_D), [this](bool on) { timeline->setDifferences(on); });
+  QAction* differences =
+      toggle(MainWindow::tr("Show &differences"), QKeySequence(Qt::CTRL | Qt::Key_D), [this](bool on) { timeline->setDifferences(on); });
   toggle(MainWindow::tr("Show critical &path"), QKeySequence(Qt::CTRL | Qt::Key_P), [this](bool on) { timeline->showCriticalPath(on); });
   QObject::connect(timeline, &TimelineWidget::viewChanged, &window, [=, this] {  // the timeline has keys of its own for these
     const Scene& scene = timeline->scene();
@@ -168,9 +178,11 @@ void MainWindow::Private::helpMenu() {
   QMenu* menu = window.menuBar()->addMenu(MainWindow::tr("&Help"));
   command(menu, MainWindow::tr("&Keys"), QKeySequence(Qt::Key_Question), [this] { window.showKeys(); });
   command(menu, MainWindow::tr("&About Pipewright"), {}, [this] {
-    QMessageBox::about(&window, MainWindow::tr("About Pipewright"),
-                       MainWindow::tr("<b>Pipewright %1</b><p>Design, predict, run and compare pipeline-parallel training.<p>Apache-2.0. Built with Qt (LGPL).")
-                           .arg(QApplication::applicationVersion()));
+    QMessageBox::about(
+        &window, MainWindow::tr("About Pipewright"),
+        MainWindow::tr(
+            "<b>Pipewright %1</b><p>Design, predict, run and compare pipeline-parallel training.<p>Apache-2.0. Built with Qt (LGPL).")
+            .arg(QApplication::applicationVersion()));
   });
 }
 
@@ -184,7 +196,8 @@ void MainWindow::Private::toolBar() {
     action->setToolTip(tip);
     QObject::connect(action, &QAction::triggered, &window, [run] { run(); });
   };
-  add(MainWindow::tr("Open"), MainWindow::tr("Open a model, plan, trace, schedule, project or run store (Ctrl+O)"), [this] { chooseAndOpen(); });
+  add(MainWindow::tr("Open"), MainWindow::tr("Open a model, plan, trace, schedule, project or run store (Ctrl+O)"),
+      [this] { chooseAndOpen(); });
   add(MainWindow::tr("Undo"), MainWindow::tr("Undo (Ctrl+Z)"), [this] { document.undo(); });
   add(MainWindow::tr("Redo"), MainWindow::tr("Redo (Ctrl+Shift+Z)"), [this] { document.redo(); });
   bar->addSeparator();
@@ -199,10 +212,10 @@ void MainWindow::Private::toolBar() {
   step->setSizeAdjustPolicy(QComboBox::AdjustToContents);
   stepAction = bar->addWidget(step);
   stepAction->setVisible(false);
-  QObject::connect(step, &QComboBox::activated, &window, [this](int index) { document.setMeasured(steps.at(static_cast<std::size_t>(index))); });
-  QObject::connect(&document, &Document::measuredChanged, &window, [this] {
-    stepAction->setVisible(steps.size() > 1 && std::ranges::find(steps, document.measured()) != steps.end());
-  });
+  QObject::connect(step, &QComboBox::activated, &window,
+                   [this](int index) { document.setMeasured(steps.at(static_cast<std::size_t>(index))); });
+  QObject::connect(&document, &Document::measuredChanged, &window,
+                   [this] { stepAction->setVisible(steps.size() > 1 && std::ranges::find(steps, document.measured()) != steps.end()); });
   auto* space = new QWidget;
   space->setSizePolicy(QSizePolicy::Expanding, QSizePolicy::Preferred);
   bar->addWidget(space);
@@ -229,13 +242,17 @@ void MainWindow::Private::showRecent() {
 }
 
 void MainWindow::Private::chooseAndOpen() {
-  const QStringList paths = QFileDialog::getOpenFileNames(&window, MainWindow::tr("Open"), {},
-      MainWindow::tr("All of these (*.pt2 *.json *.csv *.pwproj *.db *.sqlite);;Models (*.pt2);;Plans and traces (*.json);;Schedules (*.csv);;Projects (*.pwproj);;Run stores (*.db *.sqlite);;All files (*)"));
+  const QStringList paths = QFileDialog::getOpenFileNames(
+      &window, MainWindow::tr("Open"), {},
+      MainWindow::tr("All of these (*.pt2 *.json *.csv *.pwproj *.db *.sqlite);;Models (*.pt2);;Plans and traces (*.json);;Schedules "
+                     "(*.csv);;Projects (*.pwproj);;Run stores (*.db *.sqlite);;All files (*)"));
   if (!paths.isEmpty()) window.open(paths);
 }
 
 void MainWindow::Private::chooseAndExport(const QString& what, const QString& filter, const QString& suffix) {
-  const QString path = QFileDialog::getSaveFileName(&window, what, QFileInfo(document.title()).completeBaseName() + QLatin1Char('.') + suffix, what + QStringLiteral(" (%1)").arg(filter));
+  const QString path =
+      QFileDialog::getSaveFileName(&window, what, QFileInfo(document.title()).completeBaseName() + QLatin1Char('.') + suffix,
+                                   what + QStringLiteral(" (%1)").arg(filter));
   if (path.isEmpty()) return;
   const QString file = QFileInfo(path).suffix().isEmpty() ? path + QLatin1Char('.') + suffix : path;
   if (isPicture(file)) {
@@ -257,8 +274,10 @@ void MainWindow::Private::chooseAndExportTable() {
       if (found == nullptr && view->isVisibleTo(&window) && view->model() != nullptr && view->model()->rowCount() > 0) found = view;
     }
   }
-  if (found == nullptr || found->model() == nullptr) return window.showMessage(MainWindow::tr("No table with rows is shown; choose a run or search for plans first."));
-  const QString path = QFileDialog::getSaveFileName(&window, MainWindow::tr("Export %1").arg(found->accessibleName()), QStringLiteral("table.csv"), MainWindow::tr("Tables (*.csv)"));
+  if (found == nullptr || found->model() == nullptr)
+    return window.showMessage(MainWindow::tr("No table with rows is shown; choose a run or search for plans first."));
+  const QString path = QFileDialog::getSaveFileName(&window, MainWindow::tr("Export %1").arg(found->accessibleName()),
+                                                    QStringLiteral("table.csv"), MainWindow::tr("Tables (*.csv)"));
   if (path.isEmpty()) return;
   try {
     writeFile(path.toStdString(), tableCsv(*found->model()));
@@ -270,7 +289,9 @@ void MainWindow::Private::chooseAndExportTable() {
 bool MainWindow::Private::save() { return document.projectPath().isEmpty() ? saveAs() : window.saveProject(document.projectPath()); }
 
 bool MainWindow::Private::saveAs() {
-  QString path = QFileDialog::getSaveFileName(&window, MainWindow::tr("Save project"), QFileInfo(document.title()).completeBaseName() + QStringLiteral(".pwproj"), MainWindow::tr("Projects (*.pwproj)"));
+  QString path = QFileDialog::getSaveFileName(&window, MainWindow::tr("Save project"),
+                                              QFileInfo(document.title()).completeBaseName() + QStringLiteral(".pwproj"),
+                                              MainWindow::tr("Projects (*.pwproj)"));
   if (path.isEmpty()) return false;
   if (QFileInfo(path).suffix().isEmpty()) path += QStringLiteral(".pwproj");
   return window.saveProject(path);
@@ -279,7 +300,8 @@ bool MainWindow::Private::saveAs() {
 void MainWindow::Private::savePlan() {
   try {
     const std::string text = toJson(document.plan());
-    const QString path = QFileDialog::getSaveFileName(&window, MainWindow::tr("Save plan"), QStringLiteral("plan.json"), MainWindow::tr("Plans (*.json)"));
+    const QString path =
+        QFileDialog::getSaveFileName(&window, MainWindow::tr("Save plan"), QStringLiteral("plan.json"), MainWindow::tr("Plans (*.json)"));
     if (!path.isEmpty()) writeFile(path.toStdString(), text);
   } catch (const Error& e) {
     window.showMessage(QString::fromUtf8(e.what()));
@@ -307,22 +329,25 @@ void MainWindow::showCommandPalette() {
   for (QAction* action : d->commands) {
     if (!action->isEnabled()) continue;
     QString text = action->text();
-    all.push_back({text.remove(QLatin1Char('&')).remove(QStringLiteral("…")), action->shortcut().toString(QKeySequence::NativeText), [action] { action->trigger(); }});
+    all.push_back({text.remove(QLatin1Char('&')).remove(QStringLiteral("…")), action->shortcut().toString(QKeySequence::NativeText),
+                   [action] { action->trigger(); }});
   }
   for (QAction* action : d->timeline->actions()) {
-    if (action->isEnabled() && !action->text().isEmpty()) all.push_back({tr("Timeline: %1").arg(action->text().remove(QLatin1Char('&'))), action->shortcut().toString(QKeySequence::NativeText), [action] { action->trigger(); }});
+    if (action->isEnabled() && !action->text().isEmpty())
+      all.push_back({tr("Timeline: %1").arg(action->text().remove(QLatin1Char('&'))), action->shortcut().toString(QKeySequence::NativeText),
+                     [action] { action->trigger(); }});
   }
   if (d->document.graph()) {
     for (const Generator& g : generators()) {
       const std::string name(g.name);
       all.push_back({tr("Schedule: %1").arg(QString::fromStdString(name)), {}, [this, name, chunks = g.chunks] {
-        d->document.edit(tr("Choose schedule %1").arg(QString::fromStdString(name)), [&](Design& design) {
-          design.request.schedule = name;
-          design.request.chunks = chunks;
-          design.customRows.reset();
-          design.source.clear();
-        });
-      }});
+                       d->document.edit(tr("Choose schedule %1").arg(QString::fromStdString(name)), [&](Design& design) {
+                         design.request.schedule = name;
+                         design.request.chunks = chunks;
+                         design.customRows.reset();
+                         design.source.clear();
+                       });
+                     }});
     }
   }
   auto* palette = new CommandPalette(std::move(all), this);
@@ -332,14 +357,24 @@ void MainWindow::showCommandPalette() {
 
 void MainWindow::showKeys() {
   static const QList<std::pair<QString, QString>> keys{
-      {tr("W, S or Ctrl+wheel"), tr("zoom in, out at the cursor")}, {tr("A, D, Shift+wheel or drag"), tr("move earlier, later")},
-      {tr("F"), tr("fit the selection")}, {tr("Shift+F, Home"), tr("fit all")}, {tr("double click"), tr("zoom to a task")},
-      {tr("click"), tr("select and show details; on a bubble: the chain of causes")}, {tr(". and ,"), tr("next and previous on the track")},
-      {tr("] and ["), tr("follow dependencies forward and backward")}, {tr("drag on the ruler"), tr("select a range and see its totals")},
-      {tr("Ctrl+F or /"), tr("find: F 2.5, B, rank 3, stage 1, bubble; Enter next")}, {tr("P, C, Alt+Up, Alt+Down"), tr("pin, collapse, move the rank")},
-      {tr("Alt+Left, Alt+Right"), tr("previous and next view")}, {tr("Esc"), tr("clear the selection, leave a drag")},
-      {tr("arrow keys on a split handle"), tr("move the split; S splits here, Del removes")}, {tr("Ctrl+Z, Ctrl+Shift+Z"), tr("undo and redo; a whole drag is one step")},
-      {tr("Ctrl+R, Ctrl+E"), tr("run the plan, search for plans")}, {tr("Ctrl+P, Ctrl+D"), tr("critical path, differences")}, {tr("Ctrl+K"), tr("command palette")},
+      {tr("W, S or Ctrl+wheel"), tr("zoom in, out at the cursor")},
+      {tr("A, D, Shift+wheel or drag"), tr("move earlier, later")},
+      {tr("F"), tr("fit the selection")},
+      {tr("Shift+F, Home"), tr("fit all")},
+      {tr("double click"), tr("zoom to a task")},
+      {tr("click"), tr("select and show details; on a bubble: the chain of causes")},
+      {tr(". and ,"), tr("next and previous on the track")},
+      {tr("] and ["), tr("follow dependencies forward and backward")},
+      {tr("drag on the ruler"), tr("select a range and see its totals")},
+      {tr("Ctrl+F or /"), tr("find: F 2.5, B, rank 3, stage 1, bubble; Enter next")},
+      {tr("P, C, Alt+Up, Alt+Down"), tr("pin, collapse, move the rank")},
+      {tr("Alt+Left, Alt+Right"), tr("previous and next view")},
+      {tr("Esc"), tr("clear the selection, leave a drag")},
+      {tr("arrow keys on a split handle"), tr("move the split; S splits here, Del removes")},
+      {tr("Ctrl+Z, Ctrl+Shift+Z"), tr("undo and redo; a whole drag is one step")},
+      {tr("Ctrl+R, Ctrl+E"), tr("run the plan, search for plans")},
+      {tr("Ctrl+P, Ctrl+D"), tr("critical path, differences")},
+      {tr("Ctrl+K"), tr("command palette")},
       {tr("?"), tr("these keys")}};
   QDialog dialog(this);
   dialog.setWindowTitle(tr("Keys"));

@@ -50,7 +50,8 @@ class Banner : public QWidget {
         const int f = nextForward[r], b = nextBackward[r];
         const bool backward = b < f && f - b >= std::min(kRanks - rank, kMicrobatches - b);
         if (backward) {
-          const double after = rank + 1 == kRanks ? forwardEnd[r][static_cast<std::size_t>(b)] : backwardEnd[r + 1][static_cast<std::size_t>(b)];
+          const double after =
+              rank + 1 == kRanks ? forwardEnd[r][static_cast<std::size_t>(b)] : backwardEnd[r + 1][static_cast<std::size_t>(b)];
           if (rank + 1 < kRanks && nextBackward[r + 1] <= b) continue;
           const double start = std::max(free[r], after);
           block(rank, start, 2, SpanKind::Backward);
@@ -86,12 +87,16 @@ QLabel* heading(const QString& text, double scale, bool bold = true) {
 QList<Sample> samples() {
   const QDir folder(QString::fromStdString(resourceFolder()) + QStringLiteral("/models"));
   const QList<Sample> all{
-      {folder.filePath(QStringLiteral("gpt_small.pt2")), StartPage::tr("Small GPT"), StartPage::tr("A decoder of equal blocks: the classic pipeline")},
+      {folder.filePath(QStringLiteral("gpt_small.pt2")), StartPage::tr("Small GPT"),
+       StartPage::tr("A decoder of equal blocks: the classic pipeline")},
       {folder.filePath(QStringLiteral("hf_gpt2.pt2")), StartPage::tr("GPT-2"), StartPage::tr("From Hugging Face, with tied embeddings")},
-      {folder.filePath(QStringLiteral("hf_bert.pt2")), StartPage::tr("BERT"), StartPage::tr("From Hugging Face: an attention mask goes past all stages")},
-      {folder.filePath(QStringLiteral("hf_llama.pt2")), StartPage::tr("Llama"), StartPage::tr("From Hugging Face, rotary positions shared by all layers")},
+      {folder.filePath(QStringLiteral("hf_bert.pt2")), StartPage::tr("BERT"),
+       StartPage::tr("From Hugging Face: an attention mask goes past all stages")},
+      {folder.filePath(QStringLiteral("hf_llama.pt2")), StartPage::tr("Llama"),
+       StartPage::tr("From Hugging Face, rotary positions shared by all layers")},
       {folder.filePath(QStringLiteral("vit_small.pt2")), StartPage::tr("Vision transformer"), StartPage::tr("Patches in, classes out")},
-      {folder.filePath(QStringLiteral("resnet18_narrow.pt2")), StartPage::tr("ResNet-18"), StartPage::tr("Convolutions whose layers cost very different times")},
+      {folder.filePath(QStringLiteral("resnet18_narrow.pt2")), StartPage::tr("ResNet-18"),
+       StartPage::tr("Convolutions whose layers cost very different times")},
   };
   QList<Sample> there;
   for (const Sample& sample : all) {
@@ -137,7 +142,9 @@ StartPage::StartPage(QWidget* parent) : QWidget(parent) {
   openButton->setMinimumHeight(2 * fontMetrics().height());
   connect(openButton, &QAbstractButton::clicked, this, &StartPage::openRequested);
   right->addWidget(openButton);
-  auto* hint = new QLabel(tr("or drop it here: a model exported with torch.export (.pt2), a plan or a trace (.json), a schedule (.csv), a project (.pwproj), a run store (.db)."));
+  auto* hint =
+      new QLabel(tr("or drop it here: a model exported with torch.export (.pt2), a plan or a trace (.json), a schedule (.csv), a project "
+                    "(.pwproj), a run store (.db)."));
   hint->setWordWrap(true);
   right->addWidget(hint);
   right->addSpacing(16);

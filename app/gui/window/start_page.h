@@ -14,8 +14,8 @@ class StartPage : public QWidget {
   void setRecent(const QStringList& paths);
 
  signals:
-  void openRequested();                        ///< ask for a file
-  void chosen(const QStringList& paths);       ///< open these
+  void openRequested();                   ///< ask for a file
+  void chosen(const QStringList& paths);  ///< open these
 
  private:
   QVBoxLayout* recent_ = nullptr;

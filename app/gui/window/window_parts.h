@@ -16,14 +16,14 @@
 #include <QTimer>
 
 #include "app/gui/candidates/panel.h"
-#include "app/gui/document/document.h"
 #include "app/gui/common/jobs.h"
-#include "app/gui/window/main_window.h"
+#include "app/gui/document/document.h"
 #include "app/gui/model/panel.h"
 #include "app/gui/plan/panel.h"
 #include "app/gui/runs/panel.h"
-#include "app/gui/window/start_page.h"
 #include "app/gui/timeline/widget.h"
+#include "app/gui/window/main_window.h"
+#include "app/gui/window/start_page.h"
 
 namespace pw::gui {
 

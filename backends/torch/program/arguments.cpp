@@ -69,8 +69,9 @@ class ArgumentBinder {
   void push(ValueId id) {
     if (!isSymbolic(id)) return slot(Slot::Kind::Tensor, {id});
     if (wantsTensor()) return slot(Slot::Kind::NumberAsTensor, {id});
-    if (wantsList()) return slot(Slot::Kind::IntegerList, std::vector<std::optional<ValueId>>(static_cast<std::size_t>(count_), id),
-                                 std::vector<std::int64_t>(static_cast<std::size_t>(count_), 0));
+    if (wantsList())
+      return slot(Slot::Kind::IntegerList, std::vector<std::optional<ValueId>>(static_cast<std::size_t>(count_), id),
+                  std::vector<std::int64_t>(static_cast<std::size_t>(count_), 0));
     slot(kindOf(type_->kind()), {id});
   }
   void push(const std::vector<ValueId>& ids) {
@@ -120,7 +121,8 @@ class ArgumentBinder {
   void push(const ScalarTypeArg& v) { stack_.emplace_back(static_cast<std::int64_t>(scalarType(v.dtype))); }
   void push(const MemoryFormatArg& v) { stack_.emplace_back(static_cast<std::int64_t>(memoryFormat(v.code))); }
   void push(const LayoutArg& v) {
-    if (v.code != 7) throw UsageError(describe(node_) + " uses a sparse layout, which Pipewright cannot run; make it dense before exporting.");
+    if (v.code != 7)
+      throw UsageError(describe(node_) + " uses a sparse layout, which Pipewright cannot run; make it dense before exporting.");
     stack_.emplace_back(static_cast<std::int64_t>(c10::Layout::Strided));
   }
   void push(const DeviceArg&) { stack_.emplace_back(c10::Device(c10::kCPU)); }
@@ -164,8 +166,8 @@ std::string describe(const Node& node) {
   return where;
 }
 
-void bindArgument(const ModelGraph& graph, const Node& node, const c10::Argument& schema, const Argument& argument, std::vector<c10::IValue>& stack,
-                  std::vector<Slot>& slots) {
+void bindArgument(const ModelGraph& graph, const Node& node, const c10::Argument& schema, const Argument& argument,
+                  std::vector<c10::IValue>& stack, std::vector<Slot>& slots) {
   ArgumentBinder(graph, node, stack, slots).bind(schema, argument);
 }
 

@@ -22,7 +22,8 @@ NodeProgram programFor(const ModelGraph& graph, const LossCount& count) {
 
 }  // namespace
 
-LossCounter::LossCounter(const ModelGraph& graph, LossCount count) : graph_(graph), count_(std::move(count)), program_(programFor(graph, count_)) {
+LossCounter::LossCounter(const ModelGraph& graph, LossCount count)
+    : graph_(graph), count_(std::move(count)), program_(programFor(graph, count_)) {
   const auto need = [&](ValueId id) {
     if (graph.value(id).origin == ValueOrigin::Input && std::ranges::find(inputs_, id) == inputs_.end()) inputs_.push_back(id);
   };
@@ -41,7 +42,8 @@ double LossCounter::count(const std::map<ValueId, at::Tensor>& inputs, std::int6
   const at::Tensor& value = frame[count_.value.index()];
   const double number = count_.ignored ? value.ne(*count_.ignored).sum().item<double>() : value.to(at::kDouble).sum().item<double>();
   if (!std::isfinite(number) || number < 0) {
-    throw UsageError("The count of --loss-count is " + std::to_string(number) + " for a microbatch; it must be a number of samples or targets, 0 or more.");
+    throw UsageError("The count of --loss-count is " + std::to_string(number) +
+                     " for a microbatch; it must be a number of samples or targets, 0 or more.");
   }
   return number;
 }

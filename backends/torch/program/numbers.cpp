@@ -12,8 +12,37 @@ namespace pw {
 namespace {
 
 enum class Function : std::uint8_t {
-  Add, Sub, Mul, FloorDiv, TrueDiv, Mod, Pow, Neg, Pos, Eq, Ne, Lt, Le, Gt, Ge, And, Or, Not, Xor, LeftShift, RightShift,
-  Max, Min, Ite, Int, Float, Trunc, Floor, Ceil, Sqrt, Sum,
+  Add,
+  Sub,
+  Mul,
+  FloorDiv,
+  TrueDiv,
+  Mod,
+  Pow,
+  Neg,
+  Pos,
+  Eq,
+  Ne,
+  Lt,
+  Le,
+  Gt,
+  Ge,
+  And,
+  Or,
+  Not,
+  Xor,
+  LeftShift,
+  RightShift,
+  Max,
+  Min,
+  Ite,
+  Int,
+  Float,
+  Trunc,
+  Floor,
+  Ceil,
+  Sqrt,
+  Sum,
 };
 
 struct Known {
@@ -24,15 +53,42 @@ struct Known {
 
 /// torch/_export/serde/serialize.py, `_SYM_OPS`, without their modules.
 constexpr std::array<Known, 36> kFunctions{{
-    {"add", Function::Add, 2},           {"sub", Function::Sub, 2},       {"mul", Function::Mul, 2},        {"floordiv", Function::FloorDiv, 2},
-    {"truediv", Function::TrueDiv, 2},   {"mod", Function::Mod, 2},       {"pow", Function::Pow, 2},        {"neg", Function::Neg, 1},
-    {"pos", Function::Pos, 1},           {"eq", Function::Eq, 2},         {"ne", Function::Ne, 2},          {"lt", Function::Lt, 2},
-    {"le", Function::Le, 2},             {"gt", Function::Gt, 2},         {"ge", Function::Ge, 2},          {"and_", Function::And, 2},
-    {"or_", Function::Or, 2},            {"not_", Function::Not, 1},      {"xor", Function::Xor, 2},        {"lshift", Function::LeftShift, 2},
-    {"rshift", Function::RightShift, 2}, {"sym_not", Function::Not, 1},   {"sym_max", Function::Max, 2},    {"sym_min", Function::Min, 2},
-    {"sym_ite", Function::Ite, 3},       {"sym_int", Function::Int, 1},   {"sym_float", Function::Float, 1}, {"sym_sqrt", Function::Sqrt, 1},
-    {"_sym_sqrt", Function::Sqrt, 1},    {"trunc", Function::Trunc, 1},   {"floor", Function::Floor, 1},    {"ceil", Function::Ceil, 1},
-    {"sqrt", Function::Sqrt, 1},         {"sym_sum", Function::Sum, 0},   {"max", Function::Max, 2},        {"min", Function::Min, 2},
+    {"add", Function::Add, 2},
+    {"sub", Function::Sub, 2},
+    {"mul", Function::Mul, 2},
+    {"floordiv", Function::FloorDiv, 2},
+    {"truediv", Function::TrueDiv, 2},
+    {"mod", Function::Mod, 2},
+    {"pow", Function::Pow, 2},
+    {"neg", Function::Neg, 1},
+    {"pos", Function::Pos, 1},
+    {"eq", Function::Eq, 2},
+    {"ne", Function::Ne, 2},
+    {"lt", Function::Lt, 2},
+    {"le", Function::Le, 2},
+    {"gt", Function::Gt, 2},
+    {"ge", Function::Ge, 2},
+    {"and_", Function::And, 2},
+    {"or_", Function::Or, 2},
+    {"not_", Function::Not, 1},
+    {"xor", Function::Xor, 2},
+    {"lshift", Function::LeftShift, 2},
+    {"rshift", Function::RightShift, 2},
+    {"sym_not", Function::Not, 1},
+    {"sym_max", Function::Max, 2},
+    {"sym_min", Function::Min, 2},
+    {"sym_ite", Function::Ite, 3},
+    {"sym_int", Function::Int, 1},
+    {"sym_float", Function::Float, 1},
+    {"sym_sqrt", Function::Sqrt, 1},
+    {"_sym_sqrt", Function::Sqrt, 1},
+    {"trunc", Function::Trunc, 1},
+    {"floor", Function::Floor, 1},
+    {"ceil", Function::Ceil, 1},
+    {"sqrt", Function::Sqrt, 1},
+    {"sym_sum", Function::Sum, 0},
+    {"max", Function::Max, 2},
+    {"min", Function::Min, 2},
 }};
 
 const Known* knownOf(const Node& node) {
@@ -93,16 +149,34 @@ Number ofIntegers(Function function, std::int64_t a, std::int64_t b) {
     case Function::RightShift:
       if (b < 0) throw Error("shifts by a negative number");
       return a >> std::min<std::int64_t>(b, 63);
-    case Function::TrueDiv: case Function::Neg: case Function::Pos: case Function::Eq: case Function::Ne: case Function::Lt: case Function::Le:
-    case Function::Gt: case Function::Ge: case Function::Not: case Function::Max: case Function::Min: case Function::Ite: case Function::Int:
-    case Function::Float: case Function::Trunc: case Function::Floor: case Function::Ceil: case Function::Sqrt: case Function::Sum: break;
+    case Function::TrueDiv:
+    case Function::Neg:
+    case Function::Pos:
+    case Function::Eq:
+    case Function::Ne:
+    case Function::Lt:
+    case Function::Le:
+    case Function::Gt:
+    case Function::Ge:
+    case Function::Not:
+    case Function::Max:
+    case Function::Min:
+    case Function::Ite:
+    case Function::Int:
+    case Function::Float:
+    case Function::Trunc:
+    case Function::Floor:
+    case Function::Ceil:
+    case Function::Sqrt:
+    case Function::Sum: break;
   }
   if (overflows) failOverflow();
   return result;
 }
 
 Number ofDoubles(Function function, double a, double b) {
-  if ((function == Function::FloorDiv || function == Function::Mod || function == Function::TrueDiv) && b == 0) throw Error("divides by zero");
+  if ((function == Function::FloorDiv || function == Function::Mod || function == Function::TrueDiv) && b == 0)
+    throw Error("divides by zero");
   switch (function) {
     case Function::Add: return a + b;
     case Function::Sub: return a - b;
@@ -111,10 +185,30 @@ Number ofDoubles(Function function, double a, double b) {
     case Function::TrueDiv: return a / b;
     case Function::Mod: return a - std::floor(a / b) * b;
     case Function::Pow: return std::pow(a, b);
-    case Function::And: case Function::Or: case Function::Xor: case Function::LeftShift: case Function::RightShift:
-    case Function::Neg: case Function::Pos: case Function::Eq: case Function::Ne: case Function::Lt: case Function::Le:
-    case Function::Gt: case Function::Ge: case Function::Not: case Function::Max: case Function::Min: case Function::Ite: case Function::Int:
-    case Function::Float: case Function::Trunc: case Function::Floor: case Function::Ceil: case Function::Sqrt: case Function::Sum: break;
+    case Function::And:
+    case Function::Or:
+    case Function::Xor:
+    case Function::LeftShift:
+    case Function::RightShift:
+    case Function::Neg:
+    case Function::Pos:
+    case Function::Eq:
+    case Function::Ne:
+    case Function::Lt:
+    case Function::Le:
+    case Function::Gt:
+    case Function::Ge:
+    case Function::Not:
+    case Function::Max:
+    case Function::Min:
+    case Function::Ite:
+    case Function::Int:
+    case Function::Float:
+    case Function::Trunc:
+    case Function::Floor:
+    case Function::Ceil:
+    case Function::Sqrt:
+    case Function::Sum: break;
   }
   throw Error("calls a function of integers with a floating point number");
 }
@@ -136,8 +230,18 @@ Number called(Function function, const std::vector<Number>& operands) {
   const Number& b = operands.size() > 1 ? operands[1] : a;
   const auto rounded = [&](double (*round)(double)) { return isInteger(a) ? a : Number(wholeOf(round(std::get<double>(a)))); };
   switch (function) {
-    case Function::Add: case Function::Sub: case Function::Mul: case Function::FloorDiv: case Function::TrueDiv: case Function::Mod: case Function::Pow:
-    case Function::And: case Function::Or: case Function::Xor: case Function::LeftShift: case Function::RightShift: return combined(function, a, b);
+    case Function::Add:
+    case Function::Sub:
+    case Function::Mul:
+    case Function::FloorDiv:
+    case Function::TrueDiv:
+    case Function::Mod:
+    case Function::Pow:
+    case Function::And:
+    case Function::Or:
+    case Function::Xor:
+    case Function::LeftShift:
+    case Function::RightShift: return combined(function, a, b);
     case Function::Neg: return combined(Function::Sub, std::int64_t{0}, a);
     case Function::Pos: return a;
     case Function::Eq: return truth(!less(a, b) && !less(b, a));
@@ -150,7 +254,8 @@ Number called(Function function, const std::vector<Number>& operands) {
     case Function::Max: return less(a, b) ? b : a;
     case Function::Min: return less(b, a) ? b : a;
     case Function::Ite: return isTrue(a) ? operands.at(1) : operands.at(2);
-    case Function::Int: case Function::Trunc: return rounded([](double x) { return std::trunc(x); });
+    case Function::Int:
+    case Function::Trunc: return rounded([](double x) { return std::trunc(x); });
     case Function::Floor: return rounded([](double x) { return std::floor(x); });
     case Function::Ceil: return rounded([](double x) { return std::ceil(x); });
     case Function::Float: return asDouble(a);
@@ -209,7 +314,9 @@ bool isArithmetic(const Node& node) { return node.target.rfind("torch.ops.", 0) 
 void requireKnownArithmetic(const Node& node) {
   const Known* known = knownOf(node);
   if (known != nullptr && (known->operands == 0 || node.inputs.size() == known->operands)) return;
-  throw UsageError(describe(node) + " computes a number that depends on data by a function that Pipewright does not know; compute it with tensors before exporting.");
+  throw UsageError(
+      describe(node) +
+      " computes a number that depends on data by a function that Pipewright does not know; compute it with tensors before exporting.");
 }
 
 Number arithmetic(const Node& node, const Numbers& numbers) {

@@ -20,7 +20,8 @@ using Number = std::variant<std::int64_t, double>;
 
 [[nodiscard]] double asDouble(const Number& number);
 
-/// The symbolic numbers of one run of a program: those that the sizes of the inputs give, and those that nodes compute from data while they run
+/// The symbolic numbers of one run of a program: those that the sizes of the inputs give, and those that nodes compute from data while they
+/// run
 /// (`item`, the length of `nonzero`, arithmetic with these).
 class Numbers {
  public:
@@ -41,8 +42,8 @@ class Numbers {
 [[nodiscard]] bool isArithmetic(const Node& node);
 /// Throws UsageError when `node` calls a function that Pipewright does not know.
 void requireKnownArithmetic(const Node& node);
-/// What the function of an arithmetic node returns, as Python computes it. Throws Error for an operand that nothing has computed, a division by
-/// zero, and an integer beyond 64 bits.
+/// What the function of an arithmetic node returns, as Python computes it. Throws Error for an operand that nothing has computed, a
+/// division by zero, and an integer beyond 64 bits.
 [[nodiscard]] Number arithmetic(const Node& node, const Numbers& numbers);
 
 }  // namespace pw

@@ -235,7 +235,8 @@ void runCheckpoint(const ProgramStep& step, const RunContext& context) {
     if (!output.defined()) continue;
     output = output.detach();
     // An output without a gradient takes its place among the node's, so that gradients come by position.
-    step.outputGradients[i] ? torch::autograd::set_history(output, node) : static_cast<void>(node->add_input_metadata(torch::autograd::Node::undefined_input()));
+    step.outputGradients[i] ? torch::autograd::set_history(output, node)
+                            : static_cast<void>(node->add_input_metadata(torch::autograd::Node::undefined_input()));
   }
 }
 
@@ -254,7 +255,8 @@ void runOperator(const ProgramStep& step, const RunContext& context) {
   fillSlots(step.slots, stack, context.frame, context.numbers);
   if (context.again) {
     if (step.writesBuffer) {
-      if (!step.node->outputs.empty()) context.frame[step.node->outputs.front().index()] = context.frame[readsOf(*step.node).front().index()];
+      if (!step.node->outputs.empty())
+        context.frame[step.node->outputs.front().index()] = context.frame[readsOf(*step.node).front().index()];
       return;
     }
     for (const std::size_t i : step.statistics) stack[i] = c10::IValue();
@@ -262,7 +264,8 @@ void runOperator(const ProgramStep& step, const RunContext& context) {
   if (step.random) {
     const std::lock_guard lock(generatorMutex());
     at::Generator generator = at::globalContext().defaultGenerator(deviceOf(context.options.device));
-    generator.set_current_seed(seedOf(context.options.key, static_cast<std::uint64_t>(step.id.value) + (step.inner << 32U) + (context.iteration << 44U)));
+    generator.set_current_seed(
+        seedOf(context.options.key, static_cast<std::uint64_t>(step.id.value) + (step.inner << 32U) + (context.iteration << 44U)));
     callOperator(step, stack);
   } else {
     callOperator(step, stack);

@@ -26,8 +26,8 @@ struct RandomKey {
   int microbatch = 0;
 };
 
-/// Values of all symbolic numbers of the graph under these bindings, by value index; `kUnknownNumber` (torch_numbers.h) for those that nodes compute
-/// from data while they run.
+/// Values of all symbolic numbers of the graph under these bindings, by value index; `kUnknownNumber` (torch_numbers.h) for those that
+/// nodes compute from data while they run.
 [[nodiscard]] std::vector<std::int64_t> symbolicValues(const ModelGraph& graph, const Bindings& bindings);
 
 /// What a run of a program needs beside its values.
@@ -35,7 +35,8 @@ struct RunOptions {
   const std::vector<std::int64_t>* symbolic = nullptr;
   RandomKey key;
   int device = -1;  ///< the program's
-  /// Called after each operator, those of sub-graphs and of a recompute (in the backward) included, with what it read still in the frame; may be empty.
+  /// Called after each operator, those of sub-graphs and of a recompute (in the backward) included, with what it read still in the frame;
+  /// may be empty.
   std::function<void(const Node&, const Frame&)> inspect;
   /// Called after each node; may be empty.
   std::function<void(NodeId)> observer;
@@ -64,8 +65,8 @@ struct ProgramOptions {
 /// Nodes of a graph, prepared to be run one by one through the c10 dispatcher with autograd as it is set by the caller.
 class NodeProgram {
  public:
-  /// Prepares `nodes` (ascending); the graph must outlive the program. Throws UsageError naming node, module and source line of an operator that
-  /// LibTorch does not have, or an argument that does not fit its schema.
+  /// Prepares `nodes` (ascending); the graph must outlive the program. Throws UsageError naming node, module and source line of an operator
+  /// that LibTorch does not have, or an argument that does not fit its schema.
   NodeProgram(const ModelGraph& graph, const std::vector<NodeId>& nodes, const ProgramOptions& options);
   ~NodeProgram();
   NodeProgram(NodeProgram&&) noexcept;
@@ -76,11 +77,12 @@ class NodeProgram {
   /// Whether a node draws random numbers.
   [[nodiscard]] bool isRandom() const;
 
-  /// Whether a number or a size is read from data while it runs (`item`, `nonzero`, `cond`): on a GPU that waits for it, and cannot be recorded.
+  /// Whether a number or a size is read from data while it runs (`item`, `nonzero`, `cond`): on a GPU that waits for it, and cannot be
+  /// recorded.
   [[nodiscard]] bool dependsOnData() const;
 
-  /// Runs all nodes. The frame must hold the values they read (parameters, buffers, constants, inputs). Throws Error naming node, module and
-  /// source line when an operator fails. Backward of what it computes must come before the program or `options.symbolic` ends.
+  /// Runs all nodes. The frame must hold the values they read (parameters, buffers, constants, inputs). Throws Error naming node, module
+  /// and source line when an operator fails. Backward of what it computes must come before the program or `options.symbolic` ends.
   void run(Frame& frame, const RunOptions& options) const;
 
  private:

@@ -23,10 +23,13 @@ c10::OperatorHandle findOperator(const Node& node) {
   static const std::string prefix = "torch.ops.";
   const auto fail = [&] {
     if (node.target.rfind(prefix + "higher_order.", 0) == 0) {
-      return UsageError(describe(node) + " takes sub-graphs in a way that Pipewright does not know; write that part of the model without it.");
+      return UsageError(describe(node) +
+                        " takes sub-graphs in a way that Pipewright does not know; write that part of the model without it.");
     }
-    return UsageError(describe(node) + " is not an operator of LibTorch; give the library that defines it with --load-library FILE.so, or write that part of the model in "
-                                       "plain PyTorch before exporting.");
+    return UsageError(
+        describe(node) +
+        " is not an operator of LibTorch; give the library that defines it with --load-library FILE.so, or write that part of the model in "
+        "plain PyTorch before exporting.");
   };
   if (node.target.rfind(prefix, 0) != 0) throw fail();
   const std::string name = node.target.substr(prefix.size());
@@ -70,7 +73,9 @@ Mode modeOf(const std::string& target) {
 
 /// What a step reads and makes; of a checkpoint what enters and leaves it.
 std::vector<ValueId> readBy(const ProgramStep& step) { return step.mode == Mode::Checkpoint ? step.callInputs : readsOf(*step.node); }
-const std::vector<ValueId>& madeBy(const ProgramStep& step) { return step.mode == Mode::Checkpoint ? step.bodies.front().outputs : step.node->outputs; }
+const std::vector<ValueId>& madeBy(const ProgramStep& step) {
+  return step.mode == Mode::Checkpoint ? step.bodies.front().outputs : step.node->outputs;
+}
 
 void planDrops(std::vector<ProgramStep>& steps, const std::vector<ValueId>& keep) {
   std::unordered_map<ValueId, std::size_t> lastUse;
@@ -86,7 +91,8 @@ void planDrops(std::vector<ProgramStep>& steps, const std::vector<ValueId>& keep
 bool usesBatchStatistics(const ProgramStep& step) {
   const auto& arguments = step.op->schema().arguments();
   for (std::size_t i = 0; i < arguments.size(); ++i) {
-    if ((arguments[i].name() == "training" || arguments[i].name() == "use_input_stats") && step.constants[i].isBool()) return step.constants[i].toBool();
+    if ((arguments[i].name() == "training" || arguments[i].name() == "use_input_stats") && step.constants[i].isBool())
+      return step.constants[i].toBool();
   }
   return false;
 }
@@ -99,7 +105,8 @@ void setEvaluation(ProgramStep& step) {
     if ((name == "train" || name == "training") && step.constants[i].isBool()) step.constants[i] = false;
     if (name == "dropout_p" || name == "dropout") step.constants[i] = 0.0;
     // Instance norm: by its running statistics where it keeps some.
-    if (name == "use_input_stats" && std::any_of(step.slots.begin(), step.slots.end(), [&](const Slot& s) { return arguments[s.position].name() == "running_mean"; })) {
+    if (name == "use_input_stats" &&
+        std::any_of(step.slots.begin(), step.slots.end(), [&](const Slot& s) { return arguments[s.position].name() == "running_mean"; })) {
       step.constants[i] = false;
     }
   }
@@ -118,12 +125,18 @@ void setDevice(ProgramStep& step, int device) {
 class Preparation {
  public:
   Preparation(const ModelGraph& graph, const ProgramOptions& options)
-      : graph_(graph), options_(options), gradients_(options.gradients), bufferOf_(indexByValue(graph, graph.buffers)), computed_(computedNumbers(graph)), bindings_(bindBatch(graph, exportedBatch(graph))) {
+      : graph_(graph),
+        options_(options),
+        gradients_(options.gradients),
+        bufferOf_(indexByValue(graph, graph.buffers)),
+        computed_(computedNumbers(graph)),
+        bindings_(bindBatch(graph, exportedBatch(graph))) {
     gradients_.resize(graph.values.size());
   }
 
   /// With `outer`, the steps of one of this node's sub-graphs.
-  std::vector<ProgramStep> prepare(const std::vector<const Node*>& nodes, const std::vector<NodeId>& ids, const ProgramStep* outer = nullptr) {
+  std::vector<ProgramStep> prepare(const std::vector<const Node*>& nodes, const std::vector<NodeId>& ids,
+                                   const ProgramStep* outer = nullptr) {
     std::vector<ProgramStep> steps;
     for (std::size_t i = 0; i < nodes.size(); ++i) {
       const Node& node = *nodes[i];
@@ -181,7 +194,8 @@ class Preparation {
   /// Assertions are of the exporter's; numbers that the sizes of the inputs give are evaluated from their expressions.
   [[nodiscard]] bool isSkipped(const Node& node) const {
     if (isAssertion(node)) return true;
-    return !node.outputs.empty() && std::ranges::all_of(node.outputs, [&](ValueId v) { return graph_.value(v).symbolic && !computed_[v.index()]; });
+    return !node.outputs.empty() &&
+           std::ranges::all_of(node.outputs, [&](ValueId v) { return graph_.value(v).symbolic && !computed_[v.index()]; });
   }
 
   [[nodiscard]] bool readsData(const ProgramStep& step) const {
@@ -201,7 +215,9 @@ class Preparation {
     switch (step.mode) {
       case Mode::Operator: return prepareOperator(*step.node, step);
       case Mode::Arithmetic: return requireKnownArithmetic(*step.node);
-      case Mode::SetGradEnabled: case Mode::Autocast: case Mode::Call: return prepareRegion(*step.node, step);
+      case Mode::SetGradEnabled:
+      case Mode::Autocast:
+      case Mode::Call: return prepareRegion(*step.node, step);
       case Mode::Cond: return prepareCond(*step.node, step);
       case Mode::While: return prepareWhile(*step.node, step);
       case Mode::Checkpoint: return;  // made of prepared steps
@@ -268,7 +284,8 @@ class Preparation {
     for (const std::size_t list : {2U, 3U}) appendOperands(node, node.inputs.at(list).value, step);
     addBody(step, node.inputs.at(0).value, 1);
     addBody(step, node.inputs.at(1).value, node.outputs.size());
-    if (step.callInputs.size() < node.outputs.size()) throw UsageError(describe(node) + " carries fewer values than it returns; export the model again with the pinned torch.");
+    if (step.callInputs.size() < node.outputs.size())
+      throw UsageError(describe(node) + " carries fewer values than it returns; export the model again with the pinned torch.");
   }
 
   static void appendOperands(const Node& node, const Argument& argument, ProgramStep& step) {
@@ -289,7 +306,9 @@ class Preparation {
   void addBody(ProgramStep& step, const Argument& argument, std::size_t outputs) {
     const Subgraph& body = graph_.subgraphs.at(std::get<GraphArg>(argument).index);
     if (body.inputs.size() != step.callInputs.size() || body.outputs.size() < outputs) {
-      throw UsageError(describe(*step.node) + " calls a sub-graph with another number of inputs or outputs than it has; export the model again with the pinned torch.");
+      throw UsageError(
+          describe(*step.node) +
+          " calls a sub-graph with another number of inputs or outputs than it has; export the model again with the pinned torch.");
     }
     for (std::size_t i = 0; i < outputs; ++i) {
       const Value& made = graph_.value(body.outputs[i]);
@@ -326,7 +345,8 @@ class Preparation {
   [[nodiscard]] bool usesComplexNumbers(const Node& node) const {
     const auto isComplex = [&](ValueId v) {
       const auto& tensor = graph_.value(v).tensor;
-      return tensor && (tensor->dtype == DType::ComplexHalf || tensor->dtype == DType::ComplexFloat || tensor->dtype == DType::ComplexDouble);
+      return tensor &&
+             (tensor->dtype == DType::ComplexHalf || tensor->dtype == DType::ComplexFloat || tensor->dtype == DType::ComplexDouble);
     };
     const auto reads = readsOf(node);
     return std::ranges::any_of(reads, isComplex) || std::ranges::any_of(node.outputs, isComplex);
@@ -387,7 +407,8 @@ class Preparation {
     StepBody body;
     body.outputs.assign(leaving.begin(), leaving.end());
     for (const ValueId v : body.outputs) group.outputGradients.push_back(options_.differentiable.at(v.index()));
-    body.steps.assign(std::make_move_iterator(steps.begin() + static_cast<std::ptrdiff_t>(begin)), std::make_move_iterator(steps.begin() + static_cast<std::ptrdiff_t>(end)));
+    body.steps.assign(std::make_move_iterator(steps.begin() + static_cast<std::ptrdiff_t>(begin)),
+                      std::make_move_iterator(steps.begin() + static_cast<std::ptrdiff_t>(end)));
     std::vector<ValueId> keep = body.outputs;
     keep.insert(keep.end(), group.callInputs.begin(), group.callInputs.end());
     planDrops(body.steps, keep);

@@ -16,8 +16,8 @@ namespace pw {
 
 using Stack = std::vector<c10::IValue>;
 
-/// What a step does. `Arithmetic`: a function of Python on numbers. The others but `Operator` have bodies: `Call` and the two modes run their one, `Cond`
-/// one of two, `While` its second as long as its first says true, `Checkpoint` its one again in the backward.
+/// What a step does. `Arithmetic`: a function of Python on numbers. The others but `Operator` have bodies: `Call` and the two modes run
+/// their one, `Cond` one of two, `While` its second as long as its first says true, `Checkpoint` its one again in the backward.
 enum class Mode : std::uint8_t { Operator, Arithmetic, SetGradEnabled, Autocast, Call, Cond, While, Checkpoint };
 
 /// Whether Pipewright can run nodes with sub-graphs of this target: `torch.ops.higher_order.cond`.
@@ -32,21 +32,21 @@ struct StepBody {
 };
 
 struct ProgramStep {
-  NodeId id;                 ///< of the graph's node, also in sub-graphs of it
-  std::uint64_t inner = 0;   ///< which step of the node's sub-graphs, from 1; 0: the node itself
+  NodeId id;                ///< of the graph's node, also in sub-graphs of it
+  std::uint64_t inner = 0;  ///< which step of the node's sub-graphs, from 1; 0: the node itself
   const Node* node = nullptr;
   Mode mode = Mode::Operator;
   std::optional<c10::OperatorHandle> op;
   bool random = false;
-  bool readsData = false;    ///< the host needs what the device computed: a size or number that depends on data, a predicate
+  bool readsData = false;  ///< the host needs what the device computed: a size or number that depends on data, a predicate
   WeightRule rule;
   /// A recompute must not change buffers again: batch norm's running statistics are left out, what else writes into a buffer is skipped.
   std::vector<std::size_t> statistics;
   bool writesBuffer = false;
   Stack constants;
   std::vector<Slot> slots;
-  std::vector<ValueId> drop;  ///< values not needed after this step
-  bool enabled = false;       ///< of a mode, and of a `Cond` whose predicate is a literal
+  std::vector<ValueId> drop;         ///< values not needed after this step
+  bool enabled = false;              ///< of a mode, and of a `Cond` whose predicate is a literal
   std::optional<ValueId> predicate;  ///< of a `Cond`
   c10::ScalarType autocastType = c10::ScalarType::Float;
   std::vector<StepBody> bodies;

@@ -13,10 +13,19 @@ namespace pw {
 namespace {
 
 using T = c10::ScalarType;
-constexpr std::array<std::pair<DType, T>, 13> kTypes{{{DType::UInt8, T::Byte}, {DType::Int8, T::Char}, {DType::Int16, T::Short}, {DType::Int32, T::Int},
-                                                      {DType::Int64, T::Long}, {DType::Float16, T::Half}, {DType::Float32, T::Float}, {DType::Float64, T::Double},
-                                                      {DType::ComplexHalf, T::ComplexHalf}, {DType::ComplexFloat, T::ComplexFloat}, {DType::ComplexDouble, T::ComplexDouble},
-                                                      {DType::Bool, T::Bool}, {DType::BFloat16, T::BFloat16}}};
+constexpr std::array<std::pair<DType, T>, 13> kTypes{{{DType::UInt8, T::Byte},
+                                                      {DType::Int8, T::Char},
+                                                      {DType::Int16, T::Short},
+                                                      {DType::Int32, T::Int},
+                                                      {DType::Int64, T::Long},
+                                                      {DType::Float16, T::Half},
+                                                      {DType::Float32, T::Float},
+                                                      {DType::Float64, T::Double},
+                                                      {DType::ComplexHalf, T::ComplexHalf},
+                                                      {DType::ComplexFloat, T::ComplexFloat},
+                                                      {DType::ComplexDouble, T::ComplexDouble},
+                                                      {DType::Bool, T::Bool},
+                                                      {DType::BFloat16, T::BFloat16}}};
 
 }  // namespace
 
@@ -24,7 +33,8 @@ c10::ScalarType scalarType(DType dtype) {
   for (const auto& [ours, theirs] : kTypes) {
     if (ours == dtype) return theirs;
   }
-  throw UsageError("The model uses an element type (archive code " + std::to_string(static_cast<int>(dtype)) + ") that Pipewright cannot compute with; export it with another.");
+  throw UsageError("The model uses an element type (archive code " + std::to_string(static_cast<int>(dtype)) +
+                   ") that Pipewright cannot compute with; export it with another.");
 }
 
 DType dtypeOf(c10::ScalarType type) {

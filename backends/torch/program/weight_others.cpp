@@ -11,7 +11,8 @@ class EmbeddingNode final : public RuleNode {
   void weights(const Tensor& gradient, const Tensor& indices) const override {
     const Tensor chosen = indices.reshape({-1});
     Tensor g = gradient.reshape({-1, gradient.size(-1)});
-    if (padding_ >= 0) g = g.masked_fill(chosen.eq(padding_).unsqueeze(1), 0);  // to leave them out, a GPU would have to be asked how many there are
+    if (padding_ >= 0)
+      g = g.masked_fill(chosen.eq(padding_).unsqueeze(1), 0);  // to leave them out, a GPU would have to be asked how many there are
     sumOf(0).addRows(chosen, g);
   }
 
@@ -33,7 +34,9 @@ class NormNode : public RuleNode {
  public:
   using RuleNode::RuleNode;
   Tensor input(const Tensor& gradient, const Tensor& input) const final { return std::get<0>(run(gradient, input, {true, false, false})); }
-  void weights(const Tensor& gradient, const Tensor& input) const final { add(run(gradient, input, {false, weight_.wanted(), bias_.wanted()})); }
+  void weights(const Tensor& gradient, const Tensor& input) const final {
+    add(run(gradient, input, {false, weight_.wanted(), bias_.wanted()}));
+  }
   Tensor both(const Tensor& gradient, const Tensor& input) const final {
     const auto all = run(gradient, input, {needsInput(), weight_.wanted(), bias_.wanted()});
     add(all);
@@ -94,7 +97,8 @@ class GroupNormNode final : public NormNode {
  private:
   Gradients run(const Tensor& gradient, const Tensor& input, std::array<bool, 3> mask) const override {
     const std::int64_t n = input.size(0), c = input.size(1);
-    return at::native_group_norm_backward(gradient.contiguous(), input.contiguous(), mean, deviation, weight_, n, c, input.numel() / (n * c), groups_, mask);
+    return at::native_group_norm_backward(gradient.contiguous(), input.contiguous(), mean, deviation, weight_, n, c,
+                                          input.numel() / (n * c), groups_, mask);
   }
   std::int64_t groups_;
   std::optional<Tensor> weight_;
@@ -107,7 +111,8 @@ bool applyGroupNorm(const WeightRule& rule, Stack& stack) {
   const auto node = std::make_shared<GroupNormNode>(rule, x, groups, w.detach());
   const at::AutoDispatchBelowADInplaceOrView below;
   const std::int64_t n = x.size(0), c = x.size(1);
-  auto [y, mean, deviation] = at::native_group_norm(x.contiguous(), detached(w), detached(b), n, c, x.numel() / (n * c), groups, stack[4].toDouble());
+  auto [y, mean, deviation] =
+      at::native_group_norm(x.contiguous(), detached(w), detached(b), n, c, x.numel() / (n * c), groups, stack[4].toDouble());
   node->mean = mean;
   node->deviation = deviation;
   return finish(stack, y, node);
@@ -122,7 +127,8 @@ class BatchNormNode final : public NormNode {
 
  private:
   Gradients run(const Tensor& gradient, const Tensor& input, std::array<bool, 3> mask) const override {
-    return at::native_batch_norm_backward(gradient, input, weight_, runningMean, runningVariance, mean, deviation, training_, epsilon_, mask);
+    return at::native_batch_norm_backward(gradient, input, weight_, runningMean, runningVariance, mean, deviation, training_, epsilon_,
+                                          mask);
   }
   std::optional<Tensor> weight_;
   bool training_;
@@ -155,7 +161,9 @@ class ElementwiseNode final : public RuleNode {
   Tensor input(const Tensor& gradient, const Tensor& /*input*/) const override {
     return at::sum_to(factor_.defined() ? gradient * factor_ : gradient, sizes_);
   }
-  void weights(const Tensor& gradient, const Tensor& input) const override { sumOf(weightAt_).addSum(factor_.defined() ? gradient * input : gradient); }
+  void weights(const Tensor& gradient, const Tensor& input) const override {
+    sumOf(weightAt_).addSum(factor_.defined() ? gradient * input : gradient);
+  }
 
  private:
   std::vector<std::int64_t> sizes_;
@@ -191,8 +199,12 @@ bool applyRmsNorm(const WeightRule& rule, Stack& stack) {
 
 const std::vector<RuleEntry>& otherRules() {
   static const std::vector<RuleEntry> rules{
-      {"embedding", &applyEmbedding, {0}},      {"layer_norm", &applyLayerNorm, {2, 3}}, {"rms_norm", &applyRmsNorm, {2}},
-      {"group_norm", &applyGroupNorm, {2, 3}}, {"batch_norm", &applyBatchNorm, {1, 2}}, {"add", &applyAdd, {0, 1}},
+      {"embedding", &applyEmbedding, {0}},
+      {"layer_norm", &applyLayerNorm, {2, 3}},
+      {"rms_norm", &applyRmsNorm, {2}},
+      {"group_norm", &applyGroupNorm, {2, 3}},
+      {"batch_norm", &applyBatchNorm, {1, 2}},
+      {"add", &applyAdd, {0, 1}},
       {"mul", &applyMul, {0, 1}},
   };
   return rules;

@@ -9,7 +9,8 @@ struct Operands {
 };
 
 /// Nothing where the plain operator must take them. `weightAt`, `biasAt`: their places among the operator's arguments.
-std::optional<Operands> operandsOf(const WeightRule& rule, const Tensor& x, const Tensor& w, std::size_t weightAt, const Tensor& b = {}, std::size_t biasAt = 0) {
+std::optional<Operands> operandsOf(const WeightRule& rule, const Tensor& x, const Tensor& w, std::size_t weightAt, const Tensor& b = {},
+                                   std::size_t biasAt = 0) {
   const auto type = autocastType(x);
   if (!type) {
     if (!fits(x, w) || (b.defined() && !fits(b, w))) return std::nullopt;
@@ -18,7 +19,8 @@ std::optional<Operands> operandsOf(const WeightRule& rule, const Tensor& x, cons
   if (!autocastType(w) || (b.defined() && !autocastType(b))) return std::nullopt;
   const auto lower = [&](const Tensor& t, std::size_t at) {
     if (!t.defined()) return t;
-    return rule.gradients[at].sum ? rule.queue->lower->of(t.detach(), *type) : t.detach().to(*type);  // what is no parameter's memory may be gone tomorrow
+    return rule.gradients[at].sum ? rule.queue->lower->of(t.detach(), *type)
+                                  : t.detach().to(*type);  // what is no parameter's memory may be gone tomorrow
   };
   return Operands{x.to(*type), lower(w, weightAt), lower(b, biasAt)};
 }
@@ -28,7 +30,8 @@ Tensor rows(const Tensor& t) { return t.dim() == 2 ? t : t.reshape({-1, t.size(-
 /// y = x · Wᵀ + b, or, where W stands transposed (`mm`, `matmul`), y = x · W + b.
 class ProductNode final : public RuleNode {
  public:
-  ProductNode(const WeightRule& rule, const Tensor& input, Tensor weight, bool transposed, std::size_t weightAt, std::optional<std::size_t> biasAt)
+  ProductNode(const WeightRule& rule, const Tensor& input, Tensor weight, bool transposed, std::size_t weightAt,
+              std::optional<std::size_t> biasAt)
       : RuleNode(rule, input), weight_(std::move(weight)), transposed_(transposed), weightAt_(weightAt), biasAt_(biasAt) {}
 
   Tensor input(const Tensor& gradient, const Tensor& input) const override {
@@ -128,8 +131,12 @@ class ConvolutionNode final : public RuleNode {
  public:
   ConvolutionNode(const WeightRule& rule, const Tensor& input, Tensor weight, Convolution form)
       : RuleNode(rule, input), weight_(std::move(weight)), form_(std::move(form)) {}
-  Tensor input(const Tensor& gradient, const Tensor& input) const override { return std::get<0>(run(gradient, input, {true, false, false})); }
-  void weights(const Tensor& gradient, const Tensor& input) const override { add(run(gradient, input, {false, sumOf(1).wanted(), sumOf(2).wanted()})); }
+  Tensor input(const Tensor& gradient, const Tensor& input) const override {
+    return std::get<0>(run(gradient, input, {true, false, false}));
+  }
+  void weights(const Tensor& gradient, const Tensor& input) const override {
+    add(run(gradient, input, {false, sumOf(1).wanted(), sumOf(2).wanted()}));
+  }
   Tensor both(const Tensor& gradient, const Tensor& input) const override {
     const auto all = run(gradient, input, {needsInput(), sumOf(1).wanted(), sumOf(2).wanted()});
     add(all);
@@ -140,8 +147,8 @@ class ConvolutionNode final : public RuleNode {
   using Gradients = std::tuple<Tensor, Tensor, Tensor>;
   Gradients run(const Tensor& gradient, const Tensor& input, std::array<bool, 3> mask) const {
     const std::int64_t channels = form_.transposed ? weight_.size(1) * form_.groups : weight_.size(0);
-    return at::convolution_backward(gradient, input, weight_, at::OptionalIntArrayRef({channels}), form_.stride, form_.padding, form_.dilation, form_.transposed,
-                                    form_.outputPadding, form_.groups, mask);
+    return at::convolution_backward(gradient, input, weight_, at::OptionalIntArrayRef({channels}), form_.stride, form_.padding,
+                                    form_.dilation, form_.transposed, form_.outputPadding, form_.groups, mask);
   }
   void add(const Gradients& gradients) const {
     if (sumOf(1).wanted()) sumOf(1).add(std::get<1>(gradients));
@@ -166,7 +173,10 @@ bool convolve(const WeightRule& rule, Stack& stack, Convolution form) {
   const auto node = std::make_shared<ConvolutionNode>(rule, use->x, use->w, form);
   const at::AutoDispatchBelowADInplaceOrView below;
   const auto bias = b.defined() ? std::optional<Tensor>(use->b) : std::nullopt;
-  return finish(stack, at::convolution(use->x, use->w, bias, form.stride, form.padding, form.dilation, form.transposed, form.outputPadding, form.groups), node);
+  return finish(
+      stack,
+      at::convolution(use->x, use->w, bias, form.stride, form.padding, form.dilation, form.transposed, form.outputPadding, form.groups),
+      node);
 }
 
 /// conv1d, conv2d, conv3d, also with padding "same" and "valid".
@@ -191,7 +201,9 @@ bool applyConvolution(const WeightRule& rule, Stack& stack) {
   const Tensor x = tensorAt(stack, 0), w = tensorAt(stack, 1);
   if (x.dim() != w.dim()) return false;
   const auto n = static_cast<std::size_t>(w.dim() - 2);
-  return convolve(rule, stack, {spread(stack[3], n), spread(stack[4], n), spread(stack[5], n), spread(stack[7], n), stack[6].toBool(), stack[8].toInt()});
+  return convolve(
+      rule, stack,
+      {spread(stack[3], n), spread(stack[4], n), spread(stack[5], n), spread(stack[7], n), stack[6].toBool(), stack[8].toInt()});
 }
 
 }  // namespace

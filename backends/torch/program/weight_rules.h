@@ -36,7 +36,8 @@ class Sum {
 
   void add(const Tensor& gradient) const {
     Tensor& sum = *gradient_.sum;
-    takeFresh() ? sum.copy_(gradient.sizes() == sum.sizes() ? gradient : gradient.reshape(sum.sizes())) : sum.add_(gradient.reshape(sum.sizes()));
+    takeFresh() ? sum.copy_(gradient.sizes() == sum.sizes() ? gradient : gradient.reshape(sum.sizes()))
+                : sum.add_(gradient.reshape(sum.sizes()));
   }
   void addSum(const Tensor& gradient) const { add(at::sum_to(gradient, gradient_.sum->sizes())); }
   /// [n, k] += a [n, r] · b [r, k]
@@ -54,8 +55,10 @@ class Sum {
     if (takeFresh()) gradient_.sum->zero_();
     const Tensor added = rows.to(gradient_.sum->scalar_type());
     // On a GPU index_add_ adds in any order, this in one: the same bits in every run.
-    if (gradient_.sum->is_cuda()) gradient_.sum->index_put_({indices}, added, /*accumulate=*/true);
-    else gradient_.sum->index_add_(0, indices, added);
+    if (gradient_.sum->is_cuda())
+      gradient_.sum->index_put_({indices}, added, /*accumulate=*/true);
+    else
+      gradient_.sum->index_add_(0, indices, added);
   }
 
  private:
@@ -110,7 +113,8 @@ class RuleNode : public torch::autograd::Node {
     const void* kept = input.defined() ? input.data_ptr() : nullptr;
     Bytes held = static_cast<Bytes>(gradient.nbytes());
     const auto recent = deferred.end() - static_cast<std::ptrdiff_t>(std::min<std::size_t>(deferred.size(), 8));
-    if (kept != nullptr && std::none_of(recent, deferred.end(), [&](const WeightGradient& w) { return w.input == kept; })) held += static_cast<Bytes>(input.nbytes());
+    if (kept != nullptr && std::none_of(recent, deferred.end(), [&](const WeightGradient& w) { return w.input == kept; }))
+      held += static_cast<Bytes>(input.nbytes());
     const auto self = std::static_pointer_cast<RuleNode>(shared_from_this());
     deferred.push_back({rule_.node, held, kept, [self, gradient, input] { self->weights(gradient, input); }});
   }
@@ -124,7 +128,9 @@ inline const Tensor& tensorAt(const Stack& stack, std::size_t i) { return stack[
 inline Tensor optionalAt(const Stack& stack, std::size_t i) { return stack[i].isTensor() ? stack[i].toTensor() : Tensor(); }
 
 /// Rules hold for floating tensors of one type.
-inline bool fits(const Tensor& input, const Tensor& weight) { return input.is_floating_point() && input.scalar_type() == weight.scalar_type(); }
+inline bool fits(const Tensor& input, const Tensor& weight) {
+  return input.is_floating_point() && input.scalar_type() == weight.scalar_type();
+}
 
 /// The type that autocast computes products in, where it is on for a tensor: it leaves numbers of 64 bits alone.
 inline std::optional<at::ScalarType> autocastType(const Tensor& t) {

@@ -19,7 +19,8 @@ const at::Tensor& LowerWeights::of(const at::Tensor& weight, c10::ScalarType typ
   const auto [begin, end] = copies_.equal_range(weight.data_ptr());
   for (auto at = begin; at != end; ++at) {  // views of one weight
     const Copy& copy = *at->second;
-    if (copy.from.sizes() == weight.sizes() && copy.from.strides() == weight.strides() && copy.lower.scalar_type() == type) return copy.lower;
+    if (copy.from.sizes() == weight.sizes() && copy.from.strides() == weight.strides() && copy.lower.scalar_type() == type)
+      return copy.lower;
   }
   return copies_.emplace(weight.data_ptr(), std::make_unique<Copy>(Copy{weight, weight.to(type)}))->second->lower;
 }

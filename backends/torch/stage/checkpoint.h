@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "backends/checkpoints/writer.h"
 #include "backends/checkpoints/tensor_file.h"
+#include "backends/checkpoints/writer.h"
 
 namespace at {
 class Tensor;
@@ -14,15 +14,15 @@ class Tensor;
 
 namespace pw {
 
-/// A `TensorFile` (any torch.save of a dict of tensors) as LibTorch's tensors. A checkpoint of ours is one with the model's own names, and has,
-/// in records that Python does not look at, the optimizer's state under names with a `/` and numbers of the training.
+/// A `TensorFile` (any torch.save of a dict of tensors) as LibTorch's tensors. A checkpoint of ours is one with the model's own names, and
+/// has, in records that Python does not look at, the optimizer's state under names with a `/` and numbers of the training.
 class CheckpointFile {
  public:
   /// Throws UsageError when the file cannot be opened or is no dict of tensors.
   explicit CheckpointFile(const std::string& path);
   ~CheckpointFile();
-  /// Undefined when there is none of this name. Shares the mapped memory, which lives as long as a tensor of it (private: writing into it does
-  /// not change the file). Throws UsageError for a tensor that reaches past its bytes.
+  /// Undefined when there is none of this name. Shares the mapped memory, which lives as long as a tensor of it (private: writing into it
+  /// does not change the file). Throws UsageError for a tensor that reaches past its bytes.
   [[nodiscard]] at::Tensor read(const std::string& name) const;
   [[nodiscard]] std::vector<std::string> names() const;
   /// `step` (steps done), `seed`, …; empty for a file of other origin.

@@ -7,9 +7,9 @@
 #include <optional>
 #include <utility>
 
+#include "backends/torch/program/types.h"
 #include "backends/torch/stage/checkpoint.h"
 #include "backends/torch/stage/synthetic.h"
-#include "backends/torch/program/types.h"
 #include "schedules/error.h"
 #include "simulator/model/batch.h"
 #include "simulator/model/loss_count.h"
@@ -82,8 +82,8 @@ std::string textOf(at::IntArrayRef shape) {
 }
 
 /// Takes a tensor out of a data file and compares it with what the model was traced with: type, and sizes but the number of samples.
-Column takeColumn(const CheckpointFile& file, const std::string& path, const std::string& name, DType dtype, const std::vector<std::int64_t>& shape,
-                  const std::optional<BatchAxis>& axis) {
+Column takeColumn(const CheckpointFile& file, const std::string& path, const std::string& name, DType dtype,
+                  const std::vector<std::int64_t>& shape, const std::optional<BatchAxis>& axis) {
   Column column{name, axis, file.read(name), {}};
   if (!column.all.defined()) {
     throw UsageError("The data file " + path + " lacks the tensor " + name + "; name its tensors after the model's inputs, and target.");
@@ -100,9 +100,13 @@ Column takeColumn(const CheckpointFile& file, const std::string& path, const std
     const std::int64_t perSample = axis ? axis->rowsPerSample * axis->outer : 1;
     const std::string rows = perSample > 1 ? " x " + std::to_string(perSample) : "";
     wanted += (i > 0 ? ", " : "") + (isBatch ? "samples" + rows : std::to_string(shape[i]));
-    if (fits) fits = isBatch ? column.all.size(static_cast<std::int64_t>(i)) % perSample == 0 : column.all.size(static_cast<std::int64_t>(i)) == shape[i];
+    if (fits)
+      fits = isBatch ? column.all.size(static_cast<std::int64_t>(i)) % perSample == 0
+                     : column.all.size(static_cast<std::int64_t>(i)) == shape[i];
   }
-  if (!fits) throw UsageError("Tensor " + name + " of " + path + " has the shape " + textOf(column.all.sizes()) + ", but the model takes " + wanted + "].");
+  if (!fits)
+    throw UsageError("Tensor " + name + " of " + path + " has the shape " + textOf(column.all.sizes()) + ", but the model takes " + wanted +
+                     "].");
   return column;
 }
 
@@ -130,7 +134,9 @@ struct BatchSource::Impl {
   [[nodiscard]] std::vector<std::int64_t> targetShape(const ModelGraph& graph) const;
   [[nodiscard]] at::Tensor lossOf(const at::Tensor& output, std::int64_t first, std::int64_t count) const;
   [[nodiscard]] at::Tensor ownLoss(const at::Tensor& output, std::size_t m) const;
-  [[nodiscard]] at::Tensor own(const at::Tensor& output, std::size_t m) const { return data.masked ? rowsOf(output, outputAxis, begins[m], sizes[m]) : output; }
+  [[nodiscard]] at::Tensor own(const at::Tensor& output, std::size_t m) const {
+    return data.masked ? rowsOf(output, outputAxis, begins[m], sizes[m]) : output;
+  }
 };
 
 void BatchSource::Impl::checkLoss(const ModelGraph& graph) {
@@ -139,16 +145,19 @@ void BatchSource::Impl::checkLoss(const ModelGraph& graph) {
   outputAxis = batchAxis(graph, loss.output);
   if (hasTargets(loss)) {
     const std::size_t dimensions = output.tensor ? output.tensor->sizes.size() : 0;
-    if (dimensions == 0) throw UsageError("Output " + output.name + " is a single number; take it as the loss with --loss output:" + output.name + ".");
+    if (dimensions == 0)
+      throw UsageError("Output " + output.name + " is a single number; take it as the loss with --loss output:" + output.name + ".");
     const bool isCrossEntropy = loss.kind == LossSpec::Kind::CrossEntropy;
     if (!outputAxis || (isCrossEntropy && outputAxis->dimension + 1 == dimensions)) {
-      throw UsageError("Output " + output.name + " has no batch dimension" + (isCrossEntropy ? " before its classes" : "") +
-                       ", so its targets cannot be cut into microbatches; let the model compute its loss and take it with --loss output:NAME.");
+      throw UsageError(
+          "Output " + output.name + " has no batch dimension" + (isCrossEntropy ? " before its classes" : "") +
+          ", so its targets cannot be cut into microbatches; let the model compute its loss and take it with --loss output:NAME.");
     }
     classes = isCrossEntropy ? output.tensor->sizes.back().hint : 0;
   }
   if (data.masked && (!outputAxis || loss.kind == LossSpec::Kind::Output)) {
-    throw UsageError("Masked microbatches need the loss cross_entropy, mse or sum of an output with a batch dimension; " + output.name + " cannot be split by samples.");
+    throw UsageError("Masked microbatches need the loss cross_entropy, mse or sum of an output with a batch dimension; " + output.name +
+                     " cannot be split by samples.");
   }
 }
 
@@ -171,7 +180,8 @@ void BatchSource::Impl::makeSynthetic(const ModelGraph& graph, std::uint64_t see
   for (const ValueId id : graph.inputs) {
     const Value& value = graph.value(id);
     const std::optional<BatchAxis> axis = batchAxis(graph, id);
-    inputs[id] = {value.name, axis, syntheticTensor(value.tensor->dtype, sized(hints(*value.tensor), axis), indexRange(graph, id), ++stream), {}};
+    inputs[id] = {
+        value.name, axis, syntheticTensor(value.tensor->dtype, sized(hints(*value.tensor), axis), indexRange(graph, id), ++stream), {}};
     const auto ignored = data.ignoreSome && axis ? ignoredTarget(graph, id) : std::nullopt;
     if (ignored) ignoreSome(inputs[id].all, static_cast<std::int64_t>(axis->dimension), batch, *ignored);
   }
@@ -193,12 +203,15 @@ void BatchSource::Impl::countSamples() {
   samples = batch;
   const auto count = [&](const Column& column) {
     if (!column.all.defined() || !column.axis) return;
-    const std::int64_t held = column.all.size(static_cast<std::int64_t>(column.axis->dimension)) / (column.axis->rowsPerSample * column.axis->outer);
+    const std::int64_t held =
+        column.all.size(static_cast<std::int64_t>(column.axis->dimension)) / (column.axis->rowsPerSample * column.axis->outer);
     if (held < batch) {
-      throw UsageError("Tensor " + column.name + " of " + data.file + " holds " + std::to_string(held) + " samples, fewer than one batch of " + std::to_string(batch) + ".");
+      throw UsageError("Tensor " + column.name + " of " + data.file + " holds " + std::to_string(held) +
+                       " samples, fewer than one batch of " + std::to_string(batch) + ".");
     }
     if (first != nullptr && held != samples) {
-      throw UsageError("Tensor " + column.name + " of " + data.file + " holds " + std::to_string(held) + " samples, but " + first->name + " " + std::to_string(samples) + ".");
+      throw UsageError("Tensor " + column.name + " of " + data.file + " holds " + std::to_string(held) + " samples, but " + first->name +
+                       " " + std::to_string(samples) + ".");
     }
     first = &column;
     samples = held;
@@ -218,7 +231,8 @@ BatchSource::BatchSource(const ModelGraph& graph, const LossSpec& loss, std::vec
     impl_->batch += size;
   }
   for (const ValueId id : graph.inputs) {
-    if (!graph.value(id).tensor) throw UsageError("Input " + graph.value(id).name + " is no tensor; export the model with it as a constant.");
+    if (!graph.value(id).tensor)
+      throw UsageError("Input " + graph.value(id).name + " is no tensor; export the model with it as a constant.");
   }
   impl_->checkLoss(graph);
   data.file.empty() ? impl_->makeSynthetic(graph, seed) : impl_->readFile(graph);
@@ -238,8 +252,9 @@ void BatchSource::beginStep(int step) {
       const at::Tensor& labels = d.targets.current;
       const at::Tensor wrong = labels.ne(-100).logical_and(labels.lt(0).logical_or(labels.ge(d.classes)));
       if (wrong.any().item<bool>()) {
-        throw UsageError("Tensor target of " + d.data.file + " holds the class " + std::to_string(labels.masked_select(wrong)[0].item<std::int64_t>()) + ", but " +
-                         d.outputName + " has " + std::to_string(d.classes) + " classes, from 0 (and -100 for ignored ones).");
+        throw UsageError("Tensor target of " + d.data.file + " holds the class " +
+                         std::to_string(labels.masked_select(wrong)[0].item<std::int64_t>()) + ", but " + d.outputName + " has " +
+                         std::to_string(d.classes) + " classes, from 0 (and -100 for ignored ones).");
       }
       d.normaliser = labels.ne(-100).sum().item<double>();
       break;
@@ -263,9 +278,11 @@ at::Tensor BatchSource::Impl::lossOf(const at::Tensor& output, std::int64_t firs
   if (hasTargets(loss)) {
     target = onDevice(rowsOf(targets.current, targets.axis, first, count), output.device());
     const bool isCrossEntropy = loss.kind == LossSpec::Kind::CrossEntropy;
-    const auto fitting = isCrossEntropy && output.dim() > 0 ? output.sizes().slice(0, static_cast<std::size_t>(output.dim() - 1)) : output.sizes();
+    const auto fitting =
+        isCrossEntropy && output.dim() > 0 ? output.sizes().slice(0, static_cast<std::size_t>(output.dim() - 1)) : output.sizes();
     if (target.sizes() != fitting) {
-      throw UsageError("Output " + outputName + " has the shape " + textOf(output.sizes()) + " for " + std::to_string(count) + " samples, but its targets have " + textOf(target.sizes()) + ".");
+      throw UsageError("Output " + outputName + " has the shape " + textOf(output.sizes()) + " for " + std::to_string(count) +
+                       " samples, but its targets have " + textOf(target.sizes()) + ".");
     }
   }
   switch (loss.kind) {
@@ -281,7 +298,8 @@ at::Tensor BatchSource::Impl::lossOf(const at::Tensor& output, std::int64_t firs
 /// What the model computed itself. A mean over nothing is not a number, but counts for nothing.
 at::Tensor BatchSource::Impl::ownLoss(const at::Tensor& output, std::size_t m) const {
   if (output.numel() != 1) {
-    throw UsageError("Output " + outputName + " has the shape " + textOf(output.sizes()) + ", but a loss is a single number; take its sum with --loss sum.");
+    throw UsageError("Output " + outputName + " has the shape " + textOf(output.sizes()) +
+                     ", but a loss is a single number; take its sum with --loss sum.");
   }
   const double weight = counts.empty() ? static_cast<double>(sizes[m]) : counts[m];
   return (weight == 0 ? output.nan_to_num(0, 0, 0) : output) * (weight / normaliser);

@@ -23,18 +23,20 @@ struct LossSpec {
 /// Throws UsageError for an unknown loss or output, listing what there is.
 [[nodiscard]] LossSpec parseLoss(const ModelGraph& graph, const std::string& loss);
 
-/// Inputs and targets of a whole batch, cut into the microbatches of all replicas. An input is cut along its batch axis (simulator/model/batch.h); one
-/// without such a dimension goes whole to every microbatch. Synthetic data (no file) is drawn from the seed alone: indices in the range of the
-/// embedding they select from, class labels in the range of the logits, standard normal numbers elsewhere, the same batch in every step, so
-/// that the loss of a working training falls. A file is a torch.save of a dict: one tensor per model input under its name in the trace, and
-/// `target`, shaped like the loss's output (without its last dimension for cross_entropy). Step s takes samples [b·B, (b + 1)·B) with
-/// b = s modulo the file's whole batches; samples after those are not used. The file is mapped: only the samples of a step become resident.
+/// Inputs and targets of a whole batch, cut into the microbatches of all replicas. An input is cut along its batch axis
+/// (simulator/model/batch.h); one without such a dimension goes whole to every microbatch. Synthetic data (no file) is drawn from the seed
+/// alone: indices in the range of the embedding they select from, class labels in the range of the logits, standard normal numbers
+/// elsewhere, the same batch in every step, so that the loss of a working training falls. A file is a torch.save of a dict: one tensor per
+/// model input under its name in the trace, and `target`, shaped like the loss's output (without its last dimension for cross_entropy).
+/// Step s takes samples [b·B, (b + 1)·B) with b = s modulo the file's whole batches; samples after those are not used. The file is mapped:
+/// only the samples of a step become resident.
 class BatchSource {
  public:
-  /// `microbatchSizes`: samples of each microbatch of the whole batch (replicas × M), in order; all indices below are into it. Throws UsageError
-  /// naming the tensor when the file lacks it, when its type or shape is not the model's, when it holds fewer samples than a batch, and
-  /// for a loss that cannot be computed so.
-  BatchSource(const ModelGraph& graph, const LossSpec& loss, std::vector<std::int64_t> microbatchSizes, std::uint64_t seed, const DataOptions& data);
+  /// `microbatchSizes`: samples of each microbatch of the whole batch (replicas × M), in order; all indices below are into it. Throws
+  /// UsageError naming the tensor when the file lacks it, when its type or shape is not the model's, when it holds fewer samples than a
+  /// batch, and for a loss that cannot be computed so.
+  BatchSource(const ModelGraph& graph, const LossSpec& loss, std::vector<std::int64_t> microbatchSizes, std::uint64_t seed,
+              const DataOptions& data);
   ~BatchSource();
   BatchSource(BatchSource&&) noexcept;
 
@@ -46,8 +48,8 @@ class BatchSource {
   [[nodiscard]] at::Tensor input(ValueId input, std::size_t microbatch) const;
   /// Loss of a microbatch, scaled so that the sum over all microbatches of the batch is the mean over the batch's samples:
   /// cross_entropy: summed over targets / all targets ≠ −100 of the batch (last dimension = classes, others flattened);
-  /// mse: summed squares / elements of the batch's output; sum: summed output / samples; output: value · samples of the microbatch / samples.
-  /// With `masked`, `output` is of the whole batch, and the microbatch's own samples count.
+  /// mse: summed squares / elements of the batch's output; sum: summed output / samples; output: value · samples of the microbatch /
+  /// samples. With `masked`, `output` is of the whole batch, and the microbatch's own samples count.
   [[nodiscard]] at::Tensor loss(const at::Tensor& output, std::size_t microbatch) const;
   /// The same of the microbatches from `first` on together, one output each: computed once over the outputs put together.
   [[nodiscard]] at::Tensor lossOver(const std::vector<at::Tensor>& outputs, std::size_t first) const;

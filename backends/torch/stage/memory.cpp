@@ -23,8 +23,7 @@ std::atomic<Bytes>& peak() {
 void count(Bytes bytes) {
   const Bytes now = alive().fetch_add(bytes, std::memory_order_relaxed) + bytes;
   Bytes most = peak().load(std::memory_order_relaxed);
-  while (now > most && !peak().compare_exchange_weak(most, now, std::memory_order_relaxed)) {
-  }
+  while (now > most && !peak().compare_exchange_weak(most, now, std::memory_order_relaxed)) {}
 }
 
 void release(void* memory) {
@@ -41,9 +40,7 @@ class CountingAllocator final : public c10::Allocator {
     return {memory, memory, &release, c10::Device(c10::DeviceType::CPU)};
   }
   c10::DeleterFnPtr raw_deleter() const override { return &release; }
-  void copy_data(void* destination, const void* source, std::size_t count) const override {
-    default_copy_data(destination, source, count);
-  }
+  void copy_data(void* destination, const void* source, std::size_t count) const override { default_copy_data(destination, source, count); }
 };
 
 }  // namespace

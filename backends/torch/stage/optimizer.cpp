@@ -48,27 +48,31 @@ at::Tensor& multiply(at::Tensor& tensor, double factor) { return tensor.mul_(at:
 /// The kernels divide by a float tensor on the way; other factors get a pass of their own.
 std::optional<at::Tensor> fusedDivisor(at::Tensor& gradients, double gradientScale) {
   if (gradientScale == 1) return std::nullopt;
-  if (const auto divisor = divisorOf(gradientScale)) return at::scalar_tensor(*divisor, at::TensorOptions().dtype(at::kFloat).device(gradients.device()));
+  if (const auto divisor = divisorOf(gradientScale))
+    return at::scalar_tensor(*divisor, at::TensorOptions().dtype(at::kFloat).device(gradients.device()));
   multiply(gradients, gradientScale);
   return std::nullopt;
 }
 
 using NamedStates = std::vector<std::pair<std::string, at::Tensor>>;
 
-void fusedStep(const OptimizerSpec& spec, at::Tensor& values, at::Tensor& gradients, const NamedStates& state, int step, double gradientScale) {
+void fusedStep(const OptimizerSpec& spec, at::Tensor& values, at::Tensor& gradients, const NamedStates& state, int step,
+               double gradientScale) {
   const double rate = learningRateAt(spec, step);
   const std::optional<at::Tensor> divisor = fusedDivisor(gradients, gradientScale);
   const auto adam = [&](auto kernel) {
     // Counted from 1, in float32 as torch.optim has it.
     const at::Tensor count = at::full({}, step + 1.0, at::TensorOptions().dtype(at::kFloat).device(values.device()));
-    kernel(at::TensorList(values), at::TensorList(gradients), at::TensorList(state[0].second), at::TensorList(state[1].second), at::TensorList(),
-           at::TensorList(count), rate, spec.beta1, spec.beta2, spec.weightDecay, spec.epsilon, false, false, divisor, std::nullopt);
+    kernel(at::TensorList(values), at::TensorList(gradients), at::TensorList(state[0].second), at::TensorList(state[1].second),
+           at::TensorList(), at::TensorList(count), rate, spec.beta1, spec.beta2, spec.weightDecay, spec.epsilon, false, false, divisor,
+           std::nullopt);
   };
   switch (spec.kind) {
     case OptimizerSpec::Kind::Sgd: {
       // A buffer of zeros gives the first step's buffer, the gradient, without telling the kernel which step it is.
       const at::TensorList buffers = state.empty() ? at::TensorList() : at::TensorList(state[0].second);
-      at::_fused_sgd_(values, gradients, buffers, spec.weightDecay, spec.momentum, rate, 0.0, spec.nesterov, false, false, divisor, std::nullopt);
+      at::_fused_sgd_(values, gradients, buffers, spec.weightDecay, spec.momentum, rate, 0.0, spec.nesterov, false, false, divisor,
+                      std::nullopt);
       return;
     }
     case OptimizerSpec::Kind::Adam: adam([](auto&&... arguments) { at::_fused_adam_(arguments...); }); return;
@@ -96,7 +100,8 @@ void plainPiece(const OptimizerSpec& spec, at::Tensor values, const at::Tensor& 
   values.addcdiv_(state[0], (state[1].sqrt() / std::sqrt(second)).add_(spec.epsilon), -rate / first);
 }
 
-void plainStep(const OptimizerSpec& spec, at::Tensor& values, at::Tensor& gradients, const NamedStates& state, int step, double gradientScale) {
+void plainStep(const OptimizerSpec& spec, at::Tensor& values, at::Tensor& gradients, const NamedStates& state, int step,
+               double gradientScale) {
   if (gradientScale != 1) {
     const auto divisor = divisorOf(gradientScale);
     divisor ? gradients.div_(*divisor) : multiply(gradients, gradientScale);

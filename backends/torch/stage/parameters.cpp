@@ -6,10 +6,10 @@
 #include <algorithm>
 #include <utility>
 
+#include "backends/torch/program/types.h"
 #include "backends/torch/stage/checkpoint.h"
 #include "backends/torch/stage/optimizer.h"
 #include "backends/torch/stage/state.h"
-#include "backends/torch/program/types.h"
 #include "schedules/error.h"
 #include "simulator/plan/parameter_order.h"
 
@@ -19,7 +19,8 @@ namespace {
 /// Bytes that a parameter's place in its group is a multiple of: matrix products on GPUs are slower for matrices that are not aligned.
 constexpr std::int64_t kAlignment = 64;
 
-/// What the optimizers update: of complex numbers the real and imaginary parts, one after the other, as torch.optim does it by view_as_real.
+/// What the optimizers update: of complex numbers the real and imaginary parts, one after the other, as torch.optim does it by
+/// view_as_real.
 DType realOf(DType dtype) { return dtype == DType::ComplexFloat ? DType::Float32 : dtype == DType::ComplexDouble ? DType::Float64 : dtype; }
 bool isPair(DType dtype) { return realOf(dtype) != dtype; }
 
@@ -38,10 +39,10 @@ void copyFrom(const CheckpointFile& file, const std::string& name, at::Tensor& i
 struct StageParameters::Parameter {
   std::string name;
   std::string identity;
-  at::Tensor tensor;                        // the leaf that the graph reads
-  std::shared_ptr<at::Tensor> gradient;     // null where it is not trained
-  std::vector<ValueId> values;              // all names it is read under
-  std::int64_t first = 0;                   // in its group, elements: of a complex parameter real numbers, two to an element
+  at::Tensor tensor;                     // the leaf that the graph reads
+  std::shared_ptr<at::Tensor> gradient;  // null where it is not trained
+  std::vector<ValueId> values;           // all names it is read under
+  std::int64_t first = 0;                // in its group, elements: of a complex parameter real numbers, two to an element
   bool isComplex = false;
 
   [[nodiscard]] std::int64_t count() const { return tensor.numel() * (isComplex ? 2 : 1); }
@@ -52,7 +53,7 @@ struct StageParameters::Parameter {
 
 struct StageParameters::Group {
   std::optional<std::size_t> shared;
-  at::Tensor values, gradients;  // flat
+  at::Tensor values, gradients;      // flat
   std::int64_t first = 0, last = 0;  // elements this rank updates; known from the first step on
 };
 
@@ -63,7 +64,13 @@ struct StageParameters::Fixed {
 };
 
 StageParameters::StageParameters(const ModelGraph& graph, const Plan& plan, Stage stage, const StageOptions& options)
-    : graph_(graph), random_(options.initRandom), seed_(options.seed), resetsOptimizer_(options.resetOptimizer), values_(graph.values.size()), device_(options.device != nullptr ? options.device->index : -1), keepsBuffers_(options.keepBuffers) {
+    : graph_(graph),
+      random_(options.initRandom),
+      seed_(options.seed),
+      resetsOptimizer_(options.resetOptimizer),
+      values_(graph.values.size()),
+      device_(options.device != nullptr ? options.device->index : -1),
+      keepsBuffers_(options.keepBuffers) {
   const c10::AutoGradMode off(false);
   arrange(graph, plan, stage);
   if (stage == Stage(0)) unread_ = unreadState(graph, plan.partition);
@@ -74,8 +81,8 @@ StageParameters::StageParameters(const ModelGraph& graph, const Plan& plan, Stag
 
 StageParameters::~StageParameters() = default;
 
-/// Gives every trained parameter its place: own ones first, then shared ones by index, each by element type. What lies between two is zero in both
-/// tensors, and stays so.
+/// Gives every trained parameter its place: own ones first, then shared ones by index, each by element type. What lies between two is zero
+/// in both tensors, and stays so.
 void StageParameters::arrange(const ModelGraph& graph, const Plan& plan, Stage stage) {
   const auto& sharedOnes = plan.partition.shared;
   std::vector<std::tuple<std::size_t, DType, std::size_t>> order;  // shared + 1 or 0, type, parameter
@@ -90,8 +97,10 @@ void StageParameters::arrange(const ModelGraph& graph, const Plan& plan, Stage s
     }
     parameter.isComplex = isPair(meta.dtype);
     if (isDifferentiable(meta.dtype) && meta.requiresGrad) {
-      const auto shared = std::find_if(sharedOnes.begin(), sharedOnes.end(), [&](const SharedParameter& s) { return s.storage == parameter.identity; });
-      order.emplace_back(shared == sharedOnes.end() ? 0 : static_cast<std::size_t>(shared - sharedOnes.begin()) + 1, meta.dtype, parameters_.size());
+      const auto shared =
+          std::find_if(sharedOnes.begin(), sharedOnes.end(), [&](const SharedParameter& s) { return s.storage == parameter.identity; });
+      order.emplace_back(shared == sharedOnes.end() ? 0 : static_cast<std::size_t>(shared - sharedOnes.begin()) + 1, meta.dtype,
+                         parameters_.size());
     }
     parameter.tensor = at::empty({0}, at::TensorOptions().dtype(scalarType(meta.dtype)));
     parameters_.push_back(std::move(parameter));
@@ -147,7 +156,8 @@ void StageParameters::read(const ModelGraph& graph, const StageSpec& spec, const
     Parameter& parameter = parameters_[i];
     const StateTensor& state = graph.parameters[spec.parameters[i]];
     const TensorMeta& meta = *graph.value(state.value).tensor;
-    if (!parameter.gradient) parameter.tensor = at::empty(shapeOf(meta, {}), at::TensorOptions().dtype(scalarType(meta.dtype)).device(deviceOf(device_)));
+    if (!parameter.gradient)
+      parameter.tensor = at::empty(shapeOf(meta, {}), at::TensorOptions().dtype(scalarType(meta.dtype)).device(deviceOf(device_)));
     if (resume_) {
       copyFrom(*resume_, parameter.name, parameter.tensor);
     } else if (device_ < 0) {
@@ -162,7 +172,7 @@ void StageParameters::read(const ModelGraph& graph, const StageSpec& spec, const
   const auto readFixed = [&](const StateTensor& state, bool isBuffer) {
     const TensorMeta& meta = *graph.value(state.value).tensor;
     at::Tensor tensor = at::empty(shapeOf(meta, {}), at::TensorOptions().dtype(scalarType(meta.dtype)));
-    resume_ && isBuffer && state.persistent ? copyFrom(*resume_, state.name, tensor) : reader.readInto(state, tensor);
+    resume_&& isBuffer&& state.persistent ? copyFrom(*resume_, state.name, tensor) : reader.readInto(state, tensor);
     fixed_.push_back({&state, tensor.to(deviceOf(device_)), isBuffer});
   };
   for (const std::size_t index : spec.buffers) readFixed(graph.buffers[index], true);
@@ -263,7 +273,8 @@ void StageParameters::resumeOptimizer(std::size_t index) {
       const std::int64_t begin = std::max(parameter.first, group.first), end = std::min(parameter.first + parameter.count(), group.last);
       if (begin >= end) continue;
       if (saved.numel() != parameter.tensor.numel() || saved.is_complex() != parameter.isComplex) {
-        throw UsageError("In the checkpoint " + name + "/" + parameter.name + " has another size or type than the parameter; it is damaged.");
+        throw UsageError("In the checkpoint " + name + "/" + parameter.name +
+                         " has another size or type than the parameter; it is damaged.");
       }
       const at::Tensor flat = (parameter.isComplex ? at::view_as_real(saved.resolve_conj()) : saved).reshape({-1});
       tensor.narrow(0, begin - group.first, end - begin).copy_(flat.narrow(0, begin - parameter.first, end - begin));
@@ -289,7 +300,8 @@ std::vector<ParameterView> StageParameters::parameters() {
   return views;
 }
 
-/// As the checkpoint that was resumed has it, which may be of other values than the archive; one that lacks it was written before it was kept.
+/// As the checkpoint that was resumed has it, which may be of other values than the archive; one that lacks it was written before it was
+/// kept.
 at::Tensor StageParameters::unread(const StateTensor& state) const {
   at::Tensor saved;
   if (resume_) saved = resume_->read(state.name);
@@ -324,9 +336,11 @@ std::vector<StatePiece> StageParameters::state() {
         const at::Tensor part = tensor.narrow(0, begin - group.first, end - begin);
         const std::int64_t numbers = parameter.isComplex ? 2 : 1;  // to an element
         if ((begin - parameter.first) % numbers != 0 || (end - begin) % numbers != 0) {
-          throw Error("A rank's share of the optimizer's state ends within a complex number of " + parameter.name + "; leave out --zero1, or plan with --share replicate.");
+          throw Error("A rank's share of the optimizer's state ends within a complex number of " + parameter.name +
+                      "; leave out --zero1, or plan with --share replicate.");
         }
-        pieces.push_back({name + "/" + parameter.name, dtypeOf(parameter.tensor.scalar_type()), parameter.tensor.sizes().vec(), (begin - parameter.first) / numbers, onHost(part)});
+        pieces.push_back({name + "/" + parameter.name, dtypeOf(parameter.tensor.scalar_type()), parameter.tensor.sizes().vec(),
+                          (begin - parameter.first) / numbers, onHost(part)});
       }
     }
   }

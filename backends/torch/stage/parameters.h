@@ -16,15 +16,15 @@ struct Device;
 namespace at {
 class Tensor;
 using c10::Device;
-}
+}  // namespace at
 
 namespace pw {
 
 class CheckpointFile;
 class Optimizer;
 
-/// Parameters, gradients, buffers, constants and optimizer state of one stage. Trained parameters of a group (see ParameterGroup) lie one after
-/// the other in one flat tensor, their gradients in another, so that a group is reduced and updated as a whole.
+/// Parameters, gradients, buffers, constants and optimizer state of one stage. Trained parameters of a group (see ParameterGroup) lie one
+/// after the other in one flat tensor, their gradients in another, so that a group is reduced and updated as a whole.
 class StageParameters {
  public:
   StageParameters(const ModelGraph& graph, const Plan& plan, Stage stage, const StageOptions& options);

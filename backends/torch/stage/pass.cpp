@@ -31,9 +31,16 @@ std::vector<NodeId> nodesOf(const StageSpec& spec) {
 
 }  // namespace
 
-StageProgram::StageProgram(const ModelGraph& graph, const Plan& plan, Stage stage, const StageOptions& options, StageParameters& parameters, ValueId lossOutput)
-    : graph_(graph), partition_(plan.partition), spec_(plan.partition.stages[stage.index()]), options_(options), parameters_(parameters),
-      isLast_(stage.index() + 1 == plan.partition.stages.size()), lossOutput_(lossOutput), changedInPlace_(changedInPlace(graph)) {
+StageProgram::StageProgram(const ModelGraph& graph, const Plan& plan, Stage stage, const StageOptions& options, StageParameters& parameters,
+                           ValueId lossOutput)
+    : graph_(graph),
+      partition_(plan.partition),
+      spec_(plan.partition.stages[stage.index()]),
+      options_(options),
+      parameters_(parameters),
+      isLast_(stage.index() + 1 == plan.partition.stages.size()),
+      lossOutput_(lossOutput),
+      changedInPlace_(changedInPlace(graph)) {
   for (std::size_t t = 0; t < partition_.transfers.size(); ++t) {
     if (partition_.transfers[t].to == stage) incoming_.push_back(t);
     if (partition_.transfers[t].from == stage) outgoing_.push_back(t);

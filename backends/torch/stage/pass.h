@@ -8,8 +8,8 @@
 
 #include <ATen/core/Tensor.h>
 
-#include "backends/torch/stage/parameters.h"
 #include "backends/torch/program/program.h"
+#include "backends/torch/stage/parameters.h"
 #include "backends/torch/stage/stage.h"
 
 namespace pw {
@@ -18,26 +18,27 @@ namespace pw {
 struct Pass {
   Microbatch microbatch{0};
   int step = 0;
-  std::size_t global = 0;                             ///< of the whole batch, over all replicas
-  std::int64_t samples = 0;                           ///< that it computes
-  std::map<ValueId, at::Tensor> inputs;               ///< of the model, to this stage
-  std::map<std::size_t, at::Tensor> received;         ///< leaves where a gradient goes back
-  std::map<std::size_t, at::Tensor> toSend;           ///< contiguous, detached
-  std::map<std::size_t, at::Tensor> outputs;          ///< the same values with autograd's history
-  at::Tensor lossOutput;                              ///< what the loss is computed from, then perhaps the loss itself, with history; of the last stage
+  std::size_t global = 0;                      ///< of the whole batch, over all replicas
+  std::int64_t samples = 0;                    ///< that it computes
+  std::map<ValueId, at::Tensor> inputs;        ///< of the model, to this stage
+  std::map<std::size_t, at::Tensor> received;  ///< leaves where a gradient goes back
+  std::map<std::size_t, at::Tensor> toSend;    ///< contiguous, detached
+  std::map<std::size_t, at::Tensor> outputs;   ///< the same values with autograd's history
+  at::Tensor lossOutput;  ///< what the loss is computed from, then perhaps the loss itself, with history; of the last stage
   std::map<std::size_t, at::Tensor> outputGradients;  ///< received
   at::Tensor lossGradient;                            ///< of `lossOutput`
   std::map<std::size_t, at::Tensor> inputGradients;   ///< to be sent
   std::map<ValueId, at::Tensor> watched;
-  std::vector<at::Tensor> modelOutputs;               ///< of an evaluation
-  std::vector<WeightGradient> weights;                ///< that W computes
+  std::vector<at::Tensor> modelOutputs;  ///< of an evaluation
+  std::vector<WeightGradient> weights;   ///< that W computes
 };
 
 /// The nodes of one stage, forward and backward, on whatever tensors a pass holds.
 class StageProgram {
  public:
   /// `parameters` must outlive it.
-  StageProgram(const ModelGraph& graph, const Plan& plan, Stage stage, const StageOptions& options, StageParameters& parameters, ValueId lossOutput);
+  StageProgram(const ModelGraph& graph, const Plan& plan, Stage stage, const StageOptions& options, StageParameters& parameters,
+               ValueId lossOutput);
   StageProgram(const StageProgram&) = delete;
   StageProgram& operator=(const StageProgram&) = delete;
 
@@ -48,8 +49,8 @@ class StageProgram {
   void beginStep() { lowerWeights_.refresh(); }
   /// From `inputs` and `received` to `toSend`, `outputs` and `lossOutput`; in an evaluation without history, and to `modelOutputs`.
   void forward(Pass& pass, StepMode mode);
-  /// From `outputGradients` and `lossGradient` to `inputGradients`, and adds to the parameters' gradients; where it `splits`, leaves those that can wait
-  /// in `weights`. Takes the pass's tensors.
+  /// From `outputGradients` and `lossGradient` to `inputGradients`, and adds to the parameters' gradients; where it `splits`, leaves those
+  /// that can wait in `weights`. Takes the pass's tensors.
   void backward(Pass& pass, bool splits);
   /// Adds them.
   void addWeightGradients(Pass& pass);

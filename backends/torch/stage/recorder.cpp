@@ -49,13 +49,20 @@ struct Recorder::Recording {
   std::map<ValueId, at::Tensor> inputs;
   std::map<std::size_t, at::Tensor> received, outputGradients, toSend, inputGradients;
   at::Tensor lossOutput, lossGradient;
-  Pass pass;                                  // between the actions
+  Pass pass;  // between the actions
   std::shared_ptr<void> pool, forward, backward, weights;
 };
 
-Recorder::Recorder(StageProgram& program, StageParameters& parameters, const Device& device, const StageOptions& options, std::size_t microbatches)
-    : program_(program), parameters_(parameters), device_(device), tell_(options.tell), observed_(static_cast<bool>(options.observe) || !options.watched.empty()),
-      phase_(options.graphs && device.record != nullptr ? Phase::Learns : Phase::Off), splits_(microbatches), of_(microbatches) {}
+Recorder::Recorder(StageProgram& program, StageParameters& parameters, const Device& device, const StageOptions& options,
+                   std::size_t microbatches)
+    : program_(program),
+      parameters_(parameters),
+      device_(device),
+      tell_(options.tell),
+      observed_(static_cast<bool>(options.observe) || !options.watched.empty()),
+      phase_(options.graphs && device.record != nullptr ? Phase::Learns : Phase::Off),
+      splits_(microbatches),
+      of_(microbatches) {}
 
 Recorder::~Recorder() = default;
 
@@ -79,7 +86,8 @@ void Recorder::record() {
   if (reason.empty()) {
     parameters_.addFromZero();
     try {
-      // Beside the recordings a step still needs copies of what enters and leaves, and the loss: where there is no room for them, there is none to record.
+      // Beside the recordings a step still needs copies of what enters and leaves, and the loss: where there is no room for them, there is
+      // none to record.
       const at::Tensor reserve = at::empty({bytesOutside()}, at::TensorOptions().dtype(at::kByte).device(parameters_.device()));
       for (const bool splits : {false, true}) {
         for (std::size_t i = 0; i < most_[splits ? 1 : 0]; ++i) recordings_.push_back(recorded(splits));
@@ -105,7 +113,8 @@ std::int64_t Recorder::bytesOutside() const {
   }
   bytes *= static_cast<std::int64_t>(most_[0] + most_[1]) + 1;
   const at::Tensor output = program_.lossOutputForm(form_->samples);
-  return output.defined() ? bytes + 4 * static_cast<std::int64_t>(output.nbytes()) : bytes;  // its logarithms, their gradient, and both again in float32
+  return output.defined() ? bytes + 4 * static_cast<std::int64_t>(output.nbytes())
+                          : bytes;  // its logarithms, their gradient, and both again in float32
 }
 
 std::unique_ptr<Recorder::Recording> Recorder::recorded(bool splits) {
@@ -119,22 +128,26 @@ std::unique_ptr<Recorder::Recording> Recorder::recorded(bool splits) {
   r.outputGradients = zeros(form_->outputGradients, device);
   if (const at::Tensor output = program_.lossOutputForm(r.samples); output.defined()) r.lossGradient = zeros(output, device);
   StageProgram& program = program_;
-  r.forward = device_.record([&r, &program] {
-    r.pass = {};
-    r.pass.samples = r.samples;
-    r.pass.inputs = r.inputs;
-    for (auto& [transfer, tensor] : r.received) tensor.mutable_grad().reset();
-    r.pass.received = r.received;
-    program.forward(r.pass, StepMode::Train);
-    r.toSend = std::move(r.pass.toSend);
-    r.lossOutput = r.pass.lossOutput.defined() ? r.pass.lossOutput.detach() : at::Tensor();
-  }, r.pool);
-  r.backward = device_.record([&r, &program] {
-    r.pass.outputGradients = r.outputGradients;
-    r.pass.lossGradient = r.lossGradient;
-    program.backward(r.pass, r.splits);
-    r.inputGradients = std::move(r.pass.inputGradients);
-  }, r.pool);
+  r.forward = device_.record(
+      [&r, &program] {
+        r.pass = {};
+        r.pass.samples = r.samples;
+        r.pass.inputs = r.inputs;
+        for (auto& [transfer, tensor] : r.received) tensor.mutable_grad().reset();
+        r.pass.received = r.received;
+        program.forward(r.pass, StepMode::Train);
+        r.toSend = std::move(r.pass.toSend);
+        r.lossOutput = r.pass.lossOutput.defined() ? r.pass.lossOutput.detach() : at::Tensor();
+      },
+      r.pool);
+  r.backward = device_.record(
+      [&r, &program] {
+        r.pass.outputGradients = r.outputGradients;
+        r.pass.lossGradient = r.lossGradient;
+        program.backward(r.pass, r.splits);
+        r.inputGradients = std::move(r.pass.inputGradients);
+      },
+      r.pool);
   if (splits) r.weights = device_.record([&r, &program] { program.addWeightGradients(r.pass); }, r.pool);
   return made;
 }

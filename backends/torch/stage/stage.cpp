@@ -8,14 +8,14 @@
 #include <cmath>
 #include <utility>
 
-#include "backends/torch/stage/data.h"
 #include "backends/torch/program/loss_count.h"
-#include "backends/torch/stage/memory.h"
 #include "backends/torch/program/number_watch.h"
+#include "backends/torch/program/types.h"
+#include "backends/torch/stage/data.h"
+#include "backends/torch/stage/memory.h"
 #include "backends/torch/stage/parameters.h"
 #include "backends/torch/stage/pass.h"
 #include "backends/torch/stage/recorder.h"
-#include "backends/torch/program/types.h"
 #include "schedules/error.h"
 #include "simulator/model/batch.h"
 
@@ -24,7 +24,8 @@ namespace {
 
 HeldBuffer held(const at::Tensor& tensor) { return {bufferOf(tensor), std::make_shared<at::Tensor>(tensor)}; }
 
-/// LibTorch runs backwards of a GPU by a thread of its own: cuBLAS takes that one's workspace now, and not behind a message that is waited for.
+/// LibTorch runs backwards of a GPU by a thread of its own: cuBLAS takes that one's workspace now, and not behind a message that is waited
+/// for.
 void warmBackward(at::Device device) {
   const at::Tensor small = at::ones({16, 16}, at::TensorOptions().device(device)).set_requires_grad(true);
   const c10::AutoGradMode gradients(true);
@@ -38,12 +39,16 @@ class TracedStage final : public StageModule {
   const Device& device() const override { return device_; }
   void beginStep(int step, StepMode mode) override;
   HeldBuffer allocate(std::size_t transfer, Microbatch m) override;
-  void setInput(std::size_t transfer, Microbatch m, HeldBuffer value) override { at(m).received[transfer] = tensorOf(transfer, m, std::move(value)); }
+  void setInput(std::size_t transfer, Microbatch m, HeldBuffer value) override {
+    at(m).received[transfer] = tensorOf(transfer, m, std::move(value));
+  }
   HeldBuffer takeOutput(std::size_t transfer, Microbatch m) override { return held(at(m).toSend.extract(transfer).mapped()); }
   void setOutputGradient(std::size_t transfer, Microbatch m, HeldBuffer gradient) override {
     at(m).outputGradients[transfer] = tensorOf(transfer, m, std::move(gradient));
   }
-  HeldBuffer takeInputGradient(std::size_t transfer, Microbatch m) override { return held(at(m).inputGradients.extract(transfer).mapped()); }
+  HeldBuffer takeInputGradient(std::size_t transfer, Microbatch m) override {
+    return held(at(m).inputGradients.extract(transfer).mapped());
+  }
   void forward(Microbatch microbatch) override;
   void backward(Microbatch m) override { backward(m, false); }
   void backwardInput(Microbatch m) override { backward(m, true); }
@@ -58,7 +63,9 @@ class TracedStage final : public StageModule {
   }
   std::optional<NonFiniteValue> firstNonFinite() override;
   void undoBuffers() override { parameters_.undoBuffers(); }
-  HeldBuffer takeModelOutput(std::size_t output, Microbatch m) override { return held(onHost(std::exchange(at(m).modelOutputs.at(output), {}))); }
+  HeldBuffer takeModelOutput(std::size_t output, Microbatch m) override {
+    return held(onHost(std::exchange(at(m).modelOutputs.at(output), {})));
+  }
   std::vector<ParameterGroup> groups() override { return parameters_.groups(); }
   void optimizerStep(std::size_t group, std::int64_t first, std::int64_t last, double gradientScale) override {
     parameters_.optimizerStep(group, first, last, gradientScale);
@@ -71,8 +78,12 @@ class TracedStage final : public StageModule {
  private:
   Pass& at(Microbatch m) { return passes_[m.index()]; }
   [[nodiscard]] const TensorMeta& meta(std::size_t transfer) const { return *graph_.value(partition_.transfers[transfer].value).tensor; }
-  [[nodiscard]] std::vector<std::int64_t> shape(std::size_t transfer, Microbatch m) const { return shapeOf(meta(transfer), bindings_.at(sizes_[m.index()])); }
-  [[nodiscard]] at::TensorOptions typeOf(std::size_t transfer) const { return at::TensorOptions().dtype(scalarType(meta(transfer).dtype)).device(deviceOf(device_.index)); }
+  [[nodiscard]] std::vector<std::int64_t> shape(std::size_t transfer, Microbatch m) const {
+    return shapeOf(meta(transfer), bindings_.at(sizes_[m.index()]));
+  }
+  [[nodiscard]] at::TensorOptions typeOf(std::size_t transfer) const {
+    return at::TensorOptions().dtype(scalarType(meta(transfer).dtype)).device(deviceOf(device_.index));
+  }
   [[nodiscard]] at::Tensor tensorOf(std::size_t transfer, Microbatch m, HeldBuffer value) const;
   void backward(Microbatch m, bool splits);
   void addLoss(const at::Tensor& loss, Microbatch m);
@@ -87,31 +98,38 @@ class TracedStage final : public StageModule {
   bool isLast_;
   StageOptions options_;
   const Device& device_;
-  std::size_t firstMicrobatch_ = 0;               // in the whole batch, over all replicas
-  std::vector<std::int64_t> sizes_;               // samples that each microbatch of this replica computes
-  std::map<std::int64_t, Bindings> bindings_;     // by microbatch size
+  std::size_t firstMicrobatch_ = 0;            // in the whole batch, over all replicas
+  std::vector<std::int64_t> sizes_;            // samples that each microbatch of this replica computes
+  std::map<std::int64_t, Bindings> bindings_;  // by microbatch size
   LossSpec lossSpec_;
   BatchSource data_;
-  std::optional<LossCounter> counter_;            // of --loss-count, on the last stage
-  std::vector<std::int64_t> allSizes_;            // samples of each microbatch of the whole batch
+  std::optional<LossCounter> counter_;  // of --loss-count, on the last stage
+  std::vector<std::int64_t> allSizes_;  // samples of each microbatch of the whole batch
   StageParameters parameters_;
   NumberWatch watch_;
   StageProgram program_;
   Recorder recorder_;
-  std::vector<Pass> passes_;                      // by microbatch
-  std::vector<at::Tensor> lossLeaves_, losses_;   // by microbatch: what its loss is computed from, and the loss; see takeLoss
+  std::vector<Pass> passes_;                     // by microbatch
+  std::vector<at::Tensor> lossLeaves_, losses_;  // by microbatch: what its loss is computed from, and the loss; see takeLoss
   StepMode mode_ = StepMode::Train;
   double lossScale_ = 1;
-  std::vector<at::Tensor> lossParts_;             // of each microbatch, on the device
-  at::Tensor loss_;                               // of the step, in double precision, on the device: reading it waits
+  std::vector<at::Tensor> lossParts_;  // of each microbatch, on the device
+  at::Tensor loss_;                    // of the step, in double precision, on the device: reading it waits
 };
 
 TracedStage::TracedStage(const ModelGraph& graph, const Plan& plan, Stage stage, const StageOptions& options)
-    : graph_(graph), partition_(plan.partition), stage_(stage), isLast_(stage.index() + 1 == plan.partition.stages.size()), options_(options),
+    : graph_(graph),
+      partition_(plan.partition),
+      stage_(stage),
+      isLast_(stage.index() + 1 == plan.partition.stages.size()),
+      options_(options),
       device_(options.device != nullptr ? *options.device : hostDevice()),
-      firstMicrobatch_(static_cast<std::size_t>(options.replica) * static_cast<std::size_t>(plan.schedule.microbatches)), lossSpec_(parseLoss(graph, plan.loss)),
+      firstMicrobatch_(static_cast<std::size_t>(options.replica) * static_cast<std::size_t>(plan.schedule.microbatches)),
+      lossSpec_(parseLoss(graph, plan.loss)),
       data_(graph, lossSpec_, microbatchSizes(plan.batch, plan.replicas * plan.schedule.microbatches), options.seed, options.data),
-      parameters_(graph, plan, stage, options), watch_(graph, options.findNan), program_(graph, plan, stage, options_, parameters_, lossSpec_.output),
+      parameters_(graph, plan, stage, options),
+      watch_(graph, options.findNan),
+      program_(graph, plan, stage, options_, parameters_, lossSpec_.output),
       recorder_(program_, parameters_, device_, options, static_cast<std::size_t>(plan.schedule.microbatches)) {
   const auto all = microbatchSizes(plan.batch, plan.replicas * plan.schedule.microbatches);
   allSizes_ = all;
@@ -134,7 +152,8 @@ HeldBuffer TracedStage::allocate(std::size_t transfer, Microbatch m) {
 }
 
 at::Tensor TracedStage::tensorOf(std::size_t transfer, Microbatch m, HeldBuffer value) const {
-  return at::from_blob(value.buffer.data, shape(transfer, m), [owner = std::move(value.owner)](void*) {}, typeOf(transfer));
+  return at::from_blob(
+      value.buffer.data, shape(transfer, m), [owner = std::move(value.owner)](void*) {}, typeOf(transfer));
 }
 
 void TracedStage::beginStep(int step, StepMode mode) {
@@ -169,7 +188,8 @@ void TracedStage::weighMicrobatches() {
 
 void TracedStage::forward(Microbatch m) {
   Pass& pass = at(m);
-  for (const ValueId value : partition_.stages[stage_.index()].modelInputs) pass.inputs[value] = onDevice(data_.input(value, pass.global), deviceOf(device_.index));
+  for (const ValueId value : partition_.stages[stage_.index()].modelInputs)
+    pass.inputs[value] = onDevice(data_.input(value, pass.global), deviceOf(device_.index));
   watch_.begin(ActionKind::Forward, m);
   const bool isRecorded = mode_ == StepMode::Train && recorder_.forward(pass);
   if (!isRecorded) program_.forward(pass, mode_);
@@ -185,7 +205,8 @@ std::optional<NonFiniteValue> TracedStage::firstNonFinite() {
     for (std::size_t m = 0; m < lossParts_.size(); ++m) {
       if (!lossParts_[m].defined()) continue;
       const auto part = lossParts_[m].item<double>();
-      if (!std::isfinite(part)) watch_.note(ActionKind::Forward, Microbatch(m), std::isnan(part) ? "the loss is NaN" : "the loss is infinite");
+      if (!std::isfinite(part))
+        watch_.note(ActionKind::Forward, Microbatch(m), std::isnan(part) ? "the loss is NaN" : "the loss is infinite");
     }
   }
   return watch_.first();
@@ -197,8 +218,8 @@ void TracedStage::addLoss(const at::Tensor& loss, Microbatch m) {
   lossParts_[m.index()] = more;
 }
 
-/// The loss of a recorded stage, and one over the batch, is computed from a tensor of its own whose gradient then enters the stage's backward: it reads
-/// what a step brings. Else it goes on the stage's history, which need not keep what it is computed from.
+/// The loss of a recorded stage, and one over the batch, is computed from a tensor of its own whose gradient then enters the stage's
+/// backward: it reads what a step brings. Else it goes on the stage's history, which need not keep what it is computed from.
 void TracedStage::takeLoss(Microbatch m, bool isRecorded) {
   const c10::AutoGradMode gradients(mode_ == StepMode::Train);
   Pass& pass = at(m);
@@ -233,7 +254,8 @@ void TracedStage::backward(Microbatch m, bool splits) {
     if (loss.defined() && loss.requires_grad()) torch::autograd::backward({loss}, {lossGradient(loss)});
     pass.lossGradient = leaf.defined() ? leaf.grad() : lossGradient(pass.lossOutput);
     if (!pass.lossGradient.defined()) {
-      throw UsageError("A loss over the whole batch needs all forwards before the first backward; use --schedule gpipe, or --loss-over microbatch.");
+      throw UsageError(
+          "A loss over the whole batch needs all forwards before the first backward; use --schedule gpipe, or --loss-over microbatch.");
     }
   }
   if (!recorder_.backward(pass, splits)) program_.backward(pass, splits);

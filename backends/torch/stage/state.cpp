@@ -68,7 +68,8 @@ void StateReader::readInto(const StateTensor& state, at::Tensor& into) const {
     return;
   }
   if (!state.stored) {
-    throw UsageError("Tensor " + state.name + " of " + graph_.name + " has no values in the archive (exported on the meta device); run with --init random.");
+    throw UsageError("Tensor " + state.name + " of " + graph_.name +
+                     " has no values in the archive (exported on the meta device); run with --init random.");
   }
   const StoredTensor& stored = *state.stored;
   const MappedFile& file = *files_->mapped[stored.file];
@@ -78,7 +79,8 @@ void StateReader::readInto(const StateTensor& state, at::Tensor& into) const {
   const Bytes width = bytesPerElement(meta.dtype);
   if (stored.storageOffset < 0 || stored.offset < 0 || last * width > stored.bytes ||
       static_cast<std::size_t>(stored.offset + stored.bytes) > file.size()) {
-    throw UsageError("Tensor " + state.name + " reaches past its bytes in " + graph_.files[stored.file] + "; the archive is damaged, export it again.");
+    throw UsageError("Tensor " + state.name + " reaches past its bytes in " + graph_.files[stored.file] +
+                     "; the archive is damaged, export it again.");
   }
   std::byte* begin = file.data() + stored.offset + stored.storageOffset * width;
   const at::Tensor mapped = at::from_blob(begin, shape, stored.strides, into.options());

@@ -13,9 +13,7 @@
 namespace pw {
 namespace {
 
-bool isIndex(const Value& value) {
-  return value.tensor && !isDifferentiable(value.tensor->dtype) && value.tensor->dtype != DType::Bool;
-}
+bool isIndex(const Value& value) { return value.tensor && !isDifferentiable(value.tensor->dtype) && value.tensor->dtype != DType::Bool; }
 
 /// Number of valid indices if `node` selects with `value`: rows of an embedding, classes of a loss; else 0.
 std::int64_t selectionRange(const ModelGraph& graph, const Node& node, ValueId value) {

@@ -12,7 +12,8 @@ class Tensor;
 
 namespace pw {
 
-/// How many values an integer input may take, followed through the nodes that pass indices on to an embedding or a loss; 0 when it selects nothing.
+/// How many values an integer input may take, followed through the nodes that pass indices on to an embedding or a loss; 0 when it selects
+/// nothing.
 [[nodiscard]] std::int64_t indexRange(const ModelGraph& graph, ValueId input);
 
 /// Drawn from the seed alone: standard normal numbers; integers in [0, range), ones without a range.

@@ -15,8 +15,8 @@ namespace pw::gui {
 namespace {
 
 bool isControl(const QWidget* w) {
-  return qobject_cast<const QAbstractButton*>(w) || qobject_cast<const QComboBox*>(w) || qobject_cast<const QLineEdit*>(w) || qobject_cast<const QAbstractItemView*>(w) ||
-         qobject_cast<const TimelineWidget*>(w) || qobject_cast<const SplitHandle*>(w);
+  return qobject_cast<const QAbstractButton*>(w) || qobject_cast<const QComboBox*>(w) || qobject_cast<const QLineEdit*>(w) ||
+         qobject_cast<const QAbstractItemView*>(w) || qobject_cast<const TimelineWidget*>(w) || qobject_cast<const SplitHandle*>(w);
 }
 
 TEST_F(WindowFixture, NamesEveryControlForScreenReaders) {
@@ -24,12 +24,16 @@ TEST_F(WindowFixture, NamesEveryControlForScreenReaders) {
   int controls = 0;
   for (QWidget* w : window_->findChildren<QWidget*>()) {
     // Parts of other widgets (a spin box's line edit, a dock's title buttons, scroll buttons of tabs) are named by those.
-    if (!isControl(w) || w->inherits("QHeaderView") || w->inherits("QTableCornerButton") || w->inherits("QLineEditIconButton") || w->objectName().startsWith("qt_") || qobject_cast<QComboBox*>(w->parentWidget()) || w->parentWidget()->inherits("QAbstractSpinBox") ||
-        w->parentWidget()->inherits("QTabBar") || w->inherits("QDockWidgetTitleButton") || w->inherits("QComboBoxListView") || w->objectName() == "ScrollLeftButton") continue;
+    if (!isControl(w) || w->inherits("QHeaderView") || w->inherits("QTableCornerButton") || w->inherits("QLineEditIconButton") ||
+        w->objectName().startsWith("qt_") || qobject_cast<QComboBox*>(w->parentWidget()) ||
+        w->parentWidget()->inherits("QAbstractSpinBox") || w->parentWidget()->inherits("QTabBar") ||
+        w->inherits("QDockWidgetTitleButton") || w->inherits("QComboBoxListView") || w->objectName() == "ScrollLeftButton")
+      continue;
     ++controls;
     QAccessibleInterface* face = QAccessible::queryAccessibleInterface(w);
     ASSERT_NE(face, nullptr);
-    EXPECT_FALSE(face->text(QAccessible::Name).isEmpty()) << w->metaObject()->className() << " '" << w->objectName().toStdString() << "' in " << w->parentWidget()->metaObject()->className();
+    EXPECT_FALSE(face->text(QAccessible::Name).isEmpty())
+        << w->metaObject()->className() << " '" << w->objectName().toStdString() << "' in " << w->parentWidget()->metaObject()->className();
   }
   EXPECT_GT(controls, 30);
 }
@@ -63,7 +67,8 @@ TEST(Theme, KeepsTextReadableInLightAndDark) {
     EXPECT_GE(contrast(t.faintText, t.background), 4.5);
     EXPECT_GE(contrast(t.error, t.background), 4.5);
     EXPECT_GE(contrast(t.focus, t.background), 3) << "where the focus is";
-    for (const SpanKind kind : {SpanKind::Forward, SpanKind::Backward, SpanKind::BackwardInput, SpanKind::BackwardWeight, SpanKind::Optimizer}) {
+    for (const SpanKind kind :
+         {SpanKind::Forward, SpanKind::Backward, SpanKind::BackwardInput, SpanKind::BackwardWeight, SpanKind::Optimizer}) {
       EXPECT_GE(contrast(kindColour(kind, t), textOn(kindColour(kind, t))), 4.5) << name(kind);
     }
     for (int stage = 0; stage < 64; ++stage) EXPECT_GE(contrast(stageColour(stage, t), textOn(stageColour(stage, t))), 4.5) << stage;

@@ -97,7 +97,8 @@ TEST(CandidatesModel, PassesTheModelTesterWhileMoreIsFound) {
   for (int round = 0; round < 20; ++round) {
     std::vector<Candidate> more;
     for (std::uint64_t i = 0; i < random() % 6; ++i) {
-      more.push_back(candidate(random() % 2 == 0 ? "1f1b" : "zbv", 1 + static_cast<int>(random() % 3), 1 + static_cast<Ns>(random() % 50), static_cast<Bytes>(random() % 50), 30));
+      more.push_back(candidate(random() % 2 == 0 ? "1f1b" : "zbv", 1 + static_cast<int>(random() % 3), 1 + static_cast<Ns>(random() % 50),
+                               static_cast<Bytes>(random() % 50), 30));
     }
     model.append(more);
     all.insert(all.end(), more.begin(), more.end());
@@ -145,7 +146,8 @@ TEST(CandidatesModel, SaysInWordsWhatAPlanIs) {
 TEST(SearchOptions, ReadsCountsAndNamesWhatIsNone) {
   EXPECT_EQ(countsOf("4, 8 16;32"), (std::vector<int>{4, 8, 16, 32}));
   EXPECT_EQ(countsOf("  "), std::vector<int>{});
-  EXPECT_NE(test::usageErrorOf([] { static_cast<void>(countsOf("4, many")); }).find("“many” is no number of microbatches"), std::string::npos);
+  EXPECT_NE(test::usageErrorOf([] { static_cast<void>(countsOf("4, many")); }).find("“many” is no number of microbatches"),
+            std::string::npos);
   EXPECT_NE(test::usageErrorOf([] { static_cast<void>(countsOf("0")); }).find("“0”"), std::string::npos);
 }
 
@@ -157,7 +159,10 @@ class ScatterTest : public testing::Test {
     scatter.resize(600, 400);
     scatter.show();
     // By time: 2, 0, 1; by memory: 1, 0, 2. The last one is a mere dot.
-    scatter.setPoints({{20, 200, true, true, true, "b"}, {30, 100, true, true, true, "c"}, {10, 300, true, true, true, "a"}, {20, 300, false, true, false, "dot"}});
+    scatter.setPoints({{20, 200, true, true, true, "b"},
+                       {30, 100, true, true, true, "c"},
+                       {10, 300, true, true, true, "a"},
+                       {20, 300, false, true, false, "dot"}});
   }
   CandidatesScatter scatter;
 };
@@ -167,7 +172,8 @@ TEST_F(ScatterTest, FindsThePointUnderTheMouseAndNoMereDot) {
   EXPECT_EQ(scatter.pointAt(scatter.positionOf(3)), -1);
   EXPECT_LT(scatter.positionOf(2).x(), scatter.positionOf(1).x()) << "time goes right";
   EXPECT_LT(scatter.positionOf(2).y(), scatter.positionOf(1).y()) << "memory goes up";
-  QSignalSpy hovered(&scatter, &CandidatesScatter::pointHovered), selected(&scatter, &CandidatesScatter::pointSelected), activated(&scatter, &CandidatesScatter::pointActivated);
+  QSignalSpy hovered(&scatter, &CandidatesScatter::pointHovered), selected(&scatter, &CandidatesScatter::pointSelected),
+      activated(&scatter, &CandidatesScatter::pointActivated);
   QTest::mouseMove(&scatter, scatter.positionOf(1).toPoint());
   ASSERT_EQ(hovered.size(), 1);
   EXPECT_EQ(hovered[0][0].toInt(), 1);

@@ -129,7 +129,8 @@ TEST_F(DocumentTest, RefusesDamagedProjects) {
     EXPECT_NE(std::string(e.what()).find("newer version"), std::string::npos);
   }
   const std::string good = toJson(Project{document.design(), {}, {}});
-  for (std::size_t cut = 0; cut < good.size(); cut += 7) EXPECT_THROW(static_cast<void>(parseProject(good.substr(0, cut), "p")), UsageError) << cut;
+  for (std::size_t cut = 0; cut < good.size(); cut += 7)
+    EXPECT_THROW(static_cast<void>(parseProject(good.substr(0, cut), "p")), UsageError) << cut;
 }
 
 }  // namespace

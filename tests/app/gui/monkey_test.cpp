@@ -27,7 +27,9 @@ class Monkey {
       case 7: return below(3) == 0 ? window_.document().redo() : edit();
       case 8: return view();
       case 9: return resize();
-      case 10: return static_cast<void>(window_.timeline().findText(QStringList{"F", "B 1", "rank 1", "stage 2", "bubble", "F 1.3", "x", ""}.at(below(8))));
+      case 10:
+        return static_cast<void>(
+            window_.timeline().findText(QStringList{"F", "B 1", "rank 1", "stage 2", "bubble", "F 1.3", "x", ""}.at(below(8))));
       default: return splitKey();
     }
   }
@@ -37,15 +39,19 @@ class Monkey {
   QPoint somewhere(const QWidget& w) { return {below(std::max(1, w.width())), below(std::max(1, w.height()))}; }
 
   void key() {
-    static const QList<Qt::Key> keys{Qt::Key_W, Qt::Key_S, Qt::Key_A, Qt::Key_D, Qt::Key_F, Qt::Key_Home, Qt::Key_Period, Qt::Key_Comma, Qt::Key_BracketLeft, Qt::Key_BracketRight,
-                                     Qt::Key_P, Qt::Key_C, Qt::Key_Escape, Qt::Key_Left, Qt::Key_Right, Qt::Key_Up, Qt::Key_Down, Qt::Key_Slash, Qt::Key_Return, Qt::Key_PageUp, Qt::Key_PageDown};
+    static const QList<Qt::Key> keys{Qt::Key_W,       Qt::Key_S,      Qt::Key_A,      Qt::Key_D,           Qt::Key_F,
+                                     Qt::Key_Home,    Qt::Key_Period, Qt::Key_Comma,  Qt::Key_BracketLeft, Qt::Key_BracketRight,
+                                     Qt::Key_P,       Qt::Key_C,      Qt::Key_Escape, Qt::Key_Left,        Qt::Key_Right,
+                                     Qt::Key_Up,      Qt::Key_Down,   Qt::Key_Slash,  Qt::Key_Return,      Qt::Key_PageUp,
+                                     Qt::Key_PageDown};
     const auto modifier = below(6) == 0 ? Qt::AltModifier : below(6) == 0 ? Qt::ShiftModifier : Qt::NoModifier;
     QTest::keyClick(&window_.timeline(), keys.at(below(static_cast<int>(keys.size()))), modifier);
   }
   void click() {
     TimelineWidget& timeline = window_.timeline();
     const QPoint at = somewhere(timeline);
-    below(4) == 0 ? QTest::mouseDClick(&timeline, Qt::LeftButton, Qt::NoModifier, at) : QTest::mouseClick(&timeline, Qt::LeftButton, Qt::NoModifier, at);
+    below(4) == 0 ? QTest::mouseDClick(&timeline, Qt::LeftButton, Qt::NoModifier, at)
+                  : QTest::mouseClick(&timeline, Qt::LeftButton, Qt::NoModifier, at);
   }
   void drag() {
     TimelineWidget& timeline = window_.timeline();
@@ -56,7 +62,8 @@ class Monkey {
   void wheel() {
     TimelineWidget& timeline = window_.timeline();
     const QPointF at = somewhere(timeline);
-    QWheelEvent event(at, timeline.mapToGlobal(at), {}, {0, below(2) == 0 ? 120 : -120}, Qt::NoButton, below(2) == 0 ? Qt::ControlModifier : Qt::NoModifier, Qt::NoScrollPhase, false);
+    QWheelEvent event(at, timeline.mapToGlobal(at), {}, {0, below(2) == 0 ? 120 : -120}, Qt::NoButton,
+                      below(2) == 0 ? Qt::ControlModifier : Qt::NoModifier, Qt::NoScrollPhase, false);
     QApplication::sendEvent(&timeline, &event);
   }
   void edit() {
@@ -67,9 +74,15 @@ class Monkey {
         case 1: r.ranks = 1 + below(6); break;
         case 2: r.chunks = below(4); break;
         case 3: r.microbatches = 1 + below(20); break;
-        case 4: r.recompute = {std::vector<std::string>{"none", "full", "auto", "blocks", "nothing of this name"}[static_cast<std::size_t>(below(5))]}; break;
+        case 4:
+          r.recompute = {
+              std::vector<std::string>{"none", "full", "auto", "blocks", "nothing of this name"}[static_cast<std::size_t>(below(5))]};
+          break;
         case 5: r.memoryLimit = below(3) * 1'500'000; break;
-        case 6: d.cluster = std::vector<std::string>{"cpu-workstation", "h100-nvlink", "a100-pcie", "none of these"}[static_cast<std::size_t>(below(4))]; break;
+        case 6:
+          d.cluster =
+              std::vector<std::string>{"cpu-workstation", "h100-nvlink", "a100-pcie", "none of these"}[static_cast<std::size_t>(below(4))];
+          break;
         case 7: r.replicas = 1 + below(2); break;
         default: r.optimizerCopies = below(3); break;
       }
@@ -88,7 +101,8 @@ class Monkey {
     auto* margin = window_.findChild<Margin*>();
     if (margin == nullptr || margin->handles().empty()) return;
     SplitHandle* handle = margin->handles()[static_cast<std::size_t>(below(static_cast<int>(margin->handles().size())))];
-    QTest::keyClick(handle, std::vector<Qt::Key>{Qt::Key_Up, Qt::Key_Down, Qt::Key_Down, Qt::Key_Delete}[static_cast<std::size_t>(below(4))]);
+    QTest::keyClick(handle,
+                    std::vector<Qt::Key>{Qt::Key_Up, Qt::Key_Down, Qt::Key_Down, Qt::Key_Delete}[static_cast<std::size_t>(below(4))]);
   }
   void view() {
     TimelineWidget& t = window_.timeline();

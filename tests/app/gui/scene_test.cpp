@@ -1,8 +1,8 @@
 #include "app/gui/timeline/scene.h"
-#include "app/gui/timeline/scene_painter.h"
-#include "app/gui/timeline/rows.h"
-#include "app/gui/timeline/matches.h"
 #include "app/gui/timeline/legend.h"
+#include "app/gui/timeline/matches.h"
+#include "app/gui/timeline/rows.h"
+#include "app/gui/timeline/scene_painter.h"
 
 #include <QImage>
 #include <QPainter>
@@ -14,9 +14,9 @@
 
 #include "app/gui/timeline/look.h"
 #include "schedules/generate.h"
-#include "simulator/step/program.h"
-#include "simulator/step/execute.h"
 #include "simulator/step/compile.h"
+#include "simulator/step/execute.h"
+#include "simulator/step/program.h"
 
 namespace pw::gui {
 namespace {
@@ -66,7 +66,8 @@ TEST(Rows, LieBelowEachOtherWithoutTouching) {
   Scene scene = sceneOf(timelineOfSchedule("1f1b", {3, 3, 4}));
   const RowLayout layout = layOutRows(scene);
   ASSERT_EQ(layout.rows.size(), 9u) << "compute, messages and memory of three ranks";
-  for (std::size_t i = 1; i < layout.rows.size(); ++i) EXPECT_GT(layout.rows[i].top, layout.rows[i - 1].top + layout.rows[i - 1].height - 1);
+  for (std::size_t i = 1; i < layout.rows.size(); ++i)
+    EXPECT_GT(layout.rows[i].top, layout.rows[i - 1].top + layout.rows[i - 1].height - 1);
   EXPECT_GE(layout.height, layout.rows.back().top + layout.rows.back().height);
   EXPECT_EQ(layout.pinnedHeight, 0);
   scene.showsCommunication = scene.showsMemory = false;
@@ -125,7 +126,8 @@ bool shows(QRgb pixel, const Fill& fill, const Look& look) {
   const QRgb text = look.textOn(fill);
   for (int share = 1; share <= 64; ++share) {
     const QRgb mix = mixed(fill.base, text, share / 64.0);
-    if (std::abs(qRed(mix) - qRed(pixel)) < 4 && std::abs(qGreen(mix) - qGreen(pixel)) < 4 && std::abs(qBlue(mix) - qBlue(pixel)) < 4) return true;
+    if (std::abs(qRed(mix) - qRed(pixel)) < 4 && std::abs(qGreen(mix) - qGreen(pixel)) < 4 && std::abs(qBlue(mix) - qBlue(pixel)) < 4)
+      return true;
   }
   return false;
 }
@@ -298,7 +300,8 @@ TEST(ScenePainter, DifferencesAreColouredByTheirSign) {
   const Row& row = layOutRows(scene).rows[1];
   ASSERT_EQ(row.source, Source::Measured);
   const auto pixelOf = [&](std::size_t i) {
-    return image.pixel(labelWidth(scene) + static_cast<int>(view.xOf(measured->ranks[0].compute.start[i])) + 4, rulerHeight(scene) + row.top + 3);
+    return image.pixel(labelWidth(scene) + static_cast<int>(view.xOf(measured->ranks[0].compute.start[i])) + 4,
+                       rulerHeight(scene) + row.top + 3);
   };
   const Look look(scene, theme(false));
   EXPECT_EQ(pixelOf(0), look.ofDifference(0.0).base);
@@ -337,7 +340,8 @@ Timeline trackOfTags(const std::vector<std::vector<SpanTag>>& ranks) {
 SpanTag tag(SpanKind kind, int stage, int microbatch) { return {kind, Stage(stage), Microbatch(microbatch), Rank(0)}; }
 
 TEST(Matches, AreTheSameActionOfTheSameRankAndRepeatedOnesInOrder) {
-  const SpanTag f0 = tag(SpanKind::Forward, 0, 0), f1 = tag(SpanKind::Forward, 0, 1), b0 = tag(SpanKind::Backward, 0, 0), g0 = tag(SpanKind::Forward, 3, 0);
+  const SpanTag f0 = tag(SpanKind::Forward, 0, 0), f1 = tag(SpanKind::Forward, 0, 1), b0 = tag(SpanKind::Backward, 0, 0),
+                g0 = tag(SpanKind::Forward, 3, 0);
   const SpanTag sum = tag(SpanKind::ReduceGrad, -1, -1);
   const Timeline predicted = trackOfTags({{f0, f1, f0, b0, f0, sum}, {f0}});
   const Timeline measured = trackOfTags({{f1, f0, g0, f0, sum}, {b0, f0}, {f0}});

@@ -96,14 +96,17 @@ TEST_F(UserPath, LeadsFromASampleOverADragAndARunToAPicture) {
   // Run it; the measured lane arrives, and the comparison says what differs most.
   window_->runs().setProgram(PIPEWRIGHT);
   bool live = false;
-  QObject::connect(&document(), &Document::measuredChanged, window_.get(), [&] { live = live || (document().measured() && document().measured()->live); });
+  QObject::connect(&document(), &Document::measuredChanged, window_.get(),
+                   [&] { live = live || (document().measured() && document().measured()->live); });
   QTest::keyClick(window_.get(), Qt::Key_R, Qt::ControlModifier);
   ASSERT_TRUE(QTest::qWaitFor([&] { return window_->runs().isBusy(); }, kLongMs));
-  ASSERT_TRUE(QTest::qWaitFor([&] { return !window_->runs().isBusy() && document().measured() && !document().measured()->live; }, kLongMs)) << window_->message().toStdString();
+  ASSERT_TRUE(QTest::qWaitFor([&] { return !window_->runs().isBusy() && document().measured() && !document().measured()->live; }, kLongMs))
+      << window_->message().toStdString();
   EXPECT_TRUE(live) << "spans are shown as they arrive";
   EXPECT_EQ(document().measured()->trace.ranks, 2);
   EXPECT_NE(window_->timeline().scene().measured, nullptr);
-  ASSERT_TRUE(QTest::qWaitFor([&] { return window_->runs().summary().startsWith("Measured"); }, kLongMs)) << window_->runs().summary().toStdString();
+  ASSERT_TRUE(QTest::qWaitFor([&] { return window_->runs().summary().startsWith("Measured"); }, kLongMs))
+      << window_->runs().summary().toStdString();
   ASSERT_EQ(window_->runs().runs().size(), 1U);
   EXPECT_TRUE(window_->runs().runs().front().failure.empty());
 
@@ -123,7 +126,8 @@ TEST_F(UserPath, ExportsEveryFormat) {
     EXPECT_GT(QFileInfo(path).size(), 500) << name;
   }
   EXPECT_TRUE(window_->exportTo(folder_.filePath("torch")));
-  for (const char* name : {"schedule.csv", "pipeline.json", "run.py"}) EXPECT_GT(QFileInfo(folder_.filePath("torch") + "/" + name).size(), 50) << name;
+  for (const char* name : {"schedule.csv", "pipeline.json", "run.py"})
+    EXPECT_GT(QFileInfo(folder_.filePath("torch") + "/" + name).size(), 50) << name;
   EXPECT_FALSE(window_->exportTo(folder_.filePath("t.doc")));
   EXPECT_TRUE(window_->message().contains("t.doc")) << window_->message().toStdString();
   EXPECT_FALSE(window_->exportTo("/proc/none/t.png"));
@@ -143,7 +147,8 @@ TEST_F(UserPath, OpensItsOwnTraceAgain) {
 TEST_F(UserPath, FindsCommandsInThePalette) {
   open(sample("gpt_small.pt2"));
   QTest::keyClick(window_.get(), Qt::Key_K, Qt::ControlModifier);
-  auto* typed = qobject_cast<QLineEdit*>(QApplication::activePopupWidget() ? QApplication::activePopupWidget()->findChild<QLineEdit*>() : nullptr);
+  auto* typed =
+      qobject_cast<QLineEdit*>(QApplication::activePopupWidget() ? QApplication::activePopupWidget()->findChild<QLineEdit*>() : nullptr);
   ASSERT_NE(typed, nullptr);
   QTest::keyClicks(typed, "schedule gpipe");
   QTest::keyClick(typed, Qt::Key_Return);
@@ -178,9 +183,18 @@ TEST_F(UserPath, RefusesBrokenFilesInOneSentence) {
   QFile model(sample("gpt_small.pt2"));
   ASSERT_TRUE(model.open(QIODevice::ReadOnly));
   const QByteArray half = model.read(model.size() / 2);
-  const std::vector<Unusable> files{{"empty.pt2", {}}, {"half.pt2", half}, {"text.pt2", "hello"}, {"foreign.json", "{\"a\": [1, 2]}"}, {"broken.json", "{\"format\": \"pipewright-plan\""},
-                                    {"empty.csv", "\n"}, {"broken.csv", "0F0,xyz\n"}, {"broken.pwproj", "{\"pipewright_project\": 1}"}, {"newer.pwproj", "{\"pipewright_project\": 99}"},
-                                    {"broken.db", "SQLite format 3\0xxxxxxxxxxxxxxxxxxxxxxxx"}, {"picture.bmp", "BM1234"}, {"no labels.json", "{\"traceEvents\": [{\"ph\":\"X\",\"name\":\"a\",\"ts\":1,\"dur\":2}]}"}};
+  const std::vector<Unusable> files{{"empty.pt2", {}},
+                                    {"half.pt2", half},
+                                    {"text.pt2", "hello"},
+                                    {"foreign.json", "{\"a\": [1, 2]}"},
+                                    {"broken.json", "{\"format\": \"pipewright-plan\""},
+                                    {"empty.csv", "\n"},
+                                    {"broken.csv", "0F0,xyz\n"},
+                                    {"broken.pwproj", "{\"pipewright_project\": 1}"},
+                                    {"newer.pwproj", "{\"pipewright_project\": 99}"},
+                                    {"broken.db", "SQLite format 3\0xxxxxxxxxxxxxxxxxxxxxxxx"},
+                                    {"picture.bmp", "BM1234"},
+                                    {"no labels.json", "{\"traceEvents\": [{\"ph\":\"X\",\"name\":\"a\",\"ts\":1,\"dur\":2}]}"}};
   for (const Unusable& file : files) {
     const QString path = folder_.filePath(file.name);
     QFile out(path);
@@ -188,7 +202,8 @@ TEST_F(UserPath, RefusesBrokenFilesInOneSentence) {
     out.close();
     window_->showMessage(" ");
     open(path);
-    EXPECT_TRUE(window_->message().size() > 15 && window_->message().count('\n') == 0) << file.name << ": " << window_->message().toStdString();
+    EXPECT_TRUE(window_->message().size() > 15 && window_->message().count('\n') == 0)
+        << file.name << ": " << window_->message().toStdString();
     EXPECT_EQ(document().design(), design) << file.name;
     EXPECT_EQ(document().prediction(), prediction) << file.name;
   }

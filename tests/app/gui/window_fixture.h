@@ -6,13 +6,13 @@
 #include <QTest>
 
 #include "app/gui/candidates/panel.h"
+#include "app/gui/common/theme.h"
 #include "app/gui/document/document.h"
-#include "app/gui/window/main_window.h"
 #include "app/gui/model/margin.h"
 #include "app/gui/model/split_handle.h"
 #include "app/gui/runs/panel.h"
-#include "app/gui/common/theme.h"
 #include "app/gui/timeline/widget.h"
+#include "app/gui/window/main_window.h"
 
 namespace pw::gui {
 
@@ -33,7 +33,8 @@ class WindowFixture : public testing::Test {
 
   [[nodiscard]] static QString sample(const char* name) { return QStringLiteral(PW_SOURCE_DIR "/resources/models/") + QLatin1String(name); }
   [[nodiscard]] bool settle() {
-    return QTest::qWaitFor([this] { return window_->isIdle() && !window_->runs().isBusy() && !window_->candidates().isSearching(); }, kLongMs);
+    return QTest::qWaitFor([this] { return window_->isIdle() && !window_->runs().isBusy() && !window_->candidates().isSearching(); },
+                           kLongMs);
   }
   void open(const QString& path) {
     window_->open({path});

@@ -7,8 +7,8 @@
 #include <cstring>
 #include <filesystem>
 
-#include "backends/checkpoints/writer.h"
 #include "backends/checkpoints/tensor_file.h"
+#include "backends/checkpoints/writer.h"
 #include "schedules/error.h"
 #include "tests/support/folder.h"
 
@@ -41,7 +41,9 @@ void save(const std::string& path, float first = 1) {
   writer.finish({{"step", 3}, {"loss_scale", 0.5}}, adamW());
 }
 
-std::size_t filesIn(const std::string& folder) { return static_cast<std::size_t>(std::distance(fs::directory_iterator(folder), fs::directory_iterator())); }
+std::size_t filesIn(const std::string& folder) {
+  return static_cast<std::size_t>(std::distance(fs::directory_iterator(folder), fs::directory_iterator()));
+}
 
 TEST(DistributedCheckpoint, HasWhatWasWritten) {
   const Folder folder;

@@ -36,7 +36,8 @@ class Outputs : public testing::Test {
     return file_->find(name).value();
   }
 
-  std::string path_ = testing::TempDir() + "/pw_outputs_" + testing::UnitTest::GetInstance()->current_test_info()->name() + std::to_string(::getpid()) + ".pt";
+  std::string path_ = testing::TempDir() + "/pw_outputs_" + testing::UnitTest::GetInstance()->current_test_info()->name() +
+                      std::to_string(::getpid()) + ".pt";
   std::unique_ptr<TensorFile> file_;
 };
 
@@ -71,7 +72,8 @@ TEST_F(Outputs, MeansOfSixteenBitNumbersAreFloats) {
   EXPECT_EQ(numbersOf<float>(brain), (std::vector<float>{2}));  // (2 · 1 + 4) / 3
   one = {0x3C00};
   four = {0x4400};
-  EXPECT_EQ(numbersOf<float>(saved({{"loss", DType::Float16, std::nullopt, {part(one, {}), part(four, {})}}}, "loss")), (std::vector<float>{2}));
+  EXPECT_EQ(numbersOf<float>(saved({{"loss", DType::Float16, std::nullopt, {part(one, {}), part(four, {})}}}, "loss")),
+            (std::vector<float>{2}));
 }
 
 TEST_F(Outputs, IntegersWithoutABatchDimensionAreTheFirst) {
@@ -83,9 +85,14 @@ TEST_F(Outputs, IntegersWithoutABatchDimensionAreTheFirst) {
 
 TEST_F(Outputs, OfUnequalSizesAreRefusedByName) {
   std::vector<float> first{0, 1, 2, 3}, second{4, 5, 6};
-  EXPECT_EQ(test::usageErrorOf([&] { mergeAndSave(path_, {{"rows", DType::Float32, 0, {part(first, {2, 2}), part(second, {1, 3})}}}, {2, 1}); }),
+  EXPECT_EQ(test::usageErrorOf([&] {
+              mergeAndSave(path_, {{"rows", DType::Float32, 0, {part(first, {2, 2}), part(second, {1, 3})}}}, {2, 1});
+            }),
             "Output rows has the shape [2, 2] for one microbatch and [1, 3] for another, which cannot be joined along one dimension.");
-  EXPECT_EQ(test::usageErrorOf([&] { mergeAndSave(path_, {{"rows", DType::Float32, 0, {part(first, {2, 2})}}}, {2, 1}); }), "Output rows has 1 parts for 2 microbatches.");
+  EXPECT_EQ(test::usageErrorOf([&] {
+              mergeAndSave(path_, {{"rows", DType::Float32, 0, {part(first, {2, 2})}}}, {2, 1});
+            }),
+            "Output rows has 1 parts for 2 microbatches.");
   EXPECT_FALSE(std::filesystem::exists(path_));
 }
 

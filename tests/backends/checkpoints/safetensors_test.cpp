@@ -6,8 +6,8 @@
 #include <cstring>
 #include <random>
 
-#include "backends/checkpoints/writer.h"
 #include "backends/checkpoints/tensor_file.h"
+#include "backends/checkpoints/writer.h"
 #include "schedules/error.h"
 #include "tests/support/folder.h"
 

@@ -10,8 +10,8 @@
 #include <numeric>
 #include <random>
 
-#include "backends/checkpoints/writer.h"
 #include "backends/checkpoints/pickle.h"
+#include "backends/checkpoints/writer.h"
 #include "backends/checkpoints/zip_writer.h"
 #include "schedules/error.h"
 #include "tests/support/mutate.h"
@@ -28,7 +28,8 @@ class TensorFiles : public testing::Test {
   void TearDown() override { fs::remove_all(folder_); }
   [[nodiscard]] std::string path(const std::string& name) const { return (folder_ / name).string(); }
 
-  fs::path folder_ = fs::path(testing::TempDir()) / ("pw_" + std::string(testing::UnitTest::GetInstance()->current_test_info()->name()) + std::to_string(::getpid()));
+  fs::path folder_ = fs::path(testing::TempDir()) /
+                     ("pw_" + std::string(testing::UnitTest::GetInstance()->current_test_info()->name()) + std::to_string(::getpid()));
 };
 
 std::vector<float> counted(std::size_t count, float first = 0) {
@@ -134,7 +135,8 @@ TEST_F(TensorFiles, AFullDiskLeavesTheOldCheckpointAndOneSentence) {
 }
 
 TEST_F(TensorFiles, AMissingFolderIsNamed) {
-  expectContains(errorOf([&] { CheckpointWriter writer(path("none/a.pt")); }), path("none/a.pt") + " cannot be written: No such file or directory");
+  expectContains(errorOf([&] { CheckpointWriter writer(path("none/a.pt")); }),
+                 path("none/a.pt") + " cannot be written: No such file or directory");
   fs::create_directories(path("folder"));
   expectContains(errorOf([&] { writeSmall(path("folder")); }), "cannot be replaced: Is a directory");
 }
@@ -160,8 +162,9 @@ std::string archive(const std::string& path, const std::string& pickle, const st
 
 /// The pickle of {"w": a float32 view of storage 0} as torch.save writes it, sizes and strides as opcodes.
 std::string viewPickle(const std::string& offset, const std::string& sizes, const std::string& strides, const std::string& storage = "0") {
-  return "\x80\x02}X" + std::string("\x01\0\0\0", 4) + "wctorch._utils\n_rebuild_tensor_v2\n((X" + std::string("\x07\0\0\0", 4) + "storagectorch\nFloatStorage\nX" +
-         std::string("\x01\0\0\0", 4) + storage + "X" + std::string("\x03\0\0\0", 4) + "cpuK\x08tQ" + offset + "(" + sizes + "t(" + strides + "t\x89" + "ccollections\nOrderedDict\n)RtRs.";
+  return "\x80\x02}X" + std::string("\x01\0\0\0", 4) + "wctorch._utils\n_rebuild_tensor_v2\n((X" + std::string("\x07\0\0\0", 4) +
+         "storagectorch\nFloatStorage\nX" + std::string("\x01\0\0\0", 4) + storage + "X" + std::string("\x03\0\0\0", 4) + "cpuK\x08tQ" +
+         offset + "(" + sizes + "t(" + strides + "t\x89" + "ccollections\nOrderedDict\n)RtRs.";
 }
 
 TEST_F(TensorFiles, TakeViewsWithinTheirStorageOnly) {
@@ -172,15 +175,16 @@ TEST_F(TensorFiles, TakeViewsWithinTheirStorageOnly) {
   const TensorFile file(archive(path("w.pt"), viewPickle("K\x02", "K\x03K\x02", "K\x02K\x01")));
   EXPECT_EQ(*reinterpret_cast<const float*>(file.find("w")->data), 2.0F);
   refused(viewPickle("K\x03", "K\x03K\x02", "K\x02K\x01"));
-  refused(viewPickle("K\x02", "K\x03K\x02", "K\x02"));                                    // fewer strides than sizes
-  refused(viewPickle("J\xff\xff\xff\xff", "K\x03", "K\x01"));                             // offset −1
-  refused(viewPickle(std::string("K\0", 2), "K\x03", "J\xff\xff\xff\xff"));               // a negative stride
-  refused(viewPickle(std::string("K\0", 2), "J\xff\xff\xff\xff", "K\x01"));               // a negative size
-  refused(viewPickle(std::string("K\0", 2), "K\x01", "K\x01", "9"));                      // a storage that is not there
-  const std::string huge = "\x8a\x08" + std::string(7, '\xff') + "\x7f";                  // 2⁶³ − 1
+  refused(viewPickle("K\x02", "K\x03K\x02", "K\x02"));                       // fewer strides than sizes
+  refused(viewPickle("J\xff\xff\xff\xff", "K\x03", "K\x01"));                // offset −1
+  refused(viewPickle(std::string("K\0", 2), "K\x03", "J\xff\xff\xff\xff"));  // a negative stride
+  refused(viewPickle(std::string("K\0", 2), "J\xff\xff\xff\xff", "K\x01"));  // a negative size
+  refused(viewPickle(std::string("K\0", 2), "K\x01", "K\x01", "9"));         // a storage that is not there
+  const std::string huge = "\x8a\x08" + std::string(7, '\xff') + "\x7f";     // 2⁶³ − 1
   refused(viewPickle(std::string("K\0", 2), huge + huge, huge + "K\x01"));
   refused(viewPickle(huge, "K\x02", "K\x01"));
-  EXPECT_EQ(find(viewPickle(std::string("K\0", 2), std::string("K\0", 2) + huge, "K\x01K\x01")).data, nullptr) << "no elements, so no bytes";
+  EXPECT_EQ(find(viewPickle(std::string("K\0", 2), std::string("K\0", 2) + huge, "K\x01K\x01")).data, nullptr)
+      << "no elements, so no bytes";
 }
 
 TEST_F(TensorFiles, SayWhatIsWrongWithAFile) {
@@ -190,7 +194,8 @@ TEST_F(TensorFiles, SayWhatIsWrongWithAFile) {
   expectContains(open(path("text.pt")), "is no file of torch.save");
   expectContains(open(archive(path("big.pt"), viewPickle(std::string("K\0", 2), "K\x01", "K\x01"), "big")), "big-endian");
   expectContains(open(archive(path("empty.pt"), "\x80\x02}.")), "no tensors at the top level");
-  for (const char* damaged : {"\x80\x02].", "\x80\x02K\x01.", "\x80\x02}", "", ".", "u.", "\x80\x02h\x07.", "\x80\x02}X\xff\xff\xff\xff.", "\x80\x02\xff.", "}(K\x01u.", "tR.", "NQ."}) {
+  for (const char* damaged : {"\x80\x02].", "\x80\x02K\x01.", "\x80\x02}", "", ".", "u.", "\x80\x02h\x07.", "\x80\x02}X\xff\xff\xff\xff.",
+                              "\x80\x02\xff.", "}(K\x01u.", "tR.", "NQ."}) {
     expectContains(open(archive(path("damaged.pt"), damaged)), "is no dict of tensors, or it is damaged: its pickle ");
   }
   ZipWriter zip(path("zip.pt"));
@@ -232,7 +237,8 @@ TEST_F(TensorFiles, DamagedFilesNeverCrash) {
     if (i % 3 == 0) {
       archive(path("d.pt"), test::mutate(pickle, random));  // behind a right checksum
     } else {
-      std::ofstream(path("d.pt"), std::ios::binary) << (i % 3 == 1 ? test::mutate(whole, random) : whole.substr(0, static_cast<std::size_t>(i) * whole.size() / 3000));
+      std::ofstream(path("d.pt"), std::ios::binary)
+          << (i % 3 == 1 ? test::mutate(whole, random) : whole.substr(0, static_cast<std::size_t>(i) * whole.size() / 3000));
     }
     try {
       readAll(path("d.pt"));

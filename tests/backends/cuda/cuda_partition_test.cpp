@@ -19,7 +19,8 @@ TEST(PartsOfAGpu, AreEqualAndInWholeGroups) {
       const int each = multiprocessorsOfAPart(all, parts, 8, 8);
       EXPECT_LE(each * parts, all);
       EXPECT_EQ(each % 8, 0);
-      EXPECT_TRUE(each > 0 ? (each + 8) * parts > all : all < 8 * parts) << all << " in " << parts << ": no part could be larger, or there is none";
+      EXPECT_TRUE(each > 0 ? (each + 8) * parts > all : all < 8 * parts)
+          << all << " in " << parts << ": no part could be larger, or there is none";
     }
   }
 }

@@ -17,6 +17,7 @@ GTEST_ALLOW_UNINSTANTIATED_PARAMETERIZED_TEST(CommunicatorContract);  // device_
 
 namespace {
 
+using std::chrono::milliseconds;
 using test::FakeCuda;
 using test::Hosts;
 using test::inMemory;
@@ -28,7 +29,6 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
-using std::chrono::milliseconds;
 
 /// Ranks with a GPU of the fake CUDA's each, as threads, and NCCL's links between them.
 struct Job {
@@ -96,10 +96,11 @@ struct Job {
         cuda.use(r);
         std::string& failure = failures[static_cast<std::size_t>(r)];
         failure = failureOf([&] {
-          auto host = connect(Rank(r));
-          DeviceLinks links = ncclLinks(*host, deadline, FakeCuda::computeStream(), &FakeCuda::timeOf);
-          failure = one(std::move(host), std::move(links), [&] { done.arrive_and_wait(); });
-        }) + failure;
+                    auto host = connect(Rank(r));
+                    DeviceLinks links = ncclLinks(*host, deadline, FakeCuda::computeStream(), &FakeCuda::timeOf);
+                    failure = one(std::move(host), std::move(links), [&] { done.arrive_and_wait(); });
+                  }) +
+                  failure;
         cuda.leave();
       });
     }
@@ -166,7 +167,8 @@ TEST(NcclLinks, CollectivesGiveThePlainSumForAllTypesAndUnevenPieces) {
             me.wait(*ticket);
             const test::Combined right = test::combinedAt(me.rank().index(), what, group, elements, salt);
             const auto first = right.first * static_cast<std::size_t>(bytesPerElement(dtype));
-            job.expect(memory, first, test::encoded(dtype, right.values), std::string(name(dtype)) + ", " + std::to_string(elements) + " elements");
+            job.expect(memory, first, test::encoded(dtype, right.values),
+                       std::string(name(dtype)) + ", " + std::to_string(elements) + " elements");
           }
         }
       }
@@ -227,7 +229,8 @@ TEST(NcclLinks, MessagesBothWaysMoveThoughTheirSendersDoSomethingElse) {
       if (me.rank() == Rank(1)) me.wait(more);
       job.device().finish(kLongWait, {});
       ++got;
-      for (const auto end = std::chrono::steady_clock::now() + kLongWait; got < 2 && std::chrono::steady_clock::now() < end;) std::this_thread::yield();
+      for (const auto end = std::chrono::steady_clock::now() + kLongWait; got < 2 && std::chrono::steady_clock::now() < end;)
+        std::this_thread::yield();
       EXPECT_EQ(got, 2);
       if (me.rank() == Rank(0)) me.wait(more);
       me.wait(sent);
@@ -276,11 +279,13 @@ TEST(NcclLinks, APeerThatDoesNotConnectIsAnErrorAtTheDeadline) {
     if (host.rank() == Rank(0)) return links.order(links.receive(Rank(2), memory.buffer));
     links.order(links.combine(Collective::AllReduce, std::array{Rank(0), Rank(1), Rank(2)}, DType::Float32, memory.buffer).value());
   });
-  EXPECT_THAT(failures, ElementsAre("NCCL did not connect rank 2 and rank 0 within 50 ms; the oldest open operation is receive 1 from rank 2, of 16 bytes, "
-                                    "which has not begun; see whether another rank hangs, or allow more with --timeout",
-                                    "NCCL did not connect ranks 0, 1 and 2 within 50 ms; the oldest open operation is all-reduce 1, of 16 bytes, "
-                                    "which has not begun; see whether another rank hangs, or allow more with --timeout",
-                                    ""));
+  EXPECT_THAT(
+      failures,
+      ElementsAre("NCCL did not connect rank 2 and rank 0 within 50 ms; the oldest open operation is receive 1 from rank 2, of 16 bytes, "
+                  "which has not begun; see whether another rank hangs, or allow more with --timeout",
+                  "NCCL did not connect ranks 0, 1 and 2 within 50 ms; the oldest open operation is all-reduce 1, of 16 bytes, "
+                  "which has not begun; see whether another rank hangs, or allow more with --timeout",
+                  ""));
   job.expectClean();
 }
 
@@ -325,7 +330,8 @@ TEST(NcclLinks, AnAbortEndsWaitsAndStatesStayAsTheyWere) {
         me.abort();
         me.wait(me.combine(Collective::AllReduce, std::array{Rank(0), Rank(1)}, DType::Float32, memory.buffer).value());
       }
-      const auto first = me.send(Rank(1), 1, memory.buffer), second = me.send(Rank(1), 2, memory.buffer), wanted = me.receive(Rank(1), 3, other.buffer);
+      const auto first = me.send(Rank(1), 1, memory.buffer), second = me.send(Rank(1), 2, memory.buffer),
+                 wanted = me.receive(Rank(1), 3, other.buffer);
       const auto sum = me.combine(Collective::AllReduce, std::array{Rank(0), Rank(1)}, DType::Float32, other.buffer).value();
       EXPECT_TRUE(comesTrue(me, [&] { return me.isDone(first) == true && me.stateOf(second) == MessageState::Moving; }));
       waiting.count_down();
@@ -358,7 +364,9 @@ TEST(NcclLinks, AnAbortEndsLinksThatWaitForEachOther) {
     const auto wanted = links.receive(peer, other.buffer);
     links.order(wanted);
     const auto behind = links.send(peer, memory.buffer);
-    EXPECT_TRUE(comesTrue(host, [&] { return !isDone(behind) && links.stateOf(wanted) == MessageState::Moving && links.stateOf(behind) == MessageState::Moving; }));
+    EXPECT_TRUE(comesTrue(host, [&] {
+      return !isDone(behind) && links.stateOf(wanted) == MessageState::Moving && links.stateOf(behind) == MessageState::Moving;
+    }));
     links.abort();
   });
   EXPECT_THAT(failures, Each(IsEmpty()));
@@ -377,8 +385,10 @@ TEST(NcclLinks, WhatNobodyAsksForIsEndedAtTheDeadline) {
     job.device().finish(kLongWait, {});
     static_cast<void>(links.isDone(first));
   });
-  EXPECT_THAT(failures, ElementsAre("", "NCCL had not ended a message or collective between rank 0 and rank 1 1500 ms after it was asked for; the oldest open operation is "
-                                        "receive 2 from rank 0, of 16 bytes; see whether another rank hangs, or allow more with --timeout"));
+  EXPECT_THAT(failures, ElementsAre("",
+                                    "NCCL had not ended a message or collective between rank 0 and rank 1 1500 ms after it was asked for; "
+                                    "the oldest open operation is "
+                                    "receive 2 from rank 0, of 16 bytes; see whether another rank hangs, or allow more with --timeout"));
   job.expectClean();
 }
 

@@ -33,7 +33,8 @@ TEST(Contents, AreThoseOfACopySavedAgainUnderAnotherName) {
 
 TEST(Contents, DifferWhereOneByteDoes) {
   const Folder folder;
-  const std::string same = archive(folder, "a.pt2"), tuned = archive(folder, "b.pt2", {.weights = "wwwx"}), other = archive(folder, "c.pt2", {.model = "[]"});
+  const std::string same = archive(folder, "a.pt2"), tuned = archive(folder, "b.pt2", {.weights = "wwwx"}),
+                    other = archive(folder, "c.pt2", {.model = "[]"});
   EXPECT_NE(contentsOf(same), contentsOf(tuned));
   EXPECT_NE(contentsOf(same), contentsOf(other));
   EXPECT_NE(contentsOf(same, true), contentsOf(tuned, true));

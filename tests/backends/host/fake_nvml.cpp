@@ -32,8 +32,8 @@ struct Card {
 };
 constexpr Card kH100{"NVIDIA H100 80GB HBM3", 85'520'809'984, 9, 0, 0x18}, kH100Second{kH100.name, kH100.memory, 9, 0, 0x2a},
     kH100Third{kH100.name, kH100.memory, 9, 0, 0x3a}, kV100{"Tesla V100-SXM2-16GB", 17'179'869'184, 7, 0, 0x05},
-    kV100Second{kV100.name, kV100.memory, 7, 0, 0x06}, kL4{"NVIDIA L4", 24'152'899'584, 8, 9, 0x03}, kL4Second{kL4.name, kL4.memory, 8, 9, 0x04},
-    kA100{"NVIDIA A100-PCIE-40GB", 42'949'672'960, 8, 0, 0xca};
+    kV100Second{kV100.name, kV100.memory, 7, 0, 0x06}, kL4{"NVIDIA L4", 24'152'899'584, 8, 9, 0x03},
+    kL4Second{kL4.name, kL4.memory, 8, 9, 0x04}, kA100{"NVIDIA A100-PCIE-40GB", 42'949'672'960, 8, 0, 0xca};
 
 std::string machine() {
   const char* name = std::getenv("FAKE_NVML");
@@ -76,7 +76,8 @@ int nvmlShutdown() { return kSuccess; }
 int nvmlSystemGetDriverVersion(char* text, unsigned bytes) { return write("580.65.06", text, bytes); }
 int nvmlDeviceGetUUID(void* device, char* uuid, unsigned bytes) {
   if (machine() == "long") return write("GPU-" + std::string(91, 'u'), uuid, bytes);
-  if (numberOf(device) >= 99) return write("MIG-" + std::to_string(numberOf(device) - 99) + "1111111-2222-3333-4444-555555555555", uuid, bytes);
+  if (numberOf(device) >= 99)
+    return write("MIG-" + std::to_string(numberOf(device) - 99) + "1111111-2222-3333-4444-555555555555", uuid, bytes);
   return write("GPU-" + std::to_string(numberOf(device)) + "aaaaaaa-bbbb-cccc-dddd-eeeeeeeeeeee", uuid, bytes);
 }
 int nvmlDeviceGetName(void* device, char* name, unsigned bytes) {

@@ -13,7 +13,9 @@ namespace pw {
 
 void PrintTo(const GpuLink& link, std::ostream* out) {
   *out << link.first << '-' << link.second << ' ' << name(link.path) << " x" << link.nvLinks << ", peer access "
-       << (!link.peerAccess ? "unknown" : *link.peerAccess ? "yes" : "no");
+       << (!link.peerAccess   ? "unknown"
+           : *link.peerAccess ? "yes"
+                              : "no");
 }
 
 }  // namespace pw
@@ -116,7 +118,8 @@ TEST_F(GpuInventoryTest, ListsTheInstancesOfAGpuThoughTheirNumbersHaveGaps) {
   const GpuInventory found = of("mig");
   ASSERT_EQ(found.gpus.size(), 1U);
   EXPECT_EQ(found.gpus[0].mig, true);
-  EXPECT_THAT(found.gpus[0].migInstances, ElementsAre("MIG-01111111-2222-3333-4444-555555555555", "MIG-21111111-2222-3333-4444-555555555555"));
+  EXPECT_THAT(found.gpus[0].migInstances,
+              ElementsAre("MIG-01111111-2222-3333-4444-555555555555", "MIG-21111111-2222-3333-4444-555555555555"));
   EXPECT_THAT(found.links, IsEmpty());
 }
 
@@ -243,15 +246,15 @@ TEST(VisibleGpus, AreThoseOfTheListAsCudaReadsIt) {
       {"1,-1,0", {1}},  // the first that is not there ends the list
       {"1,3,0", {1}},
       {"0,99999999999999999999", {0}},
-      {"1,1", {}},  // one twice empties it
+      {"1,1", {}},        // one twice empties it
       {"1x,0y", {1, 0}},  // as strtoul reads numbers
       {"all", {}},
       {"0,", {0}},
       {"GPU-34ef,GPU-12ab", {2, 0}},
       {"GPU-3", {2}},
-      {"GPU-12", {}},        // two begin so
+      {"GPU-12", {}},  // two begin so
       {"GPU-34,GPU-99", {2}},
-      {"GPU-34,0", {2}},     // of one kind
+      {"GPU-34,0", {2}},  // of one kind
       {"0,GPU-34", {0}},
       {"GPU-3,GPU-34", {}},
       {"MIG-77", {2}},

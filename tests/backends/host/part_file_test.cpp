@@ -68,7 +68,9 @@ TEST(PartFile, FollowsNoLinkThatSomebodyPutBeside) {
   const Folder folder;
   const std::string victim = folder.with("victim", "precious");
   const std::string path = folder.file("plan.json");
-  for (const std::string& old : {path + "." + std::to_string(::getpid()) + ".part", path + ".part" + std::to_string(::getpid()), path + ".part"}) fs::create_symlink(victim, old);
+  for (const std::string& old :
+       {path + "." + std::to_string(::getpid()) + ".part", path + ".part" + std::to_string(::getpid()), path + ".part"})
+    fs::create_symlink(victim, old);
   writeFile(path, "{}");
   { CheckpointWriter writer(path); }
   EXPECT_EQ(test::contentOf(victim), "precious");

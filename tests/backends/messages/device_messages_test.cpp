@@ -11,6 +11,7 @@
 namespace pw {
 namespace {
 
+using std::chrono::milliseconds;
 using test::allocated;
 using test::await;
 using test::FakeGpus;
@@ -25,7 +26,6 @@ using ::testing::ElementsAre;
 using ::testing::HasSubstr;
 using ::testing::IsEmpty;
 using ::testing::Not;
-using std::chrono::milliseconds;
 
 /// Messages of the host's memory go through it as through the transport below.
 Transport over(const std::string& name, const Hosts& hosts) {
@@ -38,7 +38,8 @@ Transport over(const std::string& name, const Hosts& hosts) {
             };
           }};
 }
-INSTANTIATE_TEST_SUITE_P(OverInMemory, CommunicatorContract, testing::Values(over("over_in_memory", inMemory)), testing::PrintToStringParamName());
+INSTANTIATE_TEST_SUITE_P(OverInMemory, CommunicatorContract, testing::Values(over("over_in_memory", inMemory)),
+                         testing::PrintToStringParamName());
 INSTANTIATE_TEST_SUITE_P(OverUcx, CommunicatorContract, testing::Values(over("over_ucx", ucx)), testing::PrintToStringParamName());
 
 const milliseconds kShort{50};
@@ -396,7 +397,8 @@ TEST(DeviceMessages, ACollectiveThatOneDoesNotJoinIsAnErrorNamingTheGroup) {
     if (me.rank() == Rank(0)) return me.wait(ticket);
     static_cast<void>(me.waitAny(std::array{ticket}));
   });
-  for (const std::size_t r : {0U, 2U}) EXPECT_THAT(failures[r], HasSubstr("ranks 0, 1 and 2 did not all begin to combine 16 bytes within 50 ms"));
+  for (const std::size_t r : {0U, 2U})
+    EXPECT_THAT(failures[r], HasSubstr("ranks 0, 1 and 2 did not all begin to combine 16 bytes within 50 ms"));
   EXPECT_EQ(failures[1], "");
 }
 

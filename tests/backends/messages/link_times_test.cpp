@@ -12,7 +12,8 @@ TEST(LinkTimes, AreOfEachSizeAtTheTwoRanksAndNoneElsewhere) {
   std::vector<std::vector<std::pair<Bytes, Ns>>> times(3);
   {
     std::vector<std::jthread> threads;
-    for (std::size_t r = 0; r < 3; ++r) threads.emplace_back([&, r] { times[r] = linkTimes(*ranks[r], hostDevice(), std::chrono::seconds(20)); });
+    for (std::size_t r = 0; r < 3; ++r)
+      threads.emplace_back([&, r] { times[r] = linkTimes(*ranks[r], hostDevice(), std::chrono::seconds(20)); });
   }
   for (const std::size_t r : {0U, 1U}) {
     std::vector<Bytes> sizes;

@@ -31,7 +31,8 @@ TEST(LocalAddress, SaysWhichHostCannotBeFound) {
 
 TEST(Loopback, IsToldFromOtherAddresses) {
   for (const char* address : {"127.0.0.1", "127.8.0.3", "::1"}) EXPECT_TRUE(isLoopback(address)) << address;
-  for (const char* address : {"126.255.255.255", "128.0.0.1", "10.0.0.1", "::2", "fe80::1", "127.0.0", "host", ""}) EXPECT_FALSE(isLoopback(address)) << address;
+  for (const char* address : {"126.255.255.255", "128.0.0.1", "10.0.0.1", "::2", "fe80::1", "127.0.0", "host", ""})
+    EXPECT_FALSE(isLoopback(address)) << address;
 }
 
 TEST(AddressForPeers, IsTheLoopbackWhereAllRanksAreHere) {

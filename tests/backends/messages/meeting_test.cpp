@@ -71,8 +71,9 @@ TEST(Meeting, WaitsForAKeyThatIsSetLater) {
 TEST(Meeting, NamesTheRankWhoseKeyDoesNotCome) {
   const Listener listener;
   const Meeting zero = meet(placeOf(listener, 0, 100ms));
-  EXPECT_THAT(failureOf([&] { static_cast<void>(zero.dictionary().get("ucx/1")); }),
-              AllOf(HasSubstr("rank 1 did not come to 127.0.0.1:" + std::to_string(listener.port) + " within 100 ms"), HasSubstr("--timeout")));
+  EXPECT_THAT(
+      failureOf([&] { static_cast<void>(zero.dictionary().get("ucx/1")); }),
+      AllOf(HasSubstr("rank 1 did not come to 127.0.0.1:" + std::to_string(listener.port) + " within 100 ms"), HasSubstr("--timeout")));
 }
 
 TEST(Meeting, EndsWhereNobodyListens) {
@@ -82,12 +83,14 @@ TEST(Meeting, EndsWhereNobodyListens) {
   place.masterPort = test::freePort();
   place.deadline = 100ms;
   EXPECT_THAT(failureOf([&] { static_cast<void>(meet(place)); }),
-              AllOf(HasSubstr("rank 0 did not answer at 127.0.0.1:" + std::to_string(place.masterPort) + " within 100 ms"), HasSubstr("nobody listens there")));
+              AllOf(HasSubstr("rank 0 did not answer at 127.0.0.1:" + std::to_string(place.masterPort) + " within 100 ms"),
+                    HasSubstr("nobody listens there")));
 }
 
 TEST(Meeting, EndsWhereRankZeroIsSilent) {
   const Listener listener;  // accepts connections, as a stopped process does
-  EXPECT_THAT(failureOf([&] { static_cast<void>(meet(placeOf(listener, 1, 100ms))); }), AllOf(HasSubstr("rank 0 did not answer"), HasSubstr("is silent")));
+  EXPECT_THAT(failureOf([&] { static_cast<void>(meet(placeOf(listener, 1, 100ms))); }),
+              AllOf(HasSubstr("rank 0 did not answer"), HasSubstr("is silent")));
 }
 
 TEST(Meeting, WaitsForARankZeroThatComesLater) {
@@ -131,10 +134,12 @@ TEST(Meeting, DropsStrangersWhoWriteGarbage) {
   const Meeting zero = meet(placeOf(listener, 0));
   const std::string forged = 'S' + meeting::bytesOf(5) + meeting::bytesOf(4) + "ucx/1" + "evil";
   const std::string hello = std::string(meeting::kMagic) + std::string(meeting::kClientHello - meeting::kMagic.size(), '\0');
-  for (const std::string& garbage : {std::string("GET / HTTP/1.1\r\n\r\n"), std::string(100'000, '\xff'), forged, hello, hello + forged, std::string("PWMEET1\nxy") + forged}) {
+  for (const std::string& garbage : {std::string("GET / HTTP/1.1\r\n\r\n"), std::string(100'000, '\xff'), forged, hello, hello + forged,
+                                     std::string("PWMEET1\nxy") + forged}) {
     const Fd stranger = connectTo(listener.port);
     say(stranger, garbage);
-    if (garbage.starts_with("PWMEET1\n") && garbage.size() < meeting::kClientHello) continue;  // may still become a proof; dropped when it takes too long
+    if (garbage.starts_with("PWMEET1\n") && garbage.size() < meeting::kClientHello)
+      continue;  // may still become a proof; dropped when it takes too long
     EXPECT_TRUE(isClosed(stranger, 20'000)) << garbage.substr(0, 20);
   }
   const Meeting one = meet(placeOf(listener, 1));
@@ -157,7 +162,8 @@ TEST(Meeting, RefusesAPortThatIsTaken) {
   const Listener listener;
   Rendezvous place;
   place.masterPort = listener.port;
-  EXPECT_THAT(failureOf([&] { static_cast<void>(meet(place)); }), AllOf(HasSubstr("port " + std::to_string(listener.port)), HasSubstr("MASTER_PORT")));
+  EXPECT_THAT(failureOf([&] { static_cast<void>(meet(place)); }),
+              AllOf(HasSubstr("port " + std::to_string(listener.port)), HasSubstr("MASTER_PORT")));
 }
 
 }  // namespace

@@ -1,5 +1,5 @@
-// Sums in half precision against the definition of rounding: the nearest number of the format, of two the one with an even last bit; found by
-// search in the table of all numbers, which the formats' own definitions give.
+// Sums in half precision against the definition of rounding: the nearest number of the format, of two the one with an even last bit; found
+// by search in the table of all numbers, which the formats' own definitions give.
 #include "backends/messages/numbers.h"
 
 #include <gtest/gtest.h>
@@ -88,7 +88,10 @@ TEST_P(HalfPrecision, SumsRoundToTheNearestAndTiesToEven) {
     // Near in exponent, so that bits get lost; every fourth pair anywhere.
     const int shift = static_cast<int>(random() % 13) - 6;
     auto b = static_cast<std::uint16_t>(random());
-    if (i % 4 != 0) b = static_cast<std::uint16_t>((b & (0x8000U | ((1U << f.mantissaBits) - 1))) | (((a & 0x7FFFU) + (static_cast<unsigned>(shift) << f.mantissaBits)) & (0x7FFFU & ~((1U << f.mantissaBits) - 1))));
+    if (i % 4 != 0)
+      b = static_cast<std::uint16_t>(
+          (b & (0x8000U | ((1U << f.mantissaBits) - 1))) |
+          (((a & 0x7FFFU) + (static_cast<unsigned>(shift) << f.mantissaBits)) & (0x7FFFU & ~((1U << f.mantissaBits) - 1))));
     const double x = valueOf(f, a), y = valueOf(f, b), exact = x + y;
     if (!std::isfinite(x) || !std::isfinite(y) || exact == 0) continue;
     if (exact - x != y || exact - y != x) continue;  // not exact as a double

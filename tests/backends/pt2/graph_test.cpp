@@ -3,9 +3,9 @@
 
 #include <gtest/gtest.h>
 
-#include <nlohmann/json.hpp>
 #include <functional>
 #include <limits>
+#include <nlohmann/json.hpp>
 
 #include "schedules/error.h"
 
@@ -21,7 +21,11 @@ Json meta(const std::vector<std::int64_t>& sizes) {
   for (const std::int64_t size : sizes) {
     list.push_back(sizeOf(size));
   }
-  return {{"dtype", 7}, {"sizes", list}, {"requires_grad", false}, {"device", {{"type", "cpu"}}}, {"strides", Json::array({sizeOf(3), sizeOf(1)})},
+  return {{"dtype", 7},
+          {"sizes", list},
+          {"requires_grad", false},
+          {"device", {{"type", "cpu"}}},
+          {"strides", Json::array({sizeOf(3), sizeOf(1)})},
           {"storage_offset", sizeOf(0)}};
 }
 
@@ -30,9 +34,7 @@ class Model {
  public:
   Model() {
     json_ = {{"schema_version", {{"major", 8}, {"minor", 17}}},
-             {"graph_module",
-              {{"graph", emptyGraph()},
-               {"signature", {{"input_specs", Json::array()}, {"output_specs", Json::array()}}}}}};
+             {"graph_module", {{"graph", emptyGraph()}, {"signature", {{"input_specs", Json::array()}, {"output_specs", Json::array()}}}}}};
     spec("parameter", {{"arg", {{"name", "p_w"}}}, {"parameter_name", "w"}});
     spec("buffer", {{"arg", {{"name", "b_c"}}}, {"buffer_name", "c"}, {"persistent", true}});
     spec("user_input", {{"arg", tensorArgument("x")}});
@@ -42,8 +44,9 @@ class Model {
   }
 
   static Json emptyGraph() {
-    return {{"inputs", Json::array()},   {"outputs", Json::array()},         {"nodes", Json::array()},          {"tensor_values", Json::object()},
-            {"sym_int_values", Json::object()}, {"sym_bool_values", Json::object()}, {"sym_float_values", Json::object()}};
+    return {{"inputs", Json::array()},           {"outputs", Json::array()},         {"nodes", Json::array()},
+            {"tensor_values", Json::object()},   {"sym_int_values", Json::object()}, {"sym_bool_values", Json::object()},
+            {"sym_float_values", Json::object()}};
   }
 
   static Json node(const std::string& target, const std::vector<Json>& inputs, const std::vector<Json>& outputs) {
@@ -202,16 +205,33 @@ TEST(Pt2Splits, MarksAtTheEndsAndDoubleMarksDoNotMakeEmptyStages) {
 TEST(Pt2Arguments, EveryKindKeepsItsValue) {
   Model model;
   model.graph()["sym_int_values"]["s"] = {{"as_expr", {{"expr_str", "Symbol('s7')"}, {"hint", {{"as_int", 2}}}}}};
-  model.graph()["sym_bool_values"]["t"] = {{"as_expr", {{"expr_str", "StrictLessThan(Symbol('s7'), Integer(4))"}, {"hint", {{"as_bool", true}}}}}};
-  model.add(Model::node("torch.ops.aten.sym_size.int", {tensorArgument("x")}, {{{"as_sym_int", {{"as_name", "s"}}}}, {{"as_sym_bool", {{"as_name", "t"}}}}}));
+  model.graph()["sym_bool_values"]["t"] = {
+      {"as_expr", {{"expr_str", "StrictLessThan(Symbol('s7'), Integer(4))"}, {"hint", {{"as_bool", true}}}}}};
+  model.add(Model::node("torch.ops.aten.sym_size.int", {tensorArgument("x")},
+                        {{{"as_sym_int", {{"as_name", "s"}}}}, {{"as_sym_bool", {{"as_name", "t"}}}}}));
   model.add(Model::node("torch.ops.aten.any.default",
-                        {{{"as_none", true}}, {{"as_int", -3}}, {{"as_ints", {1, 2}}}, {{"as_float", "-Infinity"}}, {{"as_floats", {0.5, 1}}},
-                         {{"as_string", "gelu"}}, {{"as_strings", {"a", "b"}}}, {{"as_sym_int", {{"as_name", "s"}}}}, {{"as_sym_int", {{"as_int", 4}}}},
-                         {{"as_sym_ints", Json::array({{{"as_name", "s"}}, {{"as_int", -1}}})}}, {{"as_scalar_type", 13}}, {{"as_memory_format", 2}},
-                         {{"as_layout", 7}}, {{"as_device", {{"type", "cpu"}, {"index", nullptr}}}}, {{"as_bool", true}}, {{"as_bools", {true, false}}},
-                         {{"as_sym_bool", {{"as_name", "t"}}}}, {{"as_optional_tensors", Json::array({tensorArgument("x"), {{"as_none", true}}})}},
-                         {{"as_sym_float", {{"as_float", 2.5}}}}, {{"as_optional_tensor", {{"as_none", true}}}},
-                         {{"as_complex", {{"real", 1.0}, {"imag", -1.0}}}}, {{"as_tensors", Json::array({{{"name", "p_w"}}})}}},
+                        {{{"as_none", true}},
+                         {{"as_int", -3}},
+                         {{"as_ints", {1, 2}}},
+                         {{"as_float", "-Infinity"}},
+                         {{"as_floats", {0.5, 1}}},
+                         {{"as_string", "gelu"}},
+                         {{"as_strings", {"a", "b"}}},
+                         {{"as_sym_int", {{"as_name", "s"}}}},
+                         {{"as_sym_int", {{"as_int", 4}}}},
+                         {{"as_sym_ints", Json::array({{{"as_name", "s"}}, {{"as_int", -1}}})}},
+                         {{"as_scalar_type", 13}},
+                         {{"as_memory_format", 2}},
+                         {{"as_layout", 7}},
+                         {{"as_device", {{"type", "cpu"}, {"index", nullptr}}}},
+                         {{"as_bool", true}},
+                         {{"as_bools", {true, false}}},
+                         {{"as_sym_bool", {{"as_name", "t"}}}},
+                         {{"as_optional_tensors", Json::array({tensorArgument("x"), {{"as_none", true}}})}},
+                         {{"as_sym_float", {{"as_float", 2.5}}}},
+                         {{"as_optional_tensor", {{"as_none", true}}}},
+                         {{"as_complex", {{"real", 1.0}, {"imag", -1.0}}}},
+                         {{"as_tensors", Json::array({{{"name", "p_w"}}})}}},
                         {}));
   const ModelGraph graph = model.read();
   const ValueId s = graph.nodes[0].outputs.at(0);
@@ -220,11 +240,28 @@ TEST(Pt2Arguments, EveryKindKeepsItsValue) {
   EXPECT_EQ(graph.value(t).symbolic->hint, 1);
   const ValueId x = graph.inputs.at(0);
   const ValueId w = graph.parameters.at(0).value;
-  const std::vector<Argument> expected{
-      NoneArg{}, std::int64_t{-3}, std::vector<std::int64_t>{1, 2}, -std::numeric_limits<double>::infinity(), std::vector<double>{0.5, 1.0},
-      std::string("gelu"), std::vector<std::string>{"a", "b"}, s, std::int64_t{4}, std::vector<IntOrValue>{s, std::int64_t{-1}},
-      ScalarTypeArg{DType::BFloat16}, MemoryFormatArg{2}, LayoutArg{7}, DeviceArg{"cpu"}, true, std::vector<bool>{true, false}, t,
-      std::vector<std::optional<ValueId>>{x, std::nullopt}, 2.5, NoneArg{}, ComplexArg{1.0, -1.0}, std::vector<ValueId>{w}};
+  const std::vector<Argument> expected{NoneArg{},
+                                       std::int64_t{-3},
+                                       std::vector<std::int64_t>{1, 2},
+                                       -std::numeric_limits<double>::infinity(),
+                                       std::vector<double>{0.5, 1.0},
+                                       std::string("gelu"),
+                                       std::vector<std::string>{"a", "b"},
+                                       s,
+                                       std::int64_t{4},
+                                       std::vector<IntOrValue>{s, std::int64_t{-1}},
+                                       ScalarTypeArg{DType::BFloat16},
+                                       MemoryFormatArg{2},
+                                       LayoutArg{7},
+                                       DeviceArg{"cpu"},
+                                       true,
+                                       std::vector<bool>{true, false},
+                                       t,
+                                       std::vector<std::optional<ValueId>>{x, std::nullopt},
+                                       2.5,
+                                       NoneArg{},
+                                       ComplexArg{1.0, -1.0},
+                                       std::vector<ValueId>{w}};
   ASSERT_EQ(graph.nodes[1].inputs.size(), expected.size());
   for (std::size_t i = 0; i < expected.size(); ++i) {
     EXPECT_EQ(graph.nodes[1].inputs[i].value, expected[i]) << "argument " << i;
@@ -233,7 +270,8 @@ TEST(Pt2Arguments, EveryKindKeepsItsValue) {
 }
 
 TEST(Pt2Arguments, KindsWithoutAFormAreRefusedWithTheNode) {
-  for (const char* kind : {"as_custom_obj", "as_operator", "as_nested_tensors", "as_int_lists", "as_string_to_argument", "as_something_new"}) {
+  for (const char* kind :
+       {"as_custom_obj", "as_operator", "as_nested_tensors", "as_int_lists", "as_string_to_argument", "as_something_new"}) {
     Model model;
     model.add(Model::node("torch.ops.my.op", {{{kind, Json::array()}}}, {}));
     expectContains(model.error(), "node `n` (torch.ops.my.op) has an argument of kind " + std::string(kind));
@@ -244,7 +282,8 @@ TEST(Pt2Outputs, ListsNonesAndUnusedResultsKeepTheirPositions) {
   Model model;
   model.declare("a");
   model.declare("b");
-  model.add(Model::node("torch.ops.aten.unbind.int", {tensorArgument("x")}, {{{"as_tensors", Json::array({{{"name", "a"}}, {{"name", "b"}}})}}}));
+  model.add(
+      Model::node("torch.ops.aten.unbind.int", {tensorArgument("x")}, {{{"as_tensors", Json::array({{{"name", "a"}}, {{"name", "b"}}})}}}));
   model.declare("c");
   model.add(Model::node("torch.ops.aten.three.default", {tensorArgument("b")},
                         {{{"as_none", true}}, tensorArgument("three_unused_1"), tensorArgument("c")}));
@@ -263,8 +302,9 @@ TEST(Pt2Errors, NameTheNodeAndTheMissingField) {
   Model model;
   model.call("aten.cos.default", {"x"}, "a");
   model.graph()["nodes"][0].erase("inputs");
-  EXPECT_EQ(model.error(), "m.pt2: node `n` (torch.ops.aten.cos.default) has no `inputs`; the archive is damaged or of an unknown form, export it "
-                           "again with resources/export_model.py");
+  EXPECT_EQ(model.error(),
+            "m.pt2: node `n` (torch.ops.aten.cos.default) has no `inputs`; the archive is damaged or of an unknown form, export it "
+            "again with resources/export_model.py");
 }
 
 TEST(Pt2Errors, OrderAndUniquenessOfNamesAreChecked) {
@@ -307,7 +347,9 @@ TEST(Pt2Inputs, CustomObjectsAreRefusedOnlyWhereTheyAreRead) {
 }
 
 /// A weights configuration entry for float32 [2, 3] at `path`.
-Json payload(const std::string& path) { return {{"path_name", path}, {"is_param", true}, {"use_pickle", false}, {"tensor_meta", meta({2, 3})}}; }
+Json payload(const std::string& path) {
+  return {{"path_name", path}, {"is_param", true}, {"use_pickle", false}, {"tensor_meta", meta({2, 3})}};
+}
 
 TEST(Pt2State, TiedParametersShareTheirStorageAndUnreadOnesAreAliases) {
   Model model;
@@ -349,7 +391,8 @@ TEST(Pt2State, TensorsMustFitTheirEntries) {
   expectContains(stateError([](Json&) {}, 23), "data/weights/weight_0 has 23 bytes, 24 are needed");
   expectContains(stateError([](Json& c) { c["w"]["path_name"] = "weight_9"; }), "data/weights/weight_9 is missing");
   expectContains(stateError([](Json& c) { c["w"]["tensor_meta"]["storage_offset"]["as_int"] = 1; }), "has 24 bytes, 28 are needed");
-  expectContains(stateError([](Json& c) { c["w"]["tensor_meta"]["strides"][0]["as_int"] = std::int64_t{1} << 62; }), "larger than any memory");
+  expectContains(stateError([](Json& c) { c["w"]["tensor_meta"]["strides"][0]["as_int"] = std::int64_t{1} << 62; }),
+                 "larger than any memory");
   expectContains(stateError([](Json& c) { c["w"]["tensor_meta"]["strides"][0]["as_int"] = -3; }), "something else than a number");
   expectContains(stateError([](Json& c) { c["w"]["tensor_meta"]["dtype"] = 8; }), "contradicts the graph");
   expectContains(stateError([](Json& c) { c.erase("w"); }), "describes no bytes for `w`");
@@ -379,7 +422,8 @@ Names namesFor(const Json& tree) { return namesFor(Json::array({1, tree}).dump()
 
 TEST(Pt2OutputNames, AreTheKeysOfDictsAndDataclasses) {
   EXPECT_EQ(namesFor(treeOf("builtins.dict", {"loss", "logits"}, {leaf(), leaf()})), (Names{"loss", "logits"}));
-  EXPECT_EQ(namesFor(treeOf("transformers.modeling_outputs.CausalLMOutput", {"loss", "logits"}, {leaf(), leaf()})), (Names{"loss", "logits"}));
+  EXPECT_EQ(namesFor(treeOf("transformers.modeling_outputs.CausalLMOutput", {"loss", "logits"}, {leaf(), leaf()})),
+            (Names{"loss", "logits"}));
   const Json dataclassKeys = Json::array({Json::array({"loss", "logits"}), Json::array({"cache"})});  // with a value, None
   EXPECT_EQ(namesFor(treeOf("model.Output", dataclassKeys, {leaf(), leaf()})), (Names{"loss", "logits"}));
   const Json list = treeOf("builtins.tuple", nullptr, {leaf(), leaf()});
@@ -396,7 +440,8 @@ TEST(Pt2OutputNames, AreThoseOfTheTraceWhereKeysAreMissingOrOdd) {
   EXPECT_EQ(namesFor(treeOf("builtins.dict", {"same", "same"}, {leaf(), leaf()})), trace);
   EXPECT_EQ(namesFor(treeOf("builtins.dict", Json::array({1, 2}), {leaf(), leaf()})), trace);
   EXPECT_EQ(namesFor(treeOf("builtins.dict", Json::array({std::string(257, 'k'), "b"}), {leaf(), leaf()})), trace);
-  for (const char* text : {"", "{", "7", "[]", "[1]", "[1, 2]", "[1, null]", "[1, {\"type\": null}]", "[1, {\"type\": 3, \"children_spec\": {}}]"}) {
+  for (const char* text :
+       {"", "{", "7", "[]", "[1]", "[1, 2]", "[1, null]", "[1, {\"type\": null}]", "[1, {\"type\": 3, \"children_spec\": {}}]"}) {
     EXPECT_EQ(namesFor(std::string(text)), trace) << text;
   }
 }
@@ -422,9 +467,10 @@ TEST(Pt2Metadata, ModuleStacksGiveFramesWhateverTheirNames) {
 }
 
 TEST(Pt2Metadata, TheSourceIsTheInnermostLineOutsideTorch) {
-  EXPECT_EQ(parseSourceLine("File \"/home/me/e.py\", line 17, in forward\n    y = f(x)\n  File \"lib/e.py\", line 8, in forward\n    h = l(x)\n"
-                            "  File \"/v/site-packages/torch/nn/modules/linear.py\", line 134, in forward\n    return F.linear(x)"),
-            "lib/e.py:8 in forward");
+  EXPECT_EQ(
+      parseSourceLine("File \"/home/me/e.py\", line 17, in forward\n    y = f(x)\n  File \"lib/e.py\", line 8, in forward\n    h = l(x)\n"
+                      "  File \"/v/site-packages/torch/nn/modules/linear.py\", line 134, in forward\n    return F.linear(x)"),
+      "lib/e.py:8 in forward");
   EXPECT_EQ(parseSourceLine("  File \"/a b/model.py\", line 3, in <lambda>"), "model.py:3 in <lambda>");
   EXPECT_EQ(parseSourceLine("File \"torch/nn/modules/linear.py\", line 134, in forward"), "torch/nn/modules/linear.py:134 in forward");
   EXPECT_EQ(parseSourceLine("File \"m.py\", line x, in f"), "");

@@ -1,16 +1,16 @@
+#include <gtest/gtest.h>
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <functional>
-#include <gtest/gtest.h>
 
-#include <nlohmann/json.hpp>
-#include <iterator>
-#include <random>
 #include <zip.h>
+#include <iterator>
+#include <nlohmann/json.hpp>
+#include <random>
 
-#include "backends/pt2/read.h"
 #include "backends/pt2/graph.h"
+#include "backends/pt2/read.h"
 #include "schedules/error.h"
 
 namespace pw {
@@ -178,8 +178,19 @@ void mutateEntry(const std::string& model, const char* entry, int rounds) {
   const std::map<std::string, std::string> texts = pt2::readEntries(archive, {pt2::kModelEntry, pt2::kWeightsEntry, pt2::kConstantsEntry});
   const pt2::Json original = pt2::parseJson(texts.at(entry), "test");
   const std::size_t size = countValues(original);
-  const std::vector<pt2::Json> strange{nullptr, -1, std::uint64_t{1} << 63U, 1e300, "", "x", "Symbol(", pt2::Json::array(), pt2::Json::object(),
-                                       pt2::Json::array({1}), pt2::Json{{"as_int", -5}}, pt2::Json{{"as_none", true}}, true};
+  const std::vector<pt2::Json> strange{nullptr,
+                                       -1,
+                                       std::uint64_t{1} << 63U,
+                                       1e300,
+                                       "",
+                                       "x",
+                                       "Symbol(",
+                                       pt2::Json::array(),
+                                       pt2::Json::object(),
+                                       pt2::Json::array({1}),
+                                       pt2::Json{{"as_int", -5}},
+                                       pt2::Json{{"as_none", true}},
+                                       true};
   std::mt19937 random(kSeed);
   int refused = 0;
   for (int i = 0; i < rounds; ++i) {
@@ -222,7 +233,8 @@ TEST(Pt2Hostile, FilesThatAreNoArchiveAreNamed) {
   expectContains(errorOf(writeFile("empty.pt2", "")), "too small to be a zip file");
   expectContains(errorOf(writeFile("text.pt2", std::string(5000, 'x'))), "no zip file");
   expectContains(errorOf("/dev/null"), "is no file");
-  expectContains(errorOf(writeZip("foreign.pt2", {{"a/data.pkl", "x"}, {"a/version", "3"}})), "no torch.export archive: it has no models/model.json");
+  expectContains(errorOf(writeZip("foreign.pt2", {{"a/data.pkl", "x"}, {"a/version", "3"}})),
+                 "no torch.export archive: it has no models/model.json");
 }
 
 TEST(Pt2Hostile, RepackedArchivesReadOnlyWhenStored) {
@@ -246,7 +258,8 @@ TEST(Pt2Hostile, OtherByteOrdersAndSchemasAreRefused) {
 }
 
 TEST(Pt2Hostile, NestedJsonDoesNotExhaustTheStack) {
-  for (const std::string& bomb : {std::string(2000000, '['), "{\"a\":" + std::string(2000000, '['), std::string("[[[[[]]]]]"), std::string("\"")}) {
+  for (const std::string& bomb :
+       {std::string(2000000, '['), "{\"a\":" + std::string(2000000, '['), std::string("[[[[[]]]]]"), std::string("\"")}) {
     std::map<std::string, std::string> entries = sampleEntries("m");
     entries["m/models/model.json"] = bomb;
     EXPECT_TRUE(isRefused(writeZip("bomb.pt2", entries)));

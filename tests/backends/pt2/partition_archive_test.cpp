@@ -9,8 +9,8 @@
 #include "schedules/lower.h"
 #include "simulator/model/graph_facts.h"
 #include "simulator/plan/partition.h"
-#include "simulator/plan/split.h"
 #include "simulator/plan/plan.h"
+#include "simulator/plan/split.h"
 #include "simulator/plan/stage_costs.h"
 #include "tests/support/partition_check.h"
 
@@ -19,8 +19,8 @@ namespace {
 
 ModelGraph sample(const std::string& name) { return readPt2(std::string(PW_SOURCE_DIR) + "/resources/models/" + name + ".pt2"); }
 
-const std::vector<std::string> kSamples{"example_code", "gpt_small", "gpt_small_meta", "gpt_split", "hf_bert", "hf_gpt2", "hf_llama", "resnet18_narrow",
-                                        "two_part_a", "vit_small"};
+const std::vector<std::string> kSamples{"example_code", "gpt_small", "gpt_small_meta",  "gpt_split",  "hf_bert",
+                                        "hf_gpt2",      "hf_llama",  "resnet18_narrow", "two_part_a", "vit_small"};
 
 Bindings bindingsOf(const ModelGraph& graph) { return bindBatch(graph, exportedBatch(graph)); }
 
@@ -45,7 +45,8 @@ TEST(PartitionOfExampleCode, ReplicatesWhatTwoStagesReadAndSkipsAStage) {
   std::vector<std::pair<std::string, std::vector<Stage>>> shared;
   for (const SharedParameter& r : partition.shared) shared.emplace_back(r.name, r.stages);
   std::sort(shared.begin(), shared.end());
-  EXPECT_EQ(shared, (std::vector<std::pair<std::string, std::vector<Stage>>>{{"lin.bias", late}, {"lin.weight", late}, {"mm_param", early}}));
+  EXPECT_EQ(shared,
+            (std::vector<std::pair<std::string, std::vector<Stage>>>{{"lin.bias", late}, {"lin.weight", late}, {"mm_param", early}}));
   EXPECT_TRUE(std::any_of(partition.transfers.begin(), partition.transfers.end(),
                           [](const Transfer& t) { return t.from == Stage(0) && t.to == Stage(2) && t.gradient; }));
   for (const Transfer& t : partition.transfers) EXPECT_EQ(t.bytes, exportedBatch(graph) * 512 * 4) << "[batch, 512] floats";
@@ -147,7 +148,8 @@ TEST(PartitionOfEverySample, GivesPlansThatComeBackAndFit) {
 }
 
 TEST(BalanceByLayers, GivesEachStageTheSameNumberOfWholeBlocks) {
-  for (const auto& [name, block] : std::vector<std::pair<std::string, std::string>>{{"hf_llama", "model.layers.2"}, {"gpt_small", "blocks.2"}}) {
+  for (const auto& [name, block] :
+       std::vector<std::pair<std::string, std::string>>{{"hf_llama", "model.layers.2"}, {"gpt_small", "blocks.2"}}) {
     const ModelGraph graph = sample(name);  // of four blocks
     EXPECT_EQ(balance(graph, profileOf(graph, false), 2, Balance::Layers), std::vector<NodeId>{findSplit(graph, block)}) << name;
   }

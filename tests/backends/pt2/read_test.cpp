@@ -1,9 +1,9 @@
 #include "backends/pt2/read.h"
 
+#include <gtest/gtest.h>
 #include <algorithm>
 #include <cstring>
 #include <filesystem>
-#include <gtest/gtest.h>
 #include <numeric>
 #include <set>
 
@@ -15,10 +15,11 @@ namespace {
 std::string sample(const std::string& name) { return std::string(PW_SOURCE_DIR) + "/resources/models/" + name + ".pt2"; }
 
 std::int64_t parameterCount(const ModelGraph& graph) {
-  return std::accumulate(graph.parameters.begin(), graph.parameters.end(), std::int64_t{0}, [&](std::int64_t sum, const StateTensor& state) {
-    const TensorMeta& meta = *graph.value(state.value).tensor;
-    return sum + bytesOf(meta, {}) / bytesPerElement(meta.dtype);
-  });
+  return std::accumulate(graph.parameters.begin(), graph.parameters.end(), std::int64_t{0},
+                         [&](std::int64_t sum, const StateTensor& state) {
+                           const TensorMeta& meta = *graph.value(state.value).tensor;
+                           return sum + bytesOf(meta, {}) / bytesPerElement(meta.dtype);
+                         });
 }
 
 /// Of one pre-norm layer of width w: 2 norms (4w), qkv (3w² + 3w), out (w² + w), up (4w² + 4w), down (4w² + w).

@@ -10,8 +10,8 @@ namespace {
 ExportRecord parse(const std::string& text) { return pt2::parseExportRecord(text, "m.pt2: extra/pipewright.json"); }
 
 TEST(ExportRecord, CountsOfAnEqualTraceAreReadAndShown) {
-  const ExportRecord record =
-      parse(R"({"format": 1, "torch": "2.11.0", "check": "equal", "outputs": 1, "gradients": 148, "buffers": 0, "batch_dims": {"x": 1, "y": 0}})");
+  const ExportRecord record = parse(
+      R"({"format": 1, "torch": "2.11.0", "check": "equal", "outputs": 1, "gradients": 148, "buffers": 0, "batch_dims": {"x": 1, "y": 0}})");
   EXPECT_EQ(record.check, TraceCheck::Equal);
   EXPECT_EQ(record.batchDims, (std::map<std::string, std::int64_t>{{"x", 1}, {"y", 0}}));
   EXPECT_EQ(describe(record), "checked against eager at export: 1 output, 148 gradients, 0 buffers");
@@ -41,9 +41,11 @@ TEST(ExportRecord, TheWeakerOfTwoPartsDecides) {
 }
 
 TEST(ExportRecord, DamagedAndNewerRecordsAreRefused) {
-  for (const char* text : {"", "[]", "{}", R"({"format": "1"})", R"({"format": 1, "check": 3, "batch_dims": {}})", R"({"format": 1, "check": "fine", "batch_dims": {}})",
-                           R"({"format": 1, "check": "equal", "batch_dims": {}})", R"({"format": 1, "check": "meta"})", R"({"format": 1, "check": "meta", "batch_dims": {"x": "1"}})",
-                           R"({"format": 1, "check": "equal", "outputs": -1, "gradients": 1, "buffers": 1, "batch_dims": {}})", R"({"format": 2, "check": "equal"})"}) {
+  for (const char* text : {"", "[]", "{}", R"({"format": "1"})", R"({"format": 1, "check": 3, "batch_dims": {}})",
+                           R"({"format": 1, "check": "fine", "batch_dims": {}})", R"({"format": 1, "check": "equal", "batch_dims": {}})",
+                           R"({"format": 1, "check": "meta"})", R"({"format": 1, "check": "meta", "batch_dims": {"x": "1"}})",
+                           R"({"format": 1, "check": "equal", "outputs": -1, "gradients": 1, "buffers": 1, "batch_dims": {}})",
+                           R"({"format": 2, "check": "equal"})"}) {
     EXPECT_THROW(static_cast<void>(parse(text)), UsageError) << text;
   }
 }

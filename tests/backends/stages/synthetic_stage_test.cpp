@@ -1,4 +1,5 @@
-// Synthetic stages one by one. Durations are looked at on a device that only notes what it is asked for; the host's clock gives lower bounds alone.
+// Synthetic stages one by one. Durations are looked at on a device that only notes what it is asked for; the host's clock gives lower
+// bounds alone.
 #include "backends/stages/synthetic_stage.h"
 
 #include <gmock/gmock.h>
@@ -22,14 +23,15 @@ using testing::Le;
 constexpr Microbatch kM0(0), kM1(1), kM2(2);
 constexpr std::size_t kFirst = 0, kSecond = 1, kSkip = 2;  // transfers
 
-/// Stages 0, 1, 2 on a rank each: a value of 640 bytes from each to the next, and one of 200 bytes without a gradient from 0 to 2. Three microbatches, the
-/// last half as large.
+/// Stages 0, 1, 2 on a rank each: a value of 640 bytes from each to the next, and one of 200 bytes without a gradient from 0 to 2. Three
+/// microbatches, the last half as large.
 Plan smallPlan() {
   Plan plan;
   plan.schedule = {"by hand", 3, {{Rank(0), Rank(1), Rank(2)}}, {{}, {}, {}}};
   plan.partition.stages.resize(3);
-  plan.partition.transfers = {
-      {ValueId(0), Stage(0), Stage(1), true, 640}, {ValueId(1), Stage(1), Stage(2), true, 640}, {ValueId(2), Stage(0), Stage(2), false, 200}};
+  plan.partition.transfers = {{ValueId(0), Stage(0), Stage(1), true, 640},
+                              {ValueId(1), Stage(1), Stage(2), true, 640},
+                              {ValueId(2), Stage(0), Stage(2), false, 200}};
   plan.costs.stages.resize(3);
   for (StageCost& cost : plan.costs.stages) {
     cost.forward = 100'000;
@@ -145,7 +147,8 @@ TEST(SyntheticStage, AMicrobatchGoesThroughAllStagesAndBack) {
   s[0]->backward(kM0);
   EXPECT_EQ(s[2]->stepLoss(), 0);
   EXPECT_FALSE(s[1]->stepLoss().has_value());
-  EXPECT_THAT(errorOf([&] { static_cast<void>(s[2]->takeInputGradient(kSkip, kM0)); }), HasSubstr("the gradient of transfer 2, microbatch 0"));
+  EXPECT_THAT(errorOf([&] { static_cast<void>(s[2]->takeInputGradient(kSkip, kM0)); }),
+              HasSubstr("the gradient of transfer 2, microbatch 0"));
 }
 
 TEST(SyntheticStage, WhatIsAnotherMessageIsRefusedByName) {
@@ -159,9 +162,11 @@ TEST(SyntheticStage, WhatIsAnotherMessageIsRefusedByName) {
   EXPECT_THAT(errorOf([&] { p.stages[1]->setInput(kFirst, kM0, p.stages[0]->takeOutput(kFirst, kM0)); }),
               AllOf(HasSubstr("microbatch 0, step 5 went astray"), HasSubstr("microbatch 0, step 4")));
   p.stages[0]->forward(kM2);
-  EXPECT_THAT(errorOf([&] { p.stages[1]->setInput(kFirst, kM1, p.stages[0]->takeOutput(kFirst, kM2)); }), HasSubstr("has 320 bytes and not 640"));
+  EXPECT_THAT(errorOf([&] { p.stages[1]->setInput(kFirst, kM1, p.stages[0]->takeOutput(kFirst, kM2)); }),
+              HasSubstr("has 320 bytes and not 640"));
   EXPECT_THAT(errorOf([&] { p.stages[1]->setInput(kSkip, kM0, p.stages[1]->allocate(kSkip, kM0)); }), HasSubstr("is not for stage 1"));
-  EXPECT_THAT(errorOf([&] { p.stages[1]->setOutputGradient(kFirst, kM0, p.stages[1]->allocate(kFirst, kM0)); }), HasSubstr("is not for stage 1"));
+  EXPECT_THAT(errorOf([&] { p.stages[1]->setOutputGradient(kFirst, kM0, p.stages[1]->allocate(kFirst, kM0)); }),
+              HasSubstr("is not for stage 1"));
 }
 
 TEST(SyntheticStage, AWrongByteAtTheBeginTheMiddleAndTheEndIsSeen) {
@@ -170,7 +175,9 @@ TEST(SyntheticStage, AWrongByteAtTheBeginTheMiddleAndTheEndIsSeen) {
     p.stages[0]->forward(kM0);
     const HeldBuffer value = p.stages[0]->takeOutput(kFirst, kM0);
     value.buffer.data[place] ^= std::byte{1};
-    EXPECT_THAT(errorOf([&] { p.stages[1]->setInput(kFirst, kM0, value); }), HasSubstr("the value of transfer 0, microbatch 0, step 4 went astray")) << place;
+    EXPECT_THAT(errorOf([&] { p.stages[1]->setInput(kFirst, kM0, value); }),
+                HasSubstr("the value of transfer 0, microbatch 0, step 4 went astray"))
+        << place;
   }
 }
 
@@ -305,7 +312,8 @@ TEST(SyntheticStage, BackwardsGiveBackWhatTheyFree) {
   cost.inputPeak = 5'000;
   cost.weightPeak = 300;
   SyntheticDevice host = syntheticHost();
-  const auto before = makeSyntheticStage(plan, Stage(1), syntheticHost(), {}), first = makeSyntheticStage(plan, Stage(0), syntheticHost(), {});
+  const auto before = makeSyntheticStage(plan, Stage(1), syntheticHost(), {}),
+             first = makeSyntheticStage(plan, Stage(0), syntheticHost(), {});
   const auto stage = makeSyntheticStage(plan, Stage(2), host, {});
   for (StageModule* s : {before.get(), first.get(), stage.get()}) s->beginStep(0, StepMode::Train);
   for (const Microbatch m : {kM0, kM1}) {

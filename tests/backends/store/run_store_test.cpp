@@ -51,13 +51,15 @@ RunRecord runOf(const std::vector<Ns>& steps) {
   run.plan.modelName = "small";
   run.plan.batch = 3;
   run.plan.schedule = lower(generate("1f1b", {2, 2, 3}));
-  run.plan.costs = syntheticTable({.forward = {10}, .backward = {20}, .backwardInput = {10}, .backwardWeight = {10}, .latency = 1, .transfer = 2, .overlap = {}}, 2);
+  run.plan.costs = syntheticTable(
+      {.forward = {10}, .backward = {20}, .backwardInput = {10}, .backwardWeight = {10}, .latency = 1, .transfer = 2, .overlap = {}}, 2);
   run.plan.partition.stages = {{NodeId(0), NodeId(4), {}, {ValueId(0)}, {0}, {}, {}, {}}, {NodeId(4), NodeId(9), {}, {}, {1}, {}, {}, {}}};
   run.plan.partition.transfers = {{ValueId(5), Stage(0), Stage(1), true, 4096}};
   run.plan.splitNames = {"blocks.1"};
   run.plan.profile.machine.processor = "a 'processor'";
   run.predicted = traceOf(1'000);
-  for (std::size_t i = 0; i < steps.size(); ++i) run.steps.push_back({static_cast<int>(i), 1.0 / static_cast<double>(i + 3), traceOf(steps[i])});
+  for (std::size_t i = 0; i < steps.size(); ++i)
+    run.steps.push_back({static_cast<int>(i), 1.0 / static_cast<double>(i + 3), traceOf(steps[i])});
   return run;
 }
 
@@ -236,7 +238,8 @@ TEST_F(RunStoreTest, AFileThatIsNoDatabaseIsRefusedAndUntouched) {
 TEST_F(RunStoreTest, ANewerFormatIsRefusedByNumber) {
   writer().add(runOf({1}));
   SQLite::Database(path_, SQLite::OPEN_READWRITE).exec("PRAGMA user_version = 7");
-  for (const Mode mode : {Mode::ReadOnly, Mode::ReadWrite}) EXPECT_THAT(openError(mode), AllOf(HasSubstr("format 7"), HasSubstr("reads 1")));
+  for (const Mode mode : {Mode::ReadOnly, Mode::ReadWrite})
+    EXPECT_THAT(openError(mode), AllOf(HasSubstr("format 7"), HasSubstr("reads 1")));
 }
 
 TEST_F(RunStoreTest, AReadOnlyFileIsRefusedForWritingButRead) {

@@ -67,12 +67,18 @@ TEST(TraceBlob, ANewerFormatIsNamed) {
 
 TEST(TraceBlob, IdsAndTimesOutOfRangeAreRefused) {
   const std::vector<std::function<void(Trace&)>> faults{
-      [](Trace& t) { t.spans[0].rank = Rank(2); },           [](Trace& t) { t.spans[0].rank = Rank(-1); },
-      [](Trace& t) { t.spans[1].peer = Rank(2); },           [](Trace& t) { t.spans[1].kind = static_cast<SpanKind>(static_cast<int>(SpanKind::Store) + 1); },
-      [](Trace& t) { t.spans[2].stage = Stage(-2); },        [](Trace& t) { t.spans[0].microbatch = Microbatch(-2); },
-      [](Trace& t) { t.spans[0].start = INT64_MIN; },        [](Trace& t) { t.spans[0].end = INT64_MAX; },
-      [](Trace& t) { t.memory[0].rank = Rank(2); },          [](Trace& t) { t.memory[0].time = INT64_MAX; },
-      [](Trace& t) { t.ranks = -1; },                        [](Trace& t) { t.ranks = 0; },
+      [](Trace& t) { t.spans[0].rank = Rank(2); },
+      [](Trace& t) { t.spans[0].rank = Rank(-1); },
+      [](Trace& t) { t.spans[1].peer = Rank(2); },
+      [](Trace& t) { t.spans[1].kind = static_cast<SpanKind>(static_cast<int>(SpanKind::Store) + 1); },
+      [](Trace& t) { t.spans[2].stage = Stage(-2); },
+      [](Trace& t) { t.spans[0].microbatch = Microbatch(-2); },
+      [](Trace& t) { t.spans[0].start = INT64_MIN; },
+      [](Trace& t) { t.spans[0].end = INT64_MAX; },
+      [](Trace& t) { t.memory[0].rank = Rank(2); },
+      [](Trace& t) { t.memory[0].time = INT64_MAX; },
+      [](Trace& t) { t.ranks = -1; },
+      [](Trace& t) { t.ranks = 0; },
   };
   for (std::size_t i = 0; i < faults.size(); ++i) {
     Trace trace = smallTrace();

@@ -24,12 +24,15 @@ class TorchCheckpoint : public testing::Test {
   }
   static void TearDownTestSuite() { fs::remove_all(folder()); }
   static int python(const std::string& verb) {
-    const std::string command = std::string(PW_PYTHON) + " -W ignore " + PW_SOURCE_DIR + "/tests/support/state_reference.py " + verb + " " + folder().string();
+    const std::string command =
+        std::string(PW_PYTHON) + " -W ignore " + PW_SOURCE_DIR + "/tests/support/state_reference.py " + verb + " " + folder().string();
     return std::system(command.c_str());
   }
   static fs::path folder() { return fs::path(testing::TempDir()) / ("pw_checkpoints_" + std::to_string(getpid())); }
   static std::string path(const std::string& name) { return (folder() / (name + ".pt")).string(); }
-  static at::Tensor counted(at::IntArrayRef shape, at::ScalarType type) { return at::arange(c10::multiply_integers(shape), type).reshape(shape); }
+  static at::Tensor counted(at::IntArrayRef shape, at::ScalarType type) {
+    return at::arange(c10::multiply_integers(shape), type).reshape(shape);
+  }
 };
 
 TEST_F(TorchCheckpoint, ReadsStateDictsInAllForms) {

@@ -69,7 +69,8 @@ class TorchData : public testing::Test {
     });
   }
 
-  std::string path_ = testing::TempDir() + "/pw_data_" + testing::UnitTest::GetInstance()->current_test_info()->name() + std::to_string(getpid()) + ".pt";
+  std::string path_ =
+      testing::TempDir() + "/pw_data_" + testing::UnitTest::GetInstance()->current_test_info()->name() + std::to_string(getpid()) + ".pt";
 };
 
 TEST_F(TorchData, CutsInputsWhereTheirBatchStandsAndPassesOthersWhole) {
@@ -136,7 +137,11 @@ TEST_F(TorchData, LossesAndGradientsOfUnevenMicrobatchesAreThoseOfTheBatch) {
       if (form.dimension == 1) shape = {5, kBatch, 4};
       at::Tensor output = at::sin(at::arange(c10::multiply_integers(shape), at::kFloat)).reshape(shape).set_requires_grad(true);
       Tensors file = tensors(kBatch);
-      file["target"] = loss == "mse" ? at::cos(output).detach().contiguous() : at::arange(output.numel() / 4, at::kLong).remainder(4).reshape(at::IntArrayRef(shape).slice(0, shape.size() - 1)).contiguous();
+      file["target"] = loss == "mse" ? at::cos(output).detach().contiguous()
+                                     : at::arange(output.numel() / 4, at::kLong)
+                                           .remainder(4)
+                                           .reshape(at::IntArrayRef(shape).slice(0, shape.size() - 1))
+                                           .contiguous();
       if (loss == "cross_entropy") file["target"].select(form.dimension, 0).fill_(-100);  // ignored, so microbatch 0 has fewer targets
       const at::Tensor whole = loss == "mse"   ? at::mse_loss(output, file["target"])
                                : loss == "sum" ? output.sum() / kBatch
@@ -173,9 +178,10 @@ TEST_F(TorchData, ALossThatTheModelComputesIsWeightedBySamples) {
   BatchSource source = model.source("output:y");
   source.beginStep(0);
   const auto number = [](double x) { return at::scalar_tensor(x, at::kFloat); };
-  EXPECT_NEAR(source.loss(number(14), 0).item<double>(), 6, 1e-6);  // 14 · 3 / 7
+  EXPECT_NEAR(source.loss(number(14), 0).item<double>(), 6, 1e-6);                   // 14 · 3 / 7
   EXPECT_NEAR(source.lossOver({number(14), number(7)}, 1).item<double>(), 6, 1e-6);  // (14 · 2 + 7 · 2) / 7
-  EXPECT_NE(test::usageErrorOf([&] { static_cast<void>(source.loss(at::zeros({2}), 0)); }).find("a loss is a single number"), std::string::npos);
+  EXPECT_NE(test::usageErrorOf([&] { static_cast<void>(source.loss(at::zeros({2}), 0)); }).find("a loss is a single number"),
+            std::string::npos);
 }
 
 TEST_F(TorchData, SyntheticNumbersDependOnTheSeedAlone) {
@@ -183,7 +189,9 @@ TEST_F(TorchData, SyntheticNumbersDependOnTheSeedAlone) {
   BatchSource source = model.source("mse", {}, 5);
   source.beginStep(0);
   // Stream k of seed s starts at s · 1000003 + k, k from 1 in the order of the inputs, then the targets.
-  const auto drawn = [](at::IntArrayRef shape, std::uint64_t stream) { return at::randn(shape, at::detail::createCPUGenerator(5 * 1000003U + stream), at::TensorOptions().dtype(at::kFloat)); };
+  const auto drawn = [](at::IntArrayRef shape, std::uint64_t stream) {
+    return at::randn(shape, at::detail::createCPUGenerator(5 * 1000003U + stream), at::TensorOptions().dtype(at::kFloat));
+  };
   EXPECT_TRUE(at::equal(source.input(model.x, 1), drawn({kBatch, 4}, 1).narrow(0, 3, 2)));
   EXPECT_TRUE(at::equal(source.input(model.sideways, 1), drawn({5, kBatch}, 2).narrow(1, 3, 2)));
   EXPECT_TRUE(at::equal(source.input(model.mask, 1), drawn({4, 4}, 3)));
@@ -203,16 +211,24 @@ TEST_F(TorchData, SaysWhatIsWrongWithAFile) {
   Tensors lacking = tensors(kBatch);
   lacking.erase("mask");
   EXPECT_EQ(refusal(lacking), "The data file " + path_ + " lacks the tensor mask; name its tensors after the model's inputs, and target.");
-  EXPECT_EQ(refusal(with("x", at::zeros({kBatch, 4}, at::kDouble))), "Tensor x of " + path_ + " is of type float64, but the model takes float32; convert it before saving.");
-  EXPECT_EQ(refusal(with("x", at::zeros({kBatch, 3}))), "Tensor x of " + path_ + " has the shape [7, 3], but the model takes [samples, 4].");
-  EXPECT_EQ(refusal(with("sideways", at::zeros({kBatch, 5}))), "Tensor sideways of " + path_ + " has the shape [7, 5], but the model takes [5, samples].");
-  EXPECT_EQ(refusal(with("mask", at::zeros({kBatch, 4, 4}))), "Tensor mask of " + path_ + " has the shape [7, 4, 4], but the model takes [4, 4].");
-  EXPECT_EQ(refusal(with("target", at::zeros({kBatch}, at::kInt))), "Tensor target of " + path_ + " is of type int32, but the model takes int64; convert it before saving.");
-  EXPECT_EQ(refusal(with("target", at::zeros({kBatch, 1}, at::kLong))), "Tensor target of " + path_ + " has the shape [7, 1], but the model takes [samples].");
-  EXPECT_EQ(refusal(with("target", at::zeros({kBatch})), "mse"), "Tensor target of " + path_ + " has the shape [7], but the model takes [samples, 4].");
+  EXPECT_EQ(refusal(with("x", at::zeros({kBatch, 4}, at::kDouble))),
+            "Tensor x of " + path_ + " is of type float64, but the model takes float32; convert it before saving.");
+  EXPECT_EQ(refusal(with("x", at::zeros({kBatch, 3}))),
+            "Tensor x of " + path_ + " has the shape [7, 3], but the model takes [samples, 4].");
+  EXPECT_EQ(refusal(with("sideways", at::zeros({kBatch, 5}))),
+            "Tensor sideways of " + path_ + " has the shape [7, 5], but the model takes [5, samples].");
+  EXPECT_EQ(refusal(with("mask", at::zeros({kBatch, 4, 4}))),
+            "Tensor mask of " + path_ + " has the shape [7, 4, 4], but the model takes [4, 4].");
+  EXPECT_EQ(refusal(with("target", at::zeros({kBatch}, at::kInt))),
+            "Tensor target of " + path_ + " is of type int32, but the model takes int64; convert it before saving.");
+  EXPECT_EQ(refusal(with("target", at::zeros({kBatch, 1}, at::kLong))),
+            "Tensor target of " + path_ + " has the shape [7, 1], but the model takes [samples].");
+  EXPECT_EQ(refusal(with("target", at::zeros({kBatch})), "mse"),
+            "Tensor target of " + path_ + " has the shape [7], but the model takes [samples, 4].");
   EXPECT_EQ(refusal(tensors(6)), "Tensor x of " + path_ + " holds 6 samples, fewer than one batch of 7.");
   EXPECT_EQ(refusal(with("target", at::zeros({8}, at::kLong))), "Tensor target of " + path_ + " holds 8 samples, but sideways 7.");
-  EXPECT_EQ(refusal(with("target", at::full({kBatch}, 4, at::kLong))), "Tensor target of " + path_ + " holds the class 4, but y has 4 classes, from 0 (and -100 for ignored ones).");
+  EXPECT_EQ(refusal(with("target", at::full({kBatch}, 4, at::kLong))),
+            "Tensor target of " + path_ + " holds the class 4, but y has 4 classes, from 0 (and -100 for ignored ones).");
 }
 
 TEST_F(TorchData, RefusesLossesThatCannotBeCut) {
@@ -221,9 +237,13 @@ TEST_F(TorchData, RefusesLossesThatCannotBeCut) {
     data.masked = masked;
     return test::usageErrorOf([&] { static_cast<void>(model.source(loss, data)); });
   };
-  EXPECT_NE(refused(Model(GraphBuilder::shape({})), "cross_entropy", false).find("is a single number; take it as the loss with --loss output:y"), std::string::npos);
+  EXPECT_NE(
+      refused(Model(GraphBuilder::shape({})), "cross_entropy", false).find("is a single number; take it as the loss with --loss output:y"),
+      std::string::npos);
   EXPECT_NE(refused(Model(GraphBuilder::shape({3, 4})), "mse", false).find("Output y has no batch dimension"), std::string::npos);
-  EXPECT_NE(refused(Model(GraphBuilder::meta({{4, ""}, GraphBuilder::batch()})), "cross_entropy", false).find("no batch dimension before its classes"), std::string::npos);
+  EXPECT_NE(refused(Model(GraphBuilder::meta({{4, ""}, GraphBuilder::batch()})), "cross_entropy", false)
+                .find("no batch dimension before its classes"),
+            std::string::npos);
   EXPECT_NE(refused(Model(GraphBuilder::shape({})), "output:y", true).find("cannot be split by samples"), std::string::npos);
 }
 

@@ -1,5 +1,5 @@
-// Optimizers give torch.optim's numbers (tests/support/state_reference.py): those of its fused kernels bit for bit and of its plain loops up to
-// rounding; for 16-bit numbers, where the fused kernels are wrong, those of the plain loops bit for bit.
+// Optimizers give torch.optim's numbers (tests/support/state_reference.py): those of its fused kernels bit for bit and of its plain loops
+// up to rounding; for 16-bit numbers, where the fused kernels are wrong, those of the plain loops bit for bit.
 #include "backends/torch/stage/optimizer.h"
 
 #include <ATen/ATen.h>
@@ -46,15 +46,21 @@ std::vector<Case> cases() {
   odd.spec.beta1 = 0.8;
   odd.spec.beta2 = 0.95;
   odd.spec.epsilon = 1e-6;
-  return {{"sgd", sgd(0, false, 0)}, {"sgd_decay", sgd(0, false, 0.02)}, {"momentum", sgd(0.9, false, 0)}, {"nesterov", sgd(0.9, true, 0.02)},
-          {"adam", adam(OptimizerSpec::Kind::Adam, 0)}, odd, {"adamw", adam(OptimizerSpec::Kind::AdamW, 0.1)}};
+  return {{"sgd", sgd(0, false, 0)},
+          {"sgd_decay", sgd(0, false, 0.02)},
+          {"momentum", sgd(0.9, false, 0)},
+          {"nesterov", sgd(0.9, true, 0.02)},
+          {"adam", adam(OptimizerSpec::Kind::Adam, 0)},
+          odd,
+          {"adamw", adam(OptimizerSpec::Kind::AdamW, 0.1)}};
 }
 
 class TorchOptimizer : public testing::Test {
  protected:
   static void SetUpTestSuite() {
     fs::create_directories(folder());
-    const std::string command = "OMP_NUM_THREADS=1 " + std::string(PW_PYTHON) + " -W ignore " + PW_SOURCE_DIR + "/tests/support/state_reference.py optimizers " + folder().string();
+    const std::string command = "OMP_NUM_THREADS=1 " + std::string(PW_PYTHON) + " -W ignore " + PW_SOURCE_DIR +
+                                "/tests/support/state_reference.py optimizers " + folder().string();
     ASSERT_TRUE(fs::exists(PW_PYTHON)) << "run ./dev setup";
     ASSERT_EQ(std::system(command.c_str()), 0);
   }

@@ -10,8 +10,8 @@
 #include <stdexcept>
 #include <string>
 
-#include "backends/traces/windows.h"
 #include "backends/traces/import.h"
+#include "backends/traces/windows.h"
 #include "schedules/error.h"
 #include "tests/support/folder.h"
 #include "tests/support/mutate.h"
@@ -47,7 +47,8 @@ class MemoryFile {
   MemoryFile& operator=(const MemoryFile&) = delete;
   /// Replaces the content; returns the path.
   [[nodiscard]] std::string with(const std::string& text) const {
-    if (ftruncate(file_, 0) != 0 || pwrite(file_, text.data(), text.size(), 0) != static_cast<ssize_t>(text.size())) throw std::runtime_error("cannot write to memory");
+    if (ftruncate(file_, 0) != 0 || pwrite(file_, text.data(), text.size(), 0) != static_cast<ssize_t>(text.size()))
+      throw std::runtime_error("cannot write to memory");
     return "/proc/self/fd/" + std::to_string(file_);
   }
 
@@ -95,7 +96,8 @@ TEST(EventWindows, GivesEveryEventOnceWhateverItsTexts) {
     events.push_back({{"number", events.size()}, {"text", text}, {"deep", {{{"a", {1, 2, 3}}}}}});
   }
   const test::Folder folder;
-  for (const std::string& whole : {events.dump(), nlohmann::json{{"before", "[}"}, {"traceEvents", events}, {"zlast", {{"traceEvents", {1}}}}}.dump(1)}) {
+  for (const std::string& whole :
+       {events.dump(), nlohmann::json{{"before", "[}"}, {"traceEvents", events}, {"zlast", {{"traceEvents", {1}}}}}.dump(1)}) {
     EventWindows windows(folder.with("events.json", whole));
     std::string_view window;
     std::size_t next = 0, count = 0;
@@ -118,7 +120,8 @@ TEST(HostileImport, SaysInOneSentenceWhatIsNoTrace) {
   EXPECT_THAT(refusalOf(R"({"format":"pipewright plan","version":1})"), HasSubstr("no list traceEvents"));
   EXPECT_THAT(refusalOf(R"({"traceEvents":7})"), HasSubstr("no list traceEvents"));
   EXPECT_THAT(refusalOf("[]"), HasSubstr("0 events but no pipeline labels"));
-  EXPECT_THAT(refusalOf(R"({"traceEvents":[{"ph":"X","name":"aten::mm","ts":1,"dur":1}]})"), HasSubstr("1 event but no pipeline labels: looked for torch's PP:2F0"));
+  EXPECT_THAT(refusalOf(R"({"traceEvents":[{"ph":"X","name":"aten::mm","ts":1,"dur":1}]})"),
+              HasSubstr("1 event but no pipeline labels: looked for torch's PP:2F0"));
   EXPECT_THAT(refusalOf(R"([{"ph":"X" "name":1}])"), HasSubstr("is damaged"));
   EXPECT_THAT(refusal({"/nonexistent/trace.json"}), HasSubstr("cannot be read"));
   EXPECT_THAT(refusal({"/dev/zero"}), HasSubstr("no file"));
@@ -137,14 +140,16 @@ TEST(HostileImport, TakesWhatIsSoundAroundWhatIsNot) {
   };
   const auto bad = [](const std::string& fields) { return R"(,{"ph":"X","name":"PP:0F1","pid":1,"tid":1,)" + fields + "}"; };
   // Times that are none, or that nobody can draw.
-  for (const std::string fields : {R"("ts":NaN,"dur":1)", R"("ts":1,"dur":-1)", R"("ts":1e308,"dur":1)", R"("ts":1,"dur":1e300)", R"("ts":null,"dur":1)", R"("ts":1)", R"("ts":"x","dur":1)", R"("ts":[1],"dur":{})",
-                                   R"("ts":99999999999999999999,"dur":1)", R"("ts":-,"dur":1)"}) {
+  for (const std::string fields :
+       {R"("ts":NaN,"dur":1)", R"("ts":1,"dur":-1)", R"("ts":1e308,"dur":1)", R"("ts":1,"dur":1e300)", R"("ts":null,"dur":1)", R"("ts":1)",
+        R"("ts":"x","dur":1)", R"("ts":[1],"dur":{})", R"("ts":99999999999999999999,"dur":1)", R"("ts":-,"dur":1)"}) {
     const auto [spans, notes] = spansOf("[" + kForward + bad(fields) + "]");
     EXPECT_EQ(spans, 1U) << fields;
     EXPECT_THAT(notes, testing::ElementsAre("1 event of trace.json left out, because it has no usable time.")) << fields;
   }
   // Labels beyond what there can be are none.
-  for (const std::string name : {"PP:9999999F0", "PP:0F9999999", "PP:0F", "PP:F0", "PP:0X0", "PP:0F0x", "PP:", "PP:(0F1;0F2)OVERLAP_F_B", "PP:(", "Forward ", "Forward -1", "PP:-1F0"}) {
+  for (const std::string name : {"PP:9999999F0", "PP:0F9999999", "PP:0F", "PP:F0", "PP:0X0", "PP:0F0x", "PP:", "PP:(0F1;0F2)OVERLAP_F_B",
+                                 "PP:(", "Forward ", "Forward -1", "PP:-1F0"}) {
     EXPECT_EQ(spansOf("[" + kForward + R"(,{"ph":"X","name":")" + name + R"(","pid":1,"tid":1,"ts":30,"dur":1}])").first, 1U) << name;
   }
   // Elements that are no events, texts that are no UTF-8, a comma too many, an end that is missing.
@@ -180,16 +185,23 @@ TEST(HostileImport, SurvivesDeepNestingAndLongTexts) {
 TEST(HostileImport, SurvivesDamagedFiles) {
   // Every way an event can be read, damaged at random.
   std::string text = R"({"baseTimeNanoseconds":1700000000000000000,"distributedInfo":{"rank":3},"traceEvents":[)" + kForward;
-  text += R"(,{"ph":"X","cat":"gpu_user_annotation","name":"PP:(0F5;3B2)OVERLAP_F_B","pid":0,"tid":7,"ts":20.5,"dur":5,"args":{"a":[{"b":1}]}})";
-  text += R"(,{"ph":"B","name":"PP:1SEND_F0","pid":1,"tid":1,"ts":30},{"ph":"E","pid":1,"tid":1,"ts":31},{"ph":"X","name":"ProfilerStep#1","pid":1,"tid":1,"ts":9,"dur":99})";
-  text += R"(,{"ph":"X","name":"0SEND_F0","cat":"SEND_F","pid":5,"tid":3,"ts":1.5,"dur":2,"args":{"stage":0,"microbatch":0,"from":0,"to":1,"bytes":64}})";
-  text += R"(,{"ph":"X","name":"0F0","cat":"F","pid":5,"tid":0,"ts":0,"dur":1},{"ph":"M","name":"thread_name","pid":5,"tid":0,"args":{"name":"rank 0"}})";
-  text += R"(,{"ph":"C","name":"memory of rank 1","pid":5,"ts":3,"args":{"bytes":12}},{"ph":"i","name":"[memory]","pid":1,"tid":1,"ts":4,"args":{"Total Allocated":5,"Device Type":1}}]})";
+  text +=
+      R"(,{"ph":"X","cat":"gpu_user_annotation","name":"PP:(0F5;3B2)OVERLAP_F_B","pid":0,"tid":7,"ts":20.5,"dur":5,"args":{"a":[{"b":1}]}})";
+  text +=
+      R"(,{"ph":"B","name":"PP:1SEND_F0","pid":1,"tid":1,"ts":30},{"ph":"E","pid":1,"tid":1,"ts":31},{"ph":"X","name":"ProfilerStep#1","pid":1,"tid":1,"ts":9,"dur":99})";
+  text +=
+      R"(,{"ph":"X","name":"0SEND_F0","cat":"SEND_F","pid":5,"tid":3,"ts":1.5,"dur":2,"args":{"stage":0,"microbatch":0,"from":0,"to":1,"bytes":64}})";
+  text +=
+      R"(,{"ph":"X","name":"0F0","cat":"F","pid":5,"tid":0,"ts":0,"dur":1},{"ph":"M","name":"thread_name","pid":5,"tid":0,"args":{"name":"rank 0"}})";
+  text +=
+      R"(,{"ph":"C","name":"memory of rank 1","pid":5,"ts":3,"args":{"bytes":12}},{"ph":"i","name":"[memory]","pid":1,"tid":1,"ts":4,"args":{"Total Allocated":5,"Device Type":1}}]})";
   std::mt19937_64 random(3);
   const MemoryFile file;
   int read = 0, refused = 0;
   for (int i = 0; i < 20'000; ++i) {
-    const std::string damaged = i % 10 == 0 ? text.substr(0, static_cast<std::size_t>(test::draw(random, 0, static_cast<std::int64_t>(text.size())))) : test::mutate(text, random);
+    const std::string damaged =
+        i % 10 == 0 ? text.substr(0, static_cast<std::size_t>(test::draw(random, 0, static_cast<std::int64_t>(text.size()))))
+                    : test::mutate(text, random);
     const std::string path = file.with(damaged);
     try {
       const ImportedTrace result = importTrace({path}).value();
@@ -208,8 +220,11 @@ TEST(HostileImport, SurvivesDamagedFiles) {
 
 TEST(HostileImport, SurvivesDamagedFilesOfSeveralRanks) {
   const auto of = [](int rank, double at) {
-    std::string text = R"({"baseTimeNanoseconds":1700000000000000000,"distributedInfo":{"rank":)" + std::to_string(rank) + R"(},"traceEvents":[)";
-    for (int m = 0; m < 2; ++m) text += (m > 0 ? "," : "") + std::string(R"({"ph":"X","name":"PP:)") + std::to_string(rank) + "F" + std::to_string(m) + R"(","pid":1,"tid":1,"ts":)" + std::to_string(at + 10 * m) + R"(,"dur":5})";
+    std::string text =
+        R"({"baseTimeNanoseconds":1700000000000000000,"distributedInfo":{"rank":)" + std::to_string(rank) + R"(},"traceEvents":[)";
+    for (int m = 0; m < 2; ++m)
+      text += (m > 0 ? "," : "") + std::string(R"({"ph":"X","name":"PP:)") + std::to_string(rank) + "F" + std::to_string(m) +
+              R"(","pid":1,"tid":1,"ts":)" + std::to_string(at + 10 * m) + R"(,"dur":5})";
     return text + "]}";
   };
   std::mt19937_64 random(21);
@@ -218,7 +233,8 @@ TEST(HostileImport, SurvivesDamagedFilesOfSeveralRanks) {
   for (int i = 0; i < 10'000; ++i) {
     try {
       // Rank 2's clock disagrees anyway.
-      const ImportedTrace result = importTrace({zero.with(of(0, 1)), one.with(test::mutate(of(1, 6), random)), two.with(test::mutate(of(2, 1e15), random))}).value();
+      const ImportedTrace result =
+          importTrace({zero.with(of(0, 1)), one.with(test::mutate(of(1, 6), random)), two.with(test::mutate(of(2, 1e15), random))}).value();
       for (const ImportedStep& step : result.steps) test::expectKeepsRules(step.trace);
       if (testing::Test::HasFatalFailure() || testing::Test::HasNonfatalFailure()) FAIL() << i;
       ++read;

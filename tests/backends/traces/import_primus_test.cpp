@@ -12,8 +12,8 @@
 #include "schedules/error.h"
 #include "schedules/generate.h"
 #include "simulator/report/metrics.h"
-#include "simulator/step/simulate.h"
 #include "simulator/step/cost_table.h"
+#include "simulator/step/simulate.h"
 #include "tests/support/folder.h"
 #include "tests/support/trace_rules.h"
 
@@ -46,7 +46,9 @@ TEST(PrimusImport, ReadsTheMeasuredRunTimeByTime) {
   EXPECT_EQ(result.steps[0].name, "iteration 1 (warm-up)");
   EXPECT_EQ(result.steps[11].name, "iteration 12");
   // Rank 0's first forward starts the iteration, so times count from it.
-  const auto fileOf = [](int rank) { return nlohmann::json::parse(test::contentOf(kMeasured + "/pp_rank_" + std::to_string(rank) + ".json")).at("7"); };
+  const auto fileOf = [](int rank) {
+    return nlohmann::json::parse(test::contentOf(kMeasured + "/pp_rank_" + std::to_string(rank) + ".json")).at("7");
+  };
   const auto ns = [](const nlohmann::json& ms) { return std::llround(ms.get<double>() * 1e6); };
   const Ns origin = ns(fileOf(0).at("fwd_start").at(0));
   const Trace& trace = result.steps[6].trace;
@@ -161,7 +163,8 @@ TEST(PrimusImport, LeavesOutIterationsThatAreNotWhole) {
   dump.write("pp_rank_1.json", other);
   const ImportedTrace result = imported(dump.path());
   EXPECT_EQ(result.steps.size(), 1U);
-  EXPECT_THAT(result.notes, testing::IsSupersetOf({testing::StrEq("Iteration 2 was left out: rank 1 has 1 backwards of 2."), testing::StrEq("Iteration 3 was left out: rank 1 does not have it.")}));
+  EXPECT_THAT(result.notes, testing::IsSupersetOf({testing::StrEq("Iteration 2 was left out: rank 1 has 1 backwards of 2."),
+                                                   testing::StrEq("Iteration 3 was left out: rank 1 does not have it.")}));
 }
 
 TEST(PrimusImport, SaysWhichFileAndWhatIsWrong) {

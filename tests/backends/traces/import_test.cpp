@@ -9,8 +9,8 @@
 
 #include "schedules/error.h"
 #include "schedules/generate.h"
-#include "simulator/step/simulate.h"
 #include "simulator/step/cost_table.h"
+#include "simulator/step/simulate.h"
 #include "simulator/trace/trace_csv.h"
 #include "tests/support/folder.h"
 #include "tests/support/trace_rules.h"
@@ -33,13 +33,17 @@ ImportedTrace importedText(const std::string& text) {
 }
 
 std::string event(const std::string& name, int process, double start, double duration, const std::string& category = "user_annotation") {
-  return R"({"ph":"X","cat":")" + category + R"(","name":")" + name + R"(","pid":)" + std::to_string(process) + R"(,"tid":1,"ts":)" + std::to_string(start) + R"(,"dur":)" +
-         std::to_string(duration) + R"(,"args":{"External id":7,"deep":[{"a":[1,2]}]}})";
+  return R"({"ph":"X","cat":")" + category + R"(","name":")" + name + R"(","pid":)" + std::to_string(process) + R"(,"tid":1,"ts":)" +
+         std::to_string(start) + R"(,"dur":)" + std::to_string(duration) + R"(,"args":{"External id":7,"deep":[{"a":[1,2]}]}})";
 }
 
-std::string traceOf(const std::string& events, const std::string& members = "") { return "{" + members + "\"traceEvents\":[" + events + "]}"; }
+std::string traceOf(const std::string& events, const std::string& members = "") {
+  return "{" + members + "\"traceEvents\":[" + events + "]}";
+}
 
-Span compute(int rank, SpanKind kind, int stage, int microbatch, Ns start, Ns end) { return {Rank(rank), kind, Stage(stage), Microbatch(microbatch), Rank(rank), 0, start, end}; }
+Span compute(int rank, SpanKind kind, int stage, int microbatch, Ns start, Ns end) {
+  return {Rank(rank), kind, Stage(stage), Microbatch(microbatch), Rank(rank), 0, start, end};
+}
 
 Trace simulated(const std::string& name, const Shape& shape) {
   SyntheticCosts costs;
@@ -59,7 +63,11 @@ Trace simulated(const std::string& name, const Shape& shape) {
 }
 
 TEST(TraceImport, ReadsBackWhatThisProgramExports) {
-  for (const auto& [name, shape] : {std::pair{"1f1b", Shape{4, 4, 8}}, {"interleaved-1f1b", {2, 4, 4}}, {"zbv", {2, 4, 6}}, {"dualpipev", {2, 4, 8}}, {"dualpipe", {4, 4, 8}}}) {
+  for (const auto& [name, shape] : {std::pair{"1f1b", Shape{4, 4, 8}},
+                                    {"interleaved-1f1b", {2, 4, 4}},
+                                    {"zbv", {2, 4, 6}},
+                                    {"dualpipev", {2, 4, 8}},
+                                    {"dualpipe", {4, 4, 8}}}) {
     const Trace trace = simulated(name, shape);
     Trace other = simulated("gpipe", {3, 3, 2});
     other.spans.push_back({Rank(1), SpanKind::ReduceGrad, Stage(-1), Microbatch(-1), Rank(1), 77, 900'000, 900'000});
@@ -85,49 +93,63 @@ TEST(TraceImport, ReadsATableOfSpans) {
 
 TEST(TraceImport, ReadsLabelsOfTorchsRuntime) {
   // Two ranks as processes. Messages go to the rank of the next (gradients: previous) stage.
-  const ImportedTrace result = importedText(traceOf(event("PP:0F0", 8, 10, 5) + "," + event("PP:0SEND_F0", 8, 15, 1) + "," + event("PP:1RECV_F0", 9, 10, 4) + "," + event("PP:1F0", 9, 16, 5) + "," +
-                                                    event("PP:1I0", 9, 21, 2) + "," + event("PP:1SEND_B0", 9, 23, 1) + "," + event("PP:1W0", 9, 24, 2) + "," + event("PP:0B0", 8, 24, 9) + "," +
-                                                    event("PP:0REDUCE_GRAD", 8, 33, 1) + "," + event("PP:0UNSHARD", 8, 1, 1) + "," + event("aten::mm", 8, 11, 1, "cpu_op") + "," +
-                                                    event("Optimizer.step#SGD.step", 8, 34, 2)));
+  const ImportedTrace result = importedText(traceOf(
+      event("PP:0F0", 8, 10, 5) + "," + event("PP:0SEND_F0", 8, 15, 1) + "," + event("PP:1RECV_F0", 9, 10, 4) + "," +
+      event("PP:1F0", 9, 16, 5) + "," + event("PP:1I0", 9, 21, 2) + "," + event("PP:1SEND_B0", 9, 23, 1) + "," + event("PP:1W0", 9, 24, 2) +
+      "," + event("PP:0B0", 8, 24, 9) + "," + event("PP:0REDUCE_GRAD", 8, 33, 1) + "," + event("PP:0UNSHARD", 8, 1, 1) + "," +
+      event("aten::mm", 8, 11, 1, "cpu_op") + "," + event("Optimizer.step#SGD.step", 8, 34, 2)));
   ASSERT_EQ(result.steps.size(), 1U);
   const Trace& trace = result.steps[0].trace;
   EXPECT_EQ(trace.ranks, 2);
-  Span wait = compute(1, SpanKind::WaitForward, 1, 0, 0, 4'000), send = compute(0, SpanKind::SendForward, 0, 0, 5'000, 6'000), back = compute(1, SpanKind::SendBackward, 1, 0, 13'000, 14'000);
+  Span wait = compute(1, SpanKind::WaitForward, 1, 0, 0, 4'000), send = compute(0, SpanKind::SendForward, 0, 0, 5'000, 6'000),
+       back = compute(1, SpanKind::SendBackward, 1, 0, 13'000, 14'000);
   send.peer = Rank(1);
   back.peer = Rank(0);
-  EXPECT_THAT(trace.spans, ElementsAre(compute(0, SpanKind::Forward, 0, 0, 0, 5'000), wait, send, compute(1, SpanKind::Forward, 1, 0, 6'000, 11'000),
-                                       compute(1, SpanKind::BackwardInput, 1, 0, 11'000, 13'000), back, compute(0, SpanKind::Backward, 0, 0, 14'000, 23'000),
-                                       compute(1, SpanKind::BackwardWeight, 1, 0, 14'000, 16'000), compute(0, SpanKind::ReduceGrad, 0, -1, 23'000, 24'000), compute(0, SpanKind::Optimizer, -1, -1, 24'000, 26'000)));
+  EXPECT_THAT(
+      trace.spans,
+      ElementsAre(compute(0, SpanKind::Forward, 0, 0, 0, 5'000), wait, send, compute(1, SpanKind::Forward, 1, 0, 6'000, 11'000),
+                  compute(1, SpanKind::BackwardInput, 1, 0, 11'000, 13'000), back, compute(0, SpanKind::Backward, 0, 0, 14'000, 23'000),
+                  compute(1, SpanKind::BackwardWeight, 1, 0, 14'000, 16'000), compute(0, SpanKind::ReduceGrad, 0, -1, 23'000, 24'000),
+                  compute(0, SpanKind::Optimizer, -1, -1, 24'000, 26'000)));
   EXPECT_THAT(result.notes, testing::Contains(HasSubstr("UNSHARD, RESHARD")));
 }
 
 TEST(TraceImport, ReadsSlotsAndBeginEndPairsAndABareArray) {
   const auto half = [](char phase, const std::string& name, double time) {
-    return std::string(R"({"ph":")") + phase + R"(","pid":"x","tid":"main")" + (name.empty() ? "" : R"(,"name":")" + name + "\"") + ",\"ts\":" + std::to_string(time) + "}";
+    return std::string(R"({"ph":")") + phase + R"(","pid":"x","tid":"main")" + (name.empty() ? "" : R"(,"name":")" + name + "\"") +
+           ",\"ts\":" + std::to_string(time) + "}";
   };
-  const ImportedTrace result = importedText("[" + half('B', "PP:(0F5;3B2)OVERLAP_F_B", 1) + "," + half('B', "inner", 2) + "," + half('E', "", 3) + ",\n" + half('E', "", 4) + "," +
-                                            half('B', "PP:0F6", 4) + "," + half('E', "PP:0F6", 5) + "," + half('B', "PP:0F7", 6) + "]");
-  EXPECT_THAT(result.steps.at(0).trace.spans, ElementsAre(compute(0, SpanKind::Forward, 0, 5, 0, 3'000), compute(0, SpanKind::Backward, 3, 2, 0, 3'000), compute(0, SpanKind::Forward, 0, 6, 3'000, 4'000)));
+  const ImportedTrace result =
+      importedText("[" + half('B', "PP:(0F5;3B2)OVERLAP_F_B", 1) + "," + half('B', "inner", 2) + "," + half('E', "", 3) + ",\n" +
+                   half('E', "", 4) + "," + half('B', "PP:0F6", 4) + "," + half('E', "PP:0F6", 5) + "," + half('B', "PP:0F7", 6) + "]");
+  EXPECT_THAT(result.steps.at(0).trace.spans,
+              ElementsAre(compute(0, SpanKind::Forward, 0, 5, 0, 3'000), compute(0, SpanKind::Backward, 3, 2, 0, 3'000),
+                          compute(0, SpanKind::Forward, 0, 6, 3'000, 4'000)));
   EXPECT_THAT(result.notes, ElementsAre(HasSubstr("only their begin or end")));
 }
 
 TEST(TraceImport, ReadsTheLabelsOfTorchsGpipeWithOneStageOnEachRank) {
-  const ImportedTrace result = importedText(traceOf(event("Forward 0", 1, 0, 2) + "," + event("Forward 0", 2, 2, 2) + "," + event("Backward 0", 2, 4, 3) + "," + event("Backward 0", 1, 7, 3) + "," +
-                                                    event("Forward pass", 1, 0, 100)));
-  EXPECT_THAT(result.steps.at(0).trace.spans, ElementsAre(compute(0, SpanKind::Forward, 0, 0, 0, 2'000), compute(1, SpanKind::Forward, 1, 0, 2'000, 4'000),
-                                                          compute(1, SpanKind::Backward, 1, 0, 4'000, 7'000), compute(0, SpanKind::Backward, 0, 0, 7'000, 10'000)));
+  const ImportedTrace result =
+      importedText(traceOf(event("Forward 0", 1, 0, 2) + "," + event("Forward 0", 2, 2, 2) + "," + event("Backward 0", 2, 4, 3) + "," +
+                           event("Backward 0", 1, 7, 3) + "," + event("Forward pass", 1, 0, 100)));
+  EXPECT_THAT(result.steps.at(0).trace.spans,
+              ElementsAre(compute(0, SpanKind::Forward, 0, 0, 0, 2'000), compute(1, SpanKind::Forward, 1, 0, 2'000, 4'000),
+                          compute(1, SpanKind::Backward, 1, 0, 4'000, 7'000), compute(0, SpanKind::Backward, 0, 0, 7'000, 10'000)));
 }
 
 TEST(TraceImport, TakesRanksFromDistributedInfoOfEachFileBeforeOrBehindTheEvents) {
   const test::Folder folder;
   // Rank 5's clock started 1 ms (a file's origin) after rank 4's.
-  const std::string four = folder.with("a.json", traceOf(event("PP:0F0", 77, 0, 10), R"("distributedInfo":{"backend":"nccl","rank":4,"world_size":8},"baseTimeNanoseconds":1700000000000000000,)"));
+  const std::string four = folder.with(
+      "a.json", traceOf(event("PP:0F0", 77, 0, 10),
+                        R"("distributedInfo":{"backend":"nccl","rank":4,"world_size":8},"baseTimeNanoseconds":1700000000000000000,)"));
   std::string behind = traceOf(event("PP:1F0", 77, -985, 10));
   behind.pop_back();
   const std::string five = folder.with("b.json", behind + R"(,"baseTimeNanoseconds":1700000000001000000,"distributedInfo":{"rank": 5}})");
   for (const auto& paths : {std::vector{four, five}, {five, four}}) {
     const ImportedTrace result = imported(paths);
-    EXPECT_THAT(result.steps.at(0).trace.spans, ElementsAre(compute(0, SpanKind::Forward, 0, 0, 0, 10'000), compute(1, SpanKind::Forward, 1, 0, 15'000, 25'000)));
+    EXPECT_THAT(result.steps.at(0).trace.spans,
+                ElementsAre(compute(0, SpanKind::Forward, 0, 0, 0, 10'000), compute(1, SpanKind::Forward, 1, 0, 15'000, 25'000)));
     EXPECT_THAT(result.notes, ElementsAre("Ranks are numbered from 0 here: rank 4 as 0, 5 as 1."));
   }
 }
@@ -139,29 +161,43 @@ TEST(TraceImport, AlignsFilesWhoseClocksDisagree) {
   (void)folder.with("rank1.json", traceOf(event("PP:1F0", 1, 3.6e9, 4) + "," + event("PP:1F1", 1, 3.6e9 + 12, 4)));
   const ImportedTrace result = imported({folder.file("")});
   // F0 ended at 10, so 1F0 begins there at the earliest; 1F1 is 12 behind it, so at 22 ≥ 20.
-  EXPECT_THAT(result.steps.at(0).trace.spans, ElementsAre(compute(0, SpanKind::Forward, 0, 0, 0, 10'000), compute(0, SpanKind::Forward, 0, 1, 10'000, 20'000),
-                                                          compute(1, SpanKind::Forward, 1, 0, 10'000, 14'000), compute(1, SpanKind::Forward, 1, 1, 22'000, 26'000)));
+  EXPECT_THAT(result.steps.at(0).trace.spans,
+              ElementsAre(compute(0, SpanKind::Forward, 0, 0, 0, 10'000), compute(0, SpanKind::Forward, 0, 1, 10'000, 20'000),
+                          compute(1, SpanKind::Forward, 1, 0, 10'000, 14'000), compute(1, SpanKind::Forward, 1, 1, 22'000, 26'000)));
   EXPECT_THAT(result.notes, ElementsAre(HasSubstr("The clock of rank1.json disagrees")));
 }
 
 TEST(TraceImport, TellsRanksByTheNamesOfThreadsAndProcesses) {
   const auto named = [](const char* what, int process, const char* name) {
-    return std::string(R"({"ph":"M","name":")") + what + R"(","pid":)" + std::to_string(process) + R"(,"tid":1,"args":{"name":")" + name + "\"}}";
+    return std::string(R"({"ph":"M","name":")") + what + R"(","pid":)" + std::to_string(process) + R"(,"tid":1,"args":{"name":")" + name +
+           "\"}}";
   };
   const std::string events = event("PP:0F0", 30, 0, 1) + "," + event("PP:1F0", 20, 1, 1);
-  EXPECT_EQ(importedText(traceOf(events + "," + named("process_name", 30, "Rank 0") + "," + named("process_name", 20, "Rank 1"))).steps[0].trace.spans[0].rank, Rank(0));
-  EXPECT_EQ(importedText(traceOf(named("thread_name", 30, "rank_3") + "," + named("thread_name", 20, "rank_2") + "," + events)).steps[0].trace.spans[0].rank, Rank(1));
+  EXPECT_EQ(importedText(traceOf(events + "," + named("process_name", 30, "Rank 0") + "," + named("process_name", 20, "Rank 1")))
+                .steps[0]
+                .trace.spans[0]
+                .rank,
+            Rank(0));
+  EXPECT_EQ(importedText(traceOf(named("thread_name", 30, "rank_3") + "," + named("thread_name", 20, "rank_2") + "," + events))
+                .steps[0]
+                .trace.spans[0]
+                .rank,
+            Rank(1));
   EXPECT_THAT(importedText(traceOf(events)).notes, ElementsAre(HasSubstr("does not say which rank")));
 }
 
 TEST(TraceImport, BeginsAStepWithEachMarkOfTheProfiler) {
-  const ImportedTrace result = importedText(traceOf(event("PP:0F0", 1, 1, 1) + "," + event("ProfilerStep#7", 1, 10, 90) + "," + event("PP:0F0", 1, 20, 5) + "," + event("PP:0B0", 1, 30, 5) + "," +
-                                                    event("ProfilerStep#8", 1, 100, 90) + "," + event("PP:0F0", 1, 120, 6) + "," + event("PP:0B0", 1, 130, 6)));
+  const ImportedTrace result =
+      importedText(traceOf(event("PP:0F0", 1, 1, 1) + "," + event("ProfilerStep#7", 1, 10, 90) + "," + event("PP:0F0", 1, 20, 5) + "," +
+                           event("PP:0B0", 1, 30, 5) + "," + event("ProfilerStep#8", 1, 100, 90) + "," + event("PP:0F0", 1, 120, 6) + "," +
+                           event("PP:0B0", 1, 130, 6)));
   ASSERT_EQ(result.steps.size(), 2U);
   EXPECT_EQ(result.steps[0].name, "step 7");
   EXPECT_EQ(result.steps[1].name, "step 8");
-  EXPECT_THAT(result.steps[0].trace.spans, ElementsAre(compute(0, SpanKind::Forward, 0, 0, 0, 5'000), compute(0, SpanKind::Backward, 0, 0, 10'000, 15'000)));
-  EXPECT_THAT(result.steps[1].trace.spans, ElementsAre(compute(0, SpanKind::Forward, 0, 0, 0, 6'000), compute(0, SpanKind::Backward, 0, 0, 10'000, 16'000)));
+  EXPECT_THAT(result.steps[0].trace.spans,
+              ElementsAre(compute(0, SpanKind::Forward, 0, 0, 0, 5'000), compute(0, SpanKind::Backward, 0, 0, 10'000, 15'000)));
+  EXPECT_THAT(result.steps[1].trace.spans,
+              ElementsAre(compute(0, SpanKind::Forward, 0, 0, 0, 6'000), compute(0, SpanKind::Backward, 0, 0, 10'000, 16'000)));
   EXPECT_THAT(result.notes, ElementsAre(HasSubstr("1 event was left out")));
 }
 
@@ -170,7 +206,8 @@ TEST(TraceImport, BeginsAStepWhereAnActionComesAgainOrTheOptimizerIsDone) {
   for (int step = 0; step < 3; ++step) {
     for (int rank = 0; rank < 2; ++rank) {
       const double at = 1000.0 * step + 10 * rank;
-      events += event("PP:" + std::to_string(rank) + "F0", rank, at, 5) + "," + event("PP:" + std::to_string(rank) + "B0", rank, at + 100, 5) + ",";
+      events += event("PP:" + std::to_string(rank) + "F0", rank, at, 5) + "," +
+                event("PP:" + std::to_string(rank) + "B0", rank, at + 100, 5) + ",";
     }
   }
   events += event("Optimizer.step#Adam.step", 1, 2500, 3) + "," + event("PP:1F9", 1, 2600, 1);
@@ -188,33 +225,41 @@ TEST(TraceImport, PrefersTheDevicesTimesAndOfItsStreamsTheOneThatComputes) {
     std::string text = event(name, 0, start, duration, "gpu_user_annotation");
     return text.replace(text.find("\"tid\":1"), 7, "\"tid\":" + std::to_string(thread));
   };
-  const ImportedTrace result = importedText(traceOf(event("PP:0F0", 99, 0, 1) + "," + event("PP:0B0", 99, 2, 1) + "," + stream("PP:0F0", 7, 5, 50) + "," + stream("PP:0F0", 20, 54, 1) + "," +
-                                                        stream("PP:0B0", 7, 60, 80),
-                                                    info));
-  EXPECT_THAT(result.steps.at(0).trace.spans, ElementsAre(compute(0, SpanKind::Forward, 0, 0, 0, 50'000), compute(0, SpanKind::Backward, 0, 0, 55'000, 135'000)));
+  const ImportedTrace result =
+      importedText(traceOf(event("PP:0F0", 99, 0, 1) + "," + event("PP:0B0", 99, 2, 1) + "," + stream("PP:0F0", 7, 5, 50) + "," +
+                               stream("PP:0F0", 20, 54, 1) + "," + stream("PP:0B0", 7, 60, 80),
+                           info));
+  EXPECT_THAT(result.steps.at(0).trace.spans,
+              ElementsAre(compute(0, SpanKind::Forward, 0, 0, 0, 50'000), compute(0, SpanKind::Backward, 0, 0, 55'000, 135'000)));
   EXPECT_THAT(result.notes, ElementsAre(HasSubstr("Times are those of the device's kernels")));
 }
 
 TEST(TraceImport, KeepsWhatARankHadWhenAStepBegan) {
   const auto memory = [](double time, int bytes, int device) {
-    return R"({"ph":"i","name":"[memory]","pid":1,"tid":1,"ts":)" + std::to_string(time) + R"(,"args":{"Device Type":)" + std::to_string(device) + R"(,"Total Allocated":)" + std::to_string(bytes) + "}}";
+    return R"({"ph":"i","name":"[memory]","pid":1,"tid":1,"ts":)" + std::to_string(time) + R"(,"args":{"Device Type":)" +
+           std::to_string(device) + R"(,"Total Allocated":)" + std::to_string(bytes) + "}}";
   };
-  const ImportedTrace result = importedText(traceOf(memory(1, 500, 0) + "," + event("PP:0F0", 1, 10, 5) + "," + memory(12, 700, 0) + "," + event("PP:0F0", 1, 20, 5) + "," + memory(21, 600, 0)));
+  const ImportedTrace result = importedText(traceOf(memory(1, 500, 0) + "," + event("PP:0F0", 1, 10, 5) + "," + memory(12, 700, 0) + "," +
+                                                    event("PP:0F0", 1, 20, 5) + "," + memory(21, 600, 0)));
   ASSERT_EQ(result.steps.size(), 2U);
   EXPECT_THAT(result.steps[0].trace.memory, ElementsAre(MemorySample{Rank(0), 0, 500}, MemorySample{Rank(0), 2'000, 700}));
   EXPECT_THAT(result.steps[1].trace.memory, ElementsAre(MemorySample{Rank(0), 0, 700}, MemorySample{Rank(0), 1'000, 600}));
 }
 
 TEST(TraceImport, CutsActionsOfARankThatLieOverEachOther) {
-  const ImportedTrace result = importedText(traceOf(event("PP:0F0", 1, 0, 10) + "," + event("PP:0F1", 1, 2, 3) + "," + event("PP:0F2", 1, 8, 6)));
-  EXPECT_THAT(result.steps.at(0).trace.spans, ElementsAre(compute(0, SpanKind::Forward, 0, 0, 0, 10'000), compute(0, SpanKind::Forward, 0, 2, 10'000, 14'000)));
+  const ImportedTrace result =
+      importedText(traceOf(event("PP:0F0", 1, 0, 10) + "," + event("PP:0F1", 1, 2, 3) + "," + event("PP:0F2", 1, 8, 6)));
+  EXPECT_THAT(result.steps.at(0).trace.spans,
+              ElementsAre(compute(0, SpanKind::Forward, 0, 0, 0, 10'000), compute(0, SpanKind::Forward, 0, 2, 10'000, 14'000)));
   EXPECT_THAT(result.notes, ElementsAre("2 actions were cut or left out, because they lie over others of the same rank."));
 }
 
 TEST(TraceImport, KeepsNanosecondsOfTimesSince1970) {
   // A double keeps 250 ns there.
-  const std::string events = R"({"ph":"X","name":"PP:0F0","pid":1,"tid":1,"ts":1700000000000000.001,"dur":0.004},{"ph":"X","name":"PP:0F1","pid":1,"tid":1,"ts":1700000000000000.0125,"dur":1.5e0})";
-  EXPECT_THAT(importedText(traceOf(events)).steps.at(0).trace.spans, ElementsAre(compute(0, SpanKind::Forward, 0, 0, 0, 4), compute(0, SpanKind::Forward, 0, 1, 12, 1'512)));
+  const std::string events =
+      R"({"ph":"X","name":"PP:0F0","pid":1,"tid":1,"ts":1700000000000000.001,"dur":0.004},{"ph":"X","name":"PP:0F1","pid":1,"tid":1,"ts":1700000000000000.0125,"dur":1.5e0})";
+  EXPECT_THAT(importedText(traceOf(events)).steps.at(0).trace.spans,
+              ElementsAre(compute(0, SpanKind::Forward, 0, 0, 0, 4), compute(0, SpanKind::Forward, 0, 1, 12, 1'512)));
 }
 
 TEST(TraceImport, ReportsProgressAndStopsWhenAsked) {
@@ -224,12 +269,17 @@ TEST(TraceImport, ReportsProgressAndStopsWhenAsked) {
   const std::string path = folder.with("trace.json", traceOf(events));
   std::uint64_t last = 0, total = 0;
   int calls = 0;
-  EXPECT_EQ(importTrace({path}, [&](std::uint64_t done, std::uint64_t all) {
-              EXPECT_GE(done, last);
-              last = done;
-              total = all;
-              return ++calls > 0;
-            }).value().steps.at(0).trace.spans.size(), 30'000U);
+  EXPECT_EQ(importTrace({path},
+                        [&](std::uint64_t done, std::uint64_t all) {
+                          EXPECT_GE(done, last);
+                          last = done;
+                          total = all;
+                          return ++calls > 0;
+                        })
+                .value()
+                .steps.at(0)
+                .trace.spans.size(),
+            30'000U);
   EXPECT_EQ(last, total);
   EXPECT_EQ(total, std::filesystem::file_size(path));
   EXPECT_GE(calls, 4) << "a window has about a megabyte";

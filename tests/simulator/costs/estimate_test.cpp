@@ -1,9 +1,9 @@
 #include <gtest/gtest.h>
 
-#include "simulator/model/graph_facts.h"
-#include "simulator/costs/profile.h"
-#include "simulator/costs/operator_flops.h"
 #include "simulator/costs/estimate.h"
+#include "simulator/costs/operator_flops.h"
+#include "simulator/costs/profile.h"
+#include "simulator/model/graph_facts.h"
 #include "tests/support/graph_builder.h"
 
 namespace pw::test {
@@ -26,11 +26,13 @@ TEST(ForwardFlops, OfMatrixProductsAreTwoPerMultiplyAdd) {
   EXPECT_EQ(flopsOf("linear", {{"input", shape({2, 5, 8})}, {"weight", shape({16, 8})}}, shape({2, 5, 16})), 2.0 * 2 * 5 * 8 * 16);
   EXPECT_EQ(flopsOf("mm", {{"self", shape({3, 4})}, {"mat2", shape({4, 5})}}, shape({3, 5})), 2.0 * 3 * 4 * 5);
   EXPECT_EQ(flopsOf("bmm", {{"self", shape({7, 3, 4})}, {"mat2", shape({7, 4, 5})}}, shape({7, 3, 5})), 2.0 * 7 * 3 * 4 * 5);
-  EXPECT_EQ(flopsOf("matmul", {{"self", shape({2, 7, 3, 4})}, {"other", shape({2, 7, 4, 5})}}, shape({2, 7, 3, 5})), 2.0 * 2 * 7 * 3 * 4 * 5);
+  EXPECT_EQ(flopsOf("matmul", {{"self", shape({2, 7, 3, 4})}, {"other", shape({2, 7, 4, 5})}}, shape({2, 7, 3, 5})),
+            2.0 * 2 * 7 * 3 * 4 * 5);
   EXPECT_EQ(flopsOf("matmul", {{"self", shape({6})}, {"other", shape({6})}}, shape({})), 2.0 * 6);
   EXPECT_EQ(flopsOf("mv", {{"self", shape({3, 4})}, {"vec", shape({4})}}, shape({3})), 2.0 * 3 * 4);
   EXPECT_EQ(flopsOf("addmm", {{"self", shape({5})}, {"mat1", shape({3, 4})}, {"mat2", shape({4, 5})}}, shape({3, 5})), 2.0 * 3 * 4 * 5);
-  EXPECT_EQ(flopsOf("baddbmm", {{"self", shape({5})}, {"batch1", shape({2, 3, 4})}, {"batch2", shape({2, 4, 5})}}, shape({2, 3, 5})), 2.0 * 2 * 3 * 4 * 5);
+  EXPECT_EQ(flopsOf("baddbmm", {{"self", shape({5})}, {"batch1", shape({2, 3, 4})}, {"batch2", shape({2, 4, 5})}}, shape({2, 3, 5})),
+            2.0 * 2 * 3 * 4 * 5);
 }
 
 TEST(ForwardFlops, ScaleWithTheBoundBatch) {
@@ -39,8 +41,10 @@ TEST(ForwardFlops, ScaleWithTheBoundBatch) {
 
 TEST(ForwardFlops, OfConvolutionsCountEachGroupsOwnChannels) {
   // Output 2×6×8×8, each element from 3 channels of 3×3; with 3 groups from one.
-  EXPECT_EQ(flopsOf("conv2d", {{"input", shape({2, 3, 8, 8})}, {"weight", shape({6, 3, 3, 3})}}, shape({2, 6, 8, 8})), 2.0 * (2 * 6 * 8 * 8) * (3 * 3 * 3));
-  EXPECT_EQ(flopsOf("conv2d", {{"input", shape({2, 3, 8, 8})}, {"weight", shape({6, 1, 3, 3})}}, shape({2, 6, 8, 8})), 2.0 * (2 * 6 * 8 * 8) * (1 * 3 * 3));
+  EXPECT_EQ(flopsOf("conv2d", {{"input", shape({2, 3, 8, 8})}, {"weight", shape({6, 3, 3, 3})}}, shape({2, 6, 8, 8})),
+            2.0 * (2 * 6 * 8 * 8) * (3 * 3 * 3));
+  EXPECT_EQ(flopsOf("conv2d", {{"input", shape({2, 3, 8, 8})}, {"weight", shape({6, 1, 3, 3})}}, shape({2, 6, 8, 8})),
+            2.0 * (2 * 6 * 8 * 8) * (1 * 3 * 3));
   EXPECT_EQ(flopsOf("conv1d", {{"input", shape({2, 3, 9})}, {"weight", shape({5, 3, 2})}}, shape({2, 5, 8})), 2.0 * (2 * 5 * 8) * (3 * 2));
 }
 
@@ -93,7 +97,8 @@ TEST(Estimate, TakesTheSlowerOfMatrixWorkAndMemory) {
   EXPECT_EQ(p.nodes[0], (NodeCost{192 + 100, 2 * (192 + 100), 0, 0, 48, 96, 584, 48, 48, 0, -96, 0}));
   EXPECT_EQ(p.nodes[1], NodeCost{}) << "a view is free";
   EXPECT_EQ(p.nodes[2], (NodeCost{96 + 100, 0, 0, 0, 0, 0, 0, 0, 48, 0, 0, 0})) << "needs no gradient";
-  EXPECT_EQ(p.nodes[3], (NodeCost{144 + 100, 144 + 100, 0, 0, 48, 0, 0, 0, 48, 48, 48 - 48 - 48, 0})) << "one gradient comes, one goes, with the output";
+  EXPECT_EQ(p.nodes[3], (NodeCost{144 + 100, 144 + 100, 0, 0, 48, 0, 0, 0, 48, 48, 48 - 48 - 48, 0}))
+      << "one gradient comes, one goes, with the output";
   EXPECT_TRUE(p.estimated);
   EXPECT_EQ(p.microbatch, 3);
   EXPECT_EQ(p.link, cluster().sameNode);

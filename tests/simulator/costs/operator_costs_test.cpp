@@ -8,12 +8,12 @@
 #include <cmath>
 
 #include "schedules/error.h"
+#include "simulator/costs/estimate.h"
+#include "simulator/costs/operator_flops.h"
+#include "simulator/costs/profile.h"
 #include "simulator/plan/module_tree.h"
 #include "simulator/plan/partition.h"
 #include "simulator/plan/split.h"
-#include "simulator/costs/profile.h"
-#include "simulator/costs/operator_flops.h"
-#include "simulator/costs/estimate.h"
 #include "tests/support/graph_builder.h"
 
 namespace pw::test {
@@ -25,7 +25,8 @@ using testing::IsEmpty;
 
 TensorMeta shape(const std::vector<std::int64_t>& sizes, DType dtype = DType::Float32) { return GraphBuilder::shape(sizes, dtype); }
 
-double flopsOf(const std::string& op, const std::vector<std::pair<std::string, TensorMeta>>& tensors, const TensorMeta& out, std::vector<NamedArgument> others = {}) {
+double flopsOf(const std::string& op, const std::vector<std::pair<std::string, TensorMeta>>& tensors, const TensorMeta& out,
+               std::vector<NamedArgument> others = {}) {
   GraphBuilder b;
   std::vector<NamedArgument> arguments = std::move(others);
   for (const auto& [name, meta] : tensors) arguments.push_back({name, b.input(name, meta)});
@@ -49,7 +50,9 @@ TEST(OperatorFlops, OfExpertsInOneGroupedProductAreThoseOfEachRowAndItsOwnExpert
   // 12 rows of width 8 meet one of 4 experts [8, 16] each.
   const double rows = 2.0 * 12 * 8 * 16;
   EXPECT_EQ(flopsOf("_grouped_mm", {{"self", shape({12, 8})}, {"mat2", shape({4, 8, 16})}}, shape({12, 16})), rows);
-  EXPECT_EQ(flopsOf("torch.ops.transformers.grouped_mm_fallback.default", {{"input", shape({12, 8})}, {"weight", shape({4, 8, 16})}}, shape({12, 16})), rows);
+  EXPECT_EQ(flopsOf("torch.ops.transformers.grouped_mm_fallback.default", {{"input", shape({12, 8})}, {"weight", shape({4, 8, 16})}},
+                    shape({12, 16})),
+            rows);
   // Weight gradients: [8, 12] · [12, 16] with the 12 in 4 groups.
   EXPECT_EQ(flopsOf("_grouped_mm", {{"self", shape({8, 12})}, {"mat2", shape({12, 16})}}, shape({4, 8, 16})), rows);
 }
@@ -58,7 +61,8 @@ TEST(OperatorFlops, OfRecurrentLayersAreTheirMatricesAtEachTimeStep) {
   // 3 samples of 5 steps, width 4 to 6: W_ih [24, 4] and W_hh [24, 6], biases are not products.
   const std::vector<TensorMeta> parameters{shape({24, 4}), shape({24, 6}), shape({24}), shape({24})};
   EXPECT_EQ(flopsOfList("lstm", "params", parameters, shape({3, 5, 6}), {{"input", shape({3, 5, 4})}}, {}), 2.0 * 3 * 5 * 24 * (4 + 6));
-  EXPECT_EQ(flopsOf("gru_cell", {{"input", shape({3, 4})}, {"w_ih", shape({18, 4})}, {"w_hh", shape({18, 6})}}, shape({3, 6})), 2.0 * 3 * 18 * (4 + 6));
+  EXPECT_EQ(flopsOf("gru_cell", {{"input", shape({3, 4})}, {"w_ih", shape({18, 4})}, {"w_hh", shape({18, 6})}}, shape({3, 6})),
+            2.0 * 3 * 18 * (4 + 6));
 }
 
 TEST(OperatorFlops, OfEinsumAreThoseOfItsPairsFromLeftToRight) {
@@ -80,13 +84,17 @@ TEST(OperatorFlops, OfTransformsAndBags) {
   EXPECT_EQ(flopsOf("fft_rfft2", {{"self", shape({3, 4, 8})}}, shape({3, 4, 5}, DType::ComplexFloat)), 3 * 2.5 * 32 * 5);
   // 10 rows of width 4 are added up, each times its weight in the second call.
   EXPECT_EQ(flopsOf("embedding_bag", {{"weight", shape({20, 4})}, {"indices", shape({10}, DType::Int64)}}, shape({5, 4})), 10 * 4);
-  EXPECT_EQ(flopsOf("embedding_bag", {{"weight", shape({20, 4})}, {"indices", shape({10}, DType::Int64)}, {"per_sample_weights", shape({10})}}, shape({5, 4})), 2 * 10 * 4);
+  EXPECT_EQ(
+      flopsOf("embedding_bag", {{"weight", shape({20, 4})}, {"indices", shape({10}, DType::Int64)}, {"per_sample_weights", shape({10})}},
+              shape({5, 4})),
+      2 * 10 * 4);
 }
 
 /// A `cond` of a small and a large product, then an operator nobody knows.
 ModelGraph branching() {
   GraphBuilder b;
-  const ValueId x = b.input("x", shape({6, 4})), w = b.parameter("w"), wide = b.parameter("wide", "", true, shape({4, 32})), back = b.parameter("back", "", true, shape({32, 4}));
+  const ValueId x = b.input("x", shape({6, 4})), w = b.parameter("w"), wide = b.parameter("wide", "", true, shape({4, 32})),
+                back = b.parameter("back", "", true, shape({32, 4}));
   const auto branch = [&](const std::vector<std::pair<ValueId, std::int64_t>>& products) {
     std::vector<Node> nodes;
     ValueId left = x;
@@ -102,7 +110,9 @@ ModelGraph branching() {
   };
   const GraphArg small = branch({{w, 4}}), large = branch({{wide, 32}, {back, 4}});
   b.within({"router"});
-  const ValueId chosen = b.call("torch.ops.higher_order.cond", {{"", true}, {"", small}, {"", large}, {"", std::vector<ValueId>{x, w, wide, back}}}, "chosen", shape({6, 4}));
+  const ValueId chosen =
+      b.call("torch.ops.higher_order.cond", {{"", true}, {"", small}, {"", large}, {"", std::vector<ValueId>{x, w, wide, back}}}, "chosen",
+             shape({6, 4}));
   b.within({"tail"});
   const ValueId once = b.call("torch.ops.mylib.mix.default", {{"x", chosen}}, "once", shape({6, 4}));
   return b.done(b.call("torch.ops.mylib.mix.default", {{"x", once}}, "twice", shape({6, 4})));
@@ -130,7 +140,8 @@ TEST(NotCounted, ALoopIsCountedOnceAndSaid) {
   const Node inner = b.graph().nodes.back();
   b.graph().nodes.clear();
   for (int i = 0; i < 2; ++i) b.graph().subgraphs.push_back({{x}, {y}, {inner}});
-  const ValueId out = b.call("torch.ops.higher_order.while_loop", {{"", GraphArg{0}}, {"", GraphArg{1}}, {"", std::vector<ValueId>{x}}, {"", NoneArg{}}}, "out");
+  const ValueId out = b.call("torch.ops.higher_order.while_loop",
+                             {{"", GraphArg{0}}, {"", GraphArg{1}}, {"", std::vector<ValueId>{x}}, {"", NoneArg{}}}, "out");
   EXPECT_THAT(words(notCounted(b.done(out), 2)), HasSubstr("while_loop (one round counted"));
 }
 
@@ -138,7 +149,8 @@ TEST(NotCounted, ALoopIsCountedOnceAndSaid) {
 ModelGraph expert(bool routed) {
   GraphBuilder b;
   const ValueId x = b.input("x"), w = b.parameter("w"), scores = b.op("softmax", {x}, "scores");
-  const ValueId chosen = b.call("topk", {{"self", scores}, {"k", std::int64_t{2}}}, "chosen", GraphBuilder::meta({GraphBuilder::batch(), {2, ""}}, DType::Int64));
+  const ValueId chosen = b.call("topk", {{"self", scores}, {"k", std::int64_t{2}}}, "chosen",
+                                GraphBuilder::meta({GraphBuilder::batch(), {2, ""}}, DType::Int64));
   const ValueId mask = b.call(routed ? "eq" : "gt", {{"self", routed ? chosen : x}, {"other", std::int64_t{1}}}, "mask",
                               GraphBuilder::meta({GraphBuilder::batch(), {2, ""}}, DType::Bool));
   const ValueId token = b.call("where", {{"condition", mask}}, "token", GraphBuilder::meta({GraphBuilder::dataDependent()}, DType::Int64));

@@ -69,7 +69,8 @@ TEST(ProfileJson, IsRefusedInOneSentenceThatNamesTheFile) {
   contains(errorWith("/nodes/1/4", std::numeric_limits<Bytes>::min()), "too large to add up");
   contains(errorWith("/link/bytes_per_s", -1.0), "a rate is negative");
   contains(errorWith("/link/latency_ns", -1), "a time is negative");
-  contains(errorWith("/nodes/0", nlohmann::json::array({1, 2})), "p.json is not a usable profile: it lacks `nodes[0][2]`; profile the model again.");
+  contains(errorWith("/nodes/0", nlohmann::json::array({1, 2})),
+           "p.json is not a usable profile: it lacks `nodes[0][2]`; profile the model again.");
   contains(errorWith("/machine", "here"), "it lacks `machine.host`;");
   contains(errorWith("/estimated", "no"), "`estimated` is neither true nor false;");
   contains(usageErrorOf([] { static_cast<void>(parseProfile("{", "p.json")); }), "p.json is not a usable profile");
@@ -102,7 +103,8 @@ TEST(ProfileWords, SayWhereTimesComeFrom) {
   p.computing = {.onGpu = true, .precision = DType::Float16, .tf32 = false, .graphs = false};
   p.link = {};
   EXPECT_EQ(sourceOf(p), "measured on host (a processor), in fp16, operator by operator");
-  EXPECT_EQ(sourceOf(p, 2), "measured on host (a processor), in fp16, operator by operator; messages take no time, as no link was measured");
+  EXPECT_EQ(sourceOf(p, 2),
+            "measured on host (a processor), in fp16, operator by operator; messages take no time, as no link was measured");
   p.computing = {};
   EXPECT_EQ(sourceOf(p), "measured on host (a processor), 1 process at once, 3 threads each");
 }

@@ -5,11 +5,11 @@
 #include <gtest/gtest.h>
 
 #include "schedules/generate.h"
-#include "simulator/plan/planner.h"
-#include "simulator/step/program.h"
-#include "simulator/step/compile.h"
-#include "simulator/costs/profile.h"
 #include "simulator/costs/estimate.h"
+#include "simulator/costs/profile.h"
+#include "simulator/plan/planner.h"
+#include "simulator/step/compile.h"
+#include "simulator/step/program.h"
 #include "tests/support/graph_builder.h"
 
 namespace pw::test {
@@ -59,7 +59,8 @@ TEST(Autocast, ComputesProductsAtThePeakOfItsType) {
   const ModelGraph graph = products(2);
   const double flops = 2.0 * kWidth * kWidth * kWidth;
   EXPECT_EQ(estimate(graph, kWidth, cluster()).nodes[0].forward, static_cast<Ns>(flops / 1e12 * 1e9 + 0.5));
-  EXPECT_EQ(estimate(graph, kWidth, cluster(), DType::BFloat16).nodes[0].forward, static_cast<Ns>(flops / 8e12 * 1e9 + 0.5)) << "the ratio of the peaks";
+  EXPECT_EQ(estimate(graph, kWidth, cluster(), DType::BFloat16).nodes[0].forward, static_cast<Ns>(flops / 8e12 * 1e9 + 0.5))
+      << "the ratio of the peaks";
   EXPECT_EQ(estimate(graph, kWidth, cluster(), DType::Float16).nodes[1].forward, static_cast<Ns>(flops / 4e12 * 1e9 + 0.5));
   EXPECT_EQ(estimate(graph, kWidth, cluster(), DType::BFloat16).computing.precision, DType::BFloat16);
   Cluster without = cluster();
@@ -71,7 +72,8 @@ TEST(Autocast, ComputesProductsAtThePeakOfItsType) {
 TEST(Autocast, HalvesWhatProductsMakeAndKeep) {
   // linear → relu → layer_norm → linear → add with the norm's result
   GraphBuilder b;
-  const ValueId x = b.input("x", square()), w = b.parameter("w", "", true, square()), v = b.parameter("v", "", true, square()), g = b.parameter("g", "", true, GraphBuilder::shape({kWidth}));
+  const ValueId x = b.input("x", square()), w = b.parameter("w", "", true, square()), v = b.parameter("v", "", true, square()),
+                g = b.parameter("g", "", true, GraphBuilder::shape({kWidth}));
   const ValueId h = b.call("linear", {{"input", x}, {"weight", w}}, "h", square());
   const ValueId r = b.op("relu", {h}, "r", square());
   const ValueId n = b.op("layer_norm", {r, g}, "n", square());
@@ -93,7 +95,8 @@ TEST(Autocast, HalvesWhatProductsMakeAndKeep) {
 
 TEST(Autocast, KeepsTheCopyOfWhatOnlyProductsRead) {
   GraphBuilder b;
-  const ValueId x = b.input("x", square()), w = b.parameter("w", "", true, square()), g = b.parameter("g", "", true, GraphBuilder::shape({kWidth}));
+  const ValueId x = b.input("x", square()), w = b.parameter("w", "", true, square()),
+                g = b.parameter("g", "", true, GraphBuilder::shape({kWidth}));
   const ValueId n = b.op("layer_norm", {x, g}, "n", square());
   const ModelGraph graph = b.done(b.call("linear", {{"input", n}, {"weight", w}}, "y", square()));
   EXPECT_EQ(estimate(graph, kWidth, cluster(), DType::BFloat16).nodes[0].saved, 2 * kWidth * kWidth);

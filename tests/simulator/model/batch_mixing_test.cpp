@@ -22,7 +22,8 @@ const Argument kFirst = std::int64_t{0}, kLast = std::int64_t{-1};
 /// `operator: how` of each operator that mixes the samples of a graph.
 std::vector<std::string> mixed(const ModelGraph& graph) {
   std::vector<std::string> found;
-  for (const Mixing& mixing : batchMixing(graph)) found.push_back(operatorName(*mixing.node) + (mixing.ownLoss ? " (loss)" : "") + ": " + mixing.how);
+  for (const Mixing& mixing : batchMixing(graph))
+    found.push_back(operatorName(*mixing.node) + (mixing.ownLoss ? " (loss)" : "") + ": " + mixing.how);
   return found;
 }
 
@@ -67,7 +68,8 @@ TEST(BatchMixing, IsAnOperatorThatRunsAlongTheSamples) {
   EXPECT_EQ(mixedBy("topk", {{"k", std::int64_t{1}}, {"dim", kFirst}}, sized({fixed(1), fixed(4)})).size(), 1U);
   EXPECT_EQ(mixedBy("flip", {{"dims", Dims{0, 1}}}, GraphBuilder::rows()), Strings{"flip: picks samples by their place"});
   EXPECT_EQ(mixedBy("roll", {{"shifts", Dims{1}}, {"dims", Dims{0}}}, GraphBuilder::rows()), Strings{"roll: picks samples by their place"});
-  EXPECT_EQ(mixedBy("roll", {{"shifts", Dims{1}}}, GraphBuilder::rows()), Strings{"roll: picks samples by their place"}) << "of all elements in a row";
+  EXPECT_EQ(mixedBy("roll", {{"shifts", Dims{1}}}, GraphBuilder::rows()), Strings{"roll: picks samples by their place"})
+      << "of all elements in a row";
 }
 
 TEST(BatchMixing, IsAChoiceOfSamplesByTheirPlace) {
@@ -129,9 +131,11 @@ TEST(BatchMixing, IsAViewThatRegroupsTheSamples) {
   // As nn.MultiheadAttention merges sequence-first [time, batch, width] with its heads and takes them apart again.
   GraphBuilder g;
   const ValueId x = g.input("x", sized({kB, fixed(3), fixed(4)}));
-  const ValueId first = g.call("transpose", {{"self", x}, {"dim0", kFirst}, {"dim1", std::int64_t{1}}}, "first", sized({fixed(3), kB, fixed(4)}));
+  const ValueId first =
+      g.call("transpose", {{"self", x}, {"dim0", kFirst}, {"dim1", std::int64_t{1}}}, "first", sized({fixed(3), kB, fixed(4)}));
   const ValueId merged = g.call("view", {{"self", first}}, "merged", sized({fixed(3), batches(2), fixed(2)}));
-  const ValueId heads = g.call("transpose", {{"self", merged}, {"dim0", kFirst}, {"dim1", std::int64_t{1}}}, "heads", sized({batches(2), fixed(3), fixed(2)}));
+  const ValueId heads = g.call("transpose", {{"self", merged}, {"dim0", kFirst}, {"dim1", std::int64_t{1}}}, "heads",
+                               sized({batches(2), fixed(3), fixed(2)}));
   EXPECT_EQ(mixed(g.done(g.call("softmax", {{"self", heads}, {"dim", kLast}}, "y", sized({batches(2), fixed(3), fixed(2)})))), Strings());
 }
 
@@ -175,7 +179,8 @@ TEST(BatchMixing, TellsTheModelsOwnLossApart) {
   EXPECT_EQ(mixed(graph), (Strings{"cross_entropy_loss (loss): reduces over the samples", "sum: reduces over the samples"}));
   EXPECT_FALSE(batchMixing(graph).front().sums);
   GraphBuilder h;
-  const ModelGraph sum = h.done(h.call("mse_loss", {{"self", h.input("x")}, {"target", h.input("t")}, {"reduction", std::int64_t{2}}}, "loss", GraphBuilder::shape({})));
+  const ModelGraph sum = h.done(h.call("mse_loss", {{"self", h.input("x")}, {"target", h.input("t")}, {"reduction", std::int64_t{2}}},
+                                       "loss", GraphBuilder::shape({})));
   EXPECT_TRUE(batchMixing(sum).front().sums);
 }
 
@@ -203,10 +208,12 @@ TEST(BatchMixing, IsUnknownForOperatorsWithoutARule) {
     const ValueId made = g.call(op, {{"self", ofSamples ? x : table}, {"mask", x}, {"source", x}}, "made", result);
     const ModelGraph graph = g.done(made);  // the findings point into it
     std::vector<std::string> found;
-    for (const Mixing& mixing : batchMixing(graph)) found.push_back((mixing.unknown ? "unknown: " : "mixes: ") + operatorName(*mixing.node));
+    for (const Mixing& mixing : batchMixing(graph))
+      found.push_back((mixing.unknown ? "unknown: " : "mixes: ") + operatorName(*mixing.node));
     return found;
   };
-  EXPECT_EQ(unknown("masked_scatter", GraphBuilder::rows(), true), Strings{"unknown: masked_scatter"}) << "it takes from the source in the order of all samples";
+  EXPECT_EQ(unknown("masked_scatter", GraphBuilder::rows(), true), Strings{"unknown: masked_scatter"})
+      << "it takes from the source in the order of all samples";
   EXPECT_EQ(unknown("torch.ops.mine.route.default", GraphBuilder::rows(), true), Strings{"unknown: torch.ops.mine.route.default"});
   EXPECT_EQ(unknown("torch.ops.mine.route.default", GraphBuilder::shape({4, 4}), true), Strings{"mixes: torch.ops.mine.route.default"});
   GraphBuilder g;
@@ -218,7 +225,8 @@ TEST(BatchMixing, IsAGradientThatCountsTheIndicesOfAllSamples) {
   const auto embedding = [](bool scales) {
     GraphBuilder g;
     const ValueId x = g.input("x", GraphBuilder::meta({kB}, DType::Int64)), weight = g.parameter("weight");
-    return mixed(g.done(g.call("embedding", {{"weight", weight}, {"indices", x}, {"padding_idx", std::int64_t{-1}}, {"scale_grad_by_freq", scales}}, "y")));
+    return mixed(g.done(
+        g.call("embedding", {{"weight", weight}, {"indices", x}, {"padding_idx", std::int64_t{-1}}, {"scale_grad_by_freq", scales}}, "y")));
   };
   EXPECT_EQ(embedding(false), Strings());
   EXPECT_EQ(embedding(true), Strings{"embedding: divides gradients by how often all samples have an index"});

@@ -28,8 +28,10 @@ TEST(BatchAxis, IsTheDimensionInWhichTheBatchSymbolStands) {
 TEST(BatchAxis, CountsTheRowsOfASampleInAFlattenedValue) {
   GraphBuilder g;
   const ValueId in = g.input("in");
-  const ValueId flat = g.op("view", {in}, "flat", GraphBuilder::meta({sized(16, std::string("Mul(Integer(8), ") + kSymbol + ")"), {5, ""}}));
-  const ValueId longer = g.op("pad", {in}, "longer", GraphBuilder::meta({sized(3, std::string("Add(") + kSymbol + ", Integer(1))"), {4, ""}}));
+  const ValueId flat =
+      g.op("view", {in}, "flat", GraphBuilder::meta({sized(16, std::string("Mul(Integer(8), ") + kSymbol + ")"), {5, ""}}));
+  const ValueId longer =
+      g.op("pad", {in}, "longer", GraphBuilder::meta({sized(3, std::string("Add(") + kSymbol + ", Integer(1))"), {4, ""}}));
   const ValueId found = g.op("nonzero", {in}, "found", GraphBuilder::meta({GraphBuilder::dataDependent()}));
   EXPECT_EQ(batchAxis(g.graph(), flat), (BatchAxis{0, 8}));
   EXPECT_EQ(batchAxis(g.graph(), longer), std::nullopt) << "b + 1 rows are no rows of samples";
@@ -40,8 +42,8 @@ TEST(BatchAxis, TakesTheOtherSymbolsOfASizeAsExported) {
   GraphBuilder g;
   const SymbolicInt length = sized(6, "Symbol('t', positive=True, integer=True)");
   const ValueId in = g.input("in", GraphBuilder::meta({GraphBuilder::batch(), length}));
-  const ValueId flat =
-      g.op("view", {in}, "flat", GraphBuilder::meta({sized(12, std::string("Mul(") + kSymbol + ", Symbol('t', positive=True, integer=True))")}));
+  const ValueId flat = g.op("view", {in}, "flat",
+                            GraphBuilder::meta({sized(12, std::string("Mul(") + kSymbol + ", Symbol('t', positive=True, integer=True))")}));
   EXPECT_EQ(batchAxis(g.graph(), flat), (BatchAxis{0, 6}));
 }
 

@@ -55,7 +55,8 @@ TEST(Fingerprint, NamesTheFirstParameterOrOperatorThatDiffers) {
   EXPECT_EQ(difference({.width = 6}), "parameter up.weight is float32 6x6 and was float32 4x4");
   EXPECT_EQ(difference({.dtype = DType::Float64}), "parameter up.weight is float64 4x4 and was float32 4x4");
   EXPECT_EQ(difference({.weight = "down.weight"}), "parameter up.weight is not there, but parameter down.weight");
-  EXPECT_EQ(difference({.epsilon = 1e-6}), "operator 0 (torch.ops.aten.layer_norm.default in blocks.0) is another one or has other arguments");
+  EXPECT_EQ(difference({.epsilon = 1e-6}),
+            "operator 0 (torch.ops.aten.layer_norm.default in blocks.0) is another one or has other arguments");
   EXPECT_EQ(difference({.second = "gelu"}), "operator 1 (torch.ops.aten.gelu.default in blocks.0) is another one or has other arguments");
   EXPECT_NE(difference({.trained = false}), "");
 }
@@ -68,7 +69,8 @@ TEST(Fingerprint, OfAPlanRefusesAModelWithAsManyOperators) {
   plan.fingerprint = fingerprintOf(graphOf());
   EXPECT_NO_THROW(requireFits(plan, graphOf()));
   EXPECT_EQ(test::usageErrorOf([&] { requireFits(plan, graphOf({.width = 6})); }),
-            "The plan for hand was not made for this model, hand: parameter up.weight is float32 6x6 and was float32 4x4; plan it again, or name the right archive with --model.");
+            "The plan for hand was not made for this model, hand: parameter up.weight is float32 6x6 and was float32 4x4; plan it again, "
+            "or name the right archive with --model.");
 }
 
 }  // namespace

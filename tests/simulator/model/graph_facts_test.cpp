@@ -9,7 +9,9 @@ namespace pw::test {
 namespace {
 
 Node nodeOf(const std::string& target, std::vector<NamedArgument> inputs = {}) { return {target, std::move(inputs), {}, false, {}, ""}; }
-Node aten(const std::string& name, std::vector<NamedArgument> inputs = {}) { return nodeOf("torch.ops.aten." + name + ".default", std::move(inputs)); }
+Node aten(const std::string& name, std::vector<NamedArgument> inputs = {}) {
+  return nodeOf("torch.ops.aten." + name + ".default", std::move(inputs));
+}
 
 TEST(OperatorName, IsTheAtenNameWithoutOverloadOrTheWholeTarget) {
   EXPECT_EQ(operatorName(nodeOf("torch.ops.aten.add.Tensor")), "add");
@@ -29,10 +31,12 @@ TEST(RandomOperator, DropoutDrawsOnlyInTrainingWithAProbability) {
 }
 
 TEST(RandomOperator, IsKnownByItsWholeName) {
-  for (const char* name : {"rand", "randn_like", "randint", "randint_like", "randperm", "bernoulli", "bernoulli_", "normal_", "multinomial", "uniform_"}) {
+  for (const char* name :
+       {"rand", "randn_like", "randint", "randint_like", "randperm", "bernoulli", "bernoulli_", "normal_", "multinomial", "uniform_"}) {
     EXPECT_TRUE(isRandomOperator(aten(name))) << name;
   }
-  for (const char* name : {"poisson_nll_loss", "normalize", "relu", "linear", "uniformly"}) EXPECT_FALSE(isRandomOperator(aten(name))) << name;
+  for (const char* name : {"poisson_nll_loss", "normalize", "relu", "linear", "uniformly"})
+    EXPECT_FALSE(isRandomOperator(aten(name))) << name;
 }
 
 TEST(InPlace, IsATrailingUnderscoreOrAnAugmentedAssignment) {
@@ -105,7 +109,8 @@ TEST(NeedsGradient, WhatIsWrittenThroughAViewReachesTheViewed) {
 
 TEST(Recomputable, IsWhatDependsOnInputsBuffersAndConstantsOnly) {
   GraphBuilder b;
-  const ValueId x = b.input("x"), w = b.parameter("w"), frozen = b.parameter("frozen", "", false), table = b.buffer("table"), moved = b.buffer("moved");
+  const ValueId x = b.input("x"), w = b.parameter("w"), frozen = b.parameter("frozen", "", false), table = b.buffer("table"),
+                moved = b.buffer("moved");
   b.op("arange", {}, "0_positions");
   b.op("add", {table, b.constant("c")}, "1_mask");
   b.op("linear", {x, w}, "2_trained");
@@ -126,12 +131,12 @@ TEST(Recomputable, IsWhatDependsOnInputsBuffersAndConstantsOnly) {
 TEST(KeptTogether, JoinsAValueWithTheChangeThatItsOlderNamesSee) {
   GraphBuilder b;
   const ValueId x = b.input("x");
-  const ValueId base = b.op("mul", {x, x}, "base");                       // 0
-  const ValueId view = b.op("view", {base}, "view");                      // 1
-  const ValueId idle = b.op("mul", {x, x}, "idle");                       // 2
-  b.op("relu_", {base}, "relu_");                                         // 3
-  const ValueId late = b.op("add", {view, idle}, "late");                 // 4: sees relu_ through the view
-  const ValueId plain = b.op("relu_", {late}, "plain");                   // 5: nobody reads `late` any more
+  const ValueId base = b.op("mul", {x, x}, "base");        // 0
+  const ValueId view = b.op("view", {base}, "view");       // 1
+  const ValueId idle = b.op("mul", {x, x}, "idle");        // 2
+  b.op("relu_", {base}, "relu_");                          // 3
+  const ValueId late = b.op("add", {view, idle}, "late");  // 4: sees relu_ through the view
+  const ValueId plain = b.op("relu_", {late}, "plain");    // 5: nobody reads `late` any more
   const ModelGraph graph = b.done(plain);
   EXPECT_EQ(keptTogether(graph), (std::vector<KeptTogether>{{NodeId(0), NodeId(3), NodeId(3), base}}));
 }
@@ -139,10 +144,10 @@ TEST(KeptTogether, JoinsAValueWithTheChangeThatItsOlderNamesSee) {
 TEST(KeptTogether, JoinsAllReadersOfABufferThatIsChanged) {
   GraphBuilder b;
   const ValueId x = b.input("x"), counter = b.buffer("counter"), quiet = b.buffer("quiet");
-  const ValueId a = b.op("add", {x, counter}, "a");      // 0
-  const ValueId c = b.op("add", {a, quiet}, "c");        // 1
-  b.op("add_", {counter, x}, "counter_");                // 2
-  const ValueId d = b.op("add", {c, quiet}, "d");        // 3
+  const ValueId a = b.op("add", {x, counter}, "a");  // 0
+  const ValueId c = b.op("add", {a, quiet}, "c");    // 1
+  b.op("add_", {counter, x}, "counter_");            // 2
+  const ValueId d = b.op("add", {c, quiet}, "d");    // 3
   EXPECT_EQ(keptTogether(b.done(d)), (std::vector<KeptTogether>{{NodeId(0), NodeId(2), NodeId(2), counter}}));
 }
 

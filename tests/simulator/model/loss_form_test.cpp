@@ -34,7 +34,9 @@ struct Losses : GraphBuilder {
   ValueId sum = call("sum", {{"self", x}}, "sum", kNumber);
   ValueId count = call("sum", {{"self", mask}}, "count", kNumber);
 
-  [[nodiscard]] std::string of(const std::string& op, const std::vector<NamedArgument>& arguments) { return formOf(done(call(op, arguments, "loss", kNumber))); }
+  [[nodiscard]] std::string of(const std::string& op, const std::vector<NamedArgument>& arguments) {
+    return formOf(done(call(op, arguments, "loss", kNumber)));
+  }
 };
 
 TEST(LossForm, IsTheMeanOfMicrobatchesForMeansAndWhatKeepsThem) {
@@ -95,7 +97,8 @@ TEST(LossForm, IsNoneOfTheseForWhatIsNotLinear) {
 
 TEST(LossForm, IsUnknownWhereSizesDependOnTheData) {
   Losses l;
-  const ValueId found = l.call("masked_select", {{"self", l.x}, {"mask", l.mask}}, "found", GraphBuilder::meta({GraphBuilder::dataDependent()}));
+  const ValueId found =
+      l.call("masked_select", {{"self", l.x}, {"mask", l.mask}}, "found", GraphBuilder::meta({GraphBuilder::dataDependent()}));
   EXPECT_EQ(l.of("mean", {{"self", found}}), "unknown");
 }
 

@@ -1,8 +1,8 @@
 #include "simulator/model/model_graph.h"
 #include "simulator/model/join.h"
 
-#include <algorithm>
 #include <gtest/gtest.h>
+#include <algorithm>
 #include <limits>
 
 #include "backends/pt2/read.h"
@@ -15,7 +15,9 @@ constexpr std::int64_t kLargest = std::numeric_limits<std::int64_t>::max();
 
 std::string symbol(const std::string& name) { return "Symbol('" + name + "', positive=True, integer=True)"; }
 
-std::int64_t valueOf(const std::string& expression, const Bindings& bindings = {{"s", 5}, {"t", -3}}) { return evaluate({0, expression}, bindings); }
+std::int64_t valueOf(const std::string& expression, const Bindings& bindings = {{"s", 5}, {"t", -3}}) {
+  return evaluate({0, expression}, bindings);
+}
 
 std::string errorOf(const std::string& expression) {
   try {
@@ -71,8 +73,8 @@ TEST(Evaluate, RefusesWhatItCannotKnowAndNamesIt) {
                             "Add(Integer(9223372036854775807), Integer(1))", "FloorDiv(Integer(-9223372036854775808), Integer(-1))"}) {
     expectContains(errorOf(large), "exceeds 64 bits");
   }
-  for (const char* broken : {"Symbol(", "Symbol('s'", "Symbol(s)", "Add(", "Add()", "Add(Integer(1)", "Integer()", "Integer(x)", "Integer(1) 2", "s0 + 1",
-                             ",", "-", ")", "Mod(Integer(1))"}) {
+  for (const char* broken : {"Symbol(", "Symbol('s'", "Symbol(s)", "Add(", "Add()", "Add(Integer(1)", "Integer()", "Integer(x)",
+                             "Integer(1) 2", "s0 + 1", ",", "-", ")", "Mod(Integer(1))"}) {
     expectContains(errorOf(broken), "the size expression `");
   }
 }
@@ -136,7 +138,8 @@ TEST(Join, KeepsNamesOfOutputsAndRenamesThoseOfTheTrace) {
 }
 
 TEST(Batch, TheFirstSymbolicLeadingDimensionIsTheBatch) {
-  const ModelGraph graph = graphOf({floats({}), floats({{9, ""}}), floats({{2, symbol("b")}, {16, symbol("length")}}), floats({{4, symbol("c")}})});
+  const ModelGraph graph =
+      graphOf({floats({}), floats({{9, ""}}), floats({{2, symbol("b")}, {16, symbol("length")}}), floats({{4, symbol("c")}})});
   EXPECT_EQ(batchSymbol(graph), "b");
   EXPECT_EQ(exportedBatch(graph), 2);
   EXPECT_EQ(bindBatch(graph, 8), (Bindings{{"b", 8}, {"length", 16}, {"c", 4}}));
@@ -145,7 +148,8 @@ TEST(Batch, TheFirstSymbolicLeadingDimensionIsTheBatch) {
 
 TEST(Batch, IsInAnotherDimensionWhereNoLeadingOneIsSymbolic) {
   // [T, B, D], and a state [layers, B, H]; one input alone has a symbolic length.
-  const ModelGraph graph = graphOf({floats({{7, ""}, {3, symbol("length")}}), floats({{9, ""}, {2, symbol("b")}, {5, ""}}), floats({{1, ""}, {2, symbol("b")}})});
+  const ModelGraph graph = graphOf(
+      {floats({{7, ""}, {3, symbol("length")}}), floats({{9, ""}, {2, symbol("b")}, {5, ""}}), floats({{1, ""}, {2, symbol("b")}})});
   EXPECT_EQ(batchSymbol(graph), "b");
   EXPECT_EQ(exportedBatch(graph), 2);
   EXPECT_EQ(bindBatch(graph, 8), (Bindings{{"b", 8}, {"length", 3}}));
@@ -170,8 +174,11 @@ TEST(Reads, EachValueOnceInArgumentOrder) {
   const ValueId a(0);
   const ValueId b(1);
   const ValueId c(2);
-  node.inputs = {{"", std::vector<std::optional<ValueId>>{c, std::nullopt}}, {"", a}, {"", std::vector<IntOrValue>{a, std::int64_t{0}, b}},
-                 {"", std::int64_t{3}},  {"", std::vector<ValueId>{b, c}}};
+  node.inputs = {{"", std::vector<std::optional<ValueId>>{c, std::nullopt}},
+                 {"", a},
+                 {"", std::vector<IntOrValue>{a, std::int64_t{0}, b}},
+                 {"", std::int64_t{3}},
+                 {"", std::vector<ValueId>{b, c}}};
   EXPECT_EQ(readsOf(node), (std::vector<ValueId>{c, a, b}));
 }
 
@@ -191,7 +198,8 @@ TEST(Join, BordersMustAgreeInCountTypeAndSize) {
   expectContains(joinError(first, graphOf({floats({{2, ""}, {5, ""}})})), "dimension 0 is 4 for a batch of 4, 2 is expected");
   expectContains(joinError(first, graphOf({{DType::Float16, {{2, symbol("z")}, {5, ""}}, false}})), "it is float32, float16 is expected");
   expectContains(joinError(first, graphOf({floats({{2, symbol("z")}})})), "it has 2 dimensions, 1 are expected");
-  expectContains(joinError(first, graphOf({floats({{2, symbol("z")}, {5, ""}}), floats({})})), "gives 1 outputs, but part 1 (m) takes 2 inputs");
+  expectContains(joinError(first, graphOf({floats({{2, symbol("z")}, {5, ""}}), floats({})})),
+                 "gives 1 outputs, but part 1 (m) takes 2 inputs");
   EXPECT_THROW(static_cast<void>(join({})), UsageError);
 }
 

@@ -15,7 +15,8 @@ using Strings = std::vector<std::string>;
 Strings changes(const ModelGraph& graph, const WrittenArguments& written = {}) {
   Strings found;
   for (const StateChange& change : stateChanges(graph, written)) {
-    found.push_back(operatorName(*change.node) + " writes " + change.state->name + (change.isParameter ? ", a parameter" : "") + (change.read ? " (read)" : ""));
+    found.push_back(operatorName(*change.node) + " writes " + change.state->name + (change.isParameter ? ", a parameter" : "") +
+                    (change.read ? " (read)" : ""));
   }
   return found;
 }
@@ -38,14 +39,16 @@ TEST(StateChanges, OfPowerIterationAreInASubgraphByTheArgumentOut) {
   GraphBuilder g;
   const ValueId x = g.input("x"), weight = g.parameter("weight"), u = g.buffer("u"), v = g.buffer("v");
   const TensorMeta vector = GraphBuilder::shape({4});
-  const ValueId inW = g.call("clone", {{"self", weight}}, "w_inside"), inU = g.call("clone", {{"self", u}}, "u_inside"), inV = g.call("clone", {{"self", v}}, "v_inside");
+  const ValueId inW = g.call("clone", {{"self", weight}}, "w_inside"), inU = g.call("clone", {{"self", u}}, "u_inside"),
+                inV = g.call("clone", {{"self", v}}, "v_inside");
   g.graph().nodes.clear();  // only their values are used: they stand for the sub-graph's inputs
   const ValueId turned = g.call("mv", {{"self", inW}, {"vec", inU}}, "turned", vector);
   const ValueId next = g.call("div", {{"self", turned}, {"other", turned}, {"out", inV}}, "next", vector);
   Subgraph inside{{inW, inU, inV}, {next}, g.graph().nodes};
   g.graph().nodes.clear();
   g.graph().subgraphs.push_back(inside);
-  const ValueId result = g.call("torch.ops.higher_order.wrap_with_set_grad_enabled", {{"", false}, {"", GraphArg{0}}, {"", weight}, {"", u}, {"", v}}, "result", vector);
+  const ValueId result = g.call("torch.ops.higher_order.wrap_with_set_grad_enabled",
+                                {{"", false}, {"", GraphArg{0}}, {"", weight}, {"", u}, {"", v}}, "result", vector);
   EXPECT_EQ(changes(g.done(g.call("mul", {{"self", x}, {"other", result}}, "y"))), Strings{"div writes v (read)"});
 }
 
@@ -66,8 +69,9 @@ TEST(StateChanges, OfCustomOperatorsAreThoseOfTheirSchema) {
   const ValueId x = g.input("x"), memory = g.buffer("memory");
   const ModelGraph graph = g.done(g.call("torch.ops.mine.remember.default", {{"x", x}, {"memory", memory}}, "y"));
   EXPECT_EQ(changes(graph), Strings());
-  EXPECT_EQ(changes(graph, [](const std::string& target) { return target == "torch.ops.mine.remember.default" ? Strings{"memory"} : Strings(); }),
-            Strings{"torch.ops.mine.remember.default writes memory (read)"});
+  EXPECT_EQ(
+      changes(graph, [](const std::string& target) { return target == "torch.ops.mine.remember.default" ? Strings{"memory"} : Strings(); }),
+      Strings{"torch.ops.mine.remember.default writes memory (read)"});
 }
 
 }  // namespace

@@ -19,7 +19,8 @@ std::vector<std::pair<int, int>> plain(const std::vector<NodeRange>& ranges) {
 }
 using Ranges = std::vector<std::pair<int, int>>;
 
-/// Every node: forward 10, backward 20 of which 8 are W's; saves its output, and its backward makes one gradient, frees one and what it saved.
+/// Every node: forward 10, backward 20 of which 8 are W's; saves its output, and its backward makes one gradient, frees one and what it
+/// saved.
 Profile profile(std::size_t nodes) {
   Profile p;
   p.microbatch = 2;
@@ -61,7 +62,8 @@ TEST(ModuleRanges, AreTheCallsOfAModuleOrOfItsNumberedChildren) {
 TEST(SetCheckpoints, CutsRangesAtStageBorders) {
   GraphBuilder b;
   ValueId x = b.input("x");
-  for (int i = 0; i < 4; ++i) x = b.within({i < 3 ? "body" : "head"}).op("linear", {x, b.parameter("w" + std::to_string(i))}, "v" + std::to_string(i));
+  for (int i = 0; i < 4; ++i)
+    x = b.within({i < 3 ? "body" : "head"}).op("linear", {x, b.parameter("w" + std::to_string(i))}, "v" + std::to_string(i));
   const ModelGraph graph = b.done(x);
   Partition partition = cut(graph, {NodeId(2)}, kBindings, nullptr);
   setCheckpoints(graph, partition, {"body"});
@@ -83,7 +85,9 @@ TEST(SetCheckpoints, RefusesWhatWouldChangeTwice) {
     Partition partition = cut(graph, {}, kBindings, nullptr);
     return usageErrorOf([&] { setCheckpoints(graph, partition, {"m"}); });
   };
-  EXPECT_NE(errorOf("relu_", false, false).find("relu_ (model.py:2) changes h in place, so that it would change twice when its forward runs again"), std::string::npos);
+  EXPECT_NE(errorOf("relu_", false, false)
+                .find("relu_ (model.py:2) changes h in place, so that it would change twice when its forward runs again"),
+            std::string::npos);
   EXPECT_NE(errorOf("add_", true, false).find("add_ (model.py:2) changes count in place"), std::string::npos);
   EXPECT_EQ(errorOf("relu_", false, true), "no error") << "its own value";
   EXPECT_EQ(errorOf("relu", false, false), "no error");
@@ -96,7 +100,9 @@ TEST(SetCheckpoints, RefusesWhatALaterOperatorChanges) {
   b.within({"end"}).op("mul_", {h, y}, "z");
   const ModelGraph graph = b.done(y);
   Partition partition = cut(graph, {}, kBindings, nullptr);
-  EXPECT_NE(usageErrorOf([&] { setCheckpoints(graph, partition, {"m"}); }).find("mul_ (model.py:3) changes h in place, which would be different"), std::string::npos);
+  EXPECT_NE(
+      usageErrorOf([&] { setCheckpoints(graph, partition, {"m"}); }).find("mul_ (model.py:3) changes h in place, which would be different"),
+      std::string::npos);
 }
 
 TEST(SetCheckpoints, TakesTheCounterOfBatchNormForAStatistic) {

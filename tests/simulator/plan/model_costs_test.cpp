@@ -12,10 +12,10 @@
 #include <fmt/format.h>
 
 #include "backends/resources/resources.h"
-#include "simulator/plan/balancer.h"
-#include "simulator/step/compiled_rows.h"
-#include "simulator/plan/planner.h"
 #include "schedules/generate.h"
+#include "simulator/plan/balancer.h"
+#include "simulator/plan/planner.h"
+#include "simulator/step/compiled_rows.h"
 #include "tests/support/graph_builder.h"
 #include "tests/support/random_costs.h"
 
@@ -27,7 +27,8 @@ ModelGraph sample(const std::string& name) { return loadModel({PW_SOURCE_DIR "/r
 /// So many begins of split points, ascending.
 std::vector<NodeId> randomBegins(std::mt19937_64& random, const std::vector<SplitPoint>& points, std::size_t count) {
   std::set<NodeId> begins;
-  while (begins.size() < std::min(count, points.size())) begins.insert(points[static_cast<std::size_t>(draw(random, 0, static_cast<std::int64_t>(points.size()) - 1))].begin);
+  while (begins.size() < std::min(count, points.size()))
+    begins.insert(points[static_cast<std::size_t>(draw(random, 0, static_cast<std::int64_t>(points.size()) - 1))].begin);
   return {begins.begin(), begins.end()};
 }
 
@@ -139,7 +140,8 @@ TEST(Balancer, CutsAsThePlainDynamicProgramDoes) {
       weight.push_back(static_cast<double>(cost.forward));
     }
     const Balancer balancer(graph, profile);
-    for (const int stages : {2, 3, 5, 8, 20}) EXPECT_EQ(balancer.begins(stages, Balance::Time), plainBalance(points, weight, stages)) << stages;
+    for (const int stages : {2, 3, 5, 8, 20})
+      EXPECT_EQ(balancer.begins(stages, Balance::Time), plainBalance(points, weight, stages)) << stages;
   }
 }
 

@@ -45,7 +45,8 @@ TEST(Cut, GivesEachStageItsNodesAndWhatTheyRead) {
   }
   const ModelGraph graph = chain(3);
   const ValueId first = graph.nodes[0].outputs[0], second = graph.nodes[1].outputs[0];
-  EXPECT_EQ(partition.transfers, (std::vector<Transfer>{{first, Stage(0), Stage(1), true, kValue}, {second, Stage(1), Stage(2), true, kValue}}));
+  EXPECT_EQ(partition.transfers,
+            (std::vector<Transfer>{{first, Stage(0), Stage(1), true, kValue}, {second, Stage(1), Stage(2), true, kValue}}));
   EXPECT_TRUE(partition.shared.empty());
 }
 
@@ -81,7 +82,8 @@ TEST(Cut, SendsWhatNeedsNoGradientWithoutOne) {
   const ValueId h = b.op("linear", {x, w}, "h");
   const ValueId index = b.op("argmax", {h}, "index", GraphBuilder::rows(DType::Int64));
   const Partition partition = cutAt(b.done(b.op("add", {h, index}, "y")), {2});
-  EXPECT_EQ(partition.transfers, (std::vector<Transfer>{{h, Stage(0), Stage(1), true, kValue}, {index, Stage(0), Stage(1), false, 2 * kValue}}));
+  EXPECT_EQ(partition.transfers,
+            (std::vector<Transfer>{{h, Stage(0), Stage(1), true, kValue}, {index, Stage(0), Stage(1), false, 2 * kValue}}));
 }
 
 TEST(Cut, ReplicatesParametersByStorageUnderTheFirstName) {
@@ -95,15 +97,16 @@ TEST(Cut, ReplicatesParametersByStorageUnderTheFirstName) {
   EXPECT_EQ(partition.stages[0].parameters, (Sizes{0, 3}));
   EXPECT_EQ(partition.stages[1].parameters, (Sizes{1}));
   EXPECT_EQ(partition.stages[2].parameters, (Sizes{0, 3})) << "head is the table";
-  EXPECT_EQ(partition.shared, (std::vector<SharedParameter>{{"table", "s", {Stage(0), Stage(2)}, 4 * 4 * 4}})) << "what is frozen has no gradient";
+  EXPECT_EQ(partition.shared, (std::vector<SharedParameter>{{"table", "s", {Stage(0), Stage(2)}, 4 * 4 * 4}}))
+      << "what is frozen has no gradient";
 }
 
 TEST(Cut, RecomputesPositionsAndMasksWithWhatTheyRead) {
   GraphBuilder b;
   const ValueId x = b.input("x"), w = b.parameter("w"), table = b.buffer("table");
   const ValueId mask = b.op("add", {b.op("arange", {}, "positions"), table}, "mask");  // 0, 1
-  const ValueId h = b.op("linear", {x, w}, "h");                                     // 2
-  const ValueId y = b.op("add", {h, mask}, "y");                                     // 3
+  const ValueId h = b.op("linear", {x, w}, "h");                                       // 2
+  const ValueId y = b.op("add", {h, mask}, "y");                                       // 3
   const ModelGraph graph = b.done(y);
   const Partition partition = cutAt(graph, {3});
   EXPECT_EQ(partition.stages[1].recomputed, (std::vector<NodeId>{NodeId(0), NodeId(1)}));
@@ -116,9 +119,9 @@ TEST(Cut, RecomputesPositionsAndMasksWithWhatTheyRead) {
 TEST(Cut, SendsInsteadWhenTheMessageIsFaster) {
   GraphBuilder b;
   const ValueId x = b.input("x"), w = b.parameter("w");
-  const ValueId slow = b.op("sin", {x}, "slow");                 // 0
-  const ValueId quick = b.op("cos", {slow}, "quick");            // 1
-  const ValueId h = b.op("linear", {x, w}, "h");                 // 2
+  const ValueId slow = b.op("sin", {x}, "slow");                  // 0
+  const ValueId quick = b.op("cos", {slow}, "quick");             // 1
+  const ValueId h = b.op("linear", {x, w}, "h");                  // 2
   const ModelGraph graph = b.done(b.op("add", {h, quick}, "y"));  // 3
   const Profile equal = profileOf({60, 40, 1, 1}, 100), longer = profileOf({60, 41, 1, 1}, 100), unmeasured = profileOf({60, 41, 1, 1}, 0);
   EXPECT_EQ(cutAt(graph, {3}, &equal).stages[1].recomputed.size(), 2U);
@@ -127,7 +130,8 @@ TEST(Cut, SendsInsteadWhenTheMessageIsFaster) {
   EXPECT_TRUE(sent.stages[1].recomputed.empty());
   EXPECT_EQ(sent.transfers.size(), 2U);
   EXPECT_FALSE(sent.transfers[0].gradient);
-  EXPECT_NE(usageErrorOf([&] { static_cast<void>(cutAt(chain(3), {1}, &equal)); }).find("does not belong to model hand"), std::string::npos);
+  EXPECT_NE(usageErrorOf([&] { static_cast<void>(cutAt(chain(3), {1}, &equal)); }).find("does not belong to model hand"),
+            std::string::npos);
 }
 
 TEST(Cut, NeitherSendsNorReadsSymbolicNumbers) {
@@ -149,7 +153,10 @@ TEST(Cut, RefusesAValueWithADataDependentSizeByName) {
   const ValueId h = b.op("linear", {x, w}, "h");
   const ValueId found = b.op("nonzero", {h}, "found", GraphBuilder::meta({GraphBuilder::dataDependent()}, DType::Int64));
   const ModelGraph graph = b.done(b.op("add", {h, found}, "y"));
-  EXPECT_NE(usageErrorOf([&] { static_cast<void>(cutAt(graph, {2})); }).find("Value found has a size that depends on data and would cross into stage 1"), std::string::npos);
+  EXPECT_NE(usageErrorOf([&] {
+              static_cast<void>(cutAt(graph, {2}));
+            }).find("Value found has a size that depends on data and would cross into stage 1"),
+            std::string::npos);
   EXPECT_NO_THROW(static_cast<void>(cutAt(graph, {1})));
 }
 
@@ -165,12 +172,13 @@ TEST(Cut, RecomputesWhatCannotBeSentForItsSize) {
 TEST(Cut, RefusesToSeparateAChangeInPlaceFromThoseWhoSeeIt) {
   GraphBuilder b;
   const ValueId x = b.input("x");
-  const ValueId base = b.op("linear", {x, b.parameter("w")}, "base");   // 0
-  const ValueId view = b.op("view", {base}, "view");                    // 1
-  b.op("relu_", {base}, "relu_");                                       // 2
-  const ModelGraph graph = b.done(b.op("add", {view, x}, "y"));         // 3
+  const ValueId base = b.op("linear", {x, b.parameter("w")}, "base");  // 0
+  const ValueId view = b.op("view", {base}, "view");                   // 1
+  b.op("relu_", {base}, "relu_");                                      // 2
+  const ModelGraph graph = b.done(b.op("add", {view, x}, "y"));        // 3
   for (const int begin : {1, 2}) {
-    EXPECT_NE(usageErrorOf([&] { static_cast<void>(cutAt(graph, {begin})); }).find("relu_.default (model.py:3) changes base in place"), std::string::npos);
+    EXPECT_NE(usageErrorOf([&] { static_cast<void>(cutAt(graph, {begin})); }).find("relu_.default (model.py:3) changes base in place"),
+              std::string::npos);
   }
   EXPECT_EQ(cutAt(graph, {3}).transfers.size(), 1U) << "the view is sent after the change";
 }
@@ -195,7 +203,8 @@ TEST(Cut, RefusesEmptyStages) {
 /// A graph of up to 30 nodes over earlier values, inputs and state, with operators of every kind the cutter treats apart.
 ModelGraph randomGraph(std::mt19937_64& random) {
   GraphBuilder b;
-  std::vector<ValueId> values{b.input("x"), b.input("y"), b.parameter("w"), b.parameter("t", "shared"), b.parameter("u", "shared"), b.buffer("c"), b.constant("k")};
+  std::vector<ValueId> values{b.input("x"),  b.input("y"),   b.parameter("w"), b.parameter("t", "shared"), b.parameter("u", "shared"),
+                              b.buffer("c"), b.constant("k")};
   const auto any = [&] { return values[static_cast<std::size_t>(draw(random, 0, static_cast<std::int64_t>(values.size()) - 1))]; };
   const std::int64_t nodes = draw(random, 3, 30);
   const std::vector<std::string> operators{"add", "view", "mul", "linear", "argmax", "arange", "bernoulli"};
@@ -218,7 +227,8 @@ TEST(Cut, LeavesNoReadUnansweredInRandomGraphs) {
     const ModelGraph graph = randomGraph(random);
     std::set<int> begins;
     const std::int64_t cuts = draw(random, 0, 4);
-    for (std::int64_t c = 0; c < cuts; ++c) begins.insert(static_cast<int>(draw(random, 1, static_cast<std::int64_t>(graph.nodes.size()) - 1)));
+    for (std::int64_t c = 0; c < cuts; ++c)
+      begins.insert(static_cast<int>(draw(random, 1, static_cast<std::int64_t>(graph.nodes.size()) - 1)));
     const Partition partition = cutAt(graph, {begins.begin(), begins.end()});
     expectEveryReadAvailable(graph, partition);
     const std::vector<bool> needs = needsGradient(graph), anywhere = recomputableNodes(graph);

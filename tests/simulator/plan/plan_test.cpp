@@ -90,8 +90,8 @@ TEST(PlanJson, OlderPlansLoadWithoutTheLaterKeys) {
   json.erase("replicas");
   json["partition"]["replicated"][0].erase("sharing");
   for (Json& cost : json["costs"]["stages"]) {
-    for (const char* key : {"reduce_ns", "updated_bytes", "fixed_bytes", "data_bytes", "freed_by_input_bytes", "added_by_input_bytes", "forward_peak_bytes", "backward_peak_bytes",
-                            "input_peak_bytes", "weight_peak_bytes"}) {
+    for (const char* key : {"reduce_ns", "updated_bytes", "fixed_bytes", "data_bytes", "freed_by_input_bytes", "added_by_input_bytes",
+                            "forward_peak_bytes", "backward_peak_bytes", "input_peak_bytes", "weight_peak_bytes"}) {
       cost.erase(key);
     }
   }
@@ -112,7 +112,9 @@ TEST(PlanJson, KeepsOneRankAndEveryGenerator) {
       p.splitNames.resize(begins.size());
       if (generator.refusal({stages, stages, 4})) continue;
       p.schedule = lower(generator.generate({stages, stages, 4}));
-      p.costs = syntheticTable({.forward = {10}, .backward = {20}, .backwardInput = {}, .backwardWeight = {}, .latency = 1, .transfer = 1, .overlap = {}}, stages);
+      p.costs = syntheticTable(
+          {.forward = {10}, .backward = {20}, .backwardInput = {}, .backwardWeight = {}, .latency = 1, .transfer = 1, .overlap = {}},
+          stages);
       EXPECT_EQ(parsePlan(toJson(p), "plan.json"), p) << generator.name;
     }
   }
@@ -153,7 +155,8 @@ TEST(PlanJson, SaysInWordsWhatIsMissingOrOfAnotherType) {
   expectRefused("/partition/transfers/0/gradient", 1, "`partition.transfers[0].gradient` is neither true nor false;");
   expectRefused("/costs/microbatch_scale", {true}, "`costs.microbatch_scale[0]` is no number;");
   expectRefused("/profile/threads", "two", "The profile in plan.json is not a usable profile: `threads` is not a whole number in range;");
-  EXPECT_EQ(usageErrorOf([] { static_cast<void>(parsePlan("[1]", "plan.json")); }), "plan.json is not a usable plan: it lacks `format`; plan the model again.");
+  EXPECT_EQ(usageErrorOf([] { static_cast<void>(parsePlan("[1]", "plan.json")); }),
+            "plan.json is not a usable plan: it lacks `format`; plan the model again.");
 }
 
 TEST(PlanJson, IsRefusedWhenItsPartsDoNotFit) {
@@ -177,7 +180,8 @@ TEST(PlanJson, IsRefusedWhenItsPartsDoNotFit) {
   expectRefused("/partition/stages/1/checkpoints", {{{"begin", 1}, {"end", 3}}}, "checkpoints are not ranges of its nodes");
   expectRefused("/partition/stages/1/checkpoints", {{{"begin", 2}, {"end", 2}}}, "checkpoints are not ranges of its nodes");
   expectRefused("/partition/stages/1/checkpoints", {{{"begin", 2}, {"end", 4}}}, "checkpoints are not ranges of its nodes");
-  expectRefused("/partition/stages/1/checkpoints", {{{"begin", 2}, {"end", 3}}, {{"begin", 2}, {"end", 3}}}, "checkpoints are not ranges of its nodes");
+  expectRefused("/partition/stages/1/checkpoints", {{{"begin", 2}, {"end", 3}}, {{"begin", 2}, {"end", 3}}},
+                "checkpoints are not ranges of its nodes");
   expectRefused("/replicas", 0, "it has 0 replicas; there are 1 to 1024");
   expectRefused("/replicas", 1025, "it has 1025 replicas; there are 1 to 1024");
   expectRefused("/replicas", 2, "smaller than its number of microbatches");  // 7 samples in 8
@@ -193,7 +197,8 @@ TEST(PlanJson, IsRefusedWhenItsCostsCannotBeSimulated) {
   expectRefused("/costs/stages/1/activation_bytes", std::numeric_limits<Bytes>::max() / 4, "too large to add up");
   expectRefused("/costs/stages/1/backward_peak_bytes", std::numeric_limits<Bytes>::max() / 4, "too large to add up");
   expectRefused("/costs/stages/1/reduce_ns", std::numeric_limits<Ns>::max(), "too large to add up");
-  for (const std::string key : {"reduce_ns", "fixed_bytes", "data_bytes", "updated_bytes", "added_by_input_bytes", "forward_peak_bytes", "input_peak_bytes", "weight_peak_bytes"}) {
+  for (const std::string key : {"reduce_ns", "fixed_bytes", "data_bytes", "updated_bytes", "added_by_input_bytes", "forward_peak_bytes",
+                                "input_peak_bytes", "weight_peak_bytes"}) {
     expectRefused("/costs/stages/1/" + key, -1, "negative");
   }
   expectRefused("/costs/stages/1/updated_bytes", 65, "updates more than its parameters");
@@ -240,7 +245,8 @@ void expectNoFit(const std::function<void(Plan&)>& change, const std::string& pa
 TEST(RequireFits, TakesThePlanOfTheModelOnly) {
   EXPECT_NO_THROW(requireFits(plan(), model()));
   EXPECT_EQ(usageErrorOf([] { requireFits(plan(), chain(3)); }),
-            "The plan for hand was not made for this model, hand: it has 3 operators instead of 5; plan it again, or name the right archive with --model.");
+            "The plan for hand was not made for this model, hand: it has 3 operators instead of 5; plan it again, or name the right "
+            "archive with --model.");
   expectNoFit([](Plan& p) { p.partition.stages[0].parameters = {3}; }, "no parameter 3");
   expectNoFit([](Plan& p) { p.partition.stages[0].buffers = {1}; }, "no buffer 1");
   expectNoFit([](Plan& p) { p.partition.stages[0].constants = {1}; }, "no constant 1");
@@ -267,8 +273,8 @@ TEST(CostTable, SumsNodesRecomputedNodesAndTheLoss) {
   ASSERT_EQ(costs.stages.size(), 3U);
   // Node times above plus 1000 for the action; a value of [2, 4] floats is 32 bytes, a parameter of [4, 4] is 64 and takes 0.5 ns a byte.
   const StageCost first = costs.stages[0], middle = costs.stages[1], last = costs.stages[2];
-  // The first keeps its input of 32 bytes; received gradients are the most that a backward has above what was kept. All parameters are trained;
-  // a buffer and a constant of 16 bytes are read for the mask, in the first stage and again in the last.
+  // The first keeps its input of 32 bytes; received gradients are the most that a backward has above what was kept. All parameters are
+  // trained; a buffer and a constant of 16 bytes are read for the mask, in the first stage and again in the last.
   const Bytes kept = 300 + 50 + 11 + 2 * 32;
   EXPECT_EQ(first, (StageCost{5 + 10 + 1000, 20 + 1000, 510, 510, 32, 64, 64, 0, 132, 0, 0, 132, 64, 64, 0, 64, 32, 32, 0}));
   EXPECT_EQ(middle, (StageCost{30 + 1000, 61 + 1000, 530, 531, 32, 64, 64, 0, 232, 0, 0, 232, 32, 32, 0, 64, 0, 0, 0}));
@@ -297,7 +303,8 @@ TEST(CostTable, SendsNoGradientWhereNoneComesBack) {
   Profile p = profile();
   p.nodes.resize(2);
   const Partition partition = cut(graph, {NodeId(1)}, kBindings, &p);
-  EXPECT_EQ(costTable(graph, partition, p, {.rankOfStage = {Rank(0), Rank(1)}}).messages, (std::vector<MessageCost>{{Stage(0), Stage(1), false, 32, 100, 32}}));
+  EXPECT_EQ(costTable(graph, partition, p, {.rankOfStage = {Rank(0), Rank(1)}}).messages,
+            (std::vector<MessageCost>{{Stage(0), Stage(1), false, 32, 100, 32}}));
 }
 
 }  // namespace

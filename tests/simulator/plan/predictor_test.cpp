@@ -19,7 +19,14 @@ std::vector<Schedule> someOfEach() {
 }
 
 CostTable costsOf(int stages, Ns forward) {
-  return syntheticTable({.forward = {forward}, .backward = {}, .backwardInput = {1200}, .backwardWeight = {700}, .latency = 30, .transfer = 50, .overlap = {}}, stages);
+  return syntheticTable({.forward = {forward},
+                         .backward = {},
+                         .backwardInput = {1200},
+                         .backwardWeight = {700},
+                         .latency = 30,
+                         .transfer = 50,
+                         .overlap = {}},
+                        stages);
 }
 
 void expectFiguresOfItsTrace(const Prediction& p, const std::string& name) {

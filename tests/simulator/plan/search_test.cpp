@@ -127,7 +127,8 @@ TEST(Search, FindsTheBestThatBruteForceFinds) {
     }
     EXPECT_EQ(found.candidates.size(), plans);
     EXPECT_DOUBLE_EQ(found.candidates.front().samplesPerSecond, best);
-    EXPECT_TRUE(std::is_sorted(found.candidates.begin(), found.candidates.end(), [](const auto& a, const auto& b) { return a.samplesPerSecond > b.samplesPerSecond; }));
+    EXPECT_TRUE(std::is_sorted(found.candidates.begin(), found.candidates.end(),
+                               [](const auto& a, const auto& b) { return a.samplesPerSecond > b.samplesPerSecond; }));
   }
 }
 
@@ -181,7 +182,8 @@ Candidate movedPlainly(Candidate best, const ModelGraph& graph, const Profile& p
       for (const int further : {-1, 1, -2, 2, -4, 4}) {
         PlanRequest tried = best.request;
         tried.begins[i] = NodeId(tried.begins[i].value + further);
-        const bool ascending = tried.begins[i].value >= 1 && tried.begins[i].index() < graph.nodes.size() && (i == 0 || tried.begins[i - 1] < tried.begins[i]) &&
+        const bool ascending = tried.begins[i].value >= 1 && tried.begins[i].index() < graph.nodes.size() &&
+                               (i == 0 || tried.begins[i - 1] < tried.begins[i]) &&
                                (i + 1 == tried.begins.size() || tried.begins[i] < tried.begins[i + 1]);
         if (!ascending) continue;
         const auto now = weigh(tried);
@@ -211,7 +213,13 @@ TEST(Search, MovesSplitsAsIfEveryMoveWereSimulated) {
       const Candidate before = search(graph, proportional(one), s).candidates.front();
       if (seed % 3 == 1) s.base.memoryLimit = before.peak - 200;
       s.improve = 1;
-      const Candidate start = search(graph, proportional(one), [&] { auto unmoved = s; unmoved.improve = 0; return unmoved; }()).candidates.front();
+      const Candidate start = search(graph, proportional(one),
+                                     [&] {
+                                       auto unmoved = s;
+                                       unmoved.improve = 0;
+                                       return unmoved;
+                                     }())
+                                  .candidates.front();
       const Candidate after = search(graph, proportional(one), s).candidates.front();
       const Candidate plain = movedPlainly(start, graph, one);
       EXPECT_EQ(after.request.begins, plain.request.begins);
@@ -267,18 +275,20 @@ TEST(Search, RecomputesWhereTheMemoryLimitDemandsIt) {
   s.base.memoryLimit = 1;
   const Found none = search(graph, proportional(one), s);
   EXPECT_FALSE(none.candidates.front().fits);
-  EXPECT_TRUE(std::ranges::all_of(none.candidates, [&](const Candidate& c) { return c.peak >= none.candidates.front().peak; })) << "least memory first";
+  EXPECT_TRUE(std::ranges::all_of(none.candidates, [&](const Candidate& c) { return c.peak >= none.candidates.front().peak; }))
+      << "least memory first";
 }
 
 TEST(Search, StopsWhenItIsTold) {
   const ModelGraph graph = chain(8);
   std::mt19937_64 random(1);
   int seen = 0;
-  const Found found = search(graph, proportional(randomProfile(random, 8)), space(2, 16, {}, {}), [&](int done, int all, const Candidate* c) {
-    EXPECT_LE(done, all);
-    seen += c == nullptr ? 0 : 1;
-    return seen < 3;
-  });
+  const Found found =
+      search(graph, proportional(randomProfile(random, 8)), space(2, 16, {}, {}), [&](int done, int all, const Candidate* c) {
+        EXPECT_LE(done, all);
+        seen += c == nullptr ? 0 : 1;
+        return seen < 3;
+      });
   EXPECT_TRUE(found.cancelled);
   EXPECT_EQ(seen, 3) << "nothing is reported after that";
   EXPECT_LE(found.candidates.size(), 8U);
@@ -294,11 +304,15 @@ TEST(Search, CutsOneBatchIntoEveryCount) {
     for (const Candidate& c : search(graph, source, s).candidates) sizes[c.request.microbatches] = c.request.microbatch;
     return sizes;
   };
-  EXPECT_EQ(sizesOf(space(2, 10, {2, 4, 10, 11}, {"1f1b"})), (std::map<int, std::int64_t>{{2, 5}, {4, 3}, {10, 1}})) << "11 microbatches have no sample each";
+  EXPECT_EQ(sizesOf(space(2, 10, {2, 4, 10, 11}, {"1f1b"})), (std::map<int, std::int64_t>{{2, 5}, {4, 3}, {10, 1}}))
+      << "11 microbatches have no sample each";
   EXPECT_EQ(sizesOf(space(2, 0, {2, 8}, {"1f1b"})), (std::map<int, std::int64_t>{{2, 8}, {8, 2}})) << "exported with 2";
-  EXPECT_EQ(usageErrorOf([&] { static_cast<void>(search(graph, source, space(2, 3, {4, 8}, {"1f1b"}))); }),
+  EXPECT_EQ(usageErrorOf([&] {
+              static_cast<void>(search(graph, source, space(2, 3, {4, 8}, {"1f1b"})));
+            }),
             "A batch of 3 cannot be cut into 4, 8 microbatches; take another batch or other counts.");
-  EXPECT_NE(usageErrorOf([&] { static_cast<void>(search(graph, source, space(2, 8, {4}, {"1f2b"}))); }).find("unknown schedule"), std::string::npos);
+  EXPECT_NE(usageErrorOf([&] { static_cast<void>(search(graph, source, space(2, 8, {4}, {"1f2b"}))); }).find("unknown schedule"),
+            std::string::npos);
 }
 
 TEST(Search, KeepsTheMicrobatchOfAModelWithAFixedBatch) {
@@ -318,8 +332,12 @@ TEST(Search, KeepsTheMicrobatchOfAModelWithAFixedBatch) {
     EXPECT_EQ(c.samples, 3 * c.request.microbatches);
     EXPECT_FALSE(c.scaled);
   }
-  for (const Candidate& c : search(graph, source, space(2, 12, {2, 4}, {"1f1b"})).candidates) EXPECT_EQ(c.request.microbatches, 4) << "4 · 3 = 12";
-  EXPECT_NE(usageErrorOf([&] { static_cast<void>(search(graph, source, space(2, 10, {2, 4}, {"1f1b"}))); }).find("of 3, the size the model was exported with"), std::string::npos);
+  for (const Candidate& c : search(graph, source, space(2, 12, {2, 4}, {"1f1b"})).candidates)
+    EXPECT_EQ(c.request.microbatches, 4) << "4 · 3 = 12";
+  EXPECT_NE(usageErrorOf([&] {
+              static_cast<void>(search(graph, source, space(2, 10, {2, 4}, {"1f1b"})));
+            }).find("of 3, the size the model was exported with"),
+            std::string::npos);
 }
 
 TEST(Search, SaysWhichShapesWereRefused) {
@@ -392,7 +410,8 @@ TEST(Search, TriesSingleSamplesWithoutBeingTold) {
   std::mt19937_64 random(1);
   SearchSpace s = space(2, 0, {}, {"1f1b"});  // exported with 2 samples: 2 · 16 in the most microbatches of the ranks' multiples
   bool single = false;
-  for (const Candidate& c : search(graph, proportional(randomProfile(random, 4)), s).candidates) single = single || (c.request.microbatch == 1 && c.request.microbatches == 32);
+  for (const Candidate& c : search(graph, proportional(randomProfile(random, 4)), s).candidates)
+    single = single || (c.request.microbatch == 1 && c.request.microbatches == 32);
   EXPECT_TRUE(single);
 }
 

@@ -19,24 +19,29 @@ ModelGraph transformer() {
   GraphBuilder b;
   ValueId x = b.input("x");
   const ValueId head = b.parameter("head.weight");
-  x = b.within({"embed"}).op("linear", {x, b.parameter("embed.weight")}, "embedded");               // 0
+  x = b.within({"embed"}).op("linear", {x, b.parameter("embed.weight")}, "embedded");  // 0
   for (const std::string block : {"blocks.0", "blocks.1"}) {
     const ValueId a = b.within({block, block + ".attention"}).op("linear", {x, b.parameter(block + ".a")}, block + "_attention");  // 1, 4
-    const ValueId sum = b.within({block}).op("add", {x, a}, block + "_sum");                                                      // 2, 5
-    x = b.within({block, block + ".mlp"}).op("linear", {sum, b.parameter(block + ".m")}, block + "_mlp");                         // 3, 6
+    const ValueId sum = b.within({block}).op("add", {x, a}, block + "_sum");                                                       // 2, 5
+    x = b.within({block, block + ".mlp"}).op("linear", {sum, b.parameter(block + ".m")}, block + "_mlp");                          // 3, 6
   }
-  x = b.within({"head"}).op("linear", {x, head}, "head_1");   // 7
-  x = b.within({}).op("relu", {x}, "relu");                   // 8
-  x = b.within({"head"}).op("linear", {x, head}, "head_2");   // 9
-  return b.done(b.within({}).op("sum", {x}, "loss"));         // 10
+  x = b.within({"head"}).op("linear", {x, head}, "head_1");  // 7
+  x = b.within({}).op("relu", {x}, "relu");                  // 8
+  x = b.within({"head"}).op("linear", {x, head}, "head_2");  // 9
+  return b.done(b.within({}).op("sum", {x}, "loss"));        // 10
 }
 
 TEST(SplitPoints, NamesEveryModuleBoundaryWithWhatCrosses) {
-  const std::vector<SplitPoint> expected{
-      {NodeId(1), "blocks.0", kValue, 1},           {NodeId(2), "blocks.0.attention:end", 2 * kValue, 2}, {NodeId(3), "blocks.0.mlp", kValue, 1},
-      {NodeId(4), "blocks.1", kValue, 1},           {NodeId(5), "blocks.1.attention:end", 2 * kValue, 2}, {NodeId(6), "blocks.1.mlp", kValue, 1},
-      {NodeId(7), "head", kValue, 1},               {NodeId(8), "@relu", kValue, 1},  // head:end is its last call
-      {NodeId(9), "@head_2", kValue, 1},            {NodeId(10), "head:end", kValue, 1}};
+  const std::vector<SplitPoint> expected{{NodeId(1), "blocks.0", kValue, 1},
+                                         {NodeId(2), "blocks.0.attention:end", 2 * kValue, 2},
+                                         {NodeId(3), "blocks.0.mlp", kValue, 1},
+                                         {NodeId(4), "blocks.1", kValue, 1},
+                                         {NodeId(5), "blocks.1.attention:end", 2 * kValue, 2},
+                                         {NodeId(6), "blocks.1.mlp", kValue, 1},
+                                         {NodeId(7), "head", kValue, 1},
+                                         {NodeId(8), "@relu", kValue, 1},  // head:end is its last call
+                                         {NodeId(9), "@head_2", kValue, 1},
+                                         {NodeId(10), "head:end", kValue, 1}};
   EXPECT_EQ(splitPoints(transformer(), kBindings), expected);
 }
 
@@ -59,10 +64,10 @@ TEST(SplitPoints, ShowsMarkersAlsoInsideModules) {
 TEST(SplitPoints, LeavesOutPlacesThatOnlyRecomputableNodesPrecede) {
   GraphBuilder b;
   const ValueId x = b.input("x");
-  const ValueId mask = b.within({"mask"}).op("sin", {x}, "mask");                                  // 0
-  const ValueId h = b.within({"a"}).op("linear", {x, b.parameter("w")}, "h");                      // 1
-  const ValueId again = b.within({"b"}).op("cos", {mask}, "again");                                // 2
-  const ModelGraph graph = b.done(b.within({"c"}).op("add", {h, again}, "y"));                     // 3
+  const ValueId mask = b.within({"mask"}).op("sin", {x}, "mask");               // 0
+  const ValueId h = b.within({"a"}).op("linear", {x, b.parameter("w")}, "h");   // 1
+  const ValueId again = b.within({"b"}).op("cos", {mask}, "again");             // 2
+  const ModelGraph graph = b.done(b.within({"c"}).op("add", {h, again}, "y"));  // 3
   EXPECT_EQ(splitPoints(graph, kBindings), (std::vector<SplitPoint>{{NodeId(2), "b", kValue, 1}, {NodeId(3), "c", kValue, 1}}));
   EXPECT_EQ(findSplit(graph, "a"), NodeId(1)) << "whoever asks for it gets it";
 }
@@ -70,12 +75,13 @@ TEST(SplitPoints, LeavesOutPlacesThatOnlyRecomputableNodesPrecede) {
 TEST(SplitPoints, LeavesOutPlacesWhereCutRefuses) {
   GraphBuilder b;
   const ValueId x = b.input("x"), w = b.parameter("w");
-  const ValueId h = b.within({"a"}).op("linear", {x, w}, "h");                                                                              // 0
-  const ValueId found = b.within({"b"}).op("nonzero", {h}, "found", GraphBuilder::meta({GraphBuilder::dataDependent()}, DType::Int64));    // 1
-  const ValueId base = b.within({"c"}).op("index", {h, found}, "base");                                                                    // 2
-  const ValueId view = b.within({"d"}).op("view", {base}, "view");                                                                         // 3
-  b.within({"e"}).op("relu_", {base}, "relu_");                                                                                            // 4
-  const ModelGraph graph = b.done(b.within({"f"}).op("relu", {view}, "y"));                                                                // 5
+  const ValueId h = b.within({"a"}).op("linear", {x, w}, "h");  // 0
+  const ValueId found =
+      b.within({"b"}).op("nonzero", {h}, "found", GraphBuilder::meta({GraphBuilder::dataDependent()}, DType::Int64));  // 1
+  const ValueId base = b.within({"c"}).op("index", {h, found}, "base");                                                // 2
+  const ValueId view = b.within({"d"}).op("view", {base}, "view");                                                     // 3
+  b.within({"e"}).op("relu_", {base}, "relu_");                                                                        // 4
+  const ModelGraph graph = b.done(b.within({"f"}).op("relu", {view}, "y"));                                            // 5
   std::vector<NodeId> legal;
   for (const SplitPoint& point : splitPoints(graph, kBindings)) legal.push_back(point.begin);
   EXPECT_EQ(legal, (std::vector<NodeId>{NodeId(1), NodeId(5)}));
@@ -111,10 +117,13 @@ TEST(FindSplit, TakesModulesTheirEndsNodesAndNumbers) {
 TEST(FindSplit, NamesNearModulesWhenThereIsNone) {
   const auto error = [](const std::string& name) { return usageErrorOf([&] { static_cast<void>(findSplit(transformer(), name)); }); };
   // One letter and two letters away; then the names with five more letters.
-  EXPECT_NE(error("block.1").find("Model hand has no module block.1 to split at; near names: blocks.1, blocks.0, blocks.1.mlp"), std::string::npos);
+  EXPECT_NE(error("block.1").find("Model hand has no module block.1 to split at; near names: blocks.1, blocks.0, blocks.1.mlp"),
+            std::string::npos);
   EXPECT_NE(error("@rely").find("no node @rely"), std::string::npos);
-  for (const char* unknown : {"", ":end", "@", "@11", "blocks", "pipe_split (", "pipe_split ()"}) EXPECT_NE(error(unknown).find("has no"), std::string::npos) << unknown;
-  for (const char* outside : {"embed", "@0", "@embedded", "pipe_split (embed)"}) EXPECT_NE(error(outside).find("empty stage"), std::string::npos) << outside;
+  for (const char* unknown : {"", ":end", "@", "@11", "blocks", "pipe_split (", "pipe_split ()"})
+    EXPECT_NE(error(unknown).find("has no"), std::string::npos) << unknown;
+  for (const char* outside : {"embed", "@0", "@embedded", "pipe_split (embed)"})
+    EXPECT_NE(error(outside).find("empty stage"), std::string::npos) << outside;
   EXPECT_NE(usageErrorOf([] { static_cast<void>(findSplit(chain(2), "blocks.1:end")); }).find("empty stage"), std::string::npos);
 }
 
@@ -162,7 +171,8 @@ TEST(Balance, LayersCountsOutermostNumberedModulesOfTheMostFrequentClass) {
     const std::string block = "blocks." + std::to_string(i);
     const int inner = i == 0 ? 5 : 1;  // `blocks.0.mlp.0` … are more in number and do not count
     for (int k = 0; k < inner; ++k) {
-      x = b.within({block, block + ".mlp." + std::to_string(k)}).op("linear", {x, b.parameter(block + std::to_string(k))}, "v" + std::to_string(10 * i + k));
+      x = b.within({block, block + ".mlp." + std::to_string(k)})
+              .op("linear", {x, b.parameter(block + std::to_string(k))}, "v" + std::to_string(10 * i + k));
     }
   }
   const ModelGraph graph = b.done(b.within({}).op("relu", {x}, "y"));
@@ -183,15 +193,19 @@ TEST(Balance, CutsBetweenOperatorsWhenModulesDoNotSuffice) {
   for (int i = 0; i < 3; ++i) x = b.op("linear", {x, b.parameter("w" + std::to_string(i))}, "v" + std::to_string(i));
   const ModelGraph graph = b.done(x);
   EXPECT_EQ(numbers(balance(graph, profileOf(graph), 3, Balance::Layers)), (std::vector<int>{1, 2}));
-  EXPECT_NE(usageErrorOf([&] { static_cast<void>(balance(graph, profileOf(graph), 4, Balance::Time)); }).find("cannot be cut into 4"), std::string::npos);
-  EXPECT_NE(usageErrorOf([&] { static_cast<void>(balance(graph, profileOf(graph), 0, Balance::Time)); }).find("at least 1"), std::string::npos);
-  EXPECT_NE(usageErrorOf([&] { static_cast<void>(balance(graph, profileOf(chain(2)), 2, Balance::Time)); }).find("does not belong"), std::string::npos);
+  EXPECT_NE(usageErrorOf([&] { static_cast<void>(balance(graph, profileOf(graph), 4, Balance::Time)); }).find("cannot be cut into 4"),
+            std::string::npos);
+  EXPECT_NE(usageErrorOf([&] { static_cast<void>(balance(graph, profileOf(graph), 0, Balance::Time)); }).find("at least 1"),
+            std::string::npos);
+  EXPECT_NE(usageErrorOf([&] { static_cast<void>(balance(graph, profileOf(chain(2)), 2, Balance::Time)); }).find("does not belong"),
+            std::string::npos);
 }
 
 Bytes crossingOf(const ModelGraph& graph, const std::vector<NodeId>& begins) {
   const auto points = splitPoints(graph, kBindings);
   Bytes bytes = 0;
-  for (const NodeId begin : begins) bytes += std::find_if(points.begin(), points.end(), [&](const SplitPoint& p) { return p.begin == begin; })->crossing;
+  for (const NodeId begin : begins)
+    bytes += std::find_if(points.begin(), points.end(), [&](const SplitPoint& p) { return p.begin == begin; })->crossing;
   return bytes;
 }
 

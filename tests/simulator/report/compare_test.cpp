@@ -4,9 +4,9 @@
 #include <nlohmann/json.hpp>
 
 #include "schedules/generate.h"
+#include "simulator/report/compare.h"
 #include "simulator/report/json_fields.h"
 #include "simulator/report/metrics.h"
-#include "simulator/report/compare.h"
 #include "tests/support/random_costs.h"
 
 namespace pw {

@@ -1,6 +1,6 @@
 #include "simulator/report/explain.h"
-#include "simulator/report/phases.h"
 #include "simulator/report/explain_text.h"
+#include "simulator/report/phases.h"
 
 #include <algorithm>
 #include <limits>

@@ -10,8 +10,8 @@
 #include "schedules/csv.h"
 #include "schedules/error.h"
 #include "schedules/generate.h"
-#include "simulator/report/metrics.h"
 #include "simulator/report/lower_bound.h"
+#include "simulator/report/metrics.h"
 #include "tests/support/random_costs.h"
 
 namespace pw {

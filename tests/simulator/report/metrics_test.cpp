@@ -225,7 +225,8 @@ TEST(ProblemsJson, NamesEachProblem) {
   EXPECT_EQ(nlohmann::json::parse(problemsJson(schedule, {})).at("problems").size(), 0u);
   const Problem problem{Rank(1), 3, {Stage(1), ActionKind::Backward, Microbatch(0)}, "twice"};
   const auto json = nlohmann::json::parse(problemsJson(schedule, {problem}));
-  EXPECT_EQ(json.at("problems")[0], (nlohmann::json{{"rank", 1}, {"position", 3}, {"action", "1B0"}, {"message", "twice"}, {"stops", "always"}}));
+  EXPECT_EQ(json.at("problems")[0],
+            (nlohmann::json{{"rank", 1}, {"position", 3}, {"action", "1B0"}, {"message", "twice"}, {"stops", "always"}}));
   EXPECT_EQ(json.at("valid"), false);
 }
 

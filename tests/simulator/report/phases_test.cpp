@@ -6,8 +6,8 @@
 
 #include "schedules/generate.h"
 #include "simulator/report/explain.h"
-#include "simulator/report/phases.h"
 #include "simulator/report/metrics.h"
+#include "simulator/report/phases.h"
 #include "tests/support/random_costs.h"
 
 namespace pw {

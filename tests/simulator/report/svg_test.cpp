@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "schedules/generate.h"
-#include "simulator/step/simulate.h"
 #include "simulator/step/cost_table.h"
+#include "simulator/step/simulate.h"
 
 namespace pw {
 namespace {
@@ -71,7 +71,10 @@ TEST(Svg, DrawsMessagesBelowTheirSender) {
 }
 
 TEST(Svg, DrawsBothActionsOfASlotInItsTime) {
-  Trace trace{1, {{Rank(0), SpanKind::Forward, Stage(0), Microbatch(1), Rank(0), 0, 0, 1000}, {Rank(0), SpanKind::Backward, Stage(0), Microbatch(0), Rank(0), 0, 0, 1000}}, {}};
+  Trace trace{1,
+              {{Rank(0), SpanKind::Forward, Stage(0), Microbatch(1), Rank(0), 0, 0, 1000},
+               {Rank(0), SpanKind::Backward, Stage(0), Microbatch(0), Rank(0), 0, 0, 1000}},
+              {}};
   const std::string svg = toSvg(trace);
   EXPECT_EQ(countOf(svg, "height=\"12\"/><text class=\"w"), 2U) << "half a lane of 24 each";
 }
@@ -80,7 +83,9 @@ TEST(Svg, MergesWhatIsTooNarrowSoThatAMillionSpansMakeAFewMegabytes) {
   // 8 ranks, 125,000 actions each, one after another: no bubble anywhere.
   Trace trace{8, {}, {}};
   for (std::int32_t k = 0; k < 125'000; ++k) {
-    for (std::int32_t r = 0; r < 8; ++r) trace.spans.push_back({Rank(r), k % 2 == 0 ? SpanKind::Forward : SpanKind::Backward, Stage(r), Microbatch(k / 2), Rank(r), 0, Ns{k} * 100, Ns{k} * 100 + 100});
+    for (std::int32_t r = 0; r < 8; ++r)
+      trace.spans.push_back({Rank(r), k % 2 == 0 ? SpanKind::Forward : SpanKind::Backward, Stage(r), Microbatch(k / 2), Rank(r), 0,
+                             Ns{k} * 100, Ns{k} * 100 + 100});
   }
   const std::string svg = toSvg(trace);
   EXPECT_LT(svg.size(), 3'000'000U);
@@ -91,7 +96,9 @@ TEST(Svg, MergesWhatIsTooNarrowSoThatAMillionSpansMakeAFewMegabytes) {
 TEST(Svg, KeepsBubblesBetweenMergedSpans) {
   // 10,000 spans of 1 ns each in the first and the last tenth of the time: what lies between stays open.
   Trace trace{1, {}, {}};
-  for (std::int32_t k = 0; k < 10'000; ++k) trace.spans.push_back({Rank(0), SpanKind::Forward, Stage(0), Microbatch(k), Rank(0), 0, k < 5'000 ? k : 45'000 + k, (k < 5'000 ? k : 45'000 + k) + 1});
+  for (std::int32_t k = 0; k < 10'000; ++k)
+    trace.spans.push_back(
+        {Rank(0), SpanKind::Forward, Stage(0), Microbatch(k), Rank(0), 0, k < 5'000 ? k : 45'000 + k, (k < 5'000 ? k : 45'000 + k) + 1});
   const std::string svg = toSvg(trace, {.title = "", .width = 1000});
   // The lane begins at 76 and is 828 wide: merged columns lie in its first and last tenth, with half a pixel's width to spare.
   const std::size_t path = svg.find("<path");

@@ -7,10 +7,10 @@
 #include <gtest/gtest.h>
 
 #include "schedules/generate.h"
-#include "simulator/step/simulate.h"
-#include "simulator/step/cost_table.h"
-#include "simulator/trace/trace.h"
 #include "simulator/report/text_timeline.h"
+#include "simulator/step/cost_table.h"
+#include "simulator/step/simulate.h"
+#include "simulator/trace/trace.h"
 #include "tests/support/random_costs.h"
 
 namespace pw {
@@ -76,7 +76,8 @@ TEST(TextTimeline, DrawsEveryFamilyAsInTheGoldenFile) {
     SyntheticCosts costs;
     costs.forward = costs.backwardInput = costs.backwardWeight = {kMs};
     costs.backward = {2 * kMs};
-    text += std::string(generator.name) + "\n" + toText(simulate(generate(generator.name, shape), syntheticTable(costs, shape.stages)), {130, false, 0}) + "\n";
+    text += std::string(generator.name) + "\n" +
+            toText(simulate(generate(generator.name, shape), syntheticTable(costs, shape.stages)), {130, false, 0}) + "\n";
   }
   EXPECT_EQ(text, golden("timelines.txt"));
 }

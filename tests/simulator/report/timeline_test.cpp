@@ -11,9 +11,9 @@
 #include <gtest/gtest.h>
 
 #include "schedules/generate.h"
-#include "simulator/step/program.h"
-#include "simulator/step/execute.h"
 #include "simulator/step/compile.h"
+#include "simulator/step/execute.h"
+#include "simulator/step/program.h"
 #include "tests/schedules/random_schedules.h"
 #include "tests/support/random_costs.h"
 
@@ -29,7 +29,8 @@ struct Executed {
   Program program;
   Times times;
 
-  Executed(const Schedule& schedule, const CostTable& costs, Sending sending) : rows(rowsOf(schedule, sending)), program(compile(rows, costs, sending)) {
+  Executed(const Schedule& schedule, const CostTable& costs, Sending sending)
+      : rows(rowsOf(schedule, sending)), program(compile(rows, costs, sending)) {
     execute(program, times);
   }
 };
@@ -135,7 +136,8 @@ TEST(Timeline, RefillingKeepsTheArrays) {
     std::vector<const void*> found;
     for (const auto& rank : timeline.ranks) {
       for (const auto* const track : {&rank.compute, &rank.communication}) {
-        found.insert(found.end(), {track->start.data(), track->end.data(), track->tags.data(), track->busy.data(), track->latestEnd.data()});
+        found.insert(found.end(),
+                     {track->start.data(), track->end.data(), track->tags.data(), track->busy.data(), track->latestEnd.data()});
       }
       found.insert(found.end(), {rank.memory.time.data(), rank.memory.bytes.data(), rank.memory.extremes.data()});
     }
@@ -159,7 +161,9 @@ SpanTrack trackOf(std::vector<Span> spans, TrackKind kind) {
   return std::move(kind == TrackKind::Compute ? timeline.ranks[0].compute : timeline.ranks[0].communication);
 }
 
-Span span(SpanKind kind, Ns start, Ns end, int microbatch = 0) { return {Rank(0), kind, Stage(0), Microbatch(microbatch), Rank(0), 0, start, end}; }
+Span span(SpanKind kind, Ns start, Ns end, int microbatch = 0) {
+  return {Rank(0), kind, Stage(0), Microbatch(microbatch), Rank(0), 0, start, end};
+}
 
 /// One after the other with gaps, some without duration, some slots. The first starts at 0. All times are even, so that halves are whole.
 SpanTrack randomCompute(std::mt19937_64& random, int spans) {
@@ -184,7 +188,8 @@ SpanTrack randomMessages(std::mt19937_64& random, int spans) {
   Ns now = 0;
   for (int i = 0; i < spans; ++i) {
     now += 2 * draw(random, 0, 6);
-    list.push_back(span(oneIn(random, 2) ? SpanKind::SendForward : SpanKind::SendBackward, now, now + 2 * draw(random, 0, oneIn(random, 20) ? 2000 : 12), i));
+    list.push_back(span(oneIn(random, 2) ? SpanKind::SendForward : SpanKind::SendBackward, now,
+                        now + 2 * draw(random, 0, oneIn(random, 20) ? 2000 : 12), i));
   }
   return trackOf(std::move(list), TrackKind::Communication);
 }
@@ -195,7 +200,9 @@ class TimelineSearch : public testing::TestWithParam<TrackKind> {
     const int spans = static_cast<int>(draw(random, 0, oneIn(random, 3) ? 400 : 40));
     return GetParam() == TrackKind::Compute ? randomCompute(random, spans) : randomMessages(random, spans);
   }
-  static Ns somewhere(std::mt19937_64& random, const SpanTrack& track) { return 2 * draw(random, -5, track.size() == 0 ? 5 : track.latestEnd.back() / 2 + 5); }
+  static Ns somewhere(std::mt19937_64& random, const SpanTrack& track) {
+    return 2 * draw(random, -5, track.size() == 0 ? 5 : track.latestEnd.back() / 2 + 5);
+  }
 };
 
 TEST_P(TimelineSearch, VisibleHoldsAllThatTouchesARangeAndLittleElse) {

@@ -11,8 +11,8 @@
 
 #include "schedules/generate.h"
 #include "simulator/report/metrics.h"
-#include "simulator/step/simulate.h"
 #include "simulator/step/cost_table.h"
+#include "simulator/step/simulate.h"
 
 namespace pw {
 namespace {
@@ -135,8 +135,7 @@ TEST(ClosedForms, LatencyAddsFourHopsARankToZbH1) {
   for (const Times& t : {Times{10, 9, 8, 1}, Times{10, 9, 8, 4}, Times{7, 12, 6, 3}, Times{8, 20, 8, 2}}) {
     for (int r = 1; r <= 8; ++r) {
       for (int m = r + 1; m <= 3 * r + 1; ++m) {
-        EXPECT_EQ(simulated("zb-h1", {r, r, m}, t).makespan,
-                  m * t.whole() + (r - 1) * (t.forward + t.input - t.weight + 4 * t.latency))
+        EXPECT_EQ(simulated("zb-h1", {r, r, m}, t).makespan, m * t.whole() + (r - 1) * (t.forward + t.input - t.weight + 4 * t.latency))
             << said({r, r, m}, t);
       }
     }
@@ -155,8 +154,8 @@ TEST(ClosedForms, ZbH1RunsFewerMicrobatchesThanRanksWithinItsMemory) {
 
 TEST(ClosedForms, ZbH2HasTheBubbleOfWhatWCannotHideOnTheWindow) {
   // W ≤ F, 2W ≤ F+I+2c, 2c ≤ F+I, M ≥ 2R−1. With F = I = W there is none.
-  for (const Times& t : {Times{1, 1, 1}, Times{10, 7, 5}, Times{7, 12, 7}, Times{3, 20, 2}, Times{10, 9, 8, 1}, Times{10, 9, 8, 9},
-                         Times{6, 4, 6, 2}}) {
+  for (const Times& t :
+       {Times{1, 1, 1}, Times{10, 7, 5}, Times{7, 12, 7}, Times{3, 20, 2}, Times{10, 9, 8, 1}, Times{10, 9, 8, 9}, Times{6, 4, 6, 2}}) {
     for (int r = 1; r <= 7; ++r) {
       for (int m = 2 * r - 1; m <= 4 * r + 1; ++m) {
         const Metrics metrics = simulated("zb-h2", {r, r, m}, t);
@@ -249,10 +248,14 @@ TEST(ClosedForms, UnitCostsOnFourRanksAndEightMicrobatches) {
   };
   // 33 = (8+3)·3; 57 = (2·8+3)·3; 27 = 8·3 + 3·(1+1−1); 51 = 2·8·3 + 3.
   const std::vector<Case> cases{
-      {"gpipe", 1, 33, {8, 8, 8, 8}},          {"1f1b", 1, 33, {4, 3, 2, 1}},
-      {"zb-h1", 1, 27, {4, 4, 4, 4}},          {"interleaved-zb", 1, 27, {4, 4, 4, 4}},
-      {"interleaved-1f1b", 2, 57, {11, 9, 7, 5}}, {"looped-bfs", 2, 57, {16, 16, 16, 16}},
-      {"interleaved-zb", 2, 51, {8, 8, 8, 8}}, {"zbv", 2, 51, {8, 8, 8, 8}},
+      {"gpipe", 1, 33, {8, 8, 8, 8}},
+      {"1f1b", 1, 33, {4, 3, 2, 1}},
+      {"zb-h1", 1, 27, {4, 4, 4, 4}},
+      {"interleaved-zb", 1, 27, {4, 4, 4, 4}},
+      {"interleaved-1f1b", 2, 57, {11, 9, 7, 5}},
+      {"looped-bfs", 2, 57, {16, 16, 16, 16}},
+      {"interleaved-zb", 2, 51, {8, 8, 8, 8}},
+      {"zbv", 2, 51, {8, 8, 8, 8}},
   };
   for (const Case& c : cases) {
     const Metrics metrics = simulated(c.name, {4, 4 * c.chunks, 8}, {});

@@ -12,8 +12,8 @@
 
 #include "schedules/generate.h"
 #include "simulator/report/metrics.h"
-#include "simulator/step/simulate.h"
 #include "simulator/step/cost_table.h"
+#include "simulator/step/simulate.h"
 #include "tests/support/unit_times.h"
 
 namespace pw {
@@ -46,7 +46,8 @@ std::vector<int> peaks(const Metrics& metrics) {
 }
 
 std::string said(const Shape& shape, const UnitCosts& unit = {}) {
-  return fmt::format("R={} stages={} M={} F={} B={} I={} W={}", shape.ranks, shape.stages, shape.microbatches, unit.f, unit.b, unit.i, unit.w);
+  return fmt::format("R={} stages={} M={} F={} B={} I={} W={}", shape.ranks, shape.stages, shape.microbatches, unit.f, unit.b, unit.i,
+                     unit.w);
 }
 
 /// Bubble of every rank where all do the same work: M microbatches of V chunks.
@@ -165,7 +166,8 @@ TEST(Families, ChimeraHasRMinus2OfTheLongerPartAsBubble) {
         const Metrics metrics = simulated("chimera", shape, unit);
         EXPECT_EQ(bubble(metrics, shape, unit), (r - 2) * std::max(f, b)) << said(shape, unit);
         for (int i = 0; m == r && i < r; ++i) {
-          EXPECT_EQ(metrics.ranks[static_cast<std::size_t>(i)].peakLiveMicrobatches, r / 2 + 1 + std::min(i, r - 1 - i)) << said(shape, unit);
+          EXPECT_EQ(metrics.ranks[static_cast<std::size_t>(i)].peakLiveMicrobatches, r / 2 + 1 + std::min(i, r - 1 - i))
+              << said(shape, unit);
         }
       }
     }
@@ -201,10 +203,12 @@ TEST(Families, LockstepTakesACycleForEveryExchangeAndTheSlowestRanksSum) {
             costs.load = load;
             costs.store = store;
             const Metrics metrics = measure(simulate(generate("lockstep", shape), costs));
-            EXPECT_EQ(metrics.makespan, (m + r - 1) * (f + b) + (m + 2 * r - 3) * (latency + transfer) + (r - 1) * load + m * (load + store) - load)
+            EXPECT_EQ(metrics.makespan,
+                      (m + r - 1) * (f + b) + (m + 2 * r - 3) * (latency + transfer) + (r - 1) * load + m * (load + store) - load)
                 << said(shape, unit) << " c=" << latency << " transfer=" << transfer << " load=" << load << " store=" << store;
             for (int i = 0; i < r; ++i) {
-              EXPECT_EQ(metrics.ranks[static_cast<std::size_t>(i)].peakLiveMicrobatches, std::min(m, 2 * (r - 1 - i) + 1)) << said(shape, unit);
+              EXPECT_EQ(metrics.ranks[static_cast<std::size_t>(i)].peakLiveMicrobatches, std::min(m, 2 * (r - 1 - i) + 1))
+                  << said(shape, unit);
             }
           }
         }

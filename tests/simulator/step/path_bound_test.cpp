@@ -33,7 +33,8 @@ CostTable uniformCosts(std::mt19937_64& random, const Schedule& rows) {
   costs.microbatchScale.clear();
   for (StageCost& stage : costs.stages) {
     stage.reduce = draw(random, 1, 200);
-    for (Bytes* bytes : {&stage.gradientBytes, &stage.optimizerBytes, &stage.addedByInput, &stage.forwardPeak, &stage.backwardPeak, &stage.inputPeak, &stage.weightPeak, &stage.fixedBytes}) {
+    for (Bytes* bytes : {&stage.gradientBytes, &stage.optimizerBytes, &stage.addedByInput, &stage.forwardPeak, &stage.backwardPeak,
+                         &stage.inputPeak, &stage.weightPeak, &stage.fixedBytes}) {
       *bytes = draw(random, 0, 500);
     }
     stage.freedByInput = draw(random, 0, stage.activationBytes);
@@ -45,7 +46,8 @@ CostTable uniformCosts(std::mt19937_64& random, const Schedule& rows) {
 /// Other times for the same messages.
 CostTable otherTimes(std::mt19937_64& random, const Schedule& rows, CostTable costs) {
   for (StageCost& stage : costs.stages) {
-    for (Ns* time : {&stage.forward, &stage.backward, &stage.backwardInput, &stage.backwardWeight, &stage.optimizer}) *time = draw(random, 0, 120);
+    for (Ns* time : {&stage.forward, &stage.backward, &stage.backwardInput, &stage.backwardWeight, &stage.optimizer})
+      *time = draw(random, 0, 120);
     stage.reduce = draw(random, 1, 200);
     stage.activationBytes = draw(random, stage.freedByInput, 1500);
   }
@@ -110,7 +112,8 @@ TEST(CompiledRows, GiveThePeaksAndTimesOfAFreshlyCompiledProgram) {
     CostTable costs = uniformCosts(random, rows);
     std::vector<Bytes> peaks = compiled.peaks(costs);
     for (int i = 0; i < 8; ++i) {
-      const CostTable next = i % 4 == 3 ? uniformCosts(random, rows) : otherTimes(random, rows, costs);  // sometimes other messages, another structure
+      const CostTable next =
+          i % 4 == 3 ? uniformCosts(random, rows) : otherTimes(random, rows, costs);  // sometimes other messages, another structure
       const Program fresh = compile(rows, next);
       EXPECT_EQ(compiled.peaks(next), fresh.peakBytes);
       EXPECT_EQ(compiled.peaks(costs), peaks) << "as before";

@@ -7,8 +7,8 @@
 
 #include "schedules/generate.h"
 #include "simulator/report/metrics.h"
-#include "simulator/step/simulate.h"
 #include "simulator/step/cost_table.h"
+#include "simulator/step/simulate.h"
 
 namespace pw {
 namespace {

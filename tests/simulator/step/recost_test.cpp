@@ -28,8 +28,8 @@ CostTable otherNumbers(std::mt19937_64& random, CostTable costs, const Schedule&
   const auto some = [&](Ns most) { return oneIn(random, 4) ? 0 : draw(random, 1, most); };
   for (StageCost& s : costs.stages) {
     for (Ns* time : {&s.forward, &s.backward, &s.backwardInput, &s.backwardWeight, &s.optimizer}) *time = some(100);
-    for (Bytes* bytes : {&s.parameterBytes, &s.gradientBytes, &s.optimizerBytes, &s.activationBytes, &s.addedByInput, &s.forwardPeak, &s.backwardPeak,
-                         &s.inputPeak, &s.weightPeak, &s.fixedBytes, &s.dataBytes}) {
+    for (Bytes* bytes : {&s.parameterBytes, &s.gradientBytes, &s.optimizerBytes, &s.activationBytes, &s.addedByInput, &s.forwardPeak,
+                         &s.backwardPeak, &s.inputPeak, &s.weightPeak, &s.fixedBytes, &s.dataBytes}) {
       *bytes = some(1000);
     }
     s.freedByInput = draw(random, 0, s.activationBytes);
@@ -56,7 +56,8 @@ CostTable otherNumbers(std::mt19937_64& random, CostTable costs, const Schedule&
 /// Random costs that these rows can be compiled with: where messages are posted, those between neighbours only.
 CostTable costsFor(std::mt19937_64& random, const Schedule& rows, Sending sending) {
   CostTable costs = test::randomCosts(random, rows);
-  if (sending != Sending::Overlapped) std::erase_if(costs.messages, [](const MessageCost& m) { return std::abs(m.from.value - m.to.value) > 1; });
+  if (sending != Sending::Overlapped)
+    std::erase_if(costs.messages, [](const MessageCost& m) { return std::abs(m.from.value - m.to.value) > 1; });
   for (StageCost& stage : costs.stages) stage.reduce = oneIn(random, 2) ? draw(random, 1, 50) : 0;
   costs.load = rows.lockstep ? draw(random, 0, 2) : 0;
   costs.store = rows.lockstep ? draw(random, 0, 2) : 0;
@@ -139,7 +140,9 @@ TEST(Recost, RefusesCostsThatMakeAnotherStructureAndLeavesTheProgram) {
   const CostTable costs = twoStages(5);
   Program program = compile(rows, costs);
   const Program before = program;
-  const auto refuses = [&](const CostTable& other, Sending sending = Sending::Overlapped) { return !recost(rows, other, sending, program) && program == before; };
+  const auto refuses = [&](const CostTable& other, Sending sending = Sending::Overlapped) {
+    return !recost(rows, other, sending, program) && program == before;
+  };
 
   CostTable other = costs;
   other.messages.pop_back();
@@ -185,7 +188,8 @@ TEST(Recost, BringsTimesAndMemory) {
   ASSERT_TRUE(recost(rows, costs, Sending::Overlapped, program));
   Times times;
   execute(program, times);
-  // Rank 0 F 0..10, 10..20; over the channel 10..11, 20..21; rank 1 F 11..21, 21..31, B 31..51, 51..71; back at 52 and 72; B 52..72, 72..92.
+  // Rank 0 F 0..10, 10..20; over the channel 10..11, 20..21; rank 1 F 11..21, 21..31, B 31..51, 51..71; back at 52 and 72;
+  // B 52..72, 72..92.
   EXPECT_EQ(makespanOf(program, program.duration, times), 92);
   // Rank 1 keeps 100 bytes of each microbatch; a received value counts as activation once its forward starts.
   EXPECT_EQ(program.peakBytes, (std::vector<Bytes>{0, 200}));

@@ -7,8 +7,8 @@
 #include "schedules/csv.h"
 #include "schedules/generate.h"
 #include "schedules/lower.h"
-#include "simulator/report/metrics.h"
 #include "simulator/plan/sharing.h"
+#include "simulator/report/metrics.h"
 #include "tests/support/graph_builder.h"
 
 namespace pw::test {

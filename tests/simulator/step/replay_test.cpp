@@ -42,7 +42,8 @@ TEST(Replay, MovesWhatFollowsALongerAction) {
 TEST(Replay, NamesAnActionThatWasNotMeasured) {
   const Schedule schedule = generate("gpipe", {2, 2, 2});
   Trace measured = simulate(schedule, costsOf(2));
-  std::erase_if(measured.spans, [](const Span& s) { return s.kind == SpanKind::Forward && s.stage == Stage(1) && s.microbatch == Microbatch(1); });
+  std::erase_if(measured.spans,
+                [](const Span& s) { return s.kind == SpanKind::Forward && s.stage == Stage(1) && s.microbatch == Microbatch(1); });
   try {
     static_cast<void>(replay(schedule, costsOf(2), measured));
     FAIL();

@@ -19,11 +19,11 @@
 #include "schedules/error.h"
 #include "schedules/generate.h"
 #include "schedules/lower.h"
-#include "simulator/report/metrics.h"
 #include "simulator/report/compare.h"
-#include "simulator/step/program.h"
-#include "simulator/step/execute.h"
+#include "simulator/report/metrics.h"
 #include "simulator/step/compile.h"
+#include "simulator/step/execute.h"
+#include "simulator/step/program.h"
 #include "tests/schedules/random_schedules.h"
 #include "tests/support/event_reference.h"
 #include "tests/support/random_costs.h"
@@ -53,7 +53,8 @@ Schedule flattened(Schedule schedule) {
 /// Any generator on a shape of at most six ranks and fourteen microbatches, its backwards as they are, split, merged, or with all W last.
 Schedule generatedSchedule(std::mt19937_64& random) {
   for (;;) {
-    const Generator& generator = generators()[static_cast<std::size_t>(draw(random, 0, static_cast<std::int64_t>(generators().size()) - 1))];
+    const Generator& generator =
+        generators()[static_cast<std::size_t>(draw(random, 0, static_cast<std::int64_t>(generators().size()) - 1))];
     const int ranks = static_cast<int>(draw(random, 1, 6));
     const int chunks = oneIn(random, 4) ? static_cast<int>(draw(random, 1, 4)) : generator.chunks;
     const Shape shape{ranks, ranks * chunks, static_cast<int>(draw(random, 1, 14))};
@@ -96,8 +97,8 @@ bool isPosted(const Placement& placement, const MessageCost& message) {
 
 /// Random costs with slots of their own time, memory of every kind, host transfers where they count, and messages of which all or none are
 /// free (one without transfer and bytes does not wait for those before it, which the reference does not know). Where messages are
-/// posted, only those that the rows have an end for, and seldom skips, which deadlock where a rank waits for their other end; on one channel
-/// none, as their two ends may stand in different orders.
+/// posted, only those that the rows have an end for, and seldom skips, which deadlock where a rank waits for their other end; on one
+/// channel none, as their two ends may stand in different orders.
 CostTable randomTable(std::mt19937_64& random, const Schedule& rows, Sending sending) {
   CostTable costs = test::randomCosts(random, rows);
   for (StageCost& stage : costs.stages) {
@@ -277,7 +278,8 @@ void forRandomCases(Sending sending, Look look) {
     const Schedule rows = randomRows(random, sending);
     const CostTable costs = randomTable(random, rows, sending);
     const test::EventReference reference(rows, costs, sending);
-    SCOPED_TRACE(fmt::format("{}, seed {}: {} R={} S={} M={}", said(sending), seed, rows.name, rows.rows.size(), rows.placement.stages(), rows.microbatches));
+    SCOPED_TRACE(fmt::format("{}, seed {}: {} R={} S={} M={}", said(sending), seed, rows.name, rows.rows.size(), rows.placement.stages(),
+                             rows.microbatches));
     if (reference.finished()) {
       ++finished;
       look(rows, costs, reference);
@@ -325,7 +327,8 @@ TEST_P(EveryWayOfSending, MemoryFollowsTheRulesAtEveryInstant) {
       std::erase_if(actual, [&](const MemorySample& s) { return s.rank != Rank(r); });
       const std::vector<MemorySample> expected = rules.samples(Rank(r));
       for (std::size_t i = 0; i < std::min(actual.size(), expected.size()); ++i) {
-        ASSERT_EQ(std::pair(actual[i].time, actual[i].bytes), std::pair(expected[i].time, expected[i].bytes)) << "rank " << r << ", sample " << i;
+        ASSERT_EQ(std::pair(actual[i].time, actual[i].bytes), std::pair(expected[i].time, expected[i].bytes))
+            << "rank " << r << ", sample " << i;
       }
       ASSERT_EQ(actual.size(), expected.size()) << "rank " << r;
     }
@@ -367,7 +370,8 @@ TEST(Sending, ProgramsKnowThePeaksOfTheTrace) {
   // A quarter of every duration is at least 1: an instant of no length shows in no trace.
   const auto stretched = [](CostTable costs) {
     for (StageCost& stage : costs.stages) {
-      for (Ns StageCost::*time : {&StageCost::forward, &StageCost::backward, &StageCost::backwardInput, &StageCost::backwardWeight}) stage.*time += 4;
+      for (Ns StageCost::*time : {&StageCost::forward, &StageCost::backward, &StageCost::backwardInput, &StageCost::backwardWeight})
+        stage.*time += 4;
     }
     for (Ns& time : costs.overlap) time += 4;
     return costs;
@@ -480,7 +484,8 @@ TEST(Sending, LockstepWaitsForTheSlowestRankAndThenForTheExchange) {
 TEST(Sending, ASlotStartsWhenBothAreReadyAndTakesItsOwnTime) {
   CostTable costs = uniform(2, 3, 4, 0, 0);
   const Schedule schedule = parseCsv("0F0,0F1,(0F2;0B0)OVERLAP_F_B,0B1,0B2\n1F0,1B0,1F1,1B1,1F2,1B2\n", "", "");
-  // Rank 1: F0 3..6, B0 6..10: the slot of rank 0 waits from 6 to 10, and takes 7, or 5 where said; rank 1: F1 10..13, B1 13..17, F2 from 17.
+  // Rank 1: F0 3..6, B0 6..10: the slot of rank 0 waits from 6 to 10, and takes 7, or 5 where said; rank 1: F1 10..13, B1 13..17, F2
+  // from 17.
   EXPECT_EQ(timesOf(simulate(schedule, costs), SpanKind::Forward, 0, 2), Interval(10, 17));
   costs.overlap = {5, 5};
   const Trace trace = simulate(schedule, costs);
@@ -495,7 +500,8 @@ TEST(Sending, InputBackwardsFreeTheirPartAndWeightBackwardsTheRest) {
   costs.stages[0].parameterBytes = 100;
   costs.stages[0].activationBytes = 10;
   costs.stages[0].freedByInput = 4;
-  const std::vector<MemorySample> expected{{Rank(0), 0, 110}, {Rank(0), 1, 120}, {Rank(0), 3, 116}, {Rank(0), 4, 112}, {Rank(0), 5, 106}, {Rank(0), 6, 100}};
+  const std::vector<MemorySample> expected{{Rank(0), 0, 110}, {Rank(0), 1, 120}, {Rank(0), 3, 116},
+                                           {Rank(0), 4, 112}, {Rank(0), 5, 106}, {Rank(0), 6, 100}};
   EXPECT_EQ(simulate(parseCsv("0F0,0F1,0I0,0I1,0W0,0W1\n", "", ""), costs).memory, expected);
 }
 

@@ -236,8 +236,9 @@ TEST(Simulate, MemoryHoldsParametersActivationsAndReceivedBuffers) {
   costs.messages[0].bytes = 70000;
   costs.messages[1].bytes = 900000;
   const Trace trace = simulate(generate("gpipe", {2, 2, 2}), costs);
-  // Rank 0: F 0..1, 1..2. Messages arrive on rank 1 at 4 and 7: F 4..5, 7..8, B 8..10, 10..12; gradients arrive at 13 and 16: B 13..15, 16..18.
-  // The gradient's buffers are posted as the action before starts (the second F, the first B) and become free as their B starts.
+  // Rank 0: F 0..1, 1..2. Messages arrive on rank 1 at 4 and 7: F 4..5, 7..8, B 8..10, 10..12; gradients arrive at 13 and 16:
+  // B 13..15, 16..18. The gradient's buffers are posted as the action before starts (the second F, the first B) and become free as their B
+  // starts.
   EXPECT_EQ(memoryOf(trace, 0), (std::vector<std::pair<Ns, Bytes>>{{0, 1123}, {1, 902123}, {15, 901123}, {16, 1123}, {18, 123}}));
   // The first buffer is posted before the first F, so it is free again as that starts; the second as that starts.
   // The first gradient comes up in its B, and stays until the second B has ended.
@@ -251,7 +252,8 @@ TEST(Simulate, AReceiveHoldsItsBufferFromTheActionBeforeItsRecvToTheStartOfItsOw
   // Rank 1: F0 1..2, B0 2..12, F1 12..: the second receive is posted as B0 starts.
   EXPECT_EQ(memoryOf(trace, 1), (std::vector<std::pair<Ns, Bytes>>{{0, 0}, {2, 7}, {12, 0}}));
   // Lowered, its RECV stands before B0, so it is posted with F0.
-  const Schedule lowered = parseCsv("0F0,0SEND_F0,0F1,0SEND_F1,0RECV_B0,0B0,0RECV_B1,0B1\n1RECV_F0,1F0,1RECV_F1,1B0,1SEND_B0,1F1,1B1,1SEND_B1\n", "", "");
+  const Schedule lowered =
+      parseCsv("0F0,0SEND_F0,0F1,0SEND_F1,0RECV_B0,0B0,0RECV_B1,0B1\n1RECV_F0,1F0,1RECV_F1,1B0,1SEND_B0,1F1,1B1,1SEND_B1\n", "", "");
   EXPECT_EQ(memoryOf(simulate(lowered, costs), 1), (std::vector<std::pair<Ns, Bytes>>{{0, 0}, {1, 7}, {12, 0}}));
   // Where every RECV posts its own receive, it is held from there: from the end of F0.
   EXPECT_EQ(memoryOf(simulate(lowered, costs, Sending::Posted), 1), (std::vector<std::pair<Ns, Bytes>>{{0, 7}, {1, 0}, {2, 7}, {12, 0}}));

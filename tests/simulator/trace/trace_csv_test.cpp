@@ -7,8 +7,8 @@
 
 #include "schedules/error.h"
 #include "schedules/generate.h"
-#include "simulator/step/simulate.h"
 #include "simulator/step/cost_table.h"
+#include "simulator/step/simulate.h"
 #include "tests/support/mutate.h"
 
 namespace pw {
@@ -73,7 +73,8 @@ TEST(SpanCsv, SurvivesDamagedText) {
     const std::string damaged = test::mutate(text, random);
     try {
       const Trace trace = parseSpanCsv(damaged, "spans.csv");
-      for (const Span& span : trace.spans) ASSERT_TRUE(span.start >= 0 && span.end >= span.start && span.rank.value < trace.ranks) << damaged;
+      for (const Span& span : trace.spans)
+        ASSERT_TRUE(span.start >= 0 && span.end >= span.start && span.rank.value < trace.ranks) << damaged;
       ++read;
     } catch (const UsageError&) {
       ++refused;

@@ -107,8 +107,8 @@ TEST(CallTree, IsOpenDownToTheNumberedLayersAtFirst) {
   EXPECT_EQ(shownAtFirst(Sample("gpt_small").tree),
             (std::vector<std::string>{"gpt_small", "embed", "position", "blocks.0", "blocks.1", "blocks.2", "blocks.3", "norm", "head"}));
   EXPECT_EQ(shownAtFirst(Sample("vit_small").tree),
-            (std::vector<std::string>{"vit_small", "conv_proj", "encoder", "dropout", "layers", "encoder_layer_0", "encoder_layer_1", "encoder_layer_2",
-                                      "encoder_layer_3", "ln", "heads"}));
+            (std::vector<std::string>{"vit_small", "conv_proj", "encoder", "dropout", "layers", "encoder_layer_0", "encoder_layer_1",
+                                      "encoder_layer_2", "encoder_layer_3", "ln", "heads"}));
 }
 
 TEST(CallTree, HasARowForEachCallOfAModule) {
@@ -123,7 +123,8 @@ TEST(CallTree, HasARowForEachCallOfAModule) {
 TEST(CallTree, OperatorsBetweenCallsAreRowsNamedByThem) {
   const Sample sample("gpt_small");  // x = x + attention(norm(x)); x = x + mlp(norm(x))
   std::vector<std::string> labels;
-  for (const int child : sample.tree.children[static_cast<std::size_t>(sample.row("blocks.1"))]) labels.push_back(sample.tree.row(child).label);
+  for (const int child : sample.tree.children[static_cast<std::size_t>(sample.row("blocks.1"))])
+    labels.push_back(sample.tree.row(child).label);
   EXPECT_EQ(labels, (std::vector<std::string>{"attention_norm", "attention", "add", "mlp_norm", "mlp", "add"}));
   EXPECT_TRUE(sample.tree.children[static_cast<std::size_t>(sample.row("blocks.1.mlp.up"))].empty());
 }

@@ -53,7 +53,9 @@ class ModelPanelShown : public testing::Test {
     ASSERT_TRUE(document_.problem().isEmpty()) << document_.problem().toStdString();
     undoable_ = document_.undoText();
   }
-  void predicted() { ASSERT_TRUE(QTest::qWaitFor([this] { return !document_.isPredicting(); }, 20'000)); }
+  void predicted() {
+    ASSERT_TRUE(QTest::qWaitFor([this] { return !document_.isPredicting(); }, 20'000));
+  }
 
   [[nodiscard]] NodeId at(const std::string& name) const { return findSplit(*document_.graph(), name); }
   [[nodiscard]] const std::vector<NodeId>& begins() const { return document_.design().request.begins; }

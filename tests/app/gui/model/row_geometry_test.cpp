@@ -33,7 +33,7 @@ TEST(RowGeometry, APlaceIsTheTopOfTheOutermostRowThatBeginsThere) {
   const CallTree tree = smallTree();
   const VisibleRows all(tree, {true, true, false, false, false});
   EXPECT_EQ(all.rows(), (std::vector<int>{0, 1, 2, 3, 4}));
-  EXPECT_EQ(all.boundary(NodeId(0)), 0);   // above the model, not above a or a1
+  EXPECT_EQ(all.boundary(NodeId(0)), 0);  // above the model, not above a or a1
   EXPECT_EQ(all.boundary(NodeId(1)), 3);
   EXPECT_EQ(all.boundary(NodeId(4)), 4);
   EXPECT_EQ(all.boundary(NodeId(10)), 5);  // the end
@@ -95,7 +95,8 @@ TEST(RowGeometry, AnEmptyTreeHasNoPlaces) {
 
 TEST(RowGeometry, ArcsThatOverlapTakeDifferentLanesAndShortOnesTheInnermost) {
   const std::vector<std::pair<double, double>> spans{{0, 10}, {1, 3}, {3, 6}, {2, 5}};
-  // By length: [1, 3) lane 0; [3, 6) and [2, 5) are as long: the first one fits behind [1, 3), the other overlaps both; [0, 10) overlaps all.
+  // By length: [1, 3) lane 0; [3, 6) and [2, 5) are as long: the first one fits behind [1, 3), the other overlaps both; [0, 10) overlaps
+  // all.
   EXPECT_EQ(arcLanes(spans, 4), (std::vector<int>{2, 0, 0, 1}));
   EXPECT_EQ(arcLanes(spans, 2), (std::vector<int>{1, 0, 0, 1}));  // what does not fit shares the last
   EXPECT_TRUE(arcLanes({}, 3).empty());

@@ -20,7 +20,9 @@ inline std::string samplePath(const std::string& name) { return std::string(PW_S
 /// A shipped model with what the panel makes of it.
 struct Sample {
   explicit Sample(const std::string& name, std::int64_t microbatch = 2)
-      : graph(std::make_shared<const ModelGraph>(readPt2(samplePath(name)))), bindings(bindBatch(*graph, microbatch)), points(splitPoints(*graph, bindings)) {
+      : graph(std::make_shared<const ModelGraph>(readPt2(samplePath(name)))),
+        bindings(bindBatch(*graph, microbatch)),
+        points(splitPoints(*graph, bindings)) {
     for (const SplitPoint& point : points) cuts.push_back(point.begin);
     tree = callTree(*graph, cuts);
   }
@@ -41,7 +43,8 @@ struct Sample {
   CallTree tree;
 };
 
-/// Costs that differ from node to node, so that a node counted twice or left out shows: node n takes n + 1 and 2n + 1 ns and keeps 8n bytes.
+/// Costs that differ from node to node, so that a node counted twice or left out shows: node n takes n + 1 and 2n + 1 ns and keeps 8n
+/// bytes.
 inline Profile countingProfile(const ModelGraph& graph) {
   Profile profile;
   profile.model = graph.name;

@@ -32,7 +32,9 @@ class ChildTest : public testing::Test {
  protected:
   void SetUp() override {
     QObject::connect(&child, &Child::finished, &child, [this](const ChildOutcome& o) { outcome = o; });
-    QObject::connect(&child, &Child::progressed, &child, [this](qint64 done, qint64 all, const QString& note) { seen.push_back({done, all, note}); });
+    QObject::connect(&child, &Child::progressed, &child, [this](qint64 done, qint64 all, const QString& note) {
+      seen.push_back({done, all, note});
+    });
   }
   QString script(const QByteArray& text) {
     const QString path = folder.filePath(QStringLiteral("pipewright"));
@@ -53,7 +55,9 @@ class ChildTest : public testing::Test {
     return outcome.value_or(ChildOutcome{});
   }
   /// Waits for a line of progress; it then runs what comes after.
-  void waitForProgress() { ASSERT_TRUE(QTest::qWaitFor([this] { return !seen.empty(); }, kLongMs)); }
+  void waitForProgress() {
+    ASSERT_TRUE(QTest::qWaitFor([this] { return !seen.empty(); }, kLongMs));
+  }
 
   struct Seen {
     qint64 done, all;
@@ -70,7 +74,8 @@ TEST_F(ChildTest, GivesProgressOutputAndStatus) {
   const ChildOutcome o = finish(R"(echo '{"task":"t","done":1,"all":3,"note":"loss 2.5"}' >&2
 echo '{"task":"t","done":3,"all":3,"note":""}' >&2
 echo "{\"run_id\":$1}"
-)", {"7"});
+)",
+                                {"7"});
   EXPECT_TRUE(o.ok);
   EXPECT_EQ(o.status, 0);
   EXPECT_EQ(o.output, "{\"run_id\":7}\n");
@@ -81,9 +86,11 @@ echo "{\"run_id\":$1}"
 TEST_F(ChildTest, JoinsLinesThatArriveInPieces) {
   ASSERT_EQ(::mkfifo(folder.filePath("go").toUtf8().constData(), 0600), 0);
   child.start(script(R"(printf '{"task":"t","done":1,"all":9,"note":""}\n{"task":"t","do' >&2
-read nothing < ")" + folder.filePath("go").toUtf8() + R"("
+read nothing < ")" + folder.filePath("go").toUtf8() +
+                     R"("
 printf 'ne":2,"all":9,"note":"x"}\n' >&2
-)"), {});
+)"),
+              {});
   waitForProgress();
   QFile go(folder.filePath("go"));
   ASSERT_TRUE(go.open(QIODevice::WriteOnly));
@@ -94,7 +101,8 @@ printf 'ne":2,"all":9,"note":"x"}\n' >&2
 }
 
 TEST_F(ChildTest, GivesTheLastSentenceWithoutTheProgramsName) {
-  const ChildOutcome o = finish("echo 'library: something' >&2; echo 'pipewright: Rank 1 was ended by SIGKILL.' >&2; echo 'library: bye' >&2; exit 1");
+  const ChildOutcome o =
+      finish("echo 'library: something' >&2; echo 'pipewright: Rank 1 was ended by SIGKILL.' >&2; echo 'library: bye' >&2; exit 1");
   EXPECT_FALSE(o.ok);
   EXPECT_FALSE(o.cancelled);
   EXPECT_EQ(o.status, 1);
@@ -118,7 +126,8 @@ TEST_F(ChildTest, SaysWhenThereIsNoProgram) {
 }
 
 TEST_F(ChildTest, KeepsItsMemoryBoundedWhateverIsWritten) {
-  const ChildOutcome o = finish("head -c 18000000 /dev/zero; head -c 1000000 /dev/zero >&2; echo >&2; echo 'pipewright: Done with it.' >&2; exit 1");
+  const ChildOutcome o =
+      finish("head -c 18000000 /dev/zero; head -c 1000000 /dev/zero >&2; echo >&2; echo 'pipewright: Done with it.' >&2; exit 1");
   EXPECT_EQ(o.output.size(), 16 << 20);
   EXPECT_EQ(o.error, "Done with it.");
 }
@@ -127,7 +136,8 @@ TEST_F(ChildTest, CancelInterruptsIt) {
   child.start(script(R"(trap 'echo "pipewright: Interrupted; all ranks have ended." >&2; exit 1' INT
 echo '{"done":0,"all":1}' >&2
 while :; do sleep 0.02; done
-)"), {});
+)"),
+              {});
   waitForProgress();
   const qint64 pid = child.processId();
   ASSERT_TRUE(isAlive(pid));
@@ -146,7 +156,8 @@ TEST_F(ChildTest, CancelLeavesNoProcessOfOneThatIgnoresIt) {
 sleep 1000 &
 echo "{\"done\":$!,\"all\":1}" >&2
 while :; do sleep 0.02; done
-)"), {});
+)"),
+              {});
   waitForProgress();
   const qint64 pid = child.processId(), grandchild = seen.front().done;
   ASSERT_TRUE(isAlive(pid) && isAlive(grandchild));

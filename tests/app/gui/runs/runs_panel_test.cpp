@@ -20,8 +20,8 @@
 #include "app/gui/runs/run_controls.h"
 #include "app/gui/runs/run_list.h"
 #include "app/gui/runs/run_loading.h"
-#include "simulator/step/simulate.h"
 #include "simulator/step/cost_table.h"
+#include "simulator/step/simulate.h"
 #include "tests/support/folder.h"
 
 namespace pw::gui {
@@ -72,7 +72,9 @@ class RunsPanelTest : public testing::Test {
   void waitForComparison() {
     waitFor([this] { return panel().summary().startsWith("Measured") || panel().summary().startsWith("run "); });
   }
-  void waitFor(const std::function<bool()>& done) { ASSERT_TRUE(QTest::qWaitFor(done, kLongMs)) << panel().summary().toStdString() << sentences.join(" ").toStdString(); }
+  void waitFor(const std::function<bool()>& done) {
+    ASSERT_TRUE(QTest::qWaitFor(done, kLongMs)) << panel().summary().toStdString() << sentences.join(" ").toStdString();
+  }
   void useScript(const QByteArray& text) {
     QFile file(folder.filePath("pipewright"));
     ASSERT_TRUE(file.open(QIODevice::WriteOnly | QIODevice::Truncate));
@@ -137,7 +139,8 @@ TEST_F(RunsPanelTest, RanksWhatTheErrorComesFrom) {
   choose(record(1'000'000));
   const RunRecord& run = *document.measured()->run;
   const int microbatches = run.plan.schedule.microbatches;
-  EXPECT_TRUE(panel().summary().contains("most of it: B of stage 1, +" + QString::number(2 * microbatches))) << panel().summary().toStdString();  // step 1: 2 ms each
+  EXPECT_TRUE(panel().summary().contains("most of it: B of stage 1, +" + QString::number(2 * microbatches)))
+      << panel().summary().toStdString();  // step 1: 2 ms each
   GroupTable table;
   const QAbstractItemModelTester tester(&table, Fatal::Fatal);
   const Comparison c = compare(run.predicted, document.measured()->trace);
@@ -192,7 +195,8 @@ TEST_F(RunsPanelTest, LoadsThePlanOfARunAsAnEditThatCanBeUndone) {
   document.edit("other", [](Design& d) { d.request.microbatches += 3; });
   waitFor([this] { return !document.isPredicting(); });
   choose(id);
-  QObject::connect(&panel(), &RunsPanel::openRequested, &panel(), [this](const QStringList& paths) { sentences << "asked to open " + paths.join(", "); });
+  QObject::connect(&panel(), &RunsPanel::openRequested, &panel(),
+                   [this](const QStringList& paths) { sentences << "asked to open " + paths.join(", "); });
   for (QAction* action : panel().findChild<QTreeView*>("history")->actions()) {
     if (action->text() == "Load its plan") action->trigger();
   }
@@ -205,7 +209,8 @@ TEST_F(RunsPanelTest, LoadsThePlanOfARunAsAnEditThatCanBeUndone) {
 TEST_F(RunsPanelTest, AStoreThatCannotBeReadIsOneSentence) {
   record(1000);
   const QString path = folder.filePath("broken.db");
-  std::ofstream(path.toStdString()) << "this is no database at all, but long enough to have a header of a hundred bytes, which it has, more or less, with this";
+  std::ofstream(path.toStdString())
+      << "this is no database at all, but long enough to have a header of a hundred bytes, which it has, more or less, with this";
   panel();
   document.setStorePath(path);
   waitFor([this] { return !sentences.isEmpty(); });
@@ -245,8 +250,10 @@ TEST_F(RunsPanelTest, ShowsSpansAsTheyArriveAndThenTheStoredRun) {
 done
 echo '{"rank":0,"step":3,"from":1000000,"spans":[["F",0,0,0,0,0,0,5000]],"memory":[],"done":false}' >> "$live"
 echo '{"task":"train","done":1,"all":5,"note":"loss 2.5"}' >&2
-while [ ! -e ")" + folder.filePath("go").toUtf8() + R"(" ]; do sleep 0.02; done
-echo '{"run_id":)" + QByteArray::number(id) + "}'\n");
+while [ ! -e ")" +
+            folder.filePath("go").toUtf8() + R"(" ]; do sleep 0.02; done
+echo '{"run_id":)" +
+            QByteArray::number(id) + "}'\n");
   std::vector<bool> busy;
   QObject::connect(&panel(), &RunsPanel::busyChanged, &panel(), [&](bool b) { busy.push_back(b); });
   const bool ok = finish(&RunsPanel::runFinished, [this] {
@@ -270,7 +277,8 @@ TEST_F(RunsPanelTest, ARunThatFailsLeavesWhatWasShown) {
   const Design design = document.design();
   useScript(R"(while [ "$1" != --live ]; do shift; done
 echo '{"rank":0,"step":0,"from":1000000,"spans":[["F",0,0,0,0,0,0,5000]],"memory":[],"done":false}' >> "$2"
-while [ ! -e ")" + folder.filePath("go").toUtf8() + R"(" ]; do sleep 0.02; done
+while [ ! -e ")" +
+            folder.filePath("go").toUtf8() + R"(" ]; do sleep 0.02; done
 echo 'pipewright: Rank 1 failed in step 3, action 1F2: the disk is full.' >&2
 exit 1
 )");
@@ -286,7 +294,9 @@ exit 1
 }
 
 TEST_F(RunsPanelTest, CancelEndsARunWithoutComplaint) {
-  useScript("trap 'echo \"pipewright: Interrupted; all ranks have ended.\" >&2; exit 1' INT\necho '{\"done\":0,\"all\":5,\"note\":\"\"}' >&2\nwhile :; do sleep 0.02; done\n");
+  useScript(
+      "trap 'echo \"pipewright: Interrupted; all ranks have ended.\" >&2; exit 1' INT\necho '{\"done\":0,\"all\":5,\"note\":\"\"}' "
+      ">&2\nwhile :; do sleep 0.02; done\n");
   EXPECT_FALSE(finish(&RunsPanel::runFinished, [this] {
     panel().startRun(5);
     panel().cancel();

@@ -7,15 +7,16 @@
 
 #include "schedules/generate.h"
 #include "schedules/lower.h"
-#include "simulator/step/simulate.h"
 #include "simulator/step/cost_table.h"
+#include "simulator/step/simulate.h"
 
 namespace pw::gui {
 namespace {
 
 constexpr Ns kMs = 1'000'000;
 
-RunSummary summary(const std::string& model, const std::string& schedule, Ns predicted, Ns measured, int steps = 3, const std::string& failure = {}) {
+RunSummary summary(const std::string& model, const std::string& schedule, Ns predicted, Ns measured, int steps = 3,
+                   const std::string& failure = {}) {
   RunSummary run;
   run.model = model;
   run.schedule = schedule;
@@ -28,7 +29,10 @@ RunSummary summary(const std::string& model, const std::string& schedule, Ns pre
 
 /// 1F1B on two ranks at forward 1 ms, backward 2 ms.
 Schedule rows() { return lower(generate("1f1b", {2, 2, 4})); }
-CostTable costs() { return syntheticTable({.forward = {kMs}, .backward = {2 * kMs}, .backwardInput = {}, .backwardWeight = {}, .latency = 0, .transfer = 0, .overlap = {}}, 2); }
+CostTable costs() {
+  return syntheticTable(
+      {.forward = {kMs}, .backward = {2 * kMs}, .backwardInput = {}, .backwardWeight = {}, .latency = 0, .transfer = 0, .overlap = {}}, 2);
+}
 
 Trace predictedTrace() { return simulate(rows(), costs()); }
 
@@ -40,8 +44,8 @@ Trace slowerTrace(Ns more) {
 }
 
 TEST(PastError, IsTheMedianOverRunsOfTheModelAndSchedule) {
-  std::vector<RunSummary> runs{summary("gpt", "1f1b", 100, 110), summary("gpt", "1f1b", 100, 98), summary("gpt", "1f1b", 200, 210), summary("gpt", "gpipe", 100, 190),
-                                     summary("mlp", "1f1b", 100, 150)};
+  std::vector<RunSummary> runs{summary("gpt", "1f1b", 100, 110), summary("gpt", "1f1b", 100, 98), summary("gpt", "1f1b", 200, 210),
+                               summary("gpt", "gpipe", 100, 190), summary("mlp", "1f1b", 100, 150)};
   EXPECT_DOUBLE_EQ(pastError(runs, "gpt", "1f1b").value(), 0.05);  // of 0.10, 0.02, 0.05
   EXPECT_DOUBLE_EQ(pastError(runs, "gpt", "gpipe").value(), 0.90);
   EXPECT_DOUBLE_EQ(pastError(runs, "gpt", "zbv").value(), (0.05 + 0.10) / 2);  // of the model: 0.02, 0.05, 0.10, 0.90
@@ -52,7 +56,8 @@ TEST(PastError, IsTheMedianOverRunsOfTheModelAndSchedule) {
 }
 
 TEST(PastError, CountsNoRunThatFailedOrOnlyWarmedUpWhereOthersTell) {
-  std::vector<RunSummary> runs{summary("gpt", "1f1b", 100, 150, 1), summary("gpt", "1f1b", 100, 0, 0, "Interrupted"), summary("gpt", "1f1b", 100, 300, 3, "Rank 1 was ended")};
+  std::vector<RunSummary> runs{summary("gpt", "1f1b", 100, 150, 1), summary("gpt", "1f1b", 100, 0, 0, "Interrupted"),
+                               summary("gpt", "1f1b", 100, 300, 3, "Rank 1 was ended")};
   EXPECT_DOUBLE_EQ(pastError(runs, "gpt", "1f1b").value(), 0.5) << "nothing but a run of one step tells";
   runs.push_back(summary("gpt", "1f1b", 100, 104));
   EXPECT_DOUBLE_EQ(pastError(runs, "gpt", "1f1b").value(), 0.04);
@@ -98,9 +103,11 @@ TEST(Verdict, SaysHowFarOffThePredictionWasAndWhereItComesFrom) {
   ASSERT_EQ(verdict.comparison.predictedMakespan, 15 * kMs);
   ASSERT_EQ(verdict.comparison.measuredMakespan, 19 * kMs);
   EXPECT_EQ(inWords(verdict), "Measured 26.7 % slower than predicted (19.0 ms, not 15.0 ms); most of it: B of stage 1, +4.00 ms.");
-  EXPECT_EQ(inWords(judge(measured, predicted, nullptr)), "Measured 21.1 % faster than predicted (15.0 ms, not 19.0 ms); most of it: B of stage 1, −4.00 ms.");
+  EXPECT_EQ(inWords(judge(measured, predicted, nullptr)),
+            "Measured 21.1 % faster than predicted (15.0 ms, not 19.0 ms); most of it: B of stage 1, −4.00 ms.");
   EXPECT_EQ(inWords(judge(predicted, predicted, nullptr)), "Measured as predicted (15.0 ms).");
-  EXPECT_EQ(inWords(verdict, "run 3", "run 5"), "run 5 was 26.7 % slower than run 3 (19.0 ms, not 15.0 ms); most of it: B of stage 1, +4.00 ms.");
+  EXPECT_EQ(inWords(verdict, "run 3", "run 5"),
+            "run 5 was 26.7 % slower than run 3 (19.0 ms, not 15.0 ms); most of it: B of stage 1, +4.00 ms.");
 }
 
 TEST(Verdict, NamesWhatGoesOnBesideComputingWhereThatIsMore) {
@@ -117,7 +124,9 @@ TEST(Verdict, NamesWhatGoesOnBesideComputingWhereThatIsMore) {
   const Verdict verdict = judge(predictedTrace(), measured, &plan);
   EXPECT_EQ(verdict.replayed, 15 * kMs);
   // The last action, B of 2 ms, then begins at 13 · 1.2 ms.
-  EXPECT_EQ(inWords(verdict), "Measured 17.3 % slower than predicted (17.6 ms, not 15.0 ms); most of it beside computing, in messages and the engine: +2.60 ms.");
+  EXPECT_EQ(
+      inWords(verdict),
+      "Measured 17.3 % slower than predicted (17.6 ms, not 15.0 ms); most of it beside computing, in messages and the engine: +2.60 ms.");
 }
 
 TEST(Verdict, DoesNotBlameAGroupThatOthersMakeUpFor) {
@@ -135,7 +144,8 @@ TEST(Verdict, CountsTimesWhereAPercentageWouldHaveThreeDigits) {
     stage.forward *= 3;
     stage.backward *= 3;
   }
-  EXPECT_TRUE(inWords(judge(predictedTrace(), simulate(rows(), table), nullptr)).startsWith("Measured 3.0 times as long as predicted (45.0 ms, not 15.0 ms); most of it: B of stage 0, +16.0 ms"));
+  EXPECT_TRUE(inWords(judge(predictedTrace(), simulate(rows(), table), nullptr))
+                  .startsWith("Measured 3.0 times as long as predicted (45.0 ms, not 15.0 ms); most of it: B of stage 0, +16.0 ms"));
 }
 
 TEST(Verdict, CountsActionsThatOneOfTwoRunsLacks) {

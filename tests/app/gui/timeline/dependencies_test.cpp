@@ -31,7 +31,8 @@ TEST(Dependencies, FindsEverySpanByWhatItSays) {
     for (const TrackKind kind : {TrackKind::Compute, TrackKind::Communication}) {
       const SpanTrack& track = kind == TrackKind::Compute ? t.ranks[r].compute : t.ranks[r].communication;
       for (std::size_t i = 0; i < track.size(); ++i) {
-        if (!isCompute(track.tags[i].kind) && track.tags[i].kind != SpanKind::SendForward && track.tags[i].kind != SpanKind::SendBackward) continue;
+        if (!isCompute(track.tags[i].kind) && track.tags[i].kind != SpanKind::SendForward && track.tags[i].kind != SpanKind::SendBackward)
+          continue;
         const SpanRef expected{Rank(r), kind, static_cast<std::int32_t>(i)};
         EXPECT_EQ(of.dependencies.find(Rank(r), track.tags[i]), expected);
         ++seen;

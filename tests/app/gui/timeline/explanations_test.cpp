@@ -29,7 +29,8 @@ TEST(Explanations, TheFirstBubbleOfARankIsTheWayOfTheFirstMicrobatch) {
   const Cause cause = causeOf(*bubble, e.timeline, e.dependencies);
   EXPECT_EQ(cause.headline.toStdString(), "Rank 1 waits 1.30 ms for F 0.0 of rank 0");
   EXPECT_EQ(cause.chain.toStdString(), "F 0.0 of rank 0 until 1.00 ms → message of F 0.0 to rank 1 until 1.30 ms");
-  const std::vector<SourcedSpan> expected{{Source::Predicted, e.at(0, SpanKind::Forward, 0, 0)}, {Source::Predicted, e.at(0, SpanKind::SendForward, 0, 0)}};
+  const std::vector<SourcedSpan> expected{{Source::Predicted, e.at(0, SpanKind::Forward, 0, 0)},
+                                          {Source::Predicted, e.at(0, SpanKind::SendForward, 0, 0)}};
   EXPECT_EQ(cause.spans, expected);
 }
 

@@ -23,7 +23,8 @@ TEST(FindQuery, ReadsKindStageAndMicrobatch) {
   f25.kinds = bit(SpanKind::Forward);
   f25.stage = Stage(2);
   f25.microbatch = Microbatch(5);
-  for (const char* text : {"F 2.5", "f2.5", "  f   2.5 ", "2F5", "f stage 2 mb 5", "F stage=2 microbatch:5", "2.5 f"}) EXPECT_EQ(read(text), f25) << text;
+  for (const char* text : {"F 2.5", "f2.5", "  f   2.5 ", "2F5", "f stage 2 mb 5", "F stage=2 microbatch:5", "2.5 f"})
+    EXPECT_EQ(read(text), f25) << text;
   FindQuery f2 = f25;
   f2.microbatch.reset();
   for (const char* text : {"F 2", "F 2.", "f2", "stage 2 F"}) EXPECT_EQ(read(text), f2) << text;
@@ -45,7 +46,8 @@ TEST(FindQuery, ReadsTheOtherWords) {
 }
 
 TEST(FindQuery, SaysWhichWordItDoesNotKnow) {
-  for (const auto& [text, wrong] : {std::pair("F 2 frobnicate", "frobnicate"), {"rank", "rank"}, {"> soon", ">"}, {"12", "12"}, {"q2.5", "q2.5"}}) {
+  for (const auto& [text, wrong] :
+       {std::pair("F 2 frobnicate", "frobnicate"), {"rank", "rank"}, {"> soon", ">"}, {"12", "12"}, {"q2.5", "q2.5"}}) {
     const ParsedQuery parsed = parseQuery(QString::fromUtf8(text));
     EXPECT_FALSE(parsed.understood) << text;
     EXPECT_EQ(parsed.wrong.toStdString(), wrong);

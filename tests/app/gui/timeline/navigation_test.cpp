@@ -51,7 +51,8 @@ TEST(Navigation, ASpanIsKnownAgainByWhatItDoes) {
     EXPECT_EQ(after->timeline.ranks[2].compute.tags[static_cast<std::size_t>(same->index)], tags[i]);
   }
   EXPECT_FALSE(sameSpan(after->timeline, {Rank(9), TrackKind::Compute, 0}, tags[0]));
-  EXPECT_FALSE(sameSpan(smallPrediction("1f1b", 4, 4)->timeline, {Rank(2), TrackKind::Compute, 0}, {SpanKind::Forward, Stage(2), Microbatch(7), Rank(2)}));
+  EXPECT_FALSE(sameSpan(smallPrediction("1f1b", 4, 4)->timeline, {Rank(2), TrackKind::Compute, 0},
+                        {SpanKind::Forward, Stage(2), Microbatch(7), Rank(2)}));
 }
 
 TEST(Navigation, RanksKeepTheirPlaceAndStateWhenOthersComeAndGo) {

@@ -109,7 +109,8 @@ class TimelineFixture : public testing::Test {
     mouse(QEvent::MouseButtonRelease, to, Qt::LeftButton, Qt::NoButton);
   }
   void wheel(QPoint where, int ticks, Qt::KeyboardModifiers modifiers) {
-    QWheelEvent event(where, canvas()->mapToGlobal(QPointF(where)), {}, {0, 120 * ticks}, Qt::NoButton, modifiers, Qt::NoScrollPhase, false);
+    QWheelEvent event(where, canvas()->mapToGlobal(QPointF(where)), {}, {0, 120 * ticks}, Qt::NoButton, modifiers, Qt::NoScrollPhase,
+                      false);
     QApplication::sendEvent(canvas(), &event);
   }
   void key(Qt::Key code, Qt::KeyboardModifiers modifiers = Qt::NoModifier) { QTest::keyClick(canvas(), code, modifiers); }

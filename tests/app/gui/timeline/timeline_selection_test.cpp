@@ -17,7 +17,9 @@ namespace {
 using TimelineSelection = TimelineFixture;
 
 /// Spans among the highlighted ones.
-bool isMarked(const Scene& scene, const SourcedSpan& span) { return std::binary_search(scene.highlighted.begin(), scene.highlighted.end(), span); }
+bool isMarked(const Scene& scene, const SourcedSpan& span) {
+  return std::binary_search(scene.highlighted.begin(), scene.highlighted.end(), span);
+}
 
 TEST_F(TimelineSelection, AClickSelectsAndSaysWhatItIs) {
   QSignalSpy said(&widget, &TimelineWidget::detailsChanged);
@@ -105,13 +107,15 @@ TEST_F(TimelineSelection, DraggingOnTheRulerAddsUpARange) {
   const QStringList lines = widget.details().split(QLatin1Char('\n'));
   EXPECT_EQ(lines.size(), 2 + 4);  // one for all, the head, and a row for each rank
   key(Qt::Key_F);
-  EXPECT_NEAR(widget.viewport().end() - widget.viewport().start, static_cast<double>(to - from) * 4 / 3, 0.02 * static_cast<double>(to - from));
+  EXPECT_NEAR(widget.viewport().end() - widget.viewport().start, static_cast<double>(to - from) * 4 / 3,
+              0.02 * static_cast<double>(to - from));
   click({xOf(5 * kMs), y});
   EXPECT_FALSE(widget.scene().range);
 }
 
 TEST_F(TimelineSelection, AClickOnABubbleMarksTheChainThatExplainSays) {
-  const Explanation explanation = explain(*document.prediction()->rows, document.prediction()->costs, document.prediction()->program, document.prediction()->times);
+  const Explanation explanation =
+      explain(*document.prediction()->rows, document.prediction()->costs, document.prediction()->program, document.prediction()->times);
   const Bubble* bubble = bubbleIn(explanation, Rank(2), 0, kMs);
   ASSERT_NE(bubble, nullptr);
   click({xOf(kMs), yOf(2)});
@@ -143,14 +147,16 @@ TEST_F(TimelineSelection, FromABubblePeriodAndCommaGoToItsSides) {
 TEST_F(TimelineSelection, TheCriticalPathIsMarkedOnDemand) {
   key(Qt::Key_X);
   ASSERT_TRUE(QTest::qWaitFor([&] { return !widget.scene().highlighted.empty(); }, 10'000));
-  const Explanation explanation = explain(*document.prediction()->rows, document.prediction()->costs, document.prediction()->program, document.prediction()->times);
+  const Explanation explanation =
+      explain(*document.prediction()->rows, document.prediction()->costs, document.prediction()->program, document.prediction()->times);
   std::vector<SourcedSpan> path = spansOf(explanation.path.segments, timeline(), *dependencies);
   std::sort(path.begin(), path.end());
   EXPECT_EQ(widget.scene().highlighted, path);
   EXPECT_TRUE(widget.details().startsWith(QStringLiteral("Critical path"))) << widget.details().toStdString();
   // It follows the plan.
   recost([](CostTable& costs) { costs.stages[3].backward = 5 * kMs; });
-  const Explanation other = explain(*document.prediction()->rows, document.prediction()->costs, document.prediction()->program, document.prediction()->times);
+  const Explanation other =
+      explain(*document.prediction()->rows, document.prediction()->costs, document.prediction()->program, document.prediction()->times);
   path = spansOf(other.path.segments, timeline(), *dependencies);
   std::sort(path.begin(), path.end());
   EXPECT_TRUE(QTest::qWaitFor([&] { return widget.scene().highlighted == path; }, 10'000));
@@ -161,12 +167,16 @@ TEST_F(TimelineSelection, TheCriticalPathIsMarkedOnDemand) {
 TEST_F(TimelineSelection, TheSelectionStaysWithItsActionWhenTheScheduleChanges) {
   widget.select(at(1, SpanKind::Forward, 1, 6));
   const SpanRef before = selected()->span;
-  document.edit(QStringLiteral("schedule"), [](Design& design) { design.customRows = std::make_shared<const Schedule>(lower(generate("gpipe", {4, 4, 8}))); });
+  document.edit(QStringLiteral("schedule"), [](Design& design) {
+    design.customRows = std::make_shared<const Schedule>(lower(generate("gpipe", {4, 4, 8})));
+  });
   await();
   ASSERT_TRUE(selected());
   EXPECT_NE(selected()->span, before);  // all forwards come first now
   EXPECT_EQ(*selected(), at(1, SpanKind::Forward, 1, 6));
-  document.edit(QStringLiteral("microbatches"), [](Design& design) { design.customRows = std::make_shared<const Schedule>(lower(generate("gpipe", {4, 4, 4}))); });
+  document.edit(QStringLiteral("microbatches"), [](Design& design) {
+    design.customRows = std::make_shared<const Schedule>(lower(generate("gpipe", {4, 4, 4})));
+  });
   await();
   EXPECT_FALSE(selected());
 }
@@ -239,7 +249,8 @@ TEST_F(TimelineSelection, TooltipsSayWhatASpanIsAndWhyABubbleIsThere) {
     return QToolTip::text();
   };
   const QString span = tooltipAt(middleOf(at(3, SpanKind::Backward, 3, 2)));
-  for (const char* part : {"B 3.2", "rank 3", "stage 3", "microbatch 2", "2.00 ms"}) EXPECT_TRUE(span.contains(QString::fromUtf8(part))) << span.toStdString();
+  for (const char* part : {"B 3.2", "rank 3", "stage 3", "microbatch 2", "2.00 ms"})
+    EXPECT_TRUE(span.contains(QString::fromUtf8(part))) << span.toStdString();
   const QString bubble = tooltipAt({xOf(kMs / 2), yOf(1)});
   EXPECT_TRUE(bubble.contains(QStringLiteral("Rank 1 waits 1.30 ms for F 0.0 of rank 0"))) << bubble.toStdString();
 }

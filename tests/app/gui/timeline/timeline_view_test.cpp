@@ -35,7 +35,8 @@ TEST_F(TimelineView, ZoomKeysKeepTheTimeUnderTheMouse) {
   for (const Qt::Key code : {Qt::Key_W, Qt::Key_W, Qt::Key_W, Qt::Key_S}) key(code);
   const Ns after = widget.viewport().timeOf(where.x() - labelWidth(widget.scene()));
   EXPECT_NEAR(static_cast<double>(after), static_cast<double>(before), 2 * widget.viewport().nsPerPixel);
-  EXPECT_NEAR(widget.viewport().nsPerPixel, 0.8 * 0.8 * fitted(0, timeline().end, widget.viewport().width).nsPerPixel, 1e-6 * widget.viewport().nsPerPixel);
+  EXPECT_NEAR(widget.viewport().nsPerPixel, 0.8 * 0.8 * fitted(0, timeline().end, widget.viewport().width).nsPerPixel,
+              1e-6 * widget.viewport().nsPerPixel);
 }
 
 TEST_F(TimelineView, ZoomKeysKeepTheMiddleWhenTheMouseIsOutside) {
@@ -122,7 +123,9 @@ TEST_F(TimelineView, HistoryGoesBackOverJumpsAndRestedViews) {
 TEST_F(TimelineView, RanksArePinnedCollapsedAndMovedByKeys) {
   widget.select(at(2, SpanKind::Forward, 2, 0));
   key(Qt::Key_P);
-  const auto rank2 = [&] { return *std::find_if(widget.scene().ranks.begin(), widget.scene().ranks.end(), [](const RankView& r) { return r.rank == Rank(2); }); };
+  const auto rank2 = [&] {
+    return *std::find_if(widget.scene().ranks.begin(), widget.scene().ranks.end(), [](const RankView& r) { return r.rank == Rank(2); });
+  };
   EXPECT_TRUE(rank2().pinned);
   EXPECT_EQ(layOutRows(widget.scene()).rows.front().rank, Rank(2));
   key(Qt::Key_P);
