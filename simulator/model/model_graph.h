@@ -4,64 +4,13 @@
 #include <map>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <variant>
 #include <vector>
 
 #include "schedules/ids.h"
+#include "simulator/model/tensor_meta.h"
 
 namespace pw {
-
-/// Element type of a tensor. The values are the codes of torch's archives (not those of LibTorch).
-enum class DType : std::uint8_t {
-  Unknown = 0,
-  UInt8 = 1,
-  Int8 = 2,
-  Int16 = 3,
-  Int32 = 4,
-  Int64 = 5,
-  Float16 = 6,
-  Float32 = 7,
-  Float64 = 8,
-  ComplexHalf = 9,
-  ComplexFloat = 10,
-  ComplexDouble = 11,
-  Bool = 12,
-  BFloat16 = 13,
-};
-
-[[nodiscard]] Bytes bytesPerElement(DType dtype);
-/// True for the floating and complex types: only these carry gradients.
-[[nodiscard]] bool isDifferentiable(DType dtype);
-[[nodiscard]] std::string_view name(DType dtype);
-
-/// An integer known at export (`expression` empty) or symbolic: torch's sympy text such as
-/// `Mul(Integer(8), Symbol('s77', positive=True, integer=True))`, with the value it had at export.
-struct SymbolicInt {
-  std::int64_t hint = 0;
-  std::string expression;
-
-  bool operator==(const SymbolicInt&) const = default;
-};
-
-/// Values of the symbols, by symbol name: `{"s77": 2}`.
-using Bindings = std::map<std::string, std::int64_t>;
-
-/// The integer under these bindings. Knows Symbol, Integer, Add, Mul, Pow (non-negative), FloorDiv, CeilDiv, Mod, Max,
-/// Min, comparisons (1 or 0), and plain integers. Throws Error naming the expression for anything else, an unbound symbol (a data-dependent
-/// size, for example), division by zero or overflow. Literals cost nothing.
-[[nodiscard]] std::int64_t evaluate(const SymbolicInt& number, const Bindings& bindings);
-
-struct TensorMeta {
-  DType dtype = DType::Unknown;
-  std::vector<SymbolicInt> sizes;
-  bool requiresGrad = false;
-
-  bool operator==(const TensorMeta&) const = default;
-};
-
-[[nodiscard]] std::vector<std::int64_t> shapeOf(const TensorMeta& meta, const Bindings& bindings);
-[[nodiscard]] Bytes bytesOf(const TensorMeta& meta, const Bindings& bindings);
 
 /// Where a value comes from.
 enum class ValueOrigin : std::uint8_t { Node, Input, Parameter, Buffer, Constant };

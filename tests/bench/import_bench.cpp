@@ -8,7 +8,7 @@
 #include <string>
 
 #include "backends/traces/import.h"
-#include "simulator/report/svg.h"
+#include "simulator/report/svg_timeline.h"
 #include "simulator/report/timeline.h"
 #include "simulator/report/timeline_fill.h"
 

@@ -71,12 +71,14 @@ ONE_PLACE = (
 # Header: the sources without a header of their own that it is for: alternatives in a table, entries of a module, parts of one widget.
 SEVERAL_SOURCES = {
     "app/cli/commands.h": r"app/cli/\w+\.cpp",
+    "app/gui/candidates/scatter.h": r"app/gui/candidates/scatter_paint\.cpp",
     "app/gui/timeline/private.h": r"app/gui/timeline/\w+\.cpp",
-    "app/gui/window/main_window.h": r"app/gui/window/menus\.cpp",
+    "app/gui/window/window_parts.h": r"app/gui/window/menus\.cpp",
     "backends/cuda/backend.h": r"backends/cuda/api\.cpp",
     "backends/torch/backend.h": r"backends/torch/api\.cpp",
     "backends/torch/program/weight_rules.h": r"backends/torch/program/weight_\w+\.cpp",
     "backends/traces/events.h": r"backends/traces/\w+\.cpp",
+    "engine/executor.h": r"engine/(finite|ready)\.cpp",
     "schedules/families.h": r"schedules/\w+\.cpp",
 }
 LIGHT_LIBRARIES = ("JSON names", "Qt")  # allowed in headers: forward declarations only, and what a widget derives from

@@ -13,7 +13,7 @@
 #include "backends/host/files.h"
 #include "backends/resources/torch_export.h"
 #include "schedules/error.h"
-#include "simulator/report/svg.h"
+#include "simulator/report/svg_timeline.h"
 #include "simulator/trace/trace_csv.h"
 
 namespace pw::gui {

@@ -1,4 +1,4 @@
-#include "simulator/report/svg.h"
+#include "simulator/report/svg_timeline.h"
 
 #include <gtest/gtest.h>
 
