@@ -22,6 +22,7 @@
 #include "backends/checkpoints/writer.h"
 #include "backends/host/gpu_inventory.h"
 #include "backends/host/paths.h"
+#include "backends/messages/in_memory_communicator.h"
 #include "backends/pt2/record.h"
 #include "backends/store/run_store.h"
 #include "backends/torch/backend.h"
@@ -33,6 +34,7 @@
 #include "engine/worker.h"
 #include "schedules/error.h"
 #include "schedules/units.h"
+#include "simulator/plan/stage_costs.h"
 #include "simulator/step/simulate.h"
 
 namespace pw::cli {
