@@ -83,9 +83,8 @@ void refuseWhatCannotMeasure(const MeasureOptions& o, CostsFrom costs) {
 OptimizerSpec plannedOptimizer(const std::string& name, double momentum) {
   OptimizerSpec optimizer;
   optimizer.kind = parseOptimizer(name);
-  if (momentum > 0 && optimizer.kind != OptimizerSpec::Kind::Sgd)
-    throw UsageError(fmt::format("--momentum is of sgd, and {} has moments of its own; leave it out.", name));
   optimizer.momentum = momentum;
+  requireConsistent(optimizer);
   return optimizer;
 }
 

@@ -266,8 +266,7 @@ PlanRequest requestOf(const Options& o, const ModelGraph& graph, const Profile& 
   request.loss = o.loss;
   request.recompute = o.recompute;
   if (o.share != "auto") request.sharing = o.share == "transmit" ? Sharing::Transmit : Sharing::Replicate;
-  request.optimizerCopies = stateCopies(plannedOptimizer(o.optimizer, o.momentum));
-  request.optimizer = o.optimizer;
+  request.optimizer = plannedOptimizer(o.optimizer, o.momentum);
   request.zero1 = o.zero1;
   request.memoryLimit = limit;
   return request;
@@ -305,7 +304,7 @@ int run(Options& o) {
   const std::vector<Recomputed> recomputed = recomputedBy(plan, graph);
   const std::vector<NotCounted> missing = notCounted(graph, o.microbatch);
   CostTable costs = plan.costs;  // a run adds the state of its optimizer itself
-  addOptimizerState(costs, request.optimizerCopies, optimizerShards(request, plan.schedule.placement));
+  addOptimizerState(costs, stateCopies(request.optimizer), optimizerShards(request, plan.schedule.placement));
   const Program program = compile(plan.schedule, costs);
   Times times;
   execute(program, times);
@@ -328,7 +327,7 @@ int run(Options& o) {
     print(fmt::format("\npredicted step {}, makespan {}, bubble {:.1f} %, lower bound of the makespan {}\n", formatDuration(metrics.step),
                       formatDuration(metrics.makespan), 100 * metrics.bubbleFraction, formatDuration(prediction.lowerBound.flush)));
     if (profile.estimated) print(incompleteLine(missing, true));
-    adviseSingleRank(plan, graph, profile, metrics.step, limit, request.optimizerCopies);
+    adviseSingleRank(plan, graph, profile, metrics.step, limit, stateCopies(request.optimizer));
     if (!o.out.empty() && fits) print(fmt::format("Written to {}.\n", o.out));
   }
   const std::string bias = plan.replicas * plan.schedule.microbatches > 1 ? lossBias(graph, plan.loss) : "";
@@ -392,8 +391,8 @@ Command addPlan(CLI::App& app) {
       ->option_text("auto|replicate|transmit");
   sub->add_option("--optimizer", o->optimizer,
                   "Whose state counts as memory and time (default: sgd, which has none); a run chooses its own")
-      ->option_text("sgd|adam|adamw");
-  sub->add_option("--momentum", o->momentum, "sgd: with one more number for each parameter")->check(numberFrom(0, 1))->option_text("X");
+      ->option_text(optimizerNames("|"));
+  sub->add_option("--momentum", o->momentum, "Of sgd and rmsprop: one more number of state for each parameter")->check(numberFrom(0, 1))->option_text("X");
   sub->add_flag("--zero1", o->zero1, "Spread the optimizer's state over the replicas (ZeRO stage 1)");
   sub->add_option("--loss", o->loss, "cross_entropy, mse, sum, output:NAME (default: the model's own, else cross_entropy)")
       ->option_text("LOSS");

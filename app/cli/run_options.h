@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "backends/checkpoints/optimizer_spec.h"
+#include "simulator/plan/optimizer.h"
 #include "engine/worker.h"
 #include "simulator/plan/plan.h"
 

@@ -74,8 +74,7 @@ SearchSpace spaceOf(const Options& o) {
   space.base.replicas = o.replicas;
   space.base.batch = o.batch;
   space.base.loss = o.loss;
-  space.base.optimizerCopies = stateCopies(plannedOptimizer(o.optimizer, o.momentum));
-  space.base.optimizer = o.optimizer;
+  space.base.optimizer = plannedOptimizer(o.optimizer, o.momentum);
   space.base.zero1 = o.zero1;
   space.base.memoryLimit = o.memoryLimit.empty() ? 0 : parseSize(o.memoryLimit);
   space.fixedMicrobatch = o.microbatch > 0;
@@ -283,8 +282,8 @@ Command addSearch(CLI::App& app) {
       ->excludes(profile)
       ->option_text("CLUSTER");
   sub->add_option("--optimizer", o->optimizer, "Whose state counts as memory and time (default: sgd, which has none)")
-      ->option_text("sgd|adam|adamw");
-  sub->add_option("--momentum", o->momentum, "sgd: with one more number for each parameter")->check(numberFrom(0, 1))->option_text("X");
+      ->option_text(optimizerNames("|"));
+  sub->add_option("--momentum", o->momentum, "Of sgd and rmsprop: one more number of state for each parameter")->check(numberFrom(0, 1))->option_text("X");
   sub->add_flag("--zero1", o->zero1, "Spread the optimizer's state over the replicas (ZeRO stage 1)");
   sub->add_option("--loss", o->loss, "cross_entropy, mse, sum, output:NAME (default: the model's own, else cross_entropy)")
       ->option_text("LOSS");

@@ -5,7 +5,7 @@
 #include <utility>
 #include <vector>
 
-#include "backends/checkpoints/optimizer_spec.h"
+#include "simulator/plan/optimizer.h"
 #include "backends/checkpoints/pickle.h"
 
 namespace pw {

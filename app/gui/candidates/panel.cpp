@@ -59,7 +59,6 @@ struct Basis {
             .recompute = {},
             .sharing = base.sharing,
             .optimizer = base.optimizer,
-            .optimizerCopies = base.optimizerCopies,
             .zero1 = base.zero1,
             .memoryLimit = base.memoryLimit};
   }

@@ -307,11 +307,14 @@ void PlanPanel::Private::buildDesign(QFormLayout& form) {
   form.addRow(PlanPanel::tr("Shared"), sharing);
 
   optimizer = new QComboBox;
-  optimizer->addItems({QStringLiteral("SGD"), QStringLiteral("SGD, momentum"), QStringLiteral("Adam")});
+  for (const OptimizerSpec& offered : offeredOptimizers()) {
+    const QString kind = QString::fromUtf8(factsOf(offered.kind).className);
+    optimizer->addItem(offered.momentum > 0 ? PlanPanel::tr("%1, momentum %2").arg(kind).arg(offered.momentum) : kind);
+  }
   optimizer->setAccessibleName(PlanPanel::tr("Optimizer"));
   optimizer->setToolTip(PlanPanel::tr("Whose state counts as memory and time"));
   QObject::connect(optimizer, &QComboBox::activated, &panel, [this](int index) {
-    document.edit(PlanPanel::tr("Change optimizer"), [&](Design& design) { design.request.optimizerCopies = index; });
+    document.edit(PlanPanel::tr("Change optimizer"), [&](Design& design) { design.request.optimizer = offeredOptimizers().at(static_cast<std::size_t>(index)); });
   });
   form.addRow(PlanPanel::tr("Optimizer"), optimizer);
 
@@ -448,7 +451,8 @@ void PlanPanel::Private::showDesign() {
   for (const std::string& n : r.recompute) names << QString::fromStdString(n);
   if (!recompute->lineEdit()->hasFocus()) recompute->setEditText(names.join(QLatin1Char(',')));
   sharing->setCurrentIndex(!r.sharing ? 0 : *r.sharing == Sharing::Replicate ? 1 : 2);
-  optimizer->setCurrentIndex(std::clamp(r.optimizerCopies, 0, 2));
+  const std::vector<OptimizerSpec> offered = offeredOptimizers();
+  optimizer->setCurrentIndex(static_cast<int>(std::ranges::find(offered, r.optimizer) - offered.begin()) % static_cast<int>(offered.size()));
   if (cluster->findText(QString::fromStdString(design.cluster)) < 0) cluster->addItem(QString::fromStdString(design.cluster));
   cluster->setCurrentText(QString::fromStdString(design.cluster));
   if (!limit->hasFocus()) limit->setText(r.memoryLimit > 0 ? pw::gui::size(r.memoryLimit) : QString());

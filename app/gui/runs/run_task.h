@@ -18,7 +18,7 @@ struct RunRequest {
   QString transport = QStringLiteral("ucx");
   DType precision = DType::Unknown;
   QString store;            ///< file the run is recorded in
-  int optimizerCopies = 0;  ///< of each parameter, as the plan counts them: none SGD, one SGD with momentum, more AdamW
+  OptimizerSpec optimizer;
 };
 struct ProfileRequest {
   std::vector<std::string> models;

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "backends/checkpoints/optimizer_spec.h"
+#include "simulator/plan/optimizer.h"
 
 namespace at {
 class Tensor;

@@ -1,4 +1,4 @@
-#include "backends/checkpoints/optimizer_spec.h"
+#include "simulator/plan/optimizer.h"
 
 #include <gtest/gtest.h>
 
