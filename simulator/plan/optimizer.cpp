@@ -34,13 +34,19 @@ std::string optimizerNames(std::string_view separator) {
 void requireConsistent(const OptimizerSpec& spec) {
   const OptimizerFacts& facts = factsOf(spec.kind);
   const OptimizerSpec none;
-  const auto refuse = [&](const char* option) {
-    throw UsageError(fmt::format("{} does not apply to {}; leave it out, or choose another --optimizer.", option, facts.name));
+  const auto require = [&](const char* option, bool isSet, auto has) {
+    if (!isSet || has(facts)) return;
+    std::string others;
+    for (const OptimizerFacts& other : kOptimizers) {
+      if (has(other)) others.append(others.empty() ? "" : ", ").append(other.name);
+    }
+    throw UsageError(
+        fmt::format("{} does not apply to {}, only to {}; leave it out, or choose another --optimizer.", option, facts.name, others));
   };
-  if (!facts.hasMomentum && spec.momentum != 0) refuse("--momentum");
-  if (!facts.hasBetas && (spec.beta1 != none.beta1 || spec.beta2 != none.beta2)) refuse("--betas");
-  if (!facts.hasAlpha && spec.alpha != none.alpha) refuse("--alpha");
-  if (spec.nesterov && spec.kind != OptimizerSpec::Kind::Sgd) refuse("--nesterov");
+  require("--momentum", spec.momentum != 0, [](const OptimizerFacts& f) { return f.hasMomentum; });
+  require("--nesterov", spec.nesterov, [](const OptimizerFacts& f) { return f.kind == OptimizerSpec::Kind::Sgd; });
+  require("--betas", spec.beta1 != none.beta1 || spec.beta2 != none.beta2, [](const OptimizerFacts& f) { return f.hasBetas; });
+  require("--alpha", spec.alpha != none.alpha, [](const OptimizerFacts& f) { return f.hasAlpha; });
   if (spec.nesterov && spec.momentum <= 0) throw UsageError("--nesterov needs --momentum.");
 }
 
@@ -72,7 +78,8 @@ std::vector<std::string> optimizerArguments(const OptimizerSpec& spec) {
   if (spec.kind != none.kind) words.insert(words.end(), {"--optimizer", std::string(factsOf(spec.kind).name)});
   if (spec.momentum != none.momentum) words.insert(words.end(), {"--momentum", fmt::format("{}", spec.momentum)});
   if (spec.nesterov) words.emplace_back("--nesterov");
-  if (spec.beta1 != none.beta1 || spec.beta2 != none.beta2) words.insert(words.end(), {"--betas", fmt::format("{},{}", spec.beta1, spec.beta2)});
+  if (spec.beta1 != none.beta1 || spec.beta2 != none.beta2)
+    words.insert(words.end(), {"--betas", fmt::format("{},{}", spec.beta1, spec.beta2)});
   if (spec.alpha != none.alpha) words.insert(words.end(), {"--alpha", fmt::format("{}", spec.alpha)});
   return words;
 }

@@ -27,7 +27,7 @@ struct OptimizerSpec {
 /// What is fixed for each kind.
 struct OptimizerFacts {
   OptimizerSpec::Kind kind;
-  std::string_view name;  ///< on the command line and in files: `adamw`
+  std::string_view name;       ///< on the command line and in files: `adamw`
   std::string_view className;  ///< in torch.optim
   bool hasMomentum, hasBetas, hasAlpha;
   bool countsSteps;  ///< whether torch.optim keeps a count of steps for each parameter

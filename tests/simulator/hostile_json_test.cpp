@@ -49,7 +49,7 @@ PlanRequest request() {
   r.microbatches = 4;
   r.microbatch = 2;
   r.begins = {NodeId(2), NodeId(3)};
-  r.optimizerCopies = 2;
+  r.optimizer.kind = OptimizerSpec::Kind::AdamW;
   return r;
 }
 

@@ -115,6 +115,17 @@ QString placementText(PlacementKind kind) {
   return {};
 }
 
+/// What the box offers, in its order: each kind, and with a momentum where it has one.
+std::vector<OptimizerSpec> offeredOptimizers() {
+  std::vector<OptimizerSpec> offered;
+  for (const OptimizerFacts& facts : kOptimizers) {
+    offered.emplace_back().kind = facts.kind;
+    if (!facts.hasMomentum) continue;
+    offered.emplace_back(offered.back()).momentum = 0.9;
+  }
+  return offered;
+}
+
 }  // namespace
 
 struct PlanPanel::Private {
@@ -314,7 +325,8 @@ void PlanPanel::Private::buildDesign(QFormLayout& form) {
   optimizer->setAccessibleName(PlanPanel::tr("Optimizer"));
   optimizer->setToolTip(PlanPanel::tr("Whose state counts as memory and time"));
   QObject::connect(optimizer, &QComboBox::activated, &panel, [this](int index) {
-    document.edit(PlanPanel::tr("Change optimizer"), [&](Design& design) { design.request.optimizer = offeredOptimizers().at(static_cast<std::size_t>(index)); });
+    document.edit(PlanPanel::tr("Change optimizer"),
+                  [&](Design& design) { design.request.optimizer = offeredOptimizers().at(static_cast<std::size_t>(index)); });
   });
   form.addRow(PlanPanel::tr("Optimizer"), optimizer);
 
@@ -452,7 +464,8 @@ void PlanPanel::Private::showDesign() {
   if (!recompute->lineEdit()->hasFocus()) recompute->setEditText(names.join(QLatin1Char(',')));
   sharing->setCurrentIndex(!r.sharing ? 0 : *r.sharing == Sharing::Replicate ? 1 : 2);
   const std::vector<OptimizerSpec> offered = offeredOptimizers();
-  optimizer->setCurrentIndex(static_cast<int>(std::ranges::find(offered, r.optimizer) - offered.begin()) % static_cast<int>(offered.size()));
+  const auto chosen = std::ranges::find(offered, r.optimizer);
+  optimizer->setCurrentIndex(chosen == offered.end() ? -1 : static_cast<int>(chosen - offered.begin()));
   if (cluster->findText(QString::fromStdString(design.cluster)) < 0) cluster->addItem(QString::fromStdString(design.cluster));
   cluster->setCurrentText(QString::fromStdString(design.cluster));
   if (!limit->hasFocus()) limit->setText(r.memoryLimit > 0 ? pw::gui::size(r.memoryLimit) : QString());

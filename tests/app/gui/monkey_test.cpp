@@ -85,7 +85,7 @@ class Monkey {
               std::vector<std::string>{"cpu-workstation", "h100-nvlink", "a100-pcie", "none of these"}[static_cast<std::size_t>(below(4))];
           break;
         case 7: r.replicas = 1 + below(2); break;
-        default: r.optimizerCopies = below(3); break;
+        default: r.optimizer.kind = kOptimizers[static_cast<std::size_t>(below(4))].kind; break;
       }
     });
   }

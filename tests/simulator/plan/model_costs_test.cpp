@@ -72,7 +72,7 @@ TEST(ModelCosts, PriceAsManyPlansAsOne) {
       request.replicas = 2;
       request.microbatch = 2;
       request.begins = randomBegins(random, points, static_cast<std::size_t>(2 * family.chunks - 1));
-      request.optimizerCopies = 2;
+      request.optimizer.kind = OptimizerSpec::Kind::AdamW;
       request.recompute = {i % 3 == 0 ? "none" : i % 3 == 1 ? "full" : "auto"};
       request.memoryLimit = Bytes{1 << 20} * draw(random, 8, 60);
       SCOPED_TRACE(fmt::format("{} {}", schedule, i));
