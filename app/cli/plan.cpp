@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -20,6 +21,7 @@
 #include "schedules/generate.h"
 #include "schedules/units.h"
 #include "simulator/costs/estimate.h"
+#include "simulator/model/graph_facts.h"
 #include "simulator/model/loss_count.h"
 #include "simulator/plan/planner.h"
 #include "simulator/plan/sharing.h"
@@ -330,6 +332,10 @@ int run(Options& o) {
     adviseSingleRank(plan, graph, profile, metrics.step, limit, stateCopies(request.optimizer));
     if (!o.out.empty() && fits) print(fmt::format("Written to {}.\n", o.out));
   }
+  if (const std::vector<std::string> custom = customOperators(graph); !custom.empty() && plan.libraries.empty()) {
+    warn(fmt::format("{} {} not LibTorch's own: to run this plan, give the library that defines {} with --load-library FILE.so",
+                     fmt::join(custom, ", "), custom.size() == 1 ? "is" : "are", custom.size() == 1 ? "it" : "them"));
+  }
   const std::string bias = plan.replicas * plan.schedule.microbatches > 1 ? lossBias(graph, plan.loss) : "";
   if (!bias.empty()) warn(bias);
   if (fits) return kYes;
@@ -392,7 +398,9 @@ Command addPlan(CLI::App& app) {
   sub->add_option("--optimizer", o->optimizer,
                   "Whose state counts as memory and time (default: sgd, which has none); a run chooses its own")
       ->option_text(optimizerNames("|"));
-  sub->add_option("--momentum", o->momentum, "Of sgd and rmsprop: one more number of state for each parameter")->check(numberFrom(0, 1))->option_text("X");
+  sub->add_option("--momentum", o->momentum, "Of sgd and rmsprop: one more number of state for each parameter")
+      ->check(numberFrom(0, 1))
+      ->option_text("X");
   sub->add_flag("--zero1", o->zero1, "Spread the optimizer's state over the replicas (ZeRO stage 1)");
   sub->add_option("--loss", o->loss, "cross_entropy, mse, sum, output:NAME (default: the model's own, else cross_entropy)")
       ->option_text("LOSS");
