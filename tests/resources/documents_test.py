@@ -16,6 +16,7 @@ import check_layering  # noqa: E402
 
 DOCUMENTS = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "resources" / "docs").glob("*.md"))]
 MADE = {"models.md"}  # by a program, with lines of any length
+OF_OTHERS = {"README.md", "guide.md", "commands.md", "CONTRIBUTING.md"}  # quote names of torch's, of style and of examples
 LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)|!\[[^\]]*\]\(([^)\s]+)\)")
 PATH = re.compile(r"(?:app|engine|backends|simulator|schedules|resources|tests)/[\w./{},*-]+")
 
@@ -80,6 +81,20 @@ class Documents(unittest.TestCase):
                         if listed and not os.path.isdir(ROOT / name) and "*" not in name:
                             self.assertIn(name, listed, f"{path.relative_to(ROOT)}:{number}: git does not have {name}")
         self.assertGreater(names, 200)
+
+    def test_names_of_the_code_that_they_use_are_in_the_code(self):
+        words = set()
+        for path in check_layering.code_files(ROOT):
+            words.update(re.findall(r"\w+", (ROOT / path).read_text(encoding="utf-8")))
+        names = 0
+        for path in DOCUMENTS:
+            for number, line in prose(path):
+                for quoted in re.findall(r"`([^`]+)`", line):
+                    name = re.fullmatch(r"(?:\w+::)*(\w*[a-z]\w*[A-Z]\w*)(?:\([\w&:, ]*\))?", quoted)
+                    if name and "NAME" not in quoted and path.name not in MADE and path.name not in OF_OTHERS:
+                        names += 1
+                        self.assertTrue(name[1] in words, f"{path.relative_to(ROOT)}:{number}: the code has no {quoted}")
+        self.assertGreater(names, 60)
 
     def test_architecture_has_every_folder_and_room(self):
         text = (ROOT / "resources" / "docs" / "architecture.md").read_text(encoding="utf-8")
