@@ -33,7 +33,7 @@ struct RunResult {
 /// Why the run ended there, and what to do.
 [[nodiscard]] std::string nonFiniteSentence(int step, const std::string& what, bool foundOperator);
 
-/// One JSON document (resources/docs/guide.md: JSON).
+/// One JSON document (app contract: `run`).
 void printJson(const RunResult& result);
 /// Losses, and predicted beside measured.
 void printText(const RunResult& result, const std::string& store);
