@@ -51,7 +51,7 @@ class Exchange {
   /// Before a step: nothing of the step before is asked for any more.
   void begin() { timed_.clear(); }
   /// Receives that are posted and not taken.
-  [[nodiscard]] std::vector<Communicator::Ticket> awaited() const;
+  [[nodiscard]] std::vector<Communicator::Request> awaited() const;
 
   /// The first tag above those of boundary values.
   [[nodiscard]] std::uint32_t firstFreeTag() const;
@@ -65,13 +65,13 @@ class Exchange {
   };
   struct Incoming {
     std::size_t transfer = 0;
-    Communicator::Ticket ticket = 0;
+    Communicator::Request request = 0;
     FlightRecord::Id flight = 0;
     HeldBuffer buffer;
   };
   struct Outgoing {
     Key key;
-    Communicator::Ticket ticket = 0;
+    Communicator::Request request = 0;
     FlightRecord::Id flight = 0;
     HeldBuffer buffer;
   };
@@ -95,7 +95,7 @@ class Exchange {
   std::vector<std::vector<std::size_t>> valuesIn_, valuesOut_, gradientsIn_, gradientsOut_;  // transfers by stage
   std::map<Key, std::vector<Incoming>> incoming_;
   std::vector<Outgoing> outgoing_;
-  std::vector<std::pair<std::size_t, Communicator::Ticket>> timed_;  // spans of the step's log whose times the transport will know
+  std::vector<std::pair<std::size_t, Communicator::Request>> timed_;  // spans of the step's log whose times the transport will know
 };
 
 }  // namespace pw

@@ -86,7 +86,7 @@ class Executor {
   [[nodiscard]] std::string sentenceOf(const std::string& what, const Action& action) const;
   void locateGradient(int number, StepLog& log);
   void lookAtGradients(const Action& action);
-  void record(SpanKind kind, const Action& action, Mark start);
+  void record(SpanKind kind, const Action& action, Timestamp start);
   [[nodiscard]] bool isHost() const { return device_.index < 0; }
   void settleTimes();
   [[nodiscard]] std::string reportOf(int number, const std::exception& failure) noexcept;

@@ -32,7 +32,7 @@ struct FlightEntry {
   const std::vector<Rank>* group = nullptr;  ///< of a collective; outlives the record
   std::uint32_t tag = 0;                     ///< of a message
   std::size_t bytes = 0;
-  std::optional<Communicator::Ticket> ticket{};  ///< of messages and collectives
+  std::optional<Communicator::Request> request{};  ///< of messages and collectives
 };
 
 /// What a rank asked for in its present step: the last 256 entries and all that has not ended, under the plan's own names. After a failure
@@ -48,8 +48,8 @@ class FlightRecord {
   /// Times are `monotonicNow()`.
   Id add(const FlightEntry& entry, Ns asked = monotonicNow());
   /// Waits for an operation, whose entry has then ended; returns when. When that throws, the entry is the one that was waited for.
-  Ns await(Communicator& communicator, Communicator::Ticket ticket, Id id);
-  /// For what has no ticket: from now on the rank waits for it, until `end`.
+  Ns await(Communicator& communicator, Communicator::Request request, Id id);
+  /// For what has no request: from now on the rank waits for it, until `end`.
   void awaits(Id id) { awaited_ = id; }
   void end(Id id, Ns ended = monotonicNow());
 

@@ -69,8 +69,8 @@ void Executor::runReady() {
   const auto runOpen = [&] {
     while (!open.empty()) {
       // What had come before the look below. A message that comes during it may make ready what was passed over, so it must end the wait.
-      std::vector<Communicator::Ticket> come = exchange_.awaited();
-      std::erase_if(come, [&](auto ticket) { return !communicator_.isDone(ticket).value_or(false); });
+      std::vector<Communicator::Request> come = exchange_.awaited();
+      std::erase_if(come, [&](auto request) { return !communicator_.isDone(request).value_or(false); });
       std::optional<std::size_t> chosen;
       for (std::size_t i = 0; i < open.size() && !chosen; ++i) {
         if (!isDoneBefore(open[i], i) || !mayRun(open[i])) continue;
@@ -81,9 +81,9 @@ void Executor::runReady() {
         chosen = i;
       }
       if (!chosen) {
-        std::vector<Communicator::Ticket> tickets = exchange_.awaited();
-        std::erase_if(tickets, [&](auto ticket) { return std::ranges::count(come, ticket) > 0; });
-        if (!tickets.empty()) static_cast<void>(communicator_.waitAny(tickets));
+        std::vector<Communicator::Request> requests = exchange_.awaited();
+        std::erase_if(requests, [&](auto request) { return std::ranges::count(come, request) > 0; });
+        if (!requests.empty()) static_cast<void>(communicator_.waitAny(requests));
         continue;
       }
       const Action action = open[*chosen];

@@ -35,9 +35,9 @@ struct StepNumbers {
 /// the same update, or each updates its piece alone and sends the new values to the others: with sharded optimizer state (ZeRO stage 1;
 /// Rajbhandari et al., SC'20), and for `Sharing::Transmit`, where the pieces are the owner's alone.
 ///
-/// Where all holders update and each is on a rank of its own, the transport's collectives do this (`Communicator::combine`: AllReduce, or
-/// ReduceScatter and AllGather), if it has some; else messages. All ranks must begin collectives in one order: that of the rows'
-/// REDUCE_GRADs where no two rows contradict each other, and for the rest that of their ids, after all else was asked for.
+/// Where all holders update and each is on a rank of its own, the transport's collectives do this (`Communicator::startCollective`:
+/// AllReduce, or ReduceScatter and AllGather), if it has some; else messages. All ranks must begin collectives in one order: that of the
+/// rows' REDUCE_GRADs where no two rows contradict each other, and for the rest that of their ids, after all else was asked for.
 class Reducer {
  public:
   /// Tags from `firstTag` on are the reducer's. `communicator` spans all replicas. Notes all it asks for in `flights`.
@@ -78,7 +78,7 @@ class Reducer {
   };
   /// What is under way.
   struct Asked {
-    Communicator::Ticket ticket = 0;
+    Communicator::Request request = 0;
     FlightRecord::Id flight = 0;
   };
   struct Received {
@@ -98,7 +98,7 @@ class Reducer {
     std::vector<Rank> group;          ///< ranks of the members, ascending; where collectives may sum, as far as known
     std::optional<Asked> collective;  ///< that sums, under way
     std::vector<Stage> started;
-    Mark begin = 0;  ///< of the first of them
+    Timestamp begin = 0;  ///< of the first of them
   };
   enum class Phase : std::uint8_t { Sum, Gather, Values };
 
@@ -109,9 +109,9 @@ class Reducer {
   void addUp(Reduction& reduction);
   void gather(Reduction& reduction, bool values);
   void gatherByMessages(const Reduction& reduction, bool values);
-  [[nodiscard]] std::optional<Asked> combine(const Reduction& reduction, Collective what, bool values);
+  [[nodiscard]] std::optional<Asked> startCollective(const Reduction& reduction, Collective what, bool values);
   [[nodiscard]] Asked message(const Reduction& reduction, std::size_t from, std::size_t to, Phase phase, Buffer buffer);
-  void await(const Asked& asked) { flights_.await(communicator_, asked.ticket, asked.flight); }
+  void await(const Asked& asked) { flights_.await(communicator_, asked.request, asked.flight); }
   [[nodiscard]] FlightEntry entryOf(const Reduction& reduction, std::size_t member, bool values) const;
   [[nodiscard]] ParameterGroup groupOf(const Reduction& reduction, std::size_t member) const;
   [[nodiscard]] std::uint32_t tag(const Reduction& reduction, std::size_t from, std::size_t to, Phase phase) const;

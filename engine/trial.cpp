@@ -173,7 +173,7 @@ class Trier {
     plan.batch = trial_.batch;
     plan.microbatchSize = trial_.batch / microbatches;
     plan.loss = options_.loss;
-    plan.partition = cut(graph_, {}, bindBatch(graph_, plan.microbatchSize), nullptr);
+    plan.partition = cutGraph(graph_, {}, bindBatch(graph_, plan.microbatchSize), nullptr);
     plan.schedule = lower(generate("gpipe", {1, 1, microbatches}));
     plan.costs.stages.resize(1);
     Outcome outcome;

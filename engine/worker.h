@@ -45,8 +45,8 @@ struct RankLog {
 };
 
 /// Trains this rank's stages of the plan, in its replica. Throws Error naming rank, step and action.
-[[nodiscard]] RankLog train(const ModelGraph& graph, const Plan& plan, const TrainOptions& options, Communicator& communicator,
-                            const TorchBackend& torch);
+[[nodiscard]] RankLog trainRank(const ModelGraph& graph, const Plan& plan, const TrainOptions& options, Communicator& communicator,
+                                const TorchBackend& torch);
 
 /// An evaluation step's loss, on all ranks, and on rank 0 the outputs of all microbatches, which `kept` keeps.
 struct Evaluation {

@@ -107,7 +107,7 @@ std::string documentOf(const Comparison& comparison, const RunRecord& run, const
 /// plan.
 std::optional<Ns> replayedMakespan(const RunRecord& run, const StepRecord& step) {
   try {
-    return measure(replay(run.plan.schedule, run.plan.costs, step.measured)).makespan;
+    return metricsOf(replay(run.plan.schedule, run.plan.costs, step.measured)).makespan;
   } catch (const Error&) {
     return std::nullopt;
   }

@@ -58,7 +58,7 @@ std::vector<NodeId> chooseSplits(const Options& o, const ModelGraph& graph, cons
     return begins;
   }
   if (static_cast<int>(graph.splitMarkers.size()) + 1 == stages) return graph.splitMarkers;
-  return balance(graph, profile, stages, parseBalance(o.balance));
+  return balancedSplits(graph, profile, stages, parseBalance(o.balance));
 }
 
 /// The devices found: GPUs where there are several and none asked for the CPU, else cores.
@@ -229,7 +229,7 @@ std::string withPlanFields(const std::string& prediction, const Plan& plan, cons
 /// Says so when one device is enough: the whole model fits it and would be no slower there.
 void adviseSingleRank(const Plan& plan, const ModelGraph& graph, const Profile& profile, Ns pipelined, Bytes limit, int copies) {
   if (plan.partition.stages.size() < 2 || plan.replicas > 1) return;
-  const Partition whole = cut(graph, {}, bindBatch(graph, plan.microbatchSize), nullptr);
+  const Partition whole = cutGraph(graph, {}, bindBatch(graph, plan.microbatchSize), nullptr);
   const bool trains = std::ranges::any_of(plan.schedule.rows, [](const auto& row) {
     return std::ranges::any_of(row, [](const Action& a) { return isCompute(a.kind) && a.kind != ActionKind::Forward; });
   });
@@ -237,7 +237,7 @@ void adviseSingleRank(const Plan& plan, const ModelGraph& graph, const Profile& 
   CostTable costs = costTable(graph, whole, profile, schedule.placement);
   addOptimizerState(costs, copies, 1);
   costs.microbatchScale = plan.costs.microbatchScale;
-  const Metrics alone = measure(simulate(schedule, costs));
+  const Metrics alone = metricsOf(simulate(schedule, costs));
   if (limit > 0 && alone.ranks[0].peakBytes > limit) return;
   if (alone.step <= pipelined) {
     print(fmt::format("\nOne device suffices: the whole model takes {} per step on one rank, with {} of memory.\n",

@@ -250,7 +250,7 @@ void trainRank(const Options& o, const Plan& plan, const RankEnvironment& enviro
   const std::string startedAt = now();
   Plan trained = plan;
   if (o.synthetic) addOptimizerState(trained.costs, stateCopies(o.update), 1);  // of what a rank updates its stages take their share
-  const std::vector<RankLog> logs = gather(train(graph, trained, options, *communicator, torch), *communicator);
+  const std::vector<RankLog> logs = gather(trainRank(graph, trained, options, *communicator, torch), *communicator);
   if (logs.empty()) return;
   RunResult result = assemble(plan, o, options, logs, startedAt);
   result.saved = o.save.empty() || result.savedSteps == 0 ? "" : checkpointPath(o.save, result.firstStep + result.savedSteps);

@@ -41,9 +41,9 @@ struct Gpu {
   c10::cuda::CUDAStream compute, arrivals;  // nothing runs on the latter: memory of its pool is free to be written at once
   Device device;
 
-  // Marks are numbers of events, `ring[mark % size]`; those from `first` on are alive.
+  // Timestamps are numbers of events, `ring[timestamp % size]`; those from `first` on are alive.
   std::vector<cudaEvent_t> ring;
-  Mark first = 0, next = 0;
+  Timestamp first = 0, next = 0;
   cudaEvent_t origin = nullptr;  // an event whose time is known on both clocks
   Ns originTime = 0;
 
@@ -90,24 +90,24 @@ void copy(Buffer into, Buffer from) {
 void Gpu::grow() {
   std::vector<cudaEvent_t> larger(ring.empty() ? 1024 : 2 * ring.size());
   for (cudaEvent_t& event : larger) check(cudaEventCreateWithFlags(&event, cudaEventDefault), "make an event");
-  for (Mark mark = first; mark < next; ++mark) {
-    std::swap(larger[static_cast<std::size_t>(mark) % larger.size()], ring[static_cast<std::size_t>(mark) % ring.size()]);
+  for (Timestamp timestamp = first; timestamp < next; ++timestamp) {
+    std::swap(larger[static_cast<std::size_t>(timestamp) % larger.size()], ring[static_cast<std::size_t>(timestamp) % ring.size()]);
   }
   for (const cudaEvent_t event : ring) static_cast<void>(cudaEventDestroy(event));
   ring = std::move(larger);
 }
 
-Mark mark() {
+Timestamp timestamp() {
   Gpu& g = use();
   if (static_cast<std::size_t>(g.next - g.first) >= g.ring.size()) g.grow();
   check(cudaEventRecord(g.ring[static_cast<std::size_t>(g.next) % g.ring.size()], g.compute.stream()), "record an event");
   return g.next++;
 }
 
-Ns timeOf(Mark mark) {
+Ns timeOf(Timestamp timestamp) {
   Gpu& g = use();
-  assert(mark >= g.first && mark < g.next);
-  return timeOfEvent(g.ring[static_cast<std::size_t>(mark) % g.ring.size()]);
+  assert(timestamp >= g.first && timestamp < g.next);
+  return timeOfEvent(g.ring[static_cast<std::size_t>(timestamp) % g.ring.size()]);
 }
 
 /// Both clocks at one moment: of some tries the one that took least, as an idle stream reaches an event about when it is told to. Right to
@@ -167,9 +167,9 @@ Gpu::Gpu(int number, c10::cuda::CUDAStream stream)
   device.sumOfSquares = [](DType dtype, Buffer buffer, std::chrono::milliseconds deadline) {
     return sumOfSquares(dtype, buffer, use().compute.stream(), deadline);
   };
-  device.mark = &mark;
+  device.timestamp = &timestamp;
   device.timeOf = &timeOf;
-  device.forgetMarks = [] { use().first = use().next; };
+  device.forgetTimestamps = [] { use().first = use().next; };
   device.finish = &finish;
   device.record = [](const std::function<void()>& work, std::shared_ptr<void>& pool) {
     return recordGraph(use().index, computeStream(), work, pool);
@@ -214,7 +214,7 @@ void computeOn(c10::cuda::CUDAStream stream, int device) {
   const at::Tensor small =
       at::ones({16, 16}, at::TensorOptions().device(c10::Device(c10::DeviceType::CUDA, static_cast<c10::DeviceIndex>(device))));
   static_cast<void>(small.mm(small));
-  static_cast<void>(mark());
+  static_cast<void>(timestamp());
   finish(std::chrono::seconds(60), {});
   static_cast<void>(timeOf(0));
 }

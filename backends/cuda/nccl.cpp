@@ -50,7 +50,7 @@ class NcclLinks {
 
   std::uint64_t send(Rank to, Buffer buffer) { return begin({false, {self_, to}}, {.buffer = buffer}, true); }
   std::uint64_t receive(Rank from, Buffer buffer) { return begin({false, {from, self_}}, {.buffer = buffer}, false); }
-  std::optional<std::uint64_t> combine(Collective what, std::span<const Rank> group, DType dtype, Buffer buffer);
+  std::optional<std::uint64_t> startCollective(Collective what, std::span<const Rank> group, DType dtype, Buffer buffer);
   MessageState stateOf(std::uint64_t id);
   bool isDone(std::uint64_t id);
   void order(std::uint64_t id);
@@ -61,7 +61,7 @@ class NcclLinks {
  private:
   std::uint64_t begin(const NcclMembers& members, const NcclOperation& what, bool afterCompute);
   NcclChannel& open(const NcclMembers& members);
-  [[nodiscard]] bool isMoving() const;
+  [[nodiscard]] bool needsProgress() const;
   void moveUntil(const std::stop_token& stop);
   void watch();
   void requireOpen() const;
@@ -128,16 +128,16 @@ std::uint64_t NcclLinks::begin(const NcclMembers& members, const NcclOperation& 
   return id;
 }
 
-std::optional<std::uint64_t> NcclLinks::combine(Collective what, std::span<const Rank> group, DType dtype, Buffer buffer) {
+std::optional<std::uint64_t> NcclLinks::startCollective(Collective what, std::span<const Rank> group, DType dtype, Buffer buffer) {
   assert(group.size() >= 2 && std::ranges::is_sorted(group) && std::ranges::find(group, self_) != group.end());
-  if (!canCombine(dtype)) return std::nullopt;
+  if (!supportsCollectives(dtype)) return std::nullopt;
   assert(buffer.bytes % static_cast<std::size_t>(bytesPerElement(dtype)) == 0);
   return begin({true, {group.begin(), group.end()}}, {.buffer = buffer, .collective = what, .dtype = dtype}, true);
 }
 
 /// Whether NCCL will be done with something without being told more.
-bool NcclLinks::isMoving() const {
-  return !aborted_ && std::ranges::any_of(channels_, [](const auto& entry) { return entry.second.isMoving(); });
+bool NcclLinks::needsProgress() const {
+  return !aborted_ && std::ranges::any_of(channels_, [](const auto& entry) { return entry.second.needsProgress(); });
 }
 
 void NcclLinks::moveUntil(const std::stop_token& stop) {
@@ -145,11 +145,11 @@ void NcclLinks::moveUntil(const std::stop_token& stop) {
   try {
     checkCuda(cudaSetDevice(device_), "take a GPU for a thread");
     while (!stop.stop_requested()) {
-      if (!moving_.wait_for(lock, stop, kWatch, [this] { return isMoving(); })) {
+      if (!moving_.wait_for(lock, stop, kWatch, [this] { return needsProgress(); })) {
         watch();
         continue;
       }
-      for (auto& [members, channel] : channels_) channel.move();
+      for (auto& [members, channel] : channels_) channel.progress();
       lock.unlock();
       std::this_thread::sleep_for(kLook);
       lock.lock();
@@ -163,7 +163,7 @@ void NcclLinks::moveUntil(const std::stop_token& stop) {
 void NcclLinks::watch() {
   if (aborted_ || Clock::now() - came_ < deadline_) return;
   for (auto& [members, channel] : channels_) {
-    channel.look();
+    channel.poll();
     if (const std::string open = channel.openOperation(); failure_.empty() && !open.empty()) {
       failure_ = "NCCL had not ended a message or collective between " + channel.between() + " " + inWords(deadline_) +
                  " after it was asked for" + open + "; see whether another rank hangs, or allow more with --timeout";
@@ -185,9 +185,9 @@ void NcclLinks::advance() {
     if (channel.needsId()) {
       if (const auto id = ids_.take(members)) channel.connect(*id);
     }
-    channel.move();
+    channel.progress();
   }
-  if (isMoving()) moving_.notify_one();
+  if (needsProgress()) moving_.notify_one();
 }
 
 MessageState NcclLinks::stateOf(std::uint64_t id) {
@@ -204,7 +204,7 @@ bool NcclLinks::isDone(std::uint64_t id) {
   const std::lock_guard lock(mutex_);
   advance();
   const NcclOperation& operation = operations_.at(id);
-  operation.channel->look();
+  operation.channel->poll();
   return operation.done;
 }
 
@@ -255,7 +255,7 @@ void NcclLinks::abort() {
 
 void NcclLinks::abortAll() {
   if (!aborted_) {
-    for (auto& [members, channel] : channels_) channel.lookLast();
+    for (auto& [members, channel] : channels_) channel.drain();
   }
   aborted_ = true;
   // As one group: an abort waits for what its communicator has on a stream, which may be behind compute that is behind a receive of another
@@ -293,8 +293,8 @@ DeviceLinks ncclLinks(Communicator& host, std::chrono::milliseconds deadline, vo
   calls.holds = &isOnDevice;
   calls.send = [links](Rank to, Buffer buffer) { return links->send(to, buffer); };
   calls.receive = [links](Rank from, Buffer buffer) { return links->receive(from, buffer); };
-  calls.combine = [links](Collective what, std::span<const Rank> group, DType dtype, Buffer buffer) {
-    return links->combine(what, group, dtype, buffer);
+  calls.startCollective = [links](Collective what, std::span<const Rank> group, DType dtype, Buffer buffer) {
+    return links->startCollective(what, group, dtype, buffer);
   };
   calls.stateOf = [links](std::uint64_t operation) { return links->stateOf(operation); };
   calls.isDone = [links](std::uint64_t operation) { return links->isDone(operation); };

@@ -104,7 +104,7 @@ bool isReached(cudaEvent_t event) {
   return false;
 }
 
-bool canCombine(DType dtype) { return ncclTypeOf(dtype).has_value(); }
+bool supportsCollectives(DType dtype) { return ncclTypeOf(dtype).has_value(); }
 
 CudaEvents::~CudaEvents() {
   for (const cudaEvent_t event : free_) static_cast<void>(cudaEventDestroy(event));
@@ -191,10 +191,10 @@ void NcclChannel::add(NcclOperation& operation) {
   unfinished_.push_back(&operation);
 }
 
-bool NcclChannel::isMoving() const { return communicator_ != nullptr && (waits_ == Waits::Connection || waits_ == Waits::Start); }
+bool NcclChannel::needsProgress() const { return communicator_ != nullptr && (waits_ == Waits::Connection || waits_ == Waits::Start); }
 
-void NcclChannel::move() {
-  if (isMoving()) {
+void NcclChannel::progress() {
+  if (needsProgress()) {
     if (inProgress(state())) return;
     waits_ == Waits::Start ? finishStart() : static_cast<void>(waits_ = Waits::Nothing);
   }
@@ -241,16 +241,16 @@ int NcclChannel::ask(const NcclOperation& operation) const {
 bool NcclChannel::seesDone(NcclOperation& operation) const {
   if (!operation.onStream) return false;
   operation.done = isReached(operation.end);
-  // While NCCL puts another one on the stream, `move` asks it.
+  // While NCCL puts another one on the stream, `progress` asks it.
   if (!operation.done && waits_ == Waits::Nothing) static_cast<void>(inProgress(state()));
   return operation.done;
 }
 
-void NcclChannel::look() {
+void NcclChannel::poll() {
   while (!unfinished_.empty() && seesDone(*unfinished_.front())) unfinished_.pop_front();
 }
 
-void NcclChannel::lookLast() noexcept {
+void NcclChannel::drain() noexcept {
   for (NcclOperation* const operation : unfinished_) {
     if (operation->onStream && cudaEventQuery(operation->end) == cudaSuccess) operation->done = true;
   }

@@ -25,7 +25,7 @@ void checkCuda(int result, std::string_view what);
 [[nodiscard]] bool isReached(CUevent_st* event);
 
 /// Whether NCCL sums such elements.
-[[nodiscard]] bool canCombine(DType dtype);
+[[nodiscard]] bool supportsCollectives(DType dtype);
 
 /// Events to be used again and again: making one costs some microseconds. They end with the pool.
 class CudaEvents {
@@ -58,7 +58,7 @@ struct NcclOperation {
 };
 
 /// A communicator of NCCL's and a stream of high priority, where operations take their turn, as NCCL matches them by order. Nothing but
-/// `abort` blocks: what NCCL needs time for goes on when `move` is called. For one thread at a time.
+/// `abort` blocks: what NCCL needs time for goes on when `progress` is called. For one thread at a time.
 class NcclChannel {
  public:
   /// `events` must outlive it.
@@ -73,13 +73,13 @@ class NcclChannel {
   /// The operation must stay where it is until it was forgotten.
   void add(NcclOperation& operation);
   /// Goes on with what waits for NCCL. Throws Error when it failed.
-  void move();
-  /// Whether NCCL is at something that `move` is to follow.
-  [[nodiscard]] bool isMoving() const;
+  void progress();
+  /// Whether NCCL is at something that `progress` is to follow.
+  [[nodiscard]] bool needsProgress() const;
   /// Sees which operations are done. Throws Error when one failed.
-  void look();
-  /// As `look`, for the last time, and without asking NCCL.
-  void lookLast() noexcept;
+  void poll();
+  /// As `poll`, for the last time, and without asking NCCL.
+  void drain() noexcept;
   /// Operations on the stream will not be asked about any more.
   void forgetStarted();
   /// Ends all that is open, at once.

@@ -43,7 +43,7 @@ class NcclIds {
  private:
   struct Message {
     std::vector<std::byte> bytes;
-    Communicator::Ticket ticket = 0;
+    Communicator::Request request = 0;
   };
   [[nodiscard]] std::size_t messageBytes() const;
   void expect(Rank from);

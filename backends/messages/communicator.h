@@ -47,39 +47,40 @@ enum class Collective : std::uint8_t {
 class Communicator {
  public:
   /// Names a started operation until it was waited for.
-  using Ticket = std::uint64_t;
+  using Request = std::uint64_t;
 
   virtual ~Communicator() = default;
   [[nodiscard]] virtual Rank rank() const = 0;
   [[nodiscard]] virtual int size() const = 0;
 
   /// Starts sending; returns at once. The buffer must stay as it is until `wait` returned.
-  virtual Ticket send(Rank to, std::uint32_t tag, Buffer buffer) = 0;
+  virtual Request send(Rank to, std::uint32_t tag, Buffer buffer) = 0;
   /// Starts receiving exactly `buffer.bytes`; returns at once.
-  virtual Ticket receive(Rank from, std::uint32_t tag, Buffer buffer) = 0;
+  virtual Request receive(Rank from, std::uint32_t tag, Buffer buffer) = 0;
   /// Blocks until the operation is done.
-  virtual void wait(Ticket ticket) = 0;
+  virtual void wait(Request request) = 0;
   /// Whether the operation is done, so that `wait` would return at once; nothing where the transport cannot tell without waiting (Gloo).
-  [[nodiscard]] virtual std::optional<bool> isDone(Ticket ticket) = 0;
+  [[nodiscard]] virtual std::optional<bool> isDone(Request request) = 0;
   /// Blocks until one of these operations is done and returns its position (the first, of several); it must still be waited for. Throws
   /// UsageError where the transport cannot tell.
-  [[nodiscard]] virtual std::size_t waitAny(std::span<const Ticket> tickets) = 0;
+  [[nodiscard]] virtual std::size_t waitAny(std::span<const Request> requests) = 0;
   /// Lets messages under way move on; returns at once. Costs well under a microsecond when there is nothing to do, so that it can be called
   /// between the operators of a stage.
   virtual void progress() = 0;
   /// Throws Error where messages are known not to come any more, as the job failed; for who waits for something else. Not all transports
   /// tell.
   virtual void requireAlive() {}
-  /// When the message of a ticket began to move and when it was here, on the host's monotonic clock, where the transport moves it after the
-  /// calls return (a GPU's). From `wait` and the device's end of work (`Device::finish`) to the second barrier after it; nothing elsewhere.
-  [[nodiscard]] virtual std::optional<std::pair<Ns, Ns>> timesOf(Ticket /*ticket*/) { return std::nullopt; }
+  /// When the message of a request began to move and when it was here, on the host's monotonic clock, where the transport moves it after
+  /// the calls return (a GPU's). From `wait` and the device's end of work (`Device::finish`) to the second barrier after it; nothing
+  /// elsewhere.
+  [[nodiscard]] virtual std::optional<std::pair<Ns, Ns>> timesOf(Request /*request*/) { return std::nullopt; }
   /// How far an operation is that was not waited for, for the report of a failure; also after `abort`, as it was before.
-  [[nodiscard]] virtual MessageState stateOf(Ticket ticket) noexcept;
+  [[nodiscard]] virtual MessageState stateOf(Request request) noexcept;
   /// Begins a collective on a device's memory, in place, where the transport has some of its own (NCCL); nothing elsewhere, and for
   /// elements it cannot sum: then messages do it. `group`: two or more ranks, ascending, this one among them; all of them call it in the
   /// same order, and no other way round with another group of the same ranks. The buffer must stay as it is until `wait` returned, which
   /// puts compute behind it; that, and `isDone`, need that all of the group have called it.
-  [[nodiscard]] virtual std::optional<Ticket> combine(Collective what, std::span<const Rank> group, DType dtype, Buffer buffer);
+  [[nodiscard]] virtual std::optional<Request> startCollective(Collective what, std::span<const Rank> group, DType dtype, Buffer buffer);
   /// All ranks meet.
   virtual void barrier() = 0;
   /// Wakes all waits of this rank with an error and closes connections; called on failure so that peers notice soon.

@@ -15,8 +15,8 @@ namespace pw {
 /// Nanoseconds of the host's monotonic clock: the same for all processes of a host.
 [[nodiscard]] Ns monotonicNow();
 
-/// A moment of a device's work, a number of the device's making: see Device::mark.
-using Mark = std::int64_t;
+/// A moment of a device's work, a number of the device's making: see Device::timestamp.
+using Timestamp = std::int64_t;
 
 /// Where a stage's tensors lie and its operators run: this host's memory and cores, or one GPU. A table of functions, so that nothing of
 /// CUDA is loaded where none is used. What the host is asked for is done when the call returns; a GPU does it later, in the order it was
@@ -32,11 +32,11 @@ struct Device {
   double (*sumOfSquares)(DType dtype, Buffer buffer, std::chrono::milliseconds deadline) = nullptr;  ///< throws Error at the deadline
 
   /// The moment when all that was asked for so far is done. On the host: now, as `timeOf` returns it.
-  Mark (*mark)() = nullptr;
-  /// That moment on the host's monotonic clock [ns]; after a `finish`, and until `forgetMarks`.
-  Ns (*timeOf)(Mark mark) = nullptr;
+  Timestamp (*timestamp)() = nullptr;
+  /// That moment on the host's monotonic clock [ns]; after a `finish`, and until `forgetTimestamps`.
+  Ns (*timeOf)(Timestamp timestamp) = nullptr;
   /// Ends the life of all marks so far. Who makes marks calls it once a step, or they pile up.
-  void (*forgetMarks)() = nullptr;
+  void (*forgetTimestamps)() = nullptr;
   /// Waits until all that was asked for is done, calling `meanwhile` (which may be empty) again and again. Throws Error at the deadline,
   /// and what that throws.
   void (*finish)(std::chrono::milliseconds deadline, const std::function<void()>& meanwhile) = nullptr;

@@ -30,12 +30,12 @@ std::optional<Value> takeFirst(std::map<std::uint32_t, std::deque<Value>>& queue
 
 }  // namespace
 
-Communicator::Ticket DeviceInbox::announce(DeviceMessage& message) {
+Communicator::Request DeviceInbox::announce(DeviceMessage& message) {
   message.announcement = {.bytes = message.buffer.bytes, .tag = message.tag};
   return host_.send(message.peer, nextTag(peers_[message.peer.index()].announcementsOut), bytesOf(message.announcement));
 }
 
-std::optional<Communicator::Ticket> DeviceInbox::want(DeviceMessage& message) {
+std::optional<Communicator::Request> DeviceInbox::want(DeviceMessage& message) {
   Peer& peer = peers_[message.peer.index()];
   if (auto early = takeFirst(peer.early, message.tag)) {
     message.operation = early->operation;
@@ -48,7 +48,7 @@ std::optional<Communicator::Ticket> DeviceInbox::want(DeviceMessage& message) {
   return peer.expected ? std::nullopt : std::optional(expect(message.peer));
 }
 
-Communicator::Ticket DeviceInbox::expect(Rank from) {
+Communicator::Request DeviceInbox::expect(Rank from) {
   Peer& peer = peers_[from.index()];
   peer.expected = host_.receive(from, nextTag(peer.announcementsIn), bytesOf(peer.announcement));
   return *peer.expected;

@@ -31,7 +31,7 @@ struct DeviceMessage {
   std::uint32_t tag = 0;
   Buffer buffer;
   std::vector<Rank> group{};                 ///< of Collective, which has no peer
-  Communicator::Ticket host = 0;             ///< of Host: its own; of Send: its announcement's
+  Communicator::Request host = 0;            ///< of Host: its own; of Send: its announcement's
   Announcement announcement{};               ///< of Send
   std::optional<std::uint64_t> operation{};  ///< the links'; of Receive: once the message is announced
   HeldBuffer kept{};                         ///< where it was received before it was asked for
@@ -51,10 +51,10 @@ class DeviceInbox {
       : host_(host), device_(device), links_(links), peers_(static_cast<std::size_t>(host.size())) {}
 
   /// Tells the receiver of a message about it.
-  [[nodiscard]] Communicator::Ticket announce(DeviceMessage& message);
+  [[nodiscard]] Communicator::Request announce(DeviceMessage& message);
   /// The message is to be received: its operation is set here or by `listen`. Returns the announcement that is expected because of it, if
   /// another is not.
-  [[nodiscard]] std::optional<Communicator::Ticket> want(DeviceMessage& message);
+  [[nodiscard]] std::optional<Communicator::Request> want(DeviceMessage& message);
   /// Nothing will be written into the buffer of a message that was not announced.
   void cancel(const DeviceMessage& message);
   /// Begins to receive what was announced; adds the operations to `underWay`. Throws Error when the job or a link fails.
@@ -74,13 +74,13 @@ class DeviceInbox {
   /// Another rank. The host's transport holds the address of `announcement` while one is expected.
   struct Peer {
     std::uint32_t announcementsOut = 0, announcementsIn = 0;
-    std::optional<Communicator::Ticket> expected;  ///< the next announcement; while a message is wanted
+    std::optional<Communicator::Request> expected;  ///< the next announcement; while a message is wanted
     Announcement announcement;
     std::map<std::uint32_t, std::deque<DeviceMessage*>> wanted;  ///< by tag: receives that were not announced; no empty ones
     std::map<std::uint32_t, std::deque<Early>> early;            ///< by tag, in the order they came; no empty ones
   };
 
-  Communicator::Ticket expect(Rank from);
+  Communicator::Request expect(Rank from);
   [[nodiscard]] std::uint64_t take(Rank from, const Announcement& announcement);
 
   Communicator& host_;

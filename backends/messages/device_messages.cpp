@@ -38,41 +38,41 @@ class DeviceMessages final : public Communicator {
 
   [[nodiscard]] Rank rank() const override { return host_->rank(); }
   [[nodiscard]] int size() const override { return host_->size(); }
-  Ticket send(Rank to, std::uint32_t tag, Buffer buffer) override;
-  Ticket receive(Rank from, std::uint32_t tag, Buffer buffer) override;
-  void wait(Ticket ticket) override;
-  std::optional<bool> isDone(Ticket ticket) override;
-  std::size_t waitAny(std::span<const Ticket> tickets) override;
+  Request send(Rank to, std::uint32_t tag, Buffer buffer) override;
+  Request receive(Rank from, std::uint32_t tag, Buffer buffer) override;
+  void wait(Request request) override;
+  std::optional<bool> isDone(Request request) override;
+  std::size_t waitAny(std::span<const Request> requests) override;
   void progress() override;
   void requireAlive() override;
-  std::optional<std::pair<Ns, Ns>> timesOf(Ticket ticket) override;
-  MessageState stateOf(Ticket ticket) noexcept override;
-  std::optional<Ticket> combine(Collective what, std::span<const Rank> group, DType dtype, Buffer buffer) override;
+  std::optional<std::pair<Ns, Ns>> timesOf(Request request) override;
+  MessageState stateOf(Request request) noexcept override;
+  std::optional<Request> startCollective(Collective what, std::span<const Rank> group, DType dtype, Buffer buffer) override;
   void barrier() override;
   void abort() noexcept override;
 
  private:
   [[nodiscard]] bool isOnDevice(Buffer buffer) const { return buffer.bytes > 0 && links_.holds(buffer.data); }
-  void hangBell(std::optional<Ticket> announcement);
+  void hangBell(std::optional<Request> announcement);
   void advance();
   [[nodiscard]] bool isQuiet() const;
   [[nodiscard]] bool isMoved(const DeviceMessage& message) const;
   [[nodiscard]] bool isBegun(std::uint64_t operation) const;
   [[nodiscard]] MessageState currentState(const DeviceMessage& message) const noexcept;
   [[nodiscard]] bool isSettled(const DeviceMessage& message) const;
-  void finishReceive(Ticket ticket, DeviceMessage& message);
+  void finishReceive(Request request, DeviceMessage& message);
   template <class Condition>
   bool runUntil(Condition condition);
 
   const Device& device_;
   std::chrono::milliseconds deadline_;
-  std::unordered_map<Ticket, DeviceMessage> messages_;
-  Ticket next_ = 1;
-  std::deque<std::uint64_t> underWay_;                   ///< operations not known to be done
-  std::unordered_map<Ticket, std::uint64_t> waited_;     ///< operations of messages since the last barrier
-  std::unordered_map<Ticket, std::pair<Ns, Ns>> times_;  ///< of those between the last two barriers
-  std::vector<HeldBuffer> copied_;                       ///< what the device may still copy from
-  std::optional<Ticket> bell_;  ///< a message from this rank to itself that does not come: its receive ends when the job fails
+  std::unordered_map<Request, DeviceMessage> messages_;
+  Request next_ = 1;
+  std::deque<std::uint64_t> underWay_;                    ///< operations not known to be done
+  std::unordered_map<Request, std::uint64_t> waited_;     ///< operations of messages since the last barrier
+  std::unordered_map<Request, std::pair<Ns, Ns>> times_;  ///< of those between the last two barriers
+  std::vector<HeldBuffer> copied_;                        ///< what the device may still copy from
+  std::optional<Request> bell_;  ///< a message from this rank to itself that does not come: its receive ends when the job fails
   std::byte bellByte_{};
   std::string failure_;  ///< of the job
   bool left_ = false;
@@ -98,50 +98,50 @@ DeviceMessages::~DeviceMessages() {
 
 /// At the first message of a device, which has an announcement, or collective: from then on the job's failure shows while this rank waits
 /// for its device only.
-void DeviceMessages::hangBell(std::optional<Ticket> announcement) {
+void DeviceMessages::hangBell(std::optional<Request> announcement) {
   if (bell_) return;
-  const auto requireTelling = [this](Ticket ticket) {
-    if (!host_->isDone(ticket)) throw UsageError("the transport gloo cannot announce messages of GPUs; use the transport ucx");
+  const auto requireTelling = [this](Request request) {
+    if (!host_->isDone(request)) throw UsageError("the transport gloo cannot announce messages of GPUs; use the transport ucx");
   };
   if (announcement) requireTelling(*announcement);
-  const Ticket bell = host_->receive(rank(), DeviceInbox::kBellTag, {&bellByte_, 1});
+  const Request bell = host_->receive(rank(), DeviceInbox::kBellTag, {&bellByte_, 1});
   requireTelling(bell);
   bell_ = bell;
 }
 
-Communicator::Ticket DeviceMessages::send(Rank to, std::uint32_t tag, Buffer buffer) {
+Communicator::Request DeviceMessages::send(Rank to, std::uint32_t tag, Buffer buffer) {
   assert(to.value >= 0 && to.value < size());
   advance();
   const bool onDevice = isOnDevice(buffer);
   if (onDevice && left_) throw Error(leftSentence());
   DeviceMessage message{.way = onDevice ? Way::Send : Way::Host, .sending = true, .peer = to, .tag = tag, .buffer = buffer};
   if (!onDevice) message.host = host_->send(to, tag, buffer);
-  const Ticket ticket = next_++;
-  DeviceMessage& asked = messages_.emplace(ticket, std::move(message)).first->second;
+  const Request request = next_++;
+  DeviceMessage& asked = messages_.emplace(request, std::move(message)).first->second;
   if (onDevice) {
     asked.host = inbox_.announce(asked);
     hangBell(asked.host);
     asked.operation = links_.send(to, buffer);
     underWay_.push_back(*asked.operation);
   }
-  return ticket;
+  return request;
 }
 
-Communicator::Ticket DeviceMessages::receive(Rank from, std::uint32_t tag, Buffer buffer) {
+Communicator::Request DeviceMessages::receive(Rank from, std::uint32_t tag, Buffer buffer) {
   assert(from.value >= 0 && from.value < size());
   advance();
   const bool onDevice = isOnDevice(buffer);
   if (onDevice && left_) throw Error(leftSentence());
   DeviceMessage message{.way = onDevice ? Way::Receive : Way::Host, .sending = false, .peer = from, .tag = tag, .buffer = buffer};
   if (!onDevice) message.host = host_->receive(from, tag, buffer);
-  const Ticket ticket = next_++;
-  DeviceMessage& asked = messages_.emplace(ticket, std::move(message)).first->second;
+  const Request request = next_++;
+  DeviceMessage& asked = messages_.emplace(request, std::move(message)).first->second;
   if (onDevice) {
     const auto expected = inbox_.want(asked);
     if (expected) hangBell(expected);
     advance();
   }
-  return ticket;
+  return request;
 }
 
 /// Lets all messages of the device move on; a failure is kept for whoever waits.
@@ -192,8 +192,8 @@ bool DeviceMessages::runUntil(Condition condition) {
   }
 }
 
-void DeviceMessages::wait(Ticket ticket) {
-  const auto found = messages_.find(ticket);
+void DeviceMessages::wait(Request request) {
+  const auto found = messages_.find(request);
   assert(found != messages_.end());
   DeviceMessage& message = found->second;
   const bool onHost = message.way == Way::Host;
@@ -207,19 +207,19 @@ void DeviceMessages::wait(Ticket ticket) {
   switch (message.way) {
     case Way::Host: host_->wait(message.host); break;
     case Way::Send: host_->wait(message.host); break;
-    case Way::Receive: finishReceive(ticket, message); break;
+    case Way::Receive: finishReceive(request, message); break;
     case Way::Collective: links_.order(*message.operation); break;
   }
-  if (!onHost) waited_.emplace(ticket, *message.operation);
-  messages_.erase(ticket);
+  if (!onHost) waited_.emplace(request, *message.operation);
+  messages_.erase(request);
 }
 
 /// Puts what compute does from now on behind a message that was announced.
-void DeviceMessages::finishReceive(Ticket ticket, DeviceMessage& message) {
+void DeviceMessages::finishReceive(Request request, DeviceMessage& message) {
   if (!message.failure.empty()) {
     const std::string sentence = message.failure;
     copied_.push_back(std::move(message.kept));  // it may still be written to
-    messages_.erase(ticket);
+    messages_.erase(request);
     throw Error(sentence);
   }
   links_.order(*message.operation);
@@ -228,23 +228,23 @@ void DeviceMessages::finishReceive(Ticket ticket, DeviceMessage& message) {
   copied_.push_back(std::move(message.kept));
 }
 
-std::optional<bool> DeviceMessages::isDone(Ticket ticket) {
+std::optional<bool> DeviceMessages::isDone(Request request) {
   advance();
-  const DeviceMessage& message = messages_.at(ticket);
+  const DeviceMessage& message = messages_.at(request);
   if (message.way == Way::Host) return host_->isDone(message.host);
   return isSettled(message);
 }
 
-std::size_t DeviceMessages::waitAny(std::span<const Ticket> tickets) {
-  assert(!tickets.empty());
+std::size_t DeviceMessages::waitAny(std::span<const Request> requests) {
+  assert(!requests.empty());
   std::vector<const DeviceMessage*> messages;
-  std::vector<Ticket> onHost;
-  for (const Ticket ticket : tickets) {
-    messages.push_back(&messages_.at(ticket));
+  std::vector<Request> onHost;
+  for (const Request request : requests) {
+    messages.push_back(&messages_.at(request));
     if (messages.back()->way == Way::Host) onHost.push_back(messages.back()->host);
   }
   auto settled = messages.end();
-  const bool allOnHost = onHost.size() == tickets.size();
+  const bool allOnHost = onHost.size() == requests.size();
   const bool inTime = runUntil([&] {
     if (allOnHost && isQuiet()) return true;
     settled = std::ranges::find_if(messages, [&](const DeviceMessage* message) { return isSettled(*message); });
@@ -264,14 +264,14 @@ void DeviceMessages::requireAlive() {
   if (!failure_.empty()) throw Error(failure_);
 }
 
-std::optional<std::pair<Ns, Ns>> DeviceMessages::timesOf(Ticket ticket) {
-  if (const auto found = waited_.find(ticket); found != waited_.end()) return links_.times(found->second);
-  const auto found = times_.find(ticket);
+std::optional<std::pair<Ns, Ns>> DeviceMessages::timesOf(Request request) {
+  if (const auto found = waited_.find(request); found != waited_.end()) return links_.times(found->second);
+  const auto found = times_.find(request);
   return found == times_.end() ? std::nullopt : std::optional(found->second);
 }
 
-MessageState DeviceMessages::stateOf(Ticket ticket) noexcept {
-  const auto found = messages_.find(ticket);
+MessageState DeviceMessages::stateOf(Request request) noexcept {
+  const auto found = messages_.find(request);
   if (found == messages_.end()) return MessageState::Unknown;
   return left_ ? found->second.last : currentState(found->second);
 }
@@ -286,19 +286,20 @@ MessageState DeviceMessages::currentState(const DeviceMessage& message) const no
   }
 }
 
-std::optional<Communicator::Ticket> DeviceMessages::combine(Collective what, std::span<const Rank> group, DType dtype, Buffer buffer) {
+std::optional<Communicator::Request> DeviceMessages::startCollective(Collective what, std::span<const Rank> group, DType dtype,
+                                                                     Buffer buffer) {
   advance();
-  if (!links_.combine || (buffer.bytes > 0 && !links_.holds(buffer.data))) return std::nullopt;
+  if (!links_.startCollective || (buffer.bytes > 0 && !links_.holds(buffer.data))) return std::nullopt;
   if (left_) throw Error(leftSentence());
   hangBell({});
-  const auto operation = links_.combine(what, group, dtype, buffer);
+  const auto operation = links_.startCollective(what, group, dtype, buffer);
   if (!operation) return std::nullopt;
   underWay_.push_back(*operation);
-  const Ticket ticket = next_++;
+  const Request request = next_++;
   DeviceMessage message{
       .way = Way::Collective, .peer = group.front(), .buffer = buffer, .group = {group.begin(), group.end()}, .operation = operation};
-  messages_.emplace(ticket, std::move(message));
-  return ticket;
+  messages_.emplace(request, std::move(message));
+  return request;
 }
 
 /// By messages of ours and not by the host's own barrier, so that a peer gets what it needs of this rank before it comes. All that was
@@ -309,7 +310,7 @@ void DeviceMessages::barrier() {
   requireAlive();
   copied_.clear();
   times_.clear();
-  for (const auto& [ticket, operation] : std::exchange(waited_, {})) times_.emplace(ticket, links_.times(operation));
+  for (const auto& [request, operation] : std::exchange(waited_, {})) times_.emplace(request, links_.times(operation));
   const bool isOpen =
       inbox_.holdsEarly() || std::ranges::any_of(messages_, [](const auto& message) { return message.second.way != Way::Host; });
   if (!isOpen) {  // else some operations will be asked about after it
@@ -322,7 +323,7 @@ void DeviceMessages::barrier() {
 void DeviceMessages::abort() noexcept {
   try {
     if (!left_) {
-      for (auto& [ticket, message] : messages_) message.last = currentState(message);
+      for (auto& [request, message] : messages_) message.last = currentState(message);
     }
     if (!std::exchange(left_, true)) links_.abort();
   } catch (const std::exception&) {  // it ends with the process

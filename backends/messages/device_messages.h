@@ -23,8 +23,8 @@ struct DeviceLinks {
   std::function<std::uint64_t(Rank to, Buffer buffer)> send;
   /// Writes to the buffer at once, whatever compute still does with that memory: see Device::allocate.
   std::function<std::uint64_t(Rank from, Buffer buffer)> receive;
-  /// As Communicator::combine, when all that compute was asked for so far is done; nothing where the links cannot. May be empty.
-  std::function<std::optional<std::uint64_t>(Collective what, std::span<const Rank> group, DType dtype, Buffer buffer)> combine;
+  /// As Communicator::startCollective, when all that compute was asked for so far is done; nothing where the links cannot. May be empty.
+  std::function<std::optional<std::uint64_t>(Collective what, std::span<const Rank> group, DType dtype, Buffer buffer)> startCollective;
   /// How far an operation is, without asking more than that; also after `abort`, as it was before. May be empty: nothing is known.
   std::function<MessageState(std::uint64_t operation)> stateOf;
   /// Whether an operation is done. Throws Error when the link failed.

@@ -226,7 +226,7 @@ std::vector<NodeRange> rangesOf(const ModelGraph& graph, const std::vector<NodeI
   return ranges;
 }
 
-Partition cut(const ModelGraph& graph, const std::vector<NodeId>& begins, const Bindings& bindings, const Profile* costs) {
+Partition cutGraph(const ModelGraph& graph, const std::vector<NodeId>& begins, const Bindings& bindings, const Profile* costs) {
   const StageCutter cutter(graph, bindings, costs);
   cutter.require(begins);
   std::vector<std::shared_ptr<const StageCut>> stages;

@@ -76,6 +76,7 @@ struct Partition {
 /// evaluate them, or compute those that depend on data.
 /// Throws UsageError when a stage would be empty, when costs are of another graph, naming the value when one that would cross has a
 /// data-dependent size or is such a number, and naming the operator when it changes memory in place that several stages use.
-[[nodiscard]] Partition cut(const ModelGraph& graph, const std::vector<NodeId>& begins, const Bindings& bindings, const Profile* costs);
+[[nodiscard]] Partition cutGraph(const ModelGraph& graph, const std::vector<NodeId>& begins, const Bindings& bindings,
+                                 const Profile* costs);
 
 }  // namespace pw

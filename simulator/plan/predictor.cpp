@@ -105,7 +105,7 @@ std::shared_ptr<const Prediction> Predictor::simulate(std::shared_ptr<Prediction
   if (!same) p->program = compile(*rows, p->costs, Sending::Overlapped);
   p->rows = rows;
   execute(p->program, p->times);
-  fill(*rows, p->costs, p->program, p->times, p->timeline);
+  fillTimeline(*rows, p->costs, p->program, p->times, p->timeline);
   summarize(*p);
   kept_.insert(kept_.begin(), p);
   if (kept_.size() > kKept) kept_.pop_back();

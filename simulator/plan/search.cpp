@@ -429,7 +429,7 @@ Balance parseBalance(std::string_view text) {
   return found->second;
 }
 
-Found search(const ModelGraph& graph, const ProfileSource& profiles, const SearchSpace& space, const SearchProgress& progress) {
+Found searchPlans(const ModelGraph& graph, const ProfileSource& profiles, const SearchSpace& space, const SearchProgress& progress) {
   return Searcher(graph, profiles, space, progress).run();
 }
 

@@ -69,8 +69,8 @@ using SearchProgress = std::function<bool(int done, int all, const Candidate* ca
 /// as long as the simulated step falls, since a balance knows nothing of the schedule. The same input gives the same result, whatever the
 /// threads, unless cancelled. Throws UsageError for names nobody knows, a batch that no count divides up, and a space without any shape.
 /// Cost: for each candidate the folding of its costs (linear in nodes) and a pass over its schedule.
-[[nodiscard]] Found search(const ModelGraph& graph, const ProfileSource& profiles, const SearchSpace& space,
-                           const SearchProgress& progress = {});
+[[nodiscard]] Found searchPlans(const ModelGraph& graph, const ProfileSource& profiles, const SearchSpace& space,
+                                const SearchProgress& progress = {});
 
 /// Marks what leads, by the order of Found.
 void markLeads(std::vector<Candidate>& candidates);

@@ -322,7 +322,7 @@ std::vector<NodeId> Balancer::begins(int stages, Balance by) const {
   return dynamic.cheapest(dynamic.bottleneck() * 1.01 + 1e-9);
 }
 
-std::vector<NodeId> balance(const ModelGraph& graph, const Profile& profile, int stages, Balance by) {
+std::vector<NodeId> balancedSplits(const ModelGraph& graph, const Profile& profile, int stages, Balance by) {
   return Balancer(graph, profile).begins(stages, by);
 }
 

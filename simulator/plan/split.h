@@ -37,6 +37,6 @@ enum class Balance : std::uint8_t { Time, Memory, Parameters, Layers };
 /// whole where there are enough of them, or operators where there are none. Tied parameters weigh where they are first read.
 /// Exact dynamic program, O(stages · split points²). Throws UsageError when the profile is of another graph, or the model has too few
 /// places to split at.
-[[nodiscard]] std::vector<NodeId> balance(const ModelGraph& graph, const Profile& profile, int stages, Balance by);
+[[nodiscard]] std::vector<NodeId> balancedSplits(const ModelGraph& graph, const Profile& profile, int stages, Balance by);
 
 }  // namespace pw

@@ -96,8 +96,8 @@ std::vector<GroupError> computeBy(const Trace& predicted, const Trace& measured,
 
 Comparison compare(const Trace& predicted, const Trace& measured) {
   Comparison result;
-  const Metrics left = measure(predicted);
-  const Metrics right = measure(measured);
+  const Metrics left = metricsOf(predicted);
+  const Metrics right = metricsOf(measured);
   result.predictedMakespan = left.makespan;
   result.measuredMakespan = right.makespan;
   result.predictedStep = left.step;

@@ -32,6 +32,6 @@ struct Metrics {
   bool operator==(const Metrics&) const = default;
 };
 
-[[nodiscard]] Metrics measure(const Trace& trace);
+[[nodiscard]] Metrics metricsOf(const Trace& trace);
 
 }  // namespace pw

@@ -107,7 +107,7 @@ std::vector<RankPhases> phasesOf(const Trace& trace) {
 Ns steadyPeriod(const Trace& trace) {
   constexpr std::size_t kLeast = 4;
   const Lanes lanes = lanesOf(trace);
-  const Metrics metrics = measure(trace);
+  const Metrics metrics = metricsOf(trace);
   Beats beats;
   Ns busiest = -1;
   for (std::size_t r = 0; r < lanes.spans.size(); ++r) {

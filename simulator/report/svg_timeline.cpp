@@ -121,7 +121,7 @@ class Drawing {
 };
 
 Drawing::Drawing(const Trace& trace, const SvgOptions& options)
-    : trace_(trace), options_(options), metrics_(measure(trace)), ranks_(static_cast<std::size_t>(std::max(0, trace.ranks))) {
+    : trace_(trace), options_(options), metrics_(metricsOf(trace)), ranks_(static_cast<std::size_t>(std::max(0, trace.ranks))) {
   const double width = std::clamp(options.width, 400, 10'000);
   scale_.left = kMargin + kLabels;
   scale_.width = width - scale_.left - kShares - kMargin;

@@ -246,7 +246,7 @@ std::string toText(const Trace& trace, const TextOptions& options) {
   const Scale scale = scaleOf(trace, options, std::max(kSmallestDrawing, options.columns - frame));
   if (scale.span <= 0 || trace.ranks < 1) return "no actions\n";
 
-  const Metrics metrics = measure(trace);
+  const Metrics metrics = metricsOf(trace);
   const Unit unit = unitOf(scale.span);
   const bool showStage = severalStages(trace);
   const std::size_t pad = label - unit.name.size();

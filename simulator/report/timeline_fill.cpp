@@ -392,7 +392,7 @@ void Filler::shift(Ns first) {
 
 }  // namespace
 
-void fill(const Schedule& rows, const CostTable& costs, const Program& program, const Times& times, Timeline& timeline) {
+void fillTimeline(const Schedule& rows, const CostTable& costs, const Program& program, const Times& times, Timeline& timeline) {
   Filler(rows, costs, program, times, timeline).run();
 }
 

@@ -9,6 +9,6 @@ namespace pw {
 
 /// The same timeline as of `traceOf(rows, costs, program, times)`, without making the trace: the arrays of `timeline` are used again, so
 /// that where it was filled from a program of the same rows before only a few words for each channel are allocated. Linear.
-void fill(const Schedule& rows, const CostTable& costs, const Program& program, const Times& times, Timeline& timeline);
+void fillTimeline(const Schedule& rows, const CostTable& costs, const Program& program, const Times& times, Timeline& timeline);
 
 }  // namespace pw

@@ -244,7 +244,7 @@ TEST(Simulate, PredictsAPlanFromItsOwnCosts) {
   const Folder folder;
   const Plan plan = planOfTwoStages();
   const Outcome outcome = call({"simulate", folder.with("plan.json", toJson(plan)), "--json"});
-  EXPECT_EQ(parsed(outcome)["makespan_ns"], measure(simulate(plan.schedule, plan.costs)).makespan);
+  EXPECT_EQ(parsed(outcome)["makespan_ns"], metricsOf(simulate(plan.schedule, plan.costs)).makespan);
   EXPECT_EQ(parsed(outcome)["stages"][1]["forward_ns"], 10);
 }
 

@@ -184,14 +184,14 @@ TEST_F(Recording, RunsInReadyOrder) {
   EXPECT_GT(recorded.launched, 0);
 }
 
-/// A device whose clock only work moves: a mark takes 1 ns, the first of the recordings that launch in turn 8 ms, the second 20 ms.
+/// A device whose clock only work moves: a timestamp takes 1 ns, the first of the recordings that launch in turn 8 ms, the second 20 ms.
 constexpr Ns kForward = 8'000'000, kBackward = 20'000'000;
 std::atomic<Ns> counted{0};
 
 Device clockedHost() {
   Device device = recordingHost();
-  device.mark = []() -> Mark { return ++counted; };
-  device.timeOf = [](Mark mark) -> Ns { return mark; };
+  device.timestamp = []() -> Timestamp { return ++counted; };
+  device.timeOf = [](Timestamp timestamp) -> Ns { return timestamp; };
   device.launch = [](const std::shared_ptr<void>& recording) {
     counted += count().launched++ % 2 == 0 ? kForward : kBackward;
     (*static_cast<std::function<void()>*>(recording.get()))();
@@ -199,7 +199,7 @@ Device clockedHost() {
   return device;
 }
 
-/// What a recording takes is shared out by what the operators took one by one, less the time for getting its inputs (one mark).
+/// What a recording takes is shared out by what the operators took one by one, less the time for getting its inputs (one timestamp).
 TEST_F(Recording, IsWhatAProfileMeasures) {
   const ModelGraph graph = test::sample("gpt_small");
   const Device clocked = clockedHost();

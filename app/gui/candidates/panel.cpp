@@ -241,20 +241,20 @@ void CandidatesPanel::Private::start() {
   queue = std::make_shared<Queue>();
   progress->setRange(0, 0);
   arrivals->start();
-  job->start(tr("Search plans"),
-             [this, graph, space, found = queue, design = document.design()](JobControl& control) -> std::function<void()> {
-               const Cluster cluster = design.profile ? Cluster{} : loadCluster(design.cluster);
-               const ProfileSource source = design.profile ? measurements({design.profile}) : estimates(*graph, cluster);
-               auto result = std::make_shared<Found>(pw::search(*graph, source, space, [&](int done, int all, const Candidate* candidate) {
-                 if (candidate != nullptr) {
-                   const std::lock_guard lock(found->mutex);
-                   found->candidates.push_back(*candidate);
-                 }
-                 control.progress(done, all);
-                 return !control.isCancelled();
-               }));
-               return [this, result] { finish(std::move(*result)); };
-             });
+  job->start(
+      tr("Search plans"), [this, graph, space, found = queue, design = document.design()](JobControl& control) -> std::function<void()> {
+        const Cluster cluster = design.profile ? Cluster{} : loadCluster(design.cluster);
+        const ProfileSource source = design.profile ? measurements({design.profile}) : estimates(*graph, cluster);
+        auto result = std::make_shared<Found>(pw::searchPlans(*graph, source, space, [&](int done, int all, const Candidate* candidate) {
+          if (candidate != nullptr) {
+            const std::lock_guard lock(found->mutex);
+            found->candidates.push_back(*candidate);
+          }
+          control.progress(done, all);
+          return !control.isCancelled();
+        }));
+        return [this, result] { finish(std::move(*result)); };
+      });
   pages->setCurrentIndex(1);
   refresh();
 }

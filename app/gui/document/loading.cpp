@@ -250,7 +250,7 @@ Design firstDesign(const ModelGraph& graph, const std::vector<SplitPoint>& point
   if (!graph.splitMarkers.empty()) {
     r.begins = graph.splitMarkers;
   } else if (r.ranks > 1) {
-    r.begins = balance(graph, estimate(graph, r.microbatch, loadCluster(design.cluster)), r.ranks, Balance::Time);
+    r.begins = balancedSplits(graph, estimate(graph, r.microbatch, loadCluster(design.cluster)), r.ranks, Balance::Time);
   }
   return design;
 }

@@ -168,7 +168,7 @@ std::optional<Partition> partitionOf(const Document& document) {
   const auto graph = document.graph();
   if (!graph) return std::nullopt;
   try {
-    return cut(*graph, begins, bindBatch(*graph, document.design().request.microbatch), document.profile().get());
+    return cutGraph(*graph, begins, bindBatch(*graph, document.design().request.microbatch), document.profile().get());
   } catch (const Error&) {
     return std::nullopt;  // the document's problem says why
   }

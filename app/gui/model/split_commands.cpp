@@ -79,7 +79,7 @@ void SplitCommands::balanceSplits(Balance by) {
     return;
   }
   balancing_.start(tr("Balance splits"), [this, graph, profile, stages, by](JobControl&) -> std::function<void()> {
-    auto begins = balance(*graph, *profile, stages, by);
+    auto begins = balancedSplits(*graph, *profile, stages, by);
     return [this, graph, begins = std::move(begins)] {
       if (document_.graph() != graph || document_.design().request.begins.size() != begins.size()) return;  // of something else by now
       document_.edit(tr("Balance splits"), [&](Design& design) { design.request.begins = begins; });

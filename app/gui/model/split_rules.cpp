@@ -93,7 +93,7 @@ QString SplitRules::findObstacle(NodeId node) const {
     return tr("No split here: the stage behind computes all of this again, so the one before would have nothing to do.");
   }
   try {
-    static_cast<void>(cut(*graph_, {node}, bindBatch(*graph_, microbatch_), nullptr));
+    static_cast<void>(cutGraph(*graph_, {node}, bindBatch(*graph_, microbatch_), nullptr));
   } catch (const Error& e) {
     return QString::fromUtf8(e.what());
   }

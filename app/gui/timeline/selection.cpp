@@ -70,7 +70,7 @@ void TimelineWidget::Private::prepare() {
 
 const Matches* TimelineWidget::Private::matches() {
   if (!scene.predicted || !scene.measured) return nullptr;
-  if (!ownMatches) ownMatches = match(*scene.predicted, *scene.measured);
+  if (!ownMatches) ownMatches = matchSpans(*scene.predicted, *scene.measured);
   return &*ownMatches;
 }
 

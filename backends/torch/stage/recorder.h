@@ -7,7 +7,7 @@
 #include <string>
 #include <vector>
 
-#include "backends/torch/stage/pass.h"
+#include "backends/torch/stage/in_flight.h"
 
 namespace pw {
 
@@ -31,9 +31,9 @@ class Recorder {
   void beginStep();
   /// As the functions of StageProgram, by a recording; false where the caller must do it itself. `requiresGradient`: whether `lossOutput`
   /// does.
-  [[nodiscard]] bool forward(Pass& pass);
-  [[nodiscard]] bool backward(Pass& pass, bool splits);
-  [[nodiscard]] bool addWeightGradients(Pass& pass);
+  [[nodiscard]] bool forward(InFlight& inFlight);
+  [[nodiscard]] bool backward(InFlight& inFlight, bool splits);
+  [[nodiscard]] bool addWeightGradients(InFlight& inFlight);
 
  private:
   struct Recording;
@@ -41,7 +41,7 @@ class Recorder {
 
   void record();
   [[nodiscard]] std::unique_ptr<Recording> recorded(bool splits);
-  void learn(const Pass& pass, bool splits);
+  void learn(const InFlight& inFlight, bool splits);
   void end(Microbatch microbatch);
   [[nodiscard]] std::int64_t bytesOutside() const;
 

@@ -64,7 +64,7 @@ TEST(Fingerprint, NamesTheFirstParameterOrOperatorThatDiffers) {
 TEST(Fingerprint, OfAPlanRefusesAModelWithAsManyOperators) {
   Plan plan;
   plan.modelName = "hand";
-  plan.partition = cut(graphOf(), {}, {{"b", 2}}, nullptr);
+  plan.partition = cutGraph(graphOf(), {}, {{"b", 2}}, nullptr);
   EXPECT_NO_THROW(requireFits(plan, graphOf({.width = 6}))) << "a plan of an older version";
   plan.fingerprint = fingerprintOf(graphOf());
   EXPECT_NO_THROW(requireFits(plan, graphOf()));

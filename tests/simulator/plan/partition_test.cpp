@@ -20,7 +20,7 @@ const Bindings kBindings{{"b", kBatch}};
 Partition cutAt(const ModelGraph& graph, const std::vector<int>& begins, const Profile* costs = nullptr) {
   std::vector<NodeId> nodes;
   for (const int begin : begins) nodes.emplace_back(begin);
-  return cut(graph, nodes, kBindings, costs);
+  return cutGraph(graph, nodes, kBindings, costs);
 }
 
 /// Forward times of the nodes, over a link of this latency.

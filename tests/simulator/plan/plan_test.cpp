@@ -50,7 +50,7 @@ Plan plan() {
   p.microbatchSize = 2;
   p.batch = 7;
   p.loss = "mse";
-  p.partition = cut(model(), {NodeId(2), NodeId(3)}, kBindings, nullptr);
+  p.partition = cutGraph(model(), {NodeId(2), NodeId(3)}, kBindings, nullptr);
   p.splitNames = {"@m", "@l"};
   p.schedule = lower(generate("1f1b", {3, 3, 4}));
   p.costs = costTable(model(), p.partition, profile(), p.schedule.placement);
@@ -108,7 +108,7 @@ TEST(PlanJson, KeepsOneRankAndEveryGenerator) {
       p.batch = 4;
       std::vector<NodeId> begins;
       for (int s = 1; s < stages; ++s) begins.emplace_back(s);
-      p.partition = cut(chain(3), begins, kBindings, nullptr);
+      p.partition = cutGraph(chain(3), begins, kBindings, nullptr);
       p.splitNames.resize(begins.size());
       if (generator.refusal({stages, stages, 4})) continue;
       p.schedule = lower(generator.generate({stages, stages, 4}));
@@ -226,7 +226,7 @@ TEST(PlanJson, SurvivesDamageWithAUsageErrorAtMost) {
       continue;
     }
     try {
-      EXPECT_GE(measure(simulate(damaged.schedule, damaged.costs)).step, 0);
+      EXPECT_GE(metricsOf(simulate(damaged.schedule, damaged.costs)).step, 0);
       ++simulated;
     } catch (const Error&) {  // deadlocks, by the order of its actions
     }
@@ -302,7 +302,7 @@ TEST(CostTable, SendsNoGradientWhereNoneComesBack) {
   const ModelGraph graph = b.done(b.op("linear", {frozen, b.parameter("w")}, "y"));
   Profile p = profile();
   p.nodes.resize(2);
-  const Partition partition = cut(graph, {NodeId(1)}, kBindings, &p);
+  const Partition partition = cutGraph(graph, {NodeId(1)}, kBindings, &p);
   EXPECT_EQ(costTable(graph, partition, p, {.rankOfStage = {Rank(0), Rank(1)}}).messages,
             (std::vector<MessageCost>{{Stage(0), Stage(1), false, 32, 100, 32}}));
 }

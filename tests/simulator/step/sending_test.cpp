@@ -310,10 +310,10 @@ TEST_P(EveryWayOfSending, ProgramsHaveTheMakespanAndWindowOfTheTrace) {
   forRandomCases(GetParam(), [&](const Schedule& rows, const CostTable& costs, const test::EventReference&) {
     const Program program = compile(rows, costs, GetParam());
     execute(program, times);
-    const Metrics metrics = measure(traceOf(rowsOf(rows, GetParam()), costs, program, times));
+    const Metrics metrics = metricsOf(traceOf(rowsOf(rows, GetParam()), costs, program, times));
     EXPECT_EQ(makespanOf(program, program.duration, times), metrics.makespan);
     EXPECT_EQ(windowOf(program, program.duration, times), metrics.window);
-    EXPECT_EQ(metrics, measure(simulate(rows, costs, GetParam())));
+    EXPECT_EQ(metrics, metricsOf(simulate(rows, costs, GetParam())));
   });
 }
 
@@ -379,7 +379,7 @@ TEST(Sending, ProgramsKnowThePeaksOfTheTrace) {
   forRandomCases(Sending::Overlapped, [&](const Schedule& rows, const CostTable& table, const test::EventReference&) {
     const CostTable costs = stretched(table);
     const Program program = compile(rows, costs);
-    const Metrics metrics = measure(simulate(rows, costs));
+    const Metrics metrics = metricsOf(simulate(rows, costs));
     for (const RankMetrics& rank : metrics.ranks) {
       EXPECT_EQ(program.peakBytes[rank.rank.index()], rank.peakBytes) << "rank " << rank.rank.value;
       EXPECT_EQ(program.peakLive[rank.rank.index()], rank.peakLiveMicrobatches) << "rank " << rank.rank.value;
@@ -460,7 +460,7 @@ TEST(Sending, BlockingMessagesHoldTheSenderForTheTransferAndTheReceiverForTheLat
   EXPECT_EQ(timesOf(trace, SpanKind::Forward, 1, 1), Interval(22, 25));
   EXPECT_EQ(timesOf(trace, SpanKind::Backward, 0, 1), Interval(32, 36));
   EXPECT_EQ(timesOf(trace, SpanKind::WaitBackward, 1, 1), Interval(29, 31));
-  EXPECT_EQ(measure(trace).makespan, 36);  // the last action, not the last send
+  EXPECT_EQ(metricsOf(trace).makespan, 36);  // the last action, not the last send
 }
 
 TEST(Sending, LockstepWaitsForTheSlowestRankAndThenForTheExchange) {
@@ -478,7 +478,7 @@ TEST(Sending, LockstepWaitsForTheSlowestRankAndThenForTheExchange) {
   EXPECT_EQ(timesOf(trace, SpanKind::SendForward, 0, 1), Interval(21, 24));
   EXPECT_EQ(timesOf(trace, SpanKind::SendBackward, 1, 1), Interval(38, 41));
   EXPECT_EQ(timesOf(trace, SpanKind::Backward, 0, 1), Interval(41, 45));
-  EXPECT_EQ(measure(trace).makespan, 44);  // from the first action, after its load
+  EXPECT_EQ(metricsOf(trace).makespan, 44);  // from the first action, after its load
 }
 
 TEST(Sending, ASlotStartsWhenBothAreReadyAndTakesItsOwnTime) {
@@ -492,7 +492,7 @@ TEST(Sending, ASlotStartsWhenBothAreReadyAndTakesItsOwnTime) {
   EXPECT_EQ(timesOf(trace, SpanKind::Forward, 0, 2), Interval(10, 15));
   EXPECT_EQ(timesOf(trace, SpanKind::Backward, 0, 0), Interval(10, 15));
   EXPECT_EQ(timesOf(trace, SpanKind::Forward, 1, 2), Interval(17, 20));
-  EXPECT_EQ(measure(trace).ranks[0].peakLiveMicrobatches, 3);
+  EXPECT_EQ(metricsOf(trace).ranks[0].peakLiveMicrobatches, 3);
 }
 
 TEST(Sending, InputBackwardsFreeTheirPartAndWeightBackwardsTheRest) {

@@ -15,7 +15,7 @@
 namespace pw {
 
 /// A microbatch between its forward and its backward; by transfer index where a value crosses.
-struct Pass {
+struct InFlight {
   Microbatch microbatch{0};
   int step = 0;
   std::size_t global = 0;                      ///< of the whole batch, over all replicas
@@ -33,7 +33,7 @@ struct Pass {
   std::vector<WeightGradient> weights;   ///< that W computes
 };
 
-/// The nodes of one stage, forward and backward, on whatever tensors a pass holds.
+/// The nodes of one stage, forward and backward, on whatever tensors a microbatch holds.
 class StageProgram {
  public:
   /// `parameters` must outlive it.
@@ -48,12 +48,12 @@ class StageProgram {
   /// A step begins; the optimizer may have changed the weights.
   void beginStep() { lowerWeights_.refresh(); }
   /// From `inputs` and `received` to `toSend`, `outputs` and `lossOutput`; in an evaluation without history, and to `modelOutputs`.
-  void forward(Pass& pass, StepMode mode);
+  void forward(InFlight& inFlight, StepMode mode);
   /// From `outputGradients` and `lossGradient` to `inputGradients`, and adds to the parameters' gradients; where it `splits`, leaves those
-  /// that can wait in `weights`. Takes the pass's tensors.
-  void backward(Pass& pass, bool splits);
+  /// that can wait in `weights`. Takes the microbatch's tensors.
+  void backward(InFlight& inFlight, bool splits);
   /// Adds them.
-  void addWeightGradients(Pass& pass);
+  void addWeightGradients(InFlight& inFlight);
 
   /// Transfers that reach, and leave, the stage.
   [[nodiscard]] const std::vector<std::size_t>& incoming() const { return incoming_; }
@@ -64,9 +64,9 @@ class StageProgram {
   [[nodiscard]] at::Tensor lossOutputForm(std::int64_t samples) const;
 
  private:
-  [[nodiscard]] Frame frameFor(Pass& pass, bool trains) const;
-  void keepOutputs(Pass& pass, Frame& frame, StepMode mode) const;
-  void watch(Pass& pass, const Frame& frame) const;
+  [[nodiscard]] Frame frameFor(InFlight& inFlight, bool trains) const;
+  void keepOutputs(InFlight& inFlight, Frame& frame, StepMode mode) const;
+  void watch(InFlight& inFlight, const Frame& frame) const;
   void observe(ValueId value, Microbatch microbatch, const at::Tensor& tensor, bool gradient) const;
   void prepareEvaluation();
   [[nodiscard]] const std::vector<std::int64_t>& symbolicFor(std::int64_t samples);
