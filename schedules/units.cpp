@@ -24,11 +24,11 @@ constexpr std::array kReadSizes{Unit{"B", 1},           Unit{"KB", 1'000},      
 constexpr std::array kShownSizes{Unit{"B", 1}, Unit{"KiB", 1LL << 10}, Unit{"MiB", 1LL << 20}, Unit{"GiB", 1LL << 30},
                                  Unit{"TiB", 1LL << 40}};
 
-/// Digits after the point that are read: with the largest unit (2^30) their product stays within 64 bits.
+/// Digits after the point that are used: times the largest unit (2^30) they still fit into 64 bits.
 constexpr std::size_t kMostDecimals = 9;
 constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
 
-/// The value of a string of digits; nothing when it is empty, holds anything else or leaves 64 bits.
+/// The value of a string of digits; nothing when it is empty, has any other character or exceeds 64 bits.
 std::optional<std::int64_t> digits(std::string_view text) {
   if (text.empty()) return std::nullopt;
   std::int64_t value = 0;
@@ -41,7 +41,7 @@ std::optional<std::int64_t> digits(std::string_view text) {
   return value;
 }
 
-/// `number × scale` in whole numbers, halves rounded up; nothing when it is no decimal number or leaves 64 bits.
+/// `number × scale` as an integer, halves rounded up; nothing when it is not a decimal number or exceeds 64 bits.
 std::optional<std::int64_t> scaled(std::string_view number, std::int64_t scale) {
   const std::size_t point = number.find('.');
   const auto whole = digits(number.substr(0, point));
@@ -85,7 +85,7 @@ std::string format(std::int64_t value, std::span<const Unit> units) {
     }
     return fmt::format("{}{} {}", sign, rounded, units[i].name);
   }
-  return {};  // not reached: the last unit takes every value
+  return {};  // not reached: the last unit accepts every value
 }
 
 }  // namespace

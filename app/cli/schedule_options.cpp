@@ -68,7 +68,7 @@ Schedule generateFrom(const std::string& name, const ShapeOptions& options) {
   if (!options.strict.empty()) {
     if (family.torchName.empty()) throw UsageError(fmt::format("torch has no schedule {}; leave out --strict torch", name));
     const auto refusal = family.torchRefusal == nullptr ? std::nullopt : family.torchRefusal(shape);
-    if (!family.refusal(shape) && refusal) throw UsageError(fmt::format("schedule {} refuses this shape: {}", name, *refusal));
+    if (!family.refusal(shape) && refusal) throw UsageError(refusalSentence(name, *refusal));
   }
   if (options.group > 0) {
     if (family.name != "interleaved-1f1b")

@@ -76,7 +76,7 @@ class TracedStage final : public StageModule {
   Bytes peakBytes() override { return device_.takePeakBytes != nullptr ? device_.takePeakBytes() : takePeakBytes(); }
 
  private:
-  InFlight& at(Microbatch m) { return passes_[m.index()]; }
+  InFlight& at(Microbatch m) { return inFlight_[m.index()]; }
   [[nodiscard]] const TensorMeta& meta(std::size_t transfer) const { return *graph_.value(partition_.transfers[transfer].value).tensor; }
   [[nodiscard]] std::vector<std::int64_t> shape(std::size_t transfer, Microbatch m) const {
     return shapeOf(meta(transfer), bindings_.at(sizes_[m.index()]));
@@ -109,7 +109,7 @@ class TracedStage final : public StageModule {
   NumberWatch watch_;
   StageProgram program_;
   Recorder recorder_;
-  std::vector<InFlight> passes_;                 // by microbatch
+  std::vector<InFlight> inFlight_;                 // by microbatch
   std::vector<at::Tensor> lossLeaves_, losses_;  // by microbatch: what its loss is computed from, and the loss; see takeLoss
   StepMode mode_ = StepMode::Train;
   double lossScale_ = 1;
@@ -139,7 +139,7 @@ TracedStage::TracedStage(const ModelGraph& graph, const Plan& plan, Stage stage,
     if (!bindings_.contains(sizes_.back())) bindings_[sizes_.back()] = bindBatch(graph, sizes_.back());
   }
   if (device_.index >= 0) warmBackward(deviceOf(device_.index));
-  passes_.resize(sizes_.size());
+  inFlight_.resize(sizes_.size());
   lossLeaves_.resize(sizes_.size());
   lossParts_.resize(sizes_.size());
   if (options.findNan) program_.inspect([this](const Node& node, const Frame& frame) { watch_.see(node, frame); });
@@ -162,12 +162,12 @@ void TracedStage::beginStep(int step, StepMode mode) {
   watch_.beginStep();
   data_.beginStep(step);
   if (counter_) weighMicrobatches();
-  for (std::size_t m = 0; m < passes_.size(); ++m) {
-    passes_[m] = {};
-    passes_[m].microbatch = Microbatch(m);
-    passes_[m].step = step;
-    passes_[m].global = firstMicrobatch_ + m;
-    passes_[m].samples = sizes_[m];
+  for (std::size_t m = 0; m < inFlight_.size(); ++m) {
+    inFlight_[m] = {};
+    inFlight_[m].microbatch = Microbatch(m);
+    inFlight_[m].step = step;
+    inFlight_[m].global = firstMicrobatch_ + m;
+    inFlight_[m].samples = sizes_[m];
   }
   for (auto* tensors : {&lossLeaves_, &losses_, &lossParts_}) std::ranges::fill(*tensors, at::Tensor());
   program_.beginStep();
