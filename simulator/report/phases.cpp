@@ -62,7 +62,7 @@ RankPhases phasesOf(const std::vector<const Span*>& lane, Rank rank, const Lanes
   return phases;
 }
 
-/// The starts that show the period of a rank, in order, and how many of them a microbatch has.
+/// The starts from which a rank's period is measured, in order, and how many of them there are per microbatch.
 struct Beats {
   std::vector<Ns> starts;
   std::size_t all = 0;  ///< in any phase

@@ -155,7 +155,7 @@ TEST(Cut, RefusesAValueWithADataDependentSizeByName) {
   const ModelGraph graph = b.done(b.op("add", {h, found}, "y"));
   EXPECT_NE(usageErrorOf([&] {
               static_cast<void>(cutAt(graph, {2}));
-            }).find("Value found has a size that depends on data and would cross into stage 1"),
+            }).find("Value found has a data-dependent size and would be sent to stage 1"),
             std::string::npos);
   EXPECT_NO_THROW(static_cast<void>(cutAt(graph, {1})));
 }

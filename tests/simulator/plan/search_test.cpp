@@ -310,7 +310,7 @@ TEST(Search, CutsOneBatchIntoEveryCount) {
   EXPECT_EQ(usageErrorOf([&] {
               static_cast<void>(searchPlans(graph, source, space(2, 3, {4, 8}, {"1f1b"})));
             }),
-            "A batch of 3 cannot be cut into 4, 8 microbatches; take another batch or other counts.");
+            "A batch of 3 cannot be cut into 4, 8 microbatches; use another batch or other counts.");
   EXPECT_NE(usageErrorOf([&] { static_cast<void>(searchPlans(graph, source, space(2, 8, {4}, {"1f2b"}))); }).find("unknown schedule"),
             std::string::npos);
 }
