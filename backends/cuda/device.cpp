@@ -30,15 +30,15 @@ using Clock = std::chrono::steady_clock;
 
 void check(cudaError_t result, const char* what) {
   if (result == cudaSuccess) return;
-  throw Error(std::string("The GPU failed when asked to ") + what + ": " + cudaGetErrorString(result) +
+  throw Error(std::string("The GPU failed to ") + what + ": " + cudaGetErrorString(result) +
               "; see dmesg, or run with fewer samples in a microbatch.");
 }
 
-/// The GPU's work of this process. CUDA's state is the process's own, so there is one.
+/// The state of this process's GPU. CUDA's state is per process, so there is one.
 struct Gpu {
   int index;
   int multiprocessors = 0;
-  c10::cuda::CUDAStream compute, arrivals;  // nothing runs on the latter: memory of its pool is free to be written at once
+  c10::cuda::CUDAStream compute, arrivals;  // nothing runs on the latter, so memory of its pool may be written at once
   Device device;
 
   // Timestamps are numbers of events, `ring[timestamp % size]`; those from `first` on are alive.
@@ -58,7 +58,7 @@ std::unique_ptr<Gpu>& instance() {
 }
 
 Gpu& use() {
-  if (!instance()) throw Error("The GPU was not prepared; this is a mistake in Pipewright.");
+  if (!instance()) throw Error("The GPU was not prepared; this is a bug in Pipewright.");
   return *instance();
 }
 
@@ -67,13 +67,13 @@ HeldBuffer allocate(std::size_t bytes) {
   if (bytes == 0) return {};
   const c10::cuda::CUDAStreamGuard guard(g.arrivals);
   c10::DataPtr memory = c10::cuda::CUDACachingAllocator::get()->allocate(bytes);
-  c10::cuda::CUDACachingAllocator::recordStream(memory, g.compute);  // when it is freed, compute may still have to read it
+  c10::cuda::CUDACachingAllocator::recordStream(memory, g.compute);  // compute may still have to read it when it is freed
   auto* const data = static_cast<std::byte*>(memory.get());
   const c10::DeleterFnPtr free = memory.get_deleter();
   return {{data, bytes}, std::shared_ptr<void>(memory.release_context(), [free](void* context) {
             try {
               free(context);
-            } catch (const std::exception&) {  // the GPU failed, which another call tells: thrown out of a destructor it would end the
+            } catch (const std::exception&) {  // the GPU failed, which another call reports: thrown from a destructor it would end the
                                                // process unheard
             }
           })};
@@ -86,7 +86,7 @@ void copy(Buffer into, Buffer from) {
   if (!isOnDevice(into.data) || !isOnDevice(from.data)) check(cudaStreamSynchronize(stream), "copy memory");
 }
 
-/// Twice the room; marks keep their events.
+/// Doubles the ring; timestamps keep their events.
 void Gpu::grow() {
   std::vector<cudaEvent_t> larger(ring.empty() ? 1024 : 2 * ring.size());
   for (cudaEvent_t& event : larger) check(cudaEventCreateWithFlags(&event, cudaEventDefault), "make an event");
@@ -110,8 +110,8 @@ Ns timeOf(Timestamp timestamp) {
   return timeOfEvent(g.ring[static_cast<std::size_t>(timestamp) % g.ring.size()]);
 }
 
-/// Both clocks at one moment: of some tries the one that took least, as an idle stream reaches an event about when it is told to. Right to
-/// half of what that try took, some microseconds.
+/// Reads both clocks at one moment: the fastest of several tries, since an idle stream reaches an event almost as soon as it is recorded.
+/// Accurate to half the duration of that try, some microseconds.
 void Gpu::readClocks() {
   if (origin == nullptr) check(cudaEventCreateWithFlags(&origin, cudaEventDefault), "make an event");
   cudaEvent_t candidate = nullptr;
@@ -135,10 +135,10 @@ void finish(std::chrono::milliseconds deadline, const std::function<void()>& mea
   const auto until = Clock::now() + deadline;
   for (cudaError_t state = cudaStreamQuery(g.compute.stream()); state != cudaSuccess; state = cudaStreamQuery(g.compute.stream())) {
     if (state != cudaErrorNotReady) check(state, "end the step");
-    static_cast<void>(cudaGetLastError());  // else the next launch's check finds "not ready"
+    static_cast<void>(cudaGetLastError());  // otherwise the check after the next launch finds "not ready"
     if (Clock::now() > until) {
-      throw Error("The GPU had not ended the step's work " + inWords(deadline) +
-                  " after it was asked for; see whether another rank hangs, or allow more with --timeout.");
+      throw Error("The GPU had not finished the step's work " + inWords(deadline) +
+                  " after it was enqueued; check whether another rank hangs, or raise --timeout.");
     }
     if (meanwhile) meanwhile();
     std::this_thread::yield();
@@ -205,7 +205,7 @@ std::string gpuIdentity(int device) {
 
 namespace {
 
-/// Computes on that stream from now on. cuBLAS takes its workspace now, and not behind a message that is waited for.
+/// Computes on that stream from now on. cuBLAS allocates its workspace now, rather than later after a message that is waited for.
 void computeOn(c10::cuda::CUDAStream stream, int device) {
   instance() = std::make_unique<Gpu>(device, stream);
   Gpu& g = use();

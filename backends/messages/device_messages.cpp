@@ -24,8 +24,8 @@ std::string lateSentence(const DeviceMessage& message, std::chrono::milliseconds
   for (std::size_t i = 1; i < message.group.size(); ++i) {
     ranks += (i + 1 < message.group.size() ? ", " : " and ") + std::to_string(message.group[i].value);
   }
-  return "ranks " + ranks + " did not all begin to combine " + std::to_string(message.buffer.bytes) + " bytes within " + inWords(deadline) +
-         "; see whether one of them hangs, or allow more with --timeout";
+  return "ranks " + ranks + " did not all start a collective of " + std::to_string(message.buffer.bytes) + " bytes within " +
+         inWords(deadline) + "; check whether one of them hangs, or raise --timeout";
 }
 
 class DeviceMessages final : public Communicator {
@@ -68,27 +68,27 @@ class DeviceMessages final : public Communicator {
   std::chrono::milliseconds deadline_;
   std::unordered_map<Request, DeviceMessage> messages_;
   Request next_ = 1;
-  std::deque<std::uint64_t> underWay_;                    ///< operations not known to be done
+  std::deque<std::uint64_t> inFlight_;                    ///< operations not known to be done
   std::unordered_map<Request, std::uint64_t> waited_;     ///< operations of messages since the last barrier
   std::unordered_map<Request, std::pair<Ns, Ns>> times_;  ///< of those between the last two barriers
   std::vector<HeldBuffer> copied_;                        ///< what the device may still copy from
-  std::optional<Request> bell_;  ///< a message from this rank to itself that does not come: its receive ends when the job fails
+  std::optional<Request> bell_;  ///< a message from this rank to itself that never arrives: its receive ends when the job fails
   std::byte bellByte_{};
   std::string failure_;  ///< of the job
   bool left_ = false;
   DeviceInbox inbox_;
-  // Last: they may write to the memory above until they are gone, and the links use the host's transport.
+  // Last members: they may write to the memory above until they are destroyed, and the links use the host's transport.
   std::unique_ptr<Communicator> host_;
   DeviceLinks links_;
 };
 
-/// Nothing is written to memory any more when this ends. What is open with the host's transport is ended, unless messages are: it takes
-/// those for a failure, and rightly.
+/// Nothing is written to memory after this returns. Operations that are open on the host's transport are ended, except messages: the
+/// transport rightly treats those as a failure.
 DeviceMessages::~DeviceMessages() {
   if (left_ || !bell_) return;
   try {
     advance();
-    if (!underWay_.empty()) links_.abort();
+    if (!inFlight_.empty()) links_.abort();
     if (!failure_.empty()) return;
     host_->wait(host_->send(rank(), DeviceInbox::kBellTag, {&bellByte_, 1}));
     host_->wait(*bell_);
@@ -96,8 +96,8 @@ DeviceMessages::~DeviceMessages() {
   }
 }
 
-/// At the first message of a device, which has an announcement, or collective: from then on the job's failure shows while this rank waits
-/// for its device only.
+/// Called at the first device message or collective: from then on a failure of the job is noticed even while this rank waits for its device
+/// only.
 void DeviceMessages::hangBell(std::optional<Request> announcement) {
   if (bell_) return;
   const auto requireTelling = [this](Request request) {
@@ -122,7 +122,7 @@ Communicator::Request DeviceMessages::send(Rank to, std::uint32_t tag, Buffer bu
     asked.host = inbox_.announce(asked);
     hangBell(asked.host);
     asked.operation = links_.send(to, buffer);
-    underWay_.push_back(*asked.operation);
+    inFlight_.push_back(*asked.operation);
   }
   return request;
 }
@@ -144,22 +144,22 @@ Communicator::Request DeviceMessages::receive(Rank from, std::uint32_t tag, Buff
   return request;
 }
 
-/// Lets all messages of the device move on; a failure is kept for whoever waits.
+/// Progresses all device messages; a failure is kept for the next wait.
 void DeviceMessages::advance() {
   if (!bell_ || left_ || !failure_.empty()) return;
   try {
     if (host_->isDone(*bell_).value_or(false)) host_->wait(*bell_);
-    inbox_.listen(underWay_);
-    while (!underWay_.empty() && links_.isDone(underWay_.front())) underWay_.pop_front();
+    inbox_.listen(inFlight_);
+    while (!inFlight_.empty() && links_.isDone(inFlight_.front())) inFlight_.pop_front();
   } catch (const Error& error) {
     failure_ = error.what();
   }
 }
 
-/// Whether nothing of the device is under way, so that waits may be left to the host's transport.
-bool DeviceMessages::isQuiet() const { return !bell_ || left_ || !failure_.empty() || (underWay_.empty() && !inbox_.isExpecting()); }
+/// Whether no device message is in flight, so that waits may be left to the host's transport.
+bool DeviceMessages::isQuiet() const { return !bell_ || left_ || !failure_.empty() || (inFlight_.empty() && !inbox_.isExpecting()); }
 
-/// Whether a message's wait would end well at once.
+/// Whether waiting for a message would succeed at once.
 bool DeviceMessages::isMoved(const DeviceMessage& message) const {
   switch (message.way) {
     case Way::Host: return host_->isDone(message.host).value_or(false);
@@ -170,7 +170,7 @@ bool DeviceMessages::isMoved(const DeviceMessage& message) const {
   return false;
 }
 
-/// Whether compute can be put behind an operation without waiting for other ranks.
+/// Whether compute can be ordered after an operation without waiting for other ranks.
 bool DeviceMessages::isBegun(std::uint64_t operation) const {
   if (links_.isDone(operation)) return true;
   const MessageState state = links_.stateOf ? links_.stateOf(operation) : MessageState::Unknown;
@@ -181,7 +181,7 @@ bool DeviceMessages::isSettled(const DeviceMessage& message) const {
   return left_ || (message.way != Way::Host && !failure_.empty()) || isMoved(message);
 }
 
-/// Runs the transports until the condition holds; false when the time is over first.
+/// Progresses the transports until the condition holds; false when the time is over first.
 template <class Condition>
 bool DeviceMessages::runUntil(Condition condition) {
   for (const auto end = Clock::now() + deadline_;;) {
@@ -214,7 +214,7 @@ void DeviceMessages::wait(Request request) {
   messages_.erase(request);
 }
 
-/// Puts what compute does from now on behind a message that was announced.
+/// Orders compute from now on after a message that was announced.
 void DeviceMessages::finishReceive(Request request, DeviceMessage& message) {
   if (!message.failure.empty()) {
     const std::string sentence = message.failure;
@@ -294,7 +294,7 @@ std::optional<Communicator::Request> DeviceMessages::startCollective(Collective 
   hangBell({});
   const auto operation = links_.startCollective(what, group, dtype, buffer);
   if (!operation) return std::nullopt;
-  underWay_.push_back(*operation);
+  inFlight_.push_back(*operation);
   const Request request = next_++;
   DeviceMessage message{
       .way = Way::Collective, .peer = group.front(), .buffer = buffer, .group = {group.begin(), group.end()}, .operation = operation};
@@ -302,8 +302,8 @@ std::optional<Communicator::Request> DeviceMessages::startCollective(Collective 
   return request;
 }
 
-/// By messages of ours and not by the host's own barrier, so that a peer gets what it needs of this rank before it comes. All that was
-/// waited for is done when the device has finished.
+/// Uses messages instead of the host's own barrier, so that a peer still gets what it needs from this rank before reaching the barrier.
+/// Everything that was waited for is done when the device has finished.
 void DeviceMessages::barrier() {
   if (left_) throw Error(leftSentence());
   device_.finish(deadline_, [this] { requireAlive(); });
@@ -313,8 +313,8 @@ void DeviceMessages::barrier() {
   for (const auto& [request, operation] : std::exchange(waited_, {})) times_.emplace(request, links_.times(operation));
   const bool isOpen =
       inbox_.holdsEarly() || std::ranges::any_of(messages_, [](const auto& message) { return message.second.way != Way::Host; });
-  if (!isOpen) {  // else some operations will be asked about after it
-    underWay_.clear();
+  if (!isOpen) {  // otherwise some operations will be queried after it
+    inFlight_.clear();
     links_.forget();
   }
   meetByMessages(*this);

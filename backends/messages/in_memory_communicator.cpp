@@ -21,7 +21,7 @@
 namespace pw {
 namespace {
 
-/// Whose message: from, to, tag.
+/// Identifies a message: from, to, tag.
 using Address = std::tuple<Rank, Rank, std::uint32_t>;
 using Message = std::vector<std::byte>;
 
@@ -31,7 +31,7 @@ struct Receive {
   std::optional<std::size_t> got;  ///< bytes of the message that came
 };
 
-/// What goes between two ranks under one tag: messages that nobody asked for yet, or receives that wait for one.
+/// The traffic between two ranks under one tag: messages that have not been requested yet, or receives that wait for one.
 struct Channel {
   std::deque<Message> messages;
   std::deque<Receive*> receives;
@@ -40,7 +40,7 @@ struct Channel {
 /// What the ranks share, under one mutex: tests and single-rank jobs have few ranks.
 struct Exchange {
   std::mutex mutex;
-  std::vector<std::condition_variable> changed;  ///< per rank: something came for it
+  std::vector<std::condition_variable> changed;  ///< per rank: something arrived for it
   std::map<Address, Channel> channels;           ///< those that are not empty
   std::vector<char> atBarrier;                   ///< per rank, of the barrier that is being met
   std::uint64_t barriers = 0;                    ///< that were met
@@ -144,10 +144,10 @@ Communicator::Request InMemoryCommunicator::receive(Rank from, std::uint32_t tag
 bool InMemoryCommunicator::hasArrived(Request request) const {
   assert(request > 0 && request < next_);
   const auto receive = receives_.find(request);
-  return receive == receives_.end() || receive->second.got;  // a send: all there is to wait for is bad news
+  return receive == receives_.end() || receive->second.got;  // a send is already done: only a failure can still be noticed
 }
 
-/// Takes a receive that nothing came for off its channel.
+/// Removes a receive without a message from its channel.
 void InMemoryCommunicator::forget(const Receive& receive) {
   const auto channel = exchange_->channels.find(receive.address);
   if (receive.got || channel == exchange_->channels.end()) return;

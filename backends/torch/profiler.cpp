@@ -77,8 +77,8 @@ struct Samples {
   std::vector<Bytes> saved, forwardPeak, backwardPeak, change, held, weightPeak;
 };
 
-/// Time and memory where the model runs. Times are moments of the device, which a GPU reaches later, and numbers once it was waited for: so
-/// nothing waits within a sample, and an operator's time is what the device takes for it.
+/// Measures time and memory where the model runs. Times are device timestamps, which a GPU reaches later and which can be read once the
+/// device has finished: so nothing waits within a sample, and an operator's time is what the device takes for it.
 struct Meter {
   const Device& device;
 
@@ -89,13 +89,13 @@ struct Meter {
   [[nodiscard]] Bytes peak() const { return device.takePeakBytes != nullptr ? device.takePeakBytes() : takePeakBytes(); }
 };
 
-/// What a node took, once the device was waited for.
+/// The time of a node, readable once the device has finished.
 struct Sample {
   std::size_t node = 0;
   Timestamp begin = 0, end = 0;
 };
 
-/// Lays the time and memory of one backward at the nodes whose functions run.
+/// Attributes the time and memory of one backward to the nodes whose functions run.
 class BackwardClock {
  public:
   BackwardClock(std::size_t slots, std::size_t first, const Meter& meter, HeadStart& headStart)
@@ -106,7 +106,7 @@ class BackwardClock {
     static_cast<void>(meter_.peak());
     last_ = meter_.timestamp();
   }
-  /// What ran since the last call was of the current node; now another one comes.
+  /// Attributes what ran since the last call to the current node; `node` runs next.
   void enter(std::size_t node) {
     samples.push_back({current_, last_, meter_.timestamp()});
     const Bytes alive = meter_.alive();
@@ -168,7 +168,7 @@ class ModelRunner {
     data_.beginStep(0);
   }
 
-  /// One forward and backward with the weight gradients apart.
+  /// One forward and backward, with the weight gradients computed separately.
   void sample(bool record) {
     headStart_.begin(record);
     const Tape tape = forward();
@@ -199,8 +199,8 @@ class ModelRunner {
     if (record && measuresFullModelApart()) sampleFullModel();
   }
 
-  /// A forward and a backward as a run does them: recorded, where it would be. Twice, for the times of the second: in a run, too, the host
-  /// asks for it while another one is computed, which leaves the caches as it needs them.
+  /// A forward and a backward as in a run: recorded, if a run would record them. Done twice, and the second is timed: in a run, too, the
+  /// host enqueues one while another is being computed, which leaves the caches in the same state.
   void sampleFullModel() {
     if (!recording_) recording_ = recorded();
     const c10::AutoGradMode gradients(true);
@@ -212,7 +212,7 @@ class ModelRunner {
     meter_.device.forgetTimestamps();
   }
 
-  /// Marks before, between and behind.
+  /// Timestamps before, between and after forward and backward.
   std::array<Timestamp, 3> runFullModel() {
     const Timestamp start = meter_.timestamp();
     at::Tensor output;
@@ -239,7 +239,7 @@ class ModelRunner {
     return {start, middle, meter_.timestamp()};
   }
 
-  /// The memory of the whole backward, once: it does not vary. After the samples.
+  /// Measures the memory of the full backward once, as it does not vary. Call after the samples.
   void sampleMemory() {
     const BackwardClock clock = backward(forward());
     samples_.backwardPeak = clock.peak;
@@ -310,12 +310,12 @@ class ModelRunner {
     std::shared_ptr<at::Tensor> sum;  // null where it is not trained
     bool fresh = false;               // gradients are added, as those of all microbatches but the first
   };
-  /// What a forward leaves for its backward: the loss, and which node ran when functions of autograd were numbered.
+  /// What a forward leaves for its backward: the loss, and which node ran when autograd functions were numbered.
   struct Tape {
     at::Tensor loss;
     std::vector<std::uint64_t> sequence;
     std::vector<std::size_t> nodeOfRange;
-    Timestamp start = 0, ready = 0;  // of the whole, and when its values were in their places
+    Timestamp start = 0, ready = 0;  // of the full-model run, and when its values were in place
     std::vector<Sample> samples;
   };
   /// The model's forward and backward, recorded as a stage's are; empty where they are done operator by operator.
@@ -345,7 +345,7 @@ class ModelRunner {
   }
 
   [[nodiscard]] bool isOnGpu() const { return meter_.device.index >= 0; }
-  /// A whole without readings in it: on a host they take next to nothing.
+  /// Whether full-model runs are measured separately, without timestamps inside; on a host these cost almost nothing.
   [[nodiscard]] bool measuresFullModelApart() const { return isOnGpu() || meter_.device.record != nullptr; }
 
   [[nodiscard]] Frame filled() const {
@@ -355,7 +355,7 @@ class ModelRunner {
     return frame;
   }
 
-  /// As a stage gives it to the loss: in the type it was traced with, where autocast made another.
+  /// As a stage passes it to the loss: in the type it was traced with, even if autocast made another.
   [[nodiscard]] at::Tensor lossOutput(const Frame& frame) const {
     return frame[lossSpec_.output.index()].to(scalarType(graph_.value(lossSpec_.output).tensor->dtype));
   }
@@ -377,7 +377,7 @@ class ModelRunner {
       tape.sequence.push_back(at::sequence_number::peek());
       tape.nodeOfRange.push_back(node);
       headStart_.step();
-      last = isOnGpu() ? meter_.timestamp() : now;  // on the host what comes between is part of what a run does, too
+      last = isOnGpu() ? meter_.timestamp() : now;  // on the host the time in between is part of a run, too
     };
     run_.observer = [&](NodeId id) { note(id.index()); };
     program_->run(frame, run_);
@@ -392,7 +392,7 @@ class ModelRunner {
     return tape;
   }
 
-  /// Times of a sample, once the device was waited for.
+  /// Reads the times of a sample, once the device has finished.
   void take(const Tape& tape, const BackwardClock& clock, const std::vector<Sample>& weights, Timestamp start, Timestamp end) {
     for (const Sample& sample : tape.samples) samples_.forward[sample.node].push_back(meter_.between(sample.begin, sample.end));
     overhead_.push_back(meter_.between(tape.start, tape.ready));

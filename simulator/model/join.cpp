@@ -190,7 +190,7 @@ class Joiner {
         const std::int64_t wanted = evaluate(translate(input.sizes[d]), bindings);
         if (given != wanted) {
           throw UsageError(
-              fmt::format("{}: dimension {} is {} for a batch of {}, {} is expected; export all parts with the same sizes and the "
+              fmt::format("{}: dimension {} is {} for a batch of {}, expected {}; export all parts with the same sizes and the "
                           "same dynamic batch dimension",
                           border(position), d, given, batch, wanted));
         }

@@ -9,7 +9,7 @@
 namespace pw {
 namespace {
 
-/// A tensor without memory: what another one is like.
+/// Shape and type of a tensor, without memory.
 at::Tensor likeOf(const at::Tensor& tensor) { return at::empty(tensor.sizes(), tensor.options().device(at::kMeta)); }
 
 template <class Key>
@@ -42,7 +42,7 @@ std::map<Key, at::Tensor> copyOf(const std::map<Key, at::Tensor>& tensors) {
 
 }  // namespace
 
-/// Of one microbatch in flight: what enters and what leaves, at its place, and the actions between.
+/// The recording of one microbatch in flight: its inputs and outputs at fixed addresses, and the actions between.
 struct Recorder::Recording {
   std::int64_t samples = 0;
   bool splits = false, busy = false;
@@ -82,12 +82,12 @@ void Recorder::record() {
   std::string reason;
   if (program_.isRandom()) reason = "it draws random numbers (dropout)";
   if (program_.dependsOnData()) reason = "it reads sizes or numbers from its data";
-  if (observed_) reason = "its values are looked at (--verify)";
+  if (observed_) reason = "its values are compared (--verify)";
   if (reason.empty()) {
     parameters_.addFromZero();
     try {
-      // Beside the recordings a step still needs copies of what enters and leaves, and the loss: where there is no room for them, there is
-      // none to record.
+      // In addition to the recordings a step needs copies of inputs and outputs, and the loss: without room for them, nothing can be
+      // recorded.
       const at::Tensor reserve = at::empty({bytesOutside()}, at::TensorOptions().dtype(at::kByte).device(parameters_.device()));
       for (const bool splits : {false, true}) {
         for (std::size_t i = 0; i < most_[splits ? 1 : 0]; ++i) recordings_.push_back(recorded(splits));
@@ -101,15 +101,16 @@ void Recorder::record() {
   }
   phase_ = Phase::Off;
   form_.reset();
-  if (tell_) tell_("goes on operator by operator, not by CUDA graphs, as " + reason);
+  if (tell_) tell_("runs operator by operator, without CUDA graphs, because " + reason);
 }
 
-/// What a step allocates while it launches recordings, about.
+/// Approximate memory that a step allocates while it launches recordings.
 std::int64_t Recorder::bytesOutside() const {
   std::int64_t bytes = 0;
   for (const auto& [value, tensor] : form_->inputs) bytes += static_cast<std::int64_t>(tensor.nbytes());
   for (const auto* tensors : {&form_->received, &form_->outputGradients}) {
-    for (const auto& [transfer, tensor] : *tensors) bytes += 2 * static_cast<std::int64_t>(tensor.nbytes());  // and what goes the other way
+    for (const auto& [transfer, tensor] : *tensors)
+      bytes += 2 * static_cast<std::int64_t>(tensor.nbytes());  // and the gradients in the other direction
   }
   bytes *= static_cast<std::int64_t>(most_[0] + most_[1]) + 1;
   const at::Tensor output = program_.lossOutputForm(form_->samples);
@@ -217,7 +218,7 @@ bool Recorder::addWeightGradients(InFlight& inFlight) {
   return r != nullptr;
 }
 
-/// The microbatch is in flight no more.
+/// The microbatch is no longer in flight.
 void Recorder::end(Microbatch microbatch) {
   if (phase_ == Phase::Counts) --inFlight_[splits_[microbatch.index()] ? 1 : 0];
   if (Recording* const r = std::exchange(of_[microbatch.index()], nullptr)) r->busy = false;

@@ -24,8 +24,8 @@ namespace {
 
 HeldBuffer held(const at::Tensor& tensor) { return {bufferOf(tensor), std::make_shared<at::Tensor>(tensor)}; }
 
-/// LibTorch runs backwards of a GPU by a thread of its own: cuBLAS takes that one's workspace now, and not behind a message that is waited
-/// for.
+/// LibTorch runs GPU backwards on a separate thread: cuBLAS allocates that thread's workspace now, rather than later after a message that
+/// is waited for.
 void warmBackward(at::Device device) {
   const at::Tensor small = at::ones({16, 16}, at::TensorOptions().device(device)).set_requires_grad(true);
   const c10::AutoGradMode gradients(true);
@@ -109,7 +109,7 @@ class TracedStage final : public StageModule {
   NumberWatch watch_;
   StageProgram program_;
   Recorder recorder_;
-  std::vector<InFlight> inFlight_;                 // by microbatch
+  std::vector<InFlight> inFlight_;               // by microbatch
   std::vector<at::Tensor> lossLeaves_, losses_;  // by microbatch: what its loss is computed from, and the loss; see takeLoss
   StepMode mode_ = StepMode::Train;
   double lossScale_ = 1;
@@ -218,8 +218,8 @@ void TracedStage::addLoss(const at::Tensor& loss, Microbatch m) {
   lossParts_[m.index()] = more;
 }
 
-/// The loss of a recorded stage, and one over the batch, is computed from a tensor of its own whose gradient then enters the stage's
-/// backward: it reads what a step brings. Else it goes on the stage's history, which need not keep what it is computed from.
+/// The loss of a recorded stage, and a loss over the batch, is computed from a separate tensor whose gradient then enters the stage's
+/// backward, because it depends on each step's data. Otherwise it extends the stage's autograd history, which need not keep its input.
 void TracedStage::takeLoss(Microbatch m, bool isRecorded) {
   const c10::AutoGradMode gradients(mode_ == StepMode::Train);
   InFlight& inFlight = at(m);

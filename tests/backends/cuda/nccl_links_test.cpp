@@ -282,9 +282,9 @@ TEST(NcclLinks, APeerThatDoesNotConnectIsAnErrorAtTheDeadline) {
   EXPECT_THAT(
       failures,
       ElementsAre("NCCL did not connect rank 2 and rank 0 within 50 ms; the oldest open operation is receive 1 from rank 2, of 16 bytes, "
-                  "which has not begun; see whether another rank hangs, or allow more with --timeout",
+                  "which has not begun; check whether another rank hangs, or raise --timeout",
                   "NCCL did not connect ranks 0, 1 and 2 within 50 ms; the oldest open operation is all-reduce 1, of 16 bytes, "
-                  "which has not begun; see whether another rank hangs, or allow more with --timeout",
+                  "which has not begun; check whether another rank hangs, or raise --timeout",
                   ""));
   job.expectClean();
 }
@@ -386,9 +386,9 @@ TEST(NcclLinks, WhatNobodyAsksForIsEndedAtTheDeadline) {
     static_cast<void>(links.isDone(first));
   });
   EXPECT_THAT(failures, ElementsAre("",
-                                    "NCCL had not ended a message or collective between rank 0 and rank 1 1500 ms after it was asked for; "
+                                    "NCCL had not finished a message or collective between rank 0 and rank 1 1500 ms after it was posted; "
                                     "the oldest open operation is "
-                                    "receive 2 from rank 0, of 16 bytes; see whether another rank hangs, or allow more with --timeout"));
+                                    "receive 2 from rank 0, of 16 bytes; check whether another rank hangs, or raise --timeout"));
   job.expectClean();
 }
 

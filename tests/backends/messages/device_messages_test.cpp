@@ -399,7 +399,7 @@ TEST(DeviceMessages, ACollectiveThatOneDoesNotJoinIsAnErrorNamingTheGroup) {
     static_cast<void>(me.waitAny(std::array{request}));
   });
   for (const std::size_t r : {0U, 2U})
-    EXPECT_THAT(failures[r], HasSubstr("ranks 0, 1 and 2 did not all begin to combine 16 bytes within 50 ms"));
+    EXPECT_THAT(failures[r], HasSubstr("ranks 0, 1 and 2 did not all start a collective of 16 bytes within 50 ms"));
   EXPECT_EQ(failures[1], "");
 }
 
