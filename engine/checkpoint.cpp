@@ -20,7 +20,7 @@ constexpr std::uint32_t kFirstTag = 0x7E000000;
 constexpr std::uint64_t kDone = ~std::uint64_t{0}, kFailed = kDone - 1, kStillWriting = kDone - 2;
 constexpr std::size_t kMostDimensions = 64;
 
-/// Messages between rank 0 and a peer, in turn; both sides count, so each has a tag of its own.
+/// Alternating messages between rank 0 and a peer; both sides count them, so each has a unique tag.
 class Channel {
  public:
   Channel(Communicator& communicator, Rank peer) : communicator_(communicator), peer_(peer) {}
@@ -113,7 +113,7 @@ struct Part {
   std::size_t index = 0;
 };
 
-/// A tensor as it goes into the file, and the parts it is put together from.
+/// A tensor of the file, and the parts it is assembled from.
 struct FileTensor {
   StatePiece what;  ///< name, type and shape
   std::int64_t elements = 0;
@@ -130,7 +130,7 @@ FileTensor describe(const StatePiece& piece, int rank) {
   return tensor;
 }
 
-/// Leaves the parts that are needed, from the first element to the last.
+/// Keeps only the parts that are needed to cover the tensor from the first element to the last.
 void cover(FileTensor& tensor) {
   std::ranges::sort(tensor.parts, {}, [](const Part& part) { return std::tuple(part.first, part.rank, part.index); });
   std::int64_t covered = 0;
@@ -161,7 +161,7 @@ std::vector<FileTensor> mergePieces(const std::vector<std::vector<StatePiece>>& 
       if (piece.dtype != tensor.what.dtype || piece.shape != tensor.what.shape || piece.first < 0 ||
           piece.first > tensor.elements - count) {
         throw Error(
-            fmt::format("Rank {} holds {} with another type or shape than a rank before it; plan the model again.", rank, piece.name));
+            fmt::format("Rank {} holds {} with a different type or shape from an earlier rank; plan the model again.", rank, piece.name));
       }
       tensor.parts.push_back({piece.first, piece.first + count, static_cast<int>(rank), i});
     }

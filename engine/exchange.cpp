@@ -7,7 +7,7 @@ namespace {
 
 SpanKind messageKind(Direction direction) { return direction == Direction::Forward ? SpanKind::SendForward : SpanKind::SendBackward; }
 
-/// A message goes by the action that made its values, at both of its ends.
+/// At both ends a message is named after the action that made its values.
 FlightEntry messageEntry(Stage sender, Microbatch microbatch, Direction direction) {
   return {.what = FlightEntry::What::Value,
           .action = {sender, direction == Direction::Forward ? ActionKind::Forward : ActionKind::Backward, microbatch}};

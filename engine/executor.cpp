@@ -64,7 +64,7 @@ StepLog Executor::guarded(int number, StepMode mode, const std::function<void()>
   return std::move(log_);
 }
 
-/// The sentence; also writes the flight record. Where memory is out there is less of both.
+/// The sentence of a failure; also writes the flight record. Both are shorter if memory has run out.
 std::string Executor::reportOf(int number, const std::exception& failure) noexcept {
   std::string sentence;
   try {
@@ -76,7 +76,7 @@ std::string Executor::reportOf(int number, const std::exception& failure) noexce
       static_cast<void>(
           writeWhole(flightFile(options_.flightFiles, communicator_.rank()), flights_.toJson(plan_, communicator_, !isHost(), sentence)));
     }
-  } catch (const std::exception&) {  // the first failure is the one to tell
+  } catch (const std::exception&) {  // the first failure is the one to report
   }
   return sentence;
 }
@@ -99,7 +99,7 @@ StepLog Executor::evaluate(int number) {
   });
 }
 
-/// Ends the exchange of values and takes the loss.
+/// Finishes the exchange of values and reads the loss.
 void Executor::finish() {
   current_.reset();
   phase_ = "at its end";
@@ -136,7 +136,7 @@ void Executor::update(const std::function<void()>& beforeUpdate) {
   if (!stages_.empty()) log_.memory.push_back({rank_, device_.timestamp(), stages_.begin()->second->peakBytes()});
 }
 
-/// A device's marks become times, once it has done all that the step asked for.
+/// Converts device timestamps to times, once the device has finished all work of the step.
 void Executor::settleTimes() {
   if (isHost()) return;
   current_.reset();
@@ -175,7 +175,7 @@ void Executor::run(const Op& move) {
     case Op::Kind::Compute: return compute(action);
     case Op::Kind::Send: return exchange_.send(action.stage, action.microbatch, directionOf(action.kind), log_);
     case Op::Kind::Reduce: return reducer_.start(action.stage);
-    case Op::Kind::Barrier: barrier(); return exchange_.settleTimes(log_);  // the transport forgets them at a later one
+    case Op::Kind::Barrier: barrier(); return exchange_.settleTimes(log_);  // the transport forgets them at a later barrier
   }
 }
 

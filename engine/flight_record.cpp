@@ -16,7 +16,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 using What = FlightEntry::What;
 
-/// A backward that the plan splits goes by the name of its first half, whose gradients are sent.
+/// A backward that the plan splits is named after its first half, whose gradients are sent.
 Action asInPlan(Action action, const Plan& plan) {
   if (action.kind != ActionKind::Backward) return action;
   const Action half{action.stage, ActionKind::BackwardInput, action.microbatch};
@@ -116,10 +116,10 @@ std::vector<const FlightRecord::Noted*> FlightRecord::inOrder() const {
 
 std::string FlightRecord::awaited(const Plan& plan, Communicator& communicator) const {
   const Noted* const noted = awaited_ ? find(*awaited_) : nullptr;
-  if (noted == nullptr || noted->entry.what == What::Barrier) return {};  // whoever failed at a barrier says which ranks were missing
+  if (noted == nullptr || noted->entry.what == What::Barrier) return {};  // a failure at a barrier names the missing ranks
   const MessageState state = noted->entry.request ? communicator.stateOf(*noted->entry.request) : MessageState::Unknown;
-  const char* const far = state == MessageState::Waiting ? ", not begun" : state == MessageState::Moving ? ", under way" : "";
-  return fmt::format("waited for {} (asked for {} ago{})", nameOf(noted->entry, plan), formatDuration(monotonicNow() - noted->asked), far);
+  const char* const far = state == MessageState::Waiting ? ", not begun" : state == MessageState::Moving ? ", in flight" : "";
+  return fmt::format("waited for {} (posted {} ago{})", nameOf(noted->entry, plan), formatDuration(monotonicNow() - noted->asked), far);
 }
 
 std::string FlightRecord::toJson(const Plan& plan, Communicator& communicator, bool onDevice, const std::string& failure) const {

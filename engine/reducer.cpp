@@ -10,7 +10,7 @@ namespace pw {
 namespace {
 
 constexpr std::uint32_t kGroupsPerStage = 8;  // more element types than there are
-// The transports have the tags from 0x7FFF0200 to 0x7FFF03FF, the worker those around.
+// The transports use the tags from 0x7FFF0200 to 0x7FFF03FF, the worker those around them.
 constexpr std::uint32_t kNumberTag = 0x7FFF0400, kNumbersPerStep = 4;  // the loss, the norm
 
 std::int64_t elementsOf(const ParameterGroup& group) {
@@ -22,8 +22,8 @@ Buffer part(Buffer whole, DType dtype, std::pair<std::int64_t, std::int64_t> ele
   return {whole.data + elements.first * width, static_cast<std::size_t>((elements.second - elements.first) * width)};
 }
 
-/// Stages whose holders all have a REDUCE_GRAD, if there is one order of them that every row keeps; else none: of two collectives that two
-/// ranks begin in different orders, neither need ever end.
+/// The stages whose holders all have a REDUCE_GRAD, in an order that agrees with every row; none if there is no such order, because two
+/// collectives that two ranks start in different orders may never end.
 std::set<Stage> reducedInOneOrder(const Schedule& schedule) {
   std::vector<std::vector<Stage>> rows;
   for (const auto& actions : schedule.rows) {
@@ -39,7 +39,7 @@ std::set<Stage> reducedInOneOrder(const Schedule& schedule) {
       everywhere = everywhere && (!schedule.placement.holds(Rank(r), Stage(s)) || std::ranges::count(rows[r], Stage(s)) > 0);
     if (everywhere) stages.insert(Stage(s));
   }
-  // Takes off, again and again, a stage that no row has behind another one of those left.
+  // A topological sort: repeatedly takes a stage that no row has after another remaining one.
   for (auto& row : rows) std::erase_if(row, [&](Stage stage) { return !stages.contains(stage); });
   for (std::set<Stage> left = stages; !left.empty();) {
     const auto isNext = [&](Stage stage) {
@@ -65,7 +65,7 @@ Reducer::Reducer(const Plan& plan, const std::map<Stage, StageModule*>& stages, 
       deadline_(options.deadline),
       rank_(communicator.rank().value % static_cast<int>(plan.schedule.rows.size())),
       firstTag_(firstTag) {
-  // A barrier within the step may wait for the device, and so for a collective that a rank behind it has not begun.
+  // A barrier within the step may wait for the device, and so for a collective that another rank starts only after the barrier.
   if (options.inRowOrder && !plan.schedule.lockstep) early_ = reducedInOneOrder(plan.schedule);
   const bool shardOptimizer = options.shardOptimizer;
   const auto allStages = static_cast<std::uint32_t>(plan.partition.stages.size());
@@ -88,7 +88,7 @@ Reducer::Reducer(const Plan& plan, const std::map<Stage, StageModule*>& stages, 
     }
   }
   std::sort(reductions_.begin(), reductions_.end(), [](const Reduction& a, const Reduction& b) { return a.id < b.id; });
-  // The same on all ranks: the most holders that any parameter can have.
+  // An upper bound of the number of holders of a parameter, the same on all ranks.
   for (const SharedParameter& shared : plan.partition.shared)
     mostMembers_ = std::max(mostMembers_, static_cast<std::uint32_t>(holders(shared.stages).size()));
   mostMembers_ = std::max(mostMembers_, static_cast<std::uint32_t>(holders({Stage(0)}).size()));
@@ -128,7 +128,7 @@ void Reducer::addReduction(std::uint32_t id, Stage stage, std::size_t group, std
     std::set<Rank> ranks;
     for (const Member& member : members) ranks.insert(member.rank);
     if (members.size() > 1 && ranks.size() == members.size() && owners == members.size()) {
-      std::ranges::sort(members, {}, &Member::rank);  // so that a member's piece is that of its place in the group
+      std::ranges::sort(members, {}, &Member::rank);  // so that a member's piece matches its position in the group
       reduction.group.assign(ranks.begin(), ranks.end());
     }
     reduction.members = std::move(members);
@@ -174,7 +174,7 @@ void Reducer::begin(Reduction& reduction, std::size_t member) {
   if (!reduction.group.empty()) {
     reduction.collective = startCollective(reduction, reduction.pieces ? Collective::ReduceScatter : Collective::AllReduce, false);
     if (reduction.collective) return;
-    reduction.group.clear();  // the transport has none for these elements, nor has it on the other ranks
+    reduction.group.clear();  // the transport has none for these elements, on this rank and all others
   }
   startMessages(reduction, member);
 }
@@ -240,7 +240,7 @@ void Reducer::sum(StepLog& log, bool everywhere) {
   for (Reduction& reduction : reductions_) {
     if (reduction.members.size() < 2) continue;
     const ParameterGroup first = groupOf(reduction, reduction.own.front());
-    // A stage's own reduction goes on beside its compute from REDUCE_GRAD on; what shared parameters take, the rank waits for.
+    // A stage's own reduction runs in parallel with compute from REDUCE_GRAD on; for shared parameters the rank waits.
     const Timestamp begin = first.shared ? device_.timestamp() : reduction.begin;
     const Stage shown = first.shared ? Stage(-1) : reduction.members[reduction.own.front()].stage;
     if (reduction.collective) {

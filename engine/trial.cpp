@@ -77,7 +77,7 @@ double largest(const Numbers& numbers) {
   return most;
 }
 
-/// How far `actual` is from `expected`, in units of `scale`.
+/// The difference of `actual` from `expected`, in units of `scale`.
 double distance(const Numbers& actual, const Numbers& expected, double scale) {
   if (actual.size() != expected.size()) return std::numeric_limits<double>::infinity();
   double most = 0;
@@ -157,7 +157,7 @@ class Trier {
           whole = std::move(outcome);
         else
           compare(step, outcome, *whole);
-      } catch (const std::exception& e) {  // what the model cannot do is a result
+      } catch (const std::exception& e) {  // a failure of the model is a result, too
         step.failure = e.what();
       }
       trial_.steps.push_back(step);

@@ -71,7 +71,7 @@ Verifier::Verifier(const ModelGraph& graph, const Plan& plan, const StageOptions
   whole.betweenOperators = {};
   for (const Transfer& t : plan.partition.transfers) {
     const bool known = positions_.contains(graph.value(t.value).name);
-    if (known || changes[t.value.index()]) continue;  // what is changed later is not what was sent
+    if (known || changes[t.value.index()]) continue;  // a copy, as later changes were not sent
     whole.watched.push_back(t.value);
     positions_[graph.value(t.value).name] = t.value.value;
     positions_["gradient of " + graph.value(t.value).name] = kGradientPosition - t.value.value;
@@ -91,14 +91,14 @@ Verifier::Verifier(const ModelGraph& graph, const Plan& plan, const StageOptions
 void Verifier::note(const std::string& what, double difference, double allowed, int position) {
   if (difference <= allowed) return;  // NaN counts as a difference
   if (result_.equal || position < result_.position) {
-    result_.firstDifference = fmt::format("{} differs from one rank by {:.3g}, {:.3g} is allowed.", what, difference, allowed);
+    result_.firstDifference = fmt::format("{} differs from one rank by {:.3g} (allowed: {:.3g}).", what, difference, allowed);
     result_.position = position;
     result_.notFinite = false;
   }
   result_.equal = false;
 }
 
-/// NaN is no result that could be right or wrong.
+/// A NaN can be neither right nor wrong.
 void Verifier::noteNan(const std::string& what, int position) {
   if (result_.equal || position < result_.position) {
     result_.firstDifference = fmt::format("{} is not finite, on one rank neither.", what);

@@ -115,7 +115,7 @@ Buffer bufferOf(T& value) {
 StageOptions stageOptionsFor(const Plan& plan, const TrainOptions& options, Communicator& communicator) {
   StageOptions stage = options.stage;
   stage.replica = communicator.rank().value / static_cast<int>(plan.schedule.rows.size());
-  // Operators of a GPU are asked for and done later, and those of a backward are by a thread of LibTorch's.
+  // GPU operators are enqueued and done later; those of a backward are enqueued by a thread of LibTorch.
   if (stage.device == nullptr) stage.betweenOperators = [&communicator] { communicator.progress(); };
   return stage;
 }
@@ -191,7 +191,7 @@ Ns firstActionAfterStart(const StepLog& step) {
   return first == step.spans.end() ? 0 : first->start - processStart();
 }
 
-/// After a step whose numbers were not finite: true unless such steps are skipped.
+/// Called after a step with non-finite numbers: true unless such steps are skipped.
 bool endsTraining(const StepLog& done, int step, const TrainOptions& options, Communicator& communicator) {
   if (!done.notFinite) return false;
   if (!options.executor.skipNonFinite) return true;

@@ -153,9 +153,9 @@ int exportForTorch(const ExportOptions& o) {
 int runExport(const ExportOptions& o) {
   const int sources = static_cast<int>(!o.plan.empty()) + static_cast<int>(!o.store.empty()) + static_cast<int>(!o.traces.empty());
   if (sources != 1) throw UsageError("export takes one of a plan file, --store F.db and --trace F; see pipewright export --help");
-  if (o.run > 0 && o.store.empty()) throw UsageError("--run names a run of a store; give --store F.db too, or leave it out");
-  if (o.predicted && o.store.empty()) throw UsageError("--predicted chooses a run's prediction; give --store F.db too, or leave it out");
-  if (o.step >= 0 && (o.predicted || !o.plan.empty())) throw UsageError("a prediction has one step only; leave out --step");
+  if (o.run > 0 && o.store.empty()) throw UsageError("--run names a run of a store; give --store F.db too, or omit it");
+  if (o.predicted && o.store.empty()) throw UsageError("--predicted chooses a run's prediction; give --store F.db too, or omit it");
+  if (o.step >= 0 && (o.predicted || !o.plan.empty())) throw UsageError("a prediction has one step only; omit --step");
   return o.to == "torch" ? exportForTorch(o) : exportTrace(o);
 }
 

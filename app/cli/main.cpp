@@ -121,7 +121,7 @@ std::string explain(const CLI::App& app, const CLI::ParseError& problem) {
     return fmt::format("{} needs a value; {}", text.substr(0, colon), help);
   }
   if (dynamic_cast<const CLI::ConversionError*>(&problem) != nullptr)
-    return fmt::format("{} is no number; {}", replaced(text, "Could not convert: ", ""), help);
+    return fmt::format("{} is not a number; {}", replaced(text, "Could not convert: ", ""), help);
   return fmt::format("{}; {}", text, help);
 }
 

@@ -9,7 +9,7 @@ class Validator;
 
 namespace pw::cli {
 
-/// What an option's value must be, for `->check(…)`: a whole number or a number from `least` to `most`, written as digits without anything
+/// What an option's value must be, for `->check(…)`: an integer or a number from `least` to `most`, written as digits without anything
 /// around them. Not taken: nan, inf, numbers beyond the type, hexadecimal ones, an empty text. Help shows the range after the option's
 /// description.
 [[nodiscard]] CLI::Validator wholeFrom(std::int64_t least, std::int64_t most);

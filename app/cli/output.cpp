@@ -182,7 +182,7 @@ std::string leftText(std::optional<double> seconds) {
 ProgressStyle parseProgressStyle(const std::string& text) {
   if (text.empty() || text == "auto") return ProgressStyle::Automatic;
   if (text == "json") return ProgressStyle::Json;
-  throw UsageError(fmt::format("\"{}\" is no progress style; write json or auto", text));
+  throw UsageError(fmt::format("\"{}\" is not a progress style; write json or auto", text));
 }
 
 std::function<void(int, int, const std::string&)> progress(const std::string& task, ProgressStyle style) {

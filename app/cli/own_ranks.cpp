@@ -72,8 +72,8 @@ void refuseWhatCannotMeasure(const MeasureOptions& o, CostsFrom costs) {
         "--device, --precision, --tf32, --no-graphs and --threads say how to measure, and these costs are not measured now; leave them "
         "out.");
   }
-  if (number < 0 && o.tf32) throw UsageError("--tf32 is for GPUs; add --device cuda, or leave it out.");
-  if (number < 0 && o.noGraphs) throw UsageError("--no-graphs is for GPUs; add --device cuda, or leave it out.");
+  if (number < 0 && o.tf32) throw UsageError("--tf32 is for GPUs; add --device cuda, or omit it.");
+  if (number < 0 && o.noGraphs) throw UsageError("--no-graphs is for GPUs; add --device cuda, or omit it.");
   if (number < 0) return;
   const std::string why = whyUnusable(gpuInventory(), number);
   const std::string cure = number == 0 ? " Without one, measure on the CPU or estimate for a cluster." : "";
@@ -84,7 +84,7 @@ OptimizerSpec plannedOptimizer(const std::string& name, double momentum) {
   OptimizerSpec optimizer;
   optimizer.kind = parseOptimizer(name);
   if (momentum > 0 && optimizer.kind != OptimizerSpec::Kind::Sgd)
-    throw UsageError(fmt::format("--momentum is of sgd, and {} has moments of its own; leave it out.", name));
+    throw UsageError(fmt::format("--momentum is of sgd, and {} has moments of its own; omit it.", name));
   optimizer.momentum = momentum;
   return optimizer;
 }

@@ -281,8 +281,8 @@ int run(Options& o) {
         fmt::format("A batch of {} cannot be cut into {} microbatches; use a larger --batch or fewer --microbatches.", o.batch, parts));
   if (o.microbatch == 0) o.microbatch = (o.batch + parts - 1) / parts;
   if (microbatchSizes(o.batch, parts).front() != o.microbatch) {
-    throw UsageError(fmt::format("--batch {} in {} microbatches has microbatches of {}, not {}; leave out --microbatch or --batch.",
-                                 o.batch, parts, microbatchSizes(o.batch, parts).front(), o.microbatch));
+    throw UsageError(fmt::format("--batch {} in {} microbatches has microbatches of {}, not {}; omit --microbatch or --batch.", o.batch,
+                                 parts, microbatchSizes(o.batch, parts).front(), o.microbatch));
   }
   static_cast<void>(bindBatch(graph, o.microbatch));  // refuses a batch the model was not exported for
   if (o.loss.empty()) o.loss = defaultLoss(graph);

@@ -149,7 +149,7 @@ class LossLog {
 
  private:
   void check() const {
-    if (!file_) throw Error(fmt::format("Cannot write the loss log {}; see whether its folder exists and the disk is full.", path_));
+    if (!file_) throw Error(fmt::format("Cannot write the loss log {}; check whether its folder exists and the disk is full.", path_));
   }
   std::string path_;
   std::ofstream file_;

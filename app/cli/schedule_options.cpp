@@ -48,7 +48,7 @@ Schedule readShaped(const std::string& path, const ShapeOptions& options) {
   agree("stages", std::int64_t{options.chunks} * shape.ranks, shape.stages);
   agree("microbatches", options.microbatches, shape.microbatches);
   if (options.group > 0 || !options.strict.empty())
-    throw UsageError(path + " is no schedule of torch's or Megatron's; leave out --strict and --group");
+    throw UsageError(path + " is not a schedule of torch's or Megatron's; omit --strict and --group");
   return schedule;
 }
 
@@ -66,16 +66,16 @@ Schedule generateFrom(const std::string& name, const ShapeOptions& options) {
   const std::int64_t stages = std::int64_t{options.ranks} * chunks;
   const Shape shape{options.ranks, static_cast<int>(std::min<std::int64_t>(stages, std::numeric_limits<int>::max())), options.microbatches};
   if (!options.strict.empty()) {
-    if (family.torchName.empty()) throw UsageError(fmt::format("torch has no schedule {}; leave out --strict torch", name));
+    if (family.torchName.empty()) throw UsageError(fmt::format("torch has no schedule {}; omit --strict torch", name));
     const auto refusal = family.torchRefusal == nullptr ? std::nullopt : family.torchRefusal(shape);
     if (!family.refusal(shape) && refusal) throw UsageError(refusalSentence(name, *refusal));
   }
   if (options.group > 0) {
     if (family.name != "interleaved-1f1b")
-      throw UsageError(fmt::format("schedule {} has no groups; leave out --group, or take interleaved-1f1b", name));
+      throw UsageError(fmt::format("schedule {} has no groups; omit --group, or take interleaved-1f1b", name));
     Schedule schedule = interleavedWithGroups(shape, options.group);
     if (!options.strict.empty() && withoutIdle(schedule).rows != withoutIdle(generate(name, shape)).rows) {
-      throw UsageError(fmt::format("groups of {} are not those of torch; leave out --group or --strict torch", options.group));
+      throw UsageError(fmt::format("groups of {} are not those of torch; omit --group or --strict torch", options.group));
     }
     return schedule;
   }

@@ -31,7 +31,7 @@ void declareShape(CLI::App& command, ShapeOptions& options);
 /// it is not checked); the former is compute-only. Throws UsageError for a missing option, an unknown name or a shape the family refuses.
 [[nodiscard]] Schedule generateFrom(const std::string& name, const ShapeOptions& options);
 
-/// Reads a schedule CSV; its name is the file's stem. Throws UsageError for what is no schedule.
+/// Reads a schedule CSV; its name is the file's stem. Throws UsageError for what is not a schedule.
 [[nodiscard]] Schedule readSchedule(const std::string& path, Letters letters);
 
 /// Declares `--letters torch|zero-bubble` for a CSV.

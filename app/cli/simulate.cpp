@@ -117,7 +117,7 @@ std::string causesText(const Explanation& explanation, bool all) {
   for (std::size_t i = 0; i < std::min(kShown, explanation.groups.size()) && !all; ++i) {
     const BubbleGroup& g = explanation.groups[i];
     text += fmt::format("rank {} idles {} in {} while {} rank {}{}\n", g.rank.value, formatDuration(g.idle), name(g.phase),
-                        g.message ? "a message of" : "it waits for", g.cause.value, g.message ? " is under way" : " to compute");
+                        g.message ? "a message of" : "it waits for", g.cause.value, g.message ? " is in flight" : " to compute");
   }
   if (!all && explanation.groups.size() > kShown)
     text += fmt::format("… and {} smaller causes; --why shows every bubble\n", explanation.groups.size() - kShown);
@@ -171,7 +171,7 @@ int runSimulate(const SimulateOptions& options) {
   const Subject subject = subjectOf(options.subject);
   const Sending sending = sendingOf(options.sends);
   if (subject.schedule.lockstep && sending != Sending::Overlapped)
-    throw UsageError("a lockstep schedule exchanges its messages after every cycle; leave out --sends");
+    throw UsageError("a lockstep schedule exchanges its messages after every cycle; omit --sends");
   std::vector<Problem> problems = check(subject.schedule);
   std::erase_if(problems, [&](const Problem& p) { return !stopsWith(sending, p); });
   if (!problems.empty()) return refuse(options, subject.schedule, problems);

@@ -182,7 +182,7 @@ void slowDown(Subject& subject, const std::string& text) {
   const auto other = link ? numberIn<int>(what.substr(dash + 1)) : rank;
   const auto factor = numberIn<double>(std::string_view(text).substr(std::min(equals + 1, text.size())));
   if (!rank || !other || !factor || !(*factor > 0) || *factor > kMost || (link && *rank == *other)) {
-    throw UsageError(fmt::format("--slow \"{}\" is no rank or link and factor; write for example --slow 2=1.5 or --slow 1-2=3", text));
+    throw UsageError(fmt::format("--slow \"{}\" is not a rank or link and factor; write for example --slow 2=1.5 or --slow 1-2=3", text));
   }
   for (const int r : {*rank, *other}) {
     if (r >= 0 && r < shapeOf(subject.schedule).ranks) continue;
@@ -221,16 +221,16 @@ Subject plainSubject(const SubjectOptions& o) {
   if (o.schedule.empty() && o.shape.given()) {
     throw UsageError("a plan or CSV has its own ranks, chunks and microbatches; leave out those options, or give --schedule NAME");
   }
-  if (!o.letters.empty() && o.csv.empty()) throw UsageError("--letters says how to read a CSV; give --csv F.csv too, or leave it out");
+  if (!o.letters.empty() && o.csv.empty()) throw UsageError("--letters says how to read a CSV; give --csv F.csv too, or omit it");
   const std::vector<const std::string*> times{&o.forward, &o.backward, &o.input, &o.weight, &o.overlap,
                                               &o.latency, &o.transfer, &o.load,  &o.store};
   const bool timed = std::any_of(times.begin(), times.end(), [](const std::string* t) { return !t->empty(); });
   if (!o.costs.empty() && timed)
-    throw UsageError("--costs has all times; leave out --forward, --backward, --input, --weight, --overlap, --latency and --transfer");
+    throw UsageError("--costs has all times; omit --forward, --backward, --input, --weight, --overlap, --latency and --transfer");
   if (o.plan.empty()) return o.costs.empty() ? fromCall(o) : fromProblem(o);
   if (timed || !o.costs.empty()) {
     throw UsageError(
-        "a plan has its own costs; leave out --costs, --forward, --backward, --input, --weight, --overlap, --latency and --transfer");
+        "a plan has its own costs; omit --costs, --forward, --backward, --input, --weight, --overlap, --latency and --transfer");
   }
   Plan plan = parsePlan(readFile(o.plan), o.plan);
   return {
@@ -245,7 +245,7 @@ Subject subjectOf(const SubjectOptions& options) {
   requireSummable(subject.costs, shapeOf(subject.schedule));
   setLiveLimits(subject, options.liveLimit);
   if (!options.memoryLimit.empty()) {
-    if (!options.costs.empty()) throw UsageError("--costs has limits of its own, in its own unit; leave out --memory-limit");
+    if (!options.costs.empty()) throw UsageError("--costs has limits of its own, in its own unit; omit --memory-limit");
     subject.limits.assign(subject.schedule.rows.size(), parseSize(options.memoryLimit));
   }
   return subject;

@@ -98,7 +98,7 @@ int grab(pw::gui::MainWindow& window, const Options& o) {
   window.resize(o.size);
   window.show();
   if (!o.files.isEmpty()) window.open(o.files);
-  if (!settle(window)) return complain(QObject::tr("The window was not ready in time; see whether the file can be opened at all."), 1);
+  if (!settle(window)) return complain(QObject::tr("The window was not ready in time; check whether the file can be opened at all."), 1);
   if (o.run >= 0) {
     window.showPanel(QStringLiteral("runs"));
     window.runs().chooseRun(o.run);
@@ -206,13 +206,13 @@ Call parse(const QStringList& arguments) {
     bool isNumber = false;
     o.run = parser.value(runOption).toInt(&isNumber);
     if (!isNumber || o.run < 1)
-      return wrong(QObject::tr("\"%1\" is no number of a run; `pipewright runs` lists them.").arg(parser.value(runOption)));
+      return wrong(QObject::tr("\"%1\" is not a number of a run; `pipewright runs` lists them.").arg(parser.value(runOption)));
   }
   if (parser.isSet(sizeOption)) {
     const QStringList parts = parser.value(sizeOption).split(QLatin1Char('x'));
     o.size = parts.size() == 2 ? QSize(parts[0].toInt(), parts[1].toInt()) : QSize();
     if (o.size.width() < 320 || o.size.height() < 240 || o.size.width() > 16'000 || o.size.height() > 16'000) {
-      return wrong(QObject::tr("\"%1\" is no size; write for example 1400x900.").arg(parser.value(sizeOption)));
+      return wrong(QObject::tr("\"%1\" is not a size; write for example 1400x900.").arg(parser.value(sizeOption)));
     }
   }
   call.timed = parser.isSet(timeOption);

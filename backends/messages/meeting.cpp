@@ -337,7 +337,7 @@ Meeting meet(const Rendezvous& rendezvous) {
 
 std::string missingSentence(const std::string& ranks, const Rendezvous& rendezvous) {
   return fmt::format(
-      "{} did not come to {} within {}; see that it is started, whether it hangs and that it reaches that address, or allow more with "
+      "{} did not come to {} within {}; check that it is started, whether it hangs and that it reaches that address, or raise "
       "--timeout",
       ranks, placeOf(rendezvous), inWords(rendezvous.deadline));
 }

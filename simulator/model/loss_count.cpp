@@ -39,7 +39,7 @@ std::pair<std::string, std::optional<std::int64_t>> parts(const std::string& tex
   std::int64_t number = 0;
   const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
   if (error != std::errc() || end != digits.data() + digits.size())
-    throw UsageError(fmt::format("\"{}\" in --loss-count {} is not a whole number.", digits, text));
+    throw UsageError(fmt::format("\"{}\" in --loss-count {} is not an integer.", digits, text));
   return {text.substr(0, at), number};
 }
 

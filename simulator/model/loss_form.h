@@ -36,7 +36,7 @@ struct OwnLoss {
 /// numbers of one form, casts); anything else makes Other. Pointers live as long as the graph. Cost: linear.
 [[nodiscard]] std::vector<OwnLoss> ownLosses(const ModelGraph& graph);
 
-/// The one of this output; nothing where it does not depend on the samples or is no single number.
+/// The one of this output; nothing where it does not depend on the samples or is not a single number.
 [[nodiscard]] std::optional<OwnLoss> ownLossOf(const ModelGraph& graph, ValueId output);
 
 /// The difference between a step on microbatches and the same on the whole batch that training on this output makes, in one sentence

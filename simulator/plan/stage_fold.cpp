@@ -73,7 +73,7 @@ class Lifetimes {
   std::vector<std::vector<Life>> made_, ending_;
 };
 
-/// Of every value; −1 where it is no tensor or its size depends on data.
+/// Of every value; −1 where it is not a tensor or its size depends on data.
 std::vector<Bytes> sizesOf(const ModelGraph& graph, const Bindings& bindings) {
   std::vector<Bytes> sizes;
   for (const Value& value : graph.values) {

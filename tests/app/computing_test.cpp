@@ -59,7 +59,7 @@ TEST(Computing, IsRefusedWhereItMeansNothing) {
       words.insert(words.end(), {"--microbatches", "2"});
     else
       words.insert(words.end(), {"--batch", "8"});
-    expectRefusal(finish(words), 2, {"--threads", "not measured now", "leave them out"});
+    expectRefusal(finish(words), 2, {"--threads", "not measured now", "omit them"});
   }
   expectRefusal(finish({"profile", model, "--estimate", "h100-nvlink", "--device", "cpu"}), 2, {"not measured now"});
   expectRefusal(finish({"plan", model, "--microbatches", "2", "--tf32"}), 2, {"--tf32 is for GPUs", "--device cuda"});

@@ -157,7 +157,7 @@ TEST_F(SaveCheckpoint, RefusesGapsAndUnequalShapes) {
   unequal[0].add("w", {6}, 0, 6, 0);
   unequal[1].add("w", {2, 3}, 0, 6, 0);
   EXPECT_EQ(save(path_, unequal),
-            std::vector<std::string>(2, "Rank 1 holds w with another type or shape than a rank before it; plan the model again."));
+            std::vector<std::string>(2, "Rank 1 holds w with a different type or shape from an earlier rank; plan the model again."));
   EXPECT_EQ(save(path_, {Share(), Share()}, {{"tied", "w"}}),
             std::vector<std::string>(2, "The checkpoint lacks w, which tied shares its values with; plan the model again."));
   EXPECT_FALSE(fs::exists(path_));

@@ -41,7 +41,7 @@ struct LateDevice {
       late.timeOf = [](Timestamp timestamp) {
         const LateDevice& self = current();
         const auto index = static_cast<std::size_t>(timestamp - kFirst);
-        if (timestamp < kFirst || index >= self.times.size()) throw Error("this is no timestamp");
+        if (timestamp < kFirst || index >= self.times.size()) throw Error("this is not a timestamp");
         if (index < self.forgotten) throw Error("this timestamp was forgotten");
         if (index >= self.finished) throw Error("the device was not done with that");
         return self.times[index];

@@ -84,7 +84,7 @@ TEST(FlightRecord, TellsFirstWhatTheRankWaitsForAndWhatIsOpenLongest) {
   static_cast<void>(flights.add(computing(2)));
   EXPECT_EQ(flights.awaited(plan, communicator), "");
   EXPECT_THROW(flights.await(communicator, 2, awaited), Error);
-  EXPECT_THAT(flights.awaited(plan, communicator), MatchesRegex("waited for 0F2 from rank 0 \\(asked for .+ ago, not begun\\)"));
+  EXPECT_THAT(flights.awaited(plan, communicator), MatchesRegex("waited for 0F2 from rank 0 \\(posted .+ ago, not begun\\)"));
   const auto report = nlohmann::ordered_json::parse(flights.toJson(plan, communicator, false, "why"));
   EXPECT_EQ(report.begin().key(), "awaited");
   EXPECT_EQ(report["awaited"]["what"], "0F2 from rank 0");
@@ -156,7 +156,7 @@ TEST_F(FailedStep, OfARankWhosePeerNeverSendsTellsWhatItWaitedFor) {
     communicators[1]->barrier();  // and stays away
     return StepLog{};
   });
-  EXPECT_THAT(job.errors[0], AllOf(HasSubstr("action 0B0"), HasSubstr("it waited for 1B0 from rank 1 (asked for ")));
+  EXPECT_THAT(job.errors[0], AllOf(HasSubstr("action 0B0"), HasSubstr("it waited for 1B0 from rank 1 (posted ")));
   ASSERT_TRUE(wrote(0));
   const json told = report(0);
   EXPECT_EQ(told["failure"], job.errors[0]);

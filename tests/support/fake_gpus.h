@@ -197,7 +197,7 @@ class FakeGpus {
     const std::lock_guard lock(mutex_);
     ++gpus_[rank].counts.forgets;
     for (const auto& [id, operation] : operations_) {
-      if (operation.rank == rank && operation.end == 0) violations_.push_back("forgot an operation under way");
+      if (operation.rank == rank && operation.end == 0) violations_.push_back("forgot an operation in flight");
     }
     std::erase_if(operations_, [&](const auto& entry) { return entry.second.rank == rank; });
   }

@@ -37,7 +37,7 @@ std::vector<int> countsOf(const QString& text) {
     bool isNumber = false;
     const int count = word.toInt(&isNumber);
     if (!isNumber || count < 1 || count > kMaxMicrobatches) {
-      throw UsageError(SearchOptions::tr("“%1” is no number of microbatches; write counts like 4, 8, 16.").arg(word).toStdString());
+      throw UsageError(SearchOptions::tr("“%1” is not a number of microbatches; write counts like 4, 8, 16.").arg(word).toStdString());
     }
     counts.push_back(count);
   }

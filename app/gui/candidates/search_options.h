@@ -32,7 +32,7 @@ class SearchOptions : public QWidget {
   QLabel* limit_;
 };
 
-/// `4, 8 16` → 4, 8, 16; nothing typed: nothing. Throws UsageError for what is no count.
+/// `4, 8 16` → 4, 8, 16; nothing typed: nothing. Throws UsageError for what is not a count.
 [[nodiscard]] std::vector<int> countsOf(const QString& text);
 
 }  // namespace pw::gui

@@ -18,7 +18,7 @@ namespace pw {
 /// has, in records that Python ignores, the optimizer's state under names with a `/` and numbers about the training.
 class CheckpointFile {
  public:
-  /// Throws UsageError when the file cannot be opened or is no dict of tensors.
+  /// Throws UsageError when the file cannot be opened or is not a dict of tensors.
   explicit CheckpointFile(const std::string& path);
   ~CheckpointFile();
   /// Undefined when there is none of this name. Shares the mapped memory, which lives as long as a tensor of it (private: writing into it

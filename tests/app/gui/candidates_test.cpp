@@ -146,7 +146,7 @@ TEST(CandidatesModel, SaysInWordsWhatAPlanIs) {
 TEST(SearchOptions, ReadsCountsAndNamesWhatIsNone) {
   EXPECT_EQ(countsOf("4, 8 16;32"), (std::vector<int>{4, 8, 16, 32}));
   EXPECT_EQ(countsOf("  "), std::vector<int>{});
-  EXPECT_NE(test::usageErrorOf([] { static_cast<void>(countsOf("4, many")); }).find("“many” is no number of microbatches"),
+  EXPECT_NE(test::usageErrorOf([] { static_cast<void>(countsOf("4, many")); }).find("“many” is not a number of microbatches"),
             std::string::npos);
   EXPECT_NE(test::usageErrorOf([] { static_cast<void>(countsOf("0")); }).find("“0”"), std::string::npos);
 }

@@ -171,7 +171,7 @@ TEST(LowerBounds, RefuseLimitsThatAreNone) {
   EXPECT_THROW((void)lowerBounds(schedule, uniform(2, 1, 1, 1), std::vector{2, 0}), UsageError);
 }
 
-/// An order drawn at random: again and again some rank does some action whose inputs are there, and begins no forward beyond its limit.
+/// An order drawn at random: repeatedly some rank does some action whose inputs are there, and begins no forward beyond its limit.
 /// Empty rows where the limits brought it to a standstill (several stages on a rank).
 Schedule randomOrder(std::mt19937_64& random, const Placement& placement, int microbatches, bool split, const std::vector<int>& limits) {
   Schedule schedule{.name = "random", .microbatches = microbatches, .placement = placement, .rows = {}};

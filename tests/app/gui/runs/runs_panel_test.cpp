@@ -210,11 +210,11 @@ TEST_F(RunsPanelTest, AStoreThatCannotBeReadIsOneSentence) {
   record(1000);
   const QString path = folder.filePath("broken.db");
   std::ofstream(path.toStdString())
-      << "this is no database at all, but long enough to have a header of a hundred bytes, which it has, more or less, with this";
+      << "this is not a database at all, but long enough to have a header of a hundred bytes, which it has, more or less, with this";
   panel();
   document.setStorePath(path);
   waitFor([this] { return !sentences.isEmpty(); });
-  EXPECT_TRUE(sentences.front().contains("broken.db is no Pipewright run store")) << sentences.front().toStdString();
+  EXPECT_TRUE(sentences.front().contains("broken.db is not a Pipewright run store")) << sentences.front().toStdString();
   EXPECT_EQ(panel().runs().size(), 0U);
   document.setStorePath(folder.filePath("runs.db"));
   waitFor([this] { return panel().runs().size() == 1U; });
