@@ -18,7 +18,7 @@ struct Unit {
   std::int64_t scale;
 };
 
-constexpr std::array kTimes{Unit{"ns", 1}, Unit{"us", 1'000}, Unit{"ms", 1'000'000}, Unit{"s", 1'000'000'000}};
+constexpr std::array kTimes{Unit{"ns", 1}, Unit{"µs", 1'000}, Unit{"ms", 1'000'000}, Unit{"s", 1'000'000'000}};
 constexpr std::array kReadSizes{Unit{"B", 1},           Unit{"KB", 1'000},      Unit{"MB", 1'000'000}, Unit{"GB", 1'000'000'000},
                                 Unit{"KiB", 1LL << 10}, Unit{"MiB", 1LL << 20}, Unit{"GiB", 1LL << 30}};
 constexpr std::array kShownSizes{Unit{"B", 1}, Unit{"KiB", 1LL << 10}, Unit{"MiB", 1LL << 20}, Unit{"GiB", 1LL << 30},
@@ -57,9 +57,11 @@ std::optional<std::int64_t> scaled(std::string_view number, std::int64_t scale) 
   return *whole * scale + fraction;
 }
 
+/// `us` is read as `µs`.
 std::optional<std::int64_t> parse(std::string_view text, std::span<const Unit> units) {
   const std::string_view number = text.substr(0, text.find_first_not_of("0123456789."));
-  const std::string_view name = text.substr(number.size());
+  std::string_view name = text.substr(number.size());
+  if (name == "us") name = "µs";
   for (const Unit& unit : units) {
     if (unit.name == name) return scaled(number, unit.scale);
   }

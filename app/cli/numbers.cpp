@@ -36,7 +36,7 @@ std::string shown(double number) {
   return std::abs(number) < 1e9 && number == std::floor(number) ? fmt::format("{:.0f}", number) : fmt::format("{:g}", number);
 }
 
-/// A validator of what `refusal` says about a text; empty: nothing.
+/// A validator from `refusal`, which returns what is wrong with a text, or an empty string.
 template <class Refusal>
 CLI::Validator validator(const Refusal& refusal, const std::string& description) {
   return {[refusal](std::string& text) { return std::string(refusal(text)); }, description, kName};

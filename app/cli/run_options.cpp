@@ -58,7 +58,7 @@ std::string optimizerNote(const RunOptions& o, const Plan& plan) {
   const auto words = [](const std::string& name, int copies, bool zero1) {
     return fmt::format("{} ({} of each parameter{})", name, counted(copies, "number"), zero1 ? ", shared by replicas" : "");
   };
-  return fmt::format("{} accounts for the state of {}, and this run has {}: its memory is another", o.plan,
+  return fmt::format("{} accounts for the state of {}, and this run has {}: its memory differs", o.plan,
                      words(planned.name, planned.stateCopies, planned.zero1), words(o.optimizer, stateCopies(o.update), o.shardOptimizer));
 }
 
@@ -178,7 +178,7 @@ TrainOptions trainOptions(const RunOptions& o, const Plan& plan) {
   options.stage.data = {o.data == "synthetic" ? "" : o.data, o.lossOver == "batch", o.masked, o.lossCount};
   options.stage.resume = o.resume;
   options.stage.resetOptimizer = o.resetOptimizer;
-  options.stage.graphs = o.computing.graphs && !o.findNan;  // a recorded stage cannot be looked into
+  options.stage.graphs = o.computing.graphs && !o.findNan;  // the values of a recorded stage cannot be observed
   options.stage.findNan = o.findNan;
   options.stage.keepBuffers = o.skipNonFinite;
   options.stage.precision = o.computing.precision;

@@ -15,7 +15,7 @@ using Json = nlohmann::ordered_json;
 
 namespace {
 
-/// What came of the run beside its times.
+/// The results of the run other than its times.
 void printVerdict(const RunResult& result, const std::string& store) {
   if (result.verification) {
     const Verification& v = *result.verification;

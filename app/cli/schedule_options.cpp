@@ -18,15 +18,19 @@
 namespace pw::cli {
 
 void declareShape(CLI::App& command, ShapeOptions& options) {
-  command.add_option("--ranks", options.ranks, "How many devices")->option_text("R")->check(wholeFrom(1, kMaxRanks));
-  command.add_option("--chunks", options.chunks, "Stages per rank; as the schedule usually has without it")
+  command.add_option("--ranks", options.ranks, "Number of ranks (pipeline devices)")->option_text("R")->check(wholeFrom(1, kMaxRanks));
+  command.add_option("--chunks", options.chunks, "Stages per rank (default: the schedule's usual number)")
       ->option_text("V")
       ->check(wholeFrom(1, kMaxStages));
-  command.add_option("--microbatches", options.microbatches, "Pieces of a batch")->option_text("M")->check(wholeFrom(1, kMaxMicrobatches));
-  command.add_option("--group", options.group, "interleaved-1f1b: microbatches a chunk takes before the next one's turn (Megatron)")
+  command.add_option("--microbatches", options.microbatches, "Number of microbatches per step")
+      ->option_text("M")
+      ->check(wholeFrom(1, kMaxMicrobatches));
+  command
+      .add_option("--group", options.group,
+                  "For interleaved-1f1b: microbatches that a chunk processes before the next chunk's turn (Megatron)")
       ->option_text("G")
       ->check(wholeFrom(1, kMaxMicrobatches));
-  command.add_option("--strict", options.strict, "Refuse the shapes that torch refuses")
+  command.add_option("--strict", options.strict, "Refuse combinations that torch refuses")
       ->option_text("torch")
       ->check(CLI::IsMember({"torch"}));
 }
@@ -59,7 +63,7 @@ Schedule generateFrom(const std::string& name, const ShapeOptions& options) {
   const Generator& family = generatorOf(name);
   if (options.ranks == 0 || options.microbatches == 0) {
     throw UsageError(
-        fmt::format("schedule {} needs to know how many ranks and microbatches; give {}", name,
+        fmt::format("schedule {} needs the number of ranks and microbatches; give {}", name,
                     options.ranks == 0 ? options.microbatches == 0 ? "--ranks and --microbatches" : "--ranks" : "--microbatches"));
   }
   const int chunks = options.chunks == 0 ? family.chunks : options.chunks;
@@ -72,7 +76,7 @@ Schedule generateFrom(const std::string& name, const ShapeOptions& options) {
   }
   if (options.group > 0) {
     if (family.name != "interleaved-1f1b")
-      throw UsageError(fmt::format("schedule {} has no groups; omit --group, or take interleaved-1f1b", name));
+      throw UsageError(fmt::format("schedule {} has no groups; omit --group, or use interleaved-1f1b", name));
     Schedule schedule = interleavedWithGroups(shape, options.group);
     if (!options.strict.empty() && withoutIdle(schedule).rows != withoutIdle(generate(name, shape)).rows) {
       throw UsageError(fmt::format("groups of {} are not those of torch; omit --group or --strict torch", options.group));

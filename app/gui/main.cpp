@@ -113,7 +113,7 @@ int grab(pw::gui::MainWindow& window, const Options& o) {
   if (!settle(window)) return 1;
   if (!o.exported.isEmpty() && !window.exportTo(o.exported)) return complain(window.message(), 1);
   if (!o.grab.isEmpty() && !window.grab().save(o.grab)) {
-    return complain(QObject::tr("Cannot write %1; give a .png in an existing folder.").arg(o.grab), 1);
+    return complain(QObject::tr("Cannot write %1; use a .png file in an existing folder.").arg(o.grab), 1);
   }
   const bool shows = window.document().prediction() || window.document().measured() || !window.runs().runs().empty();
   if (!o.files.isEmpty() && !shows) return complain(window.message(), kUnusable);
@@ -170,23 +170,22 @@ Call parse(const QStringList& arguments) {
       QStringLiteral("FILE"),
       QObject::tr("Model (.pt2; several: parts in order), plan or trace (.json), schedule (.csv), project (.pwproj), run store (.db)"),
       QStringLiteral("[FILE...]"));
-  const QCommandLineOption grabOption(QStringLiteral("grab"), QObject::tr("Write a picture of the window and end"),
+  const QCommandLineOption grabOption(QStringLiteral("grab"), QObject::tr("Write a picture of the window and exit"),
                                       QStringLiteral("FILE.png"));
   const QCommandLineOption exportOption(QStringLiteral("export"),
-                                        QObject::tr("Write the timeline (.png .svg .pdf), spans (.csv), Chrome trace (.json) and end"),
+                                        QObject::tr("Write the timeline (.png .svg .pdf), spans (.csv) or Chrome trace (.json) and exit"),
                                         QStringLiteral("FILE"));
-  const QCommandLineOption sizeOption(QStringLiteral("size"), QObject::tr("Size of the window: 320x240 to 16000x16000"),
-                                      QStringLiteral("WxH"));
+  const QCommandLineOption sizeOption(QStringLiteral("size"), QObject::tr("Window size, 320x240 to 16000x16000"), QStringLiteral("WxH"));
   const QCommandLineOption themeOption(QStringLiteral("theme"), QObject::tr("light or dark (default: as the system)"),
                                        QStringLiteral("THEME"));
   const QCommandLineOption panelOption(QStringLiteral("panel"), QObject::tr("Show model, plan, candidates, runs or start"),
                                        QStringLiteral("NAME"));
   const QCommandLineOption searchOption(QStringLiteral("search"), QObject::tr("With --grab: search for plans first"));
-  const QCommandLineOption runOption(QStringLiteral("show-run"), QObject::tr("Overlay this run of the store: 1 and up"),
+  const QCommandLineOption runOption(QStringLiteral("show-run"), QObject::tr("Overlay this run of the store (numbers start at 1)"),
                                      QStringLiteral("ID"));
   const QCommandLineOption storeOption(QStringLiteral("store"), QObject::tr("Record runs in this file"), QStringLiteral("F.db"));
   const QCommandLineOption timeOption(QStringLiteral("time-first-frame"),
-                                      QObject::tr("Say how long the first frame took and what memory it needed, and end"));
+                                      QObject::tr("Print how long the first frame took and how much memory it needed, and exit"));
   parser.addOptions({timeOption, grabOption, exportOption, sizeOption, themeOption, panelOption, searchOption, runOption, storeOption});
   if (!parser.parse(ownArguments(arguments))) return wrong(QObject::tr("%1 See pipewright-gui --help.").arg(parser.errorText()));
 
@@ -222,7 +221,7 @@ Call parse(const QStringList& arguments) {
                : call.picture            ? QStringLiteral("light")
                                          : QSettings().value(QStringLiteral("theme"), QStringLiteral("system")).toString();
   if (call.theme != QStringLiteral("light") && call.theme != QStringLiteral("dark") && call.theme != QStringLiteral("system")) {
-    if (parser.isSet(themeOption)) return wrong(QObject::tr("There is no theme \"%1\"; take light or dark.").arg(call.theme));
+    if (parser.isSet(themeOption)) return wrong(QObject::tr("There is no theme \"%1\"; use light or dark.").arg(call.theme));
     call.theme = QStringLiteral("system");  // settings may hold anything
   }
   return call;

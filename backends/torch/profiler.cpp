@@ -450,9 +450,9 @@ class ModelRunner {
     }
   }
 
-  /// A run goes on operator by operator then, too.
+  /// A run then also continues operator by operator.
   [[nodiscard]] std::unique_ptr<Recording> withoutGraphs(const std::string& reason) const {
-    if (tell_) tell_("is measured operator by operator, not by CUDA graphs, as " + reason);
+    if (tell_) tell_("is measured operator by operator, without CUDA graphs, because " + reason);
     return std::make_unique<Recording>();
   }
 

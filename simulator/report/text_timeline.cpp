@@ -176,7 +176,7 @@ struct Unit {
 Unit unitOf(Ns span) {
   if (span >= 10'000'000'000) return {1'000'000'000, "s"};
   if (span >= 1'000'000) return {1'000'000, "ms"};
-  if (span >= 10'000) return {1'000, "us"};
+  if (span >= 10'000) return {1'000, "µs"};
   return {};
 }
 
@@ -249,7 +249,7 @@ std::string toText(const Trace& trace, const TextOptions& options) {
   const Metrics metrics = metricsOf(trace);
   const Unit unit = unitOf(scale.span);
   const bool showStage = severalStages(trace);
-  const std::size_t pad = label - unit.name.size();
+  const std::size_t pad = label - (unit.length == 1 || unit.length == 1'000 || unit.length == 1'000'000 ? 2 : 1);  // characters, not bytes
   std::string text = fmt::format("{}{} ┌{}┐\n", std::string(pad, ' '), unit.name, ruler(scale, unit));
   for (const RankMetrics& rank : metrics.ranks) {
     const double busy = metrics.makespan > 0 ? 100.0 * static_cast<double>(rank.busy) / static_cast<double>(metrics.makespan) : 0.0;

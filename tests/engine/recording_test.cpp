@@ -156,7 +156,7 @@ TEST_F(Recording, GoesOnOperatorByOperatorWhereTheDeviceCannotRecordAndSaysWhy) 
     expectEqual(recorded.trained, plain.trained);
     EXPECT_THAT(recorded.told, SizeIs(1)) << "the other stage can";
     EXPECT_THAT(recorded.told,
-                Each(AllOf(HasSubstr("operator by operator, not by CUDA graphs, as CUDA cannot record"), HasSubstr("capturing"))));
+                Each(AllOf(HasSubstr("operator by operator, without CUDA graphs, because CUDA cannot record"), HasSubstr("capturing"))));
   }
 }
 
@@ -238,7 +238,8 @@ TEST_F(Recording, IsNotWhatAProfileMeasuresWhereItIsNotWantedOrCannotBe) {
   count().failing = 0;
   static_cast<void>(torchBackend().measureProfile(graph, options, nullptr, {}));
   EXPECT_EQ(count().launched, 0);
-  EXPECT_THAT(told, testing::ElementsAre(AllOf(HasSubstr("measured operator by operator, not by CUDA graphs, as CUDA cannot record"))));
+  EXPECT_THAT(told,
+              testing::ElementsAre(AllOf(HasSubstr("measured operator by operator, without CUDA graphs, because CUDA cannot record"))));
 }
 
 }  // namespace

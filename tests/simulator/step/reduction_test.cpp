@@ -126,7 +126,7 @@ TEST(ChooseSharing, ReplicatesWhereTheWayBackWouldBeLonger) {
   EXPECT_EQ(partition.shared[0].sharing, Sharing::Replicate);
   EXPECT_EQ(choices[0].replicateBytes, 2 * 64);
   static_cast<void>(chooseSharing({graph, costs, schedule, 1, 0}, partition, Sharing::Transmit, 0));
-  EXPECT_EQ(partition.shared[0].sharing, Sharing::Transmit) << "as asked";
+  EXPECT_EQ(partition.shared[0].sharing, Sharing::Transmit) << "as requested";
 }
 
 TEST(ChooseSharing, TransmitsWhereItSavesTheSlowestRanksOptimizer) {

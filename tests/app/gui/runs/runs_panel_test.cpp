@@ -132,7 +132,7 @@ TEST_F(RunsPanelTest, OverlaysTheMedianStepOfTheRunThatIsChosenAndThenAnyOther) 
   waitFor([this] { return document.measured()->step == 1; });
   panel().showNothing();
   EXPECT_EQ(document.measured(), nullptr);
-  EXPECT_TRUE(panel().summary().startsWith("Choose a run"));
+  EXPECT_TRUE(panel().summary().startsWith("Select a run"));
 }
 
 TEST_F(RunsPanelTest, RanksWhatTheErrorComesFrom) {
@@ -157,11 +157,11 @@ TEST_F(RunsPanelTest, RanksWhatTheErrorComesFrom) {
 
 TEST_F(RunsPanelTest, SaysWhenThePlanThatIsOpenIsAnotherOne) {
   choose(record(1000));
-  EXPECT_FALSE(panel().summary().contains("another one"));
+  EXPECT_FALSE(panel().summary().contains("different plan"));
   document.edit("more microbatches", [](Design& d) { d.request.microbatches += 1; });
-  waitFor([this] { return panel().summary().contains("another one"); });
+  waitFor([this] { return panel().summary().contains("different plan"); });
   document.undo();
-  waitFor([this] { return !panel().summary().contains("another one"); });
+  waitFor([this] { return !panel().summary().contains("different plan"); });
 }
 
 TEST_F(RunsPanelTest, ComparesTwoRunsTheOlderOneFirst) {
