@@ -18,17 +18,19 @@ constexpr std::string_view kStep = "{step}";
 std::optional<OptimizerState> stateIn(const TensorFile& file, const OptimizerSpec& update) {
   const auto& numbers = file.numbers();
   if (const auto kind = numbers.find("optimizer"); kind != numbers.end()) {
-    for (const OptimizerState state : {OptimizerState::Sgd, OptimizerState::Momentum, OptimizerState::Adam, OptimizerState::AdamW}) {
-      if (kind->second == static_cast<double>(state)) return state;
-    }
+    if (const auto state = optimizerState(kind->second)) return state;
     throw UsageError(fmt::format(
         "{} was trained with an optimizer that this version does not know; use a newer Pipewright, or --reset-optimizer", file.path()));
   }
+  bool hasMomentum = false, hasSquares = false;
   for (const std::string& name : file.names()) {
-    if (name.starts_with("momentum_buffer/")) return OptimizerState::Momentum;
+    hasMomentum = hasMomentum || name.starts_with("momentum_buffer/");
+    hasSquares = hasSquares || name.starts_with("square_avg/");
     if (name.starts_with("exp_avg/"))
       return update.kind == OptimizerSpec::Kind::Adam ? OptimizerState::Adam : OptimizerState::AdamW;  // either
   }
+  if (hasSquares) return hasMomentum ? OptimizerState::RmsPropMomentum : OptimizerState::RmsProp;
+  if (hasMomentum) return OptimizerState::Momentum;
   return numbers.contains("step") ? std::optional(OptimizerState::Sgd) : std::nullopt;
 }
 

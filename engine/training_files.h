@@ -6,7 +6,7 @@
 #include <string>
 
 #include "backends/checkpoints/optimizer_layout.h"
-#include "backends/checkpoints/optimizer_spec.h"
+#include "simulator/plan/optimizer.h"
 
 namespace pw {
 

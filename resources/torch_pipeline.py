@@ -33,11 +33,12 @@ def parse(arguments):
     """Command line to options."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--steps", type=int, default=5)
-    parser.add_argument("--optimizer", default="sgd", choices=("sgd", "adam", "adamw"))
+    parser.add_argument("--optimizer", default="sgd", choices=("sgd", "adam", "adamw", "rmsprop"))
     parser.add_argument("--lr", type=float, default=0.01)
     parser.add_argument("--momentum", type=float, default=0.0)
     parser.add_argument("--nesterov", action="store_true")
     parser.add_argument("--betas", type=lambda text: tuple(map(float, text.split(","))), default=(0.9, 0.999), metavar="B1,B2")
+    parser.add_argument("--alpha", type=float, default=0.99, help="RMSprop's smoothing constant")
     parser.add_argument("--weight-decay", type=float, default=0.0)
     parser.add_argument("--warmup", type=int, default=0, metavar="STEPS", help="steps over which the learning rate rises")
     parser.add_argument("--decay-steps", type=int, default=0, metavar="STEP", help="step at which a cosine has brought the rate down to --final-rate")
@@ -193,6 +194,8 @@ def optimizer_of(options, parameters):
     """torch.optim's, with the options."""
     if options.optimizer == "sgd":
         return torch.optim.SGD(parameters, lr=options.lr, momentum=options.momentum, nesterov=options.nesterov, weight_decay=options.weight_decay)
+    if options.optimizer == "rmsprop":
+        return torch.optim.RMSprop(parameters, lr=options.lr, alpha=options.alpha, momentum=options.momentum, weight_decay=options.weight_decay)
     kind = torch.optim.Adam if options.optimizer == "adam" else torch.optim.AdamW
     return kind(parameters, lr=options.lr, betas=options.betas, weight_decay=options.weight_decay)
 

@@ -84,9 +84,8 @@ void refuseWhatCannotMeasure(const MeasureOptions& o, CostsFrom costs) {
 OptimizerSpec plannedOptimizer(const std::string& name, double momentum) {
   OptimizerSpec optimizer;
   optimizer.kind = parseOptimizer(name);
-  if (momentum > 0 && optimizer.kind != OptimizerSpec::Kind::Sgd)
-    throw UsageError(fmt::format("--momentum belongs to sgd, and {} has its own moments; omit it.", name));
   optimizer.momentum = momentum;
+  requireConsistent(optimizer);
   return optimizer;
 }
 

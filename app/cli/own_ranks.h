@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "backends/checkpoints/optimizer_spec.h"
 #include "backends/resources/resources.h"
+#include "simulator/plan/optimizer.h"
 
 namespace CLI {
 class App;
@@ -38,7 +38,7 @@ void refuseWhatCannotMeasure(const MeasureOptions& options, CostsFrom costs);
 /// CUDA's number of `cuda:N`, 0 for `cuda`, −1 for a CPU. Throws UsageError for other names.
 [[nodiscard]] int gpuNumber(const MeasureOptions& options);
 
-/// The optimizer that a plan or search accounts for. Throws UsageError for an unknown name, and for a momentum without sgd.
+/// The optimizer that a plan or search accounts for. Throws UsageError for an unknown name and a momentum that it does not have.
 [[nodiscard]] OptimizerSpec plannedOptimizer(const std::string& name, double momentum);
 
 /// Measures a profile with `ranks` processes of this program computing at once; on GPUs with at most as many as there are GPUs.

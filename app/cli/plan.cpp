@@ -19,12 +19,17 @@
 #include "schedules/error.h"
 #include "schedules/generate.h"
 #include "schedules/units.h"
+#include "simulator/costs/estimate.h"
 #include "simulator/model/loss_count.h"
 #include "simulator/plan/planner.h"
 #include "simulator/plan/sharing.h"
+#include "simulator/plan/split.h"
+#include "simulator/plan/stage_costs.h"
 #include "simulator/report/json_fields.h"
 #include "simulator/report/lower_bound.h"
 #include "simulator/report/metrics.h"
+#include "simulator/step/compile.h"
+#include "simulator/step/execute.h"
 #include "simulator/text/json_text.h"
 
 namespace pw::cli {
@@ -263,8 +268,7 @@ PlanRequest requestOf(const Options& o, const ModelGraph& graph, const Profile& 
   request.loss = o.loss;
   request.recompute = o.recompute;
   if (o.share != "auto") request.sharing = o.share == "transmit" ? Sharing::Transmit : Sharing::Replicate;
-  request.optimizerCopies = stateCopies(plannedOptimizer(o.optimizer, o.momentum));
-  request.optimizer = o.optimizer;
+  request.optimizer = plannedOptimizer(o.optimizer, o.momentum);
   request.zero1 = o.zero1;
   request.memoryLimit = limit;
   return request;
@@ -302,7 +306,7 @@ int run(Options& o) {
   const std::vector<Recomputed> recomputed = recomputedBy(plan, graph);
   const std::vector<NotCounted> missing = notCounted(graph, o.microbatch);
   CostTable costs = plan.costs;  // a run adds the state of its optimizer itself
-  addOptimizerState(costs, request.optimizerCopies, optimizerShards(request, plan.schedule.placement));
+  addOptimizerState(costs, stateCopies(request.optimizer), optimizerShards(request, plan.schedule.placement));
   const Program program = compile(plan.schedule, costs);
   Times times;
   execute(program, times);
@@ -325,7 +329,7 @@ int run(Options& o) {
     print(fmt::format("\npredicted step {}, makespan {}, bubble {:.1f} %, lower bound of the makespan {}\n", formatDuration(metrics.step),
                       formatDuration(metrics.makespan), 100 * metrics.bubbleFraction, formatDuration(prediction.lowerBound.flush)));
     if (profile.estimated) print(incompleteLine(missing, true));
-    adviseSingleRank(plan, graph, profile, metrics.step, limit, request.optimizerCopies);
+    adviseSingleRank(plan, graph, profile, metrics.step, limit, stateCopies(request.optimizer));
     if (!o.out.empty() && fits) print(fmt::format("Written to {}.\n", o.out));
   }
   const std::string bias = plan.replicas * plan.schedule.microbatches > 1 ? lossBias(graph, plan.loss) : "";
@@ -389,8 +393,10 @@ Command addPlan(CLI::App& app) {
       ->option_text("auto|replicate|transmit");
   sub->add_option("--optimizer", o->optimizer,
                   "Optimizer whose state is counted in memory and time (default: sgd, which has none); a run may use another")
-      ->option_text("sgd|adam|adamw");
-  sub->add_option("--momentum", o->momentum, "For sgd: momentum, one more number per parameter")->check(numberFrom(0, 1))->option_text("X");
+      ->option_text(optimizerNames("|"));
+  sub->add_option("--momentum", o->momentum, "For sgd and rmsprop: momentum, one more number of state per parameter")
+      ->check(numberFrom(0, 1))
+      ->option_text("X");
   sub->add_flag("--zero1", o->zero1, "Spread the optimizer's state over the replicas (ZeRO stage 1)");
   sub->add_option("--loss", o->loss, "Loss: cross_entropy, mse, sum or output:NAME (default: the model's own, otherwise cross_entropy)")
       ->option_text("LOSS");

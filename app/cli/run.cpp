@@ -22,6 +22,7 @@
 #include "backends/checkpoints/writer.h"
 #include "backends/host/gpu_inventory.h"
 #include "backends/host/paths.h"
+#include "backends/messages/in_memory_communicator.h"
 #include "backends/pt2/record.h"
 #include "backends/store/run_store.h"
 #include "backends/torch/backend.h"
@@ -33,6 +34,7 @@
 #include "engine/worker.h"
 #include "schedules/error.h"
 #include "schedules/units.h"
+#include "simulator/plan/stage_costs.h"
 #include "simulator/step/simulate.h"
 
 namespace pw::cli {
@@ -436,10 +438,12 @@ Command addRun(CLI::App& app) {
   sub->add_option("--loss-over", o->lossOver, "microbatch (default), or batch: one loss of all outputs")
       ->check(CLI::IsMember({"microbatch", "batch"}))
       ->option_text("microbatch|batch");
-  sub->add_option("--optimizer", o->optimizer, "sgd (default), adam or adamw, with torch.optim's defaults")->option_text("sgd|adam|adamw");
+  sub->add_option("--optimizer", o->optimizer, "With torch.optim's arithmetic and defaults (default: sgd)")
+      ->option_text(optimizerNames("|"));
   sub->add_option("--lr", o->update.learningRate, "Learning rate (default 0.01)")->check(numberFrom(0, 1e6))->option_text("X");
-  sub->add_option("--momentum", o->update.momentum, "SGD's momentum (default 0)")->check(numberFrom(0, 1))->option_text("X");
+  sub->add_option("--momentum", o->update.momentum, "Momentum of sgd or rmsprop (default 0)")->check(numberFrom(0, 1))->option_text("X");
   sub->add_flag("--nesterov", o->update.nesterov, "Nesterov's momentum");
+  sub->add_option("--alpha", o->update.alpha, "RMSprop's smoothing constant (default 0.99)")->check(numberFrom(0, 1))->option_text("X");
   sub->add_option("--betas", o->betas, "Adam's decay rates (default 0.9,0.999)")
       ->delimiter(',')
       ->expected(2)

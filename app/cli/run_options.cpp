@@ -151,14 +151,11 @@ void refuseSharesOfComplexNumbers(const RunOptions& o, const Plan& plan, const M
 
 void completeOptimizer(RunOptions& o) {
   o.update.kind = parseOptimizer(o.optimizer);
-  const bool adam = o.update.kind != OptimizerSpec::Kind::Sgd;
   if (!o.betas.empty()) {
     o.update.beta1 = o.betas[0];
     o.update.beta2 = o.betas[1];
   }
-  if (adam && (o.update.momentum != 0 || o.update.nesterov)) throw UsageError("--momentum and --nesterov belong to sgd; Adam has --betas.");
-  if (!adam && !o.betas.empty()) throw UsageError("--betas belongs to adam and adamw; SGD has --momentum.");
-  if (o.update.nesterov && o.update.momentum <= 0) throw UsageError("--nesterov needs --momentum.");
+  requireConsistent(o.update);
   if (o.update.decaySteps > 0 && o.update.decaySteps <= o.update.warmupSteps)
     throw UsageError("--decay-steps counts from the first step and must be more than --warmup.");
 }

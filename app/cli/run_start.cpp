@@ -91,6 +91,7 @@ void addOptimizer(JobFields& fields, const RunOptions& o) {
   add(fields, "--momentum", update.momentum);
   add(fields, "--nesterov", update.nesterov);
   add(fields, "--betas", fmt::format("{},{}", update.beta1, update.beta2));
+  add(fields, "--alpha", update.alpha);
   add(fields, "--weight-decay", update.weightDecay);
   add(fields, "--warmup", update.warmupSteps);
   add(fields, "--decay-steps", update.decaySteps);

@@ -1,5 +1,6 @@
 #include "simulator/plan/search.h"
 #include "simulator/plan/search_profiles.h"
+#include "simulator/plan/split.h"
 #include "simulator/text/json_text.h"
 
 #include <fmt/format.h>
@@ -72,8 +73,7 @@ SearchSpace spaceOf(const Options& o) {
   space.base.replicas = o.replicas;
   space.base.batch = o.batch;
   space.base.loss = o.loss;
-  space.base.optimizerCopies = stateCopies(plannedOptimizer(o.optimizer, o.momentum));
-  space.base.optimizer = o.optimizer;
+  space.base.optimizer = plannedOptimizer(o.optimizer, o.momentum);
   space.base.zero1 = o.zero1;
   space.base.memoryLimit = o.memoryLimit.empty() ? 0 : parseSize(o.memoryLimit);
   space.fixedMicrobatch = o.microbatch > 0;
@@ -281,8 +281,10 @@ Command addSearch(CLI::App& app) {
       ->excludes(profile)
       ->option_text("CLUSTER");
   sub->add_option("--optimizer", o->optimizer, "Optimizer whose state is counted in memory and time (default: sgd, which has none)")
-      ->option_text("sgd|adam|adamw");
-  sub->add_option("--momentum", o->momentum, "For sgd: momentum, one more number per parameter")->check(numberFrom(0, 1))->option_text("X");
+      ->option_text(optimizerNames("|"));
+  sub->add_option("--momentum", o->momentum, "For sgd and rmsprop: momentum, one more number of state per parameter")
+      ->check(numberFrom(0, 1))
+      ->option_text("X");
   sub->add_flag("--zero1", o->zero1, "Spread the optimizer's state over the replicas (ZeRO stage 1)");
   sub->add_option("--loss", o->loss, "Loss: cross_entropy, mse, sum or output:NAME (default: the model's own, otherwise cross_entropy)")
       ->option_text("LOSS");

@@ -33,7 +33,7 @@ using Sizes = std::vector<std::int64_t>;
 constexpr const char* kMetadata = ".metadata";
 constexpr std::string_view kOurs = "pipewright", kStep = "step";
 constexpr std::array<std::string_view, 3> kModelKeys{"model", "state_dict", "model_state_dict"};
-constexpr std::array<std::string_view, 3> kStates{"exp_avg", "exp_avg_sq", "momentum_buffer"};
+constexpr std::array<std::string_view, 4> kStates{"exp_avg", "exp_avg_sq", "square_avg", "momentum_buffer"};
 constexpr std::size_t kMostDimensions = 64;
 
 std::string metadataOf(const std::string& folder) { return (fs::path(folder) / kMetadata).string(); }

@@ -19,8 +19,8 @@ namespace pw {
 /// A folder that torch.distributed.checkpoint (`save`, torch 2.2 to 2.11) wrote, or DistributedCheckpointWriter did: `.metadata` says which
 /// chunk of which tensor lies in which file. Tensors are named by the path of keys that led to them when they were saved:
 /// - `model.state_dict()` saved by itself, or under `model` or `state_dict` at any depth: by the last key, the parameter's own name;
-/// - what `get_optimizer_state_dict` gives, flattened or not: `exp_avg/NAME`, `exp_avg_sq/NAME`, `momentum_buffer/NAME`; its `step` is a
-/// number;
+/// - what `get_optimizer_state_dict` gives, flattened or not: `exp_avg/NAME`, `exp_avg_sq/NAME`, `square_avg/NAME`, `momentum_buffer/NAME`;
+/// its `step` is a number;
 /// - others: by their whole key, joined by dots.
 class DistributedCheckpoint {
  public:

@@ -185,7 +185,7 @@ void DistributedCheckpointWriter::alias(const std::string& name, const std::stri
 void DistributedCheckpointWriter::Impl::addOptimizer(const OptimizerLayout& layout) {
   const KeyPath top{std::string(kOptimizer)};
   std::set<std::string> counted;
-  if (layout.spec.kind != OptimizerSpec::Kind::Sgd) {
+  if (factsOf(layout.spec.kind).countsSteps) {
     const auto steps = static_cast<float>(layout.steps);
     for (const auto& [name, item] : places) {
       const std::size_t slash = name.find('/');

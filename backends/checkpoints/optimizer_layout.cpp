@@ -28,6 +28,7 @@ OptimizerState stateOf(const OptimizerSpec& spec) {
     case OptimizerSpec::Kind::Sgd: break;
     case OptimizerSpec::Kind::Adam: return OptimizerState::Adam;
     case OptimizerSpec::Kind::AdamW: return OptimizerState::AdamW;
+    case OptimizerSpec::Kind::RmsProp: return spec.momentum != 0 ? OptimizerState::RmsPropMomentum : OptimizerState::RmsProp;
   }
   return spec.momentum != 0 ? OptimizerState::Momentum : OptimizerState::Sgd;
 }
@@ -38,8 +39,18 @@ std::string_view nameOf(OptimizerState state) {
     case OptimizerState::Momentum: return "sgd with momentum";
     case OptimizerState::Adam: return "adam";
     case OptimizerState::AdamW: return "adamw";
+    case OptimizerState::RmsProp: return "rmsprop";
+    case OptimizerState::RmsPropMomentum: return "rmsprop with momentum";
   }
   return "sgd";
+}
+
+std::optional<OptimizerState> optimizerState(double number) {
+  constexpr int kLast = static_cast<int>(OptimizerState::RmsPropMomentum);
+  for (int i = 0; i <= kLast; ++i) {
+    if (number == i) return static_cast<OptimizerState>(i);
+  }
+  return std::nullopt;
 }
 
 std::vector<std::pair<std::string, std::string>> groupOf(const OptimizerLayout& layout) {
@@ -49,16 +60,29 @@ std::vector<std::pair<std::string, std::string>> groupOf(const OptimizerLayout& 
       {"lr", real(learningRateAt(spec, layout.steps))},
       {"initial_lr", real(spec.learningRate)},  // what schedulers of torch.optim go on from
       {"weight_decay", real(spec.weightDecay)}};
-  if (spec.kind == OptimizerSpec::Kind::Sgd) {
-    group.insert(group.end(), {{"momentum", real(spec.momentum)}, {"dampening", real(0)}, {"nesterov", truth(spec.nesterov)}});
-  } else {
-    group.insert(group.end(), {{"betas", real(spec.beta1) + real(spec.beta2) + "\x86"},
-                               {"eps", real(spec.epsilon)},
-                               {"amsgrad", truth(false)},
-                               {"capturable", truth(false)},
-                               {"decoupled_weight_decay", truth(spec.kind == OptimizerSpec::Kind::AdamW)}});
+  switch (spec.kind) {
+    case OptimizerSpec::Kind::Sgd:
+      group.insert(group.end(),
+                   {{"momentum", real(spec.momentum)}, {"dampening", real(0)}, {"nesterov", truth(spec.nesterov)}, {"fused", none}});
+      break;
+    case OptimizerSpec::Kind::Adam:
+    case OptimizerSpec::Kind::AdamW:
+      group.insert(group.end(), {{"betas", real(spec.beta1) + real(spec.beta2) + "\x86"},
+                                 {"eps", real(spec.epsilon)},
+                                 {"amsgrad", truth(false)},
+                                 {"capturable", truth(false)},
+                                 {"decoupled_weight_decay", truth(spec.kind == OptimizerSpec::Kind::AdamW)},
+                                 {"fused", none}});
+      break;
+    case OptimizerSpec::Kind::RmsProp:
+      group.insert(group.end(), {{"momentum", real(spec.momentum)},
+                                 {"alpha", real(spec.alpha)},
+                                 {"eps", real(spec.epsilon)},
+                                 {"centered", truth(false)},
+                                 {"capturable", truth(false)}});
+      break;
   }
-  group.insert(group.end(), {{"maximize", truth(false)}, {"foreach", none}, {"differentiable", truth(false)}, {"fused", none}});
+  group.insert(group.end(), {{"maximize", truth(false)}, {"foreach", none}, {"differentiable", truth(false)}});
   return group;
 }
 

@@ -1,12 +1,13 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
 #include <vector>
 
-#include "backends/checkpoints/optimizer_spec.h"
 #include "backends/checkpoints/pickle.h"
+#include "simulator/plan/optimizer.h"
 
 namespace pw {
 
@@ -18,10 +19,12 @@ struct OptimizerLayout {
 };
 
 /// The optimizer that wrote a state, by its number in checkpoints; `Sgd` has no state.
-enum class OptimizerState : int { Sgd = 0, Momentum = 1, Adam = 2, AdamW = 3 };
+enum class OptimizerState : int { Sgd = 0, Momentum = 1, Adam = 2, AdamW = 3, RmsProp = 4, RmsPropMomentum = 5 };
 [[nodiscard]] OptimizerState stateOf(const OptimizerSpec& spec);
-/// `sgd`, `sgd with momentum`, `adam`, `adamw`.
+/// `sgd`, `sgd with momentum`, `adam`, …
 [[nodiscard]] std::string_view nameOf(OptimizerState state);
+/// Nothing for a number that this version does not know.
+[[nodiscard]] std::optional<OptimizerState> optimizerState(double number);
 
 /// The one parameter group, by name, without `params`: the members that torch.optim of torch 2.11 gives it, each as the opcodes of one
 /// object.

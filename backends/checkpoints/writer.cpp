@@ -89,7 +89,7 @@ void CheckpointWriter::finish(const std::map<std::string, double>& numbers, cons
 /// The optimizer's state for Python. Each count of steps has memory of its own: torch.optim counts in place.
 std::string CheckpointWriter::Impl::optimizerOf(const OptimizerLayout& layout) {
   std::vector<pickle::TensorEntry> steps;
-  if (layout.spec.kind != OptimizerSpec::Kind::Sgd) {
+  if (factsOf(layout.spec.kind).countsSteps) {
     const auto count = static_cast<float>(layout.steps);
     for (std::size_t i = 0; i < layout.parameters.size(); ++i) {
       steps.push_back({"step", DType::Float32, std::to_string(storages++), 1, 0, {}, {}});

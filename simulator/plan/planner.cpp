@@ -77,7 +77,8 @@ Priced price(const PlanRequest& request, ModelCosts& model, CompiledRows& compil
   const ModelGraph& graph = model.graph();
   const Schedule& rows = compiled.rows();
   const PlanSetting setting{
-      graph, model.profile(), rows, request.replicas, request.optimizerCopies, optimizerShards(request, rows.placement), &model, &compiled};
+      graph,  model.profile(), rows, request.replicas, stateCopies(request.optimizer), optimizerShards(request, rows.placement),
+      &model, &compiled};
   const bool automatic = request.recompute == std::vector<std::string>{"auto"};
   if (automatic && request.memoryLimit == 0)
     throw UsageError(
@@ -108,7 +109,7 @@ Plan planOf(const PlanRequest& request, const ModelGraph& graph, const Profile& 
   plan.schedule = rows;
   plan.costs = priced.costs;
   plan.profile = profile;
-  plan.optimizer = {request.optimizer, request.optimizerCopies, request.zero1};
+  plan.optimizer = {std::string(factsOf(request.optimizer.kind).name), stateCopies(request.optimizer), request.zero1};
   return plan;
 }
 

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "simulator/plan/optimizer.h"
 #include "simulator/plan/plan.h"
 #include "simulator/plan/sharing.h"
 #include "simulator/plan/split.h"
@@ -24,8 +25,7 @@ struct PlanRequest {
   std::string loss = "cross_entropy";
   std::vector<std::string> recompute{"none"};  ///< none, full, auto (as little as `memoryLimit` allows), or module names
   std::optional<Sharing> sharing;              ///< of parameters used by several stages; nothing: whichever makes the step shorter
-  std::string optimizer;                       ///< its name, for the plan; empty: not known
-  int optimizerCopies = 0;                     ///< of each trained parameter, as optimizer state
+  OptimizerSpec optimizer;                     ///< whose state is counted in memory and time; a run may use another
   bool zero1 = false;                          ///< each replica keeps its share of that state (ZeRO-1)
   Bytes memoryLimit = 0;                       ///< of a rank; 0: none
 

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 
+#include "simulator/plan/stage_costs.h"
 #include "simulator/step/recost.h"
 
 namespace pw {
@@ -117,7 +118,7 @@ std::shared_ptr<const Prediction> Predictor::predict(const PlanRequest& request,
   auto p = spare(rows);
   p->priced = price(request, graph, profile, *rows);
   p->costs = p->priced.costs;
-  addOptimizerState(p->costs, request.optimizerCopies, optimizerShards(request, rows->placement));
+  addOptimizerState(p->costs, stateCopies(request.optimizer), optimizerShards(request, rows->placement));
   return simulate(std::move(p), rows);
 }
 

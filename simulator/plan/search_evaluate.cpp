@@ -6,6 +6,7 @@
 
 #include "schedules/error.h"
 #include "schedules/generate.h"
+#include "simulator/plan/stage_costs.h"
 
 namespace pw {
 namespace {
@@ -45,7 +46,7 @@ Evaluator::Weighed Evaluator::weigh(const SplitStart& start, const std::vector<s
   c.split = start.name;
   c.scaled = shape_.profile.scaled;
   weighed.costs = price(c.request, *shape_.model, compiled_).costs;
-  addOptimizerState(weighed.costs, c.request.optimizerCopies, optimizerShards(c.request, rows_.placement));
+  addOptimizerState(weighed.costs, stateCopies(c.request.optimizer), optimizerShards(c.request, rows_.placement));
   c.peak = std::ranges::max(compiled_.peaks(weighed.costs));
   c.fits = c.request.memoryLimit == 0 || c.peak <= c.request.memoryLimit;
   c.samples = c.request.batch > 0 ? c.request.batch : c.request.microbatch * c.request.microbatches * c.request.replicas;

@@ -57,7 +57,8 @@ TEST(OptimizerState, LetsTorchOptimGoOnAsResumeDoes) {
   const std::string plan = planned(folder, {"gpt_small"}, {"--ranks", "2", "--batch", "8", "--microbatches", "2"});
   for (const Words& optimizer :
        {Words{"--optimizer", "sgd", "--momentum", "0.9", "--lr", "0.1"}, Words{"--optimizer", "adam", "--lr", "3e-3"},
-        Words{"--optimizer", "adamw", "--lr", "3e-3", "--weight-decay", "0.2"}}) {
+        Words{"--optimizer", "adamw", "--lr", "3e-3", "--weight-decay", "0.2"},
+        Words{"--optimizer", "rmsprop", "--lr", "1e-3", "--momentum", "0.5"}}) {
     Words first{"--data", data, "--steps", "2", "--save", saved}, second{"--data", data, "--steps", "2", "--resume", saved, "--json"};
     first.insert(first.end(), optimizer.begin(), optimizer.end());
     second.insert(second.end(), optimizer.begin(), optimizer.end());

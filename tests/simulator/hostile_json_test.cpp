@@ -9,6 +9,7 @@
 #include "schedules/generate.h"
 #include "schedules/lower.h"
 #include "simulator/costs/cluster.h"
+#include "simulator/costs/estimate.h"
 #include "simulator/costs/problem_file.h"
 #include "simulator/plan/planner.h"
 #include "simulator/report/json_fields.h"
@@ -48,7 +49,7 @@ PlanRequest request() {
   r.microbatches = 4;
   r.microbatch = 2;
   r.begins = {NodeId(2), NodeId(3)};
-  r.optimizerCopies = 2;
+  r.optimizer.kind = OptimizerSpec::Kind::AdamW;
   return r;
 }
 

@@ -56,8 +56,10 @@ def evaluate(checkpoint, data_file, *output_files):
 
 def optimizer_of(module, group):
     """One of other numbers than the checkpoint's, which `load_state_dict` brings."""
-    if "momentum" in group:
+    if "nesterov" in group:
         return torch.optim.SGD(module.parameters(), lr=7.0, momentum=0.1)
+    if "alpha" in group:
+        return torch.optim.RMSprop(module.parameters(), lr=7.0)
     return (torch.optim.AdamW if group["decoupled_weight_decay"] else torch.optim.Adam)(module.parameters(), lr=7.0)
 
 

@@ -21,6 +21,8 @@ CASES = {
     "adam": (torch.optim.Adam, {"lr": 0.01}),
     "adam_decay": (torch.optim.Adam, {"lr": 0.01, "betas": (0.8, 0.95), "eps": 1e-6, "weight_decay": 0.02}),
     "adamw": (torch.optim.AdamW, {"lr": 0.01, "weight_decay": 0.1}),
+    "rmsprop": (torch.optim.RMSprop, {"lr": 0.01}),
+    "rmsprop_momentum": (torch.optim.RMSprop, {"lr": 0.01, "alpha": 0.9, "momentum": 0.8, "weight_decay": 0.02}),
 }
 
 
@@ -32,6 +34,8 @@ def optimizers(folder):
             gradients = torch.randn(STEPS, SIZE).to(dtype)
             tensors = {"first": first, "gradients": gradients}
             kinds = {"plain": {"foreach": False}, "fused": {"fused": True}}
+            if make is torch.optim.RMSprop:
+                kinds["fused"] = kinds["plain"]  # there is no other
             if dtype.itemsize == 2:
                 del kinds["fused"]  # wrong in torch 2.11: SGD leaves most parameters as they were
             for kind, extra in kinds.items():

@@ -24,6 +24,7 @@
 #include "app/gui/common/theme.h"
 #include "app/gui/document/document.h"
 #include "backends/resources/resources.h"
+#include "simulator/plan/search_profiles.h"
 
 namespace pw::gui {
 namespace {
@@ -58,7 +59,6 @@ struct Basis {
             .recompute = {},
             .sharing = base.sharing,
             .optimizer = base.optimizer,
-            .optimizerCopies = base.optimizerCopies,
             .zero1 = base.zero1,
             .memoryLimit = base.memoryLimit};
   }

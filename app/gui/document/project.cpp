@@ -28,7 +28,7 @@ Json requestJson(const PlanRequest& r) {
          {"begins", begins},
          {"loss", r.loss},
          {"recompute", r.recompute},
-         {"optimizer_copies", r.optimizerCopies},
+         {"optimizer", {{"name", std::string(factsOf(r.optimizer.kind).name)}, {"momentum", r.optimizer.momentum}}},
          {"memory_limit", r.memoryLimit}};
   if (r.sharing) j["sharing"] = std::string(name(*r.sharing));
   return j;
@@ -51,6 +51,26 @@ Sharing sharingOf(const std::string& text, const JsonDocument& document) {
   document.fail(fmt::format("`sharing` is \"{}\", neither replicate nor transmit", text));
 }
 
+/// Projects of version 0.1 have the copies of each parameter that the state takes: none SGD, one SGD with momentum, two AdamW.
+OptimizerSpec optimizerOf(const JsonPart& j, const JsonDocument& document) {
+  OptimizerSpec optimizer;
+  if (!j.has("optimizer")) {
+    const int copies = bounded<int>(j, document, "optimizer_copies", 0, 8);
+    if (copies == 1) optimizer.momentum = 0.9;
+    if (copies > 1) optimizer.kind = OptimizerSpec::Kind::AdamW;
+    return optimizer;
+  }
+  const JsonPart part = j["optimizer"];
+  const auto known = part["name"].as<std::string>();
+  const auto* found = std::ranges::find(kOptimizers, known, &OptimizerFacts::name);
+  if (found == kOptimizers.end()) document.fail(fmt::format("`optimizer` is \"{}\", none of {}", known, optimizerNames(", ")));
+  optimizer.kind = found->kind;
+  optimizer.momentum = part["momentum"].as<double>();
+  if (!(optimizer.momentum >= 0 && optimizer.momentum < 1) || (optimizer.momentum != 0 && !found->hasMomentum))
+    document.fail(fmt::format("`optimizer` has a momentum of {}, which {} cannot have", optimizer.momentum, known));
+  return optimizer;
+}
+
 PlanRequest parseRequest(const JsonPart& j, const JsonDocument& document) {
   PlanRequest r;
   r.schedule = j["schedule"].as<std::string>();
@@ -70,7 +90,7 @@ PlanRequest parseRequest(const JsonPart& j, const JsonDocument& document) {
   }
   r.loss = j["loss"].as<std::string>();
   r.recompute = j["recompute"].listOf<std::string>();
-  r.optimizerCopies = bounded<int>(j, document, "optimizer_copies", 0, 8);
+  r.optimizer = optimizerOf(j, document);
   r.memoryLimit = bounded<Bytes>(j, document, "memory_limit", 0, std::int64_t{1} << 60);
   if (j.has("sharing")) r.sharing = sharingOf(j["sharing"].as<std::string>(), document);
   return r;

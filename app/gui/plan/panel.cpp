@@ -26,6 +26,7 @@
 #include "schedules/error.h"
 #include "schedules/generate.h"
 #include "schedules/units.h"
+#include "simulator/report/lower_bound.h"
 
 namespace pw::gui {
 namespace {
@@ -112,6 +113,17 @@ QString placementText(PlacementKind kind) {
     case PlacementKind::Custom: return PlanPanel::tr("as in the file");
   }
   return {};
+}
+
+/// What the box offers, in its order: each kind, and with a momentum where it has one.
+std::vector<OptimizerSpec> offeredOptimizers() {
+  std::vector<OptimizerSpec> offered;
+  for (const OptimizerFacts& facts : kOptimizers) {
+    offered.emplace_back().kind = facts.kind;
+    if (!facts.hasMomentum) continue;
+    offered.emplace_back(offered.back()).momentum = 0.9;
+  }
+  return offered;
 }
 
 }  // namespace
@@ -307,11 +319,15 @@ void PlanPanel::Private::buildDesign(QFormLayout& form) {
   form.addRow(PlanPanel::tr("Shared parameters"), sharing);
 
   optimizer = new QComboBox;
-  optimizer->addItems({QStringLiteral("SGD"), QStringLiteral("SGD, momentum"), QStringLiteral("Adam")});
+  for (const OptimizerSpec& offered : offeredOptimizers()) {
+    const QString kind = QString::fromUtf8(factsOf(offered.kind).className);
+    optimizer->addItem(offered.momentum > 0 ? PlanPanel::tr("%1, momentum %2").arg(kind).arg(offered.momentum) : kind);
+  }
   optimizer->setAccessibleName(PlanPanel::tr("Optimizer"));
   optimizer->setToolTip(PlanPanel::tr("Optimizer whose state is counted in memory and time"));
   QObject::connect(optimizer, &QComboBox::activated, &panel, [this](int index) {
-    document.edit(PlanPanel::tr("Change optimizer"), [&](Design& design) { design.request.optimizerCopies = index; });
+    document.edit(PlanPanel::tr("Change optimizer"),
+                  [&](Design& design) { design.request.optimizer = offeredOptimizers().at(static_cast<std::size_t>(index)); });
   });
   form.addRow(PlanPanel::tr("Optimizer"), optimizer);
 
@@ -448,7 +464,9 @@ void PlanPanel::Private::showDesign() {
   for (const std::string& n : r.recompute) names << QString::fromStdString(n);
   if (!recompute->lineEdit()->hasFocus()) recompute->setEditText(names.join(QLatin1Char(',')));
   sharing->setCurrentIndex(!r.sharing ? 0 : *r.sharing == Sharing::Replicate ? 1 : 2);
-  optimizer->setCurrentIndex(std::clamp(r.optimizerCopies, 0, 2));
+  const std::vector<OptimizerSpec> offered = offeredOptimizers();
+  const auto chosen = std::ranges::find(offered, r.optimizer);
+  optimizer->setCurrentIndex(chosen == offered.end() ? -1 : static_cast<int>(chosen - offered.begin()));
   if (cluster->findText(QString::fromStdString(design.cluster)) < 0) cluster->addItem(QString::fromStdString(design.cluster));
   cluster->setCurrentText(QString::fromStdString(design.cluster));
   if (!limit->hasFocus()) limit->setText(r.memoryLimit > 0 ? pw::gui::size(r.memoryLimit) : QString());

@@ -232,7 +232,7 @@ void RunsPanel::Private::begin() {
     request.steps = count;
     request.transport = controls->transport();
     request.precision = controls->computing().precision;
-    request.optimizerCopies = document.design().request.optimizerCopies;
+    request.optimizer = document.design().request.optimizer;
     if (document.storePath().isEmpty()) {
       const QDir folder(QStandardPaths::writableLocation(QStandardPaths::AppDataLocation));
       if (!folder.mkpath(QStringLiteral(".")))

@@ -13,6 +13,7 @@
 #include "app/gui/runs/child.h"
 #include "backends/host/files.h"
 #include "engine/live_spans.h"
+#include "simulator/report/timeline_fill.h"
 
 namespace pw::gui {
 namespace {
@@ -153,8 +154,7 @@ void RunTask::run(const RunRequest& request) {
                                          QStringLiteral("--progress"),    QStringLiteral("json"),
                                          QStringLiteral("--json"),        QStringLiteral("--precision"),
                                          precisionWord(request.precision)};
-                       if (request.optimizerCopies == 1) words << QStringLiteral("--momentum") << QStringLiteral("0.9");
-                       if (request.optimizerCopies > 1) words << QStringLiteral("--optimizer") << QStringLiteral("adamw");
+                       for (const std::string& word : optimizerArguments(request.optimizer)) words << QString::fromStdString(word);
                        d->start(words);
                        d->look.start();
                      };

@@ -17,8 +17,8 @@ struct RunRequest {
   int steps = 5;
   QString transport = QStringLiteral("ucx");
   DType precision = DType::Unknown;
-  QString store;            ///< file the run is recorded in
-  int optimizerCopies = 0;  ///< optimizer state per parameter, as the plan counts it: none: SGD, one: SGD with momentum, more: AdamW
+  QString store;  ///< file the run is recorded in
+  OptimizerSpec optimizer;
 };
 struct ProfileRequest {
   std::vector<std::string> models;

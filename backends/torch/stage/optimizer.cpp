@@ -22,19 +22,10 @@ namespace pw {
 
 struct Optimizer::Impl {
   OptimizerSpec spec;
-  std::map<std::size_t, std::vector<at::Tensor>> states;  // as many as `namesOf` has
+  std::map<std::size_t, std::vector<at::Tensor>> states;  // as many as `stateNames` has
 };
 
 namespace {
-
-std::vector<std::string> namesOf(const OptimizerSpec& spec) {
-  switch (spec.kind) {
-    case OptimizerSpec::Kind::Sgd: return spec.momentum != 0 ? std::vector<std::string>{"momentum_buffer"} : std::vector<std::string>{};
-    case OptimizerSpec::Kind::Adam:
-    case OptimizerSpec::Kind::AdamW: break;
-  }
-  return {"exp_avg", "exp_avg_sq"};
-}
 
 /// What to divide the gradients by where that is the exact quotient: the inverse of the scale, if it is an integer.
 std::optional<double> divisorOf(double gradientScale) {
@@ -56,8 +47,66 @@ std::optional<at::Tensor> fusedDivisor(at::Tensor& gradients, double gradientSca
 
 using NamedStates = std::vector<std::pair<std::string, at::Tensor>>;
 
+/// The operators of torch.optim's plain loops (`_single_tensor_sgd` and its like), in their order, on a piece.
+void plainSgd(const OptimizerSpec& spec, at::Tensor& values, at::Tensor gradient, std::vector<at::Tensor>& state, double rate) {
+  if (!state.empty()) {
+    multiply(state[0], spec.momentum).add_(gradient);
+    gradient = spec.nesterov ? gradient.add(state[0], spec.momentum) : state[0];
+  }
+  values.add_(gradient, -rate);
+}
+
+void plainAdam(const OptimizerSpec& spec, at::Tensor& values, const at::Tensor& gradient, std::vector<at::Tensor>& state, double rate,
+               int step) {
+  state[0].lerp_(gradient, 1 - spec.beta1);
+  multiply(state[1], spec.beta2).addcmul_(gradient, gradient, 1 - spec.beta2);
+  const double first = 1 - std::pow(spec.beta1, step + 1), second = 1 - std::pow(spec.beta2, step + 1);
+  values.addcdiv_(state[0], (state[1].sqrt() / std::sqrt(second)).add_(spec.epsilon), -rate / first);
+}
+
+void plainRmsProp(const OptimizerSpec& spec, at::Tensor& values, const at::Tensor& gradient, std::vector<at::Tensor>& state, double rate) {
+  multiply(state[0], spec.alpha).addcmul_(gradient, gradient, 1 - spec.alpha);
+  const at::Tensor mean = state[0].sqrt().add_(spec.epsilon);
+  if (state.size() == 1) {
+    values.addcdiv_(gradient, mean, -rate);
+    return;
+  }
+  multiply(state[1], spec.momentum).addcdiv_(gradient, mean);
+  values.add_(state[1], -rate);
+}
+
+void plainPiece(const OptimizerSpec& spec, at::Tensor values, const at::Tensor& gradients, std::vector<at::Tensor>& state, int step) {
+  const double rate = learningRateAt(spec, step);
+  const bool shrinks = spec.kind == OptimizerSpec::Kind::AdamW;
+  if (shrinks) multiply(values, 1 - rate * spec.weightDecay);
+  const at::Tensor gradient = spec.weightDecay != 0 && !shrinks ? gradients.add(values, spec.weightDecay) : gradients;
+  switch (spec.kind) {
+    case OptimizerSpec::Kind::Sgd: plainSgd(spec, values, gradient, state, rate); return;
+    case OptimizerSpec::Kind::Adam:
+    case OptimizerSpec::Kind::AdamW: plainAdam(spec, values, gradient, state, rate, step); return;
+    case OptimizerSpec::Kind::RmsProp: plainRmsProp(spec, values, gradient, state, rate); return;
+  }
+}
+
+void plainStep(const OptimizerSpec& spec, at::Tensor& values, at::Tensor& gradients, const NamedStates& state, int step,
+               double gradientScale) {
+  if (gradientScale != 1) {
+    const auto divisor = divisorOf(gradientScale);
+    divisor ? gradients.div_(*divisor) : multiply(gradients, gradientScale);
+  }
+  const std::int64_t most = values.is_cpu() ? 1 << 16 : 1 << 24;  // temporaries stay in the cache, or small; a GPU is asked for few kernels
+  for (std::int64_t begin = 0; begin < values.numel(); begin += most) {
+    const std::int64_t count = std::min(most, values.numel() - begin);
+    std::vector<at::Tensor> pieces;
+    for (const auto& [name, tensor] : state) pieces.push_back(tensor.narrow(0, begin, count));
+    plainPiece(spec, values.narrow(0, begin, count), gradients.narrow(0, begin, count), pieces, step);
+  }
+}
+
 void fusedStep(const OptimizerSpec& spec, at::Tensor& values, at::Tensor& gradients, const NamedStates& state, int step,
                double gradientScale) {
+  if (spec.kind == OptimizerSpec::Kind::RmsProp)
+    return plainStep(spec, values, gradients, state, step, gradientScale);  // torch has no fused kernel
   const double rate = learningRateAt(spec, step);
   const std::optional<at::Tensor> divisor = fusedDivisor(gradients, gradientScale);
   const auto adam = [&](auto kernel) {
@@ -77,41 +126,7 @@ void fusedStep(const OptimizerSpec& spec, at::Tensor& values, at::Tensor& gradie
     }
     case OptimizerSpec::Kind::Adam: adam([](auto&&... arguments) { at::_fused_adam_(arguments...); }); return;
     case OptimizerSpec::Kind::AdamW: adam([](auto&&... arguments) { at::_fused_adamw_(arguments...); }); return;
-  }
-}
-
-/// The operators of torch.optim's plain loops (`_single_tensor_sgd`, `_single_tensor_adam`), in their order, on a piece.
-void plainPiece(const OptimizerSpec& spec, at::Tensor values, const at::Tensor& gradients, std::vector<at::Tensor>& state, int step) {
-  const double rate = learningRateAt(spec, step);
-  const bool shrinks = spec.kind == OptimizerSpec::Kind::AdamW;
-  if (shrinks) multiply(values, 1 - rate * spec.weightDecay);
-  at::Tensor gradient = spec.weightDecay != 0 && !shrinks ? gradients.add(values, spec.weightDecay) : gradients;
-  if (spec.kind == OptimizerSpec::Kind::Sgd) {
-    if (!state.empty()) {
-      multiply(state[0], spec.momentum).add_(gradient);
-      gradient = spec.nesterov ? gradient.add(state[0], spec.momentum) : state[0];
-    }
-    values.add_(gradient, -rate);
-    return;
-  }
-  state[0].lerp_(gradient, 1 - spec.beta1);
-  multiply(state[1], spec.beta2).addcmul_(gradient, gradient, 1 - spec.beta2);
-  const double first = 1 - std::pow(spec.beta1, step + 1), second = 1 - std::pow(spec.beta2, step + 1);
-  values.addcdiv_(state[0], (state[1].sqrt() / std::sqrt(second)).add_(spec.epsilon), -rate / first);
-}
-
-void plainStep(const OptimizerSpec& spec, at::Tensor& values, at::Tensor& gradients, const NamedStates& state, int step,
-               double gradientScale) {
-  if (gradientScale != 1) {
-    const auto divisor = divisorOf(gradientScale);
-    divisor ? gradients.div_(*divisor) : multiply(gradients, gradientScale);
-  }
-  const std::int64_t most = values.is_cpu() ? 1 << 16 : 1 << 24;  // temporaries stay in the cache, or small; a GPU is asked for few kernels
-  for (std::int64_t begin = 0; begin < values.numel(); begin += most) {
-    const std::int64_t count = std::min(most, values.numel() - begin);
-    std::vector<at::Tensor> pieces;
-    for (const auto& [name, tensor] : state) pieces.push_back(tensor.narrow(0, begin, count));
-    plainPiece(spec, values.narrow(0, begin, count), gradients.narrow(0, begin, count), pieces, step);
+    case OptimizerSpec::Kind::RmsProp: return;  // above
   }
 }
 
@@ -131,7 +146,7 @@ std::vector<std::pair<std::string, at::Tensor>> Optimizer::state(std::size_t key
   }
   std::vector<at::Tensor>& tensors = impl_->states[key];
   std::vector<std::pair<std::string, at::Tensor>> named;
-  for (const std::string& stateName : namesOf(impl_->spec)) {
+  for (const std::string& stateName : stateNames(impl_->spec)) {
     if (tensors.size() == named.size()) tensors.push_back(at::zeros_like(values, at::TensorOptions().requires_grad(false)));
     named.emplace_back(stateName, tensors[named.size()]);
   }

@@ -6,8 +6,8 @@
 #include <string>
 #include <vector>
 
-#include "backends/checkpoints/optimizer_spec.h"
 #include "backends/stages/stage_module.h"
+#include "simulator/plan/optimizer.h"
 #include "simulator/plan/plan.h"
 
 namespace pw {

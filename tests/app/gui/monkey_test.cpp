@@ -6,6 +6,7 @@
 #include <random>
 
 #include "schedules/generate.h"
+#include "simulator/report/timeline_fill.h"
 #include "tests/app/gui/window_fixture.h"
 
 namespace pw::gui {
@@ -84,7 +85,7 @@ class Monkey {
               std::vector<std::string>{"cpu-workstation", "h100-nvlink", "a100-pcie", "none of these"}[static_cast<std::size_t>(below(4))];
           break;
         case 7: r.replicas = 1 + below(2); break;
-        default: r.optimizerCopies = below(3); break;
+        default: r.optimizer.kind = kOptimizers[static_cast<std::size_t>(below(4))].kind; break;
       }
     });
   }

@@ -41,6 +41,15 @@ OptimizerSpec adam(OptimizerSpec::Kind kind, double weightDecay) {
   return spec;
 }
 
+OptimizerSpec rmsProp(double alpha, double momentum, double weightDecay) {
+  OptimizerSpec spec;
+  spec.kind = OptimizerSpec::Kind::RmsProp;
+  spec.alpha = alpha;
+  spec.momentum = momentum;
+  spec.weightDecay = weightDecay;
+  return spec;
+}
+
 std::vector<Case> cases() {
   Case odd{"adam_decay", adam(OptimizerSpec::Kind::Adam, 0.02)};
   odd.spec.beta1 = 0.8;
@@ -52,7 +61,9 @@ std::vector<Case> cases() {
           {"nesterov", sgd(0.9, true, 0.02)},
           {"adam", adam(OptimizerSpec::Kind::Adam, 0)},
           odd,
-          {"adamw", adam(OptimizerSpec::Kind::AdamW, 0.1)}};
+          {"adamw", adam(OptimizerSpec::Kind::AdamW, 0.1)},
+          {"rmsprop", rmsProp(0.99, 0, 0)},
+          {"rmsprop_momentum", rmsProp(0.9, 0.8, 0.02)}};
 }
 
 class TorchOptimizer : public testing::Test {

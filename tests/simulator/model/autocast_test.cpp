@@ -8,6 +8,7 @@
 #include "simulator/costs/estimate.h"
 #include "simulator/costs/profile.h"
 #include "simulator/plan/planner.h"
+#include "simulator/plan/stage_costs.h"
 #include "simulator/step/compile.h"
 #include "simulator/step/program.h"
 #include "tests/support/graph_builder.h"
@@ -44,14 +45,14 @@ PlanRequest request(std::vector<NodeId> begins, int copies) {
   r.microbatch = kWidth;  // dimension 0 of the input, which is fixed
   r.microbatches = 4;
   r.begins = std::move(begins);
-  r.optimizerCopies = copies;
+  r.optimizer = copies == 0 ? OptimizerSpec() : OptimizerSpec{.kind = OptimizerSpec::Kind::AdamW};
   return r;
 }
 
 Bytes peakOf(const PlanRequest& r, const ModelGraph& graph, const Profile& profile, int rank) {
   const Schedule rows = planRows(generate("1f1b", {2, 2, 4}), r.replicas);
   CostTable costs = price(r, graph, profile, rows).costs;
-  addOptimizerState(costs, r.optimizerCopies, optimizerShards(r, rows.placement));
+  addOptimizerState(costs, stateCopies(r.optimizer), optimizerShards(r, rows.placement));
   return compile(rows, costs).peakBytes[static_cast<std::size_t>(rank)];
 }
 

@@ -1,6 +1,7 @@
 // Partitions and costs kept by range against those worked out anew, on sample models; balances against the plain dynamic program.
 
 #include "simulator/plan/model_costs.h"
+#include "simulator/costs/estimate.h"
 
 #include <gtest/gtest.h>
 
@@ -15,6 +16,8 @@
 #include "schedules/generate.h"
 #include "simulator/plan/balancer.h"
 #include "simulator/plan/planner.h"
+#include "simulator/plan/split.h"
+#include "simulator/plan/stage_costs.h"
 #include "simulator/step/compiled_rows.h"
 #include "tests/support/graph_builder.h"
 #include "tests/support/random_costs.h"
@@ -69,7 +72,7 @@ TEST(ModelCosts, PriceAsManyPlansAsOne) {
       request.replicas = 2;
       request.microbatch = 2;
       request.begins = randomBegins(random, points, static_cast<std::size_t>(2 * family.chunks - 1));
-      request.optimizerCopies = 2;
+      request.optimizer.kind = OptimizerSpec::Kind::AdamW;
       request.recompute = {i % 3 == 0 ? "none" : i % 3 == 1 ? "full" : "auto"};
       request.memoryLimit = Bytes{1 << 20} * draw(random, 8, 60);
       SCOPED_TRACE(fmt::format("{} {}", schedule, i));

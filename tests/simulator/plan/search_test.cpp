@@ -13,6 +13,8 @@
 
 #include "schedules/generate.h"
 #include "schedules/lower.h"
+#include "simulator/plan/split.h"
+#include "simulator/plan/stage_costs.h"
 #include "simulator/report/metrics.h"
 #include "tests/support/graph_builder.h"
 #include "tests/support/random_costs.h"
@@ -55,7 +57,7 @@ SearchSpace space(int ranks, std::int64_t batch, std::vector<int> counts, std::v
 Metrics measured(const PlanRequest& request, int stages, const ModelGraph& graph, const Profile& profile) {
   const Schedule rows = planRows(generate(request.schedule, {request.ranks, stages, request.microbatches}), request.replicas);
   CostTable costs = price(request, graph, profile, rows).costs;
-  addOptimizerState(costs, request.optimizerCopies, 1);
+  addOptimizerState(costs, stateCopies(request.optimizer), 1);
   return metricsOf(simulate(rows, costs));
 }
 
@@ -73,7 +75,7 @@ TEST(Search, PredictsEveryCandidateAsItsTraceMeasures) {
     one.optimizerNsPerByte = 3;
     SearchSpace s = space(2, 16 * replicas, {2, 4, 5}, {});  // 16 samples in five microbatches: uneven ones
     s.base.replicas = replicas;
-    s.base.optimizerCopies = 2;
+    s.base.optimizer.kind = OptimizerSpec::Kind::AdamW;
     const Found found = searchPlans(graph, proportional(one), s);
     std::set<std::string> schedules;
     for (const Candidate& c : found.candidates) {

@@ -1,4 +1,4 @@
-#include "backends/checkpoints/optimizer_spec.h"
+#include "simulator/plan/optimizer.h"
 
 #include <gtest/gtest.h>
 
@@ -45,11 +45,16 @@ TEST(OptimizerSpec, KnowsItsNamesAndItsState) {
   EXPECT_EQ(stateCopies(spec), 0);
   spec.momentum = 0.9;
   EXPECT_EQ(stateCopies(spec), 1);
+  spec.kind = parseOptimizer("rmsprop");
+  EXPECT_EQ(stateNames(spec), (std::vector<std::string>{"square_avg", "momentum_buffer"}));
+  spec.momentum = 0;
+  EXPECT_EQ(stateNames(spec), (std::vector<std::string>{"square_avg"}));
   for (const char* name : {"adam", "adamw"}) {
     spec.kind = parseOptimizer(name);
     EXPECT_EQ(stateCopies(spec), 2);
   }
-  EXPECT_EQ(test::usageErrorOf([] { static_cast<void>(parseOptimizer("lion")); }), "Unknown optimizer lion; use sgd, adam or adamw.");
+  EXPECT_EQ(test::usageErrorOf([] { static_cast<void>(parseOptimizer("lion")); }),
+            "Unknown optimizer lion; the known ones are sgd, adam, adamw, rmsprop.");
 }
 
 }  // namespace

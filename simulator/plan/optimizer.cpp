@@ -1,0 +1,87 @@
+#include "simulator/plan/optimizer.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <numbers>
+
+#include "schedules/error.h"
+
+namespace pw {
+namespace {
+
+static_assert(std::ranges::all_of(kOptimizers, [](const OptimizerFacts& facts) {
+  return &facts == &kOptimizers[static_cast<std::size_t>(facts.kind)];
+}));
+
+}  // namespace
+
+const OptimizerFacts& factsOf(OptimizerSpec::Kind kind) { return kOptimizers.at(static_cast<std::size_t>(kind)); }
+
+OptimizerSpec::Kind parseOptimizer(std::string_view name) {
+  const auto* found = std::ranges::find(kOptimizers, name, &OptimizerFacts::name);
+  if (found == kOptimizers.end()) throw UsageError(fmt::format("Unknown optimizer {}; the known ones are {}.", name, optimizerNames(", ")));
+  return found->kind;
+}
+
+std::string optimizerNames(std::string_view separator) {
+  std::string names;
+  for (const OptimizerFacts& facts : kOptimizers) names.append(names.empty() ? "" : separator).append(facts.name);
+  return names;
+}
+
+void requireConsistent(const OptimizerSpec& spec) {
+  const OptimizerFacts& facts = factsOf(spec.kind);
+  const OptimizerSpec none;
+  const auto require = [&](const char* option, bool isSet, auto has) {
+    if (!isSet || has(facts)) return;
+    std::string others;
+    for (const OptimizerFacts& other : kOptimizers) {
+      if (has(other)) others.append(others.empty() ? "" : ", ").append(other.name);
+    }
+    throw UsageError(
+        fmt::format("{} does not apply to {}, only to {}; leave it out, or choose another --optimizer.", option, facts.name, others));
+  };
+  require("--momentum", spec.momentum != 0, [](const OptimizerFacts& f) { return f.hasMomentum; });
+  require("--nesterov", spec.nesterov, [](const OptimizerFacts& f) { return f.kind == OptimizerSpec::Kind::Sgd; });
+  require("--betas", spec.beta1 != none.beta1 || spec.beta2 != none.beta2, [](const OptimizerFacts& f) { return f.hasBetas; });
+  require("--alpha", spec.alpha != none.alpha, [](const OptimizerFacts& f) { return f.hasAlpha; });
+  if (spec.nesterov && spec.momentum <= 0) throw UsageError("--nesterov needs --momentum.");
+}
+
+std::vector<std::string> stateNames(const OptimizerSpec& spec) {
+  std::vector<std::string> names;
+  switch (spec.kind) {
+    case OptimizerSpec::Kind::Sgd: break;
+    case OptimizerSpec::Kind::Adam:
+    case OptimizerSpec::Kind::AdamW: names = {"exp_avg", "exp_avg_sq"}; break;
+    case OptimizerSpec::Kind::RmsProp: names = {"square_avg"}; break;
+  }
+  if (spec.momentum != 0) names.emplace_back("momentum_buffer");
+  return names;
+}
+
+int stateCopies(const OptimizerSpec& spec) { return static_cast<int>(stateNames(spec).size()); }
+
+double learningRateAt(const OptimizerSpec& spec, int step) {
+  if (step < spec.warmupSteps) return spec.learningRate * (step + 1) / spec.warmupSteps;
+  if (spec.decaySteps <= 0) return spec.learningRate;
+  const int length = spec.decaySteps - spec.warmupSteps;
+  const double passed = length > 0 ? std::min(1.0, static_cast<double>(step - spec.warmupSteps) / length) : 1.0;
+  return spec.learningRate * (spec.finalRate + (1 - spec.finalRate) * (1 + std::cos(std::numbers::pi * passed)) / 2);
+}
+
+std::vector<std::string> optimizerArguments(const OptimizerSpec& spec) {
+  const OptimizerSpec none;
+  std::vector<std::string> words;
+  if (spec.kind != none.kind) words.insert(words.end(), {"--optimizer", std::string(factsOf(spec.kind).name)});
+  if (spec.momentum != none.momentum) words.insert(words.end(), {"--momentum", fmt::format("{}", spec.momentum)});
+  if (spec.nesterov) words.emplace_back("--nesterov");
+  if (spec.beta1 != none.beta1 || spec.beta2 != none.beta2)
+    words.insert(words.end(), {"--betas", fmt::format("{},{}", spec.beta1, spec.beta2)});
+  if (spec.alpha != none.alpha) words.insert(words.end(), {"--alpha", fmt::format("{}", spec.alpha)});
+  return words;
+}
+
+}  // namespace pw

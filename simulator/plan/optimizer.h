@@ -1,0 +1,66 @@
+#pragma once
+
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+namespace pw {
+
+/// How parameters are updated. Defaults are torch.optim's, but for the learning rate, which is SGD's old one for all.
+struct OptimizerSpec {
+  enum class Kind : std::uint8_t { Sgd, Adam, AdamW, RmsProp } kind = Kind::Sgd;
+  double learningRate = 0.01;
+  double momentum = 0;                                ///< SGD, RMSprop
+  bool nesterov = false;                              ///< SGD; needs a momentum
+  double beta1 = 0.9, beta2 = 0.999, epsilon = 1e-8;  ///< Adam, AdamW; epsilon also RMSprop
+  double alpha = 0.99;                                ///< RMSprop: how much of the mean of squares stays
+  double weightDecay = 0;                             ///< AdamW shrinks the parameter, the others add it to the gradient
+  int warmupSteps = 0;                                ///< the rate rises linearly: step s has (s + 1) / warmup of it
+  int decaySteps = 0;                                 ///< from the end of warm-up a half cosine falls to `finalRate` at this step; 0: stays
+  double finalRate = 0;                               ///< fraction of the learning rate at the end
+
+  bool operator==(const OptimizerSpec&) const = default;
+};
+
+/// What is fixed for each kind.
+struct OptimizerFacts {
+  OptimizerSpec::Kind kind;
+  std::string_view name;       ///< on the command line and in files: `adamw`
+  std::string_view className;  ///< in torch.optim
+  bool hasMomentum, hasBetas, hasAlpha;
+  bool countsSteps;  ///< whether torch.optim keeps a count of steps for each parameter
+};
+
+/// In the order in which they are offered.
+inline constexpr std::array<OptimizerFacts, 4> kOptimizers{{
+    {OptimizerSpec::Kind::Sgd, "sgd", "SGD", true, false, false, false},
+    {OptimizerSpec::Kind::Adam, "adam", "Adam", false, true, false, true},
+    {OptimizerSpec::Kind::AdamW, "adamw", "AdamW", false, true, false, true},
+    {OptimizerSpec::Kind::RmsProp, "rmsprop", "RMSprop", true, false, true, true},
+}};
+
+[[nodiscard]] const OptimizerFacts& factsOf(OptimizerSpec::Kind kind);
+/// `sgd`, `adamw`, …; throws UsageError with the known names for others.
+[[nodiscard]] OptimizerSpec::Kind parseOptimizer(std::string_view name);
+/// All names: `sgd|adam`, with that separator.
+[[nodiscard]] std::string optimizerNames(std::string_view separator);
+
+/// Throws UsageError where a member is set that the kind does not have (momentum of Adam), or Nesterov's momentum without any.
+void requireConsistent(const OptimizerSpec& spec);
+
+/// torch.optim's names of what is kept for each parameter, each as large as the parameter: `exp_avg`, …; empty for plain SGD.
+[[nodiscard]] std::vector<std::string> stateNames(const OptimizerSpec& spec);
+/// Bytes of state for each byte of parameters: as many as there are state names.
+[[nodiscard]] int stateCopies(const OptimizerSpec& spec);
+
+/// Learning rate η(s) of a step s (from 0), with w warm-up and d decay steps, final fraction f and full rate η:
+/// η · (s + 1) / w while s < w; then η without decay, else η · (f + (1 − f) · (1 + cos(π · t)) / 2), t = (s − w) / (d − w) up to 1
+/// (Loshchilov and Hutter, SGDR, ICLR 2017, equation 5, one period). A decay that ends within the warm-up leaves η · f after it.
+[[nodiscard]] double learningRateAt(const OptimizerSpec& spec, int step);
+
+/// The options of `pipewright run` that give this optimizer: `--optimizer rmsprop --momentum 0.9`; only what differs from the defaults.
+[[nodiscard]] std::vector<std::string> optimizerArguments(const OptimizerSpec& spec);
+
+}  // namespace pw
