@@ -20,7 +20,7 @@ constexpr std::uint32_t kFirstTag = 0x7E000000;
 constexpr std::uint64_t kDone = ~std::uint64_t{0}, kFailed = kDone - 1, kStillWriting = kDone - 2;
 constexpr std::size_t kMostDimensions = 64;
 
-/// Messages between rank 0 and a peer, in turn; both sides count, so each has a tag of its own.
+/// Alternating messages between rank 0 and a peer; both sides count them, so each has a unique tag.
 class Channel {
  public:
   Channel(Communicator& communicator, Rank peer) : communicator_(communicator), peer_(peer) {}
@@ -113,60 +113,61 @@ struct Part {
   std::size_t index = 0;
 };
 
-/// A tensor as it goes into the file, and the parts it is put together from.
-struct Whole {
+/// A tensor of the file, and the parts it is assembled from.
+struct FileTensor {
   StatePiece what;  ///< name, type and shape
   std::int64_t elements = 0;
   std::vector<Part> parts;
 };
 
-Whole describe(const StatePiece& piece, int rank) {
-  Whole whole{piece, 1, {}};
+FileTensor describe(const StatePiece& piece, int rank) {
+  FileTensor tensor{piece, 1, {}};
   for (const std::int64_t size : piece.shape) {
-    if (size < 0 || __builtin_mul_overflow(whole.elements, size, &whole.elements)) {
+    if (size < 0 || __builtin_mul_overflow(tensor.elements, size, &tensor.elements)) {
       throw Error(fmt::format("Rank {} gave {} an impossible shape for the checkpoint.", rank, piece.name));
     }
   }
-  return whole;
+  return tensor;
 }
 
-/// Leaves the parts that are needed, from the first element to the last.
-void cover(Whole& whole) {
-  std::ranges::sort(whole.parts, {}, [](const Part& part) { return std::tuple(part.first, part.rank, part.index); });
+/// Keeps only the parts that are needed to cover the tensor from the first element to the last.
+void cover(FileTensor& tensor) {
+  std::ranges::sort(tensor.parts, {}, [](const Part& part) { return std::tuple(part.first, part.rank, part.index); });
   std::int64_t covered = 0;
   std::vector<Part> needed;
-  for (const Part& part : whole.parts) {
+  for (const Part& part : tensor.parts) {
     if (part.first > covered) break;
     if (part.last <= covered) continue;
     needed.push_back(part);
     covered = part.last;
   }
-  if (covered != whole.elements) {
+  if (covered != tensor.elements) {
     throw Error(
-        fmt::format("The checkpoint would lack {} from element {} of {}: no rank holds it.", whole.what.name, covered, whole.elements));
+        fmt::format("The checkpoint would lack {} from element {} of {}: no rank holds it.", tensor.what.name, covered, tensor.elements));
   }
-  whole.parts = std::move(needed);
+  tensor.parts = std::move(needed);
 }
 
-std::vector<Whole> combine(const std::vector<std::vector<StatePiece>>& ranks) {
-  std::vector<Whole> wholes;
+std::vector<FileTensor> mergePieces(const std::vector<std::vector<StatePiece>>& ranks) {
+  std::vector<FileTensor> tensors;
   std::map<std::string, std::size_t> places;
   for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
     for (std::size_t i = 0; i < ranks[rank].size(); ++i) {
       const StatePiece& piece = ranks[rank][i];
-      const auto [place, isNew] = places.emplace(piece.name, wholes.size());
-      if (isNew) wholes.push_back(describe(piece, static_cast<int>(rank)));
-      Whole& whole = wholes[place->second];
+      const auto [place, isNew] = places.emplace(piece.name, tensors.size());
+      if (isNew) tensors.push_back(describe(piece, static_cast<int>(rank)));
+      FileTensor& tensor = tensors[place->second];
       const auto count = static_cast<std::int64_t>(piece.data.bytes) / std::max<std::int64_t>(1, bytesPerElement(piece.dtype));
-      if (piece.dtype != whole.what.dtype || piece.shape != whole.what.shape || piece.first < 0 || piece.first > whole.elements - count) {
+      if (piece.dtype != tensor.what.dtype || piece.shape != tensor.what.shape || piece.first < 0 ||
+          piece.first > tensor.elements - count) {
         throw Error(
-            fmt::format("Rank {} holds {} with another type or shape than a rank before it; plan the model again.", rank, piece.name));
+            fmt::format("Rank {} holds {} with a different type or shape from an earlier rank; plan the model again.", rank, piece.name));
       }
-      whole.parts.push_back({piece.first, piece.first + count, static_cast<int>(rank), i});
+      tensor.parts.push_back({piece.first, piece.first + count, static_cast<int>(rank), i});
     }
   }
-  std::ranges::for_each(wholes, cover);
-  return wholes;
+  std::ranges::for_each(tensors, cover);
+  return tensors;
 }
 
 /// The sentence of the Error that `work` throws; empty without one. Caught here because all ranks must hear of it, not only rank 0.
@@ -180,12 +181,12 @@ std::string failureOf(const std::function<void()>& work) {
 }
 
 /// The tensor's bytes on rank 0: its own memory where that holds all of it, else `memory`.
-const std::byte* assemble(const Whole& whole, const std::vector<StatePiece>& own, std::vector<Channel>& peers,
+const std::byte* assemble(const FileTensor& tensor, const std::vector<StatePiece>& own, std::vector<Channel>& peers,
                           std::vector<std::byte>& memory) {
-  if (whole.parts.size() == 1 && whole.parts.front().rank == 0) return own[whole.parts.front().index].data.data;
-  const auto width = static_cast<std::size_t>(bytesPerElement(whole.what.dtype));
-  memory.resize(static_cast<std::size_t>(whole.elements) * width);
-  for (const Part& part : whole.parts) {
+  if (tensor.parts.size() == 1 && tensor.parts.front().rank == 0) return own[tensor.parts.front().index].data.data;
+  const auto width = static_cast<std::size_t>(bytesPerElement(tensor.what.dtype));
+  memory.resize(static_cast<std::size_t>(tensor.elements) * width);
+  for (const Part& part : tensor.parts) {
     const Buffer target{memory.data() + static_cast<std::size_t>(part.first) * width,
                         static_cast<std::size_t>(part.last - part.first) * width};
     if (part.rank == 0) {
@@ -225,23 +226,23 @@ void saveCheckpoint(const std::string& path, const std::map<std::string, double>
   for (int r = 1; r < communicator.size(); ++r) peers.emplace_back(communicator, Rank(r));
   std::vector<std::string> manifests;
   for (Channel& peer : peers) manifests.push_back(peer.receiveText());
-  std::vector<Whole> wholes;
+  std::vector<FileTensor> tensors;
   std::optional<CheckpointWriter> writer;
   std::string failure = failureOf([&] {
     std::vector<std::vector<StatePiece>> ranks{own};
     for (const std::string& manifest : manifests) ranks.push_back(ManifestReader(manifest, static_cast<int>(ranks.size())).read());
-    wholes = combine(ranks);
+    tensors = mergePieces(ranks);
     std::size_t headerBytes = 0;
-    for (const Whole& whole : wholes) headerBytes += SafetensorsWriter::headerBytesOf(whole.what.name);
+    for (const FileTensor& tensor : tensors) headerBytes += SafetensorsWriter::headerBytesOf(tensor.what.name);
     for (const auto& [name, of] : aliases) headerBytes += SafetensorsWriter::headerBytesOf(name);
     for (const auto& [name, number] : numbers) headerBytes += SafetensorsWriter::headerBytesOf(name);
     writer.emplace(path, headerBytes);
   });
   std::vector<std::byte> memory;
-  for (const Whole& whole : wholes) {
+  for (const FileTensor& tensor : tensors) {
     if (!failure.empty()) break;
-    const std::byte* bytes = assemble(whole, own, peers, memory);
-    failure = failureOf([&] { writer->add(whole.what.name, whole.what.dtype, whole.what.shape, bytes); });
+    const std::byte* bytes = assemble(tensor, own, peers, memory);
+    failure = failureOf([&] { writer->add(tensor.what.name, tensor.what.dtype, tensor.what.shape, bytes); });
     for (Channel& peer : peers) peer.send(kStillWriting);
   }
   memory = {};

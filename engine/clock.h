@@ -9,15 +9,15 @@
 
 namespace pw {
 
-/// What a clock shows [ns]; tests give clocks of their own.
+/// Reads a clock [ns]; tests use their own clocks.
 using ClockFunction = std::function<Ns()>;
 
-/// A comparison of a peer's clock with rank 0's. `offset` = peer's − ours; 0 where it is less than the round trip can explain: the ranks of
-/// one host share a clock, which must stay so to the nanosecond.
+/// A comparison of a peer's clock with rank 0's. `offset` = peer's − ours; 0 if it is smaller than the uncertainty of the round trip, so
+/// that ranks of one host, which share a clock, get exactly 0.
 struct ClockReading {
   Ns at = 0;  ///< on the peer's clock
   Ns offset = 0;
-  Ns roundTrip = 0;  ///< the offset is right to half of this
+  Ns roundTrip = 0;  ///< the offset is accurate to half of this
 
   bool operator==(const ClockReading&) const = default;
 };
@@ -27,8 +27,8 @@ struct ClockReading {
 /// clocks of two hosts count from their starts, so offsets may be weeks. Throws what the communicator throws.
 [[nodiscard]] std::vector<ClockReading> compareClocks(Communicator& communicator, const ClockFunction& now = monotonicNow);
 
-/// A time of the peer's clock on rank 0's clock. Between the readings the offset moves in a straight line, because clocks of hosts drift
-/// apart by some 10 µs a second where nothing disciplines them; outside it stays as at the nearer one.
+/// A time of the peer's clock on rank 0's clock. Between the readings the offset is interpolated linearly, because undisciplined clocks
+/// drift apart by some 10 µs per second; outside them that of the nearer reading is used.
 [[nodiscard]] Ns onOurClock(Ns time, const ClockReading& first, const ClockReading& last);
 
 }  // namespace pw

@@ -11,11 +11,11 @@
 namespace pw {
 
 /// Connects this rank to its job by the transport of that name: `ucx` (shared memory, RDMA, TCP), or `gloo` (TCP; cannot tell which of
-/// several messages came first). They exchange their addresses at `store`. Throws UsageError for unknown names, Error naming what failed
+/// several messages arrived first). They exchange their addresses at `store`. Throws UsageError for unknown names, Error naming what failed
 /// when the ranks do not meet within the rendezvous' deadline.
 [[nodiscard]] std::unique_ptr<Communicator> connectRanks(const std::string& transport, const Rendezvous& rendezvous,
                                                          const KeyValueStore& store, const TorchBackend& torch);
-/// The same of ranks that have not met yet.
+/// The same, for ranks that have not met yet.
 [[nodiscard]] std::unique_ptr<Communicator> connectRanks(const std::string& transport, const Rendezvous& rendezvous,
                                                          const TorchBackend& torch);
 
@@ -25,8 +25,8 @@ struct GpuRank {
   std::unique_ptr<Communicator> communicator;  ///< the memory of GPUs by NCCL, all else by ucx
 };
 
-/// Takes this rank's GPU and connects it to its job, if that has others (else `rendezvous` is for its deadline alone, and `store` is not
-/// looked at). Throws as `takeGpu` and `connectRanks`.
+/// Takes this rank's GPU and connects the rank to its job, if that has other ranks (otherwise only the deadline of `rendezvous` is used,
+/// and `store` is ignored). Throws as `takeGpu` and `connectRanks`.
 [[nodiscard]] GpuRank connectGpus(const RankEnvironment& environment, const Rendezvous& rendezvous, const KeyValueStore& store, bool tf32);
 
 }  // namespace pw

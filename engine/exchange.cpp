@@ -7,7 +7,7 @@ namespace {
 
 SpanKind messageKind(Direction direction) { return direction == Direction::Forward ? SpanKind::SendForward : SpanKind::SendBackward; }
 
-/// A message goes by the action that made its values, at both of its ends.
+/// At both ends a message is named after the action that made its values.
 FlightEntry messageEntry(Stage sender, Microbatch microbatch, Direction direction) {
   return {.what = FlightEntry::What::Value,
           .action = {sender, direction == Direction::Forward ? ActionKind::Forward : ActionKind::Backward, microbatch}};
@@ -73,15 +73,15 @@ void Exchange::post(Stage stage, Microbatch microbatch, Direction direction) {
     entry.peer = Rank(firstRank_.value + from.value);
     entry.tag = tag(t, microbatch, direction);
     entry.bytes = buffer.buffer.bytes;
-    entry.ticket = communicator_.receive(entry.peer, entry.tag, buffer.buffer);
-    found->second.push_back({t, *entry.ticket, flights_.add(entry), std::move(buffer)});
+    entry.request = communicator_.receive(entry.peer, entry.tag, buffer.buffer);
+    found->second.push_back({t, *entry.request, flights_.add(entry), std::move(buffer)});
   }
 }
 
 bool Exchange::isReady(Stage stage, Microbatch microbatch, Direction direction) {
   const auto found = incoming_.find({stage, microbatch, direction});
   if (found == incoming_.end()) return !receives(stage, microbatch, direction);
-  return std::ranges::all_of(found->second, [&](const Incoming& in) { return communicator_.isDone(in.ticket).value_or(false); });
+  return std::ranges::all_of(found->second, [&](const Incoming& in) { return communicator_.isDone(in.request).value_or(false); });
 }
 
 bool Exchange::await(Stage stage, Microbatch microbatch, Direction direction, StepLog& log) {
@@ -90,10 +90,10 @@ bool Exchange::await(Stage stage, Microbatch microbatch, Direction direction, St
   const auto found = incoming_.find(Key{stage, microbatch, direction});
   StageModule& module = *stages_.at(stage);
   for (Incoming& in : found->second) {
-    const Ns now = flights_.await(communicator_, in.ticket, in.flight);
+    const Ns now = flights_.await(communicator_, in.request, in.flight);
     const Transfer& transfer = plan_.partition.transfers[in.transfer];
     const Stage sender = transfer.from == stage ? transfer.to : transfer.from;
-    if (module.device().index >= 0) timed_.emplace_back(log.spans.size(), in.ticket);
+    if (module.device().index >= 0) timed_.emplace_back(log.spans.size(), in.request);
     log.spans.push_back(
         {plan_.schedule.placement.rankOf(sender, microbatch), messageKind(direction), sender, microbatch, rank_, 0, now, now});
     direction == Direction::Forward ? module.setInput(in.transfer, microbatch, std::move(in.buffer))
@@ -125,9 +125,9 @@ void Exchange::send(Stage stage, Microbatch microbatch, Direction direction, Ste
     entry.tag = tag(t, microbatch, direction);
     entry.bytes = buffer.buffer.bytes;
     const Ns now = monotonicNow();
-    entry.ticket = communicator_.send(entry.peer, entry.tag, buffer.buffer);
-    outgoing_.push_back({{stage, microbatch, direction}, *entry.ticket, flights_.add(entry, now), std::move(buffer)});
-    if (module.device().index >= 0) timed_.emplace_back(log.spans.size(), *entry.ticket);
+    entry.request = communicator_.send(entry.peer, entry.tag, buffer.buffer);
+    outgoing_.push_back({{stage, microbatch, direction}, *entry.request, flights_.add(entry, now), std::move(buffer)});
+    if (module.device().index >= 0) timed_.emplace_back(log.spans.size(), *entry.request);
     log.spans.push_back({rank_, messageKind(direction), stage, microbatch, to, static_cast<Bytes>(entry.bytes), now, now});
   }
 }
@@ -135,14 +135,14 @@ void Exchange::send(Stage stage, Microbatch microbatch, Direction direction, Ste
 void Exchange::release(Stage stage, Microbatch microbatch) {
   const Key answered{stage, microbatch, Direction::Forward};
   std::erase_if(outgoing_, [&](const Outgoing& out) {
-    if (out.key != answered && !communicator_.isDone(out.ticket).value_or(false)) return false;
-    flights_.await(communicator_, out.ticket, out.flight);
+    if (out.key != answered && !communicator_.isDone(out.request).value_or(false)) return false;
+    flights_.await(communicator_, out.request, out.flight);
     return true;
   });
 }
 
 void Exchange::finish() {
-  for (const Outgoing& out : outgoing_) flights_.await(communicator_, out.ticket, out.flight);
+  for (const Outgoing& out : outgoing_) flights_.await(communicator_, out.request, out.flight);
   outgoing_.clear();
   incoming_.clear();
 }
@@ -158,12 +158,12 @@ void Exchange::settleTimes(StepLog& log) {
   });
 }
 
-std::vector<Communicator::Ticket> Exchange::awaited() const {
-  std::vector<Communicator::Ticket> tickets;
+std::vector<Communicator::Request> Exchange::awaited() const {
+  std::vector<Communicator::Request> requests;
   for (const auto& [key, list] : incoming_) {
-    for (const Incoming& in : list) tickets.push_back(in.ticket);
+    for (const Incoming& in : list) requests.push_back(in.request);
   }
-  return tickets;
+  return requests;
 }
 
 }  // namespace pw

@@ -13,45 +13,45 @@
 
 namespace pw {
 
-/// Whether values go forward or their gradients back.
+/// Whether values are sent forward or gradients backward.
 enum class Direction : std::uint8_t { Forward, Backward };
 
-/// Moves boundary values, and gradients, between the stages of one rank and those of others: without a copy between two stages of a rank,
-/// else by one message for each value. A rank of the plan is rank `firstRank` + it of the communicator. Notes every message in `flights`.
+/// Moves boundary values and gradients between the stages of this rank and those of others: without a copy between two stages of a rank,
+/// otherwise as one message per value. Rank r of the plan is rank `firstRank` + r of the communicator. Records every message in `flights`.
 class Exchange {
  public:
   Exchange(const Plan& plan, const std::map<Stage, StageModule*>& stages, Communicator& communicator, Rank firstRank,
            FlightRecord& flights);
-  /// What a failure left under way goes on in memory that the communicator keeps.
+  /// Operations that are still pending after a failure keep their buffers alive through the communicator.
   ~Exchange();
   Exchange(const Exchange&) = delete;
   Exchange& operator=(const Exchange&) = delete;
 
-  /// Posts receives for what this stage gets from other ranks for this microbatch. Nothing when they were posted before.
+  /// Posts receives for what this stage gets from other ranks for this microbatch. Does nothing if they were posted before.
   void post(Stage stage, Microbatch microbatch, Direction direction);
-  /// Whether all that the stage needs is there; only where the transport can tell (`Communicator::isDone`).
+  /// Whether everything that the stage needs has arrived; only if the transport can tell (`Communicator::isDone`).
   [[nodiscard]] bool isReady(Stage stage, Microbatch microbatch, Direction direction);
-  /// Posts what was not posted, waits for all, and gives it to the stage. Returns whether something came from another rank.
+  /// Posts what is not posted yet, waits for everything, and passes it to the stage. Returns whether something came from another rank.
   bool await(Stage stage, Microbatch microbatch, Direction direction, StepLog& log);
 
-  /// Gives the stage's outputs (or input gradients) to the stages of this rank that need them.
+  /// Passes the stage's outputs (or input gradients) to the stages of this rank that need them.
   void handOver(Stage stage, Microbatch microbatch, Direction direction);
   /// Starts sending the stage's outputs (or input gradients) to other ranks.
   void send(Stage stage, Microbatch microbatch, Direction direction, StepLog& log);
   [[nodiscard]] bool sendsAway(Stage stage, Microbatch microbatch, Direction direction) const;
   [[nodiscard]] bool receives(Stage stage, Microbatch microbatch, Direction direction) const;
 
-  /// Frees what was sent: of this microbatch's forward, whose consumers have answered, and all else that is known to be done.
+  /// Frees what has been sent: of this microbatch's forward, whose consumers have answered, and everything else that is known to be done.
   void release(Stage stage, Microbatch microbatch);
   /// Waits until everything was sent.
   void finish();
-  /// Gives message spans of this step the times that the transport knows by now (Communicator::timesOf): after every barrier, and once the
-  /// device is done at the step's end. What is not known yet is asked for again at the next call.
+  /// Sets the times of this step's message spans that the transport knows by now (Communicator::timesOf). Call after every barrier, and at
+  /// the step's end once the device is done. Times not known yet are queried again at the next call.
   void settleTimes(StepLog& log);
-  /// Before a step: nothing of the step before is asked for any more.
+  /// Begins a step: times of the previous step are no longer queried.
   void begin() { timed_.clear(); }
-  /// Receives that are posted and not taken.
-  [[nodiscard]] std::vector<Communicator::Ticket> awaited() const;
+  /// Receives that are posted and not yet consumed.
+  [[nodiscard]] std::vector<Communicator::Request> awaited() const;
 
   /// The first tag above those of boundary values.
   [[nodiscard]] std::uint32_t firstFreeTag() const;
@@ -65,18 +65,18 @@ class Exchange {
   };
   struct Incoming {
     std::size_t transfer = 0;
-    Communicator::Ticket ticket = 0;
+    Communicator::Request request = 0;
     FlightRecord::Id flight = 0;
     HeldBuffer buffer;
   };
   struct Outgoing {
     Key key;
-    Communicator::Ticket ticket = 0;
+    Communicator::Request request = 0;
     FlightRecord::Id flight = 0;
     HeldBuffer buffer;
   };
 
-  /// Transfers that reach, or leave, the stage in a direction.
+  /// Transfers into, or out of, the stage in a direction.
   [[nodiscard]] const std::vector<std::size_t>& into(Stage stage, Direction direction) const {
     return (direction == Direction::Forward ? valuesIn_ : gradientsIn_)[stage.index()];
   }
@@ -95,7 +95,7 @@ class Exchange {
   std::vector<std::vector<std::size_t>> valuesIn_, valuesOut_, gradientsIn_, gradientsOut_;  // transfers by stage
   std::map<Key, std::vector<Incoming>> incoming_;
   std::vector<Outgoing> outgoing_;
-  std::vector<std::pair<std::size_t, Communicator::Ticket>> timed_;  // spans of the step's log whose times the transport will know
+  std::vector<std::pair<std::size_t, Communicator::Request>> timed_;  // spans of the step's log whose times the transport will report
 };
 
 }  // namespace pw

@@ -40,7 +40,7 @@ StepLog Executor::guarded(int number, StepMode mode, const std::function<void()>
   if (live_ != nullptr) live_->begin(number);
   flights_.begin(number);
   exchange_.begin();
-  device_.forgetMarks();  // those of the step before are times by now
+  device_.forgetTimestamps();  // those of the step before are times by now
   try {
     for (const auto& [stage, module] : stages_) {
       if (options_.scaleLoss) module->setLossScale(lossScale_.value());
@@ -49,7 +49,7 @@ StepLog Executor::guarded(int number, StepMode mode, const std::function<void()>
     barrier();
     if (!stages_.empty()) {
       static_cast<void>(stages_.begin()->second->peakBytes());
-      log_.memory.push_back({rank_, device_.mark(), stages_.begin()->second->bytesAlive()});
+      log_.memory.push_back({rank_, device_.timestamp(), stages_.begin()->second->bytesAlive()});
     }
     work();
     settleTimes();
@@ -64,7 +64,7 @@ StepLog Executor::guarded(int number, StepMode mode, const std::function<void()>
   return std::move(log_);
 }
 
-/// The sentence; also writes the flight record. Where memory is out there is less of both.
+/// The sentence of a failure; also writes the flight record. Both are shorter if memory has run out.
 std::string Executor::reportOf(int number, const std::exception& failure) noexcept {
   std::string sentence;
   try {
@@ -76,7 +76,7 @@ std::string Executor::reportOf(int number, const std::exception& failure) noexce
       static_cast<void>(
           writeWhole(flightFile(options_.flightFiles, communicator_.rank()), flights_.toJson(plan_, communicator_, !isHost(), sentence)));
     }
-  } catch (const std::exception&) {  // the first failure is the one to tell
+  } catch (const std::exception&) {  // the first failure is the one to report
   }
   return sentence;
 }
@@ -99,7 +99,7 @@ StepLog Executor::evaluate(int number) {
   });
 }
 
-/// Ends the exchange of values and takes the loss.
+/// Finishes the exchange of values and reads the loss.
 void Executor::finish() {
   current_.reset();
   phase_ = "at its end";
@@ -133,10 +133,10 @@ void Executor::update(const std::function<void()>& beforeUpdate) {
   if (log_.notFinite && options_.skipNonFinite) {
     for (const auto& [stage, module] : stages_) module->undoBuffers();
   }
-  if (!stages_.empty()) log_.memory.push_back({rank_, device_.mark(), stages_.begin()->second->peakBytes()});
+  if (!stages_.empty()) log_.memory.push_back({rank_, device_.timestamp(), stages_.begin()->second->peakBytes()});
 }
 
-/// A device's marks become times, once it has done all that the step asked for.
+/// Converts device timestamps to times, once the device has finished all work of the step.
 void Executor::settleTimes() {
   if (isHost()) return;
   current_.reset();
@@ -175,7 +175,7 @@ void Executor::run(const Op& move) {
     case Op::Kind::Compute: return compute(action);
     case Op::Kind::Send: return exchange_.send(action.stage, action.microbatch, directionOf(action.kind), log_);
     case Op::Kind::Reduce: return reducer_.start(action.stage);
-    case Op::Kind::Barrier: barrier(); return exchange_.settleTimes(log_);  // the transport forgets them at a later one
+    case Op::Kind::Barrier: barrier(); return exchange_.settleTimes(log_);  // the transport forgets them at a later barrier
   }
 }
 
@@ -189,7 +189,7 @@ void Executor::barrier() {
 void Executor::compute(const Action& action) {
   StageModule& stage = *stages_.at(action.stage);
   if (action.kind != ActionKind::BackwardWeight) {
-    const Mark waiting = device_.mark();
+    const Timestamp waiting = device_.timestamp();
     const bool forward = action.kind == ActionKind::Forward;
     const bool pauses = live_ != nullptr && isHost() && live_->wantsPause(log_, waiting) &&
                         !exchange_.isReady(action.stage, action.microbatch, directionOf(action.kind));
@@ -200,7 +200,7 @@ void Executor::compute(const Action& action) {
   }
   static_cast<void>(stage.peakBytes());
   if (device_.name != nullptr) device_.name(toString(action).c_str());
-  const Mark start = device_.mark();
+  const Timestamp start = device_.timestamp();
   const auto flight = flights_.add({.what = FlightEntry::What::Compute, .action = action}, isHost() ? start : monotonicNow());
   const std::size_t firstSample = log_.memory.size();
   log_.memory.push_back({rank_, start, stage.bytesAlive()});
@@ -230,8 +230,8 @@ void Executor::compute(const Action& action) {
   if (live_ != nullptr && isHost()) live_->add(log_);
 }
 
-void Executor::record(SpanKind kind, const Action& action, Mark start) {
-  log_.spans.push_back({rank_, kind, action.stage, action.microbatch, rank_, 0, start, device_.mark()});
+void Executor::record(SpanKind kind, const Action& action, Timestamp start) {
+  log_.spans.push_back({rank_, kind, action.stage, action.microbatch, rank_, 0, start, device_.timestamp()});
 }
 
 }  // namespace pw

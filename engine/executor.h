@@ -24,47 +24,47 @@ namespace pw {
 
 /// In which order a rank does the actions of its row.
 enum class Order : std::uint8_t {
-  Plan,   ///< exactly as the row says
+  Plan,   ///< exactly in the order of the row
   Ready,  ///< whichever is ready first
 };
 
 struct ExecutorOptions {
   Order order = Order::Plan;
-  bool shardOptimizer = false;  ///< ZeRO stage 1 over the holders of each stage
-  double clipNorm = 0;          ///< largest norm of the gradient of the whole model; 0: none
-  bool scaleLoss = false;       ///< gradients are float16's: scale them (see loss_scale.h), and skip the update where they overflow
-  double lossScale = LossScale::kInitial;  ///< the first step's, with `scaleLoss`
-  bool checkFinite = true;  ///< look whether each step's loss and gradients are finite; else the log's `notFinite` is not set
-  bool skipNonFinite =
-      false;  ///< where they are not, change no parameter and no buffer; else they may be changed, so that the training cannot go on
-  bool sumLoss = false;  ///< every rank learns the whole loss, not its part
-  std::string
-      flightFiles{};  ///< a rank that fails writes what it asked for (flight_record.h) into this and its number and `.json`; empty: nowhere
-  std::chrono::milliseconds deadline{60000};  ///< for what a device still has to do at a step's end
+  bool shardOptimizer = false;             ///< ZeRO stage 1 over the holders of each stage
+  double clipNorm = 0;                     ///< largest norm of the gradient of the whole model; 0: none
+  bool scaleLoss = false;                  ///< gradients are float16: scale them (see loss_scale.h), and skip the update if they overflow
+  double lossScale = LossScale::kInitial;  ///< of the first step, with `scaleLoss`
+  bool checkFinite = true;     ///< check whether each step's loss and gradients are finite; otherwise the log's `notFinite` is not set
+  bool skipNonFinite = false;  ///< if they are not, leave all parameters and buffers unchanged; otherwise they may be changed, and the
+                               ///< training cannot continue
+  bool sumLoss = false;        ///< every rank gets the total loss, not its part
+  std::string flightFiles{};  ///< file-name prefix of flight records (flight_record.h), which failing ranks write to `<prefix><rank>.json`;
+                              ///< empty: none
+  std::chrono::milliseconds deadline{60000};  ///< for work that is pending on a device at a step's end
 };
 
-/// Runs one rank's row of a plan: one loop over moves. Sends do not block the loop. On a GPU the loop runs ahead of what it asks for:
-/// nothing waits for the device within a step but the buffers of sends, and times are those of the device's own clock.
+/// Runs one rank's row of a plan: one loop over ops. Sends do not block the loop. On a GPU the loop runs ahead of the work that it
+/// enqueues: within a step only the buffers of sends wait for the device, and times are those of the device's clock.
 ///
 /// In ready order the actions of a kind keep their order within a stage, and a stage never has more microbatches in flight (F to B, or W; I
-/// to W) than the plan's row has. Both are precedences that the row itself fulfils, so whatever is ready first, no rank can deadlock.
+/// to W) than in the plan's row. The row itself satisfies both constraints, so no rank can deadlock, whatever becomes ready first.
 class Executor {
  public:
   /// `stages`: the modules of this rank's stages, by stage. All must outlive the executor. `communicator`: all ranks of all replicas. In
-  /// ready order a step throws UsageError over a transport that cannot tell what has arrived.
+  /// ready order a step throws UsageError if the transport cannot tell what has arrived.
   Executor(const Plan& plan, std::map<Stage, StageModule*> stages, Communicator& communicator, const ExecutorOptions& options);
 
-  /// From the next step on, tells what is done while it is done; null: nobody.
+  /// From the next step on, reports progress while a step runs; null: no reports.
   void tellTo(LiveWriter* live) { live_ = live; }
 
-  /// One training step: barrier, all actions, sum of gradients, then `beforeUpdate` (may be empty; sees all sums, times the loss scale) and
-  /// the optimizer. Throws Error naming rank, step and action, and what the rank waited for, when a stage or a message fails.
+  /// One training step: barrier, all actions, sum of gradients, then `beforeUpdate` (may be empty; sees all sums, multiplied by the loss
+  /// scale) and the optimizer. Throws Error naming rank, step and action, and what the rank waited for, when a stage or a message fails.
   [[nodiscard]] StepLog step(int number, const std::function<void()>& beforeUpdate);
 
-  /// All forwards of a step without gradients. The stages keep the model's outputs; the loss is in the log.
+  /// Runs all forwards of a step without gradients. The stages keep the model's outputs; the loss is in the log.
   [[nodiscard]] StepLog evaluate(int number);
 
-  /// Of the next step, the same on all ranks; nothing without `scaleLoss`.
+  /// The loss scale of the next step, the same on all ranks; nothing without `scaleLoss`.
   [[nodiscard]] std::optional<double> lossScale() const { return options_.scaleLoss ? std::optional(lossScale_.value()) : std::nullopt; }
 
  private:
@@ -86,7 +86,7 @@ class Executor {
   [[nodiscard]] std::string sentenceOf(const std::string& what, const Action& action) const;
   void locateGradient(int number, StepLog& log);
   void lookAtGradients(const Action& action);
-  void record(SpanKind kind, const Action& action, Mark start);
+  void record(SpanKind kind, const Action& action, Timestamp start);
   [[nodiscard]] bool isHost() const { return device_.index < 0; }
   void settleTimes();
   [[nodiscard]] std::string reportOf(int number, const std::exception& failure) noexcept;
@@ -105,13 +105,13 @@ class Executor {
   std::vector<Op> moves_, evaluation_;
   std::set<Action> finished_;  // of the step, in ready order
   LiveWriter* live_ = nullptr;
-  StepLog log_;  // until `settleTimes` times are marks of the device, which on the host are times
+  StepLog log_;  // until `settleTimes`, times are device timestamps (on the host these are times)
   std::vector<std::pair<std::size_t, std::size_t>> sampled_;  // a compute span, and the first of the three samples of its memory
-  bool unlocated_ = false;                                    // a parameter's gradient is not finite, and of which microbatch no rank knows
+  bool unlocated_ = false;                                    // a parameter's gradient is not finite, and it is unknown in which microbatch
   bool locating_ = false;                                     // which microbatch's gradient of a parameter is not finite
-  std::string located_;                                       // its sentence, where this rank found it
+  std::string located_;                                       // its sentence, if this rank found it
   std::uint64_t locatedAt_ = 0;
-  std::optional<Action> current_;  // for the sentence when something fails
+  std::optional<Action> current_;  // for the sentence of a failure
   std::string phase_;
 };
 

@@ -39,7 +39,7 @@ bool isAboutMemory(std::string_view text) {
          text.find("bad_alloc") != std::string_view::npos;
 }
 
-/// The allocator's complaint, which may stand behind the operator that needed the memory.
+/// The allocator's message, which may come after the name of the operator that needed the memory.
 std::string outOfMemory(std::string_view text) {
   const std::size_t failed = text.find(" failed: ");
   std::string sentence = "out of memory";
@@ -48,7 +48,7 @@ std::string outOfMemory(std::string_view text) {
   if (const std::size_t tried = text.find(kTried); tried != std::string_view::npos) {
     Bytes bytes = 0;
     std::from_chars(text.data() + tried + kTried.size(), text.data() + text.size(), bytes);
-    if (bytes > 0) sentence += fmt::format(", {} {} more", failed == std::string_view::npos ? "for" : "which wanted", formatSize(bytes));
+    if (bytes > 0) sentence += fmt::format(", {} {} more", failed == std::string_view::npos ? "for" : "which requested", formatSize(bytes));
   }
   return sentence.append(kMemoryCure);
 }

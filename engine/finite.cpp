@@ -1,4 +1,4 @@
-// What the executor does about numbers that are not finite.
+// How the executor handles numbers that are not finite.
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -14,8 +14,8 @@ namespace {
 
 constexpr std::uint64_t kFinite = StepNumbers{}.first;
 
-/// What comes later in a step is larger: forwards, then backwards, then the gradients of parameters, of which no microbatch is known; each
-/// by microbatch, and within one as its values flow.
+/// Increases over a step: forwards, then backwards, then the gradients of parameters, whose microbatch is unknown; each by microbatch, and
+/// within one in the order of the data flow.
 enum class Phase : std::uint64_t { Forward, Loss, Backward, Gradient };
 
 std::uint64_t positionOf(Phase phase, std::uint64_t microbatch, std::uint64_t place) {
@@ -26,7 +26,8 @@ Phase phaseOf(std::uint64_t position) { return static_cast<Phase>(position >> 56
 
 }  // namespace
 
-/// Where this rank first had one, as far as it knows. `gradients`: a stage whose are not finite; `loss`: of the step, this rank's part.
+/// Where this rank first had a non-finite number, as far as it knows. `gradients`: a stage whose gradients are not finite; `loss`: this
+/// rank's part of the step's loss.
 std::uint64_t Executor::firstNonFinite(std::optional<Stage> gradients, double loss) const {
   std::uint64_t first = kFinite;
   const auto replica = static_cast<std::uint64_t>(communicator_.rank().value - rank_.value) / plan_.schedule.rows.size();
@@ -43,7 +44,7 @@ std::uint64_t Executor::firstNonFinite(std::optional<Stage> gradients, double lo
   return first;
 }
 
-/// Tells all ranks of the loss, the norm and what is not finite, in one message each; returns the norm, if it is wanted.
+/// Exchanges the loss, the norm and what is not finite between all ranks, in one message each; returns the norm, if it is requested.
 double Executor::exchangeNumbers() {
   StepNumbers own{.loss = log_.loss.value_or(0)};
   if (wantsNorm()) own.squares = reducer_.squares();
@@ -69,7 +70,7 @@ double Executor::exchangeNumbers() {
 void Executor::noteNonFinite(const std::vector<StepNumbers>& all, double loss) {
   unlocated_ = false;
   if (std::ranges::all_of(all, &StepNumbers::finite)) return;
-  if (options_.scaleLoss && std::isfinite(loss) && lossScale_.value() > 1) return;  // an overflow, which a smaller scale ends
+  if (options_.scaleLoss && std::isfinite(loss) && lossScale_.value() > 1) return;  // an overflow, which a smaller scale avoids
   const auto first = std::ranges::min_element(all, {}, &StepNumbers::first);
   log_.notFinite = Rank(static_cast<std::int32_t>(first - all.begin()));
   log_.skipped = options_.skipNonFinite;
@@ -77,7 +78,7 @@ void Executor::noteNonFinite(const std::vector<StepNumbers>& all, double loss) {
   if (*log_.notFinite == communicator_.rank()) log_.whatNotFinite = whatIsNotFinite();
 }
 
-/// On the rank that had the first.
+/// Called on the rank that had the first one.
 std::string Executor::whatIsNotFinite() const {
   std::optional<NonFiniteValue> first;
   Stage of(0);
@@ -105,8 +106,8 @@ std::string Executor::whatIsNotFinite() const {
                      communicator_.rank().value);
 }
 
-/// Does the step's actions once more to see which microbatch makes a parameter's gradient infinite or NaN; parameters are as they were.
-/// Buffers may not be, so that nothing may be found.
+/// Repeats the step's actions to find the microbatch that makes a parameter's gradient infinite or NaN. Parameters are unchanged; buffers
+/// may not be, so it may find nothing.
 void Executor::locateGradient(int number, StepLog& log) {
   LiveWriter* const live = std::exchange(live_, nullptr);
   located_.clear();

@@ -16,7 +16,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 using What = FlightEntry::What;
 
-/// A backward that the plan splits goes by the name of its first half, whose gradients are sent.
+/// A backward that the plan splits is named after its first half, whose gradients are sent.
 Action asInPlan(Action action, const Plan& plan) {
   if (action.kind != ActionKind::Backward) return action;
   const Action half{action.stage, ActionKind::BackwardInput, action.microbatch};
@@ -91,9 +91,9 @@ FlightRecord::Noted* FlightRecord::find(Id id) {
   return found == longOpen_.end() ? nullptr : &found->second;
 }
 
-Ns FlightRecord::await(Communicator& communicator, Communicator::Ticket ticket, Id id) {
+Ns FlightRecord::await(Communicator& communicator, Communicator::Request request, Id id) {
   awaits(id);
-  communicator.wait(ticket);
+  communicator.wait(request);
   const Ns now = monotonicNow();
   end(id, now);
   return now;
@@ -116,10 +116,10 @@ std::vector<const FlightRecord::Noted*> FlightRecord::inOrder() const {
 
 std::string FlightRecord::awaited(const Plan& plan, Communicator& communicator) const {
   const Noted* const noted = awaited_ ? find(*awaited_) : nullptr;
-  if (noted == nullptr || noted->entry.what == What::Barrier) return {};  // whoever failed at a barrier says which ranks were missing
-  const MessageState state = noted->entry.ticket ? communicator.stateOf(*noted->entry.ticket) : MessageState::Unknown;
-  const char* const far = state == MessageState::Waiting ? ", not begun" : state == MessageState::Moving ? ", under way" : "";
-  return fmt::format("waited for {} (asked for {} ago{})", nameOf(noted->entry, plan), formatDuration(monotonicNow() - noted->asked), far);
+  if (noted == nullptr || noted->entry.what == What::Barrier) return {};  // a failure at a barrier names the missing ranks
+  const MessageState state = noted->entry.request ? communicator.stateOf(*noted->entry.request) : MessageState::Unknown;
+  const char* const far = state == MessageState::Waiting ? ", not begun" : state == MessageState::Moving ? ", in flight" : "";
+  return fmt::format("waited for {} (posted {} ago{})", nameOf(noted->entry, plan), formatDuration(monotonicNow() - noted->asked), far);
 }
 
 std::string FlightRecord::toJson(const Plan& plan, Communicator& communicator, bool onDevice, const std::string& failure) const {
@@ -127,8 +127,8 @@ std::string FlightRecord::toJson(const Plan& plan, Communicator& communicator, b
   const auto isAwaited = [&](const Noted& noted) { return awaited_ == noted.id; };
   const auto stateOf = [&](const Noted& noted) -> const char* {
     if (noted.ended > 0) return onDevice ? "queued" : "done";
-    if (!noted.entry.ticket) return "begun";
-    const MessageState state = communicator.stateOf(*noted.entry.ticket);
+    if (!noted.entry.request) return "begun";
+    const MessageState state = communicator.stateOf(*noted.entry.request);
     return nameOf(isAwaited(noted) && state == MessageState::Done ? MessageState::Unknown : state);  // the wait for it failed
   };
   const auto describe = [&](const Noted& noted) {

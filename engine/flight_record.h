@@ -14,13 +14,13 @@
 
 namespace pw {
 
-/// One thing that a rank asked for in a step.
+/// One operation that a rank posted in a step.
 struct FlightEntry {
   enum class What : std::uint8_t {
     Compute,    ///< `action`
-    Value,      ///< a message: what `action`, at the message's sender, made
-    Gradients,  ///< of the parameters of `action.stage`, or of a shared one, for their sum
-    NewValues,  ///< of those, after the update
+    Value,      ///< a message: the result of `action` at the sender
+    Gradients,  ///< gradients of the parameters of `action.stage`, or of a shared one, to be summed
+    NewValues,  ///< new values of those, after the update
     Number,     ///< for a sum of numbers over all ranks
     Barrier,
   };
@@ -32,30 +32,30 @@ struct FlightEntry {
   const std::vector<Rank>* group = nullptr;  ///< of a collective; outlives the record
   std::uint32_t tag = 0;                     ///< of a message
   std::size_t bytes = 0;
-  std::optional<Communicator::Ticket> ticket{};  ///< of messages and collectives
+  std::optional<Communicator::Request> request{};  ///< of messages and collectives
 };
 
-/// What a rank asked for in its present step: the last 256 entries and all that has not ended, under the plan's own names. After a failure
-/// it tells which message of which action a rank waited for. On a GPU an entry ends when the rank has put the GPU's work behind it, not
-/// when the GPU is done. Cost: some 20 ns an entry beside two readings of the clock, most of which its callers need anyway; nothing is
-/// allocated unless an entry is still open 256 entries later; names are made when it is written.
+/// The operations that a rank posted in its current step: the last 256 entries and all that have not ended, with the plan's names. After a
+/// failure it shows which message of which action a rank waited for. On a GPU an entry ends when the rank has ordered the GPU's work after
+/// it, not when the GPU is done. Cost: some 20 ns per entry plus two clock readings, most of which the callers need anyway; nothing is
+/// allocated unless an entry is still open 256 entries later; names are formatted when the record is written.
 class FlightRecord {
  public:
   using Id = std::uint64_t;
 
-  /// Forgets the step before.
+  /// Clears the previous step.
   void begin(int step);
   /// Times are `monotonicNow()`.
   Id add(const FlightEntry& entry, Ns asked = monotonicNow());
-  /// Waits for an operation, whose entry has then ended; returns when. When that throws, the entry is the one that was waited for.
-  Ns await(Communicator& communicator, Communicator::Ticket ticket, Id id);
-  /// For what has no ticket: from now on the rank waits for it, until `end`.
+  /// Waits for an operation and ends its entry; returns the time. If that throws, the entry stays marked as the one that was waited for.
+  Ns await(Communicator& communicator, Communicator::Request request, Id id);
+  /// For operations without a request: marks it as waited for until `end`.
   void awaits(Id id) { awaited_ = id; }
   void end(Id id, Ns ended = monotonicNow());
 
-  /// `waited for 2F5 from rank 0 (asked for 120 s ago, not begun)`; empty when it waited for no message.
+  /// `waited for 2F5 from rank 0 (posted 120 s ago, not begun)`; empty when it waited for no message.
   [[nodiscard]] std::string awaited(const Plan& plan, Communicator& communicator) const;
-  /// One JSON document: what was waited for and the oldest operation that had not ended first, then all entries, oldest first.
+  /// One JSON document: first what was waited for and the oldest operation that had not ended, then all entries, oldest first.
   [[nodiscard]] std::string toJson(const Plan& plan, Communicator& communicator, bool onDevice, const std::string& failure) const;
 
  private:
@@ -73,14 +73,14 @@ class FlightRecord {
   Ns begin_ = 0;
   Id next_ = 0, first_ = 0;          // of the step
   std::array<Noted, kMost> last_{};  // entry n at n modulo its size
-  std::map<Id, Noted> longOpen_;     // what has not ended and is no longer there
+  std::map<Id, Noted> longOpen_;     // open entries that were overwritten in the ring
   std::optional<Id> awaited_;
 };
 
-/// Writes a file as a whole or not at all; returns whether it could. For reports of a failure: no second one may come of it.
+/// Writes a file completely or not at all; returns whether it succeeded. For failure reports, which must not cause another failure.
 [[nodiscard]] bool writeWhole(const std::string& path, const std::string& text) noexcept;
 
-/// Where the flight record of a rank lies: `prefix`1.json.
+/// The file of a rank's flight record: `prefix`1.json.
 [[nodiscard]] std::string flightFile(const std::string& prefix, Rank rank);
 
 }  // namespace pw

@@ -49,7 +49,7 @@ GpuShare gpuShareOf(const std::vector<std::string>& identities, Rank rank) {
 }
 
 std::vector<std::pair<std::string, std::string>> ncclVariables(const RankEnvironment& environment, const GpuShare& share) {
-  // A receive begins when its message is announced and then waits on the GPU: it shall not hold many multiprocessors.
+  // A receive starts when its message is announced and then waits on the GPU, so it must not occupy many multiprocessors.
   std::vector<std::pair<std::string, std::string>> variables{{"NCCL_MAX_P2P_NCHANNELS", "4"}};
   if (share.part.of < 2) return variables;
   variables.insert(variables.end(), {{"NCCL_HOSTID", fmt::format("pipewright-rank-{}", environment.rank.value)},

@@ -10,26 +10,26 @@
 
 namespace pw {
 
-/// CUDA's number of the GPU that a rank computes on: the ranks of a host take the GPUs that they see in turn. Throws UsageError where there
-/// is none, and where there are several and a launcher does not say how many ranks a host has.
+/// CUDA's number of the GPU that a rank computes on: the ranks of a host are assigned the GPUs visible to them in turn. Throws UsageError
+/// where there is none, and if there are several and the launcher does not say how many ranks the host has.
 [[nodiscard]] int gpuOf(const RankEnvironment& environment, int gpus);
 
-/// Who computes where.
+/// Which rank computes on which GPU.
 struct GpuShare {
-  GpuPart part;             ///< which of the ranks on its GPU a rank is: more than one rehearse a plan
+  GpuPart part;             ///< this rank's index among the ranks on its GPU: with more than one, the run is a rehearsal of the plan
   int ranks = 1, gpus = 1;  ///< of the job
 };
 
 /// `identities`: of each rank's GPU, by rank.
 [[nodiscard]] GpuShare gpuShareOf(const std::vector<std::string>& identities, Rank rank);
 
-/// What NCCL is told, where the user does not: to move a message by at most 4 channels, as each may hold a multiprocessor while a receive
-/// waits. A rank that shares its GPU, which NCCL refuses else: before 2.30 that it is on a host of its own, to be reached by sockets, which
-/// a machine without network adapters has, too (over the loopback device where all ranks are on this host); later versions that several
-/// ranks a GPU are meant.
+/// NCCL settings, unless the user has set them: at most 4 channels per message, because each may occupy a multiprocessor while a receive
+/// waits. For ranks that share a GPU, which NCCL otherwise refuses: before 2.30, that the rank is on a separate host reached by sockets,
+/// which also works without network adapters (over the loopback device if all ranks are on this host); in later versions, that several
+/// ranks per GPU are intended.
 [[nodiscard]] std::vector<std::pair<std::string, std::string>> ncclVariables(const RankEnvironment& environment, const GpuShare& share);
 
-/// Whether processes that share a GPU run on it at the same time, by NVIDIA's Multi-Process Service, in place of taking turns: its daemon
+/// Whether processes that share a GPU run on it at the same time, by NVIDIA's Multi-Process Service, instead of taking turns: its daemon
 /// listens on the socket `control` in that folder, where CUDA looks for it.
 [[nodiscard]] bool mpsServes(const std::string& folder);
 /// CUDA_MPS_PIPE_DIRECTORY, else CUDA's own choice.
@@ -39,10 +39,10 @@ struct GpuShare {
 struct GpuSharing {
   bool atOnce = false;      ///< see mpsServes
   int multiprocessors = 0;  ///< that this rank computes on
-  std::string whyWhole;     ///< why that is all of them, where parts were wanted; a sentence
+  std::string whyWhole;     ///< why it is all of them although parts were requested; a sentence
 };
 
-/// What one should know of times where ranks share GPUs: `4 ranks share 1 GPU and take turns on it: …`; empty where each has its own.
+/// A note on measured times when ranks share GPUs: `4 ranks share 1 GPU and take turns on it: …`; empty where each has its own.
 [[nodiscard]] std::string rehearsalNote(const GpuShare& share, const GpuSharing& sharing);
 
 /// The GPU that this process computes on.
@@ -51,9 +51,9 @@ struct TakenGpu {
   std::string note;  ///< see rehearsalNote
 };
 
-/// Makes this process compute on its rank's GPU, on a part of it where ranks share it at once, and tells NCCL what it needs. Once a
-/// process, before anything else of CUDA. All ranks of the job call it and learn of each other's GPUs by `store` (null where there is one
-/// rank). Throws as `gpuOf`, `cudaBackend` and the store.
+/// Makes this process compute on its rank's GPU, on a part of it if ranks share it at the same time, and sets NCCL's variables. Call once
+/// per process, before any other use of CUDA. All ranks of the job call it and exchange their GPUs through `store` (null with one rank).
+/// Throws as `gpuOf`, `cudaBackend` and the store.
 [[nodiscard]] TakenGpu takeGpu(const RankEnvironment& environment, bool tf32, const KeyValueStore* store);
 
 }  // namespace pw

@@ -38,7 +38,7 @@ constexpr std::chrono::milliseconds kWatch{500};   // between looks at ranks who
 constexpr std::size_t kToken = 32;
 constexpr std::size_t kLongestLine = 1 << 20;
 
-/// How a rank failed; the first thing known of it.
+/// How a rank failed: the first thing known about it.
 struct Failure {
   TimePoint when;
   int signal = 0;  ///< that ended it, else 0
@@ -54,10 +54,10 @@ struct Child {
   std::string statusText, line;
   std::optional<Failure> failure;
   StartUp reached = StartUp::Loading;
-  TimePoint since = Clock::now();  ///< when it told so
+  TimePoint since = Clock::now();  ///< when it reported that
 };
 
-/// What a rank does until it tells of the next step.
+/// What a rank is doing until it reports the next stage of start-up.
 std::string_view words(StartUp reached) {
   switch (reached) {
     case StartUp::Loading: return "loading the model";
@@ -85,10 +85,10 @@ std::string describeEnd(const Child& child, int waitStatus) {
     return fmt::format("Rank {} was ended by SIG{}{}", rank, name != nullptr ? name : std::to_string(signal),
                        signal == SIGKILL ? ", as when memory runs out; try smaller microbatches or see the system's log" : "");
   }
-  return fmt::format("Rank {} ended with exit status {} without saying why; its messages above may tell", rank, WEXITSTATUS(waitStatus));
+  return fmt::format("Rank {} ended with exit status {} without giving a reason; see its messages above", rank, WEXITSTATUS(waitStatus));
 }
 
-/// The ranks of one job. However it is left, no child outlives it.
+/// The ranks of one job. No child outlives it, however it ends.
 class Group {
  public:
   Group(const OnLine& onLine, TimePoint deadline, std::chrono::milliseconds startUp)
@@ -164,7 +164,7 @@ void Group::signalAll(int signal) const {
   }
 }
 
-/// Sleeps until something happens at a child, a signal comes or `until`; nothing: no limit.
+/// Sleeps until a child has news, a signal arrives or `until`; nothing: no limit.
 void Group::pollUntil(std::optional<TimePoint> until) {
   std::vector<pollfd> fds{{interrupts_.fd(), POLLIN, 0}};
   for (const Child& child : children_) {
@@ -181,7 +181,7 @@ void Group::pollUntil(std::optional<TimePoint> until) {
   ::poll(fds.data(), fds.size(), timeout);
 }
 
-/// Takes what a child wrote and whether it ended: reaped first, so that all it ever wrote is in the pipes by then.
+/// Reads what a child wrote and whether it ended. The child is reaped first, so that all its output is in the pipes by then.
 void Group::service(Child& child) {
   int waitStatus = 0;
   const pid_t got = child.running ? ::waitpid(child.pid, &waitStatus, WNOHANG) : 0;
@@ -191,7 +191,7 @@ void Group::service(Child& child) {
   if (!ended) return;
   child.running = false;
   child.pidFd.close();
-  child.status.close();  // a grandchild may hold the other end: its words no longer count
+  child.status.close();  // a grandchild may hold the other end: its output no longer counts
   child.output.close();
   if (!child.line.empty()) onLine_(child.rank, std::exchange(child.line, {}));
   if (child.failure) return;
@@ -202,8 +202,8 @@ void Group::service(Child& child) {
   }
 }
 
-/// Appends what is in a pipe; closes it at its end. Takes no more than a full pipe at once: a rank that never stops writing
-/// must not keep us from the others.
+/// Appends what is in a pipe; closes it at its end. Reads at most a full pipe at once, so that a rank that never stops writing cannot
+/// starve the others.
 void drain(Fd& pipe, std::string& text) {
   std::array<char, 4096> buffer{};
   for (std::size_t left = kPipeCapacity; pipe.get() >= 0 && left > 0;) {
@@ -256,7 +256,7 @@ void Group::readOutput(Child& child) {
   if (child.line.size() >= kLongestLine) onLine_(child.rank, std::exchange(child.line, {}));  // bounds our memory
 }
 
-/// A signal's victim before those that only said something (they may have noticed the victim), then the earliest.
+/// Prefers a rank killed by a signal to those that only reported (they may have noticed it), then the earliest.
 const Failure* Group::firstFailure(const Child** whose) const {
   const Failure* first = nullptr;
   for (const Child& child : children_) {
@@ -268,7 +268,7 @@ const Failure* Group::firstFailure(const Child** whose) const {
   return first;
 }
 
-/// Why the job is over before all ranks ended well; nothing while it is not, or while later news may still name the first cause.
+/// Why the job failed before all ranks completed; nothing if it has not, or while later reports may still name the first cause.
 std::optional<LaunchResult> Group::findCause(TimePoint now) const {
   if (const int signal = interrupts_.take(); signal != 0) {
     return LaunchResult{false, {}, signal == SIGINT ? "Interrupted by Ctrl-C" : "Interrupted by SIGTERM", true};
@@ -282,18 +282,18 @@ std::optional<LaunchResult> Group::findCause(TimePoint now) const {
   }
   if (now >= deadline_ && anyRunning()) {
     const Rank late = std::ranges::find_if(children_, &Child::running)->rank;
-    return LaunchResult{false, late, fmt::format("Rank {} had not ended when the time limit of the job was over", late.value), false};
+    return LaunchResult{false, late, fmt::format("Rank {} was still running when the time limit of the job expired", late.value), false};
   }
   return std::nullopt;
 }
 
-/// A rank that has not told of progress for too long, before its first step; the stopped ones first.
+/// A rank that has not reported progress for too long before its first step; stopped ranks first.
 std::optional<LaunchResult> Group::findLate(TimePoint now) const {
   if (startUp_.count() <= 0) return std::nullopt;
   const auto told = [&](const Child& child, const std::string& what) {
     return LaunchResult{false, child.rank,
-                        fmt::format("Rank {} {} while {}, for more than {}; see whether it hangs, or allow more with --timeout",
-                                    child.rank.value, what, words(child.reached), inWords(startUp_))};
+                        fmt::format("Rank {} {} while {}, for more than {}; check whether it hangs, or raise --timeout", child.rank.value,
+                                    what, words(child.reached), inWords(startUp_))};
   };
   const auto overdue = [&](const Child& child, int times) {
     return child.running && child.reached != StartUp::Done && now >= child.since + times * startUp_ + kWatch;
@@ -332,7 +332,7 @@ LaunchResult Group::waitForAll() {
       cause = findCause(now);
       if (!cause && !failed) cause = findLate(now);
       if (cause) {
-        signalAll(cause->interrupted ? SIGTERM : kJobFailed);  // who listens to the latter writes a flight record
+        signalAll(cause->interrupted ? SIGTERM : kJobFailed);  // a rank that handles the latter writes a flight record
         killAt = std::min(now + kGrace, deadline_);
       }
     }

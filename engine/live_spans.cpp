@@ -46,7 +46,7 @@ char* put(char* at, Ns number) {
   return std::to_chars(at, at + 20, number).ptr;
 }
 
-/// Reads a line from left to right; after the first thing that is not as expected nothing is taken any more.
+/// Parses a line from left to right; after the first error nothing more is accepted.
 class Scanner {
  public:
   explicit Scanner(std::string_view text) : at_(text.data()), end_(text.data() + text.size()) {}
@@ -54,7 +54,7 @@ class Scanner {
   [[nodiscard]] bool ok() const { return ok_; }
   [[nodiscard]] bool atEnd() const { return ok_ && at_ == end_; }
 
-  /// Whether this comes next, which is then taken.
+  /// Consumes this text if it comes next; returns whether it did.
   bool tries(std::string_view text) {
     if (!ok_ || static_cast<std::size_t>(end_ - at_) < text.size() || std::memcmp(at_, text.data(), text.size()) != 0) return false;
     at_ += text.size();
@@ -70,7 +70,7 @@ class Scanner {
       ok_ = problem == std::errc() && value >= least && value <= most;
       at_ = end;
     }
-    return ok_ ? value : least;  // a line that is refused is still reckoned with
+    return ok_ ? value : least;  // a valid number, as callers compute with it even if the line is refused
   }
 
   SpanKind kind() {
@@ -131,7 +131,7 @@ Span readSpan(Scanner& scanner, Ns from, std::int32_t ranksOfPipeline) {
 LiveWriter::LiveWriter(const std::string& path, Rank rank, Ns interval)
     : fd_(::open(path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666)), rank_(rank), interval_(interval) {
   if (fd_ < 0)
-    throw Error(fmt::format("Cannot write the live file {} ({}); give --live a path in an existing folder you may write to.", path,
+    throw Error(fmt::format("Cannot write the live file {} ({}); use --live with a path in an existing writable folder.", path,
                             std::strerror(errno)));
 }
 
@@ -150,7 +150,7 @@ void LiveWriter::write(const StepLog& log, bool done) {
   const std::size_t items = (log.spans.size() - spans_) + (log.memory.size() - samples_) + 2;
   if (line_.size() < items * kMostOfItem) line_.resize(items * kMostOfItem);
   const Ns from = spans_ < log.spans.size() ? log.spans[spans_].start : samples_ < log.memory.size() ? log.memory[samples_].time : 0;
-  char* at = line_.data();  // a local: stores through it then need not be seen by our members
+  char* at = line_.data();  // a local variable, so that stores through it cannot alias our members
   if (cut_) at = put(at, "\n");
   at = put(put(at, "{\"rank\":"), Ns{rank_.value});
   at = put(put(at, ",\"step\":"), Ns{step_});
@@ -179,7 +179,7 @@ void LiveWriter::write(const StepLog& log, bool done) {
   const auto size = static_cast<std::size_t>(at - line_.data());
   const ssize_t count = fits ? ::write(fd_, line_.data(), size) : -1;
   cut_ = count >= 0 && static_cast<std::size_t>(count) < size;
-  if (count < 0) ::close(std::exchange(fd_, -1));  // training matters more than that it is watched
+  if (count < 0) ::close(std::exchange(fd_, -1));  // training matters more than watching it
   written_ = monotonicNow();
 }
 

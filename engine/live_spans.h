@@ -10,7 +10,7 @@
 
 namespace pw {
 
-/// A live file tells what the ranks of a run do while they do it. Every rank appends lines to the one file, each line by one write, so that
+/// A live file shows what the ranks of a run are doing. Every rank appends lines to the one file, each line by one write, so that
 /// lines of different ranks do not mix. A line is JSON without blanks, keys in this order:
 ///
 ///     {"rank":2,"step":7,"from":812345678901,"spans":[["F",0,0,3,1,0,0,10000],…],"memory":[[10000,1048576],…],"done":false}
@@ -20,21 +20,21 @@ namespace pw {
 /// clock: a file is of the ranks of one host. `done`: the rank has ended this step.
 class LiveWriter {
  public:
-  /// Appends to the file, which is made where it is missing. Throws Error naming it when that cannot be.
+  /// Appends to the file, which is created if missing. Throws Error naming it when that fails.
   LiveWriter(const std::string& path, Rank rank, Ns interval = 100'000'000);
   ~LiveWriter();
   LiveWriter(const LiveWriter&) = delete;
   LiveWriter& operator=(const LiveWriter&) = delete;
 
   void begin(int step);
-  /// Writes what is new in the step's log where the last line is older than the interval. Cost: where nothing is written a comparison, else
-  /// some 0.1 µs for each span and sample.
+  /// Writes what is new in the step's log if the last line is older than the interval. Cost: one comparison if nothing is written,
+  /// otherwise some 0.1 µs per span and sample.
   void add(const StepLog& log) {
     if (!log.spans.empty() && log.spans.back().end - written_ >= interval_) write(log, false);
   }
-  /// Whether a rank that would have to wait now should `write` first: its time costs nothing then, and the wait may be long.
+  /// Whether a rank that is about to wait should `write` first: that costs nothing then, and the wait may be long.
   [[nodiscard]] bool wantsPause(const StepLog& log, Ns now) const { return log.spans.size() > spans_ && now - written_ >= interval_ / 5; }
-  /// Writes the rest. A disk that is full, or a file of 1 GiB, ends the telling, not the run.
+  /// Writes the rest. A full disk, or a file of 1 GiB, ends the reporting but not the run.
   void write(const StepLog& log, bool done);
 
  private:
@@ -56,19 +56,19 @@ struct LiveStep {
   bool operator==(const LiveStep&) const = default;
 };
 
-/// Reads a live file as it grows. Keeps the newest step and the last complete one, nothing of older steps. Any bytes do no harm: what is no
-/// line of such a file, or names ranks that are not there, is passed over.
+/// Reads a live file as it grows. Keeps the newest step and the last complete one, nothing of older steps. Safe for any input: lines that
+/// are invalid, or name unknown ranks, are skipped.
 class LiveReader {
  public:
   /// `ranks` of all replicas, `ranksOfPipeline` of each.
   LiveReader(int ranks, int ranksOfPipeline);
 
-  /// Takes the next bytes of the file, cut anywhere. Returns whether they told something. Linear.
+  /// Adds the next bytes of the file, split at any position. Returns whether they contained something new. Linear.
   bool feed(std::string_view bytes);
-  /// What has come of the newest step, joined as `joinTraces` does. Cost: n log n.
+  /// The newest step as far as it is known, joined as by `joinTraces`. Cost: n log n.
   [[nodiscard]] std::optional<LiveStep> newest() const;
-  /// The one worth showing: the newest, but the last complete one while the newest has gone on for less than `young`: short steps are then
-  /// shown whole.
+  /// The step to display: the newest, but the last complete one while the newest is younger than `young`, so that short steps are shown
+  /// completely.
   [[nodiscard]] std::optional<LiveStep> worthShowing(Ns young = 300'000'000) const;
 
  private:
@@ -81,7 +81,7 @@ class LiveReader {
   std::vector<bool> done_;
   std::optional<LiveStep> lastComplete_;
   std::string rest_;      // a line that has not ended
-  bool tooLong_ = false;  // it was so long that it is passed over
+  bool tooLong_ = false;  // it is too long and is skipped
 };
 
 }  // namespace pw

@@ -5,9 +5,9 @@
 
 namespace pw {
 
-/// By how much the gradients of float16 are multiplied, so that small ones do not vanish below its range (Micikevicius et al., Mixed
-/// Precision Training, ICLR 2018, section 3.2). Always a power of two: it rounds nothing. Rises until gradients overflow, then falls, with
-/// the defaults of torch.amp.GradScaler.
+/// The factor by which float16 gradients are multiplied, so that small ones do not underflow (Micikevicius et al., Mixed Precision
+/// Training, ICLR 2018, section 3.2). Always a power of two, so that scaling does not round. Grows until gradients overflow, then shrinks,
+/// with the defaults of torch.amp.GradScaler.
 class LossScale {
  public:
   static constexpr double kInitial = 65536, kGrowth = 2, kBackoff = 0.5;

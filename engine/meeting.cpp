@@ -22,7 +22,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-constexpr milliseconds kVerdictSlack{2000};  // for rank 0 to name who is missing before others only know that it is late
+constexpr milliseconds kVerdictSlack{2000};  // so that rank 0 can name the missing ranks before others only notice the delay
 constexpr milliseconds kGoodbye{1000};       // for the others to read why the job ends
 constexpr milliseconds kExcuse{3000};        // for others of a job that start at the same time on a busy machine
 
@@ -33,7 +33,7 @@ constexpr char kAgreed = '=', kUnusable = '!', kFailed = ' ', kFields = '#';  //
 std::string wordKey(int rank) { return fmt::format("word/{}", rank); }
 std::string heardKey(int rank) { return fmt::format("heard/{}", rank); }
 
-/// What `work` returns, if it does within the time; it may go on for ever.
+/// The result of `work` if it returns within the time; it may continue forever.
 template <class Work>
 auto within(milliseconds time, const std::string& late, Work work) {
   std::packaged_task<std::invoke_result_t<Work>()> task(std::move(work));
@@ -46,7 +46,7 @@ auto within(milliseconds time, const std::string& late, Work work) {
 /// `port address proof`; the address is `-` where rank 0 is on the host of the master.
 std::string signedPlace(const std::string& token, const std::string& place) { return place + " " + hex(hmacSha256(token, place)); }
 
-/// Where rank 0 serves, if it was this job's that said so.
+/// Where rank 0 serves, if the entry was written by this job.
 std::optional<std::pair<int, std::string>> placeIn(const std::string& token, const std::string& text) {
   const std::size_t last = text.rfind(' '), first = text.find(' ');
   if (last == std::string::npos || first == last || !equalInConstantTime(text, signedPlace(token, text.substr(0, last))))
@@ -82,7 +82,7 @@ std::optional<JobFields> unpacked(std::string_view text) {
   return fields;
 }
 
-/// The words of the ranks that came in time, by rank.
+/// The fields of the ranks that arrived in time, by rank.
 std::vector<std::optional<std::string>> wordsOf(const Meeting& meeting, const Rendezvous& rendezvous) {
   std::vector<std::optional<std::string>> words(static_cast<std::size_t>(rendezvous.size));
   const auto until = Clock::now() + rendezvous.deadline;

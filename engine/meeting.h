@@ -8,8 +8,8 @@
 
 namespace pw {
 
-/// Meets the other ranks. Where torchrun's agent serves c10d's store at the master's port, rank 0 serves on another port and the ranks
-/// learn of it there, signed with the job's token; that store's own waits have no deadline, so ours ends them. `torch` is loaded only then.
+/// Meets the other ranks. If torchrun's agent serves c10d's store at the master's port, rank 0 serves on another port and publishes it
+/// there, signed with the job's token; that store's own waits have no deadline, so ours is applied. `torch` is loaded only in that case.
 [[nodiscard]] Meeting openMeeting(const Rendezvous& rendezvous, const TorchBackend& (*torch)() = &torchBackend);
 
 /// Something that must be the same on all ranks of a job.
@@ -21,19 +21,19 @@ struct JobField {
   bool operator==(const JobField&) const = default;
 };
 
-/// What a rank is about to do, the most telling field first: where several differ, the first is named.
+/// What a rank is about to do, the most informative field first: if several differ, the first is named.
 using JobFields = std::vector<JobField>;
 
-/// Whether two ranks are about to do the same: else a sentence that names both, the first field that differs, and its values; `other` is
-/// that of rank `rank`, `first` of rank 0.
+/// Empty if two ranks are about to do the same; otherwise a sentence that names both, the first field that differs, and its values; `other`
+/// is that of rank `rank`, `first` of rank 0.
 [[nodiscard]] std::string differenceBetween(const JobFields& first, const JobFields& other, Rank rank);
 
 /// Compares the fields of all ranks, on rank 0. Returns on all of them or throws the same on all: UsageError naming the field and two ranks
-/// where they differ; Error naming the ranks that did not come within the deadline; what a rank told by `excuse`.
+/// where they differ; Error naming the ranks that did not arrive within the deadline; or what a rank reported by `excuse`.
 void agree(const Meeting& meeting, const Rendezvous& rendezvous, const JobFields& fields);
 
-/// For a rank that cannot take part: tells the others why, in place of `agree`, so that they need not wait until the deadline. Waits for no
-/// longer than three seconds; never throws.
+/// Called instead of `agree` by a rank that cannot take part: tells the others why, so that they need not wait until the deadline. Waits
+/// for no longer than three seconds; never throws.
 void excuse(const Rendezvous& rendezvous, const std::string& sentence, bool unusable) noexcept;
 
 }  // namespace pw

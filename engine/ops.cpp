@@ -8,7 +8,7 @@
 namespace pw {
 namespace {
 
-/// What an action takes from elsewhere: values for a forward, gradients for a backward; nothing for W.
+/// What an action receives: values for a forward, gradients for a backward; nothing for W.
 std::optional<Direction> intake(ActionKind kind) {
   if (kind == ActionKind::Forward) return Direction::Forward;
   if (kind == ActionKind::Backward || kind == ActionKind::BackwardInput) return Direction::Backward;
@@ -32,7 +32,7 @@ Action plain(Action action) {
   return action;
 }
 
-/// The row as compute actions with the moves that stand before and after each.
+/// The row as compute actions, with the ops before and after each.
 class Row {
  public:
   Row(const Plan& plan, Rank rank, const Exchange& exchange, bool evaluation) : plan_(plan), exchange_(exchange) {
@@ -87,7 +87,7 @@ class Row {
     after_[next].push_back({Op::Kind::Send, maker});
   }
 
-  /// Messages between stages that are no neighbours, or whose neighbour is on the same rank, have no action of their own.
+  /// Messages between stages that are not neighbours, or whose neighbour is on the same rank, have no action in the row.
   void addMissing() {
     for (std::size_t i = 0; i < computes_.size(); ++i) {
       receive(computes_[i], i);

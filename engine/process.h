@@ -27,8 +27,8 @@ struct Pipe {
 /// A socket that listens on a free port of the loopback interface, and that port.
 [[nodiscard]] std::pair<Fd, int> makeListener();
 
-/// Turns SIGINT and SIGTERM into something one can poll while it lives; then what was before holds again. A signal that was
-/// ignored (nohup) stays ignored. One at a time in a process.
+/// Makes SIGINT and SIGTERM pollable while it lives; then restores the previous handlers. A signal that was ignored (nohup) stays ignored.
+/// One at a time in a process.
 class Interrupts {
  public:
   Interrupts();
@@ -44,7 +44,7 @@ class Interrupts {
   std::array<std::pair<int, struct sigaction>, 2> saved_{{{SIGINT, {}}, {SIGTERM, {}}}};
 };
 
-/// What a launcher tells the ranks that are left when another has failed; ends a process that does not listen.
+/// The signal that a launcher sends to the remaining ranks when one has failed; ends a process that does not handle it.
 inline constexpr int kJobFailed = SIGUSR1;
 /// From now on that signal does not end this process, but is set here.
 [[nodiscard]] const std::atomic<bool>& listenForFailure();

@@ -148,7 +148,7 @@ RankEnvironment fromSlurm(const Reader& read, const char* tasks) {
 
 [[noreturn]] void throwNoList(const char* what, const std::string& list) {
   throw UsageError(
-      fmt::format("'{}' is no list of {} as Slurm writes them; set RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT instead", list, what));
+      fmt::format("'{}' is not a list of {} as Slurm writes them; set RANK, WORLD_SIZE, MASTER_ADDR and MASTER_PORT instead", list, what));
 }
 
 /// One entry of a bracket: `003-005` or `9`. Numbers keep the width they are written with.

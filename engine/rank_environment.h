@@ -13,18 +13,18 @@ namespace pw {
 /// Who started this process as one rank of a job.
 enum class StartedBy : std::uint8_t { Us, Torchrun, Slurm };  // Torchrun: or anything else that sets RANK
 
-/// What the environment of a rank says.
+/// A rank's place in its job, as given by its environment.
 struct RankEnvironment {
   Rank rank;
   int worldSize = 1;
   std::string masterAddress;
   int masterPort = 0;
-  int listenFd = -1;     ///< inherited listening socket of the store on rank 0 (ours only; PIPEWRIGHT_LISTEN_FD)
-  int statusFd = -1;     ///< pipe to our launcher (PIPEWRIGHT_STATUS_FD); −1 when another launcher started us
-  int localRank = 0;     ///< among the ranks its launcher started on this host
-  int localSize = 0;     ///< how many these are; 0: unknown
-  bool oneHost = false;  ///< all ranks are on this host for certain
-  std::string token;     ///< what only ranks of this job know: PIPEWRIGHT_JOB_TOKEN, else made of what the launcher says of the job
+  int listenFd = -1;              ///< inherited listening socket of the store on rank 0 (ours only; PIPEWRIGHT_LISTEN_FD)
+  int statusFd = -1;              ///< pipe to our launcher (PIPEWRIGHT_STATUS_FD); −1 when another launcher started us
+  int localRank = 0;              ///< among the ranks its launcher started on this host
+  int localSize = 0;              ///< the number of these ranks; 0: unknown
+  bool oneHost = false;           ///< all ranks are on this host for certain
+  std::string token;              ///< a secret of this job's ranks: PIPEWRIGHT_JOB_TOKEN, otherwise derived from the launcher's job ids
   bool storeIsElsewhere = false;  ///< torchrun's agent serves the store (TORCHELASTIC_USE_AGENT_STORE)
   StartedBy startedBy = StartedBy::Torchrun;
 };
@@ -32,7 +32,7 @@ struct RankEnvironment {
 /// Environment variables by name.
 using Variables = std::map<std::string, std::string>;
 
-/// A rank's place, from these variables; nothing where they describe none, so that `run` starts its own ranks.
+/// A rank's place, from these variables; nothing if they describe none; `run` then starts its own ranks.
 /// - RANK set: WORLD_SIZE, MASTER_ADDR and MASTER_PORT must be too, as torchrun and our launcher set them. LOCAL_RANK and LOCAL_WORLD_SIZE
 /// may be
 ///   missing; then all ranks are taken to be here where MASTER_ADDR is this host's loopback.
@@ -46,11 +46,11 @@ using Variables = std::map<std::string, std::string>;
 /// Throws UsageError naming the variable that is missing, no number or out of range.
 [[nodiscard]] std::optional<RankEnvironment> rankEnvironment(const Variables& variables);
 
-/// The same of this process. Descriptors our launcher passed are kept from programs that the rank starts.
+/// The same for this process. Descriptors passed by our launcher are not inherited by programs that the rank starts.
 [[nodiscard]] std::optional<RankEnvironment> rankEnvironment();
 
 /// Throws UsageError naming the variable that counts the processes and the cure, when a job for `ranks` was started with another number.
-/// `plan`: what to call the job, its file's name.
+/// `plan`: the name of the plan's file, for the message.
 void requireWorldSize(const RankEnvironment& environment, int ranks, const std::string& plan);
 
 /// Hosts of Slurm's compressed list, in its order: `node[003-005,9],gpu1` → node003 node004 node005 node9 gpu1; several brackets in a name
@@ -63,10 +63,10 @@ void requireWorldSize(const RankEnvironment& environment, int ranks, const std::
 /// Begins the lines of `reportStartUp`; a digit that says how far it is follows.
 inline constexpr char kStartUpMark = '+';
 
-/// How far a rank is on its way to its first step.
+/// How far a rank has got towards its first step.
 enum class StartUp : std::uint8_t { Loading, Meeting, Connecting, Done };
 
-/// In a rank: tells the launcher, which watches that ranks get on; does nothing without statusFd.
+/// In a rank: reports start-up progress to the launcher, which watches for stuck ranks; does nothing without statusFd.
 void reportStartUp(const RankEnvironment& environment, StartUp reached) noexcept;
 
 /// In a rank: tells the launcher why it fails (one line) and whether that is unusable input; does nothing without statusFd. The launcher

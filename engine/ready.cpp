@@ -12,7 +12,7 @@ namespace {
 /// F, B or I, W: the actions of a class keep their order within a stage.
 int classOf(ActionKind kind) { return kind == ActionKind::Forward ? 0 : kind == ActionKind::BackwardWeight ? 2 : 1; }
 
-/// What of a stage has been done, and may be at once.
+/// What has been done of a stage, and how much may be in flight at once.
 struct StageCounts {
   std::array<int, 3> done{};  ///< by class
   std::array<int, 3> total{};
@@ -44,7 +44,7 @@ std::map<Stage, StageCounts> limitsOf(const std::vector<Op>& moves) {
 
 }  // namespace
 
-/// One stretch of the row between two barriers after the other; in each, the first action of the row that is ready.
+/// Runs the row section by section between barriers; in each, always the first action of the row that is ready.
 void Executor::runReady() {
   std::map<Stage, StageCounts> stages = limitsOf(moves_);
   std::vector<Action> open;
@@ -68,9 +68,10 @@ void Executor::runReady() {
   };
   const auto runOpen = [&] {
     while (!open.empty()) {
-      // What had come before the look below. A message that comes during it may make ready what was passed over, so it must end the wait.
-      std::vector<Communicator::Ticket> come = exchange_.awaited();
-      std::erase_if(come, [&](auto ticket) { return !communicator_.isDone(ticket).value_or(false); });
+      // What had arrived before the scan below. A message that arrives during the scan may make an action ready that was already skipped,
+      // so it must end the wait.
+      std::vector<Communicator::Request> come = exchange_.awaited();
+      std::erase_if(come, [&](auto request) { return !communicator_.isDone(request).value_or(false); });
       std::optional<std::size_t> chosen;
       for (std::size_t i = 0; i < open.size() && !chosen; ++i) {
         if (!isDoneBefore(open[i], i) || !mayRun(open[i])) continue;
@@ -81,9 +82,9 @@ void Executor::runReady() {
         chosen = i;
       }
       if (!chosen) {
-        std::vector<Communicator::Ticket> tickets = exchange_.awaited();
-        std::erase_if(tickets, [&](auto ticket) { return std::ranges::count(come, ticket) > 0; });
-        if (!tickets.empty()) static_cast<void>(communicator_.waitAny(tickets));
+        std::vector<Communicator::Request> requests = exchange_.awaited();
+        std::erase_if(requests, [&](auto request) { return std::ranges::count(come, request) > 0; });
+        if (!requests.empty()) static_cast<void>(communicator_.waitAny(requests));
         continue;
       }
       const Action action = open[*chosen];
@@ -108,7 +109,7 @@ void Executor::runReady() {
   runOpen();
 }
 
-/// Whether the stages of this rank that the action takes values from have given them.
+/// Whether the stages of this rank whose values the action needs have produced them.
 bool Executor::hasLocalInputs(const Action& action) const {
   const bool forward = action.kind == ActionKind::Forward;
   return std::ranges::all_of(plan_.partition.transfers, [&](const Transfer& t) {

@@ -10,7 +10,7 @@ namespace pw {
 namespace {
 
 constexpr std::uint32_t kGroupsPerStage = 8;  // more element types than there are
-// The transports have the tags from 0x7FFF0200 to 0x7FFF03FF, the worker those around.
+// The transports use the tags from 0x7FFF0200 to 0x7FFF03FF, the worker those around them.
 constexpr std::uint32_t kNumberTag = 0x7FFF0400, kNumbersPerStep = 4;  // the loss, the norm
 
 std::int64_t elementsOf(const ParameterGroup& group) {
@@ -22,8 +22,8 @@ Buffer part(Buffer whole, DType dtype, std::pair<std::int64_t, std::int64_t> ele
   return {whole.data + elements.first * width, static_cast<std::size_t>((elements.second - elements.first) * width)};
 }
 
-/// Stages whose holders all have a REDUCE_GRAD, if there is one order of them that every row keeps; else none: of two collectives that two
-/// ranks begin in different orders, neither need ever end.
+/// The stages whose holders all have a REDUCE_GRAD, in an order that agrees with every row; none if there is no such order, because two
+/// collectives that two ranks start in different orders may never end.
 std::set<Stage> reducedInOneOrder(const Schedule& schedule) {
   std::vector<std::vector<Stage>> rows;
   for (const auto& actions : schedule.rows) {
@@ -39,7 +39,7 @@ std::set<Stage> reducedInOneOrder(const Schedule& schedule) {
       everywhere = everywhere && (!schedule.placement.holds(Rank(r), Stage(s)) || std::ranges::count(rows[r], Stage(s)) > 0);
     if (everywhere) stages.insert(Stage(s));
   }
-  // Takes off, again and again, a stage that no row has behind another one of those left.
+  // A topological sort: repeatedly takes a stage that no row has after another remaining one.
   for (auto& row : rows) std::erase_if(row, [&](Stage stage) { return !stages.contains(stage); });
   for (std::set<Stage> left = stages; !left.empty();) {
     const auto isNext = [&](Stage stage) {
@@ -65,7 +65,7 @@ Reducer::Reducer(const Plan& plan, const std::map<Stage, StageModule*>& stages, 
       deadline_(options.deadline),
       rank_(communicator.rank().value % static_cast<int>(plan.schedule.rows.size())),
       firstTag_(firstTag) {
-  // A barrier within the step may wait for the device, and so for a collective that a rank behind it has not begun.
+  // A barrier within the step may wait for the device, and so for a collective that another rank starts only after the barrier.
   if (options.inRowOrder && !plan.schedule.lockstep) early_ = reducedInOneOrder(plan.schedule);
   const bool shardOptimizer = options.shardOptimizer;
   const auto allStages = static_cast<std::uint32_t>(plan.partition.stages.size());
@@ -88,7 +88,7 @@ Reducer::Reducer(const Plan& plan, const std::map<Stage, StageModule*>& stages, 
     }
   }
   std::sort(reductions_.begin(), reductions_.end(), [](const Reduction& a, const Reduction& b) { return a.id < b.id; });
-  // The same on all ranks: the most holders that any parameter can have.
+  // An upper bound of the number of holders of a parameter, the same on all ranks.
   for (const SharedParameter& shared : plan.partition.shared)
     mostMembers_ = std::max(mostMembers_, static_cast<std::uint32_t>(holders(shared.stages).size()));
   mostMembers_ = std::max(mostMembers_, static_cast<std::uint32_t>(holders({Stage(0)}).size()));
@@ -128,7 +128,7 @@ void Reducer::addReduction(std::uint32_t id, Stage stage, std::size_t group, std
     std::set<Rank> ranks;
     for (const Member& member : members) ranks.insert(member.rank);
     if (members.size() > 1 && ranks.size() == members.size() && owners == members.size()) {
-      std::ranges::sort(members, {}, &Member::rank);  // so that a member's piece is that of its place in the group
+      std::ranges::sort(members, {}, &Member::rank);  // so that a member's piece matches its position in the group
       reduction.group.assign(ranks.begin(), ranks.end());
     }
     reduction.members = std::move(members);
@@ -169,12 +169,12 @@ void Reducer::start(Stage stage) {
 void Reducer::begin(Reduction& reduction, std::size_t member) {
   const Stage stage = reduction.members[member].stage;
   if (std::ranges::count(reduction.started, stage) > 0) return;
-  if (reduction.started.empty()) reduction.begin = device_.mark();
+  if (reduction.started.empty()) reduction.begin = device_.timestamp();
   reduction.started.push_back(stage);
   if (!reduction.group.empty()) {
-    reduction.collective = combine(reduction, reduction.pieces ? Collective::ReduceScatter : Collective::AllReduce, false);
+    reduction.collective = startCollective(reduction, reduction.pieces ? Collective::ReduceScatter : Collective::AllReduce, false);
     if (reduction.collective) return;
-    reduction.group.clear();  // the transport has none for these elements, nor has it on the other ranks
+    reduction.group.clear();  // the transport has none for these elements, on this rank and all others
   }
   startMessages(reduction, member);
 }
@@ -187,18 +187,18 @@ FlightEntry Reducer::entryOf(const Reduction& reduction, std::size_t member, boo
 }
 
 /// Of the whole group of parameters; nothing where the transport has no such collective.
-std::optional<Reducer::Asked> Reducer::combine(const Reduction& reduction, Collective what, bool values) {
+std::optional<Reducer::Asked> Reducer::startCollective(const Reduction& reduction, Collective what, bool values) {
   const std::size_t member = reduction.own.front();
   const ParameterGroup group = groupOf(reduction, member);
   const Buffer buffer = values ? group.values : group.gradients;
   if (buffer.bytes == 0) return std::nullopt;
-  const auto ticket = communicator_.combine(what, reduction.group, group.dtype, buffer);
-  if (!ticket) return std::nullopt;
+  const auto request = communicator_.startCollective(what, reduction.group, group.dtype, buffer);
+  if (!request) return std::nullopt;
   FlightEntry entry = entryOf(reduction, member, values);
   entry.group = &reduction.group;
   entry.bytes = buffer.bytes;
-  entry.ticket = ticket;
-  return Asked{*ticket, flights_.add(entry)};
+  entry.request = request;
+  return Asked{*request, flights_.add(entry)};
 }
 
 /// Between two members, one of which is on this rank.
@@ -208,8 +208,8 @@ Reducer::Asked Reducer::message(const Reduction& reduction, std::size_t from, st
   entry.peer = reduction.members[entry.sending ? to : from].rank;
   entry.tag = tag(reduction, from, to, phase);
   entry.bytes = buffer.bytes;
-  entry.ticket = entry.sending ? communicator_.send(entry.peer, entry.tag, buffer) : communicator_.receive(entry.peer, entry.tag, buffer);
-  return {*entry.ticket, flights_.add(entry)};
+  entry.request = entry.sending ? communicator_.send(entry.peer, entry.tag, buffer) : communicator_.receive(entry.peer, entry.tag, buffer);
+  return {*entry.request, flights_.add(entry)};
 }
 
 void Reducer::startMessages(Reduction& reduction, std::size_t member) {
@@ -240,8 +240,8 @@ void Reducer::sum(StepLog& log, bool everywhere) {
   for (Reduction& reduction : reductions_) {
     if (reduction.members.size() < 2) continue;
     const ParameterGroup first = groupOf(reduction, reduction.own.front());
-    // A stage's own reduction goes on beside its compute from REDUCE_GRAD on; what shared parameters take, the rank waits for.
-    const Mark begin = first.shared ? device_.mark() : reduction.begin;
+    // A stage's own reduction runs in parallel with compute from REDUCE_GRAD on; for shared parameters the rank waits.
+    const Timestamp begin = first.shared ? device_.timestamp() : reduction.begin;
     const Stage shown = first.shared ? Stage(-1) : reduction.members[reduction.own.front()].stage;
     if (reduction.collective) {
       await(*std::exchange(reduction.collective, std::nullopt));
@@ -252,7 +252,7 @@ void Reducer::sum(StepLog& log, bool everywhere) {
     }
     reduction.started.clear();
     log.spans.push_back(
-        {rank_, SpanKind::ReduceGrad, shown, Microbatch(-1), rank_, static_cast<Bytes>(first.gradients.bytes), begin, device_.mark()});
+        {rank_, SpanKind::ReduceGrad, shown, Microbatch(-1), rank_, static_cast<Bytes>(first.gradients.bytes), begin, device_.timestamp()});
   }
 }
 
@@ -282,7 +282,7 @@ void Reducer::addUp(Reduction& reduction) {
 /// Every updater gives its piece to all other holders.
 void Reducer::gather(Reduction& reduction, bool values) {
   if (!reduction.group.empty()) {
-    if (const auto asked = combine(reduction, Collective::AllGather, values)) return await(*asked);
+    if (const auto asked = startCollective(reduction, Collective::AllGather, values)) return await(*asked);
   }
   gatherByMessages(reduction, values);
 }
@@ -353,13 +353,13 @@ std::vector<StepNumbers> Reducer::exchange(const StepNumbers& own) {
   std::vector<StepNumbers> all(static_cast<std::size_t>(ranks));
   StepNumbers sent = own;
   std::vector<Asked> asked;
-  const auto note = [&](bool sending, Rank peer, Communicator::Ticket ticket) {
-    asked.push_back({ticket, flights_.add({.what = FlightEntry::What::Number,
-                                           .sending = sending,
-                                           .peer = peer,
-                                           .tag = tag,
-                                           .bytes = sizeof(StepNumbers),
-                                           .ticket = ticket})});
+  const auto note = [&](bool sending, Rank peer, Communicator::Request request) {
+    asked.push_back({request, flights_.add({.what = FlightEntry::What::Number,
+                                            .sending = sending,
+                                            .peer = peer,
+                                            .tag = tag,
+                                            .bytes = sizeof(StepNumbers),
+                                            .request = request})});
   };
   for (int r = 0; r < ranks; ++r) {
     if (r == self) continue;
@@ -380,7 +380,7 @@ double Reducer::allSum(double number) {
 
 void Reducer::update(double gradientScale, StepLog& log) {
   for (const auto& [stage, module] : stages_) {
-    const Mark begin = device_.mark();
+    const Timestamp begin = device_.timestamp();
     for (const Reduction& reduction : reductions_) {
       for (const std::size_t member : reduction.own) {
         if (reduction.members[member].stage != stage) continue;
@@ -392,7 +392,7 @@ void Reducer::update(double gradientScale, StepLog& log) {
         module->optimizerStep(reduction.groupOf.at(member), range.first, range.second, gradientScale);
       }
     }
-    log.spans.push_back({rank_, SpanKind::Optimizer, stage, Microbatch(-1), rank_, 0, begin, device_.mark()});
+    log.spans.push_back({rank_, SpanKind::Optimizer, stage, Microbatch(-1), rank_, 0, begin, device_.timestamp()});
   }
   for (Reduction& reduction : reductions_) {
     if (reduction.pieces) gather(reduction, true);

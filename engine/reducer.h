@@ -21,50 +21,51 @@ struct ReducerOptions {
   std::chrono::milliseconds deadline{60000};  ///< for what a device has to do before a number is known
 };
 
-/// What ranks tell each other of a step.
+/// The numbers of a step that ranks exchange.
 struct StepNumbers {
   double loss = 0;                          ///< the rank's part
   double squares = 0;                       ///< of its pieces of the gradients
   bool finite = true;                       ///< so are both
-  std::uint64_t first = ~std::uint64_t{0};  ///< where a number was not finite, smaller is earlier (finite.h)
+  std::uint64_t first = ~std::uint64_t{0};  ///< position of the first non-finite number; smaller is earlier (finite.h)
 };
 
-/// Keeps the copies of parameters equal: of a stage among the replicas of its pipeline and, in a bidirectional placement, its two ranks; of
-/// a shared parameter also among its stages. Gradients of a group are summed piece by piece, each piece by one of its holders
+/// Keeps the copies of parameters equal: those of a stage on the replicas of its pipeline and, in a bidirectional placement, on its two
+/// ranks; those of a shared parameter also in its stages. Gradients of a group are summed piece by piece, each piece by one of its holders
 /// (reduce-scatter, in the order of holders, so every run gives the same bits); then either all holders get all sums (all-gather) and make
 /// the same update, or each updates its piece alone and sends the new values to the others: with sharded optimizer state (ZeRO stage 1;
 /// Rajbhandari et al., SC'20), and for `Sharing::Transmit`, where the pieces are the owner's alone.
 ///
-/// Where all holders update and each is on a rank of its own, the transport's collectives do this (`Communicator::combine`: AllReduce, or
-/// ReduceScatter and AllGather), if it has some; else messages. All ranks must begin collectives in one order: that of the rows'
-/// REDUCE_GRADs where no two rows contradict each other, and for the rest that of their ids, after all else was asked for.
+/// If all holders update and each is on a separate rank, this uses the transport's collectives (`Communicator::startCollective`:
+/// AllReduce, or ReduceScatter and AllGather), if it has any; otherwise messages. All ranks must start collectives in one order: that of
+/// the rows' REDUCE_GRADs if no two rows contradict each other, and for the rest that of their ids, after everything else has been
+/// enqueued.
 class Reducer {
  public:
-  /// Tags from `firstTag` on are the reducer's. `communicator` spans all replicas. Notes all it asks for in `flights`.
+  /// Uses the tags from `firstTag` on. `communicator` spans all replicas. Records all its operations in `flights`.
   Reducer(const Plan& plan, const std::map<Stage, StageModule*>& stages, Communicator& communicator, std::uint32_t firstTag,
           const ReducerOptions& options, FlightRecord& flights);
-  /// What a failure left under way goes on in memory that the communicator keeps.
+  /// Operations that are still pending after a failure keep their buffers alive through the communicator.
   ~Reducer();
   Reducer(const Reducer&) = delete;
   Reducer& operator=(const Reducer&) = delete;
 
-  /// Starts to sum the stage's gradients, which are complete, where that cannot disturb the order of collectives. A second call in a step
-  /// does nothing.
+  /// Starts summing the stage's gradients, which must be complete, if that does not violate the order of collectives. A second call in a
+  /// step does nothing.
   void start(Stage stage);
-  /// Starts what was not, waits for all and sums. Gradients of all groups are then complete where they are used, or at all their holders.
-  /// Spans begin and end at marks of the stages' device, here and in `update`.
+  /// Starts what was not started, waits for everything and sums. The gradients of all groups are then complete where they are used or, with
+  /// `everywhere`, at all their holders. Spans here and in `update` use timestamps of the stages' device.
   void sum(StepLog& log, bool everywhere);
-  /// Of the gradients of the whole model, parameters counted once; after `sum`. Collective.
+  /// The norm of the gradients of the whole model, each parameter counted once; after `sum`. Collective.
   [[nodiscard]] double norm();
   /// The optimizer, then the exchange of values where holders update pieces.
   void update(double gradientScale, StepLog& log);
 
-  /// The rank's part of the square of `norm`.
+  /// This rank's part of the square of `norm`.
   [[nodiscard]] double squares();
-  /// The first of this rank's stages whose gradients, of the pieces that this rank sums, are not all finite. After `sum`.
+  /// The first of this rank's stages whose gradients are not all finite, in the pieces that this rank sums. After `sum`.
   [[nodiscard]] std::optional<Stage> firstNotFinite();
 
-  /// Of all ranks, in their order. Collective.
+  /// The numbers of all ranks, in their order. Collective.
   [[nodiscard]] std::vector<StepNumbers> exchange(const StepNumbers& own);
   /// Sum over all ranks, in their order. Collective.
   [[nodiscard]] double allSum(double number);
@@ -76,9 +77,9 @@ class Reducer {
 
     bool operator==(const Member&) const = default;
   };
-  /// What is under way.
+  /// A pending operation.
   struct Asked {
-    Communicator::Ticket ticket = 0;
+    Communicator::Request request = 0;
     FlightRecord::Id flight = 0;
   };
   struct Received {
@@ -89,16 +90,16 @@ class Reducer {
   struct Reduction {
     std::uint32_t id = 0;
     std::vector<Member> members;                            ///< by rank where collectives may sum
-    std::vector<std::size_t> updaters;                      ///< of the members: those that sum a piece each
+    std::vector<std::size_t> updaters;                      ///< the members that sum a piece each
     bool pieces = false;                                    ///< and update it alone
     std::vector<std::size_t> own;                           ///< members on this rank
     std::map<std::size_t, std::size_t> groupOf;             ///< of an own member, in its stage
     std::map<std::size_t, std::vector<Received>> received;  ///< by own updater: the others' gradients of its piece
     std::vector<Asked> sends;
     std::vector<Rank> group;          ///< ranks of the members, ascending; where collectives may sum, as far as known
-    std::optional<Asked> collective;  ///< that sums, under way
+    std::optional<Asked> collective;  ///< the pending sum
     std::vector<Stage> started;
-    Mark begin = 0;  ///< of the first of them
+    Timestamp begin = 0;  ///< of the first of them
   };
   enum class Phase : std::uint8_t { Sum, Gather, Values };
 
@@ -109,9 +110,9 @@ class Reducer {
   void addUp(Reduction& reduction);
   void gather(Reduction& reduction, bool values);
   void gatherByMessages(const Reduction& reduction, bool values);
-  [[nodiscard]] std::optional<Asked> combine(const Reduction& reduction, Collective what, bool values);
+  [[nodiscard]] std::optional<Asked> startCollective(const Reduction& reduction, Collective what, bool values);
   [[nodiscard]] Asked message(const Reduction& reduction, std::size_t from, std::size_t to, Phase phase, Buffer buffer);
-  void await(const Asked& asked) { flights_.await(communicator_, asked.ticket, asked.flight); }
+  void await(const Asked& asked) { flights_.await(communicator_, asked.request, asked.flight); }
   [[nodiscard]] FlightEntry entryOf(const Reduction& reduction, std::size_t member, bool values) const;
   [[nodiscard]] ParameterGroup groupOf(const Reduction& reduction, std::size_t member) const;
   [[nodiscard]] std::uint32_t tag(const Reduction& reduction, std::size_t from, std::size_t to, Phase phase) const;
@@ -128,7 +129,7 @@ class Reducer {
   std::set<Stage> early_;  // whose collectives begin at `start`
   std::uint32_t firstTag_;
   std::uint32_t mostMembers_ = 1;
-  std::uint32_t numbers_ = 0;  // sums of numbers so far, the same on all ranks
+  std::uint32_t numbers_ = 0;  // number of sums so far, the same on all ranks
   std::vector<Reduction> reductions_;
 };
 

@@ -61,10 +61,10 @@ Resumption resumptionOf(const std::string& path, const OptimizerSpec& update, bo
   if (resetOptimizer) return {};
   if (!state)
     return {0, std::nullopt,
-            fmt::format("takes weights from {}, which has no optimizer state: the optimizer begins anew, at step 0", path)};
+            fmt::format("takes weights from {}, which has no optimizer state: the optimizer starts fresh, at step 0", path)};
   if (*state != stateOf(update)) {
     throw UsageError(
-        fmt::format("{} was trained with {}, and this run uses {}; give the same optimizer, or --reset-optimizer to take the weights alone",
+        fmt::format("{} was trained with {}, and this run uses {}; use the same optimizer, or --reset-optimizer to load only the weights",
                     path, nameOf(*state), nameOf(stateOf(update))));
   }
   Resumption resumption;

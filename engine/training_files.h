@@ -10,7 +10,7 @@
 
 namespace pw {
 
-/// The file that `--save` means after so many steps: `{step}` in it is that number.
+/// The file name that `--save` stands for after a number of steps, which replaces `{step}`.
 [[nodiscard]] std::string checkpointPath(const std::string& pattern, int steps);
 [[nodiscard]] bool isHistory(const std::string& pattern);
 
@@ -19,7 +19,7 @@ class CheckpointHistory {
  public:
   /// `keep`: how many stay; 0: all.
   explicit CheckpointHistory(int keep) : keep_(keep) {}
-  /// A checkpoint is whole on the disk: removes the oldest of this training's that are now too many. One that cannot be removed stays; no
+  /// Called when a checkpoint is complete on disk: removes the oldest ones beyond the limit. One that cannot be removed stays, without
   /// failure.
   void add(const std::string& path);
 
@@ -28,11 +28,11 @@ class CheckpointHistory {
   std::deque<std::string> written_;
 };
 
-/// Where a training goes on that is resumed.
+/// Where a resumed training continues.
 struct Resumption {
   int firstStep = 0;
   std::optional<double> lossScale;
-  std::string note;  ///< what of the checkpoint is not used, or is not there; a sentence without its end, or empty
+  std::string note;  ///< what of the checkpoint is not used or missing; a sentence without its full stop, or empty
 };
 
 /// Reads what a checkpoint says about its training. Throws UsageError where its optimizer's state is not that of `update` (other kind, or

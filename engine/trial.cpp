@@ -78,7 +78,7 @@ double largest(const Numbers& numbers) {
   return most;
 }
 
-/// How far `actual` is from `expected`, in units of `scale`.
+/// The difference of `actual` from `expected`, in units of `scale`.
 double distance(const Numbers& actual, const Numbers& expected, double scale) {
   if (actual.size() != expected.size()) return std::numeric_limits<double>::infinity();
   double most = 0;
@@ -158,7 +158,7 @@ class Trier {
           whole = std::move(outcome);
         else
           compare(step, outcome, *whole);
-      } catch (const std::exception& e) {  // what the model cannot do is a result
+      } catch (const std::exception& e) {  // a failure of the model is a result, too
         step.failure = e.what();
       }
       trial_.steps.push_back(step);
@@ -174,7 +174,7 @@ class Trier {
     plan.batch = trial_.batch;
     plan.microbatchSize = trial_.batch / microbatches;
     plan.loss = options_.loss;
-    plan.partition = cut(graph_, {}, bindBatch(graph_, plan.microbatchSize), nullptr);
+    plan.partition = cutGraph(graph_, {}, bindBatch(graph_, plan.microbatchSize), nullptr);
     plan.schedule = lower(generate("gpipe", {1, 1, microbatches}));
     plan.costs.stages.resize(1);
     Outcome outcome;

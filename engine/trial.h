@@ -10,11 +10,11 @@
 
 namespace pw {
 
-/// The farthest that one kind of result was from the whole batch's, and where.
+/// The largest difference of one kind of result from the whole batch's, and where it was.
 struct TrialDifference {
   double relative = 0;  ///< of the largest element of the same tensor over the whole batch; infinite where one is not a number
   std::string name;     ///< of that tensor; empty where nothing was compared or nothing differs
-  bool equal = true;    ///< within what rounding may do
+  bool equal = true;    ///< within rounding error
 
   bool operator==(const TrialDifference&) const = default;
 };
@@ -31,12 +31,12 @@ struct TrialStep {
 };
 
 struct Trial {
-  std::string refused;  ///< why there was nothing to try, a sentence; else empty
+  std::string refused;  ///< why nothing was tried, a sentence; otherwise empty
   std::int64_t batch = 0;
   std::string loss, lossCount;  ///< of `--loss` and `--loss-count`
   bool ignoredTargets = false;  ///< whether targets that the model's loss ignores were among the data
   std::vector<std::string> switchedOff,
-      random;                    ///< names of random operators: made to draw nothing (dropout), and not, so that results differ by them
+      random;  ///< names of random operators: those that were switched off (dropout), and those that could not be, so that results differ
   std::vector<TrialStep> steps;  ///< 1, 2 and 4 microbatches
 
   [[nodiscard]] bool sameResults() const;
@@ -52,9 +52,9 @@ struct TrialOptions {
 };
 
 /// Trains one step in this process on one rank, in train mode with dropout switched off, with 1, 2 and 4 microbatches of one synthetic
-/// batch of 4 samples (or 4 times the smallest batch that the model takes), each from the model's own state. Equal is what differs by less
-/// than the rounding of the narrowest floating type in the trace may do. Weights that the archive lacks are drawn. Cost: three training
-/// steps.
+/// batch of 4 samples (or 4 times the smallest batch that the model takes), each from the model's own state. Results are equal if they
+/// differ by no more than the rounding of the narrowest floating type in the trace explains. Missing weights are drawn at random. Cost:
+/// three training steps.
 [[nodiscard]] Trial tryMicrobatches(const ModelGraph& graph, const TrialOptions& options, const TorchBackend& torch);
 
 }  // namespace pw

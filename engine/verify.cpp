@@ -53,7 +53,7 @@ Plan singleRankPlan(const ModelGraph& graph, const Plan& plan) {
   Plan single = plan;
   const int microbatches = plan.replicas * plan.schedule.microbatches;
   single.replicas = 1;
-  single.partition = cut(graph, {}, bindBatch(graph, plan.microbatchSize), nullptr);
+  single.partition = cutGraph(graph, {}, bindBatch(graph, plan.microbatchSize), nullptr);
   single.schedule = lower(generate("gpipe", {1, 1, microbatches}));
   single.costs = {};
   single.costs.stages.resize(1);
@@ -72,7 +72,7 @@ Verifier::Verifier(const ModelGraph& graph, const Plan& plan, const StageOptions
   whole.betweenOperators = {};
   for (const Transfer& t : plan.partition.transfers) {
     const bool known = positions_.contains(graph.value(t.value).name);
-    if (known || changes[t.value.index()]) continue;  // what is changed later is not what was sent
+    if (known || changes[t.value.index()]) continue;  // a copy, as later changes were not sent
     whole.watched.push_back(t.value);
     positions_[graph.value(t.value).name] = t.value.value;
     positions_["gradient of " + graph.value(t.value).name] = kGradientPosition - t.value.value;
@@ -92,14 +92,14 @@ Verifier::Verifier(const ModelGraph& graph, const Plan& plan, const StageOptions
 void Verifier::note(const std::string& what, double difference, double allowed, int position) {
   if (difference <= allowed) return;  // NaN counts as a difference
   if (result_.equal || position < result_.position) {
-    result_.firstDifference = fmt::format("{} differs from one rank by {:.3g}, {:.3g} is allowed.", what, difference, allowed);
+    result_.firstDifference = fmt::format("{} differs from one rank by {:.3g} (allowed: {:.3g}).", what, difference, allowed);
     result_.position = position;
     result_.notFinite = false;
   }
   result_.equal = false;
 }
 
-/// NaN is no result that could be right or wrong.
+/// A NaN can be neither right nor wrong.
 void Verifier::noteNan(const std::string& what, int position) {
   if (result_.equal || position < result_.position) {
     result_.firstDifference = fmt::format("{} is not finite, on one rank neither.", what);

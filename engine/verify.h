@@ -14,15 +14,15 @@
 
 namespace pw {
 
-/// How far a pipelined step was from the same step on one rank.
+/// The difference of a pipelined step from the same step on one rank.
 struct Verification {
   bool equal = true;
   double lossDifference = 0;
   double boundaryDifference = 0;  ///< largest absolute, over values that crossed between stages and their gradients
   double gradientDifference = 0;  ///< largest absolute, over parameters
-  bool notFinite = false;  ///< what it begins with is NaN or infinite on one rank too: there is nothing to compare, and `equal` is false
-  std::string firstDifference;  ///< sentence; empty when equal
-  int position = 0;             ///< of the first difference in the order of computation, to find the first of several ranks
+  bool notFinite = false;         ///< values are NaN or infinite on one rank too: nothing can be compared, and `equal` is false
+  std::string firstDifference;    ///< sentence; empty when equal
+  int position = 0;               ///< position of the first difference in the order of computation, to find the first over several ranks
 
   bool operator==(const Verification&) const = default;
 };

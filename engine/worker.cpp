@@ -115,7 +115,7 @@ Buffer bufferOf(T& value) {
 StageOptions stageOptionsFor(const Plan& plan, const TrainOptions& options, Communicator& communicator) {
   StageOptions stage = options.stage;
   stage.replica = communicator.rank().value / static_cast<int>(plan.schedule.rows.size());
-  // Operators of a GPU are asked for and done later, and those of a backward are by a thread of LibTorch's.
+  // GPU operators are enqueued and done later; those of a backward are enqueued by a thread of LibTorch.
   if (stage.device == nullptr) stage.betweenOperators = [&communicator] { communicator.progress(); };
   return stage;
 }
@@ -191,7 +191,7 @@ Ns firstActionAfterStart(const StepLog& step) {
   return first == step.spans.end() ? 0 : first->start - processStart();
 }
 
-/// After a step whose numbers were not finite: true unless such steps are skipped.
+/// Called after a step with non-finite numbers: true unless such steps are skipped.
 bool endsTraining(const StepLog& done, int step, const TrainOptions& options, Communicator& communicator) {
   if (!done.notFinite) return false;
   if (!options.executor.skipNonFinite) return true;
@@ -202,8 +202,8 @@ bool endsTraining(const StepLog& done, int step, const TrainOptions& options, Co
 
 }  // namespace
 
-RankLog train(const ModelGraph& graph, const Plan& plan, const TrainOptions& options, Communicator& communicator,
-              const TorchBackend& torch) {
+RankLog trainRank(const ModelGraph& graph, const Plan& plan, const TrainOptions& options, Communicator& communicator,
+                  const TorchBackend& torch) {
   StageOptions stageOptions = stageOptionsFor(plan, options, communicator);
   RankLog log;
   std::optional<Verifier> verifier;
@@ -262,7 +262,7 @@ Evaluation evaluate(const ModelGraph& graph, const Plan& plan, const TrainOption
   const int microbatches = plan.schedule.microbatches;
   const auto sizes = microbatchSizes(plan.batch, plan.replicas * microbatches);
   std::vector<HeldBuffer> sending;
-  std::vector<Communicator::Ticket> tickets;
+  std::vector<Communicator::Request> requests;
   for (std::size_t output = 0; output < graph.outputs.size(); ++output) {
     const Value& value = graph.value(graph.outputs[output]);
     ModelOutput merged{graph.outputNames[output], value.tensor ? value.tensor->dtype : DType::Unknown, std::nullopt, {}};
@@ -290,13 +290,13 @@ Evaluation evaluate(const ModelGraph& graph, const Plan& plan, const TrainOption
         merged.parts.push_back({shape, part.buffer});
         result.kept.push_back(std::move(part));
       } else if (from == communicator.rank()) {
-        tickets.push_back(communicator.send(Rank(0), tag, part.buffer));
+        requests.push_back(communicator.send(Rank(0), tag, part.buffer));
         sending.push_back(std::move(part));
       }
     }
     if (communicator.rank().value == 0) result.outputs.push_back(std::move(merged));
   }
-  for (const auto ticket : tickets) communicator.wait(ticket);
+  for (const auto request : requests) communicator.wait(request);
   return result;
 }
 

@@ -20,18 +20,18 @@ namespace pw {
 
 struct TrainOptions {
   int steps = 1;
-  int firstStep = 0;    ///< of a training that is resumed
+  int firstStep = 0;    ///< of a resumed training
   bool verify = false;  ///< compare the first step with one rank on the same microbatches
   StageOptions stage;
-  std::optional<SyntheticDevice> synthetic;  ///< stages that compute nothing, for as long as the plan says, in place of the model's
+  std::optional<SyntheticDevice> synthetic;  ///< use synthetic stages, which take as long as the plan says, instead of the model's
   ExecutorOptions executor;
   std::chrono::milliseconds deadline{60000};
-  std::string resumeNote;                           ///< what of a resumed checkpoint is not used: told when all is read
+  std::string resumeNote;                           ///< what of a resumed checkpoint is not used; reported once it has been read
   std::string save;                                 ///< checkpoint, written at the end and every `saveEvery` steps; see `checkpointPath`
-  int keep = 0;                                     ///< how many checkpoints of a history stay; 0: all
+  int keep = 0;                                     ///< how many checkpoints of the history are kept; 0: all
   int saveEvery = 0;                                ///< 0: at the end only
   std::function<void(int, const StepLog&)> onStep;  ///< called on every rank after each step
-  LiveWriter* live = nullptr;                       ///< told what is done while it is done
+  LiveWriter* live = nullptr;                       ///< receives live progress
 };
 
 /// The steps of one rank's training.
@@ -45,8 +45,8 @@ struct RankLog {
 };
 
 /// Trains this rank's stages of the plan, in its replica. Throws Error naming rank, step and action.
-[[nodiscard]] RankLog train(const ModelGraph& graph, const Plan& plan, const TrainOptions& options, Communicator& communicator,
-                            const TorchBackend& torch);
+[[nodiscard]] RankLog trainRank(const ModelGraph& graph, const Plan& plan, const TrainOptions& options, Communicator& communicator,
+                                const TorchBackend& torch);
 
 /// An evaluation step's loss, on all ranks, and on rank 0 the outputs of all microbatches, which `kept` keeps.
 struct Evaluation {
@@ -63,12 +63,12 @@ struct Evaluation {
 /// on other ranks.
 [[nodiscard]] std::vector<RankLog> gather(const RankLog& own, Communicator& communicator);
 
-/// Binds this process, and the threads it will start, to its share of the cores when the ranks of this host have a core or more each: else
-/// the kernel may keep two busy ranks on one core for a while, and they compute in turn (step times up to 1.7 times as long went away with
-/// this). Call before LibTorch is loaded.
+/// Binds this process, and the threads it will start, to its share of the cores if every rank of this host has at least one: otherwise the
+/// kernel may keep two busy ranks on one core for a while, so that they take turns (without this, step times were up to 1.7 times as long).
+/// Call before LibTorch is loaded.
 void bindToCores(const RankEnvironment& environment);
 
-/// Connects this rank to its job by what its environment says.
+/// Where this rank meets its job, from its environment.
 [[nodiscard]] Rendezvous rendezvousOf(const RankEnvironment& environment, std::chrono::milliseconds deadline);
 
 }  // namespace pw

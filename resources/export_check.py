@@ -1,7 +1,7 @@
 """Compares a model with its trace: part of `export_model.py`.
 
-torch.export traces what forward computes. It drops the backward of an autograd.Function, hooks on tensors and module
-backward hooks, and whatever Python does besides. Here both run once on the example inputs, in train mode and with the
+torch.export traces what forward computes. It drops the backward of an autograd.Function, hooks on tensors, module
+backward hooks, and all other side effects of Python. Here both run once on the example inputs, in train mode and with the
 same random numbers: outputs, gradients of all parameters, and buffers must agree.
 
 What is backpropagated is one number: the model's loss, where an output is a floating-point scalar, plus the sum of every
@@ -30,14 +30,14 @@ class Difference(Exception):
 
 
 class Unchecked(Exception):
-    """Neither equal nor different: the comparison itself was not possible. One clause."""
+    """The comparison itself was not possible. One clause."""
 
 
 def compare(model, program, args, kwargs, seed):
-    """Raises Difference or Unchecked; returns {"outputs": n, "gradients": n, "buffers": n} of what was found equal.
+    """Raises Difference or Unchecked; returns {"outputs": n, "gradients": n, "buffers": n} for what was equal.
 
-    `program` must hold tensors of its own, for example loaded from the archive: hooks on the model's parameters would
-    act on a trace that shares them. The model's parameters and buffers are put back afterwards.
+    `program` must have its own tensors, for example loaded from the archive: hooks on the model's parameters would
+    act on a trace that shares them. The model's parameters and buffers are restored afterwards.
     """
     kept = snapshot(model)
     try:
@@ -55,7 +55,7 @@ def compare(model, program, args, kwargs, seed):
 
 
 def explain(difference, model, call, found, names):
-    """Runs the model once more, watched, and raises the difference with what caused it, or Unchecked where this run differs, too."""
+    """Runs the model again under observation and raises the difference with its cause, or Unchecked if this run differs, too."""
     try:
         with watching(model) as watched:
             execution = execute(model, *call, "the model")
@@ -106,7 +106,7 @@ def restore(kept):
 
 
 class Execution:
-    """What one forward and backward left: the module, its outputs by name, and the number that was backpropagated."""
+    """The results of one forward and backward: the module, its outputs by name, and the number that was backpropagated."""
 
     def __init__(self, module, outputs, total):
         self.module, self.outputs, self.total = module, outputs, total
@@ -146,7 +146,7 @@ def seed_all(seed):
 
 
 def backpropagated(values):
-    """The loss plus a fixed random projection of all differentiable outputs; None where there is none."""
+    """The loss plus a fixed random projection of all differentiable outputs; None if there is none."""
     import torch
 
     generator = torch.Generator().manual_seed(20)
@@ -222,7 +222,7 @@ def equal(eager, trace, groups):
 
 
 def demand(what, eager, trace, floor, parameter=""):
-    """Raises Difference where two tensors do not agree."""
+    """Raises Difference if two tensors do not agree."""
     import torch
 
     if not isinstance(trace, torch.Tensor) or eager.shape != trace.shape or eager.dtype != trace.dtype:

@@ -1,4 +1,4 @@
-"""Who in a model has what torch.export drops, and where in its source: part of `export_model.py`."""
+"""Finds what in a model torch.export drops, and where in its source: part of `export_model.py`."""
 
 import contextlib
 import linecache
@@ -7,7 +7,7 @@ import sys
 
 
 class Watched:
-    """Python functions and hooks met during one eager run: (kind, name, module path, source position, class)."""
+    """Python functions and hooks found during one eager run: (kind, name, module path, source position, class)."""
 
     def __init__(self):
         self.functions, self.hooks, self.stack, self.seen = {}, [], [], set()
@@ -16,9 +16,9 @@ class Watched:
         return f"module `{self.stack[-1]}`" if self.stack and self.stack[-1] else "the model itself"
 
     def note_functions(self, result):
-        """Attributes to the module that ends now the Python functions in its result's graph that no inner module had.
+        """Attributes to the module that just ended the Python functions in its result's graph that no inner module had.
 
-        Finds those, too, whose `apply` the model took before it was watched (`flip = Flip.apply`).
+        Also finds those whose `apply` the model stored before it was observed (`flip = Flip.apply`).
         """
         import torch
         from torch.utils import _pytree as pytree
@@ -88,7 +88,7 @@ def position(frame=None):
 
 
 def is_users(file):
-    """Whether a source file is neither torch's, nor Python's own, nor the exporter's."""
+    """Whether a source file belongs to the user: not to torch, Python or the exporter."""
     import torch
 
     own = (os.path.dirname(torch.__file__) + os.sep, os.path.dirname(os.__file__) + os.sep)

@@ -76,15 +76,15 @@ def dynamic_shapes(inputs, dims):
     return pytree.tree_unflatten([None if dim is None else {dim: batch} for dim in dims], spec)
 
 
-# Are the slices along the chosen dimension samples? Changing one must leave the results of the others alone.
+# Checks that slices along the chosen dimension are samples: changing one must not affect the results of the others.
 
 
 def mixes(model, inputs, dims):
-    """Name of a result in which one slice along `dims` changes what another one gives, or nothing.
+    """Name of a result in which one slice along `dims` affects the result of another, or nothing.
 
-    Asked in eval() mode, where dropout is off and batch norm does not mix. A result that carries the batch in a
-    dimension is compared slice by slice; another one must be a sum over the batch (a mean loss): changing slice 0
-    must change it by the same amount whatever slice 1 is. Nothing where the model does not run.
+    Checked in eval() mode, where dropout is off and batch norm does not mix. A result that carries the batch in a
+    dimension is compared slice by slice; any other result must be a sum over the batch (a mean loss): changing slice 0
+    must change it by the same amount for any slice 1. Nothing if the model does not run.
     """
     import torch
     from torch.utils import _pytree as pytree
@@ -119,7 +119,7 @@ def mixes(model, inputs, dims):
 
 
 def separate(values, place, scale):
-    """Whether slice 1 along `place` stays as it was when slice 0 changes, and the other way round."""
+    """Whether slice 1 along `place` is unchanged when slice 0 changes, and vice versa."""
     for who, other in (((0,), 1), ((1,), 0)):
         gap = (values[who].select(place, other) - values[()].select(place, other)).abs()
         if float(gap.max() if gap.numel() else 0) > 1e-4 * scale:
@@ -160,7 +160,7 @@ def changed(leaves, dims, who):
 
 
 def other_dimension(model, inputs, dims):
-    """A dimension along which slices do not mix where those along `dims` do: 1, 2 or None."""
+    """A dimension along which slices do not mix although those along `dims` do: 1, 2 or None."""
     leaves = [value for _, value in leaves_of(inputs)]
     for dim in (1, 2):
         moved = [None if old is None else dim for old in dims]

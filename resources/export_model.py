@@ -69,7 +69,7 @@ def main(arguments=None):
 
 
 def parse(arguments):
-    """Command line to options; argparse itself ends with status 2 on a wrong call."""
+    """Command line to options; argparse itself exits with status 2 for wrong arguments."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("model", metavar="MODULE:FUNCTION", help="file.py:function or package.module:function")
     parser.add_argument("--out", required=True, metavar="FILE.pt2", help="archive to write")
@@ -79,15 +79,15 @@ def parse(arguments):
                         help="the batch is dimension N of input NAME (a name, or the position of a positional input; "
                         "none: the input has no batch); may be repeated (default 0 for all)")
     parser.add_argument("--unchecked", action="store_true",
-                        help="write the archive even if it does not compute what the model computes; that is recorded in it")
+                        help="write the archive even if it does not compute the same as the model; the archive records that")
     parser.add_argument("--meta", action="store_true", help="export on the meta device: graph and shapes, no weights")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", type=key_value,
-                        help="keyword argument for FUNCTION (a Python literal, else a string); may be repeated")
+                        help="keyword argument for FUNCTION (a Python literal or a string); may be repeated")
     return parser.parse_args(arguments)
 
 
 def key_value(text):
-    """`KEY=VALUE` to (key, value); VALUE is read as a Python literal, else kept as a string."""
+    """`KEY=VALUE` to (key, value); VALUE is parsed as a Python literal, or kept as a string."""
     key, separator, value = text.partition("=")
     if not separator or not key.isidentifier():
         raise argparse.ArgumentTypeError(f"'{text}' is not KEY=VALUE")
@@ -229,7 +229,7 @@ def export(model, inputs, dims):
 
 
 def new_record(program, dims):
-    """What the archive will say of its making; `check` adds its result."""
+    """What the archive records about the export; `check` adds its result."""
     import torch
 
     record = {"format": 1, "torch": torch.__version__.split("+")[0], "check": "none", "batch_dims": {}}
@@ -277,7 +277,7 @@ def counted(number, what):
 
 
 def warn_of_mixing(model, inputs, dims):
-    """Tells on stderr when what is taken for the batch does not look like samples."""
+    """Warns on stderr if the assumed batch dimension does not look like samples."""
     with quiet():
         mixed = export_inputs.mixes(model, inputs, dims)
         better = export_inputs.other_dimension(model, inputs, dims) if mixed else None
@@ -293,7 +293,7 @@ def warn_of_mixing(model, inputs, dims):
 
 @contextlib.contextmanager
 def quiet():
-    """Keeps torch's warnings and graph print-outs off the terminal; the error alone is told."""
+    """Suppresses torch's warnings and graph print-outs; only the error is shown."""
     logging.disable(logging.WARNING)
     try:
         with warnings.catch_warnings(), contextlib.redirect_stdout(io.StringIO()), \

@@ -1,4 +1,4 @@
-"""What the trace of some libraries needs before and after torch.export: part of `export_model.py`."""
+"""Adjustments before and after torch.export for some libraries: part of `export_model.py`."""
 
 import contextlib
 
@@ -7,9 +7,9 @@ GROUPED_BYTES = 16  # ATen's grouped product wants rows of a multiple of this
 
 
 def native_experts(program):
-    """Puts ATen operators in the place of transformers' operator for mixtures of experts; returns how many.
+    """Replaces transformers' operator for mixtures of experts by ATen operators; returns how many were replaced.
 
-    While it traces, transformers 5 takes an operator of its own whose kernel is Python. Eager runs ATen's grouped matrix product,
+    While tracing, transformers 5 uses its own operator, whose kernel is Python code. Eager runs ATen's grouped matrix product,
     which is what stays here: rows [offs[e-1], offs[e]) of `input` times `weight[e]`. Where that cannot be (float64, or rows that are not
     a multiple of 16 bytes) each row is multiplied with a copy of its expert's matrix, as transformers' "batched_mm" does.
     """
@@ -69,7 +69,7 @@ class Never:
 
 @contextlib.contextmanager
 def without_layerdrop(model):
-    """While the model is traced, a `layerdrop` of 0 (BART, Whisper) drops no layer without comparing tensors."""
+    """While the model is traced, a `layerdrop` of 0 (BART, Whisper) needs no comparison of tensors."""
     held = [(module, module.layerdrop) for module in model.modules()
             if isinstance(getattr(module, "layerdrop", None), (int, float)) and module.layerdrop == 0]
     for module, _ in held:
@@ -82,7 +82,7 @@ def without_layerdrop(model):
 
 
 def cure_of(error, line, static_batch):
-    """What to do about a failed export; `line` is the source line where the trace ended."""
+    """How to fix a failed export; `line` is the source line where the trace ended."""
     text = f"{type(error).__name__} {error}".lower()
     if "layerdrop" in line.lower():
         return ("a trace cannot drop layers at random: set layerdrop to 0 in the model's configuration (encoder_layerdrop=0, "

@@ -3,8 +3,8 @@
 
     make_samples.py [NAME ...]
 
-Without names all are made. Needs requirements.txt and requirements-samples.txt; the same versions give the same
-bytes. Exit status: 0 all written, 2 an unknown name or a failed export (told in one sentence).
+Without names, all are made. Needs requirements.txt and requirements-samples.txt; the same versions give the same
+bytes. Exit status: 0 all written, 2 an unknown name or a failed export (reported in one sentence).
 """
 
 import os

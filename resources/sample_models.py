@@ -57,7 +57,7 @@ class Block(nn.Module):
 class Gpt(nn.Module):
     """Decoder-only GPT: token ids int64 [batch, length] to logits [batch, length, vocabulary].
 
-    `split_before` names blocks before which a `pipe_split()` mark is traced. No dropout, head not tied.
+    `split_before` names blocks before which a `pipe_split()` marker is traced. No dropout, head not tied.
     """
 
     def __init__(self, vocabulary, length, width, layers, heads, split_before=()):
@@ -82,7 +82,7 @@ class Gpt(nn.Module):
 
 
 def pipe_split():
-    """Leaves torch's own stage mark (`pippy::_pipe_split`) in the trace."""
+    """Puts torch's own stage marker (`pippy::_pipe_split`) into the trace."""
     from torch.distributed.pipelining import pipe_split as mark
 
     mark()

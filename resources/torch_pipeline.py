@@ -3,13 +3,13 @@
 
     torchrun --nproc-per-node RANKS run.py [--steps 5] [--data F.pt] [--device cuda] [--trace FOLDER]
 
-Beside this script lie pipeline.json (model, split points, placement, loss) and schedule.csv (what each rank does, in
+Next to this script are pipeline.json (model, split points, placement, loss) and schedule.csv (what each rank does, in
 torch's notation). The traced model is loaded, cut before the named nodes, and its stages run in the schedule's order.
 Rank 0 prints one JSON line: {"losses": [...], "steps_s": [...]}; a loss is the mean over the samples of a step (over the
 targets that are not ignored, for cross_entropy), before the update. Data, losses and updates are those of `pipewright run`
 with the same options, so losses are equal up to rounding where the model draws no random numbers. Without --data, inputs
 are random. A data file is a dict saved by torch.save: one tensor for each input under its name, batch first, and `target`;
-step after step takes its batches in order, and begins again where the next would not be whole. With --trace every rank
+steps take its batches in order, and start again when the next one would be incomplete. With --trace every rank
 records torch.profiler's trace, which Pipewright opens.
 """
 
@@ -40,9 +40,9 @@ def parse(arguments):
     parser.add_argument("--betas", type=lambda text: tuple(map(float, text.split(","))), default=(0.9, 0.999), metavar="B1,B2")
     parser.add_argument("--alpha", type=float, default=0.99, help="RMSprop's smoothing constant")
     parser.add_argument("--weight-decay", type=float, default=0.0)
-    parser.add_argument("--warmup", type=int, default=0, metavar="STEPS", help="steps over which the learning rate rises")
-    parser.add_argument("--decay-steps", type=int, default=0, metavar="STEP", help="step at which a cosine has brought the rate down to --final-rate")
-    parser.add_argument("--final-rate", type=float, default=0.0, help="part of the learning rate that remains")
+    parser.add_argument("--warmup", type=int, default=0, metavar="STEPS", help="steps over which the learning rate rises linearly")
+    parser.add_argument("--decay-steps", type=int, default=0, metavar="STEP", help="step at which a cosine has lowered the rate to --final-rate")
+    parser.add_argument("--final-rate", type=float, default=0.0, help="final fraction of the learning rate")
     parser.add_argument("--clip-norm", type=float, default=0.0, help="largest norm of the whole model's gradient")
     parser.add_argument("--precision", default="traced", choices=("traced", "bf16", "fp16"), help="by autocast; fp16 scales the loss")
     parser.add_argument("--data", metavar="F.pt", help="inputs and target instead of random ones")
@@ -54,14 +54,14 @@ def parse(arguments):
 
 
 def source_of(node):
-    """The operator whose list result `node` is an element of, or the node itself."""
+    """The operator whose list result contains `node`, or the node itself."""
     while node.target is operator.getitem:
         node = node.args[0]
     return node
 
 
 def cut(module, begins):
-    """Marks the nodes of these names as begins of stages."""
+    """Marks the nodes with these names as the first nodes of stages."""
     nodes = {node.name: node for node in module.graph.nodes}
     for name in begins:
         if name not in nodes:
@@ -73,7 +73,7 @@ def cut(module, begins):
 
 
 def index_range(module, name):
-    """How many values an integer input may take: rows of the embedding, or classes of the loss, that it selects from; else 0."""
+    """How many values an integer input may have: rows of the embedding, or classes of the loss, that it selects from; otherwise 0."""
     aten = torch.ops.aten
     carriers = {name}
     for node in module.graph.nodes:
@@ -91,7 +91,7 @@ def index_range(module, name):
 
 
 def random_values(shape, dtype, choices, seed):
-    """Normal numbers, or whole ones below `choices` (ones, where there are none): what `pipewright run` draws from this seed."""
+    """Normal numbers, or integers below `choices` (ones if that is 0): the same that `pipewright run` draws from this seed."""
     generator = torch.Generator().manual_seed(seed % 2**64)
     if dtype.is_floating_point:
         return torch.randn(shape, generator=generator).to(dtype)
@@ -141,7 +141,7 @@ class Loss:
 
 
 class Batches:
-    """What each step takes: all inputs, and the target, of the whole batch."""
+    """The data of each step: all inputs, and the target, of the whole batch."""
 
     def __init__(self, settings, module, options):
         self.settings = settings
@@ -173,14 +173,14 @@ class Batches:
         return data[name]
 
     def at(self, step):
-        """Inputs and target of a step, all replicas."""
+        """Inputs and target of a step, of all replicas."""
         first = step % (self.held // self.samples) * self.samples
         rows = slice(first, first + self.samples)
         return [tensor[rows] if tensor.dim() > 0 else tensor for tensor in self.inputs], self.target[rows]
 
 
 def learning_rate(options, step):
-    """As `pipewright run --help` says: linear warm-up, then half a cosine."""
+    """As in `pipewright run`: linear warm-up, then half a cosine."""
     if step < options.warmup:
         return options.lr * (step + 1) / options.warmup
     if options.decay_steps <= 0:
@@ -191,7 +191,7 @@ def learning_rate(options, step):
 
 
 def optimizer_of(options, parameters):
-    """torch.optim's, with the options."""
+    """The optimizer of torch.optim, with the options."""
     if options.optimizer == "sgd":
         return torch.optim.SGD(parameters, lr=options.lr, momentum=options.momentum, nesterov=options.nesterov, weight_decay=options.weight_decay)
     if options.optimizer == "rmsprop":
@@ -201,7 +201,7 @@ def optimizer_of(options, parameters):
 
 
 class LossScale:
-    """Keeps small gradients of float16 from vanishing: torch.amp.GradScaler's defaults, for all ranks alike."""
+    """Keeps small float16 gradients from vanishing: torch.amp.GradScaler's defaults, the same on all ranks."""
 
     def __init__(self, wanted):
         self.wanted, self.value, self.good = wanted, 65536.0 if wanted else 1.0, 0
@@ -251,7 +251,7 @@ def connect(settings, options):
 
 
 def sendable(module, splits_backward):
-    """Has a stage give its outputs in the types they were traced with, contiguous, as Gloo wants them; and copies before a split backward: torch then
+    """Makes a stage return its outputs in the types they were traced with, contiguous, as Gloo needs them, and as copies before a split backward: torch then
     detaches them in place, which views and saved tensors refuse."""
     (result,) = [node for node in module.graph.nodes if node.op == "output"]
     types = [node.meta["val"].dtype if isinstance(node.meta.get("val"), torch.Tensor) else None for node in result.all_input_nodes]
@@ -284,7 +284,7 @@ def uses_of(module, counts):
 
 
 def split_rightly(stage):
-    """torch's split backward adds up the gradients of a weight that is used several times wrongly: there I computes all, and W nothing."""
+    """torch's split backward sums the gradients of a weight that is used several times incorrectly: for these, I computes everything and W nothing."""
     counts = uses_of(stage.submod, {})
     if any(counts.get(id(parameter), 0) > 1 for parameter in stage.submod.parameters()):
         stage.dw_builder = lambda: lambda: None
@@ -328,7 +328,7 @@ def build(settings, options, device, rank, group):
 
 
 def first_inputs(settings, stages, inputs):
-    """What the first stage takes, in its order; nothing on other ranks. Named inputs would reach every stage of the rank."""
+    """The inputs of the first stage, in order; nothing on other ranks. Named inputs would be passed to every stage of the rank."""
     if 0 not in stages:
         return []
     tensors = {spec["name"]: tensor for spec, tensor in zip(settings["inputs"], inputs)}
@@ -356,7 +356,7 @@ class Update:
                     dist.all_reduce(parameter.grad, group=self.copies)
 
     def norm(self):
-        """Of the whole model's gradient, each parameter once."""
+        """The norm of the whole model's gradient, each parameter counted once."""
         elsewhere = {id(parameter) for parameter, _, first in self.shared if not first}
         squares = torch.zeros((), dtype=torch.float64, device=self.device)
         for parameter in self.parameters:
@@ -428,7 +428,7 @@ def run(settings, options):
 
 
 def main(arguments=None):
-    """Runs the plan beside this script."""
+    """Runs the plan next to this script."""
     options = parse(arguments)
     with open(os.path.join(HERE, "pipeline.json"), encoding="utf-8") as file:
         settings = json.load(file)

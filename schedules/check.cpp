@@ -23,8 +23,8 @@ constexpr std::array kMessages{ActionKind::SendForward, ActionKind::RecvForward,
 
 // ---- Shape -------------------------------------------------------------------------------------------------------
 
-/// Refuses shapes whose table would be larger than the actions can fill. Such a schedule is far from complete, so one
-/// problem that points at the largest microbatch, the likely slip, says more than a list of all that is missing.
+/// Refuses stage and microbatch counts that the actions cannot fill. Such a schedule is far from complete, so one problem that points at
+/// the largest microbatch, the likely typing error, says more than a list of everything that is missing.
 void checkFill(Examination& e) {
   std::int64_t actions = 0;
   std::optional<std::tuple<Microbatch, Rank, std::int32_t>> largest;
@@ -38,9 +38,9 @@ void checkFill(Examination& e) {
     }
   }
   const std::int64_t pairs = std::int64_t{e.stages()} * e.schedule.microbatches;
-  if (pairs <= 4 * actions + 1024) return;  // 1024: small schedules get their missing actions listed
+  if (pairs <= 4 * actions + 1024) return;  // 1024: for small schedules the missing actions are listed
   const std::string message =
-      fmt::format("{} stages and {} microbatches need at least {} actions, but the schedule has {}; is the largest number a slip?",
+      fmt::format("{} stages and {} microbatches need at least {} actions, but the schedule has {}; is the largest number a typing error?",
                   e.stages(), e.schedule.microbatches, pairs, actions);
   if (!largest) return e.report(Rank{0}, kNowhere, {}, message);
   const auto [microbatch, rank, position] = *largest;
@@ -59,7 +59,7 @@ void checkPlacedRanks(Examination& e, const std::vector<Rank>& rankOfStage, bool
   }
 }
 
-/// What must hold before a table by stage and microbatch can be made.
+/// What must hold before a table indexed by stage and microbatch can be built.
 void checkShape(Examination& e) {
   const Schedule& s = e.schedule;
   if (s.rows.empty()) e.report(Rank{0}, kNowhere, {}, "the schedule has no rank");
@@ -76,28 +76,28 @@ void checkShape(Examination& e) {
 
 // ---- Single actions ----------------------------------------------------------------------------------------------
 
-/// The sentence that says why an action cannot stand on this rank, or nothing.
+/// Why an action cannot be on this rank, as a sentence; nothing when it can.
 std::optional<std::string> misplacement(const Examination& e, Rank rank, const Action& a) {
   if (!e.hasStage(a.stage)) {
-    return fmt::format("{}: there is no stage {}; the stages are 0 to {}", toString(a), a.stage.value, e.stages() - 1);
+    return fmt::format("{}: stage {} does not exist; the stages are 0 to {}", toString(a), a.stage.value, e.stages() - 1);
   }
   const Placement& placement = e.schedule.placement;
   if (!ofMicrobatch(a.kind)) {
     if (a.microbatch.value != -1) {
-      return fmt::format("{} belongs to the whole stage, but carries microbatch {}", toString(a), a.microbatch.value);
+      return fmt::format("{} applies to the whole stage, but has microbatch {}", toString(a), a.microbatch.value);
     }
     if (placement.holds(rank, a.stage)) return std::nullopt;
     const int first = placement.rankOfStage[a.stage.index()].value;
-    return fmt::format("{} stands on rank {}, but stage {} is on rank {}", toString(a), rank.value, a.stage.value,
+    return fmt::format("{} is on rank {}, but stage {} is on rank {}", toString(a), rank.value, a.stage.value,
                        placement.bidirectional() ? fmt::format("{} and rank {}", first, placement.mirrorOfStage[a.stage.index()].value)
                                                  : fmt::to_string(first));
   }
   const int last = e.schedule.microbatches - 1;
   if (a.microbatch.value < 0 || a.microbatch.value > last) {
-    return fmt::format("{}: there is no microbatch {}; the microbatches are 0 to {}", toString(a), a.microbatch.value, last);
+    return fmt::format("{}: microbatch {} does not exist; the microbatches are 0 to {}", toString(a), a.microbatch.value, last);
   }
   if (e.rankOf(a) == rank) return std::nullopt;
-  return fmt::format("{} stands on rank {}, but stage {} {}is on rank {}", toString(a), rank.value, a.stage.value,
+  return fmt::format("{} is on rank {}, but stage {} {}is on rank {}", toString(a), rank.value, a.stage.value,
                      placement.bidirectional() ? fmt::format("of microbatch {} ", a.microbatch.value) : "", e.rankOf(a).value);
 }
 
@@ -115,11 +115,11 @@ void checkSlot(Examination& e, Rank rank, std::size_t at) {
   }
   const auto shown = [](const Action& a) { return a.kind == ActionKind::Idle ? "an idle cell" : toString(a); };
   e.report(rank, static_cast<std::int32_t>(at), f,
-           fmt::format("{} is to overlap the next action, which is {}; a slot is an F right before a B", shown(f),
+           fmt::format("{} is marked to overlap the next action, which is {}; a slot is an F right before a B", shown(f),
                        atEnd ? "nothing" : shown(row[at + 1])));
 }
 
-/// Where a stage's REDUCE_GRAD was met, by stage and replica.
+/// Where each stage's REDUCE_GRAD was found, by stage and replica.
 using Reductions = std::vector<std::int32_t>;
 
 std::int32_t& reductionAt(const Examination& e, Reductions& reductions, Rank rank, Stage stage) {
@@ -127,7 +127,7 @@ std::int32_t& reductionAt(const Examination& e, Reductions& reductions, Rank ran
   return reductions[2 * stage.index() + (first ? 0 : 1)];
 }
 
-/// Enters one action, where it may stand, into the table.
+/// Enters one action into the table, if it is allowed there.
 void enterAction(Examination& e, Rank rank, std::int32_t position, Reductions& reductions) {
   const Action& a = e.schedule.rows[rank.index()][static_cast<std::size_t>(position)];
   if (auto why = misplacement(e, rank, a)) return e.report(rank, position, a, *std::move(why));
@@ -161,7 +161,7 @@ void enterRow(Examination& e, Rank rank, Reductions& reductions) {
     e.report(rank, kNowhere, kIdle, fmt::format("rank {} has nothing to do; is row {} empty by mistake?", rank.value, rank.value + 1));
 }
 
-/// Reports `later` when both stand in a row and `earlier` does not come first.
+/// Reports `later` when both are in the row and `earlier` does not come first.
 void checkOrder(Examination& e, const Action& earlier, const Action& later) {
   const std::int32_t first = e.place(earlier);
   const std::int32_t second = e.place(later);
@@ -206,8 +206,8 @@ bool isNeeded(const Examination& e, const Action& message) {
 /// Why a message is not needed.
 std::string needlessness(const Examination& e, const Action& message) {
   const Action other = counterpart(message);
-  if (other.stage.value < 0) return "the first stage has none before it";
-  if (other.stage.value >= e.stages()) return "the last stage has none after it";
+  if (other.stage.value < 0) return "there is no stage before the first";
+  if (other.stage.value >= e.stages()) return "there is no stage after the last";
   if (e.rankOf(other) != e.rankOf(message)) return "the schedule has no backward";
   return fmt::format("stage {} is on the same rank {}", other.stage.value, e.rankOf(other).value);
 }
@@ -216,7 +216,7 @@ std::string needlessness(const Examination& e, const Action& message) {
 void checkMessage(Examination& e, const Action& message) {
   const bool stands = e.place(message) != kNowhere;
   if (!isNeeded(e, message)) {
-    if (stands) e.report(message, fmt::format("{} is needless: {}", toString(message), needlessness(e, message)));
+    if (stands) e.report(message, fmt::format("{} is not needed: {}", toString(message), needlessness(e, message)));
     return;
   }
   if (!stands) {
@@ -248,7 +248,7 @@ void checkPairs(Examination& e) {
 
 // ---- Sizes -------------------------------------------------------------------------------------------------------
 
-/// Refuses lists that do not describe the schedule's stages.
+/// Refuses lists that do not have one valid size per stage.
 void requireSizes(const Schedule& schedule, const MessageSizes& sizes) {
   const std::size_t stages = schedule.placement.stages();
   for (const auto& [list, what] : {std::pair{&sizes.sends, "sent"}, std::pair{&sizes.receives, "received"}}) {
@@ -270,11 +270,11 @@ struct Place {
   std::int32_t position;
 };
 
-/// By stage: its first forward receive; in compute-only schedules its first F whose input is made on another rank.
+/// By stage: its first forward receive; in compute-only schedules its first F whose input comes from another rank.
 std::vector<std::optional<Place>> firstReceives(const Schedule& schedule) {
   const Placement& placement = schedule.placement;
   std::vector<std::optional<Place>> first(placement.stages());
-  if (placement.bidirectional() && placement.mirrorOfStage.size() != placement.stages()) return first;  // `check` says so
+  if (placement.bidirectional() && placement.mirrorOfStage.size() != placement.stages()) return first;  // reported by `check`
   const bool lowered = std::ranges::any_of(
       schedule.rows, [](const auto& row) { return std::ranges::any_of(row, [](const Action& a) { return isMessage(a.kind); }); });
   for (std::size_t rank = 0; rank < schedule.rows.size(); ++rank) {
@@ -324,8 +324,8 @@ std::vector<Problem> checkSizes(const Schedule& schedule, const MessageSizes& si
     const auto [rank, position] = *receives[stage];
     const Action& receive = schedule.rows[rank.index()][static_cast<std::size_t>(position)];
     problems.push_back({rank, position, receive,
-                        fmt::format("stage {} sends {} bytes to stage {}, which expects {} bytes ({}): the receive hangs or "
-                                    "takes wrong values, and so does that of the gradient",
+                        fmt::format("stage {} sends {} bytes to stage {}, which expects {} bytes ({}): the receive hangs or reads wrong "
+                                    "values, and so does that of the gradient",
                                     stage - 1, sizes.sends[stage - 1], stage, sizes.receives[stage], toString(receive))});
   }
   std::ranges::stable_sort(problems, {}, [](const Problem& p) { return std::tuple(p.rank, p.position); });

@@ -13,7 +13,7 @@
 namespace pw::families {
 namespace {
 
-/// The passes of one microbatch on one rank, in the order of the block. Chunk 0 goes down the ranks, chunk 1 up again.
+/// The passes of one microbatch on one rank, in the order of the block. Chunk 0 goes down the ranks, chunk 1 comes back up.
 enum Pass : std::int8_t { F0, F1, I1, I0, W1, W0 };
 constexpr int kPasses = 6;
 constexpr std::int8_t kNothing = -1;
@@ -22,13 +22,13 @@ constexpr std::array kKinds{ActionKind::Forward,       ActionKind::Forward,     
                             ActionKind::BackwardInput, ActionKind::BackwardWeight, ActionKind::BackwardWeight};
 constexpr std::array kChunks{0, 1, 1, 0, 1, 0};
 
-/// Slots from a pass to its follower: to the next rank on the four chains and at the three turns between them.
+/// Slots from a pass to the one that follows it: to the next rank on the four chains and at the three turns between them.
 struct Offsets {
   int forward0, turnUp, forward1, turnBack, input1, turnDown, input0;
 };
 
-/// How many chunks are live in each slot. Slots are kept in groups with a maximum each, so that the long ranges of a warmup cost
-/// a group a step; 64 is near the root of the few thousand slots of 1024 ranks.
+/// How many chunks are live in each slot. Slots are kept in groups with a maximum each, so that a long range costs one step per group; 64
+/// is about the square root of the few thousand slots of 1024 ranks.
 class LiveCounts {
  public:
   /// Appends a slot.
@@ -55,7 +55,7 @@ class LiveCounts {
     }
   }
 
-  /// The first slot of [least, before] from which on, up to `before`, each has fewer than `limit` live.
+  /// The first slot of [least, before] such that every slot from it to `before` has fewer than `limit` live.
   [[nodiscard]] std::size_t belowSince(std::size_t least, std::size_t before, int limit) const {
     std::size_t slot = before;
     while (slot > least) {
@@ -75,7 +75,7 @@ class LiveCounts {
   static constexpr std::size_t kGroup = 64;
   struct Group {
     int added = 0;  ///< to all slots of the group
-    int most = 0;   ///< of the group's slots, with what was added
+    int most = 0;   ///< the maximum of the group's slots, including `added`
   };
   [[nodiscard]] static std::ptrdiff_t offset(std::size_t index) { return static_cast<std::ptrdiff_t>(index); }
 
@@ -83,7 +83,7 @@ class LiveCounts {
   std::vector<Group> groups_;
 };
 
-/// What one rank does in which slot. The first slots are a table, in which passes move; later ones repeat the block.
+/// What one rank does in each slot. The first slots are a table in which passes can be moved; later ones repeat the block.
 struct Line {
   std::array<int, kPasses> first{};                    ///< slot of each pass of microbatch 0 in the unmoved block
   std::array<std::int8_t, kPasses> ofResidue{};        ///< pass of each slot mod 6
@@ -103,7 +103,7 @@ struct Line {
   }
 };
 
-/// The block of one rank: F and I where the offsets put them, W in the next slots no other microbatch's pass falls on.
+/// The block of one rank: F and I where the offsets put them, W in the next slots that no pass of another microbatch occupies.
 Line block(int rank, int ranks, const Offsets& d) {
   Line line;
   const int hops = ranks - 1;
@@ -121,14 +121,14 @@ Line block(int rank, int ranks, const Offsets& d) {
   for (const Pass pass : {F0, F1, I1, I0}) {
     [[maybe_unused]] const int slot = line.first[pass];
     put(pass, slot);
-    assert(line.first[pass] == slot && "two passes of the block fall on one slot");
+    assert(line.first[pass] == slot && "two passes of the block share a slot");
   }
   put(W1, line.first[I1] + 1);
   put(W0, line.first[I0] + 1);
   return line;
 }
 
-/// Writes down the slots up to the end of the warmup and what is live in them.
+/// Fills the table up to the end of the warmup, and counts what is live in each slot.
 void tabulate(Line& line, int slots, int microbatches) {
   int live = 0;
   for (int slot = 0; slot < slots; ++slot) {
@@ -146,7 +146,8 @@ struct Link {
   Pass pass;
 };
 
-/// What a pass waits for. F and I of a microbatch are one chain over all ranks, so the link before says all; F0 of rank 0 begins it.
+/// What a pass waits for. F and I of a microbatch are one chain over all ranks, so a pass waits for the previous link only; F0 of rank 0 is
+/// the first.
 std::optional<Link> before(const Link& link, int ranks) {
   const auto [rank, pass] = link;
   const bool top = rank == 0;
@@ -162,7 +163,7 @@ std::optional<Link> before(const Link& link, int ranks) {
   return std::nullopt;
 }
 
-/// From when on the next pass of this type may start: after the link before it and after the same pass of the last microbatch.
+/// When the next pass of this type may start: after the previous link and after the same pass of the previous microbatch.
 std::size_t ready(const std::vector<Line>& lines, const Link& link) {
   const auto endsOf = [&](const Link& of) -> const auto& { return lines[static_cast<std::size_t>(of.rank)].ends[of.pass]; };
   const auto& own = endsOf(link);
@@ -171,7 +172,7 @@ std::size_t ready(const std::vector<Line>& lines, const Link& link) {
   return needed ? std::max(last, endsOf(*needed)[own.size()]) : last;
 }
 
-/// Moves the pass at `slot` to the earliest free slot from `least` on, a forward only so far that no slot gets more than `limit` live.
+/// Moves the pass at `slot` to the earliest free slot at or after `least`; a forward only as far as no slot exceeds `limit` live.
 std::size_t moveEarlier(Line& line, std::size_t slot, std::size_t least, int limit) {
   const std::int8_t pass = line.slots[slot];
   const bool forward = pass == F0 || pass == F1;
@@ -184,8 +185,8 @@ std::size_t moveEarlier(Line& line, std::size_t slot, std::size_t least, int lim
   return to;
 }
 
-/// Moves the passes of the warmup, up to the first I0 of rank 0, one by one in the order of the block. A pass keeps its place in the
-/// memory before any later one gets it: a greedy order in time would spend it on first chunks and starve the second ones.
+/// Moves the passes of the warmup, up to the first I0 of rank 0, one by one in the order of the block. Memory is given to passes in this
+/// order: a greedy order in time would spend it on first chunks and starve the second ones.
 void compactWarmup(std::vector<Line>& lines, int microbatches, int limit) {
   const auto slots = static_cast<std::size_t>(lines.front().first[I0]) + 1;
   for (Line& line : lines) tabulate(line, static_cast<int>(slots), microbatches);
@@ -200,8 +201,8 @@ void compactWarmup(std::vector<Line>& lines, int microbatches, int limit) {
   }
 }
 
-/// Performs the lines in equal slots and writes what each rank does. A rank keeps to its line, waiting where it must, until its last
-/// forward; then memory only falls, input gradients go as early as they can and weight gradients fill the gaps.
+/// Executes the lines in equal slots and writes down what each rank does. A rank follows its line, waiting where it must, until its last
+/// forward; from then on memory only falls, so input gradients run as early as they can and weight gradients fill the gaps.
 class Performance {
  public:
   Performance(const Shape& shape, const std::vector<Line>& lines, Schedule& schedule)

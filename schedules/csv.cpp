@@ -18,7 +18,7 @@ constexpr std::array kAllKinds{
     ActionKind::ReduceGrad,  ActionKind::Unshard,     ActionKind::Reshard,
 };
 
-/// One cell of the text, for errors.
+/// One cell of the text, for error messages.
 struct Cell {
   std::string_view source;
   std::size_t row = 0;
@@ -26,7 +26,7 @@ struct Cell {
   std::string_view text;
 };
 
-/// Foreign text fit for a terminal: at most 40 characters, bytes outside printable ASCII as \xNN.
+/// Untrusted text in a form that is safe to print: at most 40 characters, bytes outside printable ASCII as \xNN.
 std::string shown(std::string_view text) {
   constexpr std::size_t kLongest = 40;
   std::string out;
@@ -49,7 +49,7 @@ std::string shown(std::string_view text) {
 
 bool isDigit(char c) { return c >= '0' && c <= '9'; }
 
-/// Cuts the leading digits off `text`; nothing when there are none. Numbers beyond `most` stop at most + 1.
+/// Removes the leading digits from `text` and returns their value; nothing when there are none. Values above `most` saturate at most + 1.
 std::optional<int> cutNumber(std::string_view& text, int most) {
   std::size_t length = 0;
   int value = 0;
@@ -73,12 +73,12 @@ Action readAction(const Cell& cell, std::string_view text) {
   if (kind == kAllKinds.end()) refuse(cell, kForm);
   const auto microbatch = cutNumber(rest, kMaxMicrobatches);
   if (!rest.empty()) refuse(cell, kForm);
-  if (*stage >= kMaxStages) refuse(cell, fmt::format("has a stage number beyond {}", kMaxStages - 1));
+  if (*stage >= kMaxStages) refuse(cell, fmt::format("has a stage number greater than {}", kMaxStages - 1));
   if (microbatch.value_or(0) >= kMaxMicrobatches) {
-    refuse(cell, fmt::format("has a microbatch number beyond {}", kMaxMicrobatches - 1));
+    refuse(cell, fmt::format("has a microbatch number greater than {}", kMaxMicrobatches - 1));
   }
   if (*kind == ActionKind::ReduceGrad || *kind == ActionKind::Unshard || *kind == ActionKind::Reshard) {
-    if (microbatch) refuse(cell, "has a microbatch number, but belongs to the whole stage; leave the number out");
+    if (microbatch) refuse(cell, "has a microbatch number, but applies to the whole stage; remove the number");
     return {Stage{*stage}, *kind, Microbatch{-1}};
   }
   if (!microbatch) refuse(cell, "lacks its microbatch number");
@@ -108,11 +108,11 @@ std::array<Action, 2> readPair(const Cell& cell) {
   return {forward, backward};
 }
 
-/// Where a stage is computed, as far as read: on one rank, or on two that share the microbatches.
+/// Where a stage is computed, as far as the text has been read: on one rank, or on two that share the microbatches.
 struct Home {
   Rank rank{-1};
   Microbatch least, most;
-  std::size_t column = 0;  ///< of the cell where this rank was first seen to compute the stage
+  std::size_t column = 0;  ///< of the first cell in which this rank computes the stage
 
   void add(Rank here, Microbatch microbatch, std::size_t at) {
     if (rank == Rank{-1}) *this = {here, microbatch, microbatch, at};
@@ -147,7 +147,7 @@ void Reader::refuseSecondRank(std::size_t stage) const {
 
 void Reader::learn(const Action& action, const Cell& cell) {
   schedule.microbatches = std::max(schedule.microbatches, action.microbatch.value + 1);
-  if (action.stage.index() >= cells) {  // also keeps one huge number from reserving a table for it
+  if (action.stage.index() >= cells) {  // also prevents one huge number from allocating a table
     refuse(cell, fmt::format("names stage {}, but {} cells cannot fill the stages below it; stages are numbered from 0 without gaps",
                              action.stage.value, cells));
   }
@@ -215,8 +215,8 @@ void Reader::placeStages() {
   }
 }
 
-/// B of the zero-bubble papers: with a W of the same stage and microbatch it is only the part for the inputs. In an overlapped pair it is
-/// always the whole, and `check` finds the W.
+/// In the zero-bubble papers' notation a B is only the part for the inputs if there is a W of the same stage and microbatch. In an
+/// overlapped pair B is always the full backward, and `check` reports the W.
 void Reader::toTorchLetters() {
   std::ranges::sort(weights);
   for (auto& row : schedule.rows) {
@@ -255,7 +255,7 @@ std::string toCsv(const Schedule& schedule, Letters letters) {
 }
 
 Schedule parseCsv(std::string_view text, std::string_view name, std::string_view source, Letters letters) {
-  constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";  // spreadsheets begin UTF-8 with it
+  constexpr std::string_view kByteOrderMark = "\xef\xbb\xbf";  // spreadsheets write it at the start of UTF-8
   if (text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
   const auto separates = [](char c) { return c == ',' || c == ';' || c == '\n'; };
   Reader reader{.source = source, .cells = 1 + static_cast<std::size_t>(std::ranges::count_if(text, separates))};
@@ -266,12 +266,12 @@ Schedule parseCsv(std::string_view text, std::string_view name, std::string_view
     text.remove_prefix(end == std::string_view::npos ? text.size() : end + 1);
     if (line.ends_with('\r')) line.remove_suffix(1);
     if (reader.schedule.rows.size() == static_cast<std::size_t>(kMaxRanks)) {
-      throw UsageError(fmt::format("{}: row {} is one rank too many; at most {} are supported", source, kMaxRanks + 1, kMaxRanks));
+      throw UsageError(fmt::format("{}: row {} is beyond the supported number of ranks, {}", source, kMaxRanks + 1, kMaxRanks));
     }
     reader.readRow(line);
   }
   if (reader.homes.empty()) {
-    throw UsageError(fmt::format("{}: holds no action; a schedule has one row of cells like 0F0 per rank", source));
+    throw UsageError(fmt::format("{}: contains no action; a schedule has one row of cells like 0F0 per rank", source));
   }
   reader.placeStages();
   if (letters == Letters::ZeroBubble) reader.toTorchLetters();

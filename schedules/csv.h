@@ -8,8 +8,8 @@
 
 namespace pw {
 
-/// Whose letters a CSV uses for the parts of a backward. torch: B full, I inputs, W weights. Older files and the
-/// zero-bubble papers write B for the inputs' part too: there a B is an I where its stage and microbatch also have a W.
+/// Which letters a CSV uses for the parts of a backward. Torch: B full, I inputs, W weights. ZeroBubble (older files and the papers): B
+/// stands for the inputs' part too; a B is read as an I if its stage and microbatch also have a W.
 enum class Letters : std::uint8_t { Torch, ZeroBubble };
 
 /// torch.distributed.pipelining's schedule CSV: one row per rank, CRLF, cells separated by commas, no header; an idle
@@ -17,13 +17,12 @@ enum class Letters : std::uint8_t { Torch, ZeroBubble };
 /// `(0F5;7B2)OVERLAP_F_B`.
 [[nodiscard]] std::string toCsv(const Schedule& schedule, Letters letters = Letters::Torch);
 
-/// Reads that CSV, compute-only or lowered. Strict: every cell must be exactly one action or overlapped pair, blanks
-/// around it apart; an empty cell is an idle slot; a row without any cell is a rank without work, which `check` reports.
-/// The placement is inferred from which rank computes what: one rank for each stage, or (bidirectional) two, mirrored,
-/// of which one computes the first microbatches and the other the rest. M is the largest microbatch + 1. LF and CRLF are taken.
-/// `source` names the text in errors. Throws UsageError naming row, cell and text of what cannot be read, of a stage
-/// computed on two ranks otherwise, and for a stage number with no compute action. Sizes are bounded (kMaxRanks,
-/// kMaxStages, kMaxMicrobatches), so hostile text cannot exhaust memory.
+/// Reads that CSV, compute-only or lowered. Strict: apart from blanks around it, every cell must be exactly one action or overlapped pair;
+/// an empty cell is an idle slot; a row without any cell is a rank without work, which `check` reports. The placement is inferred from
+/// which rank computes what: one rank for each stage, or (bidirectional) two, mirrored, of which one computes the first microbatches and
+/// the other the rest. M is the largest microbatch + 1. LF and CRLF are accepted. `source` names the text in errors. Throws UsageError
+/// naming row, cell and text of what cannot be read, of a stage computed on two ranks in any other way, and for a stage number with no
+/// compute action. Sizes are bounded (kMaxRanks, kMaxStages, kMaxMicrobatches), so hostile text cannot exhaust memory.
 [[nodiscard]] Schedule parseCsv(std::string_view text, std::string_view name, std::string_view source, Letters letters = Letters::Torch);
 
 }  // namespace pw

@@ -55,7 +55,7 @@ Cells cellsOf(const Schedule& schedule) {
       const int cycle = lockstepCycle(shape.ranks, action);
       if (cycle < 0 || cycle >= cycles) {
         throw UsageError(
-            fmt::format("schedule {} has no cycle for {}; `pipewright check` lists its problems", schedule.name, toString(action)));
+            fmt::format("schedule {} has no cycle for {}; `pipewright check` lists the problems", schedule.name, toString(action)));
       }
       show(cells[rank][static_cast<std::size_t>(cycle)], action, shape.stages);
     }
@@ -63,7 +63,7 @@ Cells cellsOf(const Schedule& schedule) {
   return cells;
 }
 
-/// A line: a label, then the words of the cycles [from, to), each padded to the width; no blanks at its end.
+/// A line: a label, then the text of the cycles [from, to), each padded to its width; no trailing blanks.
 template <class WordOf>
 std::string line(std::string label, int from, int to, std::size_t width, WordOf wordOf) {
   for (int cycle = from; cycle < to; ++cycle) label += fmt::format("{:{}}{:<{}}", "", kGap, wordOf(cycle), width);
@@ -93,7 +93,7 @@ std::string block(const Shape& shape, const Cells& cells, int from, int to, std:
 std::string cycleTable(const Schedule& lockstep, int columns) {
   const Shape shape = shapeOf(lockstep);
   if (!lockstep.lockstep) {
-    throw UsageError(fmt::format("schedule {} does not run in cycles; take the family lockstep", lockstep.name));
+    throw UsageError(fmt::format("schedule {} does not run in cycles; use the family lockstep", lockstep.name));
   }
   if (shape.ranks < 1 || shape.ranks != shape.stages) {
     throw UsageError(fmt::format("lockstep needs one stage per rank, but schedule {} has {} stages on {} ranks", lockstep.name,

@@ -8,7 +8,7 @@
 namespace pw::families {
 namespace {
 
-/// The two directions as a rank sees them: near microbatches enter the pipeline in its half of the ranks, far ones in the other.
+/// The two directions as a rank sees them: near microbatches enter the pipeline at its own half of the ranks, far ones at the other half.
 enum Direction : std::uint8_t { Near, Far };
 
 /// One rank's row being written: hands out the microbatches of each direction in order. Weight gradients are done in the order of
@@ -45,7 +45,7 @@ class DualRow {
   std::array<int, 2> forward_;
   std::array<int, 2> backward_;
   std::vector<Action> delayed_;  ///< every I so far
-  std::size_t weights_ = 0;      ///< how many of them have their W
+  std::size_t weights_ = 0;      ///< how many of them have had their W
 };
 
 /// `depth`: ranks between this one and the nearer end; `toMiddle`: between this one and the middle.
@@ -65,7 +65,7 @@ void writeRow(const Shape& shape, int rank, std::vector<Action>& actions) {
     row.w();
     row.f(Far);
   }
-  // 4: the steady part. The very first pair of a middle rank stays apart, as its neighbour waits for that forward.
+  // 4: the steady part. The first pair of a middle rank is not overlapped, as its neighbour waits for that forward.
   for (int k = 0; k < shape.microbatches / 2 - shape.ranks + depth + 1; ++k) {
     if (k == 0 && toMiddle == 0) {
       row.f(Near);
@@ -111,10 +111,10 @@ Schedule dualPipe(const Shape& shape) {
 std::optional<std::string> refusalOfDualPipe(const Shape& shape) {
   if (auto refusal = needOneChunk(shape)) return refusal;
   if (shape.ranks % 2 != 0) {
-    return fmt::format("its two directions meet between two halves of the ranks, but there are {} ranks; give an even number", shape.ranks);
+    return fmt::format("it needs an even number of ranks (you have {})", shape.ranks);
   }
   if (shape.microbatches % 2 != 0 || shape.microbatches < 2 * shape.ranks) {
-    return fmt::format("it needs an even number of microbatches, at least two per rank, but there are {} on {} ranks; give {}",
+    return fmt::format("it needs an even number of microbatches, at least two per rank, but there are {} on {} ranks; use {}",
                        shape.microbatches, shape.ranks, std::max(shape.microbatches + shape.microbatches % 2, 2 * shape.ranks));
   }
   return std::nullopt;

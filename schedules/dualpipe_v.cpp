@@ -37,8 +37,8 @@ void addStart(Queueing& queueing, int ranks, int rank, Stage down, Stage up) {
   }
 }
 
-/// The forward of one direction beside the backward of the other. The last rank's first pair is not overlapped: its
-/// forward need not wait for the first gradient.
+/// The forward of one direction overlapped with the backward of the other. The last rank's first pair is not overlapped: its forward need
+/// not wait for the first gradient.
 void addSteady(Row& row, const Shape& shape, int rank, Stage down, Stage up) {
   for (int k = 0; k < shape.microbatches - 2 * shape.ranks + rank + 1; ++k) {
     if (k == 0 && rank == shape.ranks - 1) {
@@ -86,7 +86,7 @@ Schedule dualPipeV(const Shape& shape) {
 std::optional<std::string> refusalOfDualPipeV(const Shape& shape) {
   if (auto refusal = needTwoChunks(shape)) return refusal;
   if (shape.microbatches >= shape.stages) return std::nullopt;
-  return fmt::format("it needs at least two microbatches per rank, but there are {} on {} ranks; give {}", shape.microbatches, shape.ranks,
+  return fmt::format("it needs at least two microbatches per rank, but there are {} on {} ranks; use {}", shape.microbatches, shape.ranks,
                      shape.stages);
 }
 

@@ -5,14 +5,14 @@
 
 namespace pw {
 
-/// The world is wrong: a file, a model, a peer, a device. `what()` is one sentence for the user that names the thing,
-/// the place and the cure. A question with a negative answer is a value, never an Error.
+/// Something outside the program is wrong: a file, a model, a peer, a device. `what()` is one sentence for the user that says what is
+/// wrong, where, and how to fix it. A negative answer to a question is a value, never an Error.
 class Error : public std::runtime_error {
  public:
   explicit Error(const std::string& sentence) : std::runtime_error(sentence) {}
 };
 
-/// The user's call is wrong: unknown name, value out of range, unusable input file. Exit status 2.
+/// The user's input is wrong: an unknown name, a value out of range, an unusable input file. Exit status 2.
 class UsageError : public Error {
  public:
   using Error::Error;

@@ -10,7 +10,7 @@
 namespace pw::examination {
 namespace {
 
-/// Where each rank's row begins when all rows stand one after the other, and their total length.
+/// Where each rank's row begins when all rows are concatenated, and their total length.
 std::vector<std::size_t> rowOffsets(const Schedule& s) {
   std::vector<std::size_t> offsets{0};
   offsets.reserve(s.rows.size() + 1);
@@ -20,24 +20,23 @@ std::vector<std::size_t> rowOffsets(const Schedule& s) {
 
 // ---- Channels ----------------------------------------------------------------------------------------------------
 
-/// One end of a channel where its operations leave the order of the other end.
+/// One end of a channel, at the point where its order of operations departs from that of the other end.
 struct Departure {
   Rank first;   ///< the sender; of a shared channel the lower rank
   Rank second;  ///< the receiver; of a shared channel the higher rank
-  Rank rank;    ///< whose row it is, one of the two
+  Rank rank;    ///< whose row it is: one of the two
   std::int32_t position;
 
   [[nodiscard]] auto key() const { return std::tuple(first, second, rank != first); }
 };
 
-/// The operations of all channels, numbered at both ends. A channel is one direction of a rank pair or, shared, both.
-/// The k-th operations of a channel are each other's counterpart for all k if and only if counterparts have the same
-/// number; the first that has not is the first difference at either end.
+/// The operations of all channels, numbered at both ends. A channel is one direction of a rank pair or, if shared, both. The two ends agree
+/// if and only if every operation has the same number as its counterpart; the first that does not is the first difference at either end.
 class Channels {
  public:
   Channels(const Examination& e, bool shared) : e_(e), shared_(shared), offsets_(rowOffsets(e.schedule)) { number(); }
 
-  /// The first difference of every channel that has one: two departures one after the other, `first`'s and `second`'s.
+  /// The first difference of every channel that has one: two consecutive departures, that of `first` and that of `second`.
   [[nodiscard]] std::vector<Departure> departures() const;
   /// Counts from 1.
   [[nodiscard]] std::int32_t numberOf(Rank rank, std::int32_t position) const {
@@ -77,7 +76,7 @@ void Channels::number() {
 std::vector<Departure> Channels::departures() const {
   const auto& rows = e_.schedule.rows;
   std::vector<Departure> all;
-  std::vector<std::size_t> seen(2 * rows.size(), 0);  // by channel: 1 + the last rank that has left it
+  std::vector<std::size_t> seen(2 * rows.size(), 0);  // by channel: 1 + the last rank that departed from it
   for (std::size_t r = 0; r < rows.size(); ++r) {
     for (std::size_t i = 0; i < rows[r].size(); ++i) {
       const Action& message = rows[r][i];
@@ -98,9 +97,9 @@ std::vector<Departure> Channels::departures() const {
 
 // ---- Execution ---------------------------------------------------------------------------------------------------
 
-/// One execution. A rank runs until it waits for an action that another has not done, and leaves its number there; the
-/// other wakes it. An action is awaited by at most one rank, and each is visited once and once per wake: linear.
-/// With blocking sends a message is done when both ranks are at it; whoever comes second moves both on.
+/// One execution. A rank runs until it needs an action that another rank has not done, and registers there; the other rank wakes it. At
+/// most one rank waits for any action, and an action is visited once and once per wake, so the cost is linear. With blocking sends a
+/// message is done when both ranks have reached it; the second to arrive advances both.
 class Execution {
  public:
   Execution(const Examination& e, bool blockingSends)
@@ -112,15 +111,15 @@ class Execution {
 
   void run();
 
-  /// Where a rank stopped, and for what it waits there.
+  /// Where a rank stopped, and what it waits for there.
   struct Wait {
     std::int32_t position;
     Action needed;
   };
   /// Nothing when the rank is at its end.
   [[nodiscard]] std::optional<Wait> waitOf(Rank rank) const;
-  /// The ranks that wait for each other, from the lowest on; empty when every rank got to its end. Of several cycles,
-  /// the one the lowest waiting rank leads to.
+  /// The ranks that wait for each other, starting with the lowest; empty when every rank finished. If there are several cycles: the one
+  /// reached from the lowest waiting rank.
   [[nodiscard]] std::vector<Rank> cycle() const;
 
  private:
@@ -137,13 +136,13 @@ class Execution {
   const Examination& e_;
   bool blocking_;
   std::vector<std::size_t> offsets_;
-  std::vector<std::int32_t> done_;    ///< by rank: how many actions it got done
+  std::vector<std::int32_t> done_;    ///< by rank: how many actions it has done
   std::vector<std::int32_t> waiter_;  ///< by rank and position: the rank that waits for that action, or kNowhere
   std::vector<Rank> ready_ = {};
 };
 
-/// What an action waits for beyond what is certain from its own row: a neighbour stage's compute action, or the other
-/// end of a message. With buffered sends a send waits for nothing.
+/// What an action waits for outside its own row: a neighbour stage's compute action, or the other end of a message. With buffered sends a
+/// send waits for nothing.
 std::optional<Action> Execution::awaited(const Action& a) const {
   switch (a.kind) {
     case ActionKind::Forward:
@@ -173,7 +172,7 @@ void Execution::finish(Rank rank) {
   if (woken != kNowhere) ready_.emplace_back(woken);
 }
 
-/// Whether nothing holds up the rank's next step; else the rank that can end the wait knows of it.
+/// Whether the rank's next step can run now; otherwise registers the wait with the rank that can end it.
 bool Execution::mayStep(Rank rank) {
   const std::int32_t begin = done_[rank.index()];
   for (std::int32_t i = begin; i < begin + width(rank); ++i) {
@@ -258,7 +257,7 @@ void checkSharedChannels(Examination& e) {
     const Departure& high = departures[i + 1];
     const Action& operation = actionAt(e, low.rank, low.position);
     e.report(low.rank, low.position, operation,
-             fmt::format("deadlock where ranks {} and {} share one channel for both directions (one for each avoids it): "
+             fmt::format("deadlock where ranks {} and {} share one channel for both directions (separate channels avoid it): "
                          "operation {} on it is {} of rank {} (position {}), but {} of rank {} (position {})",
                          low.rank.value, high.rank.value, channels.numberOf(low.rank, low.position), toString(operation), low.rank.value,
                          low.position, toString(actionAt(e, high.rank, high.position)), high.rank.value, high.position),
@@ -289,7 +288,7 @@ void checkRuns(Examination& e) {
   std::optional<Problem> blocking;
   if (e.lowered) {
     blocking = deadlock(e, true);
-    if (!blocking) return;  // each pair's operations then went in one order, and a send that may leave earlier stops nobody
+    if (!blocking) return;  // each pair's operations are then in one order, and a send that may start earlier blocks nobody
     checkChannelOrder(e);
   }
   if (e.problems.empty()) {

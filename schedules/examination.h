@@ -15,7 +15,7 @@ namespace pw::examination {
 
 inline constexpr std::int32_t kNowhere = -1;
 
-/// The kinds that stand at most once per (stage, microbatch); they are the first of ActionKind, so their value indexes.
+/// The kinds that occur at most once per (stage, microbatch). They come first in ActionKind, so their values are indices.
 inline constexpr std::size_t kKindsPerPair = 8;
 static_assert(static_cast<std::size_t>(ActionKind::RecvBackward) + 1 == kKindsPerPair);
 
@@ -25,7 +25,7 @@ static_assert(static_cast<std::size_t>(ActionKind::RecvBackward) + 1 == kKindsPe
   return kind == ActionKind::Forward || kind == ActionKind::SendForward || kind == ActionKind::RecvForward;
 }
 
-/// A schedule being checked: where each action stands in its rank's row, and the problems found so far.
+/// A schedule being checked: the position of each action in its rank's row, and the problems found so far.
 struct Examination {
   const Schedule& schedule;
   std::vector<std::int32_t> places = {};  ///< by stage, microbatch, kind; kNowhere where there is none
@@ -39,7 +39,7 @@ struct Examination {
   [[nodiscard]] int stages() const { return static_cast<int>(schedule.placement.stages()); }
   [[nodiscard]] bool hasStage(Stage stage) const { return stage.value >= 0 && stage.value < stages(); }
 
-  /// The action that makes the gradient of the stage's inputs: B, or I where the backward is split.
+  /// The action that computes the gradient of the stage's inputs: B, or I where the backward is split.
   [[nodiscard]] Action backwardOf(Stage stage, Microbatch microbatch) const {
     const Action split{stage, ActionKind::BackwardInput, microbatch};
     return place(split) != kNowhere ? split : Action{stage, ActionKind::Backward, microbatch};
@@ -48,7 +48,7 @@ struct Examination {
   void report(Rank rank, std::int32_t position, const Action& action, std::string message, Stops stops = Stops::Always) {
     problems.push_back({rank, position, action, std::move(message), stops});
   }
-  /// A problem of an action that stands in its rank's row, or is missing there.
+  /// A problem of an action that is in its rank's row, or is missing from it.
   void report(const Action& action, std::string message) {
     const Rank rank = rankOf(action);
     const std::int32_t position = place(action);

@@ -1,6 +1,6 @@
 #pragma once
 
-// The families behind the table in generate.cpp: one file each. For use in this folder only.
+// The schedule families listed in generate.cpp, one file each. For use in this folder only.
 
 #include <optional>
 #include <string>
@@ -11,8 +11,8 @@
 
 namespace pw::families {
 
-/// One rank's row being written: hands out the microbatches of each (stage, kind) in order. For placements with whole chunks and one
-/// replica of each stage.
+/// One rank's row being written: hands out the microbatches of each (stage, kind) in order. For placements with equally many stages per
+/// rank and one replica of each stage.
 class Row {
  public:
   Row(const Shape& shape, std::vector<Action>& actions);
@@ -40,9 +40,9 @@ class Row {
 /// A schedule without actions.
 [[nodiscard]] Schedule empty(std::string_view name, const Shape& shape, Placement placement);
 
-/// What no family can do: empty or absurd shapes.
+/// Why no family can generate this: a count is zero or absurdly large. Nothing when it is neither.
 [[nodiscard]] std::optional<std::string> absurdity(const Shape& shape);
-/// Refuses all but one stage per rank; all but two; a number of stages that is no multiple of the ranks.
+/// Refuse anything but one stage per rank; but two; but a multiple of the number of ranks.
 [[nodiscard]] std::optional<std::string> needOneChunk(const Shape& shape);
 [[nodiscard]] std::optional<std::string> needTwoChunks(const Shape& shape);
 [[nodiscard]] std::optional<std::string> needWholeChunks(const Shape& shape);

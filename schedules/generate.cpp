@@ -149,10 +149,16 @@ const Generator& generatorOf(std::string_view name) {
   throw UsageError(fmt::format("unknown schedule \"{}\"{}; known are {}", name, didYouMean(name, all), fmt::join(known, ", ")));
 }
 
+std::string refusalSentence(std::string_view schedule, std::string_view refusal) {
+  constexpr std::string_view kSubject = "it ";
+  if (refusal.starts_with(kSubject)) return fmt::format("schedule {} {}", schedule, refusal.substr(kSubject.size()));
+  return fmt::format("schedule {}: {}", schedule, refusal);
+}
+
 Schedule generate(std::string_view name, const Shape& shape) {
   const Generator& family = generatorOf(name);
   if (const auto refusal = family.refusal(shape)) {
-    throw UsageError(fmt::format("schedule {} refuses this shape: {}", name, *refusal));
+    throw UsageError(refusalSentence(name, *refusal));
   }
   return family.generate(shape);
 }

@@ -9,31 +9,34 @@
 
 namespace pw {
 
-/// A named schedule family: what it needs of a shape, and its compute-only order.
+/// A named schedule family: what it requires of ranks, stages and microbatches, and its compute-only order.
 struct Generator {
   std::string_view name;     ///< as on the command line: `1f1b`
   std::string_view summary;  ///< one line for `schedule list`: the rule and its source
   std::string_view needs;    ///< its constraints in words for `schedule list`; "any shape" where there are none
-  int chunks = 1;            ///< stages per rank where nobody says how many
+  int chunks = 1;            ///< stages per rank if not given
   PlacementKind placement = PlacementKind::Loop;
-  std::string_view torchName = {};  ///< torch's class of the same cells, or empty
-  /// Nothing when the shape is allowed, else the sentence that says what is wrong and what would do.
+  std::string_view torchName = {};  ///< torch's class that generates the same cells, or empty
+  /// Nothing when the combination is allowed, otherwise the sentence that says what is wrong and what would work.
   std::optional<std::string> (*refusal)(const Shape&) = nullptr;
-  /// What torch refuses beyond `refusal`; null where it refuses nothing more (or has no such schedule).
+  /// What torch refuses in addition to `refusal`; null where it refuses nothing more (or has no such schedule).
   std::optional<std::string> (*torchRefusal)(const Shape&) = nullptr;
-  /// Compute-only schedule; called with allowed shapes only. Cost: linear in the number of actions (chimera and hanayo,
-  /// which order by start times: times its logarithm; v-half and v-min also R³).
+  /// The compute-only schedule; called with allowed combinations only. Cost: linear in the number of actions (chimera and hanayo, which
+  /// order by start times: times its logarithm; v-half and v-min also R³).
   Schedule (*generate)(const Shape&) = nullptr;
 };
 
 /// All generators, in the order `schedule list` shows them.
 [[nodiscard]] std::span<const Generator> generators();
 
-/// The generator of that name or torch's (`Interleaved1F1B`, `ScheduleGPipe`), in any case. Throws UsageError for an unknown one, with near
-/// names.
+/// The generator of that name or of torch's name for it (`Interleaved1F1B`, `ScheduleGPipe`), ignoring case. Throws UsageError with similar
+/// names for an unknown one.
 [[nodiscard]] const Generator& generatorOf(std::string_view name);
 
-/// Generates the named schedule. Throws UsageError for an unknown name or a shape the family refuses.
+/// The sentence of an error: `schedule dualpipe needs an even number of ranks (you have 5)` for `refusal` = `it needs an even …`.
+[[nodiscard]] std::string refusalSentence(std::string_view schedule, std::string_view refusal);
+
+/// Generates the named schedule. Throws UsageError for an unknown name or a combination that the family refuses.
 [[nodiscard]] Schedule generate(std::string_view name, const Shape& shape);
 
 /// Interleaved 1F1B with Megatron's microbatch group size (`--microbatch-group-size-per-virtual-pipeline-stage`): each

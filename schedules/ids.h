@@ -7,8 +7,8 @@
 
 namespace pw {
 
-/// An integer that names one kind of thing. Mixing ranks, stages and microbatches is this field's classic bug, so each
-/// has a type of its own; the number inside is reached by `.value` or, as a container index, by `.index()`.
+/// An integer that names one kind of thing. Mixing up ranks, stages and microbatches is a classic bug in this field, so each has its own
+/// type; the number inside is reached by `.value` or, as a container index, by `.index()`.
 template <class Tag>
 struct Id {
   std::int32_t value = 0;

@@ -15,7 +15,7 @@
 namespace pw::families {
 namespace {
 
-/// Idle cells grow with R² V even where there is little to do; a table beyond this (1 GB of actions) is a slip.
+/// Idle cells grow with R² V even if there is little to do; a larger table than this (1 GB of actions) is a typing error.
 constexpr std::int64_t kMaxCells = 64'000'000;
 
 int chunksOf(const Shape& shape) { return shape.stages / shape.ranks; }
@@ -24,10 +24,8 @@ int chunksOf(const Shape& shape) { return shape.stages / shape.ranks; }
 void requireCells(std::string_view name, const Shape& shape) {
   const std::int64_t perRank = 3 * std::int64_t{chunksOf(shape)} * shape.microbatches + shape.stages;
   if (shape.ranks * perRank <= kMaxCells) return;
-  throw UsageError(
-      fmt::format("schedule {} refuses this shape: its table has more than {} cells, most of them idle; give fewer ranks or "
-                  "stages",
-                  name, kMaxCells));
+  throw UsageError(fmt::format(
+      "schedule {} cannot be generated: its table has more than {} cells, most of them idle; use fewer ranks or stages", name, kMaxCells));
 }
 
 /// torch's number of groups; it refuses where they cannot all have the same size.
@@ -58,12 +56,12 @@ struct Order {
   [[nodiscard]] int size() const { return static_cast<int>(chunkOf.size()); }
   [[nodiscard]] Stage forward(int rank, int k) const { return Stage{chunkOf[static_cast<std::size_t>(k)] * ranks + rank}; }
   [[nodiscard]] Stage backward(int rank, int k) const { return Stage{(chunks - 1 - chunkOf[static_cast<std::size_t>(k)]) * ranks + rank}; }
-  /// Forwards before the first backward: the last rank does the first group's earlier chunks, each rank before it `perHop` more.
+  /// Forwards before the first backward: the last rank does the earlier chunks of the first group, each preceding rank `perHop` more.
   [[nodiscard]] int warmup(int rank, int perHop) const { return std::min((chunks - 1) * firstGroup + perHop * (ranks - 1 - rank), size()); }
 };
 
-/// Idle cells show when people see a pause at unit times: until the first input comes, until the first gradient can be
-/// back (a forward through all stages and two cells per hop), and for the forward that is missing beside each last backward.
+/// Idle cells show where a rank pauses at unit times: until the first input arrives, until the first gradient can have come back (a forward
+/// through all stages and two cells per hop), and where no forward is left to go with the last backwards.
 void addFullBackwardRow(Row& row, const Order& order, int rank) {
   const int warmup = order.warmup(rank, 2);
   row.idle(rank);
@@ -79,7 +77,7 @@ void addFullBackwardRow(Row& row, const Order& order, int rank) {
   }
 }
 
-/// Half the warmup, for the input's part alone is passed on; rank i holds back i weight parts, which fill its drain.
+/// Half the warmup, because only the input gradient is passed on; rank i delays i weight gradients, which fill its drain.
 void addSplitBackwardRow(Row& row, const Order& order, int rank) {
   const int warmup = order.warmup(rank, 1);
   row.idle(rank);
@@ -93,7 +91,7 @@ void addSplitBackwardRow(Row& row, const Order& order, int rank) {
   for (int k = std::max(0, order.size() - rank); k < order.size(); ++k) row.w(order.backward(rank, k));
 }
 
-/// The next larger group that leaves no last group smaller than the ranks.
+/// The next larger group size for which no group is smaller than the number of ranks.
 int nextSafeGroup(const Shape& shape, int group) {
   const auto rest = [&] { return shape.microbatches % group; };
   while (rest() != 0 && rest() < shape.ranks) ++group;
@@ -168,8 +166,8 @@ std::optional<std::string> torchRefusesInterleaved(const Shape& shape) {
   if (shape.microbatches % rounds == 0) return std::nullopt;
   const int below = shape.microbatches / shape.ranks * shape.ranks;
   return fmt::format(
-      "torch's interleaved schedules want the microbatches in {} equal groups (microbatches div ranks), but there are {}; "
-      "give {} or {}",
+      "torch's interleaved schedules need the microbatches in {} equal groups (microbatches div ranks), but there are {}; "
+      "use {} or {}",
       rounds, shape.microbatches, below, below + shape.ranks);
 }
 
@@ -178,25 +176,22 @@ std::optional<std::string> torchRefusesInterleaved(const Shape& shape) {
 namespace pw {
 
 Schedule interleavedWithGroups(const Shape& shape, int group) {
-  if (const auto refusal = families::needWholeChunks(shape))
-    throw UsageError(fmt::format("schedule interleaved-1f1b refuses this shape: {}", *refusal));
+  if (const auto refusal = families::needWholeChunks(shape)) throw UsageError(refusalSentence("interleaved-1f1b", *refusal));
   const int least = std::min(shape.ranks, shape.microbatches);
   if (group < least || group > shape.microbatches) {
-    throw UsageError(fmt::format("a microbatch group of {} does not suit {} ranks and {} microbatches; give {} to {}", group, shape.ranks,
+    throw UsageError(fmt::format("a microbatch group of {} does not fit {} ranks and {} microbatches; use {} to {}", group, shape.ranks,
                                  shape.microbatches, least, shape.microbatches));
   }
   std::vector<int> groups(static_cast<std::size_t>(shape.microbatches / group), group);
   const int rest = shape.microbatches % group;
   if (rest != 0) groups.push_back(rest);
   Schedule schedule = families::fullBackwards(shape, groups);
-  // In a last group smaller than the ranks a microbatch cannot be back on the first rank when its next chunk's turn
-  // comes. Mostly that is a pause, but with many chunks the last rank waits meanwhile for a gradient from behind the
-  // pause. Megatron refuses all such groups.
+  // In a last group smaller than the ranks a microbatch cannot be back on the first rank when its next chunk's turn comes. Usually that is
+  // only a pause, but with many chunks the last rank waits for a gradient that comes after the pause. Megatron refuses all such groups.
   if (rest != 0 && rest < shape.ranks && !check(schedule).empty()) {
-    throw UsageError(
-        fmt::format("microbatch groups of {} leave {} of {} microbatches for the last one, which with {} stages deadlocks on {} ranks; "
-                    "give {}",
-                    group, rest, shape.microbatches, shape.stages, shape.ranks, families::nextSafeGroup(shape, group)));
+    throw UsageError(fmt::format(
+        "microbatch groups of {} leave {} of {} microbatches for the last one, which with {} stages deadlocks on {} ranks; use {}", group,
+        rest, shape.microbatches, shape.stages, shape.ranks, families::nextSafeGroup(shape, group)));
   }
   return schedule;
 }

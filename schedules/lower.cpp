@@ -22,15 +22,15 @@ constexpr Time kNotYet = -1;
 
 bool isForward(ActionKind kind) { return kind == ActionKind::Forward; }
 
-/// Makes a gradient that the stage before waits for.
+/// Whether the action makes a gradient that the previous stage waits for.
 bool makesGradient(ActionKind kind) { return kind == ActionKind::Backward || kind == ActionKind::BackwardInput; }
 
 bool hasMicrobatch(ActionKind kind) { return isCompute(kind) || isSend(kind) || isReceive(kind); }
 
-/// The unit times that decide where a receive stands; only their order matters, so any costs give a sound lowering.
+/// The unit times that decide where a receive goes; only their order matters, so any costs give a valid lowering.
 Time unitTime(ActionKind kind) { return isCompute(kind) ? (kind == ActionKind::Backward ? 2 : 1) : 0; }
 
-/// A message on both ranks, at the moment its action ends.
+/// A message, as seen on both ranks, at the moment its action ends.
 struct Message {
   Time time = 0;
   Action send;
@@ -55,7 +55,7 @@ struct UnitRun {
     if (other < 0 || other >= static_cast<std::int32_t>(schedule.placement.stages())) return std::nullopt;
     return Stage{other};
   }
-  /// When what the action needs from its neighbour exists; kNotYet while it does not.
+  /// When the input that the action needs from its neighbour is available; kNotYet while it is not.
   [[nodiscard]] Time readyAt(const Action& a) {
     if (!isForward(a.kind) && !makesGradient(a.kind)) return 0;
     const auto stage = giver(a);
@@ -76,7 +76,7 @@ void UnitRun::finish(const Action& a, Time end) {
   messages.push_back({end, {a.stage, forward ? ActionKind::SendForward : ActionKind::SendBackward, a.microbatch}, from, to});
 }
 
-/// Advances a rank as far as its inputs allow. Returns whether it got anywhere.
+/// Advances a rank as far as its inputs allow. Returns whether it made progress.
 bool advance(UnitRun& run, std::size_t rank, Time& clock) {
   const auto& row = run.schedule.rows[rank];
   auto& starts = run.starts[rank];
@@ -151,15 +151,16 @@ UnitRun runUnits(const Schedule& compute) {
   for (std::size_t rank = 0; rank < compute.rows.size(); ++rank) {
     const std::size_t at = run.starts[rank].size();
     if (at == compute.rows[rank].size()) continue;
-    throw UsageError(fmt::format("schedule {} cannot be lowered: rank {} waits at {} for what never happens; `pipewright check` says why",
-                                 compute.name, rank, toString(compute.rows[rank][at])));
+    throw UsageError(
+        fmt::format("schedule {} cannot be lowered: rank {} waits at {} for something that never happens; `pipewright check` says why",
+                    compute.name, rank, toString(compute.rows[rank][at])));
   }
   return run;
 }
 
-/// Both ends of every message into the gap of its moment: after all actions of the rank that started before. On every
-/// rank an action at start s then stands after messages of times ≤ s and before those of times > s, and messages stand
-/// in one global order, so executing all by (time, messages first) is always possible: no deadlock, whatever the sends.
+/// Inserts both ends of every message at its moment: after all actions of the rank that started earlier. On every rank an action that
+/// starts at s then comes after the messages of times ≤ s and before those of times > s, and messages have one global order. So executing
+/// everything by (time, messages first) is always possible: no deadlock, whatever kind of send is used.
 Schedule insertMessages(const Schedule& compute, UnitRun& run) {
   std::sort(run.messages.begin(), run.messages.end(), [](const Message& a, const Message& b) { return a.key() < b.key(); });
   Schedule lowered = compute;

@@ -17,7 +17,7 @@
 namespace pw {
 namespace {
 
-/// What torch's passes handle as one: an action, or the two of a slot.
+/// What torch's passes treat as one step: an action, or the two of a slot.
 using Step = std::span<const Action>;
 
 Step stepFrom(const std::vector<Action>& row, std::size_t begin) {
@@ -35,13 +35,13 @@ class Handovers {
     for (auto& made : made_) made.assign(schedule.placement.stages() * static_cast<std::size_t>(schedule.microbatches), false);
   }
 
-  /// Whether what the action takes from its neighbour has been made: it is on this rank, or its receive was placed.
+  /// Whether the input from the neighbour is available: it was made on this rank, or its receive has been placed.
   [[nodiscard]] bool ready(const Action& a) const {
     const int towards = direction(a.kind);
     return towards == 0 || !exists(a.stage.value - towards) || made_[towards > 0][at(Stage{a.stage.value - towards}, a.microbatch)];
   }
 
-  /// Notes what the action has made. Returns its send where the taker is on another rank.
+  /// Records what the action has made. Returns its send if the consumer is on another rank.
   std::optional<Action> make(const Action& a) {
     const int towards = direction(a.kind);
     if (towards == 0) return std::nullopt;
@@ -99,7 +99,7 @@ Soon soonest(Step step, std::size_t position, const Soon& after) {
 
 Action ofStage(Stage stage, ActionKind kind) { return {stage, kind, Microbatch{-1}}; }
 
-/// What stands where the active stages change, last first: RESHARD of those no longer needed, then UNSHARD of new ones.
+/// What is inserted where the active stages change, last first: RESHARD of those no longer needed, then UNSHARD of new ones.
 void changeReversed(const Soon& before, const Soon& after, std::vector<Action>& reversed) {
   for (std::size_t i = after.size; i-- > 0;) {
     if (!before.has(after.uses[i].stage)) reversed.push_back(ofStage(after.uses[i].stage, ActionKind::Unshard));
@@ -111,9 +111,9 @@ void changeReversed(const Soon& before, const Soon& after, std::vector<Action>& 
   std::sort(reversed.begin() + first, reversed.end(), std::greater<>{});
 }
 
-/// A row with UNSHARD before the first of the next stages, RESHARD when three others come sooner, and REDUCE_GRAD after
-/// the last gradient of each stage. Goes from the end to the start, where "next" and "last" are what was just seen.
-/// `reducedOn` is by stage: the last rank that has its REDUCE_GRAD.
+/// A row with UNSHARD before the first of the next stages, RESHARD when three others come sooner, and REDUCE_GRAD after the last gradient
+/// of each stage. Runs from the end to the start, so that "next" and "last" are what was just seen. `reducedOn` is by stage: the last rank
+/// that has its REDUCE_GRAD.
 std::vector<Action> withSharding(const std::vector<Action>& row, Rank rank, std::vector<Rank>& reducedOn) {
   std::vector<Action> reversed;
   reversed.reserve(row.size() + row.size() / 4);
@@ -137,8 +137,8 @@ std::vector<Action> withSharding(const std::vector<Action>& row, Rank rank, std:
 
 }  // namespace
 
-/// In rounds each rank takes one step of its row, if what it needs has been made; its sends and the receivers' receives
-/// are written at once.
+/// In each round every rank takes one step of its row, if its inputs are available; its sends and the matching receives are written
+/// immediately.
 Schedule lowerAsTorch(const Schedule& compute) {
   Handovers handovers(compute);
   Schedule lowered = compute;

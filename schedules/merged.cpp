@@ -10,17 +10,17 @@
 namespace pw::families {
 namespace {
 
-/// The unit in which an action would start with F = B = 1 if its stage had the rank to itself: in a 1F1B pipeline of S stages,
-/// stage s does F of microbatch m in unit 2m + s and its B in unit 2m + 2S−1−s, so an F in every other unit and a B in between.
-/// With V > 2 stages per rank R microbatches enter, then none until V·R units have passed: time for their 2·V·R actions on a rank,
-/// where two stages work at a time. Without that pause more than R microbatches would be live.
+/// The time unit in which an action would start with F = B = 1 if its stage had the rank to itself: in a 1F1B pipeline of S stages, stage s
+/// does F of microbatch m in unit 2m + s and its B in unit 2m + 2S−1−s, so an F in every other unit and a B in between. With V > 2 stages
+/// per rank R microbatches enter, then none until V·R units have passed: time for their 2·V·R actions on a rank, where two stages work at a
+/// time. Without that pause more than R microbatches would be live.
 struct Starts {
   Shape shape;
   int stagesPerRank;
   int firstMirrored;
 
   [[nodiscard]] int of(const Action& a) const {
-    const int m = a.microbatch.value % firstMirrored;  // its number in its own direction
+    const int m = a.microbatch.value % firstMirrored;  // its index within its direction
     const int entry = m / shape.ranks * shape.ranks * stagesPerRank + 2 * (m % shape.ranks);
     return entry + (a.kind == ActionKind::Forward ? a.stage.value : 2 * shape.stages - 1 - a.stage.value);
   }
@@ -67,19 +67,19 @@ Schedule hanayo(const Shape& shape) {
 std::optional<std::string> refusalOfChimera(const Shape& shape) {
   if (auto refusal = needOneChunk(shape)) return refusal;
   if (shape.ranks % 2 != 0) {
-    return fmt::format("its two directions meet between two halves of the ranks, but there are {} ranks; give an even number", shape.ranks);
+    return fmt::format("it needs an even number of ranks (you have {})", shape.ranks);
   }
   if (shape.microbatches % 2 == 0) return std::nullopt;
-  return fmt::format("half of the microbatches go each way, but there are {}; give an even number such as {}", shape.microbatches,
-                     shape.microbatches + 1);
+  return fmt::format("it needs an even number of microbatches, half for each direction (you have {}); use {} for example",
+                     shape.microbatches, shape.microbatches + 1);
 }
 
 std::optional<std::string> refusalOfHanayo(const Shape& shape) {
   if (auto refusal = absurdity(shape)) return refusal;
   if (shape.stages % (2 * shape.ranks) == 0) return std::nullopt;
   return fmt::format(
-      "a wave goes down the ranks and up again, so each rank needs an even number of stages, but there are {} on {} ranks; "
-      "give a multiple of {}",
+      "it needs an even number of stages on each rank, as a wave goes down the ranks and back up, but there are {} on {} ranks; "
+      "use a multiple of {}",
       shape.stages, shape.ranks, 2 * shape.ranks);
 }
 

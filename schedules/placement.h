@@ -9,7 +9,7 @@
 
 namespace pw {
 
-/// Largest numbers taken from the outside (command line, files), so hostile ones cannot exhaust memory.
+/// Largest values accepted from outside (command line, files), so that hostile input cannot exhaust memory.
 inline constexpr int kMaxRanks = 4096;
 inline constexpr int kMaxStages = 1'000'000;
 inline constexpr int kMaxMicrobatches = 1'000'000;
@@ -23,8 +23,8 @@ struct Shape {
   auto operator<=>(const Shape&) const = default;
 };
 
-/// Which rank computes which stage. In a bidirectional placement every stage has two replicas on mirrored ranks: the
-/// first microbatches take one, the rest the other.
+/// Which rank computes which stage. In a bidirectional placement every stage has two replicas on mirrored ranks: the first microbatches use
+/// one, the rest the other.
 struct Placement {
   std::vector<Rank> rankOfStage;         ///< size = number of stages
   std::vector<Rank> mirrorOfStage = {};  ///< the second replicas; empty unless bidirectional
@@ -47,7 +47,7 @@ struct Placement {
 enum class PlacementKind : std::uint8_t {
   Loop,           ///< stage s on rank s mod R
   V,              ///< two chunks: down the ranks and up again, stages s and 2R−1−s share a rank
-  Wave,           ///< zig-zag: V several times over, an even number of chunks
+  Wave,           ///< zig-zag: the V repeated, an even number of chunks
   Bidirectional,  ///< two replicas of R stages, stage s on ranks s and R−1−s
   Custom,         ///< anything else
 };

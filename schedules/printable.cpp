@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::string_view kReplacement = "\xEF\xBF\xBD";  // U+FFFD
 
-/// One character of UTF-8; length 0 where the bytes are none (cut short, overlong, a surrogate, beyond U+10FFFF).
+/// One UTF-8 character; length 0 where the bytes are not valid (truncated, overlong, a surrogate, beyond U+10FFFF).
 struct Character {
   std::uint32_t code = 0;
   std::size_t length = 0;

@@ -7,7 +7,7 @@
 namespace pw::families {
 namespace {
 
-/// Largest stages × microbatches generated: 16 million pairs are 500 MB of actions, more is a slip of the keyboard.
+/// Largest stages × microbatches that is generated: 16 million pairs are 500 MB of actions; more is a typing error.
 constexpr std::int64_t kMaxPairs = 16'000'000;
 
 constexpr std::size_t kCounters = 3;  ///< F, I, W
@@ -53,7 +53,7 @@ Schedule empty(std::string_view name, const Shape& shape, Placement placement) {
 std::optional<std::string> absurdity(const Shape& shape) {
   const auto outside = [](std::string_view what, int value, int most) -> std::optional<std::string> {
     if (value >= 1 && value <= most) return std::nullopt;
-    return fmt::format("{} {} cannot be scheduled; give a number from 1 to {}", value, what, most);
+    return fmt::format("{} {} cannot be scheduled; use a number from 1 to {}", value, what, most);
   };
   if (auto refusal = outside("ranks", shape.ranks, kMaxRanks)) return refusal;
   if (auto refusal = outside("stages", shape.stages, kMaxStages)) return refusal;
@@ -68,21 +68,19 @@ std::optional<std::string> absurdity(const Shape& shape) {
 std::optional<std::string> needOneChunk(const Shape& shape) {
   if (auto refusal = absurdity(shape)) return refusal;
   if (shape.stages == shape.ranks) return std::nullopt;
-  return fmt::format("it needs one stage per rank, but there are {} stages on {} ranks; give {} stages", shape.stages, shape.ranks,
-                     shape.ranks);
+  return fmt::format("it needs one stage per rank, but there are {} stages on {} ranks; set chunks to 1", shape.stages, shape.ranks);
 }
 
 std::optional<std::string> needTwoChunks(const Shape& shape) {
   if (auto refusal = absurdity(shape)) return refusal;
   if (shape.stages == 2 * shape.ranks) return std::nullopt;
-  return fmt::format("it needs two stages per rank, but there are {} stages on {} ranks; give {} stages", shape.stages, shape.ranks,
-                     2 * shape.ranks);
+  return fmt::format("it needs two stages per rank, but there are {} stages on {} ranks; set chunks to 2", shape.stages, shape.ranks);
 }
 
 std::optional<std::string> needWholeChunks(const Shape& shape) {
   if (auto refusal = absurdity(shape)) return refusal;
   if (shape.stages % shape.ranks == 0) return std::nullopt;
-  return fmt::format("it needs the same number of stages on every rank, but there are {} stages on {} ranks; give a multiple of {}",
+  return fmt::format("it needs the same number of stages on every rank, but there are {} stages on {} ranks; use a multiple of {}",
                      shape.stages, shape.ranks, shape.ranks);
 }
 

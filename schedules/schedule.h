@@ -24,7 +24,7 @@ enum class ActionKind : std::uint8_t {
   ReduceGrad,      ///< REDUCE_GRAD
   Unshard,         ///< UNSHARD
   Reshard,         ///< RESHARD
-  Idle,            ///< an empty cell of torch's compute-only CSV: says when people see a pause, means nothing to a run
+  Idle,            ///< an empty cell of torch's compute-only CSV: shows a pause to the reader, has no effect on a run
 };
 
 /// One unit of work of one stage on one microbatch. UNSHARD, RESHARD and REDUCE_GRAD belong to the whole stage and
@@ -33,8 +33,8 @@ struct Action {
   Stage stage;
   ActionKind kind = ActionKind::Forward;
   Microbatch microbatch;
-  /// This forward and the backward (B) right after it in the row form one slot: both start when both are ready and end
-  /// together. torch writes it `(0F5;7B2)OVERLAP_F_B`. Who ignores the flag runs the two one after the other.
+  /// This forward and the backward (B) right after it in the row form one slot: both start when both are ready and end together. torch
+  /// writes it `(0F5;7B2)OVERLAP_F_B`. A program that ignores the flag runs the two in sequence.
   bool overlapsNext = false;
 
   auto operator<=>(const Action&) const = default;
@@ -55,8 +55,8 @@ inline constexpr Action kIdle{Stage{-1}, ActionKind::Idle, Microbatch{-1}};
 /// torch's notation of an action: `2F0`, `1SEND_B3`, `0REDUCE_GRAD`.
 [[nodiscard]] std::string toString(const Action& action);
 
-/// The other end of a message: `0SEND_F3` ↔ `1RECV_F3`, `2SEND_B0` ↔ `1RECV_B0`. The stage may lie outside the pipeline
-/// when the message should not exist. Any other action is returned unchanged.
+/// The other end of a message: `0SEND_F3` ↔ `1RECV_F3`, `2SEND_B0` ↔ `1RECV_B0`. The stage may be outside the pipeline if the message
+/// should not exist. Any other action is returned unchanged.
 [[nodiscard]] Action counterpart(const Action& message);
 
 /// A schedule: for each rank the actions in the order it does them, and which rank computes what. A compute-only

@@ -51,13 +51,13 @@ Schedule oneForwardOneBackward(const Shape& shape) {
 
 std::optional<std::string> torchRefuses1f1b(const Shape& shape) {
   if (shape.microbatches >= shape.stages) return std::nullopt;
-  return fmt::format("torch's 1F1B wants at least as many microbatches as stages, but there are {} and {}; give {} microbatches",
+  return fmt::format("torch's 1F1B needs at least as many microbatches as stages, but there are {} and {}; use {} microbatches",
                      shape.microbatches, shape.stages, shape.stages);
 }
 
-/// Breadth-first pipeline (Lamy-Poirier, 2211.05953), cell by cell torch 2.11's ScheduleLoopedBFS: all forwards of a
-/// stage before the next one's, and all backwards in the opposite order. Idle cells until the first input can be there,
-/// and between forwards and backwards two for each later rank.
+/// Breadth-first pipeline (Lamy-Poirier, 2211.05953), cell by cell torch 2.11's ScheduleLoopedBFS: all forwards of a stage before the next
+/// one's, and all backwards in the opposite order. Idle cells until the first input can have arrived, and between forwards and backwards
+/// two for each later rank.
 Schedule loopedBfs(const Shape& shape) {
   Schedule schedule = empty("looped-bfs", shape, loopPlacement(shape));
   for (int rank = 0; rank < shape.ranks; ++rank) {

@@ -18,17 +18,17 @@ struct Unit {
   std::int64_t scale;
 };
 
-constexpr std::array kTimes{Unit{"ns", 1}, Unit{"us", 1'000}, Unit{"ms", 1'000'000}, Unit{"s", 1'000'000'000}};
+constexpr std::array kTimes{Unit{"ns", 1}, Unit{"µs", 1'000}, Unit{"ms", 1'000'000}, Unit{"s", 1'000'000'000}};
 constexpr std::array kReadSizes{Unit{"B", 1},           Unit{"KB", 1'000},      Unit{"MB", 1'000'000}, Unit{"GB", 1'000'000'000},
                                 Unit{"KiB", 1LL << 10}, Unit{"MiB", 1LL << 20}, Unit{"GiB", 1LL << 30}};
 constexpr std::array kShownSizes{Unit{"B", 1}, Unit{"KiB", 1LL << 10}, Unit{"MiB", 1LL << 20}, Unit{"GiB", 1LL << 30},
                                  Unit{"TiB", 1LL << 40}};
 
-/// Digits after the point that are read: with the largest unit (2^30) their product stays within 64 bits.
+/// Digits after the point that are used: times the largest unit (2^30) they still fit into 64 bits.
 constexpr std::size_t kMostDecimals = 9;
 constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
 
-/// The value of a string of digits; nothing when it is empty, holds anything else or leaves 64 bits.
+/// The value of a string of digits; nothing when it is empty, has any other character or exceeds 64 bits.
 std::optional<std::int64_t> digits(std::string_view text) {
   if (text.empty()) return std::nullopt;
   std::int64_t value = 0;
@@ -41,7 +41,7 @@ std::optional<std::int64_t> digits(std::string_view text) {
   return value;
 }
 
-/// `number × scale` in whole numbers, halves rounded up; nothing when it is no decimal number or leaves 64 bits.
+/// `number × scale` as an integer, halves rounded up; nothing when it is not a decimal number or exceeds 64 bits.
 std::optional<std::int64_t> scaled(std::string_view number, std::int64_t scale) {
   const std::size_t point = number.find('.');
   const auto whole = digits(number.substr(0, point));
@@ -57,9 +57,11 @@ std::optional<std::int64_t> scaled(std::string_view number, std::int64_t scale) 
   return *whole * scale + fraction;
 }
 
+/// `us` is read as `µs`.
 std::optional<std::int64_t> parse(std::string_view text, std::span<const Unit> units) {
   const std::string_view number = text.substr(0, text.find_first_not_of("0123456789."));
-  const std::string_view name = text.substr(number.size());
+  std::string_view name = text.substr(number.size());
+  if (name == "us") name = "µs";
   for (const Unit& unit : units) {
     if (unit.name == name) return scaled(number, unit.scale);
   }
@@ -85,7 +87,7 @@ std::string format(std::int64_t value, std::span<const Unit> units) {
     }
     return fmt::format("{}{} {}", sign, rounded, units[i].name);
   }
-  return {};  // not reached: the last unit takes every value
+  return {};  // not reached: the last unit accepts every value
 }
 
 }  // namespace

@@ -8,7 +8,7 @@
 namespace pw::families {
 namespace {
 
-/// One rank's row for so many microbatches that every phase is full [≥ 2R − 1].
+/// One rank's row with enough microbatches that every phase is full [≥ 2R − 1].
 void addRow(Row& row, int ranks, int rank, int microbatches) {
   const Stage down{rank}, up{2 * ranks - 1 - rank};
   const auto backward = [&](Stage stage) {
@@ -42,13 +42,13 @@ void addRow(Row& row, int ranks, int rank, int microbatches) {
 
 }  // namespace
 
-/// ZB-V (Zero Bubble, 2401.10241, section 6), cell by cell torch 2.11's ScheduleZBVZeroBubble: a fixed order for equal
-/// times, where the paper's own searches by times. With fewer than 2R − 1 microbatches it is the row of 2R − 1 with the
-/// surplus cut out to idle cells. Throws UsageError where that row is too large.
+/// ZB-V (Zero Bubble, 2401.10241, section 6), cell by cell torch 2.11's ScheduleZBVZeroBubble: a fixed order for equal times, where the
+/// paper's own searches by times. With fewer than 2R − 1 microbatches it is the row of 2R − 1 with the surplus replaced by idle cells.
+/// Throws UsageError where that row is too large.
 Schedule zbV(const Shape& shape) {
   const Shape full{shape.ranks, shape.stages, std::max(2 * shape.ranks - 1, shape.microbatches)};
   if (const auto refusal = absurdity(full))
-    throw UsageError(fmt::format("schedule zbv refuses this shape, for it fills it up to 2R−1 microbatches: {}", *refusal));
+    throw UsageError(fmt::format("schedule zbv cannot be generated, because it is padded to 2R−1 microbatches: {}", *refusal));
   Schedule schedule = empty("zbv", shape, wavePlacement(shape));
   for (int rank = 0; rank < shape.ranks; ++rank) {
     auto& actions = schedule.rows[static_cast<std::size_t>(rank)];

@@ -52,7 +52,7 @@ std::optional<std::string> refusalOfZbH2(const Shape& shape) {
   if (auto refusal = needOneChunk(shape)) return refusal;
   const int least = 2 * shape.ranks - 1;
   if (shape.microbatches >= least) return std::nullopt;
-  return fmt::format("its warmup on {} ranks needs at least {} microbatches, but there are {}; give {}, or take zb-h1", shape.ranks, least,
+  return fmt::format("it needs at least {} microbatches on {} ranks (you have {}); use {}, or the schedule zb-h1", least, shape.ranks,
                      shape.microbatches, least);
 }
 

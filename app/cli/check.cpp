@@ -23,7 +23,7 @@ struct CheckOptions {
   bool json = false;
 };
 
-/// The stages that stand elsewhere than in the placement asked for, or why none of this shape is one.
+/// The stages that are not where the requested placement has them, or why such a placement is not possible.
 std::vector<Problem> checkPlacement(const Schedule& schedule, const std::string& asked) {
   const Shape shape = shapeOf(schedule);
   const auto misfit = [&](std::string_view needs) {
@@ -91,7 +91,7 @@ int runCheck(const CheckOptions& options) {
   const bool runsAnywhere = std::all_of(problems.begin(), problems.end(), [](const Problem& p) { return p.stops == Stops::Nothing; });
   const std::string count = counted(static_cast<std::int64_t>(problems.size()), "problem");
   print((stops(problems) ? count + "; it cannot run"
-                         : count + (runsAnywhere ? "; it can run" : "; it can run only where sends are buffered, as they are here")) +
+                         : count + (runsAnywhere ? "; it can run" : "; it can run only with buffered sends, as in this program")) +
         "\n\n" + problemsText(problems));
   return kNo;
 }
@@ -100,16 +100,16 @@ int runCheck(const CheckOptions& options) {
 
 Command addCheck(CLI::App& app) {
   auto options = std::make_shared<CheckOptions>();
-  CLI::App* command = app.add_subcommand("check", "Is a schedule complete, well ordered and free of deadlock?");
-  command->add_option("F.csv", options->file, "Schedule in torch's CSV: a row per rank, cells such as 0F1 or 2SEND_B0")
+  CLI::App* command = app.add_subcommand("check", "Check whether a schedule is complete, well ordered and free of deadlock");
+  command->add_option("F.csv", options->file, "Schedule in torch's CSV format: one row per rank, cells such as 0F1 or 2SEND_B0")
       ->option_text(" ")
       ->required();
-  command->add_option("--placement", options->placement, "Where its stages should stand; a stage elsewhere is a problem")
+  command->add_option("--placement", options->placement, "The expected placement; a stage on any other rank is reported as a problem")
       ->option_text("loop|v|wave|bidirectional|custom")
       ->check(CLI::IsMember({"loop", "v", "wave", "bidirectional", "custom"}));
   command
       ->add_option("--sizes", options->sizes,
-                   R"(What stages say they send and expect: {"sends": [bytes of each stage], "receives": [...]})")
+                   R"(JSON with the sizes that stages send and expect: {"sends": [bytes of each stage], "receives": [...]})")
       ->type_name("F.json");
   declareLetters(*command, options->letters);
   command->add_flag("--json", options->json, "One JSON document on stdout");
@@ -118,8 +118,8 @@ Command addCheck(CLI::App& app) {
       "  pipewright check mine.csv\n"
       "  pipewright check mine.csv --placement v --json\n"
       "  pipewright check mine.csv --sizes sizes.json\n\n"
-      "Exit status 1 when there are problems, also those that stop only blocking sends, or transports with one channel\n"
-      "for both directions of a rank pair (one NCCL communicator): the column \"stops\" says which.");
+      "Exit status 1 if there are problems, including those that stop only blocking sends or transports with one channel\n"
+      "for both directions of a rank pair (one NCCL communicator); the column \"stops\" says which.");
   return [options] { return runCheck(*options); };
 }
 

@@ -13,10 +13,10 @@ namespace pw::cli {
 /// Exit statuses of every command (resources/docs/guide.md).
 inline constexpr int kYes = 0;
 inline constexpr int kNo = 1;        ///< the answer is no: invalid schedule, does not fit, run failed
-inline constexpr int kUnusable = 2;  ///< wrong call or unusable input
+inline constexpr int kUnusable = 2;  ///< wrong usage or unusable input
 
-/// A subcommand: each function below adds a subcommand of its own name to the program's app (`app.add_subcommand("run", …)`), declares its
-/// options there and returns what to run when it was chosen. The returned function gives the exit status. Options live in what it captures.
+/// A subcommand: each function below adds one subcommand to the program's app (`app.add_subcommand("run", …)`), declares its options and
+/// returns the function to run when it is chosen, which returns the exit status and owns the options in its captures.
 using Command = std::function<int()>;
 
 [[nodiscard]] Command addInspect(CLI::App& app);

@@ -35,7 +35,7 @@ struct CompareOptions {
   bool json = false;
 };
 
-/// The two traces with what they are called: the first is what the second is measured against.
+/// The two traces and their names; the first is the reference.
 struct Pair {
   const Trace* before = nullptr;
   const Trace* after = nullptr;
@@ -47,7 +47,7 @@ std::string errorOf(Ns before, Ns after) {
   return before > 0 ? signedPercent(static_cast<double>(after - before) / static_cast<double>(before)) : "–";
 }
 
-/// Groups by what they contribute, the largest first; shares are of all contributions.
+/// Groups by their contribution, the largest first; shares are of the sum of all contributions.
 std::string groupTable(const char* title, std::vector<GroupError> groups, const Pair& pair) {
   std::stable_sort(groups.begin(), groups.end(), [](const GroupError& a, const GroupError& b) { return a.contribution > b.contribution; });
   Ns all = 0;
@@ -79,7 +79,7 @@ std::string textOf(const Comparison& comparison, const Pair& pair) {
                                     signedPercent(comparison.makespanError)},
                                    {"step", formatDuration(comparison.predictedStep), formatDuration(comparison.measuredStep),
                                     signedPercent(comparison.stepError)}});
-  text += fmt::format("\nActions start {} of the makespan away from where they were {} on average", percent(comparison.actionError),
+  text += fmt::format("\nOn average actions start {} of the makespan away from where they were {}", percent(comparison.actionError),
                       pair.beforeName == "predicted" ? "predicted" : "in " + pair.beforeName);
   text += fmt::format(" ({} matched{}).\n", counted(comparison.matched, "action"),
                       comparison.unmatched > 0 ? fmt::format(", {} found in one only", comparison.unmatched) : "");
@@ -88,7 +88,7 @@ std::string textOf(const Comparison& comparison, const Pair& pair) {
        {std::pair{"kind", &comparison.byKind}, {"stage", &comparison.byStage}, {"rank", &comparison.byRank}}) {
     if (!groups->empty()) text += "\n" + groupTable(title, *groups, pair);
   }
-  text += "\nA measured message (SEND) ends when its receiver takes it; what it really delays is counted as WAIT.\n";
+  text += "\nA measured message (SEND) ends when its receiver takes it; the delay it causes is counted as WAIT.\n";
   return text;
 }
 
@@ -104,11 +104,11 @@ std::string documentOf(const Comparison& comparison, const RunRecord& run, const
   return document.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
 }
 
-/// What the step would have taken with its measured compute durations and an engine that adds nothing; nothing where the run has another
+/// How long the step would have taken with its measured compute durations and no overhead of the engine; nothing if the run has a different
 /// plan.
 std::optional<Ns> replayedMakespan(const RunRecord& run, const StepRecord& step) {
   try {
-    return measure(replay(run.plan.schedule, run.plan.costs, step.measured)).makespan;
+    return metricsOf(replay(run.plan.schedule, run.plan.costs, step.measured)).makespan;
   } catch (const Error&) {
     return std::nullopt;
   }
@@ -159,10 +159,11 @@ int runCompare(const CompareOptions& options) {
 
 Command addCompare(CLI::App& app) {
   auto options = std::make_shared<CompareOptions>();
-  CLI::App* command = app.add_subcommand("compare", "Predicted against measured: how wrong, and where it comes from");
+  CLI::App* command =
+      app.add_subcommand("compare", "Compare predicted with measured times: how large the error is, and where it comes from");
   command->add_option("--store", options->store, "File that `pipewright run --store` wrote")->option_text("F.db (required)")->required();
-  command->add_option("--run", options->run, "Run to compare; the newest without it")->option_text("ID")->check(wholeFrom(1, kMostRuns));
-  command->add_option("--with", options->with, "Another run to compare it with, instead of its prediction")
+  command->add_option("--run", options->run, "Run to compare (default: the newest)")->option_text("ID")->check(wholeFrom(1, kMostRuns));
+  command->add_option("--with", options->with, "Compare with this run instead of the prediction")
       ->option_text("ID")
       ->check(wholeFrom(1, kMostRuns));
   command->add_flag("--json", options->json, "One JSON document on stdout");
@@ -171,7 +172,7 @@ Command addCompare(CLI::App& app) {
       "  pipewright compare --store runs.db\n"
       "  pipewright compare --store runs.db --run 1 --with 2\n\n"
       "A run is represented by its median step after the first, which warms up. Errors are signed: + took longer.\n"
-      "With --with, the JSON names predicted_* hold the first run.");
+      "With --with, the JSON fields predicted_* are those of the first run.");
   return [options] { return runCompare(*options); };
 }
 

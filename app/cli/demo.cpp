@@ -23,7 +23,7 @@ struct Options {
   int ranks = 2, microbatches = 8, steps = 10;
 };
 
-/// Shows a call as a user would type it, and runs it. Returns its exit status.
+/// Prints a command as a user would type it, and runs it. Returns its exit status.
 int show(const std::vector<std::string>& arguments) {
   std::string line = "$ pipewright";
   for (const std::string& argument : arguments) line += " " + argument;
@@ -47,7 +47,7 @@ int run(const Options& o) {
   std::error_code problem;
   fs::create_directories(o.folder, problem);
   if (!isFolder(o.folder))
-    throw UsageError(fmt::format("cannot make the folder {} ({}); give another one with --out", o.folder, problem.message()));
+    throw UsageError(fmt::format("cannot create the folder {} ({}); choose another one with --out", o.folder, problem.message()));
   const std::string plan = (fs::path(o.folder) / "plan.json").string();
   const std::string store = (fs::path(o.folder) / "runs.db").string();
   const std::vector<std::vector<std::string>> calls{
@@ -67,7 +67,7 @@ int run(const Options& o) {
 }  // namespace
 
 Command addDemo(CLI::App& app) {
-  auto* sub = app.add_subcommand("demo", "The main job on a sample: inspect, plan, run on real ranks, compare");
+  auto* sub = app.add_subcommand("demo", "Show the main workflow on a sample: inspect, plan, run on real ranks, compare");
   auto o = std::make_shared<Options>();
   sub->add_option("--model", o->model, "Model archive (default: the small sample GPT)")->option_text("MODEL.pt2");
   sub->add_option("--ranks", o->ranks, "Ranks")->check(wholeFrom(1, 64))->option_text("R");

@@ -50,7 +50,7 @@ struct Module {
 struct Transport {
   std::string name;
   bool available = false;
-  std::string note;  ///< what it does, or why not and the cure
+  std::string note;  ///< what it offers, or why it cannot be used and the cure
 };
 
 struct Found {
@@ -118,7 +118,7 @@ std::string pathOf(const char* file) {
   return {};
 }
 
-/// Whether ranks can exchange messages through NCCL.
+/// Whether ranks can exchange messages with NCCL.
 Transport nccl(const GpuInventory& found, bool hasTorch, bool hasCuda) {
   Transport nccl{"nccl", false, ""};
   const auto usable = std::ranges::count_if(found.gpus, isUsable);
@@ -135,8 +135,8 @@ Transport nccl(const GpuInventory& found, bool hasTorch, bool hasCuda) {
   } else {
     nccl.available = true;
     nccl.note = usable == 1
-                    ? "1 GPU; several ranks share it, which rehearses a plan and is no faster"
-                    : fmt::format("{} GPUs, one for each rank; more ranks share them, which rehearses a plan and is no faster", usable);
+                    ? "1 GPU; several ranks would share it, which rehearses a plan but is no faster"
+                    : fmt::format("{} GPUs, one per rank; more ranks would share them, which rehearses a plan but is no faster", usable);
   }
   return nccl;
 }
@@ -166,7 +166,7 @@ Found look() {
   return found;
 }
 
-/// What each usable GPU does. Throws UsageError where there is none, and Error where one fails.
+/// Measures each usable GPU. Throws UsageError if there is none, and Error if one fails.
 void measure(Found& result, ProgressStyle style) {
   const GpuInventory& found = result.gpus;
   const auto usable = static_cast<int>(std::ranges::count_if(found.gpus, isUsable));
@@ -230,7 +230,7 @@ std::string gpuTable(const GpuInventory& found) {
   return table(rows);
 }
 
-/// What one should know of the GPUs beside their table, a sentence a line.
+/// Notes about the GPUs for below their table, one sentence per line.
 std::string gpuNotes(const GpuInventory& found) {
   std::string text;
   for (const Gpu& gpu : found.gpus) {
@@ -239,12 +239,12 @@ std::string gpuNotes(const GpuInventory& found) {
   const auto hidden = std::ranges::count_if(found.gpus, [](const Gpu& gpu) { return !gpu.cudaIndex.has_value(); });
   if (hidden > 0) text += fmt::format("CUDA_VISIBLE_DEVICES=\"{}\" hides {}.\n", found.visibleDevices.value_or(""), counted(hidden, "GPU"));
   if (std::ranges::any_of(found.gpus, [](const Gpu& gpu) { return !gpu.migInstances.empty(); })) {
-    text += "A GPU in MIG mode gives each process one of its instances, out of reach of the others; nvidia-smi -mig 0 makes it whole.\n";
+    text += "A GPU in MIG mode gives each process one isolated instance; nvidia-smi -mig 0 turns that off.\n";
   }
   const char* order = std::getenv("CUDA_DEVICE_ORDER");
   const auto differs = [&](const Gpu& gpu) { return !gpu.name.empty() && gpu.name != found.gpus.front().name; };
   if (std::ranges::any_of(found.gpus, differs) && (order == nullptr || std::string_view(order) != "PCI_BUS_ID")) {
-    text += "CUDA numbers unlike GPUs by speed; set CUDA_DEVICE_ORDER=PCI_BUS_ID to get the numbers shown here.\n";
+    text += "CUDA numbers different GPUs by speed; set CUDA_DEVICE_ORDER=PCI_BUS_ID to get the numbers shown here.\n";
   }
   return text;
 }
@@ -278,7 +278,7 @@ std::string linkText(const GpuInventory& found) {
   return table(rows) + apart;
 }
 
-/// Rows send to columns.
+/// Rows are senders, columns receivers.
 std::string linkRateText(const std::map<std::pair<int, int>, GpuLinkRate>& rates) {
   std::map<int, std::size_t> places;
   for (const auto& [pair, rate] : rates) places.emplace(pair.first, places.size() + 1);
@@ -289,7 +289,7 @@ std::string linkRateText(const std::map<std::pair<int, int>, GpuLinkRate>& rates
     rows[places.at(pair.first)][places.at(pair.second)] =
         fmt::format("{:.1f} GB/s, {}", rate.bytesPerSecond * 1e-9, formatDuration(rate.latency));
   }
-  return table(rows) + "Measured: large copies from one GPU's memory to another's, and what one of 8 bytes takes.\n";
+  return table(rows) + "Measured: large copies from one GPU's memory to another's, and the time of a copy of 8 bytes.\n";
 }
 
 std::string rateText(const std::map<int, GpuRates>& rates) {
@@ -405,16 +405,16 @@ Command addDevices(CLI::App& app) {
     std::string progressStyle = "auto";
   };
   auto o = std::make_shared<Options>();
-  CLI::App* command = app.add_subcommand("devices", "Processors, GPUs, their links and what can run here");
+  CLI::App* command = app.add_subcommand("devices", "List processors, GPUs, their links and the available transports");
   command->add_flag("--json", o->json, "One JSON document on stdout");
-  command->add_flag("--measure", o->measure, "Measure what each GPU does: some seconds each");
+  command->add_flag("--measure", o->measure, "Measure each GPU, which takes some seconds each");
   command->add_option("--progress", o->progressStyle, "auto or json")->option_text("STYLE");
   command->footer(
       "Examples:\n"
       "  pipewright devices\n"
       "  pipewright devices --measure\n\n"
-      "GPUs are NVIDIA's, as their driver lists them; CUDA is started by --measure only. NVLink ×N: N links between two GPUs.\n"
-      "The other words are what PCIe traffic passes between them, from near to far: PCIe switch, PCIe switches, host bridge,\n"
+      "GPUs are NVIDIA GPUs as listed by the driver; only --measure starts CUDA. NVLink ×N: N links between two GPUs.\n"
+      "The other entries say what PCIe traffic between them passes, from near to far: PCIe switch, PCIe switches, host bridge,\n"
       "CPU, other socket.");
   return [o] {
     const ProgressStyle style = parseProgressStyle(o->progressStyle);

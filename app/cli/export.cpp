@@ -38,7 +38,7 @@ struct ExportOptions {
   bool predicted = false;
 };
 
-/// Traces that go into one file, and which of them is drawn where only one can be.
+/// Traces that go into one file, and the one that is drawn if there can be only one.
 struct Material {
   std::vector<std::string> names;
   std::vector<Trace> traces;
@@ -101,7 +101,7 @@ Material fromTrace(const ExportOptions& o) {
   const std::size_t count = material.traces.size();
   if (o.step >= 0) {
     if (o.step < 1 || static_cast<std::size_t>(o.step) > count)
-      throw UsageError(fmt::format("--step {} is none of the {} of {}; they count from 1", o.step,
+      throw UsageError(fmt::format("--step {} is not one of the {} of {}; they count from 1", o.step,
                                    counted(static_cast<std::int64_t>(count), "step"), imported->title));
     material.chosen = static_cast<std::size_t>(o.step) - 1;
   } else if (count > 1) {  // the median of those after the first, which warms up
@@ -154,9 +154,9 @@ int exportForTorch(const ExportOptions& o) {
 int runExport(const ExportOptions& o) {
   const int sources = static_cast<int>(!o.plan.empty()) + static_cast<int>(!o.store.empty()) + static_cast<int>(!o.traces.empty());
   if (sources != 1) throw UsageError("export takes one of a plan file, --store F.db and --trace F; see pipewright export --help");
-  if (o.run > 0 && o.store.empty()) throw UsageError("--run names a run of a store; give --store F.db too, or leave it out");
-  if (o.predicted && o.store.empty()) throw UsageError("--predicted chooses a run's prediction; give --store F.db too, or leave it out");
-  if (o.step >= 0 && (o.predicted || !o.plan.empty())) throw UsageError("a prediction has one step only; leave out --step");
+  if (o.run > 0 && o.store.empty()) throw UsageError("--run selects a run of a store; add --store F.db, or omit it");
+  if (o.predicted && o.store.empty()) throw UsageError("--predicted selects a run's prediction; add --store F.db, or omit it");
+  if (o.step >= 0 && (o.predicted || !o.plan.empty())) throw UsageError("a prediction has one step only; omit --step");
   return o.to == "torch" ? exportForTorch(o) : exportTrace(o);
 }
 
@@ -164,32 +164,31 @@ int runExport(const ExportOptions& o) {
 
 Command addExport(CLI::App& app) {
   auto options = std::make_shared<ExportOptions>();
-  CLI::App* command = app.add_subcommand("export", "A plan for torch.distributed.pipelining; a trace for Perfetto, spreadsheets, papers");
-  command->add_option("PLAN.json", options->plan, "Plan: to run with torch, or its prediction as a trace")->option_text(" ");
+  CLI::App* command =
+      app.add_subcommand("export", "Export a plan for torch.distributed.pipelining, or a trace for Perfetto, spreadsheets and papers");
+  command->add_option("PLAN.json", options->plan, "Plan (JSON): to run with torch, or to export its prediction as a trace")
+      ->option_text(" ");
   command->add_option("--store", options->store, "File that `pipewright run --store` wrote")->option_text("F.db");
-  command->add_option("--run", options->run, "Run of the store; the newest without it")->check(wholeFrom(1, 1 << 30))->option_text("ID");
-  command
-      ->add_option("--trace", options->traces,
-                   "A trace of torch.profiler, of Primus, or of this program; a file for each rank, or their folder")
+  command->add_option("--run", options->run, "Run of the store (default: the newest)")->check(wholeFrom(1, 1 << 30))->option_text("ID");
+  command->add_option("--trace", options->traces, "A trace of torch.profiler, Primus or this program; one file per rank, or their folder")
       ->type_name("F")
       ->expected(1)
       ->take_all()
       ->allow_extra_args(false);
   command
       ->add_option("--step", options->step,
-                   "Which step: its number in the run, or its place in a trace, from 1; without it the median after the first")
+                   "Step: its number in the run, or its position in a trace, from 1 (default: the median step after the first)")
       ->check(wholeFrom(0, 1 << 30))
       ->option_text("N");
-  command->add_flag("--predicted", options->predicted, "Of a run its prediction only");
+  command->add_flag("--predicted", options->predicted, "Export only the prediction of the run");
   command
-      ->add_option(
-          "--to", options->to,
-          "torch: a schedule, split points and a script; chrome: for Perfetto, all steps; csv: a line for each span; svg: a drawing")
+      ->add_option("--to", options->to,
+                   "torch: a schedule, split points and a script; chrome: all steps, for Perfetto; csv: one line per span; svg: a drawing")
       ->option_text("torch|chrome|csv|svg (required)")
       ->required()
       ->check(CLI::IsMember({"torch", "chrome", "csv", "svg"}));
-  command->add_option("--out", options->out, "File to write, or with --to torch a folder; without it stdout")->option_text("F");
-  command->add_option("--progress", options->progressStyle, "json: one line a second on stderr")->option_text("json");
+  command->add_option("--out", options->out, "File to write, or with --to torch a folder (default: stdout)")->option_text("F");
+  command->add_option("--progress", options->progressStyle, "json: progress as one line per second on stderr")->option_text("json");
   command->footer(
       "Examples:\n"
       "  pipewright export plan.json --to torch --out pipeline     then: torchrun --nproc-per-node 2 pipeline/run.py\n"
@@ -197,7 +196,7 @@ Command addExport(CLI::App& app) {
       "  pipewright export --store runs.db --run 3 --to chrome --out run3.json\n"
       "  pipewright export --trace profiles/ --to svg --out measured.svg\n"
       "  pipewright export --trace rank0.json --trace rank1.json --to csv > spans.csv\n\n"
-      "Open a chrome file in ui.perfetto.dev or chrome://tracing. Of a run it holds the prediction and a step, of a trace all steps.");
+      "Open a chrome file in ui.perfetto.dev or chrome://tracing. For a run it has the prediction and one step, for a trace all steps.");
   return [options] { return runExport(*options); };
 }
 

@@ -46,7 +46,7 @@ using Json = nlohmann::ordered_json;
 constexpr int kDefaultDepth = 3;  ///< of a transformer: the layers, their attention and MLP, and the matrices in these
 constexpr int kMostDepth = 1000;
 constexpr unsigned kMostThreads = 16;  ///< of a trial, whose batch is small
-constexpr int kPage = 20;              ///< split points listed where no depth was asked for
+constexpr int kPage = 20;              ///< split points listed if no depth was requested
 
 struct InspectOptions {
   std::vector<std::string> models;
@@ -70,7 +70,7 @@ struct Inspection {
   bool askedTorch = false;  ///< which operators it has
 };
 
-/// LibTorch's knowledge of its operators; nothing where its module is not there, which a report can do without.
+/// LibTorch's facts about its operators; nothing if its module is missing, which a report does not need.
 OperatorFacts torchsOperators() {
   try {
     return {torchBackend().hasOperator, torchBackend().writtenArguments};
@@ -168,7 +168,7 @@ std::string headText(const Inspection& shown, const std::vector<std::string>& fi
   }
   const std::string place = placeOfBatch(graph);
   line("batch", batchSymbol(graph).empty() ? fmt::format("fixed at {}{}", shown.microbatch, place)
-                                           : fmt::format("any{}; the figures are for a microbatch of {}", place, shown.microbatch));
+                                           : fmt::format("any{}; the numbers are for a microbatch of {}", place, shown.microbatch));
   line("weights", graph.parameters.empty() ? "none: the model has no parameters"
                   : hasWeights(graph)      ? "in the file"
                                            : "not in the file (exported on the meta device)");
@@ -227,14 +227,14 @@ std::string splitText(const Inspection& shown, int depth) {
 
 std::string reportText(const Inspection& shown) {
   const bool blocked = std::any_of(shown.findings.begin(), shown.findings.end(), [](const Finding& f) { return f.kind == "unsupported"; });
-  std::string text = fmt::format("Can be split: {}.\n", blocked                ? "no, an operator cannot be run here"
+  std::string text = fmt::format("Can be split: {}.\n", blocked                ? "no, it has operators that cannot be run here"
                                                         : shown.splits.empty() ? "no"
                                                                                : "yes");
   text += fmt::format("Can be microbatched: {}.\n",
                       batchSymbol(shown.graph).empty() ? fmt::format("in pieces of {} only", shown.microbatch) : "yes, in any size");
   text += fmt::format("Gives the same with any microbatch size: {}.\n", splitVerdict(shown.findings, shown.trials).sentence);
   for (const Trial& trial : shown.trials) text += trialText(trial);
-  if (!shown.askedTorch) text += "LibTorch is not here to ask: operators were judged by their names.\n";
+  if (!shown.askedTorch) text += "LibTorch is not installed here: operators were judged by their names.\n";
   return text + findingsText(shown.graph, shown.findings);
 }
 
@@ -368,21 +368,21 @@ int runInspect(const InspectOptions& options) {
 
 Command addInspect(CLI::App& app) {
   auto options = std::make_shared<InspectOptions>();
-  CLI::App* command = app.add_subcommand("inspect", "What is in a traced model, and where it can be split");
-  command->add_option("MODEL.pt2", options->models, "torch.export archive; several when each stage was exported on its own")
+  CLI::App* command = app.add_subcommand("inspect", "Show what is in a traced model, and where it can be split");
+  command->add_option("MODEL.pt2", options->models, "torch.export archive (.pt2); several if each stage was exported separately")
       ->option_text(" ")
       ->required();
   const std::string depthHelp =
-      fmt::format("Modules and split points down to this depth; modules to {} without it (JSON: all)", kDefaultDepth);
+      fmt::format("Show modules and split points down to this depth (default: modules to {}; JSON: all)", kDefaultDepth);
   command->add_option("--depth", options->depth, depthHelp)->option_text("N")->check(wholeFrom(0, kMostDepth));
-  command->add_option("--microbatch", options->microbatch, "Samples for FLOPs and activations; as exported without it")
+  command->add_option("--microbatch", options->microbatch, "Samples for FLOPs and activations (default: as exported)")
       ->option_text("B")
       ->check(wholeFrom(1, 1 << 30));
   addLibraryOption(*command, options->libraries);
-  command->add_flag("--report", options->report, "Can it be split and microbatched, and what would change its meaning?");
+  command->add_flag("--report", options->report, "Report whether it can be split and microbatched, and what would change its results");
   command->add_flag(
       "--try", options->tries,
-      "Train one step on a random batch in 1, 2 and 4 microbatches (loads LibTorch) and compare loss, outputs, gradients, buffers");
+      "Train one step on a random batch in 1, 2 and 4 microbatches (loads LibTorch), and compare loss, outputs, gradients and buffers");
   command->add_flag("--json", options->json, "One JSON document on stdout");
   command->footer(
       "Examples:\n"

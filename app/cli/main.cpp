@@ -94,7 +94,7 @@ std::string replaced(std::string text, std::string_view what, std::string_view b
   return text;
 }
 
-/// What a call CLI11 refused was about, and the cure. A file that does not exist comes before an option that is missing.
+/// The sentence for a call that CLI11 refused: what is wrong, and the cure. A file that does not exist is reported before a missing option.
 std::string explain(const CLI::App& app, const CLI::ParseError& problem) {
   if (const std::string file = missingFile(app); !file.empty() && dynamic_cast<const CLI::RequiredError*>(&problem) != nullptr) {
     return fmt::format("there is no file {}; give the path of a readable file", file);
@@ -107,7 +107,7 @@ std::string explain(const CLI::App& app, const CLI::ParseError& problem) {
     std::vector<std::string_view> names;
     for (const Entry& entry : kCommands) names.emplace_back(entry.name);
     if (command) return fmt::format("there is no command {}{}; the commands are {}", extra, didYouMean(extra, names), commandNames());
-    return fmt::format("the argument {} is not understood{}{}; {}", extra, chosenName(app).empty() ? "" : " by", chosenName(app), help);
+    return fmt::format("unknown argument {}{}{}; {}", extra, chosenName(app).empty() ? "" : " by", chosenName(app), help);
   }
   const std::string text = problem.what();
   const std::size_t colon = std::min(text.find(": "), text.size());  // after the option's name
@@ -121,11 +121,11 @@ std::string explain(const CLI::App& app, const CLI::ParseError& problem) {
     return fmt::format("{} needs a value; {}", text.substr(0, colon), help);
   }
   if (dynamic_cast<const CLI::ConversionError*>(&problem) != nullptr)
-    return fmt::format("{} is no number; {}", replaced(text, "Could not convert: ", ""), help);
+    return fmt::format("{} is not a number; {}", replaced(text, "Could not convert: ", ""), help);
   return fmt::format("{}; {}", text, help);
 }
 
-/// Parses the call and runs the chosen command. Everything it cannot do is thrown.
+/// Parses the call and runs the chosen command. Throws every failure.
 int dispatch(int argc, const char* const* argv) {
   CLI::App app(kAbout, "pipewright");
   app.footer(kExamples);
@@ -168,7 +168,7 @@ int main(int argc, char** argv) {
   using namespace pw::cli;
   try {
     const int status = dispatch(argc, argv);
-    print("");  // what others wrote to stdout must have arrived, too
+    print("");  // flushes what others wrote to stdout
     return status;
   } catch (const pw::RankFailed& failed) {
     return failed.status;
@@ -177,8 +177,8 @@ int main(int argc, char** argv) {
   } catch (const pw::Error& problem) {
     return complain(problem.what(), kNo);
   } catch (const std::bad_alloc&) {
-    return complain("Out of memory; ask for fewer ranks, stages or microbatches", kNo);
+    return complain("Out of memory; use fewer ranks, stages or microbatches", kNo);
   } catch (const std::exception& problem) {
-    return complain(std::string("Stopped by an unexpected problem: ") + problem.what(), kNo);
+    return complain(std::string("Stopped by an unexpected error: ") + problem.what(), kNo);
   }
 }

@@ -14,8 +14,8 @@ std::string notCountedJson(const std::vector<NotCounted>& list) {
 std::string incompleteLine(const std::vector<NotCounted>& list, bool estimated) {
   if (list.empty()) return {};
   return fmt::format("\n{}: {}\n", words(list),
-                     estimated ? "the times above are estimated without these and are incomplete; measure a profile to know them"
-                               : "FLOPs leave these out; measured times do not");
+                     estimated ? "the times above are estimates without these operators; measure a profile for complete times"
+                               : "FLOPs do not include these; measured times do");
 }
 
 }  // namespace pw::cli

@@ -36,7 +36,7 @@ std::string shown(double number) {
   return std::abs(number) < 1e9 && number == std::floor(number) ? fmt::format("{:.0f}", number) : fmt::format("{:g}", number);
 }
 
-/// A validator of what `refusal` says about a text; empty: nothing.
+/// A validator from `refusal`, which returns what is wrong with a text, or an empty string.
 template <class Refusal>
 CLI::Validator validator(const Refusal& refusal, const std::string& description) {
   return {[refusal](std::string& text) { return std::string(refusal(text)); }, description, kName};
@@ -59,7 +59,7 @@ CLI::Validator wholeFrom(std::int64_t least, std::int64_t most) {
   return validator(
       [=](const std::string& text) {
         const auto number = parsed<std::int64_t>(text);
-        return number && *number >= least && *number <= most ? "" : fmt::format("\"{}\" is not a whole number from {}", text, range);
+        return number && *number >= least && *number <= most ? "" : fmt::format("\"{}\" is not an integer from {}", text, range);
       },
       range);
 }
@@ -80,7 +80,7 @@ CLI::Validator aSize() {
   return validator(
       [](const std::string& text) {
         return refusalOf([&] {
-          if (parseSize(text) == 0) throw UsageError(fmt::format("\"{}\" is no memory at all; give a size above 0, like 24GiB", text));
+          if (parseSize(text) == 0) throw UsageError(fmt::format("\"{}\" is not a memory size; use a size above 0, like 24GiB", text));
         });
       },
       "");

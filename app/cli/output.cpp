@@ -23,7 +23,7 @@
 namespace pw::cli {
 namespace {
 
-constexpr int kColumns = 100;  ///< of output that goes to no terminal
+constexpr int kColumns = 100;  ///< of output that does not go to a terminal
 constexpr int kFewest = 40;    ///< narrower terminals wrap: no table or timeline would be readable
 constexpr int kBarColumns = 24;
 
@@ -156,7 +156,7 @@ std::string versioned(std::string_view document) {
 
 namespace {
 
-/// Seconds that are left when the rest goes as fast as what is done; nothing in the beginning.
+/// Estimated remaining seconds, at the rate so far; nothing at the beginning.
 class TimeLeft {
  public:
   std::optional<double> at(int done, int all) {
@@ -182,7 +182,7 @@ std::string leftText(std::optional<double> seconds) {
 ProgressStyle parseProgressStyle(const std::string& text) {
   if (text.empty() || text == "auto") return ProgressStyle::Automatic;
   if (text == "json") return ProgressStyle::Json;
-  throw UsageError(fmt::format("\"{}\" is no progress style; write json or auto", text));
+  throw UsageError(fmt::format("\"{}\" is not a progress style; use json or auto", text));
 }
 
 std::function<void(int, int, const std::string&)> progress(const std::string& task, ProgressStyle style) {

@@ -10,8 +10,8 @@
 
 namespace pw::cli {
 
-/// Right-aligned numbers, left-aligned words: columns as wide as their widest cell, two spaces between. The first row is the header.
-/// Cells may hold UTF-8; width counts code points; what would end a line or a cell is shown as `printableLine` shows it.
+/// Right-aligned numbers, left-aligned words: columns as wide as their widest cell, two spaces between. The first row is the header. Cells
+/// may hold UTF-8; width counts code points; line ends and tabs are escaped as by `printableLine`.
 [[nodiscard]] std::string table(const std::vector<std::vector<std::string>>& rows);
 
 /// `12.3 %`, and with `signedPercent` `+12.3 %`, of a fraction.
@@ -20,33 +20,33 @@ namespace pw::cli {
 /// `1 rank`, `4 ranks`.
 [[nodiscard]] std::string counted(std::int64_t number, std::string_view noun);
 
-/// One line ending in a full stop, whatever came in: what stderr shows of an error.
+/// The text as one line that ends in a full stop, for errors on stderr.
 [[nodiscard]] std::string sentence(std::string_view text);
 
 /// Whether stdout (1) or stderr (2) is a terminal.
 [[nodiscard]] bool isTerminal(int descriptor);
-/// Columns of the terminal behind stdout; 100 where there is none.
+/// Columns of the terminal on stdout; 100 if it is not a terminal.
 [[nodiscard]] int terminalColumns();
-/// Whether stdout takes colours: a terminal, and `NO_COLOR` not set.
+/// Whether to use colours: stdout is a terminal, and `NO_COLOR` is not set.
 [[nodiscard]] bool wantsColour();
 
 /// One sentence to stderr, after the program's name; returns the status.
 int complain(std::string_view text, int status);
 
-/// A command's JSON document with the version of its form in front: `"version": 1`. It rises when fields are renamed or mean something
-/// else.
+/// A command's JSON document, starting with its format version: `"version": 1`. It is raised when fields are renamed or change their
+/// meaning.
 [[nodiscard]] std::string versioned(std::string_view document);
 
-/// Writes text or a JSON document to stdout, `printable`: names of models, files and stores may hold what a terminal obeys. Throws Error
+/// Writes text or a JSON document to stdout, `printable`: names of models, files and stores may contain control sequences. Throws Error
 /// when stdout is full or closed. All output goes through here, through `printDrawing`, `warn`, `complain` and `progress`.
 void print(std::string_view text);
-/// Writes a drawing, which has no names but may have colours, to stdout as it is. Throws as `print`.
+/// Writes a drawing, which contains no names but may have colours, to stdout unchanged. Throws as `print`.
 void printDrawing(std::string_view drawing);
 /// One line to stderr, after the program's name.
 void warn(std::string_view line);
 
-/// How progress is shown on stderr: a bar on a terminal, one JSON line a second with `--progress json`, nothing otherwise. Both say how
-/// long the rest takes (`left_s`) if it goes on as until now, once that can be said.
+/// How progress is shown on stderr: a bar on a terminal, one JSON line a second with `--progress json`, nothing otherwise. Both show the
+/// remaining time (`left_s`), once it can be estimated.
 enum class ProgressStyle : std::uint8_t { Automatic, Json };
 [[nodiscard]] ProgressStyle parseProgressStyle(const std::string& text);
 

@@ -38,15 +38,16 @@ void addLibraryOption(CLI::App& command, std::vector<std::string>& libraries) {
 
 void addMeasureOptions(CLI::App& command, MeasureOptions& o) {
   addLibraryOption(command, o.libraries);
-  command.add_option("--device", o.device, "What costs are measured on: cpu (default), cuda (each process on a GPU of its own) or cuda:N")
+  command.add_option("--device", o.device, "Device to measure costs on: cpu (default), cuda (one GPU per process) or cuda:N")
       ->option_text("DEVICE");
   command
       .add_option("--precision", o.precision,
-                  "As the run will have it: matrix products and the like in bf16 or fp16 (autocast); also of estimates for a cluster")
+                  "Compute matrix products and similar operators in bf16 or fp16 (autocast), as the run will; also applies to estimates "
+                  "for a cluster")
       ->check(CLI::IsMember({"traced", "bf16", "fp16"}))
       ->option_text("traced|bf16|fp16");
-  command.add_flag("--tf32", o.tf32, "As the run will have it: GPUs may round the inputs of float32 matrix products to 19 bits");
-  command.add_flag("--no-graphs", o.noGraphs, "As the run will have it: a GPU is asked for every operator by itself");
+  command.add_flag("--tf32", o.tf32, "Allow GPUs to round the inputs of float32 matrix products to 19 bits (TF32), as the run will");
+  command.add_flag("--no-graphs", o.noGraphs, "Launch every operator on its own instead of replaying CUDA graphs, as the run will");
   command.add_option("--threads", o.threads, "Intra-op threads of each process (default 1)")->check(wholeFrom(1, 1024))->option_text("N");
 }
 
@@ -64,16 +65,16 @@ void refuseWhatCannotMeasure(const MeasureOptions& o, CostsFrom costs) {
   const int number = gpuNumber(o);
   if (costs == CostsFrom::Cluster && (!o.device.empty() || o.tf32 || o.noGraphs || o.threads > 0)) {
     throw UsageError(
-        "--device, --tf32, --no-graphs and --threads say how to measure, and costs estimated for a cluster are not measured now; leave "
-        "them out.");
+        "--device, --tf32, --no-graphs and --threads control how costs are measured, but estimated costs for a cluster are not measured "
+        "now; omit them.");
   }
   if (costs == CostsFrom::Profile && (!o.device.empty() || o.precision != "traced" || o.tf32 || o.noGraphs || o.threads > 0)) {
     throw UsageError(
-        "--device, --precision, --tf32, --no-graphs and --threads say how to measure, and these costs are not measured now; leave them "
-        "out.");
+        "--device, --precision, --tf32, --no-graphs and --threads control how costs are measured, but these costs are not measured now; "
+        "omit them.");
   }
-  if (number < 0 && o.tf32) throw UsageError("--tf32 is for GPUs; add --device cuda, or leave it out.");
-  if (number < 0 && o.noGraphs) throw UsageError("--no-graphs is for GPUs; add --device cuda, or leave it out.");
+  if (number < 0 && o.tf32) throw UsageError("--tf32 is for GPUs; add --device cuda, or omit it.");
+  if (number < 0 && o.noGraphs) throw UsageError("--no-graphs is for GPUs; add --device cuda, or omit it.");
   if (number < 0) return;
   const std::string why = whyUnusable(gpuInventory(), number);
   const std::string cure = number == 0 ? " Without one, measure on the CPU or estimate for a cluster." : "";
@@ -94,13 +95,13 @@ Profile measureWithRanks(const std::vector<std::string>& models, std::int64_t mi
     const auto gpus = static_cast<int>(std::ranges::count_if(gpuInventory().gpus, isUsable));
     ranks = options.device == "cuda" ? std::clamp(ranks, 1, std::max(1, gpus)) : 1;
   } else if (static bool looked = false; options.device.empty() && !std::exchange(looked, true) && whyUnusable(gpuInventory(), 0).empty()) {
-    warn("costs are measured on the CPU; give --device cuda for the GPUs of this machine");
+    warn("costs are measured on the CPU; use --device cuda for the GPUs of this machine");
   }
-  constexpr int kMostPerCore = 4;  // more would only wait for each other, and each takes some 300 MB
+  constexpr int kMostPerCore = 4;  // more would only wait for each other, and each needs some 300 MB
   const int cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
   if (gpuNumber(options) < 0 && ranks > std::max(16, kMostPerCore * cores)) {
     throw UsageError(fmt::format(
-        "Costs are measured with one process for each rank, and {} are too many for {}; estimate them with --cluster, or give a --profile.",
+        "Costs are measured with one process per rank, and {} are too many for {}; estimate them with --cluster, or use a --profile.",
         ranks, counted(cores, "core")));
   }
   const int threads = std::max(1, options.threads);
@@ -112,7 +113,7 @@ Profile measureWithRanks(const std::vector<std::string>& models, std::int64_t mi
   if (options.tf32) argv.emplace_back("--tf32");
   if (options.noGraphs) argv.emplace_back("--no-graphs");
   for (const std::string& library : libraryPaths(options.libraries)) argv.insert(argv.end(), {"--load-library", library});
-  std::string json;  // rank 0 prints it: a file could be read, or put in place, by others
+  std::string json;  // rank 0 prints it, because others could read or replace a file
   const auto collect = [&](Rank rank, const std::string& line) {
     if (rank == Rank(0)) json.append(line).append("\n");
   };

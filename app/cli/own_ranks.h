@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "simulator/plan/optimizer.h"
 #include "backends/resources/resources.h"
+#include "simulator/plan/optimizer.h"
 
 namespace CLI {
 class App;
@@ -13,15 +13,15 @@ class App;
 
 namespace pw::cli {
 
-/// This program's path and the arguments it was called with, to start it again as its own rank.
+/// This program's path and arguments, to start it again as a rank.
 [[nodiscard]] std::vector<std::string> ownCall();
 
 /// How costs are measured: the options that `profile`, `plan` and `search` share.
 struct MeasureOptions {
-  std::string device;  ///< cpu, cuda (each process a GPU of its own) or cuda:N; empty: not asked for, cpu
+  std::string device;  ///< cpu, cuda (one GPU per process) or cuda:N; empty: not given, cpu
   std::string precision = "traced";
   bool tf32 = false, noGraphs = false;
-  int threads = 0;                     ///< 0: not asked for, 1
+  int threads = 0;                     ///< 0: not given, 1
   std::vector<std::string> libraries;  ///< that define custom operators; not only for measuring
 };
 
@@ -32,8 +32,8 @@ void addMeasureOptions(CLI::App& command, MeasureOptions& options);
 /// Where the costs of a plan come from.
 enum class CostsFrom : std::uint8_t { Measuring, Profile, Cluster };
 
-/// Throws UsageError where the device is unknown or cannot be used here, another option needs a GPU, or nothing is measured and so they
-/// mean nothing.
+/// Throws UsageError if the device is unknown or cannot be used here, another option needs a GPU, or nothing is measured, so that the
+/// options have no effect.
 void refuseWhatCannotMeasure(const MeasureOptions& options, CostsFrom costs);
 /// CUDA's number of `cuda:N`, 0 for `cuda`, −1 for a CPU. Throws UsageError for other names.
 [[nodiscard]] int gpuNumber(const MeasureOptions& options);

@@ -61,14 +61,14 @@ std::vector<NodeId> chooseSplits(const Options& o, const ModelGraph& graph, cons
     for (const std::string& split : o.splits) begins.push_back(findSplit(graph, split));
     std::sort(begins.begin(), begins.end());
     if (std::adjacent_find(begins.begin(), begins.end()) != begins.end())
-      throw UsageError("Two of the split names mean the same place; name each place once.");
+      throw UsageError("Two of the split names denote the same place; name each place once.");
     return begins;
   }
   if (static_cast<int>(graph.splitMarkers.size()) + 1 == stages) return graph.splitMarkers;
-  return balance(graph, profile, stages, parseBalance(o.balance));
+  return balancedSplits(graph, profile, stages, parseBalance(o.balance));
 }
 
-/// The devices found: GPUs where there are several and none asked for the CPU, else cores.
+/// The number of devices: GPUs if there are several and the CPU was not requested, otherwise cores.
 int devicesHere(const MeasureOptions& how) {
   const auto gpus = how.device == "cpu" ? 0 : std::ranges::count_if(gpuInventory().gpus, isUsable);
   return gpus > 1 ? static_cast<int>(gpus) : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
@@ -79,7 +79,7 @@ int piecesOf(const Options& o, const ModelGraph& graph) {
   return static_cast<int>(o.splits.empty() ? graph.splitMarkers.size() : o.splits.size()) + 1;
 }
 
-/// Our own name of the schedule, ranks and microbatches, where options do not say.
+/// Our name of the schedule, and defaults for ranks and microbatches that were not given.
 void settleShape(Options& o, const ModelGraph& graph) {
   if (o.schedule.ends_with(".csv")) {
     const Shape shape =
@@ -97,7 +97,8 @@ void settleShape(Options& o, const ModelGraph& graph) {
   if (o.microbatches == 0) o.microbatches = defaultMicrobatches(o.ranks, o.replicas, o.batch, fixed);
 }
 
-/// The schedule asked for, for as many ranks and stages as options and model say. Refuses shapes and names before anything is measured.
+/// The requested schedule, for the ranks and stages that options and model determine. Refuses impossible combinations and unknown names
+/// before anything is measured.
 Schedule chooseSchedule(const Options& o, const ModelGraph& graph) {
   const int pieces = piecesOf(o, graph);
   const Schedule schedule =
@@ -109,8 +110,8 @@ Schedule chooseSchedule(const Options& o, const ModelGraph& graph) {
   }
   const int stages = shapeOf(schedule).stages;
   if (!o.splits.empty() && stages != pieces) {
-    throw UsageError(fmt::format("{} split points make {} stages, and {} has {} on {} ranks; give {} split points.", o.splits.size(),
-                                 pieces, o.schedule, stages, shapeOf(schedule).ranks, stages - 1));
+    throw UsageError(fmt::format("{} split points make {} stages, and {} has {} on {} ranks; use {} split points.", o.splits.size(), pieces,
+                                 o.schedule, stages, shapeOf(schedule).ranks, stages - 1));
   }
   return schedule;
 }
@@ -119,9 +120,9 @@ Profile chooseProfile(const Options& o, const ModelGraph& graph, std::int64_t mi
   if (!o.profile.empty()) {
     Profile profile = parseProfile(readFile(o.profile), o.profile);
     if (profile.nodes.size() != graph.nodes.size())
-      throw UsageError(fmt::format("{} was not taken of {}; profile this model.", o.profile, graph.name));
+      throw UsageError(fmt::format("{} is not a profile of {}; profile this model.", o.profile, graph.name));
     if (profile.microbatch != microbatch) {
-      throw UsageError(fmt::format("{} was taken at microbatch {}, the plan has {}; profile with --microbatch {}.", o.profile,
+      throw UsageError(fmt::format("{} was measured at microbatch {}, the plan has {}; profile with --microbatch {}.", o.profile,
                                    profile.microbatch, microbatch, microbatch));
     }
     return profile;
@@ -168,8 +169,8 @@ void printShared(const Plan& plan, const std::vector<SharingChoice>& choices, co
       const bool transmits = choice.sharing == Sharing::Transmit;
       why = transmits ? fmt::format("updated by stage {} and transmitted", shared.stages.front().value)
                       : std::string("replicated, each rank updates its copy");
-      const std::string reason = asked != "auto"    ? "as asked"
-                                 : choice.forMemory ? "else a rank does not fit"
+      const std::string reason = asked != "auto"    ? "as requested"
+                                 : choice.forMemory ? "otherwise a rank does not fit"
                                                     : "the shorter end of the step";
       why += fmt::format(" ({}: replicate {} and {} over the links, transmit {} and {})", reason, formatDuration(choice.replicateTime),
                          formatSize(choice.replicateBytes), formatDuration(choice.transmitTime), formatSize(choice.transmitBytes));
@@ -233,10 +234,10 @@ std::string withPlanFields(const std::string& prediction, const Plan& plan, cons
   return json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }
 
-/// Says so when one device is enough: the whole model fits it and would be no slower there.
+/// Notes when one device is enough: the whole model fits it and would be no slower there.
 void adviseSingleRank(const Plan& plan, const ModelGraph& graph, const Profile& profile, Ns pipelined, Bytes limit, int copies) {
   if (plan.partition.stages.size() < 2 || plan.replicas > 1) return;
-  const Partition whole = cut(graph, {}, bindBatch(graph, plan.microbatchSize), nullptr);
+  const Partition whole = cutGraph(graph, {}, bindBatch(graph, plan.microbatchSize), nullptr);
   const bool trains = std::ranges::any_of(plan.schedule.rows, [](const auto& row) {
     return std::ranges::any_of(row, [](const Action& a) { return isCompute(a.kind) && a.kind != ActionKind::Forward; });
   });
@@ -244,7 +245,7 @@ void adviseSingleRank(const Plan& plan, const ModelGraph& graph, const Profile& 
   CostTable costs = costTable(graph, whole, profile, schedule.placement);
   addOptimizerState(costs, copies, 1);
   costs.microbatchScale = plan.costs.microbatchScale;
-  const Metrics alone = measure(simulate(schedule, costs));
+  const Metrics alone = metricsOf(simulate(schedule, costs));
   if (limit > 0 && alone.ranks[0].peakBytes > limit) return;
   if (alone.step <= pipelined) {
     print(fmt::format("\nOne device suffices: the whole model takes {} per step on one rank, with {} of memory.\n",
@@ -257,7 +258,8 @@ void adviseSingleRank(const Plan& plan, const ModelGraph& graph, const Profile& 
 
 PlanRequest requestOf(const Options& o, const ModelGraph& graph, const Profile& profile, const Schedule& schedule, Bytes limit) {
   if (o.recompute == std::vector<std::string>{"auto"} && limit == 0) {
-    throw UsageError("--recompute auto recomputes as little as a memory limit allows; give --memory-limit, or name what to recompute.");
+    throw UsageError(
+        "--recompute auto recomputes as little as the memory limit allows; set --memory-limit, or name the modules to recompute.");
   }
   PlanRequest request;
   request.microbatches = o.microbatches;
@@ -287,8 +289,8 @@ int run(Options& o) {
         fmt::format("A batch of {} cannot be cut into {} microbatches; use a larger --batch or fewer --microbatches.", o.batch, parts));
   if (o.microbatch == 0) o.microbatch = (o.batch + parts - 1) / parts;
   if (microbatchSizes(o.batch, parts).front() != o.microbatch) {
-    throw UsageError(fmt::format("--batch {} in {} microbatches has microbatches of {}, not {}; leave out --microbatch or --batch.",
-                                 o.batch, parts, microbatchSizes(o.batch, parts).front(), o.microbatch));
+    throw UsageError(fmt::format("--batch {} in {} microbatches has microbatches of {}, not {}; omit --microbatch or --batch.", o.batch,
+                                 parts, microbatchSizes(o.batch, parts).front(), o.microbatch));
   }
   static_cast<void>(bindBatch(graph, o.microbatch));  // refuses a batch the model was not exported for
   if (o.loss.empty()) o.loss = defaultLoss(graph);
@@ -350,18 +352,18 @@ int run(Options& o) {
 Command addPlan(CLI::App& app) {
   auto* sub = app.add_subcommand("plan", "Cut a model into stages and schedule it");
   auto o = std::make_shared<Options>();
-  sub->add_option("MODEL.pt2", o->models, "Model archive (.pt2); several when each stage was exported on its own")
+  sub->add_option("MODEL.pt2", o->models, "Model archive (.pt2); several if each stage was exported separately")
       ->required()
       ->option_text("MODEL.pt2");
   sub->add_option("--ranks", o->ranks,
                   "Pipeline ranks (default: split points + 1, else one per GPU where there are several, else one per core)")
       ->check(wholeFrom(1, 1024))
       ->option_text("R");
-  sub->add_option("--chunks", o->chunks, "Stages per rank (default: as the schedule usually has)")
+  sub->add_option("--chunks", o->chunks, "Stages per rank (default: the schedule's usual number)")
       ->check(wholeFrom(1, 1024))
       ->option_text("V");
   sub->add_option("--microbatches", o->microbatches,
-                  "Microbatches per step (default: 4 for each rank, or fewer where --batch has no more or does not divide by that)")
+                  "Microbatches per step (default: 4 per rank, or fewer if --batch is smaller or not divisible by that)")
       ->check(wholeFrom(1, kMaxMicrobatches))
       ->option_text("M");
   sub->add_option("--microbatch", o->microbatch, "Samples per microbatch (default: as exported)")
@@ -370,39 +372,39 @@ Command addPlan(CLI::App& app) {
   sub->add_option("--replicas", o->replicas, "Data-parallel copies of the pipeline, each with its own microbatches (default: 1)")
       ->check(wholeFrom(1, kMaxReplicas))
       ->option_text("D");
-  sub->add_option("--batch", o->batch, "Samples per step of all replicas, where microbatches may be uneven")
+  sub->add_option("--batch", o->batch, "Samples per step over all replicas; microbatches may then differ in size")
       ->check(wholeFrom(1, 1 << 24))
       ->option_text("SAMPLES");
-  sub->add_option("--schedule", o->schedule, "A name of `schedule list` (default: 1f1b) or a CSV file")->option_text("NAME");
-  sub->add_option("--split", o->splits,
-                  "Where stages begin: module names, `name` before or `name:end` after a module, `@node`; see `inspect`")
+  sub->add_option("--schedule", o->schedule, "Schedule: a name from `schedule list` (default: 1f1b) or a CSV file")->option_text("NAME");
+  sub->add_option("--split", o->splits, "Where stages begin: `name` before or `name:end` after a module, or `@node`; see `inspect`")
       ->delimiter(',')
       ->option_text("NAME,...");
-  sub->add_option("--balance", o->balance, "What to balance where no split is named")
+  sub->add_option("--balance", o->balance, "What to balance if no splits are named")
       ->check(CLI::IsMember({"time", "memory", "parameters", "layers"}))
       ->option_text("time|memory|parameters|layers");
   sub->add_option("--profile", o->profile, "A profile of this model (default: measured now)")->option_text("FILE");
   sub->add_option("--cluster", o->cluster, "Estimate costs for a cluster preset or file instead of measuring")->option_text("CLUSTER");
-  sub->add_option("--memory-limit", o->memoryLimit, "Memory of a rank, for example 24GiB: says no when the plan needs more")
+  sub->add_option("--memory-limit", o->memoryLimit, "Memory limit of a rank, for example 24GiB; exit status 1 if the plan needs more")
       ->check(aSize())
       ->option_text("SIZE");
   sub->add_option("--recompute", o->recompute,
-                  "What runs its forward again in the backward instead of being kept: module names (`blocks`: each of its layers), the "
-                  "full stages, or (auto, with --memory-limit) as few stages as fit")
+                  "Activations to recompute in the backward instead of keeping them: module names (`blocks`: each of its layers), full "
+                  "(whole stages), or auto (as few stages as --memory-limit allows)")
       ->delimiter(',')
       ->option_text("none|full|auto|NAME,...");
   sub->add_option("--share", o->share,
-                  "Parameters of several stages: each updates a copy, or one does and transmits it (default: auto, the shorter step)")
+                  "Parameters used by several stages: each updates a copy (replicate), or one updates and sends it (transmit) (default: "
+                  "auto, the faster one)")
       ->check(CLI::IsMember({"auto", "replicate", "transmit"}))
       ->option_text("auto|replicate|transmit");
   sub->add_option("--optimizer", o->optimizer,
-                  "Whose state counts as memory and time (default: sgd, which has none); a run chooses its own")
+                  "Optimizer whose state is counted in memory and time (default: sgd, which has none); a run may use another")
       ->option_text(optimizerNames("|"));
-  sub->add_option("--momentum", o->momentum, "Of sgd and rmsprop: one more number of state for each parameter")
+  sub->add_option("--momentum", o->momentum, "For sgd and rmsprop: momentum, one more number of state per parameter")
       ->check(numberFrom(0, 1))
       ->option_text("X");
   sub->add_flag("--zero1", o->zero1, "Spread the optimizer's state over the replicas (ZeRO stage 1)");
-  sub->add_option("--loss", o->loss, "cross_entropy, mse, sum, output:NAME (default: the model's own, else cross_entropy)")
+  sub->add_option("--loss", o->loss, "Loss: cross_entropy, mse, sum or output:NAME (default: the model's own, otherwise cross_entropy)")
       ->option_text("LOSS");
   addMeasureOptions(*sub, o->how);
   sub->add_option("--out", o->out, "Write the plan here (JSON)")->option_text("FILE");

@@ -32,7 +32,7 @@ struct Options {
   bool json = false, quiet = false;
 };
 
-/// Sums over the modules of a depth: what each module's nodes cost.
+/// Sums of node costs over the modules of a depth.
 void printModules(const ModelGraph& graph, const Profile& profile, int depth) {
   std::vector<std::string> order;
   std::map<std::string, NodeCost> sums;
@@ -69,7 +69,7 @@ void printModules(const ModelGraph& graph, const Profile& profile, int depth) {
   print("\n");
 }
 
-/// The device to measure on (null: the CPU), and the others who measure at the same time in `group`.
+/// The device to measure on (null: the CPU), and the group of ranks that measure at the same time.
 const Device* prepare(const MeasureOptions& how, const RankEnvironment* environment, const TorchBackend& torch,
                       std::unique_ptr<Communicator>& group) {
   const int number = gpuNumber(how);
@@ -128,8 +128,7 @@ int run(Options& o) {
   refuseWhatCannotMeasure(o.how, o.cluster.empty() ? CostsFrom::Measuring : CostsFrom::Cluster);
   const auto environment = rankEnvironment();
   if (o.how.device.starts_with("cuda:") && (o.ranks > 1 || (environment && environment->worldSize > 1))) {
-    throw UsageError(
-        fmt::format("--device {} names one GPU, and several processes would take one each; give --device cuda.", o.how.device));
+    throw UsageError(fmt::format("--device {} names a single GPU, but several processes need one each; use --device cuda.", o.how.device));
   }
   const ModelGraph graph = loadModel(o.models);
   if (o.microbatch == 0) o.microbatch = exportedBatch(graph);
@@ -165,18 +164,19 @@ int run(Options& o) {
 Command addProfile(CLI::App& app) {
   auto* sub = app.add_subcommand("profile", "Measure forward and backward time of every operator");
   auto o = std::make_shared<Options>();
-  sub->add_option("MODEL.pt2", o->models, "Model archive (.pt2); several when each stage was exported on its own")
+  sub->add_option("MODEL.pt2", o->models, "Model archive (.pt2); several if each stage was exported separately")
       ->required()
       ->option_text("MODEL.pt2");
   addMeasureOptions(*sub, o->how);
   sub->add_option("--microbatch", o->microbatch, "Samples per microbatch (default: as exported)")
       ->check(wholeFrom(1, 1 << 20))
       ->option_text("B");
-  sub->add_option("--ranks", o->ranks, "Processes that compute at once, as in a run on one host; also measures their link")
+  sub->add_option("--ranks", o->ranks, "Processes that compute at the same time, as in a run on one host; also measures their link")
       ->check(wholeFrom(1, 1024))
       ->option_text("R");
   sub->add_option("--loss", o->loss, "cross_entropy, mse, sum, output:NAME")->option_text("LOSS");
-  sub->add_option("--estimate", o->cluster, "Estimate from FLOPs and bytes for a cluster preset or file")->option_text("CLUSTER");
+  sub->add_option("--estimate", o->cluster, "Estimate costs from FLOPs and bytes for a cluster preset or file instead of measuring")
+      ->option_text("CLUSTER");
   sub->add_option("--out", o->out, "Write the profile here (JSON)")->option_text("FILE");
   sub->add_option("--depth", o->depth, "Depth of the module table")->check(wholeFrom(0, 1000))->option_text("N");
   sub->add_option("--progress", o->progressStyle, "auto or json")->option_text("STYLE");

@@ -151,7 +151,7 @@ class LossLog {
 
  private:
   void check() const {
-    if (!file_) throw Error(fmt::format("Cannot write the loss log {}; see whether its folder exists and the disk is full.", path_));
+    if (!file_) throw Error(fmt::format("Cannot write the loss log {}; check whether its folder exists and the disk is full.", path_));
   }
   std::string path_;
   std::ofstream file_;
@@ -238,7 +238,7 @@ void trainRank(const Options& o, const Plan& plan, const RankEnvironment& enviro
   std::optional<LiveWriter> live;
   if (!o.live.empty()) options.live = &live.emplace(o.live, environment.rank);
   if (o.evaluates) return evaluateRank(o, graph, plan, options, *communicator, torch);
-  // Who shows how far it is: rank 0 where it knows the loss, else the rank of the last stage.
+  // The rank that shows progress: rank 0 if it knows the loss, otherwise the rank of the last stage.
   const bool shows =
       options.executor.sumLoss ? environment.rank.value == 0 : plan.schedule.placement.rankOfStage.back() == environment.rank;
   std::function<void(int, int, const std::string&)> show;
@@ -252,7 +252,7 @@ void trainRank(const Options& o, const Plan& plan, const RankEnvironment& enviro
   const std::string startedAt = now();
   Plan trained = plan;
   if (o.synthetic) addOptimizerState(trained.costs, stateCopies(o.update), 1);  // of what a rank updates its stages take their share
-  const std::vector<RankLog> logs = gather(train(graph, trained, options, *communicator, torch), *communicator);
+  const std::vector<RankLog> logs = gather(trainRank(graph, trained, options, *communicator, torch), *communicator);
   if (logs.empty()) return;
   RunResult result = assemble(plan, o, options, logs, startedAt);
   result.saved = o.save.empty() || result.savedSteps == 0 ? "" : checkpointPath(o.save, result.firstStep + result.savedSteps);
@@ -308,7 +308,7 @@ void recordFailure(const Options& o, const Plan& plan, const Beginning& beginnin
   }
 }
 
-/// Starts the ranks.
+/// Starts the ranks and waits for them.
 void launchRanks(const Options& o, const Plan& plan) {
   const Beginning beginning = beginningOf(o);
   const FileTime started = FileTime::clock::now();
@@ -412,17 +412,20 @@ Command addRun(CLI::App& app) {
       ->option_text("traced|bf16|fp16");
   sub->add_flag_callback(
       "--tf32", [o] { o->tf32 = true; },
-      "GPUs may round the inputs of float32 matrix products to 19 bits (default: as the plan was profiled)");
+      "Allow GPUs to round the inputs of float32 matrix products to 19 bits (TF32; default: as the plan was profiled)");
   sub->add_flag_callback(
-      "--no-tf32", [o] { o->tf32 = false; }, "They may not");
+      "--no-tf32", [o] { o->tf32 = false; },
+      "Do not allow GPUs to round the inputs of float32 matrix products (no TF32; default: as the plan was profiled)");
   sub->add_flag_callback(
       "--no-graphs", [o] { o->graphs = false; },
-      "Ask a GPU for every operator by itself, not by CUDA graphs recorded after the first steps (default: as the plan was profiled)");
+      "Launch every operator on its own instead of replaying CUDA graphs (default: as the plan was profiled)");
   sub->add_flag_callback(
-      "--graphs", [o] { o->graphs = true; }, "By CUDA graphs, where a stage can be recorded");
+      "--graphs", [o] { o->graphs = true; },
+      "Record each action as a CUDA graph after the first steps and replay it, where a stage can be recorded (default: as the plan was "
+      "profiled)");
   sub->add_flag(
       "--synthetic", o->synthetic,
-      "Compute nothing, for as long as the plan says, and send messages of its sizes: rehearses processes and links without the model");
+      "Do not compute, but take as long as the plan says and send messages of its sizes: rehearses processes and links without the model");
   sub->add_option("--order", o->order, "plan: each rank's row as it stands (default); ready: whichever action is ready first")
       ->check(CLI::IsMember({"plan", "ready"}))
       ->option_text("plan|ready");
@@ -469,11 +472,11 @@ Command addRun(CLI::App& app) {
       ->check(wholeFrom(1, 1 << 24))
       ->option_text("K");
   sub->add_option("--resume", o->resume,
-                  "Go on from a checkpoint, under this or another plan: a file of --save or torch.save, .safetensors, or a folder of "
+                  "Continue from a checkpoint, with this or another plan: a file of --save or torch.save, .safetensors, or a folder of "
                   "torch.distributed.checkpoint")
       ->option_text("PATH");
   sub->add_flag("--reset-optimizer", o->resetOptimizer,
-                "With --resume: take the weights and buffers alone; optimizer, schedule and steps begin anew");
+                "With --resume: load only weights and buffers; optimizer, learning rate schedule and steps start fresh");
   sub->add_option("--log", o->log, "Write loss, learning rate and time of each step here (CSV)")->option_text("FILE");
   sub->add_flag("--eval", o->evaluates, "Forwards only: no dropout, no gradients; the mean loss of --steps batches");
   sub->add_option("--outputs", o->outputs, "With --eval: write the model's outputs here (a dict for torch.load)")->option_text("FILE");
@@ -481,7 +484,7 @@ Command addRun(CLI::App& app) {
   sub->add_option("--threads", o->threads, "Intra-op threads of each rank (default: as the plan was profiled)")
       ->check(wholeFrom(1, 1024))
       ->option_text("N");
-  sub->add_option("--timeout", o->timeoutSeconds, "Seconds any wait between ranks may last (default 120)")
+  sub->add_option("--timeout", o->timeoutSeconds, "Longest time that a wait between ranks may take, in seconds (default 120)")
       ->check(numberFrom(0.1, 1e6))
       ->option_text("SECONDS");
   addLibraryOption(*sub, o->libraries);
@@ -490,18 +493,17 @@ Command addRun(CLI::App& app) {
       ->each([o](const std::string&) { o->initRandom = true; })
       ->option_text("random");
   sub->add_option("--live", o->live,
-                  "Append here what each rank does while it does it (JSON lines), for programs that watch; ranks on one host; with "
-                  "--backend nccl at the end of each step")
+                  "Append what each rank is doing to this file (JSON lines), for monitoring programs; ranks on one host; with --backend "
+                  "nccl at the end of each step")
       ->option_text("FILE");
   sub->add_option("--progress", o->progressStyle, "auto or json")->option_text("STYLE");
   sub->add_flag("--verify", o->verify,
                 "Compare the first step with one rank on the same microbatches: boundary values, loss and gradients");
   sub->add_flag("--skip-nonfinite", o->skipNonFinite,
-                "Leave out the update of a step whose loss or gradients are NaN or infinite, on all ranks, and count it (default: such a "
-                "step ends the run)");
-  sub->add_flag(
-      "--find-nan", o->findNan,
-      "Look at what every operator computes, forward and backward, to name the first that makes a number that is not finite (slow)");
+                "Skip the update of a step whose loss or gradients are NaN or infinite, on all ranks, and count it (default: such a step "
+                "ends the run)");
+  sub->add_flag("--find-nan", o->findNan,
+                "Check the results of every operator, forward and backward, to name the first that makes a non-finite number (slow)");
   sub->add_flag(
       "--masked", o->masked,
       "Every microbatch computes the whole batch and counts its own samples only: results that depend on the batch size then agree");

@@ -58,7 +58,7 @@ std::string optimizerNote(const RunOptions& o, const Plan& plan) {
   const auto words = [](const std::string& name, int copies, bool zero1) {
     return fmt::format("{} ({} of each parameter{})", name, counted(copies, "number"), zero1 ? ", shared by replicas" : "");
   };
-  return fmt::format("{} accounts for the state of {}, and this run has {}: its memory is another", o.plan,
+  return fmt::format("{} accounts for the state of {}, and this run has {}: its memory differs", o.plan,
                      words(planned.name, planned.stateCopies, planned.zero1), words(o.optimizer, stateCopies(o.update), o.shardOptimizer));
 }
 
@@ -100,18 +100,17 @@ void refuseWhatCannotRun(const RunOptions& o, const Plan& plan) {
         plan.profile.computing.onGpu ? fmt::format("{} was planned on GPUs, and --backend nccl", o.plan) : "--backend nccl";
     if (!why.empty()) throw UsageError(fmt::format("{} runs on GPUs. {} Without one, use --backend ucx.", who, why));
   } else if (o.computing.tf32 || o.graphs) {
-    throw UsageError(fmt::format("{} is for GPUs; add --backend nccl, or leave it out.", o.computing.tf32 ? "--tf32"
-                                                                                         : *o.graphs      ? "--graphs"
-                                                                                                          : "--no-graphs"));
+    throw UsageError(fmt::format("{} is for GPUs; add --backend nccl, or omit it.", o.computing.tf32 ? "--tf32"
+                                                                                    : *o.graphs      ? "--graphs"
+                                                                                                     : "--no-graphs"));
   }
   if (o.synthetic && (o.verify || o.evaluates || !o.save.empty() || !o.resume.empty() || o.data != "synthetic" ||
                       o.computing.precision != DType::Unknown || o.initRandom || o.masked || o.skipNonFinite || o.findNan ||
                       o.lossOver != "microbatch" || !o.loss.empty() || !o.lossCount.empty())) {
-    throw UsageError(
-        "--synthetic computes nothing, so options about data, loss, precision and checkpoints do not go with it; leave them out.");
+    throw UsageError("--synthetic computes nothing, so options about data, loss, precision and checkpoints do not go with it; omit them.");
   }
   if (o.verify && o.computing.precision != DType::Unknown) {
-    throw UsageError(fmt::format("--verify compares bits that {} rounds away; leave it out, or add --precision traced.", o.precision));
+    throw UsageError(fmt::format("--verify compares bits that {} rounds away; omit it, or add --precision traced.", o.precision));
   }
   if (o.order == "ready" && o.transport == "gloo" && worldSize(plan) > 1)
     throw UsageError("Gloo cannot tell which message came first, so --order ready needs --backend ucx.");
@@ -119,14 +118,14 @@ void refuseWhatCannotRun(const RunOptions& o, const Plan& plan) {
     throw UsageError("--masked is for comparing a training step, and --eval trains nothing; leave one of them out.");
   if (o.evaluates && (o.verify || !o.save.empty())) throw UsageError("--eval trains nothing, so --verify and --save do not go with it.");
   if (o.evaluates && (o.skipNonFinite || o.findNan))
-    throw UsageError("--skip-nonfinite and --find-nan are for training, and --eval trains nothing; leave them out.");
+    throw UsageError("--skip-nonfinite and --find-nan are for training, and --eval trains nothing; omit them.");
   if (o.evaluates && (!o.store.empty() || !o.log.empty()))
-    throw UsageError("--eval measures no steps, so --store and --log do not go with it; leave them out.");
-  if (!o.outputs.empty() && !o.evaluates) throw UsageError("--outputs belongs to --eval; add it, or leave out --outputs.");
+    throw UsageError("--eval measures no steps, so --store and --log do not go with it; omit them.");
+  if (!o.outputs.empty() && !o.evaluates) throw UsageError("--outputs belongs to --eval; add it, or omit --outputs.");
   if (o.keep > 0 && !isHistory(o.save))
     throw UsageError("--keep is about a history of checkpoints; name them by step: --save 'checkpoint-{step}.pt'.");
   if (o.resetOptimizer && o.resume.empty())
-    throw UsageError("--reset-optimizer belongs to --resume FILE; add it, or leave out --reset-optimizer.");
+    throw UsageError("--reset-optimizer belongs to --resume FILE; add it, or omit --reset-optimizer.");
   if (o.saveEvery > 0 && o.save.empty()) throw UsageError("--save-every needs --save FILE.");
 }
 
@@ -144,8 +143,8 @@ void refuseSharesOfComplexNumbers(const RunOptions& o, const Plan& plan, const M
   for (const StateTensor& parameter : graph.parameters) {
     const auto& tensor = graph.value(parameter.value).tensor;
     if (tensor && (tensor->dtype == DType::ComplexHalf || tensor->dtype == DType::ComplexFloat || tensor->dtype == DType::ComplexDouble)) {
-      throw UsageError(fmt::format("--zero1 cannot spread the optimizer's state of complex parameters such as {} over ranks; leave it out.",
-                                   parameter.name));
+      throw UsageError(
+          fmt::format("--zero1 cannot spread the optimizer's state of complex parameters such as {} over ranks; omit it.", parameter.name));
     }
   }
 }
@@ -176,7 +175,7 @@ TrainOptions trainOptions(const RunOptions& o, const Plan& plan) {
   options.stage.data = {o.data == "synthetic" ? "" : o.data, o.lossOver == "batch", o.masked, o.lossCount};
   options.stage.resume = o.resume;
   options.stage.resetOptimizer = o.resetOptimizer;
-  options.stage.graphs = o.computing.graphs && !o.findNan;  // a recorded stage cannot be looked into
+  options.stage.graphs = o.computing.graphs && !o.findNan;  // the values of a recorded stage cannot be observed
   options.stage.findNan = o.findNan;
   options.stage.keepBuffers = o.skipNonFinite;
   options.stage.precision = o.computing.precision;

@@ -15,7 +15,7 @@ using Json = nlohmann::ordered_json;
 
 namespace {
 
-/// What came of the run beside its times.
+/// The results of the run other than its times.
 void printVerdict(const RunResult& result, const std::string& store) {
   if (result.verification) {
     const Verification& v = *result.verification;
@@ -54,7 +54,7 @@ std::string nonFiniteSentence(int step, const std::string& what, bool foundOpera
 }
 
 void printJson(const RunResult& result) {
-  const Metrics predicted = measure(result.record.predicted);
+  const Metrics predicted = metricsOf(result.record.predicted);
   Json j{{"run_id", result.id ? Json(result.id->value) : Json(nullptr)},
          {"predicted_makespan_ns", predicted.makespan},
          {"predicted_step_ns", predicted.step},
@@ -62,7 +62,7 @@ void printJson(const RunResult& result) {
          {"losses", Json::array()},
          {"steps", Json::array()}};
   for (const StepRecord& step : result.record.steps) {
-    const Metrics m = measure(step.measured);
+    const Metrics m = metricsOf(step.measured);
     j["losses"].push_back(step.loss);
     Json ranks = Json::array();
     for (const RankMetrics& r : m.ranks) {
@@ -106,8 +106,8 @@ void printJson(const RunResult& result) {
 void printText(const RunResult& result, const std::string& store) {
   const auto& steps = result.record.steps;
   if (steps.empty()) return printVerdict(result, store);
-  const Metrics predicted = measure(result.record.predicted);
-  const Metrics measured = measure(medianStep(result.record).measured);
+  const Metrics predicted = metricsOf(result.record.predicted);
+  const Metrics measured = metricsOf(medianStep(result.record).measured);
   const std::string count = counted(static_cast<int>(steps.size()), "step");
   const bool isSynthetic = result.record.backend.ends_with(kSyntheticRun);
   if (isSynthetic) {

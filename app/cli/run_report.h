@@ -10,7 +10,7 @@
 
 namespace pw::cli {
 
-/// What rank 0 knows when all is done.
+/// What rank 0 knows at the end of a run.
 struct RunResult {
   RunRecord record;
   std::optional<Verification> verification;  ///< of --verify
@@ -28,14 +28,14 @@ struct RunResult {
   int savedSteps = 0;                    ///< that had been done when it was last written, from `firstStep` on
 };
 
-/// What first was not finite in a step, by its place in the logs; empty where all was.
+/// What was not finite first in a step; empty if everything was finite.
 [[nodiscard]] std::string nonFinite(const std::vector<RankLog>& ranks, std::size_t step);
-/// Why the run ended there, and what to do.
+/// The sentence on why the run ended at that step, and what to do.
 [[nodiscard]] std::string nonFiniteSentence(int step, const std::string& what, bool foundOperator);
 
 /// One JSON document (app contract: `run`).
 void printJson(const RunResult& result);
-/// Losses, and predicted beside measured.
+/// Losses, and predicted next to measured times.
 void printText(const RunResult& result, const std::string& store);
 
 }  // namespace pw::cli

@@ -9,11 +9,11 @@
 
 namespace pw::cli {
 
-/// Puts the archives of `--model` in place of the plan's. Throws UsageError where their number is not the plan's, or one of the plan's is
-/// not there.
+/// Replaces the plan's archives by those of `--model`. Throws UsageError if their number differs from the plan's, or one of the plan's is
+/// missing.
 void takeModels(const RunOptions& options, Plan& plan);
 
-/// What to say where a plan of an older version does not tell which model it is for; else empty.
+/// A note for plans of an older version, which do not identify their model; otherwise empty.
 [[nodiscard]] std::string modelNote(const RunOptions& options, const Plan& plan);
 
 /// What must be the same on all ranks: build, plan, model, weights, data, checkpoint, and every option that says what is computed or who
@@ -25,7 +25,7 @@ void takeModels(const RunOptions& options, Plan& plan);
 [[nodiscard]] KeyValueStore meetOthers(const RankEnvironment& environment, const Rendezvous& rendezvous, const JobFields& fields,
                                        bool& isInTouch);
 
-/// Tells the other ranks that this one cannot take part, where nobody else does: our launcher and torchrun's agent do.
+/// Tells the other ranks that this one cannot take part, unless our launcher or torchrun's agent does that.
 void excuseRank(const RunOptions& options, const RankEnvironment& environment, const std::exception& cause, bool isInTouch) noexcept;
 
 }  // namespace pw::cli

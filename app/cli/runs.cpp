@@ -53,7 +53,7 @@ std::string textOf(const std::vector<RunSummary>& runs) {
                     run.model, run.schedule, run.backend, fmt::format("{}", run.ranks), fmt::format("{}", run.microbatches),
                     fmt::format("{}", run.steps), run.predictedStep > 0 ? formatDuration(run.predictedStep) : "–",
                     run.medianMeasuredStep > 0 ? formatDuration(run.medianMeasuredStep) : "–", comparable ? signedPercent(error) : "–",
-                    run.failure.empty() ? "well" : "failed: " + run.failure});
+                    run.failure.empty() ? "completed" : "failed: " + run.failure});
   }
   return table(rows);
 }
@@ -74,7 +74,7 @@ Command addRuns(CLI::App& app) {
   command->footer(
       "Example:\n"
       "  pipewright runs --store runs.db\n\n"
-      "Times are of a whole step: as predicted, and the median of the measured ones.");
+      "Times are those of a whole step: predicted, and the median of the measured steps.");
   return [options] { return runRuns(*options); };
 }
 

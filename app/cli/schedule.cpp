@@ -40,7 +40,7 @@ Schedule loweredAs(const std::string& order, const Schedule& compute) {
 
 int runSchedule(const ScheduleOptions& options) {
   if (options.name == "list") {
-    if (options.shape.given()) throw UsageError("schedule list shows all families whatever the shape; leave out the other options");
+    if (options.shape.given()) throw UsageError("schedule list shows all schedules; omit the other options");
     print(listText());
     return kYes;
   }
@@ -57,23 +57,25 @@ int runSchedule(const ScheduleOptions& options) {
 
 Command addSchedule(CLI::App& app) {
   auto options = std::make_shared<ScheduleOptions>();
-  CLI::App* command = app.add_subcommand("schedule", "Print a named schedule as torch CSV, or list the names");
-  command->add_option("NAME", options->name, "Name of a schedule, or list for all with what they need")->option_text(" ")->required();
+  CLI::App* command = app.add_subcommand("schedule", "Print a named schedule as torch CSV, or list all schedules");
+  command->add_option("NAME", options->name, "Name of a schedule, or `list` for all names and their requirements")
+      ->option_text(" ")
+      ->required();
   declareShape(*command, options->shape);
   command
       ->add_option("--lowered", options->lowered,
-                   "With sends and receives: in torch's order, as torch's runtime lowers (sharding and reduction too), or in ours")
+                   "Add sends and receives: in torch's order, as torch's runtime lowers (with sharding and reduction), or in ours")
       ->option_text("torch|torch-runtime|deferred")
       ->check(CLI::IsMember({"torch", "torch-runtime", "deferred"}));
   declareLetters(*command, options->letters);
-  command->add_option("--out", options->out, "Write here instead of to stdout")->type_name("F.csv");
+  command->add_option("--out", options->out, "File to write (default: stdout)")->type_name("F.csv");
   command->footer(
       "Examples:\n"
       "  pipewright schedule list\n"
       "  pipewright schedule 1f1b --ranks 4 --microbatches 8\n"
       "  pipewright schedule zbv --ranks 4 --microbatches 8 --lowered torch --out zbv.csv\n"
       "  pipewright schedule interleaved-1f1b --ranks 4 --chunks 2 --microbatches 10 --strict torch\n\n"
-      "A row per rank; 2F0 is the forward of stage 2 on microbatch 0, 2B0 its backward, 2I0 and 2W0 the backward's parts\n"
+      "One row per rank; 2F0 is the forward of stage 2 on microbatch 0, 2B0 its backward, 2I0 and 2W0 the backward's parts\n"
       "for inputs and weights, (2F1;2B0)OVERLAP_F_B two at once. An empty cell is an idle step, as torch writes it.");
   return [options] { return runSchedule(*options); };
 }

@@ -18,15 +18,19 @@
 namespace pw::cli {
 
 void declareShape(CLI::App& command, ShapeOptions& options) {
-  command.add_option("--ranks", options.ranks, "How many devices")->option_text("R")->check(wholeFrom(1, kMaxRanks));
-  command.add_option("--chunks", options.chunks, "Stages per rank; as the schedule usually has without it")
+  command.add_option("--ranks", options.ranks, "Number of ranks (pipeline devices)")->option_text("R")->check(wholeFrom(1, kMaxRanks));
+  command.add_option("--chunks", options.chunks, "Stages per rank (default: the schedule's usual number)")
       ->option_text("V")
       ->check(wholeFrom(1, kMaxStages));
-  command.add_option("--microbatches", options.microbatches, "Pieces of a batch")->option_text("M")->check(wholeFrom(1, kMaxMicrobatches));
-  command.add_option("--group", options.group, "interleaved-1f1b: microbatches a chunk takes before the next one's turn (Megatron)")
+  command.add_option("--microbatches", options.microbatches, "Number of microbatches per step")
+      ->option_text("M")
+      ->check(wholeFrom(1, kMaxMicrobatches));
+  command
+      .add_option("--group", options.group,
+                  "For interleaved-1f1b: microbatches that a chunk processes before the next chunk's turn (Megatron)")
       ->option_text("G")
       ->check(wholeFrom(1, kMaxMicrobatches));
-  command.add_option("--strict", options.strict, "Refuse the shapes that torch refuses")
+  command.add_option("--strict", options.strict, "Refuse combinations that torch refuses")
       ->option_text("torch")
       ->check(CLI::IsMember({"torch"}));
 }
@@ -48,7 +52,7 @@ Schedule readShaped(const std::string& path, const ShapeOptions& options) {
   agree("stages", std::int64_t{options.chunks} * shape.ranks, shape.stages);
   agree("microbatches", options.microbatches, shape.microbatches);
   if (options.group > 0 || !options.strict.empty())
-    throw UsageError(path + " is no schedule of torch's or Megatron's; leave out --strict and --group");
+    throw UsageError(path + " is not a schedule of torch's or Megatron's; omit --strict and --group");
   return schedule;
 }
 
@@ -59,23 +63,23 @@ Schedule generateFrom(const std::string& name, const ShapeOptions& options) {
   const Generator& family = generatorOf(name);
   if (options.ranks == 0 || options.microbatches == 0) {
     throw UsageError(
-        fmt::format("schedule {} needs to know how many ranks and microbatches; give {}", name,
+        fmt::format("schedule {} needs the number of ranks and microbatches; give {}", name,
                     options.ranks == 0 ? options.microbatches == 0 ? "--ranks and --microbatches" : "--ranks" : "--microbatches"));
   }
   const int chunks = options.chunks == 0 ? family.chunks : options.chunks;
   const std::int64_t stages = std::int64_t{options.ranks} * chunks;
   const Shape shape{options.ranks, static_cast<int>(std::min<std::int64_t>(stages, std::numeric_limits<int>::max())), options.microbatches};
   if (!options.strict.empty()) {
-    if (family.torchName.empty()) throw UsageError(fmt::format("torch has no schedule {}; leave out --strict torch", name));
+    if (family.torchName.empty()) throw UsageError(fmt::format("torch has no schedule {}; omit --strict torch", name));
     const auto refusal = family.torchRefusal == nullptr ? std::nullopt : family.torchRefusal(shape);
-    if (!family.refusal(shape) && refusal) throw UsageError(fmt::format("schedule {} refuses this shape: {}", name, *refusal));
+    if (!family.refusal(shape) && refusal) throw UsageError(refusalSentence(name, *refusal));
   }
   if (options.group > 0) {
     if (family.name != "interleaved-1f1b")
-      throw UsageError(fmt::format("schedule {} has no groups; leave out --group, or take interleaved-1f1b", name));
+      throw UsageError(fmt::format("schedule {} has no groups; omit --group, or use interleaved-1f1b", name));
     Schedule schedule = interleavedWithGroups(shape, options.group);
     if (!options.strict.empty() && withoutIdle(schedule).rows != withoutIdle(generate(name, shape)).rows) {
-      throw UsageError(fmt::format("groups of {} are not those of torch; leave out --group or --strict torch", options.group));
+      throw UsageError(fmt::format("groups of {} are not those of torch; omit --group or --strict torch", options.group));
     }
     return schedule;
   }

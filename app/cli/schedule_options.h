@@ -27,11 +27,11 @@ struct ShapeOptions {
 /// Declares these options on a subcommand; `options` must outlive it.
 void declareShape(CLI::App& command, ShapeOptions& options);
 
-/// The named schedule, or that of a CSV file (a name that ends in .csv; the options must then be absent or agree, and
-/// it is not checked); the former is compute-only. Throws UsageError for a missing option, an unknown name or a shape the family refuses.
+/// The named schedule, which is compute-only, or that of a CSV file (a name that ends in .csv; the options must then be absent or agree,
+/// and the schedule is not checked). Throws UsageError for a missing option, an unknown name or an impossible combination.
 [[nodiscard]] Schedule generateFrom(const std::string& name, const ShapeOptions& options);
 
-/// Reads a schedule CSV; its name is the file's stem. Throws UsageError for what is no schedule.
+/// Reads a schedule CSV; its name is the file's stem. Throws UsageError for what is not a schedule.
 [[nodiscard]] Schedule readSchedule(const std::string& path, Letters letters);
 
 /// Declares `--letters torch|zero-bubble` for a CSV.
@@ -41,10 +41,10 @@ void declareLetters(CLI::App& command, std::string& letters);
 /// `1f1b: 4 ranks, 4 stages, 8 microbatches`.
 [[nodiscard]] std::string shapeLine(const Schedule& schedule);
 
-/// Whether any problem stops the schedule even where sends are buffered, as they are here.
+/// Whether any problem stops the schedule even with buffered sends, as in this program.
 [[nodiscard]] bool stops(const std::vector<Problem>& problems);
 
-/// Problems for people, one a line: rank, position, action, sentence.
+/// Problems as text, one per line: rank, position, action, sentence.
 [[nodiscard]] std::string problemsText(const std::vector<Problem>& problems);
 
 }  // namespace pw::cli

@@ -40,7 +40,7 @@ struct Options {
   bool json = false, noRecompute = false, zero1 = false;
 };
 
-/// Costs estimated for a cluster, of the profiles given, or measured here at each size.
+/// Costs estimated for a cluster, from the given profiles, or measured here at each size.
 ProfileSource sourceOf(const Options& o, const ModelGraph& graph, const Cluster& cluster) {
   if (!o.cluster.empty()) return estimates(graph, cluster, precisionOf(o.how.precision).value());
   if (!o.profiles.empty()) {
@@ -49,12 +49,11 @@ ProfileSource sourceOf(const Options& o, const ModelGraph& graph, const Cluster&
       profiles.push_back(std::make_shared<Profile>(parseProfile(readFile(file), file)));
       const Profile& added = *profiles.back();
       if (added.nodes.size() != graph.nodes.size())
-        throw UsageError(fmt::format("{} was not taken of {}; profile this model.", file, graph.name));
+        throw UsageError(fmt::format("{} is not a profile of {}; profile this model.", file, graph.name));
       for (std::size_t i = 0; i + 1 < profiles.size(); ++i) {
         const Profile& other = *profiles[i];
         if (other.microbatch == added.microbatch)
-          throw UsageError(
-              fmt::format("{} and {} are both of microbatch {}; leave one of them out.", o.profiles[i], file, added.microbatch));
+          throw UsageError(fmt::format("{} and {} are both of microbatch {}; omit one of them.", o.profiles[i], file, added.microbatch));
         if (other.computing != added.computing) {
           throw UsageError(fmt::format("{} was measured {} and {} {}; profile all sizes in the same way.", o.profiles[i],
                                        words(other.computing), file, words(added.computing)));
@@ -152,7 +151,7 @@ std::string asJson(const Options& o, const ModelGraph& graph, const Found& found
   return json.dump(2, ' ', false, Json::error_handler_t::replace);
 }
 
-/// What was tried, in a line.
+/// A line that says what was tried.
 std::string triedLine(const Options& o, const Found& found) {
   std::set<std::string> schedules;
   std::set<int> counts;
@@ -164,7 +163,7 @@ std::string triedLine(const Options& o, const Found& found) {
   }
   const std::string batch = samples.size() == 1 ? fmt::format("a batch of {}", *samples.begin())
                                                 : fmt::format("microbatches of {}", found.candidates.front().request.microbatch);
-  return fmt::format("{}tried {} on {}{}, {}: {}, {} microbatches, {} refused{}",
+  return fmt::format("{}tried {} on {}{}, {}: {}, {} microbatches; impossible: {}{}",
                      found.cancelled ? "interrupted, so the best so far; " : "",
                      counted(static_cast<std::int64_t>(found.candidates.size()), "plan"), counted(o.ranks, "rank"),
                      o.replicas > 1 ? fmt::format(" in each of {} replicas", o.replicas) : "", batch,
@@ -224,17 +223,17 @@ int run(Options& o) {
     print(versioned(asJson(o, graph, found, best, front)) + "\n");
   } else {
     const bool limited = space.base.memoryLimit > 0;
-    print(fmt::format("{}: {}\ncosts {}{}\n\n{}", graph.name, triedLine(o, found),
-                      pw::sourceOf(*profiles.at(first.request.microbatch).profile, o.ranks),
-                      first.scaled ? "; scaled to other microbatch sizes, which flatters small ones: profile the one you choose" : "",
-                      tableOf(best, limited)));
-    print(fmt::format("\nFrom the fastest to the smallest, where more speed costs more memory:\n{}", tableOf(front, limited)));
+    print(fmt::format(
+        "{}: {}\ncosts {}{}\n\n{}", graph.name, triedLine(o, found), pw::sourceOf(*profiles.at(first.request.microbatch).profile, o.ranks),
+        first.scaled ? "; scaled to other microbatch sizes, which is too optimistic for small ones: profile the size you choose" : "",
+        tableOf(best, limited)));
+    print(fmt::format("\nPareto front, from the fastest to the smallest:\n{}", tableOf(front, limited)));
     if (profiles.at(first.request.microbatch).profile->estimated) print(incompleteLine(notCounted(graph, first.request.microbatch), true));
     if (!o.out.empty() && first.fits) print(fmt::format("\nWritten to {}.\n", o.out));
   }
   if (found.cancelled) return complain("Interrupted: not all plans were tried, and there may be better ones", kNo);
   if (first.fits) return kYes;
-  return complain(fmt::format("No plan fits {}: the least that any needs is {} ({}, {} stages, {} microbatches, recompute {}); use more "
+  return complain(fmt::format("No plan fits {}: the smallest needs {} ({}, {} stages, {} microbatches, recompute {}); use more "
                               "ranks, a smaller batch or more microbatches",
                               formatSize(space.base.memoryLimit), formatSize(first.peak), first.request.schedule, first.stages,
                               first.request.microbatches, fmt::join(first.request.recompute, ",")),
@@ -244,36 +243,36 @@ int run(Options& o) {
 }  // namespace
 
 Command addSearch(CLI::App& app) {
-  auto* sub = app.add_subcommand("search", "Find the best plans of a model, and what memory buys");
+  auto* sub = app.add_subcommand("search", "Search for the best plans of a model, and the trade-off between speed and memory");
   auto o = std::make_shared<Options>();
-  sub->add_option("MODEL.pt2", o->models, "Model archive (.pt2); several when each stage was exported on its own")
+  sub->add_option("MODEL.pt2", o->models, "Model archive (.pt2); several if each stage was exported separately")
       ->required()
       ->option_text("MODEL.pt2");
   sub->add_option("--ranks", o->ranks, "Pipeline ranks")->required()->check(wholeFrom(1, 1024))->option_text("R");
   sub->add_option("--microbatches", o->microbatches,
-                  "Counts to try (default: R, 2R, 4R and 8R, and all that divide the batch, down to single samples)")
+                  "Numbers of microbatches to try (default: R, 2R, 4R and 8R, and all that divide the batch, down to single samples)")
       ->delimiter(',')
       ->check(wholeFrom(1, kMaxMicrobatches))
       ->option_text("M,...");
-  sub->add_option("--batch", o->batch, "Samples per step of all replicas (default: the most microbatches, as exported)")
+  sub->add_option("--batch", o->batch,
+                  "Samples per step over all replicas (default: the largest number of microbatches, of the exported size)")
       ->check(wholeFrom(1, 1 << 24))
       ->option_text("SAMPLES");
-  sub->add_option("--microbatch", o->microbatch,
-                  "Keep microbatches of this size [samples] instead of the batch, and compare samples per second")
+  sub->add_option("--microbatch", o->microbatch, "Keep this microbatch size [samples] instead of the batch, and compare samples per second")
       ->check(wholeFrom(1, 1 << 20))
       ->option_text("B");
   sub->add_option("--replicas", o->replicas, "Data-parallel copies of the pipeline (default: 1)")
       ->check(wholeFrom(1, kMaxReplicas))
       ->option_text("D");
-  sub->add_option("--memory-limit", o->memoryLimit, "Memory of a rank, for example 24GiB")->check(aSize())->option_text("SIZE");
-  sub->add_option("--schedules", o->schedules, "Names of `schedule list` (default: all that train)")
+  sub->add_option("--memory-limit", o->memoryLimit, "Memory limit of a rank, for example 24GiB")->check(aSize())->option_text("SIZE");
+  sub->add_option("--schedules", o->schedules, "Schedules to try, names from `schedule list` (default: all that include backwards)")
       ->delimiter(',')
       ->option_text("NAME,...");
-  sub->add_option("--chunks", o->chunks, "Stages per rank to try (default: as each schedule usually has, and twice that)")
+  sub->add_option("--chunks", o->chunks, "Stages per rank to try (default: each schedule's usual number, and twice that)")
       ->delimiter(',')
       ->check(wholeFrom(1, 1024))
       ->option_text("V,...");
-  sub->add_flag("--no-recompute", o->noRecompute, "Keep all activations");
+  sub->add_flag("--no-recompute", o->noRecompute, "Do not try recomputation");
   auto* profile = sub->add_option("--profile", o->profiles,
                                   "Profiles of this model at one or several microbatch sizes (default: measured now at each size)")
                       ->delimiter(',')
@@ -281,14 +280,16 @@ Command addSearch(CLI::App& app) {
   sub->add_option("--cluster", o->cluster, "Estimate costs for a cluster preset or file instead of measuring")
       ->excludes(profile)
       ->option_text("CLUSTER");
-  sub->add_option("--optimizer", o->optimizer, "Whose state counts as memory and time (default: sgd, which has none)")
+  sub->add_option("--optimizer", o->optimizer, "Optimizer whose state is counted in memory and time (default: sgd, which has none)")
       ->option_text(optimizerNames("|"));
-  sub->add_option("--momentum", o->momentum, "Of sgd and rmsprop: one more number of state for each parameter")->check(numberFrom(0, 1))->option_text("X");
+  sub->add_option("--momentum", o->momentum, "For sgd and rmsprop: momentum, one more number of state per parameter")
+      ->check(numberFrom(0, 1))
+      ->option_text("X");
   sub->add_flag("--zero1", o->zero1, "Spread the optimizer's state over the replicas (ZeRO stage 1)");
-  sub->add_option("--loss", o->loss, "cross_entropy, mse, sum, output:NAME (default: the model's own, else cross_entropy)")
+  sub->add_option("--loss", o->loss, "Loss: cross_entropy, mse, sum or output:NAME (default: the model's own, otherwise cross_entropy)")
       ->option_text("LOSS");
   addMeasureOptions(*sub, o->how);
-  sub->add_option("--top", o->top, "Show so many (default: 10)")->check(wholeFrom(1, 1 << 20))->option_text("K");
+  sub->add_option("--top", o->top, "Number of plans to show (default: 10)")->check(wholeFrom(1, 1 << 20))->option_text("K");
   sub->add_option("--out", o->out, "Write the best plan here (JSON)")->option_text("FILE");
   sub->add_option("--progress", o->progressStyle, "auto or json")->option_text("STYLE");
   sub->add_flag("--json", o->json, "Print plans and Pareto front as JSON");
@@ -297,7 +298,7 @@ Command addSearch(CLI::App& app) {
       "  pipewright search gpt.pt2 --ranks 4 --batch 64 --cluster h100-nvlink --precision bf16 --optimizer adamw\n"
       "  pipewright search gpt.pt2 --ranks 2 --microbatches 4,8 --memory-limit 2GiB --out plan.json\n"
       "  pipewright search gpt.pt2 --ranks 8 --schedules 1f1b,zbv --cluster a100-nvlink --top 5\n\n"
-      "Ctrl-C ends the search and shows the best so far (`cancelled` in JSON), with status 1.");
+      "Ctrl-C ends the search and shows the best plans so far (`cancelled` in JSON), with status 1.");
   return [o] { return run(*o); };
 }
 

@@ -69,7 +69,7 @@ std::string_view inWords(Sending sending) {
   return "";
 }
 
-/// What the critical path is made of: `54.0 ms compute, 2.00 ms messages; most on rank 3 (20.0 ms)`.
+/// The composition of the critical path: `54.0 ms compute, 2.00 ms messages; most on rank 3 (20.0 ms)`.
 std::string pathText(const CriticalPath& path) {
   Ns compute = 0, most = 0;
   std::size_t busiest = 0;
@@ -120,7 +120,7 @@ std::string causesText(const Explanation& explanation, bool all) {
   for (std::size_t i = 0; i < std::min(kShown, explanation.groups.size()) && !all; ++i) {
     const BubbleGroup& g = explanation.groups[i];
     text += fmt::format("rank {} idles {} in {} while {} rank {}{}\n", g.rank.value, formatDuration(g.idle), name(g.phase),
-                        g.message ? "a message of" : "it waits for", g.cause.value, g.message ? " is under way" : " to compute");
+                        g.message ? "a message of" : "it waits for", g.cause.value, g.message ? " is in flight" : " to compute");
   }
   if (!all && explanation.groups.size() > kShown)
     text += fmt::format("… and {} smaller causes; --why shows every bubble\n", explanation.groups.size() - kShown);
@@ -174,7 +174,7 @@ int runSimulate(const SimulateOptions& options) {
   const Subject subject = subjectOf(options.subject);
   const Sending sending = sendingOf(options.sends);
   if (subject.schedule.lockstep && sending != Sending::Overlapped)
-    throw UsageError("a lockstep schedule exchanges its messages after every cycle; leave out --sends");
+    throw UsageError("a lockstep schedule exchanges its messages after every cycle; omit --sends");
   std::vector<Problem> problems = check(subject.schedule);
   std::erase_if(problems, [&](const Problem& p) { return !stopsWith(sending, p); });
   if (!problems.empty()) return refuse(options, subject.schedule, problems);
@@ -214,23 +214,24 @@ Command addSimulate(CLI::App& app) {
   declareSubject(*command, options->subject);
   command
       ->add_option("--sends", options->sends,
-                   "In the background (the default); when both ends are posted, on a channel for each direction or one for both; or "
-                   "holding both ranks")
+                   "How messages are sent: in the background (default); when both ends are posted, with separate channels for the "
+                   "directions or one for both; or blocking both ranks")
       ->option_text("overlapped|posted|one-channel|blocking")
       ->check(CLI::IsMember({"overlapped", "posted", "one-channel", "blocking"}));
-  CLI::Option* jitter = command->add_option("--jitter", options->jitter, "Vary every duration at random by about this fraction: 0.05")
-                            ->check(numberFrom(0, kMostJitter))
-                            ->option_text("SIGMA");
-  command->add_option("--draws", options->draws, "How many times, with --jitter; 1000 without it")
+  CLI::Option* jitter =
+      command->add_option("--jitter", options->jitter, "Vary every duration at random by about this fraction, for example 0.05")
+          ->check(numberFrom(0, kMostJitter))
+          ->option_text("SIGMA");
+  command->add_option("--draws", options->draws, "Number of draws for --jitter (default: 1000)")
       ->check(wholeFrom(1, 1'000'000))
       ->option_text("N")
       ->needs(jitter);
-  command->add_option("--seed", options->seed, "Of the random numbers, with --jitter")->check(aSeed())->option_text("S")->needs(jitter);
+  command->add_option("--seed", options->seed, "Seed of the random numbers for --jitter")->check(aSeed())->option_text("S")->needs(jitter);
   command->add_flag("--json", options->json, "One JSON document on stdout");
-  command->add_flag("--text", options->text, "Draw the timeline, as is done on a terminal anyway");
-  command->add_flag("--why", options->why, "Say of every bubble what it waits for; with --json the whole critical path too");
+  command->add_flag("--text", options->text, "Draw the timeline also if stdout is not a terminal");
+  command->add_flag("--why", options->why, "Explain what every bubble waits for; with --json also the whole critical path");
   command->add_option("--trace", options->trace, "Write a trace for Perfetto or chrome://tracing")->type_name("F.json");
-  command->add_option("--progress", options->progressStyle, "json: one line a second on stderr")->option_text("json");
+  command->add_option("--progress", options->progressStyle, "json: progress as one line per second on stderr")->option_text("json");
   command->footer(
       "Examples:\n"
       "  pipewright simulate plan.json\n"

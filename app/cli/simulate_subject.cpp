@@ -23,7 +23,7 @@
 namespace pw::cli {
 namespace {
 
-constexpr Ns kDefaultForward = 1'000'000;  ///< costs nobody gave: a round unit, and the usual backward of twice the forward
+constexpr Ns kDefaultForward = 1'000'000;  ///< default costs: a round unit, and a backward of twice the forward, as usual
 constexpr int kDefaultBackwardRatio = 2;
 constexpr Ns kLongest = 30'000'000'000'000'000;  ///< about a year; twice as long, for the default backward, is still far from overflow
 
@@ -33,7 +33,7 @@ std::vector<Ns> durations(const std::string& text) {
     const std::size_t comma = std::min(text.find(',', at), text.size());
     const std::string_view one = std::string_view(text).substr(at, comma - at);
     list.push_back(parseDuration(one));
-    if (list.back() > kLongest) throw UsageError(fmt::format("\"{}\" is too long a time to add up; give less than a year", one));
+    if (list.back() > kLongest) throw UsageError(fmt::format("\"{}\" is too long to add up; use less than a year", one));
     at = comma + 1;
   }
   return list;
@@ -110,8 +110,7 @@ Subject fromCall(const SubjectOptions& o) {
 Subject fromProblem(const SubjectOptions& o) {
   ProblemFile problem = parseProblem(readFile(o.costs), o.costs);
   const auto differs = [&](std::string_view what, int asked, int there) {
-    if (asked > 0 && asked != there)
-      throw UsageError(fmt::format("{} is for {} {}, not {}; leave out the option", o.costs, there, what, asked));
+    if (asked > 0 && asked != there) throw UsageError(fmt::format("{} is for {} {}, not {}; omit the option", o.costs, there, what, asked));
   };
   differs("ranks", o.shape.ranks, problem.shape.ranks);
   differs("microbatches", o.shape.microbatches, problem.shape.microbatches);
@@ -129,7 +128,7 @@ Subject fromProblem(const SubjectOptions& o) {
   }
   for (std::size_t s = 0; s < problem.placement.stages(); ++s) {
     if (schedule.placement.rankOfStage[s] == problem.placement.rankOfStage[s]) continue;
-    throw UsageError(fmt::format("{} places stage {} on rank {}, schedule {} on rank {}; take a schedule of that placement", o.costs, s,
+    throw UsageError(fmt::format("{} places stage {} on rank {}, schedule {} on rank {}; use a schedule with that placement", o.costs, s,
                                  problem.placement.rankOfStage[s].value, schedule.name, schedule.placement.rankOfStage[s].value));
   }
   subject.costs = std::move(problem.costs);
@@ -142,8 +141,7 @@ Subject fromProblem(const SubjectOptions& o) {
 Ns scaled(Ns time, double factor) {
   const double product = static_cast<double>(time) * factor;
   if (product > static_cast<double>(kLongest) * kDefaultBackwardRatio) {
-    throw UsageError(
-        fmt::format("{} slowed down {:g} times is too long a time to add up; take a smaller factor", formatDuration(time), factor));
+    throw UsageError(fmt::format("{} slowed down {:g} times is too long to add up; use a smaller factor", formatDuration(time), factor));
   }
   return static_cast<Ns>(std::llround(product));
 }
@@ -183,7 +181,7 @@ void slowDown(Subject& subject, const std::string& text) {
   const auto other = link ? numberIn<int>(what.substr(dash + 1)) : rank;
   const auto factor = numberIn<double>(std::string_view(text).substr(std::min(equals + 1, text.size())));
   if (!rank || !other || !factor || !(*factor > 0) || *factor > kMost || (link && *rank == *other)) {
-    throw UsageError(fmt::format("--slow \"{}\" is no rank or link and factor; write for example --slow 2=1.5 or --slow 1-2=3", text));
+    throw UsageError(fmt::format("--slow \"{}\" is not a rank or link and factor; write for example --slow 2=1.5 or --slow 1-2=3", text));
   }
   for (const int r : {*rank, *other}) {
     if (r >= 0 && r < shapeOf(subject.schedule).ranks) continue;
@@ -207,7 +205,7 @@ void setLiveLimits(Subject& subject, const std::vector<int>& limits) {
   const std::size_t ranks = subject.schedule.rows.size();
   if (limits.empty()) return;
   if (limits.size() != 1 && limits.size() != ranks) {
-    throw UsageError(fmt::format("--live-limit has {} numbers for {} ranks; give one, or one for each rank", limits.size(), ranks));
+    throw UsageError(fmt::format("--live-limit has {} numbers for {} ranks; give one, or one per rank", limits.size(), ranks));
   }
   subject.liveLimits = limits.size() == ranks ? limits : std::vector<int>(ranks, limits.front());
 }
@@ -220,18 +218,18 @@ Subject plainSubject(const SubjectOptions& o) {
         "simulate takes one of a plan file, --schedule NAME and --csv F.csv (the last two also with --costs F.json); see pipewright "
         "simulate --help");
   if (o.schedule.empty() && o.shape.given()) {
-    throw UsageError("a plan or CSV has its own ranks, chunks and microbatches; leave out those options, or give --schedule NAME");
+    throw UsageError("a plan or CSV has its own ranks, chunks and microbatches; omit those options, or use --schedule NAME");
   }
-  if (!o.letters.empty() && o.csv.empty()) throw UsageError("--letters says how to read a CSV; give --csv F.csv too, or leave it out");
+  if (!o.letters.empty() && o.csv.empty()) throw UsageError("--letters says how to read a CSV; add --csv F.csv, or omit it");
   const std::vector<const std::string*> times{&o.forward, &o.backward, &o.input, &o.weight, &o.overlap,
                                               &o.latency, &o.transfer, &o.load,  &o.store};
   const bool timed = std::any_of(times.begin(), times.end(), [](const std::string* t) { return !t->empty(); });
   if (!o.costs.empty() && timed)
-    throw UsageError("--costs has all times; leave out --forward, --backward, --input, --weight, --overlap, --latency and --transfer");
+    throw UsageError("--costs has all times; omit --forward, --backward, --input, --weight, --overlap, --latency and --transfer");
   if (o.plan.empty()) return o.costs.empty() ? fromCall(o) : fromProblem(o);
   if (timed || !o.costs.empty()) {
     throw UsageError(
-        "a plan has its own costs; leave out --costs, --forward, --backward, --input, --weight, --overlap, --latency and --transfer");
+        "a plan has its own costs; omit --costs, --forward, --backward, --input, --weight, --overlap, --latency and --transfer");
   }
   Plan plan = parsePlan(readFile(o.plan), o.plan);
   return {
@@ -246,41 +244,46 @@ Subject subjectOf(const SubjectOptions& options) {
   requireSummable(subject.costs, shapeOf(subject.schedule));
   setLiveLimits(subject, options.liveLimit);
   if (!options.memoryLimit.empty()) {
-    if (!options.costs.empty()) throw UsageError("--costs has limits of its own, in its own unit; leave out --memory-limit");
+    if (!options.costs.empty()) throw UsageError("--costs has limits of its own, in its own unit; omit --memory-limit");
     subject.limits.assign(subject.schedule.rows.size(), parseSize(options.memoryLimit));
   }
   return subject;
 }
 
 void declareSubject(CLI::App& command, SubjectOptions& o) {
-  command.add_option("PLAN.json", o.plan, "Plan with its own schedule and costs")->option_text(" ");
+  command.add_option("PLAN.json", o.plan, "Plan (JSON) with its own schedule and costs")->option_text(" ");
   command.add_option("--schedule", o.schedule, "A schedule by name, with --ranks and --microbatches")->type_name("NAME");
   declareShape(command, o.shape);
   command.add_option("--csv", o.csv, "A schedule in torch's CSV")->type_name("F.csv");
   declareLetters(command, o.letters);
   const std::string perStage = "; one value, or one per stage: 1ms,2ms";
   command.add_option("--forward", o.forward, "Time of a forward" + perStage)->type_name("T")->check(durationList());
-  command.add_option("--backward", o.backward, "Time of a backward; twice the forward without it")->type_name("T")->check(durationList());
-  command.add_option("--input", o.input, "Its part for the inputs, where a schedule splits the backward")
+  command.add_option("--backward", o.backward, "Time of a backward (default: twice the forward)")->type_name("T")->check(durationList());
+  command.add_option("--input", o.input, "Time of the backward's part for the inputs, if the schedule splits it")
       ->type_name("T")
       ->check(durationList());
-  command.add_option("--weight", o.weight, "Its part for the weights")->type_name("T")->check(durationList());
-  command.add_option("--overlap", o.overlap, "A forward and a backward overlapped in one slot; their sum without it")
+  command.add_option("--weight", o.weight, "Time of the backward's part for the weights")->type_name("T")->check(durationList());
+  command.add_option("--overlap", o.overlap, "Time of a forward and a backward overlapped in one slot (default: their sum)")
       ->type_name("T")
       ->check(durationList());
-  command.add_option("--latency", o.latency, "From the end of an action to its message's arrival, beside the transfer")
+  command.add_option("--latency", o.latency, "Latency: from the end of an action to the arrival of its message, not counting the transfer")
       ->type_name("T")
       ->check(aDuration());
-  command.add_option("--transfer", o.transfer, "How long a message holds its channel")->type_name("T")->check(aDuration());
-  command.add_option("--load", o.load, "lockstep: bringing a microbatch in from the host")->type_name("T")->check(aDuration());
-  command.add_option("--store", o.store, "lockstep: bringing a result out to the host")->type_name("T")->check(aDuration());
+  command.add_option("--transfer", o.transfer, "Transfer time: how long a message occupies its channel")
+      ->type_name("T")
+      ->check(aDuration());
+  command.add_option("--load", o.load, "For lockstep: loading a microbatch from the host")->type_name("T")->check(aDuration());
+  command.add_option("--store", o.store, "For lockstep: storing a result to the host")->type_name("T")->check(aDuration());
   command.add_option("--costs", o.costs, "A problem file with shape, costs and limits instead of these times")->type_name("F.json");
-  command.add_option("--live-limit", o.liveLimit, "Most live (stage, microbatch) pairs of a rank, or of each: says no when it is exceeded")
+  command
+      .add_option("--live-limit", o.liveLimit,
+                  "Largest allowed number of live (stage, microbatch) pairs, for all ranks or per rank; exit status 1 if exceeded")
       ->delimiter(',')
       ->option_text("N[,N...]")
       ->check(wholeFrom(1, kMaxMicrobatches))
       ->allow_extra_args(false);
-  command.add_option("--memory-limit", o.memoryLimit, "Memory of a rank, for example 24GiB: says no when the schedule needs more")
+  command
+      .add_option("--memory-limit", o.memoryLimit, "Memory limit of a rank, for example 24GiB; exit status 1 if the schedule needs more")
       ->check(aSize())
       ->option_text("SIZE");
   command.add_option("--slow", o.slow, "Slow down a rank, 2=1.5, or a link, 1-2=3 (may be repeated)")

@@ -36,7 +36,7 @@ struct Subject {
 /// Declares the options; `options` must outlive the command.
 void declareSubject(CLI::App& command, SubjectOptions& options);
 
-/// Throws UsageError where the call asks for nothing, for two things at once, or for what does not fit together.
+/// Throws UsageError if the call names no subject, two subjects, or options that contradict each other.
 [[nodiscard]] Subject subjectOf(const SubjectOptions& options);
 
 }  // namespace pw::cli

@@ -29,12 +29,12 @@ constexpr std::array<Kind, 15> kKinds{{
     {"unsupported", "Operators that cannot be run here",
      "Give the library that defines them with --load-library, or replace them by PyTorch's own operators before exporting"},
     {"data-dependent", "Sizes that depend on the data: no stage may begin where such a tensor would cross",
-     "Nothing, if each is used up inside a module; else use a mask or torch.where instead of selecting"},
+     "Nothing, if each is used only inside a module; otherwise use a mask or torch.where instead of selecting"},
     {"fixed-batch", "The batch was fixed at export: every microbatch has exactly this size",
      "Export again with a dynamic batch, as resources/export_model.py does, to choose the size freely"},
     {"batch-mixing",
      "A sample's result depends, or may depend, on the other samples of its microbatch: results change with the microbatch size",
-     "See whether the model means it (a contrastive loss does); if so, keep the microbatch as large as it needs"},
+     "Check whether this is intended (as in a contrastive loss); if so, keep the microbatch as large as needed"},
     {"batch-norm",
      "Batch norm in training takes its statistics of each microbatch, not of the batch: "
      "results change with the microbatch size, and running statistics advance once per microbatch",
@@ -43,34 +43,33 @@ constexpr std::array<Kind, 15> kKinds{{
      "Buffers or parameters that the forward changes and results depend on, as the vectors of spectral norm: they change once per "
      "microbatch, "
      "not once per batch, so each microbatch sees others",
-     "Expect other results for each number of microbatches; where a parametrisation does it, remove it, or freeze it (eval mode) before "
+     "Expect different results for each number of microbatches; if a parametrisation does it, remove it, or freeze it (eval mode) before "
      "exporting"},
     {"loss-bias",
      "Numbers over the samples, such as the model's loss, that do not follow from those of the microbatches: --loss output:NAME takes the "
      "mean of theirs",
      "Let the model give a mean over samples or targets, or train on the outputs before it with --loss cross_entropy or mse"},
     {"unknown-operator",
-     "Operators without a rule here: whether they compute each sample by itself is not known, and so neither is whether results stay the "
-     "same",
+     "Operators without a rule: it is unknown whether they compute each sample independently, and therefore whether results stay the same",
      "Try it: pipewright inspect --try"},
     {"in-place-buffer", "Buffers changed in place are changed once per microbatch, not once per batch",
-     "See whether that is what the buffer is for; a counter of steps would run too fast"},
+     "Check whether that suits the buffer; a counter of steps would run too fast"},
     {"loss-count",
      "Losses that count targets: a step takes the mean of its microbatches' means, in which the targets of a microbatch with fewer of them "
      "weigh more",
      "Give every microbatch as many targets, or weigh microbatches by them: run --loss output:NAME --loss-count auto"},
-    {"random", "Random operators draw anew for each microbatch: results agree with an unsplit run in distribution, not in value",
+    {"random", "Random operators draw separately for each microbatch: results agree with an unsplit run in distribution, not in value",
      "Nothing in training; to compare values, set the probabilities to 0"},
     {"own-loss",
      "The model computes single numbers over the samples, such as its loss: with --loss output:NAME the loss of a step is the mean of "
      "those of its "
      "microbatches, weighted by their samples",
-     "Nothing for a mean over samples; what is no such mean is listed above"},
+     "Nothing for a mean over samples; other losses are listed above"},
     {"shared-parameter",
      "Parameters used in several modules: where these fall into different stages, each stage holds a copy and the gradients are added",
      "Nothing; it costs memory, and one message per step"},
     {"unused-parameter", "Parameters that no output depends on: they get no gradient and stay as they are",
-     "Remove them, or see whether an output is missing"},
+     "Remove them, or check whether an output is missing"},
     {"nondeterministic", "Operators that may give slightly different results in two identical runs on a GPU (on CPUs they do not)",
      "Nothing; expect runs on GPUs to differ in the last digits"},
 }};

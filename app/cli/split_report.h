@@ -9,7 +9,7 @@
 
 namespace pw::cli {
 
-/// Something about a model that a user should know before cutting it or its batch.
+/// Something that a user should know about a model before splitting it or its batch.
 struct Finding {
   /// `unsupported`, `data-dependent`, `fixed-batch`, `batch-mixing`, `batch-norm`, `power-iteration`, `loss-bias`, `unknown-operator`,
   /// `in-place-buffer`, `loss-count`, `random`, `own-loss`, `shared-parameter`, `unused-parameter`, `nondeterministic`
@@ -17,7 +17,7 @@ struct Finding {
   std::string module;  ///< fully qualified name; empty for the root or where the whole model is meant
   std::string op;      ///< operator, or the tensor's name
   std::string source;  ///< `model.py:21 in forward`; may be empty
-  std::string detail;  ///< what it does here, where the kind alone does not say
+  std::string detail;  ///< what it does here, if the kind alone does not say
 
   bool operator==(const Finding&) const = default;
 };
@@ -31,7 +31,7 @@ struct OperatorFacts {
   WrittenArguments written;
 };
 
-/// What happens where a finding of this kind stands: one sentence without the final full stop.
+/// The meaning of findings of this kind: one sentence without the final full stop.
 [[nodiscard]] std::string meaningOf(const std::string& kind);
 /// What to do about it: one sentence without the final full stop.
 [[nodiscard]] std::string cureOf(const std::string& kind);

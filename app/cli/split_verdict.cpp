@@ -53,7 +53,7 @@ const Trial* plainTrial(const std::vector<Trial>& trials) {
   return found == trials.end() ? nullptr : &*found;
 }
 
-/// Puts what was tried beside what was derived.
+/// Combines the trial with what was derived from rules.
 void compare(SplitVerdict& verdict, const Trial& trial) {
   const bool same = trial.sameResults();
   const bool ranAll = std::ranges::all_of(trial.steps, [](const TrialStep& s) { return s.failure.empty(); });
@@ -66,7 +66,7 @@ void compare(SplitVerdict& verdict, const Trial& trial) {
       }
       verdict.disagrees = true;
       verdict.same = Sameness::No;
-      verdict.sentence = "no, as tried below, though by the rules of its operators it would; please report this model";
+      verdict.sentence = "no, see the trial below, although its operators' rules say yes; please report this model";
       return;
     case Sameness::Counted: verdict.sentence += same ? "; tried" : trial.ignoredTargets ? "; tried with unequally many" : "; tried"; return;
     case Sameness::Unknown:

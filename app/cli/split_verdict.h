@@ -10,7 +10,7 @@
 
 namespace pw::cli {
 
-/// Whether a step gives the same with any microbatch size.
+/// Whether a step gives the same results with any microbatch size.
 enum class Sameness : std::uint8_t {
   Yes,
   Counted,  ///< where microbatches hold as many targets
@@ -22,13 +22,13 @@ enum class Sameness : std::uint8_t {
 /// `yes`, `counted`, `buffers`, `unknown`, `no`.
 [[nodiscard]] std::string_view name(Sameness sameness);
 
-/// What the findings come to.
+/// The overall result of the findings.
 struct SplitVerdict {
   Sameness same = Sameness::Yes;
   bool draws = false;      ///< apart from random numbers
   std::string why;         ///< of Unknown: the operators, or what else is not known
-  bool disagrees = false;  ///< what was tried says otherwise than the operators' rules
-  std::string sentence;    ///< the answer for people, without the full stop
+  bool disagrees = false;  ///< the trial contradicts the operators' rules
+  std::string sentence;    ///< the answer as text, without the full stop
 };
 
 /// By the operators' rules, and by what was tried where it was: `trials` may be empty.

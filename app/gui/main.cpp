@@ -98,7 +98,7 @@ int grab(pw::gui::MainWindow& window, const Options& o) {
   window.resize(o.size);
   window.show();
   if (!o.files.isEmpty()) window.open(o.files);
-  if (!settle(window)) return complain(QObject::tr("The window was not ready in time; see whether the file can be opened at all."), 1);
+  if (!settle(window)) return complain(QObject::tr("The window was not ready in time; check whether the file can be opened at all."), 1);
   if (o.run >= 0) {
     window.showPanel(QStringLiteral("runs"));
     window.runs().chooseRun(o.run);
@@ -113,7 +113,7 @@ int grab(pw::gui::MainWindow& window, const Options& o) {
   if (!settle(window)) return 1;
   if (!o.exported.isEmpty() && !window.exportTo(o.exported)) return complain(window.message(), 1);
   if (!o.grab.isEmpty() && !window.grab().save(o.grab)) {
-    return complain(QObject::tr("Cannot write %1; give a .png in an existing folder.").arg(o.grab), 1);
+    return complain(QObject::tr("Cannot write %1; use a .png file in an existing folder.").arg(o.grab), 1);
   }
   const bool shows = window.document().prediction() || window.document().measured() || !window.runs().runs().empty();
   if (!o.files.isEmpty() && !shows) return complain(window.message(), kUnusable);
@@ -170,23 +170,22 @@ Call parse(const QStringList& arguments) {
       QStringLiteral("FILE"),
       QObject::tr("Model (.pt2; several: parts in order), plan or trace (.json), schedule (.csv), project (.pwproj), run store (.db)"),
       QStringLiteral("[FILE...]"));
-  const QCommandLineOption grabOption(QStringLiteral("grab"), QObject::tr("Write a picture of the window and end"),
+  const QCommandLineOption grabOption(QStringLiteral("grab"), QObject::tr("Write a picture of the window and exit"),
                                       QStringLiteral("FILE.png"));
   const QCommandLineOption exportOption(QStringLiteral("export"),
-                                        QObject::tr("Write the timeline (.png .svg .pdf), spans (.csv), Chrome trace (.json) and end"),
+                                        QObject::tr("Write the timeline (.png .svg .pdf), spans (.csv) or Chrome trace (.json) and exit"),
                                         QStringLiteral("FILE"));
-  const QCommandLineOption sizeOption(QStringLiteral("size"), QObject::tr("Size of the window: 320x240 to 16000x16000"),
-                                      QStringLiteral("WxH"));
+  const QCommandLineOption sizeOption(QStringLiteral("size"), QObject::tr("Window size, 320x240 to 16000x16000"), QStringLiteral("WxH"));
   const QCommandLineOption themeOption(QStringLiteral("theme"), QObject::tr("light or dark (default: as the system)"),
                                        QStringLiteral("THEME"));
   const QCommandLineOption panelOption(QStringLiteral("panel"), QObject::tr("Show model, plan, candidates, runs or start"),
                                        QStringLiteral("NAME"));
   const QCommandLineOption searchOption(QStringLiteral("search"), QObject::tr("With --grab: search for plans first"));
-  const QCommandLineOption runOption(QStringLiteral("show-run"), QObject::tr("Overlay this run of the store: 1 and up"),
+  const QCommandLineOption runOption(QStringLiteral("show-run"), QObject::tr("Overlay this run of the store (numbers start at 1)"),
                                      QStringLiteral("ID"));
   const QCommandLineOption storeOption(QStringLiteral("store"), QObject::tr("Record runs in this file"), QStringLiteral("F.db"));
   const QCommandLineOption timeOption(QStringLiteral("time-first-frame"),
-                                      QObject::tr("Say how long the first frame took and what memory it needed, and end"));
+                                      QObject::tr("Print how long the first frame took and how much memory it needed, and exit"));
   parser.addOptions({timeOption, grabOption, exportOption, sizeOption, themeOption, panelOption, searchOption, runOption, storeOption});
   if (!parser.parse(ownArguments(arguments))) return wrong(QObject::tr("%1 See pipewright-gui --help.").arg(parser.errorText()));
 
@@ -206,13 +205,13 @@ Call parse(const QStringList& arguments) {
     bool isNumber = false;
     o.run = parser.value(runOption).toInt(&isNumber);
     if (!isNumber || o.run < 1)
-      return wrong(QObject::tr("\"%1\" is no number of a run; `pipewright runs` lists them.").arg(parser.value(runOption)));
+      return wrong(QObject::tr("\"%1\" is not a number of a run; `pipewright runs` lists them.").arg(parser.value(runOption)));
   }
   if (parser.isSet(sizeOption)) {
     const QStringList parts = parser.value(sizeOption).split(QLatin1Char('x'));
     o.size = parts.size() == 2 ? QSize(parts[0].toInt(), parts[1].toInt()) : QSize();
     if (o.size.width() < 320 || o.size.height() < 240 || o.size.width() > 16'000 || o.size.height() > 16'000) {
-      return wrong(QObject::tr("\"%1\" is no size; write for example 1400x900.").arg(parser.value(sizeOption)));
+      return wrong(QObject::tr("\"%1\" is not a size; write for example 1400x900.").arg(parser.value(sizeOption)));
     }
   }
   call.timed = parser.isSet(timeOption);
@@ -222,7 +221,7 @@ Call parse(const QStringList& arguments) {
                : call.picture            ? QStringLiteral("light")
                                          : QSettings().value(QStringLiteral("theme"), QStringLiteral("system")).toString();
   if (call.theme != QStringLiteral("light") && call.theme != QStringLiteral("dark") && call.theme != QStringLiteral("system")) {
-    if (parser.isSet(themeOption)) return wrong(QObject::tr("There is no theme \"%1\"; take light or dark.").arg(call.theme));
+    if (parser.isSet(themeOption)) return wrong(QObject::tr("There is no theme \"%1\"; use light or dark.").arg(call.theme));
     call.theme = QStringLiteral("system");  // settings may hold anything
   }
   return call;

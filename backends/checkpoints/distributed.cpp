@@ -81,7 +81,7 @@ struct Extent {
 class MetadataReader {
  public:
   MetadataReader(const std::string& bytes, const std::string& where)
-      : tree_(bytes, where + " is no checkpoint of torch.distributed.checkpoint, or it is damaged",
+      : tree_(bytes, where + " is not a checkpoint of torch.distributed.checkpoint, or it is damaged",
               "save it again with torch.distributed.checkpoint.save") {
     const Dict& metadata = stateOf(tree_.root(), "Metadata");
     if (const Value* data = metadata.find("storage_data")) readExtents(*data);
@@ -321,7 +321,7 @@ std::pair<const std::byte*, Sizes> DistributedCheckpoint::Impl::chunkOf(const st
   if (!file) file = std::make_unique<MappedFile>(path);
   const auto bytesOf = [&](const pt2::ZipEntry& entry) {
     if (static_cast<std::size_t>(entry.offset + entry.bytes) > file->size())
-      throw UsageError(fmt::format("{} is cut short; save the checkpoint again", path));
+      throw UsageError(fmt::format("{} is truncated; save the checkpoint again", path));
     return std::string_view(reinterpret_cast<const char*>(file->data()) + entry.offset, static_cast<std::size_t>(entry.bytes));
   };
   const pickle::TensorEntry entry = pickle::readTensor(bytesOf(archive.entries.at("data.pkl")), path);
@@ -374,7 +374,7 @@ DistributedCheckpoint::DistributedCheckpoint(const std::string& folder) : impl_(
   impl_->folder = folder;
   std::error_code ignored;
   if (!fs::exists(metadataOf(folder), ignored)) {
-    throw UsageError(fmt::format("{} is no folder of torch.distributed.checkpoint: it has no {}; check the path", folder, kMetadata));
+    throw UsageError(fmt::format("{} is not a folder of torch.distributed.checkpoint: it has no {}; check the path", folder, kMetadata));
   }
   const std::string bytes = readFile(metadataOf(folder));
   MetadataReader metadata(bytes, metadataOf(folder));

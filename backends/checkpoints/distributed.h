@@ -29,8 +29,8 @@ class DistributedCheckpoint {
   explicit DistributedCheckpoint(const std::string& folder);
   ~DistributedCheckpoint();
 
-  /// As TensorFile::find. A tensor of several chunks, or one that lies where its type cannot be read, is copied into memory when it is
-  /// first asked for.
+  /// As TensorFile::find. A tensor of several chunks, or one that is not aligned for its type, is copied into memory when it is first
+  /// requested.
   [[nodiscard]] std::optional<MappedTensor> find(const std::string& name) const;
   [[nodiscard]] std::vector<std::string> names() const;
   [[nodiscard]] const std::map<std::string, double>& numbers() const;

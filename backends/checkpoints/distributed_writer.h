@@ -15,8 +15,8 @@ namespace pw {
 
 /// Writes a folder of torch.distributed.checkpoint, as `save` of torch 2.11 does on one rank: the model under `model`, the optimizer's
 /// state under `optimizer` as `get_optimizer_state_dict` names it, numbers under `pipewright`. The folder is made if it is missing. All
-/// data lies in one new file; `.metadata` comes last and replaces an older one, whose files are removed then: there is always one whole
-/// checkpoint. Without `finish` nothing changes. Throws as CheckpointWriter.
+/// data is in one new file; `.metadata` is written last and replaces an older one, whose files are then removed: there is always one
+/// complete checkpoint. Without `finish` nothing changes. Throws as CheckpointWriter.
 class DistributedCheckpointWriter {
  public:
   explicit DistributedCheckpointWriter(const std::string& folder);
@@ -31,7 +31,7 @@ class DistributedCheckpointWriter {
   std::unique_ptr<Impl> impl_;
 };
 
-/// Removes such a folder's checkpoint, and the folder if nothing else is in it; what cannot be removed stays.
+/// Removes such a folder's checkpoint, and the folder if nothing else is in it; files that cannot be removed stay.
 void removeDistributedCheckpoint(const std::string& folder);
 
 }  // namespace pw

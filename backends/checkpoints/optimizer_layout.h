@@ -18,7 +18,7 @@ struct OptimizerLayout {
   std::vector<std::string> parameters;  ///< names, in the order of `model.parameters()`
 };
 
-/// Which optimizer left a state, as checkpoints number it; `Sgd` keeps none.
+/// The optimizer that wrote a state, by its number in checkpoints; `Sgd` has no state.
 enum class OptimizerState : int { Sgd = 0, Momentum = 1, Adam = 2, AdamW = 3, RmsProp = 4, RmsPropMomentum = 5 };
 [[nodiscard]] OptimizerState stateOf(const OptimizerSpec& spec);
 /// `sgd`, `sgd with momentum`, `adam`, …

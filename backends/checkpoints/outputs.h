@@ -26,10 +26,10 @@ struct ModelOutput {
   std::int64_t outer = 1;                ///< blocks of that dimension in which each part's samples stand (`BatchAxis`)
 };
 
-/// Writes the outputs of an evaluation as a dict that `torch.load` reads. Parts are joined along their dimension of samples. Of an output
-/// without one, floating point parts (a loss) are averaged, weighted by `samples` (of each microbatch) and in float64, and stored in their
-/// own type, but 16-bit ones as float32; others are the first part's. Throws UsageError naming the output when parts do not fit together,
-/// Error when the file cannot be written. A `/` in a name becomes a `.`. Memory: one joined output.
+/// Writes the outputs of an evaluation as a dict that `torch.load` reads. Parts are joined along their dimension of samples. For an output
+/// without one, floating point parts (a loss) are averaged in float64, weighted by `samples` (of each microbatch), and stored in their own
+/// type, or float32 for 16-bit types; of other types the first part is stored. Throws UsageError naming the output when parts do not fit
+/// together, Error when the file cannot be written. A `/` in a name becomes a `.`. Memory: one joined output.
 void mergeAndSave(const std::string& path, const std::vector<ModelOutput>& outputs, const std::vector<std::int64_t>& samples);
 
 }  // namespace pw

@@ -25,7 +25,7 @@ struct Storage {
 /// The objects of a pickle of torch.save, as its persistent ids and `torch._utils._rebuild_…` calls have them.
 class Reader {
  public:
-  Reader(std::string_view bytes, const std::string& where) : tree_(bytes, where + " is no dict of tensors, or it is damaged", kCure) {}
+  Reader(std::string_view bytes, const std::string& where) : tree_(bytes, where + " is not a dict of tensors, or it is damaged", kCure) {}
 
   [[nodiscard]] TensorDict dict() const;
   [[nodiscard]] TensorEntry tensor() const {

@@ -16,7 +16,7 @@ namespace pw::pickle {
 /// A tensor of the dict: a view of a storage. Sizes, strides and offset in elements; nothing is checked against the storage.
 struct TensorEntry {
   std::string name;
-  DType dtype = DType::Unknown;  ///< Unknown: a type that archives of ours cannot hold
+  DType dtype = DType::Unknown;  ///< Unknown: a type that our archives cannot store
   std::string storage;           ///< name of its record: `data/<storage>`
   std::int64_t storageElements = 0;
   std::int64_t offset = 0;
@@ -36,8 +36,8 @@ struct TensorDict {
 };
 
 /// Reads a dict (or OrderedDict) as torch.save writes it, pickle protocols 2 to 5. Values that are neither tensors nor numbers, and keys
-/// that are no text, are skipped: nothing is imported or called. Throws UsageError with a sentence that begins with `where` for anything
-/// else: another object than a dict, another kind of pickle, a damaged one. Memory and time are linear in the size of `bytes`.
+/// that are not strings, are skipped: nothing is imported or called. Throws UsageError with a sentence that begins with `where` for
+/// anything else: another object than a dict, another kind of pickle, a damaged one. Memory and time are linear in the size of `bytes`.
 [[nodiscard]] TensorDict read(std::string_view bytes, const std::string& where);
 
 /// Reads the one tensor of a file that holds nothing else; its name is empty. Throws as `read`.

@@ -43,7 +43,7 @@ constexpr std::array<std::pair<DType, std::string_view>, 12> kTypes{{{DType::Boo
   throw UsageError(fmt::format("{} is not a safetensors file, or it is damaged: {}; write it again", path, what));
 }
 
-/// A whole number that is not negative; nothing for anything else.
+/// An integer that is not negative; nothing for anything else.
 std::optional<std::int64_t> countOf(const pt2::Json& value) {
   if (!value.is_number_unsigned() || value.get<std::uint64_t>() > std::uint64_t{1} << 62U) return std::nullopt;
   return static_cast<std::int64_t>(value.get<std::uint64_t>());
@@ -100,14 +100,14 @@ SafetensorsHeader readSafetensors(const std::string& path) {
   std::string text(static_cast<std::size_t>(length), '\0');
   if (!file.read(text.data(), static_cast<std::streamsize>(length))) damaged(path, "it cannot be read");
   const auto json = pt2::tryParseJson(text);
-  if (!json || !json->is_object()) damaged(path, "its header is no JSON object");
+  if (!json || !json->is_object()) damaged(path, "its header is not a JSON object");
   SafetensorsHeader header;
   for (const auto& [name, entry] : json->items()) {
     if (name != "__metadata__") {
       header.tensors.push_back(tensorOf(path, name, entry, kPrefix + length, size - kPrefix - length));
       continue;
     }
-    if (!entry.is_object()) damaged(path, "its __metadata__ is no object");
+    if (!entry.is_object()) damaged(path, "its __metadata__ is not an object");
     for (const auto& [key, value] : entry.items()) {
       if (value.is_string()) header.metadata[key] = value.get<std::string>();
     }

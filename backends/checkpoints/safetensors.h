@@ -21,7 +21,7 @@ namespace pw {
 /// A tensor of such a file, contiguous; its bytes lie at `offset` from the file's start.
 struct SafeTensor {
   std::string name;
-  DType dtype = DType::Unknown;  ///< Unknown: a type that we cannot compute with
+  DType dtype = DType::Unknown;  ///< Unknown: a type that cannot be computed with here
   std::vector<std::int64_t> shape;
   std::int64_t offset = 0, bytes = 0;
 };
@@ -32,23 +32,23 @@ struct SafetensorsHeader {
 };
 
 /// Reads a file's header. Throws UsageError for a file that is missing or damaged: a header of more than 100 MB (the format's own limit) or
-/// than the file, one that is no JSON of the format, tensors that reach past the file or whose shape does not fit their bytes. No data is
-/// read.
+/// than the file, one that is not valid JSON of the format, tensors that extend past the end of the file or whose shape does not fit their
+/// bytes. No data is read.
 [[nodiscard]] SafetensorsHeader readSafetensors(const std::string& path);
 
 /// Writes such a file tensor by tensor, in a file beside `path` that replaces it in `finish`. Every member throws Error naming the path
 /// where the disk is full or the folder cannot be written.
 class SafetensorsWriter {
  public:
-  /// `headerBytes`: the most that the header may need; what is left of it is spaces, as the format allows.
-  SafetensorsWriter(const std::string& path, std::size_t headerBytes);  // without `finish` the file beside is removed
+  /// `headerBytes`: an upper bound of the header's size; the rest is filled with spaces, as the format allows.
+  SafetensorsWriter(const std::string& path, std::size_t headerBytes);  // without `finish` the temporary file is removed
 
-  /// What a tensor, or a line of metadata, needs in the header at most.
+  /// An upper bound of the header bytes for a tensor or an entry of metadata.
   [[nodiscard]] static std::size_t headerBytesOf(const std::string& name) { return 6 * name.size() + 512; }
 
   /// Throws UsageError for an element type that the format lacks.
   void add(const std::string& name, DType dtype, const std::vector<std::int64_t>& shape, const std::byte* bytes);
-  /// A second name of a tensor that was added: its bytes once more, as the format has no sharing.
+  /// Adds a second name of a tensor that was added, and its bytes again, because the format has no sharing.
   void again(const std::string& name, const std::string& of);
   void finish(const std::map<std::string, std::string>& metadata);
 

@@ -20,8 +20,8 @@ struct MappedTensor {
 };
 
 /// A file of `torch.save` that holds a dict of tensors, one of safetensors (by its ending; with the file of the optimizer's state beside
-/// it), or a folder of torch.distributed.checkpoint, mapped: only what is read becomes resident. Mapped privately: writing into a tensor
-/// changes neither the file nor another TensorFile of it.
+/// it), or a folder of torch.distributed.checkpoint, memory-mapped: only what is read becomes resident. Mapped privately: writing into a
+/// tensor changes neither the file nor another TensorFile of it.
 class TensorFile {
  public:
   /// Reads the archive's directory and its pickles. Throws UsageError for a file that is missing, damaged, of another format or another
@@ -31,12 +31,12 @@ class TensorFile {
   TensorFile(const TensorFile&) = delete;
   TensorFile& operator=(const TensorFile&) = delete;
 
-  /// Nothing when there is none of this name. Throws UsageError for a tensor that reaches past its bytes or is of an element type without
-  /// arithmetic here. Valid as long as the file.
+  /// Nothing when there is no tensor of this name. Throws UsageError for a tensor that extends past its bytes or has an unsupported element
+  /// type. Valid as long as the file.
   [[nodiscard]] std::optional<MappedTensor> find(const std::string& name) const;
   /// The dict's, in its order, then those with a `/`, which only checkpoints of Pipewright have.
   [[nodiscard]] std::vector<std::string> names() const;
-  /// Numbers of a training; empty for a file of other origin.
+  /// Numbers about the training; empty for files not written by Pipewright.
   [[nodiscard]] const std::map<std::string, double>& numbers() const;
   [[nodiscard]] const std::string& path() const;
 

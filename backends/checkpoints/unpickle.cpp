@@ -37,7 +37,7 @@ class Machine {
   [[noreturn]] void fail(const std::string& what) const { tree_.fail(what); }
 
   std::string_view take(std::size_t count) {
-    if (count > bytes_.size() - at_) fail("is cut short");
+    if (count > bytes_.size() - at_) fail("is truncated");
     at_ += count;
     return bytes_.substr(at_ - count, count);
   }
@@ -49,7 +49,7 @@ class Machine {
   }
   std::string_view line() {
     const std::size_t end = bytes_.find('\n', at_);
-    if (end == std::string_view::npos) fail("is cut short");
+    if (end == std::string_view::npos) fail("is truncated");
     const std::string_view text = take(end - at_);
     ++at_;
     return text;

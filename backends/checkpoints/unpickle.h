@@ -18,14 +18,14 @@ struct Dict;
 struct Object;
 struct Nothing {};  ///< None
 struct Opaque {};   ///< a value that no file of tensors needs: bytes, a long integer
-struct Mark {};     ///< of the machine; no value holds one
+struct Mark {};     ///< MARK on the unpickler's stack; never part of a value
 /// A class or function, by name.
 struct Global {
   std::string_view module, name;
   bool operator==(const Global&) const = default;
 };
 
-/// Lists, dicts and objects lie in the tree's own memory: they may hold themselves, so whoever walks the tree bounds the depth.
+/// Lists, dicts and objects are owned by the tree. They may contain themselves, so code that walks the tree must bound the depth.
 using Value = std::variant<Nothing, Opaque, Mark, bool, std::int64_t, double, std::string_view, Global, List*, Dict*, Object*>;
 
 /// A list, tuple or frozen set.
@@ -56,7 +56,7 @@ class Tree {
   Tree(std::string_view bytes, const std::string& where, const std::string& cure);
 
   [[nodiscard]] const Value& root() const { return root_; }
-  /// The value as a T; throws that sentence, with `what` should have been there, for another.
+  /// The value as a T; otherwise throws that sentence, saying that `what` was expected.
   template <class T>
   [[nodiscard]] T as(const Value& value, const char* what) const {
     const T* found = std::get_if<T>(&value);

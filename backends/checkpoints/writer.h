@@ -22,7 +22,7 @@ class CheckpointWriter {
   /// `.safetensors` is written in that format, with `headerBytes` for names and shapes (`SafetensorsWriter::headerBytesOf` of each name),
   /// and the optimizer's state in `optimizerFileOf(path)`.
   explicit CheckpointWriter(const std::string& path, std::size_t headerBytes = 0);
-  /// Without `finish` the file beside is removed.
+  /// without `finish` the temporary file is removed.
   ~CheckpointWriter();
   /// Names with a `/` (`exp_avg/blocks.0.weight`) are not part of the dict that Python sees. `bytes`: the whole tensor, contiguous. Each
   /// name once. Throws UsageError for an element type that torch.save has no storage for.

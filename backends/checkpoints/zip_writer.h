@@ -13,9 +13,9 @@
 namespace pw {
 
 /// Writes a zip file entry by entry (PKWARE's APPNOTE 6.3.10, with the 64-bit extensions where they are needed). Entries are stored as they
-/// are, their data on multiples of 64 bytes from the file's start. The file stands beside `path` until `finish` puts it in its place, so
-/// that there is always a whole file of that name; without `finish` it is removed. Throws Error naming the path and the system's reason, a
-/// full disk for example.
+/// are, their data on multiples of 64 bytes from the file's start. A temporary file next to `path` is used until `finish` replaces `path`,
+/// so that there is always a complete file of that name; without `finish` it is removed. Throws Error naming the path and the system's
+/// reason, a full disk for example.
 class ZipWriter {
  public:
   explicit ZipWriter(const std::string& path);
@@ -25,9 +25,9 @@ class ZipWriter {
   struct Extent {
     std::uint64_t offset = 0, bytes = 0;
   };
-  /// Ends the archive here; what is added next is in another one, behind it in the file. Returns where the ended one lies.
+  /// Ends the current archive; entries added later go into another one after it in the file. Returns the extent of the ended one.
   Extent endArchive();
-  /// Ends the last archive if it has entries, waits until the disk has the file, and replaces `path`.
+  /// Ends the last archive if it has entries, syncs the file to disk, and replaces `path`.
   void finish();
 
  private:
@@ -40,7 +40,7 @@ class ZipWriter {
   [[noreturn]] void fail(const std::string& what, int reason) const;
   void write(const void* bytes, std::size_t count);
   void writeDirectory();
-  /// Bounds what the disk still owes, so that no single wait grows with the file.
+  /// Bounds the amount of unsynced data, so that no single wait grows with the file.
   void settle();
 
   std::string path_;

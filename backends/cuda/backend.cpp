@@ -16,9 +16,8 @@ const CudaBackend* load() {
   }
   if (backend->deviceCount() == 0) {
     throw UsageError(
-        "There is no GPU that CUDA can use here: no NVIDIA driver is loaded, or CUDA_VISIBLE_DEVICES hides all; see pipewright devices, "
-        "and use "
-        "the CPU with --backend ucx.");
+        "There is no GPU that CUDA can use here: no NVIDIA driver is loaded, or CUDA_VISIBLE_DEVICES hides all of them; see pipewright "
+        "devices, and use the CPU with --backend ucx.");
   }
   return backend;
 }

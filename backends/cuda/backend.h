@@ -10,9 +10,9 @@
 
 namespace pw {
 
-/// What a GPU was measured to do: for clusters and links one does not have numbers of.
+/// Measured rates of a GPU, for cluster files.
 struct GpuRates {
-  double matmulFlopsPerSecond = 0;                                        ///< bfloat16 with float32 sums, the best of several sizes
+  double matmulFlopsPerSecond = 0;                                        ///< bfloat16 with float32 accumulation, the best of several sizes
   double tf32FlopsPerSecond = 0;                                          ///< float32 rounded to 19 bits for the products
   double floatFlopsPerSecond = 0;                                         ///< float32 as it is
   double copyBytesPerSecond = 0;                                          ///< read and written together, within the device
@@ -22,7 +22,7 @@ struct GpuRates {
   bool operator==(const GpuRates&) const = default;
 };
 
-/// What one GPU was measured to send to another.
+/// Measured rates from one GPU to another.
 struct GpuLinkRate {
   double bytesPerSecond = 0;  ///< of large copies
   Ns latency = 0;             ///< of a copy of 8 bytes, one after the other
@@ -41,32 +41,32 @@ struct GpuPart {
 struct CudaBackend {
   /// Number of GPUs that CUDA gives this process; 0 also without a driver.
   int (*deviceCount)();
-  /// The same for a GPU in all processes, whatever number CUDA gives it there.
+  /// A text that identifies the GPU in all processes, whatever number CUDA gives it there.
   std::string (*identity)(int device);
-  /// Makes this thread's work go to one GPU, on a stream of ours; loads all kernels at once, as loading later waits for the device and
-  /// could wait for a message that waits for us. Once per process, before the others but `measureRates`. `tf32`: float32 matrix products
-  /// may round to 19 bits. Computes on a part of the GPU alone by a green context; returns why it computes on the whole GPU where it was
-  /// told a part and the driver does not allow it, else nothing.
+  /// Directs this thread's work to one GPU, on our own stream. Loads all kernels immediately, because loading later waits for the device
+  /// and could wait for a message that waits for us. Call once per process, before all others but `measureRates`. `tf32`: float32 matrix
+  /// products may round to 19 bits. A part of the GPU is selected by a green context; if the driver does not allow it, the whole GPU is
+  /// used and the reason is returned; otherwise nothing is returned.
   std::string (*prepareProcess)(int device, bool tf32, GpuPart part);
   /// Multiprocessors that this process computes on.
   int (*multiprocessors)();
   /// The GPU of `prepareProcess`.
   const Device& (*device)();
-  /// NCCL between the ranks of `host`: a communicator of two for each direction of a pair, made when first used. `deadline` bounds that as
-  /// well.
+  /// NCCL between the ranks of `host`: one communicator of two ranks for each direction of a pair, made at first use, which `deadline`
+  /// bounds as well.
   DeviceLinks (*ncclLinks)(Communicator& host, std::chrono::milliseconds deadline);
-  /// Some seconds, on a stream of its own; before or after `prepareProcess`, any number of times, and leaves that GPU as it is. Medians of
-  /// 7 after warm-up; the best of several sizes as far as half of the free memory allows. Takes up to 2 GiB of the device, and 256 MiB
-  /// pinned.
+  /// Takes some seconds, on its own stream; may be called before or after `prepareProcess`, any number of times, and leaves the selected
+  /// GPU as it is. Medians of 7 after warm-up; the best of several sizes as far as half of the free memory allows. Takes up to 2 GiB of the
+  /// device, and 256 MiB pinned.
   GpuRates (*measureRates)(int device);
-  /// From one GPU's memory to another's, directly where they can, else by the host's memory. Less than a second.
+  /// From one GPU's memory to another's, directly if possible, otherwise through the host's memory. Less than a second.
   GpuLinkRate (*measureLink)(int from, int to);
   /// `CUDA 13.0, NCCL 2.28.9`.
   std::string (*versions)();
 };
 
-/// Loads the module once. Throws UsageError saying why there is none: this build has no CUDA module, or no driver or GPU is on this
-/// machine.
+/// Loads the module once. Throws UsageError with the reason when it cannot be used: this build has no CUDA module, or no driver or GPU is
+/// on this machine.
 [[nodiscard]] const CudaBackend& cudaBackend();
 
 }  // namespace pw

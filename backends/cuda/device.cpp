@@ -30,20 +30,20 @@ using Clock = std::chrono::steady_clock;
 
 void check(cudaError_t result, const char* what) {
   if (result == cudaSuccess) return;
-  throw Error(std::string("The GPU failed when asked to ") + what + ": " + cudaGetErrorString(result) +
+  throw Error(std::string("The GPU failed to ") + what + ": " + cudaGetErrorString(result) +
               "; see dmesg, or run with fewer samples in a microbatch.");
 }
 
-/// The GPU's work of this process. CUDA's state is the process's own, so there is one.
+/// The state of this process's GPU. CUDA's state is per process, so there is one.
 struct Gpu {
   int index;
   int multiprocessors = 0;
-  c10::cuda::CUDAStream compute, arrivals;  // nothing runs on the latter: memory of its pool is free to be written at once
+  c10::cuda::CUDAStream compute, arrivals;  // nothing runs on the latter, so memory of its pool may be written at once
   Device device;
 
-  // Marks are numbers of events, `ring[mark % size]`; those from `first` on are alive.
+  // Timestamps are numbers of events, `ring[timestamp % size]`; those from `first` on are alive.
   std::vector<cudaEvent_t> ring;
-  Mark first = 0, next = 0;
+  Timestamp first = 0, next = 0;
   cudaEvent_t origin = nullptr;  // an event whose time is known on both clocks
   Ns originTime = 0;
 
@@ -58,7 +58,7 @@ std::unique_ptr<Gpu>& instance() {
 }
 
 Gpu& use() {
-  if (!instance()) throw Error("The GPU was not prepared; this is a mistake in Pipewright.");
+  if (!instance()) throw Error("The GPU was not prepared; this is a bug in Pipewright.");
   return *instance();
 }
 
@@ -67,13 +67,13 @@ HeldBuffer allocate(std::size_t bytes) {
   if (bytes == 0) return {};
   const c10::cuda::CUDAStreamGuard guard(g.arrivals);
   c10::DataPtr memory = c10::cuda::CUDACachingAllocator::get()->allocate(bytes);
-  c10::cuda::CUDACachingAllocator::recordStream(memory, g.compute);  // when it is freed, compute may still have to read it
+  c10::cuda::CUDACachingAllocator::recordStream(memory, g.compute);  // compute may still have to read it when it is freed
   auto* const data = static_cast<std::byte*>(memory.get());
   const c10::DeleterFnPtr free = memory.get_deleter();
   return {{data, bytes}, std::shared_ptr<void>(memory.release_context(), [free](void* context) {
             try {
               free(context);
-            } catch (const std::exception&) {  // the GPU failed, which another call tells: thrown out of a destructor it would end the
+            } catch (const std::exception&) {  // the GPU failed, which another call reports: thrown from a destructor it would end the
                                                // process unheard
             }
           })};
@@ -86,32 +86,32 @@ void copy(Buffer into, Buffer from) {
   if (!isOnDevice(into.data) || !isOnDevice(from.data)) check(cudaStreamSynchronize(stream), "copy memory");
 }
 
-/// Twice the room; marks keep their events.
+/// Doubles the ring; timestamps keep their events.
 void Gpu::grow() {
   std::vector<cudaEvent_t> larger(ring.empty() ? 1024 : 2 * ring.size());
   for (cudaEvent_t& event : larger) check(cudaEventCreateWithFlags(&event, cudaEventDefault), "make an event");
-  for (Mark mark = first; mark < next; ++mark) {
-    std::swap(larger[static_cast<std::size_t>(mark) % larger.size()], ring[static_cast<std::size_t>(mark) % ring.size()]);
+  for (Timestamp timestamp = first; timestamp < next; ++timestamp) {
+    std::swap(larger[static_cast<std::size_t>(timestamp) % larger.size()], ring[static_cast<std::size_t>(timestamp) % ring.size()]);
   }
   for (const cudaEvent_t event : ring) static_cast<void>(cudaEventDestroy(event));
   ring = std::move(larger);
 }
 
-Mark mark() {
+Timestamp timestamp() {
   Gpu& g = use();
   if (static_cast<std::size_t>(g.next - g.first) >= g.ring.size()) g.grow();
   check(cudaEventRecord(g.ring[static_cast<std::size_t>(g.next) % g.ring.size()], g.compute.stream()), "record an event");
   return g.next++;
 }
 
-Ns timeOf(Mark mark) {
+Ns timeOf(Timestamp timestamp) {
   Gpu& g = use();
-  assert(mark >= g.first && mark < g.next);
-  return timeOfEvent(g.ring[static_cast<std::size_t>(mark) % g.ring.size()]);
+  assert(timestamp >= g.first && timestamp < g.next);
+  return timeOfEvent(g.ring[static_cast<std::size_t>(timestamp) % g.ring.size()]);
 }
 
-/// Both clocks at one moment: of some tries the one that took least, as an idle stream reaches an event about when it is told to. Right to
-/// half of what that try took, some microseconds.
+/// Reads both clocks at one moment: the fastest of several tries, since an idle stream reaches an event almost as soon as it is recorded.
+/// Accurate to half the duration of that try, some microseconds.
 void Gpu::readClocks() {
   if (origin == nullptr) check(cudaEventCreateWithFlags(&origin, cudaEventDefault), "make an event");
   cudaEvent_t candidate = nullptr;
@@ -135,10 +135,10 @@ void finish(std::chrono::milliseconds deadline, const std::function<void()>& mea
   const auto until = Clock::now() + deadline;
   for (cudaError_t state = cudaStreamQuery(g.compute.stream()); state != cudaSuccess; state = cudaStreamQuery(g.compute.stream())) {
     if (state != cudaErrorNotReady) check(state, "end the step");
-    static_cast<void>(cudaGetLastError());  // else the next launch's check finds "not ready"
+    static_cast<void>(cudaGetLastError());  // otherwise the check after the next launch finds "not ready"
     if (Clock::now() > until) {
-      throw Error("The GPU had not ended the step's work " + inWords(deadline) +
-                  " after it was asked for; see whether another rank hangs, or allow more with --timeout.");
+      throw Error("The GPU had not finished the step's work " + inWords(deadline) +
+                  " after it was enqueued; check whether another rank hangs, or raise --timeout.");
     }
     if (meanwhile) meanwhile();
     std::this_thread::yield();
@@ -167,9 +167,9 @@ Gpu::Gpu(int number, c10::cuda::CUDAStream stream)
   device.sumOfSquares = [](DType dtype, Buffer buffer, std::chrono::milliseconds deadline) {
     return sumOfSquares(dtype, buffer, use().compute.stream(), deadline);
   };
-  device.mark = &mark;
+  device.timestamp = &timestamp;
   device.timeOf = &timeOf;
-  device.forgetMarks = [] { use().first = use().next; };
+  device.forgetTimestamps = [] { use().first = use().next; };
   device.finish = &finish;
   device.record = [](const std::function<void()>& work, std::shared_ptr<void>& pool) {
     return recordGraph(use().index, computeStream(), work, pool);
@@ -205,7 +205,7 @@ std::string gpuIdentity(int device) {
 
 namespace {
 
-/// Computes on that stream from now on. cuBLAS takes its workspace now, and not behind a message that is waited for.
+/// Computes on that stream from now on. cuBLAS allocates its workspace now, rather than later after a message that is waited for.
 void computeOn(c10::cuda::CUDAStream stream, int device) {
   instance() = std::make_unique<Gpu>(device, stream);
   Gpu& g = use();
@@ -214,7 +214,7 @@ void computeOn(c10::cuda::CUDAStream stream, int device) {
   const at::Tensor small =
       at::ones({16, 16}, at::TensorOptions().device(c10::Device(c10::DeviceType::CUDA, static_cast<c10::DeviceIndex>(device))));
   static_cast<void>(small.mm(small));
-  static_cast<void>(mark());
+  static_cast<void>(timestamp());
   finish(std::chrono::seconds(60), {});
   static_cast<void>(timeOf(0));
 }

@@ -7,14 +7,14 @@
 
 namespace pw {
 
-/// What LibTorch's GPU is to the engine, after `prepareGpu`. Streams and events are CUDA's, as untyped pointers.
+/// The GPU that LibTorch uses, for the engine; after `prepareGpu`. Streams and events are CUDA's, as untyped pointers.
 [[nodiscard]] std::string prepareGpu(int device, bool tf32, GpuPart part);
-/// Those that this process computes on.
+/// Multiprocessors that this process computes on.
 [[nodiscard]] int multiprocessors();
 [[nodiscard]] const Device& gpu();
 /// The stream that operators run on.
 [[nodiscard]] void* computeStream();
-/// When an event that timing was asked of was reached, on the host's monotonic clock [ns], to about a microsecond; after `Device::finish`.
+/// When an event with timing was reached, on the host's monotonic clock [ns], accurate to about a microsecond; after `Device::finish`.
 [[nodiscard]] Ns timeOfEvent(void* event);
 /// Whether an address lies in a GPU's memory.
 [[nodiscard]] bool isOnDevice(const void* address);

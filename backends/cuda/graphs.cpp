@@ -21,7 +21,7 @@ std::atomic<Bytes>& allRecorded() {
   return bytes;
 }
 
-/// Memory that some recordings share.
+/// Memory shared by several recordings.
 struct Pool {
   c10::DeviceIndex device;
   at::cuda::MempoolId_t id = at::cuda::graph_pool_handle();
@@ -37,7 +37,7 @@ struct Pool {
   [[nodiscard]] c10::CachingAllocator::Stat stats() const {
     return allocator::getDeviceStats(device).allocated_bytes[static_cast<std::size_t>(c10::CachingAllocator::StatType::AGGREGATE)];
   }
-  /// After a recording, whose peak was counted from the last reset on.
+  /// Called after a recording; the peak is counted from the last reset.
   void count() {
     const auto now = stats();
     most = std::max(most, now.peak - before);
@@ -60,11 +60,11 @@ struct Recording {
   Recording& operator=(const Recording&) = delete;
 };
 
-/// What the stream did while work was asked for; with the error of either.
+/// Records the work that is enqueued on the stream, and the error of either.
 cudaGraph_t capture(cudaStream_t stream, const std::function<void()>& work) {
-  // Of this thread alone: others may ask the driver whatever they like meanwhile.
+  // Restricted to this thread: others may call the driver freely meanwhile.
   if (const cudaError_t failure = cudaStreamBeginCapture(stream, cudaStreamCaptureModeThreadLocal); failure != cudaSuccess) {
-    static_cast<void>(cudaGetLastError());  // the caller goes on without
+    static_cast<void>(cudaGetLastError());  // the caller continues without recordings
     throw Error(std::string("CUDA cannot record the work of a stage (") + cudaGetErrorString(failure) + ").");
   }
   std::exception_ptr problem;
@@ -109,14 +109,14 @@ std::shared_ptr<void> recordGraph(int device, void* stream, const std::function<
     static_cast<void>(cudaGetLastError());
     throw Error(std::string("CUDA cannot keep the work of a stage as a graph (") + cudaGetErrorString(failure) + ").");
   }
-  static_cast<void>(cudaGraphUpload(recording->graph, on));  // else the first launch does it, in the middle of a step
+  static_cast<void>(cudaGraphUpload(recording->graph, on));  // otherwise the first launch does it, in the middle of a step
   return recording;
 }
 
 void launchGraph(const std::shared_ptr<void>& recording, void* stream) {
   const cudaError_t failure = cudaGraphLaunch(static_cast<Recording*>(recording.get())->graph, static_cast<cudaStream_t>(stream));
   if (failure == cudaSuccess) return;
-  throw Error(std::string("The GPU failed when asked to launch a recorded action: ") + cudaGetErrorString(failure) +
+  throw Error(std::string("The GPU failed to launch a recorded action: ") + cudaGetErrorString(failure) +
               "; see dmesg, or run with --no-graphs.");
 }
 

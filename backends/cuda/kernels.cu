@@ -23,7 +23,7 @@ namespace {
 constexpr int kThreads = 256;  // of a block
 constexpr int kMostBlocks = 4096;
 constexpr int kSumBlocks = 1024;  // fixed, so that the order of a sum is
-/// Of the sum of squares: a process has one at a time. Not allocated, as LibTorch's allocator may have taken all there is.
+/// Buffers for the sum of squares, of which a process runs one at a time. Static, because LibTorch's allocator may have taken all memory.
 __device__ double partialSums[kSumBlocks];
 constexpr int kRepeats = 7;
 constexpr std::size_t kMiB = std::size_t{1} << 20U;
@@ -44,14 +44,14 @@ void require(cublasStatus_t status, const std::string& what) {
   throw Error("cuBLAS could not " + what + ": " + cublasGetStatusString(status) + "; see nvidia-smi for the state of the device.");
 }
 
-/// Waits for all that the stream was asked for; a stream may wait for a message that never comes.
+/// Waits for all work enqueued on the stream, which may wait for a message that never arrives.
 void finish(cudaStream_t stream, Clock::time_point end, const std::string& what) {
   for (;;) {
     const cudaError_t status = cudaStreamQuery(stream);
     if (status != cudaErrorNotReady) return require(status, what);
     static_cast<void>(cudaGetLastError());  // else the next launch's check finds "not ready"
     if (Clock::now() >= end)
-      throw Error("The GPU was not done in time when it was to " + what + "; a peer may have ended, or --timeout is too short.");
+      throw Error("The GPU did not finish in time to " + what + "; a peer may have ended, or --timeout is too short.");
     std::this_thread::yield();
   }
 }
@@ -86,7 +86,7 @@ __global__ void addAll(Number* into, const Number* what, std::size_t count) {
     narrow(widen(into[i]) + widen(what[i]), into[i]);
 }
 
-/// The sum of a block's numbers, in its first thread. Halves are added to halves, so the order is fixed.
+/// The sum of a block's numbers, in its first thread. A tree reduction, so the order is fixed.
 __device__ double sumOfBlock(double own) {
   __shared__ double sums[kThreads];
   sums[threadIdx.x] = own;
@@ -215,7 +215,7 @@ class OwnStream {
 
 using Launch = std::function<void()>;
 
-/// How long so many launches take together.
+/// How long `count` launches take together.
 double timeOf(cudaStream_t stream, const Launch& launch, int times) {
   Event begin, end;
   begin.record(stream);

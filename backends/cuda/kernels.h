@@ -9,20 +9,20 @@
 namespace pw {
 
 /// Kernels and measurements of the CUDA module, in plain CUDA and cuBLAS. A `stream` is a cudaStream_t of the current device; buffers lie
-/// on that device. Kernels are asked for and done later; what returns a result waits. All throw Error saying what CUDA could not do, also
-/// for what failed before and is reported now.
+/// on that device. Kernels are enqueued and done later; functions that return a result wait. All throw Error saying what CUDA could not do,
+/// also for earlier failures that are reported only now.
 
-/// Busies the stream for that time from its start on, to the resolution of the device's clock (32 ns to 1 µs by device, so up to one tick
-/// less). A block of one thread occupies one multiprocessor's slot and none of the memory's bandwidth, so other streams run on as beside a
-/// small kernel; more `blocks` occupy as many. Nothing where the time is 0 or less.
+/// Keeps the stream busy for that time, to the resolution of the device's clock (32 ns to 1 µs depending on the device, so up to one tick
+/// less). A block of one thread occupies one slot of a multiprocessor and no memory bandwidth, so other streams run as they would next to a
+/// small kernel; `blocks` of them occupy as many slots. Does nothing for times of 0 or less.
 void spinKernel(long long nanoseconds, void* stream, int blocks = 1);
 
 /// into += what, as numbers.h has it: float16 and bfloat16 are summed in float32 and rounded to nearest, which gives the bits of the exact
 /// sum rounded. Bandwidth-bound. Throws Error naming any other type.
 void addInto(DType dtype, Buffer into, Buffer what, void* stream);
 
-/// In double precision, by 1024 blocks and then by one: the same bits every time and on every device. Waits for the stream, for `deadline`
-/// in all. Throws Error then, and for other types.
+/// In double precision, by 1024 blocks and then by one: the same bits every time and on every device. Waits for the stream. Throws Error
+/// after `deadline`, and for other types.
 [[nodiscard]] double sumOfSquares(DType dtype, Buffer buffer, void* stream, std::chrono::milliseconds deadline);
 
 /// See CudaBackend. By events: matrix products of 2048, 4096 and 8192 (random numbers, as zeros would run faster), copies of 64 to 512 MiB.

@@ -25,18 +25,18 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 
-/// How long the peers of a channel are waited for at its end: all its operations are done by then.
+/// How long a channel waits for its peers at its end, when all its operations are done.
 constexpr std::chrono::seconds kLeaving{5};
 
-/// How often a channel that waits for NCCL is looked at when this rank does something else.
+/// Poll interval for a channel that waits for NCCL while this rank does something else.
 constexpr std::chrono::microseconds kLook{20};
 
-/// How often it is looked whether that has been for too long.
+/// Poll interval for the deadline.
 constexpr std::chrono::milliseconds kWatch{50};
 
-/// Used by one thread. One of its own takes what waits for NCCL further when that thread does not come by, because it waits for its GPU:
-/// which may wait for a peer that waits for this very message. When that takes longer than the deadline it ends all operations: the thread
-/// may be inside of a call of CUDA's, which returns when there is room behind them.
+/// Used by one thread. A second thread progresses what waits for NCCL while the first one is blocked waiting for its GPU, which may in turn
+/// wait for a peer that needs this very message. If that takes longer than the deadline, it ends all operations: the first thread may be
+/// blocked inside a CUDA call that returns only when they have ended.
 class NcclLinks {
  public:
   NcclLinks(Communicator& host, std::chrono::milliseconds deadline, cudaStream_t compute, std::function<Ns(void*)> timeOf)
@@ -50,7 +50,7 @@ class NcclLinks {
 
   std::uint64_t send(Rank to, Buffer buffer) { return begin({false, {self_, to}}, {.buffer = buffer}, true); }
   std::uint64_t receive(Rank from, Buffer buffer) { return begin({false, {from, self_}}, {.buffer = buffer}, false); }
-  std::optional<std::uint64_t> combine(Collective what, std::span<const Rank> group, DType dtype, Buffer buffer);
+  std::optional<std::uint64_t> startCollective(Collective what, std::span<const Rank> group, DType dtype, Buffer buffer);
   MessageState stateOf(std::uint64_t id);
   bool isDone(std::uint64_t id);
   void order(std::uint64_t id);
@@ -61,7 +61,7 @@ class NcclLinks {
  private:
   std::uint64_t begin(const NcclMembers& members, const NcclOperation& what, bool afterCompute);
   NcclChannel& open(const NcclMembers& members);
-  [[nodiscard]] bool isMoving() const;
+  [[nodiscard]] bool needsProgress() const;
   void moveUntil(const std::stop_token& stop);
   void watch();
   void requireOpen() const;
@@ -82,13 +82,13 @@ class NcclLinks {
   std::unordered_map<std::uint64_t, NcclOperation> operations_;
   std::map<NcclMembers, NcclChannel> channels_;
   std::uint64_t next_ = 1;
-  std::string failure_;                    ///< that the mover found
-  Clock::time_point came_ = Clock::now();  ///< when the thread came by last
+  std::string failure_;                    ///< found by the progress thread
+  Clock::time_point came_ = Clock::now();  ///< when the first thread last called
   bool aborted_ = false;
   std::jthread mover_;
 };
 
-/// The channel, made when it is first asked for.
+/// The channel, made at first use.
 NcclChannel& NcclLinks::open(const NcclMembers& members) {
   const auto [found, isNew] = channels_.try_emplace(members, members, self_, events_);
   NcclChannel& channel = found->second;
@@ -128,16 +128,16 @@ std::uint64_t NcclLinks::begin(const NcclMembers& members, const NcclOperation& 
   return id;
 }
 
-std::optional<std::uint64_t> NcclLinks::combine(Collective what, std::span<const Rank> group, DType dtype, Buffer buffer) {
+std::optional<std::uint64_t> NcclLinks::startCollective(Collective what, std::span<const Rank> group, DType dtype, Buffer buffer) {
   assert(group.size() >= 2 && std::ranges::is_sorted(group) && std::ranges::find(group, self_) != group.end());
-  if (!canCombine(dtype)) return std::nullopt;
+  if (!supportsCollectives(dtype)) return std::nullopt;
   assert(buffer.bytes % static_cast<std::size_t>(bytesPerElement(dtype)) == 0);
   return begin({true, {group.begin(), group.end()}}, {.buffer = buffer, .collective = what, .dtype = dtype}, true);
 }
 
-/// Whether NCCL will be done with something without being told more.
-bool NcclLinks::isMoving() const {
-  return !aborted_ && std::ranges::any_of(channels_, [](const auto& entry) { return entry.second.isMoving(); });
+/// Whether NCCL will complete something without further calls.
+bool NcclLinks::needsProgress() const {
+  return !aborted_ && std::ranges::any_of(channels_, [](const auto& entry) { return entry.second.needsProgress(); });
 }
 
 void NcclLinks::moveUntil(const std::stop_token& stop) {
@@ -145,11 +145,11 @@ void NcclLinks::moveUntil(const std::stop_token& stop) {
   try {
     checkCuda(cudaSetDevice(device_), "take a GPU for a thread");
     while (!stop.stop_requested()) {
-      if (!moving_.wait_for(lock, stop, kWatch, [this] { return isMoving(); })) {
+      if (!moving_.wait_for(lock, stop, kWatch, [this] { return needsProgress(); })) {
         watch();
         continue;
       }
-      for (auto& [members, channel] : channels_) channel.move();
+      for (auto& [members, channel] : channels_) channel.progress();
       lock.unlock();
       std::this_thread::sleep_for(kLook);
       lock.lock();
@@ -159,14 +159,14 @@ void NcclLinks::moveUntil(const std::stop_token& stop) {
   }
 }
 
-/// Ends what is under way for longer than the deadline while nobody asks for it.
+/// Ends operations that are in flight for longer than the deadline while nobody polls them.
 void NcclLinks::watch() {
   if (aborted_ || Clock::now() - came_ < deadline_) return;
   for (auto& [members, channel] : channels_) {
-    channel.look();
+    channel.poll();
     if (const std::string open = channel.openOperation(); failure_.empty() && !open.empty()) {
-      failure_ = "NCCL had not ended a message or collective between " + channel.between() + " " + inWords(deadline_) +
-                 " after it was asked for" + open + "; see whether another rank hangs, or allow more with --timeout";
+      failure_ = "NCCL had not finished a message or collective between " + channel.between() + " " + inWords(deadline_) +
+                 " after it was posted" + open + "; check whether another rank hangs, or raise --timeout";
     }
   }
   if (!failure_.empty()) abortAll();
@@ -185,9 +185,9 @@ void NcclLinks::advance() {
     if (channel.needsId()) {
       if (const auto id = ids_.take(members)) channel.connect(*id);
     }
-    channel.move();
+    channel.progress();
   }
-  if (isMoving()) moving_.notify_one();
+  if (needsProgress()) moving_.notify_one();
 }
 
 MessageState NcclLinks::stateOf(std::uint64_t id) {
@@ -204,7 +204,7 @@ bool NcclLinks::isDone(std::uint64_t id) {
   const std::lock_guard lock(mutex_);
   advance();
   const NcclOperation& operation = operations_.at(id);
-  operation.channel->look();
+  operation.channel->poll();
   return operation.done;
 }
 
@@ -215,7 +215,7 @@ void NcclLinks::order(std::uint64_t id) {
   for (advance(); !operation.onStream; advance()) {
     if (Clock::now() >= until) {
       throw Error("NCCL did not connect " + operation.channel->between() + " within " + inWords(deadline_) +
-                  operation.channel->openOperation() + "; see whether another rank hangs, or allow more with --timeout");
+                  operation.channel->openOperation() + "; check whether another rank hangs, or raise --timeout");
     }
     lock.unlock();
     std::this_thread::yield();
@@ -237,7 +237,7 @@ void NcclLinks::giveBack(const NcclOperation& operation) {
   for (const cudaEvent_t event : {operation.ready, operation.begin, operation.end}) events_.giveBack(event);
 }
 
-/// What is not on a stream yet is kept until it is.
+/// Operations that are not on a stream yet are kept until they are.
 void NcclLinks::forget() {
   const std::lock_guard lock(mutex_);
   for (auto& [members, channel] : channels_) channel.forgetStarted();
@@ -255,17 +255,17 @@ void NcclLinks::abort() {
 
 void NcclLinks::abortAll() {
   if (!aborted_) {
-    for (auto& [members, channel] : channels_) channel.lookLast();
+    for (auto& [members, channel] : channels_) channel.drain();
   }
   aborted_ = true;
-  // As one group: an abort waits for what its communicator has on a stream, which may be behind compute that is behind a receive of another
-  // one.
+  // As one group: an abort waits for its communicator's operations on a stream, which may come after compute that comes after a receive of
+  // another communicator.
   static_cast<void>(ncclGroupStart());
   for (auto& [members, channel] : channels_) channel.abort();
   static_cast<void>(ncclGroupEnd());
 }
 
-/// Ends the channels in peace with their peers, all at once; those that do not end in time are left to be aborted.
+/// Finalizes all channels together with their peers; those that do not finish in time are left to be aborted.
 void NcclLinks::close() {
   std::vector<NcclChannel*> leaving;
   for (auto& [members, channel] : channels_) {
@@ -293,8 +293,8 @@ DeviceLinks ncclLinks(Communicator& host, std::chrono::milliseconds deadline, vo
   calls.holds = &isOnDevice;
   calls.send = [links](Rank to, Buffer buffer) { return links->send(to, buffer); };
   calls.receive = [links](Rank from, Buffer buffer) { return links->receive(from, buffer); };
-  calls.combine = [links](Collective what, std::span<const Rank> group, DType dtype, Buffer buffer) {
-    return links->combine(what, group, dtype, buffer);
+  calls.startCollective = [links](Collective what, std::span<const Rank> group, DType dtype, Buffer buffer) {
+    return links->startCollective(what, group, dtype, buffer);
   };
   calls.stateOf = [links](std::uint64_t operation) { return links->stateOf(operation); };
   calls.isDone = [links](std::uint64_t operation) { return links->isDone(operation); };

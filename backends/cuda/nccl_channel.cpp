@@ -28,7 +28,7 @@ std::string nameOf(const NcclOperation& operation, bool sending, const NcclMembe
   return "";
 }
 
-/// The type that NCCL sums such elements as; nothing where it does not.
+/// NCCL's element type for reductions; nothing if it has none.
 std::optional<ncclDataType_t> ncclTypeOf(DType dtype) {
   switch (dtype) {
     case DType::UInt8: return ncclUint8;
@@ -49,7 +49,7 @@ std::optional<ncclDataType_t> ncclTypeOf(DType dtype) {
   return std::nullopt;
 }
 
-/// A collective of some elements, at one place among the ranks of a communicator.
+/// A collective on some elements, from the point of view of one rank of the communicator.
 struct Pieces {
   std::byte* data;
   std::size_t elements, bytesEach, ranks, place;
@@ -59,7 +59,7 @@ struct Pieces {
   [[nodiscard]] std::byte* piece(std::size_t k) const { return data + first(k) * bytesEach; }
 };
 
-/// Pieces of several sizes, which NCCL's own scatter and gather do not know: each by a call of its own, all at once.
+/// Pieces of different sizes, which NCCL's own scatter and gather do not support: one call per piece, all in one group.
 ncclResult_t askEach(Collective what, const Pieces& all, ncclComm_t communicator, cudaStream_t stream) {
   ncclResult_t failure = ncclGroupStart();
   if (failure != ncclSuccess) return failure;
@@ -73,7 +73,7 @@ ncclResult_t askEach(Collective what, const Pieces& all, ncclComm_t communicator
                                     : ncclBroadcast(piece, piece, count, all.type, root, communicator, stream);
     if (result != ncclSuccess && result != ncclInProgress && failure == ncclSuccess) failure = result;
   }
-  const ncclResult_t ended = ncclGroupEnd();  // also after a failure: the group is the thread's
+  const ncclResult_t ended = ncclGroupEnd();  // also after a failure: the group belongs to the thread
   return failure == ncclSuccess ? ended : failure;
 }
 
@@ -100,11 +100,11 @@ bool isReached(cudaEvent_t event) {
     checkCuda(state, "end a message");
     return true;
   }
-  static_cast<void>(cudaGetLastError());  // else who looks for the failure of a kernel finds this
+  static_cast<void>(cudaGetLastError());  // otherwise the next check for a kernel's failure would find this
   return false;
 }
 
-bool canCombine(DType dtype) { return ncclTypeOf(dtype).has_value(); }
+bool supportsCollectives(DType dtype) { return ncclTypeOf(dtype).has_value(); }
 
 CudaEvents::~CudaEvents() {
   for (const cudaEvent_t event : free_) static_cast<void>(cudaEventDestroy(event));
@@ -155,18 +155,18 @@ std::string NcclChannel::openOperation() const {
          " bytes" + (oldest.onStream ? "" : ", which has not begun");
 }
 
-/// What NCCL says about all it was asked for so far.
+/// NCCL's state for all operations enqueued so far.
 int NcclChannel::state() const {
   ncclResult_t state = ncclSuccess;
   const ncclResult_t asked = ncclCommGetAsyncError(communicator_, &state);
   return asked == ncclSuccess ? state : asked;
 }
 
-/// Whether NCCL is still at it. Throws when it failed.
+/// Whether NCCL is still busy. Throws when it failed.
 bool NcclChannel::inProgress(int result) const {
   if (result == ncclSuccess) return false;
   if (result == ncclInProgress) return true;
-  // NCCL's own sentence where it has one.
+  // NCCL's own message, if it has one.
   const char* const last = communicator_ == nullptr ? nullptr : ncclGetLastError(communicator_);
   const std::string reason = last == nullptr || *last == '\0' ? ncclGetErrorString(static_cast<ncclResult_t>(result)) : last;
   throw Error("NCCL failed between " + between() + " (" + reason.substr(0, reason.find('\n')) + ")" + openOperation() +
@@ -191,17 +191,17 @@ void NcclChannel::add(NcclOperation& operation) {
   unfinished_.push_back(&operation);
 }
 
-bool NcclChannel::isMoving() const { return communicator_ != nullptr && (waits_ == Waits::Connection || waits_ == Waits::Start); }
+bool NcclChannel::needsProgress() const { return communicator_ != nullptr && (waits_ == Waits::Connection || waits_ == Waits::Start); }
 
-void NcclChannel::move() {
-  if (isMoving()) {
+void NcclChannel::progress() {
+  if (needsProgress()) {
     if (inProgress(state())) return;
     waits_ == Waits::Start ? finishStart() : static_cast<void>(waits_ = Waits::Nothing);
   }
   while (waits_ == Waits::Nothing && !queued_.empty()) start();
 }
 
-/// Asks NCCL for the first operation that is queued.
+/// Submits the first queued operation to NCCL.
 void NcclChannel::start() {
   NcclOperation& operation = *queued_.front();
   operation.begin = events_.take();
@@ -212,7 +212,7 @@ void NcclChannel::start() {
   if (!inProgress(ask(operation))) finishStart();
 }
 
-/// The operation is on the stream: a thread of NCCL's may have put it there, so nothing could follow it before.
+/// The operation is on the stream now. One of NCCL's threads may have put it there, so nothing could be enqueued after it earlier.
 void NcclChannel::finishStart() {
   NcclOperation& operation = *queued_.front();
   checkCuda(cudaEventRecord(operation.end, stream_), "record an event");
@@ -241,16 +241,16 @@ int NcclChannel::ask(const NcclOperation& operation) const {
 bool NcclChannel::seesDone(NcclOperation& operation) const {
   if (!operation.onStream) return false;
   operation.done = isReached(operation.end);
-  // While NCCL puts another one on the stream, `move` asks it.
+  // While NCCL enqueues another operation, `progress` queries it.
   if (!operation.done && waits_ == Waits::Nothing) static_cast<void>(inProgress(state()));
   return operation.done;
 }
 
-void NcclChannel::look() {
+void NcclChannel::poll() {
   while (!unfinished_.empty() && seesDone(*unfinished_.front())) unfinished_.pop_front();
 }
 
-void NcclChannel::lookLast() noexcept {
+void NcclChannel::drain() noexcept {
   for (NcclOperation* const operation : unfinished_) {
     if (operation->onStream && cudaEventQuery(operation->end) == cudaSuccess) operation->done = true;
   }

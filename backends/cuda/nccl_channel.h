@@ -21,13 +21,13 @@ namespace pw {
 /// Throws Error when CUDA failed; `result` is a cudaError_t, `what` as in `make a stream`.
 void checkCuda(int result, std::string_view what);
 
-/// Whether all before an event is done. Throws Error when the device failed.
+/// Whether everything before an event is done. Throws Error when the device failed.
 [[nodiscard]] bool isReached(CUevent_st* event);
 
-/// Whether NCCL sums such elements.
-[[nodiscard]] bool canCombine(DType dtype);
+/// Whether NCCL has collectives for elements of this type.
+[[nodiscard]] bool supportsCollectives(DType dtype);
 
-/// Events to be used again and again: making one costs some microseconds. They end with the pool.
+/// A pool of reusable events, as creating one costs some microseconds. They are destroyed with the pool.
 class CudaEvents {
  public:
   CudaEvents() = default;
@@ -36,7 +36,7 @@ class CudaEvents {
   CudaEvents& operator=(const CudaEvents&) = delete;
 
   [[nodiscard]] CUevent_st* take();
-  /// It may still be waited for: a wait means what was recorded before it.
+  /// It may still be waited for: a wait refers to what was recorded before the wait.
   void giveBack(CUevent_st* event);
 
  private:
@@ -45,46 +45,46 @@ class CudaEvents {
 
 class NcclChannel;
 
-/// What a channel is asked to do: a message, or a collective in place.
+/// An operation of a channel: a message, or an in-place collective.
 struct NcclOperation {
   NcclChannel* channel = nullptr;
   Buffer buffer;
   std::optional<Collective> collective{};
   DType dtype = DType::UInt8;
-  CUevent_st* ready = nullptr;  ///< what compute must have done; null: nothing
+  CUevent_st* ready = nullptr;  ///< the compute it must come after; null: none
   CUevent_st *begin = nullptr, *end = nullptr;
-  std::uint64_t position = 0;  ///< among the channel's, from 1
+  std::uint64_t position = 0;  ///< its number within the channel, from 1
   bool onStream = false, done = false;
 };
 
-/// A communicator of NCCL's and a stream of high priority, where operations take their turn, as NCCL matches them by order. Nothing but
-/// `abort` blocks: what NCCL needs time for goes on when `move` is called. For one thread at a time.
+/// An NCCL communicator and a high-priority stream on which operations run in order, as NCCL matches them by order. Only `abort` blocks:
+/// operations that NCCL has not completed are advanced by `progress`. For one thread at a time.
 class NcclChannel {
  public:
   /// `events` must outlive it.
   NcclChannel(NcclMembers members, Rank self, CudaEvents& events);
-  /// Aborts what is open.
+  /// Aborts open operations.
   ~NcclChannel();
   NcclChannel(const NcclChannel&) = delete;
   NcclChannel& operator=(const NcclChannel&) = delete;
 
   [[nodiscard]] bool needsId() const { return waits_ == Waits::Id; }
   void connect(const NcclId& id);
-  /// The operation must stay where it is until it was forgotten.
+  /// The operation must not move in memory until it is forgotten.
   void add(NcclOperation& operation);
-  /// Goes on with what waits for NCCL. Throws Error when it failed.
-  void move();
-  /// Whether NCCL is at something that `move` is to follow.
-  [[nodiscard]] bool isMoving() const;
-  /// Sees which operations are done. Throws Error when one failed.
-  void look();
-  /// As `look`, for the last time, and without asking NCCL.
-  void lookLast() noexcept;
-  /// Operations on the stream will not be asked about any more.
+  /// Advances what waits for NCCL. Throws Error when it failed.
+  void progress();
+  /// Whether NCCL is working on something that `progress` has to follow up.
+  [[nodiscard]] bool needsProgress() const;
+  /// Updates which operations are done. Throws Error when one failed.
+  void poll();
+  /// The final `poll`, without querying NCCL.
+  void drain() noexcept;
+  /// Forgets operations on the stream: they will not be queried again.
   void forgetStarted();
-  /// Ends all that is open, at once.
+  /// Ends all open operations immediately.
   void abort() noexcept;
-  /// Begins to leave in peace with the others, if it can; `hasLeft` tells when all did or that failed.
+  /// Starts ncclCommFinalize; false if that is not possible. Poll `hasLeft` until all ranks have left, or that failed.
   [[nodiscard]] bool leave();
   [[nodiscard]] bool hasLeft();
 
@@ -94,7 +94,7 @@ class NcclChannel {
   [[nodiscard]] std::string openOperation() const;
 
  private:
-  /// What must come before the next operation can begin.
+  /// What the next operation waits for.
   enum class Waits : std::uint8_t {
     Id,          ///< the unique id
     Connection,  ///< NCCL, to connect

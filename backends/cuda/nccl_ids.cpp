@@ -21,7 +21,7 @@ void NcclIds::give(const NcclMembers& members, const NcclId& id) {
   for (const Rank rank : members.ranks) {
     if (rank == host_.rank()) continue;
     Message& message = outgoing_.emplace_back(Message{bytes});
-    message.ticket = host_.send(rank, kTag, {message.bytes.data(), message.bytes.size()});
+    message.request = host_.send(rank, kTag, {message.bytes.data(), message.bytes.size()});
   }
 }
 
@@ -33,7 +33,7 @@ void NcclIds::want(const NcclMembers& members) {
 
 void NcclIds::expect(Rank from) {
   const auto [message, isNew] = incoming_.try_emplace(from, Message{std::vector<std::byte>(messageBytes())});
-  if (isNew) message->second.ticket = host_.receive(from, kTag, {message->second.bytes.data(), message->second.bytes.size()});
+  if (isNew) message->second.request = host_.receive(from, kTag, {message->second.bytes.data(), message->second.bytes.size()});
 }
 
 std::optional<NcclId> NcclIds::take(const NcclMembers& members) {
@@ -55,17 +55,17 @@ void NcclIds::keep(Rank from, const std::vector<std::byte>& message) {
 
 void NcclIds::advance() {
   std::erase_if(outgoing_, [this](const Message& message) {
-    if (!host_.isDone(message.ticket).value_or(false)) return false;
-    host_.wait(message.ticket);
+    if (!host_.isDone(message.request).value_or(false)) return false;
+    host_.wait(message.request);
     return true;
   });
   std::vector<Rank> came;
   for (const auto& [from, message] : incoming_) {
-    if (host_.isDone(message.ticket).value_or(false)) came.push_back(from);
+    if (host_.isDone(message.request).value_or(false)) came.push_back(from);
   }
   for (const Rank from : came) {
     const auto message = incoming_.extract(from);
-    host_.wait(message.mapped().ticket);
+    host_.wait(message.mapped().request);
     keep(from, message.mapped().bytes);
     if (std::ranges::any_of(wanted_, [from](const NcclMembers& members) { return members.ranks.front() == from; })) expect(from);
   }

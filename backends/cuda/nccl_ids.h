@@ -16,8 +16,8 @@ namespace pw {
 /// NCCL's `ncclUniqueId`.
 using NcclId = std::array<std::byte, 128>;
 
-/// The ranks that a communicator of NCCL's joins, by their place in it: a sender and its receiver, or a group that combines, ascending. The
-/// first makes the unique id by which they find each other.
+/// The ranks that a communicator of NCCL's joins, by their place in it: a sender and its receiver, or the group of a collective, ascending.
+/// The first makes the unique id by which they find each other.
 struct NcclMembers {
   bool collective = false;
   std::vector<Rank> ranks;
@@ -25,25 +25,25 @@ struct NcclMembers {
   auto operator<=>(const NcclMembers&) const = default;
 };
 
-/// Unique ids on their way from first ranks to the others, over the host's transport, by tag 0x7FFF4000. Each names its members, as ranks
-/// may ask for the ids of one first rank in another order than it gives them. A receive is open only while an id is wanted. Nothing blocks;
-/// for one thread.
+/// Sends unique ids from first ranks to the others over the host's transport, with tag 0x7FFF4000. Each message names its members, as ranks
+/// may need the ids of one first rank in a different order from the one it sends them in. A receive is open only while an id is needed.
+/// Nothing blocks; for one thread.
 class NcclIds {
  public:
   explicit NcclIds(Communicator& host) : host_(host) {}
 
-  /// To all but the first of the members, which is this rank.
+  /// Sends the id to all members but the first, which is this rank.
   void give(const NcclMembers& members, const NcclId& id);
-  /// From now on `take` may have the id.
+  /// Requests the id; `take` returns it once it has arrived.
   void want(const NcclMembers& members);
   [[nodiscard]] std::optional<NcclId> take(const NcclMembers& members);
-  /// Takes what came. Throws Error when the job fails.
+  /// Processes arrived messages. Throws Error when the job fails.
   void advance();
 
  private:
   struct Message {
     std::vector<std::byte> bytes;
-    Communicator::Ticket ticket = 0;
+    Communicator::Request request = 0;
   };
   [[nodiscard]] std::size_t messageBytes() const;
   void expect(Rank from);

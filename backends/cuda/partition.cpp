@@ -44,7 +44,7 @@ class Driver {
   PFN_cuGetErrorString_v6000 errorString = nullptr;
 
  private:
-  /// `since`: the CUDA version whose form of the function is meant.
+  /// `since`: the CUDA version of the function's interface.
   template <class Function>
   static void find(const char* name, unsigned since, Function& function) {
     void* address = nullptr;
@@ -74,7 +74,7 @@ std::vector<CUdevResource> equalParts(const Driver& driver, CUdevResource& all, 
     driver.require(driver.split(result.data(), &made, &all, nullptr, 0, static_cast<unsigned>(each)), "cut a GPU");
     if (made == wanted) return result;
   }
-  throw Error("The GPU's " + std::to_string(total) + " multiprocessors make no " + std::to_string(parts) + " equal parts: each needs " +
+  throw Error("The GPU's " + std::to_string(total) + " multiprocessors cannot make " + std::to_string(parts) + " equal parts: each needs " +
               std::to_string(least) + " or more, in groups of " + std::to_string(group) + "; share it by fewer ranks.");
 }
 
@@ -82,8 +82,7 @@ std::vector<CUdevResource> equalParts(const Driver& driver, CUdevResource& all, 
 
 SmPartition partOfGpu(int device, GpuPart part) {
   if (part.index < 0 || part.index >= part.of) {
-    throw Error("A GPU has no part " + std::to_string(part.index) + " of " + std::to_string(part.of) +
-                "; this is a mistake in Pipewright.");
+    throw Error("A GPU has no part " + std::to_string(part.index) + " of " + std::to_string(part.of) + "; this is a bug in Pipewright.");
   }
   // The driver lets contexts grow up to this share, so parts would not be disjoint (cuda.h, "Green Contexts").
   const char* const share = std::getenv("CUDA_MPS_ACTIVE_THREAD_PERCENTAGE");

@@ -12,17 +12,17 @@ struct SmPartition {
   int multiprocessors = 0;
 };
 
-/// Multiprocessors of each of `parts` equal parts: as many as there are for all, in groups of `alignment`; 0 where a part would have fewer
-/// than `least`, the fewest that the driver gives.
+/// Multiprocessors of each of `parts` equal parts: the largest number that is the same for all, a multiple of `alignment`; 0 if a part
+/// would have fewer than `least`, the fewest that the driver supports.
 [[nodiscard]] constexpr int multiprocessorsOfAPart(int all, int parts, int least, int alignment) {
   const int group = std::max(1, alignment), each = parts < 1 ? 0 : all / parts / group * group;
   return each < std::max(1, least) ? 0 : each;
 }
 
-/// The part of CUDA's GPU of that number, by a green context that lives as long as the process. Every process that is told the same `of`
-/// cuts the GPU in the same way, so parts of different index are disjoint. They run at the same time where processes do (MPS); without that
-/// they take turns, and parts make each turn longer. Milliseconds, behind the start of CUDA. Throws Error saying in a sentence why the
-/// driver gives no such part; the process then still can use the whole GPU.
+/// The part of CUDA's GPU of that number, by a green context that lives as long as the process. Every process with the same `of` divides
+/// the GPU in the same way, so parts of different index are disjoint. They run at the same time where processes do (MPS); without that they
+/// take turns, and parts make each turn longer. Takes milliseconds, after CUDA has started. Throws Error with the reason when the driver
+/// does not provide such a part; the process can still use the whole GPU.
 [[nodiscard]] SmPartition partOfGpu(int device, GpuPart part);
 
 }  // namespace pw

@@ -261,7 +261,7 @@ std::string withoutDriver(const std::string& library, const std::string& loadErr
   const std::string_view state = loadError.empty() ? "is not loaded" : "is not installed";
   if (card.empty() && !loadError.empty())
     return "There is no NVIDIA GPU on this machine: no driver is installed and the PCI bus shows no card.";
-  if (card.empty()) return "NVIDIA's driver is not loaded and the PCI bus shows no NVIDIA card; see that the machine has one.";
+  if (card.empty()) return "NVIDIA's driver is not loaded and the PCI bus shows no NVIDIA card; check that the machine has one.";
   const std::string_view cure = loadError.empty() ? "load it (modprobe nvidia)" : "install it (Debian: nvidia-driver) and restart";
   return fmt::format("The machine has an NVIDIA card (PCI {}) but its driver {}; {}.", card, state, cure);
 }

@@ -10,7 +10,7 @@
 
 namespace pw {
 
-/// One NVIDIA GPU of this machine. What the driver did not say is empty or 0.
+/// One NVIDIA GPU of this machine. Fields that the driver did not report are empty or 0.
 struct Gpu {
   int index = 0;                 ///< NVIDIA's number, in the order of PCI addresses; its position in GpuInventory::gpus
   std::optional<int> cudaIndex;  ///< CUDA's number in a process started like this one; nothing: CUDA_VISIBLE_DEVICES hides it
@@ -18,9 +18,9 @@ struct Gpu {
   std::string pciAddress;  ///< `0000:18:00.0`, as Linux writes it
   Bytes memory = 0, usedMemory = 0;
   int major = 0, minor = 0;               ///< compute capability
-  std::optional<bool> mig;                ///< whether it is cut into instances (MIG); nothing: it has no such mode
+  std::optional<bool> mig;                ///< whether it is divided into instances (MIG); nothing: not supported
   std::vector<std::string> migInstances;  ///< their UUIDs
-  std::string problem;                    ///< why it cannot be used, a clause; empty: nothing known against it
+  std::string problem;                    ///< why it cannot be used, as a clause; empty: no known reason
 
   bool operator==(const Gpu&) const = default;
 };
@@ -34,7 +34,7 @@ enum class GpuPath : std::uint8_t {
   HostBridge,    ///< one PCIe host bridge
   Cpu,           ///< several host bridges of one NUMA node
   Sockets,       ///< the interconnect between NUMA nodes
-  Unknown,       ///< the driver does not say
+  Unknown,       ///< not reported by the driver
 };
 
 /// `nvlink`, `same_board`, `pcie_switch`, `pcie_switches`, `host_bridge`, `cpu`, `sockets`, `unknown`.
@@ -55,27 +55,27 @@ struct GpuInventory {
   std::vector<Gpu> gpus;
   std::vector<GpuLink> links;                 ///< every pair once, by (first, second)
   std::optional<std::string> visibleDevices;  ///< CUDA_VISIBLE_DEVICES
-  std::string whyNone;                        ///< where there is no GPU: why and what to do, one sentence
+  std::string whyNone;                        ///< if there is no GPU: why and what to do, one sentence
 
   bool operator==(const GpuInventory&) const = default;
 };
 
-/// Asks NVIDIA's management library, which comes with the driver; loads it for the time of the call. CUDA is neither needed nor started, no
-/// GPU is used. Takes milliseconds where the driver keeps the GPUs ready (persistence mode), else up to seconds, as it wakes them. Never
-/// fails: no library, an old one or one that answers errors gives an inventory of what is known. `root` stands before /dev, /proc and /sys,
-/// which tell a missing driver from a missing GPU.
+/// Queries NVIDIA's management library, which comes with the driver; it is loaded for the duration of the call. CUDA is not needed or
+/// started, and no GPU is used. Takes milliseconds if the driver keeps the GPUs ready (persistence mode), otherwise up to seconds to wake
+/// them. Never fails: with no library, an old one or one that returns errors, the inventory has what is known. `root` is a prefix for /dev,
+/// /proc and /sys, which distinguish a missing driver from a missing GPU.
 [[nodiscard]] GpuInventory gpuInventory(const std::string& library = "libnvidia-ml.so.1", const std::string& root = "");
 
-/// Whether CUDA shows the GPU to a process started like this one, and nothing is known against it.
+/// Whether CUDA shows the GPU to a process started like this one, and there is no known reason against using it.
 [[nodiscard]] bool isUsable(const Gpu& gpu);
 
-/// Why CUDA's GPU of that number cannot be used in a process started like this one, a sentence; empty: nothing is known against it.
+/// Why CUDA's GPU of that number cannot be used in a process started like this one, a sentence; empty: no known reason.
 [[nodiscard]] std::string whyUnusable(const GpuInventory& inventory, int cudaIndex);
 
 /// Positions in `gpus` that CUDA shows for a value of CUDA_VISIBLE_DEVICES, in CUDA's order. It lists numbers or (beginnings of) UUIDs, of
 /// the kind of its first entry; what is not there ends the list, what is there twice empties it. CUDA Programming Guide, "Environment
-/// Variables", and torch.cuda._parse_visible_devices. Numbers are taken as NVIDIA's: CUDA's own order of unlike GPUs is another, see
-/// CUDA_DEVICE_ORDER.
+/// Variables", and torch.cuda._parse_visible_devices. Numbers are interpreted as NVIDIA's: CUDA's own order of different GPUs is not the
+/// same, see CUDA_DEVICE_ORDER.
 [[nodiscard]] std::vector<std::size_t> visibleGpus(std::string_view visibleDevices, const std::vector<Gpu>& gpus);
 
 }  // namespace pw

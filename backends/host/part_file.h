@@ -6,9 +6,9 @@
 
 namespace pw {
 
-/// A new file beside `path`, to be written and then put in its place, so that there is always a whole file of that name. Its name is
-/// random, so that nobody can put a link there before; it is locked while this object lives, and removed with it unless `replace`
-/// succeeded. What killed processes of this host left in that folder, which nobody locks any more, is removed first.
+/// A temporary file next to `path`, to be written and then moved there, so that there is always a complete file of that name. Its name is
+/// random, so that nobody can place a link there in advance; it is locked while this object lives, and removed with it unless `replace`
+/// succeeded. Unlocked temporary files that killed processes of this host left in that folder are removed first.
 class PartFile {
  public:
   explicit PartFile(const std::string& path);
@@ -16,9 +16,9 @@ class PartFile {
   PartFile(const PartFile&) = delete;
   PartFile& operator=(const PartFile&) = delete;
 
-  /// −1 with errno where the file could not be created, or was put in place.
+  /// −1 if the file could not be created (see errno) or has replaced `path`.
   [[nodiscard]] int descriptor() const { return fd_.get(); }
-  /// Puts the file in place and closes it. False with errno when that fails; what `path` was then stays.
+  /// Puts the file in place and closes it. False with errno set when that fails; `path` is then unchanged.
   [[nodiscard]] bool replace();
 
  private:

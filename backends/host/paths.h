@@ -4,10 +4,10 @@
 
 namespace pw {
 
-/// Whether something is there; false too where a folder on the way cannot be entered, or the path is too long to be one. Never throws.
+/// Whether the path exists; also false if a folder on the way cannot be entered or the path is too long. Never throws.
 [[nodiscard]] bool pathExists(const std::string& path);
 [[nodiscard]] bool isFolder(const std::string& path);
-/// The path from the root; as it stands where the working folder is gone. Never throws.
+/// The absolute path; unchanged if the working folder no longer exists. Never throws.
 [[nodiscard]] std::string absolutePath(const std::string& path);
 
 }  // namespace pw

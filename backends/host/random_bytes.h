@@ -5,7 +5,7 @@
 
 namespace pw {
 
-/// Bytes that nobody can guess (getrandom). Throws Error where the system gives none.
+/// Cryptographically random bytes (getrandom). Throws Error if the system provides none.
 [[nodiscard]] std::string randomBytes(std::size_t count);
 
 }  // namespace pw

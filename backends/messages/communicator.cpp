@@ -4,15 +4,17 @@
 
 namespace pw {
 
-MessageState Communicator::stateOf(Ticket ticket) noexcept {
+MessageState Communicator::stateOf(Request request) noexcept {
   try {
-    const auto done = isDone(ticket);
+    const auto done = isDone(request);
     return !done ? MessageState::Unknown : *done ? MessageState::Done : MessageState::Waiting;
   } catch (const std::exception&) {
     return MessageState::Unknown;
   }
 }
 
-std::optional<Communicator::Ticket> Communicator::combine(Collective, std::span<const Rank>, DType, Buffer) { return std::nullopt; }
+std::optional<Communicator::Request> Communicator::startCollective(Collective, std::span<const Rank>, DType, Buffer) {
+  return std::nullopt;
+}
 
 }  // namespace pw

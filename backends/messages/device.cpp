@@ -29,9 +29,9 @@ const Device& hostDevice() {
       .copy = &copy,
       .addInto = &addInto,
       .sumOfSquares = [](DType dtype, Buffer buffer, std::chrono::milliseconds) { return sumOfSquares(dtype, buffer); },
-      .mark = [] { return Mark{monotonicNow()}; },
-      .timeOf = [](Mark mark) { return Ns{mark}; },
-      .forgetMarks = [] {},
+      .timestamp = [] { return Timestamp{monotonicNow()}; },
+      .timeOf = [](Timestamp timestamp) { return Ns{timestamp}; },
+      .forgetTimestamps = [] {},
       .finish = [](std::chrono::milliseconds, const std::function<void()>&) {},
   };
   return host;

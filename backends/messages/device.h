@@ -15,43 +15,43 @@ namespace pw {
 /// Nanoseconds of the host's monotonic clock: the same for all processes of a host.
 [[nodiscard]] Ns monotonicNow();
 
-/// A moment of a device's work, a number of the device's making: see Device::mark.
-using Mark = std::int64_t;
+/// A moment in the work of a device, as an opaque number: see Device::timestamp.
+using Timestamp = std::int64_t;
 
-/// Where a stage's tensors lie and its operators run: this host's memory and cores, or one GPU. A table of functions, so that nothing of
-/// CUDA is loaded where none is used. What the host is asked for is done when the call returns; a GPU does it later, in the order it was
-/// asked for (on its compute stream). `Buffer`s are the device's own unless said otherwise. All throw Error when the device fails.
+/// Where a stage's tensors lie and its operators run: this host's memory and cores, or one GPU. A table of functions, so that CUDA is not
+/// loaded unless it is used. On the host, work is done when a call returns; on a GPU it is enqueued on the compute stream and done later,
+/// in order. `Buffer`s are on the device unless said otherwise. All functions throw Error when the device fails.
 struct Device {
   int index = -1;  ///< CUDA's number of the device; −1: the host
 
-  /// Memory that messages arrive in. May be written to at once, whatever the device still has to do.
+  /// Memory for messages to arrive in. May be written to at once, whatever work is still pending on the device.
   HeldBuffer (*allocate)(std::size_t bytes) = nullptr;
   /// Same sizes; either may lie on the host. Done on return where one does.
   void (*copy)(Buffer into, Buffer from) = nullptr;
   void (*addInto)(DType dtype, Buffer into, Buffer what) = nullptr;                                  ///< see numbers.h
   double (*sumOfSquares)(DType dtype, Buffer buffer, std::chrono::milliseconds deadline) = nullptr;  ///< throws Error at the deadline
 
-  /// The moment when all that was asked for so far is done. On the host: now, as `timeOf` returns it.
-  Mark (*mark)() = nullptr;
-  /// That moment on the host's monotonic clock [ns]; after a `finish`, and until `forgetMarks`.
-  Ns (*timeOf)(Mark mark) = nullptr;
-  /// Ends the life of all marks so far. Who makes marks calls it once a step, or they pile up.
-  void (*forgetMarks)() = nullptr;
-  /// Waits until all that was asked for is done, calling `meanwhile` (which may be empty) again and again. Throws Error at the deadline,
-  /// and what that throws.
+  /// The moment when all work enqueued so far is done. On the host: now, as `timeOf` returns it.
+  Timestamp (*timestamp)() = nullptr;
+  /// That moment on the host's monotonic clock [ns]; after a `finish`, and until `forgetTimestamps`.
+  Ns (*timeOf)(Timestamp timestamp) = nullptr;
+  /// Invalidates all timestamps so far. Must be called once per step if timestamps are taken, or they accumulate.
+  void (*forgetTimestamps)() = nullptr;
+  /// Waits until all enqueued work is done, calling `meanwhile` (may be empty) repeatedly. Throws Error at the deadline, and whatever
+  /// `meanwhile` throws.
   void (*finish)(std::chrono::milliseconds deadline, const std::function<void()>& meanwhile) = nullptr;
 
-  /// Keeps what `work` asks for instead of doing it (a CUDA graph): `launch` does it, any number of times, on the same memory. What `work`
-  /// allocates stays the recording's while that lives, so recordings that do not run at the same time may share: those with the same
-  /// `pool`, launched in the order they were recorded. Throws Error saying why work cannot be kept (it waits for the device); nothing of it
-  /// is done then. Both null where a device cannot do this.
+  /// Records the work that `work` enqueues instead of doing it (a CUDA graph): `launch` does it, any number of times, on the same memory.
+  /// Memory that `work` allocates belongs to the recording as long as that lives; recordings that never run at the same time may share it:
+  /// those with the same `pool`, launched in the order in which they were recorded. Throws Error with the reason if work cannot be recorded
+  /// (because it waits for the device); nothing is done then. Both are null if a device cannot record.
   std::shared_ptr<void> (*record)(const std::function<void()>& work, std::shared_ptr<void>& pool) = nullptr;
   void (*launch)(const std::shared_ptr<void>& recording) = nullptr;
 
-  /// Busies compute for that time; null on the host.
+  /// Keeps the compute stream busy for that time; null on the host.
   void (*spin)(Ns duration) = nullptr;
 
-  /// Names what is asked for from now on in a profiler's timeline, until a null pointer ends that; null where there is none.
+  /// Names the work enqueued from now on in a profiler's timeline, until it is called with a null pointer; null if there is no profiler.
   void (*name)(const char* what) = nullptr;
 
   /// Bytes of tensors in this process: alive now, and the most since the last call. Null on the host: its module counts.

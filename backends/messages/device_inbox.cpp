@@ -8,8 +8,7 @@
 namespace pw {
 namespace {
 
-/// Announcements of one sender to one receiver take these tags in turn; there may be more of them under way, as messages of one tag keep
-/// their order.
+/// Announcements from one sender to one receiver use these tags in turn; more may be in flight, as messages with one tag keep their order.
 constexpr std::uint32_t kFirstTag = 0x7FFF0500, kTags = 0x100;
 static_assert(DeviceInbox::kBellTag == kFirstTag + kTags);
 
@@ -30,12 +29,12 @@ std::optional<Value> takeFirst(std::map<std::uint32_t, std::deque<Value>>& queue
 
 }  // namespace
 
-Communicator::Ticket DeviceInbox::announce(DeviceMessage& message) {
+Communicator::Request DeviceInbox::announce(DeviceMessage& message) {
   message.announcement = {.bytes = message.buffer.bytes, .tag = message.tag};
   return host_.send(message.peer, nextTag(peers_[message.peer.index()].announcementsOut), bytesOf(message.announcement));
 }
 
-std::optional<Communicator::Ticket> DeviceInbox::want(DeviceMessage& message) {
+std::optional<Communicator::Request> DeviceInbox::want(DeviceMessage& message) {
   Peer& peer = peers_[message.peer.index()];
   if (auto early = takeFirst(peer.early, message.tag)) {
     message.operation = early->operation;
@@ -48,13 +47,14 @@ std::optional<Communicator::Ticket> DeviceInbox::want(DeviceMessage& message) {
   return peer.expected ? std::nullopt : std::optional(expect(message.peer));
 }
 
-Communicator::Ticket DeviceInbox::expect(Rank from) {
+Communicator::Request DeviceInbox::expect(Rank from) {
   Peer& peer = peers_[from.index()];
   peer.expected = host_.receive(from, nextTag(peer.announcementsIn), bytesOf(peer.announcement));
   return *peer.expected;
 }
 
-/// Receives what is announced where it is wanted, else, or when it is of another size, into memory of ours. Returns the operation.
+/// Receives an announced message into the buffer that requested it or, if there is none or its size differs, into our own memory. Returns
+/// the operation.
 std::uint64_t DeviceInbox::take(Rank from, const Announcement& announcement) {
   Peer& peer = peers_[from.index()];
   DeviceMessage* const message = takeFirst(peer.wanted, announcement.tag).value_or(nullptr);
@@ -74,13 +74,13 @@ std::uint64_t DeviceInbox::take(Rank from, const Announcement& announcement) {
 }
 
 /// Each rank's in their order.
-void DeviceInbox::listen(std::deque<std::uint64_t>& underWay) {
+void DeviceInbox::listen(std::deque<std::uint64_t>& inFlight) {
   for (std::size_t r = 0; r < peers_.size(); ++r) {
     Peer& peer = peers_[r];
     while (peer.expected && host_.isDone(*peer.expected).value_or(false)) {
       host_.wait(*std::exchange(peer.expected, std::nullopt));
-      underWay.push_back(take(Rank(r), Announcement(peer.announcement)));
-      // Only while something is wanted: a receive that is left open at the end is a failure to the host's transport.
+      inFlight.push_back(take(Rank(r), Announcement(peer.announcement)));
+      // Only while a message is requested: the host's transport treats a receive that is open at the end as a failure.
       if (!peer.wanted.empty()) static_cast<void>(expect(Rank(r)));
     }
   }

@@ -24,8 +24,8 @@ std::string lateSentence(const DeviceMessage& message, std::chrono::milliseconds
   for (std::size_t i = 1; i < message.group.size(); ++i) {
     ranks += (i + 1 < message.group.size() ? ", " : " and ") + std::to_string(message.group[i].value);
   }
-  return "ranks " + ranks + " did not all begin to combine " + std::to_string(message.buffer.bytes) + " bytes within " + inWords(deadline) +
-         "; see whether one of them hangs, or allow more with --timeout";
+  return "ranks " + ranks + " did not all start a collective of " + std::to_string(message.buffer.bytes) + " bytes within " +
+         inWords(deadline) + "; check whether one of them hangs, or raise --timeout";
 }
 
 class DeviceMessages final : public Communicator {
@@ -38,57 +38,57 @@ class DeviceMessages final : public Communicator {
 
   [[nodiscard]] Rank rank() const override { return host_->rank(); }
   [[nodiscard]] int size() const override { return host_->size(); }
-  Ticket send(Rank to, std::uint32_t tag, Buffer buffer) override;
-  Ticket receive(Rank from, std::uint32_t tag, Buffer buffer) override;
-  void wait(Ticket ticket) override;
-  std::optional<bool> isDone(Ticket ticket) override;
-  std::size_t waitAny(std::span<const Ticket> tickets) override;
+  Request send(Rank to, std::uint32_t tag, Buffer buffer) override;
+  Request receive(Rank from, std::uint32_t tag, Buffer buffer) override;
+  void wait(Request request) override;
+  std::optional<bool> isDone(Request request) override;
+  std::size_t waitAny(std::span<const Request> requests) override;
   void progress() override;
   void requireAlive() override;
-  std::optional<std::pair<Ns, Ns>> timesOf(Ticket ticket) override;
-  MessageState stateOf(Ticket ticket) noexcept override;
-  std::optional<Ticket> combine(Collective what, std::span<const Rank> group, DType dtype, Buffer buffer) override;
+  std::optional<std::pair<Ns, Ns>> timesOf(Request request) override;
+  MessageState stateOf(Request request) noexcept override;
+  std::optional<Request> startCollective(Collective what, std::span<const Rank> group, DType dtype, Buffer buffer) override;
   void barrier() override;
   void abort() noexcept override;
 
  private:
   [[nodiscard]] bool isOnDevice(Buffer buffer) const { return buffer.bytes > 0 && links_.holds(buffer.data); }
-  void hangBell(std::optional<Ticket> announcement);
+  void hangBell(std::optional<Request> announcement);
   void advance();
   [[nodiscard]] bool isQuiet() const;
   [[nodiscard]] bool isMoved(const DeviceMessage& message) const;
   [[nodiscard]] bool isBegun(std::uint64_t operation) const;
   [[nodiscard]] MessageState currentState(const DeviceMessage& message) const noexcept;
   [[nodiscard]] bool isSettled(const DeviceMessage& message) const;
-  void finishReceive(Ticket ticket, DeviceMessage& message);
+  void finishReceive(Request request, DeviceMessage& message);
   template <class Condition>
   bool runUntil(Condition condition);
 
   const Device& device_;
   std::chrono::milliseconds deadline_;
-  std::unordered_map<Ticket, DeviceMessage> messages_;
-  Ticket next_ = 1;
-  std::deque<std::uint64_t> underWay_;                   ///< operations not known to be done
-  std::unordered_map<Ticket, std::uint64_t> waited_;     ///< operations of messages since the last barrier
-  std::unordered_map<Ticket, std::pair<Ns, Ns>> times_;  ///< of those between the last two barriers
-  std::vector<HeldBuffer> copied_;                       ///< what the device may still copy from
-  std::optional<Ticket> bell_;  ///< a message from this rank to itself that does not come: its receive ends when the job fails
+  std::unordered_map<Request, DeviceMessage> messages_;
+  Request next_ = 1;
+  std::deque<std::uint64_t> inFlight_;                    ///< operations not known to be done
+  std::unordered_map<Request, std::uint64_t> waited_;     ///< operations of messages since the last barrier
+  std::unordered_map<Request, std::pair<Ns, Ns>> times_;  ///< of those between the last two barriers
+  std::vector<HeldBuffer> copied_;                        ///< what the device may still copy from
+  std::optional<Request> bell_;  ///< a message from this rank to itself that never arrives: its receive ends when the job fails
   std::byte bellByte_{};
   std::string failure_;  ///< of the job
   bool left_ = false;
   DeviceInbox inbox_;
-  // Last: they may write to the memory above until they are gone, and the links use the host's transport.
+  // Last members: they may write to the memory above until they are destroyed, and the links use the host's transport.
   std::unique_ptr<Communicator> host_;
   DeviceLinks links_;
 };
 
-/// Nothing is written to memory any more when this ends. What is open with the host's transport is ended, unless messages are: it takes
-/// those for a failure, and rightly.
+/// Nothing is written to memory after this returns. Operations that are open on the host's transport are ended, except messages: the
+/// transport rightly treats those as a failure.
 DeviceMessages::~DeviceMessages() {
   if (left_ || !bell_) return;
   try {
     advance();
-    if (!underWay_.empty()) links_.abort();
+    if (!inFlight_.empty()) links_.abort();
     if (!failure_.empty()) return;
     host_->wait(host_->send(rank(), DeviceInbox::kBellTag, {&bellByte_, 1}));
     host_->wait(*bell_);
@@ -96,70 +96,70 @@ DeviceMessages::~DeviceMessages() {
   }
 }
 
-/// At the first message of a device, which has an announcement, or collective: from then on the job's failure shows while this rank waits
-/// for its device only.
-void DeviceMessages::hangBell(std::optional<Ticket> announcement) {
+/// Called at the first device message or collective: from then on a failure of the job is noticed even while this rank waits for its device
+/// only.
+void DeviceMessages::hangBell(std::optional<Request> announcement) {
   if (bell_) return;
-  const auto requireTelling = [this](Ticket ticket) {
-    if (!host_->isDone(ticket)) throw UsageError("the transport gloo cannot announce messages of GPUs; use the transport ucx");
+  const auto requireTelling = [this](Request request) {
+    if (!host_->isDone(request)) throw UsageError("the transport gloo cannot announce messages of GPUs; use the transport ucx");
   };
   if (announcement) requireTelling(*announcement);
-  const Ticket bell = host_->receive(rank(), DeviceInbox::kBellTag, {&bellByte_, 1});
+  const Request bell = host_->receive(rank(), DeviceInbox::kBellTag, {&bellByte_, 1});
   requireTelling(bell);
   bell_ = bell;
 }
 
-Communicator::Ticket DeviceMessages::send(Rank to, std::uint32_t tag, Buffer buffer) {
+Communicator::Request DeviceMessages::send(Rank to, std::uint32_t tag, Buffer buffer) {
   assert(to.value >= 0 && to.value < size());
   advance();
   const bool onDevice = isOnDevice(buffer);
   if (onDevice && left_) throw Error(leftSentence());
   DeviceMessage message{.way = onDevice ? Way::Send : Way::Host, .sending = true, .peer = to, .tag = tag, .buffer = buffer};
   if (!onDevice) message.host = host_->send(to, tag, buffer);
-  const Ticket ticket = next_++;
-  DeviceMessage& asked = messages_.emplace(ticket, std::move(message)).first->second;
+  const Request request = next_++;
+  DeviceMessage& asked = messages_.emplace(request, std::move(message)).first->second;
   if (onDevice) {
     asked.host = inbox_.announce(asked);
     hangBell(asked.host);
     asked.operation = links_.send(to, buffer);
-    underWay_.push_back(*asked.operation);
+    inFlight_.push_back(*asked.operation);
   }
-  return ticket;
+  return request;
 }
 
-Communicator::Ticket DeviceMessages::receive(Rank from, std::uint32_t tag, Buffer buffer) {
+Communicator::Request DeviceMessages::receive(Rank from, std::uint32_t tag, Buffer buffer) {
   assert(from.value >= 0 && from.value < size());
   advance();
   const bool onDevice = isOnDevice(buffer);
   if (onDevice && left_) throw Error(leftSentence());
   DeviceMessage message{.way = onDevice ? Way::Receive : Way::Host, .sending = false, .peer = from, .tag = tag, .buffer = buffer};
   if (!onDevice) message.host = host_->receive(from, tag, buffer);
-  const Ticket ticket = next_++;
-  DeviceMessage& asked = messages_.emplace(ticket, std::move(message)).first->second;
+  const Request request = next_++;
+  DeviceMessage& asked = messages_.emplace(request, std::move(message)).first->second;
   if (onDevice) {
     const auto expected = inbox_.want(asked);
     if (expected) hangBell(expected);
     advance();
   }
-  return ticket;
+  return request;
 }
 
-/// Lets all messages of the device move on; a failure is kept for whoever waits.
+/// Progresses all device messages; a failure is kept for the next wait.
 void DeviceMessages::advance() {
   if (!bell_ || left_ || !failure_.empty()) return;
   try {
     if (host_->isDone(*bell_).value_or(false)) host_->wait(*bell_);
-    inbox_.listen(underWay_);
-    while (!underWay_.empty() && links_.isDone(underWay_.front())) underWay_.pop_front();
+    inbox_.listen(inFlight_);
+    while (!inFlight_.empty() && links_.isDone(inFlight_.front())) inFlight_.pop_front();
   } catch (const Error& error) {
     failure_ = error.what();
   }
 }
 
-/// Whether nothing of the device is under way, so that waits may be left to the host's transport.
-bool DeviceMessages::isQuiet() const { return !bell_ || left_ || !failure_.empty() || (underWay_.empty() && !inbox_.isExpecting()); }
+/// Whether no device message is in flight, so that waits may be left to the host's transport.
+bool DeviceMessages::isQuiet() const { return !bell_ || left_ || !failure_.empty() || (inFlight_.empty() && !inbox_.isExpecting()); }
 
-/// Whether a message's wait would end well at once.
+/// Whether waiting for a message would succeed at once.
 bool DeviceMessages::isMoved(const DeviceMessage& message) const {
   switch (message.way) {
     case Way::Host: return host_->isDone(message.host).value_or(false);
@@ -170,7 +170,7 @@ bool DeviceMessages::isMoved(const DeviceMessage& message) const {
   return false;
 }
 
-/// Whether compute can be put behind an operation without waiting for other ranks.
+/// Whether compute can be ordered after an operation without waiting for other ranks.
 bool DeviceMessages::isBegun(std::uint64_t operation) const {
   if (links_.isDone(operation)) return true;
   const MessageState state = links_.stateOf ? links_.stateOf(operation) : MessageState::Unknown;
@@ -181,7 +181,7 @@ bool DeviceMessages::isSettled(const DeviceMessage& message) const {
   return left_ || (message.way != Way::Host && !failure_.empty()) || isMoved(message);
 }
 
-/// Runs the transports until the condition holds; false when the time is over first.
+/// Progresses the transports until the condition holds; false when the time is over first.
 template <class Condition>
 bool DeviceMessages::runUntil(Condition condition) {
   for (const auto end = Clock::now() + deadline_;;) {
@@ -192,8 +192,8 @@ bool DeviceMessages::runUntil(Condition condition) {
   }
 }
 
-void DeviceMessages::wait(Ticket ticket) {
-  const auto found = messages_.find(ticket);
+void DeviceMessages::wait(Request request) {
+  const auto found = messages_.find(request);
   assert(found != messages_.end());
   DeviceMessage& message = found->second;
   const bool onHost = message.way == Way::Host;
@@ -207,19 +207,19 @@ void DeviceMessages::wait(Ticket ticket) {
   switch (message.way) {
     case Way::Host: host_->wait(message.host); break;
     case Way::Send: host_->wait(message.host); break;
-    case Way::Receive: finishReceive(ticket, message); break;
+    case Way::Receive: finishReceive(request, message); break;
     case Way::Collective: links_.order(*message.operation); break;
   }
-  if (!onHost) waited_.emplace(ticket, *message.operation);
-  messages_.erase(ticket);
+  if (!onHost) waited_.emplace(request, *message.operation);
+  messages_.erase(request);
 }
 
-/// Puts what compute does from now on behind a message that was announced.
-void DeviceMessages::finishReceive(Ticket ticket, DeviceMessage& message) {
+/// Orders compute from now on after a message that was announced.
+void DeviceMessages::finishReceive(Request request, DeviceMessage& message) {
   if (!message.failure.empty()) {
     const std::string sentence = message.failure;
     copied_.push_back(std::move(message.kept));  // it may still be written to
-    messages_.erase(ticket);
+    messages_.erase(request);
     throw Error(sentence);
   }
   links_.order(*message.operation);
@@ -228,23 +228,23 @@ void DeviceMessages::finishReceive(Ticket ticket, DeviceMessage& message) {
   copied_.push_back(std::move(message.kept));
 }
 
-std::optional<bool> DeviceMessages::isDone(Ticket ticket) {
+std::optional<bool> DeviceMessages::isDone(Request request) {
   advance();
-  const DeviceMessage& message = messages_.at(ticket);
+  const DeviceMessage& message = messages_.at(request);
   if (message.way == Way::Host) return host_->isDone(message.host);
   return isSettled(message);
 }
 
-std::size_t DeviceMessages::waitAny(std::span<const Ticket> tickets) {
-  assert(!tickets.empty());
+std::size_t DeviceMessages::waitAny(std::span<const Request> requests) {
+  assert(!requests.empty());
   std::vector<const DeviceMessage*> messages;
-  std::vector<Ticket> onHost;
-  for (const Ticket ticket : tickets) {
-    messages.push_back(&messages_.at(ticket));
+  std::vector<Request> onHost;
+  for (const Request request : requests) {
+    messages.push_back(&messages_.at(request));
     if (messages.back()->way == Way::Host) onHost.push_back(messages.back()->host);
   }
   auto settled = messages.end();
-  const bool allOnHost = onHost.size() == tickets.size();
+  const bool allOnHost = onHost.size() == requests.size();
   const bool inTime = runUntil([&] {
     if (allOnHost && isQuiet()) return true;
     settled = std::ranges::find_if(messages, [&](const DeviceMessage* message) { return isSettled(*message); });
@@ -264,14 +264,14 @@ void DeviceMessages::requireAlive() {
   if (!failure_.empty()) throw Error(failure_);
 }
 
-std::optional<std::pair<Ns, Ns>> DeviceMessages::timesOf(Ticket ticket) {
-  if (const auto found = waited_.find(ticket); found != waited_.end()) return links_.times(found->second);
-  const auto found = times_.find(ticket);
+std::optional<std::pair<Ns, Ns>> DeviceMessages::timesOf(Request request) {
+  if (const auto found = waited_.find(request); found != waited_.end()) return links_.times(found->second);
+  const auto found = times_.find(request);
   return found == times_.end() ? std::nullopt : std::optional(found->second);
 }
 
-MessageState DeviceMessages::stateOf(Ticket ticket) noexcept {
-  const auto found = messages_.find(ticket);
+MessageState DeviceMessages::stateOf(Request request) noexcept {
+  const auto found = messages_.find(request);
   if (found == messages_.end()) return MessageState::Unknown;
   return left_ ? found->second.last : currentState(found->second);
 }
@@ -286,34 +286,35 @@ MessageState DeviceMessages::currentState(const DeviceMessage& message) const no
   }
 }
 
-std::optional<Communicator::Ticket> DeviceMessages::combine(Collective what, std::span<const Rank> group, DType dtype, Buffer buffer) {
+std::optional<Communicator::Request> DeviceMessages::startCollective(Collective what, std::span<const Rank> group, DType dtype,
+                                                                     Buffer buffer) {
   advance();
-  if (!links_.combine || (buffer.bytes > 0 && !links_.holds(buffer.data))) return std::nullopt;
+  if (!links_.startCollective || (buffer.bytes > 0 && !links_.holds(buffer.data))) return std::nullopt;
   if (left_) throw Error(leftSentence());
   hangBell({});
-  const auto operation = links_.combine(what, group, dtype, buffer);
+  const auto operation = links_.startCollective(what, group, dtype, buffer);
   if (!operation) return std::nullopt;
-  underWay_.push_back(*operation);
-  const Ticket ticket = next_++;
+  inFlight_.push_back(*operation);
+  const Request request = next_++;
   DeviceMessage message{
       .way = Way::Collective, .peer = group.front(), .buffer = buffer, .group = {group.begin(), group.end()}, .operation = operation};
-  messages_.emplace(ticket, std::move(message));
-  return ticket;
+  messages_.emplace(request, std::move(message));
+  return request;
 }
 
-/// By messages of ours and not by the host's own barrier, so that a peer gets what it needs of this rank before it comes. All that was
-/// waited for is done when the device has finished.
+/// Uses messages instead of the host's own barrier, so that a peer still gets what it needs from this rank before reaching the barrier.
+/// Everything that was waited for is done when the device has finished.
 void DeviceMessages::barrier() {
   if (left_) throw Error(leftSentence());
   device_.finish(deadline_, [this] { requireAlive(); });
   requireAlive();
   copied_.clear();
   times_.clear();
-  for (const auto& [ticket, operation] : std::exchange(waited_, {})) times_.emplace(ticket, links_.times(operation));
+  for (const auto& [request, operation] : std::exchange(waited_, {})) times_.emplace(request, links_.times(operation));
   const bool isOpen =
       inbox_.holdsEarly() || std::ranges::any_of(messages_, [](const auto& message) { return message.second.way != Way::Host; });
-  if (!isOpen) {  // else some operations will be asked about after it
-    underWay_.clear();
+  if (!isOpen) {  // otherwise some operations will be queried after it
+    inFlight_.clear();
     links_.forget();
   }
   meetByMessages(*this);
@@ -322,7 +323,7 @@ void DeviceMessages::barrier() {
 void DeviceMessages::abort() noexcept {
   try {
     if (!left_) {
-      for (auto& [ticket, message] : messages_) message.last = currentState(message);
+      for (auto& [request, message] : messages_) message.last = currentState(message);
     }
     if (!std::exchange(left_, true)) links_.abort();
   } catch (const std::exception&) {  // it ends with the process

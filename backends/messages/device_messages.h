@@ -13,45 +13,47 @@
 
 namespace pw {
 
-/// How a device's memory moves between ranks: what NCCL does, and what a test's fake does. Between two ranks and in one direction, the k-th
-/// `send` of the one meets the k-th `receive` of the other, whatever other pairs and the other direction do. All but `abort` are asked for
-/// and done later.
+/// Transfers of device memory between ranks, as NCCL or a test's fake provides them. Between two ranks and in one direction, the k-th
+/// `send` of one matches the k-th `receive` of the other, independently of other pairs and of the other direction. All operations but
+/// `abort` are enqueued and done later.
 struct DeviceLinks {
   /// Whether an address lies in the device's memory.
   std::function<bool(const void* address)> holds;
-  /// Sends what the buffer holds when all that compute was asked for so far is done; the buffer must stay until the operation is done.
+  /// Sends the contents that the buffer has when all compute enqueued so far is done; the buffer must not change until the operation is
+  /// done.
   std::function<std::uint64_t(Rank to, Buffer buffer)> send;
-  /// Writes to the buffer at once, whatever compute still does with that memory: see Device::allocate.
+  /// May write to the buffer at once, whatever compute is still pending on that memory: see Device::allocate.
   std::function<std::uint64_t(Rank from, Buffer buffer)> receive;
-  /// As Communicator::combine, when all that compute was asked for so far is done; nothing where the links cannot. May be empty.
-  std::function<std::optional<std::uint64_t>(Collective what, std::span<const Rank> group, DType dtype, Buffer buffer)> combine;
-  /// How far an operation is, without asking more than that; also after `abort`, as it was before. May be empty: nothing is known.
+  /// As Communicator::startCollective, after all compute enqueued so far; nothing if the links have no such collective. May be empty.
+  std::function<std::optional<std::uint64_t>(Collective what, std::span<const Rank> group, DType dtype, Buffer buffer)> startCollective;
+  /// The state of an operation, without polling it; after `abort`, the state before it. May be empty: nothing is known.
   std::function<MessageState(std::uint64_t operation)> stateOf;
   /// Whether an operation is done. Throws Error when the link failed.
   std::function<bool(std::uint64_t operation)> isDone;
-  /// Compute that is asked for from now on begins when the operation is done.
+  /// Orders compute that is enqueued from now on after the operation.
   std::function<void(std::uint64_t operation)> order;
   /// When an operation began and ended on the host's monotonic clock; once it and `device.finish` are done, until `forget`.
   std::function<std::pair<Ns, Ns>(std::uint64_t operation)> times;
-  /// Operations so far will not be asked about any more.
+  /// Forgets all operations so far: they will not be queried again.
   std::function<void()> forget;
-  /// Ends all that is under way, at once.
+  /// Ends all pending operations immediately.
   std::function<void()> abort;
 };
 
-/// Messages by tag over links that know none (NCCL matches by order alone): each message is announced to its receiver over `host`, and a
-/// receive is begun in the order of announcements, once its send is known to be under way; so no order of sends and receives can block a
-/// link. A rank reads a peer's announcements, in every call, while it has asked that peer for a message that is not announced; what comes
-/// before it was asked for is received into memory of `device.allocate`, which is copied from when it is asked for and kept until the next
-/// barrier. Buffers on the host, and empty ones, go over `host` as they are: a message must lie on the device at both of its ends or at
-/// none.
+/// Messages by tag over links without tags (NCCL matches by order alone): each message is announced to its receiver over `host`, and
+/// receives are started in the order of announcements, once the send is known to have been started; so no order of sends and receives can
+/// block a link. In every call a rank reads the announcements of peers from which it has requested a message that is not announced yet. A
+/// message that arrives before it is requested is received into memory from `device.allocate`, from which it is copied on request, and
+/// which is kept until the next barrier. Buffers on the host, and empty ones, go over `host` unchanged: a message must be on the device at
+/// both ends or at neither.
 ///
-/// `wait` of a receive returns when compute is ordered behind it, of a send when the buffer is free, of a collective when all of its group
-/// have come and compute is ordered behind it. `isDone` and `waitAny`: of a receive, once its message is announced; of a collective, once
-/// all have come. `timesOf`: of messages of the device and collectives. A barrier waits for `device.finish` and forgets the operations,
-/// unless messages are under way across it. Tags from 0x7FFF0500 to 0x7FFF0600 are the announcements'. Every wait ends at the deadline with
-/// an Error naming the peer; it offers its core to others but does not sleep while messages of the device are under way. The first message
-/// of a device throws UsageError where `host` cannot tell what came (Gloo).
+/// `wait` for a receive returns when compute is ordered after it, for a send when the buffer is free, for a collective when all of its
+/// group have joined and compute is ordered after it. `isDone` and `waitAny`: of a receive, once its message is announced; of a collective,
+/// once
+/// all have come. `timesOf`: for device messages and collectives. A barrier waits for `device.finish` and forgets the operations, unless
+/// messages are in flight across it. Tags from 0x7FFF0500 to 0x7FFF0600 are used for announcements. Every wait ends at the deadline with an
+/// Error naming the peer; while device messages are in flight it yields the core but does not sleep. The first device message throws
+/// UsageError if `host` cannot tell which message has arrived (Gloo).
 [[nodiscard]] std::unique_ptr<Communicator> communicatorOver(std::unique_ptr<Communicator> host, const Device& device, DeviceLinks links,
                                                              std::chrono::milliseconds deadline);
 

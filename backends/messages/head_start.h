@@ -6,41 +6,41 @@
 
 namespace pw {
 
-/// Gives a GPU something to do while the host asks for a sample: else it would wait for the host between small operators, and that would be
-/// measured. A stream takes some thousand calls at most, then the host waits for it: so the host gets a start of some laps only, again and
-/// again.
+/// Keeps a GPU busy while the host enqueues a sample, so that the GPU never waits for the host between small operators and the wait is not
+/// measured. A stream holds about a thousand calls before the host has to wait for it, so the host gets a head start of some steps at a
+/// time.
 class HeadStart {
  public:
-  static constexpr Ns kLaps = 64;
+  static constexpr Ns kSteps = 64;
 
   explicit HeadStart(const Device& device) : device_(device) {}
 
-  /// A sample begins; `spins`: not the first ones, in which it is measured how long the host takes to ask.
+  /// A sample begins. `spins`: false for the first samples, which measure how long the host takes to enqueue.
   void begin(bool spins) {
     spins_ = spins && device_.spin != nullptr;
-    laps_ = 0;
+    steps_ = 0;
     began_ = monotonicNow();
     spin();
   }
-  /// Between two laps.
-  void lap() {
-    if (++laps_ % kLaps == 0) spin();
+  /// Called between two steps (enqueued operators).
+  void step() {
+    if (++steps_ % kSteps == 0) spin();
   }
-  /// All was asked for.
+  /// The whole sample has been enqueued.
   void end() {
-    if (!spins_ && laps_ > 0) perLap_ = std::min((monotonicNow() - began_) / laps_, perLap_);
+    if (!spins_ && steps_ > 0) perStep_ = std::min((monotonicNow() - began_) / steps_, perStep_);
   }
 
  private:
-  /// Twice as long as the host needs for the next laps, 0.13 s at most.
+  /// Keeps the device busy for twice as long as the host needs for the next steps, 0.13 s at most.
   void spin() const {
-    if (spins_) device_.spin(2 * kLaps * perLap_ + 100'000);
+    if (spins_) device_.spin(2 * kSteps * perStep_ + 100'000);
   }
 
   const Device& device_;
   bool spins_ = false;
-  Ns laps_ = 0, began_ = 0;
-  Ns perLap_ = 1'000'000;  ///< to ask for one: the shortest seen, and this at most
+  Ns steps_ = 0, began_ = 0;
+  Ns perStep_ = 1'000'000;  ///< time to enqueue one step: the shortest measured, at most this
 };
 
 }  // namespace pw

@@ -21,7 +21,7 @@
 namespace pw {
 namespace {
 
-/// Whose message: from, to, tag.
+/// Identifies a message: from, to, tag.
 using Address = std::tuple<Rank, Rank, std::uint32_t>;
 using Message = std::vector<std::byte>;
 
@@ -31,7 +31,7 @@ struct Receive {
   std::optional<std::size_t> got;  ///< bytes of the message that came
 };
 
-/// What goes between two ranks under one tag: messages that nobody asked for yet, or receives that wait for one.
+/// The traffic between two ranks under one tag: messages that have not been requested yet, or receives that wait for one.
 struct Channel {
   std::deque<Message> messages;
   std::deque<Receive*> receives;
@@ -40,7 +40,7 @@ struct Channel {
 /// What the ranks share, under one mutex: tests and single-rank jobs have few ranks.
 struct Exchange {
   std::mutex mutex;
-  std::vector<std::condition_variable> changed;  ///< per rank: something came for it
+  std::vector<std::condition_variable> changed;  ///< per rank: something arrived for it
   std::map<Address, Channel> channels;           ///< those that are not empty
   std::vector<char> atBarrier;                   ///< per rank, of the barrier that is being met
   std::uint64_t barriers = 0;                    ///< that were met
@@ -68,12 +68,12 @@ class InMemoryCommunicator final : public Communicator {
 
   [[nodiscard]] Rank rank() const override { return rank_; }
   [[nodiscard]] int size() const override { return static_cast<int>(exchange_->atBarrier.size()); }
-  Ticket send(Rank to, std::uint32_t tag, Buffer buffer) override;
-  Ticket receive(Rank from, std::uint32_t tag, Buffer buffer) override;
-  void wait(Ticket ticket) override;
-  std::optional<bool> isDone(Ticket ticket) override;
-  std::size_t waitAny(std::span<const Ticket> tickets) override;
-  MessageState stateOf(Ticket ticket) noexcept override;
+  Request send(Rank to, std::uint32_t tag, Buffer buffer) override;
+  Request receive(Rank from, std::uint32_t tag, Buffer buffer) override;
+  void wait(Request request) override;
+  std::optional<bool> isDone(Request request) override;
+  std::size_t waitAny(std::span<const Request> requests) override;
+  MessageState stateOf(Request request) noexcept override;
   void progress() override {}
   void barrier() override;
   void abort() noexcept override;
@@ -81,14 +81,14 @@ class InMemoryCommunicator final : public Communicator {
  private:
   template <class Doing, class Condition>
   bool waitFor(std::unique_lock<std::mutex>& lock, Doing doing, Condition condition);
-  [[nodiscard]] bool hasArrived(Ticket ticket) const;
+  [[nodiscard]] bool hasArrived(Request request) const;
   void forget(const Receive& receive);
 
   std::shared_ptr<Exchange> exchange_;
   Rank rank_;
   std::chrono::milliseconds deadline_;
-  Ticket next_ = 1;
-  std::map<Ticket, Receive> receives_;  ///< started and not waited for; a send is done when it returns
+  Request next_ = 1;
+  std::map<Request, Receive> receives_;  ///< started and not waited for; a send is done when it returns
 };
 
 /// Waits for the condition; false when the deadline passed. Throws as soon as any rank aborts, saying what this one was `doing()`.
@@ -106,7 +106,7 @@ bool InMemoryCommunicator::waitFor(std::unique_lock<std::mutex>& lock, Doing doi
   return woken;
 }
 
-Communicator::Ticket InMemoryCommunicator::send(Rank to, std::uint32_t tag, Buffer buffer) {
+Communicator::Request InMemoryCommunicator::send(Rank to, std::uint32_t tag, Buffer buffer) {
   assert(to.value >= 0 && to.value < size());
   const std::span<const std::byte> bytes(buffer.data, buffer.bytes);
   {
@@ -125,7 +125,7 @@ Communicator::Ticket InMemoryCommunicator::send(Rank to, std::uint32_t tag, Buff
   return next_++;
 }
 
-Communicator::Ticket InMemoryCommunicator::receive(Rank from, std::uint32_t tag, Buffer buffer) {
+Communicator::Request InMemoryCommunicator::receive(Rank from, std::uint32_t tag, Buffer buffer) {
   assert(from.value >= 0 && from.value < size());
   Receive& receive = receives_[next_] = {{from, rank_, tag}, buffer, std::nullopt};
   const std::lock_guard lock(exchange_->mutex);
@@ -141,13 +141,13 @@ Communicator::Ticket InMemoryCommunicator::receive(Rank from, std::uint32_t tag,
   return next_++;
 }
 
-bool InMemoryCommunicator::hasArrived(Ticket ticket) const {
-  assert(ticket > 0 && ticket < next_);
-  const auto receive = receives_.find(ticket);
-  return receive == receives_.end() || receive->second.got;  // a send: all there is to wait for is bad news
+bool InMemoryCommunicator::hasArrived(Request request) const {
+  assert(request > 0 && request < next_);
+  const auto receive = receives_.find(request);
+  return receive == receives_.end() || receive->second.got;  // a send is already done: only a failure can still be noticed
 }
 
-/// Takes a receive that nothing came for off its channel.
+/// Removes a receive without a message from its channel.
 void InMemoryCommunicator::forget(const Receive& receive) {
   const auto channel = exchange_->channels.find(receive.address);
   if (receive.got || channel == exchange_->channels.end()) return;
@@ -157,20 +157,20 @@ void InMemoryCommunicator::forget(const Receive& receive) {
 
 InMemoryCommunicator::~InMemoryCommunicator() {
   const std::lock_guard lock(exchange_->mutex);
-  for (const auto& [ticket, receive] : receives_) forget(receive);
+  for (const auto& [request, receive] : receives_) forget(receive);
 }
 
-void InMemoryCommunicator::wait(Ticket ticket) {
-  const auto started = receives_.find(ticket);
+void InMemoryCommunicator::wait(Request request) {
+  const auto started = receives_.find(request);
   const bool sending = started == receives_.end();
   const auto [from, to, tag] = sending ? Address{} : started->second.address;
   {
     std::unique_lock lock(exchange_->mutex);
     const auto doing = [&, f = from, t = tag] { return sending ? "sending" : fmt::format("waiting for rank {} (tag {})", f.value, t); };
-    const bool arrived = waitFor(lock, doing, [&] { return hasArrived(ticket); });
+    const bool arrived = waitFor(lock, doing, [&] { return hasArrived(request); });
     if (sending) return;
     if (!arrived) {
-      forget(started->second);  // its ticket stays known, for `stateOf`
+      forget(started->second);  // its request stays known, for `stateOf`
       throw Error(fmt::format("rank {} got no message with tag {} from rank {} within {}", to.value, tag, from.value, inWords(deadline_)));
     }
   }
@@ -178,28 +178,28 @@ void InMemoryCommunicator::wait(Ticket ticket) {
   if (*receive.got != receive.buffer.bytes) throw Error(sizeSentence(rank_, from, tag, receive.buffer.bytes, *receive.got));
 }
 
-std::optional<bool> InMemoryCommunicator::isDone(Ticket ticket) {
+std::optional<bool> InMemoryCommunicator::isDone(Request request) {
   const std::lock_guard lock(exchange_->mutex);
-  return exchange_->aborted || hasArrived(ticket);
+  return exchange_->aborted || hasArrived(request);
 }
 
-MessageState InMemoryCommunicator::stateOf(Ticket ticket) noexcept {
+MessageState InMemoryCommunicator::stateOf(Request request) noexcept {
   const std::lock_guard lock(exchange_->mutex);
-  return hasArrived(ticket) ? MessageState::Done : MessageState::Waiting;
+  return hasArrived(request) ? MessageState::Done : MessageState::Waiting;
 }
 
-std::size_t InMemoryCommunicator::waitAny(std::span<const Ticket> tickets) {
-  assert(!tickets.empty());
+std::size_t InMemoryCommunicator::waitAny(std::span<const Request> requests) {
+  assert(!requests.empty());
   std::unique_lock lock(exchange_->mutex);
-  auto done = tickets.end();
+  auto done = requests.end();
   const bool arrived = waitFor(
       lock, [] { return "waiting for any of its messages"; },
       [&] {
-        done = std::ranges::find_if(tickets, [&](Ticket ticket) { return hasArrived(ticket); });
-        return done != tickets.end();
+        done = std::ranges::find_if(requests, [&](Request request) { return hasArrived(request); });
+        return done != requests.end();
       });
-  if (arrived) return static_cast<std::size_t>(done - tickets.begin());
-  const auto& [from, to, tag] = receives_.at(tickets.front()).address;
+  if (arrived) return static_cast<std::size_t>(done - requests.begin());
+  const auto& [from, to, tag] = receives_.at(requests.front()).address;
   throw Error(fmt::format("rank {} got no message with tag {} from rank {}, nor another it waits for, within {}", to.value, tag, from.value,
                           inWords(deadline_)));
 }

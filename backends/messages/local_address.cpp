@@ -56,7 +56,7 @@ std::string localAddressTowards(const std::string& host) {
     std::string address = sourceFor(*target);
     if (!address.empty()) return address;
   }
-  throw Error(fmt::format("There is no way from this host to {} ({}); see that they share a network", host, std::strerror(errno)));
+  throw Error(fmt::format("This host has no route to {} ({}); check that they share a network", host, std::strerror(errno)));
 }
 
 bool isLoopback(const std::string& address) {

@@ -6,12 +6,12 @@
 
 namespace pw {
 
-/// The IPv4 or IPv6 address of this host that traffic to `host` (a name or an address) leaves by: what the kernel gives a UDP socket that
-/// is connected there. No packet is sent. This needs no resolvable name of this host, and takes the right one of several interfaces. Throws
-/// Error naming the host when it cannot be found or there is no way to it.
+/// The local IPv4 or IPv6 address that traffic to `host` (a name or an address) is sent from: the one that the kernel assigns to a UDP
+/// socket connected there. No packet is sent. Works without a resolvable name of this host, and chooses the right one of several
+/// interfaces. Throws Error naming the host when it cannot be resolved or is unreachable.
 [[nodiscard]] std::string localAddressTowards(const std::string& host);
 
-/// 127.0.0.0/8 and ::1: addresses that other hosts cannot reach us by.
+/// Whether it is in 127.0.0.0/8 or ::1, where other hosts cannot reach us.
 [[nodiscard]] bool isLoopback(const std::string& address);
 
 /// The address that the other ranks of a job on several hosts can reach this one by: the one towards the master. On the master's host,

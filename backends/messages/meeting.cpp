@@ -33,8 +33,8 @@ using TimePoint = Clock::time_point;
 using std::chrono::milliseconds;
 
 constexpr milliseconds kRetry{50};    // between attempts to connect
-constexpr milliseconds kGlance{200};  // how often a wait looks whether the job has failed
-constexpr milliseconds kSlack{1000};  // beyond the time in which rank 0 was to answer: it may have to wait for a core
+constexpr milliseconds kGlance{200};  // how often a wait checks whether the job has failed
+constexpr milliseconds kSlack{1000};  // added to the time in which rank 0 must answer: it may have to wait for a core
 
 struct Address {
   sockaddr_storage storage{};
@@ -178,12 +178,12 @@ int portOf(int fd) {
 
 std::string notAnswering(const Rendezvous& r, const std::string& reason) {
   return fmt::format(
-      "rank 0 did not answer at {} within {}{}; see that it is started, whether it hangs and that this host reaches that address, or allow "
-      "more with --timeout",
+      "rank 0 did not answer at {} within {}{}; check that it is started, does not hang, and that this host can reach that address, or "
+      "raise --timeout",
       placeOf(r), inWords(r.deadline), reason.empty() ? "" : " (" + reason + ")");
 }
 
-/// Who a key is of: `ucx/1` is rank 1's.
+/// The rank that a key belongs to: `ucx/1` is rank 1's.
 std::string rankIn(const std::string& key) {
   const std::string number = key.substr(key.rfind('/') + 1);
   const bool isNumber = !number.empty() && number.find_first_not_of("0123456789") == std::string::npos;
@@ -224,7 +224,7 @@ struct Meeting::Connection {
                                                milliseconds patience);
 };
 
-/// Proves that we know the token and has the server prove it; false where that failed and may yet succeed.
+/// Mutual proof of the token; false if it failed but may succeed later.
 bool Meeting::Connection::introduce(TimePoint until, std::string& reason) {
   using namespace meeting;
   std::string hello, answer;
@@ -234,7 +234,7 @@ bool Meeting::Connection::introduce(TimePoint until, std::string& reason) {
     return transfer == Transfer::Done;
   };
   if (!arrived(hello, kServerHello) || !hello.starts_with(kMagic)) {
-    reason = "who listens there is none of this job";
+    reason = "the process listening there is not part of this job";
     return false;
   }
   const std::string challenge = hello.substr(kMagic.size()), nonce = randomBytes(kNonce);
@@ -244,7 +244,7 @@ bool Meeting::Connection::introduce(TimePoint until, std::string& reason) {
           Transfer::Done ||
       !arrived(answer, kServerAnswer) ||
       !equalInConstantTime(answer.substr(1), proofOf(rendezvous.token, "server", nonce, challenge + answer[0]))) {
-    reason = "who listens there has another token than this rank: it is of another job, or PIPEWRIGHT_JOB_TOKEN differs";
+    reason = "the process listening there has a different token: it belongs to another job, or PIPEWRIGHT_JOB_TOKEN differs";
     return false;
   }
   if (answer[0] == static_cast<char>(Verdict::Taken)) {
@@ -337,7 +337,7 @@ Meeting meet(const Rendezvous& rendezvous) {
 
 std::string missingSentence(const std::string& ranks, const Rendezvous& rendezvous) {
   return fmt::format(
-      "{} did not come to {} within {}; see that it is started, whether it hangs and that it reaches that address, or allow more with "
+      "{} did not come to {} within {}; check that it is started, whether it hangs and that it reaches that address, or raise "
       "--timeout",
       ranks, placeOf(rendezvous), inWords(rendezvous.deadline));
 }

@@ -9,8 +9,8 @@
 
 namespace pw {
 
-/// A rank's connection to the dictionary that rank 0 of the job serves over TCP. Only ranks that know the job's token get in: both sides
-/// prove it before anything else is said (challenge and response, HMAC-SHA-256). Whoever else connects is dropped and changes nothing.
+/// A rank's connection to the dictionary that rank 0 of the job serves over TCP. Only ranks that know the job's token are admitted: both
+/// sides prove it before anything else is exchanged (challenge and response, HMAC-SHA-256). Other connections are dropped without effect.
 /// Copies share the connection; it may be used by several threads, one call at a time. Rank 0's copies keep the server running.
 class Meeting {
  public:
@@ -19,12 +19,13 @@ class Meeting {
 
   /// Sets a key of at most 4 KiB to a value of at most 16 MiB. Throws Error when rank 0 is gone or does not answer within the deadline.
   void set(const std::string& key, const std::string& value) const;
-  /// Waits until the key is set; nothing when that takes longer than `patience`. Throws Error when rank 0 is gone, or does not answer that
-  /// late.
+  /// Waits until the key is set; nothing when that takes longer than `patience`. Throws Error when rank 0 is gone or does not answer by
+  /// then.
   [[nodiscard]] std::optional<std::string> find(const std::string& key, std::chrono::milliseconds patience) const;
-  /// The same as what transports take: `get` waits for the rendezvous' deadline and then names the rank in the key (`ucx/1`).
+  /// The dictionary in the form that transports need: `get` waits for the rendezvous' deadline and then names the rank in the key
+  /// (`ucx/1`).
   [[nodiscard]] KeyValueStore dictionary() const;
-  /// Of the server; on rank 0 known where the rendezvous left it open, too.
+  /// The server's port; also known on rank 0 when the rendezvous left it open.
   [[nodiscard]] int port() const;
 
  private:

@@ -111,7 +111,7 @@ void Server::Loop::read(Visitor& visitor) {
   }
 }
 
-/// Takes what is complete; marks as gone who breaks the rules.
+/// Handles complete requests; drops clients that violate the protocol.
 void Server::Loop::handle(Visitor& visitor) {
   while (!visitor.gone && !visitor.waiting) {
     if (!(visitor.trusted ? request(visitor) : prove(visitor))) break;

@@ -1,6 +1,6 @@
 #pragma once
 
-// Internal to the meeting: what its two sides say to each other. Numbers are little-endian.
+// Internal to the meeting: the protocol between its two sides. Numbers are little-endian.
 //
 // Server → client: magic, nonce. Client → server: magic, nonce, rank, instance, proof. Server → client: verdict, proof. Then requests of
 // the client, each answered by one byte (1: set, or the value follows; 0: not set in time), length and value:
@@ -23,7 +23,7 @@ inline constexpr std::size_t kLongestKey = 4 << 10, kLongestValue = 16 << 20;
 
 enum class Verdict : char { Welcome = 'w', Taken = 't' };  ///< Taken: by another process of that rank
 
-/// What a side proves that it knows the token by; `label` tells the sides apart.
+/// A side's proof that it knows the token; `label` tells the sides apart.
 [[nodiscard]] std::string proofOf(const std::string& token, std::string_view label, std::string_view challenge, std::string_view said);
 
 [[nodiscard]] std::string bytesOf(std::uint32_t number);

@@ -14,14 +14,14 @@ struct Rendezvous {
   Rank rank;
   int size = 1;
   std::string masterAddress = "127.0.0.1";
-  std::string token;  ///< what only the ranks of this job know
+  std::string token;  ///< a secret shared by the ranks of this job
   int masterPort = 0;
   int listenFd = -1;              ///< rank 0: a listening socket to serve the store on; −1: bind `masterPort`
   bool storeIsElsewhere = false;  ///< another process (torchrun's agent) serves the store
   bool oneHost = true;            ///< all ranks on this host: connect over the loopback device
   std::chrono::milliseconds deadline{60000};
   const std::atomic<bool>* jobFailed =
-      nullptr;  ///< may be set at any time, also by a signal: ends all waits with an error (UCX's; null: never)
+      nullptr;  ///< may be set at any time, also by a signal handler: ends all waits with an error (UCX only; null: never)
 };
 
 /// A small dictionary that all ranks of a job see, to exchange addresses before there are connections.

@@ -48,7 +48,7 @@ void forBlocks(std::size_t bytes, At at) {
 std::string found(Buffer message, std::size_t offset, std::size_t bytes) {
   Block block{};
   std::memcpy(block.data(), message.data + offset, bytes);
-  if (block[1] != kSign || block[0] != sumOf(block)) return "something that is no message of a rehearsal";
+  if (block[1] != kSign || block[0] != sumOf(block)) return "something that is not a message of a rehearsal";
   const auto kind = block[4] == 0 ? MessageLabel::Kind::Value : MessageLabel::Kind::Gradient;
   const MessageLabel label{kind, block[2], Microbatch(block[3]), static_cast<int>(block[5])};
   return fmt::format("byte {} of {} bytes of {}", block[7], block[6], label.text());

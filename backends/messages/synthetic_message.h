@@ -9,7 +9,7 @@
 
 namespace pw {
 
-/// What a message of a synthetic stage is.
+/// Identifies a message of a synthetic stage.
 struct MessageLabel {
   enum class Kind : std::uint8_t { Value, Gradient };
 
@@ -23,10 +23,11 @@ struct MessageLabel {
 };
 
 /// Writes the label into the first 64 bytes of a message; of 192 and more also into those in the middle and at the end, of 128 and more at
-/// the end. Each says the length and its place as well; a shorter message holds as much of it as fits, a sum over all of it first.
+/// the end. Each also contains the length and its position; a shorter message has as much of it as fits, starting with a checksum over all
+/// of it.
 void writeLabel(const MessageLabel& label, Buffer message);
 
-/// Throws Error naming the label, and what is there instead, when what `writeLabel` writes is not there.
+/// Throws Error naming the label, and what was found instead, when the message does not contain what `writeLabel` writes.
 void requireLabel(const MessageLabel& label, Buffer message);
 
 }  // namespace pw

@@ -23,7 +23,7 @@ std::string inWords(std::chrono::milliseconds time) {
 std::string lateSentence(bool sending, Rank peer, std::chrono::milliseconds deadline) {
   const std::string what =
       sending ? fmt::format("rank {} took no message", peer.value) : fmt::format("no message came from rank {}", peer.value);
-  return fmt::format("{} within {}; see whether it hangs, or allow more with --timeout", what, inWords(deadline));
+  return fmt::format("{} within {}; check whether it hangs, or raise --timeout", what, inWords(deadline));
 }
 
 std::string lostSentence(Rank peer) {
@@ -40,7 +40,7 @@ std::string sizeSentence(Rank self, Rank from, std::uint32_t tag, std::size_t ex
 std::string leftSentence() { return "this rank already left the job; start the job again"; }
 
 std::string unmetSentence(int ranks, const std::string& address, int port, std::chrono::milliseconds deadline, const std::string& reason) {
-  return fmt::format("it could not meet the other ranks ({} in all) at {}:{} {}; see that all are started and can reach that address",
+  return fmt::format("it could not meet the other ranks ({} in all) at {}:{} {}; check that all are started and can reach that address",
                      ranks, address, port, reason.empty() ? "within " + inWords(deadline) : "(" + reason + ")");
 }
 

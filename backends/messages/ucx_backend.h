@@ -4,8 +4,8 @@
 
 namespace pw {
 
-/// What the UCX module offers. It is a shared library loaded on demand: linked, UCX would cost each start 2 ms, read its settings before we
-/// could set ours, and put its handlers of crashes into programs that never send a message.
+/// What the UCX module offers. It is a shared library loaded on demand: linked statically, UCX would cost 2 ms at each start, read its
+/// settings before we could set ours, and install its crash handlers in programs that never send a message.
 struct UcxBackend {
   std::unique_ptr<Communicator> (*connect)(const Rendezvous&, const KeyValueStore&);
 };

@@ -47,7 +47,7 @@ struct Operation {
   std::size_t bytes = 0;     ///< asked for
   std::size_t received = 0;  ///< what the sender sent
   ucs_status_t status = UCS_INPROGRESS;
-  void* request = nullptr;  ///< UCX's, while in progress
+  void* handle = nullptr;  ///< UCX's, while in progress
 };
 
 struct Peer {
@@ -95,11 +95,11 @@ Worker makeWorker(ucp_context_h context) {
   return {worker, &ucp_worker_destroy};
 }
 
-void finish(void* request, ucs_status_t status, void* operation) {
+void finish(void* handle, ucs_status_t status, void* operation) {
   auto& done = *static_cast<Operation*>(operation);
   done.status = status;
-  done.request = nullptr;
-  ucp_request_free(request);
+  done.handle = nullptr;
+  ucp_request_free(handle);
 }
 
 /// The parameters of an operation on memory of the host that reports to `operation`.
@@ -112,14 +112,14 @@ ucp_request_param_t parametersOf(Operation& operation, std::uint32_t attributes 
   return parameters;
 }
 
-void finishReceive(void* request, ucs_status_t status, const ucp_tag_recv_info_t* info, void* operation) {
+void finishReceive(void* handle, ucs_status_t status, const ucp_tag_recv_info_t* info, void* operation) {
   static_cast<Operation*>(operation)->received = info->length;
-  finish(request, status, operation);
+  finish(handle, status, operation);
 }
 
-void noteFarewell(void* request, ucs_status_t status, const ucp_tag_recv_info_t*, void* leaving) {
+void noteFarewell(void* handle, ucs_status_t status, const ucp_tag_recv_info_t*, void* leaving) {
   auto& peer = *static_cast<Peer*>(leaving);
-  finish(request, status, &peer.itsFarewell);
+  finish(handle, status, &peer.itsFarewell);
   if (status != UCS_OK) return;
   peer.left = Clock::now();
   if (peer.farewell == Farewell::GaveUp && !*peer.gaveUp) *peer.gaveUp = peer.itsFarewell.peer;
@@ -129,7 +129,7 @@ void noteFarewell(void* request, ucs_status_t status, const ucp_tag_recv_info_t*
 void take(Operation& operation, ucs_status_ptr_t started) {
   if (operation.status != UCS_INPROGRESS) return;  // it called back already
   if (UCS_PTR_IS_PTR(started)) {
-    operation.request = started;
+    operation.handle = started;
   } else {
     operation.status = UCS_PTR_RAW_STATUS(started);
   }
@@ -164,12 +164,12 @@ class UcxCommunicator final : public Communicator {
 
   Rank rank() const override { return rank_; }
   int size() const override { return static_cast<int>(peers_.size()); }
-  Ticket send(Rank to, std::uint32_t tag, Buffer buffer) override;
-  Ticket receive(Rank from, std::uint32_t tag, Buffer buffer) override;
-  void wait(Ticket ticket) override;
-  std::optional<bool> isDone(Ticket ticket) override;
-  std::size_t waitAny(std::span<const Ticket> tickets) override;
-  MessageState stateOf(Ticket ticket) noexcept override;
+  Request send(Rank to, std::uint32_t tag, Buffer buffer) override;
+  Request receive(Rank from, std::uint32_t tag, Buffer buffer) override;
+  void wait(Request request) override;
+  std::optional<bool> isDone(Request request) override;
+  std::size_t waitAny(std::span<const Request> requests) override;
+  MessageState stateOf(Request request) noexcept override;
   void progress() override {
     if (own_ == Farewell::None) ucp_worker_progress(worker_.get());
   }
@@ -182,7 +182,7 @@ class UcxCommunicator final : public Communicator {
   void startSend(Operation& operation, Buffer buffer);
   void startReceive(Operation& operation, Buffer buffer);
   Operation& open(const Operation& operation);
-  Operation& operationOf(Ticket ticket);
+  Operation& operationOf(Request request);
   [[nodiscard]] bool isSettled(const Operation& operation) const;
   [[nodiscard]] bool hasJobFailed() const { return jobFailed_ != nullptr && *jobFailed_; }
   [[nodiscard]] std::string failureOf(const Operation& operation) const;
@@ -198,13 +198,13 @@ class UcxCommunicator final : public Communicator {
   Context context_;
   // Before the worker, which reports to these until it is destroyed.
   std::vector<Peer> peers_;
-  std::unordered_map<Ticket, Operation> operations_;
+  std::unordered_map<Request, Operation> operations_;
   std::optional<Rank> gaveUp_;  ///< the first peer that aborted
   Farewell own_ = Farewell::None;
   Operation flush_;
   Worker worker_;
   int wakeup_ = -1;  ///< readable when something happened; the worker's own
-  Ticket next_ = 1;
+  Request next_ = 1;
 };
 
 UcxCommunicator::UcxCommunicator(const Rendezvous& rendezvous, const KeyValueStore& store)
@@ -250,13 +250,13 @@ void UcxCommunicator::meet() {
     if (r != rank_.value) expectFarewell(Rank(r));
   }
   for (int round = 0; round < 2; ++round) {
-    std::vector<Ticket> tickets;
+    std::vector<Request> requests;
     for (int r = 0; r < size(); ++r) {
       if (r == rank_.value) continue;
-      tickets.push_back(receive(Rank(r), kMeetTag, {}));
-      tickets.push_back(send(Rank(r), kMeetTag, {}));
+      requests.push_back(receive(Rank(r), kMeetTag, {}));
+      requests.push_back(send(Rank(r), kMeetTag, {}));
     }
-    for (const Ticket ticket : tickets) wait(ticket);
+    for (const Request request : requests) wait(request);
   }
 }
 
@@ -266,12 +266,12 @@ Operation& UcxCommunicator::open(const Operation& operation) {
   return operations_[next_++] = operation;
 }
 
-Communicator::Ticket UcxCommunicator::send(Rank to, std::uint32_t tag, Buffer buffer) {
+Communicator::Request UcxCommunicator::send(Rank to, std::uint32_t tag, Buffer buffer) {
   startSend(open({.sending = true, .peer = to, .tag = tag, .bytes = buffer.bytes}), buffer);
   return next_ - 1;
 }
 
-Communicator::Ticket UcxCommunicator::receive(Rank from, std::uint32_t tag, Buffer buffer) {
+Communicator::Request UcxCommunicator::receive(Rank from, std::uint32_t tag, Buffer buffer) {
   startReceive(open({.sending = false, .peer = from, .tag = tag, .bytes = buffer.bytes}), buffer);
   return next_ - 1;
 }
@@ -289,9 +289,9 @@ void UcxCommunicator::startReceive(Operation& operation, Buffer buffer) {
   take(operation, ucp_tag_recv_nbx(worker_.get(), buffer.data, buffer.bytes, tagOf(operation.peer, operation.tag), kAllBits, &parameters));
 }
 
-Operation& UcxCommunicator::operationOf(Ticket ticket) {
+Operation& UcxCommunicator::operationOf(Request request) {
   if (own_ != Farewell::None) throw Error(leftSentence());
-  const auto found = operations_.find(ticket);
+  const auto found = operations_.find(request);
   assert(found != operations_.end());
   return found->second;
 }
@@ -326,8 +326,8 @@ bool UcxCommunicator::runUntil(Clock::time_point end, Condition condition) {
   }
 }
 
-void UcxCommunicator::wait(Ticket ticket) {
-  Operation& operation = operationOf(ticket);
+void UcxCommunicator::wait(Request request) {
+  Operation& operation = operationOf(request);
   if (!runUntil(Clock::now() + deadline_, [&] { return isSettled(operation); })) {
     cancel(operation);
     throw Error(lateSentence(operation.sending, operation.peer, deadline_));
@@ -336,7 +336,7 @@ void UcxCommunicator::wait(Ticket ticket) {
     cancel(operation);
     throw Error(failureOf(operation));
   }
-  operations_.erase(ticket);
+  operations_.erase(request);
 }
 
 std::string UcxCommunicator::failureOf(const Operation& operation) const {
@@ -350,22 +350,22 @@ std::string UcxCommunicator::failureOf(const Operation& operation) const {
                      operation.peer.value, ucs_status_string(operation.status));
 }
 
-std::optional<bool> UcxCommunicator::isDone(Ticket ticket) {
-  const Operation& operation = operationOf(ticket);
+std::optional<bool> UcxCommunicator::isDone(Request request) {
+  const Operation& operation = operationOf(request);
   if (!isSettled(operation)) ucp_worker_progress(worker_.get());
   return isSettled(operation);
 }
 
-MessageState UcxCommunicator::stateOf(Ticket ticket) noexcept {
-  const auto found = operations_.find(ticket);
+MessageState UcxCommunicator::stateOf(Request request) noexcept {
+  const auto found = operations_.find(request);
   if (found == operations_.end()) return MessageState::Unknown;
   return found->second.status == UCS_OK ? MessageState::Done : MessageState::Waiting;
 }
 
-std::size_t UcxCommunicator::waitAny(std::span<const Ticket> tickets) {
-  assert(!tickets.empty());
+std::size_t UcxCommunicator::waitAny(std::span<const Request> requests) {
+  assert(!requests.empty());
   std::vector<const Operation*> operations;
-  for (const Ticket ticket : tickets) operations.push_back(&operationOf(ticket));
+  for (const Request request : requests) operations.push_back(&operationOf(request));
   auto settled = operations.end();
   const bool inTime = runUntil(Clock::now() + deadline_, [&] {
     settled = std::ranges::find_if(operations, [&](const Operation* operation) { return isSettled(*operation); });
@@ -377,7 +377,7 @@ std::size_t UcxCommunicator::waitAny(std::span<const Ticket> tickets) {
 
 /// Nothing will be written into its buffer any more, unless it is on its way already.
 void UcxCommunicator::cancel(Operation& operation) {
-  if (operation.request != nullptr && !operation.sending) ucp_request_cancel(worker_.get(), operation.request);
+  if (operation.handle != nullptr && !operation.sending) ucp_request_cancel(worker_.get(), operation.handle);
 }
 
 /// Posts the receive that tells us when a peer leaves: transports through shared memory do not.
@@ -395,7 +395,7 @@ void UcxCommunicator::expectFarewell(Rank rank) {
 void UcxCommunicator::leave(Farewell farewell) noexcept {
   if (own_ != Farewell::None) return;
   own_ = farewell;
-  for (auto& [ticket, operation] : operations_) cancel(operation);  // first: their buffers may be gone
+  for (auto& [request, operation] : operations_) cancel(operation);  // first: their buffers may be gone
   for (Peer& peer : peers_) {
     cancel(peer.itsFarewell);
     peer.ourFarewell = {.sending = true, .peer = Rank(static_cast<int>(&peer - peers_.data())), .tag = kFarewellTag, .bytes = 1};
@@ -411,7 +411,7 @@ void UcxCommunicator::leave(Farewell farewell) noexcept {
     parameters.flags = UCP_EP_CLOSE_FLAG_FORCE;
     take(peer.closing, ucp_ep_close_nbx(std::exchange(peer.endpoint, nullptr), &parameters));
   }
-  const auto isClosed = [](const Peer& peer) { return peer.closing.request == nullptr; };
+  const auto isClosed = [](const Peer& peer) { return peer.closing.handle == nullptr; };
   runUntil(Clock::now() + kGrace, [&] { return std::ranges::all_of(peers_, isClosed); });
 }
 

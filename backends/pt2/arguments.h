@@ -10,14 +10,14 @@
 
 namespace pw::pt2 {
 
-/// The names one graph or sub-graph knows so far.
+/// The names defined so far in one graph or sub-graph.
 struct Scope {
   const Json& graph;
   std::unordered_map<std::string, ValueId> names{};
   std::unordered_map<std::string, std::string> refused{};  ///< names that must not be read → why
 };
 
-/// Finds the value a name stands for, and notes that it is read.
+/// Resolves a name to its value, and records that it is read.
 class NameResolver {
  public:
   virtual ValueId resolve(const Scope& scope, const std::string& name, const std::string& where) = 0;

@@ -39,7 +39,7 @@ void damaged(const std::string& where, std::string_view what) {
 
 Json parseJson(const std::string& text, const std::string& where) {
   Json parsed = readJson<Json>(text, [&](const std::string& what) { damaged(where, "is unusable: " + what); });
-  if (!parsed.is_object()) damaged(where, "is no JSON object");
+  if (!parsed.is_object()) damaged(where, "is not a JSON object");
   return parsed;
 }
 
@@ -51,7 +51,7 @@ std::optional<Json> tryParseJson(const std::string& text) {
 
 const Json& member(const Json& object, const char* key, const std::string& where) {
   if (!object.is_object()) {
-    damaged(where, fmt::format("has something that is no object where `{}` should be", key));
+    damaged(where, fmt::format("has something that is not an object where `{}` should be", key));
   }
   const auto found = object.find(key);
   if (found == object.end()) {
@@ -62,7 +62,7 @@ const Json& member(const Json& object, const char* key, const std::string& where
 
 const Json* optionalMember(const Json& object, const char* key, const std::string& where) {
   if (!object.is_object()) {
-    damaged(where, fmt::format("has something that is no object where `{}` should be", key));
+    damaged(where, fmt::format("has something that is not an object where `{}` should be", key));
   }
   const auto found = object.find(key);
   return found == object.end() || found->is_null() ? nullptr : &*found;

@@ -21,7 +21,7 @@ using Json = nlohmann::json;
 /// Reads an object within the limits of `readJson`. `where` names the archive and entry.
 [[nodiscard]] Json parseJson(const std::string& text, const std::string& where);
 
-/// The same for any JSON text; nothing where it is none or beyond the limits.
+/// The same for any text; nothing if it is not JSON or exceeds the limits.
 [[nodiscard]] std::optional<Json> tryParseJson(const std::string& text);
 
 [[nodiscard]] const Json& member(const Json& object, const char* key, const std::string& where);

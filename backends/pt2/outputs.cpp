@@ -12,7 +12,7 @@ namespace {
 constexpr int kDepthLimit = 16;
 constexpr std::size_t kKeyLimit = 256;  ///< with the depth, keeps names of a hostile archive at 4 KiB each
 
-/// The member of that name, or nullptr where there is none or `json` is no object.
+/// The member of that name, or nullptr where there is none or `json` is not an object.
 const Json* find(const Json& json, const char* key) {
   if (!json.is_object()) {
     return nullptr;

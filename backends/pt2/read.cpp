@@ -31,7 +31,7 @@ MappedFile::MappedFile(const std::string& path) {
   const int descriptor = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   struct stat status {};
   if (descriptor < 0 || ::fstat(descriptor, &status) != 0 || !S_ISREG(status.st_mode)) {
-    const std::string reason = descriptor < 0 ? std::strerror(errno) : "it is no file";
+    const std::string reason = descriptor < 0 ? std::strerror(errno) : "it is not a file";
     if (descriptor >= 0) {
       ::close(descriptor);
     }

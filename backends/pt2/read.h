@@ -13,8 +13,8 @@ namespace pw {
 /// - In-place nodes (`aten.relu_`) give a new name to what they change: later readers of the changed value read the
 ///   node's output, so that a value means the same in every stage.
 /// - Archives exported on the meta device have parameters without bytes.
-/// Throws UsageError in one sentence for a file that is missing, no zip, truncated, compressed, no torch.export archive, of another
-/// schema major than 8, big-endian, or internally inconsistent (names the entry or node). Cost: linear in the size of model.json.
+/// Throws UsageError in one sentence for a file that is missing, not a zip file, truncated, compressed, not a torch.export archive, of a
+/// schema version other than 8, big-endian, or internally inconsistent (names the entry or node). Cost: linear in the size of model.json.
 [[nodiscard]] ModelGraph readPt2(const std::string& path);
 
 /// A read-write private mapping of a whole file: pages are read when touched, writes stay in this process.

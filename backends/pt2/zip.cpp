@@ -67,7 +67,7 @@ class ZipFile {
       throw UsageError(fmt::format("{} does not exist; check the path", path));
     }
     if (!std::filesystem::is_regular_file(status)) {
-      throw UsageError(fmt::format("{} is no file; give a {}", path, kind));
+      throw UsageError(fmt::format("{} is not a file; give a {}", path, kind));
     }
     stream_.open(path, std::ios::binary);
     stream_.seekg(0, std::ios::end);
@@ -95,14 +95,14 @@ class ZipFile {
   }
 
   [[noreturn]] void cutShort() const {
-    throw UsageError(fmt::format("{} is no complete zip archive: it is cut short or damaged; copy or export it again", path_));
+    throw UsageError(fmt::format("{} is not a complete zip archive: it is truncated or damaged; copy or export it again", path_));
   }
 
   [[nodiscard]] DirectoryPlace findDirectory() {
     const std::uint64_t wanted = std::min<std::uint64_t>(size_, kEndSize + kLongestComment + kLocator64Size);
     const std::string tail = read(size_ - wanted, wanted);
     if (tail.size() < kEndSize) {
-      throw UsageError(fmt::format("{} is no {}: it is too small to be a zip file", path_, kind_));
+      throw UsageError(fmt::format("{} is not a {}: it is too small to be a zip file", path_, kind_));
     }
     std::size_t at = tail.size() - kEndSize + 1;
     bool found = false;
@@ -111,7 +111,7 @@ class ZipFile {
       found = little(tail, at, 4) == kEndSignature && at + kEndSize + little(tail, at + 20, 2) == tail.size();
     }
     if (!found) {
-      throw UsageError(fmt::format("{} is no {}: it is no zip file, or it is cut short", path_, kind_));
+      throw UsageError(fmt::format("{} is not a {}: it is not a zip file, or truncated", path_, kind_));
     }
     if (at >= kLocator64Size && little(tail, at - kLocator64Size, 4) == kLocator64Signature) {
       const std::string record = read(little(tail, at - kLocator64Size + 8, 8), kEnd64Size);
@@ -273,7 +273,7 @@ std::map<std::string, std::string> readEntries(const Archive& archive, const std
   int code = 0;
   const std::unique_ptr<zip_t, ZipCloser> zip(zip_open(archive.path.c_str(), ZIP_RDONLY, &code));
   if (zip == nullptr) {
-    throw UsageError(fmt::format("{} is no complete zip archive: it is cut short or damaged; copy or export it again", archive.path));
+    throw UsageError(fmt::format("{} is not a complete zip archive: it is truncated or damaged; copy or export it again", archive.path));
   }
   std::map<std::string, std::string> texts;
   for (const char* name : names) {
@@ -288,7 +288,7 @@ std::map<std::string, std::string> readEntries(const Archive& archive, const std
     if (file == nullptr || zip_fread(file.get(), text.data(), text.size()) != found->second.bytes ||
         zip_fread(file.get(), &beyond, 1) != 0) {
       throw UsageError(
-          fmt::format("{} is damaged: its entry {} cannot be read whole (a byte changed, or it is cut short); copy or "
+          fmt::format("{} is damaged: its entry {} cannot be read whole (a byte changed, or it is truncated); copy or "
                       "export it again",
                       archive.path, ZipFile::printable(whole)));
     }

@@ -24,8 +24,8 @@ struct Archive {
   [[nodiscard]] bool contains(const std::string& name) const { return entries.contains(name); }
 };
 
-/// Locates all entries of a torch.export archive. Reads the directory and each entry's header, no data.
-/// Throws UsageError for a file that is missing, no zip, cut short, compressed, encrypted or no torch.export archive.
+/// Locates all entries of a torch.export archive. Reads the directory and each entry's header, no data. Throws UsageError for a file that
+/// is missing, not a zip file, truncated, compressed, encrypted or not a torch.export archive.
 [[nodiscard]] Archive openArchive(const std::string& path);
 
 /// The same of an archive that `torch.save` wrote, by name below its top folder: `data.pkl`, `data/0`. It may be one of several in a file:

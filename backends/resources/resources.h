@@ -24,7 +24,7 @@ namespace pw {
 /// This host and CUDA's GPU of that number.
 [[nodiscard]] Machine gpuMachine(int cudaIndex);
 
-/// Path of this program.
+/// Path of this program's executable.
 [[nodiscard]] std::string ownPath();
 
 /// `resources` beside the program's build folder, or $PIPEWRIGHT_RESOURCES.

@@ -22,16 +22,16 @@ struct ParameterView {
   Buffer gradient;
 };
 
-/// Parameters of one element type that the same ranks hold, one after the other in memory: what is reduced, and updated, in one go. Zeros
-/// between them let each begin at a multiple of 64 bytes.
+/// Parameters of one element type that the same ranks hold, contiguous in memory: reduced and updated together. Zeros between them let each
+/// begin at a multiple of 64 bytes.
 struct ParameterGroup {
-  std::optional<std::size_t> shared;  ///< index into `Partition::shared`; else the parameters are this stage's alone
+  std::optional<std::size_t> shared;  ///< index into `Partition::shared`; nothing: the parameters belong to this stage only
   DType dtype = DType::Float32;
   Buffer values;
   Buffer gradients;
 };
 
-/// Part of a named tensor of a training's state: elements [first, first + bytes / size of an element) of the flattened tensor.
+/// Part of a named tensor of the training state: elements [first, first + bytes / size of an element) of the flattened tensor.
 struct StatePiece {
   std::string name;  ///< the model's own name of a parameter or buffer; of optimizer state `exp_avg/` and the parameter's name
   DType dtype = DType::Float32;
@@ -40,7 +40,7 @@ struct StatePiece {
   Buffer data;
 };
 
-/// Where a stage first had a number that is not finite.
+/// Where a stage first computed a number that is not finite.
 struct NonFiniteValue {
   ActionKind kind = ActionKind::Forward;  ///< Forward, Backward, BackwardInput or BackwardWeight
   Microbatch microbatch{0};
@@ -55,15 +55,15 @@ enum class StepMode : std::uint8_t {
 /// One stage's computation on one rank. Indices `transfer` are those of `Partition::transfers`. Life of a microbatch: `setInput` each
 /// incoming value, `forward`, `takeOutput` each outgoing one; `setOutputGradient` each, `backward` (or `backwardInput`, and
 /// `backwardWeight` any time later), `takeInputGradient` each. Values move with their memory, so that two stages of one rank hand over
-/// without a copy; who takes a buffer must not write into it.
+/// without a copy; a buffer that was taken must not be written to.
 class StageModule {
  public:
   virtual ~StageModule() = default;
 
-  /// Where its buffers lie, and what times its work.
+  /// The device that holds its buffers and measures its times.
   [[nodiscard]] virtual const Device& device() const { return hostDevice(); }
 
-  /// Begins a step: takes its data, forgets gradients. Random operators depend on (seed, step, microbatch, node) only.
+  /// Begins a step: loads its data and clears gradients. Random operators depend on (seed, step, microbatch, node) only.
   virtual void beginStep(int step, StepMode mode) = 0;
 
   /// Memory for the value of a transfer, or its gradient, to receive into.
@@ -71,35 +71,35 @@ class StageModule {
   virtual void setInput(std::size_t transfer, Microbatch microbatch, HeldBuffer value) = 0;
   [[nodiscard]] virtual HeldBuffer takeOutput(std::size_t transfer, Microbatch microbatch) = 0;
   virtual void setOutputGradient(std::size_t transfer, Microbatch microbatch, HeldBuffer gradient) = 0;
-  /// Zeros where nothing computed it.
+  /// Zeros if nothing computed it.
   [[nodiscard]] virtual HeldBuffer takeInputGradient(std::size_t transfer, Microbatch microbatch) = 0;
 
   virtual void forward(Microbatch microbatch) = 0;
   /// Input and weight gradients.
   virtual void backward(Microbatch microbatch) = 0;
-  /// Input gradients, and those weight gradients that cannot wait; the others are computed by `backwardWeight`. The sum over both is the
-  /// same, bit for bit, as after `backward`s in the order of the `backwardWeight`s.
+  /// Input gradients, and those weight gradients that cannot be deferred; the others are computed by `backwardWeight`. The sum over both is
+  /// the same, bit for bit, as after `backward`s in the order of the `backwardWeight`s.
   virtual void backwardInput(Microbatch microbatch) = 0;
   virtual void backwardWeight(Microbatch microbatch) = 0;
 
-  /// Gradients from the next backward on are times this, so that small ones of float16 do not vanish; the loss stays as it is. 1 at first.
+  /// Multiplies gradients from the next backward on, so that small float16 gradients do not vanish; the loss is not scaled. Initially 1.
   virtual void setLossScale(double scale) = 0;
 
   /// This stage's part of the step's loss so far: summed over all stages and ranks it is the mean over the samples, uneven microbatches
-  /// weighted; nothing but on the last stage.
+  /// weighted; nothing on all stages but the last.
   [[nodiscard]] virtual std::optional<double> stepLoss() const = 0;
   /// An output of the model (index into ModelGraph::outputs) for this microbatch of an evaluation; on the last stage.
   [[nodiscard]] virtual HeldBuffer takeModelOutput(std::size_t output, Microbatch microbatch) = 0;
 
   /// The first number of the step so far that was not finite: on the host of the values that leave the stage, and their gradients; anywhere
-  /// of the loss. For a step whose loss or gradients are known not to be finite: masks may be infinite. Nothing where none was seen;
-  /// parameters are not looked at.
+  /// of the loss. For use after a step whose loss or gradients are known not to be finite, as masks may be infinite. Nothing if none was
+  /// seen; parameters are not checked.
   [[nodiscard]] virtual std::optional<NonFiniteValue> firstNonFinite() { return std::nullopt; }
-  /// Buffers become what they were when the step began, for a step that is not to count. May do nothing where the stage was not told to
-  /// keep them.
+  /// Restores the buffers from the start of the step, for a step that is skipped. May do nothing if the stage was not told to keep them.
   virtual void undoBuffers() {}
 
-  /// Own parameters first, then shared ones by index. The same order on all ranks that hold the stage. Addresses stay for the stage's life.
+  /// The stage's own parameters first, then shared ones by index. The same order on all ranks that hold the stage. Addresses stay for the
+  /// stage's life.
   [[nodiscard]] virtual std::vector<ParameterGroup> groups() = 0;
   /// One optimizer step on elements [first, last) of a group with its gradients times `gradientScale`; keeps the optimizer's state of these
   /// elements, so a group's range must not change between steps. Counts as one step for learning rate and bias correction.

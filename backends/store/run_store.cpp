@@ -46,7 +46,7 @@ std::string cannotWrite(const std::string& path) {
 }
 
 std::string noRunStore(const std::string& path) {
-  return fmt::format("{} is no Pipewright run store; give the file that `pipewright run --store` wrote", path);
+  return fmt::format("{} is not a Pipewright run store; give the file that `pipewright run --store` wrote", path);
 }
 
 /// SQLite's complaint as a sentence of ours.

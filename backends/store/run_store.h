@@ -27,7 +27,7 @@ struct RunRecord {
   RunId id;               ///< given by the store
   std::string startedAt;  ///< UTC, ISO 8601
   std::string backend;    ///< gloo, ucx, nccl; behind it `, bf16`, `, tf32` where it computed so, and kSyntheticRun
-  std::string failure;    ///< empty when it ended well
+  std::string failure;    ///< empty when it completed
   std::uint64_t seed = 0;
   Machine machine;
   Plan plan;  ///< with the profile it was made from

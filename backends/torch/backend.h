@@ -18,12 +18,12 @@ struct TorchBackend {
   std::unique_ptr<Communicator> (*connectGloo)(const Rendezvous&, const KeyValueStore&);
   KeyValueStore (*connectStore)(const Rendezvous&);
   Profile (*measureProfile)(const ModelGraph&, const ProfileOptions&, Communicator*, const std::function<void(int, int)>&);
-  /// Whether that target can be run: an operator (`torch.ops.aten.linear.default`), or a node with sub-graphs
+  /// Whether this target can be run: an operator (`torch.ops.aten.linear.default`), or a node with sub-graphs
   /// (`torch.ops.higher_order.cond`).
   bool (*hasOperator)(const std::string& target);
   /// Loads a library that defines operators. Throws UsageError saying why it cannot be.
   void (*loadLibrary)(const std::string& path);
-  /// Names of the arguments that such an operator writes into, by its schema; none for an operator that there is not.
+  /// Names of the arguments that such an operator writes into, by its schema; none for an unknown operator.
   std::vector<std::string> (*writtenArguments)(const std::string& target);
 };
 

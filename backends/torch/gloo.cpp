@@ -29,12 +29,12 @@ class GlooCommunicator final : public Communicator {
 
   Rank rank() const override { return rank_; }
   int size() const override { return size_; }
-  Ticket send(Rank to, std::uint32_t tag, Buffer buffer) override { return start(to, true, tag, buffer); }
-  Ticket receive(Rank from, std::uint32_t tag, Buffer buffer) override { return start(from, false, tag, buffer); }
+  Request send(Rank to, std::uint32_t tag, Buffer buffer) override { return start(to, true, tag, buffer); }
+  Request receive(Rank from, std::uint32_t tag, Buffer buffer) override { return start(from, false, tag, buffer); }
 
-  void wait(Ticket ticket) override {
+  void wait(Request request) override {
     if (!group_) throw Error(leftSentence());
-    const auto found = pending_.find(ticket);
+    const auto found = pending_.find(request);
     if (found == pending_.end()) return;  // empty message
     const Operation operation = std::move(found->second);
     pending_.erase(found);
@@ -46,8 +46,8 @@ class GlooCommunicator final : public Communicator {
   }
 
   /// Gloo's work objects cannot be polled: those of a receive say that they are done only after a wait.
-  std::optional<bool> isDone(Ticket ticket) override { return pending_.contains(ticket) ? std::nullopt : std::optional(true); }
-  std::size_t waitAny(std::span<const Ticket>) override {
+  std::optional<bool> isDone(Request request) override { return pending_.contains(request) ? std::nullopt : std::optional(true); }
+  std::size_t waitAny(std::span<const Request>) override {
     throw UsageError("the transport gloo cannot tell which of several messages came first; use the transport ucx");
   }
   void progress() override {}  // Gloo has a thread of its own
@@ -68,20 +68,20 @@ class GlooCommunicator final : public Communicator {
     std::vector<at::Tensor> tensors;  // keeps the view alive
   };
 
-  Ticket start(Rank peer, bool sending, std::uint32_t tag, Buffer buffer) {
-    const Ticket ticket = next_++;
-    if (buffer.bytes == 0) return ticket;
+  Request start(Rank peer, bool sending, std::uint32_t tag, Buffer buffer) {
+    const Request request = next_++;
+    if (buffer.bytes == 0) return request;
     if (!group_) throw Error(leftSentence());
     std::vector<at::Tensor> tensors{
         at::from_blob(buffer.data, {static_cast<std::int64_t>(buffer.bytes)}, at::TensorOptions().dtype(at::kByte))};
     try {
       auto work =
           sending ? group_->send(tensors, peer.value, static_cast<int>(tag)) : group_->recv(tensors, peer.value, static_cast<int>(tag));
-      pending_.emplace(ticket, Operation{std::move(work), sending, peer, std::move(tensors)});
+      pending_.emplace(request, Operation{std::move(work), sending, peer, std::move(tensors)});
     } catch (const std::exception& e) {
       throw Error(failure(sending, peer, e));
     }
-    return ticket;
+    return request;
   }
 
   /// Gloo's message, as `[/pytorch/…/unbound_buffer.cc:78] Timed out waiting 2000ms for recv operation to complete`, in our words.
@@ -99,8 +99,8 @@ class GlooCommunicator final : public Communicator {
   Rank rank_;
   int size_;
   std::chrono::milliseconds deadline_;
-  std::unordered_map<Ticket, Operation> pending_;
-  Ticket next_ = 1;
+  std::unordered_map<Request, Operation> pending_;
+  Request next_ = 1;
 };
 
 /// The job's own part of the store. A job that torchrun starts again must not find what the last attempt left.

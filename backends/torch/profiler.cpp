@@ -78,25 +78,25 @@ struct Samples {
   std::vector<Bytes> saved, forwardPeak, backwardPeak, change, held, weightPeak;
 };
 
-/// Time and memory where the model runs. Times are marks of the device, which a GPU reaches later, and numbers once it was waited for: so
-/// nothing waits within a sample, and an operator's time is what the device takes for it.
+/// Measures time and memory where the model runs. Times are device timestamps, which a GPU reaches later and which can be read once the
+/// device has finished: so nothing waits within a sample, and an operator's time is what the device takes for it.
 struct Meter {
   const Device& device;
 
-  [[nodiscard]] Mark mark() const { return device.mark(); }
+  [[nodiscard]] Timestamp timestamp() const { return device.timestamp(); }
   void finish() const { device.finish(kDeadline, {}); }
-  [[nodiscard]] Ns between(Mark begin, Mark end) const { return device.timeOf(end) - device.timeOf(begin); }
+  [[nodiscard]] Ns between(Timestamp begin, Timestamp end) const { return device.timeOf(end) - device.timeOf(begin); }
   [[nodiscard]] Bytes alive() const { return device.bytesAlive != nullptr ? device.bytesAlive() : tensorBytesAlive(); }
   [[nodiscard]] Bytes peak() const { return device.takePeakBytes != nullptr ? device.takePeakBytes() : takePeakBytes(); }
 };
 
-/// What a node took, once the device was waited for.
-struct Lap {
+/// The time of a node, readable once the device has finished.
+struct Sample {
   std::size_t node = 0;
-  Mark begin = 0, end = 0;
+  Timestamp begin = 0, end = 0;
 };
 
-/// Lays the time and memory of one backward at the nodes whose functions run.
+/// Attributes the time and memory of one backward to the nodes whose functions run.
 class BackwardClock {
  public:
   BackwardClock(std::size_t slots, std::size_t first, const Meter& meter, HeadStart& headStart)
@@ -105,29 +105,29 @@ class BackwardClock {
   void start() {
     alive_ = begin_ = meter_.alive();
     static_cast<void>(meter_.peak());
-    last_ = meter_.mark();
+    last_ = meter_.timestamp();
   }
-  /// What ran since the last call was of the current node; now another one comes.
+  /// Attributes what ran since the last call to the current node; `node` runs next.
   void enter(std::size_t node) {
-    laps.push_back({current_, last_, meter_.mark()});
+    samples.push_back({current_, last_, meter_.timestamp()});
     const Bytes alive = meter_.alive();
     change[current_] += alive - alive_;
     peak[current_] = std::max(peak[current_], meter_.peak() - begin_);
     alive_ = alive;
     if (node != current_) begin_ = alive;
     current_ = node;
-    headStart_.lap();
-    last_ = meter_.mark();
+    headStart_.step();
+    last_ = meter_.timestamp();
   }
 
-  std::vector<Lap> laps;
+  std::vector<Sample> samples;
   std::vector<Bytes> change, peak;
 
  private:
   Meter meter_;
   HeadStart& headStart_;
   std::size_t current_;
-  Mark last_ = 0;
+  Timestamp last_ = 0;
   Bytes alive_ = 0, begin_ = 0;
 };
 
@@ -169,53 +169,53 @@ class ModelRunner {
     data_.beginStep(0);
   }
 
-  /// One forward and backward with the weight gradients apart.
+  /// One forward and backward, with the weight gradients computed separately.
   void sample(bool record) {
     headStart_.begin(record);
     const Tape tape = forward();
     std::vector<WeightGradient> deferred;
-    const Mark start = meter_.mark();
+    const Timestamp start = meter_.timestamp();
     const BackwardClock clock = [&] {
       const Deferring deferring(queue_, &deferred);
       return backward(tape);
     }();
-    std::vector<Lap> weights;
+    std::vector<Sample> weights;
     const c10::AutoGradMode off(false);
     for (WeightGradient& gradient : deferred) {
       const Bytes alive = meter_.alive();
       static_cast<void>(meter_.peak());
       const std::size_t node = gradient.node.index();
-      const Mark begin = meter_.mark();
+      const Timestamp begin = meter_.timestamp();
       gradient.compute();
-      weights.push_back({node, begin, meter_.mark()});
-      headStart_.lap();
+      weights.push_back({node, begin, meter_.timestamp()});
+      headStart_.step();
       samples_.weightPeak[node] = std::max(samples_.weightPeak[node], meter_.peak() - alive);
       gradient.compute = nullptr;
     }
-    const Mark end = meter_.mark();
+    const Timestamp end = meter_.timestamp();
     headStart_.end();
     meter_.finish();
     if (record) take(tape, clock, weights, start, end);
-    meter_.device.forgetMarks();
-    if (record && measuresWholeApart()) sampleWhole();
+    meter_.device.forgetTimestamps();
+    if (record && measuresFullModelApart()) sampleFullModel();
   }
 
-  /// A forward and a backward as a run does them: recorded, where it would be. Twice, for the times of the second: in a run, too, the host
-  /// asks for it while another one is computed, which leaves the caches as it needs them.
-  void sampleWhole() {
+  /// A forward and a backward as in a run: recorded, if a run would record them. Done twice, and the second is timed: in a run, too, the
+  /// host enqueues one while another is being computed, which leaves the caches in the same state.
+  void sampleFullModel() {
     if (!recording_) recording_ = recorded();
     const c10::AutoGradMode gradients(true);
-    std::array<Mark, 3> marks{};
-    for (int i = 0; i < 2; ++i) marks = whole();
+    std::array<Timestamp, 3> moments{};
+    for (int i = 0; i < 2; ++i) moments = runFullModel();
     meter_.finish();
-    forwardTotals_.push_back(meter_.between(marks[0], marks[1]));
-    backwardTotals_.push_back(meter_.between(marks[1], marks[2]));
-    meter_.device.forgetMarks();
+    forwardTotals_.push_back(meter_.between(moments[0], moments[1]));
+    backwardTotals_.push_back(meter_.between(moments[1], moments[2]));
+    meter_.device.forgetTimestamps();
   }
 
-  /// Marks before, between and behind.
-  std::array<Mark, 3> whole() {
-    const Mark start = meter_.mark();
+  /// Timestamps before, between and after forward and backward.
+  std::array<Timestamp, 3> runFullModel() {
+    const Timestamp start = meter_.timestamp();
     at::Tensor output;
     if (recording_->forward) {
       meter_.device.launch(recording_->forward);
@@ -228,19 +228,19 @@ class ModelRunner {
     at::Tensor leaf = output.detach();
     leaf.set_requires_grad(output.requires_grad() || recording_->lossGradient.defined());
     const at::Tensor loss = data_.loss(leaf, 0);
-    const Mark middle = meter_.mark();
+    const Timestamp middle = meter_.timestamp();
     if (loss.requires_grad()) torch::autograd::backward({loss}, {});
     if (recording_->backward) {
       const c10::AutoGradMode off(false);
       recording_->lossGradient.copy_(leaf.grad());
       meter_.device.launch(recording_->backward);
     } else if (output.requires_grad()) {
-      wholeBackward(output, leaf.grad());
+      fullModelBackward(output, leaf.grad());
     }
-    return {start, middle, meter_.mark()};
+    return {start, middle, meter_.timestamp()};
   }
 
-  /// The memory of the whole backward, once: it does not vary. After the samples.
+  /// Measures the memory of the full backward once, as it does not vary. Call after the samples.
   void sampleMemory() {
     const BackwardClock clock = backward(forward());
     samples_.backwardPeak = clock.peak;
@@ -252,15 +252,15 @@ class ModelRunner {
     std::vector<Ns> times;
     const c10::AutoGradMode off(false);
     for (int i = 0; i < 5; ++i) {
-      const Mark start = meter_.mark();
+      const Timestamp start = meter_.timestamp();
       for (const auto& parameter : parameters_) {
         if (parameter->sum) parameter->tensor.add_(*parameter->sum, -1e-9);
       }
-      const Mark end = meter_.mark();
+      const Timestamp end = meter_.timestamp();
       meter_.finish();
       times.push_back(meter_.between(start, end));
     }
-    meter_.device.forgetMarks();
+    meter_.device.forgetTimestamps();
     return median(times);
   }
 
@@ -311,13 +311,13 @@ class ModelRunner {
     std::shared_ptr<at::Tensor> sum;  // null where it is not trained
     bool fresh = false;               // gradients are added, as those of all microbatches but the first
   };
-  /// What a forward leaves for its backward: the loss, and which node ran when functions of autograd were numbered.
+  /// What a forward leaves for its backward: the loss, and which node ran when autograd functions were numbered.
   struct Tape {
     at::Tensor loss;
     std::vector<std::uint64_t> sequence;
     std::vector<std::size_t> nodeOfRange;
-    Mark start = 0, ready = 0;  // of the whole, and when its values were in their places
-    std::vector<Lap> laps;
+    Timestamp start = 0, ready = 0;  // of the full-model run, and when its values were in place
+    std::vector<Sample> samples;
   };
   /// The model's forward and backward, recorded as a stage's are; empty where they are done operator by operator.
   struct Recording {
@@ -346,8 +346,8 @@ class ModelRunner {
   }
 
   [[nodiscard]] bool isOnGpu() const { return meter_.device.index >= 0; }
-  /// A whole without readings in it: on a host they take next to nothing.
-  [[nodiscard]] bool measuresWholeApart() const { return isOnGpu() || meter_.device.record != nullptr; }
+  /// Whether full-model runs are measured separately, without timestamps inside; on a host these cost almost nothing.
+  [[nodiscard]] bool measuresFullModelApart() const { return isOnGpu() || meter_.device.record != nullptr; }
 
   [[nodiscard]] Frame filled() const {
     Frame frame(graph_.values.size());
@@ -356,29 +356,29 @@ class ModelRunner {
     return frame;
   }
 
-  /// As a stage gives it to the loss: in the type it was traced with, where autocast made another.
+  /// As a stage passes it to the loss: in the type it was traced with, even if autocast made another.
   [[nodiscard]] at::Tensor lossOutput(const Frame& frame) const {
     return frame[lossSpec_.output.index()].to(scalarType(graph_.value(lossSpec_.output).tensor->dtype));
   }
 
   Tape forward() {
     Tape tape;
-    tape.start = meter_.mark();
+    tape.start = meter_.timestamp();
     Frame frame = filled();
     tape.sequence.push_back(at::sequence_number::peek());
     Bytes alive = meter_.alive();
     static_cast<void>(meter_.peak());
-    Mark last = tape.ready = meter_.mark();
+    Timestamp last = tape.ready = meter_.timestamp();
     const auto note = [&](std::size_t node) {
-      const Mark now = meter_.mark();
-      tape.laps.push_back({node, last, now});
+      const Timestamp now = meter_.timestamp();
+      tape.samples.push_back({node, last, now});
       const Bytes bytes = meter_.alive();
       samples_.forwardPeak[node] = meter_.peak() - alive;
       samples_.saved[node] = bytes - std::exchange(alive, bytes);
       tape.sequence.push_back(at::sequence_number::peek());
       tape.nodeOfRange.push_back(node);
-      headStart_.lap();
-      last = isOnGpu() ? meter_.mark() : now;  // on the host what comes between is part of what a run does, too
+      headStart_.step();
+      last = isOnGpu() ? meter_.timestamp() : now;  // on the host the time in between is part of a run, too
     };
     run_.observer = [&](NodeId id) { note(id.index()); };
     program_->run(frame, run_);
@@ -393,17 +393,17 @@ class ModelRunner {
     return tape;
   }
 
-  /// Times of a sample, once the device was waited for.
-  void take(const Tape& tape, const BackwardClock& clock, const std::vector<Lap>& weights, Mark start, Mark end) {
-    for (const Lap& lap : tape.laps) samples_.forward[lap.node].push_back(meter_.between(lap.begin, lap.end));
+  /// Reads the times of a sample, once the device has finished.
+  void take(const Tape& tape, const BackwardClock& clock, const std::vector<Sample>& weights, Timestamp start, Timestamp end) {
+    for (const Sample& sample : tape.samples) samples_.forward[sample.node].push_back(meter_.between(sample.begin, sample.end));
     overhead_.push_back(meter_.between(tape.start, tape.ready));
-    if (!measuresWholeApart()) {
-      forwardTotals_.push_back(meter_.between(tape.start, tape.laps.back().end));
+    if (!measuresFullModelApart()) {
+      forwardTotals_.push_back(meter_.between(tape.start, tape.samples.back().end));
       backwardTotals_.push_back(meter_.between(start, end));
     }
     std::vector<Ns> spent(graph_.nodes.size() + 1, 0), weight(graph_.nodes.size() + 1, 0);
-    for (const Lap& lap : clock.laps) spent[lap.node] += meter_.between(lap.begin, lap.end);
-    for (const Lap& lap : weights) weight[lap.node] += meter_.between(lap.begin, lap.end);
+    for (const Sample& sample : clock.samples) spent[sample.node] += meter_.between(sample.begin, sample.end);
+    for (const Sample& sample : weights) weight[sample.node] += meter_.between(sample.begin, sample.end);
     for (std::size_t n = 0; n < weight.size(); ++n) {
       samples_.backward[n].push_back(spent[n] + weight[n]);
       samples_.weight[n].push_back(weight[n]);
@@ -411,7 +411,7 @@ class ModelRunner {
     }
   }
 
-  void wholeBackward(const at::Tensor& output, const at::Tensor& gradient) {
+  void fullModelBackward(const at::Tensor& output, const at::Tensor& gradient) {
     std::vector<WeightGradient> deferred;
     {
       const Deferring deferring(queue_, &deferred);
@@ -444,16 +444,16 @@ class ModelRunner {
           },
           r.pool);
       if (r.lossGradient.defined())
-        r.backward = meter_.device.record([&] { wholeBackward(std::exchange(r.history, {}), r.lossGradient); }, r.pool);
+        r.backward = meter_.device.record([&] { fullModelBackward(std::exchange(r.history, {}), r.lossGradient); }, r.pool);
       return made;
     } catch (const std::exception& problem) {
       return withoutGraphs(problem.what());
     }
   }
 
-  /// A run goes on operator by operator then, too.
+  /// A run then also continues operator by operator.
   [[nodiscard]] std::unique_ptr<Recording> withoutGraphs(const std::string& reason) const {
-    if (tell_) tell_("is measured operator by operator, not by CUDA graphs, as " + reason);
+    if (tell_) tell_("is measured operator by operator, without CUDA graphs, because " + reason);
     return std::make_unique<Recording>();
   }
 

@@ -251,7 +251,8 @@ void ChromeReader::takeBegin(const Event& event) {
     label = {};
   }
   if (open.size() >= kDeepestNesting)
-    throw UsageError(fmt::format("{} opens {} events on one thread without closing any; it is no usable trace", file_.source, open.size()));
+    throw UsageError(
+        fmt::format("{} opens {} events on one thread without closing any; it is not a usable trace", file_.source, open.size()));
   open.push_back({label, start.value_or(0)});
 }
 

@@ -12,8 +12,8 @@
 
 namespace pw {
 
-/// Times an import takes from a file [ns]: points within 69 years of its origin (files may count from 1970), durations up to 46 days. So
-/// the sum of a file's origin and a time, and the difference of two such sums, stay within 64 bits.
+/// Limits of the times that an import accepts from a file [ns]: points within 69 years of its origin (files may count from 1970), durations
+/// up to 46 days. So the sum of a file's origin and a time, and the difference of two such sums, stay within 64 bits.
 inline constexpr Ns kLatestTime = 2'200'000'000'000'000'000;
 inline constexpr Ns kLongestDuration = 4'000'000'000'000'000;
 
@@ -52,18 +52,18 @@ struct FileEvents {
 /// file that is no such JSON.
 [[nodiscard]] std::optional<FileEvents> readChromeFile(const std::string& path, const std::function<bool(std::uint64_t bytes)>& advance);
 
-/// Makes steps of the files' events: finds ranks, aligns clocks, splits, cuts what overlaps. Throws UsageError when no pipeline span is
-/// there.
+/// Turns the events of the files into steps: finds ranks, aligns clocks, splits into steps, trims overlaps. Throws UsageError when there is
+/// no pipeline span.
 [[nodiscard]] ImportedTrace assemble(std::vector<FileEvents> files, std::string title);
 
-/// Reads what Primus dumps. `folder` holds config.json and pp_rank_N.json.
+/// Reads a trace dumped by Primus. `folder` holds config.json and pp_rank_N.json.
 [[nodiscard]] ImportedTrace readPrimus(const std::string& folder);
 
 /// Sorts by (start, rank, end, …), as `Trace` has them; quick where sorted runs follow each other.
 void sortSpans(std::vector<Span>& spans);
 
-/// Cuts compute spans of each rank so that none overlaps another, slots apart; drops what lies inside another. Sorted spans in, sorted out.
-/// Returns how many were cut or dropped. Linear.
+/// Trims the compute spans of each rank so that none overlaps another, except in slots; drops spans inside another one. Sorted spans in,
+/// sorted out. Returns how many were cut or dropped. Linear.
 std::size_t cutOverlaps(std::vector<Span>& spans, int ranks);
 
 /// Number and noun: `1 event`, `12 events`.

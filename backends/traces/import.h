@@ -19,7 +19,7 @@ struct ImportedStep {
   bool operator==(const ImportedStep&) const = default;
 };
 
-/// A trace some tool measured, as this program shows it.
+/// A trace measured by another tool, in this program's form.
 struct ImportedTrace {
   std::string title;                ///< the file's or folder's name
   std::vector<ImportedStep> steps;  ///< in time order; at least one, each with a span at least
@@ -28,10 +28,10 @@ struct ImportedTrace {
   bool operator==(const ImportedTrace&) const = default;
 };
 
-/// Is told now and then how far an import is [bytes of all files]; returns false to stop it.
+/// Receives the progress of an import from time to time [bytes of all files]; returns false to stop it.
 using ImportProgress = std::function<bool(std::uint64_t done, std::uint64_t all)>;
 
-/// Reads measured traces of other tools, found out by their content:
+/// Reads measured traces of other tools; the format is detected by content:
 /// - Chrome/Kineto JSON of torch.profiler, one file or one for each rank (or a folder of them): spans named by torch's schedules (`PP:2F0`,
 ///   `PP:1SEND_F3`, `PP:(0F5;7B2)OVERLAP_F_B`, `Forward 3`), `Optimizer.step#…`, and memory. Ranks come from `distributedInfo`, names of
 ///   processes and threads (`rank 3`), or file names; else processes (or threads) in order. Where torch recorded both, times are the
@@ -43,7 +43,8 @@ using ImportProgress = std::function<bool(std::uint64_t done, std::uint64_t all)
 ///   operations in its order, so the k-th forward is the k-th of interleaved 1F1B in groups of as many microbatches as there are ranks,
 ///   unless chunks and microbatches are named.
 /// Compute spans of a rank that overlap are cut, so that every trace keeps the rules of `Trace`; waits and messages stay. Returns nothing
-/// when `progress` stopped it. Throws UsageError for what cannot be read, is no trace, or holds no pipeline labels. Chrome JSON is read in
+/// when `progress` stopped it. Throws UsageError for a file that cannot be read, is not a trace, or contains no pipeline labels. Chrome
+/// JSON is read in
 /// windows, never whole: about 60 bytes of memory for each span. Cost: linear, times a logarithm where spans of several ranks follow each
 /// other.
 [[nodiscard]] std::optional<ImportedTrace> importTrace(const std::vector<std::string>& paths, const ImportProgress& progress = {});

@@ -1,6 +1,6 @@
 #pragma once
 
-// Internal to the import of traces: what the name of an event says.
+// Internal to the import of traces: the meaning of an event's name.
 
 #include <cstdint>
 #include <string_view>
@@ -10,7 +10,7 @@
 
 namespace pw {
 
-/// What the name of an event says of the pipeline.
+/// What the name of an event says about the pipeline.
 struct PipelineLabel {
   enum class Meaning : std::uint8_t {
     None,       ///< nothing

@@ -49,7 +49,7 @@ class Reader {
 
  private:
   [[noreturn]] void refuse(const std::string& file, const std::string& what) const {
-    throw UsageError(fmt::format("{} is no usable pipeline dump of Primus: {}; dump it again with dump_pp_data",
+    throw UsageError(fmt::format("{} is not a usable pipeline dump of Primus: {}; dump it again with dump_pp_data",
                                  (fs::path(folder_) / file).string(), what));
   }
   dom::element parse(const std::string& file);
@@ -107,7 +107,7 @@ Series Reader::series(const std::string& file, dom::object iteration, const std:
     for (const dom::element element : array) {
       double milliseconds = 0;
       if (element.get(milliseconds) != simdjson::SUCCESS || !(std::abs(milliseconds) <= kMostMilliseconds))
-        refuse(file, fmt::format("a time of {} is no number of milliseconds", key));
+        refuse(file, fmt::format("a time of {} is not a number of milliseconds", key));
       into.push_back(static_cast<Ns>(std::llround(milliseconds * 1e6)));
     }
   };
@@ -143,7 +143,7 @@ void Reader::readRank(int rank) {
     throw UsageError(fmt::format("{} is missing, but the pipeline has {} ranks; copy the whole folder", (fs::path(folder_) / file).string(),
                                  config_.ranks));
   dom::object root;
-  if (parse(file).get(root) != simdjson::SUCCESS) refuse(file, "it is no JSON object of iterations");
+  if (parse(file).get(root) != simdjson::SUCCESS) refuse(file, "it is not a JSON object of iterations");
   Iterations iterations;
   for (const auto [key, value] : root) {
     dom::object object;
@@ -151,7 +151,7 @@ void Reader::readRank(int rank) {
     const std::string text(key);
     for (const char c : text) number = c >= '0' && c <= '9' && number < kMostIterations ? number * 10 + (c - '0') : kMostIterations + 1;
     if (text.empty() || number > kMostIterations || value.get(object) != simdjson::SUCCESS)
-      refuse(file, fmt::format("\"{}\" is no iteration", text.substr(0, 40)));
+      refuse(file, fmt::format("\"{}\" is not an iteration", text.substr(0, 40)));
     Iteration iteration{series(file, object, "fwd"), series(file, object, "bwd"), series(file, object, "wgrad"), 0};
     double memory = 0;  // of torch.cuda.max_memory_reserved, / 1024³
     if (object["memory"].get(memory) == simdjson::SUCCESS && memory > 0 && memory < 1e9)

@@ -1,6 +1,6 @@
 #pragma once
 
-// Internal to the import of traces: which rank an event's track is, and whose clock is right.
+// Internal to the import of traces: which rank a track belongs to, and how clocks are aligned.
 
 #include <string>
 #include <vector>
@@ -9,7 +9,7 @@
 
 namespace pw {
 
-/// Where the spans of a track go.
+/// The rank and trace that the spans of a track belong to.
 struct TrackTarget {
   std::int32_t trace = -1;  ///< of `RankMap::traces`; −1: nowhere
   std::int32_t rank = 0;
@@ -29,10 +29,10 @@ struct RankMap {
   std::vector<std::vector<TrackTarget>> targets;  ///< by file and track
 };
 
-/// Numbers the ranks from 0 in the order of the job's. Adds sentences about what had to be decided to `notes`. Cost: linear.
+/// Numbers the ranks from 0 in the order of the job's. Adds sentences about assumptions to `notes`. Cost: linear.
 [[nodiscard]] RankMap mapRanks(const std::vector<FileEvents>& files, std::vector<std::string>& notes);
 
-/// Moves the spans of whole files in time so that no forward ends before the one it waits for has: nothing where their clocks agree. Cost:
+/// Shifts the spans of whole files in time so that no forward ends before the one it waits for; no shift if their clocks agree. Cost:
 /// linear.
 void alignFiles(std::vector<FileEvents>& files, const RankMap& map, std::vector<std::string>& notes);
 

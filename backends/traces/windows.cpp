@@ -121,7 +121,7 @@ EventWindows::EventWindows(const std::string& path) : path_(path), capacity_(kFr
   file_ = open(path.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK);
   struct stat facts {};
   if (file_ < 0 || fstat(file_, &facts) != 0 || !S_ISREG(facts.st_mode)) {
-    const std::string problem = file_ < 0 || facts.st_mode == 0 ? std::strerror(errno) : "it is no file";
+    const std::string problem = file_ < 0 || facts.st_mode == 0 ? std::strerror(errno) : "it is not a file";
     if (file_ >= 0) close(file_);
     throw UsageError(fmt::format("{} cannot be read: {}; check the path and its permissions", path, problem));
   }
@@ -146,7 +146,7 @@ bool EventWindows::fill() {
 
 void EventWindows::grow() {
   if (capacity_ >= kLargestEvent) {
-    throw UsageError(fmt::format("{} has a single event of more than {} MiB before byte {}; it is no trace this program can read", path_,
+    throw UsageError(fmt::format("{} has a single event of more than {} MiB before byte {}; it is not a trace this program can read", path_,
                                  kLargestEvent >> 20U, read_));
   }
   const std::size_t unused = end_ - begin_;

@@ -11,7 +11,7 @@
 
 namespace pw {
 
-/// Where a scan of JSON text stands: so many brackets deep, and whether inside a string.
+/// State of a scan of JSON text: the bracket depth, and whether it is inside a string.
 struct BracketScan {
   std::int64_t depth = 0;
   bool inString = false;
@@ -19,7 +19,7 @@ struct BracketScan {
 
   /// What one call found, as offsets into its text.
   struct Found {
-    std::size_t cut = 0;                  ///< behind the last bracket that closed to depth 0; 0: none did
+    std::size_t cut = 0;                  ///< after the last bracket that closed to depth 0; 0: none did
     std::size_t end = std::string::npos;  ///< of the bracket that closed depth 0 itself; the scan stops there
   };
   /// Scans `text`. Cost: about a cycle for two bytes where blocks of 64 bytes hold no backslash.
@@ -40,11 +40,11 @@ class EventWindows {
   EventWindows(const EventWindows&) = delete;
   EventWindows& operator=(const EventWindows&) = delete;
 
-  /// The next events as the text of a JSON array, with kPadding readable bytes behind, good until the next call; or none yet (empty). False
+  /// The next events as the text of a JSON array followed by kPadding readable bytes, valid until the next call; or none yet (empty). False
   /// at the end. Throws UsageError when the disk fails or a single event is too large.
   [[nodiscard]] bool next(std::string_view& events);
   static constexpr std::size_t kPadding = 64;
-  /// Makes question marks of all bytes beyond ASCII in the events that `next` gave.
+  /// Replaces all non-ASCII bytes in the events that `next` returned by question marks.
   void replaceBeyondAscii(std::string_view events);
 
   [[nodiscard]] std::uint64_t size() const { return size_; }      ///< of the file, as it was opened

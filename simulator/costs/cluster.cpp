@@ -19,7 +19,7 @@ namespace {
 using Json = nlohmann::ordered_json;
 
 constexpr std::int64_t kVersion = 1;
-/// Largest figures: no hardware gets near them, and what is computed from them stays within 64 bits.
+/// Largest values accepted: no hardware comes near them, and results computed from them fit into 64 bits.
 constexpr std::int64_t kMostBytes = std::int64_t{1} << 60;
 constexpr std::int64_t kMostLatency = 1'000'000'000'000;  ///< [ns]
 constexpr double kMostRate = 1e24, kMostFlops = 1e30;
@@ -42,7 +42,7 @@ class Reader {
   }
   std::string text(const Json& object, const std::string& name) const {
     const Json& value = field(object, name);
-    if (!value.is_string()) fail(name, "is not a text");
+    if (!value.is_string()) fail(name, "is not a string");
     return value.get<std::string>();
   }
   double number(const Json& value, const std::string& name, double most) const {
@@ -55,7 +55,7 @@ class Reader {
   /// Bytes or operations per second; 0 where nothing is known.
   double rate(const Json& value, const std::string& name) const {
     const double result = number(value, name, kMostRate);
-    if (result > 0 && result < 1) fail(name, fmt::format("is {:g}; give 0, or 1 per second and more", result));
+    if (result > 0 && result < 1) fail(name, fmt::format("is {:g}; use 0, or 1 per second or more", result));
     return result;
   }
   std::int64_t integer(const Json& object, const std::string& name, std::int64_t least, std::int64_t most) const {
@@ -68,7 +68,7 @@ class Reader {
   LinkSpec link(const Json& links, const std::string& name) const {
     const Json& object = field(links, name);
     const Json& duplex = field(object, "duplex");
-    if (!duplex.is_boolean()) fail("duplex", "is neither true nor false");
+    if (!duplex.is_boolean()) fail("duplex", "is not true or false");
     return {integer(object, "latency_ns", 0, kMostLatency), rate(field(object, "bytes_per_s"), "bytes_per_s"), duplex.get<bool>()};
   }
   void version(const Json& json) const {

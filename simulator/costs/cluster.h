@@ -14,7 +14,7 @@ namespace pw {
 /// holds the channel for n / bytesPerSecond.
 struct LinkSpec {
   Ns latency = 0;
-  double bytesPerSecond = 0;  ///< 0: transfers cost nothing beside the latency
+  double bytesPerSecond = 0;  ///< 0: transfers cost nothing but the latency
   bool duplex = true;
 
   bool operator==(const LinkSpec&) const = default;
@@ -40,7 +40,7 @@ struct Cluster {
 };
 
 [[nodiscard]] std::string toJson(const Cluster& cluster);
-/// Throws UsageError for text that is no cluster or of a newer version; `source` names it.
+/// Throws UsageError for text that is not a cluster or has a newer version; `source` names the text in errors.
 [[nodiscard]] Cluster parseCluster(std::string_view json, const std::string& source);
 
 /// The link between two ranks placed `ranksPerNode` to a node; a rank and itself have the same device.

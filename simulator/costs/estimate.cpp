@@ -19,7 +19,7 @@
 namespace pw {
 namespace {
 
-/// Of a value as it is while computing.
+/// Bytes of a value in the type used while computing.
 Bytes widthOf(const ModelGraph& graph, ValueId v, const Bindings& bindings, const std::vector<bool>& isLower) {
   const Bytes bytes = bytesOf(*graph.value(v).tensor, bindings);
   return isLower[v.index()] ? bytes / 2 : bytes;
@@ -138,7 +138,7 @@ class MemoryEstimate {
   const AutocastTypes& types_;
 };
 
-/// FLOPs of every node; 0 where a size depends on data and nothing is known.
+/// FLOPs of every node; 0 where a data-dependent size is unknown.
 std::vector<double> flopsOf(const ModelGraph& graph, const Bindings& bindings) {
   std::vector<double> flops;
   for (const Node& node : graph.nodes) {
@@ -156,7 +156,7 @@ std::vector<double> flopsOf(const ModelGraph& graph, const Bindings& bindings) {
 
 Profile estimate(const ModelGraph& graph, std::int64_t microbatch, const Cluster& cluster, DType precision) {
   if (precision != DType::Unknown && !cluster.peakFlops.contains(std::string(precisionName(precision)))) {
-    throw UsageError(fmt::format("Cluster {} has no peak in {}; add {} to its peak_flops, or leave out --precision.", cluster.name,
+    throw UsageError(fmt::format("Cluster {} has no peak in {}; add {} to its peak_flops, or omit --precision.", cluster.name,
                                  precisionName(precision), precisionName(precision)));
   }
   const Bindings bindings = bindExpected(graph, microbatch);

@@ -136,7 +136,7 @@ std::string shortName(const Node& node) {
   return node.target.rfind(higherOrder, 0) == 0 ? node.target.substr(higherOrder.size()) : operatorName(node);
 }
 
-/// Collects, in the order of the first calls.
+/// Collects entries in the order of their first calls.
 class Collector {
  public:
   Collector(const ModelGraph& graph, const Bindings& bindings) : graph_(graph), bindings_(bindings) {}
@@ -146,10 +146,11 @@ class Collector {
     switch (countingOf(node)) {
       case Counting::ByFlops:
       case Counting::ByBytes:
-        if (dependsOnData(node)) add(node, module, "its size depends on data");
+        if (dependsOnData(node)) add(node, module, "its size is data-dependent");
         break;
       case Counting::BySubgraph:
-        if (node.target == "torch.ops.higher_order.while_loop") add(node, module, "one round counted: how often it loops is not known");
+        if (node.target == "torch.ops.higher_order.while_loop")
+          add(node, module, "one iteration counted: the number of iterations is unknown");
         break;
       case Counting::Nothing: break;
       case Counting::Unknown: add(node, module, "no rule for its cost"); break;

@@ -8,9 +8,9 @@
 
 namespace pw {
 
-/// How the work of an operator is counted.
+/// How the work of an operator is estimated.
 enum class Counting : std::uint8_t {
-  ByFlops,     ///< by its multiply-adds, of which `forwardFlops` has the rule
+  ByFlops,     ///< by its multiply-adds, see `forwardFlops`
   ByBytes,     ///< by the memory it reads and writes: element-wise operators, reductions, copies, indexing
   BySubgraph,  ///< by what its sub-graphs compute
   Nothing,     ///< views, assertions, numbers
@@ -20,7 +20,7 @@ enum class Counting : std::uint8_t {
 /// By the operator's name alone. One table for all operators: operator_costs.cpp.
 [[nodiscard]] Counting countingOf(const Node& node);
 
-/// Work that estimates leave out, in one module for one reason.
+/// Operators that estimates leave out, of one module and for one reason.
 struct NotCounted {
   std::string op;      ///< `linalg_svd`, `torch.ops.mylib.attention.default`
   std::string module;  ///< empty: the root
@@ -31,12 +31,12 @@ struct NotCounted {
 };
 
 /// Operators whose FLOPs and bytes are not known at this microbatch, in the order of their first call: without a rule, of a size that
-/// depends on data and cannot be expected, or in a loop whose rounds nobody knows (counted once). Estimated times leave them out. Cost:
-/// linear.
+/// depends on data and cannot be expected, or in a loop with an unknown number of iterations (counted once). Estimated times leave them
+/// out. Cost: linear.
 [[nodiscard]] std::vector<NotCounted> notCounted(const ModelGraph& graph, std::int64_t microbatch);
 
-/// `not counted: 4 × linalg_svd in blocks.0 (no rule for its cost); …`; empty for an empty list. At most `most` entries, then how many
-/// more.
+/// `not counted: 4 × linalg_svd in blocks.0 (no rule for its cost); …`; empty for an empty list. At most `most` entries, then the number of
+/// the rest.
 [[nodiscard]] std::string words(const std::vector<NotCounted>& list, std::size_t most = 6);
 
 }  // namespace pw

@@ -33,7 +33,7 @@ class Call {
     for (const SymbolicInt& size : graph_.value(v).tensor->sizes) sizes.push_back(static_cast<double>(evaluate(size, bindings_)));
     return sizes;
   }
-  /// Sizes of a tensor argument; nothing where there is none of this name.
+  /// Sizes of a tensor argument; nothing if there is no such argument.
   [[nodiscard]] std::optional<Sizes> sizes(std::string_view name) const {
     const Argument* found = argument(name);
     const auto* id = found == nullptr ? nullptr : std::get_if<ValueId>(found);
@@ -97,7 +97,7 @@ double productFlops(const Call& call, std::string_view left) {
   return sizes ? 2 * product(call.out()) * fromEnd(*sizes, 1) : 0;
 }
 
-/// addbmm adds the products of a batch up: each is counted.
+/// addbmm sums the products of a batch: each is counted.
 double summedProductFlops(const Call& call) {
   const auto left = call.sizes("batch1"), right = call.sizes("batch2");
   return left && right ? 2 * product(*left) * fromEnd(*right, 1) : 0;

@@ -12,7 +12,7 @@
 namespace pw {
 namespace {
 
-constexpr std::int64_t kMostSum = 4'000'000'000'000'000'000;  ///< no sum over an iteration may leave 64 bits
+constexpr std::int64_t kMostSum = 4'000'000'000'000'000'000;  ///< sums over an iteration must fit into 64 bits
 
 class Reader {
  public:
@@ -20,19 +20,18 @@ class Reader {
 
   [[nodiscard]] int count(const std::string& key, int most) const {
     const int value = json_[key].as<int>();
-    if (value < 1 || value > most) fail(fmt::format("\"{}\" is {}; give a number from 1 to {}", key, value, most));
+    if (value < 1 || value > most) fail(fmt::format("\"{}\" is {}; use a number from 1 to {}", key, value, most));
     return value;
   }
   /// Numbers ≥ 0, one for each of `what`; none where an optional key is missing.
   [[nodiscard]] std::vector<std::int64_t> list(const std::string& key, std::size_t length, std::string_view what, bool optional = false) {
     if (optional && !json_.json().contains(key)) return {};
     std::vector<std::int64_t> numbers = json_[key].listOf<std::int64_t>();
-    if (numbers.size() != length)
-      fail(fmt::format("\"{}\" has {} numbers; give one for each of the {} {}", key, numbers.size(), length, what));
+    if (numbers.size() != length) fail(fmt::format("\"{}\" has {} numbers; {} {} need one each", key, numbers.size(), length, what));
     for (const std::int64_t number : numbers) {
-      if (number < 0) fail(fmt::format("\"{}\" holds {}; give 0 or more", key, number));
+      if (number < 0) fail(fmt::format("\"{}\" contains {}; use 0 or more", key, number));
       if (number > kMostSum / (1 + std::int64_t{4} * static_cast<std::int64_t>(length) * microbatches))
-        fail(fmt::format("\"{}\" holds {}, too large to add up", key, number));
+        fail(fmt::format("\"{}\" contains {}, too large to add up", key, number));
     }
     return numbers;
   }
@@ -68,11 +67,11 @@ ProblemFile parseProblem(std::string_view text, const std::string& source) {
   problem.shape.microbatches = reader.count("microbatches", kMaxMicrobatches);
   reader.microbatches = problem.shape.microbatches;
   const std::size_t stages = json["place"].size();
-  if (stages < 1 || stages > static_cast<std::size_t>(kMaxStages)) reader.fail("\"place\" names no stage; give the rank of each");
+  if (stages < 1 || stages > static_cast<std::size_t>(kMaxStages)) reader.fail("\"place\" is empty; give the rank of each stage");
   problem.shape.stages = static_cast<int>(stages);
   for (const std::int64_t rank : reader.list("place", stages, "stages")) {
     if (rank >= problem.shape.ranks)
-      reader.fail(fmt::format("\"place\" names rank {}, but there are ranks 0 to {}", rank, problem.shape.ranks - 1));
+      reader.fail(fmt::format("\"place\" names rank {}, but the ranks are 0 to {}", rank, problem.shape.ranks - 1));
     problem.placement.rankOfStage.emplace_back(static_cast<std::int32_t>(rank));
   }
   const auto forward = reader.list("forward_ns", stages, "stages"), input = reader.list("input_ns", stages, "stages"),
@@ -94,7 +93,7 @@ ProblemFile parseProblem(std::string_view text, const std::string& source) {
   problem.limits = reader.list("limit", static_cast<std::size_t>(problem.shape.ranks), "ranks", true);
   problem.ifRecomputed = reader.list("activation_if_recomputed", stages, "stages", true);
   const std::string objective = parsed.contains("objective") ? json["objective"].as<std::string>() : "flush";
-  if (objective != "flush" && objective != "window") reader.fail(fmt::format("\"objective\" is \"{}\"; give flush or window", objective));
+  if (objective != "flush" && objective != "window") reader.fail(fmt::format("\"objective\" is \"{}\"; use flush or window", objective));
   problem.window = objective == "window";
   return problem;
 }

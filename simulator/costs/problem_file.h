@@ -10,20 +10,20 @@
 
 namespace pw {
 
-/// A scheduling problem without a model, as one reads them in papers: costs by stage, latencies by link, memory limits by rank.
+/// A scheduling problem without a model, as found in papers: costs by stage, latencies by link, memory limits by rank.
 struct ProblemFile {
   Shape shape;
   Placement placement;
   CostTable costs;
   std::vector<Bytes> limits;        ///< by rank; empty: none
-  std::vector<Bytes> ifRecomputed;  ///< activation by stage where it is recomputed; empty: cannot be
-  bool window = false;              ///< the objective is the window, not the flush
+  std::vector<Bytes> ifRecomputed;  ///< activation by stage when it is recomputed; empty: recomputation is not possible
+  bool window = false;              ///< the objective is the window clock, not the flush clock
 };
 
 /// Reads {"ranks", "microbatches", "place": [rank of each stage], "forward_ns", "input_ns", "weight_ns": [per stage], "latency_ns": [per
 /// link between ranks i and i + 1; others add up], "activation": [held per stage from F start to W end], and optionally
-/// "activation_after_input": [held from I to W], "limit": [per rank], "activation_if_recomputed", "objective": "flush" | "window"}.
-/// Throws UsageError naming what is missing, of another length, negative, or too large to add up. `source` names the file.
+/// "activation_after_input": [held from I to W], "limit": [per rank], "activation_if_recomputed", "objective": "flush" | "window"}. Throws
+/// UsageError naming what is missing, of the wrong length, negative, or too large to add up. `source` names the file.
 [[nodiscard]] ProblemFile parseProblem(std::string_view json, const std::string& source);
 
 }  // namespace pw

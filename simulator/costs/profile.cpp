@@ -40,7 +40,7 @@ Json computingJson(const Computing& c) {
 
 Computing computingOf(const JsonPart& j, const JsonDocument& document) {
   const auto precision = precisionOf(j["precision"].as<std::string>());
-  if (!precision) document.fail("computing.precision is none of traced, bf16 and fp16");
+  if (!precision) document.fail("computing.precision is not traced, bf16 or fp16");
   return {j["on_gpu"].as<bool>(), *precision, j["tf32"].as<bool>(), j["graphs"].as<bool>()};
 }
 
@@ -70,7 +70,7 @@ void checkConsistent(const Profile& p, const JsonDocument& document) {
     if (c.weight < 0 || c.heldForWeight < 0 || c.forwardPeak < 0 || c.backwardPeak < 0 || c.weightPeak < 0) fail("a cost is negative");
     if (c.weight > c.backward) fail("a weight's backward is longer than the whole");
   };
-  if (!p.computing.onGpu && (p.computing.tf32 || p.computing.graphs)) fail("TF32 and CUDA graphs are of GPUs");
+  if (!p.computing.onGpu && (p.computing.tf32 || p.computing.graphs)) fail("TF32 and CUDA graphs need a GPU");
   check(p.loss);
   for (const NodeCost& node : p.nodes) check(node);
   if (!isSummable(p)) fail("its times or sizes are too large to add up");
@@ -121,8 +121,8 @@ std::string toJson(const Profile& p) {
 
 void requireSummable(const Profile& profile, std::string_view what) {
   if (!isSummable(profile))
-    throw UsageError(
-        fmt::format("{} has times or sizes that are too large to add up; see the model's sizes and the figures they were made from", what));
+    throw UsageError(fmt::format(
+        "{} has times or sizes that are too large to add up; check the model's sizes and the values they were computed from", what));
 }
 
 Profile parseProfile(std::string_view text, const std::string& source) {
@@ -130,7 +130,7 @@ Profile parseProfile(std::string_view text, const std::string& source) {
   const Json json = document.parse(text);
   const JsonPart j(json, document);
   if (j["format"].json() != "pipewright-profile")
-    throw UsageError(fmt::format("{} is not a Pipewright profile; write one with `pipewright profile`.", source));
+    throw UsageError(fmt::format("{} is not a Pipewright profile; create one with `pipewright profile`.", source));
   const int version = j["version"].as<int>();
   if (version > kVersion)
     throw UsageError(
@@ -164,7 +164,7 @@ std::string sourceOf(const Profile& p, int ranks) {
   if (p.computing.tf32) text += ", with TF32";
   if (p.computing.onGpu && !p.computing.graphs) text += ", operator by operator";
   if (isMeasured && ranks > 1 && p.link.latency == 0 && p.link.bytesPerSecond == 0)
-    text += "; messages take no time, as no link was measured";
+    text += "; messages take no time, because no link was measured";
   return text;
 }
 

@@ -16,10 +16,10 @@ struct NodeCost {
   Ns backward = 0;       ///< input and weight gradients together
   Ns forwardSpread = 0;  ///< half the interquartile range of the samples
   Ns backwardSpread = 0;
-  Bytes saved = 0;   ///< tensor bytes newly kept from its forward until its backward
+  Bytes saved = 0;   ///< tensor bytes that its forward adds to what is kept until its backward
   double flops = 0;  ///< forward, 2 per multiply-add; 0 where the operator does no matrix work
-  Ns weight = 0;     ///< the part of `backward` that W can do later; 0 where the operator has none
-  // Memory, of which older profiles know nothing but `saved` (all 0).
+  Ns weight = 0;     ///< the part of `backward` that W can do later; 0 if the operator has none
+  // Memory. Older profiles have only `saved`; the other fields are 0 there.
   Bytes heldForWeight = 0;   ///< kept from its I until its W, beyond what its whole backward leaves alive
   Bytes forwardPeak = 0;     ///< most during its forward, above what was alive when it started
   Bytes backwardPeak = 0;    ///< the same of its backward
@@ -39,13 +39,13 @@ struct Machine {
   bool operator==(const Machine&) const = default;
 };
 
-/// How ranks compute, as far as their times depend on it.
+/// How ranks compute: the settings that their times depend on.
 struct Computing {
   bool onGpu = false;
-  DType precision =
-      DType::Unknown;   ///< that matrix products and the like are cast to (autocast): BFloat16, Float16, or Unknown: none, all as traced
-  bool tf32 = false;    ///< a GPU's float32 matrix products may round their inputs to 19 bits
-  bool graphs = false;  ///< a GPU does what was recorded as a whole (CUDA graphs), where that can be recorded
+  DType precision = DType::Unknown;  ///< the type that autocast casts matrix products and similar operators to: BFloat16, Float16; Unknown:
+                                     ///< no autocast, all as traced
+  bool tf32 = false;                 ///< a GPU's float32 matrix products may round their inputs to 19 bits
+  bool graphs = false;               ///< a GPU replays recorded actions (CUDA graphs) where they can be recorded
 
   bool operator==(const Computing&) const = default;
 };
@@ -65,10 +65,10 @@ struct Profile {
   int threads = 1;              ///< intra-op threads of each
   bool estimated = false;
   Machine machine;
-  Computing computing;            ///< of a measured one, and of one scaled from it to another microbatch size
+  Computing computing;            ///< of a measured profile, or of one scaled from it to another microbatch size
   std::vector<NodeCost> nodes;    ///< one per node of the graph
   NodeCost loss;                  ///< loss function on the last stage (0 when the model has its own)
-  Ns actionOverhead = 0;          ///< of one action beside its nodes, fitted from whole-model runs
+  Ns actionOverhead = 0;          ///< of one action, in addition to its nodes; fitted from full-model runs
   double optimizerNsPerByte = 0;  ///< optimizer step per parameter byte
   LinkSpec link;                  ///< measured between two ranks; latency 0 and bandwidth 0 when not measured
 
@@ -76,13 +76,13 @@ struct Profile {
 };
 
 [[nodiscard]] std::string toJson(const Profile& profile);
-/// `source` names the text in errors. Throws UsageError for text that is no profile, of a newer version, or with numbers that are negative
-/// (saved bytes and the backward's change may be: freed), too large to add up, or whose weight part is longer than its backward. Files
-/// without the later fields (weight and memory, how ranks computed) load with zeros there.
+/// `source` names the text in errors. Throws UsageError for text that is not a profile, has a newer version, has numbers that are negative
+/// (allowed for saved bytes and the backward's change, where memory is freed) or too large to add up, or a weight part longer than its
+/// backward. Files without the later fields (weight and memory, how ranks computed) load with zeros there.
 [[nodiscard]] Profile parseProfile(std::string_view json, const std::string& source);
 
-/// In words where the times come from: `measured on HOST (PROCESSOR), 2 processes at once, 1 thread each`, `measured on HOST (GPU), in
-/// bf16`. With several `ranks` also that messages between them take no time, where their link was not measured.
+/// Where the times come from, in words: `measured on HOST (PROCESSOR), 2 processes at once, 1 thread each`, `measured on HOST (GPU), in
+/// bf16`. With several `ranks` and no measured link it also says that messages between them take no time.
 [[nodiscard]] std::string sourceOf(const Profile& profile, int ranks = 1);
 
 /// Prefix sums over the nodes: the cost of any range is one subtraction.

@@ -6,7 +6,7 @@
 
 namespace pw {
 
-/// Throws UsageError naming `what` when the profile's times or sizes are too large for their sums to stay within 64 bits.
+/// Throws UsageError naming `what` when the profile's times or sizes are too large for their sums to fit into 64 bits.
 void requireSummable(const Profile& profile, std::string_view what);
 
 }  // namespace pw

@@ -8,12 +8,12 @@
 
 namespace pw {
 
-/// Where a tensor's samples stand: dimension `dimension` holds `outer` blocks, each with `rowsPerSample` rows of every sample, one sample
-/// after the other.
+/// Where the samples are in a tensor: dimension `dimension` holds `outer` blocks, each with `rowsPerSample` rows of every sample, one
+/// sample after the other.
 struct BatchAxis {
   std::size_t dimension = 0;
   std::int64_t rowsPerSample = 1;
-  std::int64_t outer = 1;  ///< more than 1 where [T, B] was flattened: the rows of a sample stand apart
+  std::int64_t outer = 1;  ///< more than 1 where [T, B] was flattened: the rows of a sample are not contiguous
 
   bool operator==(const BatchAxis&) const = default;
 };

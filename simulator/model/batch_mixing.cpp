@@ -14,7 +14,7 @@ namespace {
 
 using Kind = SampleFlow::Kind;
 
-constexpr std::int64_t kPrime = 1009;  // sizes that are multiples of it come from the batch
+constexpr std::int64_t kPrime = 1009;  // sizes that are multiples of it are derived from the batch
 constexpr const char* kCounts = "computes with the number of samples";
 
 /// Arguments that enter into an operator's arithmetic, unlike sizes and positions.
@@ -107,14 +107,14 @@ class Walk {
       found_.push_back({&node, "has no rule here", false, false, true});
   }
 
-  /// What comes of the samples in sizes that are not known.
+  /// The flow of results whose sizes are unknown.
   void skip(const Node& node) {
     const auto reads = readsOf(node);
     if (std::ranges::none_of(reads, [&](ValueId id) { return flowOf(id).kind >= Kind::Along; })) return;
     for (const ValueId id : node.outputs) flowOf(id) = {Kind::Mixed, {}};
   }
 
-  /// A sub-graph that always runs as it stands is followed; which of several runs, and how often, may depend on all samples.
+  /// A sub-graph that always runs exactly once is followed; for others, which one runs and how often may depend on all samples.
   void judgeBranches(const Node& node) {
     const auto reads = readsOf(node);
     const bool plain = node.target.starts_with("torch.ops.higher_order.wrap_");
@@ -175,14 +175,14 @@ class Walk {
     return known;
   }
 
-  /// What an operator without tensors makes: the samples' numbers, or something that is the same for all batches.
+  /// The result of an operator without tensor arguments: the sample indices, or something that is the same for all batches.
   [[nodiscard]] SampleFlow created(const Node& node, const FlowingCall& call) const {
     const auto start = std::ranges::find_if(call.numbers, [](const auto& n) { return n.first == "start"; });
     const bool counts = operatorName(node) == "arange" && !call.results.empty() && call.results.front() == Extents{batch_};
     return counts && (start == call.numbers.end() || start->second == 0) ? SampleFlow{Kind::Numbers, {}} : SampleFlow{};
   }
 
-  /// Memory that holds something of the samples now, under all its names.
+  /// Marks memory that now depends on the samples, under all its names.
   void follow(const Node& node) {
     const auto reads = readsOf(node);
     if (reads.empty() || node.outputs.empty() || flowOf(node.outputs.front()).kind < Kind::Along) return;
@@ -192,7 +192,7 @@ class Walk {
     }
   }
 
-  /// Whether the size of the batch is an operand beside something of the samples.
+  /// Whether the batch size is an operand together with a value that depends on the samples.
   [[nodiscard]] bool countsSamples(const Node& node, const FlowingCall& call) const {
     if (std::ranges::none_of(call.tensors, [](const FlowingTensor& t) { return t.flow.kind >= Kind::Along; })) return false;
     return std::ranges::any_of(node.inputs, [&](const NamedArgument& argument) {

@@ -7,7 +7,7 @@ namespace {
 
 std::string counted(std::int64_t count, std::string_view what) { return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s"); }
 
-/// The larger, the less is known.
+/// Ordered: a larger value means that less is known.
 int weakness(TraceCheck check) {
   switch (check) {
     case TraceCheck::Equal: return 0;

@@ -8,9 +8,9 @@
 namespace pw {
 
 /// Whether an archive was compared with the Python model when it was exported. torch.export drops hooks and the backward of an
-/// autograd.Function, which only that comparison shows.
+/// autograd.Function; only that comparison shows it.
 enum class TraceCheck : std::uint8_t {
-  None,       ///< not by resources/export_model.py, or before it compared
+  None,       ///< not exported by resources/export_model.py, or by a version that did not compare
   Equal,      ///< outputs, gradients and buffers agreed on the example
   Unchecked,  ///< exported with --unchecked
   Meta,       ///< exported without weights, so there was nothing to compare

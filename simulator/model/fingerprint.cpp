@@ -90,7 +90,7 @@ std::string tensorDifference(const std::vector<std::string>& planned, const std:
   if (p == planned.end() && f == found.end()) return "";
   if (p == planned.end()) return fmt::format("{} is new", nameOf(*f));
   if (f == found.end() || nameOf(*p) != nameOf(*f))
-    return fmt::format("{} is {}", nameOf(*p), f == found.end() ? "missing" : fmt::format("not there, but {}", nameOf(*f)));
+    return fmt::format("{} is {}", nameOf(*p), f == found.end() ? "missing" : fmt::format("missing, but {}", nameOf(*f)));
   return fmt::format("{} is {} and was {}", nameOf(*f), shapeIn(*f), shapeIn(*p));
 }
 
@@ -137,9 +137,9 @@ std::string differenceTo(const ModelFingerprint& planned, const ModelGraph& grap
     if (found.operators.compare(kNodeDigits * n, kNodeDigits, planned.operators, kNodeDigits * n, kNodeDigits) == 0) continue;
     const Node& node = graph.nodes[n];
     const std::string module = node.modules.empty() || node.modules.back().path.empty() ? "" : " in " + node.modules.back().path;
-    return fmt::format("operator {} ({}{}) is another one or has other arguments", n, node.target, module);
+    return fmt::format("operator {} ({}{}) differs, or has different arguments", n, node.target, module);
   }
-  return "sizes of its values, or its outputs, are others";
+  return "sizes of its values, or its outputs, differ";
 }
 
 }  // namespace pw

@@ -12,9 +12,9 @@ namespace pw {
 
 /// Whether the operator itself draws random numbers as it is called here: dropout with probability 0 or outside training does not.
 [[nodiscard]] bool isRandomOperator(const Node& node);
-/// `relu_`, `__iadd__`: writes into its first argument.
+/// Whether the operator writes into its first argument: `relu_`, `__iadd__`.
 [[nodiscard]] bool isInPlace(const Node& node);
-/// Whether the node's outputs share memory with its first input, or may (`reshape`, `contiguous`, `to`).
+/// Whether the node's outputs share, or may share, memory with its first input (`reshape`, `contiguous`, `to`).
 [[nodiscard]] bool isView(const Node& node);
 
 /// Whether the node only checks what was true at export (`_assert_scalar`, `sym_constrain_range`): it is not run, and needs nothing.
@@ -28,13 +28,13 @@ namespace pw {
 /// these), because the sizes of the inputs do not give it.
 [[nodiscard]] std::vector<bool> computedNumbers(const ModelGraph& graph);
 
-/// The value whose memory this one shows, following views and operators in place back to what was computed or given.
+/// The value whose memory this one shows: follows views and in-place operators back to a computed or given value.
 [[nodiscard]] ValueId viewedBase(const ModelGraph& graph, ValueId value);
 /// `viewedBase` of every value. Cost: linear.
 [[nodiscard]] std::vector<ValueId> viewedBases(const ModelGraph& graph);
 
 /// For each value: whether its memory is changed by an operator in place, directly or through a view, or as a running statistic of batch
-/// norm in training. A node with an operator in place in its sub-graph counts as changing all it reads.
+/// norm in training. A node with an in-place operator in its sub-graph counts as changing everything it reads.
 [[nodiscard]] std::vector<bool> changedInPlace(const ModelGraph& graph);
 
 /// Nodes that must share a stage: no stage may begin in (first, last], because `changer` changes memory in place that nodes on both sides
@@ -43,14 +43,14 @@ struct KeptTogether {
   NodeId first;
   NodeId last;
   NodeId changer;
-  ValueId value;  ///< whose memory is changed: a computed value, buffer, parameter or input
+  ValueId value;  ///< the value whose memory is changed: a computed value, buffer, parameter or input
 
   bool operator==(const KeptTogether&) const = default;
 };
 
 /// All such groups, in the order of their changers: from where a value is computed to an operator that changes it, when it or a view of it
 /// made before is read later; and all readers of a buffer, parameter or input that is changed. Sub-graphs are not searched. Cost: linear
-/// times the number of operators in place.
+/// times the number of in-place operators.
 [[nodiscard]] std::vector<KeptTogether> keptTogether(const ModelGraph& graph);
 
 /// Whether a value's gradient is needed: floating point, and computed from a trained parameter by differentiable nodes; written in place,

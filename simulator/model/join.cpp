@@ -118,8 +118,8 @@ class Joiner {
     const std::vector<ValueId>& outputs = joined_.outputs;
     if (outputs.size() != part_->inputs.size()) {
       throw UsageError(
-          fmt::format("part {} gives {} outputs, but part {} ({}) takes {} inputs; export parts so that each takes exactly what the "
-                      "one before it gives",
+          fmt::format("part {} gives {} outputs, but part {} ({}) takes {} inputs; export parts so that each takes exactly the outputs of "
+                      "the previous one",
                       index_ - 1, outputs.size(), index_, part_->name, part_->inputs.size()));
     }
     for (std::size_t i = 0; i < outputs.size(); ++i) {
@@ -154,12 +154,11 @@ class Joiner {
       throw UsageError(fmt::format("{}: only tensors can pass between parts", border(position)));
     }
     if (input.tensor->dtype != output.tensor->dtype) {
-      throw UsageError(
-          fmt::format("{}: it is {}, {} is expected", border(position), name(output.tensor->dtype), name(input.tensor->dtype)));
+      throw UsageError(fmt::format("{}: it is {}, expected {}", border(position), name(output.tensor->dtype), name(input.tensor->dtype)));
     }
     if (input.tensor->sizes.size() != output.tensor->sizes.size()) {
-      throw UsageError(fmt::format("{}: it has {} dimensions, {} are expected", border(position), output.tensor->sizes.size(),
-                                   input.tensor->sizes.size()));
+      throw UsageError(
+          fmt::format("{}: it has {} dimensions, expected {}", border(position), output.tensor->sizes.size(), input.tensor->sizes.size()));
     }
   }
 
@@ -191,7 +190,7 @@ class Joiner {
         const std::int64_t wanted = evaluate(translate(input.sizes[d]), bindings);
         if (given != wanted) {
           throw UsageError(
-              fmt::format("{}: dimension {} is {} for a batch of {}, {} is expected; export all parts with the same sizes and the "
+              fmt::format("{}: dimension {} is {} for a batch of {}, expected {}; export all parts with the same sizes and the "
                           "same dynamic batch dimension",
                           border(position), d, given, batch, wanted));
         }
@@ -319,7 +318,7 @@ class Joiner {
 
 ModelGraph join(const std::vector<ModelGraph>& parts) {
   if (parts.empty()) {
-    throw UsageError("there is no part to join; give at least one archive");
+    throw UsageError("there are no parts to join; give at least one archive");
   }
   Joiner joiner(findSharedNames(parts));
   for (std::size_t i = 0; i < parts.size(); ++i) {

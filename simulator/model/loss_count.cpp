@@ -25,7 +25,7 @@ LossCount ofLoss(const ModelGraph& graph, const std::string& loss) {
   if (own && own->counted && own->form == LossForm::TargetMean) return {*own->counted, own->ignored, {}};
   if (own && own->counted && own->form == LossForm::Quotient) return {*own->counted, std::nullopt, {}};
   if (!own || own->form == LossForm::Mean)
-    throw UsageError(fmt::format("{} is a mean over the samples, which a step weighs by themselves; leave --loss-count out.", name));
+    throw UsageError(fmt::format("{} is a mean over the samples, which a step already weights by sample; omit --loss-count.", name));
   throw UsageError(fmt::format("--loss-count auto cannot weigh {}: {}; name an output or input of the model that counts instead.", name,
                                lossBias(graph, *own)));
 }
@@ -39,7 +39,7 @@ std::pair<std::string, std::optional<std::int64_t>> parts(const std::string& tex
   std::int64_t number = 0;
   const auto [end, error] = std::from_chars(digits.data(), digits.data() + digits.size(), number);
   if (error != std::errc() || end != digits.data() + digits.size())
-    throw UsageError(fmt::format("\"{}\" in --loss-count {} is not a whole number.", digits, text));
+    throw UsageError(fmt::format("\"{}\" in --loss-count {} is not an integer.", digits, text));
   return {text.substr(0, at), number};
 }
 
@@ -51,7 +51,7 @@ LossCount named(const ModelGraph& graph, const std::string& text) {
   if (const auto output = findOutput(graph, name)) return {graph.outputs[*output], ignored, {}};
   std::vector<std::string> inputs;
   for (const ValueId id : graph.inputs) inputs.push_back(graph.value(id).name);
-  throw UsageError(fmt::format("Model {} has no output or input {} for --loss-count; its outputs are {}, its inputs {}; or write auto.",
+  throw UsageError(fmt::format("Model {} has no output or input {} for --loss-count; its outputs are {}, its inputs {}; or use auto.",
                                graph.name, name, fmt::join(graph.outputNames, ", "), fmt::join(inputs, ", ")));
 }
 
@@ -109,7 +109,7 @@ std::string lossBias(const ModelGraph& graph, const std::string& loss) {
 LossCount parseLossCount(const ModelGraph& graph, const std::string& loss, const std::string& text) {
   if (!loss.starts_with(kOutput)) {
     throw UsageError(fmt::format(
-        "--loss-count weighs a loss that the model computes, and {} weighs its targets by itself; use it with --loss output:NAME.", loss));
+        "--loss-count weighs a loss that the model computes, and {} weights its targets itself; use it with --loss output:NAME.", loss));
   }
   LossCount count = text == "auto" ? ofLoss(graph, loss) : named(graph, text);
   count.nodes = nodesFor(graph, count.value);

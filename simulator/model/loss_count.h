@@ -10,11 +10,11 @@
 
 namespace pw {
 
-/// Position of the output of this name, else of this name in the trace, else of this index; nothing where there is none.
+/// Position of the output with this name, otherwise with this name in the trace, otherwise with this index; nothing if there is none.
 [[nodiscard]] std::optional<std::size_t> findOutput(const ModelGraph& graph, const std::string& wanted);
 
-/// What a microbatch's own loss (`--loss output:NAME`) counts for in the batch's: a number that the model's inputs alone decide, so that
-/// those of all microbatches are known before the first backward.
+/// The weight of a microbatch's own loss (`--loss output:NAME`) in the loss of the batch: a number that depends on the model's inputs only,
+/// so that the weights of all microbatches are known before the first backward.
 struct LossCount {
   ValueId value;
   std::optional<std::int64_t> ignored;  ///< the number of elements that are not this; without it, the sum of the elements
@@ -29,7 +29,7 @@ struct LossCount {
 /// memory that is changed in place.
 [[nodiscard]] LossCount parseLossCount(const ModelGraph& graph, const std::string& loss, const std::string& text);
 
-/// `lossBias` of a loss `output:NAME`; empty for other losses, which weigh their targets by themselves.
+/// `lossBias` of a loss `output:NAME`; empty for other losses, which weight their targets themselves.
 [[nodiscard]] std::string lossBias(const ModelGraph& graph, const std::string& loss);
 
 }  // namespace pw

@@ -15,7 +15,7 @@ namespace {
 
 using Kind = SampleFlow::Kind;
 
-/// What a value is to the samples.
+/// How a value depends on the samples.
 enum class Part : std::uint8_t { Constant, Samples, Mean, Sum, NearlySum, TargetMean, Quotient, Other, Unknown };
 
 struct Trail {
@@ -81,7 +81,7 @@ class Tracer {
           std::ranges::all_of(value.tensor->sizes, [](const SymbolicInt& s) { return s.expression.empty() && s.hint == 1; });
       if (!single || of.part == Part::Constant || of.part == Part::Samples) continue;
       all.push_back({o, formOf(of.part), of.node, of.counted, of.ignored,
-                     of.part == Part::NearlySum ? "a sum over the samples with something added or cut off" : of.why});
+                     of.part == Part::NearlySum ? "a sum over the samples with something added or clamped" : of.why});
     }
     return all;
   }

@@ -100,7 +100,7 @@ class Call {
   }
 
   [[nodiscard]] FlowResult all(const SampleFlow& flow) const { return {std::vector<SampleFlow>(call_.results.size(), flow), std::nullopt}; }
-  /// Everything it gives holds something of all samples.
+  /// Every result depends on all samples.
   [[nodiscard]] FlowResult mixed(const char* how) const {
     FlowResult result = all({Kind::Mixed, {}});
     result.mixes = how;
@@ -143,7 +143,7 @@ class Call {
     return result;
   }
 
-  /// A cast or copy of the samples' numbers, or 0 added to them.
+  /// A cast or copy of the sample indices, or 0 added to them.
   [[nodiscard]] bool keepsNumbers() const {
     if (call_.tensors.size() != 1 || first().flow.kind != Kind::Numbers || call_.results.size() != 1 ||
         call_.results.front() != first().extents)
@@ -210,7 +210,7 @@ class Call {
     return along(layout);
   }
 
-  /// `repeat` puts copies of all rows behind each other, `repeat_interleave` copies of each row.
+  /// `repeat` appends copies of all rows, `repeat_interleave` repeats each row in place.
   [[nodiscard]] FlowResult repeat() const {
     if (!firstIsAlong() || call_.results.front().size() < rank()) return firstIsAlong() ? mixed(kRegroups) : each();
     SampleLayout layout = broadcast(first().flow.layout, rank(), call_.results.front().size());
@@ -320,7 +320,7 @@ class Call {
     return all({anyMixed ? Kind::Mixed : Kind::Same, {}});
   }
 
-  /// a · b, with a summand before them in addmm and baddbmm.
+  /// a · b, preceded by a summand in addmm and baddbmm.
   [[nodiscard]] FlowResult matrixProduct() const {
     const std::size_t skip = operatorName(*call_.node).find("add") != std::string::npos ? 1 : 0;
     if (call_.tensors.size() < skip + 2) return each();

@@ -9,13 +9,13 @@
 
 namespace pw {
 
-/// What a value has of the samples.
+/// How a value depends on the samples.
 struct SampleFlow {
   enum class Kind : std::uint8_t {
-    Same,     ///< nothing: it is the same for every batch
-    Numbers,  ///< the samples' numbers 0, 1, … along `layout`
+    Same,     ///< not at all: it is the same for every batch
+    Numbers,  ///< the sample indices 0, 1, … along `layout`
     Along,    ///< each sample's own rows along `layout`
-    Mixed,    ///< something of all samples together
+    Mixed,    ///< on all samples together
   };
   Kind kind = Kind::Same;
   SampleLayout layout;
@@ -35,17 +35,17 @@ struct FlowingTensor {
 struct FlowingCall {
   const Node* node = nullptr;
   std::vector<FlowingTensor> tensors;  ///< in argument order
-  std::vector<Extents> results;        ///< empty for what is no tensor
+  std::vector<Extents> results;        ///< empty if it is not a tensor
   std::int64_t batch = 1;
   bool symbolicBatch = false;                                 ///< `batch` divides no other size
   std::vector<std::pair<std::string, std::int64_t>> numbers;  ///< arguments that are numbers, computed ones included
 };
 
-/// What a call makes of the samples: one flow per result, and in which words it mixes them, if it does.
+/// The result of a call: one flow per output, and how it mixes the samples (in words), if it does.
 struct FlowResult {
   std::vector<SampleFlow> flows;
   std::optional<std::string> mixes;
-  bool unknown = false;  ///< the operator has no rule: what it does to the samples is a guess from its shapes
+  bool unknown = false;  ///< the operator has no rule: the flow is guessed from its shapes
 };
 
 /// Follows the samples through one call.

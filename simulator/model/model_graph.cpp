@@ -142,7 +142,7 @@ struct BatchDimension {
   std::int64_t exported = 1;
 };
 
-/// The batch as this size has it: its symbol, or a fixed number of samples.
+/// The batch as this size shows it: its symbol, or a fixed number of samples.
 BatchDimension batchOf(const SymbolicInt& size) {
   if (!size.expression.empty()) {
     if (const std::optional<LinearForm> form = linearForm(size)) return {form->symbol, *form, size.hint};

@@ -20,13 +20,13 @@ struct Value {
   std::string name;  ///< as in the trace: `linear_2`
   ValueOrigin origin = ValueOrigin::Node;
   NodeId producer;                      ///< for origin Node; inside a sub-graph: the node that carries the sub-graph
-  std::optional<TensorMeta> tensor;     ///< set for tensors; dtype Unknown for a result nobody uses and torch left out
+  std::optional<TensorMeta> tensor;     ///< set for tensors; dtype Unknown for an unused result that torch left out
   std::optional<SymbolicInt> symbolic;  ///< set for symbolic numbers; evaluated, never computed by nodes
 
   bool operator==(const Value&) const = default;
 };
 
-/// What an operator argument can be. Torch's enumerations stay numbers in the archive's own codes.
+/// What an operator argument can be. Torch's enumerations are kept as the archive's numeric codes.
 struct NoneArg {
   bool operator==(const NoneArg&) const = default;
 };
@@ -143,8 +143,8 @@ struct ModelGraph {
   std::vector<StateTensor> constants;
   /// Positions where the model's author called `pipe_split()`, as node indices where a stage begins.
   std::vector<NodeId> splitMarkers;
-  /// Tied names that the graph does not read by themselves: alias → name of the parameter that is read. An archive without weights
-  /// keeps no sign of tying: there an unread parameter counts as tied to the one read parameter of its type and size.
+  /// Tied names that the graph does not read by themselves: alias → name of the parameter that is read. An archive without weights does not
+  /// record tying: there, an unread parameter counts as tied if exactly one read parameter has its type and size.
   std::map<std::string, std::string> tiedAliases;
 
   bool operator==(const ModelGraph&) const = default;
@@ -156,8 +156,8 @@ struct ModelGraph {
 /// Values a node reads, sub-graph inputs included, each once, in argument order (symbolic numbers included).
 [[nodiscard]] std::vector<ValueId> readsOf(const Node& node);
 
-/// Of dimension 0 of the first input where that is symbolic, else the symbol that most inputs have elsewhere ([T, B, D]); empty for a fixed
-/// batch.
+/// The symbol of dimension 0 of the first input if that is symbolic, otherwise the symbol that most inputs have elsewhere ([T, B, D]);
+/// empty for a fixed batch.
 [[nodiscard]] std::string batchSymbol(const ModelGraph& graph);
 /// Batch size at export.
 [[nodiscard]] std::int64_t exportedBatch(const ModelGraph& graph);

@@ -9,7 +9,7 @@ namespace pw {
 
 using Extents = std::vector<std::int64_t>;
 
-/// Where the samples stand in a tensor: dimension `dimension` has outer · batch · inner rows, and row (o, s, i) belongs to sample s.
+/// Where the samples are in a tensor: dimension `dimension` has outer · batch · inner rows, and row (o, s, i) belongs to sample s.
 struct SampleLayout {
   std::size_t dimension = 0;
   std::int64_t outer = 1;
@@ -18,8 +18,8 @@ struct SampleLayout {
   bool operator==(const SampleLayout&) const = default;
 };
 
-/// The layout after a reshape from `from` to `to` (row-major, equal numbers of elements); nothing when samples are torn apart or regrouped,
-/// so that no dimension counts them any more. Cost: linear in the dimensions.
+/// The layout after a reshape from `from` to `to` (row-major, equal numbers of elements); nothing when samples are split or regrouped, so
+/// that no dimension indexes them any more. Cost: linear in the dimensions.
 [[nodiscard]] std::optional<SampleLayout> reshaped(const SampleLayout& layout, const Extents& from, const Extents& to, std::int64_t batch);
 
 /// The layout of rows [begin, begin + count) of the samples' dimension; nothing when this takes some samples and leaves others.

@@ -8,7 +8,7 @@
 
 namespace pw {
 
-/// A parameter or buffer that the model's forward writes into, so once per microbatch and not once per batch.
+/// A parameter or buffer that the model's forward writes into, which therefore happens once per microbatch instead of once per batch.
 struct StateChange {
   const Node* node = nullptr;  ///< that writes, in the graph or in one of its sub-graphs
   const StateTensor* state = nullptr;
@@ -24,9 +24,9 @@ struct StateChange {
 using WrittenArguments = std::function<std::vector<std::string>(const std::string& target)>;
 
 /// All of them in execution order, one per node and tensor. A node writes into the first argument of an operator in place, into arguments
-/// named `out`, into the running statistics of a norm in training, and into what `written` says, which may be empty; through views too, and
-/// inside sub-graphs. Batch norms that keep statistics are included. Pointers live as long as the graph. Cost: linear in the nodes times
-/// the number of changes.
+/// named `out`, into the running statistics of a norm in training, and into the arguments that `written` lists (it may be empty); also
+/// through views, and inside sub-graphs. Batch norms that keep statistics are included. Pointers live as long as the graph. Cost: linear in
+/// the nodes times the number of changes.
 [[nodiscard]] std::vector<StateChange> stateChanges(const ModelGraph& graph, const WrittenArguments& written = {});
 
 }  // namespace pw

@@ -25,7 +25,7 @@ class Evaluator {
     const std::int64_t value = expression(0);
     skipSpace();
     if (position_ != text_.size()) {
-      fail("has text after its end");
+      fail("has trailing text");
     }
     return value;
   }
@@ -72,7 +72,7 @@ class Evaluator {
     std::int64_t value = 0;
     for (const char digit : digits) {
       if (digit < '0' || digit > '9') {
-        fail(fmt::format("holds `{}` where a number should be", digits));
+        fail(fmt::format("has `{}` instead of a number", digits));
       }
       const std::int64_t number = digit - '0';
       if (__builtin_mul_overflow(value, 10, &value) ||
@@ -93,13 +93,13 @@ class Evaluator {
     const std::size_t end = text_.find(quote, position_ + 1);
     const std::size_t close = end == std::string_view::npos ? end : text_.find(')', end);
     if (close == std::string_view::npos) {
-      fail("has a symbol that does not end");
+      fail("has an unterminated symbol");
     }
     const std::string name(text_.substr(position_ + 1, end - position_ - 1));
     position_ = close + 1;
     const auto found = bindings_.find(name);
     if (found == bindings_.end()) {
-      fail(fmt::format("needs `{}`, which no input size gives (a size that depends on data cannot be planned)", name));
+      fail(fmt::format("needs `{}`, which no input size gives (data-dependent sizes cannot be planned)", name));
     }
     return found->second;
   }

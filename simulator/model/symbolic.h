@@ -17,12 +17,11 @@ struct LinearForm {
   std::int64_t constant = 0;
 };
 
-/// The form of a size with exactly one symbol, in which it is linear (checked at three points): what exporters write
-/// for an input's dimension. Nothing for literals and other shapes of expression.
-/// Throws Error for an expression `evaluate` does not know.
+/// The form of a size with exactly one symbol, in which it is linear (checked at three points): what exporters write for an input's
+/// dimension. Nothing for literals and other shapes of expression. Throws Error for an expression that `evaluate` does not support.
 [[nodiscard]] std::optional<LinearForm> linearForm(const SymbolicInt& number);
 
-/// The symbol's value where the form takes `value`; nothing when that is no integer.
+/// The symbol's value for which the form equals `value`; nothing when that is not an integer.
 [[nodiscard]] std::optional<std::int64_t> solve(const LinearForm& form, std::int64_t value);
 
 /// The expression with each `Symbol('name', …)` replaced by `replace(name, wholeText)`.

@@ -7,7 +7,7 @@
 
 namespace pw {
 
-/// `balance` of one model for several numbers of stages. Keeps references to graph and profile.
+/// `balancedSplits` of one model for several numbers of stages. Keeps references to graph and profile.
 class Balancer {
  public:
   Balancer(const ModelGraph& graph, const Profile& profile);
@@ -19,7 +19,7 @@ class Balancer {
   const Profile& profile_;
   std::vector<std::size_t> points_;  ///< split points
   std::vector<std::size_t> free_;    ///< all nodes where a stage may begin
-  std::vector<Bytes> crossing_;      ///< by node: what would be sent when a stage began there
+  std::vector<Bytes> crossing_;      ///< by node: bytes that would be sent if a stage began there
 };
 
 }  // namespace pw

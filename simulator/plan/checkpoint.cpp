@@ -61,7 +61,7 @@ bool writes(const ModelGraph& graph, const Node& node) {
          });
 }
 
-/// What a node in the graph changes in place: its first argument, or all that a sub-graph reads.
+/// The values that a node changes in place: its first argument, or everything that a sub-graph reads.
 std::vector<ValueId> changedBases(const ModelGraph& graph, const Node& node) {
   std::vector<ValueId> bases;
   if (!writes(graph, node)) return bases;
@@ -156,7 +156,7 @@ void setCheckpoints(const ModelGraph& graph, Partition& partition, const std::ve
     }
     for (const NodeRange& range : stage.checkpoints) {
       if (const auto obstacle = obstacleToRecompute(graph, range, changes)) {
-        throw UsageError(fmt::format("Nodes {} to {} cannot be recomputed: {}; leave that module out of --recompute.", range.begin.value,
+        throw UsageError(fmt::format("Nodes {} to {} cannot be recomputed: {}; remove that module from --recompute.", range.begin.value,
                                      range.end.value - 1, *obstacle));
       }
     }

@@ -8,17 +8,17 @@
 
 namespace pw {
 
-/// The node ranges of modules by name, as `inspect` shows them: each call of `blocks.2`; of a name that is no module itself, like `blocks`,
-/// each call of each of its numbered children, apart. Two calls without a node between are one. Ascending and disjoint: of nested ones the
-/// outer. Throws UsageError for a name that is neither. Cost: linear in nodes times names.
+/// The node ranges of modules by name, as `inspect` shows them: each call of `blocks.2`; for a name that is not a module itself, like
+/// `blocks`, each call of each of its numbered children separately. Adjacent calls are merged. Ascending and disjoint; of nested ranges the
+/// outer is kept. Throws UsageError for any other name. Cost: linear in nodes times names.
 [[nodiscard]] std::vector<NodeRange> moduleRanges(const ModelGraph& graph, const std::vector<std::string>& names);
 
 /// Why a range's forward cannot run again: an operator in it, or later, changes in place what enters the range, or it changes a buffer
-/// other than batch norm's statistics (which a second run leaves alone). A sentence naming the operator; nothing when it can. Sub-graphs
-/// with an operator in place count as changing all they read. Cost: linear in nodes times the depth of views.
+/// other than batch norm's statistics (which a second run leaves alone). Returns a sentence that names the operator; nothing when it can.
+/// Sub-graphs with an operator in place count as changing all they read. Cost: linear in nodes times the depth of views.
 [[nodiscard]] std::optional<std::string> obstacleToRecompute(const ModelGraph& graph, const NodeRange& range);
 
-/// A node that writes in place, and what: values that are no views.
+/// A node that writes in place, and the values it changes (none of them views).
 struct InPlaceChange {
   NodeId node;
   std::vector<ValueId> bases;
@@ -29,7 +29,7 @@ struct InPlaceChange {
 [[nodiscard]] std::optional<std::string> obstacleToRecompute(const ModelGraph& graph, const NodeRange& range,
                                                              const std::vector<InPlaceChange>& changes);
 
-/// Sets what all stages recompute: `{"none"}`, `{"full"}` (each stage one range; the loss function is not part of it), or names as of
+/// Sets what every stage recomputes: `{"none"}`, `{"full"}` (each stage one range; the loss function is not part of it), or names as of
 /// `moduleRanges`, cut at stage borders. Throws UsageError for unknown names and where there is an obstacle.
 void setCheckpoints(const ModelGraph& graph, Partition& partition, const std::vector<std::string>& names);
 void setCheckpoints(const ModelGraph& graph, Partition& partition, const std::vector<std::string>& names,
@@ -46,7 +46,7 @@ struct PlanSetting {
   int replicas = 1;
   int optimizerCopies = 0;  ///< of parameters, as optimizer state
   int optimizerShards = 1;  ///< ranks that share it (ZeRO-1)
-  // What is kept from one plan to the next; null: worked out anew each time.
+  // Caches kept from one plan to the next; null: computed each time.
   ModelCosts* model = nullptr;       ///< of graph and profile
   CompiledRows* compiled = nullptr;  ///< of the schedule
 };

@@ -14,18 +14,18 @@
 
 namespace pw {
 
-/// Partitions and costs of one model at one microbatch size for many cuts: each stage is cut and folded once and kept by its range. Keeps
-/// references to graph and profile. May be used by several threads at once.
+/// Partitions and costs of one model at one microbatch size for many different cuts: each stage is cut and folded once and cached by its
+/// range. Keeps references to graph and profile. May be used by several threads at once.
 class ModelCosts {
  public:
-  /// `microbatch` [samples]: of what is sent; the profile's own as a rule. Throws UsageError when the profile is of another graph.
+  /// `microbatch` [samples]: for the sizes of messages; usually the profile's own. Throws UsageError when the profile is of another graph.
   ModelCosts(const ModelGraph& graph, const Profile& profile, std::int64_t microbatch);
 
   [[nodiscard]] const ModelGraph& graph() const { return graph_; }
   [[nodiscard]] const Profile& profile() const { return profile_; }
   [[nodiscard]] const std::vector<InPlaceChange>& changes() const { return changes_; }
 
-  /// As `pw::cut`, with the profile's costs. Cost: linear in stages, and in the nodes of stages that are new.
+  /// As `cutGraph`, with the profile's costs. Cost: linear in stages, and in the nodes of stages that are new.
   [[nodiscard]] Partition cut(const std::vector<NodeId>& begins);
   /// As `pw::costTable`, of a partition that `cut` made. Stages that recompute all or nothing are kept. Cost: likewise.
   [[nodiscard]] CostTable costTable(const Partition& partition, const Placement& placement, int replicas);

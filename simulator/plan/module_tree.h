@@ -8,7 +8,7 @@
 
 namespace pw {
 
-/// One module of a model with what all operators inside it add up to, for one microbatch.
+/// One module of a model with the totals of all operators inside it, for one microbatch.
 struct ModuleSummary {
   std::string path;   ///< empty for the root
   std::string label;  ///< the path from the module around it
@@ -21,10 +21,10 @@ struct ModuleSummary {
   Bytes activationBytes = 0;  ///< results that need a gradient; views, which share memory, do not count
 };
 
-/// All modules, each after the one around it, in order of first execution; the root is first. Data-dependent sizes count as nothing.
+/// All modules, each after the one around it, in order of first execution; the root is first. Data-dependent sizes count as 0.
 [[nodiscard]] std::vector<ModuleSummary> moduleTree(const ModelGraph& graph, const Bindings& bindings);
 
-/// Dimensions as people read them: `batch`, `2·batch + 1`, `32`, or a symbol's name.
+/// Dimensions for display: `batch`, `2·batch + 1`, `32`, or a symbol's name.
 [[nodiscard]] std::vector<std::string> dimensions(const ModelGraph& graph, const TensorMeta& meta);
 
 /// Tied parameters: name → name of the one that holds the bytes.

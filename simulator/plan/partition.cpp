@@ -13,7 +13,7 @@
 
 namespace pw {
 
-/// What all stages of a graph look at.
+/// Facts about a graph that all its stages use.
 class Cutter {
  public:
   Cutter(const ModelGraph& graph, Bindings bindings, const Profile* costs)
@@ -41,8 +41,7 @@ class Cutter {
     for (std::size_t s = 0; s <= begins.size(); ++s) {
       const NodeId end = s < begins.size() ? begins[s] : NodeId(graph_.nodes.size());
       if (end <= begin || end.index() > graph_.nodes.size()) {
-        throw UsageError(
-            fmt::format("Stage {} of {} would be empty; choose split points in ascending order, inside the model.", s, graph_.name));
+        throw UsageError(fmt::format("Stage {} of {} would be empty; choose ascending split points inside the model.", s, graph_.name));
       }
       begin = end;
     }
@@ -51,7 +50,7 @@ class Cutter {
       if (inside == begins.end() || *inside > group.last) continue;
       const Node& node = graph_.node(group.changer);
       throw UsageError(
-          fmt::format("{} ({}) changes {} in place, and another stage would use it too; let no stage begin between @{} and @{}.",
+          fmt::format("{} ({}) changes {} in place, and another stage would use it too; do not begin a stage between @{} and @{}.",
                       node.target, node.sourceLine, graph_.value(group.value).name, group.first.value + 1, group.last.value));
     }
   }
@@ -151,14 +150,13 @@ class Cutter {
                       value.name, to.value));
     }
     if (!value.tensor)
-      throw UsageError(fmt::format("Value {} crosses into stage {} and is no tensor; move the split point.", value.name, to.value));
+      throw UsageError(fmt::format("Value {} would be sent to stage {} but is not a tensor; move the split point.", value.name, to.value));
     try {
       return {v, gradient_[v.index()], bytesOf(*value.tensor, bindings_)};
     } catch (const Error& e) {
       throw UsageError(
-          fmt::format("Value {} has a size that depends on data and would cross into stage {}, which cannot be planned ({}); move the "
-                      "split point so that both sides are in "
-                      "one stage.",
+          fmt::format("Value {} has a data-dependent size and would be sent to stage {}, which cannot be planned ({}); move the split "
+                      "point so that both sides are in one stage.",
                       value.name, to.value, e.what()));
     }
   }
@@ -226,7 +224,7 @@ std::vector<NodeRange> rangesOf(const ModelGraph& graph, const std::vector<NodeI
   return ranges;
 }
 
-Partition cut(const ModelGraph& graph, const std::vector<NodeId>& begins, const Bindings& bindings, const Profile* costs) {
+Partition cutGraph(const ModelGraph& graph, const std::vector<NodeId>& begins, const Bindings& bindings, const Profile* costs) {
   const StageCutter cutter(graph, bindings, costs);
   cutter.require(begins);
   std::vector<std::shared_ptr<const StageCut>> stages;

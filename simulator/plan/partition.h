@@ -13,7 +13,7 @@ struct Transfer {
   ValueId value;
   Stage from;
   Stage to;
-  bool gradient = false;  ///< a gradient comes back; decided here, from dtype and reachability, so that all ranks agree
+  bool gradient = false;  ///< whether a gradient comes back; decided here, from dtype and reachability, so that all ranks agree
   Bytes bytes = 0;        ///< per microbatch of the plan's size
 
   bool operator==(const Transfer&) const = default;
@@ -37,14 +37,14 @@ struct StageSpec {
   std::vector<std::size_t> parameters;  ///< indices into ModelGraph::parameters; of tied ones the first
   std::vector<std::size_t> buffers;     ///< indices into ModelGraph::buffers
   std::vector<std::size_t> constants;   ///< indices into ModelGraph::constants
-  /// Activation checkpointing: of these ranges only what enters them is kept; their forward runs again in the backward. Ascending,
-  /// disjoint, within [begin, end).
+  /// Activation checkpointing: only the inputs of these ranges are kept; their forward runs again in the backward. Ascending, disjoint,
+  /// within [begin, end).
   std::vector<NodeRange> checkpoints;
 
   bool operator==(const StageSpec&) const = default;
 };
 
-/// How a parameter that several stages read is kept equal. Either way the gradients are summed once per step.
+/// How the copies of a parameter that several stages read are kept equal. In both cases the gradients are summed once per step.
 enum class Sharing : std::uint8_t {
   Replicate,  ///< every holder keeps optimizer state and updates its copy
   Transmit,   ///< the first stage owns it: it alone updates, and sends the new values to the others
@@ -76,6 +76,7 @@ struct Partition {
 /// evaluate them, or compute those that depend on data.
 /// Throws UsageError when a stage would be empty, when costs are of another graph, naming the value when one that would cross has a
 /// data-dependent size or is such a number, and naming the operator when it changes memory in place that several stages use.
-[[nodiscard]] Partition cut(const ModelGraph& graph, const std::vector<NodeId>& begins, const Bindings& bindings, const Profile* costs);
+[[nodiscard]] Partition cutGraph(const ModelGraph& graph, const std::vector<NodeId>& begins, const Bindings& bindings,
+                                 const Profile* costs);
 
 }  // namespace pw

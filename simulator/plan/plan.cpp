@@ -114,7 +114,7 @@ Sharing sharingOf(const JsonPart& shared, const JsonDocument& document) {
   for (const Sharing sharing : {Sharing::Replicate, Sharing::Transmit}) {
     if (text == name(sharing)) return sharing;
   }
-  document.fail(fmt::format("a shared parameter is kept equal by `{}`, neither replicate nor transmit", text));
+  document.fail(fmt::format("the sharing of a parameter is `{}`, not replicate or transmit", text));
 }
 
 Partition partitionOf(const JsonPart& j, const JsonDocument& document) {
@@ -162,7 +162,7 @@ using Fail = std::function<void(const std::string&)>;
 
 bool ascend(const auto& list) { return std::adjacent_find(list.begin(), list.end(), std::greater_equal<>()) == list.end(); }
 
-/// Signs; `requireSummable` looks at the sizes.
+/// Checks signs; `requireSummable` checks the sizes.
 void checkCosts(const CostTable& costs, const Fail& fail) {
   const auto check = [&](std::int64_t number) {
     if (number < 0) fail("a time or size is negative");
@@ -215,7 +215,7 @@ void checkPartition(const Partition& partition, const Fail& fail) {
   }
 }
 
-/// What a hostile or hand-edited file could break is checked here, so that nothing later indexes out of range.
+/// Checks what a hostile or hand-edited file could break, so that nothing indexes out of range later.
 void checkConsistent(const Plan& plan, const JsonDocument& document) {
   const Fail fail = [&](const std::string& what) { document.fail(what); };
   checkPartition(plan.partition, fail);
@@ -286,7 +286,7 @@ Plan parsePlan(std::string_view text, const std::string& source) {
   const Json json = document.parse(text);
   const JsonPart j(json, document);
   if (j["format"].json() != "pipewright-plan")
-    throw UsageError(fmt::format("{} is not a Pipewright plan; write one with `pipewright plan`.", source));
+    throw UsageError(fmt::format("{} is not a Pipewright plan; create one with `pipewright plan`.", source));
   const int version = j["version"].as<int>();
   if (version > kVersion)
     throw UsageError(
@@ -343,7 +343,7 @@ void requireFits(const Plan& plan, const ModelGraph& graph) {
     checkIndices(stage.constants, graph.constants, "constant");
     for (const ValueId v : stage.modelInputs) {
       if (std::find(graph.inputs.begin(), graph.inputs.end(), v) == graph.inputs.end())
-        fail(fmt::format("value {} is no input of it", v.value));
+        fail(fmt::format("value {} is not one of its inputs", v.value));
     }
   }
   for (const Transfer& t : partition.transfers) {

@@ -14,7 +14,7 @@ namespace pw {
 
 inline constexpr int kMaxReplicas = 1024;
 
-/// The optimizer that a plan accounts for; a run may choose another.
+/// The optimizer that a plan accounts for; a run may use a different one.
 struct PlannedOptimizer {
   std::string name;     ///< empty: not known
   int stateCopies = 0;  ///< of each trained parameter
@@ -34,23 +34,22 @@ struct Plan {
   int replicas = 1;                    ///< copies of the pipeline (data parallel): D·R ranks; copy d is ranks [d·R, (d+1)·R)
   std::string loss = "cross_entropy";  ///< cross_entropy, mse, sum, output:NAME
   Partition partition;
-  std::vector<std::string> splitNames;  ///< how each stage after the first begins, for people
+  std::vector<std::string> splitNames;  ///< how each stage after the first begins, for display
   Schedule schedule;                    ///< lowered
-  CostTable costs;                      ///< what the simulator needs; so a plan can be simulated without its model
+  CostTable costs;                      ///< everything the simulator needs, so that a plan can be simulated without its model
   Profile profile;                      ///< what the costs come from: measured or estimated, where, per node
-  PlannedOptimizer optimizer;           ///< what its memory was checked with
+  PlannedOptimizer optimizer;           ///< the optimizer that its memory was checked with
 
   bool operator==(const Plan&) const = default;
 };
 
 [[nodiscard]] std::string toJson(const Plan& plan);
-/// Throws UsageError for text that is no plan, of a newer version, or whose parts do not fit together: every stage, rank and microbatch it
+/// Throws UsageError for text that is not a plan, has a newer version, or is inconsistent. Checked: every stage, rank and microbatch it
 /// names exists, and its costs can be summed without overflow. Node, value and parameter numbers are checked by `requireFits`.
 [[nodiscard]] Plan parsePlan(std::string_view json, const std::string& source);
 
 /// Throws UsageError, naming what does not fit, when the plan was not made for this graph: it has another fingerprint, another number of
-/// nodes, or lacks a value, parameter, buffer or constant, or has it in another place. Without a fingerprint what stages compute is not
-/// checked.
+/// nodes, or a value, parameter, buffer or constant is missing or in another place. Without a fingerprint the operators are not checked.
 void requireFits(const Plan& plan, const ModelGraph& graph);
 
 /// Ranks of all replicas.

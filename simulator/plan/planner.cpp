@@ -13,7 +13,8 @@
 namespace pw {
 namespace {
 
-/// How long each microbatch of the first replica takes against a full one; empty where all are full. Its microbatches are the largest.
+/// How long each microbatch of the first replica, whose microbatches are the largest, takes relative to a full one; empty when all are
+/// full.
 std::vector<double> microbatchScale(const PlanRequest& request) {
   if (request.batch == 0) return {};
   auto sizes = microbatchSizes(request.batch, request.replicas * request.microbatches);
@@ -76,10 +77,12 @@ Priced price(const PlanRequest& request, ModelCosts& model, CompiledRows& compil
   const ModelGraph& graph = model.graph();
   const Schedule& rows = compiled.rows();
   const PlanSetting setting{
-      graph, model.profile(), rows, request.replicas, stateCopies(request.optimizer), optimizerShards(request, rows.placement), &model, &compiled};
+      graph,  model.profile(), rows, request.replicas, stateCopies(request.optimizer), optimizerShards(request, rows.placement),
+      &model, &compiled};
   const bool automatic = request.recompute == std::vector<std::string>{"auto"};
   if (automatic && request.memoryLimit == 0)
-    throw UsageError("Recomputing automatically means as little as a memory limit allows; give a memory limit, or name what to recompute.");
+    throw UsageError(
+        "Automatic recomputation recomputes as little as the memory limit allows; set a memory limit, or name the modules to recompute.");
   Priced priced;
   priced.partition = model.cut(request.begins);
   if (!automatic) setCheckpoints(graph, priced.partition, request.recompute, model.changes());

@@ -12,31 +12,30 @@
 
 namespace pw {
 
-/// What a user decides about a plan of one model. Zeros mean "as usual": the family's chunks, microbatches all of one size.
+/// What a user decides about a plan of one model. A 0 stands for the default: the family's chunks, microbatches of equal size.
 struct PlanRequest {
   std::string schedule = "1f1b";
   int ranks = 2;
-  int chunks = 0;  ///< stages per rank; 0: as the family has
+  int chunks = 0;  ///< stages per rank; 0: the family's default
   int microbatches = 8;
   int replicas = 1;
   std::int64_t microbatch = 1;  ///< samples in a full microbatch
-  std::int64_t batch = 0;       ///< samples per step of all replicas; 0: all microbatches full
+  std::int64_t batch = 0;       ///< samples per step over all replicas; 0: all microbatches are full
   std::vector<NodeId> begins;   ///< where stages 1, 2, … begin
   std::string loss = "cross_entropy";
   std::vector<std::string> recompute{"none"};  ///< none, full, auto (as little as `memoryLimit` allows), or module names
-  std::optional<Sharing> sharing;              ///< of parameters of several stages; nothing: whichever makes the step shorter
-  OptimizerSpec optimizer;                     ///< whose state counts as memory and time; a run may choose another
+  std::optional<Sharing> sharing;              ///< of parameters used by several stages; nothing: whichever makes the step shorter
+  OptimizerSpec optimizer;                     ///< whose state is counted in memory and time; a run may use another
   bool zero1 = false;                          ///< each replica keeps its share of that state (ZeRO-1)
   Bytes memoryLimit = 0;                       ///< of a rank; 0: none
 
   bool operator==(const PlanRequest&) const = default;
 };
 
-/// The loss taken when none is named: the model's own where an output named `loss`, or else its
-/// first output, is a single number, else cross_entropy.
+/// The default loss: the model's own if an output named `loss`, or otherwise its first output, is a single number; otherwise cross_entropy.
 [[nodiscard]] std::string defaultLoss(const ModelGraph& graph);
 
-/// Microbatches where nobody says how many: 4R. Of a known batch [samples; 0: not known] of D replicas as many as its microbatches of
+/// The default number of microbatches: 4R. Of a known batch [samples; 0: not known] of D replicas as many as its microbatches of
 /// `microbatch` samples are (0: any size), else the most up to 4R that cut it evenly where those are at least R, else as many as it has
 /// samples, up to 4R.
 [[nodiscard]] int defaultMicrobatches(int ranks, int replicas, std::int64_t batch, std::int64_t microbatch);
@@ -50,7 +49,7 @@ struct PlanRequest {
 /// How a stage begins, in words: the split point's name, else `node 12`. One name for each begin.
 [[nodiscard]] std::vector<std::string> splitNames(const std::vector<SplitPoint>& points, const std::vector<NodeId>& begins);
 
-/// A partition settled and priced.
+/// A partition with its recomputation and sharing decided, and its costs.
 struct Priced {
   Partition partition;
   std::vector<SharingChoice> sharing;
@@ -62,7 +61,7 @@ struct Priced {
 /// Cuts at `request.begins`, sets what is recomputed and shared, and folds the costs. `rows`: of `planRows`, for as many stages. Throws
 /// UsageError where the model cannot be cut so. Cost: linear in nodes; with `auto` as `recomputeToFit`.
 [[nodiscard]] Priced price(const PlanRequest& request, const ModelGraph& graph, const Profile& profile, const Schedule& rows);
-/// The same with what is kept from one plan of a model or schedule to the next: of the graph and profile, and of the rows.
+/// The same, with the caches of the graph and profile (`model`) and of the rows that are kept from one plan to the next.
 [[nodiscard]] Priced price(const PlanRequest& request, ModelCosts& model, CompiledRows& rows);
 /// Ranks over which each stage's optimizer state is spread: with ZeRO-1 all that hold it.
 [[nodiscard]] inline int optimizerShards(const PlanRequest& request, const Placement& placement) {

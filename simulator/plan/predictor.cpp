@@ -9,7 +9,7 @@
 namespace pw {
 namespace {
 
-/// From when to when something lasts; empty where it never was.
+/// A time interval; empty if nothing happened.
 struct Extent {
   Ns first = std::numeric_limits<Ns>::max(), last = std::numeric_limits<Ns>::min();
 
@@ -20,7 +20,7 @@ struct Extent {
   [[nodiscard]] Ns length() const { return std::max<Ns>(0, last - first); }
 };
 
-/// Of F, B, I and W on a compute track: only what stands before the first and behind the last of them is looked at.
+/// Of F, B, I and W on a compute track: only the spans before the first and after the last of them are visited.
 Extent computeOf(const SpanTrack& track) {
   Extent extent;
   for (std::size_t i = 0; i < track.size() && extent.first > track.start[i]; ++i) {
@@ -32,7 +32,7 @@ Extent computeOf(const SpanTrack& track) {
   return extent;
 }
 
-/// Where the optimizer, or the sum of shared gradients, ends: behind all compute.
+/// The end of the optimizer or of the sum of shared gradients, which come after all compute.
 Ns updateEnd(const SpanTrack& track) {
   for (std::size_t i = track.size(); i > 0 && !isCompute(track.tags[i - 1].kind); --i) {
     if (track.tags[i - 1].kind == SpanKind::Optimizer || track.tags[i - 1].kind == SpanKind::ReduceGrad) return track.end[i - 1];
@@ -48,7 +48,7 @@ Ns reductionEnd(const SpanTrack& communication) {
   return last;
 }
 
-/// Fills the figures from the timeline's summaries, so that they cost nothing beside it; as `measure` counts them.
+/// Fills the figures from the timeline's summaries, at almost no extra cost; defined as in `metricsOf`.
 void summarize(Prediction& p) {
   p.ranks.assign(p.timeline.ranks.size(), {});
   p.window = 0;
@@ -106,7 +106,7 @@ std::shared_ptr<const Prediction> Predictor::simulate(std::shared_ptr<Prediction
   if (!same) p->program = compile(*rows, p->costs, Sending::Overlapped);
   p->rows = rows;
   execute(p->program, p->times);
-  fill(*rows, p->costs, p->program, p->times, p->timeline);
+  fillTimeline(*rows, p->costs, p->program, p->times, p->timeline);
   summarize(*p);
   kept_.insert(kept_.begin(), p);
   if (kept_.size() > kKept) kept_.pop_back();

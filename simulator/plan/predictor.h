@@ -13,11 +13,11 @@
 
 namespace pw {
 
-/// What is predicted of one plan, with the compiled program it comes from, so that bubbles can be explained and a trace made on demand.
+/// The prediction of one plan, with the compiled program it comes from, so that bubbles can be explained and a trace made on demand.
 struct Prediction {
   std::shared_ptr<const Schedule> rows;  ///< as the plan has them
   Priced priced;                         ///< of a model; else only `costs` is set
-  CostTable costs;                       ///< with optimizer state: what was simulated
+  CostTable costs;                       ///< including optimizer state: what was simulated
   Program program;
   Times times;
   Timeline timeline;
@@ -29,8 +29,8 @@ struct Prediction {
 
 [[nodiscard]] inline Trace traceOf(const Prediction& p) { return traceOf(*p.rows, p.costs, p.program, p.times); }
 
-/// Predicts plans of one model again and again, as a user drags a split: a program is compiled again only
-/// where its structure changed (`recost`), and a prediction nobody holds any more lends its memory. Not thread-safe: one thread at a time.
+/// Predicts many plans of one model in a row, as when a user drags a split: a program is compiled again only if its structure changed
+/// (`recost`), and the memory of a prediction that is no longer held is reused. Not thread-safe: one thread at a time.
 class Predictor {
  public:
   /// `rows`: of `planRows`, with as many stages as `request.begins` makes; the same pointer means the same rows. Throws as `price` and
@@ -43,7 +43,7 @@ class Predictor {
  private:
   std::shared_ptr<Prediction> spare(const std::shared_ptr<const Schedule>& rows);
   std::shared_ptr<const Prediction> simulate(std::shared_ptr<Prediction> p, const std::shared_ptr<const Schedule>& rows);
-  static constexpr std::size_t kKept = 4;          ///< one shown, one on its way to be, one explained, one to fill
+  static constexpr std::size_t kKept = 4;          ///< one shown, one being computed, one being explained, one to fill
   std::vector<std::shared_ptr<Prediction>> kept_;  ///< newest first
 };
 

@@ -26,9 +26,9 @@ namespace {
 
 constexpr std::array<std::pair<std::string_view, Balance>, 4> kBalances{
     {{"time", Balance::Time}, {"memory", Balance::Memory}, {"parameters", Balance::Parameters}, {"layers", Balance::Layers}}};
-constexpr int kRounds = 8;  ///< over all splits; a plan was seldom seen to move in a fifth
+constexpr int kRounds = 8;  ///< over all splits; plans rarely changed in a fifth round
 
-/// Runs `work(0)` … `work(count − 1)` on several threads; the first exception ends it and comes out.
+/// Runs `work(0)` … `work(count − 1)` on several threads; the first exception stops all of them and is rethrown.
 void forEach(int count, int threads, const std::function<void(int)>& work) {
   std::atomic<int> next{0};
   std::mutex mutex;
@@ -129,7 +129,7 @@ std::vector<int> Searcher::counts(std::int64_t batch) const {
   return counts;
 }
 
-/// The batch in this many microbatches; nothing where that does not go.
+/// The request with this many microbatches; nothing if the batch cannot be divided that way.
 std::optional<PlanRequest> Searcher::requestOf(int microbatches, std::int64_t batch) const {
   const std::int64_t parts = std::int64_t{space_.base.replicas} * microbatches;
   PlanRequest request = space_.base;
@@ -183,15 +183,15 @@ void Searcher::listShapes() {
   }
   if (!divides) {
     throw UsageError(fmt::format(
-        "A batch of {} cannot be cut into {} microbatches{}{}; take another batch or other counts.", batch, fmt::join(tried, ", "),
+        "A batch of {} cannot be cut into {} microbatches{}{}; use another batch or other counts.", batch, fmt::join(tried, ", "),
         space_.base.replicas > 1 ? fmt::format(" for each of {} replicas", space_.base.replicas) : "",
         fixedSize() > 0 ? fmt::format(" of {}, {}", fixedSize(),
-                                      batchSymbol(graph_).empty() ? "the size the model was exported with" : "the size asked for")
+                                      batchSymbol(graph_).empty() ? "the size the model was exported with" : "the requested size")
                         : ""));
   }
   if (shapes_.empty())
-    throw UsageError(fmt::format("No schedule takes {} ranks and these microbatch counts ({}).", space_.base.ranks,
-                                 skipped_.empty() ? "only forward-only was asked for" : *skipped_.begin()));
+    throw UsageError(fmt::format("No schedule supports {} ranks with these microbatch counts ({}).", space_.base.ranks,
+                                 skipped_.empty() ? "only forward-only was requested" : *skipped_.begin()));
 }
 
 void Searcher::findProfiles() {
@@ -206,7 +206,7 @@ void Searcher::findProfiles() {
   }
 }
 
-/// What shapes of one microbatch size share.
+/// What combinations with the same microbatch size share.
 void Searcher::findModels() {
   std::map<std::int64_t, std::shared_ptr<ModelCosts>> known;
   for (SearchShape& shape : shapes_) {
@@ -280,11 +280,11 @@ void Searcher::tryShape(int at) {
     if (kept->fits) continue;
     const auto some = tryOne(start, "auto");
     const bool same = some && full && some->step == full->step && some->peak == full->peak;
-    if (some && some->fits && !same) keep(some);  // one that does not fit recomputes all it can, as `full`
+    if (some && some->fits && !same) keep(some);  // a plan that does not fit recomputes everything it can, like `full`
   }
 }
 
-/// The best of each shape and way to recompute; of those the best.
+/// Takes the best of each combination and way to recompute, and of those the best.
 void Searcher::improveBest() {
   struct Chosen {
     std::size_t shape = 0, candidate = 0;
@@ -370,7 +370,7 @@ Found Searcher::run() {
   Found found;
   for (const auto& candidates : found_) found.candidates.insert(found.candidates.end(), candidates.begin(), candidates.end());
   std::sort(found.candidates.begin(), found.candidates.end(), isBetter);
-  // Splits that met while they moved.
+  // Removes candidates whose splits became equal while they were moved.
   const auto same = [](const Candidate& a, const Candidate& b) { return a.request == b.request; };
   found.candidates.erase(std::unique(found.candidates.begin(), found.candidates.end(), same), found.candidates.end());
   markFront(found.candidates);
@@ -429,7 +429,7 @@ Balance parseBalance(std::string_view text) {
   return found->second;
 }
 
-Found search(const ModelGraph& graph, const ProfileSource& profiles, const SearchSpace& space, const SearchProgress& progress) {
+Found searchPlans(const ModelGraph& graph, const ProfileSource& profiles, const SearchSpace& space, const SearchProgress& progress) {
   return Searcher(graph, profiles, space, progress).run();
 }
 

@@ -12,20 +12,20 @@
 
 namespace pw {
 
-/// Where a search looks. Of `base` it takes ranks, replicas, batch, loss, sharing, optimizer and memory limit (and the microbatch where
+/// What a search covers. From `base` it takes ranks, replicas, batch, loss, sharing, optimizer and memory limit (and the microbatch where
 /// that is fixed).
 struct SearchSpace {
   /// `base.batch` [samples per step]: all candidates have it, and a microbatch the size that follows, so that their steps are comparable.
   /// 0: the batch at export in each of the most microbatches. A model exported with a fixed batch has microbatches of that size always;
   /// then without a batch, steps differ in samples, and samples per second compare.
   PlanRequest base;
-  bool fixedMicrobatch = false;        ///< microbatches of `base.microbatch` samples always, as of a model exported with a fixed batch
+  bool fixedMicrobatch = false;        ///< always microbatches of `base.microbatch` samples, as for a model exported with a fixed batch
   std::vector<int> microbatches;       ///< counts; empty: `usualCounts`
-  std::vector<std::string> schedules;  ///< empty: all that train
+  std::vector<std::string> schedules;  ///< empty: all that include backwards
   std::vector<int> chunks;             ///< stages per rank; empty: each family's own, and twice that where it takes any number
   std::vector<Balance> balances{Balance::Time, Balance::Memory, Balance::Parameters, Balance::Layers};
-  bool recompute = true;  ///< also with all recomputed, and with as little as the memory limit demands
-  int improve = 12;       ///< of how many of the best the splits are moved afterwards
+  bool recompute = true;  ///< also with everything recomputed, and with as little recomputed as the memory limit allows
+  int improve = 12;       ///< how many of the best candidates have their splits moved afterwards
   int threads = 0;        ///< 0: one for each core
 };
 
@@ -35,18 +35,18 @@ struct SearchSpace {
 
 /// A plan that was tried, and what is predicted of it.
 struct Candidate {
-  PlanRequest request;  ///< `price` and `planOf` make the plan of it
+  PlanRequest request;  ///< `price` and `planOf` turn it into a plan
   int stages = 0;
-  std::string split;  ///< what its splits balance: time, memory, parameters, layers; `marks`: as marked in the model
-  int moves = 0;      ///< splits moved from there, since that made the step shorter
+  std::string split;  ///< what its splits balance: time, memory, parameters, layers; `marks`: the model's own split markers
+  int moves = 0;      ///< whether splits were moved from there because it made the step shorter
   Ns step = 0, makespan = 0;
   double bubbleFraction = 0;
-  Bytes peak = 0;            ///< of the rank that needs most
+  Bytes peak = 0;            ///< of the rank that needs the most
   bool fits = true;          ///< within the memory limit
   std::int64_t samples = 0;  ///< per step
   double samplesPerSecond = 0;
   bool scaled = false;   ///< from costs of another microbatch size
-  bool leads = false;    ///< the first, in the order of Found, of its schedule, chunks, microbatches and recomputation
+  bool leads = false;    ///< the best, in the order of Found, with its schedule, chunks, microbatches and recomputation
   bool onFront = false;  ///< no other is faster with no more memory, or needs less and is as fast
 
   bool operator==(const Candidate&) const = default;
@@ -56,23 +56,23 @@ struct Candidate {
 /// recompute, splits), then the others, least memory first.
 struct Found {
   std::vector<Candidate> candidates;
-  std::vector<std::string> skipped;  ///< `zb-h2, 4 microbatches: …`: shapes that were refused, and why
+  std::vector<std::string> skipped;  ///< `zb-h2, 4 microbatches: …`: combinations that are impossible, and why
   int shapes = 0;                    ///< schedules × chunks × microbatches that were tried
-  bool cancelled = false;            ///< not all was tried
+  bool cancelled = false;            ///< not everything was tried
 };
 
-/// Called with every candidate as it is found (null: only progress), never by two threads at once; returns whether to go on. `done` of
-/// `all`: parts of the work as far as it can be foreseen.
+/// Called with every candidate as it is found (null: only progress), never by two threads at once; returns whether to continue. `done` of
+/// `all`: units of work, as far as they can be estimated.
 using SearchProgress = std::function<bool(int done, int all, const Candidate* candidate)>;
 
-/// Tries all schedules, microbatch counts, balances and ways to recompute; then moves the splits of the best to neighbouring split points
-/// as long as the simulated step falls, since a balance knows nothing of the schedule. The same input gives the same result, whatever the
-/// threads, unless cancelled. Throws UsageError for names nobody knows, a batch that no count divides up, and a space without any shape.
-/// Cost: for each candidate the folding of its costs (linear in nodes) and a pass over its schedule.
-[[nodiscard]] Found search(const ModelGraph& graph, const ProfileSource& profiles, const SearchSpace& space,
-                           const SearchProgress& progress = {});
+/// Tries all schedules, microbatch counts, balances and ways to recompute; then moves the splits of the best candidates to neighbouring
+/// split points as long as the simulated step gets shorter, because balancing ignores the schedule. The same input gives the same result
+/// for any number of threads, unless cancelled. Throws UsageError for unknown names, a batch that no count divides, and a space without any
+/// possible combination. Cost: for each candidate the folding of its costs (linear in nodes) and a pass over its schedule.
+[[nodiscard]] Found searchPlans(const ModelGraph& graph, const ProfileSource& profiles, const SearchSpace& space,
+                                const SearchProgress& progress = {});
 
-/// Marks what leads, by the order of Found.
+/// Sets `leads` of the candidates, which are in the order of Found.
 void markLeads(std::vector<Candidate>& candidates);
 
 /// Marks the Pareto front of samples per second and peak memory; of equal ones the first.

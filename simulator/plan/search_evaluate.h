@@ -12,29 +12,29 @@
 
 namespace pw {
 
-/// A shape that is tried: schedule, chunks and microbatches; for use within the search only.
+/// A combination that is tried: schedule, chunks and microbatches. For use within the search only.
 struct SearchShape {
   PlanRequest request;  ///< without begins
   int stages = 0;
   SizedProfile profile;
-  std::shared_ptr<ModelCosts> model;  ///< of the profile, shared by all shapes of a microbatch size
+  std::shared_ptr<ModelCosts> model;  ///< of the profile, shared by all combinations with one microbatch size
 };
 
-/// Where a shape's splits may start from.
+/// Initial splits of a combination.
 struct SplitStart {
   std::string name;
   std::vector<NodeId> begins;
 };
 
-/// Prices and simulates plans of one shape, one after the other. The program is compiled once, and again where its structure changes. Keeps
-/// a reference to the shape.
+/// Prices and simulates plans of one combination, one after the other. The program is compiled once, and again when its structure changes.
+/// Keeps a reference to the combination.
 class Evaluator {
  public:
   explicit Evaluator(const SearchShape& shape);
   Evaluator(const Evaluator&) = delete;
   Evaluator& operator=(const Evaluator&) = delete;
 
-  /// What is predicted with these splits and this recomputation. Throws UsageError where the model cannot be cut or recomputed so.
+  /// The prediction for these splits and this recomputation. Throws UsageError where the model cannot be cut or recomputed so.
   [[nodiscard]] Candidate evaluate(const SplitStart& start, const std::vector<std::string>& recompute);
 
   /// Moves single begins of a candidate to places 1, 2 or 4 further in `places` (ascending) as long as that lowers, in this order, what is

@@ -18,7 +18,7 @@ NodeCost scaledCost(NodeCost cost, double by) {
        {&NodeCost::forward, &NodeCost::backward, &NodeCost::forwardSpread, &NodeCost::backwardSpread, &NodeCost::saved, &NodeCost::weight,
         &NodeCost::heldForWeight, &NodeCost::forwardPeak, &NodeCost::backwardPeak, &NodeCost::backwardChange, &NodeCost::weightPeak}) {
     const double product = static_cast<double>(cost.*field) * by;
-    if (std::abs(product) > kMost) throw UsageError("costs scaled to this microbatch size are too large; take smaller microbatches");
+    if (std::abs(product) > kMost) throw UsageError("costs scaled to this microbatch size are too large; use smaller microbatches");
     cost.*field = std::llround(product);
   }
   cost.weight = std::min(cost.weight, cost.backward);
@@ -46,7 +46,7 @@ ProfileSource estimates(const ModelGraph& graph, const Cluster& cluster, DType p
 }
 
 ProfileSource measurements(std::vector<std::shared_ptr<const Profile>> profiles) {
-  if (profiles.empty()) throw UsageError("No profile was given; measure one with `pipewright profile`.");
+  if (profiles.empty()) throw UsageError("No profile was given; create one with `pipewright profile`.");
   return [profiles = std::move(profiles)](std::int64_t microbatch) {
     const auto distance = [&](const std::shared_ptr<const Profile>& p) {
       return std::abs(std::log(static_cast<double>(p->microbatch) / static_cast<double>(microbatch)));

@@ -14,20 +14,20 @@ namespace pw {
 /// Costs of a model at one microbatch size.
 struct SizedProfile {
   std::shared_ptr<const Profile> profile;
-  bool scaled = false;  ///< taken at another size and multiplied
+  bool scaled = false;  ///< measured at another size and scaled
 };
 
 /// Gives the costs at a microbatch size [samples]. Asked once for each size, on the thread that searches.
 using ProfileSource = std::function<SizedProfile(std::int64_t microbatch)>;
 
-/// Costs estimated for a cluster at every size. Keeps a reference to both.
+/// Costs estimated for a cluster at any size. Keeps references to both arguments.
 [[nodiscard]] ProfileSource estimates(const ModelGraph& graph, const Cluster& cluster, DType precision = DType::Unknown);
 
-/// Measured costs: those of the size where there are such, else those of the nearest size (by ratio; ties: the smaller), scaled.
+/// Measured costs: those of the requested size if there are any, otherwise those of the nearest size (by ratio; ties: the smaller), scaled.
 [[nodiscard]] ProfileSource measurements(std::vector<std::shared_ptr<const Profile>> profiles);
 
 /// Costs of another microbatch size, in proportion: times and bytes of nodes and loss; not the overhead of an action. Small kernels do not
-/// get faster in proportion, so that a scaled profile flatters small microbatches.
+/// get faster in proportion, so a scaled profile is too optimistic for small microbatches.
 [[nodiscard]] Profile scaledProfile(const Profile& profile, std::int64_t microbatch);
 
 }  // namespace pw

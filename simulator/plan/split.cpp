@@ -26,7 +26,7 @@ bool isInside(const Node& node, const std::string& path) {
   return std::any_of(node.modules.begin(), node.modules.end(), [&](const ModuleFrame& f) { return f.path == path; });
 }
 
-/// Node ranges of modules and the names of nodes: what a split can be called.
+/// Node ranges of modules and the names of nodes: the names a split can have.
 class Names {
  public:
   explicit Names(const ModelGraph& graph) {
@@ -45,7 +45,7 @@ class Names {
     }
   }
 
-  /// Where a stage of this name begins, 0 and the number of nodes included.
+  /// Where a stage of this name begins; may be 0 or the number of nodes.
   [[nodiscard]] std::optional<std::size_t> find(const std::string& name) const {
     const auto found = places_.find(name);
     return found == places_.end() ? std::nullopt : std::optional(found->second);
@@ -193,8 +193,8 @@ struct Dynamic {
 
   [[nodiscard]] double weight(std::size_t i, std::size_t j) const { return prefix[positions[j]] - prefix[positions[i]]; }
 
-  /// Smallest possible heaviest stage. What lies before a position weighs more the further it is, what lies after it less: the best place
-  /// for the last stage's begin is where the two meet, and moves only forward with its end.
+  /// Smallest possible heaviest stage. As a position moves right, what is before it gets heavier and what is after it lighter: the best
+  /// place for the last stage's begin is where the two meet, and moves only forward with its end.
   [[nodiscard]] double bottleneck() const {
     const std::size_t k = positions.size();
     constexpr double kInfinite = std::numeric_limits<double>::infinity();
@@ -260,7 +260,7 @@ std::vector<SplitPoint> splitPoints(const ModelGraph& graph, const Bindings& bin
     const bool isMarker = markers.contains(NodeId(n));
     std::string name = Names::boundary(graph.nodes[n - 1], graph.nodes[n]);
     if ((name.empty() && !isMarker) || crossing.obstacles[n] > 0) continue;
-    if (n <= firstBound && !isMarker) continue;  // the stages behind compute all of that again: one before has nothing to do
+    if (n <= firstBound && !isMarker) continue;  // the stages after it would compute all of that again: a stage before it has nothing to do
     if (names.find(name) != n) name = names.nodeName(graph, n);
     if (isMarker) name = fmt::format("{}{})", kMarker, name);
     points.push_back({NodeId(n), name, crossing.bytes[n], crossing.values[n]});
@@ -296,7 +296,7 @@ Balancer::Balancer(const ModelGraph& graph, const Profile& profile) : graph_(gra
 }
 
 std::vector<NodeId> Balancer::begins(int stages, Balance by) const {
-  if (stages < 1) throw UsageError(fmt::format("{} stages were asked for; there is at least 1.", stages));
+  if (stages < 1) throw UsageError(fmt::format("{} stages were requested; use at least 1.", stages));
   if (stages == 1) return {};
   const auto needed = static_cast<std::size_t>(stages) - 1;
   std::vector<std::size_t> places = points_;
@@ -322,7 +322,7 @@ std::vector<NodeId> Balancer::begins(int stages, Balance by) const {
   return dynamic.cheapest(dynamic.bottleneck() * 1.01 + 1e-9);
 }
 
-std::vector<NodeId> balance(const ModelGraph& graph, const Profile& profile, int stages, Balance by) {
+std::vector<NodeId> balancedSplits(const ModelGraph& graph, const Profile& profile, int stages, Balance by) {
   return Balancer(graph, profile).begins(stages, by);
 }
 

@@ -7,10 +7,10 @@
 
 namespace pw {
 
-/// A legal place to cut: the values that would cross right before `begin`, for a two-stage cut there without costs.
+/// A legal place to split: the values that would cross right before `begin`, for a two-stage cut there without costs.
 struct SplitPoint {
   NodeId begin;
-  /// The outermost module that starts here, `blocks.2`, or that ended, `blocks.1:end`; where that name means another place, or at a split
+  /// The outermost module that starts here, `blocks.2`, or that ended, `blocks.1:end`; if that name means another place, or at a split
   /// marker inside a module, the node: `@relu_1`. A marker shows as `pipe_split (NAME)`. `findSplit` takes every name as it is.
   std::string name;
   Bytes crossing = 0;  ///< forward bytes per microbatch
@@ -19,24 +19,22 @@ struct SplitPoint {
   bool operator==(const SplitPoint&) const = default;
 };
 
-/// Every module boundary and split marker of the graph where `cut` can cut, with what would cross there, in order; no boundary before which
-/// all could be computed again elsewhere, as such a stage has no work. Cost: linear, times the depth of modules.
+/// Every module boundary and split marker of the graph where `cutGraph` can cut, with what would cross there, in order. Boundaries before
+/// which everything could be recomputed elsewhere are left out, as that stage would have no work. Cost: linear, times the depth of modules.
 [[nodiscard]] std::vector<SplitPoint> splitPoints(const ModelGraph& graph, const Bindings& bindings);
 
 /// The node where a stage begins for the name a user gave: `blocks.2` (before the first call of the module), `blocks.1:end` (after its
-/// last),
-/// `@relu_1` (before the node with this output), `@12` (before node 12), or any of these as `pipe_split (NAME)`.
-/// Throws UsageError with near names when no such module or node is in the graph, or when nothing would lie on one side.
+/// last), `@relu_1` (before the node with this output), `@12` (before node 12), or any of these as `pipe_split (NAME)`. Throws UsageError
+/// with near names when no such module or node is in the graph, or when one side would be empty.
 [[nodiscard]] NodeId findSplit(const ModelGraph& graph, const std::string& name);
 enum class Balance : std::uint8_t { Time, Memory, Parameters, Layers };
 
-/// Stage begins that make the heaviest stage lightest over all contiguous cuts at split points, or at operators when the model has too few
-/// split points; within 1 % of that, fewer crossing bytes, then the earlier last cut.
-/// Weights: Time: forward + backward, the loss on the last stage. Memory: saved activations of one microbatch, parameters and their
-/// gradients. Parameters: their bytes. Layers: outermost numbered modules (`blocks.3`) of the most frequent class, which stay
-/// whole where there are enough of them, or operators where there are none. Tied parameters weigh where they are first read.
-/// Exact dynamic program, O(stages · split points²). Throws UsageError when the profile is of another graph, or the model has too few
-/// places to split at.
-[[nodiscard]] std::vector<NodeId> balance(const ModelGraph& graph, const Profile& profile, int stages, Balance by);
+/// The stage begins that minimise the heaviest stage over all contiguous cuts at split points, or at operators when the model has too few
+/// split points; within 1 % of that, fewer crossing bytes, then the earlier last cut. Weights: Time: forward + backward, the loss on the
+/// last stage. Memory: saved activations of one microbatch, parameters and their gradients. Parameters: their bytes. Layers: outermost
+/// numbered modules (`blocks.3`) of the most frequent class, which stay whole where there are enough of them, or operators where there are
+/// none. Tied parameters weigh where they are first read. Exact dynamic program, O(stages · split points²). Throws UsageError when the
+/// profile is of another graph, or the model has too few places to split at.
+[[nodiscard]] std::vector<NodeId> balancedSplits(const ModelGraph& graph, const Profile& profile, int stages, Balance by);
 
 }  // namespace pw

@@ -6,17 +6,17 @@ namespace pw {
 
 /// The simulator's costs for this partition under this placement, for `replicas` copies of the pipeline; the profile must be of this graph.
 /// Times: sums of node costs and an overhead for each action; of recomputed nodes their forward again; of checkpointed ranges their forward
-/// again in B and I. W takes the nodes' weight parts; where the profile knows none, half of B. One message for all transfers between two
-/// stages. Memory: values from other ranks count as activations, those of the same rank as their producer's alone. Of a checkpointed range
-/// stays what nodes behind it use. A profile in 16 bits adds the copies of float32 parameters that matrix products and the like read. A
-/// profile without the memory of backwards is taken to free what each node saved. Between ranks: a stage's own gradients of n bytes on D
-/// ranks (replicas, and both of a bidirectional placement) go round in a ring, 2 (D − 1) latencies and 2 (D − 1) / D · n over the link. A
-/// shared parameter on k ranks: a latency and (k − 1) · n to bring the gradients together, with Transmit the same again for the values, and
-/// with replicas a ring besides.
+/// again in B and I. W takes the nodes' weight parts; if the profile has none, half of B. One message for all transfers between two stages.
+/// Memory: values from other ranks count as activations, those of the same rank as their producer's alone. Of a checkpointed range, what
+/// later nodes use is kept. A profile in 16 bits adds the copies of float32 parameters that matrix products and the like read. Without
+/// measured backward memory, each backward is assumed to free what its node saved. Between ranks: a stage's own gradients of n bytes on D
+/// ranks (replicas, and both of a bidirectional placement) are reduced in a ring, 2 (D − 1) latencies and 2 (D − 1) / D · n over the link.
+/// A shared parameter on k ranks: a latency and (k − 1) · n to collect the gradients, with Transmit the same again for the values, plus a
+/// ring with replicas.
 [[nodiscard]] CostTable costTable(const ModelGraph& graph, const Partition& partition, const Profile& profile, const Placement& placement,
                                   int replicas = 1);
 
-/// Counts the optimizer's state: `copies` of what a stage updates (momentum 1, Adam 2), spread over `shards` ≥ 1 ranks (ZeRO-1). The
+/// Adds the optimizer's state: `copies` of what a stage updates (momentum 1, Adam 2), spread over `shards` ≥ 1 ranks (ZeRO-1). The
 /// optimizer is bound by memory and was measured reading gradient and weight and writing the weight: each copy is read and written too.
 /// Call once.
 void addOptimizerState(CostTable& costs, int copies, int shards);

@@ -14,7 +14,7 @@ struct Arrival {
   Bytes bytes = 0;        ///< per microbatch
 };
 
-/// One stage of a cut, as far as it does not depend on where the others begin.
+/// The part of a stage that does not depend on where the other stages begin.
 struct StageCut {
   StageSpec spec;
   std::vector<Arrival> arrivals;  ///< by value, ascending
@@ -22,8 +22,8 @@ struct StageCut {
 
 class Cutter;
 
-/// Cuts one graph again and again: what `cut` works out about the whole graph is worked out once, and stages can be kept by their range.
-/// Keeps references to graph and costs. Its functions are const and may be called by several threads at once.
+/// Cuts one graph many times: facts about the whole graph are computed once, and stages can be cached by their range. Keeps references to
+/// graph and costs. Its functions are const and may be called by several threads at once.
 class StageCutter {
  public:
   /// Throws UsageError when costs are of another graph.
@@ -32,12 +32,12 @@ class StageCutter {
   StageCutter(const StageCutter&) = delete;
   StageCutter& operator=(const StageCutter&) = delete;
 
-  /// Throws UsageError when stages beginning there cannot be: an empty one, or memory changed in place that two would use. Cost: linear in
-  /// stages.
+  /// Throws UsageError when stages cannot begin there: one would be empty, or two would use memory that is changed in place. Cost: linear
+  /// in stages.
   void require(const std::vector<NodeId>& begins) const;
-  /// The stage of these nodes; its number is for sentences only. Throws UsageError as `cut` does. Cost: linear in its nodes.
+  /// The stage of these nodes; `number` is used in error messages only. Throws UsageError as `cutGraph` does. Cost: linear in its nodes.
   [[nodiscard]] StageCut stage(NodeRange nodes, Stage number) const;
-  /// Consecutive stages put together: what `cut` returns. Cost: linear in what they hold.
+  /// Joins consecutive stages into what `cutGraph` returns. Cost: linear in what they hold.
   [[nodiscard]] Partition join(const std::vector<std::shared_ptr<const StageCut>>& stages) const;
 
  private:

@@ -50,13 +50,13 @@ class Lifetimes {
     for (const Life& life : made_[node]) bytes += life.bytes;
     return bytes;
   }
-  /// What a range made that its node is the last to use.
+  /// The values of a range whose last use is this node.
   [[nodiscard]] Bytes endingAt(std::size_t node, NodeId rangeBegin) const {
     Bytes bytes = 0;
     for (const Life& life : ending_[node]) bytes += life.from >= rangeBegin ? life.bytes : 0;
     return bytes;
   }
-  /// What a range makes for the nodes behind it.
+  /// The values of a range that later nodes use.
   [[nodiscard]] Bytes leaving(const NodeRange& range) const {
     Bytes bytes = 0;
     for (auto n = range.begin.index(); n < range.end.index(); ++n) {
@@ -73,7 +73,7 @@ class Lifetimes {
   std::vector<std::vector<Life>> made_, ending_;
 };
 
-/// Of every value; −1 where it is no tensor or its size depends on data.
+/// Of every value; −1 where it is not a tensor or its size depends on data.
 std::vector<Bytes> sizesOf(const ModelGraph& graph, const Bindings& bindings) {
   std::vector<Bytes> sizes;
   for (const Value& value : graph.values) {
@@ -226,8 +226,8 @@ class FoldTables {
     if (inputOnly) curve.change(cost.heldForWeight);
   }
 
-  /// From the received gradients on. Who calls backward holds outputs and their gradients until it returns: of the stage, and of a
-  /// checkpointed range, which first runs its forward again. What I keeps for W is not counted twice.
+  /// From the received gradients on. The caller of a backward holds the outputs and their gradients until it returns, both for the stage
+  /// and for a checkpointed range, which first runs its forward again. What I keeps for W is not counted twice.
   [[nodiscard]] BackwardPeak backward(const StageSpec& spec, bool inputOnly) const {
     BackwardPeak result;
     result.holds = true;

@@ -22,13 +22,13 @@ struct BackwardPeak {
   [[nodiscard]] Bytes with(Bytes gradients) const;
 };
 
-/// Costs of one stage, but for what depends on where other stages are: times, state, and memory as a function of what it receives.
+/// The costs of one stage that do not depend on where other stages are: times, state, and memory as a function of what it receives.
 struct FoldedStage {
   StageCost cost;  ///< times; state bytes; no activations and peaks
   Bytes forwardLevel = 0, forwardPeak = 0;
   BackwardPeak whole, input;
   Bytes held = 0, weightPeak = 0;  ///< for W
-  bool splits = false;             ///< whether the profile knows the parts of backwards
+  bool splits = false;             ///< whether the profile has the parts of backwards
 
   /// `received`: values from other ranks and model inputs; `gradientsIn`: gradients of the stage's outputs; in bytes.
   [[nodiscard]] StageCost with(Bytes received, Bytes gradientsIn) const;
@@ -36,8 +36,8 @@ struct FoldedStage {
 
 class FoldTables;
 
-/// Folds the costs of a model's nodes into those of stages, again and again: what that needs of the whole graph is worked out once. Keeps
-/// references to graph and profile. Its functions are const and may be called by several threads at once.
+/// Folds the costs of a model's nodes into costs of stages, many times: facts about the whole graph are computed once. Keeps references to
+/// graph and profile. Its functions are const and may be called by several threads at once.
 class StageFolds {
  public:
   /// The profile must be of this graph.

@@ -59,7 +59,8 @@ nlohmann::ordered_json sharedOf(const Plan& plan, const ModelGraph& graph) {
 
 /// A tensor for the script; sizes for one microbatch.
 nlohmann::ordered_json inputOf(const Value& value, const Bindings& bindings) {
-  if (!value.tensor) throw UsageError(fmt::format("input {} is no tensor; torch's pipelining cuts a batch of tensors only", value.name));
+  if (!value.tensor)
+    throw UsageError(fmt::format("input {} is not a tensor; torch's pipelining can only split tensors into microbatches", value.name));
   return {{"name", value.name}, {"dtype", name(value.tensor->dtype)}, {"shape", shapeOf(*value.tensor, bindings)}};
 }
 
@@ -75,7 +76,7 @@ std::vector<std::string> notesOf(const Plan& plan, const ModelGraph& graph) {
   const std::int64_t microbatches = std::int64_t{plan.replicas} * plan.schedule.microbatches;
   if (plan.batch != microbatches * plan.microbatchSize) {
     notes.push_back(
-        fmt::format("The plan's batch of {} makes microbatches of different sizes; torch takes equal ones, so a step has {} samples.",
+        fmt::format("The plan's batch of {} makes microbatches of different sizes; torch needs equal ones, so a step has {} samples.",
                     plan.batch, microbatches * plan.microbatchSize));
   }
   const bool whole = std::any_of(plan.partition.transfers.begin(), plan.partition.transfers.end(), [&](const Transfer& t) {
@@ -83,7 +84,7 @@ std::vector<std::string> notesOf(const Plan& plan, const ModelGraph& graph) {
   });
   if (whole)
     notes.emplace_back(
-        "Whole numbers cross a stage boundary; torch 2.11 fails on them (\"only Tensors of floating point dtype can require gradients\").");
+        "Integers cross a stage boundary; torch 2.11 fails on them (\"only Tensors of floating point dtype can require gradients\").");
   if (plan.schedule.lockstep) notes.emplace_back("Ranks follow their orders without exchanging messages in cycles.");
   return notes;
 }
@@ -93,8 +94,8 @@ void requireRowsOfSamples(const ModelGraph& graph, ValueId value) {
   const auto axis = batchAxis(graph, value);
   if (!axis || *axis == BatchAxis{}) return;
   throw UsageError(
-      fmt::format("{} of {} does not have a row for each sample in dimension 0, and torch.distributed.pipelining cuts nothing else into "
-                  "microbatches; run the plan with pipewright",
+      fmt::format("{} of {} does not have one row per sample in dimension 0, the only layout that torch.distributed.pipelining can split "
+                  "into microbatches; run the plan with pipewright",
                   graph.value(value).name, graph.name));
 }
 
@@ -103,9 +104,9 @@ void requireRowsOfSamples(const ModelGraph& graph, ValueId value) {
 TorchPlan torchPlan(const Plan& plan, const ModelGraph& graph) {
   requireFits(plan, graph);
   if (plan.schedule.placement.bidirectional())
-    throw UsageError(
-        fmt::format("{} keeps two replicas of each stage, which torch.distributed.pipelining cannot; plan with dualpipev or zbv instead",
-                    plan.schedule.name));
+    throw UsageError(fmt::format(
+        "{} keeps two replicas of each stage, which torch.distributed.pipelining does not support; plan with dualpipev or zbv instead",
+        plan.schedule.name));
   if (plan.modelFiles.size() != 1)
     throw UsageError(fmt::format("{} was exported in {} archives; torch needs the model in one", plan.modelName, plan.modelFiles.size()));
   const Bindings bindings = bindBatch(graph, plan.microbatchSize);

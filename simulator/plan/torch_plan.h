@@ -12,13 +12,13 @@ namespace pw {
 struct TorchPlan {
   std::string schedule;            ///< schedule.csv: compute actions in torch's notation; torch adds sends and receives
   std::string settings;            ///< pipeline.json: model, nodes before which it is cut, placement, shapes, loss, shared parameters
-  std::vector<std::string> notes;  ///< sentences: what of the plan torch does differently or not at all
+  std::vector<std::string> notes;  ///< sentences: what torch does differently from the plan, or not at all
 
   bool operator==(const TorchPlan&) const = default;
 };
 
-/// Throws UsageError, naming what stands against it, for a plan torch cannot run: two replicas of each stage (bidirectional), a model in
-/// several archives, a stage without nodes of its own, or a plan that was not made for this graph. Cost: linear.
+/// Throws UsageError with the reason for a plan that torch cannot run: two replicas of each stage (bidirectional), a model in several
+/// archives, a stage without nodes of its own, or a plan that was not made for this graph. Cost: linear.
 [[nodiscard]] TorchPlan torchPlan(const Plan& plan, const ModelGraph& graph);
 
 }  // namespace pw

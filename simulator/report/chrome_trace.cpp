@@ -79,11 +79,11 @@ class Actions {
   std::vector<const Span*> spans_;
 };
 
-/// Message lanes of one trace. A viewer draws overlapping slices of a thread wrongly, so a rank pair has as many lanes as it ever
-/// has messages in flight (a message's latency does not hold the channel). A rank's reductions have lanes of their own likewise.
+/// Message lanes of one trace. Viewers draw overlapping slices of one thread wrongly, so a rank pair has as many lanes as it has messages
+/// in flight at once (a message's latency does not hold the channel). A rank's reductions likewise have separate lanes.
 class MessageLanes {
  public:
-  /// The number of the lane, over all pairs, that is free at the message's start. Messages come by start.
+  /// The number of the lane, over all pairs, that is free at the message's start. Messages are passed in the order of their starts.
   std::size_t place(const Span& message) {
     auto& lanes = lanes_[{message.rank, message.peer}];
     for (auto& [number, busyUntil] : lanes) {

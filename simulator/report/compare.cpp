@@ -65,7 +65,7 @@ struct Sums {
   Ns measured = 0;
 };
 
-/// Summed durations by what `groupOf` says of a span, in the order of that; spans without a group are left out.
+/// Summed durations by `groupOf` of each span, in the order of the groups; spans without a group are left out.
 template <class GroupOf>
 auto sumsBy(const Trace& predicted, const Trace& measured, GroupOf groupOf) {
   std::map<decltype(groupOf(Span{})), Sums> sums;
@@ -96,8 +96,8 @@ std::vector<GroupError> computeBy(const Trace& predicted, const Trace& measured,
 
 Comparison compare(const Trace& predicted, const Trace& measured) {
   Comparison result;
-  const Metrics left = measure(predicted);
-  const Metrics right = measure(measured);
+  const Metrics left = metricsOf(predicted);
+  const Metrics right = metricsOf(measured);
   result.predictedMakespan = left.makespan;
   result.measuredMakespan = right.makespan;
   result.predictedStep = left.step;
@@ -107,7 +107,7 @@ Comparison compare(const Trace& predicted, const Trace& measured) {
   matchActions(predicted, measured, result);
   for (const auto& [kind, sums] : sumsBy(predicted, measured, [](const Span& span) { return span.kind; })) {
     result.byKind.push_back(groupError(std::string(name(kind)), sums));
-    // A measured message ends when its receiver takes it, often long after it arrived; what it delays shows as waiting.
+    // A measured message ends when its receiver takes it, often long after it arrived; the delay that it causes shows as waiting.
     if (kind == SpanKind::SendForward || kind == SpanKind::SendBackward) result.byKind.back().contribution = 0;
   }
   result.byStage = computeBy(predicted, measured, "stage", [](const Span& span) { return span.stage.value; });

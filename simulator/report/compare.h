@@ -32,8 +32,8 @@ struct Comparison {
 };
 
 /// Matches compute spans by (rank, kind, stage, microbatch), repeated ones in the order of their starts; start errors count from each
-/// trace's first compute start. `byKind` includes waits, messages and optimizer; `byStage` and `byRank` are compute only. Groups
-/// stand in the order of kinds, stages and ranks; those in neither trace are left out.
+/// trace's first compute start. `byKind` includes waits, messages and optimizer; `byStage` and `byRank` are compute only. Groups are in the
+/// order of kinds, stages and ranks; those in neither trace are left out.
 [[nodiscard]] Comparison compare(const Trace& predicted, const Trace& measured);
 
 }  // namespace pw

@@ -14,7 +14,7 @@ namespace {
 
 constexpr std::int32_t kNone = -1;
 
-/// What a step waited for: the step `from`, and the message on the way in between (0: none), as in `Edge::delay`.
+/// What a step waited for: the step `from`, and the message in flight between them (0: none), as in `Edge::delay`.
 struct Binding {
   std::int32_t from = kNone;
   std::int32_t delay = 0;
@@ -126,7 +126,7 @@ void Explainer::bind() {
   for (std::int32_t step = 0; step < static_cast<std::int32_t>(bindings_.size()); ++step) {
     Binding& own = bindings_[static_cast<std::size_t>(step)];
     std::int32_t& before = previous[static_cast<std::size_t>(laneOf(step))];
-    // A rank that was busy did not wait; a message that was sent just then waited for its sender rather than for the channel.
+    // A busy rank did not wait; a message that was sent at that moment waited for its sender rather than for the channel.
     if (before != kNone && endOf(before) == startOf(step) && (!onChannel(step) || own.from == kNone)) own = {before, 0};
     before = step;
     for (std::int32_t e = p_.steps[static_cast<std::size_t>(step)].firstEdge; e < p_.steps[static_cast<std::size_t>(step) + 1].firstEdge;
@@ -205,8 +205,8 @@ void Explainer::addStep(std::vector<Segment>& chain, std::int32_t step, bool que
   add(chain, segment, startOf(step), endOf(step), until);
 }
 
-/// What the step waited for since `until`, last first. Every step after time 0 waited for something, and all of it came before it in the
-/// order of execution, so this ends.
+/// What the step waited for since `until`, last first. Every step after time 0 waited for something earlier in the order of execution, so
+/// this terminates.
 void Explainer::follow(std::vector<Segment>& chain, std::int32_t step, Ns until) const {
   while (startOf(step) > until) {
     const Binding& binding = bindings_[static_cast<std::size_t>(step)];
@@ -221,7 +221,7 @@ void Explainer::follow(std::vector<Segment>& chain, std::int32_t step, Ns until)
   }
 }
 
-/// The action behind the last message on the chain, or, before any message, that of the step itself.
+/// The action after the last message on the chain or, if there is none yet, that of the step itself.
 std::pair<Action, Rank> Explainer::awaitedBy(std::int32_t step) const {
   const auto behind = [&](std::int32_t message, Microbatch microbatch) {
     const MessageCost& m = costs_.messages[static_cast<std::size_t>(message)];

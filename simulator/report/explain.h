@@ -13,17 +13,17 @@ namespace pw {
 
 // ---- Causes, of executed times --------------------------------------------------------------------------------------
 
-/// What time goes by with.
+/// A kind of activity.
 enum class Doing : std::uint8_t {
   Compute,
   Load,      ///< lockstep: from the host
   Store,     ///< lockstep: to the host
   Transfer,  ///< a message holds its channel
-  Queue,     ///< another message holds the channel of the one that waits
-  Latency,   ///< a message is on the way and holds no channel
+  Queue,     ///< another message holds the channel that a message waits for
+  Latency,   ///< a message is in flight and holds no channel
 };
 
-/// A rank or message at work.
+/// An interval in which a rank or a message is active.
 struct Segment {
   Doing doing = Doing::Compute;
   Rank rank;                      ///< messages: the sender
@@ -37,7 +37,7 @@ struct Segment {
 [[nodiscard]] inline bool isMessage(Doing doing) { return doing == Doing::Transfer || doing == Doing::Queue || doing == Doing::Latency; }
 
 /// The chain of actions and messages, each waiting for the one before, that ends with the last action (ties: on the lowest rank): its
-/// segments tile the makespan. Shorter, each would shorten it as far as no other chain is as long.
+/// segments tile the makespan. Shortening any of them shortens the makespan until another chain becomes the longest.
 struct CriticalPath {
   /// Time on the path by rank.
   struct Share {
@@ -54,12 +54,12 @@ struct CriticalPath {
   bool operator==(const CriticalPath&) const = default;
 };
 
-/// A gap on a rank's compute lane, before an action or at the end of its row, and why: the causes, in the order of time, tile the gap.
+/// A gap on a rank's compute lane, before an action or at the end of its row, with its causes, which tile the gap in the order of time.
 struct Bubble {
   Rank rank;
   Ns start = 0, end = 0;
   Phase phase = Phase::Warmup;
-  std::optional<Action> next;  ///< starts at `end`; none: the row is done and others still work
+  std::optional<Action> next;  ///< the action that starts at `end`; none: the row is done and other ranks still work
   Action awaited;              ///< what the rank waits for: an action whose message comes last, or that ends last
   Rank awaitedRank;
   std::vector<Segment> causes;
@@ -67,12 +67,12 @@ struct Bubble {
   bool operator==(const Bubble&) const = default;
 };
 
-/// Idle time of a rank in one phase while another rank (or message from it) is what it waits for.
+/// Idle time of a rank in one phase that is caused by one other rank, or by a message from it.
 struct BubbleGroup {
   Rank rank;
   Phase phase = Phase::Warmup;
   Rank cause;            ///< who computes, or sends
-  bool message = false;  ///< a message of `cause` is under way, not an action
+  bool message = false;  ///< a message of `cause` is in flight, not an action
   Ns idle = 0;
 
   bool operator==(const BubbleGroup&) const = default;
@@ -87,11 +87,10 @@ struct Explanation {
   bool operator==(const Explanation&) const = default;
 };
 
-/// Follows from each action back what it waited for. Of several that came at the same time: for a rank its own previous action, for a
-/// message its sender before the channel; then the lowest rank or, after ranks, channel, and its earliest. Arguments as in `traceOf`;
-/// `times` were computed with the program's durations. Cost: linear in steps plus the causes found: within the gaps of one rank no step
-/// comes twice.
-/// Without `keepsBubbles` only their groups are returned: memory then does not grow with the causes.
+/// Traces back from each action what it waited for. Ties: a rank waits for its own previous action first, a message for its sender before
+/// its channel; then for the lowest rank or, after ranks, the lowest channel, and its earliest step. Arguments as in `traceOf`; `times`
+/// were computed with the program's durations. Cost: linear in steps plus the causes found: within the gaps of one rank no step occurs
+/// twice. Without `keepsBubbles` only the groups are returned, so that memory does not grow with the number of causes.
 [[nodiscard]] Explanation explain(const Schedule& rows, const CostTable& costs, const Program& program, const Times& times,
                                   bool keepsBubbles = true);
 

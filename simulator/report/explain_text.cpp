@@ -14,7 +14,7 @@ std::string said(const Segment& s) {
   return s.partner ? fmt::format("{} with {}", toString(s.action), toString(*s.partner)) : toString(s.action);
 }
 
-/// One or several segments of the same rank in a row.
+/// One or more consecutive segments of the same rank.
 struct Clause {
   const Segment* first = nullptr;
   const Segment* last = nullptr;
@@ -47,7 +47,7 @@ std::string toString(const Clause& clause, const Segment* before) {
     case Doing::Transfer: return fmt::format("{} takes the channel to rank {} until {}", message, s.peer.value, until);
     case Doing::Queue:
       return fmt::format("the message of {} holds the channel to rank {} until {}", toString(s.action), s.peer.value, until);
-    case Doing::Latency: return fmt::format("{} is on the way until {}", message, until);
+    case Doing::Latency: return fmt::format("{} is in flight until {}", message, until);
     case Doing::Compute: break;
   }
   const std::string who = fmt::format("rank {} computes {}", s.rank.value, said(s));

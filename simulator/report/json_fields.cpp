@@ -166,7 +166,7 @@ Json shapeFields(const Schedule& schedule) {
 PredictionReport predict(const Schedule& rows, const CostTable& costs, const Program& program, const Times& times, const Trace& trace,
                          bool everyCause) {
   PredictionReport prediction;
-  prediction.metrics = measure(trace);
+  prediction.metrics = metricsOf(trace);
   prediction.lowerBound = lowerBounds(rows, costs, {});
   prediction.steadyPeriod = steadyPeriod(trace);
   prediction.phases = phasesOf(trace);

@@ -14,11 +14,11 @@
 
 namespace pw {
 
-/// What `simulate` and `plan` say of a schedule with its costs.
+/// What `simulate` and `plan` report about a schedule with its costs.
 struct PredictionReport {
   Metrics metrics;
   LowerBounds lowerBound;
-  bool fits = true;  ///< within the limits asked for
+  bool fits = true;  ///< under the requested limits
   Ns steadyPeriod = 0;
   std::vector<RankPhases> phases;
   Explanation explanation;
@@ -26,13 +26,13 @@ struct PredictionReport {
   std::optional<Jitter> jitter;
 };
 
-/// All of it but what a limit or jitter says; arguments as in `traceOf`.
+/// The whole report except for limits and jitter; arguments as in `traceOf`.
 [[nodiscard]] PredictionReport predict(const Schedule& rows, const CostTable& costs, const Program& program, const Times& times,
                                        const Trace& trace, bool everyCause = false);
 
-/// JSON documents of the command line, as text without a final newline: `simulate --json`, `compare --json`, `check --json`. Keys stand in
-/// a fixed order. `actions` counts compute actions, so a schedule has the same number lowered or not. A schedule is `valid` when it has no
-/// problem under any transport; `stops` says under which each problem stops it.
+/// JSON documents of the command line, as text without a final newline: `simulate --json`, `compare --json`, `check --json`. Keys have a
+/// fixed order. `actions` counts compute actions, so a schedule has the same number lowered or not. A schedule is `valid` when it has no
+/// problem on any transport; `stops` says on which transports a problem stops it.
 [[nodiscard]] std::string predictionJson(const PredictionReport& prediction, const Schedule& schedule, const CostTable& costs);
 [[nodiscard]] std::string comparisonJson(const Comparison& comparison);
 [[nodiscard]] std::string problemsJson(const Schedule& schedule, const std::vector<Problem>& problems);

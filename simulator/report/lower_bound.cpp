@@ -16,7 +16,7 @@ namespace {
 
 constexpr Ns kFar = std::numeric_limits<Ns>::max();
 
-/// Which backwards a schedule has; one with both kinds is bounded by the shorter of each.
+/// Which backwards a schedule has; with both kinds, the shorter times bound it.
 struct Style {
   bool full = false;   ///< B
   bool split = false;  ///< I and W
@@ -37,7 +37,7 @@ Style styleOf(const Schedule& schedule) {
   return style;
 }
 
-/// A backward as later stages see it: what has to pass before its gradients are sent.
+/// The part of a backward that must finish before its gradients are sent.
 Ns gradientTime(const StageCost& cost, const Style& style) {
   if (style.full && style.split) return std::min(cost.backward, cost.backwardInput);
   if (style.full) return cost.backward;
@@ -208,7 +208,7 @@ std::optional<Way> wayOf(const Schedule& schedule, const CostTable& costs, const
   return way;
 }
 
-/// What a rank has to do: all times together, and the extremes of any of its pairs (stage, microbatch).
+/// The work of a rank: the total times, and the extremes over its (stage, microbatch) pairs.
 struct RankWork {
   std::size_t first = 0, last = 0;  ///< its outermost stages
   std::int64_t pairs = 0;
@@ -269,7 +269,7 @@ RankSpan spanOf(const RankWork& rank, const Way& way, std::int64_t limit, bool w
   return span;
 }
 
-/// Each rank's span from its own first action on, and around that of a rank further on the way there and back.
+/// Each rank's span from its own first action, and around the span of a rank further along the pipeline, there and back.
 LowerBounds limited(const Schedule& schedule, const CostTable& costs, const Style& style, std::span<const int> limits) {
   std::vector<double> factors = costs.microbatchScale;
   if (factors.empty()) factors.assign(static_cast<std::size_t>(schedule.microbatches), 1.0);
@@ -296,10 +296,10 @@ LowerBounds limited(const Schedule& schedule, const CostTable& costs, const Styl
 LowerBounds lowerBounds(const Schedule& schedule, const CostTable& costs, std::span<const int> limits) {
   requireFitting(schedule, costs);
   if (!limits.empty() && limits.size() != schedule.rows.size()) {
-    throw UsageError(fmt::format("{} limits were given for {} ranks; give one for each", limits.size(), schedule.rows.size()));
+    throw UsageError(fmt::format("{} limits were given for {} ranks; give one per rank", limits.size(), schedule.rows.size()));
   }
   for (const int limit : limits) {
-    if (limit < 1) throw UsageError(fmt::format("a limit of {} live microbatches lets nothing run; give at least 1", limit));
+    if (limit < 1) throw UsageError(fmt::format("with a limit of {} live microbatches nothing can run; use at least 1", limit));
   }
   if (schedule.microbatches < 1) return {};
   const Style style = styleOf(schedule);

@@ -6,7 +6,7 @@
 
 namespace pw {
 
-/// Times that no order can beat: flush clock, and the longest window of a single rank.
+/// Times that no order of the actions can beat: on the flush clock, and for the longest window of a single rank.
 struct LowerBounds {
   Ns flush = 0;
   Ns window = 0;
@@ -20,8 +20,9 @@ struct LowerBounds {
 /// last
 ///   action: forwards with their messages to reach it, backwards with theirs after it (several stages on a rank: the nearest);
 /// - where all backwards are whole or all are split, no slot has its own duration and neighbouring stages exchange messages: for each rank
-///   what it cannot fill until its first backward returns, and until that of its last forward does, alone and on the way of a rank before
-///   it; and how often its pairs must follow each other in the places the limit gives (`RankSpan` in lower_bound.cpp has the arguments).
+/// the time that it cannot fill until its first backward returns, and until that of its last forward does, by itself and on the path of an
+/// earlier rank; and how often its pairs must follow each other in the slots that the limit allows (`RankSpan` in lower_bound.cpp has the
+/// arguments).
 ///   On a V with equal passes and one limit k that is max(6M, 6M + 6R − 3k − 1). Reached by 1f1b, zb-h1, zbv and v-half at equal times.
 /// Throws as `requireFitting`, and UsageError for limits below 1 or not one per rank. Cost: linear in actions and messages.
 [[nodiscard]] LowerBounds lowerBounds(const Schedule& schedule, const CostTable& costs, std::span<const int> limits);

@@ -108,7 +108,7 @@ void countLive(const Trace& trace, std::vector<RankMetrics>& ranks) {
 
 }  // namespace
 
-Metrics measure(const Trace& trace) {
+Metrics metricsOf(const Trace& trace) {
   Metrics metrics;
   metrics.ranks.resize(static_cast<std::size_t>(std::max(0, trace.ranks)));
   for (std::size_t r = 0; r < metrics.ranks.size(); ++r) metrics.ranks[r].rank = Rank(r);

@@ -18,9 +18,8 @@ struct RankMetrics {
   bool operator==(const RankMetrics&) const = default;
 };
 
-/// Figures of one trace (all 0 without compute spans). The makespan runs from the first compute start to the last compute
-/// end anywhere (flush clock); the window is the longest first-start-to-last-end of a single rank; the step ends with the last optimizer or
-/// reduce span.
+/// Metrics of one trace (all 0 without compute spans). The makespan runs from the first compute start to the last compute end anywhere
+/// (flush clock); the window is the longest first-start-to-last-end of a single rank; the step ends with the last optimizer or reduce span.
 struct Metrics {
   Ns makespan = 0;
   Ns window = 0;
@@ -32,6 +31,6 @@ struct Metrics {
   bool operator==(const Metrics&) const = default;
 };
 
-[[nodiscard]] Metrics measure(const Trace& trace);
+[[nodiscard]] Metrics metricsOf(const Trace& trace);
 
 }  // namespace pw

@@ -62,7 +62,7 @@ RankPhases phasesOf(const std::vector<const Span*>& lane, Rank rank, const Lanes
   return phases;
 }
 
-/// The starts that show the period of a rank, in order, and how many of them a microbatch has.
+/// The starts from which a rank's period is measured, in order, and how many of them there are per microbatch.
 struct Beats {
   std::vector<Ns> starts;
   std::size_t all = 0;  ///< in any phase
@@ -107,7 +107,7 @@ std::vector<RankPhases> phasesOf(const Trace& trace) {
 Ns steadyPeriod(const Trace& trace) {
   constexpr std::size_t kLeast = 4;
   const Lanes lanes = lanesOf(trace);
-  const Metrics metrics = measure(trace);
+  const Metrics metrics = metricsOf(trace);
   Beats beats;
   Ns busiest = -1;
   for (std::size_t r = 0; r < lanes.spans.size(); ++r) {

@@ -11,9 +11,9 @@ namespace pw {
 
 inline constexpr std::size_t kPhases = 3;
 
-/// Of a rank, within the makespan. Warmup lasts until its first backward (B, I or W) starts, cooldown from the end of its last forward;
-/// where the two would overlap (GPipe: between the last forward and the first backward) it is warmup, and nothing is steady. Without
-/// backwards warmup lasts until the end of the last forward; a rank that computes nothing is in warmup all the time.
+/// The phases of a rank, within the makespan. Warmup lasts until its first backward (B, I or W) starts, cooldown from the end of its last
+/// forward; where the two would overlap (GPipe: between the last forward and the first backward) it is warmup, and nothing is steady.
+/// Without backwards, warmup lasts until the end of the last forward; a rank that computes nothing is in warmup throughout.
 enum class Phase : std::uint8_t { Warmup, Steady, Cooldown };
 
 /// `warmup`, `steady`, `cooldown`.
@@ -37,8 +37,8 @@ struct RankPhases {
 /// Time per microbatch in the steady state, on the busiest rank (ties: the one with most backwards in its steady phase, then the lowest).
 /// Of the starts t₀ ≤ … ≤ tₙ₋₁ of its backwards (B or I) within the steady phase, ends included, it takes the middle half, from a = n div 4
 /// to b = n − 1 − a: (t_b − t_a) / (b − a), times the rank's backwards per microbatch (its chunks), to the nearest ns. A rank without
-/// backwards: the same of its forwards. At least the rank's work per microbatch, below which a short run falls as its W come later. 0 with
-/// fewer than 4 such starts or 4 microbatches: there is no steady state (GPipe). Cost: n log n in spans.
+/// backwards: the same of its forwards. The result is at least the rank's work per microbatch; short runs would fall below it because their
+/// W come later. 0 with fewer than 4 such starts or 4 microbatches: there is no steady state (GPipe). Cost: n log n in spans.
 [[nodiscard]] Ns steadyPeriod(const Trace& trace);
 
 }  // namespace pw

@@ -112,7 +112,7 @@ class Drawing {
   Metrics metrics_;
   Scale scale_;
   double top_ = 0, lane_ = 24, below_ = 0, gap_ = 6, height_ = 0;
-  double narrowest_ = kNarrowest;  ///< what is at least as wide is drawn alone
+  double narrowest_ = kNarrowest;  ///< spans of at least this width are drawn individually
   double column_ = kNarrowest;
   bool severalStages_ = false;
   std::array<bool, kKinds> used_{};
@@ -121,7 +121,7 @@ class Drawing {
 };
 
 Drawing::Drawing(const Trace& trace, const SvgOptions& options)
-    : trace_(trace), options_(options), metrics_(measure(trace)), ranks_(static_cast<std::size_t>(std::max(0, trace.ranks))) {
+    : trace_(trace), options_(options), metrics_(metricsOf(trace)), ranks_(static_cast<std::size_t>(std::max(0, trace.ranks))) {
   const double width = std::clamp(options.width, 400, 10'000);
   scale_.left = kMargin + kLabels;
   scale_.width = width - scale_.left - kShares - kMargin;
@@ -144,7 +144,7 @@ Drawing::Drawing(const Trace& trace, const SvgOptions& options)
   chooseBlocks();
 }
 
-/// The widest blocks are drawn alone.
+/// The widest blocks are drawn individually.
 void Drawing::chooseBlocks() {
   std::vector<double> widths;
   for (const auto& spans : ranks_) {
@@ -155,7 +155,7 @@ void Drawing::chooseBlocks() {
   if (widths.size() <= kMostBlocks) return;
   const auto last = widths.begin() + static_cast<std::ptrdiff_t>(kMostBlocks);
   std::nth_element(widths.begin(), last, widths.end(), std::greater<>());
-  narrowest_ = std::nextafter(*last, 2 * *last);  // equal ones are merged together
+  narrowest_ = std::nextafter(*last, 2 * *last);  // spans of equal width are merged together
 }
 
 std::string Drawing::labelOf(const Span& span) const {
@@ -205,7 +205,7 @@ void Drawing::block(const Span& span, double y, double height) {
   if (span.microbatch.value >= 0)
     what = fmt::format("{}{}{} {}", span.stage.value, name(span.kind), span.microbatch.value, what.substr(name(span.kind).size() + 1));
   if (isMessage(span)) what += fmt::format(", to rank {}, {}", span.peer.value, formatSize(span.bytes));
-  // A hair of ground between neighbours, where there is room.
+  // A hairline of background between neighbours, where there is room.
   const double gap = width > 4 ? 0.5 : 0;
   const std::string shape = fmt::format("<rect class=\"k{}\" x=\"{}\" y=\"{}\" width=\"{}\" height=\"{}\"", kind, number(x), number(y),
                                         number(std::max(width - gap, 0.3)), number(height));
@@ -218,14 +218,14 @@ void Drawing::block(const Span& span, double y, double height) {
                        number(x + width / 2), number(y + height / 2 + 4), label);
 }
 
-/// Where a kind stands in a column of merged spans, in levels from the lane's foot.
+/// Where a kind is in a column of merged spans, in levels from the bottom of the lane.
 struct Band {
   int from = 0, until = 0;
   bool operator==(const Band&) const = default;
 };
 
-/// A column is filled from the lane's foot by each kind's share of its time, so that what stays open is bubble. Columns that look alike
-/// become one piece of a path; a path for each kind.
+/// A column is filled from the bottom by each kind's share of its time, so that the empty part is bubble. Adjacent equal columns become one
+/// piece of a path; there is one path per kind.
 void Drawing::merged(const std::vector<const Span*>& spans, double y, double height) {
   constexpr int kLevels = 24;
   const auto columns = static_cast<std::size_t>(std::ceil(scale_.width / column_));
@@ -251,7 +251,7 @@ void Drawing::merged(const std::vector<const Span*>& spans, double y, double hei
       const double share = c < columns ? static_cast<double>(shares[c][k]) : 0;
       Band band{static_cast<int>(std::lround(std::min(sum, 1.0) * kLevels)),
                 static_cast<int>(std::lround(std::min(sum + share, 1.0) * kLevels))};
-      if (share > 0 && sum == 0) band.until = std::max(band.until, 1);  // a lone short action stays visible
+      if (share > 0 && sum == 0) band.until = std::max(band.until, 1);  // a single short action stays visible
       sum += share;
       if (band.from == band.until) band = {};
       if (band == bands[k]) continue;

@@ -21,7 +21,7 @@ constexpr std::int64_t kTickDistance = 10;  ///< columns: a tick, up to seven di
 constexpr std::string_view kBubble = "·";
 constexpr std::string_view kReset = "\x1b[0m";
 
-/// How a kind looks: its letter begins a block, its fill ends it. A fill is one column wide, whatever its bytes.
+/// How a kind is drawn: a letter at the start of a block, then its fill. A fill is one column wide, whatever its number of bytes.
 struct Look {
   SpanKind kind = SpanKind::Forward;
   std::string_view letter;
@@ -30,7 +30,7 @@ struct Look {
   std::string_view word;
 };
 
-/// Everything else is bubble: waits, and messages, which lie on lanes of their own.
+/// Everything else is bubble: waits, and messages, which have their own lanes.
 constexpr std::array<Look, 8> kLooks{{
     {SpanKind::Forward, "F", "░", "\x1b[30;46m", "forward"},
     {SpanKind::Backward, "B", "▓", "\x1b[30;43m", "backward"},
@@ -83,8 +83,8 @@ const Span* slotPartner(const Trace& trace, const Span& span) {
   return next < trace.spans.size() && isSlot(span, trace.spans[next]) ? &trace.spans[next] : nullptr;
 }
 
-/// The span that fills most of each column among the reductions beside a rank's lane (`beside`) or what is on it; null is bubble. Of a slot
-/// it is the forward.
+/// The span that fills most of each column: of a rank's reductions (`beside`) or of its compute lane; null is bubble. For a slot it is the
+/// forward.
 std::vector<const Span*> columnsOf(const Trace& trace, Rank rank, const Scale& scale, bool beside) {
   const auto columns = static_cast<std::size_t>(scale.columns);
   std::vector<const Span*> shown(columns, nullptr);
@@ -114,7 +114,7 @@ std::vector<const Span*> columnsOf(const Trace& trace, Rank rank, const Scale& s
   return shown;
 }
 
-/// What a rank does in each column; where it idles, what it reduces meanwhile.
+/// What a rank does in each column; where it idles, the reduction that runs meanwhile.
 std::vector<const Span*> shownOf(const Trace& trace, Rank rank, const Scale& scale) {
   std::vector<const Span*> shown = columnsOf(trace, rank, scale, false);
   const std::vector<const Span*> beside = columnsOf(trace, rank, scale, true);
@@ -176,7 +176,7 @@ struct Unit {
 Unit unitOf(Ns span) {
   if (span >= 10'000'000'000) return {1'000'000'000, "s"};
   if (span >= 1'000'000) return {1'000'000, "ms"};
-  if (span >= 10'000) return {1'000, "us"};
+  if (span >= 10'000) return {1'000, "µs"};
   return {};
 }
 
@@ -193,7 +193,7 @@ std::string inUnits(Ns time, Ns unit) {
   return text;
 }
 
-/// The time scale: `┬` stands over the column where the time beside it begins. Steps are 1, 2 or 5 times a power of ten.
+/// The time scale: `┬` is above the column where the time written next to it begins. Steps are 1, 2 or 5 times a power of ten.
 std::string ruler(const Scale& scale, const Unit& unit) {
   Ns step = 1;
   for (int i = 0; step * scale.columns < kTickDistance * scale.span; ++i) step = i % 3 == 1 ? step / 2 * 5 : step * 2;
@@ -246,10 +246,10 @@ std::string toText(const Trace& trace, const TextOptions& options) {
   const Scale scale = scaleOf(trace, options, std::max(kSmallestDrawing, options.columns - frame));
   if (scale.span <= 0 || trace.ranks < 1) return "no actions\n";
 
-  const Metrics metrics = measure(trace);
+  const Metrics metrics = metricsOf(trace);
   const Unit unit = unitOf(scale.span);
   const bool showStage = severalStages(trace);
-  const std::size_t pad = label - unit.name.size();
+  const std::size_t pad = label - (unit.length == 1 || unit.length == 1'000 || unit.length == 1'000'000 ? 2 : 1);  // characters, not bytes
   std::string text = fmt::format("{}{} ┌{}┐\n", std::string(pad, ' '), unit.name, ruler(scale, unit));
   for (const RankMetrics& rank : metrics.ranks) {
     const double busy = metrics.makespan > 0 ? 100.0 * static_cast<double>(rank.busy) / static_cast<double>(metrics.makespan) : 0.0;

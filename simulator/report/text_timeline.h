@@ -6,7 +6,7 @@
 
 namespace pw {
 
-/// A timeline people can read and diff: one line per rank, at most `columns` wide, on the common scale `[0, span]`:
+/// A timeline as text that can be read and compared by diff: one line per rank, at most `columns` wide, on the common scale `[0, span]`:
 ///
 ///         ms ┌0──────────────┬5─────────────┬10───┐
 ///     rank 0 │F0░F1░······B0▓▓▓▓F2░B1▓▓▓▓···B2▓▓▓▓│  75 % busy
@@ -17,7 +17,7 @@ namespace pw {
 /// `span` 0 takes the trace's own end and, where all times are multiples of one unit, a whole number of columns for each unit;
 /// a given `span` uses the full width, so traces drawn with the same `span` and number of ranks line up. With `colour`, ANSI colours.
 struct TextOptions {
-  int columns = 100;  ///< of a whole line; the drawing itself never gets narrower than 10
+  int columns = 100;  ///< of a whole line; the drawing itself is never narrower than 10
   bool colour = false;
   Ns span = 0;
 };

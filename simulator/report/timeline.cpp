@@ -11,7 +11,7 @@ constexpr std::size_t kBlock = SpanTrack::kBlock;
 
 std::size_t at(SpanKind kind) { return static_cast<std::size_t>(kind); }
 
-/// What a span counts of a time that it takes: of a slot the forward gets one half and the backward the rest.
+/// How much of its time a span counts: in a slot the forward gets one half and the backward the rest.
 Ns share(const SpanTrack& track, std::size_t i, Ns time) {
   if (isSlotAt(track, i)) return time / 2;
   return i > 0 && isSlotAt(track, i - 1) ? time - time / 2 : time;
@@ -34,7 +34,7 @@ std::optional<std::size_t> lastEndingAfter(const SpanTrack& track, Ns time, std:
   return std::nullopt;
 }
 
-/// Time of [from, to) in which a span lies, overlaps once.
+/// Time of [from, to) covered by spans; overlaps count once.
 Ns covered(const SpanTrack& track, Ns from, Ns to) {
   const auto [first, last] = visible(track, from, to);
   Ns sum = 0, done = from;
@@ -69,7 +69,7 @@ std::pair<std::size_t, std::size_t> visible(const SpanTrack& track, Ns from, Ns 
 }
 
 std::size_t firstFrom(const SpanTrack& track, Ns time, std::size_t hint) {
-  // Doubling steps from the hint over whole blocks, then halves, then within the block.
+  // Gallops from the hint over whole blocks, then bisects, then searches within the block.
   const auto& starts = track.firstStart;
   std::size_t low = 0, high = starts.size(),
               block = std::min(hint / kBlock, high);  // the first block that starts at or after lies in [low, high]
@@ -105,7 +105,7 @@ KindTimes busyBefore(const SpanTrack& track, Ns to, std::size_t next) {
   const std::size_t block = next / kBlock;
   KindTimes sum = track.busy[block];
   for (std::size_t i = block * kBlock; i < next; ++i) sum[at(track.tags[i].kind)] += share(track, i, track.end[i] - track.start[i]);
-  // Of spans that go on at `to` only what lies before it.
+  // Of spans that are still running at `to`, only the part before it counts.
   for (std::size_t b = firstBlockEndingAfter(track, to); b * kBlock < next; ++b) {
     if (track.ownEnd[b] <= to) continue;
     for (std::size_t i = b * kBlock; i < std::min(next, (b + 1) * kBlock); ++i) {

@@ -26,16 +26,16 @@ inline constexpr std::size_t kSpanKinds = 12;
 using KindTimes = std::array<Ns, kSpanKinds>;
 
 /// Spans of one track in flat arrays, in the order of (start, end, kind, stage, microbatch, peer). On a compute track ends ascend too; the
-/// two of a slot have equal times and stand next to each other. On a communication track spans may overlap.
+/// two spans of a slot have equal times and are adjacent. On a communication track spans may overlap.
 struct SpanTrack {
   std::vector<Ns> start, end;
   std::vector<SpanTag> tags;
-  // Summaries of blocks of kBlock spans, so that a pixel full of spans costs no more than a few:
+  // Summaries of blocks of kBlock spans, so that drawing a pixel with many spans is as cheap as one with a few:
   static constexpr std::size_t kBlock = 32;
   std::vector<Ns> firstStart;   ///< by block
   std::vector<Ns> ownEnd;       ///< by block: latest end of its spans
   std::vector<Ns> latestEnd;    ///< by block: latest end up to its last span
-  std::vector<KindTimes> busy;  ///< by block, and one more: time in the spans before the block; a slot's two count half each
+  std::vector<KindTimes> busy;  ///< by block, and one more: time in the spans before the block; the two spans of a slot count half each
 
   [[nodiscard]] std::size_t size() const { return start.size(); }
 
@@ -60,7 +60,7 @@ struct MemoryTrack {
   bool operator==(const MemoryTrack&) const = default;
 };
 
-/// A trace laid out for drawing and searching. Waits are not spans here: what a compute track leaves open up to `end` is bubble.
+/// A trace laid out for drawing and searching. Waits are not spans here: gaps of a compute track up to `end` are bubble.
 struct Timeline {
   struct RankTracks {
     SpanTrack compute;        ///< F, B, I, W, optimizer, sums of shared gradients, load, store
@@ -90,24 +90,25 @@ struct SpanRef {
 [[nodiscard]] const SpanTrack& trackOf(const Timeline& timeline, const SpanRef& ref);
 [[nodiscard]] Span spanOf(const Timeline& timeline, const SpanRef& ref);
 
-/// Indices [first, last) of the spans that touch [from, to): those outside it do not; of a communication track some inside may not either.
+/// Indices [first, last) that include all spans touching [from, to); on a communication track some spans inside the range may not touch it.
 /// O(log n).
 [[nodiscard]] std::pair<std::size_t, std::size_t> visible(const SpanTrack& track, Ns from, Ns to);
 
-/// The first span that starts at or after `time`; n if none. `hint`: near it, as far as known; the cost is the logarithm of its distance.
+/// The first span that starts at or after `time`; n if none. `hint`: an index near the result, if known; the cost is logarithmic in its
+/// distance.
 [[nodiscard]] std::size_t firstFrom(const SpanTrack& track, Ns time, std::size_t hint = 0);
 
-/// Time within [from, to) of each kind (index: SpanKind); a slot's two spans count half each, to the nanosecond. O(log n + kBlock), and for
-/// spans that overlap also of how many are under way at `from` and `to`.
+/// Time within [from, to) of each kind (index: SpanKind); a slot's two spans count half each, to the nanosecond. O(log n + kBlock), and
+/// with overlapping spans also the number in flight at `from` and `to`.
 [[nodiscard]] KindTimes busyByKind(const SpanTrack& track, Ns from, Ns to);
 /// The same from the beginning to `to`; `next`: `firstFrom(track, to)`.
 [[nodiscard]] KindTimes busyBefore(const SpanTrack& track, Ns to, std::size_t next);
 
-/// The span under a time; of a slot the forward; of several messages the one that started last. O(log n), and as `busyByKind`.
+/// The span at a time; of a slot the forward; of several messages the one that started last. O(log n), and as `busyByKind`.
 [[nodiscard]] std::optional<std::size_t> spanAt(const SpanTrack& track, Ns time);
 
 /// Where a rank's compute track is idle around a time: the end of the span before (0 for the first) and the start of the next (the
-/// timeline's end behind the last). Nothing where the rank is busy.
+/// timeline's end after the last). Nothing where the rank is busy.
 [[nodiscard]] std::optional<std::pair<Ns, Ns>> bubbleAt(const Timeline& timeline, Rank rank, Ns time);
 
 /// The span of this compute action on this rank, its `occurrence`-th. O(n); build a table for many.
@@ -118,7 +119,7 @@ struct SpanRef {
 struct RangeTotals {
   Ns busy = 0;           ///< F, B, I, W
   Ns bubble = 0;         ///< nothing on the compute track, within the timeline: from 0 to its end
-  Ns communication = 0;  ///< messages of this rank under way and its reductions, overlaps once
+  Ns communication = 0;  ///< messages of this rank in flight and its reductions; overlaps count once
 
   bool operator==(const RangeTotals&) const = default;
 };

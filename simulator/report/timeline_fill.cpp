@@ -15,9 +15,9 @@ namespace {
 
 std::size_t index(std::int32_t i) { return static_cast<std::size_t>(i); }
 
-/// Writes rows, and of every rank the messages of each of its channels and its reductions one run after the other; then the runs are
-/// merged. Steps are taken in pieces, of a piece lane by lane: all lanes at once would write to so many places, and one lane after the
-/// other would read all steps so many times, that caches do not help.
+/// Writes rows, and of every rank the messages of each of its channels and its reductions as one run each; then the runs are merged. Steps
+/// are processed in pieces, and within a piece lane by lane: all lanes at once would write to too many places for the caches, and whole
+/// lanes in turn would read all steps too many times.
 class Filler {
  public:
   Filler(const Schedule& rows, const CostTable& costs, const Program& program, const Times& times, Timeline& timeline)
@@ -44,7 +44,7 @@ class Filler {
       summarizeCommunication(timeline_);
     };
     sideBySide(program_.steps.size() > kWorthAThread && !hasFree_, rows, messages);  // free messages come from rows
-    if (program_.reducers > 0) {                                                     // the step ends behind them
+    if (program_.reducers > 0) {                                                     // the step ends after them
       fillStepEnd();
       summarizeRanks(timeline_);
     }
@@ -55,8 +55,8 @@ class Filler {
 
  private:
   static constexpr std::int32_t kPiece = 1024;
-  static constexpr std::size_t kWorthAThread = 30'000;  ///< steps; starting a thread takes as long as filling some hundred
-  /// Steps [begin, end), side by side what a program and its times have in several arrays.
+  static constexpr std::size_t kWorthAThread = 30'000;  ///< steps; starting a thread takes as long as filling a few hundred
+  /// Steps [begin, end): the parts of a program and its times that are needed, in one array each.
   struct Piece {
     struct Entry {
       Ns start, end;
@@ -68,13 +68,13 @@ class Filler {
 
     const Entry& operator[](std::int32_t step) const { return entries[index(step - begin)]; }
   };
-  /// One way through all steps.
+  /// One traversal of all steps.
   struct Pass {
     Piece taken;
     Ns first = std::numeric_limits<Ns>::max();  ///< first start of a span, waits included
   };
   using Steps = std::span<const std::int32_t>;
-  /// Both, the second on a thread of its own where that pays. They write to different tracks.
+  /// Runs both, the second on its own thread if that pays off. They write to different tracks.
   template <class First, class Second>
   static void sideBySide(bool pays, const First& first, const Second& second) {
     if (!pays) {
@@ -86,7 +86,7 @@ class Filler {
     first();
     other.get();
   }
-  /// What a rank computes, as far as the pass has come.
+  /// What a rank computes, up to the current position of the traversal.
   struct Lane {
     SpanWriter spans;
     MemoryWriter memory;
@@ -136,7 +136,7 @@ class Filler {
   bool trains_ = false;
 };
 
-/// There is one channel for each direction of a rank pair that messages use, or for both. What is on no channel is free.
+/// There is one channel for each direction of a rank pair that messages use, or one for both. Messages without a channel are free.
 void Filler::countMessages() {
   const Placement& placement = rows_.placement;
   std::vector<std::pair<Rank, Rank>> directions;
@@ -158,7 +158,7 @@ void Filler::countMessages() {
   hasFree_ = carried < between;
 }
 
-/// A run for each channel a rank sends on and for its reductions; behind them free messages are appended.
+/// A run for each channel a rank sends on and for its reductions; free messages are appended after them.
 void Filler::layOutRuns() {
   const auto ranks = rows_.rows.size();
   begins_.resize(ranks);
@@ -253,7 +253,7 @@ void Filler::take(Piece& piece, std::int32_t begin, std::int32_t end) const {
   }
 }
 
-/// The lane's steps before `end` that were not asked for before.
+/// The lane's steps before `end` that were not returned before.
 Filler::Steps Filler::next(std::size_t lane, std::int32_t end) {
   Steps& left = left_[lane];
   std::size_t count = 0;
@@ -348,7 +348,7 @@ void Filler::fillReductions(Rank rank, Steps steps) {
   }
 }
 
-/// Sums of shared gradients, all ranks together, then each rank's optimizer: behind all else on the compute tracks.
+/// Sums of shared gradients, all ranks together, then each rank's optimizer: after everything else on the compute tracks.
 void Filler::fillStepEnd() {
   for (std::size_t rank = 0; rank < rowEnd_.size(); ++rank) rowEnd_[rank] = std::max(rowEnd_[rank], reductionEnd_[rank]);
   if (!trains_) return;
@@ -392,7 +392,7 @@ void Filler::shift(Ns first) {
 
 }  // namespace
 
-void fill(const Schedule& rows, const CostTable& costs, const Program& program, const Times& times, Timeline& timeline) {
+void fillTimeline(const Schedule& rows, const CostTable& costs, const Program& program, const Times& times, Timeline& timeline) {
   Filler(rows, costs, program, times, timeline).run();
 }
 

@@ -9,26 +9,26 @@
 
 namespace pw {
 
-/// What orders spans that start together.
+/// The sort key of spans that start at the same time.
 [[nodiscard]] inline auto orderOf(const SpanTrack& track, std::size_t i) {
   const SpanTag& tag = track.tags[i];
   return std::tuple(track.end[i], tag.kind, tag.stage, tag.microbatch, tag.peer);
 }
 
-/// Puts spans that start together into their order: there is one without a duration, or messages of several channels.
+/// Orders spans that start at the same time: needed when one has no duration, or with messages of several channels.
 void sortTies(SpanTrack& track);
 
-/// Puts runs that are each in the order of starts into one: the first begins at 0, each other one at its bound, the last one ends at the
-/// track's end. Cost: spans times the logarithm of runs.
+/// Merges runs that are each in the order of starts: the first begins at 0, each other one at its bound, the last one ends at the track's
+/// end. Cost: spans times the logarithm of runs.
 void mergeRuns(SpanTrack& track, std::vector<std::size_t> begins);
 
-/// Makes the summaries of all tracks, and what is said of them together; or in parts, of which the first two may run side by side.
+/// Computes the summaries of all tracks and of the whole timeline; or in parts, of which the first two may run in parallel.
 void summarize(Timeline& timeline);
 void summarizeRanks(Timeline& timeline);  ///< compute and memory
 void summarizeCommunication(Timeline& timeline);
 void summarizeWhole(Timeline& timeline);
 
-/// Writes a track from its beginning over what it held, in the order of starts.
+/// Overwrites a track from its beginning, in the order of starts.
 class SpanWriter {
  public:
   SpanWriter(SpanTrack& track, std::size_t expected) : track_(&track) { room(track.size() > 0 ? track.size() : expected); }
@@ -66,7 +66,7 @@ class SpanWriter {
   bool tidy_ = true;
 };
 
-/// Writes a memory curve over what the track held: one sample at 0, then one where the bytes after all changes of an instant differ.
+/// Overwrites a memory curve: one sample at 0, then one wherever the bytes after all changes of an instant differ.
 class MemoryWriter {
  public:
   /// `most`: samples there can be at most, as far as known.

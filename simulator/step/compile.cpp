@@ -21,7 +21,7 @@ namespace {
 constexpr std::int32_t kNone = Channels::kNone;
 constexpr std::size_t kKinds = 4;  ///< compute kinds, the first of ActionKind
 
-/// What a (stage, microbatch) has done. A full backward is both of its parts.
+/// What has been done for a (stage, microbatch). A full backward sets both of its parts.
 constexpr std::uint8_t kForwardDone = 1, kInputDone = 2, kWeightDone = 4;
 
 /// Messages of the cost table by one of their ends (stage and direction).
@@ -138,9 +138,9 @@ Compiler::Compiler(const Schedule& schedule, const CostTable& costs, Sending sen
 }
 
 void Compiler::failDeadlock(std::size_t rank, std::size_t position) const {
-  throw Error(
-      fmt::format("schedule `{}` deadlocks: rank {} waits at position {} ({}) for what never happens; `pipewright check` shows the cycle",
-                  schedule_.name, rank, position, toString(schedule_.rows[rank][position])));
+  throw Error(fmt::format(
+      "schedule `{}` deadlocks: rank {} waits at position {} ({}) for something that never happens; `pipewright check` shows the cycle",
+      schedule_.name, rank, position, toString(schedule_.rows[rank][position])));
 }
 
 /// Uses of memory: none, then of each stage F, B, I, W, all without buffers.
@@ -161,7 +161,7 @@ void Compiler::addStep(std::size_t rank, std::int32_t position, std::int32_t use
   lanes_.steps.push_back({static_cast<std::int32_t>(rank), {position, microbatch}, use});
 }
 
-/// Notes what the last step does. What it needs from its own row must have been done.
+/// Records what the last step does. What it needs from its own row must have been done.
 void Compiler::enter(const Action& action, std::size_t rank, std::size_t position) {
   constexpr std::array<std::uint8_t, kKinds> kNeeds{0, kForwardDone, kForwardDone, kInputDone};
   constexpr std::array<std::uint8_t, kKinds> kDoes{kForwardDone, kInputDone | kWeightDone, kInputDone, kWeightDone};
@@ -246,7 +246,7 @@ void Compiler::forMessages(Visit visit) {
       for (const std::size_t m : (isSend(a.kind) ? leaving_ : arriving_).at(a)) {
         const MessageCost& message = costs_.messages[m];
         const Rank other = schedule_.placement.rankOf(isSend(a.kind) ? message.to : message.from, a.microbatch);
-        // On a channel for both directions the lower rank's order holds; `check` finds orders that differ.
+        // On a channel shared by both directions the lower rank's order applies; `check` reports differing orders.
         const bool mine = sending_ == Sending::OneChannel ? Rank(rank) < other : isSend(a.kind);
         if (mine && other != Rank(rank)) visit(m, a.microbatch, sent_[postOf(m, a.microbatch)]);
       }
@@ -254,8 +254,8 @@ void Compiler::forMessages(Visit visit) {
   }
 }
 
-/// Messages within a rank are there in time when their actions stand in order; those on a channel that none of them ever
-/// holds are an edge; all others become a step of their channel.
+/// Messages within a rank arrive in time if their actions are in order; messages on a channel that none of them ever holds become an edge;
+/// all others become a step of their channel.
 void Compiler::addTransfers() {
   const auto channel = [&](std::size_t m, Microbatch mb) {
     return channels_.ofMessage[m][schedule_.placement.bidirectional() && mb >= schedule_.placement.firstMirrored ? 1 : 0];
@@ -307,7 +307,8 @@ void Compiler::linkTransfer(const Carried& carried) {
   lanes_.links.push_back({step, received + 1, delay});
 }
 
-/// Each rank's reductions, one after the other beside its row; that of a stage starts when all ranks that hold it got to theirs.
+/// Each rank's reductions, one after the other in parallel with its row; that of a stage starts when all ranks that hold it have reached
+/// theirs.
 void Compiler::addReductions() {
   if (reductions_.empty()) return;
   p_.reducers = p_.ranks;

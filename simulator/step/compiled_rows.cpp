@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::size_t kMostKept = 1U << 16U;  ///< peaks; some tens of MB
 
-/// All that decides the peak of a rank beside its row.
+/// Everything besides its row that determines the peak of a rank.
 std::vector<Bytes> keyOf(const Schedule& rows, const CostTable& costs, const CrossingBytes& crossing, Rank rank) {
   std::vector<Bytes> key{rank.value};
   for (std::size_t s = 0; s < costs.stages.size(); ++s) {

@@ -9,8 +9,8 @@
 
 namespace pw {
 
-/// One schedule's rows with one costs after another: compiled once, and again only where the structure changes. Peaks of memory are worked
-/// out without times, of single ranks, and kept. Messages are overlapped. Keeps a reference to the rows. Not thread-safe.
+/// One schedule's rows under many different costs: compiled once, and again only when the structure changes. Memory peaks are computed per
+/// rank, without times, and cached. Messages are overlapped. Keeps a reference to the rows. Not thread-safe.
 class CompiledRows {
  public:
   explicit CompiledRows(const Schedule& rows) : rows_(rows) {}
@@ -20,9 +20,9 @@ class CompiledRows {
   [[nodiscard]] std::vector<Bytes> peaks(const CostTable& costs);
   /// Of these ranks only, the others as they are.
   void updatePeaks(const CostTable& costs, const std::vector<Rank>& ranks, std::vector<Bytes>& peaks);
-  /// The program with the durations and delays of these costs; its memory may be that of others. Cost: linear in steps.
+  /// The program with the durations and delays of these costs; its memory fields may belong to other costs. Cost: linear in steps.
   [[nodiscard]] const Program& timed(const CostTable& costs);
-  /// How often a structure was compiled: programs of the same number differ in costs only.
+  /// How many structures have been compiled: programs with the same number differ in costs only.
   [[nodiscard]] int structure() const { return structure_; }
   /// Compiles where these costs have another structure; returns the number as above.
   int prepare(const CostTable& costs);

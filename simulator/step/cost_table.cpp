@@ -17,7 +17,7 @@ std::vector<Ns> perStage(const std::vector<Ns>& list, std::string_view what, std
   }
   if (list.empty() || list.size() == stages) return list;
   if (list.size() == 1) return std::vector<Ns>(stages, list.front());
-  throw UsageError(fmt::format("{} {} times were given for {} stages; give one time or one for each stage", list.size(), what, stages));
+  throw UsageError(fmt::format("{} {} times were given for {} stages; give one time, or one per stage", list.size(), what, stages));
 }
 
 void requireStage(Stage stage, std::size_t stages, std::string_view where) {
@@ -57,7 +57,7 @@ void requireRow(const Schedule& schedule, std::size_t rank) {
 }  // namespace
 
 CostTable syntheticTable(const SyntheticCosts& costs, int stages) {
-  if (stages < 1) throw UsageError(fmt::format("{} stages were asked for; there is at least 1", stages));
+  if (stages < 1) throw UsageError(fmt::format("{} stages were requested; use at least 1", stages));
   const auto count = static_cast<std::size_t>(stages);
   const std::vector<Ns> forward = perStage(costs.forward, "forward", count);
   const std::vector<Ns> backward = perStage(costs.backward, "backward", count);
@@ -107,7 +107,7 @@ void requireSummable(const CostTable& costs, const Shape& shape) {
   double scale = 1;
   for (const double factor : costs.microbatchScale) scale = std::max(scale, factor);
   if ((once + static_cast<double>(costs.reduceTime) + each * scale * shape.microbatches) * shape.ranks > kMost) {
-    throw UsageError(fmt::format("these times or sizes are too large to add up over {} ranks and {} microbatches; take smaller ones",
+    throw UsageError(fmt::format("these times or sizes are too large to add up over {} ranks and {} microbatches; use smaller ones",
                                  shape.ranks, shape.microbatches));
   }
 }
@@ -145,7 +145,7 @@ void requireFitting(const Schedule& schedule, const CostTable& costs) {
     const auto& row = schedule.rows[rank];
     actions += static_cast<std::size_t>(std::count_if(row.begin(), row.end(), [](const Action& a) { return isCompute(a.kind); }));
   }
-  // Also keeps a hostile file with one huge id from reserving arrays it could never fill.
+  // Also prevents a hostile file with one huge id from allocating arrays that it could never fill.
   if (microbatches != 0 && actions / microbatches < stages) {
     throw Error(
         fmt::format("schedule `{}` is incomplete: {} actions for {} stages and {} microbatches; `pipewright check` lists what is missing",

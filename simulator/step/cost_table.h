@@ -18,9 +18,9 @@ struct StageCost {
   Bytes gradientBytes = 0;
   Bytes optimizerBytes = 0;
   Bytes activationBytes = 0;  ///< kept from F start to B (or W) end, per microbatch
-  Bytes freedByInput = 0;     ///< the part of it that a separate I frees at its end; W frees the rest
-  Bytes addedByInput = 0;     ///< what W needs beyond the rest, from the end of I to the end of W
-  // Most at any moment of an action; 0: no more than before and after it.
+  Bytes freedByInput = 0;     ///< the part that a separate I frees at its end; W frees the rest
+  Bytes addedByInput = 0;     ///< what W needs in addition to the rest, from the end of I to the end of W
+  // Peaks during an action; 0: no more than before and after it.
   Bytes forwardPeak = 0;   ///< F: of this microbatch, received values included, as in `activationBytes`
   Bytes backwardPeak = 0;  ///< B: above what was kept at its start, received gradients included
   Bytes inputPeak = 0;     ///< I: likewise
@@ -28,7 +28,7 @@ struct StageCost {
   Bytes updatedBytes = 0;  ///< parameters that this stage's optimizer updates: trained ones, without those another stage owns
   Bytes fixedBytes = 0;    ///< buffers and constants
   Bytes dataBytes = 0;     ///< model inputs of one microbatch; those of all microbatches are there all the time
-  Ns reduce = 0;           ///< summing its gradients over all ranks that hold it, on the network; starts at REDUCE_GRAD, compute goes on
+  Ns reduce = 0;           ///< summing its gradients over all ranks that hold it, on the network; starts at REDUCE_GRAD, compute continues
 
   bool operator==(const StageCost&) const = default;
 };
@@ -45,7 +45,7 @@ struct MessageCost {
   bool operator==(const MessageCost&) const = default;
 };
 
-/// What the simulator needs to know beside the schedule.
+/// What the simulator needs in addition to the schedule.
 struct CostTable {
   std::vector<StageCost> stages;
   std::vector<MessageCost> messages;
@@ -58,9 +58,9 @@ struct CostTable {
   bool operator==(const CostTable&) const = default;
 };
 
-/// Synthetic costs: one value or one per stage in each list (a list of one is repeated); messages between neighbouring
-/// stages both ways. An empty `backward` is input + weight; without `backwardInput` or `backwardWeight` that part is what the other
-/// leaves of the backward, without both each is half. Throws UsageError when a list has another length or a negative time.
+/// Synthetic costs: each list has one value, or one per stage; messages go between neighbouring stages in both directions. An empty
+/// `backward` is input + weight; without `backwardInput` or `backwardWeight` that part is what the other leaves of the backward, without
+/// both each is half. Throws UsageError when a list has another length or a negative time.
 struct SyntheticCosts {
   std::vector<Ns> forward, backward, backwardInput, backwardWeight;
   Ns latency = 0;
@@ -74,7 +74,7 @@ struct SyntheticCosts {
 void requireFitting(const Schedule& schedule, const CostTable& costs);
 
 /// Throws UsageError when times or sizes are too large for their sums over an iteration of this shape, idle time of all ranks included, to
-/// stay within 64 bits. Costs of a plan file have been checked.
+/// stay within 64 bits. The costs of a plan file are already checked.
 void requireSummable(const CostTable& costs, const Shape& shape);
 
 }  // namespace pw

@@ -26,22 +26,22 @@ Ends actionsOf(const Program& program, std::int32_t rank) {
 }
 
 /// From the first start to the last end of an action on any rank.
-struct Whole {
+struct Extent {
   Ns first = std::numeric_limits<Ns>::max();
   Ns last = 0;
 
   [[nodiscard]] Ns length() const { return last > first ? last - first : 0; }
 };
 
-Whole wholeOf(const Program& program, std::span<const Ns> duration, const Times& times) {
-  Whole whole;
+Extent extentOf(const Program& program, std::span<const Ns> duration, const Times& times) {
+  Extent extent;
   for (std::int32_t rank = 0; rank < program.ranks; ++rank) {
     const Ends ends = actionsOf(program, rank);
     if (ends.first < 0) continue;
-    whole.first = std::min(whole.first, times.start[static_cast<std::size_t>(ends.first)]);
-    whole.last = std::max(whole.last, times.start[static_cast<std::size_t>(ends.last)] + duration[static_cast<std::size_t>(ends.last)]);
+    extent.first = std::min(extent.first, times.start[static_cast<std::size_t>(ends.first)]);
+    extent.last = std::max(extent.last, times.start[static_cast<std::size_t>(ends.last)] + duration[static_cast<std::size_t>(ends.last)]);
   }
-  return whole;
+  return extent;
 }
 
 }  // namespace
@@ -72,7 +72,7 @@ void execute(const Program& program, std::span<const Ns> duration, Times& times)
 }
 
 Ns makespanOf(const Program& program, std::span<const Ns> duration, const Times& times) {
-  return wholeOf(program, duration, times).length();
+  return extentOf(program, duration, times).length();
 }
 
 Ns windowOf(const Program& program, std::span<const Ns> duration, const Times& times) {
@@ -87,11 +87,11 @@ Ns windowOf(const Program& program, std::span<const Ns> duration, const Times& t
 }
 
 Ns stepOf(const Schedule& rows, const CostTable& costs, const Program& program, const Times& times) {
-  const Whole whole = wholeOf(program, program.duration, times);
-  if (whole.length() == 0 || !program.basis.trains) return whole.length();
+  const Extent extent = extentOf(program, program.duration, times);
+  if (extent.length() == 0 || !program.basis.trains) return extent.length();
   const auto ranks = static_cast<std::size_t>(program.ranks);
   std::vector<Ns> end(times.laneEnd.begin(), times.laneEnd.begin() + program.ranks);  // of a rank's row and its reductions
-  Ns last = whole.last;
+  Ns last = extent.last;
   for (std::size_t r = 0; r < ranks && program.reducers > 0; ++r) {
     const auto lane = ranks + static_cast<std::size_t>(program.channels) + r;
     if (program.stepsOf(static_cast<std::int32_t>(lane)).empty()) continue;
@@ -110,7 +110,7 @@ Ns stepOf(const Schedule& rows, const CostTable& costs, const Program& program, 
       optimizer[rows.placement.mirrorOfStage[s].index()] += costs.stages[s].optimizer;
   }
   for (std::size_t r = 0; r < ranks; ++r) last = optimizer[r] > 0 ? std::max(last, end[r] + optimizer[r]) : last;
-  return last - whole.first;
+  return last - extent.first;
 }
 
 }  // namespace pw

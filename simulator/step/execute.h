@@ -6,8 +6,8 @@
 
 namespace pw {
 
-/// Computes all start times. Durations are the program's, or the given ones (by step). Cost: linear; no allocation when `times` was used
-/// with a program of the same size before.
+/// Computes all start times. Durations are the program's, or the given ones (by step). Cost: linear; no allocation if `times` was used with
+/// a program of the same size before.
 void execute(const Program& program, Times& times);
 void execute(const Program& program, std::span<const Ns> duration, Times& times);
 
@@ -16,8 +16,8 @@ void execute(const Program& program, std::span<const Ns> duration, Times& times)
 [[nodiscard]] Ns makespanOf(const Program& program, std::span<const Ns> duration, const Times& times);
 [[nodiscard]] Ns windowOf(const Program& program, std::span<const Ns> duration, const Times& times);
 
-/// From the first action to the end of the last one, optimizer or reduction, as `measure` counts the step of their trace. `times`: of the
-/// program's durations.
+/// From the first action to the end of the last one, optimizer or reduction, as `metricsOf` defines the step of their trace. `times`: of
+/// the program's durations.
 [[nodiscard]] Ns stepOf(const Schedule& rows, const CostTable& costs, const Program& program, const Times& times);
 
 }  // namespace pw

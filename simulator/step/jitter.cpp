@@ -40,7 +40,7 @@ std::vector<Ns> jittered(const Program& program, double sigma, std::uint64_t see
       const double factor = std::exp(sigma * normal[i] - sigma * sigma / 2);
       const double varied = static_cast<double>(duration[s + i]) * factor;
       sum += varied;
-      if (!(sum < kMostSum)) throw UsageError("durations that vary so much are too large to add up; take a smaller --jitter");
+      if (!(sum < kMostSum)) throw UsageError("the varied durations are too large to add up; use a smaller --jitter");
       duration[s + i] = static_cast<Ns>(std::llround(varied));
     }
   }

@@ -8,7 +8,7 @@
 
 namespace pw {
 
-/// Makespans of the same program with durations varied at random.
+/// Makespans of one program with randomly varied durations.
 struct Jitter {
   double sigma = 0;
   std::uint64_t seed = 0;
@@ -19,7 +19,7 @@ struct Jitter {
 /// transfers. The same seed gives the same factors on every machine.
 [[nodiscard]] std::vector<Ns> jittered(const Program& program, double sigma, std::uint64_t seed);
 
-/// Executes with the seeds `seed`, `seed` + 1, … [draws ≥ 1]. `onDraw`, which may be empty, is told how many are done.
+/// Executes with the seeds `seed`, `seed` + 1, … [draws ≥ 1]. `onDraw`, which may be empty, receives the number of draws done.
 [[nodiscard]] Jitter drawJitter(const Program& program, double sigma, std::uint64_t seed, int draws,
                                 const std::function<void(int)>& onDraw);
 

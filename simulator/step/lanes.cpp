@@ -24,8 +24,8 @@ Edges bySource(const Lanes& lanes) {
   return e;
 }
 
-/// The steps, lane by lane as far as what they need has been done; a lane is looked at again when its next step gets its last input. And
-/// where each lane got to.
+/// A topological sort of the steps: lane by lane as far as their inputs are done; a lane is revisited when its next step gets its last
+/// input. Also returns how far each lane got.
 std::pair<std::vector<std::int32_t>, std::vector<std::int32_t>> sorted(const Lanes& lanes, const Edges& e) {
   std::vector<std::int32_t> missing(lanes.steps.size(), 0);
   for (const Edge& edge : e.edges) ++missing[static_cast<std::size_t>(edge.to)];

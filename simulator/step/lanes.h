@@ -9,7 +9,7 @@
 
 namespace pw {
 
-/// F, B and I hand something on; W does not.
+/// F, B and I pass on a value or gradient; W does not.
 [[nodiscard]] inline bool makesMessage(ActionKind kind) { return isCompute(kind) && kind != ActionKind::BackwardWeight; }
 [[nodiscard]] inline bool isBackward(ActionKind kind) {
   return kind != ActionKind::Forward && kind != ActionKind::SendForward && kind != ActionKind::RecvForward;
@@ -17,8 +17,8 @@ namespace pw {
 /// Index of a stage and a direction in tables of both.
 [[nodiscard]] inline std::size_t endOf(Stage stage, bool backward) { return 2 * stage.index() + (backward ? 1U : 0U); }
 
-/// A program while `compile` writes it; for use there only. Steps are numbered lane after lane, `begin` says (and ends with) where each
-/// lane's begin; links come in any order.
+/// A program while `compile` builds it; for use there only. Steps are numbered lane by lane; `begin` has the first step of each lane and
+/// ends with their number; links are in any order.
 struct Lanes {
   struct Draft {
     std::int32_t lane = 0;
@@ -33,8 +33,8 @@ struct Lanes {
   std::vector<Link> links;
 };
 
-/// Sorts the edges by source and the steps by need, and writes both into the program in that order. Where steps wait for each other,
-/// returns for every lane its first step that is never done (the lane's end: all are); else nothing. Cost: linear.
+/// Sorts the edges by source and the steps topologically, and writes both into the program in that order. If steps wait for each other in a
+/// cycle, returns for every lane its first step that is never done (the lane's end: all are done); otherwise nothing. Cost: linear.
 [[nodiscard]] std::vector<std::int32_t> layOut(const Lanes& lanes, Program& program);
 
 /// A channel for each direction of a rank pair that messages use, or for both with OneChannel; by (sender, receiver).
@@ -49,8 +49,8 @@ struct Channels {
 /// The basis of a program of these rows. `asked`, `trains`: as in Basis, of the rows.
 [[nodiscard]] Basis basisOf(const Schedule& rows, const CostTable& costs, Sending sending, const std::vector<bool>& asked, bool trains);
 
-/// Sets all that costs decide in a program whose steps, sources and basis are there: durations, delays, uses, memory. Cost: linear in
-/// steps.
+/// Sets everything that costs determine in a program that already has steps, sources and basis: durations, delays, uses, memory. Cost:
+/// linear in steps.
 void setCosts(const Schedule& rows, const CostTable& costs, Program& program);
 
 }  // namespace pw

@@ -6,7 +6,7 @@
 namespace pw {
 namespace {
 
-constexpr std::size_t kMostPaths = 24;  ///< a search of 70 B parameters on 64 ranks was no faster with more
+constexpr std::size_t kMostPaths = 24;  ///< a search for a model of 70 B parameters on 64 ranks was no faster with more
 constexpr std::size_t kKinds = 4;       ///< compute kinds, the first of ActionKind
 
 /// All times a path can consist of: 0, then of each stage F, B, I, W (as in UseSource), of each message its transfer, of each its latency,

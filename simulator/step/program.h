@@ -27,7 +27,7 @@ struct Edge {
   bool operator==(const Edge&) const = default;
 };
 
-/// What a step takes at its start and gives back at its end: bytes, and live (stage, microbatch) pairs. In its middle it has `peak` bytes
+/// What a step allocates at its start and frees at its end: bytes, and live (stage, microbatch) pairs. While it runs it has `peak` bytes
 /// more.
 struct MemoryUse {
   Bytes gain = 0, loss = 0, peak = 0;
@@ -36,12 +36,12 @@ struct MemoryUse {
   auto operator<=>(const MemoryUse&) const = default;
 };
 
-/// The buffer of what a stage gets from other ranks, or of the gradients it sends there: what a step does with it.
+/// What a step does with a buffer: of values that a stage receives from other ranks, or of gradients that it sends to them.
 struct BufferChange {
   enum class What : std::uint8_t {
-    Posted,  ///< the receive's buffer is there from the step's start
-    Used,    ///< and no more from the start of the step that uses it (its activations count it)
-    Kept,    ///< gradients stay after the end of the step that made them
+    Posted,  ///< the receive's buffer exists from the step's start
+    Used,    ///< until the start of the step that uses it (whose activations include it)
+    Kept,    ///< gradients are kept after the end of the step that made them
     Sent,    ///< to the end of this one
   };
   Stage stage;
@@ -51,7 +51,7 @@ struct BufferChange {
   auto operator<=>(const BufferChange&) const = default;
 };
 
-/// Which costs a use of memory adds up: those of an action or of the two of a slot, and of buffers.
+/// Which costs a use of memory consists of: those of an action or of the two of a slot, and of buffers.
 struct UseSource {
   std::int32_t action = 0;       ///< 1 + 4 · stage + kind; 0: none
   std::int32_t partner = 0;      ///< the same of a slot's second action
@@ -70,7 +70,8 @@ struct Origin {
 };
 inline constexpr std::int32_t kLoadStep = -1, kStoreStep = -2;
 
-/// What of the costs decides who waits for whom: programs of the same rows with an equal basis differ in durations, delays and bytes only.
+/// The part of the costs that determines which step waits for which: programs of the same rows with an equal basis differ in durations,
+/// delays and bytes only.
 struct Basis {
   struct Ends {
     Stage from, to;
@@ -82,26 +83,26 @@ struct Basis {
   std::vector<Ends> messages;
   std::vector<bool> held;     ///< by channel: whether its messages wait for each other
   std::vector<bool> asked;    ///< by stage: whether the rows reduce its gradients
-  std::vector<bool> reduced;  ///< and that takes time
+  std::vector<bool> reduced;  ///< and whether that takes time
   bool trains = false;        ///< the rows have backwards
   bool loads = false, stores = false;
 
   bool operator==(const Basis&) const = default;
 };
 
-/// A schedule and its costs compiled for fast and repeated simulation. Rows are in order and channels are first come, first served, so
-/// who waits for whom does not depend on times: the steps stand after everything they need, and one pass over them computes all times.
-/// Durations and delays may be changed freely before another pass (stragglers, jitter). Made by `compile`; `recost` brings other costs.
+/// A schedule and its costs compiled for fast and repeated simulation. Rows are executed in order and channels are first come, first
+/// served, so which step waits for which does not depend on times: the steps are in topological order, and one pass over them computes all
+/// times. Durations and delays may be changed freely between passes (stragglers, jitter). Made by `compile`; `recost` sets other costs.
 struct Program {
   std::int32_t ranks = 0;     ///< lanes 0 … ranks − 1
   std::int32_t channels = 0;  ///< lanes from `ranks` on
   std::int32_t reducers = 0;  ///< lanes after those: one for each rank, or none where nothing is reduced; in lockstep one lane more
-  std::vector<Step> steps;    ///< each after what it needs; and one more where the last one's edges end
+  std::vector<Step> steps;    ///< each after everything it needs; and one more, where the last one's edges end
   std::vector<Ns> duration;   ///< by step
   std::vector<Edge> edges;    ///< by source
   std::vector<Ns> delays;     ///< 0, then the latency of each message of the cost table
 
-  // Memory does not depend on times.
+  // Memory, which does not depend on times.
   std::vector<Bytes> peakBytes;        ///< by rank
   std::vector<std::int32_t> peakLive;  ///< by rank: (stage, microbatch) pairs
   std::vector<Bytes> atStart;          ///< by rank: parameters, gradients, optimizer state, buffers, data
@@ -124,7 +125,7 @@ struct Program {
   }
 };
 
-/// The result of one pass, and its working memory: keep it between passes and nothing is allocated.
+/// The result of one pass, and its working memory: if it is kept between passes, nothing is allocated.
 struct Times {
   std::vector<Ns> start;    ///< by step
   std::vector<Ns> laneEnd;  ///< by lane

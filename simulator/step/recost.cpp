@@ -10,7 +10,7 @@ namespace {
 
 constexpr std::size_t kKinds = 4;  ///< compute kinds, the first of ActionKind
 
-/// Durations of single actions and transfers, worked out once for every size of microbatch there is.
+/// Durations of single actions and transfers, computed once for each microbatch size.
 class Durations {
  public:
   explicit Durations(const CostTable& costs)
@@ -102,7 +102,7 @@ void setDurations(const Schedule& rows, const CostTable& costs, Program& p) {
   }
 }
 
-/// What an action takes and gives back, without buffers. `action`: as in UseSource.
+/// What an action allocates and frees, without buffers. `action`: as in UseSource.
 MemoryUse useOfAction(const CostTable& costs, bool trains, std::int32_t action) {
   if (action == 0) return {};
   const StageCost& cost = costs.stages[static_cast<std::size_t>(action - 1) / kKinds];
@@ -136,7 +136,7 @@ MemoryUse useOf(const CostTable& costs, const CrossingBytes& crossing, const Pro
   }
   use.gain += start;
   use.loss -= end;
-  if (start != 0 || end != 0) use.peak = std::max(use.peak, -use.loss);  // what it leaves is there before it ends
+  if (start != 0 || end != 0) use.peak = std::max(use.peak, -use.loss);  // what it keeps is allocated before it ends
   return use;
 }
 
@@ -192,7 +192,7 @@ void setPeaks(const Schedule& rows, const CostTable& costs, Program& p) {
   }
 }
 
-/// Whether tables by stage and microbatch have the sizes of the rows; `compile` says what is wrong.
+/// Whether tables by stage and microbatch match the rows in size; `compile` reports what is wrong.
 bool fits(const Schedule& rows, const CostTable& costs) {
   const std::size_t stages = rows.placement.stages();
   return costs.stages.size() == stages && (costs.overlap.empty() || costs.overlap.size() == stages) &&

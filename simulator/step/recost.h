@@ -7,17 +7,17 @@
 
 namespace pw {
 
-/// Brings other costs into a compiled program without compiling again: durations, delays, uses and peaks of memory. `rows` and `sending`
-/// are those it was compiled with (`rowsOf` them where that lowers). Afterwards it equals `compile(rows, costs, sending)` in every field.
-/// Returns false and leaves the program as it was where these costs make another structure (`Basis`: other messages, a channel that becomes
-/// or ceases to be free, a reduction that begins to take time) or do not fit the rows: compile then. Cost: linear in steps, some tenth of
-/// compiling; nothing is allocated but tables by stage.
+/// Sets other costs in a compiled program without compiling again: durations, delays, uses and peaks of memory. `rows` and `sending` are
+/// those it was compiled with (`rowsOf` them where that lowers). Afterwards it equals `compile(rows, costs, sending)` in every field.
+/// Returns false and leaves the program unchanged if these costs lead to another structure (`Basis`: other messages, a channel that becomes
+/// or ceases to be free, a reduction that begins to take time) or do not fit the rows; then compile it. Cost: linear in steps, about a
+/// tenth of compiling; only tables by stage are allocated.
 [[nodiscard]] bool recost(const Schedule& rows, const CostTable& costs, Sending sending, Program& program);
 
-/// Whether `recost` would bring these costs in.
+/// Whether `recost` would accept these costs.
 [[nodiscard]] bool sameStructure(const Schedule& rows, const CostTable& costs, Sending sending, const Program& program);
 
-/// The part of it that times need: durations and delays. The structure must be the same. Cost: linear in steps.
+/// Sets only what times depend on: durations and delays. The structure must be the same. Cost: linear in steps.
 void setTimes(const Schedule& rows, const CostTable& costs, Program& program);
 
 /// Bytes of a stage's messages from and to other ranks.

@@ -24,7 +24,7 @@ SpanKind waitKind(ActionKind kind) {
   return span == SpanKind::Forward || span == SpanKind::WaitForward ? SpanKind::WaitForward : SpanKind::WaitBackward;
 }
 
-/// Turns the times of a program into what people see: spans and a memory curve.
+/// Turns the times of a program into spans and a memory curve.
 class Recorder {
  public:
   Recorder(const Schedule& schedule, const CostTable& costs, const Program& program, const Times& times)

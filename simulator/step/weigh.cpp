@@ -8,7 +8,7 @@
 namespace pw {
 namespace {
 
-/// What crosses between ranks, by end (stage and direction).
+/// Which values and gradients cross between ranks, by end (stage and direction).
 struct Crossing {
   std::vector<bool> arrives;  ///< something comes from another rank
   std::vector<bool> leaves;   ///< gradients go to another rank; values for others count as activations
@@ -27,8 +27,8 @@ class Uses {
  public:
   Uses(std::vector<UseSource>& sources, std::vector<BufferChange>& buffers) : sources_(sources), buffers_(buffers), slots_(1024, -1) {}
 
-  /// The use of step `plain` (a use without buffers) with these changes beside it, in any order. Those of one buffer that cancel are left
-  /// out.
+  /// The use of `plain` (a use without buffers) together with these buffer changes, in any order. Changes of one buffer that cancel are
+  /// left out.
   std::int32_t with(std::int32_t plain, std::vector<BufferChange>& changes) {
     std::sort(changes.begin(), changes.end());
     cancel(changes);
@@ -64,7 +64,7 @@ class Uses {
   [[nodiscard]] bool is(std::size_t use, const UseSource& base, std::span<const BufferChange> changes) const {
     return sources_[use].action == base.action && sources_[use].partner == base.partner && std::ranges::equal(buffersOf(use), changes);
   }
-  /// A buffer used where it is posted was never there, nor a gradient sent where it was kept.
+  /// A buffer that is used by the step that posts it never existed, nor did a gradient that is sent by the step that keeps it.
   static void cancel(std::vector<BufferChange>& changes) {
     for (std::size_t i = 0; i + 1 < changes.size();) {
       const BufferChange &a = changes[i], &b = changes[i + 1];
@@ -96,7 +96,7 @@ class Uses {
   std::size_t count_ = 0;
 };
 
-/// The changes of buffers along one row, collected in the order of its actions and then asked for step by step.
+/// The changes of buffers along one row, collected in the order of its actions and then queried step by step.
 class RowBuffers {
  public:
   RowBuffers(const std::vector<Action>& row, std::span<const Lanes::Draft> steps, const Crossing& crossing, bool posted)
@@ -112,11 +112,11 @@ class RowBuffers {
 
  private:
   void add(std::size_t step, const Action& action, BufferChange::What what) {
-    if (step >= steps_.size()) return;  // behind the row's last step nothing is left to use it
+    if (step >= steps_.size()) return;  // after the row's last step nothing is left to use it
     changes_.push_back({{action.stage, isBackward(action.kind), what}, last_[step]});
     last_[step] = static_cast<std::int32_t>(changes_.size()) - 1;
   }
-  /// A gradient on its way to another rank stays until the compute action after its own has ended; there is none behind the last.
+  /// A gradient on its way to another rank stays until the compute action after its own has ended; there is none after the last.
   void keepUntilSent(std::size_t maker, const Action& action) {
     for (std::size_t next = maker + 1; next < steps_.size(); ++next) {
       if (steps_[next].origin.index < 0 || !isCompute(row_[static_cast<std::size_t>(steps_[next].origin.index)].kind)) continue;

@@ -4,8 +4,8 @@
 
 namespace pw {
 
-/// Adds the buffers of messages to the sources of the uses of the ranks' steps, as the header of `simulate` says. `posted`: every RECV
-/// posts its own receive. Cost: linear in actions.
+/// Adds the buffers of messages to the sources of the uses of the ranks' steps, as described in simulate.h. `posted`: every RECV posts its
+/// own receive. Cost: linear in actions.
 void addBuffers(const Schedule& rows, const CostTable& costs, bool posted, Lanes& lanes, Program& program);
 
 }  // namespace pw

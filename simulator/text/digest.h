@@ -7,11 +7,11 @@
 
 namespace pw {
 
-/// SHA-256 (FIPS 180-4) of bytes that come piece by piece.
+/// SHA-256 (FIPS 180-4) of bytes that are added piece by piece.
 class Sha256 {
  public:
   Sha256& add(std::string_view bytes);
-  /// The bytes after their number, so that neighbouring pieces cannot be shifted into each other.
+  /// Adds the length and then the bytes, so that moving bytes between adjacent fields changes the digest.
   Sha256& addField(std::string_view bytes);
   /// The digest [32 bytes]. Call once.
   [[nodiscard]] std::string finish();
@@ -30,7 +30,7 @@ class Sha256 {
 /// Message authentication code HMAC-SHA-256 (RFC 2104) [32 bytes].
 [[nodiscard]] std::string hmacSha256(std::string_view key, std::string_view message);
 
-/// Whether two strings are equal, in a time that does not tell where they differ.
+/// Whether two strings are equal, in a time that does not depend on where they differ.
 [[nodiscard]] bool equalInConstantTime(std::string_view a, std::string_view b);
 
 /// Lower-case hexadecimal digits.

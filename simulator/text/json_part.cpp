@@ -11,7 +11,7 @@ namespace pw {
 using Json = nlohmann::ordered_json;
 
 void JsonDocument::fail(std::string_view what) const {
-  constexpr std::size_t kLongest = 600;  // a text of the file may be in it
+  constexpr std::size_t kLongest = 600;  // may contain text from the file
   what = what.substr(0, kLongest);
   throw UsageError(fmt::format("{} is not a usable {}: {}; {}.", source, kind, what,
                                cure.empty() ? fmt::format("{} the model again", kind) : std::string(cure)));
@@ -23,7 +23,7 @@ Json JsonDocument::parse(std::string_view text) const {
 
 JsonPart JsonPart::operator[](const std::string& key) const {
   const std::string path = path_.empty() ? key : path_ + "." + key;
-  const auto found = json_.find(key);  // the end for what is no object
+  const auto found = json_.find(key);  // the end if it is not an object
   if (found == json_.end()) document_.fail(fmt::format("it lacks `{}`", path));
   return {*found, document_, path};
 }
@@ -37,31 +37,31 @@ JsonPart JsonPart::operator[](std::size_t index) const {
 bool JsonPart::has(const std::string& key) const { return json_.contains(key); }
 
 std::size_t JsonPart::size() const {
-  if (!json_.is_array()) document_.fail(fmt::format("`{}` is no list", path_));
+  if (!json_.is_array()) document_.fail(fmt::format("`{}` is not a list", path_));
   return json_.size();
 }
 
-/// `get` alone would cut off what is too large or not whole.
+/// `get` alone would truncate a number that is too large or not an integer.
 template <class Int>
 Int JsonPart::integer() const {
   const bool fits = json_.is_number_unsigned() ? std::in_range<Int>(json_.get<std::uint64_t>())
                                                : json_.is_number_integer() && std::in_range<Int>(json_.get<std::int64_t>());
-  if (!fits) document_.fail(fmt::format("`{}` is not a whole number in range{}", path_, json_.is_number() ? ": " + json_.dump() : ""));
+  if (!fits) document_.fail(fmt::format("`{}` is not an integer in range{}", path_, json_.is_number() ? ": " + json_.dump() : ""));
   return json_.get<Int>();
 }
 
 void JsonPart::read(std::string& value) const {
-  if (!json_.is_string()) document_.fail(fmt::format("`{}` is no text", path_));
+  if (!json_.is_string()) document_.fail(fmt::format("`{}` is not a string", path_));
   value = json_.get<std::string>();
 }
 
 void JsonPart::read(bool& value) const {
-  if (!json_.is_boolean()) document_.fail(fmt::format("`{}` is neither true nor false", path_));
+  if (!json_.is_boolean()) document_.fail(fmt::format("`{}` is not true or false", path_));
   value = json_.get<bool>();
 }
 
 void JsonPart::read(double& value) const {
-  if (!json_.is_number()) document_.fail(fmt::format("`{}` is no number", path_));
+  if (!json_.is_number()) document_.fail(fmt::format("`{}` is not a number", path_));
   value = json_.get<double>();
 }
 

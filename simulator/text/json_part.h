@@ -14,11 +14,11 @@
 
 namespace pw {
 
-/// The file that is read: where it comes from and what it should be, `plan` or `profile`.
+/// The file being read: where it comes from and what it should be, such as `plan` or `profile`.
 struct JsonDocument {
   std::string source;
   std::string_view kind;
-  std::string_view cure = {};  ///< what to do about a bad one; without it `<kind> the model again`
+  std::string_view cure = {};  ///< what to do about a bad file; if empty `<kind> the model again`
 
   /// `plan.json is not a usable plan: <what>; plan the model again.`
   [[noreturn]] void fail(std::string_view what) const;
@@ -26,7 +26,7 @@ struct JsonDocument {
   [[nodiscard]] nlohmann::ordered_json parse(std::string_view text) const;
 };
 
-/// A value in a document, and its place there: `partition.stages[2].begin`. Refers to both, which must outlive it.
+/// A value in a document and its place there: `partition.stages[2].begin`. Keeps references: the document must outlive it.
 class JsonPart {
  public:
   JsonPart(const nlohmann::ordered_json& json, const JsonDocument& document, std::string path = {})
@@ -40,7 +40,7 @@ class JsonPart {
   /// Number of elements of a list.
   [[nodiscard]] std::size_t size() const;
 
-  /// The elements of a list, as `read` makes them of their parts.
+  /// The elements of a list, each converted by `read`.
   template <class Read>
   [[nodiscard]] auto list(const Read& read) const {
     std::vector<decltype(read(*this))> elements;
@@ -52,8 +52,8 @@ class JsonPart {
     return list([](const JsonPart& part) { return part.as<T>(); });
   }
 
-  /// A std::string, bool, double, int, std::int64_t or std::size_t, or one of the distinct integer types. Integers are taken as they stand:
-  /// none is rounded or cut off.
+  /// A std::string, bool, double, int, std::int64_t or std::size_t, or one of the distinct integer types. Integers are never rounded or
+  /// truncated.
   template <class T>
   [[nodiscard]] T as() const {
     T value{};

@@ -24,8 +24,8 @@ std::string placeOf(std::string_view text, std::size_t offset) {
   return fmt::format("line {}, column {}", line, before.size() - (begin == std::string_view::npos ? 0 : begin + 1) + 1);
 }
 
-/// Builds the document from the parser's events, and stops at the first that is out of limits. A list or object stands in its parent all
-/// the time, so that nothing is copied; lists grow only at their ends, and only while none of their elements is open.
+/// Builds the document from the parser's events and stops at the first that exceeds the limits. A list or object is built in place in its
+/// parent, so that nothing is copied; lists grow only at their ends, and only while none of their elements is open.
 template <class Json>
 class Builder {
  public:
@@ -37,7 +37,7 @@ class Builder {
   bool number_unsigned(std::uint64_t value) { return put(value); }
   bool number_float(double value, const std::string& /*digits*/) { return put(value); }
   bool string(std::string& value) { return put(std::move(value)); }
-  bool binary(typename Json::binary_t& /*value*/) { return stop("it holds bytes that are no JSON"); }
+  bool binary(typename Json::binary_t& /*value*/) { return stop("it contains bytes that are not JSON"); }
   bool start_object(std::size_t /*members*/) { return open(Json::object()); }
   bool start_array(std::size_t /*elements*/) { return open(Json::array()); }
   bool end_object() { return close(); }
@@ -52,11 +52,11 @@ class Builder {
     return true;
   }
   bool parse_error(std::size_t position, const std::string& /*token*/, const nlohmann::json::exception& problem) {
-    // out_of_range of a number beyond doubles; else what stands there is no JSON, or the text ends there.
+    // out_of_range: a number that no double can hold; otherwise invalid JSON, or the text ends there.
     const bool tooLarge = problem.id == 406;
     const std::size_t offset = position > 0 ? position - 1 : 0;
-    return stop(tooLarge ? fmt::format("it holds a number that is too large ({})", placeOf(text_, offset))
-                         : fmt::format("it is not JSON, or cut short ({})", placeOf(text_, offset)));
+    return stop(tooLarge ? fmt::format("it contains a number that is too large ({})", placeOf(text_, offset))
+                         : fmt::format("it is not JSON, or truncated ({})", placeOf(text_, offset)));
   }
 
   [[nodiscard]] const std::string& problem() const { return problem_; }
@@ -67,11 +67,11 @@ class Builder {
     if (problem_.empty()) problem_ = std::move(what);
     return false;
   }
-  /// Where the next value goes; null when there is one too many.
+  /// Where the next value goes; null when there are too many.
   template <class Value>
   Json* place(Value&& value) {
     if (++values_ > limits_.values) {
-      stop(fmt::format("it holds more than {} values", limits_.values));
+      stop(fmt::format("it contains more than {} values", limits_.values));
       return nullptr;
     }
     if (open_.empty()) {
@@ -104,7 +104,7 @@ class Builder {
   std::string_view text_;
   const JsonLimits& limits_;
   Json root_;
-  std::vector<Json*> open_;  ///< lists and objects that have not ended, outermost first
+  std::vector<Json*> open_;  ///< open lists and objects, outermost first
   Json* member_ = nullptr;   ///< of the innermost object: the one whose name was read last
   std::size_t values_ = 0;
   std::string problem_;

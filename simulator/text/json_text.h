@@ -11,25 +11,24 @@
 
 namespace pw {
 
-/// What a document may hold. A model's archive with sixteen nested sub-graphs needs about 170 levels; what recurses over a document
-/// (copies, comparisons, `dump`) needs some 200 bytes of stack for each.
+/// What a document may hold. A model's archive with sixteen nested sub-graphs needs about 170 levels; recursion over a document (copies,
+/// comparisons, `dump`) needs about 200 bytes of stack per level.
 struct JsonLimits {
   std::size_t bytes = std::size_t{1} << 30;
   std::size_t depth = 256;
   std::size_t values = std::size_t{1} << 26;  ///< numbers, texts, lists, objects: at least 16 bytes of memory each
-  std::size_t members = 1024;                 ///< of one object that keeps its order, as it searches them one after the other
+  std::size_t members = 1024;                 ///< of one object that keeps its order, because lookups there are linear
 };
 
-/// Takes a phrase that says what is wrong with a text (`it is not JSON (line 3, column 7)`, `it has "ranks" twice`); usually throws.
+/// Receives a phrase that says what is wrong with the text (`it is not JSON (line 3, column 7)`, `it has "ranks" twice`); usually throws.
 using RefuseJson = std::function<void(const std::string& what)>;
 
-/// The text as a document: the whole text one value, valid UTF-8, numbers that a double or 64 bits can hold, no member twice in an object,
-/// all within the limits; anything else goes to `refuse`, and is null where that returns. Linear. `Json` is nlohmann::json or
-/// nlohmann::ordered_json.
+/// The text as a document: one value, valid UTF-8, numbers that fit a double or 64 bits, no duplicate members, all within the limits. For
+/// anything else calls `refuse`, and returns null if that returns. Linear. `Json` is nlohmann::json or nlohmann::ordered_json.
 template <class Json>
 [[nodiscard]] Json readJson(std::string_view text, const RefuseJson& refuse, const JsonLimits& limits = {});
 
-/// The document of a text that this program just wrote; assumes that it is sound.
+/// Parses text that this program just wrote and that is therefore valid.
 [[nodiscard]] nlohmann::ordered_json ownJson(std::string_view text);
 
 extern template nlohmann::json readJson(std::string_view, const RefuseJson&, const JsonLimits&);

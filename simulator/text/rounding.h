@@ -6,11 +6,11 @@
 
 namespace pw {
 
-/// The longest time of one thing [ns], three years: sums over everything a step does stay within 64 bits.
+/// The longest time of a single action [ns], three years: sums over a whole step then fit into 64 bits.
 inline constexpr double kLongestTime = 1e17;
 
-/// A computed time to the nearest ns. Throws UsageError naming `what` when it is negative, beyond `kLongestTime` or not a number, as with a
-/// bandwidth of nearly 0.
+/// A computed time rounded to the nearest ns. Throws UsageError naming `what` when it is negative, above `kLongestTime` or not a number, as
+/// with a bandwidth of nearly 0.
 [[nodiscard]] Ns nsOf(double ns, std::string_view what);
 
 }  // namespace pw

@@ -5,8 +5,8 @@
 
 namespace pw {
 
-/// What a trace shows of an action while it holds its rank: of a message's two ends the wait for it. Actions that take no time of their own
-/// (UNSHARD, RESHARD, an idle cell) have no span; they give ReduceGrad.
+/// The span that an action has in a trace: for the two ends of a message, the wait for it. Actions that take no time (UNSHARD, RESHARD, an
+/// idle cell) have no span; for them this returns ReduceGrad.
 [[nodiscard]] SpanKind spanKind(ActionKind kind);
 
 }  // namespace pw

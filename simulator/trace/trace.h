@@ -29,8 +29,8 @@ enum class SpanKind : std::uint8_t {
 [[nodiscard]] std::string_view name(SpanKind kind);
 [[nodiscard]] bool isCompute(SpanKind kind);  ///< F, B, I, W
 
-/// One interval on a lane of a rank. Compute, waits, sums of shared parameters' gradients and optimizer lie on the rank's compute lane; a
-/// message lies on the lane of its direction and rank pair (rank → peer), a stage's reduction on a lane beside its rank's.
+/// One interval on a lane of a rank. Compute, waits, sums of shared parameters' gradients and the optimizer are on the rank's compute lane;
+/// a message is on the lane of its direction and rank pair (rank → peer), a stage's reduction on a separate lane of its rank.
 struct Span {
   Rank rank;
   SpanKind kind = SpanKind::Forward;
@@ -44,14 +44,14 @@ struct Span {
   bool operator==(const Span&) const = default;
 };
 
-/// Whether it is a stage's reduction, which goes on beside the rank's compute lane.
+/// Whether it is a stage's reduction, which runs in parallel with the rank's compute lane.
 [[nodiscard]] inline bool isBeside(const Span& span) { return span.kind == SpanKind::ReduceGrad && span.stage.value >= 0; }
 
-/// Whether the two are one slot: a forward and a backward of one rank over the same time. They stand next to each other in a trace.
+/// Whether the two are one slot: a forward and a backward of one rank over the same time. They are adjacent in a trace.
 [[nodiscard]] bool isSlot(const Span& forward, const Span& backward);
 
-/// Memory of a rank from `time` on, until its next sample. An action has one at its start, one in its middle with the most it had, and one
-/// at its end.
+/// Memory of a rank from `time` on, until its next sample. An action has one at its start, one in its middle with its peak, and one at its
+/// end.
 struct MemorySample {
   Rank rank;
   Ns time = 0;

@@ -33,7 +33,7 @@ struct Line {
     std::int64_t value = 0;
     const auto [end, problem] = std::from_chars(cell.data(), cell.data() + cell.size(), value);
     if (problem != std::errc() || end != cell.data() + cell.size() || value < least || value > most) {
-      refuse(fmt::format("\"{}\" is no whole number from {} to {}", cell.substr(0, 40), least, most));
+      refuse(fmt::format("\"{}\" is not an integer from {} to {}", cell.substr(0, 40), least, most));
     }
     return value;
   }
@@ -46,11 +46,11 @@ struct Line {
     for (int k = 0; k <= static_cast<int>(SpanKind::Store); ++k) {
       if (name(static_cast<SpanKind>(k)) == cells[1]) return static_cast<SpanKind>(k);
     }
-    refuse(fmt::format("\"{}\" is no kind of span", cells[1].substr(0, 40)));
+    refuse(fmt::format("\"{}\" is not a kind of span", cells[1].substr(0, 40)));
   }
 };
 
-/// Cuts the line off the front of the text, without its end.
+/// Removes the first line from the text and returns it without its line end.
 std::string_view takeLine(std::string_view& text) {
   const std::size_t end = std::min(text.find('\n'), text.size());
   std::string_view line = text.substr(0, end);
@@ -63,7 +63,7 @@ Line cellsOf(std::string_view line, std::size_t number, std::string_view source)
   Line cells{{}, number, source};
   for (std::size_t c = 0; c < kColumns; ++c) {
     const std::size_t comma = line.find(',');
-    if ((comma == std::string_view::npos) != (c + 1 == kColumns)) cells.refuse(fmt::format("it has not {} cells", kColumns));
+    if ((comma == std::string_view::npos) != (c + 1 == kColumns)) cells.refuse(fmt::format("it does not have {} cells", kColumns));
     cells.cells[c] = line.substr(0, comma);
     line.remove_prefix(comma == std::string_view::npos ? line.size() : comma + 1);
   }
@@ -87,7 +87,7 @@ Trace parseSpanCsv(std::string_view text, std::string_view source) {
   constexpr std::string_view kByteOrderMark = "\xEF\xBB\xBF";
   if (text.starts_with(kByteOrderMark)) text.remove_prefix(kByteOrderMark.size());
   if (takeLine(text) != kSpanCsvHead)
-    throw UsageError(fmt::format("{} is no table of spans: its first line is not {}", source, kSpanCsvHead));
+    throw UsageError(fmt::format("{} is not a table of spans: its first line is not {}", source, kSpanCsvHead));
   Trace trace;
   double sum = 0;
   for (std::size_t number = 2; !text.empty(); ++number) {
@@ -104,13 +104,13 @@ Trace parseSpanCsv(std::string_view text, std::string_view source) {
     sum += static_cast<double>(span.end - span.start);
     trace.spans.push_back(span);
   }
-  if (trace.spans.empty()) throw UsageError(fmt::format("{} holds no span; a line for each should follow its head", source));
+  if (trace.spans.empty()) throw UsageError(fmt::format("{} contains no span; one line per span must follow the header", source));
   normalize(trace);
-  // Idle time is summed over ranks, and spans may lie over each other: both sums must stay within 64 bits.
+  // Idle time is summed over ranks, and spans may overlap: both sums must fit into 64 bits.
   Ns last = 0;
   for (const Span& span : trace.spans) last = std::max(last, span.end);
   if (sum > 4e18 || static_cast<double>(last) * trace.ranks > 4e18)
-    throw UsageError(fmt::format("{} has times too long to add up; give nanoseconds from the start of the step", source));
+    throw UsageError(fmt::format("{} has times too long to add up; use nanoseconds from the start of the step", source));
   return trace;
 }
 

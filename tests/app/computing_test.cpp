@@ -59,7 +59,7 @@ TEST(Computing, IsRefusedWhereItMeansNothing) {
       words.insert(words.end(), {"--microbatches", "2"});
     else
       words.insert(words.end(), {"--batch", "8"});
-    expectRefusal(finish(words), 2, {"--threads", "not measured now", "leave them out"});
+    expectRefusal(finish(words), 2, {"--threads", "not measured now", "omit them"});
   }
   expectRefusal(finish({"profile", model, "--estimate", "h100-nvlink", "--device", "cpu"}), 2, {"not measured now"});
   expectRefusal(finish({"plan", model, "--microbatches", "2", "--tf32"}), 2, {"--tf32 is for GPUs", "--device cuda"});
@@ -191,7 +191,8 @@ TEST_F(OnGpus, AProfileIsTakenByOneProcessAGpuAtMost) {
     EXPECT_EQ(profile.computing, (Computing{.onGpu = true, .precision = DType::BFloat16, .tf32 = false, .graphs = false}));
     EXPECT_THAT(outcome.out, HasSubstr("in bf16, operator by operator"));
   }
-  expectRefusal(call({"profile", model, "--device", "cuda:1", "--ranks", "2"}), 2, {"--device cuda:1 names one GPU", "give --device cuda"});
+  expectRefusal(call({"profile", model, "--device", "cuda:1", "--ranks", "2"}), 2,
+                {"--device cuda:1 names a single GPU", "use --device cuda"});
   expectRefusal(call({"profile", model, "--device", "cuda:2"}), 2, {"There is no GPU 2"});
 }
 
@@ -207,7 +208,7 @@ TEST_F(OnGpus, APlanWithoutGraphsRunsWithoutUnlessToldOtherwise) {
 }
 
 TEST_F(OnGpus, CostsOfTheCpuAreSaidToBe) {
-  const std::string note = "costs are measured on the CPU; give --device cuda for the GPUs of this machine";
+  const std::string note = "costs are measured on the CPU; use --device cuda for the GPUs of this machine";
   const Words words{"plan", sample("gpt_small"), "--ranks", "1", "--microbatches", "2"};
   EXPECT_THAT(call(words).err, HasSubstr(note));
   Words meant = words;

@@ -177,12 +177,12 @@ TEST_F(Devices, NcclNeedsAUsableGpuAndBothModules) {
   const std::vector<std::string> all{"libpw_torch.so", "libpw_cuda.so"};
   const json two = beside(all, "nccl");
   EXPECT_EQ(two.at("available"), true);
-  EXPECT_THAT(two.at("note").get<std::string>(), HasSubstr("2 GPUs, one for each rank"));
+  EXPECT_THAT(two.at("note").get<std::string>(), HasSubstr("2 GPUs, one per rank"));
 
   ::setenv("FAKE_NVML", "lost", 1);  // one of two
   const json one = beside(all, "nccl");
   EXPECT_EQ(one.at("available"), true);
-  EXPECT_THAT(one.at("note").get<std::string>(), HasSubstr("1 GPU; several ranks share it"));
+  EXPECT_THAT(one.at("note").get<std::string>(), HasSubstr("1 GPU; several ranks would share it"));
   ::setenv("CUDA_VISIBLE_DEVICES", "1", 1);
   EXPECT_THAT(beside(all, "nccl").at("note").get<std::string>(), HasSubstr("no GPU here can be used"));
 
@@ -229,12 +229,12 @@ TEST_F(Measured, RatesAreATable) {
   EXPECT_EQ(outcome.status, 0);
   EXPECT_EQ(outcome.err, "");
   EXPECT_THAT(outcome.out, HasSubstr("\nGPU           bf16           TF32       float32       memory  from host    to host   launch\n"
-                                     "  0  700.0 TFLOP/s  400.0 TFLOP/s  50.0 TFLOP/s  3000.0 GB/s  55.2 GB/s  54.0 GB/s  2.10 us\n"
-                                     "  1  350.0 TFLOP/s  200.0 TFLOP/s  25.0 TFLOP/s  1500.0 GB/s  27.6 GB/s  27.0 GB/s  4.20 us\n"
+                                     "  0  700.0 TFLOP/s  400.0 TFLOP/s  50.0 TFLOP/s  3000.0 GB/s  55.2 GB/s  54.0 GB/s  2.10 µs\n"
+                                     "  1  350.0 TFLOP/s  200.0 TFLOP/s  25.0 TFLOP/s  1500.0 GB/s  27.6 GB/s  27.0 GB/s  4.20 µs\n"
                                      "Measured: "));
   EXPECT_THAT(outcome.out, HasSubstr("\nfrom \\ to  GPU 0                GPU 1\n"
-                                     "GPU 0      –                    150.5 GB/s, 3.10 us\n"
-                                     "GPU 1      140.0 GB/s, 3.00 us  –\n"
+                                     "GPU 0      –                    150.5 GB/s, 3.10 µs\n"
+                                     "GPU 1      140.0 GB/s, 3.00 µs  –\n"
                                      "Measured: large copies"));
   EXPECT_THAT(text("nvlink"), Not(HasSubstr("Measured"))) << "nobody asked for it";
 }

@@ -107,9 +107,9 @@ TEST(Export, SaysWhatIsWrongWithACall) {
            {{plan, "--to", "pdf"}, "pdf"},
            {{plan, "--to", "torch"}, "--out DIR"},
            {{"--trace", kMeasured, "--to", "torch", "--out", folder.file("x")}, "give PLAN.json"},
-           {{plan, "--run", "1", "--to", "svg"}, "--run names a run"},
+           {{plan, "--run", "1", "--to", "svg"}, "--run selects a run"},
            {{plan, "--step", "1", "--to", "svg"}, "one step only"},
-           {{"--trace", kMeasured, "--step", "13", "--to", "csv"}, "none of the 12 steps"},
+           {{"--trace", kMeasured, "--step", "13", "--to", "csv"}, "not one of the 12 steps"},
            {{"--trace", plan, "--to", "csv"}, "no list traceEvents"},
        }) {
     std::vector<std::string> call_{"export"};

@@ -59,7 +59,7 @@ void expectAllParts(const std::string& text, const Words& parts) {
   for (const std::string& part : parts) EXPECT_NE(text.find(part), std::string::npos) << part << " is not in: " << text;
 }
 
-/// That many steps done, and nothing in it that is no number.
+/// That many steps done, and nothing in it that is not a number.
 void expectGoodCheckpoint(const std::string& path, double steps) {
   const TensorFile file(path);
   EXPECT_EQ(file.numbers().at("step"), steps);

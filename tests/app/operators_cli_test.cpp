@@ -84,7 +84,7 @@ TEST(SizesThatDependOnData, AreProfiledPlannedAndRunAndExpertsAreCounted) {
   EXPECT_EQ(ran.status, 0) << ran.err;
   const Outcome refused = finish(with(planWords("experts", plan), {"--split", "blocks.0.experts.1.down"}));
   EXPECT_EQ(refused.status, 2);
-  EXPECT_THAT(refused.err, HasSubstr("depends on data"));
+  EXPECT_THAT(refused.err, HasSubstr("data-dependent"));
 }
 
 TEST(ComplexParameters, AreVerifiedBitForBitAndTheirOptimizerStateIsResumed) {

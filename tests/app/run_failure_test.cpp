@@ -235,7 +235,7 @@ TEST(FailedRun, RefusesAModelThatIsNotThePlans) {
                 .status,
             0);
   std::filesystem::resize_file(folder.file("model.pt2"), std::filesystem::file_size(folder.file("model.pt2")) / 2);
-  expectRefusal(finish({"run", folder.file("plan.json")}), 2, {"model.pt2", "cut short"});
+  expectRefusal(finish({"run", folder.file("plan.json")}), 2, {"model.pt2", "truncated"});
   std::filesystem::remove(folder.file("model.pt2"));
   expectRefusal(finish({"run", folder.file("plan.json")}), 2, {"model.pt2"});
   std::filesystem::copy_file(sample("vit_small"), folder.file("model.pt2"));
@@ -264,7 +264,7 @@ TEST(UnusableStore, IsRefusedBeforeTraining) {
   };
   expectEarly(refusal("/proc/runs.db"), 1, {"/proc/runs.db", "read-only"});  // even root may write no file there
   expectEarly(refusal(folder.file("none/runs.db")), 1, {"does not exist"});
-  expectEarly(refusal(folder.with("text", "not a database")), 2, {"text", "no Pipewright run store"});
+  expectEarly(refusal(folder.with("text", "not a database")), 2, {"text", "not a Pipewright run store"});
   EXPECT_EQ(finish({"run", plan, "--store", folder.file("runs.db")}).status, 0);
   std::string newer = contentOf(folder.file("runs.db"));
   newer.at(63) = 99;  // last byte of user_version in an SQLite header (file format, section 1.3)

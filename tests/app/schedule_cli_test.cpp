@@ -201,7 +201,7 @@ TEST(Simulate, ChecksAFileAsItIsWritten) {
 }
 
 TEST(Simulate, OptionsWithValuesDoNotSwallowWhatFollows) {
-  // The file is no plan, and said to be none; it is not taken for another --slow or --live-limit.
+  // The file is not a plan, and said to be none; it is not taken for another --slow or --live-limit.
   const Folder folder;
   const std::string file = folder.with("p.json", "{}");
   for (const Words& option : {Words{"--slow", "1=2"}, Words{"--live-limit", "3"}}) {

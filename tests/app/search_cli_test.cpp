@@ -62,7 +62,7 @@ TEST(SearchCommand, SaysNoWithTheLeastMemoryWhenNothingFits) {
   const Folder folder;
   const Outcome outcome = searched({"--batch", "8", "--memory-limit", "1KiB", "--out", folder.file("plan.json")});
   EXPECT_EQ(outcome.status, 1);
-  EXPECT_NE(outcome.err.find("No plan fits 1.00 KiB: the least that any needs is "), std::string::npos) << outcome.err;
+  EXPECT_NE(outcome.err.find("No plan fits 1.00 KiB: the smallest needs "), std::string::npos) << outcome.err;
   EXPECT_EQ(contentOf(folder.file("plan.json")), "") << "no plan is written";
 }
 

@@ -60,7 +60,7 @@ void planWith(const ModelGraph& graph) {
   wanted.microbatch = batch;
   wanted.microbatches = 4;
   wanted.loss = defaultLoss(graph);
-  wanted.begins = balance(graph, profile, 2, Balance::Time);
+  wanted.begins = balancedSplits(graph, profile, 2, Balance::Time);
   const Schedule rows = planRows(generate("1f1b", {2, 2, 4}), 1);
   const Priced priced = price(wanted, graph, profile, rows);
   static_cast<void>(simulate(rows, priced.costs));

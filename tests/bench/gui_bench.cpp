@@ -105,7 +105,7 @@ void tour(long tasks, double limit) {
   auto timeline = std::make_shared<Timeline>();
   {
     const Case c(tasks);
-    fill(c.rows, c.costs, c.program, c.times, *timeline);
+    fillTimeline(c.rows, c.costs, c.program, c.times, *timeline);
   }
   Window window;
   window.show(timeline);
@@ -140,7 +140,7 @@ void refill(long tasks, double limit) {
     execute(c.program, c.times);
     const double executed = now();
     auto& timeline = timelines[static_cast<std::size_t>(i) % 2];
-    fill(c.rows, c.costs, c.program, c.times, *timeline);
+    fillTimeline(c.rows, c.costs, c.program, c.times, *timeline);
     const double filled = now();
     window.show(timeline);
     const double painted = window.paint(fitted(0, timeline->end, window.width()));

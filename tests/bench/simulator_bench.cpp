@@ -185,7 +185,7 @@ void addFunctions(const std::string& name, int chunks, int microbatches) {
   add("compile", name, n, [=] { keep(compile(*whole, *costs)); });
   add("compile posted", name, n, [=] { keep(compile(*lowered, *costs, Sending::Posted)); });
   add("simulate", name, n, [=] { keep(simulate(*whole, *costs)); });
-  add("measure", name, n, [=] { keep(measure(*trace)); });
+  add("measure", name, n, [=] { keep(metricsOf(*trace)); });
   add("lower bound", name, n, [=] { keep(lowerBound(*whole, *costs)); });
 }
 

@@ -105,7 +105,7 @@ TEST_F(SaveCheckpoint, PutsShardsOfSeveralRanksTogether) {
 
 TEST_F(SaveCheckpoint, TakesTheLowestRanksOfEqualPieces) {
   std::vector<Share> ranks(4);
-  ranks[1].add("w", {6}, 0, 3, 10);  // replicas would hold equal numbers; these tell who was asked
+  ranks[1].add("w", {6}, 0, 3, 10);  // replicas would hold equal numbers; these tell who was requested
   ranks[2].add("w", {6}, 0, 3, 50).add("w", {6}, 3, 3, 50);
   ranks[3].add("w", {6}, 3, 3, 90);
   EXPECT_EQ(save(path_, ranks), (std::vector<std::string>(4)));
@@ -158,7 +158,7 @@ TEST_F(SaveCheckpoint, RefusesGapsAndUnequalShapes) {
   unequal[0].add("w", {6}, 0, 6, 0);
   unequal[1].add("w", {2, 3}, 0, 6, 0);
   EXPECT_EQ(save(path_, unequal),
-            std::vector<std::string>(2, "Rank 1 holds w with another type or shape than a rank before it; plan the model again."));
+            std::vector<std::string>(2, "Rank 1 holds w with a different type or shape from an earlier rank; plan the model again."));
   EXPECT_EQ(save(path_, {Share(), Share()}, {{"tied", "w"}}),
             std::vector<std::string>(2, "The checkpoint lacks w, which tied shares its values with; plan the model again."));
   EXPECT_FALSE(fs::exists(path_));

@@ -24,7 +24,7 @@ struct LateDevice {
   std::size_t finished = 0, forgotten = 0;
   std::size_t mostAlive = 0;
 
-  static constexpr Mark kFirst = 1000;
+  static constexpr Timestamp kFirst = 1000;
   static LateDevice& current() {
     thread_local LateDevice device;
     return device;
@@ -33,21 +33,21 @@ struct LateDevice {
     static const Device device = [] {
       Device late = hostDevice();
       late.index = 0;
-      late.mark = [] {
+      late.timestamp = [] {
         LateDevice& self = current();
         self.times.push_back(monotonicNow());
         self.mostAlive = std::max(self.mostAlive, self.times.size() - self.forgotten);
-        return kFirst + static_cast<Mark>(self.times.size()) - 1;
+        return kFirst + static_cast<Timestamp>(self.times.size()) - 1;
       };
-      late.timeOf = [](Mark mark) {
+      late.timeOf = [](Timestamp timestamp) {
         const LateDevice& self = current();
-        const auto index = static_cast<std::size_t>(mark - kFirst);
-        if (mark < kFirst || index >= self.times.size()) throw Error("this is no mark");
-        if (index < self.forgotten) throw Error("this mark was forgotten");
+        const auto index = static_cast<std::size_t>(timestamp - kFirst);
+        if (timestamp < kFirst || index >= self.times.size()) throw Error("this is not a timestamp");
+        if (index < self.forgotten) throw Error("this timestamp was forgotten");
         if (index >= self.finished) throw Error("the device was not done with that");
         return self.times[index];
       };
-      late.forgetMarks = [] { current().forgotten = current().times.size(); };
+      late.forgetTimestamps = [] { current().forgotten = current().times.size(); };
       late.finish = [](std::chrono::milliseconds, const std::function<void()>&) { current().finished = current().times.size(); };
       return late;
     }();
@@ -64,23 +64,23 @@ class TimingCommunicator final : public Communicator {
 
   [[nodiscard]] Rank rank() const override { return inner_->rank(); }
   [[nodiscard]] int size() const override { return inner_->size(); }
-  Ticket send(Rank to, std::uint32_t tag, Buffer buffer) override { return inner_->send(to, tag, buffer); }
-  Ticket receive(Rank from, std::uint32_t tag, Buffer buffer) override { return inner_->receive(from, tag, buffer); }
-  void wait(Ticket ticket) override {
-    inner_->wait(ticket);
-    barriersSince_[ticket] = 0;
+  Request send(Rank to, std::uint32_t tag, Buffer buffer) override { return inner_->send(to, tag, buffer); }
+  Request receive(Rank from, std::uint32_t tag, Buffer buffer) override { return inner_->receive(from, tag, buffer); }
+  void wait(Request request) override {
+    inner_->wait(request);
+    barriersSince_[request] = 0;
   }
-  [[nodiscard]] std::optional<bool> isDone(Ticket ticket) override { return inner_->isDone(ticket); }
-  [[nodiscard]] std::size_t waitAny(std::span<const Ticket> tickets) override { return inner_->waitAny(tickets); }
+  [[nodiscard]] std::optional<bool> isDone(Request request) override { return inner_->isDone(request); }
+  [[nodiscard]] std::size_t waitAny(std::span<const Request> requests) override { return inner_->waitAny(requests); }
   void progress() override { inner_->progress(); }
-  [[nodiscard]] std::optional<std::pair<Ns, Ns>> timesOf(Ticket ticket) override {
-    const auto found = barriersSince_.find(ticket);
+  [[nodiscard]] std::optional<std::pair<Ns, Ns>> timesOf(Request request) override {
+    const auto found = barriersSince_.find(request);
     const bool done = LateDevice::current().finished == LateDevice::current().times.size();
     return found == barriersSince_.end() || !done ? std::nullopt : std::optional(std::pair(kSent, kCame));
   }
   void barrier() override {
     LateDevice::device().finish({}, {});
-    for (auto& [ticket, barriers] : barriersSince_) ++barriers;
+    for (auto& [request, barriers] : barriersSince_) ++barriers;
     std::erase_if(barriersSince_, [](const auto& entry) { return entry.second == 2; });
     inner_->barrier();
   }
@@ -88,7 +88,7 @@ class TimingCommunicator final : public Communicator {
 
  private:
   std::unique_ptr<Communicator> inner_;
-  std::map<Ticket, int> barriersSince_;
+  std::map<Request, int> barriersSince_;
 };
 
 struct LateRun {

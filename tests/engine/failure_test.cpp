@@ -30,7 +30,7 @@ TEST(Cause, OfAFailedAllocationSaysWhoWantedHowMuch) {
   const std::string tried =
       "[enforce fail at alloc_cpu.cpp:127] err == 0. DefaultCPUAllocator: can't allocate memory: you tried to allocate 655360000 bytes.";
   EXPECT_EQ(causeOf("operator gelu in module mlp failed: " + tried),
-            std::string("out of memory in operator gelu in module mlp, which wanted 625 MiB more") + kCure);
+            std::string("out of memory in operator gelu in module mlp, which requested 625 MiB more") + kCure);
   EXPECT_EQ(causeOf(tried), std::string("out of memory, for 625 MiB more") + kCure);
   EXPECT_EQ(pw::causeOf(std::bad_alloc()), std::string("out of memory") + kCure);
   EXPECT_EQ(causeOf("you have not enough memory, tried to allocate much"), std::string("out of memory") + kCure);

@@ -42,7 +42,7 @@ TEST(AllFinite, FindsInfinityAndNanAtAnyPlaceOfEveryType) {
   EXPECT_FALSE(finite<std::uint16_t>(DType::Float16, {0, 0x7C00}));
   EXPECT_TRUE(finite<std::uint16_t>(DType::BFloat16, {0x7F7F, 0x7C00}));
   EXPECT_FALSE(finite<std::uint16_t>(DType::BFloat16, {0, 0xFFC0}));
-  EXPECT_TRUE(finite<std::int32_t>(DType::Int32, {-1, 0x7F800000})) << "whole numbers always are";
+  EXPECT_TRUE(finite<std::int32_t>(DType::Int32, {-1, 0x7F800000})) << "integers always are";
   EXPECT_TRUE(finite<float>(DType::Float32, {}));
 }
 

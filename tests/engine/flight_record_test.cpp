@@ -9,7 +9,7 @@
 
 #include "schedules/generate.h"
 #include "schedules/lower.h"
-#include "tests/support/combining_communicator.h"
+#include "tests/support/collective_communicator.h"
 #include "tests/support/folder.h"
 #include "tests/support/number_stage.h"
 
@@ -30,29 +30,29 @@ class StandingCommunicator final : public Communicator {
  public:
   [[nodiscard]] Rank rank() const override { return Rank(1); }
   [[nodiscard]] int size() const override { return 2; }
-  Ticket send(Rank, std::uint32_t, Buffer) override { return 0; }
-  Ticket receive(Rank, std::uint32_t, Buffer) override { return 0; }
-  void wait(Ticket ticket) override {
-    if (states.at(ticket) != MessageState::Done) throw Error("too late");
+  Request send(Rank, std::uint32_t, Buffer) override { return 0; }
+  Request receive(Rank, std::uint32_t, Buffer) override { return 0; }
+  void wait(Request request) override {
+    if (states.at(request) != MessageState::Done) throw Error("too late");
   }
-  [[nodiscard]] std::optional<bool> isDone(Ticket) override { return std::nullopt; }
-  [[nodiscard]] std::size_t waitAny(std::span<const Ticket>) override { return 0; }
+  [[nodiscard]] std::optional<bool> isDone(Request) override { return std::nullopt; }
+  [[nodiscard]] std::size_t waitAny(std::span<const Request>) override { return 0; }
   void progress() override {}
-  [[nodiscard]] MessageState stateOf(Ticket ticket) noexcept override { return states.at(ticket); }
+  [[nodiscard]] MessageState stateOf(Request request) noexcept override { return states.at(request); }
   void barrier() override {}
   void abort() noexcept override {}
 
   std::vector<MessageState> states;
 };
 
-FlightEntry value(int stage, ActionKind kind, int microbatch, int peer, bool sending, Communicator::Ticket ticket) {
+FlightEntry value(int stage, ActionKind kind, int microbatch, int peer, bool sending, Communicator::Request request) {
   return {.what = FlightEntry::What::Value,
           .sending = sending,
           .action = {Stage(stage), kind, Microbatch(microbatch)},
           .peer = Rank(peer),
           .tag = 9,
           .bytes = 8,
-          .ticket = ticket};
+          .request = request};
 }
 
 FlightEntry computing(int microbatch) {
@@ -85,7 +85,7 @@ TEST(FlightRecord, TellsFirstWhatTheRankWaitsForAndWhatIsOpenLongest) {
   static_cast<void>(flights.add(computing(2)));
   EXPECT_EQ(flights.awaited(plan, communicator), "");
   EXPECT_THROW(flights.await(communicator, 2, awaited), Error);
-  EXPECT_THAT(flights.awaited(plan, communicator), MatchesRegex("waited for 0F2 from rank 0 \\(asked for .+ ago, not begun\\)"));
+  EXPECT_THAT(flights.awaited(plan, communicator), MatchesRegex("waited for 0F2 from rank 0 \\(posted .+ ago, not begun\\)"));
   const auto report = nlohmann::ordered_json::parse(flights.toJson(plan, communicator, false, "why"));
   EXPECT_EQ(report.begin().key(), "awaited");
   EXPECT_EQ(report["awaited"]["what"], "0F2 from rank 0");
@@ -157,7 +157,7 @@ TEST_F(FailedStep, OfARankWhosePeerNeverSendsTellsWhatItWaitedFor) {
     communicators[1]->barrier();  // and stays away
     return StepLog{};
   });
-  EXPECT_THAT(job.errors[0], AllOf(HasSubstr("action 0B0"), HasSubstr("it waited for 1B0 from rank 1 (asked for ")));
+  EXPECT_THAT(job.errors[0], AllOf(HasSubstr("action 0B0"), HasSubstr("it waited for 1B0 from rank 1 (posted ")));
   ASSERT_TRUE(wrote(0));
   const json told = report(0);
   EXPECT_EQ(told["failure"], job.errors[0]);
@@ -193,7 +193,7 @@ TEST_F(FailedStep, NamesReductionsByTheirStageAndTheOtherRanks) {
     NumberJob job = test::prepareJob(plan);
     auto communicators = inMemoryCommunicators(3, std::chrono::milliseconds(100));
     for (auto& communicator : communicators)
-      communicator = std::make_unique<test::CombiningCommunicator>(std::move(communicator), collective);
+      communicator = std::make_unique<test::CollectiveCommunicator>(std::move(communicator), collective);
     test::runJob(job, plan, communicators, options(), [&](Executor& executor, std::size_t r) {
       if (r < 2) return executor.step(0, {});
       communicators[2]->barrier();

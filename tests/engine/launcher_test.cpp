@@ -202,7 +202,7 @@ TEST(Launcher, TheDeadlineEndsRanksThatIgnoreSigterm) {
   EXPECT_GE(Clock::now() - start, 300ms);
   EXPECT_FALSE(result.ok);
   EXPECT_FALSE(result.interrupted);
-  EXPECT_EQ(result.failure, "Rank 1 had not ended when the time limit of the job was over");
+  EXPECT_EQ(result.failure, "Rank 1 was still running when the time limit of the job expired");
   EXPECT_TRUE(childless());
 }
 

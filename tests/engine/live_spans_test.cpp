@@ -273,7 +273,7 @@ TEST(LiveSpans, TellWhatWasDoneBeforeAStepFailed) {
     LiveWriter live(file.path, Rank(rank), 1000 * kMs);
     executor.tellTo(&live);
     return executor.step(3, [&] {
-      if (rank == 0) throw Error("the gradient is no number");
+      if (rank == 0) throw Error("the gradient is not a number");
     });
   });
   ASSERT_NE(job.firstError(), "");

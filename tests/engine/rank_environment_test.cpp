@@ -183,7 +183,7 @@ TEST(HostList, IsExpandedInItsOrder) {
 TEST(HostList, IsRefusedWhereItIsNone) {
   for (const char* list : {"", ",", "a,", "n[", "n[]", "n[1", "n[1-]", "n[-1]", "n[2-1]", "n[x]", "n[1,]", "n[0-99999999999]",
                            "n[0-1048575]m[0-1048575]", "n[18446744073709551615-18446744073709551616]"}) {
-    EXPECT_THAT(refusal([&] { return hostsOf(list); }), HasSubstr("no list of hosts")) << list;
+    EXPECT_THAT(refusal([&] { return hostsOf(list); }), HasSubstr("not a list of hosts")) << list;
   }
 }
 
@@ -191,7 +191,7 @@ TEST(TasksPerHost, AreExpanded) {
   EXPECT_THAT(tasksPerHost("2(x3),1"), ElementsAre(2, 2, 2, 1));
   EXPECT_THAT(tasksPerHost("4"), ElementsAre(4));
   for (const char* list : {"", "2(x", "2(x)", "(x2)", "2(x3", "a", "1,", "1(x99999999)"}) {
-    EXPECT_THAT(refusal([&] { return tasksPerHost(list); }), HasSubstr("no list of tasks per host")) << list;
+    EXPECT_THAT(refusal([&] { return tasksPerHost(list); }), HasSubstr("not a list of tasks per host")) << list;
   }
 }
 

@@ -156,7 +156,7 @@ TEST_F(Recording, GoesOnOperatorByOperatorWhereTheDeviceCannotRecordAndSaysWhy) 
     expectEqual(recorded.trained, plain.trained);
     EXPECT_THAT(recorded.told, SizeIs(1)) << "the other stage can";
     EXPECT_THAT(recorded.told,
-                Each(AllOf(HasSubstr("operator by operator, not by CUDA graphs, as CUDA cannot record"), HasSubstr("capturing"))));
+                Each(AllOf(HasSubstr("operator by operator, without CUDA graphs, because CUDA cannot record"), HasSubstr("capturing"))));
   }
 }
 
@@ -184,14 +184,14 @@ TEST_F(Recording, RunsInReadyOrder) {
   EXPECT_GT(recorded.launched, 0);
 }
 
-/// A device whose clock only work moves: a mark takes 1 ns, the first of the recordings that launch in turn 8 ms, the second 20 ms.
+/// A device whose clock only work moves: a timestamp takes 1 ns, the first of the recordings that launch in turn 8 ms, the second 20 ms.
 constexpr Ns kForward = 8'000'000, kBackward = 20'000'000;
 std::atomic<Ns> counted{0};
 
 Device clockedHost() {
   Device device = recordingHost();
-  device.mark = []() -> Mark { return ++counted; };
-  device.timeOf = [](Mark mark) -> Ns { return mark; };
+  device.timestamp = []() -> Timestamp { return ++counted; };
+  device.timeOf = [](Timestamp timestamp) -> Ns { return timestamp; };
   device.launch = [](const std::shared_ptr<void>& recording) {
     counted += count().launched++ % 2 == 0 ? kForward : kBackward;
     (*static_cast<std::function<void()>*>(recording.get()))();
@@ -199,7 +199,7 @@ Device clockedHost() {
   return device;
 }
 
-/// What a recording takes is shared out by what the operators took one by one, less the time for getting its inputs (one mark).
+/// What a recording takes is shared out by what the operators took one by one, less the time for getting its inputs (one timestamp).
 TEST_F(Recording, IsWhatAProfileMeasures) {
   const ModelGraph graph = test::sample("gpt_small");
   const Device clocked = clockedHost();
@@ -238,7 +238,8 @@ TEST_F(Recording, IsNotWhatAProfileMeasuresWhereItIsNotWantedOrCannotBe) {
   count().failing = 0;
   static_cast<void>(torchBackend().measureProfile(graph, options, nullptr, {}));
   EXPECT_EQ(count().launched, 0);
-  EXPECT_THAT(told, testing::ElementsAre(AllOf(HasSubstr("measured operator by operator, not by CUDA graphs, as CUDA cannot record"))));
+  EXPECT_THAT(told,
+              testing::ElementsAre(AllOf(HasSubstr("measured operator by operator, without CUDA graphs, because CUDA cannot record"))));
 }
 
 }  // namespace

@@ -12,15 +12,15 @@
 
 #include "schedules/generate.h"
 #include "schedules/lower.h"
-#include "tests/support/combining_communicator.h"
+#include "tests/support/collective_communicator.h"
 #include "tests/support/number_stage.h"
 
 namespace pw {
 namespace {
 
-using test::CombiningCommunicator;
+using test::CollectiveCommunicator;
 using test::NumberStage;
-using Asked = CombiningCommunicator::Asked;
+using Asked = CollectiveCommunicator::Asked;
 
 /// What the transport has for sums.
 enum class Offers { Messages, Collectives, CollectivesOfOtherTypes };
@@ -82,10 +82,10 @@ Outcome reduce(const Case& c, int ranks, std::uint64_t seed, bool early, bool ev
     }
   }
   auto communicators = inMemoryCommunicators(worldSize(plan), std::chrono::seconds(20));
-  std::vector<CombiningCommunicator*> combining;
+  std::vector<CollectiveCommunicator*> combining;
   for (auto& communicator : communicators) {
     if (offers == Offers::Messages) continue;
-    auto wrapper = std::make_unique<CombiningCommunicator>(std::move(communicator), offers == Offers::Collectives);
+    auto wrapper = std::make_unique<CollectiveCommunicator>(std::move(communicator), offers == Offers::Collectives);
     combining.push_back(wrapper.get());
     communicator = std::move(wrapper);
   }
@@ -265,7 +265,7 @@ Orders ordersOf(const std::vector<std::vector<int>>& reductions, const ReducerOp
   std::vector<std::thread> threads;
   for (std::size_t r = 0; r < 2; ++r) {
     threads.emplace_back([&, r] {
-      CombiningCommunicator communicator(std::move(communicators[r]));
+      CollectiveCommunicator communicator(std::move(communicators[r]));
       try {
         std::map<Stage, StageModule*> stages;
         for (const auto& [s, stage] : job.stages[r]) {

@@ -49,7 +49,7 @@ Verification verified(const ModelGraph& graph, const Plan& plan, TrainOptions op
   options.verify = true;
   std::vector<Verification> results(static_cast<std::size_t>(worldSize(plan)));
   onRanks(plan, change, [&](std::size_t r, Communicator& communicator) {
-    results[r] = train(graph, plan, options, communicator, torchBackend()).verification;
+    results[r] = trainRank(graph, plan, options, communicator, torchBackend()).verification;
   });
   Verification all = results[0];
   for (const Verification& v : results) all = combine(all, v);

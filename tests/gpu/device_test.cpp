@@ -91,12 +91,12 @@ TEST_F(GpuDevice, TellsTimesOnTheHostsClock) {
   const Device& gpu = test::firstGpu();
   constexpr Ns kSpin = 5'000'000, kUncertain = 100'000;
   gpu.finish(kDeadline, {});
-  const Ns before = hostDevice().timeOf(hostDevice().mark());
-  const Mark begin = gpu.mark();
+  const Ns before = hostDevice().timeOf(hostDevice().timestamp());
+  const Timestamp begin = gpu.timestamp();
   test::firstGpu().spin(kSpin);
-  const Mark end = gpu.mark();
+  const Timestamp end = gpu.timestamp();
   gpu.finish(kDeadline, {});
-  const Ns after = hostDevice().timeOf(hostDevice().mark());
+  const Ns after = hostDevice().timeOf(hostDevice().timestamp());
   EXPECT_THAT(before, Le(gpu.timeOf(begin) + kUncertain));
   EXPECT_THAT(gpu.timeOf(begin) + kSpin, Le(gpu.timeOf(end) + 1000)) << "the kernel spins for all its time";
   EXPECT_THAT(gpu.timeOf(end), Le(after + kUncertain));
@@ -105,14 +105,14 @@ TEST_F(GpuDevice, TellsTimesOnTheHostsClock) {
 TEST_F(GpuDevice, KeepsMarksUntilTheyAreForgotten) {
   const Device& gpu = test::firstGpu();
   for (int step = 0; step < 3; ++step) {
-    std::vector<Mark> marks;
+    std::vector<Timestamp> marks;
     for (int i = 0; i < 5000; ++i) {
       if (i % 500 == 0) gpu.finish(kDeadline, {});  // as often as a step in lockstep
-      marks.push_back(gpu.mark());
+      marks.push_back(gpu.timestamp());
     }
     gpu.finish(kDeadline, {});
     for (std::size_t i = 1; i < marks.size(); ++i) ASSERT_THAT(gpu.timeOf(marks[i - 1]), Le(gpu.timeOf(marks[i]) + 10'000)) << i;
-    gpu.forgetMarks();
+    gpu.forgetTimestamps();
   }
 }
 

@@ -25,7 +25,7 @@ inline std::optional<std::string> whyNoGpu() {
 inline const Device& firstGpu() {
   static const Device& device = [&]() -> const Device& {
     torchBackend().prepareProcess(1);
-    EXPECT_EQ(cudaBackend().prepareProcess(0, false, {}), "") << "no part was asked for";
+    EXPECT_EQ(cudaBackend().prepareProcess(0, false, {}), "") << "no part was requested for";
     return cudaBackend().device();
   }();
   return device;

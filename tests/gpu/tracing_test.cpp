@@ -37,7 +37,7 @@ Plan planOfOneRank(const ModelGraph& graph, int microbatches, std::int64_t size)
   plan.microbatchSize = size;
   plan.batch = size * microbatches;
   plan.loss = "cross_entropy";
-  plan.partition = cut(graph, {}, bindBatch(graph, size), nullptr);
+  plan.partition = cutGraph(graph, {}, bindBatch(graph, size), nullptr);
   plan.schedule = lower(generate("1f1b", {1, 1, microbatches}));
   plan.costs.stages.resize(1);
   return plan;
@@ -78,9 +78,9 @@ TEST_F(GpuTracing, TakesAHundredthOfAStepAtMost) {
   if (model.empty()) GTEST_SKIP() << "gpt_25m.pt2 is not here; ./dev gpu-check and ./dev gpu-pack export it";
   const Device& gpu = test::firstGpu();
   Device quiet = gpu;
-  quiet.mark = [] { return Mark{0}; };
-  quiet.timeOf = [](Mark) { return Ns{0}; };
-  quiet.forgetMarks = [] {};
+  quiet.timestamp = [] { return Timestamp{0}; };
+  quiet.timeOf = [](Timestamp) { return Ns{0}; };
+  quiet.forgetTimestamps = [] {};
   quiet.bytesAlive = [] { return Bytes{0}; };
   quiet.takePeakBytes = [] { return Bytes{0}; };
   const ModelGraph graph = readPt2(model);

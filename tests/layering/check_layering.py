@@ -57,7 +57,7 @@ LIBRARIES = {
 }
 # Header: (its library, how the names of the files begin that may include it)
 PRIVATE_HEADERS = {
-    "backends/torch/stage/pass.h": ("Torch", "backends/torch/"),
+    "backends/torch/stage/in_flight.h": ("Torch", "backends/torch/"),
     "backends/torch/program/steps.h": ("Torch", "backends/torch/"),
     "backends/torch/program/weight_rules.h": ("Torch", "backends/torch/"),
 }

@@ -132,11 +132,11 @@ class CheckLayering(unittest.TestCase):
         self.clean({"backends/new.cu": "#include <cuda_runtime.h>\n#include <nccl.h>\n"})
 
     def test_a_private_header_may_hold_its_library_and_is_for_its_module(self):
-        self.clean({"backends/torch/stage/pass.h": "#include <ATen/ATen.h>\n", "backends/torch_new.cpp": '#include "backends/torch/stage/pass.h"\n'})
-        self.found("backends/torch/stage/pass.h", "#include <nccl.h>\n", "NCCL in a header")
+        self.clean({"backends/torch/stage/in_flight.h": "#include <ATen/ATen.h>\n", "backends/torch_new.cpp": '#include "backends/torch/stage/in_flight.h"\n'})
+        self.found("backends/torch/stage/in_flight.h", "#include <nccl.h>\n", "NCCL in a header")
         for path in ("backends/new.cpp", "engine/new.cpp", "tests/engine/new_test.cpp"):
             with self.subTest(path=path):
-                self.found(path, '#include "backends/torch/stage/pass.h"\n', "includes Torch")
+                self.found(path, '#include "backends/torch/stage/in_flight.h"\n', "includes Torch")
 
     def test_fmt_beside_torch_is_found(self):
         self.found("backends/new.cpp", "#include <ATen/ATen.h>\n#include <fmt/format.h>\n", "new.cpp:2", "another fmt")

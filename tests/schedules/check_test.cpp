@@ -89,7 +89,7 @@ TEST(Check, IdsOutOfRangeAndActionsOnAForeignRankAreNamed) {
   }
   Schedule foreign = sound;
   foreign.rows[0].push_back({Stage{1}, ActionKind::Reshard, Microbatch{-1}});
-  EXPECT_EQ(onlyMessage(foreign), "1RESHARD stands on rank 0, but stage 1 is on rank 1");
+  EXPECT_EQ(onlyMessage(foreign), "1RESHARD is on rank 0, but stage 1 is on rank 1");
   Schedule placed = sound;
   placed.placement.rankOfStage[1] = Rank{2};
   EXPECT_EQ(onlyMessage(placed), "stage 1 is placed on rank 2, but the ranks are 0 to 1");
@@ -97,9 +97,9 @@ TEST(Check, IdsOutOfRangeAndActionsOnAForeignRankAreNamed) {
 
 TEST(Check, AHugeMicrobatchNumberIsOneProblemAndNoHugeTable) {
   EXPECT_EQ(briefs(parsed("0F0,0B0\n1F0,1F999999,1B0\n")), (Briefs{"1@1 1F999999"}));
-  EXPECT_EQ(onlyMessage(parsed("0F0,0B0\n1F0,1F999999,1B0\n")),
-            "2 stages and 1000000 microbatches need at least 2000000 actions, but the schedule has 5; is the largest "
-            "number a slip?");
+  EXPECT_EQ(
+      onlyMessage(parsed("0F0,0B0\n1F0,1F999999,1B0\n")),
+      "2 stages and 1000000 microbatches need at least 2000000 actions, but the schedule has 5; is the largest number a typing error?");
   Schedule hostile = parsed("0F0\n");
   hostile.microbatches = std::numeric_limits<int>::max();
   EXPECT_EQ(check(hostile).size(), 1U);
@@ -148,7 +148,7 @@ TEST(Check, OneForwardOneBackwardWithSendsAtOnceDeadlocksOnOneChannelAndUnderBlo
   EXPECT_EQ(brief(problems[0]), "0@3 0SEND_F1");
   EXPECT_EQ(problems[0].stops, Stops::OneChannel);
   EXPECT_EQ(problems[0].message,
-            "deadlock where ranks 0 and 1 share one channel for both directions (one for each avoids it): operation 2 on "
+            "deadlock where ranks 0 and 1 share one channel for both directions (separate channels avoid it): operation 2 on "
             "it is 0SEND_F1 of rank 0 (position 3), but 1SEND_B0 of rank 1 (position 3)");
   EXPECT_EQ(brief(problems[1]), "0@3 0SEND_F1");
   EXPECT_EQ(problems[1].stops, Stops::Blocking);
@@ -204,10 +204,10 @@ TEST(Check, MessagesMustBePairedPlacedAndNeeded) {
   EXPECT_EQ(onlyMessage(parsed("0F0,0SEND_F0\n1F0\n")), "1RECV_F0 is missing on rank 1: it is the other end of 0SEND_F0 of rank 0");
   EXPECT_EQ(briefs(parsed("0SEND_F0,0F0\n1RECV_F0,1F0\n")), (Briefs{"0@0 0SEND_F0"}));
   EXPECT_EQ(briefs(parsed("0F0,0SEND_F0\n1F0,1RECV_F0\n")), (Briefs{"1@0 1F0"}));
-  EXPECT_EQ(onlyMessage(parsed("0F0,1F0,0SEND_F0\n")), "0SEND_F0 is needless: stage 1 is on the same rank 0");
-  EXPECT_EQ(onlyMessage(parsed("0RECV_F0,0F0\n")), "0RECV_F0 is needless: the first stage has none before it");
-  EXPECT_EQ(onlyMessage(parsed("0F0,0SEND_F0\n")), "0SEND_F0 is needless: the last stage has none after it");
-  EXPECT_EQ(onlyMessage(parsed("0F0,0SEND_F0\n1RECV_F0,1F0,1SEND_B0\n")), "1SEND_B0 is needless: the schedule has no backward");
+  EXPECT_EQ(onlyMessage(parsed("0F0,1F0,0SEND_F0\n")), "0SEND_F0 is not needed: stage 1 is on the same rank 0");
+  EXPECT_EQ(onlyMessage(parsed("0RECV_F0,0F0\n")), "0RECV_F0 is not needed: there is no stage before the first");
+  EXPECT_EQ(onlyMessage(parsed("0F0,0SEND_F0\n")), "0SEND_F0 is not needed: there is no stage after the last");
+  EXPECT_EQ(onlyMessage(parsed("0F0,0SEND_F0\n1RECV_F0,1F0,1SEND_B0\n")), "1SEND_B0 is not needed: the schedule has no backward");
 }
 
 TEST(Check, ProblemsComeByRankAndPosition) {
@@ -240,7 +240,7 @@ TEST(Check, ASlotIsAForwardRightBeforeABackwardOfAnother) {
   };
   EXPECT_EQ(flagged("0F0,0B0\n", 0), "0F0 overlaps 0B0, which needs it; a slot takes a B of another stage or microbatch");
   const auto next = [](const char* action, const char* follower) {
-    return std::string(action) + " is to overlap the next action, which is " + follower + "; a slot is an F right before a B";
+    return std::string(action) + " is marked to overlap the next action, which is " + follower + "; a slot is an F right before a B";
   };
   EXPECT_EQ(flagged("0F0,0B0\n", 1), next("0B0", "nothing"));
   EXPECT_EQ(flagged("0F0,0F1,0B0,0B1\n", 0), next("0F0", "0F1"));
@@ -269,7 +269,7 @@ TEST(Check, InABidirectionalScheduleTheMicrobatchDecidesTheRank) {
   EXPECT_EQ(briefs(lower(computeOnly(sound))), Briefs{});
   Schedule foreign = sound;
   foreign.rows[0].push_back({Stage{0}, ActionKind::Forward, Microbatch{1}});
-  EXPECT_EQ(onlyMessage(foreign), "0F1 stands on rank 0, but stage 0 of microbatch 1 is on rank 1");
+  EXPECT_EQ(onlyMessage(foreign), "0F1 is on rank 0, but stage 0 of microbatch 1 is on rank 1");
   Schedule twice = sound;
   twice.rows[0].push_back({Stage{1}, ActionKind::ReduceGrad, Microbatch{-1}});
   EXPECT_EQ(onlyMessage(twice), "1REDUCE_GRAD is done twice; first at position 5");
@@ -287,7 +287,7 @@ TEST(Check, ReplicasOnRanksThatAreNotThereAreNamed) {
   EXPECT_EQ(onlyMessage(nowhere), "the second replica of stage 0 is placed on rank 2, but the ranks are 0 to 1");
   Schedule third = twoWays();
   third.rows.push_back({{Stage{0}, ActionKind::Unshard, Microbatch{-1}}});
-  EXPECT_EQ(onlyMessage(third), "0UNSHARD stands on rank 2, but stage 0 is on rank 0 and rank 1");
+  EXPECT_EQ(onlyMessage(third), "0UNSHARD is on rank 2, but stage 0 is on rank 0 and rank 1");
 }
 
 // ---- Sizes -------------------------------------------------------------------------------------------------------
@@ -300,8 +300,8 @@ TEST(CheckSizes, ReceiversThatExpectOtherSizesAreNamedAtTheirFirstReceive) {
   ASSERT_EQ(computed.size(), 1U);
   EXPECT_EQ(brief(computed[0]), "2@0 2F0");
   EXPECT_EQ(computed[0].message,
-            "stage 1 sends 32 bytes to stage 2, which expects 31 bytes (2F0): the receive hangs or takes wrong values, and "
-            "so does that of the gradient");
+            "stage 1 sends 32 bytes to stage 2, which expects 31 bytes (2F0): the receive hangs or reads wrong values, and so does that of "
+            "the gradient");
   const auto lowered = checkSizes(lower(compute), {{64, 32, 0}, {0, 0, 31}});
   ASSERT_EQ(lowered.size(), 2U);
   EXPECT_EQ(brief(lowered[0]), "1@0 1RECV_F0");

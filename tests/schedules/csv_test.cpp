@@ -150,7 +150,7 @@ TEST(Csv, ShowsForeignBytesEscapedAndShortened) {
 
 TEST(Csv, WantsAMicrobatchExactlyWhereOneBelongs) {
   EXPECT_EQ(refusal("0F"), "a.csv: row 1 (rank 0), cell 1: \"0F\" lacks its microbatch number");
-  EXPECT_NE(refusal("0REDUCE_GRAD1").find("belongs to the whole stage"), std::string::npos);
+  EXPECT_NE(refusal("0REDUCE_GRAD1").find("applies to the whole stage"), std::string::npos);
 }
 
 TEST(Csv, RefusesAStageComputedOnTwoRanksAndAStageNobodyComputes) {
@@ -169,21 +169,21 @@ TEST(Csv, RefusesAStageComputedOnTwoRanksAndAStageNobodyComputes) {
 
 TEST(Csv, RefusesTextWithoutActions) {
   for (const char* text : {"", "\n", "\r\n\r\n", ",,,\n", " \t\n"}) {
-    EXPECT_EQ(refusal(text), "a.csv: holds no action; a schedule has one row of cells like 0F0 per rank");
+    EXPECT_EQ(refusal(text), "a.csv: contains no action; a schedule has one row of cells like 0F0 per rank");
   }
 }
 
 TEST(Csv, BoundsRanksStagesAndMicrobatches) {
-  EXPECT_NE(refusal("1000000F0").find("stage number beyond 999999"), std::string::npos);
-  EXPECT_NE(refusal("0F1000000").find("microbatch number beyond 999999"), std::string::npos);
-  EXPECT_NE(refusal("0F99999999999999999999999999").find("microbatch number beyond 999999"), std::string::npos);
-  EXPECT_NE(refusal("4294967296F0").find("stage number beyond 999999"), std::string::npos);
+  EXPECT_NE(refusal("1000000F0").find("stage number greater than 999999"), std::string::npos);
+  EXPECT_NE(refusal("0F1000000").find("microbatch number greater than 999999"), std::string::npos);
+  EXPECT_NE(refusal("0F99999999999999999999999999").find("microbatch number greater than 999999"), std::string::npos);
+  EXPECT_NE(refusal("4294967296F0").find("stage number greater than 999999"), std::string::npos);
   EXPECT_NE(refusal("999999F0").find("names stage 999999, but 1 cells cannot fill the stages below it"), std::string::npos);
   EXPECT_EQ(parsed("0F999999").microbatches, 1'000'000);
   std::string rows;
   for (int rank = 0; rank < kMaxRanks; ++rank) rows += std::to_string(rank) + "F0\n";
   EXPECT_EQ(parsed(rows).rows.size(), 4096U);
-  EXPECT_EQ(refusal(rows + "\n"), "a.csv: row 4097 is one rank too many; at most 4096 are supported");
+  EXPECT_EQ(refusal(rows + "\n"), "a.csv: row 4097 is beyond the supported number of ranks, 4096");
 }
 
 }  // namespace

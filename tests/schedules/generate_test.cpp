@@ -246,9 +246,7 @@ TEST(Generate, SeveralChunksPerRankAreRefusedWithTheCure) {
     (void)generate("1f1b", {2, 4, 8});
     FAIL();
   } catch (const UsageError& error) {
-    EXPECT_STREQ(error.what(),
-                 "schedule 1f1b refuses this shape: it needs one stage per rank, but there are 4 stages on 2 ranks; "
-                 "give 2 stages");
+    EXPECT_STREQ(error.what(), "schedule 1f1b needs one stage per rank, but there are 4 stages on 2 ranks; set chunks to 1");
   }
 }
 

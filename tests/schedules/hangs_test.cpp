@@ -47,7 +47,7 @@ TEST(Hangs, AReceiveBeforeIndependentWorkLetsBothRanksWaitInSend) {
   const Schedule schedule = fixture("both_wait_in_send");
   EXPECT_EQ(sentences(check(schedule)),
             (Sentences{{Stops::OneChannel,
-                        "deadlock where ranks 0 and 1 share one channel for both directions (one for each avoids it): "
+                        "deadlock where ranks 0 and 1 share one channel for both directions (separate channels avoid it): "
                         "operation 2 on it is 0SEND_F1 of rank 0 (position 3), but 1SEND_B0 of rank 1 (position 5)"},
                        {Stops::Blocking,
                         "deadlock only under blocking sends (buffered sends avoid it): rank 0 at position 3 (0SEND_F1) waits "
@@ -79,7 +79,7 @@ TEST(Hangs, OneCommunicatorForBothDirectionsStopsWhatTwoLetRun) {
   const Sentences said = sentences(check(schedule));
   ASSERT_EQ(said.size(), 2U);
   EXPECT_EQ(said[0], (std::pair{Stops::OneChannel,
-                                std::string("deadlock where ranks 0 and 1 share one channel for both directions (one for each avoids "
+                                std::string("deadlock where ranks 0 and 1 share one channel for both directions (separate channels avoid "
                                             "it): operation 2 on it is 0SEND_F1 of rank 0 (position 3), but 1SEND_B0 of rank 1 "
                                             "(position 3)")}));
   EXPECT_EQ(said[1].first, Stops::Blocking);
@@ -102,8 +102,8 @@ TEST(Hangs, SizesThatDifferBetweenSenderAndReceiverAreNamed) {
   EXPECT_TRUE(checkSizes(schedule, {{4 * kNumbers, 0}, {0, 4 * kNumbers}}).empty());
   EXPECT_EQ(sentences(checkSizes(schedule, {{4 * kNumbers, 0}, {0, 2 * kNumbers}})),
             (Sentences{{Stops::Always,
-                        "stage 0 sends 2097152 bytes to stage 1, which expects 1048576 bytes (1RECV_F0): the receive hangs or "
-                        "takes wrong values, and so does that of the gradient"}}));
+                        "stage 0 sends 2097152 bytes to stage 1, which expects 1048576 bytes (1RECV_F0): the receive hangs or reads wrong "
+                        "values, and so does that of the gradient"}}));
 }
 
 /// What `generate` refuses a shape with.
@@ -118,16 +118,15 @@ std::string refusal(const char* name, const Shape& shape) {
 
 TEST(Hangs, FewerMicrobatchesThanTheRuleNeedsAreRefusedBeforeThereIsASchedule) {
   EXPECT_EQ(refusal("zb-h2", {4, 4, 6}),
-            "schedule zb-h2 refuses this shape: its warmup on 4 ranks needs at least 7 microbatches, but there are 6; give 7, or "
-            "take zb-h1");
+            "schedule zb-h2 needs at least 7 microbatches on 4 ranks (you have 6); use 7, or the schedule zb-h1");
   EXPECT_EQ(refusal("zb-h2", {4, 4, 7}), "nothing refused");
   EXPECT_EQ(refusal("dualpipe", {4, 4, 6}),
-            "schedule dualpipe refuses this shape: it needs an even number of microbatches, at least two per rank, but there are 6 "
-            "on 4 ranks; give 8");
+            "schedule dualpipe needs an even number of microbatches, at least two per rank, but there are 6 "
+            "on 4 ranks; use 8");
   EXPECT_EQ(refusal("dualpipev", {4, 8, 7}),
-            "schedule dualpipev refuses this shape: it needs at least two microbatches per rank, but there are 7 on 4 ranks; give 8");
+            "schedule dualpipev needs at least two microbatches per rank, but there are 7 on 4 ranks; use 8");
   EXPECT_EQ(generatorOf("1f1b").torchRefusal({4, 4, 3}),
-            "torch's 1F1B wants at least as many microbatches as stages, but there are 3 and 4; give 4 microbatches");
+            "torch's 1F1B needs at least as many microbatches as stages, but there are 3 and 4; use 4 microbatches");
   EXPECT_EQ(generatorOf("1f1b").torchRefusal({4, 4, 4}), std::nullopt);
   EXPECT_TRUE(check(lower(generate("1f1b", {4, 4, 3}))).empty()) << "ours runs it all the same";
 }

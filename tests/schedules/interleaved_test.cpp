@@ -56,8 +56,8 @@ TEST(Interleaved, TorchWantsEqualGroups) {
   EXPECT_EQ(family.torchRefusal({4, 8, 3}), std::nullopt);   // one group
   EXPECT_EQ(family.torchRefusal({4, 8, 10}), std::nullopt);  // two of 5
   EXPECT_EQ(family.torchRefusal({4, 8, 9}),
-            "torch's interleaved schedules want the microbatches in 2 equal groups (microbatches div ranks), but there are 9; "
-            "give 8 or 12");
+            "torch's interleaved schedules need the microbatches in 2 equal groups (microbatches div ranks), but there are 9; "
+            "use 8 or 12");
 }
 
 TEST(Interleaved, MegatronsGroupSizeOfTorchsGroupsIsTorchsSchedule) {
@@ -111,10 +111,9 @@ TEST(Interleaved, ADeadlockingOrAbsurdGroupIsRefusedWithTheNextThatRuns) {
     }
   };
   EXPECT_EQ(refusal({4, 12, 5}, 4),
-            "microbatch groups of 4 leave 1 of 5 microbatches for the last one, which with 12 stages deadlocks on 4 ranks; "
-            "give 5");
-  EXPECT_EQ(refusal({4, 8, 9}, 3), "a microbatch group of 3 does not suit 4 ranks and 9 microbatches; give 4 to 9");
-  EXPECT_EQ(refusal({4, 8, 9}, 10), "a microbatch group of 10 does not suit 4 ranks and 9 microbatches; give 4 to 9");
+            "microbatch groups of 4 leave 1 of 5 microbatches for the last one, which with 12 stages deadlocks on 4 ranks; use 5");
+  EXPECT_EQ(refusal({4, 8, 9}, 3), "a microbatch group of 3 does not fit 4 ranks and 9 microbatches; use 4 to 9");
+  EXPECT_EQ(refusal({4, 8, 9}, 10), "a microbatch group of 10 does not fit 4 ranks and 9 microbatches; use 4 to 9");
   EXPECT_NE(refusal({4, 9, 9}, 4), "taken") << "stages must be a multiple of the ranks";
 }
 

@@ -93,7 +93,7 @@ TEST(Lower, RefusesWhatCannotRun) {
     return "";
   };
   EXPECT_EQ(refusal(parsed("0B0,0F0\n1F0,1B0\n")),
-            "schedule test cannot be lowered: rank 0 waits at 0B0 for what never happens; `pipewright check` says why");
+            "schedule test cannot be lowered: rank 0 waits at 0B0 for something that never happens; `pipewright check` says why");
   Schedule outside = generate("1f1b", {2, 2, 2});
   outside.rows[1][0].microbatch = Microbatch{7};
   EXPECT_NE(refusal(outside).find("1F7 lies outside its 2 stages and 2 microbatches"), std::string::npos);

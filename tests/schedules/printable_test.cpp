@@ -27,7 +27,7 @@ TEST(Printable, ReplacesBytesThatAreNotUtf8) {
   const std::string r = "\xEF\xBF\xBD";
   EXPECT_EQ(printable("\xFFz"), r + "z");
   EXPECT_EQ(printable("\x9B[31m"), r + "[31m");             // a C1 control of Latin 1
-  EXPECT_EQ(printable("\xE2\x80"), r + r);                  // cut short
+  EXPECT_EQ(printable("\xE2\x80"), r + r);                  // truncated
   EXPECT_EQ(printable("\xC0\x9B"), r + r);                  // overlong
   EXPECT_EQ(printable("\xED\xA0\x80"), r + r + r);          // a surrogate
   EXPECT_EQ(printable("\xF4\x90\x80\x80"), r + r + r + r);  // beyond U+10FFFF

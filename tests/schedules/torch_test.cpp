@@ -234,7 +234,7 @@ TEST(TorchLowering, RefusesADeadlockWithTheWaitingActionAndTheCure) {
     FAIL();
   } catch (const UsageError& error) {
     EXPECT_STREQ(error.what(),
-                 "schedule crossed cannot be lowered: rank 0 waits at 0B1 for what never happens; `pipewright check` says why");
+                 "schedule crossed cannot be lowered: rank 0 waits at 0B1 for something that never happens; `pipewright check` says why");
   }
 }
 

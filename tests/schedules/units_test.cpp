@@ -77,20 +77,20 @@ TEST(Units, DurationsAreShownWithThreeDigits) {
   EXPECT_EQ(formatDuration(0), "0 ns");
   EXPECT_EQ(formatDuration(850), "850 ns");
   EXPECT_EQ(formatDuration(999), "999 ns");
-  EXPECT_EQ(formatDuration(1'000), "1.00 us");
+  EXPECT_EQ(formatDuration(1'000), "1.00 µs");
   EXPECT_EQ(formatDuration(1'234'567), "1.23 ms");
   EXPECT_EQ(formatDuration(12'345'678'901), "12.3 s");
   EXPECT_EQ(formatDuration(123'456'789), "123 ms");
   EXPECT_EQ(formatDuration(1'234'567'890'123), "1235 s");
-  EXPECT_EQ(formatDuration(-1'500), "-1.50 us");
+  EXPECT_EQ(formatDuration(-1'500), "-1.50 µs");
 }
 
 TEST(Units, RoundingUpMovesToTheNextFormOrUnit) {
-  EXPECT_EQ(formatDuration(9'994), "9.99 us");
-  EXPECT_EQ(formatDuration(9'995), "10.0 us");
-  EXPECT_EQ(formatDuration(99'949), "99.9 us");
-  EXPECT_EQ(formatDuration(99'950), "100 us");
-  EXPECT_EQ(formatDuration(999'499), "999 us");
+  EXPECT_EQ(formatDuration(9'994), "9.99 µs");
+  EXPECT_EQ(formatDuration(9'995), "10.0 µs");
+  EXPECT_EQ(formatDuration(99'949), "99.9 µs");
+  EXPECT_EQ(formatDuration(99'950), "100 µs");
+  EXPECT_EQ(formatDuration(999'499), "999 µs");
   EXPECT_EQ(formatDuration(999'500), "1.00 ms");
 }
 

@@ -132,10 +132,10 @@ TEST(HostileJson, IsRefusedByPlaceDepthAndMemberNames) {
     return std::string("accepted");
   };
   EXPECT_EQ(refusal("{\n  \"a\": [1, 2,,]}"),
-            "sizes.json is not a usable list of sizes: it is not JSON, or cut short (line 2, column 14); write one.");
+            "sizes.json is not a usable list of sizes: it is not JSON, or truncated (line 2, column 14); write one.");
   EXPECT_EQ(refusal("{\"a\": 1, \"a\": 2}"), "sizes.json is not a usable list of sizes: it has \"a\" twice in one object; write one.");
   EXPECT_EQ(refusal("[1e400]"),
-            "sizes.json is not a usable list of sizes: it holds a number that is too large (line 1, column 6); write one.");
+            "sizes.json is not a usable list of sizes: it contains a number that is too large (line 1, column 6); write one.");
   EXPECT_EQ(refusal(std::string(256, '[') + std::string(256, ']')), "accepted");
   EXPECT_EQ(refusal(std::string(257, '[') + std::string(257, ']')),
             "sizes.json is not a usable list of sizes: it is nested more than 256 levels deep; write one.");
@@ -162,7 +162,7 @@ TEST(Cluster, RefusesFiguresThatOverflowOrNameThemWhenATimeDoes) {
   };
   EXPECT_EQ(refusal("\"latency_ns\": 5000", "\"latency_ns\": 9223372036854775807"),
             "cluster `c.json`: field `latency_ns` is more than 1000000000000");
-  EXPECT_EQ(refusal("300000000000.0", "1e-300"), "cluster `c.json`: field `bytes_per_s` is 1e-300; give 0, or 1 per second and more");
+  EXPECT_EQ(refusal("300000000000.0", "1e-300"), "cluster `c.json`: field `bytes_per_s` is 1e-300; use 0, or 1 per second or more");
   EXPECT_EQ(refusal("19500000000000.0", "1e308"), "cluster `c.json`: field `peak_flops` is 1e+308, more than 1e+24");
 }
 

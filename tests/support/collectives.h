@@ -66,7 +66,7 @@ void addAs(Buffer into, Buffer what) {
   }
 }
 
-/// Also of whole numbers.
+/// Also of integers.
 inline void sumInto(DType dtype, Buffer into, Buffer what) {
   if (dtype == DType::UInt8 || dtype == DType::Int8) return addAs<std::uint8_t>(into, what);
   if (dtype == DType::Int32) return addAs<std::int32_t>(into, what);

@@ -99,7 +99,7 @@ TEST_P(CommunicatorContract, MessagesMatchBySenderAndTagNotByOrder) {
                     int got[4] = {};
                     const auto a = me.receive(Rank(1), 2, bytesOf(got[0])), b = me.receive(Rank(0), 2, bytesOf(got[1]));
                     const auto c = me.receive(Rank(0), 1, bytesOf(got[2])), d = me.receive(Rank(1), 1, bytesOf(got[3]));
-                    for (const auto ticket : {d, a, c, b}) me.wait(ticket);
+                    for (const auto request : {d, a, c, b}) me.wait(request);
                     EXPECT_THAT(got, testing::ElementsAre(12, 2, 1, 11));
                   }),
               succeeds());
@@ -110,12 +110,12 @@ TEST_P(CommunicatorContract, MessagesOfOneTagKeepTheirOrder) {
       run(2,
           [](Communicator& me) {
             std::vector<int> values(50, -1);
-            std::vector<Communicator::Ticket> tickets;
+            std::vector<Communicator::Request> requests;
             if (me.rank() == Rank(0)) std::iota(values.begin(), values.end(), 0);
             for (int& value : values) {
-              tickets.push_back(me.rank() == Rank(0) ? me.send(Rank(1), 7, bytesOf(value)) : me.receive(Rank(0), 7, bytesOf(value)));
+              requests.push_back(me.rank() == Rank(0) ? me.send(Rank(1), 7, bytesOf(value)) : me.receive(Rank(0), 7, bytesOf(value)));
             }
-            for (const auto ticket : tickets) me.wait(ticket);
+            for (const auto request : requests) me.wait(request);
             for (int i = 0; i < 50; ++i) EXPECT_EQ(values[static_cast<std::size_t>(i)], i);
           }),
       succeeds());
@@ -142,17 +142,18 @@ TEST_P(CommunicatorContract, ManyMessagesMayBeUnderWayAndAreWaitedForInAnyOrder)
                   [](Communicator& me) {
                     const Rank peer(1 - me.rank().value);
                     std::vector<std::vector<std::byte>> out, in;
-                    std::vector<Communicator::Ticket> tickets;
+                    std::vector<Communicator::Request> requests;
                     for (int i = 0; i < kMessages; ++i) {
                       const auto size = static_cast<std::size_t>(1 + (i * 977) % 20'000);
                       out.push_back(patternOf(size, i + me.rank().value));
                       in.emplace_back(size);
                     }
                     for (std::size_t i = 0; i < kMessages; ++i)
-                      tickets.push_back(me.receive(peer, static_cast<std::uint32_t>(i), bytesOf(in[i])));
+                      requests.push_back(me.receive(peer, static_cast<std::uint32_t>(i), bytesOf(in[i])));
                     for (std::size_t i = kMessages; i-- > 0;)
-                      tickets.push_back(me.send(peer, static_cast<std::uint32_t>(i), bytesOf(out[i])));
-                    for (std::size_t i = 0; i < tickets.size(); ++i) me.wait(tickets[i * 7 % tickets.size()]);  // 7 and 600 share no factor
+                      requests.push_back(me.send(peer, static_cast<std::uint32_t>(i), bytesOf(out[i])));
+                    for (std::size_t i = 0; i < requests.size(); ++i)
+                      me.wait(requests[i * 7 % requests.size()]);  // 7 and 600 share no factor
                     for (int i = 0; i < kMessages; ++i) {
                       const std::vector<std::byte>& got = in[static_cast<std::size_t>(i)];
                       EXPECT_TRUE(got == patternOf(got.size(), i + peer.value)) << "message " << i;
@@ -179,30 +180,31 @@ TEST_P(CommunicatorContract, ABarrierLetsNobodyPassBeforeAllCame) {
 }
 
 TEST_P(CommunicatorContract, WhoeverCameFirstIsTakenFirst) {
-  EXPECT_THAT(run(3,
-                  [](Communicator& me) {
-                    int value = me.rank().value, go = 0;
-                    if (me.rank() == Rank(1)) me.wait(me.receive(Rank(0), 2, bytesOf(go)));  // not before rank 2's message was taken
-                    if (me.rank() != Rank(0)) return me.wait(me.send(Rank(0), 1, bytesOf(value)));
-                    int got[2] = {};
-                    const Communicator::Ticket tickets[]{me.receive(Rank(1), 1, bytesOf(got[0])), me.receive(Rank(2), 1, bytesOf(got[1]))};
-                    if (GetParam().tellsDone) {
-                      EXPECT_EQ(me.waitAny(tickets), 1U);
-                      EXPECT_EQ(me.isDone(tickets[1]), true);
-                      EXPECT_EQ(me.isDone(tickets[0]), false);
-                    } else {
-                      EXPECT_EQ(me.isDone(tickets[0]), std::nullopt);
-                      EXPECT_THROW((void)me.waitAny(tickets), UsageError);
-                    }
-                    me.wait(tickets[1]);
-                    me.wait(me.send(Rank(1), 2, bytesOf(go)));
-                    if (GetParam().tellsDone) {
-                      EXPECT_EQ(me.waitAny(std::span(tickets).first(1)), 0U);
-                    }
-                    me.wait(tickets[0]);
-                    EXPECT_THAT(got, testing::ElementsAre(1, 2));
-                  }),
-              succeeds());
+  EXPECT_THAT(
+      run(3,
+          [](Communicator& me) {
+            int value = me.rank().value, go = 0;
+            if (me.rank() == Rank(1)) me.wait(me.receive(Rank(0), 2, bytesOf(go)));  // not before rank 2's message was taken
+            if (me.rank() != Rank(0)) return me.wait(me.send(Rank(0), 1, bytesOf(value)));
+            int got[2] = {};
+            const Communicator::Request requests[]{me.receive(Rank(1), 1, bytesOf(got[0])), me.receive(Rank(2), 1, bytesOf(got[1]))};
+            if (GetParam().tellsDone) {
+              EXPECT_EQ(me.waitAny(requests), 1U);
+              EXPECT_EQ(me.isDone(requests[1]), true);
+              EXPECT_EQ(me.isDone(requests[0]), false);
+            } else {
+              EXPECT_EQ(me.isDone(requests[0]), std::nullopt);
+              EXPECT_THROW((void)me.waitAny(requests), UsageError);
+            }
+            me.wait(requests[1]);
+            me.wait(me.send(Rank(1), 2, bytesOf(go)));
+            if (GetParam().tellsDone) {
+              EXPECT_EQ(me.waitAny(std::span(requests).first(1)), 0U);
+            }
+            me.wait(requests[0]);
+            EXPECT_THAT(got, testing::ElementsAre(1, 2));
+          }),
+      succeeds());
 }
 
 TEST_P(CommunicatorContract, TellsHowFarAMessageIs) {
@@ -213,14 +215,14 @@ TEST_P(CommunicatorContract, TellsHowFarAMessageIs) {
                       me.wait(me.receive(Rank(0), 2, bytesOf(go)));
                       return me.wait(me.send(Rank(0), 1, bytesOf(value)));
                     }
-                    const auto ticket = me.receive(Rank(1), 1, bytesOf(value));
-                    EXPECT_EQ(me.stateOf(ticket), GetParam().tellsDone ? MessageState::Waiting : MessageState::Unknown);
+                    const auto request = me.receive(Rank(1), 1, bytesOf(value));
+                    EXPECT_EQ(me.stateOf(request), GetParam().tellsDone ? MessageState::Waiting : MessageState::Unknown);
                     me.wait(me.send(Rank(1), 2, bytesOf(go)));
                     if (GetParam().tellsDone) {
-                      EXPECT_EQ(me.waitAny(std::span(&ticket, 1)), 0U);
-                      EXPECT_EQ(me.stateOf(ticket), MessageState::Done);
+                      EXPECT_EQ(me.waitAny(std::span(&request, 1)), 0U);
+                      EXPECT_EQ(me.stateOf(request), MessageState::Done);
                     }
-                    me.wait(ticket);
+                    me.wait(request);
                   }),
               succeeds());
 }
@@ -230,7 +232,7 @@ TEST_P(CommunicatorContract, LeavesCollectivesOfTheHostsMemoryToMessages) {
                   [](Communicator& me) {
                     int value = 7;
                     const Rank group[]{Rank(0), Rank(1)};
-                    EXPECT_EQ(me.combine(Collective::AllReduce, group, DType::Int32, bytesOf(value)), std::nullopt);
+                    EXPECT_EQ(me.startCollective(Collective::AllReduce, group, DType::Int32, bytesOf(value)), std::nullopt);
                   }),
               succeeds());
 }
@@ -267,12 +269,12 @@ TEST_P(CommunicatorContract, AnAbortEndsTheWaitsOfThePeerAndOwnCalls) {
   const auto failures = run(2, [](Communicator& me) {
     int value = 0;
     me.barrier();
-    const auto ticket = me.receive(Rank(1 - me.rank().value), 9, bytesOf(value));
+    const auto request = me.receive(Rank(1 - me.rank().value), 9, bytesOf(value));
     if (me.rank() == Rank(1)) {
       me.abort();
       me.abort();  // twice is once
     }
-    me.wait(ticket);
+    me.wait(request);
   });
   EXPECT_THAT(failures[0],
               testing::AllOf(testing::HasSubstr("rank 1"), testing::AnyOf(testing::HasSubstr("gave up"), testing::HasSubstr("was lost"))));

@@ -197,7 +197,7 @@ class FakeGpus {
     const std::lock_guard lock(mutex_);
     ++gpus_[rank].counts.forgets;
     for (const auto& [id, operation] : operations_) {
-      if (operation.rank == rank && operation.end == 0) violations_.push_back("forgot an operation under way");
+      if (operation.rank == rank && operation.end == 0) violations_.push_back("forgot an operation in flight");
     }
     std::erase_if(operations_, [&](const auto& entry) { return entry.second.rank == rank; });
   }
@@ -294,7 +294,8 @@ inline DeviceLinks FakeGpus::links(Rank self) {
   };
   links.send = [this, rank](Rank to, Buffer buffer) { return begin(rank, {rank, to.index()}, {.buffer = buffer}); };
   links.receive = [this, rank](Rank from, Buffer buffer) { return begin(rank, {from.index(), rank}, {.buffer = buffer}); };
-  links.combine = [this, rank](Collective what, std::span<const Rank> group, DType dtype, Buffer buffer) -> std::optional<std::uint64_t> {
+  links.startCollective = [this, rank](Collective what, std::span<const Rank> group, DType dtype,
+                                       Buffer buffer) -> std::optional<std::uint64_t> {
     if (!isSummed(dtype)) return std::nullopt;
     std::vector<std::size_t> members;
     for (const Rank member : group) members.push_back(member.index());

@@ -83,21 +83,21 @@ class RandomRank {
     while (!open_.empty()) endSome(salt);
     job_.device().finish(kLongWait, {});
     std::vector<std::pair<Ns, Ns>> times;
-    for (const auto ticket : timed_) {
-      ASSERT_TRUE(me_.timesOf(ticket).has_value());
-      times.push_back(*me_.timesOf(ticket));
+    for (const auto request : timed_) {
+      ASSERT_TRUE(me_.timesOf(request).has_value());
+      times.push_back(*me_.timesOf(request));
       EXPECT_LT(times.back().first, times.back().second);
     }
     me_.barrier();
     for (std::size_t i = 0; i < timed_.size(); ++i) EXPECT_EQ(me_.timesOf(timed_[i]), times[i]);
-    for (const auto ticket : std::exchange(timedBefore_, std::exchange(timed_, {}))) EXPECT_EQ(me_.timesOf(ticket), std::nullopt);
+    for (const auto request : std::exchange(timedBefore_, std::exchange(timed_, {}))) EXPECT_EQ(me_.timesOf(request), std::nullopt);
     held_.clear();
   }
 
  private:
   struct Open {
     const Planned* planned = nullptr;
-    Communicator::Ticket ticket = 0;
+    Communicator::Request request = 0;
     HeldBuffer memory{};
     bool sending = false;
     [[nodiscard]] bool isCollective() const { return !planned->group.empty(); }
@@ -122,9 +122,9 @@ class RandomRank {
     const int pattern = salt + static_cast<int>(planned.tag);
     if (open.isCollective()) {
       open.memory = job_.computed(encoded(planned.dtype, givenBy(me_.rank(), planned.elements(), pattern)));
-      const auto ticket = me_.combine(planned.what, planned.group, planned.dtype, open.memory.buffer);
-      ASSERT_TRUE(ticket.has_value());
-      open.ticket = *ticket;
+      const auto request = me_.startCollective(planned.what, planned.group, planned.dtype, open.memory.buffer);
+      ASSERT_TRUE(request.has_value());
+      open.request = *request;
     } else {
       if (!planned.onDevice) {
         open.memory = hostDevice().allocate(planned.bytes);
@@ -133,9 +133,9 @@ class RandomRank {
         open.memory = open.sending ? job_.computed(patternOf(planned.bytes, pattern)) : job_.device().allocate(planned.bytes);
       }
       const Rank peer(open.sending ? planned.to : planned.from);
-      open.ticket = open.sending ? me_.send(peer, planned.tag, open.memory.buffer) : me_.receive(peer, planned.tag, open.memory.buffer);
+      open.request = open.sending ? me_.send(peer, planned.tag, open.memory.buffer) : me_.receive(peer, planned.tag, open.memory.buffer);
     }
-    EXPECT_NE(me_.stateOf(open.ticket), MessageState::Unknown);
+    EXPECT_NE(me_.stateOf(open.request), MessageState::Unknown);
     open_.push_back(open);
     if (random_() % 4 == 0) me_.progress();
   }
@@ -144,19 +144,19 @@ class RandomRank {
     std::size_t at = random_() % open_.size();
     if (random_() % 2 == 0) {
       std::ranges::shuffle(open_, random_);
-      std::vector<Communicator::Ticket> tickets;
-      for (const Open& open : std::span(open_).first(1 + at)) tickets.push_back(open.ticket);
-      at = me_.waitAny(tickets);
-      EXPECT_EQ(me_.isDone(tickets[at]), true);
+      std::vector<Communicator::Request> requests;
+      for (const Open& open : std::span(open_).first(1 + at)) requests.push_back(open.request);
+      at = me_.waitAny(requests);
+      EXPECT_EQ(me_.isDone(requests[at]), true);
       if (!open_[at].isCollective() && open_[at].sending) {
-        EXPECT_EQ(me_.stateOf(tickets[at]), MessageState::Done);
+        EXPECT_EQ(me_.stateOf(requests[at]), MessageState::Done);
       }
     }
     const Open open = std::exchange(open_[at], open_.back());
     open_.pop_back();
-    me_.wait(open.ticket);
+    me_.wait(open.request);
     const Buffer buffer = open.memory.buffer;
-    if (open.isCollective() || (open.planned->onDevice && buffer.bytes > 0)) timed_.push_back(open.ticket);
+    if (open.isCollective() || (open.planned->onDevice && buffer.bytes > 0)) timed_.push_back(open.request);
     open.isCollective() ? lookAtCollective(open, salt) : lookAtMessage(open, salt);
   }
 
@@ -191,7 +191,7 @@ class RandomRank {
   const std::vector<Planned>& plan_;
   std::mt19937_64 random_;
   std::vector<Open> open_;
-  std::vector<Communicator::Ticket> timed_, timedBefore_;
+  std::vector<Communicator::Request> timed_, timedBefore_;
   std::vector<HeldBuffer> held_;
 };
 

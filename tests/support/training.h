@@ -60,8 +60,8 @@ inline Plan planFor(const ModelGraph& graph, const std::string& schedule, int ra
   plan.batch = batch;
   plan.microbatchSize = size;
   plan.loss = loss;
-  const auto begins = splits.empty() ? balance(graph, estimate(graph, size, cluster), stages, Balance::Time) : splits;
-  plan.partition = cut(graph, begins, bindBatch(graph, size), nullptr);
+  const auto begins = splits.empty() ? balancedSplits(graph, estimate(graph, size, cluster), stages, Balance::Time) : splits;
+  plan.partition = cutGraph(graph, begins, bindBatch(graph, size), nullptr);
   plan.schedule = lower(generate(schedule, {ranks, stages, microbatches}));
   plan.costs.stages.resize(static_cast<std::size_t>(stages));
   return plan;

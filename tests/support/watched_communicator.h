@@ -33,40 +33,40 @@ class WatchedCommunicator final : public Communicator {
 
   [[nodiscard]] Rank rank() const override { return inner_->rank(); }
   [[nodiscard]] int size() const override { return inner_->size(); }
-  Ticket send(Rank to, std::uint32_t tag, Buffer buffer) override {
+  Request send(Rank to, std::uint32_t tag, Buffer buffer) override {
     note("send ", to, tag);
     if (!sent_.emplace(to, tag).second) ++repeatedTags;
     return inner_->send(to, tag, buffer);
   }
-  Ticket receive(Rank from, std::uint32_t tag, Buffer buffer) override {
+  Request receive(Rank from, std::uint32_t tag, Buffer buffer) override {
     note("receive ", from, tag);
-    const Ticket ticket = inner_->receive(from, tag, buffer);
-    receives_[ticket] = {from, tag, buffer};
-    return ticket;
+    const Request request = inner_->receive(from, tag, buffer);
+    receives_[request] = {from, tag, buffer};
+    return request;
   }
-  void wait(Ticket ticket) override {
-    inner_->wait(ticket);
-    const auto received = receives_.extract(ticket);
+  void wait(Request request) override {
+    inner_->wait(request);
+    const auto received = receives_.extract(request);
     if (received && watch_.change) watch_.change(received.mapped().from, received.mapped().tag, received.mapped().buffer);
   }
-  [[nodiscard]] std::optional<bool> isDone(Ticket ticket) override {
+  [[nodiscard]] std::optional<bool> isDone(Request request) override {
     if (watch_.cannotTell) return std::nullopt;
-    const std::optional<bool> done = inner_->isDone(ticket);
-    if (!receives_.contains(ticket) || !done.value_or(false) || watch_.random == nullptr || seen_.contains(ticket)) return done;
+    const std::optional<bool> done = inner_->isDone(request);
+    if (!receives_.contains(request) || !done.value_or(false) || watch_.random == nullptr || seen_.contains(request)) return done;
     if (watch_.delay == 0 || (*watch_.random)() % static_cast<std::uint64_t>(watch_.delay) != 0) return false;
-    seen_.insert(ticket);
+    seen_.insert(request);
     return true;
   }
-  [[nodiscard]] std::size_t waitAny(std::span<const Ticket> tickets) override {
+  [[nodiscard]] std::size_t waitAny(std::span<const Request> requests) override {
     if (watch_.cannotTell) throw UsageError("cannot tell which message has come");
-    const std::size_t first = inner_->waitAny(tickets);
+    const std::size_t first = inner_->waitAny(requests);
     if (watch_.random == nullptr) return first;
     std::vector<std::size_t> done;
-    for (std::size_t i = 0; i < tickets.size(); ++i) {
-      if (inner_->isDone(tickets[i]).value_or(false)) done.push_back(i);
+    for (std::size_t i = 0; i < requests.size(); ++i) {
+      if (inner_->isDone(requests[i]).value_or(false)) done.push_back(i);
     }
     const std::size_t chosen = done[(*watch_.random)() % done.size()];
-    seen_.insert(tickets[chosen]);
+    seen_.insert(requests[chosen]);
     return chosen;
   }
   void progress() override { inner_->progress(); }
@@ -93,8 +93,8 @@ class WatchedCommunicator final : public Communicator {
   std::unique_ptr<Communicator> inner_;
   Watch watch_;
   std::set<std::pair<Rank, std::uint32_t>> sent_;
-  std::map<Ticket, Received> receives_;
-  std::set<Ticket> seen_;
+  std::map<Request, Received> receives_;
+  std::set<Request> seen_;
 };
 
 }  // namespace pw::test

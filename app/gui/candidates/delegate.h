@@ -8,14 +8,14 @@ namespace pw::gui {
 
 class CandidatesFilter;
 
-/// Draws the rows of candidates: a mark for the Pareto front, a bar for peak memory with the limit, the row under the mouse (of table or
-/// picture).
+/// Draws the rows of candidates: a mark for the Pareto front, a bar for peak memory with the limit, the hovered row (of the table or the
+/// plot).
 class CandidatesDelegate : public QStyledItemDelegate {
   Q_OBJECT
  public:
   using QStyledItemDelegate::QStyledItemDelegate;
 
-  /// `row`: of the view's model; −1: none.
+  /// `row`: in the view's model; −1: none.
   void setHoveredRow(int row) { hovered_ = row; }
   void setLimitShare(double share) { limit_ = share; }  ///< the memory limit as a share of the longest bar; 0: none
   void paint(QPainter* painter, const QStyleOptionViewItem& option, const QModelIndex& index) const override;

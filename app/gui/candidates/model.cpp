@@ -33,8 +33,8 @@ QString recomputeOf(const PlanRequest& request) {
   for (const std::string& word : request.recompute) words << QString::fromStdString(word);
   const QString text = words.join(QStringLiteral(", "));
   if (text == QLatin1String("none")) return QStringLiteral("–");
-  if (text == QLatin1String("full")) return CandidatesModel::tr("all");
-  if (text == QLatin1String("auto")) return CandidatesModel::tr("as needed");
+  if (text == QLatin1String("full")) return CandidatesModel::tr("full");
+  if (text == QLatin1String("auto")) return CandidatesModel::tr("auto");
   return text;
 }
 
@@ -63,9 +63,9 @@ QString headerOf(int column) {
 
 QString hintOf(int column) {
   switch (static_cast<CandidatesModel::Column>(column)) {
-    case CandidatesModel::Microbatches: return CandidatesModel::tr("Number of microbatches × samples in each");
+    case CandidatesModel::Microbatches: return CandidatesModel::tr("Number of microbatches × microbatch size [samples]");
     case CandidatesModel::Splits:
-      return CandidatesModel::tr("What the stages balance, and how many splits were then moved to make the step shorter");
+      return CandidatesModel::tr("What the splits balance over the stages, and how many splits were then moved to shorten the step");
     case CandidatesModel::Bubble: return CandidatesModel::tr("Idle time of all ranks as a share of the makespan");
     case CandidatesModel::Peak: return CandidatesModel::tr("Most memory of any rank");
     case CandidatesModel::Schedule:
@@ -102,7 +102,7 @@ void takeOver(const PlanRequest& wanted, PlanRequest& r) {
 
 QString whyNot(const Candidate& c) {
   if (c.fits) return {};
-  return CandidatesModel::tr("Needs %1 on a rank, %2 more than the limit of %3.")
+  return CandidatesModel::tr("Needs %1 on one rank, %2 more than the limit of %3.")
       .arg(size(c.peak), size(c.peak - c.request.memoryLimit), size(c.request.memoryLimit));
 }
 
@@ -217,7 +217,7 @@ QVariant CandidatesModel::data(const QModelIndex& index, int role) const {
     case Qt::ToolTipRole: {
       QStringList lines{titleOf(c)};
       if (isCurrent(index.row())) lines << tr("The current plan.");
-      if (c.onFront) lines << tr("On the Pareto front: nothing found is as fast with less memory.");
+      if (c.onFront) lines << tr("On the Pareto front: no plan found is as fast with less memory.");
       if (c.scaled) lines << tr("From costs measured at another microbatch size.");
       if (!c.fits) lines << whyNot(c);
       return lines.join(QLatin1Char('\n'));

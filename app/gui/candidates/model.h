@@ -9,7 +9,7 @@
 
 namespace pw::gui {
 
-/// Found plans as a table, in the order they were found or sorted. Roles beside Qt's: what to sort by, and what the delegates draw.
+/// The plans found as a table, in the order of Found or sorted. Additional roles: the sort key, and what the delegates draw.
 class CandidatesModel : public QAbstractTableModel {
   Q_OBJECT
  public:
@@ -18,11 +18,11 @@ class CandidatesModel : public QAbstractTableModel {
 
   explicit CandidatesModel(QObject* parent = nullptr) : QAbstractTableModel(parent) {}
 
-  /// More was found: marks of the others may change.
+  /// Adds a candidate, which may change the marks of the others.
   void append(const std::vector<Candidate>& more);
   /// The end result, or nothing.
   void set(std::vector<Candidate> all);
-  /// Which plan the document has; marked.
+  /// Marks the document's current plan.
   void setCurrent(const std::optional<PlanRequest>& request);
   [[nodiscard]] const std::vector<Candidate>& all() const { return candidates_; }
   [[nodiscard]] const Candidate& at(int row) const { return candidates_[static_cast<std::size_t>(row)]; }
@@ -45,8 +45,8 @@ class CandidatesModel : public QAbstractTableModel {
   Bytes most_ = 0;
 };
 
-/// Sorts by figures, and shows of equal plans that differ in their splits only the best, unless all are asked for. The Pareto front is
-/// always shown.
+/// Sorts by value, and of plans that differ only in their splits shows the best, unless all are requested. The Pareto front is always
+/// shown.
 class CandidatesFilter : public QSortFilterProxyModel {
   Q_OBJECT
  public:
@@ -61,10 +61,10 @@ class CandidatesFilter : public QSortFilterProxyModel {
   bool all_ = false;
 };
 
-/// Whether loading the one gives the plan of the other: all that a candidate decides is equal.
+/// Whether both lead to the same plan: everything that a candidate decides is equal.
 [[nodiscard]] bool isSamePlan(const PlanRequest& a, const PlanRequest& b);
 
-/// Makes a request the plan that was found; what a search does not decide stays.
+/// Sets a request to the plan that was found; what a search does not decide is unchanged.
 void takeOver(const PlanRequest& found, PlanRequest& request);
 
 /// Why a plan does not fit, in a sentence; empty when it does.

@@ -152,8 +152,8 @@ QWidget* CandidatesPanel::Private::buildResults() {
 
 void CandidatesPanel::Private::build() {
   options = new SearchOptions(document);
-  everything = new QCheckBox(tr("All &splits"));
-  everything->setToolTip(tr("Show all splits of a schedule, not only the best"));
+  everything = new QCheckBox(tr("Show all &splits of a schedule"));
+  everything->setToolTip(tr("List every choice of splits that was tried for a schedule, not only the best one"));
   progress = new QProgressBar;
   progress->setAccessibleName(tr("Progress of the search"));
   progress->setMaximumWidth(panel.fontMetrics().averageCharWidth() * 22);
@@ -164,7 +164,7 @@ void CandidatesPanel::Private::build() {
   status->setAccessibleName(tr("Result of the search"));
   status->setTextFormat(Qt::PlainText);
   loader = new QPushButton(tr("&Load plan"));
-  loader->setToolTip(tr("Take the chosen plan; Undo brings the old one back"));
+  loader->setToolTip(tr("Replace the current plan by the selected one; Undo restores it"));
   pages = new QStackedWidget;
   pages->addWidget(buildEmpty());
   pages->addWidget(buildResults());
@@ -241,20 +241,20 @@ void CandidatesPanel::Private::start() {
   queue = std::make_shared<Queue>();
   progress->setRange(0, 0);
   arrivals->start();
-  job->start(tr("Search plans"),
-             [this, graph, space, found = queue, design = document.design()](JobControl& control) -> std::function<void()> {
-               const Cluster cluster = design.profile ? Cluster{} : loadCluster(design.cluster);
-               const ProfileSource source = design.profile ? measurements({design.profile}) : estimates(*graph, cluster);
-               auto result = std::make_shared<Found>(pw::search(*graph, source, space, [&](int done, int all, const Candidate* candidate) {
-                 if (candidate != nullptr) {
-                   const std::lock_guard lock(found->mutex);
-                   found->candidates.push_back(*candidate);
-                 }
-                 control.progress(done, all);
-                 return !control.isCancelled();
-               }));
-               return [this, result] { finish(std::move(*result)); };
-             });
+  job->start(
+      tr("Search plans"), [this, graph, space, found = queue, design = document.design()](JobControl& control) -> std::function<void()> {
+        const Cluster cluster = design.profile ? Cluster{} : loadCluster(design.cluster);
+        const ProfileSource source = design.profile ? measurements({design.profile}) : estimates(*graph, cluster);
+        auto result = std::make_shared<Found>(pw::searchPlans(*graph, source, space, [&](int done, int all, const Candidate* candidate) {
+          if (candidate != nullptr) {
+            const std::lock_guard lock(found->mutex);
+            found->candidates.push_back(*candidate);
+          }
+          control.progress(done, all);
+          return !control.isCancelled();
+        }));
+        return [this, result] { finish(std::move(*result)); };
+      });
   pages->setCurrentIndex(1);
   refresh();
 }
@@ -280,8 +280,8 @@ void CandidatesPanel::Private::finish(Found found) {
   const std::optional<PlanRequest> chosen = row < 0 ? std::nullopt : std::optional(model->at(row).request);
   queue.reset();
   outcome = found.skipped.empty()       ? QString()
-            : found.skipped.size() == 1 ? tr("1 shape was refused.")
-                                        : tr("%1 shapes were refused.").arg(found.skipped.size());
+            : found.skipped.size() == 1 ? tr("1 combination is impossible.")
+                                        : tr("%1 combinations are impossible.").arg(found.skipped.size());
   QStringList reasons;
   for (const std::string& reason : found.skipped) reasons << QString::fromStdString(reason);
   outcomeDetails = reasons.join(QLatin1Char('\n'));
@@ -321,9 +321,10 @@ void CandidatesPanel::Private::refresh() {
   button->setText(running ? tr("Cancel") : tr("Search"));
   progress->setVisible(running);
   const PlanRequest& request = document.design().request;
-  invitation->setText(has ? tr("Try schedules, numbers of microbatches, splits and recomputing on %1, and see what speed costs in memory.")
-                                .arg(request.ranks == 1 ? tr("1 rank") : tr("%1 ranks").arg(request.ranks))
-                          : tr("Open a model to search plans for it."));
+  invitation->setText(
+      has ? tr("Try schedules, numbers of microbatches, splits and recomputation on %1, and see the trade-off between speed and memory.")
+                .arg(request.ranks == 1 ? tr("1 rank") : tr("%1 ranks").arg(request.ranks))
+          : tr("Open a model to search plans for it."));
   pages->setCurrentIndex(running || model->rowCount() > 0 ? 1 : 0);
   scatter->setLimit(request.memoryLimit);
   double most = static_cast<double>(request.memoryLimit);
@@ -343,10 +344,10 @@ void CandidatesPanel::Private::showStatus() {
   const auto& candidates = model->all();
   const bool none = all > 0 && std::ranges::none_of(candidates, &Candidate::fits);
   if (none && !job->isRunning())
-    words << tr("None fits; least memory: %1.").arg(titleOf(*std::ranges::min_element(candidates, {}, &Candidate::peak)));
+    words << tr("None fits; the smallest needs %1.").arg(titleOf(*std::ranges::min_element(candidates, {}, &Candidate::peak)));
   if (!outcome.isEmpty()) words << outcome;
   const bool stale = basis && !(*basis == Basis(document.design()));
-  if (stale) words << tr("Ranks, costs or limits have changed since: search again.");
+  if (stale) words << tr("Ranks, costs or limits have changed since this search; search again.");
   status->setText(words.join(QLatin1Char(' ')));
   status->setToolTip(outcomeDetails);
   QPalette palette = panel.palette();

@@ -7,13 +7,13 @@ namespace pw::gui {
 
 class Document;
 
-/// Searches plans for the document's model, shows them as a table and a picture of time against memory; double click loads one.
+/// Searches plans for the document's model, shows them as a table and a plot of time against memory; a double click loads one.
 class CandidatesPanel : public QWidget {
   Q_OBJECT
  public:
   explicit CandidatesPanel(Document& document, QWidget* parent = nullptr);
   ~CandidatesPanel() override;
-  void search();  ///< as the button
+  void search();  ///< as if the button were pressed
   [[nodiscard]] bool isSearching() const;
 
  signals:

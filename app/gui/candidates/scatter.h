@@ -13,18 +13,18 @@
 
 namespace pw::gui {
 
-/// A plan in the picture.
+/// A plan in the plot.
 struct ScatterPoint {
   double time = 0;  ///< ns, of a step or of a sample
   Bytes bytes = 0;
   bool front = false, fits = true;
-  bool shown = true;  ///< can be chosen; else a mere dot
+  bool shown = true;  ///< can be selected; otherwise only a dot
   QString title;
 
   bool operator==(const ScatterPoint&) const = default;
 };
 
-/// Time against memory of plans, with their Pareto front, the memory limit and the current plan. Points are chosen by mouse or arrow keys
+/// Time against memory of plans, with their Pareto front, the memory limit and the current plan. Points are selected by mouse or arrow keys
 /// (left and right by time, up and down by memory), and activated by double click or Enter.
 class CandidatesScatter : public QWidget {
   Q_OBJECT
@@ -32,7 +32,7 @@ class CandidatesScatter : public QWidget {
   explicit CandidatesScatter(QWidget* parent = nullptr);
 
   void setPoints(std::vector<ScatterPoint> points);
-  void setTimeTitle(const QString& title);  ///< what times are of
+  void setTimeTitle(const QString& title);  ///< title of the time axis
   void setLimit(Bytes limit);               ///< 0: none
   void setCurrentPlan(const std::optional<std::pair<double, Bytes>>& plan);
   void setHovered(int index);  ///< −1: none; without a signal
@@ -40,7 +40,7 @@ class CandidatesScatter : public QWidget {
   [[nodiscard]] int hovered() const { return hovered_; }
   [[nodiscard]] int selected() const { return selected_; }
   [[nodiscard]] QPointF positionOf(int index) const;
-  /// The shown point nearest to a place, if it is near; −1: none.
+  /// The visible point nearest to a position, if it is close; −1: none.
   [[nodiscard]] int pointAt(const QPointF& place) const;
   [[nodiscard]] QSize sizeHint() const override;
   [[nodiscard]] QSize minimumSizeHint() const override;

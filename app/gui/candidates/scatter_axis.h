@@ -4,16 +4,16 @@
 
 namespace pw::gui {
 
-/// One axis of a picture: a range of values, with ticks at round ones.
+/// One axis of a plot: a range of values, with ticks at round values.
 class ScatterAxis {
  public:
   ScatterAxis() = default;
-  /// Covers all values with some room at both ends, never below 0; a range around a single value. No values: 0 to 1.
+  /// Covers all values with a margin at both ends, never below 0; for a single value a range around it. No values: 0 to 1.
   static ScatterAxis over(const std::vector<double>& values);
 
   [[nodiscard]] double from() const { return from_; }
   [[nodiscard]] double to() const { return to_; }
-  /// Where a value lies: 0 at the start, 1 at the end.
+  /// The position of a value: 0 at the start, 1 at the end.
   [[nodiscard]] double place(double value) const { return (value - from_) / (to_ - from_); }
   /// At most `most` ≥ 2 values within the range, ascending, at equal distances of 1, 2 or 5 times a power of ten units; of bytes the unit
   /// is that power of 1024 which suits the range.

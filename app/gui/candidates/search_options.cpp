@@ -37,7 +37,7 @@ std::vector<int> countsOf(const QString& text) {
     bool isNumber = false;
     const int count = word.toInt(&isNumber);
     if (!isNumber || count < 1 || count > kMaxMicrobatches) {
-      throw UsageError(SearchOptions::tr("“%1” is no number of microbatches; write counts like 4, 8, 16.").arg(word).toStdString());
+      throw UsageError(SearchOptions::tr("“%1” is not a number of microbatches; write numbers like 4, 8, 16.").arg(word).toStdString());
     }
     counts.push_back(count);
   }
@@ -49,14 +49,14 @@ SearchOptions::SearchOptions(Document& document, QWidget* parent)
       document_(document),
       counts_(new QLineEdit),
       batch_(new QSpinBox),
-      recompute_(new QCheckBox(tr("Try re&computing"))),
+      recompute_(new QCheckBox(tr("Search with re&computation"))),
       limit_(new QLabel) {
   auto* row = new QHBoxLayout(this);
   row->setContentsMargins(0, 0, 0, 0);
   auto* counts = new QLabel(tr("&Microbatches"));
   counts->setBuddy(counts_);
   counts_->setAccessibleName(tr("Numbers of microbatches to try"));
-  counts_->setToolTip(tr("Numbers of microbatches to try, with commas between them; empty: 1, 2, 4 and 8 times the ranks"));
+  counts_->setToolTip(tr("Numbers of microbatches to try, separated by commas; empty: 1, 2, 4 and 8 times the ranks"));
   counts_->setMinimumWidth(fontMetrics().averageCharWidth() * 18);
   counts_->setMaximumWidth(fontMetrics().averageCharWidth() * 40);
   auto* batch = new QLabel(tr("&Batch"));
@@ -66,7 +66,7 @@ SearchOptions::SearchOptions(Document& document, QWidget* parent)
   batch_->setMinimumWidth(fontMetrics().horizontalAdvance(tr("microbatches of %1").arg(1024)) + 4 * fontMetrics().height());
   recompute_->setChecked(true);
   recompute_->setToolTip(
-      tr("Also plans whose stages run their forward again in the backward: all of them, or as few as the memory limit demands"));
+      tr("Also search plans that recompute activations in the backward: in all stages, or in as few as the memory limit allows"));
   limit_->setAccessibleName(tr("Memory limit of the search"));
   for (QWidget* widget : std::initializer_list<QWidget*>{counts, counts_, batch, batch_, recompute_, limit_}) row->addWidget(widget);
   row->setStretch(1, 3);
@@ -80,11 +80,11 @@ void SearchOptions::refresh() {
   const PlanRequest& r = document_.design().request;
   const bool keeps = keepsMicrobatch(document_);
   batch_->setEnabled(!keeps);
-  batch_->setSpecialValueText(keeps ? tr("microbatches of %1").arg(r.microbatch) : tr("as the plan: %1").arg(samplesOf(r)));
+  batch_->setSpecialValueText(keeps ? tr("microbatches of %1").arg(r.microbatch) : tr("as in the plan: %1").arg(samplesOf(r)));
   batch_->setToolTip(
       keeps ? tr("Microbatches keep their size, since %1. Compare samples per second.")
                   .arg(document_.design().profile ? tr("costs were measured at it") : tr("the model was exported with it"))
-            : tr("Samples per step of all replicas; equal for all candidates, so that their steps compare. 0: as the plan has"));
+            : tr("Samples per step over all replicas; the same for all candidates, so that their steps are comparable. 0: as in the plan"));
   if (keeps) batch_->setValue(0);
   counts_->setPlaceholderText(listed(usualCounts(r.ranks, r.replicas, keeps ? 0 : batch_->value() > 0 ? batch_->value() : samplesOf(r))));
   limit_->setText(r.memoryLimit > 0 ? tr("Memory limit %1").arg(pw::gui::size(r.memoryLimit)) : tr("No memory limit"));

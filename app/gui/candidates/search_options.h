@@ -14,13 +14,13 @@ namespace pw::gui {
 
 class Document;
 
-/// What a search is to try beside what the design says (ranks, replicas, loss, optimizer, memory limit).
+/// What a search should try, in addition to the settings of the design (ranks, replicas, loss, optimizer, memory limit).
 class SearchOptions : public QWidget {
   Q_OBJECT
  public:
   explicit SearchOptions(Document& document, QWidget* parent = nullptr);
 
-  /// Throws UsageError with a sentence about what was typed.
+  /// Throws UsageError with a sentence about invalid input.
   [[nodiscard]] SearchSpace space() const;
   void refresh();  ///< hints that depend on the design
 
@@ -32,7 +32,7 @@ class SearchOptions : public QWidget {
   QLabel* limit_;
 };
 
-/// `4, 8 16` → 4, 8, 16; nothing typed: nothing. Throws UsageError for what is no count.
+/// `4, 8 16` → 4, 8, 16; empty for empty input. Throws UsageError for anything that is not a count.
 [[nodiscard]] std::vector<int> countsOf(const QString& text);
 
 }  // namespace pw::gui

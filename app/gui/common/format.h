@@ -6,7 +6,7 @@
 
 namespace pw::gui {
 
-/// As the command line writes them (`1.25 ms`, `3.2 MiB`), for labels.
+/// For labels, in the format of the command line (`1.25 ms`, `3.2 MiB`).
 [[nodiscard]] QString duration(Ns time);
 [[nodiscard]] QString size(Bytes bytes);
 [[nodiscard]] QString percent(double fraction, int decimals = 1);

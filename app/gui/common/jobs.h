@@ -9,11 +9,11 @@
 
 namespace pw::gui {
 
-/// What a job's work sees of the window: whether to stop, and where to say how far it is. Used on the job's thread.
+/// What a job's work can access: whether to stop, and progress reports. Used on the job's thread.
 class JobControl {
  public:
   [[nodiscard]] bool isCancelled() const { return cancelled_; }
-  /// `done` of `all` (0: unknown); shown at most some ten times a second.
+  /// `done` of `all` (0: unknown); shown about ten times a second at most.
   void progress(std::int64_t done, std::int64_t all, const QString& note = {});
 
  private:
@@ -22,15 +22,16 @@ class JobControl {
   std::function<void(std::int64_t, std::int64_t, const QString&)> report_;
 };
 
-/// One piece of work at a time on a thread of its own: the newest request wins. `start` cancels what goes on (its result is dropped) and
-/// begins. Results arrive on the main thread. Errors of the work come as one sentence in `failed`. The destructor cancels and waits.
+/// One piece of work at a time on a separate thread: the newest request wins. `start` cancels the current work (dropping its result) and
+/// starts the new one. Results arrive on the main thread. Errors of the work arrive as one sentence in `failed`. The destructor cancels and
+/// waits.
 class Job : public QObject {
   Q_OBJECT
  public:
   explicit Job(QObject* parent = nullptr);
   ~Job() override;
 
-  /// `work` runs on the thread and returns what is then called on the main thread, unless cancelled.
+  /// `work` runs on the thread and returns a function that is then called on the main thread, unless cancelled.
   void start(const QString& title, const std::function<std::function<void()>(JobControl&)>& work);
   void cancel();
   [[nodiscard]] bool isRunning() const;

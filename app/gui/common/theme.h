@@ -8,8 +8,8 @@
 
 namespace pw::gui {
 
-/// Colours of everything drawn. Kinds use the palette of Okabe and Ito (2008), which people with any colour vision can tell apart; patterns
-/// back it up, so that a print without colours can be read too.
+/// Colours of everything drawn. Kinds use the palette of Okabe and Ito (2008), which is distinguishable with any colour vision; patterns
+/// make black-and-white prints readable too.
 struct Theme {
   bool dark = false;
   QColor background, alternate, text, faintText, grid, accent, focus;
@@ -23,7 +23,7 @@ struct Theme {
 /// Fusion style and its palette in light or dark.
 void applyTheme(bool dark);
 
-/// What tells spans apart.
+/// What span colours stand for.
 enum class ColourBy : std::uint8_t { Kind, Stage, Microbatch };
 [[nodiscard]] QColor kindColour(SpanKind kind, const Theme& theme);
 [[nodiscard]] QColor stageColour(int stage, const Theme& theme);

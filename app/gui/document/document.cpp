@@ -137,7 +137,7 @@ struct Document::Worker {
     if (design.profile) {
       if (design.profile->microbatch != microbatch_) {
         throw UsageError(
-            tr("The measured costs are of microbatches of %1 samples and the plan has %2; profile again, or go back to estimated costs.")
+            tr("Costs were measured with microbatches of %1 samples, but the plan has %2; profile again, or use estimated costs.")
                 .arg(design.profile->microbatch)
                 .arg(microbatch_)
                 .toStdString());
@@ -175,7 +175,7 @@ bool Document::isPredicting() const { return answered_ < asked_; }
 QString Document::title() const { return title_; }
 
 Plan Document::plan() const {
-  if (!graph_) throw UsageError(tr("There is no model to make a plan of; open one first.").toStdString());
+  if (!graph_) throw UsageError(tr("No model is open, so there is nothing to plan; open one first.").toStdString());
   if (isPredicting() || !prediction_ || !problem_.isEmpty()) {
     throw UsageError(problem_.isEmpty() ? tr("The plan is still being predicted; try again in a moment.").toStdString()
                                         : problem_.toStdString());

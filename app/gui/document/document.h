@@ -16,36 +16,37 @@
 
 namespace pw::gui {
 
-/// What the user decided: what undo brings back and a project saves. A value.
+/// The user's decisions: what undo restores and a project saves. A value.
 struct Design {
   std::vector<std::string> models;  ///< archives; empty: a schedule (or only a trace) without a model
   PlanRequest request;
-  std::string cluster = "cpu-workstation";       ///< preset or file: costs are estimated for it where there is no `profile`
-  std::shared_ptr<const Profile> profile;        ///< measured; null: estimated
-  std::shared_ptr<const Schedule> customRows;    ///< of a CSV or plan file no generator makes; null: `request.schedule` names the generator
-  std::string source;                            ///< the file `customRows` were read from
-  std::shared_ptr<const CostTable> customCosts;  ///< without a model: what its schedule is simulated with
+  std::string cluster = "cpu-workstation";  ///< preset or file: costs are estimated for it where there is no `profile`
+  std::shared_ptr<const Profile> profile;   ///< measured; null: estimated
+  std::shared_ptr<const Schedule>
+      customRows;      ///< from a CSV or plan file that no generator produces; null: `request.schedule` names the generator
+  std::string source;  ///< the file `customRows` were read from
+  std::shared_ptr<const CostTable> customCosts;  ///< without a model: the costs that its schedule is simulated with
 
   bool operator==(const Design&) const = default;  ///< shared values by identity
 };
 
-/// A measured trace to look at: of a stored run, of another tool's file, or of a run that goes on.
+/// A measured trace for display: of a stored run, of another tool's file, or of a run in progress.
 struct Measured {
   QString title;  ///< `run 7 · 22 Nov 14:03`, a file's name
   Trace trace;
   Timeline timeline;
-  std::optional<RunRecord> run;  ///< of the store: its plan and what was predicted
+  std::optional<RunRecord> run;  ///< of a stored run: its plan and prediction
   int step = 0;
-  bool live = false;  ///< more is to come
+  bool live = false;  ///< the run is still in progress
 };
 
-constexpr int kReadableMs = 30;  ///< so often figures follow a drag; the timeline follows each of its moves
+constexpr int kReadableMs = 30;  ///< update interval of the numbers during a drag; the timeline follows every move
 
 /// What a file brings; see loading.h.
 struct Loaded;
 
-/// The current values and who changes them. All panels read here, change through `edit`, and follow the signals. Predictions are made in
-/// the background: the newest design wins, and until it is predicted the last prediction stays. Main thread only.
+/// The current values. All panels read them here, change them through `edit`, and react to the signals. Predictions are made in the
+/// background: the newest design wins, and the last prediction stays until then. Main thread only.
 class Document : public QObject {
   Q_OBJECT
  public:
@@ -57,35 +58,35 @@ class Document : public QObject {
   [[nodiscard]] std::shared_ptr<const ModelGraph> graph() const { return graph_; }  ///< null without a model
   [[nodiscard]] const std::vector<SplitPoint>& splitPoints() const {
     return splitPoints_;
-  }  ///< legal ones, ascending, at the design's microbatch size
+  }  ///< possible ones, ascending, for the design's microbatch size
   [[nodiscard]] std::shared_ptr<const Profile> profile() const {
     return profile_;
   }  ///< in use: measured or estimated; null without a model
   [[nodiscard]] const Cluster& cluster() const { return cluster_; }
-  [[nodiscard]] std::shared_ptr<const Prediction> prediction() const { return prediction_; }  ///< null: none yet, or not possible
+  [[nodiscard]] std::shared_ptr<const Prediction> prediction() const { return prediction_; }  ///< null: not available yet, or not possible
   [[nodiscard]] std::shared_ptr<const Measured> measured() const { return measured_; }        ///< null: none chosen
   [[nodiscard]] QString problem() const { return problem_; }      ///< why the design cannot be predicted, one sentence; empty when it can
-  [[nodiscard]] bool isPredicting() const;                        ///< the prediction is not of the design yet
+  [[nodiscard]] bool isPredicting() const;                        ///< the prediction does not match the design yet
   [[nodiscard]] QString storePath() const { return storePath_; }  ///< where runs are recorded
   [[nodiscard]] QString projectPath() const { return projectPath_; }
-  [[nodiscard]] QString title() const;  ///< model or file name, for people
+  [[nodiscard]] QString title() const;  ///< model or file name, for display
   /// The plan of the design, for saving and running. Throws UsageError when there is no model, or no prediction of this design yet.
   [[nodiscard]] Plan plan() const;
 
-  // ---- Edits: each one is one step of undo ----
-  /// Changes the design. Where it then has another number of stages than splits make, the splits are balanced again with the prediction.
+  // ---- Edits: each is one undo step ----
+  /// Changes the design. If its number of stages then differs from what the splits make, the splits are balanced again with the prediction.
   void edit(const QString& what, const std::function<void(Design&)>& change);
-  /// A drag: edits until `endDrag` are one step; with `keep` false everything is as before it.
+  /// Begins a drag: edits until `endDrag` are one undo step; with `keep` false they are all reverted.
   void beginDrag(const QString& what);
   void endDrag(bool keep);
   [[nodiscard]] bool isDragging() const { return beforeDrag_.has_value(); }
   void undo();
   void redo();
-  [[nodiscard]] QString undoText() const;  ///< what would be undone; empty: nothing
+  [[nodiscard]] QString undoText() const;  ///< description of what would be undone; empty: nothing
   [[nodiscard]] QString redoText() const;
 
   // ---- Files ----
-  /// Replaces all by what was loaded (see loading.h) and forgets what could be undone.
+  /// Replaces everything by what was loaded (see loading.h) and clears the undo history.
   void adopt(const Loaded& loaded);
   void setStorePath(const QString& path);
   void setProjectPath(const QString& path);
@@ -116,7 +117,7 @@ class Document : public QObject {
   void take(const Answer& answer);
 
   Design design_;
-  std::optional<Design> saved_;  ///< nothing: what is there was never saved
+  std::optional<Design> saved_;  ///< nothing: the current design was never saved
   std::optional<Design> beforeDrag_;
   QString dragName_;
   std::vector<Step> undo_, redo_;
@@ -128,7 +129,7 @@ class Document : public QObject {
   std::shared_ptr<const Measured> measured_;
   QString title_, problem_, storePath_, projectPath_;
   std::uint64_t asked_ = 0, answered_ = 0;  ///< numbers of requests
-  std::uint64_t adopted_ = 0;               ///< answers to requests up to this one are of another model
+  std::uint64_t adopted_ = 0;               ///< answers to requests up to this one belong to another model
   std::unique_ptr<Worker> worker_;
 };
 

@@ -254,7 +254,7 @@ Design firstDesign(const ModelGraph& graph, const std::vector<SplitPoint>& point
   if (!graph.splitMarkers.empty()) {
     r.begins = graph.splitMarkers;
   } else if (r.ranks > 1) {
-    r.begins = balance(graph, estimate(graph, r.microbatch, loadCluster(design.cluster)), r.ranks, Balance::Time);
+    r.begins = balancedSplits(graph, estimate(graph, r.microbatch, loadCluster(design.cluster)), r.ranks, Balance::Time);
   }
   return design;
 }
@@ -279,9 +279,8 @@ std::shared_ptr<Loaded> loadFiles(const std::vector<std::string>& paths, const s
   if (extension == ".pwproj" || head.find("\"pipewright_project\"") != std::string::npos) return loadProject(first);
   const auto mark = head.find_first_not_of(" \t\r\n\xEF\xBB\xBF");
   if (mark == std::string::npos || (head[mark] != '{' && head[mark] != '[')) {
-    throw UsageError(
-        first +
-        " is none of what this app opens: a model (.pt2), plan or trace (.json), schedule (.csv), project (.pwproj) or run store (.db).");
+    throw UsageError("Unsupported file type: " + first +
+                     "; open a model (.pt2), a plan or trace (.json), a schedule (.csv), a project (.pwproj) or a run store (.db).");
   }
   const bool plan = head.find("\"pipewright-plan\"") != std::string::npos;
   return plan && head[mark] == '{' ? loadPlan(first) : loadTraces(paths, progress);

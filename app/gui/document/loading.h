@@ -10,10 +10,10 @@
 
 namespace pw::gui {
 
-/// What was read from files, ready for `Document::adopt` and the window.
+/// What was loaded from files, ready for `Document::adopt` and the window.
 struct Loaded {
   QString title;
-  bool hasDesign = false;  ///< else only `measured`, `store` or `cluster` is new and the design stays
+  bool hasDesign = false;  ///< otherwise only `measured`, `store` or `cluster` is new and the design is unchanged
   Design design;
   std::shared_ptr<const ModelGraph> graph;
   std::vector<SplitPoint> splitPoints;
@@ -22,19 +22,19 @@ struct Loaded {
   QString store;
   QString project;    ///< path of the project file it comes from
   QByteArray view;    ///< of a project: the timeline's and the window's
-  QStringList notes;  ///< what people should know, one sentence each
+  QStringList notes;  ///< notes for the user, one sentence each
 };
 
 /// Reads a model (.pt2, or several: parts in order), plan or trace (.json), schedule (.csv), run store (.db), project (.pwproj), a cluster
-/// (.json) or a folder of traces, told apart by what they hold where the name does not say. Throws Error in one sentence; changes nothing.
-/// For a job: `progress(done, all)` returns false to stop, and the result is null.
+/// (.json) or a folder of traces, recognised by content if the name is not enough. Throws Error in one sentence; changes nothing. For a
+/// job: `progress(done, all)` returns false to stop, and the result is null.
 [[nodiscard]] std::shared_ptr<Loaded> loadFiles(const std::vector<std::string>& paths,
                                                 const std::function<bool(std::int64_t, std::int64_t)>& progress);
 
 /// A model's first design: balanced 1F1B on up to four ranks with twice as many microbatches, estimated for `cpu-workstation`.
 [[nodiscard]] Design firstDesign(const ModelGraph& graph, const std::vector<SplitPoint>& points);
 
-/// Stages the design's schedule has on its ranks: of the custom rows, else ranks × chunks.
+/// Stages the design's schedule has on its ranks: those of the custom rows, otherwise ranks × chunks.
 [[nodiscard]] int stagesOf(const Design& design);
 
 }  // namespace pw::gui

@@ -112,7 +112,7 @@ Project parseProject(std::string_view json, const std::string& source) {
   const JsonDocument document{source, "project", "open a .pwproj file that this app saved"};
   const Json parsed = document.parse(json);
   const JsonPart j(parsed, document);
-  if (!j.has("pipewright_project")) throw UsageError(source + " is no Pipewright project; open a .pwproj file that this app saved.");
+  if (!j.has("pipewright_project")) throw UsageError(source + " is not a Pipewright project; open a .pwproj file that this app saved.");
   if (j["pipewright_project"].as<int>() > kVersion)
     throw UsageError(source + " was saved by a newer version of Pipewright; update this one.");
   Project project;

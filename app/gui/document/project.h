@@ -8,7 +8,7 @@
 namespace pw::gui {
 
 /// A project's text, and back. The model's archives are named, not copied; profile, custom schedule and costs are inside. `parseProject`
-/// throws UsageError for text that is no project or of a newer version.
+/// throws UsageError for text that is not a project or of a newer version.
 struct Project {
   Design design;
   QString store;

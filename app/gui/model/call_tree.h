@@ -10,10 +10,10 @@
 
 namespace pw::gui {
 
-/// One row of the model's tree: a call of a module, or operators between such calls. Either way it is one range of nodes, and what stands
-/// below a row tiles its range: sums add up, and every place between two rows is one place between two nodes.
+/// One row of the model's tree: a call of a module, or operators between such calls. Both are one range of nodes, and the children of a row
+/// tile its range: sums add up, and every position between two rows is one position between two nodes.
 struct CallRow {
-  std::string path;       ///< of the module; for operators of the module they stand in. Empty for the root
+  std::string path;       ///< of the module, or of the module that contains the operators. Empty for the root
   std::string label;      ///< the path from the row around it; for operators their names: `add · view`
   std::string className;  ///< empty for operators
   bool isModule = true;
@@ -21,7 +21,7 @@ struct CallRow {
   int parent = -1;  ///< row; −1 for the root
   int place = 0;    ///< among the parent's children
   int depth = 0;
-  int end = 0;  ///< the row behind its last descendant
+  int end = 0;  ///< the row after its last descendant
   NodeId firstNode, endNode;
 
   // One microbatch. A parameter counts in every row that reads it, once.
@@ -41,23 +41,23 @@ struct CallTree {
   [[nodiscard]] int size() const { return static_cast<int>(rows.size()); }
 };
 
-/// The tree. Operators of a module that calls others stand between these calls, one row for those in a row; of a module that calls none
-/// only where one of `cuts` (ascending) lies inside it. Every cut is then the beginning of a row. Two calls of a module without a node
-/// between are one. Cost: linear in nodes times the depth of modules.
+/// The tree. Operators of a module that calls others are between these calls, one row per contiguous group; operators of other modules get
+/// rows only if one of `cuts` (ascending) is inside the module. Every cut is then the beginning of a row. Adjacent calls of a module are
+/// merged. Cost: linear in nodes times the depth of modules.
 [[nodiscard]] CallTree callTree(const ModelGraph& graph, const std::vector<NodeId>& cuts);
 
 /// Sets times and kept bytes of all rows; null: 0.
 void setCosts(CallTree& tree, const Profile* profile);
 
-/// Whether each row is a layer: the outermost calls that call others and whose last name is a number (`blocks.3`); where a model has none,
-/// ends in a digit (`encoder_layer_3`); where it has none either, numbered ones that call nothing (`net.3` of a plain sequence).
+/// Whether each row is a layer: the outermost calls that call others and whose last name is a number (`blocks.3`); if there are none, whose
+/// name ends in a digit (`encoder_layer_3`); otherwise numbered ones that call nothing (`net.3` of a plain sequence).
 [[nodiscard]] std::vector<bool> layerRows(const CallTree& tree);
 
-/// Rows that are open at first: those around layers; the model itself where there are none.
+/// Initially expanded rows: those that contain layers; the model itself if there are none.
 [[nodiscard]] std::vector<int> openAtFirst(const CallTree& tree);
 
-/// What a full bar stands for: the most of any row that does not hold layers, so that layers can be compared; those around them have no
-/// bars.
+/// The value of a full bar: the maximum over rows that do not contain layers, so that layers can be compared; rows that contain layers have
+/// no bars.
 struct BarScale {
   Ns time = 0;  ///< of forward and backward
   std::int64_t parameters = 0;

@@ -26,7 +26,7 @@ QString shapeText(const TensorMeta& meta, const Bindings& bindings) {
   try {
     for (const std::int64_t size : shapeOf(meta, bindings)) sizes << QString::number(size);
   } catch (const Error&) {
-    return tr("depends on data");
+    return tr("data-dependent");
   }
   return sizes.isEmpty() ? tr("scalar") : sizes.join(QStringLiteral(" × "));
 }
@@ -48,8 +48,8 @@ Arc sent(const ModelGraph& graph, const Readers& readers, const Partition& parti
   const StageSpec& to = partition.stages[transfer.to.index()];
   arc.to = readers.first(transfer.value, to.begin, to.end).value_or(to.begin);
   const bool local = wiring.rank(transfer.from) == wiring.rank(transfer.to);
-  arc.text = local ? tr("%1 goes from stage %2 to stage %3 on the same rank: nothing is sent (%4 per microbatch stay).")
-                   : tr("%1 goes from stage %2 straight to stage %3: %4 per microbatch are sent directly%5, past the stages between.");
+  arc.text = local ? tr("%1 goes from stage %2 to stage %3 on the same rank: nothing is sent (%4 per microbatch stay on the rank).")
+                   : tr("%1 goes from stage %2 straight to stage %3: %4 per microbatch are sent directly%5, bypassing the stages between.");
   arc.text = arc.text.arg(nameOf(graph, transfer.value)).arg(transfer.from.value).arg(transfer.to.value).arg(size(transfer.bytes));
   if (!local) {
     const Ns time = wiring.time(transfer.from, transfer.to, transfer.bytes);
@@ -77,7 +77,7 @@ std::optional<Arc> recomputed(const ModelGraph& graph, const Readers& readers, c
   std::vector<NodeId> begins;
   for (std::size_t s = 1; s < partition.stages.size(); ++s) begins.push_back(partition.stages[s].begin);
   arc.fromStage = Stage(static_cast<std::size_t>(std::upper_bound(begins.begin(), begins.end(), arc.from) - begins.begin()));
-  arc.text = tr("Stage %1 computes %2 again (%3) instead of receiving it.")
+  arc.text = tr("Stage %1 recomputes %2 (%3) instead of receiving it.")
                  .arg(stage)
                  .arg(names(graph, arc.values), operators(spec.recomputed.size()));
   return arc;
@@ -103,9 +103,9 @@ QString sharedText(const SharedParameter& shared, const SharingChoice* choice, c
   });
   if (oneRank) return tr("%1, all on rank %2: one copy, nothing is sent.").arg(head).arg(wiring.rank(shared.stages.front()).value);
   switch (shared.sharing) {
-    case Sharing::Replicate: return tr("%1. Replicated: each updates its own copy; the gradients are summed once a step.").arg(head);
+    case Sharing::Replicate: return tr("%1. Replicated: each updates its own copy; the gradients are summed once per step.").arg(head);
     case Sharing::Transmit:
-      return tr("%1. Transmitted: stage %2 owns and updates it, and sends the new values to the others once a step.")
+      return tr("%1. Transmitted: stage %2 owns and updates it, and sends the new values to the others once per step.")
           .arg(head)
           .arg(shared.stages.front().value);
   }
@@ -168,7 +168,7 @@ std::optional<Partition> partitionOf(const Document& document) {
   const auto graph = document.graph();
   if (!graph) return std::nullopt;
   try {
-    return cut(*graph, begins, bindBatch(*graph, document.design().request.microbatch), document.profile().get());
+    return cutGraph(*graph, begins, bindBatch(*graph, document.design().request.microbatch), document.profile().get());
   } catch (const Error&) {
     return std::nullopt;  // the document's problem says why
   }
@@ -220,7 +220,7 @@ QString crossingText(const Document& document, std::size_t split, const QString&
   const StageSpec& stage = partition->stages[after.index()];
   if (!stage.recomputed.empty())
     text += QStringLiteral("<br>") +
-            tr("Stage %1 computes %2 again instead of receiving their results.").arg(after.value).arg(operators(stage.recomputed.size()));
+            tr("Stage %1 recomputes %2 instead of receiving their results.").arg(after.value).arg(operators(stage.recomputed.size()));
   return text;
 }
 

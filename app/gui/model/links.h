@@ -8,10 +8,10 @@
 
 namespace pw::gui {
 
-/// A value that goes over one split.
+/// A value that crosses one split.
 struct Crossing {
   ValueId value;
-  Stage from, to;         ///< `to` behind the next stage: it goes there directly, past this split
+  Stage from, to;         ///< `to` is after the next stage: sent there directly, bypassing it
   bool gradient = false;  ///< a gradient of the same size comes back
   Bytes bytes = 0;
   Ns time = 0;  ///< latency and transfer; 0 between stages of one rank
@@ -19,10 +19,10 @@ struct Crossing {
   bool operator==(const Crossing&) const = default;
 };
 
-/// What an arc beside the brackets stands for.
+/// The meaning of an arc next to the brackets.
 enum class ArcKind : std::uint8_t {
-  Sent,        ///< a value goes past a stage: from the one that makes it straight to one that uses it
-  Recomputed,  ///< a stage makes values of an earlier one again
+  Sent,        ///< a value bypasses a stage: from the stage that makes it directly to one that uses it
+  Recomputed,  ///< a stage recomputes values of an earlier one
   Shared,      ///< a parameter two stages read
 };
 struct Arc {
@@ -30,7 +30,7 @@ struct Arc {
   NodeId from, to;  ///< makes and first uses it; of a parameter its first readers in both stages
   Stage fromStage, toStage;
   std::vector<ValueId> values;  ///< of a parameter none
-  QString text;                 ///< what the plan does about it, one sentence
+  QString text;                 ///< how the plan handles it, one sentence
 
   bool operator==(const Arc&) const = default;
 };
@@ -48,30 +48,30 @@ class Readers {
   std::vector<bool> isOutput_;
 };
 
-/// Where ranks stand and what a message between them costs.
+/// The ranks of stages, and the cost of messages between them.
 struct Wiring {
   std::vector<Rank> rankOfStage;
   LinkSpec link;  ///< measured, where it was
   const Cluster* cluster = nullptr;
 
   [[nodiscard]] Rank rank(Stage stage) const { return stage.index() < rankOfStage.size() ? rankOfStage[stage.index()] : Rank(stage.value); }
-  /// Of one message one way; 0 on one rank.
+  /// Time of one message in one direction; 0 on the same rank.
   [[nodiscard]] Ns time(Stage from, Stage to, Bytes bytes) const;
 };
 [[nodiscard]] Wiring wiringOf(const Document& document);
 
-/// The partition of the design's splits: the prediction's where it is of them, else cut anew; nothing where that cannot be. Cost: linear
-/// then.
+/// The partition at the design's splits: that of the prediction if it matches, otherwise a new cut; nothing if it cannot be cut. Cost:
+/// linear then.
 [[nodiscard]] std::optional<Partition> partitionOf(const Document& document);
 /// Whether a prediction is of these splits.
 [[nodiscard]] bool isOf(const Partition& partition, const std::vector<NodeId>& begins);
 
-/// What goes over the split before stage `split` + 1, largest first.
+/// The values that cross the split before stage `split` + 1, largest first.
 [[nodiscard]] std::vector<Crossing> crossing(const Partition& partition, std::size_t split, const Wiring& wiring);
-/// The same for people (rich text): a table of name, shape, type, size and time, at most `most` rows of it, and what is computed again.
+/// The same as rich text: a table of name, shape, type, size and time with at most `most` rows, and what is recomputed.
 [[nodiscard]] QString crossingText(const Document& document, std::size_t split, const QString& name, std::size_t most = 12);
 
-/// Skip connections (transfers past a stage), values made again and shared parameters, in the order of the partition.
+/// Skip connections (transfers that bypass a stage), recomputed values and shared parameters, in the order of the partition.
 [[nodiscard]] std::vector<Arc> arcsOf(const ModelGraph& graph, const Readers& readers, const Partition& partition,
                                       const std::vector<SharingChoice>& sharing, const Wiring& wiring);
 

@@ -12,8 +12,8 @@ namespace pw::gui {
 class SplitHandle;
 class TreeView;
 
-/// Left of the tree, as high as its rows: a bracket for each stage with its totals, handles where stages meet, and arcs for what does not
-/// go from one stage to the next.
+/// Left of the tree, as high as its rows: a bracket for each stage with its totals, handles where stages meet, and arcs for everything that
+/// does not go from one stage to the next.
 class Margin : public QWidget {
   Q_OBJECT
  public:
@@ -21,16 +21,16 @@ class Margin : public QWidget {
 
   void setStages(std::vector<StageTotals> stages);
   void setArcs(std::vector<Arc> arcs);
-  /// Handles for these places, with their names for people. Handles stay, so that one keeps the focus while it moves.
+  /// Sets handles at these positions, with names for display. Handles are reused, so that one keeps the focus while it moves.
   void setSplits(const std::vector<NodeId>& begins, const std::vector<QString>& names);
   void setHandleTip(std::function<QString(int)> tip);
-  /// Puts all where the rows now are; `scroll` where only that changed.
+  /// Lays out everything at the current rows; `scroll` if only the scroll position changed.
   void place();
   void scroll();
 
   [[nodiscard]] const std::vector<SplitHandle*>& handles() const { return handles_; }
   [[nodiscard]] const std::vector<Arc>& arcs() const { return arcs_; }
-  /// The arcs drawn at a point, nearest first where several are: indices into `arcs`.
+  /// The arcs at a point, nearest first: indices into `arcs`.
   [[nodiscard]] std::vector<std::size_t> arcsAt(const QPointF& point) const;
   [[nodiscard]] QSize sizeHint() const override;
 
@@ -47,7 +47,7 @@ class Margin : public QWidget {
   void changeEvent(QEvent* event) override;
 
  private:
-  /// Arcs of one kind between the same two rows seen.
+  /// Arcs of one kind between the same two visible rows.
   struct DrawnArc {
     ArcKind kind = ArcKind::Sent;
     double from = 0, to = 0;  ///< in row heights from the first row's top

@@ -109,7 +109,7 @@ void ModelPanel::Private::layOut() {
   find.setPlaceholderText(tr("Find a module"));
   find.setClearButtonEnabled(true);
   find.setAccessibleName(tr("Find a module"));
-  find.setAccessibleDescription(tr("Enter goes to the next one, Shift and Enter to the one before."));
+  find.setAccessibleDescription(tr("Enter goes to the next match, Shift+Enter to the previous one."));
   find.installEventFilter(&q);
   found.setAccessibleName(tr("Modules found"));
   notice.setAccessibleName(tr("Notice"));
@@ -293,9 +293,8 @@ void ModelPanel::Private::showTotals() {
   graph ? area.margin().setStages(totals) : stages.setStages(totals);
   if (graph) return;
   stages.setVisible(!totals.empty());
-  nothing.setText(totals.empty()
-                      ? tr("No model is open. Open a .pt2 to see its layers and place splits.")
-                      : tr("This schedule has no model, so there are no layers to show and no splits to place; open a .pt2 for that."));
+  nothing.setText(totals.empty() ? tr("No model is open. Open a .pt2 to see its layers and place splits.")
+                                 : tr("This schedule has no model, so there are no layers or splits to show; open a .pt2 for that."));
 }
 
 void ModelPanel::Private::predictionChanged() {
@@ -310,7 +309,7 @@ void ModelPanel::Private::showArcs() {
   const auto prediction = document.prediction();
   if (!graph || !prediction || !isOf(prediction->priced.partition, model.begins())) {
     if (!graph || !prediction) area.margin().setArcs({});
-    return;  // of other splits: the next one is under way
+    return;  // of other splits: the next one is pending
   }
   area.margin().setArcs(arcsOf(*graph, readers, prediction->priced.partition, prediction->priced.sharing, wiringOf(document)));
 }

@@ -7,7 +7,7 @@
 
 namespace pw::gui {
 
-/// Paints a row's cells: name behind its stage's colour and before its class; numbers over their bars.
+/// Paints a row's cells: the stage's colour, name and class; numbers over their bars.
 class RowDelegate : public QStyledItemDelegate {
   Q_OBJECT
  public:

@@ -7,7 +7,7 @@
 
 namespace pw::gui {
 
-/// The rows one sees, top to bottom, and where places between nodes lie among them. All y are in row heights from the first row's top.
+/// The visible rows, top to bottom, and the positions between nodes among them. All y are in row heights from the first row's top.
 class VisibleRows {
  public:
   VisibleRows() = default;
@@ -17,16 +17,16 @@ class VisibleRows {
   [[nodiscard]] const std::vector<int>& rows() const { return rows_; }
   [[nodiscard]] int count() const { return static_cast<int>(rows_.size()); }
 
-  /// Where the place before this node is: the top of the outermost row seen that begins there; inside a closed row in proportion to its
-  /// nodes, but not at its edges. `end` of the model: below the last row. O(log rows).
+  /// The y of the position before this node: the top of the outermost visible row that begins there; inside a collapsed row in proportion
+  /// to its nodes, but not at its edges. `end` of the model: below the last row. O(log rows).
   [[nodiscard]] double boundary(NodeId node) const;
-  /// Whether a row seen begins there.
+  /// Whether a visible row begins there.
   [[nodiscard]] bool isBetweenRows(NodeId node) const;
-  /// The row seen that shows this node: the innermost one. O(log rows).
+  /// The innermost visible row that contains this node. O(log rows).
   [[nodiscard]] int showing(NodeId node) const;
   /// The place between rows nearest to y (ties: the lower one): the node below it, the number of nodes under the last row.
   [[nodiscard]] NodeId nearest(double y) const;
-  /// The closed row with something inside that y is in the middle half of; −1: none.
+  /// The collapsed row (with children) whose middle half contains y; −1: none.
   [[nodiscard]] int closedUnder(double y) const;
 
  private:

@@ -37,7 +37,7 @@ int SplitCommands::splitAt(int row) const {
 void SplitCommands::splitBefore(int row) {
   const CallTree& tree = static_cast<const TreeModel*>(view_.model())->tree();
   if (row < 0 || row >= tree.size()) {
-    emit refused(tr("Choose the row a stage shall begin at first."));
+    emit refused(tr("First select the row where a stage should begin."));
     return;
   }
   edit(tr("Split"), withSplit(document_.design(), rules_, tree.row(row).firstNode));
@@ -59,8 +59,8 @@ void SplitCommands::step(std::size_t split, int direction) {
   if (split >= begins.size()) return;
   const auto to = rules_.next(begins[split], direction);
   const QString refusal = to              ? rules_.refusalToMove(begins, split, *to)
-                          : direction < 0 ? tr("There is no place above where a stage may begin.")
-                                          : tr("There is no place below where a stage may begin.");
+                          : direction < 0 ? tr("No stage can begin above this place.")
+                                          : tr("No stage can begin below this place.");
   if (!refusal.isEmpty()) {
     emit refused(refusal);
     return;
@@ -76,11 +76,11 @@ void SplitCommands::balanceSplits(Balance by) {
   const auto stages = static_cast<int>(document_.design().request.begins.size()) + 1;
   if (!graph || !profile || stages < 2) {
     emit refused(stages < 2 ? tr("There is only one stage, so there is nothing to balance; split the model first.")
-                            : tr("There are no costs to balance by yet; try again in a moment."));
+                            : tr("Costs for balancing are not available yet; try again in a moment."));
     return;
   }
   balancing_.start(tr("Balance splits"), [this, graph, profile, stages, by](JobControl&) -> std::function<void()> {
-    auto begins = balance(*graph, *profile, stages, by);
+    auto begins = balancedSplits(*graph, *profile, stages, by);
     return [this, graph, begins = std::move(begins)] {
       if (document_.graph() != graph || document_.design().request.begins.size() != begins.size()) return;  // of something else by now
       document_.edit(tr("Balance splits"), [&](Design& design) { design.request.begins = begins; });
@@ -104,7 +104,7 @@ void SplitCommands::fillMenu(QMenu& menu, int row, int split) {
   const QString kept =
       removable < 0 ? tr("No stage begins at this row") : withoutSplit(document_.design(), static_cast<std::size_t>(removable)).refusal;
   remove->setEnabled(kept.isEmpty());
-  remove->setToolTip(kept.isEmpty() ? tr("The stages on both sides become one") : kept);
+  remove->setToolTip(kept.isEmpty() ? tr("Merges the stages on both sides") : kept);
   if (split >= 0) {
     menu.addAction(tr("Move up") + QStringLiteral("\t↑"), this, [this, split] { step(static_cast<std::size_t>(split), -1); });
     menu.addAction(tr("Move down") + QStringLiteral("\t↓"), this, [this, split] { step(static_cast<std::size_t>(split), 1); });

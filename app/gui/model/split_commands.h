@@ -11,7 +11,7 @@ namespace pw::gui {
 
 class TreeView;
 
-/// What can be done to splits, each one step of undo. What is not possible changes nothing and says why in `refused`.
+/// Commands on splits, each one undo step. An impossible command changes nothing and emits `refused` with the reason.
 class SplitCommands : public QObject {
   Q_OBJECT
  public:

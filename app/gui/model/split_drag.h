@@ -10,8 +10,8 @@ namespace pw::gui {
 
 class TreeView;
 
-/// One split on its way with the mouse: it follows to each place where a stage may begin, and shows why it does not elsewhere. A closed row
-/// opens when the mouse waits on it; at the edges the rows scroll.
+/// Dragging one split with the mouse: it snaps to positions where a stage may begin, and shows why it cannot be placed elsewhere. A
+/// collapsed row expands when the mouse rests on it; the rows scroll at the edges.
 class SplitDrag : public QObject {
   Q_OBJECT
  public:

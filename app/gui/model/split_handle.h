@@ -12,9 +12,9 @@ class SplitHandle : public QWidget {
   explicit SplitHandle(int split, QWidget* parent = nullptr);
 
   [[nodiscard]] int split() const { return split_; }
-  /// What the tooltip says, asked when it is shown.
+  /// Returns the tooltip; called when it is shown.
   void setTip(std::function<QString(int)> tip) { tip_ = std::move(tip); }
-  /// While it is dragged: whether the place under the mouse refuses it.
+  /// While dragging: whether it cannot be placed at the mouse position.
   void setRefused(bool refused);
   [[nodiscard]] bool isDragged() const { return dragged_; }
   /// Ends a drag without a signal, when the splits were changed by something else.

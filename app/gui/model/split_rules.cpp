@@ -30,7 +30,7 @@ StageChange changed(const Design& design, std::vector<NodeId> begins) {
     if (stages % chunks != 0) {
       const int fewer = stages / chunks * chunks;
       return {tr("%1 puts %2 stages on each rank, so there cannot be %3 of them; move a split instead, or change the ranks in the plan to "
-                 "have %4 stages.")
+                 "get %4 stages.")
                   .arg(QString::fromStdString(design.request.schedule))
                   .arg(chunks)
                   .arg(stages)
@@ -80,8 +80,8 @@ QString SplitRules::obstacle(NodeId node) const {
 }
 
 QString SplitRules::findObstacle(NodeId node) const {
-  if (node.value <= 0) return tr("The first stage begins here already.");
-  if (node.index() >= graph_->nodes.size()) return tr("The model ends here: a stage behind it would be empty.");
+  if (node.value <= 0) return tr("The first stage already begins here.");
+  if (node.index() >= graph_->nodes.size()) return tr("The model ends here: a stage after it would be empty.");
   for (const KeptTogether& group : keptTogether(*graph_)) {
     if (node <= group.first || node > group.last) continue;
     const Node& changer = graph_->node(group.changer);
@@ -91,10 +91,10 @@ QString SplitRules::findObstacle(NodeId node) const {
   }
   const std::vector<bool> recomputable = recomputableNodes(*graph_);
   if (std::find(recomputable.begin(), recomputable.begin() + node.value, false) == recomputable.begin() + node.value) {
-    return tr("No split here: the stage behind computes all of this again, so the one before would have nothing to do.");
+    return tr("No split here: the next stage would recompute all of this, so the stage before would have nothing to do.");
   }
   try {
-    static_cast<void>(cut(*graph_, {node}, bindBatch(*graph_, microbatch_), nullptr));
+    static_cast<void>(cutGraph(*graph_, {node}, bindBatch(*graph_, microbatch_), nullptr));
   } catch (const Error& e) {
     return QString::fromUtf8(e.what());
   }
@@ -102,7 +102,7 @@ QString SplitRules::findObstacle(NodeId node) const {
 }
 
 QString SplitRules::refusalToMove(const std::vector<NodeId>& begins, std::size_t split, NodeId node) const {
-  if (split >= begins.size()) return tr("This split is gone.");
+  if (split >= begins.size()) return tr("This split no longer exists.");
   if (node == begins[split]) return {};
   const QString reason = obstacle(node);
   if (!reason.isEmpty()) return reason;
@@ -114,7 +114,7 @@ QString SplitRules::refusalToMove(const std::vector<NodeId>& begins, std::size_t
 StageChange withSplit(const Design& design, const SplitRules& rules, NodeId node) {
   std::vector<NodeId> begins = design.request.begins;
   const auto at = std::lower_bound(begins.begin(), begins.end(), node);
-  if (at != begins.end() && *at == node) return {tr("A stage begins here already."), {}, 0};
+  if (at != begins.end() && *at == node) return {tr("A stage already begins here."), {}, 0};
   const QString reason = rules.obstacle(node);
   if (!reason.isEmpty()) return {reason, {}, 0};
   begins.insert(at, node);

@@ -23,7 +23,7 @@ class SplitRules {
   [[nodiscard]] std::optional<NodeId> next(NodeId from, int direction) const;
   /// The split point's name, else `node 12`.
   [[nodiscard]] QString name(NodeId node) const;
-  /// Why no stage may begin at a node, one sentence; empty where one may. Kept once known: the first of a model costs as much as a `cut`.
+  /// Why no stage may begin at a node, one sentence; empty if one may. Cached; the first call for a model costs as much as `cutGraph`.
   [[nodiscard]] QString obstacle(NodeId node) const;
   /// Why the split before stage `split` + 1 cannot move there: an obstacle, or a stage would be empty; empty when it can.
   [[nodiscard]] QString refusalToMove(const std::vector<NodeId>& begins, std::size_t split, NodeId node) const;
@@ -44,8 +44,9 @@ struct StageChange {
   int ranks = 0;
 };
 
-/// A stage more, beginning at `node`; one less, without the `split`-th beginning. The chunks of a rank stay, so the ranks change with the
-/// stages; refused where they do not divide them, where the schedule has no such shape, or where its rows come from a file.
+/// Adds a stage that begins at `node`, or removes the `split`-th beginning. Chunks per rank are kept, so the number of ranks changes;
+/// refused if the stages are not divisible by the chunks, if the schedule does not support the combination, or if its rows come from a
+/// file.
 [[nodiscard]] StageChange withSplit(const Design& design, const SplitRules& rules, NodeId node);
 [[nodiscard]] StageChange withoutSplit(const Design& design, std::size_t split);
 

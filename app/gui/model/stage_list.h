@@ -7,7 +7,7 @@
 
 namespace pw::gui {
 
-/// The stages as a plain list: all there is to show of a schedule without a model.
+/// The stages as a plain list, for schedules without a model.
 class StageList : public QTreeWidget {
   Q_OBJECT
  public:

@@ -7,7 +7,7 @@
 
 namespace pw::gui {
 
-/// What a stage's bracket says.
+/// The contents of a stage's bracket.
 struct StageTotals {
   NodeId begin, end;  ///< equal without a model
   Rank rank;
@@ -24,7 +24,7 @@ struct StageTotals {
 /// document's profile; null without one. Cost: linear in stages.
 [[nodiscard]] std::vector<StageTotals> stageTotals(const Document& document, const CostSums* sums);
 
-/// `Stage 1 · rank 1`, and all that is known about it, for a tooltip.
+/// `Stage 1 · rank 1` with all details, for a tooltip.
 [[nodiscard]] QString stageTitle(const StageTotals& totals, int stage);
 [[nodiscard]] QString stageText(const StageTotals& totals, int stage);
 

@@ -140,8 +140,8 @@ QVariant TreeModel::headerData(int section, Qt::Orientation orientation, int rol
     case Name: return isTip ? tr("Modules in execution order") : tr("Module");
     case Forward: return isTip ? tr("Time of the forward of one microbatch") : tr("Forward");
     case Backward: return isTip ? tr("Time of the backward of one microbatch: input and weight gradients") : tr("Backward");
-    case Parameters: return isTip ? tr("Numbers in its parameters") : tr("Params");
-    case Activations: return isTip ? tr("Bytes one microbatch keeps from the forward until the backward") : tr("Activations");
+    case Parameters: return isTip ? tr("Number of parameters") : tr("Params");
+    case Activations: return isTip ? tr("Bytes that one microbatch keeps from the forward until the backward") : tr("Activations");
     case kColumns: break;
   }
   return {};

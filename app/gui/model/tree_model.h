@@ -7,7 +7,7 @@
 
 namespace pw::gui {
 
-/// The tree of calls as Qt sees it. Rows of the tree are the internal ids of the indexes; nothing is sorted, as split handles need the
+/// The tree of calls as a Qt model. Rows of the tree are the internal ids of the indexes; nothing is sorted, as split handles need the
 /// order of execution.
 class TreeModel : public QAbstractItemModel {
   Q_OBJECT
@@ -25,7 +25,7 @@ class TreeModel : public QAbstractItemModel {
   void setTree(CallTree tree);
   /// Sets times and bytes of all rows (see setCosts of call_tree.h) and says so.
   void setProfile(const Profile* profile);
-  /// Where stages 1, 2, … begin. Does not tell views, which repaint what changed themselves: a drag does this for every step.
+  /// Where stages 1, 2, … begin. Does not notify views, which repaint changes themselves, because a drag does this for every step.
   void setBegins(const std::vector<NodeId>& begins) { begins_ = begins; }
 
   [[nodiscard]] const CallTree& tree() const { return tree_; }

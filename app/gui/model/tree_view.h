@@ -9,7 +9,7 @@
 
 namespace pw::gui {
 
-/// What a drag shows over the rows, beside the splits themselves.
+/// What a drag shows over the rows, in addition to the splits.
 struct DropMark {
   NodeId node;
   QString refusal;  ///< empty: a stage may begin there
@@ -42,7 +42,7 @@ class TreeView : public QTreeView {
   [[nodiscard]] int currentRow() const;
 
  signals:
-  void rowsChanged();  ///< which are seen: opened, closed; once for many, behind the event that did it
+  void rowsChanged();  ///< visible rows changed: expanded or collapsed; emitted once for many, after the event
   void scrolled();     ///< or of another height
   void splitRequested(int row);
   void removeRequested(int row);
@@ -65,7 +65,7 @@ class TreeView : public QTreeView {
   RowDelegate* delegate_;
   mutable VisibleRows visible_;
   mutable bool isStale_ = true;
-  bool willTell_ = false;  ///< rowsChanged is under way
+  bool willTell_ = false;  ///< rowsChanged is pending
   std::optional<DropMark> mark_;
 };
 

@@ -107,10 +107,10 @@ std::int64_t tokensPerSample(const ModelGraph& graph) {
 QString placementText(PlacementKind kind) {
   switch (kind) {
     case PlacementKind::Loop: return PlanPanel::tr("loop: stage s on rank s mod R");
-    case PlacementKind::V: return PlanPanel::tr("V: down the ranks and up again");
+    case PlacementKind::V: return PlanPanel::tr("V: down the ranks and back up");
     case PlacementKind::Wave: return PlanPanel::tr("wave: zig-zag over the ranks");
     case PlacementKind::Bidirectional: return PlanPanel::tr("bidirectional: two copies, mirrored");
-    case PlacementKind::Custom: return PlanPanel::tr("as the file says");
+    case PlacementKind::Custom: return PlanPanel::tr("as in the file");
   }
   return {};
 }
@@ -135,7 +135,7 @@ struct PlanPanel::Private {
   QSpinBox *ranks = nullptr, *chunks = nullptr, *microbatches = nullptr, *microbatch = nullptr, *replicas = nullptr;
   QLineEdit* limit = nullptr;
   QLabel *placement = nullptr, *costs = nullptr, *hint = nullptr;
-  QLabel *step = nullptr, *rate = nullptr, *bubble = nullptr, *lower = nullptr, *window = nullptr, *error = nullptr;
+  QLabel *step = nullptr, *rate = nullptr, *bubble = nullptr, *lower = nullptr, *makespan = nullptr, *error = nullptr;
   QLabel *rateName = nullptr, *memoryName = nullptr;
   MemoryBars* memory = nullptr;
   QPushButton *run = nullptr, *profile = nullptr, *estimate = nullptr;
@@ -277,7 +277,7 @@ void PlanPanel::Private::buildDesign(QFormLayout& form) {
     r.microbatches = value;
     r.batch = 0;
   });
-  microbatch = spin(PlanPanel::tr("Samples in each"), 1, 1 << 20, [](PlanRequest& r, int value) {
+  microbatch = spin(PlanPanel::tr("Microbatch size"), 1, 1 << 20, [](PlanRequest& r, int value) {
     r.microbatch = value;
     r.batch = 0;
   });
@@ -293,29 +293,30 @@ void PlanPanel::Private::buildDesign(QFormLayout& form) {
   recompute->addItems({QStringLiteral("none"), QStringLiteral("full"), QStringLiteral("auto")});
   recompute->setAccessibleName(PlanPanel::tr("Recompute"));
   recompute->setToolTip(
-      PlanPanel::tr("What runs its forward again in the backward instead of being kept: none, full stages, auto (as little as the memory "
-                    "limit allows), or module names"));
+      PlanPanel::tr("Activations to recompute in the backward instead of keeping them: none, full (whole stages), auto (as little as the "
+                    "memory limit allows), or module names"));
   const auto takeRecompute = [this] {
     std::vector<std::string> names;
     for (const QString& part : recompute->currentText().split(QLatin1Char(','), Qt::SkipEmptyParts))
       names.push_back(part.trimmed().toStdString());
     if (names.empty()) names = {"none"};
-    document.edit(PlanPanel::tr("Change what is recomputed"), [&](Design& design) { design.request.recompute = names; });
+    document.edit(PlanPanel::tr("Change recomputation"), [&](Design& design) { design.request.recompute = names; });
   };
   QObject::connect(recompute, &QComboBox::activated, &panel, takeRecompute);
   QObject::connect(recompute->lineEdit(), &QLineEdit::editingFinished, &panel, takeRecompute);
   form.addRow(PlanPanel::tr("Recompute"), recompute);
 
   sharing = new QComboBox;
-  sharing->addItems({PlanPanel::tr("whichever is shorter"), PlanPanel::tr("replicated"), PlanPanel::tr("transmitted")});
+  sharing->addItems({PlanPanel::tr("fastest"), PlanPanel::tr("replicated"), PlanPanel::tr("transmitted")});
   sharing->setAccessibleName(PlanPanel::tr("Shared parameters"));
-  sharing->setToolTip(PlanPanel::tr("Parameters of several stages: each updates a copy, or one does and transmits it"));
+  sharing->setToolTip(
+      PlanPanel::tr("Parameters used by several stages: each updates a copy (replicated), or one updates and sends it (transmitted)"));
   QObject::connect(sharing, &QComboBox::activated, &panel, [this](int index) {
     document.edit(PlanPanel::tr("Change shared parameters"), [&](Design& design) {
       design.request.sharing = index == 0 ? std::nullopt : std::optional(index == 1 ? Sharing::Replicate : Sharing::Transmit);
     });
   });
-  form.addRow(PlanPanel::tr("Shared"), sharing);
+  form.addRow(PlanPanel::tr("Shared parameters"), sharing);
 
   optimizer = new QComboBox;
   for (const OptimizerSpec& offered : offeredOptimizers()) {
@@ -323,7 +324,7 @@ void PlanPanel::Private::buildDesign(QFormLayout& form) {
     optimizer->addItem(offered.momentum > 0 ? PlanPanel::tr("%1, momentum %2").arg(kind).arg(offered.momentum) : kind);
   }
   optimizer->setAccessibleName(PlanPanel::tr("Optimizer"));
-  optimizer->setToolTip(PlanPanel::tr("Whose state counts as memory and time"));
+  optimizer->setToolTip(PlanPanel::tr("Optimizer whose state is counted in memory and time"));
   QObject::connect(optimizer, &QComboBox::activated, &panel, [this](int index) {
     document.edit(PlanPanel::tr("Change optimizer"),
                   [&](Design& design) { design.request.optimizer = offeredOptimizers().at(static_cast<std::size_t>(index)); });
@@ -346,7 +347,7 @@ void PlanPanel::Private::buildDesign(QFormLayout& form) {
   costs->setWordWrap(true);
   costs->setAccessibleName(PlanPanel::tr("Where times come from"));
   form.addRow(PlanPanel::tr("Times"), costs);
-  estimate = new QPushButton(PlanPanel::tr("Back to estimated times"));
+  estimate = new QPushButton(PlanPanel::tr("Use estimated times again"));
   QObject::connect(estimate, &QAbstractButton::clicked, &panel,
                    [this] { document.edit(PlanPanel::tr("Use estimated times"), [](Design& design) { design.profile.reset(); }); });
   form.addRow(QString(), estimate);
@@ -387,11 +388,11 @@ QWidget* PlanPanel::Private::buildResults() {
   large.setPointSizeF(large.pointSizeF() * 1.5);
   large.setBold(true);
   step->setFont(large);
-  add(PlanPanel::tr("Past error"), error);
+  add(PlanPanel::tr("Prediction error so far"), error);
   rateName = add(PlanPanel::tr("Samples/s"), rate);
   add(PlanPanel::tr("Bubble"), bubble);
   add(PlanPanel::tr("Lower bound"), lower);
-  add(PlanPanel::tr("Window"), window);
+  add(PlanPanel::tr("Pipeline makespan"), makespan);
   grid->setColumnStretch(1, 1);
   column->addLayout(grid);
   memoryName = new QLabel(PlanPanel::tr("Peak memory"));
@@ -438,7 +439,7 @@ void PlanPanel::Private::showDesign() {
   const int families = static_cast<int>(generators().size());
   while (schedule->count() > families) schedule->removeItem(families);
   if (design.customRows) {
-    schedule->addItem(PlanPanel::tr("%1 (as the file has it)").arg(QString::fromStdString(r.schedule)));
+    schedule->addItem(PlanPanel::tr("%1 (as in the file)").arg(QString::fromStdString(r.schedule)));
     schedule->setCurrentIndex(families);
   } else {
     schedule->setCurrentIndex(known);
@@ -478,7 +479,7 @@ void PlanPanel::Private::showCosts() {
   const bool isMeasured = document.design().profile != nullptr;
   estimate->setVisible(isMeasured);
   if (!document.graph())
-    costs->setText(document.design().customCosts ? PlanPanel::tr("of the file") : QStringLiteral("–"));
+    costs->setText(document.design().customCosts ? PlanPanel::tr("default times") : QStringLiteral("–"));
   else if (isMeasured)
     costs->setText(QString::fromStdString(sourceOf(*document.design().profile, document.design().request.ranks)));
   else
@@ -502,11 +503,12 @@ void PlanPanel::Private::showResults() {
   colours.setColor(QPalette::WindowText, currentTheme().error);
   hint->setPalette(colours);
   const auto p = document.prediction();
-  for (QLabel* label : {step, rate, bubble, lower, window, error}) label->setEnabled(problem.isEmpty());
-  error->setToolTip(PlanPanel::tr("How far measured steps of this model were from what was predicted for them (median of past runs)"));
-  lower->setToolTip(PlanPanel::tr("No order of these actions can end earlier"));
+  for (QLabel* label : {step, rate, bubble, lower, makespan, error}) label->setEnabled(problem.isEmpty());
+  error->setToolTip(PlanPanel::tr("Median difference between predicted and measured steps over past runs of this model"));
+  makespan->setToolTip(PlanPanel::tr("From the first action to the last one of any rank, without reductions and the optimizer"));
+  lower->setToolTip(PlanPanel::tr("No order of these actions can finish earlier"));
   if (!p) {
-    for (QLabel* label : {step, rate, bubble, lower, window, error}) label->setText(QStringLiteral("–"));
+    for (QLabel* label : {step, rate, bubble, lower, makespan, error}) label->setText(QStringLiteral("–"));
     placement->setText(QStringLiteral("–"));
     memory->show({}, 0);
     return;
@@ -515,7 +517,7 @@ void PlanPanel::Private::showResults() {
   placement->setText(placementText(kindOf(p->rows->placement, shapeOf(*p->rows))));
   step->setText(duration(p->step));
   bubble->setText(percent(p->bubbleFraction));
-  window->setText(duration(p->window));
+  makespan->setText(duration(p->makespan));
   const double samplesPerStep = static_cast<double>(r.batch > 0 ? r.batch : r.microbatch * r.microbatches * r.replicas);
   const double seconds = static_cast<double>(p->step) * 1e-9;
   const std::int64_t tokens = document.graph() ? tokensPerSample(*document.graph()) : 0;

@@ -7,7 +7,7 @@ namespace pw::gui {
 
 class Document;
 
-/// What a plan is made of (ranks, placement, schedule, chunks, microbatches, recompute, cluster, memory limit) and what comes of it.
+/// The settings of a plan (ranks, placement, schedule, chunks, microbatches, recompute, cluster, memory limit) and its predicted results.
 class PlanPanel : public QWidget {
   Q_OBJECT
  public:

@@ -73,7 +73,7 @@ Child::Child(QObject* parent) : QObject(parent), d(std::make_unique<Private>(*th
   connect(&process, &QProcess::started, this, [this] { d->pid = d->process.processId(); });
   connect(&process, &QProcess::errorOccurred, this, [this](QProcess::ProcessError error) {
     if (error != QProcess::FailedToStart) return;  // the others are followed by `finished`
-    d->end(false, -1, tr("Cannot start %1 (%2); install it beside this app.").arg(d->process.program(), d->process.errorString()));
+    d->end(false, -1, tr("Cannot start %1 (%2); install it next to this app.").arg(d->process.program(), d->process.errorString()));
   });
   connect(&process, &QProcess::finished, this, [this](int status, QProcess::ExitStatus how) {
     d->readOutput();
@@ -84,7 +84,7 @@ Child::Child(QObject* parent) : QObject(parent), d(std::make_unique<Private>(*th
           false, -1,
           tr("%1 was ended by a signal; when memory runs out, use smaller microbatches.").arg(QFileInfo(d->process.program()).fileName()));
     d->end(status == 0, status,
-           tr("%1 ended with status %2 and did not say why.").arg(QFileInfo(d->process.program()).fileName()).arg(status));
+           tr("%1 ended with status %2 without giving a reason.").arg(QFileInfo(d->process.program()).fileName()).arg(status));
   });
 }
 
@@ -118,7 +118,10 @@ void Child::start(const QString& program, const QStringList& arguments) {
   d->active = true;
   if (program.isEmpty()) {
     QMetaObject::invokeMethod(
-        this, [this] { d->end(false, -1, tr("The program pipewright is missing; install it beside this app or name it in $PIPEWRIGHT.")); },
+        this,
+        [this] {
+          d->end(false, -1, tr("The program pipewright is missing; install it next to this app, or set $PIPEWRIGHT to its path."));
+        },
         Qt::QueuedConnection);
     return;
   }

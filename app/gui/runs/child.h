@@ -14,12 +14,12 @@ struct ChildOutcome {
   bool cancelled = false;  ///< after `cancel`
   int status = -1;         ///< exit status; −1: ended by a signal, or never started
   QByteArray output;       ///< stdout, at most its first 16 MiB
-  QString error;           ///< one sentence where it is not ok: the last one it said
+  QString error;           ///< one sentence if it is not ok: the last one that it wrote
 };
 
-/// A `pipewright` process. Its progress is read from the JSON lines that `--progress json` writes to stderr, its complaint from the last
-/// other line there. No process is left when the object, or the app however it ends, is gone. Main thread only; never blocks but for the
-/// destructor, which gives a process that runs a second to end.
+/// A `pipewright` process. Its progress is read from the JSON lines that `--progress json` writes to stderr, its error from the last other
+/// line there. The process never outlives the object or the app, however that ends. Main thread only; never blocks, except in the
+/// destructor, which gives a running process one second to end.
 class Child : public QObject {
   Q_OBJECT
  public:
@@ -29,9 +29,9 @@ class Child : public QObject {
   /// `pipewright` beside our own executable, else what $PIPEWRIGHT names; empty where there is neither.
   [[nodiscard]] static QString program();
 
-  /// One process at a time. Whatever goes wrong arrives in `finished`.
+  /// Starts a process; one at a time. All failures are reported through `finished`.
   void start(const QString& program, const QStringList& arguments);
-  /// Asks it to end (SIGINT), 3 s later firmly (SIGTERM), 2 s later it and its children are killed.
+  /// Sends SIGINT, after 3 s SIGTERM, and after another 2 s kills it and its children.
   void cancel();
   void setPatience(int firmMs, int killMs);  ///< instead of these times
   [[nodiscard]] bool isRunning() const;

@@ -26,10 +26,10 @@ ComparisonView::ComparisonView(QWidget* parent)
   sentence_->setTextInteractionFlags(Qt::TextSelectableByMouse | Qt::TextSelectableByKeyboard);
   sentence_->setAccessibleName(tr("What the comparison says"));
   steps_->setAccessibleName(tr("Step of the run"));
-  steps_->setToolTip(tr("Which step is shown and compared"));
+  steps_->setToolTip(tr("The step that is shown and compared"));
   stepLabel_->setBuddy(steps_);
   for (const QString& name : {tr("By kind"), tr("By stage"), tr("By rank")}) tabs_->addTab(name);
-  tabs_->setAccessibleName(tr("What differences are summed by"));
+  tabs_->setAccessibleName(tr("Group differences by"));
   tabs_->setDrawBase(false);
   tabs_->setExpanding(false);
   tabs_->setDocumentMode(true);

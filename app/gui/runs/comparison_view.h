@@ -15,7 +15,7 @@ namespace pw::gui {
 
 class GroupTable;
 
-/// What a comparison says in words, which step of the run is shown, and the groups by kind, stage or rank.
+/// The verdict of a comparison in words, the choice of the run's step, and the groups by kind, stage or rank.
 class ComparisonView : public QWidget {
   Q_OBJECT
  public:
@@ -25,7 +25,7 @@ class ComparisonView : public QWidget {
   void clear(const QString& sentence);
   /// `before` and `after` head the columns; `note`: a sentence after the verdict's.
   void show(const Verdict& verdict, const QString& before, const QString& after, const QString& sentence, const QString& note);
-  /// The steps one can choose from: `Median (step 3)`, then each. Empty: none.
+  /// The available steps: `Median (step 3)`, then each. Empty: none.
   void setSteps(const std::vector<int>& steps, int medianStep, std::optional<int> chosen);
   [[nodiscard]] QString sentence() const;
   [[nodiscard]] const GroupTable& table() const { return *table_; }

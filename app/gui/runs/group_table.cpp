@@ -62,7 +62,7 @@ QVariant GroupTable::data(const QModelIndex& index, int role) const {
           Qt::Alignment(Qt::AlignVCenter | (column == Group || column == Difference ? Qt::AlignLeft : Qt::AlignRight)));
     case Qt::ForegroundRole: return isMessage ? QVariant(currentTheme().faintText) : QVariant();
     case Qt::ToolTipRole:
-      if (isMessage) return tr("A measured message ends when its receiver takes it; what it really delays is counted as waiting.");
+      if (isMessage) return tr("A measured message ends when its receiver takes it; the delay it causes is counted as waiting.");
       return tr("Summed over the step");
     case Qt::AccessibleTextRole:
       if (column != Difference) return data(index, Qt::DisplayRole);

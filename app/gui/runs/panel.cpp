@@ -116,7 +116,7 @@ QWidget* RunsPanel::Private::buildHistory() {
   history->setAllColumnsShowFocus(true);
   history->setSelectionMode(QAbstractItemView::ExtendedSelection);
   history->setAccessibleName(tr("Runs, newest first"));
-  history->setAccessibleDescription(tr("Choosing one overlays it on the timeline; choosing two compares them"));
+  history->setAccessibleDescription(tr("Select one run to overlay it on the timeline, or two to compare them"));
   history->header()->setSectionResizeMode(QHeaderView::ResizeToContents);
   history->header()->setStretchLastSection(true);
   history->setContextMenuPolicy(Qt::ActionsContextMenu);
@@ -236,7 +236,7 @@ void RunsPanel::Private::begin() {
     if (document.storePath().isEmpty()) {
       const QDir folder(QStandardPaths::writableLocation(QStandardPaths::AppDataLocation));
       if (!folder.mkpath(QStringLiteral(".")))
-        throw Error(tr("Cannot make the folder %1 for runs; choose a run store.").arg(folder.path()).toStdString());
+        throw Error(tr("Cannot create the folder %1 for runs; choose a run store.").arg(folder.path()).toStdString());
       document.setStorePath(folder.filePath(QStringLiteral("runs.db")));
     }
     request.store = document.storePath();
@@ -267,7 +267,7 @@ void RunsPanel::Private::endRun(bool ok, int id, const QString& error) {
 void RunsPanel::startProfile() {
   if (isBusy()) return;
   if (!d->document.graph()) {
-    emit failed(tr("There is no model to profile; open one first."));
+    emit failed(tr("No model is open to profile; open one first."));
     emit profileFinished(false);
     return;
   }
@@ -285,7 +285,7 @@ void RunsPanel::Private::endProfile(const std::shared_ptr<const Profile>& result
   profiled.reset();
   QString sentence = error;
   if (result && (!same || result->nodes.size() != document.graph()->nodes.size()))
-    sentence = tr("The profile is of a model that is no longer open; profile again.");
+    sentence = tr("The profile belongs to a model that is no longer open; profile again.");
   const bool ok = result && sentence.isEmpty();
   if (ok) document.edit(tr("Use measured profile"), [&](Design& design) { design.profile = result; });
   controls->say(ok                   ? tr("Costs are now measured on this machine.")
@@ -330,7 +330,7 @@ void RunsPanel::refresh() {
       if (const auto ids2 = std::exchange(d->wanted, {}); !ids2.empty()) {
         d->select(ids2);
         if (d->selected().empty())
-          emit failed(tr("There is no run %1 in %2; choose one of the list.").arg(ids2.front()).arg(QFileInfo(path).fileName()));
+          emit failed(tr("There is no run %1 in %2; choose one from the list.").arg(ids2.front()).arg(QFileInfo(path).fileName()));
       }
       emit listed();
     };
@@ -466,9 +466,9 @@ void RunsPanel::Private::judge() {
       comparison->clear(
           tr("Run %1 has no measured step. It failed: %2").arg(record->id.value).arg(QString::fromStdString(record->failure)));
     else if (!measured)
-      comparison->clear(tr("Choose a run to see where prediction and measurement differ; choose two to compare them."));
+      comparison->clear(tr("Select a run to see where prediction and measurement differ, or two runs to compare them."));
     else
-      comparison->clear(measured->live ? tr("The comparison follows when the run has ended.")
+      comparison->clear(measured->live ? tr("The comparison is shown when the run has ended.")
                                        : tr("There is no prediction to compare this with."));
     emit panel.compared();
     return;
@@ -504,7 +504,7 @@ void RunsPanel::Private::present() {
 QString RunsPanel::Private::noteOn(const Measured& measured) const {
   const auto prediction = document.prediction();
   if (!measured.run || !prediction || isOfPlan(*prediction, measured.run->plan)) return {};
-  return tr("The plan that is open is another one: this compares with what was predicted for the run.");
+  return tr("This run used a different plan: it is compared with what was predicted for that plan.");
 }
 
 QString RunsPanel::summary() const { return d->comparison->sentence(); }

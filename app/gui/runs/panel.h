@@ -10,9 +10,9 @@ namespace pw::gui {
 
 class Document;
 
-/// Runs of the document's store; choosing one overlays it, choosing two compares them. Beside it how measured and predicted differ, by
-/// kind, stage and rank, largest error first; in words above it. Starts runs and profiles as `pipewright` children and shows how far they
-/// are.
+/// Runs of the document's store; selecting one overlays it, selecting two compares them. Next to them the differences between measured and
+/// predicted times by kind, stage and rank, largest error first, with a verdict in words above. Starts runs and profiles as `pipewright`
+/// child processes and shows their progress.
 class RunsPanel : public QWidget {
   Q_OBJECT
  public:
@@ -21,7 +21,7 @@ class RunsPanel : public QWidget {
 
   void startRun(int steps = 5);  ///< the document's plan (once it is predicted), recorded in its store; asks nothing
   void startProfile();           ///< measures the model; the profile becomes part of the design (one undo step)
-  void cancel();                 ///< the child that runs; no process is left
+  void cancel();                 ///< ends the running child process
   [[nodiscard]] bool isBusy() const;
   void chooseRun(int id);  ///< overlays its median step, once the store is listed
   void compareRuns(int id, int with);

@@ -34,20 +34,19 @@ RunControls::RunControls(QWidget* parent)
   steps_->setValue(5);
   steps_->setSuffix(tr(" steps"));
   steps_->setAccessibleName(tr("Steps to run"));
-  steps_->setToolTip(tr("Training steps; the first warms up and does not count as typical"));
+  steps_->setToolTip(tr("Training steps; the first one warms up and is not counted as typical"));
   transport_->addItems({QStringLiteral("ucx"), QStringLiteral("gloo"), QStringLiteral("nccl")});
   transport_->setItemData(0, tr("Shared memory, RDMA or TCP"), Qt::ToolTipRole);
   transport_->setItemData(1, tr("TCP"), Qt::ToolTipRole);
   transport_->setAccessibleName(tr("How ranks exchange messages"));
-  transport_->setToolTip(tr("How ranks exchange messages: over nccl they compute on GPUs, else on CPUs"));
+  transport_->setToolTip(tr("How ranks exchange messages; with nccl they compute on GPUs, otherwise on CPUs"));
   transport_->setObjectName(QStringLiteral("transport"));
-  setWhyNoGpu(tr("No GPU was found yet"));
+  setWhyNoGpu(tr("No GPU found"));
   precision_->addItem(tr("as traced"), static_cast<int>(DType::Unknown));
   for (const DType precision : {DType::BFloat16, DType::Float16})
     precision_->addItem(precisionWord(precision), static_cast<int>(precision));
   precision_->setAccessibleName(tr("Precision of matrix products"));
-  precision_->setToolTip(
-      tr("What matrix products and the like are computed in; parameters, their gradients and sums stay as traced (autocast)"));
+  precision_->setToolTip(tr("Type for matrix products and similar operators (autocast); parameters, gradients and sums stay as traced"));
   profile_->setAccessibleName(tr("Measure the model's operators on this machine"));
   profile_->setToolTip(
       tr("Measures the time of every operator here, on GPUs if nccl is chosen and in the chosen precision, so that predictions use "
@@ -56,7 +55,7 @@ RunControls::RunControls(QWidget* parent)
   progress_->setAccessibleName(tr("Progress of the run or profile"));
   progress_->setTextVisible(false);
   progress_->setFixedWidth(16 * fontMetrics().averageCharWidth());
-  status_->setAccessibleName(tr("How far the run or profile is, or how it ended"));
+  status_->setAccessibleName(tr("Progress of the run or profile, or its result"));
   status_->setSizePolicy(QSizePolicy::Ignored, QSizePolicy::Preferred);
   status_->setTextInteractionFlags(Qt::TextSelectableByMouse);
   auto* row = new QHBoxLayout(this);

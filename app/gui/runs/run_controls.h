@@ -12,7 +12,7 @@ class QSpinBox;
 
 namespace pw::gui {
 
-/// The line above the runs: what starts and cancels runs and profiles, and how far they are or how the last one ended.
+/// The line above the runs: starts and cancels runs and profiles, and shows their progress or the last result.
 class RunControls : public QWidget {
   Q_OBJECT
  public:
@@ -22,7 +22,7 @@ class RunControls : public QWidget {
   void setProgress(qint64 done, qint64 all, const QString& text);  ///< `all` 0: unknown
   void say(const QString& text);
   void setSteps(int steps);
-  /// Why ranks cannot compute on GPUs here, a sentence; empty: they can. Until then they cannot.
+  /// Why ranks cannot compute on GPUs here, a sentence; empty: they can. Until this is called they cannot.
   void setWhyNoGpu(const QString& why);
   /// Chooses how to compute as these costs were measured, as far as this machine can.
   void follow(const Computing& computing);

@@ -57,7 +57,8 @@ QString textOf(const RunSummary& run, int column) {
       if (!isComparable(run)) return nothing;
       return (errorOf(run) > 0 ? QStringLiteral("▲ ") : QStringLiteral("▼ ")) + signedPercent(errorOf(run));
     case RunList::Ended:
-      if (run.failure.empty()) return inset(run.steps == 1 ? RunList::tr("well, 1 step") : RunList::tr("well, %1 steps").arg(run.steps));
+      if (run.failure.empty())
+        return inset(run.steps == 1 ? RunList::tr("completed, 1 step") : RunList::tr("completed, %1 steps").arg(run.steps));
       return inset(QStringLiteral("✕ ") + QString::fromStdString(run.failure));
     case RunList::kColumns: break;
   }
@@ -106,7 +107,7 @@ QVariant RunList::data(const QModelIndex& index, int role) const {
     case Qt::ToolTipRole:
       if (column == When) return QString::fromStdString(run.startedAt);
       if (column == Ended && !run.failure.empty()) return QString::fromStdString(run.failure);
-      if (column == Measured) return tr("Duration of the median step without the first, which warms up");
+      if (column == Measured) return tr("Duration of the median step, without the first, which warms up");
       return {};
     case Qt::AccessibleTextRole:
       if (column == Error && isComparable(run))
@@ -126,7 +127,7 @@ QVariant RunList::headerData(int section, Qt::Orientation orientation, int role)
   if (role == Qt::TextAlignmentRole)
     return QVariant::fromValue(Qt::Alignment(Qt::AlignVCenter | (isNumber(section) ? Qt::AlignRight : Qt::AlignLeft)));
   if (role == Qt::ToolTipRole) {
-    if (section == Backend) return tr("How ranks exchanged messages, and the precision where it was not as traced");
+    if (section == Backend) return tr("How ranks exchanged messages, and the precision if it was not as traced");
     if (section == Predicted) return tr("Duration of a step as predicted");
     if (section == Error) return tr("How much longer (▲) or shorter (▼) a step was than predicted");
     return {};

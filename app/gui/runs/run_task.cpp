@@ -71,7 +71,7 @@ struct RunTask::Private {
 
   [[nodiscard]] QString file(const QString& name) const { return folder->filePath(name); }
   void start(const QStringList& arguments) { child.start(program.isEmpty() ? Child::program() : program, arguments); }
-  /// Ends a task that did not end well.
+  /// Ends a task that did not complete.
   void fail(RunTask& task, const QString& error) {
     const auto what = std::exchange(kind, Kind::None);
     if (what == Kind::Run) emit task.runEnded(false, 0, error);

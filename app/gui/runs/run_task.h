@@ -11,13 +11,13 @@ namespace pw::gui {
 /// As `--precision` has it.
 [[nodiscard]] QString precisionWord(DType precision);
 
-/// How a run or a profile is asked for.
+/// The settings of a run or a profile.
 struct RunRequest {
   std::shared_ptr<const Plan> plan;
   int steps = 5;
   QString transport = QStringLiteral("ucx");
   DType precision = DType::Unknown;
-  QString store;            ///< file the run is recorded in
+  QString store;  ///< file the run is recorded in
   OptimizerSpec optimizer;
 };
 struct ProfileRequest {
@@ -45,11 +45,11 @@ class RunTask : public QObject {
 
  signals:
   void progressed(qint64 done, qint64 all, const QString& note);
-  /// What ranks have done so far of the newest step, at most ten times a second; its `live` is set.
+  /// The newest step as far as it is known, at most ten times a second; its `live` is set.
   void arrived(std::shared_ptr<const pw::gui::Measured> measured);
-  /// `id`: where the run was stored, 0 where it was not. `error` is empty when it ended well or was cancelled.
+  /// `id`: where the run was stored, 0 where it was not. `error` is empty when it completed or was cancelled.
   void runEnded(bool ok, int id, const QString& error);
-  /// `profile` is null when it did not end well.
+  /// `profile` is null when it did not complete.
   void profileEnded(std::shared_ptr<const pw::Profile> profile, const QString& error);
 
  private:

@@ -122,7 +122,7 @@ Verdict judge(const Trace& predicted, const Trace& measured, const Plan* plan) {
   Verdict verdict{compare(predicted, measured), mainCause(predicted, measured), {}};
   if (plan == nullptr) return verdict;
   try {
-    verdict.replayed = measure(replay(plan->schedule, plan->costs, measured)).makespan;
+    verdict.replayed = metricsOf(replay(plan->schedule, plan->costs, measured)).makespan;
   } catch (const Error&) {
     // The run was not of this plan's actions: then there is nothing to replay.
   }

@@ -11,8 +11,8 @@
 
 namespace pw::gui {
 
-/// Which time a column of device pixels shows. The content has columns of its own, counted from `anchor`, so that what was painted once
-/// fits what is painted beside it after the view moved by whole pixels.
+/// The time that a column of device pixels shows. Content columns are counted from `anchor`, so that already painted content still matches
+/// newly painted content after the view has moved by whole pixels.
 struct Columns {
   double anchor = 0;  ///< [ns] of content column 0
   double nsPerColumn = 1;
@@ -44,7 +44,7 @@ struct Box {
 /// `a` with `share` (0 … 1) of `b`; opaque.
 [[nodiscard]] QRgb mixed(QRgb a, QRgb b, double share);
 
-/// Draws into some columns of a row's image (RGB32), without a QPainter: rows consist of very many very small rectangles.
+/// Draws into some columns of a row's image (RGB32) without QPainter, because rows consist of very many small rectangles.
 class Canvas {
  public:
   /// Draws to columns [left, right) only. `phase`: content column of image column 0; patterns stick to the content.

@@ -11,7 +11,7 @@
 
 namespace pw::gui {
 
-/// Which stages hand on to which: by stage, those it gets from and those it gives to; forward, and of gradients.
+/// The data flow between stages: by stage, those it receives from and those it sends to; for values and for gradients.
 struct StageLinks {
   struct Ends {
     std::vector<Stage> sources, targets;
@@ -21,9 +21,9 @@ struct StageLinks {
 [[nodiscard]] StageLinks linksOf(const CostTable& costs);
 [[nodiscard]] StageLinks chainLinks(int stages);  ///< each stage to the next one
 
-/// What the spans of a timeline need and are needed for, by rule: the forward of a stage needs that of the stages before it, through a
-/// message where there is one; a backward its own forward and the backwards of the stages behind it; W its I; a message the action it
-/// carries the result of. Refers to the timeline. Made in linear time; every question is answered in constant time for a chain of stages.
+/// The dependencies between the spans of a timeline, by rule: the forward of a stage needs that of the stages before it, through a message
+/// if there is one; a backward needs its own forward and the backwards of the stages after it; W needs its I; a message the action whose
+/// result it carries. Refers to the timeline. Made in linear time; every question is answered in constant time for a chain of stages.
 class Dependencies {
  public:
   Dependencies(const Timeline& timeline, StageLinks links);
@@ -39,7 +39,7 @@ class Dependencies {
   [[nodiscard]] std::vector<SpanRef> outputs(const SpanRef& span) const;
   /// The compute span before (after) it on its rank; of a message: none.
   [[nodiscard]] std::optional<SpanRef> beside(const SpanRef& span, int direction) const;
-  /// What a span waited for last: the latest end of its inputs and the span before it on its rank, which wins a tie.
+  /// What a span waited for last: the input, or the previous span on its rank (which wins ties), with the latest end.
   [[nodiscard]] std::optional<SpanRef> awaited(const SpanRef& span) const;
 
  private:

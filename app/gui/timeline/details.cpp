@@ -43,8 +43,8 @@ QString wordOf(SpanKind kind) {
     case SpanKind::Backward: return Text::tr("backward");
     case SpanKind::BackwardInput: return Text::tr("input gradients");
     case SpanKind::BackwardWeight: return Text::tr("weight gradients");
-    case SpanKind::SendForward: return Text::tr("activations on the way");
-    case SpanKind::SendBackward: return Text::tr("gradients on the way");
+    case SpanKind::SendForward: return Text::tr("activations in flight");
+    case SpanKind::SendBackward: return Text::tr("gradients in flight");
     case SpanKind::WaitForward:
     case SpanKind::WaitBackward: return Text::tr("waiting");
     case SpanKind::ReduceGrad: return Text::tr("summing gradients between ranks");
@@ -68,7 +68,7 @@ QString comparisonOf(const SpanFacts& facts) {
 }
 
 QString waitText(const SpanFacts& facts) {
-  if (!facts.waitedFor) return facts.wait > 0 ? Text::tr("waited %1").arg(duration(facts.wait)) : Text::tr("needs nothing before it");
+  if (!facts.waitedFor) return facts.wait > 0 ? Text::tr("waited %1").arg(duration(facts.wait)) : Text::tr("has no predecessor");
   const Span& input = *facts.waitedFor;
   const QString what = isMessage(input)                ? Text::tr("%1 from rank %2").arg(nameOf(tagOf(input))).arg(input.rank.value)
                        : input.rank == facts.span.rank ? nameOf(tagOf(input))
@@ -182,14 +182,14 @@ QString moment(Ns time, double resolution) {
     double ns;
     const char* name;
   };
-  static constexpr Unit kUnits[] = {{1e9, "s"}, {1e6, "ms"}, {1e3, "us"}, {1, "ns"}};
+  static constexpr Unit kUnits[] = {{1e9, "s"}, {1e6, "ms"}, {1e3, "µs"}, {1, "ns"}};
   const double size = std::abs(static_cast<double>(time));
   const Unit* unit = std::find_if(std::begin(kUnits), std::end(kUnits) - 1, [&](const Unit& u) { return size >= u.ns; });
   const int most = static_cast<int>(std::lround(std::log10(unit->ns)));
   const int decimals = resolution > 0 ? static_cast<int>(std::ceil(std::log10(unit->ns / resolution))) : most;
   return QStringLiteral("%1 %2")
       .arg(static_cast<double>(time) / unit->ns, 0, 'f', std::clamp(decimals, 0, most))
-      .arg(QLatin1String(unit->name));
+      .arg(QString::fromUtf8(unit->name));
 }
 
 QString pathDetails(const CriticalPath& path) {

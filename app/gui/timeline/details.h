@@ -10,14 +10,14 @@
 
 namespace pw::gui {
 
-/// What is said about one span.
+/// Facts about one span.
 struct SpanFacts {
   Source source = Source::Predicted;
   Span span;
   bool fully = false;             ///< whether the following, but for `other`, are known
   std::optional<Span> other;      ///< the same action in the other timeline
   Ns wait = 0;                    ///< idle time of its rank before it; of a message: since its action was done
-  std::optional<Span> waitedFor;  ///< what came last of all it needs
+  std::optional<Span> waitedFor;  ///< the last of its inputs to arrive
   std::vector<Span> neededBy;     ///< messages and actions that need it, the earliest first
 };
 

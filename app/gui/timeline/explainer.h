@@ -9,7 +9,7 @@
 
 namespace pw::gui {
 
-/// Explains the newest prediction in the background, once and only when asked.
+/// Explains the newest prediction in the background, once and only on request.
 class Explainer : public QObject {
   Q_OBJECT
  public:
@@ -18,7 +18,7 @@ class Explainer : public QObject {
   /// Forgets the explanation of another one.
   void setPrediction(std::shared_ptr<const Prediction> prediction);
   [[nodiscard]] const std::shared_ptr<const Explanation>& explanation() const { return explanation_; }  ///< null: not known yet
-  /// Begins, unless it is known or under way; `explained` follows.
+  /// Starts, unless it is known or in progress; `explained` follows.
   void request();
   [[nodiscard]] bool isWorking() const { return job_.isRunning(); }
 

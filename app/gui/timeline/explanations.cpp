@@ -26,7 +26,7 @@ struct Clause {
 QString placed(SpanKind kind, Stage stage, Microbatch microbatch) {
   const std::string_view letters = name(kind);
   const QString word = QString::fromUtf8(letters.data(), static_cast<qsizetype>(letters.size()));
-  return QStringLiteral("%1 %2.%3").arg(word).arg(stage.value).arg(microbatch.value);
+  return QStringLiteral("%1%2%3").arg(stage.value).arg(word).arg(microbatch.value);
 }
 
 QString said(const Clause& clause) {
@@ -196,7 +196,7 @@ Cause simpleCause(const BubbleRef& bubble, const Timeline& timeline, const Depen
   if (clauses.empty()) {
     const SpanTag& next = track.tags[static_cast<std::size_t>(bubble.next)];
     cause.headline =
-        Text::tr("Rank %1 is idle for %2 before %3; nothing it needs came late").arg(bubble.rank.value).arg(time, nameOf(next));
+        Text::tr("Rank %1 is idle for %2 before %3; none of its inputs was late").arg(bubble.rank.value).arg(time, nameOf(next));
     return cause;
   }
   const Clause& last = clauses.back();

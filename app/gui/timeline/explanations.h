@@ -9,14 +9,14 @@
 
 namespace pw::gui {
 
-/// `B 3.5`: stage and microbatch behind the kind's letters; for people `message F 3.5`, `optimizer`, `sum of gradients`.
+/// torch's notation of an action, `3B5`; others in words: `message 3F5`, `optimizer`, `sum of shared gradients`.
 [[nodiscard]] QString nameOf(const SpanTag& tag);
 [[nodiscard]] QString nameOf(const Action& action);
 
-/// Why a rank is idle: a sentence, the causes one after the other, and the spans they are.
+/// Why a rank is idle: a sentence, the chain of causes, and their spans.
 struct Cause {
-  QString headline;  ///< `Rank 2 waits 1.8 ms for B 3.5 of rank 3, which comes after F 3.6`
-  QString chain;  ///< `F 3.6 of rank 3 until 5.1 ms → B 3.5 of rank 3 until 7 ms → message to rank 2 until 7.2 ms`; the middle of long ones
+  QString headline;  ///< `Rank 2 waits 1.8 ms for 3B5 of rank 3, which comes after 3F6`
+  QString chain;  ///< `3F6 of rank 3 until 5.1 ms → 3B5 of rank 3 until 7 ms → message to rank 2 until 7.2 ms`; the middle of long ones
                   ///< left out
   std::vector<SourcedSpan> spans;  ///< of the causes, in their order
 };

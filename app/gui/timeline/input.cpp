@@ -65,8 +65,8 @@ void TimelineWidget::Private::addActions() {
   addAction(tr("Previous on the track"), {key(Qt::Key_Comma), key(Qt::Key_Left)}, [this] { walk(-1); });
   addAction(tr("Row above"), {key(Qt::Key_Up)}, [this] { walkRows(-1); });
   addAction(tr("Row below"), {key(Qt::Key_Down)}, [this] { walkRows(1); });
-  addAction(tr("What needs it"), {key(Qt::Key_BracketRight)}, [this] { follow(1); });
-  addAction(tr("What it needs"), {key(Qt::Key_BracketLeft)}, [this] { follow(-1); });
+  addAction(tr("Go to consumer"), {key(Qt::Key_BracketRight)}, [this] { follow(1); });
+  addAction(tr("Go to cause"), {key(Qt::Key_BracketLeft)}, [this] { follow(-1); });
   addToggle(
       tr("Critical path"), key(Qt::Key_X), [this] { return pathOn; }, [this](bool on) { w.showCriticalPath(on); });
   addAction(tr("Find…"), {QKeySequence(Qt::CTRL | Qt::Key_F), key(Qt::Key_Slash)}, [this] { w.find(); });

@@ -48,7 +48,7 @@ class Heads {
 
 }  // namespace
 
-Matches match(const Timeline& predicted, const Timeline& measured) {
+Matches matchSpans(const Timeline& predicted, const Timeline& measured) {
   Matches matches;
   const std::size_t ranks = std::max(predicted.ranks.size(), measured.ranks.size());
   matches.measuredOf.resize(ranks);

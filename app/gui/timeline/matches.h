@@ -11,6 +11,6 @@ namespace pw::gui {
 struct Matches {
   std::vector<std::vector<std::int32_t>> measuredOf, predictedOf;  ///< by rank, then index
 };
-[[nodiscard]] Matches match(const Timeline& predicted, const Timeline& measured);
+[[nodiscard]] Matches matchSpans(const Timeline& predicted, const Timeline& measured);
 
 }  // namespace pw::gui

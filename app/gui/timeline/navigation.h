@@ -49,7 +49,7 @@ struct SavedView {
   bool operator==(const SavedView&) const = default;
 };
 [[nodiscard]] QByteArray toJson(const SavedView& view);
-/// Nothing for text that is no view. Unknown words take their defaults.
+/// Nothing for text that is not a view. Unknown words take their defaults.
 [[nodiscard]] std::optional<SavedView> parseView(const QByteArray& json);
 
 }  // namespace pw::gui

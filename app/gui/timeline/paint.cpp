@@ -171,7 +171,7 @@ void TimelineWidget::Private::paintEmpty(QPainter& p, const Theme& theme) {
   }
   if (document.isPredicting()) return paintSentence(p, canvas->rect(), tr("Predicting…"), {}, theme.text, theme.faintText, {});
   paintSentence(p, canvas->rect(), tr("No timeline yet"),
-                tr("Open a model, a plan or a schedule to see here what each rank will do, or a trace to see what ranks did."), theme.text,
+                tr("Open a model, a plan or a schedule to see what each rank will do, or a trace to see what ranks did."), theme.text,
                 theme.faintText, {});
 }
 

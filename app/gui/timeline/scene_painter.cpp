@@ -138,7 +138,7 @@ void ScenePainter::Cache::prepare(const Scene& scene, const Viewport& view, cons
 }
 
 const Matches& ScenePainter::Cache::matched(const Scene& scene) {
-  if (!matches) matches = match(*scene.predicted, *scene.measured);
+  if (!matches) matches = matchSpans(*scene.predicted, *scene.measured);
   return *matches;
 }
 

@@ -71,7 +71,7 @@ void TimelineWidget::Private::prepare() {
 
 const Matches* TimelineWidget::Private::matches() {
   if (!scene.predicted || !scene.measured) return nullptr;
-  if (!ownMatches) ownMatches = match(*scene.predicted, *scene.measured);
+  if (!ownMatches) ownMatches = matchSpans(*scene.predicted, *scene.measured);
   return &*ownMatches;
 }
 
@@ -277,8 +277,8 @@ QString TimelineWidget::Private::describe() {
 
 void TimelineWidget::Private::updateDetails() {
   const QString text = describe();
-  strip->setDetails(text,
-                    isEmpty() ? QString() : tr("Click a block or a bubble for its details; drag on the ruler to add up a range; / finds."));
+  strip->setDetails(
+      text, isEmpty() ? QString() : tr("Click a block or a bubble for its details; drag on the ruler to sum up a range; press / to find."));
   if (text == details) return;
   details = text;
   canvas->setAccessibleDescription(details);

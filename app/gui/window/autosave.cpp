@@ -3,9 +3,14 @@
 #include <signal.h>
 
 #include <QCoreApplication>
+#include <QDateTime>
 #include <QDir>
 #include <QStandardPaths>
 #include <cerrno>
+
+#include "app/gui/document/project.h"
+#include "backends/host/files.h"
+#include "schedules/error.h"
 
 namespace pw::gui {
 namespace {
@@ -30,6 +35,18 @@ QStringList leftBehind() {
     if (isNumber && process > 0 && !isAlive(process)) found << file.filePath();
   }
   return found;
+}
+
+QString unsavedPlan(const QString& path) {
+  const QString time = QFileInfo(path).lastModified().toString(QStringLiteral("HH:mm"));
+  try {
+    const Design design = parseProject(readFile(path.toStdString()), path.toStdString()).design;
+    const std::string& source = design.models.empty() ? design.source : design.models.front();
+    if (!source.empty()) return QStringLiteral("of %1 (%2)").arg(QFileInfo(QString::fromStdString(source)).completeBaseName(), time);
+  } catch (const Error&) {
+    // opening it says what is wrong
+  }
+  return QStringLiteral("(%1)").arg(time);
 }
 
 }  // namespace pw::gui

@@ -9,7 +9,9 @@ namespace pw::gui {
 
 /// Where this process keeps the work it has not saved, so that a crash does not lose it: `<data folder>/autosave/<process id>.pwproj`.
 [[nodiscard]] QString autosavePath();
-/// What processes that are gone left behind, newest first.
+/// Files that processes which no longer run left behind, newest first.
 [[nodiscard]] QStringList leftBehind();
+/// Describes such a file for the user: `of gpt_small (18:13)`, the model or schedule and when it was last changed.
+[[nodiscard]] QString unsavedPlan(const QString& path);
 
 }  // namespace pw::gui

@@ -61,7 +61,7 @@ void CommandPalette::filter(const QString& typed) {
     list_->addItem(item);
   }
   if (order.empty()) {
-    auto* none = new QListWidgetItem(tr("Nothing is called that."));
+    auto* none = new QListWidgetItem(tr("No matching command."));
     none->setFlags(Qt::NoItemFlags);
     list_->addItem(none);
   }

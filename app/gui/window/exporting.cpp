@@ -92,7 +92,7 @@ void exportData(const ExportSource& source, const QString& path) {
   if (suffix == "json") return writeFile(file, toChromeJson(traces, names));
   if (suffix == "svg") return writeFile(file, stackedSvg(traces, names, source.title.toStdString()));
   if (suffix == "csv") return writeFile(file, toSpanCsv(*traces.back()));
-  throw UsageError(QObject::tr("%1 has no ending this app writes; use .png, .svg, .pdf, .csv or .json.").arg(path).toStdString());
+  throw UsageError(QObject::tr("%1 has an unsupported file type; use .png, .svg, .pdf, .csv or .json.").arg(path).toStdString());
 }
 
 void exportPicture(const TimelineWidget& timeline, const QSize& size, const QString& path) {
@@ -114,7 +114,7 @@ void exportPicture(const TimelineWidget& timeline, const QSize& size, const QStr
     timeline.render(painter, size, currentTheme());
     painter.end();
     if (!image.save(&buffer, "PNG"))
-      throw Error(QObject::tr("Cannot make a picture of %1 by %2 pixels; make the window smaller.")
+      throw Error(QObject::tr("Cannot create a picture of %1 by %2 pixels; make the window smaller.")
                       .arg(size.width())
                       .arg(size.height())
                       .toStdString());

@@ -315,9 +315,9 @@ void MainWindow::Private::keep() {
 void MainWindow::Private::recover() {
   const QStringList left = leftBehind();
   if (left.isEmpty()) return;
-  const auto answer =
-      QMessageBox::question(&window, MainWindow::tr("Recover"), MainWindow::tr("Pipewright ended before a plan was saved. Bring it back?"),
-                            QMessageBox::Yes | QMessageBox::No, QMessageBox::Yes);
+  const auto answer = QMessageBox::question(&window, MainWindow::tr("Recover"),
+                                            MainWindow::tr("Restore the unsaved plan %1?").arg(unsavedPlan(left.front())),
+                                            QMessageBox::Yes | QMessageBox::No, QMessageBox::Yes);
   if (answer == QMessageBox::Yes) {
     const QString path = left.front();
     loading.start(MainWindow::tr("Recovering"), [this, path](JobControl&) -> std::function<void()> {
@@ -371,7 +371,7 @@ void MainWindow::dropEvent(QDropEvent* event) {
   for (const QUrl& url : event->mimeData()->urls()) {
     if (url.isLocalFile()) paths << url.toLocalFile();
   }
-  if (paths.isEmpty()) return showMessage(tr("Only files of this machine can be dropped here."));
+  if (paths.isEmpty()) return showMessage(tr("Only local files can be dropped here."));
   event->acceptProposedAction();
   open(paths);
 }

@@ -167,7 +167,7 @@ void MainWindow::Private::planMenu() {
     window.showPanel(QStringLiteral("candidates"));
     candidates->search();
   });
-  command(menu, MainWindow::tr("&Cancel what runs"), {}, [this] {
+  command(menu, MainWindow::tr("&Cancel"), {}, [this] {
     runs->cancel();
     loading.cancel();
     exporting.cancel();
@@ -220,7 +220,7 @@ void MainWindow::Private::toolBar() {
   space->setSizePolicy(QSizePolicy::Expanding, QSizePolicy::Preferred);
   bar->addWidget(space);
   add(MainWindow::tr("Commands"), MainWindow::tr("Command palette (Ctrl+K)"), [this] { window.showCommandPalette(); });
-  add(MainWindow::tr("Keys"), MainWindow::tr("What the keys do (?)"), [this] { window.showKeys(); });
+  add(MainWindow::tr("Keys"), MainWindow::tr("Keyboard shortcuts (?)"), [this] { window.showKeys(); });
 }
 
 void MainWindow::Private::showSteps(std::size_t chosen) {
@@ -244,8 +244,9 @@ void MainWindow::Private::showRecent() {
 void MainWindow::Private::chooseAndOpen() {
   const QStringList paths = QFileDialog::getOpenFileNames(
       &window, MainWindow::tr("Open"), {},
-      MainWindow::tr("All of these (*.pt2 *.json *.csv *.pwproj *.db *.sqlite);;Models (*.pt2);;Plans and traces (*.json);;Schedules "
-                     "(*.csv);;Projects (*.pwproj);;Run stores (*.db *.sqlite);;All files (*)"));
+      MainWindow::tr(
+          "All supported files (*.pt2 *.json *.csv *.pwproj *.db *.sqlite);;Models (*.pt2);;Plans and traces (*.json);;Schedules "
+          "(*.csv);;Projects (*.pwproj);;Run stores (*.db *.sqlite);;All files (*)"));
   if (!paths.isEmpty()) window.open(paths);
 }
 
@@ -275,7 +276,7 @@ void MainWindow::Private::chooseAndExportTable() {
     }
   }
   if (found == nullptr || found->model() == nullptr)
-    return window.showMessage(MainWindow::tr("No table with rows is shown; choose a run or search for plans first."));
+    return window.showMessage(MainWindow::tr("No table is shown; select a run or search for plans first."));
   const QString path = QFileDialog::getSaveFileName(&window, MainWindow::tr("Export %1").arg(found->accessibleName()),
                                                     QStringLiteral("table.csv"), MainWindow::tr("Tables (*.csv)"));
   if (path.isEmpty()) return;
@@ -311,7 +312,7 @@ void MainWindow::Private::savePlan() {
 void MainWindow::Private::setTheme(const QString& name) {
   QSettings().setValue(QStringLiteral("theme"), name);
   if (name == QStringLiteral("system")) {
-    window.statusBar()->showMessage(MainWindow::tr("The system's theme is taken at the next start."), 4000);
+    window.statusBar()->showMessage(MainWindow::tr("The system theme is used from the next start."), 4000);
     return;
   }
   applyTheme(name == QStringLiteral("dark"));
@@ -361,12 +362,12 @@ void MainWindow::showKeys() {
       {tr("A, D, Shift+wheel or drag"), tr("move earlier, later")},
       {tr("F"), tr("fit the selection")},
       {tr("Shift+F, Home"), tr("fit all")},
-      {tr("double click"), tr("zoom to a task")},
+      {tr("double click"), tr("zoom to a block")},
       {tr("click"), tr("select and show details; on a bubble: the chain of causes")},
       {tr(". and ,"), tr("next and previous on the track")},
       {tr("] and ["), tr("follow dependencies forward and backward")},
       {tr("drag on the ruler"), tr("select a range and see its totals")},
-      {tr("Ctrl+F or /"), tr("find: F 2.5, B, rank 3, stage 1, bubble; Enter next")},
+      {tr("Ctrl+F or /"), tr("find: 2F5, B, rank 3, stage 1, bubble; Enter for the next")},
       {tr("P, C, Alt+Up, Alt+Down"), tr("pin, collapse, move the rank")},
       {tr("Alt+Left, Alt+Right"), tr("previous and next view")},
       {tr("Esc"), tr("clear the selection, leave a drag")},
@@ -381,7 +382,7 @@ void MainWindow::showKeys() {
   dialog.setAccessibleName(tr("Keys"));
   auto* column = new QVBoxLayout(&dialog);
   auto* table = new QTableWidget(static_cast<int>(keys.size()), 2);
-  table->setAccessibleName(tr("Keys and what they do"));
+  table->setAccessibleName(tr("Keyboard shortcuts"));
   table->horizontalHeader()->hide();
   table->verticalHeader()->hide();
   table->setShowGrid(false);

@@ -91,12 +91,12 @@ QList<Sample> samples() {
        StartPage::tr("A decoder of equal blocks: the classic pipeline")},
       {folder.filePath(QStringLiteral("hf_gpt2.pt2")), StartPage::tr("GPT-2"), StartPage::tr("From Hugging Face, with tied embeddings")},
       {folder.filePath(QStringLiteral("hf_bert.pt2")), StartPage::tr("BERT"),
-       StartPage::tr("From Hugging Face: an attention mask goes past all stages")},
+       StartPage::tr("From Hugging Face, with an attention mask that is sent to all stages")},
       {folder.filePath(QStringLiteral("hf_llama.pt2")), StartPage::tr("Llama"),
        StartPage::tr("From Hugging Face, rotary positions shared by all layers")},
       {folder.filePath(QStringLiteral("vit_small.pt2")), StartPage::tr("Vision transformer"), StartPage::tr("Patches in, classes out")},
       {folder.filePath(QStringLiteral("resnet18_narrow.pt2")), StartPage::tr("ResNet-18"),
-       StartPage::tr("Convolutions whose layers cost very different times")},
+       StartPage::tr("Convolutions with very uneven layer costs")},
   };
   QList<Sample> there;
   for (const Sample& sample : all) {
@@ -194,7 +194,7 @@ void StartPage::setRecent(const QStringList& paths) {
     connect(button, &QAbstractButton::clicked, this, [this, path] { emit chosen({path}); });
   }
   if (paths.isEmpty()) {
-    auto* none = new QLabel(tr("What you open will be listed here."));
+    auto* none = new QLabel(tr("Files you open are listed here."));
     none->setEnabled(false);
     recent_->addWidget(none);
   }

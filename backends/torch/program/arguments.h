@@ -19,7 +19,7 @@ namespace pw {
 /// `operator torch.ops.aten.linear.default in module blocks.0 (model.py:21 in forward)`.
 [[nodiscard]] std::string describe(const Node& node);
 
-/// A stack position to be filled with values of the frame at each run.
+/// A stack position that is filled with values of the frame at each run.
 struct Slot {
   std::size_t position = 0;
   enum class Kind : std::uint8_t {
@@ -37,8 +37,8 @@ struct Slot {
   std::vector<std::int64_t> numbers;  // IntegerList: literals where `values` has none
 };
 
-/// Appends one argument of an operator call to `stack` as its schema wants it: a constant, or an empty place and a slot that
-/// fills it at each run. Throws UsageError for forms that cannot be run.
+/// Appends one argument of an operator call to `stack` as its schema wants it: a constant, or an empty place and a slot that fills it at
+/// each run. Throws UsageError for arguments that cannot be run.
 void bindArgument(const ModelGraph& graph, const Node& node, const c10::Argument& schema, const Argument& argument,
                   std::vector<c10::IValue>& stack, std::vector<Slot>& slots);
 

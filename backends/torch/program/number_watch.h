@@ -12,8 +12,8 @@
 
 namespace pw {
 
-/// Looks for numbers that are not finite in what one stage computes in a step: on the host in all values that leave it (one pass at the
-/// speed of memory); with `everyOperator` in what each operator makes, forward and backward, anywhere, which is slow. Not thread safe. Must
+/// Looks for numbers that are not finite in what one stage computes in a step: on the host in all values that leave it (one pass at memory
+/// speed); with `everyOperator` in every operator's results, forward and backward, on any device, which is slow. Not thread safe. Must
 /// outlive the backwards it watches.
 class NumberWatch {
  public:
@@ -23,20 +23,20 @@ class NumberWatch {
 
   /// Forgets the step before.
   void beginStep();
-  /// What is seen from now on is of this action.
+  /// Attributes what is seen from now on to this action.
   void begin(ActionKind kind, Microbatch microbatch);
   [[nodiscard]] bool everyOperator() const { return everyOperator_; }
 
-  /// A value, or gradient, that leaves the stage. Infinities of what has no gradient, such as masks, mean nothing.
+  /// Checks a value or gradient that leaves the stage. Infinities in values without gradient, such as masks, are ignored.
   void see(const std::string& what, const at::Tensor& value, bool hasGradient);
-  /// Gradients of parameters so far, after a backward.
+  /// Checks the parameters' gradients so far, after a backward.
   void see(const std::vector<ParameterView>& parameters);
-  /// What an operator made, and from now on its backward: for RunOptions::inspect.
+  /// Checks an operator's results, and from now on its backward; for RunOptions::inspect.
   void see(const Node& node, const Frame& frame);
-  /// What is not finite is known.
+  /// Records a known non-finite number.
   void note(ActionKind kind, Microbatch microbatch, const std::string& what);
 
-  /// Of the forwards the first microbatch's, else of the backwards.
+  /// The first microbatch's of the forwards, otherwise of the backwards.
   [[nodiscard]] std::optional<NonFiniteValue> first() const;
 
  private:
@@ -51,7 +51,7 @@ class NumberWatch {
   bool everyOperator_;
   NonFiniteValue now_;
   std::map<Place, NonFiniteValue> seen_;
-  std::map<Place, NonFiniteValue> infinities_;  // made by an operator; they may be meant
+  std::map<Place, NonFiniteValue> infinities_;  // made by an operator; they may be intended
   std::unordered_set<const void*> hooked_;      // functions of autograd, of the forward that runs
 };
 

@@ -20,8 +20,7 @@ using Number = std::variant<std::int64_t, double>;
 
 [[nodiscard]] double asDouble(const Number& number);
 
-/// The symbolic numbers of one run of a program: those that the sizes of the inputs give, and those that nodes compute from data while they
-/// run
+/// The symbolic numbers of one run of a program: those that follow from the input sizes, and those that nodes compute from data at run time
 /// (`item`, the length of `nonzero`, arithmetic with these).
 class Numbers {
  public:

@@ -18,19 +18,19 @@ namespace pw {
 /// Tensors of one microbatch, by value index; undefined where not, or no longer, alive.
 using Frame = std::vector<at::Tensor>;
 
-/// What random operators depend on, beside their node: so results do not depend on where the model is cut, and a recompute
-/// draws the same numbers without saved state.
+/// What random operators depend on in addition to their node: results do not depend on where the model is cut, and a recompute draws the
+/// same numbers without saved state.
 struct RandomKey {
   std::uint64_t seed = 0;
   int step = 0;
   int microbatch = 0;
 };
 
-/// Values of all symbolic numbers of the graph under these bindings, by value index; `kUnknownNumber` (torch_numbers.h) for those that
-/// nodes compute from data while they run.
+/// Values of all symbolic numbers of the graph under these bindings, by value index; `kUnknownNumber` (numbers.h) for those that nodes
+/// compute from data at run time.
 [[nodiscard]] std::vector<std::int64_t> symbolicValues(const ModelGraph& graph, const Bindings& bindings);
 
-/// What a run of a program needs beside its values.
+/// What a run of a program needs in addition to its values.
 struct RunOptions {
   const std::vector<std::int64_t>* symbolic = nullptr;
   RandomKey key;
@@ -40,7 +40,7 @@ struct RunOptions {
   std::function<void(const Node&, const Frame&)> inspect;
   /// Called after each node; may be empty.
   std::function<void(NodeId)> observer;
-  /// Operators that gain by it compute in this type (autocast); `Unknown`: each as it was traced.
+  /// Operators that benefit compute in this type (autocast); `Unknown`: each as it was traced.
   DType autocast = DType::Unknown;
 };
 
@@ -54,7 +54,7 @@ struct ProgramOptions {
   bool evaluate = false;
   /// Where weight gradients go; with null every operator keeps autograd's own backward.
   const WeightQueue* weights = nullptr;
-  /// By value index, where a parameter's gradient is: those with a `sum` may be computed apart from the input's.
+  /// By value index, where a parameter's gradient is kept: those with a `sum` may be computed separately from the input's gradient.
   std::vector<ParameterGradient> gradients;
   /// CUDA's number of the device that tensors are on; −1: the host.
   int device = -1;
@@ -71,14 +71,14 @@ class NodeProgram {
   ~NodeProgram();
   NodeProgram(NodeProgram&&) noexcept;
 
-  /// Parameters (of `gradients`) that some operator uses by autograd, which adds to their sum and so needs it to be zero at first.
+  /// Parameters (of `gradients`) whose gradient autograd accumulates for some operator; their sum must be zero at the start of a step.
   [[nodiscard]] const std::vector<ValueId>& addedByAutograd() const;
 
   /// Whether a node draws random numbers.
   [[nodiscard]] bool isRandom() const;
 
-  /// Whether a number or a size is read from data while it runs (`item`, `nonzero`, `cond`): on a GPU that waits for it, and cannot be
-  /// recorded.
+  /// Whether a number or a size is read from data while it runs (`item`, `nonzero`, `cond`): on a GPU such a program waits for the device
+  /// and cannot be recorded.
   [[nodiscard]] bool dependsOnData() const;
 
   /// Runs all nodes. The frame must hold the values they read (parameters, buffers, constants, inputs). Throws Error naming node, module

@@ -25,7 +25,7 @@ enum class Mode : std::uint8_t { Operator, Arithmetic, SetGradEnabled, Autocast,
 
 struct ProgramStep;
 
-/// A sub-graph as a program of its own; what it reads and makes is known by its own values.
+/// A sub-graph as a separate program; it uses its own value ids.
 struct StepBody {
   std::vector<ProgramStep> steps;
   std::vector<ValueId> inputs, outputs;
@@ -33,14 +33,15 @@ struct StepBody {
 
 struct ProgramStep {
   NodeId id;                ///< of the graph's node, also in sub-graphs of it
-  std::uint64_t inner = 0;  ///< which step of the node's sub-graphs, from 1; 0: the node itself
+  std::uint64_t inner = 0;  ///< number of the step within the node's sub-graphs, from 1; 0: the node itself
   const Node* node = nullptr;
   Mode mode = Mode::Operator;
   std::optional<c10::OperatorHandle> op;
   bool random = false;
   bool readsData = false;  ///< the host needs what the device computed: a size or number that depends on data, a predicate
   WeightRule rule;
-  /// A recompute must not change buffers again: batch norm's running statistics are left out, what else writes into a buffer is skipped.
+  /// A recompute must not change buffers again: batch norm's running statistics are left out, other steps that write into a buffer are
+  /// skipped.
   std::vector<std::size_t> statistics;
   bool writesBuffer = false;
   Stack constants;

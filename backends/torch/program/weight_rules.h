@@ -20,7 +20,7 @@
 
 #include "backends/torch/program/weights.h"
 
-/// What the rules of torch_weights.h are made of.
+/// Building blocks of the rules of weights.h.
 namespace pw::weights {
 
 using at::Tensor;
@@ -54,7 +54,7 @@ class Sum {
   void addRows(const Tensor& indices, const Tensor& rows) const {
     if (takeFresh()) gradient_.sum->zero_();
     const Tensor added = rows.to(gradient_.sum->scalar_type());
-    // On a GPU index_add_ adds in any order, this in one: the same bits in every run.
+    // On a GPU index_add_ adds in arbitrary order, this one in a fixed order: the same bits in every run.
     if (gradient_.sum->is_cuda())
       gradient_.sum->index_put_({indices}, added, /*accumulate=*/true);
     else
@@ -96,7 +96,7 @@ class RuleNode : public torch::autograd::Node {
 
   [[nodiscard]] virtual Tensor input(const Tensor& gradient, const Tensor& input) const = 0;
   virtual void weights(const Tensor& gradient, const Tensor& input) const = 0;
-  /// Both at once, where that is cheaper.
+  /// Both gradients at once, if that is cheaper.
   [[nodiscard]] virtual Tensor both(const Tensor& gradient, const Tensor& input) const {
     Tensor result;
     if (needsInput_) result = this->input(gradient, input);
@@ -132,7 +132,7 @@ inline bool fits(const Tensor& input, const Tensor& weight) {
   return input.is_floating_point() && input.scalar_type() == weight.scalar_type();
 }
 
-/// The type that autocast computes products in, where it is on for a tensor: it leaves numbers of 64 bits alone.
+/// The type that autocast computes products in, if it applies to the tensor: it leaves 64-bit types unchanged.
 inline std::optional<at::ScalarType> autocastType(const Tensor& t) {
   const auto device = t.device().type();
   if (!at::autocast::is_autocast_enabled(device) || !t.is_floating_point() || t.scalar_type() == at::kDouble) return std::nullopt;

@@ -21,7 +21,7 @@ struct IValue;
 
 namespace pw {
 
-/// A weight gradient that an operator's backward left for later.
+/// A deferred weight gradient of an operator's backward.
 struct WeightGradient {
   NodeId node;
   Bytes held = 0;  ///< of the tensors it keeps: the gradient of its output and, unless one just before keeps it too, the operator's input
@@ -29,7 +29,7 @@ struct WeightGradient {
   std::function<void()> compute;  ///< adds into the parameter's gradient
 };
 
-/// Weights in the type that autocast computes products in: one copy of each for all microbatches, where autocast of its own would make one
+/// Weights in the type that autocast computes products in: one copy of each for all microbatches, whereas autocast itself would make one
 /// for every microbatch in flight.
 class LowerWeights {
  public:
@@ -38,7 +38,7 @@ class LowerWeights {
   LowerWeights(const LowerWeights&) = delete;
   LowerWeights& operator=(const LowerWeights&) = delete;
 
-  /// The copy, made when first asked for; it stays at its place. `weight`: detached, of memory that stays.
+  /// The copy, made on first use; its address does not change. `weight`: detached, of memory that stays.
   [[nodiscard]] const at::Tensor& of(const at::Tensor& weight, c10::ScalarType type);
   /// The optimizer has changed the weights: copies them again.
   void refresh();
@@ -48,18 +48,18 @@ class LowerWeights {
   std::unordered_multimap<const void*, std::unique_ptr<Copy>> copies_;  // by memory
 };
 
-/// Where operators with weights leave their weight gradients (zero bubble's W; Qi et al., ICLR 2024). A stage sets `deferred` for I and
-/// clears it for B. One per stage; not thread safe. Must outlive the backward.
+/// Collects the deferred weight gradients of operators with weights (zero bubble's W; Qi et al., ICLR 2024). A stage sets `deferred` for I
+/// and clears it for B. One per stage; not thread safe. Must outlive the backward.
 class WeightQueue {
  public:
-  /// While set, weight gradients are kept here; else they are computed at once.
+  /// While set, weight gradients are deferred to this list; otherwise they are computed at once.
   std::vector<WeightGradient>* deferred = nullptr;
-  /// Called after each of these operators' backward, so that messages move on meanwhile; may be empty.
+  /// Called after the backward of each of these operators, to progress messages; may be empty.
   std::function<void()> betweenOperators;
   LowerWeights* lower = nullptr;  ///< must be set where autocast is on
 };
 
-/// Has weight gradients left in a list while it lives, or computed at once where that is null.
+/// While it lives, weight gradients are deferred to a list, or computed at once if that is null.
 class Deferring {
  public:
   Deferring(WeightQueue& queue, std::vector<WeightGradient>* into) : queue_(queue) { queue_.deferred = into; }
@@ -77,7 +77,7 @@ struct ParameterGradient {
   bool* fresh = nullptr;            ///< set while nothing was added in this step: the first addition overwrites
 };
 
-/// An operator whose weight gradient is apart from its input gradient.
+/// An operator whose weight gradient is computed separately from its input gradient.
 struct WeightRule {
   using Stack = std::vector<c10::IValue>;
   NodeId node;
@@ -89,8 +89,8 @@ struct WeightRule {
 };
 
 /// The rule for an operator given which of its arguments have a gradient of their own (`gradients`, by argument) and which others need one
-/// (`differentiable`, by argument); `apply` is null where none fits: then autograd computes both gradients together, which is always right.
-/// Knows linear, addmm, mm, bmm, matmul, conv1d–3d and convolution, embedding, layer_norm, rms_norm, group_norm, batch_norm, and
+/// (`differentiable`, by argument); `apply` is null if there is none: then autograd computes both gradients together, which is always
+/// correct. Knows linear, addmm, mm, bmm, matmul, conv1d–3d and convolution, embedding, layer_norm, rms_norm, group_norm, batch_norm, and
 /// additions of, and multiplications by, a parameter. Under autocast products compute in its type, from LowerWeights, and their weight
 /// gradients are rounded to it once before they are added to the sum; norms compute in their weights' type.
 [[nodiscard]] WeightRule weightRule(const std::string& operatorName, NodeId node, const WeightQueue* queue,

@@ -232,7 +232,7 @@ BatchSource::BatchSource(const ModelGraph& graph, const LossSpec& loss, std::vec
   }
   for (const ValueId id : graph.inputs) {
     if (!graph.value(id).tensor)
-      throw UsageError("Input " + graph.value(id).name + " is no tensor; export the model with it as a constant.");
+      throw UsageError("Input " + graph.value(id).name + " is not a tensor; export the model with it as a constant.");
   }
   impl_->checkLoss(graph);
   data.file.empty() ? impl_->makeSynthetic(graph, seed) : impl_->readFile(graph);

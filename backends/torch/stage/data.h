@@ -24,9 +24,9 @@ struct LossSpec {
 [[nodiscard]] LossSpec parseLoss(const ModelGraph& graph, const std::string& loss);
 
 /// Inputs and targets of a whole batch, cut into the microbatches of all replicas. An input is cut along its batch axis
-/// (simulator/model/batch.h); one without such a dimension goes whole to every microbatch. Synthetic data (no file) is drawn from the seed
-/// alone: indices in the range of the embedding they select from, class labels in the range of the logits, standard normal numbers
-/// elsewhere, the same batch in every step, so that the loss of a working training falls. A file is a torch.save of a dict: one tensor per
+/// (simulator/model/batch.h); one without such a dimension is passed unchanged to every microbatch. Synthetic data (no file) is drawn from
+/// the seed alone: indices in the range of the embedding they select from, class labels in the range of the logits, standard normal numbers
+/// elsewhere, the same batch in every step, so that the loss falls if training works. A file is a torch.save of a dict: one tensor per
 /// model input under its name in the trace, and `target`, shaped like the loss's output (without its last dimension for cross_entropy).
 /// Step s takes samples [b·B, (b + 1)·B) with b = s modulo the file's whole batches; samples after those are not used. The file is mapped:
 /// only the samples of a step become resident.
@@ -42,16 +42,17 @@ class BatchSource {
 
   /// Throws UsageError for a class label out of range.
   void beginStep(int step);
-  /// What the losses of this step's microbatches, all replicas', count for instead of their samples, with `output:NAME` (--loss-count).
+  /// Sets the weights of the losses of this step's microbatches (of all replicas) in place of their samples, with `output:NAME`
+  /// (--loss-count).
   void weigh(std::vector<double> counts);
-  /// A copy, which the model may write into. With `masked`, of the whole batch.
+  /// A copy that the model may write to. With `masked`, of the whole batch.
   [[nodiscard]] at::Tensor input(ValueId input, std::size_t microbatch) const;
   /// Loss of a microbatch, scaled so that the sum over all microbatches of the batch is the mean over the batch's samples:
   /// cross_entropy: summed over targets / all targets ≠ −100 of the batch (last dimension = classes, others flattened);
   /// mse: summed squares / elements of the batch's output; sum: summed output / samples; output: value · samples of the microbatch /
   /// samples. With `masked`, `output` is of the whole batch, and the microbatch's own samples count.
   [[nodiscard]] at::Tensor loss(const at::Tensor& output, std::size_t microbatch) const;
-  /// The same of the microbatches from `first` on together, one output each: computed once over the outputs put together.
+  /// The joint loss of the microbatches from `first` on, one output each: computed once over the concatenated outputs.
   [[nodiscard]] at::Tensor lossOver(const std::vector<at::Tensor>& outputs, std::size_t first) const;
 
  private:

@@ -4,14 +4,14 @@
 
 namespace pw {
 
-/// Puts a counting allocator before LibTorch's own for CPU tensors (once per process) and lets the C library keep large freed blocks, so
-/// that each step does not fault its pages in again.
+/// Wraps LibTorch's CPU allocator in a counting one (once per process) and lets the C library keep large freed blocks, so that pages are
+/// not faulted in again at each step.
 void installCountingAllocator();
 
 /// Bytes of CPU tensors alive in this process since then.
 [[nodiscard]] Bytes tensorBytesAlive();
 
-/// The most that was alive at once since the last call (or since the allocator was installed); begins again from what is alive now.
+/// The peak since the last call (or since the allocator was installed); restarts from the current value.
 [[nodiscard]] Bytes takePeakBytes();
 
 }  // namespace pw

@@ -14,17 +14,16 @@ class Tensor;
 
 namespace pw {
 
-/// Optimizer over flat tensors (torch's fused kernels; for 16-bit numbers torch.optim's plain operators): elementwise, so it makes no
-/// difference how parameters are laid out or sharded, bit for bit where shards begin at multiples of 64 bytes. The state of an element has
-/// the parameter's own type, as torch.optim keeps it. Throws UsageError for values that are no floating numbers.
+/// Optimizer over flat tensors (torch's fused kernels; for 16-bit numbers torch.optim's plain operators): elementwise, so the layout and
+/// sharding of parameters do not affect results, which are bit-identical if shards begin at multiples of 64 bytes. The state of an element
+/// has the parameter's own type, as torch.optim keeps it. Throws UsageError for values that are not floating point.
 class Optimizer {
  public:
   explicit Optimizer(const OptimizerSpec& spec);
   ~Optimizer();
   /// Updates `values` by `gradients` (same size and type, one dimension, contiguous, same memory in every step) with the learning rate and,
-  /// for Adam, the bias correction of `step` (from 0). `key` names the pair: state belongs to it. Gradients count times `gradientScale`,
-  /// and are left multiplied by it. One pass over memory, also where 1 / gradientScale is an integer (a mean over ranks): then each is
-  /// divided.
+  /// for Adam, the bias correction of `step` (from 0). `key` names the pair: state belongs to it. Gradients are multiplied by
+  /// `gradientScale` in place. One pass over memory, also where 1 / gradientScale is an integer (a mean over ranks): then each is divided.
   void step(std::size_t key, at::Tensor& values, at::Tensor& gradients, int step, double gradientScale);
   /// State tensors of a key by torch's names (`exp_avg`, `exp_avg_sq`, `square_avg`, `momentum_buffer`), each as large as `values`; made
   /// with zeros, to be filled from a checkpoint, when there are none yet. Empty for plain SGD.

@@ -27,7 +27,7 @@ bool isPair(DType dtype) { return realOf(dtype) != dtype; }
 /// Takes a tensor of a checkpoint, whose type and shape must be those of the model's.
 void copyFrom(const CheckpointFile& file, const std::string& name, at::Tensor& into) {
   const at::Tensor found = file.read(name);
-  if (!found.defined()) throw UsageError("The checkpoint lacks " + name + "; it is of another model, or was cut short.");
+  if (!found.defined()) throw UsageError("The checkpoint lacks " + name + "; it is of another model, or was truncated.");
   if (found.sizes() != into.sizes() || found.scalar_type() != into.scalar_type()) {
     throw UsageError("In the checkpoint " + name + " has another shape or type than in the model; it is of another model.");
   }
@@ -337,7 +337,7 @@ std::vector<StatePiece> StageParameters::state() {
         const std::int64_t numbers = parameter.isComplex ? 2 : 1;  // to an element
         if ((begin - parameter.first) % numbers != 0 || (end - begin) % numbers != 0) {
           throw Error("A rank's share of the optimizer's state ends within a complex number of " + parameter.name +
-                      "; leave out --zero1, or plan with --share replicate.");
+                      "; omit --zero1, or plan with --share replicate.");
         }
         pieces.push_back({name + "/" + parameter.name, dtypeOf(parameter.tensor.scalar_type()), parameter.tensor.sizes().vec(),
                           (begin - parameter.first) / numbers, onHost(part)});

@@ -32,7 +32,7 @@ class StageParameters {
   StageParameters(const StageParameters&) = delete;
   StageParameters& operator=(const StageParameters&) = delete;
 
-  /// Gradients of the step are forgotten; those that autograd adds to become zeros.
+  /// Clears the gradients; those that autograd accumulates are set to zero.
   void beginStep(int step);
   /// Puts everything into a frame.
   void fill(Frame& frame) const;
@@ -40,7 +40,8 @@ class StageParameters {
   [[nodiscard]] std::vector<ParameterGradient> gradients();
   /// These are zeroed at each step's begin.
   void addedByAutograd(const std::vector<ValueId>& parameters);
-  /// From the next step on all are, and every addition adds: else the first of a step overwrites, which saves a pass over the gradients.
+  /// From the next step on all gradients start from zero and every addition accumulates; otherwise the first of a step overwrites, which
+  /// saves a pass over the gradients.
   void addFromZero() { fromZero_ = true; }
   [[nodiscard]] at::Device device() const;
 
@@ -49,7 +50,7 @@ class StageParameters {
   void optimizerStep(std::size_t group, std::int64_t first, std::int64_t last, double gradientScale);
   [[nodiscard]] std::vector<ParameterView> parameters();
   [[nodiscard]] std::vector<StatePiece> state();
-  /// Buffers are again as at the step's begin, where they are kept.
+  /// Restores the buffers from the start of the step, if they are kept.
   void undoBuffers();
 
  private:
@@ -66,7 +67,7 @@ class StageParameters {
   [[nodiscard]] Buffer onHost(const at::Tensor& tensor);
 
   const ModelGraph& graph_;
-  std::vector<const StateTensor*> unread_;  // of the model's state dict, and of no stage; of the first stage
+  std::vector<const StateTensor*> unread_;  // parts of the model's state dict that belong to no stage; held by the first stage
   bool random_;
   std::uint64_t seed_;
   bool resetsOptimizer_;

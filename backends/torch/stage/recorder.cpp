@@ -9,7 +9,7 @@
 namespace pw {
 namespace {
 
-/// A tensor without memory: what another one is like.
+/// Shape and type of a tensor, without memory.
 at::Tensor likeOf(const at::Tensor& tensor) { return at::empty(tensor.sizes(), tensor.options().device(at::kMeta)); }
 
 template <class Key>
@@ -42,14 +42,14 @@ std::map<Key, at::Tensor> copyOf(const std::map<Key, at::Tensor>& tensors) {
 
 }  // namespace
 
-/// Of one microbatch in flight: what enters and what leaves, at its place, and the actions between.
+/// The recording of one microbatch in flight: its inputs and outputs at fixed addresses, and the actions between.
 struct Recorder::Recording {
   std::int64_t samples = 0;
   bool splits = false, busy = false;
   std::map<ValueId, at::Tensor> inputs;
   std::map<std::size_t, at::Tensor> received, outputGradients, toSend, inputGradients;
   at::Tensor lossOutput, lossGradient;
-  Pass pass;  // between the actions
+  InFlight inFlight;  // between the actions
   std::shared_ptr<void> pool, forward, backward, weights;
 };
 
@@ -82,12 +82,12 @@ void Recorder::record() {
   std::string reason;
   if (program_.isRandom()) reason = "it draws random numbers (dropout)";
   if (program_.dependsOnData()) reason = "it reads sizes or numbers from its data";
-  if (observed_) reason = "its values are looked at (--verify)";
+  if (observed_) reason = "its values are compared (--verify)";
   if (reason.empty()) {
     parameters_.addFromZero();
     try {
-      // Beside the recordings a step still needs copies of what enters and leaves, and the loss: where there is no room for them, there is
-      // none to record.
+      // In addition to the recordings a step needs copies of inputs and outputs, and the loss: without room for them, nothing can be
+      // recorded.
       const at::Tensor reserve = at::empty({bytesOutside()}, at::TensorOptions().dtype(at::kByte).device(parameters_.device()));
       for (const bool splits : {false, true}) {
         for (std::size_t i = 0; i < most_[splits ? 1 : 0]; ++i) recordings_.push_back(recorded(splits));
@@ -101,15 +101,16 @@ void Recorder::record() {
   }
   phase_ = Phase::Off;
   form_.reset();
-  if (tell_) tell_("goes on operator by operator, not by CUDA graphs, as " + reason);
+  if (tell_) tell_("runs operator by operator, without CUDA graphs, because " + reason);
 }
 
-/// What a step allocates while it launches recordings, about.
+/// Approximate memory that a step allocates while it launches recordings.
 std::int64_t Recorder::bytesOutside() const {
   std::int64_t bytes = 0;
   for (const auto& [value, tensor] : form_->inputs) bytes += static_cast<std::int64_t>(tensor.nbytes());
   for (const auto* tensors : {&form_->received, &form_->outputGradients}) {
-    for (const auto& [transfer, tensor] : *tensors) bytes += 2 * static_cast<std::int64_t>(tensor.nbytes());  // and what goes the other way
+    for (const auto& [transfer, tensor] : *tensors)
+      bytes += 2 * static_cast<std::int64_t>(tensor.nbytes());  // and the gradients in the other direction
   }
   bytes *= static_cast<std::int64_t>(most_[0] + most_[1]) + 1;
   const at::Tensor output = program_.lossOutputForm(form_->samples);
@@ -130,43 +131,43 @@ std::unique_ptr<Recorder::Recording> Recorder::recorded(bool splits) {
   StageProgram& program = program_;
   r.forward = device_.record(
       [&r, &program] {
-        r.pass = {};
-        r.pass.samples = r.samples;
-        r.pass.inputs = r.inputs;
+        r.inFlight = {};
+        r.inFlight.samples = r.samples;
+        r.inFlight.inputs = r.inputs;
         for (auto& [transfer, tensor] : r.received) tensor.mutable_grad().reset();
-        r.pass.received = r.received;
-        program.forward(r.pass, StepMode::Train);
-        r.toSend = std::move(r.pass.toSend);
-        r.lossOutput = r.pass.lossOutput.defined() ? r.pass.lossOutput.detach() : at::Tensor();
+        r.inFlight.received = r.received;
+        program.forward(r.inFlight, StepMode::Train);
+        r.toSend = std::move(r.inFlight.toSend);
+        r.lossOutput = r.inFlight.lossOutput.defined() ? r.inFlight.lossOutput.detach() : at::Tensor();
       },
       r.pool);
   r.backward = device_.record(
       [&r, &program] {
-        r.pass.outputGradients = r.outputGradients;
-        r.pass.lossGradient = r.lossGradient;
-        program.backward(r.pass, r.splits);
-        r.inputGradients = std::move(r.pass.inputGradients);
+        r.inFlight.outputGradients = r.outputGradients;
+        r.inFlight.lossGradient = r.lossGradient;
+        program.backward(r.inFlight, r.splits);
+        r.inputGradients = std::move(r.inFlight.inputGradients);
       },
       r.pool);
-  if (splits) r.weights = device_.record([&r, &program] { program.addWeightGradients(r.pass); }, r.pool);
+  if (splits) r.weights = device_.record([&r, &program] { program.addWeightGradients(r.inFlight); }, r.pool);
   return made;
 }
 
 /// What enters a microbatch of the first size, and its kind.
-void Recorder::learn(const Pass& pass, bool splits) {
-  splits_[pass.microbatch.index()] = splits;
-  if (form_->samples == pass.samples) form_->outputGradients = likeOf(pass.outputGradients);
+void Recorder::learn(const InFlight& inFlight, bool splits) {
+  splits_[inFlight.microbatch.index()] = splits;
+  if (form_->samples == inFlight.samples) form_->outputGradients = likeOf(inFlight.outputGradients);
 }
 
-bool Recorder::forward(Pass& pass) {
+bool Recorder::forward(InFlight& inFlight) {
   if (phase_ == Phase::Off) return false;
-  const bool splits = splits_[pass.microbatch.index()];
+  const bool splits = splits_[inFlight.microbatch.index()];
   if (phase_ == Phase::Learns) {
     if (form_) return false;
     form_ = std::make_unique<Recording>();
-    form_->samples = pass.samples;
-    form_->inputs = likeOf(pass.inputs);
-    form_->received = likeOf(pass.received);
+    form_->samples = inFlight.samples;
+    form_->inputs = likeOf(inFlight.inputs);
+    form_->received = likeOf(inFlight.received);
     return false;
   }
   if (phase_ == Phase::Counts) {
@@ -174,50 +175,50 @@ bool Recorder::forward(Pass& pass) {
     most_[splits ? 1 : 0] = std::max(most_[splits ? 1 : 0], ++now);
     return false;
   }
-  if (pass.samples != form_->samples) return false;
+  if (inFlight.samples != form_->samples) return false;
   const auto free = std::ranges::find_if(recordings_, [&](const auto& r) { return !r->busy && r->splits == splits; });
   if (free == recordings_.end()) return false;
   Recording& r = **free;
   r.busy = true;
-  of_[pass.microbatch.index()] = &r;
+  of_[inFlight.microbatch.index()] = &r;
   const c10::AutoGradMode off(false);
-  copyInto(r.inputs, pass.inputs);
-  copyInto(r.received, pass.received);
-  pass.inputs.clear();
-  pass.received.clear();
+  copyInto(r.inputs, inFlight.inputs);
+  copyInto(r.received, inFlight.received);
+  inFlight.inputs.clear();
+  inFlight.received.clear();
   device_.launch(r.forward);
-  pass.toSend = copyOf(r.toSend);
-  if (r.lossOutput.defined()) pass.lossOutput = r.lossOutput.detach().set_requires_grad(r.lossGradient.defined());
+  inFlight.toSend = copyOf(r.toSend);
+  if (r.lossOutput.defined()) inFlight.lossOutput = r.lossOutput.detach().set_requires_grad(r.lossGradient.defined());
   return true;
 }
 
-bool Recorder::backward(Pass& pass, bool splits) {
-  if (phase_ == Phase::Learns) learn(pass, splits);
-  Recording* const r = of_[pass.microbatch.index()];
+bool Recorder::backward(InFlight& inFlight, bool splits) {
+  if (phase_ == Phase::Learns) learn(inFlight, splits);
+  Recording* const r = of_[inFlight.microbatch.index()];
   if (r == nullptr) {
-    if (!splits) end(pass.microbatch);
+    if (!splits) end(inFlight.microbatch);
     return false;
   }
   const c10::AutoGradMode off(false);
-  copyInto(r->outputGradients, pass.outputGradients);
-  if (r->lossGradient.defined()) r->lossGradient.copy_(pass.lossGradient);
-  pass.outputGradients.clear();
-  pass.lossOutput.reset();
-  pass.lossGradient.reset();
+  copyInto(r->outputGradients, inFlight.outputGradients);
+  if (r->lossGradient.defined()) r->lossGradient.copy_(inFlight.lossGradient);
+  inFlight.outputGradients.clear();
+  inFlight.lossOutput.reset();
+  inFlight.lossGradient.reset();
   device_.launch(r->backward);
-  pass.inputGradients = copyOf(r->inputGradients);
-  if (!splits) end(pass.microbatch);
+  inFlight.inputGradients = copyOf(r->inputGradients);
+  if (!splits) end(inFlight.microbatch);
   return true;
 }
 
-bool Recorder::addWeightGradients(Pass& pass) {
-  Recording* const r = of_[pass.microbatch.index()];
+bool Recorder::addWeightGradients(InFlight& inFlight) {
+  Recording* const r = of_[inFlight.microbatch.index()];
   if (r != nullptr) device_.launch(r->weights);
-  end(pass.microbatch);
+  end(inFlight.microbatch);
   return r != nullptr;
 }
 
-/// The microbatch is in flight no more.
+/// The microbatch is no longer in flight.
 void Recorder::end(Microbatch microbatch) {
   if (phase_ == Phase::Counts) --inFlight_[splits_[microbatch.index()] ? 1 : 0];
   if (Recording* const r = std::exchange(of_[microbatch.index()], nullptr)) r->busy = false;

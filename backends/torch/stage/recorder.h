@@ -7,33 +7,33 @@
 #include <string>
 #include <vector>
 
-#include "backends/torch/stage/pass.h"
+#include "backends/torch/stage/in_flight.h"
 
 namespace pw {
 
-/// A stage's actions, recorded once and launched as a whole where the device can do that (Device::record): a host takes longer to ask for
-/// many small operators than a GPU takes to do them. The first two training steps are done operator by operator; they warm caches up and
-/// show how many microbatches are in flight at a time, of those with B and of those with I and W. Then, before the third begins, each of
-/// these gets a recording: F, and B or I and W, on tensors that stay where they are. What enters and leaves is copied, the loss stays
-/// outside. So a stage's memory is from then on what its most microbatches in flight need.
+/// A stage's actions, recorded once and launched as a whole if the device supports it (Device::record), because enqueueing many small
+/// operators takes a host longer than a GPU needs to execute them. The first two training steps run operator by operator; they warm up
+/// caches and show how many microbatches are in flight at a time, of those with B and of those with I and W. Before the third step, each of
+/// these gets a recording: F, and B or I and W, on tensors with fixed addresses. Inputs and outputs are copied; the loss is not recorded.
+/// From then on a stage's memory is what its maximum number of microbatches in flight needs.
 ///
-/// Not for stages that draw random numbers, whose seeds are numbers of the host. A microbatch of another size than the first, or one more
-/// in flight than there are recordings, is done operator by operator.
+/// Not for stages that draw random numbers, because their seeds are set on the host. A microbatch of a different size from the first, or
+/// one for which no recording is free, runs operator by operator.
 class Recorder {
  public:
-  /// All must outlive it. `tell` hears, once, why a stage is not recorded though the device can.
+  /// All arguments must outlive it. `tell` is called once with the reason if a stage is not recorded although the device can.
   Recorder(StageProgram& program, StageParameters& parameters, const Device& device, const StageOptions& options, std::size_t microbatches);
   ~Recorder();
   Recorder(const Recorder&) = delete;
   Recorder& operator=(const Recorder&) = delete;
 
-  /// Of a training step: nothing is in flight.
+  /// Begins a training step: no microbatch is in flight.
   void beginStep();
-  /// As the functions of StageProgram, by a recording; false where the caller must do it itself. `requiresGradient`: whether `lossOutput`
+  /// As the functions of StageProgram, by a recording; false if the caller must do it itself. `requiresGradient`: whether `lossOutput`
   /// does.
-  [[nodiscard]] bool forward(Pass& pass);
-  [[nodiscard]] bool backward(Pass& pass, bool splits);
-  [[nodiscard]] bool addWeightGradients(Pass& pass);
+  [[nodiscard]] bool forward(InFlight& inFlight);
+  [[nodiscard]] bool backward(InFlight& inFlight, bool splits);
+  [[nodiscard]] bool addWeightGradients(InFlight& inFlight);
 
  private:
   struct Recording;
@@ -41,7 +41,7 @@ class Recorder {
 
   void record();
   [[nodiscard]] std::unique_ptr<Recording> recorded(bool splits);
-  void learn(const Pass& pass, bool splits);
+  void learn(const InFlight& inFlight, bool splits);
   void end(Microbatch microbatch);
   [[nodiscard]] std::int64_t bytesOutside() const;
 

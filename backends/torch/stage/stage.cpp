@@ -12,9 +12,9 @@
 #include "backends/torch/program/number_watch.h"
 #include "backends/torch/program/types.h"
 #include "backends/torch/stage/data.h"
+#include "backends/torch/stage/in_flight.h"
 #include "backends/torch/stage/memory.h"
 #include "backends/torch/stage/parameters.h"
-#include "backends/torch/stage/pass.h"
 #include "backends/torch/stage/recorder.h"
 #include "schedules/error.h"
 #include "simulator/model/batch.h"
@@ -24,8 +24,8 @@ namespace {
 
 HeldBuffer held(const at::Tensor& tensor) { return {bufferOf(tensor), std::make_shared<at::Tensor>(tensor)}; }
 
-/// LibTorch runs backwards of a GPU by a thread of its own: cuBLAS takes that one's workspace now, and not behind a message that is waited
-/// for.
+/// LibTorch runs GPU backwards on a separate thread: cuBLAS allocates that thread's workspace now, rather than later after a message that
+/// is waited for.
 void warmBackward(at::Device device) {
   const at::Tensor small = at::ones({16, 16}, at::TensorOptions().device(device)).set_requires_grad(true);
   const c10::AutoGradMode gradients(true);
@@ -76,7 +76,7 @@ class TracedStage final : public StageModule {
   Bytes peakBytes() override { return device_.takePeakBytes != nullptr ? device_.takePeakBytes() : takePeakBytes(); }
 
  private:
-  Pass& at(Microbatch m) { return passes_[m.index()]; }
+  InFlight& at(Microbatch m) { return inFlight_[m.index()]; }
   [[nodiscard]] const TensorMeta& meta(std::size_t transfer) const { return *graph_.value(partition_.transfers[transfer].value).tensor; }
   [[nodiscard]] std::vector<std::int64_t> shape(std::size_t transfer, Microbatch m) const {
     return shapeOf(meta(transfer), bindings_.at(sizes_[m.index()]));
@@ -109,7 +109,7 @@ class TracedStage final : public StageModule {
   NumberWatch watch_;
   StageProgram program_;
   Recorder recorder_;
-  std::vector<Pass> passes_;                     // by microbatch
+  std::vector<InFlight> inFlight_;               // by microbatch
   std::vector<at::Tensor> lossLeaves_, losses_;  // by microbatch: what its loss is computed from, and the loss; see takeLoss
   StepMode mode_ = StepMode::Train;
   double lossScale_ = 1;
@@ -139,7 +139,7 @@ TracedStage::TracedStage(const ModelGraph& graph, const Plan& plan, Stage stage,
     if (!bindings_.contains(sizes_.back())) bindings_[sizes_.back()] = bindBatch(graph, sizes_.back());
   }
   if (device_.index >= 0) warmBackward(deviceOf(device_.index));
-  passes_.resize(sizes_.size());
+  inFlight_.resize(sizes_.size());
   lossLeaves_.resize(sizes_.size());
   lossParts_.resize(sizes_.size());
   if (options.findNan) program_.inspect([this](const Node& node, const Frame& frame) { watch_.see(node, frame); });
@@ -162,12 +162,12 @@ void TracedStage::beginStep(int step, StepMode mode) {
   watch_.beginStep();
   data_.beginStep(step);
   if (counter_) weighMicrobatches();
-  for (std::size_t m = 0; m < passes_.size(); ++m) {
-    passes_[m] = {};
-    passes_[m].microbatch = Microbatch(m);
-    passes_[m].step = step;
-    passes_[m].global = firstMicrobatch_ + m;
-    passes_[m].samples = sizes_[m];
+  for (std::size_t m = 0; m < inFlight_.size(); ++m) {
+    inFlight_[m] = {};
+    inFlight_[m].microbatch = Microbatch(m);
+    inFlight_[m].step = step;
+    inFlight_[m].global = firstMicrobatch_ + m;
+    inFlight_[m].samples = sizes_[m];
   }
   for (auto* tensors : {&lossLeaves_, &losses_, &lossParts_}) std::ranges::fill(*tensors, at::Tensor());
   program_.beginStep();
@@ -187,15 +187,15 @@ void TracedStage::weighMicrobatches() {
 }
 
 void TracedStage::forward(Microbatch m) {
-  Pass& pass = at(m);
+  InFlight& inFlight = at(m);
   for (const ValueId value : partition_.stages[stage_.index()].modelInputs)
-    pass.inputs[value] = onDevice(data_.input(value, pass.global), deviceOf(device_.index));
+    inFlight.inputs[value] = onDevice(data_.input(value, inFlight.global), deviceOf(device_.index));
   watch_.begin(ActionKind::Forward, m);
-  const bool isRecorded = mode_ == StepMode::Train && recorder_.forward(pass);
-  if (!isRecorded) program_.forward(pass, mode_);
+  const bool isRecorded = mode_ == StepMode::Train && recorder_.forward(inFlight);
+  if (!isRecorded) program_.forward(inFlight, mode_);
   for (const std::size_t t : program_.outgoing()) {
     const Transfer& transfer = partition_.transfers[t];
-    if (mode_ == StepMode::Train) watch_.see(graph_.value(transfer.value).name, pass.toSend.at(t), transfer.gradient);
+    if (mode_ == StepMode::Train) watch_.see(graph_.value(transfer.value).name, inFlight.toSend.at(t), transfer.gradient);
   }
   if (isLast_) takeLoss(m, isRecorded);
 }
@@ -218,23 +218,23 @@ void TracedStage::addLoss(const at::Tensor& loss, Microbatch m) {
   lossParts_[m.index()] = more;
 }
 
-/// The loss of a recorded stage, and one over the batch, is computed from a tensor of its own whose gradient then enters the stage's
-/// backward: it reads what a step brings. Else it goes on the stage's history, which need not keep what it is computed from.
+/// The loss of a recorded stage, and a loss over the batch, is computed from a separate tensor whose gradient then enters the stage's
+/// backward, because it depends on each step's data. Otherwise it extends the stage's autograd history, which need not keep its input.
 void TracedStage::takeLoss(Microbatch m, bool isRecorded) {
   const c10::AutoGradMode gradients(mode_ == StepMode::Train);
-  Pass& pass = at(m);
+  InFlight& inFlight = at(m);
   if (!isRecorded && !options_.data.lossOverBatch) {
-    pass.lossOutput = data_.loss(pass.lossOutput, pass.global);
-    return addLoss(pass.lossOutput, m);
+    inFlight.lossOutput = data_.loss(inFlight.lossOutput, inFlight.global);
+    return addLoss(inFlight.lossOutput, m);
   }
   at::Tensor& leaf = lossLeaves_[m.index()];
-  leaf = pass.lossOutput.detach();
-  if (pass.lossOutput.requires_grad()) leaf.set_requires_grad(true);
+  leaf = inFlight.lossOutput.detach();
+  if (inFlight.lossOutput.requires_grad()) leaf.set_requires_grad(true);
   if (options_.data.lossOverBatch) {
     if (std::ranges::all_of(lossLeaves_, [](const at::Tensor& one) { return one.defined(); })) lossOverBatch(m);
     return;
   }
-  losses_[m.index()] = data_.loss(leaf, pass.global);
+  losses_[m.index()] = data_.loss(leaf, inFlight.global);
   addLoss(losses_[m.index()], m);
 }
 
@@ -247,21 +247,21 @@ void TracedStage::lossOverBatch(Microbatch m) {
 
 void TracedStage::backward(Microbatch m, bool splits) {
   watch_.begin(splits ? ActionKind::BackwardInput : ActionKind::Backward, m);
-  Pass& pass = at(m);
-  if (isLast_ && pass.lossOutput.requires_grad()) {
+  InFlight& inFlight = at(m);
+  if (isLast_ && inFlight.lossOutput.requires_grad()) {
     const at::Tensor leaf = std::exchange(lossLeaves_[m.index()], {});
     const at::Tensor loss = std::exchange(losses_[m.index()], {});
     if (loss.defined() && loss.requires_grad()) torch::autograd::backward({loss}, {lossGradient(loss)});
-    pass.lossGradient = leaf.defined() ? leaf.grad() : lossGradient(pass.lossOutput);
-    if (!pass.lossGradient.defined()) {
+    inFlight.lossGradient = leaf.defined() ? leaf.grad() : lossGradient(inFlight.lossOutput);
+    if (!inFlight.lossGradient.defined()) {
       throw UsageError(
           "A loss over the whole batch needs all forwards before the first backward; use --schedule gpipe, or --loss-over microbatch.");
     }
   }
-  if (!recorder_.backward(pass, splits)) program_.backward(pass, splits);
+  if (!recorder_.backward(inFlight, splits)) program_.backward(inFlight, splits);
   for (const std::size_t t : program_.incoming()) {
     const Transfer& transfer = partition_.transfers[t];
-    if (transfer.gradient) watch_.see("the gradient of " + graph_.value(transfer.value).name, pass.inputGradients.at(t), true);
+    if (transfer.gradient) watch_.see("the gradient of " + graph_.value(transfer.value).name, inFlight.inputGradients.at(t), true);
   }
   if (watch_.everyOperator()) watch_.see(parameters_.parameters());
 }

@@ -6,19 +6,20 @@
 #include <string>
 #include <vector>
 
-#include "simulator/plan/optimizer.h"
 #include "backends/stages/stage_module.h"
+#include "simulator/plan/optimizer.h"
 #include "simulator/plan/plan.h"
 
 namespace pw {
 
 /// How a batch becomes microbatches and a loss.
 struct DataOptions {
-  std::string file;            ///< a torch.save of a dict of tensors; empty: synthetic
-  bool lossOverBatch = false;  ///< one loss over all microbatches' outputs; the last stage does all its forwards before its first backward
-  bool masked = false;         ///< each microbatch computes the whole batch and only its own samples count in the loss
-  std::string lossCount;    ///< what weighs a microbatch's own loss (`output:NAME`) in the batch's; see parseLossCount. Empty: its samples
-  bool ignoreSome = false;  ///< synthetic targets of a loss inside the model hold ignored ones, unequally many per sample
+  std::string file;  ///< a torch.save of a dict of tensors; empty: synthetic
+  bool lossOverBatch =
+      false;              ///< one loss over the outputs of all microbatches; the last stage runs all its forwards before its first backward
+  bool masked = false;    ///< each microbatch computes the whole batch, and only its own samples contribute to the loss
+  std::string lossCount;  ///< how a microbatch's own loss (`output:NAME`) is weighted in the batch's; see parseLossCount. Empty: by samples
+  bool ignoreSome = false;  ///< synthetic targets of a loss inside the model contain ignored ones, a different number per sample
 
   bool operator==(const DataOptions&) const = default;
 };
@@ -29,20 +30,20 @@ struct StageOptions {
   OptimizerSpec optimizer;
   bool initRandom = false;  ///< draw weights (normal, 0.02; norms one, biases zero) instead of reading them
   DataOptions data;
-  std::string resume;              ///< checkpoint to take parameters, buffers and optimizer state from; empty: the model's own
-  bool resetOptimizer = false;     ///< take no optimizer state from it
-  const Device* device = nullptr;  ///< where it computes; null: the host. A GPU's module must be loaded
-  bool graphs = true;  ///< on a device that can, each action is recorded once and launched as a whole (CUDA graphs); see Recorder
-  /// Matrix products and the like compute in this type, parameters and the sums of gradients stay as they are (autocast); Unknown: as
-  /// traced. Values cross to other stages in the types they were traced with.
+  std::string resume;              ///< checkpoint to load parameters, buffers and optimizer state from; empty: the model's own
+  bool resetOptimizer = false;     ///< do not load its optimizer state
+  const Device* device = nullptr;  ///< the device it computes on; null: the host. A GPU's module must be loaded
+  bool graphs = true;  ///< if the device supports it, each action is recorded once and launched as a whole (CUDA graphs); see Recorder
+  /// Matrix products and similar operators compute in this type, parameters and gradient sums keep theirs (autocast); Unknown: as traced.
+  /// Values are sent to other stages in the types they were traced with.
   DType precision = DType::Unknown;
   int replica = 0;  ///< which copy of the pipeline: it takes microbatches [replica · M, (replica + 1) · M) of the batch
-  /// Called between operators, so that messages move on while a stage computes. May be empty.
+  /// Called between operators, to progress messages while a stage computes. May be empty.
   std::function<void()> betweenOperators;
-  /// Hears what a user may want to know of this stage: `goes on operator by operator, not by CUDA graphs, as …`. May be empty.
+  /// Called with notes for the user about this stage: `runs operator by operator, without CUDA graphs, because …`. May be empty.
   std::function<void(const std::string& what)> tell;
-  bool findNan = false;      ///< look at what every operator computes, forward and backward, to name the first that is not finite; slow
-  bool keepBuffers = false;  ///< each step begins with a copy of them, for `undoBuffers`
+  bool findNan = false;      ///< check the results of every operator, forward and backward, to name the first non-finite one; slow
+  bool keepBuffers = false;  ///< copy them at the start of each step, for `undoBuffers`
   /// For `--verify`: called with every value that leaves a stage and with its gradient (`gradient of NAME`), as they become known; and with
   /// the `watched` values of this stage and their gradients. May be empty.
   std::function<void(const std::string& name, Microbatch microbatch, DType dtype, Buffer value)> observe;
@@ -50,9 +51,9 @@ struct StageOptions {
 };
 
 /// One stage of a plan's partition over the traced model, on the host or a GPU: its nodes run through the dispatcher with autograd;
-/// operators with weights by functions that can leave their weight gradient for later. Copies the weights of this stage alone out of the
-/// mapped archive. The graph must outlive the stage. Throws UsageError for operators that cannot run, weights that are absent, and data
-/// that does not fit.
+/// operators with weights run by functions that can defer their weight gradient. Copies the weights of this stage alone out of the mapped
+/// archive. The graph must outlive the stage. Throws UsageError for operators that cannot run, weights that are absent, and data that does
+/// not fit.
 [[nodiscard]] std::unique_ptr<StageModule> makeTracedStage(const ModelGraph& graph, const Plan& plan, Stage stage,
                                                            const StageOptions& options);
 

@@ -13,9 +13,9 @@ class Tensor;
 
 namespace pw {
 
-/// Copies a parameter, buffer or constant out of its mapped archive, whose pages it gives back at once, so that a rank is never larger than
-/// what it holds. With `random`, draws it from (seed, name) instead. Throws UsageError naming the tensor when it has no bytes, and for
-/// element types that cannot be read.
+/// Copies a parameter, buffer or constant out of its memory-mapped archive and releases the pages at once, so that a rank never uses more
+/// memory than its own tensors. With `random`, draws it from (seed, name) instead. Throws UsageError naming the tensor when it has no
+/// bytes, and for element types that cannot be read.
 class StateReader {
  public:
   StateReader(const ModelGraph& graph, bool random, std::uint64_t seed);

@@ -131,7 +131,7 @@ TEST(CandidatesModel, SaysInWordsWhatAPlanIs) {
   EXPECT_EQ(text(0, CandidatesModel::Samples), "2.00 k") << "8 samples in 4 ms";
   EXPECT_EQ(text(0, CandidatesModel::Fits), "yes");
   EXPECT_EQ(text(1, CandidatesModel::Splits), "by time, 2 moved");
-  EXPECT_EQ(text(1, CandidatesModel::Recompute), "all");
+  EXPECT_EQ(text(1, CandidatesModel::Recompute), "full");
   EXPECT_TRUE(text(1, CandidatesModel::Fits).startsWith("no, + 2")) << "6 MiB against 4";
   EXPECT_TRUE(model.index(1, 0).data(Qt::ToolTipRole).toString().contains("more than the limit of 4"));
   EXPECT_TRUE(model.index(1, 0).data(Qt::ForegroundRole).isValid()) << "greyed";
@@ -146,7 +146,7 @@ TEST(CandidatesModel, SaysInWordsWhatAPlanIs) {
 TEST(SearchOptions, ReadsCountsAndNamesWhatIsNone) {
   EXPECT_EQ(countsOf("4, 8 16;32"), (std::vector<int>{4, 8, 16, 32}));
   EXPECT_EQ(countsOf("  "), std::vector<int>{});
-  EXPECT_NE(test::usageErrorOf([] { static_cast<void>(countsOf("4, many")); }).find("“many” is no number of microbatches"),
+  EXPECT_NE(test::usageErrorOf([] { static_cast<void>(countsOf("4, many")); }).find("“many” is not a number of microbatches"),
             std::string::npos);
   EXPECT_NE(test::usageErrorOf([] { static_cast<void>(countsOf("0")); }).find("“0”"), std::string::npos);
 }

@@ -101,7 +101,7 @@ TEST_F(DocumentTest, MakesThePlanItPredicts) {
   const Plan plan = document.plan();
   EXPECT_EQ(parsePlan(toJson(plan), "plan"), plan);
   EXPECT_EQ(plan.partition.stages.size(), 4U);
-  EXPECT_EQ(measure(simulate(plan.schedule, plan.costs)).makespan, document.prediction()->makespan);
+  EXPECT_EQ(metricsOf(simulate(plan.schedule, plan.costs)).makespan, document.prediction()->makespan);
 }
 
 TEST_F(DocumentTest, ComesBackFromItsProject) {

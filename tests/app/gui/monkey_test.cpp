@@ -30,7 +30,7 @@ class Monkey {
       case 9: return resize();
       case 10:
         return static_cast<void>(
-            window_.timeline().findText(QStringList{"F", "B 1", "rank 1", "stage 2", "bubble", "F 1.3", "x", ""}.at(below(8))));
+            window_.timeline().findText(QStringList{"F", "B 1", "rank 1", "stage 2", "bubble", "1F3", "x", ""}.at(below(8))));
       default: return splitKey();
     }
   }

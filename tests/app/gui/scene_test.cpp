@@ -37,7 +37,7 @@ std::shared_ptr<const Timeline> timelineOfSchedule(const std::string& name, cons
   Times times;
   execute(program, times);
   auto timeline = std::make_shared<Timeline>();
-  fill(schedule, costs, program, times, *timeline);
+  fillTimeline(schedule, costs, program, times, *timeline);
   return timeline;
 }
 
@@ -347,7 +347,7 @@ TEST(Matches, AreTheSameActionOfTheSameRankAndRepeatedOnesInOrder) {
   const SpanTag sum = tag(SpanKind::ReduceGrad, -1, -1);
   const Timeline predicted = trackOfTags({{f0, f1, f0, b0, f0, sum}, {f0}});
   const Timeline measured = trackOfTags({{f1, f0, g0, f0, sum}, {b0, f0}, {f0}});
-  const Matches matches = match(predicted, measured);
+  const Matches matches = matchSpans(predicted, measured);
   // The third forward of microbatch 0 and the backward were not measured.
   EXPECT_EQ(matches.measuredOf[0], (std::vector<std::int32_t>{1, 0, 3, -1, -1, 4}));
   EXPECT_EQ(matches.predictedOf[0], (std::vector<std::int32_t>{1, 0, -1, 2, 5}));
@@ -358,7 +358,7 @@ TEST(Matches, AreTheSameActionOfTheSameRankAndRepeatedOnesInOrder) {
 
 TEST(Matches, NumbersFarApartCostNoMoreThanOthers) {
   const SpanTag near = tag(SpanKind::Forward, 0, 3), far = tag(SpanKind::Forward, 0, 2'000'000'000);
-  const Matches matches = match(trackOfTags({{near, far}}), trackOfTags({{far, near}}));
+  const Matches matches = matchSpans(trackOfTags({{near, far}}), trackOfTags({{far, near}}));
   EXPECT_EQ(matches.measuredOf[0], (std::vector<std::int32_t>{1, 0}));
 }
 

@@ -191,12 +191,12 @@ TEST_F(TensorFiles, SayWhatIsWrongWithAFile) {
   const auto open = [&](const std::string& file) { return errorOf([&] { TensorFile opened(file); }); };
   expectContains(open(path("absent.pt")), "does not exist");
   std::ofstream(path("text.pt")) << "hello";
-  expectContains(open(path("text.pt")), "is no file of torch.save");
+  expectContains(open(path("text.pt")), "is not a file of torch.save");
   expectContains(open(archive(path("big.pt"), viewPickle(std::string("K\0", 2), "K\x01", "K\x01"), "big")), "big-endian");
   expectContains(open(archive(path("empty.pt"), "\x80\x02}.")), "no tensors at the top level");
   for (const char* damaged : {"\x80\x02].", "\x80\x02K\x01.", "\x80\x02}", "", ".", "u.", "\x80\x02h\x07.", "\x80\x02}X\xff\xff\xff\xff.",
                               "\x80\x02\xff.", "}(K\x01u.", "tR.", "NQ."}) {
-    expectContains(open(archive(path("damaged.pt"), damaged)), "is no dict of tensors, or it is damaged: its pickle ");
+    expectContains(open(archive(path("damaged.pt"), damaged)), "is not a dict of tensors, or it is damaged: its pickle ");
   }
   ZipWriter zip(path("zip.pt"));
   zip.add("top/other", "x");

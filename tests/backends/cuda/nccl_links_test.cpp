@@ -162,9 +162,9 @@ TEST(NcclLinks, CollectivesGiveThePlainSumForAllTypesAndUnevenPieces) {
         for (const Collective what : {Collective::AllReduce, Collective::ReduceScatter, Collective::AllGather}) {
           for (const std::size_t elements : {0U, 1U, 2U, 3U, 5U, 6U, 7U, 1000U, 1003U}) {
             const HeldBuffer memory = job.computed(test::encoded(dtype, test::givenBy(me.rank(), elements, ++salt)));
-            const auto ticket = me.combine(what, group, dtype, memory.buffer);
-            ASSERT_TRUE(ticket.has_value());
-            me.wait(*ticket);
+            const auto request = me.startCollective(what, group, dtype, memory.buffer);
+            ASSERT_TRUE(request.has_value());
+            me.wait(*request);
             const test::Combined right = test::combinedAt(me.rank().index(), what, group, elements, salt);
             const auto first = right.first * static_cast<std::size_t>(bytesPerElement(dtype));
             job.expect(memory, first, test::encoded(dtype, right.values),
@@ -174,10 +174,10 @@ TEST(NcclLinks, CollectivesGiveThePlainSumForAllTypesAndUnevenPieces) {
       }
       const HeldBuffer other = job.device().allocate(32);
       for (const DType dtype : {DType::Bool, DType::Int16, DType::ComplexFloat}) {
-        EXPECT_EQ(me.combine(Collective::AllReduce, group, dtype, other.buffer), std::nullopt);
+        EXPECT_EQ(me.startCollective(Collective::AllReduce, group, dtype, other.buffer), std::nullopt);
       }
       std::vector<std::byte> host(32);
-      EXPECT_EQ(me.combine(Collective::AllReduce, group, DType::Float32, bytesOf(host)), std::nullopt);
+      EXPECT_EQ(me.startCollective(Collective::AllReduce, group, DType::Float32, bytesOf(host)), std::nullopt);
       me.barrier();
     });
     EXPECT_THAT(failures, Each(IsEmpty()));
@@ -191,16 +191,16 @@ TEST(NcclLinks, GroupsAndLinksOfTheSameRanksAskedForInAnotherOrderAreNotMixedUp)
   // Rank 0 gives the ids of three groups and of a link, which the others want in other orders.
   const std::array<std::vector<std::size_t>, 3> orders{{{0, 1, 2}, {1, 3, 0}, {2, 3, 1}}};
   const auto failures = job.run([&](Communicator& me) {
-    std::vector<Communicator::Ticket> tickets;
+    std::vector<Communicator::Request> requests;
     std::vector<HeldBuffer> memory;
     const HeldBuffer message = me.rank() == Rank(0) ? job.computed(patternOf(9, 4)) : job.device().allocate(9);
-    if (me.rank() == Rank(1)) tickets.push_back(me.receive(Rank(0), 1, message.buffer));
+    if (me.rank() == Rank(1)) requests.push_back(me.receive(Rank(0), 1, message.buffer));
     for (const std::size_t g : orders[me.rank().index()]) {
       memory.push_back(job.computed(test::encoded(DType::Float32, test::givenBy(me.rank(), 10, static_cast<int>(g)))));
-      tickets.push_back(me.combine(Collective::AllReduce, groups[g], DType::Float32, memory.back().buffer).value());
+      requests.push_back(me.startCollective(Collective::AllReduce, groups[g], DType::Float32, memory.back().buffer).value());
     }
-    if (me.rank() == Rank(0)) tickets.push_back(me.send(Rank(1), 1, message.buffer));
-    for (const auto ticket : tickets) me.wait(ticket);
+    if (me.rank() == Rank(0)) requests.push_back(me.send(Rank(1), 1, message.buffer));
+    for (const auto request : requests) me.wait(request);
     if (me.rank() == Rank(1)) job.expect(message, 0, patternOf(9, 4), "the message");
     for (std::size_t i = 0; i < memory.size(); ++i) {
       const std::size_t g = orders[me.rank().index()][i];
@@ -247,24 +247,24 @@ TEST(NcclLinks, SendWhatComputeWritesLaterAndTellHowFarItIs) {
     std::latch written(1);
     const HeldBuffer memory = job.device().allocate(400);
     if (me.rank() == Rank(1)) {
-      const auto ticket = me.receive(Rank(0), 1, memory.buffer);
-      EXPECT_EQ(me.stateOf(ticket), MessageState::Waiting);  // it is not announced
+      const auto request = me.receive(Rank(0), 1, memory.buffer);
+      EXPECT_EQ(me.stateOf(request), MessageState::Waiting);  // it is not announced
       tell(me, Rank(0), 2);
-      me.wait(ticket);
+      me.wait(request);
       job.expect(memory, 0, patternOf(400, 8), "what was written late");
       return me.barrier();
     }
     test::await(me, Rank(1), 2);
     job.cuda.compute([&written] { written.wait(); });
     job.cuda.compute([buffer = memory.buffer] { std::ranges::copy(patternOf(400, 8), buffer.data); });
-    const auto ticket = me.send(Rank(1), 1, memory.buffer);
-    EXPECT_EQ(me.stateOf(ticket), MessageState::Waiting);  // the link is not connected
-    EXPECT_TRUE(comesTrue(me, [&] { return me.stateOf(ticket) == MessageState::Moving; }));
-    EXPECT_EQ(me.isDone(ticket), false);
+    const auto request = me.send(Rank(1), 1, memory.buffer);
+    EXPECT_EQ(me.stateOf(request), MessageState::Waiting);  // the link is not connected
+    EXPECT_TRUE(comesTrue(me, [&] { return me.stateOf(request) == MessageState::Moving; }));
+    EXPECT_EQ(me.isDone(request), false);
     written.count_down();
-    EXPECT_TRUE(comesTrue(me, [&] { return me.isDone(ticket) == true; }));
-    EXPECT_EQ(me.stateOf(ticket), MessageState::Done);
-    me.wait(ticket);
+    EXPECT_TRUE(comesTrue(me, [&] { return me.isDone(request) == true; }));
+    EXPECT_EQ(me.stateOf(request), MessageState::Done);
+    me.wait(request);
     me.barrier();
   });
   EXPECT_THAT(failures, Each(IsEmpty()));
@@ -277,14 +277,14 @@ TEST(NcclLinks, APeerThatDoesNotConnectIsAnErrorAtTheDeadline) {
     if (host.rank() == Rank(2)) return;
     const HeldBuffer memory = job.device().allocate(16);
     if (host.rank() == Rank(0)) return links.order(links.receive(Rank(2), memory.buffer));
-    links.order(links.combine(Collective::AllReduce, std::array{Rank(0), Rank(1), Rank(2)}, DType::Float32, memory.buffer).value());
+    links.order(links.startCollective(Collective::AllReduce, std::array{Rank(0), Rank(1), Rank(2)}, DType::Float32, memory.buffer).value());
   });
   EXPECT_THAT(
       failures,
       ElementsAre("NCCL did not connect rank 2 and rank 0 within 50 ms; the oldest open operation is receive 1 from rank 2, of 16 bytes, "
-                  "which has not begun; see whether another rank hangs, or allow more with --timeout",
+                  "which has not begun; check whether another rank hangs, or raise --timeout",
                   "NCCL did not connect ranks 0, 1 and 2 within 50 ms; the oldest open operation is all-reduce 1, of 16 bytes, "
-                  "which has not begun; see whether another rank hangs, or allow more with --timeout",
+                  "which has not begun; check whether another rank hangs, or raise --timeout",
                   ""));
   job.expectClean();
 }
@@ -301,12 +301,12 @@ TEST(NcclLinks, AFailureOfNcclIsAnErrorWithItsWordsWhoeverWaits) {
         return tell(me, Rank(0), 3);
       }
       test::await(me, Rank(1), 3);
-      const auto ticket = me.send(Rank(1), 2, memory.buffer);
+      const auto request = me.send(Rank(1), 2, memory.buffer);
       if (connected) {
-        EXPECT_TRUE(comesTrue(me, [&] { return me.stateOf(ticket) == MessageState::Moving; }));
+        EXPECT_TRUE(comesTrue(me, [&] { return me.stateOf(request) == MessageState::Moving; }));
       }
       job.cuda.fail(ncclRemoteError, connected ? "the network is gone\nin line 7" : "");
-      me.wait(ticket);
+      me.wait(request);
     });
     const std::string reason = connected ? "the network is gone" : "remote process exited or there was a network error";
     const std::string oldest = connected ? "send 2 to rank 1, of 16 bytes" : "send 1 to rank 1, of 16 bytes, which has not begun";
@@ -328,11 +328,11 @@ TEST(NcclLinks, AnAbortEndsWaitsAndStatesStayAsTheyWere) {
         job.device().finish(kLongWait, {});
         waiting.wait();
         me.abort();
-        me.wait(me.combine(Collective::AllReduce, std::array{Rank(0), Rank(1)}, DType::Float32, memory.buffer).value());
+        me.wait(me.startCollective(Collective::AllReduce, std::array{Rank(0), Rank(1)}, DType::Float32, memory.buffer).value());
       }
       const auto first = me.send(Rank(1), 1, memory.buffer), second = me.send(Rank(1), 2, memory.buffer),
                  wanted = me.receive(Rank(1), 3, other.buffer);
-      const auto sum = me.combine(Collective::AllReduce, std::array{Rank(0), Rank(1)}, DType::Float32, other.buffer).value();
+      const auto sum = me.startCollective(Collective::AllReduce, std::array{Rank(0), Rank(1)}, DType::Float32, other.buffer).value();
       EXPECT_TRUE(comesTrue(me, [&] { return me.isDone(first) == true && me.stateOf(second) == MessageState::Moving; }));
       waiting.count_down();
       const std::string failure = failureOf([&] { me.wait(sum); });
@@ -386,9 +386,9 @@ TEST(NcclLinks, WhatNobodyAsksForIsEndedAtTheDeadline) {
     static_cast<void>(links.isDone(first));
   });
   EXPECT_THAT(failures, ElementsAre("",
-                                    "NCCL had not ended a message or collective between rank 0 and rank 1 1500 ms after it was asked for; "
+                                    "NCCL had not finished a message or collective between rank 0 and rank 1 1500 ms after it was posted; "
                                     "the oldest open operation is "
-                                    "receive 2 from rank 0, of 16 bytes; see whether another rank hangs, or allow more with --timeout"));
+                                    "receive 2 from rank 0, of 16 bytes; check whether another rank hangs, or raise --timeout"));
   job.expectClean();
 }
 

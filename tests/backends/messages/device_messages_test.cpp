@@ -74,19 +74,19 @@ TEST(DeviceMessages, AMessageNobodyAskedForIsKeptUntilItIs) {
   Job job{.ranks = 2};
   const auto failures = job.run([&](Communicator& me) {
     const std::array<std::size_t, 4> sizes{10, 20, 30, 10};
-    std::vector<Communicator::Ticket> tickets;
+    std::vector<Communicator::Request> requests;
     std::vector<HeldBuffer> memory;
     if (me.rank() == Rank(0)) {
       for (int m = 0; m < 4; ++m) {
         memory.push_back(job.computed(sizes[static_cast<std::size_t>(m)], m));
-        tickets.push_back(me.send(Rank(1), m == 3 ? 0 : static_cast<std::uint32_t>(m), memory.back().buffer));  // 0, 1, 2, 0
+        requests.push_back(me.send(Rank(1), m == 3 ? 0 : static_cast<std::uint32_t>(m), memory.back().buffer));  // 0, 1, 2, 0
       }
-      for (const auto ticket : tickets) me.wait(ticket);
+      for (const auto request : requests) me.wait(request);
     } else {
       for (const int m : {2, 1, 0, 3}) {
         memory.push_back(allocated(sizes[static_cast<std::size_t>(m)]));
-        const auto ticket = me.receive(Rank(0), m == 3 ? 0 : static_cast<std::uint32_t>(m), memory.back().buffer);
-        me.wait(ticket);
+        const auto request = me.receive(Rank(0), m == 3 ? 0 : static_cast<std::uint32_t>(m), memory.back().buffer);
+        me.wait(request);
         job.expect(memory.back(), m, "message " + std::to_string(m));
       }
     }
@@ -103,32 +103,32 @@ TEST(DeviceMessages, MessagesOfOneTagKeepTheirOrderAskedForBeforeAndAfterTheyCom
     const Rank peer(1 - me.rank().value);
     constexpr std::uint32_t kLast = 8;
     std::vector<HeldBuffer> memory;
-    std::vector<Communicator::Ticket> tickets;
+    std::vector<Communicator::Request> requests;
     for (const std::uint32_t tag : {5U, 6U}) {
       for (int m = 0; m < 5; ++m) {
         if (me.rank() == Rank(0)) {
           memory.push_back(job.computed(64, m));
-          tickets.push_back(me.send(peer, tag, memory.back().buffer));
+          requests.push_back(me.send(peer, tag, memory.back().buffer));
           if (m == 4 && tag == 6) tell(me, peer, kLast);
           continue;
         }
         memory.push_back(allocated(64));
         if (m == 0 && tag == 6) {  // all are read in the order they came, up to what is asked for
           HeldBuffer end = allocated(1);
-          tickets.push_back(me.receive(peer, kLast + 1, end.buffer));
+          requests.push_back(me.receive(peer, kLast + 1, end.buffer));
           await(me, peer, kLast);
-          me.wait(tickets.back());
-          tickets.pop_back();
+          me.wait(requests.back());
+          requests.pop_back();
           FakeGpus::device().finish(kLongWait, {});
         }
-        tickets.push_back(me.receive(peer, tag, memory.back().buffer));
+        requests.push_back(me.receive(peer, tag, memory.back().buffer));
       }
     }
     if (me.rank() == Rank(0)) {
       memory.push_back(job.computed(1, 0));
-      tickets.push_back(me.send(peer, kLast + 1, memory.back().buffer));
+      requests.push_back(me.send(peer, kLast + 1, memory.back().buffer));
     }
-    for (std::size_t i = tickets.size(); i-- > 0;) me.wait(tickets[i]);
+    for (std::size_t i = requests.size(); i-- > 0;) me.wait(requests[i]);
     if (me.rank() == Rank(1)) {
       for (int m = 0; m < 10; ++m) job.expect(memory[static_cast<std::size_t>(m)], m % 5, "message " + std::to_string(m));
     }
@@ -145,11 +145,11 @@ TEST(DeviceMessages, AReceiveIsWaitedForWhenComputeIsBehindItThoughItHasNotMoved
   const auto failures = job.run([&](Communicator& me) {
     if (me.rank() == Rank(0)) {
       const HeldBuffer out = job.computed(100, 7);
-      const auto ticket = me.send(Rank(1), 1, out.buffer);
+      const auto request = me.send(Rank(1), 1, out.buffer);
       await(me, Rank(1), 2);
-      EXPECT_EQ(me.isDone(ticket), false);
+      EXPECT_EQ(me.isDone(request), false);
       job.gpus.holdLinks(false);
-      me.wait(ticket);
+      me.wait(request);
       return me.barrier();
     }
     const HeldBuffer in = allocated(100);
@@ -175,15 +175,15 @@ TEST(DeviceMessages, WhoeverCameFirstIsTakenFirstOnDeviceAndHost) {
     const HeldBuffer first = allocated(8), second = allocated(8);
     std::byte never{};
     const auto host = me.receive(Rank(1), 5, {&never, 1});
-    const std::array tickets{host, me.receive(Rank(1), 1, first.buffer), me.receive(Rank(2), 1, second.buffer)};
-    EXPECT_EQ(me.waitAny(tickets), 2U);
-    EXPECT_EQ(me.isDone(tickets[2]), true);
-    EXPECT_EQ(me.isDone(tickets[1]), false);
+    const std::array requests{host, me.receive(Rank(1), 1, first.buffer), me.receive(Rank(2), 1, second.buffer)};
+    EXPECT_EQ(me.waitAny(requests), 2U);
+    EXPECT_EQ(me.isDone(requests[2]), true);
+    EXPECT_EQ(me.isDone(requests[1]), false);
     EXPECT_EQ(me.isDone(host), false);
-    me.wait(tickets[2]);
+    me.wait(requests[2]);
     tell(me, Rank(1), 2);
-    EXPECT_EQ(me.waitAny(std::span(tickets).first(2)), 1U);
-    me.wait(tickets[1]);
+    EXPECT_EQ(me.waitAny(std::span(requests).first(2)), 1U);
+    me.wait(requests[1]);
     job.expect(first, 1, "of rank 1");
     job.expect(second, 2, "of rank 2");
     FakeGpus::device().finish(kLongWait, {});
@@ -207,10 +207,10 @@ TEST(DeviceMessages, AMessageThatDoesNotComeIsAnErrorAndWhenLateGoesToTheNextRec
   const HeldBuffer first = allocated(16), second = allocated(16);
   EXPECT_THAT(failureOf([&] { me->wait(me->receive(Rank(1), 1, first.buffer)); }), HasSubstr("no message came from rank 1 within 50 ms"));
   late.count_down();
-  const auto ticket = me->receive(Rank(1), 1, second.buffer);
+  const auto request = me->receive(Rank(1), 1, second.buffer);
   const auto end = std::chrono::steady_clock::now() + kLongWait;
-  while (me->isDone(ticket) != true && std::chrono::steady_clock::now() < end) std::this_thread::yield();
-  me->wait(ticket);
+  while (me->isDone(request) != true && std::chrono::steady_clock::now() < end) std::this_thread::yield();
+  me->wait(request);
   job.expect(second, 3, "the second receive");
   FakeGpus::device().finish(kLongWait, {});
   EXPECT_EQ(first.buffer.data[0], std::byte{0xEE});
@@ -236,8 +236,8 @@ TEST(DeviceMessages, AMessageOfAnotherSizeIsAnErrorNamingBothSizes) {
     const auto failures = job.run([&](Communicator& me) {
       if (me.rank() == Rank(0)) {
         const HeldBuffer out = job.computed(12, 0), next = job.computed(5, 1);
-        const std::array tickets{me.send(Rank(1), 3, out.buffer), me.send(Rank(1), 4, next.buffer)};
-        for (const auto ticket : tickets) me.wait(ticket);
+        const std::array requests{me.send(Rank(1), 3, out.buffer), me.send(Rank(1), 4, next.buffer)};
+        for (const auto request : requests) me.wait(request);
         return;
       }
       const HeldBuffer in = allocated(4), next = allocated(5);
@@ -262,10 +262,10 @@ TEST(DeviceMessages, AnAbortEndsWaitsForTheDeviceToo) {
       const HeldBuffer memory = allocated(4);
       const Rank quiet(2);
       // Rank 0 waits for a send that rank 2 never takes, rank 1 for one that it never sends.
-      Communicator::Ticket ticket = 0;
-      if (me.rank() != quiet) ticket = me.rank() == Rank(0) ? me.send(quiet, 9, memory.buffer) : me.receive(quiet, 9, memory.buffer);
+      Communicator::Request request = 0;
+      if (me.rank() != quiet) request = me.rank() == Rank(0) ? me.send(quiet, 9, memory.buffer) : me.receive(quiet, 9, memory.buffer);
       begun.arrive_and_wait();
-      if (me.rank() != quiet) return me.wait(ticket);
+      if (me.rank() != quiet) return me.wait(request);
       me.abort();
       me.abort();  // twice is once
       me.wait(me.send(Rank(0), 1, memory.buffer));
@@ -370,15 +370,15 @@ TEST(DeviceMessages, ACollectiveWaitsForAllWhileMessagesMoveOn) {
   const auto failures = job.run([&](Communicator& me) {
     const HeldBuffer sum = job.computed(test::encoded(DType::Int32, test::givenBy(me.rank(), 5, 0))), memory = job.computed(64, 3);
     if (me.rank() == Rank(1)) {
-      const auto ticket = me.send(Rank(0), 1, memory.buffer);
-      me.wait(ticket);  // rank 0 takes it though it waits for the collective
-      me.wait(me.combine(Collective::AllReduce, group, DType::Int32, sum.buffer).value());
+      const auto request = me.send(Rank(0), 1, memory.buffer);
+      me.wait(request);  // rank 0 takes it though it waits for the collective
+      me.wait(me.startCollective(Collective::AllReduce, group, DType::Int32, sum.buffer).value());
     } else {
       const auto message = me.receive(Rank(1), 1, memory.buffer);
-      const auto ticket = me.combine(Collective::AllReduce, group, DType::Int32, sum.buffer).value();
-      EXPECT_EQ(me.stateOf(ticket), MessageState::Waiting);
-      EXPECT_EQ(me.isDone(ticket), false);
-      me.wait(ticket);
+      const auto request = me.startCollective(Collective::AllReduce, group, DType::Int32, sum.buffer).value();
+      EXPECT_EQ(me.stateOf(request), MessageState::Waiting);
+      EXPECT_EQ(me.isDone(request), false);
+      me.wait(request);
       me.wait(message);
     }
     job.expect(sum, 0, test::encoded(DType::Int32, test::combinedAt(0, Collective::AllReduce, group, 5, 0).values), "the sum");
@@ -393,12 +393,13 @@ TEST(DeviceMessages, ACollectiveThatOneDoesNotJoinIsAnErrorNamingTheGroup) {
   const auto failures = job.run([&](Communicator& me) {
     const HeldBuffer memory = allocated(16);
     if (me.rank() == Rank(1)) return;
-    const auto ticket = me.combine(Collective::AllGather, std::array{Rank(0), Rank(1), Rank(2)}, DType::Float32, memory.buffer).value();
-    if (me.rank() == Rank(0)) return me.wait(ticket);
-    static_cast<void>(me.waitAny(std::array{ticket}));
+    const auto request =
+        me.startCollective(Collective::AllGather, std::array{Rank(0), Rank(1), Rank(2)}, DType::Float32, memory.buffer).value();
+    if (me.rank() == Rank(0)) return me.wait(request);
+    static_cast<void>(me.waitAny(std::array{request}));
   });
   for (const std::size_t r : {0U, 2U})
-    EXPECT_THAT(failures[r], HasSubstr("ranks 0, 1 and 2 did not all begin to combine 16 bytes within 50 ms"));
+    EXPECT_THAT(failures[r], HasSubstr("ranks 0, 1 and 2 did not all start a collective of 16 bytes within 50 ms"));
   EXPECT_EQ(failures[1], "");
 }
 
@@ -423,7 +424,7 @@ TEST(DeviceMessages, NeedATransportThatCanTellWhatCame) {
     const HeldBuffer memory = allocated(4);
     const auto ask = [&] { return me.rank() == Rank(0) ? me.send(peer, 2, memory.buffer) : me.receive(peer, 2, memory.buffer); };
     EXPECT_THROW(ask(), UsageError);
-    EXPECT_THROW((void)me.combine(Collective::AllReduce, std::array{Rank(0), Rank(1)}, DType::Float32, memory.buffer), UsageError);
+    EXPECT_THROW((void)me.startCollective(Collective::AllReduce, std::array{Rank(0), Rank(1)}, DType::Float32, memory.buffer), UsageError);
     me.barrier();  // of the host, still
   });
   EXPECT_THAT(failures, Each(IsEmpty()));

@@ -25,20 +25,20 @@ Device spinning() {
   return device;
 }
 
-/// A sample of that many laps.
-void sample(HeadStart& start, bool isSpun, Ns laps) {
+/// A sample of that many steps.
+void sample(HeadStart& start, bool isSpun, Ns steps) {
   spins().clear();
   start.begin(isSpun);
-  for (Ns i = 0; i < laps; ++i) start.lap();
+  for (Ns i = 0; i < steps; ++i) start.step();
   start.end();
 }
 
 TEST(HeadStart, IsGivenAtTheBeginAndAfterAllLapsItWasFor) {
   const Device device = spinning();
   HeadStart start(device);
-  sample(start, false, 5 * HeadStart::kLaps);
+  sample(start, false, 5 * HeadStart::kSteps);
   EXPECT_THAT(spins(), IsEmpty()) << "the host is timed";
-  sample(start, true, 5 * HeadStart::kLaps - 1);
+  sample(start, true, 5 * HeadStart::kSteps - 1);
   EXPECT_THAT(spins(), SizeIs(1 + 4));
 }
 
@@ -46,19 +46,19 @@ TEST(HeadStart, IsGivenAtTheBeginAndAfterAllLapsItWasFor) {
 TEST(HeadStart, DoesNotGrowWithTheTimeThatSpunSamplesTake) {
   const Device device = spinning();
   HeadStart start(device);
-  sample(start, false, HeadStart::kLaps);
-  sample(start, true, HeadStart::kLaps);
+  sample(start, false, HeadStart::kSteps);
+  sample(start, true, HeadStart::kSteps);
   const Ns each = spins().front();
-  EXPECT_THAT(each, AllOf(Ge(100'000), Le(2 * HeadStart::kLaps * 1'000'000 + 100'000)));
+  EXPECT_THAT(each, AllOf(Ge(100'000), Le(2 * HeadStart::kSteps * 1'000'000 + 100'000)));
   for (int i = 0; i < 5; ++i) {
-    sample(start, true, 3 * HeadStart::kLaps);
+    sample(start, true, 3 * HeadStart::kSteps);
     EXPECT_THAT(spins(), Each(each));
   }
 }
 
 TEST(HeadStart, IsNothingOnAHost) {
   HeadStart start(hostDevice());
-  sample(start, true, 2 * HeadStart::kLaps);
+  sample(start, true, 2 * HeadStart::kSteps);
   EXPECT_THAT(spins(), IsEmpty());
 }
 

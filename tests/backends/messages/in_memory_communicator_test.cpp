@@ -47,15 +47,15 @@ TEST(InMemoryCommunicator, EachRankKnowsItsPlace) {
 TEST(InMemoryCommunicator, MessagesMatchBySenderAndTagNotByOrder) {
   const auto ranks = inMemoryCommunicators(3, kLong);
   int a = 10, b = 11, c = 20;
-  for (const auto ticket : {ranks[0]->send(Rank(2), 1, bufferOf(a)), ranks[0]->send(Rank(2), 2, bufferOf(b))}) ranks[0]->wait(ticket);
+  for (const auto request : {ranks[0]->send(Rank(2), 1, bufferOf(a)), ranks[0]->send(Rank(2), 2, bufferOf(b))}) ranks[0]->wait(request);
   ranks[1]->wait(ranks[1]->send(Rank(2), 1, bufferOf(c)));
   int gotA = 0, gotB = 0, gotC = 0;
-  const auto ticketA = ranks[2]->receive(Rank(0), 1, bufferOf(gotA));
-  const auto ticketB = ranks[2]->receive(Rank(0), 2, bufferOf(gotB));
-  const auto ticketC = ranks[2]->receive(Rank(1), 1, bufferOf(gotC));
-  ranks[2]->wait(ticketC);
-  ranks[2]->wait(ticketB);
-  ranks[2]->wait(ticketA);
+  const auto requestA = ranks[2]->receive(Rank(0), 1, bufferOf(gotA));
+  const auto requestB = ranks[2]->receive(Rank(0), 2, bufferOf(gotB));
+  const auto requestC = ranks[2]->receive(Rank(1), 1, bufferOf(gotC));
+  ranks[2]->wait(requestC);
+  ranks[2]->wait(requestB);
+  ranks[2]->wait(requestA);
   EXPECT_EQ(gotA, 10);
   EXPECT_EQ(gotB, 11);
   EXPECT_EQ(gotC, 20);
@@ -108,8 +108,8 @@ TEST(InMemoryCommunicator, ThreadsPassARingOfMessagesAndMeetAtBarriers) {
 TEST(InMemoryCommunicator, AMissingMessageIsAnErrorNamingPeerAndTag) {
   const auto ranks = inMemoryCommunicators(2, 10ms);
   int got = 0;
-  const auto ticket = ranks[0]->receive(Rank(1), 42, bufferOf(got));
-  EXPECT_THAT(errorOf([&] { ranks[0]->wait(ticket); }), AllOf(HasSubstr("tag 42"), HasSubstr("from rank 1"), HasSubstr("10 ms")));
+  const auto request = ranks[0]->receive(Rank(1), 42, bufferOf(got));
+  EXPECT_THAT(errorOf([&] { ranks[0]->wait(request); }), AllOf(HasSubstr("tag 42"), HasSubstr("from rank 1"), HasSubstr("10 ms")));
 }
 
 TEST(InMemoryCommunicator, ABarrierNamesTheRanksThatDidNotCome) {
@@ -122,16 +122,16 @@ TEST(InMemoryCommunicator, AMessageOfAnotherSizeIsAnError) {
   std::array<int, 2> two{};
   int one = 0;
   ranks[0]->wait(ranks[0]->send(Rank(1), 3, bufferOf(std::span(two))));
-  const auto ticket = ranks[1]->receive(Rank(0), 3, bufferOf(one));
-  EXPECT_THAT(errorOf([&] { ranks[1]->wait(ticket); }), AllOf(HasSubstr("expected 4 bytes"), HasSubstr("rank 0"), HasSubstr("got 8")));
+  const auto request = ranks[1]->receive(Rank(0), 3, bufferOf(one));
+  EXPECT_THAT(errorOf([&] { ranks[1]->wait(request); }), AllOf(HasSubstr("expected 4 bytes"), HasSubstr("rank 0"), HasSubstr("got 8")));
 }
 
 TEST(InMemoryCommunicator, AnAbortWakesEveryWaitOfEveryRank) {
   const auto ranks = inMemoryCommunicators(3, kLong);
   auto receiving = std::async(std::launch::async, [&] {
     int got = 0;
-    const auto ticket = ranks[0]->receive(Rank(1), 9, bufferOf(got));
-    return errorOf([&] { ranks[0]->wait(ticket); });
+    const auto request = ranks[0]->receive(Rank(1), 9, bufferOf(got));
+    return errorOf([&] { ranks[0]->wait(request); });
   });
   auto meeting = std::async(std::launch::async, [&] { return errorOf([&] { ranks[1]->barrier(); }); });
   ranks[2]->abort();

@@ -115,7 +115,7 @@ TEST(Meeting, LetsNobodyInWithAnotherToken) {
   const Meeting zero = meet(placeOf(listener, 0));
   Rendezvous stranger = placeOf(listener, 1, 500ms);
   stranger.token = "another token";
-  EXPECT_THAT(failureOf([&] { static_cast<void>(meet(stranger)); }), HasSubstr("has another token than this rank"));
+  EXPECT_THAT(failureOf([&] { static_cast<void>(meet(stranger)); }), HasSubstr("has a different token"));
   const Meeting one = meet(placeOf(listener, 1));  // the stranger is not taken for it
   one.set("key/1", "value");
   EXPECT_EQ(zero.find("key/1", kLong), "value");
@@ -126,7 +126,7 @@ TEST(Meeting, IsNotTakenInByAServerWithAnotherToken) {
   Rendezvous foreign = placeOf(listener, 0);
   foreign.token = "another token";
   const Meeting zero = meet(foreign);
-  EXPECT_THAT(failureOf([&] { static_cast<void>(meet(placeOf(listener, 1, 500ms))); }), HasSubstr("has another token than this rank"));
+  EXPECT_THAT(failureOf([&] { static_cast<void>(meet(placeOf(listener, 1, 500ms))); }), HasSubstr("has a different token"));
 }
 
 TEST(Meeting, DropsStrangersWhoWriteGarbage) {

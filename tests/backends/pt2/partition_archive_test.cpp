@@ -26,7 +26,7 @@ const std::vector<std::string> kSamples{"example_code", "gpt_small", "gpt_small_
 Bindings bindingsOf(const ModelGraph& graph) { return bindBatch(graph, exportedBatch(graph)); }
 
 Partition cutAt(const ModelGraph& graph, const std::vector<NodeId>& begins, const Profile* costs = nullptr) {
-  return cut(graph, begins, bindingsOf(graph), costs);
+  return cutGraph(graph, begins, bindingsOf(graph), costs);
 }
 
 /// Costs that make any computation dearer than any message, where `slow`, or free.
@@ -137,7 +137,7 @@ TEST(PartitionOfEverySample, GivesPlansThatComeBackAndFit) {
     plan.microbatchSize = exportedBatch(graph);
     plan.batch = 4 * plan.microbatchSize;
     plan.profile = profileOf(graph, true);
-    const std::vector<NodeId> begins = balance(graph, plan.profile, 3, Balance::Time);
+    const std::vector<NodeId> begins = balancedSplits(graph, plan.profile, 3, Balance::Time);
     plan.partition = cutAt(graph, begins, &plan.profile);
     plan.splitNames.resize(begins.size(), "somewhere");
     plan.schedule = lower(generate("1f1b", {3, 3, 4}));
@@ -152,7 +152,7 @@ TEST(BalanceByLayers, GivesEachStageTheSameNumberOfWholeBlocks) {
   for (const auto& [name, block] :
        std::vector<std::pair<std::string, std::string>>{{"hf_llama", "model.layers.2"}, {"gpt_small", "blocks.2"}}) {
     const ModelGraph graph = sample(name);  // of four blocks
-    EXPECT_EQ(balance(graph, profileOf(graph, false), 2, Balance::Layers), std::vector<NodeId>{findSplit(graph, block)}) << name;
+    EXPECT_EQ(balancedSplits(graph, profileOf(graph, false), 2, Balance::Layers), std::vector<NodeId>{findSplit(graph, block)}) << name;
   }
 }
 

@@ -224,14 +224,14 @@ TEST_F(RunStoreTest, AMissingFolderIsNamed) {
 TEST_F(RunStoreTest, AnotherProgramsFileIsRefusedAndUntouched) {
   SQLite::Database(path_, SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE).exec("CREATE TABLE song (title TEXT)");
   const std::string before = bytesOf(path_);
-  for (const Mode mode : {Mode::ReadOnly, Mode::ReadWrite}) EXPECT_THAT(openError(mode), HasSubstr("no Pipewright run store"));
+  for (const Mode mode : {Mode::ReadOnly, Mode::ReadWrite}) EXPECT_THAT(openError(mode), HasSubstr("not a Pipewright run store"));
   EXPECT_EQ(bytesOf(path_), before);
 }
 
 TEST_F(RunStoreTest, AFileThatIsNoDatabaseIsRefusedAndUntouched) {
   for (const std::string& text : {std::string("hello"), std::string(5'000, 'x')}) {
     std::ofstream(path_) << text;
-    for (const Mode mode : {Mode::ReadOnly, Mode::ReadWrite}) EXPECT_THAT(openError(mode), HasSubstr("no Pipewright run store"));
+    for (const Mode mode : {Mode::ReadOnly, Mode::ReadWrite}) EXPECT_THAT(openError(mode), HasSubstr("not a Pipewright run store"));
     EXPECT_EQ(bytesOf(path_), text);
   }
 }

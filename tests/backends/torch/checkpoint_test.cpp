@@ -75,8 +75,9 @@ TEST_F(TorchCheckpoint, TensorsOutliveTheFileObject) {
 TEST_F(TorchCheckpoint, SaysWhatOtherFilesAre) {
   const auto open = [&](const std::string& name) { return test::usageErrorOf([&] { CheckpointFile file(path(name)); }); };
   EXPECT_NE(open("nested").find("has no tensors at the top level of its dict"), std::string::npos) << open("nested");
-  for (const char* name : {"list", "tensor", "class"}) EXPECT_NE(open(name).find("is no dict of tensors"), std::string::npos) << open(name);
-  EXPECT_NE(open("legacy").find("is no file of torch.save: it is no zip file"), std::string::npos) << open("legacy");
+  for (const char* name : {"list", "tensor", "class"})
+    EXPECT_NE(open(name).find("is not a dict of tensors"), std::string::npos) << open(name);
+  EXPECT_NE(open("legacy").find("is not a file of torch.save: it is not a zip file"), std::string::npos) << open("legacy");
   const CheckpointFile file(path("unsigned"));
   EXPECT_TRUE(at::equal(file.read("w"), at::arange(3)));
   EXPECT_NE(test::usageErrorOf([&] { static_cast<void>(file.read("u")); }).find("Tensor u"), std::string::npos);

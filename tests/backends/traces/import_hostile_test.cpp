@@ -114,7 +114,7 @@ TEST(EventWindows, GivesEveryEventOnceWhateverItsTexts) {
 
 TEST(HostileImport, SaysInOneSentenceWhatIsNoTrace) {
   EXPECT_THAT(refusalOf(""), HasSubstr("is empty"));
-  EXPECT_THAT(refusalOf("hello"), HasSubstr("is no JSON"));
+  EXPECT_THAT(refusalOf("hello"), HasSubstr("is not JSON"));
   EXPECT_THAT(refusalOf("\x1f\x8b\x08 zipped"), HasSubstr("gunzip"));
   EXPECT_THAT(refusalOf("{}"), HasSubstr("no list traceEvents"));
   EXPECT_THAT(refusalOf(R"({"format":"pipewright plan","version":1})"), HasSubstr("no list traceEvents"));

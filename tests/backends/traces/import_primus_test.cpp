@@ -181,9 +181,9 @@ TEST(PrimusImport, SaysWhichFileAndWhatIsWrong) {
   nlohmann::json damaged = nlohmann::json::parse(sound);
   damaged["1"]["fwd_end"][0] = -1e308;
   dump.write("pp_rank_1.json", damaged);
-  EXPECT_THAT(refusal(dump.path()), HasSubstr("a time of fwd_end is no number of milliseconds"));
+  EXPECT_THAT(refusal(dump.path()), HasSubstr("a time of fwd_end is not a number of milliseconds"));
   dump.write("pp_rank_1.json", nlohmann::json::array());
-  EXPECT_THAT(refusal(dump.path()), HasSubstr("no JSON object of iterations"));
+  EXPECT_THAT(refusal(dump.path()), HasSubstr("not a JSON object of iterations"));
 }
 
 }  // namespace

@@ -142,7 +142,7 @@ TEST(NotCounted, ALoopIsCountedOnceAndSaid) {
   for (int i = 0; i < 2; ++i) b.graph().subgraphs.push_back({{x}, {y}, {inner}});
   const ValueId out = b.call("torch.ops.higher_order.while_loop",
                              {{"", GraphArg{0}}, {"", GraphArg{1}}, {"", std::vector<ValueId>{x}}, {"", NoneArg{}}}, "out");
-  EXPECT_THAT(words(notCounted(b.done(out), 2)), HasSubstr("while_loop (one round counted"));
+  EXPECT_THAT(words(notCounted(b.done(out), 2)), HasSubstr("while_loop (one iteration counted"));
 }
 
 /// Tokens of one of 4 experts, two of which each token goes to: `where(topk's indices == 1)`; or of a mask nobody can foresee.
@@ -175,7 +175,7 @@ TEST(ExpectedSizes, AnExpertGetsItsPartOfTheRoutedTokens) {
 TEST(ExpectedSizes, WhatCannotBeExpectedIsListedAndNeverSilentlyNothing) {
   const ModelGraph graph = expert(false);
   EXPECT_FALSE(bindExpected(graph, 64).contains("u0"));
-  EXPECT_THAT(words(notCounted(graph, 64)), HasSubstr("linear (its size depends on data)"));
+  EXPECT_THAT(words(notCounted(graph, 64)), HasSubstr("linear (its size is data-dependent)"));
 }
 
 /// A number read from data before node 2 and used after it.
@@ -198,21 +198,21 @@ TEST(NumbersOfData, SplitPointsAvoidWhereOneWouldCrossAndAnExplicitSplitThereIsR
   // Only before `sum` (@1 and @2 keep item and mul together).
   for (const int at : {3, 4}) {
     try {
-      static_cast<void>(cut(graph, {NodeId(at)}, {{"b", 2}}, nullptr));
+      static_cast<void>(cutGraph(graph, {NodeId(at)}, {{"b", 2}}, nullptr));
       ADD_FAILURE() << "no refusal at " << at;
     } catch (const UsageError& e) {
       EXPECT_THAT(e.what(), HasSubstr("Number number depends on data and is used by stage 1"));
       EXPECT_THAT(e.what(), HasSubstr("move the split point"));
     }
   }
-  const std::vector<NodeId> begins = balance(graph, estimate(graph, 2, cluster), 2, Balance::Time);
+  const std::vector<NodeId> begins = balancedSplits(graph, estimate(graph, 2, cluster), 2, Balance::Time);
   ASSERT_EQ(begins.size(), 1U);
   EXPECT_LT(begins[0], NodeId(3));
-  EXPECT_NO_THROW(static_cast<void>(cut(graph, begins, {{"b", 2}}, nullptr)));
+  EXPECT_NO_THROW(static_cast<void>(cutGraph(graph, begins, {{"b", 2}}, nullptr)));
 }
 
 TEST(NumbersOfData, OneOfTheModelsInputsIsReadAgainOnTheOtherSide) {
-  const Partition parts = cut(readNumber(false), {NodeId(3)}, {{"b", 2}}, nullptr);
+  const Partition parts = cutGraph(readNumber(false), {NodeId(3)}, {{"b", 2}}, nullptr);
   EXPECT_THAT(parts.stages[1].recomputed, ElementsAre(NodeId(1), NodeId(2)));
 }
 
@@ -222,7 +222,7 @@ TEST(NumbersOfData, AnAssertionAcrossACutNeedsNothing) {
   const ValueId sum = b.op("sum", {y}, "sum", GraphBuilder::meta({GraphBuilder::dataDependent()}));
   const ValueId z = b.op("linear", {y, w}, "z");
   b.op("_assert_async", {sum}, "checked");
-  const Partition parts = cut(b.done(b.op("relu", {z}, "out")), {NodeId(2)}, {{"b", 2}}, nullptr);
+  const Partition parts = cutGraph(b.done(b.op("relu", {z}, "out")), {NodeId(2)}, {{"b", 2}}, nullptr);
   ASSERT_EQ(parts.transfers.size(), 1U);
   EXPECT_EQ(parts.transfers[0].value, y);
 }

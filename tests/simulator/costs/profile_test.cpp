@@ -54,17 +54,17 @@ TEST(ProfileJson, IsRefusedInOneSentenceThatNamesTheFile) {
   contains(errorWith("/format", "pipewright-plan"), "p.json is not a Pipewright profile");
   contains(errorWith("/version", 2), "version 2, newer than this program reads (1)");
   contains(errorWith("/microbatch", 0), "less than 1");
-  contains(errorWith("/microbatch", 2.5), "not a whole number in range: 2.5");
-  contains(errorWith("/threads", 1LL << 32), "not a whole number in range");
+  contains(errorWith("/microbatch", 2.5), "not an integer in range: 2.5");
+  contains(errorWith("/threads", 1LL << 32), "not an integer in range");
   contains(errorWith("/nodes/0/0", -1), "a cost is negative");
-  contains(errorWith("/computing/on_gpu", false), "TF32 and CUDA graphs are of GPUs");
-  contains(errorWith("/computing/precision", "bf8"), "computing.precision is none of traced, bf16 and fp16");
+  contains(errorWith("/computing/on_gpu", false), "TF32 and CUDA graphs need a GPU");
+  contains(errorWith("/computing/precision", "bf8"), "computing.precision is not traced, bf16 or fp16");
   for (const int field : {6, 7, 8, 9, 11}) contains(errorWith("/nodes/0/" + std::to_string(field), -1), "a cost is negative");
   contains(errorWith("/nodes/0/6", 21), "a weight's backward is longer than the whole");
   contains(errorWith("/nodes/0/10", std::numeric_limits<Bytes>::min()), "too large to add up");
   contains(errorWith("/nodes/0", nlohmann::json::array({1, 2, 3, 4, 5, 6.0, 0})), "it lacks `nodes[0][7]`");
-  contains(errorWith("/nodes/0/0", 1e300), "not a whole number in range");
-  contains(errorWith("/nodes/0/0", std::numeric_limits<std::uint64_t>::max()), "not a whole number in range");
+  contains(errorWith("/nodes/0/0", 1e300), "not an integer in range");
+  contains(errorWith("/nodes/0/0", std::numeric_limits<std::uint64_t>::max()), "not an integer in range");
   contains(errorWith("/nodes/1/0", std::numeric_limits<Ns>::max()), "too large to add up");
   contains(errorWith("/nodes/1/4", std::numeric_limits<Bytes>::min()), "too large to add up");
   contains(errorWith("/link/bytes_per_s", -1.0), "a rate is negative");
@@ -72,7 +72,7 @@ TEST(ProfileJson, IsRefusedInOneSentenceThatNamesTheFile) {
   contains(errorWith("/nodes/0", nlohmann::json::array({1, 2})),
            "p.json is not a usable profile: it lacks `nodes[0][2]`; profile the model again.");
   contains(errorWith("/machine", "here"), "it lacks `machine.host`;");
-  contains(errorWith("/estimated", "no"), "`estimated` is neither true nor false;");
+  contains(errorWith("/estimated", "no"), "`estimated` is not true or false;");
   contains(usageErrorOf([] { static_cast<void>(parseProfile("{", "p.json")); }), "p.json is not a usable profile");
 }
 
@@ -104,7 +104,7 @@ TEST(ProfileWords, SayWhereTimesComeFrom) {
   p.link = {};
   EXPECT_EQ(sourceOf(p), "measured on host (a processor), in fp16, operator by operator");
   EXPECT_EQ(sourceOf(p, 2),
-            "measured on host (a processor), in fp16, operator by operator; messages take no time, as no link was measured");
+            "measured on host (a processor), in fp16, operator by operator; messages take no time, because no link was measured");
   p.computing = {};
   EXPECT_EQ(sourceOf(p), "measured on host (a processor), 1 process at once, 3 threads each");
 }

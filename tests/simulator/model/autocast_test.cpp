@@ -67,7 +67,7 @@ TEST(Autocast, ComputesProductsAtThePeakOfItsType) {
   Cluster without = cluster();
   without.peakFlops.erase("bf16");
   EXPECT_EQ(usageErrorOf([&] { static_cast<void>(estimate(graph, kWidth, without, DType::BFloat16)); }),
-            "Cluster test has no peak in bf16; add bf16 to its peak_flops, or leave out --precision.");
+            "Cluster test has no peak in bf16; add bf16 to its peak_flops, or omit --precision.");
 }
 
 TEST(Autocast, HalvesWhatProductsMakeAndKeep) {

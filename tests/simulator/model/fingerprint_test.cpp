@@ -54,17 +54,17 @@ TEST(Fingerprint, DoesNotDependOnTheExampleBatchOrTheNameOfItsSize) {
 TEST(Fingerprint, NamesTheFirstParameterOrOperatorThatDiffers) {
   EXPECT_EQ(difference({.width = 6}), "parameter up.weight is float32 6x6 and was float32 4x4");
   EXPECT_EQ(difference({.dtype = DType::Float64}), "parameter up.weight is float64 4x4 and was float32 4x4");
-  EXPECT_EQ(difference({.weight = "down.weight"}), "parameter up.weight is not there, but parameter down.weight");
+  EXPECT_EQ(difference({.weight = "down.weight"}), "parameter up.weight is missing, but parameter down.weight");
   EXPECT_EQ(difference({.epsilon = 1e-6}),
-            "operator 0 (torch.ops.aten.layer_norm.default in blocks.0) is another one or has other arguments");
-  EXPECT_EQ(difference({.second = "gelu"}), "operator 1 (torch.ops.aten.gelu.default in blocks.0) is another one or has other arguments");
+            "operator 0 (torch.ops.aten.layer_norm.default in blocks.0) differs, or has different arguments");
+  EXPECT_EQ(difference({.second = "gelu"}), "operator 1 (torch.ops.aten.gelu.default in blocks.0) differs, or has different arguments");
   EXPECT_NE(difference({.trained = false}), "");
 }
 
 TEST(Fingerprint, OfAPlanRefusesAModelWithAsManyOperators) {
   Plan plan;
   plan.modelName = "hand";
-  plan.partition = cut(graphOf(), {}, {{"b", 2}}, nullptr);
+  plan.partition = cutGraph(graphOf(), {}, {{"b", 2}}, nullptr);
   EXPECT_NO_THROW(requireFits(plan, graphOf({.width = 6}))) << "a plan of an older version";
   plan.fingerprint = fingerprintOf(graphOf());
   EXPECT_NO_THROW(requireFits(plan, graphOf()));

@@ -194,10 +194,10 @@ std::string joinError(const ModelGraph& first, const ModelGraph& second) {
 TEST(Join, BordersMustAgreeInCountTypeAndSize) {
   const ModelGraph first = graphOf({floats({{2, symbol("s")}, {5, ""}})});
   EXPECT_EQ(joinError(first, graphOf({floats({{4, symbol("z")}, {5, ""}})})), "no error");  // another batch at export is no difference
-  expectContains(joinError(first, graphOf({floats({{2, symbol("z")}, {6, ""}})})), "dimension 1 is 5 for a batch of 2, 6 is expected");
-  expectContains(joinError(first, graphOf({floats({{2, ""}, {5, ""}})})), "dimension 0 is 4 for a batch of 4, 2 is expected");
-  expectContains(joinError(first, graphOf({{DType::Float16, {{2, symbol("z")}, {5, ""}}, false}})), "it is float32, float16 is expected");
-  expectContains(joinError(first, graphOf({floats({{2, symbol("z")}})})), "it has 2 dimensions, 1 are expected");
+  expectContains(joinError(first, graphOf({floats({{2, symbol("z")}, {6, ""}})})), "dimension 1 is 5 for a batch of 2, expected 6");
+  expectContains(joinError(first, graphOf({floats({{2, ""}, {5, ""}})})), "dimension 0 is 4 for a batch of 4, expected 2");
+  expectContains(joinError(first, graphOf({{DType::Float16, {{2, symbol("z")}, {5, ""}}, false}})), "it is float32, expected float16");
+  expectContains(joinError(first, graphOf({floats({{2, symbol("z")}})})), "it has 2 dimensions, expected 1");
   expectContains(joinError(first, graphOf({floats({{2, symbol("z")}, {5, ""}}), floats({})})),
                  "gives 1 outputs, but part 1 (m) takes 2 inputs");
   EXPECT_THROW(static_cast<void>(join({})), UsageError);

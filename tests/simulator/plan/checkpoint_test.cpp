@@ -38,7 +38,7 @@ Profile profile(std::size_t nodes) {
 
 StageCost wholeModel(const std::vector<std::string>& recompute) {
   const ModelGraph graph = chain(3);
-  Partition partition = cut(graph, {}, kBindings, nullptr);
+  Partition partition = cutGraph(graph, {}, kBindings, nullptr);
   setCheckpoints(graph, partition, recompute);
   return costTable(graph, partition, profile(3), {.rankOfStage = {Rank(0)}}).stages[0];
 }
@@ -66,7 +66,7 @@ TEST(SetCheckpoints, CutsRangesAtStageBorders) {
   for (int i = 0; i < 4; ++i)
     x = b.within({i < 3 ? "body" : "head"}).op("linear", {x, b.parameter("w" + std::to_string(i))}, "v" + std::to_string(i));
   const ModelGraph graph = b.done(x);
-  Partition partition = cut(graph, {NodeId(2)}, kBindings, nullptr);
+  Partition partition = cutGraph(graph, {NodeId(2)}, kBindings, nullptr);
   setCheckpoints(graph, partition, {"body"});
   EXPECT_EQ(plain(partition.stages[0].checkpoints), (Ranges{{0, 2}}));
   EXPECT_EQ(plain(partition.stages[1].checkpoints), (Ranges{{2, 3}}));
@@ -83,7 +83,7 @@ TEST(SetCheckpoints, RefusesWhatWouldChangeTwice) {
     const ValueId h = b.within({"a"}).op("linear", {x, w}, "h");
     const ValueId entering = buffer ? count : inside ? b.within({"m"}).op("sin", {h}, "own") : h;
     const ModelGraph graph = b.done(b.within({"m"}).op(op, {entering}, "y"));
-    Partition partition = cut(graph, {}, kBindings, nullptr);
+    Partition partition = cutGraph(graph, {}, kBindings, nullptr);
     return usageErrorOf([&] { setCheckpoints(graph, partition, {"m"}); });
   };
   EXPECT_NE(errorOf("relu_", false, false)
@@ -100,7 +100,7 @@ TEST(SetCheckpoints, RefusesWhatALaterOperatorChanges) {
   const ValueId y = b.within({"m"}).op("sin", {h}, "y");
   b.within({"end"}).op("mul_", {h, y}, "z");
   const ModelGraph graph = b.done(y);
-  Partition partition = cut(graph, {}, kBindings, nullptr);
+  Partition partition = cutGraph(graph, {}, kBindings, nullptr);
   EXPECT_NE(
       usageErrorOf([&] { setCheckpoints(graph, partition, {"m"}); }).find("mul_ (model.py:3) changes h in place, which would be different"),
       std::string::npos);
@@ -148,7 +148,7 @@ TEST(RecomputeToFit, TakesStagesOfRanksThatDoNotFitOnly) {
   const Profile costs = profile(4);
   const Schedule schedule = lower(generate("gpipe", {2, 2, 4}));
   const PlanSetting setting{graph, costs, schedule, 1, 0};
-  Partition partition = cut(graph, {NodeId(2)}, kBindings, nullptr);
+  Partition partition = cutGraph(graph, {NodeId(2)}, kBindings, nullptr);
   const std::vector<Bytes> kept = peaksOf(setting, partition);
   EXPECT_TRUE(recomputeToFit(setting, partition, std::max(kept[0], kept[1])));
   EXPECT_TRUE(partition.stages[0].checkpoints.empty() && partition.stages[1].checkpoints.empty());

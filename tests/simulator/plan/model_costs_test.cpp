@@ -47,7 +47,7 @@ TEST(ModelCosts, AreThoseOfEachCutByItself) {
     for (int i = 0; i < 12; ++i) {
       const std::vector<NodeId> begins = randomBegins(random, points, 3);
       Partition partition = kept.cut(begins);
-      EXPECT_EQ(partition, cut(graph, begins, bindBatch(graph, profile.microbatch), &profile));
+      EXPECT_EQ(partition, cutGraph(graph, begins, bindBatch(graph, profile.microbatch), &profile));
       for (StageSpec& stage : partition.stages) {
         if (oneIn(random, 2)) stage.checkpoints = {{stage.begin, stage.end}};
       }

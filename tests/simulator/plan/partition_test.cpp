@@ -20,7 +20,7 @@ const Bindings kBindings{{"b", kBatch}};
 Partition cutAt(const ModelGraph& graph, const std::vector<int>& begins, const Profile* costs = nullptr) {
   std::vector<NodeId> nodes;
   for (const int begin : begins) nodes.emplace_back(begin);
-  return cut(graph, nodes, kBindings, costs);
+  return cutGraph(graph, nodes, kBindings, costs);
 }
 
 /// Forward times of the nodes, over a link of this latency.
@@ -155,7 +155,7 @@ TEST(Cut, RefusesAValueWithADataDependentSizeByName) {
   const ModelGraph graph = b.done(b.op("add", {h, found}, "y"));
   EXPECT_NE(usageErrorOf([&] {
               static_cast<void>(cutAt(graph, {2}));
-            }).find("Value found has a size that depends on data and would cross into stage 1"),
+            }).find("Value found has a data-dependent size and would be sent to stage 1"),
             std::string::npos);
   EXPECT_NO_THROW(static_cast<void>(cutAt(graph, {1})));
 }

@@ -51,7 +51,7 @@ Plan plan() {
   p.microbatchSize = 2;
   p.batch = 7;
   p.loss = "mse";
-  p.partition = cut(model(), {NodeId(2), NodeId(3)}, kBindings, nullptr);
+  p.partition = cutGraph(model(), {NodeId(2), NodeId(3)}, kBindings, nullptr);
   p.splitNames = {"@m", "@l"};
   p.schedule = lower(generate("1f1b", {3, 3, 4}));
   p.costs = costTable(model(), p.partition, profile(), p.schedule.placement);
@@ -109,7 +109,7 @@ TEST(PlanJson, KeepsOneRankAndEveryGenerator) {
       p.batch = 4;
       std::vector<NodeId> begins;
       for (int s = 1; s < stages; ++s) begins.emplace_back(s);
-      p.partition = cut(chain(3), begins, kBindings, nullptr);
+      p.partition = cutGraph(chain(3), begins, kBindings, nullptr);
       p.splitNames.resize(begins.size());
       if (generator.refusal({stages, stages, 4})) continue;
       p.schedule = lower(generator.generate({stages, stages, 4}));
@@ -150,12 +150,12 @@ TEST(PlanJson, SaysInWordsWhatIsMissingOrOfAnotherType) {
     EXPECT_EQ(usageErrorOf([&] { static_cast<void>(parsePlan(json.dump(), "plan.json")); }),
               "plan.json is not a usable plan: it lacks `" + key + "`; plan the model again.");
   }
-  expectRefused("/batch", "four", "`batch` is not a whole number in range;");
-  expectRefused("/loss", 3, "`loss` is no text;");
-  expectRefused("/splits", "blocks.1", "`splits` is no list;");
-  expectRefused("/partition/transfers/0/gradient", 1, "`partition.transfers[0].gradient` is neither true nor false;");
-  expectRefused("/costs/microbatch_scale", {true}, "`costs.microbatch_scale[0]` is no number;");
-  expectRefused("/profile/threads", "two", "The profile in plan.json is not a usable profile: `threads` is not a whole number in range;");
+  expectRefused("/batch", "four", "`batch` is not an integer in range;");
+  expectRefused("/loss", 3, "`loss` is not a string;");
+  expectRefused("/splits", "blocks.1", "`splits` is not a list;");
+  expectRefused("/partition/transfers/0/gradient", 1, "`partition.transfers[0].gradient` is not true or false;");
+  expectRefused("/costs/microbatch_scale", {true}, "`costs.microbatch_scale[0]` is not a number;");
+  expectRefused("/profile/threads", "two", "The profile in plan.json is not a usable profile: `threads` is not an integer in range;");
   EXPECT_EQ(usageErrorOf([] { static_cast<void>(parsePlan("[1]", "plan.json")); }),
             "plan.json is not a usable plan: it lacks `format`; plan the model again.");
 }
@@ -168,16 +168,16 @@ TEST(PlanJson, IsRefusedWhenItsPartsDoNotFit) {
   expectRefused("/partition/stages/2/recomputed", {-1}, "not before it");
   expectRefused("/partition/stages/2/recomputed", {1, 0}, "not before it");
   expectRefused("/partition/stages/0/model_inputs", {-1}, "does not exist");
-  expectRefused("/partition/stages/0/parameters", {-1}, "not a whole number in range: -1");
+  expectRefused("/partition/stages/0/parameters", {-1}, "not an integer in range: -1");
   expectRefused("/partition/transfers/0/to", 3, "do not exist");
   expectRefused("/partition/transfers/0/to", 0, "do not exist");
-  expectRefused("/partition/transfers/0/to", 4294967297LL, "not a whole number in range");
+  expectRefused("/partition/transfers/0/to", 4294967297LL, "not an integer in range");
   expectRefused("/partition/transfers/0/value", -1, "negative value");
   expectRefused("/partition/replicated/0/stages", {0, 3}, "do not exist");
   expectRefused("/partition/replicated/0/stages", {0, 0}, "do not exist");
   expectRefused("/partition/replicated/0/stages", {0}, "do not exist");
   expectRefused("/profile/nodes", {{1, 2, 3, 4, 5, 6.0}}, "profile is of another model");
-  expectRefused("/partition/replicated/0/sharing", "borrow", "neither replicate nor transmit");
+  expectRefused("/partition/replicated/0/sharing", "borrow", "not replicate or transmit");
   expectRefused("/partition/stages/1/checkpoints", {{{"begin", 1}, {"end", 3}}}, "checkpoints are not ranges of its nodes");
   expectRefused("/partition/stages/1/checkpoints", {{{"begin", 2}, {"end", 2}}}, "checkpoints are not ranges of its nodes");
   expectRefused("/partition/stages/1/checkpoints", {{{"begin", 2}, {"end", 4}}}, "checkpoints are not ranges of its nodes");
@@ -193,7 +193,7 @@ TEST(PlanJson, IsRefusedWhenItsPartsDoNotFit) {
 
 TEST(PlanJson, IsRefusedWhenItsCostsCannotBeSimulated) {
   expectRefused("/costs/stages/1/forward_ns", -1, "negative");
-  expectRefused("/costs/stages/1/forward_ns", 1e300, "not a whole number in range");
+  expectRefused("/costs/stages/1/forward_ns", 1e300, "not an integer in range");
   expectRefused("/costs/stages/1/forward_ns", std::numeric_limits<Ns>::max(), "too large to add up");
   expectRefused("/costs/stages/1/activation_bytes", std::numeric_limits<Bytes>::max() / 4, "too large to add up");
   expectRefused("/costs/stages/1/backward_peak_bytes", std::numeric_limits<Bytes>::max() / 4, "too large to add up");
@@ -227,7 +227,7 @@ TEST(PlanJson, SurvivesDamageWithAUsageErrorAtMost) {
       continue;
     }
     try {
-      EXPECT_GE(measure(simulate(damaged.schedule, damaged.costs)).step, 0);
+      EXPECT_GE(metricsOf(simulate(damaged.schedule, damaged.costs)).step, 0);
       ++simulated;
     } catch (const Error&) {  // deadlocks, by the order of its actions
     }
@@ -251,7 +251,7 @@ TEST(RequireFits, TakesThePlanOfTheModelOnly) {
   expectNoFit([](Plan& p) { p.partition.stages[0].parameters = {3}; }, "no parameter 3");
   expectNoFit([](Plan& p) { p.partition.stages[0].buffers = {1}; }, "no buffer 1");
   expectNoFit([](Plan& p) { p.partition.stages[0].constants = {1}; }, "no constant 1");
-  expectNoFit([](Plan& p) { p.partition.stages[0].modelInputs = {ValueId(1)}; }, "value 1 is no input");
+  expectNoFit([](Plan& p) { p.partition.stages[0].modelInputs = {ValueId(1)}; }, "value 1 is not one of its inputs");
   expectNoFit([](Plan& p) { p.partition.transfers[0].value = ValueId(1000); }, "does not compute value 1000");
   expectNoFit([](Plan& p) { p.partition.transfers[0].value = ValueId(0); }, "does not compute value 0");
   expectNoFit([](Plan& p) { p.partition.transfers[0].value = model().nodes[3].outputs[0]; }, "stage 0 does not compute");
@@ -303,7 +303,7 @@ TEST(CostTable, SendsNoGradientWhereNoneComesBack) {
   const ModelGraph graph = b.done(b.op("linear", {frozen, b.parameter("w")}, "y"));
   Profile p = profile();
   p.nodes.resize(2);
-  const Partition partition = cut(graph, {NodeId(1)}, kBindings, &p);
+  const Partition partition = cutGraph(graph, {NodeId(1)}, kBindings, &p);
   EXPECT_EQ(costTable(graph, partition, p, {.rankOfStage = {Rank(0), Rank(1)}}).messages,
             (std::vector<MessageCost>{{Stage(0), Stage(1), false, 32, 100, 32}}));
 }

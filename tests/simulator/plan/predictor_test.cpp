@@ -31,7 +31,7 @@ CostTable costsOf(int stages, Ns forward) {
 }
 
 void expectFiguresOfItsTrace(const Prediction& p, const std::string& name) {
-  const Metrics measured = measure(traceOf(p));
+  const Metrics measured = metricsOf(traceOf(p));
   EXPECT_EQ(p.makespan, measured.makespan) << name;
   EXPECT_EQ(p.window, measured.window) << name;
   EXPECT_EQ(p.step, measured.step) << name;

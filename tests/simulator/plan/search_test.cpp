@@ -58,7 +58,7 @@ Metrics measured(const PlanRequest& request, int stages, const ModelGraph& graph
   const Schedule rows = planRows(generate(request.schedule, {request.ranks, stages, request.microbatches}), request.replicas);
   CostTable costs = price(request, graph, profile, rows).costs;
   addOptimizerState(costs, stateCopies(request.optimizer), 1);
-  return measure(simulate(rows, costs));
+  return metricsOf(simulate(rows, costs));
 }
 
 Bytes peakOf(const Metrics& metrics) {
@@ -76,7 +76,7 @@ TEST(Search, PredictsEveryCandidateAsItsTraceMeasures) {
     SearchSpace s = space(2, 16 * replicas, {2, 4, 5}, {});  // 16 samples in five microbatches: uneven ones
     s.base.replicas = replicas;
     s.base.optimizer.kind = OptimizerSpec::Kind::AdamW;
-    const Found found = search(graph, proportional(one), s);
+    const Found found = searchPlans(graph, proportional(one), s);
     std::set<std::string> schedules;
     for (const Candidate& c : found.candidates) {
       SCOPED_TRACE(fmt::format("{} {} microbatches, {} stages", c.request.schedule, c.request.microbatches, c.stages));
@@ -101,7 +101,7 @@ TEST(Search, FindsTheBestThatBruteForceFinds) {
     const Profile one = randomProfile(random, 9);
     SearchSpace s = space(3, 12, {3, 6, 12}, schedules);
     s.chunks = {1, 2};
-    const Found found = search(graph, proportional(one), s);
+    const Found found = searchPlans(graph, proportional(one), s);
     double best = 0;
     std::size_t plans = 0;
     for (const int microbatches : s.microbatches) {
@@ -110,7 +110,7 @@ TEST(Search, FindsTheBestThatBruteForceFinds) {
         for (const int chunks : s.chunks) {
           if (generatorOf(schedule).refusal({3, 3 * chunks, microbatches})) continue;
           std::set<std::vector<NodeId>> splits;
-          for (const Balance by : s.balances) splits.insert(balance(graph, profile, 3 * chunks, by));
+          for (const Balance by : s.balances) splits.insert(balancedSplits(graph, profile, 3 * chunks, by));
           for (const auto& begins : splits) {
             for (const char* recompute : {"none", "full"}) {
               PlanRequest request;
@@ -146,9 +146,9 @@ TEST(Search, MovesSplitsUntilNoNeighbourIsFaster) {
     SearchSpace s = space(3, 6, {6}, {"1f1b"});
     s.balances = {Balance::Parameters};  // far from balanced in time
     s.recompute = false;
-    const Candidate before = search(graph, proportional(one), s).candidates.front();
+    const Candidate before = searchPlans(graph, proportional(one), s).candidates.front();
     s.improve = 1;
-    const Candidate after = search(graph, proportional(one), s).candidates.front();
+    const Candidate after = searchPlans(graph, proportional(one), s).candidates.front();
     moved += after.moves > 0 ? 1 : 0;
     EXPECT_LE(after.step, before.step);
     EXPECT_EQ(after.moves == 0, after.request.begins == before.request.begins);
@@ -212,17 +212,17 @@ TEST(Search, MovesSplitsAsIfEveryMoveWereSimulated) {
       s.balances = {Balance::Layers};
       s.chunks = {generatorOf(schedule).chunks};
       s.recompute = false;
-      const Candidate before = search(graph, proportional(one), s).candidates.front();
+      const Candidate before = searchPlans(graph, proportional(one), s).candidates.front();
       if (seed % 3 == 1) s.base.memoryLimit = before.peak - 200;
       s.improve = 1;
-      const Candidate start = search(graph, proportional(one),
-                                     [&] {
-                                       auto unmoved = s;
-                                       unmoved.improve = 0;
-                                       return unmoved;
-                                     }())
+      const Candidate start = searchPlans(graph, proportional(one),
+                                          [&] {
+                                            auto unmoved = s;
+                                            unmoved.improve = 0;
+                                            return unmoved;
+                                          }())
                                   .candidates.front();
-      const Candidate after = search(graph, proportional(one), s).candidates.front();
+      const Candidate after = searchPlans(graph, proportional(one), s).candidates.front();
       const Candidate plain = movedPlainly(start, graph, one);
       EXPECT_EQ(after.request.begins, plain.request.begins);
       EXPECT_EQ(after.step, plain.step);
@@ -241,9 +241,9 @@ TEST(Search, FindsTheSameWhateverTheThreads) {
   s.base.memoryLimit = 9'000;
   s.improve = 6;
   s.threads = 1;
-  const Found alone = search(graph, proportional(one), s);
+  const Found alone = searchPlans(graph, proportional(one), s);
   s.threads = 4;
-  const Found together = search(graph, proportional(one), s);
+  const Found together = searchPlans(graph, proportional(one), s);
   EXPECT_EQ(alone.candidates, together.candidates);
   EXPECT_EQ(alone.skipped, together.skipped);
   EXPECT_GT(alone.candidates.size(), 50U);
@@ -255,14 +255,14 @@ TEST(Search, RecomputesWhereTheMemoryLimitDemandsIt) {
   const Profile one = randomProfile(random, 8);
   SearchSpace s = space(2, 8, {4, 8}, {"1f1b", "gpipe"});
   std::vector<Bytes> peaks;
-  for (const Candidate& c : search(graph, proportional(one), s).candidates) {
+  for (const Candidate& c : searchPlans(graph, proportional(one), s).candidates) {
     EXPECT_TRUE(c.fits);
     EXPECT_NE(c.request.recompute, std::vector<std::string>{"auto"}) << "no limit";
     if (c.request.recompute == std::vector<std::string>{"none"}) peaks.push_back(c.peak);
   }
   std::sort(peaks.begin(), peaks.end());
   s.base.memoryLimit = peaks[peaks.size() / 2];
-  const Found limited = search(graph, proportional(one), s);
+  const Found limited = searchPlans(graph, proportional(one), s);
   int automatic = 0;
   bool fits = true;
   for (const Candidate& c : limited.candidates) {
@@ -275,7 +275,7 @@ TEST(Search, RecomputesWhereTheMemoryLimitDemandsIt) {
   }
   EXPECT_GT(automatic, 0);
   s.base.memoryLimit = 1;
-  const Found none = search(graph, proportional(one), s);
+  const Found none = searchPlans(graph, proportional(one), s);
   EXPECT_FALSE(none.candidates.front().fits);
   EXPECT_TRUE(std::ranges::all_of(none.candidates, [&](const Candidate& c) { return c.peak >= none.candidates.front().peak; }))
       << "least memory first";
@@ -286,7 +286,7 @@ TEST(Search, StopsWhenItIsTold) {
   std::mt19937_64 random(1);
   int seen = 0;
   const Found found =
-      search(graph, proportional(randomProfile(random, 8)), space(2, 16, {}, {}), [&](int done, int all, const Candidate* c) {
+      searchPlans(graph, proportional(randomProfile(random, 8)), space(2, 16, {}, {}), [&](int done, int all, const Candidate* c) {
         EXPECT_LE(done, all);
         seen += c == nullptr ? 0 : 1;
         return seen < 3;
@@ -303,17 +303,17 @@ TEST(Search, CutsOneBatchIntoEveryCount) {
   std::map<int, std::int64_t> sizes;
   const auto sizesOf = [&](const SearchSpace& s) {
     sizes.clear();
-    for (const Candidate& c : search(graph, source, s).candidates) sizes[c.request.microbatches] = c.request.microbatch;
+    for (const Candidate& c : searchPlans(graph, source, s).candidates) sizes[c.request.microbatches] = c.request.microbatch;
     return sizes;
   };
   EXPECT_EQ(sizesOf(space(2, 10, {2, 4, 10, 11}, {"1f1b"})), (std::map<int, std::int64_t>{{2, 5}, {4, 3}, {10, 1}}))
       << "11 microbatches have no sample each";
   EXPECT_EQ(sizesOf(space(2, 0, {2, 8}, {"1f1b"})), (std::map<int, std::int64_t>{{2, 8}, {8, 2}})) << "exported with 2";
   EXPECT_EQ(usageErrorOf([&] {
-              static_cast<void>(search(graph, source, space(2, 3, {4, 8}, {"1f1b"})));
+              static_cast<void>(searchPlans(graph, source, space(2, 3, {4, 8}, {"1f1b"})));
             }),
-            "A batch of 3 cannot be cut into 4, 8 microbatches; take another batch or other counts.");
-  EXPECT_NE(usageErrorOf([&] { static_cast<void>(search(graph, source, space(2, 8, {4}, {"1f2b"}))); }).find("unknown schedule"),
+            "A batch of 3 cannot be cut into 4, 8 microbatches; use another batch or other counts.");
+  EXPECT_NE(usageErrorOf([&] { static_cast<void>(searchPlans(graph, source, space(2, 8, {4}, {"1f2b"}))); }).find("unknown schedule"),
             std::string::npos);
 }
 
@@ -329,15 +329,15 @@ TEST(Search, KeepsTheMicrobatchOfAModelWithAFixedBatch) {
   std::mt19937_64 random(1);
   const Profile three = scaledProfile(randomProfile(random, 4), 3);
   const ProfileSource source = measurements({std::make_shared<Profile>(three)});
-  for (const Candidate& c : search(graph, source, space(2, 0, {2, 4}, {"1f1b"})).candidates) {
+  for (const Candidate& c : searchPlans(graph, source, space(2, 0, {2, 4}, {"1f1b"})).candidates) {
     EXPECT_EQ(c.request.microbatch, 3);
     EXPECT_EQ(c.samples, 3 * c.request.microbatches);
     EXPECT_FALSE(c.scaled);
   }
-  for (const Candidate& c : search(graph, source, space(2, 12, {2, 4}, {"1f1b"})).candidates)
+  for (const Candidate& c : searchPlans(graph, source, space(2, 12, {2, 4}, {"1f1b"})).candidates)
     EXPECT_EQ(c.request.microbatches, 4) << "4 · 3 = 12";
   EXPECT_NE(usageErrorOf([&] {
-              static_cast<void>(search(graph, source, space(2, 10, {2, 4}, {"1f1b"})));
+              static_cast<void>(searchPlans(graph, source, space(2, 10, {2, 4}, {"1f1b"})));
             }).find("of 3, the size the model was exported with"),
             std::string::npos);
 }
@@ -345,7 +345,8 @@ TEST(Search, KeepsTheMicrobatchOfAModelWithAFixedBatch) {
 TEST(Search, SaysWhichShapesWereRefused) {
   const ModelGraph graph = chain(4);
   std::mt19937_64 random(1);
-  const Found found = search(graph, proportional(randomProfile(random, 4)), space(2, 8, {2, 4}, {"zb-h2", "1f1b", "interleaved-1f1b"}));
+  const Found found =
+      searchPlans(graph, proportional(randomProfile(random, 4)), space(2, 8, {2, 4}, {"zb-h2", "1f1b", "interleaved-1f1b"}));
   // zb-h2 needs 2R − 1 = 3 microbatches, and 8 stages are more than four layers.
   ASSERT_EQ(found.skipped.size(), 2U);
   EXPECT_TRUE(found.skipped[0].starts_with("8 stages: ")) << found.skipped[0];
@@ -412,7 +413,7 @@ TEST(Search, TriesSingleSamplesWithoutBeingTold) {
   std::mt19937_64 random(1);
   SearchSpace s = space(2, 0, {}, {"1f1b"});  // exported with 2 samples: 2 · 16 in the most microbatches of the ranks' multiples
   bool single = false;
-  for (const Candidate& c : search(graph, proportional(randomProfile(random, 4)), s).candidates)
+  for (const Candidate& c : searchPlans(graph, proportional(randomProfile(random, 4)), s).candidates)
     single = single || (c.request.microbatch == 1 && c.request.microbatches == 32);
   EXPECT_TRUE(single);
 }

@@ -87,7 +87,7 @@ TEST(SplitPoints, LeavesOutPlacesWhereCutRefuses) {
   EXPECT_EQ(legal, (std::vector<NodeId>{NodeId(1), NodeId(5)}));
   for (int n = 1; n < 6; ++n) {
     const bool isLegal = std::count(legal.begin(), legal.end(), NodeId(n)) == 1;
-    EXPECT_EQ(usageErrorOf([&] { static_cast<void>(cut(graph, {NodeId(n)}, kBindings, nullptr)); }) == "no error", isLegal) << n;
+    EXPECT_EQ(usageErrorOf([&] { static_cast<void>(cutGraph(graph, {NodeId(n)}, kBindings, nullptr)); }) == "no error", isLegal) << n;
   }
 }
 
@@ -95,7 +95,7 @@ TEST(SplitPoints, CrossingIsWhatATwoStageCutTransfers) {
   const ModelGraph graph = transformer();
   for (const SplitPoint& point : splitPoints(graph, kBindings)) {
     Bytes bytes = 0;
-    const Partition partition = cut(graph, {point.begin}, kBindings, nullptr);
+    const Partition partition = cutGraph(graph, {point.begin}, kBindings, nullptr);
     for (const Transfer& t : partition.transfers) bytes += t.bytes;
     EXPECT_EQ(bytes, point.crossing) << point.name;
     EXPECT_EQ(static_cast<int>(partition.transfers.size()), point.values) << point.name;
@@ -144,10 +144,10 @@ TEST(Balance, TimeCountsTheBackwardAndTheLoss) {
   const ModelGraph graph = chain(4);
   Profile profile = profileOf(graph);
   for (NodeCost& node : profile.nodes) node = {10, 20, 0, 0, 0, 0};
-  EXPECT_EQ(numbers(balance(graph, profile, 2, Balance::Time)), std::vector<int>{2});
+  EXPECT_EQ(numbers(balancedSplits(graph, profile, 2, Balance::Time)), std::vector<int>{2});
   profile.loss = {20, 40, 0, 0, 0, 0};  // as much as two layers: 90 against 30 + 60
-  EXPECT_EQ(numbers(balance(graph, profile, 2, Balance::Time)), std::vector<int>{3});
-  EXPECT_TRUE(balance(graph, profile, 1, Balance::Time).empty());
+  EXPECT_EQ(numbers(balancedSplits(graph, profile, 2, Balance::Time)), std::vector<int>{3});
+  EXPECT_TRUE(balancedSplits(graph, profile, 1, Balance::Time).empty());
 }
 
 TEST(Balance, ParametersAndMemoryCountATiedParameterOnce) {
@@ -159,9 +159,9 @@ TEST(Balance, ParametersAndMemoryCountATiedParameterOnce) {
   const ModelGraph graph = b.done(b.within({"d"}).op("linear", {x, b.parameter("d", "tied")}, "d_"));
   Profile profile = profileOf(graph);
   // Parameter bytes 64, 64, 64, 0: two against one is best in both orders, and the earlier cut wins at equal crossing.
-  EXPECT_EQ(numbers(balance(graph, profile, 2, Balance::Parameters)), std::vector<int>{1});
+  EXPECT_EQ(numbers(balancedSplits(graph, profile, 2, Balance::Parameters)), std::vector<int>{1});
   profile.nodes[3].saved = 64 * 2;  // as much as parameter and gradient
-  EXPECT_EQ(numbers(balance(graph, profile, 2, Balance::Memory)), std::vector<int>{2});
+  EXPECT_EQ(numbers(balancedSplits(graph, profile, 2, Balance::Memory)), std::vector<int>{2});
 }
 
 TEST(Balance, LayersCountsOutermostNumberedModulesOfTheMostFrequentClass) {
@@ -176,7 +176,7 @@ TEST(Balance, LayersCountsOutermostNumberedModulesOfTheMostFrequentClass) {
     }
   }
   const ModelGraph graph = b.done(b.within({}).op("relu", {x}, "y"));
-  EXPECT_EQ(numbers(balance(graph, profileOf(graph), 4, Balance::Layers)), (std::vector<int>{5, 6, 7}));
+  EXPECT_EQ(numbers(balancedSplits(graph, profileOf(graph), 4, Balance::Layers)), (std::vector<int>{5, 6, 7}));
 }
 
 TEST(Balance, LayersOfASequentialHaveNumbersForNames) {
@@ -184,7 +184,7 @@ TEST(Balance, LayersOfASequentialHaveNumbersForNames) {
   ValueId x = b.input("x");
   for (int i = 0; i < 4; ++i) x = b.within({std::to_string(i)}).op("linear", {x, b.parameter(std::to_string(i))}, "v" + std::to_string(i));
   const ModelGraph graph = b.done(x);
-  EXPECT_EQ(numbers(balance(graph, profileOf(graph), 2, Balance::Layers)), std::vector<int>{2});
+  EXPECT_EQ(numbers(balancedSplits(graph, profileOf(graph), 2, Balance::Layers)), std::vector<int>{2});
 }
 
 TEST(Balance, CutsBetweenOperatorsWhenModulesDoNotSuffice) {
@@ -192,12 +192,13 @@ TEST(Balance, CutsBetweenOperatorsWhenModulesDoNotSuffice) {
   ValueId x = b.input("x");
   for (int i = 0; i < 3; ++i) x = b.op("linear", {x, b.parameter("w" + std::to_string(i))}, "v" + std::to_string(i));
   const ModelGraph graph = b.done(x);
-  EXPECT_EQ(numbers(balance(graph, profileOf(graph), 3, Balance::Layers)), (std::vector<int>{1, 2}));
-  EXPECT_NE(usageErrorOf([&] { static_cast<void>(balance(graph, profileOf(graph), 4, Balance::Time)); }).find("cannot be cut into 4"),
+  EXPECT_EQ(numbers(balancedSplits(graph, profileOf(graph), 3, Balance::Layers)), (std::vector<int>{1, 2}));
+  EXPECT_NE(
+      usageErrorOf([&] { static_cast<void>(balancedSplits(graph, profileOf(graph), 4, Balance::Time)); }).find("cannot be cut into 4"),
+      std::string::npos);
+  EXPECT_NE(usageErrorOf([&] { static_cast<void>(balancedSplits(graph, profileOf(graph), 0, Balance::Time)); }).find("at least 1"),
             std::string::npos);
-  EXPECT_NE(usageErrorOf([&] { static_cast<void>(balance(graph, profileOf(graph), 0, Balance::Time)); }).find("at least 1"),
-            std::string::npos);
-  EXPECT_NE(usageErrorOf([&] { static_cast<void>(balance(graph, profileOf(chain(2)), 2, Balance::Time)); }).find("does not belong"),
+  EXPECT_NE(usageErrorOf([&] { static_cast<void>(balancedSplits(graph, profileOf(chain(2)), 2, Balance::Time)); }).find("does not belong"),
             std::string::npos);
 }
 
@@ -255,7 +256,7 @@ TEST(Balance, IsOptimalAgainstAllCutsOfRandomModels) {
     for (const auto& begins : cuts) {
       if (heaviest(profile, begins) <= best * 1.01) fewest = std::min(fewest, crossingOf(graph, begins));
     }
-    const std::vector<NodeId> chosen = balance(graph, profile, stages, Balance::Time);
+    const std::vector<NodeId> chosen = balancedSplits(graph, profile, stages, Balance::Time);
     ASSERT_EQ(static_cast<int>(chosen.size()), stages - 1) << "case " << i;
     EXPECT_LE(heaviest(profile, chosen), best * 1.01) << "case " << i;
     EXPECT_EQ(crossingOf(graph, chosen), fewest) << "case " << i;

@@ -36,7 +36,7 @@ Plan plan(const Schedule& schedule) {
   p.microbatchSize = 2;
   p.batch = 2 * schedule.microbatches;
   p.loss = "mse";
-  p.partition = cut(model(), {NodeId(1), NodeId(2)}, kBindings, nullptr);
+  p.partition = cutGraph(model(), {NodeId(1), NodeId(2)}, kBindings, nullptr);
   p.splitNames = {"@m", "@y"};
   p.schedule = lower(schedule);
   return p;

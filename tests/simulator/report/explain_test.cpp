@@ -79,13 +79,13 @@ TEST(Bubbles, SayWhoWasWaitedForAndWhatItDid) {
   EXPECT_EQ(bubbles[0].causes, causes);
   EXPECT_EQ(
       toString(bubbles[0]),
-      "rank 0 waits 38 ns for 1B0: the message of 0F0 is on the way until 14 ns, rank 1 computes 1F0 until 24 ns, then 1B0 until 44 ns, "
-      "its message is on the way until 48 ns");
-  EXPECT_EQ(toString(bubbles[1]), "rank 1 waits 14 ns for 0F0: rank 0 computes 0F0 until 10 ns, its message is on the way until 14 ns");
+      "rank 0 waits 38 ns for 1B0: the message of 0F0 is in flight until 14 ns, rank 1 computes 1F0 until 24 ns, then 1B0 until 44 ns, "
+      "its message is in flight until 48 ns");
+  EXPECT_EQ(toString(bubbles[1]), "rank 1 waits 14 ns for 0F0: rank 0 computes 0F0 until 10 ns, its message is in flight until 14 ns");
   EXPECT_EQ(bubbles[2].phase, Phase::Cooldown);
   EXPECT_EQ(bubbles[2].next, std::nullopt);
   EXPECT_EQ(toString(bubbles[2]),
-            "rank 1 is done 24 ns before 0B0 ends: the message of 1B0 is on the way until 48 ns, rank 0 computes 0B0 until 68 ns");
+            "rank 1 is done 24 ns before 0B0 ends: the message of 1B0 is in flight until 48 ns, rank 0 computes 0B0 until 68 ns");
 }
 
 TEST(Bubbles, AreSummedUpByRankPhaseAndCauseLargestFirst) {
@@ -115,9 +115,9 @@ TEST(CriticalPath, GoesThroughTheMessageThatHoldsTheChannel) {
   EXPECT_EQ(toString(e.bubbles[0]),
             "rank 0 is done 12 ns before 1F1 ends: the message of 0F0 holds the channel to rank 1 until 6 ns, the message of 0F1 takes the "
             "channel "
-            "to rank 1 until 11 ns, then it is on the way until 13 ns, rank 1 computes 1F1 until 14 ns");
+            "to rank 1 until 11 ns, then it is in flight until 13 ns, rank 1 computes 1F1 until 14 ns");
   EXPECT_EQ(toString(e.bubbles[2]),
-            "rank 1 waits 4 ns for 0F1: the message of 0F1 takes the channel to rank 1 until 11 ns, then it is on the way until 13 ns");
+            "rank 1 waits 4 ns for 0F1: the message of 0F1 takes the channel to rank 1 until 11 ns, then it is in flight until 13 ns");
 }
 
 TEST(CriticalPath, OfAMessageSentWhenTheChannelBecomesFreeGoesToItsSender) {
@@ -142,7 +142,7 @@ TEST(Bubbles, WaitForTheLowestRankOfThoseWhoseMessagesComeLast) {
   const Explanation e = explain(generate("forward-only", {3, 3, 1}), costs);
   const auto last = std::find_if(e.bubbles.begin(), e.bubbles.end(), [](const Bubble& b) { return b.rank == Rank(2); });
   ASSERT_NE(last, e.bubbles.end());
-  EXPECT_EQ(toString(*last), "rank 2 waits 2 ns for 0F0: rank 0 computes 0F0 until 1 ns, its message is on the way until 2 ns");
+  EXPECT_EQ(toString(*last), "rank 2 waits 2 ns for 0F0: rank 0 computes 0F0 until 1 ns, its message is in flight until 2 ns");
 }
 
 TEST(Bubbles, OfBlockingSendsWaitForTheReceiver) {
@@ -169,8 +169,8 @@ TEST(Bubbles, LeaveOutTheMiddleOfALongChain) {
   EXPECT_EQ(last->causes.size(), 12u);
   EXPECT_EQ(
       toString(*last),
-      "rank 6 waits 18 ns for 5F0: rank 0 computes 0F0 until 2 ns, its message is on the way until 3 ns, rank 1 computes 1F0 until 5 ns, "
-      "6 more until 14 ns, the message of 4F0 is on the way until 15 ns, rank 5 computes 5F0 until 17 ns, its message is on the way until "
+      "rank 6 waits 18 ns for 5F0: rank 0 computes 0F0 until 2 ns, its message is in flight until 3 ns, rank 1 computes 1F0 until 5 ns, "
+      "6 more until 14 ns, the message of 4F0 is in flight until 15 ns, rank 5 computes 5F0 until 17 ns, its message is in flight until "
       "18 ns");
 }
 
@@ -183,8 +183,8 @@ TEST(Bubbles, NameAMessageAgainAfterWhatIsLeftOut) {
   const Explanation e = explain(generate("forward-only", {4, 4, 1}), costs);
   EXPECT_EQ(
       toString(e.bubbles[0]),
-      "rank 0 is done 10 ns before 3F0 ends: the message of 0F0 takes the channel to rank 1 until 3 ns, then it is on the way until 4 ns, "
-      "rank 1 computes 1F0 until 6 ns, 1 more until 7 ns, the message of 1F0 is on the way until 8 ns, rank 2 computes 2F0 until 10 ns, "
+      "rank 0 is done 10 ns before 3F0 ends: the message of 0F0 takes the channel to rank 1 until 3 ns, then it is in flight until 4 ns, "
+      "rank 1 computes 1F0 until 6 ns, 1 more until 7 ns, the message of 1F0 is in flight until 8 ns, rank 2 computes 2F0 until 10 ns, "
       "rank 3 computes 3F0 until 12 ns");
 }
 
@@ -194,7 +194,7 @@ TEST(Bubbles, WaitForTheBackwardOfASlot) {
   const Explanation e = explain(schedule, table({{4}, {4}, {2}, 3}, 2));
   EXPECT_EQ(
       toString(e.bubbles[0]),
-      "rank 0 waits 16 ns for 1B0: rank 1 computes 1F0 until 11 ns, then 1F1 with 1B0 until 21 ns, its message is on the way until 24 ns");
+      "rank 0 waits 16 ns for 1B0: rank 1 computes 1F0 until 11 ns, then 1F1 with 1B0 until 21 ns, its message is in flight until 24 ns");
   EXPECT_EQ(e.path.compute[1].slot, 10);
 }
 

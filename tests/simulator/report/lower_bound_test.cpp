@@ -61,7 +61,7 @@ TEST(LowerBounds, ShowThatZbH1IsTheBestForItsMemory) {
         const CostTable costs = uniform(r, f, i, w, c);
         const LowerBounds bounds = lowerBounds(schedule, costs, same(r, r));
         EXPECT_EQ(bounds.flush, m * (f + i + w) + (r - 1) * (f + i - w + 4 * c)) << "R=" << r << " M=" << m;
-        EXPECT_EQ(bounds.flush, measure(simulate(schedule, costs)).makespan) << "R=" << r << " M=" << m;
+        EXPECT_EQ(bounds.flush, metricsOf(simulate(schedule, costs)).makespan) << "R=" << r << " M=" << m;
       }
     }
   }
@@ -92,7 +92,7 @@ TEST(LowerBounds, AreReachedByVHalfVMinZbVAndInterleaved) {
         if (name == "v-min" && (r % 3 == 2 || r == 1)) continue;
         const Schedule schedule = generate(name, {r, 2 * r, m});
         const CostTable costs = uniform(2 * r, 3, 3, 3);
-        const Metrics metrics = measure(simulate(schedule, costs));
+        const Metrics metrics = metricsOf(simulate(schedule, costs));
         const std::vector<int> peaks = peaksOf(metrics);
         const LowerBounds bounds = lowerBounds(schedule, costs, same(r, *std::max_element(peaks.begin(), peaks.end())));
         EXPECT_EQ(bounds.window, metrics.window) << name << " R=" << r << " M=" << m;
@@ -101,7 +101,7 @@ TEST(LowerBounds, AreReachedByVHalfVMinZbVAndInterleaved) {
     for (int v = 1; v <= 4; ++v) {
       const Schedule schedule = generate("interleaved-1f1b", {r, r * v, 3 * r});
       const CostTable costs = uniform(r * v, 2, 3, 1);
-      const Metrics metrics = measure(simulate(schedule, costs));
+      const Metrics metrics = metricsOf(simulate(schedule, costs));
       EXPECT_EQ(lowerBounds(schedule, costs, peaksOf(metrics)).flush, metrics.makespan) << "R=" << r << " V=" << v;
       EXPECT_EQ(metrics.makespan, (3 * r * v + r - 1) * 6) << "R=" << r << " V=" << v;
     }
@@ -172,7 +172,7 @@ TEST(LowerBounds, RefuseLimitsThatAreNone) {
   EXPECT_THROW((void)lowerBounds(schedule, uniform(2, 1, 1, 1), std::vector{2, 0}), UsageError);
 }
 
-/// An order drawn at random: again and again some rank does some action whose inputs are there, and begins no forward beyond its limit.
+/// An order drawn at random: repeatedly some rank does some action whose inputs are there, and begins no forward beyond its limit.
 /// Empty rows where the limits brought it to a standstill (several stages on a rank).
 Schedule randomOrder(std::mt19937_64& random, const Placement& placement, int microbatches, bool split, const std::vector<int>& limits) {
   Schedule schedule{.name = "random", .microbatches = microbatches, .placement = placement, .rows = {}};
@@ -249,7 +249,7 @@ TEST(LowerBounds, AreNeverAboveAnyOrderWithinTheLimits) {
     ++orders;
     ASSERT_TRUE(check(schedule).empty());
     const CostTable costs = smallCosts(random, shape.stages, microbatches);
-    const Metrics metrics = measure(simulate(schedule, costs));
+    const Metrics metrics = metricsOf(simulate(schedule, costs));
     const LowerBounds bounds = lowerBounds(schedule, costs, limits);
     ASSERT_LE(bounds.flush, metrics.makespan);
     ASSERT_LE(bounds.window, metrics.window);
@@ -283,7 +283,7 @@ TEST(LowerBounds, AreNeverAboveAnyFamily) {
         for (const StageCost& stage : costs.stages) longest = std::max({longest, stage.forward, stage.backward});
         costs.overlap.assign(costs.stages.size(), longest);
       }
-      const Metrics metrics = measure(simulate(schedule, costs));
+      const Metrics metrics = metricsOf(simulate(schedule, costs));
       const LowerBounds bounds = lowerBounds(schedule, costs, peaksOf(metrics));
       ASSERT_LE(bounds.flush, metrics.makespan) << family.name;
       ASSERT_LE(bounds.window, metrics.window) << family.name;

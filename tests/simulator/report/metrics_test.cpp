@@ -33,7 +33,7 @@ Span compute(int rank, SpanKind kind, int microbatch, Ns start, Ns end) {
 TEST(Measure, BubbleFractionOfUniformSchedulesIsTheClosedForm) {
   for (int r = 1; r <= 8; ++r) {
     for (const int m : {1, 2, 8, 32}) {
-      const Metrics metrics = measure(simulate(generate("1f1b", {r, r, m}), uniform(r, 5, 9)));
+      const Metrics metrics = metricsOf(simulate(generate("1f1b", {r, r, m}), uniform(r, 5, 9)));
       EXPECT_DOUBLE_EQ(metrics.bubbleFraction, (r - 1.0) / (m + r - 1.0));  // idle (R−1)(F+B) of (M+R−1)(F+B) on every rank
     }
   }
@@ -42,8 +42,8 @@ TEST(Measure, BubbleFractionOfUniformSchedulesIsTheClosedForm) {
 TEST(Measure, PeakLiveOf1f1bFallsByOneFromRankToRankAndOfGpipeIsM) {
   for (int r = 1; r <= 6; ++r) {
     for (const int m : {1, 3, 6, 20}) {
-      const Metrics oneByOne = measure(simulate(generate("1f1b", {r, r, m}), uniform(r, 1, 2)));
-      const Metrics gpipe = measure(simulate(generate("gpipe", {r, r, m}), uniform(r, 1, 2)));
+      const Metrics oneByOne = metricsOf(simulate(generate("1f1b", {r, r, m}), uniform(r, 1, 2)));
+      const Metrics gpipe = metricsOf(simulate(generate("gpipe", {r, r, m}), uniform(r, 1, 2)));
       for (int i = 0; i < r; ++i) {
         const auto at = static_cast<std::size_t>(i);
         EXPECT_EQ(oneByOne.ranks[at].peakLiveMicrobatches, std::min(r - i, m)) << "rank " << i << " of " << r << ", M=" << m;
@@ -59,17 +59,17 @@ TEST(Measure, ALifeEndsWithWAndEndsFreeFirst) {
   trace.spans = {compute(0, SpanKind::Forward, 0, 0, 1), compute(0, SpanKind::BackwardInput, 0, 1, 2),
                  compute(0, SpanKind::BackwardWeight, 0, 2, 3), compute(0, SpanKind::Forward, 1, 3, 4),
                  compute(0, SpanKind::Backward, 1, 4, 5)};
-  EXPECT_EQ(measure(trace).ranks[0].peakLiveMicrobatches, 1);
+  EXPECT_EQ(metricsOf(trace).ranks[0].peakLiveMicrobatches, 1);
   trace.spans[2].start = 3;
   trace.spans[2].end = 4;  // W now ends after the next F starts
-  EXPECT_EQ(measure(trace).ranks[0].peakLiveMicrobatches, 2);
+  EXPECT_EQ(metricsOf(trace).ranks[0].peakLiveMicrobatches, 2);
 }
 
 TEST(Measure, ALifeOfNoLengthCounts) {
   Trace trace;
   trace.ranks = 1;
   trace.spans = {compute(0, SpanKind::Forward, 0, 5, 5), compute(0, SpanKind::Backward, 0, 5, 5)};
-  EXPECT_EQ(measure(trace).ranks[0].peakLiveMicrobatches, 1);
+  EXPECT_EQ(metricsOf(trace).ranks[0].peakLiveMicrobatches, 1);
 }
 
 TEST(Measure, BusyAndIdleMakeUpTheMakespan) {
@@ -78,7 +78,7 @@ TEST(Measure, BusyAndIdleMakeUpTheMakespan) {
     std::mt19937_64 random(seed);
     const Schedule schedule = test::randomSchedule(random);
     const Trace trace = simulate(schedule, test::randomCosts(random, schedule));
-    const Metrics metrics = measure(trace);
+    const Metrics metrics = metricsOf(trace);
     Ns work = 0;
     Ns busy = 0;
     for (const Span& span : trace.spans) work += isCompute(span.kind) ? span.end - span.start : 0;
@@ -99,7 +99,7 @@ TEST(Measure, BusyAndIdleMakeUpTheMakespan) {
 TEST(Measure, ExposedCommunicationIsIdleTimeWithAMessageInFlight) {
   // Two ranks, M = 1, F = 10, B = 20, latency 4: rank 1 idles 0..14, its message flies 10..14; rank 0 idles 10..48, its gradient
   // flies 44..48.
-  const Metrics metrics = measure(simulate(generate("gpipe", {2, 2, 1}), uniform(2, 10, 20, 4)));
+  const Metrics metrics = metricsOf(simulate(generate("gpipe", {2, 2, 1}), uniform(2, 10, 20, 4)));
   EXPECT_EQ(metrics.makespan, 10 + 4 + 10 + 20 + 4 + 20);
   EXPECT_EQ(metrics.ranks[0].exposedComm, 4);
   EXPECT_EQ(metrics.ranks[1].exposedComm, 4);
@@ -116,8 +116,8 @@ TEST(Measure, HiddenCommunicationIsNotExposed) {
                  {Rank(0), SpanKind::SendForward, Stage(0), Microbatch(0), Rank(1), 0, 2, 9},
                  {Rank(0), SpanKind::SendForward, Stage(0), Microbatch(1), Rank(1), 0, 8, 30}};
   // Of 2..9 the part 6..9 is idle; the second message overlaps it and flies on past the makespan.
-  EXPECT_EQ(measure(trace).ranks[1].exposedComm, 3);
-  EXPECT_EQ(measure(trace).ranks[0].exposedComm, 0);
+  EXPECT_EQ(metricsOf(trace).ranks[1].exposedComm, 3);
+  EXPECT_EQ(metricsOf(trace).ranks[0].exposedComm, 0);
 }
 
 TEST(Measure, WindowIsTheLongestRankAndMakespanAllOfThem) {
@@ -127,7 +127,7 @@ TEST(Measure, WindowIsTheLongestRankAndMakespanAllOfThem) {
                  compute(1, SpanKind::Forward, 0, 14, 16),
                  compute(1, SpanKind::Backward, 0, 19, 20),
                  {Rank(1), SpanKind::Optimizer, Stage(1), Microbatch(-1), Rank(1), 0, 20, 27}};
-  const Metrics metrics = measure(trace);
+  const Metrics metrics = metricsOf(trace);
   EXPECT_EQ(metrics.makespan, 10);
   EXPECT_EQ(metrics.window, 6);
   EXPECT_EQ(metrics.step, 17);
@@ -138,7 +138,7 @@ TEST(Measure, WindowIsTheLongestRankAndMakespanAllOfThem) {
 TEST(Measure, AnEmptyTraceHasNoTimeAndNoBubble) {
   Trace trace;
   trace.ranks = 2;
-  const Metrics metrics = measure(trace);
+  const Metrics metrics = metricsOf(trace);
   EXPECT_EQ(metrics.ranks.size(), 2u);
   EXPECT_EQ(metrics.makespan, 0);
   EXPECT_EQ(metrics.bubbleFraction, 0.0);
@@ -181,8 +181,8 @@ TEST(LowerBound, IsNeverAboveAnySimulatedMakespan) {
     const Schedule schedule = test::randomSchedule(random);
     const CostTable costs = test::randomCosts(random, schedule);
     const Ns bound = lowerBound(schedule, costs);
-    EXPECT_LE(bound, measure(simulate(schedule, costs)).makespan);
-    for (const RankMetrics& rank : measure(simulate(schedule, costs)).ranks) EXPECT_GE(bound, rank.busy);
+    EXPECT_LE(bound, metricsOf(simulate(schedule, costs)).makespan);
+    for (const RankMetrics& rank : metricsOf(simulate(schedule, costs)).ranks) EXPECT_GE(bound, rank.busy);
   }
 }
 

@@ -84,7 +84,7 @@ TEST(Phases, OfATraceThatDoesNotStartAtZeroOrOverlapsItselfStillSumToTheIdleTime
   trace.spans = {compute(0, SpanKind::Forward, 0, 100, 110), compute(0, SpanKind::Backward, 0, 105, 120),
                  compute(1, SpanKind::Forward, 0, 112, 119), compute(1, SpanKind::Backward, 0, 130, 150)};
   const auto phases = phasesOf(trace);
-  const Metrics metrics = measure(trace);
+  const Metrics metrics = metricsOf(trace);
   EXPECT_EQ(phases[0].idle, (Idle{0, 0, 30}));
   EXPECT_EQ(phases[1].idle, (Idle{12 + 11, 0, 0}));
   EXPECT_EQ(metrics.ranks[0].idle, 30);

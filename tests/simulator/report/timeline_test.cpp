@@ -41,9 +41,9 @@ void expectSameAsOfTrace(const Schedule& schedule, const CostTable& costs, Sendi
   const Executed e(schedule, costs, sending);
   const Timeline expected = timelineOf(traceOf(e.rows, costs, e.program, e.times));
   Timeline filled;
-  fill(e.rows, costs, e.program, e.times, filled);
+  fillTimeline(e.rows, costs, e.program, e.times, filled);
   EXPECT_EQ(filled, expected) << schedule.name;
-  fill(e.rows, costs, e.program, e.times, reused);
+  fillTimeline(e.rows, costs, e.program, e.times, reused);
   EXPECT_EQ(reused, expected) << schedule.name << ", filled again";
 }
 
@@ -131,7 +131,7 @@ TEST(Timeline, RefillingKeepsTheArrays) {
   CostTable costs = uniform(4, 2, 3);
   Timeline timeline;
   const Executed before(schedule, costs, Sending::Overlapped);
-  fill(before.rows, costs, before.program, before.times, timeline);
+  fillTimeline(before.rows, costs, before.program, before.times, timeline);
   std::vector<const void*> arrays;
   const auto list = [&] {
     std::vector<const void*> found;
@@ -147,7 +147,7 @@ TEST(Timeline, RefillingKeepsTheArrays) {
   arrays = list();
   costs.stages[1].forward = 25;
   const Executed after(schedule, costs, Sending::Overlapped);
-  fill(after.rows, costs, after.program, after.times, timeline);
+  fillTimeline(after.rows, costs, after.program, after.times, timeline);
   EXPECT_EQ(list(), arrays);
   EXPECT_EQ(timeline, timelineOf(traceOf(after.rows, costs, after.program, after.times)));
 }

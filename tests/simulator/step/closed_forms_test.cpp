@@ -37,7 +37,7 @@ CostTable table(const Times& times, int stages) {
 }
 
 Metrics simulated(std::string_view name, const Shape& shape, const Times& times) {
-  return measure(simulate(generate(name, shape), table(times, shape.stages)));
+  return metricsOf(simulate(generate(name, shape), table(times, shape.stages)));
 }
 
 /// Most (stage, microbatch) pairs live at once, by rank.

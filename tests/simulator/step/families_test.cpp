@@ -33,7 +33,7 @@ CostTable table(const UnitCosts& unit, int stages, Ns latency = 0, Ns transfer =
 }
 
 Metrics simulated(std::string_view name, const Shape& shape, const UnitCosts& unit, Ns latency = 0, Ns transfer = 0) {
-  return measure(simulate(generate(name, shape), table(unit, shape.stages, latency, transfer)));
+  return metricsOf(simulate(generate(name, shape), table(unit, shape.stages, latency, transfer)));
 }
 
 /// Times of a B that is its I and W, one after the other.
@@ -66,7 +66,7 @@ TEST(Families, FreeMessagesGiveEveryGeneratorTheTimesOfItsRowsAlone) {
           Schedule schedule = generator.generate(shape);
           for (auto& row : schedule.rows) std::erase(row, kIdle);
           for (const UnitCosts& unit : {UnitCosts{1, 2, 1, 1}, UnitCosts{7, 12, 9, 4}, UnitCosts{5, 3, 2, 6}, UnitCosts{2, 9, 8, 1}}) {
-            const Metrics metrics = measure(simulate(schedule, table(unit, shape.stages)));
+            const Metrics metrics = metricsOf(simulate(schedule, table(unit, shape.stages)));
             const bool trains = generator.name != "forward-only";  // else a microbatch lives as long as its F
             EXPECT_EQ(peaks(metrics), trains ? test::peakLive(schedule) : std::vector<int>(schedule.rows.size(), 1))
                 << generator.name << " " << said(shape, unit);
@@ -135,13 +135,13 @@ TEST(Families, DualPipeVOnFourRanksTakes54UnitsAnd51WithoutSlots) {
   // 8·2·3 = 48 of work, and 3·(3 + 2 − 3) = 6.
   Schedule schedule = generate("dualpipev", {4, 8, 8});
   const CostTable costs = table({.f = 1, .b = 2, .i = 1, .w = 1}, 8);
-  Metrics metrics = measure(simulate(schedule, costs));
+  Metrics metrics = metricsOf(simulate(schedule, costs));
   EXPECT_EQ(metrics.makespan, 54);
   EXPECT_EQ(peaks(metrics), std::vector<int>(4, 9));
   for (auto& row : schedule.rows) {
     for (Action& action : row) action.overlapsNext = false;
   }
-  metrics = measure(simulate(schedule, costs));
+  metrics = metricsOf(simulate(schedule, costs));
   EXPECT_EQ(metrics.makespan, 51);
   EXPECT_EQ(peaks(metrics), std::vector<int>(4, 9));
 }
@@ -152,9 +152,9 @@ TEST(Families, SlotsOfTheirOwnTimeShortenDualPipe) {
   CostTable costs = table(whole(10, 10, 10), 2);
   const auto slots = std::ranges::count_if(schedule.rows[0], [](const Action& a) { return a.overlapsNext; });
   ASSERT_GT(slots, 0);
-  EXPECT_EQ(measure(simulate(schedule, costs)).makespan, 8 * 30);
+  EXPECT_EQ(metricsOf(simulate(schedule, costs)).makespan, 8 * 30);
   costs.overlap = {22, 22};
-  EXPECT_EQ(measure(simulate(schedule, costs)).makespan, 8 * 30 - slots * 8);
+  EXPECT_EQ(metricsOf(simulate(schedule, costs)).makespan, 8 * 30 - slots * 8);
 }
 
 TEST(Families, ChimeraHasRMinus2OfTheLongerPartAsBubble) {
@@ -202,7 +202,7 @@ TEST(Families, LockstepTakesACycleForEveryExchangeAndTheSlowestRanksSum) {
             CostTable costs = table(unit, r, latency, transfer);
             costs.load = load;
             costs.store = store;
-            const Metrics metrics = measure(simulate(generate("lockstep", shape), costs));
+            const Metrics metrics = metricsOf(simulate(generate("lockstep", shape), costs));
             EXPECT_EQ(metrics.makespan,
                       (m + r - 1) * (f + b) + (m + 2 * r - 3) * (latency + transfer) + (r - 1) * load + m * (load + store) - load)
                 << said(shape, unit) << " c=" << latency << " transfer=" << transfer << " load=" << load << " store=" << store;
@@ -225,7 +225,8 @@ TEST(Families, LockstepWaitsInEveryCycleForTheOneSlowRank) {
         CostTable costs = table({.f = 0, .b = 0, .i = 0, .w = 0}, r);
         costs.stages[static_cast<std::size_t>(k)].forward = 5;
         costs.stages[static_cast<std::size_t>(k)].backward = 9;
-        EXPECT_EQ(measure(simulate(generate("lockstep", {r, r, m}), costs)).makespan, m * (5 + 9)) << "R=" << r << " k=" << k << " M=" << m;
+        EXPECT_EQ(metricsOf(simulate(generate("lockstep", {r, r, m}), costs)).makespan, m * (5 + 9))
+            << "R=" << r << " k=" << k << " M=" << m;
         // Where the others take 6 and 6, rank k sets the pace in cycles k … k+M−1 and 2R−2−k … 2R−3−k+M, the others before and after.
         costs = table({.f = 6, .b = 6}, r);
         costs.stages[static_cast<std::size_t>(k)].forward = 60;
@@ -240,7 +241,7 @@ TEST(Families, LockstepWaitsInEveryCycleForTheOneSlowRank) {
           }
           expected += slowest;
         }
-        EXPECT_EQ(measure(simulate(generate("lockstep", {r, r, m}), costs)).makespan, expected) << "R=" << r << " k=" << k << " M=" << m;
+        EXPECT_EQ(metricsOf(simulate(generate("lockstep", {r, r, m}), costs)).makespan, expected) << "R=" << r << " k=" << k << " M=" << m;
       }
     }
   }

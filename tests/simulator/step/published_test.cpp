@@ -37,7 +37,7 @@ Metrics simulated(std::string_view name, const Row& row, int chunks, int perShar
   costs.backwardWeight = {row.weight};
   costs.latency = row.latency * chunks / perShare;
   const int stages = row.ranks * chunks;
-  return measure(simulate(generate(name, {row.ranks, stages, row.microbatches}), syntheticTable(costs, stages)));
+  return metricsOf(simulate(generate(name, {row.ranks, stages, row.microbatches}), syntheticTable(costs, stages)));
 }
 
 /// To the four decimals printed.

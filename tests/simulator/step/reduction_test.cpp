@@ -48,11 +48,11 @@ TEST(Reductions, GoOnBesideTheRowAndHoldUpTheOptimizerOnly) {
   const Trace trace = simulate(withReductions(generate("1f1b", {2, 2, 2})), table);
   // Rank 1: F 10..20, B 20..40, F 40..50, B 50..70; rank 0: F 0..10, F 10..20, B 40..60, B 70..90.
   EXPECT_EQ(reductionsOf(trace), (Reduced{{1, 1, 70, 100}, {0, 0, 90, 120}}));
-  const Metrics metrics = measure(trace);
+  const Metrics metrics = metricsOf(trace);
   EXPECT_EQ(metrics.makespan, 90);
   EXPECT_EQ(metrics.step, 120 + 7);
   EXPECT_EQ(metrics.ranks[1].busy, 60);
-  const Metrics without = measure(simulate(generate("1f1b", {2, 2, 2}), table));
+  const Metrics without = metricsOf(simulate(generate("1f1b", {2, 2, 2}), table));
   EXPECT_EQ(without.step, 90 + 7) << "no REDUCE_GRAD, no reduction";
   EXPECT_EQ(metrics.ranks, without.ranks);
 }
@@ -63,7 +63,7 @@ TEST(Reductions, OfARankRunOneAfterTheOther) {
   // B of stage 1 ends at 40, that of stage 0 at 60.
   const Trace trace = simulate(schedule, costs(2, 10, 20, 30));
   EXPECT_EQ(reductionsOf(trace), (Reduced{{0, 1, 40, 70}, {0, 0, 70, 100}}));
-  EXPECT_EQ(measure(trace).step, 100);
+  EXPECT_EQ(metricsOf(trace).step, 100);
 }
 
 TEST(Reductions, OfTwoReplicasBeginWhenBothAreThere) {
@@ -108,7 +108,7 @@ Profile profile(const LinkSpec& link) {
 
 TEST(CostTable, RingsCostTwoRoundsOfTheirBytesAndLatencies) {
   const ModelGraph graph = tied();
-  const Partition partition = cut(graph, {NodeId(1), NodeId(2)}, kBindings, nullptr);
+  const Partition partition = cutGraph(graph, {NodeId(1), NodeId(2)}, kBindings, nullptr);
   const Placement placement{.rankOfStage = {Rank(0), Rank(1), Rank(2)}};
   const CostTable table = costTable(graph, partition, profile({100, 1e9, true}), placement, 4);
   EXPECT_EQ(table.stages[1].reduce, 2 * 3 * 100 + 2 * 3 * 64 / 4) << "64 bytes at a byte a ns";
@@ -121,7 +121,7 @@ TEST(ChooseSharing, ReplicatesWhereTheWayBackWouldBeLonger) {
   const ModelGraph graph = tied();
   const Profile costs = profile({100, 1e9, true});
   const Schedule schedule = lower(generate("1f1b", {3, 3, 4}));
-  Partition partition = cut(graph, {NodeId(1), NodeId(2)}, kBindings, nullptr);
+  Partition partition = cutGraph(graph, {NodeId(1), NodeId(2)}, kBindings, nullptr);
   const auto choices = chooseSharing({graph, costs, schedule, 1, 0}, partition, std::nullopt, 0);
   // A latency and 64 bytes, then 32 ns of optimizer on each rank; or twice that way, and still 32 ns on ranks 0 and 1.
   ASSERT_EQ(choices.size(), 1U);
@@ -130,14 +130,14 @@ TEST(ChooseSharing, ReplicatesWhereTheWayBackWouldBeLonger) {
   EXPECT_EQ(partition.shared[0].sharing, Sharing::Replicate);
   EXPECT_EQ(choices[0].replicateBytes, 2 * 64);
   static_cast<void>(chooseSharing({graph, costs, schedule, 1, 0}, partition, Sharing::Transmit, 0));
-  EXPECT_EQ(partition.shared[0].sharing, Sharing::Transmit) << "as asked";
+  EXPECT_EQ(partition.shared[0].sharing, Sharing::Transmit) << "as requested";
 }
 
 TEST(ChooseSharing, TransmitsWhereItSavesTheSlowestRanksOptimizer) {
   const ModelGraph graph = tied();
   const Profile costs = profile({0, 1e12, true});  // 64 bytes take no time
   Schedule schedule = parseCsv("0F0,0B0\n1F0,2F0,2B0,1B0\n", "two and one", "test");
-  Partition partition = cut(graph, {NodeId(1), NodeId(2)}, kBindings, nullptr);
+  Partition partition = cutGraph(graph, {NodeId(1), NodeId(2)}, kBindings, nullptr);
   const auto choices = chooseSharing({graph, costs, schedule, 1, 0}, partition, std::nullopt, 0);
   EXPECT_EQ(choices[0].replicateTime, 2 * 32) << "rank 1 updates w and its copy of the table";
   EXPECT_EQ(choices[0].transmitTime, 32) << "rank 0 the table, rank 1 w";
@@ -148,7 +148,7 @@ TEST(ChooseSharing, TransmitsWhereOnlyThatFits) {
   const ModelGraph graph = tied();
   const Profile costs = profile({100, 1e9, true});
   const Schedule schedule = lower(parseCsv("0F0,0B0\n1F0,2F0,2B0,1B0\n", "two and one", "test"));
-  Partition partition = cut(graph, {NodeId(1), NodeId(2)}, kBindings, nullptr);
+  Partition partition = cutGraph(graph, {NodeId(1), NodeId(2)}, kBindings, nullptr);
   const PlanSetting adam{graph, costs, schedule, 1, 2};
   const Bytes replicated = std::max(peaksOf(adam, partition)[0], peaksOf(adam, partition)[1]);
   const auto choices = chooseSharing(adam, partition, std::nullopt, replicated - 2 * 64);
@@ -160,7 +160,7 @@ TEST(ChooseSharing, CostsNothingOnOneRank) {
   const ModelGraph graph = tied();
   const Profile costs = profile({100, 1e9, true});
   const Schedule schedule = parseCsv("0F0,1F0,2F0,2B0,1B0,0B0\n", "one", "test");
-  Partition partition = cut(graph, {NodeId(1), NodeId(2)}, kBindings, nullptr);
+  Partition partition = cutGraph(graph, {NodeId(1), NodeId(2)}, kBindings, nullptr);
   EXPECT_EQ(chooseSharing({graph, costs, schedule, 1, 0}, partition, std::nullopt, 0)[0].ranks, 1);
   EXPECT_EQ(costTable(graph, partition, costs, schedule.placement).reduceTime, 0);
 }

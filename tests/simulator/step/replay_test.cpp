@@ -37,7 +37,7 @@ TEST(Replay, MovesWhatFollowsALongerAction) {
   for (Span& span : measured.spans) {
     if (span.kind == SpanKind::Forward && span.stage == Stage(1)) span.end += 4;
   }
-  EXPECT_EQ(measure(replay(schedule, costs, measured)).makespan, 24);
+  EXPECT_EQ(metricsOf(replay(schedule, costs, measured)).makespan, 24);
 }
 
 TEST(Replay, NamesAnActionThatWasNotMeasured) {

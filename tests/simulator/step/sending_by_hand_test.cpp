@@ -85,7 +85,7 @@ TEST(Sending, BlockingMessagesHoldTheSenderForTheTransferAndTheReceiverForTheLat
   EXPECT_EQ(timesOf(trace, SpanKind::Forward, 1, 1), Interval(22, 25));
   EXPECT_EQ(timesOf(trace, SpanKind::Backward, 0, 1), Interval(32, 36));
   EXPECT_EQ(timesOf(trace, SpanKind::WaitBackward, 1, 1), Interval(29, 31));
-  EXPECT_EQ(measure(trace).makespan, 36);  // the last action, not the last send
+  EXPECT_EQ(metricsOf(trace).makespan, 36);  // the last action, not the last send
 }
 
 TEST(Sending, LockstepWaitsForTheSlowestRankAndThenForTheExchange) {
@@ -103,7 +103,7 @@ TEST(Sending, LockstepWaitsForTheSlowestRankAndThenForTheExchange) {
   EXPECT_EQ(timesOf(trace, SpanKind::SendForward, 0, 1), Interval(21, 24));
   EXPECT_EQ(timesOf(trace, SpanKind::SendBackward, 1, 1), Interval(38, 41));
   EXPECT_EQ(timesOf(trace, SpanKind::Backward, 0, 1), Interval(41, 45));
-  EXPECT_EQ(measure(trace).makespan, 44);  // from the first action, after its load
+  EXPECT_EQ(metricsOf(trace).makespan, 44);  // from the first action, after its load
 }
 
 TEST(Sending, ASlotStartsWhenBothAreReadyAndTakesItsOwnTime) {
@@ -117,7 +117,7 @@ TEST(Sending, ASlotStartsWhenBothAreReadyAndTakesItsOwnTime) {
   EXPECT_EQ(timesOf(trace, SpanKind::Forward, 0, 2), Interval(10, 15));
   EXPECT_EQ(timesOf(trace, SpanKind::Backward, 0, 0), Interval(10, 15));
   EXPECT_EQ(timesOf(trace, SpanKind::Forward, 1, 2), Interval(17, 20));
-  EXPECT_EQ(measure(trace).ranks[0].peakLiveMicrobatches, 3);
+  EXPECT_EQ(metricsOf(trace).ranks[0].peakLiveMicrobatches, 3);
 }
 
 TEST(Sending, InputBackwardsFreeTheirPartAndWeightBackwardsTheRest) {

@@ -310,10 +310,10 @@ TEST_P(EveryWayOfSending, ProgramsHaveTheMakespanAndWindowOfTheTrace) {
   forRandomCases(GetParam(), [&](const Schedule& rows, const CostTable& costs, const test::EventReference&) {
     const Program program = compile(rows, costs, GetParam());
     execute(program, times);
-    const Metrics metrics = measure(traceOf(rowsOf(rows, GetParam()), costs, program, times));
+    const Metrics metrics = metricsOf(traceOf(rowsOf(rows, GetParam()), costs, program, times));
     EXPECT_EQ(makespanOf(program, program.duration, times), metrics.makespan);
     EXPECT_EQ(windowOf(program, program.duration, times), metrics.window);
-    EXPECT_EQ(metrics, measure(simulate(rows, costs, GetParam())));
+    EXPECT_EQ(metrics, metricsOf(simulate(rows, costs, GetParam())));
   });
 }
 
@@ -379,7 +379,7 @@ TEST(Sending, ProgramsKnowThePeaksOfTheTrace) {
   forRandomCases(Sending::Overlapped, [&](const Schedule& rows, const CostTable& table, const test::EventReference&) {
     const CostTable costs = stretched(table);
     const Program program = compile(rows, costs);
-    const Metrics metrics = measure(simulate(rows, costs));
+    const Metrics metrics = metricsOf(simulate(rows, costs));
     for (const RankMetrics& rank : metrics.ranks) {
       EXPECT_EQ(program.peakBytes[rank.rank.index()], rank.peakBytes) << "rank " << rank.rank.value;
       EXPECT_EQ(program.peakLive[rank.rank.index()], rank.peakLiveMicrobatches) << "rank " << rank.rank.value;

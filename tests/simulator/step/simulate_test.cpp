@@ -28,7 +28,7 @@ CostTable uniform(int stages, Ns forward, Ns backward, Ns latency = 0, Ns transf
   return syntheticTable(costs, stages);
 }
 
-Ns makespan(const Schedule& schedule, const CostTable& costs) { return measure(simulate(schedule, costs)).makespan; }
+Ns makespan(const Schedule& schedule, const CostTable& costs) { return metricsOf(simulate(schedule, costs)).makespan; }
 
 /// The only span of this kind, stage and microbatch.
 Span spanOf(const Trace& trace, SpanKind kind, int stage, int microbatch) {
@@ -197,7 +197,7 @@ TEST(Simulate, StagesOnOneRankHandOverAtOnce) {
   Schedule schedule = test::loopedGpipe(1, 3, 2);
   const Trace trace = simulate(schedule, uniform(3, 1, 2, 100, 100));
   EXPECT_EQ(count(trace, SpanKind::SendForward) + count(trace, SpanKind::SendBackward), 0);
-  EXPECT_EQ(measure(trace).makespan, 3 * 2 * (1 + 2));
+  EXPECT_EQ(metricsOf(trace).makespan, 3 * 2 * (1 + 2));
 }
 
 TEST(Simulate, OptimizerFollowsTheRowOrTheReductionOfAllRanks) {
@@ -214,7 +214,7 @@ TEST(Simulate, OptimizerFollowsTheRowOrTheReductionOfAllRanks) {
   EXPECT_EQ(count(trace, SpanKind::ReduceGrad), 2);
   EXPECT_EQ(spanOf(trace, SpanKind::Optimizer, 0, -1).start, 16);
   EXPECT_EQ(spanOf(trace, SpanKind::Optimizer, 1, -1).end, 16 + 7);
-  EXPECT_EQ(measure(trace).step, 23);
+  EXPECT_EQ(metricsOf(trace).step, 23);
 }
 
 TEST(Simulate, ForwardOnlyHasNoGradientsAndNoOptimizer) {

@@ -51,9 +51,9 @@ TEST(SpanCsv, ReadsBackWhatItWrote) {
 
 TEST(SpanCsv, NamesLineAndProblem) {
   EXPECT_NE(refusal("").find("its first line is not rank,kind"), std::string::npos);
-  EXPECT_NE(refusal(kHead).find("holds no span"), std::string::npos);
-  EXPECT_NE(refusal(kHead + "0,F,0,0,0,0,0,1\n0,F,0,0,0,0,1\n").find("line 3: it has not 8 cells"), std::string::npos);
-  EXPECT_NE(refusal(kHead + "0,Q,0,0,0,0,0,1\n").find("\"Q\" is no kind"), std::string::npos);
+  EXPECT_NE(refusal(kHead).find("contains no span"), std::string::npos);
+  EXPECT_NE(refusal(kHead + "0,F,0,0,0,0,0,1\n0,F,0,0,0,0,1\n").find("line 3: it does not have 8 cells"), std::string::npos);
+  EXPECT_NE(refusal(kHead + "0,Q,0,0,0,0,0,1\n").find("\"Q\" is not a kind"), std::string::npos);
   EXPECT_NE(refusal(kHead + "4096,F,0,0,0,0,0,1\n").find("from 0 to 4095"), std::string::npos);
   EXPECT_NE(refusal(kHead + "0,F,0,0,0,0,5,4\n").find("ends before it starts"), std::string::npos);
   EXPECT_NE(refusal(kHead + "0,F,-1,0,0,0,0,1\n").find("needs its stage"), std::string::npos);

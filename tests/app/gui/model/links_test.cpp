@@ -11,7 +11,7 @@ struct Cut {
   Cut(const std::string& model, const std::vector<std::string>& names) : sample(model), readers(*sample.graph) {
     std::vector<NodeId> begins;
     for (const std::string& name : names) begins.push_back(sample.begin(name));
-    partition = cut(*sample.graph, begins, sample.bindings, nullptr);
+    partition = cutGraph(*sample.graph, begins, sample.bindings, nullptr);
     for (std::size_t s = 0; s <= begins.size(); ++s) wiring.rankOfStage.emplace_back(s);
     wiring.link = {1000, 1e9, true};  // 1 µs, and 1 byte per ns
   }

@@ -112,7 +112,7 @@ TEST_F(ChildTest, GivesTheLastSentenceWithoutTheProgramsName) {
 TEST_F(ChildTest, TakesASentenceWithoutEndOfLineAndAnyOtherWhereTheProgramSaysNone) {
   EXPECT_EQ(finish("printf 'no such option' >&2; exit 2").error, "no such option");
   outcome.reset();
-  EXPECT_EQ(finish("exit 3").error, "pipewright ended with status 3 and did not say why.");
+  EXPECT_EQ(finish("exit 3").error, "pipewright ended with status 3 without giving a reason.");
   outcome.reset();
   EXPECT_TRUE(finish("kill -SEGV $$").error.startsWith("pipewright was ended by a signal"));
 }

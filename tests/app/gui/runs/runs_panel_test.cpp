@@ -134,7 +134,7 @@ TEST_F(RunsPanelTest, OverlaysTheMedianStepOfTheRunThatIsChosenAndThenAnyOther) 
   waitFor([this] { return document.measured()->step == 1; });
   panel().showNothing();
   EXPECT_EQ(document.measured(), nullptr);
-  EXPECT_TRUE(panel().summary().startsWith("Choose a run"));
+  EXPECT_TRUE(panel().summary().startsWith("Select a run"));
 }
 
 TEST_F(RunsPanelTest, RanksWhatTheErrorComesFrom) {
@@ -159,11 +159,11 @@ TEST_F(RunsPanelTest, RanksWhatTheErrorComesFrom) {
 
 TEST_F(RunsPanelTest, SaysWhenThePlanThatIsOpenIsAnotherOne) {
   choose(record(1000));
-  EXPECT_FALSE(panel().summary().contains("another one"));
+  EXPECT_FALSE(panel().summary().contains("different plan"));
   document.edit("more microbatches", [](Design& d) { d.request.microbatches += 1; });
-  waitFor([this] { return panel().summary().contains("another one"); });
+  waitFor([this] { return panel().summary().contains("different plan"); });
   document.undo();
-  waitFor([this] { return !panel().summary().contains("another one"); });
+  waitFor([this] { return !panel().summary().contains("different plan"); });
 }
 
 TEST_F(RunsPanelTest, ComparesTwoRunsTheOlderOneFirst) {
@@ -212,11 +212,11 @@ TEST_F(RunsPanelTest, AStoreThatCannotBeReadIsOneSentence) {
   record(1000);
   const QString path = folder.filePath("broken.db");
   std::ofstream(path.toStdString())
-      << "this is no database at all, but long enough to have a header of a hundred bytes, which it has, more or less, with this";
+      << "this is not a database at all, but long enough to have a header of a hundred bytes, which it has, more or less, with this";
   panel();
   document.setStorePath(path);
   waitFor([this] { return !sentences.isEmpty(); });
-  EXPECT_TRUE(sentences.front().contains("broken.db is no Pipewright run store")) << sentences.front().toStdString();
+  EXPECT_TRUE(sentences.front().contains("broken.db is not a Pipewright run store")) << sentences.front().toStdString();
   EXPECT_EQ(panel().runs().size(), 0U);
   document.setStorePath(folder.filePath("runs.db"));
   waitFor([this] { return panel().runs().size() == 1U; });

@@ -109,7 +109,7 @@ TEST(Dependencies, SteppingBackFromTheLastBackwardEndsAtTheFirstForward) {
   const Of of{smallPrediction()};
   const Timeline& t = of.prediction->timeline;
   SpanRef at = of.at(0, SpanKind::Backward, 0, 0);
-  // B 0.0 ← B 1.0 ← B 2.0 ← B 3.0 ← F 3.0 ← F 2.0 ← F 1.0 ← F 0.0, with a message between ranks: 7 actions, 6 messages.
+  // 0B0 ← 1B0 ← 2B0 ← 3B0 ← 3F0 ← 2F0 ← 1F0 ← 0F0, with a message between ranks: 7 actions, 6 messages.
   for (int step = 0; step < 13; ++step) at = alongDependency(of.dependencies, t, at, -1);
   EXPECT_EQ(at, of.at(0, SpanKind::Forward, 0, 0));
   EXPECT_EQ(alongDependency(of.dependencies, t, at, -1), at);

@@ -22,14 +22,14 @@ struct Explained {
   }
 };
 
-// Rank 1 of the pipeline begins when F 0.0 (1 ms) is sent (0.2 ms) and has come (0.1 ms).
+// Rank 1 of the pipeline begins when 0F0 (1 ms) is sent (0.2 ms) and has come (0.1 ms).
 TEST(Explanations, TheFirstBubbleOfARankIsTheWayOfTheFirstMicrobatch) {
   const Explained e;
   const Bubble* bubble = bubbleIn(e.explanation, Rank(1), 0, kMs);
   ASSERT_NE(bubble, nullptr);
   const Cause cause = causeOf(*bubble, e.timeline, e.dependencies);
-  EXPECT_EQ(cause.headline.toStdString(), "Rank 1 waits 1.30 ms for F 0.0 of rank 0");
-  EXPECT_EQ(cause.chain.toStdString(), "F 0.0 of rank 0 until 1.00 ms → message of F 0.0 to rank 1 until 1.30 ms");
+  EXPECT_EQ(cause.headline.toStdString(), "Rank 1 waits 1.30 ms for 0F0 of rank 0");
+  EXPECT_EQ(cause.chain.toStdString(), "0F0 of rank 0 until 1.00 ms → message of 0F0 to rank 1 until 1.30 ms");
   const std::vector<SourcedSpan> expected{{Source::Predicted, e.at(0, SpanKind::Forward, 0, 0)},
                                           {Source::Predicted, e.at(0, SpanKind::SendForward, 0, 0)}};
   EXPECT_EQ(cause.spans, expected);
@@ -40,7 +40,7 @@ TEST(Explanations, AHeadlineSaysWhatTheAwaitedActionWaitedFor) {
   const Bubble* bubble = bubbleIn(e.explanation, Rank(2), 0, kMs);
   ASSERT_NE(bubble, nullptr);
   EXPECT_EQ(causeOf(*bubble, e.timeline, e.dependencies).headline.toStdString(),
-            "Rank 2 waits 2.60 ms for F 1.0 of rank 1, which waits for the message of F 0.0 from rank 0");
+            "Rank 2 waits 2.60 ms for 1F0 of rank 1, which waits for the message of 0F0 from rank 0");
 }
 
 TEST(Explanations, TheSimpleCauseAgreesWithTheExplanationWhereMessagesDoNotQueue) {
@@ -97,8 +97,8 @@ TEST(Details, SayWhenWhatForAndForWhom) {
   const SourcedSpan at{Source::Predicted, e.at(1, SpanKind::Forward, 1, 0)};
   const QString text = detailsOf(factsOf(at, e.timeline, &e.dependencies, 0));
   EXPECT_EQ(text.toStdString(),
-            "F 1.0 · rank 1 · 1.30 ms – 2.30 ms · takes 1.00 ms\n"
-            "Waited 1.30 ms for message F 0.0 from rank 0 · needed by message F 1.0 to rank 2, B 1.0");
+            "1F0 · rank 1 · 1.30 ms – 2.30 ms · takes 1.00 ms\n"
+            "Waited 1.30 ms for message 0F0 from rank 0 · needed by message 1F0 to rank 2, 1B0");
 }
 
 TEST(Details, AMessageSaysItsBytesAndBothEnds) {
@@ -141,7 +141,7 @@ TEST(Details, ATimeIsAsExactAsAsked) {
   EXPECT_EQ(moment(12'345'678, 1e6).toStdString(), "12 ms");
   EXPECT_EQ(moment(12'345'678, 1e3).toStdString(), "12.346 ms");
   EXPECT_EQ(moment(12'345'678, 1).toStdString(), "12.345678 ms");
-  EXPECT_EQ(moment(-1'500, 100).toStdString(), "-1.5 us");
+  EXPECT_EQ(moment(-1'500, 100).toStdString(), "-1.5 µs");
   EXPECT_EQ(moment(0, 0).toStdString(), "0 ns");
 }
 

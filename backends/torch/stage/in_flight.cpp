@@ -1,4 +1,4 @@
-#include "backends/torch/stage/pass.h"
+#include "backends/torch/stage/in_flight.h"
 
 #include <ATen/ATen.h>
 #include <c10/core/GradMode.h>
@@ -94,13 +94,13 @@ void StageProgram::observe(ValueId value, Microbatch microbatch, const at::Tenso
   options_.observe((gradient ? "gradient of " : "") + graph_.value(value).name, microbatch, dtypeOf(whole.scalar_type()), bufferOf(whole));
 }
 
-Frame StageProgram::frameFor(Pass& pass, bool trains) const {
+Frame StageProgram::frameFor(InFlight& inFlight, bool trains) const {
   Frame frame(graph_.values.size());
   parameters_.fill(frame);
-  for (const auto& [value, tensor] : pass.inputs) frame[value.index()] = tensor;
+  for (const auto& [value, tensor] : inFlight.inputs) frame[value.index()] = tensor;
   for (const std::size_t t : incoming_) {
     const Transfer& transfer = partition_.transfers[t];
-    at::Tensor& received = pass.received.at(t);
+    at::Tensor& received = inFlight.received.at(t);
     const bool leaf = transfer.gradient && trains;
     if (leaf) received.set_requires_grad(true);
     const bool changes = changedInPlace_[transfer.value.index()];  // the sender, or another stage, may look at the same memory
@@ -109,58 +109,58 @@ Frame StageProgram::frameFor(Pass& pass, bool trains) const {
   return frame;
 }
 
-void StageProgram::forward(Pass& pass, StepMode mode) {
+void StageProgram::forward(InFlight& inFlight, StepMode mode) {
   const bool trains = mode == StepMode::Train;
   if (!trains && !evaluation_) prepareEvaluation();
   const c10::AutoGradMode gradients(trains);
-  Frame frame = frameFor(pass, trains);
-  pass.inputs.clear();
-  run_.key.step = pass.step;
-  run_.key.microbatch = static_cast<int>(pass.global);
-  run_.symbolic = &symbolicFor(pass.samples);
+  Frame frame = frameFor(inFlight, trains);
+  inFlight.inputs.clear();
+  run_.key.step = inFlight.step;
+  run_.key.microbatch = static_cast<int>(inFlight.global);
+  run_.symbolic = &symbolicFor(inFlight.samples);
   (trains ? program_ : evaluation_)->run(frame, run_);
-  keepOutputs(pass, frame, mode);
-  watch(pass, frame);
+  keepOutputs(inFlight, frame, mode);
+  watch(inFlight, frame);
 }
 
-void StageProgram::keepOutputs(Pass& pass, Frame& frame, StepMode mode) const {
+void StageProgram::keepOutputs(InFlight& inFlight, Frame& frame, StepMode mode) const {
   for (const std::size_t t : outgoing_) {
     const Transfer& transfer = partition_.transfers[t];
     at::Tensor& value = frame[transfer.value.index()];
     value = value.to(scalarType(graph_.value(transfer.value).tensor->dtype));  // as its receiver has it, where autocast made another type
-    if (transfer.gradient && mode == StepMode::Train) pass.outputs[t] = value;
-    pass.toSend[t] = plain(value.detach());
-    observe(transfer.value, pass.microbatch, value, false);
+    if (transfer.gradient && mode == StepMode::Train) inFlight.outputs[t] = value;
+    inFlight.toSend[t] = plain(value.detach());
+    observe(transfer.value, inFlight.microbatch, value, false);
     if (!options_.observe || !transfer.gradient || !value.requires_grad()) continue;
     value.retain_grad();  // its gradient is observed when all its uses have given their part
-    pass.watched[transfer.value] = value;
+    inFlight.watched[transfer.value] = value;
   }
   if (!isLast_) return;
-  pass.lossOutput = frame[lossOutput_.index()].to(scalarType(graph_.value(lossOutput_).tensor->dtype));
+  inFlight.lossOutput = frame[lossOutput_.index()].to(scalarType(graph_.value(lossOutput_).tensor->dtype));
   if (mode == StepMode::Train) return;
   for (const ValueId output : graph_.outputs) {
     at::Tensor value = frame[output.index()];
     if (value.defined()) value = plain(value.to(scalarType(graph_.value(output).tensor->dtype)));  // as above
-    pass.modelOutputs.push_back(value);
+    inFlight.modelOutputs.push_back(value);
   }
 }
 
-void StageProgram::watch(Pass& pass, const Frame& frame) const {
+void StageProgram::watch(InFlight& inFlight, const Frame& frame) const {
   for (const ValueId value : options_.watched) {
     const at::Tensor& tensor = frame[value.index()];
-    observe(value, pass.microbatch, tensor, false);
+    observe(value, inFlight.microbatch, tensor, false);
     if (!tensor.defined() || !tensor.requires_grad()) continue;
     tensor.retain_grad();
-    pass.watched[value] = tensor;
+    inFlight.watched[value] = tensor;
   }
 }
 
-void StageProgram::backward(Pass& pass, bool splits) {
+void StageProgram::backward(InFlight& inFlight, bool splits) {
   std::map<ValueId, std::size_t> rootOf;
   torch::autograd::variable_list roots, gradients;
-  for (auto& [t, output] : pass.outputs) {
+  for (auto& [t, output] : inFlight.outputs) {
     if (!output.requires_grad()) continue;
-    const at::Tensor& gradient = pass.outputGradients.at(t);
+    const at::Tensor& gradient = inFlight.outputGradients.at(t);
     const auto [found, isNew] = rootOf.emplace(partition_.transfers[t].value, roots.size());
     if (isNew) {
       roots.push_back(output);
@@ -169,37 +169,37 @@ void StageProgram::backward(Pass& pass, bool splits) {
       gradients[found->second] = gradients[found->second] + gradient;
     }
   }
-  if (pass.lossGradient.defined()) {
-    roots.push_back(pass.lossOutput);
-    gradients.push_back(pass.lossGradient);
+  if (inFlight.lossGradient.defined()) {
+    roots.push_back(inFlight.lossOutput);
+    gradients.push_back(inFlight.lossGradient);
   }
-  pass.outputs.clear();
-  pass.outputGradients.clear();
-  pass.lossOutput.reset();
-  pass.lossGradient.reset();
+  inFlight.outputs.clear();
+  inFlight.outputGradients.clear();
+  inFlight.lossOutput.reset();
+  inFlight.lossGradient.reset();
   {
-    const Deferring deferring(queue_, splits ? &pass.weights : nullptr);
+    const Deferring deferring(queue_, splits ? &inFlight.weights : nullptr);
     if (!roots.empty()) torch::autograd::backward(roots, gradients);
   }
   for (const std::size_t t : incoming_) {
     if (!partition_.transfers[t].gradient) continue;
-    const at::Tensor& received = pass.received.at(t);
+    const at::Tensor& received = inFlight.received.at(t);
     const at::Tensor& gradient = received.grad();
-    pass.inputGradients[t] = gradient.defined() ? plain(gradient) : at::zeros_like(received);
+    inFlight.inputGradients[t] = gradient.defined() ? plain(gradient) : at::zeros_like(received);
   }
-  for (const auto& [value, tensor] : pass.watched) observe(value, pass.microbatch, tensor.grad(), true);
-  pass.watched.clear();
-  pass.received.clear();
+  for (const auto& [value, tensor] : inFlight.watched) observe(value, inFlight.microbatch, tensor.grad(), true);
+  inFlight.watched.clear();
+  inFlight.received.clear();
 }
 
-void StageProgram::addWeightGradients(Pass& pass) {
+void StageProgram::addWeightGradients(InFlight& inFlight) {
   const c10::AutoGradMode off(false);
-  for (WeightGradient& weight : pass.weights) {
+  for (WeightGradient& weight : inFlight.weights) {
     weight.compute();
     weight.compute = nullptr;  // its tensors go
     if (queue_.betweenOperators) queue_.betweenOperators();
   }
-  pass.weights.clear();
+  inFlight.weights.clear();
 }
 
 }  // namespace pw

@@ -14,14 +14,14 @@
 
 namespace pw {
 
-/// A microbatch between its forward and its backward; by transfer index where a value crosses.
-struct Pass {
+/// A microbatch between its forward and its backward. Values that cross stages are keyed by transfer index.
+struct InFlight {
   Microbatch microbatch{0};
   int step = 0;
   std::size_t global = 0;                      ///< of the whole batch, over all replicas
   std::int64_t samples = 0;                    ///< that it computes
   std::map<ValueId, at::Tensor> inputs;        ///< of the model, to this stage
-  std::map<std::size_t, at::Tensor> received;  ///< leaves where a gradient goes back
+  std::map<std::size_t, at::Tensor> received;  ///< leaves if a gradient is sent back
   std::map<std::size_t, at::Tensor> toSend;    ///< contiguous, detached
   std::map<std::size_t, at::Tensor> outputs;   ///< the same values with autograd's history
   at::Tensor lossOutput;  ///< what the loss is computed from, then perhaps the loss itself, with history; of the last stage
@@ -33,7 +33,7 @@ struct Pass {
   std::vector<WeightGradient> weights;   ///< that W computes
 };
 
-/// The nodes of one stage, forward and backward, on whatever tensors a pass holds.
+/// The nodes of one stage, forward and backward, on the tensors of a microbatch in flight.
 class StageProgram {
  public:
   /// `parameters` must outlive it.
@@ -42,31 +42,31 @@ class StageProgram {
   StageProgram(const StageProgram&) = delete;
   StageProgram& operator=(const StageProgram&) = delete;
 
-  /// Every operator of a training's forwards is shown to `look`; see RunOptions.
+  /// Calls `look` with every operator of training forwards; see RunOptions.
   void inspect(std::function<void(const Node&, const Frame&)> look) { run_.inspect = std::move(look); }
 
   /// A step begins; the optimizer may have changed the weights.
   void beginStep() { lowerWeights_.refresh(); }
   /// From `inputs` and `received` to `toSend`, `outputs` and `lossOutput`; in an evaluation without history, and to `modelOutputs`.
-  void forward(Pass& pass, StepMode mode);
-  /// From `outputGradients` and `lossGradient` to `inputGradients`, and adds to the parameters' gradients; where it `splits`, leaves those
-  /// that can wait in `weights`. Takes the pass's tensors.
-  void backward(Pass& pass, bool splits);
-  /// Adds them.
-  void addWeightGradients(Pass& pass);
+  void forward(InFlight& inFlight, StepMode mode);
+  /// From `outputGradients` and `lossGradient` to `inputGradients`, and adds to the parameters' gradients; if it `splits`, leaves the
+  /// deferrable ones in `weights`. Takes the microbatch's tensors.
+  void backward(InFlight& inFlight, bool splits);
+  /// Computes the deferred weight gradients.
+  void addWeightGradients(InFlight& inFlight);
 
-  /// Transfers that reach, and leave, the stage.
+  /// Transfers into and out of the stage.
   [[nodiscard]] const std::vector<std::size_t>& incoming() const { return incoming_; }
   [[nodiscard]] const std::vector<std::size_t>& outgoing() const { return outgoing_; }
   [[nodiscard]] bool isRandom() const { return program_->isRandom(); }
   [[nodiscard]] bool dependsOnData() const { return program_->dependsOnData(); }
-  /// What the loss is computed from, without memory; undefined where it has no gradient, and on stages that are not the last.
+  /// Shape and type of the loss's input, on the meta device; undefined if it has no gradient, and on all stages but the last.
   [[nodiscard]] at::Tensor lossOutputForm(std::int64_t samples) const;
 
  private:
-  [[nodiscard]] Frame frameFor(Pass& pass, bool trains) const;
-  void keepOutputs(Pass& pass, Frame& frame, StepMode mode) const;
-  void watch(Pass& pass, const Frame& frame) const;
+  [[nodiscard]] Frame frameFor(InFlight& inFlight, bool trains) const;
+  void keepOutputs(InFlight& inFlight, Frame& frame, StepMode mode) const;
+  void watch(InFlight& inFlight, const Frame& frame) const;
   void observe(ValueId value, Microbatch microbatch, const at::Tensor& tensor, bool gradient) const;
   void prepareEvaluation();
   [[nodiscard]] const std::vector<std::int64_t>& symbolicFor(std::int64_t samples);

@@ -18,32 +18,32 @@ namespace pw::test {
 
 /// Collectives of float64 over the messages of another communicator, which must keep the order of messages. As with NCCL, two ranks match
 /// theirs by order alone: where orders differ, a wait throws. Undefined results are not a number.
-class CombiningCommunicator final : public Communicator {
+class CollectiveCommunicator final : public Communicator {
  public:
-  explicit CombiningCommunicator(std::unique_ptr<Communicator> inner, bool offers = true) : inner_(std::move(inner)), offers_(offers) {}
+  explicit CollectiveCommunicator(std::unique_ptr<Communicator> inner, bool offers = true) : inner_(std::move(inner)), offers_(offers) {}
 
   [[nodiscard]] Rank rank() const override { return inner_->rank(); }
   [[nodiscard]] int size() const override { return inner_->size(); }
-  Ticket send(Rank to, std::uint32_t tag, Buffer buffer) override {
+  Request send(Rank to, std::uint32_t tag, Buffer buffer) override {
     ++messages;
     return inner_->send(to, tag, buffer);
   }
-  Ticket receive(Rank from, std::uint32_t tag, Buffer buffer) override { return inner_->receive(from, tag, buffer); }
-  void wait(Ticket ticket) override {
-    if (const auto found = collectives_.extract(ticket)) return end(found.mapped());
-    inner_->wait(ticket);
+  Request receive(Rank from, std::uint32_t tag, Buffer buffer) override { return inner_->receive(from, tag, buffer); }
+  void wait(Request request) override {
+    if (const auto found = collectives_.extract(request)) return end(found.mapped());
+    inner_->wait(request);
   }
-  [[nodiscard]] std::optional<bool> isDone(Ticket ticket) override { return ticket >= kFirst ? std::nullopt : inner_->isDone(ticket); }
-  [[nodiscard]] std::size_t waitAny(std::span<const Ticket> tickets) override { return inner_->waitAny(tickets); }
+  [[nodiscard]] std::optional<bool> isDone(Request request) override { return request >= kFirst ? std::nullopt : inner_->isDone(request); }
+  [[nodiscard]] std::size_t waitAny(std::span<const Request> requests) override { return inner_->waitAny(requests); }
   void progress() override { inner_->progress(); }
   void barrier() override { inner_->barrier(); }
   void abort() noexcept override { inner_->abort(); }
 
-  [[nodiscard]] std::optional<Ticket> combine(Collective what, std::span<const Rank> group, DType dtype, Buffer buffer) override {
+  [[nodiscard]] std::optional<Request> startCollective(Collective what, std::span<const Rank> group, DType dtype, Buffer buffer) override {
     asked.push_back({what, {group.begin(), group.end()}});
     if (!offers_ || dtype != DType::Float64) return std::nullopt;
-    const Ticket ticket = kFirst + next_++;
-    Begun& begun = collectives_[ticket];
+    const Request request = kFirst + next_++;
+    Begun& begun = collectives_[request];
     begun = {what, {group.begin(), group.end()}, buffer, {}, {}};
     begun.all.resize(group.size());
     std::vector<double> own = headOf(begun);
@@ -53,9 +53,9 @@ class CombiningCommunicator final : public Communicator {
       const Buffer part{reinterpret_cast<std::byte*>(begun.all[k].data()), own.size() * sizeof(double)};
       if (group[k] == rank()) continue;
       inner_->wait(inner_->send(group[k], kTag, {reinterpret_cast<std::byte*>(own.data()), part.bytes}));
-      begun.tickets.push_back(inner_->receive(group[k], kTag, part));
+      begun.requests.push_back(inner_->receive(group[k], kTag, part));
     }
-    return ticket;
+    return request;
   }
 
   struct Asked {
@@ -63,18 +63,18 @@ class CombiningCommunicator final : public Communicator {
     std::vector<Rank> group;
     bool operator==(const Asked&) const = default;
   };
-  std::vector<Asked> asked;  ///< of `combine`
+  std::vector<Asked> asked;  ///< of `startCollective`
   int messages = 0;          ///< sent, beside those of collectives
 
  private:
-  static constexpr Ticket kFirst = Ticket{1} << 62;
+  static constexpr Request kFirst = Request{1} << 62;
   static constexpr std::uint32_t kTag = 0x7FFF0700;
   struct Begun {
     Collective what{};
     std::vector<Rank> group;
     Buffer buffer;
     std::vector<std::vector<double>> all;  ///< what the members have, behind what they asked for
-    std::vector<Ticket> tickets;
+    std::vector<Request> requests;
   };
   static std::span<double> numbers(Buffer buffer) { return {reinterpret_cast<double*>(buffer.data), buffer.bytes / sizeof(double)}; }
   static std::vector<double> headOf(const Begun& begun) {
@@ -84,7 +84,7 @@ class CombiningCommunicator final : public Communicator {
   }
 
   void end(const Begun& begun) {
-    for (const Ticket ticket : begun.tickets) inner_->wait(ticket);
+    for (const Request request : begun.requests) inner_->wait(request);
     const std::vector<double> head = headOf(begun);
     const std::span<double> values = numbers(begun.buffer);
     const std::size_t members = begun.group.size(), n = values.size();
@@ -107,8 +107,8 @@ class CombiningCommunicator final : public Communicator {
 
   std::unique_ptr<Communicator> inner_;
   bool offers_;
-  Ticket next_ = 0;
-  std::map<Ticket, Begun> collectives_;
+  Request next_ = 0;
+  std::map<Request, Begun> collectives_;
 };
 
 }  // namespace pw::test
