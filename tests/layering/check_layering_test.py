@@ -18,10 +18,12 @@ CLEAN = {
     "LICENSE": "",
     "dev": "",
     ".gitignore": "",
-    "app/cli/main.cpp": '#include <CLI/CLI.hpp>\n#include <fmt/format.h>\n#include "engine/launcher.h"\n',
+    "app/cli/main.cpp": '#include <CLI/CLI.hpp>\n#include <fmt/format.h>\n#include "engine/launcher.h"\nint main() {}\n',
     "engine/launcher.cpp": '#include <sys/wait.h>\n#include "engine/launcher.h"\n#include "schedules/ids.h"\n',
     "engine/launcher.h": '#pragma once\n#include <vector>\n#include "simulator/plan/plan.h"\n',
     "backends/stage.cpp": '#include <ATen/ATen.h>\n#include <torch/csrc/autograd/autograd.h>\n#include "simulator/plan/plan.h"\n',
+    "backends/stage.h": "#pragma once\n",
+    "backends/store.h": "#pragma once\n",
     "backends/store.cpp": "#include <fmt/format.h>\n#include <sqlite3.h>\n#include <zip.h>\n#include <nlohmann/json.hpp>\n",
     "simulator/plan/plan.cpp": '#include <Eigen/Dense>\n#include <nlohmann/json.hpp>\n#include "schedules/ids.h"\n',
     "simulator/plan/plan.h": '#include <cstdint>\n#include "schedules/ids.h"\n',
@@ -42,10 +44,13 @@ def write(root, tree):
                 file.write(text)
 
 
-def check(changes, is_built=True):
-    """Violations of the clean tree with these files added or replaced (None: taken away), and built; also its warnings."""
+def check(changes, is_built=True, has_headers=True):
+    """Violations of the clean tree with these files added or replaced (None: taken away), built, each source with a header; also its warnings."""
     with tempfile.TemporaryDirectory() as root:
         tree = {**CLEAN, **changes}
+        if has_headers:
+            headers = {os.path.splitext(path)[0] + ".h": "" for path in changes if path.endswith((".cpp", ".cu")) and not path.startswith("tests/")}
+            tree = {**headers, **tree}
         if is_built:
             tree["CMakeLists.txt"] = " ".join(os.path.basename(path) for path in tree)
         write(root, tree)
@@ -66,6 +71,35 @@ class CheckLayering(unittest.TestCase):
 
     def test_a_clean_tree_passes(self):
         self.assertEqual(check({}), ([], []))
+
+    def test_a_source_without_a_header_of_its_name_is_found(self):
+        violations, _ = check({"engine/new.cpp": '#include "engine/launcher.h"\n'}, has_headers=False)
+        self.assertEqual(violations, ["engine/new.cpp: has no header of its name, and is of no family in SEVERAL_SOURCES"])
+        self.assertEqual(check({"engine/new.cpp": "int main() {}\n", "tests/new.cpp": ""}, has_headers=False)[0], [])
+
+    def test_a_source_of_a_family_includes_the_familys_header(self):
+        family = {"schedules/families.h": "", "schedules/new.cpp": '#include "schedules/families.h"\n'}
+        self.assertEqual(check(family, has_headers=False)[0], [])
+        self.assertEqual(len(check({**family, "schedules/new.cpp": ""}, has_headers=False)[0]), 1)
+
+    def test_an_include_of_an_upper_room_is_found_for_every_pair_of_rooms(self):
+        for folder in ("simulator", "backends/torch"):
+            rooms = check_layering.ROOMS[folder]
+            for lower, room in enumerate(rooms):
+                for upper, reached in enumerate(rooms):
+                    with self.subTest(folder=folder, room=room, reached=reached):
+                        text = f'#include "{folder}/{reached}/other.h"\n'
+                        if upper < lower:
+                            self.found(f"{folder}/{room}/new.h", text, f"{folder}/{room} stands below")
+                        else:
+                            self.clean({f"{folder}/{room}/new.h": text})
+
+    def test_a_file_beside_the_rooms_stands_above_them(self):
+        self.clean({"app/gui/new.h": '#include "app/gui/window/other.h"\n'})
+        self.found("app/gui/window/new.h", '#include "app/gui/other.h"\n', "stands below")
+
+    def test_a_room_without_a_place_is_found(self):
+        self.assertEqual(check({"simulator/cellar/new.h": ""})[0], ["simulator/cellar: a room that ROOMS does not place"])
 
     def test_an_include_to_the_left_is_found_for_every_pair_of_folders(self):
         chain = ["app", "engine", "backends", "simulator", "schedules"]
@@ -132,7 +166,7 @@ class CheckLayering(unittest.TestCase):
         self.clean({"backends/new.cu": "#include <cuda_runtime.h>\n#include <nccl.h>\n"})
 
     def test_a_private_header_may_hold_its_library_and_is_for_its_module(self):
-        self.clean({"backends/torch/stage/in_flight.h": "#include <ATen/ATen.h>\n", "backends/torch_new.cpp": '#include "backends/torch/stage/in_flight.h"\n'})
+        self.clean({"backends/torch/stage/in_flight.h": "#include <ATen/ATen.h>\n", "backends/torch/new.cpp": '#include "backends/torch/stage/in_flight.h"\n'})
         self.found("backends/torch/stage/in_flight.h", "#include <nccl.h>\n", "NCCL in a header")
         for path in ("backends/new.cpp", "engine/new.cpp", "tests/engine/new_test.cpp"):
             with self.subTest(path=path):
