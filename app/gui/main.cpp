@@ -36,7 +36,7 @@ bool systemIsDark() {
   return p.color(QPalette::WindowText).lightness() > p.color(QPalette::Window).lightness();
 }
 
-/// Lets the window work until nothing goes on; false when that takes too long.
+/// Lets the window work until nothing is pending; false when that takes too long.
 bool settle(pw::gui::MainWindow& window) {
   const QDeadlineTimer deadline(kPictureDeadlineMs);
   for (int calm = 0; calm < 3;) {

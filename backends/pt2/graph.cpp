@@ -337,7 +337,7 @@ class GraphBuilder final : private NameResolver {
     }
   }
 
-  /// Frames of nodes without a module stack get the root's class name; a marker behind the last node goes.
+  /// Frames of nodes without a module stack get the root's class name; a marker after the last node is removed.
   void finish() {
     std::string root;
     for (const Node& node : graph_.nodes) {

@@ -259,7 +259,7 @@ void Document::take(const Answer& answer) {
     splitPoints_ = *answer.splitPoints;
     emit modelChanged();
   }
-  if (answer.number == asked_ && answer.begins != design_.request.begins) {  // balanced: part of the edit that asked for it
+  if (answer.number == asked_ && answer.begins != design_.request.begins) {  // balanced: part of the edit that requested it
     design_.request.begins = answer.begins;
     emit designChanged();
   }

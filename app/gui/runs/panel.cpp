@@ -223,7 +223,7 @@ void RunsPanel::startRun(int steps) {
   if (!d->document.isPredicting()) d->begin();
 }
 
-/// Starts what `startRun` asked for.
+/// Starts what `startRun` requested.
 void RunsPanel::Private::begin() {
   const int count = *std::exchange(pendingSteps, std::nullopt);
   try {

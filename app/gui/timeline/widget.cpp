@@ -106,7 +106,7 @@ void TimelineWidget::Private::build() {
 // ---- Timelines -----------------------------------------------------------------------------------------------------
 
 void TimelineWidget::Private::takePrediction() {
-  sinceRequest.start();  // late is what brings nothing for long, not a drag that asks again and again
+  sinceRequest.start();  // only a request without a result is late, not a drag that requests repeatedly
   isLate = false;
   const auto next = document.prediction();
   const bool keepsLast = !next && !newModel && (!document.problem().isEmpty() || document.isPredicting());
