@@ -24,13 +24,13 @@ QString capitalized(QString text) {
   return text;
 }
 
-/// Who it is about: rank, and of a message both ends.
+/// The rank or, for a message, both ends.
 QString placeOf(const Span& span) {
   return isMessage(span) ? Text::tr("rank %1 → rank %2").arg(span.rank.value).arg(span.peer.value)
                          : Text::tr("rank %1").arg(span.rank.value);
 }
 
-/// A hundredth of a span tells its ends apart.
+/// A resolution of a hundredth of the span distinguishes its ends.
 double resolutionOf(const Span& span) { return static_cast<double>(span.end - span.start) / 100; }
 
 QString timesOf(const Span& span) {
