@@ -10,7 +10,7 @@ class App;
 
 namespace pw::cli {
 
-/// Exit statuses.
+/// Exit statuses of every command (resources/docs/guide.md).
 inline constexpr int kYes = 0;
 inline constexpr int kNo = 1;        ///< the answer is no: invalid schedule, does not fit, run failed
 inline constexpr int kUnusable = 2;  ///< wrong usage or unusable input

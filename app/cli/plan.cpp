@@ -1,4 +1,5 @@
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
@@ -20,6 +21,7 @@
 #include "schedules/generate.h"
 #include "schedules/units.h"
 #include "simulator/costs/estimate.h"
+#include "simulator/model/graph_facts.h"
 #include "simulator/model/loss_count.h"
 #include "simulator/plan/planner.h"
 #include "simulator/plan/sharing.h"
@@ -331,6 +333,10 @@ int run(Options& o) {
     if (profile.estimated) print(incompleteLine(missing, true));
     adviseSingleRank(plan, graph, profile, metrics.step, limit, stateCopies(request.optimizer));
     if (!o.out.empty() && fits) print(fmt::format("Written to {}.\n", o.out));
+  }
+  if (const std::vector<std::string> custom = customOperators(graph); !custom.empty() && plan.libraries.empty()) {
+    warn(fmt::format("{} {} not LibTorch's own: to run this plan, give the library that defines {} with --load-library FILE.so",
+                     fmt::join(custom, ", "), custom.size() == 1 ? "is" : "are", custom.size() == 1 ? "it" : "them"));
   }
   const std::string bias = plan.replicas * plan.schedule.microbatches > 1 ? lossBias(graph, plan.loss) : "";
   if (!bias.empty()) warn(bias);

@@ -17,6 +17,7 @@
 #include "backends/pt2/read.h"
 #include "backends/pt2/zip.h"
 #include "schedules/error.h"
+#include "simulator/plan/optimizer.h"
 
 namespace pw {
 namespace {
@@ -33,7 +34,6 @@ using Sizes = std::vector<std::int64_t>;
 constexpr const char* kMetadata = ".metadata";
 constexpr std::string_view kOurs = "pipewright", kStep = "step";
 constexpr std::array<std::string_view, 3> kModelKeys{"model", "state_dict", "model_state_dict"};
-constexpr std::array<std::string_view, 4> kStates{"exp_avg", "exp_avg_sq", "square_avg", "momentum_buffer"};
 constexpr std::size_t kMostDimensions = 64;
 
 std::string metadataOf(const std::string& folder) { return (fs::path(folder) / kMetadata).string(); }
@@ -239,6 +239,17 @@ struct Role {
   std::string name;
 };
 
+/// Whether an optimizer of ours keeps something of that name for each parameter.
+bool isState(const std::string& name) {
+  return std::ranges::any_of(kOptimizers, [&](const OptimizerFacts& facts) {
+    OptimizerSpec spec;
+    spec.kind = facts.kind;
+    spec.momentum = facts.hasMomentum ? 1 : 0;
+    const std::vector<std::string> names = stateNames(spec);
+    return std::ranges::find(names, name) != names.end();
+  });
+}
+
 Role roleOf(const KeyPath& path) {
   std::vector<std::string_view> keys;
   for (const auto& key : path) {
@@ -250,7 +261,7 @@ Role roleOf(const KeyPath& path) {
   auto state = flatState(keys[count - 1]);
   if (count >= 3 && keys[count - 3] == "state") state = std::pair(std::string(keys[count - 2]), std::string(keys[count - 1]));
   if (state && state->second == kStep) return {Role::Kind::Step, ""};
-  if (state && std::ranges::find(kStates, state->second) != kStates.end()) return {Role::Kind::Tensor, state->second + "/" + state->first};
+  if (state && isState(state->second)) return {Role::Kind::Tensor, state->second + "/" + state->first};
   const bool isModels = count == 1 || std::ranges::find(kModelKeys, keys[count - 2]) != kModelKeys.end();
   return {Role::Kind::Tensor, isModels ? std::string(keys[count - 1]) : joined(path)};
 }

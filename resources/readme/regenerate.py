@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
-"""Runs the commands README.md shows and replaces what they printed; `./dev readme` builds first and calls this.
+"""Runs the commands that the documents show and replaces what they printed; `./dev readme` builds first and calls this.
 
-    regenerate.py [README.md]
+    regenerate.py [DOCUMENT ...]      without arguments README.md, resources/docs/guide.md and resources/docs/commands.md
 
-In the README:
+In a document:
 
     <!-- run: COMMAND -->                     runs COMMAND, shows nothing
     <!-- output OPTIONS: COMMAND -->          runs COMMAND; the text up to <!-- end --> becomes a fenced block of
@@ -14,9 +14,10 @@ OPTIONS, each may be left out: `lines=N` keeps the first N lines and `tail=N` th
 cut; `from=TEXT` and `to=TEXT` (no blanks) begin with the first line whose first word is TEXT and end before the next such line,
 with `…` likewise; `status=N` is the exit status to expect (0).
 
-A command that occurs twice runs once, so that all places show the same run. Commands run in order in a scratch folder that
-shows `resources` and `.deps` of the repository, with build/bin first in PATH. Host name and absolute paths are taken
-out. README.md is replaced at the end, or not at all: exit status 1 when a command fails, 2 when a marker is wrong.
+A command that occurs twice, in one document or in two, runs once, so that all places show the same run. Commands run in order,
+document by document, in one scratch folder that shows `resources` and `.deps` of the repository, with build/bin first in PATH. Host
+name and absolute paths are taken out. All documents and pictures are replaced at the end, or none: exit status 1 when a command
+fails, 2 when a marker is wrong.
 """
 
 import os
@@ -31,13 +32,14 @@ import tempfile
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 MARKER = re.compile(r"<!-- (run|output|picture)([^:\n]*): (.*) -->\n")
 PICTURES = ROOT / "resources" / "readme"
+DOCUMENTS = ("README.md", "resources/docs/guide.md", "resources/docs/commands.md")
 END = "<!-- end -->\n"
 OPTIONS = {"lines", "tail", "from", "to", "status"}
 CUT = "…"
 
 
 def stop(sentence, status):
-    """Ends the script; README.md stays as it was."""
+    """Ends the script; all documents stay as they were."""
     print(f"regenerate: {sentence}", file=sys.stderr)
     raise SystemExit(status)
 
@@ -107,9 +109,9 @@ def picture(name, command, folder):
     return name, file.read_bytes()
 
 
-def regenerate(text, folder):
-    """The README with every output made anew."""
-    printed, parts, pictures, at = {}, [], [], 0
+def regenerate(text, folder, printed, pictures):
+    """The document with every output made anew. `printed`: output by command, of earlier documents too; pictures are added to `pictures`."""
+    parts, at = [], 0
     for marker in MARKER.finditer(text):
         if marker.start() < at:
             stop(f"the marker of '{marker[3]}' lies inside another; close that with {END.strip()}.", 2)
@@ -120,27 +122,30 @@ def regenerate(text, folder):
         parts.append(text[at:marker.end()])
         at = marker.end()
         if kind == "picture":
-            pictures.append(picture(marker[2].strip(), command, folder))
+            name, data = picture(marker[2].strip(), command, folder)
+            pictures[name] = data
         if kind == "output":
             at = text.find(END, at)
             if at < 0:
                 stop(f"the marker of '{command}' has no {END.strip()}.", 2)
             parts.append(f"```text\n$ {command}\n{shortened(printed[command], options, command)}\n```\n")
-    for name, data in pictures:
-        (PICTURES / name).write_bytes(data)
     return "".join(parts) + text[at:]
 
 
 def main(arguments):
-    readme = pathlib.Path(arguments[0]) if arguments else ROOT / "README.md"
+    documents = [pathlib.Path(name) for name in arguments] or [ROOT / name for name in DOCUMENTS]
     load = os.getloadavg()[0]
     if load > 0.3:
         print(f"regenerate: this machine is busy (load {load:.1f}); predicted and measured times will differ for that.", file=sys.stderr)
+    printed, pictures = {}, {}
     with tempfile.TemporaryDirectory() as folder:
         for name in ("resources", ".deps"):
             os.symlink(ROOT / name, pathlib.Path(folder) / name)
-        text = regenerate(readme.read_text(encoding="utf-8"), folder)
-    readme.write_text(text, encoding="utf-8")
+        texts = [regenerate(document.read_text(encoding="utf-8"), folder, printed, pictures) for document in documents]
+    for document, text in zip(documents, texts):
+        document.write_text(text, encoding="utf-8")
+    for name, data in pictures.items():
+        (PICTURES / name).write_bytes(data)
 
 
 if __name__ == "__main__":

@@ -23,7 +23,7 @@ struct LinkSpec {
 /// How long `bytes` hold the channel: n / bytesPerSecond to the nearest ns, without the latency; 0 for a free link.
 [[nodiscard]] Ns transferTime(const LinkSpec& link, Bytes bytes);
 
-/// Hardware a plan is made for: a device and three kinds of links (format: architecture notes, `resources/clusters`).
+/// Hardware a plan is made for: a device and three kinds of links (format: resources/docs/formats.md).
 struct Cluster {
   std::string name;
   std::string source;  ///< where the figures come from

@@ -58,7 +58,7 @@ void addMessages(ProblemFile& problem, const std::vector<Ns>& links) {
 }  // namespace
 
 ProblemFile parseProblem(std::string_view text, const std::string& source) {
-  const JsonDocument document{source, "problem file", "README.md shows one"};
+  const JsonDocument document{source, "problem file", "resources/docs/formats.md shows one"};
   const nlohmann::ordered_json parsed = document.parse(text);
   const JsonPart json(parsed, document);
   Reader reader(json, source);

@@ -118,6 +118,23 @@ bool isAssertion(const Node& node) {
   return node.target.rfind("torch.ops.aten._assert", 0) == 0 || node.target.rfind("torch.ops.aten.sym_constrain", 0) == 0;
 }
 
+std::vector<std::string> customOperators(const ModelGraph& graph) {
+  constexpr std::string_view kPrefix = "torch.ops.";
+  constexpr std::array<std::string_view, 16> kOwn{"aten",   "prims",    "higher_order", "quantized",       "_quantized", "prepacked",
+                                                  "onednn", "mkldnn",   "mkl",          "sparse",          "inductor",   "profiler",
+                                                  "c10d",   "symm_mem", "rngprims",     "_c10d_functional"};
+  std::vector<std::string> found;
+  const auto add = [&](const Node& node) {
+    const std::string_view target = node.target;
+    if (!target.starts_with(kPrefix)) return;
+    const std::string_view space = target.substr(kPrefix.size(), target.find('.', kPrefix.size()) - kPrefix.size());
+    if (std::ranges::find(kOwn, space) == kOwn.end() && std::ranges::find(found, target) == found.end()) found.emplace_back(target);
+  };
+  std::ranges::for_each(graph.nodes, add);
+  for (const Subgraph& inner : graph.subgraphs) std::ranges::for_each(inner.nodes, add);
+  return found;
+}
+
 std::vector<bool> computedNumbers(const ModelGraph& graph) {
   const Bindings bindings = bindBatch(graph, exportedBatch(graph));
   std::vector<bool> computed(graph.values.size(), false);

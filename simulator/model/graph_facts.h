@@ -20,6 +20,10 @@ namespace pw {
 /// Whether the node only checks what was true at export (`_assert_scalar`, `sym_constrain_range`): it is not run, and needs nothing.
 [[nodiscard]] bool isAssertion(const Node& node);
 
+/// Targets of operators that LibTorch 2.11 does not define by itself, each once, in the graph's order, sub-graphs included: by their
+/// namespace, so a misspelt one of `aten` is not among them. A library that defines them has to be loaded before they run.
+[[nodiscard]] std::vector<std::string> customOperators(const ModelGraph& graph);
+
 /// For each value: whether it is a number that nodes compute from data while they run (`item`, the length of `nonzero`, arithmetic with
 /// these), because the sizes of the inputs do not give it.
 [[nodiscard]] std::vector<bool> computedNumbers(const ModelGraph& graph);

@@ -30,7 +30,7 @@ ROOMS = {
     "backends/torch": ["stage", "program"],
     "simulator": ["plan", "report", "costs", "step", "model", "trace", "text"],
 }
-TOP = CHAIN + ["resources", "tests", "CMakeLists.txt", "README.md", "LICENSE", "dev"]
+TOP = CHAIN + ["resources", "tests", "CMakeLists.txt", "README.md", "CONTRIBUTING.md", "LICENSE", "dev", "pyproject.toml"]
 SOURCES = (".cpp", ".cu")
 HEADERS = (".h", ".h.in", ".cuh", ".hpp")
 FREE_TEST_FOLDERS = ("support", "bench", "gpu")  # of several folders: may use every library

@@ -173,6 +173,7 @@ class CheckLayering(unittest.TestCase):
                 violations, _ = check({path: ""})
                 self.assertEqual(violations, [f"{path.split('/')[0]}: not one of the top level's fixed names"])
         self.clean({"build/x.cpp": "", "build-asan/x": "", ".github/x": ""})
+        self.clean({"CONTRIBUTING.md": "", "pyproject.toml": ""})
 
     def test_with_git_only_tracked_names_count(self):
         with tempfile.TemporaryDirectory() as root:

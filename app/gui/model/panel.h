@@ -7,7 +7,7 @@ namespace pw::gui {
 
 class Document;
 
-/// The model as a tree with costs, the stages at its margin, and handles between rows where it is split (see gui.md: Model).
+/// The model as a tree with costs, the stages at its margin, and handles between rows where it is split.
 class ModelPanel : public QWidget {
   Q_OBJECT
  public:

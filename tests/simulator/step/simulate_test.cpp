@@ -61,7 +61,7 @@ std::string messageOf(const Schedule& schedule, const CostTable& costs) {
 }
 
 TEST(Simulate, UniformGpipeAnd1f1bTakeTheClosedForm) {
-  // (M + R − 1)(F + B): GPipe and DAPPLE; schedules.md.
+  // (M + R − 1)(F + B): GPipe and DAPPLE.
   for (const char* name : {"gpipe", "1f1b"}) {
     for (int r = 1; r <= 8; ++r) {
       for (int m = 1; m <= 32; ++m) {
