@@ -211,7 +211,7 @@ void answer(const std::string& path, const std::vector<StatePiece>& own, Channel
       communicator.barrier();
       throw Error(failure);
     }
-    if (command >= own.size()) throw Error(fmt::format("Rank 0 asked for a tensor that this rank does not hold while saving {}.", path));
+    if (command >= own.size()) throw Error(fmt::format("Rank 0 requested a tensor that this rank does not hold while saving {}.", path));
     channel.send(own[command].data);
   }
 }

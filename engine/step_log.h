@@ -15,7 +15,7 @@ struct StepLog {
   std::vector<Span> spans;
   std::vector<MemorySample> memory;
   std::optional<double> loss;          ///< this rank's part of it, where the rank has the last stage
-  std::optional<double> gradientNorm;  ///< over all ranks, where it was asked for
+  std::optional<double> gradientNorm;  ///< over all ranks, if requested
   std::optional<double> lossScale;     ///< of the step's gradients, where float16 needs one
   bool skipped = false;                ///< gradients overflowed in float16, or were not finite: no parameter changed
   std::optional<Rank>

@@ -129,7 +129,7 @@ RunResult assemble(const Plan& plan, const Options& o, const TrainOptions& optio
 /// One line for each step, as it ends: what people plot.
 class LossLog {
  public:
-  /// A training that is resumed goes on in its file.
+  /// A resumed training appends to its file.
   LossLog(const std::string& path, bool resumed) : path_(path) {
     const bool isNew = !resumed || !std::ifstream(path).good();
     file_.open(path, resumed ? std::ios::app : std::ios::trunc);

@@ -30,13 +30,13 @@ int complain(const QString& sentence, int status) {
   return status;
 }
 
-/// The system's theme as Qt sees it: whether text is lighter than what it stands on.
+/// The system's theme as Qt reports it: dark if text is lighter than its background.
 bool systemIsDark() {
   const QPalette p = QApplication::palette();
   return p.color(QPalette::WindowText).lightness() > p.color(QPalette::Window).lightness();
 }
 
-/// Lets the window work until nothing goes on; false when that takes too long.
+/// Lets the window work until nothing is pending; false when that takes too long.
 bool settle(pw::gui::MainWindow& window) {
   const QDeadlineTimer deadline(kPictureDeadlineMs);
   for (int calm = 0; calm < 3;) {
@@ -120,12 +120,12 @@ int grab(pw::gui::MainWindow& window, const Options& o) {
   return 0;
 }
 
-/// What the command line says, understood without a display.
+/// The parsed command line; needs no display.
 struct Call {
   Options options;
   QString theme, store;
   bool picture = false, timed = false;  ///< `picture`: no window is shown
-  std::optional<int> status;            ///< nothing is left to do: help or version was shown, or the call was wrong
+  std::optional<int> status;            ///< nothing else to do: help or version was shown, or the arguments were wrong
 };
 
 /// The arguments without those that Qt takes itself (`-platform offscreen`, `-style=fusion`).
@@ -227,7 +227,7 @@ Call parse(const QStringList& arguments) {
   return call;
 }
 
-/// Qt ends the process by a signal where it finds no display; here it is a sentence and an exit status.
+/// Without a display Qt would end the process by a signal; this reports a sentence and an exit status instead.
 void onQtMessage(QtMsgType type, const QMessageLogContext& context, const QString& text) {
   if (type != QtFatalMsg) {
     std::fprintf(stderr, "%s\n", qUtf8Printable(qFormatLogMessage(type, context, text)));

@@ -50,7 +50,7 @@ std::string joined(const KeyPath& path) {
   return text;
 }
 
-/// Elements of a tensor of these sizes; nothing where a size is negative or they are more than a file could hold.
+/// Elements of a tensor of these sizes; nothing if a size is negative or there are more than a file can contain.
 std::optional<std::int64_t> elementsOf(const Sizes& sizes) {
   std::int64_t elements = 1;
   for (const std::int64_t size : sizes) {
@@ -71,7 +71,7 @@ struct ChunkedTensor {
   std::vector<Chunk> chunks;
 };
 
-/// Where a value lies, as `storage_data` of the metadata has it.
+/// The place of a value, from `storage_data` of the metadata.
 struct Extent {
   std::string_view file;
   std::int64_t begin = 0, bytes = 0;
@@ -109,7 +109,7 @@ class MetadataReader {
     return type != nullptr && type->name == name && type->module.starts_with("torch.distributed.checkpoint");
   }
   [[nodiscard]] const Dict& stateOf(const Value& value, std::string_view name) const {
-    if (!isA(value, name)) tree_.fail(fmt::format("has something else where a {} should be", name));
+    if (!isA(value, name)) tree_.fail(fmt::format("has something else where a {} is expected", name));
     return *tree_.as<Dict*>(std::get<Object*>(value)->state, "the members of an object");
   }
   [[nodiscard]] const Value& member(const Dict& members, const char* name) const {
@@ -122,7 +122,7 @@ class MetadataReader {
     Value numbers = value;
     if (const auto* object = std::get_if<Object*>(&value)) {
       const List* arguments = tree_.as<List*>((*object)->arguments, "sizes");
-      if (arguments->items.size() != 1) tree_.fail("has something else where sizes should be");
+      if (arguments->items.size() != 1) tree_.fail("has something else where sizes are expected");
       numbers = arguments->items.front();
     }
     const List* list = tree_.as<List*>(numbers, "sizes");
@@ -220,7 +220,7 @@ ChunkedTensor MetadataReader::tensorOf(std::string_view name, const Dict& member
     if (__builtin_add_overflow(stored, *elements, &stored)) tree_.fail("has chunks of impossible sizes");
     tensor.chunks.push_back(std::move(made));
   }
-  if (elementsOf(tensor.sizes) != stored) tree_.fail("has a tensor whose chunks are not all of it");
+  if (elementsOf(tensor.sizes) != stored) tree_.fail("has a tensor whose chunks do not cover it");
   return tensor;
 }
 
@@ -232,7 +232,7 @@ std::optional<std::pair<std::string, std::string>> flatState(std::string_view ke
   return std::pair(std::string(key.substr(kPrefix.size(), dot - kPrefix.size())), std::string(key.substr(dot + 1)));
 }
 
-/// What a tensor is in a training.
+/// The role of a tensor in a training.
 struct Role {
   enum class Kind { Tensor, Step, Number };
   Kind kind = Kind::Tensor;

@@ -63,7 +63,7 @@ void removeFiles(const std::string& folder, const std::vector<std::string>& file
   for (const std::string& file : files) fs::remove(fs::path(folder) / file, ignored);
 }
 
-/// A name that no file of the folder has yet.
+/// A file name that is not used in the folder.
 std::string newDataFile(const std::string& folder) {
   std::error_code ignored;
   int number = 0;
@@ -251,8 +251,8 @@ void DistributedCheckpointWriter::finish(const std::map<std::string, double>& nu
   if (part.descriptor() < 0 || !writeAll(part.descriptor(), impl_->metadata()) || ::fsync(part.descriptor()) != 0 || !part.replace()) {
     const std::string reason = std::strerror(errno);
     removeFiles(impl_->folder, {impl_->dataFile});
-    throw Error(
-        fmt::format("{} cannot be written: {}; make room, or check the folder and its permissions.", metadataOf(impl_->folder), reason));
+    throw Error(fmt::format("{} cannot be written: {}; free space there, or check the folder and its permissions.",
+                            metadataOf(impl_->folder), reason));
   }
   removeFiles(impl_->folder, old);
 }

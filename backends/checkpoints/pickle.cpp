@@ -11,7 +11,7 @@
 namespace pw::pickle {
 namespace {
 
-/// Longer names and more dimensions than any model has, so that a small hostile file cannot ask for much memory.
+/// Limits beyond any model's names and dimensions, so that a small hostile file cannot make us allocate much memory.
 constexpr std::size_t kLongestName = 4096, kMostDimensions = 64;
 
 const char* const kCure = "write it with torch.save({'name': tensor, …}, path)";

@@ -56,7 +56,7 @@ SafeTensor tensorOf(const std::string& path, const std::string& name, const pt2:
     bad("lacks dtype, shape or data_offsets");
   const auto& [dtype, shape, offsets] = std::tie(entry["dtype"], entry["shape"], entry["data_offsets"]);
   if (!dtype.is_string() || !shape.is_array() || !offsets.is_array() || offsets.size() != 2 || shape.size() > kMostDimensions)
-    bad("has a dtype, shape or data_offsets of another form");
+    bad("has a malformed dtype, shape or data_offsets");
   SafeTensor tensor{name, DType::Unknown, {}, 0, 0};
   const auto found =
       std::ranges::find(kTypes, dtype.get_ref<const std::string&>(), [](const auto& type) { return std::string(type.second); });
@@ -68,13 +68,13 @@ SafeTensor tensorOf(const std::string& path, const std::string& name, const pt2:
     tensor.shape.push_back(*count);
   }
   const auto begin = countOf(offsets[0]), end = countOf(offsets[1]);
-  if (!begin || !end || *begin > *end || static_cast<std::uint64_t>(*end) > dataBytes) bad("reaches past the file");
+  if (!begin || !end || *begin > *end || static_cast<std::uint64_t>(*end) > dataBytes) bad("extends past the end of the file");
   tensor.offset = static_cast<std::int64_t>(dataBegin) + *begin;
   tensor.bytes = *end - *begin;
   std::int64_t needed = 0;
   if (tensor.dtype != DType::Unknown &&
       (__builtin_mul_overflow(elements, bytesPerElement(tensor.dtype), &needed) || needed != tensor.bytes))
-    bad("has another size than its shape says");
+    bad("has a different size from what its shape implies");
   return tensor;
 }
 

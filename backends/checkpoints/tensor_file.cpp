@@ -18,7 +18,7 @@
 namespace pw {
 namespace {
 
-/// Record of a checkpoint that Python does not look at: optimizer state and numbers, as a second pickle.
+/// Record of a checkpoint that Python ignores: optimizer state and numbers, as a second pickle.
 constexpr const char* kTrainingEntry = "training.pkl";
 
 /// A file of torch.save or of safetensors.
@@ -125,7 +125,7 @@ std::optional<MappedTensor> OneFile::find(const std::string& name) const {
   const bool isPlain = isSafetensors(path);
   if (static_cast<std::size_t>(record->second.offset + record->second.bytes) > from.size() || (offset % width != 0 && !isPlain)) {
     throw UsageError(
-        fmt::format("Tensor {} of {} does not lie where torch.save puts it; do not pack the file anew, save it again", name, path));
+        fmt::format("Tensor {} of {} does not lie where torch.save puts it; the file was repacked, save it again", name, path));
   }
   tensor.data = from.data() + offset;
   if (offset % width != 0) {

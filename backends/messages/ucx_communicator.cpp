@@ -39,12 +39,12 @@ constexpr milliseconds kLeaving{1000};
 
 enum class Farewell : std::uint8_t { None, Done, GaveUp };
 
-/// A message under way. UCX holds its address until it is done.
+/// A message in flight. UCX holds its address until it is done.
 struct Operation {
   bool sending = false;
   Rank peer;
   std::uint32_t tag = 0;
-  std::size_t bytes = 0;     ///< asked for
+  std::size_t bytes = 0;     ///< requested
   std::size_t received = 0;  ///< what the sender sent
   ucs_status_t status = UCS_INPROGRESS;
   void* handle = nullptr;  ///< UCX's, while in progress

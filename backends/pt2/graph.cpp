@@ -97,7 +97,7 @@ class GraphBuilder final : private NameResolver {
     return id;
   }
 
-  /// The value a name stands for at this point: what in-place nodes made of it last.
+  /// The value of a name at this point: the latest result of in-place nodes.
   ValueId latest(ValueId id) {
     while (current_[id.index()] != id) {
       current_[id.index()] = current_[current_[id.index()].index()];  // halves the path
@@ -275,7 +275,7 @@ class GraphBuilder final : private NameResolver {
     return {graph_.subgraphs.size() - 1};
   }
 
-  /// Renames what an in-place node or a sub-graph changes.
+  /// Gives a new name to what an in-place node or a sub-graph changes.
   void noteChanges(const Node& node, const std::string& where) {
     const std::vector<ValueId> reads = readsOf(node);
     const auto tensor = std::find_if(reads.begin(), reads.end(), [&](ValueId id) { return graph_.value(id).tensor.has_value(); });
@@ -337,7 +337,7 @@ class GraphBuilder final : private NameResolver {
     }
   }
 
-  /// Frames of nodes without a module stack get the root's class name; a marker behind the last node goes.
+  /// Frames of nodes without a module stack get the root's class name; a marker after the last node is removed.
   void finish() {
     std::string root;
     for (const Node& node : graph_.nodes) {

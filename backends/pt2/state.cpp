@@ -16,7 +16,7 @@ struct Payload {
   std::string_view folder;  ///< `weights` or `constants`
 };
 
-/// The weights and constants configurations. Pickled payloads are refused only when asked for.
+/// The weights and constants configurations. Pickled payloads are refused only when they are requested.
 class Payloads {
  public:
   Payloads(const Archive& archive, const std::map<std::string, std::string>& texts)

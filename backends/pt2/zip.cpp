@@ -164,9 +164,8 @@ class ZipFile {
     }
     if (entry.method != ZIP_CM_STORE || (entry.flags & 1U) != 0 || entry.compressed != entry.bytes) {
       throw UsageError(
-          fmt::format("{} holds a compressed or encrypted entry {}; torch stores entries as they are, so do not "
-                      "pack the archive anew",
-                      path_, printable(entry.name)));
+          fmt::format("{} holds a compressed or encrypted entry {}; torch stores entries uncompressed, so do not repack the archive", path_,
+                      printable(entry.name)));
     }
     if (start > size_ || entry.bytes > size_ - start) {
       cutShort();
@@ -265,7 +264,7 @@ Archive openSavedArchive(const std::string& path, std::int64_t begin, std::int64
   ZipFile file(path, "file of torch.save", static_cast<std::uint64_t>(begin), static_cast<std::uint64_t>(bytes));
   const std::vector<DirectoryEntry> directory = file.readDirectory();
   const std::string top = topFolder(directory, "/data.pkl");
-  if (top.empty()) throw UsageError(fmt::format("{} is a zip file but none of torch.save: it has no data.pkl", path));
+  if (top.empty()) throw UsageError(fmt::format("{} is a zip file but not a file of torch.save: it has no data.pkl", path));
   return locateAll(file, path, top, directory);
 }
 

@@ -16,7 +16,7 @@ std::vector<std::string> writeTorchPlan(const Plan& plan, const ModelGraph& grap
   const TorchPlan exported = torchPlan(plan, graph);
   std::error_code problem;
   fs::create_directories(folder, problem);
-  if (problem) throw UsageError(fmt::format("the folder {} cannot be made: {}; choose another", folder, problem.message()));
+  if (problem) throw UsageError(fmt::format("the folder {} cannot be created: {}; choose another", folder, problem.message()));
   const auto file = [&](const char* name) { return (fs::path(folder) / name).string(); };
   writeFile(file("schedule.csv"), exported.schedule);
   writeFile(file("pipeline.json"), exported.settings);

@@ -110,7 +110,7 @@ class SyntheticStage final : public StageModule {
   }
 
   [[noreturn]] void refuse(const char* what, Microbatch m) const {
-    throw Error(fmt::format("{}: stage {}, microbatch {}; this is a fault of the engine.", what, stage_.value, m.value));
+    throw Error(fmt::format("{}: stage {}, microbatch {}; this is a bug in the engine.", what, stage_.value, m.value));
   }
   void give(Slots& slots, Kind kind, std::size_t transfer, Microbatch m, HeldBuffer buffer);
   [[nodiscard]] HeldBuffer take(Slots& slots, Kind kind, std::size_t transfer, Microbatch m) const;
@@ -183,7 +183,7 @@ HeldBuffer SyntheticStage::memory(std::size_t bytes, const char* what) const {
     return device().allocate(bytes);
   } catch (const std::exception& e) {
     throw Error(fmt::format(
-        "there is no memory for {} of stage {} ({} bytes) beside what this rank holds; plan with more ranks, smaller microbatches "
+        "there is no memory for {} of stage {} ({} bytes) in addition to what this rank holds; plan with more ranks, smaller microbatches "
         "or --recompute auto ({}).",
         what, stage_.value, bytes, e.what()));
   }
@@ -203,7 +203,7 @@ std::shared_ptr<void> SyntheticStage::hold(Bytes planned, Bytes inBuffers, const
   return planned > inBuffers ? memory(static_cast<std::size_t>(planned - inBuffers), what).owner : nullptr;
 }
 
-/// Waits until so long after the begin, so that what was done since is part of it; a GPU is asked to be busy.
+/// Waits until `duration` after the start, so that work done meanwhile is included; a GPU is kept busy.
 void SyntheticStage::work(Clock::time_point begin, Ns duration) const {
   if (!isHost()) on_.spin(duration);
   const Clock::time_point end = begin + nanoseconds(isHost() ? duration : 0);

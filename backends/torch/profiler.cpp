@@ -499,7 +499,7 @@ class ModelRunner {
   bool graphs_;
   std::function<void(const std::string&)> tell_;
   at::Tensor outputForm_;                 // shape and type of what the loss is computed from, without memory
-  std::unique_ptr<Recording> recording_;  // once the first whole was asked for
+  std::unique_ptr<Recording> recording_;  // from the first full-model run on
   std::vector<Ns> overhead_, forwardTotals_, backwardTotals_;
 };
 

@@ -138,7 +138,7 @@ Steps stepsByMarks(const Material& material) {
   return steps;
 }
 
-/// Messages name their receiver by the stage that is next; those to the same rank, or to nobody, are no messages.
+/// Finds the receiver of messages by the next stage; those to the same rank, or without a receiver, are dropped.
 void findPeers(Material& material, std::vector<std::string>& notes) {
   std::vector<std::int32_t> rankOf;  // by stage
   for (const Span& span : material.spans) {
@@ -305,7 +305,7 @@ std::vector<Material> materialOf(std::vector<FileEvents>& files, const RankMap& 
 
 void noteFile(const FileEvents& file, std::vector<std::string>& notes) {
   const std::string name = std::filesystem::path(file.source).filename().string();
-  if (file.truncated) notes.push_back(fmt::format("{} ends in the middle; what it holds up to there was taken.", name));
+  if (file.truncated) notes.push_back(fmt::format("{} ends in the middle; the part up to there was used.", name));
   if (file.unusable > 0)
     notes.push_back(fmt::format("{} of {} left out, because {} no usable time.", countedEvents(file.unusable, "event"), name,
                                 file.unusable == 1 ? "it has" : "they have"));

@@ -32,7 +32,7 @@ struct Event {
   std::int64_t from = -1, to = -1, bytes = 0, allocated = -1, deviceType = 0;
 };
 
-/// The token without blanks behind it and quotes around it.
+/// The token without trailing blanks and surrounding quotes.
 std::string_view bare(std::string_view token) {
   while (!token.empty() && (token.back() == ' ' || token.back() == '\n' || token.back() == '\r' || token.back() == '\t'))
     token.remove_suffix(1);
@@ -48,7 +48,7 @@ std::optional<Int> wholeNumber(std::string_view text) {
   return number;
 }
 
-/// Microseconds, with any number of digits behind the point, as nanoseconds: exact, where a double would lose what lies 50 years from its
+/// Microseconds, with any number of digits after the point, as nanoseconds: exact, where a double would lose what lies 50 years from its
 /// origin.
 std::optional<Ns> nanoseconds(std::string_view text) {
   constexpr std::int64_t kMost = kLatestTime / 1000 - 1;

@@ -29,7 +29,7 @@ constexpr Ns kFarApart = 10;
 
 bool isDigit(char c) { return c >= '0' && c <= '9'; }
 
-/// The number behind the first `rank` in a name: `rank 3`, `pp_rank_3.json`, `[Rank3]`.
+/// The number after the first `rank` in a name: `rank 3`, `pp_rank_3.json`, `[Rank3]`.
 std::optional<std::int64_t> rankIn(std::string name) {
   std::transform(name.begin(), name.end(), name.begin(),
                  [](char c) { return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c; });

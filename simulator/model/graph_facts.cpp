@@ -253,7 +253,7 @@ std::vector<KeptTogether> keptTogether(const ModelGraph& graph) {
   const std::vector<ValueId> bases = viewedBases(graph);
   std::vector<std::vector<ValueId>> reads;
   for (const Node& node : graph.nodes) reads.push_back(readsOf(node));
-  reads.push_back(graph.outputs);  // read once more behind the last node
+  reads.push_back(graph.outputs);  // read once more after the last node
   std::vector<KeptTogether> groups;
   for (std::size_t n = 0; n < graph.nodes.size(); ++n) {
     for (const ValueId changed : changedBy(graph, graph.nodes[n])) {

@@ -107,7 +107,7 @@ Candidate Evaluator::improve(const Candidate& start, const std::vector<NodeId>& 
       for (const std::ptrdiff_t further : kFurther) {
         std::vector<NodeId> begins = best.request.begins;
         const auto at = std::lower_bound(places.begin(), places.end(), begins[i]);
-        const bool between = at == places.end() || *at != begins[i];  // then the place behind it is one step away already
+        const bool between = at == places.end() || *at != begins[i];  // then the place after it is one step away already
         const std::ptrdiff_t to = at - places.begin() + further - (between && further > 0 ? 1 : 0);
         if (to < 0 || to >= static_cast<std::ptrdiff_t>(places.size())) continue;
         begins[i] = places[static_cast<std::size_t>(to)];

@@ -15,7 +15,7 @@ extern char** environ;
 
 namespace pw::test {
 
-/// What a call of the program gave.
+/// The outcome of a call of the program.
 struct Outcome {
   int status = -1;  ///< exit status; −1 when a signal ended it
   std::string out, err;

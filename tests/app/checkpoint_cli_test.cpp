@@ -1,4 +1,4 @@
-// Checkpoints of `pipewright run` and PyTorch: all of the model's state dict, and an optimizer's state that torch.optim goes on from.
+// Checkpoints of `pipewright run` and PyTorch: all of the model's state dict, and an optimizer's state that torch.optim can continue from.
 
 #include <array>
 #include <cmath>

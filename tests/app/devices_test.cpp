@@ -236,7 +236,7 @@ TEST_F(Measured, RatesAreATable) {
                                      "GPU 0      –                    150.5 GB/s, 3.10 µs\n"
                                      "GPU 1      140.0 GB/s, 3.00 µs  –\n"
                                      "Measured: large copies"));
-  EXPECT_THAT(text("nvlink"), Not(HasSubstr("Measured"))) << "nobody asked for it";
+  EXPECT_THAT(text("nvlink"), Not(HasSubstr("Measured"))) << "it was not requested";
 }
 
 TEST_F(Measured, RatesAreInTheDocumentByTheNumberOfCuda) {

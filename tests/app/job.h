@@ -25,11 +25,11 @@ namespace pw::test {
 using Words = std::vector<std::string>;
 using Clock = std::chrono::steady_clock;
 
-inline constexpr std::chrono::seconds kLong{90};  // for what takes a second or two on an idle machine
+inline constexpr std::chrono::seconds kLong{90};  // for actions that take a second or two on an idle machine
 
 inline std::string sample(const std::string& name) { return PW_SOURCE_DIR "/resources/models/" + name + ".pt2"; }
 
-/// Polls until `done` or the deadline; whether it was done.
+/// Polls until `done` or the deadline; returns whether it was done.
 inline bool eventually(const std::function<bool()>& done, std::chrono::milliseconds deadline) {
   const auto until = Clock::now() + deadline;
   while (!done()) {
@@ -42,7 +42,7 @@ inline bool eventually(const std::function<bool()>& done, std::chrono::milliseco
 /// Whether a process runs (a zombie does not).
 inline bool alive(pid_t pid) {
   const std::string stat = contentOf("/proc/" + std::to_string(pid) + "/stat");
-  const std::size_t name = stat.rfind(") ");  // the name may hold anything
+  const std::size_t name = stat.rfind(") ");  // the name may contain anything
   return name != std::string::npos && stat[name + 2] != 'Z' && stat[name + 2] != 'X';
 }
 
@@ -53,7 +53,7 @@ struct JobOptions {
   std::string program = PIPEWRIGHT;
 };
 
-/// A call of the program that a test may disturb, in a process group of its own. No process of it outlives the object.
+/// A call of the program that a test may disturb, in its own process group. None of its processes outlives the object.
 class Job {
  public:
   explicit Job(Words arguments, const JobOptions& options = {}) {

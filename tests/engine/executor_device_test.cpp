@@ -1,4 +1,4 @@
-// The executor on a device that does later what it is asked for, as a GPU does: marks are no times until the device is done, and live for a
+// The executor on a device that does enqueued work later, as a GPU does: timestamps are not times until the device is done, and live for a
 // step.
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -20,7 +20,7 @@ using test::NumberStage;
 
 /// The device of the calling thread's rank. Marks are numbers that only it understands.
 struct LateDevice {
-  std::vector<Ns> times;  ///< of all marks ever made
+  std::vector<Ns> times;  ///< of all timestamps ever taken
   std::size_t finished = 0, forgotten = 0;
   std::size_t mostAlive = 0;
 
@@ -94,7 +94,7 @@ class TimingCommunicator final : public Communicator {
 struct LateRun {
   NumberJob job;
   std::vector<std::vector<StepLog>> logs;  ///< by step and rank
-  std::vector<std::size_t> mostAlive;      ///< marks, by rank
+  std::vector<std::size_t> mostAlive;      ///< timestamps, by rank
 };
 
 LateRun runLate(const Plan& plan, int steps, const ExecutorOptions& options = {}, const std::string& live = {}) {
@@ -137,7 +137,7 @@ void expectTimes(const LateRun& run, Ns begin, Ns end) {
 }
 
 TEST(ExecutorOnADevice, KnowsTheTimesOfAllThatALongStepInLockstepAskedFor) {
-  // 300 microbatches: 302 cycles with a barrier after each, and more marks in a step than any pool that was not meant for it.
+  // 300 microbatches: 302 cycles with a barrier after each, and more timestamps in a step than any pool that was not made for it.
   const Plan plan = test::chainPlan(lower(generate("lockstep", {2, 2, 300})));
   const Ns begin = monotonicNow();
   const LateRun run = runLate(plan, 3);
@@ -145,7 +145,7 @@ TEST(ExecutorOnADevice, KnowsTheTimesOfAllThatALongStepInLockstepAskedFor) {
   const std::size_t ofAStep = 2 * 2 * 300;  // of each action when it starts and ends
   for (const std::size_t alive : run.mostAlive) {
     EXPECT_GT(alive, ofAStep);
-    EXPECT_LT(alive, 3 * ofAStep) << "marks of steps before live on";
+    EXPECT_LT(alive, 3 * ofAStep) << "timestamps of earlier steps stay alive";
   }
 }
 

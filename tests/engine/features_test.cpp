@@ -1,4 +1,4 @@
-// What a training may be asked for beside its schedule: replicas, sharded optimizers, transmitted weights, recompute, ready order, masked
+// Options of a training in addition to its schedule: replicas, sharded optimizers, transmitted weights, recompute, ready order, masked
 // microbatches, a loss over the batch, clipping, evaluation. Each gives the numbers of one rank.
 #include <gtest/gtest.h>
 

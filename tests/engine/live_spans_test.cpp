@@ -1,4 +1,4 @@
-// What a run tells while it goes on (engine/live_spans.h): stages of numbers, ranks as threads, and bytes of every kind.
+// What a run reports while it is in progress (engine/live_spans.h): stages of numbers, ranks as threads, and bytes of every kind.
 #include "engine/live_spans.h"
 #include "backends/messages/in_memory_communicator.h"
 

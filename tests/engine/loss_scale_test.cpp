@@ -91,7 +91,7 @@ TEST_P(ScalingLosses, ChangesNoUpdateWhereNothingOverflows) {
     EXPECT_EQ(plain.logs[1][r].lossScale, std::nullopt);
     EXPECT_EQ(plain.next[r], std::nullopt);
     EXPECT_FALSE(scaled.logs[1][r].skipped);
-    EXPECT_EQ(scaled.logs[1][r].gradientNorm, std::nullopt) << "nobody asked for it";
+    EXPECT_EQ(scaled.logs[1][r].gradientNorm, std::nullopt) << "it was not requested";
   }
 }
 

@@ -246,7 +246,7 @@ std::vector<Case> cases() {
 
 INSTANTIATE_TEST_SUITE_P(Placements, Reducing, testing::ValuesIn(cases()), [](const auto& test) { return test.param.name; });
 
-/// Which collectives two ranks, which both hold stages 0 and 1, had asked for after their last REDUCE_GRAD, and in all.
+/// Which collectives two ranks, which both hold stages 0 and 1, had posted after their last REDUCE_GRAD, and in all.
 struct Orders {
   std::vector<std::size_t> early;
   std::vector<std::vector<Asked>> all;

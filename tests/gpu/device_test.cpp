@@ -105,13 +105,14 @@ TEST_F(GpuDevice, TellsTimesOnTheHostsClock) {
 TEST_F(GpuDevice, KeepsMarksUntilTheyAreForgotten) {
   const Device& gpu = test::firstGpu();
   for (int step = 0; step < 3; ++step) {
-    std::vector<Timestamp> marks;
+    std::vector<Timestamp> timestamps;
     for (int i = 0; i < 5000; ++i) {
       if (i % 500 == 0) gpu.finish(kDeadline, {});  // as often as a step in lockstep
-      marks.push_back(gpu.timestamp());
+      timestamps.push_back(gpu.timestamp());
     }
     gpu.finish(kDeadline, {});
-    for (std::size_t i = 1; i < marks.size(); ++i) ASSERT_THAT(gpu.timeOf(marks[i - 1]), Le(gpu.timeOf(marks[i]) + 10'000)) << i;
+    for (std::size_t i = 1; i < timestamps.size(); ++i)
+      ASSERT_THAT(gpu.timeOf(timestamps[i - 1]), Le(gpu.timeOf(timestamps[i]) + 10'000)) << i;
     gpu.forgetTimestamps();
   }
 }
@@ -144,7 +145,7 @@ TEST_F(GpuDevice, RefusesToRecordWhatWaits) {
   const HeldBuffer buffer = onGpu(gpu, {host.data(), host.size()});
   std::shared_ptr<void> pool;
   EXPECT_THROW(static_cast<void>(gpu.record([&] { gpu.copy({host.data(), host.size()}, buffer.buffer); }, pool)), Error);
-  EXPECT_EQ(back(gpu, buffer), host) << "the device goes on as before";
+  EXPECT_EQ(back(gpu, buffer), host) << "the device works as before";
 }
 
 TEST_F(GpuDevice, RefusesWorkThatDoesNotEnd) {

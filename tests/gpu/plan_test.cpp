@@ -263,7 +263,7 @@ TEST_P(GpuJob, EndsSoonAfterARankWasKilled) {
     const Json flight = Json::parse(record, nullptr, false);
     ASSERT_TRUE(flight.is_object()) << record;
     EXPECT_EQ(flight.at("rank"), survivor);
-    EXPECT_FALSE(flight.at("entries").empty()) << "what it asked for in its last step";
+    EXPECT_FALSE(flight.at("entries").empty()) << "the operations of its last step";
   }
   EXPECT_EQ(records, 1) << "the rank that was left says what it waited for";
 }

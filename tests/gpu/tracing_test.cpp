@@ -1,4 +1,4 @@
-// What it costs that every run is a trace: steps of one rank with the device's marks against steps without.
+// The cost of tracing every run: steps of one rank with device timestamps against steps without.
 #include <gtest/gtest.h>
 
 #include <algorithm>

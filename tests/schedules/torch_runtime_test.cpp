@@ -129,7 +129,7 @@ TEST(TorchRuntime, LoadsValidatesAndTrainsInTheOrderOfEveryVAndWaveSchedule) {
   expectAllTrain(cases);
 }
 
-/// What the tests above rest on: the script sees microbatches that changed places, which torch's runtime does not, and goes on after a
+/// What the tests above rest on: the script sees microbatches that changed places, which torch's runtime does not, and continues after a
 /// failure.
 TEST(TorchRuntime, TrainsToAnotherLossWhereTwoMessagesAreSwapped) {
   ASSERT_TRUE(fs::exists(PW_PYTHON)) << "run ./dev setup";

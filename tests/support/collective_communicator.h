@@ -16,8 +16,8 @@
 
 namespace pw::test {
 
-/// Collectives of float64 over the messages of another communicator, which must keep the order of messages. As with NCCL, two ranks match
-/// theirs by order alone: where orders differ, a wait throws. Undefined results are not a number.
+/// Collectives of float64 over the messages of another communicator, which must keep the order of messages. As with NCCL, ranks match
+/// collectives by order alone: if orders differ, a wait throws. Undefined results are not a number.
 class CollectiveCommunicator final : public Communicator {
  public:
   explicit CollectiveCommunicator(std::unique_ptr<Communicator> inner, bool offers = true) : inner_(std::move(inner)), offers_(offers) {}
@@ -73,7 +73,7 @@ class CollectiveCommunicator final : public Communicator {
     Collective what{};
     std::vector<Rank> group;
     Buffer buffer;
-    std::vector<std::vector<double>> all;  ///< what the members have, behind what they asked for
+    std::vector<std::vector<double>> all;  ///< the members' data, after what they have posted
     std::vector<Request> requests;
   };
   static std::span<double> numbers(Buffer buffer) { return {reinterpret_cast<double*>(buffer.data), buffer.bytes / sizeof(double)}; }

@@ -15,7 +15,7 @@
 
 namespace pw::test {
 
-// What collectives make of small numbers, which every type holds exactly, by plain loops.
+// Reference results of collectives on small numbers, which every type represents exactly, by plain loops.
 
 constexpr DType kSummed[]{DType::Float16, DType::BFloat16, DType::Float32, DType::Float64,
                           DType::UInt8,   DType::Int8,     DType::Int32,   DType::Int64};
@@ -37,7 +37,7 @@ std::vector<std::byte> bytesAs(const std::vector<int>& values) {
   return bytes;
 }
 
-/// Whole numbers from 0 to 255 as elements of a type.
+/// Integers from 0 to 255 as elements of a type.
 inline std::vector<std::byte> encoded(DType dtype, const std::vector<int>& values) {
   std::vector<int> bits;
   for (const int value : values) {

@@ -18,7 +18,7 @@
 
 namespace pw {
 
-// What every transport keeps, as tests that run on each: INSTANTIATE_TEST_SUITE_P(Ucx, CommunicatorContract, testing::Values(...)).
+// The contract of every transport, as tests that run on each: INSTANTIATE_TEST_SUITE_P(Ucx, CommunicatorContract, testing::Values(...)).
 
 /// Connects one rank of a job; called on that rank's thread.
 using Connect = std::function<std::unique_ptr<Communicator>(Rank)>;
@@ -37,7 +37,7 @@ constexpr std::chrono::milliseconds kLongWait{20'000};
 inline Buffer bytesOf(std::vector<std::byte>& bytes) { return {bytes.data(), bytes.size()}; }
 inline Buffer bytesOf(int& value) { return {reinterpret_cast<std::byte*>(&value), sizeof value}; }
 
-/// What went wrong, as the user reads it; empty when nothing did.
+/// The error message as the user sees it; empty if there was no error.
 inline std::string failureOf(const std::function<void()>& work) {
   try {
     work();
@@ -158,7 +158,7 @@ TEST_P(CommunicatorContract, ManyMessagesMayBeUnderWayAndAreWaitedForInAnyOrder)
                       const std::vector<std::byte>& got = in[static_cast<std::size_t>(i)];
                       EXPECT_TRUE(got == patternOf(got.size(), i + peer.value)) << "message " << i;
                     }
-                    me.barrier();  // a peer's send may need this rank to go on a little after it received all
+                    me.barrier();  // a peer's send may need this rank to make progress for a little after it has received everything
                   }),
               succeeds());
 }

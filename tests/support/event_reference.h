@@ -15,9 +15,9 @@
 
 namespace pw::test {
 
-/// One iteration the slow and obvious way: every rank does its next action, and every channel carries its next message, as soon as all that
-/// it needs is there, until nothing moves. Slots, bidirectional placements, every way of sending, and lockstep. Shares nothing with the
-/// simulator but the rules in its headers.
+/// A slow and simple reference for one iteration: every rank does its next action, and every channel carries its next message, as soon as
+/// everything it needs is available, until nothing changes. Slots, bidirectional placements, every way of sending, and lockstep. Shares
+/// nothing with the simulator but the rules in its headers.
 class EventReference {
  public:
   /// `rows`: lowered unless messages go in the background. All three must outlive this.

@@ -77,7 +77,7 @@ class FakeCuda {
  private:
   std::vector<std::string> violations_;
   std::map<const std::byte*, std::size_t> blocks_;   ///< alive
-  std::vector<std::unique_ptr<std::byte[]>> freed_;  ///< kept, so that who uses memory too long is told of and does no more harm
+  std::vector<std::unique_ptr<std::byte[]>> freed_;  ///< kept, so that use after free is reported and does no further harm
   std::mt19937_64 random_;
 };
 

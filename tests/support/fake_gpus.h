@@ -21,9 +21,9 @@
 
 namespace pw::test {
 
-/// GPUs of a few ranks (threads of this process) and the links between them, made of host memory: what is asked for is done later by a
-/// thread of its own, in an order drawn at random from all that the rules of streams and of NCCL allow. Breaches of the contract are noted
-/// in `violations`.
+/// GPUs of a few ranks (threads of this process) and the links between them, made of host memory: enqueued work is done later by a separate
+/// thread, in a random order among those that the rules of streams and of NCCL allow. Violations of the contract are recorded in
+/// `violations`.
 class FakeGpus {
  public:
   FakeGpus(int ranks, std::uint64_t seed)
@@ -47,7 +47,7 @@ class FakeGpus {
   }
   DeviceLinks links(Rank rank);
 
-  /// This thread's rank computes that, after all it was asked to compute before.
+  /// This thread's rank computes that, after everything enqueued before.
   void compute(std::function<void()> task) {
     const std::lock_guard lock(mutex_);
     ask(gpus_[current().rank], {std::move(task), {}});
@@ -184,7 +184,7 @@ class FakeGpus {
     return isNext && std::ranges::none_of(queues, &std::deque<std::uint64_t>::empty) ? MessageState::Moving : MessageState::Waiting;
   }
 
-  /// An operation that a rank may ask about.
+  /// An operation that a rank may query.
   const Operation& operationOf(std::size_t rank, std::uint64_t id) {
     static const Operation none{};
     const auto found = operations_.find(id);

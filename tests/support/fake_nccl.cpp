@@ -14,7 +14,7 @@ namespace pw::test {
 
 enum class Call : std::uint8_t { Send, Receive, AllReduce, ReduceScatter, AllGather, Reduce, Broadcast };
 
-/// What one member of a communicator asked for.
+/// An operation that one member of a communicator posted.
 struct Asked {
   Call call = Call::Send;
   const void* from = nullptr;

@@ -1,6 +1,6 @@
 #pragma once
 
-// Damaged files for every reader: JSON text changed as JSON and as text, and a loop that tells a reader's refusals from its faults.
+// Damaged files for every reader: JSON text changed as JSON and as text, and a loop that distinguishes a reader's refusals from its bugs.
 
 #include <cstddef>
 #include <functional>

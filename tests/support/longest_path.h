@@ -11,7 +11,7 @@
 
 namespace pw::test {
 
-/// When every action and message of a schedule starts, the slow and obvious way: the schedule as a graph of "not before" edges, relaxed
+/// When every action and message of a schedule starts, by a slow and simple method: the schedule as a graph of "not before" edges, relaxed
 /// until nothing moves. Shares nothing with the simulator but the rules written in its header.
 class LongestPath {
  public:

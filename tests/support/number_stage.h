@@ -242,7 +242,7 @@ inline Plan chainPlan(Schedule schedule, const std::vector<Skip>& skips = {}, in
   return plan;
 }
 
-/// What one stage alone after the other gives: the loss, and by stage the sum of its output gradients over all microbatches.
+/// The result of running the stages one after the other: the loss, and by stage the sum of its output gradients over all microbatches.
 struct Expected {
   double loss = 0;
   std::vector<double> gradients;

@@ -8,7 +8,8 @@
 
 namespace pw::test {
 
-/// Expects that each stage can read all it reads: its inputs and state, then what it computes again, receives and computes, in this order.
+/// Expects that everything each stage reads is available: its inputs and state, then what it computes again, receives and computes, in this
+/// order.
 inline void expectEveryReadAvailable(const ModelGraph& graph, const Partition& partition) {
   for (std::size_t s = 0; s < partition.stages.size(); ++s) {
     const StageSpec& spec = partition.stages[s];

@@ -66,9 +66,9 @@ inline std::vector<Planned> randomPlan(int ranks, int messages, int collectives,
   return plan;
 }
 
-/// One rank's part of a plan. What it does in a round is asked for in a random order, but for collectives among themselves; then some of
-/// all that is open is waited for, which can block no rank for good: the rank in the earliest round needs only what others have asked for
-/// or can ask for. `Job` has `device()`, `computed(bytes)` and `expect(memory, first byte, bytes, what)`.
+/// One rank's part of a plan. The operations of a round are posted in a random order, except that collectives keep theirs; then some of all
+/// that is open is waited for, which cannot block any rank forever: the rank in the earliest round needs only what others have asked for or
+/// can ask for. `Job` has `device()`, `computed(bytes)` and `expect(memory, first byte, bytes, what)`.
 template <class Job>
 class RandomRank {
  public:

@@ -8,8 +8,8 @@
 
 namespace pw::test {
 
-/// Checks what every part of the program takes for granted of a trace: the order of spans, ids in range, times from 0, and no two spans at
-/// once on a rank's compute lane, slots and waits apart.
+/// Checks the invariants of traces that every part of the program relies on: the order of spans, ids in range, times from 0, and no two
+/// spans at once on a rank's compute lane, slots and waits apart.
 inline void expectKeepsRules(const Trace& trace) {
   std::vector<Ns> busyUntil(static_cast<std::size_t>(trace.ranks), 0);
   const Span* before = nullptr;

@@ -26,7 +26,7 @@ namespace pw::test {
 
 using Tensors = std::map<std::string, std::vector<float>>;
 
-/// What a training gave: losses of all steps, gradients of the first, parameters and buffers after the last.
+/// The results of a training: losses of all steps, gradients of the first, parameters and buffers after the last.
 struct Trained {
   std::vector<double> losses, norms;
   Tensors gradients, parameters, buffers;

@@ -24,9 +24,9 @@ struct UnitCosts {
   }
 };
 
-/// When a compute-only schedule does what, with the same costs on every stage and free messages, the slow and obvious way: every
-/// rank takes its next action (both of a slot) once all that it needs has ended, until nothing moves. Shares nothing with the
-/// checker and the simulator but the rules of schedule.h.
+/// When a compute-only schedule does what, with the same costs on every stage and free messages, by a slow and simple method: every rank
+/// takes its next action (both of a slot) once all that it needs has ended, until nothing moves. Shares nothing with the checker and the
+/// simulator but the rules of schedule.h.
 class UnitTimes {
  public:
   UnitTimes(const Schedule& schedule, const UnitCosts& costs)

@@ -26,7 +26,7 @@ struct Watch {
   std::function<void(Rank from, std::uint32_t tag, Buffer)> change;  ///< called with every message that was received
 };
 
-/// A communicator that notes what is done with it, sees messages late, or changes them. Counts uses of a tag that break the contract.
+/// A communicator that records its calls, reports messages late, or changes them. Counts uses of a tag that break the contract.
 class WatchedCommunicator final : public Communicator {
  public:
   WatchedCommunicator(std::unique_ptr<Communicator> inner, Watch watch) : inner_(std::move(inner)), watch_(std::move(watch)) {}

@@ -29,7 +29,7 @@ void CandidatesDelegate::paint(QPainter* painter, const QStyleOptionViewItem& op
   const Theme& t = currentTheme();
   const bool chosen = option.state.testFlag(QStyle::State_Selected);
   QStyleOptionViewItem text = option;
-  text.state.setFlag(QStyle::State_HasFocus, false);  // the whole row is chosen, not a cell
+  text.state.setFlag(QStyle::State_HasFocus, false);  // the whole row is selected, not a cell
   text.rect.adjust(kPadding, 0, -kPadding, 0);
   painter->save();
   if (index.row() == hovered_ && !chosen) painter->fillRect(option.rect, faded(t.accent, 0.16));

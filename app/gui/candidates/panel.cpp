@@ -29,7 +29,7 @@
 namespace pw::gui {
 namespace {
 
-/// Candidates on their way from the searching threads to the window.
+/// Candidates passed from the searching threads to the window.
 struct Queue {
   std::mutex mutex;
   std::vector<Candidate> candidates;
@@ -40,7 +40,7 @@ struct Queue {
   }
 };
 
-/// What found plans depend on beside what a search tries: where it changed, they are of the past.
+/// What found plans depend on in addition to what a search tries: if it changes, they are outdated.
 struct Basis {
   std::string cluster;
   std::shared_ptr<const Profile> profile;
@@ -300,7 +300,7 @@ void CandidatesPanel::Private::ended() {
 }
 
 void CandidatesPanel::Private::clear() {
-  queue.reset();  // what is still on its way is of no interest
+  queue.reset();  // pending results are dropped
   if (job->isRunning()) job->cancel();
   searched.reset();
   basis.reset();
@@ -310,7 +310,7 @@ void CandidatesPanel::Private::clear() {
   showPoints();
 }
 
-// ---- What is shown ----
+// ---- Display ----
 
 void CandidatesPanel::Private::refresh() {
   const bool has = document.graph() != nullptr, running = job->isRunning();
@@ -408,7 +408,7 @@ CandidatesPanel::CandidatesPanel(Document& document, QWidget* parent) : QWidget(
 
 CandidatesPanel::~CandidatesPanel() {
   d->job->disconnect(this);
-  delete d->job;  // waits for the search, which still uses what is here
+  delete d->job;  // waits for the search, which still uses this object
 }
 
 void CandidatesPanel::search() { d->start(); }

@@ -54,7 +54,7 @@ void CandidatesScatter::rescale() {
     times.push_back(current_->first);
     bytes.push_back(static_cast<double>(current_->second));
   }
-  // The limit is part of the picture unless it is so far off that it would squeeze all points together.
+  // The limit is included unless it is so far away that it would squeeze all points together.
   const double most = bytes.empty() ? 0 : *std::ranges::max_element(bytes);
   if (limit_ > 0 && static_cast<double>(limit_) < 1.6 * most) bytes.push_back(static_cast<double>(limit_));
   time_ = ScatterAxis::over(times);

@@ -36,7 +36,7 @@ void Job::cancel() {
 
 void Job::start(const QString& title, const std::function<std::function<void()>(JobControl&)>& work) {
   if (thread_->control) thread_->control->cancelled_ = true;
-  // At most one of our threads computes at a time: a new one waits for the one before, which stops as soon as it looks.
+  // At most one of our threads computes at a time: a new one waits for the one before, which stops as soon as it checks.
   std::thread before = std::move(thread_->thread);
   title_ = title;
   auto control = std::make_shared<JobControl>();
@@ -76,7 +76,7 @@ void Job::start(const QString& title, const std::function<std::function<void()>(
             emit failed(error);
           else if (result)
             result();
-          if (thread_->control == control && !thread_->running) emit finished();  // else the result began something new
+          if (thread_->control == control && !thread_->running) emit finished();  // otherwise the result started something new
         },
         Qt::QueuedConnection);
   };

@@ -23,7 +23,7 @@ constexpr std::size_t kMostUndo = 100'000;  // a design is a few hundred bytes
 
 }  // namespace
 
-/// What the worker found for one request.
+/// The worker's result for one request.
 struct Document::Answer {
   std::uint64_t number = 0;
   std::shared_ptr<const Prediction> prediction;
@@ -108,7 +108,7 @@ struct Document::Worker {
     answer.prediction = predictor_.predict(wanted, *request.graph, *answer.profile, rows);
   }
 
-  /// Rows of the design's schedule; the last ones again where nothing changed, so that the predictor knows them.
+  /// Rows of the design's schedule; the previous ones if nothing changed, so that the predictor recognises them.
   std::shared_ptr<const Schedule> rowsOf(const Design& design) {
     if (design.customRows) return design.customRows;
     const PlanRequest& r = design.request;
@@ -163,7 +163,7 @@ struct Document::Worker {
   std::condition_variable wake_;
   std::optional<Request> next_;
   bool stop_ = false;
-  std::thread thread_;  ///< last: starts when all else is there
+  std::thread thread_;  ///< last member: starts when everything else exists
 };
 
 Document::Document(QObject* parent) : QObject(parent), saved_(Design{}), worker_(std::make_unique<Worker>(*this)) {}
@@ -259,7 +259,7 @@ void Document::take(const Answer& answer) {
     splitPoints_ = *answer.splitPoints;
     emit modelChanged();
   }
-  if (answer.number == asked_ && answer.begins != design_.request.begins) {  // balanced: part of the edit that asked for it
+  if (answer.number == asked_ && answer.begins != design_.request.begins) {  // balanced: part of the edit that requested it
     design_.request.begins = answer.begins;
     emit designChanged();
   }

@@ -67,7 +67,7 @@ std::shared_ptr<Loaded> loadArchives(const std::vector<std::string>& paths) {
   return loaded;
 }
 
-/// What `--recompute` made these checkpoints, as far as it can be told; nothing where it cannot.
+/// The `--recompute` setting that leads to these checkpoints; nothing if it cannot be determined.
 std::optional<std::vector<std::string>> recomputeOf(const Plan& plan, const ModelGraph& graph) {
   const auto makes = [&](const std::vector<std::string>& names) {
     Partition trial = plan.partition;
@@ -176,7 +176,7 @@ std::shared_ptr<Loaded> loadSchedule(const std::string& path) {
   return loaded;
 }
 
-/// Which step people see first: the median one, without the first of several, which warms up.
+/// The step shown first: the median one, without the first of several, which warms up.
 std::size_t typicalStep(const std::vector<ImportedStep>& steps) {
   std::vector<std::pair<Ns, std::size_t>> durations;
   for (std::size_t i = steps.size() > 1 ? 1 : 0; i < steps.size(); ++i) durations.push_back({durationOf(steps[i].trace), i});

@@ -258,7 +258,7 @@ std::vector<int> findRows(const CallTree& tree, std::string_view text) {
   for (int r = 0; r < tree.size(); ++r) {
     const CallRow& row = tree.row(r);
     const auto last = std::find_end(row.path.begin(), row.path.end(), text.begin(), text.end(), same);
-    // A path matches where its own part is touched: else all that is inside a module would match with it.
+    // A path matches only in its own part: otherwise everything inside a module would match with it.
     const bool inPath = row.isModule && last != row.path.end() &&
                         static_cast<std::size_t>(last - row.path.begin()) + text.size() + row.label.size() > row.path.size();
     if (inPath || contains(row.label) || contains(row.className)) found.push_back(r);

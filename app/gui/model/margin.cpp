@@ -197,7 +197,7 @@ void Margin::paintEvent(QPaintEvent* event) {
 
 void Margin::paintStage(QPainter& painter, std::size_t stage, const QRect& dirty) const {
   const auto [top, bottom] = extent(stage);
-  const double from = std::max(top, 0.0), to = std::min<double>(bottom, height());  // the part one sees
+  const double from = std::max(top, 0.0), to = std::min<double>(bottom, height());  // the visible part
   if (to <= from || to < dirty.top() || from > dirty.bottom() + 1) return;
   const Theme& theme = currentTheme();
   const QColor colour = stageColour(static_cast<int>(stage), theme);
@@ -208,7 +208,7 @@ void Margin::paintStage(QPainter& painter, std::size_t stage, const QRect& dirty
   paintTotals(painter, stage, from, to);
 }
 
-/// As much as there is room for: one line, two, and a bar of how long the stage takes beside the longest.
+/// As much as fits: one line, two, and a bar of the stage's time relative to the longest.
 void Margin::paintTotals(QPainter& painter, std::size_t stage, double from, double to) const {
   const Theme& theme = currentTheme();
   const StageTotals& totals = stages_[stage];

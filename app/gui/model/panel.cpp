@@ -28,7 +28,7 @@
 namespace pw::gui {
 namespace {
 
-/// What stays the same of a row when the tree is made anew.
+/// What identifies a row when the tree is rebuilt.
 using RowKey = std::pair<std::string, int>;
 RowKey keyOf(const CallRow& row) {
   return {row.isModule ? row.path : row.path + ":" + row.label, row.isModule ? row.call : row.firstNode.value};
@@ -68,7 +68,7 @@ struct ModelPanel::Private {
   Document& document;
   ModelPanel& q;
   TreeModel model;
-  // Widgets inside `pages`, which is deleted before what they look at.
+  // Widgets inside `pages`, which is deleted before the objects they refer to.
   TreeView& view = *new TreeView(model);
   TreeArea& area = *new TreeArea(view);
   StageList& stages = *new StageList;
@@ -168,7 +168,7 @@ void ModelPanel::Private::adoptHandle(SplitHandle* handle) {
   connect(handle, &SplitHandle::dragEnded, &q, [this](int, bool keep) { drag.end(keep); });
   connect(handle, &SplitHandle::stepped, &q,
           [this](int split, int direction) { commands.step(static_cast<std::size_t>(split), direction); });
-  // Behind the event that asks for it, as the handle itself may go.
+  // After the event that requests it, because the handle itself may be deleted.
   connect(
       handle, &SplitHandle::removed, &q, [this](int split) { commands.remove(static_cast<std::size_t>(split)); }, Qt::QueuedConnection);
   connect(handle, &SplitHandle::focused, &q, [this](int split) {
@@ -254,7 +254,7 @@ void ModelPanel::Private::designChanged() {
   Margin& margin = area.margin();
   const bool hadFocus = std::any_of(margin.handles().begin(), margin.handles().end(), [](SplitHandle* h) { return h->hasFocus(); });
   model.setBegins(begins);
-  if (!drag.isActive()) {  // a split that came into a closed row opens it; one whose row was closed by hand lets it be
+  if (!drag.isActive()) {  // a split that moved into a collapsed row expands it; a row collapsed by hand stays collapsed
     std::vector<int> hidden;
     for (const NodeId node : begins) {
       if (!std::binary_search(before.begin(), before.end(), node) && !view.visibleRows().isBetweenRows(node))
@@ -271,7 +271,7 @@ void ModelPanel::Private::designChanged() {
   follow();
 }
 
-/// At once, or of a drag only as often as one can read it: the time is the timeline's.
+/// Immediately or, during a drag, only as often as it can be read, so that the time goes to the timeline.
 void ModelPanel::Private::follow() {
   if (document.isDragging()) {
     if (!soon.isActive()) soon.start();

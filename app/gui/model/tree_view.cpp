@@ -15,7 +15,7 @@
 namespace pw::gui {
 namespace {
 
-/// Letters the tree keeps for itself, so that shortcuts of the window do not take them away.
+/// Letters that the tree handles itself, so that shortcuts of the window do not take precedence.
 bool isOwnKey(const QKeyEvent& key) {
   if (key.matches(QKeySequence::Find)) return true;
   return key.modifiers() == Qt::NoModifier && (key.key() == Qt::Key_S || key.key() == Qt::Key_Slash || key.key() == Qt::Key_Delete);

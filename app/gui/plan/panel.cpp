@@ -165,7 +165,7 @@ PlanPanel::PlanPanel(Document& document, QWidget* parent) : QWidget(parent), d(s
   setAccessibleName(tr("Plan"));
   d->build();
   d->lowerTimer.setSingleShot(true);
-  d->lowerTimer.setInterval(200);  // of a drag only the end is worth it
+  d->lowerTimer.setInterval(200);  // during a drag only the final state is worth it
   connect(&d->lowerTimer, &QTimer::timeout, this, [this] { d->findLowerBound(); });
   d->soon.setSingleShot(true);
   d->soon.setInterval(kReadableMs);
@@ -184,7 +184,7 @@ PlanPanel::~PlanPanel() = default;
 
 bool PlanPanel::isIdle() const { return !d->soon.isActive() && !d->lowerTimer.isActive() && !d->lowerJob.isRunning(); }
 
-/// Another shape makes other stages: the splits are balanced again with the prediction.
+/// Other numbers of ranks or chunks lead to other stages: the splits are balanced again with the prediction.
 void PlanPanel::Private::changeShape(const QString& what, const std::function<void(PlanRequest&)>& change) {
   document.edit(what, [&](Design& design) {
     change(design.request);
@@ -402,7 +402,7 @@ QWidget* PlanPanel::Private::buildResults() {
   return results;
 }
 
-/// Greys schedules that refuse the shape, with the reason as their tip.
+/// Greys out schedules that do not support the combination, with the reason as their tooltip.
 void PlanPanel::Private::refuseSchedules() {
   const PlanRequest& r = document.design().request;
   auto* items = qobject_cast<QStandardItemModel*>(schedule->model());
@@ -418,7 +418,7 @@ void PlanPanel::Private::refuseSchedules() {
   }
 }
 
-/// All of the design that this panel shows.
+/// Everything of the design that this panel shows.
 Design PlanPanel::Private::unsplit() const {
   Design design = document.design();
   design.request.begins.clear();
@@ -487,7 +487,7 @@ void PlanPanel::Private::showCosts() {
                                 : PlanPanel::tr("estimated"));
 }
 
-/// At once, or of a drag only as often as one can read it: the time is the timeline's.
+/// Immediately or, during a drag, only as often as it can be read, so that the time goes to the timeline.
 void PlanPanel::Private::follow() {
   if (!document.isDragging()) return showResults();
   if (!soon.isActive()) soon.start();

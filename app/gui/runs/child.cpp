@@ -53,7 +53,7 @@ Child::Child(QObject* parent) : QObject(parent), d(std::make_unique<Private>(*th
     ::setpgid(0, 0);
     ::prctl(PR_SET_PDEATHSIG, SIGKILL);
     if (::getppid() != parentPid) ::_exit(1);  // we died before the line above
-    // What we tell it by must reach it, whatever we were started with (nohup ignores SIGINT).
+    // Our signals must reach it, however we were started (nohup ignores SIGINT).
     for (const int number : {SIGINT, SIGTERM}) std::signal(number, SIG_DFL);
     sigset_t none;
     sigemptyset(&none);
@@ -165,7 +165,7 @@ void Child::Private::takeLine(const QByteArray& text) {
       return;
     }
   }
-  // Libraries talk on stderr too: a sentence of the program itself counts more than theirs.
+  // Libraries write to stderr too: a sentence of the program itself takes precedence.
   constexpr QByteArrayView kOurs("pipewright: ");
   const bool ours = trimmed.startsWith(kOurs);
   if (isOurs && !ours) return;

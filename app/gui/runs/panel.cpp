@@ -37,7 +37,7 @@ struct RunsPanel::Private {
   Document& document;
   RunTask task;
   Job list, loading, judging, planning, looking;
-  QTimer settle;  ///< the prediction has stood still for a moment
+  QTimer settle;  ///< the prediction has not changed for a moment
   RunControls* controls = nullptr;
   RunList* runs = nullptr;
   QLabel* nothing = nullptr;
@@ -50,7 +50,7 @@ struct RunsPanel::Private {
   std::shared_ptr<const RunRecord> record;  ///< of `shown`
   std::shared_ptr<const Measured> shown;    ///< what we gave the document
   std::shared_ptr<const Measured> other;    ///< the run it is compared with
-  /// What was compared last, and what came of it.
+  /// The last comparison and its result.
   struct Subject {
     std::shared_ptr<const Measured> measured, other;
     std::shared_ptr<const Prediction> prediction;
@@ -172,7 +172,7 @@ void RunsPanel::Private::connectAll() {
   connect(&settle, &QTimer::timeout, p, [this] { document.isDragging() ? settle.start() : judge(); });
   connect(history->selectionModel(), &QItemSelectionModel::selectionChanged, p, [this] {
     if (restoring) return;
-    follows = false;  // who looks at another run is not torn away from it
+    follows = false;  // a user who looks at another run is not interrupted
     load(selected());
   });
   connect(comparison, &ComparisonView::stepChosen, p, [this](std::optional<int> step) { showStep(step); });
@@ -223,7 +223,7 @@ void RunsPanel::startRun(int steps) {
   if (!d->document.isPredicting()) d->begin();
 }
 
-/// Starts what `startRun` asked for.
+/// Starts what `startRun` requested.
 void RunsPanel::Private::begin() {
   const int count = *std::exchange(pendingSteps, std::nullopt);
   try {
@@ -440,7 +440,7 @@ void RunsPanel::Private::forget() {
 void RunsPanel::Private::follow() {
   const auto measured = document.measured();
   const bool live = measured && measured->live;
-  if (!live && measured != shown) {  // somebody else's
+  if (!live && measured != shown) {  // shown by another part of the app
     forget();
     restoring = true;
     history->clearSelection();
@@ -455,7 +455,7 @@ void RunsPanel::Private::follow() {
   judge();
 }
 
-/// Compares it in the background; at once where that was done before.
+/// Compares in the background, or at once if the result is cached.
 void RunsPanel::Private::judge() {
   const auto measured = document.measured();
   const auto prediction = measured && !measured->run ? document.prediction() : nullptr;  // a run has its own

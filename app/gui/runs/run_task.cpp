@@ -30,7 +30,7 @@ struct LiveFile {
   LiveReader reader;
   std::tuple<int, std::size_t, bool> shown{-1, 0, false};  ///< step, spans, whether complete
 
-  /// Takes what is new; whether that told something.
+  /// Reads what is new; returns whether there was any news.
   bool read() {
     std::ifstream file(path, std::ios::binary);
     file.seekg(at);
@@ -96,7 +96,7 @@ RunTask::RunTask(QObject* parent) : QObject(parent), d(std::make_unique<Private>
   d->look.setInterval(kLookMs);
   connect(&d->child, &Child::progressed, this, &RunTask::progressed);
   connect(&d->look, &QTimer::timeout, this, [this] {
-    if (d->watch.isRunning()) return;  // reading takes longer than we look: then that sets the pace
+    if (d->watch.isRunning()) return;  // reading takes longer than the poll interval, and then sets the pace
     d->watch.start(tr("Read the run"), [this, live = d->live](JobControl&) -> std::function<void()> {
       if (!live->read()) return {};
       auto step = live->reader.worthShowing();

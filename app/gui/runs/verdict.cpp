@@ -16,7 +16,7 @@
 namespace pw::gui {
 namespace {
 
-constexpr double kAsPredicted = 0.0005;  ///< below, figures of one decimal show no error
+constexpr double kAsPredicted = 0.0005;  ///< below this, numbers with one decimal show no error
 
 QString translated(const char* text) { return QCoreApplication::translate("pw::gui::Verdict", text); }
 
@@ -46,7 +46,7 @@ bool isCause(SpanKind kind) {
   return false;
 }
 
-/// What all causes together differ by.
+/// The total difference of all causes.
 Ns netOf(const Comparison& comparison) {
   Ns net = 0;
   for (const GroupError& group : comparison.byKind) {
@@ -160,7 +160,7 @@ QString inWords(const Verdict& verdict, const QString& before, const QString& af
              times;
     }
   }
-  // What remains when actions take as long as measured comes from beside them.
+  // What remains when actions take their measured times comes from outside of them.
   const Ns beside = verdict.replayed ? c.measuredMakespan - *verdict.replayed : 0,
            computing = verdict.replayed ? *verdict.replayed - c.predictedMakespan : 0;
   const bool explained = verdict.replayed && std::abs(beside) > std::abs(computing) && (beside > 0) == (difference > 0) && difference != 0;
@@ -169,7 +169,7 @@ QString inWords(const Verdict& verdict, const QString& before, const QString& af
                 .arg((beside > 0 ? QStringLiteral("+") : QStringLiteral("−")) + duration(std::abs(beside)));
   } else if (verdict.cause) {
     const Ns off = verdict.cause->measured - verdict.cause->predicted;
-    // Groups that others make up for are no explanation of the whole.
+    // Groups that are offset by others do not explain the total.
     const bool agrees = (off > 0) == (difference > 0) && std::abs(c.makespanError) >= kAsPredicted && std::abs(off) <= std::abs(netOf(c)) &&
                         (netOf(c) > 0) == (off > 0);
     text += QStringLiteral("; %1 %2, %3")

@@ -24,13 +24,13 @@ QString capitalized(QString text) {
   return text;
 }
 
-/// Who it is about: rank, and of a message both ends.
+/// The rank or, for a message, both ends.
 QString placeOf(const Span& span) {
   return isMessage(span) ? Text::tr("rank %1 → rank %2").arg(span.rank.value).arg(span.peer.value)
                          : Text::tr("rank %1").arg(span.rank.value);
 }
 
-/// A hundredth of a span tells its ends apart.
+/// A resolution of a hundredth of the span distinguishes its ends.
 double resolutionOf(const Span& span) { return static_cast<double>(span.end - span.start) / 100; }
 
 QString timesOf(const Span& span) {
@@ -177,20 +177,30 @@ QString tooltipOf(const SpanFacts& facts) {
   return QStringLiteral("<p style='white-space:pre'>%1</p>").arg(lines.join(QStringLiteral("<br>")));
 }
 
-QString moment(Ns time, double resolution) {
-  struct Unit {
-    double ns;
-    const char* name;
-  };
+namespace {
+
+struct Unit {
+  double ns;
+  const char* name;
+};
+
+const Unit* unitOf(Ns time) {
   static constexpr Unit kUnits[] = {{1e9, "s"}, {1e6, "ms"}, {1e3, "µs"}, {1, "ns"}};
   const double size = std::abs(static_cast<double>(time));
-  const Unit* unit = std::find_if(std::begin(kUnits), std::end(kUnits) - 1, [&](const Unit& u) { return size >= u.ns; });
+  return std::find_if(std::begin(kUnits), std::end(kUnits) - 1, [&](const Unit& u) { return size >= u.ns; });
+}
+
+QString inUnit(Ns time, double resolution, const Unit* unit) {
   const int most = static_cast<int>(std::lround(std::log10(unit->ns)));
   const int decimals = resolution > 0 ? static_cast<int>(std::ceil(std::log10(unit->ns / resolution))) : most;
   return QStringLiteral("%1 %2")
       .arg(static_cast<double>(time) / unit->ns, 0, 'f', std::clamp(decimals, 0, most))
       .arg(QString::fromUtf8(unit->name));
 }
+
+}  // namespace
+
+QString moment(Ns time, double resolution) { return inUnit(time, resolution, unitOf(time)); }
 
 QString pathDetails(const CriticalPath& path) {
   if (path.segments.empty()) return {};
@@ -212,7 +222,9 @@ QString pathDetails(const CriticalPath& path) {
 QString rangeDetails(Ns from, Ns to, const std::vector<RangeTotals>& predicted, const std::vector<RangeTotals>& measured,
                      const std::vector<RankView>& order) {
   const bool both = !predicted.empty() && !measured.empty();
-  QString text = Text::tr("Range %1 – %2 (%3)").arg(duration(from), duration(to), duration(to - from));
+  const double resolution = static_cast<double>(to - from) / 100;
+  QString text =
+      Text::tr("Range %1 – %2 (%3)").arg(inUnit(from, resolution, unitOf(to)), inUnit(to, resolution, unitOf(to)), duration(to - from));
   if (!predicted.empty()) text += QStringLiteral(" · ") + (both ? Text::tr("predicted: %1").arg(sumText(predicted)) : sumText(predicted));
   if (!measured.empty()) text += QStringLiteral(" · ") + Text::tr("measured: %1").arg(sumText(measured));
   QStringList header{Text::tr("Rank"), Text::tr("Busy"), Text::tr("Bubble"), Text::tr("Communication")};

@@ -36,7 +36,7 @@ QString said(const Clause& clause) {
   return Text::tr("%1 of rank %2 until %3").arg(clause.what).arg(clause.rank.value).arg(until);
 }
 
-/// Causes in a row; a message that takes a channel and is then on the way is one.
+/// Consecutive causes; a message that takes a channel and is then in flight is one cause.
 QString chainText(const std::vector<Clause>& clauses) {
   constexpr std::size_t kShown = 8;
   QStringList parts;
@@ -51,7 +51,7 @@ QString chainText(const std::vector<Clause>& clauses) {
   return parts.join(QStringLiteral(" → "));
 }
 
-/// How the awaited action came so late: what stands before it in the chain.
+/// Why the awaited action was late: what precedes it in the chain.
 QString behind(const std::vector<Clause>& clauses, const QString& awaited, Rank rank) {
   const auto isAwaited = [&](const Clause& c) { return !c.message && c.rank == rank && c.what == awaited; };
   const auto at = std::find_if(clauses.rbegin(), clauses.rend(), isAwaited);

@@ -147,7 +147,7 @@ void TimelineWidget::Private::openMenu(const QPoint& global) {
 }
 
 bool TimelineWidget::event(QEvent* event) {
-  // Our keys are ours while the focus is here, whatever else the window does with them.
+  // These keys are handled here while the timeline has the focus, whatever the window does with them.
   if (event->type() == QEvent::ShortcutOverride && !d->findBar->isAncestorOf(focusWidget()) &&
       d->actionOf(*static_cast<QKeyEvent*>(event)) != nullptr) {
     event->accept();
@@ -357,7 +357,7 @@ void TimelineWidget::Private::left() {
 }
 
 void TimelineWidget::Private::turned(const QWheelEvent& event) {
-  // A touchpad says pixels, a wheel says ticks.
+  // A touchpad reports pixels, a wheel ticks.
   const QPointF pixels = event.pixelDelta();
   const QPointF ticks = QPointF(event.angleDelta()) / kTick;
   const double line = 3.0 * w.fontMetrics().lineSpacing();

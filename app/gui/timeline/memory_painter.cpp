@@ -59,7 +59,7 @@ void paintMemory(Canvas& canvas, const Columns& columns, const MemoryView& view,
   const QRgb area = mixed(look.background(), accent, 0.22), excess = mixed(look.background(), error, 0.55);
   const int limitLine = view.limit > 0 ? lineOf(view.limit, view, height) : -1;
   const int left = std::max(canvas.left(), columns.edge(track.time.front())), right = std::min(canvas.right(), columns.edge(view.end));
-  std::size_t behind = 0;  // first sample behind the column
+  std::size_t behind = 0;  // first sample after the column
   int lastLine = -1;
   for (int column = left - 1; column < right; ++column) {
     const Ns from = columns.begin(column), to = columns.begin(column + 1);

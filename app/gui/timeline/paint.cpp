@@ -13,7 +13,7 @@
 namespace pw::gui {
 namespace {
 
-/// Errors begin in lower case where they follow a command's name; alone they are sentences.
+/// Errors that follow a command's name begin in lower case; shown alone they are capitalised.
 QString sentence(QString text) {
   if (!text.isEmpty()) text[0] = text[0].toUpper();
   return text;
@@ -138,7 +138,7 @@ void TimelineWidget::Private::paintCursor(QPainter& p, const Theme& theme) {
   p.restore();
 }
 
-/// The last timeline, faint, and why there is no new one.
+/// The previous timeline, greyed out, and why there is no new one.
 void TimelineWidget::Private::paintProblem(QPainter& p, const Theme& theme) {
   QColor veil = theme.background;
   veil.setAlpha(190);
@@ -201,7 +201,7 @@ void TimelineWidget::render(QPainter& p, const QSize& size, const Theme& theme) 
   Viewport view = d->view;
   view.width = std::max(1, area.width() - labelWidth(scene));
   view.nsPerPixel = (d->view.end() - d->view.start) / view.width;
-  // What is scrolled away is shown if there is room for it.
+  // Rows that are scrolled out of view are drawn if there is room for them.
   const int room = area.height() - rulerHeight(scene);
   const int scroll = std::clamp(d->scroll, 0, std::max(0, d->layout.height - room));
   ScenePainter().paint(p, area, scene, d->layout, view, scroll, theme);

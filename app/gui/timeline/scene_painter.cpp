@@ -18,7 +18,7 @@
 namespace pw::gui {
 namespace {
 
-/// Tells contents of a timeline apart: its arrays may be filled again in place. Cost: of the ranks.
+/// Identifies the contents of a timeline, whose arrays may be refilled in place. Cost: linear in ranks.
 std::uint64_t fingerprint(const Timeline* timeline) {
   if (timeline == nullptr) return 0;
   std::uint64_t hash = 0x9e3779b97f4a7c15;
@@ -165,7 +165,7 @@ void ScenePainter::Cache::paintMemoryStrip(const Scene& scene, const Row& row, C
   view.limit = scene.memoryLimit;
   Bytes most = 1;
   for (const auto& timeline : {scene.predicted, scene.measured}) most = std::max(most, timeline ? timeline->peak : 0);
-  // A limit far above all says nothing about the curve and would flatten it.
+  // A limit far above all values would only flatten the curve.
   view.top = static_cast<Bytes>(1.06 * static_cast<double>(view.limit > 0 && view.limit < 3 * most ? std::max(most, view.limit) : most));
   const auto paint = [&](const std::shared_ptr<const Timeline>& timeline, bool filled) {
     if (!timeline || row.rank.index() >= timeline->ranks.size()) return;
@@ -216,7 +216,7 @@ RowImage& ScenePainter::Cache::prepared(const Row& row, int height) {
   return cached;
 }
 
-/// Brings a row's image to the view: moves what it has, and paints what is new. Several rows may be brought there at a time.
+/// Updates a row's image to the view: moves what it has, and paints what is new. Several rows may be updated at the same time.
 void ScenePainter::Cache::update(const Scene& scene, const Row& row, RowImage& cached) {
   const int width = columns.width;
   const std::int64_t moved = columns.offset - cached.offset;
@@ -255,7 +255,7 @@ void ScenePainter::Cache::update(const Scene& scene, const std::vector<Shown>& s
   int helpers = 0;
   const int wanted = std::min(pool.maxThreadCount() - 1, static_cast<int>(whole.size()) / 4);
   for (int h = 0; h < wanted; ++h) {
-    // Only threads that are free now: one that came late would find no work, but `paint` had to wait for it.
+    // Only threads that are free now: a late one would find no work, but `paint` would have to wait for it.
     helpers += pool.tryStart([&] {
       work();
       done.release();

@@ -146,8 +146,8 @@ void TimelineWidget::Private::clear() {
   updateDetails();
 }
 
-/// The same action may have another index, or be gone. What is highlighted by index is worked out again (`settle`); until then it stays
-/// only where indices still mean the same.
+/// The same action may have a different index, or no longer exist. Highlighting by index is recomputed (`settle`); until then it is kept
+/// only if indices still mean the same.
 void TimelineWidget::Private::keepSelection(bool sameShape) {
   if (auto& selected = scene.selected) {
     const Timeline* t = timeline(selected->source);

@@ -177,7 +177,7 @@ class ComputePainter {
   const LabelGlyphs& glyphs_;
   KindTimes before_{};  ///< up to `known_`
   Ns known_ = std::numeric_limits<Ns>::min();
-  std::size_t block_ = 0;  ///< of the time asked for last
+  std::size_t block_ = 0;  ///< of the time requested last
 };
 
 }  // namespace

@@ -11,10 +11,10 @@
 namespace pw::gui {
 namespace {
 
-constexpr int kRestMs = 600;                 ///< a view that stands this long was meant
+constexpr int kRestMs = 600;                 ///< a view that is unchanged for this long was intended
 constexpr int kSettleMs = 120;               ///< after the last prediction of a drag, or key in a long search
-constexpr int kLateMs = 200;                 ///< a prediction that takes longer says so
-constexpr std::size_t kManySpans = 200'000;  ///< above this what is not needed at once waits for `settle` even without a drag
+constexpr int kLateMs = 200;                 ///< a prediction that takes longer shows that it is in progress
+constexpr std::size_t kManySpans = 200'000;  ///< above this size, non-urgent work waits for `settle` even without a drag
 constexpr double kZoomStep = 0.8;
 
 std::size_t spansIn(const Timeline& timeline) {
@@ -86,7 +86,7 @@ void TimelineWidget::Private::build() {
   connect(findBar, &FindBar::closed, &w, [this] { closeFind(); });
   connect(&explainer, &Explainer::explained, &w, [this] { explained(); });
   connect(&document, &Document::modelChanged, &w, [this] {
-    if (!document.prediction() || document.graph() != graph) newModel = true;  // other split points alone are no new model
+    if (!document.prediction() || document.graph() != graph) newModel = true;  // other split points alone do not make a new model
     graph = document.graph();
   });
   connect(&document, &Document::designChanged, &w, [this] {
@@ -106,7 +106,7 @@ void TimelineWidget::Private::build() {
 // ---- Timelines -----------------------------------------------------------------------------------------------------
 
 void TimelineWidget::Private::takePrediction() {
-  sinceRequest.start();  // late is what brings nothing for long, not a drag that asks again and again
+  sinceRequest.start();  // only a request without a result is late, not a drag that requests repeatedly
   isLate = false;
   const auto next = document.prediction();
   const bool keepsLast = !next && !newModel && (!document.problem().isEmpty() || document.isPredicting());
@@ -132,7 +132,8 @@ void TimelineWidget::Private::takeMeasured() {
   takeTimelines(!same && !scene.predicted);
 }
 
-/// A new shape is shown as a whole; else the view stays, but for one that showed all and is not being dragged.
+/// A timeline with other ranks or tracks is shown completely; otherwise the view is kept, unless it showed everything and is not being
+/// dragged.
 void TimelineWidget::Private::takeTimelines(bool newShape) {
   ownMatches.reset();
   scene.hovered.reset();

@@ -147,7 +147,7 @@ QDockWidget* MainWindow::Private::addDock(const QString& title, const QString& n
   return dock;
 }
 
-/// With nothing open there is nothing to show beside the start page.
+/// With nothing open, only the start page is shown.
 void MainWindow::Private::showDocks(bool visible) {
   if (docksShown == visible) return;
   docksShown = visible;
@@ -289,7 +289,7 @@ bool MainWindow::saveProject(const QString& path) {
   return true;
 }
 
-/// Asks what to do with unsaved work; false: the user wants to stay.
+/// Asks what to do with unsaved work; false: the user cancelled.
 bool MainWindow::Private::maySave() {
   if (!document.isModified() || !recovers) return true;
   const auto answer = QMessageBox::question(&window, MainWindow::tr("Unsaved plan"),
@@ -299,7 +299,7 @@ bool MainWindow::Private::maySave() {
   return answer == QMessageBox::Discard || save();
 }
 
-/// Keeps unsaved work where a crash does not reach it.
+/// Autosaves unsaved work, so that it survives a crash.
 void MainWindow::Private::keep() {
   if (!document.isModified()) {
     QFile::remove(autosavePath());
@@ -308,7 +308,7 @@ void MainWindow::Private::keep() {
   try {
     writeFile(autosavePath().toStdString(), toJson(Project{document.design(), document.storePath(), timeline->saveView()}));
   } catch (const Error&) {
-    // what is not kept is only lost in a crash; saving says what is wrong
+    // unsaved work is lost only in a crash; saving reports what is wrong
   }
 }
 

@@ -141,7 +141,7 @@ void MainWindow::Private::viewMenu() {
   QAction* differences =
       toggle(MainWindow::tr("Show &differences"), QKeySequence(Qt::CTRL | Qt::Key_D), [this](bool on) { timeline->setDifferences(on); });
   toggle(MainWindow::tr("Show critical &path"), QKeySequence(Qt::CTRL | Qt::Key_P), [this](bool on) { timeline->showCriticalPath(on); });
-  QObject::connect(timeline, &TimelineWidget::viewChanged, &window, [=, this] {  // the timeline has keys of its own for these
+  QObject::connect(timeline, &TimelineWidget::viewChanged, &window, [=, this] {  // the timeline has its own keys for these
     const Scene& scene = timeline->scene();
     (scene.colourBy == ColourBy::Kind ? byKind : scene.colourBy == ColourBy::Stage ? byStage : byMicrobatch)->setChecked(true);
     (scene.arrangement == Arrangement::Below ? below : over)->setChecked(true);

@@ -94,7 +94,7 @@ void plainStep(const OptimizerSpec& spec, at::Tensor& values, at::Tensor& gradie
     const auto divisor = divisorOf(gradientScale);
     divisor ? gradients.div_(*divisor) : multiply(gradients, gradientScale);
   }
-  const std::int64_t most = values.is_cpu() ? 1 << 16 : 1 << 24;  // temporaries stay in the cache, or small; a GPU is asked for few kernels
+  const std::int64_t most = values.is_cpu() ? 1 << 16 : 1 << 24;  // temporaries stay in the cache, or small; a GPU gets few kernels
   for (std::int64_t begin = 0; begin < values.numel(); begin += most) {
     const std::int64_t count = std::min(most, values.numel() - begin);
     std::vector<at::Tensor> pieces;

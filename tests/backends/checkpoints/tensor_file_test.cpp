@@ -201,7 +201,7 @@ TEST_F(TensorFiles, SayWhatIsWrongWithAFile) {
   ZipWriter zip(path("zip.pt"));
   zip.add("top/other", "x");
   zip.finish();
-  expectContains(open(path("zip.pt")), "none of torch.save: it has no data.pkl");
+  expectContains(open(path("zip.pt")), "not a file of torch.save: it has no data.pkl");
 }
 
 TEST_F(TensorFiles, AnObjectInsideItselfOrDeepInOthersIsNoTrouble) {

@@ -113,7 +113,7 @@ TEST(DeviceMessages, MessagesOfOneTagKeepTheirOrderAskedForBeforeAndAfterTheyCom
           continue;
         }
         memory.push_back(allocated(64));
-        if (m == 0 && tag == 6) {  // all are read in the order they came, up to what is asked for
+        if (m == 0 && tag == 6) {  // all are read in the order of arrival, up to the requested one
           HeldBuffer end = allocated(1);
           requests.push_back(me.receive(peer, kLast + 1, end.buffer));
           await(me, peer, kLast);

@@ -1,5 +1,4 @@
-// Synthetic stages one by one. Durations are looked at on a device that only notes what it is asked for; the host's clock gives lower
-// bounds alone.
+// Synthetic stages one by one. Durations are checked on a device that only records its calls; the host's clock gives lower bounds alone.
 #include "backends/stages/synthetic_stage.h"
 
 #include <gmock/gmock.h>

@@ -160,7 +160,7 @@ TEST(HostileImport, TakesWhatIsSoundAroundWhatIsNot) {
   for (const std::string end : {"", ",", ",{\"ph\":\"X\",\"na", ",{\"ph\":\"X\",\"name\":{\"a\":[1"}) {
     const auto [spans, notes] = spansOf("{\"traceEvents\":[" + kForward + end);
     EXPECT_EQ(spans, 1U) << end;
-    EXPECT_THAT(notes, testing::ElementsAre("trace.json ends in the middle; what it holds up to there was taken.")) << end;
+    EXPECT_THAT(notes, testing::ElementsAre("trace.json ends in the middle; the part up to there was used.")) << end;
   }
 }
 
