@@ -9,8 +9,8 @@
 #include "app/cli/commands.h"
 #include "app/cli/numbers.h"
 #include "app/cli/output.h"
+#include "backends/host/installation.h"
 #include "backends/host/paths.h"
-#include "backends/resources/resources.h"
 #include "schedules/error.h"
 
 namespace pw::cli {

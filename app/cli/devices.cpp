@@ -21,7 +21,9 @@
 #include "app/cli/output.h"
 #include "backends/cuda/backend.h"
 #include "backends/host/gpu_inventory.h"
+#include "backends/host/installation.h"
 #include "backends/resources/resources.h"
+#include "backends/torch/wheel.h"
 #include "schedules/error.h"
 #include "schedules/units.h"
 
@@ -43,7 +45,8 @@ struct Host {
 struct Module {
   const char* name;
   const char* purpose;
-  std::string path;  ///< empty: not beside the program
+  std::string path;     ///< empty: not beside the program
+  std::string problem;  ///< why it cannot be loaded, and the cure; empty: nothing speaks against it
 };
 
 /// A value of `run --backend`.
@@ -108,18 +111,8 @@ Host thisHost() {
   return host;
 }
 
-/// Where loadModule would find a module; it is not loaded.
-std::string pathOf(const char* file) {
-  const fs::path folder = fs::path(ownPath()).parent_path();
-  for (const fs::path& candidate : {folder / ".." / "lib" / file, folder / file}) {
-    std::error_code ignored;
-    if (fs::exists(candidate, ignored)) return candidate.lexically_normal().string();
-  }
-  return {};
-}
-
 /// Whether ranks can exchange messages with NCCL.
-Transport nccl(const GpuInventory& found, bool hasTorch, bool hasCuda) {
+Transport nccl(const GpuInventory& found, const Module& torch, const Module& cuda) {
   Transport nccl{"nccl", false, ""};
   const auto usable = std::ranges::count_if(found.gpus, isUsable);
   if (found.gpus.empty()) {
@@ -128,10 +121,8 @@ Transport nccl(const GpuInventory& found, bool hasTorch, bool hasCuda) {
     nccl.note = fmt::format("CUDA_VISIBLE_DEVICES=\"{}\" hides every GPU; unset it or name one there", found.visibleDevices.value_or(""));
   } else if (usable == 0) {
     nccl.note = "no GPU here can be used; use ucx or gloo";
-  } else if (!hasTorch) {
-    nccl.note = "libpw_torch.so is not beside the program; build it with ./dev build";
-  } else if (!hasCuda) {
-    nccl.note = "libpw_cuda.so is not beside the program; ./dev build makes it where nvcc and PyTorch's CUDA wheel are";
+  } else if (!torch.problem.empty() || !cuda.problem.empty()) {
+    nccl.note = torch.problem.empty() ? cuda.problem : torch.problem;
   } else {
     nccl.available = true;
     nccl.note = usable == 1
@@ -141,27 +132,36 @@ Transport nccl(const GpuInventory& found, bool hasTorch, bool hasCuda) {
   return nccl;
 }
 
+/// `cure`: of a module that is not there.
+Module moduleOf(const char* file, const char* purpose, const std::string& cure) {
+  const std::optional<std::string> path = modulePath(file);
+  return {file, purpose, path.value_or(""), path ? "" : fmt::format("{} is not beside the program; {}", file, cure)};
+}
+
+std::vector<Module> modulesHere() {
+  Module torch = moduleOf("libpw_torch.so", "runs models", "build it with ./dev build");
+  if (torch.problem.empty() && mustFindTorch()) {
+    torch.problem = findTorch().problem;
+    if (torch.problem.ends_with('.')) torch.problem.pop_back();
+  }
+  return {torch, moduleOf("libpw_ucx.so", "messages between processes and hosts", "build it with ./dev build"),
+          moduleOf("libpw_cuda.so", "GPUs and NCCL", "./dev build makes it where nvcc and PyTorch's CUDA wheel are")};
+}
+
 std::vector<Transport> transportsOf(const GpuInventory& gpus, const std::vector<Module>& modules) {
-  const auto has = [&](const std::string& file) {
-    return std::ranges::any_of(modules, [&](const Module& m) { return m.name == file && !m.path.empty(); });
+  const Module &torch = modules[0], &ucx = modules[1], &cuda = modules[2];
+  const auto needing = [](const char* name, const std::string& problem, const char* note) {
+    return problem.empty() ? Transport{name, true, note} : Transport{name, false, problem};
   };
-  const auto needing = [&](const char* name, const std::vector<std::string>& files, const char* note) {
-    for (const std::string& file : files) {
-      if (!has(file)) return Transport{name, false, file + " is not beside the program; build it with ./dev build"};
-    }
-    return Transport{name, true, note};
-  };
-  return {needing("ucx", {"libpw_torch.so", "libpw_ucx.so"}, "the default: shared memory, RDMA, TCP"),
-          needing("gloo", {"libpw_torch.so"}, "TCP"), nccl(gpus, has("libpw_torch.so"), has("libpw_cuda.so"))};
+  return {needing("ucx", torch.problem.empty() ? ucx.problem : torch.problem, "the default: shared memory, RDMA, TCP"),
+          needing("gloo", torch.problem, "TCP"), nccl(gpus, torch, cuda)};
 }
 
 Found look() {
   Found found;
   found.host = thisHost();
   found.gpus = gpuInventory();
-  found.modules = {{"libpw_torch.so", "runs models", pathOf("libpw_torch.so")},
-                   {"libpw_ucx.so", "messages between processes and hosts", pathOf("libpw_ucx.so")},
-                   {"libpw_cuda.so", "GPUs and NCCL", pathOf("libpw_cuda.so")}};
+  found.modules = modulesHere();
   found.transports = transportsOf(found.gpus, found.modules);
   return found;
 }

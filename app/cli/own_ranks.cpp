@@ -12,7 +12,9 @@
 #include "app/cli/numbers.h"
 #include "app/cli/output.h"
 #include "backends/host/gpu_inventory.h"
+#include "backends/host/installation.h"
 #include "backends/torch/backend.h"
+#include "backends/torch/wheel.h"
 #include "engine/failure.h"
 #include "engine/launcher.h"
 #include "schedules/error.h"
@@ -104,6 +106,7 @@ Profile measureWithRanks(const std::vector<std::string>& models, std::int64_t mi
         "Costs are measured with one process per rank, and {} are too many for {}; estimate them with --cluster, or use a --profile.",
         ranks, counted(cores, "core")));
   }
+  requireTorch();
   const int threads = std::max(1, options.threads);
   std::vector<std::string> argv{ownPath(), "profile"};
   argv.insert(argv.end(), models.begin(), models.end());

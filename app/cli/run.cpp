@@ -26,6 +26,7 @@
 #include "backends/pt2/record.h"
 #include "backends/store/run_store.h"
 #include "backends/torch/backend.h"
+#include "backends/torch/wheel.h"
 #include "engine/connect.h"
 #include "engine/failure.h"
 #include "engine/launcher.h"
@@ -310,6 +311,7 @@ void recordFailure(const Options& o, const Plan& plan, const Beginning& beginnin
 
 /// Starts the ranks and waits for them.
 void launchRanks(const Options& o, const Plan& plan) {
+  requireTorch();
   const Beginning beginning = beginningOf(o);
   const FileTime started = FileTime::clock::now();
   const LaunchResult result = launch(worldSize(plan), ownCall(), o.threads, {}, std::chrono::milliseconds(0), deadlineOf(o));

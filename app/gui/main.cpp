@@ -7,6 +7,7 @@
 #include <QDeadlineTimer>
 #include <QEventLoop>
 #include <QFile>
+#include <QIcon>
 #include <QSettings>
 #include <QThread>
 #include <cstdio>
@@ -19,6 +20,7 @@
 #include "app/gui/runs/panel.h"
 #include "app/gui/timeline/widget.h"
 #include "app/gui/window/main_window.h"
+#include "backends/host/installation.h"
 
 namespace {
 
@@ -48,6 +50,14 @@ bool settle(pw::gui::MainWindow& window) {
     QThread::msleep(5);
   }
   return true;
+}
+
+/// The program's icon in every size that is there; an empty one without resources.
+QIcon icon() {
+  QIcon icon;
+  for (const int size : {48, 128, 256})
+    icon.addFile(QStringLiteral("%1/icons/pipewright-%2.png").arg(QString::fromStdString(pw::resourceFolder())).arg(size));
+  return icon;
 }
 
 /// Since the kernel started this process [ms], to its clock tick (10 ms).
@@ -255,6 +265,8 @@ int main(int argc, char** argv) {
   const QtMessageHandler usual = qInstallMessageHandler(onQtMessage);
   QApplication app(argc, argv);
   qInstallMessageHandler(usual);
+  QApplication::setWindowIcon(icon());
+  QGuiApplication::setDesktopFileName(QStringLiteral("pipewright"));  // by which Wayland finds the icon
   pw::gui::applyTheme(call.theme == QStringLiteral("system") ? systemIsDark() : call.theme == QStringLiteral("dark"));
   constexpr double kLargestFont = 200;
   if (const double points = QSettings().value(QStringLiteral("font size")).toDouble();

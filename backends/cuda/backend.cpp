@@ -1,6 +1,7 @@
 #include "backends/cuda/backend.h"
 
 #include "backends/host/module.h"
+#include "backends/torch/wheel.h"
 #include "schedules/error.h"
 
 namespace pw {
@@ -9,6 +10,7 @@ namespace {
 const CudaBackend* load() {
   const CudaBackend* backend = nullptr;
   try {
+    loadTorchLibrary("libtorch_cuda.so");
     backend =
         static_cast<const CudaBackend*>(loadModule("libpw_cuda.so", "pipewrightCudaBackend", "build it with ./dev build where nvcc is."));
   } catch (const Error& e) {

@@ -5,13 +5,13 @@
 
 #include <algorithm>
 #include <array>
-#include <cstdlib>
 #include <filesystem>
 #include <fstream>
 #include <thread>
 
 #include "backends/host/files.h"
 #include "backends/host/gpu_inventory.h"
+#include "backends/host/installation.h"
 #include "backends/host/paths.h"
 #include "backends/pt2/read.h"
 #include "schedules/error.h"
@@ -25,18 +25,6 @@ ModelGraph loadModel(const std::vector<std::string>& paths) {
   std::vector<ModelGraph> parts;
   for (const std::string& path : paths) parts.push_back(readPt2(absolutePath(path)));
   return parts.size() == 1 ? std::move(parts.front()) : join(parts);
-}
-
-std::string ownPath() {
-  std::array<char, 4096> path{};
-  const ssize_t length = readlink("/proc/self/exe", path.data(), path.size() - 1);
-  if (length <= 0) throw Error("This program cannot find its own path in /proc/self/exe; mount /proc.");
-  return path.data();
-}
-
-std::string resourceFolder() {
-  if (const char* folder = std::getenv("PIPEWRIGHT_RESOURCES")) return folder;
-  return (fs::path(ownPath()).parent_path().parent_path().parent_path() / "resources").string();
 }
 
 std::vector<std::string> clusterPresets() {

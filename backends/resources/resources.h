@@ -24,10 +24,4 @@ namespace pw {
 /// This host and CUDA's GPU of that number.
 [[nodiscard]] Machine gpuMachine(int cudaIndex);
 
-/// Path of this program's executable.
-[[nodiscard]] std::string ownPath();
-
-/// `resources` beside the program's build folder, or $PIPEWRIGHT_RESOURCES.
-[[nodiscard]] std::string resourceFolder();
-
 }  // namespace pw

@@ -5,7 +5,7 @@
 #include <filesystem>
 
 #include "backends/host/files.h"
-#include "backends/resources/resources.h"
+#include "backends/host/installation.h"
 #include "schedules/error.h"
 #include "simulator/plan/torch_plan.h"
 

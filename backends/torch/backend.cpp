@@ -5,6 +5,7 @@
 #include <filesystem>
 
 #include "backends/host/module.h"
+#include "backends/torch/wheel.h"
 #include "schedules/error.h"
 
 namespace pw {
@@ -12,6 +13,7 @@ namespace {
 
 const TorchBackend* load() {
   ::setenv("TORCH_CPP_LOG_LEVEL", "FATAL", 0);  // what goes wrong comes as an exception; a log beside it only confuses
+  loadTorchLibrary("libtorch_cpu.so");
   return static_cast<const TorchBackend*>(loadModule("libpw_torch.so", "pipewrightTorchBackend", "build it with ./dev build."));
 }
 

@@ -27,8 +27,7 @@ struct TorchBackend {
   std::vector<std::string> (*writtenArguments)(const std::string& target);
 };
 
-/// Loads the module from `../lib` beside the executable, or from its own folder, once. Throws Error naming the file when it cannot be
-/// loaded.
+/// Loads the module once, and LibTorch for it (`loadTorchLibrary`). Throws Error naming the file when it cannot be loaded.
 [[nodiscard]] const TorchBackend& torchBackend();
 
 /// The absolute paths of libraries that define custom operators (`--load-library`), each once. Throws UsageError naming one that is not a

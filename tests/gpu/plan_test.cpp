@@ -18,7 +18,7 @@
 #include <thread>
 #include <vector>
 
-#include "backends/resources/resources.h"
+#include "backends/host/installation.h"
 #include "simulator/trace/trace_csv.h"
 #include "tests/gpu/gpu.h"
 #include "tests/support/folder.h"

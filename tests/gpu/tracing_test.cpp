@@ -7,9 +7,9 @@
 #include <memory>
 #include <vector>
 
+#include "backends/host/installation.h"
 #include "backends/messages/in_memory_communicator.h"
 #include "backends/pt2/read.h"
-#include "backends/resources/resources.h"
 #include "engine/executor.h"
 #include "schedules/generate.h"
 #include "schedules/lower.h"

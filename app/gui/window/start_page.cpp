@@ -11,7 +11,7 @@
 #include <QVBoxLayout>
 
 #include "app/gui/common/theme.h"
-#include "backends/resources/resources.h"
+#include "backends/host/installation.h"
 
 namespace pw::gui {
 namespace {
