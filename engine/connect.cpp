@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include "backends/cuda/backend.h"
+#include "backends/messages/in_memory_communicator.h"
 #include "backends/messages/ucx_communicator.h"
 #include "engine/meeting.h"
 #include "schedules/error.h"

@@ -9,6 +9,7 @@
 #include <set>
 #include <utility>
 
+#include "backends/messages/in_memory_communicator.h"
 #include "backends/messages/numbers.h"
 #include "engine/executor.h"
 #include "schedules/error.h"

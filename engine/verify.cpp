@@ -6,6 +6,7 @@
 #include <cmath>
 #include <cstring>
 
+#include "backends/messages/in_memory_communicator.h"
 #include "backends/messages/numbers.h"
 #include "engine/executor.h"
 #include "schedules/error.h"

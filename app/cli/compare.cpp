@@ -19,6 +19,7 @@
 #include "simulator/report/compare.h"
 #include "simulator/report/json_fields.h"
 #include "simulator/report/metrics.h"
+#include "simulator/report/text_timeline.h"
 #include "simulator/step/replay.h"
 #include "simulator/text/json_text.h"
 

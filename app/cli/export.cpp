@@ -20,6 +20,7 @@
 #include "schedules/error.h"
 #include "schedules/units.h"
 #include "simulator/plan/plan.h"
+#include "simulator/report/chrome_trace.h"
 #include "simulator/report/svg_timeline.h"
 #include "simulator/step/simulate.h"
 #include "simulator/trace/trace_csv.h"

@@ -29,6 +29,7 @@
 #include "engine/trial.h"
 #include "schedules/error.h"
 #include "schedules/units.h"
+#include "simulator/costs/expected_sizes.h"
 #include "simulator/model/batch.h"
 #include "simulator/model/loss_count.h"
 #include "simulator/plan/module_tree.h"

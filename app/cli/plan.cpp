@@ -19,12 +19,17 @@
 #include "schedules/error.h"
 #include "schedules/generate.h"
 #include "schedules/units.h"
+#include "simulator/costs/estimate.h"
 #include "simulator/model/loss_count.h"
 #include "simulator/plan/planner.h"
 #include "simulator/plan/sharing.h"
+#include "simulator/plan/split.h"
+#include "simulator/plan/stage_costs.h"
 #include "simulator/report/json_fields.h"
 #include "simulator/report/lower_bound.h"
 #include "simulator/report/metrics.h"
+#include "simulator/step/compile.h"
+#include "simulator/step/execute.h"
 #include "simulator/text/json_text.h"
 
 namespace pw::cli {

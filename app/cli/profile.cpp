@@ -17,6 +17,7 @@
 #include "engine/worker.h"
 #include "schedules/error.h"
 #include "schedules/units.h"
+#include "simulator/costs/estimate.h"
 #include "simulator/plan/planner.h"
 
 namespace pw::cli {

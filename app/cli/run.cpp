@@ -19,6 +19,7 @@
 #include "backends/checkpoints/writer.h"
 #include "backends/host/gpu_inventory.h"
 #include "backends/host/paths.h"
+#include "backends/messages/in_memory_communicator.h"
 #include "backends/pt2/record.h"
 #include "backends/store/run_store.h"
 #include "backends/torch/backend.h"
@@ -29,6 +30,7 @@
 #include "engine/training_files.h"
 #include "engine/worker.h"
 #include "schedules/error.h"
+#include "simulator/plan/stage_costs.h"
 
 namespace pw::cli {
 namespace {

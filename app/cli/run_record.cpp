@@ -7,9 +7,10 @@
 #include <utility>
 
 #include "app/cli/output.h"
-#include "backends/host/gpu_inventory.h"
+#include "backends/resources/resources.h"
 #include "backends/store/trace_blob.h"
 #include "schedules/error.h"
+#include "simulator/plan/stage_costs.h"
 #include "simulator/step/simulate.h"
 
 namespace pw::cli {

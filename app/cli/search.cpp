@@ -1,5 +1,6 @@
 #include "simulator/plan/search.h"
 #include "simulator/plan/search_profiles.h"
+#include "simulator/plan/split.h"
 #include "simulator/text/json_text.h"
 
 #include <fmt/format.h>

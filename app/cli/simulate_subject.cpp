@@ -18,6 +18,7 @@
 #include "simulator/costs/problem_file.h"
 #include "simulator/plan/plan.h"
 #include "simulator/report/json_fields.h"
+#include "simulator/step/cost_table.h"
 
 namespace pw::cli {
 namespace {

@@ -234,7 +234,7 @@ std::string prepareGpu(int device, bool tf32, GpuPart part) {
   std::string refusal;
   if (part.of > 1) {
     try {
-      const Partition own = partOfGpu(device, part);
+      const SmPartition own = partOfGpu(device, part);
       computeOn(c10::cuda::getStreamFromExternal(static_cast<cudaStream_t>(own.stream), index), device);
       use().multiprocessors = own.multiprocessors;
       return {};

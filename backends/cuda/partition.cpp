@@ -80,7 +80,7 @@ std::vector<CUdevResource> equalParts(const Driver& driver, CUdevResource& all, 
 
 }  // namespace
 
-Partition partOfGpu(int device, GpuPart part) {
+SmPartition partOfGpu(int device, GpuPart part) {
   if (part.index < 0 || part.index >= part.of) {
     throw Error("A GPU has no part " + std::to_string(part.index) + " of " + std::to_string(part.of) +
                 "; this is a mistake in Pipewright.");

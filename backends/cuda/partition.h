@@ -6,8 +6,8 @@
 
 namespace pw {
 
-/// A part of a GPU's multiprocessors: what is asked of the stream runs on these alone.
-struct Partition {
+/// Some of a GPU's streaming multiprocessors (SMs): kernels enqueued on the stream run on these alone.
+struct SmPartition {
   void* stream = nullptr;  ///< a cudaStream_t of the device's primary context, which does not wait for the default stream
   int multiprocessors = 0;
 };
@@ -23,6 +23,6 @@ struct Partition {
 /// cuts the GPU in the same way, so parts of different index are disjoint. They run at the same time where processes do (MPS); without that
 /// they take turns, and parts make each turn longer. Milliseconds, behind the start of CUDA. Throws Error saying in a sentence why the
 /// driver gives no such part; the process then still can use the whole GPU.
-[[nodiscard]] Partition partOfGpu(int device, GpuPart part);
+[[nodiscard]] SmPartition partOfGpu(int device, GpuPart part);
 
 }  // namespace pw

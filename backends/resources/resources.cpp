@@ -15,6 +15,7 @@
 #include "backends/host/paths.h"
 #include "backends/pt2/read.h"
 #include "schedules/error.h"
+#include "simulator/model/join.h"
 
 namespace pw {
 
@@ -48,10 +49,10 @@ std::vector<std::string> clusterPresets() {
 }
 
 Cluster loadCluster(const std::string& nameOrFile) {
+  const bool isName = nameOrFile.find('/') == std::string::npos;  // a preset, whatever lies in the current folder
+  const fs::path preset = fs::path(resourceFolder()) / "clusters" / (nameOrFile + ".json");
+  if (isName && pathExists(preset.string())) return parseCluster(readFile(preset.string()), preset.string());
   if (pathExists(nameOrFile)) return parseCluster(readFile(nameOrFile), nameOrFile);
-  const fs::path folder = fs::path(resourceFolder()) / "clusters";
-  const fs::path preset = folder / (nameOrFile + ".json");
-  if (pathExists(preset.string())) return parseCluster(readFile(preset.string()), preset.string());
   std::string known;
   for (const std::string& name : clusterPresets()) known += (known.empty() ? "" : ", ") + name;
   throw UsageError(

@@ -14,7 +14,8 @@ namespace pw {
 
 /// Names of the presets in `resources/clusters`, sorted.
 [[nodiscard]] std::vector<std::string> clusterPresets();
-/// A preset by name, or a file. Throws UsageError listing the presets.
+/// A preset by name, else a file: a file in the current folder with the name of a preset is read as `./NAME`. Throws UsageError listing the
+/// presets.
 [[nodiscard]] Cluster loadCluster(const std::string& nameOrFile);
 
 /// This host and its processor.

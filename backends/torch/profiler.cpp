@@ -25,6 +25,7 @@
 #include "schedules/error.h"
 #include "simulator/costs/expected_sizes.h"
 #include "simulator/costs/operator_costs.h"
+#include "simulator/costs/operator_flops.h"
 #include "simulator/model/graph_facts.h"
 #include "simulator/plan/partition.h"
 

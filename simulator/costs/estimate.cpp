@@ -10,6 +10,7 @@
 #include "schedules/error.h"
 #include "simulator/costs/expected_sizes.h"
 #include "simulator/costs/operator_costs.h"
+#include "simulator/costs/operator_flops.h"
 #include "simulator/costs/profile_check.h"
 #include "simulator/model/autocast.h"
 #include "simulator/model/graph_facts.h"

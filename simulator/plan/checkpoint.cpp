@@ -11,6 +11,7 @@
 #include "schedules/error.h"
 #include "simulator/model/graph_facts.h"
 #include "simulator/plan/model_costs.h"
+#include "simulator/plan/stage_costs.h"
 #include "simulator/step/compile.h"
 #include "simulator/step/compiled_rows.h"
 #include "simulator/step/program.h"

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "schedules/error.h"
+#include "simulator/costs/estimate.h"
 #include "simulator/plan/search.h"
 #include "simulator/plan/search_profiles.h"
 

@@ -1,5 +1,7 @@
 #include "simulator/report/explain.h"
 #include "simulator/report/phases.h"
+#include "simulator/step/compile.h"
+#include "simulator/step/execute.h"
 
 #include <algorithm>
 #include <cassert>

@@ -1,4 +1,5 @@
 #include "simulator/report/json_fields.h"
+#include "simulator/report/explain_text.h"
 
 #include <algorithm>
 #include <cstddef>

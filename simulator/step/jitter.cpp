@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "schedules/error.h"
+#include "simulator/step/execute.h"
 
 namespace pw {
 namespace {

@@ -9,6 +9,7 @@
 #include "simulator/plan/plan.h"
 #include "simulator/report/compare.h"
 #include "simulator/report/metrics.h"
+#include "simulator/step/cost_table.h"
 #include "tests/app/call.h"
 
 namespace pw::test {

@@ -9,6 +9,7 @@
 #include <nlohmann/json.hpp>
 
 #include "backends/checkpoints/writer.h"
+#include "simulator/step/compile.h"
 #include "tests/app/job.h"
 
 namespace pw::test {

@@ -13,6 +13,7 @@
 #include "app/gui/document/document.h"
 #include "app/gui/timeline/widget.h"
 #include "app/gui/window/main_window.h"
+#include "simulator/plan/split.h"
 
 namespace pw::gui {
 namespace {

@@ -18,7 +18,9 @@
 #include "app/gui/timeline/scene.h"
 #include "app/gui/timeline/scene_painter.h"
 #include "schedules/generate.h"
+#include "simulator/report/timeline_fill.h"
 #include "simulator/step/compile.h"
+#include "simulator/step/cost_table.h"
 #include "simulator/step/execute.h"
 #include "simulator/step/program.h"
 

@@ -21,6 +21,7 @@
 #include "simulator/report/lower_bound.h"
 #include "simulator/report/metrics.h"
 #include "simulator/step/compile.h"
+#include "simulator/step/cost_table.h"
 #include "simulator/step/execute.h"
 #include "simulator/step/program.h"
 

@@ -1,4 +1,5 @@
 #include "engine/checkpoint.h"
+#include "backends/messages/in_memory_communicator.h"
 
 #include <gtest/gtest.h>
 #include <unistd.h>

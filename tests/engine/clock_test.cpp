@@ -1,4 +1,5 @@
 #include "engine/clock.h"
+#include "backends/messages/in_memory_communicator.h"
 
 #include <atomic>
 #include <thread>

@@ -5,6 +5,7 @@
 
 #include <map>
 
+#include "backends/messages/in_memory_communicator.h"
 #include "engine/live_spans.h"
 #include "schedules/generate.h"
 #include "schedules/lower.h"

@@ -1,5 +1,6 @@
 // The executor on stages of numbers: no tensors, ranks as threads (tests/support/number_stage.h).
 #include "engine/executor.h"
+#include "backends/messages/in_memory_communicator.h"
 #include "engine/ops.h"
 
 #include <gmock/gmock.h>
@@ -81,6 +82,7 @@ std::pair<int, int> mostOf(const Plan& plan, Rank rank, Stage stage) {
 }
 
 void expectNoMoreInFlight(const Plan& plan, const NumberJob& job) {
+  ASSERT_FALSE(job.stages.empty());
   for (std::size_t r = 0; r < job.stages.size(); ++r) {
     for (const auto& [s, stage] : job.stages[r]) {
       const auto [live, waiting] = mostOf(plan, Rank(r % plan.schedule.rows.size()), s);

@@ -4,6 +4,7 @@
 
 #include <cmath>
 
+#include "backends/messages/in_memory_communicator.h"
 #include "engine/worker.h"
 #include "schedules/error.h"
 #include "simulator/plan/checkpoint.h"

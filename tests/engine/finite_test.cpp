@@ -3,6 +3,7 @@
 
 #include <limits>
 
+#include "backends/messages/in_memory_communicator.h"
 #include "backends/messages/numbers.h"
 #include "engine/training_files.h"
 #include "schedules/generate.h"

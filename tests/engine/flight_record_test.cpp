@@ -1,4 +1,5 @@
 #include "engine/flight_record.h"
+#include "backends/messages/in_memory_communicator.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

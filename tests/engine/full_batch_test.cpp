@@ -10,6 +10,7 @@
 
 #include "backends/checkpoints/outputs.h"
 #include "backends/checkpoints/tensor_file.h"
+#include "backends/messages/in_memory_communicator.h"
 #include "engine/trial.h"
 #include "engine/worker.h"
 #include "schedules/error.h"

@@ -1,6 +1,7 @@
 // Sums of gradients among holders: stages, replicas, both ranks of a bidirectional placement. Numbers are not integers: equal bits on all
 // holders are then no accident.
 #include "engine/reducer.h"
+#include "backends/messages/in_memory_communicator.h"
 
 #include <gtest/gtest.h>
 

@@ -6,6 +6,7 @@
 #include <atomic>
 #include <cstring>
 
+#include "backends/messages/in_memory_communicator.h"
 #include "backends/stages/synthetic_stage.h"
 #include "schedules/generate.h"
 #include "schedules/lower.h"

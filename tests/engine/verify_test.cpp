@@ -1,5 +1,6 @@
 // `--verify` names the first value that is not that of one rank; an evaluation gives Python's outputs.
 #include "engine/verify.h"
+#include "backends/messages/in_memory_communicator.h"
 
 #include <gtest/gtest.h>
 

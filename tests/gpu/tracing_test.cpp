@@ -7,6 +7,7 @@
 #include <memory>
 #include <vector>
 
+#include "backends/messages/in_memory_communicator.h"
 #include "backends/pt2/read.h"
 #include "backends/resources/resources.h"
 #include "engine/executor.h"

@@ -9,6 +9,7 @@
 #include "schedules/generate.h"
 #include "schedules/lower.h"
 #include "simulator/costs/cluster.h"
+#include "simulator/costs/estimate.h"
 #include "simulator/costs/problem_file.h"
 #include "simulator/plan/planner.h"
 #include "simulator/report/json_fields.h"

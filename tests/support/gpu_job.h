@@ -3,6 +3,7 @@
 #include <latch>
 #include <span>
 
+#include "backends/messages/in_memory_communicator.h"
 #include "backends/messages/ucx_communicator.h"
 #include "tests/support/communicator_contract.h"
 #include "tests/support/fake_gpus.h"

@@ -15,6 +15,7 @@
 #include <utility>
 #include <vector>
 
+#include "backends/messages/in_memory_communicator.h"
 #include "backends/stages/stage_module.h"
 #include "engine/executor.h"
 #include "schedules/error.h"

@@ -11,12 +11,16 @@
 #include <thread>
 #include <vector>
 
+#include "backends/messages/in_memory_communicator.h"
 #include "backends/pt2/read.h"
 #include "backends/torch/backend.h"
 #include "engine/executor.h"
 #include "schedules/generate.h"
 #include "schedules/lower.h"
+#include "simulator/costs/estimate.h"
+#include "simulator/model/join.h"
 #include "simulator/plan/plan.h"
+#include "simulator/plan/split.h"
 
 namespace pw::test {
 

@@ -12,6 +12,9 @@
 #include "backends/resources/resources.h"
 #include "schedules/error.h"
 #include "schedules/generate.h"
+#include "simulator/costs/estimate.h"
+#include "simulator/plan/split.h"
+#include "simulator/step/compile.h"
 
 namespace pw::gui {
 namespace {

@@ -17,7 +17,11 @@
 #include "schedules/error.h"
 #include "schedules/generate.h"
 #include "schedules/lower.h"
+#include "simulator/costs/estimate.h"
 #include "simulator/plan/checkpoint.h"
+#include "simulator/plan/split.h"
+#include "simulator/report/timeline_fill.h"
+#include "simulator/step/cost_table.h"
 
 namespace pw::gui {
 namespace {

@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "simulator/model/graph_facts.h"
+#include "simulator/step/compile.h"
 
 namespace pw::gui {
 namespace {

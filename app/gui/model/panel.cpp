@@ -23,6 +23,7 @@
 #include "app/gui/model/stage_list.h"
 #include "app/gui/model/tree_area.h"
 #include "app/gui/model/tree_view.h"
+#include "simulator/plan/split.h"
 
 namespace pw::gui {
 namespace {

@@ -7,6 +7,7 @@
 #include "schedules/error.h"
 #include "schedules/generate.h"
 #include "simulator/model/graph_facts.h"
+#include "simulator/plan/split.h"
 
 namespace pw::gui {
 namespace {

@@ -26,6 +26,7 @@
 #include "schedules/error.h"
 #include "schedules/generate.h"
 #include "schedules/units.h"
+#include "simulator/report/lower_bound.h"
 
 namespace pw::gui {
 namespace {

@@ -10,6 +10,7 @@
 #include <QVBoxLayout>
 
 #include "app/gui/runs/group_table.h"
+#include "simulator/report/compare.h"
 
 namespace pw::gui {
 

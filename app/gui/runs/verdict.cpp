@@ -10,6 +10,7 @@
 
 #include "app/gui/common/format.h"
 #include "schedules/error.h"
+#include "simulator/report/compare.h"
 #include "simulator/step/replay.h"
 
 namespace pw::gui {

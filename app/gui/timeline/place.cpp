@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "app/gui/timeline/private.h"
+#include "app/gui/timeline/rows.h"
 
 namespace pw::gui {
 

@@ -1,7 +1,7 @@
 #pragma once
 
-// The parts of TimelineWidget: timeline_widget.cpp (what is shown), timeline_place.cpp (where), timeline_selection.cpp (what is marked and
-// said), timeline_input.cpp (mouse, keys, menu) and timeline_paint.cpp. Include only there.
+// The parts of TimelineWidget: widget.cpp (what is shown), place.cpp (where), selection.cpp (what is marked and said), input.cpp,
+// paint.cpp.
 
 #include <QElapsedTimer>
 #include <QPoint>
@@ -17,6 +17,7 @@
 #include "app/gui/timeline/dependencies.h"
 #include "app/gui/timeline/details.h"
 #include "app/gui/timeline/details_strip.h"
+#include "app/gui/timeline/drawing_area.h"
 #include "app/gui/timeline/explainer.h"
 #include "app/gui/timeline/explanations.h"
 #include "app/gui/timeline/find_bar.h"
@@ -36,22 +37,10 @@ class QWheelEvent;
 
 namespace pw::gui {
 
-/// The drawing area. What happens to it is handled by its owner.
-class TimelineCanvas : public QWidget {
- public:
-  TimelineCanvas(QWidget* parent, std::function<bool(QEvent*)> handle);
-
- protected:
-  bool event(QEvent* event) override { return handle_(event) || QWidget::event(event); }
-
- private:
-  std::function<bool(QEvent*)> handle_;
-};
-
 struct TimelineWidget::Private {
   Private(TimelineWidget& widget, Document& owner);
 
-  // ---- What is shown, and where: timeline_widget.cpp, timeline_place.cpp ----
+  // What is shown, and where: widget.cpp, place.cpp
   enum class Move : std::uint8_t { Jump, Drift };  ///< Drift: one of many small steps, noted in the history when it rests
   void build();
   void takePrediction();
@@ -82,7 +71,7 @@ struct TimelineWidget::Private {
   void repaint();
   void repaintSoon();  ///< at most once a frame
 
-  // ---- Marks and words: timeline_selection.cpp ----
+  // ---- Marks and words: selection.cpp ----
   enum class Emphasis : std::uint8_t { None, Chain, Path, Found };
   const Dependencies* dependencies(Source source);  ///< made now where it was not yet
   [[nodiscard]] StageLinks links(Source source) const;
@@ -114,7 +103,7 @@ struct TimelineWidget::Private {
   void follow(int direction);
   [[nodiscard]] std::optional<Rank> currentRank() const;
 
-  // ---- Mouse, keys, menu: timeline_input.cpp ----
+  // ---- Mouse, keys, menu: input.cpp ----
   void addActions();
   QAction* addAction(const QString& text, const QList<QKeySequence>& keys, const std::function<void()>& act);
   QAction* addToggle(const QString& text, const QKeySequence& key, const std::function<bool()>& isOn, const std::function<void(bool)>& act);
@@ -137,7 +126,7 @@ struct TimelineWidget::Private {
   [[nodiscard]] std::optional<Rank> rankAt(int y) const;
   [[nodiscard]] Ns timeAt(int x) const;
 
-  // ---- Painting: timeline_paint.cpp ----
+  // ---- Painting: paint.cpp ----
   void paint();
   void paintOverlays(QPainter& painter, const Theme& theme);
   void paintGap(QPainter& painter, const Theme& theme);

@@ -10,6 +10,7 @@
 #include <map>
 #include <tuple>
 
+#include "app/gui/timeline/matches.h"
 #include "app/gui/timeline/memory_painter.h"
 #include "app/gui/timeline/ruler.h"
 #include "app/gui/timeline/track_painter.h"

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "app/gui/timeline/matches.h"
 #include "app/gui/timeline/private.h"
 
 namespace pw::gui {

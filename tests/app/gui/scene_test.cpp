@@ -14,7 +14,9 @@
 
 #include "app/gui/timeline/look.h"
 #include "schedules/generate.h"
+#include "simulator/report/timeline_fill.h"
 #include "simulator/step/compile.h"
+#include "simulator/step/cost_table.h"
 #include "simulator/step/execute.h"
 #include "simulator/step/program.h"
 

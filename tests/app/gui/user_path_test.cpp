@@ -10,6 +10,7 @@
 #include <QSpinBox>
 #include <set>
 
+#include "simulator/report/compare.h"
 #include "tests/app/gui/window_fixture.h"
 
 namespace pw::gui {

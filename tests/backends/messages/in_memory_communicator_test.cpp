@@ -134,11 +134,9 @@ TEST(InMemoryCommunicator, AnAbortWakesEveryWaitOfEveryRank) {
     return errorOf([&] { ranks[0]->wait(ticket); });
   });
   auto meeting = std::async(std::launch::async, [&] { return errorOf([&] { ranks[1]->barrier(); }); });
-  const auto start = std::chrono::steady_clock::now();
   ranks[2]->abort();
   EXPECT_THAT(receiving.get(), AllOf(HasSubstr("waiting for rank 1 (tag 9)"), HasSubstr("rank 2 gave up")));
   EXPECT_THAT(meeting.get(), HasSubstr("rank 2 gave up"));
-  EXPECT_LT(std::chrono::steady_clock::now() - start, 2s);
 }
 
 TEST(InMemoryCommunicator, AfterAnAbortEvenSendsAndArrivedMessagesFail) {

@@ -1,4 +1,5 @@
 #include "backends/messages/link_times.h"
+#include "backends/messages/in_memory_communicator.h"
 
 #include <gmock/gmock.h>
 

@@ -1,4 +1,5 @@
 #include "backends/messages/ucx_communicator.h"
+#include "backends/messages/in_memory_communicator.h"
 
 #include <fcntl.h>
 #include <poll.h>

@@ -8,6 +8,7 @@
 #include "schedules/generate.h"
 #include "schedules/lower.h"
 #include "simulator/model/graph_facts.h"
+#include "simulator/model/join.h"
 #include "simulator/plan/partition.h"
 #include "simulator/plan/plan.h"
 #include "simulator/plan/split.h"

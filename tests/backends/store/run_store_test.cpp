@@ -24,6 +24,7 @@
 #include "schedules/error.h"
 #include "schedules/generate.h"
 #include "schedules/lower.h"
+#include "simulator/step/cost_table.h"
 
 namespace pw {
 namespace {

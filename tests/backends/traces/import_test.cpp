@@ -9,6 +9,7 @@
 
 #include "schedules/error.h"
 #include "schedules/generate.h"
+#include "simulator/report/chrome_trace.h"
 #include "simulator/step/cost_table.h"
 #include "simulator/step/simulate.h"
 #include "simulator/trace/trace_csv.h"

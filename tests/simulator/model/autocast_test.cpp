@@ -8,6 +8,7 @@
 #include "simulator/costs/estimate.h"
 #include "simulator/costs/profile.h"
 #include "simulator/plan/planner.h"
+#include "simulator/plan/stage_costs.h"
 #include "simulator/step/compile.h"
 #include "simulator/step/program.h"
 #include "tests/support/graph_builder.h"

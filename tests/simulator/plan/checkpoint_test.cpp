@@ -4,6 +4,7 @@
 
 #include "schedules/generate.h"
 #include "schedules/lower.h"
+#include "simulator/plan/stage_costs.h"
 #include "tests/support/graph_builder.h"
 
 namespace pw::test {

@@ -11,6 +11,7 @@
 #include "schedules/generate.h"
 #include "schedules/lower.h"
 #include "simulator/report/metrics.h"
+#include "simulator/step/cost_table.h"
 #include "tests/support/graph_builder.h"
 #include "tests/support/mutate.h"
 

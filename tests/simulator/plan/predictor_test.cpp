@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "schedules/generate.h"
+#include "simulator/step/cost_table.h"
 
 namespace pw {
 namespace {

@@ -13,6 +13,8 @@
 
 #include "schedules/generate.h"
 #include "schedules/lower.h"
+#include "simulator/plan/split.h"
+#include "simulator/plan/stage_costs.h"
 #include "simulator/report/metrics.h"
 #include "tests/support/graph_builder.h"
 #include "tests/support/random_costs.h"

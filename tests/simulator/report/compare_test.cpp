@@ -7,6 +7,7 @@
 #include "simulator/report/compare.h"
 #include "simulator/report/json_fields.h"
 #include "simulator/report/metrics.h"
+#include "simulator/step/cost_table.h"
 #include "tests/support/random_costs.h"
 
 namespace pw {

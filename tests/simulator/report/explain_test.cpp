@@ -13,6 +13,9 @@
 #include "schedules/csv.h"
 #include "schedules/generate.h"
 #include "simulator/report/metrics.h"
+#include "simulator/step/compile.h"
+#include "simulator/step/cost_table.h"
+#include "simulator/step/execute.h"
 #include "tests/support/random_costs.h"
 
 namespace pw {

@@ -12,6 +12,7 @@
 #include "schedules/generate.h"
 #include "simulator/report/lower_bound.h"
 #include "simulator/report/metrics.h"
+#include "simulator/step/cost_table.h"
 #include "tests/support/random_costs.h"
 
 namespace pw {

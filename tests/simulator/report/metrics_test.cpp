@@ -10,6 +10,9 @@
 #include "schedules/generate.h"
 #include "schedules/lower.h"
 #include "simulator/report/json_fields.h"
+#include "simulator/step/compile.h"
+#include "simulator/step/cost_table.h"
+#include "simulator/step/execute.h"
 #include "tests/support/random_costs.h"
 
 namespace pw {

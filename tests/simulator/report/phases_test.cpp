@@ -8,6 +8,7 @@
 #include "simulator/report/explain.h"
 #include "simulator/report/metrics.h"
 #include "simulator/report/phases.h"
+#include "simulator/step/cost_table.h"
 #include "tests/support/random_costs.h"
 
 namespace pw {

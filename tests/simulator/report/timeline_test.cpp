@@ -12,6 +12,7 @@
 
 #include "schedules/generate.h"
 #include "simulator/step/compile.h"
+#include "simulator/step/cost_table.h"
 #include "simulator/step/execute.h"
 #include "simulator/step/program.h"
 #include "tests/schedules/random_schedules.h"

@@ -1,4 +1,7 @@
 #include "simulator/step/jitter.h"
+#include "simulator/step/compile.h"
+#include "simulator/step/cost_table.h"
+#include "simulator/step/execute.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,6 +1,8 @@
 // Lower bounds from longest paths against the steps that are simulated, and peaks without times against those of compiled programs.
 
 #include "simulator/step/path_bound.h"
+#include "simulator/step/compile.h"
+#include "simulator/step/execute.h"
 
 #include <gtest/gtest.h>
 

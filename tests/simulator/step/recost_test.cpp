@@ -1,6 +1,9 @@
 // Recosted programs against freshly compiled ones, over every generator, random schedules and every way of sending.
 
 #include "simulator/step/recost.h"
+#include "simulator/step/compile.h"
+#include "simulator/step/cost_table.h"
+#include "simulator/step/execute.h"
 
 #include <array>
 #include <random>

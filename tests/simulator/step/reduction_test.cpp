@@ -8,7 +8,11 @@
 #include "schedules/generate.h"
 #include "schedules/lower.h"
 #include "simulator/plan/sharing.h"
+#include "simulator/plan/stage_costs.h"
+#include "simulator/report/chrome_trace.h"
 #include "simulator/report/metrics.h"
+#include "simulator/report/text_timeline.h"
+#include "simulator/step/cost_table.h"
 #include "tests/support/graph_builder.h"
 
 namespace pw::test {

@@ -1,5 +1,6 @@
 // A replay takes durations from a measured trace and all else from the plan.
 #include "simulator/step/replay.h"
+#include "simulator/step/cost_table.h"
 
 #include <gtest/gtest.h>
 

@@ -6,6 +6,7 @@
 
 #include "app/gui/model/tree_model.h"
 #include "simulator/plan/module_tree.h"
+#include "simulator/plan/split.h"
 #include "tests/app/gui/model/samples.h"
 
 namespace pw::gui {

@@ -7,6 +7,7 @@
 
 #include "schedules/generate.h"
 #include "schedules/lower.h"
+#include "simulator/report/compare.h"
 #include "simulator/step/cost_table.h"
 #include "simulator/step/simulate.h"
 

@@ -6,6 +6,7 @@
 #include "schedules/generate.h"
 #include "schedules/lower.h"
 #include "simulator/plan/predictor.h"
+#include "simulator/step/cost_table.h"
 
 namespace pw::gui {
 

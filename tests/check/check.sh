@@ -1,0 +1,78 @@
+#!/usr/bin/env bash
+# The checks that take longer than tests or need other builds: ./dev check [NAME...]. Each prints one line, or what it found.
+#   format  the tree is as clang-format writes it             (seconds)
+#   tidy    clang-tidy on sources changed since the branch point: TIDY_SINCE=COMMIT, or TIDY_SINCE=all
+#   asan    all tests without Torch under AddressSanitizer and UBSan, in build-asan
+#   tsan    engine and messages under ThreadSanitizer, in build-tsan
+#   odr     no name has two definitions: link-time optimisation of all programs without Torch, in build-odr
+set -euo pipefail
+cd "$(dirname "$(readlink -f "$0")")/../.."
+jobs=$(nproc)
+readonly jobs
+readonly sources=('*.h' '*.cpp' '*.cu')
+
+sources_of() { git ls-files -- "${sources[@]}" | grep -v '^tests/data/'; }
+
+check_format() {
+  local -a wrong
+  mapfile -t wrong < <(sources_of | xargs -P "$jobs" -n 16 clang-format --dry-run -Werror 2>&1 | sed -n 's/^\([^:]*\):[0-9]*:.*clang-format-violations.*/\1/p' | sort -u)
+  ((${#wrong[@]} == 0)) && return
+  echo "not as clang-format writes them; run clang-format -i: ${wrong[*]}"
+  return 1
+}
+
+# Headers are looked at through the sources that include them.
+check_tidy() {
+  local since=${TIDY_SINCE:-}
+  local -a files
+  [[ -f build/compile_commands.json ]] || { echo "there is no build/compile_commands.json: run ./dev build first"; return 1; }
+  if [[ -z $since ]]; then since=$(git merge-base HEAD origin/main 2>/dev/null || git rev-parse HEAD~1); fi
+  if [[ $since == all ]]; then
+    mapfile -t files < <(git ls-files -- '*.cpp')
+  else
+    mapfile -t files < <(git diff --name-only --diff-filter=d "$since" -- '*.cpp')
+  fi
+  # Only what this build compiles: a tree without the wheel or Qt leaves sources out.
+  mapfile -t files < <(for file in "${files[@]}"; do if grep -qF "$PWD/$file\"" build/compile_commands.json; then echo "$file"; fi; done)
+  ((${#files[@]} == 0)) && return
+  printf '%s\n' "${files[@]}" | xargs -P "$jobs" -n 1 clang-tidy -p build --quiet --warnings-as-errors='*' --extra-arg=-Wno-unknown-warning-option \
+    --extra-arg=-Wno-ignored-optimization-argument --extra-arg=-Wno-unknown-argument 2>/dev/null
+}
+
+# configured FOLDER OPTION...: builds into it
+configured() {
+  local folder=$1
+  shift
+  cmake -S . -B "$folder" -G Ninja -DPW_TORCH=OFF -DPW_CUDA=OFF -DCMAKE_BUILD_TYPE=RelWithDebInfo "$@" >"$folder.log" 2>&1 || { tail -n 20 "$folder.log"; return 1; }
+  ninja -C "$folder" -j "$jobs" >>"$folder.log" 2>&1 || { tail -n 40 "$folder.log"; return 1; }
+}
+
+check_asan() {
+  configured build-asan "-DPW_SANITIZE=address;undefined" &&
+    QT_QPA_PLATFORM=offscreen ASAN_OPTIONS=detect_leaks=0 ctest --test-dir build-asan -j "$jobs" --output-on-failure --no-tests=error -E '^(layering|Package)' | tail -n 40
+}
+
+check_tsan() {
+  configured build-tsan -DPW_SANITIZE=thread -DPW_GUI=OFF &&
+    ctest --test-dir build-tsan -j "$jobs" --output-on-failure --no-tests=error -R 'Executor|Exchange|Reducer|Communicator|Device|Meeting|Live|Clock|Verify|Trial' | tail -n 40
+}
+
+check_odr() { configured build-odr "-DCMAKE_CXX_FLAGS=-flto=auto -Wodr -Werror=odr -Wlto-type-mismatch" -DCMAKE_CXX_FLAGS_RELWITHDEBINFO=-O1; }
+
+main() {
+  local -a names=("$@") failed=()
+  ((${#names[@]} > 0)) || names=(format tidy asan tsan odr)
+  local name start
+  for name in "${names[@]}"; do
+    [[ $(type -t "check_$name") == function ]] || { echo "check: there is no check '$name'; there are: format, tidy, asan, tsan, odr." >&2; exit 2; }
+    start=$SECONDS
+    if "check_$name"; then
+      echo "check $name: kept, $((SECONDS - start)) s"
+    else
+      echo "check $name: violated, $((SECONDS - start)) s"
+      failed+=("$name")
+    fi
+  done
+  ((${#failed[@]} == 0)) || { echo "check: ${failed[*]} failed." >&2; exit 1; }
+}
+main "$@"
