@@ -6,13 +6,12 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <cstring>
 #include <fstream>
 #include <sstream>
 
 #include "backends/messages/local_address.h"
-#include "backends/store/trace_blob.h"
 #include "engine/checkpoint.h"
+#include "engine/gathering.h"
 #include "engine/training_files.h"
 #include "schedules/error.h"
 #include "simulator/model/batch.h"
@@ -21,96 +20,7 @@
 namespace pw {
 namespace {
 
-constexpr std::uint32_t kSizeTag = 0x7FFF0001, kPayloadTag = 0x7FFF0002, kOutputTag = 0x60000000;
-
-std::string pack(const RankLog& log) {
-  std::string bytes;
-  const auto append = [&](const auto& value) { bytes.append(reinterpret_cast<const char*>(&value), sizeof(value)); };
-  const Verification& v = log.verification;
-  append(v.equal);
-  append(v.lossDifference);
-  append(v.boundaryDifference);
-  append(v.gradientDifference);
-  append(v.position);
-  append(v.notFinite);
-  append(v.firstDifference.size());
-  bytes += v.firstDifference;
-  append(log.residentPeak);
-  append(log.startToFirstAction);
-  append(log.lossScale.has_value());
-  append(log.lossScale.value_or(0));
-  append(log.steps.size());
-  for (const StepLog& step : log.steps) {
-    for (const auto& number : {step.loss, step.gradientNorm, step.lossScale}) {
-      append(number.has_value());
-      append(number.value_or(0));
-    }
-    append(step.skipped);
-    append(step.notFinite.value_or(Rank(-1)));
-    append(step.whatNotFinite.size());
-    bytes += step.whatNotFinite;
-    const std::string blob = toBlob({1 << 20, step.spans, step.memory});  // ranks: an upper bound, a log names peers
-    append(blob.size());
-    bytes += blob;
-  }
-  return bytes;
-}
-
-/// Reads what `pack` wrote on a rank of the same build.
-RankLog unpack(const std::string& bytes, Rank rank) {
-  std::size_t at = 0;
-  const auto takeBytes = [&](std::size_t n) {
-    if (n > bytes.size() - at) throw Error(fmt::format("Rank {} sent a broken log; run all ranks with the same build.", rank.value));
-    at += n;
-    return bytes.substr(at - n, n);
-  };
-  const auto take = [&](auto& value) { std::memcpy(&value, takeBytes(sizeof(value)).data(), sizeof(value)); };
-  const auto takeOptional = [&](std::optional<double>& number) {
-    bool known = false;
-    double value = 0;
-    take(known);
-    take(value);
-    if (known) number = value;
-  };
-  RankLog log;
-  std::size_t size = 0;
-  Verification& v = log.verification;
-  take(v.equal);
-  take(v.lossDifference);
-  take(v.boundaryDifference);
-  take(v.gradientDifference);
-  take(v.position);
-  take(v.notFinite);
-  take(size);
-  v.firstDifference = takeBytes(size);
-  take(log.residentPeak);
-  take(log.startToFirstAction);
-  takeOptional(log.lossScale);
-  take(size);
-  for (std::size_t i = 0, steps = size; i < steps; ++i) {
-    StepLog step;
-    for (auto* number : {&step.loss, &step.gradientNorm, &step.lossScale}) takeOptional(*number);
-    take(step.skipped);
-    Rank first(-1);
-    take(first);
-    if (first.value >= 0) step.notFinite = first;
-    take(size);
-    step.whatNotFinite = takeBytes(size);
-    take(size);
-    Trace trace = parseBlob(takeBytes(size), fmt::format("the log of rank {}", rank.value));
-    step.spans = std::move(trace.spans);
-    step.memory = std::move(trace.memory);
-    log.steps.push_back(std::move(step));
-  }
-  return log;
-}
-
-Buffer bufferOf(std::string& bytes) { return {reinterpret_cast<std::byte*>(bytes.data()), bytes.size()}; }
-
-template <class T>
-Buffer bufferOf(T& value) {
-  return {reinterpret_cast<std::byte*>(&value), sizeof(value)};
-}
+constexpr std::uint32_t kOutputTag = 0x60000000;
 
 StageOptions stageOptionsFor(const Plan& plan, const TrainOptions& options, Communicator& communicator) {
   StageOptions stage = options.stage;
@@ -219,7 +129,7 @@ RankLog trainRank(const ModelGraph& graph, const Plan& plan, const TrainOptions&
   executorOptions.sumLoss = executorOptions.sumLoss || options.verify;
   Executor executor(plan, own.stages, communicator, executorOptions);
   executor.tellTo(options.live);
-  log.clocks = compareClocks(communicator);
+  StepGatherer gatherer(plan, communicator);
   CheckpointHistory history(options.keep);
   for (int i = 0; i < options.steps; ++i) {
     const int step = options.firstStep + i;
@@ -229,17 +139,19 @@ RankLog trainRank(const ModelGraph& graph, const Plan& plan, const TrainOptions&
         for (const auto& [id, stage] : own.stages) verifier->compareGradients(*stage);
       };
     }
-    log.steps.push_back(executor.step(step, compareGradients));
+    StepLog done = executor.step(step, compareGradients);
     if (verifier) {
-      verifier->compareLoss(log.steps.back().loss.value_or(0));
+      verifier->compareLoss(done.loss.value_or(0));
       log.verification = verifier->result();
       verifier.reset();
     }
-    if (i == 0) log.startToFirstAction = firstActionAfterStart(log.steps.front());
-    if (options.onStep) options.onStep(step, log.steps.back());
-    if (executorOptions.sumLoss && communicator.rank().value > 0)
-      log.steps.back().loss.reset();  // so that the logs' losses sum to the step's
-    if (endsTraining(log.steps.back(), step, options, communicator)) break;
+    if (i == 0) log.startToFirstAction = firstActionAfterStart(done);
+    if (options.onStep) options.onStep(step, done);
+    if (executorOptions.sumLoss && communicator.rank().value > 0) done.loss.reset();  // so that the logs' losses sum to the step's
+    const bool ends = endsTraining(done, step, options, communicator);
+    std::vector<StepLog> ranks = gatherer.gather(std::move(done));
+    if (options.onGathered && !ranks.empty()) options.onGathered(step, std::move(ranks));
+    if (ends) break;
     const bool last = i + 1 == options.steps;
     if (!options.save.empty() && (last || (options.saveEvery > 0 && (i + 1) % options.saveEvery == 0)))
       save(graph, own, options, step + 1, executor.lossScale(), history, communicator);
@@ -298,39 +210,6 @@ Evaluation evaluate(const ModelGraph& graph, const Plan& plan, const TrainOption
   }
   for (const auto request : requests) communicator.wait(request);
   return result;
-}
-
-std::vector<RankLog> gather(const RankLog& own, Communicator& communicator) {
-  const std::vector<ClockReading> clocks = compareClocks(communicator);
-  if (communicator.rank().value != 0) {
-    std::string bytes = pack(own);
-    std::uint64_t size = bytes.size();
-    communicator.wait(communicator.send(Rank(0), kSizeTag, bufferOf(size)));
-    communicator.wait(communicator.send(Rank(0), kPayloadTag, bufferOf(bytes)));
-    communicator.barrier();
-    return {};
-  }
-  std::vector<RankLog> logs{own};
-  for (int r = 1; r < communicator.size(); ++r) {
-    const Rank peer(r);
-    std::uint64_t size = 0;
-    communicator.wait(communicator.receive(peer, kSizeTag, bufferOf(size)));
-    std::string bytes(size, '\0');
-    communicator.wait(communicator.receive(peer, kPayloadTag, bufferOf(bytes)));
-    RankLog log = unpack(bytes, peer);
-    const ClockReading& last = clocks.at(peer.index());
-    const ClockReading& first = own.clocks.empty() ? last : own.clocks.at(peer.index());
-    for (StepLog& step : log.steps) {
-      for (Span& span : step.spans) {
-        span.start = onOurClock(span.start, first, last);
-        span.end = onOurClock(span.end, first, last);
-      }
-      for (MemorySample& sample : step.memory) sample.time = onOurClock(sample.time, first, last);
-    }
-    logs.push_back(std::move(log));
-  }
-  communicator.barrier();
-  return logs;
 }
 
 void bindToCores(const RankEnvironment& environment) {

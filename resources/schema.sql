@@ -1,14 +1,18 @@
 -- The run store: an SQLite file. Times are nanoseconds. Executed once, in a transaction, on an empty file.
--- A change of this file needs a new user_version here and in backends/store/run_store.cpp.
+-- A change of this file needs a new user_version here, and in backends/store/migrations.cpp the step that brings older files to it.
 PRAGMA application_id = 0x50777274;  -- "Pwrt"
-PRAGMA user_version = 1;
+PRAGMA user_version = 2;
 
--- One executed (or failed) run of a plan.
+-- One run of a plan: completed, failed or unfinished.
 CREATE TABLE run (
   id             INTEGER PRIMARY KEY AUTOINCREMENT,
   started_at     TEXT    NOT NULL,  -- UTC, ISO 8601
-  backend        TEXT    NOT NULL,  -- gloo, ucx, nccl; behind it `, bf16` and the like where it computed in another way than traced
-  failure        TEXT    NOT NULL,  -- empty when it ended well
+  backend        TEXT    NOT NULL,  -- gloo, ucx, nccl
+  precision      TEXT    NOT NULL DEFAULT 'traced',     -- traced, bf16, fp16
+  tf32           INTEGER NOT NULL DEFAULT 0,            -- 1: GPUs rounded the inputs of float32 matrix products
+  synthetic      INTEGER NOT NULL DEFAULT 0,            -- 1: its stages computed nothing, for as long as the plan says
+  state          TEXT    NOT NULL DEFAULT 'completed',  -- unfinished (running, or killed), completed, failed
+  failure        TEXT    NOT NULL,  -- why it failed, one sentence; else empty
   seed           INTEGER NOT NULL,  -- the bits of an unsigned number
   model          TEXT    NOT NULL,
   schedule       TEXT    NOT NULL,
@@ -23,13 +27,17 @@ CREATE TABLE run (
   predicted      BLOB    NOT NULL   -- trace: backends/store/trace_blob.h
 ) STRICT;
 
--- One training step of a run, as measured.
+-- One training step of a run, as measured; written soon after it ended.
 CREATE TABLE step (
   run            INTEGER NOT NULL REFERENCES run (id) ON DELETE CASCADE,
   position       INTEGER NOT NULL,  -- 0, 1, ... within the run
   step           INTEGER NOT NULL,  -- the number training gave it
   loss           REAL,              -- NULL: not a number
+  gradient_norm  REAL,              -- NULL: not computed
   duration_ns    INTEGER NOT NULL,
   measured       BLOB    NOT NULL,  -- trace: backends/store/trace_blob.h
   PRIMARY KEY (run, position)
 ) STRICT;
+
+-- Counts and medians without reading the traces.
+CREATE INDEX step_duration ON step (run, duration_ns, position);

@@ -96,6 +96,7 @@ std::string documentOf(const Comparison& comparison, const RunRecord& run, const
                        const StepRecord* withStep) {
   auto document = ownJson(comparisonJson(comparison));
   document["run_id"] = run.id.value;
+  document["state"] = name(run.state);
   document["step"] = step.step;
   if (with != nullptr) {
     document["with_run_id"] = with->id.value;
@@ -117,13 +118,21 @@ std::optional<Ns> replayedMakespan(const RunRecord& run, const StepRecord& step)
 std::string titleOf(const RunRecord& run, const StepRecord& step) {
   const std::string which =
       run.steps.size() == 1 ? "its only step" : fmt::format("step {}, the median of {} after warm-up", step.step, run.steps.size() - 1);
-  return fmt::format("run {}: {}, {}, {}, {}", run.id.value, run.plan.modelName, run.plan.schedule.name, run.backend, which);
+  return fmt::format("run {}: {}, {}, {}, {}", run.id.value, run.plan.modelName, run.plan.schedule.name, howComputed(run), which);
+}
+
+/// Of a run that did not complete: its steps are those that ended before.
+void printEnd(const RunRecord& run) {
+  if (run.state == RunState::Completed) return;
+  print(fmt::format("\nrun {} {} after {}: {}\n", run.id.value, run.state == RunState::Failed ? "failed" : "is unfinished",
+                    counted(static_cast<std::int64_t>(run.steps.size()), "step"), run.failure));
 }
 
 std::optional<RunId> idOf(int number) { return number > 0 ? std::optional<RunId>(RunId(number)) : std::nullopt; }
 
 int runCompare(const CompareOptions& options) {
   const RunStore store(options.store, RunStore::Mode::ReadOnly);
+  if (!store.note().empty()) warn(store.note());
   const RunRecord run = store.load(idOf(options.run));
   const StepRecord& step = medianStep(run);
   if (options.with == 0) {
@@ -143,6 +152,7 @@ int runCompare(const CompareOptions& options) {
           "Simulated with the measured compute durations the makespan is {}: running it took {} beyond computing and predicted messages.\n",
           formatDuration(*replayed), errorOf(*replayed, comparison.measuredMakespan)));
     }
+    printEnd(run);
     return kYes;
   }
   const RunRecord with = store.load(idOf(options.with));
@@ -152,6 +162,10 @@ int runCompare(const CompareOptions& options) {
                   titleOf(run, step), titleOf(with, withStep)};
   if (!options.json) printDrawn(pair);
   print(options.json ? versioned(documentOf(comparison, run, step, &with, &withStep)) : textOf(comparison, pair));
+  if (!options.json) {
+    printEnd(run);
+    printEnd(with);
+  }
   return kYes;
 }
 

@@ -63,6 +63,7 @@ Material fromPlan(const ExportOptions& o) {
 
 Material fromStore(const ExportOptions& o) {
   const RunStore store(o.store, RunStore::Mode::ReadOnly);
+  if (!store.note().empty()) warn(store.note());
   RunRecord run = store.load(o.run > 0 ? std::optional<RunId>(RunId(o.run)) : std::nullopt);
   Material material;
   material.names.emplace_back("predicted");

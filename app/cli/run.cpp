@@ -1,22 +1,19 @@
-#include <fmt/chrono.h>
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <chrono>
-#include <cmath>
-#include <cstddef>
-#include <ctime>
 #include <filesystem>
 #include <fstream>
-#include <limits>
-#include <nlohmann/json.hpp>
 
 #include "app/cli/commands.h"
+#include "app/cli/loss_log.h"
 #include "app/cli/numbers.h"
 #include "app/cli/output.h"
 #include "app/cli/own_ranks.h"
+#include "app/cli/run_evaluation.h"
 #include "app/cli/run_options.h"
+#include "app/cli/run_record.h"
 #include "app/cli/run_report.h"
 #include "app/cli/run_start.h"
 #include "backends/checkpoints/writer.h"
@@ -34,167 +31,12 @@
 #include "engine/training_files.h"
 #include "engine/worker.h"
 #include "schedules/error.h"
-#include "schedules/units.h"
 #include "simulator/plan/stage_costs.h"
-#include "simulator/step/simulate.h"
 
 namespace pw::cli {
 namespace {
 
-using Json = nlohmann::ordered_json;
 using Options = RunOptions;
-
-std::string now() { return fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std::time(nullptr))); }
-
-/// The prediction of one pipeline for all of them.
-Trace ofAllReplicas(const Trace& one, int replicas) {
-  Trace all = one;
-  for (int d = 1; d < replicas; ++d) {
-    for (Span span : one.spans) {
-      span.rank = Rank(span.rank.value + d * one.ranks);
-      span.peer = Rank(span.peer.value + d * one.ranks);
-      all.spans.push_back(span);
-    }
-    for (MemorySample sample : one.memory) {
-      sample.rank = Rank(sample.rank.value + d * one.ranks);
-      all.memory.push_back(sample);
-    }
-  }
-  all.ranks = one.ranks * replicas;
-  normalize(all);
-  return all;
-}
-
-/// How many ranks share a stage's optimizer state.
-int shardsOf(const Options& o, const Plan& plan) {
-  return o.shardOptimizer ? plan.replicas * (plan.schedule.placement.bidirectional() ? 2 : 1) : 1;
-}
-
-/// A run without steps.
-RunRecord recordOf(const Plan& plan, const Options& o, const std::string& startedAt) {
-  RunRecord record;
-  record.startedAt = startedAt;
-  record.backend = o.transport;
-  if (o.computing.precision != DType::Unknown) record.backend += fmt::format(", {}", o.precision);
-  if (o.computing.tf32) record.backend += ", tf32";
-  if (o.synthetic) record.backend += kSyntheticRun;
-  record.seed = o.seed;
-  record.machine = o.computing.onGpu ? gpuMachine(0) : thisMachine();
-  record.plan = plan;
-  addOptimizerState(record.plan.costs, stateCopies(o.update), shardsOf(o, plan));
-  record.predicted = ofAllReplicas(simulate(plan.schedule, record.plan.costs), plan.replicas);
-  return record;
-}
-
-/// Joins the ranks' logs step by step.
-RunResult assemble(const Plan& plan, const Options& o, const TrainOptions& options, const std::vector<RankLog>& ranks,
-                   const std::string& startedAt) {
-  RunResult result;
-  result.record = recordOf(plan, o, startedAt);
-  result.firstStep = options.firstStep;
-  result.savedSteps = static_cast<int>(ranks.front().steps.size());
-  result.countsSkipped = o.skipNonFinite || ranks.front().lossScale.has_value();
-  result.lossScale = ranks.front().lossScale;
-  for (std::size_t s = 0; s < ranks.front().steps.size(); ++s) {
-    if (const std::string what = nonFinite(ranks, s); !what.empty() && !o.skipNonFinite) {
-      result.savedSteps = o.saveEvery > 0 ? static_cast<int>(s) / o.saveEvery * o.saveEvery : 0;
-      result.record.failure = nonFiniteSentence(options.firstStep + static_cast<int>(s), what, o.findNan);
-      break;
-    }
-    std::vector<StepLog> logs;
-    StepRecord step;
-    step.step = options.firstStep + static_cast<int>(s);
-    for (const RankLog& rank : ranks) {
-      logs.push_back(rank.steps.at(s));
-      step.loss += logs.back().loss.value_or(0);
-    }
-    if (logs.front().gradientNorm) result.gradientNorms.push_back(*logs.front().gradientNorm);
-    if (logs.front().skipped) ++result.skippedSteps;
-    if (logs.front().skipped && logs.front().notFinite) ++result.nonFiniteSteps;
-    step.measured = joinTraces(logs, plan.schedule.rows.size());
-    result.record.steps.push_back(std::move(step));
-  }
-  for (const RankLog& rank : ranks) {
-    result.residentPeak.push_back(rank.residentPeak);
-    result.startToFirstAction.push_back(rank.startToFirstAction);
-    if (options.verify) result.verification = result.verification ? combine(*result.verification, rank.verification) : rank.verification;
-  }
-  if (result.verification && !result.verification->equal && result.record.failure.empty()) {
-    result.record.failure =
-        (result.verification->notFinite ? "The first step cannot be verified: " : "The first step is not that of one rank: ") +
-        result.verification->firstDifference;
-  }
-  return result;
-}
-
-/// One line for each step, as it ends: what people plot.
-class LossLog {
- public:
-  /// A resumed training appends to its file.
-  LossLog(const std::string& path, bool resumed) : path_(path) {
-    const bool isNew = !resumed || !std::ifstream(path).good();
-    file_.open(path, resumed ? std::ios::app : std::ios::trunc);
-    if (isNew) file_ << "step,loss,learning_rate,gradient_norm,seconds\n";
-    check();
-  }
-  void add(int step, const StepLog& log, double learningRate) {
-    Ns begin = std::numeric_limits<Ns>::max(), end = 0;
-    for (const Span& span : log.spans) {
-      begin = std::min(begin, span.start);
-      end = std::max(end, span.end);
-    }
-    file_ << fmt::format("{},{:.9g},{:.6g},{},{:.6f}\n", step, log.loss.value_or(0), learningRate,
-                         log.gradientNorm ? fmt::format("{:.6g}", *log.gradientNorm) : "",
-                         log.spans.empty() ? 0.0 : static_cast<double>(end - begin) * 1e-9);
-    file_.flush();
-    check();
-  }
-
- private:
-  void check() const {
-    if (!file_) throw Error(fmt::format("Cannot write the loss log {}; check whether its folder exists and the disk is full.", path_));
-  }
-  std::string path_;
-  std::ofstream file_;
-};
-
-void evaluateRank(const Options& o, const ModelGraph& graph, const Plan& plan, TrainOptions options, Communicator& communicator,
-                  const TorchBackend& torch) {
-  std::vector<Evaluation> steps;
-  double loss = 0;
-  for (int i = 0; i < o.steps; ++i) {
-    options.firstStep = i;
-    steps.push_back(evaluate(graph, plan, options, communicator, torch));
-    loss += steps.back().loss / o.steps;
-  }
-  if (communicator.rank().value != 0) return communicator.barrier();
-  if (!o.outputs.empty()) {
-    std::vector<ModelOutput> outputs = steps.front().outputs;
-    std::vector<std::int64_t> samples;
-    for (std::size_t i = 0; i < steps.size(); ++i) {
-      const auto sizes = microbatchSizes(plan.batch, plan.replicas * plan.schedule.microbatches);
-      samples.insert(samples.end(), sizes.begin(), sizes.end());
-      for (std::size_t k = 0; i > 0 && k < outputs.size(); ++k) {
-        outputs[k].parts.insert(outputs[k].parts.end(), steps[i].outputs[k].parts.begin(), steps[i].outputs[k].parts.end());
-      }
-    }
-    mergeAndSave(o.outputs, outputs, samples);
-  }
-  communicator.barrier();
-  if (!std::isfinite(loss))
-    throw Error("The loss of the evaluation is not finite: the model, its weights or the data give NaN or infinity");
-  const std::int64_t samples = plan.batch * o.steps;
-  if (o.json) {
-    Json j{{"loss", loss}, {"samples", samples}, {"outputs", Json::array()}};
-    for (const ModelOutput& output : steps.front().outputs) j["outputs"].push_back(output.name);
-    if (!o.outputs.empty()) j["outputs_file"] = o.outputs;
-    print(versioned(j.dump(1, ' ', false, Json::error_handler_t::replace)) + "\n");
-    return;
-  }
-  print(fmt::format("loss {:.6f} over {}, without dropout and gradients\n", loss, counted(samples, "sample")));
-  if (!o.outputs.empty())
-    print(fmt::format("{} written to {}\n", counted(static_cast<int>(steps.front().outputs.size()), "output"), o.outputs));
-}
 
 void tellLossNote(const Options& o, const Plan& plan, const ModelGraph& graph) {
   if (const std::string note = lossNote(o, plan, graph); !note.empty()) warn(note);
@@ -202,7 +44,7 @@ void tellLossNote(const Options& o, const Plan& plan, const ModelGraph& graph) {
 
 /// Trains this rank's part; fills `communicator`, which must outlive a failure: peers that notice must not report before this rank does.
 void trainRank(const Options& o, const Plan& plan, const RankEnvironment& environment, std::unique_ptr<Communicator>& communicator,
-               bool& isInTouch) {
+               StoredRun& stored, bool& isInTouch) {
   const ModelGraph graph = o.synthetic ? ModelGraph() : loadModel(plan.modelFiles);
   if (!o.synthetic) requireFits(plan, graph);
   refuseSharesOfComplexNumbers(o, plan, graph);
@@ -250,14 +92,15 @@ void trainRank(const Options& o, const Plan& plan, const RankEnvironment& enviro
     if (show) show(step + 1 - options.firstStep, o.steps, fmt::format("loss {:.4f}", done.loss.value_or(0)));
     if (log) log->add(step, done, learningRateAt(o.update, step));
   };
-  const std::string startedAt = now();
+  std::optional<TrainingRecord> record;  // what has ended is kept also when the training fails
+  if (environment.rank == Rank(0)) record.emplace(o, plan, options.firstStep, stored);
+  options.onGathered = [&](int step, std::vector<StepLog> ranks) { record->add(step, std::move(ranks)); };
   Plan trained = plan;
   if (o.synthetic) addOptimizerState(trained.costs, stateCopies(o.update), 1);  // of what a rank updates its stages take their share
-  const std::vector<RankLog> logs = gather(trainRank(graph, trained, options, *communicator, torch), *communicator);
+  const std::vector<RankLog> logs = gatherRankLogs(trainRank(graph, trained, options, *communicator, torch), *communicator);
   if (logs.empty()) return;
-  RunResult result = assemble(plan, o, options, logs, startedAt);
+  RunResult result = record->finish(logs);
   result.saved = o.save.empty() || result.savedSteps == 0 ? "" : checkpointPath(o.save, result.firstStep + result.savedSteps);
-  if (!o.store.empty()) result.id = RunStore(o.store, RunStore::Mode::ReadWrite).add(result.record);
   if (!o.synthetic) result.exported = readExportRecord(graph.files);
   o.json ? printJson(result) : printText(result, o.store);
   if (!result.record.failure.empty()) throw Error(result.record.failure);
@@ -279,46 +122,26 @@ std::string flightNote(const Options& o, FileTime since, int firstRank, int rank
   return "";
 }
 
-/// A run as it began, for the record that is kept when it fails: by who started the ranks, as none of them may be able to, else by rank 0.
-struct Beginning {
-  std::string at = now();
-  std::size_t known = 0;  ///< runs that the store held
-};
-
-Beginning beginningOf(const Options& o) {
-  Beginning beginning;
-  if (!o.store.empty()) beginning.known = RunStore(o.store, RunStore::Mode::ReadOnly).list().size();
-  return beginning;
-}
-
-void recordFailure(const Options& o, const Plan& plan, const Beginning& beginning, const std::string& failure) {
-  if (o.store.empty()) return;
-  RunRecord record = recordOf(plan, o, beginning.at);
-  record.failure = failure;
-  try {
-    RunStore store(o.store, RunStore::Mode::ReadWrite);
-    const std::vector<RunSummary> runs = store.list();
-    const auto isThisRun = [&](const RunSummary& r) {
-      return !r.failure.empty() && record.failure.ends_with(r.failure);
-    };  // behind "Rank 0: "
-    const bool stored =
-        runs.size() > beginning.known && std::any_of(runs.begin() + static_cast<std::ptrdiff_t>(beginning.known), runs.end(), isThisRun);
-    if (!stored) store.add(record);
-  } catch (const Error&) {
-    // What ended the run matters more than that its record is lost, so that is what the user reads.
+/// This call for a rank, which goes on with the record that we began.
+std::vector<std::string> callOfRanks(std::optional<RunId> record) {
+  std::vector<std::string> call = ownCall();
+  if (record) {
+    const auto command = std::ranges::find(call, "run");
+    call.insert(command + 1, {"--recorded-as", std::to_string(record->value)});
   }
+  return call;
 }
 
 /// Starts the ranks and waits for them.
 void launchRanks(const Options& o, const Plan& plan) {
-  requireTorch();
-  const Beginning beginning = beginningOf(o);
+  StoredRun stored(o, plan);
+  stored.begin();
   const FileTime started = FileTime::clock::now();
-  const LaunchResult result = launch(worldSize(plan), ownCall(), o.threads, {}, std::chrono::milliseconds(0), deadlineOf(o));
+  const LaunchResult result = launch(worldSize(plan), callOfRanks(stored.id()), o.threads, {}, std::chrono::milliseconds(0), deadlineOf(o));
   if (result.ok) return;
   LaunchResult told = result;
   told.failure += flightNote(o, started, 0, worldSize(plan));
-  recordFailure(o, plan, beginning, result.interrupted ? "Interrupted" : result.failure);
+  stored.fail(result.interrupted ? "Interrupted" : result.failure);
   throwUnlessOk(told);
 }
 
@@ -355,18 +178,19 @@ int runOrStartRanks(Options& o, const std::optional<RankEnvironment>& environmen
   }
   if (environment) {
     requireWorldSize(*environment, ranks, o.plan);
-    const Beginning beginning = isFirst ? beginningOf(o) : Beginning();
+    StoredRun stored(o, plan);
     std::unique_ptr<Communicator> communicator;
     try {
-      trainRank(o, plan, *environment, communicator, isInTouch);
+      trainRank(o, plan, *environment, communicator, stored, isInTouch);
       return kYes;
     } catch (const UsageError& e) {
+      if (isFirst && stored.id()) stored.fail(causeOf(e));
       excuseRank(o, *environment, e, isInTouch);
       failRank(*environment, e, &complain);
     } catch (const std::exception& e) {  // of all ranks' records our launcher tells
       excuseRank(o, *environment, e, isInTouch);
       const bool alone = environment->statusFd < 0;
-      if (isFirst) recordFailure(o, plan, beginning, causeOf(e));
+      if (isFirst) stored.fail(causeOf(e));
       failRank(*environment, Error(causeOf(e) + (alone ? flightNote(o, started, environment->rank.value, 1) : "")), &complain);
     }
   }
@@ -509,6 +333,7 @@ Command addRun(CLI::App& app) {
   sub->add_flag(
       "--masked", o->masked,
       "Every microbatch computes the whole batch and counts its own samples only: results that depend on the batch size then agree");
+  sub->add_option("--recorded-as", o->recordedAs, "Of our launcher to its ranks: the run's number in the store")->group("");
   sub->add_flag("--json", o->json, "Print the result as JSON");
   sub->footer(
       "\nExamples:\n"

@@ -27,6 +27,7 @@ struct RunOptions {
   double clipNorm = 0;
   std::uint64_t seed = 0;
   double timeoutSeconds = 120;
+  int recordedAs = 0;  ///< the run's number in the store, where our launcher began its record; 0: nobody did
   bool skipNonFinite = false, findNan = false, resetOptimizer = false;
   bool verify = false, masked = false, evaluates = false, shardOptimizer = false, json = false, initRandom = false, synthetic = false;
 };

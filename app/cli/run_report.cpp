@@ -3,7 +3,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <functional>
 #include <nlohmann/json.hpp>
+#include <utility>
 
 #include "app/cli/output.h"
 #include "schedules/units.h"
@@ -30,7 +32,7 @@ void printVerdict(const RunResult& result, const std::string& store) {
                       : "NOT EQUAL. " + v.firstDifference));
   }
   if (result.exported) print(fmt::format("trace {}\n", describe(*result.exported)));
-  const std::string count = counted(static_cast<int>(result.record.steps.size()), "step");
+  const std::string count = counted(result.figures.size(), "step");
   if (const int overflows = result.skippedSteps - result.nonFiniteSteps; overflows > 0) {
     print(fmt::format("{} of {} skipped: gradients overflowed in float16 (loss scale now {:g})\n", overflows, count,
                       result.lossScale.value_or(1)));
@@ -41,11 +43,46 @@ void printVerdict(const RunResult& result, const std::string& store) {
   if (result.id) print(fmt::format("stored as run {} in {}\n", result.id->value, store));
 }
 
+/// The members of an object as lines behind `before`, without what closes it.
+std::string membersOf(const Json& object, std::string_view before) {
+  if (object.empty()) return "";
+  const std::string text = object.dump(1, ' ', false, Json::error_handler_t::replace);
+  return fmt::format("{}{}", before, text.substr(1, text.size() - 3));  // "{" and "\n}"
+}
+
+/// A member that is a list with an element of each step, written piece by piece.
+void printList(StepFigureFile& figures, const std::string& name, const std::function<Json(const StepFigures&)>& element) {
+  constexpr std::size_t kPiece = 1 << 16;
+  std::string text = fmt::format(",\n \"{}\": [", name);
+  bool isFirst = true;
+  figures.forEach([&](const StepFigures& step) {
+    text += fmt::format("{}\n  {}", std::exchange(isFirst, false) ? "" : ",", element(step).dump());
+    if (text.size() > kPiece) print(std::exchange(text, {}));
+  });
+  print(text + (isFirst ? "]" : "\n ]"));
+}
+
+Json stepJson(const StepFigures& step, std::int64_t batch) {
+  const Metrics& m = step.metrics;
+  Json ranks = Json::array();
+  for (const RankMetrics& r : m.ranks) {
+    ranks.push_back({{"rank", r.rank.value},
+                     {"busy_ns", r.busy},
+                     {"idle_ns", r.idle},
+                     {"exposed_comm_ns", r.exposedComm},
+                     {"peak_bytes", r.peakBytes},
+                     {"peak_live_microbatches", r.peakLiveMicrobatches}});
+  }
+  return {{"step", step.step}, {"makespan_ns", m.makespan},
+          {"step_ns", m.step}, {"measured_bubble_fraction", m.bubbleFraction},
+          {"ranks", ranks},    {"samples_per_second", m.step > 0 ? static_cast<double>(batch) * 1e9 / static_cast<double>(m.step) : 0.0}};
+}
+
 }  // namespace
 
-std::string nonFinite(const std::vector<RankLog>& ranks, std::size_t step) {
-  const std::optional<Rank> first = ranks.front().steps.at(step).notFinite;
-  return first ? ranks.at(first->index()).steps.at(step).whatNotFinite : "";
+std::string nonFinite(const std::vector<StepLog>& ranks) {
+  const std::optional<Rank> first = ranks.front().notFinite;
+  return first ? ranks.at(first->index()).whatNotFinite : "";
 }
 
 std::string nonFiniteSentence(int step, const std::string& what, bool foundOperator) {
@@ -53,68 +90,52 @@ std::string nonFiniteSentence(int step, const std::string& what, bool foundOpera
                      step, what, foundOperator ? "" : "--find-nan to see which operator made it, or ");
 }
 
-void printJson(const RunResult& result) {
+void printJson(RunResult& result) {
   const Metrics predicted = metricsOf(result.record.predicted);
-  Json j{{"run_id", result.id ? Json(result.id->value) : Json(nullptr)},
-         {"predicted_makespan_ns", predicted.makespan},
-         {"predicted_step_ns", predicted.step},
-         {"predicted_bubble_fraction", predicted.bubbleFraction},
-         {"losses", Json::array()},
-         {"steps", Json::array()}};
-  for (const StepRecord& step : result.record.steps) {
-    const Metrics m = metricsOf(step.measured);
-    j["losses"].push_back(step.loss);
-    Json ranks = Json::array();
-    for (const RankMetrics& r : m.ranks) {
-      ranks.push_back({{"rank", r.rank.value},
-                       {"busy_ns", r.busy},
-                       {"idle_ns", r.idle},
-                       {"exposed_comm_ns", r.exposedComm},
-                       {"peak_bytes", r.peakBytes},
-                       {"peak_live_microbatches", r.peakLiveMicrobatches}});
-    }
-    j["steps"].push_back(
-        {{"step", step.step},
-         {"makespan_ns", m.makespan},
-         {"step_ns", m.step},
-         {"measured_bubble_fraction", m.bubbleFraction},
-         {"ranks", ranks},
-         {"samples_per_second", m.step > 0 ? static_cast<double>(result.record.plan.batch) * 1e9 / static_cast<double>(m.step) : 0.0}});
-  }
+  const Json head{{"run_id", result.id ? Json(result.id->value) : Json(nullptr)},
+                  {"predicted_makespan_ns", predicted.makespan},
+                  {"predicted_step_ns", predicted.step},
+                  {"predicted_bubble_fraction", predicted.bubbleFraction}};
+  print(versioned(membersOf(head, "{")));
+  printList(result.figures, "losses", [](const StepFigures& f) { return Json(f.loss); });
+  const std::int64_t batch = result.record.plan.batch;
+  printList(result.figures, "steps", [&](const StepFigures& f) { return stepJson(f, batch); });
+  if (result.figures.size() > 0 && result.figures.at(0).gradientNorm)
+    printList(result.figures, "gradient_norms", [](const StepFigures& f) { return Json(f.gradientNorm.value_or(0)); });
+  Json rest = Json::object();
   if (result.verification) {
     const Verification& v = *result.verification;
-    j["verification"] = {{"equal", v.equal},
-                         {"finite", !v.notFinite},
-                         {"loss_difference", v.lossDifference},
-                         {"boundary_difference", v.boundaryDifference},
-                         {"gradient_difference", v.gradientDifference},
-                         {"first_difference", v.firstDifference}};
+    rest["verification"] = {{"equal", v.equal},
+                            {"finite", !v.notFinite},
+                            {"loss_difference", v.lossDifference},
+                            {"boundary_difference", v.boundaryDifference},
+                            {"gradient_difference", v.gradientDifference},
+                            {"first_difference", v.firstDifference}};
   }
-  if (result.exported) j["trace_check"] = ownJson(toJson(*result.exported));
-  for (const double norm : result.gradientNorms) j["gradient_norms"].push_back(norm);
-  if (result.countsSkipped) j["skipped_steps"] = result.skippedSteps;
-  if (result.lossScale) j["loss_scale"] = *result.lossScale;
-  if (!result.record.failure.empty()) j["failure"] = result.record.failure;
+  if (result.exported) rest["trace_check"] = ownJson(toJson(*result.exported));
+  if (result.countsSkipped) rest["skipped_steps"] = result.skippedSteps;
+  if (result.lossScale) rest["loss_scale"] = *result.lossScale;
+  if (!result.record.failure.empty()) rest["failure"] = result.record.failure;
   for (std::size_t r = 0; r < result.residentPeak.size(); ++r) {
-    j["processes"].push_back(
+    rest["processes"].push_back(
         {{"rank", r}, {"resident_peak_bytes", result.residentPeak[r]}, {"start_to_first_action_ns", result.startToFirstAction[r]}});
   }
-  if (!result.saved.empty()) j["checkpoint"] = result.saved;
-  print(versioned(j.dump(1, ' ', false, Json::error_handler_t::replace)) + "\n");
+  if (!result.saved.empty()) rest["checkpoint"] = result.saved;
+  print(membersOf(rest, ",") + "\n}\n");
 }
 
-void printText(const RunResult& result, const std::string& store) {
-  const auto& steps = result.record.steps;
-  if (steps.empty()) return printVerdict(result, store);
+void printText(RunResult& result, const std::string& store) {
+  StepFigureFile& steps = result.figures;
+  if (steps.size() == 0) return printVerdict(result, store);
   const Metrics predicted = metricsOf(result.record.predicted);
-  const Metrics measured = metricsOf(medianStep(result.record).measured);
-  const std::string count = counted(static_cast<int>(steps.size()), "step");
-  const bool isSynthetic = result.record.backend.ends_with(kSyntheticRun);
+  const Metrics measured = steps.median().metrics;
+  const std::string count = counted(steps.size(), "step");
+  const bool isSynthetic = result.record.synthetic;
   if (isSynthetic) {
     print(fmt::format("{} of as long as the plan says: nothing was computed\n\n", count));
   } else {
-    print(fmt::format("{}, loss {:.6f} before the first update", count, steps.front().loss));
-    print(fmt::format("{}\n\n", steps.size() > 1 ? fmt::format(", {:.6f} before the last", steps.back().loss) : ""));
+    print(fmt::format("{}, loss {:.6f} before the first update", count, steps.at(0).loss));
+    print(fmt::format("{}\n\n", steps.size() > 1 ? fmt::format(", {:.6f} before the last", steps.at(steps.size() - 1).loss) : ""));
   }
   std::vector<std::vector<std::string>> rows{{"", "predicted", "measured", "error"}};
   const auto time = [&](const std::string& what, Ns expected, Ns actual) {

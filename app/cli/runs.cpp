@@ -29,14 +29,27 @@ std::string documentOf(const std::vector<RunSummary>& runs) {
                     {"model", run.model},
                     {"schedule", run.schedule},
                     {"backend", run.backend},
+                    {"precision", precisionName(run.precision)},
+                    {"tf32", run.tf32},
+                    {"synthetic", run.synthetic},
                     {"rank_count", run.ranks},
                     {"microbatches", run.microbatches},
                     {"step_count", run.steps},
                     {"predicted_step_ns", run.predictedStep},
                     {"median_measured_step_ns", run.medianMeasuredStep},
+                    {"state", name(run.state)},
                     {"failure", run.failure}});
   }
   return Json{{"runs", list}}.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
+}
+
+std::string endOf(const RunSummary& run) {
+  switch (run.state) {
+    case RunState::Unfinished: return run.failure;
+    case RunState::Completed: return "well";
+    case RunState::Failed: break;
+  }
+  return "failed: " + run.failure;
 }
 
 std::string textOf(const std::vector<RunSummary>& runs) {
@@ -50,16 +63,18 @@ std::string textOf(const std::vector<RunSummary>& runs) {
         comparable ? static_cast<double>(run.medianMeasuredStep - run.predictedStep) / static_cast<double>(run.predictedStep) : 0;
     const std::string started = run.startedAt.substr(0, 19);
     rows.push_back({fmt::format("{}", run.id.value), started.size() > 10 ? started.substr(0, 10) + " " + started.substr(11) : started,
-                    run.model, run.schedule, run.backend, fmt::format("{}", run.ranks), fmt::format("{}", run.microbatches),
+                    run.model, run.schedule, howComputed(run), fmt::format("{}", run.ranks), fmt::format("{}", run.microbatches),
                     fmt::format("{}", run.steps), run.predictedStep > 0 ? formatDuration(run.predictedStep) : "–",
                     run.medianMeasuredStep > 0 ? formatDuration(run.medianMeasuredStep) : "–", comparable ? signedPercent(error) : "–",
-                    run.failure.empty() ? "completed" : "failed: " + run.failure});
+                    endOf(run)});
   }
   return table(rows);
 }
 
 int runRuns(const RunsOptions& options) {
-  const std::vector<RunSummary> runs = RunStore(options.store, RunStore::Mode::ReadOnly).list();
+  const RunStore store(options.store, RunStore::Mode::ReadOnly);
+  if (!store.note().empty()) warn(store.note());
+  const std::vector<RunSummary> runs = store.list();
   print(options.json ? versioned(documentOf(runs)) : textOf(runs));
   return kYes;
 }

@@ -1,75 +1,25 @@
 #include "backends/store/run_store.h"
 
-#include <fcntl.h>
-#include <unistd.h>
-
 #include <algorithm>
+#include <array>
 #include <bit>
-#include <filesystem>
 #include <limits>
-#include <map>
+#include <tuple>
+#include <utility>
 
 #include <SQLiteCpp/SQLiteCpp.h>
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <sqlite3.h>
 
+#include "backends/store/migrations.h"
 #include "backends/store/schema_sql.h"
+#include "backends/store/store_errors.h"
 #include "backends/store/trace_blob.h"
 #include "schedules/error.h"
-#include "schedules/printable.h"
 
 namespace pw {
 namespace {
-
-// Of resources/schema.sql.
-constexpr int kApplicationId = 0x50777274;
-constexpr int kVersion = 1;
-
-bool exists(const std::string& path) {
-  std::error_code ignored;
-  return std::filesystem::exists(path, ignored);
-}
-
-bool writable(const std::string& path) { return ::faccessat(AT_FDCWD, path.c_str(), W_OK, AT_EACCESS) == 0; }
-
-std::string folderOf(const std::string& path) {
-  const auto parent = std::filesystem::path(path).parent_path();
-  return parent.empty() ? "." : parent.string();
-}
-
-std::string cannotWrite(const std::string& path) {
-  const std::string folder = folderOf(path);
-  if (!exists(folder)) return fmt::format("the folder of the run store {} does not exist; make it first", path);
-  if (exists(path) && !writable(path)) return fmt::format("the run store {} is read-only; make it writable or give another one", path);
-  return fmt::format("the run store {} lies in a folder that is read-only; make {} writable or give another one", path, folder);
-}
-
-std::string noRunStore(const std::string& path) {
-  return fmt::format("{} is not a Pipewright run store; give the file that `pipewright run --store` wrote", path);
-}
-
-/// SQLite's complaint as a sentence of ours.
-[[noreturn]] void rethrow(const SQLite::Exception& problem, const std::string& path, int lockWaitMs) {
-  const std::string reason = printableLine(problem.what());  // quotes what a damaged file holds
-  switch (problem.getErrorCode() & 0xff) {
-    case SQLITE_BUSY:
-    case SQLITE_LOCKED:
-      throw Error(
-          fmt::format("the run store {} has been locked by another program for {} ms; try again when that has ended", path, lockWaitMs));
-    case SQLITE_READONLY:
-    case SQLITE_CANTOPEN:
-    case SQLITE_PERM: throw Error(cannotWrite(path));
-    case SQLITE_NOTADB: throw UsageError(noRunStore(path));
-    case SQLITE_CORRUPT: throw Error(fmt::format("the run store {} is damaged ({}); restore it from a copy", path, reason));
-    case SQLITE_FULL:
-    case SQLITE_IOERR:
-      throw Error(
-          fmt::format("cannot write the run store {} ({}): free space on its disk, or check quota and disk; runs stored before are kept",
-                      path, reason));
-    default: throw Error(fmt::format("the run store {} failed ({}); check the file or give another one", path, reason));
-  }
-}
 
 /// The file's name for a reader that may create nothing beside it: SQLite takes it for unchanging.
 std::string immutableUri(const std::string& path) {
@@ -104,16 +54,47 @@ void bindBlob(SQLite::Statement& statement, int at, const std::string& blob) {
   statement.bindNoCopy(at, blob.data(), static_cast<int>(blob.size()));
 }
 
+constexpr std::array<std::pair<RunState, std::string_view>, 3> kStates{
+    {{RunState::Unfinished, "unfinished"}, {RunState::Completed, "completed"}, {RunState::Failed, "failed"}}};
+
+/// How a run ended, of its columns `state` and `failure`; a state that a newer Pipewright may have written counts as a failure.
+std::pair<RunState, std::string> endOf(const std::string& stateName, const std::string& failure) {
+  const auto* const found = std::ranges::find(kStates, std::string_view(stateName), &std::pair<RunState, std::string_view>::second);
+  const RunState state = found == kStates.end() ? RunState::Failed : found->first;
+  switch (state) {
+    case RunState::Unfinished: return {state, std::string(kUnfinishedRun)};
+    case RunState::Completed: return {state, ""};
+    case RunState::Failed: break;
+  }
+  return {state, failure.empty() ? stateName : failure};
+}
+
+std::string joinedWords(const std::string& backend, DType precision, bool tf32, bool synthetic) {
+  std::string words = backend;
+  if (precision != DType::Unknown) words += fmt::format(", {}", precisionName(precision));
+  if (tf32) words += ", tf32";
+  if (synthetic) words += ", synthetic";
+  return words;
+}
+
 RunId insertRun(SQLite::Database& db, const RunRecord& run) {
-  SQLite::Statement insert(db,
-                           "INSERT INTO run (started_at, backend, failure, seed, model, schedule, ranks, microbatches, host, processor, "
-                           "cores, device, plan, predicted_ns, predicted) VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)");
+  SQLite::Statement insert(
+      db,
+      "INSERT INTO run (started_at, backend, precision, tf32, synthetic, state, failure, seed, model, schedule, ranks, "
+      "microbatches, host, processor, cores, device, plan, predicted_ns, predicted) "
+      "VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)");
   int at = 0;
   const Shape shape = shapeOf(run.plan.schedule);
   const std::string blob = toBlob(run.predicted);
+  const bool unfinished = run.state == RunState::Unfinished;
+  const RunState state = unfinished ? run.state : run.failure.empty() ? RunState::Completed : RunState::Failed;
   insert.bind(++at, run.startedAt);
   insert.bind(++at, run.backend);
-  insert.bind(++at, run.failure);
+  insert.bind(++at, std::string(precisionName(run.precision)));
+  insert.bind(++at, run.tf32 ? 1 : 0);
+  insert.bind(++at, run.synthetic ? 1 : 0);
+  insert.bind(++at, std::string(name(state)));
+  insert.bind(++at, unfinished ? "" : run.failure);
   insert.bind(++at, std::bit_cast<std::int64_t>(run.seed));
   insert.bind(++at, run.plan.modelName);
   insert.bind(++at, run.plan.schedule.name);
@@ -130,9 +111,8 @@ RunId insertRun(SQLite::Database& db, const RunRecord& run) {
   return RunId(static_cast<std::int32_t>(db.getLastInsertRowid()));
 }
 
-void insertSteps(SQLite::Database& db, RunId run, const std::vector<StepRecord>& steps) {
-  SQLite::Statement insert(db, "INSERT INTO step (run, position, step, loss, duration_ns, measured) VALUES (?,?,?,?,?,?)");
-  std::int32_t position = 0;
+void insertSteps(SQLite::Database& db, RunId run, std::span<const StepRecord> steps, std::int32_t position) {
+  SQLite::Statement insert(db, "INSERT INTO step (run, position, step, loss, duration_ns, measured, gradient_norm) VALUES (?,?,?,?,?,?,?)");
   for (const StepRecord& step : steps) {
     const std::string blob = toBlob(step.measured);
     insert.bind(1, run.value);
@@ -141,6 +121,7 @@ void insertSteps(SQLite::Database& db, RunId run, const std::vector<StepRecord>&
     insert.bind(4, step.loss);  // SQLite makes NULL of NaN
     insert.bind(5, std::int64_t{durationOf(step.measured)});
     bindBlob(insert, 6, blob);
+    step.gradientNorm ? insert.bind(7, *step.gradientNorm) : insert.bind(7);
     insert.exec();
     insert.reset();
   }
@@ -151,6 +132,17 @@ Trace traceOf(const SQLite::Column& column, const std::string& source) {
   return parseBlob(std::string_view(bytes, static_cast<std::size_t>(column.getBytes())), source);
 }
 
+/// What is read of a run and a step; a newer store must have it all.
+constexpr const char* kSummaries =
+    "SELECT id, started_at, model, schedule, backend, failure, ranks, microbatches, predicted_ns, precision, tf32, synthetic, state "
+    "FROM run ORDER BY id";
+constexpr const char* kRun =
+    "SELECT started_at, backend, failure, seed, host, processor, cores, device, plan, predicted, precision, tf32, synthetic, state "
+    "FROM run WHERE id = ?";
+constexpr const char* kSteps = "SELECT step, loss, measured, gradient_norm FROM step WHERE run = ? ORDER BY position";
+constexpr const char* kMedian =
+    "SELECT duration_ns FROM step WHERE run = ? AND position >= ? ORDER BY duration_ns, position LIMIT 1 OFFSET ?";
+
 }  // namespace
 
 /// The open file. Every use of SQLite goes through `guarded`, which words what it throws.
@@ -158,11 +150,14 @@ struct RunStore::Database {
   std::string path;
   int lockWaitMs;
   std::optional<SQLite::Database> db;
+  std::string note;
 
   void open(Mode mode);
   void openForReading();
+  void openExisting();
+  void migrateForReading();
   void create();
-  void checkIdentity();
+  void requireKnownColumns(int version);
 
   template <class Work>
   auto guarded(Work work) {
@@ -175,16 +170,6 @@ struct RunStore::Database {
   [[nodiscard]] RunId find(std::optional<RunId> wanted);
 };
 
-/// Throws unless this is a run store of a version we know.
-void RunStore::Database::checkIdentity() {
-  if (number(*db, "PRAGMA application_id") != kApplicationId) throw UsageError(noRunStore(path));
-  if (const int version = number(*db, "PRAGMA user_version"); version != kVersion) {
-    throw UsageError(
-        fmt::format("the run store {} has format {} but this Pipewright reads {}; use the Pipewright that wrote it or a newer one", path,
-                    version, kVersion));
-  }
-}
-
 /// Makes an empty file a run store; another process may do so at the same time.
 void RunStore::Database::create() {
   SQLite::Transaction transaction(*db, SQLite::TransactionBehavior::IMMEDIATE);
@@ -195,28 +180,70 @@ void RunStore::Database::create() {
 
 /// A store in a read-only folder, closed by its writer, can be read only when SQLite takes it for unchanging: WAL needs to
 /// create a file beside it.
-void RunStore::Database::openForReading() {
+void RunStore::Database::openExisting() {
   db.emplace(path, SQLite::OPEN_READONLY, lockWaitMs);
   try {
     (void)number(*db, "PRAGMA application_id");
   } catch (const SQLite::Exception& problem) {
     const int code = problem.getErrorCode() & 0xff;
-    if ((code != SQLITE_CANTOPEN && code != SQLITE_READONLY) || exists(path + "-wal")) throw;
+    if ((code != SQLITE_CANTOPEN && code != SQLITE_READONLY) || fileExists(path + "-wal")) throw;
     db.emplace(immutableUri(path), SQLite::OPEN_READONLY | SQLite::OPEN_URI, lockWaitMs);
   }
-  checkIdentity();
+}
+
+/// Brings the file itself to our version where it can be written, else what this reader sees of it.
+void RunStore::Database::migrateForReading() {
+  try {
+    SQLite::Database writing(path, SQLite::OPEN_READWRITE, lockWaitMs);
+    if (sqlite3_db_readonly(writing.getHandle(), "main") == 0) {
+      migrateStore(writing, path);
+      return;
+    }
+  } catch (const SQLite::Exception&) {  // locked or on a full disk; the copy below needs neither
+  } catch (const Error&) {              // its folder is read-only
+  }
+  db.emplace(migratedCopy(*db, path));
+}
+
+void RunStore::Database::openForReading() {
+  openExisting();
+  const int version = storeVersion(*db, path);
+  if (version < kStoreVersion) migrateForReading();
+  if (version > kStoreVersion) {
+    requireKnownColumns(version);
+    note = fmt::format(
+        "{} is of a newer Pipewright (format {}, here {}): its runs are shown as far as they are known here, and it takes no new ones; "
+        "update Pipewright",
+        path, version, kStoreVersion);
+  }
+}
+
+/// Throws unless what we read is there.
+void RunStore::Database::requireKnownColumns(int version) {
+  try {
+    for (const char* const query : {kSummaries, kRun, kSteps, kMedian}) SQLite::Statement(*db, query);
+  } catch (const SQLite::Exception&) {
+    throw UsageError(fmt::format("the run store {} has format {} and this Pipewright reads up to {}; update Pipewright to read it", path,
+                                 version, kStoreVersion));
+  }
 }
 
 void RunStore::Database::open(Mode mode) {
   if (mode == Mode::ReadOnly) {
-    if (!exists(path)) throw UsageError(fmt::format("there is no run store {}; `pipewright run --store {}` makes one", path, path));
+    if (!fileExists(path)) throw UsageError(fmt::format("there is no run store {}; `pipewright run --store {}` makes one", path, path));
     return openForReading();
   }
   db.emplace(path, SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE, lockWaitMs);
   if (sqlite3_db_readonly(db->getHandle(), "main") == 1) throw Error(cannotWrite(path));
   db->exec("PRAGMA foreign_keys = ON; PRAGMA synchronous = NORMAL");
   if (number(*db, "SELECT count(*) FROM sqlite_master") == 0) create();
-  checkIdentity();
+  if (const int version = storeVersion(*db, path); version > kStoreVersion) {
+    throw UsageError(fmt::format(
+        "the run store {} has format {}, newer than the {} that this Pipewright writes: its runs can be listed and compared, but "
+        "none added; update Pipewright or give another store",
+        path, version, kStoreVersion));
+  }
+  migrateStore(*db, path);
   try {
     db->exec("PRAGMA journal_mode = WAL");
   } catch (const SQLite::Exception&) {
@@ -225,16 +252,25 @@ void RunStore::Database::open(Mode mode) {
 }
 
 RunStore::RunStore(const std::string& path, Mode mode, int lockWaitMs)
-    : database_(std::make_unique<Database>(Database{path, lockWaitMs, std::nullopt})) {
+    : database_(std::make_unique<Database>(Database{path, lockWaitMs, std::nullopt, ""})) {
   database_->guarded([&] { database_->open(mode); });
 }
 
 RunStore::~RunStore() = default;
 
+const std::string& RunStore::note() const { return database_->note; }
+
+std::string_view name(RunState state) { return std::ranges::find(kStates, state, &std::pair<RunState, std::string_view>::first)->second; }
+
+std::string howComputed(const RunRecord& run) { return joinedWords(run.backend, run.precision, run.tf32, run.synthetic); }
+std::string howComputed(const RunSummary& run) { return joinedWords(run.backend, run.precision, run.tf32, run.synthetic); }
+
 const StepRecord& medianStep(const RunRecord& run) {
   if (run.steps.empty()) {
     throw UsageError(fmt::format("run {} has no measured step{}; choose another run with --run", run.id.value,
-                                 run.failure.empty() ? "" : ", as it failed"));
+                                 run.state == RunState::Completed ? ""
+                                 : run.state == RunState::Failed  ? ", as it failed"
+                                                                  : " yet"));
   }
   std::vector<Ns> durations;
   for (const StepRecord& step : run.steps) durations.push_back(durationOf(step.measured));
@@ -245,20 +281,39 @@ RunId RunStore::add(const RunRecord& run) {
   return database_->guarded([&] {
     SQLite::Transaction transaction(*database_->db, SQLite::TransactionBehavior::IMMEDIATE);
     const RunId id = insertRun(*database_->db, run);
-    insertSteps(*database_->db, id, run.steps);
+    insertSteps(*database_->db, id, run.steps, 0);
     transaction.commit();
     return id;
+  });
+}
+
+void RunStore::append(RunId run, std::span<const StepRecord> steps) {
+  database_->guarded([&] {
+    SQLite::Database& db = *database_->db;
+    SQLite::Transaction transaction(db, SQLite::TransactionBehavior::IMMEDIATE);
+    SQLite::Statement next(db, "SELECT (SELECT coalesce(max(position) + 1, 0) FROM step WHERE run = ?1) FROM run WHERE id = ?1");
+    next.bind(1, run.value);
+    if (!next.executeStep()) static_cast<void>(database_->find(run));  // says so
+    insertSteps(db, run, steps, next.getColumn(0).getInt());
+    transaction.commit();
+  });
+}
+
+void RunStore::end(RunId run, const std::string& failure) {
+  database_->guarded([&] {
+    SQLite::Statement update(*database_->db, "UPDATE run SET state = ?, failure = ? WHERE id = ? AND state = 'unfinished'");
+    update.bind(1, std::string(name(failure.empty() ? RunState::Completed : RunState::Failed)));
+    update.bind(2, failure);
+    update.bind(3, run.value);
+    update.exec();
   });
 }
 
 std::vector<RunSummary> RunStore::list() const {
   return database_->guarded([&] {
     SQLite::Transaction snapshot(*database_->db);
-    std::map<RunId, std::vector<Ns>> durations;  // by position
-    SQLite::Statement steps(*database_->db, "SELECT run, duration_ns FROM step ORDER BY run, position");
-    while (steps.executeStep()) durations[RunId(steps.getColumn(0).getInt())].push_back(steps.getColumn(1).getInt64());
-    SQLite::Statement runs(
-        *database_->db, "SELECT id, started_at, model, schedule, backend, failure, ranks, microbatches, predicted_ns FROM run ORDER BY id");
+    SQLite::Statement runs(*database_->db, kSummaries), count(*database_->db, "SELECT count(*) FROM step WHERE run = ?"),
+        median(*database_->db, kMedian);
     std::vector<RunSummary> summaries;
     while (runs.executeStep()) {
       RunSummary& s = summaries.emplace_back();
@@ -268,8 +323,20 @@ std::vector<RunSummary> RunStore::list() const {
       s.ranks = runs.getColumn(6).getInt();
       s.microbatches = runs.getColumn(7).getInt();
       s.predictedStep = runs.getColumn(8).getInt64();
-      s.steps = static_cast<int>(durations[s.id].size());
-      if (s.steps > 0) s.medianMeasuredStep = durations[s.id][medianPosition(durations[s.id])];
+      s.precision = precisionOf(textOf(runs.getColumn(9))).value_or(DType::Unknown);
+      s.tf32 = runs.getColumn(10).getInt() != 0;
+      s.synthetic = runs.getColumn(11).getInt() != 0;
+      std::tie(s.state, s.failure) = endOf(textOf(runs.getColumn(12)), s.failure);
+      count.reset();
+      count.bind(1, s.id.value);
+      count.executeStep();
+      s.steps = count.getColumn(0).getInt();
+      if (s.steps == 0) continue;
+      median.reset();  // as `medianStep`: the first warms up
+      median.bind(1, s.id.value);
+      median.bind(2, s.steps == 1 ? 0 : 1);
+      median.bind(3, s.steps == 1 ? 0 : (s.steps - 2) / 2);
+      if (median.executeStep()) s.medianMeasuredStep = median.getColumn(0).getInt64();
     }
     return summaries;
   });
@@ -296,9 +363,7 @@ RunRecord RunStore::load(std::optional<RunId> id) const {
     RunRecord run;
     run.id = database_->find(id);
     const std::string source = fmt::format("run {} in {}", run.id.value, database_->path);
-    SQLite::Statement row(db,
-                          "SELECT started_at, backend, failure, seed, host, processor, cores, device, plan, predicted "
-                          "FROM run WHERE id = ?");
+    SQLite::Statement row(db, kRun);
     row.bind(1, run.id.value);
     row.executeStep();
     run.startedAt = textOf(row.getColumn(0));
@@ -308,13 +373,18 @@ RunRecord RunStore::load(std::optional<RunId> id) const {
     run.machine = {textOf(row.getColumn(4)), textOf(row.getColumn(5)), row.getColumn(6).getInt(), textOf(row.getColumn(7))};
     run.plan = parsePlan(textOf(row.getColumn(8)), source);
     run.predicted = traceOf(row.getColumn(9), source);
-    SQLite::Statement steps(db, "SELECT step, loss, measured FROM step WHERE run = ? ORDER BY position");
+    run.precision = precisionOf(textOf(row.getColumn(10))).value_or(DType::Unknown);
+    run.tf32 = row.getColumn(11).getInt() != 0;
+    run.synthetic = row.getColumn(12).getInt() != 0;
+    std::tie(run.state, run.failure) = endOf(textOf(row.getColumn(13)), run.failure);
+    SQLite::Statement steps(db, kSteps);
     steps.bind(1, run.id.value);
     while (steps.executeStep()) {
       StepRecord& step = run.steps.emplace_back();
       step.step = steps.getColumn(0).getInt();
       const SQLite::Column loss = steps.getColumn(1);
       step.loss = loss.isNull() ? std::numeric_limits<double>::quiet_NaN() : loss.getDouble();
+      if (const SQLite::Column norm = steps.getColumn(3); !norm.isNull()) step.gradientNorm = norm.getDouble();
       step.measured = traceOf(steps.getColumn(2), fmt::format("step {} of {}", step.step, source));
     }
     return run;

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -18,16 +19,34 @@ struct StepRecord {
   int step = 0;
   double loss = 0;
   Trace measured;
+  std::optional<double> gradientNorm;  ///< of the whole model, where it was computed
 
   bool operator==(const StepRecord&) const = default;
 };
 
-/// A finished (or failed) run.
+/// How far a run is.
+enum class RunState : std::uint8_t {
+  Unfinished,  ///< it is running, or was killed before it could say how it ended
+  Completed,
+  Failed,
+};
+
+/// The state as the store and JSON name it.
+[[nodiscard]] std::string_view name(RunState state);
+
+/// `failure` of a run that is unfinished.
+inline constexpr std::string_view kUnfinishedRun = "Unfinished: it is still running, or was killed before it could say how it ended";
+
+/// A run with its measured steps.
 struct RunRecord {
-  RunId id;               ///< given by the store
-  std::string startedAt;  ///< UTC, ISO 8601
-  std::string backend;    ///< gloo, ucx, nccl; behind it `, bf16`, `, tf32` where it computed so, and kSyntheticRun
-  std::string failure;    ///< empty when it completed
+  RunId id;                          ///< given by the store
+  std::string startedAt;             ///< UTC, ISO 8601
+  std::string backend;               ///< gloo, ucx, nccl
+  DType precision = DType::Unknown;  ///< Unknown: as traced; BFloat16, Float16
+  bool tf32 = false;                 ///< GPUs rounded the inputs of float32 matrix products
+  bool synthetic = false;            ///< its stages computed nothing, so it says nothing about its model's times
+  RunState state = RunState::Completed;
+  std::string failure;  ///< why it failed, a sentence, or kUnfinishedRun; empty exactly when it completed
   std::uint64_t seed = 0;
   Machine machine;
   Plan plan;  ///< with the profile it was made from
@@ -41,9 +60,6 @@ struct RunRecord {
 /// first, which warms up; the first where it is alone. Throws UsageError for a run without steps.
 [[nodiscard]] const StepRecord& medianStep(const RunRecord& run);
 
-/// Ends the backend's name of a run whose stages computed nothing: it says nothing about its model's times.
-inline constexpr std::string_view kSyntheticRun = ", synthetic";
-
 /// A run as `runs` lists it, without plan and traces.
 struct RunSummary {
   RunId id;
@@ -51,13 +67,24 @@ struct RunSummary {
   int ranks = 0, microbatches = 0, steps = 0;
   Ns predictedStep = 0;
   Ns medianMeasuredStep = 0;  ///< duration of `medianStep`
+  DType precision = DType::Unknown;
+  bool tf32 = false, synthetic = false;
+  RunState state = RunState::Completed;
 
   bool operator==(const RunSummary&) const = default;
 };
 
+/// How a run was computed, in a few words: `ucx`, `nccl, bf16, tf32`, `gloo, synthetic`.
+[[nodiscard]] std::string howComputed(const RunRecord& run);
+[[nodiscard]] std::string howComputed(const RunSummary& run);
+
 /// Runs in one SQLite file. One writer at a time, any number of readers (WAL; on network homes, where WAL fails, the rollback journal).
 /// Spans are stored as one blob per step, not row by row. Every operation throws Error in one sentence when the file is
-/// locked, read-only, no run store, of a newer version, or the disk is full; what the store holds stays as it was.
+/// locked, read-only, no run store, or the disk is full; what the store holds stays as it was.
+///
+/// A store of an older version is brought to ours when it is opened, and a copy is kept beside it (migrations.h); where it cannot be
+/// written, a reader sees a migrated copy of its own. A store of a newer version can be read, as far as its columns are known here
+/// (`note` says so), and refuses to be written.
 class RunStore {
  public:
   enum class Mode : std::uint8_t { ReadOnly, ReadWrite };
@@ -67,8 +94,15 @@ class RunStore {
   RunStore(const RunStore&) = delete;
   RunStore& operator=(const RunStore&) = delete;
 
+  /// Empty, or a sentence that the user of this store should read: it is of a newer version.
+  [[nodiscard]] const std::string& note() const;
+
   /// Stores the run in one transaction and returns its id (1, 2, …).
   RunId add(const RunRecord& run);
+  /// Adds steps behind those the run has, in one transaction. Throws UsageError where there is no such run.
+  void append(RunId run, std::span<const StepRecord> steps);
+  /// Writes how an unfinished run ended: completed, or with a failure, a sentence. Does nothing to a run that is not unfinished.
+  void end(RunId run, const std::string& failure);
   [[nodiscard]] std::vector<RunSummary> list() const;  ///< oldest first
   /// Throws UsageError when there is no such run (naming those that are); without id the newest.
   [[nodiscard]] RunRecord load(std::optional<RunId> id) const;

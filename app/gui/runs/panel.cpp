@@ -315,11 +315,12 @@ void RunsPanel::setProgram(const QString& program) { d->task.setProgram(program)
 void RunsPanel::refresh() {
   const QString path = d->document.storePath();
   d->list.start(tr("List runs"), [this, path](JobControl&) -> std::function<void()> {
-    auto found = std::make_shared<std::vector<RunSummary>>(listRuns(path.toStdString()));
+    auto found = std::make_shared<RunsOfStore>(listRuns(path.toStdString()));
     return [this, found, path] {
       const std::vector<int> ids = d->selected();
       d->restoring = true;
-      d->runs->setRuns(std::move(*found));
+      d->runs->setRuns(std::move(found->runs));
+      if (!found->note.empty()) d->controls->say(QString::fromStdString(found->note));
       d->select(ids);
       d->restoring = false;
       d->nothing->setText(path.isEmpty()
@@ -464,7 +465,9 @@ void RunsPanel::Private::judge() {
     judged = {};
     if (!measured && record)
       comparison->clear(
-          tr("Run %1 has no measured step. It failed: %2").arg(record->id.value).arg(QString::fromStdString(record->failure)));
+          (record->state == RunState::Failed ? tr("Run %1 has no measured step. It failed: %2") : tr("Run %1 has no measured step. %2"))
+              .arg(record->id.value)
+              .arg(QString::fromStdString(record->failure)));
     else if (!measured)
       comparison->clear(tr("Select a run to see where prediction and measurement differ, or two runs to compare them."));
     else
@@ -503,8 +506,13 @@ void RunsPanel::Private::present() {
 
 QString RunsPanel::Private::noteOn(const Measured& measured) const {
   const auto prediction = document.prediction();
-  if (!measured.run || !prediction || isOfPlan(*prediction, measured.run->plan)) return {};
-  return tr("This run used a different plan: it is compared with what was predicted for that plan.");
+  QStringList notes;
+  if (measured.run && measured.run->state != RunState::Completed)
+    notes << (measured.run->state == RunState::Failed ? tr("The run failed after these steps: %1") : QStringLiteral("%1"))
+                 .arg(QString::fromStdString(measured.run->failure));
+  if (measured.run && prediction && !isOfPlan(*prediction, measured.run->plan))
+    notes << tr("This run used a different plan: it is compared with what was predicted for that plan.");
+  return notes.join(QLatin1Char('\n'));
 }
 
 QString RunsPanel::summary() const { return d->comparison->sentence(); }

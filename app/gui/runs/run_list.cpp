@@ -50,15 +50,19 @@ QString textOf(const RunSummary& run, int column) {
     case RunList::Schedule: return QString::fromStdString(run.schedule);
     case RunList::Ranks: return QString::number(run.ranks);
     case RunList::Microbatches: return QString::number(run.microbatches);
-    case RunList::Backend: return inset(QString::fromStdString(run.backend));
+    case RunList::Backend: return inset(QString::fromStdString(howComputed(run)));
     case RunList::Predicted: return run.predictedStep > 0 ? duration(run.predictedStep) : nothing;
     case RunList::Measured: return run.medianMeasuredStep > 0 ? duration(run.medianMeasuredStep) : nothing;
     case RunList::Error:
       if (!isComparable(run)) return nothing;
       return (errorOf(run) > 0 ? QStringLiteral("▲ ") : QStringLiteral("▼ ")) + signedPercent(errorOf(run));
     case RunList::Ended:
-      if (run.failure.empty())
-        return inset(run.steps == 1 ? RunList::tr("completed, 1 step") : RunList::tr("completed, %1 steps").arg(run.steps));
+      switch (run.state) {
+        case RunState::Completed: return inset(run.steps == 1 ? RunList::tr("completed, 1 step") : RunList::tr("completed, %1 steps").arg(run.steps));
+        case RunState::Unfinished:
+          return inset(run.steps == 1 ? RunList::tr("unfinished, 1 step") : RunList::tr("unfinished, %1 steps").arg(run.steps));
+        case RunState::Failed: break;
+      }
       return inset(QStringLiteral("✕ ") + QString::fromStdString(run.failure));
     case RunList::kColumns: break;
   }
@@ -102,7 +106,7 @@ QVariant RunList::data(const QModelIndex& index, int role) const {
     case Qt::TextAlignmentRole:
       return QVariant::fromValue(Qt::Alignment(Qt::AlignVCenter | (isNumber(column) ? Qt::AlignRight : Qt::AlignLeft)));
     case Qt::ForegroundRole:
-      if (!run.failure.empty()) return column == Ended ? currentTheme().error : currentTheme().faintText;
+      if (!run.failure.empty()) return column == Ended && run.state == RunState::Failed ? currentTheme().error : currentTheme().faintText;
       return {};
     case Qt::ToolTipRole:
       if (column == When) return QString::fromStdString(run.startedAt);

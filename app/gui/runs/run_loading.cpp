@@ -19,10 +19,11 @@ QString translated(const char* text) { return QCoreApplication::translate("pw::g
 
 }  // namespace
 
-std::vector<RunSummary> listRuns(const std::string& store) {
+RunsOfStore listRuns(const std::string& store) {
   std::error_code ignored;
   if (store.empty() || !std::filesystem::exists(store, ignored)) return {};
-  return RunStore(store, RunStore::Mode::ReadOnly).list();
+  const RunStore file(store, RunStore::Mode::ReadOnly);
+  return {file.list(), file.note()};
 }
 
 QString titleOf(const RunRecord& run) { return translated("run %1 · %2").arg(run.id.value).arg(whenOf(run.startedAt)); }

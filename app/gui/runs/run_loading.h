@@ -9,8 +9,13 @@
 
 namespace pw::gui {
 
-/// Runs of the store, oldest first; none where there is no such file yet. Throws Error as `RunStore` does.
-[[nodiscard]] std::vector<RunSummary> listRuns(const std::string& store);
+struct RunsOfStore {
+  std::vector<RunSummary> runs;  ///< oldest first
+  std::string note;              ///< see RunStore::note
+};
+
+/// None where there is no such file yet. Throws Error as `RunStore` does.
+[[nodiscard]] RunsOfStore listRuns(const std::string& store);
 
 /// A step of a run, ready to be shown; without `step` its median. Null where the run has no step. Throws UsageError for a step it does not
 /// have.

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <string>
+
+namespace SQLite {
+class Database;
+}
+
+namespace pw {
+
+inline constexpr int kStoreApplication = 0x50777274;  ///< of resources/schema.sql, as is the version
+inline constexpr int kStoreVersion = 2;
+
+/// The version of an open run store. Throws UsageError where the file is none.
+[[nodiscard]] int storeVersion(SQLite::Database& db, const std::string& path);
+
+/// Brings an open store of an older version to ours, in one transaction; one of our version stays as it is. Before that the file is copied
+/// beside itself, as `runs.db.v1.bak` (or `runs.db.v1.2.bak` and so on: no file is overwritten). When anything fails the store is as it
+/// was, and the copy is removed. Throws what SQLite throws.
+void migrateStore(SQLite::Database& db, const std::string& path);
+
+/// A copy of an open store at our version, for reading a store that cannot be written. It is in memory, or where SQLite keeps temporary
+/// files if it is large, and gone with the object.
+[[nodiscard]] SQLite::Database migratedCopy(SQLite::Database& db, const std::string& path);
+
+}  // namespace pw

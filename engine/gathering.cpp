@@ -1,0 +1,266 @@
+#include "engine/gathering.h"
+
+#include <algorithm>
+#include <array>
+#include <cstdint>
+#include <cstring>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "backends/store/trace_blob.h"
+#include "schedules/error.h"
+
+namespace pw {
+namespace {
+
+constexpr std::uint32_t kSizeTag = 0x7FFF0001, kPayloadTag = 0x7FFF0002, kStepTag = 0x7FFF0003, kRestTag = 0x7FFF0004,
+                        kComparisonTag = 0x7FFF0005;
+constexpr Ns kBetweenComparisons = 5'000'000'000;  // clocks of hosts drift apart by some 10 µs a second
+constexpr int kMostStepsBetween = 1 << 20;
+// A span for the action, one for a wait and one or two for messages, three samples of memory; with room to spare.
+constexpr std::size_t kBytesOfAction = 4 * 44 + 4 * 20, kBytesOfStep = 1024;
+
+Buffer bufferOf(std::string& bytes) { return {reinterpret_cast<std::byte*>(bytes.data()), bytes.size()}; }
+
+template <class T>
+Buffer bufferOf(T& value) {
+  return {reinterpret_cast<std::byte*>(&value), sizeof(value)};
+}
+
+/// Writes values as they lie in memory: for ranks of the same build.
+class Packer {
+ public:
+  template <class T>
+  void add(const T& value) {
+    bytes_.append(reinterpret_cast<const char*>(&value), sizeof(value));
+  }
+  void add(const std::string& text) {
+    add(text.size());
+    bytes_ += text;
+  }
+  void add(const std::optional<double>& number) {
+    add(number.has_value());
+    add(number.value_or(0));
+  }
+  [[nodiscard]] std::string take() { return std::move(bytes_); }
+
+ private:
+  std::string bytes_;
+};
+
+/// Reads what a Packer wrote. Throws Error where there is less.
+class Unpacker {
+ public:
+  Unpacker(std::string_view bytes, Rank rank) : bytes_(bytes), rank_(rank) {}
+
+  template <class T>
+  void take(T& value) {
+    std::memcpy(&value, takeBytes(sizeof(value)).data(), sizeof(value));
+  }
+  void take(std::string& text) { text = takeText(); }
+  void take(std::optional<double>& number) {
+    bool known = false;
+    double value = 0;
+    take(known);
+    take(value);
+    number = known ? std::optional(value) : std::nullopt;
+  }
+  [[nodiscard]] std::string_view takeText() {
+    std::size_t size = 0;
+    take(size);
+    return takeBytes(size);
+  }
+
+ private:
+  std::string_view takeBytes(std::size_t n) {
+    if (n > bytes_.size()) throw Error(fmt::format("Rank {} sent a broken log; run all ranks with the same build.", rank_.value));
+    const std::string_view front = bytes_.substr(0, n);
+    bytes_.remove_prefix(n);
+    return front;
+  }
+
+  std::string_view bytes_;
+  Rank rank_;
+};
+
+std::string pack(const RankLog& log) {
+  Packer packer;
+  const Verification& v = log.verification;
+  packer.add(v.equal);
+  packer.add(v.lossDifference);
+  packer.add(v.boundaryDifference);
+  packer.add(v.gradientDifference);
+  packer.add(v.position);
+  packer.add(v.notFinite);
+  packer.add(v.firstDifference);
+  packer.add(log.residentPeak);
+  packer.add(log.startToFirstAction);
+  packer.add(log.lossScale);
+  return packer.take();
+}
+
+RankLog unpackRankLog(std::string_view bytes, Rank rank) {
+  Unpacker unpacker(bytes, rank);
+  RankLog log;
+  Verification& v = log.verification;
+  unpacker.take(v.equal);
+  unpacker.take(v.lossDifference);
+  unpacker.take(v.boundaryDifference);
+  unpacker.take(v.gradientDifference);
+  unpacker.take(v.position);
+  unpacker.take(v.notFinite);
+  unpacker.take(v.firstDifference);
+  unpacker.take(log.residentPeak);
+  unpacker.take(log.startToFirstAction);
+  unpacker.take(log.lossScale);
+  return log;
+}
+
+std::string pack(const StepLog& step) {
+  Packer packer;
+  packer.add(step.loss);
+  packer.add(step.gradientNorm);
+  packer.add(step.lossScale);
+  packer.add(step.skipped);
+  packer.add(step.notFinite.value_or(Rank(-1)));
+  packer.add(step.whatNotFinite);
+  packer.add(toBlob({1 << 20, step.spans, step.memory}));  // ranks: an upper bound, a log names peers
+  return packer.take();
+}
+
+StepLog unpackStepLog(std::string_view bytes, Rank rank) {
+  Unpacker unpacker(bytes, rank);
+  StepLog step;
+  Rank notFinite(-1);
+  unpacker.take(step.loss);
+  unpacker.take(step.gradientNorm);
+  unpacker.take(step.lossScale);
+  unpacker.take(step.skipped);
+  unpacker.take(notFinite);
+  if (notFinite.value >= 0) step.notFinite = notFinite;
+  unpacker.take(step.whatNotFinite);
+  Trace trace = parseBlob(unpacker.takeText(), fmt::format("the log of rank {}", rank.value));
+  step.spans = std::move(trace.spans);
+  step.memory = std::move(trace.memory);
+  return step;
+}
+
+/// Room for what most logs of the plan's longest row need.
+std::size_t inlineBytesOf(const Plan& plan) {
+  std::size_t longest = 0;
+  for (const auto& row : plan.schedule.rows) longest = std::max(longest, row.size());
+  return kBytesOfStep + kBytesOfAction * longest;
+}
+
+}  // namespace
+
+std::vector<RankLog> gatherRankLogs(const RankLog& own, Communicator& communicator) {
+  if (communicator.rank().value != 0) {
+    std::string bytes = pack(own);
+    std::uint64_t size = bytes.size();
+    communicator.wait(communicator.send(Rank(0), kSizeTag, bufferOf(size)));
+    communicator.wait(communicator.send(Rank(0), kPayloadTag, bufferOf(bytes)));
+    communicator.barrier();
+    return {};
+  }
+  std::vector<RankLog> logs{own};
+  for (int r = 1; r < communicator.size(); ++r) {
+    const Rank peer(r);
+    std::uint64_t size = 0;
+    communicator.wait(communicator.receive(peer, kSizeTag, bufferOf(size)));
+    std::string bytes(size, '\0');
+    communicator.wait(communicator.receive(peer, kPayloadTag, bufferOf(bytes)));
+    logs.push_back(unpackRankLog(bytes, peer));
+  }
+  communicator.barrier();
+  return logs;
+}
+
+StepGatherer::StepGatherer(const Plan& plan, Communicator& communicator, ClockFunction now)
+    : communicator_(communicator), now_(std::move(now)), inlineBytes_(inlineBytesOf(plan)) {
+  compare();
+}
+
+/// Rank 0 tells the others after how many steps this happens again.
+void StepGatherer::compare() {
+  std::vector<ClockReading> readings = compareClocks(communicator_, now_);
+  std::int32_t next = 0;
+  if (communicator_.rank() == Rank(0)) {
+    const Ns passed = now_() - std::exchange(comparedAt_, now_());
+    const bool shared = std::ranges::all_of(readings, [](const ClockReading& r) { return r.offset == 0; });
+    const Ns step = std::max<Ns>(1, passed / std::max(1, sinceComparison_));
+    if (!shared)
+      next = sinceComparison_ == 0 ? 1 : static_cast<std::int32_t>(std::clamp<Ns>(kBetweenComparisons / step, 1, kMostStepsBetween));
+    first_ = last_.empty() ? readings : std::move(last_);
+    last_ = std::move(readings);
+    for (int r = 1; r < communicator_.size(); ++r) communicator_.wait(communicator_.send(Rank(r), kComparisonTag, bufferOf(next)));
+  } else {
+    communicator_.wait(communicator_.receive(Rank(0), kComparisonTag, bufferOf(next)));
+  }
+  untilComparison_ = next;
+  sinceComparison_ = 0;
+}
+
+std::vector<StepLog> StepGatherer::gather(StepLog own) {
+  ++sinceComparison_;
+  if (untilComparison_ > 0 && --untilComparison_ == 0) compare();
+  if (communicator_.rank() == Rank(0)) return receive(std::move(own));
+  send(own);
+  return {};
+}
+
+/// The first message holds the log's size and as much of it as fits; its own size is the same for all.
+void StepGatherer::send(const StepLog& own) {
+  const std::string log = pack(own);
+  const std::uint64_t size = log.size();
+  std::string message(sizeof(size) + inlineBytes_, '\0');
+  std::memcpy(message.data(), &size, sizeof(size));
+  std::memcpy(message.data() + sizeof(size), log.data(), std::min(log.size(), inlineBytes_));
+  const auto sent = communicator_.send(Rank(0), kStepTag, bufferOf(message));
+  if (log.size() > inlineBytes_) {
+    std::string rest = log.substr(inlineBytes_);
+    communicator_.wait(communicator_.send(Rank(0), kRestTag, bufferOf(rest)));
+  }
+  communicator_.wait(sent);
+}
+
+std::vector<StepLog> StepGatherer::receive(StepLog own) {
+  const auto peers = static_cast<std::size_t>(communicator_.size()) - 1;
+  std::vector<std::string> messages(peers, std::string(sizeof(std::uint64_t) + inlineBytes_, '\0'));
+  std::vector<Communicator::Ticket> tickets;
+  for (std::size_t i = 0; i < peers; ++i) tickets.push_back(communicator_.receive(Rank(i + 1), kStepTag, bufferOf(messages[i])));
+  std::vector<StepLog> logs{std::move(own)};
+  for (std::size_t i = 0; i < peers; ++i) {
+    const Rank peer(i + 1);
+    std::string& message = messages[i];
+    communicator_.wait(tickets[i]);
+    std::uint64_t size = 0;
+    std::memcpy(&size, message.data(), sizeof(size));
+    message.erase(0, sizeof(size));
+    if (size > inlineBytes_) {
+      std::string rest(size - inlineBytes_, '\0');
+      communicator_.wait(communicator_.receive(peer, kRestTag, bufferOf(rest)));
+      message += rest;
+    }
+    logs.push_back(unpackStepLog(std::string_view(message).substr(0, size), peer));
+    putOnOurClock(logs.back(), peer);
+  }
+  return logs;
+}
+
+/// The drift of the last interval goes on for as long again.
+void StepGatherer::putOnOurClock(StepLog& log, Rank peer) const {
+  const ClockReading &first = first_.at(peer.index()), &last = last_.at(peer.index());
+  const ClockReading next{last.at + (last.at - first.at), last.offset + (last.offset - first.offset), last.roundTrip};
+  const auto move = [&](Ns& time) { time = time < last.at ? onOurClock(time, first, last) : onOurClock(time, last, next); };
+  for (Span& span : log.spans) {
+    move(span.start);
+    move(span.end);
+  }
+  for (MemorySample& sample : log.memory) move(sample.time);
+}
+
+}  // namespace pw
