@@ -230,13 +230,13 @@ void StepGatherer::send(const StepLog& own) {
 std::vector<StepLog> StepGatherer::receive(StepLog own) {
   const auto peers = static_cast<std::size_t>(communicator_.size()) - 1;
   std::vector<std::string> messages(peers, std::string(sizeof(std::uint64_t) + inlineBytes_, '\0'));
-  std::vector<Communicator::Ticket> tickets;
-  for (std::size_t i = 0; i < peers; ++i) tickets.push_back(communicator_.receive(Rank(i + 1), kStepTag, bufferOf(messages[i])));
+  std::vector<Communicator::Request> requests;
+  for (std::size_t i = 0; i < peers; ++i) requests.push_back(communicator_.receive(Rank(i + 1), kStepTag, bufferOf(messages[i])));
   std::vector<StepLog> logs{std::move(own)};
   for (std::size_t i = 0; i < peers; ++i) {
     const Rank peer(i + 1);
     std::string& message = messages[i];
-    communicator_.wait(tickets[i]);
+    communicator_.wait(requests[i]);
     std::uint64_t size = 0;
     std::memcpy(&size, message.data(), sizeof(size));
     message.erase(0, sizeof(size));

@@ -38,7 +38,7 @@ struct TrainOptions {
 /// Trains this rank's stages of the plan, in its replica. Keeps no steps: `onStep` and `onGathered` see them. Throws Error naming rank,
 /// step and action.
 [[nodiscard]] RankLog trainRank(const ModelGraph& graph, const Plan& plan, const TrainOptions& options, Communicator& communicator,
-                            const TorchBackend& torch);
+                                const TorchBackend& torch);
 
 /// An evaluation step's loss, on all ranks, and on rank 0 the outputs of all microbatches, which `kept` keeps.
 struct Evaluation {

@@ -139,7 +139,7 @@ void TrainingRecord::keep(std::span<const StepRecord> steps) {
     }
   }
   for (const StepRecord& step : steps)
-    result_.figures.add({step.step, step.loss, step.gradientNorm, durationOf(step.measured), measure(step.measured)});
+    result_.figures.add({step.step, step.loss, step.gradientNorm, durationOf(step.measured), metricsOf(step.measured)});
 }
 
 RunResult TrainingRecord::finish(const std::vector<RankLog>& ranks) {

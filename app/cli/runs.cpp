@@ -46,7 +46,7 @@ std::string documentOf(const std::vector<RunSummary>& runs) {
 std::string endOf(const RunSummary& run) {
   switch (run.state) {
     case RunState::Unfinished: return run.failure;
-    case RunState::Completed: return "well";
+    case RunState::Completed: return "completed";
     case RunState::Failed: break;
   }
   return "failed: " + run.failure;

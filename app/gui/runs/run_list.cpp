@@ -58,7 +58,8 @@ QString textOf(const RunSummary& run, int column) {
       return (errorOf(run) > 0 ? QStringLiteral("▲ ") : QStringLiteral("▼ ")) + signedPercent(errorOf(run));
     case RunList::Ended:
       switch (run.state) {
-        case RunState::Completed: return inset(run.steps == 1 ? RunList::tr("completed, 1 step") : RunList::tr("completed, %1 steps").arg(run.steps));
+        case RunState::Completed:
+          return inset(run.steps == 1 ? RunList::tr("completed, 1 step") : RunList::tr("completed, %1 steps").arg(run.steps));
         case RunState::Unfinished:
           return inset(run.steps == 1 ? RunList::tr("unfinished, 1 step") : RunList::tr("unfinished, %1 steps").arg(run.steps));
         case RunState::Failed: break;

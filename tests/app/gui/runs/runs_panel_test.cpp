@@ -115,7 +115,7 @@ TEST_F(RunsPanelTest, ListsTheRunsOfTheStoreNewestFirst) {
   EXPECT_EQ(list->index(0, RunList::Measured).data(), "–");
   EXPECT_EQ(list->index(0, RunList::Ended).data().toString().trimmed(), "✕ Rank 1 was ended by SIGKILL");
   EXPECT_EQ(list->index(1, RunList::Id).data(), "1");
-  EXPECT_EQ(list->index(1, RunList::Ended).data().toString().trimmed(), "well, 3 steps");
+  EXPECT_EQ(list->index(1, RunList::Ended).data().toString().trimmed(), "completed, 3 steps");
   EXPECT_TRUE(list->index(1, RunList::Error).data().toString().startsWith("▲ +"));
   record(2000);
   panel().refresh();
