@@ -18,7 +18,8 @@ struct Unit {
   std::int64_t scale;
 };
 
-constexpr std::array kTimes{Unit{"ns", 1}, Unit{"µs", 1'000}, Unit{"ms", 1'000'000}, Unit{"s", 1'000'000'000}};
+constexpr std::array kReadTimes{Unit{"ns", 1}, Unit{"us", 1'000}, Unit{"ms", 1'000'000}, Unit{"s", 1'000'000'000}};
+constexpr std::array kShownTimes{Unit{"ns", 1}, Unit{"µs", 1'000}, Unit{"ms", 1'000'000}, Unit{"s", 1'000'000'000}};
 constexpr std::array kReadSizes{Unit{"B", 1},           Unit{"KB", 1'000},      Unit{"MB", 1'000'000}, Unit{"GB", 1'000'000'000},
                                 Unit{"KiB", 1LL << 10}, Unit{"MiB", 1LL << 20}, Unit{"GiB", 1LL << 30}};
 constexpr std::array kShownSizes{Unit{"B", 1}, Unit{"KiB", 1LL << 10}, Unit{"MiB", 1LL << 20}, Unit{"GiB", 1LL << 30},
@@ -57,11 +58,9 @@ std::optional<std::int64_t> scaled(std::string_view number, std::int64_t scale) 
   return *whole * scale + fraction;
 }
 
-/// `us` is read as `µs`.
 std::optional<std::int64_t> parse(std::string_view text, std::span<const Unit> units) {
   const std::string_view number = text.substr(0, text.find_first_not_of("0123456789."));
-  std::string_view name = text.substr(number.size());
-  if (name == "us") name = "µs";
+  const std::string_view name = text.substr(number.size());
   for (const Unit& unit : units) {
     if (unit.name == name) return scaled(number, unit.scale);
   }
@@ -94,7 +93,7 @@ std::string format(std::int64_t value, std::span<const Unit> units) {
 
 Ns parseDuration(std::string_view text) {
   if (text == "0") return 0;
-  if (const auto time = parse(text, kTimes)) return *time;
+  if (const auto time = parse(text, kReadTimes)) return *time;
   throw UsageError(fmt::format("\"{}\" is not a duration; write a number and ns, us, ms or s, like 1.5ms", text));
 }
 
@@ -103,7 +102,7 @@ Bytes parseSize(std::string_view text) {
   throw UsageError(fmt::format("\"{}\" is not a size; write a number and B, KB, MB, GB, KiB, MiB or GiB, like 1.5GiB", text));
 }
 
-std::string formatDuration(Ns time) { return format(time, kTimes); }
+std::string formatDuration(Ns time) { return format(time, kShownTimes); }
 
 std::string formatSize(Bytes bytes) { return format(bytes, kShownSizes); }
 

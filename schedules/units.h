@@ -7,7 +7,7 @@
 
 namespace pw {
 
-/// `1.5ms`, `200us` or `200µs`, `30ns`, `2s` → nanoseconds. Throws UsageError on anything else (a bare number included, except 0).
+/// `1.5ms`, `200us`, `30ns`, `2s` → nanoseconds. Throws UsageError on anything else (a bare number included, except 0).
 /// At most nine digits after the point; rounds to the nearest nanosecond, halves up. The same holds for sizes.
 [[nodiscard]] Ns parseDuration(std::string_view text);
 

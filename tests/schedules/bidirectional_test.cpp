@@ -87,8 +87,8 @@ TEST(DualPipe, RefusesWhatItsTwoDirectionsCannotShare) {
   EXPECT_THROW((void)generate("dualpipe", {4, 8, 8}), UsageError);
   const auto refusal = generatorOf("dualpipe").refusal({4, 4, 11});
   ASSERT_TRUE(refusal);
-  EXPECT_TRUE(refusal->ends_with("give 12")) << *refusal;
-  EXPECT_TRUE(generatorOf("dualpipe").refusal({4, 4, 5})->ends_with("give 8"));
+  EXPECT_TRUE(refusal->ends_with("use 12")) << *refusal;
+  EXPECT_TRUE(generatorOf("dualpipe").refusal({4, 4, 5})->ends_with("use 8"));
 }
 
 TEST(Chimera, RowsOfFourRanksAreThoseOfThePaper) {
