@@ -231,7 +231,7 @@ TEST(Pt2Hostile, FilesThatAreNoArchiveAreNamed) {
   expectContains(errorOf("/nowhere/model.pt2"), "/nowhere/model.pt2 does not exist");
   expectContains(errorOf(testing::TempDir()), "is not a file");
   expectContains(errorOf(writeFile("empty.pt2", "")), "too small to be a zip file");
-  expectContains(errorOf(writeFile("text.pt2", std::string(5000, 'x'))), "no zip file");
+  expectContains(errorOf(writeFile("text.pt2", std::string(5000, 'x'))), "not a zip file");
   expectContains(errorOf("/dev/null"), "is not a file");
   expectContains(errorOf(writeZip("foreign.pt2", {{"a/data.pkl", "x"}, {"a/version", "3"}})),
                  "no torch.export archive: it has no models/model.json");
