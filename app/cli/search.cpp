@@ -191,7 +191,7 @@ int run(Options& o) {
   const auto show = progress("search " + graph.name, parseProgressStyle(o.progressStyle));
   const bool measures = o.profiles.empty() && o.cluster.empty();  // in processes, which end with Ctrl-C by themselves
   std::optional<Interrupts> interrupts(std::in_place);
-  const Found found = search(
+  const Found found = searchPlans(
       graph,
       [&](std::int64_t microbatch) {
         if (measures) interrupts.reset();
