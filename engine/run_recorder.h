@@ -20,7 +20,7 @@ namespace pw {
 /// bounded: when more waits than `kMostWaiting`, `add` waits too.
 class RunRecorder {
  public:
-  static constexpr std::size_t kMostWaiting = 16 << 20;  ///< bytes of spans and samples
+  static constexpr std::size_t kMostWaiting = 1 << 20;  ///< bytes of spans and samples
 
   /// Takes steps in their order, one or more, on the recorder's thread. What it throws ends the recording, not the training.
   using Keep = std::function<void(std::span<const StepRecord>)>;

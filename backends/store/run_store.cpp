@@ -294,7 +294,9 @@ void RunStore::append(RunId run, std::span<const StepRecord> steps) {
     SQLite::Statement next(db, "SELECT (SELECT coalesce(max(position) + 1, 0) FROM step WHERE run = ?1) FROM run WHERE id = ?1");
     next.bind(1, run.value);
     if (!next.executeStep()) static_cast<void>(database_->find(run));  // says so
-    insertSteps(db, run, steps, next.getColumn(0).getInt());
+    const std::int32_t position = next.getColumn(0).getInt();
+    next.reset();  // a read that is open at the commit keeps the write-ahead log from being taken over into the file
+    insertSteps(db, run, steps, position);
     transaction.commit();
   });
 }

@@ -19,7 +19,7 @@ struct StepRecord {
   int step = 0;
   double loss = 0;
   Trace measured;
-  std::optional<double> gradientNorm;  ///< of the whole model, where it was computed
+  std::optional<double> gradientNorm{};  ///< of the whole model, where it was computed
 
   bool operator==(const StepRecord&) const = default;
 };

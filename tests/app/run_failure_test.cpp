@@ -7,6 +7,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "backends/store/run_store.h"
 #include "tests/app/job.h"
 
 namespace pw::test {
@@ -23,6 +24,28 @@ class EndlessRun : public testing::Test {
               "--json"};
     all.insert(all.end(), more.begin(), more.end());
     return all;
+  }
+
+  /// Until the store of the running job has so many steps.
+  static void waitForSteps(const std::string& store, int steps) {
+    const auto stored = [&] {
+      const auto runs = std::filesystem::exists(store) ? RunStore(store, RunStore::Mode::ReadOnly).list() : std::vector<RunSummary>();
+      return !runs.empty() && runs.back().steps >= steps;
+    };
+    EXPECT_TRUE(eventually(stored, kLong));
+  }
+  static nlohmann::json onlyRunOf(const std::string& store) {
+    const auto runs = nlohmann::json::parse(finish({"runs", "--store", store, "--json"}).out)["runs"];
+    EXPECT_EQ(runs.size(), 1U);
+    return runs.at(0);
+  }
+  /// Whether the steps of the only run are 0, 1, 2, …, each measured.
+  static void expectConsecutive(const std::string& store) {
+    int next = 0;
+    for (const StepRecord& step : RunStore(store, RunStore::Mode::ReadOnly).load({}).steps) {
+      EXPECT_EQ(step.step, next++);
+      EXPECT_FALSE(step.measured.spans.empty());
+    }
   }
 
   Folder folder_;
@@ -58,31 +81,70 @@ TEST_F(EndlessRun, BindsEachRankToItsShareOfTheCores) {
   EXPECT_EQ(CPU_COUNT(&second), cores - cores / 2);
 }
 
-TEST_F(EndlessRun, IsRecordedWithItsFailure) {
+TEST_F(EndlessRun, IsRecordedWithItsFailureAndTheStepsBefore) {
   const std::string store = folder_.file("runs.db");
   Job job(words({"--store", store, "--seed", "5"}));
   const auto ranks = job.ranks(2);
-  job.waitForTraining();
+  waitForSteps(store, 3);
   ::kill(ranks.at(1), SIGKILL);
-  expectRefusal(job.wait(), 1, {"Rank 1 was ended by SIGKILL"});
-  const auto runs = nlohmann::json::parse(finish({"runs", "--store", store, "--json"}).out)["runs"];
-  ASSERT_EQ(runs.size(), 1U);
-  EXPECT_EQ(runs[0]["failure"].get<std::string>().find("Rank 1 was ended by SIGKILL"), 0U) << runs[0]["failure"];
-  EXPECT_EQ(runs[0]["step_count"], 0);
-  EXPECT_EQ(runs[0]["rank_count"], 2);
-  EXPECT_GT(runs[0]["predicted_step_ns"], 0);
+  expectRefusal(job.wait(seconds(4)), 1, {"Rank 1 was ended by SIGKILL"});
+  const auto run = onlyRunOf(store);
+  EXPECT_EQ(run["failure"].get<std::string>().find("Rank 1 was ended by SIGKILL"), 0U) << run["failure"];
+  EXPECT_EQ(run["state"], "failed");
+  EXPECT_GE(run["step_count"], 3);
+  EXPECT_EQ(run["rank_count"], 2);
+  EXPECT_GT(run["predicted_step_ns"], 0);
+  EXPECT_GT(run["median_measured_step_ns"], 0);
   EXPECT_NE(finish({"runs", "--store", store}).out.find("failed: Rank 1 was ended by SIGKILL"), std::string::npos);
-  expectRefusal(finish({"compare", "--store", store}), 2, {"Run 1 has no measured step, as it failed"});
+  const Outcome compared = finish({"compare", "--store", store});
+  EXPECT_EQ(compared.status, 0) << compared.err;
+  EXPECT_NE(compared.out.find("run 1 failed after "), std::string::npos) << compared.out;
 }
 
-TEST_F(EndlessRun, IsRecordedWhenItIsInterrupted) {
+TEST_F(EndlessRun, KeepsItsStepsWhenRankZeroIsKilled) {
+  const std::string store = folder_.file("runs.db");
+  Job job(words({"--store", store}));
+  const auto ranks = job.ranks(2);
+  waitForSteps(store, 3);
+  ::kill(ranks.at(0), SIGKILL);
+  expectRefusal(job.wait(seconds(4)), 1, {"Rank 0 was ended by SIGKILL"});
+  const auto run = onlyRunOf(store);
+  EXPECT_EQ(run["state"], "failed");
+  EXPECT_GE(run["step_count"], 3);
+  expectConsecutive(store);
+}
+
+TEST_F(EndlessRun, LeavesAReadableStoreWhenAllOfItIsKilled) {
   const std::string store = folder_.file("runs.db");
   Job job(words({"--store", store}));
   static_cast<void>(job.ranks(2));
-  job.waitForTraining();
-  ::kill(job.pid(), SIGTERM);
-  expectRefusal(job.wait(), 1, {"Interrupted"});
-  EXPECT_EQ(nlohmann::json::parse(finish({"runs", "--store", store, "--json"}).out)["runs"].at(0)["failure"], "Interrupted");
+  waitForSteps(store, 3);
+  ::kill(job.pid(), SIGKILL);  // its ranks die with it
+  EXPECT_TRUE(job.leavesNone(seconds(10)));
+  const auto run = onlyRunOf(store);
+  EXPECT_EQ(run["state"], "unfinished");
+  EXPECT_EQ(run["failure"].get<std::string>().find("Unfinished: "), 0U) << run["failure"];
+  EXPECT_GE(run["step_count"], 3);
+  expectConsecutive(store);
+  EXPECT_NE(finish({"compare", "--store", store}).out.find("run 1 is unfinished after "), std::string::npos);
+  EXPECT_EQ(finish({"run", planned(folder_, {"gpt_small"}, {"--ranks", "2", "--microbatches", "2"}), "--store", store, "--json"}).status,
+            0);
+  EXPECT_EQ(RunStore(store, RunStore::Mode::ReadOnly).list().size(), 2U) << "the next run is added";
+}
+
+TEST_F(EndlessRun, IsRecordedWhenItIsInterrupted) {
+  for (const int signal : {SIGTERM, SIGINT}) {
+    const std::string store = folder_.file("runs" + std::to_string(signal) + ".db");
+    Job job(words({"--store", store}));
+    static_cast<void>(job.ranks(2));
+    waitForSteps(store, 3);
+    ::kill(signal == SIGINT ? -job.pid() : job.pid(), signal);  // a terminal signals the whole group
+    expectRefusal(job.wait(seconds(4)), 1, {"Interrupted"});
+    const auto run = onlyRunOf(store);
+    EXPECT_EQ(run["failure"], "Interrupted");
+    EXPECT_GE(run["step_count"], 3);
+    expectConsecutive(store);
+  }
 }
 
 TEST_F(EndlessRun, NamesItsFirstCauseWhereItCannotBeRecorded) {

@@ -13,8 +13,10 @@
 #include <functional>
 #include <future>
 #include <limits>
+#include <span>
 #include <sstream>
 #include <stdexcept>
+#include <tuple>
 
 #include <SQLiteCpp/SQLiteCpp.h>
 #include <gmock/gmock.h>
@@ -118,6 +120,7 @@ class RunStoreTest : public testing::Test {
 
 TEST_F(RunStoreTest, ARunComesBackAsItWas) {
   RunRecord run = runOf({1'100, 1'300});
+  run.state = RunState::Failed;
   run.failure = "rank 1: it's \"lost\" – done";
   run.id = writer().add(run);
   EXPECT_EQ(run.id, RunId(1));
@@ -236,11 +239,61 @@ TEST_F(RunStoreTest, AFileThatIsNoDatabaseIsRefusedAndUntouched) {
   }
 }
 
-TEST_F(RunStoreTest, ANewerFormatIsRefusedByNumber) {
-  writer().add(runOf({1}));
-  SQLite::Database(path_, SQLite::OPEN_READWRITE).exec("PRAGMA user_version = 7");
-  for (const Mode mode : {Mode::ReadOnly, Mode::ReadWrite})
-    EXPECT_THAT(openError(mode), AllOf(HasSubstr("format 7"), HasSubstr("reads 1")));
+TEST_F(RunStoreTest, AnUnfinishedRunKeepsTheStepsThatWereAppended) {
+  const RunRecord whole = runOf({7, 5, 3});
+  RunRecord begun = whole;
+  begun.steps.clear();
+  begun.state = RunState::Unfinished;
+  RunStore store = writer();
+  const RunId id = store.add(begun);
+  store.append(id, std::span(whole.steps).first(1));
+  store.append(id, std::span(whole.steps).subspan(1));
+  RunRecord read = reader().load(id);
+  EXPECT_EQ(read.steps, whole.steps);
+  EXPECT_EQ(read.state, RunState::Unfinished);
+  EXPECT_EQ(read.failure, kUnfinishedRun);
+  EXPECT_EQ(reader().list().front().state, RunState::Unfinished);
+  EXPECT_EQ(reader().list().front().steps, 3);
+  store.end(id, "");
+  read = reader().load(id);
+  EXPECT_EQ(read.state, RunState::Completed);
+  EXPECT_EQ(read.failure, "");
+  store.end(id, "too late");
+  EXPECT_EQ(reader().load(id).state, RunState::Completed) << "a run ends once";
+}
+
+TEST_F(RunStoreTest, ARunThatFailsKeepsItsStepsAndSaysWhy) {
+  RunRecord begun = runOf({7});
+  begun.state = RunState::Unfinished;
+  RunStore store = writer();
+  const RunId id = store.add(begun);
+  store.end(id, "rank 1: no memory");
+  const RunRecord read = reader().load(id);
+  EXPECT_EQ(read.state, RunState::Failed);
+  EXPECT_EQ(read.failure, "rank 1: no memory");
+  EXPECT_EQ(read.steps, begun.steps);
+}
+
+TEST_F(RunStoreTest, StepsOfARunThatIsGoneAreRefused) {
+  RunStore store = writer();
+  static_cast<void>(store.add(runOf({1})));
+  const std::vector<StepRecord> steps = runOf({1}).steps;
+  EXPECT_THAT(errorOf([&] { store.append(RunId(9), steps); }), HasSubstr("holds no run 9"));
+}
+
+TEST_F(RunStoreTest, HowARunWasComputedIsColumns) {
+  RunRecord run = runOf({1});
+  run.backend = "nccl";
+  run.precision = DType::BFloat16;
+  run.tf32 = run.synthetic = true;
+  run.steps[0].gradientNorm = 0.5;
+  run.id = writer().add(run);
+  EXPECT_EQ(reader().load({}), run);
+  const RunSummary summary = reader().list().front();
+  EXPECT_EQ(std::tuple(summary.backend, summary.precision, summary.tf32, summary.synthetic),
+            std::tuple("nccl", DType::BFloat16, true, true));
+  EXPECT_EQ(howComputed(summary), "nccl, bf16, tf32, synthetic");
+  EXPECT_EQ(howComputed(runOf({})), "gloo");
 }
 
 TEST_F(RunStoreTest, AReadOnlyFileIsRefusedForWritingButRead) {
