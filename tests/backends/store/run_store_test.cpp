@@ -149,7 +149,7 @@ TEST_F(RunStoreTest, TheListShowsRunsOldestFirstWithMedians) {
   const RunSummary first{RunId(1), failed.startedAt, "small", "1f1b", "gloo", "", 2, 3, 3, 1'000, 100};
   RunSummary second = first, third = first;
   second.id = RunId(2), second.steps = 4, second.medianMeasuredStep = 200;
-  third.id = RunId(3), third.steps = 0, third.medianMeasuredStep = 0, third.failure = failed.failure;
+  third.id = RunId(3), third.steps = 0, third.medianMeasuredStep = 0, third.failure = failed.failure, third.state = RunState::Failed;
   EXPECT_EQ(store.list(), (std::vector{first, second, third}));
 }
 
