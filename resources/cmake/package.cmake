@@ -36,9 +36,12 @@ endforeach()
 add_custom_target(package_parts ALL DEPENDS ${programs} ${modules} ${pages})
 
 install(TARGETS ${programs} RUNTIME DESTINATION bin)
-# No run paths: libraries of the system are where it looks, and LibTorch is loaded before the module that needs it (backends/torch/wheel.h).
-set_target_properties(${programs} ${modules} PROPERTIES INSTALL_RPATH "")
 install(TARGETS ${modules} LIBRARY DESTINATION lib/pipewright)
+# No run paths: libraries of the system are where it looks, and LibTorch is loaded before the module that needs it (backends/torch/wheel.h). CMake
+# itself removes only those that it added, and not those among the wheel's link options.
+foreach(target IN LISTS modules)
+  install(CODE "file(RPATH_REMOVE FILE \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/lib/pipewright/$<TARGET_FILE_NAME:${target}>\")")
+endforeach()
 install(FILES ${pages} DESTINATION share/man/man1)
 install(FILES ${PW_PACKAGE_FOLDER}/completion.bash DESTINATION share/bash-completion/completions RENAME pipewright)
 install(FILES LICENSE README.md ${PW_PACKAGE_FOLDER}/copyright DESTINATION share/doc/pipewright)
