@@ -165,8 +165,9 @@ Schedule lowerAsTorch(const Schedule& compute) {
     }
     if (!progress) {
       const std::size_t rank = unfinished.front();
-      throw UsageError(fmt::format("schedule {} cannot be lowered: rank {} waits at {} for something that never happens; `pipewright check` says why",
-                                   compute.name, rank, toString(compute.rows[rank][next[rank]])));
+      throw UsageError(
+          fmt::format("schedule {} cannot be lowered: rank {} waits at {} for something that never happens; `pipewright check` says why",
+                      compute.name, rank, toString(compute.rows[rank][next[rank]])));
     }
     std::erase_if(unfinished, [&](std::size_t rank) { return next[rank] == compute.rows[rank].size(); });
   }

@@ -102,7 +102,7 @@ struct Document::Worker {
     costsOf(request, answer);
     PlanRequest wanted = design.request;
     if (wanted.begins.size() + 1 != rows->placement.stages()) {
-      wanted.begins = balance(*request.graph, *answer.profile, static_cast<int>(rows->placement.stages()), Balance::Time);
+      wanted.begins = balancedSplits(*request.graph, *answer.profile, static_cast<int>(rows->placement.stages()), Balance::Time);
       answer.begins = wanted.begins;
     }
     answer.prediction = predictor_.predict(wanted, *request.graph, *answer.profile, rows);
