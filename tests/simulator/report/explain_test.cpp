@@ -212,7 +212,7 @@ TEST(Bubbles, OfLockstepWaitForTheSlowestRankOfTheCycle) {
 class Explained {
  public:
   Explained(const Schedule& schedule, const CostTable& costs, Sending sending)
-      : e_(explain(schedule, costs, sending)), trace_(simulate(schedule, costs, sending)), metrics_(measure(trace_)) {
+      : e_(explain(schedule, costs, sending)), trace_(simulate(schedule, costs, sending)), metrics_(metricsOf(trace_)) {
     for (const Span& span : trace_.spans) {
       if (!isCompute(span.kind)) continue;
       first_ = std::min(first_, span.start);
