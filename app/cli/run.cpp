@@ -134,6 +134,7 @@ std::vector<std::string> callOfRanks(std::optional<RunId> record) {
 
 /// Starts the ranks and waits for them.
 void launchRanks(const Options& o, const Plan& plan) {
+  requireTorch();
   StoredRun stored(o, plan);
   stored.begin();
   const FileTime started = FileTime::clock::now();
