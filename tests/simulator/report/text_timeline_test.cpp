@@ -176,7 +176,7 @@ TEST(TextTimeline, ColourWrapsBlocksAndChangesNothingElse) {
 
 TEST(TextTimeline, TheScaleTakesFittingUnits) {
   EXPECT_EQ(lines(toText(unitTrace("gpipe", 1, 4, 1), {}))[0].substr(0, 6), "    ns");
-  EXPECT_EQ(lines(toText(unitTrace("gpipe", 1, 4, 50'000), {}))[0].substr(0, 6), "    us");
+  EXPECT_EQ(lines(toText(unitTrace("gpipe", 1, 4, 50'000), {}))[0].substr(0, 7), "    µs");
   EXPECT_EQ(lines(toText(unitTrace("gpipe", 1, 4, 50 * kMs), {}))[0].substr(0, 6), "    ms");
   EXPECT_EQ(lines(toText(unitTrace("gpipe", 1, 4, 5000 * kMs), {}))[0].substr(0, 6), "     s");
 }
