@@ -14,7 +14,7 @@ std::string notCountedJson(const std::vector<NotCounted>& list) {
 std::string incompleteLine(const std::vector<NotCounted>& list, bool estimated) {
   if (list.empty()) return {};
   return fmt::format("\n{}: {}\n", words(list),
-                     estimated ? "the times above are estimates without these operators; measure a profile for complete times"
+                     estimated ? "the times above are incomplete, estimated without these operators; measure a profile for complete times"
                                : "FLOPs do not include these; measured times do");
 }
 

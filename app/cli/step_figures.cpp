@@ -8,6 +8,7 @@
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -67,6 +68,7 @@ void StepFigureFile::add(const StepFigures& figures) {
     ranks_ = figures.metrics.ranks.size();
   }
   assert(figures.metrics.ranks.size() == ranks_);
+  if (std::exchange(hasRead_, false) && ::fseeko(file_.get(), 0, SEEK_END) != 0) failed("write");
   const Metrics& m = figures.metrics;
   write(file_.get(), FixedPart{figures.duration, m.makespan, m.step, m.bubbleFraction, figures.loss, figures.gradientNorm.value_or(0),
                                figures.step, figures.gradientNorm ? 1 : 0});
@@ -76,6 +78,7 @@ void StepFigureFile::add(const StepFigures& figures) {
 
 void StepFigureFile::seek(std::int64_t position) {
   const auto bytes = static_cast<std::int64_t>(sizeof(FixedPart) + ranks_ * sizeof(RankPart));
+  hasRead_ = true;
   if (std::fflush(file_.get()) != 0) failed("write");
   if (::fseeko(file_.get(), position * bytes, SEEK_SET) != 0) failed("read");
 }

@@ -49,6 +49,7 @@ class StepFigureFile {
   std::unique_ptr<std::FILE, Close> file_;
   std::size_t ranks_ = 0;
   std::int64_t size_ = 0;
+  bool hasRead_ = false;  ///< since the last `add`: the file is not at its end
 };
 
 }  // namespace pw::cli

@@ -37,7 +37,7 @@ std::string cannotWrite(const std::string& path) {
 }
 
 std::string noRunStore(const std::string& path) {
-  return fmt::format("{} is no Pipewright run store; give the file that `pipewright run --store` wrote", path);
+  return fmt::format("{} is not a Pipewright run store; give the file that `pipewright run --store` wrote", path);
 }
 
 void rethrow(const SQLite::Exception& problem, const std::string& path, int lockWaitMs) {

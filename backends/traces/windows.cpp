@@ -168,8 +168,8 @@ void EventWindows::start() {
   if (begin_ == end_ || (buffer_[begin_] != '[' && buffer_[begin_] != '{')) {
     const bool zipped = end_ - begin_ >= 2 && buffer_[begin_] == '\x1f' && buffer_[begin_ + 1] == '\x8b';
     if (zipped) throw UsageError(fmt::format("{} is compressed; unpack it with gunzip and open the JSON file", path_));
-    throw UsageError(
-        fmt::format("{} is {}; a trace is a JSON object with traceEvents, or an array of events", path_, size_ == 0 ? "empty" : "no JSON"));
+    throw UsageError(fmt::format("{} is {}; a trace is a JSON object with traceEvents, or an array of events", path_,
+                                 size_ == 0 ? "empty" : "not JSON"));
   }
   phase_ = buffer_[begin_] == '[' ? Phase::Events : Phase::Members;
   hasEvents_ = bare_ = phase_ == Phase::Events;

@@ -54,7 +54,8 @@ TEST(SearchCommand, ShowsTheBestAndWhatMemoryBuys) {
   EXPECT_NE(outcome.out.find("on 2 ranks, a batch of 8: 3 schedules, 2, 4 microbatches"), std::string::npos) << outcome.out;
   EXPECT_NE(outcome.out.find("costs estimated for"), std::string::npos);
   EXPECT_NE(outcome.out.find("Pareto front, from the fastest to the smallest"), std::string::npos);
-  const auto table = outcome.out.substr(outcome.out.find("schedule  "), outcome.out.find("\nFrom") - outcome.out.find("schedule  "));
+  const auto table =
+      outcome.out.substr(outcome.out.find("schedule  "), outcome.out.find("\nPareto front") - outcome.out.find("schedule  "));
   EXPECT_EQ(std::count(table.begin(), table.end(), '\n'), 3) << "the header and the two best";
 }
 

@@ -113,9 +113,9 @@ QString nameOf(const SpanTag& tag) {
 
 QString nameOf(const Action& action) {
   const std::string_view word = letters(action.kind);
-  return QStringLiteral("%1 %2.%3")
-      .arg(QString::fromUtf8(word.data(), static_cast<qsizetype>(word.size())))
+  return QStringLiteral("%1%2%3")
       .arg(action.stage.value)
+      .arg(QString::fromUtf8(word.data(), static_cast<qsizetype>(word.size())))
       .arg(action.microbatch.value);
 }
 

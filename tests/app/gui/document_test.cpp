@@ -53,9 +53,9 @@ TEST_F(DocumentTest, UndoesAndRedoesEachEdit) {
 
 TEST_F(DocumentTest, MakesAWholeDragOneStep) {
   const Design first = document.design();
-  document.beginDrag("Op split");
+  document.beginDrag("Move split");
   for (int i = 0; i < 5; ++i) {
-    document.edit("Op split", [&](Design& d) { d.request.begins[1] = document.splitPoints()[static_cast<std::size_t>(6 + i)].begin; });
+    document.edit("Move split", [&](Design& d) { d.request.begins[1] = document.splitPoints()[static_cast<std::size_t>(6 + i)].begin; });
   }
   document.endDrag(true);
   EXPECT_NE(document.design(), first);
@@ -66,8 +66,8 @@ TEST_F(DocumentTest, MakesAWholeDragOneStep) {
 
 TEST_F(DocumentTest, ForgetsADragThatIsGivenUp) {
   const Design first = document.design();
-  document.beginDrag("Op split");
-  document.edit("Op split", [](Design& d) { d.request.begins[0].value += 1; });
+  document.beginDrag("Move split");
+  document.edit("Move split", [](Design& d) { d.request.begins[0].value += 1; });
   document.endDrag(false);
   EXPECT_EQ(document.design(), first);
   EXPECT_TRUE(document.undoText().isEmpty());

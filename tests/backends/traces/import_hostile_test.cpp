@@ -124,7 +124,7 @@ TEST(HostileImport, SaysInOneSentenceWhatIsNoTrace) {
               HasSubstr("1 event but no pipeline labels: looked for torch's PP:2F0"));
   EXPECT_THAT(refusalOf(R"([{"ph":"X" "name":1}])"), HasSubstr("is damaged"));
   EXPECT_THAT(refusal({"/nonexistent/trace.json"}), HasSubstr("cannot be read"));
-  EXPECT_THAT(refusal({"/dev/zero"}), HasSubstr("no file"));
+  EXPECT_THAT(refusal({"/dev/zero"}), HasSubstr("is not a file"));
   const test::Folder folder;
   EXPECT_THAT(refusal({folder.file("")}), HasSubstr("holds no .json file"));
   EXPECT_THAT(refusal({}), HasSubstr("no trace was named"));

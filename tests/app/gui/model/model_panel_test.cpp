@@ -116,7 +116,7 @@ TEST_F(ModelPanelShown, ADragFollowsTheMouseFromPlaceToPlaceAndIsOneStepOfUndo) 
   EXPECT_NEAR(handle(1).geometry().center().y(), view().yOf(at("blocks.2.mlp")), 1.5);
   release(1);
   EXPECT_FALSE(document_.isDragging());
-  EXPECT_EQ(document_.undoText(), "Op split");
+  EXPECT_EQ(document_.undoText(), "Move split");
   document_.undo();
   EXPECT_EQ(begins(), places({"blocks.1", "blocks.2", "blocks.3"}));
   EXPECT_EQ(document_.undoText(), undoable_);
@@ -153,7 +153,7 @@ TEST_F(ModelPanelShown, AStageOfWhatOthersComputeAgainIsRefused) {
   press(0);  // before `embed` are only the positions, which depend on nothing
   moveTo(0, view().yOf(tree().row(row("embed")).firstNode));
   ASSERT_TRUE(view().dropMark().has_value());
-  EXPECT_TRUE(view().dropMark()->refusal.contains("again")) << view().dropMark()->refusal.toStdString();
+  EXPECT_TRUE(view().dropMark()->refusal.contains("recompute all of this")) << view().dropMark()->refusal.toStdString();
   EXPECT_EQ(begins(), places({"blocks.1", "blocks.2", "blocks.3"}));
   release(0);
 }
