@@ -92,10 +92,10 @@ class Payloads {
     // The meta device has no bytes: torch writes one empty entry for all such tensors, so its name means nothing.
     const Json& device = member(member(description, "device", where), "type", where);
     if (asText(device, "device", where) != "meta") {
-      throw UsageError(fmt::format("{} lacks bytes of `{}`: its entry data/{} {}; export it again", archive_.path, state.name, entry,
-                                   found == archive_.entries.end()
-                                       ? std::string("is missing")
-                                       : fmt::format("has {} bytes, {} are needed", found->second.bytes, needed)));
+      throw UsageError(
+          fmt::format("{} lacks bytes of `{:.120}`: its entry data/{:.120} {}; export it again", archive_.path, state.name, entry,
+                      found == archive_.entries.end() ? std::string("is missing")
+                                                      : fmt::format("has {} bytes, {} are needed", found->second.bytes, needed)));
     }
   }
 

@@ -88,6 +88,7 @@ TEST_F(HostileWindow, DamagedProjectsOfAModelAreShownOrRefused) {
     test::changeStructure(project["request"], random);
     // What a plan of enormous size needs in time is not the subject.
     for (const char* key : {"microbatches", "ranks", "chunks"}) {
+      if (!project["request"].is_object()) break;
       auto& value = project["request"][key];
       if (value.is_number_integer() && value.get<std::int64_t>() > 64) value = 64;
     }
