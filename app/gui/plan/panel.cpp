@@ -106,10 +106,10 @@ std::int64_t tokensPerSample(const ModelGraph& graph) {
 
 QString placementText(PlacementKind kind) {
   switch (kind) {
-    case PlacementKind::Loop: return PlanPanel::tr("loop: stage s on rank s mod R");
-    case PlacementKind::V: return PlanPanel::tr("V: down the ranks and back up");
-    case PlacementKind::Wave: return PlanPanel::tr("wave: zig-zag over the ranks");
-    case PlacementKind::Bidirectional: return PlanPanel::tr("bidirectional: two copies, mirrored");
+    case PlacementKind::Loop: return PlanPanel::tr("loop, rank by rank");
+    case PlacementKind::V: return PlanPanel::tr("V, down and back up");
+    case PlacementKind::Wave: return PlanPanel::tr("wave, in zigzag");
+    case PlacementKind::Bidirectional: return PlanPanel::tr("two mirrored copies");
     case PlacementKind::Custom: return PlanPanel::tr("as in the file");
   }
   return {};
@@ -271,7 +271,7 @@ void PlanPanel::Private::buildDesign(QFormLayout& form) {
   chunks->setToolTip(PlanPanel::tr("Stages on each rank"));
   placement = new QLabel;
   placement->setEnabled(false);
-  placement->setWordWrap(true);
+  placement->setToolTip(PlanPanel::tr("Which rank has which stage"));
   form.addRow(PlanPanel::tr("Placement"), placement);
   microbatches = spin(PlanPanel::tr("Microbatches"), 1, kMaxMicrobatches, [](PlanRequest& r, int value) {
     r.microbatches = value;
