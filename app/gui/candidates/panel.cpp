@@ -152,7 +152,7 @@ QWidget* CandidatesPanel::Private::buildResults() {
 
 void CandidatesPanel::Private::build() {
   options = new SearchOptions(document);
-  everything = new QCheckBox(tr("Show all &splits of a schedule"));
+  everything = new QCheckBox(tr("Every &split"));
   everything->setToolTip(tr("List every choice of splits that was tried for a schedule, not only the best one"));
   progress = new QProgressBar;
   progress->setAccessibleName(tr("Progress of the search"));

@@ -49,7 +49,7 @@ SearchOptions::SearchOptions(Document& document, QWidget* parent)
       document_(document),
       counts_(new QLineEdit),
       batch_(new QSpinBox),
-      recompute_(new QCheckBox(tr("Search with re&computation"))),
+      recompute_(new QCheckBox(tr("Re&compute too"))),
       limit_(new QLabel) {
   auto* row = new QHBoxLayout(this);
   row->setContentsMargins(0, 0, 0, 0);

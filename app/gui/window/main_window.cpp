@@ -9,6 +9,7 @@
 #include <QMessageBox>
 #include <QMimeData>
 #include <QProgressBar>
+#include <QScrollArea>
 #include <QSettings>
 #include <QStandardPaths>
 #include <QStatusBar>
@@ -142,7 +143,16 @@ void MainWindow::Private::build() {
 QDockWidget* MainWindow::Private::addDock(const QString& title, const QString& name, QWidget* widget, Qt::DockWidgetArea area) {
   auto* dock = new QDockWidget(title, &window);
   dock->setObjectName(name);
-  dock->setWidget(widget);
+  if (area == Qt::BottomDockWidgetArea) {  // a small window shows a part of it, instead of laying it over its neighbours
+    auto* scroll = new QScrollArea;
+    scroll->setWidget(widget);
+    scroll->setWidgetResizable(true);
+    scroll->setFrameShape(QFrame::NoFrame);
+    scroll->setFocusPolicy(Qt::NoFocus);
+    dock->setWidget(scroll);
+  } else {
+    dock->setWidget(widget);
+  }
   window.addDockWidget(area, dock);
   return dock;
 }
