@@ -176,7 +176,9 @@ inline void expectRefusal(const Outcome& outcome, int status, const Words& parts
   EXPECT_EQ(std::count(text.begin(), text.end(), '\n'), 1) << text;
   EXPECT_TRUE(text.size() > 2 && text.substr(text.size() - 2) == ".\n") << text;
   for (const std::string& part : parts) EXPECT_NE(text.find(part), std::string::npos) << part << " is not in: " << text;
-  for (const char* jargon : {".cpp", ".cc:", "[enforce", "0x", "Exception"}) EXPECT_EQ(text.find(jargon), std::string::npos) << text;
+  std::string words = text;  // without the random names of folders, which may hold such letters
+  for (std::size_t at = 0; (at = words.find("pipewright-test-", at)) != std::string::npos;) words.erase(at, 22);
+  for (const char* jargon : {".cpp", ".cc:", "[enforce", "0x", "Exception"}) EXPECT_EQ(words.find(jargon), std::string::npos) << text;
 }
 
 }  // namespace pw::test
