@@ -10,7 +10,7 @@ namespace pw::cli {
 /// A CSV file with one line for each step, written as it ends: what people plot. Throws Error when it cannot be written.
 class LossLog {
  public:
-  /// A training that is resumed goes on in its file.
+  /// A resumed training appends to its file.
   LossLog(const std::string& path, bool resumed);
   void add(int step, const StepLog& log, double learningRate);
 

@@ -67,8 +67,8 @@ inline std::vector<Planned> randomPlan(int ranks, int messages, int collectives,
 }
 
 /// One rank's part of a plan. The operations of a round are posted in a random order, except that collectives keep theirs; then some of all
-/// that is open is waited for, which cannot block any rank forever: the rank in the earliest round needs only what others have asked for or
-/// can ask for. `Job` has `device()`, `computed(bytes)` and `expect(memory, first byte, bytes, what)`.
+/// that is pending is waited for, which cannot block any rank forever: the rank in the earliest round needs only what others have requested
+/// or can request. `Job` has `device()`, `computed(bytes)` and `expect(memory, first byte, bytes, what)`.
 template <class Job>
 class RandomRank {
  public:
