@@ -5,6 +5,7 @@
 #   asan    all tests without Torch under AddressSanitizer and UBSan, in build-asan
 #   tsan    engine and messages under ThreadSanitizer, in build-tsan
 #   odr     no name has two definitions: link-time optimisation of all programs without Torch, in build-odr
+#   package the Debian package of what is built, installed and used in a clean root (as root; needs debootstrap)
 set -euo pipefail
 cd "$(dirname "$(readlink -f "$0")")/../.."
 jobs=$(nproc)
@@ -59,12 +60,21 @@ check_tsan() {
 
 check_odr() { configured build-odr "-DCMAKE_CXX_FLAGS=-flto=auto -Wodr -Werror=odr -Wlto-type-mismatch" -DCMAKE_CXX_FLAGS_RELWITHDEBINFO=-O1; }
 
+check_package() {
+  local file
+  file=$(mktemp --suffix=.deb)
+  ninja -C build --quiet package_parts && resources/package/deb.sh build "$file" -Zgzip && tests/check/package.sh "$file"
+  local result=$?
+  rm -f "$file"
+  return $result
+}
+
 main() {
   local -a names=("$@") failed=()
-  ((${#names[@]} > 0)) || names=(format tidy asan tsan odr)
+  ((${#names[@]} > 0)) || names=(format tidy asan tsan odr package)
   local name start
   for name in "${names[@]}"; do
-    [[ $(type -t "check_$name") == function ]] || { echo "check: there is no check '$name'; there are: format, tidy, asan, tsan, odr." >&2; exit 2; }
+    [[ $(type -t "check_$name") == function ]] || { echo "check: there is no check '$name'; there are: format, tidy, asan, tsan, odr, package." >&2; exit 2; }
     start=$SECONDS
     if "check_$name"; then
       echo "check $name: kept, $((SECONDS - start)) s"

@@ -6,6 +6,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include <random>
 #include <stdexcept>
 #include <string>
 #include <utility>
@@ -19,10 +20,12 @@ struct Listener {
   Fd fd{::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
   int port = 0;
 
-  Listener() {
+  /// At a port, or at any free one.
+  explicit Listener(int wanted = 0) {
     sockaddr_in address{};
     address.sin_family = AF_INET;
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    address.sin_port = htons(static_cast<std::uint16_t>(wanted));
     socklen_t length = sizeof address;
     auto* generic = reinterpret_cast<sockaddr*>(&address);
     if (::bind(fd.get(), generic, length) != 0 || ::listen(fd.get(), SOMAXCONN) != 0 || ::getsockname(fd.get(), generic, &length) != 0)
@@ -31,8 +34,18 @@ struct Listener {
   }
 };
 
-/// A port that nobody listens on.
-inline int freePort() { return Listener().port; }
+/// A port that nobody listens on. It is below those that the system gives to connections and to listeners at any free port, so that none of
+/// the tests beside this one takes it before its user does.
+inline int freePort() {
+  std::random_device random;
+  for (int attempt = 0; attempt < 1000; ++attempt) {
+    try {
+      return Listener(20'000 + static_cast<int>(random() % 12'000)).port;
+    } catch (const std::runtime_error&) {  // taken
+    }
+  }
+  throw std::runtime_error("no free port");
+}
 
 /// A connection of somebody to a port of the loopback; −1 inside where nobody listens.
 inline Fd connectTo(int port) {
