@@ -11,6 +11,7 @@
 
 #include "backends/messages/local_address.h"
 #include "engine/checkpoint.h"
+#include "engine/failure.h"
 #include "engine/gathering.h"
 #include "engine/training_files.h"
 #include "schedules/error.h"
@@ -110,6 +111,15 @@ bool endsTraining(const StepLog& done, int step, const TrainOptions& options, Co
   return false;
 }
 
+/// The step's logs of all ranks, on rank 0; a failure names the step as one within it does.
+std::vector<StepLog> gathered(StepGatherer& gatherer, StepLog own, int step, Rank rank) {
+  try {
+    return gatherer.gather(std::move(own));
+  } catch (const std::exception& e) {
+    throw Error(fmt::format("Rank {} failed in step {}, when its times were collected: {}", rank.value, step, causeOf(e)));
+  }
+}
+
 }  // namespace
 
 RankLog trainRank(const ModelGraph& graph, const Plan& plan, const TrainOptions& options, Communicator& communicator,
@@ -149,7 +159,7 @@ RankLog trainRank(const ModelGraph& graph, const Plan& plan, const TrainOptions&
     if (options.onStep) options.onStep(step, done);
     if (executorOptions.sumLoss && communicator.rank().value > 0) done.loss.reset();  // so that the logs' losses sum to the step's
     const bool ends = endsTraining(done, step, options, communicator);
-    std::vector<StepLog> ranks = gatherer.gather(std::move(done));
+    std::vector<StepLog> ranks = gathered(gatherer, std::move(done), step, communicator.rank());
     if (options.onGathered && !ranks.empty()) options.onGathered(step, std::move(ranks));
     if (ends) break;
     const bool last = i + 1 == options.steps;
