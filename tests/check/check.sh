@@ -8,7 +8,7 @@
 #   package the Debian package of what is built, installed and used in a clean root (as root; needs debootstrap)
 set -euo pipefail
 cd "$(dirname "$(readlink -f "$0")")/../.."
-jobs=$(nproc)
+jobs=${CHECK_JOBS:-$(nproc)}
 readonly jobs
 readonly sources=('*.h' '*.cpp' '*.cu')
 

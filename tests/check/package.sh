@@ -39,6 +39,9 @@ is "what a run says without torch" "pipewright: Running models needs a Python en
 # File types, as desktops find them.
 inside apt-get -qq install -y --no-install-recommends shared-mime-info libglib2.0-bin >>"$work/apt.log" 2>&1
 type_of() { inside gio info -a standard::content-type "$1" | sed -n 's/.*content-type: //p'; }
-is "a plan's type" application/x-pipewright-plan+json "$(type_of /tmp/plan.json)"
+inside cp /tmp/plan.json /tmp/gpt.plan.json
+inside cp /tmp/plan.json /tmp/unnamed
+is "a plan's type" application/x-pipewright-plan+json "$(type_of /tmp/gpt.plan.json)"
+is "the type of a plan without an extension" application/x-pipewright-plan+json "$(type_of /tmp/unnamed)"
 is "a model's type" application/x-pytorch-export "$(type_of $models/gpt_small.pt2)"
 if [[ -n ${2-} ]]; then cp "$root/tmp/window.png" "$2"; fi
