@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "app/cli/choices.h"
 #include "app/cli/commands.h"
 #include "app/cli/loss_log.h"
 #include "app/cli/numbers.h"
@@ -57,8 +58,8 @@ void trainRank(const Options& o, const Plan& plan, const RankEnvironment& enviro
   KeyValueStore store;
   if (environment.worldSize > 1) {
     meeting = rendezvousOf(environment, options.deadline);
-    if (environment.statusFd >= 0 && o.transport != "gloo")
-      meeting.jobFailed = &listenForFailure();  // Gloo's waits cannot be ended: the signal ends the process
+    if (environment.statusFd >= 0 && factsOf(*o.transport).waitsCanBeEnded)
+      meeting.jobFailed = &listenForFailure();                                   // else the signal ends the process
     if (environment.storeIsElsewhere) torchBackend().prepareProcess(o.threads);  // LibTorch then speaks to that store
     store = meetOthers(environment, meeting, fieldsOf(o, plan, graph), isInTouch);
   }
@@ -72,7 +73,7 @@ void trainRank(const Options& o, const Plan& plan, const RankEnvironment& enviro
     if (o.synthetic) options.synthetic = SyntheticDevice{rank.gpu.device, rank.gpu.device->spin, nullptr};
     if (environment.rank.value == 0 && !rank.gpu.note.empty()) warn(rank.gpu.note);
   } else if (environment.worldSize > 1) {
-    communicator = connectRanks(o.transport, meeting, store, torch);
+    communicator = connectRanks(*o.transport, meeting, store, torch);
   } else {
     communicator = std::move(inMemoryCommunicators(1, options.deadline).front());
   }
@@ -215,6 +216,18 @@ int run(Options& o) {
   }
 }
 
+/// The help of `--backend`.
+std::string aboutTransports() {
+  std::string hosts, gpus;
+  for (const Transport transport : valuesOf<Transport>()) {
+    const TransportFacts facts = factsOf(transport);
+    if (facts.onGpu) gpus += fmt::format("{}{}", gpus.empty() ? "" : " or ", facts.name);
+    if (!facts.onGpu) hosts += fmt::format("{} ({}), ", facts.name, facts.links);
+  }
+  return fmt::format("How ranks exchange messages: {}or {}: the ranks compute on GPUs (default: {} for a plan profiled on GPUs, else {})",
+                     hosts, gpus, nameOf(defaultTransport(true)), nameOf(defaultTransport(false)));
+}
+
 }  // namespace
 
 Command addRun(CLI::App& app) {
@@ -227,11 +240,7 @@ Command addRun(CLI::App& app) {
   sub->add_option("--steps", o->steps, "Training steps (default 1)")->check(wholeFrom(1, 1 << 24))->option_text("N");
   sub->add_option("--store", o->store, "Record the run in this SQLite file, also one that fails (under torchrun and Slurm if rank 0 can)")
       ->option_text("FILE");
-  sub->add_option("--backend", o->transport,
-                  "How ranks exchange messages: ucx (shared memory, RDMA, TCP), gloo (TCP), or nccl: the ranks compute on GPUs (default: "
-                  "nccl for a plan profiled on GPUs, else ucx)")
-      ->check(CLI::IsMember({"ucx", "gloo", "nccl"}))
-      ->option_text("ucx|gloo|nccl");
+  addChoice(*sub, "--backend", o->transport, aboutTransports());
   sub->add_option(
          "--precision", o->precision,
          "Matrix products and the like in bf16 or fp16, the rest and all sums as traced (autocast; default: as the plan was profiled)")

@@ -34,9 +34,9 @@ bool forwardsComeFirst(const Schedule& schedule) {
 
 void followPlan(RunOptions& o, const Plan& plan) {
   const Computing profiled = plan.profile.computing;  // of a cluster's: on CPUs, as traced
-  if (o.transport.empty()) o.transport = profiled.onGpu ? "nccl" : "ucx";
+  if (!o.transport) o.transport = defaultTransport(profiled.onGpu);
   if (o.precision.empty()) o.precision = o.synthetic ? "traced" : precisionName(profiled.precision);
-  o.computing.onGpu = o.transport == "nccl";
+  o.computing.onGpu = factsOf(*o.transport).onGpu;
   o.computing.precision = precisionOf(o.precision).value();
   o.computing.tf32 = o.tf32.value_or(profiled.tf32 && o.computing.onGpu);
   o.computing.graphs = o.computing.onGpu && o.graphs.value_or(profiled.graphs || !profiled.onGpu);
@@ -94,10 +94,10 @@ void refuseWhatCannotRun(const RunOptions& o, const Plan& plan) {
                     "--schedule gpipe, or use --loss-over microbatch.",
                     o.plan));
   }
-  if (o.transport == "nccl") {
+  if (o.computing.onGpu) {
     const std::string why = whyUnusable(gpuInventory(), 0);
-    const std::string who =
-        plan.profile.computing.onGpu ? fmt::format("{} was planned on GPUs, and --backend nccl", o.plan) : "--backend nccl";
+    const std::string option = fmt::format("--backend {}", nameOf(*o.transport));
+    const std::string who = plan.profile.computing.onGpu ? fmt::format("{} was planned on GPUs, and {}", o.plan, option) : option;
     if (!why.empty()) throw UsageError(fmt::format("{} runs on GPUs. {} Without one, use --backend ucx.", who, why));
   } else if (o.computing.tf32 || o.graphs) {
     throw UsageError(fmt::format("{} is for GPUs; add --backend nccl, or omit it.", o.computing.tf32 ? "--tf32"
@@ -112,8 +112,8 @@ void refuseWhatCannotRun(const RunOptions& o, const Plan& plan) {
   if (o.verify && o.computing.precision != DType::Unknown) {
     throw UsageError(fmt::format("--verify compares bits that {} rounds away; omit it, or add --precision traced.", o.precision));
   }
-  if (o.order == "ready" && o.transport == "gloo" && worldSize(plan) > 1)
-    throw UsageError("Gloo cannot tell which message came first, so --order ready needs --backend ucx.");
+  if (const TransportFacts facts = factsOf(*o.transport); o.order == "ready" && !facts.tellsArrivals && worldSize(plan) > 1)
+    throw UsageError(fmt::format("{} cannot tell which message came first, so --order ready needs --backend ucx.", facts.title));
   if (o.evaluates && o.masked)
     throw UsageError("--masked is for comparing a training step, and --eval trains nothing; leave one of them out.");
   if (o.evaluates && (o.verify || !o.save.empty())) throw UsageError("--eval trains nothing, so --verify and --save do not go with it.");

@@ -47,7 +47,7 @@ int shardsOf(const RunOptions& o, const Plan& plan) {
 RunRecord recordOf(const Plan& plan, const RunOptions& o, const std::string& startedAt) {
   RunRecord record;
   record.startedAt = startedAt;
-  record.backend = o.transport;
+  record.backend = nameOf(*o.transport);
   record.precision = o.computing.precision;
   record.tf32 = o.computing.tf32;
   record.synthetic = o.synthetic;

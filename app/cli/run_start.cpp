@@ -135,7 +135,7 @@ JobFields fieldsOf(const RunOptions& o, const Plan& plan, const ModelGraph& grap
   fields.push_back(o.data == "synthetic" ? JobField{"the data file", "", "synthetic"} : fileField("the data file", o.data));
   fields.push_back(checkpointField(o.resume));
   if (!o.synthetic) fields.push_back(librariesField(plan));
-  add(fields, "--backend", o.transport);
+  add(fields, "--backend", nameOf(*o.transport));
   add(fields, "--steps", o.steps);
   add(fields, "--seed", o.seed);
   addOptimizer(fields, o);

@@ -4,6 +4,21 @@
 
 namespace pw {
 
+Transport defaultTransport(bool onGpu) {
+  for (const Transport transport : valuesOf<Transport>()) {
+    if (factsOf(transport).onGpu == onGpu) return transport;
+  }
+  return Transport::Ucx;
+}
+
+std::string hostTransports(std::string_view separator) {
+  std::string names;
+  for (const Transport transport : valuesOf<Transport>()) {
+    if (!factsOf(transport).onGpu) names.append(names.empty() ? "" : separator).append(nameOf(transport));
+  }
+  return names;
+}
+
 void meetByMessages(Communicator& communicator) {
   constexpr std::uint32_t kFirstTag = 0x7FFF0200;
   const int rank = communicator.rank().value, size = communicator.size();

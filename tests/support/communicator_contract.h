@@ -23,13 +23,13 @@ namespace pw {
 /// Connects one rank of a job; called on that rank's thread.
 using Connect = std::function<std::unique_ptr<Communicator>(Rank)>;
 
-struct Transport {
+struct TestedTransport {
   std::string name;
   bool tellsDone = true;    ///< has `isDone` and `waitAny`
   bool checksSizes = true;  ///< refuses a message of another size
   std::function<Connect(int ranks, std::chrono::milliseconds deadline)> newJob;
 };
-inline void PrintTo(const Transport& transport, std::ostream* out) { *out << transport.name; }
+inline void PrintTo(const TestedTransport& transport, std::ostream* out) { *out << transport.name; }
 
 /// Far above what any test needs.
 constexpr std::chrono::milliseconds kLongWait{20'000};
@@ -54,7 +54,7 @@ inline std::vector<std::byte> patternOf(std::size_t size, int salt) {
   return bytes;
 }
 
-class CommunicatorContract : public testing::TestWithParam<Transport> {
+class CommunicatorContract : public testing::TestWithParam<TestedTransport> {
  protected:
   /// Runs `work` as each rank of a job, one thread each; no rank leaves the job before all are done. Returns what went wrong, per rank.
   static std::vector<std::string> run(int ranks, const std::function<void(Communicator&)>& work,

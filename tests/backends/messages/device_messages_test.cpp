@@ -28,7 +28,7 @@ using ::testing::IsEmpty;
 using ::testing::Not;
 
 /// Messages of the host's memory go through it as through the transport below.
-Transport over(const std::string& name, const Hosts& hosts) {
+TestedTransport over(const std::string& name, const Hosts& hosts) {
   return {.name = name, .newJob = [hosts](int ranks, milliseconds deadline) -> Connect {
             return [connect = hosts(ranks, deadline), deadline](Rank rank) {
               DeviceLinks none;

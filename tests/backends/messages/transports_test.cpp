@@ -1,4 +1,4 @@
-// The transports of the LibTorch module, and UCX meeting at its store.
+// Every transport that connects hosts, by the contract that all keep.
 
 #include <unistd.h>
 
@@ -24,31 +24,38 @@ Rendezvous meetingAt(const Listener& listener, Rank rank, int ranks, std::chrono
   return meeting;
 }
 
-Transport transport(const std::string& name, bool tellsDone, bool checksSizes) {
-  return {.name = name,
-          .tellsDone = tellsDone,
-          .checksSizes = checksSizes,
-          .newJob = [name](int ranks, std::chrono::milliseconds deadline) -> Connect {
-            return [name, ranks, deadline, listener = std::make_shared<Listener>()](Rank rank) {
-              return connectRanks(name, meetingAt(*listener, rank, ranks, deadline), torchBackend());
-            };
-          }};
+/// Of hosts: those of GPUs need GPUs.
+std::vector<TestedTransport> hostTransports() {
+  std::vector<TestedTransport> all;
+  for (const Transport transport : valuesOf<Transport>()) {
+    const TransportFacts facts = factsOf(transport);
+    if (facts.onGpu) continue;
+    all.push_back({.name = std::string(facts.name),
+                   .tellsDone = facts.tellsArrivals,
+                   .checksSizes = transport != Transport::Gloo,
+                   .newJob = [transport](int ranks, std::chrono::milliseconds deadline) -> Connect {
+                     return [transport, ranks, deadline, listener = std::make_shared<Listener>()](Rank rank) {
+                       return connectRanks(transport, meetingAt(*listener, rank, ranks, deadline), torchBackend());
+                     };
+                   }});
+  }
+  return all;
 }
 
-INSTANTIATE_TEST_SUITE_P(Gloo, CommunicatorContract, testing::Values(transport("gloo", false, false)), testing::PrintToStringParamName());
-INSTANTIATE_TEST_SUITE_P(UcxAtTheStore, CommunicatorContract, testing::Values(transport("ucx", true, true)),
-                         testing::PrintToStringParamName());
+INSTANTIATE_TEST_SUITE_P(Connected, CommunicatorContract, testing::ValuesIn(hostTransports()), testing::PrintToStringParamName());
 
-TEST(ConnectRanks, RefusesTransportsThatAreNotThere) {
-  EXPECT_THAT(failureOf([] { (void)connectRanks("carrier_pigeon", {}, torchBackend()); }), testing::HasSubstr("'carrier_pigeon'"));
+TEST(ConnectRanks, RefusesTransportsOfGpusWithoutAGpu) {
+  EXPECT_THAT(failureOf([] { (void)connectRanks(Transport::Nccl, {}, {}, torchBackend()); }),
+              testing::HasSubstr("the transport nccl is for GPUs; use ucx or gloo"));
 }
 
 TEST(ConnectRanks, ARankThatDoesNotComeIsAnErrorNamingTheMeetingPlace) {
-  for (const char* name : {"ucx", "gloo"}) {
+  for (const Transport transport : valuesOf<Transport>()) {
+    if (factsOf(transport).onGpu) continue;
     const Listener listener;
     const Rendezvous meeting = meetingAt(listener, Rank(0), 2, std::chrono::milliseconds(300));
     const std::string place = "127.0.0.1:" + std::to_string(listener.port);
-    EXPECT_THAT(failureOf([&] { (void)connectRanks(name, meeting, torchBackend()); }), testing::HasSubstr(place)) << name;
+    EXPECT_THAT(failureOf([&] { (void)connectRanks(transport, meeting, torchBackend()); }), testing::HasSubstr(place)) << nameOf(transport);
   }
 }
 

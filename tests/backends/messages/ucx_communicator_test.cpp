@@ -19,14 +19,14 @@ namespace {
 
 using ::testing::HasSubstr;
 
-Transport inMemory() {
+TestedTransport inMemory() {
   return {.name = "in_memory", .newJob = [](int ranks, std::chrono::milliseconds deadline) -> Connect {
             auto all = std::make_shared<std::vector<std::unique_ptr<Communicator>>>(inMemoryCommunicators(ranks, deadline));
             return [all](Rank rank) { return std::move((*all)[rank.index()]); };
           }};
 }
 
-Transport ucx() {
+TestedTransport ucx() {
   return {.name = "ucx", .newJob = [](int ranks, std::chrono::milliseconds deadline) -> Connect {
             return [ranks, deadline, store = sharedStore(deadline)](Rank rank) {
               Rendezvous meeting;
