@@ -81,9 +81,17 @@ std::string Executor::reportOf(int number, const std::exception& failure) noexce
   return sentence;
 }
 
+/// All actions of the rank's row.
+void Executor::runTraining() {
+  switch (options_.order) {
+    case Order::Plan: return runInOrder(moves_);
+    case Order::Ready: return runReady();
+  }
+}
+
 StepLog Executor::step(int number, const std::function<void()>& beforeUpdate) {
   StepLog log = guarded(number, StepMode::Train, [&] {
-    options_.order == Order::Plan ? runInOrder(moves_) : runReady();
+    runTraining();
     finish();
     update(beforeUpdate);
   });

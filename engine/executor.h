@@ -7,6 +7,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "backends/messages/communicator.h"
@@ -27,6 +28,13 @@ enum class Order : std::uint8_t {
   Plan,   ///< exactly in the order of the row
   Ready,  ///< whichever is ready first
 };
+constexpr std::string_view nameOf(Order order) {
+  switch (order) {
+    case Order::Plan: return "plan";
+    case Order::Ready: return "ready";
+  }
+  return {};
+}
 
 struct ExecutorOptions {
   Order order = Order::Plan;
@@ -68,6 +76,7 @@ class Executor {
   [[nodiscard]] std::optional<double> lossScale() const { return options_.scaleLoss ? std::optional(lossScale_.value()) : std::nullopt; }
 
  private:
+  void runTraining();
   void runInOrder(const std::vector<Op>& moves);
   void runReady();
   [[nodiscard]] bool hasLocalInputs(const Action& action) const;

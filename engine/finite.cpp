@@ -115,7 +115,7 @@ void Executor::locateGradient(int number, StepLog& log) {
   locating_ = true;
   std::vector<StepNumbers> all;
   static_cast<void>(guarded(number, StepMode::Train, [&] {
-    options_.order == Order::Plan ? runInOrder(moves_) : runReady();
+    runTraining();
     finish();
     reducer_.sum(log_, false);
     all = reducer_.exchange({.first = locatedAt_});

@@ -262,18 +262,14 @@ Command addRun(CLI::App& app) {
   sub->add_flag(
       "--synthetic", o->synthetic,
       "Do not compute, but take as long as the plan says and send messages of its sizes: rehearses processes and links without the model");
-  sub->add_option("--order", o->order, "plan: each rank's row as it stands (default); ready: whichever action is ready first")
-      ->check(CLI::IsMember({"plan", "ready"}))
-      ->option_text("plan|ready");
+  addChoice(*sub, "--order", o->order, "plan: each rank's row as it stands (default); ready: whichever action is ready first");
   sub->add_option("--data", o->data, "synthetic, or a torch.save of a dict of tensors")->option_text("FILE|synthetic");
   sub->add_option("--loss", o->loss, "cross_entropy, mse, sum, output:NAME (default: the plan's)")->option_text("LOSS");
   sub->add_option("--loss-count", o->lossCount,
                   "With --loss output:NAME: weigh microbatches by this number instead of samples: auto (targets that the loss does not "
                   "ignore, or its divisor), an output, or an input's elements that are not -100 or V")
       ->option_text("auto|NAME[:ignore=V]");
-  sub->add_option("--loss-over", o->lossOver, "microbatch (default), or batch: one loss of all outputs")
-      ->check(CLI::IsMember({"microbatch", "batch"}))
-      ->option_text("microbatch|batch");
+  addChoice(*sub, "--loss-over", o->lossOver, "microbatch (default), or batch: one loss of all outputs");
   sub->add_option("--optimizer", o->optimizer, "With torch.optim's arithmetic and defaults (default: sgd)")
       ->option_text(optimizerNames("|"));
   sub->add_option("--lr", o->update.learningRate, "Learning rate (default 0.01)")->check(numberFrom(0, 1e6))->option_text("X");

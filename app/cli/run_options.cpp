@@ -88,7 +88,7 @@ void refuseWhatCannotRun(const RunOptions& o, const Plan& plan) {
   if (!trains && !o.evaluates)
     throw UsageError(
         fmt::format("The schedule of {} has no backward, so there is nothing to train; use another schedule, or --eval.", o.plan));
-  if (o.lossOver == "batch" && !o.evaluates && !forwardsComeFirst(plan.schedule)) {
+  if (o.lossOver == LossScope::WholeBatch && !o.evaluates && !forwardsComeFirst(plan.schedule)) {
     throw UsageError(
         fmt::format("{} runs backwards of the last stage before all its forwards, so there is no loss over the whole batch; plan with "
                     "--schedule gpipe, or use --loss-over microbatch.",
@@ -106,13 +106,13 @@ void refuseWhatCannotRun(const RunOptions& o, const Plan& plan) {
   }
   if (o.synthetic && (o.verify || o.evaluates || !o.save.empty() || !o.resume.empty() || o.data != "synthetic" ||
                       o.computing.precision != DType::Unknown || o.initRandom || o.masked || o.skipNonFinite || o.findNan ||
-                      o.lossOver != "microbatch" || !o.loss.empty() || !o.lossCount.empty())) {
+                      o.lossOver != LossScope::PerMicrobatch || !o.loss.empty() || !o.lossCount.empty())) {
     throw UsageError("--synthetic computes nothing, so options about data, loss, precision and checkpoints do not go with it; omit them.");
   }
   if (o.verify && o.computing.precision != DType::Unknown) {
     throw UsageError(fmt::format("--verify compares bits that {} rounds away; omit it, or add --precision traced.", o.precision));
   }
-  if (const TransportFacts facts = factsOf(*o.transport); o.order == "ready" && !facts.tellsArrivals && worldSize(plan) > 1)
+  if (const TransportFacts facts = factsOf(*o.transport); o.order == Order::Ready && !facts.tellsArrivals && worldSize(plan) > 1)
     throw UsageError(fmt::format("{} cannot tell which message came first, so --order ready needs --backend ucx.", facts.title));
   if (o.evaluates && o.masked)
     throw UsageError("--masked is for comparing a training step, and --eval trains nothing; leave one of them out.");
@@ -172,7 +172,7 @@ TrainOptions trainOptions(const RunOptions& o, const Plan& plan) {
   options.stage.seed = o.seed;
   options.stage.optimizer = o.update;
   options.stage.initRandom = o.initRandom;
-  options.stage.data = {o.data == "synthetic" ? "" : o.data, o.lossOver == "batch", o.masked, o.lossCount};
+  options.stage.data = {o.data == "synthetic" ? "" : o.data, o.lossOver, o.masked, o.lossCount};
   options.stage.resume = o.resume;
   options.stage.resetOptimizer = o.resetOptimizer;
   options.stage.graphs = o.computing.graphs && !o.findNan;  // the values of a recorded stage cannot be observed
@@ -180,7 +180,7 @@ TrainOptions trainOptions(const RunOptions& o, const Plan& plan) {
   options.stage.keepBuffers = o.skipNonFinite;
   options.stage.precision = o.computing.precision;
   if (o.synthetic) options.synthetic = syntheticHost();
-  options.executor = {.order = o.order == "ready" ? Order::Ready : Order::Plan,
+  options.executor = {.order = o.order,
                       .shardOptimizer = o.shardOptimizer,
                       .clipNorm = o.clipNorm,
                       .scaleLoss = o.computing.precision == DType::Float16 && !o.evaluates,
