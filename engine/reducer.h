@@ -72,7 +72,7 @@ class Reducer {
 
  private:
   struct Member {
-    Rank rank;  ///< of the communicator
+    JobRank rank;
     Stage stage;
 
     bool operator==(const Member&) const = default;
@@ -96,7 +96,7 @@ class Reducer {
     std::map<std::size_t, std::size_t> groupOf;             ///< of an own member, in its stage
     std::map<std::size_t, std::vector<Received>> received;  ///< by own updater: the others' gradients of its piece
     std::vector<Asked> sends;
-    std::vector<Rank> group;          ///< ranks of the members, ascending; where collectives may sum, as far as known
+    std::vector<JobRank> group;       ///< ranks of the members, ascending; where collectives may sum, as far as known
     std::optional<Asked> collective;  ///< the pending sum
     std::vector<Stage> started;
     Timestamp begin = 0;  ///< of the first of them

@@ -84,7 +84,8 @@ void trainRank(const Options& o, const Plan& plan, const RankEnvironment& enviro
   if (o.evaluates) return evaluateRank(o, graph, plan, options, *communicator, torch);
   // The rank that shows progress: rank 0 if it knows the loss, otherwise the rank of the last stage.
   const bool shows =
-      options.executor.sumLoss ? environment.rank.value == 0 : plan.schedule.placement.rankOfStage.back() == environment.rank;
+      environment.rank ==
+      (options.executor.sumLoss ? JobRank(0) : replicasOf(plan.schedule).jobRank(0, plan.schedule.placement.rankOfStage.back()));
   std::function<void(int, int, const std::string&)> show;
   if (shows) show = progress("train " + plan.modelName, parseProgressStyle(o.progressStyle));
   std::optional<LossLog> log;
@@ -94,7 +95,7 @@ void trainRank(const Options& o, const Plan& plan, const RankEnvironment& enviro
     if (log) log->add(step, done, learningRateAt(o.update, step));
   };
   std::optional<TrainingRecord> record;  // what has ended is kept also when the training fails
-  if (environment.rank == Rank(0)) record.emplace(o, plan, options.firstStep, stored);
+  if (environment.rank == JobRank(0)) record.emplace(o, plan, options.firstStep, stored);
   options.onGathered = [&](int step, std::vector<StepLog> ranks) { record->add(step, std::move(ranks)); };
   Plan trained = plan;
   if (o.synthetic) addOptimizerState(trained.costs, stateCopies(o.update), 1);  // of what a rank updates its stages take their share
@@ -113,7 +114,7 @@ using FileTime = std::filesystem::file_time_type;
 std::string flightNote(const Options& o, FileTime since, int firstRank, int ranks) {
   const std::string prefix = flightFiles(o);
   for (int r = firstRank; r < firstRank + ranks; ++r) {
-    const std::string file = flightFile(prefix, Rank(r));
+    const std::string file = flightFile(prefix, JobRank(r));
     std::error_code absent;
     const FileTime written = std::filesystem::last_write_time(file, absent);
     if (absent || written < since) continue;
@@ -158,7 +159,7 @@ int runOrStartRanks(Options& o, const std::optional<RankEnvironment>& environmen
   refuseWhatCannotRun(o, plan);
   const int ranks = worldSize(plan);
   const FileTime started = FileTime::clock::now();
-  const bool isFirst = !environment || (environment->rank == Rank(0) && environment->statusFd < 0);
+  const bool isFirst = !environment || (environment->rank == JobRank(0) && environment->statusFd < 0);
   if (isFirst && !o.resume.empty())
     static_cast<void>(resumptionOf(o.resume, o.update, o.resetOptimizer || o.evaluates));  // refuses before any rank starts
   for (const std::string& note : {costsNote(o, plan), optimizerNote(o, plan), modelNote(o, plan)}) {
@@ -176,7 +177,7 @@ int runOrStartRanks(Options& o, const std::optional<RankEnvironment>& environmen
   }
   if (isFirst && !o.live.empty()) {  // the ranks append
     std::ofstream(o.live, std::ios::trunc).flush();
-    static_cast<void>(LiveWriter(o.live, Rank(0)));
+    static_cast<void>(LiveWriter(o.live, JobRank(0)));
   }
   if (environment) {
     requireWorldSize(*environment, ranks, o.plan);

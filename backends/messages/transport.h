@@ -50,16 +50,16 @@ void meetByMessages(Communicator& communicator);
 [[nodiscard]] std::string inWords(std::chrono::milliseconds time);
 
 /// The sentence for a wait that passed its deadline.
-[[nodiscard]] std::string lateSentence(bool sending, Rank peer, std::chrono::milliseconds deadline);
+[[nodiscard]] std::string lateSentence(bool sending, JobRank peer, std::chrono::milliseconds deadline);
 
 /// The sentence for a peer whose process, or the connection to it, is gone.
-[[nodiscard]] std::string lostSentence(Rank peer);
+[[nodiscard]] std::string lostSentence(JobRank peer);
 
 /// The sentence for a peer that called `abort`.
-[[nodiscard]] std::string gaveUpSentence(Rank peer);
+[[nodiscard]] std::string gaveUpSentence(JobRank peer);
 
 /// The sentence for a message whose size differs from what its receiver requested.
-[[nodiscard]] std::string sizeSentence(Rank self, Rank from, std::uint32_t tag, std::size_t expected, std::size_t got);
+[[nodiscard]] std::string sizeSentence(JobRank self, JobRank from, std::uint32_t tag, std::size_t expected, std::size_t got);
 
 /// The sentence for a call after this rank's own `abort`.
 [[nodiscard]] std::string leftSentence();

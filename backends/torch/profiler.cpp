@@ -522,9 +522,9 @@ Profile measureProfile(const ModelGraph& graph, const ProfileOptions& options, C
     std::byte more{1};
     if (i >= 3 && Clock::now() - start > options.budget) more = std::byte{0};
     if (group != nullptr && group->rank().value == 0) {
-      for (int r = 1; r < group->size(); ++r) group->wait(group->send(Rank(r), 0, {&more, 1}));
+      for (int r = 1; r < group->size(); ++r) group->wait(group->send(JobRank(r), 0, {&more, 1}));
     } else if (group != nullptr) {
-      group->wait(group->receive(Rank(0), 0, {&more, 1}));
+      group->wait(group->receive(JobRank(0), 0, {&more, 1}));
     }
     if (more == std::byte{0}) break;
     meet();

@@ -62,10 +62,10 @@ class TimingCommunicator final : public Communicator {
  public:
   explicit TimingCommunicator(std::unique_ptr<Communicator> inner) : inner_(std::move(inner)) {}
 
-  [[nodiscard]] Rank rank() const override { return inner_->rank(); }
+  [[nodiscard]] JobRank rank() const override { return inner_->rank(); }
   [[nodiscard]] int size() const override { return inner_->size(); }
-  Request send(Rank to, std::uint32_t tag, Buffer buffer) override { return inner_->send(to, tag, buffer); }
-  Request receive(Rank from, std::uint32_t tag, Buffer buffer) override { return inner_->receive(from, tag, buffer); }
+  Request send(JobRank to, std::uint32_t tag, Buffer buffer) override { return inner_->send(to, tag, buffer); }
+  Request receive(JobRank from, std::uint32_t tag, Buffer buffer) override { return inner_->receive(from, tag, buffer); }
   void wait(Request request) override {
     inner_->wait(request);
     barriersSince_[request] = 0;
@@ -108,7 +108,7 @@ LateRun runLate(const Plan& plan, int steps, const ExecutorOptions& options = {}
   run.mostAlive.resize(communicators.size());
   test::runJob(run.job, plan, communicators, options, [&](Executor& executor, std::size_t r) {
     std::optional<LiveWriter> writer;
-    if (!live.empty()) executor.tellTo(&writer.emplace(live, Rank(r), 0));
+    if (!live.empty()) executor.tellTo(&writer.emplace(live, JobRank(r), 0));
     for (int s = 0; s < steps; ++s) run.logs[static_cast<std::size_t>(s)][r] = executor.step(s, {});
     run.mostAlive[r] = LateDevice::current().mostAlive;
     return run.logs.back()[r];
@@ -177,7 +177,7 @@ TEST(ExecutorOnADevice, TellsNothingOfAStepThatFailedBeforeItsTimesWereKnown) {
   stage.failAt = "B2";
   auto communicators = inMemoryCommunicators(1, std::chrono::seconds(20));
   test::runJob(job, plan, communicators, {}, [&](Executor& executor, std::size_t) {
-    LiveWriter writer(folder.file("live"), Rank(0), 0);
+    LiveWriter writer(folder.file("live"), JobRank(0), 0);
     executor.tellTo(&writer);
     return executor.step(0, {});
   });

@@ -183,19 +183,19 @@ TEST_P(Reducing, AllHoldersGetTheSameSumAndTheSameValues) {
 }
 
 /// The collectives that a rank may ask for, in any order: for each parameter it holds whose holders all update and have a rank each.
-std::vector<Asked> allowed(const Case& c, int ranks, Rank rank, bool everywhere) {
+std::vector<Asked> allowed(const Case& c, int ranks, JobRank rank, bool everywhere) {
   std::vector<Asked> all;
   const auto add = [&](const std::vector<int>& stages, bool pieces) {
-    std::vector<Rank> group;
+    std::vector<JobRank> group;
     for (const int s : stages) {
       for (int d = 0; d < c.replicas; ++d) {
         group.emplace_back(d * ranks + c.placement.rankOfStage.at(static_cast<std::size_t>(s)).value);
         if (!c.placement.bidirectional()) continue;
-        const Rank mirror(d * ranks + c.placement.mirrorOfStage.at(static_cast<std::size_t>(s)).value);
+        const JobRank mirror(d * ranks + c.placement.mirrorOfStage.at(static_cast<std::size_t>(s)).value);
         if (mirror != group.back()) group.push_back(mirror);
       }
     }
-    const std::set<Rank> different(group.begin(), group.end());
+    const std::set<JobRank> different(group.begin(), group.end());
     if (group.size() < 2 || different.size() < group.size() || !different.contains(rank)) return;
     std::ranges::sort(group);
     if (!pieces) return all.push_back({Collective::AllReduce, group});
@@ -220,7 +220,7 @@ TEST_P(Reducing, UsesCollectivesWhereAllHoldersUpdateAndHaveARankEach) {
   for (const bool everywhere : {false, true}) {
     const Outcome outcome = reduce(c, ranks, 7, false, everywhere, Offers::Collectives);
     for (std::size_t r = 0; r < outcome.asked.size(); ++r)
-      EXPECT_EQ(sorted(outcome.asked[r]), sorted(allowed(c, ranks, Rank(r), everywhere))) << "rank " << r;
+      EXPECT_EQ(sorted(outcome.asked[r]), sorted(allowed(c, ranks, JobRank(r), everywhere))) << "rank " << r;
   }
 }
 

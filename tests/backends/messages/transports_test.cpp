@@ -14,12 +14,12 @@ namespace {
 
 using test::Listener;
 
-Rendezvous meetingAt(const Listener& listener, Rank rank, int ranks, std::chrono::milliseconds deadline) {
+Rendezvous meetingAt(const Listener& listener, JobRank rank, int ranks, std::chrono::milliseconds deadline) {
   Rendezvous meeting;
   meeting.rank = rank;
   meeting.size = ranks;
   meeting.masterPort = listener.port;
-  if (rank == Rank(0)) meeting.listenFd = ::dup(listener.fd.get());  // the store closes it
+  if (rank == JobRank(0)) meeting.listenFd = ::dup(listener.fd.get());  // the store closes it
   meeting.deadline = deadline;
   return meeting;
 }
@@ -34,7 +34,7 @@ std::vector<TestedTransport> hostTransports() {
                    .tellsDone = facts.tellsArrivals,
                    .checksSizes = transport != Transport::Gloo,
                    .newJob = [transport](int ranks, std::chrono::milliseconds deadline) -> Connect {
-                     return [transport, ranks, deadline, listener = std::make_shared<Listener>()](Rank rank) {
+                     return [transport, ranks, deadline, listener = std::make_shared<Listener>()](JobRank rank) {
                        return connectRanks(transport, meetingAt(*listener, rank, ranks, deadline), torchBackend());
                      };
                    }});
@@ -53,7 +53,7 @@ TEST(ConnectRanks, ARankThatDoesNotComeIsAnErrorNamingTheMeetingPlace) {
   for (const Transport transport : valuesOf<Transport>()) {
     if (factsOf(transport).onGpu) continue;
     const Listener listener;
-    const Rendezvous meeting = meetingAt(listener, Rank(0), 2, std::chrono::milliseconds(300));
+    const Rendezvous meeting = meetingAt(listener, JobRank(0), 2, std::chrono::milliseconds(300));
     const std::string place = "127.0.0.1:" + std::to_string(listener.port);
     EXPECT_THAT(failureOf([&] { (void)connectRanks(transport, meeting, torchBackend()); }), testing::HasSubstr(place)) << nameOf(transport);
   }
