@@ -56,12 +56,13 @@ std::set<Stage> reducedInOneOrder(const Schedule& schedule) {
 }  // namespace
 
 Reducer::Reducer(const Plan& plan, const std::map<Stage, StageModule*>& stages, Communicator& communicator, std::uint32_t firstTag,
-                 const ReducerOptions& options, FlightRecord& flights)
+                 const ReducerOptions& options, FlightRecord& flights, StepTimes& times)
     : plan_(plan),
       stages_(stages),
       communicator_(communicator),
       device_(stages.empty() ? hostDevice() : stages.begin()->second->device()),
       flights_(flights),
+      times_(times),
       deadline_(options.deadline),
       rank_(replicasOf(plan.schedule).rank(communicator.rank())),
       firstTag_(firstTag) {
@@ -251,8 +252,8 @@ void Reducer::sum(StepLog& log, bool everywhere) {
       if (!reduction.pieces || everywhere) gather(reduction, false);
     }
     reduction.started.clear();
-    log.spans.push_back(
-        {rank_, SpanKind::ReduceGrad, shown, Microbatch(-1), rank_, static_cast<Bytes>(first.gradients.bytes), begin, device_.timestamp()});
+    const Span span{rank_, SpanKind::ReduceGrad, shown, Microbatch(-1), rank_, static_cast<Bytes>(first.gradients.bytes), 0, 0};
+    times_.add(log, span, begin, device_.timestamp());
   }
 }
 
@@ -392,7 +393,7 @@ void Reducer::update(double gradientScale, StepLog& log) {
         module->optimizerStep(reduction.groupOf.at(member), range.first, range.second, gradientScale);
       }
     }
-    log.spans.push_back({rank_, SpanKind::Optimizer, stage, Microbatch(-1), rank_, 0, begin, device_.timestamp()});
+    times_.add(log, {rank_, SpanKind::Optimizer, stage, Microbatch(-1), rank_, 0, 0, 0}, begin, device_.timestamp());
   }
   for (Reduction& reduction : reductions_) {
     if (reduction.pieces) gather(reduction, true);

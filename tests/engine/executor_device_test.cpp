@@ -24,7 +24,7 @@ struct LateDevice {
   std::size_t finished = 0, forgotten = 0;
   std::size_t mostAlive = 0;
 
-  static constexpr Timestamp kFirst = 1000;
+  static constexpr std::int64_t kFirst = 1000;
   static LateDevice& current() {
     thread_local LateDevice device;
     return device;
@@ -37,12 +37,12 @@ struct LateDevice {
         LateDevice& self = current();
         self.times.push_back(monotonicNow());
         self.mostAlive = std::max(self.mostAlive, self.times.size() - self.forgotten);
-        return kFirst + static_cast<Timestamp>(self.times.size()) - 1;
+        return Timestamp{kFirst + static_cast<std::int64_t>(self.times.size()) - 1};
       };
       late.timeOf = [](Timestamp timestamp) {
         const LateDevice& self = current();
-        const auto index = static_cast<std::size_t>(timestamp - kFirst);
-        if (timestamp < kFirst || index >= self.times.size()) throw Error("this is not a timestamp");
+        const auto index = static_cast<std::size_t>(timestamp.number - kFirst);
+        if (timestamp.number < kFirst || index >= self.times.size()) throw Error("this is not a timestamp");
         if (index < self.forgotten) throw Error("this timestamp was forgotten");
         if (index >= self.finished) throw Error("the device was not done with that");
         return self.times[index];

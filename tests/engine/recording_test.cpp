@@ -190,8 +190,8 @@ std::atomic<Ns> counted{0};
 
 Device clockedHost() {
   Device device = recordingHost();
-  device.timestamp = []() -> Timestamp { return ++counted; };
-  device.timeOf = [](Timestamp timestamp) -> Ns { return timestamp; };
+  device.timestamp = []() -> Timestamp { return {++counted}; };
+  device.timeOf = [](Timestamp timestamp) -> Ns { return timestamp.number; };
   device.launch = [](const std::shared_ptr<void>& recording) {
     counted += count().launched++ % 2 == 0 ? kForward : kBackward;
     (*static_cast<std::function<void()>*>(recording.get()))();

@@ -97,7 +97,8 @@ Outcome reduce(const Case& c, int ranks, std::uint64_t seed, bool early, bool ev
         std::map<Stage, StageModule*> stages;
         for (const auto& [s, stage] : job.stages[r]) stages[s] = stage.get();
         FlightRecord flights;
-        Reducer reducer(plan, stages, *communicators[r], 1, {.shardOptimizer = c.shard}, flights);
+        StepTimes times(hostDevice());
+        Reducer reducer(plan, stages, *communicators[r], 1, {.shardOptimizer = c.shard}, flights, times);
         StepLog log;
         if (early) {
           for (auto it = stages.rbegin(); it != stages.rend(); ++it) reducer.start(it->first);
@@ -273,7 +274,8 @@ Orders ordersOf(const std::vector<std::vector<int>>& reductions, const ReducerOp
           std::ranges::fill(stage->gradients(0), s.value + 1);
         }
         FlightRecord flights;
-        Reducer reducer(plan, stages, communicator, 1, options, flights);
+        StepTimes times(hostDevice());
+        Reducer reducer(plan, stages, communicator, 1, options, flights, times);
         StepLog log;
         for (const int s : reductions[r]) reducer.start(Stage(s));
         orders.early[r] = communicator.asked.size();
