@@ -23,7 +23,7 @@ constexpr std::size_t kMostDimensions = 64;
 /// Alternating messages between rank 0 and a peer; both sides count them, so each has a unique tag.
 class Channel {
  public:
-  Channel(Communicator& communicator, Rank peer) : communicator_(communicator), peer_(peer) {}
+  Channel(Communicator& communicator, JobRank peer) : communicator_(communicator), peer_(peer) {}
 
   void send(Buffer buffer) { communicator_.wait(communicator_.send(peer_, tag_++, buffer)); }
   void receive(Buffer buffer) { communicator_.wait(communicator_.receive(peer_, tag_++, buffer)); }
@@ -45,7 +45,7 @@ class Channel {
 
  private:
   Communicator& communicator_;
-  Rank peer_;
+  JobRank peer_;
   std::uint32_t tag_ = kFirstTag;
 };
 
@@ -221,9 +221,9 @@ void answer(const std::string& path, const std::vector<StatePiece>& own, Channel
 void saveCheckpoint(const std::string& path, const std::map<std::string, double>& numbers, const std::vector<StatePiece>& own,
                     const std::map<std::string, std::string>& aliases, Communicator& communicator,
                     const std::optional<OptimizerLayout>& optimizer) {
-  if (communicator.rank() != Rank(0)) return answer(path, own, Channel(communicator, Rank(0)), communicator);
+  if (communicator.rank() != JobRank(0)) return answer(path, own, Channel(communicator, JobRank(0)), communicator);
   std::vector<Channel> peers;
-  for (int r = 1; r < communicator.size(); ++r) peers.emplace_back(communicator, Rank(r));
+  for (int r = 1; r < communicator.size(); ++r) peers.emplace_back(communicator, JobRank(r));
   std::vector<std::string> manifests;
   for (Channel& peer : peers) manifests.push_back(peer.receiveText());
   std::vector<FileTensor> tensors;

@@ -12,7 +12,7 @@ constexpr std::uint32_t kPingTag = 0x7FFF0100;
 
 Buffer bufferOf(Ns& value) { return {reinterpret_cast<std::byte*>(&value), sizeof(value)}; }
 
-ClockReading readClock(Rank peer, Communicator& communicator, const ClockFunction& now) {
+ClockReading readClock(JobRank peer, Communicator& communicator, const ClockFunction& now) {
   ClockReading best;
   for (std::uint32_t i = 0; i < kTrips; ++i) {
     Ns theirs = 0;
@@ -32,9 +32,9 @@ ClockReading readClock(Rank peer, Communicator& communicator, const ClockFunctio
 void answer(Communicator& communicator, const ClockFunction& now) {
   for (std::uint32_t i = 0; i < kTrips; ++i) {
     Ns sent = 0;
-    communicator.wait(communicator.receive(Rank(0), kPingTag + 2 * i, bufferOf(sent)));
+    communicator.wait(communicator.receive(JobRank(0), kPingTag + 2 * i, bufferOf(sent)));
     Ns theirs = now();
-    communicator.wait(communicator.send(Rank(0), kPingTag + 2 * i + 1, bufferOf(theirs)));
+    communicator.wait(communicator.send(JobRank(0), kPingTag + 2 * i + 1, bufferOf(theirs)));
   }
 }
 
@@ -47,7 +47,7 @@ std::vector<ClockReading> compareClocks(Communicator& communicator, const ClockF
     return {};
   }
   std::vector<ClockReading> readings(1);
-  for (int r = 1; r < communicator.size(); ++r) readings.push_back(readClock(Rank(r), communicator, now));
+  for (int r = 1; r < communicator.size(); ++r) readings.push_back(readClock(JobRank(r), communicator, now));
   return readings;
 }
 

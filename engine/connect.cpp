@@ -10,15 +10,17 @@
 
 namespace pw {
 
-std::unique_ptr<Communicator> connectRanks(const std::string& transport, const Rendezvous& rendezvous, const KeyValueStore& store,
+std::unique_ptr<Communicator> connectRanks(Transport transport, const Rendezvous& rendezvous, const KeyValueStore& store,
                                            const TorchBackend& torch) {
-  if (transport == "ucx") return connectUcx(rendezvous, store);
-  if (transport == "gloo") return torch.connectGloo(rendezvous, store);
-  throw UsageError(fmt::format("there is no transport '{}'; there are ucx and gloo, and nccl for GPUs", transport));
+  switch (transport) {
+    case Transport::Ucx: return connectUcx(rendezvous, store);
+    case Transport::Gloo: return torch.connectGloo(rendezvous, store);
+    case Transport::Nccl: break;  // needs the rank's GPU
+  }
+  throw UsageError(fmt::format("the transport {} is for GPUs; use {}", nameOf(transport), hostTransports(" or ")));
 }
 
-std::unique_ptr<Communicator> connectRanks(const std::string& transport, const Rendezvous& rendezvous, const TorchBackend& torch) {
-  if (transport != "ucx" && transport != "gloo") return connectRanks(transport, rendezvous, {}, torch);
+std::unique_ptr<Communicator> connectRanks(Transport transport, const Rendezvous& rendezvous, const TorchBackend& torch) {
   return connectRanks(transport, rendezvous, openMeeting(rendezvous).dictionary(), torch);
 }
 

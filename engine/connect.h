@@ -1,23 +1,21 @@
 #pragma once
 
 #include <memory>
-#include <string>
 
 #include "backends/messages/communicator.h"
 #include "backends/messages/rendezvous.h"
+#include "backends/messages/transport.h"
 #include "backends/torch/backend.h"
 #include "engine/gpu_share.h"
 
 namespace pw {
 
-/// Connects this rank to its job by the transport of that name: `ucx` (shared memory, RDMA, TCP), or `gloo` (TCP; cannot tell which of
-/// several messages arrived first). They exchange their addresses at `store`. Throws UsageError for unknown names, Error naming what failed
-/// when the ranks do not meet within the rendezvous' deadline.
-[[nodiscard]] std::unique_ptr<Communicator> connectRanks(const std::string& transport, const Rendezvous& rendezvous,
-                                                         const KeyValueStore& store, const TorchBackend& torch);
-/// The same, for ranks that have not met yet.
-[[nodiscard]] std::unique_ptr<Communicator> connectRanks(const std::string& transport, const Rendezvous& rendezvous,
+/// Connects this rank to its job by a transport of hosts (those of GPUs: `connectGpus`). The ranks exchange their addresses at `store`.
+/// Throws Error naming what failed when they do not meet within the rendezvous' deadline.
+[[nodiscard]] std::unique_ptr<Communicator> connectRanks(Transport transport, const Rendezvous& rendezvous, const KeyValueStore& store,
                                                          const TorchBackend& torch);
+/// The same, for ranks that have not met yet.
+[[nodiscard]] std::unique_ptr<Communicator> connectRanks(Transport transport, const Rendezvous& rendezvous, const TorchBackend& torch);
 
 /// A rank that computes on a GPU.
 struct GpuRank {

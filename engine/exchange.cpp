@@ -15,14 +15,13 @@ FlightEntry messageEntry(Stage sender, Microbatch microbatch, Direction directio
 
 }  // namespace
 
-Exchange::Exchange(const Plan& plan, const std::map<Stage, StageModule*>& stages, Communicator& communicator, Rank firstRank,
-                   FlightRecord& flights)
+Exchange::Exchange(const Plan& plan, const std::map<Stage, StageModule*>& stages, Communicator& communicator, FlightRecord& flights)
     : plan_(plan),
       stages_(stages),
       communicator_(communicator),
       flights_(flights),
-      firstRank_(firstRank),
-      rank_(communicator.rank().value - firstRank.value) {
+      replicas_(replicasOf(plan.schedule)),
+      rank_(replicas_.rank(communicator.rank())) {
   for (auto* lists : {&valuesIn_, &valuesOut_, &gradientsIn_, &gradientsOut_}) lists->resize(plan.partition.stages.size());
   for (std::size_t t = 0; t < plan.partition.transfers.size(); ++t) {
     const Transfer& transfer = plan.partition.transfers[t];
@@ -70,7 +69,7 @@ void Exchange::post(Stage stage, Microbatch microbatch, Direction direction) {
     HeldBuffer buffer = stages_.at(stage)->allocate(t, microbatch);
     const Transfer& transfer = plan_.partition.transfers[t];
     FlightEntry entry = messageEntry(transfer.from == stage ? transfer.to : transfer.from, microbatch, direction);
-    entry.peer = Rank(firstRank_.value + from.value);
+    entry.peer = processOf(from);
     entry.tag = tag(t, microbatch, direction);
     entry.bytes = buffer.buffer.bytes;
     entry.request = communicator_.receive(entry.peer, entry.tag, buffer.buffer);
@@ -121,7 +120,7 @@ void Exchange::send(Stage stage, Microbatch microbatch, Direction direction, Ste
     HeldBuffer buffer = direction == Direction::Forward ? module.takeOutput(t, microbatch) : module.takeInputGradient(t, microbatch);
     FlightEntry entry = messageEntry(stage, microbatch, direction);
     entry.sending = true;
-    entry.peer = Rank(firstRank_.value + to.value);
+    entry.peer = processOf(to);
     entry.tag = tag(t, microbatch, direction);
     entry.bytes = buffer.buffer.bytes;
     const Ns now = monotonicNow();

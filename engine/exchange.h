@@ -17,11 +17,10 @@ namespace pw {
 enum class Direction : std::uint8_t { Forward, Backward };
 
 /// Moves boundary values and gradients between the stages of this rank and those of others: without a copy between two stages of a rank,
-/// otherwise as one message per value. Rank r of the plan is rank `firstRank` + r of the communicator. Records every message in `flights`.
+/// otherwise as one message per value. The communicator spans all replicas. Records every message in `flights`.
 class Exchange {
  public:
-  Exchange(const Plan& plan, const std::map<Stage, StageModule*>& stages, Communicator& communicator, Rank firstRank,
-           FlightRecord& flights);
+  Exchange(const Plan& plan, const std::map<Stage, StageModule*>& stages, Communicator& communicator, FlightRecord& flights);
   /// Operations that are still pending after a failure keep their buffers alive through the communicator.
   ~Exchange();
   Exchange(const Exchange&) = delete;
@@ -83,15 +82,17 @@ class Exchange {
   [[nodiscard]] const std::vector<std::size_t>& outOf(Stage stage, Direction direction) const {
     return (direction == Direction::Forward ? valuesOut_ : gradientsOut_)[stage.index()];
   }
-  /// The rank at the other end of a transfer.
+  /// The rank at the other end of a transfer, and its process.
   [[nodiscard]] Rank peer(std::size_t transfer, Stage stage, Microbatch microbatch) const;
+  [[nodiscard]] JobRank processOf(Rank rank) const { return replicas_.jobRank(replicas_.replica(communicator_.rank()), rank); }
   [[nodiscard]] std::uint32_t tag(std::size_t transfer, Microbatch microbatch, Direction direction) const;
 
   const Plan& plan_;
   const std::map<Stage, StageModule*>& stages_;
   Communicator& communicator_;
   FlightRecord& flights_;
-  Rank firstRank_, rank_;
+  Replicas replicas_;
+  Rank rank_;
   std::vector<std::vector<std::size_t>> valuesIn_, valuesOut_, gradientsIn_, gradientsOut_;  // transfers by stage
   std::map<Key, std::vector<Incoming>> incoming_;
   std::vector<Outgoing> outgoing_;

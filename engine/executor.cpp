@@ -23,24 +23,24 @@ Executor::Executor(const Plan& plan, std::map<Stage, StageModule*> stages, Commu
       communicator_(communicator),
       options_(options),
       device_(stages_.empty() ? hostDevice() : stages_.begin()->second->device()),
-      rank_(communicator.rank().value % static_cast<int>(plan.schedule.rows.size())),
-      exchange_(plan_, stages_, communicator, Rank(communicator.rank().value - rank_.value), flights_),
+      rank_(replicasOf(plan.schedule).rank(communicator.rank())),
+      times_(device_),
+      exchange_(plan_, stages_, communicator, flights_),
       reducer_(plan_, stages_, communicator, exchange_.firstFreeTag(),
                {.shardOptimizer = options.shardOptimizer, .inRowOrder = options.order == Order::Plan, .deadline = options.deadline},
-               flights_),
+               flights_, times_),
       lossScale_(options.lossScale),
       moves_(opsOf(plan, rank_, exchange_, false)),
       evaluation_(opsOf(plan, rank_, exchange_, true)) {}
 
 StepLog Executor::guarded(int number, StepMode mode, const std::function<void()>& work) {
   log_ = {};
-  sampled_.clear();
   current_.reset();
   phase_ = "at its start";
   if (live_ != nullptr) live_->begin(number);
   flights_.begin(number);
   exchange_.begin();
-  device_.forgetTimestamps();  // those of the step before are times by now
+  times_.begin();
   try {
     for (const auto& [stage, module] : stages_) {
       if (options_.scaleLoss) module->setLossScale(lossScale_.value());
@@ -49,7 +49,7 @@ StepLog Executor::guarded(int number, StepMode mode, const std::function<void()>
     barrier();
     if (!stages_.empty()) {
       static_cast<void>(stages_.begin()->second->peakBytes());
-      log_.memory.push_back({rank_, device_.timestamp(), stages_.begin()->second->bytesAlive()});
+      times_.add(log_, rank_, device_.timestamp(), stages_.begin()->second->bytesAlive());
     }
     work();
     settleTimes();
@@ -81,9 +81,17 @@ std::string Executor::reportOf(int number, const std::exception& failure) noexce
   return sentence;
 }
 
+/// All actions of the rank's row.
+void Executor::runTraining() {
+  switch (options_.order) {
+    case Order::Plan: return runInOrder(moves_);
+    case Order::Ready: return runReady();
+  }
+}
+
 StepLog Executor::step(int number, const std::function<void()>& beforeUpdate) {
   StepLog log = guarded(number, StepMode::Train, [&] {
-    options_.order == Order::Plan ? runInOrder(moves_) : runReady();
+    runTraining();
     finish();
     update(beforeUpdate);
   });
@@ -133,32 +141,17 @@ void Executor::update(const std::function<void()>& beforeUpdate) {
   if (log_.notFinite && options_.skipNonFinite) {
     for (const auto& [stage, module] : stages_) module->undoBuffers();
   }
-  if (!stages_.empty()) log_.memory.push_back({rank_, device_.timestamp(), stages_.begin()->second->peakBytes()});
+  if (!stages_.empty()) times_.add(log_, rank_, device_.timestamp(), stages_.begin()->second->peakBytes());
 }
 
-/// Converts device timestamps to times, once the device has finished all work of the step.
+/// Sets the times of what happened on a GPU, once it has finished all work of the step.
 void Executor::settleTimes() {
   if (isHost()) return;
   current_.reset();
   phase_ = "at its end";
   finishDevice();
-  for (Span& span : log_.spans) {
-    if (span.kind == SpanKind::SendForward || span.kind == SpanKind::SendBackward) continue;
-    span.start = device_.timeOf(span.start);
-    span.end = device_.timeOf(span.end);
-  }
+  times_.settle(log_);
   exchange_.settleTimes(log_);
-  std::vector<bool> set(log_.memory.size());
-  for (const auto& [span, first] : sampled_) {
-    const auto [start, end] = std::pair(log_.spans[span].start, log_.spans[span].end);
-    for (const auto& [offset, time] : {std::pair<std::size_t, Ns>{0, start}, {1, start + (end - start) / 2}, {2, end}}) {
-      log_.memory[first + offset].time = time;
-      set[first + offset] = true;
-    }
-  }
-  for (std::size_t i = 0; i < set.size(); ++i) {
-    if (!set[i]) log_.memory[i].time = device_.timeOf(log_.memory[i].time);
-  }
 }
 
 void Executor::runInOrder(const std::vector<Op>& moves) {
@@ -191,19 +184,19 @@ void Executor::compute(const Action& action) {
   if (action.kind != ActionKind::BackwardWeight) {
     const Timestamp waiting = device_.timestamp();
     const bool forward = action.kind == ActionKind::Forward;
-    const bool pauses = live_ != nullptr && isHost() && live_->wantsPause(log_, waiting) &&
+    const bool pauses = live_ != nullptr && isHost() && live_->wantsPause(log_, device_.timeOf(waiting)) &&
                         !exchange_.isReady(action.stage, action.microbatch, directionOf(action.kind));
     if (pauses) live_->write(log_, false);
     if (exchange_.await(action.stage, action.microbatch, directionOf(action.kind), log_))
-      record(forward ? SpanKind::WaitForward : SpanKind::WaitBackward, action, waiting);
+      times_.add(log_, spanOf(forward ? SpanKind::WaitForward : SpanKind::WaitBackward, action), waiting, device_.timestamp());
     if (!forward) exchange_.release(action.stage, action.microbatch);
   }
   static_cast<void>(stage.peakBytes());
   if (device_.name != nullptr) device_.name(toString(action).c_str());
   const Timestamp start = device_.timestamp();
-  const auto flight = flights_.add({.what = FlightEntry::What::Compute, .action = action}, isHost() ? start : monotonicNow());
-  const std::size_t firstSample = log_.memory.size();
-  log_.memory.push_back({rank_, start, stage.bytesAlive()});
+  const auto flight =
+      flights_.add({.what = FlightEntry::What::Compute, .action = action}, isHost() ? device_.timeOf(start) : monotonicNow());
+  const Bytes before = stage.bytesAlive();
   switch (action.kind) {
     case ActionKind::Forward: stage.forward(action.microbatch); break;
     case ActionKind::Backward: stage.backward(action.microbatch); break;
@@ -219,19 +212,16 @@ void Executor::compute(const Action& action) {
     case ActionKind::Idle: return;
   }
   if (locating_) lookAtGradients(action);
-  record(spanKind(action.kind), action, start);
+  const Timestamp end = device_.timestamp();
   if (device_.name != nullptr) device_.name(nullptr);
-  const Ns end = log_.spans.back().end;
-  flights_.end(flight, isHost() ? end : monotonicNow());
-  if (!isHost()) sampled_.emplace_back(log_.spans.size() - 1, firstSample);
-  log_.memory.push_back({rank_, start + (end - start) / 2, stage.peakBytes()});
-  log_.memory.push_back({rank_, end, stage.bytesAlive()});
+  flights_.end(flight, isHost() ? device_.timeOf(end) : monotonicNow());
+  const Bytes most = stage.peakBytes();
+  times_.add(log_, spanOf(spanKind(action.kind), action), start, end, {before, most, stage.bytesAlive()});
   if (action.kind != ActionKind::BackwardWeight) exchange_.handOver(action.stage, action.microbatch, directionOf(action.kind));
   if (live_ != nullptr && isHost()) live_->add(log_);
 }
 
-void Executor::record(SpanKind kind, const Action& action, Timestamp start) {
-  log_.spans.push_back({rank_, kind, action.stage, action.microbatch, rank_, 0, start, device_.timestamp()});
-}
+/// Without its times.
+Span Executor::spanOf(SpanKind kind, const Action& action) const { return {rank_, kind, action.stage, action.microbatch, rank_, 0, 0, 0}; }
 
 }  // namespace pw

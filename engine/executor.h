@@ -7,6 +7,7 @@
 #include <optional>
 #include <set>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "backends/messages/communicator.h"
@@ -17,7 +18,7 @@
 #include "engine/loss_scale.h"
 #include "engine/ops.h"
 #include "engine/reducer.h"
-#include "engine/step_log.h"
+#include "engine/step_times.h"
 #include "simulator/plan/plan.h"
 
 namespace pw {
@@ -27,6 +28,13 @@ enum class Order : std::uint8_t {
   Plan,   ///< exactly in the order of the row
   Ready,  ///< whichever is ready first
 };
+constexpr std::string_view nameOf(Order order) {
+  switch (order) {
+    case Order::Plan: return "plan";
+    case Order::Ready: return "ready";
+  }
+  return {};
+}
 
 struct ExecutorOptions {
   Order order = Order::Plan;
@@ -68,6 +76,7 @@ class Executor {
   [[nodiscard]] std::optional<double> lossScale() const { return options_.scaleLoss ? std::optional(lossScale_.value()) : std::nullopt; }
 
  private:
+  void runTraining();
   void runInOrder(const std::vector<Op>& moves);
   void runReady();
   [[nodiscard]] bool hasLocalInputs(const Action& action) const;
@@ -86,7 +95,7 @@ class Executor {
   [[nodiscard]] std::string sentenceOf(const std::string& what, const Action& action) const;
   void locateGradient(int number, StepLog& log);
   void lookAtGradients(const Action& action);
-  void record(SpanKind kind, const Action& action, Timestamp start);
+  [[nodiscard]] Span spanOf(SpanKind kind, const Action& action) const;
   [[nodiscard]] bool isHost() const { return device_.index < 0; }
   void settleTimes();
   [[nodiscard]] std::string reportOf(int number, const std::exception& failure) noexcept;
@@ -99,17 +108,17 @@ class Executor {
   const Device& device_;
   Rank rank_;  // in its pipeline
   FlightRecord flights_;
+  StepTimes times_;
   Exchange exchange_;
   Reducer reducer_;
   LossScale lossScale_;
   std::vector<Op> moves_, evaluation_;
   std::set<Action> finished_;  // of the step, in ready order
   LiveWriter* live_ = nullptr;
-  StepLog log_;  // until `settleTimes`, times are device timestamps (on the host these are times)
-  std::vector<std::pair<std::size_t, std::size_t>> sampled_;  // a compute span, and the first of the three samples of its memory
-  bool unlocated_ = false;                                    // a parameter's gradient is not finite, and it is unknown in which microbatch
-  bool locating_ = false;                                     // which microbatch's gradient of a parameter is not finite
-  std::string located_;                                       // its sentence, if this rank found it
+  StepLog log_;
+  bool unlocated_ = false;  // a parameter's gradient is not finite, and it is unknown in which microbatch
+  bool locating_ = false;   // which microbatch's gradient of a parameter is not finite
+  std::string located_;     // its sentence, if this rank found it
   std::uint64_t locatedAt_ = 0;
   std::optional<Action> current_;  // for the sentence of a failure
   std::string phase_;

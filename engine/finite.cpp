@@ -72,7 +72,7 @@ void Executor::noteNonFinite(const std::vector<StepNumbers>& all, double loss) {
   if (std::ranges::all_of(all, &StepNumbers::finite)) return;
   if (options_.scaleLoss && std::isfinite(loss) && lossScale_.value() > 1) return;  // an overflow, which a smaller scale avoids
   const auto first = std::ranges::min_element(all, {}, &StepNumbers::first);
-  log_.notFinite = Rank(static_cast<std::int32_t>(first - all.begin()));
+  log_.notFinite = JobRank(static_cast<std::int32_t>(first - all.begin()));
   log_.skipped = options_.skipNonFinite;
   unlocated_ = phaseOf(first->first) == Phase::Gradient && !options_.skipNonFinite && isHost();
   if (*log_.notFinite == communicator_.rank()) log_.whatNotFinite = whatIsNotFinite();
@@ -115,7 +115,7 @@ void Executor::locateGradient(int number, StepLog& log) {
   locating_ = true;
   std::vector<StepNumbers> all;
   static_cast<void>(guarded(number, StepMode::Train, [&] {
-    options_.order == Order::Plan ? runInOrder(moves_) : runReady();
+    runTraining();
     finish();
     reducer_.sum(log_, false);
     all = reducer_.exchange({.first = locatedAt_});
@@ -124,7 +124,7 @@ void Executor::locateGradient(int number, StepLog& log) {
   live_ = live;
   const auto first = std::ranges::min_element(all, {}, &StepNumbers::first);
   if (first->first == kFinite) return;
-  log.notFinite = Rank(static_cast<std::int32_t>(first - all.begin()));
+  log.notFinite = JobRank(static_cast<std::int32_t>(first - all.begin()));
   log.whatNotFinite = located_;
 }
 
@@ -138,7 +138,7 @@ void Executor::lookAtGradients(const Action& action) {
   located_ = sentenceOf(found == views.end() ? "a parameter's gradient is not finite"
                                              : fmt::format("the gradient of parameter {} is not finite", found->name),
                         action);
-  const int first = (communicator_.rank().value - rank_.value) / static_cast<int>(plan_.schedule.rows.size()) * plan_.schedule.microbatches;
+  const int first = replicasOf(plan_.schedule).replica(communicator_.rank()) * plan_.schedule.microbatches;
   locatedAt_ = positionOf(Phase::Backward, static_cast<std::uint64_t>(first + action.microbatch.value),
                           plan_.partition.stages.size() - action.stage.index());
 }

@@ -43,7 +43,7 @@ std::string nameOf(const FlightEntry& entry, const Plan& plan) {
   const std::string subject = subjectOf(entry, plan);
   if (entry.group != nullptr) {
     std::vector<int> ranks;
-    for (const Rank rank : *entry.group) ranks.push_back(rank.value);
+    for (const JobRank rank : *entry.group) ranks.push_back(rank.value);
     return fmt::format("{} with ranks {}", subject, fmt::join(ranks, " "));
   }
   if (entry.peer.value < 0) return subject;
@@ -168,6 +168,6 @@ bool writeWhole(const std::string& path, const std::string& text) noexcept {
   }
 }
 
-std::string flightFile(const std::string& prefix, Rank rank) { return fmt::format("{}{}.json", prefix, rank.value); }
+std::string flightFile(const std::string& prefix, JobRank rank) { return fmt::format("{}{}.json", prefix, rank.value); }
 
 }  // namespace pw

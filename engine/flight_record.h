@@ -27,10 +27,10 @@ struct FlightEntry {
   What what = What::Compute;
   bool sending = false;
   Action action{};
-  std::optional<std::size_t> shared{};       ///< index into Partition::shared
-  Rank peer{-1};                             ///< of a message, in the communicator
-  const std::vector<Rank>* group = nullptr;  ///< of a collective; outlives the record
-  std::uint32_t tag = 0;                     ///< of a message
+  std::optional<std::size_t> shared{};          ///< index into Partition::shared
+  JobRank peer{-1};                             ///< of a message, in the communicator
+  const std::vector<JobRank>* group = nullptr;  ///< of a collective; outlives the record
+  std::uint32_t tag = 0;                        ///< of a message
   std::size_t bytes = 0;
   std::optional<Communicator::Request> request{};  ///< of messages and collectives
 };
@@ -81,6 +81,6 @@ class FlightRecord {
 [[nodiscard]] bool writeWhole(const std::string& path, const std::string& text) noexcept;
 
 /// The file of a rank's flight record: `prefix`1.json.
-[[nodiscard]] std::string flightFile(const std::string& prefix, Rank rank);
+[[nodiscard]] std::string flightFile(const std::string& prefix, JobRank rank);
 
 }  // namespace pw

@@ -54,7 +54,7 @@ class Packer {
 /// Reads what a Packer wrote. Throws Error where there is less.
 class Unpacker {
  public:
-  Unpacker(std::string_view bytes, Rank rank) : bytes_(bytes), rank_(rank) {}
+  Unpacker(std::string_view bytes, JobRank rank) : bytes_(bytes), rank_(rank) {}
 
   template <class T>
   void take(T& value) {
@@ -83,7 +83,7 @@ class Unpacker {
   }
 
   std::string_view bytes_;
-  Rank rank_;
+  JobRank rank_;
 };
 
 std::string pack(const RankLog& log) {
@@ -102,7 +102,7 @@ std::string pack(const RankLog& log) {
   return packer.take();
 }
 
-RankLog unpackRankLog(std::string_view bytes, Rank rank) {
+RankLog unpackRankLog(std::string_view bytes, JobRank rank) {
   Unpacker unpacker(bytes, rank);
   RankLog log;
   Verification& v = log.verification;
@@ -125,16 +125,16 @@ std::string pack(const StepLog& step) {
   packer.add(step.gradientNorm);
   packer.add(step.lossScale);
   packer.add(step.skipped);
-  packer.add(step.notFinite.value_or(Rank(-1)));
+  packer.add(step.notFinite.value_or(JobRank(-1)));
   packer.add(step.whatNotFinite);
   packer.add(toBlob({1 << 20, step.spans, step.memory}));  // ranks: an upper bound, a log names peers
   return packer.take();
 }
 
-StepLog unpackStepLog(std::string_view bytes, Rank rank) {
+StepLog unpackStepLog(std::string_view bytes, JobRank rank) {
   Unpacker unpacker(bytes, rank);
   StepLog step;
-  Rank notFinite(-1);
+  JobRank notFinite(-1);
   unpacker.take(step.loss);
   unpacker.take(step.gradientNorm);
   unpacker.take(step.lossScale);
@@ -161,14 +161,14 @@ std::vector<RankLog> gatherRankLogs(const RankLog& own, Communicator& communicat
   if (communicator.rank().value != 0) {
     std::string bytes = pack(own);
     std::uint64_t size = bytes.size();
-    communicator.wait(communicator.send(Rank(0), kSizeTag, bufferOf(size)));
-    communicator.wait(communicator.send(Rank(0), kPayloadTag, bufferOf(bytes)));
+    communicator.wait(communicator.send(JobRank(0), kSizeTag, bufferOf(size)));
+    communicator.wait(communicator.send(JobRank(0), kPayloadTag, bufferOf(bytes)));
     communicator.barrier();
     return {};
   }
   std::vector<RankLog> logs{own};
   for (int r = 1; r < communicator.size(); ++r) {
-    const Rank peer(r);
+    const JobRank peer(r);
     std::uint64_t size = 0;
     communicator.wait(communicator.receive(peer, kSizeTag, bufferOf(size)));
     std::string bytes(size, '\0');
@@ -188,7 +188,7 @@ StepGatherer::StepGatherer(const Plan& plan, Communicator& communicator, ClockFu
 void StepGatherer::compare() {
   std::vector<ClockReading> readings = compareClocks(communicator_, now_);
   std::int32_t next = 0;
-  if (communicator_.rank() == Rank(0)) {
+  if (communicator_.rank() == JobRank(0)) {
     const Ns passed = now_() - std::exchange(comparedAt_, now_());
     const bool shared = std::ranges::all_of(readings, [](const ClockReading& r) { return r.offset == 0; });
     const Ns step = std::max<Ns>(1, passed / std::max(1, sinceComparison_));
@@ -196,9 +196,9 @@ void StepGatherer::compare() {
       next = sinceComparison_ == 0 ? 1 : static_cast<std::int32_t>(std::clamp<Ns>(kBetweenComparisons / step, 1, kMostStepsBetween));
     first_ = last_.empty() ? readings : std::move(last_);
     last_ = std::move(readings);
-    for (int r = 1; r < communicator_.size(); ++r) communicator_.wait(communicator_.send(Rank(r), kComparisonTag, bufferOf(next)));
+    for (int r = 1; r < communicator_.size(); ++r) communicator_.wait(communicator_.send(JobRank(r), kComparisonTag, bufferOf(next)));
   } else {
-    communicator_.wait(communicator_.receive(Rank(0), kComparisonTag, bufferOf(next)));
+    communicator_.wait(communicator_.receive(JobRank(0), kComparisonTag, bufferOf(next)));
   }
   untilComparison_ = next;
   sinceComparison_ = 0;
@@ -207,7 +207,7 @@ void StepGatherer::compare() {
 std::vector<StepLog> StepGatherer::gather(StepLog own) {
   ++sinceComparison_;
   if (untilComparison_ > 0 && --untilComparison_ == 0) compare();
-  if (communicator_.rank() == Rank(0)) return receive(std::move(own));
+  if (communicator_.rank() == JobRank(0)) return receive(std::move(own));
   send(own);
   return {};
 }
@@ -219,10 +219,10 @@ void StepGatherer::send(const StepLog& own) {
   std::string message(sizeof(size) + inlineBytes_, '\0');
   std::memcpy(message.data(), &size, sizeof(size));
   std::memcpy(message.data() + sizeof(size), log.data(), std::min(log.size(), inlineBytes_));
-  const auto sent = communicator_.send(Rank(0), kStepTag, bufferOf(message));
+  const auto sent = communicator_.send(JobRank(0), kStepTag, bufferOf(message));
   if (log.size() > inlineBytes_) {
     std::string rest = log.substr(inlineBytes_);
-    communicator_.wait(communicator_.send(Rank(0), kRestTag, bufferOf(rest)));
+    communicator_.wait(communicator_.send(JobRank(0), kRestTag, bufferOf(rest)));
   }
   communicator_.wait(sent);
 }
@@ -231,10 +231,10 @@ std::vector<StepLog> StepGatherer::receive(StepLog own) {
   const auto peers = static_cast<std::size_t>(communicator_.size()) - 1;
   std::vector<std::string> messages(peers, std::string(sizeof(std::uint64_t) + inlineBytes_, '\0'));
   std::vector<Communicator::Request> requests;
-  for (std::size_t i = 0; i < peers; ++i) requests.push_back(communicator_.receive(Rank(i + 1), kStepTag, bufferOf(messages[i])));
+  for (std::size_t i = 0; i < peers; ++i) requests.push_back(communicator_.receive(JobRank(i + 1), kStepTag, bufferOf(messages[i])));
   std::vector<StepLog> logs{std::move(own)};
   for (std::size_t i = 0; i < peers; ++i) {
-    const Rank peer(i + 1);
+    const JobRank peer(i + 1);
     std::string& message = messages[i];
     communicator_.wait(requests[i]);
     std::uint64_t size = 0;
@@ -252,7 +252,7 @@ std::vector<StepLog> StepGatherer::receive(StepLog own) {
 }
 
 /// The drift of the last interval goes on for as long again.
-void StepGatherer::putOnOurClock(StepLog& log, Rank peer) const {
+void StepGatherer::putOnOurClock(StepLog& log, JobRank peer) const {
   const ClockReading &first = first_.at(peer.index()), &last = last_.at(peer.index());
   const ClockReading next{last.at + (last.at - first.at), last.offset + (last.offset - first.offset), last.roundTrip};
   const auto move = [&](Ns& time) { time = time < last.at ? onOurClock(time, first, last) : onOurClock(time, last, next); };

@@ -38,7 +38,7 @@ class StepGatherer {
   void compare();
   void send(const StepLog& own);
   [[nodiscard]] std::vector<StepLog> receive(StepLog own);
-  void putOnOurClock(StepLog& log, Rank peer) const;
+  void putOnOurClock(StepLog& log, JobRank peer) const;
 
   Communicator& communicator_;
   ClockFunction now_;

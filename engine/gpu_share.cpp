@@ -36,7 +36,7 @@ int gpuOf(const RankEnvironment& environment, int gpus) {
   return environment.localRank % gpus;
 }
 
-GpuShare gpuShareOf(const std::vector<std::string>& identities, Rank rank) {
+GpuShare gpuShareOf(const std::vector<std::string>& identities, JobRank rank) {
   GpuShare share{.part = {0, 0},
                  .ranks = static_cast<int>(identities.size()),
                  .gpus = static_cast<int>(std::set(identities.begin(), identities.end()).size())};
@@ -99,7 +99,7 @@ TakenGpu takeGpu(const RankEnvironment& environment, bool tf32, const KeyValueSt
   if (!underMps) ::setenv("CUDA_DEVICE_MAX_CONNECTIONS", "32", 0);
   const CudaBackend& cuda = cudaBackend();
   const int device = gpuOf(environment, cuda.deviceCount());
-  const GpuShare share = gpuShareOf(gpusOfAll(environment, store, cuda.identity(device)), store == nullptr ? Rank(0) : environment.rank);
+  const GpuShare share = gpuShareOf(gpusOfAll(environment, store, cuda.identity(device)), store == nullptr ? JobRank(0) : environment.rank);
   for (const auto& [name, value] : ncclVariables(environment, share)) ::setenv(name.c_str(), value.c_str(), 0);
   GpuSharing sharing;
   sharing.atOnce = share.part.of > 1 && underMps;

@@ -21,7 +21,7 @@ struct GpuShare {
 };
 
 /// `identities`: of each rank's GPU, by rank.
-[[nodiscard]] GpuShare gpuShareOf(const std::vector<std::string>& identities, Rank rank);
+[[nodiscard]] GpuShare gpuShareOf(const std::vector<std::string>& identities, JobRank rank);
 
 /// NCCL settings, unless the user has set them: at most 4 channels per message, because each may occupy a multiprocessor while a receive
 /// waits. For ranks that share a GPU, which NCCL otherwise refuses: before 2.30, that the rank is on a separate host reached by sockets,

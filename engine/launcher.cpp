@@ -28,7 +28,7 @@ namespace {
 
 using Clock = std::chrono::steady_clock;  // CLOCK_MONOTONIC: the same in all processes of a host
 using TimePoint = Clock::time_point;
-using OnLine = std::function<void(Rank, const std::string&)>;
+using OnLine = std::function<void(JobRank, const std::string&)>;
 
 constexpr std::chrono::milliseconds kGather{100};  // a peer notices a lost connection within a few ms
 constexpr std::chrono::milliseconds kGrace{500};   // between telling the ranks to end and SIGKILL
@@ -47,7 +47,7 @@ struct Failure {
 };
 
 struct Child {
-  Rank rank;
+  JobRank rank;
   pid_t pid = -1;
   bool running = false;
   Fd pidFd, status, output;
@@ -128,7 +128,7 @@ void Group::start(int ranks, const std::vector<std::string>& argv, int threads) 
   children_.reserve(static_cast<std::size_t>(ranks));
   for (int r = 0; r < ranks; ++r) {
     Child& child = children_.emplace_back();
-    child.rank = Rank(r);
+    child.rank = JobRank(r);
     Pipe status = makePipe();
     Pipe output = onLine_ ? makePipe() : Pipe{};
     child.status = std::move(status.read);
@@ -281,7 +281,7 @@ std::optional<LaunchResult> Group::findCause(TimePoint now) const {
     if (!waitOn) return LaunchResult{false, whose->rank, first->sentence, false, first->unusable};
   }
   if (now >= deadline_ && anyRunning()) {
-    const Rank late = std::ranges::find_if(children_, &Child::running)->rank;
+    const JobRank late = std::ranges::find_if(children_, &Child::running)->rank;
     return LaunchResult{false, late, fmt::format("Rank {} was still running when the time limit of the job expired", late.value), false};
   }
   return std::nullopt;

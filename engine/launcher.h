@@ -6,14 +6,14 @@
 #include <vector>
 
 #include "engine/rank_environment.h"
-#include "schedules/ids.h"
+#include "schedules/job_rank.h"
 
 namespace pw {
 
 /// How a group of rank processes ended.
 struct LaunchResult {
   bool ok = true;
-  Rank failedRank;           ///< the first to fail
+  JobRank failedRank;        ///< the first to fail
   std::string failure;       ///< the first cause, one sentence naming the rank: what it reported, or the signal that ended it
   bool interrupted = false;  ///< ended because we received Ctrl-C or SIGTERM
   bool unusable = false;     ///< the rank refused its input (UsageError)
@@ -30,7 +30,7 @@ struct LaunchResult {
 /// better. The first cause: reports are collected for 100 ms; a rank ended by a signal comes before ranks that reported (they may have
 /// noticed it), then the earliest report by the rank's own clock.
 [[nodiscard]] LaunchResult launch(int ranks, const std::vector<std::string>& argv, int threads,
-                                  const std::function<void(Rank, const std::string&)>& onLine, std::chrono::milliseconds deadline,
+                                  const std::function<void(JobRank, const std::string&)>& onLine, std::chrono::milliseconds deadline,
                                   std::chrono::milliseconds startUp = std::chrono::milliseconds(0));
 
 }  // namespace pw

@@ -128,7 +128,7 @@ Span readSpan(Scanner& scanner, Ns from, std::int32_t ranksOfPipeline) {
 
 }  // namespace
 
-LiveWriter::LiveWriter(const std::string& path, Rank rank, Ns interval)
+LiveWriter::LiveWriter(const std::string& path, JobRank rank, Ns interval)
     : fd_(::open(path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0666)), rank_(rank), interval_(interval) {
   if (fd_ < 0)
     throw Error(fmt::format("Cannot write the live file {} ({}); use --live with a path in an existing writable folder.", path,
@@ -220,7 +220,7 @@ bool LiveReader::take(std::string_view line) {
   scanner.list([&] { log.spans.push_back(readSpan(scanner, from, static_cast<std::int32_t>(ranksOfPipeline_))); });
   scanner.expect(",\"memory\":");
   scanner.list([&] {
-    MemorySample sample{Rank(rank % ranksOfPipeline_), 0, 0};
+    MemorySample sample{Replicas{static_cast<int>(ranksOfPipeline_)}.rank(JobRank(rank)), 0, 0};
     scanner.expect("[");
     sample.time = from + scanner.number<std::int64_t>(-kMostApart, kMostApart);
     scanner.expect(",");

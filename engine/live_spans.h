@@ -21,7 +21,7 @@ namespace pw {
 class LiveWriter {
  public:
   /// Appends to the file, which is created if missing. Throws Error naming it when that fails.
-  LiveWriter(const std::string& path, Rank rank, Ns interval = 100'000'000);
+  LiveWriter(const std::string& path, JobRank rank, Ns interval = 100'000'000);
   ~LiveWriter();
   LiveWriter(const LiveWriter&) = delete;
   LiveWriter& operator=(const LiveWriter&) = delete;
@@ -39,7 +39,7 @@ class LiveWriter {
 
  private:
   int fd_ = -1;
-  Rank rank_;
+  JobRank rank_;
   Ns interval_, written_ = 0;
   int step_ = 0;
   std::size_t spans_ = 0, samples_ = 0;  // of the log, written so far

@@ -113,7 +113,7 @@ std::string judge(const Meeting& meeting, const Rendezvous& rendezvous, const Jo
   if (!missing.empty()) return kFailed + missingSentence(listed(missing), rendezvous);
   for (int r = 1; r < rendezvous.size; ++r) {
     const auto other = unpacked(*words[static_cast<std::size_t>(r)]);
-    const std::string difference = other ? differenceBetween(fields, *other, Rank(r))
+    const std::string difference = other ? differenceBetween(fields, *other, JobRank(r))
                                          : fmt::format("Rank 0 and rank {} are of different builds of pipewright; run the same on all", r);
     if (!difference.empty()) return kUnusable + difference;
   }
@@ -164,7 +164,7 @@ Meeting openMeeting(const Rendezvous& rendezvous, const TorchBackend& (*torch)()
   return meet(elsewhere);
 }
 
-std::string differenceBetween(const JobFields& first, const JobFields& other, Rank rank) {
+std::string differenceBetween(const JobFields& first, const JobFields& other, JobRank rank) {
   std::vector<std::string> names;
   std::string values;
   const auto note = [&](const std::string& name, const std::string& here, const std::string& there) {

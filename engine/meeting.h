@@ -26,7 +26,7 @@ using JobFields = std::vector<JobField>;
 
 /// Empty if two ranks are about to do the same; otherwise a sentence that names both, the first field that differs, and its values; `other`
 /// is that of rank `rank`, `first` of rank 0.
-[[nodiscard]] std::string differenceBetween(const JobFields& first, const JobFields& other, Rank rank);
+[[nodiscard]] std::string differenceBetween(const JobFields& first, const JobFields& other, JobRank rank);
 
 /// Compares the fields of all ranks, on rank 0. Returns on all of them or throws the same on all: UsageError naming the field and two ranks
 /// where they differ; Error naming the ranks that did not arrive within the deadline; or what a rank reported by `excuse`.

@@ -71,7 +71,7 @@ bool isLoopback(const std::string& host) { return host == "localhost" || host ==
 RankEnvironment fromRank(const Reader& read) {
   RankEnvironment environment;
   environment.worldSize = read.small("WORLD_SIZE", 1, kMostRanks);
-  environment.rank = Rank(read.small("RANK", 0, environment.worldSize - 1));
+  environment.rank = JobRank(read.small("RANK", 0, environment.worldSize - 1));
   environment.masterAddress = read.text("MASTER_ADDR");
   if (environment.masterAddress.empty()) throw UsageError("RANK is set but MASTER_ADDR is not; set both as torchrun does, or neither");
   environment.masterPort = read.small("MASTER_PORT", 1, 65535);
@@ -123,7 +123,7 @@ RankEnvironment fromSlurm(const Reader& read, const char* tasks) {
   RankEnvironment environment;
   environment.startedBy = StartedBy::Slurm;
   environment.worldSize = read.small(tasks, 2, kMostRanks, Reader::kTask);
-  environment.rank = Rank(read.small("SLURM_PROCID", 0, environment.worldSize - 1, Reader::kTask));
+  environment.rank = JobRank(read.small("SLURM_PROCID", 0, environment.worldSize - 1, Reader::kTask));
   const std::string list = read.has("SLURM_STEP_NODELIST") ? read.text("SLURM_STEP_NODELIST") : read.text("SLURM_NODELIST");
   const std::vector<std::string> hosts = list.empty() ? std::vector<std::string>() : hostsOf(list);
   environment.oneHost = hosts.size() == 1;

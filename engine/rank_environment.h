@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "schedules/ids.h"
+#include "schedules/job_rank.h"
 
 namespace pw {
 
@@ -15,7 +15,7 @@ enum class StartedBy : std::uint8_t { Us, Torchrun, Slurm };  // Torchrun: or an
 
 /// A rank's place in its job, as given by its environment.
 struct RankEnvironment {
-  Rank rank;
+  JobRank rank;
   int worldSize = 1;
   std::string masterAddress;
   int masterPort = 0;

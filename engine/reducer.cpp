@@ -56,14 +56,15 @@ std::set<Stage> reducedInOneOrder(const Schedule& schedule) {
 }  // namespace
 
 Reducer::Reducer(const Plan& plan, const std::map<Stage, StageModule*>& stages, Communicator& communicator, std::uint32_t firstTag,
-                 const ReducerOptions& options, FlightRecord& flights)
+                 const ReducerOptions& options, FlightRecord& flights, StepTimes& times)
     : plan_(plan),
       stages_(stages),
       communicator_(communicator),
       device_(stages.empty() ? hostDevice() : stages.begin()->second->device()),
       flights_(flights),
+      times_(times),
       deadline_(options.deadline),
-      rank_(communicator.rank().value % static_cast<int>(plan.schedule.rows.size())),
+      rank_(replicasOf(plan.schedule).rank(communicator.rank())),
       firstTag_(firstTag) {
   // A barrier within the step may wait for the device, and so for a collective that another rank starts only after the barrier.
   if (options.inRowOrder && !plan.schedule.lockstep) early_ = reducedInOneOrder(plan.schedule);
@@ -105,13 +106,13 @@ Reducer::~Reducer() {
 /// Stage by stage (so that an owner's come first), replica by replica, the mirrored rank last.
 std::vector<Reducer::Member> Reducer::holders(const std::vector<Stage>& stages) const {
   const Placement& placement = plan_.schedule.placement;
-  const int ranks = static_cast<int>(plan_.schedule.rows.size());
+  const Replicas replicas = replicasOf(plan_.schedule);
   std::vector<Member> members;
   for (const Stage s : stages) {
     for (int d = 0; d < plan_.replicas; ++d) {
-      members.push_back({Rank(d * ranks + placement.rankOfStage[s.index()].value), s});
+      members.push_back({replicas.jobRank(d, placement.rankOfStage[s.index()]), s});
       if (placement.bidirectional() && placement.mirrorOfStage[s.index()] != placement.rankOfStage[s.index()]) {
-        members.push_back({Rank(d * ranks + placement.mirrorOfStage[s.index()].value), s});
+        members.push_back({replicas.jobRank(d, placement.mirrorOfStage[s.index()]), s});
       }
     }
   }
@@ -125,7 +126,7 @@ void Reducer::addReduction(std::uint32_t id, Stage stage, std::size_t group, std
     reduction.id = id;
     for (std::size_t k = 0; k < owners; ++k) reduction.updaters.push_back(k);
     reduction.pieces = pieces && members.size() > 1;
-    std::set<Rank> ranks;
+    std::set<JobRank> ranks;
     for (const Member& member : members) ranks.insert(member.rank);
     if (members.size() > 1 && ranks.size() == members.size() && owners == members.size()) {
       std::ranges::sort(members, {}, &Member::rank);  // so that a member's piece matches its position in the group
@@ -251,8 +252,8 @@ void Reducer::sum(StepLog& log, bool everywhere) {
       if (!reduction.pieces || everywhere) gather(reduction, false);
     }
     reduction.started.clear();
-    log.spans.push_back(
-        {rank_, SpanKind::ReduceGrad, shown, Microbatch(-1), rank_, static_cast<Bytes>(first.gradients.bytes), begin, device_.timestamp()});
+    const Span span{rank_, SpanKind::ReduceGrad, shown, Microbatch(-1), rank_, static_cast<Bytes>(first.gradients.bytes), 0, 0};
+    times_.add(log, span, begin, device_.timestamp());
   }
 }
 
@@ -353,7 +354,7 @@ std::vector<StepNumbers> Reducer::exchange(const StepNumbers& own) {
   std::vector<StepNumbers> all(static_cast<std::size_t>(ranks));
   StepNumbers sent = own;
   std::vector<Asked> asked;
-  const auto note = [&](bool sending, Rank peer, Communicator::Request request) {
+  const auto note = [&](bool sending, JobRank peer, Communicator::Request request) {
     asked.push_back({request, flights_.add({.what = FlightEntry::What::Number,
                                             .sending = sending,
                                             .peer = peer,
@@ -363,9 +364,9 @@ std::vector<StepNumbers> Reducer::exchange(const StepNumbers& own) {
   };
   for (int r = 0; r < ranks; ++r) {
     if (r == self) continue;
-    note(false, Rank(r),
-         communicator_.receive(Rank(r), tag, {reinterpret_cast<std::byte*>(&all[static_cast<std::size_t>(r)]), sizeof(StepNumbers)}));
-    note(true, Rank(r), communicator_.send(Rank(r), tag, {reinterpret_cast<std::byte*>(&sent), sizeof(StepNumbers)}));
+    note(false, JobRank(r),
+         communicator_.receive(JobRank(r), tag, {reinterpret_cast<std::byte*>(&all[static_cast<std::size_t>(r)]), sizeof(StepNumbers)}));
+    note(true, JobRank(r), communicator_.send(JobRank(r), tag, {reinterpret_cast<std::byte*>(&sent), sizeof(StepNumbers)}));
   }
   for (const Asked& one : asked) await(one);
   all[static_cast<std::size_t>(self)] = own;
@@ -392,7 +393,7 @@ void Reducer::update(double gradientScale, StepLog& log) {
         module->optimizerStep(reduction.groupOf.at(member), range.first, range.second, gradientScale);
       }
     }
-    log.spans.push_back({rank_, SpanKind::Optimizer, stage, Microbatch(-1), rank_, 0, begin, device_.timestamp()});
+    times_.add(log, {rank_, SpanKind::Optimizer, stage, Microbatch(-1), rank_, 0, 0, 0}, begin, device_.timestamp());
   }
   for (Reduction& reduction : reductions_) {
     if (reduction.pieces) gather(reduction, true);

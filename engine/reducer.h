@@ -10,7 +10,7 @@
 #include "backends/messages/communicator.h"
 #include "backends/stages/stage_module.h"
 #include "engine/flight_record.h"
-#include "engine/step_log.h"
+#include "engine/step_times.h"
 #include "simulator/plan/plan.h"
 
 namespace pw {
@@ -43,7 +43,7 @@ class Reducer {
  public:
   /// Uses the tags from `firstTag` on. `communicator` spans all replicas. Records all its operations in `flights`.
   Reducer(const Plan& plan, const std::map<Stage, StageModule*>& stages, Communicator& communicator, std::uint32_t firstTag,
-          const ReducerOptions& options, FlightRecord& flights);
+          const ReducerOptions& options, FlightRecord& flights, StepTimes& times);
   /// Operations that are still pending after a failure keep their buffers alive through the communicator.
   ~Reducer();
   Reducer(const Reducer&) = delete;
@@ -53,7 +53,7 @@ class Reducer {
   /// step does nothing.
   void start(Stage stage);
   /// Starts what was not started, waits for everything and sums. The gradients of all groups are then complete where they are used or, with
-  /// `everywhere`, at all their holders. Spans here and in `update` use timestamps of the stages' device.
+  /// `everywhere`, at all their holders. Spans here and in `update` get their times from `times`.
   void sum(StepLog& log, bool everywhere);
   /// The norm of the gradients of the whole model, each parameter counted once; after `sum`. Collective.
   [[nodiscard]] double norm();
@@ -72,7 +72,7 @@ class Reducer {
 
  private:
   struct Member {
-    Rank rank;  ///< of the communicator
+    JobRank rank;
     Stage stage;
 
     bool operator==(const Member&) const = default;
@@ -96,10 +96,10 @@ class Reducer {
     std::map<std::size_t, std::size_t> groupOf;             ///< of an own member, in its stage
     std::map<std::size_t, std::vector<Received>> received;  ///< by own updater: the others' gradients of its piece
     std::vector<Asked> sends;
-    std::vector<Rank> group;          ///< ranks of the members, ascending; where collectives may sum, as far as known
+    std::vector<JobRank> group;       ///< ranks of the members, ascending; where collectives may sum, as far as known
     std::optional<Asked> collective;  ///< the pending sum
     std::vector<Stage> started;
-    Timestamp begin = 0;  ///< of the first of them
+    Timestamp begin;  ///< of the first of them
   };
   enum class Phase : std::uint8_t { Sum, Gather, Values };
 
@@ -124,6 +124,7 @@ class Reducer {
   Communicator& communicator_;
   const Device& device_;
   FlightRecord& flights_;
+  StepTimes& times_;
   std::chrono::milliseconds deadline_;
   Rank rank_;              // in its pipeline, for the log
   std::set<Stage> early_;  // whose collectives begin at `start`

@@ -6,15 +6,16 @@
 
 namespace pw {
 
-Trace joinTraces(const std::vector<StepLog>& ranks, std::size_t ranksOfPipeline) {
+Trace joinTraces(const std::vector<StepLog>& processes, std::size_t ranksOfPipeline) {
   Trace trace;
-  trace.ranks = static_cast<int>(ranks.size());
+  const Replicas replicas{static_cast<int>(ranksOfPipeline)};
+  trace.ranks = static_cast<int>(processes.size());
   std::map<std::tuple<SpanKind, Stage, Microbatch, Rank>, Span> messages;  // one per link: several values make one span
-  for (std::size_t r = 0; r < ranks.size(); ++r) {
-    const auto first = static_cast<std::int32_t>(r / ranksOfPipeline * ranksOfPipeline);
-    for (Span span : ranks[r].spans) {
-      span.rank = Rank(span.rank.value + first);
-      span.peer = Rank(span.peer.value + first);
+  for (std::size_t p = 0; p < processes.size(); ++p) {
+    const int replica = replicas.replica(JobRank(p));
+    for (Span span : processes[p].spans) {
+      span.rank = replicas.inTrace(replica, span.rank);
+      span.peer = replicas.inTrace(replica, span.peer);
       if (span.kind != SpanKind::SendForward && span.kind != SpanKind::SendBackward) {
         trace.spans.push_back(span);
         continue;
@@ -26,7 +27,8 @@ Trace joinTraces(const std::vector<StepLog>& ranks, std::size_t ranksOfPipeline)
       message.start = std::min(message.start, span.start);
       message.end = std::max(message.end, span.end);
     }
-    for (const MemorySample& sample : ranks[r].memory) trace.memory.push_back({Rank(sample.rank.value + first), sample.time, sample.bytes});
+    for (const MemorySample& sample : processes[p].memory)
+      trace.memory.push_back({replicas.inTrace(replica, sample.rank), sample.time, sample.bytes});
   }
   for (const auto& [key, message] : messages) trace.spans.push_back(message);
   normalize(trace);

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "backends/messages/device.h"
+#include "schedules/job_rank.h"
 #include "simulator/trace/trace.h"
 
 namespace pw {
@@ -18,16 +19,15 @@ struct StepLog {
   std::optional<double> gradientNorm;  ///< over all ranks, if requested
   std::optional<double> lossScale;     ///< of the step's gradients, where float16 needs one
   bool skipped = false;                ///< gradients overflowed in float16, or were not finite: no parameter changed
-  std::optional<Rank>
-      notFinite;  ///< the loss or gradients were not (overflows of float16 aside): the rank that saw it first, known to all ranks
+  /// The loss or gradients were not (overflows of float16 aside): the process that saw it first, known to all ranks.
+  std::optional<JobRank> notFinite;
   std::string whatNotFinite;  ///< on that rank: a sentence without its end, naming action or parameter
 
   bool operator==(const StepLog&) const = default;
 };
 
-/// Joins what all ranks saw (index = rank) into one trace from 0: the start of a message comes from its sender, the end from its receiver.
-/// Logs name ranks within a pipeline of `ranksOfPipeline`; in the trace replica d has ranks [d · ranksOfPipeline, (d + 1) ·
-/// ranksOfPipeline).
-[[nodiscard]] Trace joinTraces(const std::vector<StepLog>& ranks, std::size_t ranksOfPipeline);
+/// Joins what all processes saw (index = rank in the job) into one trace from 0: the start of a message comes from its sender, the end from
+/// its receiver. Logs name ranks within their pipeline of `ranksOfPipeline`; the trace has those of all replicas (`Replicas::inTrace`).
+[[nodiscard]] Trace joinTraces(const std::vector<StepLog>& processes, std::size_t ranksOfPipeline);
 
 }  // namespace pw

@@ -25,7 +25,7 @@ constexpr std::uint32_t kOutputTag = 0x60000000;
 
 StageOptions stageOptionsFor(const Plan& plan, const TrainOptions& options, Communicator& communicator) {
   StageOptions stage = options.stage;
-  stage.replica = communicator.rank().value / static_cast<int>(plan.schedule.rows.size());
+  stage.replica = replicasOf(plan.schedule).replica(communicator.rank());
   // GPU operators are enqueued and done later; those of a backward are enqueued by a thread of LibTorch.
   if (stage.device == nullptr) stage.betweenOperators = [&communicator] { communicator.progress(); };
   return stage;
@@ -38,7 +38,7 @@ struct OwnStages {
 
   OwnStages(const ModelGraph& graph, const Plan& plan, const TrainOptions& train, const StageOptions& options, Communicator& communicator,
             const TorchBackend& torch) {
-    const Rank rank(communicator.rank().value % static_cast<int>(plan.schedule.rows.size()));
+    const Rank rank = replicasOf(plan.schedule).rank(communicator.rank());
     for (std::size_t s = 0; s < plan.schedule.placement.stages(); ++s) {
       if (!plan.schedule.placement.holds(rank, Stage(s))) continue;
       modules.push_back(train.synthetic ? makeSyntheticStage(plan, Stage(s), *train.synthetic, options.betweenOperators)
@@ -72,7 +72,7 @@ void save(const ModelGraph& graph, const OwnStages& own, const TrainOptions& opt
   const std::string path = checkpointPath(options.save, stepsDone);
   saveCheckpoint(path, numbers, pieces, aliasesOf(graph), communicator,
                  OptimizerLayout{options.stage.optimizer, stepsDone, parameterOrder(graph)});
-  if (communicator.rank() == Rank(0)) history.add(path);
+  if (communicator.rank() == JobRank(0)) history.add(path);
 }
 
 /// VmHWM: the most that was resident since this program began.
@@ -134,7 +134,7 @@ RankLog trainRank(const ModelGraph& graph, const Plan& plan, const TrainOptions&
     };
   }
   OwnStages own(graph, plan, options, stageOptions, communicator, torch);
-  if (!options.resumeNote.empty() && communicator.rank() == Rank(0) && options.stage.tell) options.stage.tell(options.resumeNote);
+  if (!options.resumeNote.empty() && communicator.rank() == JobRank(0) && options.stage.tell) options.stage.tell(options.resumeNote);
   ExecutorOptions executorOptions = options.executor;
   executorOptions.sumLoss = executorOptions.sumLoss || options.verify;
   Executor executor(plan, own.stages, communicator, executorOptions);
@@ -195,7 +195,7 @@ Evaluation evaluate(const ModelGraph& graph, const Plan& plan, const TrainOption
     }
     for (int m = 0; m < plan.replicas * microbatches; ++m) {
       const Microbatch local(m % microbatches);
-      const Rank from(m / microbatches * static_cast<int>(plan.schedule.rows.size()) + plan.schedule.placement.rankOf(last, local).value);
+      const JobRank from = replicasOf(plan.schedule).jobRank(m / microbatches, plan.schedule.placement.rankOf(last, local));
       const auto tag = kOutputTag + static_cast<std::uint32_t>(output) * static_cast<std::uint32_t>(plan.replicas * microbatches) +
                        static_cast<std::uint32_t>(m);
       HeldBuffer part;
@@ -212,7 +212,7 @@ Evaluation evaluate(const ModelGraph& graph, const Plan& plan, const TrainOption
         merged.parts.push_back({shape, part.buffer});
         result.kept.push_back(std::move(part));
       } else if (from == communicator.rank()) {
-        requests.push_back(communicator.send(Rank(0), tag, part.buffer));
+        requests.push_back(communicator.send(JobRank(0), tag, part.buffer));
         sending.push_back(std::move(part));
       }
     }

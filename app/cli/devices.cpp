@@ -22,6 +22,7 @@
 #include "backends/cuda/backend.h"
 #include "backends/host/gpu_inventory.h"
 #include "backends/host/installation.h"
+#include "backends/messages/transport.h"
 #include "backends/resources/resources.h"
 #include "backends/torch/wheel.h"
 #include "schedules/error.h"
@@ -49,9 +50,9 @@ struct Module {
   std::string problem;  ///< why it cannot be loaded, and the cure; empty: nothing speaks against it
 };
 
-/// A value of `run --backend`.
-struct Transport {
-  std::string name;
+/// Whether a transport can be used here.
+struct TransportHere {
+  Transport transport;
   bool available = false;
   std::string note;  ///< what it offers, or why it cannot be used and the cure
 };
@@ -60,7 +61,7 @@ struct Found {
   Host host;
   GpuInventory gpus;
   std::vector<Module> modules;
-  std::vector<Transport> transports;
+  std::vector<TransportHere> transports;
   std::optional<std::map<int, GpuRates>> rates;          ///< by Gpu::index, of those that can be used; nothing: not measured
   std::map<std::pair<int, int>, GpuLinkRate> linkRates;  ///< by Gpu::index of sender and receiver
 };
@@ -111,25 +112,25 @@ Host thisHost() {
   return host;
 }
 
-/// Whether ranks can exchange messages with NCCL.
-Transport nccl(const GpuInventory& found, const Module& torch, const Module& cuda) {
-  Transport nccl{"nccl", false, ""};
+/// Whether ranks can exchange messages by a transport of GPUs; `problem`: why a module that it needs cannot be loaded.
+TransportHere onGpus(Transport transport, const GpuInventory& found, const std::string& problem) {
+  TransportHere here{transport, false, ""};
   const auto usable = std::ranges::count_if(found.gpus, isUsable);
   if (found.gpus.empty()) {
-    nccl.note = "it needs an NVIDIA GPU and its driver; use ucx or gloo here";
+    here.note = fmt::format("it needs an NVIDIA GPU and its driver; use {} here", hostTransports(" or "));
   } else if (std::ranges::none_of(found.gpus, [](const Gpu& gpu) { return gpu.cudaIndex.has_value(); })) {
-    nccl.note = fmt::format("CUDA_VISIBLE_DEVICES=\"{}\" hides every GPU; unset it or name one there", found.visibleDevices.value_or(""));
+    here.note = fmt::format("CUDA_VISIBLE_DEVICES=\"{}\" hides every GPU; unset it or name one there", found.visibleDevices.value_or(""));
   } else if (usable == 0) {
-    nccl.note = "no GPU here can be used; use ucx or gloo";
-  } else if (!torch.problem.empty() || !cuda.problem.empty()) {
-    nccl.note = torch.problem.empty() ? cuda.problem : torch.problem;
+    here.note = fmt::format("no GPU here can be used; use {}", hostTransports(" or "));
+  } else if (!problem.empty()) {
+    here.note = problem;
   } else {
-    nccl.available = true;
-    nccl.note = usable == 1
+    here.available = true;
+    here.note = usable == 1
                     ? "1 GPU; several ranks would share it, which rehearses a plan but is no faster"
                     : fmt::format("{} GPUs, one per rank; more ranks would share them, which rehearses a plan but is no faster", usable);
   }
-  return nccl;
+  return here;
 }
 
 /// `cure`: of a module that is not there.
@@ -148,13 +149,26 @@ std::vector<Module> modulesHere() {
           moduleOf("libpw_cuda.so", "GPUs and NCCL", "./dev build makes it where nvcc and PyTorch's CUDA wheel are")};
 }
 
-std::vector<Transport> transportsOf(const GpuInventory& gpus, const std::vector<Module>& modules) {
-  const Module &torch = modules[0], &ucx = modules[1], &cuda = modules[2];
-  const auto needing = [](const char* name, const std::string& problem, const char* note) {
-    return problem.empty() ? Transport{name, true, note} : Transport{name, false, problem};
-  };
-  return {needing("ucx", torch.problem.empty() ? ucx.problem : torch.problem, "the default: shared memory, RDMA, TCP"),
-          needing("gloo", torch.problem, "TCP"), nccl(gpus, torch, cuda)};
+/// Why the LibTorch module, or the other one that this transport needs, cannot be loaded; empty: nothing speaks against them.
+std::string problemOf(Transport transport, const std::vector<Module>& modules) {
+  for (const Module& module : modules) {
+    const bool isNeeded = &module == &modules.front() || module.name == factsOf(transport).module;
+    if (isNeeded && !module.problem.empty()) return module.problem;
+  }
+  return "";
+}
+
+std::vector<TransportHere> transportsOf(const GpuInventory& gpus, const std::vector<Module>& modules) {
+  std::vector<TransportHere> all;
+  for (const Transport transport : valuesOf<Transport>()) {
+    const TransportFacts facts = factsOf(transport);
+    const std::string problem = problemOf(transport, modules);
+    const char* prefix = transport == defaultTransport(false) ? "the default: " : "";
+    all.push_back(facts.onGpu
+                      ? onGpus(transport, gpus, problem)
+                      : TransportHere{transport, problem.empty(), problem.empty() ? fmt::format("{}{}", prefix, facts.links) : problem});
+  }
+  return all;
 }
 
 Found look() {
@@ -313,7 +327,8 @@ std::string textOf(const Found& found) {
   if (found.rates) text += rateText(*found.rates) + "\n";
   if (!found.linkRates.empty()) text += linkRateText(found.linkRates) + "\n";
   std::vector<std::vector<std::string>> rows{{"run --backend", "here", "note"}};
-  for (const Transport& transport : found.transports) rows.push_back({transport.name, transport.available ? "yes" : "no", transport.note});
+  for (const TransportHere& here : found.transports)
+    rows.push_back({std::string(nameOf(here.transport)), here.available ? "yes" : "no", here.note});
   text += table(rows) + "\n";
   rows = {{"module", "for", "file"}};
   for (const Module& module : found.modules) rows.push_back({module.name, module.purpose, module.path.empty() ? "not here" : module.path});
@@ -391,7 +406,8 @@ std::string documentOf(const Found& found) {
                              {"peer_access", orNull(link.peerAccess)}});
     if (found.rates) json["links"].back()["measured"] = linkRateJson(found, link);
   }
-  for (const Transport& t : found.transports) json["backends"].push_back({{"name", t.name}, {"available", t.available}, {"note", t.note}});
+  for (const TransportHere& t : found.transports)
+    json["backends"].push_back({{"name", nameOf(t.transport)}, {"available", t.available}, {"note", t.note}});
   for (const Module& m : found.modules)
     json["modules"].push_back({{"file", m.name}, {"path", m.path.empty() ? Json(nullptr) : Json(m.path)}});
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";

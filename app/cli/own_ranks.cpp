@@ -117,8 +117,8 @@ Profile measureWithRanks(const std::vector<std::string>& models, std::int64_t mi
   if (options.noGraphs) argv.emplace_back("--no-graphs");
   for (const std::string& library : libraryPaths(options.libraries)) argv.insert(argv.end(), {"--load-library", library});
   std::string json;  // rank 0 prints it, because others could read or replace a file
-  const auto collect = [&](Rank rank, const std::string& line) {
-    if (rank == Rank(0)) json.append(line).append("\n");
+  const auto collect = [&](JobRank rank, const std::string& line) {
+    if (rank == JobRank(0)) json.append(line).append("\n");
   };
   throwUnlessOk(launch(ranks, argv, threads, collect, std::chrono::minutes(30)));
   return parseProfile(json, "The measured profile");

@@ -257,7 +257,7 @@ void adviseSingleRank(const Plan& plan, const ModelGraph& graph, const Profile& 
 }
 
 PlanRequest requestOf(const Options& o, const ModelGraph& graph, const Profile& profile, const Schedule& schedule, Bytes limit) {
-  if (o.recompute == std::vector<std::string>{"auto"} && limit == 0) {
+  if (std::holds_alternative<RecomputeAuto>(parseRecompute(o.recompute)) && limit == 0) {
     throw UsageError(
         "--recompute auto recomputes as little as the memory limit allows; set --memory-limit, or name the modules to recompute.");
   }
@@ -268,7 +268,7 @@ PlanRequest requestOf(const Options& o, const ModelGraph& graph, const Profile& 
   request.batch = o.batch;
   request.begins = chooseSplits(o, graph, profile, shapeOf(schedule).stages);
   request.loss = o.loss;
-  request.recompute = o.recompute;
+  request.recompute = parseRecompute(o.recompute);
   if (o.share != "auto") request.sharing = o.share == "transmit" ? Sharing::Transmit : Sharing::Replicate;
   request.optimizer = plannedOptimizer(o.optimizer, o.momentum);
   request.zero1 = o.zero1;

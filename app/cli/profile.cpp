@@ -82,7 +82,7 @@ const Device* prepare(const MeasureOptions& how, const RankEnvironment* environm
   }
   if (isAlone) return nullptr;
   if (number < 0) {
-    group = connectRanks("ucx", rendezvousOf(*environment, kDeadline), torch);
+    group = connectRanks(Transport::Ucx, rendezvousOf(*environment, kDeadline), torch);
     return nullptr;
   }
   const Rendezvous rendezvous = rendezvousOf(*environment, kDeadline);

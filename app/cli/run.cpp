@@ -6,6 +6,7 @@
 #include <filesystem>
 #include <fstream>
 
+#include "app/cli/choices.h"
 #include "app/cli/commands.h"
 #include "app/cli/loss_log.h"
 #include "app/cli/numbers.h"
@@ -57,8 +58,8 @@ void trainRank(const Options& o, const Plan& plan, const RankEnvironment& enviro
   KeyValueStore store;
   if (environment.worldSize > 1) {
     meeting = rendezvousOf(environment, options.deadline);
-    if (environment.statusFd >= 0 && o.transport != "gloo")
-      meeting.jobFailed = &listenForFailure();  // Gloo's waits cannot be ended: the signal ends the process
+    if (environment.statusFd >= 0 && factsOf(*o.transport).waitsCanBeEnded)
+      meeting.jobFailed = &listenForFailure();                                   // else the signal ends the process
     if (environment.storeIsElsewhere) torchBackend().prepareProcess(o.threads);  // LibTorch then speaks to that store
     store = meetOthers(environment, meeting, fieldsOf(o, plan, graph), isInTouch);
   }
@@ -72,7 +73,7 @@ void trainRank(const Options& o, const Plan& plan, const RankEnvironment& enviro
     if (o.synthetic) options.synthetic = SyntheticDevice{rank.gpu.device, rank.gpu.device->spin, nullptr};
     if (environment.rank.value == 0 && !rank.gpu.note.empty()) warn(rank.gpu.note);
   } else if (environment.worldSize > 1) {
-    communicator = connectRanks(o.transport, meeting, store, torch);
+    communicator = connectRanks(*o.transport, meeting, store, torch);
   } else {
     communicator = std::move(inMemoryCommunicators(1, options.deadline).front());
   }
@@ -83,7 +84,8 @@ void trainRank(const Options& o, const Plan& plan, const RankEnvironment& enviro
   if (o.evaluates) return evaluateRank(o, graph, plan, options, *communicator, torch);
   // The rank that shows progress: rank 0 if it knows the loss, otherwise the rank of the last stage.
   const bool shows =
-      options.executor.sumLoss ? environment.rank.value == 0 : plan.schedule.placement.rankOfStage.back() == environment.rank;
+      environment.rank ==
+      (options.executor.sumLoss ? JobRank(0) : replicasOf(plan.schedule).jobRank(0, plan.schedule.placement.rankOfStage.back()));
   std::function<void(int, int, const std::string&)> show;
   if (shows) show = progress("train " + plan.modelName, parseProgressStyle(o.progressStyle));
   std::optional<LossLog> log;
@@ -93,7 +95,7 @@ void trainRank(const Options& o, const Plan& plan, const RankEnvironment& enviro
     if (log) log->add(step, done, learningRateAt(o.update, step));
   };
   std::optional<TrainingRecord> record;  // what has ended is kept also when the training fails
-  if (environment.rank == Rank(0)) record.emplace(o, plan, options.firstStep, stored);
+  if (environment.rank == JobRank(0)) record.emplace(o, plan, options.firstStep, stored);
   options.onGathered = [&](int step, std::vector<StepLog> ranks) { record->add(step, std::move(ranks)); };
   Plan trained = plan;
   if (o.synthetic) addOptimizerState(trained.costs, stateCopies(o.update), 1);  // of what a rank updates its stages take their share
@@ -112,7 +114,7 @@ using FileTime = std::filesystem::file_time_type;
 std::string flightNote(const Options& o, FileTime since, int firstRank, int ranks) {
   const std::string prefix = flightFiles(o);
   for (int r = firstRank; r < firstRank + ranks; ++r) {
-    const std::string file = flightFile(prefix, Rank(r));
+    const std::string file = flightFile(prefix, JobRank(r));
     std::error_code absent;
     const FileTime written = std::filesystem::last_write_time(file, absent);
     if (absent || written < since) continue;
@@ -157,7 +159,7 @@ int runOrStartRanks(Options& o, const std::optional<RankEnvironment>& environmen
   refuseWhatCannotRun(o, plan);
   const int ranks = worldSize(plan);
   const FileTime started = FileTime::clock::now();
-  const bool isFirst = !environment || (environment->rank == Rank(0) && environment->statusFd < 0);
+  const bool isFirst = !environment || (environment->rank == JobRank(0) && environment->statusFd < 0);
   if (isFirst && !o.resume.empty())
     static_cast<void>(resumptionOf(o.resume, o.update, o.resetOptimizer || o.evaluates));  // refuses before any rank starts
   for (const std::string& note : {costsNote(o, plan), optimizerNote(o, plan), modelNote(o, plan)}) {
@@ -175,7 +177,7 @@ int runOrStartRanks(Options& o, const std::optional<RankEnvironment>& environmen
   }
   if (isFirst && !o.live.empty()) {  // the ranks append
     std::ofstream(o.live, std::ios::trunc).flush();
-    static_cast<void>(LiveWriter(o.live, Rank(0)));
+    static_cast<void>(LiveWriter(o.live, JobRank(0)));
   }
   if (environment) {
     requireWorldSize(*environment, ranks, o.plan);
@@ -215,6 +217,18 @@ int run(Options& o) {
   }
 }
 
+/// The help of `--backend`.
+std::string aboutTransports() {
+  std::string hosts, gpus;
+  for (const Transport transport : valuesOf<Transport>()) {
+    const TransportFacts facts = factsOf(transport);
+    if (facts.onGpu) gpus += fmt::format("{}{}", gpus.empty() ? "" : " or ", facts.name);
+    if (!facts.onGpu) hosts += fmt::format("{} ({}), ", facts.name, facts.links);
+  }
+  return fmt::format("How ranks exchange messages: {}or {}: the ranks compute on GPUs (default: {} for a plan profiled on GPUs, else {})",
+                     hosts, gpus, nameOf(defaultTransport(true)), nameOf(defaultTransport(false)));
+}
+
 }  // namespace
 
 Command addRun(CLI::App& app) {
@@ -227,11 +241,7 @@ Command addRun(CLI::App& app) {
   sub->add_option("--steps", o->steps, "Training steps (default 1)")->check(wholeFrom(1, 1 << 24))->option_text("N");
   sub->add_option("--store", o->store, "Record the run in this SQLite file, also one that fails (under torchrun and Slurm if rank 0 can)")
       ->option_text("FILE");
-  sub->add_option("--backend", o->transport,
-                  "How ranks exchange messages: ucx (shared memory, RDMA, TCP), gloo (TCP), or nccl: the ranks compute on GPUs (default: "
-                  "nccl for a plan profiled on GPUs, else ucx)")
-      ->check(CLI::IsMember({"ucx", "gloo", "nccl"}))
-      ->option_text("ucx|gloo|nccl");
+  addChoice(*sub, "--backend", o->transport, aboutTransports());
   sub->add_option(
          "--precision", o->precision,
          "Matrix products and the like in bf16 or fp16, the rest and all sums as traced (autocast; default: as the plan was profiled)")
@@ -253,18 +263,14 @@ Command addRun(CLI::App& app) {
   sub->add_flag(
       "--synthetic", o->synthetic,
       "Do not compute, but take as long as the plan says and send messages of its sizes: rehearses processes and links without the model");
-  sub->add_option("--order", o->order, "plan: each rank's row as it stands (default); ready: whichever action is ready first")
-      ->check(CLI::IsMember({"plan", "ready"}))
-      ->option_text("plan|ready");
+  addChoice(*sub, "--order", o->order, "plan: each rank's row as it stands (default); ready: whichever action is ready first");
   sub->add_option("--data", o->data, "synthetic, or a torch.save of a dict of tensors")->option_text("FILE|synthetic");
   sub->add_option("--loss", o->loss, "cross_entropy, mse, sum, output:NAME (default: the plan's)")->option_text("LOSS");
   sub->add_option("--loss-count", o->lossCount,
                   "With --loss output:NAME: weigh microbatches by this number instead of samples: auto (targets that the loss does not "
                   "ignore, or its divisor), an output, or an input's elements that are not -100 or V")
       ->option_text("auto|NAME[:ignore=V]");
-  sub->add_option("--loss-over", o->lossOver, "microbatch (default), or batch: one loss of all outputs")
-      ->check(CLI::IsMember({"microbatch", "batch"}))
-      ->option_text("microbatch|batch");
+  addChoice(*sub, "--loss-over", o->lossOver, "microbatch (default), or batch: one loss of all outputs");
   sub->add_option("--optimizer", o->optimizer, "With torch.optim's arithmetic and defaults (default: sgd)")
       ->option_text(optimizerNames("|"));
   sub->add_option("--lr", o->update.learningRate, "Learning rate (default 0.01)")->check(numberFrom(0, 1e6))->option_text("X");

@@ -34,9 +34,9 @@ bool forwardsComeFirst(const Schedule& schedule) {
 
 void followPlan(RunOptions& o, const Plan& plan) {
   const Computing profiled = plan.profile.computing;  // of a cluster's: on CPUs, as traced
-  if (o.transport.empty()) o.transport = profiled.onGpu ? "nccl" : "ucx";
+  if (!o.transport) o.transport = defaultTransport(profiled.onGpu);
   if (o.precision.empty()) o.precision = o.synthetic ? "traced" : precisionName(profiled.precision);
-  o.computing.onGpu = o.transport == "nccl";
+  o.computing.onGpu = factsOf(*o.transport).onGpu;
   o.computing.precision = precisionOf(o.precision).value();
   o.computing.tf32 = o.tf32.value_or(profiled.tf32 && o.computing.onGpu);
   o.computing.graphs = o.computing.onGpu && o.graphs.value_or(profiled.graphs || !profiled.onGpu);
@@ -88,16 +88,16 @@ void refuseWhatCannotRun(const RunOptions& o, const Plan& plan) {
   if (!trains && !o.evaluates)
     throw UsageError(
         fmt::format("The schedule of {} has no backward, so there is nothing to train; use another schedule, or --eval.", o.plan));
-  if (o.lossOver == "batch" && !o.evaluates && !forwardsComeFirst(plan.schedule)) {
+  if (o.lossOver == LossScope::WholeBatch && !o.evaluates && !forwardsComeFirst(plan.schedule)) {
     throw UsageError(
         fmt::format("{} runs backwards of the last stage before all its forwards, so there is no loss over the whole batch; plan with "
                     "--schedule gpipe, or use --loss-over microbatch.",
                     o.plan));
   }
-  if (o.transport == "nccl") {
+  if (o.computing.onGpu) {
     const std::string why = whyUnusable(gpuInventory(), 0);
-    const std::string who =
-        plan.profile.computing.onGpu ? fmt::format("{} was planned on GPUs, and --backend nccl", o.plan) : "--backend nccl";
+    const std::string option = fmt::format("--backend {}", nameOf(*o.transport));
+    const std::string who = plan.profile.computing.onGpu ? fmt::format("{} was planned on GPUs, and {}", o.plan, option) : option;
     if (!why.empty()) throw UsageError(fmt::format("{} runs on GPUs. {} Without one, use --backend ucx.", who, why));
   } else if (o.computing.tf32 || o.graphs) {
     throw UsageError(fmt::format("{} is for GPUs; add --backend nccl, or omit it.", o.computing.tf32 ? "--tf32"
@@ -106,14 +106,14 @@ void refuseWhatCannotRun(const RunOptions& o, const Plan& plan) {
   }
   if (o.synthetic && (o.verify || o.evaluates || !o.save.empty() || !o.resume.empty() || o.data != "synthetic" ||
                       o.computing.precision != DType::Unknown || o.initRandom || o.masked || o.skipNonFinite || o.findNan ||
-                      o.lossOver != "microbatch" || !o.loss.empty() || !o.lossCount.empty())) {
+                      o.lossOver != LossScope::PerMicrobatch || !o.loss.empty() || !o.lossCount.empty())) {
     throw UsageError("--synthetic computes nothing, so options about data, loss, precision and checkpoints do not go with it; omit them.");
   }
   if (o.verify && o.computing.precision != DType::Unknown) {
     throw UsageError(fmt::format("--verify compares bits that {} rounds away; omit it, or add --precision traced.", o.precision));
   }
-  if (o.order == "ready" && o.transport == "gloo" && worldSize(plan) > 1)
-    throw UsageError("Gloo cannot tell which message came first, so --order ready needs --backend ucx.");
+  if (const TransportFacts facts = factsOf(*o.transport); o.order == Order::Ready && !facts.tellsArrivals && worldSize(plan) > 1)
+    throw UsageError(fmt::format("{} cannot tell which message came first, so --order ready needs --backend ucx.", facts.title));
   if (o.evaluates && o.masked)
     throw UsageError("--masked is for comparing a training step, and --eval trains nothing; leave one of them out.");
   if (o.evaluates && (o.verify || !o.save.empty())) throw UsageError("--eval trains nothing, so --verify and --save do not go with it.");
@@ -172,7 +172,7 @@ TrainOptions trainOptions(const RunOptions& o, const Plan& plan) {
   options.stage.seed = o.seed;
   options.stage.optimizer = o.update;
   options.stage.initRandom = o.initRandom;
-  options.stage.data = {o.data == "synthetic" ? "" : o.data, o.lossOver == "batch", o.masked, o.lossCount};
+  options.stage.data = {o.data == "synthetic" ? "" : o.data, o.lossOver, o.masked, o.lossCount};
   options.stage.resume = o.resume;
   options.stage.resetOptimizer = o.resetOptimizer;
   options.stage.graphs = o.computing.graphs && !o.findNan;  // the values of a recorded stage cannot be observed
@@ -180,7 +180,7 @@ TrainOptions trainOptions(const RunOptions& o, const Plan& plan) {
   options.stage.keepBuffers = o.skipNonFinite;
   options.stage.precision = o.computing.precision;
   if (o.synthetic) options.synthetic = syntheticHost();
-  options.executor = {.order = o.order == "ready" ? Order::Ready : Order::Plan,
+  options.executor = {.order = o.order,
                       .shardOptimizer = o.shardOptimizer,
                       .clipNorm = o.clipNorm,
                       .scaleLoss = o.computing.precision == DType::Float16 && !o.evaluates,

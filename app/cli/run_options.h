@@ -6,6 +6,7 @@
 #include <string>
 #include <vector>
 
+#include "backends/messages/transport.h"
 #include "engine/worker.h"
 #include "simulator/plan/optimizer.h"
 #include "simulator/plan/plan.h"
@@ -14,10 +15,12 @@ namespace pw::cli {
 
 /// The options of a call of `run`.
 struct RunOptions {
-  std::string plan, store, data = "synthetic", loss, lossCount, lossOver = "microbatch", optimizer = "sgd", order = "plan", outputs, save,
-                           resume, log, live, progressStyle = "auto";
-  std::vector<std::string> models;                      ///< archives to use instead of the plan's, if those have moved
-  std::string transport, precision;                     ///< empty: not given; `followPlan` then sets it as the plan was profiled
+  std::string plan, store, data = "synthetic", loss, lossCount, optimizer = "sgd", outputs, save, resume, log, live, progressStyle = "auto";
+  std::vector<std::string> models;  ///< archives to use instead of the plan's, if those have moved
+  Order order = Order::Plan;
+  LossScope lossOver = LossScope::PerMicrobatch;
+  std::optional<Transport> transport;                   ///< nothing: not given; `followPlan` then sets it as the plan was profiled
+  std::string precision;                                ///< empty: likewise
   std::optional<bool> tf32, graphs;                     ///< nothing: not given; `followPlan` then sets them as the plan was profiled
   Computing computing;                                  ///< the resulting settings; set by `followPlan`
   int steps = 1, threads = 0, saveEvery = 0, keep = 0;  ///< threads 0: not given; set by `followPlan` as well

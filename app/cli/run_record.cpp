@@ -23,14 +23,15 @@ std::string now() { return fmt::format("{:%Y-%m-%dT%H:%M:%SZ}", fmt::gmtime(std:
 /// The prediction of one pipeline for all of them.
 Trace ofAllReplicas(const Trace& one, int replicas) {
   Trace all = one;
+  const Replicas numbers{one.ranks};
   for (int d = 1; d < replicas; ++d) {
     for (Span span : one.spans) {
-      span.rank = Rank(span.rank.value + d * one.ranks);
-      span.peer = Rank(span.peer.value + d * one.ranks);
+      span.rank = numbers.inTrace(d, span.rank);
+      span.peer = numbers.inTrace(d, span.peer);
       all.spans.push_back(span);
     }
     for (MemorySample sample : one.memory) {
-      sample.rank = Rank(sample.rank.value + d * one.ranks);
+      sample.rank = numbers.inTrace(d, sample.rank);
       all.memory.push_back(sample);
     }
   }
@@ -47,7 +48,7 @@ int shardsOf(const RunOptions& o, const Plan& plan) {
 RunRecord recordOf(const Plan& plan, const RunOptions& o, const std::string& startedAt) {
   RunRecord record;
   record.startedAt = startedAt;
-  record.backend = o.transport;
+  record.backend = nameOf(*o.transport);
   record.precision = o.computing.precision;
   record.tf32 = o.computing.tf32;
   record.synthetic = o.synthetic;

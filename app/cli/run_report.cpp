@@ -81,7 +81,7 @@ Json stepJson(const StepFigures& step, std::int64_t batch) {
 }  // namespace
 
 std::string nonFinite(const std::vector<StepLog>& ranks) {
-  const std::optional<Rank> first = ranks.front().notFinite;
+  const std::optional<JobRank> first = ranks.front().notFinite;
   return first ? ranks.at(first->index()).whatNotFinite : "";
 }
 

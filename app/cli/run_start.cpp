@@ -135,13 +135,13 @@ JobFields fieldsOf(const RunOptions& o, const Plan& plan, const ModelGraph& grap
   fields.push_back(o.data == "synthetic" ? JobField{"the data file", "", "synthetic"} : fileField("the data file", o.data));
   fields.push_back(checkpointField(o.resume));
   if (!o.synthetic) fields.push_back(librariesField(plan));
-  add(fields, "--backend", o.transport);
+  add(fields, "--backend", nameOf(*o.transport));
   add(fields, "--steps", o.steps);
   add(fields, "--seed", o.seed);
   addOptimizer(fields, o);
   add(fields, "--loss", plan.loss);
   add(fields, "--loss-count", o.lossCount);
-  add(fields, "--loss-over", o.lossOver);
+  add(fields, "--loss-over", nameOf(o.lossOver));
   add(fields, "--loss-count", o.lossCount);
   add(fields, "--skip-nonfinite", o.skipNonFinite);
   add(fields, "--find-nan", o.findNan);
@@ -153,7 +153,7 @@ JobFields fieldsOf(const RunOptions& o, const Plan& plan, const ModelGraph& grap
   add(fields, "--eval", o.evaluates);
   add(fields, "--verify", o.verify);
   add(fields, "--synthetic", o.synthetic);
-  add(fields, "--order", o.order);
+  add(fields, "--order", nameOf(o.order));
   add(fields, "--save", o.save.empty() ? "none" : "a file");  // rank 0 writes it, from what all send
   add(fields, "--save-every", o.saveEvery);
   add(fields, "--reset-optimizer", o.resetOptimizer);

@@ -94,8 +94,8 @@ std::string tableOf(const std::vector<const Candidate*>& candidates, bool limite
   for (const Candidate* c : candidates) {
     const PlanRequest& r = c->request;
     rows.push_back({r.schedule, std::to_string(c->stages), std::to_string(r.microbatches), std::to_string(r.microbatch), splitOf(*c),
-                    fmt::format("{}", fmt::join(r.recompute, ",")), formatDuration(c->step), fmt::format("{:.1f}", c->samplesPerSecond),
-                    percent(c->bubbleFraction), formatSize(c->peak)});
+                    fmt::format("{}", fmt::join(wordsOf(r.recompute), ",")), formatDuration(c->step),
+                    fmt::format("{:.1f}", c->samplesPerSecond), percent(c->bubbleFraction), formatSize(c->peak)});
     if (limited) rows.back().emplace_back(c->fits ? "yes" : "no");
   }
   return table(rows);
@@ -114,7 +114,7 @@ Json jsonOf(const Candidate& c, const std::map<std::int64_t, std::vector<SplitPo
           {"balance", c.split},
           {"moves", c.moves},
           {"splits", splitNames(points.at(r.microbatch), r.begins)},
-          {"recompute", r.recompute},
+          {"recompute", wordsOf(r.recompute)},
           {"step_ns", c.step},
           {"makespan_ns", c.makespan},
           {"bubble_fraction", c.bubbleFraction},
@@ -236,7 +236,7 @@ int run(Options& o) {
   return complain(fmt::format("No plan fits {}: the smallest needs {} ({}, {} stages, {} microbatches, recompute {}); use more "
                               "ranks, a smaller batch or more microbatches",
                               formatSize(space.base.memoryLimit), formatSize(first.peak), first.request.schedule, first.stages,
-                              first.request.microbatches, fmt::join(first.request.recompute, ",")),
+                              first.request.microbatches, fmt::join(wordsOf(first.request.recompute), ",")),
                   kNo);
 }
 

@@ -41,9 +41,9 @@ struct Gpu {
   c10::cuda::CUDAStream compute, arrivals;  // nothing runs on the latter, so memory of its pool may be written at once
   Device device;
 
-  // Timestamps are numbers of events, `ring[timestamp % size]`; those from `first` on are alive.
+  // Timestamps are numbers of events, `ring[number % size]`; those from `first` on are alive.
   std::vector<cudaEvent_t> ring;
-  Timestamp first = 0, next = 0;
+  std::int64_t first = 0, next = 0;
   cudaEvent_t origin = nullptr;  // an event whose time is known on both clocks
   Ns originTime = 0;
 
@@ -90,8 +90,8 @@ void copy(Buffer into, Buffer from) {
 void Gpu::grow() {
   std::vector<cudaEvent_t> larger(ring.empty() ? 1024 : 2 * ring.size());
   for (cudaEvent_t& event : larger) check(cudaEventCreateWithFlags(&event, cudaEventDefault), "make an event");
-  for (Timestamp timestamp = first; timestamp < next; ++timestamp) {
-    std::swap(larger[static_cast<std::size_t>(timestamp) % larger.size()], ring[static_cast<std::size_t>(timestamp) % ring.size()]);
+  for (std::int64_t number = first; number < next; ++number) {
+    std::swap(larger[static_cast<std::size_t>(number) % larger.size()], ring[static_cast<std::size_t>(number) % ring.size()]);
   }
   for (const cudaEvent_t event : ring) static_cast<void>(cudaEventDestroy(event));
   ring = std::move(larger);
@@ -101,13 +101,13 @@ Timestamp timestamp() {
   Gpu& g = use();
   if (static_cast<std::size_t>(g.next - g.first) >= g.ring.size()) g.grow();
   check(cudaEventRecord(g.ring[static_cast<std::size_t>(g.next) % g.ring.size()], g.compute.stream()), "record an event");
-  return g.next++;
+  return {g.next++};
 }
 
 Ns timeOf(Timestamp timestamp) {
   Gpu& g = use();
-  assert(timestamp >= g.first && timestamp < g.next);
-  return timeOfEvent(g.ring[static_cast<std::size_t>(timestamp) % g.ring.size()]);
+  assert(timestamp.number >= g.first && timestamp.number < g.next);
+  return timeOfEvent(g.ring[static_cast<std::size_t>(timestamp.number) % g.ring.size()]);
 }
 
 /// Reads both clocks at one moment: the fastest of several tries, since an idle stream reaches an event almost as soon as it is recorded.
@@ -216,7 +216,7 @@ void computeOn(c10::cuda::CUDAStream stream, int device) {
   static_cast<void>(small.mm(small));
   static_cast<void>(timestamp());
   finish(std::chrono::seconds(60), {});
-  static_cast<void>(timeOf(0));
+  static_cast<void>(timeOf({0}));
 }
 
 }  // namespace

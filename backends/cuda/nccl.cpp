@@ -48,9 +48,9 @@ class NcclLinks {
   NcclLinks(const NcclLinks&) = delete;
   NcclLinks& operator=(const NcclLinks&) = delete;
 
-  std::uint64_t send(Rank to, Buffer buffer) { return begin({false, {self_, to}}, {.buffer = buffer}, true); }
-  std::uint64_t receive(Rank from, Buffer buffer) { return begin({false, {from, self_}}, {.buffer = buffer}, false); }
-  std::optional<std::uint64_t> startCollective(Collective what, std::span<const Rank> group, DType dtype, Buffer buffer);
+  std::uint64_t send(JobRank to, Buffer buffer) { return begin({false, {self_, to}}, {.buffer = buffer}, true); }
+  std::uint64_t receive(JobRank from, Buffer buffer) { return begin({false, {from, self_}}, {.buffer = buffer}, false); }
+  std::optional<std::uint64_t> startCollective(Collective what, std::span<const JobRank> group, DType dtype, Buffer buffer);
   MessageState stateOf(std::uint64_t id);
   bool isDone(std::uint64_t id);
   void order(std::uint64_t id);
@@ -70,7 +70,7 @@ class NcclLinks {
   void close();
   void giveBack(const NcclOperation& operation);
 
-  Rank self_;
+  JobRank self_;
   std::chrono::milliseconds deadline_;
   cudaStream_t compute_;
   std::function<Ns(void*)> timeOf_;
@@ -128,7 +128,7 @@ std::uint64_t NcclLinks::begin(const NcclMembers& members, const NcclOperation& 
   return id;
 }
 
-std::optional<std::uint64_t> NcclLinks::startCollective(Collective what, std::span<const Rank> group, DType dtype, Buffer buffer) {
+std::optional<std::uint64_t> NcclLinks::startCollective(Collective what, std::span<const JobRank> group, DType dtype, Buffer buffer) {
   assert(group.size() >= 2 && std::ranges::is_sorted(group) && std::ranges::find(group, self_) != group.end());
   if (!supportsCollectives(dtype)) return std::nullopt;
   assert(buffer.bytes % static_cast<std::size_t>(bytesPerElement(dtype)) == 0);
@@ -291,9 +291,9 @@ DeviceLinks ncclLinks(Communicator& host, std::chrono::milliseconds deadline, vo
   const auto links = std::make_shared<NcclLinks>(host, deadline, static_cast<cudaStream_t>(computeStream), std::move(timeOf));
   DeviceLinks calls;
   calls.holds = &isOnDevice;
-  calls.send = [links](Rank to, Buffer buffer) { return links->send(to, buffer); };
-  calls.receive = [links](Rank from, Buffer buffer) { return links->receive(from, buffer); };
-  calls.startCollective = [links](Collective what, std::span<const Rank> group, DType dtype, Buffer buffer) {
+  calls.send = [links](JobRank to, Buffer buffer) { return links->send(to, buffer); };
+  calls.receive = [links](JobRank from, Buffer buffer) { return links->receive(from, buffer); };
+  calls.startCollective = [links](Collective what, std::span<const JobRank> group, DType dtype, Buffer buffer) {
     return links->startCollective(what, group, dtype, buffer);
   };
   calls.stateOf = [links](std::uint64_t operation) { return links->stateOf(operation); };

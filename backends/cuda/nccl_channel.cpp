@@ -125,7 +125,7 @@ void CudaEvents::giveBack(cudaEvent_t event) {
   if (event != nullptr) free_.push_back(event);
 }
 
-NcclChannel::NcclChannel(NcclMembers members, Rank self, CudaEvents& events) : members_(std::move(members)), events_(events) {
+NcclChannel::NcclChannel(NcclMembers members, JobRank self, CudaEvents& events) : members_(std::move(members)), events_(events) {
   place_ = static_cast<int>(std::ranges::find(members_.ranks, self) - members_.ranks.begin());
   assert(place_ < static_cast<int>(members_.ranks.size()));
   name_ = "among " + between();
@@ -141,7 +141,7 @@ NcclChannel::~NcclChannel() {
 }
 
 std::string NcclChannel::between() const {
-  const std::vector<Rank>& ranks = members_.ranks;
+  const std::vector<JobRank>& ranks = members_.ranks;
   if (ranks.size() == 2) return "rank " + std::to_string(ranks[0].value) + " and rank " + std::to_string(ranks[1].value);
   std::string text = "ranks " + std::to_string(ranks.front().value);
   for (std::size_t i = 1; i < ranks.size(); ++i) text += (i + 1 < ranks.size() ? ", " : " and ") + std::to_string(ranks[i].value);

@@ -62,7 +62,7 @@ struct NcclOperation {
 class NcclChannel {
  public:
   /// `events` must outlive it.
-  NcclChannel(NcclMembers members, Rank self, CudaEvents& events);
+  NcclChannel(NcclMembers members, JobRank self, CudaEvents& events);
   /// Aborts open operations.
   ~NcclChannel();
   NcclChannel(const NcclChannel&) = delete;

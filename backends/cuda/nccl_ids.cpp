@@ -17,8 +17,8 @@ void NcclIds::give(const NcclMembers& members, const NcclId& id) {
   std::vector<std::byte> bytes(messageBytes());
   std::ranges::copy(id, bytes.begin());
   bytes[id.size()] = std::byte{members.collective};
-  for (const Rank rank : members.ranks) bytes[id.size() + 1 + rank.index()] = std::byte{1};
-  for (const Rank rank : members.ranks) {
+  for (const JobRank rank : members.ranks) bytes[id.size() + 1 + rank.index()] = std::byte{1};
+  for (const JobRank rank : members.ranks) {
     if (rank == host_.rank()) continue;
     Message& message = outgoing_.emplace_back(Message{bytes});
     message.request = host_.send(rank, kTag, {message.bytes.data(), message.bytes.size()});
@@ -31,7 +31,7 @@ void NcclIds::want(const NcclMembers& members) {
   expect(members.ranks.front());
 }
 
-void NcclIds::expect(Rank from) {
+void NcclIds::expect(JobRank from) {
   const auto [message, isNew] = incoming_.try_emplace(from, Message{std::vector<std::byte>(messageBytes())});
   if (isNew) message->second.request = host_.receive(from, kTag, {message->second.bytes.data(), message->second.bytes.size()});
 }
@@ -41,14 +41,14 @@ std::optional<NcclId> NcclIds::take(const NcclMembers& members) {
   return id ? std::optional(id.mapped()) : std::nullopt;
 }
 
-void NcclIds::keep(Rank from, const std::vector<std::byte>& message) {
+void NcclIds::keep(JobRank from, const std::vector<std::byte>& message) {
   NcclId id;
   std::copy_n(message.begin(), id.size(), id.begin());
   NcclMembers members{.collective = message[id.size()] != std::byte{0}, .ranks = {}};
   for (int r = 0; r < host_.size(); ++r) {
-    if (message[id.size() + 1 + Rank(r).index()] != std::byte{0}) members.ranks.emplace_back(r);
+    if (message[id.size() + 1 + JobRank(r).index()] != std::byte{0}) members.ranks.emplace_back(r);
   }
-  std::ranges::stable_partition(members.ranks, [&](Rank rank) { return rank == from; });
+  std::ranges::stable_partition(members.ranks, [&](JobRank rank) { return rank == from; });
   wanted_.erase(members);
   came_.emplace(std::move(members), id);
 }
@@ -59,11 +59,11 @@ void NcclIds::advance() {
     host_.wait(message.request);
     return true;
   });
-  std::vector<Rank> came;
+  std::vector<JobRank> came;
   for (const auto& [from, message] : incoming_) {
     if (host_.isDone(message.request).value_or(false)) came.push_back(from);
   }
-  for (const Rank from : came) {
+  for (const JobRank from : came) {
     const auto message = incoming_.extract(from);
     host_.wait(message.mapped().request);
     keep(from, message.mapped().bytes);

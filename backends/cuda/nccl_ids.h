@@ -20,7 +20,7 @@ using NcclId = std::array<std::byte, 128>;
 /// The first makes the unique id by which they find each other.
 struct NcclMembers {
   bool collective = false;
-  std::vector<Rank> ranks;
+  std::vector<JobRank> ranks;
 
   auto operator<=>(const NcclMembers&) const = default;
 };
@@ -46,12 +46,12 @@ class NcclIds {
     Communicator::Request request = 0;
   };
   [[nodiscard]] std::size_t messageBytes() const;
-  void expect(Rank from);
-  void keep(Rank from, const std::vector<std::byte>& message);
+  void expect(JobRank from);
+  void keep(JobRank from, const std::vector<std::byte>& message);
 
   Communicator& host_;
   std::list<Message> outgoing_;
-  std::map<Rank, Message> incoming_;  ///< by first rank: the next id
+  std::map<JobRank, Message> incoming_;  ///< by first rank: the next id
   std::set<NcclMembers> wanted_;
   std::map<NcclMembers, NcclId> came_;
 };

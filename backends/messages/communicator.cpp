@@ -13,7 +13,7 @@ MessageState Communicator::stateOf(Request request) noexcept {
   }
 }
 
-std::optional<Communicator::Request> Communicator::startCollective(Collective, std::span<const Rank>, DType, Buffer) {
+std::optional<Communicator::Request> Communicator::startCollective(Collective, std::span<const JobRank>, DType, Buffer) {
   return std::nullopt;
 }
 

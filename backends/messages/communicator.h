@@ -8,7 +8,7 @@
 #include <utility>
 #include <vector>
 
-#include "schedules/ids.h"
+#include "schedules/job_rank.h"
 #include "simulator/model/model_graph.h"
 
 namespace pw {
@@ -50,13 +50,13 @@ class Communicator {
   using Request = std::uint64_t;
 
   virtual ~Communicator() = default;
-  [[nodiscard]] virtual Rank rank() const = 0;
+  [[nodiscard]] virtual JobRank rank() const = 0;
   [[nodiscard]] virtual int size() const = 0;
 
   /// Starts sending; returns at once. The buffer must not change until `wait` has returned.
-  virtual Request send(Rank to, std::uint32_t tag, Buffer buffer) = 0;
+  virtual Request send(JobRank to, std::uint32_t tag, Buffer buffer) = 0;
   /// Starts receiving exactly `buffer.bytes`; returns at once.
-  virtual Request receive(Rank from, std::uint32_t tag, Buffer buffer) = 0;
+  virtual Request receive(JobRank from, std::uint32_t tag, Buffer buffer) = 0;
   /// Blocks until the operation is done.
   virtual void wait(Request request) = 0;
   /// Whether the operation is done, so that `wait` would return at once; nothing where the transport cannot tell without waiting (Gloo).
@@ -80,7 +80,7 @@ class Communicator {
   /// of this type; then messages must do the work. `group`: two or more ranks, ascending, including this one; all of them must call it in
   /// the same order, also relative to other groups that share ranks. The buffer must not be touched until `wait` has returned, after which
   /// compute is ordered after the collective; `wait` and `isDone` complete only when all of the group have called it.
-  [[nodiscard]] virtual std::optional<Request> startCollective(Collective what, std::span<const Rank> group, DType dtype, Buffer buffer);
+  [[nodiscard]] virtual std::optional<Request> startCollective(Collective what, std::span<const JobRank> group, DType dtype, Buffer buffer);
   /// Blocks until all ranks have called it.
   virtual void barrier() = 0;
   /// Ends all waits of this rank with an error and closes connections; called on failure so that peers notice quickly.

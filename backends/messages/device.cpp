@@ -30,7 +30,7 @@ const Device& hostDevice() {
       .addInto = &addInto,
       .sumOfSquares = [](DType dtype, Buffer buffer, std::chrono::milliseconds) { return sumOfSquares(dtype, buffer); },
       .timestamp = [] { return Timestamp{monotonicNow()}; },
-      .timeOf = [](Timestamp timestamp) { return Ns{timestamp}; },
+      .timeOf = [](Timestamp timestamp) { return Ns{timestamp.number}; },
       .forgetTimestamps = [] {},
       .finish = [](std::chrono::milliseconds, const std::function<void()>&) {},
   };

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <compare>
 #include <cstddef>
 #include <cstdint>
 #include <functional>
@@ -15,8 +16,12 @@ namespace pw {
 /// Nanoseconds of the host's monotonic clock: the same for all processes of a host.
 [[nodiscard]] Ns monotonicNow();
 
-/// A moment in the work of a device, as an opaque number: see Device::timestamp.
-using Timestamp = std::int64_t;
+/// A moment in the work of a device: see Device::timestamp. Only the device knows what its number means.
+struct Timestamp {
+  std::int64_t number = 0;
+
+  auto operator<=>(const Timestamp&) const = default;
+};
 
 /// Where a stage's tensors lie and its operators run: this host's memory and cores, or one GPU. A table of functions, so that CUDA is not
 /// loaded unless it is used. On the host, work is done when a call returns; on a GPU it is enqueued on the compute stream and done later,

@@ -47,7 +47,7 @@ std::optional<Communicator::Request> DeviceInbox::want(DeviceMessage& message) {
   return peer.expected ? std::nullopt : std::optional(expect(message.peer));
 }
 
-Communicator::Request DeviceInbox::expect(Rank from) {
+Communicator::Request DeviceInbox::expect(JobRank from) {
   Peer& peer = peers_[from.index()];
   peer.expected = host_.receive(from, nextTag(peer.announcementsIn), bytesOf(peer.announcement));
   return *peer.expected;
@@ -55,7 +55,7 @@ Communicator::Request DeviceInbox::expect(Rank from) {
 
 /// Receives an announced message into the buffer that requested it or, if there is none or its size differs, into our own memory. Returns
 /// the operation.
-std::uint64_t DeviceInbox::take(Rank from, const Announcement& announcement) {
+std::uint64_t DeviceInbox::take(JobRank from, const Announcement& announcement) {
   Peer& peer = peers_[from.index()];
   DeviceMessage* const message = takeFirst(peer.wanted, announcement.tag).value_or(nullptr);
   const bool fits = message != nullptr && message->buffer.bytes == announcement.bytes;
@@ -79,9 +79,9 @@ void DeviceInbox::listen(std::deque<std::uint64_t>& inFlight) {
     Peer& peer = peers_[r];
     while (peer.expected && host_.isDone(*peer.expected).value_or(false)) {
       host_.wait(*std::exchange(peer.expected, std::nullopt));
-      inFlight.push_back(take(Rank(r), Announcement(peer.announcement)));
+      inFlight.push_back(take(JobRank(r), Announcement(peer.announcement)));
       // Only while a message is requested: the host's transport treats a receive that is open at the end as a failure.
-      if (!peer.wanted.empty()) static_cast<void>(expect(Rank(r)));
+      if (!peer.wanted.empty()) static_cast<void>(expect(JobRank(r)));
     }
   }
 }

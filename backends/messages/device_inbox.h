@@ -27,10 +27,10 @@ enum class Way : std::uint8_t { Host, Send, Receive, Collective };
 struct DeviceMessage {
   Way way = Way::Host;
   bool sending = false;
-  Rank peer;
+  JobRank peer;
   std::uint32_t tag = 0;
   Buffer buffer;
-  std::vector<Rank> group{};                 ///< of Collective, which has no peer
+  std::vector<JobRank> group{};              ///< of Collective, which has no peer
   Communicator::Request host = 0;            ///< for Host: its own; for Send: that of its announcement
   Announcement announcement{};               ///< of Send
   std::optional<std::uint64_t> operation{};  ///< the links' operation; for Receive: once the message is announced
@@ -80,8 +80,8 @@ class DeviceInbox {
     std::map<std::uint32_t, std::deque<Early>> early;            ///< by tag, in the order of arrival; no empty queues
   };
 
-  Communicator::Request expect(Rank from);
-  [[nodiscard]] std::uint64_t take(Rank from, const Announcement& announcement);
+  Communicator::Request expect(JobRank from);
+  [[nodiscard]] std::uint64_t take(JobRank from, const Announcement& announcement);
 
   Communicator& host_;
   const Device& device_;

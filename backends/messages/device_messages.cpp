@@ -36,10 +36,10 @@ class DeviceMessages final : public Communicator {
   DeviceMessages(const DeviceMessages&) = delete;
   DeviceMessages& operator=(const DeviceMessages&) = delete;
 
-  [[nodiscard]] Rank rank() const override { return host_->rank(); }
+  [[nodiscard]] JobRank rank() const override { return host_->rank(); }
   [[nodiscard]] int size() const override { return host_->size(); }
-  Request send(Rank to, std::uint32_t tag, Buffer buffer) override;
-  Request receive(Rank from, std::uint32_t tag, Buffer buffer) override;
+  Request send(JobRank to, std::uint32_t tag, Buffer buffer) override;
+  Request receive(JobRank from, std::uint32_t tag, Buffer buffer) override;
   void wait(Request request) override;
   std::optional<bool> isDone(Request request) override;
   std::size_t waitAny(std::span<const Request> requests) override;
@@ -47,7 +47,7 @@ class DeviceMessages final : public Communicator {
   void requireAlive() override;
   std::optional<std::pair<Ns, Ns>> timesOf(Request request) override;
   MessageState stateOf(Request request) noexcept override;
-  std::optional<Request> startCollective(Collective what, std::span<const Rank> group, DType dtype, Buffer buffer) override;
+  std::optional<Request> startCollective(Collective what, std::span<const JobRank> group, DType dtype, Buffer buffer) override;
   void barrier() override;
   void abort() noexcept override;
 
@@ -109,7 +109,7 @@ void DeviceMessages::hangBell(std::optional<Request> announcement) {
   bell_ = bell;
 }
 
-Communicator::Request DeviceMessages::send(Rank to, std::uint32_t tag, Buffer buffer) {
+Communicator::Request DeviceMessages::send(JobRank to, std::uint32_t tag, Buffer buffer) {
   assert(to.value >= 0 && to.value < size());
   advance();
   const bool onDevice = isOnDevice(buffer);
@@ -127,7 +127,7 @@ Communicator::Request DeviceMessages::send(Rank to, std::uint32_t tag, Buffer bu
   return request;
 }
 
-Communicator::Request DeviceMessages::receive(Rank from, std::uint32_t tag, Buffer buffer) {
+Communicator::Request DeviceMessages::receive(JobRank from, std::uint32_t tag, Buffer buffer) {
   assert(from.value >= 0 && from.value < size());
   advance();
   const bool onDevice = isOnDevice(buffer);
@@ -286,7 +286,7 @@ MessageState DeviceMessages::currentState(const DeviceMessage& message) const no
   }
 }
 
-std::optional<Communicator::Request> DeviceMessages::startCollective(Collective what, std::span<const Rank> group, DType dtype,
+std::optional<Communicator::Request> DeviceMessages::startCollective(Collective what, std::span<const JobRank> group, DType dtype,
                                                                      Buffer buffer) {
   advance();
   if (!links_.startCollective || (buffer.bytes > 0 && !links_.holds(buffer.data))) return std::nullopt;

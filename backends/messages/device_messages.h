@@ -21,11 +21,11 @@ struct DeviceLinks {
   std::function<bool(const void* address)> holds;
   /// Sends the contents that the buffer has when all compute enqueued so far is done; the buffer must not change until the operation is
   /// done.
-  std::function<std::uint64_t(Rank to, Buffer buffer)> send;
+  std::function<std::uint64_t(JobRank to, Buffer buffer)> send;
   /// May write to the buffer at once, whatever compute is still pending on that memory: see Device::allocate.
-  std::function<std::uint64_t(Rank from, Buffer buffer)> receive;
+  std::function<std::uint64_t(JobRank from, Buffer buffer)> receive;
   /// As Communicator::startCollective, after all compute enqueued so far; nothing if the links have no such collective. May be empty.
-  std::function<std::optional<std::uint64_t>(Collective what, std::span<const Rank> group, DType dtype, Buffer buffer)> startCollective;
+  std::function<std::optional<std::uint64_t>(Collective what, std::span<const JobRank> group, DType dtype, Buffer buffer)> startCollective;
   /// The state of an operation, without polling it; after `abort`, the state before it. May be empty: nothing is known.
   std::function<MessageState(std::uint64_t operation)> stateOf;
   /// Whether an operation is done. Throws Error when the link failed.

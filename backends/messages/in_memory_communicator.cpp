@@ -22,7 +22,7 @@ namespace pw {
 namespace {
 
 /// Identifies a message: from, to, tag.
-using Address = std::tuple<Rank, Rank, std::uint32_t>;
+using Address = std::tuple<JobRank, JobRank, std::uint32_t>;
 using Message = std::vector<std::byte>;
 
 struct Receive {
@@ -44,7 +44,7 @@ struct Exchange {
   std::map<Address, Channel> channels;           ///< those that are not empty
   std::vector<char> atBarrier;                   ///< per rank, of the barrier that is being met
   std::uint64_t barriers = 0;                    ///< that were met
-  std::optional<Rank> aborted;                   ///< the first rank that aborted
+  std::optional<JobRank> aborted;                ///< the first rank that aborted
 
   explicit Exchange(int ranks) : changed(static_cast<std::size_t>(ranks)), atBarrier(static_cast<std::size_t>(ranks)) {}
 
@@ -60,16 +60,16 @@ void deliver(std::span<const std::byte> message, Receive& receive) {
 
 class InMemoryCommunicator final : public Communicator {
  public:
-  InMemoryCommunicator(std::shared_ptr<Exchange> exchange, Rank rank, std::chrono::milliseconds deadline)
+  InMemoryCommunicator(std::shared_ptr<Exchange> exchange, JobRank rank, std::chrono::milliseconds deadline)
       : exchange_(std::move(exchange)), rank_(rank), deadline_(deadline) {}
   ~InMemoryCommunicator() override;
   InMemoryCommunicator(const InMemoryCommunicator&) = delete;
   InMemoryCommunicator& operator=(const InMemoryCommunicator&) = delete;
 
-  [[nodiscard]] Rank rank() const override { return rank_; }
+  [[nodiscard]] JobRank rank() const override { return rank_; }
   [[nodiscard]] int size() const override { return static_cast<int>(exchange_->atBarrier.size()); }
-  Request send(Rank to, std::uint32_t tag, Buffer buffer) override;
-  Request receive(Rank from, std::uint32_t tag, Buffer buffer) override;
+  Request send(JobRank to, std::uint32_t tag, Buffer buffer) override;
+  Request receive(JobRank from, std::uint32_t tag, Buffer buffer) override;
   void wait(Request request) override;
   std::optional<bool> isDone(Request request) override;
   std::size_t waitAny(std::span<const Request> requests) override;
@@ -85,7 +85,7 @@ class InMemoryCommunicator final : public Communicator {
   void forget(const Receive& receive);
 
   std::shared_ptr<Exchange> exchange_;
-  Rank rank_;
+  JobRank rank_;
   std::chrono::milliseconds deadline_;
   Request next_ = 1;
   std::map<Request, Receive> receives_;  ///< started and not waited for; a send is done when it returns
@@ -106,7 +106,7 @@ bool InMemoryCommunicator::waitFor(std::unique_lock<std::mutex>& lock, Doing doi
   return woken;
 }
 
-Communicator::Request InMemoryCommunicator::send(Rank to, std::uint32_t tag, Buffer buffer) {
+Communicator::Request InMemoryCommunicator::send(JobRank to, std::uint32_t tag, Buffer buffer) {
   assert(to.value >= 0 && to.value < size());
   const std::span<const std::byte> bytes(buffer.data, buffer.bytes);
   {
@@ -125,7 +125,7 @@ Communicator::Request InMemoryCommunicator::send(Rank to, std::uint32_t tag, Buf
   return next_++;
 }
 
-Communicator::Request InMemoryCommunicator::receive(Rank from, std::uint32_t tag, Buffer buffer) {
+Communicator::Request InMemoryCommunicator::receive(JobRank from, std::uint32_t tag, Buffer buffer) {
   assert(from.value >= 0 && from.value < size());
   Receive& receive = receives_[next_] = {{from, rank_, tag}, buffer, std::nullopt};
   const std::lock_guard lock(exchange_->mutex);
@@ -237,7 +237,7 @@ std::vector<std::unique_ptr<Communicator>> inMemoryCommunicators(int ranks, std:
   assert(ranks >= 1);
   auto exchange = std::make_shared<Exchange>(ranks);
   std::vector<std::unique_ptr<Communicator>> communicators;
-  for (int r = 0; r < ranks; ++r) communicators.push_back(std::make_unique<InMemoryCommunicator>(exchange, Rank(r), deadline));
+  for (int r = 0; r < ranks; ++r) communicators.push_back(std::make_unique<InMemoryCommunicator>(exchange, JobRank(r), deadline));
   return communicators;
 }
 

@@ -11,7 +11,7 @@ std::vector<std::pair<Bytes, Ns>> linkTimes(Communicator& group, const Device& d
     const HeldBuffer out = device.allocate(static_cast<std::size_t>(size)), in = device.allocate(static_cast<std::size_t>(size));
     std::vector<Ns> trips;
     for (int i = 0; i < 20 && group.rank().value < 2; ++i) {
-      const Rank peer(1 - group.rank().value);
+      const JobRank peer(1 - group.rank().value);
       const Ns start = monotonicNow();
       const auto receive = group.receive(peer, tag, in.buffer);
       if (group.rank().value == 1) group.wait(receive);

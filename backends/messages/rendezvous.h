@@ -5,13 +5,13 @@
 #include <functional>
 #include <string>
 
-#include "schedules/ids.h"
+#include "schedules/job_rank.h"
 
 namespace pw {
 
 /// Where the ranks of a job meet.
 struct Rendezvous {
-  Rank rank;
+  JobRank rank;
   int size = 1;
   std::string masterAddress = "127.0.0.1";
   std::string token;  ///< a secret shared by the ranks of this job

@@ -4,14 +4,29 @@
 
 namespace pw {
 
+Transport defaultTransport(bool onGpu) {
+  for (const Transport transport : valuesOf<Transport>()) {
+    if (factsOf(transport).onGpu == onGpu) return transport;
+  }
+  return Transport::Ucx;
+}
+
+std::string hostTransports(std::string_view separator) {
+  std::string names;
+  for (const Transport transport : valuesOf<Transport>()) {
+    if (!factsOf(transport).onGpu) names.append(names.empty() ? "" : separator).append(nameOf(transport));
+  }
+  return names;
+}
+
 void meetByMessages(Communicator& communicator) {
   constexpr std::uint32_t kFirstTag = 0x7FFF0200;
   const int rank = communicator.rank().value, size = communicator.size();
   std::uint32_t tag = kFirstTag;
   for (int distance = 1; distance < size; distance *= 2, ++tag) {
     std::byte out{}, in{};
-    const auto sent = communicator.send(Rank((rank + distance) % size), tag, {&out, 1});
-    communicator.wait(communicator.receive(Rank((rank + size - distance) % size), tag, {&in, 1}));
+    const auto sent = communicator.send(JobRank((rank + distance) % size), tag, {&out, 1});
+    communicator.wait(communicator.receive(JobRank((rank + size - distance) % size), tag, {&in, 1}));
     communicator.wait(sent);
   }
 }
@@ -20,19 +35,19 @@ std::string inWords(std::chrono::milliseconds time) {
   return time.count() % 1000 == 0 ? fmt::format("{} s", time.count() / 1000) : fmt::format("{} ms", time.count());
 }
 
-std::string lateSentence(bool sending, Rank peer, std::chrono::milliseconds deadline) {
+std::string lateSentence(bool sending, JobRank peer, std::chrono::milliseconds deadline) {
   const std::string what =
       sending ? fmt::format("rank {} took no message", peer.value) : fmt::format("no message came from rank {}", peer.value);
   return fmt::format("{} within {}; check whether it hangs, or raise --timeout", what, inWords(deadline));
 }
 
-std::string lostSentence(Rank peer) {
+std::string lostSentence(JobRank peer) {
   return fmt::format("the connection to rank {} was lost; see why that rank or its machine ended", peer.value);
 }
 
-std::string gaveUpSentence(Rank peer) { return fmt::format("rank {} gave up; the reason is in that rank's message", peer.value); }
+std::string gaveUpSentence(JobRank peer) { return fmt::format("rank {} gave up; the reason is in that rank's message", peer.value); }
 
-std::string sizeSentence(Rank self, Rank from, std::uint32_t tag, std::size_t expected, std::size_t got) {
+std::string sizeSentence(JobRank self, JobRank from, std::uint32_t tag, std::size_t expected, std::size_t got) {
   return fmt::format("rank {} expected {} bytes with tag {} from rank {} but got {}; the ranks run different plans", self.value, expected,
                      tag, from.value, got);
 }

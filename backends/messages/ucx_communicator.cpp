@@ -42,7 +42,7 @@ enum class Farewell : std::uint8_t { None, Done, GaveUp };
 /// A message in flight. UCX holds its address until it is done.
 struct Operation {
   bool sending = false;
-  Rank peer;
+  JobRank peer;
   std::uint32_t tag = 0;
   std::size_t bytes = 0;     ///< requested
   std::size_t received = 0;  ///< what the sender sent
@@ -53,9 +53,9 @@ struct Operation {
 struct Peer {
   ucp_ep_h endpoint = nullptr;
   bool lost = false;
-  Farewell farewell = Farewell::None;     ///< what it said on leaving
-  std::optional<Clock::time_point> left;  ///< when
-  std::optional<Rank>* gaveUp = nullptr;  ///< where to note the first peer that aborted
+  Farewell farewell = Farewell::None;        ///< what it said on leaving
+  std::optional<Clock::time_point> left;     ///< when
+  std::optional<JobRank>* gaveUp = nullptr;  ///< where to note the first peer that aborted
   Operation itsFarewell, ourFarewell, closing;
 };
 
@@ -136,14 +136,14 @@ void take(Operation& operation, ucs_status_ptr_t started) {
 }
 
 /// UCX's tags are (sender, our tag).
-ucp_tag_t tagOf(Rank sender, std::uint32_t tag) { return static_cast<ucp_tag_t>(sender.value) << 32U | tag; }
+ucp_tag_t tagOf(JobRank sender, std::uint32_t tag) { return static_cast<ucp_tag_t>(sender.value) << 32U | tag; }
 
 /// UCX trusts the bytes of an address, and may end the process over wrong ones: they carry a proof that a rank of this job wrote them.
 std::string sealed(const Rendezvous& rendezvous, const std::string& key, const std::string& address) {
   return hmacSha256(rendezvous.token, key + ' ' + address) + address;
 }
 
-std::string opened(const Rendezvous& rendezvous, const std::string& key, const std::string& value, Rank rank) {
+std::string opened(const Rendezvous& rendezvous, const std::string& key, const std::string& value, JobRank rank) {
   constexpr std::size_t kProof = 32;
   const std::string address = value.size() > kProof ? value.substr(kProof) : "";
   if (address.empty() || !equalInConstantTime(value, sealed(rendezvous, key, address))) {
@@ -162,10 +162,10 @@ class UcxCommunicator final : public Communicator {
   UcxCommunicator(const UcxCommunicator&) = delete;
   UcxCommunicator& operator=(const UcxCommunicator&) = delete;
 
-  Rank rank() const override { return rank_; }
+  JobRank rank() const override { return rank_; }
   int size() const override { return static_cast<int>(peers_.size()); }
-  Request send(Rank to, std::uint32_t tag, Buffer buffer) override;
-  Request receive(Rank from, std::uint32_t tag, Buffer buffer) override;
+  Request send(JobRank to, std::uint32_t tag, Buffer buffer) override;
+  Request receive(JobRank from, std::uint32_t tag, Buffer buffer) override;
   void wait(Request request) override;
   std::optional<bool> isDone(Request request) override;
   std::size_t waitAny(std::span<const Request> requests) override;
@@ -177,7 +177,7 @@ class UcxCommunicator final : public Communicator {
   void abort() noexcept override;
 
  private:
-  void connect(Rank rank, const std::string& address);
+  void connect(JobRank rank, const std::string& address);
   void meet();
   void startSend(Operation& operation, Buffer buffer);
   void startReceive(Operation& operation, Buffer buffer);
@@ -186,20 +186,20 @@ class UcxCommunicator final : public Communicator {
   [[nodiscard]] bool isSettled(const Operation& operation) const;
   [[nodiscard]] bool hasJobFailed() const { return jobFailed_ != nullptr && *jobFailed_; }
   [[nodiscard]] std::string failureOf(const Operation& operation) const;
-  void expectFarewell(Rank rank);
+  void expectFarewell(JobRank rank);
   void cancel(Operation& operation);
   void leave(Farewell farewell) noexcept;
   template <class Condition>
   bool runUntil(Clock::time_point end, Condition condition);
 
-  Rank rank_;
+  JobRank rank_;
   milliseconds deadline_;
   const std::atomic<bool>* jobFailed_;
   Context context_;
   // Before the worker, which reports to these until it is destroyed.
   std::vector<Peer> peers_;
   std::unordered_map<Request, Operation> operations_;
-  std::optional<Rank> gaveUp_;  ///< the first peer that aborted
+  std::optional<JobRank> gaveUp_;  ///< the first peer that aborted
   Farewell own_ = Farewell::None;
   Operation flush_;
   Worker worker_;
@@ -223,11 +223,11 @@ UcxCommunicator::UcxCommunicator(const Rendezvous& rendezvous, const KeyValueSto
   const auto key = [](int rank) { return "ucx/" + std::to_string(rank); };
   if (rendezvous.size > 1) store.set(key(rank_.value), sealed(rendezvous, key(rank_.value), own));
   for (int r = 0; r < rendezvous.size; ++r)
-    connect(Rank(r), r == rank_.value ? own : opened(rendezvous, key(r), store.get(key(r)), Rank(r)));
+    connect(JobRank(r), r == rank_.value ? own : opened(rendezvous, key(r), store.get(key(r)), JobRank(r)));
   meet();
 }
 
-void UcxCommunicator::connect(Rank rank, const std::string& address) {
+void UcxCommunicator::connect(JobRank rank, const std::string& address) {
   Peer& peer = peers_[rank.index()];
   ucp_ep_params_t params{};
   params.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE | UCP_EP_PARAM_FIELD_ERR_HANDLER;
@@ -247,14 +247,14 @@ void UcxCommunicator::connect(Rank rank, const std::string& address) {
 /// because a rank that got the second knows that the peer answered its request to connect.
 void UcxCommunicator::meet() {
   for (int r = 0; r < size(); ++r) {
-    if (r != rank_.value) expectFarewell(Rank(r));
+    if (r != rank_.value) expectFarewell(JobRank(r));
   }
   for (int round = 0; round < 2; ++round) {
     std::vector<Request> requests;
     for (int r = 0; r < size(); ++r) {
       if (r == rank_.value) continue;
-      requests.push_back(receive(Rank(r), kMeetTag, {}));
-      requests.push_back(send(Rank(r), kMeetTag, {}));
+      requests.push_back(receive(JobRank(r), kMeetTag, {}));
+      requests.push_back(send(JobRank(r), kMeetTag, {}));
     }
     for (const Request request : requests) wait(request);
   }
@@ -266,12 +266,12 @@ Operation& UcxCommunicator::open(const Operation& operation) {
   return operations_[next_++] = operation;
 }
 
-Communicator::Request UcxCommunicator::send(Rank to, std::uint32_t tag, Buffer buffer) {
+Communicator::Request UcxCommunicator::send(JobRank to, std::uint32_t tag, Buffer buffer) {
   startSend(open({.sending = true, .peer = to, .tag = tag, .bytes = buffer.bytes}), buffer);
   return next_ - 1;
 }
 
-Communicator::Request UcxCommunicator::receive(Rank from, std::uint32_t tag, Buffer buffer) {
+Communicator::Request UcxCommunicator::receive(JobRank from, std::uint32_t tag, Buffer buffer) {
   startReceive(open({.sending = false, .peer = from, .tag = tag, .bytes = buffer.bytes}), buffer);
   return next_ - 1;
 }
@@ -381,7 +381,7 @@ void UcxCommunicator::cancel(Operation& operation) {
 }
 
 /// Posts the receive that tells us when a peer leaves: transports through shared memory do not.
-void UcxCommunicator::expectFarewell(Rank rank) {
+void UcxCommunicator::expectFarewell(JobRank rank) {
   Peer& peer = peers_[rank.index()];
   peer.gaveUp = &gaveUp_;
   peer.itsFarewell = {.sending = false, .peer = rank, .tag = kFarewellTag, .bytes = 1};
@@ -398,7 +398,7 @@ void UcxCommunicator::leave(Farewell farewell) noexcept {
   for (auto& [request, operation] : operations_) cancel(operation);  // first: their buffers may be gone
   for (Peer& peer : peers_) {
     cancel(peer.itsFarewell);
-    peer.ourFarewell = {.sending = true, .peer = Rank(static_cast<int>(&peer - peers_.data())), .tag = kFarewellTag, .bytes = 1};
+    peer.ourFarewell = {.sending = true, .peer = JobRank(static_cast<int>(&peer - peers_.data())), .tag = kFarewellTag, .bytes = 1};
     const bool hears = peer.endpoint != nullptr && !peer.lost && peer.ourFarewell.peer != rank_;
     if (hears) startSend(peer.ourFarewell, {reinterpret_cast<std::byte*>(&own_), 1});
   }

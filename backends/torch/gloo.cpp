@@ -27,10 +27,10 @@ class GlooCommunicator final : public Communicator {
   GlooCommunicator(c10::intrusive_ptr<c10d::ProcessGroupGloo> group, const Rendezvous& rendezvous)
       : group_(std::move(group)), rank_(rendezvous.rank), size_(rendezvous.size), deadline_(rendezvous.deadline) {}
 
-  Rank rank() const override { return rank_; }
+  JobRank rank() const override { return rank_; }
   int size() const override { return size_; }
-  Request send(Rank to, std::uint32_t tag, Buffer buffer) override { return start(to, true, tag, buffer); }
-  Request receive(Rank from, std::uint32_t tag, Buffer buffer) override { return start(from, false, tag, buffer); }
+  Request send(JobRank to, std::uint32_t tag, Buffer buffer) override { return start(to, true, tag, buffer); }
+  Request receive(JobRank from, std::uint32_t tag, Buffer buffer) override { return start(from, false, tag, buffer); }
 
   void wait(Request request) override {
     if (!group_) throw Error(leftSentence());
@@ -64,11 +64,11 @@ class GlooCommunicator final : public Communicator {
   struct Operation {
     c10::intrusive_ptr<c10d::Work> work;
     bool sending = false;
-    Rank peer;
+    JobRank peer;
     std::vector<at::Tensor> tensors;  // keeps the view alive
   };
 
-  Request start(Rank peer, bool sending, std::uint32_t tag, Buffer buffer) {
+  Request start(JobRank peer, bool sending, std::uint32_t tag, Buffer buffer) {
     const Request request = next_++;
     if (buffer.bytes == 0) return request;
     if (!group_) throw Error(leftSentence());
@@ -85,7 +85,7 @@ class GlooCommunicator final : public Communicator {
   }
 
   /// Gloo's message, as `[/pytorch/…/unbound_buffer.cc:78] Timed out waiting 2000ms for recv operation to complete`, in our words.
-  [[nodiscard]] std::string failure(bool sending, Rank peer, const std::exception& e) const {
+  [[nodiscard]] std::string failure(bool sending, JobRank peer, const std::exception& e) const {
     const std::string text = shortened(e.what()), name = "rank " + std::to_string(peer.value);
     const auto says = [&](const char* what) { return text.find(what) != std::string::npos; };
     if (says("imed out")) return lateSentence(sending, peer, deadline_);
@@ -96,7 +96,7 @@ class GlooCommunicator final : public Communicator {
   }
 
   c10::intrusive_ptr<c10d::ProcessGroupGloo> group_;
-  Rank rank_;
+  JobRank rank_;
   int size_;
   std::chrono::milliseconds deadline_;
   std::unordered_map<Request, Operation> pending_;

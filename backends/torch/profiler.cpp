@@ -93,7 +93,7 @@ struct Meter {
 /// The time of a node, readable once the device has finished.
 struct Sample {
   std::size_t node = 0;
-  Timestamp begin = 0, end = 0;
+  Timestamp begin, end;
 };
 
 /// Attributes the time and memory of one backward to the nodes whose functions run.
@@ -127,7 +127,7 @@ class BackwardClock {
   Meter meter_;
   HeadStart& headStart_;
   std::size_t current_;
-  Timestamp last_ = 0;
+  Timestamp last_;
   Bytes alive_ = 0, begin_ = 0;
 };
 
@@ -316,7 +316,7 @@ class ModelRunner {
     at::Tensor loss;
     std::vector<std::uint64_t> sequence;
     std::vector<std::size_t> nodeOfRange;
-    Timestamp start = 0, ready = 0;  // of the full-model run, and when its values were in place
+    Timestamp start, ready;  // of the full-model run, and when its values were in place
     std::vector<Sample> samples;
   };
   /// The model's forward and backward, recorded as a stage's are; empty where they are done operator by operator.
@@ -522,9 +522,9 @@ Profile measureProfile(const ModelGraph& graph, const ProfileOptions& options, C
     std::byte more{1};
     if (i >= 3 && Clock::now() - start > options.budget) more = std::byte{0};
     if (group != nullptr && group->rank().value == 0) {
-      for (int r = 1; r < group->size(); ++r) group->wait(group->send(Rank(r), 0, {&more, 1}));
+      for (int r = 1; r < group->size(); ++r) group->wait(group->send(JobRank(r), 0, {&more, 1}));
     } else if (group != nullptr) {
-      group->wait(group->receive(Rank(0), 0, {&more, 1}));
+      group->wait(group->receive(JobRank(0), 0, {&more, 1}));
     }
     if (more == std::byte{0}) break;
     meet();

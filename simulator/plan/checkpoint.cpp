@@ -7,6 +7,7 @@
 #include <map>
 #include <set>
 #include <string_view>
+#include <variant>
 
 #include "schedules/error.h"
 #include "simulator/model/graph_facts.h"
@@ -81,6 +82,16 @@ bool isBatchCounter(const ModelGraph& graph, ValueId base) {
 
 NodeRange wholeOf(const StageSpec& stage) { return {stage.begin, stage.end}; }
 
+/// What is recomputed of the whole graph, as far as it is known before the splits.
+struct RangesOf {
+  const ModelGraph& graph;
+
+  std::vector<NodeRange> operator()(const RecomputeNone&) const { return {}; }
+  std::vector<NodeRange> operator()(const RecomputeAuto&) const { return {}; }
+  std::vector<NodeRange> operator()(const RecomputeFull&) const { return {{NodeId(0), NodeId(graph.nodes.size())}}; }
+  std::vector<NodeRange> operator()(const RecomputeModules& modules) const { return moduleRanges(graph, modules.names); }
+};
+
 }  // namespace
 
 std::vector<NodeRange> moduleRanges(const ModelGraph& graph, const std::vector<std::string>& names) {
@@ -137,19 +148,15 @@ std::optional<std::string> obstacleToRecompute(const ModelGraph& graph, const No
   return std::nullopt;
 }
 
-void setCheckpoints(const ModelGraph& graph, Partition& partition, const std::vector<std::string>& names) {
-  const bool none = names.empty() || names == std::vector<std::string>{"none"};
-  setCheckpoints(graph, partition, names, none ? std::vector<InPlaceChange>{} : changesInPlace(graph));
+void setCheckpoints(const ModelGraph& graph, Partition& partition, const Recompute& recompute) {
+  const bool none = std::holds_alternative<RecomputeNone>(recompute);
+  setCheckpoints(graph, partition, recompute, none ? std::vector<InPlaceChange>{} : changesInPlace(graph));
 }
 
-void setCheckpoints(const ModelGraph& graph, Partition& partition, const std::vector<std::string>& names,
-                    const std::vector<InPlaceChange>& changes) {
-  const bool none = names.empty() || names == std::vector<std::string>{"none"};
-  const bool full = names == std::vector<std::string>{"full"};
-  const std::vector<NodeRange> ranges = none || full ? std::vector<NodeRange>{} : moduleRanges(graph, names);
+void setCheckpoints(const ModelGraph& graph, Partition& partition, const Recompute& recompute, const std::vector<InPlaceChange>& changes) {
+  const std::vector<NodeRange> ranges = std::visit(RangesOf{graph}, recompute);
   for (StageSpec& stage : partition.stages) {
     stage.checkpoints.clear();
-    if (full) stage.checkpoints.push_back(wholeOf(stage));
     for (const NodeRange& range : ranges) {
       const NodeRange part{std::max(range.begin, stage.begin), std::min(range.end, stage.end)};
       if (part.begin < part.end) stage.checkpoints.push_back(part);

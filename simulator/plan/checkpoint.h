@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "simulator/plan/plan.h"
+#include "simulator/plan/recompute.h"
 
 namespace pw {
 
@@ -29,11 +30,10 @@ struct InPlaceChange {
 [[nodiscard]] std::optional<std::string> obstacleToRecompute(const ModelGraph& graph, const NodeRange& range,
                                                              const std::vector<InPlaceChange>& changes);
 
-/// Sets what every stage recomputes: `{"none"}`, `{"full"}` (each stage one range; the loss function is not part of it), or names as of
-/// `moduleRanges`, cut at stage borders. Throws UsageError for unknown names and where there is an obstacle.
-void setCheckpoints(const ModelGraph& graph, Partition& partition, const std::vector<std::string>& names);
-void setCheckpoints(const ModelGraph& graph, Partition& partition, const std::vector<std::string>& names,
-                    const std::vector<InPlaceChange>& changes);
+/// Sets what every stage recomputes, cut at stage borders; of RecomputeAuto nothing yet (`recomputeToFit`). Throws UsageError for unknown
+/// names and where there is an obstacle.
+void setCheckpoints(const ModelGraph& graph, Partition& partition, const Recompute& recompute);
+void setCheckpoints(const ModelGraph& graph, Partition& partition, const Recompute& recompute, const std::vector<InPlaceChange>& changes);
 
 class CompiledRows;
 class ModelCosts;

@@ -9,30 +9,17 @@
 #include "schedules/error.h"
 
 namespace pw {
-namespace {
-
-static_assert(std::ranges::all_of(kOptimizers, [](const OptimizerFacts& facts) {
-  return &facts == &kOptimizers[static_cast<std::size_t>(facts.kind)];
-}));
-
-}  // namespace
-
-const OptimizerFacts& factsOf(OptimizerSpec::Kind kind) { return kOptimizers.at(static_cast<std::size_t>(kind)); }
 
 OptimizerSpec::Kind parseOptimizer(std::string_view name) {
-  const auto* found = std::ranges::find(kOptimizers, name, &OptimizerFacts::name);
-  if (found == kOptimizers.end()) throw UsageError(fmt::format("Unknown optimizer {}; the known ones are {}.", name, optimizerNames(", ")));
-  return found->kind;
+  const auto kind = valueNamed<OptimizerSpec::Kind>(name);
+  if (!kind) throw UsageError(fmt::format("Unknown optimizer {}; the known ones are {}.", name, optimizerNames(", ")));
+  return *kind;
 }
 
-std::string optimizerNames(std::string_view separator) {
-  std::string names;
-  for (const OptimizerFacts& facts : kOptimizers) names.append(names.empty() ? "" : separator).append(facts.name);
-  return names;
-}
+std::string optimizerNames(std::string_view separator) { return namesOf<OptimizerSpec::Kind>(separator); }
 
 void requireConsistent(const OptimizerSpec& spec) {
-  const OptimizerFacts& facts = factsOf(spec.kind);
+  const OptimizerFacts facts = factsOf(spec.kind);
   const OptimizerSpec none;
   const auto require = [&](const char* option, bool isSet, auto has) {
     if (!isSet || has(facts)) return;

@@ -6,6 +6,8 @@
 #include <string_view>
 #include <vector>
 
+#include "schedules/named_values.h"
+
 namespace pw {
 
 /// How parameters are updated. Defaults are torch.optim's, but for the learning rate, which is SGD's old one for all.
@@ -26,22 +28,31 @@ struct OptimizerSpec {
 
 /// What is fixed for each kind.
 struct OptimizerFacts {
-  OptimizerSpec::Kind kind;
+  OptimizerSpec::Kind kind{};
   std::string_view name;       ///< on the command line and in files: `adamw`
   std::string_view className;  ///< in torch.optim
-  bool hasMomentum, hasBetas, hasAlpha;
-  bool countsSteps;  ///< whether torch.optim keeps a count of steps for each parameter
+  bool hasMomentum = false, hasBetas = false, hasAlpha = false;
+  bool countsSteps = false;  ///< whether torch.optim keeps a count of steps for each parameter
 };
 
-/// In the order in which they are offered.
-inline constexpr std::array<OptimizerFacts, 4> kOptimizers{{
-    {OptimizerSpec::Kind::Sgd, "sgd", "SGD", true, false, false, false},
-    {OptimizerSpec::Kind::Adam, "adam", "Adam", false, true, false, true},
-    {OptimizerSpec::Kind::AdamW, "adamw", "AdamW", false, true, false, true},
-    {OptimizerSpec::Kind::RmsProp, "rmsprop", "RMSprop", true, false, true, true},
-}};
+constexpr OptimizerFacts factsOf(OptimizerSpec::Kind kind) {
+  switch (kind) {
+    case OptimizerSpec::Kind::Sgd: return {kind, "sgd", "SGD", true, false, false, false};
+    case OptimizerSpec::Kind::Adam: return {kind, "adam", "Adam", false, true, false, true};
+    case OptimizerSpec::Kind::AdamW: return {kind, "adamw", "AdamW", false, true, false, true};
+    case OptimizerSpec::Kind::RmsProp: return {kind, "rmsprop", "RMSprop", true, false, true, true};
+  }
+  return {};
+}
+constexpr std::string_view nameOf(OptimizerSpec::Kind kind) { return factsOf(kind).name; }
 
-[[nodiscard]] const OptimizerFacts& factsOf(OptimizerSpec::Kind kind);
+/// In the order in which they are offered.
+inline constexpr auto kOptimizers = [] {
+  std::array<OptimizerFacts, countOf<OptimizerSpec::Kind>()> all{};
+  for (const OptimizerSpec::Kind kind : valuesOf<OptimizerSpec::Kind>()) all[static_cast<std::size_t>(kind)] = factsOf(kind);
+  return all;
+}();
+
 /// `sgd`, `adamw`, …; throws UsageError with the known names for others.
 [[nodiscard]] OptimizerSpec::Kind parseOptimizer(std::string_view name);
 /// All names: `sgd|adam`, with that separator.

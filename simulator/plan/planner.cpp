@@ -79,13 +79,13 @@ Priced price(const PlanRequest& request, ModelCosts& model, CompiledRows& compil
   const PlanSetting setting{
       graph,  model.profile(), rows, request.replicas, stateCopies(request.optimizer), optimizerShards(request, rows.placement),
       &model, &compiled};
-  const bool automatic = request.recompute == std::vector<std::string>{"auto"};
+  const bool automatic = std::holds_alternative<RecomputeAuto>(request.recompute);
   if (automatic && request.memoryLimit == 0)
     throw UsageError(
         "Automatic recomputation recomputes as little as the memory limit allows; set a memory limit, or name the modules to recompute.");
   Priced priced;
   priced.partition = model.cut(request.begins);
-  if (!automatic) setCheckpoints(graph, priced.partition, request.recompute, model.changes());
+  setCheckpoints(graph, priced.partition, request.recompute, model.changes());
   priced.sharing = chooseSharing(setting, priced.partition, request.sharing, request.memoryLimit);
   if (automatic) static_cast<void>(recomputeToFit(setting, priced.partition, request.memoryLimit));
   priced.costs = model.costTable(priced.partition, rows.placement, request.replicas);

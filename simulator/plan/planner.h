@@ -7,6 +7,7 @@
 
 #include "simulator/plan/optimizer.h"
 #include "simulator/plan/plan.h"
+#include "simulator/plan/recompute.h"
 #include "simulator/plan/sharing.h"
 #include "simulator/plan/split.h"
 
@@ -23,11 +24,11 @@ struct PlanRequest {
   std::int64_t batch = 0;       ///< samples per step over all replicas; 0: all microbatches are full
   std::vector<NodeId> begins;   ///< where stages 1, 2, … begin
   std::string loss = "cross_entropy";
-  std::vector<std::string> recompute{"none"};  ///< none, full, auto (as little as `memoryLimit` allows), or module names
-  std::optional<Sharing> sharing;              ///< of parameters used by several stages; nothing: whichever makes the step shorter
-  OptimizerSpec optimizer;                     ///< whose state is counted in memory and time; a run may use another
-  bool zero1 = false;                          ///< each replica keeps its share of that state (ZeRO-1)
-  Bytes memoryLimit = 0;                       ///< of a rank; 0: none
+  Recompute recompute = RecomputeNone();  ///< RecomputeAuto: as little as `memoryLimit` allows
+  std::optional<Sharing> sharing;         ///< of parameters used by several stages; nothing: whichever makes the step shorter
+  OptimizerSpec optimizer;                ///< whose state is counted in memory and time; a run may use another
+  bool zero1 = false;                     ///< each replica keeps its share of that state (ZeRO-1)
+  Bytes memoryLimit = 0;                  ///< of a rank; 0: none
 
   bool operator==(const PlanRequest&) const = default;
 };
@@ -59,7 +60,7 @@ struct Priced {
 };
 
 /// Cuts at `request.begins`, sets what is recomputed and shared, and folds the costs. `rows`: of `planRows`, for as many stages. Throws
-/// UsageError where the model cannot be cut so. Cost: linear in nodes; with `auto` as `recomputeToFit`.
+/// UsageError where the model cannot be cut so. Cost: linear in nodes; with RecomputeAuto as `recomputeToFit`.
 [[nodiscard]] Priced price(const PlanRequest& request, const ModelGraph& graph, const Profile& profile, const Schedule& rows);
 /// The same, with the caches of the graph and profile (`model`) and of the rows that are kept from one plan to the next.
 [[nodiscard]] Priced price(const PlanRequest& request, ModelCosts& model, CompiledRows& rows);

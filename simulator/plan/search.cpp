@@ -257,10 +257,10 @@ void Searcher::tryShape(int at) {
   if (starts.empty() || cancelled_) return;
   Evaluator evaluator(shape);
   std::vector<Candidate>& found = found_[static_cast<std::size_t>(at)];
-  const auto tryOne = [&](const SplitStart& start, const char* recompute) -> std::optional<Candidate> {
+  const auto tryOne = [&](const SplitStart& start, const Recompute& recompute) -> std::optional<Candidate> {
     if (cancelled_) return std::nullopt;
     try {
-      return evaluator.evaluate(start, {recompute});
+      return evaluator.evaluate(start, recompute);
     } catch (const UsageError& error) {
       skip(shape, error.what());
       return std::nullopt;
@@ -272,15 +272,15 @@ void Searcher::tryShape(int at) {
     report(&*candidate);
   };
   for (const SplitStart& start : starts) {
-    const auto kept = tryOne(start, "none");
+    const auto kept = tryOne(start, RecomputeNone());
     keep(kept);
     if (!kept || !space_.recompute) continue;
-    const auto full = tryOne(start, "full");
+    const auto full = tryOne(start, RecomputeFull());
     keep(full);
     if (kept->fits) continue;
-    const auto some = tryOne(start, "auto");
+    const auto some = tryOne(start, RecomputeAuto());
     const bool same = some && full && some->step == full->step && some->peak == full->peak;
-    if (some && some->fits && !same) keep(some);  // a plan that does not fit recomputes everything it can, like `full`
+    if (some && some->fits && !same) keep(some);  // a plan that does not fit recomputes everything it can, like RecomputeFull
   }
 }
 
@@ -292,7 +292,7 @@ void Searcher::improveBest() {
   std::vector<Chosen> chosen;
   const auto of = [&](const Chosen& c) -> Candidate& { return found_[c.shape][c.candidate]; };
   for (std::size_t s = 0; s < shapes_.size(); ++s) {
-    std::map<std::vector<std::string>, std::size_t> best;
+    std::map<Recompute, std::size_t> best;
     for (std::size_t i = 0; i < found_[s].size(); ++i) {
       const auto [entry, isNew] = best.try_emplace(found_[s][i].request.recompute, i);
       if (!isNew && isBetter(found_[s][i], found_[s][entry->second])) entry->second = i;
@@ -409,7 +409,7 @@ void markFront(std::vector<Candidate>& candidates) {
 }
 
 void markLeads(std::vector<Candidate>& candidates) {
-  std::map<std::tuple<std::string, int, int, std::vector<std::string>>, Candidate*> leaders;
+  std::map<std::tuple<std::string, int, int, Recompute>, Candidate*> leaders;
   for (Candidate& c : candidates) {
     Candidate*& leader = leaders[{c.request.schedule, c.request.chunks, c.request.microbatches, c.request.recompute}];
     c.leads = leader == nullptr || isBetter(c, *leader);

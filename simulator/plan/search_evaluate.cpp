@@ -36,7 +36,7 @@ Evaluator::Evaluator(const SearchShape& shape)
                      shape.request.replicas)),
       compiled_(rows_) {}
 
-Evaluator::Weighed Evaluator::weigh(const SplitStart& start, const std::vector<std::string>& recompute) {
+Evaluator::Weighed Evaluator::weigh(const SplitStart& start, const Recompute& recompute) {
   Weighed weighed;
   Candidate& c = weighed.candidate;
   c.request = shape_.request;
@@ -72,7 +72,7 @@ void Evaluator::simulate(Weighed& weighed, bool keepsPath) {
   c.samplesPerSecond = c.step > 0 ? static_cast<double>(c.samples) * 1e9 / static_cast<double>(c.step) : 0;
 }
 
-Candidate Evaluator::evaluate(const SplitStart& start, const std::vector<std::string>& recompute) {
+Candidate Evaluator::evaluate(const SplitStart& start, const Recompute& recompute) {
   Weighed weighed = weigh(start, recompute);
   simulate(weighed, false);
   return weighed.candidate;

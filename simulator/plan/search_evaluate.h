@@ -35,7 +35,7 @@ class Evaluator {
   Evaluator& operator=(const Evaluator&) = delete;
 
   /// The prediction for these splits and this recomputation. Throws UsageError where the model cannot be cut or recomputed so.
-  [[nodiscard]] Candidate evaluate(const SplitStart& start, const std::vector<std::string>& recompute);
+  [[nodiscard]] Candidate evaluate(const SplitStart& start, const Recompute& recompute);
 
   /// Moves single begins of a candidate to places 1, 2 or 4 further in `places` (ascending) as long as that lowers, in this order, what is
   /// over the memory limit, the step, the peak; at most `rounds` times over all begins. A move is not simulated where its memory alone, or
@@ -51,7 +51,7 @@ class Evaluator {
     Candidate candidate;
     CostTable costs;
   };
-  [[nodiscard]] Weighed weigh(const SplitStart& start, const std::vector<std::string>& recompute);
+  [[nodiscard]] Weighed weigh(const SplitStart& start, const Recompute& recompute);
   void simulate(Weighed& weighed, bool keepsPath);
   [[nodiscard]] bool mayImprove(const Weighed& tried, const Candidate& best);
 

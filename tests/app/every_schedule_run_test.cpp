@@ -4,6 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "backends/messages/transport.h"
 #include "schedules/generate.h"
 #include "tests/app/job.h"
 
@@ -22,7 +23,9 @@ std::vector<Case> cases() {
   std::vector<Case> all;
   for (const Generator& generator : generators()) {
     if (generator.name == "forward-only") continue;
-    for (const char* transport : {"ucx", "gloo"}) all.push_back({std::string(generator.name), transport});
+    for (const Transport transport : valuesOf<Transport>()) {
+      if (!factsOf(transport).onGpu) all.push_back({std::string(generator.name), std::string(nameOf(transport))});
+    }
   }
   return all;
 }

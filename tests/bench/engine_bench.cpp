@@ -124,10 +124,10 @@ int runRank(const RankEnvironment& environment) {
   bindToCores(environment);
   const TorchBackend& torch = torchBackend();
   torch.prepareProcess(1);
-  const auto me = connectRanks("ucx", rendezvousOf(environment, std::chrono::seconds(30)), torch);
+  const auto me = connectRanks(Transport::Ucx, rendezvousOf(environment, std::chrono::seconds(30)), torch);
   nlohmann::json results = nlohmann::json::array();
   for (const char* schedule : {"1f1b", "gpipe"}) results.push_back(timeOverhead(*me, schedule));
-  if (me->rank() == Rank(0)) std::cout << results.dump() << "\n";
+  if (me->rank() == JobRank(0)) std::cout << results.dump() << "\n";
   me->barrier();
   return 0;
 }

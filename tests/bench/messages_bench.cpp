@@ -26,7 +26,7 @@ namespace {
 using namespace std::chrono_literals;
 using Clock = std::chrono::steady_clock;
 using pw::Communicator;
-using pw::Rank;
+using pw::JobRank;
 
 constexpr int kRounds = 15;
 constexpr int kWaitingRanks = 4, kCores = 2;
@@ -35,11 +35,11 @@ constexpr auto kBusy = 2s;
 /// Mean one-way time [µs] of `count` messages there and back.
 double oneWay(Communicator& me, std::size_t bytes, int count) {
   static std::vector<std::byte> out(16 << 20, std::byte{1}), in(16 << 20, std::byte{2});
-  const Rank peer(1 - me.rank().value);
+  const JobRank peer(1 - me.rank().value);
   me.barrier();
   const auto start = Clock::now();
   for (int i = 0; i < count; ++i) {
-    if (me.rank() == Rank(0)) {
+    if (me.rank() == JobRank(0)) {
       const auto got = me.receive(peer, 1, {in.data(), bytes});
       me.wait(me.send(peer, 1, {out.data(), bytes}));
       me.wait(got);
@@ -73,25 +73,25 @@ double cpuSeconds() {
 
 /// The last rank computes while the others wait for its message: the largest share of a core that a waiting rank took.
 double waitingShare(Communicator& me) {
-  const Rank last(me.size() - 1);
+  const JobRank last(me.size() - 1);
   me.barrier();
   const double before = cpuSeconds();
   const auto start = Clock::now();
   double message = 0, largest = 0;
   if (me.rank() == last) {
     while (Clock::now() - start < kBusy) message = message + 1;
-    for (int r = 0; r < last.value; ++r) me.wait(me.send(Rank(r), 1, {reinterpret_cast<std::byte*>(&message), sizeof message}));
+    for (int r = 0; r < last.value; ++r) me.wait(me.send(JobRank(r), 1, {reinterpret_cast<std::byte*>(&message), sizeof message}));
     return 0;
   }
   me.wait(me.receive(last, 1, {reinterpret_cast<std::byte*>(&message), sizeof message}));
   double share = (cpuSeconds() - before) / std::chrono::duration<double>(Clock::now() - start).count();
-  if (me.rank() != Rank(0)) {
-    me.wait(me.send(Rank(0), 2, {reinterpret_cast<std::byte*>(&share), sizeof share}));
+  if (me.rank() != JobRank(0)) {
+    me.wait(me.send(JobRank(0), 2, {reinterpret_cast<std::byte*>(&share), sizeof share}));
     return 0;
   }
   largest = share;
   for (int r = 1; r < last.value; ++r) {
-    me.wait(me.receive(Rank(r), 2, {reinterpret_cast<std::byte*>(&share), sizeof share}));
+    me.wait(me.receive(JobRank(r), 2, {reinterpret_cast<std::byte*>(&share), sizeof share}));
     largest = std::max(largest, share);
   }
   return largest;
@@ -115,7 +115,7 @@ void runRank(const std::string& what, const pw::RankEnvironment& environment) {
     for (auto& [name, me] : transports) result[name] = waitingShare(*me);
   }
   for (auto& [name, me] : transports) me->barrier();
-  if (environment.rank == Rank(0)) std::cout << result.dump() << std::endl;
+  if (environment.rank == JobRank(0)) std::cout << result.dump() << std::endl;
 }
 
 /// This process and its children run on the first cores only.

@@ -24,7 +24,7 @@ struct LateDevice {
   std::size_t finished = 0, forgotten = 0;
   std::size_t mostAlive = 0;
 
-  static constexpr Timestamp kFirst = 1000;
+  static constexpr std::int64_t kFirst = 1000;
   static LateDevice& current() {
     thread_local LateDevice device;
     return device;
@@ -37,12 +37,12 @@ struct LateDevice {
         LateDevice& self = current();
         self.times.push_back(monotonicNow());
         self.mostAlive = std::max(self.mostAlive, self.times.size() - self.forgotten);
-        return kFirst + static_cast<Timestamp>(self.times.size()) - 1;
+        return Timestamp{kFirst + static_cast<std::int64_t>(self.times.size()) - 1};
       };
       late.timeOf = [](Timestamp timestamp) {
         const LateDevice& self = current();
-        const auto index = static_cast<std::size_t>(timestamp - kFirst);
-        if (timestamp < kFirst || index >= self.times.size()) throw Error("this is not a timestamp");
+        const auto index = static_cast<std::size_t>(timestamp.number - kFirst);
+        if (timestamp.number < kFirst || index >= self.times.size()) throw Error("this is not a timestamp");
         if (index < self.forgotten) throw Error("this timestamp was forgotten");
         if (index >= self.finished) throw Error("the device was not done with that");
         return self.times[index];
@@ -62,10 +62,10 @@ class TimingCommunicator final : public Communicator {
  public:
   explicit TimingCommunicator(std::unique_ptr<Communicator> inner) : inner_(std::move(inner)) {}
 
-  [[nodiscard]] Rank rank() const override { return inner_->rank(); }
+  [[nodiscard]] JobRank rank() const override { return inner_->rank(); }
   [[nodiscard]] int size() const override { return inner_->size(); }
-  Request send(Rank to, std::uint32_t tag, Buffer buffer) override { return inner_->send(to, tag, buffer); }
-  Request receive(Rank from, std::uint32_t tag, Buffer buffer) override { return inner_->receive(from, tag, buffer); }
+  Request send(JobRank to, std::uint32_t tag, Buffer buffer) override { return inner_->send(to, tag, buffer); }
+  Request receive(JobRank from, std::uint32_t tag, Buffer buffer) override { return inner_->receive(from, tag, buffer); }
   void wait(Request request) override {
     inner_->wait(request);
     barriersSince_[request] = 0;
@@ -108,7 +108,7 @@ LateRun runLate(const Plan& plan, int steps, const ExecutorOptions& options = {}
   run.mostAlive.resize(communicators.size());
   test::runJob(run.job, plan, communicators, options, [&](Executor& executor, std::size_t r) {
     std::optional<LiveWriter> writer;
-    if (!live.empty()) executor.tellTo(&writer.emplace(live, Rank(r), 0));
+    if (!live.empty()) executor.tellTo(&writer.emplace(live, JobRank(r), 0));
     for (int s = 0; s < steps; ++s) run.logs[static_cast<std::size_t>(s)][r] = executor.step(s, {});
     run.mostAlive[r] = LateDevice::current().mostAlive;
     return run.logs.back()[r];
@@ -177,7 +177,7 @@ TEST(ExecutorOnADevice, TellsNothingOfAStepThatFailedBeforeItsTimesWereKnown) {
   stage.failAt = "B2";
   auto communicators = inMemoryCommunicators(1, std::chrono::seconds(20));
   test::runJob(job, plan, communicators, {}, [&](Executor& executor, std::size_t) {
-    LiveWriter writer(folder.file("live"), Rank(0), 0);
+    LiveWriter writer(folder.file("live"), JobRank(0), 0);
     executor.tellTo(&writer);
     return executor.step(0, {});
   });

@@ -341,7 +341,7 @@ TEST(MovesOf, APlanWithASkipOverStagesOfOneRankIsAsDerivedByHand) {
   auto communicators = inMemoryCommunicators(2, std::chrono::seconds(1));
   FlightRecord flights;
   const auto moves = [&](int rank, bool evaluation) {
-    return opsOf(plan, Rank(rank), Exchange(plan, none, *communicators[static_cast<std::size_t>(rank)], Rank(0), flights), evaluation);
+    return opsOf(plan, Rank(rank), Exchange(plan, none, *communicators[static_cast<std::size_t>(rank)], flights), evaluation);
   };
   const auto post = [](const Action& a) { return Op{Op::Kind::Post, a}; };
   const auto compute = [](const Action& a) { return Op{Op::Kind::Compute, a}; };
@@ -361,7 +361,7 @@ TEST(MovesOf, AReductionStandsWhereTheRowHasIt) {
   const std::map<Stage, StageModule*> none;
   auto communicators = inMemoryCommunicators(4, std::chrono::seconds(1));
   FlightRecord flights;
-  const auto moves = opsOf(plan, Rank(1), Exchange(plan, none, *communicators[1], Rank(0), flights), false);
+  const auto moves = opsOf(plan, Rank(1), Exchange(plan, none, *communicators[1], flights), false);
   ASSERT_GE(moves.size(), 2U);
   EXPECT_EQ(moves[moves.size() - 2].kind, Op::Kind::Send) << "after the send, so that the stage before does not wait";
   EXPECT_EQ(moves.back().kind, Op::Kind::Reduce);

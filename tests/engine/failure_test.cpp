@@ -40,7 +40,7 @@ TEST(Cause, OfAFailedAllocationSaysWhoWantedHowMuch) {
 [[noreturn]] void fail(
     const std::exception& error, const std::function<void()>& closing = [] {}) {
   RankEnvironment environment;
-  environment.rank = Rank(3);
+  environment.rank = JobRank(3);
   const auto complain = [](std::string_view sentence, int status) {
     std::fprintf(stderr, "%.*s\n", static_cast<int>(sentence.size()), sentence.data());
     return status;
@@ -67,8 +67,8 @@ TEST(FailingRank, EndsThoughItsConnectionsDoNotClose) {
 
 TEST(EndedJob, ThrowsWhatEndedIt) {
   EXPECT_NO_THROW(throwUnlessOk({}));
-  EXPECT_THROW(throwUnlessOk({false, Rank(1), "Rank 1: no such loss", false, true}), UsageError);
-  EXPECT_THROW(throwUnlessOk({false, Rank(1), "Rank 1 was lost", false, false}), Error);
+  EXPECT_THROW(throwUnlessOk({false, JobRank(1), "Rank 1: no such loss", false, true}), UsageError);
+  EXPECT_THROW(throwUnlessOk({false, JobRank(1), "Rank 1 was lost", false, false}), Error);
   EXPECT_THROW(throwUnlessOk({false, {}, "Interrupted by Ctrl-C", true}), Error);
 }
 

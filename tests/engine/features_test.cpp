@@ -208,7 +208,7 @@ TEST(LossOverBatch, EqualsTheLossOfMicrobatchesWithGPipe) {
       const Plan plan = test::planFor(graph, "gpipe", 2, 2, 4 * replicas, loss, {}, replicas);
       test::ThreadOptions options = with(OptimizerSpec::Kind::Sgd);
       const test::Trained expected = test::trainInThreads(graph, plan, 2, options);
-      options.stage.data.lossOverBatch = true;
+      options.stage.data.lossOver = LossScope::WholeBatch;
       expectSame(test::trainInThreads(graph, plan, 2, options), expected);
     }
   }
@@ -217,7 +217,7 @@ TEST(LossOverBatch, EqualsTheLossOfMicrobatchesWithGPipe) {
 TEST(LossOverBatch, IsRefusedWhereABackwardComesBeforeTheLastForward) {
   const ModelGraph graph = test::sample("recurrent");
   test::ThreadOptions options = with(OptimizerSpec::Kind::Sgd);
-  options.stage.data.lossOverBatch = true;
+  options.stage.data.lossOver = LossScope::WholeBatch;
   try {
     static_cast<void>(test::trainInThreads(graph, test::planFor(graph, "1f1b", 2, 4, 8, "cross_entropy"), 1, options));
     FAIL() << "1F1B ran";

@@ -69,7 +69,7 @@ TEST_P(NotFinite, GradientsAreKnownToAllRanksWithActionAndMicrobatchAndChangeNot
   std::vector<double> values;
   const auto logs = step({}, values);
   for (const StepLog& log : logs) {
-    EXPECT_EQ(log.notFinite, Rank(3));
+    EXPECT_EQ(log.notFinite, JobRank(3));
     EXPECT_FALSE(log.skipped) << "nobody wants to go on";
     EXPECT_EQ(std::ranges::count(log.spans, SpanKind::Optimizer, &Span::kind), 0);
   }

@@ -28,10 +28,10 @@ using testing::Not;
 /// Says of all that was not waited for how far it is, and never waits.
 class StandingCommunicator final : public Communicator {
  public:
-  [[nodiscard]] Rank rank() const override { return Rank(1); }
+  [[nodiscard]] JobRank rank() const override { return JobRank(1); }
   [[nodiscard]] int size() const override { return 2; }
-  Request send(Rank, std::uint32_t, Buffer) override { return 0; }
-  Request receive(Rank, std::uint32_t, Buffer) override { return 0; }
+  Request send(JobRank, std::uint32_t, Buffer) override { return 0; }
+  Request receive(JobRank, std::uint32_t, Buffer) override { return 0; }
   void wait(Request request) override {
     if (states.at(request) != MessageState::Done) throw Error("too late");
   }
@@ -49,7 +49,7 @@ FlightEntry value(int stage, ActionKind kind, int microbatch, int peer, bool sen
   return {.what = FlightEntry::What::Value,
           .sending = sending,
           .action = {Stage(stage), kind, Microbatch(microbatch)},
-          .peer = Rank(peer),
+          .peer = JobRank(peer),
           .tag = 9,
           .bytes = 8,
           .request = request};
@@ -143,8 +143,10 @@ TEST(FlightRecord, NamesTheHalfOfASplitBackwardThatSends) {
 class FailedStep : public testing::Test {
  protected:
   ExecutorOptions options() const { return {.flightFiles = folder_.file("flight-rank-")}; }
-  [[nodiscard]] bool wrote(int rank) const { return std::filesystem::exists(flightFile(folder_.file("flight-rank-"), Rank(rank))); }
-  [[nodiscard]] json report(int rank) const { return json::parse(test::contentOf(flightFile(folder_.file("flight-rank-"), Rank(rank)))); }
+  [[nodiscard]] bool wrote(int rank) const { return std::filesystem::exists(flightFile(folder_.file("flight-rank-"), JobRank(rank))); }
+  [[nodiscard]] json report(int rank) const {
+    return json::parse(test::contentOf(flightFile(folder_.file("flight-rank-"), JobRank(rank))));
+  }
   test::Folder folder_;
 };
 

@@ -22,7 +22,8 @@ Plan planOf(int ranks) {
 }
 
 /// A log with so many spans, which names its rank and step.
-StepLog logOf(Rank rank, int step, std::size_t spans, Ns start) {
+StepLog logOf(JobRank process, int step, std::size_t spans, Ns start) {
+  const Rank rank(process.value);
   StepLog log;
   for (std::size_t i = 0; i < spans; ++i) {
     const auto at = start + static_cast<Ns>(i);
@@ -31,13 +32,13 @@ StepLog logOf(Rank rank, int step, std::size_t spans, Ns start) {
   log.memory = {{rank, start, 64 + step}};
   log.loss = 0.5 * step;
   log.whatNotFinite = "the loss of rank " + std::to_string(rank.value);
-  log.notFinite = rank;
+  log.notFinite = process;
   return log;
 }
 
 /// What rank 0 gathers of some steps of ranks as threads; each has its clock and makes its logs by it.
-std::vector<std::vector<StepLog>> gathered(int ranks, int steps, const std::function<ClockFunction(Rank)>& clockOf,
-                                           const std::function<StepLog(Rank, int)>& logOfStep) {
+std::vector<std::vector<StepLog>> gathered(int ranks, int steps, const std::function<ClockFunction(JobRank)>& clockOf,
+                                           const std::function<StepLog(JobRank, int)>& logOfStep) {
   auto communicators = inMemoryCommunicators(ranks, std::chrono::seconds(20));
   const Plan plan = planOf(ranks);
   std::vector<std::vector<StepLog>> result;
@@ -45,10 +46,10 @@ std::vector<std::vector<StepLog>> gathered(int ranks, int steps, const std::func
   for (int r = 0; r < ranks; ++r) {
     threads.emplace_back([&, r] {
       Communicator& communicator = *communicators[static_cast<std::size_t>(r)];
-      StepGatherer gatherer(plan, communicator, clockOf(Rank(r)));
+      StepGatherer gatherer(plan, communicator, clockOf(JobRank(r)));
       for (int step = 0; step < steps; ++step) {
         communicator.barrier();
-        std::vector<StepLog> logs = gatherer.gather(logOfStep(Rank(r), step));
+        std::vector<StepLog> logs = gatherer.gather(logOfStep(JobRank(r), step));
         if (r == 0)
           result.push_back(std::move(logs));
         else
@@ -62,23 +63,23 @@ std::vector<std::vector<StepLog>> gathered(int ranks, int steps, const std::func
 
 TEST(Gathering, BringsEveryRanksLogOfEveryStepWholeToRankZero) {
   for (const std::size_t spans : {0U, 3U, 5'000U}) {  // the last do not fit into the first message
-    const auto log = [&](Rank rank, int step) { return logOf(rank, step, spans, kSecond); };
+    const auto log = [&](JobRank rank, int step) { return logOf(rank, step, spans, kSecond); };
     const auto steps = gathered(
-        3, 4, [](Rank) { return monotonicNow; }, log);
+        3, 4, [](JobRank) { return monotonicNow; }, log);
     ASSERT_EQ(steps.size(), 4U);
     for (int step = 0; step < 4; ++step) {
       const auto& logs = steps[static_cast<std::size_t>(step)];
       ASSERT_EQ(logs.size(), 3U);
-      for (int r = 0; r < 3; ++r) EXPECT_EQ(logs[static_cast<std::size_t>(r)], log(Rank(r), step)) << spans << " spans, rank " << r;
+      for (int r = 0; r < 3; ++r) EXPECT_EQ(logs[static_cast<std::size_t>(r)], log(JobRank(r), step)) << spans << " spans, rank " << r;
     }
   }
 }
 
 TEST(Gathering, PutsTimesOnTheClockOfRankZero) {
   constexpr Ns kHour = 3600 * kSecond;
-  const auto clockOf = [](Rank rank) -> ClockFunction { return [rank] { return monotonicNow() + rank.value * kHour; }; };
+  const auto clockOf = [](JobRank rank) -> ClockFunction { return [rank] { return monotonicNow() + rank.value * kHour; }; };
   const Ns begin = monotonicNow();
-  const auto steps = gathered(3, 5, clockOf, [&](Rank rank, int step) { return logOf(rank, step, 1, clockOf(rank)()); });
+  const auto steps = gathered(3, 5, clockOf, [&](JobRank rank, int step) { return logOf(rank, step, 1, clockOf(rank)()); });
   const Ns end = monotonicNow();
   const Ns slack = end - begin;  // a reading is right to half its round trip, which was within this
   for (const auto& logs : steps) {
@@ -91,10 +92,10 @@ TEST(Gathering, PutsTimesOnTheClockOfRankZero) {
 }
 
 TEST(Gathering, OfASingleRankIsItsLog) {
-  const auto log = [](Rank rank, int step) { return logOf(rank, step, 2, kSecond); };
+  const auto log = [](JobRank rank, int step) { return logOf(rank, step, 2, kSecond); };
   const auto steps = gathered(
-      1, 2, [](Rank) { return monotonicNow; }, log);
-  EXPECT_EQ(steps[1], std::vector<StepLog>{log(Rank(0), 1)});
+      1, 2, [](JobRank) { return monotonicNow; }, log);
+  EXPECT_EQ(steps[1], std::vector<StepLog>{log(JobRank(0), 1)});
 }
 
 }  // namespace

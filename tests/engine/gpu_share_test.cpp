@@ -18,7 +18,7 @@ namespace {
 
 RankEnvironment rankOf(int rank, int ranks, bool oneHost = true) {
   RankEnvironment environment;
-  environment.rank = Rank(rank);
+  environment.rank = JobRank(rank);
   environment.worldSize = environment.localSize = ranks;
   environment.localRank = rank;
   environment.oneHost = oneHost;
@@ -35,7 +35,7 @@ TEST(GpuShare, GivesRanksOfAHostItsGpusInTurn) {
 GpuShare shareOf(int rank, int ranks, int gpus) {
   std::vector<std::string> identities;
   for (int r = 0; r < ranks; ++r) identities.push_back("GPU " + std::to_string(gpuOf(rankOf(r, ranks), gpus)));
-  return gpuShareOf(identities, Rank(rank));
+  return gpuShareOf(identities, JobRank(rank));
 }
 
 TEST(GpuShare, GivesEachRankOfAGpuAPartOfItsOwn) {
@@ -61,9 +61,9 @@ TEST(GpuShare, GivesEachRankOfAGpuAPartOfItsOwn) {
 TEST(GpuShare, GoesByWhichGpuItIsNotByItsNumber) {
   for (int rank = 0; rank < 4; ++rank) {
     EXPECT_EQ(gpuOf(rankOf(rank, 4), 1), 0);
-    EXPECT_EQ(gpuShareOf({"a", "b", "c", "d"}, Rank(rank)).part, GpuPart{});
+    EXPECT_EQ(gpuShareOf({"a", "b", "c", "d"}, JobRank(rank)).part, GpuPart{});
   }
-  const GpuShare share = gpuShareOf({"a", "b", "a", "b"}, Rank(3));
+  const GpuShare share = gpuShareOf({"a", "b", "a", "b"}, JobRank(3));
   EXPECT_EQ(share.part, (GpuPart{1, 2}));
   EXPECT_EQ(rehearsalNote(share, {}).rfind("4 ranks share 2 GPUs and take turns on them", 0), 0U);
 }

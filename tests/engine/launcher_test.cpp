@@ -34,7 +34,7 @@ constexpr auto kLong = 20s;
 /// Starts one rank per verb of launcher_child.
 LaunchResult launchVerbs(
     const std::vector<std::string>& verbs, std::chrono::milliseconds deadline = kLong,
-    const std::function<void(Rank, const std::string&)>& onLine = [](Rank, const std::string&) {},
+    const std::function<void(JobRank, const std::string&)>& onLine = [](JobRank, const std::string&) {},
     std::chrono::milliseconds startUp = 0ms) {
   std::vector<std::string> argv{LAUNCHER_CHILD};
   argv.insert(argv.end(), verbs.begin(), verbs.end());
@@ -56,7 +56,7 @@ struct Launcher {
     pid = ::fork();
     if (pid == 0) {
       ::setpgid(0, 0);  // a group of its own, as a shell gives a job
-      const LaunchResult result = launchVerbs(verbs, kLong, [&](Rank, const std::string& line) {
+      const LaunchResult result = launchVerbs(verbs, kLong, [&](JobRank, const std::string& line) {
         const std::string text = line + '\n';
         [[maybe_unused]] const auto written = ::write(ends[1], text.data(), text.size());
       });
@@ -125,7 +125,7 @@ TEST(Launcher, RanksFindTheirPlaceInTheEnvironment) {
   const Environment stale({{"RANK", "7"}, {"PIPEWRIGHT_LISTEN_FD", "99"}});  // of an outer launcher
   std::map<int, std::string> said;
   const LaunchResult result =
-      launchVerbs({"environment", "environment"}, kLong, [&](Rank rank, const std::string& line) { said[rank.value] += line; });
+      launchVerbs({"environment", "environment"}, kLong, [&](JobRank rank, const std::string& line) { said[rank.value] += line; });
   EXPECT_TRUE(result.ok) << result.failure;
   EXPECT_EQ(said[0], "world 2 local 0 threads 3 address 127.0.0.1 listens 1 reports 1");
   EXPECT_EQ(said[1], "world 2 local 1 threads 3 address 127.0.0.1 listens 0 reports 1");
@@ -133,20 +133,20 @@ TEST(Launcher, RanksFindTheirPlaceInTheEnvironment) {
 
 TEST(Launcher, LinesOfTheRanksArePassedOnWhole) {
   std::vector<std::string> said;
-  EXPECT_TRUE(launchVerbs({"lines"}, kLong, [&](Rank, const std::string& line) { said.push_back(line); }).ok);
+  EXPECT_TRUE(launchVerbs({"lines"}, kLong, [&](JobRank, const std::string& line) { said.push_back(line); }).ok);
   EXPECT_THAT(said, ElementsAre("one", "", "last without an end"));
 }
 
 TEST(Launcher, ALineWithoutEndComesInPiecesAndLosesNothing) {
   std::size_t bytes = 0;
-  EXPECT_TRUE(launchVerbs({"flood"}, kLong, [&](Rank, const std::string& line) { bytes += line.size(); }).ok);
+  EXPECT_TRUE(launchVerbs({"flood"}, kLong, [&](JobRank, const std::string& line) { bytes += line.size(); }).ok);
   EXPECT_EQ(bytes, std::size_t{3} << 20);
 }
 
 TEST(Launcher, AReportedFailureIsTheCause) {
   const LaunchResult result = launchVerbs({"sleep", "fail=in 1F3: the device\nis lost"});
   EXPECT_FALSE(result.ok);
-  EXPECT_EQ(result.failedRank, Rank(1));
+  EXPECT_EQ(result.failedRank, JobRank(1));
   EXPECT_EQ(result.failure, "Rank 1: in 1F3: the device is lost");
   EXPECT_TRUE(childless());
 }
@@ -170,13 +170,13 @@ TEST(Launcher, ARankThatReportedButStaysIsEnded) {
 
 TEST(Launcher, AnExitStatusWithoutReportIsNamed) {
   const LaunchResult result = launchVerbs({"exit", "exit=9"});
-  EXPECT_EQ(result.failedRank, Rank(1));
+  EXPECT_EQ(result.failedRank, JobRank(1));
   EXPECT_THAT(result.failure, StartsWith("Rank 1 ended with exit status 9"));
 }
 
 TEST(Launcher, AKilledRankEndsAllLongBeforeTheTimeLimit) {
   const LaunchResult result = launchVerbs({"sleep", "kill=9", "stubborn"});
-  EXPECT_EQ(result.failedRank, Rank(1));
+  EXPECT_EQ(result.failedRank, JobRank(1));
   EXPECT_THAT(result.failure, StartsWith("Rank 1 was ended by SIGKILL"));
   EXPECT_TRUE(childless());
 }
@@ -185,7 +185,7 @@ TEST(Launcher, ACrashIsNamedByItsSignal) { EXPECT_EQ(launchVerbs({"kill=6"}).fai
 
 TEST(Launcher, AKilledRankIsTheCauseNotThePeerThatNoticed) {
   const LaunchResult result = launchVerbs({"report-lost-peer", "connect-and-kill=9"});
-  EXPECT_EQ(result.failedRank, Rank(1));
+  EXPECT_EQ(result.failedRank, JobRank(1));
   EXPECT_THAT(result.failure, StartsWith("Rank 1 was ended by SIGKILL"));
 }
 
@@ -207,7 +207,7 @@ TEST(Launcher, TheDeadlineEndsRanksThatIgnoreSigterm) {
 }
 
 TEST(Launcher, AnExceptionOfTheLineFunctionLeavesNoChild) {
-  EXPECT_THROW((void)launchVerbs({"sleep", "stubborn"}, kLong, [](Rank, const std::string&) { throw std::runtime_error("no"); }),
+  EXPECT_THROW((void)launchVerbs({"sleep", "stubborn"}, kLong, [](JobRank, const std::string&) { throw std::runtime_error("no"); }),
                std::runtime_error);
   EXPECT_TRUE(childless());
 }
@@ -270,19 +270,19 @@ TEST(RankEnvironment, OfThisProcessIsRead) {
   const Environment environment({{"RANK", "1"}, {"WORLD_SIZE", "4"}, {"MASTER_ADDR", "10.0.0.7"}, {"MASTER_PORT", "29500"}});
   const auto read = rankEnvironment();
   ASSERT_TRUE(read.has_value());
-  EXPECT_EQ(read->rank, Rank(1));
+  EXPECT_EQ(read->rank, JobRank(1));
   EXPECT_EQ(read->worldSize, 4);
   reportFailure(*read, "nobody listens");  // and nothing happens
 }
 
-const auto kNoLine = [](Rank, const std::string&) {};
+const auto kNoLine = [](JobRank, const std::string&) {};
 
 TEST(Launcher, ARankThatIsStoppedOnItsWayToTheFirstStepIsNamedAndKilled) {
   for (const int victim : {0, 1}) {
     std::vector<std::string> verbs{"start-up=1", "start-up=1"};  // the other waits for it
     verbs[static_cast<std::size_t>(victim)] = "stop";
     const LaunchResult result = launchVerbs(verbs, kLong, kNoLine, 200ms);
-    EXPECT_EQ(result.failedRank, Rank(victim));
+    EXPECT_EQ(result.failedRank, JobRank(victim));
     EXPECT_THAT(result.failure, AllOf(StartsWith("Rank " + std::to_string(victim) + " is stopped"), HasSubstr("while loading the model"),
                                       HasSubstr("200 ms"), HasSubstr("--timeout")));
     EXPECT_TRUE(childless());
@@ -291,7 +291,7 @@ TEST(Launcher, ARankThatIsStoppedOnItsWayToTheFirstStepIsNamedAndKilled) {
 
 TEST(Launcher, ARankThatGetsNoFurtherOnItsWayToTheFirstStepIsNamed) {
   const LaunchResult result = launchVerbs({"start-up=2", "start-up=1", "start-up=3"}, kLong, kNoLine, 1000ms);
-  EXPECT_EQ(result.failedRank, Rank(1));
+  EXPECT_EQ(result.failedRank, JobRank(1));
   EXPECT_THAT(result.failure, StartsWith("Rank 1 got no further while meeting the other ranks, for more than 1 s"));
   EXPECT_TRUE(childless());
 }
@@ -304,7 +304,7 @@ TEST(Launcher, ARankThatHasStartedMayTakeItsTime) {
 TEST(Launcher, EachJobHasATokenThatNobodyCanGuess) {
   std::vector<std::string> tokens;
   for (int job = 0; job < 2; ++job) {
-    EXPECT_TRUE(launchVerbs({"token", "token"}, kLong, [&](Rank, const std::string& line) { tokens.push_back(line); }).ok);
+    EXPECT_TRUE(launchVerbs({"token", "token"}, kLong, [&](JobRank, const std::string& line) { tokens.push_back(line); }).ok);
   }
   ASSERT_EQ(tokens.size(), 4U);
   EXPECT_EQ(tokens[0].size(), 64U) << "256 bits";

@@ -59,7 +59,7 @@ struct ToldJob {
   explicit ToldJob(const Plan& plan) : ranksOfPipeline(plan.schedule.rows.size()), job(test::prepareJob(plan)) {
     auto communicators = inMemoryCommunicators(worldSize(plan), std::chrono::seconds(20));
     test::runJob(job, plan, communicators, {}, [&](Executor& executor, std::size_t rank) {
-      LiveWriter live(file.path, Rank(rank), 0);
+      LiveWriter live(file.path, JobRank(rank), 0);
       executor.tellTo(&live);
       static_cast<void>(executor.step(0, {}));
       return executor.step(1, {});
@@ -107,7 +107,7 @@ TEST(LiveSpans, ReachTheFileBeforeTheStepEndsAndGrowOnly) {
 TEST(LiveSpans, AreWrittenOnceAnIntervalAndAtTheEndOfAStep) {
   const LiveFile file;
   StepLog log;
-  LiveWriter writer(file.path, Rank(0), 10 * kMs);
+  LiveWriter writer(file.path, JobRank(0), 10 * kMs);
   writer.begin(0);
   const Ns start = monotonicNow();  // not before the writer's
   const auto add = [&](Ns end) {
@@ -128,7 +128,7 @@ TEST(LiveSpans, AreWrittenOnceAnIntervalAndAtTheEndOfAStep) {
 
 TEST(LiveSpans, HaveTheFormThatTheHeaderShows) {
   const LiveFile file;
-  LiveWriter writer(file.path, Rank(2));
+  LiveWriter writer(file.path, JobRank(2));
   writer.begin(7);
   writer.write({{{Rank(0), SpanKind::Forward, Stage(0), Microbatch(3), Rank(1), 0, 812345678901, 812345688901}},
                 {{Rank(0), 812345688901, 1048576}},
@@ -248,7 +248,7 @@ TEST(LiveSpans, PassOverALineLongerThanAnyRunWrites) {
 
 TEST(LiveSpans, RefuseAFileThatCannotBeWritten) {
   try {
-    const LiveWriter writer("/nowhere/at/all/live", Rank(0));
+    const LiveWriter writer("/nowhere/at/all/live", JobRank(0));
     FAIL() << "was opened";
   } catch (const Error& e) {
     EXPECT_NE(std::string(e.what()).find("/nowhere/at/all/live"), std::string::npos) << e.what();
@@ -257,7 +257,7 @@ TEST(LiveSpans, RefuseAFileThatCannotBeWritten) {
 
 TEST(LiveSpans, ADiskThatIsFullEndsTheTellingNotTheRun) {
   if (!std::filesystem::exists("/dev/full")) GTEST_SKIP() << "this system has no /dev/full";
-  LiveWriter writer("/dev/full", Rank(0));
+  LiveWriter writer("/dev/full", JobRank(0));
   writer.begin(0);
   const StepLog log{{{Rank(0), SpanKind::Forward, Stage(0), Microbatch(0), Rank(0), 0, 1, 2}}, {}, {}, {}, {}, false, {}, {}};
   writer.write(log, false);
@@ -270,7 +270,7 @@ TEST(LiveSpans, TellWhatWasDoneBeforeAStepFailed) {
   test::NumberJob job = test::prepareJob(plan);
   auto communicators = inMemoryCommunicators(2, std::chrono::seconds(20));
   test::runJob(job, plan, communicators, {}, [&](Executor& executor, std::size_t rank) {
-    LiveWriter live(file.path, Rank(rank), 1000 * kMs);
+    LiveWriter live(file.path, JobRank(rank), 1000 * kMs);
     executor.tellTo(&live);
     return executor.step(3, [&] {
       if (rank == 0) throw Error("the gradient is not a number");

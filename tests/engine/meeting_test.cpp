@@ -33,7 +33,7 @@ std::vector<std::string> outcomes(int ranks, std::chrono::milliseconds deadline,
   for (int r = 0; r < ranks; ++r) {
     threads.emplace_back([&, r] {
       Rendezvous place;
-      place.rank = Rank(r);
+      place.rank = JobRank(r);
       place.size = ranks;
       place.masterPort = listener.port;
       if (r == 0) place.listenFd = ::dup(listener.fd.get());
@@ -95,13 +95,13 @@ TEST(Agree, EndsAllRanksWithTheReasonOfTheOneThatCannotTakePart) {
 }
 
 TEST(DifferenceBetween, NamesTheFirstFieldAndCountsTheOthers) {
-  EXPECT_EQ(differenceBetween(fields(), fields(), Rank(1)), "");
+  EXPECT_EQ(differenceBetween(fields(), fields(), JobRank(1)), "");
   EXPECT_EQ(
-      differenceBetween(fields(), fields("0.1", "7", "bbbb"), Rank(5)),
+      differenceBetween(fields(), fields("0.1", "7", "bbbb"), JobRank(5)),
       "Rank 0 and rank 5 differ in the plan: plan.json aaaa and plan.json bbbb (and in --lr and 1 more); start all ranks with the same");
-  EXPECT_EQ(differenceBetween({{"--clip", "1", "1"}}, {}, Rank(1)),
+  EXPECT_EQ(differenceBetween({{"--clip", "1", "1"}}, {}, JobRank(1)),
             "Rank 0 and rank 1 differ in --clip: 1 and none; start all ranks with the same");
-  EXPECT_EQ(differenceBetween({}, {{"--clip", "1", ""}}, Rank(1)), "Rank 0 and rank 1 differ in --clip; start all ranks with the same");
+  EXPECT_EQ(differenceBetween({}, {{"--clip", "1", ""}}, JobRank(1)), "Rank 0 and rank 1 differ in --clip; start all ranks with the same");
 }
 
 }  // namespace

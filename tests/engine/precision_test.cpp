@@ -85,9 +85,9 @@ TEST(LastStage, KeepsNoOutputBesideItsHistory) {
   const TorchBackend& torch = torchBackend();
   torch.prepareProcess(1);
   const Plan plan = test::planFor(graph, "gpipe", 1, 2, 4, "sum");
-  const auto held = [&](bool overBatch) {
+  const auto held = [&](LossScope scope) {
     StageOptions options;
-    options.data.lossOverBatch = overBatch;
+    options.data.lossOver = scope;
     const auto stage = torch.makeTracedStage(graph, plan, Stage(0), options);
     stage->beginStep(0, StepMode::Train);
     const Bytes before = stage->bytesAlive();
@@ -97,7 +97,8 @@ TEST(LastStage, KeepsNoOutputBesideItsHistory) {
   const Value& output = graph.value(graph.outputs.front());
   const Bytes logits = bytesOf(*output.tensor, bindBatch(graph, 2));
   ASSERT_GT(logits, 10'000);
-  EXPECT_NEAR(static_cast<double>(held(true) - held(false)), static_cast<double>(logits), 1000) << "beside the losses themselves";
+  EXPECT_NEAR(static_cast<double>(held(LossScope::WholeBatch) - held(LossScope::PerMicrobatch)), static_cast<double>(logits), 1000)
+      << "beside the losses themselves";
 }
 
 TEST(Bfloat16, RecomputesInTheSameType) {

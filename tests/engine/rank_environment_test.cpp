@@ -59,7 +59,7 @@ TEST(RankEnvironment, IsNoneWithoutALauncher) { EXPECT_FALSE(rankEnvironment(Var
 TEST(RankEnvironment, ReadsWhatTorchrunSets) {
   const auto read = rankEnvironment(kTorchrun);
   ASSERT_TRUE(read.has_value());
-  EXPECT_EQ(read->rank, Rank(3));
+  EXPECT_EQ(read->rank, JobRank(3));
   EXPECT_EQ(read->worldSize, 4);
   EXPECT_EQ(read->masterAddress, "10.0.0.7");
   EXPECT_EQ(read->masterPort, 29500);
@@ -112,7 +112,7 @@ TEST(RankEnvironment, ReadsATaskOfSrun) {
   const auto read = rankEnvironment(kSlurm);
   ASSERT_TRUE(read.has_value());
   EXPECT_EQ(read->startedBy, StartedBy::Slurm);
-  EXPECT_EQ(read->rank, Rank(2));
+  EXPECT_EQ(read->rank, JobRank(2));
   EXPECT_EQ(read->worldSize, 3) << "the step's tasks, not the job's";
   EXPECT_EQ(read->localRank, 0);
   EXPECT_EQ(read->localSize, 1);
@@ -159,7 +159,7 @@ TEST(RankEnvironment, IsNoneInABatchScriptOrAShellOfSalloc) {
 TEST(RankEnvironment, TorchrunInATaskOfSrunDecides) {
   Variables both = kSlurm;
   both.insert(kTorchrun.begin(), kTorchrun.end());
-  EXPECT_EQ(rankEnvironment(both)->rank, Rank(3));
+  EXPECT_EQ(rankEnvironment(both)->rank, JobRank(3));
   EXPECT_EQ(rankEnvironment(both)->startedBy, StartedBy::Torchrun);
 }
 

@@ -131,7 +131,7 @@ TEST_F(Recording, RecomputesAndAveragesOverTheBatch) {
   Plan plan = test::planFor(graph, "gpipe", 2, 4, 4, "cross_entropy");
   for (StageSpec& stage : plan.partition.stages) stage.checkpoints = {{stage.begin, stage.end}};
   test::ThreadOptions options;
-  options.stage.data.lossOverBatch = true;
+  options.stage.data.lossOver = LossScope::WholeBatch;
   const Outcome plain = train(graph, plan, nullptr, options), recorded = train(graph, plan, &device_, options);
   expectEqual(recorded.trained, plain.trained);
   EXPECT_EQ(recorded.launched, (kSteps - kWarmUp) * computeActions(plan));
@@ -190,8 +190,8 @@ std::atomic<Ns> counted{0};
 
 Device clockedHost() {
   Device device = recordingHost();
-  device.timestamp = []() -> Timestamp { return ++counted; };
-  device.timeOf = [](Timestamp timestamp) -> Ns { return timestamp; };
+  device.timestamp = []() -> Timestamp { return {++counted}; };
+  device.timeOf = [](Timestamp timestamp) -> Ns { return timestamp.number; };
   device.launch = [](const std::shared_ptr<void>& recording) {
     counted += count().launched++ % 2 == 0 ? kForward : kBackward;
     (*static_cast<std::function<void()>*>(recording.get()))();

@@ -97,7 +97,8 @@ Outcome reduce(const Case& c, int ranks, std::uint64_t seed, bool early, bool ev
         std::map<Stage, StageModule*> stages;
         for (const auto& [s, stage] : job.stages[r]) stages[s] = stage.get();
         FlightRecord flights;
-        Reducer reducer(plan, stages, *communicators[r], 1, {.shardOptimizer = c.shard}, flights);
+        StepTimes times(hostDevice());
+        Reducer reducer(plan, stages, *communicators[r], 1, {.shardOptimizer = c.shard}, flights, times);
         StepLog log;
         if (early) {
           for (auto it = stages.rbegin(); it != stages.rend(); ++it) reducer.start(it->first);
@@ -183,19 +184,19 @@ TEST_P(Reducing, AllHoldersGetTheSameSumAndTheSameValues) {
 }
 
 /// The collectives that a rank may ask for, in any order: for each parameter it holds whose holders all update and have a rank each.
-std::vector<Asked> allowed(const Case& c, int ranks, Rank rank, bool everywhere) {
+std::vector<Asked> allowed(const Case& c, int ranks, JobRank rank, bool everywhere) {
   std::vector<Asked> all;
   const auto add = [&](const std::vector<int>& stages, bool pieces) {
-    std::vector<Rank> group;
+    std::vector<JobRank> group;
     for (const int s : stages) {
       for (int d = 0; d < c.replicas; ++d) {
         group.emplace_back(d * ranks + c.placement.rankOfStage.at(static_cast<std::size_t>(s)).value);
         if (!c.placement.bidirectional()) continue;
-        const Rank mirror(d * ranks + c.placement.mirrorOfStage.at(static_cast<std::size_t>(s)).value);
+        const JobRank mirror(d * ranks + c.placement.mirrorOfStage.at(static_cast<std::size_t>(s)).value);
         if (mirror != group.back()) group.push_back(mirror);
       }
     }
-    const std::set<Rank> different(group.begin(), group.end());
+    const std::set<JobRank> different(group.begin(), group.end());
     if (group.size() < 2 || different.size() < group.size() || !different.contains(rank)) return;
     std::ranges::sort(group);
     if (!pieces) return all.push_back({Collective::AllReduce, group});
@@ -220,7 +221,7 @@ TEST_P(Reducing, UsesCollectivesWhereAllHoldersUpdateAndHaveARankEach) {
   for (const bool everywhere : {false, true}) {
     const Outcome outcome = reduce(c, ranks, 7, false, everywhere, Offers::Collectives);
     for (std::size_t r = 0; r < outcome.asked.size(); ++r)
-      EXPECT_EQ(sorted(outcome.asked[r]), sorted(allowed(c, ranks, Rank(r), everywhere))) << "rank " << r;
+      EXPECT_EQ(sorted(outcome.asked[r]), sorted(allowed(c, ranks, JobRank(r), everywhere))) << "rank " << r;
   }
 }
 
@@ -273,7 +274,8 @@ Orders ordersOf(const std::vector<std::vector<int>>& reductions, const ReducerOp
           std::ranges::fill(stage->gradients(0), s.value + 1);
         }
         FlightRecord flights;
-        Reducer reducer(plan, stages, communicator, 1, options, flights);
+        StepTimes times(hostDevice());
+        Reducer reducer(plan, stages, communicator, 1, options, flights, times);
         StepLog log;
         for (const int s : reductions[r]) reducer.start(Stage(s));
         orders.early[r] = communicator.asked.size();

@@ -69,7 +69,7 @@ Rehearsal rehearse(const Plan& plan, int steps, const ExecutorOptions& options =
   test::Communicators communicators = inMemoryCommunicators(static_cast<int>(ranks), std::chrono::seconds(20));
   for (auto& communicator : communicators) {
     test::Watch watch;
-    if (change) watch.change = [&](Rank, std::uint32_t tag, Buffer buffer) { change(tag, buffer); };
+    if (change) watch.change = [&](JobRank, std::uint32_t tag, Buffer buffer) { change(tag, buffer); };
     communicator = std::make_unique<test::WatchedCommunicator>(std::move(communicator), watch);
   }
   std::vector<std::thread> threads;

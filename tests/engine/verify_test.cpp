@@ -20,7 +20,7 @@ namespace fs = std::filesystem;
 
 /// `work(rank, communicator)` on a thread per rank.
 template <class Work>
-void onRanks(const Plan& plan, const std::function<void(Rank from, std::uint32_t tag, Buffer)>& change, Work work) {
+void onRanks(const Plan& plan, const std::function<void(JobRank from, std::uint32_t tag, Buffer)>& change, Work work) {
   torchBackend().prepareProcess(1);
   auto communicators = inMemoryCommunicators(worldSize(plan), std::chrono::seconds(60));
   std::vector<std::exception_ptr> failures(communicators.size());
@@ -45,7 +45,7 @@ void onRanks(const Plan& plan, const std::function<void(Rank from, std::uint32_t
 }
 
 Verification verified(const ModelGraph& graph, const Plan& plan, TrainOptions options,
-                      const std::function<void(Rank, std::uint32_t, Buffer)>& change = {}) {
+                      const std::function<void(JobRank, std::uint32_t, Buffer)>& change = {}) {
   options.verify = true;
   std::vector<Verification> results(static_cast<std::size_t>(worldSize(plan)));
   onRanks(plan, change, [&](std::size_t r, Communicator& communicator) {
@@ -57,11 +57,11 @@ Verification verified(const ModelGraph& graph, const Plan& plan, TrainOptions op
 }
 
 /// Adds 1 to the first number of one message of boundary values.
-std::function<void(Rank, std::uint32_t, Buffer)> adding(const Plan& plan, std::size_t transfer, int microbatch, bool gradient) {
+std::function<void(JobRank, std::uint32_t, Buffer)> adding(const Plan& plan, std::size_t transfer, int microbatch, bool gradient) {
   const auto tag = static_cast<std::uint32_t>(
       (transfer * static_cast<std::size_t>(plan.schedule.microbatches) + static_cast<std::size_t>(microbatch)) * 2 + (gradient ? 1 : 0) +
       1);
-  return [tag](Rank, std::uint32_t got, Buffer buffer) {
+  return [tag](JobRank, std::uint32_t got, Buffer buffer) {
     if (got != tag) return;
     float number = 0;
     std::memcpy(&number, buffer.data, sizeof(number));

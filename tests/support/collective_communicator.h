@@ -22,13 +22,13 @@ class CollectiveCommunicator final : public Communicator {
  public:
   explicit CollectiveCommunicator(std::unique_ptr<Communicator> inner, bool offers = true) : inner_(std::move(inner)), offers_(offers) {}
 
-  [[nodiscard]] Rank rank() const override { return inner_->rank(); }
+  [[nodiscard]] JobRank rank() const override { return inner_->rank(); }
   [[nodiscard]] int size() const override { return inner_->size(); }
-  Request send(Rank to, std::uint32_t tag, Buffer buffer) override {
+  Request send(JobRank to, std::uint32_t tag, Buffer buffer) override {
     ++messages;
     return inner_->send(to, tag, buffer);
   }
-  Request receive(Rank from, std::uint32_t tag, Buffer buffer) override { return inner_->receive(from, tag, buffer); }
+  Request receive(JobRank from, std::uint32_t tag, Buffer buffer) override { return inner_->receive(from, tag, buffer); }
   void wait(Request request) override {
     if (const auto found = collectives_.extract(request)) return end(found.mapped());
     inner_->wait(request);
@@ -39,7 +39,8 @@ class CollectiveCommunicator final : public Communicator {
   void barrier() override { inner_->barrier(); }
   void abort() noexcept override { inner_->abort(); }
 
-  [[nodiscard]] std::optional<Request> startCollective(Collective what, std::span<const Rank> group, DType dtype, Buffer buffer) override {
+  [[nodiscard]] std::optional<Request> startCollective(Collective what, std::span<const JobRank> group, DType dtype,
+                                                       Buffer buffer) override {
     asked.push_back({what, {group.begin(), group.end()}});
     if (!offers_ || dtype != DType::Float64) return std::nullopt;
     const Request request = kFirst + next_++;
@@ -60,7 +61,7 @@ class CollectiveCommunicator final : public Communicator {
 
   struct Asked {
     Collective what;
-    std::vector<Rank> group;
+    std::vector<JobRank> group;
     bool operator==(const Asked&) const = default;
   };
   std::vector<Asked> asked;  ///< of `startCollective`
@@ -71,7 +72,7 @@ class CollectiveCommunicator final : public Communicator {
   static constexpr std::uint32_t kTag = 0x7FFF0700;
   struct Begun {
     Collective what{};
-    std::vector<Rank> group;
+    std::vector<JobRank> group;
     Buffer buffer;
     std::vector<std::vector<double>> all;  ///< the members' data, after what they have posted
     std::vector<Request> requests;
@@ -79,7 +80,7 @@ class CollectiveCommunicator final : public Communicator {
   static std::span<double> numbers(Buffer buffer) { return {reinterpret_cast<double*>(buffer.data), buffer.bytes / sizeof(double)}; }
   static std::vector<double> headOf(const Begun& begun) {
     std::vector<double> head{static_cast<double>(begun.what)};
-    for (const Rank member : begun.group) head.push_back(member.value);
+    for (const JobRank member : begun.group) head.push_back(member.value);
     return head;
   }
 

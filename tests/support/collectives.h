@@ -103,7 +103,7 @@ inline void combineNow(Collective what, DType dtype, std::span<const Buffer> buf
 }
 
 /// What a rank gives to a collective.
-inline std::vector<int> givenBy(Rank rank, std::size_t elements, int salt) {
+inline std::vector<int> givenBy(JobRank rank, std::size_t elements, int salt) {
   std::vector<int> values(elements);
   for (std::size_t i = 0; i < elements; ++i) values[i] = static_cast<int>((i * 7 + rank.index() * 3 + static_cast<std::size_t>(salt)) % 8);
   return values;
@@ -114,7 +114,7 @@ struct Combined {
   std::size_t first = 0;
   std::vector<int> values;
 };
-inline Combined combinedAt(std::size_t k, Collective what, std::span<const Rank> group, std::size_t elements, int salt) {
+inline Combined combinedAt(std::size_t k, Collective what, std::span<const JobRank> group, std::size_t elements, int salt) {
   Combined result{.values = std::vector<int>(elements)};
   for (std::size_t m = 0; m < group.size(); ++m) {
     const std::vector<int> given = givenBy(group[m], elements, salt);

@@ -21,15 +21,15 @@ namespace pw {
 // The contract of every transport, as tests that run on each: INSTANTIATE_TEST_SUITE_P(Ucx, CommunicatorContract, testing::Values(...)).
 
 /// Connects one rank of a job; called on that rank's thread.
-using Connect = std::function<std::unique_ptr<Communicator>(Rank)>;
+using Connect = std::function<std::unique_ptr<Communicator>(JobRank)>;
 
-struct Transport {
+struct TestedTransport {
   std::string name;
   bool tellsDone = true;    ///< has `isDone` and `waitAny`
   bool checksSizes = true;  ///< refuses a message of another size
   std::function<Connect(int ranks, std::chrono::milliseconds deadline)> newJob;
 };
-inline void PrintTo(const Transport& transport, std::ostream* out) { *out << transport.name; }
+inline void PrintTo(const TestedTransport& transport, std::ostream* out) { *out << transport.name; }
 
 /// Far above what any test needs.
 constexpr std::chrono::milliseconds kLongWait{20'000};
@@ -54,7 +54,7 @@ inline std::vector<std::byte> patternOf(std::size_t size, int salt) {
   return bytes;
 }
 
-class CommunicatorContract : public testing::TestWithParam<Transport> {
+class CommunicatorContract : public testing::TestWithParam<TestedTransport> {
  protected:
   /// Runs `work` as each rank of a job, one thread each; no rank leaves the job before all are done. Returns what went wrong, per rank.
   static std::vector<std::string> run(int ranks, const std::function<void(Communicator&)>& work,
@@ -68,7 +68,7 @@ class CommunicatorContract : public testing::TestWithParam<Transport> {
         threads.emplace_back([&, r] {
           std::unique_ptr<Communicator> me;
           failures[static_cast<std::size_t>(r)] = failureOf([&] {
-            me = connect(Rank(r));
+            me = connect(JobRank(r));
             work(*me);
           });
           done.arrive_and_wait();
@@ -89,16 +89,16 @@ TEST_P(CommunicatorContract, EachRankKnowsItsPlace) {
 TEST_P(CommunicatorContract, MessagesMatchBySenderAndTagNotByOrder) {
   EXPECT_THAT(run(3,
                   [](Communicator& me) {
-                    if (me.rank() != Rank(2)) {
+                    if (me.rank() != JobRank(2)) {
                       int first = 10 * me.rank().value + 1, second = 10 * me.rank().value + 2;
-                      const auto a = me.send(Rank(2), 1, bytesOf(first)), b = me.send(Rank(2), 2, bytesOf(second));
+                      const auto a = me.send(JobRank(2), 1, bytesOf(first)), b = me.send(JobRank(2), 2, bytesOf(second));
                       me.wait(b);
                       me.wait(a);
                       return;
                     }
                     int got[4] = {};
-                    const auto a = me.receive(Rank(1), 2, bytesOf(got[0])), b = me.receive(Rank(0), 2, bytesOf(got[1]));
-                    const auto c = me.receive(Rank(0), 1, bytesOf(got[2])), d = me.receive(Rank(1), 1, bytesOf(got[3]));
+                    const auto a = me.receive(JobRank(1), 2, bytesOf(got[0])), b = me.receive(JobRank(0), 2, bytesOf(got[1]));
+                    const auto c = me.receive(JobRank(0), 1, bytesOf(got[2])), d = me.receive(JobRank(1), 1, bytesOf(got[3]));
                     for (const auto request : {d, a, c, b}) me.wait(request);
                     EXPECT_THAT(got, testing::ElementsAre(12, 2, 1, 11));
                   }),
@@ -106,26 +106,26 @@ TEST_P(CommunicatorContract, MessagesMatchBySenderAndTagNotByOrder) {
 }
 
 TEST_P(CommunicatorContract, MessagesOfOneTagKeepTheirOrder) {
-  EXPECT_THAT(
-      run(2,
-          [](Communicator& me) {
-            std::vector<int> values(50, -1);
-            std::vector<Communicator::Request> requests;
-            if (me.rank() == Rank(0)) std::iota(values.begin(), values.end(), 0);
-            for (int& value : values) {
-              requests.push_back(me.rank() == Rank(0) ? me.send(Rank(1), 7, bytesOf(value)) : me.receive(Rank(0), 7, bytesOf(value)));
-            }
-            for (const auto request : requests) me.wait(request);
-            for (int i = 0; i < 50; ++i) EXPECT_EQ(values[static_cast<std::size_t>(i)], i);
-          }),
-      succeeds());
+  EXPECT_THAT(run(2,
+                  [](Communicator& me) {
+                    std::vector<int> values(50, -1);
+                    std::vector<Communicator::Request> requests;
+                    if (me.rank() == JobRank(0)) std::iota(values.begin(), values.end(), 0);
+                    for (int& value : values) {
+                      requests.push_back(me.rank() == JobRank(0) ? me.send(JobRank(1), 7, bytesOf(value))
+                                                                 : me.receive(JobRank(0), 7, bytesOf(value)));
+                    }
+                    for (const auto request : requests) me.wait(request);
+                    for (int i = 0; i < 50; ++i) EXPECT_EQ(values[static_cast<std::size_t>(i)], i);
+                  }),
+              succeeds());
 }
 
 TEST_P(CommunicatorContract, MessagesOfEverySizeArriveAsTheyWereSentInBothDirectionsAtOnce) {
   for (const std::size_t size : {0, 1, 7, 64, 1023, 8191, 8193, 65536, 1048577, 16 << 20}) {
     EXPECT_THAT(run(2,
                     [size](Communicator& me) {
-                      const Rank peer(1 - me.rank().value);
+                      const JobRank peer(1 - me.rank().value);
                       std::vector<std::byte> out = patternOf(size, me.rank().value), in(size);
                       const auto got = me.receive(peer, 3, bytesOf(in)), sent = me.send(peer, 3, bytesOf(out));
                       me.wait(sent);
@@ -140,7 +140,7 @@ TEST_P(CommunicatorContract, ManyMessagesMayBeUnderWayAndAreWaitedForInAnyOrder)
   constexpr int kMessages = 300;
   EXPECT_THAT(run(2,
                   [](Communicator& me) {
-                    const Rank peer(1 - me.rank().value);
+                    const JobRank peer(1 - me.rank().value);
                     std::vector<std::vector<std::byte>> out, in;
                     std::vector<Communicator::Request> requests;
                     for (int i = 0; i < kMessages; ++i) {
@@ -184,10 +184,10 @@ TEST_P(CommunicatorContract, WhoeverCameFirstIsTakenFirst) {
       run(3,
           [](Communicator& me) {
             int value = me.rank().value, go = 0;
-            if (me.rank() == Rank(1)) me.wait(me.receive(Rank(0), 2, bytesOf(go)));  // not before rank 2's message was taken
-            if (me.rank() != Rank(0)) return me.wait(me.send(Rank(0), 1, bytesOf(value)));
+            if (me.rank() == JobRank(1)) me.wait(me.receive(JobRank(0), 2, bytesOf(go)));  // not before rank 2's message was taken
+            if (me.rank() != JobRank(0)) return me.wait(me.send(JobRank(0), 1, bytesOf(value)));
             int got[2] = {};
-            const Communicator::Request requests[]{me.receive(Rank(1), 1, bytesOf(got[0])), me.receive(Rank(2), 1, bytesOf(got[1]))};
+            const Communicator::Request requests[]{me.receive(JobRank(1), 1, bytesOf(got[0])), me.receive(JobRank(2), 1, bytesOf(got[1]))};
             if (GetParam().tellsDone) {
               EXPECT_EQ(me.waitAny(requests), 1U);
               EXPECT_EQ(me.isDone(requests[1]), true);
@@ -197,7 +197,7 @@ TEST_P(CommunicatorContract, WhoeverCameFirstIsTakenFirst) {
               EXPECT_THROW((void)me.waitAny(requests), UsageError);
             }
             me.wait(requests[1]);
-            me.wait(me.send(Rank(1), 2, bytesOf(go)));
+            me.wait(me.send(JobRank(1), 2, bytesOf(go)));
             if (GetParam().tellsDone) {
               EXPECT_EQ(me.waitAny(std::span(requests).first(1)), 0U);
             }
@@ -211,13 +211,13 @@ TEST_P(CommunicatorContract, TellsHowFarAMessageIs) {
   EXPECT_THAT(run(2,
                   [](Communicator& me) {
                     int value = 7, go = 0;
-                    if (me.rank() == Rank(1)) {
-                      me.wait(me.receive(Rank(0), 2, bytesOf(go)));
-                      return me.wait(me.send(Rank(0), 1, bytesOf(value)));
+                    if (me.rank() == JobRank(1)) {
+                      me.wait(me.receive(JobRank(0), 2, bytesOf(go)));
+                      return me.wait(me.send(JobRank(0), 1, bytesOf(value)));
                     }
-                    const auto request = me.receive(Rank(1), 1, bytesOf(value));
+                    const auto request = me.receive(JobRank(1), 1, bytesOf(value));
                     EXPECT_EQ(me.stateOf(request), GetParam().tellsDone ? MessageState::Waiting : MessageState::Unknown);
-                    me.wait(me.send(Rank(1), 2, bytesOf(go)));
+                    me.wait(me.send(JobRank(1), 2, bytesOf(go)));
                     if (GetParam().tellsDone) {
                       EXPECT_EQ(me.waitAny(std::span(&request, 1)), 0U);
                       EXPECT_EQ(me.stateOf(request), MessageState::Done);
@@ -231,7 +231,7 @@ TEST_P(CommunicatorContract, LeavesCollectivesOfTheHostsMemoryToMessages) {
   EXPECT_THAT(run(2,
                   [](Communicator& me) {
                     int value = 7;
-                    const Rank group[]{Rank(0), Rank(1)};
+                    const JobRank group[]{JobRank(0), JobRank(1)};
                     EXPECT_EQ(me.startCollective(Collective::AllReduce, group, DType::Int32, bytesOf(value)), std::nullopt);
                   }),
               succeeds());
@@ -244,7 +244,7 @@ TEST_P(CommunicatorContract, AMessageThatDoesNotComeIsAnErrorNamingThePeer) {
       [&](Communicator& me) {
         me.barrier();
         int got = 0;
-        const std::string failure = me.rank() == Rank(1) ? "" : failureOf([&] { me.wait(me.receive(Rank(1), 9, bytesOf(got))); });
+        const std::string failure = me.rank() == JobRank(1) ? "" : failureOf([&] { me.wait(me.receive(JobRank(1), 9, bytesOf(got))); });
         failed.arrive_and_wait();
         if (!failure.empty()) throw Error(failure);
       },
@@ -257,8 +257,8 @@ TEST_P(CommunicatorContract, AMessageOfAnotherSizeIsAnErrorNamingBothSizes) {
   for (const std::size_t sent : {0, 3, 5, 100'000, 3'000'000}) {
     const auto failures = run(2, [&](Communicator& me) {
       std::vector<std::byte> out(sent), in(4);
-      if (me.rank() == Rank(0)) return me.wait(me.send(Rank(1), 3, bytesOf(out)));
-      me.wait(me.receive(Rank(0), 3, bytesOf(in)));
+      if (me.rank() == JobRank(0)) return me.wait(me.send(JobRank(1), 3, bytesOf(out)));
+      me.wait(me.receive(JobRank(0), 3, bytesOf(in)));
     });
     EXPECT_THAT(failures[1], testing::AllOf(testing::HasSubstr("expected 4 bytes with tag 3 from rank 0"),
                                             testing::HasSubstr("got " + std::to_string(sent) + ";")));
@@ -269,8 +269,8 @@ TEST_P(CommunicatorContract, AnAbortEndsTheWaitsOfThePeerAndOwnCalls) {
   const auto failures = run(2, [](Communicator& me) {
     int value = 0;
     me.barrier();
-    const auto request = me.receive(Rank(1 - me.rank().value), 9, bytesOf(value));
-    if (me.rank() == Rank(1)) {
+    const auto request = me.receive(JobRank(1 - me.rank().value), 9, bytesOf(value));
+    if (me.rank() == JobRank(1)) {
       me.abort();
       me.abort();  // twice is once
     }

@@ -36,7 +36,7 @@ class FakeGpus {
   FakeGpus& operator=(const FakeGpus&) = delete;
 
   /// This thread is that rank from now on; `device` is its.
-  void bind(Rank rank) { current() = {this, rank.index()}; }
+  void bind(JobRank rank) { current() = {this, rank.index()}; }
   static const Device& device() {
     static const Device fake{
         .allocate = [](std::size_t bytes) { return current().gpus->allocate(current().rank, bytes); },
@@ -45,7 +45,7 @@ class FakeGpus {
                      const std::function<void()>& meanwhile) { current().gpus->finish(current().rank, deadline, meanwhile); }};
     return fake;
   }
-  DeviceLinks links(Rank rank);
+  DeviceLinks links(JobRank rank);
 
   /// This thread's rank computes that, after everything enqueued before.
   void compute(std::function<void()> task) {
@@ -62,7 +62,7 @@ class FakeGpus {
     int copies = 0, forgets = 0, aborts = 0, sends = 0, collectives = 0;
     std::size_t blocks = 0;  ///< of memory, alive
   };
-  [[nodiscard]] Counts counts(Rank rank) {
+  [[nodiscard]] Counts counts(JobRank rank) {
     const std::lock_guard lock(mutex_);
     Counts counts = gpus_[rank.index()].counts;
     counts.blocks = gpus_[rank.index()].blocks.size();
@@ -281,7 +281,7 @@ class FakeGpus {
   std::jthread engine_;
 };
 
-inline DeviceLinks FakeGpus::links(Rank self) {
+inline DeviceLinks FakeGpus::links(JobRank self) {
   const std::size_t rank = self.index();
   DeviceLinks links;
   links.holds = [this, rank](const void* address) {
@@ -292,13 +292,13 @@ inline DeviceLinks FakeGpus::links(Rank self) {
     const auto& [block, bytes] = *std::prev(after);
     return at < block + bytes;
   };
-  links.send = [this, rank](Rank to, Buffer buffer) { return begin(rank, {rank, to.index()}, {.buffer = buffer}); };
-  links.receive = [this, rank](Rank from, Buffer buffer) { return begin(rank, {from.index(), rank}, {.buffer = buffer}); };
-  links.startCollective = [this, rank](Collective what, std::span<const Rank> group, DType dtype,
+  links.send = [this, rank](JobRank to, Buffer buffer) { return begin(rank, {rank, to.index()}, {.buffer = buffer}); };
+  links.receive = [this, rank](JobRank from, Buffer buffer) { return begin(rank, {from.index(), rank}, {.buffer = buffer}); };
+  links.startCollective = [this, rank](Collective what, std::span<const JobRank> group, DType dtype,
                                        Buffer buffer) -> std::optional<std::uint64_t> {
     if (!isSummed(dtype)) return std::nullopt;
     std::vector<std::size_t> members;
-    for (const Rank member : group) members.push_back(member.index());
+    for (const JobRank member : group) members.push_back(member.index());
     return begin(rank, members, {.buffer = buffer, .collective = what, .dtype = dtype});
   };
   links.stateOf = [this, rank](std::uint64_t operation) { return stateOf(rank, operation); };

@@ -15,11 +15,11 @@ using Hosts = std::function<Connect(int ranks, std::chrono::milliseconds deadlin
 
 inline Connect inMemory(int ranks, std::chrono::milliseconds deadline) {
   auto all = std::make_shared<std::vector<std::unique_ptr<Communicator>>>(inMemoryCommunicators(ranks, deadline));
-  return [all](Rank rank) { return std::move((*all)[rank.index()]); };
+  return [all](JobRank rank) { return std::move((*all)[rank.index()]); };
 }
 
 inline Connect ucx(int ranks, std::chrono::milliseconds deadline) {
-  return [ranks, deadline, store = sharedStore(deadline)](Rank rank) {
+  return [ranks, deadline, store = sharedStore(deadline)](JobRank rank) {
     Rendezvous meeting;
     meeting.rank = rank;
     meeting.size = ranks;
@@ -44,10 +44,10 @@ struct Job {
     std::vector<std::jthread> threads;
     for (int r = 0; r < ranks; ++r) {
       threads.emplace_back([&, r] {
-        gpus.bind(Rank(r));
+        gpus.bind(JobRank(r));
         std::unique_ptr<Communicator> me;
         failures[static_cast<std::size_t>(r)] = failureOf([&] {
-          me = communicatorOver(connect(Rank(r)), FakeGpus::device(), gpus.links(Rank(r)), deadline);
+          me = communicatorOver(connect(JobRank(r)), FakeGpus::device(), gpus.links(JobRank(r)), deadline);
           work(*me);
         });
         done.arrive_and_wait();
@@ -78,11 +78,11 @@ struct Job {
 inline HeldBuffer allocated(std::size_t bytes) { return FakeGpus::device().allocate(bytes); }
 
 /// Sends or receives one byte of the host, so that a rank is past a point when another goes on.
-inline void tell(Communicator& me, Rank to, std::uint32_t tag) {
+inline void tell(Communicator& me, JobRank to, std::uint32_t tag) {
   std::byte byte{};
   me.wait(me.send(to, tag, {&byte, 1}));
 }
-inline void await(Communicator& me, Rank from, std::uint32_t tag) {
+inline void await(Communicator& me, JobRank from, std::uint32_t tag) {
   std::byte byte{};
   me.wait(me.receive(from, tag, {&byte, 1}));
 }

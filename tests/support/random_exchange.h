@@ -24,11 +24,11 @@ struct Planned {
   std::uint32_t tag = 0;
   std::size_t bytes = 0;
   bool onDevice = true;
-  std::vector<Rank> group{};
+  std::vector<JobRank> group{};
   Collective what = Collective::AllReduce;
   DType dtype = DType::Float32;
 
-  [[nodiscard]] bool isOf(Rank rank) const {
+  [[nodiscard]] bool isOf(JobRank rank) const {
     return group.empty() ? from == rank.value || to == rank.value : std::ranges::find(group, rank) != group.end();
   }
   [[nodiscard]] std::size_t elements() const { return bytes / static_cast<std::size_t>(bytesPerElement(dtype)); }
@@ -132,7 +132,7 @@ class RandomRank {
       } else {
         open.memory = open.sending ? job_.computed(patternOf(planned.bytes, pattern)) : job_.device().allocate(planned.bytes);
       }
-      const Rank peer(open.sending ? planned.to : planned.from);
+      const JobRank peer(open.sending ? planned.to : planned.from);
       open.request = open.sending ? me_.send(peer, planned.tag, open.memory.buffer) : me_.receive(peer, planned.tag, open.memory.buffer);
     }
     EXPECT_NE(me_.stateOf(open.request), MessageState::Unknown);

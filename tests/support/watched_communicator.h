@@ -23,7 +23,7 @@ struct Watch {
   std::mt19937_64* random = nullptr;  ///< a message that has come is seen in a random order, and with a chance of 1 in `delay` at each look
   int delay = 0;                      ///< 0: only `wait` and `waitAny` see that a message has come
   bool cannotTell = false;            ///< like Gloo
-  std::function<void(Rank from, std::uint32_t tag, Buffer)> change;  ///< called with every message that was received
+  std::function<void(JobRank from, std::uint32_t tag, Buffer)> change;  ///< called with every message that was received
 };
 
 /// A communicator that records its calls, reports messages late, or changes them. Counts uses of a tag that break the contract.
@@ -31,14 +31,14 @@ class WatchedCommunicator final : public Communicator {
  public:
   WatchedCommunicator(std::unique_ptr<Communicator> inner, Watch watch) : inner_(std::move(inner)), watch_(std::move(watch)) {}
 
-  [[nodiscard]] Rank rank() const override { return inner_->rank(); }
+  [[nodiscard]] JobRank rank() const override { return inner_->rank(); }
   [[nodiscard]] int size() const override { return inner_->size(); }
-  Request send(Rank to, std::uint32_t tag, Buffer buffer) override {
+  Request send(JobRank to, std::uint32_t tag, Buffer buffer) override {
     note("send ", to, tag);
     if (!sent_.emplace(to, tag).second) ++repeatedTags;
     return inner_->send(to, tag, buffer);
   }
-  Request receive(Rank from, std::uint32_t tag, Buffer buffer) override {
+  Request receive(JobRank from, std::uint32_t tag, Buffer buffer) override {
     note("receive ", from, tag);
     const Request request = inner_->receive(from, tag, buffer);
     receives_[request] = {from, tag, buffer};
@@ -82,17 +82,17 @@ class WatchedCommunicator final : public Communicator {
 
  private:
   struct Received {
-    Rank from;
+    JobRank from;
     std::uint32_t tag = 0;
     Buffer buffer;
   };
-  void note(const char* what, Rank peer, std::uint32_t tag) const {
+  void note(const char* what, JobRank peer, std::uint32_t tag) const {
     if (watch_.log != nullptr) watch_.log->push_back(what + std::to_string(peer.value) + ":" + std::to_string(tag));
   }
 
   std::unique_ptr<Communicator> inner_;
   Watch watch_;
-  std::set<std::pair<Rank, std::uint32_t>> sent_;
+  std::set<std::pair<JobRank, std::uint32_t>> sent_;
   std::map<Request, Received> receives_;
   std::set<Request> seen_;
 };

@@ -28,15 +28,18 @@ bool isNumber(int column) {
   return false;
 }
 
-QString recomputeOf(const PlanRequest& request) {
-  QStringList words;
-  for (const std::string& word : request.recompute) words << QString::fromStdString(word);
-  const QString text = words.join(QStringLiteral(", "));
-  if (text == QLatin1String("none")) return QStringLiteral("–");
-  if (text == QLatin1String("full")) return CandidatesModel::tr("full");
-  if (text == QLatin1String("auto")) return CandidatesModel::tr("auto");
-  return text;
-}
+struct RecomputeText {
+  QString operator()(const RecomputeNone&) const { return QStringLiteral("–"); }
+  QString operator()(const RecomputeFull&) const { return CandidatesModel::tr("full"); }
+  QString operator()(const RecomputeAuto&) const { return CandidatesModel::tr("auto"); }
+  QString operator()(const RecomputeModules& modules) const {
+    QStringList names;
+    for (const std::string& name : modules.names) names << QString::fromStdString(name);
+    return names.join(QStringLiteral(", "));
+  }
+};
+
+QString recomputeOf(const PlanRequest& request) { return std::visit(RecomputeText(), request.recompute); }
 
 QString splitOf(const Candidate& c) {
   const QString balance =
@@ -97,7 +100,7 @@ void takeOver(const PlanRequest& wanted, PlanRequest& r) {
   r.batch = wanted.batch == wanted.microbatch * wanted.microbatches * wanted.replicas ? 0 : wanted.batch;
   r.begins = wanted.begins;
   r.recompute = wanted.recompute;
-  if (wanted.recompute == std::vector<std::string>{"auto"}) r.memoryLimit = wanted.memoryLimit;
+  if (std::holds_alternative<RecomputeAuto>(wanted.recompute)) r.memoryLimit = wanted.memoryLimit;
 }
 
 QString whyNot(const Candidate& c) {
@@ -111,7 +114,7 @@ QString titleOf(const Candidate& c) {
                             .arg(QString::fromStdString(c.request.schedule))
                             .arg(c.request.microbatches)
                             .arg(c.request.microbatch);
-  return c.request.recompute == std::vector<std::string>{"none"}
+  return std::holds_alternative<RecomputeNone>(c.request.recompute)
              ? title
              : CandidatesModel::tr("%1, recompute %2").arg(title, recomputeOf(c.request));
 }

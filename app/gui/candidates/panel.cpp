@@ -56,7 +56,7 @@ struct Basis {
             .batch = 0,
             .begins = {},
             .loss = base.loss,
-            .recompute = {},
+            .recompute = RecomputeNone(),
             .sharing = base.sharing,
             .optimizer = base.optimizer,
             .zero1 = base.zero1,

@@ -67,21 +67,20 @@ std::shared_ptr<Loaded> loadArchives(const std::vector<std::string>& paths) {
   return loaded;
 }
 
-/// The `--recompute` setting that leads to these checkpoints; nothing if it cannot be determined.
-std::optional<std::vector<std::string>> recomputeOf(const Plan& plan, const ModelGraph& graph) {
-  const auto makes = [&](const std::vector<std::string>& names) {
+/// The setting that leads to these checkpoints; nothing if it cannot be determined.
+std::optional<Recompute> recomputeOf(const Plan& plan, const ModelGraph& graph) {
+  const auto makes = [&](const Recompute& recompute) {
     Partition trial = plan.partition;
     for (StageSpec& stage : trial.stages) stage.checkpoints.clear();
     try {
-      setCheckpoints(graph, trial, names);
+      setCheckpoints(graph, trial, recompute);
     } catch (const Error&) {
       return false;
     }
     return trial == plan.partition;
   };
-  for (const std::vector<std::string>& names : {std::vector<std::string>{"none"}, {"full"}}) {
-    if (makes(names)) return names;
-  }
+  if (makes(RecomputeNone())) return RecomputeNone();
+  if (makes(RecomputeFull())) return RecomputeFull();
   std::vector<std::string> containers;  // `blocks` of blocks.0, blocks.1, …
   for (const Node& node : graph.nodes) {
     for (const ModuleFrame& frame : node.modules) {
@@ -92,7 +91,7 @@ std::optional<std::vector<std::string>> recomputeOf(const Plan& plan, const Mode
     }
   }
   for (const std::string& container : containers) {
-    if (makes({container})) return std::vector<std::string>{container};
+    if (const RecomputeModules modules{{container}}; makes(modules)) return modules;
   }
   return std::nullopt;
 }
@@ -135,7 +134,7 @@ std::shared_ptr<Loaded> loadPlan(const std::string& path) {
     d.models = plan->modelFiles;
     d.profile = std::shared_ptr<const Profile>(plan, &plan->profile);
     const auto recompute = recomputeOf(*plan, *loaded->graph);
-    d.request.recompute = recompute.value_or(std::vector<std::string>{"none"});
+    d.request.recompute = recompute.value_or(RecomputeNone());
     if (!recompute)
       loaded->notes << translated(
           "What the plan recomputes is a choice of its own that cannot be edited here; it is shown without recomputing.");

@@ -27,7 +27,7 @@ Json requestJson(const PlanRequest& r) {
          {"batch", r.batch},
          {"begins", begins},
          {"loss", r.loss},
-         {"recompute", r.recompute},
+         {"recompute", wordsOf(r.recompute)},
          {"optimizer", {{"name", std::string(factsOf(r.optimizer.kind).name)}, {"momentum", r.optimizer.momentum}}},
          {"memory_limit", r.memoryLimit}};
   if (r.sharing) j["sharing"] = std::string(name(*r.sharing));
@@ -89,7 +89,7 @@ PlanRequest parseRequest(const JsonPart& j, const JsonDocument& document) {
     before = begin;
   }
   r.loss = j["loss"].as<std::string>();
-  r.recompute = j["recompute"].listOf<std::string>();
+  r.recompute = parseRecompute(j["recompute"].listOf<std::string>());
   r.optimizer = optimizerOf(j, document);
   r.memoryLimit = bounded<Bytes>(j, document, "memory_limit", 0, std::int64_t{1} << 60);
   if (j.has("sharing")) r.sharing = sharingOf(j["sharing"].as<std::string>(), document);

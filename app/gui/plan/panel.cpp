@@ -299,8 +299,7 @@ void PlanPanel::Private::buildDesign(QFormLayout& form) {
     std::vector<std::string> names;
     for (const QString& part : recompute->currentText().split(QLatin1Char(','), Qt::SkipEmptyParts))
       names.push_back(part.trimmed().toStdString());
-    if (names.empty()) names = {"none"};
-    document.edit(PlanPanel::tr("Change recomputation"), [&](Design& design) { design.request.recompute = names; });
+    document.edit(PlanPanel::tr("Change recomputation"), [&](Design& design) { design.request.recompute = parseRecompute(names); });
   };
   QObject::connect(recompute, &QComboBox::activated, &panel, takeRecompute);
   QObject::connect(recompute->lineEdit(), &QLineEdit::editingFinished, &panel, takeRecompute);
@@ -461,7 +460,7 @@ void PlanPanel::Private::showDesign() {
     w->setEnabled(model);
   }
   QStringList names;
-  for (const std::string& n : r.recompute) names << QString::fromStdString(n);
+  for (const std::string& n : wordsOf(r.recompute)) names << QString::fromStdString(n);
   if (!recompute->lineEdit()->hasFocus()) recompute->setEditText(names.join(QLatin1Char(',')));
   sharing->setCurrentIndex(!r.sharing ? 0 : *r.sharing == Sharing::Replicate ? 1 : 2);
   const std::vector<OptimizerSpec> offered = offeredOptimizers();

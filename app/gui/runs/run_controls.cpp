@@ -14,7 +14,7 @@
 namespace pw::gui {
 namespace {
 
-constexpr int kNccl = 2;  // its row
+QString wordOf(std::string_view word) { return QString::fromUtf8(word.data(), static_cast<qsizetype>(word.size())); }
 
 }  // namespace
 
@@ -35,9 +35,11 @@ RunControls::RunControls(QWidget* parent)
   steps_->setSuffix(tr(" steps"));
   steps_->setAccessibleName(tr("Steps to run"));
   steps_->setToolTip(tr("Training steps; the first one warms up and is not counted as typical"));
-  transport_->addItems({QStringLiteral("ucx"), QStringLiteral("gloo"), QStringLiteral("nccl")});
-  transport_->setItemData(0, tr("Shared memory, RDMA or TCP"), Qt::ToolTipRole);
-  transport_->setItemData(1, tr("TCP"), Qt::ToolTipRole);
+  for (const Transport transport : valuesOf<Transport>()) {  // each in the row of its value
+    const TransportFacts facts = factsOf(transport);
+    transport_->addItem(wordOf(facts.name));
+    transport_->setItemData(static_cast<int>(transport), wordOf(facts.links), Qt::ToolTipRole);
+  }
   transport_->setAccessibleName(tr("How ranks exchange messages"));
   transport_->setToolTip(tr("How ranks exchange messages; with nccl they compute on GPUs, otherwise on CPUs"));
   transport_->setObjectName(QStringLiteral("transport"));
@@ -102,28 +104,36 @@ void RunControls::say(const QString& text) {
 void RunControls::setSteps(int steps) { steps_->setValue(steps); }
 
 void RunControls::setWhyNoGpu(const QString& why) {
-  auto* const item = qobject_cast<QStandardItemModel*>(transport_->model())->item(kNccl);
-  item->setEnabled(why.isEmpty());
-  item->setToolTip(why.isEmpty() ? tr("NCCL between GPUs, where the ranks compute") : why);
-  if (why.isEmpty() && gpuWanted_) transport_->setCurrentIndex(kNccl);
+  for (const Transport transport : valuesOf<Transport>()) {
+    const TransportFacts facts = factsOf(transport);
+    if (!facts.onGpu) continue;
+    auto* const item = qobject_cast<QStandardItemModel*>(transport_->model())->item(static_cast<int>(transport));
+    item->setEnabled(why.isEmpty());
+    item->setToolTip(why.isEmpty() ? tr("%1 between GPUs, where the ranks compute").arg(wordOf(facts.title)) : why);
+  }
+  if (why.isEmpty() && gpuWanted_) use(defaultTransport(true));
 }
 
 void RunControls::follow(const Computing& computing) {
   gpuWanted_ = computing.onGpu;
-  const bool possible = qobject_cast<QStandardItemModel*>(transport_->model())->item(kNccl)->isEnabled();
-  if (computing.onGpu && possible) transport_->setCurrentIndex(kNccl);
-  if (!computing.onGpu && transport_->currentIndex() == kNccl) transport_->setCurrentIndex(0);
+  if (computing.onGpu != factsOf(transport()).onGpu) use(defaultTransport(computing.onGpu));
   precision_->setCurrentIndex(precision_->findData(static_cast<int>(computing.precision)));
 }
 
 Computing RunControls::computing() const {
   Computing computing;
-  computing.onGpu = transport_->currentIndex() == kNccl;
+  computing.onGpu = factsOf(transport()).onGpu;
   computing.precision = static_cast<DType>(precision_->currentData().toInt());
   return computing;
 }
 
-QString RunControls::transport() const { return transport_->currentText(); }
+Transport RunControls::transport() const { return static_cast<Transport>(transport_->currentIndex()); }
+
+/// Chooses it if it can be used here.
+void RunControls::use(Transport transport) {
+  const int row = static_cast<int>(transport);
+  if (qobject_cast<QStandardItemModel*>(transport_->model())->item(row)->isEnabled()) transport_->setCurrentIndex(row);
+}
 
 QString RunControls::text() const { return status_->text(); }
 

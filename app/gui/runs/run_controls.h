@@ -2,6 +2,7 @@
 
 #include <QWidget>
 
+#include "backends/messages/transport.h"
 #include "simulator/costs/profile.h"
 
 class QComboBox;
@@ -26,7 +27,7 @@ class RunControls : public QWidget {
   void setWhyNoGpu(const QString& why);
   /// Chooses how to compute as these costs were measured, as far as this machine can.
   void follow(const Computing& computing);
-  [[nodiscard]] QString transport() const;
+  [[nodiscard]] Transport transport() const;
   [[nodiscard]] Computing computing() const;
   [[nodiscard]] QString text() const;  ///< what the line says
 
@@ -36,6 +37,8 @@ class RunControls : public QWidget {
   void cancelRequested();
 
  private:
+  void use(Transport transport);
+
   QPushButton *run_, *profile_, *cancel_;
   QSpinBox* steps_;
   QComboBox *transport_, *precision_;

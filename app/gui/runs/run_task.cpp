@@ -148,7 +148,7 @@ void RunTask::run(const RunRequest& request) {
                        d->live = std::make_shared<LiveFile>(live.toStdString(), *request.plan);
                        QStringList words{QStringLiteral("run"),           path,
                                          QStringLiteral("--steps"),       QString::number(request.steps),
-                                         QStringLiteral("--backend"),     request.transport,
+                                         QStringLiteral("--backend"),     QString::fromStdString(std::string(nameOf(request.transport))),
                                          QStringLiteral("--store"),       request.store,
                                          QStringLiteral("--live"),        live,
                                          QStringLiteral("--progress"),    QStringLiteral("json"),

@@ -5,6 +5,7 @@
 #include <memory>
 
 #include "app/gui/document/document.h"
+#include "backends/messages/transport.h"
 
 namespace pw::gui {
 
@@ -15,7 +16,7 @@ namespace pw::gui {
 struct RunRequest {
   std::shared_ptr<const Plan> plan;
   int steps = 5;
-  QString transport = QStringLiteral("ucx");
+  Transport transport = Transport::Ucx;
   DType precision = DType::Unknown;
   QString store;  ///< file the run is recorded in
   OptimizerSpec optimizer;

@@ -223,14 +223,14 @@ void TracedStage::addLoss(const at::Tensor& loss, Microbatch m) {
 void TracedStage::takeLoss(Microbatch m, bool isRecorded) {
   const c10::AutoGradMode gradients(mode_ == StepMode::Train);
   InFlight& inFlight = at(m);
-  if (!isRecorded && !options_.data.lossOverBatch) {
+  if (!isRecorded && options_.data.lossOver == LossScope::PerMicrobatch) {
     inFlight.lossOutput = data_.loss(inFlight.lossOutput, inFlight.global);
     return addLoss(inFlight.lossOutput, m);
   }
   at::Tensor& leaf = lossLeaves_[m.index()];
   leaf = inFlight.lossOutput.detach();
   if (inFlight.lossOutput.requires_grad()) leaf.set_requires_grad(true);
-  if (options_.data.lossOverBatch) {
+  if (options_.data.lossOver == LossScope::WholeBatch) {
     if (std::ranges::all_of(lossLeaves_, [](const at::Tensor& one) { return one.defined(); })) lossOverBatch(m);
     return;
   }

@@ -4,6 +4,7 @@
 #include <functional>
 #include <memory>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "backends/stages/stage_module.h"
@@ -12,11 +13,23 @@
 
 namespace pw {
 
+/// What one loss is computed of.
+enum class LossScope : std::uint8_t {
+  PerMicrobatch,  ///< each microbatch's outputs
+  WholeBatch,     ///< the outputs of all microbatches; the last stage runs all its forwards before its first backward
+};
+constexpr std::string_view nameOf(LossScope scope) {
+  switch (scope) {
+    case LossScope::PerMicrobatch: return "microbatch";
+    case LossScope::WholeBatch: return "batch";
+  }
+  return {};
+}
+
 /// How a batch becomes microbatches and a loss.
 struct DataOptions {
   std::string file;  ///< a torch.save of a dict of tensors; empty: synthetic
-  bool lossOverBatch =
-      false;              ///< one loss over the outputs of all microbatches; the last stage runs all its forwards before its first backward
+  LossScope lossOver = LossScope::PerMicrobatch;
   bool masked = false;    ///< each microbatch computes the whole batch, and only its own samples contribute to the loss
   std::string lossCount;  ///< how a microbatch's own loss (`output:NAME`) is weighted in the batch's; see parseLossCount. Empty: by samples
   bool ignoreSome = false;  ///< synthetic targets of a loss inside the model contain ignored ones, a different number per sample

@@ -124,7 +124,7 @@ TEST(CandidatesModel, SaysInWordsWhatAPlanIs) {
   CandidatesModel model;
   Candidate fits = candidate("1f1b", 8, 4'000'000, 3 << 20, 4 << 20), large = candidate("gpipe", 4, 2'000'000, 6 << 20, 4 << 20);
   large.moves = 2;
-  large.request.recompute = {"full"};
+  large.request.recompute = RecomputeFull();
   model.set({fits, large});
   const auto text = [&](int row, int column) { return model.index(row, column).data().toString(); };
   EXPECT_EQ(text(0, CandidatesModel::Microbatches), "8 × 1");

@@ -75,7 +75,7 @@ TEST_F(DocumentTest, ForgetsADragThatIsGivenUp) {
 
 TEST_F(DocumentTest, KeepsTheLastPredictionWhereADesignCannotBePredicted) {
   const auto before = document.prediction();
-  document.edit("Recompute", [](Design& d) { d.request.recompute = {"auto"}; });  // needs a limit
+  document.edit("Recompute", [](Design& d) { d.request.recompute = RecomputeAuto(); });  // needs a limit
   ASSERT_TRUE(predicted());
   EXPECT_FALSE(document.problem().isEmpty());
   EXPECT_EQ(document.prediction(), before);
@@ -107,7 +107,7 @@ TEST_F(DocumentTest, MakesThePlanItPredicts) {
 TEST_F(DocumentTest, ComesBackFromItsProject) {
   document.edit("Microbatches", [](Design& d) {
     d.request.microbatches = 12;
-    d.request.recompute = {"full"};
+    d.request.recompute = RecomputeFull();
     d.request.memoryLimit = 1 << 30;
   });
   const Project project{document.design(), "runs.db", QByteArray("{\"a\":1}")};

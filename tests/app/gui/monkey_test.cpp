@@ -76,8 +76,8 @@ class Monkey {
         case 2: r.chunks = below(4); break;
         case 3: r.microbatches = 1 + below(20); break;
         case 4:
-          r.recompute = {
-              std::vector<std::string>{"none", "full", "auto", "blocks", "nothing of this name"}[static_cast<std::size_t>(below(5))]};
+          r.recompute = parseRecompute(
+              {std::vector<std::string>{"none", "full", "auto", "blocks", "nothing of this name"}[static_cast<std::size_t>(below(5))]});
           break;
         case 5: r.memoryLimit = below(3) * 1'500'000; break;
         case 6:

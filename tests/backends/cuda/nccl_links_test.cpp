@@ -96,7 +96,7 @@ struct Job {
         cuda.use(r);
         std::string& failure = failures[static_cast<std::size_t>(r)];
         failure = failureOf([&] {
-                    auto host = connect(Rank(r));
+                    auto host = connect(JobRank(r));
                     DeviceLinks links = ncclLinks(*host, deadline, FakeCuda::computeStream(), &FakeCuda::timeOf);
                     failure = one(std::move(host), std::move(links), [&] { done.arrive_and_wait(); });
                   }) +
@@ -155,7 +155,7 @@ TEST(NcclLinks, CollectivesGiveThePlainSumForAllTypesAndUnevenPieces) {
   for (const int ranks : {2, 3}) {
     Job job{.ranks = ranks};
     const auto failures = job.run([&](Communicator& me) {
-      std::vector<Rank> group;
+      std::vector<JobRank> group;
       for (int r = 0; r < ranks; ++r) group.emplace_back(r);
       int salt = 0;
       for (const DType dtype : test::kSummed) {
@@ -187,21 +187,22 @@ TEST(NcclLinks, CollectivesGiveThePlainSumForAllTypesAndUnevenPieces) {
 
 TEST(NcclLinks, GroupsAndLinksOfTheSameRanksAskedForInAnotherOrderAreNotMixedUp) {
   Job job{.ranks = 3};
-  const std::vector<std::vector<Rank>> groups{{Rank(0), Rank(1)}, {Rank(0), Rank(1), Rank(2)}, {Rank(0), Rank(2)}, {Rank(1), Rank(2)}};
+  const std::vector<std::vector<JobRank>> groups{
+      {JobRank(0), JobRank(1)}, {JobRank(0), JobRank(1), JobRank(2)}, {JobRank(0), JobRank(2)}, {JobRank(1), JobRank(2)}};
   // Rank 0 gives the ids of three groups and of a link, which the others want in other orders.
   const std::array<std::vector<std::size_t>, 3> orders{{{0, 1, 2}, {1, 3, 0}, {2, 3, 1}}};
   const auto failures = job.run([&](Communicator& me) {
     std::vector<Communicator::Request> requests;
     std::vector<HeldBuffer> memory;
-    const HeldBuffer message = me.rank() == Rank(0) ? job.computed(patternOf(9, 4)) : job.device().allocate(9);
-    if (me.rank() == Rank(1)) requests.push_back(me.receive(Rank(0), 1, message.buffer));
+    const HeldBuffer message = me.rank() == JobRank(0) ? job.computed(patternOf(9, 4)) : job.device().allocate(9);
+    if (me.rank() == JobRank(1)) requests.push_back(me.receive(JobRank(0), 1, message.buffer));
     for (const std::size_t g : orders[me.rank().index()]) {
       memory.push_back(job.computed(test::encoded(DType::Float32, test::givenBy(me.rank(), 10, static_cast<int>(g)))));
       requests.push_back(me.startCollective(Collective::AllReduce, groups[g], DType::Float32, memory.back().buffer).value());
     }
-    if (me.rank() == Rank(0)) requests.push_back(me.send(Rank(1), 1, message.buffer));
+    if (me.rank() == JobRank(0)) requests.push_back(me.send(JobRank(1), 1, message.buffer));
     for (const auto request : requests) me.wait(request);
-    if (me.rank() == Rank(1)) job.expect(message, 0, patternOf(9, 4), "the message");
+    if (me.rank() == JobRank(1)) job.expect(message, 0, patternOf(9, 4), "the message");
     for (std::size_t i = 0; i < memory.size(); ++i) {
       const std::size_t g = orders[me.rank().index()][i];
       const auto right = test::combinedAt(0, Collective::AllReduce, groups[g], 10, static_cast<int>(g));
@@ -218,21 +219,21 @@ TEST(NcclLinks, MessagesBothWaysMoveThoughTheirSendersDoSomethingElse) {
     Job job{.ranks = 2, .seed = seed};
     std::atomic<int> got = 0;
     const auto failures = job.run([&](Communicator& me) {
-      const Rank peer(1 - me.rank().value);
+      const JobRank peer(1 - me.rank().value);
       const HeldBuffer out = job.computed(patternOf(500, me.rank().value)), in = job.device().allocate(500);
       const auto sent = me.send(peer, 1, out.buffer), received = me.receive(peer, 1, in.buffer);
       me.wait(received);
       job.expect(in, 0, patternOf(500, peer.value), "what both sent at once");
       const HeldBuffer next = job.device().allocate(500);
-      const auto more = me.rank() == Rank(0) ? me.send(peer, 2, out.buffer) : me.receive(peer, 2, next.buffer);
+      const auto more = me.rank() == JobRank(0) ? me.send(peer, 2, out.buffer) : me.receive(peer, 2, next.buffer);
       // Rank 0 calls nothing of ours before rank 1 has the second message.
-      if (me.rank() == Rank(1)) me.wait(more);
+      if (me.rank() == JobRank(1)) me.wait(more);
       job.device().finish(kLongWait, {});
       ++got;
       for (const auto end = std::chrono::steady_clock::now() + kLongWait; got < 2 && std::chrono::steady_clock::now() < end;)
         std::this_thread::yield();
       EXPECT_EQ(got, 2);
-      if (me.rank() == Rank(0)) me.wait(more);
+      if (me.rank() == JobRank(0)) me.wait(more);
       me.wait(sent);
       me.barrier();
     });
@@ -246,18 +247,18 @@ TEST(NcclLinks, SendWhatComputeWritesLaterAndTellHowFarItIs) {
   const auto failures = job.run([&](Communicator& me) {
     std::latch written(1);
     const HeldBuffer memory = job.device().allocate(400);
-    if (me.rank() == Rank(1)) {
-      const auto request = me.receive(Rank(0), 1, memory.buffer);
+    if (me.rank() == JobRank(1)) {
+      const auto request = me.receive(JobRank(0), 1, memory.buffer);
       EXPECT_EQ(me.stateOf(request), MessageState::Waiting);  // it is not announced
-      tell(me, Rank(0), 2);
+      tell(me, JobRank(0), 2);
       me.wait(request);
       job.expect(memory, 0, patternOf(400, 8), "what was written late");
       return me.barrier();
     }
-    test::await(me, Rank(1), 2);
+    test::await(me, JobRank(1), 2);
     job.cuda.compute([&written] { written.wait(); });
     job.cuda.compute([buffer = memory.buffer] { std::ranges::copy(patternOf(400, 8), buffer.data); });
-    const auto request = me.send(Rank(1), 1, memory.buffer);
+    const auto request = me.send(JobRank(1), 1, memory.buffer);
     EXPECT_EQ(me.stateOf(request), MessageState::Waiting);  // the link is not connected
     EXPECT_TRUE(comesTrue(me, [&] { return me.stateOf(request) == MessageState::Moving; }));
     EXPECT_EQ(me.isDone(request), false);
@@ -274,10 +275,11 @@ TEST(NcclLinks, SendWhatComputeWritesLaterAndTellHowFarItIs) {
 TEST(NcclLinks, APeerThatDoesNotConnectIsAnErrorAtTheDeadline) {
   Job job{.ranks = 3, .deadline = milliseconds(50)};
   const auto failures = job.runLinks([&](DeviceLinks& links, Communicator& host) {
-    if (host.rank() == Rank(2)) return;
+    if (host.rank() == JobRank(2)) return;
     const HeldBuffer memory = job.device().allocate(16);
-    if (host.rank() == Rank(0)) return links.order(links.receive(Rank(2), memory.buffer));
-    links.order(links.startCollective(Collective::AllReduce, std::array{Rank(0), Rank(1), Rank(2)}, DType::Float32, memory.buffer).value());
+    if (host.rank() == JobRank(0)) return links.order(links.receive(JobRank(2), memory.buffer));
+    links.order(links.startCollective(Collective::AllReduce, std::array{JobRank(0), JobRank(1), JobRank(2)}, DType::Float32, memory.buffer)
+                    .value());
   });
   EXPECT_THAT(
       failures,
@@ -294,14 +296,14 @@ TEST(NcclLinks, AFailureOfNcclIsAnErrorWithItsWordsWhoeverWaits) {
     Job job{.ranks = 2};
     const auto failures = job.run([&](Communicator& me) {
       const HeldBuffer memory = job.device().allocate(16);
-      if (connected && me.rank() == Rank(1)) me.wait(me.receive(Rank(0), 1, memory.buffer));
-      if (connected && me.rank() == Rank(0)) me.wait(me.send(Rank(1), 1, memory.buffer));
-      if (me.rank() == Rank(1)) {
+      if (connected && me.rank() == JobRank(1)) me.wait(me.receive(JobRank(0), 1, memory.buffer));
+      if (connected && me.rank() == JobRank(0)) me.wait(me.send(JobRank(1), 1, memory.buffer));
+      if (me.rank() == JobRank(1)) {
         job.device().finish(kLongWait, {});
-        return tell(me, Rank(0), 3);
+        return tell(me, JobRank(0), 3);
       }
-      test::await(me, Rank(1), 3);
-      const auto request = me.send(Rank(1), 2, memory.buffer);
+      test::await(me, JobRank(1), 3);
+      const auto request = me.send(JobRank(1), 2, memory.buffer);
       if (connected) {
         EXPECT_TRUE(comesTrue(me, [&] { return me.stateOf(request) == MessageState::Moving; }));
       }
@@ -323,16 +325,16 @@ TEST(NcclLinks, AnAbortEndsWaitsAndStatesStayAsTheyWere) {
     std::latch waiting(1);
     const auto failures = job.run([&](Communicator& me) {
       const HeldBuffer memory = job.device().allocate(16), other = job.device().allocate(16);
-      if (me.rank() == Rank(1)) {
-        me.wait(me.receive(Rank(0), 1, memory.buffer));
+      if (me.rank() == JobRank(1)) {
+        me.wait(me.receive(JobRank(0), 1, memory.buffer));
         job.device().finish(kLongWait, {});
         waiting.wait();
         me.abort();
-        me.wait(me.startCollective(Collective::AllReduce, std::array{Rank(0), Rank(1)}, DType::Float32, memory.buffer).value());
+        me.wait(me.startCollective(Collective::AllReduce, std::array{JobRank(0), JobRank(1)}, DType::Float32, memory.buffer).value());
       }
-      const auto first = me.send(Rank(1), 1, memory.buffer), second = me.send(Rank(1), 2, memory.buffer),
-                 wanted = me.receive(Rank(1), 3, other.buffer);
-      const auto sum = me.startCollective(Collective::AllReduce, std::array{Rank(0), Rank(1)}, DType::Float32, other.buffer).value();
+      const auto first = me.send(JobRank(1), 1, memory.buffer), second = me.send(JobRank(1), 2, memory.buffer),
+                 wanted = me.receive(JobRank(1), 3, other.buffer);
+      const auto sum = me.startCollective(Collective::AllReduce, std::array{JobRank(0), JobRank(1)}, DType::Float32, other.buffer).value();
       EXPECT_TRUE(comesTrue(me, [&] { return me.isDone(first) == true && me.stateOf(second) == MessageState::Moving; }));
       waiting.count_down();
       const std::string failure = failureOf([&] { me.wait(sum); });
@@ -356,11 +358,11 @@ TEST(NcclLinks, AnAbortEndsLinksThatWaitForEachOther) {
   Job job{.ranks = 2};
   const auto failures = job.runLinks([&](DeviceLinks& links, Communicator& host) {
     const HeldBuffer memory = job.device().allocate(16), other = job.device().allocate(16);
-    const Rank peer(1 - host.rank().value);
+    const JobRank peer(1 - host.rank().value);
     const auto first = links.send(peer, memory.buffer), theirs = links.receive(peer, other.buffer);
     const auto isDone = [&](std::uint64_t operation) { return links.isDone(operation); };
     EXPECT_TRUE(comesTrue(host, [&] { return isDone(first) && isDone(theirs); }));
-    if (host.rank() == Rank(1)) return;
+    if (host.rank() == JobRank(1)) return;
     const auto wanted = links.receive(peer, other.buffer);
     links.order(wanted);
     const auto behind = links.send(peer, memory.buffer);
@@ -378,10 +380,10 @@ TEST(NcclLinks, WhatNobodyAsksForIsEndedAtTheDeadline) {
   Job job{.ranks = 2, .deadline = milliseconds(1500)};
   const auto failures = job.runLinks([&](DeviceLinks& links, Communicator& host) {
     const HeldBuffer memory = job.device().allocate(16);
-    const auto first = host.rank() == Rank(0) ? links.send(Rank(1), memory.buffer) : links.receive(Rank(0), memory.buffer);
+    const auto first = host.rank() == JobRank(0) ? links.send(JobRank(1), memory.buffer) : links.receive(JobRank(0), memory.buffer);
     EXPECT_TRUE(comesTrue(host, [&] { return links.isDone(first); }));
-    if (host.rank() == Rank(0)) return;
-    links.order(links.receive(Rank(0), memory.buffer));
+    if (host.rank() == JobRank(0)) return;
+    links.order(links.receive(JobRank(0), memory.buffer));
     job.device().finish(kLongWait, {});
     static_cast<void>(links.isDone(first));
   });

@@ -42,7 +42,7 @@ void exchange(pw::Communicator& me) {
   const int rank = me.rank().value, size = me.size(), left = (rank + size - 1) % size;
   for (const std::size_t bytes : {0, 8, 5'000, 300'000, 25'000'000}) {
     std::vector<std::byte> out = pw::patternOf(bytes, rank), in(bytes);
-    const auto got = me.receive(pw::Rank(left), 1, pw::bytesOf(in)), sent = me.send(pw::Rank((rank + 1) % size), 1, pw::bytesOf(out));
+    const auto got = me.receive(pw::JobRank(left), 1, pw::bytesOf(in)), sent = me.send(pw::JobRank((rank + 1) % size), 1, pw::bytesOf(out));
     me.wait(got);
     me.wait(sent);
     if (in != pw::patternOf(bytes, left)) throw pw::Error("a message of " + std::to_string(bytes) + " bytes came broken");
@@ -52,12 +52,13 @@ void exchange(pw::Communicator& me) {
 
 void doAsTold(const std::string& verb, pw::Communicator& me) {
   if (verb == "exchange") return exchange(me);
-  if (me.rank() == pw::Rank(1)) {
+  if (me.rank() == pw::JobRank(1)) {
     if (verb == "leave") return;
     ::raise(SIGKILL);
   }
   std::vector<std::byte> message(verb == "die_before_taking" ? 64 << 20 : 8);
-  me.wait(verb == "die_before_taking" ? me.send(pw::Rank(1), 1, pw::bytesOf(message)) : me.receive(pw::Rank(1), 1, pw::bytesOf(message)));
+  me.wait(verb == "die_before_taking" ? me.send(pw::JobRank(1), 1, pw::bytesOf(message))
+                                      : me.receive(pw::JobRank(1), 1, pw::bytesOf(message)));
 }
 
 }  // namespace
@@ -67,7 +68,7 @@ int main(int count, char** arguments) {
   const int socket = std::atoi(arguments[4]);
   if (count > 5) ::setenv("UCX_TLS", arguments[5], 1);
   pw::Rendezvous meeting;
-  meeting.rank = pw::Rank(std::atoi(arguments[2]));
+  meeting.rank = pw::JobRank(std::atoi(arguments[2]));
   meeting.size = std::atoi(arguments[3]);
   meeting.deadline = pw::kLongWait;
   std::string failure = "fine";

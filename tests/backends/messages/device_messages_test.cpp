@@ -28,9 +28,9 @@ using ::testing::IsEmpty;
 using ::testing::Not;
 
 /// Messages of the host's memory go through it as through the transport below.
-Transport over(const std::string& name, const Hosts& hosts) {
+TestedTransport over(const std::string& name, const Hosts& hosts) {
   return {.name = name, .newJob = [hosts](int ranks, milliseconds deadline) -> Connect {
-            return [connect = hosts(ranks, deadline), deadline](Rank rank) {
+            return [connect = hosts(ranks, deadline), deadline](JobRank rank) {
               DeviceLinks none;
               none.holds = [](const void*) { return false; };
               none.forget = none.abort = [] {};
@@ -57,8 +57,8 @@ void runRandomly(std::uint64_t seed, const Hosts& hosts) {
   EXPECT_THAT(failures, Each(IsEmpty()));
   EXPECT_THAT(job.gpus.violations(), IsEmpty());
   for (int r = 0; r < ranks; ++r) {
-    EXPECT_EQ(job.gpus.counts(Rank(r)).forgets, 3);
-    EXPECT_EQ(job.gpus.counts(Rank(r)).blocks, 0U) << "memory of rank " << r << " was not given back";
+    EXPECT_EQ(job.gpus.counts(JobRank(r)).forgets, 3);
+    EXPECT_EQ(job.gpus.counts(JobRank(r)).blocks, 0U) << "memory of rank " << r << " was not given back";
   }
 }
 
@@ -76,16 +76,16 @@ TEST(DeviceMessages, AMessageNobodyAskedForIsKeptUntilItIs) {
     const std::array<std::size_t, 4> sizes{10, 20, 30, 10};
     std::vector<Communicator::Request> requests;
     std::vector<HeldBuffer> memory;
-    if (me.rank() == Rank(0)) {
+    if (me.rank() == JobRank(0)) {
       for (int m = 0; m < 4; ++m) {
         memory.push_back(job.computed(sizes[static_cast<std::size_t>(m)], m));
-        requests.push_back(me.send(Rank(1), m == 3 ? 0 : static_cast<std::uint32_t>(m), memory.back().buffer));  // 0, 1, 2, 0
+        requests.push_back(me.send(JobRank(1), m == 3 ? 0 : static_cast<std::uint32_t>(m), memory.back().buffer));  // 0, 1, 2, 0
       }
       for (const auto request : requests) me.wait(request);
     } else {
       for (const int m : {2, 1, 0, 3}) {
         memory.push_back(allocated(sizes[static_cast<std::size_t>(m)]));
-        const auto request = me.receive(Rank(0), m == 3 ? 0 : static_cast<std::uint32_t>(m), memory.back().buffer);
+        const auto request = me.receive(JobRank(0), m == 3 ? 0 : static_cast<std::uint32_t>(m), memory.back().buffer);
         me.wait(request);
         job.expect(memory.back(), m, "message " + std::to_string(m));
       }
@@ -94,19 +94,19 @@ TEST(DeviceMessages, AMessageNobodyAskedForIsKeptUntilItIs) {
   });
   EXPECT_THAT(failures, Each(IsEmpty()));
   EXPECT_THAT(job.gpus.violations(), IsEmpty());
-  EXPECT_EQ(job.gpus.counts(Rank(1)).copies, 2);  // of 0 and 1, which came before 2 was there
+  EXPECT_EQ(job.gpus.counts(JobRank(1)).copies, 2);  // of 0 and 1, which came before 2 was there
 }
 
 TEST(DeviceMessages, MessagesOfOneTagKeepTheirOrderAskedForBeforeAndAfterTheyCome) {
   Job job{.ranks = 2};
   const auto failures = job.run([&](Communicator& me) {
-    const Rank peer(1 - me.rank().value);
+    const JobRank peer(1 - me.rank().value);
     constexpr std::uint32_t kLast = 8;
     std::vector<HeldBuffer> memory;
     std::vector<Communicator::Request> requests;
     for (const std::uint32_t tag : {5U, 6U}) {
       for (int m = 0; m < 5; ++m) {
-        if (me.rank() == Rank(0)) {
+        if (me.rank() == JobRank(0)) {
           memory.push_back(job.computed(64, m));
           requests.push_back(me.send(peer, tag, memory.back().buffer));
           if (m == 4 && tag == 6) tell(me, peer, kLast);
@@ -124,18 +124,18 @@ TEST(DeviceMessages, MessagesOfOneTagKeepTheirOrderAskedForBeforeAndAfterTheyCom
         requests.push_back(me.receive(peer, tag, memory.back().buffer));
       }
     }
-    if (me.rank() == Rank(0)) {
+    if (me.rank() == JobRank(0)) {
       memory.push_back(job.computed(1, 0));
       requests.push_back(me.send(peer, kLast + 1, memory.back().buffer));
     }
     for (std::size_t i = requests.size(); i-- > 0;) me.wait(requests[i]);
-    if (me.rank() == Rank(1)) {
+    if (me.rank() == JobRank(1)) {
       for (int m = 0; m < 10; ++m) job.expect(memory[static_cast<std::size_t>(m)], m % 5, "message " + std::to_string(m));
     }
     me.barrier();
   });
   EXPECT_THAT(failures, Each(IsEmpty()));
-  EXPECT_EQ(job.gpus.counts(Rank(1)).copies, 5);
+  EXPECT_EQ(job.gpus.counts(JobRank(1)).copies, 5);
 }
 
 TEST(DeviceMessages, AReceiveIsWaitedForWhenComputeIsBehindItThoughItHasNotMoved) {
@@ -143,21 +143,21 @@ TEST(DeviceMessages, AReceiveIsWaitedForWhenComputeIsBehindItThoughItHasNotMoved
   job.gpus.holdLinks(true);
   bool looked = false;
   const auto failures = job.run([&](Communicator& me) {
-    if (me.rank() == Rank(0)) {
+    if (me.rank() == JobRank(0)) {
       const HeldBuffer out = job.computed(100, 7);
-      const auto request = me.send(Rank(1), 1, out.buffer);
-      await(me, Rank(1), 2);
+      const auto request = me.send(JobRank(1), 1, out.buffer);
+      await(me, JobRank(1), 2);
       EXPECT_EQ(me.isDone(request), false);
       job.gpus.holdLinks(false);
       me.wait(request);
       return me.barrier();
     }
     const HeldBuffer in = allocated(100);
-    me.wait(me.receive(Rank(0), 1, in.buffer));
+    me.wait(me.receive(JobRank(0), 1, in.buffer));
     EXPECT_EQ(in.buffer.data[0], std::byte{0xEE});  // as allocated
     job.expect(in, 7, "what compute reads");
     job.gpus.compute([&] { looked = true; });
-    tell(me, Rank(0), 2);
+    tell(me, JobRank(0), 2);
     me.barrier();
   });
   EXPECT_THAT(failures, Each(IsEmpty()));
@@ -167,21 +167,21 @@ TEST(DeviceMessages, AReceiveIsWaitedForWhenComputeIsBehindItThoughItHasNotMoved
 TEST(DeviceMessages, WhoeverCameFirstIsTakenFirstOnDeviceAndHost) {
   Job job{.ranks = 3};
   const auto failures = job.run([&](Communicator& me) {
-    if (me.rank() == Rank(1)) await(me, Rank(0), 2);  // not before rank 2's message was taken
-    if (me.rank() != Rank(0)) {
+    if (me.rank() == JobRank(1)) await(me, JobRank(0), 2);  // not before rank 2's message was taken
+    if (me.rank() != JobRank(0)) {
       const HeldBuffer out = job.computed(8, me.rank().value);
-      return me.wait(me.send(Rank(0), 1, out.buffer));
+      return me.wait(me.send(JobRank(0), 1, out.buffer));
     }
     const HeldBuffer first = allocated(8), second = allocated(8);
     std::byte never{};
-    const auto host = me.receive(Rank(1), 5, {&never, 1});
-    const std::array requests{host, me.receive(Rank(1), 1, first.buffer), me.receive(Rank(2), 1, second.buffer)};
+    const auto host = me.receive(JobRank(1), 5, {&never, 1});
+    const std::array requests{host, me.receive(JobRank(1), 1, first.buffer), me.receive(JobRank(2), 1, second.buffer)};
     EXPECT_EQ(me.waitAny(requests), 2U);
     EXPECT_EQ(me.isDone(requests[2]), true);
     EXPECT_EQ(me.isDone(requests[1]), false);
     EXPECT_EQ(me.isDone(host), false);
     me.wait(requests[2]);
-    tell(me, Rank(1), 2);
+    tell(me, JobRank(1), 2);
     EXPECT_EQ(me.waitAny(std::span(requests).first(2)), 1U);
     me.wait(requests[1]);
     job.expect(first, 1, "of rank 1");
@@ -196,18 +196,19 @@ TEST(DeviceMessages, AMessageThatDoesNotComeIsAnErrorAndWhenLateGoesToTheNextRec
   std::latch late(1);
   const Connect connect = inMemory(2, kLongWait);
   std::jthread sender([&] {
-    job.gpus.bind(Rank(1));
-    const auto me = communicatorOver(connect(Rank(1)), FakeGpus::device(), job.gpus.links(Rank(1)), kLongWait);
+    job.gpus.bind(JobRank(1));
+    const auto me = communicatorOver(connect(JobRank(1)), FakeGpus::device(), job.gpus.links(JobRank(1)), kLongWait);
     late.wait();
     const HeldBuffer out = job.computed(16, 3);
-    me->wait(me->send(Rank(0), 1, out.buffer));
+    me->wait(me->send(JobRank(0), 1, out.buffer));
   });
-  job.gpus.bind(Rank(0));
-  const auto me = communicatorOver(connect(Rank(0)), FakeGpus::device(), job.gpus.links(Rank(0)), kShort);
+  job.gpus.bind(JobRank(0));
+  const auto me = communicatorOver(connect(JobRank(0)), FakeGpus::device(), job.gpus.links(JobRank(0)), kShort);
   const HeldBuffer first = allocated(16), second = allocated(16);
-  EXPECT_THAT(failureOf([&] { me->wait(me->receive(Rank(1), 1, first.buffer)); }), HasSubstr("no message came from rank 1 within 50 ms"));
+  EXPECT_THAT(failureOf([&] { me->wait(me->receive(JobRank(1), 1, first.buffer)); }),
+              HasSubstr("no message came from rank 1 within 50 ms"));
   late.count_down();
-  const auto request = me->receive(Rank(1), 1, second.buffer);
+  const auto request = me->receive(JobRank(1), 1, second.buffer);
   const auto end = std::chrono::steady_clock::now() + kLongWait;
   while (me->isDone(request) != true && std::chrono::steady_clock::now() < end) std::this_thread::yield();
   me->wait(request);
@@ -220,9 +221,9 @@ TEST(DeviceMessages, AMessageNobodyTakesIsAnErrorNamingTheReceiver) {
   Job job{.ranks = 2, .deadline = kShort};
   std::latch failed(2);
   const auto failures = job.run([&](Communicator& me) {
-    if (me.rank() == Rank(1)) return failed.arrive_and_wait();
+    if (me.rank() == JobRank(1)) return failed.arrive_and_wait();
     const HeldBuffer out = job.computed(16, 3);
-    const std::string failure = failureOf([&] { me.wait(me.send(Rank(1), 1, out.buffer)); });
+    const std::string failure = failureOf([&] { me.wait(me.send(JobRank(1), 1, out.buffer)); });
     failed.arrive_and_wait();
     EXPECT_THAT(failure, HasSubstr("rank 1 took no message within 50 ms"));
     me.abort();
@@ -234,16 +235,16 @@ TEST(DeviceMessages, AMessageOfAnotherSizeIsAnErrorNamingBothSizes) {
   for (const bool early : {false, true}) {
     Job job{.ranks = 2};
     const auto failures = job.run([&](Communicator& me) {
-      if (me.rank() == Rank(0)) {
+      if (me.rank() == JobRank(0)) {
         const HeldBuffer out = job.computed(12, 0), next = job.computed(5, 1);
-        const std::array requests{me.send(Rank(1), 3, out.buffer), me.send(Rank(1), 4, next.buffer)};
+        const std::array requests{me.send(JobRank(1), 3, out.buffer), me.send(JobRank(1), 4, next.buffer)};
         for (const auto request : requests) me.wait(request);
         return;
       }
       const HeldBuffer in = allocated(4), next = allocated(5);
-      if (early) me.wait(me.receive(Rank(0), 4, next.buffer));
-      const std::string failure = failureOf([&] { me.wait(me.receive(Rank(0), 3, in.buffer)); });
-      if (!early) me.wait(me.receive(Rank(0), 4, next.buffer));
+      if (early) me.wait(me.receive(JobRank(0), 4, next.buffer));
+      const std::string failure = failureOf([&] { me.wait(me.receive(JobRank(0), 3, in.buffer)); });
+      if (!early) me.wait(me.receive(JobRank(0), 4, next.buffer));
       job.expect(next, 1, "the other message");
       FakeGpus::device().finish(kLongWait, {});
       throw Error(failure);
@@ -260,19 +261,19 @@ TEST(DeviceMessages, AnAbortEndsWaitsForTheDeviceToo) {
     std::latch begun(3);
     const auto failures = job.run([&](Communicator& me) {
       const HeldBuffer memory = allocated(4);
-      const Rank quiet(2);
+      const JobRank quiet(2);
       // Rank 0 waits for a send that rank 2 never takes, rank 1 for one that it never sends.
       Communicator::Request request = 0;
-      if (me.rank() != quiet) request = me.rank() == Rank(0) ? me.send(quiet, 9, memory.buffer) : me.receive(quiet, 9, memory.buffer);
+      if (me.rank() != quiet) request = me.rank() == JobRank(0) ? me.send(quiet, 9, memory.buffer) : me.receive(quiet, 9, memory.buffer);
       begun.arrive_and_wait();
       if (me.rank() != quiet) return me.wait(request);
       me.abort();
       me.abort();  // twice is once
-      me.wait(me.send(Rank(0), 1, memory.buffer));
+      me.wait(me.send(JobRank(0), 1, memory.buffer));
     });
     for (const std::size_t r : {0U, 1U}) EXPECT_THAT(failures[r], AllOf(HasSubstr("rank 2 gave up"), Not(HasSubstr("within"))));
     EXPECT_THAT(failures[2], HasSubstr("already left"));
-    EXPECT_EQ(job.gpus.counts(Rank(2)).aborts, 1);
+    EXPECT_EQ(job.gpus.counts(JobRank(2)).aborts, 1);
   }
 }
 
@@ -284,12 +285,12 @@ TEST(DeviceMessages, AWaitForTheDeviceEndsWhenTheJobFails) {
     std::array<HeldBuffer, 2> memory;  // longer than the ranks
     const auto failures = job.run([&](Communicator& me) {
       HeldBuffer& mine = memory[me.rank().index()] = allocated(4);
-      if (me.rank() == Rank(1)) {
-        static_cast<void>(me.send(Rank(0), 3, mine.buffer));
+      if (me.rank() == JobRank(1)) {
+        static_cast<void>(me.send(JobRank(0), 3, mine.buffer));
         begun.arrive_and_wait();
         return me.abort();
       }
-      me.wait(me.receive(Rank(1), 3, mine.buffer));
+      me.wait(me.receive(JobRank(1), 3, mine.buffer));
       job.gpus.compute([] {});
       begun.arrive_and_wait();
       me.barrier();
@@ -306,23 +307,23 @@ TEST(DeviceMessages, WhoLeavesWithMessagesUnderWayEndsThemFirst) {
     std::array<HeldBuffer, 2> memory;  // longer than the ranks
     const auto failures = job.run([&](Communicator& me) {
       HeldBuffer& mine = memory[me.rank().index()] = allocated(4);
-      if (me.rank() == Rank(0)) {
-        static_cast<void>(me.send(Rank(1), 3, mine.buffer));
+      if (me.rank() == JobRank(0)) {
+        static_cast<void>(me.send(JobRank(1), 3, mine.buffer));
       } else {
-        me.wait(me.receive(Rank(0), 3, mine.buffer));
+        me.wait(me.receive(JobRank(0), 3, mine.buffer));
         if (!holds) FakeGpus::device().finish(kLongWait, {});
       }
     });
     EXPECT_THAT(failures, Each(IsEmpty()));
     EXPECT_THAT(job.gpus.violations(), IsEmpty());
-    for (const int r : {0, 1}) EXPECT_EQ(job.gpus.counts(Rank(r)).aborts, holds ? 1 : 0);
+    for (const int r : {0, 1}) EXPECT_EQ(job.gpus.counts(JobRank(r)).aborts, holds ? 1 : 0);
   }
 }
 
 TEST(DeviceMessages, MessagesMayBeUnderWayAcrossABarrier) {
   Job job{.ranks = 2};
   const auto failures = job.run([&](Communicator& me) {
-    const Rank peer(1 - me.rank().value);
+    const JobRank peer(1 - me.rank().value);
     const HeldBuffer out = job.computed(50, me.rank().value), in = allocated(50);
     const auto sent = me.send(peer, 1, out.buffer);
     me.barrier();
@@ -342,7 +343,7 @@ TEST(DeviceMessages, MessagesMayBeUnderWayAcrossABarrier) {
 TEST(DeviceMessages, KeepTheirTimesUntilTheSecondBarrier) {
   Job job{.ranks = 2};
   const auto failures = job.run([&](Communicator& me) {
-    const Rank peer(1 - me.rank().value);
+    const JobRank peer(1 - me.rank().value);
     const HeldBuffer out = job.computed(50, me.rank().value), in = allocated(50);
     const auto late = me.send(peer, 1, out.buffer), first = me.receive(peer, 1, in.buffer);
     me.wait(first);
@@ -366,15 +367,15 @@ TEST(DeviceMessages, KeepTheirTimesUntilTheSecondBarrier) {
 
 TEST(DeviceMessages, ACollectiveWaitsForAllWhileMessagesMoveOn) {
   Job job{.ranks = 2};
-  const std::array group{Rank(0), Rank(1)};
+  const std::array group{JobRank(0), JobRank(1)};
   const auto failures = job.run([&](Communicator& me) {
     const HeldBuffer sum = job.computed(test::encoded(DType::Int32, test::givenBy(me.rank(), 5, 0))), memory = job.computed(64, 3);
-    if (me.rank() == Rank(1)) {
-      const auto request = me.send(Rank(0), 1, memory.buffer);
+    if (me.rank() == JobRank(1)) {
+      const auto request = me.send(JobRank(0), 1, memory.buffer);
       me.wait(request);  // rank 0 takes it though it waits for the collective
       me.wait(me.startCollective(Collective::AllReduce, group, DType::Int32, sum.buffer).value());
     } else {
-      const auto message = me.receive(Rank(1), 1, memory.buffer);
+      const auto message = me.receive(JobRank(1), 1, memory.buffer);
       const auto request = me.startCollective(Collective::AllReduce, group, DType::Int32, sum.buffer).value();
       EXPECT_EQ(me.stateOf(request), MessageState::Waiting);
       EXPECT_EQ(me.isDone(request), false);
@@ -392,10 +393,10 @@ TEST(DeviceMessages, ACollectiveThatOneDoesNotJoinIsAnErrorNamingTheGroup) {
   Job job{.ranks = 3, .deadline = kShort};
   const auto failures = job.run([&](Communicator& me) {
     const HeldBuffer memory = allocated(16);
-    if (me.rank() == Rank(1)) return;
+    if (me.rank() == JobRank(1)) return;
     const auto request =
-        me.startCollective(Collective::AllGather, std::array{Rank(0), Rank(1), Rank(2)}, DType::Float32, memory.buffer).value();
-    if (me.rank() == Rank(0)) return me.wait(request);
+        me.startCollective(Collective::AllGather, std::array{JobRank(0), JobRank(1), JobRank(2)}, DType::Float32, memory.buffer).value();
+    if (me.rank() == JobRank(0)) return me.wait(request);
     static_cast<void>(me.waitAny(std::array{request}));
   });
   for (const std::size_t r : {0U, 2U})
@@ -406,7 +407,7 @@ TEST(DeviceMessages, ACollectiveThatOneDoesNotJoinIsAnErrorNamingTheGroup) {
 TEST(DeviceMessages, NeedATransportThatCanTellWhatCame) {
   Job job{.ranks = 2};
   const auto cannotTell = [](int ranks, milliseconds deadline) -> Connect {
-    return [connect = inMemory(ranks, deadline)](Rank rank) {
+    return [connect = inMemory(ranks, deadline)](JobRank rank) {
       test::Watch watch;
       watch.cannotTell = true;
       return std::make_unique<test::WatchedCommunicator>(connect(rank), watch);
@@ -415,16 +416,17 @@ TEST(DeviceMessages, NeedATransportThatCanTellWhatCame) {
   job.hosts = cannotTell;
   const auto failures = job.run([&](Communicator& me) {
     std::byte byte{};
-    const Rank peer(1 - me.rank().value);
+    const JobRank peer(1 - me.rank().value);
     const auto sent = me.send(peer, 1, {&byte, 1}), got = me.receive(peer, 1, {&byte, 1});
     EXPECT_EQ(me.isDone(got), std::nullopt);
     EXPECT_THROW((void)me.waitAny(std::array{got}), UsageError);
     me.wait(got);
     me.wait(sent);
     const HeldBuffer memory = allocated(4);
-    const auto ask = [&] { return me.rank() == Rank(0) ? me.send(peer, 2, memory.buffer) : me.receive(peer, 2, memory.buffer); };
+    const auto ask = [&] { return me.rank() == JobRank(0) ? me.send(peer, 2, memory.buffer) : me.receive(peer, 2, memory.buffer); };
     EXPECT_THROW(ask(), UsageError);
-    EXPECT_THROW((void)me.startCollective(Collective::AllReduce, std::array{Rank(0), Rank(1)}, DType::Float32, memory.buffer), UsageError);
+    EXPECT_THROW((void)me.startCollective(Collective::AllReduce, std::array{JobRank(0), JobRank(1)}, DType::Float32, memory.buffer),
+                 UsageError);
     me.barrier();  // of the host, still
   });
   EXPECT_THAT(failures, Each(IsEmpty()));

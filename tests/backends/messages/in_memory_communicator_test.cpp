@@ -40,19 +40,20 @@ std::string errorOf(const std::function<void()>& work) {
 TEST(InMemoryCommunicator, EachRankKnowsItsPlace) {
   const auto ranks = inMemoryCommunicators(3, kLong);
   ASSERT_EQ(ranks.size(), 3U);
-  EXPECT_EQ(ranks[2]->rank(), Rank(2));
+  EXPECT_EQ(ranks[2]->rank(), JobRank(2));
   EXPECT_EQ(ranks[2]->size(), 3);
 }
 
 TEST(InMemoryCommunicator, MessagesMatchBySenderAndTagNotByOrder) {
   const auto ranks = inMemoryCommunicators(3, kLong);
   int a = 10, b = 11, c = 20;
-  for (const auto request : {ranks[0]->send(Rank(2), 1, bufferOf(a)), ranks[0]->send(Rank(2), 2, bufferOf(b))}) ranks[0]->wait(request);
-  ranks[1]->wait(ranks[1]->send(Rank(2), 1, bufferOf(c)));
+  for (const auto request : {ranks[0]->send(JobRank(2), 1, bufferOf(a)), ranks[0]->send(JobRank(2), 2, bufferOf(b))})
+    ranks[0]->wait(request);
+  ranks[1]->wait(ranks[1]->send(JobRank(2), 1, bufferOf(c)));
   int gotA = 0, gotB = 0, gotC = 0;
-  const auto requestA = ranks[2]->receive(Rank(0), 1, bufferOf(gotA));
-  const auto requestB = ranks[2]->receive(Rank(0), 2, bufferOf(gotB));
-  const auto requestC = ranks[2]->receive(Rank(1), 1, bufferOf(gotC));
+  const auto requestA = ranks[2]->receive(JobRank(0), 1, bufferOf(gotA));
+  const auto requestB = ranks[2]->receive(JobRank(0), 2, bufferOf(gotB));
+  const auto requestC = ranks[2]->receive(JobRank(1), 1, bufferOf(gotC));
   ranks[2]->wait(requestC);
   ranks[2]->wait(requestB);
   ranks[2]->wait(requestA);
@@ -63,18 +64,18 @@ TEST(InMemoryCommunicator, MessagesMatchBySenderAndTagNotByOrder) {
 
 TEST(InMemoryCommunicator, MessagesOfOneTagKeepTheirOrder) {
   const auto ranks = inMemoryCommunicators(1, kLong);
-  for (int step = 0; step < 3; ++step) ranks[0]->wait(ranks[0]->send(Rank(0), 7, bufferOf(step)));
+  for (int step = 0; step < 3; ++step) ranks[0]->wait(ranks[0]->send(JobRank(0), 7, bufferOf(step)));
   for (int step = 0; step < 3; ++step) {
     int got = -1;
-    ranks[0]->wait(ranks[0]->receive(Rank(0), 7, bufferOf(got)));
+    ranks[0]->wait(ranks[0]->receive(JobRank(0), 7, bufferOf(got)));
     EXPECT_EQ(got, step);
   }
 }
 
 TEST(InMemoryCommunicator, AnEmptyMessageIsAMessage) {
   const auto ranks = inMemoryCommunicators(2, kLong);
-  ranks[0]->wait(ranks[0]->send(Rank(1), 0, {}));
-  EXPECT_NO_THROW(ranks[1]->wait(ranks[1]->receive(Rank(0), 0, {})));
+  ranks[0]->wait(ranks[0]->send(JobRank(1), 0, {}));
+  EXPECT_NO_THROW(ranks[1]->wait(ranks[1]->receive(JobRank(0), 0, {})));
 }
 
 TEST(InMemoryCommunicator, ThreadsPassARingOfMessagesAndMeetAtBarriers) {
@@ -88,8 +89,8 @@ TEST(InMemoryCommunicator, ThreadsPassARingOfMessagesAndMeetAtBarriers) {
       for (int step = 0; step < kSteps; ++step) {
         std::array<std::int64_t, 64> out{}, in{};
         out.fill(r * 1000 + step);
-        const auto got = me.receive(Rank((r + kRanks - 1) % kRanks), 5, bufferOf(std::span(in)));
-        const auto sent = me.send(Rank((r + 1) % kRanks), 5, bufferOf(std::span(out)));
+        const auto got = me.receive(JobRank((r + kRanks - 1) % kRanks), 5, bufferOf(std::span(in)));
+        const auto sent = me.send(JobRank((r + 1) % kRanks), 5, bufferOf(std::span(out)));
         me.wait(sent);
         me.wait(got);
         me.barrier();
@@ -108,7 +109,7 @@ TEST(InMemoryCommunicator, ThreadsPassARingOfMessagesAndMeetAtBarriers) {
 TEST(InMemoryCommunicator, AMissingMessageIsAnErrorNamingPeerAndTag) {
   const auto ranks = inMemoryCommunicators(2, 10ms);
   int got = 0;
-  const auto request = ranks[0]->receive(Rank(1), 42, bufferOf(got));
+  const auto request = ranks[0]->receive(JobRank(1), 42, bufferOf(got));
   EXPECT_THAT(errorOf([&] { ranks[0]->wait(request); }), AllOf(HasSubstr("tag 42"), HasSubstr("from rank 1"), HasSubstr("10 ms")));
 }
 
@@ -121,8 +122,8 @@ TEST(InMemoryCommunicator, AMessageOfAnotherSizeIsAnError) {
   const auto ranks = inMemoryCommunicators(2, kLong);
   std::array<int, 2> two{};
   int one = 0;
-  ranks[0]->wait(ranks[0]->send(Rank(1), 3, bufferOf(std::span(two))));
-  const auto request = ranks[1]->receive(Rank(0), 3, bufferOf(one));
+  ranks[0]->wait(ranks[0]->send(JobRank(1), 3, bufferOf(std::span(two))));
+  const auto request = ranks[1]->receive(JobRank(0), 3, bufferOf(one));
   EXPECT_THAT(errorOf([&] { ranks[1]->wait(request); }), AllOf(HasSubstr("expected 4 bytes"), HasSubstr("rank 0"), HasSubstr("got 8")));
 }
 
@@ -130,7 +131,7 @@ TEST(InMemoryCommunicator, AnAbortWakesEveryWaitOfEveryRank) {
   const auto ranks = inMemoryCommunicators(3, kLong);
   auto receiving = std::async(std::launch::async, [&] {
     int got = 0;
-    const auto request = ranks[0]->receive(Rank(1), 9, bufferOf(got));
+    const auto request = ranks[0]->receive(JobRank(1), 9, bufferOf(got));
     return errorOf([&] { ranks[0]->wait(request); });
   });
   auto meeting = std::async(std::launch::async, [&] { return errorOf([&] { ranks[1]->barrier(); }); });
@@ -142,8 +143,8 @@ TEST(InMemoryCommunicator, AnAbortWakesEveryWaitOfEveryRank) {
 TEST(InMemoryCommunicator, AfterAnAbortEvenSendsAndArrivedMessagesFail) {
   const auto ranks = inMemoryCommunicators(2, kLong);
   int value = 1;
-  const auto sent = ranks[0]->send(Rank(1), 1, bufferOf(value));
-  const auto got = ranks[1]->receive(Rank(0), 1, bufferOf(value));
+  const auto sent = ranks[0]->send(JobRank(1), 1, bufferOf(value));
+  const auto got = ranks[1]->receive(JobRank(0), 1, bufferOf(value));
   ranks[0]->abort();
   ranks[0]->abort();  // twice is once
   EXPECT_THROW(ranks[0]->wait(sent), Error);

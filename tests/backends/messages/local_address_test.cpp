@@ -42,7 +42,7 @@ TEST(AddressForPeers, IsTheLoopbackWhereAllRanksAreHere) {
   for (int r = 0; r < 3; ++r) {
     ranks.emplace_back([&, r] {
       Rendezvous rendezvous;
-      rendezvous.rank = Rank(r);
+      rendezvous.rank = JobRank(r);
       rendezvous.size = 3;
       rendezvous.masterAddress = "127.0.1.1";
       addresses[static_cast<std::size_t>(r)] = addressForPeers(rendezvous, store);

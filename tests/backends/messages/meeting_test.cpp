@@ -26,7 +26,7 @@ constexpr auto kLong = std::chrono::milliseconds(20s);
 
 Rendezvous placeOf(const Listener& listener, int rank, std::chrono::milliseconds deadline = kLong, int ranks = 2) {
   Rendezvous place;
-  place.rank = Rank(rank);
+  place.rank = JobRank(rank);
   place.size = ranks;
   place.masterPort = listener.port;
   if (rank == 0) place.listenFd = ::dup(listener.fd.get());
@@ -78,7 +78,7 @@ TEST(Meeting, NamesTheRankWhoseKeyDoesNotCome) {
 
 TEST(Meeting, EndsWhereNobodyListens) {
   Rendezvous place;
-  place.rank = Rank(1);
+  place.rank = JobRank(1);
   place.size = 2;
   place.masterPort = test::freePort();
   place.deadline = 100ms;

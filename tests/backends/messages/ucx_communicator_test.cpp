@@ -19,16 +19,16 @@ namespace {
 
 using ::testing::HasSubstr;
 
-Transport inMemory() {
+TestedTransport inMemory() {
   return {.name = "in_memory", .newJob = [](int ranks, std::chrono::milliseconds deadline) -> Connect {
             auto all = std::make_shared<std::vector<std::unique_ptr<Communicator>>>(inMemoryCommunicators(ranks, deadline));
-            return [all](Rank rank) { return std::move((*all)[rank.index()]); };
+            return [all](JobRank rank) { return std::move((*all)[rank.index()]); };
           }};
 }
 
-Transport ucx() {
+TestedTransport ucx() {
   return {.name = "ucx", .newJob = [](int ranks, std::chrono::milliseconds deadline) -> Connect {
-            return [ranks, deadline, store = sharedStore(deadline)](Rank rank) {
+            return [ranks, deadline, store = sharedStore(deadline)](JobRank rank) {
               Rendezvous meeting;
               meeting.rank = rank;
               meeting.size = ranks;
@@ -158,7 +158,7 @@ TEST(UcxCommunicator, AForgedAddressIsRefusedBeforeUcxSeesIt) {
 TEST(UcxCommunicator, OneRankAloneSendsToItself) {
   const auto me = connectUcx({}, {});
   int out = 7, in = 0;
-  const auto got = me->receive(Rank(0), 1, bytesOf(in)), sent = me->send(Rank(0), 1, bytesOf(out));
+  const auto got = me->receive(JobRank(0), 1, bytesOf(in)), sent = me->send(JobRank(0), 1, bytesOf(out));
   me->wait(got);
   me->wait(sent);
   me->barrier();

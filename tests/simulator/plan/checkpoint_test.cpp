@@ -36,7 +36,7 @@ Profile profile(std::size_t nodes) {
   return p;
 }
 
-StageCost wholeModel(const std::vector<std::string>& recompute) {
+StageCost wholeModel(const Recompute& recompute) {
   const ModelGraph graph = chain(3);
   Partition partition = cutGraph(graph, {}, kBindings, nullptr);
   setCheckpoints(graph, partition, recompute);
@@ -67,12 +67,12 @@ TEST(SetCheckpoints, CutsRangesAtStageBorders) {
     x = b.within({i < 3 ? "body" : "head"}).op("linear", {x, b.parameter("w" + std::to_string(i))}, "v" + std::to_string(i));
   const ModelGraph graph = b.done(x);
   Partition partition = cutGraph(graph, {NodeId(2)}, kBindings, nullptr);
-  setCheckpoints(graph, partition, {"body"});
+  setCheckpoints(graph, partition, RecomputeModules{{"body"}});
   EXPECT_EQ(plain(partition.stages[0].checkpoints), (Ranges{{0, 2}}));
   EXPECT_EQ(plain(partition.stages[1].checkpoints), (Ranges{{2, 3}}));
-  setCheckpoints(graph, partition, {"full"});
+  setCheckpoints(graph, partition, RecomputeFull());
   EXPECT_EQ(plain(partition.stages[1].checkpoints), (Ranges{{2, 4}}));
-  setCheckpoints(graph, partition, {"none"});
+  setCheckpoints(graph, partition, RecomputeNone());
   EXPECT_TRUE(partition.stages[0].checkpoints.empty());
 }
 
@@ -84,7 +84,7 @@ TEST(SetCheckpoints, RefusesWhatWouldChangeTwice) {
     const ValueId entering = buffer ? count : inside ? b.within({"m"}).op("sin", {h}, "own") : h;
     const ModelGraph graph = b.done(b.within({"m"}).op(op, {entering}, "y"));
     Partition partition = cutGraph(graph, {}, kBindings, nullptr);
-    return usageErrorOf([&] { setCheckpoints(graph, partition, {"m"}); });
+    return usageErrorOf([&] { setCheckpoints(graph, partition, RecomputeModules{{"m"}}); });
   };
   EXPECT_NE(errorOf("relu_", false, false)
                 .find("relu_ (model.py:2) changes h in place, so that it would change twice when its forward runs again"),
@@ -101,9 +101,10 @@ TEST(SetCheckpoints, RefusesWhatALaterOperatorChanges) {
   b.within({"end"}).op("mul_", {h, y}, "z");
   const ModelGraph graph = b.done(y);
   Partition partition = cutGraph(graph, {}, kBindings, nullptr);
-  EXPECT_NE(
-      usageErrorOf([&] { setCheckpoints(graph, partition, {"m"}); }).find("mul_ (model.py:3) changes h in place, which would be different"),
-      std::string::npos);
+  EXPECT_NE(usageErrorOf([&] {
+              setCheckpoints(graph, partition, RecomputeModules{{"m"}});
+            }).find("mul_ (model.py:3) changes h in place, which would be different"),
+            std::string::npos);
 }
 
 TEST(SetCheckpoints, TakesTheCounterOfBatchNormForAStatistic) {
@@ -115,7 +116,7 @@ TEST(SetCheckpoints, TakesTheCounterOfBatchNormForAStatistic) {
 }
 
 TEST(Checkpoints, AddExactlyTheirForwardToTheBackwardAndToItsInputPart) {
-  const StageCost kept = wholeModel({"none"}), one = wholeModel({"blocks.1"}), full = wholeModel({"full"});
+  const StageCost kept = wholeModel(RecomputeNone()), one = wholeModel(RecomputeModules{{"blocks.1"}}), full = wholeModel(RecomputeFull());
   EXPECT_EQ(kept.forward, 3 * 10 + 3);
   EXPECT_EQ(kept.backward, 3 * 20 + 3);
   EXPECT_EQ(kept.backwardInput, 3 * 12 + 3);
@@ -128,7 +129,7 @@ TEST(Checkpoints, AddExactlyTheirForwardToTheBackwardAndToItsInputPart) {
 }
 
 TEST(Checkpoints, KeepWhatEntersAndLeavesAndHoldTheRestDuringTheBackward) {
-  const StageCost kept = wholeModel({"none"}), full = wholeModel({"full"});
+  const StageCost kept = wholeModel(RecomputeNone()), full = wholeModel(RecomputeFull());
   // The input and three outputs. A backward has one gradient more at most: it makes one where it frees one and an output.
   EXPECT_EQ(kept.activationBytes, 4 * kValue);
   EXPECT_EQ(kept.forwardPeak, 4 * kValue);

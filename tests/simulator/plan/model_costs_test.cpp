@@ -73,7 +73,7 @@ TEST(ModelCosts, PriceAsManyPlansAsOne) {
       request.microbatch = 2;
       request.begins = randomBegins(random, points, static_cast<std::size_t>(2 * family.chunks - 1));
       request.optimizer.kind = OptimizerSpec::Kind::AdamW;
-      request.recompute = {i % 3 == 0 ? "none" : i % 3 == 1 ? "full" : "auto"};
+      request.recompute = parseRecompute({i % 3 == 0 ? "none" : i % 3 == 1 ? "full" : "auto"});
       request.memoryLimit = Bytes{1 << 20} * draw(random, 8, 60);
       SCOPED_TRACE(fmt::format("{} {}", schedule, i));
       EXPECT_EQ(price(request, model, compiled), price(request, graph, profile, rows));

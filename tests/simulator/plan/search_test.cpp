@@ -112,14 +112,14 @@ TEST(Search, FindsTheBestThatBruteForceFinds) {
           std::set<std::vector<NodeId>> splits;
           for (const Balance by : s.balances) splits.insert(balancedSplits(graph, profile, 3 * chunks, by));
           for (const auto& begins : splits) {
-            for (const char* recompute : {"none", "full"}) {
+            for (const Recompute& recompute : {Recompute(RecomputeNone()), Recompute(RecomputeFull())}) {
               PlanRequest request;
               request.schedule = schedule;
               request.ranks = 3;
               request.microbatches = microbatches;
               request.microbatch = 12 / microbatches;
               request.begins = begins;
-              request.recompute = {recompute};
+              request.recompute = recompute;
               best = std::max(best, 12e9 / static_cast<double>(measured(request, 3 * chunks, graph, profile).step));
               ++plans;
             }
@@ -257,8 +257,8 @@ TEST(Search, RecomputesWhereTheMemoryLimitDemandsIt) {
   std::vector<Bytes> peaks;
   for (const Candidate& c : searchPlans(graph, proportional(one), s).candidates) {
     EXPECT_TRUE(c.fits);
-    EXPECT_NE(c.request.recompute, std::vector<std::string>{"auto"}) << "no limit";
-    if (c.request.recompute == std::vector<std::string>{"none"}) peaks.push_back(c.peak);
+    EXPECT_FALSE(std::holds_alternative<RecomputeAuto>(c.request.recompute)) << "no limit";
+    if (std::holds_alternative<RecomputeNone>(c.request.recompute)) peaks.push_back(c.peak);
   }
   std::sort(peaks.begin(), peaks.end());
   s.base.memoryLimit = peaks[peaks.size() / 2];
@@ -269,7 +269,7 @@ TEST(Search, RecomputesWhereTheMemoryLimitDemandsIt) {
     EXPECT_EQ(c.fits, c.peak <= s.base.memoryLimit);
     EXPECT_TRUE(fits || !c.fits) << "those that fit stand first";
     fits = c.fits;
-    if (c.request.recompute != std::vector<std::string>{"auto"}) continue;
+    if (!std::holds_alternative<RecomputeAuto>(c.request.recompute)) continue;
     ++automatic;
     EXPECT_TRUE(c.fits);
   }

@@ -370,13 +370,13 @@ TEST(RunControlsTest, OfferGpusWhereThereAreSome) {
   EXPECT_EQ(controls.computing(), Computing());
   controls.follow({.onGpu = true, .precision = DType::Float16});
   EXPECT_EQ(controls.computing(), (Computing{.onGpu = false, .precision = DType::Float16})) << "no GPU was found yet";
-  EXPECT_EQ(controls.transport(), "ucx");
+  EXPECT_EQ(controls.transport(), Transport::Ucx);
   controls.setWhyNoGpu({});
   EXPECT_EQ(controls.computing(), (Computing{.onGpu = true, .precision = DType::Float16}));
-  EXPECT_EQ(controls.transport(), "nccl");
+  EXPECT_EQ(controls.transport(), Transport::Nccl);
   controls.follow({});
   EXPECT_EQ(controls.computing(), Computing());
-  EXPECT_EQ(controls.transport(), "ucx");
+  EXPECT_EQ(controls.transport(), Transport::Ucx);
 }
 
 TEST(RunControlsTest, SayWhyThereIsNoGpu) {

@@ -1,0 +1,63 @@
+// Every transport that connects hosts, by the contract that all keep.
+
+#include <unistd.h>
+
+#include <memory>
+
+#include "backends/torch/backend.h"
+#include "engine/connect.h"
+#include "tests/support/communicator_contract.h"
+#include "tests/support/loopback.h"
+
+namespace pw {
+namespace {
+
+using test::Listener;
+
+Rendezvous meetingAt(const Listener& listener, JobRank rank, int ranks, std::chrono::milliseconds deadline) {
+  Rendezvous meeting;
+  meeting.rank = rank;
+  meeting.size = ranks;
+  meeting.masterPort = listener.port;
+  if (rank == JobRank(0)) meeting.listenFd = ::dup(listener.fd.get());  // the store closes it
+  meeting.deadline = deadline;
+  return meeting;
+}
+
+/// Of hosts: those of GPUs need GPUs.
+std::vector<TestedTransport> hostTransports() {
+  std::vector<TestedTransport> all;
+  for (const Transport transport : valuesOf<Transport>()) {
+    const TransportFacts facts = factsOf(transport);
+    if (facts.onGpu) continue;
+    all.push_back({.name = std::string(facts.name),
+                   .tellsDone = facts.tellsArrivals,
+                   .checksSizes = transport != Transport::Gloo,
+                   .newJob = [transport](int ranks, std::chrono::milliseconds deadline) -> Connect {
+                     return [transport, ranks, deadline, listener = std::make_shared<Listener>()](JobRank rank) {
+                       return connectRanks(transport, meetingAt(*listener, rank, ranks, deadline), torchBackend());
+                     };
+                   }});
+  }
+  return all;
+}
+
+INSTANTIATE_TEST_SUITE_P(Connected, CommunicatorContract, testing::ValuesIn(hostTransports()), testing::PrintToStringParamName());
+
+TEST(ConnectRanks, RefusesTransportsOfGpusWithoutAGpu) {
+  EXPECT_THAT(failureOf([] { (void)connectRanks(Transport::Nccl, {}, {}, torchBackend()); }),
+              testing::HasSubstr("the transport nccl is for GPUs; use ucx or gloo"));
+}
+
+TEST(ConnectRanks, ARankThatDoesNotComeIsAnErrorNamingTheMeetingPlace) {
+  for (const Transport transport : valuesOf<Transport>()) {
+    if (factsOf(transport).onGpu) continue;
+    const Listener listener;
+    const Rendezvous meeting = meetingAt(listener, JobRank(0), 2, std::chrono::milliseconds(300));
+    const std::string place = "127.0.0.1:" + std::to_string(listener.port);
+    EXPECT_THAT(failureOf([&] { (void)connectRanks(transport, meeting, torchBackend()); }), testing::HasSubstr(place)) << nameOf(transport);
+  }
+}
+
+}  // namespace
+}  // namespace pw
