@@ -112,7 +112,7 @@ bool endsTraining(const StepLog& done, int step, const TrainOptions& options, Co
 }
 
 /// The step's logs of all ranks, on rank 0; a failure names the step as one within it does.
-std::vector<StepLog> gathered(StepGatherer& gatherer, StepLog own, int step, Rank rank) {
+std::vector<StepLog> gathered(StepGatherer& gatherer, StepLog own, int step, JobRank rank) {
   try {
     return gatherer.gather(std::move(own));
   } catch (const std::exception& e) {
