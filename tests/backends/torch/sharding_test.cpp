@@ -281,7 +281,7 @@ TEST_F(ShardingBruteForce, TriesEveryRule) {
   }
   for (int rule = 0; rule < static_cast<int>(DimensionRule::Unknown); ++rule) {
     const auto known = static_cast<DimensionRule>(rule);
-    if (known == DimensionRule::Recurrent || known == DimensionRule::Index) continue;  // no sharding, and by lists of indices: by hand
+    if (known == DimensionRule::Recurrent || known == DimensionRule::Index) continue;  // no sharding; by hand in tests/simulator
     EXPECT_TRUE(tried.contains(known)) << rule;
   }
 }

@@ -116,7 +116,7 @@ std::vector<Case> others() {
       {"rms_norm.default", {{"input", X, {2, 4}}, weight}, {2, 4}, {{"normalized_shape", ints({4})}}},
       {"group_norm.default", {x, weight, bias}, {2, 4, 6}, {{"num_groups", std::int64_t{2}}}},
       {"batch_norm.default", {x, weight, bias}, {2, 4, 6}, norm("training", true, false)},
-      {"batch_norm.default", {x, weight, bias, {"running_mean", D, {4}}, {"running_var", I, {4}}}, {2, 4, 6}, norm("training", true, true)},
+      {"batch_norm.default", {x, weight, bias, {"running_mean", D, {4}}, {"running_var", D, {4}}}, {2, 4, 6}, norm("training", true, true)},
       {"instance_norm.default", {x, weight, bias}, {2, 4, 6}, norm("use_input_stats", true, false)},
       {"add.Tensor", {{"self", X, {3, 4}}, {"other", W, {4}}}, {3, 4}},
       {"add.Tensor", {{"self", W, {3, 1}}, {"other", X, {3, 4}}}, {3, 4}},
@@ -144,8 +144,7 @@ ModelGraph graphOf(const Case& one) {
   GraphBuilder b;
   std::vector<NamedArgument> arguments;
   for (const Operand& operand : one.operands) {
-    TensorMeta meta =
-        GraphBuilder::shape(operand.sizes, operand.from == I && operand.name != "running_var" ? DType::Int64 : DType::Float32);
+    TensorMeta meta = GraphBuilder::shape(operand.sizes, operand.from == I ? DType::Int64 : DType::Float32);
     const bool isState = operand.from == W || operand.from == X;
     ValueId id = isState ? b.parameter(operand.name, "", true, meta) : b.input(operand.name, meta);
     if (operand.from == X) id = b.call("tanh", {{"self", id}}, "computed_" + operand.name, meta);

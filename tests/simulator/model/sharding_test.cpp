@@ -84,6 +84,15 @@ TEST(Sharding, OfAttentionPassesHeadsAndQueriesUnlessCausal) {
   EXPECT_EQ(shardings("scaled_dot_product_attention", tensors, {2, 4, 6, 8}, {{"is_causal", true}}), all);
 }
 
+TEST(Sharding, OfAnIndexPassesDimensionsWithoutIndices) {
+  GraphBuilder b;
+  const ValueId x = b.input("x", GraphBuilder::shape({4, 6, 8})), rows = b.input("rows", GraphBuilder::shape({2}, DType::Int64));
+  const std::vector<std::optional<ValueId>> indices{std::nullopt, rows};
+  const ModelGraph graph = b.done(b.call("index", {{"self", x}, {"indices", indices}}, "y", GraphBuilder::shape({4, 2, 8})));
+  const Sharding first{{0, std::nullopt}, {0}, Combination::None, {}}, last{{2, std::nullopt}, {2}, Combination::None, {}};
+  EXPECT_EQ(shardingsOf(*callOf(graph, graph.nodes[0], {}), 2), (std::vector{first, last}));
+}
+
 TEST(Sharding, IsNoneWithoutARule) { EXPECT_EQ(shardings("masked_scatter", {{"self", {4, 4}}, {"mask", {4, 4}}}, {4, 4}), Strings()); }
 
 }  // namespace
