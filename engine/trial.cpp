@@ -18,6 +18,7 @@
 #include "simulator/model/batch.h"
 #include "simulator/model/graph_facts.h"
 #include "simulator/model/loss_form.h"
+#include "simulator/model/operators.h"
 #include "simulator/plan/plan.h"
 
 namespace pw {
@@ -101,15 +102,11 @@ void note(TrialDifference& worst, const std::string& name, double relative, doub
 void switchOff(Node& node, Trial& trial) {
   if (!isRandomOperator(node)) return;
   const std::string name = operatorName(node);
-  const bool isDropout = name.find("dropout") != std::string::npos;
+  const bool inTraining = operatorOf(node.target).draws == Draws::InTraining;
   for (NamedArgument& argument : node.inputs) {
-    if (!std::holds_alternative<double>(argument.value)) continue;
-    if ((argument.name == "p" && isDropout) || argument.name == "dropout_p" || argument.name == "dropout") argument.value = 0.0;
-  }
-  if (name.starts_with("rrelu")) {
-    for (NamedArgument& argument : node.inputs) {
-      if (argument.name == "training") argument.value = false;
-    }
+    const bool isRate = (argument.name == "p" && inTraining) || argument.name == "dropout_p" || argument.name == "dropout";
+    if (isRate && std::holds_alternative<double>(argument.value)) argument.value = 0.0;
+    if (argument.name == "training" && inTraining) argument.value = false;
   }
   auto& names = isRandomOperator(node) ? trial.random : trial.switchedOff;
   if (std::ranges::find(names, name) == names.end()) names.push_back(name);

@@ -16,6 +16,7 @@
 #include "simulator/model/batch_mixing.h"
 #include "simulator/model/graph_facts.h"
 #include "simulator/model/loss_form.h"
+#include "simulator/model/operators.h"
 
 namespace pw::cli {
 namespace {
@@ -92,57 +93,9 @@ bool isSupported(const Node& node, const HasOperator& hasOperator) {
   return hasOperator ? hasOperator(node.target) : space == "aten" || space == "higher_order";
 }
 
-/// Forward or backward on CUDA, by the list of torch.use_deterministic_algorithms.
-bool isNondeterministic(const Node& node) {
-  constexpr std::array<std::string_view, 32> kNames = {"avg_pool3d",
-                                                       "adaptive_avg_pool2d",
-                                                       "adaptive_avg_pool3d",
-                                                       "max_pool3d",
-                                                       "adaptive_max_pool2d",
-                                                       "fractional_max_pool2d",
-                                                       "fractional_max_pool3d",
-                                                       "upsample_linear1d",
-                                                       "upsample_bilinear2d",
-                                                       "upsample_bicubic2d",
-                                                       "upsample_trilinear3d",
-                                                       "reflection_pad1d",
-                                                       "reflection_pad2d",
-                                                       "reflection_pad3d",
-                                                       "replication_pad1d",
-                                                       "replication_pad2d",
-                                                       "replication_pad3d",
-                                                       "nll_loss2d",
-                                                       "ctc_loss",
-                                                       "put",
-                                                       "histc",
-                                                       "bincount",
-                                                       "kthvalue",
-                                                       "median",
-                                                       "grid_sampler",
-                                                       "grid_sampler_2d",
-                                                       "grid_sampler_3d",
-                                                       "scatter_add",
-                                                       "scatter_reduce",
-                                                       "index_add",
-                                                       "index_copy",
-                                                       "index_put"};
-  std::string name = operatorName(node);
-  if (isInPlace(node) && name.back() == '_') name.pop_back();
-  return std::find(kNames.begin(), kNames.end(), name) != kNames.end();
-}
-
-/// Named `training` as in aten.batch_norm, `train` as in native_batch_norm's relatives; without a flag it is taken for training.
-bool isTrainingBatchNorm(const Node& node) {
-  if (operatorName(node).find("batch_norm") == std::string::npos) return false;
-  const auto flag = std::find_if(node.inputs.begin(), node.inputs.end(),
-                                 [](const NamedArgument& a) { return a.name == "training" || a.name == "train"; });
-  const bool* training = flag == node.inputs.end() ? nullptr : std::get_if<bool>(&flag->value);
-  return training == nullptr ? operatorName(node).find("no_training") == std::string::npos : *training;
-}
-
 /// Told by batch norm's own finding: its statistics, and the counter that comes with them.
 bool isOfBatchNorm(const StateChange& change) {
-  return operatorName(*change.node).find("batch_norm") != std::string::npos ||
+  return operatorOf(change.node->target).statistics == Statistics::Batch ||
          change.state->name.find("num_batches_tracked") != std::string::npos;
 }
 
@@ -175,9 +128,10 @@ class Report {
     if (!isSupported(node, hasOperator_))
       found("unsupported", node.target, namespaceOf(node.target) == "aten" ? "this LibTorch has no such operator" : "");
     if (hasUnknownSize(graph_, node, bindings_)) found("data-dependent", name);
-    if (isTrainingBatchNorm(node)) found("batch-norm", name);
+    const Operator& op = operatorOf(node.target);
+    if (op.statistics == Statistics::Batch && movesStatistics(node)) found("batch-norm", name);
     if (isRandomOperator(node)) found("random", name);
-    if (isNondeterministic(node)) found("nondeterministic", name);
+    if (!op.reproducible) found("nondeterministic", name);
     for (const StateChange& change : changes_) {
       if (change.node != &node || isOfBatchNorm(change)) continue;
       found(change.read ? "power-iteration" : "in-place-buffer", name,

@@ -1,9 +1,7 @@
 #include "simulator/costs/estimate.h"
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <string>
-#include <string_view>
 
 #include <fmt/format.h>
 
@@ -14,6 +12,7 @@
 #include "simulator/costs/profile_check.h"
 #include "simulator/model/autocast.h"
 #include "simulator/model/graph_facts.h"
+#include "simulator/model/weight_part.h"
 #include "simulator/text/rounding.h"
 
 namespace pw {
@@ -30,7 +29,7 @@ Bytes widthOf(const ModelGraph& graph, ValueId v, const Bindings& bindings, cons
 double bytesMoved(const ModelGraph& graph, std::size_t n, const Bindings& bindings, const AutocastTypes& types,
                   const std::vector<ValueId>& bases) {
   const Node& node = graph.nodes[n];
-  if (isView(node) && operatorName(node) != "contiguous" && operatorName(node) != "reshape" && operatorName(node) != "to") return 0;
+  if (countingOf(node) == Counting::Nothing) return 0;
   double bytes = 0;
   for (const ValueId v : readsOf(node)) {
     if (!graph.value(v).tensor) continue;
@@ -67,24 +66,13 @@ double peakFor(const Cluster& cluster, const ModelGraph& graph, const Node& node
   return cluster.peakFlops.empty() ? 0 : cluster.peakFlops.begin()->second;
 }
 
-/// The operators whose weight gradients the engine leaves for W (backends/torch/program/weights.h).
-bool canSplit(const std::string& name) {
-  constexpr std::array<std::string_view, 14> kNames{"linear",      "addmm",     "mm",         "bmm",      "matmul",
-                                                    "convolution", "embedding", "layer_norm", "rms_norm", "group_norm",
-                                                    "batch_norm",  "add",       "mul",        "baddbmm"};
-  return name.rfind("conv", 0) == 0 || std::find(kNames.begin(), kNames.end(), name) != kNames.end();
-}
-
-/// Part of a node's backward that is for parameters alone: all where no computed value needs a gradient, half where one does, none without
-/// parameters.
-double weightPart(const ModelGraph& graph, const Node& node, const std::vector<bool>& gradient) {
-  if (!canSplit(operatorName(node))) return 0;
-  bool weights = false, inputs = false;
-  for (const ValueId v : readsOf(node)) {
-    if (!gradient[v.index()]) continue;
-    (graph.value(viewedBase(graph, v)).origin == ValueOrigin::Parameter ? weights : inputs) = true;
-  }
-  return !weights ? 0 : inputs ? 0.5 : 1;
+/// Part of a node's backward that is for parameters alone, where the engine leaves their gradients for W: all where no computed value needs
+/// a gradient, half where one does.
+double weightPart(const ModelGraph& graph, const Node& node, const std::vector<bool>& parameters, const std::vector<bool>& gradient) {
+  if (weightPartOf(graph, node, parameters, gradient) == WeightPart::None) return 0;
+  const auto reads = readsOf(node);
+  const bool inputs = std::any_of(reads.begin(), reads.end(), [&](ValueId v) { return gradient[v.index()] && !parameters[v.index()]; });
+  return inputs ? 0.5 : 1;
 }
 
 /// Memory of every node: forwards make their outputs; backwards make gradients where no other did, and free their output's and what was
@@ -161,6 +149,7 @@ Profile estimate(const ModelGraph& graph, std::int64_t microbatch, const Cluster
   }
   const Bindings bindings = bindExpected(graph, microbatch);
   const std::vector<bool> gradient = needsGradient(graph);
+  const std::vector<bool> parameters = wholeParameters(graph, gradient);
   const std::vector<double> flops = flopsOf(graph, bindings);
   const AutocastTypes types = autocastTypes(graph, precision, flops);
   const std::vector<ValueId> bases = viewedBases(graph);
@@ -196,7 +185,7 @@ Profile estimate(const ModelGraph& graph, std::int64_t microbatch, const Cluster
       if (gradient[v.index()] && bytes > 0) cost.saved += widthOf(graph, v, bindings, types.isKeptLower);
     }
     if (trained) cost.backward = cost.flops > 0 ? 2 * time(cost.flops, bytes) : time(0, bytes);
-    cost.weight = static_cast<Ns>(static_cast<double>(cost.backward) * weightPart(graph, node, gradient));
+    cost.weight = static_cast<Ns>(static_cast<double>(cost.backward) * weightPart(graph, node, parameters, gradient));
     profile.nodes.push_back(cost);
   }
   MemoryEstimate(graph, bindings, gradient, types).fill(profile.nodes);

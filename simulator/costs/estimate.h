@@ -6,12 +6,12 @@ namespace pw {
 
 /// Estimates costs from FLOPs and bytes, for hardware that is not available: per node max(flops / (peak · efficiency), bytes moved / memory
 /// bandwidth) + launch overhead; views are free. The backward of a node that needs gradients costs its forward, twice where that does
-/// matrix work: one product for each gradient. Of an operator that reads parameters W is half of the backward, or all where nothing else
-/// needs a gradient. Outputs that need gradients are saved; gradients are as large as their values. Data-dependent sizes take their
-/// expected value (`bindExpected`); `notCounted` (operator_costs.h) lists what is left out. `estimated` is set, the loss is free. Roofline
-/// model (Williams, CACM 2009). Throws UsageError when the model cannot run with this microbatch. With a precision (BFloat16, Float16),
-/// matrix products and similar operators run at its peak, and values that autocast casts are half as wide; parameters, their gradients and
-/// what stages send stay as traced. Throws UsageError when the cluster has no peak of it.
+/// matrix work: one product for each gradient. Of an operator whose parameters' gradients the engine leaves for W (`weightPartOf`) W is
+/// half of the backward, or all where nothing else needs a gradient. Outputs that need gradients are saved; gradients are as large as their
+/// values. Data-dependent sizes take their expected value (`bindExpected`); `notCounted` (operator_costs.h) lists what is left out.
+/// `estimated` is set, the loss is free. Roofline model (Williams, CACM 2009). Throws UsageError when the model cannot run with this
+/// microbatch. With a precision (BFloat16, Float16), matrix products and similar operators run at its peak, and values that autocast casts
+/// are half as wide; parameters, their gradients and what stages send stay as traced. Throws UsageError when the cluster has no peak of it.
 [[nodiscard]] Profile estimate(const ModelGraph& graph, std::int64_t microbatch, const Cluster& cluster, DType precision = DType::Unknown);
 
 }  // namespace pw

@@ -9,6 +9,7 @@
 #include "simulator/costs/expected_sizes.h"
 #include "simulator/costs/operator_costs.h"
 #include "simulator/model/graph_facts.h"
+#include "simulator/model/node_arguments.h"
 
 namespace pw {
 namespace {
@@ -20,25 +21,6 @@ std::string loneSymbol(const SymbolicInt& size) {
   const std::size_t end = text.find('\'', kBegin.size());
   if (text.rfind(kBegin, 0) != 0 || end == std::string::npos || text.find(')', end) != text.size() - 1) return {};
   return text.substr(kBegin.size(), end - kBegin.size());
-}
-
-const Argument* argumentOf(const Node& node, std::string_view name) {
-  for (const NamedArgument& a : node.inputs) {
-    if (a.name == name) return &a.value;
-  }
-  return nullptr;
-}
-
-std::optional<ValueId> valueOf(const Node& node, std::string_view name) {
-  const Argument* argument = argumentOf(node, name);
-  const auto* id = argument == nullptr ? nullptr : std::get_if<ValueId>(argument);
-  return id == nullptr ? std::nullopt : std::optional(*id);
-}
-
-std::optional<double> integerOf(const Node& node, std::string_view name) {
-  const Argument* argument = argumentOf(node, name);
-  const auto* number = argument == nullptr ? nullptr : std::get_if<std::int64_t>(argument);
-  return number == nullptr ? std::nullopt : std::optional(static_cast<double>(*number));
 }
 
 /// Binds symbols in the order of execution.
@@ -141,8 +123,7 @@ class Expectation {
       }
       const Node* node = producer_[value.index()];
       if (node == nullptr) return nullptr;
-      const std::string name = operatorName(*node);
-      const bool passes = isView(*node) || name == "clone" || name == "_to_copy" || name == "conj" || name == "lift_fresh_copy";
+      const bool passes = isView(*node) || isCopy(*node);
       const auto from = valueOf(*node, "self");
       if (!passes || !from) return node;
       value = *from;
@@ -168,11 +149,11 @@ class Expectation {
     const std::string name = operatorName(*node);
     if (name == "one_hot") {
       const auto classes = integerOf(*node, "num_classes");
-      return classes && *classes > 0 ? std::optional(1 / *classes) : std::nullopt;
+      return classes && *classes > 0 ? std::optional(1 / static_cast<double>(*classes)) : std::nullopt;
     }
     const auto self = valueOf(*node, "self");
     if (!self) return std::nullopt;
-    if (name == "gt" || name == "ne") return integerOf(*node, "other") == 0.0 ? density(*self) : std::nullopt;
+    if (name == "gt" || name == "ne") return integerOf(*node, "other") == 0 ? density(*self) : std::nullopt;
     if (name != "eq") return std::nullopt;
     const auto choices = choicesOf(*self);
     return choices ? std::optional(1 / *choices) : std::nullopt;
@@ -187,7 +168,7 @@ class Expectation {
     if ((name != "topk" && name != "argmax" && name != "max" && name != "sort") || !from || !graph_.value(*from).tensor)
       return std::nullopt;
     const auto& sizes = graph_.value(*from).tensor->sizes;
-    const auto dim = static_cast<std::int64_t>(integerOf(*node, "dim").value_or(-1));
+    const auto dim = integerOf(*node, "dim").value_or(-1);
     const std::int64_t at = dim < 0 ? dim + static_cast<std::int64_t>(sizes.size()) : dim;
     if (at < 0 || at >= static_cast<std::int64_t>(sizes.size())) return std::nullopt;
     try {
@@ -208,7 +189,7 @@ class Expectation {
     if (!all) return std::nullopt;
     if (name == "bincount" || name == "histc") {
       const auto bins = integerOf(*node, name == "histc" ? "bins" : "minlength");
-      return bins && *bins > 0 ? std::optional(*all / *bins) : std::nullopt;
+      return bins && *bins > 0 ? std::optional(*all / static_cast<double>(*bins)) : std::nullopt;
     }
     if (name != "sum") return std::nullopt;
     const auto part = density(*from);

@@ -9,7 +9,7 @@
 
 #include "simulator/costs/operator_flops.h"
 #include "simulator/costs/profile.h"
-#include "simulator/model/graph_facts.h"
+#include "simulator/model/operators.h"
 
 namespace pw {
 namespace {
@@ -104,7 +104,7 @@ double summedProductFlops(const Call& call) {
 }
 
 /// Each element of the output, transposed of the input, takes part in one multiply-add per weight of its channel.
-double convolutionFlops(const Call& call, const std::string& name) {
+double convolutionFlops(const Call& call, std::string_view name) {
   const auto weight = call.sizes("weight"), input = call.sizes("input");
   if (!weight || !input || weight->empty() || weight->front() == 0) return 0;
   const bool transposed = name.find("transpose") != std::string::npos || call.flag("transposed");
@@ -227,7 +227,7 @@ double recurrentFlops(const Call& call) {
 
 /// 5 N log2 N for a transform of N complex points, half of that where one side is real (the convention of FFTW's benchmarks, Cooley and
 /// Tukey 1965).
-double transformFlops(const Call& call, const std::string& name) {
+double transformFlops(const Call& call, std::string_view name) {
   const auto input = call.sizes("self");
   const Sizes output = call.out();
   if (!input || input->size() != output.size() || input->empty()) return 0;
@@ -249,35 +249,25 @@ double transformFlops(const Call& call, const std::string& name) {
   return n <= 1 ? 0 : (fromReal || toReal ? 2.5 : 5.0) * product(points) * std::log2(n);
 }
 
-double ownFlops(const Call& call, const std::string& name) {
-  constexpr std::array<std::pair<std::string_view, std::string_view>, 12> kProducts{{{"linear", "input"},
-                                                                                     {"mm", "self"},
-                                                                                     {"bmm", "self"},
-                                                                                     {"matmul", "self"},
-                                                                                     {"mv", "self"},
-                                                                                     {"dot", "self"},
-                                                                                     {"vdot", "self"},
-                                                                                     {"inner", "self"},
-                                                                                     {"addmm", "mat1"},
-                                                                                     {"addmv", "mat"},
-                                                                                     {"baddbmm", "batch1"},
-                                                                                     {"_int_mm", "self"}}};
-  for (const auto& [product, left] : kProducts) {
-    if (name == product) return productFlops(call, left);
+double ownFlops(const Call& call, const Operator& op) {
+  switch (op.work) {
+    case Work::Unknown:
+    case Work::Nothing:
+    case Work::Memory: return 0;
+    case Work::Product: return productFlops(call, op.left);
+    case Work::SummedProduct: return summedProductFlops(call);
+    case Work::GroupedProduct: return groupedFlops(call);
+    case Work::Chain: return chainFlops(call);
+    case Work::TensorDot: return tensordotFlops(call);
+    case Work::Bilinear: return bilinearFlops(call);
+    case Work::Einsum: return einsumFlops(call);
+    case Work::Convolution: return convolutionFlops(call, op.name);
+    case Work::Attention: return attentionFlops(call);
+    case Work::Recurrent: return recurrentFlops(call);
+    case Work::Bag: return bagFlops(call);
+    case Work::Transform: return transformFlops(call, op.name);
   }
-  if (name == "_scaled_mm") return productFlops(call, "self");
-  if (name == "cdist") return productFlops(call, "x1");
-  if (name == "addbmm") return summedProductFlops(call);
-  if (name == "einsum") return einsumFlops(call);
-  if (name == "tensordot") return tensordotFlops(call);
-  if (name == "chain_matmul") return chainFlops(call);
-  if (name == "bilinear") return bilinearFlops(call);
-  if (name.find("grouped_mm") != std::string::npos) return groupedFlops(call);
-  if (name.rfind("conv", 0) == 0 || name == "_convolution") return convolutionFlops(call, name);
-  if (name.find("scaled_dot_product") != std::string::npos) return attentionFlops(call);
-  if (name == "embedding_bag" || name == "_embedding_bag") return bagFlops(call);
-  if (name.rfind("lstm", 0) == 0 || name.rfind("gru", 0) == 0 || name.rfind("rnn_", 0) == 0) return recurrentFlops(call);
-  return name.rfind("fft_", 0) == 0 || name.rfind("_fft_", 0) == 0 ? transformFlops(call, name) : 0;
+  return 0;
 }
 
 }  // namespace
@@ -294,9 +284,7 @@ double forwardFlops(const ModelGraph& graph, const Node& node, const Bindings& b
   }
   if (node.outputs.empty() || !graph.value(node.outputs.front()).tensor || node.target.rfind("torch.ops.higher_order.", 0) == 0)
     return inside;
-  std::string name = operatorName(node);
-  if (isInPlace(node) && name.back() == '_' && !name.ends_with("__")) name.pop_back();
-  return inside + ownFlops(Call(graph, node, bindings), name);
+  return inside + ownFlops(Call(graph, node, bindings), operatorOf(node.target));
 }
 
 }  // namespace pw

@@ -1,63 +1,15 @@
 #include "simulator/model/autocast.h"
 
-#include <algorithm>
-#include <array>
-#include <string_view>
-
 #include "simulator/model/graph_facts.h"
+#include "simulator/model/operators.h"
 
 namespace pw {
 namespace {
 
-/// Torch's documentation of autocast, "Ops that autocast to float32", as far as ATen names differ from what is promoted anyway.
-bool computesInFloat(const std::string& name) {
-  constexpr std::array<std::string_view, 40> kNames{"acos",
-                                                    "asin",
-                                                    "binary_cross_entropy_with_logits",
-                                                    "cosh",
-                                                    "cosine_embedding_loss",
-                                                    "cdist",
-                                                    "cosine_similarity",
-                                                    "cross_entropy",
-                                                    "cross_entropy_loss",
-                                                    "cumprod",
-                                                    "cumsum",
-                                                    "dist",
-                                                    "erfinv",
-                                                    "exp",
-                                                    "expm1",
-                                                    "group_norm",
-                                                    "hinge_embedding_loss",
-                                                    "kl_div",
-                                                    "l1_loss",
-                                                    "layer_norm",
-                                                    "log",
-                                                    "log10",
-                                                    "log_softmax",
-                                                    "log1p",
-                                                    "log2",
-                                                    "margin_ranking_loss",
-                                                    "mse_loss",
-                                                    "nll_loss",
-                                                    "norm",
-                                                    "pdist",
-                                                    "pow",
-                                                    "prod",
-                                                    "reciprocal",
-                                                    "rsqrt",
-                                                    "sinh",
-                                                    "smooth_l1_loss",
-                                                    "softmax",
-                                                    "softmin",
-                                                    "sum",
-                                                    "softplus"};
-  return std::find(kNames.begin(), kNames.end(), name) != kNames.end();
-}
-
-/// Of operators that count FLOPs: those that autocast runs in 16 bits.
+/// Of nodes that count FLOPs: those that autocast runs in 16 bits; regions compute as what is inside.
 bool isProduct(const Node& node) {
-  const std::string name = operatorName(node);
-  return name.rfind("fft", 0) != 0 && name.rfind("embedding", 0) != 0 && node.target.find("wrap_with_autocast") == std::string::npos;
+  const Operator& op = operatorOf(node.target);
+  return op.name.empty() ? node.target.find("wrap_with_autocast") == std::string::npos : op.autocast == Autocast::Lower;
 }
 
 bool isFloat(const ModelGraph& graph, ValueId v) {
@@ -86,7 +38,7 @@ AutocastTypes autocastTypes(const ModelGraph& graph, DType precision, const std:
       anyFloat = true;
       allLower = allLower && types.isLower[v.index()];
     }
-    const bool lower = types.casts[n] || (anyFloat && allLower && !computesInFloat(operatorName(node)));
+    const bool lower = types.casts[n] || (anyFloat && allLower && operatorOf(node.target).autocast != Autocast::Float32);
     for (const ValueId v : node.outputs) types.isLower[v.index()] = lower && isFloat(graph, v);
   }
   for (const ValueId v : graph.outputs) isReadByOthers[bases[v.index()].index()] = true;

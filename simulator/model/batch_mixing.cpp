@@ -4,7 +4,6 @@
 #include <map>
 #include <optional>
 
-#include "schedules/error.h"
 #include "simulator/model/batch.h"
 #include "simulator/model/graph_facts.h"
 #include "simulator/model/mixing_rules.h"
@@ -49,28 +48,8 @@ class Walk {
  private:
   SampleFlow& flowOf(ValueId id) { return flows_[id.index()]; }
 
-  [[nodiscard]] std::optional<std::int64_t> sizeOf(const SymbolicInt& size, const Bindings& bindings) const {
-    try {
-      return evaluate(size, bindings);
-    } catch (const Error&) {
-      return std::nullopt;  // known only when the model runs
-    }
-  }
-
-  [[nodiscard]] std::optional<Extents> extentsOf(ValueId id) const {
-    const Value& value = graph_.value(id);
-    if (!value.tensor) return std::nullopt;
-    Extents extents;
-    for (const SymbolicInt& size : value.tensor->sizes) {
-      const auto known = sizeOf(size, bindings_);
-      if (!known) return std::nullopt;
-      extents.push_back(*known);
-    }
-    return extents;
-  }
-
   [[nodiscard]] SampleFlow flowOfInput(ValueId id) const {
-    const auto extents = extentsOf(id);
+    const auto extents = extentsOf(graph_.value(id), bindings_);
     if (!extents) return {};
     const auto fixed = symbolic_ ? std::nullopt : batchAxisBySize(graph_, id);
     for (std::size_t d = 0; d < extents->size(); ++d) {
@@ -91,11 +70,11 @@ class Walk {
       enters = true;
     }
     if (enters) return judgeBranches(node);
-    FlowingCall call;
-    call.node = &node;
+    auto known = callOf(graph_, node, bindings_, flows_);
+    if (!known) return skip(node);
+    FlowingCall& call = *known;
     call.batch = batch_;
     call.symbolicBatch = symbolic_;
-    if (!collect(node, call)) return skip(node);  // sizes known only when the model runs
     FlowResult result = call.tensors.empty() ? FlowResult{std::vector<SampleFlow>(call.results.size(), created(node, call)), std::nullopt}
                                              : flowThrough(call);
     for (std::size_t r = 0; r < result.flows.size() && r < node.outputs.size(); ++r) flowOf(node.outputs[r]) = result.flows[r];
@@ -107,7 +86,7 @@ class Walk {
       found_.push_back({&node, "has no rule here", false, false, true});
   }
 
-  /// The flow of results whose sizes are unknown.
+  /// The flow of results of a node with sizes that are known only when the model runs.
   void skip(const Node& node) {
     const auto reads = readsOf(node);
     if (std::ranges::none_of(reads, [&](ValueId id) { return flowOf(id).kind >= Kind::Along; })) return;
@@ -138,41 +117,6 @@ class Walk {
       flowOf(node.outputs[r]) = flowOf(subgraph.outputs[r]);
       aliases_[subgraph.outputs[r].index()] = node.outputs[r].index();
     }
-  }
-
-  /// Fills in tensors and numbers; false where a size is unknown.
-  bool collect(const Node& node, FlowingCall& call) {
-    bool known = true;
-    const auto tensor = [&](const std::string& argument, std::size_t index, ValueId id) {
-      const Value& value = graph_.value(id);
-      if (value.symbolic) {
-        if (const auto number = sizeOf(*value.symbolic, bindings_)) call.numbers.emplace_back(argument, *number);
-        return;
-      }
-      const auto extents = extentsOf(id);
-      if (!extents)
-        known = known && !value.tensor;
-      else
-        call.tensors.push_back({argument, index, *extents, flowOf(id)});
-    };
-    for (const NamedArgument& argument : node.inputs) {
-      if (const auto* one = std::get_if<ValueId>(&argument.value)) tensor(argument.name, 0, *one);
-      if (const auto* number = std::get_if<std::int64_t>(&argument.value)) call.numbers.emplace_back(argument.name, *number);
-      if (const auto* many = std::get_if<std::vector<ValueId>>(&argument.value)) {
-        for (std::size_t i = 0; i < many->size(); ++i) tensor(argument.name, i, (*many)[i]);
-      }
-      if (const auto* some = std::get_if<std::vector<std::optional<ValueId>>>(&argument.value)) {
-        for (std::size_t i = 0; i < some->size(); ++i) {
-          if ((*some)[i]) tensor(argument.name, i, *(*some)[i]);
-        }
-      }
-    }
-    for (const ValueId id : node.outputs) {
-      const auto extents = extentsOf(id);
-      known = known && (extents || !graph_.value(id).tensor);
-      call.results.push_back(extents.value_or(Extents{}));
-    }
-    return known;
   }
 
   /// The result of an operator without tensor arguments: the sample indices, or something that is the same for all batches.

@@ -5,16 +5,12 @@
 #include <string_view>
 
 #include "schedules/error.h"
+#include "simulator/model/operators.h"
 
 namespace pw {
 namespace {
 
 constexpr std::string_view kAten = "torch.ops.aten.";
-
-template <std::size_t N>
-bool contains(const std::array<std::string_view, N>& names, std::string_view name) {
-  return std::find(names.begin(), names.end(), name) != names.end();
-}
 
 /// A node under no_grad: `wrap_with_set_grad_enabled(False, …)`.
 bool runsWithoutGradient(const Node& node) {
@@ -33,24 +29,14 @@ bool anyInside(const ModelGraph& graph, const Node& node, const Predicate& predi
   });
 }
 
-/// Whether a batch norm moves its running statistics; without a flag it is taken for training.
-bool updatesStatistics(const Node& node) {
-  const std::string name = operatorName(node);
-  if (name.find("batch_norm") == std::string::npos || name.find("no_training") != std::string::npos) return false;
-  return std::none_of(node.inputs.begin(), node.inputs.end(), [](const NamedArgument& a) {
-    const auto* training = std::get_if<bool>(&a.value);
-    return (a.name == "training" || a.name == "train") && training != nullptr && !*training;
-  });
-}
-
-bool changesMemory(const Node& node) { return isInPlace(node) || updatesStatistics(node); }
+bool changesMemory(const Node& node) { return isInPlace(node) || movesStatistics(node); }
 
 /// Values whose memory the node itself changes.
 std::vector<ValueId> changedBy(const ModelGraph& graph, const Node& node) {
   std::vector<ValueId> reads = readsOf(node);
   if (isInPlace(node)) {
     reads.resize(std::min<std::size_t>(1, reads.size()));
-  } else if (updatesStatistics(node)) {
+  } else if (movesStatistics(node)) {
     reads.erase(std::remove_if(reads.begin(), reads.end(), [&](ValueId v) { return graph.value(v).origin != ValueOrigin::Buffer; }),
                 reads.end());
   } else {
@@ -68,50 +54,43 @@ std::string operatorName(const Node& node) {
 }
 
 bool isRandomOperator(const Node& node) {
-  constexpr std::array<std::string_view, 24> kRandom = {"bernoulli",
-                                                        "multinomial",
-                                                        "normal",
-                                                        "normal_functional",
-                                                        "uniform",
-                                                        "exponential",
-                                                        "poisson",
-                                                        "geometric",
-                                                        "log_normal",
-                                                        "cauchy",
-                                                        "rrelu",
-                                                        "rrelu_with_noise",
-                                                        "dropout",
-                                                        "native_dropout",
-                                                        "feature_dropout",
-                                                        "alpha_dropout",
-                                                        "feature_alpha_dropout",
-                                                        "_fused_dropout",
-                                                        "rand",
-                                                        "rand_like",
-                                                        "randn",
-                                                        "randn_like",
-                                                        "randperm",
-                                                        "random"};
   bool off = false;  // not in training, or with probability 0
-  bool attention = false;
+  bool hasRate = false;
   for (const NamedArgument& a : node.inputs) {
     const auto* number = std::get_if<double>(&a.value);
     const auto* flag = std::get_if<bool>(&a.value);
     if (a.name == "p" && number != nullptr && *number == 0) off = true;
     if ((a.name == "train" || a.name == "training") && flag != nullptr && !*flag) off = true;
-    if ((a.name == "dropout_p" || a.name == "dropout") && number != nullptr && *number > 0) attention = true;
+    if ((a.name == "dropout_p" || a.name == "dropout") && number != nullptr && *number > 0) hasRate = true;
   }
-  std::string name = operatorName(node);
-  if (isInPlace(node) && name.back() == '_') name.pop_back();
-  if (name.rfind("randint", 0) == 0) return true;
-  const bool canBeOff = name.find("dropout") != std::string::npos || name.rfind("rrelu", 0) == 0;
-  return contains(kRandom, name) ? !(canBeOff && off) : attention && !off;
+  const Operator& op = operatorOf(node.target);
+  if (op.name.empty()) return hasRate && !off;
+  switch (op.draws) {
+    case Draws::Never: return false;
+    case Draws::Always: return true;
+    case Draws::InTraining: return !off;
+    case Draws::AtRate: return hasRate && !off;
+  }
+  return false;
 }
 
 bool isInPlace(const Node& node) {
   const std::string name = operatorName(node);
   if (name.size() < 2 || node.target.rfind(kAten, 0) != 0) return false;
   return name.rfind("__i", 0) == 0 || (name.back() == '_' && name[name.size() - 2] != '_');
+}
+
+bool waitsForDevice(const ModelGraph& graph, const Node& node) {
+  switch (operatorOf(node.target).waits) {
+    case Waits::Never: return false;
+    case Waits::Always: return true;
+    case Waits::ForMasks: break;
+  }
+  const auto reads = readsOf(node);
+  return std::any_of(reads.begin() + std::min<std::ptrdiff_t>(1, std::ssize(reads)), reads.end(), [&](ValueId v) {
+    const auto& tensor = graph.value(v).tensor;
+    return tensor && (tensor->dtype == DType::Bool || tensor->dtype == DType::UInt8);
+  });
 }
 
 bool isAssertion(const Node& node) {
@@ -150,50 +129,18 @@ std::vector<bool> computedNumbers(const ModelGraph& graph) {
 }
 
 bool isView(const Node& node) {
-  constexpr std::array<std::string_view, 42> kViews = {"view",
-                                                       "view_as",
-                                                       "view_as_real",
-                                                       "view_as_complex",
-                                                       "real",
-                                                       "imag",
-                                                       "reshape",
-                                                       "reshape_as",
-                                                       "flatten",
-                                                       "unflatten",
-                                                       "ravel",
-                                                       "transpose",
-                                                       "permute",
-                                                       "t",
-                                                       "mT",
-                                                       "mH",
-                                                       "numpy_T",
-                                                       "adjoint",
-                                                       "swapaxes",
-                                                       "swapdims",
-                                                       "movedim",
-                                                       "moveaxis",
-                                                       "slice",
-                                                       "select",
-                                                       "narrow",
-                                                       "split",
-                                                       "split_with_sizes",
-                                                       "tensor_split",
-                                                       "chunk",
-                                                       "unbind",
-                                                       "unsqueeze",
-                                                       "squeeze",
-                                                       "expand",
-                                                       "expand_as",
-                                                       "broadcast_to",
-                                                       "as_strided",
-                                                       "diagonal",
-                                                       "unfold",
-                                                       "alias",
-                                                       "detach",
-                                                       "contiguous",
-                                                       "to"};
-  const std::string name = operatorName(node);
-  return contains(kViews, name) || (name == "dropout" && !isRandomOperator(node));  // switched off, it returns its argument
+  const Result result = operatorOf(node.target).result;
+  return !isInPlace(node) && (result == Result::View || (result == Result::ViewWhenOff && !isRandomOperator(node)));
+}
+
+bool isCopy(const Node& node) { return operatorOf(node.target).result == Result::Copy && !isInPlace(node); }
+
+bool movesStatistics(const Node& node) {
+  if (operatorOf(node.target).statistics == Statistics::None) return false;
+  return std::none_of(node.inputs.begin(), node.inputs.end(), [](const NamedArgument& a) {
+    const auto* training = std::get_if<bool>(&a.value);
+    return (a.name == "training" || a.name == "train" || a.name == "use_input_stats") && training != nullptr && !*training;
+  });
 }
 
 std::vector<bool> needsGradient(const ModelGraph& graph) {

@@ -16,6 +16,13 @@ namespace pw {
 [[nodiscard]] bool isInPlace(const Node& node);
 /// Whether the node's outputs share, or may share, memory with its first input (`reshape`, `contiguous`, `to`).
 [[nodiscard]] bool isView(const Node& node);
+/// Whether the node's output holds the numbers of its first input in other memory or another type (`clone`, `_to_copy`).
+[[nodiscard]] bool isCopy(const Node& node);
+/// Whether a batch or instance norm takes statistics of its input and moves its running ones; without a flag it is taken for training.
+[[nodiscard]] bool movesStatistics(const Node& node);
+
+/// Whether the host waits for what the operator computes: a number, a size, whether it succeeded, or where a mask is set.
+[[nodiscard]] bool waitsForDevice(const ModelGraph& graph, const Node& node);
 
 /// Whether the node only checks what was true at export (`_assert_scalar`, `sym_constrain_range`): it is not run, and needs nothing.
 [[nodiscard]] bool isAssertion(const Node& node);

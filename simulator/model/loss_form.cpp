@@ -7,8 +7,9 @@
 
 #include "schedules/error.h"
 #include "simulator/model/batch_mixing.h"
-#include "simulator/model/dimension_rule.h"
 #include "simulator/model/graph_facts.h"
+#include "simulator/model/node_arguments.h"
+#include "simulator/model/operators.h"
 
 namespace pw {
 namespace {
@@ -42,11 +43,6 @@ std::string_view wordOf(Part part) {
 }
 
 bool isFinal(Part part) { return part == Part::Other || part == Part::Unknown; }
-
-const Argument* argumentOf(const Node& node, std::string_view name) {
-  const auto found = std::ranges::find_if(node.inputs, [&](const NamedArgument& a) { return a.name == name; });
-  return found == node.inputs.end() ? nullptr : &found->value;
-}
 
 template <std::size_t N>
 bool isOneOf(const std::array<std::string_view, N>& names, std::string_view name) {
@@ -187,7 +183,7 @@ class Tracer {
     }
     if (mixing->unknown) return {Part::Unknown, &node, {}, -100, ""};
     const std::string name = operatorName(node);
-    if (dimensionRuleOf(node) == DimensionRule::Loss) return lossOperator(node, name);
+    if (operatorOf(node.target).dimensions == DimensionRule::Loss) return lossOperator(node, name);
     if (name == "mean") return {Part::Mean, &node, {}, -100, ""};
     if (name == "sum" || name == "count_nonzero") return {Part::Sum, &node, {}, -100, ""};
     return other(node, name + " over the samples");
@@ -222,12 +218,11 @@ class Tracer {
   Trail combined(const Node& node, const Operands& operands) {
     std::string name = operatorName(node);
     if (isInPlace(node) && name.back() == '_') name.pop_back();
-    constexpr std::array<std::string_view, 17> kKeeps = {"clone",           "_to_copy", "neg",           "negative", "sum",   "mean",
-                                                         "lift_fresh_copy", "type_as",  "select",        "index",    "cat",   "stack",
-                                                         "squeeze",         "copy",     "masked_select", "expand",   "repeat"};
+    constexpr std::array<std::string_view, 13> kKeeps = {"neg",   "negative", "sum",  "mean",          "select", "index", "cat",
+                                                         "stack", "squeeze",  "copy", "masked_select", "expand", "repeat"};
     const Trail& first = operands.varying.front().second;
     const bool one = operands.varying.size() == 1;
-    if (one && (isView(node) || isOneOf(kKeeps, name))) return first;
+    if (one && (isView(node) || isCopy(node) || isOneOf(kKeeps, name))) return first;
     if (name == "mul" || name == "multiply")
       return one ? scaled(node, first, true) : other(node, fmt::format("a product of {} and another", wordOf(first.part)));
     if (name == "div" || name == "divide" || name == "true_divide") return divided(node, operands);

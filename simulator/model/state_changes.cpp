@@ -1,7 +1,6 @@
 #include "simulator/model/state_changes.h"
 
 #include <algorithm>
-#include <string_view>
 #include <utility>
 
 #include "simulator/model/graph_facts.h"
@@ -10,17 +9,6 @@ namespace pw {
 namespace {
 
 bool isStatistic(const std::string& argument) { return argument == "running_mean" || argument == "running_var"; }
-
-/// A batch or instance norm that takes its statistics of its input; without a flag it is taken for one.
-bool isTrainingNorm(const Node& node) {
-  const std::string name = operatorName(node);
-  if (name.find("batch_norm") == std::string::npos && name.find("instance_norm") == std::string::npos) return false;
-  if (name.find("no_training") != std::string::npos) return false;
-  return std::ranges::none_of(node.inputs, [](const NamedArgument& a) {
-    const auto* flag = std::get_if<bool>(&a.value);
-    return (a.name == "training" || a.name == "train" || a.name == "use_input_stats") && flag != nullptr && !*flag;
-  });
-}
 
 /// Tensors of an argument.
 std::vector<ValueId> valuesOf(const Argument& argument) {
@@ -80,7 +68,7 @@ class Changes {
 
   [[nodiscard]] std::vector<ValueId> writtenBy(const Node& node) const {
     const std::vector<std::string> bySchema = written_ ? written_(node.target) : std::vector<std::string>();
-    const bool norm = isTrainingNorm(node);
+    const bool norm = movesStatistics(node);
     std::vector<ValueId> values;
     for (std::size_t i = 0; i < node.inputs.size(); ++i) {
       const NamedArgument& argument = node.inputs[i];
@@ -120,7 +108,7 @@ class Changes {
         if (depends[base(subgraph.outputs[r]).index()]) depends[base(node.outputs[r]).index()] = true;
       }
     });
-    const bool norm = isTrainingNorm(node);
+    const bool norm = movesStatistics(node);
     bool reads = false, enters = false;
     for (const NamedArgument& argument : node.inputs) {
       enters = enters || std::holds_alternative<GraphArg>(argument.value);

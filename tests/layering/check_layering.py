@@ -58,6 +58,7 @@ LIBRARIES = {
 # Header: (its library, how the names of the files begin that may include it)
 PRIVATE_HEADERS = {
     "backends/torch/stage/in_flight.h": ("Torch", "backends/torch/"),
+    "backends/torch/program/parameter_uses.h": ("Torch", "backends/torch/"),
     "backends/torch/program/steps.h": ("Torch", "backends/torch/"),
     "backends/torch/program/weight_rules.h": ("Torch", "backends/torch/"),
 }
@@ -80,6 +81,7 @@ SEVERAL_SOURCES = {
     "backends/traces/events.h": r"backends/traces/\w+\.cpp",
     "engine/executor.h": r"engine/(finite|ready)\.cpp",
     "schedules/families.h": r"schedules/\w+\.cpp",
+    "simulator/model/operators.h": r"simulator/model/operators_\w+\.cpp",
 }
 LIGHT_LIBRARIES = ("JSON names", "Qt")  # allowed in headers: forward declarations only, and what a widget derives from
 TEST_LIBRARIES = ("GoogleTest", "Google Benchmark")  # every test file, its headers included

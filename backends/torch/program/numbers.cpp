@@ -4,6 +4,7 @@
 #include <array>
 #include <cmath>
 #include <string_view>
+#include <variant>
 
 #include "backends/torch/program/arguments.h"
 #include "schedules/error.h"
@@ -11,55 +12,32 @@
 namespace pw {
 namespace {
 
-enum class Function : std::uint8_t {
-  Add,
-  Sub,
-  Mul,
-  FloorDiv,
-  TrueDiv,
-  Mod,
-  Pow,
-  Neg,
-  Pos,
-  Eq,
-  Ne,
-  Lt,
-  Le,
-  Gt,
-  Ge,
-  And,
-  Or,
-  Not,
-  Xor,
-  LeftShift,
-  RightShift,
-  Max,
-  Min,
-  Ite,
-  Int,
-  Float,
-  Trunc,
-  Floor,
-  Ceil,
-  Sqrt,
-  Sum,
-};
+/// An operation on two numbers.
+enum class Operation : std::uint8_t { Add, Sub, Mul, FloorDiv, TrueDiv, Mod, Pow, And, Or, Xor, LeftShift, RightShift };
+
+/// Another function of numbers.
+enum class Function : std::uint8_t { Neg, Pos, Eq, Ne, Lt, Le, Gt, Ge, Not, Max, Min, Ite, Int, Float, Trunc, Floor, Ceil, Sqrt, Sum };
 
 struct Known {
   std::string_view name;
-  Function function;
+  std::variant<Operation, Function> function;
   std::size_t operands;  // 0: any number
 };
 
 /// torch/_export/serde/serialize.py, `_SYM_OPS`, without their modules.
 constexpr std::array<Known, 36> kFunctions{{
-    {"add", Function::Add, 2},
-    {"sub", Function::Sub, 2},
-    {"mul", Function::Mul, 2},
-    {"floordiv", Function::FloorDiv, 2},
-    {"truediv", Function::TrueDiv, 2},
-    {"mod", Function::Mod, 2},
-    {"pow", Function::Pow, 2},
+    {"add", Operation::Add, 2},
+    {"sub", Operation::Sub, 2},
+    {"mul", Operation::Mul, 2},
+    {"floordiv", Operation::FloorDiv, 2},
+    {"truediv", Operation::TrueDiv, 2},
+    {"mod", Operation::Mod, 2},
+    {"pow", Operation::Pow, 2},
+    {"and_", Operation::And, 2},
+    {"or_", Operation::Or, 2},
+    {"xor", Operation::Xor, 2},
+    {"lshift", Operation::LeftShift, 2},
+    {"rshift", Operation::RightShift, 2},
     {"neg", Function::Neg, 1},
     {"pos", Function::Pos, 1},
     {"eq", Function::Eq, 2},
@@ -68,12 +46,7 @@ constexpr std::array<Known, 36> kFunctions{{
     {"le", Function::Le, 2},
     {"gt", Function::Gt, 2},
     {"ge", Function::Ge, 2},
-    {"and_", Function::And, 2},
-    {"or_", Function::Or, 2},
     {"not_", Function::Not, 1},
-    {"xor", Function::Xor, 2},
-    {"lshift", Function::LeftShift, 2},
-    {"rshift", Function::RightShift, 2},
     {"sym_not", Function::Not, 1},
     {"sym_max", Function::Max, 2},
     {"sym_min", Function::Min, 2},
@@ -128,97 +101,59 @@ std::int64_t power(std::int64_t base, std::int64_t exponent) {
   return value;
 }
 
-Number ofIntegers(Function function, std::int64_t a, std::int64_t b) {
+Number ofIntegers(Operation operation, std::int64_t a, std::int64_t b) {
   std::int64_t result = 0;
   bool overflows = false;
-  switch (function) {
-    case Function::Add: overflows = __builtin_add_overflow(a, b, &result); break;
-    case Function::Sub: overflows = __builtin_sub_overflow(a, b, &result); break;
-    case Function::Mul: overflows = __builtin_mul_overflow(a, b, &result); break;
-    case Function::FloorDiv: return floorDivide(a, b);
-    case Function::Mod: return b == -1 ? 0 : a - floorDivide(a, b) * b;
-    case Function::Pow: return power(a, b);
-    case Function::And: return a & b;
-    case Function::Or: return a | b;
-    case Function::Xor: return a ^ b;
-    case Function::LeftShift: {
+  switch (operation) {
+    case Operation::Add: overflows = __builtin_add_overflow(a, b, &result); break;
+    case Operation::Sub: overflows = __builtin_sub_overflow(a, b, &result); break;
+    case Operation::Mul: overflows = __builtin_mul_overflow(a, b, &result); break;
+    case Operation::FloorDiv: return floorDivide(a, b);
+    case Operation::TrueDiv: break;  // gives no integer: see `combined`
+    case Operation::Mod: return b == -1 ? 0 : a - floorDivide(a, b) * b;
+    case Operation::Pow: return power(a, b);
+    case Operation::And: return a & b;
+    case Operation::Or: return a | b;
+    case Operation::Xor: return a ^ b;
+    case Operation::LeftShift: {
       if (b < 0 || b > 62) failOverflow();
       overflows = __builtin_mul_overflow(a, std::int64_t{1} << b, &result);
       break;
     }
-    case Function::RightShift:
+    case Operation::RightShift:
       if (b < 0) throw Error("shifts by a negative number");
       return a >> std::min<std::int64_t>(b, 63);
-    case Function::TrueDiv:
-    case Function::Neg:
-    case Function::Pos:
-    case Function::Eq:
-    case Function::Ne:
-    case Function::Lt:
-    case Function::Le:
-    case Function::Gt:
-    case Function::Ge:
-    case Function::Not:
-    case Function::Max:
-    case Function::Min:
-    case Function::Ite:
-    case Function::Int:
-    case Function::Float:
-    case Function::Trunc:
-    case Function::Floor:
-    case Function::Ceil:
-    case Function::Sqrt:
-    case Function::Sum: break;
   }
   if (overflows) failOverflow();
   return result;
 }
 
-Number ofDoubles(Function function, double a, double b) {
-  if ((function == Function::FloorDiv || function == Function::Mod || function == Function::TrueDiv) && b == 0)
+Number ofDoubles(Operation operation, double a, double b) {
+  if ((operation == Operation::FloorDiv || operation == Operation::Mod || operation == Operation::TrueDiv) && b == 0)
     throw Error("divides by zero");
-  switch (function) {
-    case Function::Add: return a + b;
-    case Function::Sub: return a - b;
-    case Function::Mul: return a * b;
-    case Function::FloorDiv: return std::floor(a / b);
-    case Function::TrueDiv: return a / b;
-    case Function::Mod: return a - std::floor(a / b) * b;
-    case Function::Pow: return std::pow(a, b);
-    case Function::And:
-    case Function::Or:
-    case Function::Xor:
-    case Function::LeftShift:
-    case Function::RightShift:
-    case Function::Neg:
-    case Function::Pos:
-    case Function::Eq:
-    case Function::Ne:
-    case Function::Lt:
-    case Function::Le:
-    case Function::Gt:
-    case Function::Ge:
-    case Function::Not:
-    case Function::Max:
-    case Function::Min:
-    case Function::Ite:
-    case Function::Int:
-    case Function::Float:
-    case Function::Trunc:
-    case Function::Floor:
-    case Function::Ceil:
-    case Function::Sqrt:
-    case Function::Sum: break;
+  switch (operation) {
+    case Operation::Add: return a + b;
+    case Operation::Sub: return a - b;
+    case Operation::Mul: return a * b;
+    case Operation::FloorDiv: return std::floor(a / b);
+    case Operation::TrueDiv: return a / b;
+    case Operation::Mod: return a - std::floor(a / b) * b;
+    case Operation::Pow: return std::pow(a, b);
+    case Operation::And:
+    case Operation::Or:
+    case Operation::Xor:
+    case Operation::LeftShift:
+    case Operation::RightShift: break;
   }
   throw Error("calls a function of integers with a floating point number");
 }
 
-/// Of two numbers; integers stay integers but for `/` and negative powers.
-Number combined(Function function, const Number& a, const Number& b) {
-  if (!isInteger(a) || !isInteger(b) || function == Function::TrueDiv) return ofDoubles(function, asDouble(a), asDouble(b));
+/// Integers stay integers but for `/` and negative powers.
+Number combined(Operation operation, const Number& a, const Number& b) {
+  if (!isInteger(a) || !isInteger(b) || operation == Operation::TrueDiv) return ofDoubles(operation, asDouble(a), asDouble(b));
   const std::int64_t left = std::get<std::int64_t>(a), right = std::get<std::int64_t>(b);
-  if (function == Function::Pow && right < 0) return ofDoubles(function, static_cast<double>(left), static_cast<double>(right));
-  return ofIntegers(function, left, right);
+  if (operation == Operation::Pow && right < 0) return ofDoubles(operation, static_cast<double>(left), static_cast<double>(right));
+  return ofIntegers(operation, left, right);
 }
 
 bool less(const Number& a, const Number& b) {
@@ -230,19 +165,7 @@ Number called(Function function, const std::vector<Number>& operands) {
   const Number& b = operands.size() > 1 ? operands[1] : a;
   const auto rounded = [&](double (*round)(double)) { return isInteger(a) ? a : Number(wholeOf(round(std::get<double>(a)))); };
   switch (function) {
-    case Function::Add:
-    case Function::Sub:
-    case Function::Mul:
-    case Function::FloorDiv:
-    case Function::TrueDiv:
-    case Function::Mod:
-    case Function::Pow:
-    case Function::And:
-    case Function::Or:
-    case Function::Xor:
-    case Function::LeftShift:
-    case Function::RightShift: return combined(function, a, b);
-    case Function::Neg: return combined(Function::Sub, std::int64_t{0}, a);
+    case Function::Neg: return combined(Operation::Sub, std::int64_t{0}, a);
     case Function::Pos: return a;
     case Function::Eq: return truth(!less(a, b) && !less(b, a));
     case Function::Ne: return truth(less(a, b) || less(b, a));
@@ -263,7 +186,7 @@ Number called(Function function, const std::vector<Number>& operands) {
     case Function::Sum: break;
   }
   Number sum = std::int64_t{0};
-  for (const Number& operand : operands) sum = combined(Function::Add, sum, operand);
+  for (const Number& operand : operands) sum = combined(Operation::Add, sum, operand);
   return sum;
 }
 
@@ -323,9 +246,9 @@ Number arithmetic(const Node& node, const Numbers& numbers) {
   const Known& known = *knownOf(node);
   std::vector<Number> operands;
   for (const NamedArgument& input : node.inputs) append(input.value, numbers, operands);
-  if (operands.size() < std::max<std::size_t>(known.operands, known.function == Function::Sum ? 0 : 1)) throw Error("lacks an operand");
-  if (operands.empty()) return std::int64_t{0};
-  return called(known.function, operands);
+  if (known.operands > operands.size()) throw Error("lacks an operand");
+  if (const auto* operation = std::get_if<Operation>(&known.function)) return combined(*operation, operands[0], operands[1]);
+  return operands.empty() ? Number(std::int64_t{0}) : called(std::get<Function>(known.function), operands);
 }
 
 }  // namespace pw

@@ -12,6 +12,7 @@
 
 #include "backends/torch/program/arguments.h"
 #include "backends/torch/program/numbers.h"
+#include "backends/torch/program/parameter_uses.h"
 #include "backends/torch/program/types.h"
 #include "schedules/error.h"
 #include "simulator/model/graph_facts.h"
@@ -125,14 +126,12 @@ void setDevice(ProgramStep& step, int device) {
 class Preparation {
  public:
   Preparation(const ModelGraph& graph, const ProgramOptions& options)
-      : graph_(graph),
+      : parameters(graph, options),
+        graph_(graph),
         options_(options),
-        gradients_(options.gradients),
         bufferOf_(indexByValue(graph, graph.buffers)),
         computed_(computedNumbers(graph)),
-        bindings_(bindBatch(graph, exportedBatch(graph))) {
-    gradients_.resize(graph.values.size());
-  }
+        bindings_(bindBatch(graph, exportedBatch(graph))) {}
 
   /// With `outer`, the steps of one of this node's sub-graphs.
   std::vector<ProgramStep> prepare(const std::vector<const Node*>& nodes, const std::vector<NodeId>& ids,
@@ -156,8 +155,8 @@ class Preparation {
         throw UsageError(describe(node) + " lacks arguments; export the model again with the pinned torch.");
       }
       step.readsData = readsData(step);
-      if (step.mode == Mode::Operator && outer == nullptr && options_.weights != nullptr) separateWeights(step);
-      if (!step.rule.apply) noteAutogradUses(node);
+      if (step.mode == Mode::Operator && outer == nullptr && options_.weights != nullptr) parameters.separate(step);
+      if (!step.rule.apply) parameters.noteAutograd(node);
       steps.push_back(std::move(step));
     }
     return steps;
@@ -181,14 +180,7 @@ class Preparation {
     return grouped;
   }
 
-  /// Views of parameters that leave the stage: autograd adds what comes back for them.
-  void noteKept() {
-    for (const ValueId value : options_.keep) {
-      if (gradients_[value.index()].sum) addedByAutograd.push_back(viewedBase(graph_, value));
-    }
-  }
-
-  std::vector<ValueId> addedByAutograd;
+  ParameterUses parameters;
 
  private:
   /// Assertions are of the exporter's; numbers that the sizes of the inputs give are evaluated from their expressions.
@@ -199,7 +191,8 @@ class Preparation {
   }
 
   [[nodiscard]] bool readsData(const ProgramStep& step) const {
-    if (step.mode == Mode::While || (step.predicate && graph_.value(*step.predicate).tensor)) return true;
+    if (step.mode == Mode::While || (step.predicate && graph_.value(*step.predicate).tensor) || waitsForDevice(graph_, *step.node))
+      return true;
     return std::ranges::any_of(step.node->outputs, [&](ValueId v) {
       if (computed_[v.index()]) return true;
       try {
@@ -322,65 +315,6 @@ class Preparation {
     step.bodies.push_back(std::move(prepared));
   }
 
-  /// Gives the step a rule where its weights' gradients can be computed apart; follows parameters through views of them.
-  void separateWeights(ProgramStep& step) {
-    std::vector<ParameterGradient> gradients(step.constants.size());
-    std::vector<bool> differentiable(step.constants.size());
-    bool any = false;
-    for (const Slot& slot : step.slots) {
-      for (const auto& value : slot.values) {
-        if (!value) continue;
-        differentiable[slot.position] = differentiable[slot.position] || options_.differentiable.at(value->index());
-        if (slot.kind != Slot::Kind::Tensor || !gradients_[value->index()].sum) continue;
-        gradients[slot.position] = gradients_[value->index()];
-        any = true;
-      }
-    }
-    if (!any || usesComplexNumbers(*step.node)) return;
-    if (isView(*step.node) && !isInPlace(*step.node) && step.node->outputs.size() == 1 && !step.node->outputIsList) return followView(step);
-    step.rule = weightRule(operatorName(*step.node), step.id, options_.weights, std::move(gradients), differentiable);
-  }
-
-  /// The rules are of real numbers.
-  [[nodiscard]] bool usesComplexNumbers(const Node& node) const {
-    const auto isComplex = [&](ValueId v) {
-      const auto& tensor = graph_.value(v).tensor;
-      return tensor &&
-             (tensor->dtype == DType::ComplexHalf || tensor->dtype == DType::ComplexFloat || tensor->dtype == DType::ComplexDouble);
-    };
-    const auto reads = readsOf(node);
-    return std::ranges::any_of(reads, isComplex) || std::ranges::any_of(node.outputs, isComplex);
-  }
-
-  void followView(const ProgramStep& step) {
-    const ValueId from = readsOf(*step.node).front();
-    const ParameterGradient& gradient = gradients_[from.index()];
-    if (!gradient.sum) return;
-    Frame frame(graph_.values.size());
-    frame[from.index()] = *gradient.sum;
-    Stack stack = step.constants;
-    try {
-      const c10::AutoGradMode off(false);
-      const std::vector<std::int64_t> unknown(graph_.values.size(), kUnknownNumber);
-      fillSlots(step.slots, stack, frame, Numbers(unknown));
-      step.op->callBoxed(stack);
-      const at::Tensor view = stack.at(0).toTensor();
-      if (view.is_alias_of(*gradient.sum) && view.numel() == gradient.sum->numel()) {
-        gradients_[step.node->outputs.front().index()] = {std::make_shared<at::Tensor>(view), gradient.fresh};
-        views_.insert(step.node);
-      }
-    } catch (const std::exception&) {
-      // Not a view that depends on the parameter alone: autograd follows it.
-    }
-  }
-
-  void noteAutogradUses(const Node& node) {
-    if (views_.contains(&node)) return;
-    for (const ValueId value : readsOf(node)) {
-      if (gradients_[value.index()].sum) addedByAutograd.push_back(viewedBase(graph_, value));
-    }
-  }
-
   [[nodiscard]] ProgramStep checkpoint(std::vector<ProgramStep>& steps, std::size_t begin, std::size_t end) const {
     ProgramStep group;
     group.id = steps[end - 1].id;
@@ -418,11 +352,9 @@ class Preparation {
 
   const ModelGraph& graph_;
   const ProgramOptions& options_;
-  std::vector<ParameterGradient> gradients_;  // by value, views of parameters included
   std::vector<int> bufferOf_;
   std::vector<bool> computed_;
   Bindings bindings_;
-  std::set<const Node*> views_;
   std::uint64_t inner_ = 0;
 };
 
@@ -437,8 +369,8 @@ PreparedSteps prepareSteps(const ModelGraph& graph, const std::vector<NodeId>& n
   PreparedSteps prepared;
   prepared.steps = preparation.withCheckpoints(preparation.prepare(pointers, nodes));
   planDrops(prepared.steps, options.keep);
-  preparation.noteKept();
-  prepared.addedByAutograd = std::move(preparation.addedByAutograd);
+  preparation.parameters.noteKept();
+  prepared.addedByAutograd = preparation.parameters.addedByAutograd();
   return prepared;
 }
 

@@ -20,6 +20,8 @@ class EmbeddingNode final : public RuleNode {
   std::int64_t padding_;
 };
 
+}  // namespace
+
 bool applyEmbedding(const WeightRule& rule, Stack& stack) {
   const Tensor w = tensorAt(stack, 0), indices = tensorAt(stack, 1);
   std::int64_t padding = stack[2].toInt();
@@ -28,6 +30,8 @@ bool applyEmbedding(const WeightRule& rule, Stack& stack) {
   const at::AutoDispatchBelowADInplaceOrView below;
   return finish(stack, at::embedding(w, indices, padding), node);
 }
+
+namespace {
 
 /// Norms whose backward gives the three gradients by a mask.
 class NormNode : public RuleNode {
@@ -76,6 +80,8 @@ Tensor normInput(const Tensor& x, const Tensor& w) { return w.defined() && autoc
 
 std::optional<Tensor> detached(const Tensor& t) { return t.defined() ? std::optional<Tensor>(t.detach()) : std::nullopt; }
 
+}  // namespace
+
 bool applyLayerNorm(const WeightRule& rule, Stack& stack) {
   const Tensor w = optionalAt(stack, 2), b = optionalAt(stack, 3), x = normInput(tensorAt(stack, 0), w);
   const auto shape = stack[1].toIntVector();
@@ -87,6 +93,8 @@ bool applyLayerNorm(const WeightRule& rule, Stack& stack) {
   node->deviation = deviation;
   return finish(stack, y, node);
 }
+
+namespace {
 
 class GroupNormNode final : public NormNode {
  public:
@@ -104,6 +112,8 @@ class GroupNormNode final : public NormNode {
   std::optional<Tensor> weight_;
 };
 
+}  // namespace
+
 bool applyGroupNorm(const WeightRule& rule, Stack& stack) {
   const Tensor w = optionalAt(stack, 2), b = optionalAt(stack, 3), x = normInput(tensorAt(stack, 0), w);
   const std::int64_t groups = stack[1].toInt();
@@ -117,6 +127,8 @@ bool applyGroupNorm(const WeightRule& rule, Stack& stack) {
   node->deviation = deviation;
   return finish(stack, y, node);
 }
+
+namespace {
 
 class BatchNormNode final : public NormNode {
  public:
@@ -135,6 +147,8 @@ class BatchNormNode final : public NormNode {
   double epsilon_;
 };
 
+}  // namespace
+
 bool applyBatchNorm(const WeightRule& rule, Stack& stack) {
   const Tensor x = tensorAt(stack, 0), w = optionalAt(stack, 1), b = optionalAt(stack, 2);
   if (!w.defined() || !fits(x, w) || x.numel() == 0) return false;
@@ -152,6 +166,8 @@ bool applyBatchNorm(const WeightRule& rule, Stack& stack) {
   }
   return finish(stack, y, node);
 }
+
+namespace {
 
 /// y = x + w or x · w with w broadcast.
 class ElementwiseNode final : public RuleNode {
@@ -181,6 +197,8 @@ bool applyElementwise(const WeightRule& rule, Stack& stack, bool product) {
   return finish(stack, product ? at::mul(x, w) : at::add(x, w), node);
 }
 
+}  // namespace
+
 bool applyAdd(const WeightRule& rule, Stack& stack) { return applyElementwise(rule, stack, false); }
 bool applyMul(const WeightRule& rule, Stack& stack) { return applyElementwise(rule, stack, true); }
 
@@ -193,21 +211,6 @@ bool applyRmsNorm(const WeightRule& rule, Stack& stack) {
   const auto node = std::make_shared<ElementwiseNode>(rule, normal, w.detach(), 2);
   const at::AutoDispatchBelowADInplaceOrView below;
   return finish(stack, at::mul(normal, w), node);
-}
-
-}  // namespace
-
-const std::vector<RuleEntry>& otherRules() {
-  static const std::vector<RuleEntry> rules{
-      {"embedding", &applyEmbedding, {0}},
-      {"layer_norm", &applyLayerNorm, {2, 3}},
-      {"rms_norm", &applyRmsNorm, {2}},
-      {"group_norm", &applyGroupNorm, {2, 3}},
-      {"batch_norm", &applyBatchNorm, {1, 2}},
-      {"add", &applyAdd, {0, 1}},
-      {"mul", &applyMul, {0, 1}},
-  };
-  return rules;
 }
 
 }  // namespace pw::weights

@@ -52,6 +52,8 @@ class ProductNode final : public RuleNode {
   std::optional<std::size_t> biasAt_;
 };
 
+}  // namespace
+
 bool applyLinear(const WeightRule& rule, Stack& stack) {
   const Tensor x = tensorAt(stack, 0), w = tensorAt(stack, 1), b = optionalAt(stack, 2);
   if (w.dim() != 2 || x.dim() < 1) return false;
@@ -71,6 +73,8 @@ bool applyAddmm(const WeightRule& rule, Stack& stack) {
   const at::AutoDispatchBelowADInplaceOrView below;
   return finish(stack, at::addmm(use->b, use->x, use->w), node);
 }
+
+namespace {
 
 /// y = W · x with the weight first.
 class LeftProductNode final : public RuleNode {
@@ -96,6 +100,8 @@ class BatchedProductNode final : public RuleNode {
   Tensor weight_;
 };
 
+}  // namespace
+
 /// mm, bmm and matmul: of matrices, of batches of equal size, or of anything with a matrix.
 bool applyMatmul(const WeightRule& rule, Stack& stack) {
   const Tensor a = tensorAt(stack, 0), b = tensorAt(stack, 1);
@@ -120,6 +126,8 @@ bool applyMatmul(const WeightRule& rule, Stack& stack) {
   const at::AutoDispatchBelowADInplaceOrView below;
   return finish(stack, at::matmul(use->x, use->w), node);
 }
+
+namespace {
 
 struct Convolution {
   std::vector<std::int64_t> stride, padding, dilation, outputPadding;
@@ -179,6 +187,8 @@ bool convolve(const WeightRule& rule, Stack& stack, Convolution form) {
       node);
 }
 
+}  // namespace
+
 /// conv1d, conv2d, conv3d, also with padding "same" and "valid".
 bool applyConv(const WeightRule& rule, Stack& stack) {
   const Tensor x = tensorAt(stack, 0), w = tensorAt(stack, 1);
@@ -204,17 +214,6 @@ bool applyConvolution(const WeightRule& rule, Stack& stack) {
   return convolve(
       rule, stack,
       {spread(stack[3], n), spread(stack[4], n), spread(stack[5], n), spread(stack[7], n), stack[6].toBool(), stack[8].toInt()});
-}
-
-}  // namespace
-
-const std::vector<RuleEntry>& productRules() {
-  static const std::vector<RuleEntry> rules{
-      {"linear", &applyLinear, {1, 2}}, {"addmm", &applyAddmm, {0, 2}},   {"mm", &applyMatmul, {0, 1}},
-      {"bmm", &applyMatmul, {0, 1}},    {"matmul", &applyMatmul, {0, 1}}, {"conv1d", &applyConv, {1, 2}},
-      {"conv2d", &applyConv, {1, 2}},   {"conv3d", &applyConv, {1, 2}},   {"convolution", &applyConvolution, {1, 2}},
-  };
-  return rules;
 }
 
 }  // namespace pw::weights

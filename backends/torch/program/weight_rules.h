@@ -147,16 +147,19 @@ inline bool finish(Stack& stack, Tensor result, const std::shared_ptr<RuleNode>&
   return true;
 }
 
-/// An operator's name, its rule, and which of its arguments may be the parameters.
-struct RuleEntry {
-  const char* name;
-  bool (*apply)(const WeightRule&, Stack&);
-  std::vector<std::size_t> weights;
-};
-
-/// linear, matrix products and convolutions.
-[[nodiscard]] const std::vector<RuleEntry>& productRules();
-/// Embeddings, norms and elementwise operators.
-[[nodiscard]] const std::vector<RuleEntry>& otherRules();
+/// The rules, by the form of an operator's weight part (`WeightPart`), each as `WeightRule::apply`: products and convolutions,
+bool applyLinear(const WeightRule& rule, Stack& stack);
+bool applyAddmm(const WeightRule& rule, Stack& stack);
+bool applyMatmul(const WeightRule& rule, Stack& stack);
+bool applyConv(const WeightRule& rule, Stack& stack);
+bool applyConvolution(const WeightRule& rule, Stack& stack);
+/// embeddings, norms and elementwise operators.
+bool applyEmbedding(const WeightRule& rule, Stack& stack);
+bool applyLayerNorm(const WeightRule& rule, Stack& stack);
+bool applyRmsNorm(const WeightRule& rule, Stack& stack);
+bool applyGroupNorm(const WeightRule& rule, Stack& stack);
+bool applyBatchNorm(const WeightRule& rule, Stack& stack);
+bool applyAdd(const WeightRule& rule, Stack& stack);
+bool applyMul(const WeightRule& rule, Stack& stack);
 
 }  // namespace pw::weights

@@ -2,8 +2,6 @@
 
 #include <ATen/ATen.h>
 
-#include <algorithm>
-
 #include "backends/torch/program/weight_rules.h"
 
 namespace pw {
@@ -29,28 +27,34 @@ void LowerWeights::refresh() {
   for (const auto& [memory, copy] : copies_) copy->lower.copy_(copy->from);
 }
 
-WeightRule weightRule(const std::string& operatorName, NodeId node, const WeightQueue* queue, std::vector<ParameterGradient> gradients,
-                      const std::vector<bool>& differentiable) {
-  const weights::RuleEntry* entry = nullptr;
-  for (const auto* rules : {&weights::productRules(), &weights::otherRules()}) {
-    for (const weights::RuleEntry& rule : *rules) {
-      if (operatorName == rule.name) entry = &rule;
-    }
+namespace {
+
+using Apply = decltype(WeightRule::apply);
+
+Apply applyOf(WeightPart part) {
+  switch (part) {
+    case WeightPart::None: return nullptr;
+    case WeightPart::Linear: return &weights::applyLinear;
+    case WeightPart::AddedProduct: return &weights::applyAddmm;
+    case WeightPart::Product: return &weights::applyMatmul;
+    case WeightPart::Convolution: return &weights::applyConv;
+    case WeightPart::AnyConvolution: return &weights::applyConvolution;
+    case WeightPart::Embedding: return &weights::applyEmbedding;
+    case WeightPart::LayerNorm: return &weights::applyLayerNorm;
+    case WeightPart::RmsNorm: return &weights::applyRmsNorm;
+    case WeightPart::GroupNorm: return &weights::applyGroupNorm;
+    case WeightPart::BatchNorm: return &weights::applyBatchNorm;
+    case WeightPart::Sum: return &weights::applyAdd;
+    case WeightPart::Factor: return &weights::applyMul;
   }
-  if (entry == nullptr) return {};
-  const auto isWeight = [&](std::size_t i) { return std::find(entry->weights.begin(), entry->weights.end(), i) != entry->weights.end(); };
-  std::size_t trained = 0, others = 0;
-  for (std::size_t i = 0; i < gradients.size(); ++i) {
-    if (gradients[i].sum && !isWeight(i)) return {};
-    trained += gradients[i].sum ? 1 : 0;
-    others += !gradients[i].sum && differentiable[i] ? 1 : 0;
-  }
-  const bool symmetric = entry->weights == std::vector<std::size_t>{0, 1};
-  // Beside the parameters one input may need a gradient, and it must be where the rule expects it.
-  bool fit = trained > 0 && others <= 1 && (!symmetric || trained == 1);
-  for (std::size_t i = 0; i < gradients.size() && !symmetric; ++i) fit = fit && !(isWeight(i) && differentiable[i] && !gradients[i].sum);
-  if (!fit) return {};
-  return {node, queue, std::move(gradients), entry->apply};
+  return nullptr;
+}
+
+}  // namespace
+
+WeightRule weightRule(WeightPart part, NodeId node, const WeightQueue* queue, std::vector<ParameterGradient> gradients) {
+  if (part == WeightPart::None) return {};
+  return {node, queue, std::move(gradients), applyOf(part)};
 }
 
 }  // namespace pw

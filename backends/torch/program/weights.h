@@ -8,7 +8,8 @@
 #include <utility>
 #include <vector>
 
-#include "simulator/model/model_graph.h"
+#include "schedules/ids.h"
+#include "simulator/model/operators.h"
 
 namespace at {
 class Tensor;
@@ -88,12 +89,10 @@ struct WeightRule {
   bool (*apply)(const WeightRule& rule, Stack& stack) = nullptr;
 };
 
-/// The rule for an operator given which of its arguments have a gradient of their own (`gradients`, by argument) and which others need one
-/// (`differentiable`, by argument); `apply` is null if there is none: then autograd computes both gradients together, which is always
-/// correct. Knows linear, addmm, mm, bmm, matmul, conv1d–3d and convolution, embedding, layer_norm, rms_norm, group_norm, batch_norm, and
-/// additions of, and multiplications by, a parameter. Under autocast products compute in its type, from LowerWeights, and their weight
-/// gradients are rounded to it once before they are added to the sum; norms compute in their weights' type.
-[[nodiscard]] WeightRule weightRule(const std::string& operatorName, NodeId node, const WeightQueue* queue,
-                                    std::vector<ParameterGradient> gradients, const std::vector<bool>& differentiable);
+/// The rule of a form in which weight gradients are computed apart (`weightPartOf`), for the gradients of an operator's parameters, by its
+/// arguments; `apply` is null for `None`: then autograd computes both gradients together, which is always correct. Under autocast products
+/// compute in its type, from LowerWeights, and their weight gradients are rounded to it once before they are added to the sum; norms
+/// compute in their weights' type.
+[[nodiscard]] WeightRule weightRule(WeightPart part, NodeId node, const WeightQueue* queue, std::vector<ParameterGradient> gradients);
 
 }  // namespace pw

@@ -1,0 +1,80 @@
+#include "simulator/model/operators.h"
+
+namespace pw::operators {
+namespace {
+
+using Rule = DimensionRule;
+
+constexpr Operator kRows[] = {
+    {.name = "bernoulli", .dimensions = Rule::Each, .work = Work::Memory, .draws = Draws::Always},
+    {.name = "cauchy", .dimensions = Rule::Each, .work = Work::Memory, .draws = Draws::Always},
+    {.name = "exponential", .dimensions = Rule::Each, .work = Work::Memory, .draws = Draws::Always},
+    {.name = "geometric", .dimensions = Rule::Each, .work = Work::Memory, .draws = Draws::Always},
+    {.name = "log_normal", .dimensions = Rule::Each, .work = Work::Memory, .draws = Draws::Always},
+    {.name = "normal", .dimensions = Rule::Each, .work = Work::Memory, .draws = Draws::Always},
+    {.name = "poisson", .dimensions = Rule::Each, .work = Work::Memory, .draws = Draws::Always},
+    {.name = "random", .dimensions = Rule::Each, .work = Work::Memory, .draws = Draws::Always},
+    {.name = "uniform", .dimensions = Rule::Each, .work = Work::Memory, .draws = Draws::Always},
+    {.name = "requires_grad", .dimensions = Rule::Each, .work = Work::Nothing},
+    {.name = "_local_scalar_dense", .dimensions = Rule::EachSample, .work = Work::Nothing, .waits = Waits::Always},
+    {.name = "item", .dimensions = Rule::EachSample, .work = Work::Nothing, .waits = Waits::Always},
+    {.name = "sym_constrain_range", .dimensions = Rule::EachSample, .work = Work::Nothing},
+    {.name = "sym_constrain_range_for_size", .dimensions = Rule::EachSample, .work = Work::Nothing},
+    {.name = "sym_numel", .dimensions = Rule::EachSample, .work = Work::Nothing},
+    {.name = "sym_storage_offset", .dimensions = Rule::EachSample, .work = Work::Nothing},
+    {.name = "is_nonzero", .dimensions = Rule::EachSample, .waits = Waits::Always},
+    {.name = "full_like", .dimensions = Rule::Sizes, .work = Work::Memory},
+    {.name = "new_empty", .dimensions = Rule::Sizes, .work = Work::Memory},
+    {.name = "new_empty_strided", .dimensions = Rule::Sizes, .work = Work::Memory},
+    {.name = "new_full", .dimensions = Rule::Sizes, .work = Work::Memory},
+    {.name = "new_ones", .dimensions = Rule::Sizes, .work = Work::Memory},
+    {.name = "new_zeros", .dimensions = Rule::Sizes, .work = Work::Memory},
+    {.name = "ones_like", .dimensions = Rule::Sizes, .work = Work::Memory},
+    {.name = "rand_like", .dimensions = Rule::Sizes, .work = Work::Memory, .draws = Draws::Always},
+    {.name = "randint_like", .dimensions = Rule::Sizes, .work = Work::Memory, .draws = Draws::Always},
+    {.name = "randn_like", .dimensions = Rule::Sizes, .work = Work::Memory, .draws = Draws::Always},
+    {.name = "zeros_like", .dimensions = Rule::Sizes, .work = Work::Memory},
+    {.name = "_assert_async", .dimensions = Rule::Sizes, .work = Work::Nothing},
+    {.name = "_assert_scalar", .dimensions = Rule::Sizes, .work = Work::Nothing},
+    {.name = "_assert_tensor_metadata", .dimensions = Rule::Sizes, .work = Work::Nothing},
+    {.name = "empty_like", .dimensions = Rule::Sizes, .work = Work::Nothing},
+    {.name = "sym_size", .dimensions = Rule::Sizes, .work = Work::Nothing},
+    {.name = "arange", .work = Work::Memory},
+    {.name = "bartlett_window", .work = Work::Memory},
+    {.name = "blackman_window", .work = Work::Memory},
+    {.name = "eye", .work = Work::Memory},
+    {.name = "full", .work = Work::Memory},
+    {.name = "hamming_window", .work = Work::Memory},
+    {.name = "hann_window", .work = Work::Memory},
+    {.name = "kaiser_window", .work = Work::Memory},
+    {.name = "linspace", .work = Work::Memory},
+    {.name = "logspace", .work = Work::Memory},
+    {.name = "multinomial", .work = Work::Memory, .draws = Draws::Always},
+    {.name = "normal_functional", .work = Work::Memory, .draws = Draws::Always},
+    {.name = "ones", .work = Work::Memory},
+    {.name = "rand", .work = Work::Memory, .draws = Draws::Always},
+    {.name = "randint", .work = Work::Memory, .draws = Draws::Always},
+    {.name = "randn", .work = Work::Memory, .draws = Draws::Always},
+    {.name = "randperm", .work = Work::Memory, .draws = Draws::Always},
+    {.name = "scalar_tensor", .work = Work::Memory},
+    {.name = "tril_indices", .work = Work::Memory},
+    {.name = "triu_indices", .work = Work::Memory},
+    {.name = "zeros", .work = Work::Memory},
+    {.name = "_has_compatible_shallow_copy_type", .work = Work::Nothing},
+    {.name = "_version", .work = Work::Nothing},
+    {.name = "empty", .work = Work::Nothing},
+    {.name = "empty_permuted", .work = Work::Nothing},
+    {.name = "empty_strided", .work = Work::Nothing},
+    {.name = "is_complex", .work = Work::Nothing},
+    {.name = "is_floating_point", .work = Work::Nothing},
+    {.name = "is_same_size", .work = Work::Nothing},
+    {.name = "size", .work = Work::Nothing},
+    {.name = "stride", .work = Work::Nothing},
+    {.name = "sym_stride", .work = Work::Nothing},
+};
+
+}  // namespace
+
+std::span<const Operator> creation() { return kRows; }
+
+}  // namespace pw::operators
