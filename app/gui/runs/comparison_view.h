@@ -1,10 +1,11 @@
 #pragma once
 
+#include <QString>
 #include <QWidget>
 #include <array>
 #include <optional>
 
-#include "app/gui/runs/verdict.h"
+#include "simulator/report/verdict.h"
 
 class QComboBox;
 class QLabel;

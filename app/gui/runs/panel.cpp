@@ -24,9 +24,9 @@
 #include "app/gui/runs/run_list.h"
 #include "app/gui/runs/run_loading.h"
 #include "app/gui/runs/run_task.h"
-#include "app/gui/runs/verdict.h"
 #include "backends/host/gpu_inventory.h"
 #include "schedules/error.h"
+#include "simulator/report/verdict.h"
 
 namespace pw::gui {
 
@@ -481,9 +481,13 @@ void RunsPanel::Private::judge() {
   judged = subject;
   judging.start(tr("Compare"), [this, subject](JobControl&) -> std::function<void()> {
     const Measured& m = *subject.measured;
-    auto found = std::make_shared<const Verdict>(subject.other ? pw::gui::judge(subject.other->trace, m.trace, nullptr)
-                                                 : m.run       ? pw::gui::judge(m.run->predicted, m.trace, &m.run->plan)
-                                                               : pw::gui::judge(traceOf(*subject.prediction), m.trace, nullptr));
+    const auto withPrediction = [&] {
+      const Plan& plan = m.run->plan;
+      return pw::judge(m.run->predicted, m.trace, replayedMakespan(plan.schedule, plan.costs, m.trace));
+    };
+    auto found = std::make_shared<const Verdict>(subject.other ? pw::judge(subject.other->trace, m.trace)
+                                                 : m.run       ? withPrediction()
+                                                               : pw::judge(traceOf(*subject.prediction), m.trace));
     return [this, found] {
       verdict = found;
       present();
@@ -497,9 +501,9 @@ void RunsPanel::Private::present() {
   const auto nameOf = [](const Measured& m) { return m.run ? tr("run %1").arg(m.run->id.value) : m.title; };
   if (judged.other) {
     const QString before = nameOf(*judged.other), after = nameOf(measured);
-    comparison->show(*verdict, before, after, inWords(*verdict, before, after), {});
+    comparison->show(*verdict, before, after, QString::fromStdString(verdictText(*verdict, before.toStdString(), after.toStdString())), {});
   } else {
-    comparison->show(*verdict, tr("predicted"), tr("measured"), inWords(*verdict), noteOn(measured));
+    comparison->show(*verdict, tr("predicted"), tr("measured"), QString::fromStdString(verdictText(*verdict)), noteOn(measured));
   }
   emit panel.compared();
 }
