@@ -1,8 +1,9 @@
-#include "app/cli/split_report.h"
+#include "simulator/report/split_report.h"
 
 #include <algorithm>
 #include <array>
 #include <cstddef>
+#include <functional>
 #include <map>
 #include <set>
 #include <string_view>
@@ -11,73 +12,73 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include "app/cli/output.h"
 #include "schedules/error.h"
 #include "simulator/model/batch_mixing.h"
 #include "simulator/model/graph_facts.h"
 #include "simulator/model/loss_form.h"
 
-namespace pw::cli {
+namespace pw {
 namespace {
 
-struct Kind {
-  std::string_view name, meaning, cure;
-};
+using Kind = FindingKind;
+using Effect = FindingEffect;
 
-/// In the order of the report: what forbids, then what changes results, then what is good to know.
-constexpr std::array<Kind, 15> kKinds{{
-    {"unsupported", "Operators that cannot be run here",
+constexpr std::array<FindingFacts, 15> kKinds{{
+    {Kind::Unsupported, Effect::Limits, "unsupported", "Operators that cannot be run here",
      "Give the library that defines them with --load-library, or replace them by PyTorch's own operators before exporting"},
-    {"data-dependent", "Sizes that depend on the data: no stage may begin where such a tensor would cross",
+    {Kind::DataDependent, Effect::Limits, "data-dependent",
+     "Sizes that depend on the data: no stage may begin where such a tensor would cross",
      "Nothing, if each is used only inside a module; otherwise use a mask or torch.where instead of selecting"},
-    {"fixed-batch", "The batch was fixed at export: every microbatch has exactly this size",
+    {Kind::FixedBatch, Effect::Limits, "fixed-batch", "The batch was fixed at export: every microbatch has exactly this size",
      "Export again with a dynamic batch, as resources/export_model.py does, to choose the size freely"},
-    {"batch-mixing",
+    {Kind::BatchMixing, Effect::ChangesResults, "batch-mixing",
      "A sample's result depends, or may depend, on the other samples of its microbatch: results change with the microbatch size",
      "Check whether this is intended (as in a contrastive loss); if so, keep the microbatch as large as needed"},
-    {"batch-norm",
+    {Kind::BatchNorm, Effect::ChangesResults, "batch-norm",
      "Batch norm in training takes its statistics of each microbatch, not of the batch: "
      "results change with the microbatch size, and running statistics advance once per microbatch",
      "Keep microbatches large, or use group norm, layer norm or frozen statistics (eval mode) instead"},
-    {"power-iteration",
+    {Kind::PowerIteration, Effect::ChangesResults, "power-iteration",
      "Buffers or parameters that the forward changes and results depend on, as the vectors of spectral norm: they change once per "
      "microbatch, "
      "not once per batch, so each microbatch sees others",
      "Expect different results for each number of microbatches; if a parametrisation does it, remove it, or freeze it (eval mode) before "
      "exporting"},
-    {"loss-bias",
+    {Kind::LossBias, Effect::ChangesResults, "loss-bias",
      "Numbers over the samples, such as the model's loss, that do not follow from those of the microbatches: --loss output:NAME takes the "
      "mean of theirs",
      "Let the model give a mean over samples or targets, or train on the outputs before it with --loss cross_entropy or mse"},
-    {"unknown-operator",
+    {Kind::UnknownOperator, Effect::ChangesResults, "unknown-operator",
      "Operators without a rule: it is unknown whether they compute each sample independently, and therefore whether results stay the same",
      "Try it: pipewright inspect --try"},
-    {"in-place-buffer", "Buffers changed in place are changed once per microbatch, not once per batch",
+    {Kind::InPlaceBuffer, Effect::ChangesResults, "in-place-buffer",
+     "Buffers changed in place are changed once per microbatch, not once per batch",
      "Check whether that suits the buffer; a counter of steps would run too fast"},
-    {"loss-count",
+    {Kind::LossCount, Effect::ChangesResults, "loss-count",
      "Losses that count targets: a step takes the mean of its microbatches' means, in which the targets of a microbatch with fewer of them "
      "weigh more",
      "Give every microbatch as many targets, or weigh microbatches by them: run --loss output:NAME --loss-count auto"},
-    {"random", "Random operators draw separately for each microbatch: results agree with an unsplit run in distribution, not in value",
+    {Kind::Random, Effect::Note, "random",
+     "Random operators draw separately for each microbatch: results agree with an unsplit run in distribution, not in value",
      "Nothing in training; to compare values, set the probabilities to 0"},
-    {"own-loss",
+    {Kind::OwnLoss, Effect::Note, "own-loss",
      "The model computes single numbers over the samples, such as its loss: with --loss output:NAME the loss of a step is the mean of "
      "those of its "
      "microbatches, weighted by their samples",
      "Nothing for a mean over samples; other losses are listed above"},
-    {"shared-parameter",
+    {Kind::SharedParameter, Effect::Note, "shared-parameter",
      "Parameters used in several modules: where these fall into different stages, each stage holds a copy and the gradients are added",
      "Nothing; it costs memory, and one message per step"},
-    {"unused-parameter", "Parameters that no output depends on: they get no gradient and stay as they are",
+    {Kind::UnusedParameter, Effect::Note, "unused-parameter",
+     "Parameters that no output depends on: they get no gradient and stay as they are",
      "Remove them, or check whether an output is missing"},
-    {"nondeterministic", "Operators that may give slightly different results in two identical runs on a GPU (on CPUs they do not)",
+    {Kind::Nondeterministic, Effect::Note, "nondeterministic",
+     "Operators that may give slightly different results in two identical runs on a GPU (on CPUs they do not)",
      "Nothing; expect runs on GPUs to differ in the last digits"},
 }};
 
-/// kKinds.end() for another word.
-const Kind* kindOf(const std::string& name) {
-  return std::find_if(kKinds.begin(), kKinds.end(), [&](const Kind& k) { return k.name == name; });
-}
+static_assert(std::ranges::is_sorted(kKinds, {}, &FindingFacts::kind) && kKinds.back().kind == Kind::Nondeterministic &&
+              kKinds.size() == static_cast<std::size_t>(Kind::Nondeterministic) + 1);
 
 std::string_view namespaceOf(const std::string& target) {
   constexpr std::string_view kOps = "torch.ops.";
@@ -163,35 +164,37 @@ class Report {
       : graph_(graph),
         hasOperator_(facts.has),
         bindings_(bindBatch(graph, exportedBatch(graph))),
-        mixings_(batchMixing(graph)),
-        changes_(stateChanges(graph, facts.written)) {}
+        changes_(stateChanges(graph, facts.written)) {
+    for (const Mixing& mixing : batchMixing(graph)) mixings_.emplace(mixing.node, mixing);
+  }
 
-  void visit(const Node& node, const std::string& around) {
+  /// `around`, `place`: the module and the graph's node that hold the node of a sub-graph.
+  void visit(const Node& node, const std::string& around, NodeId place) {
     const std::string module = node.modules.empty() ? around : node.modules.back().path;
-    const auto found = [&](const char* kind, const std::string& op, const std::string& detail = "") {
-      findings_.push_back({kind, module, op, node.sourceLine, detail});
+    const auto found = [&](Kind kind, const std::string& op, const std::string& detail = "") {
+      findings_.push_back({kind, module, op, node.sourceLine, detail, place});
     };
     const std::string name = operatorName(node);
     if (!isSupported(node, hasOperator_))
-      found("unsupported", node.target, namespaceOf(node.target) == "aten" ? "this LibTorch has no such operator" : "");
-    if (hasUnknownSize(graph_, node, bindings_)) found("data-dependent", name);
-    if (isTrainingBatchNorm(node)) found("batch-norm", name);
-    if (isRandomOperator(node)) found("random", name);
-    if (isNondeterministic(node)) found("nondeterministic", name);
+      found(Kind::Unsupported, node.target, namespaceOf(node.target) == "aten" ? "this LibTorch has no such operator" : "");
+    if (hasUnknownSize(graph_, node, bindings_)) found(Kind::DataDependent, name);
+    if (isTrainingBatchNorm(node)) found(Kind::BatchNorm, name);
+    if (isRandomOperator(node)) found(Kind::Random, name);
+    if (isNondeterministic(node)) found(Kind::Nondeterministic, name);
     for (const StateChange& change : changes_) {
       if (change.node != &node || isOfBatchNorm(change)) continue;
-      found(change.read ? "power-iteration" : "in-place-buffer", name,
+      found(change.read ? Kind::PowerIteration : Kind::InPlaceBuffer, name,
             "changes " + change.state->name + (change.isParameter ? ", a parameter" : ""));
     }
-    const auto mixing = std::find_if(mixings_.begin(), mixings_.end(), [&](const Mixing& m) { return m.node == &node; });
-    if (mixing != mixings_.end() && mixing->unknown)
-      found("unknown-operator", name);
-    else if (mixing != mixings_.end())
-      found(mixing->ownLoss ? "own-loss" : "batch-mixing", name, mixing->sums ? "sums over the samples" : mixing->how);
+    if (const auto known = mixings_.find(&node); known != mixings_.end()) {
+      const Mixing& mixing = known->second;
+      const Kind kind = mixing.unknown ? Kind::UnknownOperator : mixing.ownLoss ? Kind::OwnLoss : Kind::BatchMixing;
+      found(kind, name, mixing.unknown ? "" : mixing.sums ? "sums over the samples" : mixing.how);
+    }
     for (const NamedArgument& argument : node.inputs) {
       const auto* inner = std::get_if<GraphArg>(&argument.value);
       if (inner == nullptr) continue;
-      for (const Node& nested : graph_.subgraphs[inner->index].nodes) visit(nested, module);
+      for (const Node& nested : graph_.subgraphs[inner->index].nodes) visit(nested, module, place);
     }
   }
 
@@ -199,17 +202,17 @@ class Report {
   void visitLosses() {
     for (const OwnLoss& loss : ownLosses(graph_)) {
       const Node* node = loss.node;
-      const auto found = [&](const char* kind, const std::string& detail) {
+      const auto found = [&](Kind kind, const std::string& detail) {
         const std::string module = node == nullptr || node->modules.empty() ? "" : node->modules.back().path;
-        findings_.push_back({kind, module, graph_.outputNames[loss.output], node == nullptr ? "" : node->sourceLine, detail});
+        findings_.push_back({kind, module, graph_.outputNames[loss.output], node == nullptr ? "" : node->sourceLine, detail, idOf(node)});
       };
       switch (loss.form) {
         case LossForm::Mean: break;
-        case LossForm::Sum: found("loss-bias", "a sum over the samples"); break;
-        case LossForm::TargetMean: found("loss-count", fmt::format("a mean over the targets that are not {}", loss.ignored)); break;
-        case LossForm::Quotient: found(loss.counted ? "loss-count" : "loss-bias", "a quotient of sums over the samples"); break;
-        case LossForm::Other: found("loss-bias", loss.why); break;
-        case LossForm::Unknown: found("unknown-operator", "of sizes or operators that are not known"); break;
+        case LossForm::Sum: found(Kind::LossBias, "a sum over the samples"); break;
+        case LossForm::TargetMean: found(Kind::LossCount, fmt::format("a mean over the targets that are not {}", loss.ignored)); break;
+        case LossForm::Quotient: found(loss.counted ? Kind::LossCount : Kind::LossBias, "a quotient of sums over the samples"); break;
+        case LossForm::Other: found(Kind::LossBias, loss.why); break;
+        case LossForm::Unknown: found(Kind::UnknownOperator, "of sizes or operators that are not known"); break;
       }
     }
   }
@@ -238,28 +241,34 @@ class Report {
       if (list.size() > 1) {
         std::vector<std::string> modules;
         for (const Node* reader : list) modules.push_back(pathOf(*reader).empty() ? graph_.name : pathOf(*reader));
-        findings_.push_back({"shared-parameter", modules.front(), parameter.name, list.front()->sourceLine,
-                             fmt::format("used in {}", fmt::join(modules, ", "))});
+        findings_.push_back({Kind::SharedParameter, modules.front(), parameter.name, list.front()->sourceLine,
+                             fmt::format("used in {}", fmt::join(modules, ", ")), idOf(list.front())});
       }
       const bool trained = !graph_.value(parameter.value).tensor || graph_.value(parameter.value).tensor->requiresGrad;
       if (trained && !used.contains(storageOf(parameter))) {
         const std::string module = parameter.name.substr(0, std::min(parameter.name.rfind('.'), parameter.name.size()));
-        findings_.push_back({"unused-parameter", parameter.name.find('.') == std::string::npos ? "" : module, parameter.name, "",
-                             list.empty() ? "nothing reads it" : "no output depends on it"});
+        findings_.push_back({Kind::UnusedParameter, parameter.name.find('.') == std::string::npos ? "" : module, parameter.name, "",
+                             list.empty() ? "nothing reads it" : "no output depends on it", idOf(list.empty() ? nullptr : list.front())});
       }
     }
   }
 
   [[nodiscard]] std::vector<Finding> findings() {
     if (batchSymbol(graph_).empty() && !graph_.inputs.empty()) {
-      findings_.push_back({"fixed-batch", "", fmt::format("batch {}", exportedBatch(graph_)), "", ""});
+      findings_.push_back({Kind::FixedBatch, "", fmt::format("batch {}", exportedBatch(graph_)), "", "", {}});
     }
-    std::stable_sort(findings_.begin(), findings_.end(),
-                     [](const Finding& a, const Finding& b) { return kindOf(a.kind) < kindOf(b.kind); });
+    std::ranges::stable_sort(findings_, {}, &Finding::kind);
     return std::move(findings_);
   }
 
  private:
+  /// Nothing for a node of a sub-graph, and for none.
+  [[nodiscard]] std::optional<NodeId> idOf(const Node* node) const {
+    const Node* first = graph_.nodes.data();
+    if (node == nullptr || std::less<>()(node, first) || !std::less<>()(node, first + graph_.nodes.size())) return std::nullopt;
+    return NodeId(static_cast<std::size_t>(node - first));
+  }
+
   static std::string pathOf(const Node& node) { return node.modules.empty() ? std::string() : node.modules.back().path; }
 
   /// Nodes that an output depends on. Operators in place count, for what they change may be read under another name.
@@ -278,81 +287,21 @@ class Report {
   const ModelGraph& graph_;
   const HasOperator& hasOperator_;
   Bindings bindings_;
-  std::vector<Mixing> mixings_;
+  std::map<const Node*, Mixing> mixings_;
   std::vector<StateChange> changes_;
   std::vector<Finding> findings_;
 };
 
-/// `blocks.12.mlp` → `blocks.*.mlp`.
-std::string withoutNumbers(const std::string& path) {
-  std::string result;
-  for (std::size_t begin = 0; begin <= path.size();) {
-    const std::size_t end = std::min(path.find('.', begin), path.size());
-    const std::string step = path.substr(begin, end - begin);
-    const bool number = !step.empty() && std::all_of(step.begin(), step.end(), [](char c) { return c >= '0' && c <= '9'; });
-    result += (begin > 0 ? "." : "") + (number ? "*" : step);
-    begin = end + 1;
-  }
-  return result;
-}
-
-/// Findings of one row, and how many they are.
-struct Row {
-  Finding first;
-  int count = 1;
-};
-
-constexpr std::size_t kMostRows = 12;  // a kind takes no more than half a page
-
-std::string tableOf(const ModelGraph& graph, const std::vector<Finding>& findings) {
-  std::vector<Row> merged;
-  for (const Finding& finding : findings) {
-    const auto same = [&](const Row& row) {
-      const Finding& f = row.first;
-      return f.op == finding.op && f.source == finding.source && f.detail == finding.detail &&
-             withoutNumbers(f.module) == withoutNumbers(finding.module);
-    };
-    const auto row = std::find_if(merged.begin(), merged.end(), same);
-    row == merged.end() ? static_cast<void>(merged.push_back({finding, 1})) : static_cast<void>(++row->count);
-  }
-  const bool anyDetail = std::any_of(merged.begin(), merged.end(), [](const Row& row) { return !row.first.detail.empty(); });
-  std::vector<std::vector<std::string>> rows{{"module", "what", "times", "source"}};
-  if (anyDetail) rows.front().insert(rows.front().begin() + 3, "how");
-  for (std::size_t r = 0; r < merged.size() && r < kMostRows; ++r) {
-    const auto& [first, count] = merged[r];
-    const std::string module = count > 1 ? withoutNumbers(first.module) : first.module;
-    rows.push_back({module.empty() ? graph.name : module, first.op, fmt::format("{}", count), first.source});
-    if (anyDetail) rows.back().insert(rows.back().begin() + 3, first.detail);
-  }
-  std::string text = table(rows);
-  if (merged.size() > kMostRows) text += fmt::format("… and {} more; --json has all\n", merged.size() - kMostRows);
-  return text;
-}
-
 }  // namespace
 
-std::string meaningOf(const std::string& kind) { return kindOf(kind) == kKinds.end() ? kind : std::string(kindOf(kind)->meaning); }
-
-std::string cureOf(const std::string& kind) { return kindOf(kind) == kKinds.end() ? std::string() : std::string(kindOf(kind)->cure); }
+const FindingFacts& factsOf(FindingKind kind) { return kKinds.at(static_cast<std::size_t>(kind)); }
 
 std::vector<Finding> splitReport(const ModelGraph& graph, const OperatorFacts& facts) {
   Report report(graph, facts);
-  for (const Node& node : graph.nodes) report.visit(node, "");
+  for (std::size_t n = 0; n < graph.nodes.size(); ++n) report.visit(graph.nodes[n], "", NodeId(n));
   report.visitLosses();
   report.visitParameters();
   return report.findings();
 }
 
-std::string findingsText(const ModelGraph& graph, const std::vector<Finding>& findings) {
-  std::string text;
-  for (auto begin = findings.begin(); begin != findings.end();) {
-    const auto end = std::find_if(begin, findings.end(), [&](const Finding& f) { return f.kind != begin->kind; });
-    text += "\n" + meaningOf(begin->kind) + ".\n";
-    if (begin->kind != "fixed-batch") text += tableOf(graph, {begin, end});
-    text += "What to do: " + cureOf(begin->kind) + ".\n";
-    begin = end;
-  }
-  return text;
-}
-
-}  // namespace pw::cli
+}  // namespace pw

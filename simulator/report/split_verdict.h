@@ -5,12 +5,11 @@
 #include <string_view>
 #include <vector>
 
-#include "app/cli/split_report.h"
-#include "engine/trial.h"
+#include "simulator/report/split_report.h"
 
-namespace pw::cli {
+namespace pw {
 
-/// Whether a step gives the same results with any microbatch size.
+/// Whether a step gives the same results with any microbatch size; each answer outweighs those before it.
 enum class Sameness : std::uint8_t {
   Yes,
   Counted,  ///< where microbatches hold as many targets
@@ -27,14 +26,13 @@ struct SplitVerdict {
   Sameness same = Sameness::Yes;
   bool draws = false;      ///< apart from random numbers
   std::string why;         ///< of Unknown: the operators, or what else is not known
-  bool disagrees = false;  ///< the trial contradicts the operators' rules
+  bool disagrees = false;  ///< what was tried contradicts the operators' rules, see engine/trial_verdict.h
   std::string sentence;    ///< the answer as text, without the full stop
+
+  bool operator==(const SplitVerdict&) const = default;
 };
 
-/// By the operators' rules, and by what was tried where it was: `trials` may be empty.
-[[nodiscard]] SplitVerdict splitVerdict(const std::vector<Finding>& findings, const std::vector<Trial>& trials);
+/// By the operators' rules.
+[[nodiscard]] SplitVerdict splitVerdict(const std::vector<Finding>& findings);
 
-/// `Tried: 1, 2 and 4 microbatches of a random batch of 4 (…): …`, a line for each number of microbatches that differs.
-[[nodiscard]] std::string trialText(const Trial& trial);
-
-}  // namespace pw::cli
+}  // namespace pw
