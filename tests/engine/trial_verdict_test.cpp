@@ -11,7 +11,8 @@ SplitVerdict by(Sameness same) { return {same, false, "", false, "ruled"}; }
 /// Of one and two microbatches, whose gradients agree or not.
 Trial trialThat(bool agrees) {
   Trial trial;
-  trial.steps = {{.microbatches = 1}, {.microbatches = 2}};
+  trial.steps.resize(2);
+  trial.steps.back().microbatches = 2;
   trial.steps.back().gradients.equal = agrees;
   return trial;
 }
