@@ -7,14 +7,17 @@
 #include <QMenu>
 #include <QStackedWidget>
 #include <QTimer>
+#include <QToolButton>
 #include <QVBoxLayout>
 #include <algorithm>
 #include <map>
 #include <set>
 #include <utility>
 
+#include "app/gui/common/jobs.h"
 #include "app/gui/common/theme.h"
 #include "app/gui/document/document.h"
+#include "app/gui/model/findings_view.h"
 #include "app/gui/model/margin.h"
 #include "app/gui/model/module_finder.h"
 #include "app/gui/model/split_commands.h"
@@ -24,6 +27,7 @@
 #include "app/gui/model/tree_area.h"
 #include "app/gui/model/tree_view.h"
 #include "simulator/plan/split.h"
+#include "simulator/report/split_report.h"
 
 namespace pw::gui {
 namespace {
@@ -55,6 +59,8 @@ struct ModelPanel::Private {
   void showTotals();
   void showArcs();
   void takeProfile();
+  void report();
+  void showFindings(std::vector<Finding> found);
   [[nodiscard]] bool rowsBeginAt(const std::vector<NodeId>& begins) const;
 
   void say(const QString& sentence);
@@ -74,6 +80,9 @@ struct ModelPanel::Private {
   SplitDrag drag{document, view};
   ModuleFinder finder{model, view};
   QLabel notice;
+  QToolButton findingsButton;
+  FindingsView findings;
+  Job reporting;
   QTimer soon;  ///< shows a drag's totals and arcs
 
   std::shared_ptr<const ModelGraph> graph;
@@ -116,11 +125,19 @@ void ModelPanel::Private::layOut() {
   auto* top = new QHBoxLayout;
   top->setContentsMargins(4, 4, 4, 4);
   top->addWidget(&finder, 1);
+  top->addWidget(&findingsButton);
+  findingsButton.setCheckable(true);
+  findingsButton.hide();
+  findings.hide();
+  findingsButton.setAutoRaise(true);
+  findingsButton.setObjectName(QStringLiteral("findings"));
+  findingsButton.setToolTip(tr("What to know before splitting this model or its batch"));
   auto* layout = new QVBoxLayout(&q);
   layout->setContentsMargins(0, 0, 0, 0);
   layout->setSpacing(0);
   layout->addLayout(top);
-  layout->addWidget(&pages, 1);
+  layout->addWidget(&pages, 3);
+  layout->addWidget(&findings, 1);
   layout->addWidget(&notice);
   q.setFocusProxy(&view);
 }
@@ -130,6 +147,10 @@ void ModelPanel::Private::connectTree() {
   connect(&view, &TreeView::removeRequested, &commands, &SplitCommands::removeBefore);
   connect(&view, &TreeView::findRequested, &q, [this] { q.find(); });
   connect(&view, &TreeView::menuRequested, &q, [this](int row, const QPoint& global) { showMenu(row, -1, global); });
+  connect(&findingsButton, &QToolButton::toggled, &findings, &QWidget::setVisible);
+  connect(&findings, &FindingsView::chosen, &q,
+          [this](int finding) { view.goTo(model.findings().rowOf(static_cast<std::size_t>(finding))); });
+  connect(&reporting, &Job::failed, &q, [this](const QString& sentence) { say(sentence); });
   connect(&commands, &SplitCommands::refused, &q, [this](const QString& sentence) { say(sentence); });
   connect(&commands, &SplitCommands::done, &q, [this] { say({}); });
   connect(&drag, &SplitDrag::refusalChanged, &q, [this](bool refused) {
@@ -168,6 +189,25 @@ void ModelPanel::Private::adoptHandle(SplitHandle* handle) {
 }
 
 // ---- Following the document ----
+
+/// In the background: a large model takes a moment.
+void ModelPanel::Private::report() {
+  reporting.cancel();
+  if (!graph) return;
+  reporting.start(tr("Report on the model"), [this, of = graph](JobControl&) -> std::function<void()> {
+    return [this, found = splitReport(*of)] { showFindings(found); };
+  });
+}
+
+void ModelPanel::Private::showFindings(std::vector<Finding> found) {
+  const auto count = static_cast<int>(found.size());
+  findingsButton.setText(count == 1 ? tr("1 finding") : tr("%1 findings").arg(count));
+  findingsButton.setVisible(count > 0);
+  findings.setFindings(found, graph ? QString::fromStdString(graph->name) : QString());
+  findings.setVisible(count > 0 && findingsButton.isChecked());
+  model.setFindings(std::move(found));
+  view.viewport()->update();
+}
 
 bool ModelPanel::Private::rowsBeginAt(const std::vector<NodeId>& begins) const {
   const CallTree& tree = model.tree();
@@ -219,7 +259,9 @@ void ModelPanel::Private::modelChanged() {
     drag.end(false);
     if (!sameGraph) readers = document.graph() ? Readers(*document.graph()) : Readers();
     if (!sameGraph) takeProfile();
+    if (!sameGraph) showFindings({});
     makeTree();
+    if (!sameGraph) report();
     finder.refresh();
   }
   commands.setRules(graph ? SplitRules(graph, document.splitPoints(), document.design().request.microbatch) : SplitRules());
