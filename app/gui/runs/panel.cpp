@@ -18,7 +18,7 @@
 #include "app/gui/runs/run_history.h"
 #include "app/gui/runs/run_loading.h"
 #include "app/gui/runs/run_task.h"
-#include "backends/host/gpu_inventory.h"
+#include "engine/host_inventory.h"
 #include "schedules/error.h"
 
 namespace pw::gui {
@@ -72,8 +72,7 @@ RunsPanel::RunsPanel(Document& document, QWidget* parent) : QWidget(parent), d(s
   refresh();
   d->follow();
   d->looking.start(tr("Look for GPUs"), [this](JobControl&) -> std::function<void()> {
-    const QString why = QString::fromStdString(whyUnusable(gpuInventory(), 0));
-    return [this, why] { d->controls->setWhyNoGpu(why); };
+    return [this, transports = hostInventory().transports] { d->controls->setTransports(transports); };
   });
 }
 
