@@ -16,7 +16,7 @@
 #include "app/cli/output.h"
 #include "backends/host/gpu_inventory.h"
 #include "backends/messages/transport.h"
-#include "engine/host_inventory.h"
+#include "engine/run/host_inventory.h"
 #include "schedules/error.h"
 #include "schedules/units.h"
 

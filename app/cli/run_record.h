@@ -9,7 +9,7 @@
 #include "app/cli/run_options.h"
 #include "app/cli/run_report.h"
 #include "backends/store/run_store.h"
-#include "engine/run_recorder.h"
+#include "engine/run/recorder.h"
 #include "simulator/plan/plan.h"
 
 namespace pw::cli {

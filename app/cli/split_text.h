@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/trial.h"
+#include "engine/run/trial.h"
 #include "simulator/report/split_report.h"
 
 namespace pw::cli {

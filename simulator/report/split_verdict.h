@@ -26,7 +26,7 @@ struct SplitVerdict {
   Sameness same = Sameness::Yes;
   bool draws = false;      ///< apart from random numbers
   std::string why;         ///< of Unknown: the operators, or what else is not known
-  bool disagrees = false;  ///< what was tried contradicts the operators' rules, see engine/trial_verdict.h
+  bool disagrees = false;  ///< what was tried contradicts the operators' rules, see engine/run/trial_verdict.h
   std::string sentence;    ///< the answer as text, without the full stop
 
   bool operator==(const SplitVerdict&) const = default;

@@ -22,10 +22,12 @@ import subprocess
 import sys
 
 CHAIN = ["app", "engine", "backends", "simulator", "schedules"]
+BESIDE = ""  # the files beside the rooms; without it they are above all rooms
 # Folder: its rooms, from the upper ones, which may include all that follow, to the lowest.
 ROOMS = {
     "app": ["cli", "gui"],
     "app/gui": ["window", "plan", "runs", "candidates", "model", "timeline", "document", "common"],
+    "engine": ["run", BESIDE],
     "backends": ["cuda", "torch", "resources", "store", "traces", "stages", "checkpoints", "messages", "pt2", "host"],
     "backends/torch": ["stage", "program"],
     "simulator": ["plan", "report", "costs", "step", "model", "trace", "text"],
@@ -153,12 +155,14 @@ def has_header(root, path, text):
 
 
 def rooms_of(path):
-    """(folder, place of the room in ROOMS) for each folder with rooms that a file lies in; -1 for a file beside the rooms."""
+    """(folder, place of the room in ROOMS) for each folder with rooms that a file lies in; for a file beside the rooms BESIDE's or -1."""
     parts = path.split("/")
     for depth in range(1, len(parts)):
         folder = "/".join(parts[:depth])
         if folder in ROOMS:
-            yield folder, ROOMS[folder].index(parts[depth]) if parts[depth] in ROOMS[folder] else -1
+            rooms = ROOMS[folder]
+            room = parts[depth] if parts[depth] in rooms else BESIDE
+            yield folder, rooms.index(room) if room in rooms else -1
 
 
 def listing(folder):
@@ -280,7 +284,7 @@ def reach_room(where, path, target):
     own = dict(rooms_of(path))
     for folder, place in rooms_of(target):
         if folder in own and place < own[folder]:
-            room = "/".join([folder, ROOMS[folder][own[folder]]])
+            room = "/".join([folder, ROOMS[folder][own[folder]]]).rstrip("/")
             yield f'{where}: {room} stands below the room of "{target}" and may not include it'
 
 

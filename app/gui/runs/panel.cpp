@@ -18,7 +18,7 @@
 #include "app/gui/runs/run_history.h"
 #include "app/gui/runs/run_loading.h"
 #include "app/gui/runs/run_task.h"
-#include "engine/host_inventory.h"
+#include "engine/run/host_inventory.h"
 #include "schedules/error.h"
 
 namespace pw::gui {

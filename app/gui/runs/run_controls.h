@@ -4,7 +4,7 @@
 #include <vector>
 
 #include "backends/messages/transport.h"
-#include "engine/host_inventory.h"
+#include "engine/run/host_inventory.h"
 #include "simulator/costs/profile.h"
 
 class QComboBox;

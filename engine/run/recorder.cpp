@@ -1,4 +1,4 @@
-#include "engine/run_recorder.h"
+#include "engine/run/recorder.h"
 
 #include <algorithm>
 #include <chrono>

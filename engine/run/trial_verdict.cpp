@@ -1,4 +1,4 @@
-#include "engine/trial_verdict.h"
+#include "engine/run/trial_verdict.h"
 
 #include <algorithm>
 

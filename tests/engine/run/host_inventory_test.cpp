@@ -1,5 +1,5 @@
 // What this host has. Whatever that is, the parts must agree; tests/app/devices_test.cpp has hosts with stand-ins for GPUs.
-#include "engine/host_inventory.h"
+#include "engine/run/host_inventory.h"
 
 #include <gtest/gtest.h>
 

@@ -1,5 +1,5 @@
 // What a trial adds to the verdict that the operators' rules give.
-#include "engine/trial_verdict.h"
+#include "engine/run/trial_verdict.h"
 
 #include <gtest/gtest.h>
 

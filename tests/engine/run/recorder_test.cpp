@@ -1,5 +1,5 @@
 // Steps that are handed on from a thread of their own while training goes on.
-#include "engine/run_recorder.h"
+#include "engine/run/recorder.h"
 
 #include <atomic>
 #include <future>

@@ -1,4 +1,4 @@
-#include "engine/host_inventory.h"
+#include "engine/run/host_inventory.h"
 
 #include <sched.h>
 #include <unistd.h>

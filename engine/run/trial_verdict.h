@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "engine/trial.h"
+#include "engine/run/trial.h"
 #include "simulator/report/split_verdict.h"
 
 namespace pw {

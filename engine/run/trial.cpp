@@ -1,4 +1,4 @@
-#include "engine/trial.h"
+#include "engine/run/trial.h"
 
 #include <algorithm>
 #include <cmath>
