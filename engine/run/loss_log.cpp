@@ -1,4 +1,4 @@
-#include "app/cli/loss_log.h"
+#include "engine/run/loss_log.h"
 
 #include <algorithm>
 #include <limits>
@@ -7,7 +7,7 @@
 
 #include "schedules/error.h"
 
-namespace pw::cli {
+namespace pw {
 
 LossLog::LossLog(const std::string& path, bool resumed) : path_(path) {
   const bool isNew = !resumed || !std::ifstream(path).good();
@@ -33,4 +33,4 @@ void LossLog::check() const {
   if (!file_) throw Error(fmt::format("Cannot write the loss log {}; see whether its folder exists and the disk is full.", path_));
 }
 
-}  // namespace pw::cli
+}  // namespace pw

@@ -5,7 +5,7 @@
 
 #include "engine/step_log.h"
 
-namespace pw::cli {
+namespace pw {
 
 /// A CSV file with one line for each step, written as it ends: what people plot. Throws Error when it cannot be written.
 class LossLog {
@@ -21,4 +21,4 @@ class LossLog {
   std::ofstream file_;
 };
 
-}  // namespace pw::cli
+}  // namespace pw

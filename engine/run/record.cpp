@@ -1,4 +1,4 @@
-#include "app/cli/run_record.h"
+#include "engine/run/record.h"
 
 #include <fmt/chrono.h>
 #include <fmt/format.h>
@@ -6,14 +6,13 @@
 #include <ctime>
 #include <utility>
 
-#include "app/cli/output.h"
 #include "backends/resources/resources.h"
 #include "backends/store/trace_blob.h"
 #include "schedules/error.h"
 #include "simulator/plan/stage_costs.h"
 #include "simulator/step/simulate.h"
 
-namespace pw::cli {
+namespace pw {
 namespace {
 
 constexpr int kLockWaitMs = 20'000;  // of one who writes while it trains: others write for milliseconds
@@ -41,11 +40,11 @@ Trace ofAllReplicas(const Trace& one, int replicas) {
 }
 
 /// How many ranks share a stage's optimizer state.
-int shardsOf(const RunOptions& o, const Plan& plan) {
+int shardsOf(const RunSettings& o, const Plan& plan) {
   return o.shardOptimizer ? plan.replicas * (plan.schedule.placement.bidirectional() ? 2 : 1) : 1;
 }
 
-RunRecord recordOf(const Plan& plan, const RunOptions& o, const std::string& startedAt) {
+RunRecord recordOf(const Plan& plan, const RunSettings& o, const std::string& startedAt) {
   RunRecord record;
   record.startedAt = startedAt;
   record.backend = nameOf(*o.transport);
@@ -62,7 +61,7 @@ RunRecord recordOf(const Plan& plan, const RunOptions& o, const std::string& sta
 
 }  // namespace
 
-StoredRun::StoredRun(const RunOptions& options, const Plan& plan) : options_(options), plan_(plan), startedAt_(now()) {
+StoredRun::StoredRun(const RunSettings& options, const Plan& plan) : options_(options), plan_(plan), startedAt_(now()) {
   if (options.recordedAs > 0) id_ = RunId(options.recordedAs);
 }
 
@@ -102,12 +101,14 @@ void StoredRun::fail(const std::string& failure) noexcept {
   } catch (const std::exception&) {}
 }
 
-TrainingRecord::TrainingRecord(const RunOptions& options, const Plan& plan, int firstStep, StoredRun& stored)
+TrainingRecord::TrainingRecord(const RunSettings& options, const Plan& plan, int firstStep, StoredRun& stored,
+                               std::function<void(const std::string&)> warn)
     : options_(options),
       stored_(stored),
+      warn_(std::move(warn)),
       recorder_(
           plan.schedule.rows.size(), [this](std::span<const StepRecord> steps) { keep(steps); },
-          [](const std::string& problem) { warn(fmt::format("the training goes on, but keeps no more of its steps: {}", problem)); }) {
+          [this](const std::string& problem) { warn_(fmt::format("the training goes on, but keeps no more of its steps: {}", problem)); }) {
   stored_.begin();
   result_.record = stored_.record();
   result_.id = stored_.id();
@@ -136,7 +137,7 @@ void TrainingRecord::keep(std::span<const StepRecord> steps) {
       stored_.append(steps);
     } catch (const Error& problem) {  // a training is worth more than its record
       notStored_ = problem.what();
-      warn(fmt::format("the training goes on, but its steps from {} on are not stored: {}", steps.front().step, notStored_));
+      warn_(fmt::format("the training goes on, but its steps from {} on are not stored: {}", steps.front().step, notStored_));
     }
   }
   for (const StepRecord& step : steps)
@@ -163,4 +164,4 @@ RunResult TrainingRecord::finish(const std::vector<RankLog>& ranks) {
   return std::move(result_);
 }
 
-}  // namespace pw::cli
+}  // namespace pw

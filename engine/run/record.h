@@ -1,25 +1,26 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <span>
 #include <string>
 #include <vector>
 
-#include "app/cli/run_options.h"
-#include "app/cli/run_report.h"
 #include "backends/store/run_store.h"
 #include "engine/run/recorder.h"
+#include "engine/run/result.h"
+#include "engine/run/settings.h"
 #include "simulator/plan/plan.h"
 
-namespace pw::cli {
+namespace pw {
 
 /// The record of this call's run in the store of `--store`; without that option its operations do nothing. Where our launcher began the
-/// record (`RunOptions::recordedAs`), rank 0 goes on with it.
+/// record (`RunSettings::recordedAs`), rank 0 goes on with it.
 class StoredRun {
  public:
   /// Notes when the run began. Both must outlive this.
-  StoredRun(const RunOptions& options, const Plan& plan);
+  StoredRun(const RunSettings& options, const Plan& plan);
 
   /// The run as it is known before its first step. Simulates the plan once.
   [[nodiscard]] const RunRecord& record();
@@ -36,7 +37,7 @@ class StoredRun {
  private:
   RunStore& store();
 
-  const RunOptions& options_;
+  const RunSettings& options_;
   const Plan& plan_;
   std::string startedAt_;
   std::optional<RunRecord> record_;
@@ -48,8 +49,9 @@ class StoredRun {
 /// report. Memory does not grow with the steps.
 class TrainingRecord {
  public:
-  /// Begins the stored run. All must outlive this.
-  TrainingRecord(const RunOptions& options, const Plan& plan, int firstStep, StoredRun& stored);
+  /// Begins the stored run. All must outlive this. `warn` gets a sentence, also on the recorder's thread.
+  TrainingRecord(const RunSettings& options, const Plan& plan, int firstStep, StoredRun& stored,
+                 std::function<void(const std::string&)> warn);
 
   /// A step that has ended: what each rank saw of it. One whose numbers are not finite fails the run, unless such steps are skipped, and is
   /// not kept.
@@ -60,11 +62,12 @@ class TrainingRecord {
  private:
   void keep(std::span<const StepRecord> steps);
 
-  const RunOptions& options_;
+  const RunSettings& options_;
   StoredRun& stored_;
+  std::function<void(const std::string&)> warn_;
   RunResult result_;
   std::string notStored_;  // why steps are no longer stored
   RunRecorder recorder_;   // last: its thread uses the others
 };
 
-}  // namespace pw::cli
+}  // namespace pw

@@ -1,19 +1,19 @@
-#include "app/cli/run_options.h"
+#include "engine/run/settings.h"
 
 #include <fmt/format.h>
 
 #include <algorithm>
 #include <chrono>
 
-#include "app/cli/output.h"
 #include "backends/host/gpu_inventory.h"
 #include "backends/stages/synthetic_stage.h"
 #include "engine/training_files.h"
 #include "schedules/check.h"
 #include "schedules/error.h"
 #include "simulator/model/loss_count.h"
+#include "simulator/text/counted.h"
 
-namespace pw::cli {
+namespace pw {
 namespace {
 
 /// A loss over the whole batch exists when the last stage has done all its forwards.
@@ -32,7 +32,7 @@ bool forwardsComeFirst(const Schedule& schedule) {
 
 }  // namespace
 
-void followPlan(RunOptions& o, const Plan& plan) {
+void followPlan(RunSettings& o, const Plan& plan) {
   const Computing profiled = plan.profile.computing;  // of a cluster's: on CPUs, as traced
   if (!o.transport) o.transport = defaultTransport(profiled.onGpu);
   if (o.precision.empty()) o.precision = o.synthetic ? "traced" : precisionName(profiled.precision);
@@ -51,7 +51,7 @@ std::string precisionWords(DType precision) {
 
 }  // namespace
 
-std::string optimizerNote(const RunOptions& o, const Plan& plan) {
+std::string optimizerNote(const RunSettings& o, const Plan& plan) {
   const PlannedOptimizer& planned = plan.optimizer;
   const bool sameShare = planned.zero1 == o.shardOptimizer || stateCopies(o.update) == 0;
   if (planned.name.empty() || o.synthetic || o.evaluates || (planned.stateCopies == stateCopies(o.update) && sameShare)) return "";
@@ -62,7 +62,7 @@ std::string optimizerNote(const RunOptions& o, const Plan& plan) {
                      words(planned.name, planned.stateCopies, planned.zero1), words(o.optimizer, stateCopies(o.update), o.shardOptimizer));
 }
 
-std::string costsNote(const RunOptions& o, const Plan& plan) {
+std::string costsNote(const RunSettings& o, const Plan& plan) {
   const Profile& profile = plan.profile;
   if (profile.nodes.empty() || o.synthetic) return "";
   if (profile.estimated && profile.machine.cores == 0) {  // for a cluster
@@ -77,7 +77,7 @@ std::string costsNote(const RunOptions& o, const Plan& plan) {
                      words(profile.computing), by(profile.threads), words(o.computing), by(o.threads));
 }
 
-void refuseWhatCannotRun(const RunOptions& o, const Plan& plan) {
+void refuseWhatCannotRun(const RunSettings& o, const Plan& plan) {
   for (const Problem& problem : check(plan.schedule)) {
     if (problem.stops == Stops::Always)
       throw UsageError(fmt::format("The schedule of {} cannot be run: rank {}: {}", o.plan, problem.rank.value, problem.message));
@@ -129,7 +129,7 @@ void refuseWhatCannotRun(const RunOptions& o, const Plan& plan) {
   if (o.saveEvery > 0 && o.save.empty()) throw UsageError("--save-every needs --save FILE.");
 }
 
-std::string lossNote(const RunOptions& o, const Plan& plan, const ModelGraph& graph) {
+std::string lossNote(const RunSettings& o, const Plan& plan, const ModelGraph& graph) {
   if (!o.lossCount.empty()) {
     static_cast<void>(parseLossCount(graph, plan.loss, o.lossCount));
     return "";
@@ -138,7 +138,7 @@ std::string lossNote(const RunOptions& o, const Plan& plan, const ModelGraph& gr
   return microbatches > 1 ? lossBias(graph, plan.loss) : "";
 }
 
-void refuseSharesOfComplexNumbers(const RunOptions& o, const Plan& plan, const ModelGraph& graph) {
+void refuseSharesOfComplexNumbers(const RunSettings& o, const Plan& plan, const ModelGraph& graph) {
   if (!o.shardOptimizer || (plan.replicas == 1 && !plan.schedule.placement.bidirectional())) return;
   for (const StateTensor& parameter : graph.parameters) {
     const auto& tensor = graph.value(parameter.value).tensor;
@@ -149,7 +149,7 @@ void refuseSharesOfComplexNumbers(const RunOptions& o, const Plan& plan, const M
   }
 }
 
-void completeOptimizer(RunOptions& o) {
+void completeOptimizer(RunSettings& o) {
   o.update.kind = parseOptimizer(o.optimizer);
   if (!o.betas.empty()) {
     o.update.beta1 = o.betas[0];
@@ -160,11 +160,11 @@ void completeOptimizer(RunOptions& o) {
     throw UsageError("--decay-steps counts from the first step and must be more than --warmup.");
 }
 
-std::chrono::milliseconds deadlineOf(const RunOptions& o) {
+std::chrono::milliseconds deadlineOf(const RunSettings& o) {
   return std::chrono::milliseconds(static_cast<std::int64_t>(o.timeoutSeconds * 1000));
 }
 
-TrainOptions trainOptions(const RunOptions& o, const Plan& plan) {
+TrainOptions trainOptions(const RunSettings& o, const Plan& plan) {
   TrainOptions options;
   options.steps = o.steps;
   options.verify = o.verify;
@@ -201,6 +201,6 @@ TrainOptions trainOptions(const RunOptions& o, const Plan& plan) {
   return options;
 }
 
-std::string flightFiles(const RunOptions& options) { return options.store.empty() ? "flight-rank-" : options.store + ".flight-rank-"; }
+std::string flightFiles(const RunSettings& options) { return options.store.empty() ? "flight-rank-" : options.store + ".flight-rank-"; }
 
-}  // namespace pw::cli
+}  // namespace pw

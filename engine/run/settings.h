@@ -11,11 +11,11 @@
 #include "simulator/plan/optimizer.h"
 #include "simulator/plan/plan.h"
 
-namespace pw::cli {
+namespace pw {
 
-/// The options of a call of `run`.
-struct RunOptions {
-  std::string plan, store, data = "synthetic", loss, lossCount, optimizer = "sgd", outputs, save, resume, log, live, progressStyle = "auto";
+/// What a run of a plan is asked to do: the options of `pipewright run`, but for those about what it prints.
+struct RunSettings {
+  std::string plan, store, data = "synthetic", loss, lossCount, optimizer = "sgd", outputs, save, resume, log, live;
   std::vector<std::string> models;  ///< archives to use instead of the plan's, if those have moved
   Order order = Order::Plan;
   LossScope lossOver = LossScope::PerMicrobatch;
@@ -32,29 +32,29 @@ struct RunOptions {
   double timeoutSeconds = 120;
   int recordedAs = 0;  ///< the run's number in the store, where our launcher began its record; 0: nobody did
   bool skipNonFinite = false, findNan = false, resetOptimizer = false;
-  bool verify = false, masked = false, evaluates = false, shardOptimizer = false, json = false, initRandom = false, synthetic = false;
+  bool verify = false, masked = false, evaluates = false, shardOptimizer = false, initRandom = false, synthetic = false;
 };
 
 /// Combines the options of the optimizer. Throws UsageError if they contradict each other.
-void completeOptimizer(RunOptions& options);
+void completeOptimizer(RunSettings& options);
 /// Sets options that were not given to how the plan was profiled.
-void followPlan(RunOptions& options, const Plan& plan);
+void followPlan(RunSettings& options, const Plan& plan);
 /// A sentence if the predicted times do not apply to this run, because the costs were measured with other settings. Otherwise empty.
-[[nodiscard]] std::string costsNote(const RunOptions& options, const Plan& plan);
+[[nodiscard]] std::string costsNote(const RunSettings& options, const Plan& plan);
 /// A sentence if the plan's memory does not apply to this run, because it accounts for a different optimizer. Otherwise empty.
-[[nodiscard]] std::string optimizerNote(const RunOptions& options, const Plan& plan);
+[[nodiscard]] std::string optimizerNote(const RunSettings& options, const Plan& plan);
 /// Throws UsageError for options that contradict each other, the plan or this machine.
-void refuseWhatCannotRun(const RunOptions& options, const Plan& plan);
+void refuseWhatCannotRun(const RunSettings& options, const Plan& plan);
 /// Throws UsageError where ZeRO would cut complex parameters into shares: a share may end between real and imaginary part.
-void refuseSharesOfComplexNumbers(const RunOptions& options, const Plan& plan, const ModelGraph& graph);
+void refuseSharesOfComplexNumbers(const RunSettings& options, const Plan& plan, const ModelGraph& graph);
 /// How long any wait between ranks may last.
-[[nodiscard]] std::chrono::milliseconds deadlineOf(const RunOptions& options);
+[[nodiscard]] std::chrono::milliseconds deadlineOf(const RunSettings& options);
 /// Throws UsageError for a --loss-count that does not fit the model; otherwise a sentence on how training on the model's own loss differs
 /// from training on the whole batch, if it does and the microbatches are not weighted.
-[[nodiscard]] std::string lossNote(const RunOptions& options, const Plan& plan, const ModelGraph& graph);
+[[nodiscard]] std::string lossNote(const RunSettings& options, const Plan& plan, const ModelGraph& graph);
 /// The same as options of the engine. Reads the checkpoint to resume from.
-[[nodiscard]] TrainOptions trainOptions(const RunOptions& options, const Plan& plan);
+[[nodiscard]] TrainOptions trainOptions(const RunSettings& options, const Plan& plan);
 /// File-name prefix of the flight records that failing ranks write: next to the run store, or in the current folder.
-[[nodiscard]] std::string flightFiles(const RunOptions& options);
+[[nodiscard]] std::string flightFiles(const RunSettings& options);
 
-}  // namespace pw::cli
+}  // namespace pw

@@ -1,4 +1,4 @@
-#include "app/cli/run_start.h"
+#include "engine/run/start.h"
 
 #include <fmt/format.h>
 
@@ -6,10 +6,9 @@
 #include <filesystem>
 #include <vector>
 
-#include "app/cli/output.h"
-#include "app/cli/own_ranks.h"
 #include "backends/checkpoints/safetensors.h"
 #include "backends/host/contents.h"
+#include "backends/host/installation.h"
 #include "backends/host/paths.h"
 #include "engine/failure.h"
 #include "engine/worker.h"
@@ -17,7 +16,7 @@
 #include "simulator/model/fingerprint.h"
 #include "simulator/text/digest.h"
 
-namespace pw::cli {
+namespace pw {
 namespace {
 
 namespace fs = std::filesystem;
@@ -32,7 +31,7 @@ JobField fileField(const std::string& name, const std::string& path) {
   return {name, digest, shownFile(path, digest)};
 }
 
-JobField planField(const RunOptions& o, const Plan& plan) {
+JobField planField(const RunSettings& o, const Plan& plan) {
   Plan what = plan;
   what.modelFiles.clear();  // may lie elsewhere on each host
   what.libraries.clear();   // likewise
@@ -84,7 +83,7 @@ void add(JobFields& fields, const char* name, const Value& value) {
   fields.push_back({name, text, text.empty() ? "none" : text});
 }
 
-void addOptimizer(JobFields& fields, const RunOptions& o) {
+void addOptimizer(JobFields& fields, const RunSettings& o) {
   const OptimizerSpec& update = o.update;
   add(fields, "--optimizer", o.optimizer);
   add(fields, "--lr", update.learningRate);
@@ -102,29 +101,9 @@ void addOptimizer(JobFields& fields, const RunOptions& o) {
 
 }  // namespace
 
-void takeModels(const RunOptions& o, Plan& plan) {
-  if (!o.models.empty() && o.models.size() != plan.modelFiles.size()) {
-    throw UsageError(fmt::format("{} is of {}, and --model names {}; give --model once for each.", o.plan,
-                                 counted(static_cast<int>(plan.modelFiles.size()), "archive"), o.models.size()));
-  }
-  for (std::size_t i = 0; i < o.models.size(); ++i) plan.modelFiles[i] = absolutePath(o.models[i]);
-  if (o.synthetic || !o.models.empty()) return;
-  for (const std::string& file : plan.modelFiles) {
-    std::error_code problem;
-    if (!fs::exists(file, problem))
-      throw UsageError(fmt::format("The model of {}, {}, does not exist any more; name where it is with --model.", o.plan, file));
-  }
-}
-
-std::string modelNote(const RunOptions& o, const Plan& plan) {
-  if (o.synthetic || !plan.fingerprint.digest.empty()) return "";
-  return fmt::format("{} is of an older version and does not tell which model it is for; plan the model again to have that checked",
-                     o.plan);
-}
-
-JobFields fieldsOf(const RunOptions& o, const Plan& plan, const ModelGraph& graph) {
+JobFields fieldsOf(const RunSettings& o, const Plan& plan, const ModelGraph& graph) {
   JobFields fields;
-  const std::string build = buildOf(ownCall().front());
+  const std::string build = buildOf(ownPath());
   fields.push_back({"the build of pipewright", PW_VERSION " " + build, fmt::format("{} {}", PW_VERSION, build.substr(0, 8))});
   fields.push_back(planField(o, plan));
   if (!o.synthetic) {
@@ -171,7 +150,7 @@ KeyValueStore meetOthers(const RankEnvironment& environment, const Rendezvous& r
   return meeting.dictionary();
 }
 
-void excuseRank(const RunOptions& o, const RankEnvironment& environment, const std::exception& cause, bool isInTouch) noexcept {
+void excuseRank(const RunSettings& o, const RankEnvironment& environment, const std::exception& cause, bool isInTouch) noexcept {
   if (isInTouch || environment.worldSize < 2 || environment.statusFd >= 0 || environment.storeIsElsewhere) return;
   try {
     const std::string sentence = causeOf(cause), name = fmt::format("Rank {}", environment.rank.value);
@@ -183,4 +162,4 @@ void excuseRank(const RunOptions& o, const RankEnvironment& environment, const s
   }
 }
 
-}  // namespace pw::cli
+}  // namespace pw

@@ -1,4 +1,4 @@
-#include "app/cli/step_figures.h"
+#include "engine/run/step_figures.h"
 
 #include <stdlib.h>
 #include <unistd.h>
@@ -14,7 +14,7 @@
 
 #include "schedules/error.h"
 
-namespace pw::cli {
+namespace pw {
 namespace {
 
 struct FixedPart {
@@ -151,4 +151,4 @@ StepFigures StepFigureFile::median() {
   return at(found);
 }
 
-}  // namespace pw::cli
+}  // namespace pw

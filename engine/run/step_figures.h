@@ -10,7 +10,7 @@
 
 #include "simulator/report/metrics.h"
 
-namespace pw::cli {
+namespace pw {
 
 /// What a run's report says of a step.
 struct StepFigures {
@@ -52,4 +52,4 @@ class StepFigureFile {
   bool hasRead_ = false;  ///< since the last `add`: the file is not at its end
 };
 
-}  // namespace pw::cli
+}  // namespace pw

@@ -67,7 +67,7 @@ PRIVATE_HEADERS = {
 ONE_PLACE = (
     (r"(app|engine|backends|simulator|schedules)/.*", r"[Jj]son(_t)?::(parse|accept|sax_parse)\(|QJsonDocument::fromJson\(", ("simulator/text/json_text.cpp", "app/gui/common/json_object.cpp"),
      "JSON text is read with readJson (simulator/text/json_text.h), which has limits"),
-    (r"app/cli/.*", r"fmt::print\(|std::(cout|cerr|clog)\b|\bf?(printf|puts|putchar)\(|\bfwrite\(", ("app/cli/output.cpp", "app/cli/step_figures.cpp"),
+    (r"app/cli/.*", r"fmt::print\(|std::(cout|cerr|clog)\b|\bf?(printf|puts|putchar)\(|\bfwrite\(", ("app/cli/output.cpp",),
      "the command line writes with print and warn (app/cli/output.h), which show control characters instead of obeying them"),
 )
 # Header: the sources without a header of their own that it is for: alternatives in a table, entries of a module, parts of one widget.

@@ -1,4 +1,4 @@
-#include "app/cli/step_figures.h"
+#include "engine/run/step_figures.h"
 
 #include <random>
 
@@ -6,7 +6,7 @@
 
 #include "backends/store/run_store.h"
 
-namespace pw::cli {
+namespace pw {
 namespace {
 
 StepFigures figuresOf(int step, Ns duration) {
@@ -60,4 +60,4 @@ TEST(StepFigures, OfNoStepsAreNone) {
 }
 
 }  // namespace
-}  // namespace pw::cli
+}  // namespace pw
