@@ -33,6 +33,7 @@ class FindingsShown : public testing::Test {
   void openFound() {
     open("resnet18_narrow");
     ASSERT_TRUE(QTest::qWaitFor([this] { return button().isVisible(); }, 20'000));
+    QApplication::processEvents();  // the button gets its place
   }
 
   [[nodiscard]] QToolButton& button() { return *panel_.findChild<QToolButton*>("findings"); }
