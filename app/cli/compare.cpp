@@ -14,13 +14,11 @@
 #include "app/cli/numbers.h"
 #include "app/cli/output.h"
 #include "backends/store/run_store.h"
-#include "schedules/error.h"
 #include "schedules/units.h"
 #include "simulator/report/compare.h"
 #include "simulator/report/json_fields.h"
-#include "simulator/report/metrics.h"
 #include "simulator/report/text_timeline.h"
-#include "simulator/step/replay.h"
+#include "simulator/report/verdict.h"
 #include "simulator/text/json_text.h"
 
 namespace pw::cli {
@@ -48,12 +46,11 @@ std::string errorOf(Ns before, Ns after) {
 }
 
 /// Groups by their contribution, the largest first; shares are of the sum of all contributions.
-std::string groupTable(const char* title, std::vector<GroupError> groups, const Pair& pair) {
-  std::stable_sort(groups.begin(), groups.end(), [](const GroupError& a, const GroupError& b) { return a.contribution > b.contribution; });
+std::string groupTable(const char* title, const std::vector<GroupError>& groups, const Pair& pair) {
   Ns all = 0;
   for (const GroupError& group : groups) all += group.contribution;
   std::vector<std::vector<std::string>> rows{{title, pair.beforeName, pair.afterName, "error", "difference", "share"}};
-  for (const GroupError& group : groups) {
+  for (const GroupError& group : ranked(groups)) {
     const double share = all > 0 ? static_cast<double>(group.contribution) / static_cast<double>(all) : 0;
     rows.push_back({group.group, formatDuration(group.predicted), formatDuration(group.measured), errorOf(group.predicted, group.measured),
                     formatDuration(group.measured - group.predicted), group.contribution == 0 ? "–" : percent(share)});
@@ -73,12 +70,14 @@ void printDrawn(const Pair& pair) {
   printDrawing(toText(*pair.after, options));
 }
 
-std::string textOf(const Comparison& comparison, const Pair& pair) {
-  std::string text = "\n" + table({{"", pair.beforeName, pair.afterName, "error"},
-                                   {"makespan", formatDuration(comparison.predictedMakespan), formatDuration(comparison.measuredMakespan),
-                                    signedPercent(comparison.makespanError)},
-                                   {"step", formatDuration(comparison.predictedStep), formatDuration(comparison.measuredStep),
-                                    signedPercent(comparison.stepError)}});
+std::string textOf(const Verdict& verdict, const std::string& sentence, const Pair& pair) {
+  const Comparison& comparison = verdict.comparison;
+  std::string text = fmt::format("\n{}\n\n", sentence);
+  text += table(
+      {{"", pair.beforeName, pair.afterName, "error"},
+       {"makespan", formatDuration(comparison.predictedMakespan), formatDuration(comparison.measuredMakespan),
+        signedPercent(comparison.makespanError)},
+       {"step", formatDuration(comparison.predictedStep), formatDuration(comparison.measuredStep), signedPercent(comparison.stepError)}});
   text += fmt::format("\nOn average actions start {} of the makespan away from where they were {}", percent(comparison.actionError),
                       pair.beforeName == "predicted" ? "predicted" : "in " + pair.beforeName);
   text += fmt::format(" ({} matched{}).\n", counted(comparison.matched, "action"),
@@ -92,9 +91,10 @@ std::string textOf(const Comparison& comparison, const Pair& pair) {
   return text;
 }
 
-std::string documentOf(const Comparison& comparison, const RunRecord& run, const StepRecord& step, const RunRecord* with,
-                       const StepRecord* withStep) {
-  auto document = ownJson(comparisonJson(comparison));
+/// `sentence`: of the verdict. `with`, `withStep`: null where the run is compared with its prediction.
+std::string documentOf(const Verdict& verdict, const std::string& sentence, const RunRecord& run, const StepRecord& step,
+                       const RunRecord* with, const StepRecord* withStep) {
+  auto document = ownJson(comparisonJson(verdict, sentence));
   document["run_id"] = run.id.value;
   document["state"] = name(run.state);
   document["step"] = step.step;
@@ -102,17 +102,8 @@ std::string documentOf(const Comparison& comparison, const RunRecord& run, const
     document["with_run_id"] = with->id.value;
     document["with_step"] = withStep->step;
   }
-  return document.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n";
-}
-
-/// How long the step would have taken with its measured compute durations and no overhead of the engine; nothing if the run has a different
-/// plan.
-std::optional<Ns> replayedMakespan(const RunRecord& run, const StepRecord& step) {
-  try {
-    return metricsOf(replay(run.plan.schedule, run.plan.costs, step.measured)).makespan;
-  } catch (const Error&) {
-    return std::nullopt;
-  }
+  if (verdict.replayed) document["replayed_makespan_ns"] = *verdict.replayed;
+  return versioned(document.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
 }
 
 std::string titleOf(const RunRecord& run, const StepRecord& step) {
@@ -130,43 +121,48 @@ void printEnd(const RunRecord& run) {
 
 std::optional<RunId> idOf(int number) { return number > 0 ? std::optional<RunId>(RunId(number)) : std::nullopt; }
 
+int compareWithPrediction(const RunRecord& run, bool json) {
+  const StepRecord& step = medianStep(run);
+  const Verdict verdict = judge(run.predicted, step.measured, replayedMakespan(run.plan.schedule, run.plan.costs, step.measured));
+  const std::string sentence = verdictText(verdict);
+  if (json) {
+    print(documentOf(verdict, sentence, run, step, nullptr, nullptr));
+    return kYes;
+  }
+  const Pair pair{&run.predicted, &step.measured, "predicted", "measured", "predicted", "measured, " + titleOf(run, step)};
+  printDrawn(pair);
+  print(textOf(verdict, sentence, pair));
+  if (verdict.replayed) {
+    print(fmt::format(
+        "Simulated with the measured compute durations the makespan is {}: running it took {} beyond computing and predicted messages.\n",
+        formatDuration(*verdict.replayed), errorOf(*verdict.replayed, verdict.comparison.measuredMakespan)));
+  }
+  printEnd(run);
+  return kYes;
+}
+
+int compareRuns(const RunRecord& run, const RunRecord& with, bool json) {
+  const StepRecord &step = medianStep(run), &withStep = medianStep(with);
+  const Verdict verdict = judge(step.measured, withStep.measured);
+  const Pair pair{&step.measured,     &withStep.measured,     fmt::format("run {}", run.id.value), fmt::format("run {}", with.id.value),
+                  titleOf(run, step), titleOf(with, withStep)};
+  const std::string sentence = verdictText(verdict, pair.beforeName, pair.afterName);
+  if (json) {
+    print(documentOf(verdict, sentence, run, step, &with, &withStep));
+    return kYes;
+  }
+  printDrawn(pair);
+  print(textOf(verdict, sentence, pair));
+  printEnd(run);
+  printEnd(with);
+  return kYes;
+}
+
 int runCompare(const CompareOptions& options) {
   const RunStore store(options.store, RunStore::Mode::ReadOnly);
   if (!store.note().empty()) warn(store.note());
   const RunRecord run = store.load(idOf(options.run));
-  const StepRecord& step = medianStep(run);
-  if (options.with == 0) {
-    const Comparison comparison = compare(run.predicted, step.measured);
-    const Pair pair{&run.predicted, &step.measured, "predicted", "measured", "predicted", "measured, " + titleOf(run, step)};
-    const std::optional<Ns> replayed = replayedMakespan(run, step);
-    if (options.json) {
-      auto document = ownJson(documentOf(comparison, run, step, nullptr, nullptr));
-      if (replayed) document["replayed_makespan_ns"] = *replayed;
-      print(versioned(document.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace)) + "\n");
-      return kYes;
-    }
-    printDrawn(pair);
-    print(textOf(comparison, pair));
-    if (replayed) {
-      print(fmt::format(
-          "Simulated with the measured compute durations the makespan is {}: running it took {} beyond computing and predicted messages.\n",
-          formatDuration(*replayed), errorOf(*replayed, comparison.measuredMakespan)));
-    }
-    printEnd(run);
-    return kYes;
-  }
-  const RunRecord with = store.load(idOf(options.with));
-  const StepRecord& withStep = medianStep(with);
-  const Comparison comparison = compare(step.measured, withStep.measured);
-  const Pair pair{&step.measured,     &withStep.measured,     fmt::format("run {}", run.id.value), fmt::format("run {}", with.id.value),
-                  titleOf(run, step), titleOf(with, withStep)};
-  if (!options.json) printDrawn(pair);
-  print(options.json ? versioned(documentOf(comparison, run, step, &with, &withStep)) : textOf(comparison, pair));
-  if (!options.json) {
-    printEnd(run);
-    printEnd(with);
-  }
-  return kYes;
+  return options.with == 0 ? compareWithPrediction(run, options.json) : compareRuns(run, store.load(idOf(options.with)), options.json);
 }
 
 }  // namespace

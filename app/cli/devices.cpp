@@ -1,11 +1,6 @@
-#include <sched.h>
-#include <unistd.h>
-
 #include <algorithm>
 #include <cstdint>
 #include <cstdlib>
-#include <filesystem>
-#include <fstream>
 #include <map>
 #include <memory>
 #include <optional>
@@ -19,194 +14,19 @@
 
 #include "app/cli/commands.h"
 #include "app/cli/output.h"
-#include "backends/cuda/backend.h"
 #include "backends/host/gpu_inventory.h"
-#include "backends/host/installation.h"
 #include "backends/messages/transport.h"
-#include "backends/resources/resources.h"
-#include "backends/torch/wheel.h"
+#include "engine/run/host_inventory.h"
 #include "schedules/error.h"
 #include "schedules/units.h"
 
 namespace pw::cli {
 namespace {
 
-namespace fs = std::filesystem;
 using Json = nlohmann::ordered_json;
 
-/// This machine's processors and memory, and how much of them this process may use.
-struct Host {
-  Machine machine;  ///< its `cores` are those that are usable
-  int allCores = 0;
-  int numaNodes = 0;                                     ///< 0: not known
-  Bytes memory = 0, allMemory = 0, availableMemory = 0;  ///< `memory`: what may be used of all
-};
-
-/// A module of ours that is loaded on demand.
-struct Module {
-  const char* name;
-  const char* purpose;
-  std::string path;     ///< empty: not beside the program
-  std::string problem;  ///< why it cannot be loaded, and the cure; empty: nothing speaks against it
-};
-
-/// Whether a transport can be used here.
-struct TransportHere {
-  Transport transport;
-  bool available = false;
-  std::string note;  ///< what it offers, or why it cannot be used and the cure
-};
-
-struct Found {
-  Host host;
-  GpuInventory gpus;
-  std::vector<Module> modules;
-  std::vector<TransportHere> transports;
-  std::optional<std::map<int, GpuRates>> rates;          ///< by Gpu::index, of those that can be used; nothing: not measured
-  std::map<std::pair<int, int>, GpuLinkRate> linkRates;  ///< by Gpu::index of sender and receiver
-};
-
-/// Number after `name:` in /proc/meminfo [kB], in bytes.
-Bytes memoryInfo(const std::string& name) {
-  std::ifstream file("/proc/meminfo");
-  for (std::string line; std::getline(file, line);) {
-    if (line.starts_with(name + ":")) return std::strtoll(line.c_str() + name.size() + 1, nullptr, 10) * 1024;
-  }
-  return 0;
-}
-
-/// The folders of this process's control group and of those around it, which limit it too (Linux, "Control Group v2").
-std::vector<fs::path> controlGroups() {
-  const fs::path top = "/sys/fs/cgroup";
-  std::vector<fs::path> folders{top};
-  std::ifstream file("/proc/self/cgroup");
-  for (std::string line; std::getline(file, line);) {
-    if (!line.starts_with("0::/")) continue;
-    fs::path folder = top;
-    for (const fs::path& part : fs::path(line.substr(4))) folders.push_back(folder /= part);
-  }
-  return folders;
-}
-
-Host thisHost() {
-  Host host;
-  host.machine = thisMachine();
-  host.allCores = std::max(host.machine.cores, static_cast<int>(::sysconf(_SC_NPROCESSORS_ONLN)));
-  cpu_set_t usable;
-  if (::sched_getaffinity(0, sizeof usable, &usable) == 0) host.machine.cores = CPU_COUNT(&usable);
-  host.memory = host.allMemory = memoryInfo("MemTotal");
-  for (const fs::path& folder : controlGroups()) {
-    double quota = 0, period = 0;
-    std::ifstream cpu(folder / "cpu.max"), memory(folder / "memory.max");  // a word, "max", where there is no limit
-    if (cpu >> quota >> period && period > 0)
-      host.machine.cores = std::min(host.machine.cores, std::max(1, static_cast<int>(quota / period)));
-    Bytes limit = 0;
-    if (memory >> limit) host.memory = std::min(host.memory, limit);
-  }
-  host.availableMemory = std::min(memoryInfo("MemAvailable"), host.memory);
-  std::error_code ignored;
-  for (const auto& entry : fs::directory_iterator("/sys/devices/system/node", ignored)) {
-    const std::string name = entry.path().filename().string();
-    host.numaNodes += name.size() > 4 && name.starts_with("node") && name.find_first_not_of("0123456789", 4) == std::string::npos ? 1 : 0;
-  }
-  return host;
-}
-
-/// Whether ranks can exchange messages by a transport of GPUs; `problem`: why a module that it needs cannot be loaded.
-TransportHere onGpus(Transport transport, const GpuInventory& found, const std::string& problem) {
-  TransportHere here{transport, false, ""};
-  const auto usable = std::ranges::count_if(found.gpus, isUsable);
-  if (found.gpus.empty()) {
-    here.note = fmt::format("it needs an NVIDIA GPU and its driver; use {} here", hostTransports(" or "));
-  } else if (std::ranges::none_of(found.gpus, [](const Gpu& gpu) { return gpu.cudaIndex.has_value(); })) {
-    here.note = fmt::format("CUDA_VISIBLE_DEVICES=\"{}\" hides every GPU; unset it or name one there", found.visibleDevices.value_or(""));
-  } else if (usable == 0) {
-    here.note = fmt::format("no GPU here can be used; use {}", hostTransports(" or "));
-  } else if (!problem.empty()) {
-    here.note = problem;
-  } else {
-    here.available = true;
-    here.note = usable == 1
-                    ? "1 GPU; several ranks would share it, which rehearses a plan but is no faster"
-                    : fmt::format("{} GPUs, one per rank; more ranks would share them, which rehearses a plan but is no faster", usable);
-  }
-  return here;
-}
-
-/// `cure`: of a module that is not there.
-Module moduleOf(const char* file, const char* purpose, const std::string& cure) {
-  const std::optional<std::string> path = modulePath(file);
-  return {file, purpose, path.value_or(""), path ? "" : fmt::format("{} is not beside the program; {}", file, cure)};
-}
-
-std::vector<Module> modulesHere() {
-  Module torch = moduleOf("libpw_torch.so", "runs models", "build it with ./dev build");
-  if (torch.problem.empty() && mustFindTorch()) {
-    torch.problem = findTorch().problem;
-    if (torch.problem.ends_with('.')) torch.problem.pop_back();
-  }
-  return {torch, moduleOf("libpw_ucx.so", "messages between processes and hosts", "build it with ./dev build"),
-          moduleOf("libpw_cuda.so", "GPUs and NCCL", "./dev build makes it where nvcc and PyTorch's CUDA wheel are")};
-}
-
-/// Why the LibTorch module, or the other one that this transport needs, cannot be loaded; empty: nothing speaks against them.
-std::string problemOf(Transport transport, const std::vector<Module>& modules) {
-  for (const Module& module : modules) {
-    const bool isNeeded = &module == &modules.front() || module.name == factsOf(transport).module;
-    if (isNeeded && !module.problem.empty()) return module.problem;
-  }
-  return "";
-}
-
-std::vector<TransportHere> transportsOf(const GpuInventory& gpus, const std::vector<Module>& modules) {
-  std::vector<TransportHere> all;
-  for (const Transport transport : valuesOf<Transport>()) {
-    const TransportFacts facts = factsOf(transport);
-    const std::string problem = problemOf(transport, modules);
-    const char* prefix = transport == defaultTransport(false) ? "the default: " : "";
-    all.push_back(facts.onGpu
-                      ? onGpus(transport, gpus, problem)
-                      : TransportHere{transport, problem.empty(), problem.empty() ? fmt::format("{}{}", prefix, facts.links) : problem});
-  }
-  return all;
-}
-
-Found look() {
-  Found found;
-  found.host = thisHost();
-  found.gpus = gpuInventory();
-  found.modules = modulesHere();
-  found.transports = transportsOf(found.gpus, found.modules);
-  return found;
-}
-
-/// Measures each usable GPU. Throws UsageError if there is none, and Error if one fails.
-void measure(Found& result, ProgressStyle style) {
-  const GpuInventory& found = result.gpus;
-  const auto usable = static_cast<int>(std::ranges::count_if(found.gpus, isUsable));
-  if (usable == 0) throw UsageError(fmt::format("--measure needs a GPU. {}", whyUnusable(found, 0)));
-  const CudaBackend& cuda = cudaBackend();
-  const auto show = progress("measure", style);
-  const int all = usable * usable;  // each, and each pair both ways
-  std::map<int, GpuRates> rates;
-  for (const Gpu& gpu : found.gpus) {
-    if (!isUsable(gpu)) continue;
-    show(static_cast<int>(rates.size()), all, fmt::format("GPU {}", gpu.index));
-    rates[gpu.index] = cuda.measureRates(*gpu.cudaIndex);
-  }
-  for (const Gpu& from : found.gpus) {
-    for (const Gpu& to : found.gpus) {
-      if (&from == &to || !isUsable(from) || !isUsable(to)) continue;
-      show(usable + static_cast<int>(result.linkRates.size()), all, fmt::format("GPU {} to {}", from.index, to.index));
-      result.linkRates[{from.index, to.index}] = cuda.measureLink(*from.cudaIndex, *to.cudaIndex);
-    }
-  }
-  show(all, all, "");
-  result.rates = std::move(rates);
-}
-
-std::string hostText(const Found& found) {
-  const Host& host = found.host;
+std::string hostText(const HostInventory& found) {
+  const HostMachine& host = found.host;
   std::string text;
   const auto line = [&](std::string_view what, std::string_view value) { text += fmt::format("{:<11}{}\n", what, value); };
   if (!host.machine.host.empty()) line("machine", host.machine.host);
@@ -320,7 +140,7 @@ std::string rateText(const std::map<int, GpuRates>& rates) {
          "back.\n";
 }
 
-std::string textOf(const Found& found) {
+std::string textOf(const HostInventory& found) {
   std::string text = hostText(found) + "\n";
   if (!found.gpus.gpus.empty()) text += gpuTable(found.gpus) + gpuNotes(found.gpus) + "\n";
   if (found.gpus.gpus.size() > 1) text += linkText(found.gpus) + "\n";
@@ -331,7 +151,8 @@ std::string textOf(const Found& found) {
     rows.push_back({std::string(nameOf(here.transport)), here.available ? "yes" : "no", here.note});
   text += table(rows) + "\n";
   rows = {{"module", "for", "file"}};
-  for (const Module& module : found.modules) rows.push_back({module.name, module.purpose, module.path.empty() ? "not here" : module.path});
+  for (const ModuleHere& module : found.modules)
+    rows.push_back({module.name, module.purpose, module.path.empty() ? "not here" : module.path});
   return text + table(rows);
 }
 
@@ -365,7 +186,7 @@ Json rateJson(const GpuRates& rates) {
 }
 
 /// Both ways; null where one of the two cannot be used.
-Json linkRateJson(const Found& found, const GpuLink& link) {
+Json linkRateJson(const HostInventory& found, const GpuLink& link) {
   const auto there = found.linkRates.find({link.first, link.second}), back = found.linkRates.find({link.second, link.first});
   if (there == found.linkRates.end() || back == found.linkRates.end()) return nullptr;
   return {{"bytes_per_s", there->second.bytesPerSecond},
@@ -374,8 +195,8 @@ Json linkRateJson(const Found& found, const GpuLink& link) {
           {"back_latency_ns", back->second.latency}};
 }
 
-std::string documentOf(const Found& found) {
-  const Host& host = found.host;
+std::string documentOf(const HostInventory& found) {
+  const HostMachine& host = found.host;
   Json json{{"host", host.machine.host},
             {"cpu",
              {{"model", host.machine.processor},
@@ -408,7 +229,7 @@ std::string documentOf(const Found& found) {
   }
   for (const TransportHere& t : found.transports)
     json["backends"].push_back({{"name", nameOf(t.transport)}, {"available", t.available}, {"note", t.note}});
-  for (const Module& m : found.modules)
+  for (const ModuleHere& m : found.modules)
     json["modules"].push_back({{"file", m.name}, {"path", m.path.empty() ? Json(nullptr) : Json(m.path)}});
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
@@ -434,8 +255,12 @@ Command addDevices(CLI::App& app) {
       "CPU, other socket.");
   return [o] {
     const ProgressStyle style = parseProgressStyle(o->progressStyle);
-    Found found = look();
-    if (o->measure) measure(found, style);
+    HostInventory found = hostInventory();
+    if (o->measure) {
+      if (std::ranges::none_of(found.gpus.gpus, isUsable))
+        throw UsageError(fmt::format("--measure needs a GPU. {}", whyUnusable(found.gpus, 0)));
+      measureGpus(found, progress("measure", style));
+    }
     print(o->json ? versioned(documentOf(found)) : textOf(found));
     return kYes;
   };

@@ -21,12 +21,12 @@
 #include "app/cli/numbers.h"
 #include "app/cli/output.h"
 #include "app/cli/own_ranks.h"
-#include "app/cli/split_report.h"
-#include "app/cli/split_verdict.h"
+#include "app/cli/split_text.h"
 #include "backends/pt2/record.h"
 #include "backends/resources/resources.h"
 #include "backends/torch/backend.h"
-#include "engine/trial.h"
+#include "engine/run/trial.h"
+#include "engine/run/trial_verdict.h"
 #include "schedules/error.h"
 #include "schedules/units.h"
 #include "simulator/costs/expected_sizes.h"
@@ -36,6 +36,8 @@
 #include "simulator/plan/partition.h"
 #include "simulator/plan/planner.h"
 #include "simulator/plan/split.h"
+#include "simulator/report/split_report.h"
+#include "simulator/report/split_verdict.h"
 #include "simulator/text/json_text.h"
 
 namespace pw::cli {
@@ -226,13 +228,13 @@ std::string splitText(const Inspection& shown, int depth) {
 }
 
 std::string reportText(const Inspection& shown) {
-  const bool blocked = std::any_of(shown.findings.begin(), shown.findings.end(), [](const Finding& f) { return f.kind == "unsupported"; });
+  const bool blocked = std::ranges::find(shown.findings, FindingKind::Unsupported, &Finding::kind) != shown.findings.end();
   std::string text = fmt::format("Can be split: {}.\n", blocked                ? "no, it has operators that cannot be run here"
                                                         : shown.splits.empty() ? "no"
                                                                                : "yes");
   text += fmt::format("Can be microbatched: {}.\n",
                       batchSymbol(shown.graph).empty() ? fmt::format("in pieces of {} only", shown.microbatch) : "yes, in any size");
-  text += fmt::format("Gives the same with any microbatch size: {}.\n", splitVerdict(shown.findings, shown.trials).sentence);
+  text += fmt::format("Gives the same with any microbatch size: {}.\n", withTrials(splitVerdict(shown.findings), shown.trials).sentence);
   for (const Trial& trial : shown.trials) text += trialText(trial);
   if (!shown.askedTorch) text += "LibTorch is not installed here: operators were judged by their names.\n";
   return text + findingsText(shown.graph, shown.findings);
@@ -329,18 +331,19 @@ std::string documentOf(const Inspection& shown, const InspectOptions& options) {
     for (const Trial& trial : shown.trials) json["tried"].push_back(trialJson(trial));
   }
   if (options.report) {
-    const SplitVerdict verdict = splitVerdict(shown.findings, shown.trials);
+    const SplitVerdict verdict = withTrials(splitVerdict(shown.findings), shown.trials);
     json["verdict"] = {
         {"same", name(verdict.same)}, {"random", verdict.draws}, {"disagrees", verdict.disagrees}, {"sentence", verdict.sentence}};
     json["report"] = Json::array();
     for (const Finding& finding : shown.findings) {
-      json["report"].push_back({{"kind", finding.kind},
+      const FindingFacts& facts = factsOf(finding.kind);
+      json["report"].push_back({{"kind", facts.name},
                                 {"module", finding.module},
                                 {"operator", finding.op},
                                 {"source", finding.source},
                                 {"detail", finding.detail},
-                                {"meaning", meaningOf(finding.kind)},
-                                {"cure", cureOf(finding.kind)}});
+                                {"meaning", facts.meaning},
+                                {"cure", facts.cure}});
     }
   }
   return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";

@@ -87,11 +87,6 @@ std::string percent(double fraction) { return fmt::format("{:.1f} %", 100 * frac
 
 std::string signedPercent(double fraction) { return fmt::format("{:+.1f} %", 100 * fraction); }
 
-std::string counted(std::int64_t number, std::string_view noun) {
-  const bool es = !noun.empty() && noun.substr(noun.size() - 1) == "h";  // microbatch, batch
-  return fmt::format("{} {}{}", number, noun, number == 1 ? "" : es ? "es" : "s");
-}
-
 std::string sentence(std::string_view text) {
   std::string line;
   for (const char c : printable(text)) {

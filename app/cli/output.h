@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "backends/host/files.h"
+#include "simulator/text/counted.h"
 
 namespace pw::cli {
 
@@ -17,8 +18,6 @@ namespace pw::cli {
 /// `12.3 %`, and with `signedPercent` `+12.3 %`, of a fraction.
 [[nodiscard]] std::string percent(double fraction);
 [[nodiscard]] std::string signedPercent(double fraction);
-/// `1 rank`, `4 ranks`.
-[[nodiscard]] std::string counted(std::int64_t number, std::string_view noun);
 
 /// The text as one line that ends in a full stop, for errors on stderr.
 [[nodiscard]] std::string sentence(std::string_view text);

@@ -1,190 +1,62 @@
 #include <fmt/format.h>
 
 #include <CLI/CLI.hpp>
-#include <algorithm>
-#include <chrono>
-#include <filesystem>
-#include <fstream>
+#include <memory>
 
 #include "app/cli/choices.h"
 #include "app/cli/commands.h"
-#include "app/cli/loss_log.h"
 #include "app/cli/numbers.h"
 #include "app/cli/output.h"
 #include "app/cli/own_ranks.h"
-#include "app/cli/run_evaluation.h"
-#include "app/cli/run_options.h"
-#include "app/cli/run_record.h"
 #include "app/cli/run_report.h"
-#include "app/cli/run_start.h"
-#include "backends/checkpoints/writer.h"
-#include "backends/host/gpu_inventory.h"
-#include "backends/host/paths.h"
-#include "backends/messages/in_memory_communicator.h"
-#include "backends/pt2/record.h"
-#include "backends/store/run_store.h"
-#include "backends/torch/backend.h"
-#include "backends/torch/wheel.h"
-#include "engine/connect.h"
+#include "backends/resources/resources.h"
 #include "engine/failure.h"
-#include "engine/launcher.h"
-#include "engine/process.h"
-#include "engine/training_files.h"
+#include "engine/run/job.h"
+#include "engine/run/rank.h"
+#include "engine/run/record.h"
+#include "engine/run/settings.h"
+#include "engine/run/start.h"
 #include "engine/worker.h"
 #include "schedules/error.h"
-#include "simulator/plan/stage_costs.h"
 
 namespace pw::cli {
 namespace {
 
-using Options = RunOptions;
+/// A call of `run`.
+struct RunCall {
+  RunSettings settings;
+  std::string progressStyle = "auto";
+  bool json = false;
+};
 
-void tellLossNote(const Options& o, const Plan& plan, const ModelGraph& graph) {
-  if (const std::string note = lossNote(o, plan, graph); !note.empty()) warn(note);
-}
-
-/// Trains this rank's part; fills `communicator`, which must outlive a failure: peers that notice must not report before this rank does.
-void trainRank(const Options& o, const Plan& plan, const RankEnvironment& environment, std::unique_ptr<Communicator>& communicator,
+/// This process's part of the job: a rank. Its result, on rank 0, is printed.
+void printRank(const RunCall& call, const Plan& plan, const RankEnvironment& environment, std::unique_ptr<Communicator>& communicator,
                StoredRun& stored, bool& isInTouch) {
-  const ModelGraph graph = o.synthetic ? ModelGraph() : loadModel(plan.modelFiles);
-  if (!o.synthetic) requireFits(plan, graph);
-  refuseSharesOfComplexNumbers(o, plan, graph);
-  if (!o.synthetic && environment.rank.value == 0 && environment.statusFd < 0) tellLossNote(o, plan, graph);
-  bindToCores(environment);
-  TrainOptions options = trainOptions(o, plan);
-  options.stage.tell = [rank = environment.rank](const std::string& what) { warn(fmt::format("rank {} {}", rank.value, what)); };
-  Rendezvous meeting;
-  meeting.deadline = options.deadline;
-  KeyValueStore store;
-  if (environment.worldSize > 1) {
-    meeting = rendezvousOf(environment, options.deadline);
-    if (environment.statusFd >= 0 && factsOf(*o.transport).waitsCanBeEnded)
-      meeting.jobFailed = &listenForFailure();                                   // else the signal ends the process
-    if (environment.storeIsElsewhere) torchBackend().prepareProcess(o.threads);  // LibTorch then speaks to that store
-    store = meetOthers(environment, meeting, fieldsOf(o, plan, graph), isInTouch);
-  }
-  const TorchBackend& torch = torchBackend();
-  if (environment.worldSize == 1 || !environment.storeIsElsewhere) torch.prepareProcess(o.threads);
-  if (!o.synthetic) loadLibraries(plan.libraries);
-  if (o.computing.onGpu) {
-    GpuRank rank = connectGpus(environment, meeting, store, o.computing.tf32);
-    communicator = std::move(rank.communicator);
-    options.stage.device = rank.gpu.device;
-    if (o.synthetic) options.synthetic = SyntheticDevice{rank.gpu.device, rank.gpu.device->spin, nullptr};
-    if (environment.rank.value == 0 && !rank.gpu.note.empty()) warn(rank.gpu.note);
-  } else if (environment.worldSize > 1) {
-    communicator = connectRanks(*o.transport, meeting, store, torch);
-  } else {
-    communicator = std::move(inMemoryCommunicators(1, options.deadline).front());
-  }
-  store = {};
-  reportStartUp(environment, StartUp::Done);
-  std::optional<LiveWriter> live;
-  if (!o.live.empty()) options.live = &live.emplace(o.live, environment.rank);
-  if (o.evaluates) return evaluateRank(o, graph, plan, options, *communicator, torch);
-  // The rank that shows progress: rank 0 if it knows the loss, otherwise the rank of the last stage.
-  const bool shows =
-      environment.rank ==
-      (options.executor.sumLoss ? JobRank(0) : replicasOf(plan.schedule).jobRank(0, plan.schedule.placement.rankOfStage.back()));
-  std::function<void(int, int, const std::string&)> show;
-  if (shows) show = progress("train " + plan.modelName, parseProgressStyle(o.progressStyle));
-  std::optional<LossLog> log;
-  if (!o.log.empty() && environment.rank.value == 0) log.emplace(o.log, !o.resume.empty());
-  options.onStep = [&](int step, const StepLog& done) {
-    if (show) show(step + 1 - options.firstStep, o.steps, fmt::format("loss {:.4f}", done.loss.value_or(0)));
-    if (log) log->add(step, done, learningRateAt(o.update, step));
-  };
-  std::optional<TrainingRecord> record;  // what has ended is kept also when the training fails
-  if (environment.rank == JobRank(0)) record.emplace(o, plan, options.firstStep, stored);
-  options.onGathered = [&](int step, std::vector<StepLog> ranks) { record->add(step, std::move(ranks)); };
-  Plan trained = plan;
-  if (o.synthetic) addOptimizerState(trained.costs, stateCopies(o.update), 1);  // of what a rank updates its stages take their share
-  const std::vector<RankLog> logs = gatherRankLogs(trainRank(graph, trained, options, *communicator, torch), *communicator);
-  if (logs.empty()) return;
-  RunResult result = record->finish(logs);
-  result.saved = o.save.empty() || result.savedSteps == 0 ? "" : checkpointPath(o.save, result.firstStep + result.savedSteps);
-  if (!o.synthetic) result.exported = readExportRecord(graph.files);
-  o.json ? printJson(result) : printText(result, o.store);
-  if (!result.record.failure.empty()) throw Error(result.record.failure);
+  const RunObserver observer{[](const std::string& sentence) { warn(sentence); },
+                             [&] { return progress("train " + plan.modelName, parseProgressStyle(call.progressStyle)); }};
+  RankOutcome outcome = runRank(call.settings, plan, environment, communicator, stored, isInTouch, observer);
+  if (outcome.evaluation) printEvaluation(*outcome.evaluation, call.settings.outputs, call.json);
+  if (!outcome.training) return;
+  call.json ? printJson(*outcome.training) : printText(*outcome.training, call.settings.store);
+  if (const std::string& failure = outcome.training->record.failure; !failure.empty()) throw Error(failure);
 }
 
-using FileTime = std::filesystem::file_time_type;
-
-/// Where to read on about a failure, if one of these ranks has written since then what it waited for; else nothing.
-std::string flightNote(const Options& o, FileTime since, int firstRank, int ranks) {
-  const std::string prefix = flightFiles(o);
-  for (int r = firstRank; r < firstRank + ranks; ++r) {
-    const std::string file = flightFile(prefix, JobRank(r));
-    std::error_code absent;
-    const FileTime written = std::filesystem::last_write_time(file, absent);
-    if (absent || written < since) continue;
-    return fmt::format("; see {} for what {} did last and waited for", ranks > 1 ? prefix + "*.json" : file,
-                       ranks > 1 ? "each rank" : "it");
-  }
-  return "";
-}
-
-/// This call for a rank, which goes on with the record that we began.
-std::vector<std::string> callOfRanks(std::optional<RunId> record) {
-  std::vector<std::string> call = ownCall();
-  if (record) {
-    const auto command = std::ranges::find(call, "run");
-    call.insert(command + 1, {"--recorded-as", std::to_string(record->value)});
-  }
-  return call;
-}
-
-/// Starts the ranks and waits for them.
-void launchRanks(const Options& o, const Plan& plan) {
-  requireTorch();
-  StoredRun stored(o, plan);
-  stored.begin();
-  const FileTime started = FileTime::clock::now();
-  const LaunchResult result = launch(worldSize(plan), callOfRanks(stored.id()), o.threads, {}, std::chrono::milliseconds(0), deadlineOf(o));
-  if (result.ok) return;
-  LaunchResult told = result;
-  told.failure += flightNote(o, started, 0, worldSize(plan));
-  stored.fail(result.interrupted ? "Interrupted" : result.failure);
-  throwUnlessOk(told);
-}
-
-int runOrStartRanks(Options& o, const std::optional<RankEnvironment>& environment, bool& isInTouch) {
-  Plan plan = parsePlan(readFile(o.plan), o.plan);
-  takeModels(o, plan);
-  if (!o.loss.empty()) plan.loss = o.loss;
-  plan.libraries.insert(plan.libraries.end(), o.libraries.begin(), o.libraries.end());
-  if (!o.synthetic) plan.libraries = libraryPaths(plan.libraries);
-  completeOptimizer(o);
-  followPlan(o, plan);
-  refuseWhatCannotRun(o, plan);
+int runOrStartRanks(RunCall& call, const std::optional<RankEnvironment>& environment, bool& isInTouch) {
+  RunSettings& o = call.settings;
+  const Plan plan = planToRun(o);
   const int ranks = worldSize(plan);
   const FileTime started = FileTime::clock::now();
   const bool isFirst = !environment || (environment->rank == JobRank(0) && environment->statusFd < 0);
-  if (isFirst && !o.resume.empty())
-    static_cast<void>(resumptionOf(o.resume, o.update, o.resetOptimizer || o.evaluates));  // refuses before any rank starts
-  for (const std::string& note : {costsNote(o, plan), optimizerNote(o, plan), modelNote(o, plan)}) {
-    if (isFirst && !note.empty()) warn(note);
-  }
-  if (isFirst && !o.store.empty())
-    static_cast<void>(RunStore(o.store, RunStore::Mode::ReadWrite));  // refuse an unusable store before training
-  if (isFirst && !o.save.empty()) {  // a checkpoint that cannot be written is known before the training, not after it
-    const std::string path = checkpointPath(o.save, 0);
-    if (isFolder(path) && !path.ends_with('/')) {
-      throw UsageError(
-          fmt::format("{} is a folder; give --save the name of a file, or {}/ for a folder of torch.distributed.checkpoint.", path, path));
-    }
-    static_cast<void>(CheckpointWriter(path));
-  }
-  if (isFirst && !o.live.empty()) {  // the ranks append
-    std::ofstream(o.live, std::ios::trunc).flush();
-    static_cast<void>(LiveWriter(o.live, JobRank(0)));
+  if (isFirst) {
+    prepareFiles(o);
+    for (const std::string& note : notesOn(o, plan)) warn(note);
   }
   if (environment) {
     requireWorldSize(*environment, ranks, o.plan);
     StoredRun stored(o, plan);
     std::unique_ptr<Communicator> communicator;
     try {
-      trainRank(o, plan, *environment, communicator, stored, isInTouch);
+      printRank(call, plan, *environment, communicator, stored, isInTouch);
       return kYes;
     } catch (const UsageError& e) {
       if (isFirst && stored.id()) stored.fail(causeOf(e));
@@ -200,19 +72,19 @@ int runOrStartRanks(Options& o, const std::optional<RankEnvironment>& environmen
   if (!o.synthetic) {
     const ModelGraph graph = loadModel(plan.modelFiles);
     requireFits(plan, graph);
-    tellLossNote(o, plan, graph);
+    if (const std::string note = lossNote(o, plan, graph); !note.empty()) warn(note);
   }
-  launchRanks(o, plan);
+  launchRanks(o, plan, ownCall());
   return kYes;
 }
 
-int run(Options& o) {
+int run(RunCall& call) {
   const auto environment = rankEnvironment();
   bool isInTouch = false;  // with the other ranks, so that these learn from a failure
   try {
-    return runOrStartRanks(o, environment, isInTouch);
+    return runOrStartRanks(call, environment, isInTouch);
   } catch (const std::exception& e) {  // what a rank refuses before it meets the others
-    if (environment) excuseRank(o, *environment, e, isInTouch);
+    if (environment) excuseRank(call.settings, *environment, e, isInTouch);
     throw;
   }
 }
@@ -233,7 +105,8 @@ std::string aboutTransports() {
 
 Command addRun(CLI::App& app) {
   auto* sub = app.add_subcommand("run", "Execute a plan: one process per rank, training steps, measured timeline");
-  auto o = std::make_shared<Options>();
+  auto call = std::make_shared<RunCall>();
+  const std::shared_ptr<RunSettings> o(call, &call->settings);
   sub->add_option("PLAN.json", o->plan, "Plan (JSON) of `pipewright plan`")->required()->option_text("PLAN.json");
   sub->add_option("--model", o->models,
                   "The model's archive, if it is no longer where the plan says; once for each where every stage was exported on its own")
@@ -329,7 +202,7 @@ Command addRun(CLI::App& app) {
                   "Append what each rank is doing to this file (JSON lines), for monitoring programs; ranks on one host; with --backend "
                   "nccl at the end of each step")
       ->option_text("FILE");
-  sub->add_option("--progress", o->progressStyle, "auto or json")->option_text("STYLE");
+  sub->add_option("--progress", call->progressStyle, "auto or json")->option_text("STYLE");
   sub->add_flag("--verify", o->verify,
                 "Compare the first step with one rank on the same microbatches: boundary values, loss and gradients");
   sub->add_flag("--skip-nonfinite", o->skipNonFinite,
@@ -341,7 +214,7 @@ Command addRun(CLI::App& app) {
       "--masked", o->masked,
       "Every microbatch computes the whole batch and counts its own samples only: results that depend on the batch size then agree");
   sub->add_option("--recorded-as", o->recordedAs, "Of our launcher to its ranks: the run's number in the store")->group("");
-  sub->add_flag("--json", o->json, "Print the result as JSON");
+  sub->add_flag("--json", call->json, "Print the result as JSON");
   sub->footer(
       "\nExamples:\n"
       "  pipewright run plan.json --steps 20 --store runs.db\n"
@@ -352,7 +225,7 @@ Command addRun(CLI::App& app) {
       "  pipewright run plan.json --data test.pt --resume model.pt --eval --outputs logits.pt\n"
       "  pipewright run plan.json --model /elsewhere/gpt.pt2\n"
       "  torchrun --nproc-per-node 2 --no-python pipewright run plan.json");
-  return [o] { return run(*o); };
+  return [call] { return run(*call); };
 }
 
 }  // namespace pw::cli

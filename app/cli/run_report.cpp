@@ -80,16 +80,6 @@ Json stepJson(const StepFigures& step, std::int64_t batch) {
 
 }  // namespace
 
-std::string nonFinite(const std::vector<StepLog>& ranks) {
-  const std::optional<JobRank> first = ranks.front().notFinite;
-  return first ? ranks.at(first->index()).whatNotFinite : "";
-}
-
-std::string nonFiniteSentence(int step, const std::string& what, bool foundOperator) {
-  return fmt::format("Step {} is not finite: {}. Nothing of this step was saved; use {}--skip-nonfinite to skip the updates of such steps",
-                     step, what, foundOperator ? "" : "--find-nan to see which operator made it, or ");
-}
-
 void printJson(RunResult& result) {
   const Metrics predicted = metricsOf(result.record.predicted);
   const Json head{{"run_id", result.id ? Json(result.id->value) : Json(nullptr)},
@@ -161,6 +151,17 @@ void printText(RunResult& result, const std::string& store) {
                                        : "in a single step, which includes the warm-up: take more with --steps"));
   }
   printVerdict(result, store);
+}
+
+void printEvaluation(const EvaluationResult& result, const std::string& file, bool json) {
+  if (json) {
+    Json j{{"loss", result.loss}, {"samples", result.samples}, {"outputs", result.outputs}};
+    if (!file.empty()) j["outputs_file"] = file;
+    print(versioned(j.dump(1, ' ', false, Json::error_handler_t::replace)) + "\n");
+    return;
+  }
+  print(fmt::format("loss {:.6f} over {}, without dropout and gradients\n", result.loss, counted(result.samples, "sample")));
+  if (!file.empty()) print(fmt::format("{} written to {}\n", counted(static_cast<int>(result.outputs.size()), "output"), file));
 }
 
 }  // namespace pw::cli

@@ -2,10 +2,10 @@
 
 #include <fmt/format.h>
 
+#include "simulator/text/counted.h"
+
 namespace pw {
 namespace {
-
-std::string counted(std::int64_t count, std::string_view what) { return fmt::format("{} {}{}", count, what, count == 1 ? "" : "s"); }
 
 /// Ordered: a larger value means that less is known.
 int weakness(TraceCheck check) {

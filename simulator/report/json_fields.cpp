@@ -89,6 +89,15 @@ Json groupsOf(const std::vector<GroupError>& groups) {
   return result;
 }
 
+Json verdictOf(const Verdict& verdict, const std::string& sentence) {
+  Json json{{"sentence", sentence}, {"main", nullptr}};
+  if (!verdict.main) return json;
+  const MainPart& main = *verdict.main;
+  json["main"] = {
+      {"group", main.group.empty() ? Json(nullptr) : Json(main.group)}, {"is_most", main.isMost}, {"difference_ns", main.difference}};
+  return json;
+}
+
 std::string_view nameOf(Doing doing) {
   switch (doing) {
     case Doing::Compute: return "compute";
@@ -202,7 +211,8 @@ std::string predictionJson(const PredictionReport& prediction, const Schedule& s
   return textOf(json);
 }
 
-std::string comparisonJson(const Comparison& comparison) {
+std::string comparisonJson(const Verdict& verdict, const std::string& sentence) {
+  const Comparison& comparison = verdict.comparison;
   Json json;
   json["makespan_error"] = comparison.makespanError;
   json["step_error"] = comparison.stepError;
@@ -216,6 +226,7 @@ std::string comparisonJson(const Comparison& comparison) {
   json["by_kind"] = groupsOf(comparison.byKind);
   json["by_stage"] = groupsOf(comparison.byStage);
   json["by_rank"] = groupsOf(comparison.byRank);
+  json["verdict"] = verdictOf(verdict, sentence);
   return textOf(json);
 }
 

@@ -5,11 +5,11 @@
 #include <vector>
 
 #include "schedules/check.h"
-#include "simulator/report/compare.h"
 #include "simulator/report/explain.h"
 #include "simulator/report/lower_bound.h"
 #include "simulator/report/metrics.h"
 #include "simulator/report/phases.h"
+#include "simulator/report/verdict.h"
 #include "simulator/step/jitter.h"
 
 namespace pw {
@@ -32,9 +32,9 @@ struct PredictionReport {
 
 /// JSON documents of the command line, as text without a final newline: `simulate --json`, `compare --json`, `check --json`. Keys have a
 /// fixed order. `actions` counts compute actions, so a schedule has the same number lowered or not. A schedule is `valid` when it has no
-/// problem on any transport; `stops` says on which transports a problem stops it.
+/// problem on any transport; `stops` says on which transports a problem stops it. `sentence`: the verdict's, see `verdictText`.
 [[nodiscard]] std::string predictionJson(const PredictionReport& prediction, const Schedule& schedule, const CostTable& costs);
-[[nodiscard]] std::string comparisonJson(const Comparison& comparison);
+[[nodiscard]] std::string comparisonJson(const Verdict& verdict, const std::string& sentence);
 [[nodiscard]] std::string problemsJson(const Schedule& schedule, const std::vector<Problem>& problems);
 
 }  // namespace pw

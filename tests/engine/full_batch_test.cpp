@@ -11,7 +11,7 @@
 #include "backends/checkpoints/outputs.h"
 #include "backends/checkpoints/tensor_file.h"
 #include "backends/messages/in_memory_communicator.h"
-#include "engine/trial.h"
+#include "engine/run/trial.h"
 #include "engine/worker.h"
 #include "schedules/error.h"
 #include "simulator/model/batch.h"

@@ -22,10 +22,12 @@ import subprocess
 import sys
 
 CHAIN = ["app", "engine", "backends", "simulator", "schedules"]
+BESIDE = ""  # the files beside the rooms; without it they are above all rooms
 # Folder: its rooms, from the upper ones, which may include all that follow, to the lowest.
 ROOMS = {
     "app": ["cli", "gui"],
     "app/gui": ["window", "plan", "runs", "candidates", "model", "timeline", "document", "common"],
+    "engine": ["run", BESIDE],
     "backends": ["cuda", "torch", "resources", "store", "traces", "stages", "checkpoints", "messages", "pt2", "host"],
     "backends/torch": ["stage", "program"],
     "simulator": ["plan", "report", "costs", "step", "model", "trace", "text"],
@@ -66,7 +68,7 @@ PRIVATE_HEADERS = {
 ONE_PLACE = (
     (r"(app|engine|backends|simulator|schedules)/.*", r"[Jj]son(_t)?::(parse|accept|sax_parse)\(|QJsonDocument::fromJson\(", ("simulator/text/json_text.cpp", "app/gui/common/json_object.cpp"),
      "JSON text is read with readJson (simulator/text/json_text.h), which has limits"),
-    (r"app/cli/.*", r"fmt::print\(|std::(cout|cerr|clog)\b|\bf?(printf|puts|putchar)\(|\bfwrite\(", ("app/cli/output.cpp", "app/cli/step_figures.cpp"),
+    (r"app/cli/.*", r"fmt::print\(|std::(cout|cerr|clog)\b|\bf?(printf|puts|putchar)\(|\bfwrite\(", ("app/cli/output.cpp",),
      "the command line writes with print and warn (app/cli/output.h), which show control characters instead of obeying them"),
 )
 # Header: the sources without a header of their own that it is for: alternatives in a table, entries of a module, parts of one widget.
@@ -155,12 +157,14 @@ def has_header(root, path, text):
 
 
 def rooms_of(path):
-    """(folder, place of the room in ROOMS) for each folder with rooms that a file lies in; -1 for a file beside the rooms."""
+    """(folder, place of the room in ROOMS) for each folder with rooms that a file lies in; for a file beside the rooms BESIDE's or -1."""
     parts = path.split("/")
     for depth in range(1, len(parts)):
         folder = "/".join(parts[:depth])
         if folder in ROOMS:
-            yield folder, ROOMS[folder].index(parts[depth]) if parts[depth] in ROOMS[folder] else -1
+            rooms = ROOMS[folder]
+            room = parts[depth] if parts[depth] in rooms else BESIDE
+            yield folder, rooms.index(room) if room in rooms else -1
 
 
 def listing(folder):
@@ -282,7 +286,7 @@ def reach_room(where, path, target):
     own = dict(rooms_of(path))
     for folder, place in rooms_of(target):
         if folder in own and place < own[folder]:
-            room = "/".join([folder, ROOMS[folder][own[folder]]])
+            room = "/".join([folder, ROOMS[folder][own[folder]]]).rstrip("/")
             yield f'{where}: {room} stands below the room of "{target}" and may not include it'
 
 

@@ -98,6 +98,10 @@ class CheckLayering(unittest.TestCase):
         self.clean({"app/gui/new.h": '#include "app/gui/window/other.h"\n'})
         self.found("app/gui/window/new.h", '#include "app/gui/other.h"\n', "stands below")
 
+    def test_a_file_beside_the_rooms_stands_where_the_list_has_it(self):
+        self.clean({"engine/run/new.h": '#include "engine/other.h"\n'})
+        self.found("engine/new.h", '#include "engine/run/other.h"\n', "engine stands below")
+
     def test_a_room_without_a_place_is_found(self):
         self.assertEqual(check({"simulator/cellar/new.h": ""})[0], ["simulator/cellar: a room that ROOMS does not place"])
 

@@ -2,21 +2,24 @@
 
 #include <QApplication>
 #include <QClipboard>
-#include <QKeyEvent>
+#include <QHBoxLayout>
 #include <QLabel>
-#include <QLineEdit>
 #include <QMenu>
 #include <QStackedWidget>
 #include <QTimer>
+#include <QToolButton>
 #include <QVBoxLayout>
 #include <algorithm>
 #include <map>
 #include <set>
 #include <utility>
 
+#include "app/gui/common/jobs.h"
 #include "app/gui/common/theme.h"
 #include "app/gui/document/document.h"
+#include "app/gui/model/findings_view.h"
 #include "app/gui/model/margin.h"
+#include "app/gui/model/module_finder.h"
 #include "app/gui/model/split_commands.h"
 #include "app/gui/model/split_drag.h"
 #include "app/gui/model/split_handle.h"
@@ -24,6 +27,7 @@
 #include "app/gui/model/tree_area.h"
 #include "app/gui/model/tree_view.h"
 #include "simulator/plan/split.h"
+#include "simulator/report/split_report.h"
 
 namespace pw::gui {
 namespace {
@@ -55,12 +59,9 @@ struct ModelPanel::Private {
   void showTotals();
   void showArcs();
   void takeProfile();
+  void report();
+  void showFindings(std::vector<Finding> found);
   [[nodiscard]] bool rowsBeginAt(const std::vector<NodeId>& begins) const;
-
-  // ---- Finding ----
-  void findText(const QString& text);
-  void showFound(int direction);
-  [[nodiscard]] bool findKey(QKeyEvent& key);
 
   void say(const QString& sentence);
   void showMenu(int row, int split, const QPoint& global);
@@ -77,16 +78,17 @@ struct ModelPanel::Private {
   QWidget& emptyPage = *new QWidget;
   SplitCommands commands{document, view};
   SplitDrag drag{document, view};
-  QLineEdit find;
-  QLabel found, notice;
+  ModuleFinder finder{model, view};
+  QLabel notice;
+  QToolButton findingsButton;
+  FindingsView findings;
+  Job reporting;
   QTimer soon;  ///< shows a drag's totals and arcs
 
   std::shared_ptr<const ModelGraph> graph;
   std::shared_ptr<const Profile> profile;
   std::unique_ptr<CostSums> sums;
   Readers readers;
-  std::vector<int> matches;
-  std::size_t match = 0;
 };
 
 ModelPanel::Private::Private(Document& doc, ModelPanel& panel) : document(doc), q(panel) {
@@ -95,7 +97,6 @@ ModelPanel::Private::Private(Document& doc, ModelPanel& panel) : document(doc), 
   connect(&document, &Document::modelChanged, &q, [this] { modelChanged(); });
   connect(&document, &Document::designChanged, &q, [this] { designChanged(); });
   connect(&document, &Document::predictionChanged, &q, [this] { predictionChanged(); });
-  connect(&find, &QLineEdit::textChanged, &q, [this](const QString& text) { findText(text); });
   soon.setSingleShot(true);
   soon.setInterval(kReadableMs);
   connect(&soon, &QTimer::timeout, &q, [this] {
@@ -106,12 +107,6 @@ ModelPanel::Private::Private(Document& doc, ModelPanel& panel) : document(doc), 
 }
 
 void ModelPanel::Private::layOut() {
-  find.setPlaceholderText(tr("Find a module"));
-  find.setClearButtonEnabled(true);
-  find.setAccessibleName(tr("Find a module"));
-  find.setAccessibleDescription(tr("Enter goes to the next match, Shift+Enter to the previous one."));
-  find.installEventFilter(&q);
-  found.setAccessibleName(tr("Modules found"));
   notice.setAccessibleName(tr("Notice"));
   notice.setWordWrap(true);
   notice.setObjectName(QStringLiteral("notice"));
@@ -129,13 +124,20 @@ void ModelPanel::Private::layOut() {
   pages.addWidget(&emptyPage);
   auto* top = new QHBoxLayout;
   top->setContentsMargins(4, 4, 4, 4);
-  top->addWidget(&find, 1);
-  top->addWidget(&found);
+  top->addWidget(&finder, 1);
+  top->addWidget(&findingsButton);
+  findingsButton.setCheckable(true);
+  findingsButton.hide();
+  findings.hide();
+  findingsButton.setAutoRaise(true);
+  findingsButton.setObjectName(QStringLiteral("findings"));
+  findingsButton.setToolTip(tr("What to know before splitting this model or its batch"));
   auto* layout = new QVBoxLayout(&q);
   layout->setContentsMargins(0, 0, 0, 0);
   layout->setSpacing(0);
   layout->addLayout(top);
-  layout->addWidget(&pages, 1);
+  layout->addWidget(&pages, 3);
+  layout->addWidget(&findings, 1);
   layout->addWidget(&notice);
   q.setFocusProxy(&view);
 }
@@ -145,6 +147,10 @@ void ModelPanel::Private::connectTree() {
   connect(&view, &TreeView::removeRequested, &commands, &SplitCommands::removeBefore);
   connect(&view, &TreeView::findRequested, &q, [this] { q.find(); });
   connect(&view, &TreeView::menuRequested, &q, [this](int row, const QPoint& global) { showMenu(row, -1, global); });
+  connect(&findingsButton, &QToolButton::toggled, &findings, &QWidget::setVisible);
+  connect(&findings, &FindingsView::chosen, &q,
+          [this](int finding) { view.goTo(model.findings().rowOf(static_cast<std::size_t>(finding))); });
+  connect(&reporting, &Job::failed, &q, [this](const QString& sentence) { say(sentence); });
   connect(&commands, &SplitCommands::refused, &q, [this](const QString& sentence) { say(sentence); });
   connect(&commands, &SplitCommands::done, &q, [this] { say({}); });
   connect(&drag, &SplitDrag::refusalChanged, &q, [this](bool refused) {
@@ -183,6 +189,25 @@ void ModelPanel::Private::adoptHandle(SplitHandle* handle) {
 }
 
 // ---- Following the document ----
+
+/// In the background: a large model takes a moment.
+void ModelPanel::Private::report() {
+  reporting.cancel();
+  if (!graph) return;
+  reporting.start(tr("Report on the model"), [this, of = graph](JobControl&) -> std::function<void()> {
+    return [this, found = splitReport(*of)] { showFindings(found); };
+  });
+}
+
+void ModelPanel::Private::showFindings(std::vector<Finding> found) {
+  const auto count = static_cast<int>(found.size());
+  findingsButton.setText(count == 1 ? tr("1 finding") : tr("%1 findings").arg(count));
+  findingsButton.setVisible(count > 0);
+  findings.setFindings(found, graph ? QString::fromStdString(graph->name) : QString());
+  findings.setVisible(count > 0 && findingsButton.isChecked());
+  model.setFindings(std::move(found));
+  view.viewport()->update();
+}
 
 bool ModelPanel::Private::rowsBeginAt(const std::vector<NodeId>& begins) const {
   const CallTree& tree = model.tree();
@@ -234,13 +259,15 @@ void ModelPanel::Private::modelChanged() {
     drag.end(false);
     if (!sameGraph) readers = document.graph() ? Readers(*document.graph()) : Readers();
     if (!sameGraph) takeProfile();
+    if (!sameGraph) showFindings({});
     makeTree();
-    findText(find.text());
+    if (!sameGraph) report();
+    finder.refresh();
   }
   commands.setRules(graph ? SplitRules(graph, document.splitPoints(), document.design().request.microbatch) : SplitRules());
   const bool hasTree = graph != nullptr;
   pages.setCurrentWidget(hasTree ? static_cast<QWidget*>(&area) : &emptyPage);
-  find.setEnabled(hasTree);
+  finder.setEnabled(hasTree);
   designChanged();
 }
 
@@ -314,42 +341,6 @@ void ModelPanel::Private::showArcs() {
   area.margin().setArcs(arcsOf(*graph, readers, prediction->priced.partition, prediction->priced.sharing, wiringOf(document)));
 }
 
-// ---- Finding ----
-
-void ModelPanel::Private::findText(const QString& text) {
-  matches = findRows(model.tree(), text.trimmed().toStdString());
-  view.rows().setFound({matches.begin(), matches.end()});
-  view.viewport()->update();
-  const auto next = std::lower_bound(matches.begin(), matches.end(), view.currentRow());
-  match = next == matches.end() ? 0 : static_cast<std::size_t>(next - matches.begin());
-  showFound(0);
-}
-
-void ModelPanel::Private::showFound(int direction) {
-  found.setText(find.text().trimmed().isEmpty() ? QString() : matches.empty() ? tr("none") : QString());
-  if (matches.empty()) return;
-  const auto size = static_cast<int>(matches.size());
-  match = static_cast<std::size_t>((static_cast<int>(match) + direction + size) % size);
-  view.openAround(matches[match]);
-  view.setCurrentIndex(model.indexOf(matches[match]));
-  view.scrollTo(model.indexOf(matches[match]));
-  found.setText(tr("%1 of %2").arg(match + 1).arg(size));
-}
-
-bool ModelPanel::Private::findKey(QKeyEvent& key) {
-  if (key.key() == Qt::Key_Return || key.key() == Qt::Key_Enter) {
-    showFound(key.modifiers().testFlag(Qt::ShiftModifier) ? -1 : 1);
-  } else if (key.key() == Qt::Key_Escape) {
-    find.clear();
-    view.setFocus();
-  } else if (key.key() == Qt::Key_Down) {
-    view.setFocus();
-  } else {
-    return false;
-  }
-  return true;
-}
-
 void ModelPanel::Private::say(const QString& sentence) {
   QPalette palette = q.palette();
   palette.setColor(QPalette::WindowText, currentTheme().error);
@@ -380,14 +371,6 @@ ModelPanel::ModelPanel(Document& document, QWidget* parent) : QWidget(parent), d
 
 ModelPanel::~ModelPanel() = default;
 
-void ModelPanel::find() {
-  d->find.setFocus(Qt::ShortcutFocusReason);
-  d->find.selectAll();
-}
-
-bool ModelPanel::eventFilter(QObject* watched, QEvent* event) {
-  if (event->type() == QEvent::KeyPress && watched == &d->find && d->findKey(static_cast<QKeyEvent&>(*event))) return true;
-  return QWidget::eventFilter(watched, event);
-}
+void ModelPanel::find() { d->finder.edit(); }
 
 }  // namespace pw::gui

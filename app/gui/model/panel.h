@@ -18,9 +18,6 @@ class ModelPanel : public QWidget {
   void find();
   [[nodiscard]] QSize sizeHint() const override { return {640, 700}; }
 
- protected:
-  bool eventFilter(QObject* watched, QEvent* event) override;
-
  private:
   struct Private;
   std::unique_ptr<Private> d;

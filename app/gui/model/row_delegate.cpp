@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "app/gui/common/theme.h"
+#include "app/gui/model/finding_mark.h"
 #include "app/gui/model/row_delegate.h"
 #include "app/gui/model/tree_view.h"
 
@@ -53,6 +54,14 @@ void RowDelegate::paint(QPainter* painter, const QStyleOptionViewItem& option, c
   painter->restore();
 }
 
+/// Of the row's own findings, and where it is collapsed of those inside it.
+std::optional<FindingEffect> RowDelegate::markOf(const QStyleOptionViewItem& option, int row) const {
+  const auto* view = qobject_cast<const QTreeView*>(option.widget);
+  const bool isOpen = view != nullptr && view->isExpanded(model_.indexOf(row));
+  const RowFindings& findings = model_.findings();
+  return gui::markOf(isOpen ? findings.of(row) : findings.inside(model_.tree(), row));
+}
+
 void RowDelegate::paintName(QPainter& painter, const QStyleOptionViewItem& option, int row) const {
   const Theme& theme = currentTheme();
   const CallRow& r = model_.tree().row(row);
@@ -60,6 +69,11 @@ void RowDelegate::paintName(QPainter& painter, const QStyleOptionViewItem& optio
   paintSwatch(painter, {rect.left(), rect.top() + 1, kSwatch, rect.height() - 2}, r, model_.begins(), theme);
   rect.setLeft(rect.left() + kSwatch + kPadding);
   rect.setRight(rect.right() - kPadding);
+  if (const auto effect = markOf(option, row)) {
+    const double side = rect.height() - 2 * kRowPadding;
+    paintFindingMark(painter, {rect.right() - side, rect.top() + kRowPadding, side, side}, *effect);
+    rect.setRight(rect.right() - side - kPadding);
+  }
   QFont font = option.font;
   font.setItalic(!r.isModule);
   const QFontMetricsF metrics(font);

@@ -1,13 +1,14 @@
 #pragma once
 
 #include <QStyledItemDelegate>
+#include <optional>
 #include <set>
 
 #include "app/gui/model/tree_model.h"
 
 namespace pw::gui {
 
-/// Paints a row's cells: the stage's colour, name and class; numbers over their bars.
+/// Paints a row's cells: the stage's colour, name, class and the mark of its findings; numbers over their bars.
 class RowDelegate : public QStyledItemDelegate {
   Q_OBJECT
  public:
@@ -20,6 +21,7 @@ class RowDelegate : public QStyledItemDelegate {
   [[nodiscard]] QSize sizeHint(const QStyleOptionViewItem& option, const QModelIndex& index) const override;
 
  private:
+  [[nodiscard]] std::optional<FindingEffect> markOf(const QStyleOptionViewItem& option, int row) const;
   void paintName(QPainter& painter, const QStyleOptionViewItem& option, int row) const;
   void paintNumber(QPainter& painter, const QStyleOptionViewItem& option, const QModelIndex& index) const;
   const TreeModel& model_;

@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "app/gui/common/format.h"
+#include "app/gui/model/finding_mark.h"
 #include "app/gui/model/row_geometry.h"
 
 namespace pw::gui {
@@ -21,7 +22,13 @@ void TreeModel::setTree(CallTree tree) {
   beginResetModel();
   tree_ = std::move(tree);
   scale_ = barScale(tree_);
+  findings_ = RowFindings(tree_, findings_.all());
   endResetModel();
+}
+
+void TreeModel::setFindings(std::vector<Finding> findings) {
+  findings_ = RowFindings(tree_, std::move(findings));
+  if (tree_.size() > 0) emit dataChanged(indexOf(0), indexOf(0));
 }
 
 void TreeModel::setProfile(const Profile* profile) {
@@ -107,7 +114,25 @@ QString TreeModel::toolTip(int row) const {
   line(tr("backward"), number(r, Backward));
   line(tr("parameters"), r.parameters > 0 ? tr("%1 (%2)").arg(number(r, Parameters), size(r.parameterBytes)) : kNone);
   line(tr("kept until the backward"), number(r, Activations));
-  return text + QStringLiteral("</table>");
+  return text + QStringLiteral("</table>") + findingsTip(row);
+}
+
+/// By kind, each with its number of places, for as many as a tip can hold.
+QString TreeModel::findingsTip(int row) const {
+  constexpr int kMostKinds = 3;
+  const std::vector<const Finding*> found = findings_.inside(tree_, row);
+  QString text;
+  int kinds = 0;
+  for (std::size_t f = 0, next = 0; f < found.size(); f = next) {
+    while (next < found.size() && found[next]->kind == found[f]->kind) ++next;
+    if (++kinds > kMostKinds) continue;
+    const auto places = static_cast<int>(next - f);
+    text += QStringLiteral("<p><b>%1</b>, %2: %3</p>")
+                .arg(findingTitle(found[f]->kind),
+                     places == 1 ? QString::fromStdString(found[f]->op).toHtmlEscaped() : tr("%1 places").arg(places),
+                     findingExplanation(found[f]->kind).toHtmlEscaped());
+  }
+  return kinds > kMostKinds ? text + QStringLiteral("<p>%1</p>").arg(tr("… and %1 more kinds of findings").arg(kinds - kMostKinds)) : text;
 }
 
 QVariant TreeModel::data(const QModelIndex& index, int role) const {
@@ -119,8 +144,12 @@ QVariant TreeModel::data(const QModelIndex& index, int role) const {
     case Qt::DisplayRole: return number(r, column);
     case Qt::ToolTipRole: return toolTip(row);
     case Qt::AccessibleTextRole:
-      return column == Name ? tr("%1, stage %2").arg(title(row)).arg(stageOf(begins_, r.firstNode))
-                            : tr("%1: %2").arg(headerData(column, Qt::Horizontal, Qt::DisplayRole).toString(), number(r, column));
+      if (column == Name) {
+        const auto marked = static_cast<int>(findings_.inside(tree_, row).size());
+        const QString text = tr("%1, stage %2").arg(title(row)).arg(stageOf(begins_, r.firstNode));
+        return marked == 0 ? text : marked == 1 ? tr("%1, 1 finding").arg(text) : tr("%1, %2 findings").arg(text).arg(marked);
+      }
+      return tr("%1: %2").arg(headerData(column, Qt::Horizontal, Qt::DisplayRole).toString(), number(r, column));
     case Qt::TextAlignmentRole:
       return static_cast<int>(column == Name ? Qt::AlignLeft | Qt::AlignVCenter : Qt::AlignRight | Qt::AlignVCenter);
     case RowRole: return row;

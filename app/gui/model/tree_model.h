@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "app/gui/model/call_tree.h"
+#include "app/gui/model/row_findings.h"
 
 namespace pw::gui {
 
@@ -28,7 +29,11 @@ class TreeModel : public QAbstractItemModel {
   /// Where stages 1, 2, … begin. Does not notify views, which repaint changes themselves, because a drag does this for every step.
   void setBegins(const std::vector<NodeId>& begins) { begins_ = begins; }
 
+  /// Takes the findings of the tree's model; a new tree keeps them.
+  void setFindings(std::vector<Finding> findings);
+
   [[nodiscard]] const CallTree& tree() const { return tree_; }
+  [[nodiscard]] const RowFindings& findings() const { return findings_; }
   [[nodiscard]] const BarScale& scale() const { return scale_; }
   [[nodiscard]] const std::vector<NodeId>& begins() const { return begins_; }
   [[nodiscard]] QModelIndex indexOf(int row, int column = Name) const;  ///< of a row of the tree; invalid for −1
@@ -47,9 +52,11 @@ class TreeModel : public QAbstractItemModel {
   [[nodiscard]] QString number(const CallRow& row, Column column) const;
   [[nodiscard]] double fraction(int row, Column column) const;
   [[nodiscard]] QString toolTip(int row) const;
+  [[nodiscard]] QString findingsTip(int row) const;
 
   CallTree tree_;
   BarScale scale_;
+  RowFindings findings_;
   std::vector<NodeId> begins_;
 };
 

@@ -90,6 +90,12 @@ void TreeView::openAround(int row) {
 
 void TreeView::open(int row) { setExpanded(model_.indexOf(row), true); }
 
+void TreeView::goTo(int row) {
+  openAround(row);
+  setCurrentIndex(model_.indexOf(row));
+  scrollTo(model_.indexOf(row));
+}
+
 void TreeView::reveal(NodeId node) {
   const CallTree& tree = model_.tree();
   if (node.index() >= tree.rowOfNode.size()) return;

@@ -33,6 +33,7 @@ class TreeView : public QTreeView {
   void reveal(NodeId node);
   void openAround(int row);
   void open(int row);
+  void goTo(int row);  ///< opens what is around the row and makes it the current one
   /// Shows a drag's place; nothing: no drag.
   void setDropMark(const std::optional<DropMark>& mark);
   [[nodiscard]] const std::optional<DropMark>& dropMark() const { return mark_; }

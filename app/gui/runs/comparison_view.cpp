@@ -71,13 +71,14 @@ void ComparisonView::clear(const QString& sentence) {
   showGroups();
 }
 
-void ComparisonView::show(const Verdict& verdict, const QString& before, const QString& after, const QString& sentence,
-                          const QString& note) {
+void ComparisonView::show(const Verdict& verdict, const QString& before, const QString& after, const QString& note) {
+  const QString sentence = QString::fromStdString(verdictText(verdict, before.toStdString(), after.toStdString()));
   sentence_->setText(note.isEmpty() ? sentence : sentence + QLatin1Char(' ') + note);
-  if (verdict_ == verdict && before == before_ && after == after_) return;  // keeps what is selected
+  const QString first = before.isEmpty() ? tr("predicted") : before, second = after.isEmpty() ? tr("measured") : after;
+  if (verdict_ == verdict && first == before_ && second == after_) return;  // keeps what is selected
   verdict_ = verdict;
-  before_ = before;
-  after_ = after;
+  before_ = first;
+  after_ = second;
   showGroups();
 }
 

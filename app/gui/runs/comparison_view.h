@@ -1,10 +1,11 @@
 #pragma once
 
+#include <QString>
 #include <QWidget>
 #include <array>
 #include <optional>
 
-#include "app/gui/runs/verdict.h"
+#include "simulator/report/verdict.h"
 
 class QComboBox;
 class QLabel;
@@ -23,8 +24,8 @@ class ComparisonView : public QWidget {
 
   /// Nothing is compared; `sentence` says why.
   void clear(const QString& sentence);
-  /// `before` and `after` head the columns; `note`: a sentence after the verdict's.
-  void show(const Verdict& verdict, const QString& before, const QString& after, const QString& sentence, const QString& note);
+  /// `before` and `after`: names of two runs; empty: prediction and measurement. `note`: a sentence after the verdict's.
+  void show(const Verdict& verdict, const QString& before, const QString& after, const QString& note);
   /// The available steps: `Median (step 3)`, then each. Empty: none.
   void setSteps(const std::vector<int>& steps, int medianStep, std::optional<int> chosen);
   [[nodiscard]] QString sentence() const;

@@ -3,16 +3,25 @@
 #include <QApplication>
 #include <QPainter>
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <cstdlib>
+#include <utility>
 
 #include "app/gui/common/format.h"
 #include "app/gui/common/theme.h"
-#include "app/gui/runs/verdict.h"
+#include "simulator/report/verdict.h"
 
 namespace pw::gui {
 namespace {
 
 constexpr int kGap = 6;
+
+/// `▲ +2.10 ms`, `▼ −1.00 ms`, `0`.
+QString signedDuration(Ns difference) {
+  if (difference == 0) return QStringLiteral("0");
+  return (difference > 0 ? QStringLiteral("▲ +") : QStringLiteral("▼ −")) + duration(std::abs(difference));
+}
 
 QString differenceText(const GroupError& group) {
   const QString text = signedDuration(group.measured - group.predicted);
@@ -24,6 +33,26 @@ QString differenceText(const GroupError& group) {
 int textWidth(const QFontMetrics& metrics) { return metrics.horizontalAdvance(QStringLiteral("▲ +88.88 ms  (+888.8 %)")); }
 
 }  // namespace
+
+QString groupLabel(const std::string& group) {
+  static constexpr std::array<std::pair<const char*, const char*>, 12> kMeanings{{
+      {"F", QT_TRANSLATE_NOOP("pw::gui::GroupTable", "forward")},
+      {"B", QT_TRANSLATE_NOOP("pw::gui::GroupTable", "backward")},
+      {"I", QT_TRANSLATE_NOOP("pw::gui::GroupTable", "input gradients")},
+      {"W", QT_TRANSLATE_NOOP("pw::gui::GroupTable", "weight gradients")},
+      {"SEND_F", QT_TRANSLATE_NOOP("pw::gui::GroupTable", "messages forward")},
+      {"SEND_B", QT_TRANSLATE_NOOP("pw::gui::GroupTable", "messages back")},
+      {"WAIT_F", QT_TRANSLATE_NOOP("pw::gui::GroupTable", "waits for values")},
+      {"WAIT_B", QT_TRANSLATE_NOOP("pw::gui::GroupTable", "waits for gradients")},
+      {"REDUCE_GRAD", QT_TRANSLATE_NOOP("pw::gui::GroupTable", "sums of gradients")},
+      {"OPTIMIZER", QT_TRANSLATE_NOOP("pw::gui::GroupTable", "updates")},
+      {"LOAD", QT_TRANSLATE_NOOP("pw::gui::GroupTable", "loads")},
+      {"STORE", QT_TRANSLATE_NOOP("pw::gui::GroupTable", "stores")},
+  }};
+  const auto found = std::ranges::find_if(kMeanings, [&](const auto& meaning) { return group == meaning.first; });
+  const QString letters = QString::fromStdString(group);
+  return found == kMeanings.end() ? letters : letters + QStringLiteral("  ") + GroupTable::tr(found->second);
+}
 
 void GroupTable::setGroups(const std::vector<GroupError>& groups, const QString& before, const QString& after) {
   beginResetModel();

@@ -2,12 +2,16 @@
 
 #include <QAbstractTableModel>
 #include <QStyledItemDelegate>
+#include <string>
 #include <vector>
 
 #include "simulator/report/compare.h"
 #include "simulator/report/metrics.h"
 
 namespace pw::gui {
+
+/// A group's name for display: `F` → `F forward`, `WAIT_B` → `WAIT_B gradient wait`; others as they are.
+[[nodiscard]] QString groupLabel(const std::string& group);
 
 /// Groups of a comparison as a table, largest contribution to the error first.
 class GroupTable : public QAbstractTableModel {

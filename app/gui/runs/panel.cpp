@@ -1,17 +1,10 @@
 #include "app/gui/runs/panel.h"
 
-#include <QAction>
 #include <QDir>
-#include <QFileInfo>
-#include <QHeaderView>
-#include <QItemSelectionModel>
-#include <QLabel>
 #include <QSplitter>
-#include <QStackedWidget>
 #include <QStandardPaths>
 #include <QThread>
 #include <QTimer>
-#include <QTreeView>
 #include <QVBoxLayout>
 #include <algorithm>
 #include <utility>
@@ -19,13 +12,13 @@
 #include "app/gui/common/jobs.h"
 #include "app/gui/document/document.h"
 #include "app/gui/document/loading.h"
+#include "app/gui/runs/comparer.h"
 #include "app/gui/runs/comparison_view.h"
 #include "app/gui/runs/run_controls.h"
-#include "app/gui/runs/run_list.h"
+#include "app/gui/runs/run_history.h"
 #include "app/gui/runs/run_loading.h"
 #include "app/gui/runs/run_task.h"
-#include "app/gui/runs/verdict.h"
-#include "backends/host/gpu_inventory.h"
+#include "engine/run/host_inventory.h"
 #include "schedules/error.h"
 
 namespace pw::gui {
@@ -36,29 +29,19 @@ struct RunsPanel::Private {
   RunsPanel& panel;
   Document& document;
   RunTask task;
-  Job list, loading, judging, planning, looking;
+  Comparer comparer;
+  Job loading, planning, looking;
   QTimer settle;  ///< the prediction has not changed for a moment
   RunControls* controls = nullptr;
-  RunList* runs = nullptr;
-  QLabel* nothing = nullptr;
-  QStackedWidget* pages = nullptr;
-  QTreeView* history = nullptr;
+  RunHistory* history = nullptr;
   ComparisonView* comparison = nullptr;
 
-  std::vector<int> wanted;                  ///< runs to choose when the store is listed
-  bool restoring = false;                   ///< the selection changes, not the choice
-  std::shared_ptr<const RunRecord> record;  ///< of `shown`
-  std::shared_ptr<const Measured> shown;    ///< what we gave the document
-  std::shared_ptr<const Measured> other;    ///< the run it is compared with
-  /// The last comparison and its result.
-  struct Subject {
-    std::shared_ptr<const Measured> measured, other;
-    std::shared_ptr<const Prediction> prediction;
-
-    bool operator==(const Subject&) const = default;
-  };
-  Subject judged;
-  std::shared_ptr<const Verdict> verdict;
+  /// What we gave the document.
+  struct Shown {
+    std::shared_ptr<const RunRecord> record;
+    std::shared_ptr<const Measured> step;   ///< of the record
+    std::shared_ptr<const Measured> other;  ///< the run it is compared with
+  } shown;
   std::shared_ptr<const Measured> shownBefore;  ///< what was shown before a run began
   std::shared_ptr<const ModelGraph> profiled;
   std::shared_ptr<const Profile> followed;  ///< the costs that the controls follow
@@ -66,19 +49,15 @@ struct RunsPanel::Private {
   bool isRun = false, follows = false, wasBusy = false;
 
   void build();
-  QWidget* buildHistory();
   void connectAll();
   void updateControls();
   void followCosts();
   void begin();
   void endRun(bool ok, int id, const QString& error);
   void endProfile(const std::shared_ptr<const Profile>& result, const QString& error);
-  void select(const std::vector<int>& ids);
-  [[nodiscard]] std::vector<int> selected() const;
   void load(const std::vector<int>& ids);
   void showStep(std::optional<int> step);
   void loadPlan();
-  void forget();
   void follow();
   void judge();
   void present();
@@ -93,60 +72,23 @@ RunsPanel::RunsPanel(Document& document, QWidget* parent) : QWidget(parent), d(s
   refresh();
   d->follow();
   d->looking.start(tr("Look for GPUs"), [this](JobControl&) -> std::function<void()> {
-    const QString why = QString::fromStdString(whyUnusable(gpuInventory(), 0));
-    return [this, why] { d->controls->setWhyNoGpu(why); };
+    return [this, transports = hostInventory().transports] { d->controls->setTransports(transports); };
   });
 }
 
-RunsPanel::~RunsPanel() {
-  disconnect(&d->document, nullptr, this, nullptr);
-  disconnect(d->history->selectionModel(), nullptr, this, nullptr);
-}
+RunsPanel::~RunsPanel() { disconnect(&d->document, nullptr, this, nullptr); }
 
 // ---- Widgets ----
-
-QWidget* RunsPanel::Private::buildHistory() {
-  runs = new RunList(&panel);
-  history = new QTreeView(&panel);
-  history->setObjectName(QStringLiteral("history"));
-  history->setModel(runs);
-  history->setRootIsDecorated(false);
-  history->setUniformRowHeights(true);
-  history->setAlternatingRowColors(true);
-  history->setAllColumnsShowFocus(true);
-  history->setSelectionMode(QAbstractItemView::ExtendedSelection);
-  history->setAccessibleName(tr("Runs, newest first"));
-  history->setAccessibleDescription(tr("Select one run to overlay it on the timeline, or two to compare them"));
-  history->header()->setSectionResizeMode(QHeaderView::ResizeToContents);
-  history->header()->setStretchLastSection(true);
-  history->setContextMenuPolicy(Qt::ActionsContextMenu);
-  const auto add = [&](const QString& text, auto slot) {
-    auto* action = new QAction(text, history);
-    QObject::connect(action, &QAction::triggered, &panel, slot);
-    history->addAction(action);
-  };
-  add(tr("Load its plan"), [this] { loadPlan(); });
-  add(tr("Show nothing"), [this] { panel.showNothing(); });
-  add(tr("Look for new runs"), [this] { panel.refresh(); });
-  nothing = new QLabel(&panel);
-  nothing->setAlignment(Qt::AlignCenter);
-  nothing->setWordWrap(true);
-  nothing->setMargin(16);
-  nothing->setForegroundRole(QPalette::PlaceholderText);
-  pages = new QStackedWidget(&panel);
-  pages->addWidget(nothing);
-  pages->addWidget(history);
-  return pages;
-}
 
 void RunsPanel::Private::build() {
   auto* splitter = new QSplitter(Qt::Horizontal, &panel);
   controls = new RunControls(&panel);
+  history = new RunHistory(&panel);
   comparison = new ComparisonView(&panel);
   auto* layout = new QVBoxLayout(&panel);
   layout->addWidget(controls);
   layout->addWidget(splitter, 1);
-  splitter->addWidget(buildHistory());
+  splitter->addWidget(history);
   splitter->addWidget(comparison);
   splitter->setStretchFactor(0, 1);
   splitter->setStretchFactor(1, 1);
@@ -170,19 +112,20 @@ void RunsPanel::Private::connectAll() {
     if (pendingSteps && !document.isPredicting()) begin();
   });
   connect(&settle, &QTimer::timeout, p, [this] { document.isDragging() ? settle.start() : judge(); });
-  connect(history->selectionModel(), &QItemSelectionModel::selectionChanged, p, [this] {
-    if (restoring) return;
+  connect(history, &RunHistory::selectionChanged, p, [this] {
     follows = false;  // a user who looks at another run is not interrupted
-    load(selected());
+    load(history->selected());
   });
+  connect(history, &RunHistory::listed, p, &RunsPanel::listed);
+  connect(history, &RunHistory::noted, p, [this](const QString& sentence) { controls->say(sentence); });
+  connect(history, &RunHistory::failed, p, &RunsPanel::failed);
+  connect(history, &RunHistory::planRequested, p, [this] { loadPlan(); });
+  connect(history, &RunHistory::nothingRequested, p, &RunsPanel::showNothing);
+  connect(history, &RunHistory::refreshRequested, p, &RunsPanel::refresh);
+  connect(&comparer, &Comparer::compared, p, [this] { present(); });
+  connect(&comparer, &Comparer::failed, p, &RunsPanel::failed);
   connect(comparison, &ComparisonView::stepChosen, p, [this](std::optional<int> step) { showStep(step); });
-  for (Job* job : {&list, &loading, &judging, &planning}) connect(job, &Job::failed, p, &RunsPanel::failed);
-  connect(&list, &Job::failed, p, [this](const QString& sentence) {
-    runs->setRuns({});
-    nothing->setText(sentence);
-    pages->setCurrentWidget(nothing);
-    emit panel.listed();
-  });
+  for (Job* job : {&loading, &planning}) connect(job, &Job::failed, p, &RunsPanel::failed);
   connect(&task, &RunTask::progressed, p, [this](qint64 done, qint64 all, const QString& note) {
     controls->setProgress(
         done, all, isRun ? tr("Step %1 of %2, %3").arg(done).arg(all).arg(note) : tr("%1 of %2 %3 measured").arg(done).arg(all).arg(note));
@@ -258,7 +201,7 @@ void RunsPanel::Private::endRun(bool ok, int id, const QString& error) {
   updateControls();
   const auto now = document.measured();
   if (!ok && now && now->live) document.setMeasured(last);
-  if (ok && id > 0) wanted = {id};
+  if (ok && id > 0) history->choose({id});
   emit document.storeChanged();  // lists it, also one that failed
   if (!error.isEmpty()) emit panel.failed(error);
   emit panel.runFinished(ok);
@@ -312,69 +255,27 @@ void RunsPanel::setProgram(const QString& program) { d->task.setProgram(program)
 
 // ---- History ----
 
-void RunsPanel::refresh() {
-  const QString path = d->document.storePath();
-  d->list.start(tr("List runs"), [this, path](JobControl&) -> std::function<void()> {
-    auto found = std::make_shared<RunsOfStore>(listRuns(path.toStdString()));
-    return [this, found, path] {
-      const std::vector<int> ids = d->selected();
-      d->restoring = true;
-      d->runs->setRuns(std::move(found->runs));
-      if (!found->note.empty()) d->controls->say(QString::fromStdString(found->note));
-      d->select(ids);
-      d->restoring = false;
-      d->nothing->setText(path.isEmpty()
-                              ? tr("No runs yet.\nRun executes the plan on this machine and compares it with its prediction.")
-                              : tr("No runs yet in %1.\nRun executes the plan on this machine and compares it with its prediction.")
-                                    .arg(QFileInfo(path).fileName()));
-      d->pages->setCurrentIndex(d->runs->rowCount() > 0 ? 1 : 0);
-      if (const auto ids2 = std::exchange(d->wanted, {}); !ids2.empty()) {
-        d->select(ids2);
-        if (d->selected().empty())
-          emit failed(tr("There is no run %1 in %2; choose one from the list.").arg(ids2.front()).arg(QFileInfo(path).fileName()));
-      }
-      emit listed();
-    };
-  });
-}
-
-std::vector<int> RunsPanel::Private::selected() const {
-  std::vector<int> ids;
-  for (const QModelIndex& index : history->selectionModel()->selectedRows()) ids.push_back(runs->at(index.row()).id.value);
-  std::ranges::sort(ids);
-  return ids;
-}
-
-void RunsPanel::Private::select(const std::vector<int>& ids) {
-  QItemSelection selection;
-  for (const int id : ids) {
-    const int row = runs->rowOf(id);
-    if (row >= 0) selection.select(runs->index(row, 0), runs->index(row, RunList::kColumns - 1));
-  }
-  if (!selection.isEmpty())
-    history->selectionModel()->setCurrentIndex(selection.indexes().back().siblingAtColumn(RunList::Id), QItemSelectionModel::NoUpdate);
-  history->selectionModel()->select(selection, QItemSelectionModel::ClearAndSelect);
-  if (!selection.isEmpty()) history->scrollTo(history->currentIndex());
-}
+void RunsPanel::refresh() { d->history->list(d->document.storePath()); }
 
 void RunsPanel::chooseRun(int id) {
-  d->wanted = {id};
+  d->history->choose({id});
   refresh();
 }
 
 void RunsPanel::compareRuns(int id, int with) {
-  d->wanted = {id, with};
+  d->history->choose({id, with});
   refresh();
 }
 
 void RunsPanel::showNothing() {
   d->loading.cancel();
-  d->history->clearSelection();
-  d->forget();
+  d->follows = false;
+  d->history->selectNone();
+  d->shown = {};
   d->document.setMeasured(nullptr);
 }
 
-const std::vector<RunSummary>& RunsPanel::runs() const { return d->runs->runs(); }
+const std::vector<RunSummary>& RunsPanel::runs() const { return d->history->runs(); }
 
 /// Shows the newest of these runs, compared with the one before it.
 void RunsPanel::Private::load(const std::vector<int>& ids) {
@@ -386,20 +287,18 @@ void RunsPanel::Private::load(const std::vector<int>& ids) {
     const auto measured = measuredOf(*main, {});
     const auto with = ids.size() > 1 ? measuredOf(file.load(RunId(ids[ids.size() - 2])), {}) : nullptr;
     return [this, main, measured, with] {
-      record = main;
-      shown = measured;
-      other = with;
+      shown = {main, measured, with};
       document.setMeasured(measured);
     };
   });
 }
 
 void RunsPanel::Private::showStep(std::optional<int> step) {
-  if (!record) return;
-  loading.start(tr("Show a step"), [this, run = record, step](JobControl&) -> std::function<void()> {
+  if (!shown.record) return;
+  loading.start(tr("Show a step"), [this, run = shown.record, step](JobControl&) -> std::function<void()> {
     const auto measured = measuredOf(*run, step);
     return [this, measured] {
-      shown = measured;
+      shown.step = measured;
       document.setMeasured(measured);
     };
   });
@@ -407,7 +306,7 @@ void RunsPanel::Private::showStep(std::optional<int> step) {
 
 /// Of the model that is open: an edit, which can be undone; of another: to be opened as a file.
 void RunsPanel::Private::loadPlan() {
-  const std::vector<int> ids = selected();
+  const std::vector<int> ids = history->selected();
   if (ids.empty()) return;
   const std::string store = document.storePath().toStdString();
   planning.start(tr("Load the plan of run %1").arg(ids.back()),
@@ -431,43 +330,33 @@ void RunsPanel::Private::loadPlan() {
 
 // ---- Comparison ----
 
-void RunsPanel::Private::forget() {
-  record.reset();
-  shown.reset();
-  other.reset();
-}
-
 /// Follows what the document shows: which step of which run, and what there is to compare it with.
 void RunsPanel::Private::follow() {
   const auto measured = document.measured();
   const bool live = measured && measured->live;
-  if (!live && measured != shown) {  // shown by another part of the app
-    forget();
-    restoring = true;
-    history->clearSelection();
-    restoring = false;
+  if (!live && measured != shown.step) {  // shown by another part of the app
+    shown = {};
+    history->selectNone();
   }
   std::vector<int> numbers;
-  if (record && !live) {
-    for (const StepRecord& step : record->steps) numbers.push_back(step.step);
+  if (shown.record && !live) {
+    for (const StepRecord& step : shown.record->steps) numbers.push_back(step.step);
   }
-  const int median = numbers.empty() ? 0 : medianStep(*record).step;
+  const int median = numbers.empty() ? 0 : medianStep(*shown.record).step;
   comparison->setSteps(numbers, median, measured && measured->step != median ? std::optional<int>(measured->step) : std::nullopt);
   judge();
 }
 
-/// Compares in the background, or at once if the result is cached.
 void RunsPanel::Private::judge() {
   const auto measured = document.measured();
   const auto prediction = measured && !measured->run ? document.prediction() : nullptr;  // a run has its own
   if (!measured || measured->live || (!measured->run && !prediction)) {
-    judging.cancel();
-    judged = {};
-    if (!measured && record)
-      comparison->clear(
-          (record->state == RunState::Failed ? tr("Run %1 has no measured step. It failed: %2") : tr("Run %1 has no measured step. %2"))
-              .arg(record->id.value)
-              .arg(QString::fromStdString(record->failure)));
+    comparer.forget();
+    if (!measured && shown.record)
+      comparison->clear((shown.record->state == RunState::Failed ? tr("Run %1 has no measured step. It failed: %2")
+                                                                 : tr("Run %1 has no measured step. %2"))
+                            .arg(shown.record->id.value)
+                            .arg(QString::fromStdString(shown.record->failure)));
     else if (!measured)
       comparison->clear(tr("Select a run to see where prediction and measurement differ, or two runs to compare them."));
     else
@@ -476,31 +365,17 @@ void RunsPanel::Private::judge() {
     emit panel.compared();
     return;
   }
-  const Subject subject{measured, other, prediction};
-  if (subject == judged && !judging.isRunning()) return present();
-  judged = subject;
-  judging.start(tr("Compare"), [this, subject](JobControl&) -> std::function<void()> {
-    const Measured& m = *subject.measured;
-    auto found = std::make_shared<const Verdict>(subject.other ? pw::gui::judge(subject.other->trace, m.trace, nullptr)
-                                                 : m.run       ? pw::gui::judge(m.run->predicted, m.trace, &m.run->plan)
-                                                               : pw::gui::judge(traceOf(*subject.prediction), m.trace, nullptr));
-    return [this, found] {
-      verdict = found;
-      present();
-    };
-  });
+  comparer.compare({measured, shown.other, prediction});
 }
 
-/// Shows the verdict on what was judged last.
+/// Shows the last result.
 void RunsPanel::Private::present() {
-  const Measured& measured = *judged.measured;
   const auto nameOf = [](const Measured& m) { return m.run ? tr("run %1").arg(m.run->id.value) : m.title; };
-  if (judged.other) {
-    const QString before = nameOf(*judged.other), after = nameOf(measured);
-    comparison->show(*verdict, before, after, inWords(*verdict, before, after), {});
-  } else {
-    comparison->show(*verdict, tr("predicted"), tr("measured"), inWords(*verdict), noteOn(measured));
-  }
+  const auto& [measured, with, prediction] = comparer.subject();
+  if (with)
+    comparison->show(comparer.verdict(), nameOf(*with), nameOf(*measured), {});
+  else
+    comparison->show(comparer.verdict(), {}, {}, noteOn(*measured));
   emit panel.compared();
 }
 

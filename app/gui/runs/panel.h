@@ -27,7 +27,7 @@ class RunsPanel : public QWidget {
   void compareRuns(int id, int with);
   void showNothing();
   [[nodiscard]] QString summary() const;  ///< `Measured 3.1 % slower than predicted (…); most of it: B of stage 1, +2.1 ms.`
-  [[nodiscard]] const std::vector<RunSummary>& runs() const;  ///< of the store, oldest first; see `pastError` in verdict.h
+  [[nodiscard]] const std::vector<RunSummary>& runs() const;  ///< of the store, oldest first; see `pastError`
   void refresh();                                             ///< lists the store again
   void setProgram(const QString& program);                    ///< what is started instead of the `pipewright` beside this app
 

@@ -35,15 +35,15 @@ RunControls::RunControls(QWidget* parent)
   steps_->setSuffix(tr(" steps"));
   steps_->setAccessibleName(tr("Steps to run"));
   steps_->setToolTip(tr("Training steps; the first one warms up and is not counted as typical"));
+  std::vector<TransportHere> unknown;
   for (const Transport transport : valuesOf<Transport>()) {  // each in the row of its value
-    const TransportFacts facts = factsOf(transport);
-    transport_->addItem(wordOf(facts.name));
-    transport_->setItemData(static_cast<int>(transport), wordOf(facts.links), Qt::ToolTipRole);
+    transport_->addItem(wordOf(nameOf(transport)));
+    unknown.push_back({transport, !factsOf(transport).onGpu, ""});
   }
+  setTransports(unknown);
   transport_->setAccessibleName(tr("How ranks exchange messages"));
   transport_->setToolTip(tr("How ranks exchange messages; with nccl they compute on GPUs, otherwise on CPUs"));
   transport_->setObjectName(QStringLiteral("transport"));
-  setWhyNoGpu(tr("No GPU found"));
   precision_->addItem(tr("as traced"), static_cast<int>(DType::Unknown));
   for (const DType precision : {DType::BFloat16, DType::Float16})
     precision_->addItem(precisionWord(precision), static_cast<int>(precision));
@@ -103,15 +103,13 @@ void RunControls::say(const QString& text) {
 
 void RunControls::setSteps(int steps) { steps_->setValue(steps); }
 
-void RunControls::setWhyNoGpu(const QString& why) {
-  for (const Transport transport : valuesOf<Transport>()) {
-    const TransportFacts facts = factsOf(transport);
-    if (!facts.onGpu) continue;
-    auto* const item = qobject_cast<QStandardItemModel*>(transport_->model())->item(static_cast<int>(transport));
-    item->setEnabled(why.isEmpty());
-    item->setToolTip(why.isEmpty() ? tr("%1 between GPUs, where the ranks compute").arg(wordOf(facts.title)) : why);
+void RunControls::setTransports(const std::vector<TransportHere>& transports) {
+  for (const TransportHere& here : transports) {
+    auto* const item = qobject_cast<QStandardItemModel*>(transport_->model())->item(static_cast<int>(here.transport));
+    item->setEnabled(here.available);
+    item->setToolTip(QString::fromStdString(here.note));
   }
-  if (why.isEmpty() && gpuWanted_) use(defaultTransport(true));
+  if (gpuWanted_) use(defaultTransport(true));
 }
 
 void RunControls::follow(const Computing& computing) {

@@ -1,8 +1,10 @@
 #pragma once
 
 #include <QWidget>
+#include <vector>
 
 #include "backends/messages/transport.h"
+#include "engine/run/host_inventory.h"
 #include "simulator/costs/profile.h"
 
 class QComboBox;
@@ -23,8 +25,8 @@ class RunControls : public QWidget {
   void setProgress(qint64 done, qint64 all, const QString& text);  ///< `all` 0: unknown
   void say(const QString& text);
   void setSteps(int steps);
-  /// Why ranks cannot compute on GPUs here, a sentence; empty: they can. Until this is called they cannot.
-  void setWhyNoGpu(const QString& why);
+  /// What can be used here, and why not. Until this is called, transports of GPUs cannot.
+  void setTransports(const std::vector<TransportHere>& transports);
   /// Chooses how to compute as these costs were measured, as far as this machine can.
   void follow(const Computing& computing);
   [[nodiscard]] Transport transport() const;

@@ -118,13 +118,14 @@ TEST(Compare, EmptyTracesCompareEqual) {
 }
 
 TEST(Compare, JsonHasTheDocumentedNames) {
-  const auto json = nlohmann::json::parse(comparisonJson(compare(example(), example())));
+  const auto json = nlohmann::json::parse(comparisonJson(judge(example(), example()), "As predicted."));
   EXPECT_EQ(json.at("makespan_error"), 0.0);
   EXPECT_EQ(json.at("action_error"), 0.0);
   EXPECT_EQ(json.at("by_kind")[0].at("group"), "F");
   EXPECT_EQ(json.at("by_kind")[0].at("predicted_ns"), 60);
   EXPECT_EQ(json.at("by_stage").size(), 2u);
   EXPECT_EQ(json.at("by_rank").size(), 2u);
+  EXPECT_EQ(json.at("verdict"), nlohmann::json({{"sentence", "As predicted."}, {"main", nullptr}}));
 }
 
 }  // namespace

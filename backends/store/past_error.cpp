@@ -1,0 +1,35 @@
+#include "backends/store/past_error.h"
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+namespace pw {
+namespace {
+
+std::optional<double> medianOf(std::vector<double> numbers) {
+  if (numbers.empty()) return std::nullopt;
+  std::ranges::sort(numbers);
+  const std::size_t middle = numbers.size() / 2;
+  return numbers.size() % 2 == 1 ? numbers[middle] : (numbers[middle - 1] + numbers[middle]) / 2;
+}
+
+}  // namespace
+
+std::optional<double> pastError(const std::vector<RunSummary>& runs, const std::string& model, const std::string& schedule) {
+  const auto errorsOf = [&](bool anySchedule, bool anyLength) {
+    std::vector<double> errors;
+    for (const RunSummary& run : runs) {
+      if (run.model != model || run.synthetic || !run.failure.empty() || run.predictedStep <= 0 || run.medianMeasuredStep <= 0) continue;
+      if ((run.schedule != schedule && !anySchedule) || (run.steps < 2 && !anyLength)) continue;
+      errors.push_back(std::abs(static_cast<double>(run.medianMeasuredStep - run.predictedStep)) / static_cast<double>(run.predictedStep));
+    }
+    return medianOf(errors);
+  };
+  for (const auto& [anySchedule, anyLength] : {std::pair{false, false}, {false, true}, {true, false}, {true, true}}) {
+    if (const auto error = errorsOf(anySchedule, anyLength)) return error;
+  }
+  return std::nullopt;
+}
+
+}  // namespace pw

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/run/settings.h"
+
+namespace pw {
+
+struct EvaluationResult {
+  double loss = 0;  ///< mean over the samples
+  std::int64_t samples = 0;
+  std::vector<std::string> outputs;  ///< names
+};
+
+/// This rank's part of `run --eval`: the mean loss of `steps` batches, and on rank 0 the result, after it wrote the outputs file. All ranks
+/// call it. Throws Error where the loss is not finite.
+[[nodiscard]] std::optional<EvaluationResult> evaluateRank(const RunSettings& settings, const ModelGraph& graph, const Plan& plan,
+                                                           TrainOptions training, Communicator& communicator, const TorchBackend& torch);
+
+}  // namespace pw

@@ -1,0 +1,122 @@
+#include "engine/run/job.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <fstream>
+#include <optional>
+
+#include "backends/checkpoints/writer.h"
+#include "backends/host/files.h"
+#include "backends/host/paths.h"
+#include "backends/store/run_store.h"
+#include "backends/torch/backend.h"
+#include "backends/torch/wheel.h"
+#include "engine/failure.h"
+#include "engine/launcher.h"
+#include "engine/live_spans.h"
+#include "engine/run/record.h"
+#include "engine/training_files.h"
+#include "schedules/error.h"
+#include "simulator/text/counted.h"
+
+namespace pw {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// Of a plan of an older version, which does not identify its model; otherwise empty.
+std::string modelNote(const RunSettings& o, const Plan& plan) {
+  if (o.synthetic || !plan.fingerprint.digest.empty()) return "";
+  return fmt::format("{} is of an older version and does not tell which model it is for; plan the model again to have that checked",
+                     o.plan);
+}
+
+/// The call for a rank, which goes on with the record that we began.
+std::vector<std::string> callOfRanks(std::vector<std::string> call, std::optional<RunId> record) {
+  if (record) {
+    const auto command = std::ranges::find(call, "run");
+    call.insert(command + 1, {"--recorded-as", std::to_string(record->value)});
+  }
+  return call;
+}
+
+}  // namespace
+
+void takeModels(const RunSettings& o, Plan& plan) {
+  if (!o.models.empty() && o.models.size() != plan.modelFiles.size()) {
+    throw UsageError(fmt::format("{} is of {}, and --model names {}; give --model once for each.", o.plan,
+                                 counted(static_cast<int>(plan.modelFiles.size()), "archive"), o.models.size()));
+  }
+  for (std::size_t i = 0; i < o.models.size(); ++i) plan.modelFiles[i] = absolutePath(o.models[i]);
+  if (o.synthetic || !o.models.empty()) return;
+  for (const std::string& file : plan.modelFiles) {
+    std::error_code problem;
+    if (!fs::exists(file, problem))
+      throw UsageError(fmt::format("The model of {}, {}, does not exist any more; name where it is with --model.", o.plan, file));
+  }
+}
+
+Plan planToRun(RunSettings& o) {
+  Plan plan = parsePlan(readFile(o.plan), o.plan);
+  takeModels(o, plan);
+  if (!o.loss.empty()) plan.loss = o.loss;
+  plan.libraries.insert(plan.libraries.end(), o.libraries.begin(), o.libraries.end());
+  if (!o.synthetic) plan.libraries = libraryPaths(plan.libraries);
+  completeOptimizer(o);
+  followPlan(o, plan);
+  refuseWhatCannotRun(o, plan);
+  return plan;
+}
+
+std::vector<std::string> notesOn(const RunSettings& o, const Plan& plan) {
+  std::vector<std::string> notes{costsNote(o, plan), optimizerNote(o, plan), modelNote(o, plan)};
+  std::erase(notes, "");
+  return notes;
+}
+
+void prepareFiles(const RunSettings& o) {
+  if (!o.resume.empty()) static_cast<void>(resumptionOf(o.resume, o.update, o.resetOptimizer || o.evaluates));
+  if (!o.store.empty()) static_cast<void>(RunStore(o.store, RunStore::Mode::ReadWrite));  // refuse an unusable store before training
+  if (!o.save.empty()) {  // a checkpoint that cannot be written is known before the training, not after it
+    const std::string path = checkpointPath(o.save, 0);
+    if (isFolder(path) && !path.ends_with('/')) {
+      throw UsageError(
+          fmt::format("{} is a folder; give --save the name of a file, or {}/ for a folder of torch.distributed.checkpoint.", path, path));
+    }
+    static_cast<void>(CheckpointWriter(path));
+  }
+  if (!o.live.empty()) {  // the ranks append
+    std::ofstream(o.live, std::ios::trunc).flush();
+    static_cast<void>(LiveWriter(o.live, JobRank(0)));
+  }
+}
+
+std::string flightNote(const RunSettings& o, FileTime since, int firstRank, int ranks) {
+  const std::string prefix = flightFiles(o);
+  for (int r = firstRank; r < firstRank + ranks; ++r) {
+    const std::string file = flightFile(prefix, JobRank(r));
+    std::error_code absent;
+    const FileTime written = std::filesystem::last_write_time(file, absent);
+    if (absent || written < since) continue;
+    return fmt::format("; see {} for what {} did last and waited for", ranks > 1 ? prefix + "*.json" : file,
+                       ranks > 1 ? "each rank" : "it");
+  }
+  return "";
+}
+
+void launchRanks(const RunSettings& o, const Plan& plan, const std::vector<std::string>& call) {
+  requireTorch();
+  StoredRun stored(o, plan);
+  stored.begin();
+  const FileTime started = FileTime::clock::now();
+  const LaunchResult result =
+      launch(worldSize(plan), callOfRanks(call, stored.id()), o.threads, {}, std::chrono::milliseconds(0), deadlineOf(o));
+  if (result.ok) return;
+  LaunchResult told = result;
+  told.failure += flightNote(o, started, 0, worldSize(plan));
+  stored.fail(result.interrupted ? "Interrupted" : result.failure);
+  throwUnlessOk(told);
+}
+
+}  // namespace pw

@@ -1,0 +1,60 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "backends/messages/transport.h"
+#include "engine/worker.h"
+#include "simulator/plan/optimizer.h"
+#include "simulator/plan/plan.h"
+
+namespace pw {
+
+/// What a run of a plan is asked to do: the options of `pipewright run`, but for those about what it prints.
+struct RunSettings {
+  std::string plan, store, data = "synthetic", loss, lossCount, optimizer = "sgd", outputs, save, resume, log, live;
+  std::vector<std::string> models;  ///< archives to use instead of the plan's, if those have moved
+  Order order = Order::Plan;
+  LossScope lossOver = LossScope::PerMicrobatch;
+  std::optional<Transport> transport;                   ///< nothing: not given; `followPlan` then sets it as the plan was profiled
+  std::string precision;                                ///< empty: likewise
+  std::optional<bool> tf32, graphs;                     ///< nothing: not given; `followPlan` then sets them as the plan was profiled
+  Computing computing;                                  ///< the resulting settings; set by `followPlan`
+  int steps = 1, threads = 0, saveEvery = 0, keep = 0;  ///< threads 0: not given; set by `followPlan` as well
+  std::vector<double> betas;
+  std::vector<std::string> libraries;  ///< in addition to the plan's
+  OptimizerSpec update;
+  double clipNorm = 0;
+  std::uint64_t seed = 0;
+  double timeoutSeconds = 120;
+  int recordedAs = 0;  ///< the run's number in the store, where our launcher began its record; 0: nobody did
+  bool skipNonFinite = false, findNan = false, resetOptimizer = false;
+  bool verify = false, masked = false, evaluates = false, shardOptimizer = false, initRandom = false, synthetic = false;
+};
+
+/// Combines the options of the optimizer. Throws UsageError if they contradict each other.
+void completeOptimizer(RunSettings& options);
+/// Sets options that were not given to how the plan was profiled.
+void followPlan(RunSettings& options, const Plan& plan);
+/// A sentence if the predicted times do not apply to this run, because the costs were measured with other settings. Otherwise empty.
+[[nodiscard]] std::string costsNote(const RunSettings& options, const Plan& plan);
+/// A sentence if the plan's memory does not apply to this run, because it accounts for a different optimizer. Otherwise empty.
+[[nodiscard]] std::string optimizerNote(const RunSettings& options, const Plan& plan);
+/// Throws UsageError for options that contradict each other, the plan or this machine.
+void refuseWhatCannotRun(const RunSettings& options, const Plan& plan);
+/// Throws UsageError where ZeRO would cut complex parameters into shares: a share may end between real and imaginary part.
+void refuseSharesOfComplexNumbers(const RunSettings& options, const Plan& plan, const ModelGraph& graph);
+/// How long any wait between ranks may last.
+[[nodiscard]] std::chrono::milliseconds deadlineOf(const RunSettings& options);
+/// Throws UsageError for a --loss-count that does not fit the model; otherwise a sentence on how training on the model's own loss differs
+/// from training on the whole batch, if it does and the microbatches are not weighted.
+[[nodiscard]] std::string lossNote(const RunSettings& options, const Plan& plan, const ModelGraph& graph);
+/// The same as options of the engine. Reads the checkpoint to resume from.
+[[nodiscard]] TrainOptions trainOptions(const RunSettings& options, const Plan& plan);
+/// File-name prefix of the flight records that failing ranks write: next to the run store, or in the current folder.
+[[nodiscard]] std::string flightFiles(const RunSettings& options);
+
+}  // namespace pw

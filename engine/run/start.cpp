@@ -1,0 +1,165 @@
+#include "engine/run/start.h"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <filesystem>
+#include <vector>
+
+#include "backends/checkpoints/safetensors.h"
+#include "backends/host/contents.h"
+#include "backends/host/installation.h"
+#include "backends/host/paths.h"
+#include "engine/failure.h"
+#include "engine/worker.h"
+#include "schedules/error.h"
+#include "simulator/model/fingerprint.h"
+#include "simulator/text/digest.h"
+
+namespace pw {
+namespace {
+
+namespace fs = std::filesystem;
+
+/// `train.pt 1f3a9c02`
+std::string shownFile(const std::string& path, const std::string& digest) {
+  return fmt::format("{} {}", fs::path(path).filename().string(), digest.substr(0, 8));
+}
+
+JobField fileField(const std::string& name, const std::string& path) {
+  const std::string digest = contentsOf(path);
+  return {name, digest, shownFile(path, digest)};
+}
+
+JobField planField(const RunSettings& o, const Plan& plan) {
+  Plan what = plan;
+  what.modelFiles.clear();  // may lie elsewhere on each host
+  what.libraries.clear();   // likewise
+  what.loss.clear();        // a field of its own
+  const std::string digest = hex(sha256(toJson(what)));
+  return {"the plan", digest, shownFile(o.plan, digest)};
+}
+
+JobField weightsField(const Plan& plan) {
+  Sha256 all;
+  for (const std::string& file : plan.modelFiles) all.addField(contentsOf(file, true));
+  const std::string digest = hex(all.finish());
+  return {"the weights of " + plan.modelName, digest, digest.substr(0, 8)};
+}
+
+/// All files of a checkpoint.
+JobField checkpointField(const std::string& path) {
+  const std::string name = "the checkpoint of --resume";
+  if (path.empty()) return {name, "", "none"};
+  std::vector<std::string> files;
+  std::error_code problem;
+  if (!isFolder(path)) {
+    files.push_back(path);
+    if (isSafetensors(path) && fs::exists(optimizerFileOf(path), problem)) files.push_back(optimizerFileOf(path));
+    if (files.size() == 1) return fileField(name, path);
+  }
+  for (const auto& entry : fs::directory_iterator(path, problem)) {
+    if (entry.is_regular_file(problem)) files.push_back(entry.path().string());
+  }
+  std::ranges::sort(files);
+  Sha256 all;
+  for (const std::string& file : files) all.addField(fs::path(file).filename().string()).addField(contentsOf(file));
+  const std::string digest = hex(all.finish());
+  return {name, digest, shownFile(fs::path(path).filename().empty() ? fs::path(path).parent_path().string() : path, digest)};
+}
+
+JobField librariesField(const Plan& plan) {
+  if (plan.libraries.empty()) return {"--load-library", "", "none"};
+  Sha256 all;
+  for (const std::string& library : plan.libraries) all.addField(contentsOf(library));
+  const std::string digest = hex(all.finish());
+  return {"--load-library", digest, shownFile(plan.libraries.front(), digest)};
+}
+
+/// Options by name, as numbers and words.
+template <class Value>
+void add(JobFields& fields, const char* name, const Value& value) {
+  const std::string text = fmt::format("{}", value);
+  fields.push_back({name, text, text.empty() ? "none" : text});
+}
+
+void addOptimizer(JobFields& fields, const RunSettings& o) {
+  const OptimizerSpec& update = o.update;
+  add(fields, "--optimizer", o.optimizer);
+  add(fields, "--lr", update.learningRate);
+  add(fields, "--momentum", update.momentum);
+  add(fields, "--nesterov", update.nesterov);
+  add(fields, "--betas", fmt::format("{},{}", update.beta1, update.beta2));
+  add(fields, "--alpha", update.alpha);
+  add(fields, "--weight-decay", update.weightDecay);
+  add(fields, "--warmup", update.warmupSteps);
+  add(fields, "--decay-steps", update.decaySteps);
+  add(fields, "--final-rate", update.finalRate);
+  add(fields, "--clip-norm", o.clipNorm);
+  add(fields, "--zero1", o.shardOptimizer);
+}
+
+}  // namespace
+
+JobFields fieldsOf(const RunSettings& o, const Plan& plan, const ModelGraph& graph) {
+  JobFields fields;
+  const std::string build = buildOf(ownPath());
+  fields.push_back({"the build of pipewright", PW_VERSION " " + build, fmt::format("{} {}", PW_VERSION, build.substr(0, 8))});
+  fields.push_back(planField(o, plan));
+  if (!o.synthetic) {
+    const std::string model = fingerprintOf(graph).digest;
+    fields.push_back({"the model", model, fmt::format("{} {}", graph.name, model.substr(0, 8))});
+    fields.push_back(weightsField(plan));
+  }
+  fields.push_back(o.data == "synthetic" ? JobField{"the data file", "", "synthetic"} : fileField("the data file", o.data));
+  fields.push_back(checkpointField(o.resume));
+  if (!o.synthetic) fields.push_back(librariesField(plan));
+  add(fields, "--backend", nameOf(*o.transport));
+  add(fields, "--steps", o.steps);
+  add(fields, "--seed", o.seed);
+  addOptimizer(fields, o);
+  add(fields, "--loss", plan.loss);
+  add(fields, "--loss-count", o.lossCount);
+  add(fields, "--loss-over", nameOf(o.lossOver));
+  add(fields, "--loss-count", o.lossCount);
+  add(fields, "--skip-nonfinite", o.skipNonFinite);
+  add(fields, "--find-nan", o.findNan);
+  add(fields, "--reset-optimizer", o.resetOptimizer);
+  add(fields, "--precision", o.precision);
+  add(fields, "--tf32", o.computing.tf32);
+  add(fields, "--init", o.initRandom ? "random" : "");
+  add(fields, "--masked", o.masked);
+  add(fields, "--eval", o.evaluates);
+  add(fields, "--verify", o.verify);
+  add(fields, "--synthetic", o.synthetic);
+  add(fields, "--order", nameOf(o.order));
+  add(fields, "--save", o.save.empty() ? "none" : "a file");  // rank 0 writes it, from what all send
+  add(fields, "--save-every", o.saveEvery);
+  add(fields, "--reset-optimizer", o.resetOptimizer);
+  add(fields, "--skip-nonfinite", o.skipNonFinite);
+  add(fields, "--log", o.log.empty() ? "none" : "a file");  // has all ranks sum the loss
+  return fields;
+}
+
+KeyValueStore meetOthers(const RankEnvironment& environment, const Rendezvous& rendezvous, const JobFields& fields, bool& isInTouch) {
+  reportStartUp(environment, StartUp::Meeting);
+  isInTouch = true;  // where they cannot be met there is nobody to tell
+  const Meeting meeting = openMeeting(rendezvous);
+  agree(meeting, rendezvous, fields);
+  reportStartUp(environment, StartUp::Connecting);
+  return meeting.dictionary();
+}
+
+void excuseRank(const RunSettings& o, const RankEnvironment& environment, const std::exception& cause, bool isInTouch) noexcept {
+  if (isInTouch || environment.worldSize < 2 || environment.statusFd >= 0 || environment.storeIsElsewhere) return;
+  try {
+    const std::string sentence = causeOf(cause), name = fmt::format("Rank {}", environment.rank.value);
+    const bool isNamed = sentence.starts_with(name + " ") || sentence.starts_with(name + ":");
+    excuse(rendezvousOf(environment, deadlineOf(o)), isNamed ? sentence : fmt::format("{}: {}", name, sentence),
+           dynamic_cast<const UsageError*>(&cause) != nullptr);
+  } catch (const std::exception&) {
+    // The cause is what the user reads.
+  }
+}
+
+}  // namespace pw

@@ -1,0 +1,135 @@
+#include "simulator/report/verdict.h"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdlib>
+#include <map>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "schedules/error.h"
+#include "schedules/units.h"
+#include "simulator/report/metrics.h"
+#include "simulator/step/replay.h"
+
+namespace pw {
+namespace {
+
+constexpr double kAsPredicted = 0.0005;  ///< below this, numbers with one decimal show no error
+
+/// Whether a group of the comparison is a cause, not a consequence.
+bool isCause(SpanKind kind) {
+  switch (kind) {
+    case SpanKind::Forward:
+    case SpanKind::Backward:
+    case SpanKind::BackwardInput:
+    case SpanKind::BackwardWeight:
+    case SpanKind::ReduceGrad:
+    case SpanKind::Optimizer:
+    case SpanKind::Load:
+    case SpanKind::Store: return true;
+    case SpanKind::SendForward:
+    case SpanKind::SendBackward:
+    case SpanKind::WaitForward:
+    case SpanKind::WaitBackward: return false;
+  }
+  return false;
+}
+
+Ns differenceOf(const GroupError& group) { return group.measured - group.predicted; }
+
+/// The total difference of all causes.
+Ns netOf(const Comparison& comparison) {
+  Ns net = 0;
+  for (const GroupError& group : comparison.byKind) {
+    if (!group.group.starts_with("SEND_") && !group.group.starts_with("WAIT_")) net += differenceOf(group);
+  }
+  return net;
+}
+
+std::optional<MainPart> mainPart(const Comparison& c, const std::optional<Ns>& replayed, const std::optional<GroupError>& cause) {
+  const Ns difference = c.measuredMakespan - c.predictedMakespan;
+  // What remains when actions take their measured times comes from outside of them.
+  const Ns besides = replayed ? c.measuredMakespan - *replayed : 0, computing = replayed ? *replayed - c.predictedMakespan : 0;
+  if (replayed && difference != 0 && std::abs(besides) > std::abs(computing) && (besides > 0) == (difference > 0))
+    return MainPart{"", true, besides};
+  if (!cause) return std::nullopt;
+  // Groups that are offset by others do not explain the total.
+  const Ns off = differenceOf(*cause), net = netOf(c);
+  const bool explains = (off > 0) == (difference > 0) && std::abs(c.makespanError) >= kAsPredicted && std::abs(off) <= std::abs(net) &&
+                        (net > 0) == (off > 0);
+  return MainPart{cause->group, explains, off};
+}
+
+/// `Measured 3.1 % slower than predicted (12.4 ms, not 12.0 ms)`.
+std::string howFarOff(const Comparison& c, const std::string& before, const std::string& after) {
+  const bool runs = !before.empty();
+  if (std::abs(c.makespanError) < kAsPredicted)
+    return fmt::format("{} ({})", runs ? fmt::format("{} took as long as {}", after, before) : "Measured as predicted",
+                       formatDuration(c.measuredMakespan));
+  const std::string times = fmt::format(" ({}, not {})", formatDuration(c.measuredMakespan), formatDuration(c.predictedMakespan));
+  if (c.makespanError >= 1) {
+    const std::string factor = fmt::format("{:.1f} times as long as", 1 + c.makespanError);
+    return (runs ? fmt::format("{} took {} {}", after, factor, before) : fmt::format("Measured {} predicted", factor)) + times;
+  }
+  const std::string by =
+      fmt::format("{:.1f} % {} than", std::abs(c.makespanError) * 100, c.measuredMakespan > c.predictedMakespan ? "slower" : "faster");
+  return (runs ? fmt::format("{} was {} {}", after, by, before) : fmt::format("Measured {} predicted", by)) + times;
+}
+
+}  // namespace
+
+Verdict judge(const Trace& predicted, const Trace& measured, std::optional<Ns> replayed) {
+  Verdict verdict{compare(predicted, measured), replayed, {}};
+  verdict.main = mainPart(verdict.comparison, replayed, mainCause(predicted, measured));
+  return verdict;
+}
+
+std::optional<Ns> replayedMakespan(const Schedule& schedule, const CostTable& costs, const Trace& measured) {
+  try {
+    return metricsOf(replay(schedule, costs, measured)).makespan;
+  } catch (const Error&) {
+    return std::nullopt;  // the trace lacks actions of this plan: then there is nothing to replay
+  }
+}
+
+std::optional<GroupError> mainCause(const Trace& predicted, const Trace& measured) {
+  std::map<std::pair<SpanKind, Stage>, GroupError> groups;
+  const auto groupOf = [&](const Span& span) -> GroupError& { return groups[{span.kind, isCompute(span.kind) ? span.stage : Stage(-1)}]; };
+  for (const Span& span : predicted.spans) groupOf(span).predicted += span.end - span.start;
+  for (const Span& span : measured.spans) groupOf(span).measured += span.end - span.start;
+  std::optional<GroupError> largest;
+  for (auto& [key, group] : groups) {
+    group.contribution = isCause(key.first) ? std::abs(differenceOf(group)) : 0;
+    if (group.contribution <= (largest ? largest->contribution : 0)) continue;
+    largest = group;
+    largest->group = name(key.first);
+    if (key.second.value >= 0) largest->group += fmt::format(" of stage {}", key.second.value);
+    largest->durationError = group.predicted == 0 ? 0 : static_cast<double>(differenceOf(group)) / static_cast<double>(group.predicted);
+  }
+  return largest;
+}
+
+std::string verdictText(const Verdict& verdict, const std::string& before, const std::string& after) {
+  std::string text = howFarOff(verdict.comparison, before, after);
+  if (verdict.main) {
+    const MainPart& main = *verdict.main;
+    const std::string difference = (main.difference > 0 ? "+" : "−") + formatDuration(std::abs(main.difference));
+    if (main.group.empty())
+      text += fmt::format("; most of it beside computing, in messages and the engine: {}", difference);
+    else
+      text += fmt::format("; {}: {}, {}", main.isMost ? "most of it" : "largest difference", main.group, difference);
+  }
+  text += '.';
+  if (const int lone = verdict.comparison.unmatched; lone > 0)
+    text += fmt::format(" {} in one of them only.", lone == 1 ? "1 action is" : fmt::format("{} actions are", lone));
+  return text;
+}
+
+std::vector<GroupError> ranked(std::vector<GroupError> groups) {
+  std::ranges::stable_sort(groups, [](const GroupError& a, const GroupError& b) { return a.contribution > b.contribution; });
+  return groups;
+}
+
+}  // namespace pw
