@@ -57,7 +57,7 @@ class Shards {
       case DimensionRule::Spatial: return byLetters(convolution());
       case DimensionRule::Lookup: return byLetters(lookup());
       case DimensionRule::BatchNorm: return byLetters(channels());
-      case DimensionRule::EachSample: return call_.tensors.size() == 1 ? byFlow(1) : std::vector<Sharding>();
+      case DimensionRule::EachSample: return byLetters(eachSample());
       case DimensionRule::Group: return movesStatistics(flow_.node()) ? std::vector<Sharding>() : byFlow(1);
       case DimensionRule::Reshape:
       case DimensionRule::Permute:
@@ -90,7 +90,14 @@ class Shards {
     return letters;
   }
 
+  /// Of one tensor: which others belong to the samples is not known.
+  [[nodiscard]] Letters eachSample() const {
+    if (call_.tensors.size() != 1 || flow_.rank() == 0 || result().empty()) return {};
+    return {{"A" + std::string(flow_.rank() - 1, kWhole)}, "A" + std::string(result().size() - 1, kWhole), {}};
+  }
+
   [[nodiscard]] Letters linear() const {
+    if (flow_.rank() == 0) return {};
     Letters letters;
     const std::size_t rank = flow_.rank();
     const bool isMatrix = call_.tensors.size() > 1 && call_.tensors[1].extents.size() == 2;
@@ -130,7 +137,7 @@ class Shards {
 
   /// Scores of a query need all keys; a causal mask counts queries from the first.
   [[nodiscard]] Letters attention() const {
-    if (flow_.named("query") == nullptr || call_.results.size() != 1) return {};
+    if (flow_.named("query") == nullptr || call_.results.size() != 1 || result().size() < 2) return {};
     const std::string heads = leading(result().size() - 2);
     const std::string queries = flagOf(flow_.node(), "is_causal", false) ? "-" : "l";
     Extents scores = result();
@@ -148,7 +155,7 @@ class Shards {
 
   [[nodiscard]] Letters convolution() const {
     const FlowingTensor *input = flow_.named("input"), *weight = flow_.named("weight");
-    if (input == nullptr || weight == nullptr || input->extents.size() != weight->extents.size()) return {};
+    if (input == nullptr || weight == nullptr || input->extents.size() != weight->extents.size() || input->extents.size() < 3) return {};
     const bool transposed = flow_.name().find("transpose") != std::string::npos || flagOf(flow_.node(), "transposed", false);
     const bool grouped = integerOf(flow_.node(), "groups").value_or(1) != 1;
     const std::string places(input->extents.size() - 2, kWhole);
@@ -166,6 +173,7 @@ class Shards {
 
   /// Rows of a table are chosen by their number: all shards need all rows.
   [[nodiscard]] Letters lookup() const {
+    if (result().empty()) return {};
     const FlowingTensor* table = flow_.named("weight");
     const std::string places = leading(result().size() - 1);
     if (table == nullptr) return {{places}, places + kWhole, {}};

@@ -93,6 +93,11 @@ TEST(Sharding, OfAnIndexPassesDimensionsWithoutIndices) {
   EXPECT_EQ(shardingsOf(*callOf(graph, graph.nodes[0], {}), 2), (std::vector{first, last}));
 }
 
+TEST(Sharding, OfAnOperatorOnEachSampleIsByDimensionZero) {
+  EXPECT_EQ(shardings("pixel_shuffle", {{"self", {2, 8, 4, 4}}}, {2, 2, 8, 8}), Strings{"self 0 -> 0"});
+  EXPECT_EQ(shardings("unfold", {{"self", {4, 6}}}, {2, 6, 4}), Strings()) << "windows along dimension 0";
+}
+
 TEST(Sharding, IsNoneWithoutARule) { EXPECT_EQ(shardings("masked_scatter", {{"self", {4, 4}}, {"mask", {4, 4}}}, {4, 4}), Strings()); }
 
 }  // namespace
