@@ -6,7 +6,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "engine/failure.h"
+#include "engine/processes/failure.h"
 #include "schedules/error.h"
 #include "simulator/trace/span_kind.h"
 

@@ -11,8 +11,8 @@
 
 #include "backends/messages/local_address.h"
 #include "engine/checkpoint.h"
-#include "engine/failure.h"
 #include "engine/gathering.h"
+#include "engine/processes/failure.h"
 #include "engine/training_files.h"
 #include "schedules/error.h"
 #include "simulator/model/batch.h"

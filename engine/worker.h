@@ -12,7 +12,7 @@
 #include "backends/torch/backend.h"
 #include "engine/executor.h"
 #include "engine/gathering.h"
-#include "engine/launcher.h"
+#include "engine/processes/launcher.h"
 #include "engine/verify.h"
 #include "simulator/plan/plan.h"
 

@@ -19,7 +19,7 @@
 #include "app/cli/commands.h"
 #include "app/cli/numbers.h"
 #include "app/cli/output.h"
-#include "engine/failure.h"
+#include "engine/processes/failure.h"
 #include "schedules/error.h"
 #include "schedules/names.h"
 

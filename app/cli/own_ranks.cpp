@@ -15,8 +15,8 @@
 #include "backends/host/installation.h"
 #include "backends/torch/backend.h"
 #include "backends/torch/wheel.h"
-#include "engine/failure.h"
-#include "engine/launcher.h"
+#include "engine/processes/failure.h"
+#include "engine/processes/launcher.h"
 #include "schedules/error.h"
 
 namespace pw::cli {

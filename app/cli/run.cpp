@@ -10,7 +10,7 @@
 #include "app/cli/own_ranks.h"
 #include "app/cli/run_report.h"
 #include "backends/resources/resources.h"
-#include "engine/failure.h"
+#include "engine/processes/failure.h"
 #include "engine/run/job.h"
 #include "engine/run/rank.h"
 #include "engine/run/record.h"

@@ -19,7 +19,7 @@
 #include "app/cli/output.h"
 #include "app/cli/own_ranks.h"
 #include "backends/torch/backend.h"
-#include "engine/process.h"
+#include "engine/processes/process.h"
 #include "schedules/error.h"
 #include "schedules/generate.h"
 #include "schedules/units.h"

@@ -1,11 +1,11 @@
-#include "engine/connect.h"
+#include "engine/processes/connect.h"
 
 #include <fmt/format.h>
 
 #include "backends/cuda/backend.h"
 #include "backends/messages/in_memory_communicator.h"
 #include "backends/messages/ucx_communicator.h"
-#include "engine/meeting.h"
+#include "engine/processes/meeting.h"
 #include "schedules/error.h"
 
 namespace pw {

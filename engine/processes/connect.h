@@ -6,7 +6,7 @@
 #include "backends/messages/rendezvous.h"
 #include "backends/messages/transport.h"
 #include "backends/torch/backend.h"
-#include "engine/gpu_share.h"
+#include "engine/processes/gpu_share.h"
 
 namespace pw {
 

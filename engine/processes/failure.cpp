@@ -1,4 +1,4 @@
-#include "engine/failure.h"
+#include "engine/processes/failure.h"
 
 #include <charconv>
 #include <chrono>

@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-#include "engine/launcher.h"
+#include "engine/processes/launcher.h"
 
 namespace pw {
 

@@ -1,4 +1,4 @@
-#include "engine/gpu_share.h"
+#include "engine/processes/gpu_share.h"
 
 #include <fmt/format.h>
 #include <sys/socket.h>

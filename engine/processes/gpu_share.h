@@ -6,7 +6,7 @@
 
 #include "backends/cuda/backend.h"
 #include "backends/messages/rendezvous.h"
-#include "engine/rank_environment.h"
+#include "engine/processes/rank_environment.h"
 
 namespace pw {
 

@@ -1,4 +1,4 @@
-#include "engine/launcher.h"
+#include "engine/processes/launcher.h"
 
 #include <poll.h>
 #include <sys/syscall.h>
@@ -20,7 +20,7 @@
 
 #include "backends/host/random_bytes.h"
 #include "backends/messages/transport.h"
-#include "engine/process.h"
+#include "engine/processes/process.h"
 #include "simulator/text/digest.h"
 
 namespace pw {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "engine/rank_environment.h"
+#include "engine/processes/rank_environment.h"
 #include "schedules/job_rank.h"
 
 namespace pw {

@@ -1,4 +1,4 @@
-#include "engine/meeting.h"
+#include "engine/processes/meeting.h"
 
 #include <algorithm>
 #include <charconv>

@@ -1,4 +1,4 @@
-#include "engine/process.h"
+#include "engine/processes/process.h"
 
 #include <fcntl.h>
 #include <netinet/in.h>

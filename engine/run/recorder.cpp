@@ -4,7 +4,7 @@
 #include <chrono>
 #include <utility>
 
-#include "engine/failure.h"
+#include "engine/processes/failure.h"
 
 namespace pw {
 namespace {

@@ -10,7 +10,7 @@
 #include "backends/host/contents.h"
 #include "backends/host/installation.h"
 #include "backends/host/paths.h"
-#include "engine/failure.h"
+#include "engine/processes/failure.h"
 #include "engine/worker.h"
 #include "schedules/error.h"
 #include "simulator/model/fingerprint.h"

@@ -3,7 +3,7 @@
 #include <exception>
 #include <string>
 
-#include "engine/meeting.h"
+#include "engine/processes/meeting.h"
 #include "engine/run/settings.h"
 #include "simulator/plan/plan.h"
 

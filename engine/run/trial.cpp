@@ -18,7 +18,7 @@
 #include "simulator/model/batch.h"
 #include "simulator/model/graph_facts.h"
 #include "simulator/model/loss_form.h"
-#include "simulator/model/operators.h"
+#include "simulator/operators/operators.h"
 #include "simulator/plan/plan.h"
 
 namespace pw {

@@ -9,7 +9,7 @@
 
 #include "simulator/costs/operator_flops.h"
 #include "simulator/costs/profile.h"
-#include "simulator/model/operators.h"
+#include "simulator/operators/operators.h"
 
 namespace pw {
 namespace {

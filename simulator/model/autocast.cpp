@@ -1,7 +1,7 @@
 #include "simulator/model/autocast.h"
 
 #include "simulator/model/graph_facts.h"
-#include "simulator/model/operators.h"
+#include "simulator/operators/operators.h"
 
 namespace pw {
 namespace {

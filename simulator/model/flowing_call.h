@@ -8,8 +8,8 @@
 #include <vector>
 
 #include "simulator/model/model_graph.h"
-#include "simulator/model/operators.h"
 #include "simulator/model/sample_layout.h"
+#include "simulator/operators/operators.h"
 
 namespace pw {
 

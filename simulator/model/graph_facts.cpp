@@ -5,7 +5,7 @@
 #include <string_view>
 
 #include "schedules/error.h"
-#include "simulator/model/operators.h"
+#include "simulator/operators/operators.h"
 
 namespace pw {
 namespace {

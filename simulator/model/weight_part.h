@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "simulator/model/model_graph.h"
-#include "simulator/model/operators.h"
+#include "simulator/operators/operators.h"
 
 namespace pw {
 

@@ -1,4 +1,4 @@
-#include "simulator/model/operators.h"
+#include "simulator/operators/operators.h"
 
 #include <unordered_map>
 

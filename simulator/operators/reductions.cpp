@@ -1,4 +1,4 @@
-#include "simulator/model/operators.h"
+#include "simulator/operators/operators.h"
 
 namespace pw::operators {
 namespace {

@@ -16,7 +16,7 @@
 #include "simulator/model/batch_mixing.h"
 #include "simulator/model/graph_facts.h"
 #include "simulator/model/loss_form.h"
-#include "simulator/model/operators.h"
+#include "simulator/operators/operators.h"
 
 namespace pw {
 namespace {

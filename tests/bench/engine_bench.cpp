@@ -12,9 +12,9 @@
 
 #include "backends/pt2/read.h"
 #include "backends/torch/backend.h"
-#include "engine/connect.h"
 #include "engine/executor.h"
-#include "engine/launcher.h"
+#include "engine/processes/connect.h"
+#include "engine/processes/launcher.h"
 #include "engine/worker.h"
 #include "schedules/error.h"
 #include "schedules/generate.h"

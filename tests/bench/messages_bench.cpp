@@ -17,8 +17,8 @@
 
 #include "backends/messages/meeting.h"
 #include "backends/messages/ucx_communicator.h"
-#include "engine/connect.h"
-#include "engine/launcher.h"
+#include "engine/processes/connect.h"
+#include "engine/processes/launcher.h"
 #include "schedules/error.h"
 
 namespace {

@@ -27,10 +27,10 @@ BESIDE = ""  # the files beside the rooms; without it they are above all rooms
 ROOMS = {
     "app": ["cli", "gui"],
     "app/gui": ["window", "plan", "runs", "candidates", "model", "timeline", "document", "common"],
-    "engine": ["run", BESIDE],
+    "engine": ["run", BESIDE, "processes"],
     "backends": ["cuda", "torch", "resources", "store", "traces", "stages", "checkpoints", "messages", "pt2", "host"],
     "backends/torch": ["stage", "program"],
-    "simulator": ["plan", "report", "costs", "step", "model", "trace", "text"],
+    "simulator": ["plan", "report", "costs", "step", "model", "operators", "trace", "text"],
 }
 TOP = CHAIN + ["resources", "tests", "CMakeLists.txt", "README.md", "CONTRIBUTING.md", "LICENSE", "dev", "pyproject.toml"]
 SOURCES = (".cpp", ".cu")
@@ -83,7 +83,7 @@ SEVERAL_SOURCES = {
     "backends/traces/events.h": r"backends/traces/\w+\.cpp",
     "engine/executor.h": r"engine/(finite|ready)\.cpp",
     "schedules/families.h": r"schedules/\w+\.cpp",
-    "simulator/model/operators.h": r"simulator/model/operators_\w+\.cpp",
+    "simulator/operators/operators.h": r"simulator/operators/\w+\.cpp",
 }
 LIGHT_LIBRARIES = ("JSON names", "Qt")  # allowed in headers: forward declarations only, and what a widget derives from
 TEST_LIBRARIES = ("GoogleTest", "Google Benchmark")  # every test file, its headers included

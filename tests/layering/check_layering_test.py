@@ -18,9 +18,9 @@ CLEAN = {
     "LICENSE": "",
     "dev": "",
     ".gitignore": "",
-    "app/cli/main.cpp": '#include <CLI/CLI.hpp>\n#include <fmt/format.h>\n#include "engine/launcher.h"\nint main() {}\n',
-    "engine/launcher.cpp": '#include <sys/wait.h>\n#include "engine/launcher.h"\n#include "schedules/ids.h"\n',
-    "engine/launcher.h": '#pragma once\n#include <vector>\n#include "simulator/plan/plan.h"\n',
+    "app/cli/main.cpp": '#include <CLI/CLI.hpp>\n#include <fmt/format.h>\n#include "engine/processes/launcher.h"\nint main() {}\n',
+    "engine/processes/launcher.cpp": '#include <sys/wait.h>\n#include "engine/processes/launcher.h"\n#include "schedules/ids.h"\n',
+    "engine/processes/launcher.h": '#pragma once\n#include <vector>\n#include "simulator/plan/plan.h"\n',
     "backends/stage.cpp": '#include <ATen/ATen.h>\n#include <torch/csrc/autograd/autograd.h>\n#include "simulator/plan/plan.h"\n',
     "backends/stage.h": "#pragma once\n",
     "backends/store.h": "#pragma once\n",
@@ -73,7 +73,7 @@ class CheckLayering(unittest.TestCase):
         self.assertEqual(check({}), ([], []))
 
     def test_a_source_without_a_header_of_its_name_is_found(self):
-        violations, _ = check({"engine/new.cpp": '#include "engine/launcher.h"\n'}, has_headers=False)
+        violations, _ = check({"engine/new.cpp": '#include "engine/processes/launcher.h"\n'}, has_headers=False)
         self.assertEqual(violations, ["engine/new.cpp: has no header of its name, and is of no family in SEVERAL_SOURCES"])
         self.assertEqual(check({"engine/new.cpp": "int main() {}\n", "tests/new.cpp": ""}, has_headers=False)[0], [])
 

@@ -9,7 +9,7 @@
 #include <vector>
 
 #include "schedules/ids.h"
-#include "simulator/model/operators.h"
+#include "simulator/operators/operators.h"
 
 namespace at {
 class Tensor;

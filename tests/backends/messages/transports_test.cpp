@@ -5,7 +5,7 @@
 #include <memory>
 
 #include "backends/torch/backend.h"
-#include "engine/connect.h"
+#include "engine/processes/connect.h"
 #include "tests/support/communicator_contract.h"
 #include "tests/support/loopback.h"
 

@@ -1,5 +1,5 @@
 // The table of operators against LibTorch's own schemas and tags.
-#include "simulator/model/operators.h"
+#include "simulator/operators/operators.h"
 
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <gtest/gtest.h>

@@ -1,4 +1,4 @@
-#include "engine/gpu_share.h"
+#include "engine/processes/gpu_share.h"
 
 #include <gtest/gtest.h>
 #include <sys/socket.h>

@@ -10,7 +10,7 @@
 #include <iostream>
 #include <string>
 
-#include "engine/launcher.h"
+#include "engine/processes/launcher.h"
 
 namespace {
 

@@ -1,4 +1,4 @@
-#include "engine/launcher.h"
+#include "engine/processes/launcher.h"
 
 #include <fcntl.h>
 #include <poll.h>

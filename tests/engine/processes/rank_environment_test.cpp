@@ -1,4 +1,4 @@
-#include "engine/rank_environment.h"
+#include "engine/processes/rank_environment.h"
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>

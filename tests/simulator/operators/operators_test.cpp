@@ -1,5 +1,5 @@
 // The table of operators: one row for each, found by target.
-#include "simulator/model/operators.h"
+#include "simulator/operators/operators.h"
 
 #include <gtest/gtest.h>
 
