@@ -21,7 +21,7 @@ SpanKind spanKind(ActionKind kind) {
 }
 
 std::optional<SpanKind> spanKindNamed(std::string_view letters) {
-  for (int k = 0; k < kSpanKinds; ++k) {
+  for (std::size_t k = 0; k < kSpanKinds; ++k) {
     if (name(static_cast<SpanKind>(k)) == letters) return static_cast<SpanKind>(k);
   }
   return std::nullopt;

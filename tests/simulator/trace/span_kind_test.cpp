@@ -9,7 +9,7 @@ namespace {
 
 TEST(SpanKinds, EachHasLettersOfItsOwnByWhichItIsFound) {
   std::set<std::string_view> letters;
-  for (int k = 0; k < kSpanKinds; ++k) {
+  for (std::size_t k = 0; k < kSpanKinds; ++k) {
     const auto kind = static_cast<SpanKind>(k);
     EXPECT_TRUE(letters.insert(name(kind)).second) << name(kind);
     EXPECT_EQ(spanKindNamed(name(kind)), kind);
