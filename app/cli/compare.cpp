@@ -115,17 +115,16 @@ std::optional<Ns> replayedMakespan(const RunRecord& run, const StepRecord& step)
   }
 }
 
-std::string titleOf(const RunRecord& run, const StepRecord& step) {
-  const std::string which =
-      run.steps.size() == 1 ? "its only step" : fmt::format("step {}, the median of {} after warm-up", step.step, run.steps.size() - 1);
+std::string titleOf(const RunRecord& run, const StepRecord& step, int steps) {
+  const std::string which = steps == 1 ? "its only step" : fmt::format("step {}, the median of {} after warm-up", step.step, steps - 1);
   return fmt::format("run {}: {}, {}, {}, {}", run.id.value, run.plan.modelName, run.plan.schedule.name, howComputed(run), which);
 }
 
 /// Of a run that did not complete: its steps are those that ended before.
-void printEnd(const RunRecord& run) {
+void printEnd(const RunRecord& run, int steps) {
   if (run.state == RunState::Completed) return;
   print(fmt::format("\nrun {} {} after {}: {}\n", run.id.value, run.state == RunState::Failed ? "failed" : "is unfinished",
-                    counted(static_cast<std::int64_t>(run.steps.size()), "step"), run.failure));
+                    counted(steps, "step"), run.failure));
 }
 
 std::optional<RunId> idOf(int number) { return number > 0 ? std::optional<RunId>(RunId(number)) : std::nullopt; }
@@ -134,10 +133,11 @@ int runCompare(const CompareOptions& options) {
   const RunStore store(options.store, RunStore::Mode::ReadOnly);
   if (!store.note().empty()) warn(store.note());
   const RunRecord run = store.load(idOf(options.run));
-  const StepRecord& step = medianStep(run);
+  const StepRecord step = store.loadStep(run, {});
+  const int steps = store.stepCount(run.id);
   if (options.with == 0) {
     const Comparison comparison = compare(run.predicted, step.measured);
-    const Pair pair{&run.predicted, &step.measured, "predicted", "measured", "predicted", "measured, " + titleOf(run, step)};
+    const Pair pair{&run.predicted, &step.measured, "predicted", "measured", "predicted", "measured, " + titleOf(run, step, steps)};
     const std::optional<Ns> replayed = replayedMakespan(run, step);
     if (options.json) {
       auto document = ownJson(documentOf(comparison, run, step, nullptr, nullptr));
@@ -152,19 +152,24 @@ int runCompare(const CompareOptions& options) {
           "Simulated with the measured compute durations the makespan is {}: running it took {} beyond computing and predicted messages.\n",
           formatDuration(*replayed), errorOf(*replayed, comparison.measuredMakespan)));
     }
-    printEnd(run);
+    printEnd(run, steps);
     return kYes;
   }
   const RunRecord with = store.load(idOf(options.with));
-  const StepRecord& withStep = medianStep(with);
+  const StepRecord withStep = store.loadStep(with, {});
+  const int withSteps = store.stepCount(with.id);
   const Comparison comparison = compare(step.measured, withStep.measured);
-  const Pair pair{&step.measured,     &withStep.measured,     fmt::format("run {}", run.id.value), fmt::format("run {}", with.id.value),
-                  titleOf(run, step), titleOf(with, withStep)};
+  const Pair pair{&step.measured,
+                  &withStep.measured,
+                  fmt::format("run {}", run.id.value),
+                  fmt::format("run {}", with.id.value),
+                  titleOf(run, step, steps),
+                  titleOf(with, withStep, withSteps)};
   if (!options.json) printDrawn(pair);
   print(options.json ? versioned(documentOf(comparison, run, step, &with, &withStep)) : textOf(comparison, pair));
   if (!options.json) {
-    printEnd(run);
-    printEnd(with);
+    printEnd(run, steps);
+    printEnd(with, withSteps);
   }
   return kYes;
 }

@@ -29,6 +29,11 @@
 #include "schedules/error.h"
 
 namespace pw::gui {
+namespace {
+
+constexpr int kMostStepsListed = 1000;  ///< of a run, in a box to choose from
+
+}  // namespace
 
 struct RunsPanel::Private {
   Private(RunsPanel& p, Document& doc) : panel(p), document(doc) {}
@@ -45,11 +50,18 @@ struct RunsPanel::Private {
   QTreeView* history = nullptr;
   ComparisonView* comparison = nullptr;
 
-  std::vector<int> wanted;                  ///< runs to choose when the store is listed
-  bool restoring = false;                   ///< the selection changes, not the choice
-  std::shared_ptr<const RunRecord> record;  ///< of `shown`
-  std::shared_ptr<const Measured> shown;    ///< what we gave the document
-  std::shared_ptr<const Measured> other;    ///< the run it is compared with
+  std::vector<int> wanted;  ///< runs to choose when the store is listed
+  bool restoring = false;   ///< the selection changes, not the choice
+  /// The run of `shown`.
+  struct Chosen {
+    std::string store;
+    RunRecord record;
+    std::vector<int> steps;  ///< that can be chosen
+    int median = 0;          ///< number of the step that stands for the run
+  };
+  std::shared_ptr<const Chosen> chosen;
+  std::shared_ptr<const Measured> shown;  ///< what we gave the document
+  std::shared_ptr<const Measured> other;  ///< the run it is compared with
   /// The last comparison and its result.
   struct Subject {
     std::shared_ptr<const Measured> measured, other;
@@ -382,11 +394,13 @@ void RunsPanel::Private::load(const std::vector<int>& ids) {
   const std::string store = document.storePath().toStdString();
   loading.start(tr("Load run %1").arg(ids.back()), [this, store, ids](JobControl&) -> std::function<void()> {
     const RunStore file(store, RunStore::Mode::ReadOnly);
-    const auto main = std::make_shared<const RunRecord>(file.load(RunId(ids.back())));
-    const auto measured = measuredOf(*main, {});
-    const auto with = ids.size() > 1 ? measuredOf(file.load(RunId(ids[ids.size() - 2])), {}) : nullptr;
-    return [this, main, measured, with] {
-      record = main;
+    const RunRecord record = file.load(RunId(ids.back()));
+    const auto measured = measuredOf(file, record, {});
+    const auto with = ids.size() > 1 ? measuredOf(file, file.load(RunId(ids[ids.size() - 2])), {}) : nullptr;
+    const auto run =
+        std::make_shared<const Chosen>(Chosen{store, record, file.stepNumbers(record.id, kMostStepsListed), measured ? measured->step : 0});
+    return [this, run, measured, with] {
+      chosen = run;
       shown = measured;
       other = with;
       document.setMeasured(measured);
@@ -395,9 +409,9 @@ void RunsPanel::Private::load(const std::vector<int>& ids) {
 }
 
 void RunsPanel::Private::showStep(std::optional<int> step) {
-  if (!record) return;
-  loading.start(tr("Show a step"), [this, run = record, step](JobControl&) -> std::function<void()> {
-    const auto measured = measuredOf(*run, step);
+  if (!chosen) return;
+  loading.start(tr("Show a step"), [this, run = chosen, step](JobControl&) -> std::function<void()> {
+    const auto measured = measuredOf(RunStore(run->store, RunStore::Mode::ReadOnly), run->record, step);
     return [this, measured] {
       shown = measured;
       document.setMeasured(measured);
@@ -432,7 +446,7 @@ void RunsPanel::Private::loadPlan() {
 // ---- Comparison ----
 
 void RunsPanel::Private::forget() {
-  record.reset();
+  chosen.reset();
   shown.reset();
   other.reset();
 }
@@ -447,12 +461,12 @@ void RunsPanel::Private::follow() {
     history->clearSelection();
     restoring = false;
   }
-  std::vector<int> numbers;
-  if (record && !live) {
-    for (const StepRecord& step : record->steps) numbers.push_back(step.step);
+  if (!chosen || live) {
+    comparison->setSteps({}, 0, {});
+  } else {
+    const bool isOther = measured && measured->step != chosen->median;
+    comparison->setSteps(chosen->steps, chosen->median, isOther ? std::optional<int>(measured->step) : std::nullopt);
   }
-  const int median = numbers.empty() ? 0 : medianStep(*record).step;
-  comparison->setSteps(numbers, median, measured && measured->step != median ? std::optional<int>(measured->step) : std::nullopt);
   judge();
 }
 
@@ -463,11 +477,11 @@ void RunsPanel::Private::judge() {
   if (!measured || measured->live || (!measured->run && !prediction)) {
     judging.cancel();
     judged = {};
-    if (!measured && record)
-      comparison->clear(
-          (record->state == RunState::Failed ? tr("Run %1 has no measured step. It failed: %2") : tr("Run %1 has no measured step. %2"))
-              .arg(record->id.value)
-              .arg(QString::fromStdString(record->failure)));
+    if (!measured && chosen)
+      comparison->clear((chosen->record.state == RunState::Failed ? tr("Run %1 has no measured step. It failed: %2")
+                                                                  : tr("Run %1 has no measured step. %2"))
+                            .arg(chosen->record.id.value)
+                            .arg(QString::fromStdString(chosen->record.failure)));
     else if (!measured)
       comparison->clear(tr("Select a run to see where prediction and measurement differ, or two runs to compare them."));
     else
