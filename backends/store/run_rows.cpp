@@ -5,6 +5,8 @@
 #include <bit>
 #include <limits>
 #include <string_view>
+#include <tuple>
+#include <utility>
 
 #include <SQLiteCpp/SQLiteCpp.h>
 #include <fmt/format.h>
@@ -13,6 +15,16 @@
 #include "schedules/error.h"
 
 namespace pw {
+
+const char* const kSummaryRows =
+    "SELECT id, started_at, model, schedule, backend, failure, ranks, microbatches, predicted_ns, precision, tf32, synthetic, state "
+    "FROM run ORDER BY id";
+const char* const kRunRow =
+    "SELECT started_at, backend, failure, seed, host, processor, cores, device, plan, predicted, precision, tf32, synthetic, state "
+    "FROM run WHERE id = ?";
+const char* const kStepRows =
+    "SELECT step, loss, measured, gradient_norm FROM step WHERE run = ? AND position >= ? ORDER BY position LIMIT ?";
+
 namespace {
 
 /// The statement reads `blob` until it is reset.
@@ -26,12 +38,9 @@ void bindBlob(SQLite::Statement& statement, int at, const std::string& blob) {
 constexpr std::array<std::pair<RunState, std::string_view>, 3> kStates{
     {{RunState::Unfinished, "unfinished"}, {RunState::Completed, "completed"}, {RunState::Failed, "failed"}}};
 
-}  // namespace
-
-std::string_view name(RunState state) { return std::ranges::find(kStates, state, &std::pair<RunState, std::string_view>::first)->second; }
-
 std::string textOf(const SQLite::Column& column) { return column.getString(); }
 
+/// How a run ended, of its columns `state` and `failure`; a state that a newer Pipewright may have written counts as a failure.
 std::pair<RunState, std::string> endOf(const std::string& stateName, const std::string& failure) {
   const auto* const found = std::ranges::find(kStates, std::string_view(stateName), &std::pair<RunState, std::string_view>::second);
   const RunState state = found == kStates.end() ? RunState::Failed : found->first;
@@ -48,13 +57,49 @@ Trace traceOf(const SQLite::Column& column, const std::string& source) {
   return parseBlob(std::string_view(bytes, static_cast<std::size_t>(column.getBytes())), source);
 }
 
-StepRecord stepOf(SQLite::Statement& statement, const std::string& run) {
+}  // namespace
+
+std::string_view name(RunState state) { return std::ranges::find(kStates, state, &std::pair<RunState, std::string_view>::first)->second; }
+
+RunSummary summaryOf(SQLite::Statement& row) {
+  RunSummary s;
+  s.id = RunId(row.getColumn(0).getInt());
+  int at = 0;
+  for (std::string* text : {&s.startedAt, &s.model, &s.schedule, &s.backend, &s.failure}) *text = textOf(row.getColumn(++at));
+  s.ranks = row.getColumn(6).getInt();
+  s.microbatches = row.getColumn(7).getInt();
+  s.predictedStep = row.getColumn(8).getInt64();
+  s.precision = precisionOf(textOf(row.getColumn(9))).value_or(DType::Unknown);
+  s.tf32 = row.getColumn(10).getInt() != 0;
+  s.synthetic = row.getColumn(11).getInt() != 0;
+  std::tie(s.state, s.failure) = endOf(textOf(row.getColumn(12)), s.failure);
+  return s;
+}
+
+RunRecord runOf(SQLite::Statement& row, RunId id, const std::string& source) {
+  RunRecord run;
+  run.id = id;
+  run.startedAt = textOf(row.getColumn(0));
+  run.backend = textOf(row.getColumn(1));
+  run.failure = textOf(row.getColumn(2));
+  run.seed = std::bit_cast<std::uint64_t>(row.getColumn(3).getInt64());
+  run.machine = {textOf(row.getColumn(4)), textOf(row.getColumn(5)), row.getColumn(6).getInt(), textOf(row.getColumn(7))};
+  run.plan = parsePlan(textOf(row.getColumn(8)), source);
+  run.predicted = traceOf(row.getColumn(9), source);
+  run.precision = precisionOf(textOf(row.getColumn(10))).value_or(DType::Unknown);
+  run.tf32 = row.getColumn(11).getInt() != 0;
+  run.synthetic = row.getColumn(12).getInt() != 0;
+  std::tie(run.state, run.failure) = endOf(textOf(row.getColumn(13)), run.failure);
+  return run;
+}
+
+StepRecord stepOf(SQLite::Statement& row, const std::string& source) {
   StepRecord step;
-  step.step = statement.getColumn(0).getInt();
-  const SQLite::Column loss = statement.getColumn(1);
+  step.step = row.getColumn(0).getInt();
+  const SQLite::Column loss = row.getColumn(1);
   step.loss = loss.isNull() ? std::numeric_limits<double>::quiet_NaN() : loss.getDouble();
-  if (const SQLite::Column norm = statement.getColumn(3); !norm.isNull()) step.gradientNorm = norm.getDouble();
-  step.measured = traceOf(statement.getColumn(2), fmt::format("step {} of {}", step.step, run));
+  if (const SQLite::Column norm = row.getColumn(3); !norm.isNull()) step.gradientNorm = norm.getDouble();
+  step.measured = traceOf(row.getColumn(2), fmt::format("step {} of {}", step.step, source));
   return step;
 }
 

@@ -5,29 +5,26 @@
 #include <cstdint>
 #include <span>
 #include <string>
-#include <utility>
 
 #include "backends/store/run_store.h"
 
 namespace SQLite {
-class Column;
 class Database;
 class Statement;
 }  // namespace SQLite
 
 namespace pw {
 
-[[nodiscard]] std::string textOf(const SQLite::Column& column);
+// Queries, and what a row of their answers holds. `source` names the run in messages. What they name, a newer store must have.
+extern const char* const kSummaryRows;
+extern const char* const kRunRow;    ///< of the run of this id
+extern const char* const kStepRows;  ///< of a run, from a position on, so many
 
-/// How a run ended, of its columns `state` and `failure`; a state that a newer Pipewright may have written counts as a failure.
-[[nodiscard]] std::pair<RunState, std::string> endOf(const std::string& stateName, const std::string& failure);
-
-/// The trace of a column; `source` names it in messages.
-[[nodiscard]] Trace traceOf(const SQLite::Column& column, const std::string& source);
-
-/// The columns of kStepColumns in a row of `statement`; `run` names the run in messages.
-[[nodiscard]] StepRecord stepOf(SQLite::Statement& statement, const std::string& run);
-inline constexpr const char* kStepColumns = "step, loss, measured, gradient_norm";
+/// Without what is known of its steps.
+[[nodiscard]] RunSummary summaryOf(SQLite::Statement& row);
+/// Without its steps.
+[[nodiscard]] RunRecord runOf(SQLite::Statement& row, RunId id, const std::string& source);
+[[nodiscard]] StepRecord stepOf(SQLite::Statement& row, const std::string& source);
 
 /// Writes a run's row, without its steps.
 RunId insertRun(SQLite::Database& db, const RunRecord& run);

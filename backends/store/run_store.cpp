@@ -43,13 +43,6 @@ std::string joinedWords(const std::string& backend, DType precision, bool tf32, 
 }
 
 /// What is read of a run and a step; a newer store must have it all.
-constexpr const char* kSummaries =
-    "SELECT id, started_at, model, schedule, backend, failure, ranks, microbatches, predicted_ns, precision, tf32, synthetic, state "
-    "FROM run ORDER BY id";
-constexpr const char* kRun =
-    "SELECT started_at, backend, failure, seed, host, processor, cores, device, plan, predicted, precision, tf32, synthetic, state "
-    "FROM run WHERE id = ?";
-const std::string kSteps = fmt::format("SELECT {} FROM step WHERE run = ? AND position >= ? ORDER BY position LIMIT ?", kStepColumns);
 constexpr const char* kCount = "SELECT count(*) FROM step WHERE run = ?";
 constexpr const char* kNumbers = "SELECT step FROM step WHERE run = ? AND position % ? = 0 ORDER BY position";
 constexpr const char* kPosition = "SELECT position FROM step WHERE run = ? AND step = ? ORDER BY position LIMIT 1";
@@ -160,7 +153,7 @@ void RunStore::Database::openForReading() {
 /// Throws unless what we read is there.
 void RunStore::Database::requireKnownColumns(int version) {
   try {
-    for (const char* const query : {kSummaries, kRun, kSteps.c_str(), kCount, kNumbers, kPosition, kMedian}) SQLite::Statement(*db, query);
+    for (const char* const query : {kSummaryRows, kRunRow, kStepRows, kCount, kNumbers, kPosition, kMedian}) SQLite::Statement(*db, query);
   } catch (const SQLite::Exception&) {
     throw UsageError(fmt::format("the run store {} has format {} and this Pipewright reads up to {}; update Pipewright to read it", path,
                                  version, kStoreVersion));
@@ -247,20 +240,10 @@ void RunStore::end(RunId run, const std::string& failure) {
 std::vector<RunSummary> RunStore::list() const {
   return database_->guarded([&] {
     SQLite::Transaction snapshot(*database_->db);
-    SQLite::Statement runs(*database_->db, kSummaries);
+    SQLite::Statement runs(*database_->db, kSummaryRows);
     std::vector<RunSummary> summaries;
     while (runs.executeStep()) {
-      RunSummary& s = summaries.emplace_back();
-      s.id = RunId(runs.getColumn(0).getInt());
-      int at = 0;
-      for (std::string* text : {&s.startedAt, &s.model, &s.schedule, &s.backend, &s.failure}) *text = textOf(runs.getColumn(++at));
-      s.ranks = runs.getColumn(6).getInt();
-      s.microbatches = runs.getColumn(7).getInt();
-      s.predictedStep = runs.getColumn(8).getInt64();
-      s.precision = precisionOf(textOf(runs.getColumn(9))).value_or(DType::Unknown);
-      s.tf32 = runs.getColumn(10).getInt() != 0;
-      s.synthetic = runs.getColumn(11).getInt() != 0;
-      std::tie(s.state, s.failure) = endOf(textOf(runs.getColumn(12)), s.failure);
+      RunSummary& s = summaries.emplace_back(summaryOf(runs));
       s.steps = countOf(*database_->db, s.id);
       if (s.steps > 0) s.medianMeasuredStep = medianOf(*database_->db, s.id, s.steps).first;
     }
@@ -286,24 +269,11 @@ RunRecord RunStore::load(std::optional<RunId> id) const {
   return database_->guarded([&] {
     SQLite::Database& db = *database_->db;
     SQLite::Transaction snapshot(db);
-    RunRecord run;
-    run.id = database_->find(id);
-    const std::string source = database_->sourceOf(run.id);
-    SQLite::Statement row(db, kRun);
-    row.bind(1, run.id.value);
+    const RunId run = database_->find(id);
+    SQLite::Statement row(db, kRunRow);
+    row.bind(1, run.value);
     row.executeStep();
-    run.startedAt = textOf(row.getColumn(0));
-    run.backend = textOf(row.getColumn(1));
-    run.failure = textOf(row.getColumn(2));
-    run.seed = std::bit_cast<std::uint64_t>(row.getColumn(3).getInt64());
-    run.machine = {textOf(row.getColumn(4)), textOf(row.getColumn(5)), row.getColumn(6).getInt(), textOf(row.getColumn(7))};
-    run.plan = parsePlan(textOf(row.getColumn(8)), source);
-    run.predicted = traceOf(row.getColumn(9), source);
-    run.precision = precisionOf(textOf(row.getColumn(10))).value_or(DType::Unknown);
-    run.tf32 = row.getColumn(11).getInt() != 0;
-    run.synthetic = row.getColumn(12).getInt() != 0;
-    std::tie(run.state, run.failure) = endOf(textOf(row.getColumn(13)), run.failure);
-    return run;
+    return runOf(row, run, database_->sourceOf(run));
   });
 }
 
@@ -325,7 +295,7 @@ std::vector<int> RunStore::stepNumbers(RunId run, int most) const {
 
 std::vector<StepRecord> RunStore::loadSteps(RunId run, int first, int most) const {
   return database_->guarded([&] {
-    SQLite::Statement query(*database_->db, kSteps);
+    SQLite::Statement query(*database_->db, kStepRows);
     query.bind(1, run.value);
     query.bind(2, first);
     query.bind(3, most);
