@@ -172,13 +172,13 @@ TEST_F(PlanPanelTest, RecomputationIsChosenOrNamedByModule) {
   auto& recompute = named<QComboBox>("Recompute");
   type(*recompute.lineEdit(), "full");
   settle();
-  EXPECT_EQ(request().recompute, std::vector<std::string>{"full"});
+  EXPECT_EQ(request().recompute, Recompute(RecomputeFull()));
   type(*recompute.lineEdit(), "blocks.0, blocks.1");
   settle();
-  EXPECT_EQ(request().recompute, (std::vector<std::string>{"blocks.0", "blocks.1"}));
+  EXPECT_EQ(request().recompute, Recompute(RecomputeModules{{"blocks.0", "blocks.1"}}));
   type(*recompute.lineEdit(), "");
   settle();
-  EXPECT_EQ(request().recompute, std::vector<std::string>{"none"});
+  EXPECT_EQ(request().recompute, Recompute(RecomputeNone()));
 }
 
 TEST_F(PlanPanelTest, SharedParametersAreFastestUnlessChosen) {
@@ -211,7 +211,7 @@ TEST_F(PlanPanelTest, AClusterReplacesMeasuredTimes) {
 
 TEST_F(PlanPanelTest, WhatIsWrongWithThePlanIsSaidAndItsFiguresFade) {
   open();
-  document.edit("a module that is not there", [](Design& design) { design.request.recompute = {"no.such.module"}; });
+  document.edit("a module that is not there", [](Design& design) { design.request.recompute = RecomputeModules{{"no.such.module"}}; });
   settle();
   EXPECT_TRUE(named<QLabel>("Problem").isVisible());
   EXPECT_EQ(figure("Problem"), document.problem());

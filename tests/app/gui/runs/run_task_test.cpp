@@ -25,7 +25,7 @@ class RunTaskTest : public testing::Test {
     ASSERT_TRUE(folder.isValid());
     request.plan = std::make_shared<const Plan>(test::chainPlan(lower(generate("gpipe", {2, 2, 2}))));
     request.steps = 3;
-    request.transport = "gloo";
+    request.transport = Transport::Gloo;
     request.store = folder.filePath("runs.db");
   }
   /// The task starts this script, which first notes the words it was called with.
