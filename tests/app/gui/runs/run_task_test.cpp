@@ -32,11 +32,13 @@ class RunTaskTest : public testing::Test {
   void useScript(const QByteArray& text) {
     QFile file(folder.filePath("pipewright"));
     ASSERT_TRUE(file.open(QIODevice::WriteOnly | QIODevice::Truncate));
-    file.write("#!/bin/sh\nprintf '%s\\n' \"$@\" > " + folder.filePath("words").toUtf8() + "\n" + text);
+    file.write("#!/bin/sh\nprintf '%s\\n' \"$@\" > " + quoted("words") + "\n" + text);
     file.close();
     file.setPermissions(QFile::ReadOwner | QFile::WriteOwner | QFile::ExeOwner);
     task.setProgram(file.fileName());
   }
+  /// The path of a file of the folder, for the script: it may have a blank in it.
+  [[nodiscard]] QByteArray quoted(const QString& name) const { return '"' + folder.filePath(name).toUtf8() + '"'; }
   [[nodiscard]] QStringList words() const {
     QFile file(folder.filePath("words"));
     return file.open(QIODevice::ReadOnly) ? QString::fromUtf8(file.readAll()).split('\n', Qt::SkipEmptyParts) : QStringList();
@@ -76,7 +78,7 @@ TEST_F(RunTaskTest, ARunIsCalledWithItsPlanAndSettingsAndNamesItsNumberInTheStor
 
 TEST_F(RunTaskTest, ThePlanThatTheChildReadsIsTheOneRequestedAndItsFolderIsRemovedWithTheTask) {
   const QString copy = folder.filePath("copy.json");
-  useScript("cp \"$2\" " + copy.toUtf8() + "\necho '{}'\n");
+  useScript("cp \"$2\" " + quoted("copy.json") + "\necho '{}'\n");
   {
     RunTask own;
     own.setProgram(folder.filePath("pipewright"));
@@ -154,7 +156,7 @@ TEST_F(RunTaskTest, AProfileIsReadFromWhatTheChildWrote) {
   ASSERT_TRUE(file.open(QIODevice::WriteOnly));
   file.write(QByteArray::fromStdString(toJson(measured)));
   file.close();
-  useScript("while [ \"$1\" != --out ]; do shift; done\ncp " + file.fileName().toUtf8() + " \"$2\"\n");
+  useScript("while [ \"$1\" != --out ]; do shift; done\ncp " + quoted("profile.json") + " \"$2\"\n");
   task.profile({{"a.pt2", "b.pt2"}, 2, 1, "mse", {}});
   ended(profiles);
   const auto profile = profiles.front()[0].value<std::shared_ptr<const Profile>>();

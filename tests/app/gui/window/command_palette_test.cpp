@@ -22,7 +22,7 @@ TEST(CommandFit, NeedsEveryLetterInOrderWhateverItsCase) {
 
 TEST(CommandFit, PrefersLettersThatFollowEachOtherAndBeginWords) {
   EXPECT_GT(fit("run", "Run the plan"), fit("run", "Recover unfinished notes"));
-  EXPECT_GT(fit("sp", "Save project"), fit("sp", "Split"));
+  EXPECT_GT(fit("sp", "Save project"), fit("sp", "Stop"));
 }
 
 class CommandPaletteTest : public testing::Test {
