@@ -10,6 +10,7 @@
 
 #include "backends/checkpoints/safetensors.h"
 #include "backends/checkpoints/writer.h"
+#include "backends/host/packed.h"
 #include "schedules/error.h"
 
 namespace pw {
@@ -49,62 +50,36 @@ class Channel {
   std::uint32_t tag_ = kFirstTag;
 };
 
-template <class Number>
-void put(std::string& out, Number number) {
-  out.append(reinterpret_cast<const char*>(&number), sizeof(number));
-}
-
 /// What a rank holds, without the values: name, type, shape, first element and bytes of each piece.
 std::string manifestOf(const std::vector<StatePiece>& pieces) {
-  std::string out;
+  Packer packer;
   for (const StatePiece& piece : pieces) {
-    put(out, piece.name.size());
-    out += piece.name;
-    put(out, piece.dtype);
-    put(out, piece.shape.size());
-    for (const std::int64_t size : piece.shape) put(out, size);
-    put(out, piece.first);
-    put(out, piece.data.bytes);
+    packer.add(piece.name);
+    packer.add(static_cast<std::int32_t>(piece.dtype));
+    packer.add(std::uint64_t{piece.shape.size()});
+    for (const std::int64_t size : piece.shape) packer.add(size);
+    packer.add(piece.first);
+    packer.add(std::uint64_t{piece.data.bytes});
   }
-  return out;
+  return packer.finish();
 }
 
-class ManifestReader {
- public:
-  ManifestReader(std::string_view bytes, int rank) : bytes_(bytes), rank_(rank) {}
-
-  std::vector<StatePiece> read() {
-    std::vector<StatePiece> pieces;
-    while (!bytes_.empty()) {
-      StatePiece& piece = pieces.emplace_back();
-      piece.name = take(number<std::size_t>());
-      piece.dtype = number<DType>();
-      piece.shape.resize(std::min(number<std::size_t>(), kMostDimensions));
-      for (std::int64_t& size : piece.shape) size = number<std::int64_t>();
-      piece.first = number<std::int64_t>();
-      piece.data.bytes = number<std::size_t>();
-    }
-    return pieces;
+std::vector<StatePiece> parseManifest(std::string_view bytes, int rank) {
+  std::vector<StatePiece> pieces;
+  Unpacker unpacker(bytes);
+  while (unpacker.left() > 0) {
+    StatePiece& piece = pieces.emplace_back();
+    unpacker.take(piece.name);
+    piece.dtype = static_cast<DType>(unpacker.within(0, static_cast<std::int32_t>(DType::BFloat16)));
+    piece.shape.resize(unpacker.within(std::uint64_t{0}, std::uint64_t{kMostDimensions}));
+    for (std::int64_t& size : piece.shape) unpacker.take(size);
+    unpacker.take(piece.first);
+    piece.data.bytes = unpacker.next<std::uint64_t>();
   }
-
- private:
-  std::string_view take(std::size_t count) {
-    if (count > bytes_.size())
-      throw Error(fmt::format("Rank {} sent an unreadable list of tensors; all ranks must run the same version.", rank_));
-    const std::string_view taken = bytes_.substr(0, count);
-    bytes_.remove_prefix(count);
-    return taken;
-  }
-  template <class Number>
-  Number number() {
-    Number value{};
-    std::memcpy(&value, take(sizeof(value)).data(), sizeof(value));
-    return value;
-  }
-
-  std::string_view bytes_;
-  int rank_;
-};
+  if (!unpacker.isComplete())
+    throw Error(fmt::format("Rank {} sent an unreadable list of tensors; all ranks must run the same version.", rank));
+  return pieces;
+}
 
 /// Elements [first, last) of a tensor, which lie in `own[index]` of a rank.
 struct Part {
@@ -230,7 +205,7 @@ void saveCheckpoint(const std::string& path, const std::map<std::string, double>
   std::optional<CheckpointWriter> writer;
   std::string failure = failureOf([&] {
     std::vector<std::vector<StatePiece>> ranks{own};
-    for (const std::string& manifest : manifests) ranks.push_back(ManifestReader(manifest, static_cast<int>(ranks.size())).read());
+    for (const std::string& manifest : manifests) ranks.push_back(parseManifest(manifest, static_cast<int>(ranks.size())));
     tensors = mergePieces(ranks);
     std::size_t headerBytes = 0;
     for (const FileTensor& tensor : tensors) headerBytes += SafetensorsWriter::headerBytesOf(tensor.what.name);

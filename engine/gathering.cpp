@@ -10,6 +10,7 @@
 
 #include <fmt/format.h>
 
+#include "backends/host/packed.h"
 #include "backends/store/trace_blob.h"
 #include "schedules/error.h"
 
@@ -30,61 +31,10 @@ Buffer bufferOf(T& value) {
   return {reinterpret_cast<std::byte*>(&value), sizeof(value)};
 }
 
-/// Writes values as they lie in memory: for ranks of the same build.
-class Packer {
- public:
-  template <class T>
-  void add(const T& value) {
-    bytes_.append(reinterpret_cast<const char*>(&value), sizeof(value));
-  }
-  void add(const std::string& text) {
-    add(text.size());
-    bytes_ += text;
-  }
-  void add(const std::optional<double>& number) {
-    add(number.has_value());
-    add(number.value_or(0));
-  }
-  [[nodiscard]] std::string take() { return std::move(bytes_); }
-
- private:
-  std::string bytes_;
-};
-
-/// Reads what a Packer wrote. Throws Error where there is less.
-class Unpacker {
- public:
-  Unpacker(std::string_view bytes, JobRank rank) : bytes_(bytes), rank_(rank) {}
-
-  template <class T>
-  void take(T& value) {
-    std::memcpy(&value, takeBytes(sizeof(value)).data(), sizeof(value));
-  }
-  void take(std::string& text) { text = takeText(); }
-  void take(std::optional<double>& number) {
-    bool known = false;
-    double value = 0;
-    take(known);
-    take(value);
-    number = known ? std::optional(value) : std::nullopt;
-  }
-  [[nodiscard]] std::string_view takeText() {
-    std::size_t size = 0;
-    take(size);
-    return takeBytes(size);
-  }
-
- private:
-  std::string_view takeBytes(std::size_t n) {
-    if (n > bytes_.size()) throw Error(fmt::format("Rank {} sent a broken log; run all ranks with the same build.", rank_.value));
-    const std::string_view front = bytes_.substr(0, n);
-    bytes_.remove_prefix(n);
-    return front;
-  }
-
-  std::string_view bytes_;
-  JobRank rank_;
-};
+/// Throws unless the log was read to its end.
+void requireComplete(const Unpacker& unpacker, JobRank rank) {
+  if (!unpacker.isComplete()) throw Error(fmt::format("Rank {} sent a broken log; run all ranks with the same build.", rank.value));
+}
 
 std::string pack(const RankLog& log) {
   Packer packer;
@@ -99,11 +49,11 @@ std::string pack(const RankLog& log) {
   packer.add(log.residentPeak);
   packer.add(log.startToFirstAction);
   packer.add(log.lossScale);
-  return packer.take();
+  return packer.finish();
 }
 
 RankLog unpackRankLog(std::string_view bytes, JobRank rank) {
-  Unpacker unpacker(bytes, rank);
+  Unpacker unpacker(bytes);
   RankLog log;
   Verification& v = log.verification;
   unpacker.take(v.equal);
@@ -116,6 +66,7 @@ RankLog unpackRankLog(std::string_view bytes, JobRank rank) {
   unpacker.take(log.residentPeak);
   unpacker.take(log.startToFirstAction);
   unpacker.take(log.lossScale);
+  requireComplete(unpacker, rank);
   return log;
 }
 
@@ -125,24 +76,24 @@ std::string pack(const StepLog& step) {
   packer.add(step.gradientNorm);
   packer.add(step.lossScale);
   packer.add(step.skipped);
-  packer.add(step.notFinite.value_or(JobRank(-1)));
+  packer.add(step.notFinite.value_or(JobRank(-1)).value);
   packer.add(step.whatNotFinite);
-  packer.add(toBlob({1 << 20, step.spans, step.memory}));  // ranks: an upper bound, a log names peers
-  return packer.take();
+  packer.add(toBlob(kMostTraceRanks, step.spans, step.memory));
+  return packer.finish();
 }
 
 StepLog unpackStepLog(std::string_view bytes, JobRank rank) {
-  Unpacker unpacker(bytes, rank);
+  Unpacker unpacker(bytes);
   StepLog step;
-  JobRank notFinite(-1);
   unpacker.take(step.loss);
   unpacker.take(step.gradientNorm);
   unpacker.take(step.lossScale);
   unpacker.take(step.skipped);
-  unpacker.take(notFinite);
-  if (notFinite.value >= 0) step.notFinite = notFinite;
+  if (const JobRank notFinite(unpacker.next<std::int32_t>()); notFinite.value >= 0) step.notFinite = notFinite;
   unpacker.take(step.whatNotFinite);
-  Trace trace = parseBlob(unpacker.takeText(), fmt::format("the log of rank {}", rank.value));
+  const std::string_view blob = unpacker.text();
+  requireComplete(unpacker, rank);
+  Trace trace = parseBlob(blob, fmt::format("the log of rank {}", rank.value));
   step.spans = std::move(trace.spans);
   step.memory = std::move(trace.memory);
   return step;

@@ -5,7 +5,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <charconv>
 #include <cstring>
@@ -15,6 +14,7 @@
 #include <fmt/format.h>
 
 #include "schedules/error.h"
+#include "simulator/trace/span_kind.h"
 
 namespace pw {
 namespace {
@@ -26,10 +26,6 @@ constexpr std::int32_t kMostStages = 1 << 20, kMostMicrobatches = 1 << 24;
 // So that no sum over the spans of a step overflows, whatever the file says.
 constexpr Ns kLatest = Ns{1} << 60, kLongestSpan = Ns{1} << 43 /* 2.4 h */, kMostApart = Ns{1} << 49 /* 6 days */;
 constexpr Bytes kMostBytes = Bytes{1} << 40;
-
-constexpr std::array<SpanKind, 12> kKinds{SpanKind::Forward,     SpanKind::Backward,     SpanKind::BackwardInput, SpanKind::BackwardWeight,
-                                          SpanKind::SendForward, SpanKind::SendBackward, SpanKind::WaitForward,   SpanKind::WaitBackward,
-                                          SpanKind::ReduceGrad,  SpanKind::Optimizer,    SpanKind::Load,          SpanKind::Store};
 
 char* put(char* at, std::string_view text) {
   std::memcpy(at, text.data(), text.size());
@@ -78,9 +74,8 @@ class Scanner {
     const auto* quote = ok_ ? static_cast<const char*>(std::memchr(at_, '"', static_cast<std::size_t>(end_ - at_))) : nullptr;
     if (quote != nullptr) {
       const std::string_view word(at_, static_cast<std::size_t>(quote - at_));
-      const auto* found = std::find_if(kKinds.begin(), kKinds.end(), [&](SpanKind k) { return name(k) == word; });
       at_ = quote + 1;
-      if (found != kKinds.end()) return *found;
+      if (const auto kind = spanKindNamed(word)) return *kind;
     }
     ok_ = false;
     return SpanKind::Forward;

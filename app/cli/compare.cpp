@@ -106,30 +106,37 @@ std::string documentOf(const Verdict& verdict, const std::string& sentence, cons
   return versioned(document.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace) + "\n");
 }
 
-std::string titleOf(const RunRecord& run, const StepRecord& step) {
-  const std::string which =
-      run.steps.size() == 1 ? "its only step" : fmt::format("step {}, the median of {} after warm-up", step.step, run.steps.size() - 1);
+std::string titleOf(const RunRecord& run, const StepRecord& step, int steps) {
+  const std::string which = steps == 1 ? "its only step" : fmt::format("step {}, the median of {} after warm-up", step.step, steps - 1);
   return fmt::format("run {}: {}, {}, {}, {}", run.id.value, run.plan.modelName, run.plan.schedule.name, howComputed(run), which);
 }
 
 /// Of a run that did not complete: its steps are those that ended before.
-void printEnd(const RunRecord& run) {
+void printEnd(const RunRecord& run, int steps) {
   if (run.state == RunState::Completed) return;
   print(fmt::format("\nrun {} {} after {}: {}\n", run.id.value, run.state == RunState::Failed ? "failed" : "is unfinished",
-                    counted(static_cast<std::int64_t>(run.steps.size()), "step"), run.failure));
+                    counted(steps, "step"), run.failure));
 }
 
 std::optional<RunId> idOf(int number) { return number > 0 ? std::optional<RunId>(RunId(number)) : std::nullopt; }
 
-int compareWithPrediction(const RunRecord& run, bool json) {
-  const StepRecord& step = medianStep(run);
+/// The step that stands for a run, and how many the run has.
+struct StoredStep {
+  StepRecord step;
+  int steps = 0;
+};
+
+StoredStep medianOf(const RunStore& store, const RunRecord& run) { return {store.loadStep(run, {}), store.stepCount(run.id)}; }
+
+int compareWithPrediction(const RunRecord& run, const StoredStep& chosen, bool json) {
+  const StepRecord& step = chosen.step;
   const Verdict verdict = judge(run.predicted, step.measured, replayedMakespan(run.plan.schedule, run.plan.costs, step.measured));
   const std::string sentence = verdictText(verdict);
   if (json) {
     print(documentOf(verdict, sentence, run, step, nullptr, nullptr));
     return kYes;
   }
-  const Pair pair{&run.predicted, &step.measured, "predicted", "measured", "predicted", "measured, " + titleOf(run, step)};
+  const Pair pair{&run.predicted, &step.measured, "predicted", "measured", "predicted", "measured, " + titleOf(run, step, chosen.steps)};
   printDrawn(pair);
   print(textOf(verdict, sentence, pair));
   if (verdict.replayed) {
@@ -137,15 +144,19 @@ int compareWithPrediction(const RunRecord& run, bool json) {
         "Simulated with the measured compute durations the makespan is {}: running it took {} beyond computing and predicted messages.\n",
         formatDuration(*verdict.replayed), errorOf(*verdict.replayed, verdict.comparison.measuredMakespan)));
   }
-  printEnd(run);
+  printEnd(run, chosen.steps);
   return kYes;
 }
 
-int compareRuns(const RunRecord& run, const RunRecord& with, bool json) {
-  const StepRecord &step = medianStep(run), &withStep = medianStep(with);
+int compareRuns(const RunRecord& run, const StoredStep& chosen, const RunRecord& with, const StoredStep& chosenWith, bool json) {
+  const StepRecord &step = chosen.step, &withStep = chosenWith.step;
   const Verdict verdict = judge(step.measured, withStep.measured);
-  const Pair pair{&step.measured,     &withStep.measured,     fmt::format("run {}", run.id.value), fmt::format("run {}", with.id.value),
-                  titleOf(run, step), titleOf(with, withStep)};
+  const Pair pair{&step.measured,
+                  &withStep.measured,
+                  fmt::format("run {}", run.id.value),
+                  fmt::format("run {}", with.id.value),
+                  titleOf(run, step, chosen.steps),
+                  titleOf(with, withStep, chosenWith.steps)};
   const std::string sentence = verdictText(verdict, pair.beforeName, pair.afterName);
   if (json) {
     print(documentOf(verdict, sentence, run, step, &with, &withStep));
@@ -153,8 +164,8 @@ int compareRuns(const RunRecord& run, const RunRecord& with, bool json) {
   }
   printDrawn(pair);
   print(textOf(verdict, sentence, pair));
-  printEnd(run);
-  printEnd(with);
+  printEnd(run, chosen.steps);
+  printEnd(with, chosenWith.steps);
   return kYes;
 }
 
@@ -162,7 +173,10 @@ int runCompare(const CompareOptions& options) {
   const RunStore store(options.store, RunStore::Mode::ReadOnly);
   if (!store.note().empty()) warn(store.note());
   const RunRecord run = store.load(idOf(options.run));
-  return options.with == 0 ? compareWithPrediction(run, options.json) : compareRuns(run, store.load(idOf(options.with)), options.json);
+  const StoredStep chosen = medianOf(store, run);
+  if (options.with == 0) return compareWithPrediction(run, chosen, options.json);
+  const RunRecord with = store.load(idOf(options.with));
+  return compareRuns(run, chosen, with, medianOf(store, with), options.json);
 }
 
 }  // namespace

@@ -64,26 +64,17 @@ Material fromPlan(const ExportOptions& o) {
 Material fromStore(const ExportOptions& o) {
   const RunStore store(o.store, RunStore::Mode::ReadOnly);
   if (!store.note().empty()) warn(store.note());
-  RunRecord run = store.load(o.run > 0 ? std::optional<RunId>(RunId(o.run)) : std::nullopt);
+  const RunRecord run = store.load(o.run > 0 ? std::optional<RunId>(RunId(o.run)) : std::nullopt);
   Material material;
   material.names.emplace_back("predicted");
   material.traces.push_back(run.predicted);
   material.title = fmt::format("run {}: {}, {}, predicted", run.id.value, run.plan.modelName, run.plan.schedule.name);
   if (o.predicted) return material;
-  const StepRecord* step = nullptr;
-  if (o.step >= 0) {
-    const auto found = std::find_if(run.steps.begin(), run.steps.end(), [&](const StepRecord& s) { return s.step == o.step; });
-    if (found == run.steps.end())
-      throw UsageError(fmt::format("run {} of {} has no step {}; it has {}", run.id.value, o.store, o.step,
-                                   counted(static_cast<std::int64_t>(run.steps.size()), "step")));
-    step = &*found;
-  } else {
-    step = &medianStep(run);
-  }
-  material.names.push_back(fmt::format("measured step {}", step->step));
-  material.traces.push_back(step->measured);
+  StepRecord step = store.loadStep(run, o.step >= 0 ? std::optional(o.step) : std::nullopt);
+  material.names.push_back(fmt::format("measured step {}", step.step));
+  material.traces.push_back(std::move(step.measured));
   material.chosen = 1;
-  material.title = fmt::format("run {}: {}, {}, step {}", run.id.value, run.plan.modelName, run.plan.schedule.name, step->step);
+  material.title = fmt::format("run {}: {}, {}, step {}", run.id.value, run.plan.modelName, run.plan.schedule.name, step.step);
   return material;
 }
 
@@ -106,11 +97,9 @@ Material fromTrace(const ExportOptions& o) {
                                    counted(static_cast<std::int64_t>(count), "step"), imported->title));
     material.chosen = static_cast<std::size_t>(o.step) - 1;
   } else if (count > 1) {  // the median of those after the first, which warms up
-    std::vector<std::size_t> order;
-    for (std::size_t i = 1; i < count; ++i) order.push_back(i);
-    std::stable_sort(order.begin(), order.end(),
-                     [&](std::size_t a, std::size_t b) { return endOf(material.traces[a]) < endOf(material.traces[b]); });
-    material.chosen = order[(order.size() - 1) / 2];
+    std::vector<Ns> ends;
+    for (const Trace& trace : material.traces) ends.push_back(endOf(trace));
+    material.chosen = medianPosition(ends);
   }
   material.title = fmt::format("{}, {}", imported->title, material.names[material.chosen]);
   for (const std::string& note : imported->notes) complain(note, kYes);

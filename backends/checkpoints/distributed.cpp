@@ -10,6 +10,7 @@
 #include <utility>
 #include <variant>
 
+#include "backends/checkpoints/key_path.h"
 #include "backends/checkpoints/pickle.h"
 #include "backends/checkpoints/pickle_write.h"
 #include "backends/checkpoints/unpickle.h"
@@ -31,33 +32,8 @@ using pickle::Tree;
 using pickle::Value;
 using Sizes = std::vector<std::int64_t>;
 
-constexpr const char* kMetadata = ".metadata";
-constexpr std::string_view kOurs = "pipewright", kStep = "step";
 constexpr std::array<std::string_view, 3> kModelKeys{"model", "state_dict", "model_state_dict"};
 constexpr std::size_t kMostDimensions = 64;
-
-std::string metadataOf(const std::string& folder) { return (fs::path(folder) / kMetadata).string(); }
-
-/// The keys that led to a value in the dict that was saved; list places as numbers.
-using KeyPath = std::vector<std::variant<std::string, std::int64_t>>;
-
-std::string joined(const KeyPath& path) {
-  std::string text;
-  for (const auto& key : path) {
-    text += text.empty() ? "" : ".";
-    text += std::holds_alternative<std::string>(key) ? std::get<std::string>(key) : std::to_string(std::get<std::int64_t>(key));
-  }
-  return text;
-}
-
-/// Elements of a tensor of these sizes; nothing if a size is negative or there are more than a file can contain.
-std::optional<std::int64_t> elementsOf(const Sizes& sizes) {
-  std::int64_t elements = 1;
-  for (const std::int64_t size : sizes) {
-    if (size < 0 || __builtin_mul_overflow(elements, size, &elements)) return std::nullopt;
-  }
-  return elements;
-}
 
 struct Chunk {
   Sizes offsets, sizes;
@@ -212,7 +188,7 @@ ChunkedTensor MetadataReader::tensorOf(std::string_view name, const Dict& member
                  made.sizes[i] <= tensor.sizes[i] - made.offsets[i];
     }
     const auto extent = extents_.find({name, made.offsets});
-    const auto elements = elementsOf(made.sizes);
+    const auto elements = pickle::elementsOf(made.sizes);
     if (!isInside || extent == extents_.end() || !elements) tree_.fail("has a chunk that is not part of its tensor, or lies in no file");
     made.file = fileNamed(extent->second.file);
     made.begin = extent->second.begin;
@@ -220,7 +196,7 @@ ChunkedTensor MetadataReader::tensorOf(std::string_view name, const Dict& member
     if (__builtin_add_overflow(stored, *elements, &stored)) tree_.fail("has chunks of impossible sizes");
     tensor.chunks.push_back(std::move(made));
   }
-  if (elementsOf(tensor.sizes) != stored) tree_.fail("has a tensor whose chunks do not cover it");
+  if (pickle::elementsOf(tensor.sizes) != stored) tree_.fail("has a tensor whose chunks do not cover it");
   return tensor;
 }
 
@@ -257,10 +233,10 @@ Role roleOf(const KeyPath& path) {
     keys.emplace_back(std::get<std::string>(key));
   }
   const std::size_t count = keys.size();
-  if (count == 2 && keys[0] == kOurs) return {Role::Kind::Number, std::string(keys[1])};
+  if (count == 2 && keys[0] == kNumbersKey) return {Role::Kind::Number, std::string(keys[1])};
   auto state = flatState(keys[count - 1]);
   if (count >= 3 && keys[count - 3] == "state") state = std::pair(std::string(keys[count - 2]), std::string(keys[count - 1]));
-  if (state && state->second == kStep) return {Role::Kind::Step, ""};
+  if (state && state->second == kStepKey) return {Role::Kind::Step, ""};
   if (state && isState(state->second)) return {Role::Kind::Tensor, state->second + "/" + state->first};
   const bool isModels = count == 1 || std::ranges::find(kModelKeys, keys[count - 2]) != kModelKeys.end();
   return {Role::Kind::Tensor, isModels ? std::string(keys[count - 1]) : joined(path)};
@@ -327,10 +303,10 @@ std::pair<const std::byte*, Sizes> DistributedCheckpoint::Impl::chunkOf(const st
   const pickle::TensorEntry entry = pickle::readTensor(bytesOf(archive.entries.at("data.pkl")), path);
   const auto record = archive.entries.find("data/" + entry.storage);
   const std::int64_t width = bytesPerElement(tensor.dtype);
-  const auto reach = pickle::reachOf(entry), elements = elementsOf(chunk.sizes);
+  const auto reach = pickle::reachOf(entry), elements = pickle::elementsOf(chunk.sizes);
   if (entry.dtype != tensor.dtype || entry.sizes != chunk.sizes || record == archive.entries.end() || !reach ||
       *reach > record->second.bytes / width || *elements > record->second.bytes / width) {
-    throw UsageError(fmt::format("Tensor {} of {} is not in {} as {} says; save the checkpoint again", name, folder, path, kMetadata));
+    throw UsageError(fmt::format("Tensor {} of {} is not in {} as {} says; save the checkpoint again", name, folder, path, kMetadataFile));
   }
   return {reinterpret_cast<const std::byte*>(bytesOf(record->second).data()) + entry.offset * width, entry.strides};
 }
@@ -341,7 +317,7 @@ MappedTensor DistributedCheckpoint::Impl::read(const std::string& name, const Ch
         fmt::format("Tensor {} of {} is of an element type that Pipewright cannot compute with; save it as another", name, folder));
   }
   MappedTensor made{tensor.dtype, tensor.sizes, Sizes(tensor.sizes.size()), nullptr};
-  const std::int64_t elements = elementsOf(tensor.sizes).value();
+  const std::int64_t elements = pickle::elementsOf(tensor.sizes).value();
   if (elements == 0) return made;
   std::int64_t stride = 1;
   for (std::size_t i = tensor.sizes.size(); i > 0; --i) {
@@ -353,7 +329,7 @@ MappedTensor DistributedCheckpoint::Impl::read(const std::string& name, const Ch
   if (!copy) {
     std::vector<std::pair<const std::byte*, Sizes>> chunks;
     for (const Chunk& chunk : tensor.chunks)
-      chunks.push_back(*elementsOf(chunk.sizes) == 0 ? std::pair<const std::byte*, Sizes>() : chunkOf(name, tensor, chunk));
+      chunks.push_back(*pickle::elementsOf(chunk.sizes) == 0 ? std::pair<const std::byte*, Sizes>() : chunkOf(name, tensor, chunk));
     if (chunks.size() == 1 && reinterpret_cast<std::uintptr_t>(chunks[0].first) % static_cast<std::uintptr_t>(width) == 0) {
       made.strides = chunks[0].second;
       made.data = const_cast<std::byte*>(chunks[0].first);  // of a private mapping
@@ -374,7 +350,8 @@ DistributedCheckpoint::DistributedCheckpoint(const std::string& folder) : impl_(
   impl_->folder = folder;
   std::error_code ignored;
   if (!fs::exists(metadataOf(folder), ignored)) {
-    throw UsageError(fmt::format("{} is not a folder of torch.distributed.checkpoint: it has no {}; check the path", folder, kMetadata));
+    throw UsageError(
+        fmt::format("{} is not a folder of torch.distributed.checkpoint: it has no {}; check the path", folder, kMetadataFile));
   }
   const std::string bytes = readFile(metadataOf(folder));
   MetadataReader metadata(bytes, metadataOf(folder));
@@ -395,7 +372,7 @@ DistributedCheckpoint::DistributedCheckpoint(const std::string& folder) : impl_(
     }
   }
   impl_->copies.clear();  // those were by key
-  if (steps) impl_->numbers.emplace(kStep, *steps);
+  if (steps) impl_->numbers.emplace(kStepKey, *steps);
 }
 
 DistributedCheckpoint::~DistributedCheckpoint() = default;

@@ -12,6 +12,8 @@
 #include <variant>
 
 #include "backends/checkpoints/distributed.h"
+#include "backends/checkpoints/key_path.h"
+#include "backends/checkpoints/pickle.h"
 #include "backends/checkpoints/pickle_write.h"
 #include "backends/checkpoints/zip_writer.h"
 #include "backends/host/files.h"
@@ -24,30 +26,9 @@ namespace {
 namespace fs = std::filesystem;
 using Sizes = std::vector<std::int64_t>;
 
-constexpr const char* kMetadata = ".metadata";
 constexpr std::string_view kMetadataModule = "torch.distributed.checkpoint.metadata";
 constexpr std::string_view kStorageModule = "torch.distributed.checkpoint.filesystem";
-constexpr std::string_view kModel = "model", kOptimizer = "optimizer", kOurs = "pipewright", kStep = "step";
-
-/// The keys that lead to a value in the dict that Python sees; list places as numbers.
-using KeyPath = std::vector<std::variant<std::string, std::int64_t>>;
-
-std::string joined(const KeyPath& path) {
-  std::string text;
-  for (const auto& key : path) {
-    text += text.empty() ? "" : ".";
-    text += std::holds_alternative<std::string>(key) ? std::get<std::string>(key) : std::to_string(std::get<std::int64_t>(key));
-  }
-  return text;
-}
-
-std::int64_t elementsOf(const Sizes& sizes) {
-  std::int64_t elements = 1;
-  for (const std::int64_t size : sizes) elements *= size;
-  return elements;
-}
-
-std::string metadataOf(const std::string& folder) { return (fs::path(folder) / kMetadata).string(); }
+constexpr std::string_view kModel = "model", kOptimizer = "optimizer";
 
 /// The files of the checkpoint that a folder has; empty without one that can be read.
 std::vector<std::string> filesIn(const std::string& folder) {
@@ -145,7 +126,7 @@ struct DistributedCheckpointWriter::Impl {
     items.push_back({std::move(path), std::move(tensor), zip->endArchive()});
   }
   void addTensor(KeyPath path, DType dtype, const Sizes& sizes, const std::byte* bytes) {
-    const std::int64_t elements = elementsOf(sizes);
+    const std::int64_t elements = pickle::elementsOf(sizes).value_or(0);
     const std::string pickled = pickle::writeTensor({joined(path), dtype, "0", elements, 0, sizes, {}});
     addArchive(std::move(path), pickled, std::pair(dtype, sizes), bytes, static_cast<std::size_t>(elements * bytesPerElement(dtype)));
   }
@@ -190,7 +171,7 @@ void DistributedCheckpointWriter::Impl::addOptimizer(const OptimizerLayout& layo
     for (const auto& [name, item] : places) {
       const std::size_t slash = name.find('/');
       if (slash == std::string::npos || !counted.insert(name.substr(slash + 1)).second) continue;
-      addTensor({std::string(kOptimizer), "state", name.substr(slash + 1), std::string(kStep)}, DType::Float32, {},
+      addTensor({std::string(kOptimizer), "state", name.substr(slash + 1), std::string(kStepKey)}, DType::Float32, {},
                 reinterpret_cast<const std::byte*>(&steps));
     }
   }
@@ -242,7 +223,7 @@ std::string DistributedCheckpointWriter::Impl::metadata() const {
 
 void DistributedCheckpointWriter::finish(const std::map<std::string, double>& numbers, const std::optional<OptimizerLayout>& optimizer) {
   for (const auto& [name, number] : numbers)
-    impl_->addTensor({std::string(kOurs), name}, DType::Float64, {}, reinterpret_cast<const std::byte*>(&number));
+    impl_->addTensor({std::string(kNumbersKey), name}, DType::Float64, {}, reinterpret_cast<const std::byte*>(&number));
   if (optimizer) impl_->addOptimizer(*optimizer);
   const std::vector<std::string> old = filesIn(impl_->folder);
   impl_->zip->finish();

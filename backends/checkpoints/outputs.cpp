@@ -3,13 +3,11 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <algorithm>
-#include <bit>
-#include <cmath>
 #include <cstring>
-#include <functional>
 #include <numeric>
 
 #include "backends/checkpoints/writer.h"
+#include "backends/messages/numbers.h"
 #include "schedules/error.h"
 
 namespace pw {
@@ -67,29 +65,18 @@ Merged join(const ModelOutput& output, std::size_t dimension) {
   return merged;
 }
 
-double fromHalf(std::uint16_t bits) {
-  const int exponent = (bits >> 10) & 31, mantissa = bits & 1023;
-  const double size = exponent == 0    ? std::ldexp(mantissa, -24)
-                      : exponent == 31 ? (mantissa == 0 ? HUGE_VAL : std::nan(""))
-                                       : std::ldexp(mantissa + 1024, exponent - 25);
-  return (bits & 0x8000) != 0 ? -size : size;
-}
-
-template <class Stored, class Written>
-Merged mean(const ModelOutput& output, DType dtype, const std::vector<std::int64_t>& samples, const std::function<double(Stored)>& number) {
+/// The mean of the parts, weighted by their samples, as numbers of type Written.
+template <class Written>
+Merged mean(const ModelOutput& output, DType dtype, const std::vector<std::int64_t>& samples) {
   Merged merged{dtype, output.parts.front().shape, {}};
-  const std::size_t count = product(merged.shape, 0, merged.shape.size());
-  std::vector<double> sums(count);
+  std::vector<double> sums(product(merged.shape, 0, merged.shape.size()));
   for (std::size_t m = 0; m < output.parts.size(); ++m) {
-    for (std::size_t i = 0; i < count; ++i) {
-      Stored stored{};
-      std::memcpy(&stored, output.parts[m].data.data + i * sizeof(Stored), sizeof(Stored));
-      sums[i] += number(stored) * static_cast<double>(samples[m]);
-    }
+    const std::vector<double> numbers = toDoubles(output.dtype, output.parts[m].data);
+    for (std::size_t i = 0; i < sums.size(); ++i) sums[i] += numbers[i] * static_cast<double>(samples[m]);
   }
   const auto all = static_cast<double>(std::accumulate(samples.begin(), samples.end(), std::int64_t{0}));
-  merged.bytes.resize(count * sizeof(Written));
-  for (std::size_t i = 0; i < count; ++i) {
+  merged.bytes.resize(sums.size() * sizeof(Written));
+  for (std::size_t i = 0; i < sums.size(); ++i) {
     const auto written = static_cast<Written>(sums[i] / all);
     std::memcpy(merged.bytes.data() + i * sizeof(Written), &written, sizeof(Written));
   }
@@ -98,13 +85,10 @@ Merged mean(const ModelOutput& output, DType dtype, const std::vector<std::int64
 
 Merged withoutSamples(const ModelOutput& output, const std::vector<std::int64_t>& samples) {
   switch (output.dtype) {
-    case DType::Float32: return mean<float, float>(output, DType::Float32, samples, [](float x) { return static_cast<double>(x); });
-    case DType::Float64: return mean<double, double>(output, DType::Float64, samples, [](double x) { return x; });
-    case DType::Float16: return mean<std::uint16_t, float>(output, DType::Float32, samples, &fromHalf);
-    case DType::BFloat16:
-      return mean<std::uint16_t, float>(output, DType::Float32, samples, [](std::uint16_t bits) {
-        return static_cast<double>(std::bit_cast<float>(static_cast<std::uint32_t>(bits) << 16U));
-      });
+    case DType::Float64: return mean<double>(output, DType::Float64, samples);
+    case DType::Float32:
+    case DType::Float16:
+    case DType::BFloat16: return mean<float>(output, DType::Float32, samples);
     case DType::Unknown:
     case DType::UInt8:
     case DType::Int8:

@@ -137,6 +137,14 @@ TensorDict Reader::dict() const {
 
 }  // namespace
 
+std::optional<std::int64_t> elementsOf(const std::vector<std::int64_t>& sizes) {
+  std::int64_t elements = 1;
+  for (const std::int64_t size : sizes) {
+    if (size < 0 || __builtin_mul_overflow(elements, size, &elements)) return std::nullopt;
+  }
+  return elements;
+}
+
 std::optional<std::int64_t> reachOf(const TensorEntry& entry) {
   std::int64_t last = entry.offset;
   bool isEmpty = false;

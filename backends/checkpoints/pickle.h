@@ -25,6 +25,9 @@ struct TensorEntry {
   bool operator==(const TensorEntry&) const = default;
 };
 
+/// Elements of a tensor of these sizes; nothing if a size is negative or there are more than 64 bits count.
+[[nodiscard]] std::optional<std::int64_t> elementsOf(const std::vector<std::int64_t>& sizes);
+
 /// Elements of the storage that the view reaches over, from the storage's start; 0 for a tensor without elements, nothing where that is no
 /// number or a size or stride is negative.
 [[nodiscard]] std::optional<std::int64_t> reachOf(const TensorEntry& entry);

@@ -14,8 +14,9 @@
 #include <string_view>
 #include <utility>
 
-#include "backends/pt2/json.h"
+#include "backends/checkpoints/pickle.h"
 #include "schedules/error.h"
+#include "simulator/text/json_part.h"
 
 namespace pw {
 namespace {
@@ -39,42 +40,32 @@ constexpr std::array<std::pair<DType, std::string_view>, 12> kTypes{{{DType::Boo
                                                                      {DType::ComplexFloat, "C64"},
                                                                      {DType::ComplexDouble, "C128"}}};
 
-[[noreturn]] void damaged(const std::string& path, const std::string& what) {
-  throw UsageError(fmt::format("{} is not a safetensors file, or it is damaged: {}; write it again", path, what));
-}
+using HeaderPart = BasicJsonPart<nlohmann::json>;
 
-/// An integer that is not negative; nothing for anything else.
-std::optional<std::int64_t> countOf(const pt2::Json& value) {
-  if (!value.is_number_unsigned() || value.get<std::uint64_t>() > std::uint64_t{1} << 62U) return std::nullopt;
-  return static_cast<std::int64_t>(value.get<std::uint64_t>());
-}
+JsonDocument documentOf(const std::string& path) { return {path, "safetensors file", "write it again"}; }
 
-SafeTensor tensorOf(const std::string& path, const std::string& name, const pt2::Json& entry, std::uint64_t dataBegin,
-                    std::uint64_t dataBytes) {
-  const auto bad = [&](const char* what) { damaged(path, fmt::format("tensor {} {}", name, what)); };
-  if (!entry.is_object() || !entry.contains("dtype") || !entry.contains("shape") || !entry.contains("data_offsets"))
-    bad("lacks dtype, shape or data_offsets");
-  const auto& [dtype, shape, offsets] = std::tie(entry["dtype"], entry["shape"], entry["data_offsets"]);
-  if (!dtype.is_string() || !shape.is_array() || !offsets.is_array() || offsets.size() != 2 || shape.size() > kMostDimensions)
-    bad("has a malformed dtype, shape or data_offsets");
+/// An integer that is not negative and cannot overflow when two are added.
+std::int64_t countIn(const HeaderPart& part) { return part.within(0, std::int64_t{1} << 62U); }
+
+SafeTensor tensorIn(const std::string& name, const HeaderPart& entry, std::uint64_t dataBegin, std::uint64_t dataBytes) {
   SafeTensor tensor{name, DType::Unknown, {}, 0, 0};
-  const auto found =
-      std::ranges::find(kTypes, dtype.get_ref<const std::string&>(), [](const auto& type) { return std::string(type.second); });
+  const auto type = entry["dtype"].as<std::string>();
+  const auto* found = std::ranges::find(kTypes, type, &std::pair<DType, std::string_view>::second);
   if (found != kTypes.end()) tensor.dtype = found->first;
-  std::int64_t elements = 1;
-  for (const auto& size : shape) {
-    const auto count = countOf(size);
-    if (!count || __builtin_mul_overflow(elements, *count, &elements)) bad("has an impossible shape");
-    tensor.shape.push_back(*count);
-  }
-  const auto begin = countOf(offsets[0]), end = countOf(offsets[1]);
-  if (!begin || !end || *begin > *end || static_cast<std::uint64_t>(*end) > dataBytes) bad("extends past the end of the file");
-  tensor.offset = static_cast<std::int64_t>(dataBegin) + *begin;
-  tensor.bytes = *end - *begin;
+  const HeaderPart shape = entry["shape"], offsets = entry["data_offsets"];
+  if (shape.size() > kMostDimensions) shape.fail(fmt::format("has more than {} dimensions", kMostDimensions));
+  tensor.shape = shape.list(countIn);
+  const auto elements = pickle::elementsOf(tensor.shape);
+  if (!elements) shape.fail("is larger than any memory");
+  if (offsets.size() != 2) offsets.fail("is not [begin, end]");
+  const std::int64_t begin = countIn(offsets[0]), end = countIn(offsets[1]);
+  if (begin > end || static_cast<std::uint64_t>(end) > dataBytes) offsets.fail("extends past the end of the file");
+  tensor.offset = static_cast<std::int64_t>(dataBegin) + begin;
+  tensor.bytes = end - begin;
   std::int64_t needed = 0;
   if (tensor.dtype != DType::Unknown &&
-      (__builtin_mul_overflow(elements, bytesPerElement(tensor.dtype), &needed) || needed != tensor.bytes))
-    bad("has a different size from what its shape implies");
+      (__builtin_mul_overflow(*elements, bytesPerElement(tensor.dtype), &needed) || needed != tensor.bytes))
+    entry.fail("has a different size from what its shape implies");
   return tensor;
 }
 
@@ -91,25 +82,26 @@ SafetensorsHeader readSafetensors(const std::string& path) {
   if (!std::filesystem::exists(path, ignored)) throw UsageError(fmt::format("{} does not exist; check the path", path));
   const std::uint64_t size = std::filesystem::is_regular_file(path, ignored) ? std::filesystem::file_size(path, ignored) : 0;
   std::ifstream file(path, std::ios::binary);
+  const JsonDocument document = documentOf(path);
   std::array<unsigned char, kPrefix> prefix{};
   if (!file || size < kPrefix || !file.read(reinterpret_cast<char*>(prefix.data()), kPrefix))
-    damaged(path, "it is too small or cannot be read");
+    document.fail("it is too small or cannot be read");
   std::uint64_t length = 0;
   for (std::size_t i = kPrefix; i > 0; --i) length = length << 8U | prefix[i - 1];
-  if (length > kLongestHeader || length > size - kPrefix) damaged(path, "its header is longer than the file or the format allows");
+  if (length > kLongestHeader || length > size - kPrefix) document.fail("its header is longer than the file or the format allows");
   std::string text(static_cast<std::size_t>(length), '\0');
-  if (!file.read(text.data(), static_cast<std::streamsize>(length))) damaged(path, "it cannot be read");
-  const auto json = pt2::tryParseJson(text);
-  if (!json || !json->is_object()) damaged(path, "its header is not a JSON object");
+  if (!file.read(text.data(), static_cast<std::streamsize>(length))) document.fail("it cannot be read");
+  const nlohmann::json json = document.parseUnordered(text);
+  const HeaderPart entries(json, document);
   SafetensorsHeader header;
-  for (const auto& [name, entry] : json->items()) {
+  for (const std::string& name : entries.keys()) {
+    const HeaderPart entry = entries[name];
     if (name != "__metadata__") {
-      header.tensors.push_back(tensorOf(path, name, entry, kPrefix + length, size - kPrefix - length));
+      header.tensors.push_back(tensorIn(name, entry, kPrefix + length, size - kPrefix - length));
       continue;
     }
-    if (!entry.is_object()) damaged(path, "its __metadata__ is not an object");
-    for (const auto& [key, value] : entry.items()) {
-      if (value.is_string()) header.metadata[key] = value.get<std::string>();
+    for (const std::string& key : entry.keys()) {
+      if (const HeaderPart value = entry[key]; value.json().is_string()) header.metadata[key] = value.as<std::string>();
     }
   }
   std::ranges::sort(header.tensors, {}, [](const SafeTensor& tensor) { return std::pair(tensor.offset, tensor.name); });

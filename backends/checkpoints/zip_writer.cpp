@@ -3,8 +3,8 @@
 #include <fcntl.h>
 #include <fmt/format.h>
 #include <unistd.h>
+#include <zlib.h>
 #include <algorithm>
-#include <array>
 #include <cerrno>
 #include <cstring>
 #include <filesystem>
@@ -18,35 +18,6 @@ constexpr std::uint64_t kSaturated = 0xffffffff, kManyEntries = 0xffff;
 constexpr std::size_t kAlignment = 64;
 constexpr std::size_t kChecksumPlace = 14;         ///< in a local header
 constexpr std::uint64_t kUnsettled = 256U << 20U;  ///< bytes that may wait for the disk
-
-/// CRC-32 of zip (polynomial 0xEDB88320), eight bytes at a time: table k advances a byte over k more (Kounavis and Berry, 2005).
-using Tables = std::array<std::array<std::uint32_t, 256>, 8>;
-constexpr Tables makeTables() {
-  Tables tables{};
-  for (std::uint32_t i = 0; i < 256; ++i) {
-    std::uint32_t c = i;
-    for (int bit = 0; bit < 8; ++bit) c = (c & 1U) != 0 ? 0xEDB88320U ^ (c >> 1U) : c >> 1U;
-    tables[0][i] = c;
-  }
-  for (std::size_t t = 1; t < tables.size(); ++t) {
-    for (std::size_t i = 0; i < 256; ++i) tables[t][i] = tables[0][tables[t - 1][i] & 0xFFU] ^ (tables[t - 1][i] >> 8U);
-  }
-  return tables;
-}
-constexpr Tables kTables = makeTables();
-
-std::uint32_t checksum(std::uint32_t sum, const unsigned char* bytes, std::size_t count) {
-  sum = ~sum;
-  for (; count >= 8; count -= 8, bytes += 8) {
-    std::uint64_t word = 0;
-    std::memcpy(&word, bytes, 8);
-    word ^= sum;
-    sum = 0;
-    for (std::size_t k = 0; k < 8; ++k) sum ^= kTables[7 - k][word >> (8 * k) & 0xFFU];
-  }
-  for (; count > 0; --count, ++bytes) sum = kTables[0][(sum ^ *bytes) & 0xFFU] ^ (sum >> 8U);
-  return ~sum;
-}
 
 /// Little-endian fields one after the other.
 struct Fields {
@@ -108,7 +79,7 @@ void ZipWriter::add(const std::string& name, const std::byte* bytes, std::size_t
   constexpr std::size_t kPiece = 1U << 18U;  // stays in the cache between the sum and the copy
   for (std::size_t done = 0; done < count; done += kPiece) {
     const std::size_t piece = std::min(kPiece, count - done);
-    entry.checksum = checksum(entry.checksum, reinterpret_cast<const unsigned char*>(bytes) + done, piece);
+    entry.checksum = static_cast<std::uint32_t>(crc32_z(entry.checksum, reinterpret_cast<const unsigned char*>(bytes) + done, piece));
     write(bytes + done, piece);
     settle();
   }

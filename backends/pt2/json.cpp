@@ -7,6 +7,7 @@
 #include <utility>
 
 #include "schedules/error.h"
+#include "simulator/text/json_part.h"
 #include "simulator/text/json_text.h"
 
 namespace pw::pt2 {
@@ -91,11 +92,9 @@ const std::string& asText(const Json& value, std::string_view what, const std::s
 }
 
 std::int64_t asInteger(const Json& value, std::string_view what, const std::string& where) {
-  constexpr auto kLargest = static_cast<std::uint64_t>(std::numeric_limits<std::int64_t>::max());
-  if (!value.is_number_integer() || (value.is_number_unsigned() && value.get<std::uint64_t>() > kLargest)) {
-    damaged(where, fmt::format("has no 64-bit integer in `{}`", what));
-  }
-  return value.get<std::int64_t>();
+  const auto number = integerIn<std::int64_t>(value);
+  if (!number) damaged(where, fmt::format("has no 64-bit integer in `{}`", what));
+  return *number;
 }
 
 bool asBool(const Json& value, std::string_view what, const std::string& where) {

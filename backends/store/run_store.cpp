@@ -1,7 +1,6 @@
 #include "backends/store/run_store.h"
 
 #include <algorithm>
-#include <array>
 #include <bit>
 #include <limits>
 #include <tuple>
@@ -13,9 +12,9 @@
 #include <sqlite3.h>
 
 #include "backends/store/migrations.h"
+#include "backends/store/run_rows.h"
 #include "backends/store/schema_sql.h"
 #include "backends/store/store_errors.h"
-#include "backends/store/trace_blob.h"
 #include "schedules/error.h"
 
 namespace pw {
@@ -35,40 +34,6 @@ std::string immutableUri(const std::string& path) {
 
 int number(SQLite::Database& db, const char* query) { return db.execAndGet(query).getInt(); }
 
-std::string textOf(const SQLite::Column& column) { return column.getString(); }
-
-/// Position of the median after the first, which warms up; 0 where it is alone.
-std::size_t medianPosition(const std::vector<Ns>& durations) {
-  if (durations.size() == 1) return 0;
-  std::vector<std::pair<Ns, std::size_t>> order;
-  for (std::size_t s = 1; s < durations.size(); ++s) order.emplace_back(durations[s], s);
-  std::sort(order.begin(), order.end());
-  return order[(order.size() - 1) / 2].second;
-}
-
-/// The statement reads `blob` until it is reset.
-void bindBlob(SQLite::Statement& statement, int at, const std::string& blob) {
-  if (blob.size() > std::numeric_limits<int>::max()) {
-    throw Error(fmt::format("a trace of {} bytes is too large for a run store; run fewer microbatches", blob.size()));
-  }
-  statement.bindNoCopy(at, blob.data(), static_cast<int>(blob.size()));
-}
-
-constexpr std::array<std::pair<RunState, std::string_view>, 3> kStates{
-    {{RunState::Unfinished, "unfinished"}, {RunState::Completed, "completed"}, {RunState::Failed, "failed"}}};
-
-/// How a run ended, of its columns `state` and `failure`; a state that a newer Pipewright may have written counts as a failure.
-std::pair<RunState, std::string> endOf(const std::string& stateName, const std::string& failure) {
-  const auto* const found = std::ranges::find(kStates, std::string_view(stateName), &std::pair<RunState, std::string_view>::second);
-  const RunState state = found == kStates.end() ? RunState::Failed : found->first;
-  switch (state) {
-    case RunState::Unfinished: return {state, std::string(kUnfinishedRun)};
-    case RunState::Completed: return {state, ""};
-    case RunState::Failed: break;
-  }
-  return {state, failure.empty() ? stateName : failure};
-}
-
 std::string joinedWords(const std::string& backend, DType precision, bool tf32, bool synthetic) {
   std::string words = backend;
   if (precision != DType::Unknown) words += fmt::format(", {}", precisionName(precision));
@@ -77,71 +42,37 @@ std::string joinedWords(const std::string& backend, DType precision, bool tf32, 
   return words;
 }
 
-RunId insertRun(SQLite::Database& db, const RunRecord& run) {
-  SQLite::Statement insert(
-      db,
-      "INSERT INTO run (started_at, backend, precision, tf32, synthetic, state, failure, seed, model, schedule, ranks, "
-      "microbatches, host, processor, cores, device, plan, predicted_ns, predicted) "
-      "VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)");
-  int at = 0;
-  const Shape shape = shapeOf(run.plan.schedule);
-  const std::string blob = toBlob(run.predicted);
-  const bool unfinished = run.state == RunState::Unfinished;
-  const RunState state = unfinished ? run.state : run.failure.empty() ? RunState::Completed : RunState::Failed;
-  insert.bind(++at, run.startedAt);
-  insert.bind(++at, run.backend);
-  insert.bind(++at, std::string(precisionName(run.precision)));
-  insert.bind(++at, run.tf32 ? 1 : 0);
-  insert.bind(++at, run.synthetic ? 1 : 0);
-  insert.bind(++at, std::string(name(state)));
-  insert.bind(++at, unfinished ? "" : run.failure);
-  insert.bind(++at, std::bit_cast<std::int64_t>(run.seed));
-  insert.bind(++at, run.plan.modelName);
-  insert.bind(++at, run.plan.schedule.name);
-  insert.bind(++at, shape.ranks);
-  insert.bind(++at, shape.microbatches);
-  insert.bind(++at, run.machine.host);
-  insert.bind(++at, run.machine.processor);
-  insert.bind(++at, run.machine.cores);
-  insert.bind(++at, run.machine.device);
-  insert.bind(++at, toJson(run.plan));
-  insert.bind(++at, std::int64_t{durationOf(run.predicted)});
-  bindBlob(insert, ++at, blob);
-  insert.exec();
-  return RunId(static_cast<std::int32_t>(db.getLastInsertRowid()));
-}
-
-void insertSteps(SQLite::Database& db, RunId run, std::span<const StepRecord> steps, std::int32_t position) {
-  SQLite::Statement insert(db, "INSERT INTO step (run, position, step, loss, duration_ns, measured, gradient_norm) VALUES (?,?,?,?,?,?,?)");
-  for (const StepRecord& step : steps) {
-    const std::string blob = toBlob(step.measured);
-    insert.bind(1, run.value);
-    insert.bind(2, position++);
-    insert.bind(3, step.step);
-    insert.bind(4, step.loss);  // SQLite makes NULL of NaN
-    insert.bind(5, std::int64_t{durationOf(step.measured)});
-    bindBlob(insert, 6, blob);
-    step.gradientNorm ? insert.bind(7, *step.gradientNorm) : insert.bind(7);
-    insert.exec();
-    insert.reset();
-  }
-}
-
-Trace traceOf(const SQLite::Column& column, const std::string& source) {
-  const auto* bytes = static_cast<const char*>(column.getBlob());
-  return parseBlob(std::string_view(bytes, static_cast<std::size_t>(column.getBytes())), source);
-}
-
 /// What is read of a run and a step; a newer store must have it all.
-constexpr const char* kSummaries =
-    "SELECT id, started_at, model, schedule, backend, failure, ranks, microbatches, predicted_ns, precision, tf32, synthetic, state "
-    "FROM run ORDER BY id";
-constexpr const char* kRun =
-    "SELECT started_at, backend, failure, seed, host, processor, cores, device, plan, predicted, precision, tf32, synthetic, state "
-    "FROM run WHERE id = ?";
-constexpr const char* kSteps = "SELECT step, loss, measured, gradient_norm FROM step WHERE run = ? ORDER BY position";
+constexpr const char* kCount = "SELECT count(*) FROM step WHERE run = ?";
+constexpr const char* kNumbers = "SELECT step FROM step WHERE run = ? AND position % ? = 0 ORDER BY position";
+constexpr const char* kPosition = "SELECT position FROM step WHERE run = ? AND step = ? ORDER BY position LIMIT 1";
 constexpr const char* kMedian =
-    "SELECT duration_ns FROM step WHERE run = ? AND position >= ? ORDER BY duration_ns, position LIMIT 1 OFFSET ?";
+    "SELECT duration_ns, position FROM step WHERE run = ? AND position >= ? ORDER BY duration_ns, position LIMIT 1 OFFSET ?";
+
+int countOf(SQLite::Database& db, RunId run) {
+  SQLite::Statement count(db, kCount);
+  count.bind(1, run.value);
+  count.executeStep();
+  return count.getColumn(0).getInt();
+}
+
+/// Duration and position of the median of so many steps: see `medianPosition`.
+std::pair<Ns, int> medianOf(SQLite::Database& db, RunId run, int steps) {
+  SQLite::Statement median(db, kMedian);
+  median.bind(1, run.value);
+  median.bind(2, steps == 1 ? 0 : 1);
+  median.bind(3, steps == 1 ? 0 : (steps - 2) / 2);
+  if (!median.executeStep()) return {0, 0};
+  return {median.getColumn(0).getInt64(), median.getColumn(1).getInt()};
+}
+
+/// The position of the first step of this number.
+std::optional<int> positionOf(SQLite::Database& db, RunId run, int step) {
+  SQLite::Statement query(db, kPosition);
+  query.bind(1, run.value);
+  query.bind(2, step);
+  return query.executeStep() ? std::optional(query.getColumn(0).getInt()) : std::nullopt;
+}
 
 }  // namespace
 
@@ -168,6 +99,7 @@ struct RunStore::Database {
     }
   }
   [[nodiscard]] RunId find(std::optional<RunId> wanted);
+  [[nodiscard]] std::string sourceOf(RunId run) const { return fmt::format("run {} in {}", run.value, path); }
 };
 
 /// Makes an empty file a run store; another process may do so at the same time.
@@ -221,7 +153,7 @@ void RunStore::Database::openForReading() {
 /// Throws unless what we read is there.
 void RunStore::Database::requireKnownColumns(int version) {
   try {
-    for (const char* const query : {kSummaries, kRun, kSteps, kMedian}) SQLite::Statement(*db, query);
+    for (const char* const query : {kSummaryRows, kRunRow, kStepRows, kCount, kNumbers, kPosition, kMedian}) SQLite::Statement(*db, query);
   } catch (const SQLite::Exception&) {
     throw UsageError(fmt::format("the run store {} has format {} and this Pipewright reads up to {}; update Pipewright to read it", path,
                                  version, kStoreVersion));
@@ -260,21 +192,15 @@ RunStore::~RunStore() = default;
 
 const std::string& RunStore::note() const { return database_->note; }
 
-std::string_view name(RunState state) { return std::ranges::find(kStates, state, &std::pair<RunState, std::string_view>::first)->second; }
-
 std::string howComputed(const RunRecord& run) { return joinedWords(run.backend, run.precision, run.tf32, run.synthetic); }
 std::string howComputed(const RunSummary& run) { return joinedWords(run.backend, run.precision, run.tf32, run.synthetic); }
 
-const StepRecord& medianStep(const RunRecord& run) {
-  if (run.steps.empty()) {
-    throw UsageError(fmt::format("run {} has no measured step{}; choose another run with --run", run.id.value,
-                                 run.state == RunState::Completed ? ""
-                                 : run.state == RunState::Failed  ? ", as it failed"
-                                                                  : " yet"));
-  }
-  std::vector<Ns> durations;
-  for (const StepRecord& step : run.steps) durations.push_back(durationOf(step.measured));
-  return run.steps[medianPosition(durations)];
+std::size_t medianPosition(std::span<const Ns> durations) {
+  if (durations.size() == 1) return 0;
+  std::vector<std::pair<Ns, std::size_t>> order;
+  for (std::size_t s = 1; s < durations.size(); ++s) order.emplace_back(durations[s], s);
+  std::sort(order.begin(), order.end());
+  return order[(order.size() - 1) / 2].second;
 }
 
 RunId RunStore::add(const RunRecord& run) {
@@ -314,31 +240,12 @@ void RunStore::end(RunId run, const std::string& failure) {
 std::vector<RunSummary> RunStore::list() const {
   return database_->guarded([&] {
     SQLite::Transaction snapshot(*database_->db);
-    SQLite::Statement runs(*database_->db, kSummaries), count(*database_->db, "SELECT count(*) FROM step WHERE run = ?"),
-        median(*database_->db, kMedian);
+    SQLite::Statement runs(*database_->db, kSummaryRows);
     std::vector<RunSummary> summaries;
     while (runs.executeStep()) {
-      RunSummary& s = summaries.emplace_back();
-      s.id = RunId(runs.getColumn(0).getInt());
-      int at = 0;
-      for (std::string* text : {&s.startedAt, &s.model, &s.schedule, &s.backend, &s.failure}) *text = textOf(runs.getColumn(++at));
-      s.ranks = runs.getColumn(6).getInt();
-      s.microbatches = runs.getColumn(7).getInt();
-      s.predictedStep = runs.getColumn(8).getInt64();
-      s.precision = precisionOf(textOf(runs.getColumn(9))).value_or(DType::Unknown);
-      s.tf32 = runs.getColumn(10).getInt() != 0;
-      s.synthetic = runs.getColumn(11).getInt() != 0;
-      std::tie(s.state, s.failure) = endOf(textOf(runs.getColumn(12)), s.failure);
-      count.reset();
-      count.bind(1, s.id.value);
-      count.executeStep();
-      s.steps = count.getColumn(0).getInt();
-      if (s.steps == 0) continue;
-      median.reset();  // as `medianStep`: the first warms up
-      median.bind(1, s.id.value);
-      median.bind(2, s.steps == 1 ? 0 : 1);
-      median.bind(3, s.steps == 1 ? 0 : (s.steps - 2) / 2);
-      if (median.executeStep()) s.medianMeasuredStep = median.getColumn(0).getInt64();
+      RunSummary& s = summaries.emplace_back(summaryOf(runs));
+      s.steps = countOf(*database_->db, s.id);
+      if (s.steps > 0) s.medianMeasuredStep = medianOf(*database_->db, s.id, s.steps).first;
     }
     return summaries;
   });
@@ -362,35 +269,60 @@ RunRecord RunStore::load(std::optional<RunId> id) const {
   return database_->guarded([&] {
     SQLite::Database& db = *database_->db;
     SQLite::Transaction snapshot(db);
-    RunRecord run;
-    run.id = database_->find(id);
-    const std::string source = fmt::format("run {} in {}", run.id.value, database_->path);
-    SQLite::Statement row(db, kRun);
-    row.bind(1, run.id.value);
+    const RunId run = database_->find(id);
+    SQLite::Statement row(db, kRunRow);
+    row.bind(1, run.value);
     row.executeStep();
-    run.startedAt = textOf(row.getColumn(0));
-    run.backend = textOf(row.getColumn(1));
-    run.failure = textOf(row.getColumn(2));
-    run.seed = std::bit_cast<std::uint64_t>(row.getColumn(3).getInt64());
-    run.machine = {textOf(row.getColumn(4)), textOf(row.getColumn(5)), row.getColumn(6).getInt(), textOf(row.getColumn(7))};
-    run.plan = parsePlan(textOf(row.getColumn(8)), source);
-    run.predicted = traceOf(row.getColumn(9), source);
-    run.precision = precisionOf(textOf(row.getColumn(10))).value_or(DType::Unknown);
-    run.tf32 = row.getColumn(11).getInt() != 0;
-    run.synthetic = row.getColumn(12).getInt() != 0;
-    std::tie(run.state, run.failure) = endOf(textOf(row.getColumn(13)), run.failure);
-    SQLite::Statement steps(db, kSteps);
-    steps.bind(1, run.id.value);
-    while (steps.executeStep()) {
-      StepRecord& step = run.steps.emplace_back();
-      step.step = steps.getColumn(0).getInt();
-      const SQLite::Column loss = steps.getColumn(1);
-      step.loss = loss.isNull() ? std::numeric_limits<double>::quiet_NaN() : loss.getDouble();
-      if (const SQLite::Column norm = steps.getColumn(3); !norm.isNull()) step.gradientNorm = norm.getDouble();
-      step.measured = traceOf(steps.getColumn(2), fmt::format("step {} of {}", step.step, source));
-    }
-    return run;
+    return runOf(row, run, database_->sourceOf(run));
   });
+}
+
+int RunStore::stepCount(RunId run) const {
+  return database_->guarded([&] { return countOf(*database_->db, run); });
+}
+
+std::vector<int> RunStore::stepNumbers(RunId run, int most) const {
+  return database_->guarded([&] {
+    SQLite::Transaction snapshot(*database_->db);
+    SQLite::Statement query(*database_->db, kNumbers);
+    query.bind(1, run.value);
+    query.bind(2, std::max(1, (countOf(*database_->db, run) + most - 1) / most));
+    std::vector<int> numbers;
+    while (query.executeStep()) numbers.push_back(query.getColumn(0).getInt());
+    return numbers;
+  });
+}
+
+std::vector<StepRecord> RunStore::loadSteps(RunId run, int first, int most) const {
+  return database_->guarded([&] {
+    SQLite::Statement query(*database_->db, kStepRows);
+    query.bind(1, run.value);
+    query.bind(2, first);
+    query.bind(3, most);
+    std::vector<StepRecord> steps;
+    while (query.executeStep()) steps.push_back(stepOf(query, database_->sourceOf(run)));
+    return steps;
+  });
+}
+
+StepRecord RunStore::loadStep(const RunRecord& run, std::optional<int> step) const {
+  const std::optional<int> position = database_->guarded([&]() -> std::optional<int> {
+    SQLite::Database& db = *database_->db;
+    SQLite::Transaction snapshot(db);
+    if (step) return positionOf(db, run.id, *step);
+    const int count = countOf(db, run.id);
+    return count > 0 ? std::optional(medianOf(db, run.id, count).second) : std::nullopt;
+  });
+  if (position) return loadSteps(run.id, *position, 1).at(0);
+  if (step) {
+    const int count = stepCount(run.id);
+    throw UsageError(
+        fmt::format("run {} of {} has no step {}; it has {} step{}", run.id.value, database_->path, *step, count, count == 1 ? "" : "s"));
+  }
+  throw UsageError(fmt::format("run {} has no measured step{}; choose another run with --run", run.id.value,
+                               run.state == RunState::Completed ? ""
+                               : run.state == RunState::Failed  ? ", as it failed"
+                                                                : " yet"));
 }
 
 }  // namespace pw

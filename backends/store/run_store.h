@@ -37,7 +37,7 @@ enum class RunState : std::uint8_t {
 /// `failure` of a run that is unfinished.
 inline constexpr std::string_view kUnfinishedRun = "Unfinished: it is still running, or was killed before it could say how it ended";
 
-/// A run with its measured steps.
+/// A run. Its steps may be many: they are written with it or appended, and read apart from it.
 struct RunRecord {
   RunId id;                          ///< given by the store
   std::string startedAt;             ///< UTC, ISO 8601
@@ -51,14 +51,14 @@ struct RunRecord {
   Machine machine;
   Plan plan;  ///< with the profile it was made from
   Trace predicted;
-  std::vector<StepRecord> steps;
+  std::vector<StepRecord> steps;  ///< to be written; empty when it was read
 
   bool operator==(const RunRecord&) const = default;
 };
 
-/// The step that stands for a run: the median by duration (of two in the middle the shorter, of equal ones the earlier) of those after the
-/// first, which warms up; the first where it is alone. Throws UsageError for a run without steps.
-[[nodiscard]] const StepRecord& medianStep(const RunRecord& run);
+/// Which of some durations stands for all: the median (of two in the middle the shorter, of equal ones the earlier) of those after the
+/// first, which warms up; the first where it is alone. There must be one.
+[[nodiscard]] std::size_t medianPosition(std::span<const Ns> durations);
 
 /// A run as `runs` lists it, without plan and traces.
 struct RunSummary {
@@ -66,7 +66,7 @@ struct RunSummary {
   std::string startedAt, model, schedule, backend, failure;
   int ranks = 0, microbatches = 0, steps = 0;
   Ns predictedStep = 0;
-  Ns medianMeasuredStep = 0;  ///< duration of `medianStep`
+  Ns medianMeasuredStep = 0;  ///< of the step at `medianPosition`
   DType precision = DType::Unknown;
   bool tf32 = false, synthetic = false;
   RunState state = RunState::Completed;
@@ -105,7 +105,14 @@ class RunStore {
   void end(RunId run, const std::string& failure);
   [[nodiscard]] std::vector<RunSummary> list() const;  ///< oldest first
   /// Throws UsageError when there is no such run (naming those that are); without id the newest.
-  [[nodiscard]] RunRecord load(std::optional<RunId> id) const;
+  [[nodiscard]] RunRecord load(std::optional<RunId> id) const;  ///< without its steps
+  [[nodiscard]] int stepCount(RunId run) const;
+  /// The numbers that training gave the run's steps, in their order: of more than `most` every second one, or third, ….
+  [[nodiscard]] std::vector<int> stepNumbers(RunId run, int most) const;
+  /// At most `most` steps from the `first` on, which count from 0.
+  [[nodiscard]] std::vector<StepRecord> loadSteps(RunId run, int first, int most) const;
+  /// The run's step of this number; without one that at `medianPosition`. Throws UsageError where there is none.
+  [[nodiscard]] StepRecord loadStep(const RunRecord& run, std::optional<int> step) const;
 
  private:
   struct Database;

@@ -1,11 +1,10 @@
 #include "backends/store/trace_blob.h"
 
 #include <algorithm>
-#include <concepts>
-#include <type_traits>
 
 #include <fmt/format.h>
 
+#include "backends/host/packed.h"
 #include "schedules/error.h"
 
 namespace pw {
@@ -14,110 +13,84 @@ namespace {
 constexpr std::string_view kMagic = "PWTR";
 constexpr std::uint32_t kVersion = 1;
 constexpr std::size_t kHeaderBytes = 28, kSpanBytes = 44, kSampleBytes = 20;
-constexpr std::int32_t kMostRanks = 1 << 20;
 constexpr Ns kFarthest = Ns{1} << 60;  // 36 years; differences of two such times do not overflow
 
-template <std::integral T>
-void put(std::string& blob, T number) {
-  auto bits = static_cast<std::make_unsigned_t<T>>(number);
-  for (std::size_t i = 0; i < sizeof(T); ++i, bits = static_cast<decltype(bits)>(bits >> 4 >> 4)) {
-    blob.push_back(static_cast<char>(bits & 0xff));
-  }
+void add(Packer& packer, const Span& span) {
+  packer.add(span.rank.value);
+  packer.add(std::int32_t{static_cast<std::uint8_t>(span.kind)});
+  packer.add(span.stage.value);
+  packer.add(span.microbatch.value);
+  packer.add(span.peer.value);
+  packer.add(span.bytes);
+  packer.add(span.start);
+  packer.add(span.end);
 }
 
-/// Reads numbers off the front of a text that is known to be long enough.
-class Reader {
- public:
-  explicit Reader(std::string_view bytes) : bytes_(bytes) {}
-
-  template <std::integral T>
-  T take() {
-    std::make_unsigned_t<T> bits = 0;
-    for (std::size_t i = sizeof(T); i-- > 0;) {
-      bits = static_cast<decltype(bits)>(bits << 4 << 4 | static_cast<unsigned char>(bytes_[i]));
-    }
-    bytes_.remove_prefix(sizeof(T));
-    return static_cast<T>(bits);
-  }
-  std::int32_t takeWithin(std::int32_t low, std::int32_t high) { return within(take<std::int32_t>(), low, high); }
-  Ns takeTime() { return within(take<std::int64_t>(), -kFarthest, kFarthest); }
-  [[nodiscard]] bool sound() const { return sound_; }  ///< every number was in its range
-
- private:
-  template <class T>
-  T within(T number, T low, T high) {
-    sound_ = sound_ && low <= number && number <= high;
-    return number;
-  }
-
-  std::string_view bytes_;
-  bool sound_ = true;
-};
-
-Span takeSpan(Reader& reader, int ranks) {
+Span takeSpan(Unpacker& unpacker, int ranks) {
   Span span;
-  span.rank = Rank(reader.takeWithin(0, ranks - 1));
-  const auto kind = reader.takeWithin(0, static_cast<std::int32_t>(SpanKind::Store));
+  span.rank = Rank(unpacker.within(0, ranks - 1));
+  const auto kind = unpacker.within(0, static_cast<std::int32_t>(SpanKind::Store));
   span.kind = static_cast<SpanKind>(static_cast<std::uint8_t>(kind));
-  span.stage = Stage(reader.takeWithin(-1, INT32_MAX));
-  span.microbatch = Microbatch(reader.takeWithin(-1, INT32_MAX));
-  span.peer = Rank(reader.takeWithin(0, ranks - 1));
-  span.bytes = reader.take<std::int64_t>();
-  span.start = reader.takeTime();
-  span.end = reader.takeTime();
+  span.stage = Stage(unpacker.within(-1, INT32_MAX));
+  span.microbatch = Microbatch(unpacker.within(-1, INT32_MAX));
+  span.peer = Rank(unpacker.within(0, ranks - 1));
+  span.bytes = unpacker.next<Bytes>();
+  span.start = unpacker.within(-kFarthest, kFarthest);
+  span.end = unpacker.within(-kFarthest, kFarthest);
   return span;
+}
+
+void add(Packer& packer, const MemorySample& sample) {
+  packer.add(sample.rank.value);
+  packer.add(sample.time);
+  packer.add(sample.bytes);
+}
+
+MemorySample takeSample(Unpacker& unpacker, int ranks) {
+  const Rank rank(unpacker.within(0, ranks - 1));
+  const Ns time = unpacker.within(-kFarthest, kFarthest);
+  return {rank, time, unpacker.next<Bytes>()};
 }
 
 }  // namespace
 
-std::string toBlob(const Trace& trace) {
-  std::string blob(kMagic);
-  blob.reserve(kHeaderBytes + kSpanBytes * trace.spans.size() + kSampleBytes * trace.memory.size());
-  put(blob, kVersion);
-  put(blob, std::int32_t{trace.ranks});
-  put(blob, std::uint64_t{trace.spans.size()});
-  put(blob, std::uint64_t{trace.memory.size()});
-  for (const Span& span : trace.spans) {
-    for (const std::int32_t id :
-         {span.rank.value, std::int32_t{static_cast<std::uint8_t>(span.kind)}, span.stage.value, span.microbatch.value, span.peer.value}) {
-      put(blob, id);
-    }
-    for (const std::int64_t number : {span.bytes, span.start, span.end}) put(blob, number);
-  }
-  for (const MemorySample& sample : trace.memory) {
-    put(blob, sample.rank.value);
-    put(blob, sample.time);
-    put(blob, sample.bytes);
-  }
-  return blob;
+std::string toBlob(int ranks, std::span<const Span> spans, std::span<const MemorySample> memory) {
+  Packer packer;
+  packer.reserve(kHeaderBytes + kSpanBytes * spans.size() + kSampleBytes * memory.size());
+  packer.addRaw(kMagic);
+  packer.add(kVersion);
+  packer.add(std::int32_t{ranks});
+  packer.add(std::uint64_t{spans.size()});
+  packer.add(std::uint64_t{memory.size()});
+  for (const Span& span : spans) add(packer, span);
+  for (const MemorySample& sample : memory) add(packer, sample);
+  return packer.finish();
 }
+
+std::string toBlob(const Trace& trace) { return toBlob(trace.ranks, trace.spans, trace.memory); }
 
 Trace parseBlob(std::string_view blob, const std::string& source) {
   const auto damaged = [&] { return Error(fmt::format("the trace of {} is damaged; restore the file from a copy", source)); };
-  if (blob.size() < kHeaderBytes || !blob.starts_with(kMagic)) throw damaged();
-  Reader reader(blob.substr(kMagic.size()));
-  if (const auto version = reader.take<std::uint32_t>(); version != kVersion) {
+  Unpacker unpacker(blob);
+  if (blob.size() < kHeaderBytes || unpacker.raw(kMagic.size()) != kMagic) throw damaged();
+  if (const auto version = unpacker.next<std::uint32_t>(); version != kVersion) {
     throw Error(fmt::format("the trace of {} has format {} but this Pipewright reads {}; update Pipewright", source, version, kVersion));
   }
   Trace trace;
-  trace.ranks = reader.takeWithin(0, kMostRanks);
-  const auto spans = reader.take<std::uint64_t>();
-  const auto samples = reader.take<std::uint64_t>();
+  trace.ranks = unpacker.within(0, kMostTraceRanks);
+  const auto spans = unpacker.next<std::uint64_t>();
+  const auto samples = unpacker.next<std::uint64_t>();
   // Counts are checked against the bytes that are there before anything is allocated; division cannot overflow.
-  const std::size_t body = blob.size() - kHeaderBytes;
-  if (!reader.sound() || spans > body / kSpanBytes || samples > body / kSampleBytes ||
+  const std::size_t body = unpacker.left();
+  if (!unpacker.isSound() || spans > body / kSpanBytes || samples > body / kSampleBytes ||
       spans * kSpanBytes + samples * kSampleBytes != body) {
     throw damaged();
   }
   trace.spans.reserve(spans);
-  for (std::uint64_t i = 0; i < spans; ++i) trace.spans.push_back(takeSpan(reader, trace.ranks));
+  for (std::uint64_t i = 0; i < spans; ++i) trace.spans.push_back(takeSpan(unpacker, trace.ranks));
   trace.memory.reserve(samples);
-  for (std::uint64_t i = 0; i < samples; ++i) {
-    const Rank rank(reader.takeWithin(0, trace.ranks - 1));
-    const Ns time = reader.takeTime();
-    trace.memory.push_back({rank, time, reader.take<std::int64_t>()});
-  }
-  if (!reader.sound()) throw damaged();
+  for (std::uint64_t i = 0; i < samples; ++i) trace.memory.push_back(takeSample(unpacker, trace.ranks));
+  if (!unpacker.isComplete()) throw damaged();
   return trace;
 }
 

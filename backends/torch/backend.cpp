@@ -14,7 +14,8 @@ namespace {
 const TorchBackend* load() {
   ::setenv("TORCH_CPP_LOG_LEVEL", "FATAL", 0);  // what goes wrong comes as an exception; a log beside it only confuses
   loadTorchLibrary("libtorch_cpu.so");
-  return static_cast<const TorchBackend*>(loadModule("libpw_torch.so", "pipewrightTorchBackend", "./dev build fetches PyTorch's wheel (about 3 GB) and builds it."));
+  return static_cast<const TorchBackend*>(
+      loadModule("libpw_torch.so", "pipewrightTorchBackend", "./dev build fetches PyTorch's wheel (about 3 GB) and builds it."));
 }
 
 }  // namespace

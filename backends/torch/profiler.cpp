@@ -2,21 +2,20 @@
 
 #include <ATen/ATen.h>
 #include <ATen/SequenceNumber.h>
+#include <c10/core/GradMode.h>
 #include <torch/csrc/autograd/autograd.h>
-#include <torch/csrc/autograd/function.h>
-#include <torch/csrc/autograd/function_hook.h>
 
 #include <algorithm>
 #include <array>
-#include <limits>
 #include <map>
 #include <memory>
 #include <optional>
-#include <unordered_set>
 #include <utility>
 
 #include "backends/messages/head_start.h"
 #include "backends/messages/link_times.h"
+#include "backends/torch/backward_clock.h"
+#include "backends/torch/model_samples.h"
 #include "backends/torch/program/program.h"
 #include "backends/torch/program/types.h"
 #include "backends/torch/stage/data.h"
@@ -24,7 +23,6 @@
 #include "backends/torch/stage/state.h"
 #include "schedules/error.h"
 #include "simulator/costs/expected_sizes.h"
-#include "simulator/costs/operator_costs.h"
 #include "simulator/costs/operator_flops.h"
 #include "simulator/model/graph_facts.h"
 #include "simulator/plan/partition.h"
@@ -34,102 +32,6 @@ namespace {
 
 using Clock = std::chrono::steady_clock;
 constexpr std::chrono::minutes kDeadline{2};
-
-Ns median(std::vector<Ns> values) {
-  if (values.empty()) return 0;
-  const auto middle = values.begin() + static_cast<std::ptrdiff_t>(values.size() / 2);
-  std::nth_element(values.begin(), middle, values.end());
-  return *middle;
-}
-
-Ns halfQuartileRange(std::vector<Ns> values) {
-  if (values.size() < 4) return 0;
-  std::sort(values.begin(), values.end());
-  return (values[values.size() * 3 / 4] - values[values.size() / 4]) / 2;
-}
-
-/// Called right before a function of autograd runs: what the one before it did, and what it left for others to add up, is over by then.
-class BeforeFunction final : public torch::autograd::FunctionPreHook {
- public:
-  explicit BeforeFunction(std::function<void()> call) : call_(std::move(call)) {}
-  torch::autograd::variable_list operator()(const torch::autograd::variable_list& gradients) override {
-    call_();
-    return gradients;
-  }
-
- private:
-  std::function<void()> call_;
-};
-
-/// What is measured of each node, and of the loss in the last place.
-struct Samples {
-  explicit Samples(std::size_t slots)
-      : forward(slots),
-        backward(slots),
-        weight(slots),
-        saved(slots),
-        forwardPeak(slots),
-        backwardPeak(slots),
-        change(slots),
-        held(slots),
-        weightPeak(slots) {}
-
-  std::vector<std::vector<Ns>> forward, backward, weight;  // of each node
-  std::vector<Bytes> saved, forwardPeak, backwardPeak, change, held, weightPeak;
-};
-
-/// Measures time and memory where the model runs. Times are device timestamps, which a GPU reaches later and which can be read once the
-/// device has finished: so nothing waits within a sample, and an operator's time is what the device takes for it.
-struct Meter {
-  const Device& device;
-
-  [[nodiscard]] Timestamp timestamp() const { return device.timestamp(); }
-  void finish() const { device.finish(kDeadline, {}); }
-  [[nodiscard]] Ns between(Timestamp begin, Timestamp end) const { return device.timeOf(end) - device.timeOf(begin); }
-  [[nodiscard]] Bytes alive() const { return device.bytesAlive != nullptr ? device.bytesAlive() : tensorBytesAlive(); }
-  [[nodiscard]] Bytes peak() const { return device.takePeakBytes != nullptr ? device.takePeakBytes() : takePeakBytes(); }
-};
-
-/// The time of a node, readable once the device has finished.
-struct Sample {
-  std::size_t node = 0;
-  Timestamp begin, end;
-};
-
-/// Attributes the time and memory of one backward to the nodes whose functions run.
-class BackwardClock {
- public:
-  BackwardClock(std::size_t slots, std::size_t first, const Meter& meter, HeadStart& headStart)
-      : change(slots, 0), peak(slots, 0), meter_(meter), headStart_(headStart), current_(first) {}
-
-  void start() {
-    alive_ = begin_ = meter_.alive();
-    static_cast<void>(meter_.peak());
-    last_ = meter_.timestamp();
-  }
-  /// Attributes what ran since the last call to the current node; `node` runs next.
-  void enter(std::size_t node) {
-    samples.push_back({current_, last_, meter_.timestamp()});
-    const Bytes alive = meter_.alive();
-    change[current_] += alive - alive_;
-    peak[current_] = std::max(peak[current_], meter_.peak() - begin_);
-    alive_ = alive;
-    if (node != current_) begin_ = alive;
-    current_ = node;
-    headStart_.step();
-    last_ = meter_.timestamp();
-  }
-
-  std::vector<Sample> samples;
-  std::vector<Bytes> change, peak;
-
- private:
-  Meter meter_;
-  HeadStart& headStart_;
-  std::size_t current_;
-  Timestamp last_;
-  Bytes alive_ = 0, begin_ = 0;
-};
 
 /// The whole model as one program; slot n (one past the nodes) stands for the loss.
 class ModelRunner {
@@ -164,7 +66,9 @@ class ModelRunner {
     program.device = run_.device = meter_.device.index;
     run_.autocast = options.stage.precision;
     program.differentiable = needsGradient(graph);
-    program_.emplace(graph, allNodes(graph), program);
+    std::vector<NodeId> nodes;
+    for (std::size_t n = 0; n < graph.nodes.size(); ++n) nodes.emplace_back(n);
+    program_.emplace(graph, nodes, program);
     run_.symbolic = &symbolic_;
     data_.beginStep(0);
   }
@@ -208,8 +112,8 @@ class ModelRunner {
     std::array<Timestamp, 3> moments{};
     for (int i = 0; i < 2; ++i) moments = runFullModel();
     meter_.finish();
-    forwardTotals_.push_back(meter_.between(moments[0], moments[1]));
-    backwardTotals_.push_back(meter_.between(moments[1], moments[2]));
+    samples_.forwardTotals.push_back(meter_.between(moments[0], moments[1]));
+    samples_.backwardTotals.push_back(meter_.between(moments[1], moments[2]));
     meter_.device.forgetTimestamps();
   }
 
@@ -243,9 +147,7 @@ class ModelRunner {
   /// Measures the memory of the full backward once, as it does not vary. Call after the samples.
   void sampleMemory() {
     const BackwardClock clock = backward(forward());
-    samples_.backwardPeak = clock.peak;
-    samples_.change = clock.change;
-    for (std::size_t n = 0; n < samples_.held.size(); ++n) samples_.held[n] = std::max<Bytes>(0, samples_.held[n] - clock.change[n]);
+    samples_.setFullBackward(clock.peak, clock.change);
   }
 
   [[nodiscard]] Ns optimizerTime() {
@@ -264,6 +166,7 @@ class ModelRunner {
     return median(times);
   }
 
+  [[nodiscard]] const ModelSamples& samples() const { return samples_; }
   [[nodiscard]] const Device& device() const { return meter_.device; }
 
   /// Of the trained ones.
@@ -273,49 +176,16 @@ class ModelRunner {
     return bytes;
   }
 
-  void fill(Profile& profile) const {
-    const auto total = [](const std::vector<std::vector<Ns>>& samples) {
-      Ns sum = 0;
-      for (const auto& values : samples) sum += median(values);
-      return std::max<Ns>(sum, 1);
-    };
-    profile.actionOverhead = median(overhead_);
-    const double forwardScale =
-        static_cast<double>(median(forwardTotals_) - profile.actionOverhead) / static_cast<double>(total(samples_.forward));
-    const double backwardScale = static_cast<double>(median(backwardTotals_)) / static_cast<double>(total(samples_.backward));
-    const auto scaled = [](const std::vector<Ns>& values, double scale) {
-      return static_cast<Ns>(static_cast<double>(median(values)) * scale);
-    };
-    for (std::size_t n = 0; n <= graph_.nodes.size(); ++n) {
-      NodeCost cost;
-      cost.forward = scaled(samples_.forward[n], forwardScale);
-      cost.backward = scaled(samples_.backward[n], backwardScale);
-      cost.weight = std::min(cost.backward, scaled(samples_.weight[n], backwardScale));
-      cost.forwardSpread = halfQuartileRange(samples_.forward[n]);
-      cost.backwardSpread = halfQuartileRange(samples_.backward[n]);
-      cost.saved = samples_.saved[n];
-      cost.heldForWeight = samples_.held[n];
-      cost.forwardPeak = std::max<Bytes>(0, samples_.forwardPeak[n]);
-      cost.backwardPeak = std::max<Bytes>(0, samples_.backwardPeak[n]);
-      cost.backwardChange = samples_.change[n];
-      cost.weightPeak = std::max<Bytes>(0, samples_.weightPeak[n]);
-      profile.nodes.push_back(cost);
-    }
-    profile.loss = profile.nodes.back();
-    profile.nodes.pop_back();
-  }
-
  private:
   struct Parameter {
     at::Tensor tensor;
     std::shared_ptr<at::Tensor> sum;  // null where it is not trained
     bool fresh = false;               // gradients are added, as those of all microbatches but the first
   };
-  /// What a forward leaves for its backward: the loss, and which node ran when autograd functions were numbered.
+  /// What a forward leaves for its backward.
   struct Tape {
     at::Tensor loss;
-    std::vector<std::uint64_t> sequence;
-    std::vector<std::size_t> nodeOfRange;
+    FunctionNumbers made;
     Timestamp start, ready;  // of the full-model run, and when its values were in place
     std::vector<Sample> samples;
   };
@@ -326,12 +196,6 @@ class ModelRunner {
     at::Tensor history;  // the output's, between the two
     std::shared_ptr<void> pool, forward, backward;
   };
-
-  static std::vector<NodeId> allNodes(const ModelGraph& graph) {
-    std::vector<NodeId> nodes;
-    for (std::size_t n = 0; n < graph.nodes.size(); ++n) nodes.emplace_back(n);
-    return nodes;
-  }
 
   void addParameter(const StateTensor& state, const StateReader& reader) {
     auto parameter = std::make_unique<Parameter>();
@@ -365,7 +229,7 @@ class ModelRunner {
     Tape tape;
     tape.start = meter_.timestamp();
     Frame frame = filled();
-    tape.sequence.push_back(at::sequence_number::peek());
+    tape.made.sequence.push_back(at::sequence_number::peek());
     Bytes alive = meter_.alive();
     static_cast<void>(meter_.peak());
     Timestamp last = tape.ready = meter_.timestamp();
@@ -375,8 +239,8 @@ class ModelRunner {
       const Bytes bytes = meter_.alive();
       samples_.forwardPeak[node] = meter_.peak() - alive;
       samples_.saved[node] = bytes - std::exchange(alive, bytes);
-      tape.sequence.push_back(at::sequence_number::peek());
-      tape.nodeOfRange.push_back(node);
+      tape.made.sequence.push_back(at::sequence_number::peek());
+      tape.made.nodeOfRange.push_back(node);
       headStart_.step();
       last = isOnGpu() ? meter_.timestamp() : now;  // on the host the time in between is part of a run, too
     };
@@ -396,19 +260,15 @@ class ModelRunner {
   /// Reads the times of a sample, once the device has finished.
   void take(const Tape& tape, const BackwardClock& clock, const std::vector<Sample>& weights, Timestamp start, Timestamp end) {
     for (const Sample& sample : tape.samples) samples_.forward[sample.node].push_back(meter_.between(sample.begin, sample.end));
-    overhead_.push_back(meter_.between(tape.start, tape.ready));
+    samples_.overhead.push_back(meter_.between(tape.start, tape.ready));
     if (!measuresFullModelApart()) {
-      forwardTotals_.push_back(meter_.between(tape.start, tape.samples.back().end));
-      backwardTotals_.push_back(meter_.between(start, end));
+      samples_.forwardTotals.push_back(meter_.between(tape.start, tape.samples.back().end));
+      samples_.backwardTotals.push_back(meter_.between(start, end));
     }
     std::vector<Ns> spent(graph_.nodes.size() + 1, 0), weight(graph_.nodes.size() + 1, 0);
     for (const Sample& sample : clock.samples) spent[sample.node] += meter_.between(sample.begin, sample.end);
     for (const Sample& sample : weights) weight[sample.node] += meter_.between(sample.begin, sample.end);
-    for (std::size_t n = 0; n < weight.size(); ++n) {
-      samples_.backward[n].push_back(spent[n] + weight[n]);
-      samples_.weight[n].push_back(weight[n]);
-      samples_.held[n] = clock.change[n];  // less what the whole backward leaves, once that is known
-    }
+    samples_.addBackward(spent, weight, clock.change);
   }
 
   void fullModelBackward(const at::Tensor& output, const at::Tensor& gradient) {
@@ -457,25 +317,10 @@ class ModelRunner {
     return std::make_unique<Recording>();
   }
 
-  /// Autograd functions carry the sequence number they were made under: so each belongs to the node that ran then. Gradient accumulation
-  /// belongs to the function that ran before it.
   BackwardClock backward(Tape tape) {
     BackwardClock clock(graph_.nodes.size() + 1, graph_.nodes.size(), meter_, headStart_);
     if (!tape.loss.requires_grad()) return clock;
-    std::unordered_set<torch::autograd::Node*> seen;
-    std::vector<torch::autograd::Node*> open{tape.loss.grad_fn().get()};
-    while (!open.empty()) {
-      torch::autograd::Node* function = open.back();
-      open.pop_back();
-      if (function == nullptr || !seen.insert(function).second) continue;
-      for (const auto& edge : function->next_edges()) open.push_back(edge.function.get());
-      const std::uint64_t number = function->sequence_nr();
-      if (number == std::numeric_limits<std::uint64_t>::max()) continue;
-      const auto after = std::upper_bound(tape.sequence.begin(), tape.sequence.end(), number);
-      const auto range = static_cast<std::size_t>(std::max<std::ptrdiff_t>(1, after - tape.sequence.begin())) - 1;
-      const std::size_t node = tape.nodeOfRange[std::min(range, tape.nodeOfRange.size() - 1)];
-      function->add_pre_hook(std::make_unique<BeforeFunction>([&clock, node] { clock.enter(node); }));
-    }
+    enterNodes(clock, tape.loss, tape.made);
     clock.start();
     torch::autograd::backward({tape.loss}, {});
     clock.enter(graph_.nodes.size());
@@ -489,7 +334,7 @@ class ModelRunner {
   LossSpec lossSpec_;
   BatchSource data_;
   std::vector<std::int64_t> symbolic_;
-  Samples samples_;
+  ModelSamples samples_;
   LowerWeights lowerWeights_;
   WeightQueue queue_;
   std::vector<std::unique_ptr<Parameter>> parameters_;
@@ -500,7 +345,6 @@ class ModelRunner {
   std::function<void(const std::string&)> tell_;
   at::Tensor outputForm_;                 // shape and type of what the loss is computed from, without memory
   std::unique_ptr<Recording> recording_;  // from the first full-model run on
-  std::vector<Ns> overhead_, forwardTotals_, backwardTotals_;
 };
 
 }  // namespace
@@ -537,7 +381,7 @@ Profile measureProfile(const ModelGraph& graph, const ProfileOptions& options, C
   profile.ranksAtOnce = group == nullptr ? 1 : group->size();
   profile.computing.precision = options.stage.precision;
   runner.sampleMemory();
-  runner.fill(profile);
+  runner.samples().fill(profile);
   meet();
   profile.optimizerNsPerByte =
       static_cast<double>(runner.optimizerTime()) / static_cast<double>(std::max<Bytes>(1, runner.parameterBytes()));

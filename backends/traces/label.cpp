@@ -1,53 +1,47 @@
 #include "backends/traces/label.h"
 
 #include <algorithm>
-#include <array>
 #include <charconv>
 #include <optional>
 #include <system_error>
 #include <utility>
 
 #include "schedules/placement.h"
+#include "simulator/trace/span_kind.h"
 
 namespace pw {
 namespace {
 
 using Meaning = PipelineLabel::Meaning;
 
+/// What an event's letters say; nothing for unknown ones.
 struct Letters {
-  std::string_view text;
   SpanKind kind = SpanKind::Forward;
   bool used = true;
 };
+using Alphabet = std::optional<Letters> (*)(std::string_view letters);
 
-constexpr std::array<Letters, 11> kTorchLetters{{
-    {"F", SpanKind::Forward},
-    {"B", SpanKind::Backward},
-    {"I", SpanKind::BackwardInput},
-    {"W", SpanKind::BackwardWeight},
-    {"SEND_F", SpanKind::SendForward},
-    {"SEND_B", SpanKind::SendBackward},
-    {"RECV_F", SpanKind::WaitForward},
-    {"RECV_B", SpanKind::WaitBackward},
-    {"REDUCE_GRAD", SpanKind::ReduceGrad},
-    {"UNSHARD", SpanKind::Load, false},
-    {"RESHARD", SpanKind::Load, false},
-}};
+std::optional<Letters> ownLetters(std::string_view letters) {
+  const auto kind = spanKindNamed(letters);
+  return kind ? std::optional(Letters{*kind}) : std::nullopt;
+}
 
-constexpr std::array<Letters, 12> kOwnLetters{{
-    {"F", SpanKind::Forward},
-    {"B", SpanKind::Backward},
-    {"I", SpanKind::BackwardInput},
-    {"W", SpanKind::BackwardWeight},
-    {"SEND_F", SpanKind::SendForward},
-    {"SEND_B", SpanKind::SendBackward},
-    {"WAIT_F", SpanKind::WaitForward},
-    {"WAIT_B", SpanKind::WaitBackward},
-    {"REDUCE_GRAD", SpanKind::ReduceGrad},
-    {"OPTIMIZER", SpanKind::Optimizer},
-    {"LOAD", SpanKind::Load},
-    {"STORE", SpanKind::Store},
-}};
+/// Torch's runtime names actions as we name spans, and what we call a wait after the action that waits.
+std::optional<Letters> torchLetters(std::string_view letters) {
+  if (letters == "RECV_F") return Letters{SpanKind::WaitForward};
+  if (letters == "RECV_B") return Letters{SpanKind::WaitBackward};
+  if (letters == "UNSHARD" || letters == "RESHARD") return Letters{SpanKind::Load, false};
+  const auto own = ownLetters(letters);
+  return own && own->kind <= SpanKind::ReduceGrad && own->kind != SpanKind::WaitForward && own->kind != SpanKind::WaitBackward
+             ? own
+             : std::nullopt;
+}
+
+/// Actions, messages and waits for them say which stage and microbatch they are of.
+bool needsStageAndMicrobatch(SpanKind kind) {
+  return isCompute(kind) || kind == SpanKind::SendForward || kind == SpanKind::SendBackward || kind == SpanKind::WaitForward ||
+         kind == SpanKind::WaitBackward;
+}
 
 /// Takes a number below `limit` from the front.
 std::optional<std::int32_t> takeNumber(std::string_view& text, std::int32_t limit) {
@@ -58,8 +52,7 @@ std::optional<std::int32_t> takeNumber(std::string_view& text, std::int32_t limi
   return number;
 }
 
-template <std::size_t Count>
-PipelineLabel actionOf(std::string_view text, const std::array<Letters, Count>& letters) {
+PipelineLabel actionOf(std::string_view text, Alphabet alphabet) {
   PipelineLabel label;
   if (!text.empty() && (text.front() == '-' || (text.front() >= '0' && text.front() <= '9'))) {
     const auto stage = takeNumber(text, kMaxStages);
@@ -74,24 +67,20 @@ PipelineLabel actionOf(std::string_view text, const std::array<Letters, Count>& 
     if (!microbatch || !text.empty()) return {};
     label.microbatch = *microbatch;
   }
-  for (const Letters& known : letters) {
-    if (known.text != kind) continue;
-    label.kind = known.kind;
-    label.meaning = known.used ? Meaning::Action : Meaning::Unused;
-    const bool whole = label.stage >= 0 && label.microbatch >= 0;
-    const bool needsBoth = static_cast<std::size_t>(&known - letters.data()) < 8;  // actions and messages, or waits for them
-    return needsBoth && !whole ? PipelineLabel{} : label;
-  }
-  return {};
+  const auto known = alphabet(kind);
+  if (!known) return {};
+  label.kind = known->kind;
+  label.meaning = known->used ? Meaning::Action : Meaning::Unused;
+  const bool whole = label.stage >= 0 && label.microbatch >= 0;
+  return needsStageAndMicrobatch(label.kind) && !whole ? PipelineLabel{} : label;
 }
 
 /// `0F5;7B2`
-template <std::size_t Count>
-PipelineLabel pairOf(std::string_view text, const std::array<Letters, Count>& letters) {
+PipelineLabel pairOf(std::string_view text, Alphabet alphabet) {
   const std::size_t middle = text.find(';');
-  if (middle == std::string_view::npos) return actionOf(text, letters);
-  PipelineLabel label = actionOf(text.substr(0, middle), letters);
-  PipelineLabel partner = actionOf(text.substr(middle + 1), letters);
+  if (middle == std::string_view::npos) return actionOf(text, alphabet);
+  PipelineLabel label = actionOf(text.substr(0, middle), alphabet);
+  PipelineLabel partner = actionOf(text.substr(middle + 1), alphabet);
   if (label.kind == SpanKind::Backward) std::swap(label, partner);
   if (label.meaning != Meaning::Action || partner.meaning != Meaning::Action || label.kind != SpanKind::Forward ||
       partner.kind != SpanKind::Backward)
@@ -123,9 +112,9 @@ PipelineLabel torchLabel(std::string_view name) {
     return true;
   };
   if (takes("PP:")) {
-    if (!name.starts_with('(')) return actionOf(name, kTorchLetters);
+    if (!name.starts_with('(')) return actionOf(name, torchLetters);
     constexpr std::string_view kEnd = ")OVERLAP_F_B";
-    return name.ends_with(kEnd) ? pairOf(name.substr(1, name.size() - 1 - kEnd.size()), kTorchLetters) : PipelineLabel{};
+    return name.ends_with(kEnd) ? pairOf(name.substr(1, name.size() - 1 - kEnd.size()), torchLetters) : PipelineLabel{};
   }
   if (takes("Forward ")) return numbered(name, Meaning::StageFree, SpanKind::Forward);
   if (takes("Backward ")) return numbered(name, Meaning::StageFree, SpanKind::Backward);
@@ -139,8 +128,8 @@ PipelineLabel torchLabel(std::string_view name) {
 }
 
 PipelineLabel ownLabel(std::string_view name) {
-  if (name.size() > 2 && name.front() == '(' && name.back() == ')') return pairOf(name.substr(1, name.size() - 2), kOwnLetters);
-  return actionOf(name, kOwnLetters);
+  if (name.size() > 2 && name.front() == '(' && name.back() == ')') return pairOf(name.substr(1, name.size() - 2), ownLetters);
+  return actionOf(name, ownLetters);
 }
 
 }  // namespace pw

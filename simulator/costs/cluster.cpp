@@ -10,7 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "schedules/error.h"
-#include "simulator/text/json_text.h"
+#include "simulator/text/json_part.h"
 #include "simulator/text/rounding.h"
 
 namespace pw {
@@ -22,79 +22,44 @@ constexpr std::int64_t kVersion = 1;
 /// Largest values accepted: no hardware comes near them, and results computed from them fit into 64 bits.
 constexpr std::int64_t kMostBytes = std::int64_t{1} << 60;
 constexpr std::int64_t kMostLatency = 1'000'000'000'000;  ///< [ns]
+constexpr std::int64_t kMostRanksPerNode = 4096;
 constexpr double kMostRate = 1e24, kMostFlops = 1e30;
 
 Json linkJson(const LinkSpec& link) {
   return {{"latency_ns", link.latency}, {"bytes_per_s", link.bytesPerSecond}, {"duplex", link.duplex}};
 }
 
-/// Reads fields of one document; every error names the document and the field.
-class Reader {
- public:
-  explicit Reader(std::string source) : source_(std::move(source)) {}
+/// A number from 0 to `most`.
+double numberIn(const JsonPart& part, double most) {
+  const auto number = part.as<double>();
+  if (!std::isfinite(number) || number < 0) part.fail("is not a number of 0 or more");
+  if (number > most) part.fail(fmt::format("is {:g}, more than {:g}", number, most));
+  return number;
+}
 
-  [[noreturn]] void fail(std::string_view field, std::string_view what) const {
-    throw UsageError(fmt::format("cluster `{}`: field `{}` {}", source_, field, what));
-  }
-  const Json& field(const Json& object, const std::string& name) const {
-    if (!object.is_object() || !object.contains(name)) fail(name, "is missing");
-    return object.at(name);
-  }
-  std::string text(const Json& object, const std::string& name) const {
-    const Json& value = field(object, name);
-    if (!value.is_string()) fail(name, "is not a string");
-    return value.get<std::string>();
-  }
-  double number(const Json& value, const std::string& name, double most) const {
-    if (!value.is_number()) fail(name, "is not a number");
-    const double result = value.get<double>();
-    if (!std::isfinite(result) || result < 0) fail(name, "is not a number of 0 or more");
-    if (result > most) fail(name, fmt::format("is {:g}, more than {:g}", result, most));
-    return result;
-  }
-  /// Bytes or operations per second; 0 where nothing is known.
-  double rate(const Json& value, const std::string& name) const {
-    const double result = number(value, name, kMostRate);
-    if (result > 0 && result < 1) fail(name, fmt::format("is {:g}; use 0, or 1 per second or more", result));
-    return result;
-  }
-  std::int64_t integer(const Json& object, const std::string& name, std::int64_t least, std::int64_t most) const {
-    const Json& value = field(object, name);
-    // An unsigned value beyond int64 would wrap to a negative one here and be refused.
-    if (!value.is_number_integer() || value.get<std::int64_t>() < least) fail(name, fmt::format("is not an integer of {} or more", least));
-    if (value.get<std::int64_t>() > most) fail(name, fmt::format("is more than {}", most));
-    return value.get<std::int64_t>();
-  }
-  LinkSpec link(const Json& links, const std::string& name) const {
-    const Json& object = field(links, name);
-    const Json& duplex = field(object, "duplex");
-    if (!duplex.is_boolean()) fail("duplex", "is not true or false");
-    return {integer(object, "latency_ns", 0, kMostLatency), rate(field(object, "bytes_per_s"), "bytes_per_s"), duplex.get<bool>()};
-  }
-  void version(const Json& json) const {
-    const std::int64_t found = integer(json, "version", 1, std::numeric_limits<std::int64_t>::max());
-    if (found > kVersion) {
-      fail("version", fmt::format("is {}, and this Pipewright reads clusters up to version {}; update it", found, kVersion));
-    }
-  }
+/// Bytes or operations per second; 0 where nothing is known.
+double rateIn(const JsonPart& part) {
+  const double rate = numberIn(part, kMostRate);
+  if (rate > 0 && rate < 1) part.fail(fmt::format("is {:g}; use 0, or 1 per second or more", rate));
+  return rate;
+}
 
- private:
-  std::string source_;
-};
+LinkSpec linkIn(const JsonPart& link) {
+  return {link["latency_ns"].within(0, kMostLatency), rateIn(link["bytes_per_s"]), link["duplex"].as<bool>()};
+}
 
-std::vector<std::pair<double, double>> efficiencyOf(const Reader& read, const Json& device) {
-  const Json& table = read.field(device, "efficiency");
-  if (!table.is_array()) read.fail("efficiency", "is not a list of [FLOPs, fraction]");
-  std::vector<std::pair<double, double>> result;
-  for (const Json& row : table) {
-    if (!row.is_array() || row.size() != 2) read.fail("efficiency", "is not a list of [FLOPs, fraction]");
-    const double size = read.number(row[0], "efficiency", kMostFlops);
-    const double fraction = read.number(row[1], "efficiency", 1);
-    if (size <= 0 || fraction <= 0 || fraction > 1) read.fail("efficiency", "has a size that is not positive or a fraction outside (0, 1]");
-    if (!result.empty() && size <= result.back().first) read.fail("efficiency", "is not ordered by ascending FLOPs");
-    result.emplace_back(size, fraction);
+std::vector<std::pair<double, double>> efficiencyIn(const JsonPart& table) {
+  std::vector<std::pair<double, double>> points;
+  for (std::size_t i = 0; i < table.size(); ++i) {
+    const JsonPart row = table[i];
+    if (row.size() != 2) row.fail("is not [FLOPs, fraction]");
+    const double size = numberIn(row[0], kMostFlops);
+    const double fraction = numberIn(row[1], 1);
+    if (size <= 0 || fraction <= 0) row.fail("has a size that is not positive or a fraction outside (0, 1]");
+    if (!points.empty() && size <= points.back().first) table.fail("is not ordered by ascending FLOPs");
+    points.emplace_back(size, fraction);
   }
-  return result;
+  return points;
 }
 
 }  // namespace
@@ -123,30 +88,31 @@ std::string toJson(const Cluster& cluster) {
 }
 
 Cluster parseCluster(std::string_view json, const std::string& source) {
-  const Reader read(source);
-  const auto refuse = [&](const std::string& what) {
-    throw UsageError(fmt::format("cluster `{}` is unusable: {}; see resources/clusters for examples", source, what));
-  };
-  const Json root = readJson<Json>(json, refuse);
-  if (!root.is_object()) refuse("it is not a JSON object");
-  read.version(root);
+  const JsonDocument document{source, "cluster", "resources/clusters has examples"};
+  const Json root = document.parse(json);
+  const JsonPart part(root, document);
+  if (!root.is_object()) part.fail("is not a JSON object");
+  const std::int64_t version = part["version"].within(1, std::numeric_limits<std::int64_t>::max());
+  if (version > kVersion) {
+    throw UsageError(fmt::format("the cluster {} has version {}, and this Pipewright reads clusters up to version {}; update it", source,
+                                 version, kVersion));
+  }
   Cluster cluster;
-  cluster.name = read.text(root, "name");
-  cluster.source = read.text(root, "source");
-  const Json& device = read.field(root, "device");
-  cluster.deviceName = read.text(device, "name");
-  cluster.memoryBytes = read.integer(device, "memory_bytes", 1, kMostBytes);
-  const Json& peaks = read.field(device, "peak_flops");
-  if (!peaks.is_object()) read.fail("peak_flops", "is not an object from dtype to FLOP/s");
-  for (const auto& [dtype, flops] : peaks.items()) cluster.peakFlops[dtype] = read.rate(flops, "peak_flops");
-  cluster.memoryBytesPerSecond = read.rate(read.field(device, "memory_bytes_per_s"), "memory_bytes_per_s");
-  cluster.efficiency = efficiencyOf(read, device);
-  cluster.launchOverhead = read.integer(device, "launch_overhead_ns", 0, kMostLatency);
-  cluster.ranksPerNode = static_cast<int>(read.integer(root, "ranks_per_node", 1, 4096));
-  const Json& links = read.field(root, "links");
-  cluster.sameDevice = read.link(links, "same_device");
-  cluster.sameNode = read.link(links, "same_node");
-  cluster.network = read.link(links, "network");
+  cluster.name = part["name"].as<std::string>();
+  cluster.source = part["source"].as<std::string>();
+  const JsonPart device = part["device"];
+  cluster.deviceName = device["name"].as<std::string>();
+  cluster.memoryBytes = device["memory_bytes"].within(1, kMostBytes);
+  const JsonPart peaks = device["peak_flops"];
+  for (const std::string& dtype : peaks.keys()) cluster.peakFlops[dtype] = rateIn(peaks[dtype]);
+  cluster.memoryBytesPerSecond = rateIn(device["memory_bytes_per_s"]);
+  cluster.efficiency = efficiencyIn(device["efficiency"]);
+  cluster.launchOverhead = device["launch_overhead_ns"].within(0, kMostLatency);
+  cluster.ranksPerNode = part["ranks_per_node"].within<int>(1, kMostRanksPerNode);
+  const JsonPart links = part["links"];
+  cluster.sameDevice = linkIn(links["same_device"]);
+  cluster.sameNode = linkIn(links["same_node"]);
+  cluster.network = linkIn(links["network"]);
   return cluster;
 }
 

@@ -6,7 +6,6 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
-#include "schedules/error.h"
 #include "simulator/text/json_part.h"
 
 namespace pw {
@@ -16,32 +15,27 @@ constexpr std::int64_t kMostSum = 4'000'000'000'000'000'000;  ///< sums over an 
 
 class Reader {
  public:
-  Reader(const JsonPart& json, const std::string& source) : json_(json), source_(source) {}
+  Reader(const JsonPart& json, const JsonDocument& document) : json_(json), document_(document) {}
 
-  [[nodiscard]] int count(const std::string& key, int most) const {
-    const int value = json_[key].as<int>();
-    if (value < 1 || value > most) fail(fmt::format("\"{}\" is {}; use a number from 1 to {}", key, value, most));
-    return value;
-  }
   /// Numbers ≥ 0, one for each of `what`; none where an optional key is missing.
   [[nodiscard]] std::vector<std::int64_t> list(const std::string& key, std::size_t length, std::string_view what, bool optional = false) {
-    if (optional && !json_.json().contains(key)) return {};
+    if (optional && !json_.has(key)) return {};
     std::vector<std::int64_t> numbers = json_[key].listOf<std::int64_t>();
-    if (numbers.size() != length) fail(fmt::format("\"{}\" has {} numbers; {} {} need one each", key, numbers.size(), length, what));
+    if (numbers.size() != length) fail(fmt::format("`{}` has {} numbers; {} {} need one each", key, numbers.size(), length, what));
     for (const std::int64_t number : numbers) {
-      if (number < 0) fail(fmt::format("\"{}\" contains {}; use 0 or more", key, number));
+      if (number < 0) fail(fmt::format("`{}` contains {}; use 0 or more", key, number));
       if (number > kMostSum / (1 + std::int64_t{4} * static_cast<std::int64_t>(length) * microbatches))
-        fail(fmt::format("\"{}\" contains {}, too large to add up", key, number));
+        fail(fmt::format("`{}` contains {}, too large to add up", key, number));
     }
     return numbers;
   }
-  [[noreturn]] void fail(const std::string& what) const { throw UsageError(fmt::format("{}: {}.", source_, what.substr(0, 600))); }
+  [[noreturn]] void fail(const std::string& what) const { document_.fail(what); }
 
   std::int64_t microbatches = 1;
 
  private:
   const JsonPart& json_;
-  const std::string& source_;
+  const JsonDocument& document_;
 };
 
 /// Messages between neighbouring stages; links between their ranks add up.
@@ -61,17 +55,17 @@ ProblemFile parseProblem(std::string_view text, const std::string& source) {
   const JsonDocument document{source, "problem file", "resources/docs/formats.md shows one"};
   const nlohmann::ordered_json parsed = document.parse(text);
   const JsonPart json(parsed, document);
-  Reader reader(json, source);
+  Reader reader(json, document);
   ProblemFile problem;
-  problem.shape.ranks = reader.count("ranks", kMaxRanks);
-  problem.shape.microbatches = reader.count("microbatches", kMaxMicrobatches);
+  problem.shape.ranks = json["ranks"].within<int>(1, kMaxRanks);
+  problem.shape.microbatches = json["microbatches"].within<int>(1, kMaxMicrobatches);
   reader.microbatches = problem.shape.microbatches;
   const std::size_t stages = json["place"].size();
-  if (stages < 1 || stages > static_cast<std::size_t>(kMaxStages)) reader.fail("\"place\" is empty; give the rank of each stage");
+  if (stages < 1 || stages > static_cast<std::size_t>(kMaxStages)) reader.fail("`place` is empty; give the rank of each stage");
   problem.shape.stages = static_cast<int>(stages);
   for (const std::int64_t rank : reader.list("place", stages, "stages")) {
     if (rank >= problem.shape.ranks)
-      reader.fail(fmt::format("\"place\" names rank {}, but the ranks are 0 to {}", rank, problem.shape.ranks - 1));
+      reader.fail(fmt::format("`place` names rank {}, but the ranks are 0 to {}", rank, problem.shape.ranks - 1));
     problem.placement.rankOfStage.emplace_back(static_cast<std::int32_t>(rank));
   }
   const auto forward = reader.list("forward_ns", stages, "stages"), input = reader.list("input_ns", stages, "stages"),
@@ -92,8 +86,8 @@ ProblemFile parseProblem(std::string_view text, const std::string& source) {
   addMessages(problem, reader.list("latency_ns", static_cast<std::size_t>(problem.shape.ranks) - 1, "links"));
   problem.limits = reader.list("limit", static_cast<std::size_t>(problem.shape.ranks), "ranks", true);
   problem.ifRecomputed = reader.list("activation_if_recomputed", stages, "stages", true);
-  const std::string objective = parsed.contains("objective") ? json["objective"].as<std::string>() : "flush";
-  if (objective != "flush" && objective != "window") reader.fail(fmt::format("\"objective\" is \"{}\"; use flush or window", objective));
+  const std::string objective = json.has("objective") ? json["objective"].as<std::string>() : "flush";
+  if (objective != "flush" && objective != "window") reader.fail(fmt::format("`objective` is \"{}\"; use flush or window", objective));
   problem.window = objective == "window";
   return problem;
 }

@@ -10,7 +10,6 @@
 #include <optional>
 #include <set>
 #include <thread>
-#include <tuple>
 #include <utility>
 
 #include <fmt/format.h>
@@ -20,6 +19,7 @@
 #include "schedules/generate.h"
 #include "simulator/plan/balancer.h"
 #include "simulator/plan/search_evaluate.h"
+#include "simulator/plan/search_ranking.h"
 
 namespace pw {
 namespace {
@@ -53,16 +53,6 @@ void forEach(int count, int threads, const std::function<void(int)>& work) {
 
 /// Compute actions of a pass over its schedule.
 std::int64_t workOf(const SearchShape& shape) { return std::int64_t{shape.stages} * shape.request.microbatches; }
-
-bool isBetter(const Candidate& a, const Candidate& b) {
-  if (a.fits != b.fits) return a.fits;
-  if (!a.fits && a.peak != b.peak) return a.peak < b.peak;
-  if (a.samplesPerSecond != b.samplesPerSecond) return a.samplesPerSecond > b.samplesPerSecond;
-  const auto rest = [](const Candidate& c) {
-    return std::tie(c.peak, c.stages, c.request.schedule, c.request.microbatches, c.request.recompute, c.request.begins);
-  };
-  return rest(a) < rest(b);
-}
 
 class Searcher {
  public:
@@ -369,12 +359,7 @@ Found Searcher::run() {
   if (!cancelled_) improveBest();
   Found found;
   for (const auto& candidates : found_) found.candidates.insert(found.candidates.end(), candidates.begin(), candidates.end());
-  std::sort(found.candidates.begin(), found.candidates.end(), isBetter);
-  // Removes candidates whose splits became equal while they were moved.
-  const auto same = [](const Candidate& a, const Candidate& b) { return a.request == b.request; };
-  found.candidates.erase(std::unique(found.candidates.begin(), found.candidates.end(), same), found.candidates.end());
-  markFront(found.candidates);
-  markLeads(found.candidates);
+  rankCandidates(found.candidates);
   found.skipped.assign(skipped_.begin(), skipped_.end());
   found.shapes = static_cast<int>(shapes_.size());
   found.cancelled = cancelled_;
@@ -393,30 +378,6 @@ std::vector<int> usualCounts(int ranks, int replicas, std::int64_t batch) {
     if (batch % (count * replicas) == 0) counts.insert(static_cast<int>(count));
   }
   return {counts.begin(), counts.end()};
-}
-
-void markFront(std::vector<Candidate>& candidates) {
-  std::vector<Candidate*> order;
-  for (Candidate& c : candidates) order.push_back(&c);
-  std::stable_sort(order.begin(), order.end(), [](const Candidate* a, const Candidate* b) {
-    return a->samplesPerSecond != b->samplesPerSecond ? a->samplesPerSecond > b->samplesPerSecond : a->peak < b->peak;
-  });
-  std::optional<Bytes> least;
-  for (Candidate* c : order) {
-    c->onFront = !least || c->peak < *least;
-    if (c->onFront) least = c->peak;
-  }
-}
-
-void markLeads(std::vector<Candidate>& candidates) {
-  std::map<std::tuple<std::string, int, int, Recompute>, Candidate*> leaders;
-  for (Candidate& c : candidates) {
-    Candidate*& leader = leaders[{c.request.schedule, c.request.chunks, c.request.microbatches, c.request.recompute}];
-    c.leads = leader == nullptr || isBetter(c, *leader);
-    if (!c.leads) continue;
-    if (leader != nullptr) leader->leads = false;
-    leader = &c;
-  }
 }
 
 std::string_view name(Balance balance) {

@@ -72,12 +72,6 @@ using SearchProgress = std::function<bool(int done, int all, const Candidate* ca
 [[nodiscard]] Found searchPlans(const ModelGraph& graph, const ProfileSource& profiles, const SearchSpace& space,
                                 const SearchProgress& progress = {});
 
-/// Sets `leads` of the candidates, which are in the order of Found.
-void markLeads(std::vector<Candidate>& candidates);
-
-/// Marks the Pareto front of samples per second and peak memory; of equal ones the first.
-void markFront(std::vector<Candidate>& candidates);
-
 /// `time`, `memory`, `parameters`, `layers`, and back. Throws UsageError for another name.
 [[nodiscard]] std::string_view name(Balance balance);
 [[nodiscard]] Balance parseBalance(std::string_view name);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "simulator/step/program.h"
+#include "simulator/trace/span_kind.h"
 #include "simulator/trace/trace.h"
 
 namespace pw {
@@ -22,7 +23,6 @@ struct SpanTag {
 };
 
 /// A time of each SpanKind.
-inline constexpr std::size_t kSpanKinds = 12;
 using KindTimes = std::array<Ns, kSpanKinds>;
 
 /// Spans of one track in flat arrays, in the order of (start, end, kind, stage, microbatch, peer). On a compute track ends ascend too; the

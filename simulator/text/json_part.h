@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <nlohmann/json_fwd.hpp>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -24,21 +25,33 @@ struct JsonDocument {
   [[noreturn]] void fail(std::string_view what) const;
   /// The text as JSON, within the limits of `readJson`.
   [[nodiscard]] nlohmann::ordered_json parse(std::string_view text) const;
+  /// The same for objects of any number of members, whose order is lost.
+  [[nodiscard]] nlohmann::json parseUnordered(std::string_view text) const;
 };
 
-/// A value in a document and its place there: `partition.stages[2].begin`. Keeps references: the document must outlive it.
-class JsonPart {
+/// A number of JSON as an integer; nothing for anything else, and where it would be rounded or truncated.
+template <class Int, class Json>
+[[nodiscard]] std::optional<Int> integerIn(const Json& json);
+
+/// A value in a document and its place there: `partition.stages[2].begin`. Keeps references: the document must outlive it. `Json` is
+/// nlohmann::ordered_json or nlohmann::json.
+template <class Json>
+class BasicJsonPart {
  public:
-  JsonPart(const nlohmann::ordered_json& json, const JsonDocument& document, std::string path = {})
+  BasicJsonPart(const Json& json, const JsonDocument& document, std::string path = {})
       : json_(json), document_(document), path_(std::move(path)) {}
 
-  [[nodiscard]] const nlohmann::ordered_json& json() const { return json_; }
-  [[nodiscard]] JsonPart operator[](const std::string& key) const;
-  [[nodiscard]] JsonPart operator[](std::size_t index) const;
+  [[nodiscard]] const Json& json() const { return json_; }
+  [[nodiscard]] BasicJsonPart operator[](const std::string& key) const;
+  [[nodiscard]] BasicJsonPart operator[](std::size_t index) const;
   /// Whether it is an object with this member.
   [[nodiscard]] bool has(const std::string& key) const;
   /// Number of elements of a list.
   [[nodiscard]] std::size_t size() const;
+  /// The names of an object's members, in their order.
+  [[nodiscard]] std::vector<std::string> keys() const;
+  /// Refuses the document: it says what is wrong with this value, `is negative`.
+  [[noreturn]] void fail(std::string_view what) const;
 
   /// The elements of a list, each converted by `read`.
   template <class Read>
@@ -49,7 +62,7 @@ class JsonPart {
   }
   template <class T>
   [[nodiscard]] std::vector<T> listOf() const {
-    return list([](const JsonPart& part) { return part.as<T>(); });
+    return list([](const BasicJsonPart& part) { return part.template as<T>(); });
   }
 
   /// A std::string, bool, double, int, std::int64_t or std::size_t, or one of the distinct integer types. Integers are never rounded or
@@ -60,8 +73,14 @@ class JsonPart {
     read(value);
     return value;
   }
+  /// An integer from `low` to `high`.
+  template <class Number = std::int64_t>
+  [[nodiscard]] Number within(std::int64_t low, std::int64_t high) const {
+    return static_cast<Number>(bounded(low, high));
+  }
 
  private:
+  [[nodiscard]] std::int64_t bounded(std::int64_t low, std::int64_t high) const;
   void read(std::string& value) const;
   void read(bool& value) const;
   void read(double& value) const;
@@ -75,9 +94,15 @@ class JsonPart {
   template <class Int>
   [[nodiscard]] Int integer() const;
 
-  const nlohmann::ordered_json& json_;
+  const Json& json_;
   const JsonDocument& document_;
   std::string path_;
 };
+
+using JsonPart = BasicJsonPart<nlohmann::ordered_json>;
+
+extern template class BasicJsonPart<nlohmann::ordered_json>;
+extern template class BasicJsonPart<nlohmann::json>;
+extern template std::optional<std::int64_t> integerIn(const nlohmann::json&);
 
 }  // namespace pw

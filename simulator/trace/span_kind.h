@@ -1,5 +1,9 @@
 #pragma once
 
+#include <cstddef>
+#include <optional>
+#include <string_view>
+
 #include "schedules/schedule.h"
 #include "simulator/trace/trace.h"
 
@@ -8,5 +12,10 @@ namespace pw {
 /// The span that an action has in a trace: for the two ends of a message, the wait for it. Actions that take no time (UNSHARD, RESHARD, an
 /// idle cell) have no span; for them this returns ReduceGrad.
 [[nodiscard]] SpanKind spanKind(ActionKind kind);
+
+inline constexpr std::size_t kSpanKinds = static_cast<std::size_t>(SpanKind::Store) + 1;  ///< how many kinds there are, from 0
+
+/// The kind that `name` gives these letters.
+[[nodiscard]] std::optional<SpanKind> spanKindNamed(std::string_view letters);
 
 }  // namespace pw

@@ -11,6 +11,7 @@
 #include <fmt/format.h>
 
 #include "schedules/error.h"
+#include "simulator/trace/span_kind.h"
 
 namespace pw {
 namespace {
@@ -43,9 +44,7 @@ struct Line {
   }
 
   [[nodiscard]] SpanKind kind() const {
-    for (int k = 0; k <= static_cast<int>(SpanKind::Store); ++k) {
-      if (name(static_cast<SpanKind>(k)) == cells[1]) return static_cast<SpanKind>(k);
-    }
+    if (const auto kind = spanKindNamed(cells[1])) return *kind;
     refuse(fmt::format("\"{}\" is not a kind of span", cells[1].substr(0, 40)));
   }
 };

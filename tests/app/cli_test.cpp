@@ -1,8 +1,11 @@
 #include <algorithm>
+#include <filesystem>
+#include <fstream>
 
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include "backends/store/migrations.h"
 #include "backends/store/run_store.h"
 #include "schedules/generate.h"
 #include "schedules/lower.h"
@@ -302,6 +305,46 @@ TEST(Compare, RefusesARunWithoutStepsAndOneThatIsNotThere) {
     EXPECT_EQ(outcome.status, 2) << run;
     expectSentence(outcome);
   }
+}
+
+TEST(Runs, OfANewerStoreAreListedAndComparedWithOneNote) {
+  const Folder folder;
+  const std::string store = storeOfTwoRuns(folder);
+  // SQLite keeps user_version in bytes 60 to 63 of the file, big-endian; the WAL was written back when the store was closed.
+  std::fstream file(store, std::ios::in | std::ios::out | std::ios::binary);
+  file.seekp(63);
+  file.put(99);
+  file.close();
+  const std::string note = "pipewright: " + store + " is of a newer Pipewright (format 99, here " + std::to_string(kStoreVersion) +
+                           "): its runs are shown as far as they are known here, and it takes no new ones; update Pipewright\n";
+  for (const std::vector<std::string>& words : {std::vector<std::string>{"runs"}, {"compare"}, {"export", "--to", "csv"}}) {
+    std::vector<std::string> all = words;
+    all.insert(all.end(), {"--store", store});
+    const Outcome outcome = call(all);
+    EXPECT_EQ(outcome.status, 0) << words[0];
+    EXPECT_EQ(outcome.err, note) << words[0];
+    EXPECT_FALSE(outcome.out.empty()) << words[0];
+  }
+}
+
+TEST(ClusterPreset, IsNotShadowedByAFileOfItsNameInTheCurrentFolder) {
+  const Folder folder;
+  const std::string preset = PW_SOURCE_DIR "/resources/clusters/cpu-workstation.json",
+                    model = PW_SOURCE_DIR "/resources/models/gpt_small.pt2";
+  const auto planned = [&](const std::string& cluster) {
+    return call({"plan", model, "--ranks", "2", "--microbatches", "2", "--json", "--cluster", cluster});
+  };
+  const Outcome expected = planned(preset);
+  ASSERT_EQ(expected.status, 0) << expected.err;
+  static_cast<void>(folder.with("cpu-workstation", "no cluster"));
+  const std::filesystem::path before = std::filesystem::current_path();
+  std::filesystem::current_path(folder.file(""));
+  const Outcome named = planned("cpu-workstation"), asFile = planned("./cpu-workstation");
+  std::filesystem::current_path(before);
+  EXPECT_EQ(named.status, 0) << named.err;
+  EXPECT_EQ(named.out, expected.out);
+  EXPECT_EQ(asFile.status, 2);
+  EXPECT_NE(asFile.err.find("./cpu-workstation is not a usable cluster"), std::string::npos) << asFile.err;
 }
 
 TEST(Runs, ListsWhatIsStoredOldestFirst) {

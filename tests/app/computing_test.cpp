@@ -8,6 +8,7 @@
 
 #include "backends/store/run_store.h"
 #include "tests/app/job.h"
+#include "tests/support/whole_run.h"
 
 namespace pw::test {
 namespace {
@@ -87,7 +88,7 @@ TEST(Computing, CountsTheMemoryOfCopiesInSixteenBits) {
   const std::string plan = folder.file("plan.json"), store = folder.file("runs.db");
   ASSERT_EQ(finish({"plan", sample("gpt_small"), "--ranks", "2", "--microbatches", "4", "--precision", "bf16", "--out", plan}).status, 0);
   ASSERT_EQ(finish({"run", plan, "--steps", "3", "--store", store}).status, 0);
-  const RunRecord run = RunStore(store, RunStore::Mode::ReadOnly).load({});
+  const RunRecord run = wholeRun(store);
   const auto peaks = [](const Trace& trace) {
     std::vector<double> most(2);
     for (const MemorySample& sample : trace.memory)
@@ -176,7 +177,7 @@ TEST_F(OnGpus, APlanIsMeasuredThereAndRunsThere) {
   const auto there = lossesOf(onGpus), here = lossesOf(onCpus);
   ASSERT_EQ(there.size(), here.size());
   for (std::size_t i = 0; i < here.size(); ++i) EXPECT_NEAR(there[i], here[i], 1e-6 * here[i]) << "by recordings";
-  const RunRecord run = RunStore(store, RunStore::Mode::ReadOnly).load({});
+  const RunRecord run = wholeRun(store);
   EXPECT_EQ(run.backend, "nccl");
   EXPECT_TRUE(run.tf32);
   EXPECT_EQ(run.machine.device, "cuda:0");

@@ -2,6 +2,7 @@
 #include "backends/store/run_store.h"
 #include "engine/live_spans.h"
 #include "tests/app/job.h"
+#include "tests/support/whole_run.h"
 
 namespace pw::test {
 namespace {
@@ -14,7 +15,7 @@ TEST(LiveRun, TellsWhatItStores) {
   ASSERT_EQ(outcome.status, 0) << outcome.err;
   LiveReader reader(2, 2);
   EXPECT_TRUE(reader.feed(contentOf(live)));
-  const StepRecord last = RunStore(store, RunStore::Mode::ReadOnly).load({}).steps.back();
+  const StepRecord last = wholeRun(store).steps.back();
   EXPECT_EQ(reader.newest(), (LiveStep{last.step, last.measured, true}));
 }
 
@@ -26,7 +27,7 @@ TEST(LiveRun, TellsTheReplicasByTheirRanks) {
   ASSERT_EQ(outcome.status, 0) << outcome.err;
   LiveReader reader(4, 2);
   reader.feed(contentOf(live));
-  const StepRecord last = RunStore(store, RunStore::Mode::ReadOnly).load({}).steps.back();
+  const StepRecord last = wholeRun(store).steps.back();
   EXPECT_EQ(reader.newest(), (LiveStep{last.step, last.measured, true}));
 }
 

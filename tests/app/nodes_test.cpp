@@ -62,7 +62,7 @@ TEST_P(TwoNodes, EndWhereARankOfOneIsKilled) {
   second.ranks(1);
   second.waitForTraining();  // the rank of the last stage shows how far it is
   ::kill(jobs.at(victim)->ranks(1).at(victim), SIGKILL);
-  const Outcome killed = jobs.at(victim)->wait(seconds(20)), other = jobs.at(1 - victim)->wait(seconds(10 + 5));
+  const Outcome killed = jobs.at(victim)->wait(kLong), other = jobs.at(1 - victim)->wait(kLong);
   EXPECT_NE(killed.status, 0);
   EXPECT_NE(other.status, 0);
   EXPECT_NE(other.err.find("pipewright: Rank " + std::to_string(1 - victim) + " failed in step "), std::string::npos) << other.err;

@@ -7,6 +7,7 @@
 #include "backends/host/gpu_inventory.h"
 #include "backends/store/run_store.h"
 #include "tests/app/job.h"
+#include "tests/support/whole_run.h"
 
 namespace pw::test {
 namespace {
@@ -23,7 +24,7 @@ TEST(Synthetic, RunsAPlanWhoseModelIsGone) {
     std::filesystem::remove(model);
     const Outcome outcome = finish({"run", plan, "--synthetic", "--steps", "3", "--store", store, "--json", "--backend", transport});
     ASSERT_EQ(outcome.status, 0) << outcome.err;
-    const RunRecord run = RunStore(store, RunStore::Mode::ReadOnly).load({});
+    const RunRecord run = wholeRun(store);
     EXPECT_EQ(run.backend, transport);
     EXPECT_TRUE(run.synthetic);
     ASSERT_EQ(run.steps.size(), 3U);

@@ -10,6 +10,7 @@
 
 #include "backends/store/run_store.h"
 #include "tests/app/job.h"
+#include "tests/support/whole_run.h"
 
 namespace pw::test {
 namespace {
@@ -43,7 +44,8 @@ class EndlessRun : public testing::Test {
   /// Whether the steps of the only run are 0, 1, 2, …, each measured.
   static void expectConsecutive(const std::string& store) {
     int next = 0;
-    for (const StepRecord& step : RunStore(store, RunStore::Mode::ReadOnly).load({}).steps) {
+    const RunRecord run = wholeRun(store);
+    for (const StepRecord& step : run.steps) {
       EXPECT_EQ(step.step, next++);
       EXPECT_FALSE(step.measured.spans.empty());
     }

@@ -40,8 +40,8 @@ class TwoRanks : public testing::TestWithParam<const char*> {
     JobOptions there = place(1, port);
     there.program = secondProgram;
     Job zero(first, place(0, port)), one(second, there);
-    expectRefusal(zero.wait(seconds(40)), 2, parts);
-    expectRefusal(one.wait(seconds(40)), 2, parts);
+    expectRefusal(zero.wait(kLong), 2, parts);
+    expectRefusal(one.wait(kLong), 2, parts);
   }
   void expectDifference(const Words& second, const std::string& field, const std::string& values) {
     expectBothRefuse(call({}), call(second), {"Rank 0 and rank 1 differ in " + field + ": " + values, "start all ranks with the same"});
@@ -115,7 +115,7 @@ TEST_P(TwoRanks, RefuseModelsThatDiffer) {
   const int port = freePort();
   Job zero(call({}), place(0, port)), one(call({"--model", other}), place(1, port));
   for (Job* job : {&zero, &one}) {
-    const Outcome outcome = job->wait(seconds(40));
+    const Outcome outcome = job->wait(kLong);
     EXPECT_EQ(outcome.status, 2);
     EXPECT_NE(outcome.err.find("Rank 0 and rank 1 differ in the model: gpt_small "), std::string::npos) << outcome.err;
   }

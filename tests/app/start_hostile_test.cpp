@@ -32,7 +32,7 @@ TEST_P(StartUp, NamesARankThatIsStoppedMeanwhile) {
     Job job(call({"--timeout", "2", "--steps", "1000000"}));
     const auto ranks = job.ranks(2);
     ::kill(ranks.at(victim), SIGSTOP);
-    expectRefusal(job.wait(seconds(2 + 5)), 1, {"ank " + std::to_string(victim), "2 s"});
+    expectRefusal(job.wait(kLong), 1, {"ank " + std::to_string(victim), "2 s"});
     EXPECT_TRUE(job.leavesNone(std::chrono::milliseconds(0)));
   }
 }
@@ -40,7 +40,7 @@ TEST_P(StartUp, NamesARankThatIsStoppedMeanwhile) {
 TEST_P(StartUp, NamesAllRanksWhereAllAreStopped) {
   Job job(call({"--timeout", "1", "--steps", "1000000"}));
   for (const auto& [rank, pid] : job.ranks(2)) ::kill(pid, SIGSTOP);
-  expectRefusal(job.wait(seconds(1 + 5)), 1, {"Rank 0 is stopped (as by SIGSTOP) while ", "for more than 1 s"});
+  expectRefusal(job.wait(kLong), 1, {"Rank 0 is stopped (as by SIGSTOP) while ", "for more than 1 s"});
 }
 
 TEST_P(StartUp, EndsWhereTheMasterNeverComes) {
@@ -48,7 +48,7 @@ TEST_P(StartUp, EndsWhereTheMasterNeverComes) {
   JobOptions options;
   options.environment = {{"RANK", "1"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "127.0.0.1"}, {"MASTER_PORT", port}};
   Job job(call({"--timeout", "3"}), options);
-  expectRefusal(job.wait(seconds(3 + 4)), 1, {"Rank 1: rank 0 did not answer at 127.0.0.1:" + port + " within 3 s", "--timeout"});
+  expectRefusal(job.wait(kLong), 1, {"Rank 1: rank 0 did not answer at 127.0.0.1:" + port + " within 3 s", "--timeout"});
 }
 
 TEST_P(StartUp, NamesTheRankThatNeverComes) {
@@ -56,7 +56,7 @@ TEST_P(StartUp, NamesTheRankThatNeverComes) {
   JobOptions options;
   options.environment = {{"RANK", "0"}, {"WORLD_SIZE", "2"}, {"MASTER_ADDR", "127.0.0.1"}, {"MASTER_PORT", port}};
   Job job(call({"--timeout", "1"}), options);
-  expectRefusal(job.wait(seconds(1 + 5)), 1, {"Rank 0: rank 1 did not come to 127.0.0.1:" + port + " within 1 s"});
+  expectRefusal(job.wait(kLong), 1, {"Rank 0: rank 1 did not come to 127.0.0.1:" + port + " within 1 s"});
 }
 
 /// Ports of the loopback or any interface that these processes listen on.

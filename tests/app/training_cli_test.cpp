@@ -20,20 +20,25 @@ using Numbers = std::vector<double>;
 
 constexpr double kRounding = 1e-5;  // relative: float32 sums in another order, over a few steps
 
-/// The JSON that `run` printed, with nothing on stderr.
-Json runOf(const std::string& plan, const Words& more) {
+/// What a run with AdamW says of a plan that was made without.
+std::string adamwNote(const std::string& plan, const std::string& shares = {}) {
+  return plan + " accounts for the state of sgd (0 numbers of each parameter), and this run has adamw (2 numbers of each parameter" +
+         shares + "): its memory differs";
+}
+
+/// The JSON that `run` printed, with nothing but this note on stderr.
+Json runOf(const std::string& plan, const Words& more, const std::string& note = {}) {
   Words words{"run", plan, "--json"};
   words.insert(words.end(), more.begin(), more.end());
   const Outcome outcome = finish(words);
   EXPECT_EQ(outcome.status, 0);
-  const bool isNote = (outcome.err.find("predicted times and memory are not its own") != std::string::npos ||
-                       outcome.err.find("its memory differs") != std::string::npos) &&
-                      outcome.err.find('\n') + 1 == outcome.err.size();
-  EXPECT_TRUE(outcome.err.empty() || isNote) << outcome.err;  // of a run in another precision or with another optimizer than planned
+  EXPECT_EQ(outcome.err, note.empty() ? "" : "pipewright: " + note + "\n");
   return Json::parse(outcome.out);
 }
 
-Numbers lossesOf(const std::string& plan, const Words& more) { return runOf(plan, more).at("losses").get<Numbers>(); }
+Numbers lossesOf(const std::string& plan, const Words& more, const std::string& note = {}) {
+  return runOf(plan, more, note).at("losses").get<Numbers>();
+}
 
 /// What checkpoint_user.py printed.
 std::string python(Words words) {
@@ -85,7 +90,8 @@ TEST_F(UserOfPyTorch, LoadsACheckpointOfThreeRanksAndGetsItsLossAndOutputs) {
                     uneven = folder_.file("uneven.pt");
   std::string plan = planOf(folder_, 3, {"--batch", "8", "--microbatches", "4", "--schedule", "1f1b"});
   const Json trained =
-      runOf(plan, {"--data", data, "--optimizer", "adamw", "--lr", "1e-3", "--warmup", "2", "--steps", "3", "--save", checkpoint});
+      runOf(plan, {"--data", data, "--optimizer", "adamw", "--lr", "1e-3", "--warmup", "2", "--steps", "3", "--save", checkpoint},
+            adamwNote(plan));
   EXPECT_EQ(trained["checkpoint"], checkpoint);
   const Json ofEight = runOf(plan, {"--data", data, "--eval", "--resume", checkpoint, "--outputs", even});
   EXPECT_EQ(ofEight["outputs_file"], even);
@@ -112,9 +118,9 @@ TEST_F(UserOfPyTorch, ResumesATrainingUnderTheSamePlanBitForBitAndUnderAnotherOn
     return words;
   };
   std::string plan = planOf(folder_, 3, {"--microbatches", "4", "--schedule", "1f1b"});
-  const Numbers whole = lossesOf(plan, training("6"));
-  Numbers halves = lossesOf(plan, training("3", {"--save", checkpoint, "--log", log}));
-  const Json resumed = runOf(plan, training("3", {"--resume", checkpoint, "--log", log}));
+  const Numbers whole = lossesOf(plan, training("6"), adamwNote(plan));
+  Numbers halves = lossesOf(plan, training("3", {"--save", checkpoint, "--log", log}), adamwNote(plan));
+  const Json resumed = runOf(plan, training("3", {"--resume", checkpoint, "--log", log}), adamwNote(plan));
   EXPECT_EQ(resumed["steps"][0]["step"], 3);
   for (const Json& loss : resumed["losses"]) halves.push_back(loss.get<double>());
   EXPECT_EQ(halves, whole);
@@ -128,7 +134,7 @@ TEST_F(UserOfPyTorch, ResumesATrainingUnderTheSamePlanBitForBitAndUnderAnotherOn
   }
 
   plan = planOf(folder_, 2, {"--microbatches", "4", "--schedule", "zb-h1"});
-  expectNear(lossesOf(plan, training("3", {"--resume", checkpoint})), {whole.begin() + 3, whole.end()});
+  expectNear(lossesOf(plan, training("3", {"--resume", checkpoint}), adamwNote(plan)), {whole.begin() + 3, whole.end()});
 }
 
 TEST(GradientNorm, IsReportedLoggedAndClipped) {
@@ -155,7 +161,8 @@ TEST(GradientNorm, IsReportedLoggedAndClipped) {
     EXPECT_NEAR(std::stod(rows[1 + s][1]), losses[s], 1e-8 * losses[s]);
     EXPECT_EQ(rows[1 + s][2], "0.5");
     EXPECT_NEAR(std::stod(rows[1 + s][3]), norms[s], 1e-5 * norms[s]);
-    EXPECT_NEAR(std::stod(rows[1 + s][4]), clipped["steps"][s]["step_ns"].get<double>() * 1e-9, 1.0) << "seconds of rank 0";
+    EXPECT_GT(std::stod(rows[1 + s][4]), 0);
+    EXPECT_LE(std::stod(rows[1 + s][4]), clipped["steps"][s]["step_ns"].get<double>() * 1e-9 + 1e-6) << "what rank 0 did is in the step";
   }
 }
 
@@ -164,12 +171,13 @@ TEST(Replicas, TrainAsOnePipelineAlsoWithTheOptimizerSpread) {
   const Words training{"--steps", "3", "--optimizer", "adamw", "--lr", "3e-3"};
   Words spread = training;
   spread.push_back("--zero1");
-  const Numbers one = lossesOf(planOf(folder, 2, {"--batch", "8", "--microbatches", "4"}), training);
-  const std::string plan = planOf(folder, 2, {"--batch", "8", "--microbatches", "2", "--replicas", "2"});
-  const Json two = runOf(plan, training);
+  std::string plan = planOf(folder, 2, {"--batch", "8", "--microbatches", "4"});
+  const Numbers one = lossesOf(plan, training, adamwNote(plan));
+  plan = planOf(folder, 2, {"--batch", "8", "--microbatches", "2", "--replicas", "2"});
+  const Json two = runOf(plan, training, adamwNote(plan));
   EXPECT_EQ(two["processes"].size(), 4U);
   expectNear(two.at("losses").get<Numbers>(), one);
-  expectNear(lossesOf(plan, spread), one);
+  expectNear(lossesOf(plan, spread, adamwNote(plan, ", shared by replicas")), one);
 }
 
 TEST(WrongCall, OfATrainingIsRefusedInOneSentence) {
@@ -216,12 +224,14 @@ TEST(UnwritableCheckpoint, IsRefusedBeforeTheTraining) {
 TEST(TrainingCli, InFloat16ScalesTheLossAndKeepsTheScaleInItsCheckpoint) {
   const Folder folder;
   const std::string plan = planOf(folder, 2, {"--microbatches", "4"}), saved = folder.file("model.pt");
-  const Json traced = runOf(plan, {"--steps", "1"}), first = runOf(plan, {"--steps", "2", "--precision", "fp16", "--save", saved});
+  const std::string note =
+      plan + " was planned for computing as traced, and this run computes in fp16: predicted times and memory are not its own";
+  const Json traced = runOf(plan, {"--steps", "1"}), first = runOf(plan, {"--steps", "2", "--precision", "fp16", "--save", saved}, note);
   EXPECT_FALSE(traced.contains("loss_scale"));
   EXPECT_NEAR(first.at("losses")[0].get<double>(), traced.at("losses")[0].get<double>(), 0.01) << "the loss is not scaled";
   const auto halvings = [](const Json& run) { return std::ldexp(1.0, -run.at("skipped_steps").get<int>()); };
   EXPECT_EQ(first.at("loss_scale").get<double>(), 65536 * halvings(first));
-  const Json next = runOf(plan, {"--steps", "1", "--precision", "fp16", "--resume", saved});
+  const Json next = runOf(plan, {"--steps", "1", "--precision", "fp16", "--resume", saved}, note);
   EXPECT_EQ(next.at("loss_scale").get<double>(), first.at("loss_scale").get<double>() * halvings(next));
 }
 

@@ -257,11 +257,21 @@ TEST(LiveSpans, RefuseAFileThatCannotBeWritten) {
 
 TEST(LiveSpans, ADiskThatIsFullEndsTheTellingNotTheRun) {
   if (!std::filesystem::exists("/dev/full")) GTEST_SKIP() << "this system has no /dev/full";
+  const auto openOnes = [] {  // descriptors of the file
+    std::ptrdiff_t count = 0;
+    for (const auto& entry : std::filesystem::directory_iterator("/proc/self/fd")) {
+      std::error_code gone;  // the one that lists
+      count += std::filesystem::read_symlink(entry.path(), gone) == "/dev/full" ? 1 : 0;
+    }
+    return count;
+  };
   LiveWriter writer("/dev/full", JobRank(0));
   writer.begin(0);
   const StepLog log{{{Rank(0), SpanKind::Forward, Stage(0), Microbatch(0), Rank(0), 0, 1, 2}}, {}, {}, {}, {}, false, {}, {}};
-  writer.write(log, false);
-  writer.write(log, true);
+  EXPECT_EQ(openOnes(), 1);
+  EXPECT_NO_THROW(writer.write(log, false));
+  EXPECT_EQ(openOnes(), 0) << "nothing more is written";
+  EXPECT_NO_THROW(writer.write(log, true));
 }
 
 TEST(LiveSpans, TellWhatWasDoneBeforeAStepFailed) {

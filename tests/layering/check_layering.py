@@ -47,6 +47,7 @@ LIBRARIES = {
     "NCCL": (r"nccl\w*\.h", ("backends",)),
     "SQLite": (r"sqlite3\w*\.h|SQLiteCpp/.*", ("backends",)),
     "libzip": (r"zip(conf)?\.h", ("backends",)),
+    "zlib": (r"zlib\.h", ("backends",)),
     "Eigen": (r"(unsupported/)?Eigen/.*", JSON_FOLDERS),
     "JSON": (r"nlohmann/(?!json_fwd\.hpp).*|simdjson(\.h|/.*)", JSON_FOLDERS),
     "JSON names": (r"nlohmann/json_fwd\.hpp", JSON_FOLDERS),

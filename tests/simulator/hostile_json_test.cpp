@@ -121,6 +121,35 @@ TEST(HostileJson, ProblemFilesAreSimulatedOrRefused) {
   });
 }
 
+TEST(HostileJson, EveryFieldIsRefusedByItsPathAndWhatItShouldBe) {
+  const JsonDocument document{"sizes.json", "list of sizes", "write one"};
+  const auto json = document.parse(R"({"a": [1, {"b": "text"}], "n": 1.5})");
+  const JsonPart part(json, document);
+  const auto refusal = [](const auto& read) {
+    try {
+      static_cast<void>(read());
+    } catch (const UsageError& e) {
+      return std::string(e.what());
+    }
+    return std::string("accepted");
+  };
+  const auto expect = [&](const std::string& what, const auto& read) {
+    EXPECT_EQ(refusal(read), "sizes.json is not a usable list of sizes: " + what + "; write one.");
+  };
+  expect("it lacks `c`", [&] { return part["c"].json().size(); });
+  expect("it lacks `a[2]`", [&] { return part["a"][2].json().size(); });
+  expect("it lacks `a[1].c`", [&] { return part["a"][1]["c"].json().size(); });
+  expect("`a[1].b` is not a list", [&] { return part["a"][1]["b"].size(); });
+  expect("`a[1].b` is not true or false", [&] { return part["a"][1]["b"].as<bool>(); });
+  expect("`a[1].b` is not a number", [&] { return part["a"][1]["b"].as<double>(); });
+  expect("`n` is not an integer in range: 1.5", [&] { return part["n"].as<int>(); });
+  expect("`n` is not a string", [&] { return part["n"].as<std::string>(); });
+  expect("`a` is not a JSON object", [&] { return part["a"].keys(); });
+  expect("`a[0]` is 1, outside 2 to 3", [&] { return part["a"][0].within(2, 3); });
+  EXPECT_EQ(part["a"][0].within<int>(1, 1), 1);
+  EXPECT_EQ(part["a"][1].keys(), std::vector<std::string>{"b"});
+}
+
 TEST(HostileJson, IsRefusedByPlaceDepthAndMemberNames) {
   const JsonDocument document{"sizes.json", "list of sizes", "write one"};
   const auto refusal = [&](const std::string& text) {
@@ -160,10 +189,11 @@ TEST(Cluster, RefusesFiguresThatOverflowOrNameThemWhenATimeDoes) {
     }
     return std::string("accepted");
   };
+  const std::string bad = "c.json is not a usable cluster: ", see = "; resources/clusters has examples.";
   EXPECT_EQ(refusal("\"latency_ns\": 5000", "\"latency_ns\": 9223372036854775807"),
-            "cluster `c.json`: field `latency_ns` is more than 1000000000000");
-  EXPECT_EQ(refusal("300000000000.0", "1e-300"), "cluster `c.json`: field `bytes_per_s` is 1e-300; use 0, or 1 per second or more");
-  EXPECT_EQ(refusal("19500000000000.0", "1e308"), "cluster `c.json`: field `peak_flops` is 1e+308, more than 1e+24");
+            bad + "`links.same_node.latency_ns` is 9223372036854775807, outside 0 to 1000000000000" + see);
+  EXPECT_EQ(refusal("300000000000.0", "1e-300"), bad + "`links.same_node.bytes_per_s` is 1e-300; use 0, or 1 per second or more" + see);
+  EXPECT_EQ(refusal("19500000000000.0", "1e308"), bad + "`device.peak_flops.fp32` is 1e+308, more than 1e+24" + see);
 }
 
 }  // namespace

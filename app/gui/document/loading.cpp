@@ -175,12 +175,11 @@ std::shared_ptr<Loaded> loadSchedule(const std::string& path) {
   return loaded;
 }
 
-/// The step shown first: the median one, without the first of several, which warms up.
+/// The step shown first.
 std::size_t typicalStep(const std::vector<ImportedStep>& steps) {
-  std::vector<std::pair<Ns, std::size_t>> durations;
-  for (std::size_t i = steps.size() > 1 ? 1 : 0; i < steps.size(); ++i) durations.push_back({durationOf(steps[i].trace), i});
-  std::ranges::sort(durations);
-  return durations[(durations.size() - 1) / 2].second;
+  std::vector<Ns> durations;
+  for (const ImportedStep& step : steps) durations.push_back(durationOf(step.trace));
+  return medianPosition(durations);
 }
 
 std::shared_ptr<Loaded> loadTraces(const std::vector<std::string>& paths, const std::function<bool(std::int64_t, std::int64_t)>& progress) {

@@ -34,14 +34,6 @@ Json requestJson(const PlanRequest& r) {
   return j;
 }
 
-/// The member as a number from `low` to `high`.
-template <class Number>
-Number bounded(const JsonPart& j, const JsonDocument& document, const std::string& key, std::int64_t low, std::int64_t high) {
-  const auto value = j[key].as<std::int64_t>();
-  if (value < low || value > high) document.fail(fmt::format("`{}` is {}, outside {} to {}", key, value, low, high));
-  return static_cast<Number>(value);
-}
-
 std::string textOr(const JsonPart& j, const std::string& key) { return j.has(key) ? j[key].as<std::string>() : std::string(); }
 
 Sharing sharingOf(const std::string& text, const JsonDocument& document) {
@@ -55,7 +47,7 @@ Sharing sharingOf(const std::string& text, const JsonDocument& document) {
 OptimizerSpec optimizerOf(const JsonPart& j, const JsonDocument& document) {
   OptimizerSpec optimizer;
   if (!j.has("optimizer")) {
-    const int copies = bounded<int>(j, document, "optimizer_copies", 0, 8);
+    const int copies = j["optimizer_copies"].within<int>(0, 8);
     if (copies == 1) optimizer.momentum = 0.9;
     if (copies > 1) optimizer.kind = OptimizerSpec::Kind::AdamW;
     return optimizer;
@@ -74,14 +66,14 @@ OptimizerSpec optimizerOf(const JsonPart& j, const JsonDocument& document) {
 PlanRequest parseRequest(const JsonPart& j, const JsonDocument& document) {
   PlanRequest r;
   r.schedule = j["schedule"].as<std::string>();
-  r.ranks = bounded<int>(j, document, "ranks", 1, kMaxRanks);
-  r.chunks = bounded<int>(j, document, "chunks", 0, kMaxStages);
+  r.ranks = j["ranks"].within<int>(1, kMaxRanks);
+  r.chunks = j["chunks"].within<int>(0, kMaxStages);
   if (std::int64_t{r.ranks} * std::max(1, r.chunks) > kMaxStages)
     document.fail(fmt::format("{} ranks with {} chunks have more than {} stages", r.ranks, r.chunks, kMaxStages));
-  r.microbatches = bounded<int>(j, document, "microbatches", 1, kMaxMicrobatches);
-  r.replicas = bounded<int>(j, document, "replicas", 1, kMaxReplicas);
-  r.microbatch = bounded<std::int64_t>(j, document, "microbatch", 1, 1 << 24);
-  r.batch = bounded<std::int64_t>(j, document, "batch", 0, 1 << 30);
+  r.microbatches = j["microbatches"].within<int>(1, kMaxMicrobatches);
+  r.replicas = j["replicas"].within<int>(1, kMaxReplicas);
+  r.microbatch = j["microbatch"].within(1, 1 << 24);
+  r.batch = j["batch"].within(0, 1 << 30);
   r.begins = j["begins"].listOf<NodeId>();
   NodeId before(0);
   for (const NodeId begin : r.begins) {
@@ -91,7 +83,7 @@ PlanRequest parseRequest(const JsonPart& j, const JsonDocument& document) {
   r.loss = j["loss"].as<std::string>();
   r.recompute = parseRecompute(j["recompute"].listOf<std::string>());
   r.optimizer = optimizerOf(j, document);
-  r.memoryLimit = bounded<Bytes>(j, document, "memory_limit", 0, std::int64_t{1} << 60);
+  r.memoryLimit = j["memory_limit"].within<Bytes>(0, std::int64_t{1} << 60);
   if (j.has("sharing")) r.sharing = sharingOf(j["sharing"].as<std::string>(), document);
   return r;
 }

@@ -1,109 +1,28 @@
 #include "app/gui/plan/panel.h"
 
 #include <QComboBox>
-#include <QFileInfo>
 #include <QFormLayout>
-#include <QGridLayout>
 #include <QLabel>
 #include <QLineEdit>
-#include <QPainter>
 #include <QPushButton>
 #include <QScrollArea>
 #include <QSignalBlocker>
 #include <QSpinBox>
 #include <QStandardItemModel>
 #include <QStyle>
-#include <QTimer>
 #include <QVBoxLayout>
 
 #include "app/gui/common/format.h"
-#include "app/gui/common/jobs.h"
-#include "app/gui/common/theme.h"
 #include "app/gui/document/document.h"
 #include "app/gui/document/loading.h"
+#include "app/gui/plan/results.h"
 #include "backends/resources/resources.h"
-#include "backends/store/past_error.h"
-#include "backends/store/run_store.h"
 #include "schedules/error.h"
 #include "schedules/generate.h"
 #include "schedules/units.h"
-#include "simulator/report/lower_bound.h"
 
 namespace pw::gui {
 namespace {
-
-/// Peak memory of each rank as bars against the limit.
-class MemoryBars : public QWidget {
- public:
-  MemoryBars() {
-    setAccessibleName(PlanPanel::tr("Peak memory per rank"));
-    setSizePolicy(QSizePolicy::Expanding, QSizePolicy::Fixed);
-  }
-  void show(const std::vector<RankMetrics>& ranks, Bytes limit) {
-    ranks_ = ranks;
-    limit_ = limit;
-    QStringList words;
-    for (const RankMetrics& rank : ranks_) words << PlanPanel::tr("rank %1: %2").arg(rank.rank.value).arg(pw::gui::size(rank.peakBytes));
-    setAccessibleDescription(words.join(QStringLiteral(", ")));
-    updateGeometry();
-    update();
-  }
-  [[nodiscard]] QSize sizeHint() const override { return {160, static_cast<int>(std::min<std::size_t>(ranks_.size(), kMost)) * row() + 4}; }
-  [[nodiscard]] QSize minimumSizeHint() const override { return sizeHint(); }
-
- protected:
-  void paintEvent(QPaintEvent*) override {
-    QPainter painter(this);
-    const Theme& t = currentTheme();
-    Bytes most = limit_;
-    for (const RankMetrics& rank : ranks_) most = std::max(most, rank.peakBytes);
-    const int label = fontMetrics().horizontalAdvance(QStringLiteral("rank 000 ")),
-              value = fontMetrics().horizontalAdvance(QStringLiteral("1023.0 MiB "));
-    const double bar = std::max(10, width() - label - value);
-    const std::size_t shown = std::min<std::size_t>(ranks_.size(), kMost);
-    for (std::size_t i = 0; i < shown; ++i) {
-      const RankMetrics& rank = ranks_[i];
-      const int y = static_cast<int>(i) * row();
-      const bool over = limit_ > 0 && rank.peakBytes > limit_;
-      painter.setPen(t.faintText);
-      painter.drawText(QRect(0, y, label, row()), Qt::AlignVCenter,
-                       i + 1 == kMost && ranks_.size() > kMost ? QStringLiteral("…") : PlanPanel::tr("rank %1").arg(rank.rank.value));
-      const double length = most > 0 ? bar * static_cast<double>(rank.peakBytes) / static_cast<double>(most) : 0;
-      painter.fillRect(QRectF(label, y + 3, bar, row() - 6), t.bubble);
-      painter.fillRect(QRectF(label, y + 3, length, row() - 6), over ? t.error : t.accent);
-      painter.setPen(over ? t.error : t.text);
-      painter.drawText(QRect(width() - value, y, value, row()), Qt::AlignVCenter | Qt::AlignRight, pw::gui::size(rank.peakBytes));
-    }
-    if (limit_ > 0 && most > 0) {
-      const double x = label + bar * static_cast<double>(limit_) / static_cast<double>(most);
-      painter.setPen(QPen(t.error, 1.5, Qt::DashLine));
-      painter.drawLine(QPointF(x, 0), QPointF(x, static_cast<double>(shown) * row()));
-    }
-  }
-
- private:
-  static constexpr std::size_t kMost = 16;
-  [[nodiscard]] int row() const { return fontMetrics().height() + 4; }
-  std::vector<RankMetrics> ranks_;
-  Bytes limit_ = 0;
-};
-
-QLabel* figure(const QString& name) {
-  auto* label = new QLabel(QStringLiteral("–"));
-  label->setAccessibleName(name);
-  label->setWordWrap(true);
-  label->setTextInteractionFlags(Qt::TextSelectableByMouse | Qt::TextSelectableByKeyboard);
-  return label;
-}
-
-/// Elements of the first integer input per sample: tokens, where a model reads them.
-std::int64_t tokensPerSample(const ModelGraph& graph) {
-  for (const ValueId id : graph.inputs) {
-    const auto& tensor = graph.value(id).tensor;
-    if (tensor && tensor->dtype == DType::Int64 && tensor->sizes.size() == 2) return tensor->sizes[1].hint;
-  }
-  return 0;
-}
 
 QString placementText(PlacementKind kind) {
   switch (kind) {
@@ -135,55 +54,40 @@ struct PlanPanel::Private {
   QComboBox *schedule = nullptr, *recompute = nullptr, *sharing = nullptr, *optimizer = nullptr, *cluster = nullptr;
   QSpinBox *ranks = nullptr, *chunks = nullptr, *microbatches = nullptr, *microbatch = nullptr, *replicas = nullptr;
   QLineEdit* limit = nullptr;
-  QLabel *placement = nullptr, *costs = nullptr, *hint = nullptr;
-  QLabel *step = nullptr, *rate = nullptr, *bubble = nullptr, *lower = nullptr, *makespan = nullptr, *error = nullptr;
-  QLabel *rateName = nullptr, *memoryName = nullptr;
-  MemoryBars* memory = nullptr;
+  QLabel *placement = nullptr, *costs = nullptr;
+  PlanResults* results = nullptr;
   QPushButton *run = nullptr, *profile = nullptr, *estimate = nullptr;
-  Job lowerJob;
-  QTimer lowerTimer;
-  QTimer soon;                  ///< shows a drag's results
   std::optional<Design> shown;  ///< without its splits
-  std::shared_ptr<const Prediction> lowerOf;
-  std::vector<RunSummary> runs;  ///< of the store
 
   Private(PlanPanel& p, Document& d) : panel(p), document(d) {}
   void build();
   void buildDesign(QFormLayout& form);
-  QWidget* buildResults();
   [[nodiscard]] Design unsplit() const;
   void showDesign();
-  void follow();
-  void showResults();
+  void showPlacement();
   void showCosts();
   void refuseSchedules();
-  void findLowerBound();
-  void readRuns();
   void changeShape(const QString& what, const std::function<void(PlanRequest&)>& change);
 };
 
 PlanPanel::PlanPanel(Document& document, QWidget* parent) : QWidget(parent), d(std::make_unique<Private>(*this, document)) {
   setAccessibleName(tr("Plan"));
   d->build();
-  d->lowerTimer.setSingleShot(true);
-  d->lowerTimer.setInterval(200);  // during a drag only the final state is worth it
-  connect(&d->lowerTimer, &QTimer::timeout, this, [this] { d->findLowerBound(); });
-  d->soon.setSingleShot(true);
-  d->soon.setInterval(kReadableMs);
-  connect(&d->soon, &QTimer::timeout, this, [this] { d->showResults(); });
   connect(&document, &Document::designChanged, this, [this] {
     if (d->shown != d->unsplit()) d->showDesign();
   });
   connect(&document, &Document::modelChanged, this, [this] { d->showDesign(); });
-  connect(&document, &Document::predictionChanged, this, [this] { d->follow(); });
-  connect(&document, &Document::storeChanged, this, [this] { d->readRuns(); });
+  connect(d->results, &PlanResults::shown, this, [this] {
+    d->showCosts();
+    d->showPlacement();
+  });
   d->showDesign();
-  d->showResults();
+  d->showPlacement();
 }
 
 PlanPanel::~PlanPanel() = default;
 
-bool PlanPanel::isIdle() const { return !d->soon.isActive() && !d->lowerTimer.isActive() && !d->lowerJob.isRunning(); }
+bool PlanPanel::isIdle() const { return d->results->isIdle(); }
 
 /// Other numbers of ranks or chunks lead to other stages: the splits are balanced again with the prediction.
 void PlanPanel::Private::changeShape(const QString& what, const std::function<void(PlanRequest&)>& change) {
@@ -202,12 +106,8 @@ void PlanPanel::Private::build() {
   form->setLabelAlignment(Qt::AlignRight);
   buildDesign(*form);
   column->addLayout(form);
-  hint = new QLabel;
-  hint->setWordWrap(true);
-  hint->setVisible(false);
-  hint->setAccessibleName(PlanPanel::tr("Problem"));
-  column->addWidget(hint);
-  column->addWidget(buildResults());
+  results = new PlanResults(document);
+  column->addWidget(results);
   auto* buttons = new QHBoxLayout;
   profile = new QPushButton(PlanPanel::tr("&Profile here"));
   profile->setToolTip(PlanPanel::tr("Measure the model's operators on this machine instead of estimating them"));
@@ -360,46 +260,11 @@ void PlanPanel::Private::buildDesign(QFormLayout& form) {
     try {
       bytes = limit->text().trimmed().isEmpty() ? 0 : parseSize(QString(limit->text()).remove(QLatin1Char(' ')).toStdString());
     } catch (const Error& e) {
-      hint->setText(QString::fromUtf8(e.what()));
-      hint->setVisible(true);
-      return;
+      return results->showProblem(QString::fromUtf8(e.what()));
     }
     document.edit(PlanPanel::tr("Change memory limit"), [&](Design& design) { design.request.memoryLimit = bytes; });
   });
   form.addRow(PlanPanel::tr("Memory limit"), limit);
-}
-
-QWidget* PlanPanel::Private::buildResults() {
-  auto* results = new QWidget;
-  auto* column = new QVBoxLayout(results);
-  column->setContentsMargins(0, 8, 0, 8);
-  auto* grid = new QGridLayout;
-  grid->setHorizontalSpacing(12);
-  int row = 0;
-  const auto add = [&](const QString& name, QLabel*& value) {
-    auto* label = new QLabel(name);
-    value = figure(name);
-    grid->addWidget(label, row, 0, Qt::AlignRight | (row == 0 ? Qt::AlignVCenter : Qt::AlignTop));
-    grid->addWidget(value, row++, 1);
-    return label;
-  };
-  add(PlanPanel::tr("Step"), step);
-  QFont large = step->font();
-  large.setPointSizeF(large.pointSizeF() * 1.5);
-  large.setBold(true);
-  step->setFont(large);
-  add(PlanPanel::tr("Prediction error so far"), error);
-  rateName = add(PlanPanel::tr("Samples/s"), rate);
-  add(PlanPanel::tr("Bubble"), bubble);
-  add(PlanPanel::tr("Lower bound"), lower);
-  add(PlanPanel::tr("Pipeline makespan"), makespan);
-  grid->setColumnStretch(1, 1);
-  column->addLayout(grid);
-  memoryName = new QLabel(PlanPanel::tr("Peak memory"));
-  column->addWidget(memoryName);
-  memory = new MemoryBars;
-  column->addWidget(memory);
-  return results;
 }
 
 /// Greys out schedules that do not support the combination, with the reason as their tooltip.
@@ -474,6 +339,11 @@ void PlanPanel::Private::showDesign() {
   showCosts();
 }
 
+void PlanPanel::Private::showPlacement() {
+  const auto p = document.prediction();
+  placement->setText(p ? placementText(kindOf(p->rows->placement, shapeOf(*p->rows))) : QStringLiteral("–"));
+}
+
 void PlanPanel::Private::showCosts() {
   const auto profileInUse = document.profile();
   const bool isMeasured = document.design().profile != nullptr;
@@ -485,87 +355,6 @@ void PlanPanel::Private::showCosts() {
   else
     costs->setText(profileInUse ? PlanPanel::tr("estimated for %1").arg(QString::fromStdString(document.cluster().deviceName))
                                 : PlanPanel::tr("estimated"));
-}
-
-/// Immediately or, during a drag, only as often as it can be read, so that the time goes to the timeline.
-void PlanPanel::Private::follow() {
-  if (!document.isDragging()) return showResults();
-  if (!soon.isActive()) soon.start();
-}
-
-void PlanPanel::Private::showResults() {
-  soon.stop();
-  showCosts();
-  const QString problem = document.problem();
-  hint->setVisible(!problem.isEmpty());
-  hint->setText(problem);
-  QPalette colours = hint->palette();
-  colours.setColor(QPalette::WindowText, currentTheme().error);
-  hint->setPalette(colours);
-  const auto p = document.prediction();
-  for (QLabel* label : {step, rate, bubble, lower, makespan, error}) label->setEnabled(problem.isEmpty());
-  error->setToolTip(PlanPanel::tr("Median difference between predicted and measured steps over past runs of this model"));
-  makespan->setToolTip(PlanPanel::tr("From the first action to the last one of any rank, without reductions and the optimizer"));
-  lower->setToolTip(PlanPanel::tr("No order of these actions can finish earlier"));
-  if (!p) {
-    for (QLabel* label : {step, rate, bubble, lower, makespan, error}) label->setText(QStringLiteral("–"));
-    placement->setText(QStringLiteral("–"));
-    memory->show({}, 0);
-    return;
-  }
-  const PlanRequest& r = document.design().request;
-  placement->setText(placementText(kindOf(p->rows->placement, shapeOf(*p->rows))));
-  step->setText(duration(p->step));
-  bubble->setText(percent(p->bubbleFraction));
-  makespan->setText(duration(p->makespan));
-  const double samplesPerStep = static_cast<double>(r.batch > 0 ? r.batch : r.microbatch * r.microbatches * r.replicas);
-  const double seconds = static_cast<double>(p->step) * 1e-9;
-  const std::int64_t tokens = document.graph() ? tokensPerSample(*document.graph()) : 0;
-  rateName->setText(document.graph() ? PlanPanel::tr("Samples/s") : PlanPanel::tr("Microbatches/s"));
-  const double perSecond = seconds > 0 ? (document.graph() ? samplesPerStep : r.microbatches) / seconds : 0;
-  rate->setText(tokens > 0 ? PlanPanel::tr("%1 (%2 tokens/s)").arg(count(perSecond), count(perSecond * static_cast<double>(tokens)))
-                           : count(perSecond));
-  memory->show(p->ranks, r.memoryLimit);
-  const bool known = std::ranges::any_of(p->ranks, [](const RankMetrics& rank) { return rank.peakBytes > 0; });
-  memory->setVisible(known);
-  memoryName->setVisible(known);
-  error->setText(PlanPanel::tr("no runs of this model yet"));
-  if (const auto past = pastError(runs, document.graph() ? document.graph()->name : std::string(), r.schedule)) {
-    const auto scaled = [&](double factor) { return duration(static_cast<Ns>(static_cast<double>(p->step) * factor)); };
-    error->setText(PlanPanel::tr("%1: from %2 to %3").arg(percent(*past), scaled(1 / (1 + *past)), scaled(1 + *past)));
-  }
-  if (lowerOf != p) lowerTimer.start();
-}
-
-void PlanPanel::Private::readRuns() {
-  runs.clear();
-  try {
-    if (QFileInfo::exists(document.storePath())) runs = RunStore(document.storePath().toStdString(), RunStore::Mode::ReadOnly).list();
-  } catch (const Error&) {
-    // the Runs panel says what is wrong with the store
-  }
-  showResults();
-}
-
-void PlanPanel::Private::findLowerBound() {
-  const auto p = document.prediction();
-  if (!p || lowerOf == p) return;
-  lowerJob.start(PlanPanel::tr("Lower bound"), [this, p](JobControl&) -> std::function<void()> {
-    std::optional<Ns> found;
-    try {
-      found = lowerBound(*p->rows, p->costs);
-    } catch (const Error&) {
-      // no bound is known for such rows
-    }
-    return [this, p, found] {
-      const Ns bound = found.value_or(0);
-      lowerOf = p;
-      if (document.prediction() != p) return;
-      if (bound == 0) return lower->setText(QStringLiteral("–"));
-      const double above = bound > 0 ? static_cast<double>(p->makespan) / static_cast<double>(bound) - 1 : 0;
-      lower->setText(PlanPanel::tr("%1 (plan: +%2)").arg(duration(bound), percent(std::max(0.0, above))));
-    };
-  });
 }
 
 }  // namespace pw::gui

@@ -22,6 +22,11 @@
 #include "schedules/error.h"
 
 namespace pw::gui {
+namespace {
+
+constexpr int kMostStepsListed = 1000;  ///< of a run, in a box to choose from
+
+}  // namespace
 
 struct RunsPanel::Private {
   Private(RunsPanel& p, Document& doc) : panel(p), document(doc) {}
@@ -38,7 +43,10 @@ struct RunsPanel::Private {
 
   /// What we gave the document.
   struct Shown {
+    std::string store;
     std::shared_ptr<const RunRecord> record;
+    std::vector<int> steps;                 ///< that can be chosen
+    int median = 0;                         ///< number of the step that stands for the run
     std::shared_ptr<const Measured> step;   ///< of the record
     std::shared_ptr<const Measured> other;  ///< the run it is compared with
   } shown;
@@ -284,10 +292,11 @@ void RunsPanel::Private::load(const std::vector<int>& ids) {
   loading.start(tr("Load run %1").arg(ids.back()), [this, store, ids](JobControl&) -> std::function<void()> {
     const RunStore file(store, RunStore::Mode::ReadOnly);
     const auto main = std::make_shared<const RunRecord>(file.load(RunId(ids.back())));
-    const auto measured = measuredOf(*main, {});
-    const auto with = ids.size() > 1 ? measuredOf(file.load(RunId(ids[ids.size() - 2])), {}) : nullptr;
-    return [this, main, measured, with] {
-      shown = {main, measured, with};
+    const auto measured = measuredOf(file, *main, {});
+    const auto with = ids.size() > 1 ? measuredOf(file, file.load(RunId(ids[ids.size() - 2])), {}) : nullptr;
+    const std::vector<int> steps = file.stepNumbers(main->id, kMostStepsListed);
+    return [this, store, main, measured, with, steps] {
+      shown = {store, main, steps, measured ? measured->step : 0, measured, with};
       document.setMeasured(measured);
     };
   });
@@ -295,8 +304,8 @@ void RunsPanel::Private::load(const std::vector<int>& ids) {
 
 void RunsPanel::Private::showStep(std::optional<int> step) {
   if (!shown.record) return;
-  loading.start(tr("Show a step"), [this, run = shown.record, step](JobControl&) -> std::function<void()> {
-    const auto measured = measuredOf(*run, step);
+  loading.start(tr("Show a step"), [this, store = shown.store, run = shown.record, step](JobControl&) -> std::function<void()> {
+    const auto measured = measuredOf(RunStore(store, RunStore::Mode::ReadOnly), *run, step);
     return [this, measured] {
       shown.step = measured;
       document.setMeasured(measured);
@@ -338,12 +347,12 @@ void RunsPanel::Private::follow() {
     shown = {};
     history->selectNone();
   }
-  std::vector<int> numbers;
-  if (shown.record && !live) {
-    for (const StepRecord& step : shown.record->steps) numbers.push_back(step.step);
+  if (!shown.record || live) {
+    comparison->setSteps({}, 0, {});
+  } else {
+    const bool isOther = measured && measured->step != shown.median;
+    comparison->setSteps(shown.steps, shown.median, isOther ? std::optional<int>(measured->step) : std::nullopt);
   }
-  const int median = numbers.empty() ? 0 : medianStep(*shown.record).step;
-  comparison->setSteps(numbers, median, measured && measured->step != median ? std::optional<int>(measured->step) : std::nullopt);
   judge();
 }
 

@@ -4,8 +4,8 @@
 #include <QCryptographicHash>
 #include <QDir>
 #include <QStandardPaths>
-#include <algorithm>
 #include <filesystem>
+#include <utility>
 
 #include "app/gui/runs/run_list.h"
 #include "backends/host/files.h"
@@ -28,21 +28,15 @@ RunsOfStore listRuns(const std::string& store) {
 
 QString titleOf(const RunRecord& run) { return translated("run %1 · %2").arg(run.id.value).arg(whenOf(run.startedAt)); }
 
-std::shared_ptr<const Measured> measuredOf(const RunRecord& run, std::optional<int> step) {
-  if (run.steps.empty()) return nullptr;
-  const StepRecord* chosen = &medianStep(run);
-  if (step) {
-    const auto found = std::ranges::find(run.steps, *step, &StepRecord::step);
-    if (found == run.steps.end())
-      throw UsageError(translated("Run %1 has no step %2; choose one of its list.").arg(run.id.value).arg(*step).toStdString());
-    chosen = &*found;
-  }
+std::shared_ptr<const Measured> measuredOf(const RunStore& store, const RunRecord& run, std::optional<int> step) {
+  if (store.stepCount(run.id) == 0) return nullptr;
+  StepRecord chosen = store.loadStep(run, step);
   auto measured = std::make_shared<Measured>();
   measured->title = titleOf(run);
-  measured->trace = chosen->measured;
+  measured->trace = std::move(chosen.measured);
   measured->timeline = timelineOf(measured->trace);
   measured->run = run;
-  measured->step = chosen->step;
+  measured->step = chosen.step;
   return measured;
 }
 

@@ -6,6 +6,7 @@
 #include "app/gui/document/project.h"
 #include "app/gui/timeline/navigation.h"
 #include "backends/host/files.h"
+#include "schedules/error.h"
 #include "tests/app/gui/window_fixture.h"
 #include "tests/support/hostile.h"
 
@@ -39,6 +40,19 @@ TEST(HostileProjects, AreReadOrRefused) {
         ASSERT_EQ(parseProject(toJson(read), "again").design.request, read.design.request);
       });
   EXPECT_GT(survived.refused, 0U);
+}
+
+TEST(HostileProjects, ASharingThatIsNotKnownIsRefusedAndNotReplaced) {
+  std::string text = seed("model.pt2", false);
+  text.replace(text.find("transmit"), 8, "borrowed");
+  try {
+    static_cast<void>(parseProject(text, "p.pwproj"));
+    FAIL() << "was read";
+  } catch (const UsageError& e) {
+    EXPECT_STREQ(e.what(),
+                 "p.pwproj is not a usable project: `sharing` is \"borrowed\", neither replicate nor transmit; open a .pwproj file that "
+                 "this app saved.");
+  }
 }
 
 TEST(HostileProjects, ViewsAndLinesOfChildrenAreReadOrIgnored) {

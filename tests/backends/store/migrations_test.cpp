@@ -20,6 +20,7 @@
 #include "schedules/generate.h"
 #include "schedules/lower.h"
 #include "tests/support/folder.h"
+#include "tests/support/whole_run.h"
 
 namespace pw {
 namespace {
@@ -157,14 +158,14 @@ TEST_F(OtherVersions, RunsOfVersion1ComeBackWhole) {
     fs::remove(path_);
     makeVersion1({{"gloo", ""}}, profileColumn);
     RunStore store(path_, Mode::ReadWrite);
-    const RunRecord run = store.load(RunId(1));
+    const RunRecord run = test::wholeRun(store, RunId(1));
     EXPECT_EQ(run.plan, smallPlan());
     EXPECT_EQ(run.predicted, traceOf(10));
     ASSERT_EQ(run.steps.size(), 3U);
     EXPECT_EQ(run.steps[1], (StepRecord{0, 0.25, traceOf(4), std::nullopt}));
     RunRecord next = run;
     EXPECT_EQ(next.id = store.add(next), RunId(2));
-    EXPECT_EQ(store.load({}), next);
+    EXPECT_EQ(test::wholeRun(store), next);
   }
 }
 
@@ -253,7 +254,7 @@ TEST_F(OtherVersions, ANewerStoreIsReadWithANoteAndRefusedForWriting) {
   EXPECT_THAT(store.note(), AllOf(HasSubstr(path_), HasSubstr("format 7, here 2"), HasSubstr("update Pipewright")));
   ASSERT_EQ(store.list().size(), 1U);
   EXPECT_EQ(store.list().front().medianMeasuredStep, 12);
-  EXPECT_EQ(store.load({}).steps.front().measured, traceOf(12));
+  EXPECT_EQ(test::wholeRun(store).steps.front().measured, traceOf(12));
   EXPECT_THAT(errorOf(Mode::ReadWrite), AllOf(HasSubstr("format 7, newer than the 2"), HasSubstr("can be listed and compared"),
                                               HasSubstr("update Pipewright or give another")));
   EXPECT_FALSE(files().contains("runs.db.v7.bak"));

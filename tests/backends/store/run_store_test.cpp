@@ -27,6 +27,7 @@
 #include "schedules/generate.h"
 #include "schedules/lower.h"
 #include "simulator/step/cost_table.h"
+#include "tests/support/whole_run.h"
 
 namespace pw {
 namespace {
@@ -124,7 +125,7 @@ TEST_F(RunStoreTest, ARunComesBackAsItWas) {
   run.failure = "rank 1: it's \"lost\" – done";
   run.id = writer().add(run);
   EXPECT_EQ(run.id, RunId(1));
-  EXPECT_EQ(reader().load(RunId(1)), run);
+  EXPECT_EQ(test::wholeRun(reader(), RunId(1)), run);
 }
 
 TEST_F(RunStoreTest, ALossThatIsNoNumberComesBackAsNone) {
@@ -132,7 +133,7 @@ TEST_F(RunStoreTest, ALossThatIsNoNumberComesBackAsNone) {
   run.steps[0].loss = std::numeric_limits<double>::quiet_NaN();
   run.steps[1].loss = std::numeric_limits<double>::infinity();
   writer().add(run);
-  const RunRecord read = reader().load({});
+  const RunRecord read = test::wholeRun(reader());
   EXPECT_TRUE(std::isnan(read.steps[0].loss));
   EXPECT_TRUE(std::isinf(read.steps[1].loss));
   EXPECT_EQ(read.steps[2].loss, run.steps[2].loss);
@@ -248,7 +249,7 @@ TEST_F(RunStoreTest, AnUnfinishedRunKeepsTheStepsThatWereAppended) {
   const RunId id = store.add(begun);
   store.append(id, std::span(whole.steps).first(1));
   store.append(id, std::span(whole.steps).subspan(1));
-  RunRecord read = reader().load(id);
+  RunRecord read = test::wholeRun(reader(), id);
   EXPECT_EQ(read.steps, whole.steps);
   EXPECT_EQ(read.state, RunState::Unfinished);
   EXPECT_EQ(read.failure, kUnfinishedRun);
@@ -268,10 +269,69 @@ TEST_F(RunStoreTest, ARunThatFailsKeepsItsStepsAndSaysWhy) {
   RunStore store = writer();
   const RunId id = store.add(begun);
   store.end(id, "rank 1: no memory");
-  const RunRecord read = reader().load(id);
+  const RunRecord read = test::wholeRun(reader(), id);
   EXPECT_EQ(read.state, RunState::Failed);
   EXPECT_EQ(read.failure, "rank 1: no memory");
   EXPECT_EQ(read.steps, begun.steps);
+}
+
+TEST_F(RunStoreTest, ARunIsReadWithoutItsSteps) {
+  const RunId id = writer().add(runOf({1, 2}));
+  SQLite::Database(path_, SQLite::OPEN_READWRITE).exec("UPDATE step SET measured = x'00'");
+  EXPECT_TRUE(reader().load(id).steps.empty());
+  EXPECT_EQ(reader().stepCount(id), 2);
+  EXPECT_EQ(reader().stepCount(RunId(9)), 0);
+}
+
+TEST_F(RunStoreTest, StepsAreReadByAWindow) {
+  const RunRecord run = runOf({7, 5, 3, 9});
+  const RunId id = writer().add(run);
+  const RunStore store = reader();
+  EXPECT_EQ(store.loadSteps(id, 1, 2), std::vector(run.steps.begin() + 1, run.steps.begin() + 3));
+  EXPECT_EQ(store.loadSteps(id, 3, 10), std::vector(run.steps.begin() + 3, run.steps.end()));
+  EXPECT_TRUE(store.loadSteps(id, 4, 1).empty());
+}
+
+TEST_F(RunStoreTest, TheNumbersOfManyStepsAreThinnedEvenly) {
+  RunRecord run = runOf({1, 1, 1, 1, 1, 1, 1});
+  for (int s = 0; s < 7; ++s) run.steps[static_cast<std::size_t>(s)].step = 10 + s;
+  const RunId id = writer().add(run);
+  const RunStore store = reader();
+  EXPECT_EQ(store.stepNumbers(id, 7), (std::vector{10, 11, 12, 13, 14, 15, 16}));
+  EXPECT_EQ(store.stepNumbers(id, 6), (std::vector{10, 12, 14, 16}));
+  EXPECT_EQ(store.stepNumbers(id, 2), (std::vector{10, 14}));
+  EXPECT_EQ(store.stepNumbers(id, 1), std::vector{10});
+  EXPECT_TRUE(store.stepNumbers(RunId(9), 5).empty());
+}
+
+TEST_F(RunStoreTest, OneStepIsReadByItsNumberOrAsTheMedian) {
+  RunRecord run = runOf({400, 100, 200, 700});  // the middle one of 100, 200 and 700
+  for (int s = 0; s < 4; ++s) run.steps[static_cast<std::size_t>(s)].step = 5 + s;
+  run.id = writer().add(run);
+  const RunStore store = reader();
+  EXPECT_EQ(store.loadStep(run, {}), run.steps[2]);
+  EXPECT_EQ(store.loadStep(run, 8), run.steps[3]);
+  EXPECT_EQ(errorOf([&] { (void)store.loadStep(run, 9); }), "run 1 of " + path_ + " has no step 9; it has 4 steps");
+  RunRecord one = runOf({300});
+  one.id = writer().add(one);
+  EXPECT_EQ(store.loadStep(one, {}), one.steps[0]);
+}
+
+TEST_F(RunStoreTest, ARunWithoutStepsHasNoMedianAndSaysWhy) {
+  RunRecord run = runOf({});
+  run.id = writer().add(run);
+  EXPECT_EQ(errorOf([&] { (void)reader().loadStep(run, {}); }), "run 1 has no measured step; choose another run with --run");
+  run.state = RunState::Failed;
+  EXPECT_THAT(errorOf([&] { (void)reader().loadStep(run, {}); }), HasSubstr("has no measured step, as it failed;"));
+  run.state = RunState::Unfinished;
+  EXPECT_THAT(errorOf([&] { (void)reader().loadStep(run, {}); }), HasSubstr("has no measured step yet;"));
+}
+
+TEST(MedianPosition, IsTheMiddleOfThoseAfterTheFirst) {
+  EXPECT_EQ(medianPosition(std::vector<Ns>{5}), 0U);
+  EXPECT_EQ(medianPosition(std::vector<Ns>{5, 9}), 1U);
+  EXPECT_EQ(medianPosition(std::vector<Ns>{900, 100, 300}), 1U) << "of two in the middle the shorter";
+  EXPECT_EQ(medianPosition(std::vector<Ns>{1, 7, 7, 7}), 2U) << "of equal ones the earlier";
 }
 
 TEST_F(RunStoreTest, StepsOfARunThatIsGoneAreRefused) {
@@ -288,7 +348,7 @@ TEST_F(RunStoreTest, HowARunWasComputedIsColumns) {
   run.tf32 = run.synthetic = true;
   run.steps[0].gradientNorm = 0.5;
   run.id = writer().add(run);
-  EXPECT_EQ(reader().load({}), run);
+  EXPECT_EQ(test::wholeRun(reader()), run);
   const RunSummary summary = reader().list().front();
   EXPECT_EQ(std::tuple(summary.backend, summary.precision, summary.tf32, summary.synthetic),
             std::tuple("nccl", DType::BFloat16, true, true));
@@ -310,7 +370,7 @@ TEST_F(RunStoreTest, AReadOnlyFolderIsRefusedForWritingButRead) {
   fs::permissions(folder_, fs::perms(0555));
   const AsNobody nobody;
   EXPECT_THAT(openError(Mode::ReadWrite), AllOf(HasSubstr("read-only"), HasSubstr(folder_.string())));
-  EXPECT_EQ(reader().load({}).steps.size(), 1U);
+  EXPECT_EQ(reader().stepCount(reader().load({}).id), 1);
   path_ = (folder_ / "new.db").string();
   EXPECT_THAT(openError(Mode::ReadWrite), HasSubstr("folder that is read-only"));
 }
@@ -353,8 +413,8 @@ TEST_F(RunStoreTest, AFullDiskIsAnErrorAndLosesNoRun) {
     EXPECT_EQ(store.list().size(), 1U);
   }
   EXPECT_EQ(store.add(large), RunId(2));
-  EXPECT_EQ(reader().load(RunId(1)).steps, runOf({5}).steps);
-  EXPECT_EQ(reader().load(RunId(2)).steps, large.steps);
+  EXPECT_EQ(test::wholeRun(reader(), RunId(1)).steps, runOf({5}).steps);
+  EXPECT_EQ(test::wholeRun(reader(), RunId(2)).steps, large.steps);
 }
 
 TEST_F(RunStoreTest, WithoutSharedMemoryTheRollbackJournalServes) {
@@ -379,7 +439,7 @@ TEST_F(RunStoreTest, TheWriteAheadLogIsUsedWhereItCanBe) {
 TEST_F(RunStoreTest, ADamagedTraceIsNamedByRunAndStep) {
   writer().add(runOf({1, 2}));
   SQLite::Database(path_, SQLite::OPEN_READWRITE).exec("UPDATE step SET measured = x'50575452ff' WHERE position = 1");
-  EXPECT_THAT(errorOf([&] { (void)reader().load({}); }), AllOf(HasSubstr("step 1 of run 1 in " + path_), HasSubstr("damaged")));
+  EXPECT_THAT(errorOf([&] { (void)test::wholeRun(reader()); }), AllOf(HasSubstr("step 1 of run 1 in " + path_), HasSubstr("damaged")));
   EXPECT_EQ(reader().list().size(), 1U);
 }
 
@@ -389,7 +449,7 @@ TEST_F(RunStoreTest, ADamagedFileIsAnErrorNotACrash) {
   file.seekp(4096);
   file << std::string(static_cast<std::size_t>(fs::file_size(path_)) - 4096, '\x5a');
   file.close();
-  EXPECT_NE(errorOf([&] { (void)reader().load({}); }), "");
+  EXPECT_NE(errorOf([&] { (void)test::wholeRun(reader()); }), "");
 }
 
 }  // namespace

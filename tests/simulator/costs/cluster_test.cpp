@@ -62,22 +62,26 @@ TEST(Cluster, PresetFiguresAreDenseAndPerDirection) {
 TEST(Cluster, RefusesANewerVersionByNumber) {
   const std::string message = refusal(replaced(preset("h100-nvlink"), "\"version\": 1", "\"version\": 2"));
   EXPECT_NE(message.find("my.json"), std::string::npos) << message;
-  EXPECT_NE(message.find("`version` is 2"), std::string::npos) << message;
+  EXPECT_NE(message.find("version 2"), std::string::npos) << message;
 }
 
 TEST(Cluster, RefusesBadFieldsByName) {
   const std::string good = preset("a100-pcie");
   ASSERT_EQ(refusal(good), "");
-  EXPECT_NE(refusal("nonsense").find("it is not JSON"), std::string::npos);
-  EXPECT_NE(refusal("[]").find("not a JSON object"), std::string::npos);
-  EXPECT_NE(refusal("{}").find("`version` is missing"), std::string::npos);
-  EXPECT_NE(refusal(replaced(good, "ranks_per_node\": 4", "ranks_per_node\": 0")).find("`ranks_per_node`"), std::string::npos);
-  EXPECT_NE(refusal(replaced(good, "latency_ns\": 2000", "latency_ns\": -1")).find("`latency_ns`"), std::string::npos);
-  EXPECT_NE(refusal(replaced(good, "latency_ns\": 2000", "latency_ns\": 18446744073709551615")).find("`latency_ns`"), std::string::npos);
-  EXPECT_NE(refusal(replaced(good, "same_node", "node")).find("`same_node` is missing"), std::string::npos);
-  EXPECT_NE(refusal(replaced(good, "0.002", "1.5")).find("`efficiency`"), std::string::npos);
-  EXPECT_NE(refusal(replaced(good, "[10000000.0, 0.01]", "[10.0, 0.01]")).find("ascending"), std::string::npos);
-  EXPECT_NE(refusal(replaced(good, "\"duplex\": true", "\"duplex\": 1")).find("`duplex`"), std::string::npos);
+  const auto expect = [](const std::string& json, const std::string& what) {
+    EXPECT_EQ(refusal(json), "my.json is not a usable cluster: " + what + "; resources/clusters has examples.");
+  };
+  expect("nonsense", "it is not JSON, or truncated (line 1, column 2)");
+  expect("[]", "it is not a JSON object");
+  expect("{}", "it lacks `version`");
+  expect(replaced(good, "ranks_per_node\": 4", "ranks_per_node\": 0"), "`ranks_per_node` is 0, outside 1 to 4096");
+  expect(replaced(good, "latency_ns\": 2000", "latency_ns\": -1"), "`links.same_device.latency_ns` is -1, outside 0 to 1000000000000");
+  expect(replaced(good, "latency_ns\": 2000", "latency_ns\": 18446744073709551615"),
+         "`links.same_device.latency_ns` is not an integer in range: 18446744073709551615");
+  expect(replaced(good, "same_node", "node"), "it lacks `links.same_node`");
+  expect(replaced(good, "0.002", "1.5"), "`device.efficiency[0][1]` is 1.5, more than 1");
+  expect(replaced(good, "[10000000.0, 0.01]", "[10.0, 0.01]"), "`device.efficiency` is not ordered by ascending FLOPs");
+  expect(replaced(good, "\"duplex\": true", "\"duplex\": 1"), "`links.same_device.duplex` is not true or false");
 }
 
 TEST(Cluster, LinksFollowTheNodes) {

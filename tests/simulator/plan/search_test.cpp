@@ -1,5 +1,6 @@
 #include "simulator/plan/search.h"
 #include "simulator/plan/search_profiles.h"
+#include "simulator/plan/search_ranking.h"
 
 #include <gtest/gtest.h>
 

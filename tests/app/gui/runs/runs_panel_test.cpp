@@ -13,6 +13,7 @@
 #include <QTreeView>
 #include <fstream>
 
+#include "app/gui/common/theme.h"
 #include "app/gui/document/document.h"
 #include "app/gui/document/loading.h"
 #include "app/gui/document/project.h"
@@ -44,8 +45,9 @@ class RunsPanelTest : public testing::Test {
   }
 
   /// Records a run of the document's plan whose backwards of stage 1 took longer by `more`, in each of three steps the more.
-  int record(Ns more, const std::string& failure = {}) {
+  int record(Ns more, const std::string& failure = {}, RunState state = RunState::Completed) {
     RunRecord run;
+    run.state = state;
     run.startedAt = "2024-11-22T14:03:00Z";
     run.backend = "ucx";
     run.failure = failure;
@@ -121,6 +123,22 @@ TEST_F(RunsPanelTest, ListsTheRunsOfTheStoreNewestFirst) {
   record(2000);
   panel().refresh();
   waitFor([&] { return list->rowCount() == 3; });
+}
+
+TEST_F(RunsPanelTest, ARunThatHasNotEndedShowsAsUnfinishedWithTheStepsItHas) {
+  const int id = record(1000, {}, RunState::Unfinished);
+  auto* list = panel().findChild<RunList*>();
+  ASSERT_NE(list, nullptr);
+  ASSERT_EQ(list->rowCount(), 1);
+  const QModelIndex ended = list->index(0, RunList::Ended);
+  EXPECT_EQ(ended.data().toString().trimmed(), "unfinished, 3 steps");
+  EXPECT_EQ(ended.data(Qt::ToolTipRole).toString().toStdString(), kUnfinishedRun);
+  EXPECT_NE(ended.data(Qt::ForegroundRole).value<QColor>(), currentTheme().error) << "that is no failure";
+  choose(id);
+  EXPECT_EQ(document.measured()->step, 1) << "what it has is shown";
+  RunStore(document.storePath().toStdString(), RunStore::Mode::ReadWrite).end(RunId(id), "");
+  panel().refresh();
+  waitFor([&] { return list->index(0, RunList::Ended).data().toString().trimmed() == "completed, 3 steps"; });
 }
 
 TEST_F(RunsPanelTest, OverlaysTheMedianStepOfTheRunThatIsChosenAndThenAnyOther) {

@@ -1,0 +1,203 @@
+#include "app/gui/plan/results.h"
+
+#include <QFileInfo>
+#include <QGridLayout>
+#include <QLabel>
+#include <QTimer>
+#include <QVBoxLayout>
+#include <algorithm>
+
+#include "app/gui/common/format.h"
+#include "app/gui/common/jobs.h"
+#include "app/gui/common/theme.h"
+#include "app/gui/document/document.h"
+#include "app/gui/plan/memory_bars.h"
+#include "backends/store/past_error.h"
+#include "backends/store/run_store.h"
+#include "schedules/error.h"
+#include "simulator/report/lower_bound.h"
+
+namespace pw::gui {
+namespace {
+
+QLabel* figure(const QString& name) {
+  auto* label = new QLabel(QStringLiteral("–"));
+  label->setAccessibleName(name);
+  label->setWordWrap(true);
+  label->setTextInteractionFlags(Qt::TextSelectableByMouse | Qt::TextSelectableByKeyboard);
+  return label;
+}
+
+/// Elements of the first integer input per sample: tokens, where a model reads them.
+std::int64_t tokensPerSample(const ModelGraph& graph) {
+  for (const ValueId id : graph.inputs) {
+    const auto& tensor = graph.value(id).tensor;
+    if (tensor && tensor->dtype == DType::Int64 && tensor->sizes.size() == 2) return tensor->sizes[1].hint;
+  }
+  return 0;
+}
+
+}  // namespace
+
+struct PlanResults::Private {
+  PlanResults& widget;
+  Document& document;
+  QLabel* hint = nullptr;
+  QLabel *step = nullptr, *rate = nullptr, *bubble = nullptr, *lower = nullptr, *makespan = nullptr, *error = nullptr;
+  QLabel *rateName = nullptr, *memoryName = nullptr;
+  MemoryBars* memory = nullptr;
+  Job lowerJob;
+  QTimer lowerTimer;
+  QTimer soon;  ///< shows a drag's results
+  std::shared_ptr<const Prediction> lowerOf;
+  std::vector<RunSummary> runs;  ///< of the store
+
+  Private(PlanResults& w, Document& d) : widget(w), document(d) {}
+  void build();
+  void follow();
+  void showProblem(const QString& sentence);
+  void showResults();
+  void findLowerBound();
+  void readRuns();
+};
+
+PlanResults::PlanResults(Document& document, QWidget* parent) : QWidget(parent), d(std::make_unique<Private>(*this, document)) {
+  d->build();
+  d->lowerTimer.setSingleShot(true);
+  d->lowerTimer.setInterval(200);  // during a drag only the final state is worth it
+  connect(&d->lowerTimer, &QTimer::timeout, this, [this] { d->findLowerBound(); });
+  d->soon.setSingleShot(true);
+  d->soon.setInterval(kReadableMs);
+  connect(&d->soon, &QTimer::timeout, this, [this] { d->showResults(); });
+  connect(&document, &Document::predictionChanged, this, [this] { d->follow(); });
+  connect(&document, &Document::storeChanged, this, [this] { d->readRuns(); });
+  d->showResults();
+}
+
+PlanResults::~PlanResults() = default;
+
+bool PlanResults::isIdle() const { return !d->soon.isActive() && !d->lowerTimer.isActive() && !d->lowerJob.isRunning(); }
+
+void PlanResults::showProblem(const QString& sentence) { d->showProblem(sentence); }
+
+void PlanResults::Private::build() {
+  auto* column = new QVBoxLayout(&widget);
+  column->setContentsMargins(0, 0, 0, 8);
+  hint = new QLabel;
+  hint->setWordWrap(true);
+  hint->setVisible(false);
+  hint->setAccessibleName(PlanResults::tr("Problem"));
+  column->addWidget(hint);
+  column->addSpacing(8);
+  auto* grid = new QGridLayout;
+  grid->setHorizontalSpacing(12);
+  int row = 0;
+  const auto add = [&](const QString& name, QLabel*& value) {
+    auto* label = new QLabel(name);
+    value = figure(name);
+    grid->addWidget(label, row, 0, Qt::AlignRight | (row == 0 ? Qt::AlignVCenter : Qt::AlignTop));
+    grid->addWidget(value, row++, 1);
+    return label;
+  };
+  add(PlanResults::tr("Step"), step);
+  QFont large = step->font();
+  large.setPointSizeF(large.pointSizeF() * 1.5);
+  large.setBold(true);
+  step->setFont(large);
+  add(PlanResults::tr("Prediction error so far"), error);
+  rateName = add(PlanResults::tr("Samples/s"), rate);
+  add(PlanResults::tr("Bubble"), bubble);
+  add(PlanResults::tr("Lower bound"), lower);
+  add(PlanResults::tr("Pipeline makespan"), makespan);
+  grid->setColumnStretch(1, 1);
+  column->addLayout(grid);
+  memoryName = new QLabel(PlanResults::tr("Peak memory"));
+  column->addWidget(memoryName);
+  memory = new MemoryBars;
+  column->addWidget(memory);
+}
+
+/// Immediately or, during a drag, only as often as it can be read, so that the time goes to the timeline.
+void PlanResults::Private::follow() {
+  if (!document.isDragging()) return showResults();
+  if (!soon.isActive()) soon.start();
+}
+
+void PlanResults::Private::showProblem(const QString& sentence) {
+  hint->setVisible(!sentence.isEmpty());
+  hint->setText(sentence);
+  QPalette colours = hint->palette();
+  colours.setColor(QPalette::WindowText, currentTheme().error);
+  hint->setPalette(colours);
+}
+
+void PlanResults::Private::showResults() {
+  soon.stop();
+  const QString problem = document.problem();
+  showProblem(problem);
+  emit widget.shown();
+  const auto p = document.prediction();
+  for (QLabel* label : {step, rate, bubble, lower, makespan, error}) label->setEnabled(problem.isEmpty());
+  error->setToolTip(PlanResults::tr("Median difference between predicted and measured steps over past runs of this model"));
+  makespan->setToolTip(PlanResults::tr("From the first action to the last one of any rank, without reductions and the optimizer"));
+  lower->setToolTip(PlanResults::tr("No order of these actions can finish earlier"));
+  if (!p) {
+    for (QLabel* label : {step, rate, bubble, lower, makespan, error}) label->setText(QStringLiteral("–"));
+    memory->show({}, 0);
+    return;
+  }
+  const PlanRequest& r = document.design().request;
+  step->setText(duration(p->step));
+  bubble->setText(percent(p->bubbleFraction));
+  makespan->setText(duration(p->makespan));
+  const double samplesPerStep = static_cast<double>(r.batch > 0 ? r.batch : r.microbatch * r.microbatches * r.replicas);
+  const double seconds = static_cast<double>(p->step) * 1e-9;
+  const std::int64_t tokens = document.graph() ? tokensPerSample(*document.graph()) : 0;
+  rateName->setText(document.graph() ? PlanResults::tr("Samples/s") : PlanResults::tr("Microbatches/s"));
+  const double perSecond = seconds > 0 ? (document.graph() ? samplesPerStep : r.microbatches) / seconds : 0;
+  rate->setText(tokens > 0 ? PlanResults::tr("%1 (%2 tokens/s)").arg(count(perSecond), count(perSecond * static_cast<double>(tokens)))
+                           : count(perSecond));
+  memory->show(p->ranks, r.memoryLimit);
+  const bool known = std::ranges::any_of(p->ranks, [](const RankMetrics& rank) { return rank.peakBytes > 0; });
+  memory->setVisible(known);
+  memoryName->setVisible(known);
+  error->setText(PlanResults::tr("no runs of this model yet"));
+  if (const auto past = pastError(runs, document.graph() ? document.graph()->name : std::string(), r.schedule)) {
+    const auto scaled = [&](double factor) { return duration(static_cast<Ns>(static_cast<double>(p->step) * factor)); };
+    error->setText(PlanResults::tr("%1: from %2 to %3").arg(percent(*past), scaled(1 / (1 + *past)), scaled(1 + *past)));
+  }
+  if (lowerOf != p) lowerTimer.start();
+}
+
+void PlanResults::Private::readRuns() {
+  runs.clear();
+  try {
+    if (QFileInfo::exists(document.storePath())) runs = RunStore(document.storePath().toStdString(), RunStore::Mode::ReadOnly).list();
+  } catch (const Error&) {
+    // the Runs panel says what is wrong with the store
+  }
+  showResults();
+}
+
+void PlanResults::Private::findLowerBound() {
+  const auto p = document.prediction();
+  if (!p || lowerOf == p) return;
+  lowerJob.start(PlanResults::tr("Lower bound"), [this, p](JobControl&) -> std::function<void()> {
+    std::optional<Ns> found;
+    try {
+      found = lowerBound(*p->rows, p->costs);
+    } catch (const Error&) {
+      // no bound is known for such rows
+    }
+    return [this, p, found] {
+      const Ns bound = found.value_or(0);
+      lowerOf = p;
+      if (document.prediction() != p) return;
+      if (bound == 0) return lower->setText(QStringLiteral("–"));
+      const double above = bound > 0 ? static_cast<double>(p->makespan) / static_cast<double>(bound) - 1 : 0;
+      lower->setText(PlanResults::tr("%1 (plan: +%2)").arg(duration(bound), percent(std::max(0.0, above))));
+    };
+  });
+}
+
+}  // namespace pw::gui

@@ -1,0 +1,156 @@
+#include "backends/store/run_rows.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <limits>
+#include <string_view>
+#include <tuple>
+#include <utility>
+
+#include <SQLiteCpp/SQLiteCpp.h>
+#include <fmt/format.h>
+
+#include "backends/store/trace_blob.h"
+#include "schedules/error.h"
+
+namespace pw {
+
+const char* const kSummaryRows =
+    "SELECT id, started_at, model, schedule, backend, failure, ranks, microbatches, predicted_ns, precision, tf32, synthetic, state "
+    "FROM run ORDER BY id";
+const char* const kRunRow =
+    "SELECT started_at, backend, failure, seed, host, processor, cores, device, plan, predicted, precision, tf32, synthetic, state "
+    "FROM run WHERE id = ?";
+const char* const kStepRows =
+    "SELECT step, loss, measured, gradient_norm FROM step WHERE run = ? AND position >= ? ORDER BY position LIMIT ?";
+
+namespace {
+
+/// The statement reads `blob` until it is reset.
+void bindBlob(SQLite::Statement& statement, int at, const std::string& blob) {
+  if (blob.size() > std::numeric_limits<int>::max()) {
+    throw Error(fmt::format("a trace of {} bytes is too large for a run store; run fewer microbatches", blob.size()));
+  }
+  statement.bindNoCopy(at, blob.data(), static_cast<int>(blob.size()));
+}
+
+constexpr std::array<std::pair<RunState, std::string_view>, 3> kStates{
+    {{RunState::Unfinished, "unfinished"}, {RunState::Completed, "completed"}, {RunState::Failed, "failed"}}};
+
+std::string textOf(const SQLite::Column& column) { return column.getString(); }
+
+/// How a run ended, of its columns `state` and `failure`; a state that a newer Pipewright may have written counts as a failure.
+std::pair<RunState, std::string> endOf(const std::string& stateName, const std::string& failure) {
+  const auto* const found = std::ranges::find(kStates, std::string_view(stateName), &std::pair<RunState, std::string_view>::second);
+  const RunState state = found == kStates.end() ? RunState::Failed : found->first;
+  switch (state) {
+    case RunState::Unfinished: return {state, std::string(kUnfinishedRun)};
+    case RunState::Completed: return {state, ""};
+    case RunState::Failed: break;
+  }
+  return {state, failure.empty() ? stateName : failure};
+}
+
+Trace traceOf(const SQLite::Column& column, const std::string& source) {
+  const auto* bytes = static_cast<const char*>(column.getBlob());
+  return parseBlob(std::string_view(bytes, static_cast<std::size_t>(column.getBytes())), source);
+}
+
+}  // namespace
+
+std::string_view name(RunState state) { return std::ranges::find(kStates, state, &std::pair<RunState, std::string_view>::first)->second; }
+
+RunSummary summaryOf(SQLite::Statement& row) {
+  RunSummary s;
+  s.id = RunId(row.getColumn(0).getInt());
+  int at = 0;
+  for (std::string* text : {&s.startedAt, &s.model, &s.schedule, &s.backend, &s.failure}) *text = textOf(row.getColumn(++at));
+  s.ranks = row.getColumn(6).getInt();
+  s.microbatches = row.getColumn(7).getInt();
+  s.predictedStep = row.getColumn(8).getInt64();
+  s.precision = precisionOf(textOf(row.getColumn(9))).value_or(DType::Unknown);
+  s.tf32 = row.getColumn(10).getInt() != 0;
+  s.synthetic = row.getColumn(11).getInt() != 0;
+  std::tie(s.state, s.failure) = endOf(textOf(row.getColumn(12)), s.failure);
+  return s;
+}
+
+RunRecord runOf(SQLite::Statement& row, RunId id, const std::string& source) {
+  RunRecord run;
+  run.id = id;
+  run.startedAt = textOf(row.getColumn(0));
+  run.backend = textOf(row.getColumn(1));
+  run.failure = textOf(row.getColumn(2));
+  run.seed = std::bit_cast<std::uint64_t>(row.getColumn(3).getInt64());
+  run.machine = {textOf(row.getColumn(4)), textOf(row.getColumn(5)), row.getColumn(6).getInt(), textOf(row.getColumn(7))};
+  run.plan = parsePlan(textOf(row.getColumn(8)), source);
+  run.predicted = traceOf(row.getColumn(9), source);
+  run.precision = precisionOf(textOf(row.getColumn(10))).value_or(DType::Unknown);
+  run.tf32 = row.getColumn(11).getInt() != 0;
+  run.synthetic = row.getColumn(12).getInt() != 0;
+  std::tie(run.state, run.failure) = endOf(textOf(row.getColumn(13)), run.failure);
+  return run;
+}
+
+StepRecord stepOf(SQLite::Statement& row, const std::string& source) {
+  StepRecord step;
+  step.step = row.getColumn(0).getInt();
+  const SQLite::Column loss = row.getColumn(1);
+  step.loss = loss.isNull() ? std::numeric_limits<double>::quiet_NaN() : loss.getDouble();
+  if (const SQLite::Column norm = row.getColumn(3); !norm.isNull()) step.gradientNorm = norm.getDouble();
+  step.measured = traceOf(row.getColumn(2), fmt::format("step {} of {}", step.step, source));
+  return step;
+}
+
+RunId insertRun(SQLite::Database& db, const RunRecord& run) {
+  SQLite::Statement insert(
+      db,
+      "INSERT INTO run (started_at, backend, precision, tf32, synthetic, state, failure, seed, model, schedule, ranks, "
+      "microbatches, host, processor, cores, device, plan, predicted_ns, predicted) "
+      "VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)");
+  int at = 0;
+  const Shape shape = shapeOf(run.plan.schedule);
+  const std::string blob = toBlob(run.predicted);
+  const bool unfinished = run.state == RunState::Unfinished;
+  const RunState state = unfinished ? run.state : run.failure.empty() ? RunState::Completed : RunState::Failed;
+  insert.bind(++at, run.startedAt);
+  insert.bind(++at, run.backend);
+  insert.bind(++at, std::string(precisionName(run.precision)));
+  insert.bind(++at, run.tf32 ? 1 : 0);
+  insert.bind(++at, run.synthetic ? 1 : 0);
+  insert.bind(++at, std::string(name(state)));
+  insert.bind(++at, unfinished ? "" : run.failure);
+  insert.bind(++at, std::bit_cast<std::int64_t>(run.seed));
+  insert.bind(++at, run.plan.modelName);
+  insert.bind(++at, run.plan.schedule.name);
+  insert.bind(++at, shape.ranks);
+  insert.bind(++at, shape.microbatches);
+  insert.bind(++at, run.machine.host);
+  insert.bind(++at, run.machine.processor);
+  insert.bind(++at, run.machine.cores);
+  insert.bind(++at, run.machine.device);
+  insert.bind(++at, toJson(run.plan));
+  insert.bind(++at, std::int64_t{durationOf(run.predicted)});
+  bindBlob(insert, ++at, blob);
+  insert.exec();
+  return RunId(static_cast<std::int32_t>(db.getLastInsertRowid()));
+}
+
+void insertSteps(SQLite::Database& db, RunId run, std::span<const StepRecord> steps, std::int32_t position) {
+  SQLite::Statement insert(db, "INSERT INTO step (run, position, step, loss, duration_ns, measured, gradient_norm) VALUES (?,?,?,?,?,?,?)");
+  for (const StepRecord& step : steps) {
+    const std::string blob = toBlob(step.measured);
+    insert.bind(1, run.value);
+    insert.bind(2, position++);
+    insert.bind(3, step.step);
+    insert.bind(4, step.loss);  // SQLite makes NULL of NaN
+    insert.bind(5, std::int64_t{durationOf(step.measured)});
+    bindBlob(insert, 6, blob);
+    step.gradientNorm ? insert.bind(7, *step.gradientNorm) : insert.bind(7);
+    insert.exec();
+    insert.reset();
+  }
+}
+
+}  // namespace pw

@@ -1,0 +1,253 @@
+// The Plan panel: settings by real mouse and key events, and what is shown of the prediction.
+#include "app/gui/plan/panel.h"
+
+#include <gtest/gtest.h>
+
+#include <QComboBox>
+#include <QLabel>
+#include <QLineEdit>
+#include <QPushButton>
+#include <QSignalSpy>
+#include <QSpinBox>
+#include <QTemporaryDir>
+#include <QTest>
+
+#include "app/gui/common/format.h"
+#include "app/gui/document/document.h"
+#include "app/gui/document/loading.h"
+#include "app/gui/plan/memory_bars.h"
+#include "backends/store/run_store.h"
+
+namespace pw::gui {
+namespace {
+
+constexpr int kLongMs = 60'000;
+
+/// The panel of a document with a small model on two ranks.
+class PlanPanelTest : public testing::Test {
+ protected:
+  void SetUp() override {
+    qputenv("PIPEWRIGHT_RESOURCES", PW_SOURCE_DIR "/resources");
+    document.setStorePath(folder.filePath("runs.db"));
+    panel = std::make_unique<PlanPanel>(document);
+    panel->resize(420, 900);
+    panel->show();
+    ASSERT_TRUE(QTest::qWaitForWindowExposed(panel.get()));
+  }
+  void open() {
+    document.adopt(*loadFiles({PW_SOURCE_DIR "/resources/models/gpt_small.pt2"}, {}));
+    settle();
+    ASSERT_NE(document.prediction(), nullptr);
+  }
+  void settle() {
+    ASSERT_TRUE(QTest::qWaitFor([this] { return !document.isPredicting() && panel->isIdle(); }, kLongMs));
+  }
+  template <class Widget>
+  Widget& named(const QString& accessibleName) {
+    for (auto* widget : panel->findChildren<Widget*>()) {
+      if (widget->accessibleName() == accessibleName) return *widget;
+    }
+    throw std::logic_error("the panel has no " + accessibleName.toStdString());
+  }
+  QString figure(const QString& name) { return named<QLabel>(name).text(); }
+  QPushButton& button(const QString& text) {
+    for (auto* button : panel->findChildren<QPushButton*>()) {
+      if (button->text() == text) return *button;
+    }
+    throw std::logic_error("the panel has no button " + text.toStdString());
+  }
+  void type(QLineEdit& line, const QString& text) {
+    line.setFocus();
+    line.selectAll();
+    QTest::keyClick(&line, Qt::Key_Backspace);
+    QTest::keyClicks(&line, text);
+    QTest::keyClick(&line, Qt::Key_Return);
+  }
+  void choose(const QString& box, int index) {
+    auto& combo = named<QComboBox>(box);
+    combo.setFocus();
+    while (combo.currentIndex() != index) QTest::keyClick(&combo, combo.currentIndex() < index ? Qt::Key_Down : Qt::Key_Up);
+  }
+  [[nodiscard]] const PlanRequest& request() const { return document.design().request; }
+
+  QTemporaryDir folder;
+  Document document;
+  std::unique_ptr<PlanPanel> panel;
+};
+
+TEST_F(PlanPanelTest, WithoutAModelNothingCanBeSetOrStarted) {
+  for (const char* const name : {"Step", "Samples/s", "Bubble", "Lower bound", "Pipeline makespan"}) EXPECT_EQ(figure(name), "–") << name;
+  for (auto* spin : panel->findChildren<QSpinBox*>()) EXPECT_FALSE(spin->isEnabled()) << spin->accessibleName().toStdString();
+  EXPECT_FALSE(button("&Run").isEnabled());
+  EXPECT_FALSE(button("&Profile here").isEnabled());
+  EXPECT_EQ(panel->findChild<MemoryBars*>()->accessibleDescription(), "");
+}
+
+TEST_F(PlanPanelTest, ShowsTheFiguresOfThePrediction) {
+  open();
+  const Prediction& prediction = *document.prediction();
+  EXPECT_EQ(figure("Step"), duration(prediction.step));
+  EXPECT_EQ(figure("Bubble"), percent(prediction.bubbleFraction));
+  EXPECT_EQ(figure("Pipeline makespan"), duration(prediction.makespan));
+  EXPECT_TRUE(figure("Lower bound").contains("plan: +")) << figure("Lower bound").toStdString();
+  EXPECT_EQ(figure("Prediction error so far"), "no runs of this model yet");
+  QStringList words;
+  for (const RankMetrics& rank : prediction.ranks) words << QString("rank %1: %2").arg(rank.rank.value).arg(size(rank.peakBytes));
+  EXPECT_EQ(panel->findChild<MemoryBars*>()->accessibleDescription(), words.join(", "));
+}
+
+TEST_F(PlanPanelTest, ATypedNumberIsOneEditThatCanBeUndone) {
+  open();
+  const PlanRequest before = request();
+  auto& ranks = named<QSpinBox>("Ranks");
+  ranks.setFocus();
+  ranks.selectAll();
+  QTest::keyClicks(&ranks, "4");
+  QTest::keyClick(&ranks, Qt::Key_Return);
+  settle();
+  EXPECT_EQ(request().ranks, 4);
+  EXPECT_EQ(document.prediction()->ranks.size(), 4U);
+  EXPECT_EQ(document.undoText(), "Change ranks");
+  document.undo();
+  settle();
+  EXPECT_EQ(request().ranks, before.ranks);
+  EXPECT_EQ(ranks.value(), before.ranks) << "the box follows";
+}
+
+TEST_F(PlanPanelTest, AScheduleBringsTheChunksItNeeds) {
+  open();
+  auto& schedules = named<QComboBox>("Schedule");
+  choose("Schedule", schedules.findText("interleaved-1f1b"));
+  settle();
+  EXPECT_EQ(request().schedule, "interleaved-1f1b");
+  EXPECT_EQ(named<QSpinBox>("Chunks").value(), 2);
+  EXPECT_EQ(document.problem(), "");
+}
+
+TEST_F(PlanPanelTest, AScheduleThatCannotBeSaysWhyInItsTip) {
+  open();
+  auto& schedules = named<QComboBox>("Schedule");
+  const int index = schedules.findText("dualpipe");
+  ASSERT_GE(index, 0);
+  const QString before = schedules.itemData(index, Qt::ToolTipRole).toString();
+  document.edit("three ranks", [](Design& design) { design.request.ranks = 3; });
+  settle();
+  const QString after = schedules.itemData(index, Qt::ToolTipRole).toString();
+  EXPECT_EQ(before.count('\n'), 0) << before.toStdString();
+  EXPECT_EQ(after.count('\n'), 1) << after.toStdString();
+}
+
+TEST_F(PlanPanelTest, EachOptimizerIsOfferedAndTakesItsMemory) {
+  open();
+  const auto peak = [this] { return document.prediction()->ranks.front().peakBytes; };
+  auto& optimizers = named<QComboBox>("Optimizer");
+  choose("Optimizer", optimizers.findText("SGD"));
+  settle();
+  const Bytes sgd = peak();
+  choose("Optimizer", optimizers.findText("AdamW"));
+  settle();
+  EXPECT_EQ(request().optimizer.kind, OptimizerSpec::Kind::AdamW);
+  EXPECT_GT(peak(), sgd) << "two numbers more for each parameter";
+  for (const OptimizerFacts& facts : kOptimizers) EXPECT_GE(optimizers.findText(facts.className.data()), 0) << facts.className;
+}
+
+TEST_F(PlanPanelTest, AMemoryLimitIsReadWithItsUnitAndANonsensicalOneIsRefusedInPlace) {
+  open();
+  auto& limit = named<QLineEdit>("Memory limit of a rank");
+  type(limit, "24 GiB");
+  settle();
+  EXPECT_EQ(request().memoryLimit, Bytes{24} << 30);
+  type(limit, "plenty");
+  EXPECT_EQ(request().memoryLimit, Bytes{24} << 30) << "as before";
+  EXPECT_TRUE(named<QLabel>("Problem").isVisible());
+  EXPECT_TRUE(figure("Problem").contains("plenty")) << figure("Problem").toStdString();
+  type(limit, "");
+  settle();
+  EXPECT_EQ(request().memoryLimit, 0);
+  EXPECT_FALSE(named<QLabel>("Problem").isVisible());
+}
+
+TEST_F(PlanPanelTest, RecomputationIsChosenOrNamedByModule) {
+  open();
+  auto& recompute = named<QComboBox>("Recompute");
+  type(*recompute.lineEdit(), "full");
+  settle();
+  EXPECT_EQ(request().recompute, Recompute(RecomputeFull()));
+  type(*recompute.lineEdit(), "blocks.0, blocks.1");
+  settle();
+  EXPECT_EQ(request().recompute, Recompute(RecomputeModules{{"blocks.0", "blocks.1"}}));
+  type(*recompute.lineEdit(), "");
+  settle();
+  EXPECT_EQ(request().recompute, Recompute(RecomputeNone()));
+}
+
+TEST_F(PlanPanelTest, SharedParametersAreFastestUnlessChosen) {
+  open();
+  EXPECT_EQ(request().sharing, std::nullopt);
+  choose("Shared parameters", 2);
+  EXPECT_EQ(request().sharing, Sharing::Transmit);
+  choose("Shared parameters", 1);
+  EXPECT_EQ(request().sharing, Sharing::Replicate);
+  choose("Shared parameters", 0);
+  EXPECT_EQ(request().sharing, std::nullopt);
+}
+
+TEST_F(PlanPanelTest, AClusterReplacesMeasuredTimes) {
+  open();
+  Profile measured = *document.profile();
+  document.edit("measure", [&](Design& design) { design.profile = std::make_shared<const Profile>(measured); });
+  settle();
+  EXPECT_TRUE(button("Use estimated times again").isVisible());
+  QTest::mouseClick(&button("Use estimated times again"), Qt::LeftButton);
+  settle();
+  EXPECT_EQ(document.design().profile, nullptr);
+  EXPECT_FALSE(button("Use estimated times again").isVisible());
+  auto& clusters = named<QComboBox>("Cluster");
+  choose("Cluster", clusters.findText("h100-nvlink"));
+  settle();
+  EXPECT_EQ(document.design().cluster, "h100-nvlink");
+  EXPECT_TRUE(figure("Where times come from").contains("H100")) << figure("Where times come from").toStdString();
+}
+
+TEST_F(PlanPanelTest, WhatIsWrongWithThePlanIsSaidAndItsFiguresFade) {
+  open();
+  document.edit("a module that is not there", [](Design& design) { design.request.recompute = RecomputeModules{{"no.such.module"}}; });
+  settle();
+  EXPECT_TRUE(named<QLabel>("Problem").isVisible());
+  EXPECT_EQ(figure("Problem"), document.problem());
+  EXPECT_FALSE(named<QLabel>("Step").isEnabled());
+  document.undo();
+  settle();
+  EXPECT_FALSE(named<QLabel>("Problem").isVisible());
+  EXPECT_TRUE(named<QLabel>("Step").isEnabled());
+}
+
+TEST_F(PlanPanelTest, PastRunsOfTheModelGiveTheStepARange) {
+  open();
+  RunRecord run;
+  run.startedAt = "2024-11-22T14:03:00Z";
+  run.backend = "ucx";
+  run.plan = document.plan();
+  const Ns step = 1'000'000;
+  run.predicted = {1, {{Rank(0), SpanKind::Forward, Stage(0), Microbatch(0), Rank(0), 0, 0, step}}, {}};
+  run.steps.push_back({0, 1, {1, {{Rank(0), SpanKind::Forward, Stage(0), Microbatch(0), Rank(0), 0, 0, step * 5 / 4}}, {}}});
+  RunStore(document.storePath().toStdString(), RunStore::Mode::ReadWrite).add(run);
+  emit document.storeChanged();
+  const auto scaled = [this](double factor) {
+    return duration(static_cast<Ns>(static_cast<double>(document.prediction()->step) * factor));
+  };
+  EXPECT_EQ(figure("Prediction error so far"), QString("%1: from %2 to %3").arg(percent(0.25), scaled(1 / 1.25), scaled(1.25)));
+}
+
+TEST_F(PlanPanelTest, TheButtonsAskForARunAndAProfile) {
+  open();
+  QSignalSpy runs(panel.get(), &PlanPanel::runRequested), profiles(panel.get(), &PlanPanel::profileRequested);
+  QTest::mouseClick(&button("&Run"), Qt::LeftButton);
+  EXPECT_EQ(runs.count(), 1);
+  EXPECT_EQ(profiles.count(), 0);
+  QTest::mouseClick(&button("&Profile here"), Qt::LeftButton);
+  EXPECT_EQ(profiles.count(), 1);
+}
+
+}  // namespace
+}  // namespace pw::gui
