@@ -1,5 +1,6 @@
 -- The run store: an SQLite file. Times are nanoseconds. Executed once, in a transaction, on an empty file.
--- A change of this file needs a new user_version here, and in backends/store/migrations.cpp the step that brings older files to it.
+-- This is version 2; backends/store/migrations.cpp brings new files, too, from here to the present version, which adds the columns of
+-- backends/store/run_columns.h.
 PRAGMA application_id = 0x50777274;  -- "Pwrt"
 PRAGMA user_version = 2;
 

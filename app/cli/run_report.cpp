@@ -120,7 +120,7 @@ void printText(RunResult& result, const std::string& store) {
   const Metrics predicted = metricsOf(result.record.predicted);
   const Metrics measured = steps.median().metrics;
   const std::string count = counted(steps.size(), "step");
-  const bool isSynthetic = result.record.synthetic;
+  const bool isSynthetic = result.record.facts.synthetic;
   if (isSynthetic) {
     print(fmt::format("{} of as long as the plan says: nothing was computed\n\n", count));
   } else {

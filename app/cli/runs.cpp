@@ -1,5 +1,7 @@
+#include <initializer_list>
 #include <memory>
 #include <string>
+#include <variant>
 #include <vector>
 
 #include <fmt/format.h>
@@ -21,25 +23,29 @@ struct RunsOptions {
 
 using Json = nlohmann::ordered_json;
 
+Json jsonOf(bool value) { return value; }
+Json jsonOf(DType value) { return precisionName(value); }
+Json jsonOf(const std::string& value) { return value; }
+
+Json documentOf(const RunSummary& run) {
+  Json document{
+      {"run_id", run.id.value}, {"started_at", run.startedAt}, {"model", run.model}, {"schedule", run.schedule}, {"backend", run.backend}};
+  for (const RunColumn& column : kRunColumns) {
+    std::visit([&](auto member) { document[column.name] = jsonOf(run.facts.*member); }, column.member);
+  }
+  document.update({{"rank_count", run.ranks},
+                   {"microbatches", run.microbatches},
+                   {"step_count", run.steps},
+                   {"predicted_step_ns", run.predictedStep},
+                   {"median_measured_step_ns", run.medianMeasuredStep},
+                   {"state", name(run.state)},
+                   {"failure", run.failure}});
+  return document;
+}
+
 std::string documentOf(const std::vector<RunSummary>& runs) {
   Json list = Json::array();
-  for (const RunSummary& run : runs) {
-    list.push_back({{"run_id", run.id.value},
-                    {"started_at", run.startedAt},
-                    {"model", run.model},
-                    {"schedule", run.schedule},
-                    {"backend", run.backend},
-                    {"precision", precisionName(run.precision)},
-                    {"tf32", run.tf32},
-                    {"synthetic", run.synthetic},
-                    {"rank_count", run.ranks},
-                    {"microbatches", run.microbatches},
-                    {"step_count", run.steps},
-                    {"predicted_step_ns", run.predictedStep},
-                    {"median_measured_step_ns", run.medianMeasuredStep},
-                    {"state", name(run.state)},
-                    {"failure", run.failure}});
-  }
+  for (const RunSummary& run : runs) list.push_back(documentOf(run));
   return Json{{"runs", list}}.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
 }
 
@@ -52,21 +58,32 @@ std::string endOf(const RunSummary& run) {
   return "failed: " + run.failure;
 }
 
+void append(std::vector<std::string>& row, std::initializer_list<std::string> cells) { row.insert(row.end(), cells); }
+
+std::string orDash(std::string text) { return text.empty() ? "–" : text; }
+
 std::string textOf(const std::vector<RunSummary>& runs) {
   if (runs.empty()) return "no runs yet\n";
   std::vector<std::vector<std::string>> rows;
-  rows.push_back({"run", "started (UTC)", "model", "schedule", "backend", "ranks", "microbatches", "steps", "predicted", "measured",
-                  "error", "ended"});
+  rows.push_back({"run", "started (UTC)", "model", "schedule", "backend"});
+  for (const RunColumn& column : kRunColumns) {
+    if (!column.title.empty()) rows.back().emplace_back(column.title);
+  }
+  append(rows.back(), {"ranks", "microbatches", "steps", "predicted", "measured", "error", "ended"});
   for (const RunSummary& run : runs) {
     const bool comparable = run.predictedStep > 0 && run.medianMeasuredStep > 0;
     const double error =
         comparable ? static_cast<double>(run.medianMeasuredStep - run.predictedStep) / static_cast<double>(run.predictedStep) : 0;
     const std::string started = run.startedAt.substr(0, 19);
     rows.push_back({fmt::format("{}", run.id.value), started.size() > 10 ? started.substr(0, 10) + " " + started.substr(11) : started,
-                    run.model, run.schedule, howComputed(run), fmt::format("{}", run.ranks), fmt::format("{}", run.microbatches),
-                    fmt::format("{}", run.steps), run.predictedStep > 0 ? formatDuration(run.predictedStep) : "–",
-                    run.medianMeasuredStep > 0 ? formatDuration(run.medianMeasuredStep) : "–", comparable ? signedPercent(error) : "–",
-                    endOf(run)});
+                    run.model, run.schedule, howComputed(run)});
+    for (const RunColumn& column : kRunColumns) {
+      if (!column.title.empty()) rows.back().push_back(orDash(textOf(column, run.facts)));
+    }
+    append(rows.back(), {fmt::format("{}", run.ranks), fmt::format("{}", run.microbatches), fmt::format("{}", run.steps),
+                         run.predictedStep > 0 ? formatDuration(run.predictedStep) : "–",
+                         run.medianMeasuredStep > 0 ? formatDuration(run.medianMeasuredStep) : "–", comparable ? signedPercent(error) : "–",
+                         endOf(run)});
   }
   return table(rows);
 }

@@ -1,12 +1,17 @@
 #include "backends/store/migrations.h"
 
+#include <algorithm>
 #include <filesystem>
+#include <string_view>
+#include <type_traits>
+#include <variant>
 
 #include <SQLiteCpp/Backup.h>
 #include <SQLiteCpp/SQLiteCpp.h>
 #include <fmt/format.h>
 #include <sqlite3.h>
 
+#include "backends/store/schema_sql.h"
 #include "backends/store/store_errors.h"
 #include "schedules/error.h"
 
@@ -40,9 +45,23 @@ void toVersion2(SQLite::Database& db) {
       "CREATE INDEX step_duration ON step (run, duration_ns, position)");
 }
 
-/// To our version, within a transaction.
+std::string_view sqlTypeOf(const RunColumn& column) {
+  return std::visit(
+      [](auto member) {
+        using Fact = std::decay_t<decltype(RunFacts().*member)>;
+        return std::is_same_v<Fact, bool>    ? "INTEGER NOT NULL DEFAULT 0"
+               : std::is_same_v<Fact, DType> ? "TEXT NOT NULL DEFAULT 'traced'"
+                                             : "TEXT NOT NULL DEFAULT ''";
+      },
+      column.member);
+}
+
+/// To our version, within a transaction. The schema's file has version 2; the columns of later ones are added to new stores, too.
 void migrateFrom(int version, SQLite::Database& db) {
   if (version < 2) toVersion2(db);
+  for (const RunColumn& column : kRunColumns) {
+    if (column.version > std::max(version, 2)) db.exec(fmt::format("ALTER TABLE run ADD COLUMN {} {}", column.name, sqlTypeOf(column)));
+  }
   db.exec(fmt::format("PRAGMA user_version = {}", kStoreVersion));
 }
 
@@ -70,6 +89,11 @@ std::string keepCopy(const std::string& path, int version) {
 }
 
 }  // namespace
+
+void createStore(SQLite::Database& db) {
+  db.exec(kSchemaSql);
+  migrateFrom(2, db);
+}
 
 int storeVersion(SQLite::Database& db, const std::string& path) {
   const int version = number(db, "PRAGMA user_version");

@@ -1,6 +1,9 @@
 #pragma once
 
+#include <algorithm>
 #include <string>
+
+#include "backends/store/run_columns.h"
 
 namespace SQLite {
 class Database;
@@ -8,8 +11,12 @@ class Database;
 
 namespace pw {
 
-inline constexpr int kStoreApplication = 0x50777274;  ///< of resources/schema.sql, as is the version
-inline constexpr int kStoreVersion = 2;
+inline constexpr int kStoreApplication = 0x50777274;  ///< of resources/schema.sql
+/// A new fact about runs (`kRunColumns`) makes a new version by itself; another change of what is stored raises the number here.
+inline constexpr int kStoreVersion = std::max(2, kRunColumnsVersion);
+
+/// Makes an empty file a run store of our version, within the caller's transaction.
+void createStore(SQLite::Database& db);
 
 /// The version of an open run store. Throws UsageError where the file is none.
 [[nodiscard]] int storeVersion(SQLite::Database& db, const std::string& path);

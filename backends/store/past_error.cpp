@@ -20,7 +20,8 @@ std::optional<double> pastError(const std::vector<RunSummary>& runs, const std::
   const auto errorsOf = [&](bool anySchedule, bool anyLength) {
     std::vector<double> errors;
     for (const RunSummary& run : runs) {
-      if (run.model != model || run.synthetic || !run.failure.empty() || run.predictedStep <= 0 || run.medianMeasuredStep <= 0) continue;
+      if (run.model != model || run.facts.synthetic || !run.failure.empty() || run.predictedStep <= 0 || run.medianMeasuredStep <= 0)
+        continue;
       if ((run.schedule != schedule && !anySchedule) || (run.steps < 2 && !anyLength)) continue;
       errors.push_back(std::abs(static_cast<double>(run.medianMeasuredStep - run.predictedStep)) / static_cast<double>(run.predictedStep));
     }

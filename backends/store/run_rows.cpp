@@ -7,6 +7,7 @@
 #include <string_view>
 #include <tuple>
 #include <utility>
+#include <variant>
 
 #include <SQLiteCpp/SQLiteCpp.h>
 #include <fmt/format.h>
@@ -16,16 +17,38 @@
 
 namespace pw {
 
-const char* const kSummaryRows =
-    "SELECT id, started_at, model, schedule, backend, failure, ranks, microbatches, predicted_ns, precision, tf32, synthetic, state "
-    "FROM run ORDER BY id";
-const char* const kRunRow =
-    "SELECT started_at, backend, failure, seed, host, processor, cores, device, plan, predicted, precision, tf32, synthetic, state "
-    "FROM run WHERE id = ?";
-const char* const kStepRows =
-    "SELECT step, loss, measured, gradient_norm FROM step WHERE run = ? AND position >= ? ORDER BY position LIMIT ?";
-
 namespace {
+
+/// `, precision, tf32, …`: the facts, after other columns of `run`.
+std::string factNames() {
+  std::string names;
+  for (const RunColumn& column : kRunColumns) names.append(", ").append(column.name);
+  return names;
+}
+
+void read(const SQLite::Column& column, bool& value) { value = column.getInt() != 0; }
+void read(const SQLite::Column& column, DType& value) { value = precisionOf(column.getString()).value_or(DType::Unknown); }
+void read(const SQLite::Column& column, std::string& value) { value = column.getString(); }
+
+/// The facts in a row, from a column on.
+RunFacts factsOf(SQLite::Statement& row, int at) {
+  RunFacts facts;
+  for (const RunColumn& column : kRunColumns) {
+    std::visit([&](auto member) { read(row.getColumn(at++), facts.*member); }, column.member);
+  }
+  return facts;
+}
+
+void write(SQLite::Statement& statement, int at, bool value) { statement.bind(at, value ? 1 : 0); }
+void write(SQLite::Statement& statement, int at, DType value) { statement.bind(at, std::string(precisionName(value))); }
+void write(SQLite::Statement& statement, int at, const std::string& value) { statement.bind(at, value); }
+
+/// `?,?,?`.
+std::string placeholders(std::size_t count) {
+  std::string marks;
+  for (std::size_t i = 0; i < count; ++i) marks += i == 0 ? "?" : ",?";
+  return marks;
+}
 
 /// The statement reads `blob` until it is reset.
 void bindBlob(SQLite::Statement& statement, int at, const std::string& blob) {
@@ -61,6 +84,20 @@ Trace traceOf(const SQLite::Column& column, const std::string& source) {
 
 std::string_view name(RunState state) { return std::ranges::find(kStates, state, &std::pair<RunState, std::string_view>::first)->second; }
 
+std::string summaryRows() {
+  return "SELECT id, started_at, model, schedule, backend, failure, ranks, microbatches, predicted_ns, state" + factNames() +
+         " FROM run ORDER BY id";
+}
+
+std::string runRow() {
+  return "SELECT started_at, backend, failure, seed, host, processor, cores, device, plan, predicted, state" + factNames() +
+         " FROM run WHERE id = ?";
+}
+
+std::string stepRows() {
+  return "SELECT step, loss, measured, gradient_norm FROM step WHERE run = ? AND position >= ? ORDER BY position LIMIT ?";
+}
+
 RunSummary summaryOf(SQLite::Statement& row) {
   RunSummary s;
   s.id = RunId(row.getColumn(0).getInt());
@@ -69,10 +106,8 @@ RunSummary summaryOf(SQLite::Statement& row) {
   s.ranks = row.getColumn(6).getInt();
   s.microbatches = row.getColumn(7).getInt();
   s.predictedStep = row.getColumn(8).getInt64();
-  s.precision = precisionOf(textOf(row.getColumn(9))).value_or(DType::Unknown);
-  s.tf32 = row.getColumn(10).getInt() != 0;
-  s.synthetic = row.getColumn(11).getInt() != 0;
-  std::tie(s.state, s.failure) = endOf(textOf(row.getColumn(12)), s.failure);
+  std::tie(s.state, s.failure) = endOf(textOf(row.getColumn(9)), s.failure);
+  s.facts = factsOf(row, 10);
   return s;
 }
 
@@ -86,10 +121,8 @@ RunRecord runOf(SQLite::Statement& row, RunId id, const std::string& source) {
   run.machine = {textOf(row.getColumn(4)), textOf(row.getColumn(5)), row.getColumn(6).getInt(), textOf(row.getColumn(7))};
   run.plan = parsePlan(textOf(row.getColumn(8)), source);
   run.predicted = traceOf(row.getColumn(9), source);
-  run.precision = precisionOf(textOf(row.getColumn(10))).value_or(DType::Unknown);
-  run.tf32 = row.getColumn(11).getInt() != 0;
-  run.synthetic = row.getColumn(12).getInt() != 0;
-  std::tie(run.state, run.failure) = endOf(textOf(row.getColumn(13)), run.failure);
+  std::tie(run.state, run.failure) = endOf(textOf(row.getColumn(10)), run.failure);
+  run.facts = factsOf(row, 11);
   return run;
 }
 
@@ -104,11 +137,11 @@ StepRecord stepOf(SQLite::Statement& row, const std::string& source) {
 }
 
 RunId insertRun(SQLite::Database& db, const RunRecord& run) {
-  SQLite::Statement insert(
-      db,
-      "INSERT INTO run (started_at, backend, precision, tf32, synthetic, state, failure, seed, model, schedule, ranks, "
-      "microbatches, host, processor, cores, device, plan, predicted_ns, predicted) "
-      "VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)");
+  SQLite::Statement insert(db,
+                           "INSERT INTO run (started_at, backend, state, failure, seed, model, schedule, ranks, microbatches, host, "
+                           "processor, cores, device, plan, "
+                           "predicted_ns, predicted" +
+                               factNames() + ") VALUES (" + placeholders(16 + kRunColumns.size()) + ")");
   int at = 0;
   const Shape shape = shapeOf(run.plan.schedule);
   const std::string blob = toBlob(run.predicted);
@@ -116,9 +149,6 @@ RunId insertRun(SQLite::Database& db, const RunRecord& run) {
   const RunState state = unfinished ? run.state : run.failure.empty() ? RunState::Completed : RunState::Failed;
   insert.bind(++at, run.startedAt);
   insert.bind(++at, run.backend);
-  insert.bind(++at, std::string(precisionName(run.precision)));
-  insert.bind(++at, run.tf32 ? 1 : 0);
-  insert.bind(++at, run.synthetic ? 1 : 0);
   insert.bind(++at, std::string(name(state)));
   insert.bind(++at, unfinished ? "" : run.failure);
   insert.bind(++at, std::bit_cast<std::int64_t>(run.seed));
@@ -133,6 +163,9 @@ RunId insertRun(SQLite::Database& db, const RunRecord& run) {
   insert.bind(++at, toJson(run.plan));
   insert.bind(++at, std::int64_t{durationOf(run.predicted)});
   bindBlob(insert, ++at, blob);
+  for (const RunColumn& column : kRunColumns) {
+    std::visit([&](auto member) { write(insert, ++at, run.facts.*member); }, column.member);
+  }
   insert.exec();
   return RunId(static_cast<std::int32_t>(db.getLastInsertRowid()));
 }

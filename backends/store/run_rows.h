@@ -16,9 +16,9 @@ class Statement;
 namespace pw {
 
 // Queries, and what a row of their answers holds. `source` names the run in messages. What they name, a newer store must have.
-extern const char* const kSummaryRows;
-extern const char* const kRunRow;    ///< of the run of this id
-extern const char* const kStepRows;  ///< of a run, from a position on, so many
+[[nodiscard]] std::string summaryRows();
+[[nodiscard]] std::string runRow();    ///< of the run of this id
+[[nodiscard]] std::string stepRows();  ///< of a run, from a position on, so many
 
 /// Without what is known of its steps.
 [[nodiscard]] RunSummary summaryOf(SQLite::Statement& row);

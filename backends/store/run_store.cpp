@@ -13,7 +13,6 @@
 
 #include "backends/store/migrations.h"
 #include "backends/store/run_rows.h"
-#include "backends/store/schema_sql.h"
 #include "backends/store/store_errors.h"
 #include "schedules/error.h"
 
@@ -34,11 +33,11 @@ std::string immutableUri(const std::string& path) {
 
 int number(SQLite::Database& db, const char* query) { return db.execAndGet(query).getInt(); }
 
-std::string joinedWords(const std::string& backend, DType precision, bool tf32, bool synthetic) {
+std::string joinedWords(const std::string& backend, const RunFacts& facts) {
   std::string words = backend;
-  if (precision != DType::Unknown) words += fmt::format(", {}", precisionName(precision));
-  if (tf32) words += ", tf32";
-  if (synthetic) words += ", synthetic";
+  if (facts.precision != DType::Unknown) words += fmt::format(", {}", precisionName(facts.precision));
+  if (facts.tf32) words += ", tf32";
+  if (facts.synthetic) words += ", synthetic";
   return words;
 }
 
@@ -106,7 +105,7 @@ struct RunStore::Database {
 void RunStore::Database::create() {
   SQLite::Transaction transaction(*db, SQLite::TransactionBehavior::IMMEDIATE);
   if (number(*db, "SELECT count(*) FROM sqlite_master") != 0 || number(*db, "PRAGMA application_id") != 0) return;
-  db->exec(kSchemaSql);
+  createStore(*db);
   transaction.commit();
 }
 
@@ -153,7 +152,8 @@ void RunStore::Database::openForReading() {
 /// Throws unless what we read is there.
 void RunStore::Database::requireKnownColumns(int version) {
   try {
-    for (const char* const query : {kSummaryRows, kRunRow, kStepRows, kCount, kNumbers, kPosition, kMedian}) SQLite::Statement(*db, query);
+    for (const std::string& query : std::vector<std::string>{summaryRows(), runRow(), stepRows(), kCount, kNumbers, kPosition, kMedian})
+      SQLite::Statement(*db, query);
   } catch (const SQLite::Exception&) {
     throw UsageError(fmt::format("the run store {} has format {} and this Pipewright reads up to {}; update Pipewright to read it", path,
                                  version, kStoreVersion));
@@ -192,8 +192,8 @@ RunStore::~RunStore() = default;
 
 const std::string& RunStore::note() const { return database_->note; }
 
-std::string howComputed(const RunRecord& run) { return joinedWords(run.backend, run.precision, run.tf32, run.synthetic); }
-std::string howComputed(const RunSummary& run) { return joinedWords(run.backend, run.precision, run.tf32, run.synthetic); }
+std::string howComputed(const RunRecord& run) { return joinedWords(run.backend, run.facts); }
+std::string howComputed(const RunSummary& run) { return joinedWords(run.backend, run.facts); }
 
 std::size_t medianPosition(std::span<const Ns> durations) {
   if (durations.size() == 1) return 0;
@@ -240,7 +240,7 @@ void RunStore::end(RunId run, const std::string& failure) {
 std::vector<RunSummary> RunStore::list() const {
   return database_->guarded([&] {
     SQLite::Transaction snapshot(*database_->db);
-    SQLite::Statement runs(*database_->db, kSummaryRows);
+    SQLite::Statement runs(*database_->db, summaryRows());
     std::vector<RunSummary> summaries;
     while (runs.executeStep()) {
       RunSummary& s = summaries.emplace_back(summaryOf(runs));
@@ -270,7 +270,7 @@ RunRecord RunStore::load(std::optional<RunId> id) const {
     SQLite::Database& db = *database_->db;
     SQLite::Transaction snapshot(db);
     const RunId run = database_->find(id);
-    SQLite::Statement row(db, kRunRow);
+    SQLite::Statement row(db, runRow());
     row.bind(1, run.value);
     row.executeStep();
     return runOf(row, run, database_->sourceOf(run));
@@ -295,7 +295,7 @@ std::vector<int> RunStore::stepNumbers(RunId run, int most) const {
 
 std::vector<StepRecord> RunStore::loadSteps(RunId run, int first, int most) const {
   return database_->guarded([&] {
-    SQLite::Statement query(*database_->db, kStepRows);
+    SQLite::Statement query(*database_->db, stepRows());
     query.bind(1, run.value);
     query.bind(2, first);
     query.bind(3, most);

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "backends/store/run_columns.h"
 #include "simulator/costs/profile.h"
 #include "simulator/plan/plan.h"
 #include "simulator/trace/trace.h"
@@ -39,12 +40,10 @@ inline constexpr std::string_view kUnfinishedRun = "Unfinished: it is still runn
 
 /// A run. Its steps may be many: they are written with it or appended, and read apart from it.
 struct RunRecord {
-  RunId id;                          ///< given by the store
-  std::string startedAt;             ///< UTC, ISO 8601
-  std::string backend;               ///< gloo, ucx, nccl
-  DType precision = DType::Unknown;  ///< Unknown: as traced; BFloat16, Float16
-  bool tf32 = false;                 ///< GPUs rounded the inputs of float32 matrix products
-  bool synthetic = false;            ///< its stages computed nothing, so it says nothing about its model's times
+  RunId id;               ///< given by the store
+  std::string startedAt;  ///< UTC, ISO 8601
+  std::string backend;    ///< gloo, ucx, nccl
+  RunFacts facts{};       ///< how it was computed
   RunState state = RunState::Completed;
   std::string failure;  ///< why it failed, a sentence, or kUnfinishedRun; empty exactly when it completed
   std::uint64_t seed = 0;
@@ -67,8 +66,7 @@ struct RunSummary {
   int ranks = 0, microbatches = 0, steps = 0;
   Ns predictedStep = 0;
   Ns medianMeasuredStep = 0;  ///< of the step at `medianPosition`
-  DType precision = DType::Unknown;
-  bool tf32 = false, synthetic = false;
+  RunFacts facts{};
   RunState state = RunState::Completed;
 
   bool operator==(const RunSummary&) const = default;

@@ -48,9 +48,7 @@ RunRecord recordOf(const Plan& plan, const RunSettings& o, const std::string& st
   RunRecord record;
   record.startedAt = startedAt;
   record.backend = nameOf(*o.transport);
-  record.precision = o.computing.precision;
-  record.tf32 = o.computing.tf32;
-  record.synthetic = o.synthetic;
+  record.facts = {o.computing.precision, o.computing.tf32, o.synthetic, std::string(nameOf(o.update.kind))};
   record.seed = o.seed;
   record.machine = o.computing.onGpu ? gpuMachine(0) : thisMachine();
   record.plan = plan;

@@ -26,7 +26,7 @@ TEST(Synthetic, RunsAPlanWhoseModelIsGone) {
     ASSERT_EQ(outcome.status, 0) << outcome.err;
     const RunRecord run = wholeRun(store);
     EXPECT_EQ(run.backend, transport);
-    EXPECT_TRUE(run.synthetic);
+    EXPECT_TRUE(run.facts.synthetic);
     ASSERT_EQ(run.steps.size(), 3U);
     for (const StepRecord& step : run.steps) {
       std::size_t computed = 0;

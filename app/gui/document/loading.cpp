@@ -133,6 +133,8 @@ std::shared_ptr<Loaded> loadPlan(const std::string& path) {
     loaded->splitPoints = splitPoints(*loaded->graph, bindBatch(*loaded->graph, plan->microbatchSize));
     d.models = plan->modelFiles;
     d.profile = std::shared_ptr<const Profile>(plan, &plan->profile);
+    if (const std::string& place = plan->profile.machine.host; plan->profile.estimated && std::ranges::count(clusterPresets(), place) > 0)
+      d.cluster = place;
     const auto recompute = recomputeOf(*plan, *loaded->graph);
     d.request.recompute = recompute.value_or(RecomputeNone());
     if (!recompute)

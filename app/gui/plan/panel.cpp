@@ -244,7 +244,7 @@ void PlanPanel::Private::buildDesign(QFormLayout& form) {
   });
   form.addRow(PlanPanel::tr("Cluster"), cluster);
   costs = new QLabel;
-  costs->setWordWrap(true);
+  costs->setSizePolicy(QSizePolicy::Ignored, QSizePolicy::Preferred);  // long names of devices end at the panel's edge; the tip has them
   costs->setAccessibleName(PlanPanel::tr("Where times come from"));
   form.addRow(PlanPanel::tr("Times"), costs);
   estimate = new QPushButton(PlanPanel::tr("Use estimated times again"));
@@ -355,6 +355,7 @@ void PlanPanel::Private::showCosts() {
   else
     costs->setText(profileInUse ? PlanPanel::tr("estimated for %1").arg(QString::fromStdString(document.cluster().deviceName))
                                 : PlanPanel::tr("estimated"));
+  costs->setToolTip(costs->text());
 }
 
 }  // namespace pw::gui

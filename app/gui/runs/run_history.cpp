@@ -27,6 +27,8 @@ RunHistory::RunHistory(QWidget* parent)
   view_->setAccessibleDescription(tr("Select one run to overlay it on the timeline, or two to compare them"));
   view_->header()->setSectionResizeMode(QHeaderView::ResizeToContents);
   view_->header()->setStretchLastSection(true);
+  for (int fact = RunList::kColumns; fact < runs_->columnCount(); ++fact)  // how it was computed stands before what came out
+    view_->header()->moveSection(view_->header()->visualIndex(fact), view_->header()->visualIndex(RunList::Predicted));
   view_->setContextMenuPolicy(Qt::ActionsContextMenu);
   const auto add = [this](const QString& text, auto signal) {
     auto* action = new QAction(text, view_);
@@ -97,7 +99,7 @@ void RunHistory::select(const std::vector<int>& ids) {
   QItemSelection selection;
   for (const int id : ids) {
     const int row = runs_->rowOf(id);
-    if (row >= 0) selection.select(runs_->index(row, 0), runs_->index(row, RunList::kColumns - 1));
+    if (row >= 0) selection.select(runs_->index(row, 0), runs_->index(row, runs_->columnCount() - 1));
   }
   if (!selection.isEmpty())
     view_->selectionModel()->setCurrentIndex(selection.indexes().back().siblingAtColumn(RunList::Id), QItemSelectionModel::NoUpdate);

@@ -6,6 +6,8 @@
 #include <QGuiApplication>
 #include <QLocale>
 #include <QSize>
+#include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "app/gui/common/format.h"
@@ -18,6 +20,13 @@ bool isComparable(const RunSummary& run) { return run.predictedStep > 0 && run.m
 
 double errorOf(const RunSummary& run) {
   return static_cast<double>(run.medianMeasuredStep - run.predictedStep) / static_cast<double>(run.predictedStep);
+}
+
+/// The facts that have a column here.
+std::vector<RunColumn> shownFacts() {
+  std::vector<RunColumn> shown;
+  std::ranges::copy_if(kRunColumns, std::back_inserter(shown), [](const RunColumn& column) { return !column.title.empty(); });
+  return shown;
 }
 
 bool isNumber(int column) {
@@ -43,6 +52,10 @@ QString inset(const QString& text) { return QChar(0x2002) + text; }
 
 QString textOf(const RunSummary& run, int column) {
   const QString nothing = QStringLiteral("–");
+  if (column >= RunList::kColumns) {
+    const QString text = QString::fromStdString(textOf(shownFacts().at(static_cast<std::size_t>(column - RunList::kColumns)), run.facts));
+    return inset(text.isEmpty() ? nothing : text);
+  }
   switch (static_cast<RunList::Column>(column)) {
     case RunList::Id: return QString::number(run.id.value);
     case RunList::When: return inset(whenOf(run.startedAt));
@@ -96,7 +109,9 @@ int RunList::rowOf(int id) const {
 
 int RunList::rowCount(const QModelIndex& parent) const { return parent.isValid() ? 0 : static_cast<int>(runs_.size()); }
 
-int RunList::columnCount(const QModelIndex& parent) const { return parent.isValid() ? 0 : kColumns; }
+int RunList::columnCount(const QModelIndex& parent) const {
+  return parent.isValid() ? 0 : kColumns + static_cast<int>(shownFacts().size());
+}
 
 QVariant RunList::data(const QModelIndex& index, int role) const {
   if (!checkIndex(index, CheckIndexOption::IndexIsValid)) return {};
@@ -128,7 +143,7 @@ QVariant RunList::data(const QModelIndex& index, int role) const {
 }
 
 QVariant RunList::headerData(int section, Qt::Orientation orientation, int role) const {
-  if (orientation != Qt::Horizontal || section < 0 || section >= kColumns) return {};
+  if (orientation != Qt::Horizontal || section < 0 || section >= columnCount()) return {};
   if (role == Qt::TextAlignmentRole)
     return QVariant::fromValue(Qt::Alignment(Qt::AlignVCenter | (isNumber(section) ? Qt::AlignRight : Qt::AlignLeft)));
   if (role == Qt::ToolTipRole) {
@@ -138,6 +153,11 @@ QVariant RunList::headerData(int section, Qt::Orientation orientation, int role)
     return {};
   }
   if (role != Qt::DisplayRole) return {};
+  if (section >= kColumns) {
+    QString title = QString::fromUtf8(shownFacts().at(static_cast<std::size_t>(section - kColumns)).title);
+    title[0] = title[0].toUpper();
+    return inset(title);
+  }
   switch (static_cast<Column>(section)) {
     case Id: return tr("Run");
     case When: return inset(tr("Started"));

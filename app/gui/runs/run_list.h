@@ -7,7 +7,7 @@
 
 namespace pw::gui {
 
-/// Runs of a store as a table, newest first.
+/// Runs of a store as a table, newest first. After its own columns come those of facts that lists show (`kRunColumns`).
 class RunList : public QAbstractTableModel {
   Q_OBJECT
  public:

@@ -8,6 +8,7 @@
 #include "app/gui/document/loading.h"
 #include "app/gui/document/project.h"
 #include "schedules/error.h"
+#include "tests/support/folder.h"
 
 namespace pw::gui {
 namespace {
@@ -102,6 +103,13 @@ TEST_F(DocumentTest, MakesThePlanItPredicts) {
   EXPECT_EQ(parsePlan(toJson(plan), "plan"), plan);
   EXPECT_EQ(plan.partition.stages.size(), 4U);
   EXPECT_EQ(metricsOf(simulate(plan.schedule, plan.costs)).makespan, document.prediction()->makespan);
+}
+
+TEST_F(DocumentTest, TakesTheClusterOfAPlanThatWasEstimatedForOne) {
+  document.edit("Cluster", [](Design& d) { d.cluster = "h100-nvlink"; });
+  ASSERT_TRUE(predicted());
+  const test::Folder folder;
+  EXPECT_EQ(loadFiles({folder.with("plan.json", toJson(document.plan()))}, {})->design.cluster, "h100-nvlink");
 }
 
 TEST_F(DocumentTest, ComesBackFromItsProject) {

@@ -14,6 +14,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "backends/host/files.h"
 #include "backends/store/run_store.h"
 #include "backends/store/trace_blob.h"
 #include "schedules/error.h"
@@ -136,12 +137,39 @@ class OtherVersions : public testing::Test {
   std::string path_ = folder_.file("runs.db");
 };
 
+TEST_F(OtherVersions, Version2GetsTheColumnsOfLaterVersions) {
+  {
+    SQLite::Database db = open();
+    db.exec(readFile(PW_SOURCE_DIR "/resources/schema.sql"));  // has stayed as version 2 made it
+    ASSERT_EQ(db.execAndGet("PRAGMA user_version").getInt(), 2);
+    SQLite::Statement insert(
+        db,
+        "INSERT INTO run (started_at, backend, tf32, failure, seed, model, schedule, ranks, microbatches, host, processor, "
+        "cores, device, plan, predicted_ns, predicted) "
+        "VALUES ('2026-11-21T12:00:00Z', 'ucx', 1, '', 3, 'small', 'gpipe', 1, 1, 'h', 'p', 2, 'cpu', ?, 10, ?)");
+    const std::string predicted = toBlob(traceOf(10));
+    insert.bind(1, toJson(smallPlan()));
+    insert.bind(2, predicted.data(), static_cast<int>(predicted.size()));
+    insert.exec();
+  }
+  RunStore store(path_, Mode::ReadWrite);
+  EXPECT_EQ(files(), (std::set<std::string>{"runs.db", "runs.db.v2.bak", "runs.db-shm", "runs.db-wal"}));
+  RunRecord run = store.load({});
+  EXPECT_EQ(run.facts, (RunFacts{DType::Unknown, true, false, ""}));
+  run.facts.optimizer = "adamw";
+  EXPECT_EQ(store.load(store.add(run)).facts.optimizer, "adamw");
+  SQLite::Database fresh(folder_.file("fresh.db"), SQLite::OPEN_READWRITE | SQLite::OPEN_CREATE), migrated = open();
+  createStore(fresh);
+  EXPECT_EQ(schemaOf(migrated), schemaOf(fresh));
+  EXPECT_EQ(fresh.execAndGet("PRAGMA user_version").getInt(), kStoreVersion);
+}
+
 TEST_F(OtherVersions, Version1GetsItsColumnsFromTheTextThatHeldThem) {
   makeVersion1({{"gloo", ""}, {"ucx, bf16", ""}, {"nccl, fp16, tf32", "Rank 1 was ended"}, {"nccl, tf32", ""}, {"ucx, synthetic", ""}});
   const std::vector<RunSummary> runs = RunStore(path_, Mode::ReadWrite).list();
   std::vector<std::tuple<std::string, DType, bool, bool, RunState, std::string>> how;
   for (const RunSummary& run : runs) {
-    how.emplace_back(run.backend, run.precision, run.tf32, run.synthetic, run.state, run.failure);
+    how.emplace_back(run.backend, run.facts.precision, run.facts.tf32, run.facts.synthetic, run.state, run.failure);
     EXPECT_EQ(run.steps, 3);
     EXPECT_EQ(run.medianMeasuredStep, 4) << "of 4 and 5 after the first, the shorter";
   }
@@ -207,7 +235,7 @@ TEST_F(OtherVersions, AStoreThatCannotBeMigratedStaysAsItWas) {
 
 TEST_F(OtherVersions, AReaderOfAnOlderStoreMigratesItToo) {
   makeVersion1({{"ucx, bf16", ""}});
-  EXPECT_EQ(RunStore(path_, Mode::ReadOnly).list().front().precision, DType::BFloat16);
+  EXPECT_EQ(RunStore(path_, Mode::ReadOnly).list().front().facts.precision, DType::BFloat16);
   EXPECT_EQ(files(), (std::set<std::string>{"runs.db", "runs.db.v1.bak"}));
 }
 
@@ -229,7 +257,7 @@ TEST_F(OtherVersions, AReaderOfAnOlderStoreItMayNotWriteSeesAMigratedCopy) {
   ASSERT_EQ(isRoot ? ::seteuid(0) : 0, 0);
   fs::permissions(folder_.file("."), fs::perms(0755));
   EXPECT_EQ(error, "");
-  EXPECT_EQ(run.precision, DType::BFloat16);
+  EXPECT_EQ(run.facts.precision, DType::BFloat16);
   EXPECT_EQ(run.steps, 3);
   EXPECT_EQ(open().execAndGet("PRAGMA user_version").getInt(), 1);
 }

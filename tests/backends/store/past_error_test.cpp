@@ -26,7 +26,7 @@ TEST(PastError, IsTheMedianOverRunsOfTheModelAndSchedule) {
   EXPECT_DOUBLE_EQ(pastError(runs, "gpt", "zbv").value(), (0.05 + 0.10) / 2);  // of the model: 0.02, 0.05, 0.10, 0.90
   EXPECT_FALSE(pastError(runs, "bert", "1f1b").has_value());
   EXPECT_FALSE(pastError({}, "gpt", "1f1b").has_value());
-  for (RunSummary& run : runs) run.synthetic = true;
+  for (RunSummary& run : runs) run.facts.synthetic = true;
   EXPECT_FALSE(pastError(runs, "gpt", "1f1b").has_value()) << "no stage computed anything";
 }
 

@@ -344,14 +344,18 @@ TEST_F(RunStoreTest, StepsOfARunThatIsGoneAreRefused) {
 TEST_F(RunStoreTest, HowARunWasComputedIsColumns) {
   RunRecord run = runOf({1});
   run.backend = "nccl";
-  run.precision = DType::BFloat16;
-  run.tf32 = run.synthetic = true;
+  run.facts.precision = DType::BFloat16;
+  run.facts.tf32 = run.facts.synthetic = true;
+  run.facts.optimizer = "rmsprop";
   run.steps[0].gradientNorm = 0.5;
   run.id = writer().add(run);
   EXPECT_EQ(test::wholeRun(reader()), run);
   const RunSummary summary = reader().list().front();
-  EXPECT_EQ(std::tuple(summary.backend, summary.precision, summary.tf32, summary.synthetic),
-            std::tuple("nccl", DType::BFloat16, true, true));
+  EXPECT_EQ(std::tuple(summary.backend, summary.facts), std::tuple("nccl", run.facts));
+  std::vector<std::string> texts;
+  for (const RunColumn& column : kRunColumns) texts.push_back(textOf(column, summary.facts));
+  EXPECT_THAT(texts, testing::ElementsAre("bf16", "yes", "yes", "rmsprop"));
+  for (const RunColumn& column : kRunColumns) EXPECT_EQ(textOf(column, RunFacts{}), "") << column.name;
   EXPECT_EQ(howComputed(summary), "nccl, bf16, tf32, synthetic");
   EXPECT_EQ(howComputed(runOf({})), "gloo");
 }

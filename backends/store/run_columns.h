@@ -1,0 +1,45 @@
+#pragma once
+
+#include <algorithm>
+#include <array>
+#include <string>
+#include <string_view>
+#include <variant>
+
+#include "simulator/model/tensor_meta.h"
+
+namespace pw {
+
+/// How a run was computed: facts with a column each in the store's table `run`. A new fact is a member here and a row of `kRunColumns`;
+/// store, migration, JSON and lists follow from the row.
+struct RunFacts {
+  DType precision = DType::Unknown;  ///< Unknown: as traced; BFloat16, Float16
+  bool tf32 = false;                 ///< GPUs rounded the inputs of float32 matrix products
+  bool synthetic = false;            ///< its stages computed nothing, so it says nothing about its model's times
+  std::string optimizer{};           ///< as `--optimizer` names it; empty: written before this was stored
+
+  bool operator==(const RunFacts&) const = default;
+};
+
+/// A column of a fact.
+struct RunColumn {
+  std::string_view name;   ///< in the store and in JSON
+  std::string_view title;  ///< in lists; empty: lists have no column for it (`howComputed` says it)
+  int version;             ///< of the first stores that have it
+  std::variant<bool RunFacts::*, DType RunFacts::*, std::string RunFacts::*> member;
+};
+
+inline constexpr std::array<RunColumn, 4> kRunColumns{{
+    {"precision", "", 2, &RunFacts::precision},
+    {"tf32", "", 2, &RunFacts::tf32},
+    {"synthetic", "", 2, &RunFacts::synthetic},
+    {"optimizer", "optimizer", 3, &RunFacts::optimizer},
+}};
+
+/// Version of the stores that have all columns.
+inline constexpr int kRunColumnsVersion = std::ranges::max(kRunColumns, {}, &RunColumn::version).version;
+
+/// The fact in words, for lists: `yes`, `bf16`, `adamw`; empty where it is false or unknown.
+[[nodiscard]] std::string textOf(const RunColumn& column, const RunFacts& facts);
+
+}  // namespace pw
