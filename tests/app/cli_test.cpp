@@ -271,7 +271,7 @@ TEST(Compare, TakesTheMedianStepAfterTheWarmUp) {
   EXPECT_DOUBLE_EQ(json["makespan_error"].get<double>(), 0.2);
   EXPECT_EQ(json["by_rank"].size(), 2U);
   EXPECT_EQ(parsed(call({"compare", "--store", store, "--json"}))["run_id"], 2) << "the newest";
-  const std::string sentence = "Measured 20.0 % slower than predicted (1.20 us, not 1.00 us)";
+  const std::string sentence = "Measured 20.0 % slower than predicted (1.20 µs, not 1.00 µs)";
   EXPECT_EQ(json["verdict"]["sentence"].get<std::string>().rfind(sentence, 0), 0U) << json["verdict"];
 }
 
@@ -284,7 +284,7 @@ TEST(Compare, ShowsBothTimelinesOnOneScale) {
   const auto ruler = [&](std::size_t at) { return outcome.out.substr(at, outcome.out.find('\n', at) - at); };
   EXPECT_EQ(ruler(first), ruler(second));
   EXPECT_NE(outcome.out.find("+80.0 %"), std::string::npos);
-  EXPECT_NE(outcome.out.find("\nMeasured 80.0 % slower than predicted (1.80 us, not 1.00 us)"), std::string::npos) << outcome.out;
+  EXPECT_NE(outcome.out.find("\nMeasured 80.0 % slower than predicted (1.80 µs, not 1.00 µs)"), std::string::npos) << outcome.out;
 }
 
 TEST(Compare, ComparesTwoRuns) {
@@ -292,7 +292,7 @@ TEST(Compare, ComparesTwoRuns) {
   const auto json = parsed(call({"compare", "--store", storeOfTwoRuns(folder), "--run", "1", "--with", "2", "--json"}));
   EXPECT_EQ(json["with_run_id"], 2);
   EXPECT_DOUBLE_EQ(json["makespan_error"].get<double>(), 0.5);  // 1800 / 1200
-  const std::string sentence = "run 2 was 50.0 % slower than run 1 (1.80 us, not 1.20 us)";
+  const std::string sentence = "run 2 was 50.0 % slower than run 1 (1.80 µs, not 1.20 µs)";
   EXPECT_EQ(json["verdict"]["sentence"].get<std::string>().rfind(sentence, 0), 0U) << json["verdict"];
 }
 

@@ -29,6 +29,21 @@ std::vector<NodeId> nodesOf(const StageSpec& spec) {
   return nodes;
 }
 
+/// The values that a recomputed range both computes and uses. Autograd adds up their gradients within the recompute, so the tensor that
+/// leaves the stage sees a part of the sum only.
+std::set<ValueId> summedInRecompute(const ModelGraph& graph, const std::vector<NodeRange>& ranges) {
+  std::set<ValueId> values;
+  for (const NodeRange& range : ranges) {
+    for (NodeId id = range.begin; id < range.end; ++id.value) {
+      for (const ValueId read : readsOf(graph.node(id))) {
+        const Value& value = graph.value(read);
+        if (value.origin == ValueOrigin::Node && value.producer >= range.begin && value.producer < range.end) values.insert(read);
+      }
+    }
+  }
+  return values;
+}
+
 }  // namespace
 
 StageProgram::StageProgram(const ModelGraph& graph, const Plan& plan, Stage stage, const StageOptions& options, StageParameters& parameters,
@@ -40,7 +55,8 @@ StageProgram::StageProgram(const ModelGraph& graph, const Plan& plan, Stage stag
       parameters_(parameters),
       isLast_(stage.index() + 1 == plan.partition.stages.size()),
       lossOutput_(lossOutput),
-      changedInPlace_(changedInPlace(graph)) {
+      changedInPlace_(changedInPlace(graph)),
+      summedInRecompute_(summedInRecompute(graph, spec_.checkpoints)) {
   for (std::size_t t = 0; t < partition_.transfers.size(); ++t) {
     if (partition_.transfers[t].to == stage) incoming_.push_back(t);
     if (partition_.transfers[t].from == stage) outgoing_.push_back(t);
@@ -131,7 +147,7 @@ void StageProgram::keepOutputs(InFlight& inFlight, Frame& frame, StepMode mode) 
     if (transfer.gradient && mode == StepMode::Train) inFlight.outputs[t] = value;
     inFlight.toSend[t] = plain(value.detach());
     observe(transfer.value, inFlight.microbatch, value, false);
-    if (!options_.observe || !transfer.gradient || !value.requires_grad()) continue;
+    if (!options_.observe || !transfer.gradient || !value.requires_grad() || summedInRecompute_.contains(transfer.value)) continue;
     value.retain_grad();  // its gradient is observed when all its uses have given their part
     inFlight.watched[transfer.value] = value;
   }

@@ -4,6 +4,7 @@
 #include <functional>
 #include <map>
 #include <optional>
+#include <set>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
@@ -80,6 +81,7 @@ class StageProgram {
   ValueId lossOutput_;
   std::vector<std::size_t> incoming_, outgoing_;
   std::vector<bool> changedInPlace_;
+  std::set<ValueId> summedInRecompute_;
   std::map<std::int64_t, std::vector<std::int64_t>> symbolic_;  // by samples
   LowerWeights lowerWeights_;
   WeightQueue queue_;

@@ -154,7 +154,7 @@ ModelGraph graphOf(const Case& one) {
   return b.done(b.call("torch.ops.aten." + one.call, arguments, "y", GraphBuilder::shape(one.result)));
 }
 
-/// A tensor of small numbers, each other than its neighbours; indices below 4.
+/// A tensor of small numbers of both signs, each other than its neighbours; indices below 4.
 at::Tensor numbers(const TensorMeta& meta) {
   std::int64_t count = 1;
   Sizes sizes;
@@ -163,7 +163,7 @@ at::Tensor numbers(const TensorMeta& meta) {
     count *= size.hint;
   }
   const at::Tensor range = at::arange(count);
-  return (meta.dtype == DType::Int64 ? range.remainder(4) : (range.to(at::kFloat) * 0.7).sin() + 1.1).reshape(sizes).contiguous();
+  return (meta.dtype == DType::Int64 ? range.remainder(4) : (range.to(at::kFloat) * 0.7).sin() + 0.1).reshape(sizes).contiguous();
 }
 
 /// What a backward did: how many weight gradients it left, and the gradients of all parameters, summed up at the end.

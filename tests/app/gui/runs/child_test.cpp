@@ -122,7 +122,7 @@ TEST_F(ChildTest, SaysWhenThereIsNoProgram) {
   EXPECT_TRUE(wait().error.startsWith("Cannot start " + folder.filePath("nothing")));
   outcome.reset();
   child.start({}, {});
-  EXPECT_TRUE(wait().error.contains("missing"));
+  EXPECT_TRUE(wait().error.contains("which are not here; ./dev build fetches the wheel"));
 }
 
 TEST_F(ChildTest, KeepsItsMemoryBoundedWhateverIsWritten) {
