@@ -39,7 +39,7 @@ class FindingsShown : public testing::Test {
   [[nodiscard]] QToolButton& button() { return *panel_.findChild<QToolButton*>("findings"); }
   [[nodiscard]] TreeView& view() { return *panel_.findChild<TreeView*>(); }
   [[nodiscard]] TreeModel& model() { return static_cast<TreeModel&>(*view().model()); }
-  [[nodiscard]] QTreeWidget& list() { return *panel_.findChild<QTreeWidget*>(); }
+  [[nodiscard]] QTreeWidget& list() { return *panel_.findChild<FindingsView*>()->findChild<QTreeWidget*>(); }
   [[nodiscard]] int row(const std::string& path) {
     const auto found = std::ranges::find_if(model().tree().rows, [&](const CallRow& r) { return r.isModule && r.path == path; });
     return found == model().tree().rows.end() ? -1 : static_cast<int>(found - model().tree().rows.begin());
@@ -93,6 +93,8 @@ TEST_F(FindingsShown, RowsAreMarkedAndSayWhatWhyAndWhatToDo) {
 TEST_F(FindingsShown, ListShowsThemByKindAndGoesToTheirRows) {
   openFound();
   EXPECT_FALSE(list().isVisible());
+  ASSERT_TRUE(QTest::qWaitFor([this] { return panel_.childAt(button().mapTo(&panel_, button().rect().center())) == &button(); }))
+      << "laid out";
   QTest::mouseClick(&button(), Qt::LeftButton);
   ASSERT_TRUE(list().isVisible());
   QTreeWidgetItem* kind = list().topLevelItem(0);

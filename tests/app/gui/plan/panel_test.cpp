@@ -102,11 +102,12 @@ TEST_F(PlanPanelTest, ATypedNumberIsOneEditThatCanBeUndone) {
   auto& ranks = named<QSpinBox>("Ranks");
   ranks.setFocus();
   ranks.selectAll();
-  QTest::keyClicks(&ranks, "4");
+  const int twice = 2 * before.ranks;
+  QTest::keyClicks(&ranks, QString::number(twice));
   QTest::keyClick(&ranks, Qt::Key_Return);
   settle();
-  EXPECT_EQ(request().ranks, 4);
-  EXPECT_EQ(document.prediction()->ranks.size(), 4U);
+  EXPECT_EQ(request().ranks, twice);
+  EXPECT_EQ(document.prediction()->ranks.size(), static_cast<std::size_t>(twice));
   EXPECT_EQ(document.undoText(), "Change ranks");
   document.undo();
   settle();
