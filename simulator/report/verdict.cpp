@@ -52,7 +52,7 @@ std::optional<MainPart> mainPart(const Comparison& c, const std::optional<Ns>& r
   const Ns difference = c.measuredMakespan - c.predictedMakespan;
   // What remains when actions take their measured times comes from outside of them.
   const Ns besides = replayed ? c.measuredMakespan - *replayed : 0, computing = replayed ? *replayed - c.predictedMakespan : 0;
-  if (replayed && difference != 0 && std::abs(besides) > std::abs(computing) && (besides > 0) == (difference > 0))
+  if (replayed && std::abs(c.makespanError) >= kAsPredicted && std::abs(besides) > std::abs(computing) && (besides > 0) == (difference > 0))
     return MainPart{"", true, besides};
   if (!cause) return std::nullopt;
   // Groups that are offset by others do not explain the total.

@@ -244,7 +244,8 @@ void PlanPanel::Private::buildDesign(QFormLayout& form) {
   });
   form.addRow(PlanPanel::tr("Cluster"), cluster);
   costs = new QLabel;
-  costs->setSizePolicy(QSizePolicy::Ignored, QSizePolicy::Preferred);  // long names of devices end at the panel's edge; the tip has them
+  costs->setSizePolicy(QSizePolicy::Expanding, QSizePolicy::Preferred);
+  costs->setMinimumWidth(1);  // long names of devices end at the panel's edge; the tip has them
   costs->setAccessibleName(PlanPanel::tr("Where times come from"));
   form.addRow(PlanPanel::tr("Times"), costs);
   estimate = new QPushButton(PlanPanel::tr("Use estimated times again"));
