@@ -122,11 +122,12 @@ void Child::start(const QString& program, const QStringList& arguments) {
     QMetaObject::invokeMethod(
         this,
         [this] {
-          d->end(false, -1,
-                 installPrefix()
-                     ? tr("The program pipewright is missing; install it next to this app, or set $PIPEWRIGHT to its path.")
-                     : tr("Profile and Run need PyTorch and the command line, which are not here; ./dev build fetches the wheel (about 3 GB) "
-                          "and builds both."));
+          d->end(
+              false, -1,
+              installPrefix()
+                  ? tr("The program pipewright is missing; install it next to this app, or set $PIPEWRIGHT to its path.")
+                  : tr("Profile and Run need PyTorch and the command line, which are not here; ./dev build fetches the wheel (about 3 GB) "
+                       "and builds both."));
         },
         Qt::QueuedConnection);
     return;

@@ -280,12 +280,13 @@ void makeNewer(const std::string& path, const char* change) {
 TEST_F(OtherVersions, ANewerStoreIsReadWithANoteAndRefusedForWriting) {
   makeNewer(path_, "ALTER TABLE run ADD COLUMN mood TEXT NOT NULL DEFAULT 'fine'; CREATE TABLE wish (text TEXT)");
   const RunStore store(path_, Mode::ReadOnly);
-  EXPECT_THAT(store.note(), AllOf(HasSubstr(path_), HasSubstr(fmt::format("format 7, here {}", kStoreVersion)), HasSubstr("update Pipewright")));
+  EXPECT_THAT(store.note(),
+              AllOf(HasSubstr(path_), HasSubstr(fmt::format("format 7, here {}", kStoreVersion)), HasSubstr("update Pipewright")));
   ASSERT_EQ(store.list().size(), 1U);
   EXPECT_EQ(store.list().front().medianMeasuredStep, 12);
   EXPECT_EQ(test::wholeRun(store).steps.front().measured, traceOf(12));
-  EXPECT_THAT(errorOf(Mode::ReadWrite), AllOf(HasSubstr(fmt::format("format 7, newer than the {}", kStoreVersion)), HasSubstr("can be listed and compared"),
-                                              HasSubstr("update Pipewright or give another")));
+  EXPECT_THAT(errorOf(Mode::ReadWrite), AllOf(HasSubstr(fmt::format("format 7, newer than the {}", kStoreVersion)),
+                                              HasSubstr("can be listed and compared"), HasSubstr("update Pipewright or give another")));
   EXPECT_FALSE(files().contains("runs.db.v7.bak"));
 }
 
@@ -298,7 +299,8 @@ TEST_F(OtherVersions, ANewerStateOfARunIsTakenForAFailure) {
 
 TEST_F(OtherVersions, ANewerStoreWithoutWhatWeReadIsRefusedByNumber) {
   makeNewer(path_, "ALTER TABLE run RENAME COLUMN predicted_ns TO forecast_ns");
-  EXPECT_THAT(errorOf(Mode::ReadOnly), AllOf(HasSubstr("format 7"), HasSubstr(fmt::format("reads up to {}", kStoreVersion)), HasSubstr("update Pipewright")));
+  EXPECT_THAT(errorOf(Mode::ReadOnly),
+              AllOf(HasSubstr("format 7"), HasSubstr(fmt::format("reads up to {}", kStoreVersion)), HasSubstr("update Pipewright")));
 }
 
 TEST_F(OtherVersions, AStoreOfOurVersionHasNoNote) {
