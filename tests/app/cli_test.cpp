@@ -7,13 +7,11 @@
 
 #include "backends/store/migrations.h"
 #include "backends/store/run_store.h"
-#include "schedules/generate.h"
-#include "schedules/lower.h"
 #include "simulator/plan/plan.h"
 #include "simulator/report/compare.h"
 #include "simulator/report/metrics.h"
-#include "simulator/step/cost_table.h"
 #include "tests/app/call.h"
+#include "tests/support/two_stages.h"
 
 namespace pw::test {
 namespace {
@@ -218,20 +216,6 @@ Trace traceOf(Ns duration) {
           {{Rank(0), SpanKind::Forward, Stage(0), Microbatch(0), Rank(0), 0, 0, duration / 2},
            {Rank(1), SpanKind::Backward, Stage(1), Microbatch(0), Rank(1), 0, duration / 2, duration}},
           {}};
-}
-
-Plan planOfTwoStages() {
-  Plan plan;
-  plan.modelFiles = {"/models/small.pt2"};
-  plan.modelName = "small";
-  plan.batch = 3;
-  plan.schedule = lower(generate("1f1b", {2, 2, 3}));
-  plan.costs = syntheticTable(
-      {.forward = {10}, .backward = {20}, .backwardInput = {10}, .backwardWeight = {10}, .latency = 1, .transfer = 2, .overlap = {}}, 2);
-  plan.partition.stages = {{NodeId(0), NodeId(4), {}, {ValueId(0)}, {0}, {}, {}, {}}, {NodeId(4), NodeId(9), {}, {}, {1}, {}, {}, {}}};
-  plan.partition.transfers = {{ValueId(5), Stage(0), Stage(1), true, 4096}};
-  plan.splitNames = {"blocks.1"};
-  return plan;
 }
 
 RunRecord runOf(const std::vector<Ns>& steps) {

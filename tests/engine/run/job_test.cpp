@@ -7,34 +7,17 @@
 
 #include "engine/run/record.h"
 #include "schedules/error.h"
-#include "schedules/generate.h"
-#include "schedules/lower.h"
-#include "simulator/step/cost_table.h"
 #include "tests/support/folder.h"
+#include "tests/support/two_stages.h"
 
 namespace pw {
 namespace {
 
 using test::Folder;
 
-/// 1F1B on two ranks, planned without measuring.
-Plan planOfTwoStages() {
-  Plan plan;
-  plan.modelFiles = {"/nowhere/small.pt2"};
-  plan.modelName = "small";
-  plan.batch = 3;
-  plan.schedule = lower(generate("1f1b", {2, 2, 3}));
-  plan.costs = syntheticTable(
-      {.forward = {10}, .backward = {20}, .backwardInput = {10}, .backwardWeight = {10}, .latency = 1, .transfer = 2, .overlap = {}}, 2);
-  plan.partition.stages = {{NodeId(0), NodeId(4), {}, {ValueId(0)}, {0}, {}, {}, {}}, {NodeId(4), NodeId(9), {}, {}, {1}, {}, {}, {}}};
-  plan.partition.transfers = {{ValueId(5), Stage(0), Stage(1), true, 4096}};
-  plan.splitNames = {"blocks.1"};
-  return plan;
-}
-
 RunSettings settingsIn(const Folder& folder) {
   RunSettings settings;
-  settings.plan = folder.with("plan.json", toJson(planOfTwoStages()));
+  settings.plan = folder.with("plan.json", toJson(test::planOfTwoStages()));
   settings.synthetic = true;
   return settings;
 }
@@ -54,7 +37,7 @@ TEST(PlanToRun, CompletesTheSettingsByHowThePlanWasProfiled) {
   settings.optimizer = "adam";
   settings.betas = {0.8, 0.9};
   const Plan plan = planToRun(settings);
-  EXPECT_EQ(plan.schedule, planOfTwoStages().schedule);
+  EXPECT_EQ(plan.schedule, test::planOfTwoStages().schedule);
   EXPECT_EQ(settings.transport, defaultTransport(false));
   EXPECT_FALSE(settings.computing.onGpu);
   EXPECT_EQ(settings.threads, plan.profile.threads);
@@ -67,7 +50,7 @@ TEST(PlanToRun, RefusesAModelThatIsNoLongerThereAndTakesAnother) {
   RunSettings settings = settingsIn(folder);
   settings.synthetic = false;
   EXPECT_NE(refusalOf([&] { static_cast<void>(planToRun(settings)); }).find("/nowhere/small.pt2, does not exist"), std::string::npos);
-  Plan plan = planOfTwoStages();
+  Plan plan = test::planOfTwoStages();
   settings.models = {"/a.pt2", "/b.pt2"};
   EXPECT_NE(refusalOf([&] { takeModels(settings, plan); }).find("is of 1 archive, and --model names 2"), std::string::npos);
   settings.models = {"/a.pt2"};
