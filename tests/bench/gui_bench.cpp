@@ -14,9 +14,9 @@
 #include <string>
 #include <vector>
 
-#include "app/gui/timeline/rows.h"
-#include "app/gui/timeline/scene.h"
-#include "app/gui/timeline/scene_painter.h"
+#include "app/gui/timeline/drawing/rows.h"
+#include "app/gui/timeline/drawing/scene.h"
+#include "app/gui/timeline/drawing/scene_painter.h"
 #include "schedules/generate.h"
 #include "simulator/report/timeline_fill.h"
 #include "simulator/step/compile.h"

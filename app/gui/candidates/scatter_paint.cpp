@@ -6,7 +6,7 @@
 #include "app/gui/candidates/scatter.h"
 #include "app/gui/common/format.h"
 #include "app/gui/common/theme.h"
-#include "app/gui/timeline/legend.h"
+#include "app/gui/timeline/drawing/legend.h"
 
 namespace pw::gui {
 namespace {

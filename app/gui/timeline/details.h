@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "app/gui/timeline/dependencies.h"
-#include "app/gui/timeline/scene.h"
+#include "app/gui/timeline/drawing/scene.h"
 #include "simulator/report/explain.h"
 
 namespace pw::gui {

@@ -6,7 +6,7 @@
 #include <utility>
 #include <vector>
 
-#include "app/gui/timeline/scene.h"
+#include "app/gui/timeline/drawing/scene.h"
 
 namespace pw::gui {
 

@@ -13,8 +13,8 @@
 #include <cmath>
 #include <utility>
 
+#include "app/gui/timeline/drawing/rows.h"
 #include "app/gui/timeline/private.h"
-#include "app/gui/timeline/rows.h"
 
 namespace pw::gui {
 namespace {

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "app/gui/timeline/dependencies.h"
-#include "app/gui/timeline/rows.h"
-#include "app/gui/timeline/scene.h"
+#include "app/gui/timeline/drawing/rows.h"
+#include "app/gui/timeline/drawing/scene.h"
 
 namespace pw::gui {
 

@@ -6,9 +6,9 @@
 #include <cmath>
 #include <utility>
 
-#include "app/gui/timeline/legend.h"
+#include "app/gui/timeline/drawing/legend.h"
+#include "app/gui/timeline/drawing/scene_painter.h"
 #include "app/gui/timeline/private.h"
-#include "app/gui/timeline/scene_painter.h"
 
 namespace pw::gui {
 namespace {

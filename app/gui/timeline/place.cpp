@@ -1,8 +1,8 @@
 #include <algorithm>
 #include <utility>
 
+#include "app/gui/timeline/drawing/rows.h"
 #include "app/gui/timeline/private.h"
-#include "app/gui/timeline/rows.h"
 
 namespace pw::gui {
 

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <utility>
 
-#include "app/gui/timeline/matches.h"
+#include "app/gui/timeline/drawing/matches.h"
 #include "app/gui/timeline/private.h"
 
 namespace pw::gui {

@@ -4,8 +4,8 @@
 #include <memory>
 #include <optional>
 
+#include "app/gui/timeline/drawing/scene.h"
 #include "app/gui/timeline/find_query.h"
-#include "app/gui/timeline/scene.h"
 
 namespace pw::gui {
 

@@ -15,7 +15,7 @@
 #include "app/gui/document/document.h"
 #include "app/gui/document/loading.h"
 #include "app/gui/timeline/dependencies.h"
-#include "app/gui/timeline/rows.h"
+#include "app/gui/timeline/drawing/rows.h"
 #include "app/gui/timeline/widget.h"
 #include "simulator/report/timeline_fill.h"
 #include "tests/app/gui/timeline/small_prediction.h"

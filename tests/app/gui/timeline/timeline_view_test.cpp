@@ -6,8 +6,8 @@
 
 #include <cmath>
 
+#include "app/gui/timeline/drawing/rows.h"
 #include "app/gui/timeline/navigation.h"
-#include "app/gui/timeline/rows.h"
 #include "tests/app/gui/timeline/timeline_fixture.h"
 
 namespace pw::gui {

@@ -2,7 +2,7 @@
 
 #include <QRect>
 
-#include "app/gui/timeline/scene.h"
+#include "app/gui/timeline/drawing/scene.h"
 
 class QPainter;
 

@@ -1,9 +1,9 @@
 #include <algorithm>
 #include <cmath>
 
-#include "app/gui/timeline/look.h"
-#include "app/gui/timeline/rows.h"
-#include "app/gui/timeline/scene.h"
+#include "app/gui/timeline/drawing/look.h"
+#include "app/gui/timeline/drawing/rows.h"
+#include "app/gui/timeline/drawing/scene.h"
 
 namespace pw::gui {
 namespace {

@@ -1,11 +1,11 @@
-#include "app/gui/timeline/viewport.h"
+#include "app/gui/timeline/drawing/viewport.h"
 
 #include <cmath>
 #include <random>
 
 #include <gtest/gtest.h>
 
-#include "app/gui/timeline/ruler.h"
+#include "app/gui/timeline/drawing/ruler.h"
 
 namespace pw::gui {
 namespace {

@@ -1,8 +1,8 @@
 #include <algorithm>
 #include <unordered_map>
 
-#include "app/gui/timeline/matches.h"
-#include "app/gui/timeline/scene.h"
+#include "app/gui/timeline/drawing/matches.h"
+#include "app/gui/timeline/drawing/scene.h"
 
 namespace pw::gui {
 namespace {

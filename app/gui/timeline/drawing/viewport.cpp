@@ -1,4 +1,4 @@
-#include "app/gui/timeline/viewport.h"
+#include "app/gui/timeline/drawing/viewport.h"
 
 #include <algorithm>
 #include <cmath>

@@ -1,4 +1,4 @@
-#include "app/gui/timeline/canvas.h"
+#include "app/gui/timeline/drawing/canvas.h"
 
 #include <QFontMetrics>
 #include <QPainter>

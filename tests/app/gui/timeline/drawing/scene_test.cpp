@@ -1,8 +1,8 @@
-#include "app/gui/timeline/scene.h"
-#include "app/gui/timeline/legend.h"
-#include "app/gui/timeline/matches.h"
-#include "app/gui/timeline/rows.h"
-#include "app/gui/timeline/scene_painter.h"
+#include "app/gui/timeline/drawing/scene.h"
+#include "app/gui/timeline/drawing/legend.h"
+#include "app/gui/timeline/drawing/matches.h"
+#include "app/gui/timeline/drawing/rows.h"
+#include "app/gui/timeline/drawing/scene_painter.h"
 
 #include <QImage>
 #include <QPainter>
@@ -12,7 +12,7 @@
 
 #include <gtest/gtest.h>
 
-#include "app/gui/timeline/look.h"
+#include "app/gui/timeline/drawing/look.h"
 #include "schedules/generate.h"
 #include "simulator/report/timeline_fill.h"
 #include "simulator/step/compile.h"

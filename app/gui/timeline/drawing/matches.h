@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "app/gui/timeline/scene.h"
+#include "app/gui/timeline/drawing/scene.h"
 
 namespace pw::gui {
 

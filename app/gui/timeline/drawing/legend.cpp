@@ -1,10 +1,10 @@
-#include "app/gui/timeline/legend.h"
+#include "app/gui/timeline/drawing/legend.h"
 #include <QCoreApplication>
 #include <QFontMetrics>
 #include <QPainter>
 #include <algorithm>
 
-#include "app/gui/timeline/look.h"
+#include "app/gui/timeline/drawing/look.h"
 
 namespace pw::gui {
 namespace {

@@ -1,4 +1,4 @@
-#include "app/gui/timeline/track_painter.h"
+#include "app/gui/timeline/drawing/track_painter.h"
 
 #include <algorithm>
 #include <cmath>

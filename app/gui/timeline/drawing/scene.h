@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "app/gui/common/theme.h"
-#include "app/gui/timeline/viewport.h"
+#include "app/gui/timeline/drawing/viewport.h"
 #include "simulator/report/timeline.h"
 
 namespace pw::gui {

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "app/gui/timeline/track_painter.h"
+#include "app/gui/timeline/drawing/track_painter.h"
 
 namespace pw::gui {
 

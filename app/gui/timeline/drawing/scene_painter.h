@@ -3,8 +3,8 @@
 #include <QRect>
 #include <memory>
 
-#include "app/gui/timeline/rows.h"
-#include "app/gui/timeline/scene.h"
+#include "app/gui/timeline/drawing/rows.h"
+#include "app/gui/timeline/drawing/scene.h"
 
 class QPainter;
 

@@ -2,8 +2,8 @@
 #include <cmath>
 #include <limits>
 
-#include "app/gui/timeline/memory_painter.h"
-#include "app/gui/timeline/track_painter.h"
+#include "app/gui/timeline/drawing/memory_painter.h"
+#include "app/gui/timeline/drawing/track_painter.h"
 
 namespace pw::gui {
 namespace {

@@ -4,8 +4,8 @@
 #include <string>
 #include <vector>
 
-#include "app/gui/timeline/canvas.h"
-#include "app/gui/timeline/scene.h"
+#include "app/gui/timeline/drawing/canvas.h"
+#include "app/gui/timeline/drawing/scene.h"
 
 namespace pw::gui {
 

@@ -1,4 +1,4 @@
-#include "app/gui/timeline/ruler.h"
+#include "app/gui/timeline/drawing/ruler.h"
 
 #include <QCoreApplication>
 #include <QFontMetrics>
@@ -8,7 +8,7 @@
 #include <cmath>
 
 #include "app/gui/common/format.h"
-#include "app/gui/timeline/look.h"
+#include "app/gui/timeline/drawing/look.h"
 
 namespace pw::gui {
 namespace {

@@ -3,7 +3,7 @@
 #include <span>
 #include <vector>
 
-#include "app/gui/timeline/look.h"
+#include "app/gui/timeline/drawing/look.h"
 
 namespace pw::gui {
 

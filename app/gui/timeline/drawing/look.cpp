@@ -1,4 +1,4 @@
-#include "app/gui/timeline/look.h"
+#include "app/gui/timeline/drawing/look.h"
 
 #include <QGuiApplication>
 #include <QPainter>

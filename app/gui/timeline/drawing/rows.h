@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-#include "app/gui/timeline/scene.h"
+#include "app/gui/timeline/drawing/scene.h"
 
 namespace pw::gui {
 

@@ -1,4 +1,4 @@
-#include "app/gui/timeline/scene_painter.h"
+#include "app/gui/timeline/drawing/scene_painter.h"
 #include <QPainter>
 #include <QSemaphore>
 #include <QThreadPool>
@@ -10,10 +10,10 @@
 #include <map>
 #include <tuple>
 
-#include "app/gui/timeline/matches.h"
-#include "app/gui/timeline/memory_painter.h"
-#include "app/gui/timeline/ruler.h"
-#include "app/gui/timeline/track_painter.h"
+#include "app/gui/timeline/drawing/matches.h"
+#include "app/gui/timeline/drawing/memory_painter.h"
+#include "app/gui/timeline/drawing/ruler.h"
+#include "app/gui/timeline/drawing/track_painter.h"
 
 namespace pw::gui {
 namespace {
