@@ -27,6 +27,7 @@ BESIDE = ""  # the files beside the rooms; without it they are above all rooms
 ROOMS = {
     "app": ["cli", "gui"],
     "app/gui": ["window", "plan", "runs", "candidates", "model", "timeline", "document", "common"],
+    "app/gui/timeline": [BESIDE, "drawing"],
     "engine": ["run", BESIDE, "processes"],
     "backends": ["cuda", "torch", "resources", "store", "traces", "stages", "checkpoints", "messages", "pt2", "host"],
     "backends/torch": ["stage", "program"],
