@@ -12,8 +12,8 @@
 #include "simulator/step/compile.h"
 #include "simulator/step/execute.h"
 #include "simulator/step/lanes.h"
+#include "simulator/step/message_buffers.h"
 #include "simulator/step/program.h"
-#include "simulator/step/weigh.h"
 
 namespace pw {
 namespace {

@@ -3,7 +3,7 @@
 #include <utility>
 
 #include "simulator/step/lanes.h"
-#include "simulator/step/weigh.h"
+#include "simulator/step/message_buffers.h"
 
 namespace pw {
 namespace {
