@@ -30,7 +30,7 @@ Executor::Executor(const Plan& plan, std::map<Stage, StageModule*> stages, Commu
                {.shardOptimizer = options.shardOptimizer, .inRowOrder = options.order == Order::Plan, .deadline = options.deadline},
                flights_, times_),
       lossScale_(options.lossScale),
-      moves_(opsOf(plan, rank_, exchange_, false)),
+      ops_(opsOf(plan, rank_, exchange_, false)),
       evaluation_(opsOf(plan, rank_, exchange_, true)) {}
 
 StepLog Executor::guarded(int number, StepMode mode, const std::function<void()>& work) {
@@ -84,7 +84,7 @@ std::string Executor::reportOf(int number, const std::exception& failure) noexce
 /// All actions of the rank's row.
 void Executor::runTraining() {
   switch (options_.order) {
-    case Order::Plan: return runInOrder(moves_);
+    case Order::Plan: return runInOrder(ops_);
     case Order::Ready: return runReady();
   }
 }
@@ -154,16 +154,16 @@ void Executor::settleTimes() {
   exchange_.settleTimes(log_);
 }
 
-void Executor::runInOrder(const std::vector<Op>& moves) {
-  for (const Op& move : moves) {
-    current_ = move.action;
-    run(move);
+void Executor::runInOrder(const std::vector<Op>& ops) {
+  for (const Op& op : ops) {
+    current_ = op.action;
+    run(op);
   }
 }
 
-void Executor::run(const Op& move) {
-  const Action& action = move.action;
-  switch (move.kind) {
+void Executor::run(const Op& op) {
+  const Action& action = op.action;
+  switch (op.kind) {
     case Op::Kind::Post: return exchange_.post(action.stage, action.microbatch, directionOf(action.kind));
     case Op::Kind::Compute: return compute(action);
     case Op::Kind::Send: return exchange_.send(action.stage, action.microbatch, directionOf(action.kind), log_);

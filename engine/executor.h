@@ -77,10 +77,10 @@ class Executor {
 
  private:
   void runTraining();
-  void runInOrder(const std::vector<Op>& moves);
+  void runInOrder(const std::vector<Op>& ops);
   void runReady();
   [[nodiscard]] bool hasLocalInputs(const Action& action) const;
-  void run(const Op& move);
+  void run(const Op& op);
   void compute(const Action& action);
   void barrier();
   void finish();
@@ -112,7 +112,7 @@ class Executor {
   Exchange exchange_;
   Reducer reducer_;
   LossScale lossScale_;
-  std::vector<Op> moves_, evaluation_;
+  std::vector<Op> ops_, evaluation_;
   std::set<Action> finished_;  // of the step, in ready order
   LiveWriter* live_ = nullptr;
   StepLog log_;

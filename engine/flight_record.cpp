@@ -77,10 +77,10 @@ void FlightRecord::begin(int step) {
   awaited_.reset();
 }
 
-FlightRecord::Id FlightRecord::add(const FlightEntry& entry, Ns asked) {
+FlightRecord::Id FlightRecord::add(const FlightEntry& entry, Ns posted) {
   Noted& place = last_[next_ % kMost];
   if (next_ - first_ >= kMost && place.ended == 0) longOpen_.emplace(place.id, place);
-  place = {entry, next_, asked, 0};
+  place = {entry, next_, posted, 0};
   return next_++;
 }
 
@@ -119,7 +119,7 @@ std::string FlightRecord::awaited(const Plan& plan, Communicator& communicator) 
   if (noted == nullptr || noted->entry.what == What::Barrier) return {};  // a failure at a barrier names the missing ranks
   const MessageState state = noted->entry.request ? communicator.stateOf(*noted->entry.request) : MessageState::Unknown;
   const char* const far = state == MessageState::Waiting ? ", not begun" : state == MessageState::Moving ? ", in flight" : "";
-  return fmt::format("waited for {} (posted {} ago{})", nameOf(noted->entry, plan), formatDuration(monotonicNow() - noted->asked), far);
+  return fmt::format("waited for {} (posted {} ago{})", nameOf(noted->entry, plan), formatDuration(monotonicNow() - noted->posted), far);
 }
 
 std::string FlightRecord::toJson(const Plan& plan, Communicator& communicator, bool onDevice, const std::string& failure) const {
@@ -136,7 +136,7 @@ std::string FlightRecord::toJson(const Plan& plan, Communicator& communicator, b
     Json j{{"what", nameOf(entry, plan)},
            {"kind", kindOf(entry)},
            {"state", stateOf(noted)},
-           {"asked_ns", noted.asked - begin_},
+           {"asked_ns", noted.posted - begin_},
            {"ended_ns", noted.ended > 0 ? Json(noted.ended - begin_) : Json(nullptr)}};
     if (entry.bytes > 0) j["bytes"] = entry.bytes;
     if (entry.peer.value >= 0) j["peer"] = entry.peer.value, j["tag"] = entry.tag;

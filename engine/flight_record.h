@@ -46,7 +46,7 @@ class FlightRecord {
   /// Clears the previous step.
   void begin(int step);
   /// Times are `monotonicNow()`.
-  Id add(const FlightEntry& entry, Ns asked = monotonicNow());
+  Id add(const FlightEntry& entry, Ns posted = monotonicNow());
   /// Waits for an operation and ends its entry; returns the time. If that throws, the entry stays marked as the one that was waited for.
   Ns await(Communicator& communicator, Communicator::Request request, Id id);
   /// For operations without a request: marks it as waited for until `end`.
@@ -63,7 +63,7 @@ class FlightRecord {
   struct Noted {
     FlightEntry entry;
     Id id = 0;
-    Ns asked = 0, ended = 0;  ///< ended 0: it has not
+    Ns posted = 0, ended = 0;  ///< ended 0: it has not
   };
   [[nodiscard]] Noted* find(Id id);
   [[nodiscard]] const Noted* find(Id id) const { return const_cast<FlightRecord*>(this)->find(id); }

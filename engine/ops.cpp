@@ -52,21 +52,21 @@ class Row {
     addMissing();
   }
 
-  [[nodiscard]] std::vector<Op> moves() const {
-    std::vector<Op> moves = after_[0];
+  [[nodiscard]] std::vector<Op> ops() const {
+    std::vector<Op> ops = after_[0];
     const Shape shape = shapeOf(plan_.schedule);
     int cycle = 0;
     const auto barriersUpTo = [&](int to) {
-      for (; plan_.schedule.lockstep && cycle < to; ++cycle) moves.push_back({Op::Kind::Barrier, kIdle});
+      for (; plan_.schedule.lockstep && cycle < to; ++cycle) ops.push_back({Op::Kind::Barrier, kIdle});
     };
     for (std::size_t i = 0; i < computes_.size(); ++i) {
       if (plan_.schedule.lockstep) barriersUpTo(lockstepCycle(shape.ranks, computes_[i]));
-      moves.insert(moves.end(), before_[i].begin(), before_[i].end());
-      moves.push_back({Op::Kind::Compute, computes_[i]});
-      moves.insert(moves.end(), after_[i + 1].begin(), after_[i + 1].end());
+      ops.insert(ops.end(), before_[i].begin(), before_[i].end());
+      ops.push_back({Op::Kind::Compute, computes_[i]});
+      ops.insert(ops.end(), after_[i + 1].begin(), after_[i + 1].end());
     }
     if (plan_.schedule.lockstep) barriersUpTo(lockstepCycles(shape));
-    return moves;
+    return ops;
   }
 
  private:
@@ -108,7 +108,7 @@ class Row {
 }  // namespace
 
 std::vector<Op> opsOf(const Plan& plan, Rank rank, const Exchange& exchange, bool evaluation) {
-  return Row(plan, rank, exchange, evaluation).moves();
+  return Row(plan, rank, exchange, evaluation).ops();
 }
 
 }  // namespace pw

@@ -26,12 +26,12 @@ struct StageCounts {
   }
 };
 
-std::map<Stage, StageCounts> limitsOf(const std::vector<Op>& moves) {
+std::map<Stage, StageCounts> limitsOf(const std::vector<Op>& ops) {
   std::map<Stage, StageCounts> stages;
-  for (const Op& move : moves) {
-    if (move.kind != Op::Kind::Compute) continue;
-    StageCounts& counts = stages[move.action.stage];
-    counts.add(move.action.kind);
+  for (const Op& op : ops) {
+    if (op.kind != Op::Kind::Compute) continue;
+    StageCounts& counts = stages[op.action.stage];
+    counts.add(op.action.kind);
     counts.mostLive = std::max(counts.mostLive, counts.live);
     counts.mostWaiting = std::max(counts.mostWaiting, counts.waiting);
   }
@@ -46,9 +46,9 @@ std::map<Stage, StageCounts> limitsOf(const std::vector<Op>& moves) {
 
 /// Runs the row section by section between barriers; in each, always the first action of the row that is ready.
 void Executor::runReady() {
-  std::map<Stage, StageCounts> stages = limitsOf(moves_);
+  std::map<Stage, StageCounts> stages = limitsOf(ops_);
   std::vector<Action> open;
-  const auto isDoneBefore = [&](const Action& action, std::size_t at) {  // an earlier one of its class and stage is open
+  const auto isNextOfItsClass = [&](const Action& action, std::size_t at) {  // no earlier one of its class and stage is open
     return std::none_of(open.begin(), open.begin() + static_cast<std::ptrdiff_t>(at),
                         [&](const Action& a) { return a.stage == action.stage && classOf(a.kind) == classOf(action.kind); });
   };
@@ -74,7 +74,7 @@ void Executor::runReady() {
       std::erase_if(come, [&](auto request) { return !communicator_.isDone(request).value_or(false); });
       std::optional<std::size_t> chosen;
       for (std::size_t i = 0; i < open.size() && !chosen; ++i) {
-        if (!isDoneBefore(open[i], i) || !mayRun(open[i])) continue;
+        if (!isNextOfItsClass(open[i], i) || !mayRun(open[i])) continue;
         if (takesValues(open[i])) {
           exchange_.post(open[i].stage, open[i].microbatch, directionOf(open[i]));
           if (!hasLocalInputs(open[i]) || !exchange_.isReady(open[i].stage, open[i].microbatch, directionOf(open[i]))) continue;
@@ -100,11 +100,11 @@ void Executor::runReady() {
     }
   };
   finished_.clear();
-  for (const Op& move : moves_) {
-    if (move.kind == Op::Kind::Compute) open.push_back(move.action);
-    if (move.kind != Op::Kind::Barrier) continue;
+  for (const Op& op : ops_) {
+    if (op.kind == Op::Kind::Compute) open.push_back(op.action);
+    if (op.kind != Op::Kind::Barrier) continue;
     runOpen();
-    run(move);
+    run(op);
   }
   runOpen();
 }

@@ -188,7 +188,7 @@ FlightEntry Reducer::entryOf(const Reduction& reduction, std::size_t member, boo
 }
 
 /// Of the whole group of parameters; nothing where the transport has no such collective.
-std::optional<Reducer::Asked> Reducer::startCollective(const Reduction& reduction, Collective what, bool values) {
+std::optional<Reducer::Posted> Reducer::startCollective(const Reduction& reduction, Collective what, bool values) {
   const std::size_t member = reduction.own.front();
   const ParameterGroup group = groupOf(reduction, member);
   const Buffer buffer = values ? group.values : group.gradients;
@@ -199,11 +199,11 @@ std::optional<Reducer::Asked> Reducer::startCollective(const Reduction& reductio
   entry.group = &reduction.group;
   entry.bytes = buffer.bytes;
   entry.request = request;
-  return Asked{*request, flights_.add(entry)};
+  return Posted{*request, flights_.add(entry)};
 }
 
 /// Between two members, one of which is on this rank.
-Reducer::Asked Reducer::message(const Reduction& reduction, std::size_t from, std::size_t to, Phase phase, Buffer buffer) {
+Reducer::Posted Reducer::message(const Reduction& reduction, std::size_t from, std::size_t to, Phase phase, Buffer buffer) {
   FlightEntry entry = entryOf(reduction, from, phase == Phase::Values);
   entry.sending = reduction.members[from].rank == communicator_.rank();
   entry.peer = reduction.members[entry.sending ? to : from].rank;
@@ -228,7 +228,7 @@ void Reducer::startMessages(Reduction& reduction, std::size_t member) {
     for (std::size_t from = 0; from < reduction.members.size(); ++from) {
       if (reduction.members[from].rank == communicator_.rank()) continue;
       received[from].buffer = device_.allocate(gradients.bytes);
-      received[from].asked = message(reduction, from, member, Phase::Sum, received[from].buffer.buffer);
+      received[from].posted = message(reduction, from, member, Phase::Sum, received[from].buffer.buffer);
     }
   }
 }
@@ -272,18 +272,18 @@ void Reducer::addUp(Reduction& reduction) {
         device_.addInto(group.dtype, mine, part(neighbour.gradients, group.dtype, range));
         continue;
       }
-      await(received[from].asked);
+      await(received[from].posted);
       device_.addInto(group.dtype, mine, received[from].buffer.buffer);
     }
     received.clear();
   }
-  for (const Asked& asked : std::exchange(reduction.sends, {})) await(asked);
+  for (const Posted& posted : std::exchange(reduction.sends, {})) await(posted);
 }
 
 /// Every updater gives its piece to all other holders.
 void Reducer::gather(Reduction& reduction, bool values) {
   if (!reduction.group.empty()) {
-    if (const auto asked = startCollective(reduction, Collective::AllGather, values)) return await(*asked);
+    if (const auto posted = startCollective(reduction, Collective::AllGather, values)) return await(*posted);
   }
   gatherByMessages(reduction, values);
 }
@@ -294,7 +294,7 @@ void Reducer::gatherByMessages(const Reduction& reduction, bool values) {
     return values ? group.values : group.gradients;
   };
   const Phase phase = values ? Phase::Values : Phase::Gather;
-  std::vector<Asked> all;
+  std::vector<Posted> all;
   for (const std::size_t member : reduction.own) {
     const ParameterGroup group = groupOf(reduction, member);
     for (const std::size_t k : reduction.updaters) {
@@ -314,7 +314,7 @@ void Reducer::gatherByMessages(const Reduction& reduction, bool values) {
       }
     }
   }
-  for (const Asked& asked : all) await(asked);
+  for (const Posted& posted : all) await(posted);
 }
 
 double Reducer::norm() { return std::sqrt(allSum(squares())); }
@@ -353,14 +353,14 @@ std::vector<StepNumbers> Reducer::exchange(const StepNumbers& own) {
   const std::uint32_t tag = kNumberTag + numbers_++ % kNumbersPerStep;  // a tag is used once between two barriers
   std::vector<StepNumbers> all(static_cast<std::size_t>(ranks));
   StepNumbers sent = own;
-  std::vector<Asked> asked;
+  std::vector<Posted> posted;
   const auto note = [&](bool sending, JobRank peer, Communicator::Request request) {
-    asked.push_back({request, flights_.add({.what = FlightEntry::What::Number,
-                                            .sending = sending,
-                                            .peer = peer,
-                                            .tag = tag,
-                                            .bytes = sizeof(StepNumbers),
-                                            .request = request})});
+    posted.push_back({request, flights_.add({.what = FlightEntry::What::Number,
+                                             .sending = sending,
+                                             .peer = peer,
+                                             .tag = tag,
+                                             .bytes = sizeof(StepNumbers),
+                                             .request = request})});
   };
   for (int r = 0; r < ranks; ++r) {
     if (r == self) continue;
@@ -368,7 +368,7 @@ std::vector<StepNumbers> Reducer::exchange(const StepNumbers& own) {
          communicator_.receive(JobRank(r), tag, {reinterpret_cast<std::byte*>(&all[static_cast<std::size_t>(r)]), sizeof(StepNumbers)}));
     note(true, JobRank(r), communicator_.send(JobRank(r), tag, {reinterpret_cast<std::byte*>(&sent), sizeof(StepNumbers)}));
   }
-  for (const Asked& one : asked) await(one);
+  for (const Posted& one : posted) await(one);
   all[static_cast<std::size_t>(self)] = own;
   return all;
 }

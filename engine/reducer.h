@@ -78,12 +78,12 @@ class Reducer {
     bool operator==(const Member&) const = default;
   };
   /// A pending operation.
-  struct Asked {
+  struct Posted {
     Communicator::Request request = 0;
     FlightRecord::Id flight = 0;
   };
   struct Received {
-    Asked asked;
+    Posted posted;
     HeldBuffer buffer;
   };
   /// One group of parameters with all who hold it.
@@ -95,9 +95,9 @@ class Reducer {
     std::vector<std::size_t> own;                           ///< members on this rank
     std::map<std::size_t, std::size_t> groupOf;             ///< of an own member, in its stage
     std::map<std::size_t, std::vector<Received>> received;  ///< by own updater: the others' gradients of its piece
-    std::vector<Asked> sends;
-    std::vector<JobRank> group;       ///< ranks of the members, ascending; where collectives may sum, as far as known
-    std::optional<Asked> collective;  ///< the pending sum
+    std::vector<Posted> sends;
+    std::vector<JobRank> group;        ///< ranks of the members, ascending; where collectives may sum, as far as known
+    std::optional<Posted> collective;  ///< the pending sum
     std::vector<Stage> started;
     Timestamp begin;  ///< of the first of them
   };
@@ -110,9 +110,9 @@ class Reducer {
   void addUp(Reduction& reduction);
   void gather(Reduction& reduction, bool values);
   void gatherByMessages(const Reduction& reduction, bool values);
-  [[nodiscard]] std::optional<Asked> startCollective(const Reduction& reduction, Collective what, bool values);
-  [[nodiscard]] Asked message(const Reduction& reduction, std::size_t from, std::size_t to, Phase phase, Buffer buffer);
-  void await(const Asked& asked) { flights_.await(communicator_, asked.request, asked.flight); }
+  [[nodiscard]] std::optional<Posted> startCollective(const Reduction& reduction, Collective what, bool values);
+  [[nodiscard]] Posted message(const Reduction& reduction, std::size_t from, std::size_t to, Phase phase, Buffer buffer);
+  void await(const Posted& posted) { flights_.await(communicator_, posted.request, posted.flight); }
   [[nodiscard]] FlightEntry entryOf(const Reduction& reduction, std::size_t member, bool values) const;
   [[nodiscard]] ParameterGroup groupOf(const Reduction& reduction, std::size_t member) const;
   [[nodiscard]] std::uint32_t tag(const Reduction& reduction, std::size_t from, std::size_t to, Phase phase) const;

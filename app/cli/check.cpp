@@ -24,21 +24,21 @@ struct CheckOptions {
 };
 
 /// The stages that are not where the requested placement has them, or why such a placement is not possible.
-std::vector<Problem> checkPlacement(const Schedule& schedule, const std::string& asked) {
+std::vector<Problem> checkPlacement(const Schedule& schedule, const std::string& requested) {
   const Shape shape = shapeOf(schedule);
   const auto misfit = [&](std::string_view needs) {
     return std::vector<Problem>{
         {Rank{0}, -1, kIdle,
-         fmt::format("a {} placement has {}, this schedule has {} stages on {} ranks", asked, needs, shape.stages, shape.ranks),
+         fmt::format("a {} placement has {}, this schedule has {} stages on {} ranks", requested, needs, shape.stages, shape.ranks),
          Stops::Nothing}};
   };
-  if (asked.empty() || asked == "custom") return {};
-  if (asked == "v" && shape.stages != 2 * shape.ranks) return misfit("two stages per rank");
-  if (asked == "wave" && shape.stages % (2 * shape.ranks) != 0) return misfit("an even number of stages per rank");
-  if (asked == "bidirectional" && shape.stages != shape.ranks) return misfit("as many stages as ranks");
-  const Placement wanted = asked == "loop"            ? loopPlacement(shape)
-                           : asked == "bidirectional" ? bidirectionalPlacement(shape)
-                                                      : wavePlacement(shape);
+  if (requested.empty() || requested == "custom") return {};
+  if (requested == "v" && shape.stages != 2 * shape.ranks) return misfit("two stages per rank");
+  if (requested == "wave" && shape.stages % (2 * shape.ranks) != 0) return misfit("an even number of stages per rank");
+  if (requested == "bidirectional" && shape.stages != shape.ranks) return misfit("as many stages as ranks");
+  const Placement wanted = requested == "loop"            ? loopPlacement(shape)
+                           : requested == "bidirectional" ? bidirectionalPlacement(shape)
+                                                          : wavePlacement(shape);
   std::vector<Problem> problems;
   for (std::size_t s = 0; s < schedule.placement.stages(); ++s) {
     for (const Microbatch m : {Microbatch{0}, Microbatch{schedule.microbatches - 1}}) {
@@ -52,7 +52,7 @@ std::vector<Problem> checkPlacement(const Schedule& schedule, const std::string&
                           at == row.end() ? -1 : static_cast<int>(at - row.begin()),
                           {Stage{s}, ActionKind::Forward, m},
                           fmt::format("stage {} is on rank {} for microbatch {}; a {} placement has it on rank {}", s, home.value, m.value,
-                                      asked, wanted.rankOf(Stage{s}, m).value),
+                                      requested, wanted.rankOf(Stage{s}, m).value),
                           Stops::Nothing});
     }
   }

@@ -69,7 +69,7 @@ struct Inspection {
   std::map<std::string, std::string> tied;
   std::vector<Finding> findings;
   std::vector<Trial> trials;
-  bool askedTorch = false;  ///< which operators it has
+  bool hasTorch = false;  ///< it told which operators it has
 };
 
 /// LibTorch's facts about its operators; nothing if its module is missing, which a report does not need.
@@ -111,7 +111,7 @@ Inspection inspect(const InspectOptions& options) {
   result.tied = tiedParameters(result.graph);
   if (options.report) {
     const OperatorFacts facts = torchsOperators();
-    result.askedTorch = static_cast<bool>(facts.has);
+    result.hasTorch = static_cast<bool>(facts.has);
     result.findings = splitReport(result.graph, facts);
   }
   if (options.tries) result.trials = tried(result.graph);
@@ -236,7 +236,7 @@ std::string reportText(const Inspection& shown) {
                       batchSymbol(shown.graph).empty() ? fmt::format("in pieces of {} only", shown.microbatch) : "yes, in any size");
   text += fmt::format("Gives the same with any microbatch size: {}.\n", withTrials(splitVerdict(shown.findings), shown.trials).sentence);
   for (const Trial& trial : shown.trials) text += trialText(trial);
-  if (!shown.askedTorch) text += "LibTorch is not installed here: operators were judged by their names.\n";
+  if (!shown.hasTorch) text += "LibTorch is not installed here: operators were judged by their names.\n";
   return text + findingsText(shown.graph, shown.findings);
 }
 

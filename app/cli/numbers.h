@@ -9,8 +9,8 @@ class Validator;
 
 namespace pw::cli {
 
-/// Validators for `->check(…)`: an integer or a number from `least` to `most`, in decimal digits only. Refused: nan, inf, numbers too large
-/// for the type, hexadecimal numbers, an empty text. Help shows the range after the option's description.
+/// Validators for `->check(…)`: an integer, and a number (`0.5`, `3e-4`), from `least` to `most`. Refused: nan, inf, numbers too large for
+/// the type, hexadecimal numbers, an empty text. Help shows the range after the option's description.
 [[nodiscard]] CLI::Validator wholeFrom(std::int64_t least, std::int64_t most);
 [[nodiscard]] CLI::Validator numberFrom(double least, double most);
 

@@ -157,7 +157,7 @@ void printStages(const Plan& plan, const ModelGraph& graph, const Metrics& metri
 }
 
 /// How shared parameters are kept equal, and why.
-void printShared(const Plan& plan, const std::vector<SharingChoice>& choices, const std::string& asked) {
+void printShared(const Plan& plan, const std::vector<SharingChoice>& choices, const std::string& requested) {
   for (std::size_t i = 0; i < choices.size(); ++i) {
     const SharedParameter& shared = plan.partition.shared[i];
     const SharingChoice& choice = choices[i];
@@ -169,9 +169,9 @@ void printShared(const Plan& plan, const std::vector<SharingChoice>& choices, co
       const bool transmits = choice.sharing == Sharing::Transmit;
       why = transmits ? fmt::format("updated by stage {} and transmitted", shared.stages.front().value)
                       : std::string("replicated, each rank updates its copy");
-      const std::string reason = asked != "auto"    ? "as requested"
-                                 : choice.forMemory ? "otherwise a rank does not fit"
-                                                    : "the shorter end of the step";
+      const std::string reason = requested != "auto" ? "as requested"
+                                 : choice.forMemory  ? "otherwise a rank does not fit"
+                                                     : "the shorter end of the step";
       why += fmt::format(" ({}: replicate {} and {} over the links, transmit {} and {})", reason, formatDuration(choice.replicateTime),
                          formatSize(choice.replicateBytes), formatDuration(choice.transmitTime), formatSize(choice.transmitBytes));
     }

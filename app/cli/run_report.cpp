@@ -43,7 +43,7 @@ void printVerdict(const RunResult& result, const std::string& store) {
   if (result.id) print(fmt::format("stored as run {} in {}\n", result.id->value, store));
 }
 
-/// The members of an object as lines behind `before`, without what closes it.
+/// The members of an object as lines after `before`, without the closing brace.
 std::string membersOf(const Json& object, std::string_view before) {
   if (object.empty()) return "";
   const std::string text = object.dump(1, ' ', false, Json::error_handler_t::replace);

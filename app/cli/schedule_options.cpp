@@ -45,8 +45,8 @@ Schedule withoutIdle(Schedule schedule) {
 Schedule readShaped(const std::string& path, const ShapeOptions& options) {
   Schedule schedule = readSchedule(path, Letters::Torch);
   const Shape shape = shapeOf(schedule);
-  const auto agree = [&](std::string_view what, std::int64_t asked, std::int64_t there) {
-    if (asked != 0 && asked != there) throw UsageError(fmt::format("{} has {} {}, not {}; leave out the option", path, there, what, asked));
+  const auto agree = [&](std::string_view what, std::int64_t given, std::int64_t there) {
+    if (given != 0 && given != there) throw UsageError(fmt::format("{} has {} {}, not {}; leave out the option", path, there, what, given));
   };
   agree("ranks", options.ranks, shape.ranks);
   agree("stages", std::int64_t{options.chunks} * shape.ranks, shape.stages);

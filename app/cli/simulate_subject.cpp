@@ -109,8 +109,8 @@ Subject fromCall(const SubjectOptions& o) {
 
 Subject fromProblem(const SubjectOptions& o) {
   ProblemFile problem = parseProblem(readFile(o.costs), o.costs);
-  const auto differs = [&](std::string_view what, int asked, int there) {
-    if (asked > 0 && asked != there) throw UsageError(fmt::format("{} is for {} {}, not {}; omit the option", o.costs, there, what, asked));
+  const auto differs = [&](std::string_view what, int given, int there) {
+    if (given > 0 && given != there) throw UsageError(fmt::format("{} is for {} {}, not {}; omit the option", o.costs, there, what, given));
   };
   differs("ranks", o.shape.ranks, problem.shape.ranks);
   differs("microbatches", o.shape.microbatches, problem.shape.microbatches);

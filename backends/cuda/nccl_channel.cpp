@@ -158,8 +158,8 @@ std::string NcclChannel::openOperation() const {
 /// NCCL's state for all operations enqueued so far.
 int NcclChannel::state() const {
   ncclResult_t state = ncclSuccess;
-  const ncclResult_t asked = ncclCommGetAsyncError(communicator_, &state);
-  return asked == ncclSuccess ? state : asked;
+  const ncclResult_t status = ncclCommGetAsyncError(communicator_, &state);
+  return status == ncclSuccess ? state : status;
 }
 
 /// Whether NCCL is still busy. Throws when it failed.

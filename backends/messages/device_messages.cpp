@@ -117,12 +117,12 @@ Communicator::Request DeviceMessages::send(JobRank to, std::uint32_t tag, Buffer
   DeviceMessage message{.way = onDevice ? Way::Send : Way::Host, .sending = true, .peer = to, .tag = tag, .buffer = buffer};
   if (!onDevice) message.host = host_->send(to, tag, buffer);
   const Request request = next_++;
-  DeviceMessage& asked = messages_.emplace(request, std::move(message)).first->second;
+  DeviceMessage& added = messages_.emplace(request, std::move(message)).first->second;
   if (onDevice) {
-    asked.host = inbox_.announce(asked);
-    hangBell(asked.host);
-    asked.operation = links_.send(to, buffer);
-    inFlight_.push_back(*asked.operation);
+    added.host = inbox_.announce(added);
+    hangBell(added.host);
+    added.operation = links_.send(to, buffer);
+    inFlight_.push_back(*added.operation);
   }
   return request;
 }
@@ -135,9 +135,9 @@ Communicator::Request DeviceMessages::receive(JobRank from, std::uint32_t tag, B
   DeviceMessage message{.way = onDevice ? Way::Receive : Way::Host, .sending = false, .peer = from, .tag = tag, .buffer = buffer};
   if (!onDevice) message.host = host_->receive(from, tag, buffer);
   const Request request = next_++;
-  DeviceMessage& asked = messages_.emplace(request, std::move(message)).first->second;
+  DeviceMessage& added = messages_.emplace(request, std::move(message)).first->second;
   if (onDevice) {
-    const auto expected = inbox_.want(asked);
+    const auto expected = inbox_.want(added);
     if (expected) hangBell(expected);
     advance();
   }

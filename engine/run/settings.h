@@ -13,7 +13,7 @@
 
 namespace pw {
 
-/// What a run of a plan is asked to do: the options of `pipewright run`, but for those about what it prints.
+/// How a plan is to be run: the options of `pipewright run`, but for those about what it prints.
 struct RunSettings {
   std::string plan, store, data = "synthetic", loss, lossCount, optimizer = "sgd", outputs, save, resume, log, live;
   std::vector<std::string> models;  ///< archives to use instead of the plan's, if those have moved

@@ -17,7 +17,7 @@ struct SizedProfile {
   bool scaled = false;  ///< measured at another size and scaled
 };
 
-/// Gives the costs at a microbatch size [samples]. Asked once for each size, on the thread that searches.
+/// Gives the costs at a microbatch size [samples]. Called once for each size, on the thread that searches.
 using ProfileSource = std::function<SizedProfile(std::int64_t microbatch)>;
 
 /// Costs estimated for a cluster at any size. Keeps references to both arguments.

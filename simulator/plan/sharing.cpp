@@ -36,14 +36,15 @@ std::string_view name(Sharing sharing) {
   return "?";
 }
 
-std::vector<SharingChoice> chooseSharing(const PlanSetting& setting, Partition& partition, std::optional<Sharing> asked, Bytes limit) {
+std::vector<SharingChoice> chooseSharing(const PlanSetting& setting, Partition& partition, std::optional<Sharing> requested, Bytes limit) {
   const auto fits = [&] {
     const std::vector<Bytes> peaks = peaksOf(setting, partition);
     return std::all_of(peaks.begin(), peaks.end(), [&](Bytes peak) { return peak <= limit; });
   };
   std::vector<SharingChoice> choices;
   for (SharedParameter& shared : partition.shared) {
-    SharingChoice choice{shared.name, asked.value_or(Sharing::Replicate), holdersOf(shared, setting.schedule.placement), 0, 0, 0, 0, false};
+    SharingChoice choice{shared.name, requested.value_or(Sharing::Replicate), holdersOf(shared, setting.schedule.placement), 0, 0, 0, 0,
+                         false};
     if (choice.ranks > 1) {
       choice.replicateBytes = shared.bytes * choice.ranks * (choice.ranks - 1);
       choice.transmitBytes = shared.bytes * 2 * (choice.ranks - 1);
@@ -52,9 +53,9 @@ std::vector<SharingChoice> chooseSharing(const PlanSetting& setting, Partition& 
       const bool replicateFits = limit == 0 || fits();
       shared.sharing = Sharing::Transmit;
       choice.transmitTime = tailOf(setting, partition);
-      choice.forMemory = !asked && !replicateFits && fits();
+      choice.forMemory = !requested && !replicateFits && fits();
       const bool cheaper = std::pair(choice.transmitTime, choice.transmitBytes) < std::pair(choice.replicateTime, choice.replicateBytes);
-      if (!asked && (cheaper || choice.forMemory)) choice.sharing = Sharing::Transmit;
+      if (!requested && (cheaper || choice.forMemory)) choice.sharing = Sharing::Transmit;
     } else {
       choice.sharing = Sharing::Replicate;
     }

@@ -26,7 +26,7 @@ struct SharingChoice {
 /// Transmit brings the gradients to the owner and the values back, one after the other, and saves the others the optimizer's time and
 /// state. Parameters that one rank alone holds stay Replicate. Cost: two foldings of the costs (with a limit, compilations) for each
 /// parameter.
-[[nodiscard]] std::vector<SharingChoice> chooseSharing(const PlanSetting& setting, Partition& partition, std::optional<Sharing> asked,
+[[nodiscard]] std::vector<SharingChoice> chooseSharing(const PlanSetting& setting, Partition& partition, std::optional<Sharing> requested,
                                                        Bytes limit);
 
 /// `replicate`, `transmit`.

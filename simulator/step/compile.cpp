@@ -101,7 +101,7 @@ class Compiler {
   std::vector<std::int32_t> stepOf_;  ///< by end and microbatch: the step of F, of B or I
   std::vector<std::uint8_t> done_;    ///< by stage and microbatch
   Channels channels_;
-  std::vector<bool> asked_;  ///< by stage: whether the rows reduce its gradients
+  std::vector<bool> reduced_;  ///< by stage: whether the rows reduce its gradients
   std::map<std::pair<Stage, Stage>, std::int32_t> slotUses_;
   std::vector<std::int32_t> sent_, received_;  ///< by message and microbatch: the steps that post its ends
   std::vector<std::int32_t> cycle_;            ///< lockstep: by step of a rank
@@ -130,7 +130,7 @@ Compiler::Compiler(const Schedule& schedule, const CostTable& costs, Sending sen
     received_ = sent_;
   }
   channels_ = channelsOf(schedule, costs, sending_);
-  asked_.assign(costs.stages.size(), false);
+  reduced_.assign(costs.stages.size(), false);
   p_.ranks = static_cast<std::int32_t>(schedule.rows.size());
   p_.channels = channels_.count;
   lanes_.steps.reserve(2 * actions);
@@ -206,7 +206,7 @@ void Compiler::noteReduction(std::size_t rank, std::size_t position) {
     throw Error(fmt::format("schedule `{}` reduces stage {} on rank {}, which does not hold it; `pipewright check` lists its problems",
                             schedule_.name, stage.value, rank));
   }
-  asked_[stage.index()] = true;
+  reduced_[stage.index()] = true;
   if (costs_.stages[stage.index()].reduce == 0) return;
   const auto steps = static_cast<std::int32_t>(lanes_.steps.size());
   reductions_.push_back({rank, position, stage, steps == lanes_.begin.back() ? kNone : steps - 1});
@@ -380,7 +380,7 @@ Program Compiler::run() {
   if (schedule_.lockstep) linkCycles();
   addBuffers(schedule_, costs_, posts(), lanes_, p_);
   finish();
-  p_.basis = basisOf(schedule_, costs_, sending_, asked_, trains_);
+  p_.basis = basisOf(schedule_, costs_, sending_, reduced_, trains_);
   setCosts(schedule_, costs_, p_);
   return std::move(p_);
 }

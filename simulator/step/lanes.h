@@ -46,8 +46,8 @@ struct Channels {
 };
 [[nodiscard]] Channels channelsOf(const Schedule& rows, const CostTable& costs, Sending sending);
 
-/// The basis of a program of these rows. `asked`, `trains`: as in Basis, of the rows.
-[[nodiscard]] Basis basisOf(const Schedule& rows, const CostTable& costs, Sending sending, const std::vector<bool>& asked, bool trains);
+/// The basis of a program of these rows. `reduces`, `trains`: as in Basis, of the rows.
+[[nodiscard]] Basis basisOf(const Schedule& rows, const CostTable& costs, Sending sending, const std::vector<bool>& reduces, bool trains);
 
 /// Sets everything that costs determine in a program that already has steps, sources and basis: durations, delays, uses, memory. Cost:
 /// linear in steps.

@@ -4,8 +4,9 @@
 
 namespace pw {
 
-/// Adds the buffers of messages to the sources of the uses of the ranks' steps, as described in simulate.h. `posted`: every RECV posts its
-/// own receive. Cost: linear in actions.
+/// Adds message buffers to the memory that each rank's steps use (`Program::sources` and `Program::buffers`): which step allocates the
+/// buffer of a received value or a sent gradient, and which frees it, by the rules of `simulate`. `posted`: a receive is posted by its own
+/// RECV instead of the compute action before. `lanes`: the steps of the ranks, whose uses are replaced. Cost: linear in actions.
 void addBuffers(const Schedule& rows, const CostTable& costs, bool posted, Lanes& lanes, Program& program);
 
 }  // namespace pw

@@ -81,10 +81,10 @@ struct Basis {
   };
   Sending sending = Sending::Overlapped;
   std::vector<Ends> messages;
-  std::vector<bool> held;     ///< by channel: whether its messages wait for each other
-  std::vector<bool> asked;    ///< by stage: whether the rows reduce its gradients
-  std::vector<bool> reduced;  ///< and whether that takes time
-  bool trains = false;        ///< the rows have backwards
+  std::vector<bool> held;                ///< by channel: whether its messages wait for each other
+  std::vector<bool> reduces;             ///< by stage: whether the rows reduce its gradients
+  std::vector<bool> reductionTakesTime;  ///< by stage: and whether that takes time
+  bool trains = false;                   ///< the rows have backwards
   bool loads = false, stores = false;
 
   bool operator==(const Basis&) const = default;

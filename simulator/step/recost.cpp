@@ -208,14 +208,14 @@ bool sameMessages(const std::vector<Basis::Ends>& ends, const std::vector<Messag
 
 }  // namespace
 
-Basis basisOf(const Schedule& rows, const CostTable& costs, Sending sending, const std::vector<bool>& asked, bool trains) {
+Basis basisOf(const Schedule& rows, const CostTable& costs, Sending sending, const std::vector<bool>& reduces, bool trains) {
   Basis basis;
   basis.sending = rows.lockstep ? Sending::Overlapped : sending;
   for (const MessageCost& m : costs.messages) basis.messages.push_back({m.from, m.to, m.backward});
   basis.held = channelsOf(rows, costs, basis.sending).held;
-  basis.asked = asked;
-  basis.reduced = asked;
-  for (std::size_t s = 0; s < asked.size(); ++s) basis.reduced[s] = asked[s] && costs.stages[s].reduce != 0;
+  basis.reduces = reduces;
+  basis.reductionTakesTime = reduces;
+  for (std::size_t s = 0; s < reduces.size(); ++s) basis.reductionTakesTime[s] = reduces[s] && costs.stages[s].reduce != 0;
   basis.trains = trains;
   basis.loads = rows.lockstep && costs.load > 0;
   basis.stores = rows.lockstep && costs.store > 0;
@@ -260,7 +260,7 @@ bool sameStructure(const Schedule& rows, const CostTable& costs, Sending sending
   if (!fits(rows, costs) || rows.rows.size() != static_cast<std::size_t>(program.ranks) ||
       !sameMessages(program.basis.messages, costs.messages))
     return false;
-  return basisOf(rows, costs, sending, program.basis.asked, program.basis.trains) == program.basis;
+  return basisOf(rows, costs, sending, program.basis.reduces, program.basis.trains) == program.basis;
 }
 
 bool recost(const Schedule& rows, const CostTable& costs, Sending sending, Program& program) {

@@ -105,7 +105,7 @@ TEST_F(SaveCheckpoint, PutsShardsOfSeveralRanksTogether) {
 
 TEST_F(SaveCheckpoint, TakesTheLowestRanksOfEqualPieces) {
   std::vector<Share> ranks(4);
-  ranks[1].add("w", {6}, 0, 3, 10);  // replicas would hold equal numbers; these tell who was requested
+  ranks[1].add("w", {6}, 0, 3, 10);  // replicas would hold equal numbers; these tell whose piece was taken
   ranks[2].add("w", {6}, 0, 3, 50).add("w", {6}, 3, 3, 50);
   ranks[3].add("w", {6}, 3, 3, 90);
   EXPECT_EQ(save(path_, ranks), (std::vector<std::string>(4)));

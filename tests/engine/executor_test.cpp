@@ -336,7 +336,7 @@ TEST(Executor, SendsWhereTheRowSaysAndReceivesBeforeTheActionBefore) {
   EXPECT_THAT(logs[1], ElementsAre("barrier", "receive 0:1", "receive 0:3", "1F0", "1F1", "1B0", "send 0:2", "1B1", "send 0:4"));
 }
 
-TEST(MovesOf, APlanWithASkipOverStagesOfOneRankIsAsDerivedByHand) {
+TEST(OpsOf, APlanWithASkipOverStagesOfOneRankIsAsDerivedByHand) {
   // Stages 0 and 3 on rank 0, 1 and 2 on rank 1; a value goes from stage 0 to stage 2 beside the chain: no SEND or RECV names it.
   const Plan plan = chainPlan(scheduleOf({Rank(0), Rank(1), Rank(1), Rank(0)}, 1,
                                          {{act(0, kF, 0), act(0, kSendF, 0), act(3, kRecvF, 0), act(3, kF, 0), act(3, kB, 0),
@@ -347,7 +347,7 @@ TEST(MovesOf, APlanWithASkipOverStagesOfOneRankIsAsDerivedByHand) {
   const std::map<Stage, StageModule*> none;
   auto communicators = inMemoryCommunicators(2, std::chrono::seconds(1));
   FlightRecord flights;
-  const auto moves = [&](int rank, bool evaluation) {
+  const auto ops = [&](int rank, bool evaluation) {
     return opsOf(plan, Rank(rank), Exchange(plan, none, *communicators[static_cast<std::size_t>(rank)], flights), evaluation);
   };
   const auto post = [](const Action& a) { return Op{Op::Kind::Post, a}; };
@@ -355,24 +355,24 @@ TEST(MovesOf, APlanWithASkipOverStagesOfOneRankIsAsDerivedByHand) {
   const auto send = [](const Action& a) { return Op{Op::Kind::Send, a}; };
   const Action f0 = act(0, kF, 0), f1 = act(1, kF, 0), f2 = act(2, kF, 0), f3 = act(3, kF, 0);
   const Action b0 = act(0, kB, 0), b1 = act(1, kB, 0), b2 = act(2, kB, 0), b3 = act(3, kB, 0);
-  EXPECT_THAT(moves(0, false), ElementsAre(post(f3), compute(f0), send(f0), compute(f3), post(b0), compute(b3), send(b3), compute(b0)));
+  EXPECT_THAT(ops(0, false), ElementsAre(post(f3), compute(f0), send(f0), compute(f3), post(b0), compute(b3), send(b3), compute(b0)));
   // Stage 2 takes stage 0's value without a RECV: before the compute action before it. Its gradient goes back without a SEND: at once.
-  EXPECT_THAT(moves(1, false),
+  EXPECT_THAT(ops(1, false),
               ElementsAre(post(f1), post(f2), compute(f1), post(b2), compute(f2), send(f2), compute(b2), send(b2), compute(b1), send(b1)));
-  EXPECT_THAT(moves(0, true), ElementsAre(post(f3), compute(f0), send(f0), compute(f3)));
-  EXPECT_THAT(moves(1, true), ElementsAre(post(f1), post(f2), compute(f1), compute(f2), send(f2)));
+  EXPECT_THAT(ops(0, true), ElementsAre(post(f3), compute(f0), send(f0), compute(f3)));
+  EXPECT_THAT(ops(1, true), ElementsAre(post(f1), post(f2), compute(f1), compute(f2), send(f2)));
 }
 
-TEST(MovesOf, AReductionStandsWhereTheRowHasIt) {
+TEST(OpsOf, AReductionStandsWhereTheRowHasIt) {
   Plan plan = chainPlan(withReductions(lower(generate("gpipe", {2, 2, 1}))), {}, 2);
   const std::map<Stage, StageModule*> none;
   auto communicators = inMemoryCommunicators(4, std::chrono::seconds(1));
   FlightRecord flights;
-  const auto moves = opsOf(plan, Rank(1), Exchange(plan, none, *communicators[1], flights), false);
-  ASSERT_GE(moves.size(), 2U);
-  EXPECT_EQ(moves[moves.size() - 2].kind, Op::Kind::Send) << "after the send, so that the stage before does not wait";
-  EXPECT_EQ(moves.back().kind, Op::Kind::Reduce);
-  EXPECT_EQ(moves.back().action.stage, Stage(1));
+  const auto ops = opsOf(plan, Rank(1), Exchange(plan, none, *communicators[1], flights), false);
+  ASSERT_GE(ops.size(), 2U);
+  EXPECT_EQ(ops[ops.size() - 2].kind, Op::Kind::Send) << "after the send, so that the stage before does not wait";
+  EXPECT_EQ(ops.back().kind, Op::Kind::Reduce);
+  EXPECT_EQ(ops.back().action.stage, Stage(1));
 }
 
 TEST(JoinTraces, AMessageStartsAtItsSenderAndEndsAtItsReceiver) {

@@ -56,7 +56,7 @@ TEST(Bfloat16, OnSeveralRanksIsAsNearToFloat32AsOnOne) {
     for (const char* const schedule : {"gpipe", "1f1b", "zb-h1"}) {
       SCOPED_TRACE(std::string(name) + ", " + schedule);
       const test::Trained split = test::trainInThreads(graph, test::planFor(graph, schedule, 2, 4, 8, loss), 2, inBfloat16());
-      // A value crosses in its traced type, which holds more than bfloat16: what adds to it behind the cut rounds less than on one rank.
+      // A value crosses in its traced type, which holds more than bfloat16: what adds to it after the cut rounds less than on one rank.
       EXPECT_LT(distance(full.gradients, split.gradients), 1.5 * near + 1e-6);
       if (first.empty()) first = split.gradients;
       EXPECT_EQ(test::firstDifference(split.gradients, first, 1e-5, 1e-6), "") << "the schedule changes nothing but the order of sums";

@@ -170,7 +170,7 @@ Document::Document(QObject* parent) : QObject(parent), saved_(Design{}), worker_
 
 Document::~Document() { worker_.reset(); }
 
-bool Document::isPredicting() const { return answered_ < asked_; }
+bool Document::isPredicting() const { return answered_ < requested_; }
 
 QString Document::title() const { return title_; }
 
@@ -244,7 +244,7 @@ void Document::apply(const Design& design) {
 
 // ---- Predictions ----
 
-void Document::request() { worker_->ask({++asked_, design_, graph_}); }
+void Document::request() { worker_->ask({++requested_, design_, graph_}); }
 
 void Document::take(const Answer& answer) {
   answered_ = std::max(answered_, answer.number);
@@ -259,7 +259,7 @@ void Document::take(const Answer& answer) {
     splitPoints_ = *answer.splitPoints;
     emit modelChanged();
   }
-  if (answer.number == asked_ && answer.begins != design_.request.begins) {  // balanced: part of the edit that requested it
+  if (answer.number == requested_ && answer.begins != design_.request.begins) {  // balanced: part of the edit that requested it
     design_.request.begins = answer.begins;
     emit designChanged();
   }
@@ -282,7 +282,7 @@ void Document::adopt(const Loaded& loaded) {
     problem_.clear();
     design_ = loaded.design;
     saved_ = loaded.design;
-    adopted_ = asked_;
+    adopted_ = requested_;
     setProjectPath(loaded.project);
     setMeasured(nullptr);
     request();

@@ -128,8 +128,8 @@ class Document : public QObject {
   std::shared_ptr<const Prediction> prediction_;
   std::shared_ptr<const Measured> measured_;
   QString title_, problem_, storePath_, projectPath_;
-  std::uint64_t asked_ = 0, answered_ = 0;  ///< numbers of requests
-  std::uint64_t adopted_ = 0;               ///< answers to requests up to this one belong to another model
+  std::uint64_t requested_ = 0, answered_ = 0;  ///< numbers of requests
+  std::uint64_t adopted_ = 0;                   ///< answers to requests up to this one belong to another model
   std::unique_ptr<Worker> worker_;
 };
 

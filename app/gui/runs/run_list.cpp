@@ -47,7 +47,7 @@ bool isNumber(int column) {
   return false;
 }
 
-/// Left-aligned text behind a column of right-aligned numbers needs some room.
+/// Left-aligned text after a column of right-aligned numbers needs some room.
 QString inset(const QString& text) { return QChar(0x2002) + text; }
 
 QString textOf(const RunSummary& run, int column) {

@@ -52,7 +52,7 @@ QString chainText(const std::vector<Clause>& clauses) {
 }
 
 /// Why the awaited action was late: what precedes it in the chain.
-QString behind(const std::vector<Clause>& clauses, const QString& awaited, Rank rank) {
+QString lateness(const std::vector<Clause>& clauses, const QString& awaited, Rank rank) {
   const auto isAwaited = [&](const Clause& c) { return !c.message && c.rank == rank && c.what == awaited; };
   const auto at = std::find_if(clauses.rbegin(), clauses.rend(), isAwaited);
   if (at == clauses.rend() || at + 1 == clauses.rend()) return {};
@@ -161,7 +161,7 @@ Cause causeOf(const Bubble& bubble, const Timeline& timeline, const Dependencies
     cause.headline = Text::tr("Rank %1 waits %2 to hand over %3").arg(bubble.rank.value).arg(time, awaited);
   else
     cause.headline = Text::tr("Rank %1 waits %2 for %3 of rank %4").arg(bubble.rank.value).arg(time, awaited).arg(bubble.awaitedRank.value);
-  cause.headline += behind(clauses, awaited, bubble.awaitedRank);
+  cause.headline += lateness(clauses, awaited, bubble.awaitedRank);
   cause.chain = chainText(clauses);
   cause.spans = spansOf(bubble.causes, timeline, dependencies);
   return cause;
@@ -201,7 +201,7 @@ Cause simpleCause(const BubbleRef& bubble, const Timeline& timeline, const Depen
   }
   const Clause& last = clauses.back();
   cause.headline = Text::tr("Rank %1 waits %2 for %3 of rank %4").arg(bubble.rank.value).arg(time, last.what).arg(last.rank.value);
-  cause.headline += behind(clauses, last.what, last.rank);
+  cause.headline += lateness(clauses, last.what, last.rank);
   cause.chain = chainText(clauses);
   return cause;
 }

@@ -29,7 +29,7 @@ namespace pw::gui {
 
 // ---- Ranks on the screen ----
 
-/// The ranks of a timeline of `count`: those shown keep order and state, new ones come behind, others go.
+/// The ranks of a timeline of `count`: those shown keep order and state, new ones are appended, those that no longer exist are left out.
 [[nodiscard]] std::vector<RankView> rankViews(const std::vector<RankView>& shown, std::size_t count);
 /// With a rank moved past its neighbour (direction ±1), among pinned or among other ranks.
 [[nodiscard]] std::vector<RankView> moved(std::vector<RankView> ranks, Rank rank, int direction);

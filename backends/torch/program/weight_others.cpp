@@ -12,7 +12,7 @@ class EmbeddingNode final : public RuleNode {
     const Tensor chosen = indices.reshape({-1});
     Tensor g = gradient.reshape({-1, gradient.size(-1)});
     if (padding_ >= 0)
-      g = g.masked_fill(chosen.eq(padding_).unsqueeze(1), 0);  // to leave them out, a GPU would have to be asked how many there are
+      g = g.masked_fill(chosen.eq(padding_).unsqueeze(1), 0);  // to leave them out, the host would have to wait for a GPU to count them
     sumOf(0).addRows(chosen, g);
   }
 

@@ -34,11 +34,11 @@ class StageParameters {
 
   /// Clears the gradients; those that autograd accumulates are set to zero.
   void beginStep(int step);
-  /// Puts everything into a frame.
+  /// Puts parameters, buffers and constants into a frame, by value.
   void fill(Frame& frame) const;
   /// By value index, for ProgramOptions.
   [[nodiscard]] std::vector<ParameterGradient> gradients();
-  /// These are zeroed at each step's begin.
+  /// Autograd itself accumulates the gradients of these parameters, so they are set to zero at the begin of each step.
   void addedByAutograd(const std::vector<ValueId>& parameters);
   /// From the next step on all gradients start from zero and every addition accumulates; otherwise the first of a step overwrites, which
   /// saves a pass over the gradients.

@@ -100,8 +100,10 @@ class Glyphs {
     std::vector<std::uint8_t> alpha;
   };
   std::array<Glyph, 96> glyphs_;
-  int height_ = 0, lines_ = 0, above_ = 0;  ///< capitals; whole glyph images; of those above the capitals
-  int beside_ = 1;                          ///< columns of a glyph image left of its origin
+  int height_ = 0;  ///< of capital letters
+  int lines_ = 0;   ///< of a glyph image
+  int above_ = 0;   ///< lines of a glyph image above the capital letters
+  int beside_ = 1;  ///< columns of a glyph image left of its origin
 };
 
 }  // namespace pw::gui
