@@ -42,6 +42,11 @@ std::map<Stage, StageCounts> limitsOf(const std::vector<Op>& ops) {
   return stages;
 }
 
+/// Whether an action waits for values or gradients of other stages.
+bool takesValues(const Action& action) { return action.kind != ActionKind::BackwardWeight; }
+
+Direction directionOf(const Action& action) { return action.kind == ActionKind::Forward ? Direction::Forward : Direction::Backward; }
+
 }  // namespace
 
 /// Runs the row section by section between barriers; in each, always the first action of the row that is ready.
@@ -61,10 +66,6 @@ void Executor::runReady() {
                (action.kind == ActionKind::Backward || counts.waiting < counts.mostWaiting);
       default: return finished_.contains({action.stage, ActionKind::BackwardInput, action.microbatch});
     }
-  };
-  const auto takesValues = [](const Action& action) { return action.kind != ActionKind::BackwardWeight; };
-  const auto directionOf = [](const Action& action) {
-    return action.kind == ActionKind::Forward ? Direction::Forward : Direction::Backward;
   };
   const auto runOpen = [&] {
     while (!open.empty()) {

@@ -97,6 +97,20 @@ void settleShape(Options& o, const ModelGraph& graph) {
   if (o.microbatches == 0) o.microbatches = defaultMicrobatches(o.ranks, o.replicas, o.batch, fixed);
 }
 
+/// Batch and microbatch size where they were not given. Refuses what does not fit together.
+void settleBatch(Options& o, const ModelGraph& graph) {
+  const int parts = o.replicas * o.microbatches;
+  if (o.batch == 0) o.batch = (o.microbatch == 0 ? exportedBatch(graph) : o.microbatch) * parts;
+  if (o.batch < parts)
+    throw UsageError(
+        fmt::format("A batch of {} cannot be cut into {} microbatches; use a larger --batch or fewer --microbatches.", o.batch, parts));
+  if (o.microbatch == 0) o.microbatch = (o.batch + parts - 1) / parts;
+  if (microbatchSizes(o.batch, parts).front() != o.microbatch) {
+    throw UsageError(fmt::format("--batch {} in {} microbatches has microbatches of {}, not {}; omit --microbatch or --batch.", o.batch,
+                                 parts, microbatchSizes(o.batch, parts).front(), o.microbatch));
+  }
+}
+
 /// The requested schedule, for the ranks and stages that options and model determine. Refuses impossible combinations and unknown names
 /// before anything is measured.
 Schedule chooseSchedule(const Options& o, const ModelGraph& graph) {
@@ -129,6 +143,14 @@ Profile chooseProfile(const Options& o, const ModelGraph& graph, std::int64_t mi
   }
   if (!o.cluster.empty()) return estimate(graph, microbatch, loadCluster(o.cluster), precisionOf(o.how.precision).value());
   return measureWithRanks(o.models, microbatch, ranks, o.how, o.loss);
+}
+
+void printHead(const Options& o, const Plan& plan, const ModelGraph& graph, const ExportRecord& exported) {
+  const int ranks = shapeOf(plan.schedule).ranks;
+  const std::string copies = plan.replicas > 1 ? fmt::format(" in each of {} replicas", plan.replicas) : "";
+  const std::string count = counted(o.microbatches, "microbatch") + (o.microbatchesByDefault ? " (by default)" : "");
+  print(fmt::format("{}: {}{}, {}, {} of {}, loss {}\ncosts {}\ntrace {}\n\n", graph.name, counted(ranks, "rank"), copies, o.schedule,
+                    count, o.microbatch, o.loss, sourceOf(plan.profile, ranks), describe(exported)));
 }
 
 void printStages(const Plan& plan, const ModelGraph& graph, const Metrics& metrics) {
@@ -282,16 +304,7 @@ int run(Options& o) {
   static_cast<void>(plannedOptimizer(o.optimizer, o.momentum));
   const ExportRecord exported = readExportRecord(graph.files);
   settleShape(o, graph);
-  const int parts = o.replicas * o.microbatches;
-  if (o.batch == 0) o.batch = (o.microbatch == 0 ? exportedBatch(graph) : o.microbatch) * parts;
-  if (o.batch < parts)
-    throw UsageError(
-        fmt::format("A batch of {} cannot be cut into {} microbatches; use a larger --batch or fewer --microbatches.", o.batch, parts));
-  if (o.microbatch == 0) o.microbatch = (o.batch + parts - 1) / parts;
-  if (microbatchSizes(o.batch, parts).front() != o.microbatch) {
-    throw UsageError(fmt::format("--batch {} in {} microbatches has microbatches of {}, not {}; omit --microbatch or --batch.", o.batch,
-                                 parts, microbatchSizes(o.batch, parts).front(), o.microbatch));
-  }
+  settleBatch(o, graph);
   static_cast<void>(bindBatch(graph, o.microbatch));  // refuses a batch the model was not exported for
   if (o.loss.empty()) o.loss = defaultLoss(graph);
   const Schedule schedule = chooseSchedule(o, graph);
@@ -321,10 +334,7 @@ int run(Options& o) {
   if (o.json) {
     print(versioned(withPlanFields(predictionJson(prediction, plan.schedule, costs), plan, exported, shared, recomputed, missing)) + "\n");
   } else {
-    const std::string copies = plan.replicas > 1 ? fmt::format(" in each of {} replicas", plan.replicas) : "";
-    const std::string count = counted(o.microbatches, "microbatch") + (o.microbatchesByDefault ? " (by default)" : "");
-    print(fmt::format("{}: {}{}, {}, {} of {}, loss {}\ncosts {}\ntrace {}\n\n", graph.name, counted(ranks, "rank"), copies, o.schedule,
-                      count, o.microbatch, o.loss, sourceOf(plan.profile, ranks), describe(exported)));
+    printHead(o, plan, graph, exported);
     printStages(plan, graph, metrics);
     printShared(plan, shared, o.share);
     printRecomputed(recomputed);
@@ -347,66 +357,76 @@ int run(Options& o) {
                   kNo);
 }
 
+/// The model, how it is cut and how the stages are scheduled.
+void declareStages(CLI::App& sub, const std::shared_ptr<Options>& o) {
+  sub.add_option("MODEL.pt2", o->models, "Model archive (.pt2); several if each stage was exported separately")
+      ->required()
+      ->option_text("MODEL.pt2");
+  sub.add_option("--ranks", o->ranks,
+                 "Pipeline ranks (default: split points + 1, else one per GPU where there are several, else one per core)")
+      ->check(wholeFrom(1, 1024))
+      ->option_text("R");
+  sub.add_option("--chunks", o->chunks, "Stages per rank (default: the schedule's usual number)")
+      ->check(wholeFrom(1, 1024))
+      ->option_text("V");
+  sub.add_option("--microbatches", o->microbatches,
+                 "Microbatches per step (default: 4 per rank, or fewer if --batch is smaller or not divisible by that)")
+      ->check(wholeFrom(1, kMaxMicrobatches))
+      ->option_text("M");
+  sub.add_option("--microbatch", o->microbatch, "Samples per microbatch (default: as exported)")
+      ->check(wholeFrom(1, 1 << 20))
+      ->option_text("B");
+  sub.add_option("--replicas", o->replicas, "Data-parallel copies of the pipeline, each with its own microbatches (default: 1)")
+      ->check(wholeFrom(1, kMaxReplicas))
+      ->option_text("D");
+  sub.add_option("--batch", o->batch, "Samples per step over all replicas; microbatches may then differ in size")
+      ->check(wholeFrom(1, 1 << 24))
+      ->option_text("SAMPLES");
+  sub.add_option("--schedule", o->schedule, "Schedule: a name from `schedule list` (default: 1f1b) or a CSV file")->option_text("NAME");
+  sub.add_option("--split", o->splits, "Where stages begin: `name` before or `name:end` after a module, or `@node`; see `inspect`")
+      ->delimiter(',')
+      ->option_text("NAME,...");
+  sub.add_option("--balance", o->balance, "What to balance if no splits are named")
+      ->check(CLI::IsMember({"time", "memory", "parameters", "layers"}))
+      ->option_text("time|memory|parameters|layers");
+}
+
+/// Where costs come from, memory, and what the training adds to both.
+void declareCosts(CLI::App& sub, const std::shared_ptr<Options>& o) {
+  sub.add_option("--profile", o->profile, "A profile of this model (default: measured now)")->option_text("FILE");
+  sub.add_option("--cluster", o->cluster, "Estimate costs for a cluster preset or file instead of measuring")->option_text("CLUSTER");
+  sub.add_option("--memory-limit", o->memoryLimit, "Memory limit of a rank, for example 24GiB; exit status 1 if the plan needs more")
+      ->check(aSize())
+      ->option_text("SIZE");
+  sub.add_option("--recompute", o->recompute,
+                 "Activations to recompute in the backward instead of keeping them: module names (`blocks`: each of its layers), full "
+                 "(whole stages), or auto (as few stages as --memory-limit allows)")
+      ->delimiter(',')
+      ->option_text("none|full|auto|NAME,...");
+  sub.add_option("--share", o->share,
+                 "Parameters used by several stages: each updates a copy (replicate), or one updates and sends it (transmit) (default: "
+                 "auto, the faster one)")
+      ->check(CLI::IsMember({"auto", "replicate", "transmit"}))
+      ->option_text("auto|replicate|transmit");
+  sub.add_option("--optimizer", o->optimizer,
+                 "Optimizer whose state is counted in memory and time (default: sgd, which has none); a run may use another")
+      ->option_text(optimizerNames("|"));
+  sub.add_option("--momentum", o->momentum, "For sgd and rmsprop: momentum, one more number of state per parameter")
+      ->check(numberFrom(0, 1))
+      ->option_text("X");
+  sub.add_flag("--zero1", o->zero1, "Spread the optimizer's state over the replicas (ZeRO stage 1)");
+  sub.add_option("--loss", o->loss, "Loss: cross_entropy, mse, sum or output:NAME (default: the model's own, otherwise cross_entropy)")
+      ->option_text("LOSS");
+  addMeasureOptions(sub, o->how);
+}
+
 }  // namespace
 
 Command addPlan(CLI::App& app) {
   auto* sub = app.add_subcommand("plan", "Cut a model into stages and schedule it");
   auto o = std::make_shared<Options>();
-  sub->add_option("MODEL.pt2", o->models, "Model archive (.pt2); several if each stage was exported separately")
-      ->required()
-      ->option_text("MODEL.pt2");
-  sub->add_option("--ranks", o->ranks,
-                  "Pipeline ranks (default: split points + 1, else one per GPU where there are several, else one per core)")
-      ->check(wholeFrom(1, 1024))
-      ->option_text("R");
-  sub->add_option("--chunks", o->chunks, "Stages per rank (default: the schedule's usual number)")
-      ->check(wholeFrom(1, 1024))
-      ->option_text("V");
-  sub->add_option("--microbatches", o->microbatches,
-                  "Microbatches per step (default: 4 per rank, or fewer if --batch is smaller or not divisible by that)")
-      ->check(wholeFrom(1, kMaxMicrobatches))
-      ->option_text("M");
-  sub->add_option("--microbatch", o->microbatch, "Samples per microbatch (default: as exported)")
-      ->check(wholeFrom(1, 1 << 20))
-      ->option_text("B");
-  sub->add_option("--replicas", o->replicas, "Data-parallel copies of the pipeline, each with its own microbatches (default: 1)")
-      ->check(wholeFrom(1, kMaxReplicas))
-      ->option_text("D");
-  sub->add_option("--batch", o->batch, "Samples per step over all replicas; microbatches may then differ in size")
-      ->check(wholeFrom(1, 1 << 24))
-      ->option_text("SAMPLES");
-  sub->add_option("--schedule", o->schedule, "Schedule: a name from `schedule list` (default: 1f1b) or a CSV file")->option_text("NAME");
-  sub->add_option("--split", o->splits, "Where stages begin: `name` before or `name:end` after a module, or `@node`; see `inspect`")
-      ->delimiter(',')
-      ->option_text("NAME,...");
-  sub->add_option("--balance", o->balance, "What to balance if no splits are named")
-      ->check(CLI::IsMember({"time", "memory", "parameters", "layers"}))
-      ->option_text("time|memory|parameters|layers");
-  sub->add_option("--profile", o->profile, "A profile of this model (default: measured now)")->option_text("FILE");
-  sub->add_option("--cluster", o->cluster, "Estimate costs for a cluster preset or file instead of measuring")->option_text("CLUSTER");
-  sub->add_option("--memory-limit", o->memoryLimit, "Memory limit of a rank, for example 24GiB; exit status 1 if the plan needs more")
-      ->check(aSize())
-      ->option_text("SIZE");
-  sub->add_option("--recompute", o->recompute,
-                  "Activations to recompute in the backward instead of keeping them: module names (`blocks`: each of its layers), full "
-                  "(whole stages), or auto (as few stages as --memory-limit allows)")
-      ->delimiter(',')
-      ->option_text("none|full|auto|NAME,...");
-  sub->add_option("--share", o->share,
-                  "Parameters used by several stages: each updates a copy (replicate), or one updates and sends it (transmit) (default: "
-                  "auto, the faster one)")
-      ->check(CLI::IsMember({"auto", "replicate", "transmit"}))
-      ->option_text("auto|replicate|transmit");
-  sub->add_option("--optimizer", o->optimizer,
-                  "Optimizer whose state is counted in memory and time (default: sgd, which has none); a run may use another")
-      ->option_text(optimizerNames("|"));
-  sub->add_option("--momentum", o->momentum, "For sgd and rmsprop: momentum, one more number of state per parameter")
-      ->check(numberFrom(0, 1))
-      ->option_text("X");
-  sub->add_flag("--zero1", o->zero1, "Spread the optimizer's state over the replicas (ZeRO stage 1)");
-  sub->add_option("--loss", o->loss, "Loss: cross_entropy, mse, sum or output:NAME (default: the model's own, otherwise cross_entropy)")
-      ->option_text("LOSS");
-  addMeasureOptions(*sub, o->how);
+  declareStages(*sub, o);
+  declareCosts(*sub, o);
   sub->add_option("--out", o->out, "Write the plan here (JSON)")->option_text("FILE");
   sub->add_flag("--json", o->json, "Print the prediction as JSON");
   sub->footer(

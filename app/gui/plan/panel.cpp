@@ -61,7 +61,14 @@ struct PlanPanel::Private {
 
   Private(PlanPanel& p, Document& d) : panel(p), document(d) {}
   void build();
-  void buildDesign(QFormLayout& form);
+  QSpinBox* addSpin(QFormLayout& form, const QString& name, int low, int high, const std::function<void(PlanRequest&, int)>& change);
+  void addSchedule(QFormLayout& form);
+  void addShape(QFormLayout& form);
+  void addRecompute(QFormLayout& form);
+  void addSharing(QFormLayout& form);
+  void addOptimizer(QFormLayout& form);
+  void addCosts(QFormLayout& form);
+  void addLimit(QFormLayout& form);
   [[nodiscard]] Design unsplit() const;
   void showDesign();
   void showPlacement();
@@ -104,7 +111,13 @@ void PlanPanel::Private::build() {
   auto* form = new QFormLayout;
   form->setFieldGrowthPolicy(QFormLayout::ExpandingFieldsGrow);
   form->setLabelAlignment(Qt::AlignRight);
-  buildDesign(*form);
+  addSchedule(*form);
+  addShape(*form);
+  addRecompute(*form);
+  addSharing(*form);
+  addOptimizer(*form);
+  addCosts(*form);
+  addLimit(*form);
   column->addLayout(form);
   results = new PlanResults(document);
   column->addWidget(results);
@@ -135,20 +148,22 @@ void PlanPanel::Private::build() {
   all->addWidget(scroll);
 }
 
-void PlanPanel::Private::buildDesign(QFormLayout& form) {
-  const auto spin = [&](const QString& name, int low, int high, const std::function<void(PlanRequest&, int)>& change) {
-    auto* box = new QSpinBox;
-    box->setRange(low, high);
-    box->setKeyboardTracking(false);
-    box->setAccessibleName(name);
-    QObject::connect(box, &QSpinBox::valueChanged, &panel, [this, name, change](int value) {
-      changeShape(PlanPanel::tr("Change %1").arg(name.toLower()), [&](PlanRequest& r) { change(r, value); });
-    });
-    auto* label = new QLabel(name);
-    label->setBuddy(box);
-    form.addRow(label, box);
-    return box;
-  };
+QSpinBox* PlanPanel::Private::addSpin(QFormLayout& form, const QString& name, int low, int high,
+                                      const std::function<void(PlanRequest&, int)>& change) {
+  auto* box = new QSpinBox;
+  box->setRange(low, high);
+  box->setKeyboardTracking(false);
+  box->setAccessibleName(name);
+  QObject::connect(box, &QSpinBox::valueChanged, &panel, [this, name, change](int value) {
+    changeShape(PlanPanel::tr("Change %1").arg(name.toLower()), [&](PlanRequest& r) { change(r, value); });
+  });
+  auto* label = new QLabel(name);
+  label->setBuddy(box);
+  form.addRow(label, box);
+  return box;
+}
+
+void PlanPanel::Private::addSchedule(QFormLayout& form) {
   schedule = new QComboBox;
   schedule->setAccessibleName(PlanPanel::tr("Schedule"));
   for (const Generator& g : generators()) {
@@ -167,27 +182,32 @@ void PlanPanel::Private::buildDesign(QFormLayout& form) {
     });
   });
   form.addRow(PlanPanel::tr("Schedule"), schedule);
-  ranks = spin(PlanPanel::tr("Ranks"), 1, kMaxRanks, [](PlanRequest& r, int value) { r.ranks = value; });
-  chunks = spin(PlanPanel::tr("Chunks"), 1, 64, [](PlanRequest& r, int value) { r.chunks = value; });
+}
+
+void PlanPanel::Private::addShape(QFormLayout& form) {
+  ranks = addSpin(form, PlanPanel::tr("Ranks"), 1, kMaxRanks, [](PlanRequest& r, int value) { r.ranks = value; });
+  chunks = addSpin(form, PlanPanel::tr("Chunks"), 1, 64, [](PlanRequest& r, int value) { r.chunks = value; });
   chunks->setToolTip(PlanPanel::tr("Stages on each rank"));
   placement = new QLabel;
   placement->setEnabled(false);
   placement->setToolTip(PlanPanel::tr("Which rank has which stage"));
   form.addRow(PlanPanel::tr("Placement"), placement);
-  microbatches = spin(PlanPanel::tr("Microbatches"), 1, kMaxMicrobatches, [](PlanRequest& r, int value) {
+  microbatches = addSpin(form, PlanPanel::tr("Microbatches"), 1, kMaxMicrobatches, [](PlanRequest& r, int value) {
     r.microbatches = value;
     r.batch = 0;
   });
-  microbatch = spin(PlanPanel::tr("Microbatch size"), 1, 1 << 20, [](PlanRequest& r, int value) {
+  microbatch = addSpin(form, PlanPanel::tr("Microbatch size"), 1, 1 << 20, [](PlanRequest& r, int value) {
     r.microbatch = value;
     r.batch = 0;
   });
-  replicas = spin(PlanPanel::tr("Replicas"), 1, kMaxReplicas, [](PlanRequest& r, int value) {
+  replicas = addSpin(form, PlanPanel::tr("Replicas"), 1, kMaxReplicas, [](PlanRequest& r, int value) {
     r.replicas = value;
     r.batch = 0;
   });
   replicas->setToolTip(PlanPanel::tr("Data-parallel copies of the pipeline"));
+}
 
+void PlanPanel::Private::addRecompute(QFormLayout& form) {
   recompute = new QComboBox;
   recompute->setEditable(true);
   recompute->setInsertPolicy(QComboBox::NoInsert);
@@ -205,7 +225,9 @@ void PlanPanel::Private::buildDesign(QFormLayout& form) {
   QObject::connect(recompute, &QComboBox::activated, &panel, takeRecompute);
   QObject::connect(recompute->lineEdit(), &QLineEdit::editingFinished, &panel, takeRecompute);
   form.addRow(PlanPanel::tr("Recompute"), recompute);
+}
 
+void PlanPanel::Private::addSharing(QFormLayout& form) {
   sharing = new QComboBox;
   sharing->addItems({PlanPanel::tr("fastest"), PlanPanel::tr("replicated"), PlanPanel::tr("transmitted")});
   sharing->setAccessibleName(PlanPanel::tr("Shared parameters"));
@@ -217,7 +239,9 @@ void PlanPanel::Private::buildDesign(QFormLayout& form) {
     });
   });
   form.addRow(PlanPanel::tr("Shared parameters"), sharing);
+}
 
+void PlanPanel::Private::addOptimizer(QFormLayout& form) {
   optimizer = new QComboBox;
   for (const OptimizerSpec& offered : offeredOptimizers()) {
     const QString kind = QString::fromUtf8(factsOf(offered.kind).className);
@@ -230,7 +254,9 @@ void PlanPanel::Private::buildDesign(QFormLayout& form) {
                   [&](Design& design) { design.request.optimizer = offeredOptimizers().at(static_cast<std::size_t>(index)); });
   });
   form.addRow(PlanPanel::tr("Optimizer"), optimizer);
+}
 
+void PlanPanel::Private::addCosts(QFormLayout& form) {
   cluster = new QComboBox;
   for (const std::string& preset : clusterPresets()) cluster->addItem(QString::fromStdString(preset));
   cluster->setAccessibleName(PlanPanel::tr("Cluster"));
@@ -252,7 +278,9 @@ void PlanPanel::Private::buildDesign(QFormLayout& form) {
   QObject::connect(estimate, &QAbstractButton::clicked, &panel,
                    [this] { document.edit(PlanPanel::tr("Use estimated times"), [](Design& design) { design.profile.reset(); }); });
   form.addRow(QString(), estimate);
+}
 
+void PlanPanel::Private::addLimit(QFormLayout& form) {
   limit = new QLineEdit;
   limit->setPlaceholderText(PlanPanel::tr("none, or for example 24GiB"));
   limit->setAccessibleName(PlanPanel::tr("Memory limit of a rank"));

@@ -87,6 +87,12 @@ void TimelineWidget::Private::addActions() {
   addAction(tr("Move rank down"), {QKeySequence(Qt::ALT | Qt::Key_Down)}, [this] { w.moveRank(1); });
   addAction(tr("Scroll up"), {key(Qt::Key_PageUp)}, [this] { scrollTo(scroll - bar->pageStep()); });
   addAction(tr("Scroll down"), {key(Qt::Key_PageDown)}, [this] { scrollTo(scroll + bar->pageStep()); });
+  addLookActions();
+  updateActions();
+}
+
+/// Colours, arrangement and rows.
+void TimelineWidget::Private::addLookActions() {
   groups.emplace_back();
   const auto colour = [this](const QString& text, int code, ColourBy by) {
     addToggle(
@@ -112,7 +118,6 @@ void TimelineWidget::Private::addActions() {
   };
   rows(tr("Messages"), Qt::Key_M, &Scene::showsCommunication);
   rows(tr("Memory"), Qt::Key_B, &Scene::showsMemory);
-  updateActions();
 }
 
 void TimelineWidget::Private::updateActions() {

@@ -105,6 +105,7 @@ struct TimelineWidget::Private {
 
   // ---- Mouse, keys, menu: input.cpp ----
   void addActions();
+  void addLookActions();
   QAction* addAction(const QString& text, const QList<QKeySequence>& keys, const std::function<void()>& act);
   QAction* addToggle(const QString& text, const QKeySequence& key, const std::function<bool()>& isOn, const std::function<void(bool)>& act);
   void updateActions();

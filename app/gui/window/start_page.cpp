@@ -73,6 +73,22 @@ class Banner : public QWidget {
   static constexpr int kRow = 15;
 };
 
+/// A page in the middle of the window, which scrolls where it does not fit.
+QScrollArea* centred(QWidget* page) {
+  auto* scroll = new QScrollArea;
+  scroll->setFrameShape(QFrame::NoFrame);
+  scroll->setWidgetResizable(true);
+  auto* inside = new QWidget;
+  auto* row = new QHBoxLayout(inside);
+  row->addStretch(1);
+  row->addWidget(page, 20);
+  row->addStretch(1);
+  scroll->setWidget(inside);
+  scroll->viewport()->setAutoFillBackground(false);
+  inside->setAutoFillBackground(false);
+  return scroll;
+}
+
 QLabel* heading(const QString& text, double scale, bool bold = true) {
   auto* label = new QLabel(text);
   QFont font = label->font();
@@ -105,6 +121,46 @@ QList<Sample> samples() {
   return there;
 }
 
+QVBoxLayout* StartPage::sampleColumn() {
+  auto* column = new QVBoxLayout;
+  column->setSpacing(2);
+  column->addWidget(heading(tr("Start with a sample"), 1.2));
+  for (const Sample& sample : samples()) {
+    auto* button = new QCommandLinkButton(sample.title, sample.description);
+    button->setAccessibleName(tr("Open sample %1").arg(sample.title));
+    button->setObjectName(QStringLiteral("sample ") + QFileInfo(sample.path).completeBaseName());
+    button->setIcon({});
+    button->setIconSize({1, 1});
+    button->setSizePolicy(QSizePolicy::Preferred, QSizePolicy::Fixed);
+    button->setFixedHeight(4 * fontMetrics().height());
+    column->addWidget(button);
+    connect(button, &QAbstractButton::clicked, this, [this, sample] { emit chosen({sample.path}); });
+  }
+  return column;
+}
+
+QVBoxLayout* StartPage::openColumn() {
+  auto* column = new QVBoxLayout;
+  column->addWidget(heading(tr("Open your own"), 1.2));
+  auto* openButton = new QPushButton(tr("&Open a file…"));
+  openButton->setDefault(true);
+  openButton->setMinimumHeight(2 * fontMetrics().height());
+  connect(openButton, &QAbstractButton::clicked, this, &StartPage::openRequested);
+  column->addWidget(openButton);
+  auto* hint =
+      new QLabel(tr("or drop it here: a model exported with torch.export (.pt2), a plan or a trace (.json), a schedule (.csv), a project "
+                    "(.pwproj), a run store (.db)."));
+  hint->setWordWrap(true);
+  column->addWidget(hint);
+  column->addSpacing(16);
+  column->addWidget(heading(tr("Recent"), 1.2));
+  recent_ = new QVBoxLayout;
+  recent_->setSpacing(2);
+  column->addLayout(recent_);
+  column->addStretch();
+  return column;
+}
+
 StartPage::StartPage(QWidget* parent) : QWidget(parent) {
   setAccessibleName(tr("Start page"));
   auto* page = new QWidget;
@@ -121,40 +177,9 @@ StartPage::StartPage(QWidget* parent) : QWidget(parent) {
 
   auto* two = new QHBoxLayout;
   two->setSpacing(40);
-  auto* left = new QVBoxLayout;
-  left->setSpacing(2);
-  left->addWidget(heading(tr("Start with a sample"), 1.2));
-  for (const Sample& sample : samples()) {
-    auto* button = new QCommandLinkButton(sample.title, sample.description);
-    button->setAccessibleName(tr("Open sample %1").arg(sample.title));
-    button->setObjectName(QStringLiteral("sample ") + QFileInfo(sample.path).completeBaseName());
-    button->setIcon({});
-    button->setIconSize({1, 1});
-    button->setSizePolicy(QSizePolicy::Preferred, QSizePolicy::Fixed);
-    button->setFixedHeight(4 * fontMetrics().height());
-    left->addWidget(button);
-    connect(button, &QAbstractButton::clicked, this, [this, sample] { emit chosen({sample.path}); });
-  }
-  auto* right = new QVBoxLayout;
-  right->addWidget(heading(tr("Open your own"), 1.2));
-  auto* openButton = new QPushButton(tr("&Open a file…"));
-  openButton->setDefault(true);
-  openButton->setMinimumHeight(2 * fontMetrics().height());
-  connect(openButton, &QAbstractButton::clicked, this, &StartPage::openRequested);
-  right->addWidget(openButton);
-  auto* hint =
-      new QLabel(tr("or drop it here: a model exported with torch.export (.pt2), a plan or a trace (.json), a schedule (.csv), a project "
-                    "(.pwproj), a run store (.db)."));
-  hint->setWordWrap(true);
-  right->addWidget(hint);
-  right->addSpacing(16);
-  right->addWidget(heading(tr("Recent"), 1.2));
-  recent_ = new QVBoxLayout;
-  recent_->setSpacing(2);
-  right->addLayout(recent_);
-  right->addStretch();
+  QVBoxLayout* left = sampleColumn();
   two->addLayout(left, 1);
-  two->addLayout(right, 1);
+  two->addLayout(openColumn(), 1);
   two->setAlignment(left, Qt::AlignTop);
   column->addLayout(two);
   column->addStretch(1);
@@ -162,20 +187,9 @@ StartPage::StartPage(QWidget* parent) : QWidget(parent) {
   setAutoFillBackground(true);
   setBackgroundRole(QPalette::Base);
 
-  auto* scroll = new QScrollArea;
-  scroll->setFrameShape(QFrame::NoFrame);
-  scroll->setWidgetResizable(true);
-  auto* centred = new QWidget;
-  auto* row = new QHBoxLayout(centred);
-  row->addStretch(1);
-  row->addWidget(page, 20);
-  row->addStretch(1);
-  scroll->setWidget(centred);
-  scroll->viewport()->setAutoFillBackground(false);
-  centred->setAutoFillBackground(false);
   auto* all = new QVBoxLayout(this);
   all->setContentsMargins(0, 0, 0, 0);
-  all->addWidget(scroll);
+  all->addWidget(centred(page));
   setRecent({});
 }
 

@@ -18,6 +18,9 @@ class StartPage : public QWidget {
   void chosen(const QStringList& paths);  ///< open these
 
  private:
+  [[nodiscard]] QVBoxLayout* sampleColumn();
+  [[nodiscard]] QVBoxLayout* openColumn();
+
   QVBoxLayout* recent_ = nullptr;
 };
 

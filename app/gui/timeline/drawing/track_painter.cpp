@@ -180,6 +180,30 @@ class ComputePainter {
   std::size_t block_ = 0;  ///< of the time requested last
 };
 
+/// Messages narrower than a column that start in one, by lane.
+struct NarrowMessages {
+  std::array<Ns, 3> time{};
+  std::array<SpanTag, 3> tags;
+
+  void add(const SpanTrack& track, std::size_t i) {
+    if (track.end[i] <= track.start[i]) return;
+    const auto lane = static_cast<std::size_t>(messageLane(track.tags[i].kind));
+    time[lane] += track.end[i] - track.start[i];
+    tags[lane] = track.tags[i];
+  }
+  /// Spans [first, last) of one block, all narrow: each kind takes about their share of the block's time.
+  void addOfBlock(const SpanTrack& track, std::size_t first, std::size_t last) {
+    const std::size_t block = first / SpanTrack::kBlock;
+    for (const SpanKind kind : {SpanKind::SendForward, SpanKind::SendBackward, SpanKind::ReduceGrad}) {
+      const Ns busy = track.busy[block + 1][at(kind)] - track.busy[block][at(kind)];
+      if (busy <= 0) continue;
+      const auto lane = static_cast<std::size_t>(messageLane(kind));
+      if (time[lane] == 0) tags[lane] = track.tags[first].kind == kind ? track.tags[first] : SpanTag{kind, Stage(-1), Microbatch(-1), {}};
+      time[lane] += std::max<Ns>(1, busy * static_cast<Ns>(last - first) / static_cast<Ns>(SpanTrack::kBlock));
+    }
+  }
+};
+
 }  // namespace
 
 bool TrackView::isHighlighted(std::size_t first, std::size_t last) const {
@@ -239,39 +263,28 @@ void paintMessages(Canvas& canvas, const Columns& columns, const TrackView& view
     const std::size_t next = std::max(i + 1, firstFrom(track, columns.begin(column + 1), i));
     const bool marked = view.isHighlighted(i, next);
     // Wide ones that start in the column, and which lanes have narrow ones.
-    std::array<Ns, 3> narrow{};
-    std::array<SpanTag, 3> tags;
+    NarrowMessages narrow;
     for (std::size_t s = i; s < next;) {
-      const std::size_t b = s / SpanTrack::kBlock, behind = std::min(next, (b + 1) * SpanTrack::kBlock);
+      const std::size_t b = s / SpanTrack::kBlock, after = std::min(next, (b + 1) * SpanTrack::kBlock);
       const Ns start =
           s == b * SpanTrack::kBlock ? track.firstStart[b] : track.start[s];  // of many blocks nothing but the summaries is read
-      if (behind - s > 4 && static_cast<double>(track.ownEnd[b]) < static_cast<double>(start) + columns.nsPerColumn) {
-        // No wide ones: each takes about its share of the block's times.
-        for (const SpanKind kind : {SpanKind::SendForward, SpanKind::SendBackward, SpanKind::ReduceGrad}) {
-          const Ns time = track.busy[b + 1][at(kind)] - track.busy[b][at(kind)];
-          if (time <= 0) continue;
-          const auto lane = static_cast<std::size_t>(messageLane(kind));
-          if (narrow[lane] == 0) tags[lane] = track.tags[s].kind == kind ? track.tags[s] : SpanTag{kind, Stage(-1), Microbatch(-1), {}};
-          narrow[lane] += std::max<Ns>(1, time * static_cast<Ns>(behind - s) / static_cast<Ns>(SpanTrack::kBlock));
-        }
-        s = behind;
+      if (after - s > 4 && static_cast<double>(track.ownEnd[b]) < static_cast<double>(start) + columns.nsPerColumn) {
+        narrow.addOfBlock(track, s, after);
+        s = after;
         continue;
       }
-      const auto lane = static_cast<std::size_t>(messageLane(track.tags[s].kind));
-      if (isWide(s)) {
+      if (isWide(s))
         paintBlock(s);
-      } else if (track.end[s] > track.start[s]) {
-        narrow[lane] += track.end[s] - track.start[s];
-        tags[lane] = track.tags[s];
-      }
+      else
+        narrow.add(track, s);
       ++s;
     }
     for (std::size_t lane = 0; lane < 3; ++lane) {
-      if (narrow[lane] == 0) continue;
+      if (narrow.time[lane] == 0) continue;
       // A message that takes a tenth of the column is seen, but fainter than one that fills it.
-      const double share = 0.35 + 0.65 * std::min(1.0, static_cast<double>(narrow[lane]) / columns.nsPerColumn);
+      const double share = 0.35 + 0.65 * std::min(1.0, static_cast<double>(narrow.time[lane]) / columns.nsPerColumn);
       const auto [top, bottom] = messageLaneLines(static_cast<int>(lane), lanes, canvas.height());
-      canvas.column(column, top, bottom, mixed(look.background(), fillOf(tags[lane], marked).base, share));
+      canvas.column(column, top, bottom, mixed(look.background(), fillOf(narrow.tags[lane], marked).base, share));
       if (marked && !view.dims) canvas.column(column, top, top + 1, look.highlight());
     }
     i = next;
