@@ -1,6 +1,6 @@
 #pragma once
 
-// The schedule families listed in generate.cpp, one file each. For use in this folder only.
+// The schedule families listed in generate.cpp, by the source that has them. For use in this folder only.
 
 #include <optional>
 #include <string>

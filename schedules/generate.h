@@ -13,7 +13,7 @@ namespace pw {
 struct Generator {
   std::string_view name;     ///< as on the command line: `1f1b`
   std::string_view summary;  ///< one line for `schedule list`: the rule and its source
-  std::string_view needs;    ///< its constraints in words for `schedule list`; "any shape" where there are none
+  std::string_view needs;    ///< its constraints in words for `schedule list`; "any R, V, M" where there are none
   int chunks = 1;            ///< stages per rank if not given
   PlacementKind placement = PlacementKind::Loop;
   std::string_view torchName = {};  ///< torch's class that generates the same cells, or empty

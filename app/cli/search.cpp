@@ -163,12 +163,12 @@ std::string triedLine(const Options& o, const Found& found) {
   }
   const std::string batch = samples.size() == 1 ? fmt::format("a batch of {}", *samples.begin())
                                                 : fmt::format("microbatches of {}", found.candidates.front().request.microbatch);
-  return fmt::format("{}tried {} on {}{}, {}: {}, {} microbatches; impossible: {}{}",
-                     found.cancelled ? "interrupted, so the best so far; " : "",
-                     counted(static_cast<std::int64_t>(found.candidates.size()), "plan"), counted(o.ranks, "rank"),
-                     o.replicas > 1 ? fmt::format(" in each of {} replicas", o.replicas) : "", batch,
-                     counted(static_cast<std::int64_t>(schedules.size()), "schedule"), fmt::join(counts, ", "),
-                     counted(static_cast<std::int64_t>(found.skipped.size()), "shape"), found.skipped.empty() ? "" : " (--json says why)");
+  return fmt::format(
+      "{}tried {} on {}{}, {}: {}, {} microbatches; impossible: {}{}", found.cancelled ? "interrupted, so the best so far; " : "",
+      counted(static_cast<std::int64_t>(found.candidates.size()), "plan"), counted(o.ranks, "rank"),
+      o.replicas > 1 ? fmt::format(" in each of {} replicas", o.replicas) : "", batch,
+      counted(static_cast<std::int64_t>(schedules.size()), "schedule"), fmt::join(counts, ", "),
+      counted(static_cast<std::int64_t>(found.skipped.size()), "combination"), found.skipped.empty() ? "" : " (--json says why)");
 }
 
 /// Writes the plan of a candidate.
