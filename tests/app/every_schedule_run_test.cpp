@@ -4,9 +4,9 @@
 
 #include <nlohmann/json.hpp>
 
-#include "backends/messages/transport.h"
 #include "schedules/generate.h"
 #include "tests/app/job.h"
+#include "tests/support/host_transports.h"
 
 namespace pw::test {
 namespace {
@@ -23,9 +23,7 @@ std::vector<Case> cases() {
   std::vector<Case> all;
   for (const Generator& generator : generators()) {
     if (generator.name == "forward-only") continue;
-    for (const Transport transport : valuesOf<Transport>()) {
-      if (!factsOf(transport).onGpu) all.push_back({std::string(generator.name), std::string(nameOf(transport))});
-    }
+    for (const Transport transport : hostTransports()) all.push_back({std::string(generator.name), std::string(nameOf(transport))});
   }
   return all;
 }

@@ -7,6 +7,7 @@
 #include "backends/torch/backend.h"
 #include "engine/processes/connect.h"
 #include "tests/support/communicator_contract.h"
+#include "tests/support/host_transports.h"
 #include "tests/support/loopback.h"
 
 namespace pw {
@@ -24,12 +25,10 @@ Rendezvous meetingAt(const Listener& listener, JobRank rank, int ranks, std::chr
   return meeting;
 }
 
-/// Of hosts: those of GPUs need GPUs.
-std::vector<TestedTransport> hostTransports() {
+std::vector<TestedTransport> testedTransports() {
   std::vector<TestedTransport> all;
-  for (const Transport transport : valuesOf<Transport>()) {
+  for (const Transport transport : test::hostTransports()) {
     const TransportFacts facts = factsOf(transport);
-    if (facts.onGpu) continue;
     all.push_back({.name = std::string(facts.name),
                    .tellsDone = facts.tellsArrivals,
                    .checksSizes = transport != Transport::Gloo,
@@ -42,7 +41,7 @@ std::vector<TestedTransport> hostTransports() {
   return all;
 }
 
-INSTANTIATE_TEST_SUITE_P(Connected, CommunicatorContract, testing::ValuesIn(hostTransports()), testing::PrintToStringParamName());
+INSTANTIATE_TEST_SUITE_P(Connected, CommunicatorContract, testing::ValuesIn(testedTransports()), testing::PrintToStringParamName());
 
 TEST(ConnectRanks, RefusesTransportsOfGpusWithoutAGpu) {
   EXPECT_THAT(failureOf([] { (void)connectRanks(Transport::Nccl, {}, {}, torchBackend()); }),
@@ -50,8 +49,7 @@ TEST(ConnectRanks, RefusesTransportsOfGpusWithoutAGpu) {
 }
 
 TEST(ConnectRanks, ARankThatDoesNotComeIsAnErrorNamingTheMeetingPlace) {
-  for (const Transport transport : valuesOf<Transport>()) {
-    if (factsOf(transport).onGpu) continue;
+  for (const Transport transport : test::hostTransports()) {
     const Listener listener;
     const Rendezvous meeting = meetingAt(listener, JobRank(0), 2, std::chrono::milliseconds(300));
     const std::string place = "127.0.0.1:" + std::to_string(listener.port);
