@@ -31,6 +31,7 @@ FindingsView::FindingsView(QWidget* parent)
   list_->setHeaderLabels({tr("Finding"), tr("Where"), tr("How"), tr("Source")});
   list_->header()->setSectionResizeMode(QHeaderView::ResizeToContents);
   list_->setUniformRowHeights(true);
+  list_->setSizeAdjustPolicy(QAbstractScrollArea::AdjustToContents);  // a few kinds need little of the panel
   list_->setAllColumnsShowFocus(true);
   list_->setFrameShape(QFrame::NoFrame);
   list_->setAccessibleName(tr("Findings, by kind"));

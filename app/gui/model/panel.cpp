@@ -5,6 +5,7 @@
 #include <QHBoxLayout>
 #include <QLabel>
 #include <QMenu>
+#include <QSplitter>
 #include <QStackedWidget>
 #include <QTimer>
 #include <QToolButton>
@@ -31,6 +32,8 @@
 
 namespace pw::gui {
 namespace {
+
+constexpr int kRowsAboveFindings = 8;  ///< lines of text that the tree keeps: its header, four rows and a scroll bar
 
 /// What identifies a row when the tree is rebuilt.
 using RowKey = std::pair<std::string, int>;
@@ -136,8 +139,14 @@ void ModelPanel::Private::layOut() {
   layout->setContentsMargins(0, 0, 0, 0);
   layout->setSpacing(0);
   layout->addLayout(top);
-  layout->addWidget(&pages, 3);
-  layout->addWidget(&findings, 1);
+  auto* parts = new QSplitter(Qt::Vertical);  // so that a low window keeps some rows of the tree above the findings
+  parts->setChildrenCollapsible(false);
+  parts->addWidget(&pages);
+  parts->addWidget(&findings);
+  parts->setStretchFactor(0, 3);
+  parts->setStretchFactor(1, 1);
+  pages.setMinimumHeight(kRowsAboveFindings * pages.fontMetrics().height());
+  layout->addWidget(parts, 1);
   layout->addWidget(&notice);
   q.setFocusProxy(&view);
 }

@@ -17,7 +17,6 @@ namespace pw::gui {
 ComparisonView::ComparisonView(QWidget* parent)
     : QWidget(parent),
       sentence_(new QLabel(this)),
-      stepLabel_(new QLabel(tr("Step"), this)),
       steps_(new QComboBox(this)),
       tabs_(new QTabBar(this)),
       view_(new QTreeView(this)),
@@ -27,7 +26,8 @@ ComparisonView::ComparisonView(QWidget* parent)
   sentence_->setAccessibleName(tr("What the comparison says"));
   steps_->setAccessibleName(tr("Step of the run"));
   steps_->setToolTip(tr("The step that is shown and compared"));
-  stepLabel_->setBuddy(steps_);
+  steps_->setSizeAdjustPolicy(QComboBox::AdjustToContents);
+  steps_->setSizePolicy(QSizePolicy::Fixed, QSizePolicy::Fixed);  // the tabs can be scrolled, its text cannot
   for (const QString& name : {tr("By kind"), tr("By stage"), tr("By rank")}) tabs_->addTab(name);
   tabs_->setAccessibleName(tr("Group differences by"));
   tabs_->setDrawBase(false);
@@ -48,7 +48,6 @@ ComparisonView::ComparisonView(QWidget* parent)
   auto* line = new QHBoxLayout;
   line->addWidget(tabs_);
   line->addStretch();
-  line->addWidget(stepLabel_);
   line->addWidget(steps_);
   auto* layout = new QVBoxLayout(this);
   layout->setContentsMargins(0, 0, 0, 0);
@@ -98,7 +97,6 @@ void ComparisonView::showGroups() {
 void ComparisonView::setSteps(const std::vector<int>& steps, int medianStep, std::optional<int> chosen) {
   const QSignalBlocker silent(steps_);
   steps_->clear();
-  stepLabel_->setVisible(!steps.empty());
   steps_->setVisible(!steps.empty());
   if (steps.empty()) return;
   steps_->addItem(tr("Median (step %1)").arg(medianStep));

@@ -38,7 +38,6 @@ class ComparisonView : public QWidget {
   void showGroups();
 
   QLabel* sentence_;
-  QLabel* stepLabel_;
   QComboBox* steps_;
   QTabBar* tabs_;
   QTreeView* view_;

@@ -108,5 +108,14 @@ TEST_F(FindingsShown, ListShowsThemByKindAndGoesToTheirRows) {
   EXPECT_FALSE(list().isVisible());
 }
 
+TEST_F(FindingsShown, InALowPanelTheTreeKeepsRowsAboveTheList) {
+  panel_.resize(360, 320);
+  openFound();
+  button().click();
+  QApplication::processEvents();
+  ASSERT_TRUE(list().isVisible());
+  EXPECT_GE(view().viewport()->height(), 3 * view().visualRect(model().indexOf(0)).height());
+}
+
 }  // namespace
 }  // namespace pw::gui
