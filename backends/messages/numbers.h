@@ -7,10 +7,13 @@
 
 namespace pw {
 
-/// Arithmetic on buffers of floating point numbers (float32, float64, float16, bfloat16). Throws Error naming any other type.
+// Arithmetic on buffers of floating point numbers (float32, float64, float16, bfloat16). All but `allFinite` throw Error naming any other
+// type.
+
 /// into += what, element by element; both of the same size.
 void addInto(DType dtype, Buffer into, Buffer what);
 
+/// Summed in double precision, in the order of the elements.
 [[nodiscard]] double sumOfSquares(DType dtype, Buffer buffer);
 
 /// Whether none is infinite or NaN; one pass at the speed of memory. True of integers and booleans.

@@ -10,7 +10,7 @@
 
 namespace pw::gui {
 
-/// A group's name for display: `F` → `F forward`, `WAIT_B` → `WAIT_B gradient wait`; others as they are.
+/// A group's name for display: `F` → `F  forward`, `WAIT_B` → `WAIT_B  waits for gradients`; others as they are.
 [[nodiscard]] QString groupLabel(const std::string& group);
 
 /// Groups of a comparison as a table, largest contribution to the error first.

@@ -29,7 +29,7 @@ struct ProfileRequest {
   Computing computing;
 };
 
-/// One run or profile at a time, in a `pipewright` child. What files it needs lie in a temporary folder that is removed at the end. Main
+/// One run or profile at a time, in a `pipewright` child. The files that it needs are kept in a temporary folder until it ends. Main
 /// thread only.
 class RunTask : public QObject {
   Q_OBJECT

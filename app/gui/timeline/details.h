@@ -23,9 +23,9 @@ struct SpanFacts {
 
 /// Without `dependencies` only what the span itself says. `bytes`: of messages, which timelines do not keep.
 [[nodiscard]] SpanFacts factsOf(const SourcedSpan& at, const Timeline& timeline, const Dependencies* dependencies, Bytes bytes);
-/// Bytes of a message of the cost table; 0: it has none such.
+/// Bytes of a message of the cost table; 0: the table has no such message.
 [[nodiscard]] Bytes bytesOf(const CostTable& costs, const Schedule& rows, const Span& message);
-/// Bytes of the span of a trace that is this one; 0: none.
+/// Bytes of the span of a trace that is this one; 0: the trace has none.
 [[nodiscard]] Bytes bytesOf(const Trace& trace, const Span& span);
 
 /// Two lines of plain text.

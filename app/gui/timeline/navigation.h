@@ -38,6 +38,7 @@ namespace pw::gui {
 
 // ---- What a project remembers ----
 
+/// The view as it is stored with the project.
 struct SavedView {
   std::optional<std::pair<double, double>> shown;  ///< from, to [ns]; nothing: all
   int scroll = 0;

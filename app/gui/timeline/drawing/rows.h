@@ -25,7 +25,7 @@ struct RowLayout {
 };
 [[nodiscard]] RowLayout layOutRows(const Scene& scene);
 
-/// What the two come to for this scene and the application's font.
+/// Height of the ruler and width of the labels for this scene and the application's font [pixels].
 [[nodiscard]] int rulerHeight(const Scene& scene);
 [[nodiscard]] int labelWidth(const Scene& scene);
 

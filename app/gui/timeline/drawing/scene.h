@@ -21,7 +21,7 @@ struct SourcedSpan {
   auto operator<=>(const SourcedSpan&) const = default;
 };
 
-/// How predicted and measured stand to each other.
+/// How the predicted and the measured timeline are arranged.
 enum class Arrangement : std::uint8_t {
   Below,  ///< of each rank predicted on top, measured below, on one axis
   Over,   ///< one over the other: measured blocks, predicted outlines
@@ -36,7 +36,7 @@ struct RankView {
   bool operator==(const RankView&) const = default;
 };
 
-/// All that decides what the timeline looks like, but for the time range (Viewport). `Timeline` pointers may be null.
+/// Everything that decides what the timeline looks like, except for the time range (Viewport). `Timeline` pointers may be null.
 struct Scene {
   std::shared_ptr<const Timeline> predicted, measured;
   Arrangement arrangement = Arrangement::Below;
