@@ -105,8 +105,8 @@ enum class Statistics : std::uint8_t { None, Batch, Instance };
 /// Whether the host waits until the device has computed something, a size or a number: always, or where an index is a mask.
 enum class Waits : std::uint8_t { Never, Always, ForMasks };
 
-/// What is known of an operator. Facts of arguments and overloads are the same for all of a name; what is not stated is the default. One
-/// row in operators_*.cpp for each operator; in place variants (`relu_`) share that of the plain one.
+/// What is known of an operator. Facts of arguments and overloads are the same for all of a name; what is not stated is the default. Each
+/// operator has one row, in the source of its family; in-place variants (`relu_`) share that of the plain one.
 struct Operator {
   std::string_view name;  ///< of ATen without namespace and overload, the whole target of others; empty: nothing is known
   DimensionRule dimensions = DimensionRule::Unknown;

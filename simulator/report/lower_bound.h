@@ -14,16 +14,19 @@ struct LowerBounds {
   bool operator==(const LowerBounds&) const = default;
 };
 
-/// Times no order of these actions can beat for these costs and this placement with at most `limits[r]` live (stage, microbatch) pairs on
-/// rank r (from F start to the end of B or W); empty: no limit. The largest of
-/// - the longest chain of one microbatch; a rank's whole work, and on the flush clock also the least time before its first and after its
-/// last
-///   action: forwards with their messages to reach it, backwards with theirs after it (several stages on a rank: the nearest);
-/// - where all backwards are whole or all are split, no slot has its own duration and neighbouring stages exchange messages: for each rank
-/// the time that it cannot fill until its first backward returns, and until that of its last forward does, by itself and on the path of an
-/// earlier rank; and how often its pairs must follow each other in the slots that the limit allows (`RankSpan` in lower_bound.cpp has the
-/// arguments).
-///   On a V with equal passes and one limit k that is max(6M, 6M + 6R − 3k − 1). Reached by 1f1b, zb-h1, zbv and v-half at equal times.
+/// Times that no order of these actions can beat for these costs and this placement, with at most `limits[r]` live (stage, microbatch)
+/// pairs on rank r (from F start to the end of B or W); empty: no limit. The largest of these:
+///
+/// The longest chain of one microbatch.
+///
+/// A rank's whole work; on the flush clock also the least time before its first action (forwards and messages that reach it) and after its
+/// last one (backwards and messages that follow). Of several stages on a rank the nearest counts.
+///
+/// Where all backwards are whole or all are split, no slot has its own duration and neighbouring stages exchange messages: the time that a
+/// rank cannot fill until its first backward returns, and until that of its last forward does, by itself and on the path of an earlier
+/// rank; and how often its pairs must follow each other in the slots that the limit allows (`RankSpan` in lower_bound.cpp has the
+/// arguments). On a V with equal times and one limit k that is max(6M, 6M + 6R − 3k − 1); 1f1b, zb-h1, zbv and v-half reach it there.
+///
 /// Throws as `requireFitting`, and UsageError for limits below 1 or not one per rank. Cost: linear in actions and messages.
 [[nodiscard]] LowerBounds lowerBounds(const Schedule& schedule, const CostTable& costs, std::span<const int> limits);
 
