@@ -16,13 +16,11 @@ enum class Lowering : std::uint8_t {
 /// messages already there replaced, so lowering twice is lowering once. The receives and sends of an overlapped pair come before and after
 /// the pair.
 ///
-/// Every policy orders all messages globally and gives sender and receiver that same order, so none can deadlock, not
-/// even with blocking sends and one channel for both directions of a rank pair.
-/// Deferred takes the times of a simulation with F = I = W = 1, B = 2 and free messages: a send follows its action, its receive goes into
-/// the receiver's first gap at or after that moment. So it occupies a channel no earlier than its message exists, and never later than the
-/// compute action before its use. Cost: n log n; Torch: linear in torch's
-/// passes over the ranks.
-/// Throws UsageError when the compute actions themselves deadlock or miss what they need (run `check`).
+/// Every policy orders all messages globally and gives sender and receiver that same order, so none can deadlock, not even with blocking
+/// sends and one channel for both directions of a rank pair. Deferred takes the times of a simulation with F = I = W = 1, B = 2 and free
+/// messages: a send follows its action, its receive goes into the receiver's first gap at or after that moment. So it occupies a channel no
+/// earlier than its message exists, and never later than the compute action before its use. Cost: n log n; Torch: linear in torch's passes
+/// over the ranks. Throws UsageError when the compute actions themselves deadlock or miss what they need (run `check`).
 [[nodiscard]] Schedule lower(const Schedule& compute, Lowering lowering = Lowering::Deferred);
 
 /// Puts a REDUCE_GRAD of each stage into every row that computes it: after its last B or W there and the sends that follow directly, so

@@ -15,8 +15,7 @@ namespace pw {
 ///
 /// A receive may write to its buffer at once, whatever compute is pending on that memory: see Device::allocate. Operations of a link or
 /// group run in order, as NCCL matches them by order. Collectives exist for float16, bfloat16, float32, float64, uint8, int8, int32 and
-/// int64. Errors name
-/// the ranks and the oldest operation of the link that is not done.
+/// int64. Errors name the ranks and the oldest operation of the link that is not done.
 ///
 /// Cost: the first use of a link takes some hundred milliseconds, in parallel with compute; an operation some ten microseconds, as NCCL
 /// starts a thread for each non-blocking one. The destructor waits some seconds at most for the peers to end too.

@@ -39,14 +39,13 @@ using ImportProgress = std::function<bool(std::uint64_t done, std::uint64_t all)
 /// - what `toChromeJson` writes: each trace of it is a step;
 /// - what `toSpanCsv` writes;
 /// - the folder (or any file of it) Primus dumps with `dump_pp_data`: `config.json` and one `pp_rank_N.json` for each rank. Arrays hold a
-/// rank's
-///   operations in its order, so the k-th forward is the k-th of interleaved 1F1B in groups of as many microbatches as there are ranks,
-///   unless chunks and microbatches are named.
+///   rank's operations in its order, so the k-th forward is the k-th of interleaved 1F1B in groups of as many microbatches as there are
+///   ranks, unless chunks and microbatches are named.
+///
 /// Compute spans of a rank that overlap are cut, so that every trace keeps the rules of `Trace`; waits and messages stay. Returns nothing
 /// when `progress` stopped it. Throws UsageError for a file that cannot be read, is not a trace, or contains no pipeline labels. Chrome
-/// JSON is read in
-/// windows, never whole: about 60 bytes of memory for each span. Cost: linear, times a logarithm where spans of several ranks follow each
-/// other.
+/// JSON is read in windows, never whole: about 60 bytes of memory for each span. Cost: linear, times a logarithm where spans of several
+/// ranks follow each other.
 [[nodiscard]] std::optional<ImportedTrace> importTrace(const std::vector<std::string>& paths, const ImportProgress& progress = {});
 
 }  // namespace pw

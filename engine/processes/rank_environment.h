@@ -34,13 +34,11 @@ using Variables = std::map<std::string, std::string>;
 
 /// A rank's place, from these variables; nothing if they describe none; `run` then starts its own ranks.
 /// - RANK set: WORLD_SIZE, MASTER_ADDR and MASTER_PORT must be too, as torchrun and our launcher set them. LOCAL_RANK and LOCAL_WORLD_SIZE
-/// may be
-///   missing; then all ranks are taken to be here where MASTER_ADDR is this host's loopback.
+///   may be missing; then all ranks are taken to be here where MASTER_ADDR is this host's loopback.
 /// - Else a task of `srun`: SLURM_PROCID and SLURM_STEP_ID set and the step has several tasks (SLURM_STEP_NUM_TASKS, else SLURM_NTASKS). In
-/// a batch
-///   script and a shell of `salloc`, whose steps have reserved ids or none, this does not hold. MASTER_ADDR: if not set, 127.0.0.1 where
-///   the step has one host, else the first of SLURM_STEP_NODELIST (else SLURM_NODELIST), where task 0 is. MASTER_PORT: if not set, 20000 +
-///   (job + 7919·step) mod 10000 of SLURM_JOB_ID and SLURM_STEP_ID, below the ports that Linux gives to connections.
+///   a batch script and a shell of `salloc`, whose steps have reserved ids or none, this does not hold. MASTER_ADDR: if not set, 127.0.0.1
+///   where the step has one host, else the first of SLURM_STEP_NODELIST (else SLURM_NODELIST), where task 0 is. MASTER_PORT: if not set,
+///   20000 + (job + 7919·step) mod 10000 of SLURM_JOB_ID and SLURM_STEP_ID, below the ports that Linux gives to connections.
 /// The token: PIPEWRIGHT_JOB_TOKEN, which our launcher sets to 256 random bits. Without it a digest of TORCHELASTIC_RUN_ID and
 /// TORCHELASTIC_RESTART_COUNT, or of Slurm's job and step: jobs do not mix then, but users of that host may know these.
 /// Throws UsageError naming the variable that is missing, no number or out of range.
