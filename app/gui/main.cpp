@@ -172,6 +172,14 @@ Call wrong(const QString& sentence) {
   return call;
 }
 
+/// `1400x900`; nothing for anything else, and for sizes that no window should have.
+std::optional<QSize> sizeNamed(const QString& text) {
+  const QStringList parts = text.split(QLatin1Char('x'));
+  const QSize size = parts.size() == 2 ? QSize(parts[0].toInt(), parts[1].toInt()) : QSize();
+  const bool fits = size.width() >= 320 && size.height() >= 240 && size.width() <= 16'000 && size.height() <= 16'000;
+  return fits ? std::optional(size) : std::nullopt;
+}
+
 Call parse(const QStringList& arguments) {
   QCommandLineParser parser;
   parser.setApplicationDescription(QObject::tr("Pipewright's desktop app: split a model, see the bubbles, run the plan, compare."));
@@ -218,11 +226,9 @@ Call parse(const QStringList& arguments) {
       return wrong(QObject::tr("\"%1\" is not a number of a run; `pipewright runs` lists them.").arg(parser.value(runOption)));
   }
   if (parser.isSet(sizeOption)) {
-    const QStringList parts = parser.value(sizeOption).split(QLatin1Char('x'));
-    o.size = parts.size() == 2 ? QSize(parts[0].toInt(), parts[1].toInt()) : QSize();
-    if (o.size.width() < 320 || o.size.height() < 240 || o.size.width() > 16'000 || o.size.height() > 16'000) {
-      return wrong(QObject::tr("\"%1\" is not a size; write for example 1400x900.").arg(parser.value(sizeOption)));
-    }
+    const std::optional<QSize> size = sizeNamed(parser.value(sizeOption));
+    if (!size) return wrong(QObject::tr("\"%1\" is not a size; write for example 1400x900.").arg(parser.value(sizeOption)));
+    o.size = *size;
   }
   call.timed = parser.isSet(timeOption);
   call.picture = call.timed || parser.isSet(grabOption) || parser.isSet(exportOption);

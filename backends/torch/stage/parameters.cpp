@@ -34,6 +34,12 @@ void copyFrom(const CheckpointFile& file, const std::string& name, at::Tensor& i
   into.copy_(found);
 }
 
+/// The elements of a flat tensor from `first` on in this shape, whose last dimension is a complex number's two parts where it is one.
+at::Tensor partOf(const at::Tensor& flat, std::int64_t first, const std::vector<std::int64_t>& shape, bool isComplex) {
+  const at::Tensor part = flat.narrow(0, first, c10::multiply_integers(shape)).view(shape);
+  return (isComplex ? at::view_as_complex(part) : part).detach();
+}
+
 }  // namespace
 
 struct StageParameters::Parameter {
@@ -106,7 +112,6 @@ void StageParameters::arrange(const ModelGraph& graph, const Plan& plan, Stage s
     parameters_.push_back(std::move(parameter));
   }
   std::sort(order.begin(), order.end());
-  std::vector<std::vector<std::int64_t>> shapes;
   const auto shapeAt = [&](std::size_t p) { return shapeOf(*graph.value(parameters_[p].values.front()).tensor, {}); };
   for (std::size_t begin = 0; begin < order.size();) {
     const auto [shared, dtype, ignored] = order[begin];
@@ -138,12 +143,8 @@ void StageParameters::arrange(const ModelGraph& graph, const Plan& plan, Stage s
     for (std::size_t i = begin; i < end; ++i) {
       Parameter& parameter = parameters_[std::get<2>(order[i])];
       const auto shape = flatShape(std::get<2>(order[i]));
-      const auto place = [&](const at::Tensor& flat) {
-        const at::Tensor part = flat.narrow(0, parameter.first, c10::multiply_integers(shape)).view(shape);
-        return (real == dtype ? part : at::view_as_complex(part)).detach();
-      };
-      parameter.tensor = place(group.values);
-      parameter.gradient = std::make_shared<at::Tensor>(place(group.gradients));
+      parameter.tensor = partOf(group.values, parameter.first, shape, real != dtype);
+      parameter.gradient = std::make_shared<at::Tensor>(partOf(group.gradients, parameter.first, shape, real != dtype));
     }
     groups_.push_back(std::move(group));
     begin = end;
