@@ -61,7 +61,7 @@ void exchange(pw::Communicator& me) {
 std::string channelAsTold(const std::string& verb, const pw::LinkMaker& link) {
   std::promise<void> heard;
   std::promise<std::string> lost;
-  std::once_flag once;
+  std::once_flag once, onceLost;
   const bool isFirst = link.rank == pw::JobRank(0);
   const bool isLarge = verb == "channel_die_before_taking";
   pw::MessageChannel channel(
@@ -70,8 +70,10 @@ std::string channelAsTold(const std::string& verb, const pw::LinkMaker& link) {
         if (!isFirst && isLarge) ::raise(SIGKILL);
         std::call_once(once, [&] { heard.set_value(); });
       },
-      [&](pw::JobRank rank, const std::string& why) { lost.set_value(std::to_string(rank.value) + ": " + why); },
-      {.lostAfter = std::chrono::milliseconds(verb == "channel_stop" ? 1500 : 60'000)});
+      [&](pw::JobRank rank, const std::string& why) {
+        std::call_once(onceLost, [&] { lost.set_value(std::to_string(rank.value) + ": " + why); });
+      },
+      {.lostAfter = std::chrono::milliseconds(verb == "channel_stop" ? 3000 : 60'000)});
   auto wasLost = lost.get_future();
   if (isFirst) {
     for (int r = 1; r < link.size; ++r) {
