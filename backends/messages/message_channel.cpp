@@ -109,7 +109,7 @@ class MessageChannel::Engine {
   std::vector<JobRank> drops_;  ///< lost ranks that the link does not know of yet
   std::vector<ChannelMessage> ready_;
   bool closing_ = false, politely_ = false, handledAll_ = false;
-  Clock::time_point closeBy_, nextLook_;
+  Clock::time_point closeBy_, nextLook_, lastLook_;
   MessageLink link_;
 
   std::atomic<bool> asleep_ = false;
@@ -127,7 +127,8 @@ MessageChannel::Engine::Engine(const LinkMaker& maker, OnMessage onMessage, OnLo
                       .keyHere = blockKey(maker.token, JobRank(r), rank_)});
   }
   link_ = maker.connect(events());
-  for (Peer& peer : peers_) peer.heard = peer.said = Clock::now();
+  lastLook_ = Clock::now();
+  for (Peer& peer : peers_) peer.heard = peer.said = lastLook_;
   thread_ = std::thread([this] { run(); });
 }
 
@@ -293,10 +294,13 @@ void MessageChannel::Engine::noteTaken(JobRank from, std::size_t bytes, Clock::t
 Clock::time_point MessageChannel::Engine::lookAtTimes(Clock::time_point now) {
   const auto beat = options_.lostAfter / 4;
   auto next = now + beat;
+  // This thread itself did not run for long (a stopped process, a handler, a busy machine): what came meanwhile is still to be read.
+  const auto latest = now - std::exchange(lastLook_, now) > 2 * beat ? now - 2 * beat : Clock::time_point{};
   for (std::size_t r = 0; r < peers_.size(); ++r) {
     Peer& peer = peers_[r];
     const JobRank rank(static_cast<int>(r));
     if (rank == rank_ || peer.lost) continue;
+    peer.heard = std::max(peer.heard, latest);
     if (now - peer.heard >= options_.lostAfter) {
       lose(rank, silentSentence(rank, options_.lostAfter));
       continue;
