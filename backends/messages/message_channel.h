@@ -49,7 +49,8 @@ class MessageChannel {
   void send(JobRank to, ChannelMessage message);
 
   /// Waits until all that was sent has been handled by ranks that are not lost, at most until the deadline, while messages still come in;
-  /// then tells the others, ends the connections and the thread. Returns whether all was handled. A second call does nothing.
+  /// then tells the others, ends the connections and the thread. Returns whether all was handled. A rank that closed is lost to those that
+  /// still send to it: who must agree on the end does so by messages first. A second call does nothing.
   bool close(std::chrono::milliseconds deadline);
 
  private:
