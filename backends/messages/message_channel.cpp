@@ -26,6 +26,10 @@ using std::chrono::milliseconds;
 
 /// How long the thread polls before it sleeps: see ucx_communicator.cpp.
 constexpr std::chrono::microseconds kSpin{50};
+/// When a yield took so long, others compute on this core: for a while the thread sleeps instead, because a thread that is woken gets its
+/// core at once, and one that yielded when the others' time is over (4 ms).
+constexpr std::chrono::microseconds kLongYield{200};
+constexpr milliseconds kBusy{100};
 /// A rank that has nothing to send says after so long what it handled.
 constexpr milliseconds kTellTaken{5};
 /// How often times are looked at while messages move.
@@ -341,12 +345,16 @@ bool MessageChannel::Engine::isDone() {
 }
 
 void MessageChannel::Engine::run() {
-  for (auto sleepAt = Clock::now() + kSpin; !isDone();) {
-    if (step()) {
-      deliver();
-      sleepAt = Clock::now() + kSpin;
-    } else if (Clock::now() < sleepAt) {
+  Clock::time_point sleepAt, busyUntil;
+  while (!isDone()) {
+    const bool moved = step();
+    if (moved) deliver();
+    const auto now = Clock::now();
+    if (moved) {
+      sleepAt = now + kSpin;
+    } else if (now < sleepAt && now >= busyUntil) {
       ::sched_yield();
+      if (Clock::now() - now > kLongYield) busyUntil = now + kBusy;
     } else {
       sleep();
       sleepAt = Clock::now() + kSpin;
