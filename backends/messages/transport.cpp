@@ -47,6 +47,12 @@ std::string lostSentence(JobRank peer) {
 
 std::string gaveUpSentence(JobRank peer) { return fmt::format("rank {} gave up; the reason is in that rank's message", peer.value); }
 
+std::string closedSentence(JobRank peer) { return fmt::format("rank {} left; its part of the job has ended", peer.value); }
+
+std::string silentSentence(JobRank peer, std::chrono::milliseconds time) {
+  return fmt::format("rank {} was silent for {}; check whether it hangs or was stopped", peer.value, inWords(time));
+}
+
 std::string sizeSentence(JobRank self, JobRank from, std::uint32_t tag, std::size_t expected, std::size_t got) {
   return fmt::format("rank {} expected {} bytes with tag {} from rank {} but got {}; the ranks run different plans", self.value, expected,
                      tag, from.value, got);

@@ -58,6 +58,12 @@ void meetByMessages(Communicator& communicator);
 /// The sentence for a peer that called `abort`.
 [[nodiscard]] std::string gaveUpSentence(JobRank peer);
 
+/// The sentence for a peer that closed its message channel.
+[[nodiscard]] std::string closedSentence(JobRank peer);
+
+/// The sentence for a peer of a message channel from which nothing came, not even that it lives.
+[[nodiscard]] std::string silentSentence(JobRank peer, std::chrono::milliseconds time);
+
 /// The sentence for a message whose size differs from what its receiver requested.
 [[nodiscard]] std::string sizeSentence(JobRank self, JobRank from, std::uint32_t tag, std::size_t expected, std::size_t got);
 

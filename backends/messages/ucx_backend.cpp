@@ -2,6 +2,7 @@
 
 #include <array>
 #include <cstdlib>
+#include <utility>
 
 #include "backends/host/module.h"
 
@@ -39,6 +40,12 @@ const UcxBackend& ucxBackend() {
 
 std::unique_ptr<Communicator> connectUcx(const Rendezvous& rendezvous, const KeyValueStore& store) {
   return ucxBackend().connect(rendezvous, store);
+}
+
+LinkMaker ucxLink(const Rendezvous& rendezvous, const KeyValueStore& store) {
+  return {.rank = rendezvous.rank, .size = rendezvous.size, .token = rendezvous.token, .connect = [=](LinkEvents events) {
+            return ucxBackend().connectLink(rendezvous, store, std::move(events));
+          }};
 }
 
 }  // namespace pw

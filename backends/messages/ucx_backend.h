@@ -1,6 +1,7 @@
 #pragma once
 
 #include "backends/messages/ucx_communicator.h"
+#include "backends/messages/ucx_link.h"
 
 namespace pw {
 
@@ -8,6 +9,7 @@ namespace pw {
 /// settings before we could set ours, and install its crash handlers in programs that never send a message.
 struct UcxBackend {
   std::unique_ptr<Communicator> (*connect)(const Rendezvous&, const KeyValueStore&);
+  MessageLink (*connectLink)(const Rendezvous&, const KeyValueStore&, LinkEvents);
 };
 
 }  // namespace pw

@@ -2,11 +2,9 @@
 
 #include <poll.h>
 #include <sched.h>
-#include <ucp/api/ucp.h>
 
 #include <algorithm>
 #include <cassert>
-#include <cstdlib>
 #include <optional>
 #include <unordered_map>
 #include <utility>
@@ -14,9 +12,8 @@
 #include <fmt/format.h>
 
 #include "backends/messages/transport.h"
-#include "backends/messages/ucx_backend.h"
+#include "backends/messages/ucx_worker.h"
 #include "schedules/error.h"
-#include "simulator/text/digest.h"
 
 namespace pw {
 namespace {
@@ -58,42 +55,6 @@ struct Peer {
   std::optional<JobRank>* gaveUp = nullptr;  ///< where to note the first peer that aborted
   Operation itsFarewell, ourFarewell, closing;
 };
-
-using Context = std::unique_ptr<ucp_context, decltype(&ucp_cleanup)>;
-using Worker = std::unique_ptr<ucp_worker, decltype(&ucp_worker_destroy)>;
-
-void require(ucs_status_t status, const char* what) {
-  if (status == UCS_OK) return;
-  throw Error(fmt::format("UCX could not {} ({}); see UCX_LOG_LEVEL=info, or use the transport gloo", what, ucs_status_string(status)));
-}
-
-Context makeContext(const Rendezvous& rendezvous) {
-  ucp_config_t* config = nullptr;
-  require(ucp_config_read(nullptr, nullptr, &config), "read its settings");
-  const std::unique_ptr<ucp_config_t, decltype(&ucp_config_release)> held(config, &ucp_config_release);
-  const bool isFree = std::getenv("UCX_NET_DEVICES") == nullptr && std::getenv("UCX_TLS") == nullptr;
-  if (rendezvous.oneHost && isFree) require(ucp_config_modify(config, "NET_DEVICES", "lo"), "take the loopback device");
-  // Through shared memory a copy in and out is faster than asking first: 1 MB in 135 us instead of 178 between two processes of two cores.
-  // Larger messages ask, so that what comes early does not fill the receiver's memory.
-  const bool mayAsk = std::getenv("UCX_RNDV_THRESH") == nullptr;
-  if (rendezvous.oneHost && mayAsk) require(ucp_config_modify(config, "RNDV_THRESH", "4m"), "set from which size on it asks first");
-  ucp_params_t params{};
-  params.field_mask = UCP_PARAM_FIELD_FEATURES | UCP_PARAM_FIELD_ESTIMATED_NUM_EPS;
-  params.features = UCP_FEATURE_TAG | UCP_FEATURE_WAKEUP;
-  params.estimated_num_eps = static_cast<std::size_t>(rendezvous.size);
-  ucp_context_h context = nullptr;
-  require(ucp_init(&params, config, &context), "start");
-  return {context, &ucp_cleanup};
-}
-
-Worker makeWorker(ucp_context_h context) {
-  ucp_worker_params_t params{};
-  params.field_mask = UCP_WORKER_PARAM_FIELD_THREAD_MODE;
-  params.thread_mode = UCS_THREAD_MODE_SINGLE;
-  ucp_worker_h worker = nullptr;
-  require(ucp_worker_create(context, &params, &worker), "open a transport");
-  return {worker, &ucp_worker_destroy};
-}
 
 void finish(void* handle, ucs_status_t status, void* operation) {
   auto& done = *static_cast<Operation*>(operation);
@@ -138,21 +99,6 @@ void take(Operation& operation, ucs_status_ptr_t started) {
 /// UCX's tags are (sender, our tag).
 ucp_tag_t tagOf(JobRank sender, std::uint32_t tag) { return static_cast<ucp_tag_t>(sender.value) << 32U | tag; }
 
-/// UCX trusts the bytes of an address, and may end the process over wrong ones: they carry a proof that a rank of this job wrote them.
-std::string sealed(const Rendezvous& rendezvous, const std::string& key, const std::string& address) {
-  return hmacSha256(rendezvous.token, key + ' ' + address) + address;
-}
-
-std::string opened(const Rendezvous& rendezvous, const std::string& key, const std::string& value, JobRank rank) {
-  constexpr std::size_t kProof = 32;
-  const std::string address = value.size() > kProof ? value.substr(kProof) : "";
-  if (address.empty() || !equalInConstantTime(value, sealed(rendezvous, key, address))) {
-    throw Error(fmt::format("the address that the job's store has of rank {} was not written by a rank of this job; start the job again",
-                            rank.value));
-  }
-  return address;
-}
-
 constexpr ucp_tag_t kAllBits = ~ucp_tag_t{0};
 
 class UcxCommunicator final : public Communicator {
@@ -171,13 +117,12 @@ class UcxCommunicator final : public Communicator {
   std::size_t waitAny(std::span<const Request> requests) override;
   MessageState stateOf(Request request) noexcept override;
   void progress() override {
-    if (own_ == Farewell::None) ucp_worker_progress(worker_.get());
+    if (own_ == Farewell::None) ucp_worker_progress(ucx_.worker.get());
   }
   void barrier() override { meetByMessages(*this); }
   void abort() noexcept override;
 
  private:
-  void connect(JobRank rank, const std::string& address);
   void meet();
   void startSend(Operation& operation, Buffer buffer);
   void startReceive(Operation& operation, Buffer buffer);
@@ -195,15 +140,13 @@ class UcxCommunicator final : public Communicator {
   JobRank rank_;
   milliseconds deadline_;
   const std::atomic<bool>* jobFailed_;
-  Context context_;
-  // Before the worker, which reports to these until it is destroyed.
+  // Before UCX's worker, which reports to these until it is destroyed.
   std::vector<Peer> peers_;
   std::unordered_map<Request, Operation> operations_;
   std::optional<JobRank> gaveUp_;  ///< the first peer that aborted
   Farewell own_ = Farewell::None;
   Operation flush_;
-  Worker worker_;
-  int wakeup_ = -1;  ///< readable when something happened; the worker's own
+  UcxWorker ucx_;
   Request next_ = 1;
 };
 
@@ -211,36 +154,13 @@ UcxCommunicator::UcxCommunicator(const Rendezvous& rendezvous, const KeyValueSto
     : rank_(rendezvous.rank),
       deadline_(rendezvous.deadline),
       jobFailed_(rendezvous.jobFailed),
-      context_(makeContext(rendezvous)),
       peers_(static_cast<std::size_t>(rendezvous.size)),
-      worker_(makeWorker(context_.get())) {
-  require(ucp_worker_get_efd(worker_.get(), &wakeup_), "wait without polling");
-  ucp_address_t* address = nullptr;
-  std::size_t length = 0;
-  require(ucp_worker_get_address(worker_.get(), &address, &length), "name its address");
-  const std::string own(reinterpret_cast<const char*>(address), length);
-  ucp_worker_release_address(worker_.get(), address);
-  const auto key = [](int rank) { return "ucx/" + std::to_string(rank); };
-  if (rendezvous.size > 1) store.set(key(rank_.value), sealed(rendezvous, key(rank_.value), own));
-  for (int r = 0; r < rendezvous.size; ++r)
-    connect(JobRank(r), r == rank_.value ? own : opened(rendezvous, key(r), store.get(key(r)), JobRank(r)));
+      ucx_(rendezvous, UCP_FEATURE_TAG, UCS_THREAD_MODE_SINGLE) {
+  const auto addresses = exchangedAddresses(ucx_, "ucx", rendezvous, store);
+  const auto lost = [](void* peer, ucp_ep_h, ucs_status_t) { static_cast<Peer*>(peer)->lost = true; };
+  for (std::size_t r = 0; r < peers_.size(); ++r)
+    peers_[r].endpoint = connectTo(ucx_, JobRank(static_cast<int>(r)), addresses[r], lost, &peers_[r]);
   meet();
-}
-
-void UcxCommunicator::connect(JobRank rank, const std::string& address) {
-  Peer& peer = peers_[rank.index()];
-  ucp_ep_params_t params{};
-  params.field_mask = UCP_EP_PARAM_FIELD_REMOTE_ADDRESS | UCP_EP_PARAM_FIELD_ERR_HANDLING_MODE | UCP_EP_PARAM_FIELD_ERR_HANDLER;
-  params.address = reinterpret_cast<const ucp_address_t*>(address.data());
-  params.err_mode = UCP_ERR_HANDLING_MODE_PEER;
-  params.err_handler.cb = [](void* lost, ucp_ep_h, ucs_status_t) { static_cast<Peer*>(lost)->lost = true; };
-  params.err_handler.arg = &peer;
-  const ucs_status_t status = ucp_ep_create(worker_.get(), &params, &peer.endpoint);
-  if (status != UCS_OK) {
-    throw Error(fmt::format(
-        "UCX finds no way to rank {} ({}); see what UCX_TLS and UCX_NET_DEVICES allow there and here, or use the transport gloo",
-        rank.value, ucs_status_string(status)));
-  }
 }
 
 /// Messages to and from each rank: they open the connections, so that the first step does not have to, and show who is missing. Twice,
@@ -286,7 +206,8 @@ void UcxCommunicator::startReceive(Operation& operation, Buffer buffer) {
   // Without this flag a message that is here already does not say its size.
   ucp_request_param_t parameters = parametersOf(operation, UCP_OP_ATTR_FLAG_NO_IMM_CMPL);
   parameters.cb.recv = &finishReceive;
-  take(operation, ucp_tag_recv_nbx(worker_.get(), buffer.data, buffer.bytes, tagOf(operation.peer, operation.tag), kAllBits, &parameters));
+  take(operation,
+       ucp_tag_recv_nbx(ucx_.worker.get(), buffer.data, buffer.bytes, tagOf(operation.peer, operation.tag), kAllBits, &parameters));
 }
 
 Operation& UcxCommunicator::operationOf(Request request) {
@@ -308,7 +229,7 @@ bool UcxCommunicator::runUntil(Clock::time_point end, Condition condition) {
   if (condition()) return true;
   Clock::time_point sleepAt{};
   for (bool rested = true;;) {
-    const bool moved = ucp_worker_progress(worker_.get()) != 0;
+    const bool moved = ucp_worker_progress(ucx_.worker.get()) != 0;
     if (condition()) return true;
     const auto now = Clock::now();
     if (now >= end) return false;
@@ -318,9 +239,9 @@ bool UcxCommunicator::runUntil(Clock::time_point end, Condition condition) {
       if (!moved) ::sched_yield();
       continue;
     }
-    if (ucp_worker_arm(worker_.get()) == UCS_ERR_BUSY) continue;
+    if (ucp_worker_arm(ucx_.worker.get()) == UCS_ERR_BUSY) continue;
     const auto longest = std::chrono::ceil<milliseconds>(std::min<Clock::duration>(end - now, kGrace));
-    pollfd fd{wakeup_, POLLIN, 0};
+    pollfd fd{ucx_.fd, POLLIN, 0};
     ::poll(&fd, 1, static_cast<int>(longest.count()));
     rested = true;
   }
@@ -352,7 +273,7 @@ std::string UcxCommunicator::failureOf(const Operation& operation) const {
 
 std::optional<bool> UcxCommunicator::isDone(Request request) {
   const Operation& operation = operationOf(request);
-  if (!isSettled(operation)) ucp_worker_progress(worker_.get());
+  if (!isSettled(operation)) ucp_worker_progress(ucx_.worker.get());
   return isSettled(operation);
 }
 
@@ -377,7 +298,7 @@ std::size_t UcxCommunicator::waitAny(std::span<const Request> requests) {
 
 /// Nothing will be written into its buffer any more, unless it is on its way already.
 void UcxCommunicator::cancel(Operation& operation) {
-  if (operation.handle != nullptr && !operation.sending) ucp_request_cancel(worker_.get(), operation.handle);
+  if (operation.handle != nullptr && !operation.sending) ucp_request_cancel(ucx_.worker.get(), operation.handle);
 }
 
 /// Posts the receive that tells us when a peer leaves: transports through shared memory do not.
@@ -388,7 +309,7 @@ void UcxCommunicator::expectFarewell(JobRank rank) {
   ucp_request_param_t parameters = parametersOf(peer.itsFarewell, UCP_OP_ATTR_FLAG_NO_IMM_CMPL);
   parameters.cb.recv = &noteFarewell;
   parameters.user_data = &peer;
-  take(peer.itsFarewell, ucp_tag_recv_nbx(worker_.get(), &peer.farewell, 1, tagOf(rank, kFarewellTag), kAllBits, &parameters));
+  take(peer.itsFarewell, ucp_tag_recv_nbx(ucx_.worker.get(), &peer.farewell, 1, tagOf(rank, kFarewellTag), kAllBits, &parameters));
 }
 
 /// Says farewell, gets the last messages out, closes the endpoints; all for a short while only, because peers may hang.
@@ -403,7 +324,7 @@ void UcxCommunicator::leave(Farewell farewell) noexcept {
     if (hears) startSend(peer.ourFarewell, {reinterpret_cast<std::byte*>(&own_), 1});
   }
   ucp_request_param_t parameters = parametersOf(flush_);
-  take(flush_, ucp_worker_flush_nbx(worker_.get(), &parameters));
+  take(flush_, ucp_worker_flush_nbx(ucx_.worker.get(), &parameters));
   runUntil(Clock::now() + (farewell == Farewell::Done ? kLeaving : kGrace), [&] { return flush_.status != UCS_INPROGRESS; });
   for (Peer& peer : peers_) {
     if (peer.endpoint == nullptr) continue;
@@ -420,14 +341,10 @@ void UcxCommunicator::abort() noexcept { leave(Farewell::GaveUp); }
 /// With operations that nobody waited for it is a failure that ends this rank.
 UcxCommunicator::~UcxCommunicator() { leave(operations_.empty() ? Farewell::Done : Farewell::GaveUp); }
 
-std::unique_ptr<Communicator> connect(const Rendezvous& rendezvous, const KeyValueStore& store) {
+}  // namespace
+
+std::unique_ptr<Communicator> newUcxCommunicator(const Rendezvous& rendezvous, const KeyValueStore& store) {
   return std::make_unique<UcxCommunicator>(rendezvous, store);
 }
 
-}  // namespace
 }  // namespace pw
-
-extern "C" __attribute__((visibility("default"))) const void* pipewrightUcxBackend() {
-  static const pw::UcxBackend backend{&pw::connect};
-  return &backend;
-}

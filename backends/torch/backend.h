@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "backends/torch/gloo.h"
+#include "backends/torch/gloo_link.h"
 #include "backends/torch/profiler.h"
 #include "backends/torch/stage/stage.h"
 
@@ -25,6 +26,7 @@ struct TorchBackend {
   void (*loadLibrary)(const std::string& path);
   /// Names of the arguments that such an operator writes into, by its schema; none for an unknown operator.
   std::vector<std::string> (*writtenArguments)(const std::string& target);
+  MessageLink (*connectGlooLink)(const Rendezvous&, const KeyValueStore&, LinkEvents);
 };
 
 /// Loads the module once, and LibTorch for it (`loadTorchLibrary`). Throws Error naming the file when it cannot be loaded.

@@ -2,25 +2,17 @@
 
 #include <ATen/ATen.h>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
-#include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
 #include <cstdlib>
 #include <unordered_map>
 
-#include "backends/messages/local_address.h"
 #include "backends/messages/transport.h"
+#include "backends/torch/gloo_group.h"
 #include "schedules/error.h"
 
 namespace pw {
 namespace {
-
-/// The first line without the place in a library's source before it.
-std::string shortened(const std::string& text) {
-  const std::string line = text.substr(0, text.find('\n'));
-  const std::size_t end = line.find("] ");
-  return line.rfind('[', 0) == 0 && end != std::string::npos ? line.substr(end + 2) : line;
-}
 
 class GlooCommunicator final : public Communicator {
  public:
@@ -89,9 +81,7 @@ class GlooCommunicator final : public Communicator {
     const std::string text = shortened(e.what()), name = "rank " + std::to_string(peer.value);
     const auto says = [&](const char* what) { return text.find(what) != std::string::npos; };
     if (says("imed out")) return lateSentence(sending, peer, deadline_);
-    const bool lost =
-        says("losed by peer") || says("reset by peer") || says("Broken pipe") || says("osing connection") || says("onnection refused");
-    if (lost) return lostSentence(peer);
+    if (saysLost(text)) return lostSentence(peer);
     return (sending ? "sending to " : "receiving from ") + name + " failed (" + text + "); start the job again";
   }
 
@@ -115,91 +105,26 @@ c10::intrusive_ptr<c10d::Store> openStore(const Rendezvous& rendezvous) {
   return c10::make_intrusive<c10d::PrefixStore>(prefix, c10::make_intrusive<c10d::TCPStore>(rendezvous.masterAddress, options));
 }
 
-/// Our dictionary as c10d's Gloo takes it, which sets keys and waits for them.
-class DictionaryStore final : public c10d::Store {
- public:
-  explicit DictionaryStore(KeyValueStore dictionary) : dictionary_(std::move(dictionary)) {}
-
-  c10::intrusive_ptr<c10d::Store> clone() override { return c10::make_intrusive<DictionaryStore>(dictionary_); }
-  void set(const std::string& key, const std::vector<std::uint8_t>& value) override {
-    dictionary_.set(keyOf(key), {value.begin(), value.end()});
-  }
-  std::vector<std::uint8_t> get(const std::string& key) override {
-    const std::string value = dictionary_.get(keyOf(key));
-    return {value.begin(), value.end()};
-  }
-  void wait(const std::vector<std::string>& keys) override {
-    for (const std::string& key : keys) static_cast<void>(dictionary_.get(keyOf(key)));
-  }
-  void wait(const std::vector<std::string>& keys, const std::chrono::milliseconds&) override { wait(keys); }
-  std::int64_t add(const std::string&, std::int64_t) override {
-    throw Error("Gloo wants to count in the ranks' store, which this version cannot; use the transport ucx");
-  }
-  bool check(const std::vector<std::string>&) override {
-    throw Error("Gloo wants to look into the ranks' store, which this version cannot; use the transport ucx");
-  }
-  bool deleteKey(const std::string&) override { return false; }
-  std::int64_t getNumKeys() override { return 0; }
-
- private:
-  /// Gloo's end with the rank they are of, as ours do.
-  static std::string keyOf(const std::string& key) { return "gloo/" + key; }
-
-  KeyValueStore dictionary_;
-};
-
-/// Does it, with c10d's exceptions in our words.
-template <class Work>
-auto meeting(const Rendezvous& rendezvous, Work work) {
-  try {
-    return work();
-  } catch (const Error&) {
-    throw;
-  } catch (const std::exception& e) {
-    const std::string text = shortened(e.what());
-    const bool late = text.find("imed out") != std::string::npos || text.find("imeout") != std::string::npos;
-    throw Error(unmetSentence(rendezvous.size, rendezvous.masterAddress, rendezvous.masterPort, rendezvous.deadline, late ? "" : text));
-  }
-}
-
 KeyValueStore closuresOf(const c10::intrusive_ptr<c10d::Store>& store, const Rendezvous& rendezvous) {
   KeyValueStore closures;
   closures.set = [store, rendezvous](const std::string& key, const std::string& value) {
-    meeting(rendezvous, [&] { store->set(key, std::vector<std::uint8_t>(value.begin(), value.end())); });
+    inOurWords(rendezvous, [&] { store->set(key, std::vector<std::uint8_t>(value.begin(), value.end())); });
   };
   closures.get = [store, rendezvous](const std::string& key) {
-    const auto value = meeting(rendezvous, [&] { return store->get(key); });
+    const auto value = inOurWords(rendezvous, [&] { return store->get(key); });
     return std::string(value.begin(), value.end());
   };
   return closures;
 }
 
-/// The device by which the other ranks reach this one. Not Gloo's default, which asks for this host's own name: that may not resolve, or to
-/// the loopback.
-std::shared_ptr<gloo::transport::Device> deviceFor(const Rendezvous& rendezvous, const KeyValueStore& store) {
-  using Group = c10d::ProcessGroupGloo;
-  if (rendezvous.oneHost) return Group::createDeviceForHostname("127.0.0.1");
-  const char* interface = std::getenv("GLOO_SOCKET_IFNAME");  // as PyTorch's own ranks
-  if (interface != nullptr && *interface != '\0') return Group::createDeviceForInterface(interface);
-  return Group::createDeviceForHostname(addressForPeers(rendezvous, store));
-}
-
 }  // namespace
 
 KeyValueStore connectStore(const Rendezvous& rendezvous) {
-  return closuresOf(meeting(rendezvous, [&] { return openStore(rendezvous); }), rendezvous);
+  return closuresOf(inOurWords(rendezvous, [&] { return openStore(rendezvous); }), rendezvous);
 }
 
 std::unique_ptr<Communicator> connectGloo(const Rendezvous& rendezvous, const KeyValueStore& store) {
-  return meeting(rendezvous, [&]() -> std::unique_ptr<Communicator> {
-    const auto options = c10d::ProcessGroupGloo::Options::create();
-    options->timeout = rendezvous.deadline;
-    options->threads = 1;
-    options->devices.push_back(deviceFor(rendezvous, store));
-    return std::make_unique<GlooCommunicator>(c10::make_intrusive<c10d::ProcessGroupGloo>(c10::make_intrusive<DictionaryStore>(store),
-                                                                                          rendezvous.rank.value, rendezvous.size, options),
-                                              rendezvous);
-  });
+  return std::make_unique<GlooCommunicator>(newGlooGroup("gloo", rendezvous, store), rendezvous);
 }
 
 }  // namespace pw

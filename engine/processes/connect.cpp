@@ -1,10 +1,13 @@
 #include "engine/processes/connect.h"
 
+#include <utility>
+
 #include <fmt/format.h>
 
 #include "backends/cuda/backend.h"
 #include "backends/messages/in_memory_communicator.h"
 #include "backends/messages/ucx_communicator.h"
+#include "backends/messages/ucx_link.h"
 #include "engine/processes/meeting.h"
 #include "schedules/error.h"
 
@@ -22,6 +25,17 @@ std::unique_ptr<Communicator> connectRanks(Transport transport, const Rendezvous
 
 std::unique_ptr<Communicator> connectRanks(Transport transport, const Rendezvous& rendezvous, const TorchBackend& torch) {
   return connectRanks(transport, rendezvous, openMeeting(rendezvous).dictionary(), torch);
+}
+
+LinkMaker linkRanks(Transport transport, const Rendezvous& rendezvous, const KeyValueStore& store, const TorchBackend& torch) {
+  switch (transport) {
+    case Transport::Ucx:
+    case Transport::Nccl: return ucxLink(rendezvous, store);
+    case Transport::Gloo: break;
+  }
+  return {.rank = rendezvous.rank, .size = rendezvous.size, .token = rendezvous.token, .connect = [=, &torch](LinkEvents events) {
+            return torch.connectGlooLink(rendezvous, store, std::move(events));
+          }};
 }
 
 GpuRank connectGpus(const RankEnvironment& environment, const Rendezvous& rendezvous, const KeyValueStore& store, bool tf32) {

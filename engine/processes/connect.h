@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "backends/messages/communicator.h"
+#include "backends/messages/message_link.h"
 #include "backends/messages/rendezvous.h"
 #include "backends/messages/transport.h"
 #include "backends/torch/backend.h"
@@ -16,6 +17,10 @@ namespace pw {
                                                          const TorchBackend& torch);
 /// The same, for ranks that have not met yet.
 [[nodiscard]] std::unique_ptr<Communicator> connectRanks(Transport transport, const Rendezvous& rendezvous, const TorchBackend& torch);
+
+/// The links of a MessageChannel between the ranks of a job, beside `connectRanks` and by the same transport; they connect when the channel
+/// is made, and throw then as `connectRanks`. Their messages are in the memory of hosts: ranks with GPUs use UCX.
+[[nodiscard]] LinkMaker linkRanks(Transport transport, const Rendezvous& rendezvous, const KeyValueStore& store, const TorchBackend& torch);
 
 /// A rank that computes on a GPU.
 struct GpuRank {

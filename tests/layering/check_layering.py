@@ -61,6 +61,8 @@ LIBRARIES = {
 }
 # Header: (its library, how the names of the files begin that may include it)
 PRIVATE_HEADERS = {
+    "backends/messages/ucx_worker.h": ("UCX", "backends/messages/ucx_"),
+    "backends/torch/gloo_group.h": ("Torch", "backends/torch/"),
     "backends/torch/stage/in_flight.h": ("Torch", "backends/torch/"),
     "backends/torch/program/parameter_uses.h": ("Torch", "backends/torch/"),
     "backends/torch/program/steps.h": ("Torch", "backends/torch/"),
@@ -80,6 +82,7 @@ SEVERAL_SOURCES = {
     "app/gui/timeline/private.h": r"app/gui/timeline/\w+\.cpp",
     "app/gui/window/window_parts.h": r"app/gui/window/menus\.cpp",
     "backends/cuda/backend.h": r"backends/cuda/api\.cpp",
+    "backends/messages/ucx_backend.h": r"backends/messages/ucx_api\.cpp",
     "backends/torch/backend.h": r"backends/torch/api\.cpp",
     "backends/torch/program/weight_rules.h": r"backends/torch/program/weight_\w+\.cpp",
     "backends/traces/events.h": r"backends/traces/\w+\.cpp",

@@ -1,5 +1,6 @@
 // A rank as the tests of transports between processes need it: VERB RANK SIZE SOCKET [TLS]. The socket carries packets `key NUL value`:
-// those this process sets go to the test, which sends each rank the others'; the last one says how it ended.
+// those this process sets go to the test, which sends each rank the others'; the last one says how it ended. Verbs that begin with channel_
+// are of message channels.
 
 #include <sys/socket.h>
 #include <unistd.h>
@@ -7,10 +8,16 @@
 #include <array>
 #include <csignal>
 #include <cstdlib>
+#include <future>
 #include <map>
+#include <memory>
+#include <mutex>
 #include <string>
+#include <vector>
 
+#include "backends/messages/message_channel.h"
 #include "backends/messages/ucx_communicator.h"
+#include "backends/messages/ucx_link.h"
 #include "schedules/error.h"
 #include "tests/support/communicator_contract.h"
 
@@ -50,6 +57,43 @@ void exchange(pw::Communicator& me) {
   me.barrier();
 }
 
+/// Rank 0 waits until a rank is lost and returns why; the others do as the verb says once they heard from it.
+std::string channelAsTold(const std::string& verb, const pw::LinkMaker& link) {
+  std::promise<void> heard;
+  std::promise<std::string> lost;
+  std::once_flag once, onceLost;
+  const bool isFirst = link.rank == pw::JobRank(0);
+  const bool isLarge = verb == "channel_die_before_taking";
+  pw::MessageChannel channel(
+      link,
+      [&](pw::JobRank, const pw::ChannelMessage&) {
+        if (!isFirst && isLarge) ::raise(SIGKILL);
+        std::call_once(once, [&] { heard.set_value(); });
+      },
+      [&](pw::JobRank rank, const std::string& why) {
+        std::call_once(onceLost, [&] { lost.set_value(std::to_string(rank.value) + ": " + why); });
+      },
+      {.lostAfter = std::chrono::milliseconds(verb == "channel_stop" ? 3000 : 60'000)});
+  auto wasLost = lost.get_future();
+  if (isFirst) {
+    for (int r = 1; r < link.size; ++r) {
+      channel.send(pw::JobRank(r), {"hello", {}});
+      // Held until the channel has sent it, and then never written to.
+      const auto memory = std::make_shared<std::vector<std::byte>>(isLarge ? 64 << 20 : 0);
+      if (isLarge) channel.send(pw::JobRank(r), {"large", {{{memory->data(), memory->size()}, memory}}});
+    }
+    return wasLost.wait_for(pw::kLongWait) == std::future_status::ready ? wasLost.get() : "nobody was lost";
+  }
+  heard.get_future().wait();
+  if (link.rank.value == 1) {
+    if (verb == "channel_die") ::raise(SIGKILL);
+    if (verb == "channel_stop") ::raise(SIGSTOP);
+    if (verb == "channel_leave") return channel.close(pw::kLongWait) ? "fine" : "not all was handled";
+  }
+  wasLost.wait_for(pw::kLongWait);
+  return "fine";
+}
+
 void doAsTold(const std::string& verb, pw::Communicator& me) {
   if (verb == "exchange") return exchange(me);
   if (me.rank() == pw::JobRank(1)) {
@@ -73,8 +117,13 @@ int main(int count, char** arguments) {
   meeting.deadline = pw::kLongWait;
   std::string failure = "fine";
   try {
-    const auto me = pw::connectUcx(meeting, storeOver(socket));
-    doAsTold(arguments[1], *me);
+    const std::string verb = arguments[1];
+    if (verb.starts_with("channel_")) {
+      failure = channelAsTold(verb, pw::ucxLink(meeting, storeOver(socket)));
+    } else {
+      const auto me = pw::connectUcx(meeting, storeOver(socket));
+      doAsTold(verb, *me);
+    }
   } catch (const pw::Error& error) {
     failure = error.what();
   }

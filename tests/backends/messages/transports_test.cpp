@@ -4,8 +4,10 @@
 
 #include <memory>
 
+#include "backends/messages/meeting.h"
 #include "backends/torch/backend.h"
 #include "engine/processes/connect.h"
+#include "tests/support/channel_contract.h"
 #include "tests/support/communicator_contract.h"
 #include "tests/support/host_transports.h"
 #include "tests/support/loopback.h"
@@ -42,6 +44,30 @@ std::vector<TestedTransport> testedTransports() {
 }
 
 INSTANTIATE_TEST_SUITE_P(Connected, CommunicatorContract, testing::ValuesIn(testedTransports()), testing::PrintToStringParamName());
+
+/// Over the meeting of the ranks, as in a job.
+std::vector<TestedLink> hostLinks() {
+  std::vector<TestedLink> all;
+  for (const Transport transport : valuesOf<Transport>()) {
+    if (factsOf(transport).onGpu) continue;
+    all.push_back({.name = std::string(factsOf(transport).name), .newJob = [transport](int ranks) {
+                     const auto listener = std::make_shared<Listener>();
+                     std::vector<LinkMaker> links;
+                     for (int r = 0; r < ranks; ++r) {
+                       const Rendezvous meeting = meetingAt(*listener, JobRank(r), ranks, kPatience);
+                       links.push_back(
+                           {.rank = JobRank(r), .size = ranks, .connect = [=](LinkEvents events) {
+                              static_cast<void>(listener);  // lives until then
+                              return linkRanks(transport, meeting, meet(meeting).dictionary(), torchBackend()).connect(std::move(events));
+                            }});
+                     }
+                     return links;
+                   }});
+  }
+  return all;
+}
+
+INSTANTIATE_TEST_SUITE_P(Connected, MessageChannelContract, testing::ValuesIn(hostLinks()), testing::PrintToStringParamName());
 
 TEST(ConnectRanks, RefusesTransportsOfGpusWithoutAGpu) {
   EXPECT_THAT(failureOf([] { (void)connectRanks(Transport::Nccl, {}, {}, torchBackend()); }),
