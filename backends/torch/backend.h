@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "backends/torch/autograd/functions.h"
 #include "backends/torch/gloo.h"
 #include "backends/torch/profiler.h"
 #include "backends/torch/stage/stage.h"
@@ -25,6 +26,8 @@ struct TorchBackend {
   void (*loadLibrary)(const std::string& path);
   /// Names of the arguments that such an operator writes into, by its schema; none for an unknown operator.
   std::vector<std::string> (*writtenArguments)(const std::string& target);
+  /// What remote calls and distributed autograd do with tensors.
+  const AutogradFunctions& (*autograd)();
 };
 
 /// Loads the module once, and LibTorch for it (`loadTorchLibrary`). Throws Error naming the file when it cannot be loaded.

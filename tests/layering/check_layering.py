@@ -27,9 +27,9 @@ BESIDE = ""  # the files beside the rooms; without it they are above all rooms
 ROOMS = {
     "app": ["cli", "gui"],
     "app/gui": ["window", "plan", "runs", "candidates", "model", "timeline", "document", "common"],
-    "engine": ["run", BESIDE, "processes"],
+    "engine": ["run", BESIDE, "autograd", "remote", "processes"],
     "backends": ["cuda", "torch", "resources", "store", "traces", "stages", "checkpoints", "messages", "pt2", "host"],
-    "backends/torch": ["stage", "program"],
+    "backends/torch": ["autograd", "stage", "program"],
     "simulator": ["plan", "report", "costs", "step", "model", "operators", "trace", "text"],
 }
 TOP = CHAIN + ["resources", "tests", "CMakeLists.txt", "README.md", "CONTRIBUTING.md", "LICENSE", "dev", "pyproject.toml"]
@@ -60,6 +60,8 @@ LIBRARIES = {
 }
 # Header: (its library, how the names of the files begin that may include it)
 PRIVATE_HEADERS = {
+    "backends/torch/autograd/local_pass.h": ("Torch", "backends/torch/"),
+    "backends/torch/autograd/nodes.h": ("Torch", "backends/torch/"),
     "backends/torch/stage/in_flight.h": ("Torch", "backends/torch/"),
     "backends/torch/program/parameter_uses.h": ("Torch", "backends/torch/"),
     "backends/torch/program/steps.h": ("Torch", "backends/torch/"),

@@ -1,0 +1,54 @@
+#pragma once
+
+#include <condition_variable>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <vector>
+
+namespace pw {
+
+/// Threads for calls that may wait for other calls. At most `running` of them work at a time; a task that waits for a remote result
+/// (`Blocked`) gives its place to a queued one, on a thread of its own if none is idle. So calls that nest, over any circle of workers,
+/// always find a place, and no more tasks run at once than there are places and tasks that came back from waiting.
+class CallThreads {
+ public:
+  /// `most`: threads in all, which bounds how many calls can wait at a time. `canRefuse`: see `refused`.
+  CallThreads(int running, int most);
+  ~CallThreads();  ///< waits for the tasks that run and drops the others
+  CallThreads(const CallThreads&) = delete;
+  CallThreads& operator=(const CallThreads&) = delete;
+
+  /// Queues a task, which must not throw. False where all threads wait, so that it would never be run: nothing was queued.
+  [[nodiscard]] bool post(std::function<void()> task);
+  /// Waits for the tasks that run and drops the others; later ones are dropped, too.
+  void stop();
+
+  /// While it lives, this thread waits and does not hold a place. Does nothing on other threads than these.
+  class Blocked {
+   public:
+    Blocked();
+    ~Blocked();
+    Blocked(const Blocked&) = delete;
+    Blocked& operator=(const Blocked&) = delete;
+
+   private:
+    CallThreads* threads_;
+  };
+
+ private:
+  void work();
+  void startThread();  ///< if a task could run and no thread is free for it; locked
+
+  int places_, most_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<std::function<void()>> tasks_;
+  std::vector<std::thread> threads_;
+  int running_ = 0, idle_ = 0, blocked_ = 0;
+  bool stopped_ = false;
+};
+
+}  // namespace pw
