@@ -216,6 +216,7 @@ CallHooks DistributedAutograd::Impl::hooks(const std::shared_ptr<Impl>& self) {
   };
   hooks.called = [self](ContextId id, JobRank from) { self->contexts.called(id, from); };
   hooks.calling = [self](ContextId id, JobRank to) { self->contexts.calling(id, to); };
+  hooks.late = [self](ContextId id, JobRank to) { self->contexts.late(id, to); };
   hooks.message = [self](JobRank from, std::string_view body, std::vector<HeldBuffer> parts) {
     self->handle(from, readMessage(body, std::move(parts), self->functions));
   };

@@ -86,6 +86,10 @@ void Contexts::calling(ContextId id, JobRank to) {
   context->workers.insert(to);
 }
 
+void Contexts::late(ContextId id, JobRank to) {
+  if (id.maker() == self_ && to != self_) messages_.release(to, id);  // the one before may have overtaken the call
+}
+
 void Contexts::joined(ContextId id, JobRank from) {
   const auto context = find(id);
   if (context == nullptr) return messages_.release(from, id);

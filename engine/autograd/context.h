@@ -54,6 +54,7 @@ class Contexts {
   [[nodiscard]] std::shared_ptr<AutogradContext> require(ContextId id) const;  ///< throws UsageError where it is not open
   void called(ContextId id, JobRank from);                                     ///< a call of that context came
   void calling(ContextId id, JobRank to);                                      ///< one goes out
+  void late(ContextId id, JobRank to);                                         ///< one went out of a context that has ended here since
   void joined(ContextId id, JobRank from);                                     ///< a worker has it now
   void released(ContextId id);                                                 ///< its maker ends it
   /// Releases those that the worker made.

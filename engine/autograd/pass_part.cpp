@@ -29,8 +29,7 @@ void PassPart::take(JobRank from, PassMessage message) {
     messages_.push_back(std::move(message));
     if (std::exchange(working_, true)) return;
   }
-  // These tasks never wait, so there is always a thread.
-  (void)environment_.threads.post([self = shared_from_this()] { self->work(); });
+  environment_.threads.post([self = shared_from_this()] { self->work(); }, [] {});  // never refused, as these tasks never wait
 }
 
 void PassPart::stop() {

@@ -73,6 +73,7 @@ RemoteFuture Remote::Impl::call(CallType type, JobRank to, const std::string& fu
     ++counted.sent[to.index()];
   }
   post.send(to, MessageKind::Call, body.finish(), std::move(sent.parts));
+  if (context && !isOpen(context)) hooks.late(context, to);
   return future;
 }
 
@@ -101,12 +102,16 @@ void Remote::Impl::handleCall(JobRank from, std::string_view body, std::vector<H
   ++executing;
   if (call->type == CallType::Fetch) {
     references->value(call->reference).whenDone([this, call](const RemoteFuture& value) { answer(*call, value); });
-  } else if (!threads.post([this, call] { execute(*call); })) {
-    const RemoteFuture refused;
-    refused.fail(std::make_exception_ptr(Error(
-        fmt::format("all {} threads for calls wait for other calls; nest them less deeply, or allow more threads", settings.mostThreads))));
-    answer(*call, refused);
+    return;
   }
+  threads.post(
+      [this, call] { execute(*call); },
+      [this, call] {
+        const RemoteFuture refused;
+        refused.fail(std::make_exception_ptr(Error(fmt::format(
+            "all {} threads for calls wait for other calls; nest them less deeply, or allow more threads", settings.mostThreads))));
+        answer(*call, refused);
+      });
 }
 
 Remote::Function Remote::Impl::find(const std::string& name) const {

@@ -14,13 +14,16 @@ CallThreads::CallThreads(int running, int most) : places_(std::max(1, running)),
 
 CallThreads::~CallThreads() { stop(); }
 
-bool CallThreads::post(std::function<void()> task) {
-  const std::lock_guard lock(mutex_);
-  if (blocked_ >= most_) return false;
-  if (stopped_) return true;
-  tasks_.push_back(std::move(task));
-  startThread();
-  return true;
+void CallThreads::post(std::function<void()> task, std::function<void()> refuse) {
+  {
+    const std::lock_guard lock(mutex_);
+    if (stopped_) return;
+    if (blocked_ < most_) {
+      tasks_.push_back({std::move(task), std::move(refuse)});
+      return startThread();
+    }
+  }
+  refuse();
 }
 
 void CallThreads::startThread() {
@@ -41,8 +44,9 @@ void CallThreads::stop() {
     changed_.notify_all();
   }
   for (std::thread& thread : threads) thread.join();
+  std::deque<Task> dropped;
   const std::lock_guard lock(mutex_);
-  tasks_.clear();
+  dropped.swap(tasks_);
 }
 
 void CallThreads::work() {
@@ -53,13 +57,13 @@ void CallThreads::work() {
     changed_.wait(lock, [&] { return stopped_ || (!tasks_.empty() && running_ < places_); });
     --idle_;
     if (stopped_) return;
-    std::function<void()> task = std::move(tasks_.front());
+    Task task = std::move(tasks_.front());
     tasks_.pop_front();
     ++running_;
     startThread();
     lock.unlock();
-    task();
-    task = nullptr;  // what it held may post tasks when it goes
+    task.run();
+    task = {};  // what it held may post tasks when it goes
     lock.lock();
     --running_;
     startThread();
@@ -68,10 +72,15 @@ void CallThreads::work() {
 
 CallThreads::Blocked::Blocked() : threads_(ofThisThread) {
   if (threads_ == nullptr) return;
-  const std::lock_guard lock(threads_->mutex_);
-  --threads_->running_;
-  ++threads_->blocked_;
-  threads_->startThread();
+  std::deque<Task> refused;
+  {
+    const std::lock_guard lock(threads_->mutex_);
+    --threads_->running_;
+    ++threads_->blocked_;
+    threads_->startThread();
+    if (threads_->blocked_ >= threads_->most_) refused.swap(threads_->tasks_);
+  }
+  for (const Task& task : refused) task.refuse();
 }
 
 CallThreads::Blocked::~Blocked() {

@@ -15,14 +15,15 @@ namespace pw {
 /// always find a place, and no more tasks run at once than there are places and tasks that came back from waiting.
 class CallThreads {
  public:
-  /// `most`: threads in all, which bounds how many calls can wait at a time. `canRefuse`: see `refused`.
+  /// `most`: threads in all, which bounds how many calls can wait at a time.
   CallThreads(int running, int most);
   ~CallThreads();  ///< waits for the tasks that run and drops the others
   CallThreads(const CallThreads&) = delete;
   CallThreads& operator=(const CallThreads&) = delete;
 
-  /// Queues a task, which must not throw. False where all threads wait, so that it would never be run: nothing was queued.
-  [[nodiscard]] bool post(std::function<void()> task);
+  /// Queues a task. Where all threads wait, so that nobody would ever run it, `refuse` is called instead, by whoever finds that out.
+  /// Neither must throw.
+  void post(std::function<void()> task, std::function<void()> refuse);
   /// Waits for the tasks that run and drops the others; later ones are dropped, too.
   void stop();
 
@@ -39,13 +40,16 @@ class CallThreads {
   };
 
  private:
+  struct Task {
+    std::function<void()> run, refuse;
+  };
   void work();
   void startThread();  ///< if a task could run and no thread is free for it; locked
 
   int places_, most_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  std::deque<std::function<void()>> tasks_;
+  std::deque<Task> tasks_;
   std::vector<std::thread> threads_;
   int running_ = 0, idle_ = 0, blocked_ = 0;
   bool stopped_ = false;

@@ -46,6 +46,7 @@ struct CallHooks {
   std::function<void(ContextId, JobRank from, AutogradMessageId, const std::vector<TensorHandle>&)> received;
   std::function<void(ContextId, JobRank from)> called;  ///< a call came that is part of this context
   std::function<void(ContextId, JobRank to)> calling;   ///< one goes out
+  std::function<void(ContextId, JobRank to)> late;      ///< one went out, and the context ended in the meantime
   std::function<void(JobRank from, std::string_view body, std::vector<HeldBuffer> parts)> message;  ///< one of autograd's own
   std::function<void(JobRank worker, const std::string& why)> lost;
 };

@@ -6,6 +6,8 @@
 
 #include <stdexcept>
 
+#include "backends/torch/backend.h"
+
 namespace pw::test {
 namespace {
 
@@ -44,6 +46,8 @@ Tensor transposed(const Tensor& a) { return of(in(a).t()); }
 Tensor sum(const Tensor& a) { return of(in(a).sum()); }
 Tensor onlyFirstOf(const Tensor& a, const Tensor& b) { return of(in(a) + 0 * in(b).detach()); }
 Tensor brokenBackward(const Tensor& a) { return of(Broken::apply(in(a))); }
+
+const AutogradFunctions& testFunctions() { return torchBackend().autograd(); }
 
 double item(const Tensor& a) { return in(a).item<double>(); }
 std::vector<double> numbers(const TensorHandle& a) {

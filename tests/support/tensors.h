@@ -1,6 +1,7 @@
 #pragma once
 
-// LibTorch's tensors for tests of distributed autograd, without its headers.
+// Tensors for tests of distributed autograd: LibTorch's (`tensors.cpp`), or a few lines of plain numbers (`number_tensors.cpp`), with which
+// the same tests run where LibTorch is not there or not instrumented.
 
 #include <cstdint>
 #include <string>
@@ -29,11 +30,14 @@ struct Tensor {
 /// The identity, whose backward throws.
 [[nodiscard]] Tensor brokenBackward(const Tensor& a);
 
+/// What these tensors do: the LibTorch module's table, or that of the plain numbers (which has no optimizers).
+[[nodiscard]] const AutogradFunctions& testFunctions();
+
 [[nodiscard]] double item(const Tensor& a);
 [[nodiscard]] std::vector<double> numbers(const TensorHandle& a);  ///< all elements; none of null
 [[nodiscard]] bool needsGradient(const Tensor& a);
 [[nodiscard]] bool hasGradFn(const Tensor& a);
-/// The plain backward of LibTorch, and what it left in `.grad` (none: empty).
+/// A backward in one process, and what it left in `.grad` (none: empty).
 void localBackward(const std::vector<Tensor>& roots);
 [[nodiscard]] std::vector<double> gradOf(const Tensor& a);
 

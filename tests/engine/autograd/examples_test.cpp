@@ -1,6 +1,5 @@
 #include <gtest/gtest.h>
 
-#include "backends/torch/backend.h"
 #include "engine/autograd/optimizer.h"
 #include "tests/support/two_worlds.h"
 
@@ -10,7 +9,7 @@ namespace {
 JobOptions options(int workers = 2) {
   JobOptions options;
   options.workers = workers;
-  options.functions = &torchBackend().autograd();
+  options.functions = &testFunctions();
   return options;
 }
 
@@ -63,6 +62,22 @@ TEST_P(BothModes, FetchesParametersAndUpdatesThemOnTheirOwner) {
     }
   }
   expectNothingLeft(job);
+}
+
+TEST(Graphs, ArePassedThroughOnceUnlessTheyAreKept) {
+  RemoteJob job(options());
+  job.defineEverywhere("multiply", [](Remote&, const RemoteValue& a) { return valueOf(tensorOf(a.at(0)) * tensorOf(a.at(1))); });
+  job.start();
+  const OpenContext context(job.autograd(0));
+  const Tensor loss = sum(tensorOf(job.remote(0).rpcSync("worker1", "multiply", RemoteValue::List{valueOf(leaf(1)), valueOf(leaf(2))})));
+  job.autograd(0).backward(context.id(), {loss.handle});
+  try {
+    job.autograd(0).backward(context.id(), {loss.handle});
+    FAIL() << "the values that the product saved are gone";
+  } catch (const RemoteError& problem) {
+    EXPECT_EQ(problem.worker(), "worker1");
+    EXPECT_NE(problem.text().find("second time"), std::string::npos) << problem.text();
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(Modes, BothModes, testing::Values(BackwardMode::Fast, BackwardMode::Smart, BackwardMode::Auto),

@@ -40,12 +40,18 @@ RemoteValue half(Here& here, const List& a) { return valueOf(scaled(in(a, 0), 0.
 RemoteValue fail(Here&, const List&) { throw std::runtime_error("no value today"); }
 /// Its first argument only.
 RemoteValue first(Here& here, const List& a) { return valueOf(in(a, 0) * here.parameter(5)); }
+/// Has worker 2 compute from its own value twice, and uses one.
+RemoteValue wasteful(Here& here, const List& a) {
+  const RemoteValue y = valueOf(in(a, 0) * here.parameter(5));
+  (void)here.call(2, "layer", {y});
+  return here.call(2, "layer", {y});
+}
 RemoteValue plain(Here&, const List&) { return List{1, "two", valueOf(constant(9)), valueOf(integers())}; }
 
 std::map<std::string, ProgramFunction> functions() {
   return {{"layer", layer}, {"add", add},     {"multiply", multiply}, {"parameter", parameter}, {"fetchAndLayer", fetchAndLayer},
           {"pair", pair},   {"route", route}, {"shrink", shrink},     {"half", half},           {"fail", fail},
-          {"first", first}, {"plain", plain}};
+          {"first", first}, {"plain", plain}, {"wasteful", wasteful}};
 }
 
 Program of(ProgramMain main, int workers = 3) { return {functions(), std::move(main), workers}; }
@@ -139,6 +145,7 @@ std::map<std::string, Program> programs() {
     (void)here.keep(2, "layer", {y});
     return sum(tensorOf(y) + tensorOf(here.call(2, "layer", {y})));
   });
+  all["UnusedOnTheCallee"] = of([x](Here& here) { return sum(tensorOf(here.call(1, "wasteful", {x(here)}))); });
   all["UnusedBehindUnused"] = of([x](Here& here) {
     const RemoteValue y = here.call(1, "layer", {x(here)}), z = here.call(2, "layer", {y}), w = here.call(1, "layer", {z});
     (void)here.call(0, "layer", {w});

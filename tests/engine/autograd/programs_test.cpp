@@ -5,8 +5,6 @@
 
 #include <cstdlib>
 
-#include "backends/torch/backend.h"
-
 namespace pw::test {
 namespace {
 
@@ -16,7 +14,7 @@ using testing::HasSubstr;
 JobOptions options(int workers, std::uint64_t seed) {
   JobOptions options;
   options.workers = workers;
-  options.functions = &torchBackend().autograd();
+  options.functions = &testFunctions();
   options.seed = seed;
   options.deadline = std::chrono::seconds(60);
   return options;
