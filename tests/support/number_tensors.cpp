@@ -116,6 +116,7 @@ struct Pass {
   std::map<Function*, std::pair<std::vector<Numbers>, int>> waiting;
   std::vector<std::pair<Function*, std::vector<Numbers>>> ready;
   std::set<Function*> reached;
+  std::vector<NodeHandle> kept;
   bool started = false;
 
   void put(const Function::Edge& edge, const Numbers& gradient) {
@@ -205,6 +206,7 @@ LocalPassHandle makePass(const std::vector<TensorHandle>& roots, bool) {
 }
 std::vector<AutogradMessageId> reach(const LocalPassHandle& handle, const std::vector<NodeHandle>& sends, bool fromRoots) {
   Pass& pass = passIn(handle);
+  pass.kept.insert(pass.kept.end(), sends.begin(), sends.end());
   std::vector<AutogradMessageId> found;
   for (const Function* function : reachable(startsOf(sends, fromRoots ? pass.roots : std::vector<TensorHandle>()), pass.reached)) {
     if (function->receives) found.push_back(function->receives);
@@ -213,6 +215,7 @@ std::vector<AutogradMessageId> reach(const LocalPassHandle& handle, const std::v
 }
 void expect(const LocalPassHandle& handle, const std::vector<NodeHandle>& sends) {
   Pass& pass = passIn(handle);
+  pass.kept.insert(pass.kept.end(), sends.begin(), sends.end());
   pass.expected.clear();
   std::set<Function*> seen;
   for (const TensorHandle& root : pass.roots) ++pass.expected[in(root).made.get()];

@@ -82,6 +82,7 @@ LocalPass::LocalPass(const std::vector<TensorHandle>& roots, bool keepGraph) : k
 }
 
 std::vector<AutogradMessageId> LocalPass::reach(const std::vector<NodeHandle>& sends, bool fromRoots) {
+  keep(sends);
   std::vector<Node*> from = nodesOf(sends);
   if (fromRoots) {
     for (const autograd::Edge& root : roots_) from.push_back(root.function.get());
@@ -98,6 +99,7 @@ std::vector<AutogradMessageId> LocalPass::reach(const std::vector<NodeHandle>& s
 }
 
 void LocalPass::expect(const std::vector<NodeHandle>& sends) {
+  keep(sends);
   expected_.clear();
   std::vector<Node*> from = nodesOf(sends);
   for (const autograd::Edge& root : roots_) {

@@ -44,10 +44,13 @@ class LocalPass {
   void execute(Node& node, torch::autograd::InputBuffer&& inputs, const GradientSink& sink);
   void leave(Node& node, torch::autograd::variable_list&& inputs, const GradientSink& sink) const;
 
+  void keep(const std::vector<NodeHandle>& sends) { kept_.insert(kept_.end(), sends.begin(), sends.end()); }
+
   bool keepGraph_;
   bool started_ = false;
   torch::autograd::edge_list roots_;
   torch::autograd::variable_list rootGradients_;
+  std::vector<NodeHandle> kept_;               ///< with `roots_`, all that the pointers below may point to: the context may end meanwhile
   std::unordered_map<Node*, int> expected_;    ///< gradients that each node will get
   std::unordered_map<Node*, Inputs> waiting_;  ///< has some of them
   std::vector<Ready> ready_;                   ///< a heap
