@@ -13,6 +13,7 @@ namespace pw {
 namespace {
 
 constexpr int kStepThreads = 4;  // they compute and never wait
+const char* const kReleased = "The autograd context was released during a backward pass in it.";
 
 const AutogradFunctions& functionsOf(const Remote& remote) {
   if (remote.settings().functions == nullptr) throw UsageError("Distributed autograd needs LibTorch; start the workers with it.");
@@ -51,7 +52,7 @@ struct DistributedAutograd::Impl {
   void end(const PassMessage& message);
   void answer(const PassMessage& message);
   void lost(JobRank worker, const std::string& why);
-  void release(ContextId id);
+  void failPasses(ContextId id, const std::string& sentence);
   [[nodiscard]] std::shared_ptr<PassRoot> rootOf(PassId id) const;
   [[nodiscard]] std::shared_ptr<PassPart> partOf(const std::shared_ptr<AutogradContext>& context, const PassMessage& message);
   void finish(const PassRoot& root, bool isWell);
@@ -82,7 +83,7 @@ void DistributedAutograd::Impl::handle(JobRank from, PassMessage message) {
   }
   switch (message.step) {
     case PassStep::Joined: return contexts.joined(message.context, from);
-    case PassStep::Release: return release(message.context);
+    case PassStep::Release: failPasses(message.context, kReleased); return contexts.released(message.context);
     case PassStep::Start:
     case PassStep::Reach:
     case PassStep::Gradient:
@@ -178,11 +179,14 @@ void DistributedAutograd::Impl::lost(JobRank worker, const std::string& why) {
     }
     for (const PassMessage& message : hurt) refuse(message, sentence);
   }
-  for (const auto& root : own) root->lost(worker, why);
+  for (const auto& root : own) {
+    if (root->context().maker() == worker) root->fail(std::make_exception_ptr(Error(sentence)));
+    root->lost(worker, why);
+  }
   contexts.lost(worker);
 }
 
-void DistributedAutograd::Impl::release(ContextId id) {
+void DistributedAutograd::Impl::failPasses(ContextId id, const std::string& sentence) {
   std::vector<std::shared_ptr<PassRoot>> own;
   {
     const std::lock_guard lock(mutex);
@@ -190,10 +194,7 @@ void DistributedAutograd::Impl::release(ContextId id) {
       if (root->context() == id) own.push_back(root);
     }
   }
-  for (const auto& root : own) {
-    root->fail(std::make_exception_ptr(Error(fmt::format("The autograd context {} was released during a backward pass.", id.value))));
-  }
-  contexts.released(id);
+  for (const auto& root : own) root->fail(std::make_exception_ptr(Error(sentence)));
 }
 
 void DistributedAutograd::Impl::addEnd(bool isSend, ContextId id, AutogradMessageId message, NodeHandle function, JobRank peer) {
@@ -255,7 +256,10 @@ DistributedAutograd::~DistributedAutograd() {
 
 ContextId DistributedAutograd::open() { return impl_->contexts.open(); }
 
-void DistributedAutograd::release(ContextId context) { impl_->contexts.release(context); }
+void DistributedAutograd::release(ContextId context) {
+  impl_->failPasses(context, kReleased);
+  impl_->contexts.release(context);
+}
 
 void DistributedAutograd::backward(ContextId id, const std::vector<TensorHandle>& roots, const BackwardSettings& settings) {
   const auto context = impl_->contexts.require(id);
