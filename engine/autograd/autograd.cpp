@@ -118,6 +118,7 @@ std::shared_ptr<PassPart> DistributedAutograd::Impl::partOf(const std::shared_pt
 }
 
 void DistributedAutograd::Impl::handleStep(JobRank from, PassMessage message) {
+  if (message.shares.empty()) throw Error("a message of a backward pass has no share of it");
   const auto context = contexts.find(message.context);
   if (context == nullptr) {
     return refuse(message, fmt::format("The autograd context {} is not open on {}, where the backward pass came to.", message.context.value,

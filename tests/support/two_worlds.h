@@ -48,10 +48,13 @@ class Parameters {
     if (isNew) entry->second = leaf(static_cast<std::uint64_t>(worker) * 1000 + number + 1);
     return entry->second;
   }
-  [[nodiscard]] const std::map<std::pair<int, std::uint64_t>, Tensor>& all() const { return all_; }
+  [[nodiscard]] std::map<std::pair<int, std::uint64_t>, Tensor> all() const {
+    const std::lock_guard lock(mutex_);
+    return all_;
+  }
 
  private:
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::map<std::pair<int, std::uint64_t>, Tensor> all_;
 };
 

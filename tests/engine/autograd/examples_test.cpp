@@ -81,8 +81,8 @@ TEST(Graphs, ArePassedThroughOnceUnlessTheyAreKept) {
 }
 
 INSTANTIATE_TEST_SUITE_P(Modes, BothModes, testing::Values(BackwardMode::Fast, BackwardMode::Smart, BackwardMode::Auto),
-                         [](const auto& info) {
-                           return std::array{"Fast", "Smart", "Auto"}.at(static_cast<std::size_t>(info.param));
+                         [](const auto& test) {
+                           return std::array{"Fast", "Smart", "Auto"}.at(static_cast<std::size_t>(test.param));
                          });
 
 }  // namespace

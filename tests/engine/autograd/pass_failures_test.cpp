@@ -78,7 +78,7 @@ const Dropped kDropped[] = {
     {"LateWave", PassStep::Reach, 0, 1, BackwardMode::Auto, "UnusedProductOfTheNote"},
     {"Resume", PassStep::Resume, 0, 1, BackwardMode::Auto, "UnusedOnTheCallee"},
 };
-INSTANTIATE_TEST_SUITE_P(Steps, DroppedStep, testing::ValuesIn(kDropped), [](const auto& info) { return std::string(info.param.name); });
+INSTANTIATE_TEST_SUITE_P(Steps, DroppedStep, testing::ValuesIn(kDropped), [](const auto& test) { return std::string(test.param.name); });
 
 TEST(Pass, NamesTheWorkerThatDoesNotAnswerAnyMore) {
   JobOptions soon = options(3);

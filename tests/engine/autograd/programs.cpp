@@ -97,9 +97,9 @@ std::map<std::string, Program> programs() {
   all["CallsAtTheSameTime"] = of([x](Here& here) {
     std::vector<std::function<RemoteValue()>> calls;
     for (int i = 0; i < 8; ++i) calls.push_back(here.start(i % 3, "layer", {x(here, 10 + static_cast<std::uint64_t>(i % 2))}));
-    Tensor all = tensorOf(calls[0]());
-    for (std::size_t i = 1; i < calls.size(); ++i) all = all * tensorOf(calls[i]());
-    return sum(all);
+    Tensor product = tensorOf(calls[0]());
+    for (std::size_t i = 1; i < calls.size(); ++i) product = product * tensorOf(calls[i]());
+    return sum(product);
   });
   all["LoopOfUnknownLength"] = of([x](Here& here) { return sum(tensorOf(here.call(1, "shrink", {x(here)}))); });
   all["BranchByValue"] = of([x](Here& here) {

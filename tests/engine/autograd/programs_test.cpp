@@ -51,7 +51,7 @@ std::vector<std::string> names(bool unused) {
 class FastProgram : public EveryProgram {};
 TEST_P(FastProgram, HasTheGradientsOfOneProcessInFastMode) { expectEqualIn(BackwardMode::Fast); }
 
-const auto kName = [](const auto& info) { return info.param; };
+const auto kName = [](const auto& test) { return test.param; };
 INSTANTIATE_TEST_SUITE_P(Programs, EveryProgram, testing::ValuesIn(names(true)), kName);
 INSTANTIATE_TEST_SUITE_P(Programs, FastProgram, testing::ValuesIn(names(false)), kName);
 
@@ -78,11 +78,10 @@ void runRandom(BackwardMode mode, bool dropsSome) {
   for (std::uint64_t first = 1; first <= count(); first += 100) {
     Parameters parameters;
     RemoteJob job(options(4, first));
-    std::uint64_t seed = 0;
     const Program any = randomProgram(first, dropsSome);
     define(job, any, parameters);
     job.start();
-    for (seed = first; seed < first + 100 && seed <= count(); ++seed) {
+    for (std::uint64_t seed = first; seed < first + 100 && seed <= count(); ++seed) {
       SCOPED_TRACE("seed " + std::to_string(seed));
       const Program program = randomProgram(seed, dropsSome);
       const Outcome expected = runInOneThread(program);

@@ -118,7 +118,9 @@ TEST(References, SurviveForksInAnyOrder) {
         calls.push_back(
             here.rpcAsync(next, "wander", RemoteValue::List{arguments.at(0), static_cast<std::int64_t>(random() >> 2U), left - 1}));
       }
-      if (random() % 2 == 0) EXPECT_EQ(here.toHere(arguments.at(0).reference()).integer(), 77);
+      if (random() % 2 == 0) {
+        EXPECT_EQ(here.toHere(arguments.at(0).reference()).integer(), 77);
+      }
       for (const RemoteFuture& call : calls) (void)call.wait();
       return left % 2 == 0 ? arguments.at(0) : RemoteValue();
     });
