@@ -38,7 +38,7 @@ class Shares {
     Share kept{*bits_.begin()};
     bits_.erase(bits_.begin());
     const Share taken = halve(kept);
-    bits_.insert(kept.exponent);
+    add(kept);  // there may be one of its size
     return taken;
   }
   [[nodiscard]] std::vector<Share> takeAll() {

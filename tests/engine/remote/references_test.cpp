@@ -43,6 +43,25 @@ TEST(Shares, AreAWholeExactlyWhenAllAreBack) {
   }
 }
 
+// Workers that take and give shares by chance never have more or less than the whole together.
+TEST(Shares, StayAWholeWhoeverHasThem) {
+  std::mt19937_64 random(5);
+  std::vector<Shares> workers(4);
+  workers[0].add(Share{0});
+  for (int i = 0; i < 10000; ++i) {
+    Shares& from = workers[random() % 4];
+    if (from.isEmpty()) continue;
+    workers[random() % 4].add(from.take());
+    if (i % 1000 != 999) continue;
+    Shares all;
+    for (Shares& worker : workers) {
+      for (const Share share : worker.takeAll()) all.add(share);
+    }
+    ASSERT_TRUE(all.isWhole());
+    workers[random() % 4].add(Share{0});
+  }
+}
+
 TEST(Shares, CanBeHalvedForEver) {
   Share share;
   Shares sum;
