@@ -8,6 +8,7 @@
 #include <string>
 #include <vector>
 
+#include "backends/torch/autograd/tensors.h"
 #include "backends/torch/backend.h"
 #include "backends/torch/program/steps.h"
 #include "backends/torch/stage/memory.h"
@@ -58,7 +59,8 @@ void loadLibrary(const std::string& path) {
 }  // namespace
 
 extern "C" __attribute__((visibility("default"))) const pw::TorchBackend* pipewrightTorchBackend() {
-  static const pw::TorchBackend backend{&prepareProcess, &pw::makeTracedStage, &pw::connectGloo,  &pw::connectStore,   &pw::measureProfile,
-                                        &hasOperator,    &loadLibrary,         &writtenArguments, &pw::connectGlooLink};
+  static const pw::TorchBackend backend{&prepareProcess,      &pw::makeTracedStage,  &pw::connectGloo, &pw::connectStore,
+                                        &pw::measureProfile,  &hasOperator,          &loadLibrary,     &writtenArguments,
+                                        &pw::connectGlooLink, &pw::autogradFunctions};
   return &backend;
 }

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "backends/torch/autograd/functions.h"
 #include "backends/torch/gloo.h"
 #include "backends/torch/gloo_link.h"
 #include "backends/torch/profiler.h"
@@ -27,6 +28,8 @@ struct TorchBackend {
   /// Names of the arguments that such an operator writes into, by its schema; none for an unknown operator.
   std::vector<std::string> (*writtenArguments)(const std::string& target);
   MessageLink (*connectGlooLink)(const Rendezvous&, const KeyValueStore&, LinkEvents);
+  /// What remote calls and distributed autograd do with tensors.
+  const AutogradFunctions& (*autograd)();
 };
 
 /// Loads the module once, and LibTorch for it (`loadTorchLibrary`). Throws Error naming the file when it cannot be loaded.

@@ -28,9 +28,9 @@ ROOMS = {
     "app": ["cli", "gui"],
     "app/gui": ["window", "plan", "runs", "candidates", "model", "timeline", "document", "common"],
     "app/gui/timeline": [BESIDE, "drawing"],
-    "engine": ["run", BESIDE, "processes"],
+    "engine": ["run", BESIDE, "autograd", "remote", "processes"],
     "backends": ["cuda", "torch", "resources", "store", "traces", "stages", "checkpoints", "messages", "pt2", "host"],
-    "backends/torch": ["stage", "program"],
+    "backends/torch": ["autograd", "stage", "program"],
     "simulator": ["plan", "report", "costs", "step", "model", "operators", "trace", "text"],
 }
 TOP = CHAIN + ["resources", "tests", "CMakeLists.txt", "README.md", "CONTRIBUTING.md", "LICENSE", "dev", "pyproject.toml"]
@@ -63,6 +63,8 @@ LIBRARIES = {
 PRIVATE_HEADERS = {
     "backends/messages/ucx_worker.h": ("UCX", "backends/messages/ucx_"),
     "backends/torch/gloo_group.h": ("Torch", "backends/torch/"),
+    "backends/torch/autograd/local_pass.h": ("Torch", "backends/torch/"),
+    "backends/torch/autograd/nodes.h": ("Torch", "backends/torch/"),
     "backends/torch/stage/in_flight.h": ("Torch", "backends/torch/"),
     "backends/torch/program/parameter_uses.h": ("Torch", "backends/torch/"),
     "backends/torch/program/steps.h": ("Torch", "backends/torch/"),

@@ -1,0 +1,72 @@
+#pragma once
+
+// Internal to the room: what stands behind Remote.
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "engine/remote/call_threads.h"
+#include "engine/remote/deadlines.h"
+#include "engine/remote/pending_calls.h"
+#include "engine/remote/post.h"
+#include "engine/remote/references.h"
+#include "engine/remote/remote.h"
+#include "engine/remote/shutdown.h"
+#include "engine/remote/value_wire.h"
+
+namespace pw {
+
+/// What a call asks for.
+enum class CallType : std::uint8_t {
+  Return,  ///< the function's result
+  Keep,    ///< that it stays, as the value of a reference
+  Fetch,   ///< the value of a reference
+};
+
+/// A call that came from a worker.
+struct IncomingCall {
+  CallId id;
+  CallType type{};
+  JobRank from;
+  ContextId context;
+  ReferenceId reference;
+  std::string function;
+  RemoteValue arguments;
+};
+
+struct Remote::Impl {
+  Impl(Remote& remote, RemoteSettings given, Send send);
+
+  RemoteFuture call(CallType type, JobRank to, const std::string& function, const RemoteValue& arguments, const Reference& reference,
+                    Deadline deadline);
+  void handleCall(JobRank from, std::string_view body, std::vector<HeldBuffer> parts);
+  void handleResult(JobRank from, std::string_view body, std::vector<HeldBuffer> parts);
+  void handleGiveBack(std::string_view body);
+  void execute(const IncomingCall& call);
+  void answer(const IncomingCall& call, const RemoteFuture& result);
+  void answerValue(const IncomingCall& call, const RemoteValue& value);
+  void answerProblem(const IncomingCall& call, const std::exception_ptr& thrown);
+  [[nodiscard]] Function find(const std::string& name) const;
+  [[nodiscard]] bool isOpen(ContextId context) const { return context && hooks.isOpen && hooks.isOpen(context); }
+  [[nodiscard]] CallCounts callCounts();
+
+  Remote& face;
+  RemoteSettings settings;
+  CallHooks hooks;
+  Deadlines deadlines;
+  Post post;
+  PendingCalls pending;
+  std::shared_ptr<References> references;
+  mutable std::mutex mutex;
+  std::unordered_map<std::string, Function> functions;
+  CallCounts counted;
+  std::atomic<std::size_t> executing = 0;
+  Shutdown shutdown;
+  CallThreads threads;  ///< ends first: its tasks use the others
+};
+
+}  // namespace pw

@@ -1,0 +1,71 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <unordered_map>
+
+#include "engine/remote/future.h"
+#include "engine/remote/reference.h"
+#include "engine/remote/shares.h"
+
+namespace pw {
+
+/// A reference as part of a message: half of the sender's share.
+struct SentReference {
+  ReferenceId id;
+  JobRank owner;
+  Share share;
+};
+
+/// The references of one worker: the values it owns, and what it holds of others'.
+///
+/// The protocol. A value's references hold shares of one whole (`Shares`). Who sends a reference on sends half of its share with it; who
+/// drops one sends its share back to the owner; the owner drops the value when the whole is back. There are no confirmations: a share that
+/// is on its way counts as held, whatever overtakes it, so a value never goes too early. A message that is lost leaves a value that goes
+/// with its owner; one that is repeated is dropped by `Post`. Because ids are made by whoever asks for the value, a third worker's message
+/// may reach the owner before the call that makes the value: the owner then waits for it.
+class References : public std::enable_shared_from_this<References> {
+ public:
+  using GiveBack = std::function<void(JobRank owner, ReferenceId id, Share share)>;
+  References(JobRank self, std::size_t workers, GiveBack giveBack)
+      : self_(self), workers_(workers), ids_(self), giveBack_(std::move(giveBack)) {}
+
+  /// A new reference, holding the whole, to a value that this owner will have.
+  [[nodiscard]] Reference make(JobRank owner);
+  [[nodiscard]] Reference receive(const SentReference& sent);  ///< throws Error for an owner that the job does not have
+  [[nodiscard]] SentReference send(const Reference& reference);
+
+  /// The value of an own reference, from now on; a problem is thrown by who asks for the value.
+  void settle(ReferenceId id, RemoteFuture value);
+  /// The value of an own reference, when it is there.
+  [[nodiscard]] RemoteFuture value(ReferenceId id);
+  void takeBack(ReferenceId id, Share share);
+
+  /// Drops all values; afterwards nothing is given back.
+  void clear();
+  [[nodiscard]] std::size_t owned() const;
+  [[nodiscard]] std::size_t held() const;
+
+ private:
+  friend struct Reference::Held;
+  struct Owned {
+    RemoteFuture value;
+    bool settled = false;
+    Shares back;
+  };
+  void drop(JobRank owner, ReferenceId id, Share share);
+  void dropIfUnused(std::unique_lock<std::mutex>& lock, ReferenceId id);
+
+  JobRank self_;
+  std::size_t workers_;
+  IdSource<ReferenceId> ids_;
+  GiveBack giveBack_;
+  mutable std::mutex mutex_;
+  std::unordered_map<ReferenceId, Owned> owned_;
+  std::size_t held_ = 0;
+  bool closed_ = false;
+};
+
+}  // namespace pw

@@ -1,0 +1,203 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <array>
+#include <atomic>
+#include <latch>
+
+#include "engine/autograd/pass_message.h"
+#include "tests/engine/autograd/programs.h"
+
+namespace pw::test {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using namespace std::chrono_literals;
+
+JobOptions options(int workers) {
+  JobOptions options;
+  options.workers = workers;
+  options.functions = &testFunctions();
+  return options;
+}
+
+std::string messageOf(const std::function<void()>& action) {
+  try {
+    action();
+  } catch (const std::exception& problem) {
+    return problem.what();
+  }
+  return "nothing was thrown";
+}
+
+bool isStep(const MessageView& view, PassStep step) { return view.kind == MessageKind::Autograd && view.first == static_cast<int>(step); }
+
+struct Dropped {
+  const char* name;
+  PassStep step;
+  int from, to;
+  BackwardMode mode;
+  const char* program;
+};
+
+class DroppedStep : public testing::TestWithParam<Dropped> {};
+
+// One message of that kind between two workers gets lost: the pass ends at its deadline, and says who did not get what.
+TEST_P(DroppedStep, EndsThePassAtItsDeadlineNamingTheWorkers) {
+  const Dropped dropped = GetParam();
+  JobOptions lossy = options(3);
+  std::atomic<bool> isGone = false;
+  lossy.drops = [&](const MessageView& view) {
+    return isStep(view, dropped.step) && view.from.value == dropped.from && view.to.value == dropped.to && !isGone.exchange(true);
+  };
+  lossy.deadline = 800ms;
+  const Program program = programs().at(dropped.program);
+  Parameters parameters;
+  RemoteJob job(lossy);
+  define(job, program, parameters);
+  job.start();
+  const auto begin = std::chrono::steady_clock::now();
+  EXPECT_THAT(messageOf([&] { (void)runOverWorkers(job, program, parameters, dropped.mode); }),
+              AllOf(HasSubstr("within 0.8 s"), HasSubstr("worker" + std::to_string(dropped.to) + " did not get 1 of the"),
+                    HasSubstr("that worker" + std::to_string(dropped.from) + " sent")));
+  EXPECT_GE(std::chrono::steady_clock::now() - begin, 800ms);
+  EXPECT_TRUE(isGone) << "no such message was sent";
+  expectNothingLeft(job);
+}
+
+const Dropped kDropped[] = {
+    {"FirstGradient", PassStep::Gradient, 0, 1, BackwardMode::Fast, "NestedCalls"},
+    {"GradientFurtherAway", PassStep::Gradient, 1, 2, BackwardMode::Fast, "NestedCalls"},
+    {"GradientOnTheWayBack", PassStep::Gradient, 2, 1, BackwardMode::Fast, "NestedCalls"},
+    {"LastGradient", PassStep::Gradient, 1, 0, BackwardMode::Fast, "NestedCalls"},
+    {"FirstOfTheWave", PassStep::Reach, 0, 1, BackwardMode::Smart, "NestedCalls"},
+    {"WaveFurtherAway", PassStep::Reach, 1, 2, BackwardMode::Smart, "NestedCalls"},
+    {"IdleOfTheFirst", PassStep::Idle, 1, 0, BackwardMode::Fast, "NestedCalls"},
+    {"IdleOfTheSecond", PassStep::Idle, 2, 0, BackwardMode::Smart, "NestedCalls"},
+    {"LateWave", PassStep::Reach, 0, 1, BackwardMode::Auto, "UnusedProductOfTheNote"},
+    {"Resume", PassStep::Resume, 0, 1, BackwardMode::Auto, "UnusedOnTheCallee"},
+};
+INSTANTIATE_TEST_SUITE_P(Steps, DroppedStep, testing::ValuesIn(kDropped), [](const auto& test) { return std::string(test.param.name); });
+
+TEST(Pass, NamesTheWorkerThatDoesNotAnswerAnyMore) {
+  JobOptions soon = options(3);
+  soon.deadline = 400ms;
+  RemoteJob job(soon);
+  const Program program = programs().at("NestedCalls");
+  Parameters parameters;
+  define(job, program, parameters);
+  job.start();
+  Here here = hereOn(job.remote(0), parameters);
+  const OpenContext context(job.autograd(0));
+  const Tensor loss = program.main(here);
+  job.freeze(2);
+  EXPECT_THAT(messageOf([&] { job.autograd(0).backward(context.id(), {loss.handle}); }),
+              AllOf(HasSubstr("worker2 did not answer"), HasSubstr("0.4 s")));
+}
+
+// Worker 2 dies while worker 1 waits for it: only worker 1 is told, and tells worker 0.
+TEST(Pass, EndsAtOnceWhenAWorkerIsLost) {
+  JobOptions lossy = options(3);
+  std::latch reached(1);
+  lossy.drops = [&](const MessageView& view) {
+    if (!isStep(view, PassStep::Gradient) || view.to != JobRank(2)) return false;
+    reached.count_down();
+    return true;
+  };
+  RemoteJob job(lossy);
+  const Program program = programs().at("NestedCalls");
+  Parameters parameters;
+  define(job, program, parameters);
+  job.start();
+  std::thread killer([&] {
+    reached.wait();
+    job.freeze(2);
+    job.remote(1).lost(JobRank(2), "its process ended");
+  });
+  const auto begin = std::chrono::steady_clock::now();
+  EXPECT_THAT(messageOf([&] { (void)runOverWorkers(job, program, parameters, BackwardMode::Auto); }),
+              AllOf(HasSubstr("worker2 was lost"), HasSubstr("its process ended")));
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, lossy.deadline);
+  killer.join();
+}
+
+TEST(Pass, EndsAtOnceWhenAWorkerWasLostBefore) {
+  RemoteJob job(options(3));
+  const Program program = programs().at("NestedCalls");
+  Parameters parameters;
+  define(job, program, parameters);
+  job.start();
+  Here here = hereOn(job.remote(0), parameters);
+  const OpenContext context(job.autograd(0));
+  const Tensor loss = program.main(here);
+  job.kill(2);
+  EXPECT_THAT(messageOf([&] { job.autograd(0).backward(context.id(), {loss.handle}); }), HasSubstr("worker2 was lost"));
+}
+
+TEST(Pass, ReleasesContextsWhoseMakerIsLost) {
+  RemoteJob job(options(3));
+  const Program program = programs().at("NestedCalls");
+  Parameters parameters;
+  define(job, program, parameters);
+  job.start();
+  Here here = hereOn(job.remote(0), parameters);
+  const OpenContext context(job.autograd(0));
+  (void)program.main(here);
+  EXPECT_EQ(job.autograd(1).counts().contexts, 1U);
+  EXPECT_EQ(job.autograd(2).counts().contexts, 1U);
+  job.kill(0);
+  EXPECT_EQ(job.autograd(1).counts(), AutogradCounts{});
+  EXPECT_EQ(job.autograd(2).counts(), AutogradCounts{});
+}
+
+TEST(Pass, BringsWhatAFunctionThrowsOnAnotherWorker) {
+  RemoteJob job(options(3));
+  job.defineEverywhere("broken", [](Remote& here, const RemoteValue& a) -> RemoteValue {
+    if (here.settings().self == JobRank(1)) return here.rpcSync("worker2", "broken", a);
+    return valueOf(brokenBackward(tensorOf(a.at(0))));
+  });
+  job.start();
+  for (const BackwardMode mode : {BackwardMode::Fast, BackwardMode::Smart, BackwardMode::Auto}) {
+    const OpenContext context(job.autograd(0));
+    const Tensor loss = sum(tensorOf(job.remote(0).rpcSync("worker1", "broken", RemoteValue::List{valueOf(leaf(1))})));
+    try {
+      job.autograd(0).backward(context.id(), {loss.handle}, {.mode = mode, .keepGraph = false, .deadline = {}});
+      FAIL();
+    } catch (const RemoteError& problem) {
+      EXPECT_EQ(problem.type(), "std::domain_error");
+      EXPECT_THAT(problem.text(), HasSubstr("this backward is broken"));
+      EXPECT_EQ(problem.worker(), "worker2");
+    }
+  }
+  expectNothingLeft(job);
+}
+
+TEST(Pass, RefusesRootsThatItCannotUse) {
+  RemoteJob job(options(1));
+  job.start();
+  const OpenContext context(job.autograd(0));
+  DistributedAutograd& autograd = job.autograd(0);
+  EXPECT_THAT(messageOf([&] { autograd.backward(context.id(), {}); }), HasSubstr("needs a root"));
+  EXPECT_THAT(messageOf([&] { autograd.backward(context.id(), {leaf(1).handle}); }), HasSubstr("has 9 elements"));
+  EXPECT_THAT(messageOf([&] { autograd.backward(context.id(), {sum(constant(1)).handle}); }), HasSubstr("needs no gradient"));
+  EXPECT_THAT(messageOf([&] { autograd.backward(ContextId(77), {sum(leaf(1)).handle}); }), HasSubstr("context 77 is not open"));
+  EXPECT_THAT(messageOf([&] { autograd.release(ContextId(77)); }), HasSubstr("context 77 is not open"));
+  EXPECT_THAT(messageOf([&] { autograd.release(ContextId(3ULL << 48U)); }), HasSubstr("made by another worker"));
+}
+
+TEST(Pass, RefusesTensorsOfAnotherContext) {
+  RemoteJob job(options(2));
+  const Program program = programs().at("OneCall");
+  Parameters parameters;
+  define(job, program, parameters);
+  job.start();
+  Here here = hereOn(job.remote(0), parameters);
+  const OpenContext one(job.autograd(0));
+  const Tensor loss = program.main(here);
+  const OpenContext other(job.autograd(0));
+  EXPECT_THAT(messageOf([&] { job.autograd(0).backward(other.id(), {loss.handle}); }), HasSubstr("in another autograd context"));
+}
+
+}  // namespace
+}  // namespace pw::test

@@ -1,0 +1,92 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <latch>
+#include <random>
+
+#include "backends/host/packed.h"
+#include "tests/support/remote_job.h"
+
+namespace pw::test {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+using namespace std::chrono_literals;
+
+std::string messageOf(const std::function<void()>& action) {
+  try {
+    action();
+  } catch (const std::exception& problem) {
+    return problem.what();
+  }
+  return "nothing was thrown";
+}
+
+class DroppedMessage : public testing::TestWithParam<MessageKind> {};
+
+TEST_P(DroppedMessage, EndsTheCallAtItsDeadlineNamingTheWorker) {
+  JobOptions options{.workers = 3};
+  options.deadline = 200ms;
+  options.drops = [](const MessageView& view) { return view.kind == GetParam() && (view.from == JobRank(2) || view.to == JobRank(2)); };
+  RemoteJob job(options);
+  job.defineEverywhere("echo", [](Remote&, const RemoteValue& value) { return value; });
+  job.start();
+  EXPECT_EQ(job.remote(0).rpcSync("worker1", "echo", 3).integer(), 3);
+  const auto begin = std::chrono::steady_clock::now();
+  EXPECT_THAT(messageOf([&] { job.remote(0).rpcSync("worker2", "echo", 3); }),
+              AllOf(HasSubstr("worker2 did not answer the call of echo"), HasSubstr("0.2 s")));
+  EXPECT_GE(std::chrono::steady_clock::now() - begin, 200ms);
+  const Reference kept = job.remote(0).remote("worker2", "echo", 3);
+  EXPECT_THAT(messageOf([&] { (void)job.remote(0).toHere(kept); }), HasSubstr("worker2 did not answer the fetch of a reference's value"));
+}
+
+INSTANTIATE_TEST_SUITE_P(Kinds, DroppedMessage, testing::Values(MessageKind::Call, MessageKind::Result));
+
+TEST(LostWorker, EndsTheCallsToItAndNoOthers) {
+  RemoteJob job(JobOptions{.workers = 3});
+  std::latch entered(2), mayGo(1);
+  job.defineEverywhere("wait", [&](Remote&, const RemoteValue&) -> RemoteValue {
+    entered.count_down();
+    mayGo.wait();
+    return 9;
+  });
+  job.defineEverywhere("forward", [](Remote& here, const RemoteValue& to) { return here.rpcSync(to.text(), "wait"); });
+  job.start();
+  const RemoteFuture nested = job.remote(0).rpcAsync("worker1", "forward", "worker2"), other = job.remote(0).rpcAsync("worker1", "wait");
+  entered.wait();
+  job.kill(2);
+  EXPECT_THAT(messageOf([&] { (void)nested.wait(); }),
+              AllOf(HasSubstr("worker2 was lost"), HasSubstr("its process ended"), HasSubstr("on worker1")));
+  EXPECT_THAT(messageOf([&] { job.remote(0).rpcSync("worker2", "wait"); }), HasSubstr("worker2 was lost"));
+  EXPECT_THAT(messageOf([&] { job.remote(0).shutdown(); }), HasSubstr("worker2 was lost"));
+  mayGo.count_down();
+  EXPECT_EQ(other.wait().integer(), 9);
+}
+
+TEST(Messages, OfAnotherJobOrDamagedEndTheConnectionAndNothingElse) {
+  std::mt19937_64 random(11);
+  std::vector<ChannelMessage> sent;
+  RemoteSettings settings{JobRank(0), {"a", "b"}, 99, 20000ms, 2, 8, nullptr};
+  Remote original(settings, [&](JobRank, ChannelMessage message) { sent.push_back(std::move(message)); });
+  (void)original.rpcAsync("b", "f", RemoteValue::List{1, "text", RemoteValue::Dict{{"x", 2.5}}});
+  const Reference reference = original.share(3);
+  (void)original.rpcAsync("b", "f", reference);
+  int lost = 0, taken = 0;
+  for (int round = 0; round < 2000; ++round) {
+    settings.self = JobRank(1);
+    Remote victim(settings, [](JobRank, ChannelMessage) {});
+    victim.define("f", [&](Remote&, const RemoteValue&) -> RemoteValue { return {}; });
+    ChannelMessage damaged{sent[random() % sent.size()].head, {}};
+    for (auto changes = 1 + random() % 3; changes > 0; --changes)
+      damaged.head[random() % damaged.head.size()] = static_cast<char>(random());
+    if (random() % 4 == 0) damaged.head.resize(random() % damaged.head.size());
+    victim.deliver(JobRank(0), std::move(damaged));
+    ++(victim.isLost(JobRank(0)) ? lost : taken);
+  }
+  EXPECT_GT(lost, 500);
+  EXPECT_GT(taken, 0) << "some damage only changes a value";
+}
+
+}  // namespace
+}  // namespace pw::test
