@@ -35,6 +35,7 @@ import tempfile
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 MARKER = re.compile(r"<!-- (run|output|picture)([^:\n]*): (.*) -->\n")
 CELL = re.compile(r"(<!-- cell -->\n```python\n(.*?)```\n)(?:```text\n.*?```\n)?<!-- end -->\n", re.S)
+PYTHON = ROOT / ".deps" / "venv" / "bin" / "python"  # that the package was built for
 PICTURES = ROOT / "resources" / "readme"
 DOCUMENTS = ("README.md", "resources/docs/guide.md", "resources/docs/commands.md", "resources/docs/python.md")
 END = "<!-- end -->\n"
@@ -142,9 +143,9 @@ def with_cells(text, folder):
     if not sources:
         return text
     print(f"regenerate: {len(sources)} cells of Python", file=sys.stderr)
-    python, package = ROOT / ".deps" / "venv" / "bin" / "python", ROOT / "build" / "python"
-    result = subprocess.run([python, "-B", PICTURES / "cells.py"], cwd=folder, env={**os.environ, "PYTHONPATH": str(package)}, text=True,
-                            input=json.dumps(sources), capture_output=True, timeout=900)
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "build" / "python")}
+    result = subprocess.run([PYTHON, "-B", PICTURES / "cells.py"], cwd=folder, env=environment, text=True, input=json.dumps(sources),
+                            capture_output=True, timeout=900)
     if result.returncode != 0:
         stop(f"a cell failed:\n{result.stderr}", 1)
     printed = iter(json.loads(result.stdout))
