@@ -66,12 +66,12 @@ class Run:
     @property
     def losses(self) -> list[float]:
         """The loss of each step, before its update."""
-        return self._store.native.losses(self.id)
+        return self._store._native.losses(self.id)
 
     @property
     def steps(self) -> list[int]:
         """The numbers of the steps, as training counted them."""
-        return self._store.native.step_numbers(self.id, 2**31 - 1)
+        return self._store._native.step_numbers(self.id, 2**31 - 1)
 
     @property
     def trace(self) -> Trace:
@@ -80,7 +80,7 @@ class Run:
 
     def step(self, number: int | None) -> Trace:
         """What was measured in the step of this number; None: the one that stands for the run."""
-        return self._store.native.trace(self._record, number)
+        return self._store._native.trace(self._record, number)
 
     def __repr__(self) -> str:
         return f"<Run {self.id} of {self.plan!r}, {self.state}>"
@@ -101,12 +101,12 @@ class Store:
         self.path = os.fspath(path)
         if not os.path.exists(self.path):
             raise UsageError(f"there is no file {self.path}; give the path of a run store")
-        self.native = native.RunStore(self.path)
+        self._native = native.RunStore(self.path)
 
     @property
     def runs(self) -> list[RunSummary]:
         """All runs, oldest first, without plans and traces."""
-        return self.native.runs()
+        return self._native.runs()
 
     def __len__(self) -> int:
         return len(self.runs)
@@ -123,7 +123,7 @@ class Store:
             if -number > len(runs):
                 raise IndexError(f"{self.path} has {len(runs)} runs")
             number = runs[number].id
-        return Run(self, self.native.load(number))
+        return Run(self, self._native.load(number))
 
     def __repr__(self) -> str:
         return f"<Store {self.path}: {len(self)} runs>"
