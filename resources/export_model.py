@@ -55,17 +55,26 @@ def main(arguments=None):
     try:
         check_output(options.out)
         model, inputs = build(options.model, options.seed, dict(options.set), options.meta)
-        dims = None if options.static_batch else batch_dims(model, inputs, options.batch_dim)
-        program = export(model, inputs, dims)
-        record = new_record(program, dims)
-        write(program, options.out, known_folders(options.model), lambda archive: check(archive, model, inputs, record, options))
+        record, warning = export_archive(model, inputs, options)
     except ExportError as error:
         print(f"export_model: {error}", file=sys.stderr)
         return 2
     print(summary(record))
-    if dims is not None and not options.meta:
-        warn_of_mixing(model, inputs, dims)
+    if warning:
+        print(f"export_model: warning: {warning}.", file=sys.stderr)
     return 0
+
+
+def export_archive(model, inputs, options):
+    """Exports a model in train mode to `options.out`; returns what the archive records, and a warning (a sentence) or None.
+
+    Of the options it reads model (whose folder paths are relative to), out, batch_dim, static_batch, unchecked, meta and seed.
+    """
+    dims = None if options.static_batch else batch_dims(model, inputs, options.batch_dim)
+    program = export(model, inputs, dims)
+    record = new_record(program, dims)
+    write(program, options.out, known_folders(options.model), lambda archive: check(archive, model, inputs, record, options))
+    return record, mixing(model, inputs, dims) if dims is not None and not options.meta else None
 
 
 def parse(arguments):
@@ -276,19 +285,18 @@ def counted(number, what):
     return f"{number} {what}{'' if number == 1 else 's'}"
 
 
-def warn_of_mixing(model, inputs, dims):
-    """Warns on stderr if the assumed batch dimension does not look like samples."""
+def mixing(model, inputs, dims):
+    """A sentence if the assumed batch dimension does not look like samples, else None."""
     with quiet():
         mixed = export_inputs.mixes(model, inputs, dims)
         better = export_inputs.other_dimension(model, inputs, dims) if mixed else None
     if not mixed:
-        return
+        return None
     names = [label for (label, _), dim in zip(export_inputs.leaves_of(inputs), dims) if dim is not None]
     taken = ", ".join(f"{dim} of `{label}`" for (label, _), dim in zip(export_inputs.leaves_of(inputs), dims) if dim is not None)
     cure = "export again with " + " ".join(f"--batch-dim {name}={better}" for name in names) if better is not None else \
         "if the batch is another dimension, name it with --batch-dim NAME=1; if the model mixes samples, microbatches change its results"
-    print(f"export_model: warning: slices along dimension {taken} are not independent samples: one changes what another gives in output "
-          f"`{mixed}`; {cure}.", file=sys.stderr)
+    return (f"slices along dimension {taken} are not independent samples: one changes what another gives in output `{mixed}`; {cure}")
 
 
 @contextlib.contextmanager

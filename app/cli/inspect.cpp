@@ -1,20 +1,15 @@
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <string>
 #include <string_view>
-#include <thread>
-#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 #include <CLI/App.hpp>
 #include <CLI/Validators.hpp>
-#include <nlohmann/json.hpp>
 
 #include "app/cli/commands.h"
 #include "app/cli/not_counted.h"
@@ -22,105 +17,23 @@
 #include "app/cli/output.h"
 #include "app/cli/own_ranks.h"
 #include "app/cli/split_text.h"
-#include "backends/pt2/record.h"
-#include "backends/resources/resources.h"
-#include "backends/torch/backend.h"
-#include "engine/run/trial.h"
+#include "engine/planning/inspection.h"
 #include "engine/run/trial_verdict.h"
-#include "schedules/error.h"
 #include "schedules/units.h"
-#include "simulator/costs/expected_sizes.h"
 #include "simulator/model/batch.h"
-#include "simulator/model/loss_count.h"
-#include "simulator/plan/module_tree.h"
-#include "simulator/plan/partition.h"
-#include "simulator/plan/planner.h"
-#include "simulator/plan/split.h"
 #include "simulator/report/split_report.h"
 #include "simulator/report/split_verdict.h"
-#include "simulator/text/json_text.h"
 
 namespace pw::cli {
 namespace {
 
-using Json = nlohmann::ordered_json;
+struct Options {
+  InspectOptions look;
+  bool json = false;
+};
 
 constexpr int kDefaultDepth = 3;  ///< of a transformer: the layers, their attention and MLP, and the matrices in these
-constexpr int kMostDepth = 1000;
-constexpr unsigned kMostThreads = 16;  ///< of a trial, whose batch is small
-constexpr int kPage = 20;              ///< split points listed if no depth was requested
-
-struct InspectOptions {
-  std::vector<std::string> models;
-  std::optional<int> depth;     ///< nothing: as deep as fits, see below
-  std::int64_t microbatch = 0;  ///< 0: as exported
-  std::vector<std::string> libraries;
-  bool report = false, tries = false, json = false;
-};
-
-/// Everything the command shows.
-struct Inspection {
-  ModelGraph graph;
-  ExportRecord exported;
-  std::int64_t microbatch = 0;
-  std::vector<ModuleSummary> modules;
-  std::vector<SplitPoint> splits;
-  std::vector<NotCounted> notCounted;
-  std::map<std::string, std::string> tied;
-  std::vector<Finding> findings;
-  std::vector<Trial> trials;
-  bool hasTorch = false;  ///< it told which operators it has
-};
-
-/// LibTorch's facts about its operators; nothing if its module is missing, which a report does not need.
-OperatorFacts torchsOperators() {
-  try {
-    return {torchBackend().hasOperator, torchBackend().writtenArguments};
-  } catch (const Error&) {
-    return {};
-  }
-}
-
-/// As `run` would weigh microbatches, and where --loss-count auto can weigh the loss, with that too.
-std::vector<Trial> tried(const ModelGraph& graph) {
-  const TorchBackend& torch = torchBackend();
-  torch.prepareProcess(static_cast<int>(std::clamp(std::thread::hardware_concurrency(), 1U, kMostThreads)));
-  TrialOptions options;
-  options.loss = defaultLoss(graph);
-  std::vector<Trial> trials{tryMicrobatches(graph, options, torch)};
-  if (!trials.front().refused.empty() || trials.front().sameResults()) return trials;
-  try {
-    static_cast<void>(parseLossCount(graph, options.loss, "auto"));
-  } catch (const UsageError&) {
-    return trials;  // nothing to weigh by
-  }
-  options.lossCount = "auto";
-  trials.push_back(tryMicrobatches(graph, options, torch));
-  return trials;
-}
-
-Inspection inspect(const InspectOptions& options) {
-  Inspection result;
-  loadLibraries(options.libraries);
-  result.graph = loadModel(options.models);
-  result.exported = readExportRecord(result.graph.files);
-  result.microbatch = options.microbatch > 0 ? options.microbatch : exportedBatch(result.graph);
-  result.modules = moduleTree(result.graph, bindExpected(result.graph, result.microbatch));
-  result.splits = splitPoints(result.graph, bindBatch(result.graph, result.microbatch));
-  result.notCounted = notCounted(result.graph, result.microbatch);
-  result.tied = tiedParameters(result.graph);
-  if (options.report) {
-    const OperatorFacts facts = torchsOperators();
-    result.hasTorch = static_cast<bool>(facts.has);
-    result.findings = splitReport(result.graph, facts);
-  }
-  if (options.tries) result.trials = tried(result.graph);
-  return result;
-}
-
-bool hasWeights(const ModelGraph& graph) {
-  return std::all_of(graph.parameters.begin(), graph.parameters.end(), [](const StateTensor& p) { return p.stored.has_value(); });
-}
+constexpr int kPage = 20;         ///< split points listed if no depth was requested
 
 /// `950`, `12.3 k`, `1.50 M`: three significant digits, thousands by letter.
 std::string formatCount(double count) {
@@ -240,129 +153,20 @@ std::string reportText(const Inspection& shown) {
   return text + findingsText(shown.graph, shown.findings);
 }
 
-Json valueJson(const ModelGraph& graph, ValueId id, const Bindings& bindings) {
-  const Value& value = graph.value(id);
-  if (!value.tensor) return {{"name", value.name}};
-  Json shape = Json::array();
-  const std::vector<std::string> words = dimensions(graph, *value.tensor);
-  for (std::size_t d = 0; d < words.size(); ++d) {
-    const SymbolicInt& size = value.tensor->sizes[d];
-    shape.push_back(size.expression.empty() ? Json(size.hint) : Json(words[d]));
-  }
-  Json json{{"name", value.name}, {"dtype", name(value.tensor->dtype)}, {"shape", shape}};
-  const auto axis = batchAxis(graph, id);
-  json["batch_dimension"] = axis ? Json(axis->dimension) : Json(nullptr);
-  if (value.origin == ValueOrigin::Input) json["sizes"] = shapeOf(*value.tensor, bindings);
-  return json;
-}
-
-Json modulesJson(const Inspection& shown, int depth) {
-  Json modules = Json::array();
-  for (const ModuleSummary& module : shown.modules) {
-    if (module.depth > depth) continue;
-    modules.push_back({{"path", module.path},
-                       {"class", module.className},
-                       {"depth", module.depth},
-                       {"operators", module.operators},
-                       {"parameters", module.parameters},
-                       {"parameter_bytes", module.parameterBytes},
-                       {"forward_flops", module.forwardFlops},
-                       {"activation_bytes", module.activationBytes}});
-  }
-  return modules;
-}
-
-Json differenceJson(const TrialDifference& difference) {
-  const bool finite = std::isfinite(difference.relative);
-  return {{"equal", difference.equal}, {"relative", finite ? Json(difference.relative) : Json("infinite")}, {"largest", difference.name}};
-}
-
-Json trialJson(const Trial& trial) {
-  if (!trial.refused.empty()) return {{"refused", trial.refused}};
-  Json json{{"batch", trial.batch},
-            {"loss", trial.loss},
-            {"loss_count", trial.lossCount},
-            {"ignored_targets", trial.ignoredTargets},
-            {"switched_off", trial.switchedOff},
-            {"random", trial.random}};
-  json["same_results"] = trial.sameResults();
-  json["same_buffers"] = trial.sameBuffers();
-  json["steps"] = Json::array();
-  for (const TrialStep& step : trial.steps) {
-    Json entry{{"microbatches", step.microbatches}, {"failure", step.failure}};
-    if (step.failure.empty()) {
-      entry["loss"] = std::isfinite(step.loss) ? Json(step.loss) : Json(nullptr);
-      entry["loss_difference"] = differenceJson(step.lossDifference);
-      entry["outputs"] = differenceJson(step.outputs);
-      entry["gradients"] = differenceJson(step.gradients);
-      entry["buffers"] = differenceJson(step.buffers);
-    }
-    json["steps"].push_back(entry);
-  }
-  return json;
-}
-
-std::string documentOf(const Inspection& shown, const InspectOptions& options) {
-  const ModelGraph& graph = shown.graph;
-  const Bindings bindings = bindBatch(graph, shown.microbatch);
-  Json json{{"model", graph.name},
-            {"files", graph.files},
-            {"weights", hasWeights(graph)},
-            {"symbolic_batch", !batchSymbol(graph).empty()},
-            {"exported_batch", exportedBatch(graph)},
-            {"microbatch", shown.microbatch}};
-  json["trace_check"] = ownJson(toJson(shown.exported));
-  for (const auto& [key, values] : {std::pair{"inputs", &graph.inputs}, {"outputs", &graph.outputs}}) {
-    json[key] = Json::array();
-    for (const ValueId id : *values) json[key].push_back(valueJson(graph, id, bindings));
-  }
-  for (std::size_t i = 0; i < graph.outputs.size(); ++i) json["outputs"][i]["output_name"] = graph.outputNames[i];
-  json["modules"] = modulesJson(shown, options.depth.value_or(kMostDepth));
-  json["not_counted"] = ownJson(notCountedJson(shown.notCounted));
-  json["tied_parameters"] = Json::array();
-  for (const auto& [alias, held] : shown.tied) json["tied_parameters"].push_back({{"name", alias}, {"same_as", held}});
-  json["split_points"] = Json::array();
-  for (const SplitPoint& point : shown.splits) {
-    json["split_points"].push_back(
-        {{"name", point.name}, {"node", point.begin.value}, {"crossing_bytes", point.crossing}, {"values", point.values}});
-  }
-  if (options.tries) {
-    json["tried"] = Json::array();
-    for (const Trial& trial : shown.trials) json["tried"].push_back(trialJson(trial));
-  }
-  if (options.report) {
-    const SplitVerdict verdict = withTrials(splitVerdict(shown.findings), shown.trials);
-    json["verdict"] = {
-        {"same", name(verdict.same)}, {"random", verdict.draws}, {"disagrees", verdict.disagrees}, {"sentence", verdict.sentence}};
-    json["report"] = Json::array();
-    for (const Finding& finding : shown.findings) {
-      const FindingFacts& facts = factsOf(finding.kind);
-      json["report"].push_back({{"kind", facts.name},
-                                {"module", finding.module},
-                                {"operator", finding.op},
-                                {"source", finding.source},
-                                {"detail", finding.detail},
-                                {"meaning", facts.meaning},
-                                {"cure", facts.cure}});
-    }
-  }
-  return json.dump(2, ' ', false, Json::error_handler_t::replace) + "\n";
-}
-
-int runInspect(const InspectOptions& options) {
-  const Inspection shown = inspect(options);
+int runInspect(const Options& options) {
+  const Inspection shown = inspect(options.look);
   if (options.json) {
-    print(versioned(documentOf(shown, options)));
+    print(versioned(documentOf(shown, options.look)));
     return kYes;
   }
-  const int depth = options.depth.value_or(kDefaultDepth);
-  std::string text = headText(shown, options.models) + "\n" + treeText(shown.modules, depth) + incompleteLine(shown.notCounted, false) +
-                     "\n" + splitText(shown, options.depth.value_or(splitDepth(shown)));
-  if (options.report)
+  const int depth = options.look.depth.value_or(kDefaultDepth);
+  std::string text = headText(shown, options.look.models) + "\n" + treeText(shown.modules, depth) +
+                     incompleteLine(shown.notCounted, false) + "\n" + splitText(shown, options.look.depth.value_or(splitDepth(shown)));
+  if (options.look.report)
     text += "\n" + reportText(shown);
-  else if (options.tries)
+  else if (options.look.tries)
     text += "\n";
-  for (const Trial& trial : shown.trials) text += options.report ? "" : trialText(trial);
+  for (const Trial& trial : shown.trials) text += options.look.report ? "" : trialText(trial);
   print(text);
   return kYes;
 }
@@ -370,21 +174,21 @@ int runInspect(const InspectOptions& options) {
 }  // namespace
 
 Command addInspect(CLI::App& app) {
-  auto options = std::make_shared<InspectOptions>();
+  auto options = std::make_shared<Options>();
   CLI::App* command = app.add_subcommand("inspect", "Show what is in a traced model, and where it can be split");
-  command->add_option("MODEL.pt2", options->models, "torch.export archive (.pt2); several if each stage was exported separately")
+  command->add_option("MODEL.pt2", options->look.models, "torch.export archive (.pt2); several if each stage was exported separately")
       ->option_text(" ")
       ->required();
   const std::string depthHelp =
       fmt::format("Show modules and split points down to this depth (default: modules to {}; JSON: all)", kDefaultDepth);
-  command->add_option("--depth", options->depth, depthHelp)->option_text("N")->check(wholeFrom(0, kMostDepth));
-  command->add_option("--microbatch", options->microbatch, "Samples for FLOPs and activations (default: as exported)")
+  command->add_option("--depth", options->look.depth, depthHelp)->option_text("N")->check(wholeFrom(0, kMostDepth));
+  command->add_option("--microbatch", options->look.microbatch, "Samples for FLOPs and activations (default: as exported)")
       ->option_text("B")
       ->check(wholeFrom(1, 1 << 30));
-  addLibraryOption(*command, options->libraries);
-  command->add_flag("--report", options->report, "Report whether it can be split and microbatched, and what would change its results");
+  addLibraryOption(*command, options->look.libraries);
+  command->add_flag("--report", options->look.report, "Report whether it can be split and microbatched, and what would change its results");
   command->add_flag(
-      "--try", options->tries,
+      "--try", options->look.tries,
       "Train one step on a random batch in 1, 2 and 4 microbatches (loads LibTorch), and compare loss, outputs, gradients and buffers");
   command->add_flag("--json", options->json, "One JSON document on stdout");
   command->footer(

@@ -7,9 +7,6 @@
 
 namespace pw::cli {
 
-/// A JSON list of `{op, module, count, why}`.
-[[nodiscard]] std::string notCountedJson(const std::vector<NotCounted>& list);
-
 /// A sentence, preceded by a line break, that lists what FLOPs and, if `estimated`, times do not include; empty for an empty list.
 [[nodiscard]] std::string incompleteLine(const std::vector<NotCounted>& list, bool estimated);
 

@@ -9,7 +9,9 @@
 #include "app/cli/output.h"
 #include "app/cli/own_ranks.h"
 #include "backends/cuda/backend.h"
+#include "backends/resources/resources.h"
 #include "backends/torch/backend.h"
+#include "engine/planning/limits.h"
 #include "engine/processes/connect.h"
 #include "engine/processes/failure.h"
 #include "engine/processes/launcher.h"
@@ -25,7 +27,7 @@ namespace {
 
 struct Options {
   std::vector<std::string> models;
-  std::string cluster, out, loss, progressStyle = "auto";
+  std::string cluster, out, loss;
   MeasureOptions how;
   int ranks = 1, depth = 3;
   std::int64_t microbatch = 0;
@@ -110,7 +112,7 @@ Profile measure(const Options& o, const ModelGraph& graph, const RankEnvironment
   options.stage.initRandom = true;  // where the archive has no weights: times do not depend on them
   std::function<void(int, int)> report;
   if (shows) {
-    report = [show = progress("profile " + graph.name, parseProgressStyle(o.progressStyle))](int done, int all) {
+    report = [show = progress("profile " + graph.name, parseProgressStyle(o.how.progressStyle))](int done, int all) {
       show(done, all, "samples");
     };
   }
@@ -137,7 +139,7 @@ int run(Options& o) {
   if (!o.cluster.empty()) {
     profile = estimate(graph, o.microbatch, loadCluster(o.cluster), precisionOf(o.how.precision).value());
   } else if (o.ranks > 1 && !environment) {
-    profile = measureWithRanks(o.models, o.microbatch, o.ranks, o.how, o.loss, o.progressStyle);
+    profile = measureWithRanks(o.models, o.microbatch, o.ranks, o.how, o.loss, &warn);
   } else {
     std::unique_ptr<Communicator> group;
     try {
@@ -169,17 +171,17 @@ Command addProfile(CLI::App& app) {
       ->option_text("MODEL.pt2");
   addMeasureOptions(*sub, o->how);
   sub->add_option("--microbatch", o->microbatch, "Samples per microbatch (default: as exported)")
-      ->check(wholeFrom(1, 1 << 20))
+      ->check(wholeFrom(1, kMostMicrobatchSamples))
       ->option_text("B");
   sub->add_option("--ranks", o->ranks, "Processes that compute at the same time, as in a run on one host; also measures their link")
-      ->check(wholeFrom(1, 1024))
+      ->check(wholeFrom(1, kMostPlanRanks))
       ->option_text("R");
   sub->add_option("--loss", o->loss, "cross_entropy, mse, sum, output:NAME")->option_text("LOSS");
   sub->add_option("--estimate", o->cluster, "Estimate costs from FLOPs and bytes for a cluster preset or file instead of measuring")
       ->option_text("CLUSTER");
   sub->add_option("--out", o->out, "Write the profile here (JSON)")->option_text("FILE");
   sub->add_option("--depth", o->depth, "Depth of the module table")->check(wholeFrom(0, 1000))->option_text("N");
-  sub->add_option("--progress", o->progressStyle, "auto or json")->option_text("STYLE");
+  sub->add_option("--progress", o->how.progressStyle, "auto or json")->option_text("STYLE");
   sub->add_flag("--json", o->json, "Print the profile as JSON");
   sub->add_flag("--quiet", o->quiet, "Print nothing");
   sub->footer(

@@ -11,7 +11,6 @@
 #include "schedules/csv.h"
 #include "schedules/error.h"
 #include "schedules/generate.h"
-#include "schedules/lower.h"
 
 namespace pw::cli {
 namespace {
@@ -30,12 +29,6 @@ std::string listText() {
                     std::string(generator.summary)});
   }
   return table(rows) + "\nR ranks, V stages per rank (--chunks), M microbatches.\n";
-}
-
-Schedule loweredAs(const std::string& order, const Schedule& compute) {
-  if (order.empty()) return compute;
-  if (order == "torch") return lower(compute, Lowering::Torch);
-  return lower(compute, order == "deferred" ? Lowering::Deferred : Lowering::TorchRuntime);
 }
 
 int runSchedule(const ScheduleOptions& options) {

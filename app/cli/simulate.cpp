@@ -12,25 +12,20 @@
 #include "app/cli/commands.h"
 #include "app/cli/numbers.h"
 #include "app/cli/output.h"
-#include "app/cli/simulate_subject.h"
+#include "app/cli/schedule_options.h"
+#include "engine/planning/limits.h"
+#include "engine/planning/prediction.h"
+#include "engine/planning/subject.h"
 #include "schedules/cycles.h"
-#include "schedules/error.h"
 #include "schedules/units.h"
 #include "simulator/report/chrome_trace.h"
 #include "simulator/report/explain_text.h"
 #include "simulator/report/json_fields.h"
-#include "simulator/report/lower_bound.h"
-#include "simulator/report/metrics.h"
 #include "simulator/report/text_timeline.h"
-#include "simulator/step/compile.h"
-#include "simulator/step/execute.h"
 #include "simulator/step/jitter.h"
-#include "simulator/step/program.h"
 
 namespace pw::cli {
 namespace {
-
-constexpr double kMostJitter = 2;
 
 struct SimulateOptions {
   SubjectOptions subject;
@@ -41,23 +36,6 @@ struct SimulateOptions {
   bool json = false, text = false, why = false;
   std::string trace, progressStyle;
 };
-
-Sending sendingOf(const std::string& name) {
-  if (name == "posted") return Sending::Posted;
-  if (name == "one-channel") return Sending::OneChannel;
-  return name == "blocking" ? Sending::Blocking : Sending::Overlapped;
-}
-
-/// Whether a problem stops this schedule under that way of sending.
-bool stopsWith(Sending sending, const Problem& problem) {
-  switch (problem.stops) {
-    case Stops::Always: return true;
-    case Stops::OneChannel: return sending == Sending::OneChannel || sending == Sending::Blocking;
-    case Stops::Blocking: return sending == Sending::Blocking;
-    case Stops::Nothing: return false;
-  }
-  return true;
-}
 
 std::string_view inWords(Sending sending) {
   switch (sending) {
@@ -144,22 +122,6 @@ std::string rankTable(const PredictionReport& p) {
   return table(rows);
 }
 
-/// The sentence about the first rank that exceeds a limit; nothing where all fit.
-std::optional<std::string> excess(const Subject& subject, const Metrics& metrics) {
-  for (std::size_t r = 0; r < metrics.ranks.size(); ++r) {
-    const RankMetrics& rank = metrics.ranks[r];
-    if (!subject.limits.empty() && rank.peakBytes > subject.limits[r]) {
-      const auto shown = [&](Bytes bytes) { return subject.limitsInBytes ? formatSize(bytes) : fmt::format("{}", bytes); };
-      return fmt::format("rank {} needs {} of memory, more than its limit of {}", r, shown(rank.peakBytes), shown(subject.limits[r]));
-    }
-    if (!subject.liveLimits.empty() && rank.peakLiveMicrobatches > subject.liveLimits[r]) {
-      return fmt::format("rank {} has {} live (stage, microbatch) pairs, more than its limit of {}", r, rank.peakLiveMicrobatches,
-                         subject.liveLimits[r]);
-    }
-  }
-  return std::nullopt;
-}
-
 int refuse(const SimulateOptions& options, const Schedule& schedule, const std::vector<Problem>& problems) {
   if (options.json) {
     print(versioned(problemsJson(schedule, problems)) + "\n");
@@ -173,37 +135,71 @@ int refuse(const SimulateOptions& options, const Schedule& schedule, const std::
 int runSimulate(const SimulateOptions& options) {
   const Subject subject = subjectOf(options.subject);
   const Sending sending = sendingOf(options.sends);
-  if (subject.schedule.lockstep && sending != Sending::Overlapped)
-    throw UsageError("a lockstep schedule exchanges its messages after every cycle; omit --sends");
-  std::vector<Problem> problems = check(subject.schedule);
-  std::erase_if(problems, [&](const Problem& p) { return !stopsWith(sending, p); });
-  if (!problems.empty()) return refuse(options, subject.schedule, problems);
-
-  const Schedule rows = rowsOf(subject.schedule, sending);
-  const Program program = compile(rows, subject.costs, sending);
-  Times times;
-  execute(program, times);
-  const Trace trace = traceOf(rows, subject.costs, program, times);
-  PredictionReport prediction = predict(rows, subject.costs, program, times, trace, options.why);
+  JitterOptions jitter{options.jitter, options.draws, options.seed};
   if (options.jitter > 0) {
-    const auto show = progress("draw", parseProgressStyle(options.progressStyle));
-    prediction.jitter = drawJitter(program, options.jitter, options.seed, options.draws, [&](int done) { show(done, options.draws, ""); });
+    jitter.tell = [&options, show = progress("draw", parseProgressStyle(options.progressStyle))](int done) {
+      show(done, options.draws, "");
+    };
   }
-  const auto tooMuch = excess(subject, prediction.metrics);
-  prediction.fits = !tooMuch;
-  if (prediction.fits) prediction.lowerBound = lowerBounds(rows, subject.costs, subject.liveLimits);
-  if (!options.trace.empty()) writeFile(options.trace, toChromeJson({&trace}, {"predicted"}));
+  const SubjectPrediction predicted = predictSubject(subject, sending, options.why, jitter);
+  if (!predicted.problems.empty()) return refuse(options, subject.schedule, predicted.problems);
+  const PredictionReport& report = predicted.report;
+  if (!options.trace.empty()) writeFile(options.trace, toChromeJson({&predicted.trace}, {"predicted"}));
   if (options.json) {
-    print(versioned(predictionJson(prediction, rows, subject.costs)) + "\n");
+    print(versioned(predictionJson(report, predicted.rows, subject.costs)) + "\n");
   } else {
-    print(summary(subject, sending, prediction) + "\n" + rankTable(prediction) + causesText(prediction.explanation, options.why));
+    print(summary(subject, sending, report) + "\n" + rankTable(report) + causesText(report.explanation, options.why));
     if (options.text || isTerminal(1)) {
-      printDrawing("\n" + toText(trace, {terminalColumns(), wantsColour(), 0}));
+      printDrawing("\n" + toText(predicted.trace, {terminalColumns(), wantsColour(), 0}));
       if (subject.schedule.lockstep) print("\n" + cycleTable(subject.schedule, terminalColumns()));
     }
   }
-  if (!tooMuch) return kYes;
-  return complain(fmt::format("{}: {}", subject.schedule.name, *tooMuch), kNo);
+  if (!predicted.excess) return kYes;
+  return complain(fmt::format("{}: {}", subject.schedule.name, *predicted.excess), kNo);
+}
+
+/// Declares the options that say what is simulated; `o` must outlive the command.
+void declareSubject(CLI::App& command, SubjectOptions& o) {
+  command.add_option("PLAN.json", o.plan, "Plan (JSON) with its own schedule and costs")->option_text(" ");
+  command.add_option("--schedule", o.schedule, "A schedule by name, with --ranks and --microbatches")->type_name("NAME");
+  declareShape(command, o.shape);
+  command.add_option("--csv", o.csv, "A schedule in torch's CSV")->type_name("F.csv");
+  declareLetters(command, o.letters);
+  const std::string perStage = "; one value, or one per stage: 1ms,2ms";
+  command.add_option("--forward", o.forward, "Time of a forward" + perStage)->type_name("T")->check(durationList());
+  command.add_option("--backward", o.backward, "Time of a backward (default: twice the forward)")->type_name("T")->check(durationList());
+  command.add_option("--input", o.input, "Time of the backward's part for the inputs, if the schedule splits it")
+      ->type_name("T")
+      ->check(durationList());
+  command.add_option("--weight", o.weight, "Time of the backward's part for the weights")->type_name("T")->check(durationList());
+  command.add_option("--overlap", o.overlap, "Time of a forward and a backward overlapped in one slot (default: their sum)")
+      ->type_name("T")
+      ->check(durationList());
+  command.add_option("--latency", o.latency, "Latency: from the end of an action to the arrival of its message, not counting the transfer")
+      ->type_name("T")
+      ->check(aDuration());
+  command.add_option("--transfer", o.transfer, "Transfer time: how long a message occupies its channel")
+      ->type_name("T")
+      ->check(aDuration());
+  command.add_option("--load", o.load, "For lockstep: loading a microbatch from the host")->type_name("T")->check(aDuration());
+  command.add_option("--store", o.store, "For lockstep: storing a result to the host")->type_name("T")->check(aDuration());
+  command.add_option("--costs", o.costs, "A problem file with shape, costs and limits instead of these times")->type_name("F.json");
+  command
+      .add_option("--live-limit", o.liveLimit,
+                  "Largest allowed number of live (stage, microbatch) pairs, for all ranks or per rank; exit status 1 if exceeded")
+      ->delimiter(',')
+      ->option_text("N[,N...]")
+      ->check(wholeFrom(1, kMaxMicrobatches))
+      ->allow_extra_args(false);
+  command
+      .add_option("--memory-limit", o.memoryLimit, "Memory limit of a rank, for example 24GiB; exit status 1 if the schedule needs more")
+      ->check(aSize())
+      ->option_text("SIZE");
+  command.add_option("--slow", o.slow, "Slow down a rank, 2=1.5, or a link, 1-2=3 (may be repeated)")
+      ->type_name("RANK=FACTOR")
+      ->expected(1)
+      ->take_all()
+      ->allow_extra_args(false);
 }
 
 }  // namespace
@@ -223,7 +219,7 @@ Command addSimulate(CLI::App& app) {
           ->check(numberFrom(0, kMostJitter))
           ->option_text("SIGMA");
   command->add_option("--draws", options->draws, "Number of draws for --jitter (default: 1000)")
-      ->check(wholeFrom(1, 1'000'000))
+      ->check(wholeFrom(1, kMostDraws))
       ->option_text("N")
       ->needs(jitter);
   command->add_option("--seed", options->seed, "Seed of the random numbers for --jitter")->check(aSeed())->option_text("S")->needs(jitter);

@@ -1,5 +1,6 @@
 #include "backends/host/installation.h"
 
+#include <dlfcn.h>
 #include <unistd.h>
 
 #include <array>
@@ -13,7 +14,30 @@ namespace pw {
 
 namespace fs = std::filesystem;
 
+namespace {
+
+/// Our Python module, where this function is part of one; else nothing.
+std::optional<fs::path> pythonModule() {
+  Dl_info place{};
+  if (::dladdr(reinterpret_cast<const void*>(&ownPath), &place) == 0 || place.dli_fname == nullptr) return std::nullopt;
+  fs::path file = fs::absolute(place.dli_fname);
+  if (!file.filename().string().starts_with("_pipewright.")) return std::nullopt;
+  return file;
+}
+
+std::string programOf(const fs::path& module) {
+  const fs::path folder = module.parent_path();
+  for (const fs::path& prefix : {folder, folder.parent_path().parent_path()}) {
+    const std::string program = (prefix / "bin" / "pipewright").string();
+    if (pathExists(program)) return program;
+  }
+  throw Error("The program pipewright is not beside the Python module " + module.string() + "; install the package again.");
+}
+
+}  // namespace
+
 std::string ownPath() {
+  if (const auto module = pythonModule()) return programOf(*module);
   std::array<char, 4096> path{};
   const ssize_t length = readlink("/proc/self/exe", path.data(), path.size() - 1);
   if (length <= 0) throw Error("This program cannot find its own path in /proc/self/exe; mount /proc.");

@@ -6,7 +6,8 @@
 
 namespace pw {
 
-/// Path of this program. Throws Error where /proc is not mounted.
+/// Path of this program. In a Python process that has loaded our module it is the program that came with the module: `bin/pipewright`
+/// beside it (installed), or of its build folder. Throws Error where /proc is not mounted, or the module's program is missing.
 [[nodiscard]] std::string ownPath();
 
 /// The prefix that this program was installed to: `/usr` of `/usr/bin/pipewright`. Nothing for a program in its build folder.

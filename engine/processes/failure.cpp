@@ -83,7 +83,7 @@ void failRank(const RankEnvironment& environment, const std::exception& exceptio
 
 void throwUnlessOk(const LaunchResult& result) {
   if (result.ok) return;
-  if (result.interrupted) throw Error("Interrupted; all ranks have ended.");
+  if (result.interrupted) throw Interrupted("Interrupted; all ranks have ended.");
   if (result.unusable) throw UsageError(result.failure);
   throw Error(result.failure);
 }

@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "engine/processes/launcher.h"
+#include "schedules/error.h"
 
 namespace pw {
 
@@ -23,7 +24,13 @@ struct RankFailed {
 [[noreturn]] void failRank(const RankEnvironment& environment, const std::exception& exception,
                            int (*complain)(std::string_view sentence, int status));
 
-/// Throws the failure that ended a job, unless it completed: UsageError if a rank refused its input, otherwise Error.
+/// The job was ended by Ctrl-C or SIGTERM; all ranks have ended.
+class Interrupted : public Error {
+ public:
+  using Error::Error;
+};
+
+/// Throws the failure that ended a job, unless it completed: Interrupted, UsageError if a rank refused its input, otherwise Error.
 void throwUnlessOk(const LaunchResult& result);
 
 }  // namespace pw

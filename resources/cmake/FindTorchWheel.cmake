@@ -14,8 +14,12 @@ if(NOT _torch_dir)
   list(POP_BACK _torch_wheels _torch_dir)
 endif()
 if(NOT _torch_dir)
+  set(_torch_python python3)
+  if(Python_EXECUTABLE)  # of pip's build
+    set(_torch_python "${Python_EXECUTABLE}")
+  endif()
   execute_process(
-    COMMAND python3 -c "import importlib.util as u; s = u.find_spec('torch'); print(s.submodule_search_locations[0] if s else '')"
+    COMMAND ${_torch_python} -c "import importlib.util as u; s = u.find_spec('torch'); print(s.submodule_search_locations[0] if s else '')"
     OUTPUT_VARIABLE _torch_dir OUTPUT_STRIP_TRAILING_WHITESPACE ERROR_QUIET)
 endif()
 

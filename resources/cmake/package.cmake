@@ -2,6 +2,8 @@
 #
 #   bin/ pipewright pipewright-gui      lib/pipewright/ the modules      share/pipewright/ resources
 #   share/{man,bash-completion,applications,icons,mime,doc}: for the system
+#
+# What is for the system, and the app, is of the component `system`; a wheel takes all others, and the component `python` (app/python).
 set(PW_PACKAGE_FOLDER ${PROJECT_SOURCE_DIR}/resources/package)
 set(PW_MANUAL_FOLDER ${PROJECT_BINARY_DIR}/manual)
 
@@ -35,17 +37,20 @@ endforeach()
 # All that is installed.
 add_custom_target(package_parts ALL DEPENDS ${programs} ${modules} ${pages})
 
-install(TARGETS ${programs} RUNTIME DESTINATION bin)
+install(TARGETS pipewright RUNTIME DESTINATION bin)
+if(TARGET pipewright-gui)
+  install(TARGETS pipewright-gui RUNTIME DESTINATION bin COMPONENT system)
+endif()
 install(TARGETS ${modules} LIBRARY DESTINATION lib/pipewright)
 # No run paths: libraries of the system are where it looks, and LibTorch is loaded before the module that needs it (backends/torch/wheel.h). CMake
 # itself removes only those that it added, and not those among the wheel's link options.
 foreach(target IN LISTS modules)
   install(CODE "file(RPATH_REMOVE FILE \"\$ENV{DESTDIR}\${CMAKE_INSTALL_PREFIX}/lib/pipewright/$<TARGET_FILE_NAME:${target}>\")")
 endforeach()
-install(FILES ${pages} DESTINATION share/man/man1)
-install(FILES ${PW_PACKAGE_FOLDER}/completion.bash DESTINATION share/bash-completion/completions RENAME pipewright)
-install(FILES LICENSE README.md ${PW_PACKAGE_FOLDER}/copyright DESTINATION share/doc/pipewright)
-install(DIRECTORY resources/docs/ DESTINATION share/doc/pipewright)
+install(FILES ${pages} DESTINATION share/man/man1 COMPONENT system)
+install(FILES ${PW_PACKAGE_FOLDER}/completion.bash DESTINATION share/bash-completion/completions RENAME pipewright COMPONENT system)
+install(FILES LICENSE README.md ${PW_PACKAGE_FOLDER}/copyright DESTINATION share/doc/pipewright COMPONENT system)
+install(DIRECTORY resources/docs/ DESTINATION share/doc/pipewright COMPONENT system)
 
 # What the programs read, and the exporter for Python.
 install(DIRECTORY resources/clusters resources/models DESTINATION share/pipewright)
@@ -53,11 +58,11 @@ file(GLOB exporter CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/resources/export_*.py
 install(FILES ${exporter} resources/torch_pipeline.py resources/requirements.txt DESTINATION share/pipewright)
 
 if(TARGET pipewright-gui)
-  install(DIRECTORY resources/icons DESTINATION share/pipewright FILES_MATCHING PATTERN *.png)
-  install(FILES resources/icons/pipewright.svg DESTINATION share/icons/hicolor/scalable/apps)
+  install(DIRECTORY resources/icons DESTINATION share/pipewright COMPONENT system FILES_MATCHING PATTERN *.png)
+  install(FILES resources/icons/pipewright.svg DESTINATION share/icons/hicolor/scalable/apps COMPONENT system)
   foreach(size 48 128 256)
-    install(FILES resources/icons/pipewright-${size}.png DESTINATION share/icons/hicolor/${size}x${size}/apps RENAME pipewright.png)
+    install(FILES resources/icons/pipewright-${size}.png DESTINATION share/icons/hicolor/${size}x${size}/apps RENAME pipewright.png COMPONENT system)
   endforeach()
-  install(FILES ${PW_PACKAGE_FOLDER}/pipewright.desktop DESTINATION share/applications)
+  install(FILES ${PW_PACKAGE_FOLDER}/pipewright.desktop DESTINATION share/applications COMPONENT system)
 endif()
-install(FILES ${PW_PACKAGE_FOLDER}/pipewright.xml DESTINATION share/mime/packages)
+install(FILES ${PW_PACKAGE_FOLDER}/pipewright.xml DESTINATION share/mime/packages COMPONENT system)

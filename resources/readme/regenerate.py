@@ -1,13 +1,15 @@
 #!/usr/bin/env python3
 """Runs the commands that the documents show and replaces what they printed; `./dev readme` builds first and calls this.
 
-    regenerate.py [DOCUMENT ...]      without arguments README.md, resources/docs/guide.md and resources/docs/commands.md
+    regenerate.py [DOCUMENT ...]      without arguments README.md and the guide, the commands and the Python page of resources/docs
 
 In a document:
 
     <!-- run: COMMAND -->                     runs COMMAND, shows nothing
     <!-- output OPTIONS: COMMAND -->          runs COMMAND; the text up to <!-- end --> becomes a fenced block of
     <!-- end -->                              `$ COMMAND` and what it printed, stdout and stderr as they came
+    <!-- cell -->                            a fenced block of Python: all cells of a document run one after the other, as a notebook's;
+    <!-- end -->                             what each printed becomes a fenced block after it, before the end
     <!-- picture NAME.png: COMMAND -->        runs COMMAND, which writes NAME.png; resources/readme/NAME.png becomes it
 
 OPTIONS, each may be left out: `lines=N` keeps the first N lines and `tail=N` the last N, with a line `…` for what was
@@ -20,6 +22,7 @@ name and absolute paths are taken out. All documents and pictures are replaced a
 fails, 2 when a marker is wrong.
 """
 
+import json
 import os
 import pathlib
 import re
@@ -31,8 +34,10 @@ import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 MARKER = re.compile(r"<!-- (run|output|picture)([^:\n]*): (.*) -->\n")
+CELL = re.compile(r"(<!-- cell -->\n```python\n(.*?)```\n)(?:```text\n.*?```\n)?<!-- end -->\n", re.S)
+PYTHON = ROOT / ".deps" / "venv" / "bin" / "python"  # that the package was built for
 PICTURES = ROOT / "resources" / "readme"
-DOCUMENTS = ("README.md", "resources/docs/guide.md", "resources/docs/commands.md")
+DOCUMENTS = ("README.md", "resources/docs/guide.md", "resources/docs/commands.md", "resources/docs/python.md")
 END = "<!-- end -->\n"
 OPTIONS = {"lines", "tail", "from", "to", "status"}
 CUT = "…"
@@ -132,6 +137,27 @@ def regenerate(text, folder, printed, pictures):
     return "".join(parts) + text[at:]
 
 
+def with_cells(text, folder):
+    """The document with what its cells print."""
+    sources = [match[2] for match in CELL.finditer(text)]
+    if not sources:
+        return text
+    print(f"regenerate: {len(sources)} cells of Python", file=sys.stderr)
+    environment = {**os.environ, "PYTHONPATH": str(ROOT / "build" / "python")}
+    result = subprocess.run([PYTHON, "-B", PICTURES / "cells.py"], cwd=folder, env=environment, text=True, input=json.dumps(sources),
+                            capture_output=True, timeout=900)
+    if result.returncode != 0:
+        stop(f"a cell failed:\n{result.stderr}", 1)
+    printed = iter(json.loads(result.stdout))
+
+    def shown(match):
+        output = anonymous(next(printed), folder).rstrip("\n")
+        block = f"```text\n{output}\n```\n" if output else ""
+        return f"{match[1]}{block}<!-- end -->\n"
+
+    return CELL.sub(shown, text)
+
+
 def main(arguments):
     documents = [pathlib.Path(name) for name in arguments] or [ROOT / name for name in DOCUMENTS]
     load = os.getloadavg()[0]
@@ -141,7 +167,7 @@ def main(arguments):
     with tempfile.TemporaryDirectory() as folder:
         for name in ("resources", ".deps"):
             os.symlink(ROOT / name, pathlib.Path(folder) / name)
-        texts = [regenerate(document.read_text(encoding="utf-8"), folder, printed, pictures) for document in documents]
+        texts = [with_cells(regenerate(document.read_text(encoding="utf-8"), folder, printed, pictures), folder) for document in documents]
     for document, text in zip(documents, texts):
         document.write_text(text, encoding="utf-8")
     for name, data in pictures.items():

@@ -37,6 +37,14 @@ void requireConsistent(const OptimizerSpec& spec) {
   if (spec.nesterov && spec.momentum <= 0) throw UsageError("--nesterov needs --momentum.");
 }
 
+OptimizerSpec plannedOptimizer(const std::string& name, double momentum) {
+  OptimizerSpec optimizer;
+  optimizer.kind = parseOptimizer(name);
+  optimizer.momentum = momentum;
+  requireConsistent(optimizer);
+  return optimizer;
+}
+
 std::vector<std::string> stateNames(const OptimizerSpec& spec) {
   std::vector<std::string> names;
   switch (spec.kind) {

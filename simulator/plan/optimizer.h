@@ -61,6 +61,9 @@ inline constexpr auto kOptimizers = [] {
 /// Throws UsageError where a member is set that the kind does not have (momentum of Adam), or Nesterov's momentum without any.
 void requireConsistent(const OptimizerSpec& spec);
 
+/// The optimizer that a plan or search accounts for. Throws UsageError for an unknown name and a momentum that it does not have.
+[[nodiscard]] OptimizerSpec plannedOptimizer(const std::string& name, double momentum);
+
 /// torch.optim's names of what is kept for each parameter, each as large as the parameter: `exp_avg`, …; empty for plain SGD.
 [[nodiscard]] std::vector<std::string> stateNames(const OptimizerSpec& spec);
 /// Bytes of state for each byte of parameters: as many as there are state names.

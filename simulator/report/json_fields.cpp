@@ -244,4 +244,10 @@ std::string problemsJson(const Schedule& schedule, const std::vector<Problem>& p
   return textOf(json);
 }
 
+std::string notCountedJson(const std::vector<NotCounted>& list) {
+  auto json = nlohmann::ordered_json::array();
+  for (const NotCounted& one : list) json.push_back({{"op", one.op}, {"module", one.module}, {"count", one.count}, {"why", one.why}});
+  return json.dump(-1, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
+}
+
 }  // namespace pw

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "schedules/check.h"
+#include "simulator/costs/operator_costs.h"
 #include "simulator/report/explain.h"
 #include "simulator/report/lower_bound.h"
 #include "simulator/report/metrics.h"
@@ -36,5 +37,7 @@ struct PredictionReport {
 [[nodiscard]] std::string predictionJson(const PredictionReport& prediction, const Schedule& schedule, const CostTable& costs);
 [[nodiscard]] std::string comparisonJson(const Verdict& verdict, const std::string& sentence);
 [[nodiscard]] std::string problemsJson(const Schedule& schedule, const std::vector<Problem>& problems);
+/// A JSON list of `{op, module, count, why}`.
+[[nodiscard]] std::string notCountedJson(const std::vector<NotCounted>& list);
 
 }  // namespace pw

@@ -165,22 +165,38 @@ std::string Drawing::labelOf(const Span& span) const {
                                            : fmt::format("{}{}", name(span.kind), span.microbatch.value);
 }
 
+/// What differs on a dark page: where the system prefers dark, and in the dark themes of JupyterLab and VS Code, whichever the system
+/// prefers. A light theme of JupyterLab on a dark system stays light.
+std::string darkStyles() {
+  const auto rules = [](std::string_view page) {
+    return fmt::format(
+        "{0} .pipewright text:not([class^=w]){{fill:#ddd}}{0} .pipewright text.r{{fill:#aaa}}{0} .pipewright .g{{fill:#333a40}}"
+        "{0} .pipewright .p{{fill:#1b1e21}}{0} .pipewright .l{{stroke:#4a5157}}",
+        page);
+  };
+  return "@media(prefers-color-scheme:dark){" + rules("body:not([data-jp-theme-light=true]):not(.vscode-light)") + "}" +
+         rules("[data-jp-theme-light=false]") + rules(".vscode-dark");
+}
+
 void Drawing::header() {
   const double width = scale_.left + scale_.width + kShares + kMargin;
   height_ = laneY(trace_.ranks) + 40;
+  const std::string_view in = options_.inPage ? ".pipewright " : "";  // before each selector
   text_ = fmt::format(
-      "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0}\" height=\"{1}\" viewBox=\"0 0 {0} {1}\" role=\"img\">\n"
+      "<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0}\" height=\"{1}\" viewBox=\"0 0 {0} {1}\" role=\"img\"{3}>\n"
       "<title>{2}</title>\n"
-      "<style>text{{font:12px "
-      "sans-serif;fill:#222}}.t{{font-size:15px;font-weight:600}}.r{{fill:#555;font-size:11px}}.m{{text-anchor:middle}}.e{{text-anchor:end}"
-      "}.g{{fill:#eceff1}}"
-      ".l{{stroke:#c4cbd0;stroke-width:1;shape-rendering:crispEdges}}",
-      number(width), number(height_), escaped(options_.title.empty() ? "timeline" : options_.title));
+      "<style>{4}text{{font:12px sans-serif;fill:#222}}{4}.t{{font-size:15px;font-weight:600}}{4}.r{{fill:#555;font-size:11px}}"
+      "{4}.m{{text-anchor:middle}}{4}.e{{text-anchor:end}}{4}.g{{fill:#eceff1}}{4}.p{{fill:#fff}}"
+      "{4}.l{{stroke:#c4cbd0;stroke-width:1;shape-rendering:crispEdges}}",
+      number(width), number(height_), escaped(options_.title.empty() ? "timeline" : options_.title),
+      options_.inPage ? " class=\"pipewright\"" : "", in);
+  if (options_.inPage) text_ += darkStyles();
   for (std::size_t k = 0; k < kKinds; ++k) {
     if (used_[k])
-      text_ += fmt::format(".k{}{{fill:{}}}.w{}{{fill:{};font-size:11px;text-anchor:middle}}", k, kLooks[k].fill, k, kLooks[k].text);
+      text_ += fmt::format("{4}.k{0}{{fill:{1}}}{4}.w{2}{{fill:{3};font-size:11px;text-anchor:middle}}", k, kLooks[k].fill, k,
+                           kLooks[k].text, in);
   }
-  text_ += fmt::format("</style>\n<rect width=\"100%\" height=\"100%\" fill=\"#fff\"/>\n");
+  text_ += "</style>\n<rect class=\"p\" width=\"100%\" height=\"100%\"/>\n";
   if (!options_.title.empty())
     text_ += fmt::format("<text class=\"t\" x=\"{}\" y=\"{}\">{}</text>\n", number(kMargin), number(kMargin + 14), escaped(options_.title));
 }

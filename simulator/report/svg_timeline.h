@@ -8,8 +8,9 @@ namespace pw {
 
 /// How a timeline is drawn.
 struct SvgOptions {
-  std::string title;  ///< above the drawing; none where empty
-  int width = 1200;   ///< of the whole drawing [CSS pixels], 400 to 10,000
+  std::string title;    ///< above the drawing; none where empty
+  int width = 1200;     ///< of the whole drawing [CSS pixels], 400 to 10,000
+  bool inPage = false;  ///< part of a web page or notebook: its styles concern it alone, and its colours follow a dark page
 };
 
 /// A drawing of a trace for papers and web pages, in a single self-contained file: a ruler; for each rank a lane with its actions, below

@@ -25,10 +25,10 @@ CHAIN = ["app", "engine", "backends", "simulator", "schedules"]
 BESIDE = ""  # the files beside the rooms; without it they are above all rooms
 # Folder: its rooms, from the upper ones, which may include all that follow, to the lowest.
 ROOMS = {
-    "app": ["cli", "gui"],
+    "app": ["python", "cli", "gui"],
     "app/gui": ["window", "plan", "runs", "candidates", "model", "timeline", "document", "common"],
     "app/gui/timeline": [BESIDE, "drawing"],
-    "engine": ["run", BESIDE, "autograd", "remote", "processes"],
+    "engine": ["planning", "run", BESIDE, "autograd", "remote", "processes"],
     "backends": ["cuda", "torch", "resources", "store", "traces", "stages", "checkpoints", "messages", "pt2", "host"],
     "backends/torch": ["autograd", "stage", "program"],
     "simulator": ["plan", "report", "costs", "step", "model", "operators", "trace", "text"],
@@ -54,6 +54,7 @@ LIBRARIES = {
     "JSON names": (r"nlohmann/json_fwd\.hpp", JSON_FOLDERS),
     "oneTBB": (r"(oneapi/)?tbb/.*|execution", ("simulator", "backends", "engine", "app")),
     "Qt": (r"Q[A-Z]\w*|Qt\w*/.*", ("app",)),
+    "pybind11": (r"pybind11/.*", ("app",)),
     "CLI11": (r"CLI/.*", ("app",)),
     "fmt": (r"fmt/.*", tuple(CHAIN)),
     "GoogleTest": (r"(gtest|gmock)/.*", ()),
@@ -61,6 +62,7 @@ LIBRARIES = {
 }
 # Header: (its library, how the names of the files begin that may include it)
 PRIVATE_HEADERS = {
+    "app/python/bindings.h": ("pybind11", "app/python/"),
     "backends/messages/ucx_worker.h": ("UCX", "backends/messages/ucx_"),
     "backends/torch/gloo_group.h": ("Torch", "backends/torch/"),
     "backends/torch/autograd/local_pass.h": ("Torch", "backends/torch/"),
@@ -80,6 +82,7 @@ ONE_PLACE = (
 # Header: the sources without a header of their own that it is for: alternatives in a table, entries of a module, parts of one widget.
 SEVERAL_SOURCES = {
     "app/cli/commands.h": r"app/cli/\w+\.cpp",
+    "app/python/bindings.h": r"app/python/\w+\.cpp",
     "app/gui/candidates/scatter.h": r"app/gui/candidates/scatter_paint\.cpp",
     "app/gui/timeline/private.h": r"app/gui/timeline/\w+\.cpp",
     "app/gui/window/window_parts.h": r"app/gui/window/menus\.cpp",

@@ -66,6 +66,20 @@ class Regenerate(unittest.TestCase):
         paths = self.files(output("false", " status=1"))
         self.assertEqual(self.run_on(paths), 0)
 
+    def test_cells_run_one_after_the_other_as_in_a_notebook(self):
+        def cell(source, printed=""):
+            return f"<!-- cell -->\n```python\n{source}\n```\n{printed}<!-- end -->\n"
+
+        regenerate.PYTHON = sys.executable
+        paths = self.files(cell("x = 1") + "between\n" + cell("print(x)\nx + 1", OLD) + cell("x", OLD))
+        self.assertEqual(self.run_on(paths), 0)
+        self.assertEqual(paths[0].read_text(), cell("x = 1") + "between\n" + cell("print(x)\nx + 1", "```text\n1\n2\n```\n") +
+                         cell("x", "```text\n1\n```\n"))
+        broken = self.files(cell("1 / 0", OLD))
+        self.assertEqual(self.run_on(broken), 1)
+        self.assertIn("ZeroDivisionError", self.said.getvalue())
+        self.assertEqual(broken[0].read_text(), cell("1 / 0", OLD))
+
     def test_the_documents_it_takes_by_itself_are_there(self):
         for name in regenerate.DOCUMENTS:
             self.assertTrue((regenerate.ROOT / name).is_file(), name)

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "schedules/generate.h"
+#include "simulator/report/html_timeline.h"
 #include "simulator/step/cost_table.h"
 #include "simulator/step/simulate.h"
 
@@ -118,6 +119,27 @@ TEST(Svg, DrawsAnEmptyTraceAndTimesOfAnySize) {
   EXPECT_TRUE(isWellFormed(toSvg(Trace{3, {}, {}})));
   const Trace huge{1, {{Rank(0), SpanKind::Forward, Stage(0), Microbatch(0), Rank(0), 0, 0, 4'000'000'000'000'000'000}}, {}};
   EXPECT_TRUE(isWellFormed(toSvg(huge)));
+}
+
+TEST(HtmlTimeline, PartOfAPageHasStylesOfItsOwnForLightAndDark) {
+  const Trace trace = simulated("1f1b", {2, 2, 3});
+  const std::string part = toHtmlPart(trace, "a < b");
+  EXPECT_EQ(countOf(part, "<svg"), 1U);
+  EXPECT_EQ(countOf(part, "a &lt; b"), 2U) << "in the drawing and as its name";
+  const std::string style = part.substr(part.find("<style>") + 7, part.find("</style>") - part.find("<style>") - 7);
+  EXPECT_NE(style.find("prefers-color-scheme:dark"), std::string::npos);
+  // Every rule but the media query is of the drawing: its selector names it.
+  EXPECT_EQ(countOf(style, "{"), countOf(style, ".pipewright ") + 1);
+  EXPECT_EQ(countOf(toSvg(trace), ".pipewright"), 0U) << "a drawing for papers stays light";
+}
+
+TEST(HtmlTimeline, PageIsOneFileWithTheSameDrawing) {
+  const Trace trace = simulated("gpipe", {2, 2, 2});
+  const std::string page = toHtml(trace, "t");
+  EXPECT_TRUE(page.starts_with("<!doctype html>"));
+  EXPECT_NE(page.find(toHtmlPart(trace, "t")), std::string::npos);
+  EXPECT_EQ(countOf(page, "src="), 0U);
+  EXPECT_EQ(countOf(page, "href="), 0U);
 }
 
 }  // namespace

@@ -1,4 +1,4 @@
-#include "app/cli/simulate_subject.h"
+#include "engine/planning/subject.h"
 
 #include <algorithm>
 #include <charconv>
@@ -6,21 +6,19 @@
 #include <optional>
 #include <string_view>
 #include <system_error>
+#include <utility>
 
 #include <fmt/format.h>
-#include <CLI/App.hpp>
-#include <CLI/Validators.hpp>
 
-#include "app/cli/numbers.h"
-#include "app/cli/output.h"
+#include "backends/host/files.h"
+#include "engine/planning/limits.h"
 #include "schedules/error.h"
 #include "schedules/units.h"
 #include "simulator/costs/problem_file.h"
 #include "simulator/plan/plan.h"
-#include "simulator/report/json_fields.h"
 #include "simulator/step/cost_table.h"
 
-namespace pw::cli {
+namespace pw {
 namespace {
 
 constexpr Ns kDefaultForward = 1'000'000;  ///< default costs: a round unit, and a backward of twice the forward, as usual
@@ -83,9 +81,13 @@ void requireWithinBackward(const SyntheticCosts& costs) {
   }
 }
 
-Subject fromCall(const SubjectOptions& o) {
+Schedule scheduleOf(const SubjectOptions& o, const ShapeOptions& shape) {
+  return o.csv.empty() ? generateFrom(o.schedule, shape) : readSchedule(o.csv, parseLetters(o.letters));
+}
+
+Subject withTimes(Schedule schedule, const SubjectOptions& o) {
   Subject subject;
-  subject.schedule = o.csv.empty() ? generateFrom(o.schedule, o.shape) : readSchedule(o.csv, parseLetters(o.letters));
+  subject.schedule = std::move(schedule);
   SyntheticCosts costs{durations(o.forward),   durations(o.backward),   durations(o.input),  durations(o.weight),
                        durationOr0(o.latency), durationOr0(o.transfer), durations(o.overlap)};
   const bool given = !costs.forward.empty() || !costs.backward.empty() || !costs.backwardInput.empty() || !costs.backwardWeight.empty();
@@ -107,8 +109,8 @@ Subject fromCall(const SubjectOptions& o) {
   return subject;
 }
 
-Subject fromProblem(const SubjectOptions& o) {
-  ProblemFile problem = parseProblem(readFile(o.costs), o.costs);
+/// The schedule of the options, in the shape of the problem.
+Schedule scheduleFor(const ProblemFile& problem, const SubjectOptions& o) {
   const auto differs = [&](std::string_view what, int given, int there) {
     if (given > 0 && given != there) throw UsageError(fmt::format("{} is for {} {}, not {}; omit the option", o.costs, there, what, given));
   };
@@ -118,8 +120,12 @@ Subject fromProblem(const SubjectOptions& o) {
   shape.ranks = problem.shape.ranks;
   shape.microbatches = problem.shape.microbatches;
   if (shape.chunks == 0 && problem.shape.stages % problem.shape.ranks == 0) shape.chunks = problem.shape.stages / problem.shape.ranks;
+  return scheduleOf(o, shape);
+}
+
+Subject withProblem(Schedule given, ProblemFile problem, const SubjectOptions& o) {
   Subject subject;
-  subject.schedule = o.csv.empty() ? generateFrom(o.schedule, shape) : readSchedule(o.csv, parseLetters(o.letters));
+  subject.schedule = std::move(given);
   const Schedule& schedule = subject.schedule;
   if (shapeOf(schedule) != problem.shape) {
     throw UsageError(fmt::format("{} is for {} ranks, {} stages and {} microbatches, schedule {} has {}, {} and {}", o.costs,
@@ -204,14 +210,53 @@ void slowDown(Subject& subject, const std::string& text) {
 void setLiveLimits(Subject& subject, const std::vector<int>& limits) {
   const std::size_t ranks = subject.schedule.rows.size();
   if (limits.empty()) return;
+  for (const int limit : limits) requireWhole("--live-limit", limit, 1, kMaxMicrobatches);
   if (limits.size() != 1 && limits.size() != ranks) {
     throw UsageError(fmt::format("--live-limit has {} numbers for {} ranks; give one, or one per rank", limits.size(), ranks));
   }
   subject.liveLimits = limits.size() == ranks ? limits : std::vector<int>(ranks, limits.front());
 }
 
-/// The subject before --slow and --live-limit.
-Subject plainSubject(const SubjectOptions& o) {
+bool hasTimes(const SubjectOptions& o) {
+  const std::vector<const std::string*> times{&o.forward, &o.backward, &o.input, &o.weight, &o.overlap,
+                                              &o.latency, &o.transfer, &o.load,  &o.store};
+  return std::any_of(times.begin(), times.end(), [](const std::string* t) { return !t->empty(); });
+}
+
+void refuseTimesBesideCosts(const SubjectOptions& o) {
+  if (!o.costs.empty() && hasTimes(o))
+    throw UsageError("--costs has all times; omit --forward, --backward, --input, --weight, --overlap, --latency and --transfer");
+}
+
+/// The subject with --slow and limits.
+Subject limited(Subject subject, const SubjectOptions& o) {
+  for (const std::string& slow : o.slow) slowDown(subject, slow);
+  requireSummable(subject.costs, shapeOf(subject.schedule));
+  setLiveLimits(subject, o.liveLimit);
+  if (!o.memoryLimit.empty()) {
+    if (!o.costs.empty()) throw UsageError("--costs has limits of its own, in its own unit; omit --memory-limit");
+    subject.limits.assign(subject.schedule.rows.size(), parseSize(o.memoryLimit));
+  }
+  return subject;
+}
+
+}  // namespace
+
+Subject subjectOf(const Plan& plan, const SubjectOptions& o) {
+  if (hasTimes(o) || !o.costs.empty()) {
+    throw UsageError(
+        "a plan has its own costs; omit --costs, --forward, --backward, --input, --weight, --overlap, --latency and --transfer");
+  }
+  return limited({plan.schedule, plan.costs, plan.profile.nodes.empty() ? "" : "costs " + sourceOf(plan.profile), {}, true, {}}, o);
+}
+
+Subject subjectOf(Schedule schedule, const SubjectOptions& o) {
+  refuseTimesBesideCosts(o);
+  if (o.costs.empty()) return limited(withTimes(std::move(schedule), o), o);
+  return limited(withProblem(std::move(schedule), parseProblem(readFile(o.costs), o.costs), o), o);
+}
+
+Subject subjectOf(const SubjectOptions& o) {
   const int sources = static_cast<int>(!o.plan.empty()) + static_cast<int>(!o.schedule.empty()) + static_cast<int>(!o.csv.empty());
   if (sources != 1)
     throw UsageError(
@@ -221,76 +266,12 @@ Subject plainSubject(const SubjectOptions& o) {
     throw UsageError("a plan or CSV has its own ranks, chunks and microbatches; omit those options, or use --schedule NAME");
   }
   if (!o.letters.empty() && o.csv.empty()) throw UsageError("--letters says how to read a CSV; add --csv F.csv, or omit it");
-  const std::vector<const std::string*> times{&o.forward, &o.backward, &o.input, &o.weight, &o.overlap,
-                                              &o.latency, &o.transfer, &o.load,  &o.store};
-  const bool timed = std::any_of(times.begin(), times.end(), [](const std::string* t) { return !t->empty(); });
-  if (!o.costs.empty() && timed)
-    throw UsageError("--costs has all times; omit --forward, --backward, --input, --weight, --overlap, --latency and --transfer");
-  if (o.plan.empty()) return o.costs.empty() ? fromCall(o) : fromProblem(o);
-  if (timed || !o.costs.empty()) {
-    throw UsageError(
-        "a plan has its own costs; omit --costs, --forward, --backward, --input, --weight, --overlap, --latency and --transfer");
-  }
-  Plan plan = parsePlan(readFile(o.plan), o.plan);
-  return {
-      std::move(plan.schedule), std::move(plan.costs), plan.profile.nodes.empty() ? "" : "costs " + sourceOf(plan.profile), {}, true, {}};
+  refuseTimesBesideCosts(o);
+  if (!o.plan.empty()) return subjectOf(parsePlan(readFile(o.plan), o.plan), o);
+  if (o.costs.empty()) return limited(withTimes(scheduleOf(o, o.shape), o), o);
+  ProblemFile problem = parseProblem(readFile(o.costs), o.costs);
+  Schedule schedule = scheduleFor(problem, o);
+  return limited(withProblem(std::move(schedule), std::move(problem), o), o);
 }
 
-}  // namespace
-
-Subject subjectOf(const SubjectOptions& options) {
-  Subject subject = plainSubject(options);
-  for (const std::string& slow : options.slow) slowDown(subject, slow);
-  requireSummable(subject.costs, shapeOf(subject.schedule));
-  setLiveLimits(subject, options.liveLimit);
-  if (!options.memoryLimit.empty()) {
-    if (!options.costs.empty()) throw UsageError("--costs has limits of its own, in its own unit; omit --memory-limit");
-    subject.limits.assign(subject.schedule.rows.size(), parseSize(options.memoryLimit));
-  }
-  return subject;
-}
-
-void declareSubject(CLI::App& command, SubjectOptions& o) {
-  command.add_option("PLAN.json", o.plan, "Plan (JSON) with its own schedule and costs")->option_text(" ");
-  command.add_option("--schedule", o.schedule, "A schedule by name, with --ranks and --microbatches")->type_name("NAME");
-  declareShape(command, o.shape);
-  command.add_option("--csv", o.csv, "A schedule in torch's CSV")->type_name("F.csv");
-  declareLetters(command, o.letters);
-  const std::string perStage = "; one value, or one per stage: 1ms,2ms";
-  command.add_option("--forward", o.forward, "Time of a forward" + perStage)->type_name("T")->check(durationList());
-  command.add_option("--backward", o.backward, "Time of a backward (default: twice the forward)")->type_name("T")->check(durationList());
-  command.add_option("--input", o.input, "Time of the backward's part for the inputs, if the schedule splits it")
-      ->type_name("T")
-      ->check(durationList());
-  command.add_option("--weight", o.weight, "Time of the backward's part for the weights")->type_name("T")->check(durationList());
-  command.add_option("--overlap", o.overlap, "Time of a forward and a backward overlapped in one slot (default: their sum)")
-      ->type_name("T")
-      ->check(durationList());
-  command.add_option("--latency", o.latency, "Latency: from the end of an action to the arrival of its message, not counting the transfer")
-      ->type_name("T")
-      ->check(aDuration());
-  command.add_option("--transfer", o.transfer, "Transfer time: how long a message occupies its channel")
-      ->type_name("T")
-      ->check(aDuration());
-  command.add_option("--load", o.load, "For lockstep: loading a microbatch from the host")->type_name("T")->check(aDuration());
-  command.add_option("--store", o.store, "For lockstep: storing a result to the host")->type_name("T")->check(aDuration());
-  command.add_option("--costs", o.costs, "A problem file with shape, costs and limits instead of these times")->type_name("F.json");
-  command
-      .add_option("--live-limit", o.liveLimit,
-                  "Largest allowed number of live (stage, microbatch) pairs, for all ranks or per rank; exit status 1 if exceeded")
-      ->delimiter(',')
-      ->option_text("N[,N...]")
-      ->check(wholeFrom(1, kMaxMicrobatches))
-      ->allow_extra_args(false);
-  command
-      .add_option("--memory-limit", o.memoryLimit, "Memory limit of a rank, for example 24GiB; exit status 1 if the schedule needs more")
-      ->check(aSize())
-      ->option_text("SIZE");
-  command.add_option("--slow", o.slow, "Slow down a rank, 2=1.5, or a link, 1-2=3 (may be repeated)")
-      ->type_name("RANK=FACTOR")
-      ->expected(1)
-      ->take_all()
-      ->allow_extra_args(false);
-}
-
-}  // namespace pw::cli
+}  // namespace pw

@@ -1,0 +1,118 @@
+#include <pybind11/functional.h>
+#include <pybind11/pybind11.h>
+#include <pybind11/stl.h>
+#include <pybind11/stl/filesystem.h>
+
+#include <filesystem>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "app/python/bindings.h"
+#include "backends/host/files.h"
+#include "backends/resources/resources.h"
+#include "engine/planning/inspection.h"
+#include "engine/planning/measure.h"
+#include "engine/planning/plan_model.h"
+#include "schedules/error.h"
+#include "simulator/costs/estimate.h"
+#include "simulator/costs/profile.h"
+
+namespace py = pybind11;
+
+namespace pw::python {
+namespace {
+
+using Released = py::call_guard<py::gil_scoped_release>;
+
+/// Sentences for the user become warnings; on any thread.
+Tell warner() {
+  return [](const std::string& sentence) {
+    const py::gil_scoped_acquire held;
+    py::module_::import("warnings").attr("warn")(sentence);
+  };
+}
+
+void bindOptions(py::module_& m) {
+  py::class_<MeasureOptions>(m, "MeasureOptions")
+      .def(py::init<>())
+      .def_readwrite("device", &MeasureOptions::device)
+      .def_readwrite("precision", &MeasureOptions::precision)
+      .def_readwrite("tf32", &MeasureOptions::tf32)
+      .def_readwrite("no_graphs", &MeasureOptions::noGraphs)
+      .def_readwrite("threads", &MeasureOptions::threads)
+      .def_readwrite("libraries", &MeasureOptions::libraries);
+  py::class_<PlanOptions>(m, "PlanOptions")
+      .def(py::init<>())
+      .def_readwrite("models", &PlanOptions::models)
+      .def_readwrite("schedule", &PlanOptions::schedule)
+      .def_readwrite("ranks", &PlanOptions::ranks)
+      .def_readwrite("chunks", &PlanOptions::chunks)
+      .def_readwrite("microbatches", &PlanOptions::microbatches)
+      .def_readwrite("microbatch", &PlanOptions::microbatch)
+      .def_readwrite("batch", &PlanOptions::batch)
+      .def_readwrite("replicas", &PlanOptions::replicas)
+      .def_readwrite("splits", &PlanOptions::splits)
+      .def_readwrite("balance", &PlanOptions::balance)
+      .def_readwrite("profile", &PlanOptions::profile)
+      .def_readwrite("profile_at_hand", &PlanOptions::profileAtHand)
+      .def_readwrite("cluster", &PlanOptions::cluster)
+      .def_readwrite("memory_limit", &PlanOptions::memoryLimit)
+      .def_readwrite("recompute", &PlanOptions::recompute)
+      .def_readwrite("share", &PlanOptions::share)
+      .def_readwrite("optimizer", &PlanOptions::optimizer)
+      .def_readwrite("momentum", &PlanOptions::momentum)
+      .def_readwrite("zero1", &PlanOptions::zero1)
+      .def_readwrite("loss", &PlanOptions::loss)
+      .def_readwrite("how", &PlanOptions::how);
+}
+
+Plan planned(const PlanOptions& options) {
+  PlannedModel planned = planModel(options, warner());
+  if (planned.tooLarge) throw Error(tooLargeSentence(planned));
+  return std::move(planned.plan);
+}
+
+Profile profiled(const std::vector<std::string>& models, std::int64_t microbatch, int ranks, const MeasureOptions& how, std::string loss,
+                 const std::string& cluster) {
+  refuseWhatCannotMeasure(how, cluster.empty() ? CostsFrom::Measuring : CostsFrom::Cluster);
+  const ModelGraph graph = loadModel(models);
+  if (microbatch == 0) microbatch = exportedBatch(graph);
+  if (loss.empty()) loss = defaultLoss(graph);
+  if (!cluster.empty()) return estimate(graph, microbatch, loadCluster(cluster), precisionOf(how.precision).value());
+  return measureWithRanks(models, microbatch, ranks, how, loss, warner());
+}
+
+std::string inspected(const std::vector<std::string>& models, std::int64_t microbatch) {
+  InspectOptions options;
+  options.models = models;
+  options.microbatch = microbatch;
+  return documentOf(inspect(options), options);
+}
+
+}  // namespace
+
+void bindModels(py::module_& m) {
+  bindOptions(m);
+  py::class_<Profile>(m, "Profile")
+      .def_readonly("model", &Profile::model)
+      .def_readonly("microbatch", &Profile::microbatch)
+      .def_readonly("estimated", &Profile::estimated)
+      .def_property_readonly("source", [](const Profile& p) { return sourceOf(p); })
+      .def("to_json", py::overload_cast<const Profile&>(&toJson), Released())
+      .def_static(
+          "from_json", [](const std::string& text) { return parseProfile(text, "The profile"); }, py::arg("text"), Released())
+      .def(
+          "save", [](const Profile& p, const std::filesystem::path& path) { writeFile(path, toJson(p)); }, py::arg("path"), Released())
+      .def_static(
+          "load", [](const std::filesystem::path& path) { return parseProfile(readFile(path), path); }, py::arg("path"), Released())
+      .def("__repr__", [](const Profile& p) { return "<Profile of " + p.model + ", " + sourceOf(p) + ">"; })
+      .def(py::pickle([](const Profile& p) { return toJson(p); },
+                      [](const std::string& text) { return parseProfile(text, "A pickled profile"); }));
+  m.def("clusters", &clusterPresets);
+  m.def("plan", &planned, Released());
+  m.def("profile", &profiled, Released());
+  m.def("inspect", &inspected, Released());
+}
+
+}  // namespace pw::python

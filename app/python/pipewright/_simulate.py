@@ -1,0 +1,148 @@
+"""Schedules, checks of them, and predictions: all that needs no model."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Literal, Union
+
+from . import _pipewright as native
+from ._pipewright import Plan, Prediction, Problem, Schedule, ScheduleFamily, UsageError
+from ._units import Duration, Durations, Size, duration_list, duration_text, size_text
+
+Sends = Literal["overlapped", "posted", "one-channel", "blocking"]
+Lowering = Literal["torch", "torch-runtime", "deferred"]
+Source = Union[Schedule, Plan, str, "os.PathLike[str]"]
+
+
+def schedules() -> list[ScheduleFamily]:
+    """All named schedules, with what they require: as ``pipewright schedule list``."""
+    return native.schedules()
+
+
+def schedule(
+    name: str | os.PathLike[str],
+    *,
+    ranks: int = 0,
+    chunks: int = 0,
+    microbatches: int = 0,
+    group: int = 0,
+    strict: bool = False,
+    lowered: Lowering | None = None,
+) -> Schedule:
+    """A named schedule, or that of a CSV file (a name that ends in ``.csv``).
+
+    :param name: a name of :func:`schedules`, torch's name for it (``Interleaved1F1B``), or a CSV file in torch's format.
+    :param ranks: pipeline devices R, 1 to 4096; needed for a name, and refused by a file that has another number.
+    :param chunks: stages per rank; 0: the schedule's usual number. The pipeline has ranks × chunks stages.
+    :param microbatches: microbatches M per step.
+    :param group: for ``interleaved-1f1b``: Megatron's microbatch group size; 0: as torch.
+    :param strict: refuse combinations that torch refuses.
+    :param lowered: add sends and receives, in torch's order, as torch's runtime lowers, or in ours; None: compute only.
+    :raises UsageError: for an unknown name or an impossible combination; the sentence says what would work.
+    """
+    return native.schedule(os.fspath(name), _whole("ranks", ranks), _whole("chunks", chunks), _whole("microbatches", microbatches),
+                           _whole("group", group), "torch" if strict else "", lowered or "")
+
+
+def check(
+    what: Schedule | str | os.PathLike[str], *, sends: Sequence[int] | None = None, receives: Sequence[int] | None = None
+) -> list[Problem]:
+    """All that is wrong with a schedule; an empty list where it is complete, well ordered and free of deadlock.
+
+    :param what: a schedule, or a CSV file.
+    :param sends: bytes that each stage sends forward per microbatch, one number per stage; with ``receives`` sizes are compared too.
+    :param receives: bytes that each stage expects.
+    """
+    given = what if isinstance(what, Schedule) else schedule(what)
+    problems = native.check(given)
+    if (sends is None) != (receives is None):
+        raise UsageError("sizes need both ends: give sends and receives, or neither")
+    if sends is not None and receives is not None:
+        problems = sorted(problems + native.check_sizes(given, list(sends), list(receives)), key=lambda p: (p.rank, p.position))
+    return problems
+
+
+def simulate(
+    what: Source,
+    *,
+    forward: Durations | None = None,
+    backward: Durations | None = None,
+    input: Durations | None = None,
+    weight: Durations | None = None,
+    overlap: Durations | None = None,
+    latency: Duration | None = None,
+    transfer: Duration | None = None,
+    load: Duration | None = None,
+    store: Duration | None = None,
+    costs: str | os.PathLike[str] | None = None,
+    sends: Sends = "overlapped",
+    slow: Mapping[int | tuple[int, int], float] | None = None,
+    live_limit: int | Sequence[int] | None = None,
+    memory_limit: Size | None = None,
+    why: bool = False,
+    jitter: float = 0.0,
+    draws: int = 1000,
+    seed: int = 1,
+) -> Prediction:
+    """Predicts one training step.
+
+    Durations are texts with a unit (``"1.5ms"``, ``"200us"``) or integers of nanoseconds; those of stages are one value, or a list with one per
+    stage. A plan has costs of its own and takes none of them.
+
+    :param what: a schedule, a plan, or the file of one (``.csv``, ``.json``).
+    :param forward: of a stage on one microbatch (default ``"1ms"``).
+    :param backward: of a stage on one microbatch (default: twice the forward).
+    :param input: the part of the backward for the inputs, where the schedule splits it (default: half).
+    :param weight: the part for the weights.
+    :param overlap: of a forward and a backward in one slot (default: their sum).
+    :param latency: from the end of an action to the arrival of its message, without the transfer.
+    :param transfer: how long a message occupies its channel (one for each direction of a pair of ranks).
+    :param load: lockstep schedules: loading a microbatch from the host.
+    :param store: lockstep schedules: storing a result to the host.
+    :param costs: a problem file (JSON) with shape, costs and limits instead of these times.
+    :param sends: in the background; when both ends are posted, with a channel for each direction or one for both; or blocking both ranks.
+    :param slow: factors of ranks, ``{2: 1.5}``, and links, ``{(1, 2): 3}``.
+    :param live_limit: most (stage, microbatch) pairs alive at once, of all ranks or per rank.
+    :param memory_limit: of a rank, ``"24GiB"`` or bytes.
+    :param why: also explain every bubble (:attr:`Prediction.bubbles`).
+    :param jitter: vary each duration at random by about this fraction, 0 to 2; the distribution is in :meth:`Prediction.to_dict`.
+    :param draws: how often, with ``jitter``.
+    :param seed: of the random numbers of ``jitter``.
+    :raises UsageError: for unusable input, and a schedule that cannot run (:func:`check` says why).
+    """
+    o = native.SubjectOptions()
+    o.forward, o.backward = duration_list("forward", forward), duration_list("backward", backward)
+    o.input, o.weight = duration_list("input", input), duration_list("weight", weight)
+    o.overlap = duration_list("overlap", overlap)
+    o.latency, o.transfer = duration_text("latency", latency), duration_text("transfer", transfer)
+    o.load, o.store = duration_text("load", load), duration_text("store", store)
+    o.costs = os.fspath(costs) if costs is not None else ""
+    o.memory_limit = size_text("memory_limit", memory_limit)
+    o.slow = [_slow(at, factor) for at, factor in (slow or {}).items()]
+    if live_limit is not None:
+        o.live_limit = [_whole("live_limit", n) for n in ([live_limit] if isinstance(live_limit, int) else live_limit)]
+    return native.simulate(_source(what), o, sends, why, jitter, _whole("draws", draws), _whole("seed", seed))
+
+
+def _source(what: Source) -> Schedule | Plan:
+    if isinstance(what, (Schedule, Plan)):
+        return what
+    path = os.fspath(what)
+    return Plan.load(path) if path.endswith(".json") else schedule(path)
+
+
+def _slow(at: int | tuple[int, int], factor: float) -> str:
+    if isinstance(at, int):
+        return f"{at}={factor!r}"
+    pair: Iterable[int] = at
+    return f"{'-'.join(str(rank) for rank in pair)}={factor!r}"
+
+
+def _whole(name: str, value: int) -> int:
+    """A number that fits the library; its range is checked there."""
+    if isinstance(value, bool) or not isinstance(value, int):
+        raise UsageError(f"{name}={value!r} is not an integer")
+    if not -(2**31) <= value < 2**31:
+        raise UsageError(f"{name}={value} is out of range")
+    return value

@@ -1,0 +1,53 @@
+#include <pybind11/operators.h>
+#include <pybind11/pybind11.h>
+#include <pybind11/stl.h>
+#include <pybind11/stl/filesystem.h>
+
+#include <filesystem>
+#include <string>
+
+#include "app/python/bindings.h"
+#include "app/python/pictures.h"
+#include "backends/host/files.h"
+#include "engine/planning/schedule_source.h"
+#include "simulator/plan/plan.h"
+
+namespace py = pybind11;
+
+namespace pw::python {
+namespace {
+
+using Released = py::call_guard<py::gil_scoped_release>;
+
+}  // namespace
+
+void bindPlans(py::module_& m) {
+  py::class_<Plan>(m, "Plan")
+      .def_readonly("model", &Plan::modelName)
+      .def_readonly("model_files", &Plan::modelFiles)
+      .def_property_readonly("ranks", [](const Plan& p) { return shapeOf(p.schedule).ranks; })
+      .def_property_readonly("stages", [](const Plan& p) { return shapeOf(p.schedule).stages; })
+      .def_property_readonly("microbatches", [](const Plan& p) { return p.schedule.microbatches; })
+      .def_property_readonly("world_size", &worldSize)
+      .def_readonly("replicas", &Plan::replicas)
+      .def_readonly("microbatch", &Plan::microbatchSize)
+      .def_readonly("batch", &Plan::batch)
+      .def_readonly("loss", &Plan::loss)
+      .def_readonly("splits", &Plan::splitNames)
+      .def_readonly("schedule", &Plan::schedule)
+      .def_property_readonly("optimizer", [](const Plan& p) { return p.optimizer.name; })
+      .def("to_json", py::overload_cast<const Plan&>(&toJson), Released())
+      .def_static(
+          "from_json", [](const std::string& text) { return parsePlan(text, "The plan"); }, py::arg("text"), Released())
+      .def(
+          "save", [](const Plan& p, const std::filesystem::path& path) { writeFile(path, toJson(p)); }, py::arg("path"), Released())
+      .def_static(
+          "load", [](const std::filesystem::path& path) { return parsePlan(readFile(path), path); }, py::arg("path"), Released())
+      .def(
+          "_repr_html_", [](const Plan& p) { return pictureOf(p); }, Released())
+      .def("__repr__", [](const Plan& p) { return "<Plan of " + p.modelName + ", " + shapeLine(p.schedule) + ">"; })
+      .def(py::self == py::self)
+      .def(py::pickle([](const Plan& p) { return toJson(p); }, [](const std::string& text) { return parsePlan(text, "A pickled plan"); }));
+}
+
+}  // namespace pw::python

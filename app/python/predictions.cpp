@@ -1,0 +1,114 @@
+#include <pybind11/pybind11.h>
+#include <pybind11/stl.h>
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <fmt/format.h>
+
+#include "app/python/bindings.h"
+#include "app/python/pictures.h"
+#include "engine/planning/prediction.h"
+#include "engine/planning/schedule_source.h"
+#include "engine/planning/subject.h"
+#include "schedules/error.h"
+#include "schedules/units.h"
+#include "simulator/plan/plan.h"
+#include "simulator/report/explain_text.h"
+#include "simulator/report/json_fields.h"
+
+namespace py = pybind11;
+
+namespace pw::python {
+namespace {
+
+using Released = py::call_guard<py::gil_scoped_release>;
+
+/// What `simulate` returns.
+struct Prediction {
+  Subject subject;
+  SubjectPrediction predicted;
+};
+
+Prediction predictionOf(Subject subject, const std::string& sends, bool why, const JitterOptions& jitter) {
+  SubjectPrediction predicted = predictSubject(subject, sendingOf(sends), why, jitter);
+  if (!predicted.problems.empty()) {
+    const Problem& first = predicted.problems.front();
+    throw UsageError(fmt::format("{} cannot run: rank {}: {}; pipewright.check lists all problems", subject.schedule.name, first.rank.value,
+                                 first.message));
+  }
+  return {std::move(subject), std::move(predicted)};
+}
+
+std::vector<std::string> bubblesOf(const Prediction& p) {
+  std::vector<std::string> lines;
+  for (const Bubble& bubble : p.predicted.report.explanation.bubbles) lines.push_back(toString(bubble));
+  return lines;
+}
+
+/// The document of `simulate --json`.
+py::object documentOf(const Prediction& p) {
+  return py::module_::import("json").attr("loads")(predictionJson(p.predicted.report, p.predicted.rows, p.subject.costs));
+}
+
+void bindOptions(py::module_& m) {
+  py::class_<SubjectOptions>(m, "SubjectOptions")
+      .def(py::init<>())
+      .def_readwrite("forward", &SubjectOptions::forward)
+      .def_readwrite("backward", &SubjectOptions::backward)
+      .def_readwrite("input", &SubjectOptions::input)
+      .def_readwrite("weight", &SubjectOptions::weight)
+      .def_readwrite("overlap", &SubjectOptions::overlap)
+      .def_readwrite("latency", &SubjectOptions::latency)
+      .def_readwrite("transfer", &SubjectOptions::transfer)
+      .def_readwrite("load", &SubjectOptions::load)
+      .def_readwrite("store", &SubjectOptions::store)
+      .def_readwrite("costs", &SubjectOptions::costs)
+      .def_readwrite("memory_limit", &SubjectOptions::memoryLimit)
+      .def_readwrite("live_limit", &SubjectOptions::liveLimit)
+      .def_readwrite("slow", &SubjectOptions::slow);
+}
+
+/// `simulate` of a Schedule or a Plan.
+template <class Source>
+Prediction simulateSource(const Source& source, const SubjectOptions& options, const std::string& sends, bool why, double jitter, int draws,
+                          std::uint64_t seed) {
+  return predictionOf(subjectOf(source, options), sends, why, {jitter, draws, seed, {}});
+}
+
+}  // namespace
+
+void bindPredictions(py::module_& m) {
+  bindOptions(m);
+  py::class_<Prediction>(m, "Prediction")
+      .def_property_readonly("makespan_ns", [](const Prediction& p) { return p.predicted.report.metrics.makespan; })
+      .def_property_readonly("window_ns", [](const Prediction& p) { return p.predicted.report.metrics.window; })
+      .def_property_readonly("step_ns", [](const Prediction& p) { return p.predicted.report.metrics.step; })
+      .def_property_readonly("bubble", [](const Prediction& p) { return p.predicted.report.metrics.bubbleFraction; })
+      .def_property_readonly("bubble_in_window", [](const Prediction& p) { return p.predicted.report.metrics.bubbleFractionWindow; })
+      .def_property_readonly("period_ns", [](const Prediction& p) { return p.predicted.report.steadyPeriod; })
+      .def_property_readonly("lower_bound_ns", [](const Prediction& p) { return p.predicted.report.lowerBound.flush; })
+      .def_property_readonly("by_rank", [](const Prediction& p) { return p.predicted.report.metrics.ranks; })
+      .def_property_readonly("fits", [](const Prediction& p) { return p.predicted.report.fits; })
+      .def_property_readonly("excess", [](const Prediction& p) { return p.predicted.excess.value_or(""); })
+      .def_property_readonly("bubbles", &bubblesOf)
+      .def_property_readonly("schedule", [](const Prediction& p) { return p.predicted.rows; })
+      .def_property_readonly("trace", [](const Prediction& p) { return p.predicted.trace; })
+      .def_property_readonly("costs", [](const Prediction& p) { return p.subject.costSource; })
+      .def(
+          "_repr_html_", [](const Prediction& p) { return pictureOf(p.predicted.trace, p.subject.schedule, p.subject.costSource); },
+          Released())
+      .def("__repr__",
+           [](const Prediction& p) {
+             const Metrics& metrics = p.predicted.report.metrics;
+             return fmt::format("<Prediction of {}: makespan {}, bubble {:.1f} %>", shapeLine(p.subject.schedule),
+                                formatDuration(metrics.makespan), 100 * metrics.bubbleFraction);
+           })
+      .def("to_dict", &documentOf);
+  m.def("simulate", &simulateSource<Schedule>, Released());
+  m.def("simulate", &simulateSource<Plan>, Released());
+}
+
+}  // namespace pw::python

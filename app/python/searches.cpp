@@ -1,0 +1,167 @@
+#include <pybind11/functional.h>
+#include <pybind11/operators.h>
+#include <pybind11/pybind11.h>
+#include <pybind11/stl.h>
+
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "app/python/bindings.h"
+#include "engine/planning/search_model.h"
+#include "engine/processes/process.h"
+#include "simulator/plan/optimizer.h"
+#include "simulator/plan/recompute.h"
+
+namespace py = pybind11;
+
+namespace pw::python {
+namespace {
+
+using Released = py::call_guard<py::gil_scoped_release>;
+
+/// Called with what is done of all; false ends the search.
+using Progress = std::function<bool(int done, int all)>;
+
+/// `interruptible`: Ctrl-C ends the search, and the best so far is the result. One such search at a time in a process.
+std::shared_ptr<SearchedModel> searched(const SearchOptions& options, const Progress& progress, bool interruptible) {
+  std::optional<Interrupts> interrupts;
+  if (interruptible) interrupts.emplace();
+  const auto goesOn = [&](int done, int all, const Candidate*) {
+    return !(interrupts && interrupts->take() != 0) && (!progress || progress(done, all));
+  };
+  const auto measuring = [&](bool begins) {  // the launcher listens itself
+    interrupts.reset();
+    if (!begins && interruptible) interrupts.emplace();
+  };
+  const auto warn = [](const std::string& sentence) {
+    const py::gil_scoped_acquire held;
+    py::module_::import("warnings").attr("warn")(sentence);
+  };
+  return std::make_shared<SearchedModel>(searchModel(options, goesOn, warn, measuring));
+}
+
+std::vector<Candidate> copies(const std::vector<const Candidate*>& candidates) {
+  std::vector<Candidate> list;
+  for (const Candidate* c : candidates) list.push_back(*c);
+  return list;
+}
+
+/// What varies between the candidates of searches with the same options, and what was found.
+using PackedCandidate = std::tuple<std::tuple<std::string, int, int, int, int, std::int64_t, std::int64_t>, std::vector<int>, std::string,
+                                   std::vector<std::string>, std::tuple<std::string, double, bool, Bytes>,
+                                   std::tuple<int, std::string, int, Ns, Ns, double, Bytes, bool, std::int64_t, double, bool, bool, bool>>;
+
+PackedCandidate packed(const Candidate& c) {
+  const PlanRequest& r = c.request;
+  std::vector<int> begins;
+  for (const NodeId node : r.begins) begins.push_back(node.value);
+  return {{r.schedule, r.ranks, r.chunks, r.microbatches, r.replicas, r.microbatch, r.batch},
+          std::move(begins),
+          r.loss,
+          wordsOf(r.recompute),
+          {std::string(nameOf(r.optimizer.kind)), r.optimizer.momentum, r.zero1, r.memoryLimit},
+          {c.stages, c.split, c.moves, c.step, c.makespan, c.bubbleFraction, c.peak, c.fits, c.samples, c.samplesPerSecond, c.scaled,
+           c.leads, c.onFront}};
+}
+
+Candidate unpacked(const PackedCandidate& state) {
+  const auto& [shape, begins, loss, recompute, memory, figures] = state;
+  Candidate c;
+  PlanRequest& r = c.request;
+  std::tie(r.schedule, r.ranks, r.chunks, r.microbatches, r.replicas, r.microbatch, r.batch) = shape;
+  for (const int node : begins) r.begins.emplace_back(node);
+  r.loss = loss;
+  r.recompute = parseRecompute(recompute);
+  r.optimizer = plannedOptimizer(std::get<0>(memory), std::get<1>(memory));
+  r.zero1 = std::get<2>(memory);
+  r.memoryLimit = std::get<3>(memory);
+  std::tie(c.stages, c.split, c.moves, c.step, c.makespan, c.bubbleFraction, c.peak, c.fits, c.samples, c.samplesPerSecond, c.scaled,
+           c.leads, c.onFront) = figures;
+  return c;
+}
+
+/// Candidates, what was impossible, and how many combinations there were: what a search of a part of the schedules found.
+using Part = std::tuple<std::vector<Candidate>, std::vector<std::string>, int, bool>;
+
+std::shared_ptr<SearchedModel> merged(const SearchOptions& options, const std::vector<Part>& parts) {
+  std::vector<Found> found;
+  for (const auto& [candidates, skipped, shapes, cancelled] : parts) found.push_back({candidates, skipped, shapes, cancelled});
+  return std::make_shared<SearchedModel>(mergeSearches(options, std::move(found)));
+}
+
+void bindCandidates(py::module_& m) {
+  py::class_<Candidate>(m, "Candidate")
+      .def_property_readonly("schedule", [](const Candidate& c) { return c.request.schedule; })
+      .def_property_readonly("ranks", [](const Candidate& c) { return c.request.ranks; })
+      .def_property_readonly("microbatches", [](const Candidate& c) { return c.request.microbatches; })
+      .def_property_readonly("microbatch", [](const Candidate& c) { return c.request.microbatch; })
+      .def_property_readonly("recompute", [](const Candidate& c) { return wordsOf(c.request.recompute); })
+      .def_readonly("stages", &Candidate::stages)
+      .def_readonly("balance", &Candidate::split)
+      .def_readonly("moves", &Candidate::moves)
+      .def_readonly("step_ns", &Candidate::step)
+      .def_readonly("makespan_ns", &Candidate::makespan)
+      .def_readonly("bubble", &Candidate::bubbleFraction)
+      .def_readonly("peak_bytes", &Candidate::peak)
+      .def_readonly("fits", &Candidate::fits)
+      .def_readonly("samples_per_second", &Candidate::samplesPerSecond)
+      .def_readonly("scaled_costs", &Candidate::scaled)
+      .def_readonly("on_front", &Candidate::onFront)
+      .def(py::self == py::self)
+      .def(py::pickle(&packed, &unpacked))
+      .def("__repr__", [](const Candidate& c) {
+        return "<Candidate " + c.request.schedule + ", " + std::to_string(c.stages) + " stages, " + std::to_string(c.request.microbatches) +
+               " microbatches, step " + std::to_string(c.step) + " ns>";
+      });
+}
+
+void bindOptions(py::module_& m) {
+  py::class_<SearchOptions>(m, "SearchOptions")
+      .def(py::init<>())
+      .def_readwrite("models", &SearchOptions::models)
+      .def_readwrite("ranks", &SearchOptions::ranks)
+      .def_readwrite("replicas", &SearchOptions::replicas)
+      .def_readwrite("microbatches", &SearchOptions::microbatches)
+      .def_readwrite("batch", &SearchOptions::batch)
+      .def_readwrite("microbatch", &SearchOptions::microbatch)
+      .def_readwrite("memory_limit", &SearchOptions::memoryLimit)
+      .def_readwrite("schedules", &SearchOptions::schedules)
+      .def_readwrite("chunks", &SearchOptions::chunks)
+      .def_readwrite("no_recompute", &SearchOptions::noRecompute)
+      .def_readwrite("profiles", &SearchOptions::profiles)
+      .def_readwrite("profiles_at_hand", &SearchOptions::profilesAtHand)
+      .def_readwrite("cluster", &SearchOptions::cluster)
+      .def_readwrite("optimizer", &SearchOptions::optimizer)
+      .def_readwrite("momentum", &SearchOptions::momentum)
+      .def_readwrite("zero1", &SearchOptions::zero1)
+      .def_readwrite("loss", &SearchOptions::loss)
+      .def_readwrite("threads", &SearchOptions::threads)
+      .def_readwrite("how", &SearchOptions::how);
+}
+
+}  // namespace
+
+void bindSearches(py::module_& m) {
+  bindCandidates(m);
+  bindOptions(m);
+  py::class_<SearchedModel, std::shared_ptr<SearchedModel>>(m, "Searched")
+      .def_property_readonly("model", [](const SearchedModel& s) { return s.graph.name; })
+      .def_property_readonly("candidates", [](const SearchedModel& s) { return s.found.candidates; })
+      .def_property_readonly("skipped", [](const SearchedModel& s) { return s.found.skipped; })
+      .def_property_readonly("shapes", [](const SearchedModel& s) { return s.found.shapes; })
+      .def_property_readonly("cancelled", [](const SearchedModel& s) { return s.found.cancelled; })
+      .def("best", [](const SearchedModel& s, int most) { return copies(bestOf(s.found, most)); })
+      .def("front", [](const SearchedModel& s) { return copies(frontOf(s.found)); })
+      .def(
+          "plan", [](const SearchedModel& s, const Candidate& c) { return planOf(s, c); }, Released())
+      .def("json", &searchJson, Released());
+  m.def("search", &searched, Released());
+  m.def("merge", &merged, Released());
+}
+
+}  // namespace pw::python

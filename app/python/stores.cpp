@@ -1,0 +1,111 @@
+#include <pybind11/pybind11.h>
+#include <pybind11/stl.h>
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "app/python/bindings.h"
+#include "backends/store/run_store.h"
+#include "simulator/report/json_fields.h"
+#include "simulator/report/verdict.h"
+
+namespace py = pybind11;
+
+namespace pw::python {
+namespace {
+
+using Released = py::call_guard<py::gil_scoped_release>;
+
+std::optional<RunId> idOf(std::optional<int> number) { return number ? std::optional<RunId>(RunId(*number)) : std::nullopt; }
+
+/// Every fact of how a run was computed, by the store's names.
+py::dict factsOf(const RunFacts& facts) {
+  py::dict dict;
+  for (const RunColumn& column : kRunColumns) dict[py::str(column.name)] = textOf(column, facts);
+  return dict;
+}
+
+/// Losses of all steps, read a few at a time, as their traces may be large.
+std::vector<double> lossesOf(const RunStore& store, RunId run) {
+  constexpr int kAtOnce = 64;
+  std::vector<double> losses;
+  const int count = store.stepCount(run);
+  for (int first = 0; first < count; first += kAtOnce) {
+    for (const StepRecord& step : store.loadSteps(run, first, kAtOnce)) losses.push_back(step.loss);
+  }
+  return losses;
+}
+
+void bindRecords(py::module_& m) {
+  py::class_<RunSummary>(m, "RunSummary")
+      .def_property_readonly("id", [](const RunSummary& r) { return r.id.value; })
+      .def_readonly("started_at", &RunSummary::startedAt)
+      .def_readonly("model", &RunSummary::model)
+      .def_readonly("schedule", &RunSummary::schedule)
+      .def_readonly("backend", &RunSummary::backend)
+      .def_readonly("failure", &RunSummary::failure)
+      .def_readonly("ranks", &RunSummary::ranks)
+      .def_readonly("microbatches", &RunSummary::microbatches)
+      .def_readonly("steps", &RunSummary::steps)
+      .def_readonly("predicted_step_ns", &RunSummary::predictedStep)
+      .def_readonly("measured_step_ns", &RunSummary::medianMeasuredStep)
+      .def_property_readonly("state", [](const RunSummary& r) { return name(r.state); })
+      .def_property_readonly("facts", [](const RunSummary& r) { return factsOf(r.facts); })
+      .def("__repr__", [](const RunSummary& r) {
+        return "<Run " + std::to_string(r.id.value) + ": " + r.model + ", " + r.schedule + ", " + std::string(name(r.state)) + ">";
+      });
+  py::class_<RunRecord>(m, "RunRecord")
+      .def_property_readonly("id", [](const RunRecord& r) { return r.id.value; })
+      .def_readonly("started_at", &RunRecord::startedAt)
+      .def_readonly("backend", &RunRecord::backend)
+      .def_readonly("failure", &RunRecord::failure)
+      .def_readonly("seed", &RunRecord::seed)
+      .def_readonly("plan", &RunRecord::plan)
+      .def_readonly("predicted", &RunRecord::predicted)
+      .def_property_readonly("state", [](const RunRecord& r) { return name(r.state); })
+      .def_property_readonly("facts", [](const RunRecord& r) { return factsOf(r.facts); });
+}
+
+void bindVerdicts(py::module_& m) {
+  py::class_<Verdict>(m, "Verdict")
+      .def_property_readonly("makespan_error", [](const Verdict& v) { return v.comparison.makespanError; })
+      .def_property_readonly("step_error", [](const Verdict& v) { return v.comparison.stepError; })
+      .def_property_readonly("action_error", [](const Verdict& v) { return v.comparison.actionError; })
+      .def_property_readonly("matched", [](const Verdict& v) { return v.comparison.matched; })
+      .def_property_readonly("unmatched", [](const Verdict& v) { return v.comparison.unmatched; })
+      .def_readonly("replayed_makespan_ns", &Verdict::replayed)
+      .def("sentence", &verdictText)
+      .def("json", &comparisonJson);
+  m.def(
+      "judge", [](const Trace& before, const Trace& after) { return judge(before, after); }, Released());
+  m.def(
+      "judge_run",
+      [](const RunRecord& run, const Trace& measured) {
+        return judge(run.predicted, measured, replayedMakespan(run.plan.schedule, run.plan.costs, measured));
+      },
+      Released());
+}
+
+}  // namespace
+
+void bindStores(py::module_& m) {
+  bindRecords(m);
+  bindVerdicts(m);
+  py::class_<RunStore>(m, "RunStore")
+      .def(py::init([](const std::string& path) { return std::make_unique<RunStore>(path, RunStore::Mode::ReadOnly); }))
+      .def_property_readonly("note", &RunStore::note)
+      .def("runs", &RunStore::list, Released())
+      .def(
+          "load", [](const RunStore& s, std::optional<int> id) { return s.load(idOf(id)); }, Released())
+      .def(
+          "step_numbers", [](const RunStore& s, int run, int most) { return s.stepNumbers(RunId(run), most); }, Released())
+      .def(
+          "losses", [](const RunStore& s, int run) { return lossesOf(s, RunId(run)); }, Released())
+      .def(
+          "trace", [](const RunStore& s, const RunRecord& run, std::optional<int> step) { return s.loadStep(run, step).measured; },
+          Released());
+}
+
+}  // namespace pw::python

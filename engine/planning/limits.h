@@ -1,0 +1,21 @@
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "simulator/plan/plan.h"
+
+namespace pw {
+
+// The largest ranks, chunks and counts that a plan, a search or a simulation takes.
+inline constexpr int kMostPlanRanks = 1024, kMostPlanChunks = 1024;
+inline constexpr std::int64_t kMostMicrobatchSamples = 1 << 20, kMostBatchSamples = 1 << 24;
+inline constexpr int kMostThreads = 1024;
+inline constexpr double kMostJitter = 2;
+inline constexpr int kMostDraws = 1'000'000;
+
+/// Throws UsageError, naming the option (`--ranks`), where the number is not from `least` to `most`, or not a number.
+void requireWhole(std::string_view option, std::int64_t value, std::int64_t least, std::int64_t most);
+void requireNumber(std::string_view option, double value, double least, double most);
+
+}  // namespace pw

@@ -1,0 +1,86 @@
+#include "engine/planning/measure.h"
+
+#include <algorithm>
+#include <atomic>
+#include <charconv>
+#include <thread>
+
+#include <fmt/format.h>
+
+#include "backends/host/gpu_inventory.h"
+#include "backends/host/installation.h"
+#include "backends/torch/backend.h"
+#include "backends/torch/wheel.h"
+#include "engine/processes/failure.h"
+#include "engine/processes/launcher.h"
+#include "schedules/error.h"
+#include "simulator/text/counted.h"
+
+namespace pw {
+
+int gpuNumber(const MeasureOptions& o) {
+  if (o.device.empty() || o.device == "cpu") return -1;
+  constexpr std::string_view kPrefix = "cuda:";
+  int number = o.device == "cuda" ? 0 : -1;
+  const char* const end = o.device.data() + o.device.size();
+  if (o.device.starts_with(kPrefix) && std::from_chars(o.device.data() + kPrefix.size(), end, number).ptr != end) number = -1;
+  if (number < 0) throw UsageError(fmt::format("There is no device '{}'; give cpu, cuda, or cuda:0 and so on.", o.device));
+  return number;
+}
+
+void refuseWhatCannotMeasure(const MeasureOptions& o, CostsFrom costs) {
+  const int number = gpuNumber(o);
+  if (!precisionOf(o.precision)) throw UsageError(fmt::format("there is no precision {}; use traced, bf16 or fp16", o.precision));
+  if (costs == CostsFrom::Cluster && (!o.device.empty() || o.tf32 || o.noGraphs || o.threads > 0)) {
+    throw UsageError(
+        "--device, --tf32, --no-graphs and --threads control how costs are measured, but estimated costs for a cluster are not measured "
+        "now; omit them.");
+  }
+  if (costs == CostsFrom::Profile && (!o.device.empty() || o.precision != "traced" || o.tf32 || o.noGraphs || o.threads > 0)) {
+    throw UsageError(
+        "--device, --precision, --tf32, --no-graphs and --threads control how costs are measured, but these costs are not measured now; "
+        "omit them.");
+  }
+  if (number < 0 && o.tf32) throw UsageError("--tf32 is for GPUs; add --device cuda, or omit it.");
+  if (number < 0 && o.noGraphs) throw UsageError("--no-graphs is for GPUs; add --device cuda, or omit it.");
+  if (number < 0) return;
+  const std::string why = whyUnusable(gpuInventory(), number);
+  const std::string cure = number == 0 ? " Without one, measure on the CPU or estimate for a cluster." : "";
+  if (!why.empty()) throw UsageError(fmt::format("--device {} needs that GPU. {}{}", o.device, why, cure));
+}
+
+Profile measureWithRanks(const std::vector<std::string>& models, std::int64_t microbatch, int ranks, const MeasureOptions& options,
+                         const std::string& loss, const Tell& tell) {
+  if (const int number = gpuNumber(options); number >= 0) {
+    const auto gpus = static_cast<int>(std::ranges::count_if(gpuInventory().gpus, isUsable));
+    ranks = options.device == "cuda" ? std::clamp(ranks, 1, std::max(1, gpus)) : 1;
+  } else if (static std::atomic<bool> looked = false;
+             tell && options.device.empty() && !looked.exchange(true) && whyUnusable(gpuInventory(), 0).empty()) {
+    tell("costs are measured on the CPU; use --device cuda for the GPUs of this machine");
+  }
+  constexpr int kMostPerCore = 4;  // more would only wait for each other, and each needs some 300 MB
+  const int cores = std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  if (gpuNumber(options) < 0 && ranks > std::max(16, kMostPerCore * cores)) {
+    throw UsageError(fmt::format(
+        "Costs are measured with one process per rank, and {} are too many for {}; estimate them with --cluster, or use a --profile.",
+        ranks, counted(cores, "core")));
+  }
+  requireTorch();
+  const int threads = std::max(1, options.threads);
+  std::vector<std::string> argv{ownPath(), "profile"};
+  argv.insert(argv.end(), models.begin(), models.end());
+  argv.insert(argv.end(), {"--microbatch", std::to_string(microbatch), "--threads", std::to_string(threads), "--loss", loss, "--progress",
+                           options.progressStyle, "--json", "--precision", options.precision});
+  if (!options.device.empty()) argv.insert(argv.end(), {"--device", options.device});
+  if (options.tf32) argv.emplace_back("--tf32");
+  if (options.noGraphs) argv.emplace_back("--no-graphs");
+  for (const std::string& library : libraryPaths(options.libraries)) argv.insert(argv.end(), {"--load-library", library});
+  std::string json;  // rank 0 prints it, because others could read or replace a file
+  const auto collect = [&](JobRank rank, const std::string& line) {
+    if (rank == JobRank(0)) json.append(line).append("\n");
+  };
+  throwUnlessOk(launch(ranks, argv, threads, collect, std::chrono::minutes(30)));
+  return parseProfile(json, "The measured profile");
+}
+
+}  // namespace pw

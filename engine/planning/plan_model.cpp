@@ -1,0 +1,213 @@
+#include "engine/planning/plan_model.h"
+
+#include <algorithm>
+#include <optional>
+#include <thread>
+#include <utility>
+#include <variant>
+
+#include <fmt/format.h>
+
+#include "backends/host/files.h"
+#include "backends/host/gpu_inventory.h"
+#include "backends/resources/resources.h"
+#include "backends/torch/backend.h"
+#include "engine/planning/limits.h"
+#include "engine/planning/schedule_source.h"
+#include "schedules/error.h"
+#include "schedules/generate.h"
+#include "schedules/units.h"
+#include "simulator/costs/estimate.h"
+#include "simulator/model/graph_facts.h"
+#include "simulator/plan/search.h"
+#include "simulator/plan/split.h"
+#include "simulator/plan/stage_costs.h"
+#include "simulator/report/lower_bound.h"
+#include "simulator/report/metrics.h"
+#include "simulator/step/compile.h"
+#include "simulator/step/execute.h"
+
+namespace pw {
+namespace {
+
+/// Split points by name, by the marks in the model, or balanced.
+std::vector<NodeId> chooseSplits(const PlanOptions& o, const ModelGraph& graph, const Profile& profile, int stages) {
+  if (!o.splits.empty()) {
+    std::vector<NodeId> begins;
+    for (const std::string& split : o.splits) begins.push_back(findSplit(graph, split));
+    std::sort(begins.begin(), begins.end());
+    if (std::adjacent_find(begins.begin(), begins.end()) != begins.end())
+      throw UsageError("Two of the split names denote the same place; name each place once.");
+    return begins;
+  }
+  if (static_cast<int>(graph.splitMarkers.size()) + 1 == stages) return graph.splitMarkers;
+  return balancedSplits(graph, profile, stages, parseBalance(o.balance));
+}
+
+/// The number of devices: GPUs if there are several and the CPU was not requested, otherwise cores.
+int devicesHere(const MeasureOptions& how) {
+  const auto gpus = how.device == "cpu" ? 0 : std::ranges::count_if(gpuInventory().gpus, isUsable);
+  return gpus > 1 ? static_cast<int>(gpus) : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+}
+
+/// Stages that the splits, or the marks in the model, make.
+int piecesOf(const PlanOptions& o, const ModelGraph& graph) {
+  return static_cast<int>(o.splits.empty() ? graph.splitMarkers.size() : o.splits.size()) + 1;
+}
+
+/// Our name of the schedule, and defaults for ranks and microbatches that were not given; whether the latter were not.
+bool settleShape(PlanOptions& o, const ModelGraph& graph) {
+  if (o.schedule.ends_with(".csv")) {
+    const Shape shape =
+        shapeOf(generateFrom(o.schedule, {.ranks = o.ranks, .chunks = o.chunks, .microbatches = o.microbatches, .group = 0, .strict = {}}));
+    o.microbatches = shape.microbatches;
+    return false;
+  }
+  const Generator& family = generatorOf(o.schedule);
+  o.schedule = family.name;
+  const int chunks = o.chunks > 0 ? o.chunks : family.chunks, pieces = piecesOf(o, graph);
+  if (o.ranks == 0 && pieces > 1 && pieces % chunks == 0) o.ranks = pieces / chunks;
+  if (o.ranks == 0) o.ranks = devicesHere(o.how);
+  const bool byDefault = o.microbatches == 0;
+  const std::int64_t fixed = batchSymbol(graph).empty() ? exportedBatch(graph) : o.microbatch;
+  if (o.microbatches == 0) o.microbatches = defaultMicrobatches(o.ranks, o.replicas, o.batch, fixed);
+  return byDefault;
+}
+
+/// The requested schedule, for the ranks and stages that options and model determine. Refuses impossible combinations and unknown names
+/// before anything is measured.
+Schedule chooseSchedule(const PlanOptions& o, const ModelGraph& graph) {
+  const int pieces = piecesOf(o, graph);
+  const Schedule schedule =
+      generateFrom(o.schedule, {.ranks = o.ranks, .chunks = o.chunks, .microbatches = o.microbatches, .group = 0, .strict = {}});
+  for (const Problem& problem : check(schedule)) {
+    if (problem.stops == Stops::Always)
+      throw UsageError(fmt::format("{} cannot be run: rank {}: {}; `pipewright check` lists all problems", o.schedule, problem.rank.value,
+                                   problem.message));
+  }
+  const int stages = shapeOf(schedule).stages;
+  if (!o.splits.empty() && stages != pieces) {
+    throw UsageError(fmt::format("{} split points make {} stages, and {} has {} on {} ranks; use {} split points.", o.splits.size(), pieces,
+                                 o.schedule, stages, shapeOf(schedule).ranks, stages - 1));
+  }
+  return schedule;
+}
+
+Profile chooseProfile(const PlanOptions& o, const ModelGraph& graph, std::int64_t microbatch, int ranks, const Tell& tell) {
+  if (o.profileAtHand || !o.profile.empty()) {
+    const std::string source = o.profileAtHand ? "The profile" : o.profile;
+    Profile profile = o.profileAtHand ? *o.profileAtHand : parseProfile(readFile(o.profile), o.profile);
+    if (profile.nodes.size() != graph.nodes.size())
+      throw UsageError(fmt::format("{} is not a profile of {}; profile this model.", source, graph.name));
+    if (profile.microbatch != microbatch) {
+      throw UsageError(fmt::format("{} was measured at microbatch {}, the plan has {}; profile with --microbatch {}.", source,
+                                   profile.microbatch, microbatch, microbatch));
+    }
+    return profile;
+  }
+  if (!o.cluster.empty()) return estimate(graph, microbatch, loadCluster(o.cluster), precisionOf(o.how.precision).value());
+  return measureWithRanks(o.models, microbatch, ranks, o.how, o.loss, tell);
+}
+
+PlanRequest requestOf(const PlanOptions& o, const ModelGraph& graph, const Profile& profile, const Schedule& schedule, Bytes limit) {
+  if (std::holds_alternative<RecomputeAuto>(parseRecompute(o.recompute)) && limit == 0) {
+    throw UsageError(
+        "--recompute auto recomputes as little as the memory limit allows; set --memory-limit, or name the modules to recompute.");
+  }
+  PlanRequest request;
+  request.microbatches = o.microbatches;
+  request.replicas = o.replicas;
+  request.microbatch = o.microbatch;
+  request.batch = o.batch;
+  request.begins = chooseSplits(o, graph, profile, shapeOf(schedule).stages);
+  request.loss = o.loss;
+  request.recompute = parseRecompute(o.recompute);
+  if (o.share != "auto" && o.share != "replicate" && o.share != "transmit")
+    throw UsageError(fmt::format("there is no way to share \"{}\"; use auto, replicate or transmit", o.share));
+  if (o.share != "auto") request.sharing = o.share == "transmit" ? Sharing::Transmit : Sharing::Replicate;
+  request.optimizer = plannedOptimizer(o.optimizer, o.momentum);
+  request.zero1 = o.zero1;
+  request.memoryLimit = limit;
+  return request;
+}
+
+void requireInRange(const PlanOptions& o) {
+  requireWhole("--ranks", o.ranks, 0, kMostPlanRanks);
+  requireWhole("--chunks", o.chunks, 0, kMostPlanChunks);
+  requireWhole("--microbatches", o.microbatches, 0, kMaxMicrobatches);
+  requireWhole("--microbatch", o.microbatch, 0, kMostMicrobatchSamples);
+  requireWhole("--batch", o.batch, 0, kMostBatchSamples);
+  requireWhole("--replicas", o.replicas, 1, kMaxReplicas);
+  requireWhole("--threads", o.how.threads, 0, kMostThreads);
+  requireNumber("--momentum", o.momentum, 0, 1);
+}
+
+/// Batch and microbatch of each other, where one was not given.
+void settleBatch(PlanOptions& o, const ModelGraph& graph) {
+  const int parts = o.replicas * o.microbatches;
+  if (o.batch == 0) o.batch = (o.microbatch == 0 ? exportedBatch(graph) : o.microbatch) * parts;
+  if (o.batch < parts)
+    throw UsageError(
+        fmt::format("A batch of {} cannot be cut into {} microbatches; use a larger --batch or fewer --microbatches.", o.batch, parts));
+  if (o.microbatch == 0) o.microbatch = (o.batch + parts - 1) / parts;
+  if (microbatchSizes(o.batch, parts).front() != o.microbatch) {
+    throw UsageError(fmt::format("--batch {} in {} microbatches has microbatches of {}, not {}; omit --microbatch or --batch.", o.batch,
+                                 parts, microbatchSizes(o.batch, parts).front(), o.microbatch));
+  }
+  static_cast<void>(bindBatch(graph, o.microbatch));  // refuses a batch the model was not exported for
+}
+
+/// Fills what is predicted of the plan.
+void predictPlan(PlannedModel& planned) {
+  const Plan& plan = planned.plan;
+  planned.costs = plan.costs;
+  addOptimizerState(planned.costs, stateCopies(planned.request.optimizer), optimizerShards(planned.request, plan.schedule.placement));
+  const Program program = compile(plan.schedule, planned.costs);
+  Times times;
+  execute(program, times);
+  planned.trace = traceOf(plan.schedule, planned.costs, program, times);
+  planned.prediction = predict(plan.schedule, planned.costs, program, times, planned.trace);
+  for (const RankMetrics& rank : planned.prediction.metrics.ranks) {
+    if (planned.limit > 0 && rank.peakBytes > planned.limit && !planned.tooLarge) planned.tooLarge = rank.rank;
+  }
+  planned.prediction.fits = !planned.tooLarge;
+}
+
+}  // namespace
+
+std::string tooLargeSentence(const PlannedModel& planned) {
+  return fmt::format(
+      "Rank {} would need {}, more than the limit of {}, so no plan was written; use more ranks, smaller microbatches, --recompute auto or "
+      "another balance",
+      planned.tooLarge.value().value, formatSize(planned.prediction.metrics.ranks[planned.tooLarge->index()].peakBytes),
+      formatSize(planned.limit));
+}
+
+PlannedModel planModel(PlanOptions options, const Tell& tell) {
+  PlannedModel planned;
+  PlanOptions& o = planned.options = std::move(options);
+  requireInRange(o);
+  planned.graph = loadModel(o.models);  // first of all: a file that is not there matters most
+  const ModelGraph& graph = planned.graph;
+  refuseWhatCannotMeasure(o.how, o.profileAtHand || !o.profile.empty() ? CostsFrom::Profile
+                                 : !o.cluster.empty()                  ? CostsFrom::Cluster
+                                                                       : CostsFrom::Measuring);
+  static_cast<void>(plannedOptimizer(o.optimizer, o.momentum));
+  planned.microbatchesByDefault = settleShape(o, graph);
+  settleBatch(o, graph);
+  if (o.loss.empty()) o.loss = defaultLoss(graph);
+  const Schedule schedule = chooseSchedule(o, graph);
+  planned.limit = o.memoryLimit.empty() ? 0 : parseSize(o.memoryLimit);
+  for (const std::string& split : o.splits) static_cast<void>(findSplit(graph, split));
+  planned.profile = chooseProfile(o, graph, o.microbatch, shapeOf(schedule).ranks, tell);
+  planned.request = requestOf(o, graph, planned.profile, schedule, planned.limit);
+  const Schedule rows = planRows(schedule, o.replicas);
+  Priced priced = price(planned.request, graph, planned.profile, rows);
+  planned.plan = planOf(planned.request, graph, planned.profile, rows, priced, splitPoints(graph, bindBatch(graph, o.microbatch)));
+  planned.plan.libraries = libraryPaths(o.how.libraries);
+  planned.sharing = std::move(priced.sharing);
+  predictPlan(planned);
+  return planned;
+}
+
+}  // namespace pw

@@ -1,0 +1,66 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/planning/measure.h"
+#include "simulator/model/model_graph.h"
+#include "simulator/plan/plan.h"
+#include "simulator/plan/planner.h"
+#include "simulator/report/json_fields.h"
+#include "simulator/trace/trace.h"
+
+namespace pw {
+
+/// How a model is cut and scheduled: the options of `pipewright plan`. 0 and empty: not given.
+struct PlanOptions {
+  std::vector<std::string> models;             ///< archives; several where each stage was exported on its own
+  std::string schedule = "1f1b";               ///< a name, or a CSV file
+  int ranks = 0;                               ///< 0: split points + 1, else one per GPU where there are several, else one per core
+  int chunks = 0;                              ///< stages per rank; 0: as the schedule usually has
+  int microbatches = 0;                        ///< per step of each replica; 0: 4 per rank, or fewer where the batch is smaller
+  std::int64_t microbatch = 0;                 ///< samples in a full microbatch; 0: as exported
+  std::int64_t batch = 0;                      ///< samples per step over all replicas; 0: all microbatches are full
+  int replicas = 1;                            ///< data-parallel copies of the pipeline
+  std::vector<std::string> splits;             ///< where stages begin: `blocks.2`, `blocks.1:end`, `@node`
+  std::string balance = "time";                ///< time, memory, parameters, layers: what is balanced without `splits`
+  std::string profile;                         ///< file
+  std::optional<Profile> profileAtHand;        ///< instead of a file
+  std::string cluster;                         ///< preset or file; without it and a profile, costs are measured now
+  std::string memoryLimit;                     ///< of a rank: `24GiB`
+  std::vector<std::string> recompute{"none"};  ///< none, full, auto, or modules
+  std::string share = "auto";                  ///< auto, replicate, transmit
+  std::string optimizer = "sgd";               ///< whose state is counted
+  double momentum = 0;
+  bool zero1 = false;
+  std::string loss;  ///< empty: the model's own, otherwise cross_entropy
+  MeasureOptions how;
+};
+
+/// A plan and what is predicted of it.
+struct PlannedModel {
+  PlanOptions options;  ///< as given, with the defaults filled in
+  bool microbatchesByDefault = false;
+  ModelGraph graph;
+  PlanRequest request;
+  Profile profile;
+  Plan plan;
+  std::vector<SharingChoice> sharing;
+  CostTable costs;  ///< of the plan, and the state of its optimizer, which a run adds itself
+  Trace trace;
+  PredictionReport prediction;   ///< `fits`: within the memory limit
+  Bytes limit = 0;               ///< 0: none
+  std::optional<Rank> tooLarge;  ///< the first rank above the limit
+};
+
+/// The sentence about the rank that is too large; there must be one.
+[[nodiscard]] std::string tooLargeSentence(const PlannedModel& planned);
+
+/// Reads the model, settles the defaults, measures or estimates or reads its costs, cuts, schedules and simulates. Throws UsageError for
+/// what cannot be planned, before anything is measured where that can be known. Cost: as `price` and `simulate`, and measuring: seconds to
+/// minutes. `tell`: as of `measureWithRanks`.
+[[nodiscard]] PlannedModel planModel(PlanOptions options, const Tell& tell);
+
+}  // namespace pw

@@ -1,0 +1,78 @@
+#include "engine/planning/prediction.h"
+
+#include <fmt/format.h>
+
+#include "engine/planning/limits.h"
+#include "schedules/error.h"
+#include "schedules/units.h"
+#include "simulator/report/lower_bound.h"
+#include "simulator/report/metrics.h"
+#include "simulator/step/compile.h"
+#include "simulator/step/execute.h"
+#include "simulator/step/jitter.h"
+#include "simulator/step/program.h"
+
+namespace pw {
+namespace {
+
+/// Whether a problem stops this schedule under that way of sending.
+bool stopsWith(Sending sending, const Problem& problem) {
+  switch (problem.stops) {
+    case Stops::Always: return true;
+    case Stops::OneChannel: return sending == Sending::OneChannel || sending == Sending::Blocking;
+    case Stops::Blocking: return sending == Sending::Blocking;
+    case Stops::Nothing: return false;
+  }
+  return true;
+}
+
+/// The sentence about the first rank that exceeds a limit; nothing where all fit.
+std::optional<std::string> excess(const Subject& subject, const Metrics& metrics) {
+  for (std::size_t r = 0; r < metrics.ranks.size(); ++r) {
+    const RankMetrics& rank = metrics.ranks[r];
+    if (!subject.limits.empty() && rank.peakBytes > subject.limits[r]) {
+      const auto shown = [&](Bytes bytes) { return subject.limitsInBytes ? formatSize(bytes) : fmt::format("{}", bytes); };
+      return fmt::format("rank {} needs {} of memory, more than its limit of {}", r, shown(rank.peakBytes), shown(subject.limits[r]));
+    }
+    if (!subject.liveLimits.empty() && rank.peakLiveMicrobatches > subject.liveLimits[r]) {
+      return fmt::format("rank {} has {} live (stage, microbatch) pairs, more than its limit of {}", r, rank.peakLiveMicrobatches,
+                         subject.liveLimits[r]);
+    }
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+Sending sendingOf(const std::string& name) {
+  if (name.empty() || name == "overlapped") return Sending::Overlapped;
+  if (name == "posted") return Sending::Posted;
+  if (name == "one-channel") return Sending::OneChannel;
+  if (name == "blocking") return Sending::Blocking;
+  throw UsageError(fmt::format("there is no way of sending \"{}\"; use overlapped, posted, one-channel or blocking", name));
+}
+
+SubjectPrediction predictSubject(const Subject& subject, Sending sending, bool everyCause, const JitterOptions& jitter) {
+  if (subject.schedule.lockstep && sending != Sending::Overlapped)
+    throw UsageError("a lockstep schedule exchanges its messages after every cycle; omit --sends");
+  requireNumber("--jitter", jitter.sigma, 0, kMostJitter);
+  requireWhole("--draws", jitter.draws, 1, kMostDraws);
+  SubjectPrediction result;
+  result.problems = check(subject.schedule);
+  std::erase_if(result.problems, [&](const Problem& p) { return !stopsWith(sending, p); });
+  if (!result.problems.empty()) return result;
+
+  result.rows = rowsOf(subject.schedule, sending);
+  const Program program = compile(result.rows, subject.costs, sending);
+  Times times;
+  execute(program, times);
+  result.trace = traceOf(result.rows, subject.costs, program, times);
+  result.report = predict(result.rows, subject.costs, program, times, result.trace, everyCause);
+  if (jitter.sigma > 0) result.report.jitter = drawJitter(program, jitter.sigma, jitter.seed, jitter.draws, jitter.tell);
+  result.excess = excess(subject, result.report.metrics);
+  result.report.fits = !result.excess;
+  if (result.report.fits) result.report.lowerBound = lowerBounds(result.rows, subject.costs, subject.liveLimits);
+  return result;
+}
+
+}  // namespace pw

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "engine/planning/subject.h"
+#include "schedules/check.h"
+#include "simulator/report/json_fields.h"
+#include "simulator/step/simulate.h"
+#include "simulator/trace/trace.h"
+
+namespace pw {
+
+/// How durations are varied at random: see `drawJitter`. A sigma of 0: not at all.
+struct JitterOptions {
+  double sigma = 0;
+  int draws = 1000;
+  std::uint64_t seed = 1;
+  std::function<void(int done)> tell{};  ///< called after each draw; may be empty
+};
+
+/// The prediction of a subject, or why there is none.
+struct SubjectPrediction {
+  std::vector<Problem> problems;  ///< not empty: it cannot run when messages are sent so, and all below is empty
+  Schedule rows;                  ///< what was simulated
+  Trace trace;
+  PredictionReport report;            ///< with jitter; with lower bounds where it `fits`
+  std::optional<std::string> excess;  ///< a sentence about the first rank that exceeds a limit of the subject
+};
+
+/// The ways of sending by name: `overlapped` (or empty), `posted`, `one-channel`, `blocking`. Throws UsageError for another name.
+[[nodiscard]] Sending sendingOf(const std::string& name);
+
+/// Checks the subject's schedule, simulates it and reports. `everyCause`: as of `predict`. Throws UsageError where a lockstep schedule is
+/// to be sent in another way than overlapped. Cost: as `simulate` and `explain`.
+[[nodiscard]] SubjectPrediction predictSubject(const Subject& subject, Sending sending, bool everyCause = false,
+                                               const JitterOptions& jitter = {});
+
+}  // namespace pw

@@ -1,0 +1,225 @@
+#include "engine/planning/search_model.h"
+
+#include <algorithm>
+#include <utility>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "backends/host/files.h"
+#include "backends/resources/resources.h"
+#include "backends/torch/backend.h"
+#include "engine/planning/limits.h"
+#include "schedules/error.h"
+#include "schedules/generate.h"
+#include "schedules/units.h"
+#include "simulator/model/batch.h"
+#include "simulator/plan/search_ranking.h"
+#include "simulator/report/json_fields.h"
+#include "simulator/text/json_text.h"
+
+namespace pw {
+namespace {
+
+/// The profiles of files and those at hand. Throws UsageError where they are not of this model, or do not go together.
+std::vector<std::shared_ptr<const Profile>> givenProfiles(const SearchOptions& o, const ModelGraph& graph) {
+  std::vector<std::pair<std::string, std::shared_ptr<const Profile>>> given;
+  for (const std::string& file : o.profiles) given.emplace_back(file, std::make_shared<Profile>(parseProfile(readFile(file), file)));
+  for (const Profile& profile : o.profilesAtHand)
+    given.emplace_back(fmt::format("profile {}", given.size() + 1), std::make_shared<Profile>(profile));
+  std::vector<std::shared_ptr<const Profile>> profiles;
+  for (const auto& [source, added] : given) {
+    if (added->nodes.size() != graph.nodes.size())
+      throw UsageError(fmt::format("{} is not a profile of {}; profile this model.", source, graph.name));
+    for (std::size_t i = 0; i < profiles.size(); ++i) {
+      const std::string& other = given[i].first;
+      if (profiles[i]->microbatch == added->microbatch)
+        throw UsageError(fmt::format("{} and {} are both of microbatch {}; omit one of them.", other, source, added->microbatch));
+      if (profiles[i]->computing != added->computing) {
+        throw UsageError(fmt::format("{} was measured {} and {} {}; profile all sizes in the same way.", other,
+                                     words(profiles[i]->computing), source, words(added->computing)));
+      }
+    }
+    profiles.push_back(added);
+  }
+  return profiles;
+}
+
+/// Costs estimated for a cluster, from the given profiles, or measured here at each size.
+ProfileSource sourceOf(const SearchOptions& o, const ModelGraph& graph, const Cluster& cluster, const Tell& tell) {
+  if (!o.cluster.empty()) return estimates(graph, cluster, precisionOf(o.how.precision).value());
+  if (!o.profiles.empty() || !o.profilesAtHand.empty()) return measurements(givenProfiles(o, graph));
+  return [&o, &tell](std::int64_t microbatch) {
+    return SizedProfile{std::make_shared<Profile>(measureWithRanks(o.models, microbatch, o.ranks, o.how, o.loss, tell)), false};
+  };
+}
+
+SearchSpace spaceOf(const SearchOptions& o) {
+  SearchSpace space;
+  space.base.ranks = o.ranks;
+  space.base.replicas = o.replicas;
+  space.base.batch = o.batch;
+  space.base.loss = o.loss;
+  space.base.optimizer = plannedOptimizer(o.optimizer, o.momentum);
+  space.base.zero1 = o.zero1;
+  space.base.memoryLimit = o.memoryLimit.empty() ? 0 : parseSize(o.memoryLimit);
+  space.fixedMicrobatch = o.microbatch > 0;
+  if (o.microbatch > 0) space.base.microbatch = o.microbatch;
+  space.microbatches = o.microbatches;
+  space.schedules = o.schedules;
+  space.chunks = o.chunks;
+  space.recompute = !o.noRecompute;
+  space.threads = o.threads;
+  return space;
+}
+
+using Json = nlohmann::ordered_json;
+
+Json jsonOf(const Candidate& c, const std::map<std::int64_t, std::vector<SplitPoint>>& points) {
+  const PlanRequest& r = c.request;
+  return {{"schedule", r.schedule},
+          {"ranks", r.ranks},
+          {"chunks", r.chunks},
+          {"stages", c.stages},
+          {"microbatches", r.microbatches},
+          {"microbatch", r.microbatch},
+          {"batch", c.samples},
+          {"replicas", r.replicas},
+          {"balance", c.split},
+          {"moves", c.moves},
+          {"splits", splitNames(points.at(r.microbatch), r.begins)},
+          {"recompute", wordsOf(r.recompute)},
+          {"step_ns", c.step},
+          {"makespan_ns", c.makespan},
+          {"bubble_fraction", c.bubbleFraction},
+          {"peak_bytes", c.peak},
+          {"fits", c.fits},
+          {"samples_per_second", c.samplesPerSecond},
+          {"scaled_costs", c.scaled},
+          {"pareto", c.onFront}};
+}
+
+void requireInRange(const SearchOptions& o) {
+  requireWhole("--ranks", o.ranks, 1, kMostPlanRanks);
+  for (const int chunks : o.chunks) requireWhole("--chunks", chunks, 1, kMostPlanChunks);
+  for (const int count : o.microbatches) requireWhole("--microbatches", count, 1, kMaxMicrobatches);
+  requireWhole("--microbatch", o.microbatch, 0, kMostMicrobatchSamples);
+  requireWhole("--batch", o.batch, 0, kMostBatchSamples);
+  requireWhole("--replicas", o.replicas, 1, kMaxReplicas);
+  requireWhole("--threads", o.how.threads, 0, kMostThreads);
+  requireNumber("--momentum", o.momentum, 0, 1);
+}
+
+bool measuresHere(const SearchOptions& o) { return o.profiles.empty() && o.profilesAtHand.empty() && o.cluster.empty(); }
+
+/// The model and what is searched, before anything is found.
+SearchedModel prepared(SearchOptions options) {
+  SearchedModel result;
+  SearchOptions& o = result.options = std::move(options);
+  requireInRange(o);
+  result.graph = loadModel(o.models);  // first of all: a file that is not there matters most
+  refuseWhatCannotMeasure(o.how, !o.cluster.empty() ? CostsFrom::Cluster : measuresHere(o) ? CostsFrom::Measuring : CostsFrom::Profile);
+  result.space = spaceOf(o);
+  if (o.loss.empty()) o.loss = result.space.base.loss = defaultLoss(result.graph);
+  return result;
+}
+
+void requireFound(const SearchedModel& result) {
+  if (!result.found.candidates.empty() || result.found.cancelled) return;
+  throw UsageError(fmt::format("No plan can be made of {} on {} ranks: {}", result.graph.name, result.options.ranks,
+                               result.found.skipped.empty() ? "nothing was tried" : result.found.skipped.front()));
+}
+
+}  // namespace
+
+SearchedModel searchModel(SearchOptions options, const SearchProgress& progress, const Tell& tell, const Measuring& measuring) {
+  SearchedModel result = prepared(std::move(options));
+  const SearchOptions& o = result.options;
+  const bool measures = measuresHere(o);
+  const Cluster cluster = o.cluster.empty() ? Cluster{} : loadCluster(o.cluster);
+  const ProfileSource source = sourceOf(o, result.graph, cluster, tell);
+  const auto costs = [&](std::int64_t microbatch) {
+    if (measures && measuring) measuring(true);
+    SizedProfile& profile = result.profiles[microbatch] = source(microbatch);
+    if (measures && measuring) measuring(false);
+    return profile;
+  };
+  result.found = searchPlans(result.graph, costs, result.space, progress);
+  requireFound(result);
+  return result;
+}
+
+SearchedModel mergeSearches(SearchOptions options, std::vector<Found> parts) {
+  SearchedModel result = prepared(std::move(options));
+  if (measuresHere(result.options)) throw UsageError("searches in parts need the same costs; give --profile or --cluster");
+  Found& found = result.found;
+  for (Found& part : parts) {
+    found.candidates.insert(found.candidates.end(), part.candidates.begin(), part.candidates.end());
+    found.skipped.insert(found.skipped.end(), part.skipped.begin(), part.skipped.end());
+    found.shapes += part.shapes;
+    found.cancelled = found.cancelled || part.cancelled;
+  }
+  std::sort(found.skipped.begin(), found.skipped.end());
+  rankCandidates(found.candidates);
+  requireFound(result);
+  const Cluster cluster = result.options.cluster.empty() ? Cluster{} : loadCluster(result.options.cluster);
+  const ProfileSource source = sourceOf(result.options, result.graph, cluster, {});
+  for (const Candidate& c : found.candidates) {
+    const std::int64_t samples = c.request.microbatch;
+    if (!result.profiles.contains(samples)) result.profiles[samples] = source(samples);
+  }
+  return result;
+}
+
+Plan planOf(const SearchedModel& searched, const Candidate& candidate) {
+  const PlanRequest& r = candidate.request;
+  const Profile& profile = *searched.profiles.at(r.microbatch).profile;
+  const Schedule rows = planRows(generate(r.schedule, {r.ranks, candidate.stages, r.microbatches}), r.replicas);
+  Plan plan = planOf(r, searched.graph, profile, rows, price(r, searched.graph, profile, rows),
+                     splitPoints(searched.graph, bindBatch(searched.graph, r.microbatch)));
+  plan.libraries = libraryPaths(searched.options.how.libraries);
+  return plan;
+}
+
+std::map<std::int64_t, std::vector<SplitPoint>> splitPointsOf(const SearchedModel& searched) {
+  std::map<std::int64_t, std::vector<SplitPoint>> points;
+  for (const Candidate& c : searched.found.candidates) {
+    const std::int64_t samples = c.request.microbatch;
+    if (!points.contains(samples)) points[samples] = splitPoints(searched.graph, bindBatch(searched.graph, samples));
+  }
+  return points;
+}
+
+std::vector<const Candidate*> bestOf(const Found& found, int most) {
+  std::vector<const Candidate*> best;
+  for (const Candidate& c : found.candidates) {
+    if (c.leads && static_cast<int>(best.size()) < most) best.push_back(&c);
+  }
+  return best;
+}
+
+std::vector<const Candidate*> frontOf(const Found& found) {
+  std::vector<const Candidate*> front;
+  for (const Candidate& c : found.candidates) {
+    if (c.onFront) front.push_back(&c);
+  }
+  std::stable_sort(front.begin(), front.end(),
+                   [](const Candidate* a, const Candidate* b) { return a->samplesPerSecond > b->samplesPerSecond; });
+  return front;
+}
+
+std::string searchJson(const SearchedModel& searched, int most) {
+  const auto points = splitPointsOf(searched);
+  const ModelGraph& graph = searched.graph;
+  const Found& found = searched.found;
+  Json json{{"model", graph.name},    {"ranks", searched.options.ranks},  {"replicas", searched.options.replicas},
+            {"shapes", found.shapes}, {"tried", found.candidates.size()}, {"cancelled", found.cancelled},
+            {"best", Json::array()},  {"pareto", Json::array()},          {"skipped", found.skipped}};
+  if (!found.candidates.empty())
+    json["not_counted"] = ownJson(notCountedJson(notCounted(graph, found.candidates.front().request.microbatch)));
+  for (const Candidate* c : bestOf(found, most)) json["best"].push_back(jsonOf(*c, points));
+  for (const Candidate* c : frontOf(found)) json["pareto"].push_back(jsonOf(*c, points));
+  return json.dump(2, ' ', false, Json::error_handler_t::replace);
+}
+
+}  // namespace pw

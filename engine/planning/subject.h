@@ -1,0 +1,45 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "engine/planning/schedule_source.h"
+#include "simulator/step/cost_table.h"
+#include "simulator/step/simulate.h"
+
+namespace pw {
+
+struct Plan;
+
+/// What is simulated and with which costs: the options of `pipewright simulate`. Durations and sizes are texts with units; empty: not
+/// given.
+struct SubjectOptions {
+  std::string plan, schedule, csv, letters;  ///< one of plan (a file), schedule (a name, with `shape`) and csv (a file, with `letters`)
+  ShapeOptions shape;
+  std::string forward, backward, input, weight, overlap;  ///< one duration, or one per stage: `1ms,2ms`
+  std::string latency, transfer, load, store;             ///< one duration
+  std::string costs;                                      ///< a problem file, instead of these times
+  std::string memoryLimit;                                ///< a size, of each rank
+  std::vector<int> liveLimit;                             ///< one, or one per rank
+  std::vector<std::string> slow;                          ///< `2=1.5`: a rank; `1-2=3`: a link
+};
+
+/// What is simulated: a plan's own schedule and costs, or a schedule with costs from the call or a problem file.
+struct Subject {
+  Schedule schedule;
+  CostTable costs;
+  std::string costSource;       ///< a line for people
+  std::vector<Bytes> limits;    ///< memory of each rank; empty: none
+  bool limitsInBytes = true;    ///< else in the unit of a problem file
+  std::vector<int> liveLimits;  ///< live (stage, microbatch) pairs of each rank; empty: none
+};
+
+/// The subject of these options; reads their files. Throws UsageError if they name no subject, two subjects, or contradict each other.
+[[nodiscard]] Subject subjectOf(const SubjectOptions& options);
+
+/// The subject of a schedule at hand and the times of the options; their plan, schedule and CSV are not looked at.
+[[nodiscard]] Subject subjectOf(Schedule schedule, const SubjectOptions& options);
+/// The subject of a plan at hand, and the options' limits and slow ranks. Throws UsageError where the options have times.
+[[nodiscard]] Subject subjectOf(const Plan& plan, const SubjectOptions& options);
+
+}  // namespace pw

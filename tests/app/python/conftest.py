@@ -1,0 +1,41 @@
+"""What the tests of the Python package share."""
+
+import os
+import pathlib
+import sys
+
+import pytest
+
+ROOT = pathlib.Path(os.environ.get("PW_SOURCE_DIR") or pathlib.Path(__file__).parents[3])
+if "PYTHONPATH" not in os.environ:
+    sys.path.insert(0, str(ROOT / "build" / "python"))
+
+import pipewright as pw  # noqa: E402
+
+MS = 1_000_000
+
+
+@pytest.fixture(scope="session")
+def root():
+    return ROOT
+
+
+@pytest.fixture(scope="session")
+def gpt():
+    """A small model with its weights."""
+    return ROOT / "resources" / "models" / "gpt_small.pt2"
+
+
+@pytest.fixture(scope="session")
+def gpt_plan(gpt):
+    """Two ranks, four microbatches, costs estimated: nothing is run."""
+    return pw.plan(gpt, ranks=2, microbatches=4, cluster="cpu-workstation")
+
+
+@pytest.fixture(scope="session")
+def rehearsal(gpt_plan, tmp_path_factory):
+    """Two runs of the plan without computing, in one store."""
+    store = tmp_path_factory.mktemp("store") / "runs.db"
+    first = pw.run(gpt_plan, steps=3, synthetic=True, store=store, seed=7)
+    pw.run(gpt_plan, steps=2, synthetic=True, store=store)
+    return store, first

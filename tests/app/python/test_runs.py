@@ -1,0 +1,121 @@
+"""Runs, stores and comparisons: rehearsals, which compute nothing, and a real run where there is torch."""
+
+import json
+import signal
+import threading
+
+import pipewright as pw
+import pytest
+
+
+def test_a_rehearsal_gives_losses_and_a_trace(rehearsal, gpt_plan):
+    _, result = rehearsal
+    assert len(result.losses) == 3 and result.to_dict()["run_id"] == 1
+    trace = result.trace
+    kinds = [span.kind for span in trace.spans]
+    assert (kinds.count("F"), kinds.count("B")) == (2 * 4, 2 * 4)
+    assert trace.makespan_ns > 0 and result.predicted.makespan_ns == pw.simulate(gpt_plan).makespan_ns
+    assert "<svg" in result._repr_html_() and "3 steps" in repr(result)
+
+
+def test_a_store_lists_its_runs(rehearsal, gpt_plan):
+    path, _ = rehearsal
+    store = pw.Store(path)
+    assert len(store) == 2 and [run.id for run in store] == [1, 2]
+    first, last = store.runs
+    assert (first.steps, last.steps, first.state) == (3, 2, "completed")
+    assert (first.model, first.schedule, first.ranks, first.microbatches) == ("gpt_small", "1f1b", 2, 4)
+    assert first.facts["synthetic"] == "yes" and first.measured_step_ns > 0
+    assert store[-1].id == 2 and store[-2].id == 1
+
+
+def test_a_stored_run_has_plan_and_steps(rehearsal, gpt_plan):
+    path, result = rehearsal
+    run = pw.Store(path)[1]
+    assert run.plan == gpt_plan and run.seed == 7 and run.failure == ""
+    assert run.losses == result.losses and len(run.steps) == 3
+    for number in run.steps:
+        assert run.step(number).ranks == 2
+    assert run.trace in [run.step(number) for number in run.steps]
+    with pytest.raises(pw.UsageError):
+        run.step(99)
+
+
+def test_runs_that_are_not_there(rehearsal):
+    store = pw.Store(rehearsal[0])
+    with pytest.raises(pw.UsageError, match="1"):
+        store[9]
+    with pytest.raises(IndexError):
+        store[-3]
+    with pytest.raises(TypeError):
+        store["1"]
+
+
+def test_a_run_is_compared_with_its_prediction(rehearsal):
+    run = pw.Store(rehearsal[0])[1]
+    comparison = pw.compare(run)
+    assert comparison.matched == 16 and comparison.unmatched == 0
+    error = (run.trace.makespan_ns - run.predicted.makespan_ns) / run.predicted.makespan_ns
+    assert comparison.makespan_error == pytest.approx(error)
+    assert comparison.sentence and comparison.to_dict()["matched"] == 16
+
+
+def test_two_runs_are_compared_by_number(rehearsal):
+    store = pw.Store(rehearsal[0])
+    comparison = pw.compare(store[1], store[2])
+    assert "run 1" in comparison.sentence or "run 2" in comparison.sentence
+    assert comparison.matched == 16
+
+
+def test_a_step_equals_itself():
+    p = pw.simulate(pw.schedule("1f1b", ranks=2, microbatches=4))
+    same = pw.compare(p, p.trace)
+    assert (same.makespan_error, same.action_error, same.unmatched) == (0, 0, 0)
+
+
+def test_a_doubled_step_is_twice_as_long():
+    s = pw.schedule("1f1b", ranks=2, microbatches=4)
+    comparison = pw.compare(pw.simulate(s, forward="1ms"), pw.simulate(s, forward="2ms"))
+    assert comparison.makespan_error == pytest.approx(1)
+    with pytest.raises(pw.UsageError, match="another one"):
+        pw.compare(pw.simulate(s))
+
+
+def test_progress_counts_steps(gpt_plan):
+    seen = []
+    pw.run(gpt_plan, steps=2, synthetic=True, progress=lambda done, every: seen.append((done, every)))
+    assert seen and seen[-1] == (2, 2)
+
+
+def test_a_failing_run_is_an_error_with_its_cause(gpt_plan, tmp_path):
+    with pytest.raises(pw.Error, match="resume|no file|nowhere"):
+        pw.run(gpt_plan, resume=tmp_path / "nowhere.pt")
+
+
+def test_an_interrupt_ends_the_ranks(gpt_plan):
+    interrupted = []
+
+    def interrupt(done, every):
+        if not interrupted:
+            interrupted.append(done)
+            signal.pthread_kill(threading.main_thread().ident, signal.SIGINT)
+
+    with pytest.raises(KeyboardInterrupt):
+        pw.run(gpt_plan, steps=1_000_000, synthetic=True, progress=interrupt)
+    assert interrupted
+
+
+def test_a_run_trains_and_equals_one_rank(gpt, tmp_path):
+    pytest.importorskip("torch")
+    plan = pw.plan(gpt, ranks=2, microbatches=2, cluster="cpu-workstation")
+    result = pw.run(plan, steps=3, verify=True, optimizer="adamw", lr=1e-3, store=tmp_path / "runs.db")
+    assert result.to_dict()["verification"]["equal"]
+    assert len(result.losses) == 3 and result.losses[-1] < result.losses[0]
+    json.dumps(result.to_dict())
+
+
+def test_a_measured_profile(gpt):
+    pytest.importorskip("torch")
+    costs = pw.profile(gpt, ranks=2)
+    assert not costs.estimated and costs.model == "gpt_small"
+    assert pw.simulate(pw.plan(gpt, ranks=2, microbatches=2, profile=costs)).makespan_ns > 0
