@@ -43,7 +43,8 @@ class MessageChannel {
   [[nodiscard]] JobRank rank() const;
   [[nodiscard]] int size() const;
 
-  /// Returns at once; any thread may call it, handlers too. The parts must not change any more: large ones are read later, without a copy.
+  /// Returns at once; any thread may call it, handlers too. The parts are memory of the host and must not change any
+  /// more: large ones are read later, without a copy.
   /// A rank may send to itself and gets a copy. Messages to a lost rank, and after `close`, are dropped. Throws UsageError for a message
   /// above the window's largest, or to a rank that is not of the job.
   void send(JobRank to, ChannelMessage message);

@@ -57,7 +57,7 @@ void exchange(pw::Communicator& me) {
   me.barrier();
 }
 
-/// Rank 0 waits until a rank is lost and returns why; the others do as the verb says once they heard from it.
+/// Rank 0 waits until a rank is lost and returns why; rank 1 does as the verb says once it heard from rank 0.
 std::string channelAsTold(const std::string& verb, const pw::LinkMaker& link) {
   std::promise<void> heard;
   std::promise<std::string> lost;
@@ -71,7 +71,8 @@ std::string channelAsTold(const std::string& verb, const pw::LinkMaker& link) {
         std::call_once(once, [&] { heard.set_value(); });
       },
       [&](pw::JobRank rank, const std::string& why) {
-        std::call_once(onceLost, [&] { lost.set_value(std::to_string(rank.value) + ": " + why); });
+        // The others stay for rank 0, so that it sees only the one that this is about.
+        if (isFirst || rank == pw::JobRank(0)) std::call_once(onceLost, [&] { lost.set_value(std::to_string(rank.value) + ": " + why); });
       },
       {.lostAfter = std::chrono::milliseconds(verb == "channel_stop" ? 3000 : 60'000)});
   auto wasLost = lost.get_future();
