@@ -157,7 +157,7 @@ std::string PassRoot::diagnosis() const {
   if (!silent.empty()) return fmt::format("{} did not answer; see whether it is stopped or overloaded.", fmt::join(silent, ", "));
   if (std::string lost = lostMessage(); !lost.empty()) return lost;
   if (!busy.empty()) return fmt::format("{} is still computing; give the pass a longer deadline.", fmt::join(busy, ", "));
-  return "all workers answer and none is busy; the gradients came to rest only at the end of that time.";
+  return "all workers answer, none is busy and no message was lost; the work was still on its way, so give the pass a longer deadline.";
 }
 
 }  // namespace pw

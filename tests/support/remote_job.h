@@ -144,9 +144,9 @@ class RemoteJob {
       };
       worker.changed.wait(lock, [&] { return worker.closed || !full().empty(); });
       if (worker.closed) return;
-      if (options_.seed != 0 && random() % 2 == 0) {  // let more come, so that there is something to choose from
+      if (options_.seed != 0 && random() % 4 == 0) {  // let more come, so that there is something to choose from
         lock.unlock();
-        for (auto yields = random() % 8; yields > 0; --yields) std::this_thread::yield();
+        std::this_thread::yield();
         lock.lock();
       }
       const auto pairs = full();
