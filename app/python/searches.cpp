@@ -3,6 +3,8 @@
 #include <pybind11/pybind11.h>
 #include <pybind11/stl.h>
 
+#include <atomic>
+#include <csignal>
 #include <functional>
 #include <memory>
 #include <optional>
@@ -27,12 +29,15 @@ using Released = py::call_guard<py::gil_scoped_release>;
 /// Called with what is done of all; false ends the search.
 using Progress = std::function<bool(int done, int all)>;
 
-/// `interruptible`: Ctrl-C ends the search, and the best so far is the result. One such search at a time in a process.
+/// `interruptible`: Ctrl-C ends the search, and the best so far is the result; SIGTERM ends the process as it would have without a search.
+/// One such search at a time in a process.
 std::shared_ptr<SearchedModel> searched(const SearchOptions& options, const Progress& progress, bool interruptible) {
   std::optional<Interrupts> interrupts;
   if (interruptible) interrupts.emplace();
+  std::atomic<int> signal = 0;
   const auto goesOn = [&](int done, int all, const Candidate*) {
-    return !(interrupts && interrupts->take() != 0) && (!progress || progress(done, all));
+    if (interrupts && signal == 0) signal = interrupts->take();
+    return signal == 0 && (!progress || progress(done, all));
   };
   const auto measuring = [&](bool begins) {  // the launcher listens itself
     interrupts.reset();
@@ -42,7 +47,10 @@ std::shared_ptr<SearchedModel> searched(const SearchOptions& options, const Prog
     const py::gil_scoped_acquire held;
     py::module_::import("warnings").attr("warn")(sentence);
   };
-  return std::make_shared<SearchedModel>(searchModel(options, goesOn, warn, measuring));
+  auto result = std::make_shared<SearchedModel>(searchModel(options, goesOn, warn, measuring));
+  interrupts.reset();
+  if (signal == SIGTERM) ::raise(SIGTERM);
+  return result;
 }
 
 std::vector<Candidate> copies(const std::vector<const Candidate*>& candidates) {

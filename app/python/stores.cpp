@@ -94,7 +94,7 @@ void bindStores(py::module_& m) {
   bindRecords(m);
   bindVerdicts(m);
   py::class_<RunStore>(m, "RunStore")
-      .def(py::init([](const std::string& path) { return std::make_unique<RunStore>(path, RunStore::Mode::ReadOnly); }))
+      .def(py::init([](const std::string& path) { return std::make_unique<RunStore>(path, RunStore::Mode::ReadOnly); }), Released())
       .def_property_readonly("note", &RunStore::note)
       .def("runs", &RunStore::list, Released())
       .def(

@@ -117,7 +117,8 @@ def run(
     :param optimizer: with torch.optim's arithmetic: ``sgd`` (default), ``adam``, ``adamw``, ``rmsprop``; ``lr`` to ``final_rate`` are its settings.
     :param verify: compare the first step with one rank on the same microbatches; the result is in :meth:`RunResult.to_dict`.
     :param timeout: longest time that a wait between ranks may take [s].
-    :param progress: called as ``progress(done, all)`` about once a second, with steps, on a thread of this package.
+    :param progress: called as ``progress(done, all)`` about once a second, with steps, on a thread of this package; what it raises ends the run
+        and is raised from here.
 
     The others are the options of ``pipewright run`` of their names, and None leaves them at their defaults; ``pipewright run --help`` explains
     them. Warnings of the ranks become Python warnings. Ctrl-C ends the ranks and raises KeyboardInterrupt.
@@ -163,7 +164,18 @@ def _start(call: list[str], progress: Callable[[int, int], object] | None) -> st
                                text=True, errors="replace")
     assert process.stdout is not None and process.stderr is not None
     complaints: list[str] = []
-    reader = threading.Thread(target=_follow, args=(process.stderr, complaints, progress), daemon=True)
+    raised: list[BaseException] = []
+
+    def report(done: int, every: int) -> None:
+        if progress is None or raised:
+            return
+        try:
+            progress(done, every)
+        except BaseException as error:  # stderr must be read on, or the program dies of it before it has ended its ranks
+            raised.append(error)
+            process.send_signal(signal.SIGINT)
+
+    reader = threading.Thread(target=_follow, args=(process.stderr, complaints, report), daemon=True)
     reader.start()
     try:
         text = process.stdout.read()
@@ -179,6 +191,8 @@ def _start(call: list[str], progress: Callable[[int, int], object] | None) -> st
     finally:
         reader.join(_ENDING_S)
         process.stdout.close()
+    if raised:
+        raise raised[0]
     if process.returncode == -signal.SIGINT or (process.returncode != 0 and complaints and "Interrupted;" in complaints[-1]):
         raise KeyboardInterrupt
     if process.returncode != 0:
@@ -188,7 +202,7 @@ def _start(call: list[str], progress: Callable[[int, int], object] | None) -> st
     return text
 
 
-def _follow(stream: IO[str], complaints: list[str], progress: Callable[[int, int], object] | None) -> None:
+def _follow(stream: IO[str], complaints: list[str], progress: Callable[[int, int], None]) -> None:
     """Reads the program's stderr: progress as JSON lines, sentences, and what libraries write."""
     with stream:
         for line in stream:
@@ -198,7 +212,6 @@ def _follow(stream: IO[str], complaints: list[str], progress: Callable[[int, int
                     done, every = int(state["done"]), int(state["all"])
                 except (ValueError, KeyError, TypeError):
                     continue
-                if progress is not None:
-                    progress(done, every)
+                progress(done, every)
             elif line.startswith("pipewright: "):
                 complaints.append(line.rstrip())

@@ -2,7 +2,11 @@
 
 import concurrent.futures
 import json
+import os
 import pickle
+import signal
+import subprocess
+import sys
 import threading
 
 import pipewright as pw
@@ -143,9 +147,6 @@ def test_what_progress_raises_arrives(gpt):
 
 
 def test_ctrl_c_returns_the_best_so_far(gpt):
-    import os
-    import signal
-
     before = signal.getsignal(signal.SIGINT)
     sent = []
 
@@ -159,6 +160,17 @@ def test_ctrl_c_returns_the_best_so_far(gpt):
     with pytest.raises(KeyboardInterrupt):  # Python has its own handler back
         os.kill(os.getpid(), signal.SIGINT)
         threading.Event().wait(10)
+
+
+def test_sigterm_ends_the_process_of_a_search(gpt):
+    script = f"""
+import os, signal
+import pipewright as pw
+pw.search({str(gpt)!r}, ranks=2, progress=lambda done, every: os.kill(os.getpid(), signal.SIGTERM), **{HERE!r})
+print("went on")
+"""
+    ended = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, timeout=120)
+    assert (ended.returncode, ended.stdout) == (-signal.SIGTERM, "")
 
 
 def test_searches_run_beside_each_other(gpt):

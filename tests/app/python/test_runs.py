@@ -105,6 +105,14 @@ def test_an_interrupt_ends_the_ranks(gpt_plan):
     assert interrupted
 
 
+def test_what_progress_raises_ends_the_run_and_is_raised(gpt_plan):
+    def refuse(done, every):
+        raise LookupError("enough")
+
+    with pytest.raises(LookupError, match="enough"):
+        pw.run(gpt_plan, steps=1_000_000, synthetic=True, progress=refuse)
+
+
 def test_a_run_trains_and_equals_one_rank(gpt, tmp_path):
     pytest.importorskip("torch")
     plan = pw.plan(gpt, ranks=2, microbatches=2, cluster="cpu-workstation")
