@@ -178,24 +178,34 @@ void Remote::Impl::handleResult(JobRank from, std::string_view body, std::vector
   const auto status = static_cast<Status>(in.within<std::uint8_t>(0, static_cast<std::uint8_t>(Status::Problem)));
   if (!in.isSound()) throw Error("a result is damaged");
   std::optional<PendingCall> call = pending.take(id);
+  try {
+    readResult(from, status == Status::Value, in, parts, call);
+  } catch (...) {
+    if (call) call->future.fail(std::current_exception());  // nobody else ends it any more
+    throw;
+  }
+  call.reset();
+  shutdown.becameIdle();
+}
+
+void Remote::Impl::readResult(JobRank from, bool isValue, Unpacker& in, std::vector<HeldBuffer>& parts,
+                              const std::optional<PendingCall>& call) {
   if (call && call->to != from) throw Error("a result is for a call to another worker");
-  if (status == Status::Problem) {
+  if (!isValue) {
     RemoteProblem problem;
     for (std::string* text : {&problem.type, &problem.text, &problem.worker}) in.take(*text);
     if (!in.isComplete()) throw Error("a result is damaged");
     if (call) call->future.fail(std::make_exception_ptr(problem.error()));
-  } else {
-    const AutogradMessageId message(in.next<std::uint64_t>());
-    std::vector<TensorHandle> needGradient;
-    std::size_t next = 0;
-    RemoteValue value =
-        readValue(in, parts, next, needGradient, settings.functions, *references);  // even when it is late: for its references
-    if (!in.isComplete() || next != parts.size()) throw Error("a result is damaged");
-    if (call && message && isOpen(call->context)) hooks.received(call->context, from, message, needGradient);
-    if (call) call->future.set(std::move(value));
+    return;
   }
-  call.reset();
-  shutdown.becameIdle();
+  const AutogradMessageId message(in.next<std::uint64_t>());
+  std::vector<TensorHandle> needGradient;
+  std::size_t next = 0;
+  RemoteValue value =
+      readValue(in, parts, next, needGradient, settings.functions, *references);  // even when it is late: for its references
+  if (!in.isComplete() || next != parts.size()) throw Error("a result is damaged");
+  if (call && message && isOpen(call->context)) hooks.received(call->context, from, message, needGradient);
+  if (call) call->future.set(std::move(value));
 }
 
 void Remote::Impl::handleGiveBack(std::string_view body) {

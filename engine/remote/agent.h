@@ -5,6 +5,7 @@
 #include <atomic>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <unordered_map>
 #include <vector>
@@ -45,6 +46,8 @@ struct Remote::Impl {
                     Deadline deadline);
   void handleCall(JobRank from, std::string_view body, std::vector<HeldBuffer> parts);
   void handleResult(JobRank from, std::string_view body, std::vector<HeldBuffer> parts);
+  /// The rest of a result, for that call if it has not ended before.
+  void readResult(JobRank from, bool isValue, Unpacker& in, std::vector<HeldBuffer>& parts, const std::optional<PendingCall>& call);
   void handleGiveBack(std::string_view body);
   void execute(const IncomingCall& call);
   void answer(const IncomingCall& call, const RemoteFuture& result);

@@ -1,6 +1,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <future>
 #include <latch>
 #include <random>
 
@@ -86,6 +87,32 @@ TEST(Messages, OfAnotherJobOrDamagedEndTheConnectionAndNothingElse) {
   }
   EXPECT_GT(lost, 500);
   EXPECT_GT(taken, 0) << "some damage only changes a value";
+}
+
+// However much of a result is missing, its call ends, as nothing else would end it.
+TEST(Messages, OfResultsThatAreCutOffEndTheirCalls) {
+  const RemoteSettings settings{JobRank(0), {"a", "b"}, 99, 20000ms, 2, 8, nullptr};
+  RemoteSettings other = settings;
+  other.self = JobRank(1);
+  for (const bool throws : {false, true}) {
+    std::promise<ChannelMessage> answered;
+    Remote callee(other, [&](JobRank, ChannelMessage message) { answered.set_value(std::move(message)); });
+    callee.define("f", [&](Remote&, const RemoteValue&) -> RemoteValue {
+      if (throws) throw UsageError("not today");
+      return RemoteValue::List{1, "text"};
+    });
+    Remote first(settings, [&](JobRank, ChannelMessage message) { callee.deliver(JobRank(0), std::move(message)); });
+    (void)first.rpcAsync("b", "f");
+    const std::string whole = answered.get_future().get().head;
+    for (std::size_t size = 0; size <= whole.size(); ++size) {
+      Remote caller(settings, [](JobRank, ChannelMessage) {});
+      const RemoteFuture future = caller.rpcAsync("b", "f");
+      caller.deliver(JobRank(1), {whole.substr(0, size), {}});
+      EXPECT_TRUE(future.isDone()) << size << " of " << whole.size() << " bytes";
+      EXPECT_EQ(caller.isLost(JobRank(1)), size < whole.size());
+      EXPECT_EQ(caller.counts().calls, 0U);
+    }
+  }
 }
 
 }  // namespace
