@@ -13,6 +13,7 @@ namespace pw {
 namespace {
 
 constexpr int kStepThreads = 4;  // they compute and never wait
+const char* const kClosed = "This worker has ended, and with it every backward pass that it started.";
 const char* const kReleased = "The autograd context was released during a backward pass in it.";
 
 const AutogradFunctions& functionsOf(const Remote& remote) {
@@ -52,6 +53,7 @@ struct DistributedAutograd::Impl {
   void end(const PassMessage& message);
   void answer(const PassMessage& message);
   void lost(JobRank worker, const std::string& why);
+  void close();
   void failPasses(ContextId id, const std::string& sentence);
   [[nodiscard]] std::shared_ptr<PassRoot> rootOf(PassId id) const;
   [[nodiscard]] std::shared_ptr<PassPart> partOf(const std::shared_ptr<AutogradContext>& context, const PassMessage& message);
@@ -67,6 +69,7 @@ struct DistributedAutograd::Impl {
   PassEnvironment environment;
   mutable std::mutex mutex;
   std::map<PassId, std::shared_ptr<PassRoot>> roots;
+  bool closed = false;
   CallThreads threads;
 };
 
@@ -187,6 +190,16 @@ void DistributedAutograd::Impl::lost(JobRank worker, const std::string& why) {
   contexts.lost(worker);
 }
 
+void DistributedAutograd::Impl::close() {
+  std::vector<std::shared_ptr<PassRoot>> own;
+  {
+    const std::lock_guard lock(mutex);
+    closed = true;
+    for (const auto& [id, root] : roots) own.push_back(root);
+  }
+  for (const auto& root : own) root->fail(std::make_exception_ptr(Error(kClosed)));
+}
+
 void DistributedAutograd::Impl::failPasses(ContextId id, const std::string& sentence) {
   std::vector<std::shared_ptr<PassRoot>> own;
   {
@@ -223,6 +236,7 @@ CallHooks DistributedAutograd::Impl::hooks(const std::shared_ptr<Impl>& self) {
     self->handle(from, readMessage(body, std::move(parts), self->functions));
   };
   hooks.lost = [self](JobRank worker, const std::string& why) { self->lost(worker, why); };
+  hooks.closed = [self] { self->close(); };
   return hooks;
 }
 
@@ -269,12 +283,13 @@ void DistributedAutograd::backward(ContextId id, const std::vector<TensorHandle>
   const auto part = std::make_shared<PassPart>(impl_->environment, context, pass, settings.keepGraph, roots);
   const auto root = std::make_shared<PassRoot>(impl_->environment, part, settings.mode, settings.keepGraph, id);
   {
-    const std::lock_guard lock(context->mutex);
-    context->passes[pass] = part;
+    const std::lock_guard lock(impl_->mutex);
+    if (impl_->closed) throw Error(kClosed);
+    impl_->roots[pass] = root;
   }
   {
-    const std::lock_guard lock(impl_->mutex);
-    impl_->roots[pass] = root;
+    const std::lock_guard lock(context->mutex);
+    context->passes[pass] = part;
   }
   root->start(impl_->remote.deadlines(), settings.deadline.value_or(impl_->remote.settings().deadline));
   for (std::size_t i = 0; i < impl_->environment.names.size(); ++i) {

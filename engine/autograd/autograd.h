@@ -41,7 +41,8 @@ class DistributedAutograd {
 
   /// Runs a backward pass from roots on this worker, each of one number, and blocks until all workers are done. Gradients are added to the
   /// context's, not to `.grad`. Throws UsageError for roots that cannot be used, RemoteError for what a function threw anywhere, and Error
-  /// naming the worker that is lost or did not answer by the deadline, or in FAST mode the message that the loss does not use.
+  /// naming the worker that is lost or did not answer by the deadline, or in FAST mode the message that the loss does not use. Also ends
+  /// with Error when the Remote is closed.
   void backward(ContextId context, const std::vector<TensorHandle>& roots, const BackwardSettings& settings = {});
 
   /// The gradients on this worker: tensor and gradient, in no particular order. Throws UsageError where the context is not open.

@@ -5,9 +5,13 @@ namespace pw {
 Deadlines::~Deadlines() { stop(); }
 
 Deadlines::Entry Deadlines::add(Clock::time_point when, std::function<void()> late) {
-  const std::lock_guard lock(mutex_);
+  std::unique_lock lock(mutex_);
   const Entry entry(when, ++count_);
-  if (stopped_) return entry;
+  if (stopped_) {  // nobody would call it later
+    lock.unlock();
+    late();
+    return entry;
+  }
   if (!thread_.joinable()) thread_ = std::thread([this] { wait(); });
   const bool isNext = entries_.empty() || entry < entries_.begin()->first;
   entries_.emplace(entry, std::move(late));

@@ -22,6 +22,7 @@ class Deadlines {
   Deadlines(const Deadlines&) = delete;
   Deadlines& operator=(const Deadlines&) = delete;
 
+  /// After `stop` it is called at once, by this thread.
   [[nodiscard]] Entry add(Clock::time_point when, std::function<void()> late);
   void remove(const Entry& entry);  ///< does nothing where it was called, or is being called
   void stop();                      ///< waits for the one that is being called, and drops the others

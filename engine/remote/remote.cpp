@@ -22,6 +22,7 @@ Remote::Remote(RemoteSettings settings, Send send) {
 Remote::~Remote() { close(); }
 
 void Remote::close() {
+  if (impl_->hooks.closed) impl_->hooks.closed();
   impl_->pending.close();
   impl_->threads.stop();
   impl_->references->clear();

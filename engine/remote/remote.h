@@ -49,6 +49,7 @@ struct CallHooks {
   std::function<void(ContextId, JobRank to)> late;      ///< one went out, and the context ended in the meantime
   std::function<void(JobRank from, std::string_view body, std::vector<HeldBuffer> parts)> message;  ///< one of autograd's own
   std::function<void(JobRank worker, const std::string& why)> lost;
+  std::function<void()> closed;  ///< this worker ends; may come again
 };
 
 /// One worker of a job whose workers call functions on each other (torch.distributed.rpc). Any thread may call it. It does not move

@@ -122,6 +122,34 @@ TEST(Pass, EndsAtOnceWhenAWorkerIsLost) {
   killer.join();
 }
 
+TEST(Pass, EndsAtOnceWhenItsOwnWorkerEnds) {
+  JobOptions lossy = options(3);
+  std::latch reached(1);
+  lossy.drops = [&](const MessageView& view) {
+    if (!isStep(view, PassStep::Gradient) || view.to != JobRank(2)) return false;
+    reached.count_down();
+    return true;
+  };
+  RemoteJob job(lossy);
+  const Program program = programs().at("NestedCalls");
+  Parameters parameters;
+  define(job, program, parameters);
+  job.start();
+  Here here = hereOn(job.remote(0), parameters);
+  const OpenContext context(job.autograd(0));
+  const Tensor loss = program.main(here);
+  std::thread closer([&] {
+    reached.wait();
+    job.remote(0).close();
+  });
+  const auto begin = std::chrono::steady_clock::now();
+  EXPECT_THAT(messageOf([&] { job.autograd(0).backward(context.id(), {loss.handle}); }), HasSubstr("This worker has ended"));
+  closer.join();
+  EXPECT_THAT(messageOf([&] { job.autograd(0).backward(context.id(), {loss.handle}); }), HasSubstr("This worker has ended"));
+  EXPECT_LT(std::chrono::steady_clock::now() - begin, lossy.deadline);
+  EXPECT_EQ(job.autograd(0).counts().passes, 0U);
+}
+
 TEST(Pass, EndsAtOnceWhenAWorkerWasLostBefore) {
   RemoteJob job(options(3));
   const Program program = programs().at("NestedCalls");

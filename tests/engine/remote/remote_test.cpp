@@ -6,6 +6,7 @@
 #include <atomic>
 #include <latch>
 
+#include "engine/remote/deadlines.h"
 #include "tests/support/remote_job.h"
 
 namespace pw::test {
@@ -37,6 +38,15 @@ void expectIdle(RemoteJob& job) {
     while (job.remote(i).counts() != RemoteCounts{} && std::chrono::steady_clock::now() < until) std::this_thread::yield();
     EXPECT_EQ(job.remote(i).counts(), RemoteCounts{}) << "worker " << i;
   }
+}
+
+TEST(Deadlines, AreOverOnceTheyAreStopped) {
+  Deadlines deadlines;
+  deadlines.stop();
+  bool isLate = false;
+  deadlines.remove(deadlines.add(Deadlines::Clock::now() + 1h, [&] { isLate = true; }));
+  EXPECT_TRUE(isLate);
+  EXPECT_EQ(deadlines.size(), 0U);
 }
 
 TEST(Remote, GivesBackWhateverItIsGiven) {
