@@ -72,7 +72,7 @@ RemoteFuture Remote::Impl::call(CallType type, JobRank to, const std::string& fu
     const std::lock_guard lock(mutex);
     ++counted.sent[to.index()];
   }
-  post.send(to, MessageKind::Call, body.finish(), std::move(sent.parts));
+  if (post.send(to, MessageKind::Call, body.finish(), std::move(sent.parts))) sent.shares.commit();
   if (context && !isOpen(context)) hooks.late(context, to);
   return future;
 }
@@ -159,7 +159,7 @@ void Remote::Impl::answerValue(const IncomingCall& call, const RemoteValue& valu
   body.add(static_cast<std::uint8_t>(Status::Value));
   body.add(message.value);
   body.addRaw(sent.head.finish());
-  post.send(call.from, MessageKind::Result, body.finish(), std::move(sent.parts));
+  if (post.send(call.from, MessageKind::Result, body.finish(), std::move(sent.parts))) sent.shares.commit();
 }
 
 void Remote::Impl::answerProblem(const IncomingCall& call, const std::exception_ptr& thrown) {

@@ -11,9 +11,9 @@ Post::Post(JobRank self, std::size_t workers, std::uint64_t token, Send send) : 
   for (std::size_t i = 0; i < workers; ++i) lines_.push_back(std::make_unique<Line>());
 }
 
-void Post::send(JobRank to, MessageKind kind, std::string_view body, std::vector<HeldBuffer> parts) {
+bool Post::send(JobRank to, MessageKind kind, std::string_view body, std::vector<HeldBuffer> parts) {
   Line& to_ = line(to);
-  if (to_.lost) return;
+  if (to_.lost) return false;
   const std::lock_guard lock(to_.mutex);
   Packer head;
   head.reserve(body.size() + 2 * sizeof(std::uint64_t) + 1);
@@ -22,6 +22,7 @@ void Post::send(JobRank to, MessageKind kind, std::string_view body, std::vector
   head.add(static_cast<std::uint8_t>(kind));
   head.addRaw(body);
   send_(to, {head.finish(), std::move(parts)});
+  return true;
 }
 
 std::optional<Post::Letter> Post::open(JobRank from, const ChannelMessage& message) {

@@ -31,8 +31,8 @@ class Post {
 
   Post(JobRank self, std::size_t workers, std::uint64_t token, Send send);
 
-  /// Any thread. Does nothing to a worker that is lost.
-  void send(JobRank to, MessageKind kind, std::string_view body, std::vector<HeldBuffer> parts = {});
+  /// Any thread. Does nothing to a worker that is lost, and says false.
+  bool send(JobRank to, MessageKind kind, std::string_view body, std::vector<HeldBuffer> parts = {});
 
   struct Letter {
     MessageKind kind{};

@@ -20,6 +20,18 @@ struct Reference::Held {
   Share share;
 };
 
+SentShares::~SentShares() {
+  for (const auto& [references, sent] : sent_) {
+    try {
+      references->giveBack(sent);
+    } catch (const std::exception&) {
+      continue;  // the value goes with its owner
+    }
+  }
+}
+
+void SentShares::add(References& of, const SentReference& sent) { sent_.emplace_back(&of, sent); }
+
 JobRank Reference::owner() const {
   if (held_ == nullptr) throw UsageError("An empty reference has no owner.");
   return held_->owner;
@@ -90,8 +102,12 @@ void References::drop(JobRank owner, ReferenceId id, Share share) {
     --held_;
     if (closed_) return;
   }
-  if (owner == self_) return takeBack(id, share);
-  giveBack_(owner, id, share);
+  giveBack({id, owner, share});
+}
+
+void References::giveBack(const SentReference& sent) {
+  if (sent.owner == self_) return takeBack(sent.id, sent.share);
+  giveBack_(sent.owner, sent.id, sent.share);
 }
 
 void References::clear() {

@@ -5,6 +5,8 @@
 #include <mutex>
 #include <optional>
 #include <unordered_map>
+#include <utility>
+#include <vector>
 
 #include "engine/remote/future.h"
 #include "engine/remote/reference.h"
@@ -17,6 +19,23 @@ struct SentReference {
   ReferenceId id;
   JobRank owner;
   Share share;
+};
+
+class References;
+
+/// The shares that a message is to take along: those that it did not go out with are given back to their owners.
+class SentShares {
+ public:
+  SentShares() = default;
+  ~SentShares();
+  SentShares(const SentShares&) = delete;
+  SentShares& operator=(const SentShares&) = delete;
+
+  void add(References& of, const SentReference& sent);
+  void commit() { sent_.clear(); }  ///< the message went out
+
+ private:
+  std::vector<std::pair<References*, SentReference>> sent_;
 };
 
 /// The references of one worker: the values it owns, and what it holds of others'.
@@ -36,6 +55,7 @@ class References : public std::enable_shared_from_this<References> {
   [[nodiscard]] Reference make(JobRank owner);
   [[nodiscard]] Reference receive(const SentReference& sent);  ///< throws Error for an owner that the job does not have
   [[nodiscard]] SentReference send(const Reference& reference);
+  void giveBack(const SentReference& sent);  ///< one that nobody has
 
   /// The value of an own reference, from now on; a problem is thrown by who asks for the value.
   void settle(ReferenceId id, RemoteFuture value);

@@ -45,6 +45,7 @@ class Writer {
   }
   void add(const Reference& value, int) {
     const SentReference reference = references_.send(value);
+    sent_.shares.add(references_, reference);
     tag(Tag::Reference);
     sent_.head.add(reference.id.value);
     sent_.head.add(reference.owner.value);

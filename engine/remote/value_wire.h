@@ -13,6 +13,7 @@ struct SentValue {
   Packer head;
   std::vector<HeldBuffer> parts;           ///< memory of the tensors, in their order
   std::vector<TensorHandle> needGradient;  ///< of the tensors, in their order; their places are marked in the head
+  SentShares shares;                       ///< to be committed when it has gone out
 };
 
 /// Appends a value. `marksGradients`: whether tensors that need a gradient are gathered and marked. Throws UsageError for a tensor that

@@ -156,6 +156,30 @@ TEST(References, SurviveForksInAnyOrder) {
   }
 }
 
+TEST(References, TakeBackTheSharesOfMessagesThatDoNotGoOut) {
+  RemoteJob job(JobOptions{.workers = 4});
+  job.defineEverywhere("make", [](Remote&, const RemoteValue& value) { return value; });
+  job.defineEverywhere("local", [](Remote&, const RemoteValue& reference) -> RemoteValue {
+    return RemoteValue::List{reference, Local{}};
+  });
+  job.start();
+  {
+    const Reference reference = job.remote(0).remote("worker1", "make", 5), own = job.remote(0).share(6);
+    for (const Reference& value : {reference, own}) {
+      EXPECT_THROW((void)job.remote(0).rpcAsync("worker2", "make", RemoteValue::List{value, Local{}}), UsageError);
+      EXPECT_THROW((void)job.remote(0).rpcSync("worker2", "local", value), RemoteError);
+    }
+    job.kill(3);
+    for (const Reference& value : {reference, own}) EXPECT_THROW((void)job.remote(0).rpcSync("worker3", "make", value), Error);
+    EXPECT_EQ(job.remote(0).toHere(reference).integer(), 5);
+    EXPECT_EQ(job.remote(0).toHere(own).integer(), 6);
+  }
+  const auto until = std::chrono::steady_clock::now() + 20s;
+  const auto isOwned = [&] { return job.remote(0).counts().owned + job.remote(1).counts().owned > 0; };
+  while (isOwned() && std::chrono::steady_clock::now() < until) std::this_thread::yield();
+  EXPECT_FALSE(isOwned());
+}
+
 // A reference whose way back is lost leaves its value with the owner; nothing else notices.
 TEST(References, NeverTakeAValueAwayTooEarlyWhenMessagesAreLost) {
   JobOptions options{.workers = 3};
