@@ -85,8 +85,13 @@ void DistributedAutograd::Impl::handle(JobRank from, PassMessage message) {
     if (maker.index() >= environment.names.size()) throw Error("a message of a backward pass names a worker that this job does not have");
   }
   switch (message.step) {
-    case PassStep::Joined: return contexts.joined(message.context, from);
-    case PassStep::Release: failPasses(message.context, kReleased); return contexts.released(message.context);
+    case PassStep::Joined:
+      if (message.context.maker() != environment.self) throw Error("a worker joins a context that was not made here");
+      return contexts.joined(message.context, from);
+    case PassStep::Release:
+      if (message.context.maker() != from) throw Error("a context is ended by a worker that did not make it");
+      failPasses(message.context, kReleased);
+      return contexts.released(message.context);
     case PassStep::Start:
     case PassStep::Reach:
     case PassStep::Gradient:
@@ -333,5 +338,13 @@ AutogradCounts DistributedAutograd::counts() const {
 }
 
 Remote& DistributedAutograd::remote() { return impl_->remote; }
+
+OpenContext::~OpenContext() {
+  try {
+    autograd_.release(id_);
+  } catch (const std::exception&) {
+    return;  // it is not open any more, or those who have it cannot be told: they release it when this worker is gone
+  }
+}
 
 }  // namespace pw

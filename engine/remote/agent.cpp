@@ -94,7 +94,13 @@ void Remote::Impl::handleCall(JobRank from, std::string_view body, std::vector<H
   call->function = in.next<std::string>();
   std::vector<TensorHandle> needGradient;
   std::size_t next = 0;
-  call->arguments = readValue(in, parts, next, needGradient, settings.functions, *references);
+  try {
+    call->arguments = readValue(in, parts, next, needGradient, settings.functions, *references);
+  } catch (const std::exception&) {
+    if (!in.isSound()) throw;
+    answerProblem(*call, std::current_exception());  // this worker cannot take it: no reason to leave the other one
+    return shutdown.becameIdle();
+  }
   if (!in.isComplete() || next != parts.size()) throw Error("a call is damaged");
   if (call->context && hooks.called) hooks.called(call->context, from);
   if (message && isOpen(call->context)) hooks.received(call->context, from, message, needGradient);

@@ -201,6 +201,42 @@ TEST(Pass, BringsWhatAFunctionThrowsOnAnotherWorker) {
   expectNothingLeft(job);
 }
 
+TEST(Contexts, AreEndedByTheirMakerOnly) {
+  RemoteJob job(options(2));
+  const OpenContext context(job.autograd(0));
+  PassMessage release;
+  release.step = PassStep::Release;
+  release.context = context.id();
+  std::vector<HeldBuffer> parts;
+  job.remote(1).sendAutograd(JobRank(0), writeMessage(release, testFunctions(), parts));
+  job.start();
+  const auto until = std::chrono::steady_clock::now() + 20s;
+  while (!job.remote(0).isLost(JobRank(1)) && std::chrono::steady_clock::now() < until) std::this_thread::yield();
+  EXPECT_TRUE(job.remote(0).isLost(JobRank(1)));
+  EXPECT_EQ(job.autograd(0).counts().contexts, 1U);
+  {
+    const OpenContext early(job.autograd(0));
+    job.autograd(0).release(early.id());
+  }
+  EXPECT_EQ(job.autograd(0).counts().contexts, 1U);
+}
+
+// A tensor comes to a worker without LibTorch: its caller hears of it, and the worker goes on.
+TEST(Calls, ThatTheCalleeCannotReadEndWithItsProblem) {
+  RemoteSettings settings{JobRank(0), {"a", "b"}, 99, 20000ms, 2, 8, &testFunctions()}, without = settings;
+  without.self = JobRank(1);
+  without.functions = nullptr;
+  std::vector<ChannelMessage> toCallee, toCaller;
+  Remote caller(settings, [&](JobRank, ChannelMessage message) { toCallee.push_back(std::move(message)); });
+  Remote callee(without, [&](JobRank, ChannelMessage message) { toCaller.push_back(std::move(message)); });
+  const RemoteFuture result = caller.rpcAsync("b", "f", valueOf(constant(1)));
+  callee.deliver(JobRank(0), std::move(toCallee.at(0)));
+  EXPECT_FALSE(callee.isLost(JobRank(0)));
+  ASSERT_EQ(toCaller.size(), 1U);
+  caller.deliver(JobRank(1), std::move(toCaller[0]));
+  EXPECT_THAT(messageOf([&] { (void)result.wait(); }), AllOf(HasSubstr("need LibTorch"), HasSubstr("on b")));
+}
+
 TEST(Pass, RefusesRootsThatItCannotUse) {
   RemoteJob job(options(1));
   job.start();
