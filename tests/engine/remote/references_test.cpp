@@ -156,6 +156,14 @@ TEST(References, SurviveForksInAnyOrder) {
   }
 }
 
+TEST(References, GoEvenWhereABrokenPeerGaveBackMoreThanItHad) {
+  const auto references = std::make_shared<References>(JobRank(0), 2, [](JobRank, ReferenceId, Share) {});
+  Reference whole = references->make(JobRank(0));
+  references->takeBack(whole.id(), Share{1});
+  whole = {};
+  EXPECT_EQ(references->held(), 0U);
+}
+
 TEST(References, TakeBackTheSharesOfMessagesThatDoNotGoOut) {
   RemoteJob job(JobOptions{.workers = 4});
   job.defineEverywhere("make", [](Remote&, const RemoteValue& value) { return value; });
