@@ -296,11 +296,11 @@ void DistributedAutograd::backward(ContextId id, const std::vector<TensorHandle>
     const std::lock_guard lock(context->mutex);
     context->passes[pass] = part;
   }
-  root->start(impl_->remote.deadlines(), settings.deadline.value_or(impl_->remote.settings().deadline));
-  for (std::size_t i = 0; i < impl_->environment.names.size(); ++i) {
-    if (impl_->remote.isLost(JobRank(i))) impl_->lost(JobRank(i), "it was lost before");
-  }
   try {
+    root->start(impl_->remote.deadlines(), settings.deadline.value_or(impl_->remote.settings().deadline));
+    for (std::size_t i = 0; i < impl_->environment.names.size(); ++i) {
+      if (impl_->remote.isLost(JobRank(i))) impl_->lost(JobRank(i), "it was lost before");
+    }
     (void)root->done().wait();
   } catch (...) {
     impl_->finish(*root, false);
