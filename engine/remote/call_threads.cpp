@@ -15,24 +15,28 @@ CallThreads::CallThreads(int running, int most) : places_(std::max(1, running)),
 CallThreads::~CallThreads() { stop(); }
 
 void CallThreads::post(std::function<void()> task, std::function<void()> refuse) {
+  std::deque<Task> refused;
   {
     const std::lock_guard lock(mutex_);
     if (stopped_) return;
-    if (blocked_ < most_) {
-      tasks_.push_back({std::move(task), std::move(refuse)});
-      return startThread();
-    }
+    tasks_.push_back({std::move(task), std::move(refuse)});
+    if (!startThread() || blocked_ >= most_) refused.swap(tasks_);
   }
-  refuse();
+  for (const Task& each : refused) each.refuse();
 }
 
-void CallThreads::startThread() {
-  if (tasks_.empty() || stopped_ || running_ >= places_) return;
+bool CallThreads::startThread() {
+  if (tasks_.empty() || stopped_ || running_ >= places_) return true;
   if (idle_ > 0) {
     changed_.notify_one();
   } else if (static_cast<int>(threads_.size()) < most_) {
-    threads_.emplace_back([this] { work(); });
+    try {
+      threads_.emplace_back([this] { work(); });
+    } catch (const std::exception&) {  // the others go on with what is queued
+      return blocked_ < static_cast<int>(threads_.size());
+    }
   }
+  return true;
 }
 
 void CallThreads::stop() {
@@ -60,13 +64,13 @@ void CallThreads::work() {
     Task task = std::move(tasks_.front());
     tasks_.pop_front();
     ++running_;
-    startThread();
+    (void)startThread();
     lock.unlock();
     task.run();
     task = {};  // what it held may post tasks when it goes
     lock.lock();
     --running_;
-    startThread();
+    (void)startThread();
   }
 }
 
@@ -77,8 +81,7 @@ CallThreads::Blocked::Blocked() : threads_(ofThisThread) {
     const std::lock_guard lock(threads_->mutex_);
     --threads_->running_;
     ++threads_->blocked_;
-    threads_->startThread();
-    if (threads_->blocked_ >= threads_->most_) refused.swap(threads_->tasks_);
+    if (!threads_->startThread() || threads_->blocked_ >= threads_->most_) refused.swap(threads_->tasks_);
   }
   for (const Task& task : refused) task.refuse();
 }

@@ -44,7 +44,9 @@ class CallThreads {
     std::function<void()> run, refuse;
   };
   void work();
-  void startThread();  ///< if a task could run and no thread is free for it; locked
+  /// If a task could run and no thread is free for it; locked. False where the system gives no thread and all that there are wait, so that
+  /// the tasks are to be refused.
+  [[nodiscard]] bool startThread();
 
   int places_, most_;
   std::mutex mutex_;

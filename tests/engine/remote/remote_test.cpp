@@ -3,9 +3,12 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <pthread.h>
+
 #include <atomic>
 #include <latch>
 
+#include "engine/remote/call_threads.h"
 #include "engine/remote/deadlines.h"
 #include "tests/support/remote_job.h"
 
@@ -38,6 +41,48 @@ void expectIdle(RemoteJob& job) {
     while (job.remote(i).counts() != RemoteCounts{} && std::chrono::steady_clock::now() < until) std::this_thread::yield();
     EXPECT_EQ(job.remote(i).counts(), RemoteCounts{}) << "worker " << i;
   }
+}
+
+/// While it lives, no thread can be started: its stack would be larger than the address space.
+class NoNewThreads {
+ public:
+  NoNewThreads() {
+    pthread_getattr_default_np(&before_);
+    pthread_attr_t huge;
+    pthread_attr_init(&huge);
+    pthread_attr_setstacksize(&huge, std::size_t{1} << 60U);
+    pthread_setattr_default_np(&huge);
+    pthread_attr_destroy(&huge);
+  }
+  ~NoNewThreads() {
+    pthread_setattr_default_np(&before_);
+    pthread_attr_destroy(&before_);
+  }
+  NoNewThreads(const NoNewThreads&) = delete;
+  NoNewThreads& operator=(const NoNewThreads&) = delete;
+
+ private:
+  pthread_attr_t before_{};
+};
+
+TEST(CallThreads, RefuseTasksWhereTheSystemGivesNoThread) {
+  CallThreads threads(2, 8);
+  int refused = 0;
+  std::latch done(2);
+  {
+    const NoNewThreads none;
+    threads.post([] { FAIL() << "there is no thread for it"; }, [&] { ++refused; });
+  }
+  EXPECT_EQ(refused, 1);
+  std::latch started(1), mayEnd(1);
+  threads.post([&] { started.count_down(), mayEnd.wait(), done.count_down(); }, [] { FAIL(); });
+  started.wait();
+  {
+    const NoNewThreads none;
+    threads.post([&] { done.count_down(); }, [] { FAIL() << "the first thread can run it"; });
+  }
+  mayEnd.count_down();
+  done.wait();
 }
 
 TEST(Deadlines, AreOverOnceTheyAreStopped) {
