@@ -29,7 +29,15 @@ void PassPart::take(JobRank from, PassMessage message) {
     messages_.push_back(std::move(message));
     if (std::exchange(working_, true)) return;
   }
-  environment_.threads.post([self = shared_from_this()] { self->work(); }, [] {});  // never refused, as these tasks never wait
+  environment_.threads.post([self = shared_from_this()] { self->work(); },
+                            [self = shared_from_this()] { self->refuse(); });  // these tasks never wait, but need a thread
+}
+
+void PassPart::refuse() {
+  fail(std::make_exception_ptr(Error(fmt::format("{} has no thread for its part of the backward pass; the system gives it no more.",
+                                                 environment_.names[environment_.self.index()]))));
+  const std::lock_guard lock(mutex_);
+  working_ = false;
 }
 
 void PassPart::stop() {

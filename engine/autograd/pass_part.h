@@ -44,6 +44,7 @@ class PassPart : public std::enable_shared_from_this<PassPart> {
 
  private:
   void work();
+  void refuse();  ///< no thread can work
   void run(PassMessage& message);
   void reach(const PassMessage& message);
   void expect(bool all);
