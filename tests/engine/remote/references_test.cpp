@@ -67,6 +67,7 @@ TEST(Shares, CanBeHalvedForEver) {
   Shares sum;
   for (int i = 0; i < 100000; ++i) sum.add(halve(share));
   EXPECT_FALSE(sum.isWhole());
+  EXPECT_EQ(sum.runs(), 1U) << "its room does not grow";
   sum.add(share);
   EXPECT_TRUE(sum.isWhole());
 }
