@@ -72,7 +72,14 @@ RemoteFuture Remote::Impl::call(CallType type, JobRank to, const std::string& fu
     const std::lock_guard lock(mutex);
     ++counted.sent[to.index()];
   }
-  if (post.send(to, MessageKind::Call, body.finish(), std::move(sent.parts))) sent.shares.commit();
+  try {
+    if (post.send(to, MessageKind::Call, body.finish(), std::move(sent.parts))) sent.shares.commit();
+  } catch (...) {  // as if it had not been made
+    (void)pending.take(id);
+    const std::lock_guard lock(mutex);
+    --counted.sent[to.index()];
+    throw;
+  }
   if (context && !isOpen(context)) hooks.late(context, to);
   return future;
 }

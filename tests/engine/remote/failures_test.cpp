@@ -89,6 +89,16 @@ TEST(Messages, OfAnotherJobOrDamagedEndTheConnectionAndNothingElse) {
   EXPECT_GT(taken, 0) << "some damage only changes a value";
 }
 
+TEST(Messages, ThatCannotBeSentAreCallsThatWereNotMade) {
+  const RemoteSettings settings{JobRank(0), {"a"}, 99, 20000ms, 2, 8, nullptr};
+  Remote remote(settings, [&](JobRank, const ChannelMessage&) { throw UsageError("the message is too large"); });
+  {
+    const Reference reference = remote.share(3);
+    EXPECT_THROW((void)remote.rpcAsync("a", "f", reference), UsageError);
+  }
+  EXPECT_EQ(remote.counts(), RemoteCounts{});
+}
+
 // However much of a result is missing, its call ends, as nothing else would end it.
 TEST(Messages, OfResultsThatAreCutOffEndTheirCalls) {
   const RemoteSettings settings{JobRank(0), {"a", "b"}, 99, 20000ms, 2, 8, nullptr};
