@@ -66,15 +66,14 @@ class NoNewThreads {
 };
 
 TEST(CallThreads, RefuseTasksWhereTheSystemGivesNoThread) {
-  CallThreads threads(2, 8);
   int refused = 0;
-  std::latch done(2);
+  std::latch done(2), started(1), mayEnd(1);
+  CallThreads threads(2, 8);
   {
     const NoNewThreads none;
     threads.post([] { FAIL() << "there is no thread for it"; }, [&] { ++refused; });
   }
   EXPECT_EQ(refused, 1);
-  std::latch started(1), mayEnd(1);
   threads.post([&] { started.count_down(), mayEnd.wait(), done.count_down(); }, [] { FAIL(); });
   started.wait();
   {
