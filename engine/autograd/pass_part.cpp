@@ -207,21 +207,16 @@ PassMessage PassPart::message(PassStep step) const {
 }
 
 void PassPart::explain() {
-  std::string text;
-  if (const auto context = context_.lock()) {
-    const std::lock_guard lock(context->mutex);
-    for (const auto& [id, end] : context->sends) {
-      if (fired_.contains(id) || !environment_.functions.waitsFor(local_, end.function)) continue;
-      text = fmt::format(
-          "{} waits for the gradient of message {}, which it sent to {} and whose value the loss does not use; run the pass in SMART mode, "
-          "or "
-          "AUTO, which finds out what is used.",
-          environment_.names[environment_.self.index()], id.value, environment_.names[end.peer.index()]);
-      break;
-    }
+  const auto context = context_.lock();
+  if (context == nullptr) return;
+  const std::lock_guard lock(context->mutex);
+  for (const auto& [id, end] : context->sends) {  // what is used only waits for somebody else's that is not
+    if (fired_.contains(id) || used_.contains(id) || !environment_.functions.waitsFor(local_, end.function)) continue;
+    throw UsageError(
+        fmt::format("{} waits for the gradient of message {}, which it sent to {} and whose value the loss does not use; run the pass in "
+                    "SMART mode, or AUTO, which finds out what is used.",
+                    environment_.names[environment_.self.index()], id.value, environment_.names[end.peer.index()]));
   }
-  if (text.empty()) throw Error("The backward pass waits for gradients that no message brings.");
-  throw UsageError(text);
 }
 
 void PassPart::fail(const std::exception_ptr& problem) {

@@ -48,7 +48,7 @@ class PassPart : public std::enable_shared_from_this<PassPart> {
   void run(PassMessage& message);
   void reach(const PassMessage& message);
   void expect(bool all);
-  void explain();
+  void explain();  ///< throws UsageError for a message that is not used and holds something up here, if there is one
   void sendOn(JobRank to, PassMessage message);
   [[nodiscard]] NodeHandle sendFunction(AutogradMessageId message) const;
   [[nodiscard]] GradientSink sink();

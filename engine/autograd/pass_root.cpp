@@ -50,6 +50,7 @@ void PassRoot::take(JobRank from, PassMessage message) {
                     : std::make_exception_ptr(RemoteError(message.type, message.text, message.worker)));
   }
   std::vector<Outgoing> messages;
+  bool isUnexplained = false;
   {
     const std::lock_guard lock(mutex_);
     if (message.step == PassStep::Answer) {
@@ -60,8 +61,10 @@ void PassRoot::take(JobRank from, PassMessage message) {
     for (const Share share : message.shares) back_.add(share);
     if (!back_.isWhole() || done_.isDone()) return;
     (void)back_.takeAll();
+    isUnexplained = phase_ == Phase::Explain;
     messages = next();
   }
+  if (isUnexplained) return fail(std::make_exception_ptr(Error("The backward pass waits for gradients that no message brings.")));
   if (messages.empty()) {
     done_.set({});
   } else {
@@ -78,24 +81,25 @@ std::vector<PassRoot::Outgoing> PassRoot::next() {
     case Phase::Wave: phase_ = Phase::Run; return {{environment_.self, message(PassStep::Start, false, Share{})}};
     case Phase::Run:
       if (waiting.empty()) return {};
-      if (mode_ != BackwardMode::Auto) break;
+      if (mode_ == BackwardMode::Smart) break;
       phase_ = Phase::LateWave;
       return {{environment_.self, message(PassStep::Reach, false, Share{})}};
-    case Phase::LateWave: return resume(waiting);
+    case Phase::LateWave:
+      if (mode_ == BackwardMode::Auto) return sendTo(waiting, PassStep::Resume, Phase::Rest);
+      break;
     case Phase::Rest:
       if (waiting.empty()) return {};
       break;
     case Phase::Explain: return {};
   }
-  phase_ = Phase::Explain;
-  return {{waiting.front(), message(PassStep::Explain, false, Share{})}};
+  return sendTo(waiting, PassStep::Explain, Phase::Explain);
 }
 
-std::vector<PassRoot::Outgoing> PassRoot::resume(const std::vector<JobRank>& waiting) {
-  phase_ = Phase::Rest;
+std::vector<PassRoot::Outgoing> PassRoot::sendTo(const std::vector<JobRank>& waiting, PassStep step, Phase then) {
+  phase_ = then;
   std::vector<Outgoing> messages;
   Share rest;
-  for (const JobRank worker : waiting) messages.push_back({worker, message(PassStep::Resume, false, halve(rest))});
+  for (const JobRank worker : waiting) messages.push_back({worker, message(step, false, halve(rest))});
   back_.add(rest);
   return messages;
 }

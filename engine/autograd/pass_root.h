@@ -17,7 +17,8 @@ namespace pw {
 
 /// How a backward pass finds out which messages get a gradient.
 enum class BackwardMode : std::uint8_t {
-  /// All do. Nothing is asked beforehand; where the loss does not use a message and something waits for it, the pass ends with an error.
+  /// All do. Nothing is asked beforehand; where the loss does not use a message and something waits for it, the pass ends with an error,
+  /// which a wave as SMART's finds out.
   Fast,
   /// First a wave along the edges from the roots, over all workers, marks the messages that the loss uses.
   Smart,
@@ -55,7 +56,7 @@ class PassRoot : public std::enable_shared_from_this<PassRoot> {
 
   [[nodiscard]] PassMessage message(PassStep step, bool all, Share share) const;
   [[nodiscard]] std::vector<Outgoing> next();  ///< when the whole is back; locked
-  [[nodiscard]] std::vector<Outgoing> resume(const std::vector<JobRank>& waiting);
+  [[nodiscard]] std::vector<Outgoing> sendTo(const std::vector<JobRank>& waiting, PassStep step, Phase then);  ///< locked
   void sendAll(std::vector<Outgoing> messages);
   void ask();
   [[nodiscard]] std::string diagnosis() const;

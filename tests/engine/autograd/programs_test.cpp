@@ -55,6 +55,26 @@ const auto kName = [](const auto& test) { return test.param; };
 INSTANTIATE_TEST_SUITE_P(Programs, EveryProgram, testing::ValuesIn(names(true)), kName);
 INSTANTIATE_TEST_SUITE_P(Programs, FastProgram, testing::ValuesIn(names(false)), kName);
 
+// Worker 0 uses t, sends it to worker 1 and uses what comes back; worker 1 also sends it on to worker 2 for nothing. Both wait.
+TEST(FastMode, NamesTheMessageThatIsNotUsedAndNotOneBehindIt) {
+  RemoteJob job(options(3, 0));
+  job.defineEverywhere("echo", [](Remote&, const RemoteValue& value) { return value; });
+  job.defineEverywhere("wasteful", [](Remote& here, const RemoteValue& value) -> RemoteValue {
+    (void)here.rpcSync("worker2", "echo", value);
+    return valueOf(tanh(tensorOf(value)));
+  });
+  job.start();
+  const OpenContext context(job.autograd(0));
+  const Tensor t = tanh(leaf(1));
+  const Tensor loss = sum(t * tensorOf(job.remote(0).rpcSync("worker1", "wasteful", valueOf(t))));
+  try {
+    job.autograd(0).backward(context.id(), {loss.handle}, {.mode = BackwardMode::Fast, .keepGraph = false, .deadline = {}});
+    FAIL() << "FAST takes no unused messages";
+  } catch (const Error& problem) {
+    EXPECT_THAT(problem.what(), AllOf(HasSubstr("worker1 waits for the gradient"), HasSubstr("sent to worker2"), HasSubstr("SMART")));
+  }
+}
+
 TEST(FastMode, NamesTheMessageThatNobodyUsesAndSmartMode) {
   const Program program = programs().at("UnusedProductOfTheNote");
   Parameters parameters;
