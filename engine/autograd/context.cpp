@@ -76,6 +76,7 @@ void Contexts::called(ContextId id, JobRank from) {
     const std::lock_guard lock(context->mutex);
     if (from != self_) context->workers.insert(from);
   }
+  if (isNew && messages_.isLost(id.maker())) return released(id);  // nobody else would end it
   if (isNew && from != id.maker()) messages_.joined(id.maker(), id);
 }
 

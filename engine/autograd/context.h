@@ -44,6 +44,7 @@ class Contexts {
  public:
   struct Messages {
     std::function<void(JobRank to, ContextId)> joined, release;
+    std::function<bool(JobRank)> isLost;
   };
   Contexts(JobRank self, Messages messages) : self_(self), ids_(self), messages_(std::move(messages)) {}
 
@@ -52,7 +53,7 @@ class Contexts {
   void release(ContextId id);
   [[nodiscard]] std::shared_ptr<AutogradContext> find(ContextId id) const;     ///< null: not open here
   [[nodiscard]] std::shared_ptr<AutogradContext> require(ContextId id) const;  ///< throws UsageError where it is not open
-  void called(ContextId id, JobRank from);                                     ///< a call of that context came
+  void called(ContextId id, JobRank from);                                     ///< a call of it came; not made where its maker is lost
   void calling(ContextId id, JobRank to);                                      ///< one goes out
   void late(ContextId id, JobRank to);                                         ///< one went out of a context that has ended here since
   void joined(ContextId id, JobRank from);                                     ///< a worker has it now

@@ -99,6 +99,7 @@ void Remote::Impl::handleCall(JobRank from, std::string_view body, std::vector<H
   const AutogradMessageId message(in.next<std::uint64_t>());
   call->reference.value = in.next<std::uint64_t>();
   call->function = in.next<std::string>();
+  if (call->context.maker().index() >= settings.names.size()) throw Error("a call is of a context of a worker that this job does not have");
   std::vector<TensorHandle> needGradient;
   std::size_t next = 0;
   try {

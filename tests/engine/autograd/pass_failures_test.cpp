@@ -179,6 +179,32 @@ TEST(Pass, ReleasesContextsWhoseMakerIsLost) {
   EXPECT_EQ(job.autograd(2).counts(), AutogradCounts{});
 }
 
+// Worker 1 does not know yet that worker 2 is lost, and calls in a context of that.
+TEST(Contexts, AreNotMadeAnewWhereTheirMakerIsLost) {
+  RemoteJob job(options(3));
+  job.defineEverywhere("echo", [](Remote&, const RemoteValue& value) { return value; });
+  job.start();
+  const OpenContext context(job.autograd(2));
+  EXPECT_EQ(job.remote(2).rpcSync("worker1", "echo", 1).integer(), 1);
+  job.remote(0).lost(JobRank(2), "its process ended");
+  {
+    const WithContext within(context.id());
+    EXPECT_EQ(job.remote(1).rpcSync("worker0", "echo", 2).integer(), 2);
+  }
+  EXPECT_EQ(job.autograd(1).counts().contexts, 1U);
+  EXPECT_EQ(job.autograd(0).counts().contexts, 0U);
+}
+
+TEST(Contexts, OfWorkersThatAreNotThereAreRefused) {
+  const RemoteSettings settings{JobRank(0), {"a"}, 99, 20000ms, 2, 8, nullptr};
+  std::vector<ChannelMessage> sent;
+  Remote remote(settings, [&](JobRank, ChannelMessage message) { sent.push_back(std::move(message)); });
+  (void)remote.rpcAsync("a", "f");
+  sent.at(0).head.at(33) = 1;  // behind token, number, kind, id and type: the last byte of the context's id
+  remote.deliver(JobRank(0), std::move(sent[0]));
+  EXPECT_TRUE(remote.isLost(JobRank(0)));
+}
+
 TEST(Pass, BringsWhatAFunctionThrowsOnAnotherWorker) {
   RemoteJob job(options(3));
   job.defineEverywhere("broken", [](Remote& here, const RemoteValue& a) -> RemoteValue {
