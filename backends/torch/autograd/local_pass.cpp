@@ -102,6 +102,7 @@ void LocalPass::expect(const std::vector<NodeHandle>& sends) {
   keep(sends);
   expected_.clear();
   std::vector<Node*> from = nodesOf(sends);
+  expectedSends_ = {from.begin(), from.end()};
   for (const autograd::Edge& root : roots_) {
     from.push_back(root.function.get());
     ++expected_[root.function.get()];
@@ -146,6 +147,7 @@ void LocalPass::run(const NodeHandle& send, const std::vector<TensorHandle>& gra
   const c10::AutoGradMode off(false);
   if (send != nullptr) {
     Node& node = nodeIn(send);
+    if (!expectedSends_.contains(&node)) throw Error("A gradient came for a message that is not part of the backward pass.");
     if (gradients.size() != node.num_inputs()) {
       throw Error("A message of " + std::to_string(node.num_inputs()) + " tensors got " + std::to_string(gradients.size()) + " gradients.");
     }

@@ -51,6 +51,7 @@ class LocalPass {
   torch::autograd::edge_list roots_;
   torch::autograd::variable_list rootGradients_;
   std::vector<NodeHandle> kept_;               ///< with `roots_`, all that the pointers below may point to: the context may end meanwhile
+  std::unordered_set<Node*> expectedSends_;    ///< send functions that will get gradients; they are in `kept_`
   std::unordered_map<Node*, int> expected_;    ///< gradients that each node will get
   std::unordered_map<Node*, Inputs> waiting_;  ///< has some of them
   std::vector<Ready> ready_;                   ///< a heap

@@ -18,6 +18,22 @@ void defineArithmetic(RemoteJob& job) {
   job.defineEverywhere("leaf", [](Remote&, const RemoteValue& a) { return valueOf(leaf(static_cast<std::uint64_t>(a.integer()))); });
 }
 
+// Its functions may be gone before it runs: only what it expects is kept.
+TEST(LocalPass, RefusesGradientsThatItDoesNotExpect) {
+  const AutogradFunctions& functions = testFunctions();
+  const Tensor parameter = leaf(1);
+  const NodeHandle send = functions.attachSend({tanh(parameter).handle}), other = functions.attachSend({parameter.handle});
+  const LocalPassHandle pass = functions.makePass({}, false);
+  int leaves = 0;
+  const GradientSink sink{[](AutogradMessageId, const std::vector<TensorHandle>&) {},
+                          [&](const TensorHandle&, const TensorHandle&) { ++leaves; }};
+  functions.expect(pass, {send});
+  EXPECT_THROW(functions.run(pass, other, {constant(3).handle}, sink), Error);
+  EXPECT_EQ(leaves, 0);
+  functions.run(pass, send, {constant(3).handle}, sink);
+  EXPECT_EQ(leaves, 1);
+}
+
 class EveryMode : public testing::TestWithParam<BackwardMode> {};
 
 // The note's first example: t3 = worker1.add(t1, t2), t5 = t3 · t4, the loss is its sum. So dt1 = dt2 = t4 and dt4 = t1 + t2.
