@@ -152,7 +152,9 @@ void LocalPass::run(const NodeHandle& send, const std::vector<TensorHandle>& gra
       throw Error("A message of " + std::to_string(node.num_inputs()) + " tensors got " + std::to_string(gradients.size()) + " gradients.");
     }
     variable_list inputs;
-    for (const TensorHandle& gradient : gradients) inputs.push_back(gradient == nullptr ? at::Tensor() : tensorIn(gradient));
+    for (std::uint32_t i = 0; i < node.num_inputs(); ++i) {  // the other worker may not have had a device of that kind
+      inputs.push_back(gradients[i] == nullptr ? at::Tensor() : tensorIn(gradients[i]).to(node.input_metadata(i).device()));
+    }
     makeReady(&node, autograd::InputBuffer(std::move(inputs)));
   }
   while (!ready_.empty()) {
