@@ -168,9 +168,7 @@ TEST(References, GoEvenWhereABrokenPeerGaveBackMoreThanItHad) {
 TEST(References, TakeBackTheSharesOfMessagesThatDoNotGoOut) {
   RemoteJob job(JobOptions{.workers = 4});
   job.defineEverywhere("make", [](Remote&, const RemoteValue& value) { return value; });
-  job.defineEverywhere("local", [](Remote&, const RemoteValue& reference) -> RemoteValue {
-    return RemoteValue::List{reference, Local{}};
-  });
+  job.defineEverywhere("local", [](Remote&, const RemoteValue& reference) -> RemoteValue { return RemoteValue::List{reference, Local{}}; });
   job.start();
   {
     const Reference reference = job.remote(0).remote("worker1", "make", 5), own = job.remote(0).share(6);
