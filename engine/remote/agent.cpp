@@ -106,8 +106,8 @@ void Remote::Impl::handleCall(JobRank from, std::string_view body, std::vector<H
     call->arguments = readValue(in, parts, next, needGradient, settings.functions, *references);
   } catch (const std::exception&) {
     if (!in.isSound()) throw;
-    answerProblem(*call, std::current_exception());  // this worker cannot take it: no reason to leave the other one
-    return shutdown.becameIdle();
+    ++executing;
+    return refuse(*call, std::current_exception());  // this worker cannot take it: no reason to leave the other one
   }
   if (!in.isComplete() || next != parts.size()) throw Error("a call is damaged");
   if (call->context && hooks.called) hooks.called(call->context, from);
@@ -121,11 +121,16 @@ void Remote::Impl::handleCall(JobRank from, std::string_view body, std::vector<H
   threads.post(
       [this, call] { execute(*call); },
       [this, call] {
-        const RemoteFuture refused;
-        refused.fail(std::make_exception_ptr(Error(fmt::format(
-            "all {} threads for calls wait for other calls; nest them less deeply, or allow more threads", settings.mostThreads))));
-        answer(*call, refused);
+        refuse(*call,
+               std::make_exception_ptr(Error(fmt::format(
+                   "all {} threads for calls wait for other calls; nest them less deeply, or allow more threads", settings.mostThreads))));
       });
+}
+
+void Remote::Impl::refuse(const IncomingCall& call, const std::exception_ptr& problem) {
+  const RemoteFuture refused;
+  refused.fail(problem);
+  answer(call, refused);
 }
 
 Remote::Function Remote::Impl::find(const std::string& name) const {

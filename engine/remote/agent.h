@@ -51,6 +51,8 @@ struct Remote::Impl {
   void handleGiveBack(std::string_view body);
   void execute(const IncomingCall& call);
   void answer(const IncomingCall& call, const RemoteFuture& result);
+  /// Ends a call that counts as executing by a problem; what it was to keep is that problem, too.
+  void refuse(const IncomingCall& call, const std::exception_ptr& problem);
   void answerValue(const IncomingCall& call, const RemoteValue& value);
   void answerProblem(const IncomingCall& call, const std::exception_ptr& thrown);
   [[nodiscard]] Function find(const std::string& name) const;

@@ -256,11 +256,15 @@ TEST(Calls, ThatTheCalleeCannotReadEndWithItsProblem) {
   Remote caller(settings, [&](JobRank, ChannelMessage message) { toCallee.push_back(std::move(message)); });
   Remote callee(without, [&](JobRank, ChannelMessage message) { toCaller.push_back(std::move(message)); });
   const RemoteFuture result = caller.rpcAsync("b", "f", valueOf(constant(1)));
-  callee.deliver(JobRank(0), std::move(toCallee.at(0)));
+  const Reference kept = caller.remote("b", "f", valueOf(constant(1)));
+  const RemoteFuture fetched = caller.toHereAsync(kept);
+  for (ChannelMessage& message : toCallee) callee.deliver(JobRank(0), std::move(message));
   EXPECT_FALSE(callee.isLost(JobRank(0)));
-  ASSERT_EQ(toCaller.size(), 1U);
-  caller.deliver(JobRank(1), std::move(toCaller[0]));
-  EXPECT_THAT(messageOf([&] { (void)result.wait(); }), AllOf(HasSubstr("need LibTorch"), HasSubstr("on b")));
+  ASSERT_EQ(toCaller.size(), 3U);
+  for (ChannelMessage& message : toCaller) caller.deliver(JobRank(1), std::move(message));
+  for (const RemoteFuture& future : {result, fetched})
+    EXPECT_THAT(messageOf([&] { (void)future.wait(); }), AllOf(HasSubstr("need LibTorch"), HasSubstr("on b")));
+  EXPECT_EQ(callee.counts().executing, 0U);
 }
 
 TEST(Pass, RefusesRootsThatItCannotUse) {
