@@ -39,7 +39,7 @@ struct Program {
 inline Tensor tensorOf(const RemoteValue& value) { return {value.tensor()}; }
 inline RemoteValue valueOf(const Tensor& tensor) { return tensor.handle; }
 
-/// Parameters of all workers, made when they are first asked for.
+/// Parameters of all workers, made on first access.
 class Parameters {
  public:
   Tensor get(int worker, std::uint64_t number) {

@@ -12,7 +12,7 @@ from ._pipewright import Plan, Prediction, RunSummary, Trace, UsageError
 
 
 class Run:
-    """A stored run. What is large (losses of all steps, traces) is read when it is asked for."""
+    """A stored run. What is large (losses of all steps, traces) is read on access."""
 
     def __init__(self, store: Store, record: native.RunRecord) -> None:
         self._store = store
