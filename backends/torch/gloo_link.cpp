@@ -13,9 +13,9 @@
 #include <utility>
 #include <vector>
 
-#include "backends/messages/channel_wire.h"
+#include "backends/messages/channel/waker.h"
+#include "backends/messages/channel/wire.h"
 #include "backends/messages/transport.h"
-#include "backends/messages/waker.h"
 #include "backends/torch/gloo_group.h"
 #include "schedules/error.h"
 

@@ -6,8 +6,8 @@
 
 #include "backends/cuda/backend.h"
 #include "backends/messages/in_memory_communicator.h"
-#include "backends/messages/ucx_communicator.h"
-#include "backends/messages/ucx_link.h"
+#include "backends/messages/ucx/communicator.h"
+#include "backends/messages/ucx/link.h"
 #include "engine/processes/meeting.h"
 #include "schedules/error.h"
 

@@ -2,8 +2,8 @@
 
 #include <memory>
 
+#include "backends/messages/channel/link.h"
 #include "backends/messages/communicator.h"
-#include "backends/messages/message_link.h"
 #include "backends/messages/rendezvous.h"
 #include "backends/messages/transport.h"
 #include "backends/torch/backend.h"

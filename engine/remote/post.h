@@ -10,7 +10,7 @@
 #include <string_view>
 #include <vector>
 
-#include "backends/messages/channel_message.h"
+#include "backends/messages/channel/message.h"
 
 namespace pw {
 

@@ -8,7 +8,7 @@
 #include <string>
 #include <vector>
 
-#include "backends/messages/channel_message.h"
+#include "backends/messages/channel/message.h"
 #include "engine/remote/future.h"
 #include "engine/remote/value.h"
 

@@ -16,7 +16,7 @@
 #include <nlohmann/json.hpp>
 
 #include "backends/messages/meeting.h"
-#include "backends/messages/ucx_communicator.h"
+#include "backends/messages/ucx/communicator.h"
 #include "engine/processes/connect.h"
 #include "engine/processes/launcher.h"
 #include "schedules/error.h"

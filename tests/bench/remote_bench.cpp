@@ -16,9 +16,9 @@
 
 #include <nlohmann/json.hpp>
 
+#include "backends/messages/channel/message_channel.h"
 #include "backends/messages/meeting.h"
-#include "backends/messages/message_channel.h"
-#include "backends/messages/ucx_link.h"
+#include "backends/messages/ucx/link.h"
 #include "schedules/error.h"
 
 namespace {

@@ -30,6 +30,7 @@ ROOMS = {
     "app/gui/timeline": [BESIDE, "drawing"],
     "engine": ["planning", "run", BESIDE, "autograd", "remote", "processes"],
     "backends": ["cuda", "torch", "resources", "store", "traces", "stages", "checkpoints", "messages", "pt2", "host"],
+    "backends/messages": ["ucx", "channel", BESIDE],
     "backends/torch": ["autograd", "stage", "program"],
     "simulator": ["plan", "report", "costs", "step", "model", "operators", "trace", "text"],
 }
@@ -63,7 +64,7 @@ LIBRARIES = {
 # Header: (its library, how the names of the files begin that may include it)
 PRIVATE_HEADERS = {
     "app/python/bindings.h": ("pybind11", "app/python/"),
-    "backends/messages/ucx_worker.h": ("UCX", "backends/messages/ucx_"),
+    "backends/messages/ucx/worker.h": ("UCX", "backends/messages/ucx/"),
     "backends/torch/gloo_group.h": ("Torch", "backends/torch/"),
     "backends/torch/autograd/local_pass.h": ("Torch", "backends/torch/"),
     "backends/torch/autograd/nodes.h": ("Torch", "backends/torch/"),
@@ -87,7 +88,7 @@ SEVERAL_SOURCES = {
     "app/gui/timeline/private.h": r"app/gui/timeline/\w+\.cpp",
     "app/gui/window/window_parts.h": r"app/gui/window/menus\.cpp",
     "backends/cuda/backend.h": r"backends/cuda/api\.cpp",
-    "backends/messages/ucx_backend.h": r"backends/messages/ucx_api\.cpp",
+    "backends/messages/ucx/backend.h": r"backends/messages/ucx/api\.cpp",
     "backends/torch/backend.h": r"backends/torch/api\.cpp",
     "backends/torch/program/weight_rules.h": r"backends/torch/program/weight_\w+\.cpp",
     "backends/traces/events.h": r"backends/traces/\w+\.cpp",

@@ -11,7 +11,7 @@
 #include <utility>
 #include <vector>
 
-#include "backends/messages/message_channel.h"
+#include "backends/messages/channel/message_channel.h"
 
 namespace pw {
 

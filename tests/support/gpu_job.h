@@ -4,7 +4,7 @@
 #include <span>
 
 #include "backends/messages/in_memory_communicator.h"
-#include "backends/messages/ucx_communicator.h"
+#include "backends/messages/ucx/communicator.h"
 #include "tests/support/communicator_contract.h"
 #include "tests/support/fake_gpus.h"
 #include "tests/support/shared_store.h"

@@ -15,9 +15,9 @@
 #include <string>
 #include <vector>
 
-#include "backends/messages/message_channel.h"
-#include "backends/messages/ucx_communicator.h"
-#include "backends/messages/ucx_link.h"
+#include "backends/messages/channel/message_channel.h"
+#include "backends/messages/ucx/communicator.h"
+#include "backends/messages/ucx/link.h"
 #include "schedules/error.h"
 #include "tests/support/communicator_contract.h"
 

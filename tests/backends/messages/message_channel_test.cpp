@@ -1,12 +1,12 @@
-#include "backends/messages/message_channel.h"
+#include "backends/messages/channel/message_channel.h"
 
 #include <sys/wait.h>
 
 #include <csignal>
 #include <optional>
 
-#include "backends/messages/in_memory_link.h"
-#include "backends/messages/ucx_link.h"
+#include "backends/messages/channel/in_memory_link.h"
+#include "backends/messages/ucx/link.h"
 #include "tests/support/channel_contract.h"
 #include "tests/support/rank_processes.h"
 #include "tests/support/shared_store.h"

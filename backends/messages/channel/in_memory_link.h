@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "backends/messages/message_link.h"
+#include "backends/messages/channel/link.h"
 
 namespace pw {
 

@@ -1,4 +1,4 @@
-#include "backends/messages/waker.h"
+#include "backends/messages/channel/waker.h"
 
 #include <sys/eventfd.h>
 #include <unistd.h>

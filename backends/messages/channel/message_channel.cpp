@@ -1,4 +1,4 @@
-#include "backends/messages/message_channel.h"
+#include "backends/messages/channel/message_channel.h"
 
 #include <poll.h>
 #include <sched.h>
@@ -14,8 +14,8 @@
 
 #include <fmt/format.h>
 
+#include "backends/messages/channel/waker.h"
 #include "backends/messages/transport.h"
-#include "backends/messages/waker.h"
 #include "schedules/error.h"
 
 namespace pw {
@@ -24,7 +24,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-/// How long the thread polls before it sleeps: see ucx_communicator.cpp.
+/// How long the thread polls before it sleeps: see ucx/communicator.cpp.
 constexpr std::chrono::microseconds kSpin{50};
 /// When a yield took so long, others compute on this core: for a while the thread sleeps instead, because a thread that is woken gets its
 /// core at once, and one that yielded when the others' time is over (4 ms).

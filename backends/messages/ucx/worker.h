@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
+#include "backends/messages/channel/link.h"
 #include "backends/messages/communicator.h"
-#include "backends/messages/message_link.h"
 #include "backends/messages/rendezvous.h"
 
 // Internal to the UCX module: what its connections share.

@@ -1,4 +1,4 @@
-#include "backends/messages/ucx_backend.h"
+#include "backends/messages/ucx/backend.h"
 
 #include <array>
 #include <cstdlib>

@@ -1,4 +1,4 @@
-#include "backends/messages/ucx_link.h"
+#include "backends/messages/ucx/link.h"
 
 #include <poll.h>
 
@@ -11,9 +11,9 @@
 
 #include <fmt/format.h>
 
-#include "backends/messages/channel_wire.h"
+#include "backends/messages/channel/wire.h"
 #include "backends/messages/transport.h"
-#include "backends/messages/ucx_worker.h"
+#include "backends/messages/ucx/worker.h"
 #include "schedules/error.h"
 
 namespace pw {

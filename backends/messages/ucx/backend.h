@@ -1,7 +1,7 @@
 #pragma once
 
-#include "backends/messages/ucx_communicator.h"
-#include "backends/messages/ucx_link.h"
+#include "backends/messages/ucx/communicator.h"
+#include "backends/messages/ucx/link.h"
 
 namespace pw {
 

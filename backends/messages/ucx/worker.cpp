@@ -1,4 +1,4 @@
-#include "backends/messages/ucx_worker.h"
+#include "backends/messages/ucx/worker.h"
 
 #include <cstdlib>
 

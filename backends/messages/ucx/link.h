@@ -1,6 +1,6 @@
 #pragma once
 
-#include "backends/messages/message_link.h"
+#include "backends/messages/channel/link.h"
 #include "backends/messages/rendezvous.h"
 
 namespace pw {

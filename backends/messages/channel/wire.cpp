@@ -1,4 +1,4 @@
-#include "backends/messages/channel_wire.h"
+#include "backends/messages/channel/wire.h"
 
 #include <cstring>
 #include <memory>

@@ -8,10 +8,10 @@
 #include <utility>
 #include <vector>
 
-#include "backends/messages/block_memory.h"
-#include "backends/messages/channel_message.h"
-#include "backends/messages/channel_wire.h"
-#include "backends/messages/message_link.h"
+#include "backends/messages/channel/block_memory.h"
+#include "backends/messages/channel/link.h"
+#include "backends/messages/channel/message.h"
+#include "backends/messages/channel/wire.h"
 
 namespace pw {
 

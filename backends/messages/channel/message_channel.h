@@ -6,9 +6,9 @@
 #include <memory>
 #include <string>
 
-#include "backends/messages/channel_message.h"
-#include "backends/messages/channel_peer.h"
-#include "backends/messages/message_link.h"
+#include "backends/messages/channel/link.h"
+#include "backends/messages/channel/message.h"
+#include "backends/messages/channel/peer.h"
 
 namespace pw {
 

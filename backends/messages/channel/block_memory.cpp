@@ -1,4 +1,4 @@
-#include "backends/messages/block_memory.h"
+#include "backends/messages/channel/block_memory.h"
 
 #include <sys/mman.h>
 

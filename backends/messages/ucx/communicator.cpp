@@ -1,4 +1,4 @@
-#include "backends/messages/ucx_communicator.h"
+#include "backends/messages/ucx/communicator.h"
 
 #include <poll.h>
 #include <sched.h>
@@ -12,7 +12,7 @@
 #include <fmt/format.h>
 
 #include "backends/messages/transport.h"
-#include "backends/messages/ucx_worker.h"
+#include "backends/messages/ucx/worker.h"
 #include "schedules/error.h"
 
 namespace pw {

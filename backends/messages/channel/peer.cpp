@@ -1,4 +1,4 @@
-#include "backends/messages/channel_peer.h"
+#include "backends/messages/channel/peer.h"
 
 #include <cstring>
 

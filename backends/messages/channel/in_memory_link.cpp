@@ -1,4 +1,4 @@
-#include "backends/messages/in_memory_link.h"
+#include "backends/messages/channel/in_memory_link.h"
 
 #include <cassert>
 #include <cstring>
@@ -7,9 +7,9 @@
 #include <mutex>
 #include <utility>
 
-#include "backends/messages/channel_wire.h"
+#include "backends/messages/channel/waker.h"
+#include "backends/messages/channel/wire.h"
 #include "backends/messages/transport.h"
-#include "backends/messages/waker.h"
 
 namespace pw {
 namespace {

@@ -7,8 +7,8 @@
 #include <string>
 #include <vector>
 
-#include "backends/messages/channel_message.h"
-#include "backends/messages/message_link.h"
+#include "backends/messages/channel/link.h"
+#include "backends/messages/channel/message.h"
 
 namespace pw {
 
