@@ -235,4 +235,32 @@ void Remote::Impl::handleGiveBack(std::string_view body) {
   references->takeBack(id, share);
 }
 
+bool Remote::Impl::lose(JobRank worker, const std::string& why) {
+  if (post.isLost(worker)) return false;
+  post.lose(worker);
+  pending.lose(worker, why);
+  shutdown.lost(worker, why);
+  if (hooks.lost) hooks.lost(worker, why);
+  shutdown.becameIdle();
+  return true;
+}
+
+void Remote::Impl::tellLost(JobRank worker, const std::string& why) {
+  Packer body;
+  body.add(static_cast<std::int32_t>(worker.value));
+  body.add(why);
+  const std::string text = body.finish();
+  for (std::size_t i = 0; i < settings.names.size(); ++i) {
+    if (JobRank(i) != settings.self && JobRank(i) != worker) post.send(JobRank(i), MessageKind::Lost, text);
+  }
+}
+
+void Remote::Impl::handleLost(std::string_view body) {
+  Unpacker in(body);
+  const JobRank worker(in.within<std::int32_t>(0, static_cast<std::int32_t>(settings.names.size()) - 1));
+  const auto why = in.next<std::string>();
+  if (!in.isComplete()) throw Error("a message of a worker's end is damaged");
+  if (worker != settings.self) lose(worker, why);
+}
+
 }  // namespace pw

@@ -49,6 +49,11 @@ struct Remote::Impl {
   /// The rest of a result, for that call if it has not ended before.
   void readResult(JobRank from, bool isValue, Unpacker& in, std::vector<HeldBuffer>& parts, const std::optional<PendingCall>& call);
   void handleGiveBack(std::string_view body);
+  void handleLost(std::string_view body);
+  /// Ends all that waits for a worker; false where it was lost before.
+  bool lose(JobRank worker, const std::string& why);
+  /// Tells all others, so that a worker that ends because of this loss is not taken for its cause.
+  void tellLost(JobRank worker, const std::string& why);
   void execute(const IncomingCall& call);
   void answer(const IncomingCall& call, const RemoteFuture& result);
   /// Ends a call that counts as executing by a problem; what it was to keep is that problem, too.

@@ -28,7 +28,7 @@ bool Post::send(JobRank to, MessageKind kind, std::string_view body, std::vector
 std::optional<Post::Letter> Post::open(JobRank from, const ChannelMessage& message) {
   Unpacker head(message.head);
   const auto token = head.next<std::uint64_t>(), number = head.next<std::uint64_t>();
-  const auto kind = head.within<std::uint8_t>(0, static_cast<std::uint8_t>(MessageKind::Autograd));
+  const auto kind = head.within<std::uint8_t>(0, static_cast<std::uint8_t>(MessageKind::Lost));
   if (!head.isSound() || token != token_) throw Error("a message is damaged, or of another job");
   Line& from_ = line(from);
   if (number <= from_.received) return std::nullopt;

@@ -21,6 +21,7 @@ enum class MessageKind : std::uint8_t {
   GiveBack,  ///< a share of a reference
   Shutdown,
   Autograd,
+  Lost,  ///< a third worker is lost to the sender
 };
 
 /// Letters of one job: each carries the job's token and its number on the way from one worker to the other. Strangers' messages are refused

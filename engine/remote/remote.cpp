@@ -104,6 +104,7 @@ void Remote::deliver(JobRank from, ChannelMessage message) {
       case MessageKind::Autograd:
         if (impl_->hooks.message) impl_->hooks.message(from, letter->body, std::move(message.parts));
         return;
+      case MessageKind::Lost: return impl_->handleLost(letter->body);
     }
   } catch (const std::exception& problem) {  // what a peer sends must not end this worker
     lost(from, fmt::format("what it sent cannot be read ({})", problem.what()));
@@ -111,12 +112,8 @@ void Remote::deliver(JobRank from, ChannelMessage message) {
 }
 
 void Remote::lost(JobRank worker, const std::string& why) {
-  if (impl_->post.isLost(worker)) return;
-  impl_->post.lose(worker);
-  impl_->pending.lose(worker, why);
-  impl_->shutdown.lost(worker, why);
-  if (impl_->hooks.lost) impl_->hooks.lost(worker, why);
-  impl_->shutdown.becameIdle();
+  const bool hasEnded = impl_->shutdown.hasEnded();  // then it is no loss
+  if (impl_->lose(worker, why) && !hasEnded) impl_->tellLost(worker, why);
 }
 
 JobRank Remote::rankOf(const std::string& worker) const {

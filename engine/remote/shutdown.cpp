@@ -128,6 +128,11 @@ void Shutdown::becameIdle() {
   parts_.send(kLeader, answer.finish());
 }
 
+bool Shutdown::hasEnded() const {
+  const std::lock_guard lock(mutex_);
+  return ended_.has_value();
+}
+
 void Shutdown::lost(JobRank worker, const std::string& why) {
   // Others learn from worker 0, as somebody who has ended well before this one heard of it is no loss.
   if (parts_.self != kLeader && worker != kLeader) return;

@@ -39,7 +39,8 @@ class Shutdown {
   void wait(std::chrono::milliseconds deadline);
   void handle(JobRank from, std::string_view body);  ///< a message of another worker's Shutdown; throws Error for damaged ones
   void lost(JobRank worker, const std::string& why);
-  void becameIdle();  ///< to be called when `isIdle` may have become true
+  [[nodiscard]] bool hasEnded() const;  ///< well or not
+  void becameIdle();                    ///< to be called when `isIdle` may have become true
 
  private:
   void lead(std::unique_lock<std::mutex>& lock, std::chrono::steady_clock::time_point until);
@@ -47,7 +48,7 @@ class Shutdown {
   void finish(const std::string& problem);
 
   Parts parts_;
-  std::mutex mutex_;
+  mutable std::mutex mutex_;
   std::condition_variable changed_;
   bool here_ = false;
   std::uint32_t round_ = 0;                      ///< worker 0's

@@ -28,7 +28,7 @@ ROOMS = {
     "app": ["python", "cli", "gui"],
     "app/gui": ["window", "plan", "runs", "candidates", "model", "timeline", "document", "common"],
     "app/gui/timeline": [BESIDE, "drawing"],
-    "engine": ["planning", "run", BESIDE, "autograd", "remote", "processes"],
+    "engine": ["planning", "run", "workers", BESIDE, "autograd", "remote", "processes"],
     "backends": ["cuda", "torch", "resources", "store", "traces", "stages", "checkpoints", "messages", "pt2", "host"],
     "backends/messages": ["ucx", "channel", BESIDE],
     "backends/torch": ["autograd", "stage", "program"],
@@ -42,7 +42,7 @@ FREE_TEST_FOLDERS = ("support", "bench", "gpu")  # of several folders: may use e
 JSON_FOLDERS = ("simulator", "backends", "engine", "app")
 # Library: (pattern of what stands between the angle brackets, the folders that may include it)
 LIBRARIES = {
-    "Torch": (r"(torch|ATen|c10|c10d|caffe2)/.*", ("backends",)),
+    "Torch": (r"(torch|ATen|c10|c10d|caffe2)/.*", ("backends", "app/python/torch")),
     "Gloo": (r"gloo/.*", ("backends",)),
     "UCX": (r"(ucp|ucs|uct)/.*", ("backends",)),
     "CUDA": (r"(cuda|cupti|cublas|nvtx|nvml|nvrtc|cooperative_groups)\w*(\.h|/.*)|thrust/.*|cub/.*", ("backends",)),
@@ -64,6 +64,8 @@ LIBRARIES = {
 # Header: (its library, how the names of the files begin that may include it)
 PRIVATE_HEADERS = {
     "app/python/bindings.h": ("pybind11", "app/python/"),
+    "app/python/torch/bindings.h": ("pybind11", "app/python/torch/"),
+    "app/python/torch/tensors.h": ("pybind11", "app/python/torch/"),
     "backends/messages/ucx/worker.h": ("UCX", "backends/messages/ucx/"),
     "backends/torch/gloo_group.h": ("Torch", "backends/torch/"),
     "backends/torch/autograd/local_pass.h": ("Torch", "backends/torch/"),
@@ -84,6 +86,7 @@ ONE_PLACE = (
 SEVERAL_SOURCES = {
     "app/cli/commands.h": r"app/cli/\w+\.cpp",
     "app/python/bindings.h": r"app/python/\w+\.cpp",
+    "app/python/torch/bindings.h": r"app/python/torch/\w+\.cpp",
     "app/gui/candidates/scatter.h": r"app/gui/candidates/scatter_paint\.cpp",
     "app/gui/timeline/private.h": r"app/gui/timeline/\w+\.cpp",
     "app/gui/window/window_parts.h": r"app/gui/window/menus\.cpp",
@@ -307,7 +310,8 @@ def placement(where, path, folder, is_test, library):
             yield f"{where}: {library} outside tests"
         return
     allowed = LIBRARIES[library][1]
-    if folder not in allowed and not (is_test and folder in FREE_TEST_FOLDERS):
+    path = where.rpartition(":")[0]
+    if folder not in allowed and not path.startswith(tuple(name + "/" for name in allowed)) and not (is_test and folder in FREE_TEST_FOLDERS):
         yield f"{where}: {library} in {folder}; it lives in {', '.join(allowed)}"
     is_private = PRIVATE_HEADERS.get(path, ("",))[0] == library
     if not path.endswith(SOURCES) and library not in LIGHT_LIBRARIES and not is_private:

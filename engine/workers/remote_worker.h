@@ -1,0 +1,55 @@
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "backends/messages/transport.h"
+#include "engine/autograd/autograd.h"
+#include "engine/processes/rank_environment.h"
+#include "engine/remote/remote.h"
+
+namespace pw {
+
+struct RemoteWorkerSettings {
+  std::string name;                                ///< others call this worker by it; empty: `worker` and its rank
+  Transport transport = Transport::Ucx;            ///< one between hosts; the same on all workers
+  std::chrono::milliseconds startDeadline{60000};  ///< to meet all others and connect
+  std::chrono::milliseconds deadline{60000};       ///< of a call or pass that gives none
+  std::chrono::milliseconds lostAfter{10000};      ///< a worker that sends nothing for so long, not even that it lives, is lost
+  int runningCalls = 16;                           ///< see RemoteSettings
+  int mostThreads = 1024;
+};
+
+/// This process as one worker of a job whose workers call functions on each other and run backward passes over all of them
+/// (torch.distributed.rpc.init_rpc). Any thread may use it; one thread makes, ends and destroys it.
+class RemoteWorker {
+ public:
+  using Define = std::function<void(Remote&, DistributedAutograd&)>;
+
+  /// Meets the other workers of the job and connects to them; blocks until all have. `define` makes functions known before anybody can call
+  /// them. Loads LibTorch. Throws UsageError where the workers do not agree (transport, version, two of one name), and Error naming who did
+  /// not come in time.
+  RemoteWorker(const RankEnvironment& environment, const RemoteWorkerSettings& settings, const Define& define = {});
+  ~RemoteWorker();  ///< as `leave`
+  RemoteWorker(const RemoteWorker&) = delete;
+  RemoteWorker& operator=(const RemoteWorker&) = delete;
+
+  [[nodiscard]] Remote& remote();
+  [[nodiscard]] DistributedAutograd& autograd();
+
+  /// Ends the job in good order (`Remote::shutdown`), then leaves. Leaves also where that throws.
+  void shutdown(Remote::Deadline deadline = {});
+
+  /// Ends this worker's part at once: own calls end with an error, functions that run here are waited for, and the others hear that it
+  /// left, after whatever it told them before. A second call does nothing.
+  void leave();
+
+ private:
+  struct Parts;
+  std::unique_ptr<Parts> parts_;
+};
+
+}  // namespace pw
