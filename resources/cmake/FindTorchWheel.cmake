@@ -74,6 +74,7 @@ foreach(_library IN LISTS _nvidia_libraries)
 endforeach()
 list(REMOVE_DUPLICATES _torch_run_paths)
 
+set(TorchWheel_LIBRARY_DIR "${_torch_dir}/lib")
 if(NOT TARGET TorchWheel::torch_cpu)
   add_library(TorchWheel::c10 SHARED IMPORTED)
   set_target_properties(TorchWheel::c10 PROPERTIES IMPORTED_LOCATION "${_torch_dir}/lib/libc10.so")

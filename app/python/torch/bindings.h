@@ -1,0 +1,11 @@
+#pragma once
+// The parts of the extension module that needs torch. Each adds its classes and functions; the Python files of the package say what they
+// mean.
+
+#include <pybind11/pybind11.h>
+
+namespace pw::python {
+
+void bindTensors(pybind11::module_& module);
+
+}  // namespace pw::python
