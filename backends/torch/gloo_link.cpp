@@ -292,13 +292,7 @@ void GlooLink::leave(milliseconds longest) {
 }  // namespace
 
 MessageLink connectGlooLink(const Rendezvous& rendezvous, const KeyValueStore& store, LinkEvents events) {
-  const auto link = std::make_shared<GlooLink>(rendezvous, store, std::move(events));
-  return {.eventFd = link->fd(),
-          .start = [link](JobRank to, const BlockHead& head, HeldBuffer data) { return link->start(to, head, std::move(data)); },
-          .progress = [link] { return link->progress(); },
-          .arm = [link] { return link->arm(); },
-          .drop = [link](JobRank rank) { link->drop(rank); },
-          .leave = [link](milliseconds longest) { link->leave(longest); }};
+  return linkOf(std::make_shared<GlooLink>(rendezvous, store, std::move(events)));
 }
 
 }  // namespace pw

@@ -37,7 +37,7 @@ class InMemoryLink {
  public:
   InMemoryLink(std::shared_ptr<Exchange> exchange, JobRank rank, LinkEvents events)
       : exchange_(std::move(exchange)), rank_(rank), events_(std::move(events)) {}
-  ~InMemoryLink() { leave(); }
+  ~InMemoryLink() { leave(std::chrono::milliseconds(0)); }
   InMemoryLink(const InMemoryLink&) = delete;
   InMemoryLink& operator=(const InMemoryLink&) = delete;
 
@@ -82,7 +82,7 @@ class InMemoryLink {
     std::erase_if(own.blocks, [&](const Block& block) { return block.from == rank; });
   }
 
-  void leave() {
+  void leave(std::chrono::milliseconds /*longest*/) {
     {
       Mailbox& own = mailboxOf(rank_);
       const std::lock_guard lock(own.mutex);
@@ -113,15 +113,6 @@ class InMemoryLink {
   JobRank rank_;
   LinkEvents events_;
 };
-
-MessageLink linkOf(const std::shared_ptr<InMemoryLink>& link) {
-  return {.eventFd = link->fd(),
-          .start = [link](JobRank to, const BlockHead& head, HeldBuffer data) { return link->start(to, head, std::move(data)); },
-          .progress = [link] { return link->progress(); },
-          .arm = [link] { return link->arm(); },
-          .drop = [link](JobRank rank) { link->drop(rank); },
-          .leave = [link](std::chrono::milliseconds) { link->leave(); }};
-}
 
 }  // namespace
 

@@ -4,8 +4,10 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <span>
 #include <string>
+#include <utility>
 
 #include "backends/messages/communicator.h"
 
@@ -58,6 +60,17 @@ struct MessageLink {
   /// Gets out what is in flight, for at most that time, and ends all connections.
   std::function<void(std::chrono::milliseconds longest)> leave;
 };
+
+/// The table of a class that has these functions, and `fd`; it lives as long as the table.
+template <class Link>
+MessageLink linkOf(const std::shared_ptr<Link>& link) {
+  return {.eventFd = link->fd(),
+          .start = [link](JobRank to, const BlockHead& head, HeldBuffer data) { return link->start(to, head, std::move(data)); },
+          .progress = [link] { return link->progress(); },
+          .arm = [link] { return link->arm(); },
+          .drop = [link](JobRank rank) { link->drop(rank); },
+          .leave = [link](std::chrono::milliseconds longest) { link->leave(longest); }};
+}
 
 /// How a rank connects with the others of its job.
 struct LinkMaker {

@@ -277,13 +277,7 @@ void UcxLink::leave(milliseconds longest) {
 }  // namespace
 
 MessageLink newUcxLink(const Rendezvous& rendezvous, const KeyValueStore& store, LinkEvents events) {
-  const auto link = std::make_shared<UcxLink>(rendezvous, store, std::move(events));
-  return {.eventFd = link->fd(),
-          .start = [link](JobRank to, const BlockHead& head, HeldBuffer data) { return link->start(to, head, std::move(data)); },
-          .progress = [link] { return link->progress(); },
-          .arm = [link] { return link->arm(); },
-          .drop = [link](JobRank rank) { link->drop(rank); },
-          .leave = [link](milliseconds longest) { link->leave(longest); }};
+  return linkOf(std::make_shared<UcxLink>(rendezvous, store, std::move(events)));
 }
 
 }  // namespace pw
