@@ -1,5 +1,5 @@
-"""./dev bench remote: our message channel, remote calls and distributed autograd over UCX between two processes, against torch.distributed.rpc
-and torch.distributed.autograd, alternately."""
+"""./dev bench remote: our message channel, remote calls and distributed autograd over UCX between two processes, against
+torch.distributed.rpc and torch.distributed.autograd, alternately."""
 
 import json
 import os
@@ -25,8 +25,9 @@ class Side:
     """A pair of processes: a line of words to the first gives a line of JSON."""
 
     def __init__(self, *words):
+        words = [*map(str, words), str(free_port())]
         one_thread = {**os.environ, "OMP_NUM_THREADS": "1"}
-        self.process = subprocess.Popen([*map(str, words), str(free_port())], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=one_thread)
+        self.process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env=one_thread)
 
     def ask(self, *words):
         self.process.stdin.write(" ".join(map(str, words)) + "\n")

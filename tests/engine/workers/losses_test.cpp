@@ -35,7 +35,7 @@ std::vector<Trial> allTrials(Transport transport) {
     std::map<ProtocolStep, int> counts;
     for (const ProtocolStep& step : end.sent) ++counts[step];
     for (const auto& [step, count] : counts) {
-      if (step.kind == MessageKind::Lost) continue;  // of one that ended well before this worker heard of the end
+      if (step.kind == MessageKind::Lost) continue;             // of one that ended well before this worker heard of the end
       const bool depends = step.kind == MessageKind::Shutdown;  // how many rounds there are
       for (int nth = 1; nth <= std::min(count, depends ? 2 : 4); ++nth) {
         for (const Harm harm : {Harm::Kill, Harm::Stop, Harm::Drop}) trials.push_back({transport, harm, worker, step, nth});

@@ -168,6 +168,11 @@ def run_job(words_of, workers):
     return printed
 
 
+def close(mine, others):
+    one, other = (torch.tensor(values, dtype=torch.float64) for values in (mine, others))
+    return one.shape == other.shape and torch.allclose(one, other, rtol=RTOL, atol=ATOL)
+
+
 def main():
     if len(sys.argv) == 3:
         return work(int(os.environ["RANK"]), pathlib.Path(sys.argv[2]))
@@ -175,17 +180,15 @@ def main():
     ours = {name: [float(value) for value in values] for name, *values in map(str.split, printed.splitlines())}
     with tempfile.TemporaryDirectory() as folder:
         path = pathlib.Path(folder) / "parameters.json"
-        path.write_text(json.dumps({name.removeprefix("parameter/"): values for name, values in ours.items() if name.startswith("parameter/")}))
+        given = {name.removeprefix("parameter/"): values for name, values in ours.items() if name.startswith("parameter/")}
+        path.write_text(json.dumps(given))
         run_job(lambda _: [sys.executable, __file__, "work", str(path)], WORKERS)
         torchs = json.loads(path.with_suffix(".found").read_text())
     faults = 0
     for name in PROGRAMS:
         mine = {key: values for key, values in ours.items() if key.startswith(name + "/")}
         others = {key: values for key, values in torchs.items() if key.startswith(name + "/")}
-        same = f"{name}/loss" in mine and mine.keys() == others.keys() and all(
-            torch.allclose(torch.tensor(mine[key], dtype=torch.float64), torch.tensor(others[key], dtype=torch.float64), rtol=RTOL, atol=ATOL)
-            for key in mine
-        )
+        same = f"{name}/loss" in mine and mine.keys() == others.keys() and all(close(mine[key], others[key]) for key in mine)
         faults += not same
         print(f"{name}: {len(mine) - 1} gradients {'agree' if same else f'differ: {mine} and {others}'}")
     return faults != 0
