@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cstring>
 #include <utility>
 
@@ -31,7 +32,7 @@ Remote::Impl::Impl(Remote& remote, RemoteSettings given, Send send)
     : face(remote),
       settings(std::move(given)),
       post(settings.self, settings.names.size(), settings.token, std::move(send)),
-      pending(settings.self, settings.names, deadlines),
+      pending(settings.self, settings.names, deadlines, [this] { shutdown.becameIdle(); }),
       counted{std::vector<std::uint64_t>(settings.names.size()), std::vector<std::uint64_t>(settings.names.size())},
       shutdown({settings.self, settings.names, [this](JobRank to, std::string_view body) { post.send(to, MessageKind::Shutdown, body); },
                 [this] { return pending.size() == 0 && executing == 0; }, [this] { return callCounts(); }}),
@@ -58,7 +59,8 @@ RemoteFuture Remote::Impl::call(CallType type, JobRank to, const std::string& fu
   const AutogradMessageId message = sent.needGradient.empty() ? AutogradMessageId() : hooks.sent(context, to, sent.needGradient);
 
   const RemoteFuture future;
-  const CallId id = pending.add({future, to, describe(type, function), context, reference}, deadline.value_or(settings.deadline));
+  const std::chrono::milliseconds longest = deadlineOf(type, deadline);
+  const CallId id = pending.add({future, to, describe(type, function), context, reference}, longest);
   if (future.isDone()) return future;
   Packer body;
   body.add(id.value);
@@ -66,6 +68,7 @@ RemoteFuture Remote::Impl::call(CallType type, JobRank to, const std::string& fu
   body.add(context.value);
   body.add(message.value);
   body.add(reference.id().value);
+  body.add(static_cast<std::int64_t>(longest.count()));
   body.add(function);
   body.addRaw(sent.head.finish());
   {
@@ -98,6 +101,8 @@ void Remote::Impl::handleCall(JobRank from, std::string_view body, std::vector<H
   call->context.value = in.next<std::uint64_t>();
   const AutogradMessageId message(in.next<std::uint64_t>());
   call->reference.value = in.next<std::uint64_t>();
+  constexpr std::int64_t kLongest = std::chrono::milliseconds(std::chrono::hours(24 * 365 * 100)).count();
+  call->until = Deadlines::Clock::now() + std::chrono::milliseconds(std::clamp<std::int64_t>(in.next<std::int64_t>(), 0, kLongest));
   call->function = in.next<std::string>();
   if (call->context.maker().index() >= settings.names.size()) throw Error("a call is of a context of a worker that this job does not have");
   std::vector<TensorHandle> needGradient;
@@ -147,6 +152,7 @@ void Remote::Impl::execute(const IncomingCall& call) {
   const RemoteFuture result;
   try {
     const WithContext within(call.context);
+    const WithCallDeadline bounded(call.until);
     result.set(find(call.function)(face, call.arguments));
   } catch (...) {
     result.fail(std::current_exception());  // whatever it is, the caller gets it
@@ -235,14 +241,23 @@ void Remote::Impl::handleGiveBack(std::string_view body) {
   references->takeBack(id, share);
 }
 
-bool Remote::Impl::lose(JobRank worker, const std::string& why) {
-  if (post.isLost(worker)) return false;
-  post.lose(worker);
-  pending.lose(worker, why);
-  shutdown.lost(worker, why);
-  if (hooks.lost) hooks.lost(worker, why);
+std::string Remote::Impl::withFirstLoss(JobRank worker, const std::string& why) {
+  const std::lock_guard lock(mutex);
+  if (firstLoss.empty()) {
+    firstLost = worker;
+    firstLoss = fmt::format("{} was lost before ({})", settings.names[worker.index()], why);
+  }
+  return worker == firstLost ? why : fmt::format("{}; {}", why, firstLoss);
+}
+
+void Remote::Impl::lose(JobRank worker, const std::string& why, bool tells) {
+  if (!post.lose(worker)) return;
+  if (tells) tellLost(worker, why);
+  const std::string whole = withFirstLoss(worker, why);
+  pending.lose(worker, whole);
+  shutdown.lost(worker, whole);
+  if (hooks.lost) hooks.lost(worker, whole);
   shutdown.becameIdle();
-  return true;
 }
 
 void Remote::Impl::tellLost(JobRank worker, const std::string& why) {
@@ -260,7 +275,16 @@ void Remote::Impl::handleLost(std::string_view body) {
   const JobRank worker(in.within<std::int32_t>(0, static_cast<std::int32_t>(settings.names.size()) - 1));
   const auto why = in.next<std::string>();
   if (!in.isComplete()) throw Error("a message of a worker's end is damaged");
-  if (worker != settings.self) lose(worker, why);
+  if (worker != settings.self) lose(worker, why, false);
+}
+
+std::chrono::milliseconds Remote::Impl::deadlineOf(CallType type, Deadline given) const {
+  using std::chrono::milliseconds;
+  const auto until = currentCallDeadline();
+  if (given || !until || type == CallType::Keep) return given.value_or(settings.deadline);
+  const auto left = std::chrono::duration_cast<milliseconds>(*until - Deadlines::Clock::now());
+  const milliseconds slack = std::min(left / 8, settings.deadline / std::max(1, settings.mostThreads));
+  return std::clamp(left - slack, milliseconds(0), settings.deadline);
 }
 
 }  // namespace pw

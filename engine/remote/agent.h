@@ -37,6 +37,7 @@ struct IncomingCall {
   ReferenceId reference;
   std::string function;
   RemoteValue arguments;
+  Deadlines::Clock::time_point until;  ///< its caller waits no longer
 };
 
 struct Remote::Impl {
@@ -50,10 +51,15 @@ struct Remote::Impl {
   void readResult(JobRank from, bool isValue, Unpacker& in, std::vector<HeldBuffer>& parts, const std::optional<PendingCall>& call);
   void handleGiveBack(std::string_view body);
   void handleLost(std::string_view body);
-  /// Ends all that waits for a worker; false where it was lost before.
-  bool lose(JobRank worker, const std::string& why);
-  /// Tells all others, so that a worker that ends because of this loss is not taken for its cause.
+  /// Ends all that waits for a worker, whose letters are dropped from now on. `tells`: the others first, so that a worker that ends because
+  /// of this loss is not taken for its cause.
+  void lose(JobRank worker, const std::string& why, bool tells);
   void tellLost(JobRank worker, const std::string& why);
+  /// Why a worker was lost, with the first loss in this job, which may be the reason.
+  [[nodiscard]] std::string withFirstLoss(JobRank worker, const std::string& why);
+  /// Of a call, if none is given. One that a function makes ends before the call that the function serves, so that its caller hears who did
+  /// not answer; by so little that calls can nest as deeply as there are threads.
+  [[nodiscard]] std::chrono::milliseconds deadlineOf(CallType type, Deadline given) const;
   void execute(const IncomingCall& call);
   void answer(const IncomingCall& call, const RemoteFuture& result);
   /// Ends a call that counts as executing by a problem; what it was to keep is that problem, too.
@@ -74,6 +80,8 @@ struct Remote::Impl {
   mutable std::mutex mutex;
   std::unordered_map<std::string, Function> functions;
   CallCounts counted;
+  std::string firstLoss;  ///< as a sentence
+  JobRank firstLost;
   std::atomic<std::size_t> executing = 0;
   Shutdown shutdown;
   CallThreads threads;  ///< ends first: its tasks use the others

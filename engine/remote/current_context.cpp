@@ -6,6 +6,7 @@ namespace pw {
 namespace {
 
 thread_local ContextId ofThisThread;
+thread_local std::optional<std::chrono::steady_clock::time_point> callDeadline;
 
 }  // namespace
 
@@ -13,5 +14,10 @@ ContextId currentContext() { return ofThisThread; }
 
 WithContext::WithContext(ContextId context) : before_(std::exchange(ofThisThread, context)) {}
 WithContext::~WithContext() { ofThisThread = before_; }
+
+std::optional<std::chrono::steady_clock::time_point> currentCallDeadline() { return callDeadline; }
+
+WithCallDeadline::WithCallDeadline(std::chrono::steady_clock::time_point until) : before_(std::exchange(callDeadline, until)) {}
+WithCallDeadline::~WithCallDeadline() { callDeadline = before_; }
 
 }  // namespace pw

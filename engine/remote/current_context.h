@@ -1,5 +1,8 @@
 #pragma once
 
+#include <chrono>
+#include <optional>
+
 #include "backends/messages/global_id.h"
 
 namespace pw {
@@ -17,6 +20,21 @@ class WithContext {
 
  private:
   ContextId before_;
+};
+
+/// When the caller of the function that this thread runs stops waiting for it; nothing outside of a call.
+[[nodiscard]] std::optional<std::chrono::steady_clock::time_point> currentCallDeadline();
+
+/// Says so in this thread while it lives.
+class WithCallDeadline {
+ public:
+  explicit WithCallDeadline(std::chrono::steady_clock::time_point until);
+  ~WithCallDeadline();
+  WithCallDeadline(const WithCallDeadline&) = delete;
+  WithCallDeadline& operator=(const WithCallDeadline&) = delete;
+
+ private:
+  std::optional<std::chrono::steady_clock::time_point> before_;
 };
 
 }  // namespace pw

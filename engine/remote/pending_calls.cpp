@@ -34,6 +34,7 @@ CallId PendingCalls::add(PendingCall call, std::chrono::milliseconds deadline) {
         if (!missed) return;
         missed->future.fail(problem(fmt::format("{} did not answer {} within {}; see what it does, or give the call a longer deadline.",
                                                 names_[missed->to.index()], missed->what, secondsText(deadline))));
+        expired_();
       };
       calls_.emplace(id, Waiting{std::move(call), deadlines_.add(Deadlines::Clock::now() + deadline, late)});
     }

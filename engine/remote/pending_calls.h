@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <chrono>
+#include <functional>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -25,8 +26,9 @@ struct PendingCall {
 /// The calls that wait for other workers. Each ends by its result, its deadline, the loss of the worker, or the end of this one.
 class PendingCalls {
  public:
-  PendingCalls(JobRank self, std::vector<std::string> names, Deadlines& deadlines)
-      : names_(std::move(names)), lost_(names_.size()), ids_(self), deadlines_(deadlines) {}
+  /// `expired` is called when a call has ended by its deadline.
+  PendingCalls(JobRank self, std::vector<std::string> names, Deadlines& deadlines, std::function<void()> expired)
+      : names_(std::move(names)), lost_(names_.size()), ids_(self), deadlines_(deadlines), expired_(std::move(expired)) {}
 
   [[nodiscard]] CallId add(PendingCall call, std::chrono::milliseconds deadline);
   /// The call that a result is for; nothing if it has ended before.
@@ -46,6 +48,7 @@ class PendingCalls {
   std::vector<std::string> lost_;  ///< why; empty: not
   IdSource<CallId> ids_;
   Deadlines& deadlines_;
+  std::function<void()> expired_;
   mutable std::mutex mutex_;
   std::unordered_map<CallId, Waiting> calls_;
   bool closed_ = false;

@@ -36,7 +36,7 @@ std::optional<Post::Letter> Post::open(JobRank from, const ChannelMessage& messa
   return Letter{static_cast<MessageKind>(kind), head.raw(head.left())};
 }
 
-void Post::lose(JobRank worker) { line(worker).lost = true; }
+bool Post::lose(JobRank worker) { return !line(worker).lost.exchange(true); }
 bool Post::isLost(JobRank worker) const { return line(worker).lost; }
 
 }  // namespace pw

@@ -42,7 +42,7 @@ class Post {
   /// Nothing for one that was here before. Throws Error for a damaged one, or one of another job. One thread.
   [[nodiscard]] std::optional<Letter> open(JobRank from, const ChannelMessage& message);
 
-  void lose(JobRank worker);
+  bool lose(JobRank worker);  ///< false where it was lost before
   [[nodiscard]] bool isLost(JobRank worker) const;
   [[nodiscard]] JobRank self() const { return self_; }
   [[nodiscard]] std::size_t workers() const { return lines_.size(); }

@@ -63,7 +63,7 @@ RemoteFuture Remote::toHereAsync(const Reference& reference, Deadline deadline) 
   const RemoteFuture value = impl_->references->value(reference.id());
   const std::shared_ptr<Impl> impl = impl_;
   const CallId id = impl->pending.add({future, impl->settings.self, "the wait for a reference's value", {}, reference},
-                                      deadline.value_or(impl->settings.deadline));
+                                      impl->deadlineOf(CallType::Fetch, deadline));
   value.whenDone([weak = std::weak_ptr(impl), id](const RemoteFuture& done) {
     const auto here = weak.lock();
     const auto waiting = here == nullptr ? std::nullopt : here->pending.take(id);
@@ -112,8 +112,7 @@ void Remote::deliver(JobRank from, ChannelMessage message) {
 }
 
 void Remote::lost(JobRank worker, const std::string& why) {
-  const bool hasEnded = impl_->shutdown.hasEnded();  // then it is no loss
-  if (impl_->lose(worker, why) && !hasEnded) impl_->tellLost(worker, why);
+  impl_->lose(worker, why, !impl_->shutdown.hasEnded());  // after the end it is no loss
 }
 
 JobRank Remote::rankOf(const std::string& worker) const {

@@ -20,7 +20,7 @@ struct RemoteSettings {
   JobRank self;
   std::vector<std::string> names;                ///< of all workers, in the order of their ranks; each once
   std::uint64_t token = 0;                       ///< of the job: messages with another are refused
-  std::chrono::milliseconds deadline{60000};     ///< of a call that gives none
+  std::chrono::milliseconds deadline{60000};     ///< of a call that gives none; one made by a function ends before that function's own call
   int runningCalls = 16;                         ///< calls that compute at a time; those that wait for other calls do not count
   int mostThreads = 1024;                        ///< for calls, waiting ones included
   const AutogradFunctions* functions = nullptr;  ///< `torchBackend().autograd()`; null: no tensors

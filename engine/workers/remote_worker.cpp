@@ -2,6 +2,7 @@
 
 #include <cstring>
 #include <future>
+#include <thread>
 #include <utility>
 #include <vector>
 
@@ -33,19 +34,27 @@ struct Connected {
 
 std::string keyOf(const char* what, int rank) { return fmt::format("workers/{}/{}", what, rank); }
 
+/// Rank 0, which serves the meeting, waits until all have come so far: one that goes on, or fails, ends the meeting for the others.
+void waitForAll(const KeyValueStore& store, const RankEnvironment& environment, const char* what) {
+  store.set(keyOf(what, environment.rank.value), "");
+  if (environment.rank != JobRank(0)) return;
+  for (int r = 0; r < environment.worldSize; ++r) (void)store.get(keyOf(what, r));
+}
+
 Connected meetWorkers(const RankEnvironment& environment, const RemoteWorkerSettings& settings, const std::string& name) {
   if (environment.worldSize == 1) return {{name}, inMemoryLinks(1).front(), {}};
   const Rendezvous rendezvous = rendezvousOf(environment, settings.startDeadline);
   reportStartUp(environment, StartUp::Meeting);
   const Meeting meeting = openMeeting(rendezvous);
+  const KeyValueStore store = meeting.dictionary();
+  store.set(keyOf("name", rendezvous.rank.value), name);  // before they agree, so that nobody waits for it afterwards
   agree(meeting, rendezvous,
         {{"the version of pipewright", PW_VERSION, PW_VERSION},
          {"the transport", std::string(nameOf(settings.transport)), std::string(nameOf(settings.transport))}});
-  reportStartUp(environment, StartUp::Connecting);
-  const KeyValueStore store = meeting.dictionary();
-  store.set(keyOf("name", rendezvous.rank.value), name);
   std::vector<std::string> names;
   for (int r = 0; r < rendezvous.size; ++r) names.push_back(store.get(keyOf("name", r)));
+  waitForAll(store, environment, "met");
+  reportStartUp(environment, StartUp::Connecting);
   return {std::move(names), linkRanks(settings.transport, rendezvous, store, torchBackend()), meeting};
 }
 
@@ -57,12 +66,14 @@ std::uint64_t tokenNumber(const std::string& token) {
   return number;
 }
 
-/// Rank 0 serves the meeting until all have connected.
-void leaveMeeting(const Meeting& meeting, const RankEnvironment& environment) {
-  const KeyValueStore store = meeting.dictionary();
-  store.set(keyOf("connected", environment.rank.value), "");
-  if (environment.rank != JobRank(0)) return;
-  for (int r = 0; r < environment.worldSize; ++r) (void)store.get(keyOf("connected", r));
+/// The first messages come, and are answered, while this thread is still making the channel: those who answer wait for it.
+Remote::Send senderOver(std::shared_future<MessageChannel*> channel, std::function<bool(JobRank, const ChannelMessage&)> sends) {
+  return [channel = std::move(channel), sends = std::move(sends), maker = std::this_thread::get_id()](JobRank to, ChannelMessage message) {
+    if (std::this_thread::get_id() == maker && channel.wait_for(milliseconds(0)) != std::future_status::ready)
+      throw UsageError("This worker is not connected yet; make calls after it has been made, not while its functions are defined.");
+    if (sends && !sends(to, message)) return;
+    if (MessageChannel* connected = channel.get()) connected->send(to, std::move(message));
+  };
 }
 
 }  // namespace
@@ -76,9 +87,9 @@ struct RemoteWorker::Parts {
 
   std::promise<MessageChannel*> connected;
   std::shared_future<MessageChannel*> channelOnceConnected{connected.get_future()};
+  std::unique_ptr<MessageChannel> channel;  ///< goes last: threads of the others may send until they have gone
   std::unique_ptr<Remote> remote;
   std::unique_ptr<DistributedAutograd> autograd;
-  std::unique_ptr<MessageChannel> channel;
   bool hasLeft = false;
 };
 
@@ -108,10 +119,7 @@ RemoteWorker::RemoteWorker(const RankEnvironment& environment, const RemoteWorke
                                                          .runningCalls = settings.runningCalls,
                                                          .mostThreads = settings.mostThreads,
                                                          .functions = &torchBackend().autograd()},
-                                          // The first messages come, and are answered, while the channel is still being made.
-                                          [connected = parts.channelOnceConnected](JobRank to, ChannelMessage message) {
-                                            if (MessageChannel* channel = connected.get()) channel->send(to, std::move(message));
-                                          });
+                                          senderOver(parts.channelOnceConnected, settings.sends));
   parts.autograd = std::make_unique<DistributedAutograd>(*parts.remote);
   Remote& remote = *parts.remote;
   if (define) define(remote, *parts.autograd);
@@ -119,7 +127,7 @@ RemoteWorker::RemoteWorker(const RankEnvironment& environment, const RemoteWorke
       job.link, [&remote](JobRank from, ChannelMessage message) { remote.deliver(from, std::move(message)); },
       [&remote](JobRank worker, const std::string& why) { remote.lost(worker, why); }, ChannelOptions{.lostAfter = settings.lostAfter});
   parts.connected.set_value(parts.channel.get());
-  if (job.meeting) leaveMeeting(*job.meeting, environment);
+  if (job.meeting) waitForAll(job.meeting->dictionary(), environment, "connected");
   reportStartUp(environment, StartUp::Done);
 }
 

@@ -14,13 +14,14 @@
 namespace pw {
 
 struct RemoteWorkerSettings {
-  std::string name;                                ///< others call this worker by it; empty: `worker` and its rank
+  std::string name = {};                           ///< others call this worker by it; empty: `worker` and its rank
   Transport transport = Transport::Ucx;            ///< one between hosts; the same on all workers
   std::chrono::milliseconds startDeadline{60000};  ///< to meet all others and connect
   std::chrono::milliseconds deadline{60000};       ///< of a call or pass that gives none
   std::chrono::milliseconds lostAfter{10000};      ///< a worker that sends nothing for so long, not even that it lives, is lost
   int runningCalls = 16;                           ///< see RemoteSettings
   int mostThreads = 1024;
+  std::function<bool(JobRank to, const ChannelMessage&)> sends = {};  ///< false: this message gets lost; for tests
 };
 
 /// This process as one worker of a job whose workers call functions on each other and run backward passes over all of them
@@ -30,8 +31,8 @@ class RemoteWorker {
   using Define = std::function<void(Remote&, DistributedAutograd&)>;
 
   /// Meets the other workers of the job and connects to them; blocks until all have. `define` makes functions known before anybody can call
-  /// them. Loads LibTorch. Throws UsageError where the workers do not agree (transport, version, two of one name), and Error naming who did
-  /// not come in time.
+  /// them; it cannot call others itself. Loads LibTorch. Throws UsageError where the workers do not agree (transport, version, two of one
+  /// name), and Error naming who did not come in time.
   RemoteWorker(const RankEnvironment& environment, const RemoteWorkerSettings& settings, const Define& define = {});
   ~RemoteWorker();  ///< as `leave`
   RemoteWorker(const RemoteWorker&) = delete;

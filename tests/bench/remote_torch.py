@@ -1,4 +1,6 @@
-"""A pair of processes of torch.distributed.rpc for remote.py: remote_torch.py PORT. The second is started by the first."""
+"""A pair of processes of torch.distributed.rpc for remote.py: remote_torch.py PORT. The second is started by the first.
+
+Each line from stdin gives a line of JSON with times [us]: `call BYTES COUNT` and `round COUNT`, as of remote_calls_bench.cpp."""
 
 import json
 import os
@@ -7,11 +9,29 @@ import sys
 import time
 
 import torch
+import torch.distributed.autograd as dist_autograd
 import torch.distributed.rpc as rpc
 
 
 def identity(value):
     return value
+
+
+def call(size):
+    value = torch.ones(3, 3) if size == 36 else torch.ones(size // 4)
+    return lambda: rpc.rpc_sync("worker1", identity, args=(value,))
+
+
+def rounds():
+    t1, t2, t4 = (torch.rand(3, 3, dtype=torch.float64, requires_grad=True) for _ in range(3))
+
+    def once():
+        with dist_autograd.context() as context:
+            t3 = rpc.rpc_sync("worker1", torch.add, args=(t1, t2))
+            dist_autograd.backward(context, [(t3 * t4).sum()])
+            assert len(dist_autograd.get_gradients(context)) == 3
+
+    return once
 
 
 def main():
@@ -22,12 +42,12 @@ def main():
     rpc.init_rpc(f"worker{rank}", rank=rank, world_size=2)
     if rank == 0:
         for line in sys.stdin:
-            size, count = map(int, line.split())
-            value = torch.ones(3, 3) if size == 36 else torch.ones(size // 4)
+            what, *numbers = line.split()
+            once = call(int(numbers[0])) if what == "call" else rounds()
             times = []
-            for _ in range(count):
+            for _ in range(int(numbers[-1])):
                 start = time.perf_counter()
-                rpc.rpc_sync("worker1", identity, args=(value,))
+                once()
                 times.append(1e6 * (time.perf_counter() - start))
             print(json.dumps(times), flush=True)
     rpc.shutdown()

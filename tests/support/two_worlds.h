@@ -109,13 +109,17 @@ inline Here hereOn(Remote& remote, Parameters& parameters) {
   return here;
 }
 
-inline void define(RemoteJob& job, const Program& program, Parameters& parameters) {
+inline void define(Remote& on, const Program& program, Parameters& parameters) {
   for (const auto& [name, function] : program.functions) {
-    job.defineEverywhere(name, [&parameters, function = function](Remote& remote, const RemoteValue& arguments) {
+    on.define(name, [&parameters, function = function](Remote& remote, const RemoteValue& arguments) {
       Here here = hereOn(remote, parameters);
       return function(here, arguments.list());
     });
   }
+}
+
+inline void define(RemoteJob& job, const Program& program, Parameters& parameters) {
+  for (int worker = 0; worker < job.size(); ++worker) define(job.remote(worker), program, parameters);
 }
 
 /// Runs it in a context of its own; the gradients of all workers are those of that context.

@@ -181,7 +181,9 @@ TEST(Pass, ReleasesContextsWhoseMakerIsLost) {
 
 // Worker 1 does not know yet that worker 2 is lost, and calls in a context of that.
 TEST(Contexts, AreNotMadeAnewWhereTheirMakerIsLost) {
-  RemoteJob job(options(3));
+  JobOptions untold = options(3);
+  untold.drops = [](const MessageView& view) { return view.kind == MessageKind::Lost; };
+  RemoteJob job(untold);
   job.defineEverywhere("echo", [](Remote&, const RemoteValue& value) { return value; });
   job.start();
   const OpenContext context(job.autograd(2));

@@ -154,6 +154,8 @@ std::map<std::string, Program> programs() {
   return all;
 }
 
+bool usesAll(const std::string& program) { return program.find("Unused") == std::string::npos && program != "ExceptionThatIsCaught"; }
+
 Program randomProgram(std::uint64_t seed, bool dropsSome) {
   constexpr int kWorkers = 4;
   Program program;

@@ -43,7 +43,7 @@ TEST_P(EveryProgram, HasTheGradientsOfOneProcessInAutoMode) { expectEqualIn(Back
 std::vector<std::string> names(bool unused) {
   std::vector<std::string> all;
   for (const auto& [name, program] : programs()) {
-    if (unused || (name.find("Unused") == std::string::npos && name != "ExceptionThatIsCaught")) all.push_back(name);
+    if (unused || usesAll(name)) all.push_back(name);
   }
   return all;
 }

@@ -65,6 +65,48 @@ TEST(LostWorker, EndsTheCallsToItAndNoOthers) {
   EXPECT_EQ(other.wait().integer(), 9);
 }
 
+// Worker 1 alone sees the loss: it tells the others, who then do not take a worker for the cause that leaves because of it.
+TEST(LostWorker, IsToldToAllOthers) {
+  RemoteJob job(JobOptions{.workers = 4});
+  job.defineEverywhere("echo", [](Remote&, const RemoteValue& value) { return value; });
+  job.start();
+  job.freeze(2);
+  const RemoteFuture call = job.remote(3).rpcAsync("worker2", "echo", 1);
+  job.remote(1).lost(JobRank(2), "its process ended");
+  EXPECT_THAT(messageOf([&] { (void)call.wait(); }), HasSubstr("worker2 was lost during the call of echo: its process ended"));
+  job.remote(3).lost(JobRank(1), "it left");
+  EXPECT_THAT(messageOf([&] { job.remote(3).rpcSync("worker1", "echo", 1); }),
+              HasSubstr("worker1 was lost during the call of echo: it left; worker2 was lost before (its process ended)"));
+}
+
+// Worker 1 asks worker 2 for its answer to worker 0; the call to worker 2 gets lost. Worker 1's wait ends first.
+TEST(Deadlines, OfCallsWithinCallsEndFirstSoThatTheCallerHearsWhoDidNotAnswer) {
+  JobOptions options{.workers = 3};
+  options.deadline = 1s;
+  options.mostThreads = 8;
+  options.drops = [](const MessageView& view) { return view.kind == MessageKind::Call && view.to == JobRank(2); };
+  RemoteJob job(options);
+  job.defineEverywhere("echo", [](Remote&, const RemoteValue& value) { return value; });
+  job.defineEverywhere("forward", [](Remote& here, const RemoteValue& to) { return here.rpcSync(to.text(), "echo", 1); });
+  job.start();
+  EXPECT_THAT(messageOf([&] { job.remote(0).rpcSync("worker1", "forward", "worker2"); }),
+              AllOf(HasSubstr("worker2 did not answer the call of echo"), HasSubstr("on worker1")));
+}
+
+// The result of a call is lost: worker 0 is idle once the call has expired, and says so.
+TEST(Shutdown, WaitsForCallsThatExpireAndNoLonger) {
+  JobOptions options{.workers = 2};
+  options.drops = [](const MessageView& view) { return view.kind == MessageKind::Result; };
+  RemoteJob job(options);
+  job.defineEverywhere("echo", [](Remote&, const RemoteValue& value) { return value; });
+  job.start();
+  const RemoteFuture call = job.remote(0).rpcAsync("worker1", "echo", 1, 300ms);
+  std::thread other([&] { EXPECT_EQ(messageOf([&] { job.remote(1).shutdown(20s); }), "nothing was thrown"); });
+  EXPECT_EQ(messageOf([&] { job.remote(0).shutdown(20s); }), "nothing was thrown");
+  EXPECT_THAT(messageOf([&] { (void)call.wait(); }), HasSubstr("did not answer"));
+  other.join();
+}
+
 TEST(Messages, OfAnotherJobOrDamagedEndTheConnectionAndNothingElse) {
   std::mt19937_64 random(11);
   std::vector<ChannelMessage> sent;
