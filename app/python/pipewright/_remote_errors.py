@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import builtins
 import functools
+import os
 import sys
 import traceback
-from typing import Any
+from typing import Any, cast
 
 from ._pipewright import Error, UsageError
 
@@ -45,17 +46,26 @@ def describe(error: BaseException) -> tuple[str, str, str | None]:
         return error.type, _joined(error.text, "\n".join(getattr(error, "__notes__", []))), error.worker
     kind = type(error)
     name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
-    return name, _joined(str(error), "".join(traceback.format_tb(error.__traceback__))), None
+    return name, _joined(str(error), _trace(error)), None
 
 
 def remote_error(type: str, text: str, worker: str) -> RemoteError:
     """The exception for what `describe` said on that worker, or C++ of its own errors."""
     own, found, trace = text.partition(_TRACEBACK)
     kind = _class_of(type)
-    error = RemoteError(type, own, worker) if kind is None else _both(kind)(type, own, worker)
+    error = RemoteError(type, own, worker) if kind is None else _both(cast(Any, kind))(type, own, worker)
     if found:
         error.add_note(trace.rstrip() if trace.startswith("On ") else f"On {worker}:{_TRACEBACK}{trace.rstrip()}")
     return error
+
+
+def _trace(error: BaseException) -> str:
+    """The calls that led to it, but for this package's own that called the function."""
+    frames = traceback.extract_tb(error.__traceback__)
+    folder = os.path.dirname(__file__)
+    while frames and os.path.dirname(frames[0].filename) == folder:
+        del frames[0]
+    return "".join(frames.format())
 
 
 def _joined(text: str, trace: str) -> str:

@@ -20,12 +20,13 @@ namespace py = pybind11;
 namespace pw::python {
 namespace {
 
-using Seconds = std::chrono::duration<double>;
-using Deadline = std::optional<Seconds>;
+std::chrono::milliseconds inMilliseconds(double seconds) {
+  return std::chrono::ceil<std::chrono::milliseconds>(std::chrono::duration<double>(seconds));
+}
 
-Remote::Deadline inMilliseconds(const Deadline& deadline) {
-  if (!deadline) return std::nullopt;
-  return std::chrono::ceil<std::chrono::milliseconds>(*deadline);
+Remote::Deadline deadlineOf(std::optional<double> seconds) {
+  if (!seconds) return std::nullopt;
+  return inMilliseconds(*seconds);
 }
 
 RankEnvironment placeOf(const Variables& variables) {
@@ -50,23 +51,23 @@ std::shared_ptr<Worker> makeWorker(const Variables& variables, const RemoteWorke
   return std::static_pointer_cast<Worker>(waitFor(made).object());
 }
 
-RemoteFuture call(Worker& worker, const std::string& to, const py::tuple& pickled, const Deadline& deadline) {
+RemoteFuture call(Worker& worker, const std::string& to, const py::tuple& pickled, std::optional<double> timeout) {
   const RemoteValue value = sentValue(pickled);
   const py::gil_scoped_release released;
-  return worker.remote().rpcAsync(to, kCall, value, inMilliseconds(deadline));
+  return worker.remote().rpcAsync(to, kCall, value, deadlineOf(timeout));
 }
 
-Reference keep(Worker& worker, const std::string& to, const py::tuple& pickled, const Deadline& deadline) {
+Reference keep(Worker& worker, const std::string& to, const py::tuple& pickled, std::optional<double> timeout) {
   const RemoteValue value = sentValue(pickled);
   const py::gil_scoped_release released;
-  return worker.remote().remote(to, kKeep, value, inMilliseconds(deadline));
+  return worker.remote().remote(to, kKeep, value, deadlineOf(timeout));
 }
 
-RemoteFuture fetch(Worker& worker, const Reference& reference, const Deadline& deadline) {
+RemoteFuture fetch(Worker& worker, const Reference& reference, std::optional<double> timeout) {
   const py::gil_scoped_release released;
   Remote& remote = worker.remote();
-  if (reference.owner() == remote.settings().self) return remote.toHereAsync(reference, inMilliseconds(deadline));
-  return remote.rpcAsync(remote.nameOf(reference.owner()), kFetch, reference, inMilliseconds(deadline));
+  if (reference.owner() == remote.settings().self) return remote.toHereAsync(reference, deadlineOf(timeout));
+  return remote.rpcAsync(remote.nameOf(reference.owner()), kFetch, reference, deadlineOf(timeout));
 }
 
 Reference share(Worker& worker, const py::object& object) {
@@ -90,10 +91,10 @@ void whenDone(Worker& worker, const RemoteFuture& result, const py::function& ca
   result.whenDone([&tasks = worker.tasks(), task](const RemoteFuture&) { tasks.post(task, task); });
 }
 
-void shutDown(Worker& worker, Seconds deadline) {
+void shutDown(Worker& worker, double timeout) {
   try {
-    runWaiting(worker.tasks(), [&worker, deadline]() -> RemoteValue {
-      worker.shutdown(*inMilliseconds(deadline));
+    runWaiting(worker.tasks(), [&worker, timeout]() -> RemoteValue {
+      worker.shutdown(inMilliseconds(timeout));
       return {};
     });
   } catch (...) {  // also Ctrl-C, during which it still runs
@@ -105,16 +106,16 @@ void shutDown(Worker& worker, Seconds deadline) {
   worker.leave();
 }
 
-RemoteWorkerSettings settingsOf(const std::string& name, const std::string& transport, Seconds startDeadline, Seconds deadline,
-                                Seconds lostAfter, int threads) {
+RemoteWorkerSettings settingsOf(const std::string& name, const std::string& transport, double startDeadline, double deadline,
+                                double lostAfter, int threads) {
   RemoteWorkerSettings settings;
   settings.name = name;
   const auto known = valueNamed<Transport>(transport);
   if (!known) throw UsageError("There is no transport '" + transport + "'; remote calls go over " + hostTransports(" or ") + ".");
   settings.transport = *known;
-  settings.startDeadline = *inMilliseconds(startDeadline);
-  settings.deadline = *inMilliseconds(deadline);
-  settings.lostAfter = *inMilliseconds(lostAfter);
+  settings.startDeadline = inMilliseconds(startDeadline);
+  settings.deadline = inMilliseconds(deadline);
+  settings.lostAfter = inMilliseconds(lostAfter);
   settings.runningCalls = threads;
   return settings;
 }
@@ -142,11 +143,8 @@ void bindResults(py::module_& m) {
 
 void bindWorker(py::module_& m) {
   py::class_<RemoteWorkerSettings>(m, "WorkerSettings")
-      .def(py::init([](const std::string& name, const std::string& transport, double start, double deadline, double lost, int threads) {
-             return settingsOf(name, transport, Seconds(start), Seconds(deadline), Seconds(lost), threads);
-           }),
-           py::kw_only(), py::arg("name"), py::arg("transport"), py::arg("start_deadline"), py::arg("deadline"), py::arg("lost_after"),
-           py::arg("threads"));
+      .def(py::init(&settingsOf), py::kw_only(), py::arg("name"), py::arg("transport"), py::arg("start_deadline"), py::arg("deadline"),
+           py::arg("lost_after"), py::arg("threads"));
   py::class_<Worker, std::shared_ptr<Worker>>(m, "Worker", py::release_gil_before_calling_cpp_dtor())
       .def(py::init(&makeWorker), py::arg("variables"), py::arg("settings"), py::kw_only(), py::arg("call"), py::arg("evaluate"),
            py::arg("pickle"), py::arg("describe"))
