@@ -69,6 +69,7 @@ struct DistributedAutograd::Impl {
   IdSource<PassId> passIds;
   PassEnvironment environment;
   mutable std::mutex mutex;
+  std::mutex optimizerTurns;
   std::map<PassId, std::shared_ptr<PassRoot>> roots;
   bool closed = false;
   CallThreads threads;
@@ -337,6 +338,8 @@ AutogradCounts DistributedAutograd::counts() const {
   counts.passes = impl_->roots.size();
   return counts;
 }
+
+std::mutex& DistributedAutograd::optimizerTurns() { return impl_->optimizerTurns; }
 
 Remote& DistributedAutograd::remote() { return impl_->remote; }
 

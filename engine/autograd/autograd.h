@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <utility>
 #include <vector>
@@ -49,6 +50,9 @@ class DistributedAutograd {
   [[nodiscard]] std::vector<std::pair<TensorHandle, TensorHandle>> gradients(ContextId context) const;
   /// That of one tensor; null: none.
   [[nodiscard]] TensorHandle gradient(ContextId context, const TensorHandle& tensor) const;
+
+  /// Held by who updates parameters of this worker: steps of all optimizers take turns.
+  [[nodiscard]] std::mutex& optimizerTurns();
 
   [[nodiscard]] AutogradCounts counts() const;
   [[nodiscard]] Remote& remote();

@@ -100,11 +100,10 @@ void defineOptimizers(DistributedAutograd& autograd) {
     }
     return here.share(Local{local});
   });
-  const auto turns = std::make_shared<std::mutex>();
-  autograd.remote().define(kStep, [&functions, &autograd, turns](Remote& here, const RemoteValue& arguments) -> RemoteValue {
+  autograd.remote().define(kStep, [&functions, &autograd](Remote& here, const RemoteValue& arguments) -> RemoteValue {
     auto& local = *std::static_pointer_cast<LocalOptimizer>(here.localValue(arguments.at(0).reference()).object());
     const ContextId context(static_cast<std::uint64_t>(arguments.at(1).integer()));
-    const std::lock_guard lock(*turns);  // others may update the same parameters
+    const std::lock_guard lock(autograd.optimizerTurns());
     for (std::size_t i = 0; i < local.parameters.size(); ++i) {
       const TensorHandle gradient = autograd.gradient(context, local.parameters[i]);
       if (gradient != nullptr) functions.stepOptimizer(local.optimizer, i, local.parameters[i], gradient);

@@ -45,6 +45,12 @@ bool RemoteFuture::isDone() const {
   return state_->done;
 }
 
+bool RemoteFuture::waitFor(std::chrono::milliseconds time) const {
+  const CallThreads::Blocked blocked;
+  std::unique_lock lock(state_->mutex);
+  return state_->changed.wait_for(lock, time, [&] { return state_->done; });
+}
+
 void RemoteFuture::whenDone(std::function<void(const RemoteFuture&)> done) const {
   {
     const std::lock_guard lock(state_->mutex);

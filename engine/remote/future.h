@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <condition_variable>
 #include <exception>
 #include <functional>
@@ -45,6 +46,8 @@ class RemoteFuture {
   /// naming the worker that did not answer or was lost.
   [[nodiscard]] RemoteValue wait() const;
   [[nodiscard]] bool isDone() const;
+  /// Blocks for so long at most; whether the result is there.
+  [[nodiscard]] bool waitFor(std::chrono::milliseconds time) const;
   /// Calls this when the result is there, at once if it is; on the thread that brings it, so it must return quickly and not throw.
   void whenDone(std::function<void(const RemoteFuture&)> done) const;
 

@@ -24,6 +24,7 @@ Remote::~Remote() { close(); }
 void Remote::close() {
   if (impl_->hooks.closed) impl_->hooks.closed();
   impl_->pending.close();
+  impl_->shutdown.close();
   impl_->threads.stop();
   impl_->references->clear();
   impl_->deadlines.stop();

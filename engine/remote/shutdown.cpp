@@ -128,6 +128,12 @@ void Shutdown::becameIdle() {
   parts_.send(kLeader, answer.finish());
 }
 
+void Shutdown::close() {
+  const std::lock_guard lock(mutex_);
+  if (!ended_) ended_ = "This worker left before the end of the job.";
+  changed_.notify_all();
+}
+
 bool Shutdown::hasEnded() const {
   const std::lock_guard lock(mutex_);
   return ended_.has_value();

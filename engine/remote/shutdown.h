@@ -39,6 +39,7 @@ class Shutdown {
   void wait(std::chrono::milliseconds deadline);
   void handle(JobRank from, std::string_view body);  ///< a message of another worker's Shutdown; throws Error for damaged ones
   void lost(JobRank worker, const std::string& why);
+  void close();                         ///< ends the wait, if there is one, with an error
   [[nodiscard]] bool hasEnded() const;  ///< well or not
   void becameIdle();                    ///< to be called when `isIdle` may have become true
 

@@ -1,5 +1,6 @@
 #include "engine/workers/remote_worker.h"
 
+#include <atomic>
 #include <cstring>
 #include <future>
 #include <thread>
@@ -90,12 +91,12 @@ struct RemoteWorker::Parts {
   std::unique_ptr<MessageChannel> channel;  ///< goes last: threads of the others may send until they have gone
   std::unique_ptr<Remote> remote;
   std::unique_ptr<DistributedAutograd> autograd;
-  bool hasLeft = false;
+  std::atomic<bool> hasLeft = false;
 };
 
 /// First no message comes in any more, then what waits for messages ends.
 void RemoteWorker::Parts::leave() {
-  if (std::exchange(hasLeft, true) || remote == nullptr) return;
+  if (hasLeft.exchange(true) || remote == nullptr) return;
   if (channel != nullptr) {
     channel->close(kLastMessages);
   } else {

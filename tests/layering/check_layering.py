@@ -66,6 +66,7 @@ PRIVATE_HEADERS = {
     "app/python/bindings.h": ("pybind11", "app/python/"),
     "app/python/torch/bindings.h": ("pybind11", "app/python/torch/"),
     "app/python/torch/tensors.h": ("pybind11", "app/python/torch/"),
+    "app/python/torch/values.h": ("pybind11", "app/python/torch/"),
     "backends/messages/ucx/worker.h": ("UCX", "backends/messages/ucx/"),
     "backends/torch/gloo_group.h": ("Torch", "backends/torch/"),
     "backends/torch/autograd/local_pass.h": ("Torch", "backends/torch/"),

@@ -6,6 +6,9 @@
 
 namespace pw::python {
 
-void bindTensors(pybind11::module_& module);
+void bindErrors(pybind11::module_& module);    ///< first
+void bindResults(pybind11::module_& module);   ///< results of calls, references
+void bindWorker(pybind11::module_& module);    ///< a process as a worker: calls
+void bindAutograd(pybind11::module_& module);  ///< contexts, backward passes, optimizers
 
 }  // namespace pw::python

@@ -4,5 +4,9 @@
 
 PYBIND11_MODULE(_pipewright_torch, m) {
   using namespace pw::python;
-  (void)m;
+  pybind11::module_::import("pipewright._pipewright");  // which says what its errors are in Python
+  bindErrors(m);
+  bindResults(m);
+  bindWorker(m);
+  bindAutograd(m);
 }

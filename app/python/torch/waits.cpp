@@ -1,0 +1,60 @@
+#include "app/python/torch/waits.h"
+
+#include <pybind11/pybind11.h>
+
+#include <chrono>
+#include <utility>
+
+#include "schedules/error.h"
+
+namespace py = pybind11;
+
+namespace pw::python {
+namespace {
+
+/// How soon after Ctrl-C a wait ends.
+constexpr std::chrono::milliseconds kSignals{100};
+
+/// Python runs what handles signals there only.
+bool isMainThread() {
+  const py::module_ threading = py::module_::import("threading");
+  return threading.attr("main_thread")().attr("ident").cast<unsigned long>() == PyThread_get_thread_ident();
+}
+
+}  // namespace
+
+RemoteValue waitFor(const RemoteFuture& result) {
+  const bool handlesSignals = !result.isDone() && isMainThread();
+  while (handlesSignals) {
+    {
+      const py::gil_scoped_release released;
+      if (result.waitFor(kSignals)) break;
+    }
+    if (PyErr_CheckSignals() != 0) throw py::error_already_set();
+  }
+  const py::gil_scoped_release released;
+  return result.wait();
+}
+
+RemoteValue runWaiting(CallThreads& threads, std::function<RemoteValue()> run) {
+  if (!isMainThread()) {
+    const py::gil_scoped_release released;
+    return run();
+  }
+  const RemoteFuture result;
+  const auto task = [result, run = std::move(run)] {
+    try {
+      result.set(run());
+    } catch (...) {
+      result.fail(std::current_exception());  // for whoever waits
+    }
+  };
+  const auto refuse = [result] { result.fail(std::make_exception_ptr(Error("this process cannot start another thread; end some"))); };
+  {
+    const py::gil_scoped_release released;
+    threads.post(task, refuse);
+  }
+  return waitFor(result);
+}
+
+}  // namespace pw::python

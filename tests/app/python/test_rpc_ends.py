@@ -1,0 +1,219 @@
+"""How waits and workers end: Ctrl-C, workers that die, processes that are no workers."""
+
+import os
+import signal
+import threading
+
+import pytest
+
+torch = pytest.importorskip("torch", reason="remote calls need torch")
+
+import rpc_workers  # noqa: E402
+
+from pipewright import Error, UsageError, autograd, rpc  # noqa: E402
+
+released = threading.Event()
+
+
+def interrupt():
+    """As Ctrl-C does."""
+    os.kill(os.getpid(), signal.SIGINT)
+
+
+def hold():
+    """Has the caller interrupted, then waits until it says so."""
+    rpc.rpc_sync("worker0", interrupt)
+    assert released.wait(rpc_workers.DEADLINE_S)
+
+
+def release():
+    released.set()
+
+
+class Holding(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x * 1
+
+    @staticmethod
+    def backward(ctx, gradient):
+        hold()
+        return gradient
+
+
+def is_interrupted(wait):
+    try:
+        wait()
+    except KeyboardInterrupt:
+        return True
+    return False
+
+
+def interrupt_waits(rank, world_size):
+    rpc.init_rpc(f"worker{rank}", rank=rank, world_size=world_size)
+    found = {}
+    if rank == 0:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        found["call"] = is_interrupted(lambda: rpc.rpc_sync("worker1", hold))
+        found["reference"] = is_interrupted(lambda: rpc.remote("worker1", hold).to_here())
+        with autograd.context() as context:
+            loss = rpc.rpc_sync("worker1", Holding.apply, (torch.ones((), requires_grad=True),))
+            found["backward"] = is_interrupted(lambda: autograd.backward(context, [loss]))
+        rpc.rpc_sync("worker1", release)
+        found["after"] = rpc.rpc_sync("worker1", int, ("7",))
+    rpc.shutdown()
+    return found
+
+
+def test_an_interrupt_ends_each_wait_and_the_worker_goes_on(tmp_path):
+    found = rpc_workers.run(tmp_path, interrupt_waits, 2)[0]
+    assert found == {"call": True, "reference": True, "backward": True, "after": 7}
+
+
+def interrupt_shutdown(rank, world_size):
+    rpc.init_rpc(f"worker{rank}", rank=rank, world_size=world_size)
+    if rank == 0:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+        rpc.rpc_async("worker1", hold)
+        return is_interrupted(rpc.shutdown), is_no_worker()
+    release_after_loss = threading.Thread(target=wait_for_loss)
+    release_after_loss.start()
+    with pytest.raises(Error, match="worker0"):
+        rpc.shutdown()
+    release_after_loss.join()
+    return is_no_worker()
+
+
+def wait_for_loss():
+    """Until calls of worker 0 end with an error."""
+    while not released.is_set():
+        try:
+            rpc.rpc_sync("worker0", int)
+        except Error:
+            release()
+
+
+def is_no_worker():
+    try:
+        rpc.get_worker_info()
+    except UsageError as error:
+        return "init_rpc" in str(error)
+    return False
+
+
+def test_an_interrupt_ends_a_shutdown_and_the_others_hear_of_it(tmp_path):
+    assert rpc_workers.run(tmp_path, interrupt_shutdown, 2) == [(True, True), True]
+
+
+def die():
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def lose_a_worker(rank, world_size):
+    rpc.init_rpc(f"worker{rank}", rank=rank, world_size=world_size)
+    found = {}
+    if rank == 0:
+        with autograd.context() as context:
+            loss = rpc.rpc_sync("worker2", torch.mul, (torch.ones((), requires_grad=True), 2))
+            waiting = [rpc.rpc_async(to, function, args) for to, function, args in (("worker2", die, ()), ("worker1", through, ("worker2",)))]
+            for name, wait in (
+                ("call", waiting[0].wait),
+                ("nested", waiting[1].wait),
+                ("later", lambda: rpc.rpc_sync("worker2", int)),
+                ("backward", lambda: autograd.backward(context, [loss])),
+            ):
+                with pytest.raises(Error) as raised:
+                    wait()
+                found[name] = "worker2" in str(raised.value)
+        found["others"] = rpc.rpc_sync("worker1", int, ("7",))
+    if rank < 2:
+        with pytest.raises(Error, match="worker2"):
+            rpc.shutdown()
+    else:
+        rpc.shutdown()
+    return found
+
+
+def through(to):
+    """A call that cannot end but by the loss."""
+    rpc.rpc_sync(to, wait_in_vain)
+
+
+def wait_in_vain():
+    threading.Event().wait(rpc_workers.DEADLINE_S)
+
+
+def test_a_worker_that_dies_ends_what_waits_for_it_and_is_named(tmp_path):
+    found = rpc_workers.run(tmp_path, lose_a_worker, 3)[0]
+    assert found == {"call": True, "nested": True, "later": True, "backward": True, "others": 7}
+
+
+def work_twice(rank, world_size):
+    """One job after the other in the same processes, the second over Gloo."""
+    sums = []
+    for transport in ("ucx", "gloo"):
+        rpc.init_rpc(f"worker{rank}", backend=transport, rank=rank, world_size=world_size)
+        with pytest.raises(UsageError, match="already"):
+            rpc.init_rpc("again", rank=0, world_size=1)
+        sums.append(rpc.rpc_sync(1 - rank, torch.add, (torch.ones(2), 1)).sum().item())
+        rpc.shutdown()
+    return sums, is_no_worker()
+
+
+def test_a_process_can_be_a_worker_of_one_job_after_the_other(tmp_path):
+    assert rpc_workers.run(tmp_path, work_twice, 2) == [([4.0, 4.0], True)] * 2
+
+
+def test_without_init_rpc_the_sentence_says_what_to_call():
+    for use in (lambda: rpc.rpc_sync("worker1", int), lambda: rpc.RRef(1), autograd.context().__enter__, rpc.shutdown):
+        with pytest.raises(UsageError, match="init_rpc"):
+            use()
+
+
+def test_options_that_mean_nothing_are_refused(monkeypatch):
+    for name in ("RANK", "WORLD_SIZE"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("MASTER_ADDR", "127.0.0.1")
+    monkeypatch.setenv("MASTER_PORT", "29999")
+    with pytest.raises(UsageError, match="rank"):
+        rpc.init_rpc("worker0")
+    for options, word in (
+        ({"transport": "pigeon"}, "ucx or gloo"),
+        ({"transport": "nccl"}, "ucx or gloo"),
+        ({"init_method": "file:///tmp/x"}, "tcp://"),
+        ({"rpc_timeout": -3}, "timeout"),
+    ):
+        with pytest.raises(UsageError, match=word):
+            rpc.init_rpc("worker0", rank=0, world_size=1, rpc_backend_options=rpc.RpcBackendOptions(**options))
+
+
+def run_forked(rank, world_size):
+    rpc.init_rpc("worker0", rank=0, world_size=1)
+    child = os.fork()
+    if child == 0:
+        try:
+            rpc.rpc_sync("worker0", int)
+        except UsageError as error:
+            os._exit(0 if "forked" in str(error) else 2)
+        os._exit(1)
+    status = os.waitpid(child, 0)[1]
+    rpc.shutdown()
+    return status
+
+
+def test_a_process_that_a_worker_forked_is_no_worker(tmp_path):
+    assert rpc_workers.run(tmp_path, run_forked, 1) == [0]
+
+
+def end_without_shutdown(rank, world_size):
+    rpc.init_rpc(f"worker{rank}", rank=rank, world_size=world_size)
+    if rank == 0:
+        rpc.shutdown(graceful=False)
+        return True
+    with pytest.raises(Error, match="worker0"):
+        rpc.shutdown()
+    return True
+
+
+def test_a_worker_that_leaves_at_once_is_named_by_the_others(tmp_path):
+    assert rpc_workers.run(tmp_path, end_without_shutdown, 2) == [True, True]
