@@ -16,12 +16,13 @@ namespace fs = std::filesystem;
 
 namespace {
 
-/// Our Python module, where this function is part of one; else nothing.
+/// That of our Python modules which this function is part of; else nothing.
 std::optional<fs::path> pythonModule() {
   Dl_info place{};
   if (::dladdr(reinterpret_cast<const void*>(&ownPath), &place) == 0 || place.dli_fname == nullptr) return std::nullopt;
   fs::path file = fs::absolute(place.dli_fname);
-  if (!file.filename().string().starts_with("_pipewright.")) return std::nullopt;
+  const std::string name = file.filename().string();
+  if (!name.starts_with("_pipewright.") && !name.starts_with("_pipewright_torch.")) return std::nullopt;
   return file;
 }
 
