@@ -6,6 +6,6 @@
 
 namespace pw::python {
 
-void bindTensors(pybind11::module_& module);
+void bindTrainer(pybind11::module_& module);  ///< trainings whose steps come from Python
 
 }  // namespace pw::python

@@ -4,5 +4,6 @@
 
 PYBIND11_MODULE(_pipewright_torch, m) {
   using namespace pw::python;
-  (void)m;
+  pybind11::module_::import("pipewright._pipewright");  // which says what its errors are in Python
+  bindTrainer(m);
 }
