@@ -86,7 +86,7 @@ class Trainer:
     :param resume: a checkpoint of :meth:`save` or ``run(save=…)`` to go on from.
     :param folder: where the exported model lies while it is trained; None: a temporary folder. On several hosts: one that all see.
     :param threads: of each operator; 0: as torch has it.
-    :param timeout: longest wait between ranks [s]. A process that ends is noticed at once.
+    :param timeout: longest wait between ranks [s]: so long it may take until a process that ended is missed, unless torchrun ends the others.
     :param start_timeout: longest time that rank 0 may take to export and plan [s].
 
     Leaves the job in good order with :meth:`close`, at the end of a ``with`` block, or at the end of the program.
@@ -343,7 +343,7 @@ class _Request:
         split = self.plan(self.world, 1)
         if whole is None:
             return split, f"Trains {_words(split)}, as the whole model does not fit one process ({problem.rstrip('.')})."
-        times = simulate(whole).makespan_ns, simulate(split).makespan_ns
+        times = simulate(whole).step_ns, simulate(split).step_ns
         shown = f"a step is predicted to take {times[0] / 1e6:.3g} ms not split and {times[1] / 1e6:.3g} ms split"
         return (split, f"Trains {_words(split)}: {shown}.") if times[1] < times[0] else (whole, f"Trains {_words(whole)}: {shown}.")
 
