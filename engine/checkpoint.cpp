@@ -191,7 +191,64 @@ void answer(const std::string& path, const std::vector<StatePiece>& own, Channel
   }
 }
 
+/// What all ranks hold, on every rank.
+std::vector<std::vector<StatePiece>> manifestsOf(const std::vector<StatePiece>& own, Communicator& communicator) {
+  std::string text = manifestOf(own);
+  const int size = communicator.size();
+  std::vector<std::vector<StatePiece>> ranks(static_cast<std::size_t>(size));
+  std::uint64_t bytes = text.size();
+  const auto toAll = [&](std::uint32_t tag, Buffer buffer, const auto& place) {
+    std::vector<Communicator::Request> requests;
+    for (int r = 0; r < size; ++r) {
+      if (JobRank(r) == communicator.rank()) continue;
+      requests.push_back(communicator.receive(JobRank(r), tag, place(r)));
+      requests.push_back(communicator.send(JobRank(r), tag, buffer));
+    }
+    for (const auto request : requests) communicator.wait(request);
+  };
+  std::vector<std::uint64_t> lengths(ranks.size());
+  toAll(kFirstTag, {reinterpret_cast<std::byte*>(&bytes), sizeof bytes}, [&](int r) {
+    return Buffer{reinterpret_cast<std::byte*>(&lengths[static_cast<std::size_t>(r)]), sizeof(std::uint64_t)};
+  });
+  std::vector<std::string> texts;
+  for (const std::uint64_t length : lengths) texts.emplace_back(length, '\0');
+  toAll(kFirstTag + 1, {reinterpret_cast<std::byte*>(text.data()), text.size()}, [&](int r) {
+    std::string& place = texts[static_cast<std::size_t>(r)];
+    return Buffer{reinterpret_cast<std::byte*>(place.data()), place.size()};
+  });
+  for (int r = 0; r < size; ++r)
+    ranks[static_cast<std::size_t>(r)] = JobRank(r) == communicator.rank() ? own : parseManifest(texts[static_cast<std::size_t>(r)], r);
+  return ranks;
+}
+
 }  // namespace
+
+std::vector<StateTensorCopy> wholeState(const std::vector<StatePiece>& own, Communicator& communicator) {
+  std::vector<StateTensorCopy> copies;
+  std::uint32_t tag = kFirstTag + 2;
+  for (const FileTensor& tensor : mergePieces(manifestsOf(own, communicator))) {
+    const auto width = static_cast<std::size_t>(bytesPerElement(tensor.what.dtype));
+    const auto memory = std::make_shared<std::vector<std::byte>>(static_cast<std::size_t>(tensor.elements) * width);
+    copies.push_back({tensor.what.name, tensor.what.dtype, tensor.what.shape, {{memory->data(), memory->size()}, memory}});
+    for (const Part& part : tensor.parts) {
+      const Buffer target{memory->data() + static_cast<std::size_t>(part.first) * width,
+                          static_cast<std::size_t>(part.last - part.first) * width};
+      ++tag;
+      if (JobRank(part.rank) != communicator.rank()) {
+        communicator.wait(communicator.receive(JobRank(part.rank), tag, target));
+        continue;
+      }
+      std::memcpy(target.data, own[part.index].data.data, target.bytes);
+      std::vector<Communicator::Request> requests;
+      for (int r = 0; r < communicator.size(); ++r) {
+        if (r != part.rank) requests.push_back(communicator.send(JobRank(r), tag, target));
+      }
+      for (const auto request : requests) communicator.wait(request);
+    }
+  }
+  communicator.barrier();
+  return copies;
+}
 
 void saveCheckpoint(const std::string& path, const std::map<std::string, double>& numbers, const std::vector<StatePiece>& own,
                     const std::map<std::string, std::string>& aliases, Communicator& communicator,

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <map>
 #include <optional>
 #include <string>
@@ -22,5 +23,17 @@ namespace pw {
 void saveCheckpoint(const std::string& path, const std::map<std::string, double>& numbers, const std::vector<StatePiece>& own,
                     const std::map<std::string, std::string>& aliases, Communicator& communicator,
                     const std::optional<OptimizerLayout>& optimizer = {});
+
+/// A whole tensor of the training's state, in the host's memory.
+struct StateTensorCopy {
+  std::string name;
+  DType dtype = DType::Float32;
+  std::vector<std::int64_t> shape;
+  HeldBuffer memory;
+};
+
+/// The state as `saveCheckpoint` would write it, on every rank: each gives its own pieces, and gets copies of all tensors, ordered by
+/// name's first rank. Throws the same Error on all ranks where they do not agree or lack a part.
+[[nodiscard]] std::vector<StateTensorCopy> wholeState(const std::vector<StatePiece>& own, Communicator& communicator);
 
 }  // namespace pw

@@ -1,174 +1,29 @@
 #include "engine/worker.h"
 
-#include <fmt/format.h>
 #include <sched.h>
-#include <unistd.h>
 
-#include <algorithm>
-#include <cstdlib>
-#include <fstream>
-#include <sstream>
+#include <utility>
 
 #include "backends/messages/local_address.h"
-#include "engine/checkpoint.h"
-#include "engine/gathering.h"
-#include "engine/processes/failure.h"
-#include "engine/training_files.h"
-#include "schedules/error.h"
+#include "engine/own_stages.h"
+#include "engine/training.h"
 #include "simulator/model/batch.h"
-#include "simulator/plan/parameter_order.h"
 
 namespace pw {
 namespace {
 
 constexpr std::uint32_t kOutputTag = 0x60000000;
 
-StageOptions stageOptionsFor(const Plan& plan, const TrainOptions& options, Communicator& communicator) {
-  StageOptions stage = options.stage;
-  stage.replica = replicasOf(plan.schedule).replica(communicator.rank());
-  // GPU operators are enqueued and done later; those of a backward are enqueued by a thread of LibTorch.
-  if (stage.device == nullptr) stage.betweenOperators = [&communicator] { communicator.progress(); };
-  return stage;
-}
-
-/// The stages of this rank, in either direction of a bidirectional placement.
-struct OwnStages {
-  std::vector<std::unique_ptr<StageModule>> modules;
-  std::map<Stage, StageModule*> stages;
-
-  OwnStages(const ModelGraph& graph, const Plan& plan, const TrainOptions& train, const StageOptions& options, Communicator& communicator,
-            const TorchBackend& torch) {
-    const Rank rank = replicasOf(plan.schedule).rank(communicator.rank());
-    for (std::size_t s = 0; s < plan.schedule.placement.stages(); ++s) {
-      if (!plan.schedule.placement.holds(rank, Stage(s))) continue;
-      modules.push_back(train.synthetic ? makeSyntheticStage(plan, Stage(s), *train.synthetic, options.betweenOperators)
-                                        : torch.makeTracedStage(graph, plan, Stage(s), options));
-      stages[Stage(s)] = modules.back().get();
-    }
-  }
-};
-
-/// Names of one storage beside the first.
-std::map<std::string, std::string> aliasesOf(const ModelGraph& graph) {
-  std::map<std::string, std::string> aliases(graph.tiedAliases.begin(), graph.tiedAliases.end());
-  std::map<std::string, std::string> first;
-  for (const StateTensor& parameter : graph.parameters) {
-    const auto [found, isNew] = first.emplace(storageOf(parameter), parameter.name);
-    if (!isNew) aliases.emplace(parameter.name, found->second);
-  }
-  return aliases;
-}
-
-void save(const ModelGraph& graph, const OwnStages& own, const TrainOptions& options, int stepsDone, std::optional<double> lossScale,
-          CheckpointHistory& history, Communicator& communicator) {
-  std::vector<StatePiece> pieces;
-  for (const auto& [id, stage] : own.stages) {
-    for (StatePiece& piece : stage->state()) pieces.push_back(std::move(piece));
-  }
-  std::map<std::string, double> numbers{{"step", stepsDone},
-                                        {"seed", static_cast<double>(options.stage.seed)},
-                                        {"optimizer", static_cast<double>(stateOf(options.stage.optimizer))}};
-  if (lossScale) numbers["loss_scale"] = *lossScale;
-  const std::string path = checkpointPath(options.save, stepsDone);
-  saveCheckpoint(path, numbers, pieces, aliasesOf(graph), communicator,
-                 OptimizerLayout{options.stage.optimizer, stepsDone, parameterOrder(graph)});
-  if (communicator.rank() == JobRank(0)) history.add(path);
-}
-
-/// VmHWM: the most that was resident since this program began.
-Bytes residentPeak() {
-  std::ifstream status("/proc/self/status");
-  for (std::string line; std::getline(status, line);) {
-    if (line.starts_with("VmHWM:")) return static_cast<Bytes>(std::atoll(line.c_str() + 6)) * 1024;
-  }
-  return 0;
-}
-
-/// When this process began, on the monotonic clock [to 10 ms]; proc(5): field 22 of stat, in clock ticks.
-Ns processStart() {
-  std::ifstream stat("/proc/self/stat");
-  std::string text;
-  std::getline(stat, text);
-  const std::size_t name = text.rfind(')');  // the program's name may hold spaces
-  std::istringstream fields(name == std::string::npos ? "" : text.substr(name + 2));
-  std::string field;
-  for (int i = 3; i <= 22; ++i) fields >> field;
-  return static_cast<Ns>(std::atoll(field.c_str())) * (1'000'000'000 / sysconf(_SC_CLK_TCK));
-}
-
-/// From the start of this process to its first compute action.
-Ns firstActionAfterStart(const StepLog& step) {
-  const auto first = std::ranges::find_if(step.spans, [](const Span& s) { return isCompute(s.kind); });
-  return first == step.spans.end() ? 0 : first->start - processStart();
-}
-
-/// Called after a step with non-finite numbers: true unless such steps are skipped.
-bool endsTraining(const StepLog& done, int step, const TrainOptions& options, Communicator& communicator) {
-  if (!done.notFinite) return false;
-  if (!options.executor.skipNonFinite) return true;
-  if (*done.notFinite == communicator.rank() && options.stage.tell)
-    options.stage.tell(fmt::format("skips the update of step {}, on all ranks: {}", step, done.whatNotFinite));
-  return false;
-}
-
-/// The step's logs of all ranks, on rank 0; a failure names the step as one within it does.
-std::vector<StepLog> gathered(StepGatherer& gatherer, StepLog own, int step, JobRank rank) {
-  try {
-    return gatherer.gather(std::move(own));
-  } catch (const std::exception& e) {
-    throw Error(fmt::format("Rank {} failed in step {}, when its times were collected: {}", rank.value, step, causeOf(e)));
-  }
-}
-
 }  // namespace
 
 RankLog trainRank(const ModelGraph& graph, const Plan& plan, const TrainOptions& options, Communicator& communicator,
                   const TorchBackend& torch) {
-  StageOptions stageOptions = stageOptionsFor(plan, options, communicator);
-  RankLog log;
-  std::optional<Verifier> verifier;
-  if (options.verify) {
-    verifier.emplace(graph, plan, stageOptions, options.firstStep, options.deadline, torch);
-    stageOptions.observe = [&](const std::string& name, Microbatch m, DType dtype, Buffer value) {
-      if (verifier) verifier->observe(name, m, dtype, value);
-    };
-  }
-  OwnStages own(graph, plan, options, stageOptions, communicator, torch);
-  if (!options.resumeNote.empty() && communicator.rank() == JobRank(0) && options.stage.tell) options.stage.tell(options.resumeNote);
-  ExecutorOptions executorOptions = options.executor;
-  executorOptions.sumLoss = executorOptions.sumLoss || options.verify;
-  Executor executor(plan, own.stages, communicator, executorOptions);
-  executor.tellTo(options.live);
-  StepGatherer gatherer(plan, communicator);
-  CheckpointHistory history(options.keep);
-  for (int i = 0; i < options.steps; ++i) {
-    const int step = options.firstStep + i;
-    std::function<void()> compareGradients;  // none where nothing is compared: then holders of pieces need not exchange their sums
-    if (verifier) {
-      compareGradients = [&] {
-        for (const auto& [id, stage] : own.stages) verifier->compareGradients(*stage);
-      };
-    }
-    StepLog done = executor.step(step, compareGradients);
-    if (verifier) {
-      verifier->compareLoss(done.loss.value_or(0));
-      log.verification = verifier->result();
-      verifier.reset();
-    }
-    if (i == 0) log.startToFirstAction = firstActionAfterStart(done);
-    if (options.onStep) options.onStep(step, done);
-    if (executorOptions.sumLoss && communicator.rank().value > 0) done.loss.reset();  // so that the logs' losses sum to the step's
-    const bool ends = endsTraining(done, step, options, communicator);
-    std::vector<StepLog> ranks = gathered(gatherer, std::move(done), step, communicator.rank());
-    if (options.onGathered && !ranks.empty()) options.onGathered(step, std::move(ranks));
-    if (ends) break;
+  Training training(graph, plan, options, communicator, torch);
+  for (int i = 0; i < options.steps && training.step(); ++i) {
     const bool last = i + 1 == options.steps;
-    if (!options.save.empty() && (last || (options.saveEvery > 0 && (i + 1) % options.saveEvery == 0)))
-      save(graph, own, options, step + 1, executor.lossScale(), history, communicator);
+    if (!options.save.empty() && (last || (options.saveEvery > 0 && (i + 1) % options.saveEvery == 0))) training.save();
   }
-  log.residentPeak = residentPeak();
-  log.lossScale = executor.lossScale();
-  return log;
+  return training.log();
 }
 
 Evaluation evaluate(const ModelGraph& graph, const Plan& plan, const TrainOptions& options, Communicator& communicator,

@@ -136,7 +136,10 @@ void declareExecution(CLI::App& sub, const std::shared_ptr<RunSettings>& o) {
 }
 
 void declareData(CLI::App& sub, const std::shared_ptr<RunSettings>& o) {
-  sub.add_option("--data", o->data, "synthetic, or a torch.save of a dict of tensors")->option_text("FILE|synthetic");
+  sub.add_option("--data", o->data,
+                 "synthetic, a torch.save of a dict of tensors, or a Python function that returns an iterable of batches, each a dict or "
+                 "(inputs..., target)")
+      ->option_text("FILE|MODULE:FUNCTION|synthetic");
   sub.add_option("--loss", o->loss, "cross_entropy, mse, sum, output:NAME (default: the plan's)")->option_text("LOSS");
   sub.add_option("--loss-count", o->lossCount,
                  "With --loss output:NAME: weigh microbatches by this number instead of samples: auto (targets that the loss does not "
@@ -250,6 +253,7 @@ Command addRun(CLI::App& app) {
       "  pipewright run plan.json --backend nccl --precision bf16 --steps 20\n"
       "  pipewright run plan.json --synthetic --steps 5 --store runs.db\n"
       "  pipewright run plan.json --data train.pt --optimizer adamw --lr 3e-4 --warmup 100 --steps 1000 --save model.pt --log loss.csv\n"
+      "  pipewright run plan.json --data my_data:batches --steps 100\n"
       "  pipewright run plan.json --data test.pt --resume model.pt --eval --outputs logits.pt\n"
       "  pipewright run plan.json --model /elsewhere/gpt.pt2\n"
       "  torchrun --nproc-per-node 2 --no-python pipewright run plan.json");

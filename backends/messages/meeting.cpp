@@ -300,12 +300,19 @@ std::optional<std::string> Meeting::Connection::ask(char operation, const std::s
 }
 
 void Meeting::set(const std::string& key, const std::string& value) const {
-  static_cast<void>(connection_->ask('S', key, static_cast<std::uint32_t>(value.size()), value, connection_->rendezvous.deadline));
+  static_cast<void>(
+      connection_->ask('S', prefix_ + key, static_cast<std::uint32_t>(value.size()), value, connection_->rendezvous.deadline));
 }
 
 std::optional<std::string> Meeting::find(const std::string& key, milliseconds patience) const {
   const auto number = static_cast<std::uint32_t>(std::clamp<std::int64_t>(patience.count(), 0, 1 << 30));
-  return connection_->ask('G', key, number, {}, patience);
+  return connection_->ask('G', prefix_ + key, number, {}, patience);
+}
+
+Meeting Meeting::part(const std::string& name) const {
+  Meeting part = *this;
+  part.prefix_ += name + ".";
+  return part;
 }
 
 KeyValueStore Meeting::dictionary() const {

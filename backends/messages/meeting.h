@@ -25,11 +25,14 @@ class Meeting {
   /// The dictionary in the form that transports need: `get` waits for the rendezvous' deadline and then names the rank in the key
   /// (`ucx/1`).
   [[nodiscard]] KeyValueStore dictionary() const;
+  /// A part of the dictionary of its own, for one of several things that the ranks do one after the other: its keys begin with the name.
+  [[nodiscard]] Meeting part(const std::string& name) const;
   /// The server's port; also known on rank 0 when the rendezvous left it open.
   [[nodiscard]] int port() const;
 
  private:
   std::shared_ptr<Connection> connection_;
+  std::string prefix_;
 };
 
 /// Meets the other ranks of the job. Rank 0 serves on `listenFd`, or binds `masterPort` (0: any) and retries nothing; the others connect

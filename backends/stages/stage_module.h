@@ -10,6 +10,7 @@
 #include "schedules/ids.h"
 #include "schedules/schedule.h"
 #include "simulator/model/model_graph.h"
+#include "simulator/plan/optimizer.h"
 
 namespace pw {
 
@@ -84,6 +85,9 @@ class StageModule {
 
   /// Multiplies gradients from the next backward on, so that small float16 gradients do not vanish; the loss is not scaled. Initially 1.
   virtual void setLossScale(double scale) = 0;
+  /// How parameters are updated from the next step on, instead of as before: other numbers of the same optimizer. Throws UsageError for one
+  /// that keeps other state. A stage without numbers of its own does nothing.
+  virtual void setOptimizer(const OptimizerSpec& /*optimizer*/) {}
 
   /// This stage's part of the step's loss so far: summed over all stages and ranks it is the mean over the samples, uneven microbatches
   /// weighted; nothing on all stages but the last.

@@ -11,6 +11,7 @@
 #include "backends/torch/autograd/tensors.h"
 #include "backends/torch/backend.h"
 #include "backends/torch/program/steps.h"
+#include "backends/torch/stage/data.h"
 #include "backends/torch/stage/memory.h"
 #include "schedules/error.h"
 
@@ -59,8 +60,8 @@ void loadLibrary(const std::string& path) {
 }  // namespace
 
 extern "C" __attribute__((visibility("default"))) const pw::TorchBackend* pipewrightTorchBackend() {
-  static const pw::TorchBackend backend{&prepareProcess,      &pw::makeTracedStage,  &pw::connectGloo, &pw::connectStore,
-                                        &pw::measureProfile,  &hasOperator,          &loadLibrary,     &writtenArguments,
-                                        &pw::connectGlooLink, &pw::autogradFunctions};
+  static const pw::TorchBackend backend{&prepareProcess,      &pw::makeTracedStage,   &pw::connectGloo, &pw::connectStore,
+                                        &pw::measureProfile,  &hasOperator,           &loadLibrary,     &writtenArguments,
+                                        &pw::connectGlooLink, &pw::autogradFunctions, &pw::checkBatch};
   return &backend;
 }

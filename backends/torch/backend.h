@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <string>
 #include <vector>
@@ -30,6 +31,8 @@ struct TorchBackend {
   MessageLink (*connectGlooLink)(const Rendezvous&, const KeyValueStore&, LinkEvents);
   /// What remote calls and distributed autograd do with tensors.
   const AutogradFunctions& (*autograd)();
+  /// A digest of the feed's batch of a step: the same on ranks that have the same batch. Throws UsageError for one that does not fit.
+  std::uint64_t (*checkBatch)(const ModelGraph&, const Plan&, const DataOptions&, int step);
 };
 
 /// Loads the module once, and LibTorch for it (`loadTorchLibrary`). Throws Error naming the file when it cannot be loaded.

@@ -4,54 +4,17 @@
 
 #include <utility>
 
-#include "backends/messages/in_memory_communicator.h"
 #include "backends/pt2/record.h"
 #include "backends/resources/resources.h"
-#include "backends/torch/backend.h"
-#include "backends/torch/wheel.h"
-#include "engine/processes/connect.h"
-#include "engine/processes/process.h"
+#include "engine/run/batch_stream.h"
+#include "engine/run/connection.h"
 #include "engine/run/loss_log.h"
-#include "engine/run/start.h"
 #include "engine/training_files.h"
 #include "engine/worker.h"
 #include "simulator/plan/stage_costs.h"
 
 namespace pw {
 namespace {
-
-/// Meets the other ranks, loads LibTorch and connects; fills what the training needs of both.
-const TorchBackend& connectRank(const RunSettings& o, const Plan& plan, const ModelGraph& graph, const RankEnvironment& environment,
-                                std::unique_ptr<Communicator>& communicator, bool& isInTouch, const RunObserver& observer,
-                                TrainOptions& options) {
-  Rendezvous meeting;
-  meeting.deadline = options.deadline;
-  KeyValueStore store;
-  if (environment.worldSize > 1) {
-    meeting = rendezvousOf(environment, options.deadline);
-    if (environment.statusFd >= 0 && factsOf(*o.transport).waitsCanBeEnded)
-      meeting.jobFailed = &listenForFailure();                                   // else the signal ends the process
-    if (environment.storeIsElsewhere) torchBackend().prepareProcess(o.threads);  // LibTorch then speaks to that store
-    store = meetOthers(environment, meeting, fieldsOf(o, plan, graph), isInTouch);
-  }
-  const TorchBackend& torch = torchBackend();
-  if (environment.worldSize == 1 || !environment.storeIsElsewhere) torch.prepareProcess(o.threads);
-  if (!o.synthetic) loadLibraries(plan.libraries);
-  if (o.computing.onGpu) {
-    GpuRank rank = connectGpus(environment, meeting, store, o.computing.tf32);
-    communicator = std::move(rank.communicator);
-    options.stage.device = rank.gpu.device;
-    if (o.synthetic) options.synthetic = SyntheticDevice{rank.gpu.device, rank.gpu.device->spin, nullptr};
-    if (environment.rank.value == 0 && !rank.gpu.note.empty()) observer.warn(rank.gpu.note);
-  } else if (environment.worldSize > 1) {
-    communicator = connectRanks(*o.transport, meeting, store, torch);
-  } else {
-    communicator = std::move(inMemoryCommunicators(1, options.deadline).front());
-  }
-  store = {};
-  reportStartUp(environment, StartUp::Done);
-  return torch;
-}
 
 /// The result on rank 0, nothing on the others.
 std::optional<RunResult> trainAndRecord(const RunSettings& o, const Plan& plan, const ModelGraph& graph, const RankEnvironment& environment,
@@ -82,6 +45,24 @@ std::optional<RunResult> trainAndRecord(const RunSettings& o, const Plan& plan, 
   return result;
 }
 
+/// Whether this rank takes inputs or targets, or computes the whole model to compare.
+bool takesBatches(const RunSettings& o, const Plan& plan, const RankEnvironment& environment) {
+  const Rank rank = replicasOf(plan.schedule).rank(environment.rank);
+  for (std::size_t s = 0; s < plan.schedule.placement.stages(); ++s) {
+    if (plan.schedule.placement.holds(rank, Stage(s)) && (o.verify || needsBatch(plan, Stage(s)))) return true;
+  }
+  return false;
+}
+
+/// Of --data module:function; its process begins while the ranks connect.
+std::shared_ptr<const BatchFeed> feedOf(const RunSettings& o, const Plan& plan, const ModelGraph& graph, const RankEnvironment& environment,
+                                        const TrainOptions& options) {
+  if (!takesBatches(o, plan, environment)) return std::make_shared<BatchFeed>(BatchFeed{o.data, {}});
+  StreamRequest request{o.data, options.firstStep, o.seed, {}, options.deadline};
+  for (const ValueId input : graph.inputs) request.inputs.push_back(graph.value(input).name);
+  return streamBatches(request);
+}
+
 }  // namespace
 
 RankOutcome runRank(const RunSettings& o, const Plan& plan, const RankEnvironment& environment, std::unique_ptr<Communicator>& communicator,
@@ -97,7 +78,8 @@ RankOutcome runRank(const RunSettings& o, const Plan& plan, const RankEnvironmen
   options.stage.tell = [&observer, rank = environment.rank](const std::string& what) {
     observer.warn(fmt::format("rank {} {}", rank.value, what));
   };
-  const TorchBackend& torch = connectRank(o, plan, graph, environment, communicator, isInTouch, observer, options);
+  if (namesFunction(o.data)) options.stage.data.feed = feedOf(o, plan, graph, environment, options);
+  const TorchBackend& torch = connectRank(o, plan, graph, environment, {}, communicator, isInTouch, observer, options);
   std::optional<LiveWriter> live;
   if (!o.live.empty()) options.live = &live.emplace(o.live, environment.rank);
   if (o.evaluates) return {std::nullopt, evaluateRank(o, graph, plan, options, *communicator, torch)};

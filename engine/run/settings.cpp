@@ -7,6 +7,7 @@
 
 #include "backends/host/gpu_inventory.h"
 #include "backends/stages/synthetic_stage.h"
+#include "engine/run/batch_stream.h"
 #include "engine/training_files.h"
 #include "schedules/check.h"
 #include "schedules/error.h"
@@ -172,7 +173,8 @@ TrainOptions trainOptions(const RunSettings& o, const Plan& plan) {
   options.stage.seed = o.seed;
   options.stage.optimizer = o.update;
   options.stage.initRandom = o.initRandom;
-  options.stage.data = {o.data == "synthetic" ? "" : o.data, o.lossOver, o.masked, o.lossCount};
+  options.stage.data = {o.data == "synthetic" || namesFunction(o.data) ? "" : o.data, o.lossOver, o.masked, o.lossCount};
+  options.stage.data.feed = o.feed;
   options.stage.resume = o.resume;
   options.stage.resetOptimizer = o.resetOptimizer;
   options.stage.graphs = o.computing.graphs && !o.findNan;  // the values of a recorded stage cannot be observed

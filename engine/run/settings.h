@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -30,7 +31,8 @@ struct RunSettings {
   double clipNorm = 0;
   std::uint64_t seed = 0;
   double timeoutSeconds = 120;
-  int recordedAs = 0;  ///< the run's number in the store, where our launcher began its record; 0: nobody did
+  std::shared_ptr<const BatchFeed> feed;  ///< gives this process the batches, in place of `data`; null: none
+  int recordedAs = 0;                     ///< the run's number in the store, where our launcher began its record; 0: nobody did
   bool skipNonFinite = false, findNan = false, resetOptimizer = false;
   bool verify = false, masked = false, evaluates = false, shardOptimizer = false, initRandom = false, synthetic = false;
 };

@@ -11,6 +11,7 @@
 #include "backends/host/installation.h"
 #include "backends/host/paths.h"
 #include "engine/processes/failure.h"
+#include "engine/run/batch_stream.h"
 #include "engine/worker.h"
 #include "schedules/error.h"
 #include "simulator/model/fingerprint.h"
@@ -38,6 +39,12 @@ JobField planField(const RunSettings& o, const Plan& plan) {
   what.loss.clear();        // a field of its own
   const std::string digest = hex(sha256(toJson(what)));
   return {"the plan", digest, shownFile(o.plan, digest)};
+}
+
+JobField dataField(const std::string& data) {
+  if (data == "synthetic") return {"the data file", "", "synthetic"};
+  if (namesFunction(data)) return {"--data", data, data};  // what it gives is compared in each step
+  return fileField("the data file", data);
 }
 
 JobField weightsField(const Plan& plan) {
@@ -111,7 +118,7 @@ JobFields fieldsOf(const RunSettings& o, const Plan& plan, const ModelGraph& gra
     fields.push_back({"the model", model, fmt::format("{} {}", graph.name, model.substr(0, 8))});
     fields.push_back(weightsField(plan));
   }
-  fields.push_back(o.data == "synthetic" ? JobField{"the data file", "", "synthetic"} : fileField("the data file", o.data));
+  fields.push_back(dataField(o.data));
   fields.push_back(checkpointField(o.resume));
   if (!o.synthetic) fields.push_back(librariesField(plan));
   add(fields, "--backend", nameOf(*o.transport));

@@ -34,6 +34,7 @@ from ._run import RunResult, run
 from ._search import SearchResult, search
 from ._simulate import check, schedule, schedules, simulate
 from ._store import Comparison, Run, Store, compare
+from ._trainer import TrainedStep, Trainer
 
 __all__ = [
     "Candidate",
@@ -53,6 +54,8 @@ __all__ = [
     "Span",
     "Store",
     "Trace",
+    "TrainedStep",
+    "Trainer",
     "UsageError",
     "__version__",
     "check",

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import sys
 
 from ._pipewright import is_installed
 
 
 def environment() -> dict[str, str]:
-    """The environment for the program: it uses the torch of this Python, unless PIPEWRIGHT_TORCH names another."""
+    """The environment for the program: it uses this Python and its torch, unless PIPEWRIGHT_PYTHON and PIPEWRIGHT_TORCH name others."""
     variables = dict(os.environ)
+    if sys.executable:
+        variables.setdefault("PIPEWRIGHT_PYTHON", sys.executable)
     folder = torch_folder()
     if folder:
         variables.setdefault("PIPEWRIGHT_TORCH", folder)

@@ -9,4 +9,5 @@ PYBIND11_MODULE(_pipewright_torch, m) {
   bindResults(m);
   bindWorker(m);
   bindAutograd(m);
+  bindTrainer(m);
 }

@@ -8,13 +8,12 @@
 
 #include "backends/messages/communicator.h"
 #include "backends/messages/global_id.h"
+#include "backends/stages/batch_feed.h"
 #include "simulator/model/tensor_meta.h"
 #include "simulator/plan/optimizer.h"
 
 namespace pw {
 
-/// A tensor of LibTorch: points to an `at::Tensor`, which Python's bindings can put in and take out. Null: no tensor.
-using TensorHandle = std::shared_ptr<void>;
 /// A send or receive function: points to a `torch::autograd::Node`.
 using NodeHandle = std::shared_ptr<void>;
 /// One worker's part of a backward pass. Used by one thread at a time.

@@ -81,17 +81,29 @@ std::string textOf(at::IntArrayRef shape) {
   return text + "]";
 }
 
-/// Takes a tensor out of a data file and compares it with what the model was traced with: type, and sizes but the number of samples.
-Column takeColumn(const CheckpointFile& file, const std::string& path, const std::string& name, DType dtype,
-                  const std::vector<std::int64_t>& shape, const std::optional<BatchAxis>& axis) {
-  Column column{name, axis, file.read(name), {}};
-  if (!column.all.defined()) {
-    throw UsageError("The data file " + path + " lacks the tensor " + name + "; name its tensors after the model's inputs, and target.");
-  }
+/// Where tensors are from, for sentences.
+struct Place {
+  std::string name, subject, toConvert;
+};
+
+Place fileAt(const std::string& path) { return {path, "The data file " + path, "before saving"}; }
+
+Place batchOf(const BatchFeed& feed, int step) {
+  const std::string number = std::to_string(step);
+  if (feed.name.empty()) return {"the batch of step " + number, "The batch of step " + number, "first"};
+  return {"batch " + number + " of " + feed.name, "Batch " + number + " of " + feed.name, "there"};
+}
+
+/// Compares a tensor with what the model was traced with: type, and sizes but the number of samples.
+Column takeColumn(at::Tensor tensor, const Place& place, const std::string& name, DType dtype, const std::vector<std::int64_t>& shape,
+                  const std::optional<BatchAxis>& axis) {
+  Column column{name, axis, std::move(tensor), {}};
+  if (!column.all.defined())
+    throw UsageError(place.subject + " lacks the tensor " + name + "; name its tensors after the model's inputs, and target.");
   const DType stored = dtypeOf(column.all.scalar_type());
   if (stored != dtype) {
-    throw UsageError("Tensor " + name + " of " + path + " is of type " + std::string(pw::name(stored)) + ", but the model takes " +
-                     std::string(pw::name(dtype)) + "; convert it before saving.");
+    throw UsageError("Tensor " + name + " of " + place.name + " is of type " + std::string(pw::name(stored)) + ", but the model takes " +
+                     std::string(pw::name(dtype)) + "; convert it " + place.toConvert + ".");
   }
   bool fits = column.all.dim() == static_cast<std::int64_t>(shape.size());
   std::string wanted = "[";
@@ -105,8 +117,8 @@ Column takeColumn(const CheckpointFile& file, const std::string& path, const std
                      : column.all.size(static_cast<std::int64_t>(i)) == shape[i];
   }
   if (!fits)
-    throw UsageError("Tensor " + name + " of " + path + " has the shape " + textOf(column.all.sizes()) + ", but the model takes " + wanted +
-                     "].");
+    throw UsageError("Tensor " + name + " of " + place.name + " has the shape " + textOf(column.all.sizes()) + ", but the model takes " +
+                     wanted + "].");
   return column;
 }
 
@@ -115,6 +127,8 @@ Column takeColumn(const CheckpointFile& file, const std::string& path, const std
 struct BatchSource::Impl {
   LossSpec loss;
   DataOptions data;
+  const ModelGraph* graph = nullptr;
+  Place place;  ///< of the tensors at hand
   std::string outputName;
   std::optional<BatchAxis> outputAxis;
   std::vector<std::int64_t> sizes, begins;
@@ -126,12 +140,14 @@ struct BatchSource::Impl {
   double normaliser = 1;
   std::vector<double> counts;  ///< what each microbatch's own loss weighs; none: its samples
 
-  void checkLoss(const ModelGraph& graph);
-  void makeSynthetic(const ModelGraph& graph, std::uint64_t seed);
-  void readFile(const ModelGraph& graph);
+  void checkLoss();
+  void makeSynthetic(std::uint64_t seed);
+  void read(const std::function<at::Tensor(const std::string&)>& tensor);
+  void readFile();
+  void takeBatch(int step);
   void countSamples();
-  [[nodiscard]] DType targetType(const ModelGraph& graph) const;
-  [[nodiscard]] std::vector<std::int64_t> targetShape(const ModelGraph& graph) const;
+  [[nodiscard]] DType targetType() const;
+  [[nodiscard]] std::vector<std::int64_t> targetShape() const;
   [[nodiscard]] at::Tensor lossOf(const at::Tensor& output, std::int64_t first, std::int64_t count) const;
   [[nodiscard]] at::Tensor ownLoss(const at::Tensor& output, std::size_t m) const;
   [[nodiscard]] at::Tensor own(const at::Tensor& output, std::size_t m) const {
@@ -139,10 +155,10 @@ struct BatchSource::Impl {
   }
 };
 
-void BatchSource::Impl::checkLoss(const ModelGraph& graph) {
-  const Value& output = graph.value(loss.output);
+void BatchSource::Impl::checkLoss() {
+  const Value& output = graph->value(loss.output);
   outputName = output.name;
-  outputAxis = batchAxis(graph, loss.output);
+  outputAxis = batchAxis(*graph, loss.output);
   if (hasTargets(loss)) {
     const std::size_t dimensions = output.tensor ? output.tensor->sizes.size() : 0;
     if (dimensions == 0)
@@ -161,41 +177,62 @@ void BatchSource::Impl::checkLoss(const ModelGraph& graph) {
   }
 }
 
-DType BatchSource::Impl::targetType(const ModelGraph& graph) const {
-  return loss.kind == LossSpec::Kind::CrossEntropy ? DType::Int64 : graph.value(loss.output).tensor->dtype;
+DType BatchSource::Impl::targetType() const {
+  return loss.kind == LossSpec::Kind::CrossEntropy ? DType::Int64 : graph->value(loss.output).tensor->dtype;
 }
 
-std::vector<std::int64_t> BatchSource::Impl::targetShape(const ModelGraph& graph) const {
-  std::vector<std::int64_t> shape = hints(*graph.value(loss.output).tensor);
+std::vector<std::int64_t> BatchSource::Impl::targetShape() const {
+  std::vector<std::int64_t> shape = hints(*graph->value(loss.output).tensor);
   if (loss.kind == LossSpec::Kind::CrossEntropy) shape.pop_back();
   return shape;
 }
 
-void BatchSource::Impl::makeSynthetic(const ModelGraph& graph, std::uint64_t seed) {
+void BatchSource::Impl::makeSynthetic(std::uint64_t seed) {
+  samples = batch;
   std::uint64_t stream = seed * 1000003U;
   const auto sized = [&](std::vector<std::int64_t> shape, const std::optional<BatchAxis>& axis) {
     if (axis) shape[axis->dimension] = axis->outer * axis->rowsPerSample * batch;
     return shape;
   };
-  for (const ValueId id : graph.inputs) {
-    const Value& value = graph.value(id);
-    const std::optional<BatchAxis> axis = batchAxis(graph, id);
+  for (const ValueId id : graph->inputs) {
+    const Value& value = graph->value(id);
+    const std::optional<BatchAxis> axis = batchAxis(*graph, id);
     inputs[id] = {
-        value.name, axis, syntheticTensor(value.tensor->dtype, sized(hints(*value.tensor), axis), indexRange(graph, id), ++stream), {}};
-    const auto ignored = data.ignoreSome && axis ? ignoredTarget(graph, id) : std::nullopt;
+        value.name, axis, syntheticTensor(value.tensor->dtype, sized(hints(*value.tensor), axis), indexRange(*graph, id), ++stream), {}};
+    const auto ignored = data.ignoreSome && axis ? ignoredTarget(*graph, id) : std::nullopt;
     if (ignored) ignoreSome(inputs[id].all, static_cast<std::int64_t>(axis->dimension), batch, *ignored);
   }
   if (!hasTargets(loss)) return;
-  targets = {"target", outputAxis, syntheticTensor(targetType(graph), sized(targetShape(graph), outputAxis), classes, ++stream), {}};
+  targets = {"target", outputAxis, syntheticTensor(targetType(), sized(targetShape(), outputAxis), classes, ++stream), {}};
 }
 
-void BatchSource::Impl::readFile(const ModelGraph& graph) {
-  const CheckpointFile file(data.file);
-  for (const ValueId id : graph.inputs) {
-    const Value& value = graph.value(id);
-    inputs[id] = takeColumn(file, data.file, value.name, value.tensor->dtype, hints(*value.tensor), batchAxis(graph, id));
+void BatchSource::Impl::read(const std::function<at::Tensor(const std::string&)>& tensor) {
+  for (const ValueId id : graph->inputs) {
+    const Value& value = graph->value(id);
+    inputs[id] = takeColumn(tensor(value.name), place, value.name, value.tensor->dtype, hints(*value.tensor), batchAxis(*graph, id));
   }
-  if (hasTargets(loss)) targets = takeColumn(file, data.file, "target", targetType(graph), targetShape(graph), outputAxis);
+  if (hasTargets(loss)) targets = takeColumn(tensor("target"), place, "target", targetType(), targetShape(), outputAxis);
+}
+
+void BatchSource::Impl::readFile() {
+  const CheckpointFile file(data.file);
+  place = fileAt(data.file);
+  read([&](const std::string& name) { return file.read(name); });
+  countSamples();
+}
+
+/// The feed's batch: exactly as many samples as the plan has.
+void BatchSource::Impl::takeBatch(int step) {
+  const NamedTensors tensors = data.feed->batch(step);
+  place = batchOf(*data.feed, step);
+  read([&](const std::string& name) {
+    const auto found = tensors.find(name);
+    return found == tensors.end() ? at::Tensor() : static_cast<const at::Tensor*>(found->second.get())->detach();
+  });
+  countSamples();
+  if (samples == batch) return;
+  throw UsageError(place.subject + " holds " + std::to_string(samples) + " samples, but the plan is for batches of " +
+                   std::to_string(batch) + "; cut it to that size.");
 }
 
 void BatchSource::Impl::countSamples() {
@@ -206,11 +243,11 @@ void BatchSource::Impl::countSamples() {
     const std::int64_t held =
         column.all.size(static_cast<std::int64_t>(column.axis->dimension)) / (column.axis->rowsPerSample * column.axis->outer);
     if (held < batch) {
-      throw UsageError("Tensor " + column.name + " of " + data.file + " holds " + std::to_string(held) +
+      throw UsageError("Tensor " + column.name + " of " + place.name + " holds " + std::to_string(held) +
                        " samples, fewer than one batch of " + std::to_string(batch) + ".");
     }
     if (first != nullptr && held != samples) {
-      throw UsageError("Tensor " + column.name + " of " + data.file + " holds " + std::to_string(held) + " samples, but " + first->name +
+      throw UsageError("Tensor " + column.name + " of " + place.name + " holds " + std::to_string(held) + " samples, but " + first->name +
                        " " + std::to_string(samples) + ".");
     }
     first = &column;
@@ -223,6 +260,7 @@ void BatchSource::Impl::countSamples() {
 BatchSource::BatchSource(const ModelGraph& graph, const LossSpec& loss, std::vector<std::int64_t> microbatchSizes, std::uint64_t seed,
                          const DataOptions& data)
     : impl_(std::make_unique<Impl>()) {
+  impl_->graph = &graph;
   impl_->loss = loss;
   impl_->data = data;
   impl_->sizes = std::move(microbatchSizes);
@@ -234,9 +272,9 @@ BatchSource::BatchSource(const ModelGraph& graph, const LossSpec& loss, std::vec
     if (!graph.value(id).tensor)
       throw UsageError("Input " + graph.value(id).name + " is not a tensor; export the model with it as a constant.");
   }
-  impl_->checkLoss(graph);
-  data.file.empty() ? impl_->makeSynthetic(graph, seed) : impl_->readFile(graph);
-  impl_->countSamples();
+  impl_->checkLoss();
+  if (data.feed) return;  // each step brings its own
+  data.file.empty() ? impl_->makeSynthetic(seed) : impl_->readFile();
 }
 
 BatchSource::~BatchSource() = default;
@@ -244,6 +282,7 @@ BatchSource::BatchSource(BatchSource&&) noexcept = default;
 
 void BatchSource::beginStep(int step) {
   Impl& d = *impl_;
+  if (d.data.feed) d.takeBatch(step);
   const std::int64_t first = step % (d.samples / d.batch) * d.batch;
   for (auto& [id, column] : d.inputs) column.current = rowsOf(column.all, column.axis, first, d.batch);
   if (d.targets.all.defined()) d.targets.current = rowsOf(d.targets.all, d.targets.axis, first, d.batch);
@@ -252,7 +291,7 @@ void BatchSource::beginStep(int step) {
       const at::Tensor& labels = d.targets.current;
       const at::Tensor wrong = labels.ne(-100).logical_and(labels.lt(0).logical_or(labels.ge(d.classes)));
       if (wrong.any().item<bool>()) {
-        throw UsageError("Tensor target of " + d.data.file + " holds the class " +
+        throw UsageError("Tensor target of " + d.place.name + " holds the class " +
                          std::to_string(labels.masked_select(wrong)[0].item<std::int64_t>()) + ", but " + d.outputName + " has " +
                          std::to_string(d.classes) + " classes, from 0 (and -100 for ignored ones).");
       }
@@ -264,6 +303,31 @@ void BatchSource::beginStep(int step) {
     case LossSpec::Kind::Output: d.normaliser = static_cast<double>(d.batch); break;
   }
   d.normaliser = std::max(d.normaliser, 1.0);
+}
+
+std::uint64_t BatchSource::digest() const {
+  constexpr std::int64_t kSample = 4096;
+  std::uint64_t sum = 0xcbf29ce484222325;  // FNV-1a
+  const auto add = [&](const void* data, std::size_t bytes) {
+    for (std::size_t i = 0; i < bytes; ++i) sum = (sum ^ static_cast<const unsigned char*>(data)[i]) * 0x100000001b3;
+  };
+  const auto addColumn = [&](const Column& column) {
+    if (!column.current.defined()) return;
+    const std::int64_t count = column.current.numel(), stride = std::max<std::int64_t>(1, count / kSample);
+    const at::Tensor sample = column.current.reshape({-1}).slice(0, 0, count, stride).cpu().contiguous();
+    add(column.name.data(), column.name.size());
+    add(column.current.sizes().data(), column.current.sizes().size() * sizeof(std::int64_t));
+    add(sample.const_data_ptr(), sample.nbytes());
+  };
+  for (const auto& [id, column] : impl_->inputs) addColumn(column);
+  addColumn(impl_->targets);
+  return sum;
+}
+
+std::uint64_t checkBatch(const ModelGraph& graph, const Plan& plan, const DataOptions& data, int step) {
+  BatchSource source(graph, parseLoss(graph, plan.loss), microbatchSizes(plan.batch, plan.replicas * plan.schedule.microbatches), 0, data);
+  source.beginStep(step);
+  return source.digest();
 }
 
 at::Tensor BatchSource::input(ValueId input, std::size_t microbatch) const {

@@ -29,7 +29,7 @@ struct LossSpec {
 /// elsewhere, the same batch in every step, so that the loss falls if training works. A file is a torch.save of a dict: one tensor per
 /// model input under its name in the trace, and `target`, shaped like the loss's output (without its last dimension for cross_entropy).
 /// Step s takes samples [b·B, (b + 1)·B) with b = s modulo the file's whole batches; samples after those are not used. The file is mapped:
-/// only the samples of a step become resident.
+/// only the samples of a step become resident. A feed gives the tensors of a file of one batch, anew in each step.
 class BatchSource {
  public:
   /// `microbatchSizes`: samples of each microbatch of the whole batch (replicas × M), in order; all indices below are into it. Throws
@@ -40,8 +40,11 @@ class BatchSource {
   ~BatchSource();
   BatchSource(BatchSource&&) noexcept;
 
-  /// Throws UsageError for a class label out of range.
+  /// Throws UsageError for a class label out of range, and for a batch of a feed as the constructor for a file.
   void beginStep(int step);
+  /// Of this step's batch: names, types, shapes, and a sample of a few thousand elements of each tensor. Two batches of a shuffled data set
+  /// have different ones.
+  [[nodiscard]] std::uint64_t digest() const;
   /// Sets the weights of the losses of this step's microbatches (of all replicas) in place of their samples, with `output:NAME`
   /// (--loss-count).
   void weigh(std::vector<double> counts);
@@ -59,5 +62,8 @@ class BatchSource {
   struct Impl;
   std::unique_ptr<Impl> impl_;
 };
+
+/// The digest of the feed's batch of a step, which is checked as a stage would. Throws as BatchSource.
+[[nodiscard]] std::uint64_t checkBatch(const ModelGraph& graph, const Plan& plan, const DataOptions& data, int step);
 
 }  // namespace pw

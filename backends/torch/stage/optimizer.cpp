@@ -139,6 +139,14 @@ Optimizer::Optimizer(const OptimizerSpec& spec) : impl_(std::make_unique<Impl>()
 
 Optimizer::~Optimizer() = default;
 
+void Optimizer::change(const OptimizerSpec& spec) {
+  if (spec.kind != impl_->spec.kind || stateNames(spec) != stateNames(impl_->spec)) {
+    throw UsageError(
+        "The optimizer became another while it trains, with other state; change only its numbers, and a momentum not to or from 0.");
+  }
+  impl_->spec = spec;
+}
+
 std::vector<std::pair<std::string, at::Tensor>> Optimizer::state(std::size_t key, const at::Tensor& values) {
   if (!at::isFloatingType(values.scalar_type())) {
     throw UsageError("The optimizers update floating point parameters, not " + std::string(name(dtypeOf(values.scalar_type()))) +

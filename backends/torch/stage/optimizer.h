@@ -25,6 +25,8 @@ class Optimizer {
   /// for Adam, the bias correction of `step` (from 0). `key` names the pair: state belongs to it. Gradients are multiplied by
   /// `gradientScale` in place. One pass over memory, also where 1 / gradientScale is an integer (a mean over ranks): then each is divided.
   void step(std::size_t key, at::Tensor& values, at::Tensor& gradients, int step, double gradientScale);
+  /// Other numbers from the next step on. Throws UsageError for an optimizer that keeps other state.
+  void change(const OptimizerSpec& spec);
   /// State tensors of a key by torch's names (`exp_avg`, `exp_avg_sq`, `square_avg`, `momentum_buffer`), each as large as `values`; made
   /// with zeros, to be filled from a checkpoint, when there are none yet. Empty for plain SGD.
   [[nodiscard]] std::vector<std::pair<std::string, at::Tensor>> state(std::size_t key, const at::Tensor& values);

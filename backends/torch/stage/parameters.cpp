@@ -260,6 +260,8 @@ void StageParameters::optimizerStep(std::size_t index, std::int64_t first, std::
   optimizer_->step(index, values, gradients, step_, gradientScale);
 }
 
+void StageParameters::setOptimizer(const OptimizerSpec& optimizer) { optimizer_->change(optimizer); }
+
 /// Takes the optimizer state of what this rank updates from the checkpoint, once.
 void StageParameters::resumeOptimizer(std::size_t index) {
   const Group& group = groups_[index];

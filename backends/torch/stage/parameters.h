@@ -48,6 +48,7 @@ class StageParameters {
   /// On the device; what `parameters` and `state` return is on the host, of a GPU a copy that stays until the next call.
   [[nodiscard]] std::vector<ParameterGroup> groups();
   void optimizerStep(std::size_t group, std::int64_t first, std::int64_t last, double gradientScale);
+  void setOptimizer(const OptimizerSpec& optimizer);  ///< see StageModule
   [[nodiscard]] std::vector<ParameterView> parameters();
   [[nodiscard]] std::vector<StatePiece> state();
   /// Restores the buffers from the start of the step, if they are kept.

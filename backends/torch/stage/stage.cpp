@@ -58,6 +58,7 @@ class TracedStage final : public StageModule {
     if (watch_.everyOperator()) watch_.see(parameters_.parameters());
   }
   void setLossScale(double scale) override { lossScale_ = scale; }
+  void setOptimizer(const OptimizerSpec& optimizer) override { parameters_.setOptimizer(optimizer); }
   std::optional<double> stepLoss() const override {
     return isLast_ ? std::optional<double>(loss_.defined() ? loss_.item<double>() : 0) : std::nullopt;
   }
@@ -96,6 +97,7 @@ class TracedStage final : public StageModule {
   const Partition& partition_;
   Stage stage_;
   bool isLast_;
+  bool needsBatch_;
   StageOptions options_;
   const Device& device_;
   std::size_t firstMicrobatch_ = 0;            // in the whole batch, over all replicas
@@ -122,6 +124,7 @@ TracedStage::TracedStage(const ModelGraph& graph, const Plan& plan, Stage stage,
       partition_(plan.partition),
       stage_(stage),
       isLast_(stage.index() + 1 == plan.partition.stages.size()),
+      needsBatch_(needsBatch(plan, stage)),
       options_(options),
       device_(options.device != nullptr ? *options.device : hostDevice()),
       firstMicrobatch_(static_cast<std::size_t>(options.replica) * static_cast<std::size_t>(plan.schedule.microbatches)),
@@ -160,7 +163,7 @@ void TracedStage::beginStep(int step, StepMode mode) {
   mode_ = mode;
   loss_.reset();
   watch_.beginStep();
-  data_.beginStep(step);
+  if (needsBatch_) data_.beginStep(step);
   if (counter_) weighMicrobatches();
   for (std::size_t m = 0; m < inFlight_.size(); ++m) {
     inFlight_[m] = {};

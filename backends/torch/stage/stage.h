@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "backends/stages/batch_feed.h"
 #include "backends/stages/stage_module.h"
 #include "simulator/plan/optimizer.h"
 #include "simulator/plan/plan.h"
@@ -33,6 +34,7 @@ struct DataOptions {
   bool masked = false;    ///< each microbatch computes the whole batch, and only its own samples contribute to the loss
   std::string lossCount;  ///< how a microbatch's own loss (`output:NAME`) is weighted in the batch's; see parseLossCount. Empty: by samples
   bool ignoreSome = false;  ///< synthetic targets of a loss inside the model contain ignored ones, a different number per sample
+  std::shared_ptr<const BatchFeed> feed = {};  ///< gives each step's batch, in place of a file; null: none
 
   bool operator==(const DataOptions&) const = default;
 };

@@ -1,0 +1,67 @@
+"""torch.optim's optimizers as the engine knows them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Any
+
+from ._pipewright import UsageError
+
+if TYPE_CHECKING:
+    import torch
+
+_NAMES = {"SGD": "sgd", "Adam": "adam", "AdamW": "adamw", "RMSprop": "rmsprop"}
+_NUMBERS = ("lr", "momentum", "nesterov", "alpha", "eps", "weight_decay")
+_NOT_DONE = {"dampening": 0, "maximize": False, "amsgrad": False, "centered": False}
+"""Options that the engine's optimizers do not have, by the value that turns them off."""
+
+
+def make_optimizer(kind: Any, parameters: Iterable[torch.nn.Parameter], options: dict[str, Any]) -> torch.optim.Optimizer:
+    """An optimizer of torch.optim, of an instance, a class or a name (``adamw``).
+
+    :raises UsageError: where it is none that the engine knows, or has options that it does not know.
+    """
+    import torch
+
+    if isinstance(kind, torch.optim.Optimizer):
+        if options:
+            raise UsageError(f"{next(iter(options))} is an option of an optimizer that exists already; set it where that is made")
+        made = kind
+    else:
+        by_name = {name: getattr(torch.optim, cls) for cls, name in _NAMES.items()}
+        cls = by_name.get(kind, kind) if isinstance(kind, str) else kind
+        if not (isinstance(cls, type) and issubclass(cls, torch.optim.Optimizer)):
+            raise UsageError(f"{kind} is no optimizer; use an optimizer of torch.optim, its class, or one of {', '.join(by_name)}")
+        made = cls(parameters, **options)
+    kind_of(made)
+    numbers_of(made)
+    return made
+
+
+def kind_of(optimizer: torch.optim.Optimizer) -> str:
+    """The engine's name of an optimizer."""
+    name = _NAMES.get(type(optimizer).__name__) if type(optimizer).__module__.startswith("torch.optim") else None
+    if name is None:
+        raise UsageError(f"{type(optimizer).__name__} is not one of the engine's optimizers; use one of {', '.join(_NAMES)} of torch.optim")
+    return name
+
+
+def numbers_of(optimizer: torch.optim.Optimizer) -> dict[str, Any]:
+    """What the next step uses: learning rate, decay, momentum and the like, the same for all parameters.
+
+    :raises UsageError: for groups of parameters that differ, and options that the engine does not have.
+    """
+    found: dict[str, Any] = {}
+    for group in optimizer.param_groups:
+        numbers = {name: float(group[name]) for name in _NUMBERS if name in group and name != "nesterov"}
+        if "betas" in group:
+            numbers["beta1"], numbers["beta2"] = (float(beta) for beta in group["betas"])
+        numbers["nesterov"] = bool(group.get("nesterov", False))
+        for option, off in _NOT_DONE.items():
+            if group.get(option, off) != off:
+                raise UsageError(f"{option}={group[option]} of {type(optimizer).__name__} is not done by the engine; leave it at {off}")
+        differing = [name for name in numbers if found and found.get(name) != numbers[name]]
+        if differing:
+            raise UsageError(f"The groups of parameters differ in {differing[0]}, and the engine updates all parameters alike; use one group")
+        found = numbers
+    return found

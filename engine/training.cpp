@@ -1,0 +1,184 @@
+#include "engine/training.h"
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <fstream>
+#include <functional>
+#include <sstream>
+#include <utility>
+
+#include "engine/batch_agreement.h"
+#include "engine/checkpoint.h"
+#include "engine/processes/failure.h"
+#include "schedules/error.h"
+#include "simulator/plan/parameter_order.h"
+
+namespace pw {
+namespace {
+
+/// VmHWM: the most that was resident since this program began.
+Bytes residentPeak() {
+  std::ifstream status("/proc/self/status");
+  for (std::string line; std::getline(status, line);) {
+    if (line.starts_with("VmHWM:")) return static_cast<Bytes>(std::atoll(line.c_str() + 6)) * 1024;
+  }
+  return 0;
+}
+
+/// When this process began, on the monotonic clock [to 10 ms]; proc(5): field 22 of stat, in clock ticks.
+Ns processStart() {
+  std::ifstream stat("/proc/self/stat");
+  std::string text;
+  std::getline(stat, text);
+  const std::size_t name = text.rfind(')');  // the program's name may hold spaces
+  std::istringstream fields(name == std::string::npos ? "" : text.substr(name + 2));
+  std::string field;
+  for (int i = 3; i <= 22; ++i) fields >> field;
+  return static_cast<Ns>(std::atoll(field.c_str())) * (1'000'000'000 / sysconf(_SC_CLK_TCK));
+}
+
+/// From the start of this process to its first compute action.
+Ns firstActionAfterStart(const StepLog& step) {
+  const auto first = std::ranges::find_if(step.spans, [](const Span& s) { return isCompute(s.kind); });
+  return first == step.spans.end() ? 0 : first->start - processStart();
+}
+
+/// Called after a step with non-finite numbers: true unless such steps are skipped.
+bool endsTraining(const StepLog& done, int step, const TrainOptions& options, Communicator& communicator) {
+  if (!done.notFinite) return false;
+  if (!options.executor.skipNonFinite) return true;
+  if (*done.notFinite == communicator.rank() && options.stage.tell)
+    options.stage.tell(fmt::format("skips the update of step {}, on all ranks: {}", step, done.whatNotFinite));
+  return false;
+}
+
+/// The step's logs of all ranks, on rank 0; a failure names the step as one within it does.
+std::vector<StepLog> gathered(StepGatherer& gatherer, StepLog own, int step, JobRank rank) {
+  try {
+    return gatherer.gather(std::move(own));
+  } catch (const std::exception& e) {
+    throw Error(fmt::format("Rank {} failed in step {}, when its times were collected: {}", rank.value, step, causeOf(e)));
+  }
+}
+
+ExecutorOptions executorOptionsFor(const TrainOptions& options) {
+  ExecutorOptions executor = options.executor;
+  executor.sumLoss = executor.sumLoss || options.verify;
+  return executor;
+}
+
+/// Of the numbers that a schedule of learning rates changes.
+std::uint64_t digestOf(const OptimizerSpec& o) {
+  std::uint64_t sum = 0;
+  for (const double number : {o.learningRate, o.momentum, o.beta1, o.beta2, o.epsilon, o.alpha, o.weightDecay})
+    sum = (sum * 0x100000001b3) ^ std::hash<double>()(number);
+  return sum;
+}
+
+bool holdsBatch(const Plan& plan, const OwnStages& own) {
+  return std::ranges::any_of(own.stages, [&](const auto& stage) { return needsBatch(plan, stage.first); });
+}
+
+}  // namespace
+
+std::map<std::string, std::string> aliasesOf(const ModelGraph& graph) {
+  std::map<std::string, std::string> aliases(graph.tiedAliases.begin(), graph.tiedAliases.end());
+  std::map<std::string, std::string> first;
+  for (const StateTensor& parameter : graph.parameters) {
+    const auto [found, isNew] = first.emplace(storageOf(parameter), parameter.name);
+    if (!isNew) aliases.emplace(parameter.name, found->second);
+  }
+  return aliases;
+}
+
+Training::Training(const ModelGraph& graph, const Plan& plan, const TrainOptions& options, Communicator& communicator,
+                   const TorchBackend& torch)
+    : graph_(graph),
+      plan_(plan),
+      options_(options),
+      communicator_(communicator),
+      torch_(torch),
+      stageOptions_([&] {
+        StageOptions stage = stageOptionsFor(plan, options, communicator);
+        if (!options.verify) return stage;
+        verifier_.emplace(graph, plan, stage, options.firstStep, options.deadline, torch);
+        stage.observe = [this](const std::string& name, Microbatch m, DType dtype, Buffer value) {
+          if (verifier_) verifier_->observe(name, m, dtype, value);
+        };
+        return stage;
+      }()),
+      own_(graph, plan, options_, stageOptions_, communicator, torch),
+      executor_(plan, own_.stages, communicator, executorOptionsFor(options)),
+      gatherer_(plan, communicator),
+      history_(options.keep),
+      optimizer_(options.stage.optimizer),
+      needsBatch_(holdsBatch(plan, own_)),
+      next_(options.firstStep) {
+  if (!options.resumeNote.empty() && communicator.rank() == JobRank(0) && options.stage.tell) options.stage.tell(options.resumeNote);
+  executor_.tellTo(options.live);
+}
+
+void Training::agree() {
+  if (!options_.stage.data.feed || agreed_) return;
+  agreeOnStep(
+      next_,
+      [&] {
+        StepInput input{{}, digestOf(optimizer_)};
+        if (needsBatch_) input.batch = torch_.checkBatch(graph_, plan_, options_.stage.data, next_);
+        return input;
+      },
+      communicator_);
+  agreed_ = true;
+}
+
+bool Training::step() {
+  agree();
+  agreed_ = false;
+  const int step = next_;
+  std::function<void()> compareGradients;  // none where nothing is compared: then holders of pieces need not exchange their sums
+  if (verifier_) {
+    compareGradients = [&] {
+      for (const auto& [id, stage] : own_.stages) verifier_->compareGradients(*stage);
+    };
+  }
+  StepLog done = executor_.step(step, compareGradients);
+  if (verifier_) {
+    verifier_->compareLoss(done.loss.value_or(0));
+    log_.verification = verifier_->result();
+    verifier_.reset();
+  }
+  if (step == options_.firstStep) log_.startToFirstAction = firstActionAfterStart(done);
+  if (options_.onStep) options_.onStep(step, done);
+  if (executorOptionsFor(options_).sumLoss && communicator_.rank().value > 0)
+    done.loss.reset();  // so that the logs' losses sum to the step's
+  const bool ends = endsTraining(done, step, options_, communicator_);
+  std::vector<StepLog> ranks = gathered(gatherer_, std::move(done), step, communicator_.rank());
+  if (options_.onGathered && !ranks.empty()) options_.onGathered(step, std::move(ranks));
+  if (!ends) ++next_;
+  return !ends;
+}
+
+void Training::setOptimizer(const OptimizerSpec& optimizer) {
+  optimizer_ = optimizer;
+  for (const auto& [id, stage] : own_.stages) stage->setOptimizer(optimizer);
+}
+
+void Training::save(const std::string& path) {
+  std::map<std::string, double> numbers{
+      {"step", next_}, {"seed", static_cast<double>(options_.stage.seed)}, {"optimizer", static_cast<double>(stateOf(optimizer_))}};
+  if (const auto lossScale = executor_.lossScale()) numbers["loss_scale"] = *lossScale;
+  saveCheckpoint(path, numbers, own_.state(), aliasesOf(graph_), communicator_, OptimizerLayout{optimizer_, next_, parameterOrder(graph_)});
+  if (communicator_.rank() == JobRank(0)) history_.add(path);
+}
+
+RankLog Training::log() const {
+  RankLog log = log_;
+  log.residentPeak = residentPeak();
+  log.lossScale = executor_.lossScale();
+  return log;
+}
+
+}  // namespace pw

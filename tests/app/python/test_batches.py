@@ -1,0 +1,132 @@
+"""Batches of a Python function in `run`: `--data module:function`."""
+
+import os
+import signal
+import textwrap
+
+import pipewright as pw
+import pytest
+
+torch = pytest.importorskip("torch")
+
+STEPS = 3
+
+
+@pytest.fixture(scope="module")
+def plan(gpt):
+    return pw.plan(gpt, ranks=2, microbatches=2, batch=8, cluster="cpu-workstation")
+
+
+@pytest.fixture
+def batches(tmp_path, monkeypatch):
+    """Writes the module `my_batches` into the current folder."""
+    monkeypatch.chdir(tmp_path)
+
+    def write(text):
+        (tmp_path / "my_batches.py").write_text("import torch\n" + textwrap.dedent(text))
+
+    return write
+
+
+DRAWN = """
+    def drawn():
+        drawn = torch.Generator().manual_seed(4)
+        return [(torch.randint(256, (8, 32), generator=drawn), torch.randint(256, (8, 32), generator=drawn)) for _ in range(3)]
+"""
+
+
+def test_batches_of_a_function_train_as_those_of_a_file(plan, batches, tmp_path):
+    batches(DRAWN + """
+    def as_tuples():
+        print("to stderr, not among the batches")
+        return drawn()
+
+    def as_dicts():
+        for tokens, target in drawn():
+            yield {"target": target, "tokens": tokens}
+
+    def as_loader():
+        tokens, target = (torch.cat(parts) for parts in zip(*drawn()))
+        return torch.utils.data.DataLoader(torch.utils.data.TensorDataset(tokens, target), batch_size=8)
+    """)
+    names = {}
+    exec("import torch\n" + textwrap.dedent(DRAWN), names)
+    tokens, target = (torch.cat(parts) for parts in zip(*names["drawn"]()))
+    torch.save({"tokens": tokens, "target": target}, tmp_path / "data.pt")
+    expected = pw.run(plan, steps=STEPS, data=tmp_path / "data.pt", lr=0.1).losses
+    assert len(set(expected)) == STEPS
+    for function in ("as_tuples", "as_dicts", "as_loader"):
+        assert pw.run(plan, steps=STEPS, data=f"my_batches:{function}", lr=0.1).losses == expected, function
+
+
+def test_a_resumed_run_takes_the_batches_that_come_next(plan, batches, tmp_path):
+    batches(DRAWN)
+    whole = pw.run(plan, steps=STEPS, data="my_batches:drawn", lr=0.1).losses
+    pw.run(plan, steps=1, data="my_batches:drawn", lr=0.1, save=tmp_path / "first.pt")
+    assert pw.run(plan, steps=STEPS - 1, data="my_batches:drawn", lr=0.1, resume=tmp_path / "first.pt").losses == whole[1:]
+
+
+def test_unseeded_batches_are_the_same_on_all_ranks(plan, batches):
+    batches("""
+    def shuffled():
+        while True:
+            yield torch.randint(256, (8, 32)), torch.randint(256, (8, 32))
+    """)
+    result = pw.run(plan, steps=2, data="my_batches:shuffled", verify=True)
+    assert result.to_dict()["verification"]["equal"]
+
+
+@pytest.mark.parametrize("function, words", [
+    ("no_module:batches", "There is no module no_module"),
+    ("my_batches:nothing", "my_batches has no function nothing"),
+    ("my_batches:number", "does not return an iterable"),
+    ("my_batches:raises", r"my_batches:raises of data failed: LookupError: no such sample \(my_batches.py, line \d+\)"),
+    ("my_batches:two", "my_batches:two ended after 2 batches, and step 2 needs another"),
+    ("my_batches:smaller", "batch 0 of my_batches:smaller holds 6 samples"),
+    ("my_batches:lists", "tokens of a batch of my_batches:lists is a list, not a tensor"),
+    ("my_batches:lacking", "Batch 0 of my_batches:lacking lacks the tensor target"),
+    ("my_batches:differs", "Rank 1 has another batch than rank 0 in step 0"),
+    ("my_batches:dies", "ended without a word"),
+])
+def test_an_unusable_function_is_refused_in_one_sentence(plan, batches, function, words):
+    batches(DRAWN + """
+    import os
+    def number():
+        return 7
+    def raises():
+        yield drawn()[0]
+        raise LookupError("no such sample")
+    def two():
+        return drawn()[:2]
+    def smaller():
+        return [(tokens[:6], target[:6]) for tokens, target in drawn()]
+    def lists():
+        return [{"tokens": tokens.tolist(), "target": target} for tokens, target in drawn()]
+    def lacking():
+        return [{"tokens": tokens} for tokens, _ in drawn()]
+    def differs():
+        return [(torch.randint(256, (8, 32), generator=torch.Generator().manual_seed(os.getpid())), drawn()[0][1])] * 3
+    def dies():
+        os._exit(3)
+    """)
+    with pytest.raises(pw.Error, match=words):
+        pw.run(plan, steps=STEPS, data=function)
+
+
+def test_no_python_process_is_left_behind(plan, batches, tmp_path):
+    batches("""
+    import os
+    import pathlib
+    def slow():
+        pathlib.Path(f"pid.{os.getpid()}").touch()
+        yield torch.zeros(8, 32, dtype=torch.int64), torch.zeros(8, 32, dtype=torch.int64)
+        import time
+        time.sleep(1000)
+    """)
+    with pytest.raises(pw.Error, match="gave no batch for step 1 within 8 s"):
+        pw.run(plan, steps=2, data="my_batches:slow", timeout=8)
+    left = [int(file.suffix[1:]) for file in tmp_path.glob("pid.*")]
+    assert len(left) == 2  # of the first and the last stage
+    for pid in left:
+        with pytest.raises(ProcessLookupError):
+            os.kill(pid, signal.SIGCONT)

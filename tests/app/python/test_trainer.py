@@ -1,0 +1,181 @@
+"""Training from a script equals the plain loop of PyTorch."""
+
+import difflib
+import json
+import math
+import os
+import pathlib
+import re
+import socket
+import subprocess
+import sys
+
+import pipewright as pw
+import pytest
+
+torch = pytest.importorskip("torch")
+
+from pipewright._optimizers import kind_of, make_optimizer, numbers_of  # noqa: E402
+
+HERE = pathlib.Path(__file__).parent
+STEPS = 5
+DEADLINE_S = 240
+
+
+def job(script, *arguments, ranks=2, cwd=None):
+    """A job of torchrun that has ended."""
+    paths = os.pathsep.join([str(HERE), *filter(None, [os.environ.get("PYTHONPATH") or str(HERE.parents[2] / "build" / "python")])])
+    call = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(ranks), str(script), *map(str, arguments)]
+    return subprocess.run(call, env={**os.environ, "PYTHONPATH": paths, "OMP_NUM_THREADS": "1"}, cwd=cwd, text=True, capture_output=True,
+                          timeout=DEADLINE_S, check=False)
+
+
+@pytest.fixture(scope="module")
+def compared(tmp_path_factory):
+    """What each rank of a job of two says of each model."""
+    path = tmp_path_factory.mktemp("trainer") / "result"
+    done = job(HERE / "trainer_job.py", path, "gpt", "llama", "resnet")
+    assert done.returncode == 0, done.stderr
+    return [json.loads(pathlib.Path(f"{path}.{rank}").read_text()) for rank in range(2)]
+
+
+@pytest.mark.parametrize("name", ["gpt", "llama", "resnet"])
+def test_five_steps_equal_the_plain_loop(compared, name):
+    first, second = (rank[name] for rank in compared)
+    assert first["losses"] == second["losses"], "every rank knows the loss"
+    assert first["losses"] == pytest.approx(first["expected"], rel=1e-5)
+    assert first["losses"][0] != pytest.approx(first["losses"][-1], rel=1e-3), "it trains"
+    # A step changes a parameter by up to lr = 2e-2; see OPTIMIZER in trainer_job.py for what rounding makes of it.
+    for rank in (first, second):
+        assert rank["difference"][0] < 1e-5 and rank["updated"][0] < 1e-5, rank["difference"]
+        assert rank["untouched"] == 0, "the module itself is not changed until update()"
+    assert "2 ranks" in first["decision"] and first["decision"] == second["decision"]
+
+
+@pytest.mark.parametrize("name", ["gpt", "llama", "resnet"])
+def test_the_callback_sees_each_step_on_rank_zero(compared, name):
+    first, second = (rank[name] for rank in compared)
+    assert second["steps"] == []
+    assert [step[0] for step in first["steps"]] == list(range(STEPS))
+    assert [step[1] for step in first["steps"]] == first["losses"]
+    for _, _, rate, norm, bubble, step_ns, ranks in first["steps"]:
+        assert 0 < rate <= 2e-2 and norm > 0 and math.isfinite(norm)
+        assert 0 <= bubble < 1 and step_ns > 0 and ranks == 2
+
+
+def test_the_trainer_changes_at_most_five_lines_of_a_script(tmp_path):
+    plain, split = (HERE / "scripts" / name for name in ("plain.py", "split.py"))
+    written = [line for line in difflib.unified_diff(plain.read_text().splitlines(), split.read_text().splitlines(), n=0, lineterm="")
+               if line.startswith("+") and not line.startswith("+++")]
+    assert len(written) <= 5, written
+    alone = subprocess.run([sys.executable, plain, tmp_path / "plain.pt"], text=True, capture_output=True, check=True, timeout=DEADLINE_S)
+    done = job(split, tmp_path / "split.pt")
+    assert done.returncode == 0, done.stderr
+    expected = [float(line) for line in alone.stdout.split()]
+    printed = [float(line) for line in done.stdout.split()]
+    assert len(expected) == 6 and sorted(printed) == pytest.approx(sorted(2 * expected), rel=1e-5)  # both ranks print
+    one, other = torch.load(tmp_path / "plain.pt"), torch.load(tmp_path / "split.pt")
+    assert list(one) == list(other)
+    for name in one:
+        # Adam's first steps have the sign of the gradient, so what rounding makes of a tiny one is more than rounding: at most lr * 1e-2 here.
+        torch.testing.assert_close(one[name], other[name], rtol=1e-5, atol=1e-4)
+
+
+@pytest.fixture(scope="module")
+def cases(tmp_path_factory):
+    """What each rank of a job of two says of the cases that end well."""
+    folder = tmp_path_factory.mktemp("cases")
+    done = job(HERE / "trainer_cases.py", folder, "refused_batches", "paused", "decided", "recorded")
+    assert done.returncode == 0, done.stderr
+    return folder, [json.loads((folder / f"result.{rank}").read_text()) for rank in range(2)]
+
+
+def test_an_unusable_batch_is_refused_on_all_ranks_and_changes_nothing(cases):
+    first, second = (rank["refused_batches"] for rank in cases[1])
+    sentences = [sentence for kind, sentence in first["answers"] if kind == "UsageError"]
+    assert len(sentences) == len(first["answers"]) == 10
+    assert second["answers"] == first["answers"]
+    words = ["6 samples", "float64", "[8, 5]", "target", "class 5|class 4|class 3", "2 tensors", "Rank 1 has another batch than rank 0 in step 1",
+             "6 samples", "learning rate", "closed"]
+    for sentence, expected in zip(sentences, words):
+        assert any(word in sentence for word in expected.split("|")), (sentence, expected)
+    assert first["losses"] == second["losses"] == first["expected"]
+
+
+def test_a_paused_training_goes_on_as_if_it_had_not_been(cases):
+    first, second = (rank["paused"] for rank in cases[1])
+    assert first == second
+    assert first["losses"] == first["expected"][:3] and first["resumed"] == first["expected"][2:] and first["equal"]
+    assert first["again"] == first["expected"][:2], "new weights begin a new training"
+    assert first["names"] == [f"{layer}.{kind}" for layer in (0, 2, 4) for kind in ("weight", "bias")]
+
+
+def test_unasked_it_takes_what_is_predicted_to_be_faster(cases):
+    first, second = (rank["decided"] for rank in cases[1])
+    assert first == second and first["ranks"] * first["replicas"] == 2
+    times = [float(part) for part in re.findall(r"([\d.e+-]+) ms", first["decision"])]
+    assert (first["ranks"] == 2) == (times[1] < times[0]), first["decision"]
+    assert math.isfinite(first["loss"])
+
+
+def test_a_store_keeps_the_steps(cases):
+    folder, (first, second) = cases
+    run = pw.Store(folder / "runs.db")[1]
+    assert run.state == "completed" and run.losses == pytest.approx(first["recorded"]["losses"], rel=1e-12)
+    assert second["recorded"] == first["recorded"]
+    assert len((folder / "log.csv").read_text().splitlines()) == 1 + 3
+
+
+def test_a_rank_that_ends_is_named_to_the_others(tmp_path):
+    """Without torchrun, which would end the other rank itself."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    ranks = []
+    for rank in range(2):
+        where = {"RANK": str(rank), "WORLD_SIZE": "2", "LOCAL_RANK": str(rank), "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1",
+                 "MASTER_PORT": str(port), "OMP_NUM_THREADS": "1"}
+        ranks.append(subprocess.Popen([sys.executable, HERE / "trainer_cases.py", tmp_path, "left"], env={**os.environ, **where}, text=True,
+                                      stderr=subprocess.PIPE, cwd=tmp_path))
+    try:
+        complaints = [rank.communicate(timeout=DEADLINE_S)[1] for rank in ranks]
+    finally:
+        for rank in ranks:
+            rank.kill()
+    assert ranks[0].returncode == 0, complaints[0]
+    left = json.loads((tmp_path / "result.0").read_text())["left"]
+    assert left["answer"][0] == "Error" and "rank 1" in left["answer"][1].lower(), left
+    assert left["after"][0] == "Error" and "has ended" in left["after"][1]
+
+
+def test_alone_a_process_trains_the_whole_model(tmp_path):
+    script = tmp_path / "alone.py"
+    script.write_text((HERE / "scripts" / "split.py").read_text().replace(", ranks=2", ', cluster="cpu-workstation"'))
+    paths = os.environ.get("PYTHONPATH") or str(HERE.parents[2] / "build" / "python")
+    alone = [subprocess.run([sys.executable, one, tmp_path / "alone.pt"], env={**os.environ, "PYTHONPATH": paths}, text=True,
+                            capture_output=True, check=True, timeout=DEADLINE_S).stdout for one in (script, HERE / "scripts" / "plain.py")]
+    assert [float(x) for x in alone[0].split()] == pytest.approx([float(x) for x in alone[1].split()], rel=1e-5)
+
+
+@pytest.mark.parametrize("made, kind, numbers", [
+    (lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9, nesterov=True), "sgd", {"lr": 0.1, "momentum": 0.9, "nesterov": True, "weight_decay": 0}),
+    (lambda p: torch.optim.AdamW(p, betas=(0.8, 0.9)), "adamw", {"lr": 1e-3, "beta1": 0.8, "beta2": 0.9, "eps": 1e-8, "weight_decay": 1e-2}),
+    (lambda p: torch.optim.RMSprop(p, alpha=0.5), "rmsprop", {"lr": 1e-2, "alpha": 0.5, "eps": 1e-8, "momentum": 0}),
+])
+def test_an_optimizer_is_read_as_it_is(made, kind, numbers):
+    optimizer = made([torch.nn.Parameter(torch.zeros(2))])
+    assert kind_of(optimizer) == kind
+    found = numbers_of(optimizer)
+    assert {name: found[name] for name in numbers} == numbers
+
+
+@pytest.mark.parametrize("made, words", [
+    (lambda p: torch.optim.Adagrad(p), "Adagrad"),
+    (lambda p: torch.optim.Adam(p, amsgrad=True), "amsgrad"),
+    (lambda p: torch.optim.SGD([{"params": p[:1], "weight_decay": 0.1}, {"params": p[1:]}], lr=0.1), "weight_decay"),
+    (lambda p: "adamax", "adamax"),
+])
+def test_an_optimizer_that_the_engine_does_not_have_is_refused(made, words):
+    parameters = [torch.nn.Parameter(torch.zeros(2)), torch.nn.Parameter(torch.zeros(2))]
+    with pytest.raises(pw.UsageError, match=words):
+        make_optimizer(made(parameters), parameters, {})
