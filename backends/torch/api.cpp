@@ -59,8 +59,8 @@ void loadLibrary(const std::string& path) {
 }  // namespace
 
 extern "C" __attribute__((visibility("default"))) const pw::TorchBackend* pipewrightTorchBackend() {
-  static const pw::TorchBackend backend{&prepareProcess,      &pw::makeTracedStage,  &pw::connectGloo, &pw::connectStore,
-                                        &pw::measureProfile,  &hasOperator,          &loadLibrary,     &writtenArguments,
-                                        &pw::connectGlooLink, &pw::autogradFunctions};
+  static const pw::TorchBackend backend{&prepareProcess,      &pw::makeTracedStage,   &pw::connectGloo,   &pw::connectStore,
+                                        &pw::measureProfile,  &hasOperator,           &loadLibrary,       &writtenArguments,
+                                        &pw::connectGlooLink, &pw::autogradFunctions, &pw::stageFunctions};
   return &backend;
 }

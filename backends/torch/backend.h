@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "backends/torch/autograd/functions.h"
+#include "backends/torch/autograd/stages.h"
 #include "backends/torch/gloo.h"
 #include "backends/torch/gloo_link.h"
 #include "backends/torch/profiler.h"
@@ -30,6 +31,8 @@ struct TorchBackend {
   MessageLink (*connectGlooLink)(const Rendezvous&, const KeyValueStore&, LinkEvents);
   /// What remote calls and distributed autograd do with tensors.
   const AutogradFunctions& (*autograd)();
+  /// What training stages by distributed autograd does with them.
+  const StageFunctions& (*stages)();
 };
 
 /// Loads the module once, and LibTorch for it (`loadTorchLibrary`). Throws Error naming the file when it cannot be loaded.
