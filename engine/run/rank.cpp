@@ -48,6 +48,7 @@ const TorchBackend& connectRank(const RunSettings& o, const Plan& plan, const Mo
   } else {
     communicator = std::move(inMemoryCommunicators(1, options.deadline).front());
   }
+  connectCalls(o, plan, meeting, store, torch, *communicator, options);
   store = {};
   reportStartUp(environment, StartUp::Done);
   return torch;
