@@ -60,11 +60,16 @@ void DynamicPipeline::Impl::define(Remote& remote, DistributedAutograd& autograd
     });
     return RemoteValue();
   });
-  remote.define("value", [this, microbatch](Remote&, const RemoteValue& given) {
-    const auto transfer = static_cast<std::size_t>(given.at(std::size_t{0}).integer());
-    const TensorHandle value = given.at(2).tensor();
-    lane.post([=, this, context = currentContext(), m = microbatch(given.at(1)), message = messageOf(value), came = monotonicNow()] {
-      step->take(context, transfer, m, value, message, came);
+  remote.define("values", [this, microbatch](Remote&, const RemoteValue& given) {
+    std::map<std::size_t, TensorHandle> values;
+    AutogradMessageId message;
+    for (const RemoteValue& value : given.at(1).list()) {
+      const TensorHandle& tensor = values[static_cast<std::size_t>(value.at(std::size_t{0}).integer())] = value.at(1).tensor();
+      if (const AutogradMessageId found = messageOf(tensor)) message = found;
+    }
+    const Microbatch m = microbatch(given.at(std::size_t{0}));
+    lane.post([this, m, message, values = std::move(values), context = currentContext(), came = monotonicNow()] {
+      step->take(context, m, values, message, came);
     });
     return RemoteValue();
   });

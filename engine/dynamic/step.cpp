@@ -57,17 +57,17 @@ void DynamicStep::start(ContextId context, Stage stage, Microbatch microbatch, N
   runForwards(stage);
 }
 
-void DynamicStep::take(ContextId context, std::size_t transfer, Microbatch microbatch, const TensorHandle& value, AutogradMessageId message,
-                       Ns came) {
-  const Transfer& what = transferOf(transfer);
+void DynamicStep::take(ContextId context, Microbatch microbatch, const std::map<std::size_t, TensorHandle>& values,
+                       AutogradMessageId message, Ns came) {
+  const Transfer& any = transferOf(values.begin()->first);
   contexts_.at(microbatch.index()) = context;
   microbatchOf_[context] = microbatch;
-  if (message) messages_[message] = {transfer, microbatch};
-  noteMessage(SpanKind::SendForward, what.from, microbatch, rankOf(what.from), self_, 0, came);
-  Waiting& waiting = waiting_[what.to][microbatch];
-  waiting.received[transfer] = value;
+  if (message) messages_[message] = {any.from, any.to, microbatch};
+  noteMessage(SpanKind::SendForward, any.from, microbatch, rankOf(any.from), self_, 0, came);
+  Waiting& waiting = waiting_[any.to][microbatch];
+  waiting.received.insert(values.begin(), values.end());
   waiting.came = came;
-  runForwards(what.to);
+  runForwards(any.to);
 }
 
 void DynamicStep::noteMessage(SpanKind kind, Stage stage, Microbatch microbatch, Rank from, Rank to, Bytes bytes, Ns now) {
@@ -112,14 +112,24 @@ void DynamicStep::forward(Stage stage, Microbatch microbatch, Waiting waiting) {
   StageForward done;
   timed({self_, SpanKind::Forward, stage, microbatch, self_, 0, 0, 0}, waiting.came,
         [&] { done = rank_.functions.forward(*stages_.at(stage), microbatch, waiting.received); });
-  for (const StageOutput& output : done.outputs) {
-    const Transfer& transfer = transferOf(output.transfer);
-    sending_ = {output.transfer, microbatch};
-    noteMessage(SpanKind::SendForward, stage, microbatch, self_, rankOf(transfer.to), output.bytes, monotonicNow());
-    call(rankOf(transfer.to), "value", RemoteValue::List{static_cast<std::int64_t>(output.transfer), microbatch.value, output.value});
-  }
+  std::map<Stage, std::vector<StageOutput>> byUser;
+  for (StageOutput& output : done.outputs) byUser[transferOf(output.transfer).to].push_back(std::move(output));
+  for (const auto& [user, values] : byUser) send({stage, user, microbatch}, values);
   if (stage != lastStage_) return;
   done.loss == nullptr ? passed(microbatch) : backward(microbatch, done.loss);
+}
+
+/// In one call, so that their gradients come back together.
+void DynamicStep::send(const Link& link, const std::vector<StageOutput>& values) {
+  RemoteValue::List list;
+  Bytes bytes = 0;
+  for (const StageOutput& value : values) {
+    list.emplace_back(RemoteValue::List{static_cast<std::int64_t>(value.transfer), value.value});
+    bytes += value.bytes;
+  }
+  sending_ = link;
+  noteMessage(SpanKind::SendForward, link.from, link.microbatch, self_, rankOf(link.to), bytes, monotonicNow());
+  call(rankOf(link.to), "values", RemoteValue::List{link.microbatch.value, std::move(list)});
 }
 
 /// A pass takes as long as all the others that compute in between, so its deadline is that of so many waits.
@@ -145,9 +155,8 @@ void DynamicStep::runPiece(ContextId context, AutogradMessageId message, const s
   const auto microbatch = microbatchOf_.find(context);
   Span span{self_, SpanKind::Backward, stage, microbatch == microbatchOf_.end() ? Microbatch(-1) : microbatch->second, self_, 0, 0, 0};
   if (const auto found = messages_.find(message); found != messages_.end()) {
-    const Transfer& transfer = transferOf(found->second.transfer);
-    span.stage = transfer.from;
-    noteMessage(SpanKind::SendBackward, transfer.to, span.microbatch, rankOf(transfer.to), self_, 0, came);
+    span.stage = found->second.from;
+    noteMessage(SpanKind::SendBackward, found->second.to, span.microbatch, rankOf(found->second.to), self_, 0, came);
   }
   timed(span, came, piece);
 }
@@ -155,8 +164,12 @@ void DynamicStep::runPiece(ContextId context, AutogradMessageId message, const s
 void DynamicStep::noteGradient(AutogradMessageId message) {
   const auto found = messages_.find(message);
   if (found == messages_.end()) return;
-  const Transfer& transfer = transferOf(found->second.transfer);
-  noteMessage(SpanKind::SendBackward, transfer.to, found->second.microbatch, self_, rankOf(transfer.from), transfer.bytes, monotonicNow());
+  const Link& link = found->second;
+  Bytes bytes = 0;
+  for (const Transfer& transfer : rank_.plan.partition.transfers) {
+    if (transfer.from == link.from && transfer.to == link.to && transfer.gradient) bytes += transfer.bytes;
+  }
+  noteMessage(SpanKind::SendBackward, link.to, link.microbatch, self_, rankOf(link.from), bytes, monotonicNow());
 }
 
 /// Microbatch after microbatch, so that sums have the same bits in every run.

@@ -48,9 +48,10 @@ class DynamicStep {
 
   /// A microbatch begins at a stage that needs no values.
   void start(ContextId context, Stage stage, Microbatch microbatch, Ns came);
-  /// A value came for a stage of this rank. `message`: none if it needs no gradient.
-  void take(ContextId context, std::size_t transfer, Microbatch microbatch, const TensorHandle& value, AutogradMessageId message, Ns came);
-  /// A call with values of a microbatch goes out; of the value that is being sent.
+  /// The values that one stage makes for one of this rank came, by transfer. `message`: none if they need no gradient.
+  void take(ContextId context, Microbatch microbatch, const std::map<std::size_t, TensorHandle>& values, AutogradMessageId message,
+            Ns came);
+  /// A message with the values that are being sent goes out.
   void noteSent(AutogradMessageId message) { messages_[message] = sending_; }
   /// Runs a piece of a backward pass, whose gradients came for a message.
   void runPiece(ContextId context, AutogradMessageId message, const std::function<void()>& piece, Ns came);
@@ -62,8 +63,9 @@ class DynamicStep {
   void collected(Microbatch microbatch);
 
  private:
-  struct Value {
-    std::size_t transfer = 0;
+  /// A message of values, and the one back with their gradients.
+  struct Link {
+    Stage from, to;
     Microbatch microbatch;
   };
   struct Waiting {
@@ -81,6 +83,7 @@ class DynamicStep {
   void noteMessage(SpanKind kind, Stage stage, Microbatch microbatch, Rank from, Rank to, Bytes bytes, Ns now);
   void runForwards(Stage stage);
   void forward(Stage stage, Microbatch microbatch, Waiting waiting);
+  void send(const Link& link, const std::vector<StageOutput>& values);
   void backward(Microbatch microbatch, const TensorHandle& loss);
   void passed(Microbatch microbatch);
   /// Does it on this rank's lane, as a span with its memory after the wait for what came.
@@ -98,8 +101,8 @@ class DynamicStep {
   std::vector<std::size_t> incoming_;  ///< how many values each stage needs
   std::map<Stage, std::map<Microbatch, Waiting>> waiting_;
   std::map<Stage, Microbatch> next_;  ///< forward of each stage
-  std::map<AutogradMessageId, Value> messages_;
-  Value sending_;
+  std::map<AutogradMessageId, Link> messages_;
+  Link sending_;
   std::set<Microbatch> passed_, toCollect_;
   std::map<Microbatch, int> collectedBy_;  ///< ranks
   int asked_ = 0, added_ = 0, ended_ = 0;  ///< microbatches
