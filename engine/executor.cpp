@@ -83,6 +83,10 @@ std::string Executor::reportOf(int number, const std::exception& failure) noexce
 
 /// All actions of the rank's row.
 void Executor::runTraining() {
+  if (options_.instead) {
+    phase_ = "in its calls and backward passes";
+    return options_.instead(stages_, communicator_, log_);
+  }
   switch (options_.order) {
     case Order::Plan: return runInOrder(ops_);
     case Order::Ready: return runReady();

@@ -46,6 +46,8 @@ struct ExecutorOptions {
   bool skipNonFinite = false;  ///< if they are not, leave all parameters and buffers unchanged; otherwise they may be changed, and the
                                ///< training cannot continue
   bool sumLoss = false;        ///< every rank gets the total loss, not its part
+  /// Runs the forwards and backwards of a step instead of the row, if it is not empty; see DynamicPipeline.
+  std::function<void(const std::map<Stage, StageModule*>& stages, Communicator&, StepLog&)> instead{};
   std::string flightFiles{};  ///< file-name prefix of flight records (flight_record.h), which failing ranks write to `<prefix><rank>.json`;
                               ///< empty: none
   std::chrono::milliseconds deadline{60000};  ///< for work that is pending on a device at a step's end

@@ -70,6 +70,7 @@ Verifier::Verifier(const ModelGraph& graph, const Plan& plan, const StageOptions
   StageOptions whole = options;
   whole.replica = 0;
   whole.betweenOperators = {};
+  whole.distributed = false;
   for (const Transfer& t : plan.partition.transfers) {
     const bool known = positions_.contains(graph.value(t.value).name);
     if (known || changes[t.value.index()]) continue;  // a copy, as later changes were not sent

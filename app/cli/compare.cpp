@@ -14,6 +14,7 @@
 #include "app/cli/numbers.h"
 #include "app/cli/output.h"
 #include "backends/store/run_store.h"
+#include "engine/run/backward.h"
 #include "schedules/units.h"
 #include "simulator/report/compare.h"
 #include "simulator/report/json_fields.h"
@@ -128,6 +129,21 @@ struct StoredStep {
 
 StoredStep medianOf(const RunStore& store, const RunRecord& run) { return {store.loadStep(run, {}), store.stepCount(run.id)}; }
 
+/// What the time beside computing is.
+std::string besidesText(const Verdict& verdict, const RunRecord& run) {
+  const bool isDynamic = run.facts.backward == nameOf(Backward::Dynamic);
+  const std::string began = isDynamic ? "This run followed no schedule (--backward dynamic)." : "";
+  if (!verdict.replayed) return began + (isDynamic ? "\n" : "");
+  const std::string makespan = formatDuration(*verdict.replayed);
+  const std::string error = errorOf(*verdict.replayed, verdict.comparison.measuredMakespan);
+  if (isDynamic)
+    return fmt::format("{} By that of its plan the measured compute durations would make {}: without it the step took {}.\n", began,
+                       makespan, error);
+  return fmt::format(
+      "Simulated with the measured compute durations the makespan is {}: running it took {} beyond computing and predicted messages.\n",
+      makespan, error);
+}
+
 int compareWithPrediction(const RunRecord& run, const StoredStep& chosen, bool json) {
   const StepRecord& step = chosen.step;
   const Verdict verdict = judge(run.predicted, step.measured, replayedMakespan(run.plan.schedule, run.plan.costs, step.measured));
@@ -139,11 +155,7 @@ int compareWithPrediction(const RunRecord& run, const StoredStep& chosen, bool j
   const Pair pair{&run.predicted, &step.measured, "predicted", "measured", "predicted", "measured, " + titleOf(run, step, chosen.steps)};
   printDrawn(pair);
   print(textOf(verdict, sentence, pair));
-  if (verdict.replayed) {
-    print(fmt::format(
-        "Simulated with the measured compute durations the makespan is {}: running it took {} beyond computing and predicted messages.\n",
-        formatDuration(*verdict.replayed), errorOf(*verdict.replayed, verdict.comparison.measuredMakespan)));
-  }
+  print(besidesText(verdict, run));
   printEnd(run, chosen.steps);
   return kYes;
 }

@@ -132,6 +132,9 @@ void declareExecution(CLI::App& sub, const std::shared_ptr<RunSettings>& o) {
   sub.add_flag(
       "--synthetic", o->synthetic,
       "Do not compute, but take as long as the plan says and send messages of its sizes: rehearses processes and links without the model");
+  addChoice(
+      sub, "--backward", o->backward,
+      "schedule: the plan's rows (default); dynamic: remote calls and distributed autograd, without a schedule: shows what that buys");
   addChoice(sub, "--order", o->order, "plan: each rank's row as it stands (default); ready: whichever action is ready first");
 }
 

@@ -17,6 +17,7 @@ struct RunFacts {
   bool tf32 = false;                 ///< GPUs rounded the inputs of float32 matrix products
   bool synthetic = false;            ///< its stages computed nothing, so it says nothing about its model's times
   std::string optimizer{};           ///< as `--optimizer` names it; empty: written before this was stored
+  std::string backward{};            ///< likewise of `--backward`
 
   bool operator==(const RunFacts&) const = default;
 };
@@ -29,11 +30,12 @@ struct RunColumn {
   std::variant<bool RunFacts::*, DType RunFacts::*, std::string RunFacts::*> member;
 };
 
-inline constexpr std::array<RunColumn, 4> kRunColumns{{
+inline constexpr std::array<RunColumn, 5> kRunColumns{{
     {"precision", "", 2, &RunFacts::precision},
     {"tf32", "", 2, &RunFacts::tf32},
     {"synthetic", "", 2, &RunFacts::synthetic},
     {"optimizer", "optimizer", 3, &RunFacts::optimizer},
+    {"backward", "", 4, &RunFacts::backward},
 }};
 
 /// Version of the stores that have all columns.

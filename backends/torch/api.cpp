@@ -62,6 +62,6 @@ void loadLibrary(const std::string& path) {
 extern "C" __attribute__((visibility("default"))) const pw::TorchBackend* pipewrightTorchBackend() {
   static const pw::TorchBackend backend{&prepareProcess,      &pw::makeTracedStage,   &pw::connectGloo, &pw::connectStore,
                                         &pw::measureProfile,  &hasOperator,           &loadLibrary,     &writtenArguments,
-                                        &pw::connectGlooLink, &pw::autogradFunctions, &pw::checkBatch};
+                                        &pw::connectGlooLink, &pw::autogradFunctions, &pw::checkBatch,  &pw::stageFunctions};
   return &backend;
 }

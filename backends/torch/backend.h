@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "backends/torch/autograd/functions.h"
+#include "backends/torch/autograd/stages.h"
 #include "backends/torch/gloo.h"
 #include "backends/torch/gloo_link.h"
 #include "backends/torch/profiler.h"
@@ -33,6 +34,8 @@ struct TorchBackend {
   const AutogradFunctions& (*autograd)();
   /// A digest of the feed's batch of a step: the same on ranks that have the same batch. Throws UsageError for one that does not fit.
   std::uint64_t (*checkBatch)(const ModelGraph&, const Plan&, const DataOptions&, int step);
+  /// What training stages by distributed autograd does with them.
+  const StageFunctions& (*stages)();
 };
 
 /// Loads the module once, and LibTorch for it (`loadTorchLibrary`). Throws Error naming the file when it cannot be loaded.

@@ -37,7 +37,8 @@ struct DistributedAutograd::Impl {
                     functions,
                     threads,
                     [this](JobRank to, PassMessage message) { send(to, std::move(message)); },
-                    [this](JobRank worker) { return remote.isLost(worker); }},
+                    [this](JobRank worker) { return remote.isLost(worker); },
+                    watch},
         threads(kStepThreads, kStepThreads) {}
 
   static PassMessage contextMessage(PassStep step, ContextId id) {
@@ -67,6 +68,7 @@ struct DistributedAutograd::Impl {
   Contexts contexts;
   IdSource<AutogradMessageId> messageIds;
   IdSource<PassId> passIds;
+  AutogradWatch watch;
   PassEnvironment environment;
   mutable std::mutex mutex;
   std::mutex optimizerTurns;
@@ -231,10 +233,12 @@ CallHooks DistributedAutograd::Impl::hooks(const std::shared_ptr<Impl>& self) {
   hooks.sent = [self](ContextId id, JobRank to, const std::vector<TensorHandle>& tensors) {
     const AutogradMessageId message = self->messageIds.next();
     self->addEnd(true, id, message, self->functions.attachSend(tensors), to);
+    if (self->watch.sent) self->watch.sent(id, message, to);
     return message;
   };
   hooks.received = [self](ContextId id, JobRank from, AutogradMessageId message, const std::vector<TensorHandle>& tensors) {
     self->addEnd(false, id, message, self->functions.attachReceive(tensors, message, self->remote.nameOf(from)), from);
+    if (self->watch.received) self->watch.received(id, message, from, tensors);
   };
   hooks.called = [self](ContextId id, JobRank from) { self->contexts.called(id, from); };
   hooks.calling = [self](ContextId id, JobRank to) { self->contexts.calling(id, to); };
@@ -242,7 +246,10 @@ CallHooks DistributedAutograd::Impl::hooks(const std::shared_ptr<Impl>& self) {
   hooks.message = [self](JobRank from, std::string_view body, std::vector<HeldBuffer> parts) {
     self->handle(from, readMessage(body, std::move(parts), self->functions));
   };
-  hooks.lost = [self](JobRank worker, const std::string& why) { self->lost(worker, why); };
+  hooks.lost = [self](JobRank worker, const std::string& why) {
+    self->lost(worker, why);
+    if (self->watch.lost) self->watch.lost(worker, why);
+  };
   hooks.closed = [self] { self->close(); };
   return hooks;
 }
@@ -275,6 +282,8 @@ DistributedAutograd::~DistributedAutograd() {
   impl_->threads.stop();
   for (const auto& context : impl_->contexts.all()) impl_->contexts.released(context->id);
 }
+
+void DistributedAutograd::watch(AutogradWatch watch) { impl_->watch = std::move(watch); }
 
 ContextId DistributedAutograd::open() { return impl_->contexts.open(); }
 

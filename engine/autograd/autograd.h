@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "engine/autograd/pass_root.h"
+#include "engine/autograd/watch.h"
 #include "engine/remote/current_context.h"
 #include "engine/remote/remote.h"
 
@@ -34,6 +35,9 @@ class DistributedAutograd {
   ~DistributedAutograd();
   DistributedAutograd(const DistributedAutograd&) = delete;
   DistributedAutograd& operator=(const DistributedAutograd&) = delete;
+
+  /// Once, before the first message.
+  void watch(AutogradWatch watch);
 
   /// Makes a context; `WithContext` opens it in a thread, `OpenContext` does both.
   [[nodiscard]] ContextId open();

@@ -86,18 +86,12 @@ void PassPart::run(PassMessage& message) {
   switch (message.step) {
     case PassStep::Reach: return reach(message);
     case PassStep::Start:
-    case PassStep::Resume: {
-      expect(message.all);
-      const GradientSink out = sink();
-      environment_.functions.run(local_, nullptr, {}, out);
-      return;
-    }
+    case PassStep::Resume: expect(message.all); return runPiece({}, nullptr, {});
     case PassStep::Gradient: {
       expect(message.all);
       const AutogradMessageId id = message.messages.at(0);
       if (!fired_.insert(id).second) throw Error(fmt::format("The gradient of message {} came twice.", id.value));
-      environment_.functions.run(local_, sendFunction(id), message.gradients, sink());
-      return;
+      return runPiece(id, sendFunction(id), message.gradients);
     }
     case PassStep::Explain: return explain();
     case PassStep::Joined:
@@ -109,6 +103,17 @@ void PassPart::run(PassMessage& message) {
     case PassStep::Answer: break;
   }
   throw Error("a message of a backward pass is for somebody else");
+}
+
+void PassPart::runPiece(AutogradMessageId message, const NodeHandle& send, const std::vector<TensorHandle>& gradients) {
+  const GradientSink out = sink();
+  const auto piece = [&] { environment_.functions.run(local_, send, gradients, out); };
+  environment_.watch.piece ? environment_.watch.piece(contextId(), message, piece) : piece();
+}
+
+ContextId PassPart::contextId() const {
+  const auto context = context_.lock();
+  return context == nullptr ? ContextId() : context->id;
 }
 
 NodeHandle PassPart::sendFunction(AutogradMessageId message) const {
@@ -169,6 +174,7 @@ GradientSink PassPart::sink() {
       }
       peer = found->second.peer;
     }
+    if (environment_.watch.gradient) environment_.watch.gradient(contextId(), id, peer);
     PassMessage next = message(PassStep::Gradient);
     next.all = all_;
     next.messages = {id};
@@ -202,7 +208,7 @@ PassMessage PassPart::message(PassStep step) const {
   message.step = step;
   message.pass = id_;
   message.keepGraph = keepGraph_;
-  if (const auto context = context_.lock()) message.context = context->id;
+  message.context = contextId();
   return message;
 }
 

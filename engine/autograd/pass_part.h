@@ -10,6 +10,7 @@
 
 #include "engine/autograd/context.h"
 #include "engine/autograd/pass_message.h"
+#include "engine/autograd/watch.h"
 #include "engine/remote/call_threads.h"
 
 namespace pw {
@@ -22,6 +23,7 @@ struct PassEnvironment {
   CallThreads& threads;
   std::function<void(JobRank to, PassMessage)> send;  ///< to the own worker: handled before it returns
   std::function<bool(JobRank)> isLost;
+  const AutogradWatch& watch;
 };
 
 /// One worker's part of a backward pass: takes the pass's messages one after the other, runs what they make ready, and gives its shares of
@@ -48,11 +50,14 @@ class PassPart : public std::enable_shared_from_this<PassPart> {
   void run(PassMessage& message);
   void reach(const PassMessage& message);
   void expect(bool all);
+  /// From the gradients of a message that was sent, or (none) from the roots and what may go on.
+  void runPiece(AutogradMessageId message, const NodeHandle& send, const std::vector<TensorHandle>& gradients);
   void explain();  ///< throws UsageError for a message that is not used and holds something up here, if there is one
   void sendOn(JobRank to, PassMessage message);
   [[nodiscard]] NodeHandle sendFunction(AutogradMessageId message) const;
   [[nodiscard]] GradientSink sink();
   [[nodiscard]] PassMessage message(PassStep step) const;
+  [[nodiscard]] ContextId contextId() const;
   void fail(const std::exception_ptr& problem);
 
   const PassEnvironment& environment_;

@@ -6,6 +6,7 @@
 #include "backends/torch/backend.h"
 #include "engine/processes/connect.h"
 #include "engine/processes/process.h"
+#include "engine/run/backward.h"
 #include "engine/run/start.h"
 #include "engine/worker.h"
 
@@ -50,6 +51,7 @@ const TorchBackend& connectRank(const RunSettings& o, const Plan& plan, const Mo
   } else {
     communicator = std::move(inMemoryCommunicators(1, options.deadline).front());
   }
+  connectCalls(o, plan, meeting, store, torch, *communicator, options);
   store = {};
   reportStartUp(environment, StartUp::Done);
   return torch;

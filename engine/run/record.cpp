@@ -48,7 +48,8 @@ RunRecord recordOf(const Plan& plan, const RunSettings& o, const std::string& st
   RunRecord record;
   record.startedAt = startedAt;
   record.backend = nameOf(*o.transport);
-  record.facts = {o.computing.precision, o.computing.tf32, o.synthetic, std::string(nameOf(o.update.kind))};
+  record.facts = {o.computing.precision, o.computing.tf32, o.synthetic, std::string(nameOf(o.update.kind)),
+                  std::string(nameOf(o.backward))};
   record.seed = o.seed;
   record.machine = o.computing.onGpu ? gpuMachine(0) : thisMachine();
   record.plan = plan;

@@ -110,6 +110,7 @@ void refuseWhatCannotRun(const RunSettings& o, const Plan& plan) {
                       o.lossOver != LossScope::PerMicrobatch || !o.loss.empty() || !o.lossCount.empty())) {
     throw UsageError("--synthetic computes nothing, so options about data, loss, precision and checkpoints do not go with it; omit them.");
   }
+  refuseWhatIsNotDynamic(o, plan);
   if (o.verify && o.computing.precision != DType::Unknown) {
     throw UsageError(fmt::format("--verify compares bits that {} rounds away; omit it, or add --precision traced.", o.precision));
   }

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "backends/messages/transport.h"
+#include "engine/run/backward.h"
 #include "engine/worker.h"
 #include "simulator/plan/optimizer.h"
 #include "simulator/plan/plan.h"
@@ -19,6 +20,7 @@ struct RunSettings {
   std::string plan, store, data = "synthetic", loss, lossCount, optimizer = "sgd", outputs, save, resume, log, live;
   std::vector<std::string> models;  ///< archives to use instead of the plan's, if those have moved
   Order order = Order::Plan;
+  Backward backward = Backward::Schedule;
   LossScope lossOver = LossScope::PerMicrobatch;
   std::optional<Transport> transport;                   ///< nothing: not given; `followPlan` then sets it as the plan was profiled
   std::string precision;                                ///< empty: likewise

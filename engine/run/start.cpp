@@ -140,6 +140,7 @@ JobFields fieldsOf(const RunSettings& o, const Plan& plan, const ModelGraph& gra
   add(fields, "--verify", o.verify);
   add(fields, "--synthetic", o.synthetic);
   add(fields, "--order", nameOf(o.order));
+  add(fields, "--backward", nameOf(o.backward));
   add(fields, "--save", o.save.empty() ? "none" : "a file");  // rank 0 writes it, from what all send
   add(fields, "--save-every", o.saveEvery);
   add(fields, "--reset-optimizer", o.resetOptimizer);

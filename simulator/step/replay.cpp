@@ -16,8 +16,8 @@ Trace replay(const Schedule& schedule, const CostTable& costs, const Trace& meas
   using Key = std::tuple<SpanKind, Stage, Microbatch>;
   std::map<Key, Ns> durations;
   for (const Span& span : measured.spans) {
-    if (isCompute(span.kind))
-      durations.emplace(Key{span.kind, span.stage, span.microbatch}, span.end - span.start);  // spans are in order: the first replica's
+    if (isCompute(span.kind) && span.rank.index() < schedule.rows.size())            // of the first replica
+      durations[{span.kind, span.stage, span.microbatch}] += span.end - span.start;  // a backward may come in pieces
   }
   const auto durationOf = [&](const Action& action) {
     const auto found = durations.find({spanKind(action.kind), action.stage, action.microbatch});

@@ -72,7 +72,7 @@ StageProgram::StageProgram(const ModelGraph& graph, const Plan& plan, Stage stag
   program.keep.insert(program.keep.end(), options.watched.begin(), options.watched.end());
   if (isLast_) program.keep.push_back(lossOutput_);
   program.checkpoints = spec_.checkpoints;
-  program.weights = &queue_;
+  program.weights = options.distributed ? nullptr : &queue_;  // whose gradients would bypass the pass
   program.device = run_.device;
   program.gradients = parameters_.gradients();
   program.differentiable = needsGradient(graph_);
@@ -118,7 +118,7 @@ Frame StageProgram::frameFor(InFlight& inFlight, bool trains) const {
     const Transfer& transfer = partition_.transfers[t];
     at::Tensor& received = inFlight.received.at(t);
     const bool leaf = transfer.gradient && trains;
-    if (leaf) received.set_requires_grad(true);
+    if (leaf && !options_.distributed) received.set_requires_grad(true);
     const bool changes = changedInPlace_[transfer.value.index()];  // the sender, or another stage, may look at the same memory
     frame[transfer.value.index()] = !changes ? received : leaf ? Enter::apply(received) : received.clone();
   }
@@ -203,9 +203,13 @@ void StageProgram::backward(InFlight& inFlight, bool splits) {
     const at::Tensor& gradient = received.grad();
     inFlight.inputGradients[t] = gradient.defined() ? plain(gradient) : at::zeros_like(received);
   }
+  observeGradients(inFlight);
+  inFlight.received.clear();
+}
+
+void StageProgram::observeGradients(InFlight& inFlight) const {
   for (const auto& [value, tensor] : inFlight.watched) observe(value, inFlight.microbatch, tensor.grad(), true);
   inFlight.watched.clear();
-  inFlight.received.clear();
 }
 
 void StageProgram::addWeightGradients(InFlight& inFlight) {

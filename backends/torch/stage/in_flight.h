@@ -53,6 +53,8 @@ class StageProgram {
   /// From `outputGradients` and `lossGradient` to `inputGradients`, and adds to the parameters' gradients; if it `splits`, leaves the
   /// deferrable ones in `weights`. Takes the microbatch's tensors.
   void backward(InFlight& inFlight, bool splits);
+  /// Shows the gradients of the microbatch's watched values, after its backward; `backward` does.
+  void observeGradients(InFlight& inFlight) const;
   /// Computes the deferred weight gradients.
   void addWeightGradients(InFlight& inFlight);
 

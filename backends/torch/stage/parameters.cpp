@@ -232,6 +232,16 @@ void StageParameters::addedByAutograd(const std::vector<ValueId>& parameters) {
   }
 }
 
+void StageParameters::add(const std::function<at::Tensor(const at::Tensor& parameter)>& gradientOf) {
+  const c10::AutoGradMode off(false);
+  for (Parameter& parameter : parameters_) {
+    if (!parameter.gradient) continue;
+    const at::Tensor gradient = gradientOf(parameter.tensor);
+    if (!gradient.defined()) continue;
+    std::exchange(parameter.fresh, false) ? parameter.gradient->copy_(gradient) : parameter.gradient->add_(gradient);
+  }
+}
+
 /// Gradients that nothing reached are zeros.
 void StageParameters::settle() {
   for (Parameter& parameter : parameters_) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <memory>
 #include <optional>
 #include <set>
@@ -38,6 +39,8 @@ class StageParameters {
   void fill(Frame& frame) const;
   /// By value index, for ProgramOptions.
   [[nodiscard]] std::vector<ParameterGradient> gradients();
+  /// Adds to each trained parameter's gradient what this returns for it; undefined: nothing.
+  void add(const std::function<at::Tensor(const at::Tensor& parameter)>& gradientOf);
   /// Autograd itself accumulates the gradients of these parameters, so they are set to zero at the begin of each step.
   void addedByAutograd(const std::vector<ValueId>& parameters);
   /// From the next step on all gradients start from zero and every addition accumulates; otherwise the first of a step overwrites, which

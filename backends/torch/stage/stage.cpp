@@ -12,6 +12,7 @@
 #include "backends/torch/program/number_watch.h"
 #include "backends/torch/program/types.h"
 #include "backends/torch/stage/data.h"
+#include "backends/torch/stage/history.h"
 #include "backends/torch/stage/in_flight.h"
 #include "backends/torch/stage/memory.h"
 #include "backends/torch/stage/parameters.h"
@@ -73,6 +74,11 @@ class TracedStage final : public StageModule {
   }
   std::vector<ParameterView> parameters() override { return parameters_.parameters(); }
   std::vector<StatePiece> state() override { return parameters_.state(); }
+  HistoryForward forwardWithHistory(Microbatch m, std::map<std::size_t, at::Tensor> received);
+  void addGradients(Microbatch m, const std::function<at::Tensor(const at::Tensor& parameter)>& gradientOf) {
+    parameters_.add(gradientOf);
+    program_.observeGradients(at(m));
+  }
   Bytes bytesAlive() const override { return device_.bytesAlive != nullptr ? device_.bytesAlive() : tensorBytesAlive(); }
   Bytes peakBytes() override { return device_.takePeakBytes != nullptr ? device_.takePeakBytes() : takePeakBytes(); }
 
@@ -241,6 +247,21 @@ void TracedStage::takeLoss(Microbatch m, bool isRecorded) {
   addLoss(losses_[m.index()], m);
 }
 
+HistoryForward TracedStage::forwardWithHistory(Microbatch m, std::map<std::size_t, at::Tensor> received) {
+  if (!options_.distributed) throw UsageError("A stage whose backward is distributed autograd's must be made for it.");
+  InFlight& inFlight = at(m);
+  inFlight.received = std::move(received);
+  forward(m);
+  HistoryForward result;
+  for (const std::size_t t : program_.outgoing())
+    result.outputs.emplace_back(t, partition_.transfers[t].gradient ? inFlight.outputs.at(t) : inFlight.toSend.at(t));
+  result.loss = std::exchange(inFlight.lossOutput, {});
+  inFlight.received.clear();
+  inFlight.outputs.clear();
+  inFlight.toSend.clear();
+  return result;
+}
+
 /// One loss of all outputs; each gets its gradient.
 void TracedStage::lossOverBatch(Microbatch m) {
   const at::Tensor loss = data_.lossOver(lossLeaves_, firstMicrobatch_);
@@ -270,6 +291,24 @@ void TracedStage::backward(Microbatch m, bool splits) {
 }
 
 }  // namespace
+
+namespace {
+
+TracedStage& traced(StageModule& stage) {
+  auto* found = dynamic_cast<TracedStage*>(&stage);
+  if (found == nullptr) throw UsageError("Distributed autograd needs stages of a traced model, and this one computes nothing.");
+  return *found;
+}
+
+}  // namespace
+
+HistoryForward forwardWithHistory(StageModule& stage, Microbatch microbatch, std::map<std::size_t, at::Tensor> received) {
+  return traced(stage).forwardWithHistory(microbatch, std::move(received));
+}
+
+void addGradients(StageModule& stage, Microbatch microbatch, const std::function<at::Tensor(const at::Tensor& parameter)>& gradientOf) {
+  traced(stage).addGradients(microbatch, gradientOf);
+}
 
 std::unique_ptr<StageModule> makeTracedStage(const ModelGraph& graph, const Plan& plan, Stage stage, const StageOptions& options) {
   return std::make_unique<TracedStage>(graph, plan, stage, options);

@@ -63,6 +63,9 @@ struct StageOptions {
   /// the `watched` values of this stage and their gradients. May be empty.
   std::function<void(const std::string& name, Microbatch microbatch, DType dtype, Buffer value)> observe;
   std::vector<ValueId> watched;
+  /// Distributed autograd runs the backwards (backends/torch/autograd/stages.h): every operator keeps autograd's own. Not with a loss over
+  /// the whole batch, 16-bit sums or recompute, nor on a GPU.
+  bool distributed = false;
 };
 
 /// One stage of a plan's partition over the traced model, on the host or a GPU: its nodes run through the dispatcher with autograd;

@@ -1,0 +1,37 @@
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "backends/messages/communicator.h"
+#include "backends/messages/rendezvous.h"
+#include "engine/worker.h"
+#include "simulator/plan/plan.h"
+
+namespace pw {
+
+struct RunSettings;
+
+/// Who says which forward or backward a rank does next.
+enum class Backward : std::uint8_t {
+  Schedule,  ///< the rows of the plan
+  Dynamic,   ///< nobody: values go by remote calls, and distributed autograd finds its way back
+};
+constexpr std::string_view nameOf(Backward backward) {
+  switch (backward) {
+    case Backward::Schedule: return "schedule";
+    case Backward::Dynamic: return "dynamic";
+  }
+  return {};
+}
+
+/// Throws UsageError for what cannot be run with `--backward dynamic`, if that is set.
+void refuseWhatIsNotDynamic(const RunSettings& settings, const Plan& plan);
+
+/// With `--backward dynamic` connects the ranks once more, for remote calls, and has the training use them. All ranks call it after they
+/// have connected, while rank 0 still serves `store`; `communicator` then keeps what it made: peers that notice the end of this rank must
+/// not report before it does. The plan must outlive it.
+void connectCalls(const RunSettings& settings, const Plan& plan, const Rendezvous& rendezvous, const KeyValueStore& store,
+                  const TorchBackend& torch, Communicator& communicator, TrainOptions& options);
+
+}  // namespace pw
