@@ -10,6 +10,6 @@ void bindErrors(pybind11::module_& module);    ///< first
 void bindResults(pybind11::module_& module);   ///< results of calls, references
 void bindWorker(pybind11::module_& module);    ///< a process as a worker: calls
 void bindAutograd(pybind11::module_& module);  ///< contexts, backward passes, optimizers
-void bindTrainer(pybind11::module_& module);  ///< trainings whose steps come from Python
+void bindTrainer(pybind11::module_& module);   ///< trainings whose steps come from Python
 
 }  // namespace pw::python

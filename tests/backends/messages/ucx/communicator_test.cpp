@@ -1,5 +1,5 @@
-#include "backends/messages/in_memory_communicator.h"
 #include "backends/messages/ucx/communicator.h"
+#include "backends/messages/in_memory_communicator.h"
 
 #include <sys/wait.h>
 
