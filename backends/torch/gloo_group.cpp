@@ -1,5 +1,6 @@
 #include "backends/torch/gloo_group.h"
 
+#include <csignal>
 #include <cstdlib>
 #include <utility>
 #include <vector>
@@ -53,6 +54,13 @@ std::shared_ptr<gloo::transport::Device> deviceFor(const Rendezvous& rendezvous,
   return Group::createDeviceForHostname(addressForPeers(rendezvous, store));
 }
 
+/// Gloo writes to connections whose other end may be gone: unless somebody handles it, the signal would end this process before it can say
+/// which rank is lost.
+void ignoreBrokenPipes() {
+  struct sigaction now {};
+  if (::sigaction(SIGPIPE, nullptr, &now) == 0 && now.sa_handler == SIG_DFL) std::signal(SIGPIPE, SIG_IGN);
+}
+
 }  // namespace
 
 std::string shortened(const std::string& text) {
@@ -67,6 +75,7 @@ bool saysLost(const std::string& text) {
 }
 
 c10::intrusive_ptr<c10d::ProcessGroupGloo> newGlooGroup(const std::string& name, const Rendezvous& rendezvous, const KeyValueStore& store) {
+  ignoreBrokenPipes();
   return inOurWords(rendezvous, [&] {
     const auto options = c10d::ProcessGroupGloo::Options::create();
     options->timeout = rendezvous.deadline;

@@ -1,5 +1,6 @@
 #include "engine/workers/remote_worker.h"
 
+#include <algorithm>
 #include <atomic>
 #include <cstring>
 #include <future>
@@ -25,6 +26,8 @@ using std::chrono::milliseconds;
 
 /// How long a worker that ends in good order waits for its last messages to be handled.
 constexpr milliseconds kLastMessages{2000};
+/// Where workers fail to connect, rank 0 serves the meeting for so long, so that the others can find out by themselves who is missing.
+constexpr milliseconds kGoodbye{2000};
 
 /// Who is in the job, and how this worker reaches them.
 struct Connected {
@@ -59,6 +62,20 @@ Connected meetWorkers(const RankEnvironment& environment, const RemoteWorkerSett
   return {std::move(names), linkRanks(settings.transport, rendezvous, store, torchBackend()), meeting};
 }
 
+/// To be called by a worker that fails after the meeting.
+void sayGoodbye(const Meeting& meeting, const RankEnvironment& environment) noexcept {
+  const auto until = std::chrono::steady_clock::now() + kGoodbye;
+  try {
+    meeting.set(keyOf("failed", environment.rank.value), "");
+    for (int r = 0; environment.rank == JobRank(0) && r < environment.worldSize; ++r) {
+      const auto left = std::chrono::ceil<milliseconds>(until - std::chrono::steady_clock::now());
+      (void)meeting.find(keyOf("failed", r), std::max(left, milliseconds(0)));
+    }
+  } catch (const std::exception&) {
+    return;  // rank 0 is gone: nobody else waits for this worker's word
+  }
+}
+
 /// A number for the job's messages out of its secret.
 std::uint64_t tokenNumber(const std::string& token) {
   const auto digest = Sha256().addField("remote calls").addField(token).finish();
@@ -84,6 +101,7 @@ struct RemoteWorker::Parts {
   ~Parts() { leave(); }
   Parts(const Parts&) = delete;
   Parts& operator=(const Parts&) = delete;
+  void connect(const LinkMaker& link, milliseconds lostAfter);
   void leave();
 
   std::promise<MessageChannel*> connected;
@@ -93,6 +111,13 @@ struct RemoteWorker::Parts {
   std::unique_ptr<DistributedAutograd> autograd;
   std::atomic<bool> hasLeft = false;
 };
+
+void RemoteWorker::Parts::connect(const LinkMaker& link, milliseconds lostAfter) {
+  channel = std::make_unique<MessageChannel>(
+      link, [this](JobRank from, ChannelMessage message) { remote->deliver(from, std::move(message)); },
+      [this](JobRank worker, const std::string& why) { remote->lost(worker, why); }, ChannelOptions{.lostAfter = lostAfter});
+  connected.set_value(channel.get());
+}
 
 /// First no message comes in any more, then what waits for messages ends.
 void RemoteWorker::Parts::leave() {
@@ -122,13 +147,14 @@ RemoteWorker::RemoteWorker(const RankEnvironment& environment, const RemoteWorke
                                                          .functions = &torchBackend().autograd()},
                                           senderOver(parts.channelOnceConnected, settings.sends));
   parts.autograd = std::make_unique<DistributedAutograd>(*parts.remote);
-  Remote& remote = *parts.remote;
-  if (define) define(remote, *parts.autograd);
-  parts.channel = std::make_unique<MessageChannel>(
-      job.link, [&remote](JobRank from, ChannelMessage message) { remote.deliver(from, std::move(message)); },
-      [&remote](JobRank worker, const std::string& why) { remote.lost(worker, why); }, ChannelOptions{.lostAfter = settings.lostAfter});
-  parts.connected.set_value(parts.channel.get());
-  if (job.meeting) waitForAll(job.meeting->dictionary(), environment, "connected");
+  try {
+    if (define) define(*parts.remote, *parts.autograd);
+    parts.connect(job.link, settings.lostAfter);
+    if (job.meeting) waitForAll(job.meeting->dictionary(), environment, "connected");
+  } catch (...) {
+    if (job.meeting) sayGoodbye(*job.meeting, environment);
+    throw;
+  }
   reportStartUp(environment, StartUp::Done);
 }
 

@@ -142,6 +142,7 @@ class TrialJob {
     for (const Process& process : processes_) {
       WorkerEnd& end = result.ends.emplace_back();
       end.inTime = process.ended;
+      end.signal = process.signal;
       std::istringstream lines(process.said);
       for (std::string line; std::getline(lines, line);) {
         if (line == "well") end.well = true;
@@ -160,6 +161,7 @@ class TrialJob {
     int pipe = -1;
     bool ended = false;
     std::string said;
+    int signal = 0;
   };
 
   void start(int rank, const Listener& listener) {
@@ -181,7 +183,7 @@ class TrialJob {
     }
     ::close(ends[1]);
     ::fcntl(ends[0], F_SETFL, O_NONBLOCK);
-    processes_.push_back({pid, ends[0], pid < 0, {}});
+    processes_.push_back({pid, ends[0], pid < 0, {}, 0});
   }
 
   void read(Process& process) {
@@ -192,7 +194,9 @@ class TrialJob {
       process.said.append(buffer.data(), static_cast<std::size_t>(count));
     if (const auto at = process.said.find("harmed "); at != std::string::npos) harmed_ = process.said.at(at + 7) - '0';
     if (count == 0) {  // all that it had is closed
-      ::waitpid(process.pid, nullptr, 0);
+      int status = 0;
+      ::waitpid(process.pid, &status, 0);
+      process.signal = WIFSIGNALED(status) ? WTERMSIG(status) : 0;
       process.ended = true;
     }
   }

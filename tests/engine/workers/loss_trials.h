@@ -40,6 +40,7 @@ struct WorkerEnd {
   bool inTime = false;
   bool well = false;
   std::string problem;
+  int signal = 0;                  ///< that ended it
   std::vector<ProtocolStep> sent;  ///< where nothing was to happen
 };
 

@@ -67,7 +67,7 @@ std::string faultOf(const Trial& trial, const TrialResult& result) {
     const bool isHarmed = result.to >= 0 && worker == trial.worker;
     if (isHarmed && trial.harm != Harm::Drop) continue;
     if (!end.inTime) return workerName(worker) + " did not end";
-    if (!end.well && end.problem.empty()) return workerName(worker) + " ended without a word";
+    if (!end.well && end.problem.empty()) return workerName(worker) + " was ended by signal " + std::to_string(end.signal);
     anyProblem |= !end.well;
     if (result.to < 0 && !end.well) return workerName(worker) + " has a problem, though nothing happened: " + end.problem;
     if (result.to < 0 || (end.well && (isEnd || trial.harm == Harm::Drop))) continue;

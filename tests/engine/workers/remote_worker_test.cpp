@@ -217,7 +217,7 @@ TEST(RemoteWorker, ThatFailsWhileItStartsIsNamedByTheOthers) {
     worker.shutdown();
   });
   EXPECT_EQ(ends[2], "error: no data on this host");
-  EXPECT_THAT(ends[0], AllOf(StartsWith("error: "), HasSubstr("rank 2")));
+  for (const std::size_t other : {0, 1}) EXPECT_THAT(ends[other], AllOf(StartsWith("error: "), HasSubstr("rank 2")));
 }
 
 }  // namespace
