@@ -241,15 +241,14 @@ def a_worker_is_called_by_name_rank_or_info():
 
 
 def a_late_result_ends_the_call_with_the_worker_named():
+    late = rpc.remote("worker1", wait_for_gate)
     for wait in (
         lambda: rpc.rpc_sync("worker1", wait_for_gate, timeout=0.2),
-        lambda: rpc.rpc_async("worker1", wait_for_gate, timeout=0.2).wait(),
-        lambda: rpc.remote("worker1", wait_for_gate).to_here(timeout=0.2),
-        lambda: rpc.RRef(Counter()).rpc_sync(timeout=0.2).__class__ and rpc.remote("worker1", wait_for_gate).rpc_sync(timeout=0.2).strip(),
+        lambda: late.to_here(timeout=0.2),
+        lambda: late.rpc_sync(timeout=0.2).strip(),
     ):
         with pytest.raises(pipewright.Error, match="worker1 did not answer.*0.2 s"):
             wait()
-    late = rpc.remote("worker1", wait_for_gate)
     rpc.rpc_sync("worker1", open_gate)
     assert late.to_here() == "passed" and rpc.rpc_sync("worker1", wait_for_gate, timeout=0) == "passed"
     with pytest.raises(pipewright.UsageError, match="timeout"):
@@ -452,6 +451,8 @@ def a_backward_pass_that_cannot_run_says_why():
 def a_call_cannot_end_the_worker_that_runs_it():
     with pytest.raises(pipewright.UsageError, match="shutdown"):
         rpc.rpc_sync("worker1", try_shutdown)
+    with pytest.raises(pipewright.UsageError, match="shutdown"):
+        rpc.rpc_async("worker1", int).then(lambda done: rpc.shutdown()).wait()
 
 
 CHECKS = {
