@@ -167,6 +167,17 @@ class Broken(torch.autograd.Function):
         raise ValueError("no gradient today")
 
 
+class Ascent:
+    """An optimizer of a program's own."""
+
+    def __init__(self, parameters, lr):
+        self.parameters, self.lr = parameters, lr
+
+    def step(self):
+        for each in self.parameters:
+            each.data += self.lr * each.grad
+
+
 # The checks.
 
 
@@ -385,7 +396,7 @@ def steps_of_several_optimizers_on_one_parameter_all_count():
 
     start = torch.full((3,), 1.0)
     target = rpc.remote("worker1", torch.full, ((3,), 1.0), {"requires_grad": True})
-    kinds = [(torch.optim.SGD, {"lr": 0.5}), (torch.optim.SGD, {"lr": 0.5, "maximize": True})] * 3  # the engine's, and torch's
+    kinds = [(torch.optim.SGD, {"lr": 0.5}), (Ascent, {"lr": 0.5})] * 3  # the engine's, and one of Python's
     problems = []
     together = threading.Barrier(len(kinds), timeout=PATIENCE_S)
 
