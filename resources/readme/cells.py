@@ -9,6 +9,7 @@ import contextlib
 import io
 import json
 import sys
+import types
 
 
 def run(source, names):
@@ -25,5 +26,5 @@ def run(source, names):
 
 
 if __name__ == "__main__":
-    variables = {"__name__": "__main__"}
-    print(json.dumps([run(source, variables) for source in json.load(sys.stdin)]))
+    sys.modules["__main__"] = notebook = types.ModuleType("__main__")  # where processes that a cell starts find its functions
+    print(json.dumps([run(source, vars(notebook)) for source in json.load(sys.stdin)]))

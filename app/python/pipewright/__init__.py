@@ -5,7 +5,8 @@
     0.2727272727272727
 
 The same functions as the program ``pipewright`` and the desktop app: schedules and predictions need no torch; profiling, running and
-exporting models use the torch of this environment, in processes of their own.
+exporting models use the torch of this environment, in processes of their own. :mod:`pipewright.rpc`, :mod:`pipewright.autograd` and
+:mod:`pipewright.optim`, which are imported by these names, make this process a worker of a job; they need torch.
 
 Durations are texts with a unit (``"1.5ms"``) or integers of nanoseconds, and come back as integers of nanoseconds (``makespan_ns``); sizes are
 texts (``"24GiB"``) or integers of bytes; fractions are from 0 to 1. What is wrong with the world or the call is an :class:`Error` with one sentence
@@ -30,6 +31,7 @@ from ._pipewright import (
     UsageError,
     __version__,
 )
+from ._remote_errors import RemoteError
 from ._run import RunResult, run
 from ._search import SearchResult, search
 from ._simulate import check, schedule, schedules, simulate
@@ -45,6 +47,7 @@ __all__ = [
     "Problem",
     "Profile",
     "RankFigures",
+    "RemoteError",
     "Run",
     "RunResult",
     "RunSummary",

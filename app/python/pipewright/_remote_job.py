@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import threading
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from ._pipewright import UsageError
@@ -17,6 +20,7 @@ class _Job:
 
 
 _job = _Job()
+_running = threading.local()
 
 
 def worker() -> Worker:
@@ -41,3 +45,18 @@ def begin(started: Worker) -> None:
 def end() -> None:
     """From now on it is none."""
     _job.worker = None
+
+
+@contextlib.contextmanager
+def within_call() -> Iterator[None]:
+    """This thread runs what another worker called, or what follows a result."""
+    _running.depth = getattr(_running, "depth", 0) + 1
+    try:
+        yield
+    finally:
+        _running.depth -= 1
+
+
+def is_within_call() -> bool:
+    """Whether this thread does."""
+    return getattr(_running, "depth", 0) > 0

@@ -63,7 +63,8 @@ class Future(Generic[T]):
 
         def run() -> None:
             try:
-                following.set_result(callback(self))
+                with _remote_job.within_call():
+                    following.set_result(callback(self))
             except BaseException as error:
                 following.set_exception(error)
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import atexit
 import os
-import threading
 from collections.abc import Callable
 from typing import Any, Generic, NamedTuple, TypeVar, cast
 
@@ -22,7 +21,7 @@ import torch
 from . import _program, _remote_job
 from . import _rpc_functions as functions
 from ._pipewright import UsageError
-from ._pipewright_torch import Reference, Worker, WorkerSettings, in_turn
+from ._pipewright_torch import Reference, Worker, WorkerSettings
 from ._remote_errors import RemoteError, describe
 from ._remote_values import Call, ReferenceHolder, pickled, unpickled
 from .futures import Future
@@ -142,8 +141,8 @@ def shutdown(graceful: bool = True, timeout: float = 0) -> None:
 
     :raises Error: naming the worker that did not come in time, or was lost. This process has left then, too.
     """
-    if getattr(_running, "depth", 0) > 0:
-        raise UsageError("A call of another worker cannot end this worker; call shutdown where init_rpc was called.")
+    if _remote_job.is_within_call():
+        raise UsageError("A call of another worker, or a future's callback, cannot end this worker; call shutdown where init_rpc was called.")
     started = _remote_job.worker()
     try:
         if graceful:
@@ -295,10 +294,6 @@ def _backward(rref: RRef[Any], context: int, retain_graph: bool) -> None:
         autograd.backward(context, [rref.local_value()], retain_graph)
 
 
-_running = threading.local()
-"""How many calls of other workers this thread is in."""
-
-
 def _run(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     result = function(*args, **kwargs)
     return functions.result_of(result) if functions.is_async(function) else result
@@ -306,11 +301,8 @@ def _run(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, 
 
 def _evaluate(data: bytes, items: list[Any]) -> Any:
     """Runs a call of another worker."""
-    _running.depth = getattr(_running, "depth", 0) + 1
-    try:
+    with _remote_job.within_call():
         return _run(*_unpickled((data, items)))
-    finally:
-        _running.depth -= 1
 
 
 def _call(data: bytes, items: list[Any]) -> tuple[bytes, list[Any]]:

@@ -167,6 +167,17 @@ class Broken(torch.autograd.Function):
         raise ValueError("no gradient today")
 
 
+class Ascent:
+    """An optimizer of a program's own."""
+
+    def __init__(self, parameters, lr):
+        self.parameters, self.lr = parameters, lr
+
+    def step(self):
+        for each in self.parameters:
+            each.data += self.lr * each.grad
+
+
 # The checks.
 
 
@@ -241,15 +252,14 @@ def a_worker_is_called_by_name_rank_or_info():
 
 
 def a_late_result_ends_the_call_with_the_worker_named():
+    late = rpc.remote("worker1", wait_for_gate)
     for wait in (
         lambda: rpc.rpc_sync("worker1", wait_for_gate, timeout=0.2),
-        lambda: rpc.rpc_async("worker1", wait_for_gate, timeout=0.2).wait(),
-        lambda: rpc.remote("worker1", wait_for_gate).to_here(timeout=0.2),
-        lambda: rpc.RRef(Counter()).rpc_sync(timeout=0.2).__class__ and rpc.remote("worker1", wait_for_gate).rpc_sync(timeout=0.2).strip(),
+        lambda: late.to_here(timeout=0.2),
+        lambda: late.rpc_sync(timeout=0.2).strip(),
     ):
         with pytest.raises(pipewright.Error, match="worker1 did not answer.*0.2 s"):
             wait()
-    late = rpc.remote("worker1", wait_for_gate)
     rpc.rpc_sync("worker1", open_gate)
     assert late.to_here() == "passed" and rpc.rpc_sync("worker1", wait_for_gate, timeout=0) == "passed"
     with pytest.raises(pipewright.UsageError, match="timeout"):
@@ -386,7 +396,7 @@ def steps_of_several_optimizers_on_one_parameter_all_count():
 
     start = torch.full((3,), 1.0)
     target = rpc.remote("worker1", torch.full, ((3,), 1.0), {"requires_grad": True})
-    kinds = [(torch.optim.SGD, {"lr": 0.5}), (torch.optim.SGD, {"lr": 0.5, "maximize": True})] * 3  # the engine's, and torch's
+    kinds = [(torch.optim.SGD, {"lr": 0.5}), (Ascent, {"lr": 0.5})] * 3  # the engine's, and one of Python's
     problems = []
     together = threading.Barrier(len(kinds), timeout=PATIENCE_S)
 
@@ -452,6 +462,8 @@ def a_backward_pass_that_cannot_run_says_why():
 def a_call_cannot_end_the_worker_that_runs_it():
     with pytest.raises(pipewright.UsageError, match="shutdown"):
         rpc.rpc_sync("worker1", try_shutdown)
+    with pytest.raises(pipewright.UsageError, match="shutdown"):
+        rpc.rpc_async("worker1", int).then(lambda done: rpc.shutdown()).wait()
 
 
 CHECKS = {

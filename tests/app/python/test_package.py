@@ -1,6 +1,7 @@
 """The package itself: types, stubs, imports, the program."""
 
 import ast
+import importlib
 import inspect
 import os
 import pathlib
@@ -10,7 +11,6 @@ import sys
 
 import pipewright as pw
 import pytest
-from pipewright import _pipewright as native
 
 PACKAGE = pathlib.Path(pw.__file__).parent
 
@@ -32,8 +32,12 @@ def test_a_typed_call_is_checked(tmp_path):
     assert re.search('Revealed type is "(builtins.)?float"', done.stdout) and "arg-type" in done.stdout
 
 
-def test_the_stub_is_of_the_module():
-    tree = ast.parse((PACKAGE / "_pipewright.pyi").read_text())
+@pytest.mark.parametrize("module", ["_pipewright", "_pipewright_torch"])
+def test_the_stub_is_of_the_module(module):
+    if module == "_pipewright_torch":
+        pytest.importorskip("torch", reason="it needs torch")
+    native = importlib.import_module(f"pipewright.{module}")
+    tree = ast.parse((PACKAGE / f"{module}.pyi").read_text())
     classes = {n.name: n for n in tree.body if isinstance(n, ast.ClassDef)}
     functions = {n.name for n in tree.body if isinstance(n, ast.FunctionDef)}
     public = {name for name in vars(native) if not name.startswith("_")}
