@@ -164,5 +164,33 @@ TEST_F(SaveCheckpoint, RefusesGapsAndUnequalShapes) {
   EXPECT_FALSE(fs::exists(path_));
 }
 
+TEST_F(SaveCheckpoint, EveryRankCanHaveAllOfIt) {
+  std::vector<Share> ranks(3);
+  ranks[0].add("a", {2, 3}, 0, 4, 10).add("same", {2}, 0, 2, 5);
+  ranks[1].add("b", {4}, 0, 4, 20).add("a", {2, 3}, 4, 2, 10);
+  ranks[2].add("none", {0, 2}, 0, 0, 0).add("same", {2}, 0, 2, 5);
+  auto communicators = inMemoryCommunicators(3, std::chrono::seconds(20));
+  std::vector<std::vector<StateTensorCopy>> all(3);
+  std::vector<std::thread> threads;
+  for (std::size_t r = 0; r < 3; ++r) {
+    threads.emplace_back([&, r] {
+      static_cast<void>(wholeState(ranks[r].pieces, *communicators[r]));
+      all[r] = wholeState(ranks[r].pieces, *communicators[r]);  // again with the same communicator
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  const std::map<std::string, std::vector<float>> expected{
+      {"a", counted(6, 10)}, {"same", counted(2, 5)}, {"b", counted(4, 20)}, {"none", {}}};
+  for (const std::vector<StateTensorCopy>& tensors : all) {
+    std::map<std::string, std::vector<float>> found;
+    for (const StateTensorCopy& tensor : tensors) {
+      const auto* numbers = reinterpret_cast<const float*>(tensor.memory.buffer.data);
+      found[tensor.name] = {numbers, numbers + tensor.memory.buffer.bytes / sizeof(float)};
+    }
+    EXPECT_EQ(found, expected);
+    EXPECT_EQ(tensors.front().shape, (std::vector<std::int64_t>{2, 3}));
+  }
+}
+
 }  // namespace
 }  // namespace pw

@@ -113,7 +113,8 @@ def run(
     :param model: the model's archives, if they are no longer where the plan says.
     :param backend: ``ucx`` (the default without GPUs), ``gloo`` or ``nccl``.
     :param synthetic: do not compute, but take as long as the plan says, and send messages of its sizes.
-    :param data: a ``torch.save`` of a dict of tensors; None: synthetic data.
+    :param data: a ``torch.save`` of a dict of tensors, or ``"module:function"``: a function that returns an iterable of batches, each a dict of
+        tensors or ``(inputs…, target)``; None: synthetic data.
     :param optimizer: with torch.optim's arithmetic: ``sgd`` (default), ``adam``, ``adamw``, ``rmsprop``; ``lr`` to ``final_rate`` are its settings.
     :param verify: compare the first step with one rank on the same microbatches; the result is in :meth:`RunResult.to_dict`.
     :param timeout: longest time that a wait between ranks may take [s].

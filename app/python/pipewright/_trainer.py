@@ -16,19 +16,18 @@ import weakref
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
-from ._export import export
-from ._models import Path, inspect
-from ._models import plan as make_plan
+from ._batches import by_name, export_example, leaves_of, samples_of
+from ._choose import PlanRequest
+from ._models import Path
 from ._optimizers import kind_of, make_optimizer, numbers_of
 from ._pipewright import Error, Plan, Profile, Trace, UsageError, spelled
 from ._program import use_own_torch
-from ._simulate import simulate
 from ._units import Size
 
 if TYPE_CHECKING:
     import torch
 
-    Batch = torch.Tensor | tuple[Any, ...] | list[Any] | dict[str, Any]
+    from ._batches import Batch
 
 _log = logging.getLogger("pipewright")
 _open: weakref.WeakSet[Trainer] = weakref.WeakSet()
@@ -133,7 +132,7 @@ class Trainer:
         self.module = model
         self.optimizer = make_optimizer(optimizer, model.parameters(), options)
         self._on_step = on_step
-        self._example = _by_name(inputs)
+        self._example = by_name(inputs)
         on_gpu = any(parameter.is_cuda for parameter in model.parameters())
         self._temporary: tempfile.TemporaryDirectory[str] | None = None
         place = _job(native, float(start_timeout)).training(next(_numbers))
@@ -143,10 +142,10 @@ class Trainer:
             """On rank 0: the exported model, its plan, and why it is so."""
             where = self._folder(folder)
             archive = os.path.join(where, f"{type(model).__name__}.pt2")
-            _export(model, inputs, archive, batch_dim, seed)
-            request = _Request(archive, place.size, loss, microbatches, schedule, cluster, profile, memory_limit, recompute,
+            export_example(model, inputs, archive, batch_dim, seed)
+            request = PlanRequest(archive, place.size, loss, microbatches, schedule, cluster, profile, memory_limit, recompute,
                                kind_of(self.optimizer), numbers_of(self.optimizer).get("momentum", 0.0), zero1, precision, tf32,
-                               "cuda" if on_gpu else None, _batch_of(inputs, batch_dim), threads or _own_threads())
+                               "cuda" if on_gpu else None, samples_of(inputs, batch_dim), threads or _own_threads())
             chosen, why = request.given(plan) if plan is not None else request.asked(ranks) if ranks is not None else request.best()
             path = os.path.join(where, "plan.json")
             chosen.save(path)
@@ -274,10 +273,10 @@ class Trainer:
 
     def _tensors(self, batch: Batch, target: torch.Tensor | None) -> dict[str, torch.Tensor]:
         """The batch by the engine's names."""
-        given = _by_name(batch)
+        given = by_name(batch)
         if isinstance(self._example, dict) and isinstance(given, dict) and set(given) == set(self._example):
             given = {name: given[name] for name in self._example}  # in the order of the example
-        leaves = _leaves(given)
+        leaves = leaves_of(given)
         if len(leaves) != len(self._inputs):
             raise UsageError(f"The batch has {len(leaves)} tensors, but the model takes {len(self._inputs)}: {', '.join(self._inputs)}")
         tensors = dict(zip(self._inputs, leaves))
@@ -291,83 +290,6 @@ class Trainer:
     def _tell(self, native: Any) -> None:
         for sentence in native.sentences():
             warnings.warn(spelled(sentence), stacklevel=3)
-
-
-@dataclasses.dataclass(frozen=True)
-class _Request:
-    """What rank 0 knows when it plans."""
-
-    archive: str
-    world: int
-    loss: str | None
-    microbatches: int
-    schedule: str
-    cluster: str | None
-    profile: Profile | Path | None
-    memory_limit: Size | None
-    recompute: str
-    optimizer: str
-    momentum: float
-    zero1: bool
-    precision: Literal["traced", "bf16", "fp16"]
-    tf32: bool
-    device: str | None
-    batch: int
-    threads: int
-
-    def given(self, plan: Plan | Path) -> tuple[Plan, str]:
-        """The user's own plan."""
-        chosen = plan if isinstance(plan, Plan) else Plan.load(os.fspath(plan))
-        if chosen.world_size != self.world:
-            raise UsageError(f"The plan is for {chosen.world_size} processes, and the job has {self.world}; start as many, or plan for these")
-        return chosen, f"Trains by the given plan: {_words(chosen)}."
-
-    def asked(self, ranks: int) -> tuple[Plan, str]:
-        """A plan for so many ranks."""
-        if ranks < 1 or self.world % ranks != 0:
-            raise UsageError(f"ranks={ranks} does not divide the job's {self.world} processes; start a multiple of {ranks}")
-        chosen = self.plan(ranks, self.world // ranks)
-        return chosen, f"Trains as asked: {_words(chosen)}."
-
-    def best(self) -> tuple[Plan, str]:
-        """The whole model on each process, or split over all: what is predicted to take less time, and fits."""
-        if self.world == 1:
-            return self.plan(1, 1), "Trains in one process."
-        try:
-            whole: Plan | None = self.plan(1, self.world)
-            problem = ""
-        except UsageError:
-            raise
-        except Error as refused:
-            whole, problem = None, str(refused)
-        split = self.plan(self.world, 1)
-        if whole is None:
-            return split, f"Trains {_words(split)}, as the whole model does not fit one process ({problem.rstrip('.')})."
-        times = simulate(whole).step_ns, simulate(split).step_ns
-        shown = f"a step is predicted to take {times[0] / 1e6:.3g} ms not split and {times[1] / 1e6:.3g} ms split"
-        return (split, f"Trains {_words(split)}: {shown}.") if times[1] < times[0] else (whole, f"Trains {_words(whole)}: {shown}.")
-
-    def plan(self, ranks: int, replicas: int) -> Plan:
-        """A plan of this form; its costs are estimated or measured."""
-        limit = self.memory_limit
-        if limit is None and self.device is not None:
-            import torch
-
-            limit = torch.cuda.get_device_properties(0).total_memory
-        microbatches = self.microbatches or (1 if ranks == 1 else 0)
-        measures = self.cluster is None and self.profile is None
-        return make_plan(self.archive, ranks=ranks, replicas=replicas, microbatches=microbatches, batch=self.batch, schedule=self.schedule,
-                         cluster=self.cluster, profile=self.profile, memory_limit=limit, recompute=self.recompute,
-                         optimizer=self.optimizer, momentum=self.momentum, zero1=self.zero1 and replicas > 1, loss=self.loss,
-                         precision=self.precision, tf32=self.tf32 and measures, device=self.device if measures else None,
-                         threads=self.threads if measures else 0)
-
-
-def _words(plan: Plan) -> str:
-    """``split over 2 ranks, 4 microbatches``"""
-    ranks = "not split" if plan.ranks == 1 else f"split over {plan.ranks} ranks"
-    copies = f", {plan.replicas} replicas" if plan.replicas > 1 else ""
-    return f"{ranks}{copies}, {plan.microbatches} microbatches" if plan.microbatches > 1 else f"{ranks}{copies}"
 
 
 def _native() -> Any:
@@ -399,53 +321,6 @@ def _told(place: Any, prepare: Callable[[], str]) -> str:
         raise
     place.tell(text)
     return text
-
-
-def _export(model: torch.nn.Module, inputs: Batch, archive: str, batch_dim: Mapping[str, int | None] | None, seed: int) -> None:
-    """Traces the model with two samples, which is faster than with a batch, where the samples are dimension 0 of all inputs."""
-    import copy
-
-    from torch.utils._pytree import tree_map
-
-    example = _by_name(inputs)
-    leaves = _leaves(example)
-    sizes = {leaf.shape[0] if leaf.dim() > 0 else 0 for leaf in leaves}
-    few = not batch_dim and len(sizes) == 1 and sizes.pop() > 2
-    example = tree_map(lambda leaf: (leaf[:2] if few else leaf).detach().cpu(), example)
-    on_gpu = any(tensor.is_cuda for tensor in [*model.parameters(), *model.buffers()])
-    export(copy.deepcopy(model).cpu() if on_gpu else model, example, archive, batch_dim=batch_dim, seed=seed)
-
-
-def _batch_of(inputs: Batch, batch_dim: Mapping[str, int | None] | None) -> int:
-    """The samples of the example."""
-    example = _by_name(inputs)
-    named = example.items() if isinstance(example, dict) else ((str(i), part) for i, part in enumerate(example))
-    for name, part in named:
-        dim = (batch_dim or {}).get(name, 0)
-        leaves = _leaves(part)
-        if dim is not None and leaves and leaves[0].dim() > dim:
-            return int(leaves[0].shape[dim])
-    raise UsageError("inputs has no tensor with a batch dimension; give an example batch")
-
-
-def _by_name(batch: Batch) -> tuple[Any, ...] | dict[str, Any]:
-    """As the exporter takes inputs: positional ones in a tuple, or by name."""
-    import torch
-
-    if isinstance(batch, torch.Tensor):
-        return (batch,)
-    if isinstance(batch, Mapping):
-        return dict(batch)
-    if isinstance(batch, (tuple, list)):
-        return tuple(batch)
-    raise UsageError(f"A batch is a tensor, a tuple or a dict of them, not {type(batch).__name__}")
-
-
-def _leaves(batch: Any) -> list[torch.Tensor]:
-    import torch
-    from torch.utils._pytree import tree_leaves
-
-    return [leaf for leaf in tree_leaves(batch) if isinstance(leaf, torch.Tensor)]
 
 
 def _count_step(optimizer: torch.optim.Optimizer) -> None:

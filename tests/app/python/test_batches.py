@@ -1,7 +1,10 @@
 """Batches of a Python function in `run`: `--data module:function`."""
 
+import json
 import os
-import signal
+import select
+import subprocess
+import sys
 import textwrap
 
 import pipewright as pw
@@ -37,11 +40,8 @@ DRAWN = """
 
 def test_batches_of_a_function_train_as_those_of_a_file(plan, batches, tmp_path):
     batches(DRAWN + """
-    def as_tuples():
-        print("to stderr, not among the batches")
-        return drawn()
-
     def as_dicts():
+        print("to stderr, not among the batches")
         for tokens, target in drawn():
             yield {"target": target, "tokens": tokens}
 
@@ -55,7 +55,7 @@ def test_batches_of_a_function_train_as_those_of_a_file(plan, batches, tmp_path)
     torch.save({"tokens": tokens, "target": target}, tmp_path / "data.pt")
     expected = pw.run(plan, steps=STEPS, data=tmp_path / "data.pt", lr=0.1).losses
     assert len(set(expected)) == STEPS
-    for function in ("as_tuples", "as_dicts", "as_loader"):
+    for function in ("as_dicts", "as_loader"):
         assert pw.run(plan, steps=STEPS, data=f"my_batches:{function}", lr=0.1).losses == expected, function
 
 
@@ -78,21 +78,15 @@ def test_unseeded_batches_are_the_same_on_all_ranks(plan, batches):
 
 @pytest.mark.parametrize("function, words", [
     ("no_module:batches", "There is no module no_module"),
-    ("my_batches:nothing", "my_batches has no function nothing"),
-    ("my_batches:number", "does not return an iterable"),
     ("my_batches:raises", r"my_batches:raises of data failed: LookupError: no such sample \(my_batches.py, line \d+\)"),
     ("my_batches:two", "my_batches:two ended after 2 batches, and step 2 needs another"),
     ("my_batches:smaller", "batch 0 of my_batches:smaller holds 6 samples"),
-    ("my_batches:lists", "tokens of a batch of my_batches:lists is a list, not a tensor"),
-    ("my_batches:lacking", "Batch 0 of my_batches:lacking lacks the tensor target"),
     ("my_batches:differs", "Rank 1 has another batch than rank 0 in step 0"),
     ("my_batches:dies", "ended without a word"),
 ])
 def test_an_unusable_function_is_refused_in_one_sentence(plan, batches, function, words):
     batches(DRAWN + """
     import os
-    def number():
-        return 7
     def raises():
         yield drawn()[0]
         raise LookupError("no such sample")
@@ -100,10 +94,6 @@ def test_an_unusable_function_is_refused_in_one_sentence(plan, batches, function
         return drawn()[:2]
     def smaller():
         return [(tokens[:6], target[:6]) for tokens, target in drawn()]
-    def lists():
-        return [{"tokens": tokens.tolist(), "target": target} for tokens, target in drawn()]
-    def lacking():
-        return [{"tokens": tokens} for tokens, _ in drawn()]
     def differs():
         return [(torch.randint(256, (8, 32), generator=torch.Generator().manual_seed(os.getpid())), drawn()[0][1])] * 3
     def dies():
@@ -111,6 +101,32 @@ def test_an_unusable_function_is_refused_in_one_sentence(plan, batches, function
     """)
     with pytest.raises(pw.Error, match=words):
         pw.run(plan, steps=STEPS, data=function)
+
+
+@pytest.mark.parametrize("function, words", [
+    ("my_batches:nothing", "my_batches has no function nothing"),
+    ("my_batches:number", "my_batches:number does not return an iterable"),
+    ("my_batches:lists", "tokens of a batch of my_batches:lists is a list, not a tensor"),
+    ("my_batches:triples", "has 3 parts, but the model takes tokens"),
+    ("my_batches:wrong", "my_batches:wrong of --data failed: TypeError: .* (my_batches.py, line"),
+    ("broken_batches:any", "broken_batches:any of --data failed: ModuleNotFoundError: No module named 'not_there'"),
+])
+def test_the_process_says_what_is_wrong_with_a_function(root, batches, tmp_path, function, words):
+    batches("""
+    def number():
+        return 7
+    def lists():
+        return [{"tokens": [1, 2]}]
+    def triples():
+        return [(torch.zeros(1), torch.zeros(1), torch.zeros(1))]
+    def wrong():
+        return len(5)
+    """)
+    (tmp_path / "broken_batches.py").write_text("import not_there\n")
+    done = subprocess.run([sys.executable, root / "resources" / "stream_batches.py", function, "0", "0", "tokens"], capture_output=True, check=True)
+    assert done.stdout.startswith(b"PWB1") and int.from_bytes(done.stdout[4:8], "little") == len(done.stdout) - 8
+    sentence = json.loads(done.stdout[8:])["error"]
+    assert all(part in sentence for part in words.split(".*")), sentence
 
 
 def test_no_python_process_is_left_behind(plan, batches, tmp_path):
@@ -128,5 +144,10 @@ def test_no_python_process_is_left_behind(plan, batches, tmp_path):
     left = [int(file.suffix[1:]) for file in tmp_path.glob("pid.*")]
     assert len(left) == 2  # of the first and the last stage
     for pid in left:
-        with pytest.raises(ProcessLookupError):
-            os.kill(pid, signal.SIGCONT)
+        try:
+            process = os.pidfd_open(pid)
+        except ProcessLookupError:
+            continue
+        ended, _, _ = select.select([process], [], [], 60)  # it was killed, but may not be gone yet
+        os.close(process)
+        assert ended, f"process {pid} goes on"

@@ -6,6 +6,9 @@
 #include <unistd.h>
 
 #include <filesystem>
+#include <map>
+#include <memory>
+#include <set>
 
 #include "backends/checkpoints/writer.h"
 #include "backends/torch/program/types.h"
@@ -229,6 +232,60 @@ TEST_F(TorchData, SaysWhatIsWrongWithAFile) {
   EXPECT_EQ(refusal(with("target", at::zeros({8}, at::kLong))), "Tensor target of " + path_ + " holds 8 samples, but sideways 7.");
   EXPECT_EQ(refusal(with("target", at::full({kBatch}, 4, at::kLong))),
             "Tensor target of " + path_ + " holds the class 4, but y has 4 classes, from 0 (and -100 for ignored ones).");
+}
+
+/// A feed of these tensors, the same in every step.
+DataOptions feedOf(const std::map<std::string, at::Tensor>& tensors, const std::string& name = {}) {
+  NamedTensors batch;
+  for (const auto& [key, tensor] : tensors) batch[key] = std::make_shared<at::Tensor>(tensor);
+  DataOptions data;
+  data.feed = std::make_shared<BatchFeed>(BatchFeed{name, [batch](int) { return batch; }});
+  return data;
+}
+
+TEST_F(TorchData, AFeedGivesTheBatchOfEachStep) {
+  Model model;
+  DataOptions data;
+  data.feed = std::make_shared<BatchFeed>(BatchFeed{"", [](int step) {
+                                                      NamedTensors batch;
+                                                      for (const auto& [name, tensor] : tensors(kBatch))
+                                                        batch[name] = std::make_shared<at::Tensor>(name == "x" ? tensor + step : tensor);
+                                                      return batch;
+                                                    }});
+  BatchSource source = model.source("cross_entropy", data);
+  std::set<std::uint64_t> digests;
+  for (const int step : {0, 1, 4}) {
+    source.beginStep(step);
+    EXPECT_TRUE(at::equal(source.input(model.x, 1), (tensors(kBatch).at("x") + step).narrow(0, 3, 2))) << step;
+    EXPECT_TRUE(at::equal(source.input(model.sideways, 2), tensors(kBatch).at("sideways").narrow(1, 5, 2))) << step;
+    digests.insert(source.digest());
+    BatchSource same = model.source("cross_entropy", data);
+    same.beginStep(step);
+    EXPECT_EQ(same.digest(), source.digest());
+  }
+  EXPECT_EQ(digests.size(), 3U) << "batches that differ have different digests";
+}
+
+TEST_F(TorchData, ABatchThatDoesNotFitIsRefusedInItsStep) {
+  const auto refusal = [](Tensors tensors, const std::string& name = {}) {
+    return test::usageErrorOf([&] {
+      Model model;
+      BatchSource source = model.source("cross_entropy", feedOf(tensors, name));
+      source.beginStep(2);
+    });
+  };
+  EXPECT_EQ(refusal(tensors(kBatch)), "no error");
+  Tensors lacking = tensors(kBatch);
+  lacking.erase("target");
+  EXPECT_EQ(refusal(lacking), "The batch of step 2 lacks the tensor target; name its tensors after the model's inputs, and target.");
+  EXPECT_EQ(refusal(lacking, "mine:all"),
+            "Batch 2 of mine:all lacks the tensor target; name its tensors after the model's inputs, and target.");
+  EXPECT_EQ(refusal(tensors(6)), "Tensor x of the batch of step 2 holds 6 samples, fewer than one batch of 7.");
+  EXPECT_EQ(refusal(tensors(14), "mine:all"),
+            "Batch 2 of mine:all holds 14 samples, but the plan is for batches of 7; cut it to that size.");
+  Tensors other = tensors(kBatch);
+  other["x"] = other["x"].to(at::kDouble);
+  EXPECT_EQ(refusal(other), "Tensor x of the batch of step 2 is of type float64, but the model takes float32; convert it first.");
 }
 
 TEST_F(TorchData, RefusesLossesThatCannotBeCut) {

@@ -121,6 +121,30 @@ TEST_F(TorchOptimizer, ContinuesFromStateThatWasSaved) {
   }
 }
 
+TEST_F(TorchOptimizer, TakesOtherNumbersFromStepToStep) {
+  for (const Case& c : cases()) {
+    SCOPED_TRACE(c.name);
+    const CheckpointFile file((folder() / (c.name + "_float32.pt")).string());
+    OptimizerSpec scheduled = c.spec, constant = c.spec;
+    scheduled.warmupSteps = 3;
+    scheduled.decaySteps = 9;
+    constant.warmupSteps = constant.decaySteps = 0;
+    Optimizer one(scheduled), other(constant);
+    at::Tensor expected = file.read("first").clone(), values = expected.clone();
+    for (int step = 0; step < kSteps; ++step) {
+      at::Tensor gradient = file.read("gradients")[step].clone(), same = gradient.clone();
+      one.step(0, expected, gradient, step, 1);
+      constant.learningRate = learningRateAt(scheduled, step);
+      other.change(constant);
+      other.step(0, values, same, step, 1);
+      ASSERT_TRUE(at::equal(values, expected)) << step;
+    }
+    OptimizerSpec another = c.spec;
+    another.kind = c.spec.kind == OptimizerSpec::Kind::Sgd ? OptimizerSpec::Kind::Adam : OptimizerSpec::Kind::Sgd;
+    EXPECT_THROW(other.change(another), UsageError);
+  }
+}
+
 TEST_F(TorchOptimizer, ScalesGradients) {
   for (const Case& c : cases()) {
     SCOPED_TRACE(c.name);
