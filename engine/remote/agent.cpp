@@ -152,7 +152,8 @@ void Remote::Impl::execute(const IncomingCall& call) {
   const RemoteFuture result;
   try {
     const WithContext within(call.context);
-    const WithCallDeadline bounded(call.until);
+    const WithCallDeadline bounded(call.type == CallType::Return ? std::optional(call.until)
+                                                                 : std::nullopt);  // no caller waits for a kept value
     result.set(find(call.function)(face, call.arguments));
   } catch (...) {
     result.fail(std::current_exception());  // whatever it is, the caller gets it
@@ -283,8 +284,9 @@ std::chrono::milliseconds Remote::Impl::deadlineOf(CallType type, Deadline given
   const auto until = currentCallDeadline();
   if (given || !until || type == CallType::Keep) return given.value_or(settings.deadline);
   const auto left = std::chrono::duration_cast<milliseconds>(*until - Deadlines::Clock::now());
+  if (left <= milliseconds(0)) return settings.deadline;  // nobody waits for the function any more, but it goes on
   const milliseconds slack = std::min(left / 8, settings.deadline / std::max(1, settings.mostThreads));
-  return std::clamp(left - slack, milliseconds(0), settings.deadline);
+  return std::min(left - slack, settings.deadline);
 }
 
 }  // namespace pw

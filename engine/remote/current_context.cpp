@@ -17,7 +17,8 @@ WithContext::~WithContext() { ofThisThread = before_; }
 
 std::optional<std::chrono::steady_clock::time_point> currentCallDeadline() { return callDeadline; }
 
-WithCallDeadline::WithCallDeadline(std::chrono::steady_clock::time_point until) : before_(std::exchange(callDeadline, until)) {}
+WithCallDeadline::WithCallDeadline(std::optional<std::chrono::steady_clock::time_point> until)
+    : before_(std::exchange(callDeadline, until)) {}
 WithCallDeadline::~WithCallDeadline() { callDeadline = before_; }
 
 }  // namespace pw

@@ -28,7 +28,7 @@ class WithContext {
 /// Says so in this thread while it lives.
 class WithCallDeadline {
  public:
-  explicit WithCallDeadline(std::chrono::steady_clock::time_point until);
+  explicit WithCallDeadline(std::optional<std::chrono::steady_clock::time_point> until);
   ~WithCallDeadline();
   WithCallDeadline(const WithCallDeadline&) = delete;
   WithCallDeadline& operator=(const WithCallDeadline&) = delete;

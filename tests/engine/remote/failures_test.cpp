@@ -6,6 +6,7 @@
 #include <random>
 
 #include "backends/host/packed.h"
+#include "engine/remote/current_context.h"
 #include "tests/support/remote_job.h"
 
 namespace pw::test {
@@ -91,6 +92,34 @@ TEST(Deadlines, OfCallsWithinCallsEndFirstSoThatTheCallerHearsWhoDidNotAnswer) {
   job.start();
   EXPECT_THAT(messageOf([&] { job.remote(0).rpcSync("worker1", "forward", "worker2"); }),
               AllOf(HasSubstr("worker2 did not answer the call of echo"), HasSubstr("on worker1")));
+}
+
+// Functions go on when nobody waits for them any more, and what they call is given the usual time.
+TEST(Deadlines, ThatHavePassedDoNotBoundWhatTheFunctionStillCalls) {
+  RemoteJob job(JobOptions{.workers = 3});
+  std::latch mayGo(1);
+  std::promise<std::int64_t> called;
+  job.defineEverywhere("echo", [](Remote&, const RemoteValue& value) { return value; });
+  job.defineEverywhere("late", [&](Remote& here, const RemoteValue& value) {
+    mayGo.wait();
+    return here.rpcSync("worker2", "echo", value);
+  });
+  job.defineEverywhere("report", [&](Remote& here, const RemoteValue& value) -> RemoteValue {
+    while (std::chrono::steady_clock::now() < currentCallDeadline().value()) std::this_thread::yield();
+    try {
+      called.set_value(here.rpcSync("worker2", "echo", value).integer());
+    } catch (...) {
+      called.set_exception(std::current_exception());  // for the test
+    }
+    return {};
+  });
+  job.start();
+  const Reference kept = job.remote(0).remote("worker1", "late", 5, 50ms);
+  const RemoteFuture expired = job.remote(0).rpcAsync("worker1", "report", 6, 50ms);
+  EXPECT_THAT(messageOf([&] { (void)expired.wait(); }), HasSubstr("did not answer"));
+  mayGo.count_down();
+  EXPECT_EQ(job.remote(0).toHere(kept).integer(), 5);
+  EXPECT_EQ(called.get_future().get(), 6);
 }
 
 // The result of a call is lost: worker 0 is idle once the call has expired, and says so.

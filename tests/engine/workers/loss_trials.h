@@ -26,7 +26,7 @@ enum class Harm : std::uint8_t { None, Kill, Stop, Drop };
 [[nodiscard]] std::string nameOf(Harm harm);
 
 /// The job: worker 0 has a function of worker 1 computed through workers 2 and 0, keeps and fetches values there, runs a backward pass, and
-/// ends its context, twice; then all end in good order.
+/// ends its context, in SMART mode and in AUTO; then all end in good order.
 struct Trial {
   Transport transport{};
   Harm harm{};

@@ -1,9 +1,6 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <sys/wait.h>
-
-#include <cerrno>
 #include <cstdlib>
 #include <iostream>
 #include <map>
@@ -107,7 +104,6 @@ TEST_P(Losses, AtAnyMessageEndAllOtherWorkersWhoNameTheRightOne) {
   }
   std::cout << held << " of " << chosen.size() << " trials held, of " << all.size() << "; it happened in " << happened << '\n';
   EXPECT_GE(happened, chosen.size() * 9 / 10) << "most messages are sent in every run";
-  EXPECT_TRUE(::waitpid(-1, nullptr, WNOHANG) == -1 && errno == ECHILD) << "a process is left";
 }
 
 INSTANTIATE_TEST_SUITE_P(Transports, Losses, testing::Values(Transport::Ucx, Transport::Gloo),

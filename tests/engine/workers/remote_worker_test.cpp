@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <atomic>
+#include <csignal>
 #include <latch>
 #include <thread>
 
@@ -205,6 +206,17 @@ TEST(RemoteWorker, RefusesOtherTransportsThanTheOthersHave) {
   EXPECT_THAT(ends, Each(AllOf(StartsWith("usage: "), HasSubstr("the transport: ucx and gloo"))));
   EXPECT_THAT(endsOf(1, [](const RankEnvironment& environment) { const RemoteWorker worker(environment, {.transport = Transport::Nccl}); }),
               Each(AllOf(StartsWith("usage: "), HasSubstr("not nccl"))));
+}
+
+// Gloo writes to connections whose other end may be gone.
+TEST(RemoteWorker, OverGlooIsNotEndedByTheSignalOfABrokenConnection) {
+  std::signal(SIGPIPE, SIG_DFL);
+  const auto ends = endsOf(2, [](const RankEnvironment& environment) {
+    RemoteWorker worker(environment, {.transport = Transport::Gloo});
+    worker.shutdown();
+  });
+  EXPECT_THAT(ends, Each("well"));
+  EXPECT_EQ(::raise(SIGPIPE), 0) << "or this process ends here";
 }
 
 // The functions of one worker cannot be defined: it leaves, and the others name it.

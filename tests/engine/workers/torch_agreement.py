@@ -1,7 +1,7 @@
 """Compares distributed autograd with torch's own: torch_agreement.py REMOTE_CHILD.
 
 Runs the programs of tests/engine/autograd whose values are all used in a job of remote_child, then the same programs with
-torch.distributed.autograd on the same parameters, and compares loss and all gradients."""
+torch.distributed.autograd on the same parameters, and compares loss and all gradients. Starts a job by torchrun, too."""
 
 import json
 import os
@@ -168,6 +168,15 @@ def run_job(words_of, workers):
     return printed
 
 
+def starts_by_torchrun(child):
+    """Whether the note's examples run where torchrun starts the workers, whose store its agent serves."""
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "--no-python"]
+    result = subprocess.run([*torchrun, child, "note", "ucx"], capture_output=True, text=True, timeout=DEADLINE)
+    works = result.returncode == 0 and len(result.stdout.splitlines()) == 2 * 5
+    print(f"torchrun: {'the examples of the note run' if works else result.stdout + result.stderr}")
+    return works
+
+
 def close(mine, others):
     one, other = (torch.tensor(values, dtype=torch.float64) for values in (mine, others))
     return one.shape == other.shape and torch.allclose(one, other, rtol=RTOL, atol=ATOL)
@@ -184,7 +193,7 @@ def main():
         path.write_text(json.dumps(given))
         run_job(lambda _: [sys.executable, __file__, "work", str(path)], WORKERS)
         torchs = json.loads(path.with_suffix(".found").read_text())
-    faults = 0
+    faults = 0 if starts_by_torchrun(sys.argv[1]) else 1
     for name in PROGRAMS:
         mine = {key: values for key, values in ours.items() if key.startswith(name + "/")}
         others = {key: values for key, values in torchs.items() if key.startswith(name + "/")}
