@@ -90,7 +90,8 @@ def wait_for_loss():
     while not released.is_set():
         try:
             rpc.rpc_sync("worker0", int)
-        except Error:
+        except Error as error:
+            print(f"lost: {error}", flush=True)  # of interest where the test fails
             release()
 
 
