@@ -11,7 +11,7 @@ torch = pytest.importorskip("torch", reason="remote calls need torch")
 
 import rpc_workers  # noqa: E402
 
-from pipewright import Error, UsageError, autograd, futures, rpc  # noqa: E402
+from pipewright import Error, UsageError, _remote_job, autograd, futures, rpc  # noqa: E402
 
 released = threading.Event()
 
@@ -145,6 +145,23 @@ def test_no_callback_is_waited_for_after_the_end(tmp_path):
 
 def die():
     os.kill(os.getpid(), signal.SIGKILL)
+
+
+def begin_late(rank, world_size):
+    """Worker 1 is made only after a call has come to it."""
+    came = threading.Event()
+    begin, wait_for_begin = _remote_job.begin, _remote_job.wait_for_begin
+    if rank == 1:
+        _remote_job.wait_for_begin = lambda: (came.set(), wait_for_begin())
+        _remote_job.begin = lambda worker: (came.wait(rpc_workers.DEADLINE_S), begin(worker))
+    rpc.init_rpc(f"worker{rank}", rank=rank, world_size=world_size)
+    found = rpc.rpc_sync("worker1", rpc.get_worker_info).name if rank == 0 else came.is_set()
+    rpc.shutdown()
+    return found
+
+
+def test_a_call_that_comes_before_the_worker_is_made_waits_for_it(tmp_path):
+    assert rpc_workers.run(tmp_path, begin_late, 2) == ["worker1", True]
 
 
 def lose_a_worker(rank, world_size):
