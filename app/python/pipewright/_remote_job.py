@@ -8,16 +8,21 @@ import threading
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from ._pipewright import UsageError
+from ._pipewright import Error, UsageError
 
 if TYPE_CHECKING:
     from ._pipewright_torch import Worker
 
 
 class _Job:
-    worker: Worker | None = None
-    process = 0
+    def __init__(self) -> None:
+        self.worker: Worker | None = None
+        self.process = 0
+        self.begun = threading.Event()
 
+
+_BEGIN_S = 60.0
+"""How long a call waits for its worker, which only lacks that the others are connected."""
 
 _job = _Job()
 _running = threading.local()
@@ -40,11 +45,19 @@ def is_worker() -> bool:
 def begin(started: Worker) -> None:
     """From now on."""
     _job.worker, _job.process = started, os.getpid()
+    _job.begun.set()
 
 
 def end() -> None:
     """From now on it is none."""
+    _job.begun.clear()
     _job.worker = None
+
+
+def wait_for_begin() -> None:
+    """For calls that come while this worker is still being made: others may be faster. Raises Error where it is not made."""
+    if not _job.begun.wait(_BEGIN_S):
+        raise Error("A call came to a process that did not become a worker; see what its init_rpc raised.")
 
 
 @contextlib.contextmanager

@@ -53,6 +53,7 @@ class _Pickler(pickle.Pickler):
         super().__init__(file, protocol=pickle.HIGHEST_PROTOCOL)
         self.items: list[Any] = []
         self._places: dict[int, tuple[str, int, bool]] = {}
+        self._kept: list[object] = []  # so that no other object gets its id
         self._own: set[int] = set()
         _parameters(value, self._own)
 
@@ -69,6 +70,7 @@ class _Pickler(pickle.Pickler):
         if id(obj) not in self._places:
             self._places[id(obj)] = (kind, len(self.items), needs_gradient)
             self.items.append(item)
+            self._kept.append(obj)
         return self._places[id(obj)]
 
 

@@ -68,7 +68,7 @@ class Future(Generic[T]):
             except BaseException as error:
                 following.set_exception(error)
 
-        _remote_job.worker().when_done(self._result, run)
+        _remote_job.worker().when_done(self._result, following._result, run)
         return following
 
     def add_done_callback(self, callback: Callable[[Future[T]], object]) -> None:

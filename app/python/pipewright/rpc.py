@@ -301,6 +301,7 @@ def _run(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, 
 
 def _evaluate(data: bytes, items: list[Any]) -> Any:
     """Runs a call of another worker."""
+    _remote_job.wait_for_begin()
     with _remote_job.within_call():
         return _run(*_unpickled((data, items)))
 

@@ -38,7 +38,7 @@ void backward(Worker& worker, std::uint64_t context, const py::list& roots, bool
   std::vector<TensorHandle> tensors;
   for (const py::handle root : roots) tensors.push_back(tensorOf(root));
   const BackwardSettings settings{.mode = modeOf(mode), .keepGraph = retainGraph};
-  runWaiting(worker.tasks(), [&autograd = worker.autograd(), context, tensors, settings]() -> RemoteValue {
+  runWaiting(*worker.tasks(), [&autograd = worker.autograd(), context, tensors, settings]() -> RemoteValue {
     autograd.backward(ContextId(context), tensors, settings);
     return {};
   });
@@ -78,14 +78,14 @@ OptimizerSpec specOf(const std::string& kind, const std::map<std::string, double
 }
 
 std::shared_ptr<DistributedOptimizer> makeOptimizer(Worker& worker, const OptimizerSpec& spec, const std::vector<Reference>& parameters) {
-  const RemoteValue made = runWaiting(worker.tasks(), [&worker, spec, parameters]() -> RemoteValue {
+  const RemoteValue made = runWaiting(*worker.tasks(), [&worker, spec, parameters]() -> RemoteValue {
     return Local{std::make_shared<DistributedOptimizer>(worker.remote(), spec, parameters)};
   });
   return std::static_pointer_cast<DistributedOptimizer>(made.object());
 }
 
 void step(const std::shared_ptr<DistributedOptimizer>& optimizer, Worker& worker, std::uint64_t context) {
-  runWaiting(worker.tasks(), [optimizer, context]() -> RemoteValue {
+  runWaiting(*worker.tasks(), [optimizer, context]() -> RemoteValue {
     optimizer->step(ContextId(context));
     return {};
   });

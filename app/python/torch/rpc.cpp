@@ -76,9 +76,9 @@ Reference share(Worker& worker, const py::object& object) {
   return worker.remote().share(std::move(value));
 }
 
-/// In the autograd context of the thread that asks for it.
-void whenDone(Worker& worker, const RemoteFuture& result, const py::function& callback) {
-  const auto task = [kept = held(callback), context = currentContext()] {
+/// In the autograd context of the thread that asks for it. The callback sets `following`, which ends with an error where it is not called.
+void whenDone(Worker& worker, const RemoteFuture& result, const RemoteFuture& following, const py::function& callback) {
+  const auto task = [promised = promise(following), kept = held(callback), context = currentContext()] {
     const WithContext within(context);
     const py::gil_scoped_acquire acquired;
     try {
@@ -88,12 +88,12 @@ void whenDone(Worker& worker, const RemoteFuture& result, const py::function& ca
     }
   };
   const py::gil_scoped_release released;
-  result.whenDone([&tasks = worker.tasks(), task](const RemoteFuture&) { tasks.post(task, task); });
+  result.whenDone([tasks = worker.tasks(), task](const RemoteFuture&) { tasks->post(task, task); });
 }
 
 void shutDown(Worker& worker, double timeout) {
   try {
-    runWaiting(worker.tasks(), [&worker, timeout]() -> RemoteValue {
+    runWaiting(*worker.tasks(), [&worker, timeout]() -> RemoteValue {
       worker.shutdown(inMilliseconds(timeout));
       return {};
     });
@@ -154,7 +154,7 @@ void bindWorker(py::module_& m) {
       .def("keep", &keep, py::arg("to"), py::arg("pickled"), py::arg("timeout"))
       .def("fetch", &fetch, py::arg("reference"), py::arg("timeout"))
       .def("share", &share, py::arg("value"))
-      .def("when_done", &whenDone, py::arg("result"), py::arg("callback"))
+      .def("when_done", &whenDone, py::arg("result"), py::arg("following"), py::arg("callback"))
       .def("shutdown", &shutDown, py::arg("timeout"))
       .def("leave", &Worker::leave, py::call_guard<py::gil_scoped_release>())
       .def("counts", [](Worker& worker) {

@@ -36,13 +36,17 @@ RemoteValue waitFor(const RemoteFuture& result) {
   return result.wait();
 }
 
+std::shared_ptr<void> promise(const RemoteFuture& result) {
+  return {nullptr, [result](void*) { result.fail(std::make_exception_ptr(Error("This worker has ended, and what it was still to do."))); }};
+}
+
 RemoteValue runWaiting(CallThreads& threads, std::function<RemoteValue()> run) {
   if (!isMainThread()) {
     const py::gil_scoped_release released;
     return run();
   }
   const RemoteFuture result;
-  const auto task = [result, run = std::move(run)] {
+  const auto task = [result, run = std::move(run), promised = promise(result)] {
     try {
       result.set(run());
     } catch (...) {

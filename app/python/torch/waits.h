@@ -12,6 +12,9 @@ namespace pw::python {
 /// the call. Needs the GIL.
 [[nodiscard]] RemoteValue waitFor(const RemoteFuture& result);
 
+/// While copies of it live, somebody may still set the result; then it ends with an error, so that nobody waits for what was dropped.
+[[nodiscard]] std::shared_ptr<void> promise(const RemoteFuture& result);
+
 /// Runs something that waits, likewise. After a signal it still runs on a thread of `threads`, so it must own what it uses.
 RemoteValue runWaiting(CallThreads& threads, std::function<RemoteValue()> run);
 

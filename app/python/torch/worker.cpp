@@ -29,7 +29,7 @@ void defineFunctions(Remote& remote, const ValueFunctions& functions) {
 Worker::Worker(const RankEnvironment& environment, const RemoteWorkerSettings& settings, const ValueFunctions& functions)
     : worker_(std::make_unique<RemoteWorker>(environment, settings,
                                              [&](Remote& remote, DistributedAutograd&) { defineFunctions(remote, functions); })),
-      tasks_(kRunningTasks, kMostTasks) {}
+      tasks_(std::make_shared<CallThreads>(kRunningTasks, kMostTasks)) {}
 
 Worker::~Worker() { leave(); }
 
@@ -37,7 +37,7 @@ void Worker::shutdown(std::chrono::milliseconds deadline) { worker_->shutdown(de
 
 void Worker::leave() {
   worker_->leave();
-  tasks_.stop();
+  tasks_->stop();
 }
 
 }  // namespace pw::python

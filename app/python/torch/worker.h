@@ -38,11 +38,12 @@ class Worker {
 
   [[nodiscard]] Remote& remote() { return worker_->remote(); }
   [[nodiscard]] DistributedAutograd& autograd() { return worker_->autograd(); }
-  [[nodiscard]] CallThreads& tasks() { return tasks_; }  ///< for waits of the main thread, and what is to happen after a result
+  /// For waits of the main thread, and what is to happen after a result. After `leave` they are dropped.
+  [[nodiscard]] const std::shared_ptr<CallThreads>& tasks() const { return tasks_; }
 
  private:
   std::unique_ptr<RemoteWorker> worker_;
-  CallThreads tasks_;
+  std::shared_ptr<CallThreads> tasks_;
 };
 
 }  // namespace pw::python

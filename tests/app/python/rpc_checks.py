@@ -131,7 +131,7 @@ def describe(x):
 
 
 def describe_module(module):
-    return [describe(each) for each in module.parameters()]
+    return [describe(each) for each in module.parameters()], module(torch.ones(2)).detach()
 
 
 def same(a, b, rest):
@@ -350,7 +350,9 @@ def tensors_need_gradients_there_as_here():
     assert rpc.rpc_sync("worker1", describe, (torch.ones(2),))[1] is False
     with autograd.context():
         assert rpc.rpc_sync("worker1", describe, (parameter,)) == ("Tensor", True, False)
-        assert rpc.rpc_sync("worker1", describe_module, (torch.nn.Linear(2, 2),)) == [("Parameter", True, True)] * 2
+        module = torch.nn.Linear(2, 2)
+        described, result = rpc.rpc_sync("worker1", describe_module, (module,))
+        assert described == [("Parameter", True, True)] * 2 and torch.equal(result, module(torch.ones(2)))
 
 
 def a_parameter_that_is_an_argument_gets_its_gradient():

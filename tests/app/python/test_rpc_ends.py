@@ -2,6 +2,7 @@
 
 import os
 import signal
+import socket
 import threading
 
 import pytest
@@ -10,7 +11,7 @@ torch = pytest.importorskip("torch", reason="remote calls need torch")
 
 import rpc_workers  # noqa: E402
 
-from pipewright import Error, UsageError, autograd, rpc  # noqa: E402
+from pipewright import Error, UsageError, _remote_job, autograd, futures, rpc  # noqa: E402
 
 released = threading.Event()
 
@@ -89,7 +90,8 @@ def wait_for_loss():
     while not released.is_set():
         try:
             rpc.rpc_sync("worker0", int)
-        except Error:
+        except Error as error:
+            print(f"lost: {error}", flush=True)  # of interest where the test fails
             release()
 
 
@@ -105,8 +107,61 @@ def test_an_interrupt_ends_a_shutdown_and_the_others_hear_of_it(tmp_path):
     assert rpc_workers.run(tmp_path, interrupt_shutdown, 2) == [(True, True), True]
 
 
+def interrupt_start(rank, world_size):
+    """Alone where two are to come; interrupted when it serves the meeting."""
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    def wait_for_meeting():
+        while True:
+            try:
+                socket.create_connection(("127.0.0.1", int(os.environ["MASTER_PORT"]))).close()
+                return interrupt()
+            except OSError:
+                continue
+
+    threading.Thread(target=wait_for_meeting).start()
+    return is_interrupted(lambda: rpc.init_rpc("worker0", rank=0, world_size=2)), is_no_worker()
+
+
+def test_an_interrupt_ends_the_wait_for_the_others(tmp_path):
+    assert rpc_workers.run(tmp_path, interrupt_start, 1) == [(True, True)]
+
+
+def leave_with_callbacks(rank, world_size):
+    """What waits for a callback that is not called any more ends with an error."""
+    rpc.init_rpc(f"worker{rank}", rank=rank, world_size=world_size)
+    late = futures.Future()
+    following = late.then(lambda done: done.wait())
+    rpc.shutdown()
+    late.set_result(7)
+    with pytest.raises(Error, match="ended"):
+        following.wait()
+    return True
+
+
+def test_no_callback_is_waited_for_after_the_end(tmp_path):
+    assert rpc_workers.run(tmp_path, leave_with_callbacks, 1) == [True]
+
+
 def die():
     os.kill(os.getpid(), signal.SIGKILL)
+
+
+def begin_late(rank, world_size):
+    """Worker 1 is made only after a call has come to it."""
+    came = threading.Event()
+    begin, wait_for_begin = _remote_job.begin, _remote_job.wait_for_begin
+    if rank == 1:
+        _remote_job.wait_for_begin = lambda: (came.set(), wait_for_begin())
+        _remote_job.begin = lambda worker: (came.wait(rpc_workers.DEADLINE_S), begin(worker))
+    rpc.init_rpc(f"worker{rank}", rank=rank, world_size=world_size)
+    found = rpc.rpc_sync("worker1", rpc.get_worker_info).name if rank == 0 else came.is_set()
+    rpc.shutdown()
+    return found
+
+
+def test_a_call_that_comes_before_the_worker_is_made_waits_for_it(tmp_path):
+    assert rpc_workers.run(tmp_path, begin_late, 2) == ["worker1", True]
 
 
 def lose_a_worker(rank, world_size):
