@@ -17,5 +17,5 @@ for x, y in loader:
     nn.utils.clip_grad_norm_(model.parameters(), 1.0)
     optimizer.step()
     schedule.step()
-    print(f"{float(loss):.6f}")
+    print(f"{loss:.6f}")
 torch.save(model.state_dict(), sys.argv[1])

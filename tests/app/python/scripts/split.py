@@ -14,5 +14,5 @@ trainer = pw.Trainer(model, samples[:8], optimizer=optimizer, loss="cross_entrop
 for x, y in loader:
     loss = trainer.step(x, y)
     schedule.step()
-    print(f"{float(loss):.6f}")
+    print(f"{loss:.6f}")
 torch.save(trainer.update().state_dict(), sys.argv[1])
