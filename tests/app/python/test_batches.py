@@ -129,18 +129,18 @@ def test_the_process_says_what_is_wrong_with_a_function(root, batches, tmp_path,
     assert all(part in sentence for part in words.split(".*")), sentence
 
 
-def test_no_python_process_is_left_behind(plan, batches, tmp_path):
-    batches("""
-    import os
-    import pathlib
-    def slow():
-        pathlib.Path(f"pid.{os.getpid()}").touch()
-        yield torch.zeros(8, 32, dtype=torch.int64), torch.zeros(8, 32, dtype=torch.int64)
+def test_no_python_process_is_left_behind(plan, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "slow_batches.py").write_text(textwrap.dedent("""
+        import os
+        import pathlib
         import time
-        time.sleep(1000)
-    """)
-    with pytest.raises(pw.Error, match="gave no batch for step 1 within 8 s"):
-        pw.run(plan, steps=2, data="my_batches:slow", timeout=8)
+        pathlib.Path(f"pid.{os.getpid()}").touch()
+        def slow():
+            time.sleep(1000)
+    """))
+    with pytest.raises(pw.Error, match="slow_batches:slow gave no batch for step 0 within 15 s"):
+        pw.run(plan, steps=2, data="slow_batches:slow", timeout=15)
     left = [int(file.suffix[1:]) for file in tmp_path.glob("pid.*")]
     assert len(left) == 2  # of the first and the last stage
     for pid in left:
