@@ -132,16 +132,17 @@ StoredStep medianOf(const RunStore& store, const RunRecord& run) { return {store
 /// What the time beside computing is.
 std::string besidesText(const Verdict& verdict, const RunRecord& run) {
   const bool isDynamic = run.facts.backward == nameOf(Backward::Dynamic);
-  const std::string began = isDynamic ? "This run followed no schedule (--backward dynamic)." : "";
-  if (!verdict.replayed) return began + (isDynamic ? "\n" : "");
+  if (!verdict.replayed) return isDynamic ? "This run followed no schedule.\n" : "";
   const std::string makespan = formatDuration(*verdict.replayed);
   const std::string error = errorOf(*verdict.replayed, verdict.comparison.measuredMakespan);
-  if (isDynamic)
-    return fmt::format("{} By that of its plan the measured compute durations would make {}: without it the step took {}.\n", began,
-                       makespan, error);
-  return fmt::format(
-      "Simulated with the measured compute durations the makespan is {}: running it took {} beyond computing and predicted messages.\n",
-      makespan, error);
+  return isDynamic ? fmt::format(
+                         "This run followed no schedule. By its plan's, the measured compute durations would make {}: without it the "
+                         "step took {}.\n",
+                         makespan, error)
+                   : fmt::format(
+                         "Simulated with the measured compute durations the makespan is {}: running it took {} beyond computing and "
+                         "predicted messages.\n",
+                         makespan, error);
 }
 
 int compareWithPrediction(const RunRecord& run, const StoredStep& chosen, bool json) {

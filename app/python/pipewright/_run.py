@@ -69,6 +69,7 @@ def run(
     backend: str | None = None,
     precision: Literal["traced", "bf16", "fp16"] | None = None,
     synthetic: bool = False,
+    backward: Literal["schedule", "dynamic"] | None = None,
     order: Literal["plan", "ready"] | None = None,
     data: Path | None = None,
     loss: str | None = None,
@@ -113,6 +114,7 @@ def run(
     :param model: the model's archives, if they are no longer where the plan says.
     :param backend: ``ucx`` (the default without GPUs), ``gloo`` or ``nccl``.
     :param synthetic: do not compute, but take as long as the plan says, and send messages of its sizes.
+    :param backward: ``schedule`` follows the plan's rows; ``dynamic`` runs its stages by remote calls and distributed autograd instead.
     :param data: a ``torch.save`` of a dict of tensors; None: synthetic data.
     :param optimizer: with torch.optim's arithmetic: ``sgd`` (default), ``adam``, ``adamw``, ``rmsprop``; ``lr`` to ``final_rate`` are its settings.
     :param verify: compare the first step with one rank on the same microbatches; the result is in :meth:`RunResult.to_dict`.
