@@ -1,7 +1,7 @@
 #include "engine/autograd/recorder.h"
 
 #include <algorithm>
-#include <exception>
+#include <optional>
 #include <set>
 #include <tuple>
 #include <utility>
@@ -54,11 +54,16 @@ void addLane(Trace& trace, Rank rank, const CallLog& log, const std::map<Context
   }
   std::ranges::sort(events);
   std::set<std::pair<Ns, std::size_t>> running;
+  std::optional<std::size_t> shown;
   Ns since = 0;
   for (const auto& [at, begins, which] : events) {
     if (!running.empty() && at > since) {
-      const CallLog::Work& shown = log.work[running.rbegin()->second];
-      trace.spans.push_back({rank, shown.kind, Stage(rank.value), numbers.at(shown.context), rank, 0, since, at});
+      const std::size_t last = running.rbegin()->second;
+      const CallLog::Work& work = log.work[last];
+      if (shown != last || trace.spans.back().end != since)
+        trace.spans.push_back({rank, work.kind, Stage(rank.value), numbers.at(work.context), rank, 0, since, since});
+      trace.spans.back().end = at;
+      shown = last;
     }
     const std::pair key(log.work[which].start, which);
     begins ? void(running.insert(key)) : void(running.erase(key));

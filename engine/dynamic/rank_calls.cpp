@@ -45,6 +45,7 @@ RankCalls::RankCalls(const LinkMaker& link, const AutogradFunctions& functions, 
         [this](JobRank rank, const std::string& why) { remote_->lost(rank, why); });
   } catch (...) {
     connected_.set_value(nullptr);  // nobody waits for it any more
+    remote_->close();
     throw;
   }
   connected_.set_value(channel_.get());

@@ -186,11 +186,12 @@ void DynamicStep::collect(ContextId context, Microbatch microbatch) {
   toCollect_.insert(microbatch);
   for (; toCollect_.contains(Microbatch(added_)); ++added_) {
     const ContextId of = contexts_[static_cast<std::size_t>(added_)];
-    timed({self_, SpanKind::ReduceGrad, Stage(-1), Microbatch(-1), self_, 0, 0, 0}, 0, [&] {
+    const auto add = [&] {
       for (const auto& [stage, module] : stages_)
         rank_.functions.addGradients(*module, Microbatch(added_),
                                      [&](const TensorHandle& parameter) { return rank_.autograd.gradient(of, parameter); });
-    });
+    };
+    if (!stages_.empty()) timed({self_, SpanKind::ReduceGrad, Stage(-1), Microbatch(-1), self_, 0, 0, 0}, 0, add);
     call(rankOf(lastStage_), "collected", added_);
   }
 }

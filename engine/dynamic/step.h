@@ -86,7 +86,7 @@ class DynamicStep {
   void send(const Link& link, const std::vector<StageOutput>& values);
   void backward(Microbatch microbatch, const TensorHandle& loss);
   void passed(Microbatch microbatch);
-  /// Does it on this rank's lane, as a span with its memory after the wait for what came.
+  /// Does it as a span, with its memory and the wait for what came. The rank has stages.
   void timed(const Span& span, Ns came, const std::function<void()>& work);
 
   const DynamicRank& rank_;

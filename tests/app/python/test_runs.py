@@ -122,6 +122,16 @@ def test_a_run_trains_and_equals_one_rank(gpt, tmp_path):
     json.dumps(result.to_dict())
 
 
+def test_a_run_without_a_schedule_has_its_losses(gpt, tmp_path):
+    pytest.importorskip("torch")
+    plan = pw.plan(gpt, ranks=2, microbatches=2, cluster="cpu-workstation")
+    scheduled, dynamic = (pw.run(plan, steps=2, backward=how, store=tmp_path / "runs.db") for how in ("schedule", "dynamic"))
+    assert dynamic.losses == pytest.approx(scheduled.losses, rel=1e-5)
+    assert [run.facts["backward"] for run in pw.Store(tmp_path / "runs.db")] == ["schedule", "dynamic"]
+    kinds = [span.kind for span in dynamic.trace.spans]
+    assert (kinds.count("F"), kinds.count("B"), kinds.count("SEND_F"), kinds.count("SEND_B")) == (4, 4, 2, 2)
+
+
 def test_a_measured_profile(gpt):
     pytest.importorskip("torch")
     costs = pw.profile(gpt, ranks=2)

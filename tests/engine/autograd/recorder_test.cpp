@@ -65,8 +65,8 @@ TEST(CallRecorder, ShowsCallsMessagesPiecesAndStepsOfEachContext) {
     EXPECT_EQ(found, expected);
   }
   for (const Span& span : trace.spans) {
-    if (span.rank != span.peer) EXPECT_EQ(span.bytes, 9 * 8) << "3 × 3 doubles";
-    if (span.kind == SpanKind::Forward) EXPECT_EQ(span.rank, Rank(1));
+    EXPECT_EQ(span.bytes, span.rank == span.peer ? 0 : 9 * 8) << "3 × 3 doubles";
+    EXPECT_TRUE(span.kind != SpanKind::Forward || span.rank == Rank(1));
   }
   EXPECT_TRUE(recorded.trace().spans.empty()) << "it was taken";
 }

@@ -4,6 +4,8 @@
 
 #include <gtest/gtest.h>
 
+#include <tuple>
+
 #include "schedules/error.h"
 #include "schedules/generate.h"
 #include "simulator/report/metrics.h"
@@ -38,6 +40,20 @@ TEST(Replay, MovesWhatFollowsALongerAction) {
     if (span.kind == SpanKind::Forward && span.stage == Stage(1)) span.end += 4;
   }
   EXPECT_EQ(metricsOf(replay(schedule, costs, measured)).makespan, 24);
+}
+
+TEST(Replay, AddsThePiecesOfABackwardAndLeavesOutOtherReplicas) {
+  const Schedule schedule = generate("gpipe", {2, 2, 1});
+  const CostTable costs = costsOf(2);
+  Trace measured = simulate(schedule, costs);  // F0 0–3, F1 5–8, B1 8–13, B0 15–20
+  Span piece = measured.spans.back();
+  ASSERT_EQ(std::tuple(piece.kind, piece.stage), std::tuple(SpanKind::Backward, Stage(0)));
+  piece.start = 21, piece.end = 24;
+  measured.spans.push_back(piece);
+  piece.rank = Rank(2);  // the same of the second replica
+  measured.spans.push_back(piece);
+  measured.ranks = 4;
+  EXPECT_EQ(metricsOf(replay(schedule, costs, measured)).makespan, 15 + 5 + 3);
 }
 
 TEST(Replay, NamesAnActionThatWasNotMeasured) {
