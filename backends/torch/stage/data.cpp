@@ -87,7 +87,6 @@ struct Place {
 };
 
 Place fileAt(const std::string& path) { return {path, "The data file " + path, "before saving"}; }
-
 Place batchOf(const BatchFeed& feed, int step) {
   const std::string number = std::to_string(step);
   if (feed.name.empty()) return {"the batch of step " + number, "The batch of step " + number, "first"};

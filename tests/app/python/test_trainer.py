@@ -72,7 +72,7 @@ def test_the_trainer_changes_at_most_five_lines_of_a_script(tmp_path):
     done = job(split, tmp_path / "split.pt")
     assert done.returncode == 0, done.stderr
     expected = [float(line) for line in alone.stdout.split()]
-    printed = [float(line) for line in done.stdout.split()]
+    printed = [float(number) for number in re.findall(r"\d+\.\d{6}", done.stdout)]  # torchrun mixes what both ranks print
     assert len(expected) == 6 and sorted(printed) == pytest.approx(sorted(2 * expected), rel=1e-5, abs=2e-6)  # both ranks print 6 decimals
     one, other = torch.load(tmp_path / "plain.pt"), torch.load(tmp_path / "split.pt")
     assert list(one) == list(other)
