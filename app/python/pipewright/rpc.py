@@ -20,7 +20,7 @@ from typing import Any, Generic, NamedTuple, TypeVar, cast
 
 import torch
 
-from . import _program, _remote_job
+from . import _program, _remote_job, _trainer
 from . import _rpc_functions as functions
 from ._pipewright import UsageError
 from ._pipewright_torch import Reference, Worker, WorkerSettings
@@ -392,6 +392,9 @@ def _place(rank: int, world_size: int | None, init_method: str) -> dict[str, str
         variables["MASTER_ADDR"], variables["MASTER_PORT"] = host.strip("[]"), port
     elif init_method != "env://":
         raise UsageError(f"init_method is {init_method!r}; it must be env:// or tcp://host:port.")
+    elif variables.get("WORLD_SIZE") != "1" and _trainer.keeps_meeting_place():
+        raise UsageError("The Trainer of this process keeps the place at MASTER_PORT; call init_rpc before it is made, or give another place as "
+                         "init_method='tcp://host:port'.")
     if variables.get("WORLD_SIZE") == "1":  # nobody to meet
         variables.setdefault("MASTER_ADDR", "127.0.0.1")
         variables.setdefault("MASTER_PORT", "29500")

@@ -5,6 +5,7 @@ import os
 import signal
 import socket
 import threading
+import types
 
 import pytest
 
@@ -12,7 +13,7 @@ torch = pytest.importorskip("torch", reason="remote calls need torch")
 
 import rpc_workers  # noqa: E402
 
-from pipewright import Error, UsageError, _pipewright_torch, _remote_job, autograd, futures, rpc  # noqa: E402
+from pipewright import Error, UsageError, _pipewright_torch, _remote_job, _trainer, autograd, futures, rpc  # noqa: E402
 
 released = threading.Event()
 
@@ -346,6 +347,13 @@ def test_options_that_mean_nothing_are_refused(monkeypatch):
     ):
         with pytest.raises(UsageError, match=word):
             rpc.init_rpc("worker0", rank=0, world_size=1, rpc_backend_options=rpc.RpcBackendOptions(**options))
+
+
+def test_a_meeting_place_that_a_trainer_keeps_is_refused_at_once(monkeypatch):
+    monkeypatch.delenv("TORCHELASTIC_USE_AGENT_STORE", raising=False)
+    monkeypatch.setattr(_trainer, "_joined", [types.SimpleNamespace(size=2)])
+    with pytest.raises(UsageError, match="tcp://host:port"):
+        rpc.init_rpc("worker0", rank=0, world_size=2)
 
 
 def run_forked(rank, world_size):
