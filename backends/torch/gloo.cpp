@@ -93,7 +93,8 @@ class GlooCommunicator final : public Communicator {
   Request next_ = 1;
 };
 
-/// The job's own part of the store. A job that torchrun starts again must not find what the last attempt left.
+/// A part of the store of its own for each time that the job's ranks connect: a job that torchrun starts again, and one that meets again in
+/// the same processes, must not find what was left.
 c10::intrusive_ptr<c10d::Store> openStore(const Rendezvous& rendezvous) {
   c10d::TCPStoreOptions options;
   options.port = static_cast<std::uint16_t>(rendezvous.masterPort);
@@ -102,7 +103,10 @@ c10::intrusive_ptr<c10d::Store> openStore(const Rendezvous& rendezvous) {
   options.timeout = rendezvous.deadline;
   const char* attempt = std::getenv("TORCHELASTIC_RESTART_COUNT");
   const std::string prefix = attempt == nullptr ? "pipewright" : std::string("pipewright/") + attempt;
-  return c10::make_intrusive<c10d::PrefixStore>(prefix, c10::make_intrusive<c10d::TCPStore>(rendezvous.masterAddress, options));
+  const auto attempts =
+      c10::make_intrusive<c10d::PrefixStore>(prefix, c10::make_intrusive<c10d::TCPStore>(rendezvous.masterAddress, options));
+  const std::int64_t number = attempts->add("connections/" + std::to_string(rendezvous.rank.value), 1);
+  return c10::make_intrusive<c10d::PrefixStore>(std::to_string(number), attempts);
 }
 
 KeyValueStore closuresOf(const c10::intrusive_ptr<c10d::Store>& store, const Rendezvous& rendezvous) {

@@ -8,14 +8,21 @@
 namespace pw {
 namespace {
 
-/// Drops what it holds, also where somebody still has the context itself.
-void empty(AutogradContext& context) {
-  decltype(context.sends) sends, receives;
-  decltype(context.gradients) gradients;
-  decltype(context.passes) passes;
+/// What a context held.
+struct Contents {
+  decltype(AutogradContext::sends) sends, receives;
+  decltype(AutogradContext::gradients) gradients;
+  decltype(AutogradContext::passes) passes;
+};
+
+/// Takes what it holds, also where somebody still has the context itself.
+std::shared_ptr<Contents> emptied(AutogradContext& context) {
+  auto contents = std::make_shared<Contents>();
   const std::lock_guard lock(context.mutex);
   context.released = true;
-  sends.swap(context.sends), receives.swap(context.receives), gradients.swap(context.gradients), passes.swap(context.passes);
+  contents->sends.swap(context.sends), contents->receives.swap(context.receives);
+  contents->gradients.swap(context.gradients), contents->passes.swap(context.passes);
+  return contents;
 }
 
 }  // namespace
@@ -54,7 +61,7 @@ void Contexts::release(ContextId id) {
     const std::lock_guard lock(context->mutex);
     workers = context->workers;
   }
-  empty(*context);
+  emptied(*context).reset();
   for (const JobRank worker : workers) messages_.release(worker, id);
 }
 
@@ -99,7 +106,7 @@ void Contexts::joined(ContextId id, JobRank from) {
 }
 
 void Contexts::released(ContextId id) {
-  if (const auto context = take(id)) empty(*context);
+  if (const auto context = take(id)) messages_.letGo(emptied(*context));
 }
 
 void Contexts::lost(JobRank worker) {

@@ -45,6 +45,7 @@ class Contexts {
   struct Messages {
     std::function<void(JobRank to, ContextId)> joined, release;
     std::function<bool(JobRank)> isLost;
+    std::function<void(std::shared_ptr<void>)> letGo;  ///< lets what a context held go, on another thread
   };
   Contexts(JobRank self, Messages messages) : self_(self), ids_(self), messages_(std::move(messages)) {}
 

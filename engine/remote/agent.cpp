@@ -37,11 +37,14 @@ Remote::Impl::Impl(Remote& remote, RemoteSettings given, Send send)
       shutdown({settings.self, settings.names, [this](JobRank to, std::string_view body) { post.send(to, MessageKind::Shutdown, body); },
                 [this] { return pending.size() == 0 && executing == 0; }, [this] { return callCounts(); }}),
       threads(settings.runningCalls, settings.mostThreads) {
-  references = std::make_shared<References>(settings.self, settings.names.size(), [this](JobRank owner, ReferenceId id, Share share) {
+  const auto giveBack = [this](JobRank owner, ReferenceId id, Share share) {
     Packer body;
     body.add(id.value);
     body.add(share.exponent);
     post.send(owner, MessageKind::GiveBack, body.finish());
+  };
+  references = std::make_shared<References>(settings.self, settings.names.size(), giveBack, [this](std::shared_ptr<void> value) {
+    threads.post([kept = std::move(value)] {}, [] {});  // goes with the task
   });
 }
 

@@ -53,6 +53,12 @@ void CallThreads::stop() {
   dropped.swap(tasks_);
 }
 
+bool CallThreads::areEnding() {
+  if (ofThisThread == nullptr) return false;
+  const std::lock_guard lock(ofThisThread->mutex_);
+  return ofThisThread->stopped_;
+}
+
 void CallThreads::work() {
   ofThisThread = this;
   std::unique_lock lock(mutex_);

@@ -26,6 +26,8 @@ class CallThreads {
   void post(std::function<void()> task, std::function<void()> refuse);
   /// Waits for the tasks that run and drops the others; later ones are dropped, too.
   void stop();
+  /// Whether this thread is one of such threads, and they are to end: what it waits for may never come.
+  [[nodiscard]] static bool areEnding();
 
   /// While it lives, this thread waits and does not hold a place. Does nothing on other threads than these.
   class Blocked {

@@ -96,8 +96,9 @@ void References::takeBack(ReferenceId id, Share share) {
 void References::dropIfUnused(std::unique_lock<std::mutex>& lock, ReferenceId id) {
   const auto found = owned_.find(id);
   if (found == owned_.end() || !found->second.settled || !found->second.back.isWhole()) return;
-  const auto dropped = owned_.extract(found);
+  auto dropped = std::make_shared<decltype(owned_)::node_type>(owned_.extract(found));
   lock.unlock();  // the value may hold references
+  letGo_(std::move(dropped));
 }
 
 void References::drop(JobRank owner, ReferenceId id, Share share) {

@@ -48,8 +48,10 @@ class SentShares {
 class References : public std::enable_shared_from_this<References> {
  public:
   using GiveBack = std::function<void(JobRank owner, ReferenceId id, Share share)>;
-  References(JobRank self, std::size_t workers, GiveBack giveBack)
-      : self_(self), workers_(workers), ids_(self), giveBack_(std::move(giveBack)) {}
+  /// Lets a value go that nobody refers to any more, on another thread: what then runs may be slow.
+  using LetGo = std::function<void(std::shared_ptr<void> value)>;
+  References(JobRank self, std::size_t workers, GiveBack giveBack, LetGo letGo)
+      : self_(self), workers_(workers), ids_(self), giveBack_(std::move(giveBack)), letGo_(std::move(letGo)) {}
 
   /// A new reference, holding the whole, to a value that this owner will have.
   [[nodiscard]] Reference make(JobRank owner);
@@ -82,6 +84,7 @@ class References : public std::enable_shared_from_this<References> {
   std::size_t workers_;
   IdSource<ReferenceId> ids_;
   GiveBack giveBack_;
+  LetGo letGo_;
   mutable std::mutex mutex_;
   std::unordered_map<ReferenceId, Owned> owned_;
   std::size_t held_ = 0;

@@ -18,6 +18,7 @@ class _Job:
     def __init__(self) -> None:
         self.worker: Worker | None = None
         self.process = 0
+        self.timeout = 0.0
         self.begun = threading.Event()
 
 
@@ -42,9 +43,14 @@ def is_worker() -> bool:
     return _job.worker is not None and _job.process == os.getpid()
 
 
-def begin(started: Worker) -> None:
-    """From now on."""
-    _job.worker, _job.process = started, os.getpid()
+def timeout() -> float:
+    """Of calls that give none [s]."""
+    return _job.timeout
+
+
+def begin(started: Worker, timeout: float) -> None:
+    """From now on. `timeout`: of calls that give none [s]."""
+    _job.worker, _job.process, _job.timeout = started, os.getpid(), timeout
     _job.begun.set()
 
 

@@ -42,7 +42,7 @@ def result_of(future: Any) -> Any:
         future = mine
     if not isinstance(future, Future):
         raise TypeError(f"A function with async_execution must return a Future, not {type(future).__name__}.")
-    return future.wait()
+    return future._wait_within_call()
 
 
 def _copy(done: torch.futures.Future[Any], into: Future[Any]) -> None:

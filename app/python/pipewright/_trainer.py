@@ -309,6 +309,11 @@ def _job(native: Any, timeout: float) -> Any:
     return _joined[0]
 
 
+def keeps_meeting_place() -> bool:
+    """Whether rank 0 of this process's trainings serves at MASTER_PORT, so that nothing else can meet there. Under torchrun nothing does."""
+    return any(place.size > 1 for place in _joined) and os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True"
+
+
 def _told(place: Any, prepare: Callable[[], str]) -> str:
     """What rank 0 prepares, on all ranks; a failure of it, too."""
     if place.rank != 0:

@@ -19,7 +19,12 @@ from . import _pipewright_torch as _engine
 from . import _remote_job
 from ._pipewright import UsageError
 
-__all__ = ["backward", "context", "get_gradients"]
+__all__ = ["backward", "context", "get_gradients", "is_available"]
+
+
+def is_available() -> bool:
+    """True; torch asks so for builds that lack it."""
+    return True
 
 
 class context:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar
+
+import torch  # noqa: F401  # whose libraries the module below needs
 
 from . import _remote_job
 from ._pipewright import UsageError
@@ -12,6 +15,8 @@ from ._pipewright_torch import Result
 
 T = TypeVar("T")
 S = TypeVar("S")
+
+_log = logging.getLogger("pipewright")
 
 __all__ = ["Future", "collect_all", "wait_all"]
 
@@ -45,7 +50,13 @@ class Future(Generic[T]):
         :raises RemoteError: what was raised on the worker, as an exception of that type too.
         :raises Error: naming the worker that did not answer in time, or is lost.
         """
-        raw = self._result.wait()
+        return self._known_of(self._result.wait())
+
+    def _wait_within_call(self) -> T:
+        """As :meth:`wait`, but only as long as the caller of the function that this thread runs."""
+        return self._known_of(self._result.wait_within_call())
+
+    def _known_of(self, raw: Any) -> T:
         with self._lock:
             if not self._known:
                 self._known.append(self._read(raw))
@@ -72,8 +83,15 @@ class Future(Generic[T]):
         return following
 
     def add_done_callback(self, callback: Callable[[Future[T]], object]) -> None:
-        """As :meth:`then`, but nobody gets the callback's result."""
-        self.then(callback)
+        """As :meth:`then`, but nobody gets the callback's result; what it raises is logged."""
+
+        def logged(done: Future[T]) -> None:
+            try:
+                callback(done)
+            except Exception:
+                _log.exception("A callback of a future raised, and nobody waits for it.")
+
+        self.then(logged)
 
     def set_result(self, result: T) -> None:
         """Ends a future that the program made. Raises UsageError for one that is done."""

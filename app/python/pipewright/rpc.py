@@ -12,13 +12,15 @@ Arguments and results are what pickle takes; tensors travel beside the pickle, a
 from __future__ import annotations
 
 import atexit
+import enum
 import os
+import sys
 from collections.abc import Callable
 from typing import Any, Generic, NamedTuple, TypeVar, cast
 
 import torch
 
-from . import _program, _remote_job
+from . import _program, _remote_job, _trainer
 from . import _rpc_functions as functions
 from ._pipewright import UsageError
 from ._pipewright_torch import Reference, Worker, WorkerSettings
@@ -35,6 +37,7 @@ _NO_LIMIT = 86400.0
 """What a timeout of 0 means: a day. Every wait ends at some time; a worker that is lost ends it at once."""
 
 __all__ = [
+    "BackendType",
     "DEFAULT_RPC_TIMEOUT_SEC",
     "Future",
     "RRef",
@@ -44,13 +47,30 @@ __all__ = [
     "UNSET_RPC_TIMEOUT",
     "WorkerInfo",
     "functions",
+    "get_rpc_timeout",
     "get_worker_info",
     "init_rpc",
+    "is_available",
     "remote",
     "rpc_async",
     "rpc_sync",
     "shutdown",
 ]
+
+
+sys.modules[__name__ + ".functions"] = functions  # so that its names can be imported, as from torch's
+
+
+class BackendType(enum.Enum):
+    """What programs for torch give as the backend."""
+
+    TENSORPIPE = "TENSORPIPE"
+    """The transport of the options."""
+
+
+def is_available() -> bool:
+    """True; torch asks so for builds that lack it."""
+    return True
 
 
 class WorkerInfo(NamedTuple):
@@ -99,7 +119,7 @@ TensorPipeRpcBackendOptions = RpcBackendOptions
 
 def init_rpc(
     name: str,
-    backend: str | None = None,
+    backend: str | BackendType | None = None,
     rank: int = -1,
     world_size: int | None = None,
     rpc_backend_options: RpcBackendOptions | None = None,
@@ -107,7 +127,7 @@ def init_rpc(
     """Makes this process a worker of a job, and returns when all workers of the job are connected.
 
     :param name: others call this worker by it; each name once.
-    :param backend: the transport, ``ucx`` or ``gloo``; None: that of the options.
+    :param backend: the transport, ``ucx`` or ``gloo``; None or :class:`BackendType`: that of the options.
     :param rank: from 0; -1: RANK of the environment, as torchrun and srun set it.
     :param world_size: number of workers; None: WORLD_SIZE of the environment.
 
@@ -120,7 +140,7 @@ def init_rpc(
     _program.use_own_torch()
     settings = WorkerSettings(
         name=name,
-        transport=backend or options.transport,
+        transport=backend if isinstance(backend, str) and backend else options.transport,
         start_deadline=_seconds(options.start_timeout),
         deadline=_seconds(options.rpc_timeout),
         lost_after=options.lost_after,
@@ -128,7 +148,7 @@ def init_rpc(
     )
     place = _place(rank, world_size, options.init_method)
     started = Worker(place, settings, call=_call, evaluate=_evaluate, pickle=pickled, describe=describe)
-    _remote_job.begin(started)
+    _remote_job.begin(started, _seconds(options.rpc_timeout))
     atexit.register(_leave)
 
 
@@ -152,6 +172,12 @@ def shutdown(graceful: bool = True, timeout: float = 0) -> None:
     finally:
         _remote_job.end()
         atexit.unregister(_leave)
+
+
+def get_rpc_timeout() -> float:
+    """The timeout of calls that give none [s]."""
+    _remote_job.worker()
+    return _remote_job.timeout()
 
 
 def get_worker_info(worker_name: str | None = None) -> WorkerInfo:
@@ -366,6 +392,9 @@ def _place(rank: int, world_size: int | None, init_method: str) -> dict[str, str
         variables["MASTER_ADDR"], variables["MASTER_PORT"] = host.strip("[]"), port
     elif init_method != "env://":
         raise UsageError(f"init_method is {init_method!r}; it must be env:// or tcp://host:port.")
+    elif variables.get("WORLD_SIZE") != "1" and _trainer.keeps_meeting_place():
+        raise UsageError("The Trainer of this process keeps the place at MASTER_PORT; call init_rpc before it is made, or give another place as "
+                         "init_method='tcp://host:port'.")
     if variables.get("WORLD_SIZE") == "1":  # nobody to meet
         variables.setdefault("MASTER_ADDR", "127.0.0.1")
         variables.setdefault("MASTER_PORT", "29500")

@@ -4,7 +4,6 @@
 #include <chrono>
 #include <optional>
 #include <string>
-#include <thread>
 #include <utility>
 
 #include "app/python/torch/bindings.h"
@@ -40,15 +39,8 @@ std::shared_ptr<Worker> makeWorker(const Variables& variables, const RemoteWorke
                                    const py::object& evaluate, const py::object& pickle, const py::object& describe) {
   const RankEnvironment environment = placeOf(variables);
   const ValueFunctions functions{held(call), held(evaluate), held(pickle), held(describe)};
-  const RemoteFuture made;
-  std::thread([=] {
-    try {
-      made.set(Local{std::make_shared<Worker>(environment, settings, functions)});
-    } catch (...) {
-      made.fail(std::current_exception());  // for who waits
-    }
-  }).detach();
-  return std::static_pointer_cast<Worker>(waitFor(made).object());
+  const RemoteValue made = runApart([=]() -> RemoteValue { return Local{std::make_shared<Worker>(environment, settings, functions)}; });
+  return std::static_pointer_cast<Worker>(made.object());
 }
 
 RemoteFuture call(Worker& worker, const std::string& to, const py::tuple& pickled, std::optional<double> timeout) {
@@ -78,7 +70,7 @@ Reference share(Worker& worker, const py::object& object) {
 
 /// In the autograd context of the thread that asks for it. The callback sets `following`, which ends with an error where it is not called.
 void whenDone(Worker& worker, const RemoteFuture& result, const RemoteFuture& following, const py::function& callback) {
-  const auto task = [promised = promise(following), kept = held(callback), context = currentContext()] {
+  auto task = std::make_shared<std::function<void()>>([promised = promise(following), kept = held(callback), context = currentContext()] {
     const WithContext within(context);
     const py::gil_scoped_acquire acquired;
     try {
@@ -86,9 +78,13 @@ void whenDone(Worker& worker, const RemoteFuture& result, const RemoteFuture& fo
     } catch (py::error_already_set& problem) {
       problem.discard_as_unraisable("a callback of a future");  // there is nobody to catch it
     }
-  };
+  });
   const py::gil_scoped_release released;
-  result.whenDone([tasks = worker.tasks(), task](const RemoteFuture&) { tasks->post(task, task); });
+  result.whenDone([tasks = worker.tasks(), task = std::move(task)](const RemoteFuture&) mutable {
+    std::function<void()> run = [kept = std::move(task)] { (*kept)(); };  // moved on: this thread must not wait for Python to drop it
+    std::function<void()> refuse = run;
+    tasks->post(std::move(run), std::move(refuse));
+  });
 }
 
 void shutDown(Worker& worker, double timeout) {
@@ -131,6 +127,7 @@ void bindResults(py::module_& m) {
       .def(py::init<>())
       .def("is_done", &RemoteFuture::isDone)
       .def("wait", [](const RemoteFuture& result) { return toPython(waitFor(result)); })
+      .def("wait_within_call", [](const RemoteFuture& result) { return toPython(waitFor(result, currentCallDeadline())); })
       .def(
           "set",
           [](const RemoteFuture& result, py::object value) {

@@ -11,6 +11,7 @@
 
 #include "app/python/torch/bindings.h"
 #include "app/python/torch/tensors.h"
+#include "app/python/torch/waits.h"
 #include "backends/torch/backend.h"
 #include "engine/run/session.h"
 #include "schedules/error.h"
@@ -100,6 +101,17 @@ RunSettings settingsOf(const py::dict& options) {
   return settings;
 }
 
+/// Ctrl-C ends these waits for other ranks; the attempt then ends by itself.
+JobPlace joinOthers(double seconds) {
+  const std::chrono::milliseconds deadline(static_cast<std::int64_t>(seconds * 1000));
+  const RemoteValue place = runApart([deadline]() -> RemoteValue { return Local{std::make_shared<JobPlace>(joinJob(deadline))}; });
+  return *std::static_pointer_cast<JobPlace>(place.object());
+}
+std::string hear(const JobPlace& place) {
+  const RemoteValue text = runApart([place]() -> RemoteValue { return Local{std::make_shared<std::string>(hearRankZero(place))}; });
+  return *std::static_pointer_cast<std::string>(text.object());
+}
+
 std::unique_ptr<Trainer> makeTrainer(const py::dict& options, const JobPlace& place) {
   auto trainer = std::make_unique<Trainer>();
   RunSettings settings = settingsOf(options);
@@ -160,10 +172,8 @@ void bindTrainer(py::module_& m) {
       .def("training", &forTraining, py::arg("number"))
       .def("tell", &tellRanks, py::arg("text"), Released())
       .def("refuse", &refuseRanks, py::arg("sentence"), py::arg("unusable"), Released())
-      .def("hear", &hearRankZero, Released());
-  m.def(
-      "join_job", [](double seconds) { return joinJob(std::chrono::milliseconds(static_cast<std::int64_t>(seconds * 1000))); },
-      py::arg("timeout"), Released());
+      .def("hear", &hear);
+  m.def("join_job", &joinOthers, py::arg("timeout"));
   py::class_<Trainer>(m, "Trainer")
       .def(py::init(&makeTrainer), py::arg("options"), py::arg("place"))
       .def("step", &step, py::arg("kind"), py::arg("numbers"), py::arg("batch"), py::arg("watches"))

@@ -3,6 +3,7 @@
 #include <pybind11/pybind11.h>
 
 #include <chrono>
+#include <thread>
 #include <utility>
 
 #include "schedules/error.h"
@@ -12,7 +13,7 @@ namespace py = pybind11;
 namespace pw::python {
 namespace {
 
-/// How soon after Ctrl-C a wait ends.
+/// How soon after Ctrl-C, or the worker's end, a wait ends.
 constexpr std::chrono::milliseconds kSignals{100};
 
 /// Python runs what handles signals there only.
@@ -23,13 +24,19 @@ bool isMainThread() {
 
 }  // namespace
 
-RemoteValue waitFor(const RemoteFuture& result) {
+RemoteValue waitFor(const RemoteFuture& result, std::optional<std::chrono::steady_clock::time_point> until) {
   const bool handlesSignals = !result.isDone() && isMainThread();
-  while (handlesSignals) {
-    {
-      const py::gil_scoped_release released;
-      if (result.waitFor(kSignals)) break;
-    }
+  const auto isOver = [&] {
+    const py::gil_scoped_release released;
+    do {
+      if (result.waitFor(kSignals)) return true;
+      if (CallThreads::areEnding()) throw Error("This worker has ended, and nobody set the future that this call waits for.");
+      if (until && std::chrono::steady_clock::now() >= *until)
+        throw Error("Nobody set this call's future before its caller stopped waiting.");
+    } while (!handlesSignals);
+    return false;
+  };
+  while (!result.isDone() && !isOver()) {
     if (PyErr_CheckSignals() != 0) throw py::error_already_set();
   }
   const py::gil_scoped_release released;
@@ -38,6 +45,18 @@ RemoteValue waitFor(const RemoteFuture& result) {
 
 std::shared_ptr<void> promise(const RemoteFuture& result) {
   return {nullptr, [result](void*) { result.fail(std::make_exception_ptr(Error("This worker has ended, and what it was still to do."))); }};
+}
+
+RemoteValue runApart(std::function<RemoteValue()> run) {
+  const RemoteFuture result;
+  std::thread([result, run = std::move(run)] {
+    try {
+      result.set(run());
+    } catch (...) {
+      result.fail(std::current_exception());  // for who waits
+    }
+  }).detach();
+  return waitFor(result);
 }
 
 RemoteValue runWaiting(CallThreads& threads, std::function<RemoteValue()> run) {

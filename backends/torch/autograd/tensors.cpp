@@ -57,9 +57,13 @@ TensorHandle tensorOf(const TensorImage& image) {
 
 const void* identityOf(const TensorHandle& tensor) { return tensorIn(tensor).unsafeGetTensorImpl(); }
 
+/// A gradient as the engine's optimizers and messages take it: embeddings may give sparse ones.
+at::Tensor dense(const at::Tensor& gradient) { return gradient.layout() == at::kStrided ? gradient : gradient.to_dense(); }
+
 TensorHandle sumOf(const TensorHandle& one, const TensorHandle& other) {
   const c10::AutoGradMode off(false);
-  return handleOf(tensorIn(one) + tensorIn(other));
+  const at::Tensor &first = tensorIn(one), &second = tensorIn(other);
+  return handleOf(first.layout() == second.layout() ? first + second : dense(first) + dense(second));
 }
 
 LocalPassHandle makePass(const std::vector<TensorHandle>& roots, bool keepGraph) { return std::make_shared<LocalPass>(roots, keepGraph); }
@@ -88,7 +92,7 @@ void stepOptimizer(const OptimizerHandle& handle, std::size_t key, const TensorH
   const c10::AutoGradMode off(false);
   at::Tensor target = tensorIn(parameter).detach();
   at::Tensor values = target.contiguous().view({-1});
-  at::Tensor flat = tensorIn(gradient).detach().contiguous().view({-1});
+  at::Tensor flat = dense(tensorIn(gradient).detach()).contiguous().view({-1});
   counting.optimizer.step(key, values, flat, counting.steps[key]++, 1);
   if (!target.is_contiguous()) target.copy_(values.view(target.sizes()));
 }

@@ -1,9 +1,11 @@
 """How waits and workers end: Ctrl-C, workers that die, processes that are no workers."""
 
+import logging
 import os
 import signal
 import socket
 import threading
+import types
 
 import pytest
 
@@ -11,7 +13,7 @@ torch = pytest.importorskip("torch", reason="remote calls need torch")
 
 import rpc_workers  # noqa: E402
 
-from pipewright import Error, UsageError, _remote_job, autograd, futures, rpc  # noqa: E402
+from pipewright import Error, UsageError, _pipewright_torch, _remote_job, _trainer, autograd, futures, rpc  # noqa: E402
 
 released = threading.Event()
 
@@ -120,16 +122,37 @@ def interrupt_start(rank, world_size):
                 continue
 
     threading.Thread(target=wait_for_meeting).start()
-    return is_interrupted(lambda: rpc.init_rpc("worker0", rank=0, world_size=2)), is_no_worker()
+    found = is_interrupted(lambda: rpc.init_rpc("worker0", rank=0, world_size=2)), is_no_worker()
+    os.environ.update(RANK="0", WORLD_SIZE="2", MASTER_PORT=str(rpc_workers.free_port()))
+    threading.Thread(target=wait_for_meeting).start()
+    return *found, is_interrupted(lambda: _pipewright_torch.join_job(rpc_workers.DEADLINE_S))
 
 
-def test_an_interrupt_ends_the_wait_for_the_others(tmp_path):
-    assert rpc_workers.run(tmp_path, interrupt_start, 1) == [(True, True)]
+def test_an_interrupt_ends_the_wait_for_the_others_of_calls_and_of_a_training(tmp_path):
+    assert rpc_workers.run(tmp_path, interrupt_start, 1) == [(True, True, True)]
+
+
+class Logged(logging.Handler):
+    def __init__(self):
+        super().__init__()
+        self.came, self.raised = threading.Event(), None
+
+    def emit(self, record):
+        self.raised = record.exc_info[0]
+        self.came.set()
 
 
 def leave_with_callbacks(rank, world_size):
-    """What waits for a callback that is not called any more ends with an error."""
-    rpc.init_rpc(f"worker{rank}", rank=rank, world_size=world_size)
+    """What a callback raises is logged; what waits for one that is not called any more ends with an error."""
+    options = rpc.TensorPipeRpcBackendOptions(rpc_timeout=33)
+    rpc.init_rpc(f"worker{rank}", rpc.BackendType.TENSORPIPE, rank=rank, world_size=world_size, rpc_backend_options=options)
+    assert rpc.get_rpc_timeout() == 33
+    logged = Logged()
+    logging.getLogger("pipewright").addHandler(logged)
+    early = futures.Future()
+    early.add_done_callback(lambda done: 1 / 0)
+    early.set_result(7)
+    assert logged.came.wait(rpc_workers.DEADLINE_S) and logged.raised is ZeroDivisionError
     late = futures.Future()
     following = late.then(lambda done: done.wait())
     rpc.shutdown()
@@ -139,8 +162,69 @@ def leave_with_callbacks(rank, world_size):
     return True
 
 
-def test_no_callback_is_waited_for_after_the_end(tmp_path):
+def test_what_a_callback_raises_is_logged_and_none_is_waited_for_after_the_end(tmp_path):
     assert rpc_workers.run(tmp_path, leave_with_callbacks, 1) == [True]
+
+
+begun = threading.Event()
+
+
+@rpc.functions.async_execution
+def forsake():
+    """Gives a future that nobody sets."""
+    begun.set()
+    return futures.Future()
+
+
+def leave_forsaken(rank, world_size):
+    """Two jobs: calls that wait in vain end with their caller's wait, and with the worker."""
+    rpc.init_rpc("worker0", rank=0, world_size=1)
+    with pytest.raises(Error, match="worker0"):
+        rpc.rpc_sync("worker0", forsake, timeout=0.2)
+    rpc.shutdown()  # waits for all calls
+    begun.clear()
+    rpc.init_rpc("worker0", rank=0, world_size=1)
+    _kept = rpc.remote("worker0", forsake)
+    assert begun.wait(rpc_workers.DEADLINE_S)
+    rpc.shutdown(graceful=False)
+    return is_no_worker()
+
+
+def test_a_future_that_nobody_sets_keeps_no_worker_from_ending(tmp_path):
+    assert rpc_workers.run(tmp_path, leave_forsaken, 1) == [True]
+
+
+class Slow:
+    """Goes only when the worker hears `release`."""
+
+    def __del__(self):
+        was_released.append(released.wait(rpc_workers.DEADLINE_S / 4))
+        gone.set()
+
+
+was_released, gone = [], threading.Event()
+
+
+def how_it_went():
+    assert gone.wait(rpc_workers.DEADLINE_S / 2)
+    return was_released
+
+
+def drop_slowly(rank, world_size):
+    rpc.init_rpc(f"worker{rank}", rank=rank, world_size=world_size)
+    found = None
+    if rank == 0:
+        slow = rpc.remote("worker1", Slow)
+        rpc.rpc_sync("worker1", rpc.RRef.is_owner, (slow,))
+        del slow
+        rpc.rpc_sync("worker1", release)
+        found = rpc.rpc_sync("worker1", how_it_went)
+    rpc.shutdown()
+    return found
+
+
+def test_a_value_that_goes_slowly_holds_no_message_up(tmp_path):
+    assert rpc_workers.run(tmp_path, drop_slowly, 2)[0] == [True]
 
 
 def die():
@@ -153,7 +237,7 @@ def begin_late(rank, world_size):
     begin, wait_for_begin = _remote_job.begin, _remote_job.wait_for_begin
     if rank == 1:
         _remote_job.wait_for_begin = lambda: (came.set(), wait_for_begin())
-        _remote_job.begin = lambda worker: (came.wait(rpc_workers.DEADLINE_S), begin(worker))
+        _remote_job.begin = lambda *started: (came.wait(rpc_workers.DEADLINE_S), begin(*started))
     rpc.init_rpc(f"worker{rank}", rank=rank, world_size=world_size)
     found = rpc.rpc_sync("worker1", rpc.get_worker_info).name if rank == 0 else came.is_set()
     rpc.shutdown()
@@ -219,6 +303,29 @@ def test_a_process_can_be_a_worker_of_one_job_after_the_other(tmp_path):
     assert rpc_workers.run(tmp_path, work_twice, 2) == [([4.0, 4.0], True)] * 2
 
 
+def work_twice_under_an_agent(rank, world_size):
+    """As torchrun has it, whose store outlives a job."""
+    port = int(os.environ["MASTER_PORT"])
+    store = torch.distributed.TCPStore("127.0.0.1", port, is_master=True, wait_for_workers=False) if rank == 0 else None
+    os.environ["TORCHELASTIC_USE_AGENT_STORE"] = "True"
+    found = work_twice(rank, world_size)
+    return found, store is not None
+
+
+def test_a_process_of_torchrun_can_be_a_worker_of_one_job_after_the_other(tmp_path):
+    found = rpc_workers.run(tmp_path, work_twice_under_an_agent, 2)
+    assert [each for each, _ in found] == [([4.0, 4.0], True)] * 2
+
+
+def test_names_are_imported_as_from_torch():
+    from pipewright.rpc.functions import async_execution
+
+    assert async_execution is rpc.functions.async_execution
+    for name in ("BackendType", "is_available", "get_rpc_timeout"):
+        assert hasattr(torch.distributed.rpc, name) and hasattr(rpc, name)
+    assert rpc.is_available() and autograd.is_available()
+
+
 def test_without_init_rpc_the_sentence_says_what_to_call():
     for use in (lambda: rpc.rpc_sync("worker1", int), lambda: rpc.RRef(1), autograd.context().__enter__, rpc.shutdown):
         with pytest.raises(UsageError, match="init_rpc"):
@@ -240,6 +347,13 @@ def test_options_that_mean_nothing_are_refused(monkeypatch):
     ):
         with pytest.raises(UsageError, match=word):
             rpc.init_rpc("worker0", rank=0, world_size=1, rpc_backend_options=rpc.RpcBackendOptions(**options))
+
+
+def test_a_meeting_place_that_a_trainer_keeps_is_refused_at_once(monkeypatch):
+    monkeypatch.delenv("TORCHELASTIC_USE_AGENT_STORE", raising=False)
+    monkeypatch.setattr(_trainer, "_joined", [types.SimpleNamespace(size=2)])
+    with pytest.raises(UsageError, match="tcp://host:port"):
+        rpc.init_rpc("worker0", rank=0, world_size=2)
 
 
 def run_forked(rank, world_size):

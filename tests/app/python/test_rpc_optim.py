@@ -52,8 +52,24 @@ def optimize(rank, world_size):
                 autograd.backward(context, [loss_of(references[0].to_here(), references[1].to_here())])
                 optimizer.step(context)
         results[name] = [rpc.rpc_sync(each.owner(), values, (each,)) for each in references], optimizer._engine is not None
+    if rank == 0:
+        weight = rpc.RRef(table())
+        optimizer = optim.DistributedOptimizer(torch.optim.SGD, [weight], lr=0.1, momentum=0.9)
+        for _ in range(STEPS):
+            with autograd.context() as context:
+                autograd.backward(context, [loss_of_rows(weight.local_value(), sparse=True)])
+                optimizer.step(context)
+        results["sparse"] = weight.local_value().detach(), optimizer._engine is not None
     rpc.shutdown()
     return results
+
+
+def table():
+    return torch.rand((5, 2), generator=torch.Generator().manual_seed(3)).requires_grad_()
+
+
+def loss_of_rows(weight, sparse):
+    return torch.nn.functional.embedding(torch.tensor([1, 3, 1]), weight, sparse=sparse).square().sum()
 
 
 @pytest.fixture(scope="module")
@@ -80,3 +96,15 @@ def test_steps_are_those_of_one_process(optimized, name):
 def test_a_parameters_own_gradient_stays_as_it_is(optimized, name):
     (_, none), (_, seven), _ = optimized[name][0]
     assert none is None and torch.equal(seven, torch.full((3,), 7.0))
+
+
+def test_sparse_gradients_of_an_embedding_count_as_dense_ones(optimized):
+    weight = table()
+    optimizer = torch.optim.SGD([weight], lr=0.1, momentum=0.9)
+    for _ in range(STEPS):
+        optimizer.zero_grad()
+        loss_of_rows(weight, sparse=False).backward()
+        optimizer.step()
+    found, by_engine = optimized["sparse"]
+    torch.testing.assert_close(found, weight.detach(), rtol=1e-6, atol=1e-7)
+    assert by_engine
