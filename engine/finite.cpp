@@ -74,7 +74,8 @@ void Executor::noteNonFinite(const std::vector<StepNumbers>& all, double loss) {
   const auto first = std::ranges::min_element(all, {}, &StepNumbers::first);
   log_.notFinite = JobRank(static_cast<std::int32_t>(first - all.begin()));
   log_.skipped = options_.skipNonFinite;
-  unlocated_ = phaseOf(first->first) == Phase::Gradient && !options_.skipNonFinite && isHost();
+  // Calls in place of the actions show no microbatch at which to look.
+  unlocated_ = phaseOf(first->first) == Phase::Gradient && !options_.skipNonFinite && !options_.instead && isHost();
   if (*log_.notFinite == communicator_.rank()) log_.whatNotFinite = whatIsNotFinite();
 }
 

@@ -221,7 +221,7 @@ void declareChecks(CLI::App& sub, const std::shared_ptr<RunCall>& call) {
   const std::shared_ptr<RunSettings> o(call, &call->settings);
   sub.add_option("--live", o->live,
                  "Append what each rank is doing to this file (JSON lines), for monitoring programs; ranks on one host; with --backend "
-                 "nccl at the end of each step")
+                 "nccl or --backward dynamic at the end of each step")
       ->option_text("FILE");
   sub.add_option("--progress", call->progressStyle, "auto or json")->option_text("STYLE");
   sub.add_flag("--verify", o->verify, "Compare the first step with one rank on the same microbatches: boundary values, loss and gradients");

@@ -174,7 +174,7 @@ GradientSink PassPart::sink() {
       }
       peer = found->second.peer;
     }
-    if (environment_.watch.gradient) environment_.watch.gradient(contextId(), id, peer);
+    if (environment_.watch.gradient) environment_.watch.gradient(contextId(), id, peer, gradients);
     PassMessage next = message(PassStep::Gradient);
     next.all = all_;
     next.messages = {id};

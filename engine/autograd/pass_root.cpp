@@ -3,11 +3,32 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <cctype>
 #include <utility>
 
 #include "engine/remote/pending_calls.h"
 
 namespace pw {
+namespace {
+
+/// Whether it has the worker's name as a word: `rank 1` is not in `rank 12`.
+bool isNamedIn(const std::string& text, const std::string& worker) {
+  for (std::size_t at = text.find(worker); at != std::string::npos; at = text.find(worker, at + 1)) {
+    const std::size_t end = at + worker.size();
+    if (end == text.size() || std::isalnum(static_cast<unsigned char>(text[end])) == 0) return true;
+  }
+  return false;
+}
+
+/// What ended a pass on a worker, for one that did not see it.
+std::exception_ptr problemOf(const PassMessage& failed, const std::string& here) {
+  if (failed.type != "pw::Error" && failed.type != "pw::UsageError")
+    return std::make_exception_ptr(RemoteError(failed.type, failed.text, failed.worker));
+  const bool isSaid = failed.worker == here || isNamedIn(failed.text, failed.worker);
+  return std::make_exception_ptr(Error(isSaid ? failed.text : fmt::format("{} (on {})", failed.text, failed.worker)));
+}
+
+}  // namespace
 
 PassRoot::PassRoot(const PassEnvironment& environment, std::shared_ptr<PassPart> own, BackwardMode mode, bool keepGraph, ContextId context)
     : environment_(environment), own_(std::move(own)), mode_(mode), keepGraph_(keepGraph), context_(context) {}
@@ -44,11 +65,7 @@ void PassRoot::start(Deadlines& deadlines, std::chrono::milliseconds deadline) {
 }
 
 void PassRoot::take(JobRank from, PassMessage message) {
-  if (message.step == PassStep::Failed) {
-    return fail(message.type == "pw::Error" || message.type == "pw::UsageError"
-                    ? std::make_exception_ptr(Error(message.text))
-                    : std::make_exception_ptr(RemoteError(message.type, message.text, message.worker)));
-  }
+  if (message.step == PassStep::Failed) return fail(problemOf(message, environment_.names[environment_.self.index()]));
   std::vector<Outgoing> messages;
   bool isUnexplained = false;
   {

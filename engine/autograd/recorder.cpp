@@ -1,6 +1,7 @@
 #include "engine/autograd/recorder.h"
 
 #include <algorithm>
+#include <map>
 #include <optional>
 #include <set>
 #include <tuple>
@@ -79,10 +80,7 @@ AutogradWatch CallRecorder::watch() {
     addEnd({message, context, self_, to, SpanKind::SendForward, true, 0, monotonicNow()});
   };
   watch.received = [this](ContextId context, AutogradMessageId message, JobRank from, const std::vector<TensorHandle>& tensors) {
-    const Ns now = monotonicNow();
-    Bytes bytes = 0;
-    for (const TensorHandle& tensor : tensors) bytes += static_cast<Bytes>(functions_.imageOf(tensor).memory.buffer.bytes);
-    addEnd({message, context, from, self_, SpanKind::SendForward, false, bytes, now});
+    addEnd({message, context, from, self_, SpanKind::SendForward, false, bytesOf(tensors), monotonicNow()});
   };
   watch.piece = [this](ContextId context, AutogradMessageId message, const std::function<void()>& piece) {
     const Ns start = monotonicNow();
@@ -90,8 +88,8 @@ AutogradWatch CallRecorder::watch() {
     const AtEnd done([&] { add(SpanKind::Backward, context, start); });
     piece();
   };
-  watch.gradient = [this](ContextId context, AutogradMessageId message, JobRank to) {
-    addEnd({message, context, self_, to, SpanKind::SendBackward, true, 0, monotonicNow()});
+  watch.gradient = [this](ContextId context, AutogradMessageId message, JobRank to, const std::vector<TensorHandle>& gradients) {
+    addEnd({message, context, self_, to, SpanKind::SendBackward, true, bytesOf(gradients), monotonicNow()});
   };
   return watch;
 }
@@ -110,22 +108,24 @@ void CallRecorder::record(SpanKind kind, const std::function<void()>& work) {
 
 CallLog CallRecorder::take() {
   const std::lock_guard lock(mutex_);
-  bytes_.clear();
   return std::exchange(log_, {});
 }
 
 void CallRecorder::add(SpanKind kind, ContextId context, Ns start) {
   const Ns end = monotonicNow();
   const std::lock_guard lock(mutex_);
-  log_.work.push_back({kind, context, start, end});
+  log_.work.size() < most_ ? log_.work.push_back({kind, context, start, end}) : void(++log_.leftOut);
 }
 
-/// Gradients are as large as their values.
 void CallRecorder::addEnd(const CallLog::End& end) {
   const std::lock_guard lock(mutex_);
-  log_.ends.push_back(end);
-  if (end.kind == SpanKind::SendForward && !end.isSent) bytes_[end.message] = end.bytes;
-  if (end.kind == SpanKind::SendBackward && end.isSent) log_.ends.back().bytes = bytes_[end.message];
+  log_.ends.size() < most_ ? log_.ends.push_back(end) : void(++log_.leftOut);
+}
+
+Bytes CallRecorder::bytesOf(const std::vector<TensorHandle>& tensors) const {
+  Bytes bytes = 0;
+  for (const TensorHandle& tensor : tensors) bytes += functions_.bytesOf(tensor);
+  return bytes;
 }
 
 Trace joinCalls(const std::vector<CallLog>& workers) {

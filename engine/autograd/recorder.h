@@ -1,7 +1,7 @@
 #pragma once
 
+#include <cstddef>
 #include <functional>
-#include <map>
 #include <mutex>
 #include <vector>
 
@@ -26,18 +26,23 @@ struct CallLog {
     JobRank from, to;
     SpanKind kind = SpanKind::SendForward;
     bool isSent = false;
-    Bytes bytes = 0;  ///< known where the values came
+    Bytes bytes = 0;  ///< known where values came and gradients went
     Ns at = 0;
   };
   std::vector<Work> work;
   std::vector<End> ends;
+  std::size_t leftOut = 0;  ///< of both, because the log was full
 };
 
 /// Records a worker of a program without a plan. Any thread; outlives the worker's calls.
 class CallRecorder {
  public:
-  /// `functions`: the worker's.
-  CallRecorder(JobRank self, const AutogradFunctions& functions) : self_(self), functions_(functions) {}
+  /// Entries of each kind in a log: 84 MB in all.
+  static constexpr std::size_t kMost = 1 << 20;
+
+  /// `functions`: the worker's. From `most` entries of a kind on, later ones are only counted until the log is taken.
+  CallRecorder(JobRank self, const AutogradFunctions& functions, std::size_t most = kMost)
+      : self_(self), functions_(functions), most_(most) {}
 
   /// For DistributedAutograd::watch: messages of tensors, pieces of passes and gradients.
   [[nodiscard]] AutogradWatch watch();
@@ -51,12 +56,13 @@ class CallRecorder {
  private:
   void add(SpanKind kind, ContextId context, Ns start);
   void addEnd(const CallLog::End& end);
+  [[nodiscard]] Bytes bytesOf(const std::vector<TensorHandle>& tensors) const;
 
   const JobRank self_;
   const AutogradFunctions& functions_;
+  const std::size_t most_;
   std::mutex mutex_;
   CallLog log_;
-  std::map<AutogradMessageId, Bytes> bytes_;  ///< of values that came
 };
 
 /// One trace of what all workers saw (index = rank), with clocks that agree. A worker is a rank and one stage of the same number; an

@@ -17,8 +17,8 @@ struct AutogradWatch {
   /// Runs a piece of a pass, on any thread, and returns when it is done; throws what it throws. The piece begins with the gradients of a
   /// message that this worker sent, or (no message) at the roots of the pass.
   std::function<void(ContextId, AutogradMessageId, const std::function<void()>& piece)> piece;
-  /// Gradients of a message's tensors go back to where it came from; within a piece.
-  std::function<void(ContextId, AutogradMessageId, JobRank to)> gradient;
+  /// Gradients of a message's tensors go back to where it came from; within a piece. Null: that tensor gets none.
+  std::function<void(ContextId, AutogradMessageId, JobRank to, const std::vector<TensorHandle>& gradients)> gradient;
   /// A worker is gone.
   std::function<void(JobRank worker, const std::string& why)> lost;
 };

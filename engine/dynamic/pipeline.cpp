@@ -94,7 +94,9 @@ AutogradWatch DynamicPipeline::Impl::watch() {
   watch.piece = [this](ContextId context, AutogradMessageId message, const std::function<void()>& piece) {
     lane.call([&, came = monotonicNow()] { step->runPiece(context, message, piece, came); });
   };
-  watch.gradient = [this](ContextId, AutogradMessageId message, JobRank) { step->noteGradient(message); };
+  watch.gradient = [this](ContextId, AutogradMessageId message, JobRank, const std::vector<TensorHandle>& gradients) {
+    step->noteGradient(message, gradients);
+  };
   watch.lost = [this](JobRank worker, const std::string& why) {
     lane.post([text = fmt::format("rank {} is lost: {}", worker.value, why)] { throw Error(text); });
   };

@@ -1,5 +1,6 @@
 #include "engine/dynamic/rank_calls.h"
 
+#include <algorithm>
 #include <cstring>
 #include <string>
 #include <utility>
@@ -15,6 +16,8 @@ namespace {
 
 /// How long a rank that leaves waits for its last messages to be handled.
 constexpr std::chrono::milliseconds kLastMessages{2000};
+/// A rank is not lost before it has been silent for so long, however short the waits may be.
+constexpr std::chrono::milliseconds kShortestLoss{10'000};
 
 /// A number for the job's messages out of its secret.
 std::uint64_t tokenNumber(const std::string& token) {
@@ -42,7 +45,8 @@ RankCalls::RankCalls(const LinkMaker& link, const AutogradFunctions& functions, 
   try {
     channel_ = std::make_unique<MessageChannel>(
         link, [this](JobRank from, ChannelMessage message) { remote_->deliver(from, std::move(message)); },
-        [this](JobRank rank, const std::string& why) { remote_->lost(rank, why); });
+        [this](JobRank rank, const std::string& why) { remote_->lost(rank, why); },
+        ChannelOptions{.lostAfter = std::max(kShortestLoss, deadline)});
   } catch (...) {
     connected_.set_value(nullptr);  // nobody waits for it any more
     remote_->close();

@@ -29,9 +29,12 @@ bool DynamicStep::isDone() const {
   return added_ == all && (!leads() || ended_ == all);
 }
 
+/// Calls of all microbatches wait behind each other, and a pass takes as long as all others that compute in between: so many waits.
+std::chrono::milliseconds DynamicStep::longest() const { return rank_.deadline * (contexts_.size() + 1); }
+
 /// Its result says nothing but that it went well; otherwise this rank ends with the cause.
 void DynamicStep::call(Rank rank, const std::string& function, const RemoteValue& arguments) {
-  rank_.remote.rpcAsync(nameOf(rank), function, arguments).whenDone([&lane = rank_.lane](const RemoteFuture& done) {
+  rank_.remote.rpcAsync(nameOf(rank), function, arguments, longest()).whenDone([&lane = rank_.lane](const RemoteFuture& done) {
     try {
       (void)done.wait();
     } catch (...) {
@@ -132,12 +135,11 @@ void DynamicStep::send(const Link& link, const std::vector<StageOutput>& values)
   call(rankOf(link.to), "values", RemoteValue::List{link.microbatch.value, std::move(list)});
 }
 
-/// A pass takes as long as all the others that compute in between, so its deadline is that of so many waits.
 void DynamicStep::backward(Microbatch microbatch, const TensorHandle& loss) {
   const ContextId context = contexts_[microbatch.index()];
   const auto fail = [&lane = rank_.lane] { lane.post([cause = std::current_exception()] { std::rethrow_exception(cause); }); };
   BackwardSettings settings;
-  settings.deadline = rank_.deadline * (contexts_.size() + 1);
+  settings.deadline = longest();
   rank_.passes.post(
       [this, context, microbatch, loss, settings, fail] {
         try {
@@ -161,14 +163,12 @@ void DynamicStep::runPiece(ContextId context, AutogradMessageId message, const s
   timed(span, came, piece);
 }
 
-void DynamicStep::noteGradient(AutogradMessageId message) {
+void DynamicStep::noteGradient(AutogradMessageId message, const std::vector<TensorHandle>& gradients) {
   const auto found = messages_.find(message);
   if (found == messages_.end()) return;
   const Link& link = found->second;
   Bytes bytes = 0;
-  for (const Transfer& transfer : rank_.plan.partition.transfers) {
-    if (transfer.from == link.from && transfer.to == link.to && transfer.gradient) bytes += transfer.bytes;
-  }
+  for (const TensorHandle& gradient : gradients) bytes += rank_.remote.settings().functions->bytesOf(gradient);
   noteMessage(SpanKind::SendBackward, link.to, link.microbatch, self_, rankOf(link.from), bytes, monotonicNow());
 }
 

@@ -55,8 +55,8 @@ class DynamicStep {
   void noteSent(AutogradMessageId message) { messages_[message] = sending_; }
   /// Runs a piece of a backward pass, whose gradients came for a message.
   void runPiece(ContextId context, AutogradMessageId message, const std::function<void()>& piece, Ns came);
-  /// Gradients of a message go out.
-  void noteGradient(AutogradMessageId message);
+  /// Gradients of a message go out; null where a value gets none.
+  void noteGradient(AutogradMessageId message, const std::vector<TensorHandle>& gradients);
   /// The microbatch's pass is over everywhere: its gradients can be added.
   void collect(ContextId context, Microbatch microbatch);
   /// A rank has added them.
@@ -79,6 +79,7 @@ class DynamicStep {
   [[nodiscard]] const std::string& nameOf(Rank rank) const;
   [[nodiscard]] const Transfer& transferOf(std::size_t transfer) const { return rank_.plan.partition.transfers.at(transfer); }
   [[nodiscard]] bool isReady(Stage stage, const Waiting& waiting) const;
+  [[nodiscard]] std::chrono::milliseconds longest() const;
   void call(Rank rank, const std::string& function, const RemoteValue& arguments);
   void noteMessage(SpanKind kind, Stage stage, Microbatch microbatch, Rank from, Rank to, Bytes bytes, Ns now);
   void runForwards(Stage stage);

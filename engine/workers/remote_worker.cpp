@@ -1,9 +1,9 @@
 #include "engine/workers/remote_worker.h"
 
 #include <algorithm>
-#include <atomic>
 #include <cstring>
 #include <future>
+#include <mutex>
 #include <thread>
 #include <utility>
 #include <vector>
@@ -109,7 +109,8 @@ struct RemoteWorker::Parts {
   std::unique_ptr<MessageChannel> channel;  ///< goes last: threads of the others may send until they have gone
   std::unique_ptr<Remote> remote;
   std::unique_ptr<DistributedAutograd> autograd;
-  std::atomic<bool> hasLeft = false;
+  std::mutex leaving;  ///< held until all has ended, so that who comes second may destroy it
+  bool hasLeft = false;
 };
 
 void RemoteWorker::Parts::connect(const LinkMaker& link, milliseconds lostAfter) {
@@ -121,7 +122,8 @@ void RemoteWorker::Parts::connect(const LinkMaker& link, milliseconds lostAfter)
 
 /// First no message comes in any more, then what waits for messages ends.
 void RemoteWorker::Parts::leave() {
-  if (hasLeft.exchange(true) || remote == nullptr) return;
+  const std::lock_guard lock(leaving);
+  if (std::exchange(hasLeft, true) || remote == nullptr) return;
   if (channel != nullptr) {
     channel->close(kLastMessages);
   } else {

@@ -45,7 +45,8 @@ class RemoteWorker {
   void shutdown(Remote::Deadline deadline = {});
 
   /// Ends this worker's part at once: own calls end with an error, functions that run here are waited for, and the others hear that it
-  /// left, after whatever it told them before. A second call does nothing. Any thread that is no call's may call it: it ends a `shutdown`.
+  /// left, after whatever it told them before. A second call only waits for the first. Any thread that is no call's may call it: it ends a
+  /// `shutdown`.
   void leave();
 
  private:

@@ -176,6 +176,7 @@ TensorHandle sumOf(const TensorHandle& one, const TensorHandle& other) {
   add(sum, in(other).values);
   return arrayOf(std::move(sum)).handle;
 }
+Bytes bytesOf(const TensorHandle& tensor) { return tensor == nullptr ? 0 : static_cast<Bytes>(in(tensor).values.size() * sizeof(double)); }
 NodeHandle attachSend(const std::vector<TensorHandle>& tensors) {
   auto function = std::make_shared<Function>();
   function->inputs = tensors.size();
@@ -266,8 +267,8 @@ void stepOptimizer(const OptimizerHandle&, std::size_t, const TensorHandle&, con
 }  // namespace
 
 const AutogradFunctions& testFunctions() {
-  static const AutogradFunctions functions{&needs, &imageOf, &tensorOf, &identityOf, &sumOf,    &attachSend,    &attachReceive, &makePass,
-                                           &reach, &expect,  &run,      &waits,      &waitsFor, &makeOptimizer, &stepOptimizer};
+  static const AutogradFunctions functions{&needs,    &imageOf, &tensorOf, &identityOf, &sumOf, &bytesOf,  &attachSend,    &attachReceive,
+                                           &makePass, &reach,   &expect,   &run,        &waits, &waitsFor, &makeOptimizer, &stepOptimizer};
   return functions;
 }
 

@@ -51,6 +51,8 @@ struct AutogradFunctions {
   /// Which tensor this is: equal for two handles of the same.
   const void* (*identityOf)(const TensorHandle& tensor);
   TensorHandle (*sumOf)(const TensorHandle& one, const TensorHandle& other);
+  /// Of all its elements [bytes], without a look at them; none of a null handle.
+  Bytes (*bytesOf)(const TensorHandle& tensor);
 
   /// A send function whose gradients go on to those of the tensors, which all need one.
   NodeHandle (*attachSend)(const std::vector<TensorHandle>& tensors);

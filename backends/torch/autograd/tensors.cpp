@@ -66,6 +66,10 @@ TensorHandle sumOf(const TensorHandle& one, const TensorHandle& other) {
   return handleOf(first.layout() == second.layout() ? first + second : dense(first) + dense(second));
 }
 
+Bytes bytesOf(const TensorHandle& tensor) {
+  return tensor == nullptr ? 0 : tensorIn(tensor).numel() * static_cast<Bytes>(tensorIn(tensor).itemsize());
+}
+
 LocalPassHandle makePass(const std::vector<TensorHandle>& roots, bool keepGraph) { return std::make_shared<LocalPass>(roots, keepGraph); }
 
 std::vector<AutogradMessageId> reach(const LocalPassHandle& pass, const std::vector<NodeHandle>& sends, bool fromRoots) {
@@ -100,9 +104,9 @@ void stepOptimizer(const OptimizerHandle& handle, std::size_t key, const TensorH
 }  // namespace
 
 const AutogradFunctions& autogradFunctions() {
-  static const AutogradFunctions functions{&needsGradient, &imageOf,       &tensorOf, &identityOf,    &sumOf,
-                                           &attachSend,    &attachReceive, &makePass, &reach,         &expect,
-                                           &run,           &waits,         &waitsFor, &makeOptimizer, &stepOptimizer};
+  static const AutogradFunctions functions{&needsGradient, &imageOf,       &tensorOf,      &identityOf,   &sumOf,  &bytesOf,
+                                           &attachSend,    &attachReceive, &makePass,      &reach,        &expect, &run,
+                                           &waits,         &waitsFor,      &makeOptimizer, &stepOptimizer};
   return functions;
 }
 

@@ -238,7 +238,13 @@ void StageParameters::add(const std::function<at::Tensor(const at::Tensor& param
     if (!parameter.gradient) continue;
     const at::Tensor gradient = gradientOf(parameter.tensor);
     if (!gradient.defined()) continue;
-    std::exchange(parameter.fresh, false) ? parameter.gradient->copy_(gradient) : parameter.gradient->add_(gradient);
+    const bool isFirst = std::exchange(parameter.fresh, false);
+    if (isFirst && gradient.layout() == at::kStrided) {
+      parameter.gradient->copy_(gradient);
+      continue;
+    }
+    if (isFirst) parameter.gradient->zero_();  // a sparse one can only be added to a dense one
+    parameter.gradient->add_(gradient);
   }
 }
 

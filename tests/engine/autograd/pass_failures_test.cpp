@@ -229,6 +229,24 @@ TEST(Pass, BringsWhatAFunctionThrowsOnAnotherWorker) {
   expectNothingLeft(job);
 }
 
+TEST(Pass, NamesTheWorkerWhosePieceFailedWhereTheTextDoesNot) {
+  const auto ended = [](int worker, const std::string& text) {
+    RemoteJob job(options(2));
+    AutogradWatch watch;
+    watch.piece = [&](ContextId, AutogradMessageId, const std::function<void()>&) { throw Error(text); };
+    job.autograd(worker).watch(watch);
+    job.defineEverywhere("twice", [](Remote&, const RemoteValue& a) { return valueOf(tensorOf(a) + tensorOf(a)); });
+    job.start();
+    const OpenContext context(job.autograd(0));
+    const Tensor loss = sum(tensorOf(job.remote(0).rpcSync("worker1", "twice", valueOf(leaf(1)))));
+    return messageOf([&] { job.autograd(0).backward(context.id(), {loss.handle}); });
+  };
+  EXPECT_EQ(ended(1, "the disk is full"), "the disk is full (on worker1)");
+  EXPECT_EQ(ended(1, "worker1 has no disk"), "worker1 has no disk");
+  EXPECT_EQ(ended(1, "worker12 has no disk"), "worker12 has no disk (on worker1)");
+  EXPECT_EQ(ended(0, "the disk is full"), "the disk is full") << "it is the caller's own";
+}
+
 TEST(Contexts, AreEndedByTheirMakerOnly) {
   RemoteJob job(options(2));
   const OpenContext context(job.autograd(0));

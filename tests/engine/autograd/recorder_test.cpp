@@ -83,6 +83,22 @@ TEST(CallRecorder, RecordsAFunctionThatThrows) {
   EXPECT_FALSE(log.work[0].context);
 }
 
+TEST(CallRecorder, CountsWhatItHasNoRoomForUntilItIsTaken) {
+  CallRecorder recorder(JobRank(0), testFunctions(), 2);
+  const AutogradWatch watch = recorder.watch();
+  for (const int count : {5, 1}) {
+    for (int i = 0; i < count; ++i) {
+      recorder.record(SpanKind::Forward, [] {});
+      watch.sent(ContextId(1), AutogradMessageId(static_cast<std::uint64_t>(i + 1)), JobRank(1));
+    }
+    const CallLog log = recorder.take();
+    const auto kept = static_cast<std::size_t>(std::min(count, 2));
+    EXPECT_EQ(log.work.size(), kept);
+    EXPECT_EQ(log.ends.size(), kept);
+    EXPECT_EQ(log.leftOut, 2 * (static_cast<std::size_t>(count) - kept));
+  }
+}
+
 TEST(CallRecorder, ShowsOnALaneTheWorkThatBeganLast) {
   const ContextId a(1), b(2);
   CallLog log;

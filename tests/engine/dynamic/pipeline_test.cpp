@@ -5,7 +5,10 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <cstring>
 #include <future>
+#include <limits>
+#include <map>
 #include <set>
 #include <tuple>
 
@@ -115,6 +118,7 @@ TEST_P(DynamicTraining, RecordsEveryForwardBackwardAndMessage) {
   test::expectKeepsRules(trace);
   std::set<std::tuple<SpanKind, Stage, Microbatch, Rank>> expected;
   std::set<std::tuple<SpanKind, Stage, Microbatch, Rank, Rank>> expectedMessages, messages;
+  std::map<SpanKind, Bytes> expectedBytes, bytes;
   for (int d = 0; d < c.replicas; ++d) {
     const auto rankOf = [&](Stage stage) {
       return replicasOf(plan.schedule).inTrace(d, plan.schedule.placement.rankOfStage[stage.index()]);
@@ -127,6 +131,8 @@ TEST_P(DynamicTraining, RecordsEveryForwardBackwardAndMessage) {
       for (const Transfer& t : plan.partition.transfers) {
         if (rankOf(t.from) == rankOf(t.to)) continue;
         expectedMessages.emplace(SpanKind::SendForward, t.from, Microbatch(m), rankOf(t.from), rankOf(t.to));
+        expectedBytes[SpanKind::SendForward] += t.bytes;
+        if (t.gradient) expectedBytes[SpanKind::SendBackward] += t.bytes;  // a gradient has the shape of its value
         if (t.gradient) expectedMessages.emplace(SpanKind::SendBackward, t.to, Microbatch(m), rankOf(t.to), rankOf(t.from));
       }
     }
@@ -136,9 +142,11 @@ TEST_P(DynamicTraining, RecordsEveryForwardBackwardAndMessage) {
     const bool isMessage = span.kind == SpanKind::SendForward || span.kind == SpanKind::SendBackward;
     if (!isMessage) continue;
     EXPECT_GT(span.bytes, 0);
+    bytes[span.kind] += span.bytes;
     messages.emplace(span.kind, span.stage, span.microbatch, span.rank, span.peer);
   }
   EXPECT_EQ(messages, expectedMessages);
+  EXPECT_EQ(bytes, expectedBytes);
 }
 
 /// unet skips over stages, several_inputs has dropout, gpt_small may tie weights, resnet18_narrow counts batches in its buffers.
@@ -147,6 +155,7 @@ INSTANTIATE_TEST_SUITE_P(Samples, DynamicTraining,
                                          Case{"gpt_small", "cross_entropy", "zbv"}, Case{"gpt_small", "cross_entropy", "gpipe", 4},
                                          Case{"unet", "cross_entropy", "1f1b", 4}, Case{"unet", "cross_entropy", "zbv", 2},
                                          Case{"example_code", "cross_entropy", "1f1b"}, Case{"several_inputs", "mse", "1f1b", 2, 2, 8, 2},
+                                         Case{"resnet18_narrow", "cross_entropy", "1f1b", 2, 2, 8},
                                          Case{"gpt_small", "cross_entropy", "1f1b", 1}));
 
 TEST(DynamicTraining, SharesParametersOfSeveralStagesAsTheScheduleDoes) {
@@ -159,6 +168,40 @@ TEST(DynamicTraining, SharesParametersOfSeveralStagesAsTheScheduleDoes) {
   int unequal = 0;
   expectSame(test::trainInThreads(graph, plan, kSteps, job.options(options), &unequal), expected);
   EXPECT_EQ(unequal, 0);
+}
+
+TEST(DynamicTraining, AddsSparseGradientsOfEmbeddings) {
+  ModelGraph graph = test::sample("gpt_small");
+  const Plan plan = test::planFor(graph, "1f1b", 2, 2, 4, "cross_entropy");
+  const test::Trained expected = test::trainInThreads(graph, plan, kSteps, withSgd());
+  int embeddings = 0;
+  for (Node& node : graph.nodes) {
+    if (node.target != "torch.ops.aten.embedding.default") continue;
+    ASSERT_EQ(node.inputs.size(), 2U);
+    node.inputs.push_back({"padding_idx", std::int64_t{-1}});
+    node.inputs.push_back({"scale_grad_by_freq", false});
+    node.inputs.push_back({"sparse", true});
+    ++embeddings;
+  }
+  ASSERT_EQ(embeddings, 2) << "tokens and positions";
+  DynamicJob job(plan);
+  expectSame(test::trainInThreads(graph, plan, kSteps, job.options(withSgd())), expected);
+}
+
+TEST(DynamicTraining, RunsAStepOnceWhoseGradientsAreNotFinite) {
+  const ModelGraph graph = test::sample("gpt_small");
+  const Plan plan = test::planFor(graph, "1f1b", 2, 2, 4, "cross_entropy");
+  DynamicJob job(plan);
+  test::ThreadOptions options = job.options(withSgd());
+  options.executor.instead = [run = options.executor.instead](const std::map<Stage, StageModule*>& stages, Communicator& communicator,
+                                                              StepLog& log) {
+    run(stages, communicator, log);
+    const ParameterGroup group = stages.begin()->second->groups().front();
+    const float infinity = std::numeric_limits<float>::infinity();
+    std::memcpy(group.gradients.data, &infinity, sizeof infinity);
+  };
+  (void)test::trainInThreads(graph, plan, 1, options);
+  EXPECT_EQ(job.steps(), 1U);
 }
 
 TEST(DynamicTraining, GivesTheSameBitsEveryTime) {

@@ -5,6 +5,7 @@
 
 #include <atomic>
 #include <csignal>
+#include <future>
 #include <latch>
 #include <thread>
 
@@ -115,6 +116,31 @@ TEST_P(RemoteWorkerAmongOthers, IsLostToThemOnceItLeaves) {
     if (r == 1) continue;
     EXPECT_THAT(ends[r], StartsWith("error: worker1 was lost during the call of wait: rank 1 left"));
   }
+}
+
+// Who comes second may destroy the worker, so it waits for the first.
+TEST(RemoteWorker, IsLeftOnceAndByBothThreadsTogether) {
+  std::latch mayEnd(1);
+  const auto ends = endsOf(1, [&](const RankEnvironment& environment) {
+    std::latch called(1);
+    RemoteWorker worker(environment, {}, [&](Remote& remote, DistributedAutograd&) {
+      remote.define("wait", [&](Remote&, const RemoteValue&) -> RemoteValue {
+        called.count_down();
+        mayEnd.wait();
+        return {};
+      });
+    });
+    const RemoteFuture result = worker.remote().rpcAsync("worker0", "wait");
+    called.wait();
+    auto first = std::async(std::launch::async, [&] { worker.leave(); });
+    EXPECT_THROW((void)result.wait(), Error) << "the first has begun";
+    auto second = std::async(std::launch::async, [&] { worker.leave(); });
+    EXPECT_EQ(second.wait_for(200ms), std::future_status::timeout) << "the function still runs";
+    mayEnd.count_down();
+    second.get();
+    EXPECT_EQ(worker.remote().counts().executing, 0U);
+  });
+  EXPECT_THAT(ends, Each("well"));
 }
 
 // Worker 0 ends because worker 2 did, and worker 1 only waits for the end of the job: it hears of both, and who was first.
