@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import random
 import sys
 import types
 import warnings
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ._models import Path
@@ -49,7 +51,8 @@ def export(
         exporter.check_output(options.out)
         exporter.check_result(name, (module, inputs))
         modes = [(part, part.training) for part in module.modules()]
-        record, warning = exporter.export_archive(module.train(), inputs, options)
+        with _own_random_numbers():
+            record, warning = exporter.export_archive(module.train(), inputs, options)
     except exporter.ExportError as problem:
         raise UsageError(spelled(str(problem))) from problem
     finally:
@@ -58,6 +61,23 @@ def export(
     if warning:
         warnings.warn(spelled(warning), stacklevel=2)
     return record
+
+
+@contextlib.contextmanager
+def _own_random_numbers() -> Iterator[None]:
+    """What is drawn or seeded within leaves the caller's random numbers as they were."""
+    import torch
+
+    plain = random.getstate()
+    numpy = sys.modules.get("numpy")
+    arrays = numpy.random.get_state() if numpy else None
+    try:
+        with torch.random.fork_rng(devices=range(torch.cuda.device_count())):
+            yield
+    finally:
+        random.setstate(plain)
+        if numpy:
+            numpy.random.set_state(arrays)
 
 
 def _exporter() -> Any:

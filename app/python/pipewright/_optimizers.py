@@ -35,7 +35,21 @@ def make_optimizer(kind: Any, parameters: Iterable[torch.nn.Parameter], options:
         made = cls(parameters, **options)
     kind_of(made)
     numbers_of(made)
+    if made is kind:
+        _check_parameters(made, list(parameters))
     return made
+
+
+def _check_parameters(optimizer: torch.optim.Optimizer, parameters: list[torch.nn.Parameter]) -> None:
+    """The engine updates all trainable parameters of the model, from the beginning."""
+    updated = {id(parameter) for group in optimizer.param_groups for parameter in group["params"]}
+    if updated - {id(parameter) for parameter in parameters}:
+        raise UsageError("The optimizer has parameters that are not the model's; make it of model.parameters()")
+    if any(parameter.requires_grad and id(parameter) not in updated for parameter in parameters):
+        raise UsageError("The optimizer leaves out parameters of the model, and the engine updates all that require a gradient; "
+                         "call requires_grad_(False) on those that stay as they are")
+    if optimizer.state:
+        raise UsageError("The optimizer has a state of earlier steps, which the engine does not take over; give a new one, or resume= a checkpoint")
 
 
 def kind_of(optimizer: torch.optim.Optimizer) -> str:
@@ -43,7 +57,8 @@ def kind_of(optimizer: torch.optim.Optimizer) -> str:
     name = _NAMES.get(type(optimizer).__name__) if type(optimizer).__module__.startswith("torch.optim") else None
     if name is None:
         raise UsageError(f"{type(optimizer).__name__} is not one of the engine's optimizers; use one of {', '.join(_NAMES)} of torch.optim")
-    return name
+    decoupled = any(group.get("decoupled_weight_decay") for group in optimizer.param_groups)
+    return "adamw" if name == "adam" and decoupled else name
 
 
 def numbers_of(optimizer: torch.optim.Optimizer) -> dict[str, Any]:

@@ -12,7 +12,6 @@ import os
 import sys
 import tempfile
 import warnings
-import weakref
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -30,7 +29,8 @@ if TYPE_CHECKING:
     from ._batches import Batch
 
 _log = logging.getLogger("pipewright")
-_open: weakref.WeakSet[Trainer] = weakref.WeakSet()
+_open: list[Trainer] = []
+"""Not closed: they leave their jobs in good order at the end of the program."""
 _joined: list[Any] = []
 _numbers = itertools.count()
 """Of trainings; all ranks make them in the same order."""
@@ -129,6 +129,10 @@ class Trainer:
     ) -> None:
         native = _native()
         self._native: Any = None
+        if plan is not None:
+            _refuse_beside_plan(ranks=ranks, microbatches=microbatches or None, schedule=None if schedule == "1f1b" else schedule, cluster=cluster,
+                                profile=profile, memory_limit=memory_limit, recompute=None if recompute == "none" else recompute)
+        self._loss = loss
         self.module = model
         self.optimizer = make_optimizer(optimizer, model.parameters(), options)
         self._on_step = on_step
@@ -140,6 +144,9 @@ class Trainer:
 
         def prepare() -> str:
             """On rank 0: the exported model, its plan, and why it is so."""
+            still = next((name for name, part in model.named_modules() if not part.training), None)
+            if still is not None:
+                raise UsageError(f"{still or 'The model'} is in eval() mode, but all of the model is trained in train() mode; call model.train()")
             where = self._folder(folder)
             archive = os.path.join(where, f"{type(model).__name__}.pt2")
             export_example(model, inputs, archive, batch_dim, seed)
@@ -169,7 +176,7 @@ class Trainer:
         self._native = native.Trainer(settings, place)
         self._inputs: list[str] = self._native.inputs()
         self._warn()
-        _open.add(self)
+        _open.append(self)
 
     @property
     def plan(self) -> Plan:
@@ -257,6 +264,8 @@ class Trainer:
 
     def _end(self, in_order: bool) -> None:
         ended, self._native = self._native, None
+        if self in _open:
+            _open.remove(self)
         if ended is not None:
             ended.close(in_order)
             self._tell(ended)
@@ -274,13 +283,18 @@ class Trainer:
     def _tensors(self, batch: Batch, target: torch.Tensor | None) -> dict[str, torch.Tensor]:
         """The batch by the engine's names."""
         given = by_name(batch)
-        if isinstance(self._example, dict) and isinstance(given, dict) and set(given) == set(self._example):
+        if isinstance(self._example, dict) and isinstance(given, dict):
+            differing = sorted(set(given) ^ set(self._example))
+            if differing:
+                raise UsageError(f"The batch and the example of the inputs differ in {differing[0]}; give the same names in each")
             given = {name: given[name] for name in self._example}  # in the order of the example
         leaves = leaves_of(given)
         if len(leaves) != len(self._inputs):
             raise UsageError(f"The batch has {len(leaves)} tensors, but the model takes {len(self._inputs)}: {', '.join(self._inputs)}")
         tensors = dict(zip(self._inputs, leaves))
         if target is not None:
+            if self._loss == "sum" or (self._loss or "").startswith("output:"):
+                raise UsageError(f"The loss {self._loss} takes no target; call step with the batch alone")
             tensors["target"] = target
         return tensors
 
@@ -300,6 +314,13 @@ def _native() -> Any:
         raise Error("training needs torch in this process; install torch 2.11") from missing
     use_own_torch()
     return importlib.import_module("pipewright._pipewright_torch")
+
+
+def _refuse_beside_plan(**given: object) -> None:
+    """What a plan says already."""
+    named = next((name for name, value in given.items() if value is not None), None)
+    if named is not None:
+        raise UsageError(f"{named} is for making a plan; leave it out beside plan=, which says it")
 
 
 def _job(native: Any, timeout: float) -> Any:

@@ -5,6 +5,7 @@ import json
 import math
 import os
 import pathlib
+import random
 import re
 import socket
 import subprocess
@@ -159,6 +160,7 @@ def test_alone_a_process_trains_the_whole_model(tmp_path):
 @pytest.mark.parametrize("made, kind, numbers", [
     (lambda p: torch.optim.SGD(p, lr=0.1, momentum=0.9, nesterov=True), "sgd", {"lr": 0.1, "momentum": 0.9, "nesterov": True, "weight_decay": 0}),
     (lambda p: torch.optim.AdamW(p, betas=(0.8, 0.9)), "adamw", {"lr": 1e-3, "beta1": 0.8, "beta2": 0.9, "eps": 1e-8, "weight_decay": 1e-2}),
+    (lambda p: torch.optim.Adam(p, weight_decay=0.1, decoupled_weight_decay=True), "adamw", {"weight_decay": 0.1}),
     (lambda p: torch.optim.RMSprop(p, alpha=0.5), "rmsprop", {"lr": 1e-2, "alpha": 0.5, "eps": 1e-8, "momentum": 0}),
 ])
 def test_an_optimizer_is_read_as_it_is(made, kind, numbers):
@@ -168,13 +170,50 @@ def test_an_optimizer_is_read_as_it_is(made, kind, numbers):
     assert {name: found[name] for name in numbers} == numbers
 
 
+def after_a_step(optimizer):
+    for parameter in optimizer.param_groups[0]["params"]:
+        parameter.grad = torch.ones(2)
+    optimizer.step()
+    return optimizer
+
+
 @pytest.mark.parametrize("made, words", [
     (lambda p: torch.optim.Adagrad(p), "Adagrad"),
     (lambda p: torch.optim.Adam(p, amsgrad=True), "amsgrad"),
     (lambda p: torch.optim.SGD([{"params": p[:1], "weight_decay": 0.1}, {"params": p[1:]}], lr=0.1), "weight_decay"),
     (lambda p: "adamax", "adamax"),
+    (lambda p: torch.optim.SGD(p[:1], lr=0.1), "leaves out"),
+    (lambda p: torch.optim.SGD([*p, torch.nn.Parameter(torch.zeros(2))], lr=0.1), "not the model's"),
+    (lambda p: after_a_step(torch.optim.Adam(p)), "state"),
 ])
 def test_an_optimizer_that_the_engine_does_not_have_is_refused(made, words):
     parameters = [torch.nn.Parameter(torch.zeros(2)), torch.nn.Parameter(torch.zeros(2))]
     with pytest.raises(pw.UsageError, match=words):
         make_optimizer(made(parameters), parameters, {})
+
+
+def test_parameters_that_stay_as_they_are_may_be_left_out_of_an_optimizer():
+    trained, frozen = torch.nn.Parameter(torch.zeros(2)), torch.nn.Parameter(torch.zeros(2), requires_grad=False)
+    optimizer = torch.optim.SGD([trained], lr=0.1)
+    assert make_optimizer(optimizer, [trained, frozen], {}) is optimizer
+
+
+def test_an_export_leaves_the_random_numbers_of_its_caller(tmp_path):
+    model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.Dropout(0.5), torch.nn.Linear(4, 2))
+    torch.manual_seed(7)
+    random.seed(7)
+    expected = torch.rand(3), random.random()
+    torch.manual_seed(7)
+    random.seed(7)
+    pw.export(model, (torch.ones(2, 4),), tmp_path / "model.pt2")
+    assert torch.initial_seed() == 7
+    assert torch.equal(torch.rand(3), expected[0]) and random.random() == expected[1]
+
+
+def test_what_would_be_trained_in_another_way_than_it_says_is_refused():
+    model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.BatchNorm1d(4))
+    with pytest.raises(pw.UsageError, match="schedule.*plan="):
+        pw.Trainer(model, torch.ones(4, 4), optimizer="sgd", lr=0.1, plan="plan.json", schedule="zbv")
+    model[1].eval()
+    with pytest.raises(pw.UsageError, match="1 is in eval"):
+        pw.Trainer(model, torch.ones(4, 4), optimizer="sgd", lr=0.1, cluster="cpu-workstation")
