@@ -73,7 +73,7 @@ ExecutorOptions executorOptionsFor(const TrainOptions& options) {
 /// Of the numbers that a schedule of learning rates changes.
 std::uint64_t digestOf(const OptimizerSpec& o) {
   std::uint64_t sum = 0;
-  for (const double number : {o.learningRate, o.momentum, o.beta1, o.beta2, o.epsilon, o.alpha, o.weightDecay})
+  for (const double number : {o.learningRate, o.momentum, o.beta1, o.beta2, o.epsilon, o.alpha, o.weightDecay, o.nesterov ? 1.0 : 0.0})
     sum = (sum * 0x100000001b3) ^ std::hash<double>()(number);
   return sum;
 }
@@ -162,8 +162,8 @@ bool Training::step() {
 }
 
 void Training::setOptimizer(const OptimizerSpec& optimizer) {
-  optimizer_ = optimizer;
   for (const auto& [id, stage] : own_.stages) stage->setOptimizer(optimizer);
+  optimizer_ = optimizer;
 }
 
 void Training::save(const std::string& path) {

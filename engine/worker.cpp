@@ -2,9 +2,11 @@
 
 #include <sched.h>
 
+#include <algorithm>
 #include <utility>
 
 #include "backends/messages/local_address.h"
+#include "engine/batch_agreement.h"
 #include "engine/own_stages.h"
 #include "engine/training.h"
 #include "simulator/model/batch.h"
@@ -33,6 +35,17 @@ Evaluation evaluate(const ModelGraph& graph, const Plan& plan, const TrainOption
   executorOptions.sumLoss = true;
   Executor executor(plan, own.stages, communicator, executorOptions);
   executor.tellTo(options.live);
+  if (options.stage.data.feed) {
+    const bool needs = std::ranges::any_of(own.stages, [&](const auto& stage) { return needsBatch(plan, stage.first); });
+    agreeOnStep(
+        options.firstStep,
+        [&] {
+          StepInput input;
+          if (needs) input.batch = torch.checkBatch(graph, plan, options.stage.data, options.firstStep);
+          return input;
+        },
+        communicator);
+  }
   Evaluation result;
   result.loss = executor.evaluate(options.firstStep).loss.value_or(0);
   const Stage last(plan.partition.stages.size() - 1);

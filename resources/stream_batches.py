@@ -8,7 +8,6 @@ the end {"end": batches}, and {"error": sentence} where it fails. What the funct
 """
 
 import importlib
-import itertools
 import json
 import os
 import random
@@ -22,13 +21,15 @@ class Refused(Exception):
 
 
 def main(name, first, seed, inputs):
+    os.setpgrp()  # the rank ends it with all processes that it started
     out = os.fdopen(os.dup(1), "wb", buffering=0)
     os.dup2(2, 1)
     try:
         count = 0
-        for count, batch in enumerate(itertools.islice(batches_of(name, seed), first, None), start=1):
-            write(out, name, named(name, batch, inputs))
-        header(out, {"end": first + count if count else 0})
+        for count, batch in enumerate(batches_of(name, seed), start=1):
+            if count > first:
+                write(out, name, named(name, batch, inputs))
+        header(out, {"end": count})
     except Refused as problem:
         header(out, {"error": str(problem)})
     except BrokenPipeError:
@@ -48,9 +49,7 @@ def batches_of(name, seed):
         raise Refused(f"There is no module {module_name} for --data {name}; start where {module_name.replace('.', '/')}.py is, or set PYTHONPATH.") from missing
     except Exception as problem:
         raise Refused(failure(name, problem)) from problem
-    for library in ("torch", "numpy.random"):
-        if library in sys.modules:
-            getattr(sys.modules[library], "manual_seed" if library == "torch" else "seed")(seed)
+    seed_libraries(seed)
     function = getattr(module, function_name, None)
     if not callable(function):
         raise Refused(f"The module {module_name} has no function {function_name} for --data {name}; define it, without arguments.")
@@ -61,6 +60,15 @@ def batches_of(name, seed):
     except Exception as problem:
         raise Refused(failure(name, problem)) from problem
     return guarded(name, iterator)
+
+
+def seed_libraries(seed):
+    """Also those that the function has yet to import."""
+    for library, seeding, number in (("torch", "manual_seed", seed), ("numpy.random", "seed", seed % 2**32)):
+        try:
+            getattr(importlib.import_module(library), seeding)(number)
+        except ImportError:  # then the function does not draw from it
+            continue
 
 
 def guarded(name, iterator):

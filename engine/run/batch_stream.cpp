@@ -35,20 +35,31 @@ using Clock = std::chrono::steady_clock;
 constexpr std::size_t kMostHeader = std::size_t{1} << 20;
 constexpr std::int64_t kMostBytes = std::int64_t{1} << 36;  // of a tensor
 
+/// Of the folders of PATH.
+std::optional<std::string> programInPath(const std::string& program) {
+  const char* list = std::getenv("PATH");
+  const std::string folders = list == nullptr ? "" : list;
+  for (std::size_t begin = 0; begin < folders.size();) {
+    const std::size_t end = std::min(folders.find(':', begin), folders.size());
+    if (std::string found = (fs::path(folders.substr(begin, end - begin)) / program).string(); pathExists(found)) return found;
+    begin = end + 1;
+  }
+  return std::nullopt;
+}
+
 std::string pythonProgram() {
-  if (const char* given = std::getenv("PIPEWRIGHT_PYTHON"); given != nullptr && *given != '\0') return given;
+  if (const char* given = std::getenv("PIPEWRIGHT_PYTHON"); given != nullptr && *given != '\0') {
+    const std::string program = given;
+    if (program.find('/') != std::string::npos) return program;
+    if (const auto found = programInPath(program)) return *found;
+    throw UsageError(fmt::format("There is no {} in PATH; set PIPEWRIGHT_PYTHON to a Python that has torch.", program));
+  }
   for (const char* name : {"VIRTUAL_ENV", "CONDA_PREFIX"}) {
     const char* folder = std::getenv(name);
     if (folder == nullptr || *folder == '\0') continue;
     if (const std::string python = (fs::path(folder) / "bin" / "python").string(); pathExists(python)) return python;
   }
-  const char* list = std::getenv("PATH");
-  std::string folders = list == nullptr ? "" : list;
-  for (std::size_t begin = 0; begin < folders.size();) {
-    const std::size_t end = std::min(folders.find(':', begin), folders.size());
-    if (const std::string python = (fs::path(folders.substr(begin, end - begin)) / "python3").string(); pathExists(python)) return python;
-    begin = end + 1;
-  }
+  if (const auto found = programInPath("python3")) return *found;
   throw UsageError("There is no python3 in PATH for --data with a function; set PIPEWRIGHT_PYTHON to a Python that has torch.");
 }
 
@@ -97,7 +108,8 @@ Stream::Stream(StreamRequest request) : request_(std::move(request)), pipe_(make
 }
 
 Stream::~Stream() {
-  ::kill(child_, SIGKILL);
+  ::kill(-child_, SIGKILL);  // its group, which the script makes: workers of a DataLoader
+  ::kill(child_, SIGKILL);   // before it has one
   ::waitpid(child_, nullptr, 0);
 }
 
@@ -160,7 +172,7 @@ NamedTensors Stream::next() {
   if (header.has("error")) throw UsageError(header["error"].as<std::string>());
   if (header.has("end")) {
     throw UsageError(fmt::format("{} ended after {} batches, and step {} needs another; let it give a batch for each of --steps.",
-                                 request_.function, next_, next_));
+                                 request_.function, header["end"].as<std::int64_t>(), next_));
   }
   NamedTensors tensors;
   for (std::size_t i = 0; i < header["batch"].size(); ++i) {

@@ -58,7 +58,8 @@ bool takesBatches(const RunSettings& o, const Plan& plan, const RankEnvironment&
 std::shared_ptr<const BatchFeed> feedOf(const RunSettings& o, const Plan& plan, const ModelGraph& graph, const RankEnvironment& environment,
                                         const TrainOptions& options) {
   if (!takesBatches(o, plan, environment)) return std::make_shared<BatchFeed>(BatchFeed{o.data, {}});
-  StreamRequest request{o.data, options.firstStep, o.seed, {}, options.deadline};
+  // Before the other ranks lose patience with this one: the batch is the cause.
+  StreamRequest request{o.data, options.firstStep, o.seed, {}, options.deadline * 3 / 4};
   for (const ValueId input : graph.inputs) request.inputs.push_back(graph.value(input).name);
   return streamBatches(request);
 }
@@ -73,12 +74,12 @@ RankOutcome runRank(const RunSettings& o, const Plan& plan, const RankEnvironmen
   if (!o.synthetic && environment.rank.value == 0 && environment.statusFd < 0) {
     if (const std::string note = lossNote(o, plan, graph); !note.empty()) observer.warn(note);
   }
-  bindToCores(environment);
   TrainOptions options = trainOptions(o, plan);
   options.stage.tell = [&observer, rank = environment.rank](const std::string& what) {
     observer.warn(fmt::format("rank {} {}", rank.value, what));
   };
   if (namesFunction(o.data)) options.stage.data.feed = feedOf(o, plan, graph, environment, options);
+  bindToCores(environment);  // after the process of --data has begun, whose workers have all cores
   const TorchBackend& torch = connectRank(o, plan, graph, environment, {}, communicator, isInTouch, observer, options);
   std::optional<LiveWriter> live;
   if (!o.live.empty()) options.live = &live.emplace(o.live, environment.rank);

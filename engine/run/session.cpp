@@ -156,13 +156,26 @@ TrainingSession::TrainingSession(RunSettings settings, const JobPlace& place, st
     : parts_(std::make_unique<Parts>()) {
   parts_->settings = std::move(settings);
   parts_->observer = {std::move(warn), {}};
-  parts_->begin(place);
+  Parts& p = *parts_;
+  try {
+    p.begin(place);
+  } catch (const std::exception& problem) {
+    p.failure = causeOf(problem);
+    const bool stored = p.record.has_value();
+    p.record.reset();
+    if (stored) p.stored.fail(p.failure);
+    if (p.communicator) p.communicator->abort();
+    throw;
+  }
 }
 
 TrainingSession::~TrainingSession() { close(false); }
 
 const Plan& TrainingSession::plan() const { return parts_->plan; }
-int TrainingSession::nextStep() const { return parts_->training->nextStep(); }
+int TrainingSession::nextStep() const {
+  parts_->requireUsable();
+  return parts_->training->nextStep();
+}
 
 std::vector<std::string> TrainingSession::inputs() const {
   std::vector<std::string> names;
@@ -209,14 +222,22 @@ std::vector<StateTensorCopy> TrainingSession::weights() {
 }
 
 void TrainingSession::save(const std::string& path) {
-  parts_->guarded([&] { parts_->training->save(path); });
+  Parts& p = *parts_;
+  p.requireUsable();
+  try {
+    p.training->save(path);
+  } catch (const std::exception&) {  // a file that cannot be written fails on all ranks, and they go on; a lost rank ends them
+    p.guarded([&] { p.communicator->barrier(); });
+    throw;
+  }
 }
 
 void TrainingSession::load(const std::string& path, bool onlyWeights) {
   Parts& p = *parts_;
+  p.requireUsable();
+  const Resumption from = resumptionOf(path, p.optimizer, onlyWeights);  // before anything is given up
   p.guarded([&] {
     TrainOptions options = p.options;
-    const Resumption from = resumptionOf(path, p.optimizer, onlyWeights);
     options.firstStep = from.firstStep;
     options.resumeNote = onlyWeights ? "" : from.note;
     options.executor.lossScale = from.lossScale.value_or(LossScale::kInitial);
@@ -233,9 +254,12 @@ void TrainingSession::close(bool inOrder) noexcept {
   if (parts_ == nullptr || std::exchange(parts_->closed, true)) return;
   Parts& p = *parts_;
   try {
-    if (p.failure.empty() && p.training != nullptr) {
-      if (inOrder) p.communicator->barrier();  // nobody leaves before the others have what it sent
+    if (p.failure.empty() && p.training != nullptr && inOrder) {
+      p.communicator->barrier();  // nobody leaves before the others have what it sent
       if (p.record) static_cast<void>(p.record->finish({p.training->log()}));
+    } else if (p.failure.empty() && p.record) {
+      p.record.reset();
+      p.stored.fail("the program ended before it closed the training");
     }
   } catch (const std::exception& problem) {
     p.observer.warn(fmt::format("the training's end was not in order: {}", causeOf(problem)));
