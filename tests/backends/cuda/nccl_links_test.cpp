@@ -7,8 +7,8 @@
 #include <latch>
 #include <optional>
 
-#include "tests/support/fake_cuda.h"
-#include "tests/support/gpu_job.h"
+#include "tests/support/gpu/fake_cuda.h"
+#include "tests/support/gpu/gpu_job.h"
 #include "tests/support/random_exchange.h"
 
 namespace pw {

@@ -4,7 +4,7 @@
 #include <latch>
 #include <random>
 
-#include "tests/support/gpu_job.h"
+#include "tests/support/gpu/gpu_job.h"
 #include "tests/support/random_exchange.h"
 #include "tests/support/watched_communicator.h"
 

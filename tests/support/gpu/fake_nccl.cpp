@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "tests/support/collectives.h"
-#include "tests/support/fake_cuda.h"
+#include "tests/support/gpu/fake_cuda.h"
 
 using pw::Buffer;
 using pw::DType;

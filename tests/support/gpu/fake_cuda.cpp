@@ -1,4 +1,4 @@
-#include "tests/support/fake_cuda.h"
+#include "tests/support/gpu/fake_cuda.h"
 
 #include <cuda_runtime_api.h>
 

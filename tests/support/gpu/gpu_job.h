@@ -6,7 +6,7 @@
 #include "backends/messages/in_memory_communicator.h"
 #include "backends/messages/ucx/communicator.h"
 #include "tests/support/communicator_contract.h"
-#include "tests/support/fake_gpus.h"
+#include "tests/support/gpu/fake_gpus.h"
 #include "tests/support/shared_store.h"
 
 namespace pw::test {
