@@ -103,6 +103,20 @@ def test_an_unusable_function_is_refused_in_one_sentence(plan, batches, function
         pw.run(plan, steps=STEPS, data=function)
 
 
+def test_an_evaluation_refuses_batches_that_differ_between_ranks(plan, batches, tmp_path):
+    batches(DRAWN + """
+    import os
+    def differs():
+        return [(torch.randint(256, (8, 32), generator=torch.Generator().manual_seed(os.getpid())), drawn()[0][1])]
+    """)
+    plan.save(tmp_path / "plan.json")
+    call = [pw._pipewright.program(), "run", tmp_path / "plan.json", "--eval", "--json", "--data"]
+    here = {**os.environ, "PIPEWRIGHT_PYTHON": sys.executable}
+    same, other = (subprocess.run([*call, f"my_batches:{name}"], env=here, text=True, capture_output=True, timeout=300) for name in ("drawn", "differs"))
+    assert same.returncode == 0, same.stderr
+    assert other.returncode == 2 and "Rank 1 has another batch than rank 0" in other.stderr, other.stderr
+
+
 @pytest.mark.parametrize("function, words", [
     ("my_batches:nothing", "my_batches has no function nothing"),
     ("my_batches:number", "my_batches:number does not return an iterable"),
@@ -140,7 +154,7 @@ def test_no_python_process_is_left_behind(plan, tmp_path, monkeypatch):
             time.sleep(1000)
     """))
     with pytest.raises(pw.Error, match="slow_batches:slow gave no batch for step 0 within 15 s"):
-        pw.run(plan, steps=2, data="slow_batches:slow", timeout=15)
+        pw.run(plan, steps=2, data="slow_batches:slow", timeout=20)
     left = [int(file.suffix[1:]) for file in tmp_path.glob("pid.*")]
     assert len(left) == 2  # of the first and the last stage
     for pid in left:

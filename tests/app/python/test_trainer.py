@@ -105,6 +105,7 @@ def test_an_unusable_batch_is_refused_on_all_ranks_and_changes_nothing(cases):
 def test_a_paused_training_goes_on_as_if_it_had_not_been(cases):
     first, second = (rank["paused"] for rank in cases[1])
     assert first == second
+    assert all("nowhere" in sentence for kind, sentence in first["missing"]), first["missing"]
     assert first["losses"] == first["expected"][:3] and first["resumed"] == first["expected"][2:] and first["equal"]
     assert first["again"] == first["expected"][:2], "new weights begin a new training"
     assert first["names"] == [f"{layer}.{kind}" for layer in (0, 2, 4) for kind in ("weight", "bias")]

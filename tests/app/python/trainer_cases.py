@@ -76,6 +76,8 @@ def paused(folder):
     with trainer(network()) as first:
         losses = [first.step(*batch) for batch in data[:2]]
         first.save(path)
+        missing = [refusal(lambda: first.save(os.path.join(folder, "nowhere", "paused.pt"))),
+                   refusal(lambda: first.load(os.path.join(folder, "nowhere.pt")))]
         first.step(*data[4])
         first.load(path)
         losses += [first.step(*batch) for batch in data[2:3]]
@@ -85,7 +87,7 @@ def paused(folder):
         second.load_state_dict(network().state_dict())
         again = [second.step(*batch) for batch in data[:2]]
     return {"expected": expected, "losses": losses, "resumed": resumed, "again": again,
-            "equal": all(torch.equal(state[name], ends[name]) for name in state), "names": list(state)}
+            "equal": all(torch.equal(state[name], ends[name]) for name in state), "names": list(state), "missing": missing}
 
 
 def decided(folder):
