@@ -146,7 +146,7 @@ auto TrainingSession::Parts::guarded(const Work& work) {
   } catch (const std::exception& problem) {
     failure = causeOf(problem);
     record.reset();  // its thread uses the store
-    stored.fail(failure);
+    if (environment.rank == JobRank(0)) stored.fail(failure);
     if (communicator) communicator->abort();
     throw;
   }

@@ -123,7 +123,9 @@ def test_a_store_keeps_the_steps(cases):
     folder, (first, second) = cases
     run = pw.Store(folder / "runs.db")[1]
     assert run.state == "completed" and run.losses == pytest.approx(first["recorded"]["losses"], rel=1e-12)
-    assert second["recorded"] == first["recorded"]
+    assert second["recorded"]["losses"] == first["recorded"]["losses"]
+    assert first["recorded"]["failure"][0] == second["recorded"]["failure"][0] == "Error"
+    assert [one.state for one in pw.Store(folder / "runs.db")] == ["completed", "failed", "failed"], "one run each, whatever rank fails"
     assert len((folder / "log.csv").read_text().splitlines()) == 1 + 3
 
 
