@@ -103,7 +103,9 @@ void TrainingSession::Parts::begin(const JobPlace& place) {
   if (isFirst) {
     prepareFiles(settings);
     for (const std::string& sentence : notesOn(settings, plan)) observer.warn(sentence);
-    if (const std::string sentence = lossNote(settings, plan, graph); !sentence.empty()) observer.warn(sentence);
+    for (const std::string& sentence : {lossNote(settings, plan, graph), decayNote(settings, plan, graph)}) {
+      if (!sentence.empty()) observer.warn(sentence);
+    }
   }
   options = trainOptions(settings, plan);
   options.executor.sumLoss = true;
