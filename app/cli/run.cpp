@@ -72,7 +72,9 @@ int runOrStartRanks(RunCall& call, const std::optional<RankEnvironment>& environ
   if (!o.synthetic) {
     const ModelGraph graph = loadModel(plan.modelFiles);
     requireFits(plan, graph);
-    if (const std::string note = lossNote(o, plan, graph); !note.empty()) warn(note);
+    for (const std::string& note : {lossNote(o, plan, graph), decayNote(o, plan, graph)}) {
+      if (!note.empty()) warn(note);
+    }
   }
   launchRanks(o, plan, ownCall());
   return kYes;

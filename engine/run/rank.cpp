@@ -72,7 +72,9 @@ RankOutcome runRank(const RunSettings& o, const Plan& plan, const RankEnvironmen
   if (!o.synthetic) requireFits(plan, graph);
   refuseSharesOfComplexNumbers(o, plan, graph);
   if (!o.synthetic && environment.rank.value == 0 && environment.statusFd < 0) {
-    if (const std::string note = lossNote(o, plan, graph); !note.empty()) observer.warn(note);
+    for (const std::string& note : {lossNote(o, plan, graph), decayNote(o, plan, graph)}) {
+      if (!note.empty()) observer.warn(note);
+    }
   }
   TrainOptions options = trainOptions(o, plan);
   options.stage.tell = [&observer, rank = environment.rank](const std::string& what) {

@@ -103,7 +103,9 @@ void TrainingSession::Parts::begin(const JobPlace& place) {
   if (isFirst) {
     prepareFiles(settings);
     for (const std::string& sentence : notesOn(settings, plan)) observer.warn(sentence);
-    if (const std::string sentence = lossNote(settings, plan, graph); !sentence.empty()) observer.warn(sentence);
+    for (const std::string& sentence : {lossNote(settings, plan, graph), decayNote(settings, plan, graph)}) {
+      if (!sentence.empty()) observer.warn(sentence);
+    }
   }
   options = trainOptions(settings, plan);
   options.executor.sumLoss = true;
@@ -146,7 +148,7 @@ auto TrainingSession::Parts::guarded(const Work& work) {
   } catch (const std::exception& problem) {
     failure = causeOf(problem);
     record.reset();  // its thread uses the store
-    stored.fail(failure);
+    if (environment.rank == JobRank(0)) stored.fail(failure);
     if (communicator) communicator->abort();
     throw;
   }

@@ -11,6 +11,7 @@
 #include "engine/training_files.h"
 #include "schedules/check.h"
 #include "schedules/error.h"
+#include "simulator/model/graph_facts.h"
 #include "simulator/model/loss_count.h"
 #include "simulator/text/counted.h"
 
@@ -138,6 +139,18 @@ std::string lossNote(const RunSettings& o, const Plan& plan, const ModelGraph& g
   }
   const int microbatches = plan.replicas * plan.schedule.microbatches;
   return microbatches > 1 ? lossBias(graph, plan.loss) : "";
+}
+
+std::string decayNote(const RunSettings& o, const Plan& plan, const ModelGraph& graph) {
+  if (o.update.weightDecay == 0 || o.evaluates || graph.outputs.empty()) return "";
+  constexpr std::string_view kOwn = "output:";
+  const auto own = plan.loss.starts_with(kOwn) ? findOutput(graph, plan.loss.substr(kOwn.size())) : std::nullopt;
+  const std::vector<std::string> names = unreachedParameters(graph, graph.outputs[own.value_or(0)]);
+  if (names.empty()) return "";
+  return fmt::format(
+      "the loss gives {}{} no gradient: weight decay changes it all the same, unlike torch.optim, which leaves it out; turn its "
+      "requires_grad off",
+      names.front(), names.size() > 1 ? fmt::format(" and {} more", counted(names.size() - 1, "parameter")) : "");
 }
 
 void refuseSharesOfComplexNumbers(const RunSettings& o, const Plan& plan, const ModelGraph& graph) {

@@ -56,6 +56,8 @@ void refuseSharesOfComplexNumbers(const RunSettings& options, const Plan& plan, 
 /// Throws UsageError for a --loss-count that does not fit the model; otherwise a sentence on how training on the model's own loss differs
 /// from training on the whole batch, if it does and the microbatches are not weighted.
 [[nodiscard]] std::string lossNote(const RunSettings& options, const Plan& plan, const ModelGraph& graph);
+/// A sentence on parameters that weight decay changes although the loss gives them no gradient; empty if there are none.
+[[nodiscard]] std::string decayNote(const RunSettings& options, const Plan& plan, const ModelGraph& graph);
 /// The same as options of the engine. Reads the checkpoint to resume from.
 [[nodiscard]] TrainOptions trainOptions(const RunSettings& options, const Plan& plan);
 /// File-name prefix of the flight records that failing ranks write: next to the run store, or in the current folder.

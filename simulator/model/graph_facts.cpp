@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <array>
+#include <set>
 #include <string_view>
 
 #include "schedules/error.h"
@@ -160,6 +161,28 @@ std::vector<bool> needsGradient(const ModelGraph& graph) {
     for (std::size_t v = 0; v < bases.size(); ++v) needs[v] = needs[v] || (bases[v] == bases[reads.front().index()] && differentiable(v));
   }
   return needs;
+}
+
+std::vector<std::string> unreachedParameters(const ModelGraph& graph, ValueId output) {
+  const std::vector<ValueId> bases = viewedBases(graph);
+  const std::vector<bool> changed = changedInPlace(graph), needs = needsGradient(graph);
+  const auto memoryOf = [&](ValueId v) { return (changed[v.index()] ? bases[v.index()] : v).index(); };
+  std::vector<bool> reached(graph.values.size(), false);
+  reached[memoryOf(output)] = needs[output.index()];
+  for (auto node = graph.nodes.rbegin(); node != graph.nodes.rend(); ++node) {
+    if (operatorName(*node) == "detach" || runsWithoutGradient(*node)) continue;
+    if (std::ranges::none_of(node->outputs, [&](ValueId v) { return reached[memoryOf(v)]; })) continue;
+    for (const ValueId v : readsOf(*node)) reached[memoryOf(v)] = reached[memoryOf(v)] || needs[v.index()];
+  }
+  std::set<std::string> found;  // by storage: tied parameters are one
+  for (const StateTensor& parameter : graph.parameters) {
+    if (reached[memoryOf(parameter.value)]) found.insert(storageOf(parameter));
+  }
+  std::vector<std::string> names;
+  for (const StateTensor& parameter : graph.parameters) {
+    if (needs[parameter.value.index()] && found.insert(storageOf(parameter)).second) names.push_back(parameter.name);
+  }
+  return names;
 }
 
 ValueId viewedBase(const ModelGraph& graph, ValueId value) {

@@ -64,6 +64,10 @@ struct KeptTogether {
 /// also what it is a view of. One entry per value. Cost: linear.
 [[nodiscard]] std::vector<bool> needsGradient(const ModelGraph& graph);
 
+/// Trained parameters to which this output, as the loss or what it is made of, gives no gradient: one name of each, in the model's order.
+/// Cost: linear.
+[[nodiscard]] std::vector<std::string> unreachedParameters(const ModelGraph& graph, ValueId output);
+
 /// For each node: whether it could be computed anywhere, because it depends on model inputs, buffers and constants only, draws no random
 /// numbers, changes nothing and needs no gradient. One entry per node. Cost: linear.
 [[nodiscard]] std::vector<bool> recomputableNodes(const ModelGraph& graph);

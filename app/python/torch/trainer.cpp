@@ -174,7 +174,7 @@ void bindTrainer(py::module_& m) {
       .def("refuse", &refuseRanks, py::arg("sentence"), py::arg("unusable"), Released())
       .def("hear", &hear);
   m.def("join_job", &joinOthers, py::arg("timeout"));
-  py::class_<Trainer>(m, "Trainer")
+  py::class_<Trainer>(m, "Trainer", py::release_gil_before_calling_cpp_dtor())
       .def(py::init(&makeTrainer), py::arg("options"), py::arg("place"))
       .def("step", &step, py::arg("kind"), py::arg("numbers"), py::arg("batch"), py::arg("watches"))
       .def("weights", &weights)

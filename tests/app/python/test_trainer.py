@@ -10,6 +10,7 @@ import re
 import socket
 import subprocess
 import sys
+import warnings
 
 import pipewright as pw
 import pytest
@@ -123,7 +124,9 @@ def test_a_store_keeps_the_steps(cases):
     folder, (first, second) = cases
     run = pw.Store(folder / "runs.db")[1]
     assert run.state == "completed" and run.losses == pytest.approx(first["recorded"]["losses"], rel=1e-12)
-    assert second["recorded"] == first["recorded"]
+    assert second["recorded"]["losses"] == first["recorded"]["losses"]
+    assert first["recorded"]["failure"][0] == second["recorded"]["failure"][0] == "Error"
+    assert [one.state for one in pw.Store(folder / "runs.db")] == ["completed", "failed", "failed"], "one run each, whatever rank fails"
     assert len((folder / "log.csv").read_text().splitlines()) == 1 + 3
 
 
@@ -209,6 +212,24 @@ def test_an_export_leaves_the_random_numbers_of_its_caller(tmp_path):
     pw.export(model, (torch.ones(2, 4),), tmp_path / "model.pt2")
     assert torch.initial_seed() == 7
     assert torch.equal(torch.rand(3), expected[0]) and random.random() == expected[1]
+
+
+class TwoHeads(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.used, self.unused = torch.nn.Linear(4, 2), torch.nn.Linear(4, 2)
+
+    def forward(self, x):
+        return self.used(x), self.unused(x)
+
+
+@pytest.mark.parametrize("decay, told", [(0.1, True), (0.0, False)])
+def test_a_parameter_without_a_gradient_that_weight_decay_changes_is_named(decay, told):
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        pw.Trainer(TwoHeads(), torch.ones(4, 4), optimizer="adamw", weight_decay=decay, loss="cross_entropy", cluster="cpu-workstation").close()
+    named = [str(one.message) for one in caught if "unused.weight and 1 parameter more" in str(one.message)]
+    assert len(named) == told, [str(one.message) for one in caught]
 
 
 def test_what_would_be_trained_in_another_way_than_it_says_is_refused():

@@ -99,8 +99,19 @@ def decided(folder):
 
 def recorded(folder):
     """With a store the run and its steps are kept."""
-    with trainer(network(), store=os.path.join(folder, "runs.db"), log=os.path.join(folder, "log.csv")) as one:
-        return {"losses": [one.step(*batch) for batch in batches(3)]}
+    store = os.path.join(folder, "runs.db")
+    with trainer(network(), store=store, log=os.path.join(folder, "log.csv")) as one:
+        losses = [one.step(*batch) for batch in batches(3)]
+    x, y = batches(1)[0]
+    broken = trainer(network(), store=store)
+    failure = refusal(lambda: broken.step(x / 0, y))  # on both ranks
+    broken.close()
+    try:
+        with trainer(network(), store=store) as one:
+            one.step(x, y)
+            raise KeyboardInterrupt
+    except KeyboardInterrupt:
+        return {"losses": losses, "failure": failure}
 
 
 def left(folder):

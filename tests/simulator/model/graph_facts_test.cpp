@@ -107,6 +107,18 @@ TEST(NeedsGradient, WhatIsWrittenThroughAViewReachesTheViewed) {
   EXPECT_FALSE(needs[x.index()]);
 }
 
+TEST(UnreachedParameters, AreThoseThatTheLossGivesNoGradient) {
+  GraphBuilder b;
+  const ValueId x = b.input("x"), used = b.parameter("used"), unused = b.parameter("unused"), behind = b.parameter("behind");
+  const ValueId written = b.parameter("written"), frozen = b.parameter("frozen", "", false);
+  b.op("linear", {x, unused}, "unused_head");
+  const ValueId detached = b.op("detach", {b.op("linear", {x, behind}, "hidden")}, "detached");
+  const ValueId canvas = b.op("zeros_like", {x}, "canvas");
+  b.op("copy_", {b.op("select", {canvas}, "column"), b.op("linear", {x, written}, "computed")}, "filled");
+  const ValueId both = b.op("add", {b.op("linear", {detached, used}, "seen"), b.op("linear", {canvas, frozen}, "late")}, "both");
+  EXPECT_EQ(unreachedParameters(b.done(both), both), (std::vector<std::string>{"unused", "behind"}));
+}
+
 TEST(Recomputable, IsWhatDependsOnInputsBuffersAndConstantsOnly) {
   GraphBuilder b;
   const ValueId x = b.input("x"), w = b.parameter("w"), frozen = b.parameter("frozen", "", false), table = b.buffer("table"),
