@@ -13,7 +13,7 @@ namespace pw {
 /// Whether `--data` names a Python function, `module:function`, and not a file.
 [[nodiscard]] bool namesFunction(const std::string& data);
 
-/// How a Python function is asked for batches.
+/// Which batches of a Python function a rank reads, and how long it waits for one.
 struct StreamRequest {
   std::string function;                       ///< `module:function`; returns an iterable of batches
   int firstStep = 0;                          ///< so many batches are left out
