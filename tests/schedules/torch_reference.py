@@ -1,9 +1,9 @@
 """Prints what torch.distributed.pipelining does for every small shape, for torch_test.cpp to compare with.
 
-    python torch_reference.py FAMILY         (names as in `pipewright schedule list`)
+    python torch_reference.py FAMILY...      (names as in `pipewright schedule list`)
     python torch_reference.py --lower FILE
 
-The first form: one block for each shape with R in 1..8 ranks, V in 1..4 stages per rank (torch's single-stage classes: 1)
+The first form: for each family one block for each shape with R in 1..8 ranks, V in 1..4 stages per rank (torch's single-stage classes: 1)
 and M in 1..32 microbatches:
 `= family R V M` and 3 R lines, one for each rank: the compute-only rows, those with messages added, and those the runtime prepares
 with sharding, reduction and messages. Cells are separated by commas; an idle cell is empty. Where torch refuses the shape
@@ -133,11 +133,11 @@ def main(arguments):
     if arguments[0] == "--lower":
         lower_file(arguments[1], sys.stdout)
     else:
-        family = arguments[0]
-        for ranks in RANKS:
-            for chunks in CHUNKS if family in MULTI_STAGE else (1,):
-                for microbatches in MICROBATCHES:
-                    print_shape(family, ranks, chunks, microbatches, sys.stdout)
+        for family in arguments:
+            for ranks in RANKS:
+                for chunks in CHUNKS if family in MULTI_STAGE else (1,):
+                    for microbatches in MICROBATCHES:
+                        print_shape(family, ranks, chunks, microbatches, sys.stdout)
     sys.stdout.write("end\n")
 
 

@@ -45,7 +45,7 @@ PlanRequest request(std::vector<NodeId> begins, int copies) {
   r.microbatch = kWidth;  // dimension 0 of the input, which is fixed
   r.microbatches = 4;
   r.begins = std::move(begins);
-  r.optimizer = copies == 0 ? OptimizerSpec() : OptimizerSpec{.kind = OptimizerSpec::Kind::AdamW};
+  if (copies > 0) r.optimizer.kind = OptimizerSpec::Kind::AdamW;
   return r;
 }
 
