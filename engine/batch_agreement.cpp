@@ -4,6 +4,7 @@
 #include <array>
 #include <cstring>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include <fmt/format.h>
@@ -17,38 +18,51 @@ constexpr std::uint32_t kWordTag = 0x7D000001, kVerdictTag = 0x7D000002;
 
 /// What a rank tells rank 0, and rank 0 all others. Of one size, so that a message tells no other's size.
 struct Word {
+  enum : std::int32_t { Agrees, Unusable, Apart };
   std::uint64_t batch = 0, optimizer = 0;
-  std::int32_t hasBatch = 0, refuses = 0;
-  std::array<char, 1000> sentence{};  ///< why not, ended by 0
+  std::int32_t hasBatch = 0, verdict = Agrees;
+  std::array<char, 32> call{};        ///< ended by 0, as is the sentence
+  std::array<char, 1000> sentence{};  ///< why not
 };
 
+template <std::size_t Size>
+void put(std::array<char, Size>& into, const std::string& text) {
+  std::memcpy(into.data(), text.data(), std::min(text.size(), Size - 1));
+}
+
 void refuse(Word& word, const std::string& sentence) {
-  word.refuses = 1;
-  const std::size_t length = std::min(sentence.size(), word.sentence.size() - 1);
-  std::memcpy(word.sentence.data(), sentence.data(), length);
+  word.verdict = Word::Unusable;
+  put(word.sentence, sentence);
 }
 
 Buffer bufferOf(Word& word) { return {reinterpret_cast<std::byte*>(&word), sizeof word}; }
 
 /// Rank 0's verdict on all words.
-Word verdictOn(int step, const std::vector<Word>& words) {
+Word verdictOn(const std::string& call, const std::vector<Word>& words) {
   Word verdict;
+  for (std::size_t rank = 1; rank < words.size(); ++rank) {
+    if (words[rank].call == words.front().call) continue;
+    refuse(verdict,
+           fmt::format("rank {} has come to {} and rank 0 to {}; let all ranks make the same calls, or see why one has ended", rank,
+                       std::string_view(words[rank].call.data(), ::strnlen(words[rank].call.data(), words[rank].call.size())), call));
+    verdict.verdict = Word::Apart;
+    return verdict;
+  }
   std::optional<std::size_t> first;
   for (std::size_t rank = 0; rank < words.size(); ++rank) {
     const Word& word = words[rank];
-    if (word.refuses != 0) return word;
+    if (word.verdict != Word::Agrees) return word;
     if (word.optimizer != words.front().optimizer) {
-      refuse(verdict, fmt::format("Rank {} has another learning rate or other settings of the optimizer than rank 0 in step {}; let all "
+      refuse(verdict, fmt::format("Rank {} has another learning rate or other settings of the optimizer than rank 0 in {}; let all "
                                   "ranks run the same schedule.",
-                                  rank, step));
+                                  rank, call));
       return verdict;
     }
     if (word.hasBatch == 0) continue;
     if (first && word.batch != words[*first].batch) {
-      refuse(verdict,
-             fmt::format("Rank {} has another batch than rank {} in step {}; give every rank the whole batch: seed the order of the "
-                         "samples alike on all, and do not deal them out.",
-                         rank, *first, step));
+      refuse(verdict, fmt::format("Rank {} has another batch than rank {} in {}; give every rank the whole batch: seed the order of the "
+                                  "samples alike on all, and do not deal them out.",
+                                  rank, *first, call));
       return verdict;
     }
     if (!first) first = rank;
@@ -58,10 +72,11 @@ Word verdictOn(int step, const std::vector<Word>& words) {
 
 }  // namespace
 
-void agreeOnStep(int step, const std::function<StepInput()>& look, Communicator& communicator) {
+void agreeOnCall(const std::string& call, const std::function<StepInput()>& look, Communicator& communicator) {
   Word own;
+  put(own.call, call);
   try {
-    const StepInput input = look();
+    const StepInput input = look ? look() : StepInput();
     own.batch = input.batch.value_or(0);
     own.hasBatch = input.batch ? 1 : 0;
     own.optimizer = input.optimizer;
@@ -78,7 +93,7 @@ void agreeOnStep(int step, const std::function<StepInput()>& look, Communicator&
     for (int r = 1; r < communicator.size(); ++r)
       requests.push_back(communicator.receive(JobRank(r), kWordTag, bufferOf(words[static_cast<std::size_t>(r)])));
     for (const auto request : requests) communicator.wait(request);
-    verdict = verdictOn(step, words);
+    verdict = verdictOn(call, words);
     requests.clear();
     for (int r = 1; r < communicator.size(); ++r) requests.push_back(communicator.send(JobRank(r), kVerdictTag, bufferOf(verdict)));
     for (const auto request : requests) communicator.wait(request);
@@ -87,8 +102,9 @@ void agreeOnStep(int step, const std::function<StepInput()>& look, Communicator&
     communicator.wait(communicator.receive(JobRank(0), kVerdictTag, bufferOf(verdict)));
     communicator.wait(sent);
   }
-  if (verdict.refuses == 0) return;  // the step's own barrier follows
-  communicator.barrier();            // the tags are used again
+  if (verdict.verdict == Word::Agrees) return;
+  communicator.barrier();  // the tags are used again
+  if (verdict.verdict == Word::Apart) throw Error(verdict.sentence.data());
   throw UsageError(verdict.sentence.data());
 }
 

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <string>
 
 #include "backends/messages/communicator.h"
 
@@ -14,9 +15,10 @@ struct StepInput {
   std::uint64_t optimizer = 0;         ///< digest of the learning rate and its like
 };
 
-/// Compares on all ranks what they are about to do, before a step. `look` throws UsageError where this rank's batch is not usable. Returns
-/// on all ranks or throws the same on all: UsageError with the first rank's sentence, or naming two ranks that differ. Costs a message from
-/// and to each rank.
-void agreeOnStep(int step, const std::function<StepInput()>& look, Communicator& communicator);
+/// Compares on all ranks what they are about to do: which `call` they make (`step 3`, at most 31 characters), and of a step its input.
+/// `look`, if any, throws UsageError where this rank's batch is not usable. Returns on all ranks or throws the same on all: Error naming
+/// two ranks that make different calls; UsageError with the first rank's sentence, or naming two ranks whose inputs differ. Costs a message
+/// from and to each rank; a barrier must follow.
+void agreeOnCall(const std::string& call, const std::function<StepInput()>& look, Communicator& communicator);
 
 }  // namespace pw

@@ -70,11 +70,16 @@ ExecutorOptions executorOptionsFor(const TrainOptions& options) {
   return executor;
 }
 
-/// Of the numbers that a schedule of learning rates changes.
+/// Of the numbers that a schedule of learning rates changes, and of whose they are.
 std::uint64_t digestOf(const OptimizerSpec& o) {
+  constexpr std::uint64_t kPrime = 0x100000001b3;
   std::uint64_t sum = 0;
   for (const double number : {o.learningRate, o.momentum, o.beta1, o.beta2, o.epsilon, o.alpha, o.weightDecay, o.nesterov ? 1.0 : 0.0})
-    sum = (sum * 0x100000001b3) ^ std::hash<double>()(number);
+    sum = (sum * kPrime) ^ std::hash<double>()(number);
+  for (const OptimizerGroup& group : o.groups) {
+    for (const double number : {group.learningRate, group.weightDecay}) sum = (sum * kPrime) ^ std::hash<double>()(number);
+    for (const std::string& name : group.parameters) sum = (sum * kPrime) ^ std::hash<std::string>()(name);
+  }
   return sum;
 }
 
@@ -123,8 +128,8 @@ Training::Training(const ModelGraph& graph, const Plan& plan, const TrainOptions
 
 void Training::agree() {
   if (!options_.stage.data.feed || agreed_) return;
-  agreeOnStep(
-      next_,
+  agreeOnCall(
+      fmt::format("step {}", next_),
       [&] {
         StepInput input{{}, digestOf(optimizer_)};
         if (needsBatch_) input.batch = torch_.checkBatch(graph_, plan_, options_.stage.data, next_);

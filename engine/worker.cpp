@@ -37,8 +37,8 @@ Evaluation evaluate(const ModelGraph& graph, const Plan& plan, const TrainOption
   executor.tellTo(options.live);
   if (options.stage.data.feed) {
     const bool needs = std::ranges::any_of(own.stages, [&](const auto& stage) { return needsBatch(plan, stage.first); });
-    agreeOnStep(
-        options.firstStep,
+    agreeOnCall(
+        fmt::format("step {}", options.firstStep),
         [&] {
           StepInput input;
           if (needs) input.batch = torch.checkBatch(graph, plan, options.stage.data, options.firstStep);

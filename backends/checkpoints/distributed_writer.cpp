@@ -175,12 +175,17 @@ void DistributedCheckpointWriter::Impl::addOptimizer(const OptimizerLayout& layo
                 reinterpret_cast<const std::byte*>(&steps));
     }
   }
-  for (const auto& [name, opcodes] : groupOf(layout)) {
-    addArchive({std::string(kOptimizer), "param_groups", std::int64_t{0}, name}, "\x80\x02" + opcodes + ".", std::nullopt, nullptr, 0);
+  const auto addMember = [&](std::size_t group, const std::string& name, const std::string& opcodes) {
+    addArchive({std::string(kOptimizer), "param_groups", static_cast<std::int64_t>(group), name}, "\x80\x02" + opcodes + ".", std::nullopt,
+               nullptr, 0);
+  };
+  const std::vector<LayoutGroup> groups = groupsOf(layout);
+  for (std::size_t g = 0; g < groups.size(); ++g) {
+    for (const auto& [name, opcodes] : groups[g].members) addMember(g, name, opcodes);
+    std::string names("](");
+    for (const std::string& parameter : groups[g].parameters) pickle::putText(names, parameter);
+    addMember(g, "params", names + "e");
   }
-  std::string names("](");
-  for (const std::string& parameter : layout.parameters) pickle::putText(names, parameter);
-  addArchive({std::string(kOptimizer), "param_groups", std::int64_t{0}, "params"}, "\x80\x02" + names + "e.", std::nullopt, nullptr, 0);
 }
 
 std::string DistributedCheckpointWriter::Impl::metadata() const {

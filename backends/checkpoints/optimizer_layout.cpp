@@ -21,6 +21,38 @@ std::string truth(bool isTrue) {
   return out;
 }
 
+std::vector<std::pair<std::string, std::string>> membersOf(const OptimizerSpec& spec, int steps) {
+  const std::string none = "N";
+  std::vector<std::pair<std::string, std::string>> group{
+      {"lr", real(learningRateAt(spec, steps))},
+      {"initial_lr", real(spec.learningRate)},  // what schedulers of torch.optim go on from
+      {"weight_decay", real(spec.weightDecay)}};
+  switch (spec.kind) {
+    case OptimizerSpec::Kind::Sgd:
+      group.insert(group.end(),
+                   {{"momentum", real(spec.momentum)}, {"dampening", real(0)}, {"nesterov", truth(spec.nesterov)}, {"fused", none}});
+      break;
+    case OptimizerSpec::Kind::Adam:
+    case OptimizerSpec::Kind::AdamW:
+      group.insert(group.end(), {{"betas", real(spec.beta1) + real(spec.beta2) + "\x86"},
+                                 {"eps", real(spec.epsilon)},
+                                 {"amsgrad", truth(false)},
+                                 {"capturable", truth(false)},
+                                 {"decoupled_weight_decay", truth(spec.kind == OptimizerSpec::Kind::AdamW)},
+                                 {"fused", none}});
+      break;
+    case OptimizerSpec::Kind::RmsProp:
+      group.insert(group.end(), {{"momentum", real(spec.momentum)},
+                                 {"alpha", real(spec.alpha)},
+                                 {"eps", real(spec.epsilon)},
+                                 {"centered", truth(false)},
+                                 {"capturable", truth(false)}});
+      break;
+  }
+  group.insert(group.end(), {{"maximize", truth(false)}, {"foreach", none}, {"differentiable", truth(false)}});
+  return group;
+}
+
 }  // namespace
 
 OptimizerState stateOf(const OptimizerSpec& spec) {
@@ -53,37 +85,12 @@ std::optional<OptimizerState> optimizerState(double number) {
   return std::nullopt;
 }
 
-std::vector<std::pair<std::string, std::string>> groupOf(const OptimizerLayout& layout) {
-  const OptimizerSpec& spec = layout.spec;
-  const std::string none = "N";
-  std::vector<std::pair<std::string, std::string>> group{
-      {"lr", real(learningRateAt(spec, layout.steps))},
-      {"initial_lr", real(spec.learningRate)},  // what schedulers of torch.optim go on from
-      {"weight_decay", real(spec.weightDecay)}};
-  switch (spec.kind) {
-    case OptimizerSpec::Kind::Sgd:
-      group.insert(group.end(),
-                   {{"momentum", real(spec.momentum)}, {"dampening", real(0)}, {"nesterov", truth(spec.nesterov)}, {"fused", none}});
-      break;
-    case OptimizerSpec::Kind::Adam:
-    case OptimizerSpec::Kind::AdamW:
-      group.insert(group.end(), {{"betas", real(spec.beta1) + real(spec.beta2) + "\x86"},
-                                 {"eps", real(spec.epsilon)},
-                                 {"amsgrad", truth(false)},
-                                 {"capturable", truth(false)},
-                                 {"decoupled_weight_decay", truth(spec.kind == OptimizerSpec::Kind::AdamW)},
-                                 {"fused", none}});
-      break;
-    case OptimizerSpec::Kind::RmsProp:
-      group.insert(group.end(), {{"momentum", real(spec.momentum)},
-                                 {"alpha", real(spec.alpha)},
-                                 {"eps", real(spec.epsilon)},
-                                 {"centered", truth(false)},
-                                 {"capturable", truth(false)}});
-      break;
-  }
-  group.insert(group.end(), {{"maximize", truth(false)}, {"foreach", none}, {"differentiable", truth(false)}});
-  return group;
+std::vector<LayoutGroup> groupsOf(const OptimizerLayout& layout) {
+  if (layout.spec.groups.empty()) return {{membersOf(layout.spec, layout.steps), layout.parameters}};
+  std::vector<LayoutGroup> groups;
+  for (std::size_t i = 0; i < layout.spec.groups.size(); ++i)
+    groups.push_back({membersOf(ofGroup(layout.spec, i), layout.steps), layout.spec.groups[i].parameters});
+  return groups;
 }
 
 std::string optimizerPickle(const OptimizerLayout& layout, const std::vector<TensorEntry>& tensors, const std::vector<TensorEntry>& steps) {
@@ -92,34 +99,44 @@ std::string optimizerPickle(const OptimizerLayout& layout, const std::vector<Ten
   std::string out("}");
   putText(out, "state");
   out += '}';
-  for (std::size_t i = 0; i < layout.parameters.size(); ++i) {
-    const auto found = states.find(layout.parameters[i]);
-    if (found == states.end()) continue;
-    putInteger(out, static_cast<std::int64_t>(i));
-    out += '}';
-    if (i < steps.size()) {
-      putText(out, "step");
-      putTensor(out, steps[i]);
+  const std::vector<LayoutGroup> groups = groupsOf(layout);
+  std::size_t index = 0;
+  for (const LayoutGroup& group : groups) {
+    for (const std::string& parameter : group.parameters) {
+      const std::size_t i = index++;
+      const auto found = states.find(parameter);
+      if (found == states.end()) continue;
+      putInteger(out, static_cast<std::int64_t>(i));
+      out += '}';
+      if (i < steps.size()) {
+        putText(out, "step");
+        putTensor(out, steps[i]);
+        out += 's';
+      }
+      for (const TensorEntry* tensor : found->second) {
+        putText(out, tensor->name.substr(0, tensor->name.find('/')));
+        putTensor(out, *tensor);
+        out += 's';
+      }
       out += 's';
     }
-    for (const TensorEntry* tensor : found->second) {
-      putText(out, tensor->name.substr(0, tensor->name.find('/')));
-      putTensor(out, *tensor);
-      out += 's';
-    }
-    out += 's';
   }
   out += 's';
   putText(out, "param_groups");
-  out += "]}";
-  for (const auto& [name, opcodes] : groupOf(layout)) {
-    putText(out, name);
-    out += opcodes + 's';
-  }
-  putText(out, "params");
   out += "](";
-  for (std::size_t i = 0; i < layout.parameters.size(); ++i) putInteger(out, static_cast<std::int64_t>(i));
-  out += "esas";
+  std::int64_t first = 0;
+  for (const LayoutGroup& group : groups) {
+    out += '}';
+    for (const auto& [name, opcodes] : group.members) {
+      putText(out, name);
+      out += opcodes + 's';
+    }
+    putText(out, "params");
+    out += "](";
+    for (std::size_t i = 0; i < group.parameters.size(); ++i) putInteger(out, first++);
+    out += "es";
+  }
+  out += "es";
   return out;
 }
 

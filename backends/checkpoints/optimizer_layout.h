@@ -26,13 +26,19 @@ enum class OptimizerState : int { Sgd = 0, Momentum = 1, Adam = 2, AdamW = 3, Rm
 /// Nothing for a number that this version does not know.
 [[nodiscard]] std::optional<OptimizerState> optimizerState(double number);
 
-/// The one parameter group, by name, without `params`: the members that torch.optim of torch 2.11 gives it, each as the opcodes of one
-/// object.
-[[nodiscard]] std::vector<std::pair<std::string, std::string>> groupOf(const OptimizerLayout& layout);
+/// A parameter group, by name, without `params`: the members that torch.optim of torch 2.11 gives it, each as the opcodes of one object;
+/// and the names of its parameters.
+struct LayoutGroup {
+  std::vector<std::pair<std::string, std::string>> members;
+  std::vector<std::string> parameters;
+};
 
-/// Opcodes (pickle_write.h) of what `optimizer.load_state_dict` of torch.optim takes: `param_groups`, and `state` by a parameter's index.
-/// `tensors`: named `exp_avg/NAME` and so on; a parameter without any has no state. `steps[i]`: where to find the i-th parameter's count of
-/// steps (float32), for Adam.
+/// Those of the optimizer, or the one of all parameters.
+[[nodiscard]] std::vector<LayoutGroup> groupsOf(const OptimizerLayout& layout);
+
+/// Opcodes (pickle_write.h) of what `optimizer.load_state_dict` of torch.optim takes: `param_groups`, and `state` by a parameter's index:
+/// they are numbered group by group. `tensors`: named `exp_avg/NAME` and so on; a parameter without any has no state. `steps[i]`: where to
+/// find the count of steps (float32) of the parameter of that index, for Adam.
 [[nodiscard]] std::string optimizerPickle(const OptimizerLayout& layout, const std::vector<pickle::TensorEntry>& tensors,
                                           const std::vector<pickle::TensorEntry>& steps);
 

@@ -98,6 +98,7 @@ Merged withoutSamples(const ModelOutput& output, const std::vector<std::int64_t>
     case DType::ComplexHalf:
     case DType::ComplexFloat:
     case DType::ComplexDouble:
+    case DType::Float8:
     case DType::Bool: break;
   }
   const OutputPart& first = output.parts.front();

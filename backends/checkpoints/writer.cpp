@@ -91,7 +91,9 @@ std::string CheckpointWriter::Impl::optimizerOf(const OptimizerLayout& layout) {
   std::vector<pickle::TensorEntry> steps;
   if (factsOf(layout.spec.kind).countsSteps) {
     const auto count = static_cast<float>(layout.steps);
-    for (std::size_t i = 0; i < layout.parameters.size(); ++i) {
+    std::size_t parameters = 0;
+    for (const LayoutGroup& group : groupsOf(layout)) parameters += group.parameters.size();
+    for (std::size_t i = 0; i < parameters; ++i) {
       steps.push_back({"step", DType::Float32, std::to_string(storages++), 1, 0, {}, {}});
       zip->add(kTop + ("data/" + steps.back().storage), reinterpret_cast<const std::byte*>(&count), sizeof(count));
     }

@@ -16,6 +16,8 @@ class Fd {
     std::swap(fd_, other.fd_);
     return *this;
   }
+  Fd(const Fd&) = delete;
+  Fd& operator=(const Fd&) = delete;
   ~Fd() { close(); }
   void close() {
     if (fd_ >= 0) ::close(std::exchange(fd_, -1));

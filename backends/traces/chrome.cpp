@@ -1,11 +1,8 @@
 #include <algorithm>
-#include <charconv>
-#include <cmath>
 #include <cstring>
 #include <map>
 #include <set>
 #include <string_view>
-#include <system_error>
 #include <unordered_map>
 #include <utility>
 
@@ -14,6 +11,7 @@
 
 #include "backends/traces/events.h"
 #include "backends/traces/label.h"
+#include "backends/traces/numbers.h"
 #include "backends/traces/windows.h"
 #include "schedules/error.h"
 
@@ -38,44 +36,6 @@ std::string_view bare(std::string_view token) {
     token.remove_suffix(1);
   if (token.size() >= 2 && token.front() == '"' && token.back() == '"') token = token.substr(1, token.size() - 2);
   return token;
-}
-
-template <class Int>
-std::optional<Int> wholeNumber(std::string_view text) {
-  Int number{};
-  const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (problem != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return number;
-}
-
-/// Microseconds, with any number of digits after the point, as nanoseconds: exact, where a double would lose what lies 50 years from its
-/// origin.
-std::optional<Ns> nanoseconds(std::string_view text) {
-  constexpr std::int64_t kMost = kLatestTime / 1000 - 1;
-  const bool negative = text.starts_with('-');
-  std::string_view rest = text.substr(negative ? 1 : 0);
-  std::int64_t whole = 0;
-  while (!rest.empty() && rest.front() >= '0' && rest.front() <= '9' && whole <= kMost) {
-    whole = whole * 10 + (rest.front() - '0');
-    rest.remove_prefix(1);
-  }
-  if (whole > kMost) return std::nullopt;
-  std::int64_t fraction = 0;
-  bool digits = rest.size() < text.size() - (negative ? 1U : 0U);
-  if (rest.starts_with('.')) {
-    rest.remove_prefix(1);
-    int taken = 0;
-    for (; !rest.empty() && rest.front() >= '0' && rest.front() <= '9'; rest.remove_prefix(1), ++taken) {
-      if (taken < 3) fraction = fraction * 10 + (rest.front() - '0');
-      if (taken == 3 && rest.front() >= '5') ++fraction;
-    }
-    for (; taken < 3; ++taken) fraction *= 10;
-  }
-  if (digits && rest.empty()) return (negative ? -1 : 1) * (whole * 1000 + fraction);
-  double number = 0;  // 1.5e3
-  const auto [end, problem] = std::from_chars(text.data(), text.data() + text.size(), number);
-  if (problem != std::errc() || end != text.data() + text.size() || !(std::abs(number) < static_cast<double>(kMost))) return std::nullopt;
-  return static_cast<Ns>(std::llround(number * 1000));
 }
 
 template <std::size_t Size>

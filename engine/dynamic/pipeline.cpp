@@ -1,25 +1,40 @@
 #include "engine/dynamic/pipeline.h"
 
+#include <algorithm>
 #include <exception>
 #include <mutex>
 #include <optional>
 #include <unordered_map>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 
-#include "engine/dynamic/rank_calls.h"
+#include "engine/autograd/linked_worker.h"
 #include "engine/dynamic/step.h"
 #include "schedules/error.h"
 
 namespace pw {
+namespace {
+
+/// A rank is not lost before it has been silent for so long, however short the waits may be.
+constexpr std::chrono::milliseconds kShortestLoss{10'000};
+
+std::vector<std::string> namesOf(const LinkMaker& link) {
+  std::vector<std::string> names;
+  for (int rank = 0; rank < link.size; ++rank) names.push_back(fmt::format("rank {}", rank));
+  return names;
+}
+
+}  // namespace
 
 struct DynamicPipeline::Impl {
   Impl(const Plan& of, const LinkMaker& link, const TorchBackend& torch, std::chrono::milliseconds longest)
       : plan(of),
         deadline(longest),
         passes(of.schedule.microbatches + 1, of.schedule.microbatches + 1),
-        calls(link, torch.autograd(), longest, [this](Remote& remote, DistributedAutograd& autograd) { define(remote, autograd); }),
+        calls({.self = link.rank, .names = namesOf(link), .deadline = longest, .functions = &torch.autograd()}, link,
+              std::max(kShortestLoss, longest), [this](Remote& remote, DistributedAutograd& autograd) { define(remote, autograd); }),
         rank{plan, replicasOf(plan.schedule), link.rank, torch.stages(), calls.remote(), calls.autograd(), lane, passes, longest} {}
   ~Impl() {  // first what passes still wait for, then they, then what they use
     lane.close();
@@ -40,7 +55,7 @@ struct DynamicPipeline::Impl {
   std::mutex mutex;
   std::unordered_map<const void*, AutogradMessageId> arrived;  ///< values that came and are not taken yet
   CallThreads passes;
-  RankCalls calls;
+  LinkedWorker calls;
   DynamicRank rank;
 };
 

@@ -2,6 +2,7 @@
 
 #include <poll.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -35,13 +36,14 @@ using Clock = std::chrono::steady_clock;
 constexpr std::size_t kMostHeader = std::size_t{1} << 20;
 constexpr std::int64_t kMostBytes = std::int64_t{1} << 36;  // of a tensor
 
-/// Of the folders of PATH.
+/// The first of the folders of PATH that has such a program.
 std::optional<std::string> programInPath(const std::string& program) {
   const char* list = std::getenv("PATH");
   const std::string folders = list == nullptr ? "" : list;
   for (std::size_t begin = 0; begin < folders.size();) {
     const std::size_t end = std::min(folders.find(':', begin), folders.size());
-    if (std::string found = (fs::path(folders.substr(begin, end - begin)) / program).string(); pathExists(found)) return found;
+    std::string found = (fs::path(folders.substr(begin, end - begin)) / program).string();
+    if (!isFolder(found) && ::access(found.c_str(), X_OK) == 0) return found;
     begin = end + 1;
   }
   return std::nullopt;

@@ -59,6 +59,11 @@ void takeModels(const RunSettings& o, Plan& plan) {
 
 Plan planToRun(RunSettings& o) {
   Plan plan = parsePlan(readFile(o.plan), o.plan);
+  if (!o.synthetic && !plan.profile.sent.empty()) {
+    throw UsageError(
+        fmt::format("{} is of layer table {}, which has no operators to run; add --synthetic to emulate it, or plan the model's archive.",
+                    o.plan, plan.modelName));
+  }
   takeModels(o, plan);
   if (!o.loss.empty()) plan.loss = o.loss;
   plan.libraries.insert(plan.libraries.end(), o.libraries.begin(), o.libraries.end());

@@ -1,11 +1,15 @@
 #include "engine/run/session.h"
 
 #include <algorithm>
+#include <map>
+#include <set>
+#include <string_view>
 #include <utility>
 
 #include <fmt/format.h>
 
 #include "backends/resources/resources.h"
+#include "engine/batch_agreement.h"
 #include "engine/processes/failure.h"
 #include "engine/processes/meeting.h"
 #include "engine/run/connection.h"
@@ -33,6 +37,22 @@ void say(const JobPlace& place, char how, const std::string& text) {
 
 bool isWeight(const StatePiece& piece, const OptimizerSpec& optimizer) {
   return std::ranges::none_of(stateNames(optimizer), [&](const std::string& name) { return piece.name.starts_with(name + "/"); });
+}
+
+/// With each parameter of its groups under the name that the graph reads it by.
+OptimizerSpec withNamesOf(const ModelGraph& graph, OptimizerSpec optimizer) {
+  if (optimizer.groups.empty()) return optimizer;
+  const std::map<std::string, std::string> aliases = aliasesOf(graph);
+  std::set<std::string_view> known;
+  for (const StateTensor& parameter : graph.parameters) known.insert(parameter.name);
+  for (OptimizerGroup& group : optimizer.groups) {
+    for (std::string& name : group.parameters) {
+      for (auto other = aliases.find(name); other != aliases.end(); other = aliases.find(name)) name = other->second;
+      if (!known.contains(name))
+        throw UsageError(fmt::format("The optimizer has the parameter {}, which the exported model does not have.", name));
+    }
+  }
+  return optimizer;
 }
 
 }  // namespace
@@ -88,6 +108,7 @@ struct TrainingSession::Parts {
   void note(int step, const StepLog& own);
   void gathered(int step, std::vector<StepLog> ranks);
   void requireUsable() const;
+  void meet(const char* call);
   template <class Work>
   auto guarded(const Work& work);
 };
@@ -98,6 +119,7 @@ void TrainingSession::Parts::begin(const JobPlace& place) {
   requireWorldSize(environment, worldSize(plan), settings.plan);
   graph = loadModel(plan.modelFiles);
   requireFits(plan, graph);
+  settings.update = withNamesOf(graph, settings.update);
   refuseSharesOfComplexNumbers(settings, plan, graph);
   const bool isFirst = environment.rank == JobRank(0);
   if (isFirst) {
@@ -137,6 +159,12 @@ void TrainingSession::Parts::gathered(int step, std::vector<StepLog> ranks) {
 void TrainingSession::Parts::requireUsable() const {
   if (!failure.empty()) throw Error(fmt::format("This training has ended: {}", failure));
   if (closed) throw UsageError("This training is closed; make another trainer to go on.");
+}
+
+/// All ranks make this call, and are done with the one before; a rank that ended its training makes another.
+void TrainingSession::Parts::meet(const char* call) {
+  agreeOnCall(call, {}, *communicator);
+  communicator->barrier();
 }
 
 /// Lets the other ranks notice what ends this one.
@@ -185,9 +213,10 @@ std::vector<std::string> TrainingSession::inputs() const {
   return names;
 }
 
-SessionStep TrainingSession::step(const OptimizerSpec& optimizer, const StepWatcher& watch) {
+SessionStep TrainingSession::step(const OptimizerSpec& given, const StepWatcher& watch) {
   Parts& p = *parts_;
   p.requireUsable();
+  const OptimizerSpec optimizer = withNamesOf(p.graph, given);
   if (!(optimizer == p.optimizer)) p.training->setOptimizer(optimizer);
   p.optimizer = optimizer;
   p.watch = &watch;
@@ -209,6 +238,7 @@ SessionStep TrainingSession::step(const OptimizerSpec& optimizer, const StepWatc
 std::vector<StateTensorCopy> TrainingSession::weights() {
   Parts& p = *parts_;
   return p.guarded([&] {
+    p.meet("state_dict");
     std::vector<StatePiece> own = p.training->state();
     std::erase_if(own, [&](const StatePiece& piece) { return !isWeight(piece, p.optimizer); });
     std::vector<StateTensorCopy> all = wholeState(own, *p.communicator);
@@ -225,7 +255,7 @@ std::vector<StateTensorCopy> TrainingSession::weights() {
 
 void TrainingSession::save(const std::string& path) {
   Parts& p = *parts_;
-  p.requireUsable();
+  p.guarded([&] { p.meet("save"); });
   try {
     p.training->save(path);
   } catch (const std::exception&) {  // a file that cannot be written fails on all ranks, and they go on; a lost rank ends them
@@ -246,8 +276,8 @@ void TrainingSession::load(const std::string& path, bool onlyWeights) {
     options.stage.resume = path;
     options.stage.resetOptimizer = onlyWeights;
     options.stage.optimizer = p.optimizer;
+    p.meet("load");
     p.training.reset();
-    p.communicator->barrier();
     p.training = std::make_unique<Training>(p.graph, p.plan, options, *p.communicator, *p.torch);
   });
 }
@@ -257,7 +287,7 @@ void TrainingSession::close(bool inOrder) noexcept {
   Parts& p = *parts_;
   try {
     if (p.failure.empty() && p.training != nullptr && inOrder) {
-      p.communicator->barrier();  // nobody leaves before the others have what it sent
+      p.meet("the end");  // nobody leaves before the others have what it sent
       if (p.record) static_cast<void>(p.record->finish({p.training->log()}));
     } else if (p.failure.empty() && p.record) {
       p.record.reset();

@@ -90,6 +90,16 @@ void add(JobFields& fields, const char* name, const Value& value) {
   fields.push_back({name, text, text.empty() ? "none" : text});
 }
 
+JobField groupsField(const OptimizerSpec& update) {
+  Sha256 all;
+  for (const OptimizerGroup& group : update.groups) {
+    all.addField(fmt::format("{},{},{}", group.learningRate, group.weightDecay, group.parameters.size()));
+    for (const std::string& name : group.parameters) all.addField(name);
+  }
+  const std::string digest = hex(all.finish());
+  return {"the groups of parameters", digest, fmt::format("{} groups ({})", update.groups.size(), digest.substr(0, 8))};
+}
+
 void addOptimizer(JobFields& fields, const RunSettings& o) {
   const OptimizerSpec& update = o.update;
   add(fields, "--optimizer", o.optimizer);
@@ -99,6 +109,7 @@ void addOptimizer(JobFields& fields, const RunSettings& o) {
   add(fields, "--betas", fmt::format("{},{}", update.beta1, update.beta2));
   add(fields, "--alpha", update.alpha);
   add(fields, "--weight-decay", update.weightDecay);
+  if (!update.groups.empty()) fields.push_back(groupsField(update));
   add(fields, "--warmup", update.warmupSteps);
   add(fields, "--decay-steps", update.decaySteps);
   add(fields, "--final-rate", update.finalRate);

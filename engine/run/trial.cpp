@@ -46,6 +46,7 @@ Numbers numbersOf(DType dtype, Buffer buffer) {
     case DType::Int16:
     case DType::Int32:
     case DType::Int64:
+    case DType::Float8:
     case DType::Bool: break;
   }
   Numbers bytes;

@@ -1,31 +1,23 @@
 #include "engine/workers/remote_worker.h"
 
 #include <algorithm>
-#include <cstring>
-#include <future>
-#include <mutex>
-#include <thread>
 #include <utility>
 #include <vector>
 
 #include <fmt/format.h>
 
 #include "backends/messages/channel/in_memory_link.h"
-#include "backends/messages/channel/message_channel.h"
 #include "backends/torch/backend.h"
 #include "engine/processes/connect.h"
 #include "engine/processes/meeting.h"
 #include "engine/worker.h"
 #include "schedules/error.h"
-#include "simulator/text/digest.h"
 
 namespace pw {
 namespace {
 
 using std::chrono::milliseconds;
 
-/// How long a worker that ends in good order waits for its last messages to be handled.
-constexpr milliseconds kLastMessages{2000};
 /// Where workers fail to connect, rank 0 serves the meeting for so long, so that the others can find out by themselves who is missing.
 constexpr milliseconds kGoodbye{2000};
 
@@ -76,82 +68,22 @@ void sayGoodbye(const Meeting& meeting, const RankEnvironment& environment) noex
   }
 }
 
-/// A number for the job's messages out of its secret.
-std::uint64_t tokenNumber(const std::string& token) {
-  const auto digest = Sha256().addField("remote calls").addField(token).finish();
-  std::uint64_t number = 0;
-  std::memcpy(&number, digest.data(), sizeof number);
-  return number;
-}
-
-/// The first messages come, and are answered, while this thread is still making the channel: those who answer wait for it.
-Remote::Send senderOver(std::shared_future<MessageChannel*> channel, std::function<bool(JobRank, const ChannelMessage&)> sends) {
-  return [channel = std::move(channel), sends = std::move(sends), maker = std::this_thread::get_id()](JobRank to, ChannelMessage message) {
-    if (std::this_thread::get_id() == maker && channel.wait_for(milliseconds(0)) != std::future_status::ready)
-      throw UsageError("This worker is not connected yet; make calls after it has been made, not while its functions are defined.");
-    if (sends && !sends(to, message)) return;
-    if (MessageChannel* connected = channel.get()) connected->send(to, std::move(message));
-  };
-}
-
 }  // namespace
 
-struct RemoteWorker::Parts {
-  Parts() = default;
-  ~Parts() { leave(); }
-  Parts(const Parts&) = delete;
-  Parts& operator=(const Parts&) = delete;
-  void connect(const LinkMaker& link, milliseconds lostAfter);
-  void leave();
-
-  std::promise<MessageChannel*> connected;
-  std::shared_future<MessageChannel*> channelOnceConnected{connected.get_future()};
-  std::unique_ptr<MessageChannel> channel;  ///< goes last: threads of the others may send until they have gone
-  std::unique_ptr<Remote> remote;
-  std::unique_ptr<DistributedAutograd> autograd;
-  std::mutex leaving;  ///< held until all has ended, so that who comes second may destroy it
-  bool hasLeft = false;
-};
-
-void RemoteWorker::Parts::connect(const LinkMaker& link, milliseconds lostAfter) {
-  channel = std::make_unique<MessageChannel>(
-      link, [this](JobRank from, ChannelMessage message) { remote->deliver(from, std::move(message)); },
-      [this](JobRank worker, const std::string& why) { remote->lost(worker, why); }, ChannelOptions{.lostAfter = lostAfter});
-  connected.set_value(channel.get());
-}
-
-/// First no message comes in any more, then what waits for messages ends.
-void RemoteWorker::Parts::leave() {
-  const std::lock_guard lock(leaving);
-  if (std::exchange(hasLeft, true) || remote == nullptr) return;
-  if (channel != nullptr) {
-    channel->close(kLastMessages);
-  } else {
-    connected.set_value(nullptr);
-  }
-  remote->close();
-}
-
-RemoteWorker::RemoteWorker(const RankEnvironment& environment, const RemoteWorkerSettings& settings, const Define& define)
-    : parts_(std::make_unique<Parts>()) {
+RemoteWorker::RemoteWorker(const RankEnvironment& environment, const RemoteWorkerSettings& settings, const Define& define) {
   if (factsOf(settings.transport).onGpu)
     throw UsageError(fmt::format("Remote calls go over {}, not {}; tensors of GPUs travel through the memory of their hosts.",
                                  hostTransports(" or "), nameOf(settings.transport)));
   Connected job =
       meetWorkers(environment, settings, settings.name.empty() ? fmt::format("worker{}", environment.rank.value) : settings.name);
-  Parts& parts = *parts_;
-  parts.remote = std::make_unique<Remote>(RemoteSettings{.self = environment.rank,
-                                                         .names = std::move(job.names),
-                                                         .token = tokenNumber(environment.token),
-                                                         .deadline = settings.deadline,
-                                                         .runningCalls = settings.runningCalls,
-                                                         .mostThreads = settings.mostThreads,
-                                                         .functions = &torchBackend().autograd()},
-                                          senderOver(parts.channelOnceConnected, settings.sends));
-  parts.autograd = std::make_unique<DistributedAutograd>(*parts.remote);
   try {
-    if (define) define(*parts.remote, *parts.autograd);
-    parts.connect(job.link, settings.lostAfter);
+    linked_ = std::make_unique<LinkedWorker>(RemoteSettings{.self = job.link.rank,
+                                                            .names = std::move(job.names),
+                                                            .deadline = settings.deadline,
+                                                            .runningCalls = settings.runningCalls,
+                                                            .mostThreads = settings.mostThreads,
+                                                            .functions = &torchBackend().autograd()},
+                                             job.link, settings.lostAfter, define, settings.sends);
     if (job.meeting) waitForAll(job.meeting->dictionary(), environment, "connected");
   } catch (...) {
     if (job.meeting) sayGoodbye(*job.meeting, environment);
@@ -160,21 +92,14 @@ RemoteWorker::RemoteWorker(const RankEnvironment& environment, const RemoteWorke
   reportStartUp(environment, StartUp::Done);
 }
 
-RemoteWorker::~RemoteWorker() = default;
-
-Remote& RemoteWorker::remote() { return *parts_->remote; }
-DistributedAutograd& RemoteWorker::autograd() { return *parts_->autograd; }
-
 void RemoteWorker::shutdown(Remote::Deadline deadline) {
   try {
-    parts_->remote->shutdown(deadline);
+    remote().shutdown(deadline);
   } catch (...) {
-    parts_->leave();
+    leave();
     throw;
   }
-  parts_->leave();
+  leave();
 }
-
-void RemoteWorker::leave() { parts_->leave(); }
 
 }  // namespace pw

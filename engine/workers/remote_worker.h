@@ -3,13 +3,11 @@
 #include <chrono>
 #include <functional>
 #include <memory>
-#include <optional>
 #include <string>
 
 #include "backends/messages/transport.h"
-#include "engine/autograd/autograd.h"
+#include "engine/autograd/linked_worker.h"
 #include "engine/processes/rank_environment.h"
-#include "engine/remote/remote.h"
 
 namespace pw {
 
@@ -28,30 +26,23 @@ struct RemoteWorkerSettings {
 /// (torch.distributed.rpc.init_rpc). Any thread may use it; one thread makes, ends and destroys it.
 class RemoteWorker {
  public:
-  using Define = std::function<void(Remote&, DistributedAutograd&)>;
+  using Define = LinkedWorker::Define;
 
-  /// Meets the other workers of the job and connects to them; blocks until all have. `define` makes functions known before anybody can call
-  /// them; it cannot call others itself. Loads LibTorch. Throws UsageError where the workers do not agree (transport, version, two of one
-  /// name), and Error naming who did not come in time.
+  /// Meets the other workers of the job and connects to them; blocks until all have. Loads LibTorch. Throws UsageError where the workers
+  /// do not agree (transport, version, two of one name), Error naming who did not come in time, and as LinkedWorker.
   RemoteWorker(const RankEnvironment& environment, const RemoteWorkerSettings& settings, const Define& define = {});
-  ~RemoteWorker();  ///< as `leave`
-  RemoteWorker(const RemoteWorker&) = delete;
-  RemoteWorker& operator=(const RemoteWorker&) = delete;
 
-  [[nodiscard]] Remote& remote();
-  [[nodiscard]] DistributedAutograd& autograd();
+  [[nodiscard]] Remote& remote() { return linked_->remote(); }
+  [[nodiscard]] DistributedAutograd& autograd() { return linked_->autograd(); }
 
   /// Ends the job in good order (`Remote::shutdown`), then leaves. Leaves also where that throws.
   void shutdown(Remote::Deadline deadline = {});
 
-  /// Ends this worker's part at once: own calls end with an error, functions that run here are waited for, and the others hear that it
-  /// left, after whatever it told them before. A second call only waits for the first. Any thread that is no call's may call it: it ends a
-  /// `shutdown`.
-  void leave();
+  /// Ends this worker's part at once (`LinkedWorker::leave`), and with it a `shutdown`. So does its end.
+  void leave() { linked_->leave(); }
 
  private:
-  struct Parts;
-  std::unique_ptr<Parts> parts_;
+  std::unique_ptr<LinkedWorker> linked_;
 };
 
 }  // namespace pw

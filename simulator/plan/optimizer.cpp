@@ -37,6 +37,21 @@ void requireConsistent(const OptimizerSpec& spec) {
   if (spec.nesterov && spec.momentum <= 0) throw UsageError("--nesterov needs --momentum.");
 }
 
+std::size_t groupOf(const OptimizerSpec& spec, const std::string& parameter) {
+  const auto has = [&](const OptimizerGroup& group) { return std::ranges::find(group.parameters, parameter) != group.parameters.end(); };
+  const auto found = std::ranges::find_if(spec.groups, has);
+  return found == spec.groups.end() ? 0 : static_cast<std::size_t>(found - spec.groups.begin());
+}
+
+OptimizerSpec ofGroup(const OptimizerSpec& spec, std::size_t group) {
+  OptimizerSpec own = spec;
+  own.groups.clear();
+  if (spec.groups.empty()) return own;
+  own.learningRate = spec.groups.at(group).learningRate;
+  own.weightDecay = spec.groups.at(group).weightDecay;
+  return own;
+}
+
 OptimizerSpec plannedOptimizer(const std::string& name, double momentum) {
   OptimizerSpec optimizer;
   optimizer.kind = parseOptimizer(name);

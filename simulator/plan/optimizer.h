@@ -10,6 +10,15 @@
 
 namespace pw {
 
+/// Parameters that are updated with numbers of their own: one of torch.optim's `param_groups`.
+struct OptimizerGroup {
+  double learningRate = 0.01;
+  double weightDecay = 0;
+  std::vector<std::string> parameters;  ///< names
+
+  bool operator==(const OptimizerGroup&) const = default;
+};
+
 /// How parameters are updated. Defaults are torch.optim's, but for the learning rate, which is SGD's old one for all.
 struct OptimizerSpec {
   enum class Kind : std::uint8_t { Sgd, Adam, AdamW, RmsProp } kind = Kind::Sgd;
@@ -22,6 +31,8 @@ struct OptimizerSpec {
   int warmupSteps = 0;                                ///< the rate rises linearly: step s has (s + 1) / warmup of it
   int decaySteps = 0;                                 ///< from the end of warm-up a half cosine falls to `finalRate` at this step; 0: stays
   double finalRate = 0;                               ///< fraction of the learning rate at the end
+  /// If any, each parameter is in one of these, whose two numbers count in place of those above.
+  std::vector<OptimizerGroup> groups;
 
   bool operator==(const OptimizerSpec&) const = default;
 };
@@ -60,6 +71,11 @@ inline constexpr auto kOptimizers = [] {
 
 /// Throws UsageError where a member is set that the kind does not have (momentum of Adam), or Nesterov's momentum without any.
 void requireConsistent(const OptimizerSpec& spec);
+
+/// The group that a parameter is in; 0 where none has it.
+[[nodiscard]] std::size_t groupOf(const OptimizerSpec& spec, const std::string& parameter);
+/// How the parameters of a group are updated; without groups the spec itself.
+[[nodiscard]] OptimizerSpec ofGroup(const OptimizerSpec& spec, std::size_t group);
 
 /// The optimizer that a plan or search accounts for. Throws UsageError for an unknown name and a momentum that it does not have.
 [[nodiscard]] OptimizerSpec plannedOptimizer(const std::string& name, double momentum);

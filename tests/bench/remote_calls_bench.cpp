@@ -20,6 +20,7 @@
 
 #include "engine/workers/remote_worker.h"
 #include "schedules/error.h"
+#include "tests/support/rank_threads.h"
 #include "tests/support/tensors.h"
 
 namespace pw::test {
@@ -48,20 +49,9 @@ void define(Remote& remote, DistributedAutograd& autograd) {
   });
 }
 
-RankEnvironment environmentOf(int rank, int port) {
-  RankEnvironment environment;
-  environment.rank = JobRank(rank);
-  environment.worldSize = 2;
-  environment.masterAddress = "127.0.0.1";
-  environment.masterPort = port;
-  environment.oneHost = true;
-  environment.token = "bench";
-  return environment;
-}
-
 class Caller {
  public:
-  explicit Caller(int port) : worker_(environmentOf(0, port), {}, define) {}
+  explicit Caller(int port) : worker_(environmentOf(0, 2, port), {}, define) {}
 
   nlohmann::json call(std::size_t bytes, int count) {
     const auto memory = std::make_shared<std::vector<std::byte>>(bytes, std::byte{1});
@@ -139,7 +129,7 @@ int main(int count, char** arguments) {
   const pid_t peer = ::fork();
   try {
     if (peer == 0) {
-      pw::RemoteWorker(pw::test::environmentOf(1, port), {}, pw::test::define).shutdown(std::chrono::hours(1));
+      pw::RemoteWorker(pw::test::environmentOf(1, 2, port), {}, pw::test::define).shutdown(std::chrono::hours(1));
       return 0;
     }
     pw::test::run(port);

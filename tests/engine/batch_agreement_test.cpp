@@ -34,7 +34,7 @@ std::vector<std::vector<std::string>> agreed(const std::vector<Looks>& steps) {
       for (std::size_t step = 0; step < steps.size(); ++step) {
         std::string sentence;
         try {
-          agreeOnStep(static_cast<int>(step), steps[step][r], *communicators[r]);
+          agreeOnCall("step " + std::to_string(step), steps[step][r], *communicators[r]);
           communicators[r]->barrier();  // as a step does
         } catch (const UsageError& error) {
           sentence = error.what();
@@ -68,6 +68,26 @@ TEST(BatchAgreement, LearningRatesThatDifferAreNamed) {
   for (const auto& rank : agreed({{has(7, 1), has(7, 2)}}))
     EXPECT_TRUE(rank[0].starts_with("Rank 1 has another learning rate or other settings of the optimizer than rank 0 in step 0;"))
         << rank[0];
+}
+
+TEST(BatchAgreement, RanksThatMakeDifferentCallsAreNamed) {
+  auto communicators = inMemoryCommunicators(3, std::chrono::seconds(20));
+  std::vector<std::string> sentences(3);
+  std::vector<std::thread> threads;
+  for (std::size_t r = 0; r < 3; ++r) {
+    threads.emplace_back([&, r] {
+      try {
+        agreeOnCall(r == 1 ? "the end" : "step 3", has(7), *communicators[r]);
+      } catch (const UsageError& error) {
+        sentences[r] = std::string("another batch helps: ") + error.what();
+      } catch (const Error& error) {
+        sentences[r] = error.what();
+      }
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  for (const std::string& sentence : sentences)
+    EXPECT_EQ(sentence, "rank 1 has come to the end and rank 0 to step 3; let all ranks make the same calls, or see why one has ended");
 }
 
 TEST(BatchAgreement, ALongSentenceIsCutAndOneRankAloneThrowsItsOwn) {

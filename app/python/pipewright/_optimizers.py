@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 from ._pipewright import UsageError
@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
 _NAMES = {"SGD": "sgd", "Adam": "adam", "AdamW": "adamw", "RMSprop": "rmsprop"}
 _NUMBERS = ("lr", "momentum", "nesterov", "alpha", "eps", "weight_decay")
+_OF_GROUPS = ("lr", "weight_decay")
+"""What groups of parameters may differ in."""
 _NOT_DONE = {"dampening": 0, "maximize": False, "amsgrad": False, "centered": False}
 """Options that the engine's optimizers do not have, by the value that turns them off."""
 
@@ -61,22 +63,29 @@ def kind_of(optimizer: torch.optim.Optimizer) -> str:
     return "adamw" if name == "adam" and decoupled else name
 
 
-def numbers_of(optimizer: torch.optim.Optimizer) -> dict[str, Any]:
-    """What the next step uses: learning rate, decay, momentum and the like, the same for all parameters.
+def numbers_of(optimizer: torch.optim.Optimizer, names: Mapping[int, str] | None = None) -> dict[str, Any]:
+    """What the next step uses: learning rate, decay, momentum and the like, of the first group of parameters.
 
-    :raises UsageError: for groups of parameters that differ, and options that the engine does not have.
+    :param names: of the parameters, by ``id``: then ``groups`` is the learning rate, the decay and the parameters of each, if there are several.
+    :raises UsageError: for groups that differ in anything else, and options that the engine does not have.
     """
-    found: dict[str, Any] = {}
+    all_numbers = []
     for group in optimizer.param_groups:
-        numbers = {name: float(group[name]) for name in _NUMBERS if name in group and name != "nesterov"}
+        numbers: dict[str, Any] = {name: float(group[name]) for name in _NUMBERS if name in group and name != "nesterov"}
         if "betas" in group:
             numbers["beta1"], numbers["beta2"] = (float(beta) for beta in group["betas"])
         numbers["nesterov"] = bool(group.get("nesterov", False))
         for option, off in _NOT_DONE.items():
             if group.get(option, off) != off:
                 raise UsageError(f"{option}={group[option]} of {type(optimizer).__name__} is not done by the engine; leave it at {off}")
-        differing = [name for name in numbers if found and found.get(name) != numbers[name]]
+        all_numbers.append(numbers)
+    found = dict(all_numbers[0])
+    for numbers in all_numbers:
+        differing = [name for name in numbers if name not in _OF_GROUPS and found.get(name) != numbers[name]]
         if differing:
-            raise UsageError(f"The groups of parameters differ in {differing[0]}, and the engine updates all parameters alike; use one group")
-        found = numbers
+            raise UsageError(f"The groups of parameters differ in {differing[0]}, and the engine's may differ in {' and '.join(_OF_GROUPS)} only; "
+                             "use one value for all")
+    if names is not None and len(all_numbers) > 1:
+        found["groups"] = [(numbers["lr"], numbers["weight_decay"], [names[id(parameter)] for parameter in group["params"]])
+                           for numbers, group in zip(all_numbers, optimizer.param_groups)]
     return found

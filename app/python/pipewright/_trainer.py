@@ -45,7 +45,7 @@ class TrainedStep:
     loss: float
     """The mean over the whole batch, before the update."""
     lr: float
-    """The learning rate of the update."""
+    """The learning rate of the update, of the first group of parameters."""
     gradient_norm: float | None
     """Of the whole model before it was clipped; None without ``clip_norm``."""
     skipped: bool
@@ -68,7 +68,8 @@ class Trainer:
         :meth:`update`. Rank 0's weights count.
     :param inputs: an example of the inputs of a batch, as large as each batch will be: a tensor, a tuple, or a dict by argument names.
     :param optimizer: an optimizer of torch.optim over the model's parameters (SGD, Adam, AdamW, RMSprop), its class, or its name; ``options``
-        are its options (``lr=1e-3``). What its ``param_groups`` say counts at each step, so any schedule of torch.optim.lr_scheduler works.
+        are its options (``lr=1e-3``). What its ``param_groups`` say counts at each step, so any schedule of torch.optim.lr_scheduler works;
+        they may differ in ``lr`` and ``weight_decay``.
     :param loss: ``cross_entropy``, ``mse`` or ``sum`` of the model's first output, or ``output:NAME`` for a loss that the model computes.
     :param plan: how the model is split and scheduled: a :class:`Plan`, or its file; the number of its processes is the job's.
     :param ranks: split it over so many processes, the job's others are further replicas; None: as is predicted to be fastest, also not at all.
@@ -135,6 +136,7 @@ class Trainer:
         self._loss = loss
         self.module = model
         self.optimizer = make_optimizer(optimizer, model.parameters(), options)
+        self._names = {id(parameter): name for name, parameter in model.named_parameters()}
         self._on_step = on_step
         self._example = by_name(inputs)
         on_gpu = any(parameter.is_cuda for parameter in model.parameters())
@@ -168,7 +170,7 @@ class Trainer:
             _log.info(self.decision)
         settings = {
             "plan": prepared["plan"], "models": [prepared["archive"]], "loss": loss, "loss_count": loss_count,
-            "optimizer": kind_of(self.optimizer), "numbers": numbers_of(self.optimizer), "clip_norm": clip_norm, "zero1": zero1,
+            "optimizer": kind_of(self.optimizer), "numbers": numbers_of(self.optimizer, self._names), "clip_norm": clip_norm, "zero1": zero1,
             "skip_nonfinite": skip_nonfinite, "precision": precision, "tf32": tf32 or None, "seed": seed, "timeout": float(timeout),
             "threads": threads or _own_threads(), "backend": backend or ("nccl" if on_gpu else "ucx"),
             "store": _text(store), "log": _text(log), "resume": _text(resume),
@@ -198,7 +200,7 @@ class Trainer:
         :raises UsageError: for a batch that does not fit, or that differs between ranks: on all of them, and nothing has changed.
         :raises Error: where a rank, or the connection to it, is lost, or numbers are not finite; the training is then over.
         """
-        numbers = numbers_of(self.optimizer)
+        numbers = numbers_of(self.optimizer, self._names)
         figures = self._used().step(kind_of(self.optimizer), numbers, self._tensors(batch, target),
                                     self._on_step is not None and self._rank == 0)
         if getattr(self.optimizer.step, "_wrapped_by_lr_sched", False):

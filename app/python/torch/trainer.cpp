@@ -6,6 +6,7 @@
 #include <memory>
 #include <mutex>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -62,6 +63,11 @@ OptimizerSpec optimizerOf(const py::dict& numbers, const std::string& kind) {
   take("eps", spec.epsilon);
   take("alpha", spec.alpha);
   take("weight_decay", spec.weightDecay);
+  if (!numbers.contains("groups")) return spec;
+  for (const py::handle group : numbers["groups"]) {
+    auto [rate, decay, names] = group.cast<std::tuple<double, double, std::vector<std::string>>>();
+    spec.groups.push_back({rate, decay, std::move(names)});
+  }
   return spec;
 }
 

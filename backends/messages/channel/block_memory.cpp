@@ -14,15 +14,21 @@ namespace pw {
 namespace {
 
 constexpr std::size_t kAlignment = 64;
-constexpr std::size_t kHugePage = 2 << 20;  ///< blocks of at least this are made of huge pages, if the system allows, and kept
+constexpr std::size_t kHugePage = SharedMemory::kUnit;  ///< blocks of at least this are made of huge pages, if the system allows, and kept
 
-struct Free {
-  void operator()(std::byte* memory) const { std::free(memory); }
+/// Gives memory back to where it is from.
+struct GiveBack {
+  std::shared_ptr<SharedMemory> shared;  ///< null: malloc
+  std::size_t bytes = 0;
+  void operator()(std::byte* memory) const { shared ? shared->put(memory, bytes) : std::free(memory); }
 };
-using Memory = std::unique_ptr<std::byte, Free>;
+using Memory = std::unique_ptr<std::byte, GiveBack>;
 
-Memory fresh(std::size_t bytes) {
+Memory fresh(std::size_t bytes, const std::shared_ptr<SharedMemory>& shared) {
   const bool huge = bytes >= kHugePage;
+  if (huge && shared) {
+    if (Memory memory(shared->take(bytes), {shared, bytes}); memory) return memory;
+  }
   Memory memory(static_cast<std::byte*>(std::aligned_alloc(huge ? kHugePage : kAlignment, bytes)));
   if (!memory) throw std::bad_alloc();
   if (huge) ::madvise(memory.get(), bytes, MADV_HUGEPAGE);  // a hint
@@ -37,11 +43,12 @@ struct BlockMemory::Shelf {
     std::size_t bytes = 0;
   };
   const std::size_t keep;
+  const std::shared_ptr<SharedMemory> shared;
   std::mutex mutex;
   std::vector<Block> blocks;  ///< the one that was given back last is last
   std::size_t bytes = 0;      ///< of all
 
-  explicit Shelf(std::size_t most) : keep(most) {}
+  Shelf(std::size_t most, std::shared_ptr<SharedMemory> memory) : keep(most), shared(std::move(memory)) {}
 
   /// A block of this size that is already there.
   Memory find(std::size_t wanted) {
@@ -69,16 +76,19 @@ struct BlockMemory::Shelf {
   }
 };
 
-BlockMemory::BlockMemory(std::size_t keep) : shelf_(std::make_shared<Shelf>(keep)) {}
+BlockMemory::BlockMemory(std::size_t keep, std::shared_ptr<SharedMemory> shared)
+    : shelf_(std::make_shared<Shelf>(keep, std::move(shared))) {}
 
 HeldBuffer BlockMemory::take(std::size_t bytes) const {
   const std::size_t unit = bytes >= kHugePage ? kHugePage : kAlignment;
   if (bytes > ~std::size_t{0} - unit) throw std::bad_alloc();
   const std::size_t size = std::max(unit, (bytes + unit - 1) / unit * unit);
   Memory memory = size >= kHugePage ? shelf_->find(size) : nullptr;
-  if (!memory) memory = fresh(size);
+  if (!memory) memory = fresh(size, shelf_->shared);
+  const GiveBack giveBack = memory.get_deleter();
   std::byte* data = memory.release();
-  std::shared_ptr<void> owner(data, [shelf = shelf_, size](void* given) { shelf->put(Memory(static_cast<std::byte*>(given)), size); });
+  std::shared_ptr<void> owner(
+      data, [shelf = shelf_, size, giveBack](void* given) { shelf->put(Memory(static_cast<std::byte*>(given), giveBack), size); });
   return {{data, bytes}, std::move(owner)};
 }
 

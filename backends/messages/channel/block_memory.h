@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <memory>
 
+#include "backends/messages/channel/shared_memory.h"
 #include "backends/messages/communicator.h"
 
 namespace pw {
@@ -11,8 +12,9 @@ namespace pw {
 /// moving a message does (64 MB: 16,384 page faults). Any thread may give memory back, also after the BlockMemory is gone.
 class BlockMemory {
  public:
-  /// Keeps at most `keep` bytes that nobody uses.
-  explicit BlockMemory(std::size_t keep);
+  /// Keeps at most `keep` bytes that nobody uses. `shared`: blocks of SharedMemory::kUnit and more come from there while it has room; may
+  /// be null.
+  explicit BlockMemory(std::size_t keep, std::shared_ptr<SharedMemory> shared = nullptr);
   /// Throws std::bad_alloc where the system has none.
   [[nodiscard]] HeldBuffer take(std::size_t bytes) const;
   /// Bytes that are kept for later.

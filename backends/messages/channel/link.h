@@ -9,6 +9,7 @@
 #include <string>
 #include <utility>
 
+#include "backends/messages/channel/shared_memory.h"
 #include "backends/messages/communicator.h"
 
 namespace pw {
@@ -42,6 +43,8 @@ struct LinkEvents {
   std::function<void(const BlockHead& head, HeldBuffer data)> placed;
   /// Blocks to or from this rank will not arrive any more. May be called several times.
   std::function<void(JobRank rank, std::string why)> lost;
+  /// Where `place` finds memory of 2 MiB and more while there is room; null: elsewhere.
+  std::shared_ptr<const SharedMemory> shared = nullptr;
 };
 
 /// A rank's connections to the others, as a table of functions: one thread at a time may call them. Blocks from one rank to another may
@@ -76,7 +79,8 @@ MessageLink linkOf(const std::shared_ptr<Link>& link) {
 struct LinkMaker {
   JobRank rank;
   int size = 1;
-  std::string token{};  ///< the job's secret
+  std::string token{};         ///< the job's secret
+  bool writesToPeers = false;  ///< it can use memory that processes of the same host share
   /// Throws Error naming what failed when the ranks do not meet within the deadline of their rendezvous.
   std::function<MessageLink(LinkEvents)> connect;
 };

@@ -99,6 +99,7 @@ class MessageChannel::Engine {
   const ChannelOptions options_;
   const OnMessage onMessage_;
   const OnLost onLost_;
+  const std::shared_ptr<SharedMemory> shared_;
   const BlockMemory memory_;
   const Waker waker_;
 
@@ -122,7 +123,12 @@ class MessageChannel::Engine {
 };
 
 MessageChannel::Engine::Engine(const LinkMaker& maker, OnMessage onMessage, OnLost onLost, const ChannelOptions& options)
-    : rank_(maker.rank), options_(options), onMessage_(std::move(onMessage)), onLost_(std::move(onLost)), memory_(options.keptMemory) {
+    : rank_(maker.rank),
+      options_(options),
+      onMessage_(std::move(onMessage)),
+      onLost_(std::move(onLost)),
+      shared_(maker.writesToPeers && maker.size > 1 ? SharedMemory::make() : nullptr),
+      memory_(options.keptMemory, shared_) {
   const std::lock_guard lock(mutex_);
   for (int r = 0; r < maker.size; ++r) {
     peers_.push_back({.outgoing = OutgoingMessages(options_.window),
@@ -242,6 +248,7 @@ LinkEvents MessageChannel::Engine::events() {
     take(head, [&](Peer& peer) { peer.incoming.placed(head, std::move(data)); });
   };
   events.lost = [this](JobRank rank, std::string why) { lose(rank, std::move(why)); };
+  events.shared = shared_;
   return events;
 }
 

@@ -43,9 +43,11 @@ std::unique_ptr<Communicator> connectUcx(const Rendezvous& rendezvous, const Key
 }
 
 LinkMaker ucxLink(const Rendezvous& rendezvous, const KeyValueStore& store) {
-  return {.rank = rendezvous.rank, .size = rendezvous.size, .token = rendezvous.token, .connect = [=](LinkEvents events) {
-            return ucxBackend().connectLink(rendezvous, store, std::move(events));
-          }};
+  return {.rank = rendezvous.rank,
+          .size = rendezvous.size,
+          .token = rendezvous.token,
+          .writesToPeers = std::getenv("UCX_TLS") == nullptr,  // who chooses UCX's ways between processes gets these alone
+          .connect = [=](LinkEvents events) { return ucxBackend().connectLink(rendezvous, store, std::move(events)); }};
 }
 
 }  // namespace pw

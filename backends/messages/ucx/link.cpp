@@ -11,6 +11,7 @@
 
 #include <fmt/format.h>
 
+#include "backends/messages/channel/direct_writes.h"
 #include "backends/messages/channel/wire.h"
 #include "backends/messages/transport.h"
 #include "backends/messages/ucx/worker.h"
@@ -22,7 +23,7 @@ namespace {
 using Clock = std::chrono::steady_clock;
 using std::chrono::milliseconds;
 
-constexpr unsigned kBlockId = 1, kHelloId = 2;
+constexpr unsigned kBlockId = 1, kHelloId = 2, kDirectId = 3;
 
 /// [bytes] From here on a block is fetched by its receiver, without copies.
 constexpr std::size_t kFetched = 32 << 10;
@@ -32,6 +33,7 @@ constexpr std::uint32_t kHellos = 2;
 struct Hello {
   std::uint64_t key = 0;
   std::uint32_t from = 0, round = 0;
+  SharedMemoryName memory;
 };
 
 class UcxLink;
@@ -44,6 +46,14 @@ struct Operation {
   BlockHead head;
   HeldBuffer data;
   std::list<Operation>::iterator self{};
+};
+
+/// A message of a block that is written directly, until UCX has sent it.
+struct Note {
+  UcxLink* link = nullptr;
+  JobRank peer;
+  DirectMessage message;
+  std::list<Note>::iterator self{};
 };
 
 struct Peer {
@@ -77,8 +87,11 @@ class UcxLink {
 
   [[nodiscard]] int fd() const { return ucx_.fd; }
   bool start(JobRank to, const BlockHead& head, HeldBuffer data);
-  bool progress() { return ucp_worker_progress(worker()) != 0; }
-  bool arm() { return ucp_worker_arm(worker()) == UCS_OK; }
+  bool progress() {
+    const bool moved = ucp_worker_progress(worker()) != 0;
+    return direct_.write() || moved;
+  }
+  bool arm() { return !direct_.isWriting() && ucp_worker_arm(worker()) == UCS_OK; }
   void drop(JobRank rank);
   void leave(milliseconds longest);
 
@@ -87,6 +100,9 @@ class UcxLink {
   void setHandler(unsigned id, ucp_am_recv_callback_t handler);
   void meet(const Rendezvous& rendezvous);
   bool sayHello(Peer& peer, Hello& hello);
+  bool send(JobRank to, const BlockHead& head, HeldBuffer data);
+  void post(JobRank to, const DirectMessage& message);
+  void sent(Note& note, ucs_status_t status);
   Operation& open(const Operation& operation);
   void finished(Operation& operation, ucs_status_t status);
   ucs_status_t take(const BlockHead& head, void* data, std::size_t bytes, bool isFetched);
@@ -100,6 +116,8 @@ class UcxLink {
   std::vector<Peer> peers_;
   std::vector<Hello> hellos_;
   std::list<Operation> operations_;
+  std::list<Note> notes_;
+  DirectWrites direct_;
   int unreleased_ = 0;  ///< requests of endpoints that close, and of hellos
   int flushes_ = 0;
   UcxWorker ucx_;
@@ -110,6 +128,9 @@ UcxLink::UcxLink(const Rendezvous& rendezvous, const KeyValueStore& store, LinkE
       token_(rendezvous.token),
       events_(std::move(events)),
       peers_(static_cast<std::size_t>(rendezvous.size)),
+      direct_(
+          rank_, peers_.size(), token_, events_, [this](JobRank to, const DirectMessage& message) { post(to, message); },
+          [this](JobRank to, const BlockHead& head, HeldBuffer data) { send(to, head, std::move(data)); }),
       ucx_(rendezvous, UCP_FEATURE_AM, UCS_THREAD_MODE_SERIALIZED) {
   setHandler(kBlockId, [](void* link, const void* header, std::size_t headerBytes, void* data, std::size_t bytes,
                           const ucp_am_recv_param_t* parameters) {
@@ -123,8 +144,17 @@ UcxLink::UcxLink(const Rendezvous& rendezvous, const KeyValueStore& store, LinkE
     Hello hello;
     if (headerBytes != sizeof hello) return UCS_OK;
     std::memcpy(&hello, header, sizeof hello);
-    if (hello.from < self.peers_.size() && hello.key == blockKey(self.token_, JobRank(static_cast<int>(hello.from)), self.rank_))
-      self.peers_[hello.from].hellos = std::max(self.peers_[hello.from].hellos, hello.round);
+    const JobRank from(static_cast<int>(hello.from));
+    if (hello.from >= self.peers_.size() || hello.key != blockKey(self.token_, from, self.rank_)) return UCS_OK;
+    self.peers_[hello.from].hellos = std::max(self.peers_[hello.from].hellos, hello.round);
+    self.direct_.meet(from, hello.memory);
+    return UCS_OK;
+  });
+  setHandler(kDirectId, [](void* link, const void* header, std::size_t headerBytes, void*, std::size_t, const ucp_am_recv_param_t*) {
+    DirectMessage message;
+    if (headerBytes != sizeof message) return UCS_OK;
+    std::memcpy(&message, header, sizeof message);
+    static_cast<UcxLink*>(link)->direct_.handle(message);
     return UCS_OK;
   });
   const auto addresses = exchangedAddresses(ucx_, "channel", rendezvous, store);
@@ -177,7 +207,10 @@ void UcxLink::meet(const Rendezvous& rendezvous) {
     for (Peer& peer : peers_) {
       if (peer.rank == rank_) continue;
       Hello& hello = hellos_[peer.rank.index() * kHellos + round - 1];
-      hello = {.key = blockKey(token_, rank_, peer.rank), .from = static_cast<std::uint32_t>(rank_.value), .round = round};
+      hello = {.key = blockKey(token_, rank_, peer.rank),
+               .from = static_cast<std::uint32_t>(rank_.value),
+               .round = round,
+               .memory = direct_.name()};
       if (!sayHello(peer, hello)) throw Error(lostSentence(peer.rank));
     }
     const auto isAbsent = [&](const Peer& peer) { return peer.rank != rank_ && peer.hellos < round; };
@@ -206,7 +239,35 @@ Operation& UcxLink::open(const Operation& operation) {
 }
 
 bool UcxLink::start(JobRank to, const BlockHead& head, HeldBuffer data) {
-  Peer& peer = peers_[to.index()];
+  if (peers_[to.index()].endpoint == nullptr) return true;
+  if (!direct_.takes(to, data.buffer.bytes)) return send(to, head, std::move(data));
+  direct_.start(to, head, std::move(data));
+  return false;
+}
+
+void UcxLink::post(JobRank to, const DirectMessage& message) {
+  const Peer& peer = peers_[to.index()];
+  if (peer.endpoint == nullptr) return;
+  notes_.push_back({.link = this, .peer = to, .message = message});
+  Note& note = notes_.back();
+  note.self = std::prev(notes_.end());
+  ucp_request_param_t parameters = parametersOf(&note);
+  parameters.cb.send = [](void* handle, ucs_status_t status, void* sent) {
+    ucp_request_free(handle);
+    static_cast<Note*>(sent)->link->sent(*static_cast<Note*>(sent), status);
+  };
+  parameters.flags = UCP_AM_SEND_FLAG_EAGER;
+  const ucs_status_ptr_t started = ucp_am_send_nbx(peer.endpoint, kDirectId, &note.message, sizeof note.message, nullptr, 0, &parameters);
+  if (!UCS_PTR_IS_PTR(started)) sent(note, UCS_PTR_RAW_STATUS(started));
+}
+
+void UcxLink::sent(Note& note, ucs_status_t status) {
+  if (status != UCS_OK) events_.lost(note.peer, lostSentence(note.peer));
+  notes_.erase(note.self);
+}
+
+bool UcxLink::send(JobRank to, const BlockHead& head, HeldBuffer data) {
+  const Peer& peer = peers_[to.index()];
   if (peer.endpoint == nullptr) return true;
   Operation& operation = open({.link = this, .peer = to, .sending = true, .head = head, .data = std::move(data)});
   ucp_request_param_t parameters = parametersOf(&operation);
@@ -235,7 +296,8 @@ ucs_status_t UcxLink::take(const BlockHead& head, void* data, std::size_t bytes,
     events_.arrived(head, {static_cast<const std::byte*>(data), bytes});
     return UCS_OK;
   }
-  HeldBuffer memory = events_.place(head, bytes);
+  const std::optional<HeldBuffer> announced = direct_.announced(head, bytes);
+  HeldBuffer memory = announced ? *announced : events_.place(head, bytes);
   if (memory.owner == nullptr) return UCS_ERR_REJECTED;
   Operation& operation =
       open({.link = this, .peer = JobRank(static_cast<int>(head.from)), .sending = false, .head = head, .data = std::move(memory)});
@@ -251,6 +313,7 @@ ucs_status_t UcxLink::take(const BlockHead& head, void* data, std::size_t bytes,
 }
 
 void UcxLink::drop(JobRank rank) {
+  direct_.drop(rank);
   Peer& peer = peers_[rank.index()];
   if (peer.endpoint == nullptr) return;
   ucp_request_param_t parameters = parametersOf(&unreleased_);

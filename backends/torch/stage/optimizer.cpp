@@ -161,12 +161,24 @@ std::vector<std::pair<std::string, at::Tensor>> Optimizer::state(std::size_t key
   return named;
 }
 
-void Optimizer::step(std::size_t key, at::Tensor& values, at::Tensor& gradients, int step, double gradientScale) {
+void Optimizer::step(std::size_t key, at::Tensor& values, at::Tensor& gradients, int step, double gradientScale,
+                     const std::vector<OptimizerPiece>& pieces) {
   const c10::AutoGradMode off(false);
   const auto state = this->state(key, values);
   if (values.numel() == 0) return;
   // The wheel's fused kernels are wrong for 16-bit numbers: SGD's leaves most parameters as they were.
-  (values.element_size() == 2 ? &plainStep : &fusedStep)(impl_->spec, values, gradients, state, step, gradientScale);
+  const auto update = values.element_size() == 2 ? &plainStep : &fusedStep;
+  if (impl_->spec.groups.empty()) return update(impl_->spec, values, gradients, state, step, gradientScale);
+  std::int64_t first = 0;
+  for (const OptimizerPiece& piece : pieces) {
+    if (piece.last == first) continue;
+    const auto part = [&](const at::Tensor& tensor) { return tensor.narrow(0, first, piece.last - first); };
+    at::Tensor ownValues = part(values), ownGradients = part(gradients);
+    NamedStates ownState;
+    for (const auto& [name, tensor] : state) ownState.emplace_back(name, part(tensor));
+    update(ofGroup(impl_->spec, piece.group), ownValues, ownGradients, ownState, step, gradientScale);
+    first = piece.last;
+  }
 }
 
 }  // namespace pw

@@ -4,6 +4,7 @@
 #include <c10/core/GradMode.h>
 
 #include <algorithm>
+#include <map>
 #include <utility>
 
 #include "backends/torch/program/types.h"
@@ -53,6 +54,7 @@ struct StageParameters::Parameter {
 
   [[nodiscard]] std::int64_t count() const { return tensor.numel() * (isComplex ? 2 : 1); }
   std::size_t group = 0;
+  std::size_t optimizerGroup = 0;
   bool fresh = true;
   bool zeroFirst = false;
 };
@@ -83,6 +85,7 @@ StageParameters::StageParameters(const ModelGraph& graph, const Plan& plan, Stag
   if (!options.resume.empty()) resume_ = std::make_unique<CheckpointFile>(options.resume);
   read(graph, plan.partition.stages.at(stage.index()), options);
   optimizer_ = std::make_unique<Optimizer>(options.optimizer);
+  takeGroups(options.optimizer);
 }
 
 StageParameters::~StageParameters() = default;
@@ -273,10 +276,36 @@ void StageParameters::optimizerStep(std::size_t index, std::int64_t first, std::
   if (first == last) return;
   if (resume_) resumeOptimizer(index);
   at::Tensor values = group.values.narrow(0, first, last - first), gradients = group.gradients.narrow(0, first, last - first);
-  optimizer_->step(index, values, gradients, step_, gradientScale);
+  optimizer_->step(index, values, gradients, step_, gradientScale, piecesOf(index, first, last));
 }
 
-void StageParameters::setOptimizer(const OptimizerSpec& optimizer) { optimizer_->change(optimizer); }
+void StageParameters::setOptimizer(const OptimizerSpec& optimizer) {
+  optimizer_->change(optimizer);
+  takeGroups(optimizer);
+}
+
+void StageParameters::takeGroups(const OptimizerSpec& optimizer) {
+  if (optimizer.groups.empty()) return;
+  std::map<std::string, std::size_t> byStorage;
+  for (const StateTensor& state : graph_.parameters) byStorage.emplace(storageOf(state), groupOf(optimizer, state.name));
+  for (Parameter& parameter : parameters_) parameter.optimizerGroup = byStorage.at(parameter.identity);
+}
+
+/// What lies between two parameters goes with the first.
+std::vector<OptimizerPiece> StageParameters::piecesOf(std::size_t group, std::int64_t first, std::int64_t last) const {
+  std::vector<OptimizerPiece> pieces;
+  for (const Parameter& parameter : parameters_) {  // those of a group in the order of their places
+    if (!parameter.gradient || parameter.group != group || parameter.first >= last) continue;
+    if (parameter.first <= first) {
+      pieces.clear();
+    } else {
+      pieces.back().last = parameter.first - first;
+    }
+    if (pieces.empty() || pieces.back().group != parameter.optimizerGroup) pieces.push_back({0, parameter.optimizerGroup});
+    pieces.back().last = last - first;
+  }
+  return pieces;
+}
 
 /// Takes the optimizer state of what this rank updates from the checkpoint, once.
 void StageParameters::resumeOptimizer(std::size_t index) {

@@ -23,6 +23,7 @@ namespace pw {
 
 class CheckpointFile;
 class Optimizer;
+struct OptimizerPiece;
 
 /// Parameters, gradients, buffers, constants and optimizer state of one stage. Trained parameters of a group (see ParameterGroup) lie one
 /// after the other in one flat tensor, their gradients in another, so that a group is reduced and updated as a whole.
@@ -66,6 +67,8 @@ class StageParameters {
   void read(const ModelGraph& graph, const StageSpec& spec, const StageOptions& options);
   void settle();
   void resumeOptimizer(std::size_t group);
+  void takeGroups(const OptimizerSpec& optimizer);
+  [[nodiscard]] std::vector<OptimizerPiece> piecesOf(std::size_t group, std::int64_t first, std::int64_t last) const;
   [[nodiscard]] at::Tensor unread(const StateTensor& state) const;
 
   [[nodiscard]] Buffer onHost(const at::Tensor& tensor);

@@ -1,7 +1,9 @@
 """Batches of a Python function in `run`: `--data module:function`."""
 
 import json
+import math
 import os
+import random
 import select
 import subprocess
 import sys
@@ -10,6 +12,7 @@ import textwrap
 import pipewright as pw
 import pytest
 
+numpy = pytest.importorskip("numpy")
 torch = pytest.importorskip("torch")
 
 STEPS = 3
@@ -64,6 +67,56 @@ def test_a_resumed_run_takes_the_batches_that_come_next(plan, batches, tmp_path)
     whole = pw.run(plan, steps=STEPS, data="my_batches:drawn", lr=0.1).losses
     pw.run(plan, steps=1, data="my_batches:drawn", lr=0.1, save=tmp_path / "first.pt")
     assert pw.run(plan, steps=STEPS - 1, data="my_batches:drawn", lr=0.1, resume=tmp_path / "first.pt").losses == whole[1:]
+
+
+def streamed(root, function, seed):
+    """The tensors of the first batch, in order, as the process writes them."""
+    done = subprocess.run([sys.executable, root / "resources" / "stream_batches.py", function, "0", str(seed), "tokens"], capture_output=True,
+                          check=True)
+    length = int.from_bytes(done.stdout[4:8], "little")
+    described = json.loads(done.stdout[8:8 + length])["batch"]
+    values, at = [], 8 + length
+    for part in described:
+        assert part["dtype"] == "float64"
+        values.append(numpy.frombuffer(done.stdout, numpy.float64, count=math.prod(part["shape"]), offset=at).tolist())
+        at += 8 * math.prod(part["shape"])
+    return values
+
+
+@pytest.mark.parametrize("seed", [0, 7, 2**32 + 7, 2**64 - 1])
+def test_all_generators_of_a_function_begin_at_the_seed(root, batches, seed):
+    """Of Python, torch and numpy: imported by the module, or only where the function draws."""
+    batches("""
+    import random
+    def drawn():
+        import numpy
+        yield {"python": torch.tensor([random.random()], dtype=torch.float64), "torch": torch.rand(2, dtype=torch.float64),
+               "numpy": numpy.random.rand(3)}
+    """)
+    expected = [[random.Random(seed).random()], torch.rand(2, dtype=torch.float64, generator=torch.Generator().manual_seed(seed)).tolist(),
+                numpy.random.RandomState(seed % 2**32).rand(3).tolist()]
+    assert streamed(root, "my_batches:drawn", seed) == expected
+
+
+@pytest.mark.skipif(len(os.sched_getaffinity(0)) < 2, reason="one core is all cores")
+def test_a_rank_is_bound_to_its_cores_and_the_process_of_its_batches_is_not(plan, batches, tmp_path):
+    batches(DRAWN + """
+    import os
+    import pathlib
+    import time
+    def seen():
+        own, until = os.sched_getaffinity(0), time.monotonic() + 20
+        while os.sched_getaffinity(os.getppid()) == own and time.monotonic() < until:
+            time.sleep(0.01)
+        pathlib.Path("cores." + os.environ["RANK"]).write_text(repr((own, os.sched_getaffinity(os.getppid()))))
+        return drawn()
+    """)
+    pw.run(plan, steps=STEPS, data="my_batches:seen")
+    everywhere = os.sched_getaffinity(0)
+    (own0, first), (own1, second) = (eval((tmp_path / f"cores.{rank}").read_text()) for rank in range(2))
+    assert own0 == own1 == everywhere
+    assert first | second == everywhere and max(first) < min(second), "in the order of ranks"
+    assert len(second) - len(first) in (0, 1)
 
 
 def test_unseeded_batches_are_the_same_on_all_ranks(plan, batches):

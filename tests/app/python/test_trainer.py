@@ -86,7 +86,7 @@ def test_the_trainer_changes_at_most_five_lines_of_a_script(tmp_path):
 def cases(tmp_path_factory):
     """What each rank of a job of two says of the cases that end well."""
     folder = tmp_path_factory.mktemp("cases")
-    done = job(HERE / "trainer_cases.py", folder, "refused_batches", "paused", "decided", "recorded")
+    done = job(HERE / "trainer_cases.py", folder, "refused_batches", "paused", "decided", "recorded", "begun_badly", "grouped")
     assert done.returncode == 0, done.stderr
     return folder, [json.loads((folder / f"result.{rank}").read_text()) for rank in range(2)]
 
@@ -130,8 +130,29 @@ def test_a_store_keeps_the_steps(cases):
     assert len((folder / "log.csv").read_text().splitlines()) == 1 + 3
 
 
-def test_a_rank_that_ends_is_named_to_the_others(tmp_path):
-    """Without torchrun, which would end the other rank itself."""
+def test_a_training_that_fails_while_it_begins_leaves_nothing_running(cases):
+    folder, results = cases
+    first, second = (rank["begun_badly"] for rank in results)
+    assert first["answer"][0] == second["answer"][0] == "Error"
+    assert first["answer"][1].startswith("Cannot write the loss log") and "rank 0" in second["answer"][1].lower()
+    for rank in (first, second):
+        assert rank["after"] <= rank["before"], "threads"
+        assert rank["loss"] == rank["expected"]
+    run, = pw.Store(folder / "bad.db")
+    assert run.state == "failed"
+
+
+def test_groups_of_parameters_are_those_of_torch_in_training_and_checkpoint(cases):
+    first, second = (rank["grouped"] for rank in cases[1])
+    assert first == second
+    assert first["groups"] == [[[3e-2, 0.0, 3], [1e-2, 0.5, 3]]] * 2
+    assert max(first["differences"]) < 1e-6, "of weights of which a step changes some by 2e-2"
+    assert first["refused"][0] == "UsageError" and "differ in eps" in first["refused"][1]
+    assert first["differs"][0] == "UsageError" and "other settings of the optimizer" in first["differs"][1]
+
+
+def apart(folder, case):
+    """The two ranks of a job without torchrun, which would end the other rank itself: what they said and returned, and the first's result."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
@@ -139,17 +160,29 @@ def test_a_rank_that_ends_is_named_to_the_others(tmp_path):
     for rank in range(2):
         where = {"RANK": str(rank), "WORLD_SIZE": "2", "LOCAL_RANK": str(rank), "LOCAL_WORLD_SIZE": "2", "MASTER_ADDR": "127.0.0.1",
                  "MASTER_PORT": str(port), "OMP_NUM_THREADS": "1"}
-        ranks.append(subprocess.Popen([sys.executable, HERE / "trainer_cases.py", tmp_path, "left"], env={**os.environ, **where}, text=True,
-                                      stderr=subprocess.PIPE, cwd=tmp_path))
+        ranks.append(subprocess.Popen([sys.executable, HERE / "trainer_cases.py", folder, case], env={**os.environ, **where}, text=True,
+                                      stderr=subprocess.PIPE, cwd=folder))
     try:
         complaints = [rank.communicate(timeout=DEADLINE_S)[1] for rank in ranks]
     finally:
         for rank in ranks:
             rank.kill()
     assert ranks[0].returncode == 0, complaints[0]
-    left = json.loads((tmp_path / "result.0").read_text())["left"]
+    return json.loads((folder / "result.0").read_text())[case], ranks[1].returncode, complaints[1]
+
+
+def test_a_rank_that_ends_is_named_to_the_others(tmp_path):
+    left, _, _ = apart(tmp_path, "left")
     assert left["answer"][0] == "Error" and "rank 1" in left["answer"][1].lower(), left
     assert left["after"][0] == "Error" and "has ended" in left["after"][1]
+
+
+@pytest.mark.parametrize("call, name", [("step", "step 1"), ("state_dict", "state_dict")])
+def test_a_rank_that_exits_is_named_to_the_others_in_their_next_call(tmp_path, call, name):
+    exited, status, complaint = apart(tmp_path, f"exited_before_{call}")
+    assert status == 1
+    assert exited["answer"][0] == "Error" and f"rank 1 has come to the end and rank 0 to {name};" in exited["answer"][1], exited
+    assert "the training's end was not in order" in complaint
 
 
 def test_alone_a_process_trains_the_whole_model(tmp_path):
@@ -174,6 +207,14 @@ def test_an_optimizer_is_read_as_it_is(made, kind, numbers):
     assert {name: found[name] for name in numbers} == numbers
 
 
+def test_groups_of_parameters_are_read_by_name():
+    one, other = torch.nn.Parameter(torch.zeros(2)), torch.nn.Parameter(torch.zeros(2))
+    optimizer = torch.optim.AdamW([{"params": [other], "weight_decay": 0.0}, {"params": [one]}], lr=0.1, weight_decay=0.2)
+    numbers = numbers_of(optimizer, {id(one): "one", id(other): "other"})
+    assert numbers["groups"] == [(0.1, 0.0, ["other"]), (0.1, 0.2, ["one"])] and numbers["weight_decay"] == 0
+    assert "groups" not in numbers_of(torch.optim.AdamW([one, other]), {id(one): "one", id(other): "other"})
+
+
 def after_a_step(optimizer):
     for parameter in optimizer.param_groups[0]["params"]:
         parameter.grad = torch.ones(2)
@@ -184,7 +225,7 @@ def after_a_step(optimizer):
 @pytest.mark.parametrize("made, words", [
     (lambda p: torch.optim.Adagrad(p), "Adagrad"),
     (lambda p: torch.optim.Adam(p, amsgrad=True), "amsgrad"),
-    (lambda p: torch.optim.SGD([{"params": p[:1], "weight_decay": 0.1}, {"params": p[1:]}], lr=0.1), "weight_decay"),
+    (lambda p: torch.optim.SGD([{"params": p[:1], "momentum": 0.1}, {"params": p[1:]}], lr=0.1), "differ in momentum"),
     (lambda p: "adamax", "adamax"),
     (lambda p: torch.optim.SGD(p[:1], lr=0.1), "leaves out"),
     (lambda p: torch.optim.SGD([*p, torch.nn.Parameter(torch.zeros(2))], lr=0.1), "not the model's"),

@@ -114,6 +114,81 @@ def recorded(folder):
         return {"losses": losses, "failure": failure}
 
 
+def begun_badly(folder):
+    """A training that fails while it begins, on rank 0 after its record was begun, leaves nothing running, and another one can begin."""
+    def threads():
+        return len(os.listdir("/proc/self/task"))
+
+    def whole():
+        store, log = os.path.join(folder, "bad.db"), os.path.join(folder, "nowhere", "log.csv")
+        with trainer(network(), store=store, log=log) as one:
+            one.step(*batches(1)[0])
+
+    with trainer(network(), store=os.path.join(folder, "good.db")) as one:  # what a process starts once
+        expected = one.step(*batches(1)[0])
+    before = threads()
+    answer = refusal(whole)
+    after = threads()
+    with trainer(network()) as one:
+        return {"answer": answer, "before": before, "after": after, "expected": expected, "loss": one.step(*batches(1)[0])}
+
+
+def grouped(folder):
+    """A checkpoint of groups of parameters is one of torch.optim: both go on alike."""
+    data = batches(4)
+    path = os.path.join(folder, "grouped.pt")
+
+    def optimizer_of(model):
+        weights, biases = ([p for p in model.parameters() if (p.dim() > 1) == decays] for decays in (True, False))
+        return torch.optim.AdamW([{"params": biases, "weight_decay": 0.0, "lr": 3e-2}, {"params": weights, "weight_decay": 0.5}], lr=1e-2, eps=1e-4)
+
+    model = network()
+    optimizer = optimizer_of(model)
+    with pw.Trainer(model, data[0][0], optimizer=optimizer, loss="cross_entropy", ranks=2, cluster="cpu-workstation", timeout=60) as one:
+        for batch in data[:2]:
+            one.step(*batch)
+        one.save(path)
+        one.save(path + ".d/")
+        optimizer.param_groups[0]["lr"], optimizer.param_groups[1]["weight_decay"] = 2e-2, 0.25
+        for batch in data[2:]:
+            one.step(*batch)
+        trained = one.state_dict()
+        optimizer.param_groups[1]["eps"] = 1e-5
+        refused = refusal(lambda: one.step(*data[0]))
+        optimizer.param_groups[1]["eps"] = 1e-4
+        if RANK == 1:
+            optimizer.param_groups[1]["weight_decay"] = 0.3
+        differs = refusal(lambda: one.step(*data[0]))
+    groups, differences = [], []
+    for reads in (reads_file, reads_folder):
+        other = network()
+        theirs = optimizer_of(other)
+        reads(other, theirs, path)
+        groups.append([(group["lr"], group["weight_decay"], len(group["params"])) for group in theirs.param_groups])
+        theirs.param_groups[0]["lr"], theirs.param_groups[1]["weight_decay"] = 2e-2, 0.25
+        for x, y in data[2:]:
+            theirs.zero_grad()
+            nn.functional.cross_entropy(other(x), y).backward()
+            theirs.step()
+        differences.append(max(float((trained[name] - value).abs().max()) for name, value in other.state_dict().items()))
+    return {"groups": groups, "differences": differences, "refused": refused, "differs": differs}
+
+
+def reads_file(model, optimizer, path):
+    saved = torch.load(path, weights_only=True)
+    model.load_state_dict(saved)
+    optimizer.load_state_dict(saved.optimizer)
+
+
+def reads_folder(model, optimizer, path):
+    import torch.distributed.checkpoint as dcp
+    from torch.distributed.checkpoint.state_dict import get_state_dict, set_state_dict
+
+    weights, state = get_state_dict(model, optimizer)
+    dcp.load({"model": weights, "optimizer": state}, checkpoint_id=path + ".d", no_dist=True)
+    set_state_dict(model, optimizer, model_state_dict=weights, optim_state_dict=state)
+
+
 def left(folder):
     """Rank 1 ends in the middle: rank 0 hears of it."""
     one = trainer(network(), timeout=20)
@@ -123,8 +198,26 @@ def left(folder):
     return {"answer": refusal(lambda: one.step(*batches(1)[0])), "after": refusal(lambda: one.step(*batches(1)[0]))}
 
 
+def exited_before_step(folder):
+    """Rank 1 leaves the program by itself: rank 0 hears of it in its next call."""
+    return exited(lambda one: one.step(*batches(1)[0]))
+
+
+def exited_before_state_dict(folder):
+    return exited(lambda one: one.state_dict())
+
+
+def exited(call):
+    one = trainer(network())
+    one.step(*batches(1)[0])
+    if RANK == 1:
+        sys.exit(1)
+    return {"answer": refusal(lambda: call(one))}
+
+
 def main(folder, names):
-    cases = {case.__name__: case for case in (refused_batches, paused, decided, recorded, left)}
+    cases = {case.__name__: case for case in (refused_batches, paused, decided, recorded, begun_badly, grouped, left, exited_before_step,
+                                              exited_before_state_dict)}
     results = {name: cases[name](folder) for name in names}
     with open(os.path.join(folder, f"result.{RANK}"), "w") as file:
         json.dump(results, file)

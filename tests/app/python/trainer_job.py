@@ -21,12 +21,22 @@ CLIP = 0.5
 OPTIMIZER = {"lr": 1e-2, "weight_decay": 0.1, "eps": 1e-4}
 
 
+def optimizer_of(model, grouped):
+    """Grouped: matrices decay, all else does not and learns more slowly."""
+    if not grouped:
+        return torch.optim.AdamW(model.parameters(), **OPTIMIZER)
+    matrices, others = ([p for p in model.parameters() if (p.dim() > 1) == decays] for decays in (True, False))
+    assert matrices and others
+    return torch.optim.AdamW([{"params": others, "weight_decay": 0.0}, {"params": matrices}], **OPTIMIZER)
+
+
 def schedule_of(optimizer):
-    return torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=2e-2, total_steps=STEPS + 1)  # changes the betas, too
+    rates = [1e-2, 2e-2][-len(optimizer.param_groups):]
+    return torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=rates, total_steps=STEPS + 1)  # changes the betas, too
 
 
-def plain(model, batches, loss_of):
-    optimizer = torch.optim.AdamW(model.parameters(), **OPTIMIZER)
+def plain(model, batches, loss_of, grouped):
+    optimizer = optimizer_of(model, grouped)
     schedule = schedule_of(optimizer)
     losses = []
     for batch, target in batches:
@@ -40,8 +50,8 @@ def plain(model, batches, loss_of):
     return losses
 
 
-def trained(model, batches, seen, **how):
-    optimizer = torch.optim.AdamW(model.parameters(), **OPTIMIZER)
+def trained(model, batches, seen, grouped, **how):
+    optimizer = optimizer_of(model, grouped)
     schedule = schedule_of(optimizer)
     losses = []
     with pw.Trainer(model, batches[0][0], optimizer=optimizer, clip_norm=CLIP, cluster="cpu-workstation", on_step=seen.append,
@@ -64,9 +74,10 @@ def compare(name):
     batches = batches_of(STEPS)
     before = copy.deepcopy(model.state_dict())
     reference = copy.deepcopy(model)
-    expected = plain(reference, batches, loss_of)
+    grouped = name != "gpt"
+    expected = plain(reference, batches, loss_of, grouped)
     seen = []
-    losses, state, updated, decision = trained(model, batches, seen, ranks=2, **how)
+    losses, state, updated, decision = trained(model, batches, seen, grouped, ranks=2, **how)
     return {"expected": expected, "losses": losses, "difference": difference(state, reference.state_dict()),
             "updated": difference(updated.state_dict(), reference.state_dict()), "untouched": difference(model.state_dict(), before)[0],
             "steps": [[s.number, s.loss, s.lr, s.gradient_norm, s.bubble, s.step_ns, s.trace.ranks] for s in seen], "decision": decision}

@@ -183,6 +183,37 @@ TEST_F(TorchOptimizer, DoesNotDependOnHowItIsSharded) {
   }
 }
 
+// Groups of parameters, whose pieces begin at multiples of 64 bytes: bit for bit as if each piece had an optimizer of its own.
+TEST_F(TorchOptimizer, UpdatesEachPieceWithTheNumbersOfItsGroup) {
+  const std::vector<OptimizerPiece> pieces{{512, 1}, {512, 0}, {768, 0}, {1003, 1}};
+  for (const Case& c : cases()) {
+    SCOPED_TRACE(c.name);
+    const CheckpointFile file((folder() / (c.name + "_float32.pt")).string());
+    OptimizerSpec grouped = c.spec, other = c.spec;
+    other.learningRate = 3 * c.spec.learningRate;
+    other.weightDecay = c.spec.weightDecay + 0.05;
+    grouped.learningRate = grouped.weightDecay = 0.77;  // counts for none
+    grouped.groups = {{c.spec.learningRate, c.spec.weightDecay, {}}, {other.learningRate, other.weightDecay, {}}};
+    grouped.warmupSteps = 4;
+    other.warmupSteps = 4;
+    OptimizerSpec first = c.spec;
+    first.warmupSteps = 4;
+    Optimizer whole(grouped), alone0(first), alone1(other);
+    at::Tensor values = file.read("first").clone(), expected = values.clone();
+    for (int step = 0; step < kSteps; ++step) {
+      at::Tensor gradient = file.read("gradients")[step].clone(), same = gradient.clone();
+      whole.step(0, values, gradient, step, 0.5, pieces);
+      const auto alone = [&](Optimizer& optimizer, std::size_t key, std::int64_t begin, std::int64_t end) {
+        at::Tensor value = expected.narrow(0, begin, end - begin), part = same.narrow(0, begin, end - begin);
+        optimizer.step(key, value, part, step, 0.5);
+      };
+      alone(alone1, 0, 0, 512), alone(alone0, 0, 512, 768), alone(alone1, 1, 768, 1003);
+    }
+    EXPECT_TRUE(at::equal(values, expected));
+    EXPECT_FALSE(at::equal(values, file.read("fused"))) << "the groups differ";
+  }
+}
+
 TEST_F(TorchOptimizer, RefusesWhatItCannotUpdate) {
   at::Tensor whole = at::zeros({4}, at::kLong), imaginary = at::zeros({4}, at::kComplexFloat), none = at::zeros({0});
   Optimizer optimizer(adam(OptimizerSpec::Kind::Adam, 0));

@@ -2,13 +2,12 @@
 
 #include <chrono>
 #include <functional>
-#include <thread>
 #include <vector>
 
 #include <gmock/gmock.h>
 
-#include "schedules/error.h"
-#include "tests/support/loopback.h"
+#include "engine/worker.h"
+#include "tests/support/rank_threads.h"
 
 namespace pw {
 namespace {
@@ -25,32 +24,11 @@ JobFields fields(const std::string& rate = "0.01", const std::string& seed = "0"
   return {{"the plan", plan, "plan.json " + plan}, {"--lr", rate, rate}, {"--seed", seed, seed}, {"the data", "", ""}};
 }
 
-/// What each rank of a job ended with: `agreed`, or `usage: …`, `error: …`.
-std::vector<std::string> outcomes(int ranks, std::chrono::milliseconds deadline, const std::function<void(int, const Rendezvous&)>& act) {
-  const test::Listener listener;
-  std::vector<std::string> said(static_cast<std::size_t>(ranks));
-  std::vector<std::thread> threads;
-  for (int r = 0; r < ranks; ++r) {
-    threads.emplace_back([&, r] {
-      Rendezvous place;
-      place.rank = JobRank(r);
-      place.size = ranks;
-      place.masterPort = listener.port;
-      if (r == 0) place.listenFd = ::dup(listener.fd.get());
-      place.deadline = deadline;
-      std::string& mine = said[static_cast<std::size_t>(r)];
-      try {
-        act(r, place);
-        mine = "agreed";
-      } catch (const UsageError& e) {
-        mine = std::string("usage: ") + e.what();
-      } catch (const Error& e) {
-        mine = std::string("error: ") + e.what();
-      }
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-  return said;
+using Act = std::function<void(int, const Rendezvous&)>;
+
+/// What each rank of a job ended with.
+std::vector<std::string> outcomes(int ranks, std::chrono::milliseconds deadline, const Act& act) {
+  return test::endsOf(ranks, [&](const RankEnvironment& mine) { act(mine.rank.value, rendezvousOf(mine, deadline)); });
 }
 
 /// Rank 0 serves until all have heard, as in a job whose ranks then connect.
@@ -62,7 +40,7 @@ void agreeAndStay(int rank, const Rendezvous& place, const JobFields& mine) {
 }
 
 TEST(Agree, LetsRanksGoOnThatAreAboutToDoTheSame) {
-  EXPECT_THAT(outcomes(3, kLong, [](int r, const Rendezvous& place) { agreeAndStay(r, place, fields()); }), Each("agreed"));
+  EXPECT_THAT(outcomes(3, kLong, [](int r, const Rendezvous& place) { agreeAndStay(r, place, fields()); }), Each("well"));
 }
 
 TEST(Agree, EndsAllRanksWhereOneDiffers) {
@@ -75,7 +53,7 @@ TEST(Agree, NamesTheRankThatDoesNotCome) {
   const auto said = outcomes(3, 200ms, [](int r, const Rendezvous& place) {
     if (r != 1) agree(openMeeting(place), place, fields());
   });
-  EXPECT_EQ(said[1], "agreed") << "it was not there";
+  EXPECT_EQ(said[1], "well") << "it was not there";
   EXPECT_THAT(said[0], AllOf(StartsWith("error: rank 1 did not come"), HasSubstr("within 200 ms")));
   EXPECT_EQ(said[2], said[0]) << "rank 0 tells the others who is missing";
 }
@@ -89,7 +67,7 @@ TEST(Agree, EndsAllRanksWithTheReasonOfTheOneThatCannotTakePart) {
         agree(openMeeting(place), place, fields());
     });
     for (int r = 0; r < 3; ++r)
-      EXPECT_EQ(said[static_cast<std::size_t>(r)], r == victim ? "agreed" : "usage: Rank " + std::to_string(victim) + ": no such file")
+      EXPECT_EQ(said[static_cast<std::size_t>(r)], r == victim ? "well" : "usage: Rank " + std::to_string(victim) + ": no such file")
           << victim;
   }
 }

@@ -10,7 +10,7 @@
 #include <thread>
 
 #include "schedules/error.h"
-#include "tests/support/loopback.h"
+#include "tests/support/rank_threads.h"
 
 namespace pw::test {
 namespace {
@@ -20,43 +20,6 @@ using testing::AllOf;
 using testing::Each;
 using testing::HasSubstr;
 using testing::StartsWith;
-
-RankEnvironment environmentOf(int rank, int workers, int port) {
-  RankEnvironment environment;
-  environment.rank = JobRank(rank);
-  environment.worldSize = workers;
-  environment.masterAddress = "127.0.0.1";
-  environment.masterPort = port;
-  environment.oneHost = true;
-  environment.token = "secret";
-  return environment;
-}
-
-using Act = std::function<void(const RankEnvironment&)>;
-
-/// Threads as the workers of a job: what each ended with: `well`, `usage: …` or `error: …`.
-std::vector<std::string> endsOf(int workers, const Act& act) {
-  const Listener listener;
-  std::vector<std::string> ends(static_cast<std::size_t>(workers));
-  std::vector<std::thread> threads;
-  for (int r = 0; r < workers; ++r) {
-    threads.emplace_back([&, r] {
-      RankEnvironment environment = environmentOf(r, workers, listener.port);
-      if (r == 0) environment.listenFd = ::dup(listener.fd.get());
-      std::string& end = ends[static_cast<std::size_t>(r)];
-      try {
-        act(environment);
-        end = "well";
-      } catch (const UsageError& problem) {
-        end = std::string("usage: ") + problem.what();
-      } catch (const Error& problem) {
-        end = std::string("error: ") + problem.what();
-      }
-    });
-  }
-  for (std::thread& thread : threads) thread.join();
-  return ends;
-}
 
 struct Case {
   Transport transport;
