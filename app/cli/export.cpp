@@ -19,6 +19,7 @@
 #include "backends/traces/import.h"
 #include "schedules/error.h"
 #include "schedules/units.h"
+#include "simulator/plan/layer_export.h"
 #include "simulator/plan/plan.h"
 #include "simulator/report/chrome_trace.h"
 #include "simulator/report/svg_timeline.h"
@@ -141,12 +142,27 @@ int exportForTorch(const ExportOptions& o) {
   return kYes;
 }
 
+int exportLayers(const ExportOptions& o) {
+  if (o.plan.empty()) throw UsageError("--to layers exports the costs of a plan; give PLAN.json");
+  const Plan plan = parsePlan(readFile(o.plan), o.plan);
+  const LayerTable table = layersOf(plan, loadModel(plan.modelFiles));
+  const std::string text = o.out.ends_with(".csv") ? toCsv(table) : toJson(table);
+  if (o.out.empty()) {
+    print(text);
+    return kYes;
+  }
+  writeFile(o.out, text);
+  print(fmt::format("{}: {}, {}\n", o.out, table.name, counted(static_cast<std::int64_t>(table.layers.size()), "layer")));
+  return kYes;
+}
+
 int runExport(const ExportOptions& o) {
   const int sources = static_cast<int>(!o.plan.empty()) + static_cast<int>(!o.store.empty()) + static_cast<int>(!o.traces.empty());
   if (sources != 1) throw UsageError("export takes one of a plan file, --store F.db and --trace F; see pipewright export --help");
   if (o.run > 0 && o.store.empty()) throw UsageError("--run selects a run of a store; add --store F.db, or omit it");
   if (o.predicted && o.store.empty()) throw UsageError("--predicted selects a run's prediction; add --store F.db, or omit it");
   if (o.step >= 0 && (o.predicted || !o.plan.empty())) throw UsageError("a prediction has one step only; omit --step");
+  if (o.to == "layers") return exportLayers(o);
   return o.to == "torch" ? exportForTorch(o) : exportTrace(o);
 }
 
@@ -172,17 +188,20 @@ Command addExport(CLI::App& app) {
       ->option_text("N");
   command->add_flag("--predicted", options->predicted, "Export only the prediction of the run");
   command
-      ->add_option("--to", options->to,
-                   "torch: a schedule, split points and a script; chrome: all steps, for Perfetto; csv: one line per span; svg: a drawing")
-      ->option_text("torch|chrome|csv|svg (required)")
+      ->add_option(
+          "--to", options->to,
+          "torch: a schedule, split points and a script; layers: the model's costs as a table for --layers; chrome: all steps, for "
+          "Perfetto; csv: one line per span; svg: a drawing")
+      ->option_text("torch|layers|chrome|csv|svg (required)")
       ->required()
-      ->check(CLI::IsMember({"torch", "chrome", "csv", "svg"}));
+      ->check(CLI::IsMember({"torch", "layers", "chrome", "csv", "svg"}));
   command->add_option("--out", options->out, "File to write, or with --to torch a folder (default: stdout)")->option_text("F");
   command->add_option("--progress", options->progressStyle, "json: progress as one line per second on stderr")->option_text("json");
   command->footer(
       "Examples:\n"
       "  pipewright export plan.json --to torch --out pipeline     then: torchrun --nproc-per-node 2 pipeline/run.py\n"
       "  pipewright export plan.json --to svg --out predicted.svg\n"
+      "  pipewright export plan.json --to layers --out layers.csv\n"
       "  pipewright export --store runs.db --run 3 --to chrome --out run3.json\n"
       "  pipewright export --trace profiles/ --to svg --out measured.svg\n"
       "  pipewright export --trace rank0.json --trace rank1.json --to csv > spans.csv\n\n"

@@ -6,6 +6,7 @@
 #include <nlohmann/json.hpp>
 
 #include "app/cli/commands.h"
+#include "app/cli/layers.h"
 #include "app/cli/not_counted.h"
 #include "app/cli/numbers.h"
 #include "app/cli/output.h"
@@ -29,13 +30,13 @@ namespace {
 
 struct Options {
   PlanOptions plan;
-  std::string out;
+  std::string layers, out;
   bool json = false;
 };
 
 void printStages(const Plan& plan, const ModelGraph& graph, const Metrics& metrics) {
-  std::vector<std::vector<std::string>> rows{
-      {"stage", "rank", "begins at", "operators", "forward", "backward", "parameters", "receives", "peak memory"}};
+  std::vector<std::vector<std::string>> rows{{"stage", "rank", "begins at", isLayerChain(graph) ? "layers" : "operators", "forward",
+                                              "backward", "parameters", "receives", "peak memory"}};
   for (std::size_t s = 0; s < plan.partition.stages.size(); ++s) {
     const StageSpec& spec = plan.partition.stages[s];
     const StageCost& cost = plan.costs.stages[s];
@@ -166,8 +167,10 @@ void printPlan(const PlannedModel& planned, const ExportRecord& exported, const 
   const int ranks = shapeOf(plan.schedule).ranks;
   const std::string copies = plan.replicas > 1 ? fmt::format(" in each of {} replicas", plan.replicas) : "";
   const std::string count = counted(o.microbatches, "microbatch") + (planned.microbatchesByDefault ? " (by default)" : "");
-  print(fmt::format("{}: {}{}, {}, {} of {}, loss {}\ncosts {}\ntrace {}\n\n", planned.graph.name, counted(ranks, "rank"), copies,
-                    o.schedule, count, o.microbatch, o.loss, sourceOf(plan.profile, ranks), describe(exported)));
+  const bool layers = isLayerChain(planned.graph);  // without a loss and a trace
+  print(fmt::format("{}: {}{}, {}, {} of {}{}\ncosts {}\n{}\n", planned.graph.name, counted(ranks, "rank"), copies, o.schedule, count,
+                    o.microbatch, layers ? "" : ", loss " + o.loss, sourceOf(plan.profile, ranks),
+                    layers ? "" : fmt::format("trace {}\n", describe(exported))));
   printStages(plan, planned.graph, metrics);
   printShared(plan, planned.sharing, o.share);
   printRecomputed(recomputed);
@@ -178,7 +181,9 @@ void printPlan(const PlannedModel& planned, const ExportRecord& exported, const 
 }
 
 int run(const Options& o) {
-  const PlannedModel planned = planModel(o.plan, &warn);
+  PlanOptions plans = o.plan;
+  plans.models = modelFiles(o.plan.models, o.layers, "plan");
+  const PlannedModel planned = planModel(std::move(plans), &warn);
   const Plan& plan = planned.plan;
   const ModelGraph& graph = planned.graph;
   const ExportRecord exported = readExportRecord(graph.files);
@@ -203,11 +208,8 @@ int run(const Options& o) {
   return fits ? kYes : complain(tooLargeSentence(planned), kNo);
 }
 
-/// The model, how it is cut and how the stages are scheduled.
+/// How the model is cut and how the stages are scheduled.
 void declareStages(CLI::App& sub, PlanOptions& o) {
-  sub.add_option("MODEL.pt2", o.models, "Model archive (.pt2); several if each stage was exported separately")
-      ->required()
-      ->option_text("MODEL.pt2");
   sub.add_option("--ranks", o.ranks,
                  "Pipeline ranks (default: split points + 1, else one per GPU where there are several, else one per core)")
       ->check(wholeFrom(1, kMostPlanRanks))
@@ -271,6 +273,7 @@ void declareCosts(CLI::App& sub, PlanOptions& o) {
 Command addPlan(CLI::App& app) {
   auto* sub = app.add_subcommand("plan", "Cut a model into stages and schedule it");
   auto options = std::make_shared<Options>();
+  declareModel(*sub, options->plan.models, options->layers);
   declareStages(*sub, options->plan);
   declareCosts(*sub, options->plan);
   sub->add_option("--out", options->out, "Write the plan here (JSON)")->option_text("FILE");
@@ -281,7 +284,8 @@ Command addPlan(CLI::App& app) {
       "  pipewright plan gpt.pt2 --split blocks.2,blocks.5 --microbatches 8 --schedule gpipe\n"
       "  pipewright plan gpt.pt2 --ranks 8 --microbatches 32 --cluster h100-nvlink --precision bf16 --optimizer adamw --memory-limit 80GB "
       "--recompute auto\n"
-      "  pipewright plan gpt.pt2 --ranks 2 --replicas 2 --microbatches 8 --recompute blocks --optimizer adamw");
+      "  pipewright plan gpt.pt2 --ranks 2 --replicas 2 --microbatches 8 --recompute blocks --optimizer adamw\n"
+      "  pipewright plan --layers layers.csv --ranks 4 --microbatches 16 --out plan.json");
   return [options] { return run(*options); };
 }
 

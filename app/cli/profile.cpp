@@ -11,6 +11,7 @@
 #include "backends/cuda/backend.h"
 #include "backends/resources/resources.h"
 #include "backends/torch/backend.h"
+#include "engine/planning/layer_costs.h"
 #include "engine/planning/limits.h"
 #include "engine/processes/connect.h"
 #include "engine/processes/failure.h"
@@ -133,6 +134,7 @@ int run(Options& o) {
     throw UsageError(fmt::format("--device {} names a single GPU, but several processes need one each; use --device cuda.", o.how.device));
   }
   const ModelGraph graph = loadModel(o.models);
+  requireOperators(graph);
   if (o.microbatch == 0) o.microbatch = exportedBatch(graph);
   if (o.loss.empty()) o.loss = defaultLoss(graph);
   Profile profile;

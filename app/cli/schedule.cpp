@@ -1,5 +1,7 @@
 #include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 
 #include <fmt/format.h>
 #include <CLI/App.hpp>
@@ -8,9 +10,11 @@
 #include "app/cli/commands.h"
 #include "app/cli/output.h"
 #include "app/cli/schedule_options.h"
+#include "engine/planning/subject.h"
 #include "schedules/csv.h"
 #include "schedules/error.h"
 #include "schedules/generate.h"
+#include "simulator/order/find_order.h"
 
 namespace pw::cli {
 namespace {
@@ -18,7 +22,8 @@ namespace {
 struct ScheduleOptions {
   std::string name;
   ShapeOptions shape;
-  std::string lowered, letters;
+  std::string lowered, letters, costs;
+  double seconds = 2;
   std::string out;
 };
 
@@ -28,7 +33,22 @@ std::string listText() {
     rows.push_back({std::string(generator.name), std::string(generator.needs), std::string(name(generator.placement)),
                     std::string(generator.summary)});
   }
+  rows.push_back({std::string(kAutoSchedule), "--costs F.json; one replica of each stage", "any",
+                  "made for given times, links and memory limits (simulate --schedule auto)"});
   return table(rows) + "\nR ranks, V stages per rank (--chunks), M microbatches.\n";
+}
+
+/// An order made for a problem file; nothing where its limits hold none.
+std::optional<Schedule> orderFor(const ScheduleOptions& options) {
+  if (options.name != kAutoSchedule) throw UsageError(fmt::format("--costs is for the schedule auto; {} needs none", options.name));
+  SubjectOptions subject;
+  subject.schedule = options.name;
+  subject.shape = options.shape;
+  subject.costs = options.costs;
+  subject.seconds = options.seconds;
+  Subject found = subjectOf(subject);
+  if (!found.certificate) return std::nullopt;
+  return std::move(found.schedule);
 }
 
 int runSchedule(const ScheduleOptions& options) {
@@ -37,7 +57,9 @@ int runSchedule(const ScheduleOptions& options) {
     print(listText());
     return kYes;
   }
-  const Schedule schedule = loweredAs(options.lowered, generateFrom(options.name, options.shape));
+  const std::optional<Schedule> compute = options.costs.empty() ? generateFrom(options.name, options.shape) : orderFor(options);
+  if (!compute) return complain(options.costs + " has a limit that does not hold one microbatch; simulate --schedule auto says which", kNo);
+  const Schedule schedule = loweredAs(options.lowered, *compute);
   const std::string csv = toCsv(schedule, parseLetters(options.letters));
   if (options.out.empty())
     print(csv);
@@ -61,12 +83,15 @@ Command addSchedule(CLI::App& app) {
       ->option_text("torch|torch-runtime|deferred")
       ->check(CLI::IsMember({"torch", "torch-runtime", "deferred"}));
   declareLetters(*command, options->letters);
+  command->add_option("--costs", options->costs, "For auto: the problem file that the order is made for")->type_name("F.json");
+  declareSeconds(*command, options->seconds);
   command->add_option("--out", options->out, "File to write (default: stdout)")->type_name("F.csv");
   command->footer(
       "Examples:\n"
       "  pipewright schedule list\n"
       "  pipewright schedule 1f1b --ranks 4 --microbatches 8\n"
       "  pipewright schedule zbv --ranks 4 --microbatches 8 --lowered torch --out zbv.csv\n"
+      "  pipewright schedule auto --costs problem.json --out mine.csv\n"
       "  pipewright schedule interleaved-1f1b --ranks 4 --chunks 2 --microbatches 10 --strict torch\n\n"
       "One row per rank; 2F0 is the forward of stage 2 on microbatch 0, 2B0 its backward, 2I0 and 2W0 the backward's parts\n"
       "for inputs and weights, (2F1;2B0)OVERLAP_F_B two at once. An empty cell is an idle step, as torch writes it.");

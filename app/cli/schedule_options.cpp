@@ -37,6 +37,15 @@ void declareLetters(CLI::App& command, std::string& letters) {
       ->check(CLI::IsMember({"torch", "zero-bubble"}));
 }
 
+void declareSeconds(CLI::App& command, double& seconds) {
+  command
+      .add_option(
+          "--seconds", seconds,
+          "For the schedule auto: how long its order is searched (default: 2), counted in work, so that the result is always the same")
+      ->check(numberFrom(0.001, 86'400))
+      ->option_text("T");
+}
+
 bool stops(const std::vector<Problem>& problems) {
   return std::any_of(problems.begin(), problems.end(), [](const Problem& p) { return p.stops == Stops::Always; });
 }

@@ -16,6 +16,9 @@ namespace pw::cli {
 /// Declares `--ranks R --chunks V --microbatches M [--group G] [--strict torch]` on a subcommand; `options` must outlive it.
 void declareShape(CLI::App& command, ShapeOptions& options);
 
+/// Declares `--seconds T` of the schedule auto.
+void declareSeconds(CLI::App& command, double& seconds);
+
 /// Declares `--letters torch|zero-bubble` for a CSV.
 void declareLetters(CLI::App& command, std::string& letters);
 

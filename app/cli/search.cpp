@@ -7,6 +7,7 @@
 #include <set>
 
 #include "app/cli/commands.h"
+#include "app/cli/layers.h"
 #include "app/cli/not_counted.h"
 #include "app/cli/numbers.h"
 #include "app/cli/output.h"
@@ -23,7 +24,7 @@ namespace {
 
 struct Options {
   SearchOptions search;
-  std::string out;
+  std::string layers, out;
   int top = 10;
   bool json = false;
 };
@@ -98,7 +99,9 @@ void printFound(const SearchedModel& searched, const std::vector<const Candidate
 }
 
 int run(const Options& o) {
-  const SearchedModel searched = searchUntilInterrupted(o.search);
+  SearchOptions options = o.search;
+  options.models = modelFiles(o.search.models, o.layers, "search");
+  const SearchedModel searched = searchUntilInterrupted(options);
   const Found& found = searched.found;
   if (found.candidates.empty()) return complain("Interrupted before any plan was tried", kNo);
   const std::vector<const Candidate*> best = bestOf(found, o.top), front = frontOf(found);
@@ -125,9 +128,7 @@ Command addSearch(CLI::App& app) {
   auto* sub = app.add_subcommand("search", "Search for the best plans of a model, and the trade-off between speed and memory");
   auto options = std::make_shared<Options>();
   SearchOptions* const o = &options->search;
-  sub->add_option("MODEL.pt2", o->models, "Model archive (.pt2); several if each stage was exported separately")
-      ->required()
-      ->option_text("MODEL.pt2");
+  declareModel(*sub, o->models, options->layers);
   sub->add_option("--ranks", o->ranks, "Pipeline ranks")->required()->check(wholeFrom(1, kMostPlanRanks))->option_text("R");
   sub->add_option("--microbatches", o->microbatches,
                   "Numbers of microbatches to try (default: R, 2R, 4R and 8R, and all that divide the batch, down to single samples)")
@@ -177,7 +178,8 @@ Command addSearch(CLI::App& app) {
       "\nExamples:\n"
       "  pipewright search gpt.pt2 --ranks 4 --batch 64 --cluster h100-nvlink --precision bf16 --optimizer adamw\n"
       "  pipewright search gpt.pt2 --ranks 2 --microbatches 4,8 --memory-limit 2GiB --out plan.json\n"
-      "  pipewright search gpt.pt2 --ranks 8 --schedules 1f1b,zbv --cluster a100-nvlink --top 5\n\n"
+      "  pipewright search gpt.pt2 --ranks 8 --schedules 1f1b,zbv --cluster a100-nvlink --top 5\n"
+      "  pipewright search --layers layers.json --ranks 8 --microbatches 32 --memory-limit 80GB\n\n"
       "Ctrl-C ends the search and shows the best plans so far (`cancelled` in JSON), with status 1.");
   return [options] { return run(*options); };
 }

@@ -18,6 +18,7 @@
 #include "engine/planning/subject.h"
 #include "schedules/cycles.h"
 #include "schedules/units.h"
+#include "simulator/plan/optimizer.h"
 #include "simulator/report/chrome_trace.h"
 #include "simulator/report/explain_text.h"
 #include "simulator/report/json_fields.h"
@@ -67,6 +68,17 @@ std::string pathText(const CriticalPath& path) {
   return text;
 }
 
+/// How good the order of `auto` is.
+std::string certificateText(const Certificate& certificate) {
+  const std::string_view clock = certificate.clock == Clock::Flush ? "makespan" : "window";
+  std::string text = certificate.optimal() ? fmt::format("proven: no order has a shorter {}", clock)
+                                           : fmt::format("no order has a {} more than {} shorter", clock, percent(certificate.gap()));
+  if (certificate.recomputed.empty()) return text;
+  text += certificate.recomputed.size() == 1 ? "; recomputes stage" : "; recomputes stages";
+  for (const Stage stage : certificate.recomputed) text += fmt::format(" {}", stage.value);
+  return text;
+}
+
 std::string summary(const Subject& subject, Sending sending, const PredictionReport& p) {
   const Metrics& metrics = p.metrics;
   const auto overBound = [](Ns time, Ns bound) {
@@ -86,6 +98,7 @@ std::string summary(const Subject& subject, Sending sending, const PredictionRep
                     fmt::format("{} to {} in 90 % of {} draws, each duration varied by {}", formatDuration(quantile(*p.jitter, 0.05)),
                                 formatDuration(quantile(*p.jitter, 0.95)), p.jitter->makespans.size(), percent(p.jitter->sigma))});
   }
+  if (p.certificate) rows.push_back({"auto", "found by " + p.certificate->foundBy, certificateText(*p.certificate)});
   rows.insert(rows.begin(), std::vector<std::string>{});
   return shapeLine(subject.schedule) + "\n" + (subject.costSource.empty() ? "" : subject.costSource + "\n") +
          std::string(inWords(sending)) + table(rows);
@@ -158,10 +171,23 @@ int runSimulate(const SimulateOptions& options) {
   return complain(fmt::format("{}: {}", subject.schedule.name, *predicted.excess), kNo);
 }
 
+void declareLayers(CLI::App& command, SubjectOptions& o) {
+  command.add_option("--layers", o.layers, "A table of layers with their costs (JSON or CSV) instead of these times")
+      ->type_name("F.json|F.csv");
+  command.add_option("--split", o.splits, "With --layers: the layers that begin stages (default: balanced by time)")
+      ->delimiter(',')
+      ->option_text("NAME,...");
+  command.add_option("--cluster", o.cluster, "With --layers: messages take as long as on this preset or file (default: no time)")
+      ->option_text("CLUSTER");
+  command.add_option("--optimizer", o.optimizer, "With --layers: optimizer whose state is counted (default: none)")
+      ->option_text(optimizerNames("|"));
+}
+
 /// Declares the options that say what is simulated; `o` must outlive the command.
 void declareSubject(CLI::App& command, SubjectOptions& o) {
   command.add_option("PLAN.json", o.plan, "Plan (JSON) with its own schedule and costs")->option_text(" ");
-  command.add_option("--schedule", o.schedule, "A schedule by name, with --ranks and --microbatches")->type_name("NAME");
+  command.add_option("--schedule", o.schedule, "A schedule by name, with --ranks and --microbatches; auto: an order made for these costs")
+      ->type_name("NAME");
   declareShape(command, o.shape);
   command.add_option("--csv", o.csv, "A schedule in torch's CSV")->type_name("F.csv");
   declareLetters(command, o.letters);
@@ -184,6 +210,8 @@ void declareSubject(CLI::App& command, SubjectOptions& o) {
   command.add_option("--load", o.load, "For lockstep: loading a microbatch from the host")->type_name("T")->check(aDuration());
   command.add_option("--store", o.store, "For lockstep: storing a result to the host")->type_name("T")->check(aDuration());
   command.add_option("--costs", o.costs, "A problem file with shape, costs and limits instead of these times")->type_name("F.json");
+  declareSeconds(command, o.seconds);
+  declareLayers(command, o);
   command
       .add_option("--live-limit", o.liveLimit,
                   "Largest allowed number of live (stage, microbatch) pairs, for all ranks or per rank; exit status 1 if exceeded")
@@ -234,6 +262,8 @@ Command addSimulate(CLI::App& app) {
       "  pipewright simulate --schedule 1f1b --ranks 4 --microbatches 8 --forward 1ms --backward 2ms\n"
       "  pipewright simulate --schedule zbv --ranks 4 --microbatches 8 --forward 1ms --input 1ms --weight 1ms --text\n"
       "  pipewright simulate --schedule 1f1b --ranks 4 --microbatches 8 --slow 1=1.5 --slow 2-3=4 --latency 50us --jitter 0.05\n"
+      "  pipewright simulate --schedule auto --ranks 4 --microbatches 8 --forward 1ms,2ms,1ms,1ms --live-limit 3\n"
+      "  pipewright simulate --layers layers.csv --schedule 1f1b --ranks 4 --microbatches 8\n"
       "  pipewright simulate --csv mine.csv --latency 20us --transfer 100us --sends one-channel --json\n\n"
       "Exit status 1 when the schedule cannot run or exceeds a limit.");
   return [options] { return runSimulate(*options); };

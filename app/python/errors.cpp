@@ -3,6 +3,7 @@
 
 #include <exception>
 #include <string>
+#include <utility>
 
 #include "app/python/bindings.h"
 #include "engine/processes/failure.h"
@@ -42,7 +43,7 @@ void bindErrors(py::module_& m) {
   usage.call_once_and_store_result([&] { return py::exception<UsageError>(m, "UsageError", error.get_stored()); });
   py::register_exception_translator([](std::exception_ptr thrown) {
     try {
-      if (thrown) std::rethrow_exception(thrown);
+      if (thrown) std::rethrow_exception(std::move(thrown));
     } catch (const Interrupted&) {
       PyErr_SetNone(PyExc_KeyboardInterrupt);
     } catch (const UsageError& e) {

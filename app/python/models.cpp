@@ -12,6 +12,7 @@
 #include "backends/host/files.h"
 #include "backends/resources/resources.h"
 #include "engine/planning/inspection.h"
+#include "engine/planning/layer_costs.h"
 #include "engine/planning/measure.h"
 #include "engine/planning/plan_model.h"
 #include "schedules/error.h"
@@ -77,6 +78,7 @@ Profile profiled(const std::vector<std::string>& models, std::int64_t microbatch
                  const std::string& cluster) {
   refuseWhatCannotMeasure(how, cluster.empty() ? CostsFrom::Measuring : CostsFrom::Cluster);
   const ModelGraph graph = loadModel(models);
+  requireOperators(graph);
   if (microbatch == 0) microbatch = exportedBatch(graph);
   if (loss.empty()) loss = defaultLoss(graph);
   if (!cluster.empty()) return estimate(graph, microbatch, loadCluster(cluster), precisionOf(how.precision).value());

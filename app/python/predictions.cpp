@@ -66,6 +66,10 @@ void bindOptions(py::module_& m) {
       .def_readwrite("load", &SubjectOptions::load)
       .def_readwrite("store", &SubjectOptions::store)
       .def_readwrite("costs", &SubjectOptions::costs)
+      .def_readwrite("layers", &SubjectOptions::layers)
+      .def_readwrite("splits", &SubjectOptions::splits)
+      .def_readwrite("cluster", &SubjectOptions::cluster)
+      .def_readwrite("optimizer", &SubjectOptions::optimizer)
       .def_readwrite("memory_limit", &SubjectOptions::memoryLimit)
       .def_readwrite("live_limit", &SubjectOptions::liveLimit)
       .def_readwrite("slow", &SubjectOptions::slow);

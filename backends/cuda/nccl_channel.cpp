@@ -41,6 +41,7 @@ std::optional<ncclDataType_t> ncclTypeOf(DType dtype) {
     case DType::Float64: return ncclFloat64;
     case DType::Unknown:
     case DType::Int16:
+    case DType::Float8:
     case DType::Bool:
     case DType::ComplexHalf:
     case DType::ComplexFloat:

@@ -78,6 +78,7 @@ auto withType(DType dtype, Work work) {
     case DType::ComplexHalf:
     case DType::ComplexFloat:
     case DType::ComplexDouble:
+    case DType::Float8:
     case DType::Bool: break;
   }
   throw Error("gradients of type " + std::string(name(dtype)) + " cannot be summed or compared; train parameters of a floating type");
@@ -124,6 +125,7 @@ bool allFinite(DType dtype, Buffer buffer) {
     case DType::Int16:
     case DType::Int32:
     case DType::Int64:
+    case DType::Float8:
     case DType::Bool: break;
   }
   return true;

@@ -7,6 +7,7 @@
 #include "backends/pt2/json.h"
 #include "backends/pt2/zip.h"
 #include "schedules/error.h"
+#include "simulator/costs/layer_table.h"
 
 namespace pw::pt2 {
 namespace {
@@ -57,6 +58,7 @@ namespace pw {
 
 ExportRecord readExportRecord(const std::vector<std::string>& archives) {
   ExportRecord all;
+  if (archives.size() == 1 && isLayerTableName(archives.front())) return all;
   for (std::size_t i = 0; i < archives.size(); ++i) {
     const auto texts = pt2::readEntries(pt2::openArchive(archives[i]), {pt2::kRecordEntry});
     const auto text = texts.find(pt2::kRecordEntry);

@@ -7,8 +7,8 @@
 
 namespace pw {
 
-/// What the exporter recorded in a model's archives, joined where there are several; TraceCheck::None for archives of another exporter.
-/// Throws UsageError where an archive is unreadable, or its record is damaged or of a newer format.
+/// What the exporter recorded in a model's archives, joined where there are several; TraceCheck::None for archives of another exporter and
+/// layer tables. Throws UsageError where an archive is unreadable, or its record is damaged or of a newer format.
 [[nodiscard]] ExportRecord readExportRecord(const std::vector<std::string>& archives);
 
 namespace pt2 {

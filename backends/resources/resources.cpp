@@ -15,6 +15,7 @@
 #include "backends/host/paths.h"
 #include "backends/pt2/read.h"
 #include "schedules/error.h"
+#include "simulator/costs/layer_chain.h"
 #include "simulator/model/join.h"
 
 namespace pw {
@@ -22,6 +23,8 @@ namespace pw {
 namespace fs = std::filesystem;
 
 ModelGraph loadModel(const std::vector<std::string>& paths) {
+  if (paths.size() == 1 && isLayerTableName(paths.front()))
+    return chainOf(parseLayerTable(readFile(paths.front()), paths.front()), absolutePath(paths.front()));
   std::vector<ModelGraph> parts;
   for (const std::string& path : paths) parts.push_back(readPt2(absolutePath(path)));
   return parts.size() == 1 ? std::move(parts.front()) : join(parts);

@@ -9,7 +9,8 @@
 
 namespace pw {
 
-/// Reads a model; several archives are parts exported one per stage, in order.
+/// Reads a model; several archives are parts exported one per stage, in order. A layer table (`isLayerTableName`) becomes a chain
+/// (`chainOf`).
 [[nodiscard]] ModelGraph loadModel(const std::vector<std::string>& paths);
 
 /// Names of the presets in `resources/clusters`, sorted.

@@ -12,6 +12,7 @@
 #include "backends/host/gpu_inventory.h"
 #include "backends/resources/resources.h"
 #include "backends/torch/backend.h"
+#include "engine/planning/layer_costs.h"
 #include "engine/planning/limits.h"
 #include "engine/planning/schedule_source.h"
 #include "schedules/error.h"
@@ -29,20 +30,6 @@
 
 namespace pw {
 namespace {
-
-/// Split points by name, by the marks in the model, or balanced.
-std::vector<NodeId> chooseSplits(const PlanOptions& o, const ModelGraph& graph, const Profile& profile, int stages) {
-  if (!o.splits.empty()) {
-    std::vector<NodeId> begins;
-    for (const std::string& split : o.splits) begins.push_back(findSplit(graph, split));
-    std::sort(begins.begin(), begins.end());
-    if (std::adjacent_find(begins.begin(), begins.end()) != begins.end())
-      throw UsageError("Two of the split names denote the same place; name each place once.");
-    return begins;
-  }
-  if (static_cast<int>(graph.splitMarkers.size()) + 1 == stages) return graph.splitMarkers;
-  return balancedSplits(graph, profile, stages, parseBalance(o.balance));
-}
 
 /// The number of devices: GPUs if there are several and the CPU was not requested, otherwise cores.
 int devicesHere(const MeasureOptions& how) {
@@ -91,6 +78,16 @@ Schedule chooseSchedule(const PlanOptions& o, const ModelGraph& graph) {
                                  o.schedule, stages, shapeOf(schedule).ranks, stages - 1));
   }
   return schedule;
+}
+
+CostsFrom costsFrom(const PlanOptions& o) {
+  if (o.profileAtHand || !o.profile.empty()) return CostsFrom::Profile;
+  return o.cluster.empty() ? CostsFrom::Measuring : CostsFrom::Cluster;
+}
+
+LayerOptions layerOptions(const PlanOptions& o) {
+  const bool recomputes = !std::holds_alternative<RecomputeNone>(parseRecompute(o.recompute));
+  return {o.cluster, o.profileAtHand || !o.profile.empty(), recomputes, o.microbatch, o.how};
 }
 
 Profile chooseProfile(const PlanOptions& o, const ModelGraph& graph, std::int64_t microbatch, int ranks, const Tell& tell) {
@@ -175,6 +172,19 @@ void predictPlan(PlannedModel& planned) {
 
 }  // namespace
 
+std::vector<NodeId> chooseSplits(const PlanOptions& o, const ModelGraph& graph, const Profile& profile, int stages) {
+  if (!o.splits.empty()) {
+    std::vector<NodeId> begins;
+    for (const std::string& split : o.splits) begins.push_back(findSplit(graph, split));
+    std::sort(begins.begin(), begins.end());
+    if (std::adjacent_find(begins.begin(), begins.end()) != begins.end())
+      throw UsageError("Two of the split names denote the same place; name each place once.");
+    return begins;
+  }
+  if (static_cast<int>(graph.splitMarkers.size()) + 1 == stages) return graph.splitMarkers;
+  return balancedSplits(graph, profile, stages, parseBalance(o.balance));
+}
+
 std::string tooLargeSentence(const PlannedModel& planned) {
   return fmt::format(
       "Rank {} would need {}, more than the limit of {}, so no plan was written; use more ranks, smaller microbatches, --recompute auto or "
@@ -189,9 +199,13 @@ PlannedModel planModel(PlanOptions options, const Tell& tell) {
   requireInRange(o);
   planned.graph = loadModel(o.models);  // first of all: a file that is not there matters most
   const ModelGraph& graph = planned.graph;
-  refuseWhatCannotMeasure(o.how, o.profileAtHand || !o.profile.empty() ? CostsFrom::Profile
-                                 : !o.cluster.empty()                  ? CostsFrom::Cluster
-                                                                       : CostsFrom::Measuring);
+  const bool layers = isLayerChain(graph);
+  if (layers) {
+    planned.profile = layerCosts(graph, layerOptions(o));
+    o.microbatch = planned.profile.microbatch;
+  } else {
+    refuseWhatCannotMeasure(o.how, costsFrom(o));
+  }
   static_cast<void>(plannedOptimizer(o.optimizer, o.momentum));
   planned.microbatchesByDefault = settleShape(o, graph);
   settleBatch(o, graph);
@@ -199,7 +213,7 @@ PlannedModel planModel(PlanOptions options, const Tell& tell) {
   const Schedule schedule = chooseSchedule(o, graph);
   planned.limit = o.memoryLimit.empty() ? 0 : parseSize(o.memoryLimit);
   for (const std::string& split : o.splits) static_cast<void>(findSplit(graph, split));
-  planned.profile = chooseProfile(o, graph, o.microbatch, shapeOf(schedule).ranks, tell);
+  if (!layers) planned.profile = chooseProfile(o, graph, o.microbatch, shapeOf(schedule).ranks, tell);
   planned.request = requestOf(o, graph, planned.profile, schedule, planned.limit);
   const Schedule rows = planRows(schedule, o.replicas);
   Priced priced = price(planned.request, graph, planned.profile, rows);

@@ -16,7 +16,7 @@ namespace pw {
 
 /// How a model is cut and scheduled: the options of `pipewright plan`. 0 and empty: not given.
 struct PlanOptions {
-  std::vector<std::string> models;             ///< archives; several where each stage was exported on its own
+  std::vector<std::string> models;             ///< archives, several where each stage was exported on its own; or a layer table
   std::string schedule = "1f1b";               ///< a name, or a CSV file
   int ranks = 0;                               ///< 0: split points + 1, else one per GPU where there are several, else one per core
   int chunks = 0;                              ///< stages per rank; 0: as the schedule usually has
@@ -54,6 +54,9 @@ struct PlannedModel {
   Bytes limit = 0;               ///< 0: none
   std::optional<Rank> tooLarge;  ///< the first rank above the limit
 };
+
+/// Where stages begin: the options' splits by name, else the marks in the model, else balanced. Throws UsageError for unknown names.
+[[nodiscard]] std::vector<NodeId> chooseSplits(const PlanOptions& options, const ModelGraph& graph, const Profile& profile, int stages);
 
 /// The sentence about the rank that is too large; there must be one.
 [[nodiscard]] std::string tooLargeSentence(const PlannedModel& planned);

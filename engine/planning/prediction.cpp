@@ -71,7 +71,12 @@ SubjectPrediction predictSubject(const Subject& subject, Sending sending, bool e
   if (jitter.sigma > 0) result.report.jitter = drawJitter(program, jitter.sigma, jitter.seed, jitter.draws, jitter.tell);
   result.excess = excess(subject, result.report.metrics);
   result.report.fits = !result.excess;
-  if (result.report.fits) result.report.lowerBound = lowerBounds(result.rows, subject.costs, subject.liveLimits);
+  LowerBounds& bounds = result.report.lowerBound;
+  if (result.report.fits) bounds = lowerBounds(result.rows, subject.costs, subject.liveLimits, subject.limits);
+  if (subject.certificate) {
+    result.report.certificate = subject.certificate;
+    (subject.certificate->clock == Clock::Flush ? bounds.flush : bounds.window) = subject.certificate->lowerBound;
+  }
   return result;
 }
 

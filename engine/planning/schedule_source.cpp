@@ -14,6 +14,7 @@
 #include "schedules/error.h"
 #include "schedules/generate.h"
 #include "schedules/lower.h"
+#include "simulator/order/find_order.h"
 #include "simulator/text/counted.h"
 
 namespace pw {
@@ -42,6 +43,9 @@ Schedule readShaped(const std::string& path, const ShapeOptions& options) {
 
 Schedule generateFrom(const std::string& name, const ShapeOptions& options) {
   if (name.ends_with(".csv")) return readShaped(name, options);
+  if (name == kAutoSchedule)
+    throw UsageError(
+        "the schedule auto is made for given costs: simulate --schedule auto shows it, schedule auto --costs F.json writes it");
   const Generator& family = generatorOf(name);
   requireWhole("--ranks", options.ranks, 0, kMaxRanks);
   requireWhole("--chunks", options.chunks, 0, kMaxStages);

@@ -9,11 +9,13 @@
 #include "backends/host/files.h"
 #include "backends/resources/resources.h"
 #include "backends/torch/backend.h"
+#include "engine/planning/layer_costs.h"
 #include "engine/planning/limits.h"
 #include "schedules/error.h"
 #include "schedules/generate.h"
 #include "schedules/units.h"
 #include "simulator/model/batch.h"
+#include "simulator/model/graph_facts.h"
 #include "simulator/plan/search_ranking.h"
 #include "simulator/report/json_fields.h"
 #include "simulator/text/json_text.h"
@@ -45,8 +47,13 @@ std::vector<std::shared_ptr<const Profile>> givenProfiles(const SearchOptions& o
   return profiles;
 }
 
-/// Costs estimated for a cluster, from the given profiles, or measured here at each size.
+LayerOptions layerOptions(const SearchOptions& o) {
+  return {o.cluster, !o.profiles.empty() || !o.profilesAtHand.empty(), false, o.microbatch, o.how};
+}
+
+/// Costs of a layer table, estimated for a cluster, from the given profiles, or measured here at each size.
 ProfileSource sourceOf(const SearchOptions& o, const ModelGraph& graph, const Cluster& cluster, const Tell& tell) {
+  if (isLayerChain(graph)) return measurements({std::make_shared<Profile>(layerCosts(graph, layerOptions(o)))});
   if (!o.cluster.empty()) return estimates(graph, cluster, precisionOf(o.how.precision).value());
   if (!o.profiles.empty() || !o.profilesAtHand.empty()) return measurements(givenProfiles(o, graph));
   return [&o, &tell](std::int64_t microbatch) {
@@ -110,7 +117,9 @@ void requireInRange(const SearchOptions& o) {
   requireNumber("--momentum", o.momentum, 0, 1);
 }
 
-bool measuresHere(const SearchOptions& o) { return o.profiles.empty() && o.profilesAtHand.empty() && o.cluster.empty(); }
+bool measuresHere(const SearchOptions& o, const ModelGraph& graph) {
+  return !isLayerChain(graph) && o.profiles.empty() && o.profilesAtHand.empty() && o.cluster.empty();
+}
 
 /// The model and what is searched, before anything is found.
 SearchedModel prepared(SearchOptions options) {
@@ -118,7 +127,13 @@ SearchedModel prepared(SearchOptions options) {
   SearchOptions& o = result.options = std::move(options);
   requireInRange(o);
   result.graph = loadModel(o.models);  // first of all: a file that is not there matters most
-  refuseWhatCannotMeasure(o.how, !o.cluster.empty() ? CostsFrom::Cluster : measuresHere(o) ? CostsFrom::Measuring : CostsFrom::Profile);
+  if (isLayerChain(result.graph)) {
+    static_cast<void>(layerCosts(result.graph, layerOptions(o)));  // for what it refuses
+  } else {
+    refuseWhatCannotMeasure(o.how, !o.cluster.empty()              ? CostsFrom::Cluster
+                                   : measuresHere(o, result.graph) ? CostsFrom::Measuring
+                                                                   : CostsFrom::Profile);
+  }
   result.space = spaceOf(o);
   if (o.loss.empty()) o.loss = result.space.base.loss = defaultLoss(result.graph);
   return result;
@@ -135,7 +150,7 @@ void requireFound(const SearchedModel& result) {
 SearchedModel searchModel(SearchOptions options, const SearchProgress& progress, const Tell& tell, const Measuring& measuring) {
   SearchedModel result = prepared(std::move(options));
   const SearchOptions& o = result.options;
-  const bool measures = measuresHere(o);
+  const bool measures = measuresHere(o, result.graph);
   const Cluster cluster = o.cluster.empty() ? Cluster{} : loadCluster(o.cluster);
   const ProfileSource source = sourceOf(o, result.graph, cluster, tell);
   const auto costs = [&](std::int64_t microbatch) {
@@ -151,7 +166,7 @@ SearchedModel searchModel(SearchOptions options, const SearchProgress& progress,
 
 SearchedModel mergeSearches(SearchOptions options, std::vector<Found> parts) {
   SearchedModel result = prepared(std::move(options));
-  if (measuresHere(result.options)) throw UsageError("searches in parts need the same costs; give --profile or --cluster");
+  if (measuresHere(result.options, result.graph)) throw UsageError("searches in parts need the same costs; give --profile or --cluster");
   Found& found = result.found;
   for (Found& part : parts) {
     found.candidates.insert(found.candidates.end(), part.candidates.begin(), part.candidates.end());

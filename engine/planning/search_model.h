@@ -16,7 +16,7 @@ namespace pw {
 
 /// What a search of plans covers: the options of `pipewright search`. 0 and empty: not given.
 struct SearchOptions {
-  std::vector<std::string> models;     ///< archives; several where each stage was exported on its own
+  std::vector<std::string> models;     ///< archives, several where each stage was exported on its own; or a layer table
   int ranks = 0;                       ///< of a pipeline; required
   int replicas = 1;                    ///< data-parallel copies of the pipeline
   std::vector<int> microbatches;       ///< counts to try

@@ -11,10 +11,12 @@
 #include <fmt/format.h>
 
 #include "backends/host/files.h"
+#include "engine/planning/layer_subject.h"
 #include "engine/planning/limits.h"
 #include "schedules/error.h"
 #include "schedules/units.h"
 #include "simulator/costs/problem_file.h"
+#include "simulator/order/find_order.h"
 #include "simulator/plan/plan.h"
 #include "simulator/step/cost_table.h"
 
@@ -23,6 +25,7 @@ namespace {
 
 constexpr Ns kDefaultForward = 1'000'000;  ///< default costs: a round unit, and a backward of twice the forward, as usual
 constexpr int kDefaultBackwardRatio = 2;
+constexpr double kShortestSearch = 0.001, kLongestSearch = 86'400;
 constexpr Ns kLongest = 30'000'000'000'000'000;  ///< about a year; twice as long, for the default backward, is still far from overflow
 
 std::vector<Ns> durations(const std::string& text) {
@@ -109,13 +112,18 @@ Subject withTimes(Schedule schedule, const SubjectOptions& o) {
   return subject;
 }
 
-/// The schedule of the options, in the shape of the problem.
-Schedule scheduleFor(const ProblemFile& problem, const SubjectOptions& o) {
+/// Throws UsageError where the options name another shape than the problem.
+void requireShapeOf(const ProblemFile& problem, const SubjectOptions& o) {
   const auto differs = [&](std::string_view what, int given, int there) {
     if (given > 0 && given != there) throw UsageError(fmt::format("{} is for {} {}, not {}; omit the option", o.costs, there, what, given));
   };
   differs("ranks", o.shape.ranks, problem.shape.ranks);
   differs("microbatches", o.shape.microbatches, problem.shape.microbatches);
+}
+
+/// The schedule of the options, in the shape of the problem.
+Schedule scheduleFor(const ProblemFile& problem, const SubjectOptions& o) {
+  requireShapeOf(problem, o);
   ShapeOptions shape = o.shape;
   shape.ranks = problem.shape.ranks;
   shape.microbatches = problem.shape.microbatches;
@@ -123,7 +131,7 @@ Schedule scheduleFor(const ProblemFile& problem, const SubjectOptions& o) {
   return scheduleOf(o, shape);
 }
 
-Subject withProblem(Schedule given, ProblemFile problem, const SubjectOptions& o) {
+Subject withProblem(Schedule given, const ProblemFile& problem, const SubjectOptions& o) {
   Subject subject;
   subject.schedule = std::move(given);
   const Schedule& schedule = subject.schedule;
@@ -137,8 +145,8 @@ Subject withProblem(Schedule given, ProblemFile problem, const SubjectOptions& o
     throw UsageError(fmt::format("{} places stage {} on rank {}, schedule {} on rank {}; use a schedule with that placement", o.costs, s,
                                  problem.placement.rankOfStage[s].value, schedule.name, schedule.placement.rankOfStage[s].value));
   }
-  subject.costs = std::move(problem.costs);
-  subject.limits = std::move(problem.limits);
+  subject.costs = problem.costs;
+  subject.limits = problem.limits;
   subject.limitsInBytes = false;
   subject.costSource = "costs of " + o.costs + ": " + describe(schedule, subject.costs);
   return subject;
@@ -224,6 +232,11 @@ bool hasTimes(const SubjectOptions& o) {
 }
 
 void refuseTimesBesideCosts(const SubjectOptions& o) {
+  if (!o.layers.empty() && (hasTimes(o) || !o.costs.empty())) {
+    throw UsageError("--layers has all times; omit --costs, --forward, --backward, --input, --weight, --overlap, --latency and --transfer");
+  }
+  if (o.layers.empty() && (!o.splits.empty() || !o.cluster.empty() || !o.optimizer.empty()))
+    throw UsageError("--split, --cluster and --optimizer are for a layer table; add --layers, or omit them");
   if (!o.costs.empty() && hasTimes(o))
     throw UsageError("--costs has all times; omit --forward, --backward, --input, --weight, --overlap, --latency and --transfer");
 }
@@ -240,18 +253,70 @@ Subject limited(Subject subject, const SubjectOptions& o) {
   return subject;
 }
 
+// ---- The schedule `auto` --------------------------------------------------------------------------------------------
+
+Schedule serialFor(const ProblemFile& problem, const SubjectOptions& o) {
+  requireShapeOf(problem, o);
+  const int chunks = o.shape.chunks, stages = problem.shape.stages;
+  if (chunks > 0 && chunks * problem.shape.ranks != stages)
+    throw UsageError(fmt::format("{} has {} stages on {} ranks; omit --chunks", o.costs, stages, problem.shape.ranks));
+  return serialSchedule(problem.placement, problem.shape.ranks, problem.shape.microbatches);
+}
+
+/// A subject with one microbatch after the other, in an order made for its costs where one fits.
+Subject ordered(Subject subject, const ProblemFile& problem, const SubjectOptions& o) {
+  if (!o.shape.strict.empty() || o.shape.group > 0)
+    throw UsageError("the schedule auto is not one of torch's or Megatron's; omit --strict and --group");
+  requireNumber("--seconds", o.seconds, kShortestSearch, kLongestSearch);
+  const Shape shape = shapeOf(subject.schedule);
+  const std::optional<FoundOrder> found = findOrder({.microbatches = shape.microbatches,
+                                                     .ranks = shape.ranks,
+                                                     .placement = subject.schedule.placement,
+                                                     .costs = subject.costs,
+                                                     .limits = subject.limits,
+                                                     .liveLimits = subject.liveLimits,
+                                                     .ifRecomputed = problem.ifRecomputed,
+                                                     .clock = problem.window ? Clock::Window : Clock::Flush},
+                                                    {.seconds = o.seconds});
+  if (!found) return subject;
+  subject.schedule = found->schedule;
+  subject.costs = found->costs;
+  subject.certificate = found->certificate;
+  return subject;
+}
+
+/// With the times of the options, or those of a layer table.
+Subject orderedWithoutProblem(const SubjectOptions& o) {
+  requireWhole("--ranks", o.shape.ranks, 1, kMaxRanks);
+  requireWhole("--microbatches", o.shape.microbatches, 1, kMaxMicrobatches);
+  const int chunks = std::max(1, o.shape.chunks);
+  requireWhole("--chunks", chunks, 1, kMaxStages / o.shape.ranks);
+  if (!o.overlap.empty()) throw UsageError("the schedule auto has no slots; omit --overlap");
+  const Shape shape{o.shape.ranks, o.shape.ranks * chunks, o.shape.microbatches};
+  const auto on = [&](const Placement& placement) {
+    Schedule serial = serialSchedule(placement, shape.ranks, shape.microbatches);
+    Subject subject = o.layers.empty() ? withTimes(std::move(serial), o) : layerSubject(std::move(serial), o);
+    return ordered(limited(std::move(subject), o), {}, o);
+  };
+  Subject loop = on(loopPlacement(shape));
+  if (chunks != 2 || shape.ranks == 1) return loop;
+  Subject v = on(wavePlacement(shape));
+  return v.certificate && (!loop.certificate || v.certificate->time < loop.certificate->time) ? v : loop;
+}
+
 }  // namespace
 
 Subject subjectOf(const Plan& plan, const SubjectOptions& o) {
-  if (hasTimes(o) || !o.costs.empty()) {
+  if (hasTimes(o) || !o.costs.empty() || !o.layers.empty()) {
     throw UsageError(
-        "a plan has its own costs; omit --costs, --forward, --backward, --input, --weight, --overlap, --latency and --transfer");
+        "a plan has its own costs; omit --layers, --costs, --forward, --backward, --input, --weight, --overlap, --latency and --transfer");
   }
-  return limited({plan.schedule, plan.costs, plan.profile.nodes.empty() ? "" : "costs " + sourceOf(plan.profile), {}, true, {}}, o);
+  return limited({plan.schedule, plan.costs, plan.profile.nodes.empty() ? "" : "costs " + sourceOf(plan.profile), {}, true, {}, {}}, o);
 }
 
 Subject subjectOf(Schedule schedule, const SubjectOptions& o) {
   refuseTimesBesideCosts(o);
+  if (!o.layers.empty()) return limited(layerSubject(std::move(schedule), o), o);
   if (o.costs.empty()) return limited(withTimes(std::move(schedule), o), o);
   return limited(withProblem(std::move(schedule), parseProblem(readFile(o.costs), o.costs), o), o);
 }
@@ -268,10 +333,13 @@ Subject subjectOf(const SubjectOptions& o) {
   if (!o.letters.empty() && o.csv.empty()) throw UsageError("--letters says how to read a CSV; add --csv F.csv, or omit it");
   refuseTimesBesideCosts(o);
   if (!o.plan.empty()) return subjectOf(parsePlan(readFile(o.plan), o.plan), o);
+  if (o.costs.empty() && o.schedule == kAutoSchedule) return orderedWithoutProblem(o);
+  if (!o.layers.empty()) return limited(layerSubject(scheduleOf(o, o.shape), o), o);
   if (o.costs.empty()) return limited(withTimes(scheduleOf(o, o.shape), o), o);
-  ProblemFile problem = parseProblem(readFile(o.costs), o.costs);
+  const ProblemFile problem = parseProblem(readFile(o.costs), o.costs);
+  if (o.schedule == kAutoSchedule) return ordered(limited(withProblem(serialFor(problem, o), problem, o), o), problem, o);
   Schedule schedule = scheduleFor(problem, o);
-  return limited(withProblem(std::move(schedule), std::move(problem), o), o);
+  return limited(withProblem(std::move(schedule), problem, o), o);
 }
 
 }  // namespace pw

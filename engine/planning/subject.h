@@ -1,9 +1,11 @@
 #pragma once
 
+#include <optional>
 #include <string>
 #include <vector>
 
 #include "engine/planning/schedule_source.h"
+#include "simulator/report/certificate.h"
 #include "simulator/step/cost_table.h"
 #include "simulator/step/simulate.h"
 
@@ -19,22 +21,30 @@ struct SubjectOptions {
   std::string forward, backward, input, weight, overlap;  ///< one duration, or one per stage: `1ms,2ms`
   std::string latency, transfer, load, store;             ///< one duration
   std::string costs;                                      ///< a problem file, instead of these times
+  std::string layers;                                     ///< a layer table, instead of these times; with it also:
+  std::vector<std::string> splits;                        ///< layers that begin stages; empty: balanced by time
+  std::string cluster, optimizer;                         ///< whose links, and whose state, are counted; empty: none
   std::string memoryLimit;                                ///< a size, of each rank
   std::vector<int> liveLimit;                             ///< one, or one per rank
   std::vector<std::string> slow;                          ///< `2=1.5`: a rank; `1-2=3`: a link
+  double seconds = 2;                                     ///< how long an order is searched, for the schedule `auto`
 };
 
-/// What is simulated: a plan's own schedule and costs, or a schedule with costs from the call or a problem file.
+/// What is simulated: a plan's own schedule and costs, or a schedule with costs from the call, a problem file or a layer
+/// table.
 struct Subject {
   Schedule schedule;
   CostTable costs;
-  std::string costSource;       ///< a line for people
-  std::vector<Bytes> limits;    ///< memory of each rank; empty: none
-  bool limitsInBytes = true;    ///< else in the unit of a problem file
-  std::vector<int> liveLimits;  ///< live (stage, microbatch) pairs of each rank; empty: none
+  std::string costSource;                  ///< a line for people
+  std::vector<Bytes> limits;               ///< memory of each rank; empty: none
+  bool limitsInBytes = true;               ///< else in the unit of a problem file
+  std::vector<int> liveLimits;             ///< live (stage, microbatch) pairs of each rank; empty: none
+  std::optional<Certificate> certificate;  ///< of the schedule `auto`, where it fits
 };
 
-/// The subject of these options; reads their files. Throws UsageError if they name no subject, two subjects, or contradict each other.
+/// The subject of these options; reads their files. The schedule `auto` is an order made for their costs and limits (`findOrder`): on the
+/// placement of the problem file, else on a loop or, with two chunks, the faster of loop and V; one microbatch after the other where not
+/// even that fits. Throws UsageError if they name no subject, two subjects, or contradict each other.
 [[nodiscard]] Subject subjectOf(const SubjectOptions& options);
 
 /// The subject of a schedule at hand and the times of the options; their plan, schedule and CSV are not looked at.

@@ -2,11 +2,13 @@
 #include <algorithm>
 #include <cmath>
 #include <string>
+#include <utility>
 
 #include <fmt/format.h>
 
 #include "schedules/error.h"
 #include "simulator/costs/expected_sizes.h"
+#include "simulator/costs/layer_chain.h"
 #include "simulator/costs/operator_costs.h"
 #include "simulator/costs/operator_flops.h"
 #include "simulator/costs/profile_check.h"
@@ -126,6 +128,15 @@ class MemoryEstimate {
   const AutocastTypes& types_;
 };
 
+/// What does not depend on operators.
+Profile withCluster(Profile profile, const Cluster& cluster) {
+  profile.machine = {cluster.name, cluster.deviceName, 0, cluster.deviceName};
+  profile.link = linkBetween(cluster, Rank(0), Rank(1));
+  profile.optimizerNsPerByte =
+      cluster.memoryBytesPerSecond > 0 ? 3e9 / cluster.memoryBytesPerSecond : 0;  // read gradient and weight, write weight
+  return profile;
+}
+
 /// FLOPs of every node; 0 where a data-dependent size is unknown.
 std::vector<double> flopsOf(const ModelGraph& graph, const Bindings& bindings) {
   std::vector<double> flops;
@@ -143,6 +154,7 @@ std::vector<double> flopsOf(const ModelGraph& graph, const Bindings& bindings) {
 }  // namespace
 
 Profile estimate(const ModelGraph& graph, std::int64_t microbatch, const Cluster& cluster, DType precision) {
+  if (isLayerChain(graph)) return withCluster(profileOf(graph), cluster);
   if (precision != DType::Unknown && !cluster.peakFlops.contains(std::string(precisionName(precision)))) {
     throw UsageError(fmt::format("Cluster {} has no peak in {}; add {} to its peak_flops, or omit --precision.", cluster.name,
                                  precisionName(precision), precisionName(precision)));
@@ -158,10 +170,7 @@ Profile estimate(const ModelGraph& graph, std::int64_t microbatch, const Cluster
   profile.model = graph.name;
   profile.microbatch = microbatch;
   profile.estimated = true;
-  profile.machine = {cluster.name, cluster.deviceName, 0, cluster.deviceName};
-  profile.link = linkBetween(cluster, Rank(0), Rank(1));
-  profile.optimizerNsPerByte =
-      cluster.memoryBytesPerSecond > 0 ? 3e9 / cluster.memoryBytesPerSecond : 0;  // read gradient and weight, write weight
+  profile = withCluster(std::move(profile), cluster);
   for (std::size_t n = 0; n < graph.nodes.size(); ++n) {
     const Node& node = graph.nodes[n];
     NodeCost cost;

@@ -12,6 +12,7 @@ namespace pw {
 /// `estimated` is set, the loss is free. Roofline model (Williams, CACM 2009). Throws UsageError when the model cannot run with this
 /// microbatch. With a precision (BFloat16, Float16), matrix products and similar operators run at its peak, and values that autocast casts
 /// are half as wide; parameters, their gradients and what stages send stay as traced. Throws UsageError when the cluster has no peak of it.
+/// Of a layer table: its own costs, with the link and the optimizer's speed of the cluster.
 [[nodiscard]] Profile estimate(const ModelGraph& graph, std::int64_t microbatch, const Cluster& cluster, DType precision = DType::Unknown);
 
 }  // namespace pw

@@ -55,6 +55,7 @@ bool isSummable(const Profile& p) {
   };
   add(p.loss);
   for (const NodeCost& node : p.nodes) add(node);
+  for (const Ns time : p.sent) sum += static_cast<double>(std::max<Ns>(0, time));
   return sum <= kMost;
 }
 
@@ -73,6 +74,8 @@ void checkConsistent(const Profile& p, const JsonDocument& document) {
   if (!p.computing.onGpu && (p.computing.tf32 || p.computing.graphs)) fail("TF32 and CUDA graphs need a GPU");
   check(p.loss);
   for (const NodeCost& node : p.nodes) check(node);
+  if (!p.sent.empty() && p.sent.size() != p.nodes.size()) fail("it has times of messages for another number of layers");
+  if (std::ranges::any_of(p.sent, [](Ns time) { return time < -1; })) fail("a time of a message is negative");
   if (!isSummable(p)) fail("its times or sizes are too large to add up");
 }
 
@@ -116,6 +119,7 @@ std::string toJson(const Profile& p) {
   Json nodes = Json::array();
   for (const NodeCost& node : p.nodes) nodes.push_back(costJson(node));
   j["nodes"] = std::move(nodes);
+  if (!p.sent.empty()) j["sent_ns"] = p.sent;
   return j.dump(1, ' ', false, Json::error_handler_t::replace);
 }
 
@@ -149,11 +153,17 @@ Profile parseProfile(std::string_view text, const std::string& source) {
   p.optimizerNsPerByte = j["optimizer_ns_per_byte"].as<double>();
   p.loss = costOf(j["loss"]);
   p.nodes = j["nodes"].list(costOf);
+  if (j.has("sent_ns")) p.sent = j["sent_ns"].listOf<Ns>();
   checkConsistent(p, document);
   return p;
 }
 
 std::string sourceOf(const Profile& p, int ranks) {
+  if (!p.sent.empty()) {
+    const bool hasLink = p.link.latency > 0 || p.link.bytesPerSecond > 0;
+    return hasLink ? fmt::format("of the layer table, links of {}", p.machine.host)
+                   : "of the layer table; messages take no time where it gives none";
+  }
   std::string text =
       p.estimated ? "estimated for " + p.machine.device : fmt::format("measured on {} ({})", p.machine.host, p.machine.processor);
   const bool isMeasured = !p.estimated;

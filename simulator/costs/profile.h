@@ -71,6 +71,9 @@ struct Profile {
   Ns actionOverhead = 0;          ///< of one action, in addition to its nodes; fitted from full-model runs
   double optimizerNsPerByte = 0;  ///< optimizer step per parameter byte
   LinkSpec link;                  ///< measured between two ranks; latency 0 and bandwidth 0 when not measured
+  /// Of a layer table only, by layer: the time from the end of the action that sends its output, or that output's gradient, to the arrival;
+  /// −1: what the link takes. Then a stage needs exactly its layers' parameters and, for each live microbatch, what they save.
+  std::vector<Ns> sent;
 
   bool operator==(const Profile&) const = default;
 };

@@ -7,6 +7,13 @@
 
 namespace pw {
 
+/// The operator of a layer table's layers; the graph does not say what they compute (simulator/costs/layer_chain.h).
+inline constexpr const char* kLayerTarget = "layer";
+/// Whether the model is a layer table: it can be planned, not run.
+[[nodiscard]] inline bool isLayerChain(const ModelGraph& graph) {
+  return !graph.nodes.empty() && graph.nodes.front().target == kLayerTarget;
+}
+
 /// Operator name without `torch.ops.aten.` and overload: `linear`, `relu_`; the whole target for others.
 [[nodiscard]] std::string operatorName(const Node& node);
 

@@ -16,6 +16,7 @@ Bytes bytesPerElement(DType dtype) {
   switch (dtype) {
     case DType::UInt8:
     case DType::Int8:
+    case DType::Float8:
     case DType::Bool: return 1;
     case DType::Int16:
     case DType::Float16:
@@ -34,6 +35,7 @@ Bytes bytesPerElement(DType dtype) {
 
 bool isDifferentiable(DType dtype) {
   switch (dtype) {
+    case DType::Float8:
     case DType::Float16:
     case DType::BFloat16:
     case DType::Float32:
@@ -59,6 +61,7 @@ std::string_view name(DType dtype) {
     case DType::Int16: return "int16";
     case DType::Int32: return "int32";
     case DType::Int64: return "int64";
+    case DType::Float8: return "float8";
     case DType::Float16: return "float16";
     case DType::Float32: return "float32";
     case DType::Float64: return "float64";

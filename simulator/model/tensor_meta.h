@@ -10,7 +10,8 @@
 
 namespace pw {
 
-/// Element type of a tensor. The values are the codes of torch's archives (not those of LibTorch).
+/// Element type of a tensor. The values are the codes of torch's archives (not those of LibTorch). Float8 (torch's float8_e4m3fn) is that
+/// of layer tables only: archives with it are refused.
 enum class DType : std::uint8_t {
   Unknown = 0,
   UInt8 = 1,
@@ -26,6 +27,7 @@ enum class DType : std::uint8_t {
   ComplexDouble = 11,
   Bool = 12,
   BFloat16 = 13,
+  Float8 = 29,
 };
 
 [[nodiscard]] Bytes bytesPerElement(DType dtype);

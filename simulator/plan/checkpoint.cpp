@@ -124,6 +124,7 @@ std::optional<std::string> obstacleToRecompute(const ModelGraph& graph, const No
 }
 
 std::optional<std::string> obstacleToRecompute(const ModelGraph& graph, const NodeRange& range, const std::vector<InPlaceChange>& changes) {
+  if (isLayerChain(graph)) return "a layer table does not say what is kept then";
   const auto first = std::ranges::lower_bound(changes, range.begin, {}, &InPlaceChange::node);
   if (first == changes.end()) return std::nullopt;
   const auto isInside = [&](ValueId base) {

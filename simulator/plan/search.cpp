@@ -17,6 +17,7 @@
 
 #include "schedules/error.h"
 #include "schedules/generate.h"
+#include "simulator/model/graph_facts.h"
 #include "simulator/plan/balancer.h"
 #include "simulator/plan/search_evaluate.h"
 #include "simulator/plan/search_ranking.h"
@@ -264,7 +265,7 @@ void Searcher::tryShape(int at) {
   for (const SplitStart& start : starts) {
     const auto kept = tryOne(start, RecomputeNone());
     keep(kept);
-    if (!kept || !space_.recompute) continue;
+    if (!kept || !space_.recompute || isLayerChain(graph_)) continue;
     const auto full = tryOne(start, RecomputeFull());
     keep(full);
     if (kept->fits) continue;

@@ -24,7 +24,7 @@ struct SearchSpace {
   std::vector<std::string> schedules;  ///< empty: all that include backwards
   std::vector<int> chunks;             ///< stages per rank; empty: each family's own, and twice that where it takes any number
   std::vector<Balance> balances{Balance::Time, Balance::Memory, Balance::Parameters, Balance::Layers};
-  bool recompute = true;  ///< also with everything recomputed, and with as little recomputed as the memory limit allows
+  bool recompute = true;  ///< also with everything recomputed, and with as little recomputed as the memory limit allows; not a layer table
   int improve = 12;       ///< how many of the best candidates have their splits moved afterwards
   int threads = 0;        ///< 0: one for each core
 };
@@ -65,10 +65,11 @@ struct Found {
 /// `all`: units of work, as far as they can be estimated.
 using SearchProgress = std::function<bool(int done, int all, const Candidate* candidate)>;
 
-/// Tries all schedules, microbatch counts, balances and ways to recompute; then moves the splits of the best candidates to neighbouring
-/// split points as long as the simulated step gets shorter, because balancing ignores the schedule. The same input gives the same result
-/// for any number of threads, unless cancelled. Throws UsageError for unknown names, a batch that no count divides, and a space without any
-/// possible combination. Cost: for each candidate the folding of its costs (linear in nodes) and a pass over its schedule.
+/// Tries all schedules, microbatch counts, balances and ways to recompute; then looks for better splits of the best candidates,
+/// because balancing ignores the schedule: all that are possible where these are few (`Evaluator::improve`), else neighbouring ones. The
+/// same input gives the same result for any number of threads, unless cancelled. Throws UsageError for unknown names, a batch that no count
+/// divides, and a space without any possible combination. Cost: for each candidate the folding of its costs (linear in nodes) and a pass
+/// over its schedule.
 [[nodiscard]] Found searchPlans(const ModelGraph& graph, const ProfileSource& profiles, const SearchSpace& space,
                                 const SearchProgress& progress = {});
 

@@ -28,6 +28,19 @@ std::tuple<Bytes, Ns, Bytes> weightOf(const Candidate& c) {
   return {limit > 0 ? std::max<Bytes>(0, c.peak - limit) : 0, c.step, c.peak};
 }
 
+constexpr std::int64_t kMostWork = 12'000'000;  // actions: some seconds; a step of ten thousand actions is moved to its end within it
+constexpr double kMostCuts = 5'000;             // that are all tried, some tens of microseconds each
+
+/// Compute actions of a pass over its schedule.
+std::int64_t sizeOf(const Candidate& c) { return std::int64_t{c.stages} * c.request.microbatches; }
+
+/// In how many ways `taken` of `from` can be chosen; 0 if not at all.
+double choices(std::size_t from, std::size_t taken) {
+  double ways = taken <= from ? 1 : 0;
+  for (std::size_t i = 0; i < taken && i < from; ++i) ways = ways * static_cast<double>(from - i) / static_cast<double>(i + 1);
+  return ways;
+}
+
 }  // namespace
 
 Evaluator::Evaluator(const SearchShape& shape)
@@ -88,50 +101,76 @@ bool Evaluator::mayImprove(const Weighed& tried, const Candidate& best) {
   return bounds_.stepWith(rows_, tried.costs, enough) <= enough;
 }
 
-Candidate Evaluator::improve(const Candidate& start, const std::vector<NodeId>& places, int rounds,
-                             const std::function<bool(double)>& goOn) {
+/// Takes the splits where they are better. Whether to go on.
+bool Evaluator::tryCut(Moving& moving, const std::vector<NodeId>& begins) {
+  constexpr std::int64_t kWeighing = 16;  // how much less it is to weigh a cut than to simulate it
+  constexpr std::int64_t kCompiling = 8;  // and how much more to compile another structure
+  if (!moving.goOn(static_cast<double>(moving.work) / kMostWork) || moving.work > kMostWork) return false;
+  Candidate& best = moving.best;
+  const std::int64_t size = sizeOf(best);
+  moving.work += size / kWeighing + (compiled_.structure() - moving.structure) * kCompiling * size;  // of the cut before
+  moving.structure = compiled_.structure();
+  try {
+    Weighed tried = weigh({best.split, begins}, best.request.recompute);
+    if (!mayImprove(tried, best)) return true;
+    moving.work += size;
+    simulate(tried, true);
+    if (!(weightOf(tried.candidate) < weightOf(best))) return true;
+    tried.candidate.moves = best.moves + 1;
+    best = std::move(tried.candidate);
+  } catch (const UsageError&) {
+    return true;  // no place to cut after all
+  }
+  return true;
+}
+
+/// Every choice of places, in ascending order.
+void Evaluator::tryAll(Moving& moving, const std::vector<NodeId>& places) {
+  const std::size_t count = moving.best.request.begins.size();
+  std::vector<std::size_t> chosen(count);
+  for (std::size_t i = 0; i < count; ++i) chosen[i] = i;
+  std::vector<NodeId> begins(count);
+  while (true) {
+    for (std::size_t i = 0; i < count; ++i) begins[i] = places[chosen[i]];
+    if (!tryCut(moving, begins)) return;
+    std::size_t last = count;
+    while (last > 0 && chosen[last - 1] == places.size() - count + last - 1) --last;
+    if (last == 0) return;
+    for (std::size_t value = chosen[last - 1] + 1, i = last - 1; i < count; ++i) chosen[i] = value++;
+  }
+}
+
+/// Moves single begins of the best as long as one is better.
+void Evaluator::tryNeighbours(Moving& moving, const std::vector<NodeId>& places, int rounds) {
   constexpr std::array<std::ptrdiff_t, 6> kFurther{-1, 1, -2, 2, -4, 4};
-  Weighed first = weigh({start.split, start.request.begins}, start.request.recompute);
-  simulate(first, true);                          // for its path
-  constexpr std::int64_t kMostWork = 12'000'000;  // actions: some seconds; a step of ten thousand actions is moved to its end within it
-  constexpr std::int64_t kWeighing = 16;          // how much less it is to weigh a move than to simulate it
-  constexpr std::int64_t kCompiling = 8;          // and how much more to compile another structure
-  const std::int64_t size = std::int64_t{start.stages} * start.request.microbatches;
-  std::int64_t work = 0;
-  int structure = compiled_.structure();
-  Candidate best = start;
   bool moved = true;
   for (int round = 0; round < rounds && moved; ++round) {
-    moved = false;
-    for (std::size_t i = 0; i < best.request.begins.size(); ++i) {
+    const int before = moving.best.moves;
+    for (std::size_t i = 0; i < moving.best.request.begins.size(); ++i) {
       for (const std::ptrdiff_t further : kFurther) {
-        std::vector<NodeId> begins = best.request.begins;
+        std::vector<NodeId> begins = moving.best.request.begins;
         const auto at = std::lower_bound(places.begin(), places.end(), begins[i]);
         const bool between = at == places.end() || *at != begins[i];  // then the place after it is one step away already
         const std::ptrdiff_t to = at - places.begin() + further - (between && further > 0 ? 1 : 0);
         if (to < 0 || to >= static_cast<std::ptrdiff_t>(places.size())) continue;
         begins[i] = places[static_cast<std::size_t>(to)];
         const bool ascending = (i == 0 || begins[i - 1] < begins[i]) && (i + 1 == begins.size() || begins[i] < begins[i + 1]);
-        if (!ascending) continue;
-        if (!goOn(static_cast<double>(work) / kMostWork) || work > kMostWork) return best;
-        work += size / kWeighing + (compiled_.structure() - structure) * kCompiling * size;  // of the move before
-        structure = compiled_.structure();
-        try {
-          Weighed tried = weigh({best.split, begins}, best.request.recompute);
-          if (!mayImprove(tried, best)) continue;
-          work += size;
-          simulate(tried, true);
-          if (!(weightOf(tried.candidate) < weightOf(best))) continue;
-          tried.candidate.moves = best.moves + 1;
-          best = std::move(tried.candidate);
-          moved = true;
-        } catch (const UsageError&) {
-          continue;  // no place to cut after all
-        }
+        if (ascending && !tryCut(moving, begins)) return;
       }
     }
+    moved = moving.best.moves > before;
   }
-  return best;
+}
+
+Candidate Evaluator::improve(const Candidate& start, const std::vector<NodeId>& places, int rounds,
+                             const std::function<bool(double)>& goOn) {
+  Weighed first = weigh({start.split, start.request.begins}, start.request.recompute);
+  simulate(first, true);  // for its path
+  Moving moving{start, goOn, 0, compiled_.structure()};
+  const double cuts = choices(places.size(), start.request.begins.size());
+  const bool all = cuts <= kMostCuts && cuts * static_cast<double>(sizeOf(start)) <= kMostWork;
+  all ? tryAll(moving, places) : tryNeighbours(moving, places, rounds);
+  return moving.best;
 }
 
 }  // namespace pw

@@ -37,11 +37,12 @@ class Evaluator {
   /// The prediction for these splits and this recomputation. Throws UsageError where the model cannot be cut or recomputed so.
   [[nodiscard]] Candidate evaluate(const SplitStart& start, const Recompute& recompute);
 
-  /// Moves single begins of a candidate to places 1, 2 or 4 further in `places` (ascending) as long as that lowers, in this order, what is
-  /// over the memory limit, the step, the peak; at most `rounds` times over all begins. A move is not simulated where its memory alone, or
-  /// a path of the program (`PathBounds`), shows that it lowers nothing: the result is that of simulating all. `goOn` is called before
-  /// every try with the share of the most work done. Of very large plans the moves end after some seconds' work, counted in actions and so
-  /// the same everywhere. Ties: the first found.
+  /// The candidate with other begins among `places` (ascending) that are better: lower, in this order, in what is over the memory limit,
+  /// the step, the peak. Where there are few choices (5,000) all are tried and the result is the best; otherwise single begins move to
+  /// places 1, 2 or 4 further as long as that is better, at most `rounds` times over all begins. A cut is not simulated where its memory
+  /// alone, or a path of the program (`PathBounds`), shows that it is no better: the result is that of simulating all. `goOn` is called
+  /// before every try with the share of the most work done. Of very large plans the tries end after some seconds' work, counted in actions
+  /// and so the same everywhere. Ties: the first found.
   [[nodiscard]] Candidate improve(const Candidate& start, const std::vector<NodeId>& places, int rounds,
                                   const std::function<bool(double)>& goOn);
 
@@ -51,6 +52,16 @@ class Evaluator {
     Candidate candidate;
     CostTable costs;
   };
+  /// A candidate whose begins are being moved.
+  struct Moving {
+    Candidate best;
+    const std::function<bool(double)>& goOn;
+    std::int64_t work = 0;  ///< in actions
+    int structure = 0;      ///< of the program, at the last cut
+  };
+  [[nodiscard]] bool tryCut(Moving& moving, const std::vector<NodeId>& begins);
+  void tryAll(Moving& moving, const std::vector<NodeId>& places);
+  void tryNeighbours(Moving& moving, const std::vector<NodeId>& places, int rounds);
   [[nodiscard]] Weighed weigh(const SplitStart& start, const Recompute& recompute);
   void simulate(Weighed& weighed, bool keepsPath);
   [[nodiscard]] bool mayImprove(const Weighed& tried, const Candidate& best);

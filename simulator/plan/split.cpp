@@ -30,6 +30,7 @@ bool isInside(const Node& node, const std::string& path) {
 class Names {
  public:
   explicit Names(const ModelGraph& graph) {
+    if (isLayerChain(graph)) addLayers(graph);
     for (std::size_t n = 0; n < graph.nodes.size(); ++n) {
       for (const ModuleFrame& frame : graph.nodes[n].modules) {
         if (!frame.path.empty()) modules_.try_emplace(frame.path, n, n).first->second.second = n;
@@ -72,6 +73,11 @@ class Names {
   [[nodiscard]] const std::map<std::string, std::pair<std::size_t, std::size_t>>& modules() const { return modules_; }
 
  private:
+  /// A layer's own name comes before what modules are called.
+  void addLayers(const ModelGraph& graph) {
+    for (std::size_t n = 0; n < graph.nodes.size(); ++n) places_.emplace(graph.value(graph.nodes[n].outputs.front()).name, n);
+  }
+
   std::map<std::string, std::pair<std::size_t, std::size_t>> modules_;  // path → first and last node
   std::map<std::string, std::size_t> places_;
 };
@@ -176,7 +182,7 @@ std::vector<double> weights(const ModelGraph& graph, const Profile& profile, Bal
       break;
     case Balance::Memory:
       for (std::size_t i = 0; i < n; ++i) weight[i] = static_cast<double>(std::max<Bytes>(0, profile.nodes[i].saved));
-      addParameters(2);
+      addParameters(profile.sent.empty() ? 2 : 1);  // with their gradients; a layer table says all
       break;
     case Balance::Parameters: addParameters(1); break;
     case Balance::Layers: return layerWeights(graph);
@@ -255,10 +261,11 @@ std::vector<SplitPoint> splitPoints(const ModelGraph& graph, const Bindings& bin
   const Names names(graph);
   const std::vector<bool> recomputable = recomputableNodes(graph);
   const auto firstBound = static_cast<std::size_t>(std::find(recomputable.begin(), recomputable.end(), false) - recomputable.begin());
+  const bool layers = isLayerChain(graph);
   std::vector<SplitPoint> points;
   for (std::size_t n = 1; n < graph.nodes.size(); ++n) {
     const bool isMarker = markers.contains(NodeId(n));
-    std::string name = Names::boundary(graph.nodes[n - 1], graph.nodes[n]);
+    std::string name = layers ? graph.value(graph.nodes[n].outputs.front()).name : Names::boundary(graph.nodes[n - 1], graph.nodes[n]);
     if ((name.empty() && !isMarker) || crossing.obstacles[n] > 0) continue;
     if (n <= firstBound && !isMarker) continue;  // the stages after it would compute all of that again: a stage before it has nothing to do
     if (names.find(name) != n) name = names.nodeName(graph, n);

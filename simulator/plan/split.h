@@ -11,7 +11,8 @@ namespace pw {
 struct SplitPoint {
   NodeId begin;
   /// The outermost module that starts here, `blocks.2`, or that ended, `blocks.1:end`; if that name means another place, or at a split
-  /// marker inside a module, the node: `@relu_1`. A marker shows as `pipe_split (NAME)`. `findSplit` takes every name as it is.
+  /// marker inside a module, the node: `@relu_1`. Of a layer table always the layer that starts here. A marker shows as `pipe_split
+  /// (NAME)`. `findSplit` takes every name as it is.
   std::string name;
   Bytes crossing = 0;  ///< forward bytes per microbatch
   int values = 0;

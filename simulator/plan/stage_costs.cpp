@@ -39,6 +39,19 @@ void addMessages(const Partition& partition, const Profile& profile, const Place
   }
 }
 
+/// Of a layer table: a message each way between neighbouring stages, in the sender's time where it gives one. Its bytes are in no buffer of
+/// ours: the activations of the table say what is held.
+void addLayerMessages(const Partition& partition, const Profile& profile, const Placement& placement, CostTable& table) {
+  for (const Transfer& t : partition.transfers) {
+    const Ns sent = profile.sent.at(partition.stages[t.to.index()].begin.index() - 1);
+    const bool local = placement.rankOfStage.at(t.from.index()) == placement.rankOfStage.at(t.to.index());
+    const Ns latency = local ? 0 : sent < 0 ? profile.link.latency : sent;
+    const Ns transfer = local || sent >= 0 ? 0 : transferTime(profile.link, t.bytes);
+    table.messages.push_back({t.from, t.to, false, 0, latency, transfer});
+    table.messages.push_back({t.to, t.from, true, 0, latency, transfer});
+  }
+}
+
 /// Reduce-scatter and all-gather in a ring (Patarasuk and Yuan, 2009): each of 2 (D − 1) rounds passes on a D-th of the bytes.
 Ns ringTime(const LinkSpec& link, Bytes bytes, std::int64_t holders) {
   return holders < 2 || bytes == 0 ? 0 : 2 * (holders - 1) * link.latency + transferTime(link, 2 * (holders - 1) * bytes / holders);
@@ -46,7 +59,7 @@ Ns ringTime(const LinkSpec& link, Bytes bytes, std::int64_t holders) {
 
 void addReductions(const Partition& partition, const Profile& profile, const Placement& placement, int replicas, CostTable& table) {
   std::vector<Bytes> own;
-  for (const StageCost& stage : table.stages) own.push_back(stage.gradientBytes);
+  for (const StageCost& stage : table.stages) own.push_back(stage.updatedBytes);  // whose gradients are summed, before one of several owns
   double reduceTime = 0;
   for (const SharedParameter& shared : partition.shared) {
     const auto ranks = static_cast<std::int64_t>(ranksOf(shared.stages, placement).size());
@@ -80,7 +93,7 @@ CostTable assembleCosts(const std::vector<std::shared_ptr<const FoldedStage>>& s
   }
   CostTable table;
   for (std::size_t s = 0; s < stages.size(); ++s) table.stages.push_back(stages[s]->with(received[s], gradientsIn[s]));
-  addMessages(partition, profile, placement, table);
+  profile.sent.empty() ? addMessages(partition, profile, placement, table) : addLayerMessages(partition, profile, placement, table);
   addReductions(partition, profile, placement, replicas, table);
   return table;
 }

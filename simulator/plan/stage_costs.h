@@ -12,7 +12,7 @@ namespace pw {
 /// measured backward memory, each backward is assumed to free what its node saved. Between ranks: a stage's own gradients of n bytes on D
 /// ranks (replicas, and both of a bidirectional placement) are reduced in a ring, 2 (D − 1) latencies and 2 (D − 1) / D · n over the link.
 /// A shared parameter on k ranks: a latency and (k − 1) · n to collect the gradients, with Transmit the same again for the values, plus a
-/// ring with replicas.
+/// ring with replicas. Of a layer table exactly what it says (`Profile::sent`): no memory for messages, gradients or while an action runs.
 [[nodiscard]] CostTable costTable(const ModelGraph& graph, const Partition& partition, const Profile& profile, const Placement& placement,
                                   int replicas = 1);
 

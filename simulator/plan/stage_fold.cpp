@@ -125,6 +125,7 @@ class FoldTables {
 
   [[nodiscard]] FoldedStage fold(const StageSpec& spec) const {
     FoldedStage stage;
+    if (!profile_.sent.empty()) return ofLayers(spec);
     addState(spec, stage.cost);
     addTimes(spec, stage.cost);
     const Curve curve = forward(spec);
@@ -140,6 +141,24 @@ class FoldTables {
   }
 
  private:
+  [[nodiscard]] FoldedStage ofLayers(const StageSpec& spec) const {
+    FoldedStage stage;
+    stage.complete = true;
+    StageCost& cost = stage.cost;
+    addState(spec, cost);
+    cost.gradientBytes = 0;  // in the table's parameters, if anywhere
+    cost.updatedBytes = cost.parameterBytes;
+    const NodeCost sum = sums_.range(spec.begin, spec.end);
+    cost.forward = sum.forward + profile_.actionOverhead;
+    cost.backward = sum.backward + profile_.actionOverhead;
+    cost.backwardInput = cost.backward - sum.weight;
+    cost.backwardWeight = sum.weight + profile_.actionOverhead;
+    cost.activationBytes = sum.saved;
+    cost.freedByInput = std::max<Bytes>(0, sum.saved - sum.heldForWeight);
+    cost.addedByInput = std::max<Bytes>(0, sum.heldForWeight - sum.saved);
+    return stage;
+  }
+
   [[nodiscard]] const NodeCost& node(std::size_t n) const { return profile_.nodes[n]; }
   [[nodiscard]] bool isLast(const StageSpec& spec) const { return spec.end.index() == graph_.nodes.size(); }
   [[nodiscard]] Bytes bytes(ValueId v) const {
@@ -294,6 +313,7 @@ Bytes BackwardPeak::with(Bytes gradients) const {
 
 StageCost FoldedStage::with(Bytes received, Bytes gradientsIn) const {
   StageCost stage = cost;
+  if (complete) return stage;
   stage.activationBytes = std::max<Bytes>(0, forwardLevel + received);
   stage.forwardPeak = std::max(forwardPeak + received, stage.activationBytes);
   stage.backwardPeak = whole.with(gradientsIn);

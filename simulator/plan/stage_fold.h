@@ -29,6 +29,7 @@ struct FoldedStage {
   BackwardPeak whole, input;
   Bytes held = 0, weightPeak = 0;  ///< for W
   bool splits = false;             ///< whether the profile has the parts of backwards
+  bool complete = false;           ///< of a layer table: `cost` has all memory, and what it receives adds nothing
 
   /// `received`: values from other ranks and model inputs; `gradientsIn`: gradients of the stage's outputs; in bytes.
   [[nodiscard]] StageCost with(Bytes received, Bytes gradientsIn) const;

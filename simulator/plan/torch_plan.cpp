@@ -11,6 +11,7 @@
 #include "schedules/error.h"
 #include "schedules/lower.h"
 #include "simulator/model/batch.h"
+#include "simulator/model/graph_facts.h"
 
 namespace pw {
 namespace {
@@ -102,6 +103,7 @@ void requireRowsOfSamples(const ModelGraph& graph, ValueId value) {
 }  // namespace
 
 TorchPlan torchPlan(const Plan& plan, const ModelGraph& graph) {
+  if (isLayerChain(graph)) throw UsageError(fmt::format("{} is a layer table, and torch needs the model; plan its archive", graph.name));
   requireFits(plan, graph);
   if (plan.schedule.placement.bidirectional())
     throw UsageError(fmt::format(

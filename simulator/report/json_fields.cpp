@@ -170,6 +170,16 @@ Json shapeFields(const Schedule& schedule) {
           {"microbatches", shape.microbatches}};
 }
 
+/// Beside the fields of every schedule.
+void addCertificate(Json& json, const Certificate& certificate) {
+  json["objective"] = certificate.clock == Clock::Flush ? "flush" : "window";
+  json["gap"] = certificate.gap();
+  json["optimal"] = certificate.optimal();
+  json["found_by"] = certificate.foundBy;
+  json["recomputed_stages"] = Json::array();
+  for (const Stage stage : certificate.recomputed) json["recomputed_stages"].push_back(stage.value);
+}
+
 }  // namespace
 
 PredictionReport predict(const Schedule& rows, const CostTable& costs, const Program& program, const Times& times, const Trace& trace,
@@ -197,6 +207,7 @@ std::string predictionJson(const PredictionReport& prediction, const Schedule& s
   json["step_ns"] = metrics.step;
   json["lower_bound_ns"] = prediction.lowerBound.flush;
   json["lower_bound_window_ns"] = prediction.lowerBound.window;
+  if (prediction.certificate) addCertificate(json, *prediction.certificate);
   json["bubble_fraction"] = metrics.bubbleFraction;
   json["bubble_fraction_window"] = metrics.bubbleFractionWindow;
   json["steady_period_ns"] = prediction.steadyPeriod;

@@ -6,6 +6,7 @@
 
 #include "schedules/check.h"
 #include "simulator/costs/operator_costs.h"
+#include "simulator/report/certificate.h"
 #include "simulator/report/explain.h"
 #include "simulator/report/lower_bound.h"
 #include "simulator/report/metrics.h"
@@ -25,6 +26,7 @@ struct PredictionReport {
   Explanation explanation;
   bool everyCause = false;  ///< show the whole critical path and every bubble, not only their sums
   std::optional<Jitter> jitter;
+  std::optional<Certificate> certificate;  ///< of an order made for these costs
 };
 
 /// The whole report except for limits and jitter; arguments as in `traceOf`.

@@ -146,17 +146,6 @@ void setUses(const Schedule& rows, const CostTable& costs, Program& p) {
   for (std::size_t i = 0; i < p.uses.size(); ++i) p.uses[i] = useOf(costs, crossing, p, i);
 }
 
-/// Of a rank: parameters, gradients, optimizer state, buffers and data.
-Bytes atStartOf(const Schedule& rows, const CostTable& costs, Rank rank) {
-  Bytes sum = 0;
-  for (std::size_t s = 0; s < costs.stages.size(); ++s) {
-    const StageCost& cost = costs.stages[s];
-    if (rows.placement.holds(rank, Stage(s)))
-      sum += cost.parameterBytes + cost.gradientBytes + cost.optimizerBytes + cost.fixedBytes + cost.dataBytes * rows.microbatches;
-  }
-  return sum;
-}
-
 struct Peak {
   Bytes bytes = 0;
   std::int32_t live = 0;
@@ -185,7 +174,7 @@ void setPeaks(const Schedule& rows, const CostTable& costs, Program& p) {
   p.peakBytes.resize(rows.rows.size());
   p.peakLive.resize(rows.rows.size());
   for (std::size_t rank = 0; rank < rows.rows.size(); ++rank) {
-    p.atStart[rank] = atStartOf(rows, costs, Rank(rank));
+    p.atStart[rank] = heldThroughout(rows.placement, rows.microbatches, costs, Rank(rank));
     const Peak peak = peakAlong(p, Rank(rank), p.atStart[rank], [&](std::size_t use) -> const MemoryUse& { return p.uses[use]; });
     p.peakBytes[rank] = peak.bytes;
     p.peakLive[rank] = peak.live;
@@ -231,6 +220,16 @@ CrossingBytes::CrossingBytes(const Placement& placement, const CostTable& costs)
   }
 }
 
+Bytes heldThroughout(const Placement& placement, int microbatches, const CostTable& costs, Rank rank) {
+  Bytes sum = 0;
+  for (std::size_t s = 0; s < costs.stages.size(); ++s) {
+    const StageCost& cost = costs.stages[s];
+    if (placement.holds(rank, Stage(s)))
+      sum += cost.parameterBytes + cost.gradientBytes + cost.optimizerBytes + cost.fixedBytes + cost.dataBytes * microbatches;
+  }
+  return sum;
+}
+
 Bytes peakOf(const Schedule& rows, const CostTable& costs, const CrossingBytes& crossing, const Program& program, Rank rank) {
   std::vector<std::int32_t> madeAt(program.sources.size(), -1);
   std::vector<MemoryUse> made;
@@ -241,7 +240,7 @@ Bytes peakOf(const Schedule& rows, const CostTable& costs, const CrossingBytes& 
     }
     return made[static_cast<std::size_t>(madeAt[use])];
   };
-  return peakAlong(program, rank, atStartOf(rows, costs, rank), useAt).bytes;
+  return peakAlong(program, rank, heldThroughout(rows.placement, rows.microbatches, costs, rank), useAt).bytes;
 }
 
 void setTimes(const Schedule& rows, const CostTable& costs, Program& program) {

@@ -28,6 +28,10 @@ struct CrossingBytes {
   CrossingBytes(const Placement& placement, const CostTable& costs);
 };
 
+/// What a rank holds all the time: parameters, gradients, optimizer state, buffers, and the model's inputs of all microbatches. Cost:
+/// linear in stages.
+[[nodiscard]] Bytes heldThroughout(const Placement& placement, int microbatches, const CostTable& costs, Rank rank);
+
 /// Most memory of one rank under costs of the same structure; nothing of the program changes. Cost: linear in the rank's steps.
 [[nodiscard]] Bytes peakOf(const Schedule& rows, const CostTable& costs, const CrossingBytes& crossing, const Program& program, Rank rank);
 

@@ -119,5 +119,6 @@ void BasicJsonPart<Json>::read(std::size_t& value) const {
 template class BasicJsonPart<nlohmann::ordered_json>;
 template class BasicJsonPart<nlohmann::json>;
 template std::optional<std::int64_t> integerIn(const nlohmann::json&);
+template std::optional<std::int64_t> integerIn(const nlohmann::ordered_json&);
 
 }  // namespace pw

@@ -104,5 +104,6 @@ using JsonPart = BasicJsonPart<nlohmann::ordered_json>;
 extern template class BasicJsonPart<nlohmann::ordered_json>;
 extern template class BasicJsonPart<nlohmann::json>;
 extern template std::optional<std::int64_t> integerIn(const nlohmann::json&);
+extern template std::optional<std::int64_t> integerIn(const nlohmann::ordered_json&);
 
 }  // namespace pw

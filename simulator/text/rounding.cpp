@@ -17,4 +17,6 @@ Ns nsOf(double ns, std::string_view what) {
   return static_cast<Ns>(std::llround(ns));
 }
 
+Ns scaled(Ns time, double factor) { return factor == 1.0 ? time : static_cast<Ns>(std::llround(static_cast<double>(time) * factor)); }
+
 }  // namespace pw

@@ -13,4 +13,7 @@ inline constexpr double kLongestTime = 1e17;
 /// with a bandwidth of nearly 0.
 [[nodiscard]] Ns nsOf(double ns, std::string_view what);
 
+/// A time multiplied, to the nearest ns.
+[[nodiscard]] Ns scaled(Ns time, double factor);
+
 }  // namespace pw

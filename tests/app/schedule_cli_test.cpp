@@ -126,6 +126,54 @@ TEST(Simulate, ReadsAProblemFileWithItsLimits) {
   EXPECT_EQ(call({"simulate", "--schedule", "1f1b", "--costs", folder.with("odd.json", R"({"ranks": 2})")}).status, 2);
 }
 
+TEST(Simulate, MakesAnOrderForAProblemFile) {
+  const Folder folder;
+  const auto problem = [&](int limit, const std::string& more) {
+    return folder.with("problem.json",
+                       R"({"ranks": 2, "microbatches": 4, "place": [0, 1], "forward_ns": [10, 10], "input_ns": [10, 10],
+      "weight_ns": [10, 10], "latency_ns": [5], "activation": [100, 100], "limit": [)" +
+                           std::to_string(limit) + ", 200]" + more + "}");
+  };
+  // One microbatch at a time: F, there and back around F and B of rank 1 (its W runs meanwhile), then I and W: 4 (10 + 5 + 20 + 5 + 20),
+  // and no order is faster.
+  const std::string file = problem(100, "");
+  const Outcome serial = call({"simulate", "--schedule", "auto", "--costs", file, "--json"});
+  ASSERT_EQ(serial.status, 0) << serial.err;
+  const auto json = nlohmann::json::parse(serial.out);
+  EXPECT_EQ(json["makespan_ns"], 240);
+  EXPECT_EQ(json["lower_bound_ns"], 240);
+  EXPECT_EQ(json["gap"], 0);
+  EXPECT_EQ(json["optimal"], true);
+  EXPECT_EQ(json["objective"], "flush");
+  EXPECT_TRUE(json["found_by"].is_string());
+  // Written as a CSV, it is the same.
+  const std::string csv = folder.file("mine.csv");
+  ASSERT_EQ(call({"schedule", "auto", "--costs", file, "--out", csv}).status, 0);
+  const Outcome again = call({"simulate", "--csv", csv, "--costs", file, "--json"});
+  EXPECT_EQ(nlohmann::json::parse(again.out)["makespan_ns"], 240) << again.err;
+  // Recomputing rank 0's stage takes 10 a microbatch, and leaves room for two: then rank 1 need not wait.
+  const Outcome recomputed =
+      call({"simulate", "--schedule", "auto", "--costs", problem(120, R"(, "activation_if_recomputed": [20, 20])"), "--json"});
+  EXPECT_LT(nlohmann::json::parse(recomputed.out)["makespan_ns"], 240) << recomputed.err;
+  EXPECT_EQ(nlohmann::json::parse(recomputed.out)["recomputed_stages"][0], 0);
+  const Outcome tooLittle = call({"simulate", "--schedule", "auto", "--costs", problem(99, "")});
+  EXPECT_EQ(tooLittle.status, 1);
+  EXPECT_EQ(tooLittle.err, "pipewright: auto: rank 0 needs 100 of memory, more than its limit of 99.\n");
+  EXPECT_EQ(call({"schedule", "auto", "--costs", problem(99, "")}).status, 1) << "the answer is no";
+  EXPECT_EQ(call({"schedule", "1f1b", "--costs", file}).status, 2);
+  EXPECT_EQ(call({"schedule", "auto", "--ranks", "2", "--microbatches", "2"}).status, 2);
+}
+
+TEST(Simulate, MakesAnOrderForTimesAndAPlacementOfTwoChunks) {
+  // On a V with F = I = W the last stage is on rank 0, so both ranks end together: M · 6 and the way to rank 1.
+  const Words times{"--chunks", "2", "--forward", "1ms", "--input", "1ms", "--weight", "1ms"};
+  const auto json = simulated("auto", 2, 4, times);
+  EXPECT_EQ(json["makespan_ns"], 25'000'000);
+  EXPECT_EQ(json["optimal"], true);
+  EXPECT_EQ(call(Words{"simulate", "--schedule", "auto", "--ranks", "2", "--microbatches", "4", "--overlap", "3ms"}).status, 2);
+  EXPECT_EQ(call(Words{"simulate", "--schedule", "auto", "--ranks", "4096", "--microbatches", "1000000"}).status, 2);
+}
+
 TEST(Simulate, HoldsALimitOfLivePairsAgainstTheSchedule) {
   EXPECT_EQ(call(Words{"simulate", "--schedule", "1f1b", "--ranks", "4", "--microbatches", "8", "--live-limit", "4,3,2,1"}).status, 0);
   const Outcome outcome = call(Words{"simulate", "--schedule", "1f1b", "--ranks", "4", "--microbatches", "8", "--live-limit", "3"});

@@ -18,6 +18,8 @@
 #include "schedules/generate.h"
 #include "schedules/lower.h"
 #include "simulator/costs/estimate.h"
+#include "simulator/costs/layer_chain.h"
+#include "simulator/model/graph_facts.h"
 #include "simulator/plan/checkpoint.h"
 #include "simulator/plan/split.h"
 #include "simulator/report/timeline_fill.h"
@@ -64,6 +66,7 @@ std::shared_ptr<Loaded> loadArchives(const std::vector<std::string>& paths) {
   loaded->title = QString::fromStdString(graph->name);
   loaded->splitPoints = splitPoints(*graph, bindBatch(*graph, exportedBatch(*graph)));
   loaded->design = firstDesign(*graph, loaded->splitPoints);
+  if (isLayerChain(*graph)) loaded->design.profile = std::make_shared<const Profile>(profileOf(*graph));
   return loaded;
 }
 
@@ -232,6 +235,14 @@ std::shared_ptr<Loaded> loadProject(const std::string& path) {
   return loaded;
 }
 
+/// Whether the text begins as a table of layers, in either form.
+bool isLayerTable(const std::string& extension, const std::string& head) {
+  const bool costs = head.find("forward_ns") != std::string::npos;
+  if (extension == ".csv") return costs;
+  return extension == ".json" && costs && head.find("\"layers\"") != std::string::npos &&
+         head.find("\"pipewright-plan\"") == std::string::npos;
+}
+
 bool isStore(const std::string& head) { return head.starts_with("SQLite format 3"); }
 
 }  // namespace
@@ -274,13 +285,14 @@ std::shared_ptr<Loaded> loadFiles(const std::vector<std::string>& paths, const s
     loaded->store = QString::fromStdString(absolutePath(first));
     return loaded;
   }
-  if (extension == ".pt2" || head.starts_with("PK")) return loadArchives(paths);
+  if (extension == ".pt2" || head.starts_with("PK") || isLayerTable(extension, head)) return loadArchives(paths);
   if (extension == ".csv") return loadSchedule(first);
   if (extension == ".pwproj" || head.find("\"pipewright_project\"") != std::string::npos) return loadProject(first);
   const auto mark = head.find_first_not_of(" \t\r\n\xEF\xBB\xBF");
   if (mark == std::string::npos || (head[mark] != '{' && head[mark] != '[')) {
     throw UsageError("Unsupported file type: " + first +
-                     "; open a model (.pt2), a plan or trace (.json), a schedule (.csv), a project (.pwproj) or a run store (.db).");
+                     "; open a model (.pt2), a layer table (.json, .csv), a plan or trace (.json), a schedule (.csv), a project (.pwproj) "
+                     "or a run store (.db).");
   }
   const bool plan = head.find("\"pipewright-plan\"") != std::string::npos;
   return plan && head[mark] == '{' ? loadPlan(first) : loadTraces(paths, progress);

@@ -25,7 +25,8 @@ struct Loaded {
   QStringList notes;  ///< notes for the user, one sentence each
 };
 
-/// Reads a model (.pt2, or several: parts in order), plan or trace (.json), schedule (.csv), run store (.db), project (.pwproj), a cluster
+/// Reads a model (.pt2, or several: parts in order), layer table (.json, .csv), plan or trace (.json), schedule (.csv), run store (.db),
+/// project (.pwproj), a cluster
 /// (.json) or a folder of traces, recognised by content if the name is not enough. Throws Error in one sentence; changes nothing. For a
 /// job: `progress(done, all)` returns false to stop, and the result is null.
 [[nodiscard]] std::shared_ptr<Loaded> loadFiles(const std::vector<std::string>& paths,

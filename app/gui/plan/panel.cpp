@@ -376,11 +376,14 @@ void PlanPanel::Private::showPlacement() {
 void PlanPanel::Private::showCosts() {
   const auto profileInUse = document.profile();
   const bool isMeasured = document.design().profile != nullptr;
+  const bool ofLayers = profileInUse && !profileInUse->sent.empty();
   estimate->setVisible(isMeasured);
+  estimate->setText(ofLayers ? PlanPanel::tr("Count the cluster's links") : PlanPanel::tr("Use estimated times again"));
   if (!document.graph())
     costs->setText(document.design().customCosts ? PlanPanel::tr("default times") : QStringLiteral("–"));
-  else if (isMeasured)
-    costs->setText(QString::fromStdString(sourceOf(*document.design().profile, document.design().request.ranks)));
+  else if (isMeasured || ofLayers)
+    costs->setText(
+        QString::fromStdString(sourceOf(isMeasured ? *document.design().profile : *profileInUse, document.design().request.ranks)));
   else
     costs->setText(profileInUse ? PlanPanel::tr("estimated for %1").arg(QString::fromStdString(document.cluster().deviceName))
                                 : PlanPanel::tr("estimated"));

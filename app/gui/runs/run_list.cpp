@@ -67,8 +67,7 @@ QString textOf(const RunSummary& run, int column) {
     case RunList::Predicted: return run.predictedStep > 0 ? duration(run.predictedStep) : nothing;
     case RunList::Measured: return run.medianMeasuredStep > 0 ? duration(run.medianMeasuredStep) : nothing;
     case RunList::Error:
-      if (!isComparable(run)) return nothing;
-      return (errorOf(run) > 0 ? QStringLiteral("▲ ") : QStringLiteral("▼ ")) + signedPercent(errorOf(run));
+      return isComparable(run) ? (errorOf(run) > 0 ? QStringLiteral("▲ ") : QStringLiteral("▼ ")) + signedPercent(errorOf(run)) : nothing;
     case RunList::Ended:
       switch (run.state) {
         case RunState::Completed:

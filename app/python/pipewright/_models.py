@@ -89,8 +89,9 @@ def profile(
 
 
 def plan(
-    model: Paths,
+    model: Paths | None = None,
     *,
+    layers: Path | None = None,
     ranks: int = 0,
     microbatches: int = 0,
     schedule: str | os.PathLike[str] = "1f1b",
@@ -119,6 +120,7 @@ def plan(
     """Cuts a model into stages and schedules it. Without ``profile`` and ``cluster`` its costs are measured now, as :func:`profile` does.
 
     :param model: the archive, or several where each stage was exported on its own.
+    :param layers: instead of a model: a table of layers with their costs (``.json``, ``.csv``).
     :param ranks: of a pipeline; 0: split points + 1, else one per GPU where there are several, else one per core.
     :param microbatches: per step of each replica; 0: 4 per rank, or fewer where the batch is smaller.
     :param schedule: a name of :func:`schedules`, or a CSV file.
@@ -142,7 +144,7 @@ def plan(
     :raises Error: where a rank would need more than the memory limit.
     """
     o = native.PlanOptions()
-    o.models, o.schedule = paths_of(model), os.fspath(schedule)
+    o.models, o.schedule = files_of(model, layers), os.fspath(schedule)
     o.ranks, o.chunks = _whole("ranks", ranks), _whole("chunks", chunks)
     o.microbatches, o.microbatch = _whole("microbatches", microbatches), _whole("microbatch", microbatch)
     o.batch, o.replicas = _whole("batch", batch), _whole("replicas", replicas)
@@ -155,11 +157,18 @@ def plan(
     o.recompute = [recompute] if isinstance(recompute, str) else list(recompute)
     o.share, o.optimizer, o.momentum, o.zero1, o.loss = share, optimizer, momentum, zero1, loss or ""
     o.how = measure_options(device or "", precision, tf32, graphs, threads, libraries)
-    if o.cluster or profile is not None:
+    if o.cluster or profile is not None or layers is not None:
         return native.plan(o)
     use_own_torch()
     with launching:
         return native.plan(o)
+
+
+def files_of(model: Paths | None, layers: Path | None) -> list[str]:
+    """The model's archives, or the layer table."""
+    if (model is None) == (layers is None):
+        raise UsageError("give either a model or layers")
+    return paths_of(model) if model is not None else [] if layers is None else [os.fspath(layers)]
 
 
 def paths_of(model: Paths) -> list[str]:

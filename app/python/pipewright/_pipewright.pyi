@@ -381,6 +381,10 @@ class SubjectOptions:
     load: str
     store: str
     costs: str
+    layers: str
+    splits: list[str]
+    cluster: str
+    optimizer: str
     memory_limit: str
     live_limit: list[int]
     slow: list[str]

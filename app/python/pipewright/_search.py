@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from . import _pipewright as native
-from ._models import Path, Paths, Precision, launching, measure_options, paths_of
+from ._models import Path, Paths, Precision, files_of, launching, measure_options
 from ._pipewright import Candidate, Plan, Profile, UsageError
 from ._program import use_own_torch
 from ._simulate import _whole
@@ -78,8 +78,9 @@ class SearchResult:
 
 
 def search(
-    model: Paths,
+    model: Paths | None = None,
     *,
+    layers: Path | None = None,
     ranks: int,
     microbatches: Sequence[int] = (),
     batch: int = 0,
@@ -109,6 +110,7 @@ def search(
     """Searches schedules, microbatches, splits and recomputation for the fastest plans, and the front between speed and memory.
 
     :param model: the archive, or several.
+    :param layers: instead of a model: a table of layers with their costs (``.json``, ``.csv``).
     :param ranks: of a pipeline.
     :param microbatches: counts to try; none: R, 2R, 4R and 8R, and all that divide the batch.
     :param batch: samples per step over all replicas; 0: the most microbatches, of the exported size.
@@ -134,7 +136,7 @@ def search(
     call = dict(locals())
     given = [profile] if isinstance(profile, (Profile, str, os.PathLike)) else list(profile)
     o = native.SearchOptions()
-    o.models, o.ranks, o.replicas = paths_of(model), _whole("ranks", ranks), _whole("replicas", replicas)
+    o.models, o.ranks, o.replicas = files_of(model, layers), _whole("ranks", ranks), _whole("replicas", replicas)
     o.microbatches = [_whole("microbatches", count) for count in microbatches]
     o.batch, o.microbatch = _whole("batch", batch), _whole("microbatch", microbatch)
     o.schedules, o.chunks = list(schedules), [_whole("chunks", count) for count in chunks]
@@ -144,7 +146,7 @@ def search(
     o.cluster, o.optimizer, o.momentum, o.zero1, o.loss = cluster or "", optimizer, momentum, zero1, loss or ""
     o.threads = _whole("threads", threads)
     o.how = measure_options(device or "", precision, tf32, graphs, measure_threads, libraries)
-    measures = not given and not cluster
+    measures = not given and not cluster and layers is None
     if executor is not None:
         if measures:
             raise UsageError("a search on an executor does not measure; give profile=pipewright.profile(…) or cluster")
@@ -185,7 +187,7 @@ def search_part(call: dict[str, Any]) -> Part:
     try:
         found = search(**call)._searched
     except UsageError as refused:
-        if not os.path.exists(paths_of(call["model"])[0]):
+        if not os.path.exists(files_of(call["model"], call["layers"])[0]):
             raise
         return [], [str(refused)], 0, False
     return found.candidates, found.skipped, found.shapes, found.cancelled

@@ -76,6 +76,10 @@ def simulate(
     load: Duration | None = None,
     store: Duration | None = None,
     costs: str | os.PathLike[str] | None = None,
+    layers: str | os.PathLike[str] | None = None,
+    splits: Sequence[str] = (),
+    cluster: str | None = None,
+    optimizer: str | None = None,
     sends: Sends = "overlapped",
     slow: Mapping[int | tuple[int, int], float] | None = None,
     live_limit: int | Sequence[int] | None = None,
@@ -101,6 +105,10 @@ def simulate(
     :param load: lockstep schedules: loading a microbatch from the host.
     :param store: lockstep schedules: storing a result to the host.
     :param costs: a problem file (JSON) with shape, costs and limits instead of these times.
+    :param layers: a layer table (JSON or CSV) instead of these times, cut into the schedule's stages.
+    :param splits: with ``layers``: names of the layers that begin stages (default: balanced by time).
+    :param cluster: with ``layers``: messages without a time of their own take as long as on this preset or file.
+    :param optimizer: with ``layers``: whose state is counted (default: none).
     :param sends: in the background; when both ends are posted, with a channel for each direction or one for both; or blocking both ranks.
     :param slow: factors of ranks, ``{2: 1.5}``, and links, ``{(1, 2): 3}``.
     :param live_limit: most (stage, microbatch) pairs alive at once, of all ranks or per rank.
@@ -118,6 +126,8 @@ def simulate(
     o.latency, o.transfer = duration_text("latency", latency), duration_text("transfer", transfer)
     o.load, o.store = duration_text("load", load), duration_text("store", store)
     o.costs = os.fspath(costs) if costs is not None else ""
+    o.layers = os.fspath(layers) if layers is not None else ""
+    o.splits, o.cluster, o.optimizer = list(splits), cluster or "", optimizer or ""
     o.memory_limit = size_text("memory_limit", memory_limit)
     o.slow = [_slow(at, factor) for at, factor in (slow or {}).items()]
     if live_limit is not None:

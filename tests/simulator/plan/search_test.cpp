@@ -135,7 +135,7 @@ TEST(Search, FindsTheBestThatBruteForceFinds) {
   }
 }
 
-TEST(Search, MovesSplitsUntilNoNeighbourIsFaster) {
+TEST(Search, FindsTheBestOfAllSplitsWhereThereAreFew) {
   constexpr int kNodes = 10;
   const ModelGraph graph = chain(kNodes);
   int moved = 0, optimal = 0;
@@ -167,7 +167,7 @@ TEST(Search, MovesSplitsUntilNoNeighbourIsFaster) {
     optimal += best == after.step ? 1 : 0;
   }
   EXPECT_GE(moved, kSeeds / 2);
-  EXPECT_GE(optimal, kSeeds / 2) << "single moves seldom end away from the best splits";
+  EXPECT_EQ(optimal, kSeeds);
 }
 
 /// Moves splits as the search does, simulating every move.
@@ -202,13 +202,14 @@ Candidate movedPlainly(Candidate best, const ModelGraph& graph, const Profile& p
 }
 
 TEST(Search, MovesSplitsAsIfEveryMoveWereSimulated) {
-  const ModelGraph graph = chain(16);
   int moved = 0;
   for (std::uint64_t seed = 0; seed < 12; ++seed) {
     for (const char* schedule : {"1f1b", "zb-h1", "interleaved-1f1b", "zbv"}) {
       SCOPED_TRACE(fmt::format("{} {}", schedule, seed));
       std::mt19937_64 random(seed);
-      const Profile one = randomProfile(random, 16);
+      const int nodes = generatorOf(schedule).chunks == 1 ? 120 : 26;  // too many ways to cut into 3 or 6 for trying all
+      const ModelGraph graph = chain(nodes);
+      const Profile one = randomProfile(random, nodes);
       SearchSpace s = space(3, 6, {6}, {schedule});
       s.balances = {Balance::Layers};
       s.chunks = {generatorOf(schedule).chunks};

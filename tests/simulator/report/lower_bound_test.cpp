@@ -1,4 +1,5 @@
 #include <algorithm>
+#include <random>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -265,6 +266,50 @@ TEST(LowerBounds, AreNeverAboveAnyOrderWithinTheLimits) {
   }
   EXPECT_GT(orders, 4000);
   EXPECT_GT(reached, 300);  // else the test would not see a bound that is a little too high
+}
+
+TEST(LowerBounds, AreNeverAboveAnyOrderWithinItsBytes) {
+  int orders = 0, raised = 0;
+  for (std::uint64_t seed = 1; seed <= 3000; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    std::mt19937_64 random(seed);
+    const int ranks = static_cast<int>(test::draw(random, 1, 4)), microbatches = static_cast<int>(test::draw(random, 1, 6));
+    const Shape shape{ranks, 2 * ranks, microbatches};
+    const Placement placement = test::oneIn(random, 2) ? wavePlacement(shape) : loopPlacement(shape);
+    const std::vector<int> limits = same(ranks, static_cast<int>(test::draw(random, 2, 8)));
+    const Schedule schedule = randomOrder(random, placement, microbatches, test::oneIn(random, 4), limits);
+    if (schedule.rows.empty()) continue;
+    ++orders;
+    CostTable costs = smallCosts(random, shape.stages, microbatches);
+    for (StageCost& stage : costs.stages) {
+      stage.parameterBytes = test::draw(random, 0, 50);
+      stage.activationBytes = test::draw(random, 0, 20);
+      stage.freedByInput = test::draw(random, 0, stage.activationBytes);
+      stage.addedByInput = test::oneIn(random, 4) ? test::draw(random, 0, 30) : 0;
+    }
+    const Metrics metrics = metricsOf(simulate(schedule, costs));
+    std::vector<Bytes> peaks;
+    for (const RankMetrics& rank : metrics.ranks) peaks.push_back(rank.peakBytes);
+    const LowerBounds bounds = lowerBounds(schedule, costs, {}, peaks);
+    ASSERT_LE(bounds.flush, metrics.makespan);
+    ASSERT_LE(bounds.window, metrics.window);
+    raised += bounds.flush > lowerBound(schedule, costs) ? 1 : 0;
+  }
+  EXPECT_GT(orders, 2000);
+  EXPECT_GT(raised, 200);
+}
+
+TEST(LowerBounds, InBytesAreThoseOfAsManyPairs) {
+  // Equal activations that W frees: a limit of k of them and a bit is one of k pairs.
+  for (int r = 1; r <= 5; ++r) {
+    for (int k = 1; k <= 2 * r; ++k) {
+      const Schedule schedule = generate("gpipe", {r, r, 3 * r});
+      CostTable costs = uniform(r, 10, 9, 8, 4);
+      for (StageCost& stage : costs.stages) stage.activationBytes = 100;
+      const std::vector<Bytes> bytes(static_cast<std::size_t>(r), 100 * k + 99);
+      EXPECT_EQ(lowerBounds(schedule, costs, {}, bytes), lowerBounds(schedule, costs, same(r, k))) << r << " ranks, " << k;
+    }
+  }
 }
 
 TEST(LowerBounds, AreNeverAboveAnyFamily) {

@@ -112,6 +112,34 @@ TEST_F(DocumentTest, TakesTheClusterOfAPlanThatWasEstimatedForOne) {
   EXPECT_EQ(loadFiles({folder.with("plan.json", toJson(document.plan()))}, {})->design.cluster, "h100-nvlink");
 }
 
+TEST_F(DocumentTest, OpensALayerTableAndMovesItsSplits) {
+  const test::Folder folder;
+  const std::string table = folder.with("four.csv",
+                                        "name,forward_ns,backward_ns,parameter_bytes,activation_bytes,output_bytes\n"
+                                        "a,1,3,10,7,3\nb,1,3,10,7,3\nc,1,3,10,7,3\nd,1,3,10,7,0\n");
+  document.adopt(*loadFiles({table}, {}));
+  ASSERT_TRUE(predicted());
+  ASSERT_EQ(document.problem(), "");
+  ASSERT_EQ(document.splitPoints().size(), 3U);
+  EXPECT_EQ(document.splitPoints()[0].name, "b");
+  document.edit("Shape", [](Design& d) {
+    d.request.schedule = "gpipe";
+    d.request.ranks = 2;
+    d.request.microbatches = 3;
+  });
+  ASSERT_TRUE(predicted());
+  EXPECT_EQ(document.prediction()->makespan, (3 + 1) * (2 + 6)) << "(M + R − 1)(F + B) of two equal stages";
+  document.edit("Split", [](Design& d) { d.request.begins = {NodeId(1)}; });
+  ASSERT_TRUE(predicted());
+  EXPECT_EQ(document.prediction()->makespan, 1 + 3 * (3 + 9) + 3) << "the larger stage, and the smaller one before and after it";
+  const Plan plan = document.plan();
+  EXPECT_EQ(plan.splitNames, std::vector<std::string>{"b"});
+  const auto again = loadFiles({folder.with("plan.json", toJson(plan))}, {});
+  EXPECT_EQ(again->graph->nodes.size(), 4U);
+  EXPECT_TRUE(again->notes.empty());
+  EXPECT_THROW(static_cast<void>(loadFiles({folder.with("bad.csv", "name,forward_ns\n")}, {})), UsageError);
+}
+
 TEST_F(DocumentTest, ComesBackFromItsProject) {
   document.edit("Microbatches", [](Design& d) {
     d.request.microbatches = 12;

@@ -1,0 +1,33 @@
+#include "engine/planning/layer_costs.h"
+
+#include <fmt/format.h>
+
+#include "backends/resources/resources.h"
+#include "schedules/error.h"
+#include "simulator/costs/estimate.h"
+#include "simulator/costs/layer_chain.h"
+#include "simulator/model/graph_facts.h"
+
+namespace pw {
+
+void requireOperators(const ModelGraph& graph) {
+  if (isLayerChain(graph))
+    throw UsageError(
+        fmt::format("{} is a layer table, which has its own costs: there is nothing to measure; plan it with --layers.", graph.name));
+}
+
+Profile layerCosts(const ModelGraph& chain, const LayerOptions& options) {
+  if (options.hasProfile) throw UsageError(fmt::format("Layer table {} has its own costs; omit --profile.", chain.name));
+  if (options.recomputes)
+    throw UsageError(fmt::format("Layer table {} does not say what is kept when a layer is recomputed; omit --recompute.", chain.name));
+  const std::int64_t own = exportedBatch(chain);
+  if (options.microbatch != 0 && options.microbatch != own) {
+    throw UsageError(
+        fmt::format("Layer table {} has costs of microbatches of {}, not {}; give --batch {} times the number of microbatches.", chain.name,
+                    own, options.microbatch, own));
+  }
+  refuseWhatCannotMeasure(options.how, CostsFrom::Profile);
+  return options.cluster.empty() ? profileOf(chain) : estimate(chain, own, loadCluster(options.cluster));
+}
+
+}  // namespace pw

@@ -1,0 +1,45 @@
+#include "engine/planning/layer_subject.h"
+
+#include <utility>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "backends/resources/resources.h"
+#include "engine/planning/layer_costs.h"
+#include "engine/planning/plan_model.h"
+#include "schedules/error.h"
+#include "schedules/lower.h"
+#include "simulator/costs/layer_table.h"
+#include "simulator/plan/planner.h"
+#include "simulator/plan/split.h"
+#include "simulator/plan/stage_costs.h"
+
+namespace pw {
+
+Subject layerSubject(Schedule schedule, const SubjectOptions& o) {
+  if (!isLayerTableName(o.layers)) throw UsageError(fmt::format("{} is no layer table; give a .json or .csv file", o.layers));
+  const ModelGraph graph = loadModel({o.layers});
+  const Profile profile = layerCosts(graph, {o.cluster, false, false, 0, {}});
+  const int stages = shapeOf(schedule).stages;
+  PlanOptions places;
+  places.splits = o.splits;
+  if (!o.splits.empty() && static_cast<int>(o.splits.size()) + 1 != stages) {
+    throw UsageError(fmt::format("{} split points make {} stages, and {} has {}; use {} split points.", o.splits.size(),
+                                 o.splits.size() + 1, schedule.name, stages, stages - 1));
+  }
+  PlanRequest request;
+  request.microbatch = profile.microbatch;
+  request.begins = chooseSplits(places, graph, profile, stages);
+  request.optimizer = plannedOptimizer(o.optimizer.empty() ? "sgd" : o.optimizer, 0);
+  Subject subject;
+  subject.schedule = isLowered(schedule) ? std::move(schedule) : planRows(schedule, 1);
+  subject.costs = price(request, graph, profile, subject.schedule).costs;
+  addOptimizerState(subject.costs, stateCopies(request.optimizer), 1);
+  subject.costSource = fmt::format("{}, costs {}", graph.name, sourceOf(profile));
+  const std::vector<std::string> names = splitNames(splitPoints(graph, bindBatch(graph, profile.microbatch)), request.begins);
+  if (!names.empty()) subject.costSource += fmt::format("; stages begin at {}", fmt::join(names, ", "));
+  return subject;
+}
+
+}  // namespace pw

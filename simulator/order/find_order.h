@@ -1,0 +1,50 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string_view>
+
+#include "simulator/order/order_problem.h"
+
+namespace pw {
+
+/// The name of an order made for given costs, beside those of the families.
+inline constexpr std::string_view kAutoSchedule = "auto";
+
+/// An order made for a problem's costs.
+struct FoundOrder {
+  Schedule schedule;  ///< called `auto`
+  CostTable costs;    ///< the problem's, with what is recomputed
+  Certificate certificate;
+
+  bool operator==(const FoundOrder&) const = default;
+};
+
+struct OrderEffort {
+  double seconds = 2;  ///< about so long on one core of a machine of 2020; counted in work, so that the same input gives the same order
+  std::uint64_t seed = 1;
+  std::function<bool(Ns best, double share)> goOn = {};  ///< asked between improvements, with the share of work done; false: stop
+};
+
+/// Searches an order of forwards and split backwards: starts from all families of that placement and from greedy orders with several paces
+/// (`GreedyOrder`), tunes the best (`tuneOrder`), then anneals from several of them (`annealOrder`), and stops where `lowerBounds` proves
+/// it optimal. Where stages may recompute, it also chooses which do. Never slower than a family of the same placement that fits without
+/// recomputation. Where a whole backward takes less than its parts, they are joined if that is faster. The same problem, seconds and seed
+/// give the same order. Nothing where the limits do not hold one microbatch at a time on some rank (`tooSmall`). Throws UsageError for a
+/// bidirectional placement, slots with a duration of their own, and what `lowerBounds` refuses.
+[[nodiscard]] std::optional<FoundOrder> findOrder(const OrderProblem& problem, const OrderEffort& effort = {});
+
+/// The first rank whose limit does not even hold one microbatch of its stages, and what it needs.
+struct TooSmall {
+  Rank rank;
+  Bytes bytes = 0;  ///< it needs; 0: enough, but too few live pairs
+  int live = 0;     ///< pairs it needs
+};
+[[nodiscard]] std::optional<TooSmall> tooSmall(const OrderProblem& problem);
+
+/// One microbatch after the other through all stages and back: no order needs less memory. Throws UsageError for a shape too large to
+/// search.
+[[nodiscard]] Schedule serialSchedule(const Placement& placement, int ranks, int microbatches);
+
+}  // namespace pw

@@ -1,0 +1,48 @@
+#include "simulator/order/recomputation.h"
+
+#include <algorithm>
+
+namespace pw {
+namespace {
+
+/// Keeps only `kept` until the backward, which then needs the rest.
+void keepUntilBackward(StageCost& cost, Bytes kept) {
+  const Bytes whole = cost.activationBytes, after = whole - cost.freedByInput + cost.addedByInput;
+  const Bytes again = whole - kept;
+  cost.activationBytes = kept;
+  cost.backwardPeak += again;
+  cost.inputPeak += again;
+  cost.freedByInput = std::max<Bytes>(0, kept - after);
+  cost.addedByInput = std::max<Bytes>(0, after - kept);
+}
+
+}  // namespace
+
+CostTable withRecomputation(const OrderProblem& problem, const std::vector<bool>& recomputed) {
+  CostTable costs = problem.costs;
+  for (std::size_t s = 0; s < costs.stages.size(); ++s) {
+    if (!recomputed[s]) continue;
+    StageCost& cost = costs.stages[s];
+    cost.backward += cost.forward;
+    cost.backwardInput += cost.forward;
+    keepUntilBackward(cost, std::min(problem.ifRecomputed[s], cost.activationBytes));
+  }
+  return costs;
+}
+
+CostTable relaxedCosts(const OrderProblem& problem) {
+  CostTable costs = problem.costs;
+  for (std::size_t s = 0; s < costs.stages.size(); ++s) {
+    StageCost& cost = costs.stages[s];
+    cost.backwardInput = std::min(cost.backwardInput, cost.backward);
+    cost.backwardWeight = std::min(cost.backwardWeight, cost.backward - cost.backwardInput);
+    cost.backward = cost.backwardInput + cost.backwardWeight;
+    const Bytes after = cost.activationBytes - cost.freedByInput + cost.addedByInput;
+    if (!problem.ifRecomputed.empty()) cost.activationBytes = std::min(problem.ifRecomputed[s], cost.activationBytes);
+    cost.freedByInput = std::max<Bytes>(0, cost.activationBytes - after);
+    cost.addedByInput = 0;
+  }
+  return costs;
+}
+
+}  // namespace pw

@@ -1,0 +1,30 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+#include "schedules/ids.h"
+
+namespace pw {
+
+/// Which time is to be small: `makespan` or `window` of Metrics.
+enum class Clock : std::uint8_t { Flush, Window };
+
+/// How good an order made for given costs is.
+struct Certificate {
+  Clock clock = Clock::Flush;
+  Ns time = 0;                         ///< on the clock
+  Ns lowerBound = 0;                   ///< no order takes less on it, whatever it recomputes
+  std::string foundBy = {};            ///< a family's name, `serial`, `greedy` or `annealing`
+  std::vector<Stage> recomputed = {};  ///< stages whose forward runs again before their backward
+
+  /// Whether no order is faster, as the bound proves.
+  [[nodiscard]] bool optimal() const { return time <= lowerBound; }
+  /// The part of the time that a better order might save.
+  [[nodiscard]] double gap() const { return time > 0 ? static_cast<double>(time - lowerBound) / static_cast<double>(time) : 0; }
+
+  bool operator==(const Certificate&) const = default;
+};
+
+}  // namespace pw

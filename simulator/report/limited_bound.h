@@ -1,0 +1,19 @@
+#pragma once
+
+#include <span>
+
+#include "simulator/report/lower_bound.h"
+
+namespace pw {
+
+/// What each rank may have begun and not finished; empty: no limit.
+struct RankLimits {
+  std::span<const int> live;     ///< (stage, microbatch) pairs
+  std::span<const Bytes> bytes;  ///< of memory
+};
+
+/// The part of `lowerBounds` that limits and the way of a microbatch there and back decide; 0 where neighbouring stages exchange no
+/// messages. The backwards are all `whole`, or all split; one replica of each stage; no slots of their own duration.
+[[nodiscard]] LowerBounds limitedBounds(const Schedule& schedule, const CostTable& costs, bool whole, const RankLimits& limits);
+
+}  // namespace pw

@@ -1,0 +1,128 @@
+// Layer tables instead of models, as users call for them.
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+#include <string>
+#include <vector>
+
+#include "tests/app/call.h"
+
+namespace pw::test {
+namespace {
+
+using testing::HasSubstr;
+using Json = nlohmann::json;
+
+/// Four equal layers: F 1, I 2, W 1; 10 bytes of parameters and 7 of activations each. After `b` a message takes 5.
+const std::string kTable =
+    "name,forward_ns,input_ns,weight_ns,parameter_bytes,activation_bytes,output_bytes,sent_ns\n"
+    "a,1,2,1,10,7,3,\nb,1,2,1,10,7,3,5\nc,1,2,1,10,7,3,\nd,1,2,1,10,7,0,\n";
+
+class LayersCommand : public testing::Test {
+ protected:
+  Json answer(std::vector<std::string> words, int status = 0) {
+    words.emplace_back("--json");
+    const Outcome outcome = call(words);
+    EXPECT_EQ(outcome.status, status) << outcome.err;
+    return outcome.out.empty() ? Json() : Json::parse(outcome.out);
+  }
+  std::string refusal(const std::vector<std::string>& words) {
+    const Outcome outcome = call(words);
+    EXPECT_EQ(outcome.status, 2) << outcome.out;
+    return outcome.err;
+  }
+
+  Folder folder_;
+  std::string table_ = folder_.with("four.csv", kTable);
+};
+
+// gpipe on two stages of two layers, F = 2 and B = 6, three microbatches. Stage 1 has its first value at 2 + 5, its forwards end at 13, its
+// backwards at 19, 25 and 31; the last gradient is with stage 0 at 36, which ends at 42.
+constexpr int kMakespan = 42;
+
+TEST_F(LayersCommand, PlanTakesExactlyWhatTheTableSays) {
+  const std::string plan = folder_.file("plan.json");
+  const Json json = answer({"plan", "--layers", table_, "--ranks", "2", "--microbatches", "3", "--schedule", "gpipe", "--out", plan});
+  EXPECT_EQ(json["makespan_ns"], kMakespan);
+  for (const Json& rank : json["ranks"]) EXPECT_EQ(rank["peak_bytes"], 2 * 10 + 3 * 2 * 7);
+  EXPECT_EQ(Json::parse(contentOf(plan))["splits"], Json({"c"}));
+  EXPECT_EQ(answer({"simulate", plan})["makespan_ns"], kMakespan);
+  const Json adamw =
+      answer({"plan", "--layers", table_, "--ranks", "2", "--microbatches", "3", "--schedule", "gpipe", "--optimizer", "adamw"});
+  for (const Json& rank : adamw["ranks"]) EXPECT_EQ(rank["peak_bytes"], 3 * 2 * 10 + 3 * 2 * 7);
+  answer({"plan", "--layers", table_, "--ranks", "2", "--microbatches", "3", "--schedule", "gpipe", "--memory-limit", "61B"}, 1);
+  answer({"plan", "--layers", table_, "--ranks", "2", "--microbatches", "3", "--schedule", "gpipe", "--memory-limit", "62B"});
+  EXPECT_THAT(refusal({"run", plan}), HasSubstr("layer table four, which has no operators to run; add --synthetic"));
+  EXPECT_THAT(refusal({"export", plan, "--to", "torch", "--out", folder_.file("torch")}), HasSubstr("layer table"));
+}
+
+TEST_F(LayersCommand, SimulateTakesTheScheduleOfTheCall) {
+  EXPECT_EQ(answer({"simulate", "--layers", table_, "--schedule", "gpipe", "--ranks", "2", "--microbatches", "3"})["makespan_ns"],
+            kMakespan);
+  // Stages of one and three layers without a message's time: F 1 and 3, B 3 and 9; stage 1 works from 1 to 1 + 36, then stage 0's last B.
+  EXPECT_EQ(
+      answer({"simulate", "--layers", table_, "--schedule", "gpipe", "--ranks", "2", "--microbatches", "3", "--split", "b"})["makespan_ns"],
+      1 + 3 * (3 + 9) + 3);
+  const std::string csv = folder_.with("mine.csv", "0F0,,,0B0\n,1F0,1B0,\n");
+  EXPECT_EQ(answer({"simulate", "--layers", table_, "--csv", csv})["makespan_ns"], 2 + 5 + 2 + 6 + 5 + 6);
+}
+
+TEST_F(LayersCommand, SearchNamesSplitsByLayersAndKeepsTheLimit) {
+  const Json json = answer({"search", "--layers", table_, "--ranks", "2", "--microbatches", "3", "--schedules", "gpipe,1f1b"});
+  const Json& best = json["best"][0];
+  // After c, with 1f1b: stage 0 (F 3, B 9) does two forwards to 6, waits to 7 for the gradient of d (F to 4, B to 7), and then is never
+  // idle: 36 of work and 1 of waiting. A cut after a takes 1 + 36 + 3, one after b more than 36 + 5.
+  EXPECT_EQ(best["makespan_ns"], 37);
+  EXPECT_EQ(best["schedule"], "1f1b");
+  EXPECT_EQ(best["splits"], Json({"d"}));
+  const Json small =
+      answer({"search", "--layers", table_, "--ranks", "2", "--microbatches", "3", "--schedules", "gpipe", "--memory-limit", "62B"});
+  EXPECT_EQ(small["best"][0]["splits"], Json({"c"})) << "the other cuts need 30 + 3 · 21 on a rank";
+  EXPECT_EQ(small["best"][0]["peak_bytes"], 62);
+  answer({"search", "--layers", table_, "--ranks", "2", "--microbatches", "3", "--schedules", "gpipe", "--memory-limit", "61B"}, 1);
+}
+
+TEST_F(LayersCommand, RefusesWhatATableHasNoCostsFor) {
+  EXPECT_THAT(refusal({"plan", "--layers", table_, "--ranks", "2", "--recompute", "full"}), HasSubstr("omit --recompute"));
+  EXPECT_THAT(refusal({"plan", "--layers", table_, "--ranks", "2", "--profile", "p.json"}), HasSubstr("omit --profile"));
+  EXPECT_THAT(refusal({"plan", "--layers", table_, "--ranks", "2", "--microbatch", "3"}), HasSubstr("microbatches of 1, not 3"));
+  EXPECT_THAT(refusal({"plan", "--layers", table_, "--ranks", "2", "--device", "cpu"}), HasSubstr("--device"));
+  EXPECT_THAT(refusal({"plan", "--layers", table_, "--ranks", "5"}), HasSubstr("cannot be cut into 5 stages"));
+  EXPECT_THAT(refusal({"plan", "--layers", table_, "model.pt2"}), HasSubstr("only one of MODEL.pt2 and --layers"));
+  EXPECT_THAT(refusal({"plan"}), HasSubstr("one of MODEL.pt2 and --layers"));
+  EXPECT_THAT(refusal({"search", "--layers", "four.txt", "--ranks", "2"}), HasSubstr("no layer table"));
+  EXPECT_THAT(refusal({"plan", "--layers", folder_.file("none.json")}), HasSubstr("none.json"));
+  EXPECT_THAT(refusal({"simulate", "--layers", table_, "--schedule", "1f1b", "--ranks", "2", "--microbatches", "2", "--forward", "1ms"}),
+              HasSubstr("--layers has all times"));
+  EXPECT_THAT(refusal({"simulate", "--schedule", "1f1b", "--ranks", "2", "--microbatches", "2", "--split", "b"}),
+              HasSubstr("add --layers"));
+  EXPECT_THAT(refusal({"profile", table_}), HasSubstr("nothing to measure"));
+}
+
+TEST_F(LayersCommand, ImportsAGraphOfPipeDream) {
+  const std::string out = folder_.file("gnmt.csv");
+  const Outcome imported = call({"import", PW_SOURCE_DIR "/tests/data/pipedream/gnmt.graph.txt", "--out", out});
+  ASSERT_EQ(imported.status, 0) << imported.err;
+  const Json json = answer({"search", "--layers", out, "--ranks", "4", "--microbatches", "8", "--schedules", "1f1b"});
+  EXPECT_EQ(json["best"][0]["splits"].size(), 3U);
+  for (const Json& split : json["best"][0]["splits"]) EXPECT_THAT(contentOf(out), HasSubstr(split.get<std::string>() + ","));
+  EXPECT_THAT(refusal({"import", out}), HasSubstr("line 1 is no node"));
+}
+
+TEST_F(LayersCommand, ExportsATableThatTakesAsLongAsItsModel) {
+  const std::string plan = folder_.file("plan.json"), out = folder_.file("layers.json");
+  const std::vector<std::string> how{"--ranks", "2", "--microbatches", "4", "--cluster", "cpu-workstation"};
+  const auto planned = [&](std::vector<std::string> words) {
+    words.insert(words.end(), how.begin(), how.end());
+    return answer(words);
+  };
+  const Json model = planned({"plan", PW_SOURCE_DIR "/resources/models/gpt_small.pt2", "--out", plan});
+  ASSERT_EQ(call({"export", plan, "--to", "layers", "--out", out}).status, 0);
+  const std::string split = Json::parse(contentOf(plan))["splits"][0];
+  const Json table = planned({"plan", "--layers", out, "--split", split});
+  EXPECT_EQ(table["makespan_ns"], model["makespan_ns"]);
+}
+
+}  // namespace
+}  // namespace pw::test

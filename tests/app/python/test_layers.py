@@ -1,0 +1,40 @@
+"""Layer tables instead of models: exact, and without torch."""
+
+import pipewright as pw
+import pytest
+
+TABLE = """name,forward_ns,input_ns,weight_ns,parameter_bytes,activation_bytes,output_bytes,sent_ns
+a,1,2,1,10,7,3,
+b,1,2,1,10,7,3,5
+c,1,2,1,10,7,3,
+d,1,2,1,10,7,0,
+"""
+
+
+@pytest.fixture
+def table(tmp_path):
+    path = tmp_path / "four.csv"
+    path.write_text(TABLE)
+    return path
+
+
+def test_a_plan_a_simulation_and_a_search_of_a_table(table):
+    # gpipe on stages of two layers, F = 2 and B = 6: stage 1 has its first value at 2 + 5 and works 3 * 8; 5 later stage 0 does a last B.
+    plan = pw.plan(layers=table, ranks=2, microbatches=3, schedule="gpipe")
+    assert plan.splits == ["c"]
+    assert pw.simulate(plan).makespan_ns == 7 + 3 * 8 + 5 + 6
+    gpipe = pw.schedule("gpipe", ranks=2, microbatches=3)
+    assert pw.simulate(gpipe, layers=table).makespan_ns == 42
+    split = pw.simulate(gpipe, layers=table, splits=["b"], optimizer="adamw")
+    assert split.makespan_ns == 1 + 3 * 12 + 3
+    assert [rank.peak_bytes for rank in split.by_rank] == [3 * 10 + 3 * 7, 3 * 30 + 3 * 21]
+    found = pw.search(layers=table, ranks=2, microbatches=[3], schedules=["gpipe"], memory_limit=62)
+    assert found.best[0].makespan_ns == 42 and found.best[0].peak_bytes == 62
+
+
+def test_a_table_and_a_model_exclude_each_other(table):
+    for arguments in ({}, {"model": table, "layers": table}):
+        with pytest.raises(pw.UsageError, match="either a model or layers"):
+            pw.plan(**arguments)
+    with pytest.raises(pw.UsageError, match="layers"):
+        pw.simulate(pw.schedule("1f1b", ranks=2, microbatches=2), layers=table, forward="1ms")

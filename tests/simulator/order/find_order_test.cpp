@@ -1,0 +1,351 @@
+#include <algorithm>
+#include <functional>
+#include <optional>
+#include <random>
+#include <string>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "schedules/check.h"
+#include "schedules/error.h"
+#include "schedules/generate.h"
+#include "simulator/order/find_order.h"
+#include "simulator/order/order_model.h"
+#include "simulator/order/recomputation.h"
+#include "simulator/report/metrics.h"
+#include "simulator/step/compile.h"
+#include "simulator/step/execute.h"
+#include "tests/support/random_costs.h"
+
+namespace pw {
+namespace {
+
+using test::draw;
+using test::oneIn;
+
+/// Uneven stages, links and activations; both clocks.
+OrderProblem randomProblem(std::mt19937_64& random, int ranks, const Placement& placement, int microbatches) {
+  OrderProblem problem;
+  problem.ranks = ranks;
+  problem.microbatches = microbatches;
+  problem.placement = placement;
+  SyntheticCosts times;
+  const int stages = static_cast<int>(placement.stages());
+  for (auto* list : {&times.forward, &times.backwardInput, &times.backwardWeight}) {
+    for (int s = 0; s < stages; ++s) list->push_back(draw(random, list == &times.backwardWeight ? 0 : 1, 12));
+  }
+  problem.costs = syntheticTable(times, stages);
+  for (MessageCost& message : problem.costs.messages) {
+    message.latency = draw(random, 0, 8);
+    message.transfer = oneIn(random, 3) ? draw(random, 0, 5) : 0;
+  }
+  for (StageCost& stage : problem.costs.stages) {
+    stage.activationBytes = draw(random, 20, 40);
+    stage.freedByInput = oneIn(random, 2) ? draw(random, 0, 20) : 0;
+    stage.inputPeak = stage.backwardPeak = oneIn(random, 3) ? draw(random, 0, 10) : 0;
+  }
+  problem.clock = oneIn(random, 2) ? Clock::Window : Clock::Flush;
+  return problem;
+}
+
+void limitRanks(std::mt19937_64& random, OrderProblem& problem, int most) {
+  for (int r = 0; r < problem.ranks; ++r) problem.limits.push_back(draw(random, 25, 45 * most));
+}
+
+Ns timeOf(const OrderProblem& problem, const Program& program, const Times& times) {
+  return problem.clock == Clock::Flush ? makespanOf(program, program.duration, times) : windowOf(program, program.duration, times);
+}
+
+/// The time by the simulator; nothing where it exceeds a limit.
+std::optional<Ns> simulated(const OrderProblem& problem, const CostTable& costs, const Schedule& schedule) {
+  const Program program = compile(schedule, costs);
+  for (std::size_t r = 0; r < problem.limits.size(); ++r) {
+    if (program.peakBytes[r] > problem.limits[r]) return std::nullopt;
+  }
+  for (std::size_t r = 0; r < problem.liveLimits.size(); ++r) {
+    if (program.peakLive[r] > problem.liveLimits[r]) return std::nullopt;
+  }
+  Times times;
+  execute(program, times);
+  return timeOf(problem, program, times);
+}
+
+/// All orders of one rank's actions that keep F before I before W; `inOrder`: and the microbatches of a kind in order.
+void allRows(std::vector<Action>& row, std::vector<int>& done, const std::vector<Stage>& stages, int microbatches, bool inOrder,
+             std::vector<std::vector<Action>>& rows) {
+  constexpr ActionKind kKinds[] = {ActionKind::Forward, ActionKind::BackwardInput, ActionKind::BackwardWeight};
+  if (row.size() == done.size() * 3) rows.push_back(row);
+  for (std::size_t pair = 0; pair < done.size(); ++pair) {
+    const std::size_t m = pair % static_cast<std::size_t>(microbatches);
+    if (done[pair] == 3 || (inOrder && m > 0 && done[pair - 1] <= done[pair])) continue;
+    row.push_back({stages[pair / static_cast<std::size_t>(microbatches)], kKinds[done[pair]], Microbatch(m)});
+    ++done[pair];
+    allRows(row, done, stages, microbatches, inOrder, rows);
+    --done[pair];
+    row.pop_back();
+  }
+}
+
+/// Of a backward that is whole where `whole` says so for its stage, instead of I and W.
+std::vector<Action> joinedWhere(const std::vector<Action>& row, const std::vector<bool>& whole) {
+  std::vector<Action> actions;
+  for (Action action : row) {
+    const bool joins = action.kind != ActionKind::Forward && whole[action.stage.index()];
+    if (joins && action.kind == ActionKind::BackwardWeight) continue;
+    if (joins) action.kind = ActionKind::Backward;
+    actions.push_back(action);
+  }
+  return actions;
+}
+
+/// The least time over all orders on all ranks, one after the other; nothing where none fits.
+std::optional<Ns> bruteForce(const OrderProblem& problem, const CostTable& costs, bool inOrder) {
+  std::vector<std::vector<std::vector<Action>>> rows(static_cast<std::size_t>(problem.ranks));
+  for (std::size_t r = 0; r < rows.size(); ++r) {
+    std::vector<Stage> stages;
+    for (std::size_t s = 0; s < problem.placement.stages(); ++s) {
+      if (problem.placement.rankOfStage[s].index() == r) stages.emplace_back(s);
+    }
+    std::vector<Action> row;
+    std::vector<int> done(stages.size() * static_cast<std::size_t>(problem.microbatches), 0);
+    allRows(row, done, stages, problem.microbatches, inOrder, rows[r]);
+  }
+  std::optional<Ns> best;
+  Schedule schedule{"all", problem.microbatches, problem.placement, std::vector<std::vector<Action>>(rows.size()), false};
+  const std::function<void(std::size_t)> choose = [&](std::size_t rank) {
+    if (rank < rows.size()) {
+      for (const auto& row : rows[rank]) {
+        schedule.rows[rank] = row;
+        choose(rank + 1);
+      }
+      return;
+    }
+    if (!check(schedule).empty()) return;
+    const std::optional<Ns> time = simulated(problem, costs, schedule);
+    if (time && (!best || *time < *best)) best = time;
+  };
+  choose(0);
+  return best;
+}
+
+void expectTheBest(const OrderProblem& problem, std::optional<Ns> best) {
+  const std::optional<FoundOrder> found = findOrder(problem, {.seconds = 0.05});
+  ASSERT_EQ(found.has_value(), best.has_value());
+  ASSERT_EQ(tooSmall(problem).has_value(), !best.has_value());
+  if (!best) return;
+  EXPECT_EQ(found->certificate.time, *best) << found->certificate.foundBy;
+  EXPECT_LE(found->certificate.lowerBound, *best);
+  EXPECT_TRUE(check(found->schedule).empty());
+  EXPECT_EQ(simulated(problem, found->costs, found->schedule), found->certificate.time);
+}
+
+TEST(FindOrder, EqualsTheBestOfAllOrdersOfTwoMicrobatches) {
+  for (std::uint64_t seed = 1; seed <= 40; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    std::mt19937_64 random(seed);
+    const int ranks = static_cast<int>(draw(random, 1, 2));
+    OrderProblem problem = randomProblem(random, ranks, loopPlacement({ranks, ranks, 2}), 2);
+    if (oneIn(random, 2)) limitRanks(random, problem, 2);
+    expectTheBest(problem, bruteForce(problem, problem.costs, false));
+  }
+}
+
+TEST(FindOrder, EqualsTheBestOfAllOrdersOfThreeMicrobatches) {
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    std::mt19937_64 random(seed);
+    OrderProblem problem = randomProblem(random, 2, loopPlacement({2, 2, 3}), 3);
+    if (oneIn(random, 2)) limitRanks(random, problem, 3);
+    if (oneIn(random, 4)) problem.liveLimits = {static_cast<int>(draw(random, 1, 3)), static_cast<int>(draw(random, 1, 3))};
+    expectTheBest(problem, bruteForce(problem, problem.costs, true));
+  }
+}
+
+TEST(FindOrder, HasABoundThatNoMixtureOfWholeAndSplitBackwardsBeats) {
+  for (std::uint64_t seed = 1; seed <= 60; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    std::mt19937_64 random(seed);
+    OrderProblem problem = randomProblem(random, 2, loopPlacement({2, 2, 2}), 2);
+    for (StageCost& stage : problem.costs.stages) {
+      stage.backward = draw(random, 1, stage.backward);
+      stage.addedByInput = oneIn(random, 3) ? draw(random, 0, 20) : 0;
+    }
+    if (oneIn(random, 2)) limitRanks(random, problem, 2);
+    const std::optional<FoundOrder> found = findOrder(problem, {.seconds = 0.02});
+    if (!found) continue;
+    std::vector<std::vector<std::vector<Action>>> rows(2);
+    for (std::size_t r = 0; r < 2; ++r) {
+      std::vector<Action> row;
+      std::vector<int> done(2, 0);
+      allRows(row, done, {Stage(r)}, 2, true, rows[r]);
+    }
+    for (const std::vector<bool>& whole : {std::vector{false, false}, {true, false}, {false, true}, {true, true}}) {
+      for (const auto& first : rows[0]) {
+        for (const auto& second : rows[1]) {
+          const Schedule schedule{"all", 2, problem.placement, {joinedWhere(first, whole), joinedWhere(second, whole)}, false};
+          if (!check(schedule).empty()) continue;
+          const std::optional<Ns> time = simulated(problem, problem.costs, schedule);
+          if (time) {
+            ASSERT_LE(found->certificate.lowerBound, *time);
+          }
+        }
+      }
+    }
+  }
+}
+
+TEST(FindOrder, ChoosesWhatToRecomputeAsTheBestOfAllChoices) {
+  int chosen = 0;
+  for (std::uint64_t seed = 1; seed <= 30; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    std::mt19937_64 random(seed);
+    OrderProblem problem = randomProblem(random, 2, loopPlacement({2, 2, 2}), 2);
+    for (int r = 0; r < 2; ++r) problem.limits.push_back(draw(random, 40, 70));
+    problem.ifRecomputed = {draw(random, 2, 15), draw(random, 2, 15)};
+    std::optional<Ns> best;
+    for (const std::vector<bool>& which : {std::vector{false, false}, {true, false}, {false, true}, {true, true}}) {
+      const std::optional<Ns> time = bruteForce(problem, withRecomputation(problem, which), true);
+      if (time && (!best || *time < *best)) best = time;
+    }
+    expectTheBest(problem, best);
+    const std::optional<FoundOrder> found = findOrder(problem, {.seconds = 0.05});
+    if (found && !found->certificate.recomputed.empty()) ++chosen;
+  }
+  EXPECT_GT(chosen, 3);
+}
+
+TEST(FindOrder, IsNeverSlowerThanAFamilyThatFits) {
+  int families = 0;
+  for (std::uint64_t seed = 1; seed <= 60; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    std::mt19937_64 random(seed);
+    const int ranks = static_cast<int>(draw(random, 1, 5)), chunks = static_cast<int>(draw(random, 1, 2));
+    const Shape shape{ranks, ranks * chunks, static_cast<int>(draw(random, 1, 10))};
+    OrderProblem problem = randomProblem(random, ranks, oneIn(random, 2) ? wavePlacement(shape) : loopPlacement(shape), shape.microbatches);
+    if (oneIn(random, 2)) limitRanks(random, problem, 2 * ranks * chunks);
+    for (int s = 0; s < shape.stages && seed % 3 == 0; ++s) problem.ifRecomputed.push_back(draw(random, 2, 30));
+    for (StageCost& stage : problem.costs.stages) stage.backward -= oneIn(random, 3) ? stage.backward / 4 : 0;
+    const std::optional<FoundOrder> found = findOrder(problem, {.seconds = 0.01});
+    for (const Generator& family : generators()) {
+      if (family.refusal != nullptr && family.refusal(shape)) continue;
+      const Schedule schedule = generate(family.name, shape);
+      if (schedule.placement != problem.placement || schedule.lockstep || family.name == "forward-only") continue;
+      const std::optional<Ns> time = simulated(problem, problem.costs, schedule);
+      if (!time) continue;
+      ++families;
+      ASSERT_TRUE(found) << family.name;
+      EXPECT_LE(found->certificate.time, *time) << family.name;
+      EXPECT_LE(found->certificate.lowerBound, *time) << family.name;
+    }
+  }
+  EXPECT_GT(families, 100);
+}
+
+TEST(FindOrder, ReachesThePublishedZeroBubbleRates) {
+  // Zero Bubble (2401.10241), Table 5, 6.2B on 8 ranks, M = 24: bubble rate of the window with R (ZB-1p) and 2R (ZB-2p) microbatches'
+  // activations; a layer holds M_B = 34h + 5as from F to I and M_W = 32h from I to W (h = 4096, a = 32, s = 1024).
+  OrderProblem problem;
+  problem.ranks = 8;
+  problem.microbatches = 24;
+  problem.placement = loopPlacement({8, 8, 24});
+  SyntheticCosts times;
+  times.forward = {29718};
+  times.backwardInput = {29444};
+  times.backwardWeight = {19927};
+  times.latency = 527;
+  problem.costs = syntheticTable(times, 8);
+  constexpr Bytes kBefore = 34 * 4096 + 5 * 32 * 1024, kAfter = 32 * 4096;
+  for (StageCost& stage : problem.costs.stages) {
+    stage.activationBytes = kBefore;
+    stage.freedByInput = kBefore - kAfter;
+  }
+  problem.clock = Clock::Window;
+  const double work = 24.0 * (29718 + 29444 + 19927);
+  const auto rate = [&](int microbatches) {
+    problem.limits.assign(8, microbatches * kBefore);
+    return 1 - work / static_cast<double>(findOrder(problem, {.seconds = 0.5})->certificate.time);
+  };
+  EXPECT_LE(rate(8), 0.1323);
+  EXPECT_LE(rate(16), 0.0029);
+}
+
+TEST(FindOrder, GivesTheSameOrderForTheSameProblem) {
+  std::mt19937_64 random(7);
+  OrderProblem problem = randomProblem(random, 3, wavePlacement({3, 6, 5}), 5);
+  problem.liveLimits = {4, 4, 3};
+  const auto first = findOrder(problem, {.seconds = 0.02});
+  ASSERT_TRUE(first);
+  EXPECT_EQ(findOrder(problem, {.seconds = 0.02}), first);
+}
+
+TEST(FindOrder, NamesTheRankThatCannotHoldOneMicrobatch) {
+  std::mt19937_64 random(1);
+  OrderProblem problem = randomProblem(random, 2, wavePlacement({2, 4, 3}), 3);
+  for (StageCost& stage : problem.costs.stages) stage.inputPeak = 0;
+  const auto held = [&](std::size_t one, std::size_t other) {
+    return problem.costs.stages[one].activationBytes + problem.costs.stages[other].activationBytes;
+  };
+  problem.limits = {held(0, 3), held(1, 2) - 1};  // both stages of rank 1 are live when the second one's forward ends
+  EXPECT_FALSE(findOrder(problem));
+  ASSERT_TRUE(tooSmall(problem));
+  EXPECT_EQ(tooSmall(problem)->rank, Rank(1));
+  EXPECT_EQ(tooSmall(problem)->bytes, held(1, 2));
+  ++problem.limits[1];
+  EXPECT_TRUE(findOrder(problem, {.seconds = 0.01}));
+}
+
+TEST(FindOrder, StopsWhereItIsToldAndKeepsTheBest) {
+  std::mt19937_64 random(3);
+  const OrderProblem problem = randomProblem(random, 4, wavePlacement({4, 8, 8}), 8);
+  int asked = 0;
+  const auto found = findOrder(problem, {.seconds = 1000, .goOn = [&](Ns, double) { return ++asked < 3; }});
+  ASSERT_TRUE(found);
+  EXPECT_EQ(asked, 3);
+  EXPECT_TRUE(check(found->schedule).empty());
+}
+
+TEST(FindOrder, RefusesTwoReplicasSlotsAndHugeShapes) {
+  std::mt19937_64 random(1);
+  OrderProblem problem = randomProblem(random, 2, bidirectionalPlacement({2, 2, 4}), 4);
+  EXPECT_THROW((void)findOrder(problem), UsageError);
+  problem.placement = loopPlacement({2, 2, 4});
+  problem.costs.overlap = {3, 3};
+  EXPECT_THROW((void)findOrder(problem), UsageError);
+  EXPECT_THROW((void)serialSchedule(loopPlacement({4096, 4096, 1}), 4096, 1'000'000), UsageError);
+}
+
+TEST(OrderModel, TimesAndWeighsRowsAsTheSimulatorDoes) {
+  for (std::uint64_t seed = 1; seed <= 300; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    std::mt19937_64 random(seed);
+    const int ranks = static_cast<int>(draw(random, 1, 4));
+    const Shape shape{ranks, 2 * ranks, static_cast<int>(draw(random, 1, 6))};
+    OrderProblem problem = randomProblem(random, ranks, wavePlacement(shape), shape.microbatches);
+    limitRanks(random, problem, 3 * ranks);
+    if (oneIn(random, 3)) {
+      for (int m = 0; m < shape.microbatches; ++m) problem.costs.microbatchScale.push_back(static_cast<double>(draw(random, 1, 9)) / 4);
+    }
+    const OrderModel model(problem);
+    OrderTimer timer(model);
+    for (const std::string_view name : {"zbv", "v-half", "v-min", "hanayo", "dualpipev"}) {
+      const Generator& family = generatorOf(name);
+      if (family.refusal(shape)) continue;
+      const Schedule schedule = family.generate(shape);
+      const OrderRows rows = rowsOf(model, problem, schedule);
+      ASSERT_FALSE(rows.empty()) << name;
+      ASSERT_TRUE(timer.run(rows));
+      const Schedule split = scheduleOf(model, problem, rows);
+      const Program program = compile(split, problem.costs);
+      Times times;
+      execute(program, times);
+      EXPECT_EQ(timer.objective(), timeOf(problem, program, times)) << name;
+      bool fitting = true;
+      for (std::size_t r = 0; r < problem.limits.size(); ++r) fitting = fitting && program.peakBytes[r] <= problem.limits[r];
+      EXPECT_EQ(fits(model, rows), fitting) << name;
+    }
+  }
+}
+
+}  // namespace
+}  // namespace pw
