@@ -84,4 +84,3 @@ def _run(folder, function, place, rank, world_size, args):
     with open(partial, "wb") as file:
         pickle.dump(result, file)
     os.replace(partial, os.path.join(folder, f"{rank}.pickle"))
-    faulthandler.cancel_dump_traceback_later()

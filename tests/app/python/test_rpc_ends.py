@@ -110,10 +110,10 @@ def test_an_interrupt_ends_a_shutdown_and_the_others_hear_of_it(tmp_path):
 
 
 def interrupt_start(rank, world_size):
-    """Alone where two are to come; interrupted when it serves the meeting."""
+    """Alone where two are to come: rank 0 is interrupted when it serves the meeting, rank 1 when it has found somebody who does not answer."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-    def wait_for_meeting():
+    def interrupt_server():
         while True:
             try:
                 socket.create_connection(("127.0.0.1", int(os.environ["MASTER_PORT"]))).close()
@@ -121,11 +121,19 @@ def interrupt_start(rank, world_size):
             except OSError:
                 continue
 
-    threading.Thread(target=wait_for_meeting).start()
+    threading.Thread(target=interrupt_server, daemon=True).start()
     found = is_interrupted(lambda: rpc.init_rpc("worker0", rank=0, world_size=2)), is_no_worker()
-    os.environ.update(RANK="0", WORLD_SIZE="2", MASTER_PORT=str(rpc_workers.free_port()))
-    threading.Thread(target=wait_for_meeting).start()
-    return *found, is_interrupted(lambda: _pipewright_torch.join_job(rpc_workers.DEADLINE_S))
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        os.environ.update(RANK="1", WORLD_SIZE="2", MASTER_PORT=str(listener.getsockname()[1]))
+        accepted = []
+
+        def interrupt_visitor():
+            accepted.append(listener.accept())
+            interrupt()
+
+        threading.Thread(target=interrupt_visitor, daemon=True).start()
+        return *found, is_interrupted(lambda: _pipewright_torch.join_job(rpc_workers.DEADLINE_S))
 
 
 def test_an_interrupt_ends_the_wait_for_the_others_of_calls_and_of_a_training(tmp_path):
