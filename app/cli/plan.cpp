@@ -9,8 +9,10 @@
 #include "app/cli/layers.h"
 #include "app/cli/not_counted.h"
 #include "app/cli/numbers.h"
+#include "app/cli/order_watch.h"
 #include "app/cli/output.h"
 #include "app/cli/own_ranks.h"
+#include "app/cli/schedule_options.h"
 #include "backends/pt2/record.h"
 #include "engine/planning/limits.h"
 #include "engine/planning/plan_model.h"
@@ -176,6 +178,8 @@ void printPlan(const PlannedModel& planned, const ExportRecord& exported, const 
   printRecomputed(recomputed);
   print(fmt::format("\npredicted step {}, makespan {}, bubble {:.1f} %, lower bound of the makespan {}\n", formatDuration(metrics.step),
                     formatDuration(metrics.makespan), 100 * metrics.bubbleFraction, formatDuration(planned.prediction.lowerBound.flush)));
+  if (const auto& certificate = planned.prediction.certificate)
+    print(fmt::format("auto: found by {}; {}\n", certificate->foundBy, toString(*certificate)));
   if (planned.profile.estimated) print(incompleteLine(missing, true));
   adviseSingleRank(plan, planned.graph, planned.profile, metrics.step, planned.limit, stateCopies(planned.request.optimizer));
 }
@@ -183,7 +187,10 @@ void printPlan(const PlannedModel& planned, const ExportRecord& exported, const 
 int run(const Options& o) {
   PlanOptions plans = o.plan;
   plans.models = modelFiles(o.plan.models, o.layers, "plan");
+  OrderWatch watch(parseProgressStyle(plans.how.progressStyle));
+  plans.goOn = watch.goOn();
   const PlannedModel planned = planModel(std::move(plans), &warn);
+  watch.end();
   const Plan& plan = planned.plan;
   const ModelGraph& graph = planned.graph;
   const ExportRecord exported = readExportRecord(graph.files);
@@ -205,7 +212,7 @@ int run(const Options& o) {
   }
   const std::string bias = plan.replicas * plan.schedule.microbatches > 1 ? lossBias(graph, plan.loss) : "";
   if (!bias.empty()) warn(bias);
-  return fits ? kYes : complain(tooLargeSentence(planned), kNo);
+  return fits ? watch.status(kYes) : complain(tooLargeSentence(planned), kNo);
 }
 
 /// How the model is cut and how the stages are scheduled.
@@ -230,7 +237,11 @@ void declareStages(CLI::App& sub, PlanOptions& o) {
   sub.add_option("--batch", o.batch, "Samples per step over all replicas; microbatches may then differ in size")
       ->check(wholeFrom(1, kMostBatchSamples))
       ->option_text("SAMPLES");
-  sub.add_option("--schedule", o.schedule, "Schedule: a name from `schedule list` (default: 1f1b) or a CSV file")->option_text("NAME");
+  sub.add_option("--schedule", o.schedule,
+                 "Schedule: a name from `schedule list` (default: 1f1b), auto (an order made for the stages' costs and the memory limit) "
+                 "or a CSV file")
+      ->option_text("NAME");
+  declareSeconds(sub, o.seconds);
   sub.add_option("--split", o.splits, "Where stages begin: `name` before or `name:end` after a module, or `@node`; see `inspect`")
       ->delimiter(',')
       ->option_text("NAME,...");

@@ -8,6 +8,7 @@
 #include <CLI/Validators.hpp>
 
 #include "app/cli/commands.h"
+#include "app/cli/order_watch.h"
 #include "app/cli/output.h"
 #include "app/cli/schedule_options.h"
 #include "engine/planning/subject.h"
@@ -39,14 +40,16 @@ std::string listText() {
 }
 
 /// An order made for a problem file; nothing where its limits hold none.
-std::optional<Schedule> orderFor(const ScheduleOptions& options) {
+std::optional<Schedule> orderFor(const ScheduleOptions& options, OrderWatch& watch) {
   if (options.name != kAutoSchedule) throw UsageError(fmt::format("--costs is for the schedule auto; {} needs none", options.name));
   SubjectOptions subject;
   subject.schedule = options.name;
   subject.shape = options.shape;
   subject.costs = options.costs;
   subject.seconds = options.seconds;
+  subject.goOn = watch.goOn();
   Subject found = subjectOf(subject);
+  watch.end();
   if (!found.certificate) return std::nullopt;
   return std::move(found.schedule);
 }
@@ -57,7 +60,8 @@ int runSchedule(const ScheduleOptions& options) {
     print(listText());
     return kYes;
   }
-  const std::optional<Schedule> compute = options.costs.empty() ? generateFrom(options.name, options.shape) : orderFor(options);
+  OrderWatch watch(ProgressStyle::Automatic);
+  const std::optional<Schedule> compute = options.costs.empty() ? generateFrom(options.name, options.shape) : orderFor(options, watch);
   if (!compute) return complain(options.costs + " has a limit that does not hold one microbatch; simulate --schedule auto says which", kNo);
   const Schedule schedule = loweredAs(options.lowered, *compute);
   const std::string csv = toCsv(schedule, parseLetters(options.letters));
@@ -65,7 +69,7 @@ int runSchedule(const ScheduleOptions& options) {
     print(csv);
   else
     writeFile(options.out, csv);
-  return kYes;
+  return watch.status(kYes);
 }
 
 }  // namespace

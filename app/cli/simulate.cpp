@@ -11,6 +11,7 @@
 
 #include "app/cli/commands.h"
 #include "app/cli/numbers.h"
+#include "app/cli/order_watch.h"
 #include "app/cli/output.h"
 #include "app/cli/schedule_options.h"
 #include "engine/planning/limits.h"
@@ -68,17 +69,6 @@ std::string pathText(const CriticalPath& path) {
   return text;
 }
 
-/// How good the order of `auto` is.
-std::string certificateText(const Certificate& certificate) {
-  const std::string_view clock = certificate.clock == Clock::Flush ? "makespan" : "window";
-  std::string text = certificate.optimal() ? fmt::format("proven: no order has a shorter {}", clock)
-                                           : fmt::format("no order has a {} more than {} shorter", clock, percent(certificate.gap()));
-  if (certificate.recomputed.empty()) return text;
-  text += certificate.recomputed.size() == 1 ? "; recomputes stage" : "; recomputes stages";
-  for (const Stage stage : certificate.recomputed) text += fmt::format(" {}", stage.value);
-  return text;
-}
-
 std::string summary(const Subject& subject, Sending sending, const PredictionReport& p) {
   const Metrics& metrics = p.metrics;
   const auto overBound = [](Ns time, Ns bound) {
@@ -98,7 +88,7 @@ std::string summary(const Subject& subject, Sending sending, const PredictionRep
                     fmt::format("{} to {} in 90 % of {} draws, each duration varied by {}", formatDuration(quantile(*p.jitter, 0.05)),
                                 formatDuration(quantile(*p.jitter, 0.95)), p.jitter->makespans.size(), percent(p.jitter->sigma))});
   }
-  if (p.certificate) rows.push_back({"auto", "found by " + p.certificate->foundBy, certificateText(*p.certificate)});
+  if (p.certificate) rows.push_back({"auto", "found by " + p.certificate->foundBy, toString(*p.certificate)});
   rows.insert(rows.begin(), std::vector<std::string>{});
   return shapeLine(subject.schedule) + "\n" + (subject.costSource.empty() ? "" : subject.costSource + "\n") +
          std::string(inWords(sending)) + table(rows);
@@ -146,7 +136,11 @@ int refuse(const SimulateOptions& options, const Schedule& schedule, const std::
 }
 
 int runSimulate(const SimulateOptions& options) {
-  const Subject subject = subjectOf(options.subject);
+  OrderWatch watch(parseProgressStyle(options.progressStyle));
+  SubjectOptions asked = options.subject;
+  asked.goOn = watch.goOn();
+  const Subject subject = subjectOf(asked);
+  watch.end();
   const Sending sending = sendingOf(options.sends);
   JitterOptions jitter{options.jitter, options.draws, options.seed};
   if (options.jitter > 0) {
@@ -167,7 +161,7 @@ int runSimulate(const SimulateOptions& options) {
       if (subject.schedule.lockstep) print("\n" + cycleTable(subject.schedule, terminalColumns()));
     }
   }
-  if (!predicted.excess) return kYes;
+  if (!predicted.excess) return watch.status(kYes);
   return complain(fmt::format("{}: {}", subject.schedule.name, *predicted.excess), kNo);
 }
 

@@ -47,6 +47,7 @@ void bindOptions(py::module_& m) {
       .def(py::init<>())
       .def_readwrite("models", &PlanOptions::models)
       .def_readwrite("schedule", &PlanOptions::schedule)
+      .def_readwrite("seconds", &PlanOptions::seconds)
       .def_readwrite("ranks", &PlanOptions::ranks)
       .def_readwrite("chunks", &PlanOptions::chunks)
       .def_readwrite("microbatches", &PlanOptions::microbatches)

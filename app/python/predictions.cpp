@@ -3,6 +3,7 @@
 
 #include <optional>
 #include <string>
+#include <tuple>
 #include <utility>
 #include <vector>
 
@@ -72,7 +73,14 @@ void bindOptions(py::module_& m) {
       .def_readwrite("optimizer", &SubjectOptions::optimizer)
       .def_readwrite("memory_limit", &SubjectOptions::memoryLimit)
       .def_readwrite("live_limit", &SubjectOptions::liveLimit)
-      .def_readwrite("slow", &SubjectOptions::slow);
+      .def_readwrite("slow", &SubjectOptions::slow)
+      .def_readwrite("schedule", &SubjectOptions::schedule)
+      .def_readwrite("seconds", &SubjectOptions::seconds)
+      .def_property(
+          "shape", [](const SubjectOptions& o) { return std::tuple(o.shape.ranks, o.shape.chunks, o.shape.microbatches); },
+          [](SubjectOptions& o, const std::tuple<int, int, int>& shape) {
+            std::tie(o.shape.ranks, o.shape.chunks, o.shape.microbatches) = shape;
+          });
 }
 
 /// `simulate` of a Schedule or a Plan.
@@ -80,6 +88,13 @@ template <class Source>
 Prediction simulateSource(const Source& source, const SubjectOptions& options, const std::string& sends, bool why, double jitter, int draws,
                           std::uint64_t seed) {
   return predictionOf(subjectOf(source, options), sends, why, {jitter, draws, seed, {}});
+}
+
+/// `simulate` of the schedule that the options name.
+Prediction simulateNamed(const py::none& /*what*/, const SubjectOptions& options, const std::string& sends, bool why, double jitter,
+                         int draws, std::uint64_t seed) {
+  const py::gil_scoped_release released;
+  return predictionOf(subjectOf(options), sends, why, {jitter, draws, seed, {}});
 }
 
 }  // namespace
@@ -99,6 +114,12 @@ void bindPredictions(py::module_& m) {
       .def_property_readonly("excess", [](const Prediction& p) { return p.predicted.excess.value_or(""); })
       .def_property_readonly("bubbles", &bubblesOf)
       .def_property_readonly("schedule", [](const Prediction& p) { return p.predicted.rows; })
+      .def_property_readonly("gap",
+                             [](const Prediction& p) -> std::optional<double> {
+                               const auto& certificate = p.predicted.report.certificate;
+                               if (!certificate) return std::nullopt;
+                               return certificate->gap();
+                             })
       .def_property_readonly("trace", [](const Prediction& p) { return p.predicted.trace; })
       .def_property_readonly("costs", [](const Prediction& p) { return p.subject.costSource; })
       .def(
@@ -111,6 +132,7 @@ void bindPredictions(py::module_& m) {
                                 formatDuration(metrics.makespan), 100 * metrics.bubbleFraction);
            })
       .def("to_dict", &documentOf);
+  m.def("simulate", &simulateNamed);
   m.def("simulate", &simulateSource<Schedule>, Released());
   m.def("simulate", &simulateSource<Plan>, Released());
 }

@@ -13,6 +13,7 @@ inline constexpr std::int64_t kMostMicrobatchSamples = 1 << 20, kMostBatchSample
 inline constexpr int kMostThreads = 1024;
 inline constexpr double kMostJitter = 2;
 inline constexpr int kMostDraws = 1'000'000;
+inline constexpr double kShortestOrderSearch = 0.001, kLongestOrderSearch = 86'400;  ///< seconds
 
 /// Throws UsageError, naming the option (`--ranks`), where the number is not from `least` to `most`, or not a number.
 void requireWhole(std::string_view option, std::int64_t value, std::int64_t least, std::int64_t most);

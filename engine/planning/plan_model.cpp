@@ -20,12 +20,14 @@
 #include "schedules/units.h"
 #include "simulator/costs/estimate.h"
 #include "simulator/model/graph_facts.h"
+#include "simulator/plan/made_order.h"
 #include "simulator/plan/search.h"
 #include "simulator/plan/split.h"
 #include "simulator/plan/stage_costs.h"
 #include "simulator/report/lower_bound.h"
 #include "simulator/report/metrics.h"
 #include "simulator/step/compile.h"
+#include "simulator/step/compiled_rows.h"
 #include "simulator/step/execute.h"
 
 namespace pw {
@@ -50,9 +52,8 @@ bool settleShape(PlanOptions& o, const ModelGraph& graph) {
     o.microbatches = shape.microbatches;
     return false;
   }
-  const Generator& family = generatorOf(o.schedule);
-  o.schedule = family.name;
-  const int chunks = o.chunks > 0 ? o.chunks : family.chunks, pieces = piecesOf(o, graph);
+  if (o.schedule != kAutoSchedule) o.schedule = generatorOf(o.schedule).name;
+  const int chunks = o.chunks > 0 ? o.chunks : usualChunks(o.schedule), pieces = piecesOf(o, graph);
   if (o.ranks == 0 && pieces > 1 && pieces % chunks == 0) o.ranks = pieces / chunks;
   if (o.ranks == 0) o.ranks = devicesHere(o.how);
   const bool byDefault = o.microbatches == 0;
@@ -65,8 +66,11 @@ bool settleShape(PlanOptions& o, const ModelGraph& graph) {
 /// before anything is measured.
 Schedule chooseSchedule(const PlanOptions& o, const ModelGraph& graph) {
   const int pieces = piecesOf(o, graph);
+  const bool made = o.schedule == kAutoSchedule;  // later, from costs: for now its shape
+  const Shape shape{o.ranks, o.ranks * std::max(1, o.chunks), o.microbatches};
   const Schedule schedule =
-      generateFrom(o.schedule, {.ranks = o.ranks, .chunks = o.chunks, .microbatches = o.microbatches, .group = 0, .strict = {}});
+      made ? serialSchedule(loopPlacement(shape), shape.ranks, shape.microbatches)
+           : generateFrom(o.schedule, {.ranks = o.ranks, .chunks = o.chunks, .microbatches = o.microbatches, .group = 0, .strict = {}});
   for (const Problem& problem : check(schedule)) {
     if (problem.stops == Stops::Always)
       throw UsageError(fmt::format("{} cannot be run: rank {}: {}; `pipewright check` lists all problems", o.schedule, problem.rank.value,
@@ -112,6 +116,8 @@ PlanRequest requestOf(const PlanOptions& o, const ModelGraph& graph, const Profi
         "--recompute auto recomputes as little as the memory limit allows; set --memory-limit, or name the modules to recompute.");
   }
   PlanRequest request;
+  request.schedule = schedule.name;
+  request.ranks = shapeOf(schedule).ranks;
   request.microbatches = o.microbatches;
   request.replicas = o.replicas;
   request.microbatch = o.microbatch;
@@ -137,6 +143,7 @@ void requireInRange(const PlanOptions& o) {
   requireWhole("--replicas", o.replicas, 1, kMaxReplicas);
   requireWhole("--threads", o.how.threads, 0, kMostThreads);
   requireNumber("--momentum", o.momentum, 0, 1);
+  requireNumber("--seconds", o.seconds, kShortestOrderSearch, kLongestOrderSearch);
 }
 
 /// Batch and microbatch of each other, where one was not given.
@@ -152,6 +159,17 @@ void settleBatch(PlanOptions& o, const ModelGraph& graph) {
                                  parts, microbatchSizes(o.batch, parts).front(), o.microbatch));
   }
   static_cast<void>(bindBatch(graph, o.microbatch));  // refuses a batch the model was not exported for
+}
+
+/// Rows and costs of the plan: of its schedule, or of an order made for its costs.
+MadeOrder scheduled(const PlannedModel& planned, const Schedule& schedule) {
+  ModelCosts model(planned.graph, planned.profile, planned.request.microbatch);
+  if (schedule.name == kAutoSchedule)
+    return makeOrder(planned.request, model, shapeOf(schedule).stages, {.seconds = planned.options.seconds, .goOn = planned.options.goOn});
+  MadeOrder given{planRows(schedule, planned.request.replicas), {}, std::nullopt};
+  CompiledRows compiled(given.rows);
+  given.priced = price(planned.request, model, compiled);
+  return given;
 }
 
 /// Fills what is predicted of the plan.
@@ -215,12 +233,16 @@ PlannedModel planModel(PlanOptions options, const Tell& tell) {
   for (const std::string& split : o.splits) static_cast<void>(findSplit(graph, split));
   if (!layers) planned.profile = chooseProfile(o, graph, o.microbatch, shapeOf(schedule).ranks, tell);
   planned.request = requestOf(o, graph, planned.profile, schedule, planned.limit);
-  const Schedule rows = planRows(schedule, o.replicas);
-  Priced priced = price(planned.request, graph, planned.profile, rows);
-  planned.plan = planOf(planned.request, graph, planned.profile, rows, priced, splitPoints(graph, bindBatch(graph, o.microbatch)));
+  MadeOrder made = scheduled(planned, schedule);
+  planned.plan =
+      planOf(planned.request, graph, planned.profile, made.rows, made.priced, splitPoints(graph, bindBatch(graph, o.microbatch)));
   planned.plan.libraries = libraryPaths(o.how.libraries);
-  planned.sharing = std::move(priced.sharing);
+  planned.sharing = std::move(made.priced.sharing);
   predictPlan(planned);
+  if (made.certificate) {
+    planned.prediction.certificate = made.certificate;
+    planned.prediction.lowerBound.flush = made.certificate->lowerBound;
+  }
   return planned;
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -17,7 +18,9 @@ namespace pw {
 /// How a model is cut and scheduled: the options of `pipewright plan`. 0 and empty: not given.
 struct PlanOptions {
   std::vector<std::string> models;             ///< archives, several where each stage was exported on its own; or a layer table
-  std::string schedule = "1f1b";               ///< a name, or a CSV file
+  std::string schedule = "1f1b";               ///< a name, also `auto`, or a CSV file
+  double seconds = 2;                          ///< how long the order of `auto` is searched
+  std::function<bool(double share)> goOn{};    ///< then: as of `OrderEffort`
   int ranks = 0;                               ///< 0: split points + 1, else one per GPU where there are several, else one per core
   int chunks = 0;                              ///< stages per rank; 0: as the schedule usually has
   int microbatches = 0;                        ///< per step of each replica; 0: 4 per rank, or fewer where the batch is smaller

@@ -12,12 +12,14 @@
 #include "engine/planning/layer_costs.h"
 #include "engine/planning/limits.h"
 #include "schedules/error.h"
-#include "schedules/generate.h"
 #include "schedules/units.h"
 #include "simulator/model/batch.h"
 #include "simulator/model/graph_facts.h"
+#include "simulator/plan/made_order.h"
+#include "simulator/plan/search_orders.h"
 #include "simulator/plan/search_ranking.h"
 #include "simulator/report/json_fields.h"
+#include "simulator/step/compiled_rows.h"
 #include "simulator/text/json_text.h"
 
 namespace pw {
@@ -189,8 +191,10 @@ SearchedModel mergeSearches(SearchOptions options, std::vector<Found> parts) {
 Plan planOf(const SearchedModel& searched, const Candidate& candidate) {
   const PlanRequest& r = candidate.request;
   const Profile& profile = *searched.profiles.at(r.microbatch).profile;
-  const Schedule rows = planRows(generate(r.schedule, {r.ranks, candidate.stages, r.microbatches}), r.replicas);
-  Plan plan = planOf(r, searched.graph, profile, rows, price(r, searched.graph, profile, rows),
+  ModelCosts model(searched.graph, profile, r.microbatch);
+  const Schedule rows = rowsFor(r, model, candidate.stages, {.seconds = kOrderSeconds});
+  CompiledRows compiled(rows);
+  Plan plan = planOf(r, searched.graph, profile, rows, price(r, model, compiled),
                      splitPoints(searched.graph, bindBatch(searched.graph, r.microbatch)));
   plan.libraries = libraryPaths(searched.options.how.libraries);
   return plan;

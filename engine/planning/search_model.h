@@ -23,7 +23,7 @@ struct SearchOptions {
   std::int64_t batch = 0;              ///< samples per step over all replicas
   std::int64_t microbatch = 0;         ///< keep this size [samples] instead of the batch
   std::string memoryLimit;             ///< of a rank: `24GiB`
-  std::vector<std::string> schedules;  ///< names; empty: all that include backwards
+  std::vector<std::string> schedules;  ///< names, also `auto`; empty: all that include backwards
   std::vector<int> chunks;             ///< stages per rank to try
   bool noRecompute = false;
   std::vector<std::string> profiles;    ///< files, of one or several microbatch sizes

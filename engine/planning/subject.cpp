@@ -25,7 +25,6 @@ namespace {
 
 constexpr Ns kDefaultForward = 1'000'000;  ///< default costs: a round unit, and a backward of twice the forward, as usual
 constexpr int kDefaultBackwardRatio = 2;
-constexpr double kShortestSearch = 0.001, kLongestSearch = 86'400;
 constexpr Ns kLongest = 30'000'000'000'000'000;  ///< about a year; twice as long, for the default backward, is still far from overflow
 
 std::vector<Ns> durations(const std::string& text) {
@@ -267,7 +266,7 @@ Schedule serialFor(const ProblemFile& problem, const SubjectOptions& o) {
 Subject ordered(Subject subject, const ProblemFile& problem, const SubjectOptions& o) {
   if (!o.shape.strict.empty() || o.shape.group > 0)
     throw UsageError("the schedule auto is not one of torch's or Megatron's; omit --strict and --group");
-  requireNumber("--seconds", o.seconds, kShortestSearch, kLongestSearch);
+  requireNumber("--seconds", o.seconds, kShortestOrderSearch, kLongestOrderSearch);
   const Shape shape = shapeOf(subject.schedule);
   const std::optional<FoundOrder> found = findOrder({.microbatches = shape.microbatches,
                                                      .ranks = shape.ranks,
@@ -277,7 +276,7 @@ Subject ordered(Subject subject, const ProblemFile& problem, const SubjectOption
                                                      .liveLimits = subject.liveLimits,
                                                      .ifRecomputed = problem.ifRecomputed,
                                                      .clock = problem.window ? Clock::Window : Clock::Flush},
-                                                    {.seconds = o.seconds});
+                                                    {.seconds = o.seconds, .goOn = o.goOn});
   if (!found) return subject;
   subject.schedule = found->schedule;
   subject.costs = found->costs;
@@ -298,10 +297,13 @@ Subject orderedWithoutProblem(const SubjectOptions& o) {
     Subject subject = o.layers.empty() ? withTimes(std::move(serial), o) : layerSubject(std::move(serial), o);
     return ordered(limited(std::move(subject), o), {}, o);
   };
-  Subject loop = on(loopPlacement(shape));
-  if (chunks != 2 || shape.ranks == 1) return loop;
-  Subject v = on(wavePlacement(shape));
-  return v.certificate && (!loop.certificate || v.certificate->time < loop.certificate->time) ? v : loop;
+  std::optional<Subject> best;
+  for (const Placement& placement : orderPlacements(shape)) {
+    Subject subject = on(placement);
+    const bool better = best && subject.certificate && (!best->certificate || subject.certificate->time < best->certificate->time);
+    if (!best || better) best = std::move(subject);
+  }
+  return *std::move(best);
 }
 
 }  // namespace

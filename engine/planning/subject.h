@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -28,6 +29,7 @@ struct SubjectOptions {
   std::vector<int> liveLimit;                             ///< one, or one per rank
   std::vector<std::string> slow;                          ///< `2=1.5`: a rank; `1-2=3`: a link
   double seconds = 2;                                     ///< how long an order is searched, for the schedule `auto`
+  std::function<bool(double share)> goOn{};               ///< then: as of `OrderEffort`
 };
 
 /// What is simulated: a plan's own schedule and costs, or a schedule with costs from the call, a problem file or a layer

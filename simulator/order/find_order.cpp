@@ -283,16 +283,6 @@ FoundOrder Search::result() {
   return found;
 }
 
-Ns boundOf(const OrderProblem& problem) {
-  const Schedule any = serialSchedule(problem.placement, problem.ranks, problem.microbatches);
-  const LowerBounds bounds = lowerBounds(any, relaxedCosts(problem), problem.liveLimits, problem.limits);
-  switch (problem.clock) {
-    case Clock::Flush: return bounds.flush;
-    case Clock::Window: return bounds.window;
-  }
-  return 0;
-}
-
 /// A choice of what is recomputed, and the best order met while choosing.
 struct Choice {
   std::vector<bool> recomputed;  ///< by stage
@@ -305,13 +295,15 @@ struct Choice {
 
 /// Starts from none, or from all where that is faster or nothing fits without, and changes one stage, or all of a rank, as long as a short
 /// search finds that faster.
-Choice chooseRecomputed(const OrderProblem& problem, Ns bound, const OrderEffort& effort, std::int64_t work, std::int64_t& spent) {
+Choice chooseRecomputed(const OrderProblem& problem, Ns bound, const OrderEffort& effort, std::int64_t work, std::int64_t& spent,
+                        const std::function<bool(std::int64_t)>& goOn) {
   const std::size_t stages = problem.costs.stages.size();
+  bool stopped = false;
   const auto tried = [&](std::vector<bool> recomputed) {
     Search search(problem, withRecomputation(problem, recomputed), bound, effort);
     Choice choice{std::move(recomputed), std::nullopt};
     if (search.begin()) {
-      search.improve(work / 64, [](std::int64_t) { return true; });
+      stopped = !search.improve(work / 64, [&](std::int64_t done) { return goOn(spent + done); });
       choice.found = search.result();
     }
     spent += search.spent();
@@ -319,9 +311,9 @@ Choice chooseRecomputed(const OrderProblem& problem, Ns bound, const OrderEffort
   };
   Choice best = tried(std::vector<bool>(stages, false));
   if (Choice all = tried(std::vector<bool>(stages, true)); all.beats(best)) best = std::move(all);
-  for (bool changed = true; changed && best.found && best.found->certificate.time > bound && spent < work;) {
+  for (bool changed = true; changed && best.found && best.found->certificate.time > bound && spent < work && !stopped;) {
     changed = false;
-    for (std::size_t change = 0; change < stages + at(problem.ranks) && spent < work; ++change) {
+    for (std::size_t change = 0; change < stages + at(problem.ranks) && spent < work && !stopped; ++change) {
       std::vector<bool> next = best.recomputed;
       for (std::size_t s = 0; s < stages; ++s) {
         if (change < stages ? s == change : problem.placement.rankOfStage[s].index() == change - stages) next[s] = !next[s];
@@ -337,6 +329,22 @@ Choice chooseRecomputed(const OrderProblem& problem, Ns bound, const OrderEffort
 }
 
 }  // namespace
+
+Ns orderBound(const OrderProblem& problem) {
+  const Schedule any = serialSchedule(problem.placement, problem.ranks, problem.microbatches);
+  const LowerBounds bounds = lowerBounds(any, relaxedCosts(problem), problem.liveLimits, problem.limits);
+  switch (problem.clock) {
+    case Clock::Flush: return bounds.flush;
+    case Clock::Window: return bounds.window;
+  }
+  return 0;
+}
+
+std::vector<Placement> orderPlacements(const Shape& shape) {
+  std::vector<Placement> placements{loopPlacement(shape)};
+  if (shape.stages == 2 * shape.ranks && shape.ranks > 1) placements.push_back(wavePlacement(shape));
+  return placements;
+}
 
 std::optional<TooSmall> tooSmall(const OrderProblem& problem) {
   std::vector<bool> recomputed;
@@ -375,17 +383,18 @@ std::optional<FoundOrder> findOrder(const OrderProblem& problem, const OrderEffo
     throw UsageError("an order is searched for one replica of each stage; use a loop, V, wave or custom placement");
   if (!problem.costs.overlap.empty()) throw UsageError("an order is searched without slots of their own duration; omit the overlap");
   if (tooSmall(problem)) return std::nullopt;
-  const Ns bound = boundOf(problem);
+  const Ns bound = orderBound(problem);
   const auto work = static_cast<std::int64_t>(std::clamp(effort.seconds, 0.001, 1e6) * 1e9);
   std::int64_t spent = 0;
   Choice choice{std::vector<bool>(problem.costs.stages.size(), false), std::nullopt};
-  if (!problem.ifRecomputed.empty() && !problem.limits.empty()) choice = chooseRecomputed(problem, bound, effort, work / 2, spent);
+  const auto goOn = [&](std::int64_t done) {
+    return !effort.goOn || effort.goOn(std::min(1.0, static_cast<double>(done) / static_cast<double>(work)));
+  };
+  if (!problem.ifRecomputed.empty() && !problem.limits.empty()) choice = chooseRecomputed(problem, bound, effort, work / 2, spent, goOn);
   Search search(problem, withRecomputation(problem, choice.recomputed), bound, effort);
   if (!search.begin()) return std::nullopt;
   const std::int64_t left = std::max<std::int64_t>(work / 4, work - spent - search.spent());
-  search.improve(left, [&](std::int64_t done) {
-    return !effort.goOn || effort.goOn(search.best(), std::min(1.0, static_cast<double>(spent + done) / static_cast<double>(work)));
-  });
+  search.improve(left, [&](std::int64_t done) { return goOn(spent + done); });
   const Choice last{choice.recomputed, search.result()};
   FoundOrder found = choice.beats(last) ? *choice.found : *last.found;
   for (std::size_t s = 0; s < choice.recomputed.size(); ++s) {

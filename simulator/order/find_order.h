@@ -4,6 +4,7 @@
 #include <functional>
 #include <optional>
 #include <string_view>
+#include <vector>
 
 #include "simulator/order/order_problem.h"
 
@@ -24,7 +25,7 @@ struct FoundOrder {
 struct OrderEffort {
   double seconds = 2;  ///< about so long on one core of a machine of 2020; counted in work, so that the same input gives the same order
   std::uint64_t seed = 1;
-  std::function<bool(Ns best, double share)> goOn = {};  ///< asked between improvements, with the share of work done; false: stop
+  std::function<bool(double share)> goOn = {};  ///< asked between improvements, with the share of work done; false: the best so far
 };
 
 /// Searches an order of forwards and split backwards: starts from all families of that placement and from greedy orders with several paces
@@ -34,6 +35,12 @@ struct OrderEffort {
 /// give the same order. Nothing where the limits do not hold one microbatch at a time on some rank (`tooSmall`). Throws UsageError for a
 /// bidirectional placement, slots with a duration of their own, and what `lowerBounds` refuses.
 [[nodiscard]] std::optional<FoundOrder> findOrder(const OrderProblem& problem, const OrderEffort& effort = {});
+
+/// No order of forwards and backwards on that placement, whole or split, with whatever recomputed, takes less on the problem's clock.
+[[nodiscard]] Ns orderBound(const OrderProblem& problem);
+
+/// Where an order of a shape is searched: on a loop, and with two stages a rank on a V, too.
+[[nodiscard]] std::vector<Placement> orderPlacements(const Shape& shape);
 
 /// The first rank whose limit does not even hold one microbatch of its stages, and what it needs.
 struct TooSmall {

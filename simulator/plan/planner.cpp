@@ -5,7 +5,9 @@
 #include <algorithm>
 
 #include "schedules/error.h"
+#include "schedules/generate.h"
 #include "schedules/lower.h"
+#include "simulator/order/find_order.h"
 #include "simulator/plan/checkpoint.h"
 #include "simulator/plan/model_costs.h"
 #include "simulator/step/compiled_rows.h"
@@ -37,6 +39,8 @@ std::string defaultLoss(const ModelGraph& graph) {
   }
   return !graph.outputs.empty() && isNumber(0) ? "output:" + graph.outputNames.front() : "cross_entropy";
 }
+
+int usualChunks(std::string_view schedule) { return schedule == kAutoSchedule ? 1 : generatorOf(schedule).chunks; }
 
 int defaultMicrobatches(int ranks, int replicas, std::int64_t batch, std::int64_t microbatch) {
   const std::int64_t usual = 4 * std::int64_t{ranks}, samples = batch / replicas;  // of a replica

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "simulator/plan/optimizer.h"
@@ -35,6 +36,9 @@ struct PlanRequest {
 
 /// The default loss: the model's own if an output named `loss`, or otherwise its first output, is a single number; otherwise cross_entropy.
 [[nodiscard]] std::string defaultLoss(const ModelGraph& graph);
+
+/// Stages on each rank where their number is not given: 1 for `auto`, else as the family has. Throws UsageError for an unknown name.
+[[nodiscard]] int usualChunks(std::string_view schedule);
 
 /// The default number of microbatches: 4R. Of a known batch [samples; 0: not known] of D replicas as many as its microbatches of
 /// `microbatch` samples are (0: any size), else the most up to 4R that cut it evenly where those are at least R, else as many as it has

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <exception>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -18,8 +17,11 @@
 #include "schedules/error.h"
 #include "schedules/generate.h"
 #include "simulator/model/graph_facts.h"
+#include "simulator/order/find_order.h"
 #include "simulator/plan/balancer.h"
+#include "simulator/plan/for_each.h"
 #include "simulator/plan/search_evaluate.h"
+#include "simulator/plan/search_orders.h"
 #include "simulator/plan/search_ranking.h"
 
 namespace pw {
@@ -27,30 +29,8 @@ namespace {
 
 constexpr std::array<std::pair<std::string_view, Balance>, 4> kBalances{
     {{"time", Balance::Time}, {"memory", Balance::Memory}, {"parameters", Balance::Parameters}, {"layers", Balance::Layers}}};
-constexpr int kRounds = 8;  ///< over all splits; plans rarely changed in a fifth round
-
-/// Runs `work(0)` … `work(count − 1)` on several threads; the first exception stops all of them and is rethrown.
-void forEach(int count, int threads, const std::function<void(int)>& work) {
-  std::atomic<int> next{0};
-  std::mutex mutex;
-  std::exception_ptr failure;
-  const auto loop = [&] {
-    for (int i = next++; i < count; i = next++) {
-      try {
-        work(i);
-      } catch (...) {
-        const std::lock_guard lock(mutex);
-        if (!failure) failure = std::current_exception();
-        next = count;
-      }
-    }
-  };
-  std::vector<std::thread> others;
-  for (int t = 1; t < std::min(threads, count); ++t) others.emplace_back(loop);
-  loop();
-  for (std::thread& thread : others) thread.join();
-  if (failure) std::rethrow_exception(failure);
-}
+constexpr std::int64_t kOrderWork = 5'000'000;  ///< of searching an order, in actions to simulate
+constexpr int kRounds = 8;                      ///< over all splits; plans rarely changed in a fifth round
 
 /// Compute actions of a pass over its schedule.
 std::int64_t workOf(const SearchShape& shape) { return std::int64_t{shape.stages} * shape.request.microbatches; }
@@ -80,6 +60,8 @@ class Searcher {
   [[nodiscard]] std::vector<SplitStart> startsOf(const SearchShape& shape, const Balancer& balancer) const;
   void tryShape(int shape);
   void improveBest();
+  void makeOrders();
+  [[nodiscard]] std::int64_t orderWork() const { return withOrders_ ? kOrderWork * std::max(0, space_.orders) : 0; }
   void report(const Candidate* candidate);
   void skip(const SearchShape& shape, const std::string& why);
   [[nodiscard]] static std::pair<std::int64_t, int> sizeOf(const SearchShape& s) { return {s.request.microbatch, s.stages}; }
@@ -89,9 +71,12 @@ class Searcher {
   const SearchSpace& space_;
   const SearchProgress& progress_;
   int threads_;
+  bool withFamilies_ = true;  ///< else only the schedule `auto` was requested
+  bool withOrders_ = true;
   std::vector<SearchShape> shapes_;
   std::map<std::pair<std::int64_t, int>, std::vector<SplitStart>> starts_;  ///< by microbatch size and stages
   std::vector<std::vector<Candidate>> found_;                               ///< by shape
+  std::vector<Candidate> ordered_;                                          ///< of the schedule `auto`
   std::set<std::string> skipped_;
   std::mutex mutex_;                 ///< of progress, `skipped_`, `done_`
   std::int64_t done_ = 0, all_ = 0;  ///< work, in actions to simulate
@@ -158,7 +143,11 @@ void Searcher::listShapesOf(const Generator& family, const PlanRequest& request)
 
 void Searcher::listShapes() {
   std::vector<const Generator*> families;
-  for (const std::string& wanted : space_.schedules) families.push_back(&generatorOf(wanted));
+  for (const std::string& wanted : space_.schedules) {
+    if (wanted != kAutoSchedule) families.push_back(&generatorOf(wanted));
+  }
+  withOrders_ = space_.schedules.empty() || families.size() < space_.schedules.size();
+  withFamilies_ = space_.schedules.empty() || !families.empty();
   if (families.empty()) {
     for (const Generator& family : generators()) families.push_back(&family);
   }
@@ -260,7 +249,7 @@ void Searcher::tryShape(int at) {
   const auto keep = [&](const std::optional<Candidate>& candidate) {
     if (!candidate) return;
     found.push_back(*candidate);
-    report(&*candidate);
+    report(withFamilies_ ? &*candidate : nullptr);
   };
   for (const SplitStart& start : starts) {
     const auto kept = tryOne(start, RecomputeNone());
@@ -301,7 +290,7 @@ void Searcher::improveBest() {
   std::vector<std::optional<Candidate>> better(chosen.size());
   {
     const std::lock_guard lock(mutex_);
-    all_ = done_;
+    all_ = done_ + orderWork();
     for (const Chosen& c : chosen) all_ += workOf(shapes_[c.shape]);
   }
   forEach(static_cast<int>(chosen.size()), threads_, [&](int i) {
@@ -323,7 +312,7 @@ void Searcher::improveBest() {
     });
     count(1);
     if (improved.moves > 0) better[static_cast<std::size_t>(i)] = improved;
-    report(improved.moves > 0 ? &improved : nullptr);
+    report(withFamilies_ && improved.moves > 0 ? &improved : nullptr);
   });
   for (std::size_t i = 0; i < chosen.size(); ++i) {
     if (!better[i]) continue;
@@ -336,6 +325,31 @@ void Searcher::improveBest() {
   }
 }
 
+void Searcher::makeOrders() {
+  const std::vector<OrderStart> starts = orderStarts(shapes_, found_, space_.orders);
+  {
+    const std::lock_guard lock(mutex_);
+    all_ = done_ + kOrderWork * static_cast<std::int64_t>(starts.size());
+  }
+  std::vector<std::optional<Candidate>> made(starts.size());
+  forEach(static_cast<int>(starts.size()), threads_, [&](int i) {
+    const auto at = static_cast<std::size_t>(i);
+    made[at] = withOrder(starts[at], [&] {
+      report(nullptr);
+      return !cancelled_.load();
+    });
+    if (!made[at]) return;
+    {
+      const std::lock_guard lock(mutex_);
+      done_ += kOrderWork;
+    }
+    report(&*made[at]);
+  });
+  for (const auto& candidate : made) {
+    if (candidate) ordered_.push_back(*candidate);
+  }
+}
+
 Found Searcher::run() {
   listShapes();
   std::int64_t most = 1;
@@ -343,7 +357,7 @@ Found Searcher::run() {
     all_ += workOf(shape);
     most = std::max(most, workOf(shape));
   }
-  all_ += most * std::max(0, space_.improve);
+  all_ += most * std::max(0, space_.improve) + orderWork();
   findProfiles();
   if (!cancelled_) findModels();
   if (!cancelled_) findStarts();
@@ -358,8 +372,12 @@ Found Searcher::run() {
     report(nullptr);
   });
   if (!cancelled_) improveBest();
+  if (!cancelled_ && withOrders_) makeOrders();
   Found found;
-  for (const auto& candidates : found_) found.candidates.insert(found.candidates.end(), candidates.begin(), candidates.end());
+  if (withFamilies_) {
+    for (const auto& candidates : found_) found.candidates.insert(found.candidates.end(), candidates.begin(), candidates.end());
+  }
+  found.candidates.insert(found.candidates.end(), ordered_.begin(), ordered_.end());
   rankCandidates(found.candidates);
   found.skipped.assign(skipped_.begin(), skipped_.end());
   found.shapes = static_cast<int>(shapes_.size());

@@ -21,11 +21,12 @@ struct SearchSpace {
   PlanRequest base;
   bool fixedMicrobatch = false;        ///< always microbatches of `base.microbatch` samples, as for a model exported with a fixed batch
   std::vector<int> microbatches;       ///< counts; empty: `usualCounts`
-  std::vector<std::string> schedules;  ///< empty: all that include backwards
+  std::vector<std::string> schedules;  ///< empty: all that include backwards, and `auto`; only `auto`: it takes the splits of the others
   std::vector<int> chunks;             ///< stages per rank; empty: each family's own, and twice that where it takes any number
   std::vector<Balance> balances{Balance::Time, Balance::Memory, Balance::Parameters, Balance::Layers};
   bool recompute = true;  ///< also with everything recomputed, and with as little recomputed as the memory limit allows; not a layer table
   int improve = 12;       ///< how many of the best candidates have their splits moved afterwards
+  int orders = 6;         ///< and for how many of the best partitions the schedule `auto` is made, if it is among the schedules
   int threads = 0;        ///< 0: one for each core
 };
 
@@ -66,7 +67,8 @@ struct Found {
 using SearchProgress = std::function<bool(int done, int all, const Candidate* candidate)>;
 
 /// Tries all schedules, microbatch counts, balances and ways to recompute; then looks for better splits of the best candidates,
-/// because balancing ignores the schedule: all that are possible where these are few (`Evaluator::improve`), else neighbouring ones. The
+/// because balancing ignores the schedule: all that are possible where these are few (`Evaluator::improve`), else neighbouring ones; then
+/// makes orders for the best partitions, which are never slower there than a schedule of the same placement (`makeOrder`). The
 /// same input gives the same result for any number of threads, unless cancelled. Throws UsageError for unknown names, a batch that no count
 /// divides, and a space without any possible combination. Cost: for each candidate the folding of its costs (linear in nodes) and a pass
 /// over its schedule.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <tuple>
+#include <utility>
 
 #include "schedules/error.h"
 #include "schedules/generate.h"
@@ -44,10 +45,10 @@ double choices(std::size_t from, std::size_t taken) {
 }  // namespace
 
 Evaluator::Evaluator(const SearchShape& shape)
-    : shape_(shape),
-      rows_(planRows(generate(shape.request.schedule, {shape.request.ranks, shape.stages, shape.request.microbatches}),
-                     shape.request.replicas)),
-      compiled_(rows_) {}
+    : Evaluator(shape, planRows(generate(shape.request.schedule, {shape.request.ranks, shape.stages, shape.request.microbatches}),
+                                shape.request.replicas)) {}
+
+Evaluator::Evaluator(const SearchShape& shape, Schedule rows) : shape_(shape), rows_(std::move(rows)), compiled_(rows_) {}
 
 Evaluator::Weighed Evaluator::weigh(const SplitStart& start, const Recompute& recompute) {
   Weighed weighed;

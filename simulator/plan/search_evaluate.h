@@ -30,7 +30,10 @@ struct SplitStart {
 /// Keeps a reference to the combination.
 class Evaluator {
  public:
+  /// With the schedule that the combination names.
   explicit Evaluator(const SearchShape& shape);
+  /// With rows of `planRows`.
+  Evaluator(const SearchShape& shape, Schedule rows);
   Evaluator(const Evaluator&) = delete;
   Evaluator& operator=(const Evaluator&) = delete;
 

@@ -3,6 +3,7 @@
 #include <QMetaObject>
 #include <algorithm>
 #include <condition_variable>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <thread>
@@ -11,8 +12,8 @@
 #include "app/gui/document/loading.h"
 #include "backends/resources/resources.h"
 #include "schedules/error.h"
-#include "schedules/generate.h"
 #include "simulator/costs/estimate.h"
+#include "simulator/plan/made_order.h"
 #include "simulator/plan/split.h"
 #include "simulator/step/compile.h"
 
@@ -31,6 +32,8 @@ struct Document::Answer {
   Cluster cluster;
   std::optional<std::vector<SplitPoint>> splitPoints;  ///< where the microbatch changed
   std::vector<NodeId> begins;                          ///< as given, or balanced
+  std::optional<Certificate> certificate;              ///< of an order made for this design
+  bool ordering = false;                               ///< a better order follows
   QString problem;
 };
 
@@ -70,19 +73,35 @@ struct Document::Worker {
         request = std::move(*next_);
         next_.reset();
       }
-      auto answer = std::make_shared<Answer>(answerTo(request));
-      request = {};
-      QMetaObject::invokeMethod(
-          &document_, [this, answer] { document_.take(*answer); }, Qt::QueuedConnection);
+      const bool orders = request.graph && !request.design.customRows && request.design.request.schedule == kAutoSchedule;
+      const Answer first = answerTo(request, [&](Answer& answer) {
+        predict(request, answer);
+        answer.ordering = orders;
+      });
+      give(first);
+      if (!orders || !first.prediction) continue;
+      Answer second = answerTo(request, [&](Answer& answer) { order(request, first, answer); });
+      if (second.prediction || !second.problem.isEmpty()) give(std::move(second));
     }
   }
 
-  Answer answerTo(const Request& request) {
+  void give(Answer answer) {
+    QMetaObject::invokeMethod(
+        &document_, [this, answer = std::move(answer)] { document_.take(answer); }, Qt::QueuedConnection);
+  }
+
+  /// Whether another design is waiting, or the document ends.
+  bool isSuperseded() {
+    const std::lock_guard lock(mutex_);
+    return stop_ || next_;
+  }
+
+  Answer answerTo(const Request& request, const std::function<void(Answer&)>& fill) {
     Answer answer;
     answer.number = request.number;
     answer.begins = request.design.request.begins;
     try {
-      predict(request, answer);
+      fill(answer);
     } catch (const std::bad_alloc&) {
       answer.problem = tr("There is not enough memory to simulate this plan; use fewer microbatches.");
     } catch (const std::exception& e) {
@@ -94,27 +113,47 @@ struct Document::Worker {
   void predict(const Request& request, Answer& answer) {
     const Design& design = request.design;
     if (!request.graph && !design.customRows) return;  // nothing is open
-    const auto rows = rowsOf(design);
     if (!request.graph) {
-      answer.prediction = predictor_.predict(rows, *design.customCosts);
+      answer.prediction = predictor_.predict(design.customRows, *design.customCosts);
       return;
     }
     costsOf(request, answer);
     PlanRequest wanted = design.request;
-    if (wanted.begins.size() + 1 != rows->placement.stages()) {
-      wanted.begins = balancedSplits(*request.graph, *answer.profile, static_cast<int>(rows->placement.stages()), Balance::Time);
+    const int stages = stagesOf(design);
+    if (static_cast<int>(wanted.begins.size()) + 1 != stages) {
+      wanted.begins = balancedSplits(*request.graph, *answer.profile, stages, Balance::Time);
       answer.begins = wanted.begins;
     }
-    answer.prediction = predictor_.predict(wanted, *request.graph, *answer.profile, rows);
+    answer.prediction = predictor_.predict(wanted, *request.graph, *answer.profile, rowsOf(request, wanted, answer));
   }
 
-  /// Rows of the design's schedule; the previous ones if nothing changed, so that the predictor recognises them.
-  std::shared_ptr<const Schedule> rowsOf(const Design& design) {
-    if (design.customRows) return design.customRows;
-    const PlanRequest& r = design.request;
-    const auto key = std::tuple(r.schedule, r.ranks, stagesOf(design), r.microbatches, r.replicas);
+  /// An order made for the costs of a design that was already answered; nothing where another design comes meanwhile.
+  void order(const Request& request, const Answer& first, Answer& answer) {
+    answer = first;
+    answer.prediction.reset();
+    answer.splitPoints.reset();
+    answer.ordering = false;
+    PlanRequest wanted = request.design.request;
+    wanted.begins = first.begins;
+    ModelCosts model(*request.graph, *first.profile, wanted.microbatch);
+    const OrderEffort effort{.goOn = [this](double) { return !isSuperseded(); }};
+    MadeOrder made = makeOrder(wanted, model, stagesOf(request.design), effort);
+    if (isSuperseded()) return;
+    rows_ = std::make_shared<const Schedule>(std::move(made.rows));
+    answer.certificate = std::move(made.certificate);
+    answer.prediction = predictor_.predict(wanted, *request.graph, *first.profile, rows_);
+  }
+
+  /// Rows of the design's schedule; the previous ones if nothing changed, so that the predictor recognises them. For `auto` those of the
+  /// last costs, or at first those of a short search.
+  std::shared_ptr<const Schedule> rowsOf(const Request& request, const PlanRequest& wanted, const Answer& answer) {
+    const OrderEffort atOnce{.seconds = 0.02};
+    if (request.design.customRows) return request.design.customRows;
+    const int stages = stagesOf(request.design);
+    const auto key = std::tuple(wanted.schedule, wanted.ranks, stages, wanted.microbatches, wanted.replicas);
     if (rows_ && key == rowsKey_) return rows_;
-    rows_ = std::make_shared<const Schedule>(planRows(generate(r.schedule, {r.ranks, stagesOf(design), r.microbatches}), r.replicas));
+    ModelCosts model(*request.graph, *answer.profile, wanted.microbatch);
+    rows_ = std::make_shared<const Schedule>(rowsFor(wanted, model, stages, atOnce));
     rowsKey_ = key;
     return rows_;
   }
@@ -250,6 +289,8 @@ void Document::take(const Answer& answer) {
   answered_ = std::max(answered_, answer.number);
   if (answer.number <= adopted_) return;
   problem_ = answer.problem;
+  certificate_ = answer.certificate;
+  ordering_ = answer.ordering && problem_.isEmpty();
   if (answer.prediction) prediction_ = answer.prediction;
   if (answer.profile) {
     profile_ = answer.profile;
@@ -279,6 +320,8 @@ void Document::adopt(const Loaded& loaded) {
     splitPoints_ = loaded.splitPoints;
     profile_.reset();
     prediction_.reset();
+    certificate_.reset();
+    ordering_ = false;
     problem_.clear();
     design_ = loaded.design;
     saved_ = loaded.design;

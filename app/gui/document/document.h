@@ -13,6 +13,7 @@
 #include "simulator/plan/partition.h"
 #include "simulator/plan/predictor.h"
 #include "simulator/plan/split.h"
+#include "simulator/report/certificate.h"
 
 namespace pw::gui {
 
@@ -65,8 +66,12 @@ class Document : public QObject {
   [[nodiscard]] const Cluster& cluster() const { return cluster_; }
   [[nodiscard]] std::shared_ptr<const Prediction> prediction() const { return prediction_; }  ///< null: not available yet, or not possible
   [[nodiscard]] std::shared_ptr<const Measured> measured() const { return measured_; }        ///< null: none chosen
-  [[nodiscard]] QString problem() const { return problem_; }      ///< why the design cannot be predicted, one sentence; empty when it can
-  [[nodiscard]] bool isPredicting() const;                        ///< the prediction does not match the design yet
+  [[nodiscard]] QString problem() const { return problem_; }  ///< why the design cannot be predicted, one sentence; empty when it can
+  [[nodiscard]] bool isPredicting() const;                    ///< the prediction does not match the design yet
+  /// How good the order of the schedule `auto` is. Nothing for another schedule, where none fits, and while a better order is searched for:
+  /// `prediction` then has the order of an earlier design, or the first one found, and changes once more.
+  [[nodiscard]] const std::optional<Certificate>& certificate() const { return certificate_; }
+  [[nodiscard]] bool isOrdering() const { return ordering_; }     ///< a better order is searched for
   [[nodiscard]] QString storePath() const { return storePath_; }  ///< where runs are recorded
   [[nodiscard]] QString projectPath() const { return projectPath_; }
   [[nodiscard]] QString title() const;  ///< model or file name, for display
@@ -126,6 +131,8 @@ class Document : public QObject {
   std::shared_ptr<const Profile> profile_;
   Cluster cluster_;
   std::shared_ptr<const Prediction> prediction_;
+  std::optional<Certificate> certificate_;
+  bool ordering_ = false;
   std::shared_ptr<const Measured> measured_;
   QString title_, problem_, storePath_, projectPath_;
   std::uint64_t requested_ = 0, answered_ = 0;  ///< numbers of requests

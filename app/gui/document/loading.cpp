@@ -250,7 +250,7 @@ bool isStore(const std::string& head) { return head.starts_with("SQLite format 3
 int stagesOf(const Design& design) {
   if (design.customRows) return static_cast<int>(design.customRows->placement.stages());
   const PlanRequest& r = design.request;
-  return r.ranks * (r.chunks > 0 ? r.chunks : generatorOf(r.schedule).chunks);
+  return r.ranks * (r.chunks > 0 ? r.chunks : usualChunks(r.schedule));
 }
 
 Design firstDesign(const ModelGraph& graph, const std::vector<SplitPoint>& points) {

@@ -7,6 +7,8 @@
 #include "schedules/error.h"
 #include "schedules/generate.h"
 #include "simulator/model/graph_facts.h"
+#include "simulator/order/find_order.h"
+#include "simulator/plan/planner.h"
 #include "simulator/plan/split.h"
 
 namespace pw::gui {
@@ -25,13 +27,13 @@ StageChange changed(const Design& design, std::vector<NodeId> begins) {
             0};
   }
   try {
-    const Generator& family = generatorOf(design.request.schedule);
-    const int chunks = design.request.chunks > 0 ? design.request.chunks : family.chunks;
+    const std::string& schedule = design.request.schedule;
+    const int chunks = design.request.chunks > 0 ? design.request.chunks : usualChunks(schedule);
     if (stages % chunks != 0) {
       const int fewer = stages / chunks * chunks;
       return {tr("%1 puts %2 stages on each rank, so there cannot be %3 of them; move a split instead, or change the ranks in the plan to "
                  "get %4 stages.")
-                  .arg(QString::fromStdString(design.request.schedule))
+                  .arg(QString::fromStdString(schedule))
                   .arg(chunks)
                   .arg(stages)
                   .arg(fewer > 0 ? tr("%1 or %2").arg(fewer).arg(fewer + chunks) : QString::number(chunks)),
@@ -39,8 +41,8 @@ StageChange changed(const Design& design, std::vector<NodeId> begins) {
               0};
     }
     const int ranks = stages / chunks;
-    if (family.refusal != nullptr) {
-      if (const auto refusal = family.refusal({ranks, stages, design.request.microbatches}))
+    if (schedule != kAutoSchedule) {
+      if (const auto refusal = generatorOf(schedule).refusal({ranks, stages, design.request.microbatches}))
         return {QString::fromStdString(*refusal), {}, 0};
     }
     return {{}, std::move(begins), ranks};

@@ -20,9 +20,14 @@
 #include "schedules/error.h"
 #include "schedules/generate.h"
 #include "schedules/units.h"
+#include "simulator/order/find_order.h"
+#include "simulator/plan/planner.h"
 
 namespace pw::gui {
 namespace {
+
+/// Of the schedule `auto` in the list, after the families.
+int autoIndex() { return static_cast<int>(generators().size()); }
 
 QString placementText(PlacementKind kind) {
   switch (kind) {
@@ -171,11 +176,19 @@ void PlanPanel::Private::addSchedule(QFormLayout& form) {
     schedule->setItemData(schedule->count() - 1, QString::fromUtf8(g.summary.data(), static_cast<qsizetype>(g.summary.size())),
                           Qt::ToolTipRole);
   }
+  schedule->addItem(QString::fromUtf8(kAutoSchedule.data(), static_cast<qsizetype>(kAutoSchedule.size())));
+  schedule->setItemData(
+      autoIndex(), PlanPanel::tr("An order made for the costs of these stages and the memory limit; it follows every change of theirs"),
+      Qt::ToolTipRole);
   QObject::connect(schedule, &QComboBox::activated, &panel, [this](int index) {
     const std::string name = schedule->itemText(index).toStdString();
-    if (std::ranges::find(generators(), name, &Generator::name) == generators().end()) return;  // the file's own
+    if (index > autoIndex()) return;  // the file's own
     changeShape(PlanPanel::tr("Choose schedule %1").arg(schedule->itemText(index)), [&](PlanRequest& r) {
       r.schedule = name;
+      if (index == autoIndex()) {
+        if (r.chunks == 0) r.chunks = usualChunks(name);
+        return;
+      }
       const Generator& family = generatorOf(name);
       const auto allowed = [&](int n) { return !family.refusal({r.ranks, r.ranks * n, r.microbatches}); };
       r.chunks = r.chunks > 0 && allowed(r.chunks) && r.chunks != 1 ? r.chunks : family.chunks;
@@ -330,11 +343,11 @@ void PlanPanel::Private::showDesign() {
   };
   const QSignalBlocker quiet(schedule);
   const auto known = schedule->findText(QString::fromStdString(r.schedule));
-  const int families = static_cast<int>(generators().size());
-  while (schedule->count() > families) schedule->removeItem(families);
+  const int own = autoIndex() + 1;
+  while (schedule->count() > own) schedule->removeItem(own);
   if (design.customRows) {
     schedule->addItem(PlanPanel::tr("%1 (as in the file)").arg(QString::fromStdString(r.schedule)));
-    schedule->setCurrentIndex(families);
+    schedule->setCurrentIndex(own);
   } else {
     schedule->setCurrentIndex(known);
   }

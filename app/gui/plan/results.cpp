@@ -43,6 +43,7 @@ struct PlanResults::Private {
   PlanResults& widget;
   Document& document;
   QLabel* hint = nullptr;
+  QLabel *order = nullptr, *orderName = nullptr;
   QLabel *step = nullptr, *rate = nullptr, *bubble = nullptr, *lower = nullptr, *makespan = nullptr, *error = nullptr;
   QLabel *rateName = nullptr, *memoryName = nullptr;
   MemoryBars* memory = nullptr;
@@ -57,6 +58,7 @@ struct PlanResults::Private {
   void follow();
   void showProblem(const QString& sentence);
   void showResults();
+  void showOrder();
   void findLowerBound();
   void readRuns();
 };
@@ -108,6 +110,8 @@ void PlanResults::Private::build() {
   rateName = add(PlanResults::tr("Samples/s"), rate);
   add(PlanResults::tr("Bubble"), bubble);
   add(PlanResults::tr("Lower bound"), lower);
+  orderName = add(PlanResults::tr("Order"), order);
+  order->setWordWrap(true);
   add(PlanResults::tr("Pipeline makespan"), makespan);
   grid->setColumnStretch(1, 1);
   column->addLayout(grid);
@@ -131,12 +135,31 @@ void PlanResults::Private::showProblem(const QString& sentence) {
   hint->setPalette(colours);
 }
 
+/// How good the order of the schedule `auto` is.
+void PlanResults::Private::showOrder() {
+  const auto& certificate = document.certificate();
+  const bool shown = certificate || document.isOrdering();
+  order->setVisible(shown);
+  orderName->setVisible(shown);
+  order->setToolTip(certificate ? PlanResults::tr("Found by %1; %2")
+                                      .arg(QString::fromStdString(certificate->foundBy), QString::fromStdString(toString(*certificate)))
+                                : QString());
+  if (!certificate) {
+    order->setText(PlanResults::tr("searching…"));
+  } else if (certificate->optimal()) {
+    order->setText(PlanResults::tr("proven: none is faster"));
+  } else {
+    order->setText(PlanResults::tr("none is more than %1 faster").arg(percent(certificate->gap())));
+  }
+}
+
 void PlanResults::Private::showResults() {
   soon.stop();
   const QString problem = document.problem();
   showProblem(problem);
   emit widget.shown();
   const auto p = document.prediction();
+  showOrder();
   for (QLabel* label : {step, rate, bubble, lower, makespan, error}) label->setEnabled(problem.isEmpty());
   error->setToolTip(PlanResults::tr("Median difference between predicted and measured steps over past runs of this model"));
   makespan->setToolTip(PlanResults::tr("From the first action to the last one of any rank, without reductions and the optimizer"));

@@ -23,6 +23,8 @@
 #include "backends/host/files.h"
 #include "schedules/error.h"
 #include "schedules/generate.h"
+#include "simulator/order/find_order.h"
+#include "simulator/plan/planner.h"
 
 namespace pw::gui {
 
@@ -339,9 +341,10 @@ void MainWindow::showCommandPalette() {
                      [action] { action->trigger(); }});
   }
   if (d->document.graph()) {
-    for (const Generator& g : generators()) {
-      const std::string name(g.name);
-      all.push_back({tr("Schedule: %1").arg(QString::fromStdString(name)), {}, [this, name, chunks = g.chunks] {
+    std::vector<std::string> schedules{std::string(kAutoSchedule)};
+    for (const Generator& g : generators()) schedules.emplace_back(g.name);
+    for (const std::string& name : schedules) {
+      all.push_back({tr("Schedule: %1").arg(QString::fromStdString(name)), {}, [this, name, chunks = usualChunks(name)] {
                        d->document.edit(tr("Choose schedule %1").arg(QString::fromStdString(name)), [&](Design& design) {
                          design.request.schedule = name;
                          design.request.chunks = chunks;

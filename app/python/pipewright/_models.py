@@ -116,6 +116,7 @@ def plan(
     graphs: bool = True,
     threads: int = 0,
     libraries: Sequence[Path] = (),
+    seconds: float = 2.0,
 ) -> Plan:
     """Cuts a model into stages and schedules it. Without ``profile`` and ``cluster`` its costs are measured now, as :func:`profile` does.
 
@@ -123,7 +124,7 @@ def plan(
     :param layers: instead of a model: a table of layers with their costs (``.json``, ``.csv``).
     :param ranks: of a pipeline; 0: split points + 1, else one per GPU where there are several, else one per core.
     :param microbatches: per step of each replica; 0: 4 per rank, or fewer where the batch is smaller.
-    :param schedule: a name of :func:`schedules`, or a CSV file.
+    :param schedule: a name of :func:`schedules`, ``auto`` (an order made for the stages' costs and the memory limit), or a CSV file.
     :param chunks: stages per rank; 0: the schedule's usual number.
     :param microbatch: samples in a full microbatch; 0: as exported.
     :param batch: samples per step over all replicas; 0: all microbatches are full.
@@ -141,10 +142,11 @@ def plan(
     :param loss: ``cross_entropy``, ``mse``, ``sum`` or ``output:NAME``; None: the model's own.
     :param device: where costs are measured; None: on the CPU.
     :param precision: as of :func:`profile`, also for estimates.
+    :param seconds: how long the order of ``auto`` is searched, counted in work, so that the result is always the same.
     :raises Error: where a rank would need more than the memory limit.
     """
     o = native.PlanOptions()
-    o.models, o.schedule = files_of(model, layers), os.fspath(schedule)
+    o.models, o.schedule, o.seconds = files_of(model, layers), os.fspath(schedule), seconds
     o.ranks, o.chunks = _whole("ranks", ranks), _whole("chunks", chunks)
     o.microbatches, o.microbatch = _whole("microbatches", microbatches), _whole("microbatch", microbatch)
     o.batch, o.replicas = _whole("batch", batch), _whole("replicas", replicas)

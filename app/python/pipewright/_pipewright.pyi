@@ -285,6 +285,9 @@ class Prediction:
     def schedule(self) -> Schedule:
         """What was simulated."""
     @property
+    def gap(self) -> float | None:
+        """Of an order made for these costs (``"auto"``): a better one can be faster by at most this part of the time; 0: it is proven optimal."""
+    @property
     def trace(self) -> Trace: ...
     @property
     def costs(self) -> str:
@@ -388,6 +391,9 @@ class SubjectOptions:
     memory_limit: str
     live_limit: list[int]
     slow: list[str]
+    schedule: str
+    shape: tuple[int, int, int]
+    seconds: float
 
 class MeasureOptions:
     device: str
@@ -400,6 +406,7 @@ class MeasureOptions:
 class PlanOptions:
     models: list[str]
     schedule: str
+    seconds: float
     ranks: int
     chunks: int
     microbatches: int
@@ -508,7 +515,7 @@ def schedule(name: str, ranks: int, chunks: int, microbatches: int, group: int, 
 def check(schedule: Schedule) -> list[Problem]: ...
 def check_sizes(schedule: Schedule, sends: list[int], receives: list[int]) -> list[Problem]: ...
 def simulate(
-    what: Schedule | Plan, options: SubjectOptions, sends: str, why: bool, jitter: float, draws: int, seed: int
+    what: Schedule | Plan | None, options: SubjectOptions, sends: str, why: bool, jitter: float, draws: int, seed: int
 ) -> Prediction: ...
 def clusters() -> list[str]: ...
 def plan(options: PlanOptions) -> Plan: ...

@@ -116,7 +116,7 @@ def search(
     :param batch: samples per step over all replicas; 0: the most microbatches, of the exported size.
     :param microbatch: keep this size [samples] instead of the batch.
     :param replicas: data-parallel copies of the pipeline.
-    :param schedules: names to try; none: all that include backwards.
+    :param schedules: names to try, and ``auto``, an order made for the costs of the best splits; none: all that include backwards.
     :param chunks: stages per rank to try; none: each schedule's usual number, and twice that.
     :param recompute: also try recomputation.
     :param profile: costs: one or several :class:`Profile` or their files, of different microbatch sizes.
@@ -163,7 +163,7 @@ def _spread(
     options: native.SearchOptions, call: dict[str, Any], executor: concurrent.futures.Executor, progress: Callable[[int, int], object] | None
 ) -> native.Searched:
     """One part of the search per schedule on the executor; merged. An interrupt or `progress` leaves out what has not begun."""
-    names = options.schedules or [family.name for family in native.schedules()]
+    names = options.schedules or [*(family.name for family in native.schedules()), "auto"]
     arguments = {name: value for name, value in call.items() if name not in ("executor", "progress", "schedules", "threads")}
     futures = [executor.submit(search_part, {**arguments, "schedules": [name], "threads": 1}) for name in names]
     parts: list[Part] = []

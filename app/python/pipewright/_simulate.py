@@ -88,13 +88,18 @@ def simulate(
     jitter: float = 0.0,
     draws: int = 1000,
     seed: int = 1,
+    ranks: int = 0,
+    chunks: int = 0,
+    microbatches: int = 0,
+    seconds: float = 2.0,
 ) -> Prediction:
     """Predicts one training step.
 
     Durations are texts with a unit (``"1.5ms"``, ``"200us"``) or integers of nanoseconds; those of stages are one value, or a list with one per
     stage. A plan has costs of its own and takes none of them.
 
-    :param what: a schedule, a plan, or the file of one (``.csv``, ``.json``).
+    :param what: a schedule, a plan, the file of one (``.csv``, ``.json``), or ``"auto"``: an order made for these costs and limits
+        (:attr:`Prediction.schedule`; :attr:`Prediction.gap` says how good it is).
     :param forward: of a stage on one microbatch (default ``"1ms"``).
     :param backward: of a stage on one microbatch (default: twice the forward).
     :param input: the part of the backward for the inputs, where the schedule splits it (default: half).
@@ -117,6 +122,10 @@ def simulate(
     :param jitter: vary each duration at random by about this fraction, 0 to 2; the distribution is in :meth:`Prediction.to_dict`.
     :param draws: how often, with ``jitter``.
     :param seed: of the random numbers of ``jitter``.
+    :param ranks: with ``"auto"``: pipeline devices; with ``costs`` as there.
+    :param chunks: with ``"auto"``: stages per rank; 0: as in ``costs``, otherwise 1.
+    :param microbatches: with ``"auto"``: per step; with ``costs`` as there.
+    :param seconds: with ``"auto"``: how long the order is searched, counted in work, so that the result is always the same.
     :raises UsageError: for unusable input, and a schedule that cannot run (:func:`check` says why).
     """
     o = native.SubjectOptions()
@@ -132,7 +141,13 @@ def simulate(
     o.slow = [_slow(at, factor) for at, factor in (slow or {}).items()]
     if live_limit is not None:
         o.live_limit = [_whole("live_limit", n) for n in ([live_limit] if isinstance(live_limit, int) else live_limit)]
-    return native.simulate(_source(what), o, sends, why, jitter, _whole("draws", draws), _whole("seed", seed))
+    if what == "auto":
+        o.schedule, o.seconds = "auto", seconds
+        o.shape = (_whole("ranks", ranks), _whole("chunks", chunks), _whole("microbatches", microbatches))
+    elif ranks or chunks or microbatches:
+        raise UsageError("ranks, chunks and microbatches are for the schedule auto; any other schedule has its own")
+    source = None if what == "auto" else _source(what)
+    return native.simulate(source, o, sends, why, jitter, _whole("draws", draws), _whole("seed", seed))
 
 
 def _source(what: Source) -> Schedule | Plan:

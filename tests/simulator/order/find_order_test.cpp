@@ -299,7 +299,7 @@ TEST(FindOrder, StopsWhereItIsToldAndKeepsTheBest) {
   std::mt19937_64 random(3);
   const OrderProblem problem = randomProblem(random, 4, wavePlacement({4, 8, 8}), 8);
   int asked = 0;
-  const auto found = findOrder(problem, {.seconds = 1000, .goOn = [&](Ns, double) { return ++asked < 3; }});
+  const auto found = findOrder(problem, {.seconds = 1000, .goOn = [&](double) { return ++asked < 3; }});
   ASSERT_TRUE(found);
   EXPECT_EQ(asked, 3);
   EXPECT_TRUE(check(found->schedule).empty());

@@ -1,0 +1,128 @@
+#include "simulator/plan/made_order.h"
+
+#include <algorithm>
+#include <utility>
+#include <variant>
+#include <vector>
+
+#include "schedules/generate.h"
+#include "simulator/plan/stage_costs.h"
+#include "simulator/step/compiled_rows.h"
+#include "simulator/step/execute.h"
+
+namespace pw {
+namespace {
+
+CostTable withState(const PlanRequest& request, CostTable costs, const Placement& placement) {
+  addOptimizerState(costs, stateCopies(request.optimizer), optimizerShards(request, placement));
+  return costs;
+}
+
+OrderProblem problemOf(const PlanRequest& request, const Placement& placement, const CostTable& costs) {
+  OrderProblem problem{request.microbatches, request.ranks, placement, costs, {}, {}, {}, Clock::Flush};
+  if (request.memoryLimit > 0) problem.limits.assign(static_cast<std::size_t>(request.ranks), request.memoryLimit);
+  return problem;
+}
+
+/// A schedule as a plan has it.
+struct Tried {
+  Schedule rows;
+  Priced priced;
+  Ns makespan = 0;
+  std::vector<Bytes> excess;  ///< by rank: bytes above the limit
+
+  [[nodiscard]] bool fits() const {
+    return std::ranges::all_of(excess, [](Bytes bytes) { return bytes == 0; });
+  }
+};
+
+Tried tryRows(const PlanRequest& request, ModelCosts& model, const Schedule& schedule) {
+  Tried tried{planRows(schedule, request.replicas), {}, 0, {}};
+  CompiledRows compiled(tried.rows);
+  tried.priced = price(request, model, compiled);
+  const CostTable costs = withState(request, tried.priced.costs, schedule.placement);
+  for (const Bytes peak : compiled.peaks(costs))
+    tried.excess.push_back(request.memoryLimit > 0 ? std::max<Bytes>(0, peak - request.memoryLimit) : 0);
+  const Program& program = compiled.timed(costs);
+  Times times;
+  execute(program, times);
+  tried.makespan = makespanOf(program, program.duration, times);
+  return tried;
+}
+
+/// The costs that an order is searched for, first without recomputation where it is to be found: with as little recomputed as these need.
+std::vector<CostTable> costsToTry(const PlanRequest& request, ModelCosts& model, const Schedule& serial) {
+  const auto of = [&](const PlanRequest& with, const Schedule& schedule) {
+    const Schedule rows = planRows(schedule, request.replicas);
+    CompiledRows compiled(rows);
+    return withState(request, price(with, model, compiled).costs, rows.placement);
+  };
+  if (!std::holds_alternative<RecomputeAuto>(request.recompute)) return {of(request, serial)};
+  PlanRequest none = request;
+  none.recompute = RecomputeNone();
+  std::vector<CostTable> all{of(none, serial)};
+  const auto add = [&](CostTable costs) {
+    if (std::ranges::find(all, costs) == all.end()) all.push_back(std::move(costs));
+  };
+  add(of(request, serial));
+  const Shape shape = shapeOf(serial);
+  for (const Generator& family : generators()) {
+    if (family.name != "1f1b" && family.name != "interleaved-1f1b" && family.name != "zbv") continue;
+    if (family.refusal(shape)) continue;
+    const Schedule schedule = family.generate(shape);
+    if (schedule.placement == serial.placement) add(of(request, schedule));
+  }
+  return all;
+}
+
+/// The order found for these costs, as a plan has it; with less room where the plan's rows need more than the order alone.
+std::optional<Tried> ordered(const PlanRequest& request, ModelCosts& model, const Placement& placement, const CostTable& costs,
+                             const OrderEffort& effort, std::string& by) {
+  constexpr int kAttempts = 3;
+  OrderProblem problem = problemOf(request, placement, costs);
+  for (int attempt = 0; attempt < kAttempts; ++attempt) {
+    const std::optional<FoundOrder> found = findOrder(problem, effort);
+    if (!found) return std::nullopt;
+    Tried tried = tryRows(request, model, found->schedule);
+    by = found->certificate.foundBy;
+    if (tried.fits()) return tried;
+    for (std::size_t r = 0; r < problem.limits.size(); ++r) problem.limits[r] -= tried.excess[r];
+  }
+  return std::nullopt;
+}
+
+}  // namespace
+
+MadeOrder makeOrder(const PlanRequest& request, ModelCosts& model, int stages, const OrderEffort& effort) {
+  const Shape shape{request.ranks, stages, request.microbatches};
+  const std::vector<Placement> placements = orderPlacements(shape);
+  std::optional<Tried> best;
+  std::string by;
+  for (const Placement& placement : placements) {
+    const std::vector<CostTable> costs = costsToTry(request, model, serialSchedule(placement, shape.ranks, shape.microbatches));
+    OrderEffort share = effort;
+    share.seconds = effort.seconds / static_cast<double>(placements.size() * costs.size());
+    for (const CostTable& table : costs) {
+      std::string foundBy;
+      std::optional<Tried> tried = ordered(request, model, placement, table, share, foundBy);
+      if (!tried || (best && best->makespan <= tried->makespan)) continue;
+      best = std::move(tried);
+      by = std::move(foundBy);
+    }
+  }
+  if (!best) {
+    Tried serial = tryRows(request, model, serialSchedule(placements.front(), shape.ranks, shape.microbatches));
+    return {std::move(serial.rows), std::move(serial.priced), std::nullopt};
+  }
+  const Placement& placement = best->rows.placement;
+  const Ns bound = orderBound(problemOf(request, placement, withState(request, best->priced.costs, placement)));
+  const Certificate certificate{Clock::Flush, best->makespan, bound, std::move(by), {}};
+  return {std::move(best->rows), std::move(best->priced), certificate};
+}
+
+Schedule rowsFor(const PlanRequest& request, ModelCosts& model, int stages, const OrderEffort& effort) {
+  if (request.schedule == kAutoSchedule) return makeOrder(request, model, stages, effort).rows;
+  return planRows(generate(request.schedule, {request.ranks, stages, request.microbatches}), request.replicas);
+}
+
+}  // namespace pw

@@ -1,0 +1,31 @@
+#pragma once
+
+#include <optional>
+
+#include "simulator/order/find_order.h"
+#include "simulator/plan/model_costs.h"
+#include "simulator/plan/planner.h"
+
+namespace pw {
+
+/// An order made for the costs of a plan.
+struct MadeOrder {
+  Schedule rows;  ///< of `planRows`, called `auto`
+  Priced priced;  ///< with these rows
+  std::optional<Certificate>
+      certificate;  ///< of their flush: sums of gradients and the optimizer come after it. Nothing where no order fits
+
+  bool operator==(const MadeOrder&) const = default;
+};
+
+/// Searches an order (`findOrder`) for the partition, costs and memory limit of `request`, whose `schedule` is not looked at: on a loop,
+/// and with two stages a rank also on a V, whichever is faster. With RecomputeAuto both without recomputation and with what the serial
+/// order and 1F1B need to fit. Where nothing fits: one microbatch after the other, which needs the least memory. `stages` is a multiple of
+/// `request.ranks`. `price` with the result's rows gives the result's costs. The same input gives the same result, unless `effort.goOn`
+/// ended it. Throws as `price` and `findOrder`.
+[[nodiscard]] MadeOrder makeOrder(const PlanRequest& request, ModelCosts& model, int stages, const OrderEffort& effort = {});
+
+/// The rows of a plan of so many stages with the schedule that the request names; those of `auto` by `makeOrder`.
+[[nodiscard]] Schedule rowsFor(const PlanRequest& request, ModelCosts& model, int stages, const OrderEffort& effort = {});
+
+}  // namespace pw

@@ -1,0 +1,173 @@
+// Orders made for plans, against all families of the same partition and the simulator's own figures.
+#include "simulator/plan/made_order.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+
+#include <fmt/format.h>
+
+#include "schedules/check.h"
+#include "schedules/generate.h"
+#include "simulator/plan/search.h"
+#include "simulator/plan/search_orders.h"
+#include "simulator/plan/search_profiles.h"
+#include "simulator/plan/split.h"
+#include "simulator/plan/stage_costs.h"
+#include "simulator/report/metrics.h"
+#include "tests/support/graph_builder.h"
+#include "tests/support/random_costs.h"
+
+namespace pw::test {
+namespace {
+
+Profile randomProfile(std::mt19937_64& random, int nodes) {
+  Profile profile;
+  for (int n = 0; n < nodes; ++n) {
+    NodeCost cost;
+    cost.forward = draw(random, 200, 2'000);
+    cost.backward = 2 * cost.forward;
+    cost.weight = draw(random, 0, cost.forward);
+    cost.saved = draw(random, 10, 500);
+    profile.nodes.push_back(cost);
+  }
+  profile.actionOverhead = 40;
+  profile.link = {draw(random, 0, 500), 1e9, true};
+  profile.optimizerNsPerByte = 2;
+  return profile;
+}
+
+/// Of rows as a plan has them.
+struct Figures {
+  Ns makespan = 0;
+  Bytes peak = 0;
+};
+Figures figuresOf(const PlanRequest& request, const Schedule& rows, CostTable costs) {
+  addOptimizerState(costs, stateCopies(request.optimizer), optimizerShards(request, rows.placement));
+  const Metrics metrics = metricsOf(simulate(rows, costs));
+  Figures figures{metrics.makespan, 0};
+  for (const RankMetrics& rank : metrics.ranks) figures.peak = std::max(figures.peak, rank.peakBytes);
+  return figures;
+}
+
+constexpr int kNodes = 12;
+
+struct Case {
+  ModelGraph graph = chain(kNodes);
+  Profile profile;
+  PlanRequest request;
+  int stages = 0;
+};
+
+Case randomCase(std::mt19937_64& random) {
+  Case c;
+  c.profile = randomProfile(random, kNodes);
+  const int chunks = static_cast<int>(draw(random, 1, 2));
+  c.request.schedule = kAutoSchedule;
+  c.request.ranks = static_cast<int>(draw(random, 2, 4));
+  c.request.microbatches = static_cast<int>(draw(random, 2, 8));
+  c.request.microbatch = 2;
+  c.request.replicas = oneIn(random, 3) ? 2 : 1;
+  c.request.optimizer.kind = OptimizerSpec::Kind::AdamW;
+  c.request.chunks = chunks;
+  c.stages = c.request.ranks * chunks;
+  c.request.begins = balancedSplits(c.graph, c.profile, c.stages, Balance::Time);
+  if (oneIn(random, 3)) c.request.recompute = RecomputeFull();
+  return c;
+}
+
+TEST(MadeOrder, IsWhatAPlanOfItTakesAndNoFamilyThatFitsIsFaster) {
+  int limited = 0, onV = 0, better = 0;
+  for (std::uint64_t seed = 0; seed < 60; ++seed) {
+    SCOPED_TRACE(seed);
+    std::mt19937_64 random(seed);
+    Case c = randomCase(random);
+    ModelCosts model(c.graph, c.profile, c.request.microbatch);
+    const auto familyRows = [&](const Generator& family) {
+      return planRows(family.generate({c.request.ranks, c.stages, c.request.microbatches}), c.request.replicas);
+    };
+    if (oneIn(random, 2)) {
+      const MadeOrder free = makeOrder(c.request, model, c.stages, {.seconds = 0.01});
+      const Bytes peak = figuresOf(c.request, free.rows, free.priced.costs).peak;
+      c.request.memoryLimit = peak - draw(random, 0, peak / 4);
+      if (oneIn(random, 2)) c.request.recompute = RecomputeAuto();
+      ++limited;
+    }
+    const MadeOrder made = makeOrder(c.request, model, c.stages, {.seconds = 0.05});
+    EXPECT_EQ(made, makeOrder(c.request, model, c.stages, {.seconds = 0.05}));
+    for (const Problem& problem : check(made.rows)) EXPECT_NE(problem.stops, Stops::Always) << problem.message;
+    EXPECT_EQ(made.priced, price(c.request, c.graph, c.profile, made.rows));
+    const Figures figures = figuresOf(c.request, made.rows, made.priced.costs);
+    const bool fits = c.request.memoryLimit == 0 || figures.peak <= c.request.memoryLimit;
+    ASSERT_EQ(fits, made.certificate.has_value());
+    if (fits) {
+      EXPECT_EQ(made.certificate->time, figures.makespan);
+      EXPECT_LE(made.certificate->lowerBound, figures.makespan);
+    }
+    onV += made.rows.placement == wavePlacement({c.request.ranks, c.stages, 1}) && c.stages > c.request.ranks ? 1 : 0;
+    for (const Generator& family : generators()) {
+      if (family.name == "forward-only" || family.placement == PlacementKind::Bidirectional) continue;
+      if (family.refusal({c.request.ranks, c.stages, c.request.microbatches})) continue;
+      const Schedule rows = familyRows(family);
+      const bool searched = std::ranges::count(orderPlacements({c.request.ranks, c.stages, 1}), rows.placement) > 0;
+      const Figures other = figuresOf(c.request, rows, price(c.request, c.graph, c.profile, rows).costs);
+      if (!searched || (c.request.memoryLimit > 0 && other.peak > c.request.memoryLimit)) continue;
+      if (std::holds_alternative<RecomputeAuto>(c.request.recompute)) continue;  // a family may need less recomputed
+      ASSERT_TRUE(fits) << family.name;
+      EXPECT_LE(figures.makespan, other.makespan) << family.name;
+      better += figures.makespan < other.makespan ? 1 : 0;
+    }
+  }
+  EXPECT_GT(limited, 10);
+  EXPECT_GT(onV, 3);
+  EXPECT_GT(better, 100);
+}
+
+TEST(MadeOrder, IsOneMicrobatchAfterTheOtherWhereNothingFits) {
+  std::mt19937_64 random(3);
+  Case c = randomCase(random);
+  c.request.memoryLimit = 1;
+  ModelCosts model(c.graph, c.profile, c.request.microbatch);
+  const MadeOrder made = makeOrder(c.request, model, c.stages);
+  EXPECT_FALSE(made.certificate);
+  const Placement loop = loopPlacement({c.request.ranks, c.stages, c.request.microbatches});
+  EXPECT_EQ(made.rows, planRows(serialSchedule(loop, c.request.ranks, c.request.microbatches), c.request.replicas));
+}
+
+TEST(MadeOrder, OfASearchIsThatOfItsPlanAndNoSlowerThanTheBest) {
+  for (const bool alone : {false, true}) {
+    std::mt19937_64 random(8);
+    const ModelGraph graph = chain(kNodes);
+    const Profile one = randomProfile(random, kNodes);
+    const ProfileSource source = [&](std::int64_t microbatch) {
+      return SizedProfile{std::make_shared<Profile>(scaledProfile(one, microbatch)), false};
+    };
+    SearchSpace space;
+    space.base.ranks = 3;
+    space.base.batch = 24;
+    space.microbatches = {4, 6};
+    space.orders = 3;
+    space.threads = 2;
+    if (alone) space.schedules = {"auto"};
+    const Found found = searchPlans(graph, source, space);
+    int orders = 0;
+    for (const Candidate& candidate : found.candidates) {
+      if (candidate.request.schedule != kAutoSchedule) continue;
+      ++orders;
+      const Profile profile = scaledProfile(one, candidate.request.microbatch);
+      ModelCosts model(graph, profile, candidate.request.microbatch);
+      const Schedule rows = rowsFor(candidate.request, model, candidate.stages, {.seconds = kOrderSeconds});
+      const Figures figures = figuresOf(candidate.request, rows, price(candidate.request, graph, profile, rows).costs);
+      EXPECT_EQ(figures.makespan, candidate.makespan);
+      EXPECT_EQ(figures.peak, candidate.peak);
+      EXPECT_EQ(candidate.stages, candidate.request.ranks * candidate.request.chunks);
+    }
+    EXPECT_EQ(orders, 3);
+    EXPECT_EQ(alone, static_cast<int>(found.candidates.size()) == orders);
+    EXPECT_EQ(found.candidates.front().request.schedule, "auto") << "the best family's split has an order that is no slower";
+  }
+}
+
+}  // namespace
+}  // namespace pw::test
