@@ -60,6 +60,21 @@ void addMessage(OrderModel& model, const OrderProblem& problem, const MessageCos
   ++uses.inputs;
 }
 
+/// Those of the costs, and an empty one between neighbouring stages that exchange nothing: a schedule has them in order all the same.
+std::vector<MessageCost> messagesOf(const CostTable& costs) {
+  std::vector<MessageCost> messages = costs.messages;
+  const auto addEmpty = [&](std::size_t from, std::size_t to, bool backward) {
+    const bool known = std::ranges::any_of(
+        costs.messages, [&](const MessageCost& m) { return m.from.index() == from && m.to.index() == to && m.backward == backward; });
+    if (!known) messages.push_back({Stage(from), Stage(to), backward, 0, 0, 0});
+  };
+  for (std::size_t s = 1; s < costs.stages.size(); ++s) {
+    addEmpty(s - 1, s, false);
+    addEmpty(s, s - 1, true);
+  }
+  return messages;
+}
+
 }  // namespace
 
 OrderModel::OrderModel(const OrderProblem& problem)
@@ -76,7 +91,7 @@ OrderModel::OrderModel(const OrderProblem& problem)
   if (scale.empty()) scale.assign(at(microbatches), 1.0);
   for (std::size_t s = 0; s < problem.costs.stages.size(); ++s) addStage(*this, problem, s);
   std::map<std::pair<std::int32_t, std::int32_t>, std::int32_t> pairs;
-  for (const MessageCost& message : problem.costs.messages) addMessage(*this, problem, message, pairs);
+  for (const MessageCost& message : messagesOf(problem.costs)) addMessage(*this, problem, message, pairs);
   channels = static_cast<std::int32_t>(pairs.size());
   for (std::size_t c = 0; c < classes.size(); ++c) {
     classesOf[at(classes[c].rank)].push_back(static_cast<std::int32_t>(c));

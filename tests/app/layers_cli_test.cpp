@@ -13,6 +13,7 @@ namespace {
 
 using testing::HasSubstr;
 using Json = nlohmann::json;
+using Words = std::vector<std::string>;
 
 /// Four equal layers: F 1, I 2, W 1; 10 bytes of parameters and 7 of activations each. After `b` a message takes 5.
 const std::string kTable =
@@ -66,6 +67,32 @@ TEST_F(LayersCommand, SimulateTakesTheScheduleOfTheCall) {
       1 + 3 * (3 + 9) + 3);
   const std::string csv = folder_.with("mine.csv", "0F0,,,0B0\n,1F0,1B0,\n");
   EXPECT_EQ(answer({"simulate", "--layers", table_, "--csv", csv})["makespan_ns"], 2 + 5 + 2 + 6 + 5 + 6);
+}
+
+TEST_F(LayersCommand, MakesAnOrderForItsCosts) {
+  const Words shape{"--layers", table_, "--ranks", "2", "--microbatches", "3"};
+  const auto with = [&](const std::string& command, const Words& more) {
+    Words words{command};
+    words.insert(words.end(), shape.begin(), shape.end());
+    words.insert(words.end(), more.begin(), more.end());
+    return words;
+  };
+  const std::string plan = folder_.file("plan.json");
+  const Json json = answer(with("plan", {"--schedule", "auto", "--out", plan}));
+  EXPECT_LT(json["makespan_ns"], kMakespan);
+  EXPECT_GE(json["makespan_ns"], json["lower_bound_ns"]);
+  EXPECT_EQ(json["optimal"], json["gap"] == 0);
+  EXPECT_EQ(answer({"simulate", plan})["makespan_ns"], json["makespan_ns"]) << "the plan has the order";
+  EXPECT_EQ(answer(with("simulate", {"--schedule", "auto"}))["makespan_ns"], json["makespan_ns"]);
+  const Json found = answer(with("search", {"--schedules", "auto"}));
+  EXPECT_EQ(found["best"][0]["schedule"], "auto");
+  EXPECT_LE(found["best"][0]["makespan_ns"], json["makespan_ns"]) << "also of other splits";
+  // One microbatch at a time is all that the limit holds: F 2 and B 6 on both ranks, and 5 there and back. The W of stage 1 does not wait.
+  const Json one = answer(with("plan", {"--schedule", "auto", "--memory-limit", "34B"}));
+  EXPECT_EQ(one["makespan_ns"], 3 * (2 + 5 + 2 + 4 + 5 + 6));
+  EXPECT_EQ(one["optimal"], true);
+  answer(with("plan", {"--schedule", "auto", "--memory-limit", "33B"}), 1);
+  EXPECT_THAT(refusal(with("plan", {"--schedule", "auto", "--seconds", "0"})), HasSubstr("--seconds"));
 }
 
 TEST_F(LayersCommand, SearchNamesSplitsByLayersAndKeepsTheLimit) {

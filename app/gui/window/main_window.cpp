@@ -73,7 +73,8 @@ RunsPanel& MainWindow::runs() { return *d->runs; }
 CandidatesPanel& MainWindow::candidates() { return *d->candidates; }
 const std::vector<QAction*>& MainWindow::commands() const { return d->commands; }
 bool MainWindow::isIdle() const {
-  return !d->loading.isRunning() && !d->exporting.isRunning() && !d->document.isPredicting() && d->plan->isIdle();
+  return !d->loading.isRunning() && !d->exporting.isRunning() && !d->document.isPredicting() && !d->document.isOrdering() &&
+         d->plan->isIdle();
 }
 QString MainWindow::message() const { return d->message->isVisibleTo(this) ? d->messageText->text() : QString(); }
 

@@ -10,6 +10,7 @@
 #include "schedules/check.h"
 #include "schedules/error.h"
 #include "schedules/generate.h"
+#include "schedules/lower.h"
 #include "simulator/order/find_order.h"
 #include "simulator/order/order_model.h"
 #include "simulator/order/recomputation.h"
@@ -293,6 +294,20 @@ TEST(FindOrder, NamesTheRankThatCannotHoldOneMicrobatch) {
   EXPECT_EQ(tooSmall(problem)->bytes, held(1, 2));
   ++problem.limits[1];
   EXPECT_TRUE(findOrder(problem, {.seconds = 0.01}));
+}
+
+TEST(FindOrder, KeepsStagesInOrderThatExchangeNothing) {
+  for (std::uint64_t seed = 1; seed <= 30; ++seed) {
+    std::mt19937_64 random(seed);
+    OrderProblem problem = randomProblem(random, 3, loopPlacement({3, 6, 4}), 4);
+    const auto gap = static_cast<std::size_t>(draw(random, 0, 4));  // as where a value skips a stage
+    std::erase_if(problem.costs.messages, [&](const MessageCost& m) { return std::min(m.from, m.to).index() == gap; });
+    const auto found = findOrder(problem, {.seconds = 0.02});
+    ASSERT_TRUE(found);
+    EXPECT_TRUE(check(found->schedule).empty()) << "seed " << seed;
+    EXPECT_NO_THROW((void)lower(found->schedule)) << "seed " << seed;
+    EXPECT_EQ(simulated(problem, problem.costs, found->schedule), found->certificate.time);
+  }
 }
 
 TEST(FindOrder, StopsWhereItIsToldAndKeepsTheBest) {

@@ -105,6 +105,44 @@ TEST_F(DocumentTest, MakesThePlanItPredicts) {
   EXPECT_EQ(metricsOf(simulate(plan.schedule, plan.costs)).makespan, document.prediction()->makespan);
 }
 
+TEST_F(DocumentTest, MakesAnOrderForTheCostsAndAgainWhenASplitMoves) {
+  const auto ordered = [&] { return predicted() && QTest::qWaitFor([&] { return !document.isOrdering(); }, 60'000); };
+  document.edit("Schedule", [](Design& d) {
+    d.request.schedule = "zb-h1";
+    d.request.ranks = 2;
+    d.request.chunks = 1;
+    d.request.microbatches = 6;
+  });
+  ASSERT_TRUE(predicted());
+  const Ns family = document.prediction()->makespan;
+  EXPECT_FALSE(document.certificate());
+  document.edit("Schedule", [](Design& d) { d.request.schedule = "auto"; });
+  ASSERT_TRUE(ordered());
+  ASSERT_TRUE(document.certificate()) << document.problem().toStdString();
+  EXPECT_EQ(document.certificate()->time, document.prediction()->makespan);
+  EXPECT_LE(document.prediction()->makespan, family);
+  const Plan plan = document.plan();
+  EXPECT_EQ(plan.schedule.name, "auto");
+  EXPECT_EQ(metricsOf(simulate(plan.schedule, plan.costs)).makespan, document.prediction()->makespan);
+  const Design first = document.design();
+  document.beginDrag("Move split");
+  for (std::size_t i = 0; i < document.splitPoints().size(); ++i)
+    document.edit("Move split", [&](Design& d) { d.request.begins[0] = document.splitPoints()[i].begin; });
+  document.endDrag(true);
+  ASSERT_TRUE(ordered());
+  ASSERT_TRUE(document.certificate());
+  EXPECT_EQ(document.certificate()->time, document.prediction()->makespan) << "of the last split";
+  document.undo();
+  ASSERT_TRUE(ordered());
+  EXPECT_EQ(document.design(), first);
+  EXPECT_EQ(document.prediction()->makespan, metricsOf(simulate(plan.schedule, plan.costs)).makespan);
+  // A saved plan has its order, whatever a search would find later.
+  const test::Folder folder;
+  const auto loaded = loadFiles({folder.with("plan.json", toJson(plan))}, {});
+  ASSERT_TRUE(loaded->design.customRows);
+  EXPECT_EQ(*loaded->design.customRows, plan.schedule);
+}
+
 TEST_F(DocumentTest, TakesTheClusterOfAPlanThatWasEstimatedForOne) {
   document.edit("Cluster", [](Design& d) { d.cluster = "h100-nvlink"; });
   ASSERT_TRUE(predicted());
