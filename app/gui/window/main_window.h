@@ -29,7 +29,7 @@ class MainWindow : public QMainWindow {
   [[nodiscard]] CandidatesPanel& candidates();
 
   void open(const QStringList& paths);    ///< in the background; what goes wrong shows as a message
-  [[nodiscard]] bool isIdle() const;      ///< nothing is loading, predicting or exporting
+  [[nodiscard]] bool isIdle() const;      ///< nothing is loading, predicting, searched for or exporting
   [[nodiscard]] QString message() const;  ///< what the message bar says; empty: it is closed
   [[nodiscard]] bool saveProject(const QString& path);
   /// Writes .png, .svg, .pdf (the timeline), .csv, .json (Chrome trace), or with `torch` a folder for torch. Shows what went wrong; true
