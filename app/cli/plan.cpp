@@ -7,6 +7,7 @@
 
 #include "app/cli/commands.h"
 #include "app/cli/layers.h"
+#include "app/cli/memory_text.h"
 #include "app/cli/not_counted.h"
 #include "app/cli/numbers.h"
 #include "app/cli/order_watch.h"
@@ -20,6 +21,7 @@
 #include "schedules/units.h"
 #include "simulator/model/graph_facts.h"
 #include "simulator/model/loss_count.h"
+#include "simulator/plan/plan_memory.h"
 #include "simulator/plan/planner.h"
 #include "simulator/plan/sharing.h"
 #include "simulator/plan/stage_costs.h"
@@ -33,8 +35,14 @@ namespace {
 struct Options {
   PlanOptions plan;
   std::string layers, out;
-  bool json = false;
+  bool json = false, whyMemory = false;
 };
+
+/// Of a plan with the costs it was made with.
+PlanMemory memoryOf(const PlannedModel& planned) {
+  ModelCosts model(planned.graph, planned.profile, planned.request.microbatch);
+  return pw::memoryOf(planned.request, model, planned.plan.schedule, planned.plan.partition);
+}
 
 void printStages(const Plan& plan, const ModelGraph& graph, const Metrics& metrics) {
   std::vector<std::vector<std::string>> rows{{"stage", "rank", "begins at", isLayerChain(graph) ? "layers" : "operators", "forward",
@@ -199,11 +207,12 @@ int run(const Options& o) {
   const bool fits = planned.prediction.fits;
   if (!o.out.empty() && fits) writeFile(o.out, toJson(plan));
   if (o.json) {
-    print(versioned(withPlanFields(predictionJson(planned.prediction, plan.schedule, planned.costs), plan, exported, planned.sharing,
-                                   recomputed, missing)) +
-          "\n");
+    const std::string document = withPlanFields(predictionJson(planned.prediction, plan.schedule, planned.costs), plan, exported,
+                                                planned.sharing, recomputed, missing);
+    print(versioned(o.whyMemory ? withMemory(document, memoryOf(planned)) : document) + "\n");
   } else {
     printPlan(planned, exported, recomputed, missing);
+    if (o.whyMemory) print("\n" + memoryText(memoryOf(planned)));
     if (!o.out.empty() && fits) print(fmt::format("Written to {}.\n", o.out));
   }
   if (const std::vector<std::string> custom = customOperators(graph); !custom.empty() && plan.libraries.empty()) {
@@ -288,6 +297,8 @@ Command addPlan(CLI::App& app) {
   declareStages(*sub, options->plan);
   declareCosts(*sub, options->plan);
   sub->add_option("--out", options->out, "Write the plan here (JSON)")->option_text("FILE");
+  sub->add_flag("--why-memory", options->whyMemory,
+                "Explain each rank's peak: bytes by kind, stage and microbatch, their modules, and what would free how much for what time");
   sub->add_flag("--json", options->json, "Print the prediction as JSON");
   sub->footer(
       "\nExamples:\n"

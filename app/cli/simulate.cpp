@@ -10,6 +10,7 @@
 #include <CLI/Validators.hpp>
 
 #include "app/cli/commands.h"
+#include "app/cli/memory_text.h"
 #include "app/cli/numbers.h"
 #include "app/cli/order_watch.h"
 #include "app/cli/output.h"
@@ -35,7 +36,7 @@ struct SimulateOptions {
   double jitter = 0;
   int draws = 1000;
   std::uint64_t seed = 1;
-  bool json = false, text = false, why = false;
+  bool json = false, text = false, why = false, whyMemory = false;
   std::string trace, progressStyle;
 };
 
@@ -153,9 +154,11 @@ int runSimulate(const SimulateOptions& options) {
   const PredictionReport& report = predicted.report;
   if (!options.trace.empty()) writeFile(options.trace, toChromeJson({&predicted.trace}, {"predicted"}));
   if (options.json) {
-    print(versioned(predictionJson(report, predicted.rows, subject.costs)) + "\n");
+    const std::string document = predictionJson(report, predicted.rows, subject.costs);
+    print(versioned(options.whyMemory ? withMemory(document, memoryOf(predicted.rows, subject.costs, sending)) : document) + "\n");
   } else {
     print(summary(subject, sending, report) + "\n" + rankTable(report) + causesText(report.explanation, options.why));
+    if (options.whyMemory) print("\n" + memoryText(memoryOf(predicted.rows, subject.costs, sending), subject.limitsInBytes));
     if (options.text || isTerminal(1)) {
       printDrawing("\n" + toText(predicted.trace, {terminalColumns(), wantsColour(), 0}));
       if (subject.schedule.lockstep) print("\n" + cycleTable(subject.schedule, terminalColumns()));
@@ -248,6 +251,7 @@ Command addSimulate(CLI::App& app) {
   command->add_flag("--json", options->json, "One JSON document on stdout");
   command->add_flag("--text", options->text, "Draw the timeline also if stdout is not a terminal");
   command->add_flag("--why", options->why, "Explain what every bubble waits for; with --json also the whole critical path");
+  command->add_flag("--why-memory", options->whyMemory, "Explain each rank's peak: bytes by kind, stage and microbatch");
   command->add_option("--trace", options->trace, "Write a trace for Perfetto or chrome://tracing")->type_name("F.json");
   command->add_option("--progress", options->progressStyle, "json: progress as one line per second on stderr")->option_text("json");
   command->footer(

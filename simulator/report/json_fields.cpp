@@ -255,6 +255,21 @@ std::string problemsJson(const Schedule& schedule, const std::vector<Problem>& p
   return textOf(json);
 }
 
+std::string memoryJson(const std::vector<RankMemory>& ranks) {
+  Json list = Json::array();
+  for (const RankMemory& rank : ranks) {
+    Json parts = Json::array();
+    for (const MemoryPart& part : rank.parts) {
+      Json microbatches = Json::array();
+      for (const Microbatch m : part.microbatches) microbatches.push_back(m.value);
+      parts.push_back({{"kind", name(part.kind)}, {"stage", part.stage.value}, {"microbatches", microbatches}, {"bytes", part.bytes}});
+    }
+    const bool acts = rank.at.kind != ActionKind::Idle;
+    list.push_back({{"rank", rank.rank.value}, {"peak_bytes", rank.peak}, {"at", acts ? toString(rank.at) : ""}, {"parts", parts}});
+  }
+  return list.dump();
+}
+
 std::string notCountedJson(const std::vector<NotCounted>& list) {
   auto json = nlohmann::ordered_json::array();
   for (const NotCounted& one : list) json.push_back({{"op", one.op}, {"module", one.module}, {"count", one.count}, {"why", one.why}});

@@ -9,6 +9,7 @@
 #include "simulator/report/certificate.h"
 #include "simulator/report/explain.h"
 #include "simulator/report/lower_bound.h"
+#include "simulator/report/memory_report.h"
 #include "simulator/report/metrics.h"
 #include "simulator/report/phases.h"
 #include "simulator/report/verdict.h"
@@ -39,6 +40,8 @@ struct PredictionReport {
 [[nodiscard]] std::string predictionJson(const PredictionReport& prediction, const Schedule& schedule, const CostTable& costs);
 [[nodiscard]] std::string comparisonJson(const Verdict& verdict, const std::string& sentence);
 [[nodiscard]] std::string problemsJson(const Schedule& schedule, const std::vector<Problem>& problems);
+/// A JSON list: of each rank `{rank, peak_bytes, at, parts}`, a part `{kind, stage, microbatches, bytes}`.
+[[nodiscard]] std::string memoryJson(const std::vector<RankMemory>& ranks);
 /// A JSON list of `{op, module, count, why}`.
 [[nodiscard]] std::string notCountedJson(const std::vector<NotCounted>& list);
 

@@ -1,0 +1,125 @@
+#include "simulator/plan/plan_memory.h"
+
+#include <algorithm>
+#include <cctype>
+#include <map>
+#include <set>
+#include <tuple>
+#include <utility>
+
+#include "simulator/model/graph_facts.h"
+#include "simulator/plan/checkpoint.h"
+#include "simulator/plan/sharing.h"
+#include "simulator/plan/stage_costs.h"
+#include "simulator/step/compiled_rows.h"
+#include "simulator/step/execute.h"
+
+namespace pw {
+namespace {
+
+/// Whether the last part of a module's path is a number.
+bool isNumbered(const std::string& path) {
+  const std::string last = path.substr(path.rfind('.') + 1);
+  return !last.empty() && std::ranges::all_of(last, [](unsigned char c) { return std::isdigit(c) != 0; });
+}
+
+std::string moduleOf(const Node& node) {
+  for (const ModuleFrame& frame : node.modules) {
+    if (isNumbered(frame.path)) return frame.path;
+  }
+  const auto outermost = std::ranges::find_if(node.modules, [](const ModuleFrame& frame) { return !frame.path.empty(); });
+  return outermost == node.modules.end() ? std::string() : outermost->path;
+}
+
+bool isIn(const std::vector<NodeRange>& ranges, NodeId node) {
+  return std::ranges::any_of(ranges, [&](const NodeRange& range) { return range.begin <= node && node < range.end; });
+}
+
+/// Peaks and the step under these costs.
+struct Predicted {
+  std::vector<Bytes> peaks;
+  Ns step = 0;
+};
+Predicted predicted(CompiledRows& compiled, const CostTable& costs) {
+  Predicted result{compiled.peaks(costs), 0};
+  const Program& program = compiled.timed(costs);
+  Times times;
+  execute(program, times);
+  result.step = stepOf(compiled.rows(), costs, program, times);
+  return result;
+}
+
+}  // namespace
+
+std::vector<ModuleMemory> memoryByModule(const ModelGraph& graph, const StageSpec& stage, const Profile& profile) {
+  std::map<ValueId, Bytes> unread;  // the stage's parameters that no operator before has read
+  for (const std::size_t p : stage.parameters) {
+    const ValueId value = graph.parameters.at(p).value;
+    unread[value] = bytesOf(*graph.value(value).tensor, {});
+  }
+  std::vector<ModuleMemory> modules;
+  std::map<std::string, std::size_t> known;
+  for (NodeId n = stage.begin; n < stage.end; ++n.value) {
+    const Node& node = graph.node(n);
+    ModuleMemory found{moduleOf(node), 0, 0};
+    if (!isIn(stage.checkpoints, n)) found.activations = profile.nodes[n.index()].saved;
+    for (const ValueId read : readsOf(node)) {
+      const auto parameter = unread.find(read);
+      if (parameter == unread.end()) continue;
+      found.parameters += parameter->second;
+      unread.erase(parameter);
+    }
+    const auto [entry, isNew] = known.try_emplace(found.module, modules.size());
+    if (isNew) modules.push_back({found.module, 0, 0});
+    modules[entry->second].activations += found.activations;
+    modules[entry->second].parameters += found.parameters;
+  }
+  std::erase_if(modules, [](const ModuleMemory& m) { return m.activations == 0 && m.parameters == 0; });
+  return modules;
+}
+
+PlanMemory memoryOf(const PlanRequest& request, ModelCosts& model, const Schedule& rows, const Partition& partition) {
+  CompiledRows compiled(rows);
+  const ModelGraph& graph = model.graph();
+  const auto setting = [&](int shards) {
+    return PlanSetting{graph, model.profile(), rows, request.replicas, stateCopies(request.optimizer), shards, &model, &compiled};
+  };
+  const PlanSetting own = setting(optimizerShards(request, rows.placement));
+  const CostTable costs = costsOf(own, partition);
+  const Predicted now = predicted(compiled, costs);
+  PlanMemory memory{memoryOf(rows, costs), {}, now.step, {}};
+  for (const StageSpec& stage : partition.stages) memory.modules.push_back(memoryByModule(graph, stage, model.profile()));
+
+  const auto consider = [&](std::optional<Stage> recomputed, const CostTable& changed) {
+    const Predicted then = predicted(compiled, changed);
+    MemorySaving saving{recomputed, Rank(0), 0, then.step};
+    for (std::size_t r = 0; r < then.peaks.size(); ++r) {
+      if (now.peaks[r] - then.peaks[r] <= saving.freed) continue;
+      saving.rank = Rank(r);
+      saving.freed = now.peaks[r] - then.peaks[r];
+    }
+    if (saving.freed > 0) memory.savings.push_back(saving);
+  };
+  for (std::size_t s = 0; s < partition.stages.size(); ++s) {
+    const StageSpec& stage = partition.stages[s];
+    if (isLayerChain(graph) || !stage.checkpoints.empty() || obstacleToRecompute(graph, {stage.begin, stage.end}, model.changes()))
+      continue;
+    Partition changed = partition;
+    changed.stages[s].checkpoints = {{stage.begin, stage.end}};
+    consider(Stage(s), costsOf(own, changed));
+  }
+  if (request.replicas > 1 && !request.zero1 && stateCopies(request.optimizer) > 0) {
+    PlanRequest shared = request;
+    shared.zero1 = true;
+    consider(std::nullopt, costsOf(setting(optimizerShards(shared, rows.placement)), partition));
+  }
+  const auto price = [&](const MemorySaving& s) {  // of a byte
+    return static_cast<double>(std::max<Ns>(0, s.step - now.step)) / static_cast<double>(s.freed);
+  };
+  std::stable_sort(memory.savings.begin(), memory.savings.end(), [&](const MemorySaving& a, const MemorySaving& b) {
+    return std::tuple(price(a), -a.freed) < std::tuple(price(b), -b.freed);
+  });
+  return memory;
+}
+
+}  // namespace pw

@@ -1,0 +1,110 @@
+#include "simulator/plan/plan_memory.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+
+#include "schedules/generate.h"
+#include "simulator/plan/stage_costs.h"
+#include "simulator/report/metrics.h"
+#include "tests/support/graph_builder.h"
+#include "tests/support/random_costs.h"
+
+namespace pw::test {
+namespace {
+
+/// embed; two blocks of two operators with a parameter each, the second also of the first's; head.
+ModelGraph twoBlocks() {
+  GraphBuilder g;
+  ValueId x = g.within({"embed"}).op("linear", {g.input("x"), g.parameter("e")}, "embedded");
+  for (const std::string block : {"0", "1"}) {
+    const ValueId weight = g.parameter("w" + block);
+    x = g.within({"blocks", "blocks." + block}).op("linear", {x, weight}, "a" + block);
+    x = g.within({"blocks", "blocks." + block, "blocks." + block + ".mlp"}).op("linear", {x, weight}, "b" + block);
+  }
+  x = g.within({}).op("relu", {x}, "last");
+  return g.done(x);
+}
+
+struct Case {
+  ModelGraph graph = twoBlocks();
+  Profile profile;
+  PlanRequest request;
+};
+
+Case madeCase(int replicas) {
+  Case c;
+  for (std::size_t n = 0; n < c.graph.nodes.size(); ++n) {
+    NodeCost cost;
+    cost.forward = 100;
+    cost.backward = 200;
+    cost.saved = 1000 + static_cast<Bytes>(n);
+    c.profile.nodes.push_back(cost);
+  }
+  c.profile.link = {20, 1e9, true};
+  c.profile.optimizerNsPerByte = 1;
+  c.request.ranks = 2;
+  c.request.microbatches = 4;
+  c.request.microbatch = 2;
+  c.request.replicas = replicas;
+  c.request.optimizer.kind = OptimizerSpec::Kind::AdamW;
+  c.request.begins = {NodeId(3)};
+  return c;
+}
+
+TEST(PlanMemory, IsOfTheModulesThatKeepIt) {
+  const Case c = madeCase(1);
+  ModelCosts model(c.graph, c.profile, c.request.microbatch);
+  Partition partition = model.cut(c.request.begins);
+  const Bytes weight = 4 * 4 * 4;
+  const std::vector<ModuleMemory> first{{"embed", 1000, weight}, {"blocks.0", 1001 + 1002, weight}};
+  const std::vector<ModuleMemory> second{{"blocks.1", 1003 + 1004, weight}, {"", 1005, 0}};
+  EXPECT_EQ(memoryByModule(c.graph, partition.stages[0], c.profile), first);
+  EXPECT_EQ(memoryByModule(c.graph, partition.stages[1], c.profile), second);
+  partition.stages[0].checkpoints = {{NodeId(1), NodeId(3)}};
+  EXPECT_EQ(memoryByModule(c.graph, partition.stages[0], c.profile), (std::vector<ModuleMemory>{first[0], {"blocks.0", 0, weight}}));
+}
+
+TEST(PlanMemory, SaysWhatAChangedPlanTakes) {
+  for (const int replicas : {1, 2}) {
+    const Case c = madeCase(replicas);
+    ModelCosts model(c.graph, c.profile, c.request.microbatch);
+    const Schedule rows = planRows(generate("1f1b", {2, 2, 4}), replicas);
+    const Priced priced = price(c.request, c.graph, c.profile, rows);
+    const PlanMemory memory = memoryOf(c.request, model, rows, priced.partition);
+    const auto measured = [&](const Partition& partition, int shards) {
+      CostTable costs = costTable(c.graph, partition, c.profile, rows.placement, replicas);
+      addOptimizerState(costs, 2, shards);
+      return metricsOf(simulate(rows, costs));
+    };
+    const Metrics now = measured(priced.partition, 1);
+    EXPECT_EQ(memory.step, now.step);
+    ASSERT_EQ(memory.ranks.size(), 2U);
+    for (std::size_t r = 0; r < 2; ++r) EXPECT_EQ(memory.ranks[r].peak, now.ranks[r].peakBytes);
+    bool recomputes = false, shards = false;
+    for (const MemorySaving& saving : memory.savings) {
+      Partition partition = priced.partition;
+      if (saving.recomputed) {
+        StageSpec& stage = partition.stages[saving.recomputed->index()];
+        stage.checkpoints = {{stage.begin, stage.end}};
+      }
+      const Metrics then = measured(partition, saving.recomputed ? 1 : replicas);
+      EXPECT_EQ(saving.step, then.step);
+      Bytes most = 0;
+      for (std::size_t r = 0; r < 2; ++r) most = std::max(most, now.ranks[r].peakBytes - then.ranks[r].peakBytes);
+      EXPECT_EQ(saving.freed, most);
+      EXPECT_EQ(saving.freed, now.ranks[saving.rank.index()].peakBytes - then.ranks[saving.rank.index()].peakBytes);
+      recomputes = recomputes || saving.recomputed;
+      shards = shards || !saving.recomputed;
+    }
+    EXPECT_TRUE(recomputes);
+    EXPECT_EQ(shards, replicas > 1);
+    EXPECT_TRUE(std::ranges::is_sorted(memory.savings, {}, [&](const MemorySaving& s) {
+      return static_cast<double>(std::max<Ns>(0, s.step - now.step)) / static_cast<double>(s.freed);
+    })) << "the cheapest byte first";
+  }
+}
+
+}  // namespace
+}  // namespace pw::test
