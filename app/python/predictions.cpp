@@ -31,16 +31,18 @@ using Released = py::call_guard<py::gil_scoped_release>;
 struct Prediction {
   Subject subject;
   SubjectPrediction predicted;
+  Sending sending = Sending::Overlapped;
 };
 
 Prediction predictionOf(Subject subject, const std::string& sends, bool why, const JitterOptions& jitter) {
-  SubjectPrediction predicted = predictSubject(subject, sendingOf(sends), why, jitter);
+  const Sending sending = sendingOf(sends);
+  SubjectPrediction predicted = predictSubject(subject, sending, why, jitter);
   if (!predicted.problems.empty()) {
     const Problem& first = predicted.problems.front();
     throw UsageError(fmt::format("{} cannot run: rank {}: {}; pipewright.check lists all problems", subject.schedule.name, first.rank.value,
                                  first.message));
   }
-  return {std::move(subject), std::move(predicted)};
+  return {std::move(subject), std::move(predicted), sending};
 }
 
 std::vector<std::string> bubblesOf(const Prediction& p) {
@@ -130,6 +132,10 @@ void bindPredictions(py::module_& m) {
              const Metrics& metrics = p.predicted.report.metrics;
              return fmt::format("<Prediction of {}: makespan {}, bubble {:.1f} %>", shapeLine(p.subject.schedule),
                                 formatDuration(metrics.makespan), 100 * metrics.bubbleFraction);
+           })
+      .def("memory",
+           [](const Prediction& p) {
+             return py::module_::import("json").attr("loads")(memoryJson(memoryOf(p.predicted.rows, p.subject.costs, p.sending)));
            })
       .def("to_dict", &documentOf);
   m.def("simulate", &simulateNamed);

@@ -95,6 +95,25 @@ TEST_F(LayersCommand, MakesAnOrderForItsCosts) {
   EXPECT_THAT(refusal(with("plan", {"--schedule", "auto", "--seconds", "0"})), HasSubstr("--seconds"));
 }
 
+TEST_F(LayersCommand, ExplainsTheMemoryOfAPeak) {
+  const Words shape{"--layers", table_, "--ranks", "2", "--microbatches", "3", "--schedule", "1f1b", "--why-memory"};
+  Words plan{"plan"};
+  plan.insert(plan.end(), shape.begin(), shape.end());
+  const Json json = answer(plan);
+  // Rank 0 holds two microbatches of two layers, rank 1 one; and both 10 bytes of parameters a layer.
+  const Json zero = json["memory"][0], one = json["memory"][1];
+  EXPECT_EQ(zero["peak_bytes"], 2 * 10 + 2 * 2 * 7);
+  EXPECT_EQ(zero["at"], "0F1");
+  EXPECT_EQ(zero["parts"], (Json::parse(R"([{"kind": "activations", "stage": 0, "microbatches": [0, 1], "bytes": 28},
+                                            {"kind": "parameters", "stage": 0, "microbatches": [], "bytes": 20}])")));
+  EXPECT_EQ(one["parts"][1]["bytes"], 2 * 7);
+  EXPECT_EQ(json["memory_by_module"][0], (Json::parse(R"({"stage": 0, "module": "a", "activation_bytes": 7, "parameter_bytes": 0})")));
+  EXPECT_EQ(json["memory_savings"], Json::array()) << "a table says nothing of recomputing";
+  plan[0] = "simulate";
+  EXPECT_EQ(answer(plan)["memory"], json["memory"]);
+  EXPECT_THAT(call(plan).out, HasSubstr("0F1      peak"));
+}
+
 TEST_F(LayersCommand, SearchNamesSplitsByLayersAndKeepsTheLimit) {
   const Json json = answer({"search", "--layers", table_, "--ranks", "2", "--microbatches", "3", "--schedules", "gpipe,1f1b"});
   const Json& best = json["best"][0];

@@ -292,6 +292,9 @@ class Prediction:
     @property
     def costs(self) -> str:
         """Where the costs come from, in words."""
+    def memory(self) -> list[dict[str, Any]]:
+        """What each rank holds at its peak: ``rank``, ``peak_bytes``, ``at`` (the action) and ``parts`` (``kind``, ``stage``, ``microbatches``,
+        ``bytes``), largest first; their sum is the peak."""
     def to_dict(self) -> dict[str, Any]:
         """The document of ``pipewright simulate --json``."""
     def _repr_html_(self) -> str: ...

@@ -28,6 +28,8 @@ def test_a_plan_a_simulation_and_a_search_of_a_table(table):
     split = pw.simulate(gpipe, layers=table, splits=["b"], optimizer="adamw")
     assert split.makespan_ns == 1 + 3 * 12 + 3
     assert [rank.peak_bytes for rank in split.by_rank] == [3 * 10 + 3 * 7, 3 * 30 + 3 * 21]
+    kinds = [{part["kind"]: part["bytes"] for part in rank["parts"]} for rank in split.memory()]
+    assert kinds == [{"activations": 21, "optimizer state": 20, "parameters": 10}, {"activations": 63, "optimizer state": 60, "parameters": 30}]
     found = pw.search(layers=table, ranks=2, microbatches=[3], schedules=["gpipe"], memory_limit=62)
     assert found.best[0].makespan_ns == 42 and found.best[0].peak_bytes == 62
 
