@@ -15,6 +15,7 @@
 #include "app/cli/order_watch.h"
 #include "app/cli/output.h"
 #include "app/cli/schedule_options.h"
+#include "app/cli/sensitivity_text.h"
 #include "engine/planning/limits.h"
 #include "engine/planning/prediction.h"
 #include "engine/planning/subject.h"
@@ -33,7 +34,7 @@ namespace {
 struct SimulateOptions {
   SubjectOptions subject;
   std::string sends = "overlapped";
-  double jitter = 0;
+  double jitter = 0, sensitivity = 0;
   int draws = 1000;
   std::uint64_t seed = 1;
   bool json = false, text = false, why = false, whyMemory = false;
@@ -154,11 +155,15 @@ int runSimulate(const SimulateOptions& options) {
   const PredictionReport& report = predicted.report;
   if (!options.trace.empty()) writeFile(options.trace, toChromeJson({&predicted.trace}, {"predicted"}));
   if (options.json) {
-    const std::string document = predictionJson(report, predicted.rows, subject.costs);
-    print(versioned(options.whyMemory ? withMemory(document, memoryOf(predicted.rows, subject.costs, sending)) : document) + "\n");
+    std::string document = predictionJson(report, predicted.rows, subject.costs);
+    if (options.whyMemory) document = withMemory(document, memoryOf(predicted.rows, subject.costs, sending));
+    if (options.sensitivity > 0)
+      document = withSensitivity(document, sensitivityOf(predicted.rows, subject.costs, sending, options.sensitivity));
+    print(versioned(document) + "\n");
   } else {
     print(summary(subject, sending, report) + "\n" + rankTable(report) + causesText(report.explanation, options.why));
     if (options.whyMemory) print("\n" + memoryText(memoryOf(predicted.rows, subject.costs, sending), subject.limitsInBytes));
+    if (options.sensitivity > 0) print("\n" + sensitivityText(sensitivityOf(predicted.rows, subject.costs, sending, options.sensitivity)));
     if (options.text || isTerminal(1)) {
       printDrawing("\n" + toText(predicted.trace, {terminalColumns(), wantsColour(), 0}));
       if (subject.schedule.lockstep) print("\n" + cycleTable(subject.schedule, terminalColumns()));
@@ -251,6 +256,11 @@ Command addSimulate(CLI::App& app) {
   command->add_flag("--json", options->json, "One JSON document on stdout");
   command->add_flag("--text", options->text, "Draw the timeline also if stdout is not a terminal");
   command->add_flag("--why", options->why, "Explain what every bubble waits for; with --json also the whole critical path");
+  command
+      ->add_option("--sensitivity", options->sensitivity,
+                   "How much faster or slower every stage and link would make it that takes this part less or more, for example 0.1")
+      ->check(numberFrom(0.001, 0.999))
+      ->option_text("CHANGE");
   command->add_flag("--why-memory", options->whyMemory, "Explain each rank's peak: bytes by kind, stage and microbatch");
   command->add_option("--trace", options->trace, "Write a trace for Perfetto or chrome://tracing")->type_name("F.json");
   command->add_option("--progress", options->progressStyle, "json: progress as one line per second on stderr")->option_text("json");

@@ -19,6 +19,7 @@
 #include "simulator/plan/plan.h"
 #include "simulator/report/explain_text.h"
 #include "simulator/report/json_fields.h"
+#include "simulator/report/sensitivity.h"
 
 namespace py = pybind11;
 
@@ -137,6 +138,15 @@ void bindPredictions(py::module_& m) {
            [](const Prediction& p) {
              return py::module_::import("json").attr("loads")(memoryJson(memoryOf(p.predicted.rows, p.subject.costs, p.sending)));
            })
+      .def(
+          "sensitivity",
+          [](const Prediction& p, double change) {
+            std::vector<std::tuple<std::string, Ns, Ns, Ns>> all;
+            for (const Sensitivity& s : sensitivityOf(p.predicted.rows, p.subject.costs, p.sending, change).all)
+              all.emplace_back(nameOf(s.of), s.onPath, s.faster, s.slower);
+            return all;
+          },
+          py::arg("change") = 0.1)
       .def("to_dict", &documentOf);
   m.def("simulate", &simulateNamed);
   m.def("simulate", &simulateSource<Schedule>, Released());

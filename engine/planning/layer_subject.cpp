@@ -14,6 +14,7 @@
 #include "simulator/plan/planner.h"
 #include "simulator/plan/split.h"
 #include "simulator/plan/stage_costs.h"
+#include "simulator/text/counted.h"
 
 namespace pw {
 
@@ -25,8 +26,8 @@ Subject layerSubject(Schedule schedule, const SubjectOptions& o) {
   PlanOptions places;
   places.splits = o.splits;
   if (!o.splits.empty() && static_cast<int>(o.splits.size()) + 1 != stages) {
-    throw UsageError(fmt::format("{} split points make {} stages, and {} has {}; use {} split points.", o.splits.size(),
-                                 o.splits.size() + 1, schedule.name, stages, stages - 1));
+    throw UsageError(fmt::format("{} make {} stages, and {} has {}; use {}.", counted(std::ssize(o.splits), "split point"),
+                                 o.splits.size() + 1, schedule.name, stages, counted(stages - 1, "split point")));
   }
   PlanRequest request;
   request.microbatch = profile.microbatch;

@@ -29,6 +29,7 @@
 #include "simulator/step/compile.h"
 #include "simulator/step/compiled_rows.h"
 #include "simulator/step/execute.h"
+#include "simulator/text/counted.h"
 
 namespace pw {
 namespace {
@@ -78,8 +79,8 @@ Schedule chooseSchedule(const PlanOptions& o, const ModelGraph& graph) {
   }
   const int stages = shapeOf(schedule).stages;
   if (!o.splits.empty() && stages != pieces) {
-    throw UsageError(fmt::format("{} split points make {} stages, and {} has {} on {} ranks; use {} split points.", o.splits.size(), pieces,
-                                 o.schedule, stages, shapeOf(schedule).ranks, stages - 1));
+    throw UsageError(fmt::format("{} make {} stages, and {} has {} on {}; use {}.", counted(pieces - 1, "split point"), pieces, o.schedule,
+                                 stages, counted(shapeOf(schedule).ranks, "rank"), counted(stages - 1, "split point")));
   }
   return schedule;
 }

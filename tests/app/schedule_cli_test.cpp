@@ -190,6 +190,22 @@ TEST(Simulate, ASlowRankOrLinkIsSlow) {
   EXPECT_EQ(simulated("gpipe", 2, 2, times + Words{"--slow", "1=2"})["makespan_ns"], 17'000'000);
 }
 
+TEST(Simulate, SaysWhatTheMakespanDependsOn) {
+  const Words costs{"--forward", "1ms,3ms", "--backward", "1ms,3ms", "--latency", "300us", "--sensitivity", "0.1"};
+  const auto json = simulated("gpipe", 2, 4, costs)["sensitivity"];  // 1 + 0.3 + 4 * 6 + 0.3 + 1
+  EXPECT_EQ(json["change"], 0.1);
+  ASSERT_EQ(json["of"].size(), 3U);
+  EXPECT_EQ(json["of"][0]["stage"], 1);
+  EXPECT_EQ(json["of"][0]["on_path_ns"], 24'000'000);
+  EXPECT_EQ(json["of"][0]["faster_makespan_ns"], 24'200'000);
+  EXPECT_EQ(json["of"][0]["slower_makespan_ns"], 29'000'000);
+  EXPECT_EQ(json["of"][2]["link"], (nlohmann::json{0, 1}));
+  EXPECT_EQ(json["of"][2]["slower_makespan_ns"], 26'660'000);
+  const Outcome text = call(Words{"simulate", "--schedule", "gpipe", "--ranks", "2", "--microbatches", "4"} + costs);
+  EXPECT_NE(text.out.find("-9.0 %  ████████████████████  ████████████████████"), std::string::npos) << text.out;
+  EXPECT_EQ(call(Words{"simulate", "--schedule", "gpipe", "--ranks", "2", "--microbatches", "4", "--sensitivity", "1"}).status, 2);
+}
+
 TEST(Simulate, BlockingSendsTakeLongerAndPostedOnesNoLess) {
   const Words times{"--forward", "1ms", "--backward", "2ms", "--latency", "100us", "--transfer", "300us"};
   const auto overlapped = simulated("1f1b", 4, 8, times)["makespan_ns"].get<std::int64_t>();

@@ -295,6 +295,9 @@ class Prediction:
     def memory(self) -> list[dict[str, Any]]:
         """What each rank holds at its peak: ``rank``, ``peak_bytes``, ``at`` (the action) and ``parts`` (``kind``, ``stage``, ``microbatches``,
         ``bytes``), largest first; their sum is the peak."""
+    def sensitivity(self, change: float = 0.1) -> list[tuple[str, int, int, int]]:
+        """What the makespan depends on, largest effect first: ``("stage 2", on_path_ns, faster_ns, slower_ns)`` and ``("link 0–1", …)``: its time
+        on the critical path, and the makespans where it takes this part less and more."""
     def to_dict(self) -> dict[str, Any]:
         """The document of ``pipewright simulate --json``."""
     def _repr_html_(self) -> str: ...

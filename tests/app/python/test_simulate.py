@@ -121,3 +121,16 @@ def test_what_was_simulated_is_lowered_and_named():
     p = simulated("1f1b", 2, 4)
     assert p.schedule.name == "1f1b" and "forward 1.00 ms" in p.costs
     assert "makespan 15.0 ms" in repr(p)
+
+
+def test_what_the_makespan_depends_on():
+    # gpipe of two stages, the second three times as long: M of its forwards and backwards, between the first's forward and backward.
+    slow = pw.simulate(pw.schedule("gpipe", ranks=2, microbatches=4), forward=[100, 300], backward=[100, 300], latency=30)
+    assert slow.makespan_ns == 100 + 30 + 4 * 600 + 30 + 100
+    assert slow.sensitivity(0.1) == [
+        ("stage 1", 2400, slow.makespan_ns - 240, slow.makespan_ns + 240),
+        ("stage 0", 200, slow.makespan_ns - 20, slow.makespan_ns + 20),
+        ("link 0–1", 60, slow.makespan_ns - 6, slow.makespan_ns + 6),
+    ]
+    with pytest.raises(pw.UsageError, match="0.1 for 10 %"):
+        slow.sensitivity(1.5)

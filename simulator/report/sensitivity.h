@@ -1,0 +1,48 @@
+#pragma once
+
+#include <compare>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "simulator/step/compile.h"
+
+namespace pw {
+
+/// Two ranks that exchange messages, in both directions.
+struct RankPair {
+  Rank low, high;
+
+  auto operator<=>(const RankPair&) const = default;
+};
+
+/// How much the makespan depends on one stage's compute, or on the messages of one pair of ranks.
+struct Sensitivity {
+  std::variant<Stage, RankPair> of;
+  Ns onPath = 0;  ///< of the critical path: per percent of change the makespan changes by this / 100, until another path is longest
+  Ns faster = 0;  ///< the makespan where it takes `change` less
+  Ns slower = 0;  ///< and more
+  [[nodiscard]] Ns span() const { return slower - faster; }
+
+  bool operator==(const Sensitivity&) const = default;
+};
+
+struct SensitivityReport {
+  Ns makespan = 0;
+  double change = 0;
+  std::vector<Sensitivity> all;  ///< largest span first; ties: longest on the path, stages before links, in their order
+
+  bool operator==(const SensitivityReport&) const = default;
+};
+
+/// Of every stage (F, B, I, W and its slots) and, where a stage has one rank, every pair of ranks with a message that takes time (latency
+/// and transfer): the makespan simulated again with a `change` of 0 < change < 1, and the derivative along the longest path, with
+/// the waits in channels that it passes.
+/// Throws as `compile`, and UsageError for another change. Cost: two passes over the schedule for each of them.
+[[nodiscard]] SensitivityReport sensitivityOf(const Schedule& schedule, const CostTable& costs, Sending sending = Sending::Overlapped,
+                                              double change = 0.1);
+
+/// `stage 2`, `link 1–2`.
+[[nodiscard]] std::string nameOf(const std::variant<Stage, RankPair>& of);
+
+}  // namespace pw
