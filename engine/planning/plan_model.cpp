@@ -165,7 +165,7 @@ void settleBatch(PlanOptions& o, const ModelGraph& graph) {
 /// Rows and costs of the plan: of its schedule, or of an order made for its costs.
 MadeOrder scheduled(const PlannedModel& planned, const Schedule& schedule) {
   ModelCosts model(planned.graph, planned.profile, planned.request.microbatch);
-  if (schedule.name == kAutoSchedule)
+  if (planned.options.schedule == kAutoSchedule)
     return makeOrder(planned.request, model, shapeOf(schedule).stages, {.seconds = planned.options.seconds, .goOn = planned.options.goOn});
   MadeOrder given{planRows(schedule, planned.request.replicas), {}, std::nullopt};
   CompiledRows compiled(given.rows);

@@ -334,10 +334,15 @@ void Searcher::makeOrders() {
   std::vector<std::optional<Candidate>> made(starts.size());
   forEach(static_cast<int>(starts.size()), threads_, [&](int i) {
     const auto at = static_cast<std::size_t>(i);
-    made[at] = withOrder(starts[at], [&] {
-      report(nullptr);
-      return !cancelled_.load();
-    });
+    try {
+      made[at] = withOrder(starts[at], [&] {
+        report(nullptr);
+        return !cancelled_.load();
+      });
+    } catch (const UsageError& error) {  // too large to search an order for
+      const std::lock_guard lock(mutex_);
+      skipped_.insert(fmt::format("{}, {} microbatches: {}", kAutoSchedule, starts[at].candidate->request.microbatches, error.what()));
+    }
     if (!made[at]) return;
     {
       const std::lock_guard lock(mutex_);

@@ -23,7 +23,7 @@ struct OrderStart {
                                                   int most);
 
 /// The schedule `auto` with this candidate's partition (`makeOrder`); nothing where `goOn` returned false. Where no order fits, what it
-/// needs at least.
+/// needs at least. Throws UsageError for shapes too large to search an order for.
 [[nodiscard]] std::optional<Candidate> withOrder(const OrderStart& start, const std::function<bool()>& goOn);
 
 }  // namespace pw

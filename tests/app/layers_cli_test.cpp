@@ -93,6 +93,9 @@ TEST_F(LayersCommand, MakesAnOrderForItsCosts) {
   EXPECT_EQ(one["optimal"], true);
   answer(with("plan", {"--schedule", "auto", "--memory-limit", "33B"}), 1);
   EXPECT_THAT(refusal(with("plan", {"--schedule", "auto", "--seconds", "0"})), HasSubstr("--seconds"));
+  const std::string file = folder_.file("auto.csv");
+  ASSERT_EQ(call({"schedule", "gpipe", "--ranks", "2", "--microbatches", "3", "--out", file}).status, 0);
+  EXPECT_EQ(answer(with("plan", {"--schedule", file}))["makespan_ns"], kMakespan) << "a file of that name is a schedule as any other";
 }
 
 TEST_F(LayersCommand, ExplainsTheMemoryOfAPeak) {
@@ -107,7 +110,7 @@ TEST_F(LayersCommand, ExplainsTheMemoryOfAPeak) {
   EXPECT_EQ(zero["parts"], (Json::parse(R"([{"kind": "activations", "stage": 0, "microbatches": [0, 1], "bytes": 28},
                                             {"kind": "parameters", "stage": 0, "microbatches": [], "bytes": 20}])")));
   EXPECT_EQ(one["parts"][1]["bytes"], 2 * 7);
-  EXPECT_EQ(json["memory_by_module"][0], (Json::parse(R"({"stage": 0, "module": "a", "activation_bytes": 7, "parameter_bytes": 0})")));
+  EXPECT_EQ(json["memory_by_module"][0], (Json::parse(R"({"stage": 0, "module": "a", "activation_bytes": 7, "parameter_bytes": 10})")));
   EXPECT_EQ(json["memory_savings"], Json::array()) << "a table says nothing of recomputing";
   plan[0] = "simulate";
   EXPECT_EQ(answer(plan)["memory"], json["memory"]);
