@@ -34,8 +34,8 @@ std::string listText() {
     rows.push_back({std::string(generator.name), std::string(generator.needs), std::string(name(generator.placement)),
                     std::string(generator.summary)});
   }
-  rows.push_back({std::string(kAutoSchedule), "--costs F.json; one replica of each stage", "any",
-                  "made for given times, links and memory limits (simulate --schedule auto)"});
+  rows.push_back({std::string(kAutoSchedule), "costs", "any but bidirectional",
+                  "made for given times, links and memory limits: plan, search, simulate, schedule auto --costs"});
   return table(rows) + "\nR ranks, V stages per rank (--chunks), M microbatches.\n";
 }
 

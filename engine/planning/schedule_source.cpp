@@ -44,8 +44,7 @@ Schedule readShaped(const std::string& path, const ShapeOptions& options) {
 Schedule generateFrom(const std::string& name, const ShapeOptions& options) {
   if (name.ends_with(".csv")) return readShaped(name, options);
   if (name == kAutoSchedule)
-    throw UsageError(
-        "the schedule auto is made for given costs: simulate --schedule auto shows it, schedule auto --costs F.json writes it");
+    throw UsageError("the schedule auto is made for given costs: plan and simulate take it, and schedule auto --costs F.json writes it");
   const Generator& family = generatorOf(name);
   requireWhole("--ranks", options.ranks, 0, kMaxRanks);
   requireWhole("--chunks", options.chunks, 0, kMaxStages);
