@@ -183,6 +183,7 @@ std::shared_ptr<Loaded> loadSchedule(const std::string& path) {
 /// The step shown first.
 std::size_t typicalStep(const std::vector<ImportedStep>& steps) {
   std::vector<Ns> durations;
+  durations.reserve(steps.size());
   for (const ImportedStep& step : steps) durations.push_back(durationOf(step.trace));
   return medianPosition(durations);
 }

@@ -106,7 +106,7 @@ QString SplitRules::findObstacle(NodeId node) const {
 QString SplitRules::refusalToMove(const std::vector<NodeId>& begins, std::size_t split, NodeId node) const {
   if (split >= begins.size()) return tr("This split no longer exists.");
   if (node == begins[split]) return {};
-  const QString reason = obstacle(node);
+  QString reason = obstacle(node);
   if (!reason.isEmpty()) return reason;
   if (split > 0 && node <= begins[split - 1]) return tr("Stage %1 would be empty: the split above is here.").arg(split);
   if (split + 1 < begins.size() && node >= begins[split + 1]) return tr("Stage %1 would be empty: the split below is here.").arg(split + 1);

@@ -330,8 +330,7 @@ void MainWindow::Private::recover() {
                                             MainWindow::tr("Restore the unsaved plan %1?").arg(unsavedPlan(left.front())),
                                             QMessageBox::Yes | QMessageBox::No, QMessageBox::Yes);
   if (answer == QMessageBox::Yes) {
-    const QString path = left.front();
-    loading.start(MainWindow::tr("Recovering"), [this, path](JobControl&) -> std::function<void()> {
+    loading.start(MainWindow::tr("Recovering"), [this, path = left.front()](JobControl&) -> std::function<void()> {
       auto loaded = loadFiles({path.toStdString()}, {});
       return [this, loaded, path] {
         loaded->project.clear();
