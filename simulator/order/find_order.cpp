@@ -8,6 +8,7 @@
 
 #include "schedules/error.h"
 #include "schedules/generate.h"
+#include "schedules/lower.h"
 #include "simulator/order/anneal_order.h"
 #include "simulator/order/greedy_order.h"
 #include "simulator/order/order_model.h"
@@ -54,24 +55,6 @@ Judged judge(const OrderProblem& problem, const CostTable& costs, const Schedule
     if (judged.excess[r] > 0 || (!problem.liveLimits.empty() && program.peakLive[r] > problem.liveLimits[r])) judged.fits = false;
   }
   return judged;
-}
-
-/// Every W right after its I becomes part of a B.
-Schedule joined(const Schedule& split) {
-  Schedule schedule = split;
-  for (auto& row : schedule.rows) {
-    std::vector<Action> actions;
-    for (const Action& action : row) {
-      if (action.kind == ActionKind::BackwardWeight && !actions.empty() && actions.back().kind == ActionKind::BackwardInput &&
-          actions.back().stage == action.stage && actions.back().microbatch == action.microbatch) {
-        actions.back().kind = ActionKind::Backward;
-      } else {
-        actions.push_back(action);
-      }
-    }
-    row = std::move(actions);
-  }
-  return schedule;
 }
 
 struct Start {
@@ -229,7 +212,7 @@ void Search::finish() {
     const Judged judged = judge(asked_, problem_.costs, schedule);
     if (judged.fits) {
       tryWhole(schedule, start.by);
-      tryWhole(joined(schedule), start.by);
+      tryWhole(mergeBackward(schedule), start.by);
       break;
     }
     for (std::size_t r = 0; r < judged.excess.size(); ++r) model_.limit[r] -= judged.excess[r];
