@@ -136,7 +136,11 @@ void bindPredictions(py::module_& m) {
            })
       .def("memory",
            [](const Prediction& p) {
-             return py::module_::import("json").attr("loads")(memoryJson(memoryOf(p.predicted.rows, p.subject.costs, p.sending)));
+             const std::string json = [&] {
+               const py::gil_scoped_release released;
+               return memoryJson(memoryOf(p.predicted.rows, p.subject.costs, p.sending));
+             }();
+             return py::module_::import("json").attr("loads")(json);
            })
       .def(
           "sensitivity",
@@ -146,7 +150,7 @@ void bindPredictions(py::module_& m) {
               all.emplace_back(nameOf(s.of), s.onPath, s.faster, s.slower);
             return all;
           },
-          py::arg("change") = 0.1)
+          py::arg("change") = 0.1, Released())
       .def("to_dict", &documentOf);
   m.def("simulate", &simulateNamed);
   m.def("simulate", &simulateSource<Schedule>, Released());
