@@ -146,10 +146,10 @@ Command addSearch(CLI::App& app) {
       ->check(wholeFrom(1, kMaxReplicas))
       ->option_text("D");
   sub->add_option("--memory-limit", o->memoryLimit, "Memory limit of a rank, for example 24GiB")->check(aSize())->option_text("SIZE");
-  sub->add_option("--schedules", o->schedules,
-                  "Schedules to try, names from `schedule list`, and auto, an order made for the costs of the best splits (default: all "
-                  "that include "
-                  "backwards)")
+  sub->add_option(
+         "--schedules", o->schedules,
+         "Schedules to try, names from `schedule list`, and auto, an order made for the costs of the best splits (default: auto and all "
+         "that include backwards)")
       ->delimiter(',')
       ->option_text("NAME,...");
   sub->add_option("--chunks", o->chunks, "Stages per rank to try (default: each schedule's usual number, and twice that)")
