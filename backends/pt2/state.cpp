@@ -102,7 +102,7 @@ class Payloads {
   [[nodiscard]] static std::int64_t literal(const Json& value, std::string_view what, const std::string& where) {
     const SymbolicInt number = asSymbolic(value, what, where);
     if (!number.expression.empty() || number.hint < 0) {
-      damaged(where, fmt::format("has something else than a number in `{}`", what));
+      damaged(where, fmt::format("has something other than a number in `{}`", what));
     }
     return number.hint;
   }

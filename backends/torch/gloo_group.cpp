@@ -28,10 +28,10 @@ class DictionaryStore final : public c10d::Store {
   }
   void wait(const std::vector<std::string>& keys, const std::chrono::milliseconds&) override { wait(keys); }
   std::int64_t add(const std::string&, std::int64_t) override {
-    throw Error("Gloo wants to count in the ranks' store, which this version cannot; use the transport ucx");
+    throw Error("Gloo requested a counter of the ranks' store, which is not supported; use the transport ucx");
   }
   bool check(const std::vector<std::string>&) override {
-    throw Error("Gloo wants to look into the ranks' store, which this version cannot; use the transport ucx");
+    throw Error("Gloo requested a check of the ranks' store, which is not supported; use the transport ucx");
   }
   bool deleteKey(const std::string&) override { return false; }
   std::int64_t getNumKeys() override { return 0; }

@@ -117,7 +117,7 @@ Series Reader::series(const std::string& file, dom::object iteration, const std:
     for (const dom::element element : array) {
       std::int64_t value = 0;
       if (element.get(value) != simdjson::SUCCESS || value < 0 || value > most)
-        refuse(file, fmt::format("{} holds something else than numbers from 0 to {}", key, most));
+        refuse(file, fmt::format("{} holds something other than numbers from 0 to {}", key, most));
       into.push_back(value);
     }
   };

@@ -26,7 +26,7 @@ RemoteProblem RemoteProblem::of(const std::exception_ptr& thrown, const std::str
   } catch (const std::exception& error) {
     return {typeOf(error), error.what(), here};
   } catch (...) {
-    return {"unknown", "Something that is no exception was thrown.", here};
+    return {"unknown", "A value that is not a std::exception was thrown.", here};
   }
 }
 

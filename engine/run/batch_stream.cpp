@@ -116,8 +116,9 @@ Stream::~Stream() {
 }
 
 void Stream::ended() {
-  throw Error(fmt::format("The Python process for --data {} ended without a word; see its messages above, and whether {} can be run",
-                          request_.function, pythonProgram()));
+  throw Error(
+      fmt::format("The Python process for --data {} exited without an error message; see its output above, and whether {} can be run",
+                  request_.function, pythonProgram()));
 }
 
 /// All of these bytes, by the time that this batch must be there.

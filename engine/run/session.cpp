@@ -294,7 +294,7 @@ void TrainingSession::close(bool inOrder) noexcept {
       p.stored.fail("the program ended before it closed the training");
     }
   } catch (const std::exception& problem) {
-    p.observer.warn(fmt::format("the training's end was not in order: {}", causeOf(problem)));
+    p.observer.warn(fmt::format("the training did not shut down cleanly: {}", causeOf(problem)));
   }
   p.training.reset();
   p.record.reset();

@@ -212,7 +212,7 @@ void append(const Argument& argument, const Numbers& numbers, std::vector<Number
     }
     return;
   }
-  throw Error("takes something else than numbers");
+  throw Error("takes something other than numbers");
 }
 
 }  // namespace

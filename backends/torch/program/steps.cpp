@@ -257,7 +257,7 @@ class Preparation {
       if (input != nullptr) {
         step.callInputs.push_back(*input);
       } else if (step.mode != Mode::Call || node.inputs[next].name.empty()) {  // keyword arguments of a checkpoint say how it recomputes
-        throw UsageError(describe(node) + " passes something else than values to its sub-graph, which Pipewright cannot run.");
+        throw UsageError(describe(node) + " passes something other than values to its sub-graph, which Pipewright cannot run.");
       }
     }
     addBody(step, node.inputs.at(body).value, node.outputs.size());
@@ -292,7 +292,7 @@ class Preparation {
     }
     const auto* numbers = std::get_if<std::vector<std::int64_t>>(&argument);
     if (!std::holds_alternative<NoneArg>(argument) && (numbers == nullptr || !numbers->empty())) {
-      throw UsageError(describe(node) + " passes something else than values to its sub-graphs, which Pipewright cannot run.");
+      throw UsageError(describe(node) + " passes something other than values to its sub-graphs, which Pipewright cannot run.");
     }
   }
 

@@ -135,7 +135,7 @@ def test_unseeded_batches_are_the_same_on_all_ranks(plan, batches):
     ("my_batches:two", "my_batches:two ended after 2 batches, and step 2 needs another"),
     ("my_batches:smaller", "batch 0 of my_batches:smaller holds 6 samples"),
     ("my_batches:differs", "Rank 1 has another batch than rank 0 in step 0"),
-    ("my_batches:dies", "ended without a word"),
+    ("my_batches:dies", "exited without an error message"),
 ])
 def test_an_unusable_function_is_refused_in_one_sentence(plan, batches, function, words):
     batches(DRAWN + """

@@ -182,7 +182,7 @@ def test_a_rank_that_exits_is_named_to_the_others_in_their_next_call(tmp_path, c
     exited, status, complaint = apart(tmp_path, f"exited_before_{call}")
     assert status == 1
     assert exited["answer"][0] == "Error" and f"rank 1 has come to the end and rank 0 to {name};" in exited["answer"][1], exited
-    assert "the training's end was not in order" in complaint
+    assert "the training did not shut down cleanly" in complaint
 
 
 def test_alone_a_process_trains_the_whole_model(tmp_path):

@@ -393,7 +393,7 @@ TEST(Pt2State, TensorsMustFitTheirEntries) {
   expectContains(stateError([](Json& c) { c["w"]["tensor_meta"]["storage_offset"]["as_int"] = 1; }), "has 24 bytes, 28 are needed");
   expectContains(stateError([](Json& c) { c["w"]["tensor_meta"]["strides"][0]["as_int"] = std::int64_t{1} << 62; }),
                  "larger than any memory");
-  expectContains(stateError([](Json& c) { c["w"]["tensor_meta"]["strides"][0]["as_int"] = -3; }), "something else than a number");
+  expectContains(stateError([](Json& c) { c["w"]["tensor_meta"]["strides"][0]["as_int"] = -3; }), "something other than a number");
   expectContains(stateError([](Json& c) { c["w"]["tensor_meta"]["dtype"] = 8; }), "contradicts the graph");
   expectContains(stateError([](Json& c) { c.erase("w"); }), "describes no bytes for `w`");
   expectContains(stateError([](Json& c) { c["w"]["use_pickle"] = true; }), "stores `w`, which the graph reads, as a pickled");
