@@ -16,7 +16,7 @@
 #include "engine/planning/search_model.h"
 #include "engine/processes/process.h"
 #include "schedules/units.h"
-#include "simulator/plan/search.h"
+#include "simulator/search/search.h"
 #include "simulator/report/json_fields.h"
 
 namespace pw::cli {

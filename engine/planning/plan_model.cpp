@@ -21,7 +21,7 @@
 #include "simulator/costs/estimate.h"
 #include "simulator/model/graph_facts.h"
 #include "simulator/plan/made_order.h"
-#include "simulator/plan/search.h"
+#include "simulator/search/search.h"
 #include "simulator/plan/split.h"
 #include "simulator/plan/stage_costs.h"
 #include "simulator/report/lower_bound.h"

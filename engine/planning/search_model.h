@@ -10,7 +10,7 @@
 #include "engine/planning/measure.h"
 #include "simulator/model/model_graph.h"
 #include "simulator/plan/plan.h"
-#include "simulator/plan/search.h"
+#include "simulator/search/search.h"
 
 namespace pw {
 

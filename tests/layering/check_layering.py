@@ -32,7 +32,7 @@ ROOMS = {
     "backends": ["cuda", "torch", "resources", "store", "traces", "stages", "checkpoints", "messages", "pt2", "host"],
     "backends/messages": ["ucx", "channel", BESIDE],
     "backends/torch": ["autograd", "stage", "program"],
-    "simulator": ["plan", "order", "report", "costs", "step", "model", "operators", "trace", "text"],
+    "simulator": ["search", "plan", "order", "report", "costs", "step", "model", "operators", "trace", "text"],
 }
 TOP = CHAIN + ["resources", "tests", "CMakeLists.txt", "README.md", "CONTRIBUTING.md", "LICENSE", "dev", "pyproject.toml"]
 SOURCES = (".cpp", ".cu")

@@ -7,7 +7,7 @@
 
 #include "app/gui/common/format.h"
 #include "app/gui/common/theme.h"
-#include "simulator/plan/search_ranking.h"
+#include "simulator/search/ranking.h"
 
 namespace pw::gui {
 namespace {

@@ -5,7 +5,7 @@
 #include <optional>
 #include <vector>
 
-#include "simulator/plan/search.h"
+#include "simulator/search/search.h"
 
 namespace pw::gui {
 

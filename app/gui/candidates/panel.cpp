@@ -24,7 +24,7 @@
 #include "app/gui/common/theme.h"
 #include "app/gui/document/document.h"
 #include "backends/resources/resources.h"
-#include "simulator/plan/search_profiles.h"
+#include "simulator/search/profiles.h"
 
 namespace pw::gui {
 namespace {

@@ -3,7 +3,7 @@
 #include <QWidget>
 #include <vector>
 
-#include "simulator/plan/search.h"
+#include "simulator/search/search.h"
 
 class QCheckBox;
 class QLabel;

@@ -14,8 +14,8 @@
 #include "schedules/generate.h"
 #include "simulator/costs/estimate.h"
 #include "simulator/plan/planner.h"
-#include "simulator/plan/search.h"
-#include "simulator/plan/search_profiles.h"
+#include "simulator/search/search.h"
+#include "simulator/search/profiles.h"
 #include "simulator/plan/stage_costs.h"
 #include "simulator/report/metrics.h"
 

@@ -10,9 +10,9 @@
 
 #include "schedules/check.h"
 #include "schedules/generate.h"
-#include "simulator/plan/search.h"
-#include "simulator/plan/search_orders.h"
-#include "simulator/plan/search_profiles.h"
+#include "simulator/search/search.h"
+#include "simulator/search/orders.h"
+#include "simulator/search/profiles.h"
 #include "simulator/plan/split.h"
 #include "simulator/plan/stage_costs.h"
 #include "simulator/report/metrics.h"

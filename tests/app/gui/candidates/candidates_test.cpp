@@ -18,7 +18,7 @@
 #include "app/gui/candidates/search_options.h"
 #include "app/gui/document/document.h"
 #include "app/gui/document/loading.h"
-#include "simulator/plan/search_ranking.h"
+#include "simulator/search/ranking.h"
 #include "tests/support/graph_builder.h"
 
 namespace pw::gui {

@@ -1,5 +1,5 @@
-#include "simulator/plan/search.h"
-#include "simulator/plan/search_profiles.h"
+#include "simulator/search/search.h"
+#include "simulator/search/profiles.h"
 
 #include <algorithm>
 #include <array>
@@ -19,10 +19,10 @@
 #include "simulator/model/graph_facts.h"
 #include "simulator/order/find_order.h"
 #include "simulator/plan/balancer.h"
-#include "simulator/plan/for_each.h"
-#include "simulator/plan/search_evaluate.h"
-#include "simulator/plan/search_orders.h"
-#include "simulator/plan/search_ranking.h"
+#include "simulator/search/for_each.h"
+#include "simulator/search/evaluate.h"
+#include "simulator/search/orders.h"
+#include "simulator/search/ranking.h"
 
 namespace pw {
 namespace {

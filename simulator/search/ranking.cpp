@@ -1,4 +1,4 @@
-#include "simulator/plan/search_ranking.h"
+#include "simulator/search/ranking.h"
 
 #include <algorithm>
 #include <map>

@@ -1,4 +1,4 @@
-#include "simulator/plan/search_orders.h"
+#include "simulator/search/orders.h"
 
 #include <algorithm>
 #include <set>
@@ -6,7 +6,7 @@
 #include <utility>
 
 #include "simulator/plan/made_order.h"
-#include "simulator/plan/search_ranking.h"
+#include "simulator/search/ranking.h"
 
 namespace pw {
 

@@ -7,7 +7,7 @@
 
 #include "simulator/plan/partition.h"
 #include "simulator/plan/planner.h"
-#include "simulator/plan/search_profiles.h"
+#include "simulator/search/profiles.h"
 #include "simulator/plan/split.h"
 
 namespace pw {

@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "simulator/plan/search.h"
+#include "simulator/search/search.h"
 
 namespace pw {
 

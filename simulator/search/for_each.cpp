@@ -1,4 +1,4 @@
-#include "simulator/plan/for_each.h"
+#include "simulator/search/for_each.h"
 
 #include <algorithm>
 #include <atomic>

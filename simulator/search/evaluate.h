@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "simulator/plan/model_costs.h"
-#include "simulator/plan/search.h"
-#include "simulator/plan/search_profiles.h"
+#include "simulator/search/search.h"
+#include "simulator/search/profiles.h"
 #include "simulator/step/compiled_rows.h"
 #include "simulator/step/path_bound.h"
 

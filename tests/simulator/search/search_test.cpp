@@ -1,6 +1,6 @@
-#include "simulator/plan/search.h"
-#include "simulator/plan/search_profiles.h"
-#include "simulator/plan/search_ranking.h"
+#include "simulator/search/search.h"
+#include "simulator/search/profiles.h"
+#include "simulator/search/ranking.h"
 
 #include <gtest/gtest.h>
 
@@ -15,7 +15,7 @@
 #include "schedules/generate.h"
 #include "schedules/lower.h"
 #include "simulator/plan/made_order.h"
-#include "simulator/plan/search_orders.h"
+#include "simulator/search/orders.h"
 #include "simulator/plan/split.h"
 #include "simulator/plan/stage_costs.h"
 #include "simulator/report/metrics.h"

@@ -1,4 +1,4 @@
-#include "simulator/plan/search_evaluate.h"
+#include "simulator/search/evaluate.h"
 
 #include <algorithm>
 #include <array>

@@ -4,8 +4,8 @@
 #include <optional>
 #include <vector>
 
-#include "simulator/plan/search.h"
-#include "simulator/plan/search_evaluate.h"
+#include "simulator/search/search.h"
+#include "simulator/search/evaluate.h"
 
 namespace pw {
 

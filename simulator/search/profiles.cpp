@@ -5,8 +5,8 @@
 
 #include "schedules/error.h"
 #include "simulator/costs/estimate.h"
-#include "simulator/plan/search.h"
-#include "simulator/plan/search_profiles.h"
+#include "simulator/search/search.h"
+#include "simulator/search/profiles.h"
 
 namespace pw {
 namespace {
