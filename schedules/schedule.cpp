@@ -5,6 +5,8 @@
 
 #include <fmt/format.h>
 
+#include "schedules/error.h"
+
 namespace pw {
 
 std::string_view letters(ActionKind kind) {
@@ -56,6 +58,36 @@ Action counterpart(const Action& message) {
     case ActionKind::Idle: break;
   }
   return message;
+}
+
+namespace {
+
+/// Throws UsageError unless the order names each of so many ranks once.
+void requireOrder(const std::vector<Rank>& order, std::size_t ranks) {
+  std::vector<bool> named(ranks, false);
+  bool valid = order.size() == ranks;
+  for (const Rank rank : order) {
+    valid = valid && rank.value >= 0 && rank.index() < ranks && !named[rank.index()];
+    if (valid) named[rank.index()] = true;
+  }
+  if (!valid)
+    throw UsageError(fmt::format("An order of {} ranks names each of the ranks 0 to {} once; this one does not.", ranks, ranks - 1));
+}
+
+}  // namespace
+
+Placement withRankOrder(Placement placement, std::size_t ranks, const std::vector<Rank>& order) {
+  requireOrder(order, ranks);
+  for (Rank& rank : placement.rankOfStage) rank = order.at(rank.index());
+  for (Rank& rank : placement.mirrorOfStage) rank = order.at(rank.index());
+  return placement;
+}
+
+Schedule withRankOrder(const Schedule& schedule, const std::vector<Rank>& order) {
+  Schedule moved = schedule;
+  moved.placement = withRankOrder(schedule.placement, schedule.rows.size(), order);
+  for (std::size_t i = 0; i < order.size(); ++i) moved.rows[order[i].index()] = schedule.rows[i];
+  return moved;
 }
 
 }  // namespace pw

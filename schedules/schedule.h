@@ -72,6 +72,12 @@ struct Schedule {
   bool operator==(const Schedule&) const = default;
 };
 
+/// The same schedule on other ranks: what rank i does, rank `order[i]` does. Throws UsageError for an order that does not name every rank
+/// once.
+[[nodiscard]] Schedule withRankOrder(const Schedule& schedule, const std::vector<Rank>& order);
+/// Likewise of a placement on so many ranks.
+[[nodiscard]] Placement withRankOrder(Placement placement, std::size_t ranks, const std::vector<Rank>& order);
+
 /// Whether it holds sends or receives.
 [[nodiscard]] bool isLowered(const Schedule& schedule);
 

@@ -26,6 +26,7 @@ using Command = std::function<int()>;
 [[nodiscard]] Command addPlan(CLI::App& app);
 [[nodiscard]] Command addSimulate(CLI::App& app);
 [[nodiscard]] Command addSearch(CLI::App& app);
+[[nodiscard]] Command addMerge(CLI::App& app);
 [[nodiscard]] Command addRun(CLI::App& app);
 [[nodiscard]] Command addCompare(CLI::App& app);
 [[nodiscard]] Command addRuns(CLI::App& app);

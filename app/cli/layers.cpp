@@ -21,7 +21,7 @@ std::vector<std::string> modelFiles(const std::vector<std::string>& archives, co
                                  layers.empty() ? "one" : "only one", command));
   }
   if (layers.empty()) return archives;
-  if (!isLayerTableName(layers)) throw UsageError(fmt::format("{} is no layer table; give a .json or .csv file", layers));
+  if (!isLayerTableName(layers)) throw UsageError(fmt::format("{} is not a layer table; give a .json or .csv file", layers));
   return {layers};
 }
 

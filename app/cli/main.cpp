@@ -32,7 +32,7 @@ struct Entry {
 };
 
 /// In the order `--help` shows them: from a model to a result.
-constexpr std::array<Entry, 14> kCommands{{
+constexpr std::array<Entry, 15> kCommands{{
     {"inspect", addInspect},
     {"schedule", addSchedule},
     {"check", addCheck},
@@ -40,6 +40,7 @@ constexpr std::array<Entry, 14> kCommands{{
     {"plan", addPlan},
     {"simulate", addSimulate},
     {"search", addSearch},
+    {"merge", addMerge},
     {"run", addRun},
     {"compare", addCompare},
     {"runs", addRuns},

@@ -122,20 +122,26 @@ void printRecomputed(const std::vector<Recomputed>& all) {
   }
 }
 
-std::string withPlanFields(const std::string& prediction, const Plan& plan, const ExportRecord& exported,
-                           const std::vector<SharingChoice>& shared, const std::vector<Recomputed>& recomputed,
-                           const std::vector<NotCounted>& missing) {
+std::string withPlanFields(const std::string& prediction, const PlannedModel& planned, const ExportRecord& exported,
+                           const std::vector<Recomputed>& recomputed, const std::vector<NotCounted>& missing) {
+  const Plan& plan = planned.plan;
+  const PlanRequest& request = planned.request;
   auto json = ownJson(prediction);
   json["trace_check"] = ownJson(toJson(exported));
   json["not_counted"] = ownJson(notCountedJson(missing));
   json["replicas"] = plan.replicas;
+  json["flop_utilisation"] = planned.utilisation;
+  if (planned.oneRank) json["one_rank"] = {{"step_ns", planned.oneRank->step}, {"peak_bytes", planned.oneRank->peak}};
   json["world_size"] = worldSize(plan);
+  json["rank_order"] = nlohmann::ordered_json::array();
+  for (int i = 0; i < request.ranks; ++i)
+    json["rank_order"].push_back(request.rankOrder.empty() ? i : request.rankOrder[static_cast<std::size_t>(i)].value);
   json["recomputed"] = nlohmann::ordered_json::array();
   for (const Recomputed& r : recomputed) {
     json["recomputed"].push_back({{"stage", r.stage.value}, {"operators", r.operators}, {"backward_ns", r.time}, {"saved_bytes", r.saved}});
   }
   json["shared"] = nlohmann::ordered_json::array();
-  for (const SharingChoice& c : shared) {
+  for (const SharingChoice& c : planned.sharing) {
     json["shared"].push_back({{"name", c.name},
                               {"sharing", name(c.sharing)},
                               {"ranks", c.ranks},
@@ -147,26 +153,24 @@ std::string withPlanFields(const std::string& prediction, const Plan& plan, cons
   return json.dump(2, ' ', false, nlohmann::ordered_json::error_handler_t::replace);
 }
 
-/// Notes when one device is enough: the whole model fits it and would be no slower there.
-void adviseSingleRank(const Plan& plan, const ModelGraph& graph, const Profile& profile, Ns pipelined, Bytes limit, int copies) {
-  if (plan.partition.stages.size() < 2 || plan.replicas > 1) return;
-  const Partition whole = cutGraph(graph, {}, bindBatch(graph, plan.microbatchSize), nullptr);
-  const bool trains = std::ranges::any_of(plan.schedule.rows, [](const auto& row) {
-    return std::ranges::any_of(row, [](const Action& a) { return isCompute(a.kind) && a.kind != ActionKind::Forward; });
-  });
-  const Schedule schedule = generate(trains ? "1f1b" : "forward-only", {1, 1, plan.schedule.microbatches});
-  CostTable costs = costTable(graph, whole, profile, schedule.placement);
-  addOptimizerState(costs, copies, 1);
-  costs.microbatchScale = plan.costs.microbatchScale;
-  const Metrics alone = metricsOf(simulate(schedule, costs));
-  if (limit > 0 && alone.ranks[0].peakBytes > limit) return;
-  if (alone.step <= pipelined) {
+/// Whether one device is enough: the whole model fits it and would be no slower there.
+void adviseOneRank(const OneRank& one, Ns pipelined) {
+  if (one.step <= pipelined) {
     print(fmt::format("\nOne device suffices: the whole model takes {} per step on one rank, with {} of memory.\n",
-                      formatDuration(alone.step), formatSize(alone.ranks[0].peakBytes)));
+                      formatDuration(one.step), formatSize(one.peak)));
   } else {
-    print(fmt::format("\nOn one rank the step would take {} ({:.2f} times as long).\n", formatDuration(alone.step),
-                      static_cast<double>(alone.step) / static_cast<double>(pipelined)));
+    print(fmt::format("\nOn one rank the step would take {} ({:.2f} times as long).\n", formatDuration(one.step),
+                      static_cast<double>(one.step) / static_cast<double>(pipelined)));
   }
+}
+
+/// What is particular of the ranks, and their order where it is not that of their numbers.
+void printRanks(const Plan& plan, const std::vector<Rank>& order) {
+  const std::string own = differences(plan.profile.topology, worldSize(plan));
+  if (!own.empty()) print(fmt::format("ranks {}\n", own));
+  std::vector<int> numbers;
+  for (const Rank rank : order) numbers.push_back(rank.value);
+  if (!order.empty()) print(fmt::format("order of the ranks along the pipeline: {}\n", fmt::join(numbers, ", ")));
 }
 
 void printPlan(const PlannedModel& planned, const ExportRecord& exported, const std::vector<Recomputed>& recomputed,
@@ -181,15 +185,19 @@ void printPlan(const PlannedModel& planned, const ExportRecord& exported, const 
   print(fmt::format("{}: {}{}, {}, {} of {}{}\ncosts {}\n{}\n", planned.graph.name, counted(ranks, "rank"), copies, o.schedule, count,
                     o.microbatch, layers ? "" : ", loss " + o.loss, sourceOf(plan.profile, ranks),
                     layers ? "" : fmt::format("trace {}\n", describe(exported))));
+  printRanks(plan, planned.request.rankOrder);
   printStages(plan, planned.graph, metrics);
   printShared(plan, planned.sharing, o.share);
   printRecomputed(recomputed);
   print(fmt::format("\npredicted step {}, makespan {}, bubble {:.1f} %, lower bound of the makespan {}\n", formatDuration(metrics.step),
                     formatDuration(metrics.makespan), 100 * metrics.bubbleFraction, formatDuration(planned.prediction.lowerBound.flush)));
+  if (planned.utilisation > 0)
+    print(fmt::format("model FLOPs utilisation {:.3g} % of {:.4g} TFLOP/s a rank\n", 100 * planned.utilisation,
+                      plan.profile.peakFlops / 1e12));
   if (const auto& certificate = planned.prediction.certificate)
     print(fmt::format("auto: found by {}; {}\n", certificate->foundBy, toString(*certificate)));
   if (planned.profile.estimated) print(incompleteLine(missing, true));
-  adviseSingleRank(plan, planned.graph, planned.profile, metrics.step, planned.limit, stateCopies(planned.request.optimizer));
+  if (planned.oneRank) adviseOneRank(*planned.oneRank, metrics.step);
 }
 
 int run(const Options& o) {
@@ -207,8 +215,8 @@ int run(const Options& o) {
   const bool fits = planned.prediction.fits;
   if (!o.out.empty() && fits) writeFile(o.out, toJson(plan));
   if (o.json) {
-    const std::string document = withPlanFields(predictionJson(planned.prediction, plan.schedule, planned.costs), plan, exported,
-                                                planned.sharing, recomputed, missing);
+    const std::string document =
+        withPlanFields(predictionJson(planned.prediction, plan.schedule, planned.costs), planned, exported, recomputed, missing);
     print(versioned(o.whyMemory ? withMemory(document, memoryOf(planned)) : document) + "\n");
   } else {
     printPlan(planned, exported, recomputed, missing);
@@ -262,7 +270,10 @@ void declareStages(CLI::App& sub, PlanOptions& o) {
 /// Where costs come from, memory, and what the training adds to both.
 void declareCosts(CLI::App& sub, PlanOptions& o) {
   sub.add_option("--profile", o.profile, "A profile of this model (default: measured now)")->option_text("FILE");
-  sub.add_option("--cluster", o.cluster, "Estimate costs for a cluster preset or file instead of measuring")->option_text("CLUSTER");
+  sub.add_option("--cluster", o.cluster,
+                 "Estimate costs for a cluster preset or file instead of measuring; with --profile, take only its ranks and links")
+      ->option_text("CLUSTER");
+  declareRankOrder(sub, o.rankOrder);
   sub.add_option("--memory-limit", o.memoryLimit, "Memory limit of a rank, for example 24GiB; exit status 1 if the plan needs more")
       ->check(aSize())
       ->option_text("SIZE");

@@ -67,8 +67,9 @@ void printModules(const ModelGraph& graph, const Profile& profile, int depth) {
   print(table(rows));
   print(fmt::format("\n{} at microbatch {}, {}: optimizer {:.2f} ns per KiB of parameters", profile.model, profile.microbatch,
                     sourceOf(profile), profile.optimizerNsPerByte * 1024));
-  if (profile.link.bytesPerSecond > 0)
-    print(fmt::format("; link {} + {:.2f} GB/s", formatDuration(profile.link.latency), profile.link.bytesPerSecond / 1e9));
+  if (profile.topology.sameNode.bytesPerSecond > 0)
+    print(fmt::format("; link {} + {:.2f} GB/s", formatDuration(profile.topology.sameNode.latency),
+                      profile.topology.sameNode.bytesPerSecond / 1e9));
   print("\n");
 }
 
@@ -139,7 +140,7 @@ int run(Options& o) {
   if (o.loss.empty()) o.loss = defaultLoss(graph);
   Profile profile;
   if (!o.cluster.empty()) {
-    profile = estimate(graph, o.microbatch, loadCluster(o.cluster), precisionOf(o.how.precision).value());
+    profile = estimateFor(graph, o.microbatch, loadCluster(o.cluster), o.how);
   } else if (o.ranks > 1 && !environment) {
     profile = measureWithRanks(o.models, o.microbatch, o.ranks, o.how, o.loss, &warn);
   } else {

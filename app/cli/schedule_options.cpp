@@ -37,6 +37,15 @@ void declareLetters(CLI::App& command, std::string& letters) {
       ->check(CLI::IsMember({"torch", "zero-bubble"}));
 }
 
+void declareRankOrder(CLI::App& command, std::vector<int>& order) {
+  command
+      .add_option("--rank-order", order,
+                  "Ranks in the order of the pipeline, where the cluster's ranks differ: 3,0,1,2 has stage 0 on rank 3 (default: as "
+                  "numbered; `search` looks for the best)")
+      ->delimiter(',')
+      ->option_text("RANK,...");
+}
+
 void declareSeconds(CLI::App& command, double& seconds) {
   command
       .add_option(

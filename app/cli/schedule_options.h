@@ -19,6 +19,9 @@ void declareShape(CLI::App& command, ShapeOptions& options);
 /// Declares `--seconds T` of the schedule auto.
 void declareSeconds(CLI::App& command, double& seconds);
 
+/// Declares `--rank-order`.
+void declareRankOrder(CLI::App& command, std::vector<int>& order);
+
 /// Declares `--letters torch|zero-bubble` for a CSV.
 void declareLetters(CLI::App& command, std::string& letters);
 

@@ -12,12 +12,16 @@
 #include "app/cli/numbers.h"
 #include "app/cli/output.h"
 #include "app/cli/own_ranks.h"
+#include "app/cli/schedule_options.h"
+#include "app/cli/study.h"
+#include "backends/resources/resources.h"
 #include "engine/planning/limits.h"
 #include "engine/planning/search_model.h"
 #include "engine/processes/process.h"
+#include "schedules/error.h"
 #include "schedules/units.h"
-#include "simulator/search/search.h"
 #include "simulator/report/json_fields.h"
+#include "simulator/search/search.h"
 
 namespace pw::cli {
 namespace {
@@ -27,20 +31,27 @@ struct Options {
   std::string layers, out;
   int top = 10;
   bool json = false;
+  StudyOptions study;
 };
 
 std::string splitOf(const Candidate& c) { return c.moves == 0 ? c.split : fmt::format("{}, {} moved", c.split, c.moves); }
 
-std::string tableOf(const std::vector<const Candidate*>& candidates, bool limited) {
+std::string tableOf(const SearchedModel& searched, const std::vector<const Candidate*>& candidates) {
+  const bool limited =
+      std::ranges::any_of(searched.found.candidates, [](const Candidate& c) { return c.request.memoryLimit > 0 || !c.fits(); });
+  const auto profileOf = [&](const Candidate& c) -> const Profile& { return *searched.profiles.at(c.request.microbatch).profile; };
+  const bool knowsPeak = !candidates.empty() && profileOf(*candidates.front()).peakFlops > 0;
   std::vector<std::vector<std::string>> rows{
       {"schedule", "stages", "microbatches", "of", "splits", "recompute", "step", "samples/s", "bubble", "peak memory"}};
+  if (knowsPeak) rows.front().emplace_back("MFU");
   if (limited) rows.front().emplace_back("fits");
   for (const Candidate* c : candidates) {
     const PlanRequest& r = c->request;
     rows.push_back({r.schedule, std::to_string(c->stages), std::to_string(r.microbatches), std::to_string(r.microbatch), splitOf(*c),
                     fmt::format("{}", fmt::join(wordsOf(r.recompute), ",")), formatDuration(c->step),
                     fmt::format("{:.1f}", c->samplesPerSecond), percent(c->bubbleFraction), formatSize(c->peak)});
-    if (limited) rows.back().emplace_back(c->fits ? "yes" : "no");
+    if (knowsPeak) rows.back().push_back(percent(flopUtilisation(profileOf(*c), c->samples, c->step, r.ranks * r.replicas)));
+    if (limited) rows.back().emplace_back(c->fits() ? "yes" : "no");
   }
   return table(rows);
 }
@@ -86,40 +97,79 @@ SearchedModel searchUntilInterrupted(const SearchOptions& options) {
 }
 
 void printFound(const SearchedModel& searched, const std::vector<const Candidate*>& best, const std::vector<const Candidate*>& front) {
-  const bool limited = searched.space.base.memoryLimit > 0;
   const Candidate& first = searched.found.candidates.front();
   const Profile& profile = *searched.profiles.at(first.request.microbatch).profile;
   print(fmt::format(
       "{}: {}\ncosts {}{}\n\n{}", searched.graph.name, triedLine(searched.options, searched.found),
       sourceOf(profile, searched.options.ranks),
       first.scaled ? "; scaled to other microbatch sizes, which is too optimistic for small ones: profile the size you choose" : "",
-      tableOf(best, limited)));
-  print(fmt::format("\nPareto front, from the fastest to the smallest:\n{}", tableOf(front, limited)));
+      tableOf(searched, best)));
+  for (const Candidate* c : best) {
+    std::vector<int> order;
+    for (const Rank rank : c->request.rankOrder) order.push_back(rank.value);
+    if (c == best.front() && !order.empty())
+      print(fmt::format("\nbest order of the ranks along the pipeline: {}\n", fmt::join(order, ", ")));
+  }
+  print(fmt::format("\nPareto front, from the fastest to the smallest:\n{}", tableOf(searched, front)));
   if (profile.estimated) print(incompleteLine(notCounted(searched.graph, first.request.microbatch), true));
 }
 
+/// The options that a study shares with a search.
+StudyOptions studyOf(const Options& o) {
+  StudyOptions study = o.study;
+  study.out = o.out;
+  study.top = o.top;
+  study.progressStyle = o.search.how.progressStyle;
+  study.json = o.json;
+  return study;
+}
+
 int run(const Options& o) {
+  if (!o.study.file.empty()) return searchStudy(studyOf(o));
   SearchOptions options = o.search;
   options.models = modelFiles(o.search.models, o.layers, "search");
+  if (options.ranks == 0) {
+    static_cast<void>(loadModel(options.models));  // a file that is not there matters most
+    throw UsageError("search needs --ranks, or a --study that has them.");
+  }
   const SearchedModel searched = searchUntilInterrupted(options);
   const Found& found = searched.found;
   if (found.candidates.empty()) return complain("Interrupted before any plan was tried", kNo);
   const std::vector<const Candidate*> best = bestOf(found, o.top), front = frontOf(found);
   const Candidate& first = found.candidates.front();
-  if (!o.out.empty() && first.fits) writeFile(o.out, toJson(planOf(searched, first)));
+  if (!o.out.empty() && first.fits()) writeFile(o.out, toJson(planOf(searched, first)));
   if (o.json) {
     print(versioned(searchJson(searched, o.top)) + "\n");
   } else {
     printFound(searched, best, front);
-    if (!o.out.empty() && first.fits) print(fmt::format("\nWritten to {}.\n", o.out));
+    if (!o.out.empty() && first.fits()) print(fmt::format("\nWritten to {}.\n", o.out));
   }
   if (found.cancelled) return complain("Interrupted: not all plans were tried, and there may be better ones", kNo);
-  if (first.fits) return kYes;
+  if (first.fits()) return kYes;
+  if (searched.space.base.memoryLimit == 0 || first.peak - searched.space.base.memoryLimit != first.excess)
+    return complain(
+        fmt::format("No plan fits the memory of every rank: the nearest needs {} more on one of them; use more ranks, a smaller "
+                    "batch or more microbatches",
+                    formatSize(first.excess)),
+        kNo);
   return complain(fmt::format("No plan fits {}: the smallest needs {} ({}, {} stages, {} microbatches, recompute {}); use more "
                               "ranks, a smaller batch or more microbatches",
                               formatSize(searched.space.base.memoryLimit), formatSize(first.peak), first.request.schedule, first.stages,
                               first.request.microbatches, fmt::join(wordsOf(first.request.recompute), ",")),
                   kNo);
+}
+
+/// A study has all that a search varies in its file; what is only for studies needs one.
+void requireNoneBesideStudy(const CLI::App& sub, bool isStudy) {
+  const std::set<std::string> shared{"--out", "--top", "--json", "--progress", "--load-library"};
+  const std::set<std::string> ofStudy{"--study", "--shard", "--csv"};
+  for (const CLI::Option* option : sub.get_options()) {
+    const std::string name = option->get_name();
+    if (option->count() == 0 || shared.contains(name)) continue;
+    if (isStudy && !ofStudy.contains(name))
+      throw UsageError(fmt::format("A study has its own {}; omit it, or search without --study.", name));
+    if (!isStudy && ofStudy.contains(name)) throw UsageError(fmt::format("{} is for studies; add --study, or omit it.", name));
+  }
 }
 
 }  // namespace
@@ -129,7 +179,7 @@ Command addSearch(CLI::App& app) {
   auto options = std::make_shared<Options>();
   SearchOptions* const o = &options->search;
   declareModel(*sub, o->models, options->layers);
-  sub->add_option("--ranks", o->ranks, "Pipeline ranks")->required()->check(wholeFrom(1, kMostPlanRanks))->option_text("R");
+  sub->add_option("--ranks", o->ranks, "Pipeline ranks")->check(wholeFrom(1, kMostPlanRanks))->option_text("R");
   sub->add_option("--microbatches", o->microbatches,
                   "Numbers of microbatches to try (default: R, 2R, 4R and 8R, and all that divide the batch, down to single samples)")
       ->delimiter(',')
@@ -157,13 +207,14 @@ Command addSearch(CLI::App& app) {
       ->check(wholeFrom(1, kMostPlanChunks))
       ->option_text("V,...");
   sub->add_flag("--no-recompute", o->noRecompute, "Do not try recomputation");
-  auto* profile = sub->add_option("--profile", o->profiles,
-                                  "Profiles of this model at one or several microbatch sizes (default: measured now at each size)")
-                      ->delimiter(',')
-                      ->option_text("FILE,...");
-  sub->add_option("--cluster", o->cluster, "Estimate costs for a cluster preset or file instead of measuring")
-      ->excludes(profile)
+  sub->add_option("--profile", o->profiles,
+                  "Profiles of this model at one or several microbatch sizes (default: measured now at each size)")
+      ->delimiter(',')
+      ->option_text("FILE,...");
+  sub->add_option("--cluster", o->cluster,
+                  "Estimate costs for a cluster preset or file instead of measuring; with --profile, take only its ranks and links")
       ->option_text("CLUSTER");
+  declareRankOrder(*sub, o->rankOrder);
   sub->add_option("--optimizer", o->optimizer, "Optimizer whose state is counted in memory and time (default: sgd, which has none)")
       ->option_text(optimizerNames("|"));
   sub->add_option("--momentum", o->momentum, "For sgd and rmsprop: momentum, one more number of state per parameter")
@@ -174,7 +225,16 @@ Command addSearch(CLI::App& app) {
       ->option_text("LOSS");
   addMeasureOptions(*sub, o->how);
   sub->add_option("--top", options->top, "Number of plans to show (default: 10)")->check(wholeFrom(1, 1 << 20))->option_text("K");
-  sub->add_option("--out", options->out, "Write the best plan here (JSON)")->option_text("FILE");
+  sub->add_option("--study", options->study.file,
+                  "Predict every combination of the values of a study file instead, and keep all results in --out (default: FILE.db); "
+                  "the same command goes on after an interruption")
+      ->option_text("FILE");
+  sub->add_option("--shard", options->study.shard,
+                  "Of a study: only every N-th point from the I-th on, for several processes (default: all, or the task of a Slurm array); "
+                  "`merge` joins the results")
+      ->option_text("I/N");
+  sub->add_option("--csv", options->study.csv, "Of a study: write all results here, too")->option_text("FILE");
+  sub->add_option("--out", options->out, "Write the best plan here (JSON), or the results of a study (SQLite)")->option_text("FILE");
   sub->add_option("--progress", o->how.progressStyle, "auto or json")->option_text("STYLE");
   sub->add_flag("--json", options->json, "Print plans and Pareto front as JSON");
   sub->footer(
@@ -184,7 +244,10 @@ Command addSearch(CLI::App& app) {
       "  pipewright search gpt.pt2 --ranks 8 --schedules 1f1b,zbv --cluster a100-nvlink --top 5\n"
       "  pipewright search --layers layers.json --ranks 8 --microbatches 32 --memory-limit 80GB\n\n"
       "Ctrl-C ends the search and shows the best plans so far (`cancelled` in JSON), with status 1.");
-  return [options] { return run(*options); };
+  return [options, sub] {
+    requireNoneBesideStudy(*sub, !options->study.file.empty());
+    return run(*options);
+  };
 }
 
 }  // namespace pw::cli

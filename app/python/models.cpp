@@ -39,6 +39,7 @@ void bindOptions(py::module_& m) {
       .def(py::init<>())
       .def_readwrite("device", &MeasureOptions::device)
       .def_readwrite("precision", &MeasureOptions::precision)
+      .def_readwrite("attention", &MeasureOptions::attention)
       .def_readwrite("tf32", &MeasureOptions::tf32)
       .def_readwrite("no_graphs", &MeasureOptions::noGraphs)
       .def_readwrite("threads", &MeasureOptions::threads)
@@ -59,6 +60,7 @@ void bindOptions(py::module_& m) {
       .def_readwrite("profile", &PlanOptions::profile)
       .def_readwrite("profile_at_hand", &PlanOptions::profileAtHand)
       .def_readwrite("cluster", &PlanOptions::cluster)
+      .def_readwrite("rank_order", &PlanOptions::rankOrder)
       .def_readwrite("memory_limit", &PlanOptions::memoryLimit)
       .def_readwrite("recompute", &PlanOptions::recompute)
       .def_readwrite("share", &PlanOptions::share)
@@ -82,7 +84,7 @@ Profile profiled(const std::vector<std::string>& models, std::int64_t microbatch
   requireOperators(graph);
   if (microbatch == 0) microbatch = exportedBatch(graph);
   if (loss.empty()) loss = defaultLoss(graph);
-  if (!cluster.empty()) return estimate(graph, microbatch, loadCluster(cluster), precisionOf(how.precision).value());
+  if (!cluster.empty()) return estimateFor(graph, microbatch, loadCluster(cluster), how);
   return measureWithRanks(models, microbatch, ranks, how, loss, warner());
 }
 

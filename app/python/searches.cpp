@@ -60,35 +60,39 @@ std::vector<Candidate> copies(const std::vector<const Candidate*>& candidates) {
 }
 
 /// What varies between the candidates of searches with the same options, and what was found.
-using PackedCandidate = std::tuple<std::tuple<std::string, int, int, int, int, std::int64_t, std::int64_t>, std::vector<int>, std::string,
-                                   std::vector<std::string>, std::tuple<std::string, double, bool, Bytes>,
-                                   std::tuple<int, std::string, int, Ns, Ns, double, Bytes, bool, std::int64_t, double, bool, bool, bool>>;
+using PackedCandidate = std::tuple<std::tuple<std::string, int, int, int, int, std::int64_t, std::int64_t>, std::vector<int>,
+                                   std::vector<int>, std::string, std::vector<std::string>, std::tuple<std::string, double, bool, Bytes>,
+                                   std::tuple<int, std::string, int, Ns, Ns, double, Bytes, Bytes, std::int64_t, double, bool, bool, bool>>;
 
 PackedCandidate packed(const Candidate& c) {
   const PlanRequest& r = c.request;
   std::vector<int> begins;
   for (const NodeId node : r.begins) begins.push_back(node.value);
+  std::vector<int> rankOrder;
+  for (const Rank rank : r.rankOrder) rankOrder.push_back(rank.value);
   return {{r.schedule, r.ranks, r.chunks, r.microbatches, r.replicas, r.microbatch, r.batch},
           std::move(begins),
+          std::move(rankOrder),
           r.loss,
           wordsOf(r.recompute),
           {std::string(nameOf(r.optimizer.kind)), r.optimizer.momentum, r.zero1, r.memoryLimit},
-          {c.stages, c.split, c.moves, c.step, c.makespan, c.bubbleFraction, c.peak, c.fits, c.samples, c.samplesPerSecond, c.scaled,
+          {c.stages, c.split, c.moves, c.step, c.makespan, c.bubbleFraction, c.peak, c.excess, c.samples, c.samplesPerSecond, c.scaled,
            c.leads, c.onFront}};
 }
 
 Candidate unpacked(const PackedCandidate& state) {
-  const auto& [shape, begins, loss, recompute, memory, figures] = state;
+  const auto& [shape, begins, rankOrder, loss, recompute, memory, figures] = state;
   Candidate c;
   PlanRequest& r = c.request;
   std::tie(r.schedule, r.ranks, r.chunks, r.microbatches, r.replicas, r.microbatch, r.batch) = shape;
   for (const int node : begins) r.begins.emplace_back(node);
+  for (const int rank : rankOrder) r.rankOrder.emplace_back(rank);
   r.loss = loss;
   r.recompute = parseRecompute(recompute);
   r.optimizer = plannedOptimizer(std::get<0>(memory), std::get<1>(memory));
   r.zero1 = std::get<2>(memory);
   r.memoryLimit = std::get<3>(memory);
-  std::tie(c.stages, c.split, c.moves, c.step, c.makespan, c.bubbleFraction, c.peak, c.fits, c.samples, c.samplesPerSecond, c.scaled,
+  std::tie(c.stages, c.split, c.moves, c.step, c.makespan, c.bubbleFraction, c.peak, c.excess, c.samples, c.samplesPerSecond, c.scaled,
            c.leads, c.onFront) = figures;
   return c;
 }
@@ -109,6 +113,12 @@ void bindCandidates(py::module_& m) {
       .def_property_readonly("microbatches", [](const Candidate& c) { return c.request.microbatches; })
       .def_property_readonly("microbatch", [](const Candidate& c) { return c.request.microbatch; })
       .def_property_readonly("recompute", [](const Candidate& c) { return wordsOf(c.request.recompute); })
+      .def_property_readonly("rank_order",
+                             [](const Candidate& c) {
+                               std::vector<int> order;
+                               for (const Rank rank : c.request.rankOrder) order.push_back(rank.value);
+                               return order;
+                             })
       .def_readonly("stages", &Candidate::stages)
       .def_readonly("balance", &Candidate::split)
       .def_readonly("moves", &Candidate::moves)
@@ -116,7 +126,7 @@ void bindCandidates(py::module_& m) {
       .def_readonly("makespan_ns", &Candidate::makespan)
       .def_readonly("bubble", &Candidate::bubbleFraction)
       .def_readonly("peak_bytes", &Candidate::peak)
-      .def_readonly("fits", &Candidate::fits)
+      .def_property_readonly("fits", &Candidate::fits)
       .def_readonly("samples_per_second", &Candidate::samplesPerSecond)
       .def_readonly("scaled_costs", &Candidate::scaled)
       .def_readonly("on_front", &Candidate::onFront)
@@ -137,6 +147,7 @@ void bindOptions(py::module_& m) {
       .def_readwrite("microbatches", &SearchOptions::microbatches)
       .def_readwrite("batch", &SearchOptions::batch)
       .def_readwrite("microbatch", &SearchOptions::microbatch)
+      .def_readwrite("rank_order", &SearchOptions::rankOrder)
       .def_readwrite("memory_limit", &SearchOptions::memoryLimit)
       .def_readwrite("schedules", &SearchOptions::schedules)
       .def_readwrite("chunks", &SearchOptions::chunks)

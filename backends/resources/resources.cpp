@@ -8,6 +8,7 @@
 #include <filesystem>
 #include <fstream>
 #include <thread>
+#include <utility>
 
 #include "backends/host/files.h"
 #include "backends/host/gpu_inventory.h"
@@ -39,7 +40,25 @@ std::vector<std::string> clusterPresets() {
   return names;
 }
 
+std::vector<NamedLink> linkPresets() {
+  const std::string file = (fs::path(resourceFolder()) / "links.json").string();
+  return parseLinks(readFile(file), file);
+}
+
 Cluster loadCluster(const std::string& nameOrFile) {
+  constexpr std::ptrdiff_t kMostLinks = 8;
+  if (std::ranges::count(nameOrFile, '+') > kMostLinks)
+    throw UsageError(
+        fmt::format("A cluster is named with at most {} links, `h100-nvlink+pcie-5+ethernet-25`; this one has more.", kMostLinks));
+  if (const std::size_t plus = nameOrFile.rfind('+'); plus != std::string::npos && !pathExists(nameOrFile)) {
+    Cluster cluster = loadCluster(nameOrFile.substr(0, plus));
+    std::string known;
+    for (const NamedLink& link : linkPresets()) {
+      if (link.name == nameOrFile.substr(plus + 1)) return withLink(std::move(cluster), link);
+      known += (known.empty() ? "" : ", ") + link.name;
+    }
+    throw UsageError(fmt::format("There is no link {} for cluster {}; links are {}.", nameOrFile.substr(plus + 1), cluster.name, known));
+  }
   const bool isName = nameOrFile.find('/') == std::string::npos;  // a preset, whatever lies in the current folder
   const fs::path preset = fs::path(resourceFolder()) / "clusters" / (nameOrFile + ".json");
   if (isName && pathExists(preset.string())) return parseCluster(readFile(preset.string()), preset.string());

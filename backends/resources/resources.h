@@ -15,8 +15,10 @@ namespace pw {
 
 /// Names of the presets in `resources/clusters`, sorted.
 [[nodiscard]] std::vector<std::string> clusterPresets();
-/// A preset by name, else a file: a file in the current folder with the name of a preset is read as `./NAME`. Throws UsageError listing the
-/// presets.
+/// The links of `resources/links.json`.
+[[nodiscard]] std::vector<NamedLink> linkPresets();
+/// A preset by name, else a file: a file in the current folder with the name of a preset is read as `./NAME`. `NAME+LINK+…`: with links of
+/// `linkPresets` instead of its own. Throws UsageError listing presets and links.
 [[nodiscard]] Cluster loadCluster(const std::string& nameOrFile);
 
 /// This host and its processor.

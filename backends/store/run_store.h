@@ -97,7 +97,7 @@ class RunStore {
 
   /// Stores the run in one transaction and returns its id (1, 2, …).
   RunId add(const RunRecord& run);
-  /// Adds steps behind those the run has, in one transaction. Throws UsageError where there is no such run.
+  /// Appends steps to those the run has, in one transaction. Throws UsageError where there is no such run.
   void append(RunId run, std::span<const StepRecord> steps);
   /// Writes how an unfinished run ended: completed, or with a failure, a sentence. Does nothing to a run that is not unfinished.
   void end(RunId run, const std::string& failure);

@@ -29,35 +29,36 @@ bool fileExists(const std::string& path) {
   return std::filesystem::exists(path, ignored);
 }
 
-std::string cannotWrite(const std::string& path) {
+std::string cannotWrite(const std::string& path, std::string_view kind) {
   const std::string folder = folderOf(path);
-  if (!fileExists(folder)) return fmt::format("the folder of the run store {} does not exist; make it first", path);
-  if (fileExists(path) && !writable(path)) return fmt::format("the run store {} is read-only; make it writable or give another one", path);
-  return fmt::format("the run store {} lies in a folder that is read-only; make {} writable or give another one", path, folder);
+  if (!fileExists(folder)) return fmt::format("the folder of the {} {} does not exist; make it first", kind, path);
+  if (fileExists(path) && !writable(path)) return fmt::format("the {} {} is read-only; make it writable or give another one", kind, path);
+  return fmt::format("the {} {} lies in a folder that is read-only; make {} writable or give another one", kind, path, folder);
 }
 
 std::string noRunStore(const std::string& path) {
   return fmt::format("{} is not a Pipewright run store; give the file that `pipewright run --store` wrote", path);
 }
 
-void rethrow(const SQLite::Exception& problem, const std::string& path, int lockWaitMs) {
+void rethrow(const SQLite::Exception& problem, const std::string& path, int lockWaitMs, std::string_view kind) {
   const std::string reason = printableLine(problem.what());  // quotes what a damaged file holds
   switch (problem.getErrorCode() & 0xff) {
     case SQLITE_BUSY:
     case SQLITE_LOCKED:
       throw Error(
-          fmt::format("the run store {} has been locked by another program for {} ms; try again when that has ended", path, lockWaitMs));
+          fmt::format("the {} {} has been locked by another program for {} ms; try again when that has ended", kind, path, lockWaitMs));
     case SQLITE_READONLY:
     case SQLITE_CANTOPEN:
-    case SQLITE_PERM: throw Error(cannotWrite(path));
-    case SQLITE_NOTADB: throw UsageError(noRunStore(path));
-    case SQLITE_CORRUPT: throw Error(fmt::format("the run store {} is damaged ({}); restore it from a copy", path, reason));
+    case SQLITE_PERM: throw Error(cannotWrite(path, kind));
+    case SQLITE_NOTADB:
+      throw UsageError(kind == kRunStore ? noRunStore(path) : fmt::format("{} is not a {}; give another file", path, kind));
+    case SQLITE_CORRUPT: throw Error(fmt::format("the {} {} is damaged ({}); restore it from a copy", kind, path, reason));
     case SQLITE_FULL:
     case SQLITE_IOERR:
       throw Error(
-          fmt::format("cannot write the run store {} ({}): free space on its disk, or check quota and disk; runs stored before are kept",
+          fmt::format("cannot write the {} {} ({}): free space on its disk, or check quota and disk; results stored before are kept", kind,
                       path, reason));
-    default: throw Error(fmt::format("the run store {} failed ({}); check the file or give another one", path, reason));
+    default: throw Error(fmt::format("the {} {} failed ({}); check the file or give another one", kind, path, reason));
   }
 }
 

@@ -396,7 +396,7 @@ Profile measureProfile(const ModelGraph& graph, const ProfileOptions& options, C
   meet();
   if (group != nullptr && group->size() > 1) {
     const auto times = linkTimes(*group, runner.device(), kDeadline);
-    if (group->rank().value == 0) profile.link = fitLink(times);
+    if (group->rank().value == 0) profile.topology.sameNode = fitLink(times);
   }
   return profile;
 }

@@ -19,7 +19,7 @@
 namespace pw {
 
 Subject layerSubject(Schedule schedule, const SubjectOptions& o) {
-  if (!isLayerTableName(o.layers)) throw UsageError(fmt::format("{} is no layer table; give a .json or .csv file", o.layers));
+  if (!isLayerTableName(o.layers)) throw UsageError(fmt::format("{} is not a layer table; give a .json or .csv file", o.layers));
   const ModelGraph graph = loadModel({o.layers});
   const Profile profile = layerCosts(graph, {o.cluster, false, false, 0, {}});
   const int stages = shapeOf(schedule).stages;
@@ -31,7 +31,7 @@ Subject layerSubject(Schedule schedule, const SubjectOptions& o) {
   }
   PlanRequest request;
   request.microbatch = profile.microbatch;
-  request.begins = chooseSplits(places, graph, profile, stages);
+  request.begins = chooseSplits(places, graph, profile, schedule.placement);
   request.optimizer = plannedOptimizer(o.optimizer.empty() ? "sgd" : o.optimizer, 0);
   Subject subject;
   subject.schedule = isLowered(schedule) ? std::move(schedule) : planRows(schedule, 1);

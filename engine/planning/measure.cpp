@@ -14,6 +14,7 @@
 #include "engine/processes/failure.h"
 #include "engine/processes/launcher.h"
 #include "schedules/error.h"
+#include "simulator/costs/estimate.h"
 #include "simulator/text/counted.h"
 
 namespace pw {
@@ -30,7 +31,14 @@ int gpuNumber(const MeasureOptions& o) {
 
 void refuseWhatCannotMeasure(const MeasureOptions& o, CostsFrom costs) {
   const int number = gpuNumber(o);
-  if (!precisionOf(o.precision)) throw UsageError(fmt::format("there is no precision {}; use traced, bf16 or fp16", o.precision));
+  const auto precision = precisionOf(o.precision);
+  if (!precision) throw UsageError(fmt::format("there is no precision {}; use traced, bf16, fp16, or for estimates fp8", o.precision));
+  if (!attentionOf(o.attention))
+    throw UsageError(fmt::format("there is no way {} to count attention; use traced, fused or unfused", o.attention));
+  if (costs != CostsFrom::Cluster && o.attention != "traced")
+    throw UsageError("--attention says how estimates count it, but these costs are not estimated; omit it, or give --cluster alone.");
+  if (costs == CostsFrom::Measuring && precision == DType::Float8)
+    throw UsageError("The engine does not compute in fp8, so its costs cannot be measured; estimate them for a cluster, or use bf16.");
   if (costs == CostsFrom::Cluster && (!o.device.empty() || o.tf32 || o.noGraphs || o.threads > 0)) {
     throw UsageError(
         "--device, --tf32, --no-graphs and --threads control how costs are measured, but estimated costs for a cluster are not measured "
@@ -47,6 +55,10 @@ void refuseWhatCannotMeasure(const MeasureOptions& o, CostsFrom costs) {
   const std::string why = whyUnusable(gpuInventory(), number);
   const std::string cure = number == 0 ? " Without one, measure on the CPU or estimate for a cluster." : "";
   if (!why.empty()) throw UsageError(fmt::format("--device {} needs that GPU. {}{}", o.device, why, cure));
+}
+
+Profile estimateFor(const ModelGraph& graph, std::int64_t microbatch, const Cluster& cluster, const MeasureOptions& options) {
+  return estimate(graph, microbatch, cluster, precisionOf(options.precision).value(), attentionOf(options.attention).value());
 }
 
 Profile measureWithRanks(const std::vector<std::string>& models, std::int64_t microbatch, int ranks, const MeasureOptions& options,

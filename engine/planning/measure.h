@@ -12,7 +12,8 @@ namespace pw {
 /// How costs are measured: the options that `profile`, `plan` and `search` share.
 struct MeasureOptions {
   std::string device;                ///< cpu, cuda (one GPU per process) or cuda:N; empty: not given, cpu
-  std::string precision = "traced";  ///< traced, bf16, fp16
+  std::string precision = "traced";  ///< traced, bf16, fp16; of estimates also fp8
+  std::string attention = "traced";  ///< of estimates: traced, fused, unfused
   bool tf32 = false, noGraphs = false;
   int threads = 0;                     ///< 0: not given, 1
   std::vector<std::string> libraries;  ///< that define custom operators; not only for measuring
@@ -27,6 +28,9 @@ enum class CostsFrom : std::uint8_t { Measuring, Profile, Cluster };
 void refuseWhatCannotMeasure(const MeasureOptions& options, CostsFrom costs);
 /// CUDA's number of `cuda:N`, 0 for `cuda`, −1 for a CPU. Throws UsageError for other names.
 [[nodiscard]] int gpuNumber(const MeasureOptions& options);
+
+/// Costs estimated for a cluster with these options.
+[[nodiscard]] Profile estimateFor(const ModelGraph& graph, std::int64_t microbatch, const Cluster& cluster, const MeasureOptions& options);
 
 /// Gets a sentence for the user.
 using Tell = std::function<void(const std::string& sentence)>;

@@ -21,14 +21,15 @@
 #include "simulator/costs/estimate.h"
 #include "simulator/model/graph_facts.h"
 #include "simulator/plan/made_order.h"
-#include "simulator/search/search.h"
 #include "simulator/plan/split.h"
 #include "simulator/plan/stage_costs.h"
 #include "simulator/report/lower_bound.h"
 #include "simulator/report/metrics.h"
+#include "simulator/search/search.h"
 #include "simulator/step/compile.h"
 #include "simulator/step/compiled_rows.h"
 #include "simulator/step/execute.h"
+#include "simulator/step/simulate.h"
 #include "simulator/text/counted.h"
 
 namespace pw {
@@ -85,6 +86,11 @@ Schedule chooseSchedule(const PlanOptions& o, const ModelGraph& graph) {
   return schedule;
 }
 
+/// The placement of the schedule, in the requested order of ranks.
+Placement orderedPlacement(const Schedule& schedule, const std::vector<Rank>& order) {
+  return order.empty() ? schedule.placement : withRankOrder(schedule, order).placement;
+}
+
 CostsFrom costsFrom(const PlanOptions& o) {
   if (o.profileAtHand || !o.profile.empty()) return CostsFrom::Profile;
   return o.cluster.empty() ? CostsFrom::Measuring : CostsFrom::Cluster;
@@ -105,17 +111,14 @@ Profile chooseProfile(const PlanOptions& o, const ModelGraph& graph, std::int64_
       throw UsageError(fmt::format("{} was measured at microbatch {}, the plan has {}; profile with --microbatch {}.", source,
                                    profile.microbatch, microbatch, microbatch));
     }
+    if (!o.cluster.empty()) profile.topology = loadCluster(o.cluster).topology;
     return profile;
   }
-  if (!o.cluster.empty()) return estimate(graph, microbatch, loadCluster(o.cluster), precisionOf(o.how.precision).value());
+  if (!o.cluster.empty()) return estimateFor(graph, microbatch, loadCluster(o.cluster), o.how);
   return measureWithRanks(o.models, microbatch, ranks, o.how, o.loss, tell);
 }
 
 PlanRequest requestOf(const PlanOptions& o, const ModelGraph& graph, const Profile& profile, const Schedule& schedule, Bytes limit) {
-  if (std::holds_alternative<RecomputeAuto>(parseRecompute(o.recompute)) && limit == 0) {
-    throw UsageError(
-        "--recompute auto recomputes as little as the memory limit allows; set --memory-limit, or name the modules to recompute.");
-  }
   PlanRequest request;
   request.schedule = schedule.name;
   request.ranks = shapeOf(schedule).ranks;
@@ -123,7 +126,8 @@ PlanRequest requestOf(const PlanOptions& o, const ModelGraph& graph, const Profi
   request.replicas = o.replicas;
   request.microbatch = o.microbatch;
   request.batch = o.batch;
-  request.begins = chooseSplits(o, graph, profile, shapeOf(schedule).stages);
+  for (const int rank : o.rankOrder) request.rankOrder.emplace_back(rank);
+  request.begins = chooseSplits(o, graph, profile, orderedPlacement(schedule, request.rankOrder));
   request.loss = o.loss;
   request.recompute = parseRecompute(o.recompute);
   if (o.share != "auto" && o.share != "replicate" && o.share != "transmit")
@@ -132,6 +136,11 @@ PlanRequest requestOf(const PlanOptions& o, const ModelGraph& graph, const Profi
   request.optimizer = plannedOptimizer(o.optimizer, o.momentum);
   request.zero1 = o.zero1;
   request.memoryLimit = limit;
+  const std::vector<Bytes> limits = memoryLimits(request, profile, schedule.rows.size());
+  if (std::holds_alternative<RecomputeAuto>(request.recompute) && std::ranges::all_of(limits, [](Bytes own) { return own == 0; })) {
+    throw UsageError(
+        "--recompute auto recomputes as little as the memory limit allows; set --memory-limit, or name the modules to recompute.");
+  }
   return request;
 }
 
@@ -149,17 +158,9 @@ void requireInRange(const PlanOptions& o) {
 
 /// Batch and microbatch of each other, where one was not given.
 void settleBatch(PlanOptions& o, const ModelGraph& graph) {
-  const int parts = o.replicas * o.microbatches;
-  if (o.batch == 0) o.batch = (o.microbatch == 0 ? exportedBatch(graph) : o.microbatch) * parts;
-  if (o.batch < parts)
-    throw UsageError(
-        fmt::format("A batch of {} cannot be cut into {} microbatches; use a larger --batch or fewer --microbatches.", o.batch, parts));
-  if (o.microbatch == 0) o.microbatch = (o.batch + parts - 1) / parts;
-  if (microbatchSizes(o.batch, parts).front() != o.microbatch) {
-    throw UsageError(fmt::format("--batch {} in {} microbatches has microbatches of {}, not {}; omit --microbatch or --batch.", o.batch,
-                                 parts, microbatchSizes(o.batch, parts).front(), o.microbatch));
-  }
-  static_cast<void>(bindBatch(graph, o.microbatch));  // refuses a batch the model was not exported for
+  const BatchSizes sizes = settledBatch({o.batch, o.microbatch}, o.replicas * o.microbatches, graph);
+  o.batch = sizes.batch;
+  o.microbatch = sizes.microbatch;
 }
 
 /// Rows and costs of the plan: of its schedule, or of an order made for its costs.
@@ -167,7 +168,7 @@ MadeOrder scheduled(const PlannedModel& planned, const Schedule& schedule) {
   ModelCosts model(planned.graph, planned.profile, planned.request.microbatch);
   if (planned.options.schedule == kAutoSchedule)
     return makeOrder(planned.request, model, shapeOf(schedule).stages, {.seconds = planned.options.seconds, .goOn = planned.options.goOn});
-  MadeOrder given{planRows(schedule, planned.request.replicas), {}, std::nullopt};
+  MadeOrder given{planRows(schedule, planned.request.replicas, planned.request.rankOrder), {}, std::nullopt};
   CompiledRows compiled(given.rows);
   given.priced = price(planned.request, model, compiled);
   return given;
@@ -184,14 +185,38 @@ void predictPlan(PlannedModel& planned) {
   planned.trace = traceOf(plan.schedule, planned.costs, program, times);
   planned.prediction = predict(plan.schedule, planned.costs, program, times, planned.trace);
   for (const RankMetrics& rank : planned.prediction.metrics.ranks) {
-    if (planned.limit > 0 && rank.peakBytes > planned.limit && !planned.tooLarge) planned.tooLarge = rank.rank;
+    if (excessOf(rank.peakBytes, planned.limits.at(rank.rank.index())) > 0 && !planned.tooLarge) planned.tooLarge = rank.rank;
   }
   planned.prediction.fits = !planned.tooLarge;
 }
 
+bool hasBackwards(const Schedule& schedule) {
+  return std::ranges::any_of(schedule.rows, [](const auto& row) {
+    return std::ranges::any_of(row, [](const Action& a) { return isCompute(a.kind) && a.kind != ActionKind::Forward; });
+  });
+}
+
+/// The same microbatches one after the other on one rank; nothing where the model does not fit it.
+std::optional<OneRank> onOneRank(const PlannedModel& planned) {
+  const Plan& plan = planned.plan;
+  if (plan.partition.stages.size() < 2 || plan.replicas > 1) return std::nullopt;
+  PlanRequest request = planned.request;
+  request.ranks = 1;
+  request.begins.clear();
+  request.rankOrder.clear();
+  request.recompute = RecomputeNone();
+  const Schedule rows = planRows(generate(hasBackwards(plan.schedule) ? "1f1b" : "forward-only", {1, 1, plan.schedule.microbatches}), 1);
+  CostTable costs = price(request, planned.graph, planned.profile, rows).costs;
+  addOptimizerState(costs, stateCopies(request.optimizer), 1);
+  const Metrics alone = metricsOf(simulate(rows, costs));
+  const OneRank one{alone.step, alone.ranks.front().peakBytes};
+  return excessOf(one.peak, memoryLimits(request, planned.profile, 1).front()) > 0 ? std::nullopt : std::optional(one);
+}
+
 }  // namespace
 
-std::vector<NodeId> chooseSplits(const PlanOptions& o, const ModelGraph& graph, const Profile& profile, int stages) {
+std::vector<NodeId> chooseSplits(const PlanOptions& o, const ModelGraph& graph, const Profile& profile, const Placement& placement) {
+  const auto stages = static_cast<int>(placement.stages());
   if (!o.splits.empty()) {
     std::vector<NodeId> begins;
     for (const std::string& split : o.splits) begins.push_back(findSplit(graph, split));
@@ -201,7 +226,7 @@ std::vector<NodeId> chooseSplits(const PlanOptions& o, const ModelGraph& graph, 
     return begins;
   }
   if (static_cast<int>(graph.splitMarkers.size()) + 1 == stages) return graph.splitMarkers;
-  return balancedSplits(graph, profile, stages, parseBalance(o.balance));
+  return balancedSplits(graph, profile, stages, parseBalance(o.balance), stageSlowness(profile, placement, o.replicas));
 }
 
 std::string tooLargeSentence(const PlannedModel& planned) {
@@ -209,7 +234,7 @@ std::string tooLargeSentence(const PlannedModel& planned) {
       "Rank {} would need {}, more than the limit of {}, so no plan was written; use more ranks, smaller microbatches, --recompute auto or "
       "another balance",
       planned.tooLarge.value().value, formatSize(planned.prediction.metrics.ranks[planned.tooLarge->index()].peakBytes),
-      formatSize(planned.limit));
+      formatSize(planned.limits[planned.tooLarge->index()]));
 }
 
 PlannedModel planModel(PlanOptions options, const Tell& tell) {
@@ -230,16 +255,19 @@ PlannedModel planModel(PlanOptions options, const Tell& tell) {
   settleBatch(o, graph);
   if (o.loss.empty()) o.loss = defaultLoss(graph);
   const Schedule schedule = chooseSchedule(o, graph);
-  planned.limit = o.memoryLimit.empty() ? 0 : parseSize(o.memoryLimit);
   for (const std::string& split : o.splits) static_cast<void>(findSplit(graph, split));
   if (!layers) planned.profile = chooseProfile(o, graph, o.microbatch, shapeOf(schedule).ranks, tell);
-  planned.request = requestOf(o, graph, planned.profile, schedule, planned.limit);
+  planned.request = requestOf(o, graph, planned.profile, schedule, o.memoryLimit.empty() ? 0 : parseSize(o.memoryLimit));
+  planned.limits = memoryLimits(planned.request, planned.profile, schedule.rows.size());
   MadeOrder made = scheduled(planned, schedule);
   planned.plan =
       planOf(planned.request, graph, planned.profile, made.rows, made.priced, splitPoints(graph, bindBatch(graph, o.microbatch)));
   planned.plan.libraries = libraryPaths(o.how.libraries);
   planned.sharing = std::move(made.priced.sharing);
   predictPlan(planned);
+  planned.oneRank = onOneRank(planned);
+  if (hasBackwards(planned.plan.schedule))
+    planned.utilisation = flopUtilisation(planned.profile, planned.plan.batch, planned.prediction.metrics.step, worldSize(planned.plan));
   if (made.certificate) {
     planned.prediction.certificate = made.certificate;
     planned.prediction.lowerBound.flush = made.certificate->lowerBound;

@@ -17,22 +17,23 @@ namespace pw {
 
 /// How a model is cut and scheduled: the options of `pipewright plan`. 0 and empty: not given.
 struct PlanOptions {
-  std::vector<std::string> models;             ///< archives, several where each stage was exported on its own; or a layer table
-  std::string schedule = "1f1b";               ///< a name, also `auto`, or a CSV file
-  double seconds = 2;                          ///< how long the order of `auto` is searched
-  std::function<bool(double share)> goOn{};    ///< then: as of `OrderEffort`
-  int ranks = 0;                               ///< 0: split points + 1, else one per GPU where there are several, else one per core
-  int chunks = 0;                              ///< stages per rank; 0: as the schedule usually has
-  int microbatches = 0;                        ///< per step of each replica; 0: 4 per rank, or fewer where the batch is smaller
-  std::int64_t microbatch = 0;                 ///< samples in a full microbatch; 0: as exported
-  std::int64_t batch = 0;                      ///< samples per step over all replicas; 0: all microbatches are full
-  int replicas = 1;                            ///< data-parallel copies of the pipeline
-  std::vector<std::string> splits;             ///< where stages begin: `blocks.2`, `blocks.1:end`, `@node`
-  std::string balance = "time";                ///< time, memory, parameters, layers: what is balanced without `splits`
-  std::string profile;                         ///< file
-  std::optional<Profile> profileAtHand;        ///< instead of a file
-  std::string cluster;                         ///< preset or file; without it and a profile, costs are measured now
-  std::string memoryLimit;                     ///< of a rank: `24GiB`
+  std::vector<std::string> models;           ///< archives, several where each stage was exported on its own; or a layer table
+  std::string schedule = "1f1b";             ///< a name, also `auto`, or a CSV file
+  double seconds = 2;                        ///< how long the order of `auto` is searched
+  std::function<bool(double share)> goOn{};  ///< then: as of `OrderEffort`
+  int ranks = 0;                             ///< 0: split points + 1, else one per GPU where there are several, else one per core
+  int chunks = 0;                            ///< stages per rank; 0: as the schedule usually has
+  int microbatches = 0;                      ///< per step of each replica; 0: 4 per rank, or fewer where the batch is smaller
+  std::int64_t microbatch = 0;               ///< samples in a full microbatch; 0: as exported
+  std::int64_t batch = 0;                    ///< samples per step over all replicas; 0: all microbatches are full
+  int replicas = 1;                          ///< data-parallel copies of the pipeline
+  std::vector<std::string> splits;           ///< where stages begin: `blocks.2`, `blocks.1:end`, `@node`
+  std::string balance = "time";              ///< time, memory, parameters, layers: what is balanced without `splits`
+  std::string profile;                       ///< file
+  std::optional<Profile> profileAtHand;      ///< instead of a file
+  std::string cluster;                       ///< preset or file; with a profile, only its ranks and links; without both, costs are measured
+  std::vector<int> rankOrder;                ///< the ranks along the pipeline (`PlanRequest::rankOrder`); empty: as numbered
+  std::string memoryLimit;                   ///< of a rank: `24GiB`
   std::vector<std::string> recompute{"none"};  ///< none, full, auto, or modules
   std::string share = "auto";                  ///< auto, replicate, transmit
   std::string optimizer = "sgd";               ///< whose state is counted
@@ -40,6 +41,14 @@ struct PlanOptions {
   bool zero1 = false;
   std::string loss;  ///< empty: the model's own, otherwise cross_entropy
   MeasureOptions how;
+};
+
+/// The whole model on one rank, rank 0 of the costs' topology.
+struct OneRank {
+  Ns step = 0;
+  Bytes peak = 0;
+
+  bool operator==(const OneRank&) const = default;
 };
 
 /// A plan and what is predicted of it.
@@ -53,13 +62,17 @@ struct PlannedModel {
   std::vector<SharingChoice> sharing;
   CostTable costs;  ///< of the plan, and the state of its optimizer, which a run adds itself
   Trace trace;
-  PredictionReport prediction;   ///< `fits`: within the memory limit
-  Bytes limit = 0;               ///< 0: none
-  std::optional<Rank> tooLarge;  ///< the first rank above the limit
+  PredictionReport prediction;     ///< `fits`: within the memory limit
+  std::vector<Bytes> limits;       ///< of each rank; 0: none
+  std::optional<Rank> tooLarge;    ///< the first rank above its limit
+  double utilisation = 0;          ///< of the model's FLOPs (`flopUtilisation`); 0 where unknown, and where the plan does not train
+  std::optional<OneRank> oneRank;  ///< of several stages without replicas: what one rank would take, if the model fits it
 };
 
 /// Where stages begin: the options' splits by name, else the marks in the model, else balanced. Throws UsageError for unknown names.
-[[nodiscard]] std::vector<NodeId> chooseSplits(const PlanOptions& options, const ModelGraph& graph, const Profile& profile, int stages);
+/// `placement`: of the stages, whose ranks may differ in speed.
+[[nodiscard]] std::vector<NodeId> chooseSplits(const PlanOptions& options, const ModelGraph& graph, const Profile& profile,
+                                               const Placement& placement);
 
 /// The sentence about the rank that is too large; there must be one.
 [[nodiscard]] std::string tooLargeSentence(const PlannedModel& planned);

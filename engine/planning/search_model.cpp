@@ -16,9 +16,9 @@
 #include "simulator/model/batch.h"
 #include "simulator/model/graph_facts.h"
 #include "simulator/plan/made_order.h"
+#include "simulator/report/json_fields.h"
 #include "simulator/search/orders.h"
 #include "simulator/search/ranking.h"
-#include "simulator/report/json_fields.h"
 #include "simulator/step/compiled_rows.h"
 #include "simulator/text/json_text.h"
 
@@ -49,6 +49,12 @@ std::vector<std::shared_ptr<const Profile>> givenProfiles(const SearchOptions& o
   return profiles;
 }
 
+/// Measured costs on the ranks and links of a cluster.
+Profile withTopology(Profile profile, const Cluster& cluster) {
+  profile.topology = cluster.topology;
+  return profile;
+}
+
 LayerOptions layerOptions(const SearchOptions& o) {
   return {o.cluster, !o.profiles.empty() || !o.profilesAtHand.empty(), false, o.microbatch, o.how};
 }
@@ -56,8 +62,14 @@ LayerOptions layerOptions(const SearchOptions& o) {
 /// Costs of a layer table, estimated for a cluster, from the given profiles, or measured here at each size.
 ProfileSource sourceOf(const SearchOptions& o, const ModelGraph& graph, const Cluster& cluster, const Tell& tell) {
   if (isLayerChain(graph)) return measurements({std::make_shared<Profile>(layerCosts(graph, layerOptions(o)))});
-  if (!o.cluster.empty()) return estimates(graph, cluster, precisionOf(o.how.precision).value());
-  if (!o.profiles.empty() || !o.profilesAtHand.empty()) return measurements(givenProfiles(o, graph));
+  if (!o.profiles.empty() || !o.profilesAtHand.empty()) {
+    std::vector<std::shared_ptr<const Profile>> profiles = givenProfiles(o, graph);
+    for (std::shared_ptr<const Profile>& profile : profiles) {
+      if (!o.cluster.empty()) profile = std::make_shared<const Profile>(withTopology(*profile, cluster));
+    }
+    return measurements(std::move(profiles));
+  }
+  if (!o.cluster.empty()) return estimates(graph, cluster, precisionOf(o.how.precision).value(), attentionOf(o.how.attention).value());
   return [&o, &tell](std::int64_t microbatch) {
     return SizedProfile{std::make_shared<Profile>(measureWithRanks(o.models, microbatch, o.ranks, o.how, o.loss, tell)), false};
   };
@@ -67,6 +79,7 @@ SearchSpace spaceOf(const SearchOptions& o) {
   SearchSpace space;
   space.base.ranks = o.ranks;
   space.base.replicas = o.replicas;
+  for (const int rank : o.rankOrder) space.base.rankOrder.emplace_back(rank);
   space.base.batch = o.batch;
   space.base.loss = o.loss;
   space.base.optimizer = plannedOptimizer(o.optimizer, o.momentum);
@@ -84,7 +97,18 @@ SearchSpace spaceOf(const SearchOptions& o) {
 
 using Json = nlohmann::ordered_json;
 
-Json jsonOf(const Candidate& c, const std::map<std::int64_t, std::vector<SplitPoint>>& points) {
+double utilisationOf(const Candidate& c, const Profile& profile) {
+  return flopUtilisation(profile, c.samples, c.step, c.request.ranks * c.request.replicas);
+}
+
+/// The ranks along the pipeline.
+Json rankOrderJson(const PlanRequest& r) {
+  Json order = Json::array();
+  for (int i = 0; i < r.ranks; ++i) order.push_back(r.rankOrder.empty() ? i : r.rankOrder[static_cast<std::size_t>(i)].value);
+  return order;
+}
+
+Json jsonOf(const Candidate& c, const std::map<std::int64_t, std::vector<SplitPoint>>& points, const Profile& profile) {
   const PlanRequest& r = c.request;
   return {{"schedule", r.schedule},
           {"ranks", r.ranks},
@@ -98,12 +122,14 @@ Json jsonOf(const Candidate& c, const std::map<std::int64_t, std::vector<SplitPo
           {"moves", c.moves},
           {"splits", splitNames(points.at(r.microbatch), r.begins)},
           {"recompute", wordsOf(r.recompute)},
+          {"rank_order", rankOrderJson(r)},
           {"step_ns", c.step},
           {"makespan_ns", c.makespan},
           {"bubble_fraction", c.bubbleFraction},
           {"peak_bytes", c.peak},
-          {"fits", c.fits},
+          {"fits", c.fits()},
           {"samples_per_second", c.samplesPerSecond},
+          {"flop_utilisation", utilisationOf(c, profile)},
           {"scaled_costs", c.scaled},
           {"pareto", c.onFront}};
 }
@@ -132,9 +158,8 @@ SearchedModel prepared(SearchOptions options) {
   if (isLayerChain(result.graph)) {
     static_cast<void>(layerCosts(result.graph, layerOptions(o)));  // for what it refuses
   } else {
-    refuseWhatCannotMeasure(o.how, !o.cluster.empty()              ? CostsFrom::Cluster
-                                   : measuresHere(o, result.graph) ? CostsFrom::Measuring
-                                                                   : CostsFrom::Profile);
+    const bool given = !o.profiles.empty() || !o.profilesAtHand.empty();
+    refuseWhatCannotMeasure(o.how, given ? CostsFrom::Profile : o.cluster.empty() ? CostsFrom::Measuring : CostsFrom::Cluster);
   }
   result.space = spaceOf(o);
   if (o.loss.empty()) o.loss = result.space.base.loss = defaultLoss(result.graph);
@@ -229,6 +254,7 @@ std::vector<const Candidate*> frontOf(const Found& found) {
 
 std::string searchJson(const SearchedModel& searched, int most) {
   const auto points = splitPointsOf(searched);
+  const auto profileOf = [&](const Candidate& c) -> const Profile& { return *searched.profiles.at(c.request.microbatch).profile; };
   const ModelGraph& graph = searched.graph;
   const Found& found = searched.found;
   Json json{{"model", graph.name},    {"ranks", searched.options.ranks},  {"replicas", searched.options.replicas},
@@ -236,8 +262,8 @@ std::string searchJson(const SearchedModel& searched, int most) {
             {"best", Json::array()},  {"pareto", Json::array()},          {"skipped", found.skipped}};
   if (!found.candidates.empty())
     json["not_counted"] = ownJson(notCountedJson(notCounted(graph, found.candidates.front().request.microbatch)));
-  for (const Candidate* c : bestOf(found, most)) json["best"].push_back(jsonOf(*c, points));
-  for (const Candidate* c : frontOf(found)) json["pareto"].push_back(jsonOf(*c, points));
+  for (const Candidate* c : bestOf(found, most)) json["best"].push_back(jsonOf(*c, points, profileOf(*c)));
+  for (const Candidate* c : frontOf(found)) json["pareto"].push_back(jsonOf(*c, points, profileOf(*c)));
   return json.dump(2, ' ', false, Json::error_handler_t::replace);
 }
 

@@ -22,13 +22,14 @@ struct SearchOptions {
   std::vector<int> microbatches;       ///< counts to try
   std::int64_t batch = 0;              ///< samples per step over all replicas
   std::int64_t microbatch = 0;         ///< keep this size [samples] instead of the batch
+  std::vector<int> rankOrder;          ///< the ranks along the pipeline; empty: searched where they differ
   std::string memoryLimit;             ///< of a rank: `24GiB`
   std::vector<std::string> schedules;  ///< names, also `auto`; empty: all that include backwards
   std::vector<int> chunks;             ///< stages per rank to try
   bool noRecompute = false;
   std::vector<std::string> profiles;    ///< files, of one or several microbatch sizes
   std::vector<Profile> profilesAtHand;  ///< besides those in files
-  std::string cluster;                  ///< preset or file; without it and profiles, costs are measured now at each size
+  std::string cluster;                  ///< preset or file; with profiles, only its ranks and links; without both, costs are measured
   std::string optimizer = "sgd";        ///< whose state is counted
   double momentum = 0;
   bool zero1 = false;

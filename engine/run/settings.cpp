@@ -38,6 +38,8 @@ void followPlan(RunSettings& o, const Plan& plan) {
   const Computing profiled = plan.profile.computing;  // of a cluster's: on CPUs, as traced
   if (!o.transport) o.transport = defaultTransport(profiled.onGpu);
   if (o.precision.empty()) o.precision = o.synthetic ? "traced" : precisionName(profiled.precision);
+  if (o.precision == precisionName(DType::Float8))
+    throw UsageError("The plan's costs are estimated for fp8, in which the engine does not compute; run it with --precision bf16.");
   o.computing.onGpu = factsOf(*o.transport).onGpu;
   o.computing.precision = precisionOf(o.precision).value();
   o.computing.tf32 = o.tf32.value_or(profiled.tf32 && o.computing.onGpu);

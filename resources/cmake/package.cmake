@@ -54,6 +54,7 @@ install(DIRECTORY resources/docs/ DESTINATION share/doc/pipewright COMPONENT sys
 
 # What the programs read, and the exporter for Python.
 install(DIRECTORY resources/clusters resources/models DESTINATION share/pipewright)
+install(FILES resources/links.json DESTINATION share/pipewright)
 file(GLOB exporter CONFIGURE_DEPENDS ${PROJECT_SOURCE_DIR}/resources/export_*.py)
 install(FILES ${exporter} resources/stream_batches.py resources/torch_pipeline.py resources/requirements.txt DESTINATION share/pipewright)
 

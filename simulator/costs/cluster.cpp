@@ -1,17 +1,19 @@
 #include "simulator/costs/cluster.h"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <cstdint>
 #include <limits>
+#include <utility>
 
 #include <fmt/format.h>
-#include <Eigen/Dense>
+#include <fmt/ranges.h>
 #include <nlohmann/json.hpp>
 
 #include "schedules/error.h"
+#include "simulator/costs/topology_json.h"
 #include "simulator/text/json_part.h"
-#include "simulator/text/rounding.h"
 
 namespace pw {
 namespace {
@@ -23,32 +25,13 @@ constexpr std::int64_t kVersion = 1;
 constexpr std::int64_t kMostBytes = std::int64_t{1} << 60;
 constexpr std::int64_t kMostLatency = 1'000'000'000'000;  ///< [ns]
 constexpr std::int64_t kMostRanksPerNode = 4096;
-constexpr double kMostRate = 1e24, kMostFlops = 1e30;
+constexpr double kMostFlops = 1e30;
 
-Json linkJson(const LinkSpec& link) {
-  return {{"latency_ns", link.latency}, {"bytes_per_s", link.bytesPerSecond}, {"duplex", link.duplex}};
-}
+using Efficiency = std::vector<std::pair<double, double>>;
+constexpr const char* kDefault = "default";
+constexpr std::array<std::string_view, 6> kPrecisions{"fp64", "fp32", "tf32", "bf16", "fp16", "fp8"};
 
-/// A number from 0 to `most`.
-double numberIn(const JsonPart& part, double most) {
-  const auto number = part.as<double>();
-  if (!std::isfinite(number) || number < 0) part.fail("is not a number of 0 or more");
-  if (number > most) part.fail(fmt::format("is {:g}, more than {:g}", number, most));
-  return number;
-}
-
-/// Bytes or operations per second; 0 where nothing is known.
-double rateIn(const JsonPart& part) {
-  const double rate = numberIn(part, kMostRate);
-  if (rate > 0 && rate < 1) part.fail(fmt::format("is {:g}; use 0, or 1 per second or more", rate));
-  return rate;
-}
-
-LinkSpec linkIn(const JsonPart& link) {
-  return {link["latency_ns"].within(0, kMostLatency), rateIn(link["bytes_per_s"]), link["duplex"].as<bool>()};
-}
-
-std::vector<std::pair<double, double>> efficiencyIn(const JsonPart& table) {
+Efficiency tableIn(const JsonPart& table) {
   std::vector<std::pair<double, double>> points;
   for (std::size_t i = 0; i < table.size(); ++i) {
     const JsonPart row = table[i];
@@ -62,28 +45,49 @@ std::vector<std::pair<double, double>> efficiencyIn(const JsonPart& table) {
   return points;
 }
 
-}  // namespace
-
-Ns transferTime(const LinkSpec& link, Bytes bytes) {
-  if (link.bytesPerSecond <= 0 || bytes <= 0) return 0;
-  return nsOf(static_cast<double>(bytes) / link.bytesPerSecond * 1e9, "a message");
+/// One table for all precisions, or one for each.
+std::map<std::string, Efficiency> efficiencyIn(const JsonPart& part) {
+  if (!part.json().is_object()) return {{kDefault, tableIn(part)}};
+  std::map<std::string, Efficiency> tables;
+  for (const std::string& dtype : part.keys()) tables[dtype] = tableIn(part[dtype]);
+  return tables;
 }
+
+Json tableJson(const Efficiency& table) {
+  Json rows = Json::array();
+  for (const auto& [size, fraction] : table) rows.push_back(Json::array({size, fraction}));
+  return rows;
+}
+
+Json efficiencyJson(const std::map<std::string, Efficiency>& tables) {
+  if (tables.size() == 1 && tables.begin()->first == kDefault) return tableJson(tables.begin()->second);
+  Json json = Json::object();
+  for (const auto& [dtype, table] : tables) json[dtype] = tableJson(table);
+  return json;
+}
+
+}  // namespace
 
 std::string toJson(const Cluster& cluster) {
   Json peaks = Json::object();
   for (const auto& [dtype, flops] : cluster.peakFlops) peaks[dtype] = flops;
-  Json efficiency = Json::array();
-  for (const auto& [size, fraction] : cluster.efficiency) efficiency.push_back(Json::array({size, fraction}));
   Json json;
   json["version"] = kVersion;
   json["name"] = cluster.name;
   json["source"] = cluster.source;
-  json["device"] = {{"name", cluster.deviceName}, {"memory_bytes", cluster.memoryBytes},
-                    {"peak_flops", peaks},        {"memory_bytes_per_s", cluster.memoryBytesPerSecond},
-                    {"efficiency", efficiency},   {"launch_overhead_ns", cluster.launchOverhead}};
-  json["ranks_per_node"] = cluster.ranksPerNode;
+  json["device"] = {{"name", cluster.deviceName},
+                    {"memory_bytes", cluster.memoryBytes},
+                    {"peak_flops", peaks},
+                    {"memory_bytes_per_s", cluster.memoryBytesPerSecond},
+                    {"efficiency", efficiencyJson(cluster.efficiency)},
+                    {"launch_overhead_ns", cluster.launchOverhead}};
+  if (cluster.memoryEfficiency != 1) json["device"]["memory_efficiency"] = cluster.memoryEfficiency;
+  const Topology& topology = cluster.topology;
+  json["ranks_per_node"] = topology.ranksPerNode;
   json["links"] = {
-      {"same_device", linkJson(cluster.sameDevice)}, {"same_node", linkJson(cluster.sameNode)}, {"network", linkJson(cluster.network)}};
+      {"same_device", linkJson(cluster.sameDevice)}, {"same_node", linkJson(topology.sameNode)}, {"network", linkJson(topology.network)}};
+  if (!topology.links.empty()) json["links"]["between"] = rankLinksJson(topology.links);
+  if (!topology.ranks.empty()) json["ranks"] = ranksJson(topology);
   return json.dump(2, ' ', false, Json::error_handler_t::replace);
 }
 
@@ -104,51 +108,67 @@ Cluster parseCluster(std::string_view json, const std::string& source) {
   cluster.deviceName = device["name"].as<std::string>();
   cluster.memoryBytes = device["memory_bytes"].within(1, kMostBytes);
   const JsonPart peaks = device["peak_flops"];
-  for (const std::string& dtype : peaks.keys()) cluster.peakFlops[dtype] = rateIn(peaks[dtype]);
+  for (const std::string& dtype : peaks.keys()) {
+    if (std::ranges::find(kPrecisions, dtype) == kPrecisions.end())
+      peaks.fail(fmt::format("has {}; precisions are {}", dtype, fmt::join(kPrecisions, ", ")));
+    cluster.peakFlops[dtype] = rateIn(peaks[dtype]);
+  }
   cluster.memoryBytesPerSecond = rateIn(device["memory_bytes_per_s"]);
+  if (device.has("memory_efficiency")) cluster.memoryEfficiency = numberIn(device["memory_efficiency"], 1);
+  if (cluster.memoryEfficiency <= 0) device["memory_efficiency"].fail("is not a fraction above 0");
   cluster.efficiency = efficiencyIn(device["efficiency"]);
+  for (const auto& [dtype, table] : cluster.efficiency) {
+    if (dtype != kDefault && !cluster.peakFlops.contains(dtype))
+      device["efficiency"].fail(fmt::format("has {}, of which there is no peak", dtype));
+  }
   cluster.launchOverhead = device["launch_overhead_ns"].within(0, kMostLatency);
-  cluster.ranksPerNode = part["ranks_per_node"].within<int>(1, kMostRanksPerNode);
+  Topology& topology = cluster.topology;
+  topology.ranksPerNode = part["ranks_per_node"].within<int>(1, kMostRanksPerNode);
+  if (part.has("ranks")) topology.ranks = ranksIn(part["ranks"], topology);
   const JsonPart links = part["links"];
   cluster.sameDevice = linkIn(links["same_device"]);
-  cluster.sameNode = linkIn(links["same_node"]);
-  cluster.network = linkIn(links["network"]);
+  topology.sameNode = linkIn(links["same_node"]);
+  topology.network = linkIn(links["network"]);
+  if (links.has("between")) topology.links = rankLinksIn(links["between"], topology.ranks.size());
   return cluster;
 }
 
-const LinkSpec& linkBetween(const Cluster& cluster, Rank a, Rank b) {
-  if (a == b) return cluster.sameDevice;
-  return a.value / cluster.ranksPerNode == b.value / cluster.ranksPerNode ? cluster.sameNode : cluster.network;
+double efficiencyAt(const Cluster& cluster, const std::string& dtype, double flops) {
+  auto found = cluster.efficiency.find(dtype);
+  if (found == cluster.efficiency.end()) found = cluster.efficiency.find(kDefault);
+  if (found == cluster.efficiency.end() || found->second.empty()) return 1;
+  const Efficiency& table = found->second;
+  if (flops <= table.front().first) return table.front().second;
+  for (std::size_t i = 1; i < table.size(); ++i) {
+    if (flops > table[i].first) continue;
+    const double t = (std::log(flops) - std::log(table[i - 1].first)) / (std::log(table[i].first) - std::log(table[i - 1].first));
+    return table[i - 1].second + t * (table[i].second - table[i - 1].second);
+  }
+  return table.back().second;
 }
 
-LinkSpec fitLink(const std::vector<std::pair<Bytes, Ns>>& oneWayTimes) {
-  const bool differ =
-      std::any_of(oneWayTimes.begin(), oneWayTimes.end(), [&](const auto& t) { return t.first != oneWayTimes.front().first; });
-  if (!differ) throw UsageError("a link is fitted to times of at least two different message sizes; measure another size");
-  // Minimises Σ ((latency + perByte · n − t) / t)². Sizes are scaled to 1 so that both columns have like magnitudes.
-  const auto count = static_cast<Eigen::Index>(oneWayTimes.size());
-  double largest = 1;
-  for (const auto& [bytes, time] : oneWayTimes) largest = std::max(largest, static_cast<double>(bytes));
-  Eigen::MatrixXd a(count, 2);
-  const Eigen::VectorXd ones = Eigen::VectorXd::Ones(count);
-  for (Eigen::Index i = 0; i < count; ++i) {
-    const auto& [bytes, time] = oneWayTimes[static_cast<std::size_t>(i)];
-    const double t = static_cast<double>(std::max<Ns>(1, time));
-    a(i, 0) = 1 / t;
-    a(i, 1) = static_cast<double>(bytes) / largest / t;
+std::vector<NamedLink> parseLinks(std::string_view json, const std::string& source) {
+  const JsonDocument document{source, "list of links", "resources/links.json is an example"};
+  const Json root = document.parse(json);
+  const JsonPart part(root, document);
+  if (part["version"].within(1, std::numeric_limits<std::int64_t>::max()) > kVersion)
+    throw UsageError(fmt::format("{} is newer than this Pipewright reads; update it", source));
+  std::vector<NamedLink> links;
+  const JsonPart list = part["links"];
+  for (const std::string& name : list.keys()) {
+    const JsonPart link = list[name];
+    const auto connects = link["connects"].as<std::string>();
+    if (connects != "network" && connects != "same_node") link["connects"].fail("is neither network nor same_node");
+    links.push_back({name, connects == "network", linkIn(link), link["source"].as<std::string>()});
   }
-  const Eigen::Vector2d both = a.colPivHouseholderQr().solve(ones);
-  double latency = both(0);
-  double perLargest = both(1);
-  // The sum is convex, so where the free optimum has a negative part the best allowed one has 0 there: the other is fitted alone.
-  if (latency < 0) {
-    latency = 0;
-    perLargest = a.col(1).dot(ones) / a.col(1).squaredNorm();
-  } else if (perLargest < 0) {
-    perLargest = 0;
-    latency = a.col(0).dot(ones) / a.col(0).squaredNorm();
-  }
-  return {static_cast<Ns>(std::llround(latency)), perLargest > 0 ? largest / perLargest * 1e9 : 0.0, true};
+  return links;
+}
+
+Cluster withLink(Cluster cluster, const NamedLink& link) {
+  (link.betweenNodes ? cluster.topology.network : cluster.topology.sameNode) = link.link;
+  cluster.name += "+" + link.name;
+  cluster.source += fmt::format(" {}: {}.", link.name, link.source);
+  return cluster;
 }
 
 }  // namespace pw

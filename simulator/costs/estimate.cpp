@@ -1,6 +1,6 @@
 #include "simulator/costs/estimate.h"
 #include <algorithm>
-#include <cmath>
+#include <map>
 #include <string>
 #include <utility>
 
@@ -15,57 +15,97 @@
 #include "simulator/model/autocast.h"
 #include "simulator/model/graph_facts.h"
 #include "simulator/model/weight_part.h"
+#include "simulator/operators/operators.h"
 #include "simulator/text/rounding.h"
 
 namespace pw {
 namespace {
 
-/// Bytes of a value in the type used while computing.
-Bytes widthOf(const ModelGraph& graph, ValueId v, const Bindings& bindings, const std::vector<bool>& isLower) {
-  const Bytes bytes = bytesOf(*graph.value(v).tensor, bindings);
-  return isLower[v.index()] ? bytes / 2 : bytes;
-}
+/// How large values are while computing.
+struct Sizes {
+  const ModelGraph& graph;
+  const Bindings& bindings;
+  const AutocastTypes& types;
+  std::vector<bool> inRegisters;  ///< by value: never in memory
 
-/// What a node reads and writes. A product reads 16 bits of each number; float32 activations are read and their copies written first, while
-/// copies of parameters are there from the step's beginning.
-double bytesMoved(const ModelGraph& graph, std::size_t n, const Bindings& bindings, const AutocastTypes& types,
-                  const std::vector<ValueId>& bases) {
+  [[nodiscard]] Bytes of(ValueId v, const std::vector<bool>& isLower) const {
+    if (inRegisters[v.index()]) return 0;
+    const Bytes bytes = bytesOf(*graph.value(v).tensor, bindings);
+    return isLower[v.index()] ? bytes / 2 : bytes;
+  }
+  [[nodiscard]] Bytes computed(ValueId v) const { return of(v, types.isLower); }
+  /// Whether all that a node makes stays in registers.
+  [[nodiscard]] bool isFused(const Node& node) const {
+    return !node.outputs.empty() && std::ranges::all_of(node.outputs, [&](ValueId v) { return inRegisters[v.index()]; });
+  }
+  [[nodiscard]] Bytes kept(ValueId v) const { return of(v, types.isKeptLower); }
+};
+
+/// What a node reads and writes. A product reads 16 bits of each number, in fp8 8; float32 activations are read and their copies written
+/// first, while copies of parameters are there from the step's beginning.
+double bytesMoved(const Sizes& sizes, std::size_t n, const std::vector<ValueId>& bases, bool inEight) {
+  const ModelGraph& graph = sizes.graph;
+  const AutocastTypes& types = sizes.types;
   const Node& node = graph.nodes[n];
   if (countingOf(node) == Counting::Nothing) return 0;
   double bytes = 0;
   for (const ValueId v : readsOf(node)) {
     if (!graph.value(v).tensor) continue;
-    const auto width = static_cast<double>(widthOf(graph, v, bindings, types.isLower));
+    const auto width = static_cast<double>(sizes.computed(v));
     const bool isCast = types.casts[n] && !types.isLower[v.index()] && graph.value(v).tensor->dtype == DType::Float32;
     const bool isKept = graph.value(bases[v.index()]).origin == ValueOrigin::Parameter;
-    bytes += !isCast ? width : isKept ? width / 2 : 2 * width;
+    const double read = !isCast ? width : isKept ? width / 2 : 2 * width;
+    bytes += inEight ? read / 2 : read;
   }
   for (const ValueId v : node.outputs) {
-    if (graph.value(v).tensor) bytes += static_cast<double>(widthOf(graph, v, bindings, types.isLower));
+    if (graph.value(v).tensor) bytes += static_cast<double>(sizes.computed(v));
   }
   return bytes;
 }
 
-double efficiencyAt(const Cluster& cluster, double flops) {
-  const auto& table = cluster.efficiency;
-  if (table.empty()) return 1;
-  if (flops <= table.front().first) return table.front().second;
-  for (std::size_t i = 1; i < table.size(); ++i) {
-    if (flops > table[i].first) continue;
-    const double t = (std::log(flops) - std::log(table[i - 1].first)) / (std::log(table[i].first) - std::log(table[i - 1].first));
-    return table[i - 1].second + t * (table[i].second - table[i - 1].second);
-  }
-  return table.back().second;
-}
-
-double peakFor(const Cluster& cluster, const ModelGraph& graph, const Node& node, DType castTo) {
+/// `fp32`, `bf16` or `fp16`: where a node's work is done.
+std::string typeName(const ModelGraph& graph, const Node& node, DType castTo) {
   DType dtype = DType::Float32;
   if (!node.outputs.empty() && graph.value(node.outputs.front()).tensor) dtype = graph.value(node.outputs.front()).tensor->dtype;
   if (castTo != DType::Unknown) dtype = castTo;
-  const std::string key = dtype == DType::BFloat16 ? "bf16" : dtype == DType::Float16 ? "fp16" : "fp32";
-  const auto found = cluster.peakFlops.find(key);
+  return dtype == DType::BFloat16 ? "bf16" : dtype == DType::Float16 ? "fp16" : "fp32";
+}
+
+/// Of a type that the cluster does not list the lowest of those that it does.
+double peakOf(const Cluster& cluster, const std::string& type) {
+  const auto found = cluster.peakFlops.find(type);
   if (found != cluster.peakFlops.end()) return found->second;
-  return cluster.peakFlops.empty() ? 0 : cluster.peakFlops.begin()->second;
+  if (cluster.peakFlops.empty()) return 0;
+  return std::ranges::min_element(cluster.peakFlops, {}, [](const auto& entry) { return entry.second; })->second;
+}
+
+/// Of one node's kernels: the slower of products at the type's rate and memory, and their launches; 0 where nothing is done.
+Ns kernelTime(const Cluster& cluster, const std::string& type, double flops, double bytes, int kernels, const std::string& target) {
+  if (flops + bytes == 0) return 0;
+  const double peak = peakOf(cluster, type) * efficiencyAt(cluster, type, flops);
+  const double bandwidth = cluster.memoryBytesPerSecond * cluster.memoryEfficiency;
+  const double seconds = std::max(peak > 0 ? flops / peak : 0, bandwidth > 0 ? bytes / bandwidth : 0);
+  return nsOf(seconds * 1e9, target) + kernels * cluster.launchOverhead;
+}
+
+/// Of attention that is not fused: its scores in the type that it computes in.
+Bytes scoreBytes(const Sizes& sizes, std::size_t n) {
+  constexpr double kMost = 1e18;  // as `requireSummable` refuses
+  const Node& node = sizes.graph.nodes[n];
+  if (node.outputs.empty() || !sizes.graph.value(node.outputs.front()).tensor) return 0;
+  const Bytes element = sizes.types.casts[n] ? 2 : bytesPerElement(sizes.graph.value(node.outputs.front()).tensor->dtype);
+  return static_cast<Bytes>(std::min(kMost, attentionScores(sizes.graph, node, sizes.bindings) * static_cast<double>(element)));
+}
+
+/// Whether fp8 training computes it in 8 bits: a product with a parameter.
+bool isLinear(const ModelGraph& graph, const Node& node, const std::vector<ValueId>& bases) {
+  const Operator& op = operatorOf(node.target);
+  if (op.work != Work::Product && op.work != Work::SummedProduct && op.work != Work::GroupedProduct) return false;
+  const auto reads = readsOf(node);
+  return std::ranges::any_of(reads, [&](ValueId v) {
+    const Value& base = graph.value(bases[v.index()]);
+    return base.origin == ValueOrigin::Parameter && base.tensor && base.tensor->sizes.size() >= 2;
+  });
 }
 
 /// Part of a node's backward that is for parameters alone, where the engine leaves their gradients for W: all where no computed value needs
@@ -81,8 +121,9 @@ double weightPart(const ModelGraph& graph, const Node& node, const std::vector<b
 /// saved. W needs the output's gradient and what the operator reads, which is freed when the last reader's W is done.
 class MemoryEstimate {
  public:
-  MemoryEstimate(const ModelGraph& graph, const Bindings& bindings, const std::vector<bool>& gradient, const AutocastTypes& types)
-      : graph_(graph), bindings_(bindings), gradient_(gradient), types_(types) {}
+  /// `scores`: by node, of attention in memory: these and the probabilities, or their gradients, are there while it computes.
+  MemoryEstimate(const Sizes& sizes, const std::vector<bool>& gradient, const std::vector<Bytes>& scores)
+      : graph_(sizes.graph), sizes_(sizes), gradient_(gradient), scores_(scores) {}
 
   void fill(std::vector<NodeCost>& costs) {
     std::vector<bool> made(graph_.values.size(), false), held(graph_.values.size(), false);
@@ -96,8 +137,9 @@ class MemoryEstimate {
         results += bytesFor(v);
         if (gradient_[v.index()]) gone += bytesFor(v);
       }
-      cost.forwardPeak = results;
-      if (cost.backward == 0) continue;
+      cost.forwardPeak = results + 2 * scores_[n];
+      if (cost.backward == 0 && !sizes_.isFused(node)) continue;
+      if (cost.backward > 0) cost.backwardPeak = 2 * scores_[n];
       for (const ValueId v : readsOf(node)) {
         const ValueId base = viewedBase(graph_, v);
         if (graph_.value(base).origin != ValueOrigin::Node) continue;
@@ -116,24 +158,24 @@ class MemoryEstimate {
  private:
   [[nodiscard]] Bytes bytesFor(ValueId v) const {
     try {
-      return graph_.value(v).tensor && !graph_.value(v).symbolic ? widthOf(graph_, v, bindings_, types_.isLower) : 0;
+      return graph_.value(v).tensor && !graph_.value(v).symbolic ? sizes_.computed(v) : 0;
     } catch (const Error&) {
-      return 0;  // as above
+      return 0;  // a size that depends on data: `notCounted` names it
     }
   }
 
   const ModelGraph& graph_;
-  const Bindings& bindings_;
+  const Sizes& sizes_;
   const std::vector<bool>& gradient_;
-  const AutocastTypes& types_;
+  const std::vector<Bytes>& scores_;
 };
 
 /// What does not depend on operators.
 Profile withCluster(Profile profile, const Cluster& cluster) {
   profile.machine = {cluster.name, cluster.deviceName, 0, cluster.deviceName};
-  profile.link = linkBetween(cluster, Rank(0), Rank(1));
-  profile.optimizerNsPerByte =
-      cluster.memoryBytesPerSecond > 0 ? 3e9 / cluster.memoryBytesPerSecond : 0;  // read gradient and weight, write weight
+  profile.topology = cluster.topology;
+  profile.optimizerNsPerByte = cluster.memoryBytesPerSecond > 0 ? 3e9 / (cluster.memoryBytesPerSecond * cluster.memoryEfficiency)
+                                                                : 0;  // read gradient and weight, write weight
   return profile;
 }
 
@@ -153,51 +195,62 @@ std::vector<double> flopsOf(const ModelGraph& graph, const Bindings& bindings) {
 
 }  // namespace
 
-Profile estimate(const ModelGraph& graph, std::int64_t microbatch, const Cluster& cluster, DType precision) {
+Profile estimate(const ModelGraph& graph, std::int64_t microbatch, const Cluster& cluster, DType precision, Attention attention) {
   if (isLayerChain(graph)) return withCluster(profileOf(graph), cluster);
   if (precision != DType::Unknown && !cluster.peakFlops.contains(std::string(precisionName(precision)))) {
     throw UsageError(fmt::format("Cluster {} has no peak in {}; add {} to its peak_flops, or omit --precision.", cluster.name,
                                  precisionName(precision), precisionName(precision)));
   }
+  const bool withEight = precision == DType::Float8;
+  const DType castTo = withEight ? DType::BFloat16 : precision;
   const Bindings bindings = bindExpected(graph, microbatch);
   const std::vector<bool> gradient = needsGradient(graph);
   const std::vector<bool> parameters = wholeParameters(graph, gradient);
   const std::vector<double> flops = flopsOf(graph, bindings);
-  const AutocastTypes types = autocastTypes(graph, precision, flops);
+  const AutocastTypes types = autocastTypes(graph, castTo, flops);
   const std::vector<ValueId> bases = viewedBases(graph);
+  const Sizes sizes{graph, bindings, types,
+                    attention == Attention::Fused ? fusedAttentionValues(graph) : std::vector<bool>(graph.values.size(), false)};
   Profile profile;
   profile.computing.precision = precision;
+  profile.attention = attention;
   profile.model = graph.name;
   profile.microbatch = microbatch;
   profile.estimated = true;
   profile = withCluster(std::move(profile), cluster);
+  std::map<std::string, double> work;  // by type: FLOPs
+  std::vector<Bytes> scores;           // by node: of attention, in memory
   for (std::size_t n = 0; n < graph.nodes.size(); ++n) {
     const Node& node = graph.nodes[n];
-    NodeCost cost;
+    profile.nodes.emplace_back();
+    scores.push_back(0);
+    if (flops[n] == 0 && sizes.isFused(node)) continue;
+    NodeCost& cost = profile.nodes.back();
+    const bool inEight = withEight && isLinear(graph, node, bases);
     double bytes = 0;
     cost.flops = flops[n];
     try {
-      bytes = bytesMoved(graph, n, bindings, types, bases);
+      bytes = bytesMoved(sizes, n, bases, inEight);
+      if (attention == Attention::Unfused) scores.back() = scoreBytes(sizes, n);
     } catch (const Error&) {
       // a size that depends on data and cannot be expected: `notCounted` names it
     }
-    const double peak = peakFor(cluster, graph, node, types.casts[n] ? precision : DType::Unknown) * efficiencyAt(cluster, cost.flops);
-    const auto time = [&](double work, double moved) {
-      const double seconds =
-          std::max(peak > 0 ? work / peak : 0, cluster.memoryBytesPerSecond > 0 ? moved / cluster.memoryBytesPerSecond : 0);
-      return moved + work == 0 ? Ns{0} : nsOf(seconds * 1e9, node.target) + cluster.launchOverhead;
-    };
-    cost.forward = time(cost.flops, bytes);
+    bytes += 4 * static_cast<double>(scores.back());  // written by a product, read and written by the softmax, read by a product
+    const std::string type = inEight ? "fp8" : typeName(graph, node, types.casts[n] ? castTo : DType::Unknown);
+    work[type] += cost.flops;
+    cost.forward = kernelTime(cluster, type, cost.flops, bytes, scores.back() > 0 ? 3 : 1, node.target);
     bool trained = false;
     for (const ValueId v : node.outputs) {
       trained = trained || gradient[v.index()];
-      if (gradient[v.index()] && bytes > 0) cost.saved += widthOf(graph, v, bindings, types.isKeptLower);
+      if (gradient[v.index()] && bytes > 0) cost.saved += sizes.kept(v);
     }
-    if (trained) cost.backward = cost.flops > 0 ? 2 * time(cost.flops, bytes) : time(0, bytes);
+    if (trained) cost.saved += scores.back();  // the probabilities
+    if (trained) cost.backward = cost.flops > 0 ? 2 * cost.forward : kernelTime(cluster, type, 0, bytes, 1, node.target);
     cost.weight = static_cast<Ns>(static_cast<double>(cost.backward) * weightPart(graph, node, parameters, gradient));
-    profile.nodes.push_back(cost);
   }
-  MemoryEstimate(graph, bindings, gradient, types).fill(profile.nodes);
+  MemoryEstimate(sizes, gradient, scores).fill(profile.nodes);
+  const auto most = std::ranges::max_element(work, {}, [](const auto& entry) { return entry.second; });
+  if (most != work.end()) profile.peakFlops = peakOf(cluster, most->first);
   requireSummable(profile, fmt::format("the estimate of {} on cluster {}", graph.name, cluster.name));
   return profile;
 }

@@ -1,5 +1,6 @@
 #pragma once
 
+#include "simulator/costs/attention.h"
 #include "simulator/costs/profile.h"
 
 namespace pw {
@@ -11,8 +12,10 @@ namespace pw {
 /// values. Data-dependent sizes take their expected value (`bindExpected`); `notCounted` (operator_costs.h) lists what is left out.
 /// `estimated` is set, the loss is free. Roofline model (Williams, CACM 2009). Throws UsageError when the model cannot run with this
 /// microbatch. With a precision (BFloat16, Float16), matrix products and similar operators run at its peak, and values that autocast casts
-/// are half as wide; parameters, their gradients and what stages send stay as traced. Throws UsageError when the cluster has no peak of it.
-/// Of a layer table: its own costs, with the link and the optimizer's speed of the cluster.
-[[nodiscard]] Profile estimate(const ModelGraph& graph, std::int64_t microbatch, const Cluster& cluster, DType precision = DType::Unknown);
+/// are half as wide; parameters, their gradients and what stages send stay as traced. With Float8 products with parameters run at the peak
+/// of fp8 and read 8 bits of each number, all else as in BFloat16. `peakFlops` is that of the type with the most FLOPs. Throws UsageError
+/// when the cluster has no peak of it. Of a layer table: its own costs, with the link and the optimizer's speed of the cluster.
+[[nodiscard]] Profile estimate(const ModelGraph& graph, std::int64_t microbatch, const Cluster& cluster, DType precision = DType::Unknown,
+                               Attention attention = Attention::AsTraced);
 
 }  // namespace pw

@@ -8,6 +8,7 @@
 
 #include "schedules/error.h"
 #include "simulator/costs/profile_check.h"
+#include "simulator/costs/topology_json.h"
 #include "simulator/text/json_part.h"
 
 namespace pw {
@@ -38,15 +39,39 @@ Json computingJson(const Computing& c) {
   return {{"on_gpu", c.onGpu}, {"precision", precisionName(c.precision)}, {"tf32", c.tf32}, {"graphs", c.graphs}};
 }
 
+/// What a profile of one node with one link does not have; empty where there is nothing of it.
+Json nodesJson(const Topology& topology) {
+  Json j = Json::object();
+  if (topology.ranksPerNode > 0) j["ranks_per_node"] = topology.ranksPerNode;
+  if (topology.network != LinkSpec{}) j["network"] = linkJson(topology.network);
+  if (!topology.ranks.empty()) j["ranks"] = ranksJson(topology);
+  if (!topology.links.empty()) j["between"] = rankLinksJson(topology.links);
+  return j;
+}
+
+Topology topologyIn(const JsonPart& profile) {
+  constexpr std::int64_t kMostRanksPerNode = 1 << 20;
+  Topology topology;
+  const JsonPart link = profile["link"];
+  topology.sameNode = {link["latency_ns"].as<Ns>(), link["bytes_per_s"].as<double>(), link["duplex"].as<bool>()};
+  if (!profile.has("topology")) return topology;
+  const JsonPart j = profile["topology"];
+  if (j.has("ranks_per_node")) topology.ranksPerNode = j["ranks_per_node"].within<int>(1, kMostRanksPerNode);
+  if (j.has("network")) topology.network = linkIn(j["network"]);
+  if (j.has("ranks")) topology.ranks = ranksIn(j["ranks"], topology);
+  if (j.has("between")) topology.links = rankLinksIn(j["between"], topology.ranks.size());
+  return topology;
+}
+
 Computing computingOf(const JsonPart& j, const JsonDocument& document) {
   const auto precision = precisionOf(j["precision"].as<std::string>());
-  if (!precision) document.fail("computing.precision is not traced, bf16 or fp16");
+  if (!precision) document.fail("computing.precision is not traced, bf16, fp16 or fp8");
   return {j["on_gpu"].as<bool>(), *precision, j["tf32"].as<bool>(), j["graphs"].as<bool>()};
 }
 
 bool isSummable(const Profile& p) {
   constexpr double kMost = 4e18;  // less than 2^62: a plan adds two such sums
-  double sum = static_cast<double>(p.actionOverhead) + static_cast<double>(p.link.latency);
+  double sum = static_cast<double>(p.actionOverhead) + static_cast<double>(p.topology.sameNode.latency);
   const auto add = [&](const NodeCost& c) {
     for (const std::int64_t number :
          {c.forward, c.backward, c.saved, c.heldForWeight, c.forwardPeak, c.backwardPeak, c.backwardChange, c.weightPeak}) {
@@ -62,9 +87,9 @@ bool isSummable(const Profile& p) {
 void checkConsistent(const Profile& p, const JsonDocument& document) {
   const auto fail = [&](std::string_view what) { document.fail(what); };
   if (p.microbatch < 1 || p.ranksAtOnce < 1 || p.threads < 1) fail("microbatch, ranks or threads are less than 1");
-  if (p.actionOverhead < 0 || p.link.latency < 0) fail("a time is negative");
-  if (!(p.optimizerNsPerByte >= 0) || !(p.link.bytesPerSecond >= 0)) fail("a rate is negative");
-  if (static_cast<double>(std::max(p.actionOverhead, p.link.latency)) > kLongestOverhead)
+  if (p.actionOverhead < 0 || p.topology.sameNode.latency < 0) fail("a time is negative");
+  if (!(p.optimizerNsPerByte >= 0) || !(p.topology.sameNode.bytesPerSecond >= 0)) fail("a rate is negative");
+  if (static_cast<double>(std::max(p.actionOverhead, p.topology.sameNode.latency)) > kLongestOverhead)
     fail("an overhead or latency is longer than ten days");
   const auto check = [&](const NodeCost& c) {
     if (c.forward < 0 || c.backward < 0 || c.forwardSpread < 0 || c.backwardSpread < 0 || !(c.flops >= 0)) fail("a cost is negative");
@@ -82,11 +107,11 @@ void checkConsistent(const Profile& p, const JsonDocument& document) {
 }  // namespace
 
 std::string_view precisionName(DType precision) {
-  return precision == DType::BFloat16 ? "bf16" : precision == DType::Float16 ? "fp16" : "traced";
+  return precision == DType::BFloat16 ? "bf16" : precision == DType::Float16 ? "fp16" : precision == DType::Float8 ? "fp8" : "traced";
 }
 
 std::optional<DType> precisionOf(std::string_view name) {
-  for (const DType precision : {DType::Unknown, DType::BFloat16, DType::Float16}) {
+  for (const DType precision : {DType::Unknown, DType::BFloat16, DType::Float16, DType::Float8}) {
     if (name == precisionName(precision)) return precision;
   }
   return std::nullopt;
@@ -109,7 +134,8 @@ std::string toJson(const Profile& p) {
       {"estimated", p.estimated},
       {"machine", {{"host", p.machine.host}, {"processor", p.machine.processor}, {"cores", p.machine.cores}, {"device", p.machine.device}}},
       {"computing", computingJson(p.computing)},
-      {"link", {{"latency_ns", p.link.latency}, {"bytes_per_s", p.link.bytesPerSecond}, {"duplex", p.link.duplex}}},
+      {"link", linkJson(p.topology.sameNode)},
+      {"peak_flops", p.peakFlops},
       {"action_overhead_ns", p.actionOverhead},
       {"optimizer_ns_per_byte", p.optimizerNsPerByte},
       {"loss", costJson(p.loss)},
@@ -120,6 +146,8 @@ std::string toJson(const Profile& p) {
   for (const NodeCost& node : p.nodes) nodes.push_back(costJson(node));
   j["nodes"] = std::move(nodes);
   if (!p.sent.empty()) j["sent_ns"] = p.sent;
+  if (p.attention != Attention::AsTraced) j["attention"] = attentionName(p.attention);
+  if (Json topology = nodesJson(p.topology); !topology.empty()) j["topology"] = std::move(topology);
   return j.dump(1, ' ', false, Json::error_handler_t::replace);
 }
 
@@ -148,7 +176,13 @@ Profile parseProfile(std::string_view text, const std::string& source) {
   const JsonPart m = j["machine"];
   p.machine = {m["host"].as<std::string>(), m["processor"].as<std::string>(), m["cores"].as<int>(), m["device"].as<std::string>()};
   if (json.contains("computing")) p.computing = computingOf(j["computing"], document);
-  p.link = {j["link"]["latency_ns"].as<Ns>(), j["link"]["bytes_per_s"].as<double>(), j["link"]["duplex"].as<bool>()};
+  p.topology = topologyIn(j);
+  if (j.has("attention")) {
+    const auto attention = attentionOf(j["attention"].as<std::string>());
+    if (!attention) j["attention"].fail("is not traced, fused or unfused");
+    p.attention = *attention;
+  }
+  if (j.has("peak_flops")) p.peakFlops = rateIn(j["peak_flops"]);
   p.actionOverhead = j["action_overhead_ns"].as<Ns>();
   p.optimizerNsPerByte = j["optimizer_ns_per_byte"].as<double>();
   p.loss = costOf(j["loss"]);
@@ -160,7 +194,7 @@ Profile parseProfile(std::string_view text, const std::string& source) {
 
 std::string sourceOf(const Profile& p, int ranks) {
   if (!p.sent.empty()) {
-    const bool hasLink = p.link.latency > 0 || p.link.bytesPerSecond > 0;
+    const bool hasLink = p.topology.sameNode.latency > 0 || p.topology.sameNode.bytesPerSecond > 0;
     return hasLink ? fmt::format("of the layer table, links of {}", p.machine.host)
                    : "of the layer table; messages take no time where it gives none";
   }
@@ -171,11 +205,21 @@ std::string sourceOf(const Profile& p, int ranks) {
     text += fmt::format(", {} process{} at once", p.ranksAtOnce, p.ranksAtOnce == 1 ? "" : "es");
   if (isMeasured && !p.computing.onGpu) text += fmt::format(", {} thread{} each", p.threads, p.threads == 1 ? "" : "s");
   if (p.computing.precision != DType::Unknown) text += fmt::format(", in {}", precisionName(p.computing.precision));
+  if (p.attention != Attention::AsTraced) text += fmt::format(", attention {}", attentionName(p.attention));
   if (p.computing.tf32) text += ", with TF32";
   if (p.computing.onGpu && !p.computing.graphs) text += ", operator by operator";
-  if (isMeasured && ranks > 1 && p.link.latency == 0 && p.link.bytesPerSecond == 0)
+  if (isMeasured && ranks > 1 && p.topology.sameNode.latency == 0 && p.topology.sameNode.bytesPerSecond == 0)
     text += "; messages take no time, because no link was measured";
   return text;
+}
+
+double flopUtilisation(const Profile& profile, std::int64_t samples, Ns step, int ranks) {
+  if (profile.peakFlops <= 0 || step <= 0) return 0;
+  double perMicrobatch = 0, devices = 0;
+  for (const NodeCost& node : profile.nodes) perMicrobatch += node.flops;
+  for (int r = 0; r < ranks; ++r) devices += speedOf(profile.topology, JobRank(r));
+  const double work = 3 * perMicrobatch / static_cast<double>(profile.microbatch) * static_cast<double>(samples);
+  return work / (devices * profile.peakFlops * static_cast<double>(step) * 1e-9);
 }
 
 CostSums::CostSums(const Profile& profile) : prefix_(1) {

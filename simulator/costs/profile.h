@@ -5,6 +5,7 @@
 #include <string_view>
 #include <vector>
 
+#include "simulator/costs/attention.h"
 #include "simulator/costs/cluster.h"
 #include "simulator/model/model_graph.h"
 
@@ -42,15 +43,15 @@ struct Machine {
 /// How ranks compute: the settings that their times depend on.
 struct Computing {
   bool onGpu = false;
-  DType precision = DType::Unknown;  ///< the type that autocast casts matrix products and similar operators to: BFloat16, Float16; Unknown:
-                                     ///< no autocast, all as traced
+  DType precision = DType::Unknown;  ///< the type that autocast casts matrix products and similar operators to: BFloat16, Float16; Float8
+                                     ///< (estimates only): linear layers in 8 bits, the others in BFloat16; Unknown: all as traced
   bool tf32 = false;                 ///< a GPU's float32 matrix products may round their inputs to 19 bits
   bool graphs = false;               ///< a GPU replays recorded actions (CUDA graphs) where they can be recorded
 
   bool operator==(const Computing&) const = default;
 };
 
-/// `traced`, `bf16` or `fp16`.
+/// `traced`, `bf16`, `fp16` or `fp8`.
 [[nodiscard]] std::string_view precisionName(DType precision);
 /// Nothing for other names.
 [[nodiscard]] std::optional<DType> precisionOf(std::string_view name);
@@ -65,12 +66,14 @@ struct Profile {
   int threads = 1;              ///< intra-op threads of each
   bool estimated = false;
   Machine machine;
-  Computing computing;            ///< of a measured profile, or of one scaled from it to another microbatch size
-  std::vector<NodeCost> nodes;    ///< one per node of the graph
-  NodeCost loss;                  ///< loss function on the last stage (0 when the model has its own)
-  Ns actionOverhead = 0;          ///< of one action, in addition to its nodes; fitted from full-model runs
-  double optimizerNsPerByte = 0;  ///< optimizer step per parameter byte
-  LinkSpec link;                  ///< measured between two ranks; latency 0 and bandwidth 0 when not measured
+  Computing computing;                        ///< of a measured profile, or of one scaled from it to another microbatch size
+  std::vector<NodeCost> nodes;                ///< one per node of the graph
+  NodeCost loss;                              ///< loss function on the last stage (0 when the model has its own)
+  Ns actionOverhead = 0;                      ///< of one action, in addition to its nodes; fitted from full-model runs
+  double optimizerNsPerByte = 0;              ///< optimizer step per parameter byte
+  Attention attention = Attention::AsTraced;  ///< how an estimate counts it
+  double peakFlops = 0;                       ///< of the device where its matrix products are computed [1/s]; 0: unknown
+  Topology topology;                          ///< of the ranks: of a cluster, or a link measured between two ranks of a node
   /// Of a layer table only, by layer: the time from the end of the action that sends its output, or that output's gradient, to the arrival;
   /// −1: what the link takes. Then a stage needs exactly its layers' parameters and, for each live microbatch, what they save.
   std::vector<Ns> sent;
@@ -87,6 +90,10 @@ struct Profile {
 /// Where the times come from, in words: `measured on HOST (PROCESSOR), 2 processes at once, 1 thread each`, `measured on HOST (GPU), in
 /// bf16`. With several `ranks` and no measured link it also says that messages between them take no time.
 [[nodiscard]] std::string sourceOf(const Profile& profile, int ranks = 1);
+
+/// Model FLOPs utilisation of a training step (PaLM, Chowdhery et al. 2022, appendix B): three times the forward FLOPs of its `samples`, as
+/// a fraction of what `ranks` do in the time at peak. What is recomputed does not count. 0 where peak, FLOPs or time are unknown.
+[[nodiscard]] double flopUtilisation(const Profile& profile, std::int64_t samples, Ns step, int ranks);
 
 /// Prefix sums over the nodes: the cost of any range is one subtraction.
 class CostSums {

@@ -25,7 +25,7 @@ struct FoundOrder {
 struct OrderEffort {
   double seconds = 2;  ///< about so long on one core of a machine of 2020; counted in work, so that the same input gives the same order
   std::uint64_t seed = 1;
-  std::function<bool(double share)> goOn = {};  ///< asked between improvements, with the share of work done; false: the best so far
+  std::function<bool(double share)> goOn = {};  ///< polled between improvements, with the share of work done; false: the best so far
 };
 
 /// Searches an order of forwards and split backwards: starts from all families of that placement and from greedy orders with several paces

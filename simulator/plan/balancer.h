@@ -12,7 +12,7 @@ class Balancer {
  public:
   Balancer(const ModelGraph& graph, const Profile& profile);
   /// Cost: O(stages · split points).
-  [[nodiscard]] std::vector<NodeId> begins(int stages, Balance by) const;
+  [[nodiscard]] std::vector<NodeId> begins(int stages, Balance by, const std::vector<double>& slowness = {}) const;
 
  private:
   const ModelGraph& graph_;

@@ -1,4 +1,5 @@
 #include "simulator/plan/checkpoint.h"
+#include "simulator/plan/excess.h"
 
 #include <fmt/format.h>
 
@@ -185,7 +186,7 @@ std::vector<Bytes> peaksOf(const PlanSetting& setting, const Partition& partitio
   return setting.compiled != nullptr ? setting.compiled->peaks(costs) : compile(setting.schedule, costs).peakBytes;
 }
 
-bool recomputeToFit(const PlanSetting& setting, Partition& partition, Bytes limit) {
+bool recomputeToFit(const PlanSetting& setting, Partition& partition, const std::vector<Bytes>& limits) {
   const std::vector<InPlaceChange> changes = setting.model != nullptr ? setting.model->changes() : changesInPlace(setting.graph);
   for (StageSpec& stage : partition.stages) stage.checkpoints.clear();
   CostTable costs = costsOf(setting, partition);
@@ -206,9 +207,10 @@ bool recomputeToFit(const PlanSetting& setting, Partition& partition, Bytes limi
   const Placement& placement = setting.schedule.placement;
   std::vector<Bytes> peaks = compiled.peaks(costs);
   while (true) {
-    const auto over = std::find_if(peaks.begin(), peaks.end(), [&](Bytes peak) { return peak > limit; });
-    if (over == peaks.end()) return true;
-    const Rank rank(static_cast<std::size_t>(over - peaks.begin()));
+    std::size_t over = 0;
+    while (over < peaks.size() && (over >= limits.size() || excessOf(peaks[over], limits[over]) == 0)) ++over;
+    if (over == peaks.size()) return true;
+    const Rank rank(over);
     const auto chosen = std::find_if(candidates.begin(), candidates.end(), [&](const auto& c) { return placement.holds(rank, c.second); });
     if (chosen == candidates.end()) return false;
     const Stage stage = chosen->second;

@@ -41,7 +41,8 @@ LayerTable layersOf(const Plan& plan, const ModelGraph& graph) {
   const std::vector<SplitPoint> points = splitPoints(graph, bindings);
   const std::vector<Bytes> parameters = parameterBytes(graph, bindings);
   const bool splits = std::ranges::any_of(profile.nodes, [](const NodeCost& c) { return c.weight != 0; }) || profile.loss.weight != 0;
-  const bool hasLink = !profile.estimated && (profile.link.latency > 0 || profile.link.bytesPerSecond > 0);
+  const LinkSpec& link = profile.topology.sameNode;
+  const bool hasLink = !profile.estimated && (link.latency > 0 || link.bytesPerSecond > 0);
   LayerTable table{graph.name, plan.microbatchSize, profile.actionOverhead, profile.optimizerNsPerByte, {}};
   for (std::size_t i = 0; i <= points.size(); ++i) {
     Layer layer;
@@ -63,7 +64,7 @@ LayerTable layersOf(const Plan& plan, const ModelGraph& graph) {
     layer.activations = std::max<Bytes>(0, sum.saved);
     layer.afterInput = splits ? sum.heldForWeight : layer.activations;
     layer.output = i == points.size() ? 0 : points[i].crossing;
-    if (hasLink && i < points.size()) layer.sent = profile.link.latency + transferTime(profile.link, layer.output);
+    if (hasLink && i < points.size()) layer.sent = link.latency + transferTime(link, layer.output);
     for (const ModuleFrame& frame : graph.nodes[begin].modules) layer.module = frame.path;
     table.layers.push_back(std::move(layer));
   }

@@ -1,6 +1,7 @@
 #include "simulator/plan/made_order.h"
 
 #include <algorithm>
+#include <limits>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -18,10 +19,27 @@ CostTable withState(const PlanRequest& request, CostTable costs, const Placement
   return costs;
 }
 
-OrderProblem problemOf(const PlanRequest& request, const Placement& placement, const CostTable& costs) {
+/// `limits`: by rank of the placement.
+OrderProblem problemOf(const PlanRequest& request, const Placement& placement, const CostTable& costs, const std::vector<Bytes>& limits) {
+  constexpr Bytes kNoLimit = std::numeric_limits<Bytes>::max() / 4;
   OrderProblem problem{request.microbatches, request.ranks, placement, costs, {}, {}, {}, Clock::Flush};
-  if (request.memoryLimit > 0) problem.limits.assign(static_cast<std::size_t>(request.ranks), request.memoryLimit);
+  if (std::ranges::all_of(limits, [](Bytes limit) { return limit == 0; })) return problem;
+  for (const Bytes limit : limits) problem.limits.push_back(limit > 0 ? limit : kNoLimit);
   return problem;
+}
+
+std::vector<Bytes> limitsOf(const PlanRequest& request, const ModelCosts& model) {
+  return memoryLimits(request, model.profile(), static_cast<std::size_t>(request.ranks));
+}
+
+/// The rank that does what a schedule gives to rank `i`.
+Rank rankAt(const PlanRequest& request, std::size_t i) { return request.rankOrder.empty() ? Rank(i) : request.rankOrder.at(i); }
+
+/// Of each rank's figures those of the rank that does what a schedule gives to rank i, for each i.
+std::vector<Bytes> inOrder(const PlanRequest& request, const std::vector<Bytes>& byRank) {
+  std::vector<Bytes> ordered;
+  for (std::size_t i = 0; i < byRank.size(); ++i) ordered.push_back(byRank[rankAt(request, i).index()]);
+  return ordered;
 }
 
 /// A schedule as a plan has it.
@@ -37,12 +55,12 @@ struct Tried {
 };
 
 Tried tryRows(const PlanRequest& request, ModelCosts& model, const Schedule& schedule) {
-  Tried tried{planRows(schedule, request.replicas), {}, 0, {}};
+  Tried tried{planRows(schedule, request.replicas, request.rankOrder), {}, 0, {}};
   CompiledRows compiled(tried.rows);
   tried.priced = price(request, model, compiled);
-  const CostTable costs = withState(request, tried.priced.costs, schedule.placement);
-  for (const Bytes peak : compiled.peaks(costs))
-    tried.excess.push_back(request.memoryLimit > 0 ? std::max<Bytes>(0, peak - request.memoryLimit) : 0);
+  const CostTable costs = withState(request, tried.priced.costs, tried.rows.placement);
+  const std::vector<Bytes> peaks = compiled.peaks(costs), limits = limitsOf(request, model);
+  for (std::size_t r = 0; r < peaks.size(); ++r) tried.excess.push_back(excessOf(peaks[r], limits[r]));
   const Program& program = compiled.timed(costs);
   Times times;
   execute(program, times);
@@ -53,7 +71,7 @@ Tried tryRows(const PlanRequest& request, ModelCosts& model, const Schedule& sch
 /// The costs that an order is searched for, first without recomputation where it is to be found: with as little recomputed as these need.
 std::vector<CostTable> costsToTry(const PlanRequest& request, ModelCosts& model, const Schedule& serial) {
   const auto of = [&](const PlanRequest& with, const Schedule& schedule) {
-    const Schedule rows = planRows(schedule, request.replicas);
+    const Schedule rows = planRows(schedule, request.replicas, request.rankOrder);
     CompiledRows compiled(rows);
     return withState(request, price(with, model, compiled).costs, rows.placement);
   };
@@ -79,14 +97,15 @@ std::vector<CostTable> costsToTry(const PlanRequest& request, ModelCosts& model,
 std::optional<Tried> ordered(const PlanRequest& request, ModelCosts& model, const Placement& placement, const CostTable& costs,
                              const OrderEffort& effort, std::string& by) {
   constexpr int kAttempts = 3;
-  OrderProblem problem = problemOf(request, placement, costs);
+  OrderProblem problem = problemOf(request, placement, costs, inOrder(request, limitsOf(request, model)));
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
     const std::optional<FoundOrder> found = findOrder(problem, effort);
     if (!found) return std::nullopt;
     Tried tried = tryRows(request, model, found->schedule);
     by = found->certificate.foundBy;
     if (tried.fits()) return tried;
-    for (std::size_t r = 0; r < problem.limits.size(); ++r) problem.limits[r] -= tried.excess[r];
+    const std::vector<Bytes> excess = inOrder(request, tried.excess);
+    for (std::size_t i = 0; i < problem.limits.size(); ++i) problem.limits[i] -= excess[i];
   }
   return std::nullopt;
 }
@@ -115,14 +134,25 @@ MadeOrder makeOrder(const PlanRequest& request, ModelCosts& model, int stages, c
     return {std::move(serial.rows), std::move(serial.priced), std::nullopt};
   }
   const Placement& placement = best->rows.placement;
-  const Ns bound = orderBound(problemOf(request, placement, withState(request, best->priced.costs, placement)));
+  const Ns bound = orderBound(problemOf(request, placement, withState(request, best->priced.costs, placement), limitsOf(request, model)));
   const Certificate certificate{Clock::Flush, best->makespan, bound, std::move(by), {}};
   return {std::move(best->rows), std::move(best->priced), certificate};
 }
 
+Ns orderBound(const PlanRequest& request, ModelCosts& model, int stages) {
+  if (std::holds_alternative<RecomputeAuto>(request.recompute)) return 0;
+  const Shape shape{request.ranks, stages, request.microbatches};
+  Ns bound = std::numeric_limits<Ns>::max();
+  for (const Placement& placement : orderPlacements(shape)) {
+    const CostTable costs = costsToTry(request, model, serialSchedule(placement, shape.ranks, shape.microbatches)).front();
+    bound = std::min(bound, orderBound(problemOf(request, placement, costs, inOrder(request, limitsOf(request, model)))));
+  }
+  return bound;
+}
+
 Schedule rowsFor(const PlanRequest& request, ModelCosts& model, int stages, const OrderEffort& effort) {
   if (request.schedule == kAutoSchedule) return makeOrder(request, model, stages, effort).rows;
-  return planRows(generate(request.schedule, {request.ranks, stages, request.microbatches}), request.replicas);
+  return planRows(generate(request.schedule, {request.ranks, stages, request.microbatches}), request.replicas, request.rankOrder);
 }
 
 }  // namespace pw

@@ -131,11 +131,13 @@ class Cutter {
 
   [[nodiscard]] bool worthRecomputing(ValueId v, const std::set<NodeId>& closure) const {
     const auto& meta = graph_.value(v).tensor;
-    if (!meta || costs_ == nullptr || (costs_->link.latency == 0 && costs_->link.bytesPerSecond == 0)) return true;
+    if (!meta || costs_ == nullptr) return true;
+    const LinkSpec& link = costs_->topology.sameNode;  // the usual one, as ranks are not known yet
+    if (link.latency == 0 && link.bytesPerSecond == 0) return true;
     Ns compute = 0;
     for (const NodeId node : closure) compute += costs_->nodes[node.index()].forward;
     try {
-      return compute <= costs_->link.latency + transferTime(costs_->link, bytesOf(*meta, bindings_));
+      return compute <= link.latency + transferTime(link, bytesOf(*meta, bindings_));
     } catch (const Error&) {
       return true;  // a size that depends on data cannot be sent at all
     }

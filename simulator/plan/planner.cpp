@@ -7,9 +7,11 @@
 #include "schedules/error.h"
 #include "schedules/generate.h"
 #include "schedules/lower.h"
+#include "simulator/model/graph_facts.h"
 #include "simulator/order/find_order.h"
 #include "simulator/plan/checkpoint.h"
 #include "simulator/plan/model_costs.h"
+#include "simulator/plan/stage_costs.h"
 #include "simulator/step/compiled_rows.h"
 
 namespace pw {
@@ -53,13 +55,54 @@ int defaultMicrobatches(int ranks, int replicas, std::int64_t batch, std::int64_
   return static_cast<int>(most);
 }
 
+BatchSizes settledBatch(BatchSizes sizes, int parts, const ModelGraph& graph) {
+  auto& [batch, microbatch] = sizes;
+  if (batch == 0) batch = (microbatch == 0 ? exportedBatch(graph) : microbatch) * parts;
+  if (batch < parts)
+    throw UsageError(
+        fmt::format("A batch of {} cannot be cut into {} microbatches; use a larger --batch or fewer --microbatches.", batch, parts));
+  if (microbatch == 0) microbatch = (batch + parts - 1) / parts;
+  const std::int64_t largest = (batch + parts - 1) / parts;
+  if (largest != microbatch) {
+    throw UsageError(fmt::format("--batch {} in {} microbatches has microbatches of {}, not {}; omit --microbatch or --batch.", batch,
+                                 parts, largest, microbatch));
+  }
+  static_cast<void>(bindBatch(graph, microbatch));  // refuses a batch the model was not exported for
+  return sizes;
+}
+
 bool reducesGradients(const Placement& placement, int replicas) {
   return replicas > 1 || (placement.bidirectional() && placement.mirrorOfStage != placement.rankOfStage);
 }
 
-Schedule planRows(const Schedule& schedule, int replicas) {
-  Schedule rows = lower(schedule);
+Schedule planRows(const Schedule& schedule, int replicas, const std::vector<Rank>& rankOrder) {
+  Schedule rows = lower(rankOrder.empty() ? schedule : withRankOrder(schedule, rankOrder));
   return reducesGradients(rows.placement, replicas) ? withReductions(rows) : rows;
+}
+
+Placement placementOf(const PlanRequest& request, int stages) {
+  const Shape shape{request.ranks, stages, request.microbatches};
+  Placement placement = request.schedule == kAutoSchedule ? loopPlacement(shape) : generate(request.schedule, shape).placement;
+  return request.rankOrder.empty() ? placement
+                                   : withRankOrder(std::move(placement), static_cast<std::size_t>(request.ranks), request.rankOrder);
+}
+
+std::vector<NodeId> balancedFor(const PlanRequest& request, const ModelGraph& graph, const Profile& profile, int stages, Balance by) {
+  const bool alike = std::ranges::all_of(profile.topology.ranks, [](const RankSpec& rank) { return rank.speed == 1; });
+  if (alike) return balancedSplits(graph, profile, stages, by);
+  return balancedSplits(graph, profile, stages, by, stageSlowness(profile, placementOf(request, stages), request.replicas));
+}
+
+std::vector<Bytes> memoryLimits(const PlanRequest& request, const Profile& profile, std::size_t ranks) {
+  const Replicas pipeline{static_cast<int>(ranks)};
+  requireRanks(profile.topology, pipeline.ranks * request.replicas, profile.machine.host);
+  const PipelineTopology topology(profile.topology, pipeline, request.replicas);
+  std::vector<Bytes> limits(ranks, request.memoryLimit);
+  for (std::size_t r = 0; r < limits.size(); ++r) {
+    const Bytes own = topology.memory(Rank(r));
+    if (own > 0 && (limits[r] == 0 || own < limits[r])) limits[r] = own;
+  }
+  return limits;
 }
 
 std::vector<std::string> splitNames(const std::vector<SplitPoint>& points, const std::vector<NodeId>& begins) {
@@ -84,14 +127,15 @@ Priced price(const PlanRequest& request, ModelCosts& model, CompiledRows& compil
       graph,  model.profile(), rows, request.replicas, stateCopies(request.optimizer), optimizerShards(request, rows.placement),
       &model, &compiled};
   const bool automatic = std::holds_alternative<RecomputeAuto>(request.recompute);
-  if (automatic && request.memoryLimit == 0)
+  const std::vector<Bytes> limits = memoryLimits(request, model.profile(), rows.rows.size());
+  if (automatic && std::ranges::all_of(limits, [](Bytes limit) { return limit == 0; }))
     throw UsageError(
         "Automatic recomputation recomputes as little as the memory limit allows; set a memory limit, or name the modules to recompute.");
   Priced priced;
   priced.partition = model.cut(request.begins);
   setCheckpoints(graph, priced.partition, request.recompute, model.changes());
-  priced.sharing = chooseSharing(setting, priced.partition, request.sharing, request.memoryLimit);
-  if (automatic) static_cast<void>(recomputeToFit(setting, priced.partition, request.memoryLimit));
+  priced.sharing = chooseSharing(setting, priced.partition, request.sharing, limits);
+  if (automatic) static_cast<void>(recomputeToFit(setting, priced.partition, limits));
   priced.costs = model.costTable(priced.partition, rows.placement, request.replicas);
   priced.costs.microbatchScale = microbatchScale(request);
   requireSummable(priced.costs, shapeOf(rows));

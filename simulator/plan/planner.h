@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "simulator/plan/excess.h"
 #include "simulator/plan/optimizer.h"
 #include "simulator/plan/plan.h"
 #include "simulator/plan/recompute.h"
@@ -29,7 +30,8 @@ struct PlanRequest {
   std::optional<Sharing> sharing;         ///< of parameters used by several stages; nothing: whichever makes the step shorter
   OptimizerSpec optimizer;                ///< whose state is counted in memory and time; a run may use another
   bool zero1 = false;                     ///< each replica keeps its share of that state (ZeRO-1)
-  Bytes memoryLimit = 0;                  ///< of a rank; 0: none
+  Bytes memoryLimit = 0;                  ///< of every rank; 0: none but their own
+  std::vector<Rank> rankOrder;            ///< what the schedule gives to rank i is done by rank `rankOrder[i]`; empty: by i itself
 
   bool operator==(const PlanRequest&) const = default;
 };
@@ -45,11 +47,32 @@ struct PlanRequest {
 /// samples, up to 4R.
 [[nodiscard]] int defaultMicrobatches(int ranks, int replicas, std::int64_t batch, std::int64_t microbatch);
 
+/// Samples per step over all replicas, and in a full microbatch.
+struct BatchSizes {
+  std::int64_t batch = 0, microbatch = 0;
+};
+
+/// One from the other where it is 0 (both: microbatches as exported), for so many microbatches of all replicas together. Throws UsageError
+/// where they do not go together, or the model cannot take such microbatches.
+[[nodiscard]] BatchSizes settledBatch(BatchSizes sizes, int parts, const ModelGraph& graph);
+
 /// Whether gradients are summed between ranks: replicas, or a bidirectional placement.
 [[nodiscard]] bool reducesGradients(const Placement& placement, int replicas);
 
-/// The rows a plan of this compute-only schedule holds: lowered, with REDUCE_GRAD where gradients are summed between ranks.
-[[nodiscard]] Schedule planRows(const Schedule& schedule, int replicas);
+/// The rows a plan of this compute-only schedule holds: lowered, with its ranks in this order (`PlanRequest::rankOrder`), and REDUCE_GRAD
+/// where gradients are summed between ranks. Throws UsageError for an order that does not name each rank once.
+[[nodiscard]] Schedule planRows(const Schedule& schedule, int replicas, const std::vector<Rank>& rankOrder = {});
+
+/// The placement of the schedule that a request names, with the request's order of ranks: of `auto` a loop.
+[[nodiscard]] Placement placementOf(const PlanRequest& request, int stages);
+
+/// `balancedSplits` with the speeds of the ranks that the stages are on.
+[[nodiscard]] std::vector<NodeId> balancedFor(const PlanRequest& request, const ModelGraph& graph, const Profile& profile, int stages,
+                                              Balance by);
+
+/// The memory limit of each of the `ranks` of a pipeline, in bytes: the smaller of the request's and its own on the profile's topology (of
+/// all replicas the smallest); 0: none.
+[[nodiscard]] std::vector<Bytes> memoryLimits(const PlanRequest& request, const Profile& profile, std::size_t ranks);
 
 /// How a stage begins, in words: the split point's name, else `node 12`. One name for each begin.
 [[nodiscard]] std::vector<std::string> splitNames(const std::vector<SplitPoint>& points, const std::vector<NodeId>& begins);

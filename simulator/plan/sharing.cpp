@@ -1,4 +1,5 @@
 #include "simulator/plan/sharing.h"
+#include "simulator/plan/excess.h"
 
 #include <algorithm>
 #include <set>
@@ -36,11 +37,10 @@ std::string_view name(Sharing sharing) {
   return "?";
 }
 
-std::vector<SharingChoice> chooseSharing(const PlanSetting& setting, Partition& partition, std::optional<Sharing> requested, Bytes limit) {
-  const auto fits = [&] {
-    const std::vector<Bytes> peaks = peaksOf(setting, partition);
-    return std::all_of(peaks.begin(), peaks.end(), [&](Bytes peak) { return peak <= limit; });
-  };
+std::vector<SharingChoice> chooseSharing(const PlanSetting& setting, Partition& partition, std::optional<Sharing> requested,
+                                         const std::vector<Bytes>& limits) {
+  const bool limited = std::ranges::any_of(limits, [](Bytes limit) { return limit > 0; });
+  const auto fits = [&] { return excessOf(peaksOf(setting, partition), limits) == 0; };
   std::vector<SharingChoice> choices;
   for (SharedParameter& shared : partition.shared) {
     SharingChoice choice{shared.name, requested.value_or(Sharing::Replicate), holdersOf(shared, setting.schedule.placement), 0, 0, 0, 0,
@@ -50,7 +50,7 @@ std::vector<SharingChoice> chooseSharing(const PlanSetting& setting, Partition& 
       choice.transmitBytes = shared.bytes * 2 * (choice.ranks - 1);
       shared.sharing = Sharing::Replicate;
       choice.replicateTime = tailOf(setting, partition);
-      const bool replicateFits = limit == 0 || fits();
+      const bool replicateFits = !limited || fits();
       shared.sharing = Sharing::Transmit;
       choice.transmitTime = tailOf(setting, partition);
       choice.forMemory = !requested && !replicateFits && fits();

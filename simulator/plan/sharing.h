@@ -27,7 +27,7 @@ struct SharingChoice {
 /// state. Parameters that one rank alone holds stay Replicate. Cost: two foldings of the costs (with a limit, compilations) for each
 /// parameter.
 [[nodiscard]] std::vector<SharingChoice> chooseSharing(const PlanSetting& setting, Partition& partition, std::optional<Sharing> requested,
-                                                       Bytes limit);
+                                                       const std::vector<Bytes>& limits);
 
 /// `replicate`, `transmit`.
 [[nodiscard]] std::string_view name(Sharing sharing);

@@ -196,8 +196,11 @@ struct Dynamic {
   std::vector<double> prefix;          // summed weight before each node
   std::vector<Bytes> crossing;         // at each position
   int stages = 1;
+  std::vector<double> slowness;  // of each stage
 
-  [[nodiscard]] double weight(std::size_t i, std::size_t j) const { return prefix[positions[j]] - prefix[positions[i]]; }
+  [[nodiscard]] double weight(std::size_t stage, std::size_t i, std::size_t j) const {
+    return (prefix[positions[j]] - prefix[positions[i]]) * slowness[stage];
+  }
 
   /// Smallest possible heaviest stage. As a position moves right, what is before it gets heavier and what is after it lighter: the best
   /// place for the last stage's begin is where the two meet, and moves only forward with its end.
@@ -210,8 +213,8 @@ struct Dynamic {
       std::vector<double> next(k, kInfinite);
       std::size_t i = s;  // fewer positions do not make s stages
       for (std::size_t j = s + 1; j < k; ++j) {
-        while (i + 1 < j && std::max(best[i + 1], weight(i + 1, j)) <= std::max(best[i], weight(i, j))) ++i;
-        next[j] = std::max(best[i], weight(i, j));
+        while (i + 1 < j && std::max(best[i + 1], weight(s, i + 1, j)) <= std::max(best[i], weight(s, i, j))) ++i;
+        next[j] = std::max(best[i], weight(s, i, j));
       }
       best = std::move(next);
     }
@@ -226,7 +229,8 @@ struct Dynamic {
     std::vector<std::vector<std::size_t>> from(static_cast<std::size_t>(stages), std::vector<std::size_t>(k, 0));
     std::vector<Bytes> best(k, kInfinite);
     best[0] = 0;
-    for (auto& source : from) {
+    for (std::size_t s = 0; s < from.size(); ++s) {
+      std::vector<std::size_t>& source = from[s];
       std::vector<Bytes> next(k, kInfinite);
       std::deque<std::size_t> queue;  // begins, ascending, with ascending bytes
       const auto cost = [&](std::size_t i) { return best[i] + crossing[i]; };
@@ -235,7 +239,7 @@ struct Dynamic {
           while (!queue.empty() && cost(queue.back()) > cost(j - 1)) queue.pop_back();
           queue.push_back(j - 1);
         }
-        while (!queue.empty() && weight(queue.front(), j) > limit) queue.pop_front();
+        while (!queue.empty() && weight(s, queue.front(), j) > limit) queue.pop_front();
         if (queue.empty()) continue;
         next[j] = cost(queue.front());
         source[j] = queue.front();
@@ -302,7 +306,7 @@ Balancer::Balancer(const ModelGraph& graph, const Profile& profile) : graph_(gra
   crossing_ = crossing.bytes;
 }
 
-std::vector<NodeId> Balancer::begins(int stages, Balance by) const {
+std::vector<NodeId> Balancer::begins(int stages, Balance by, const std::vector<double>& slowness) const {
   if (stages < 1) throw UsageError(fmt::format("{} stages were requested; use at least 1.", stages));
   if (stages == 1) return {};
   const auto needed = static_cast<std::size_t>(stages) - 1;
@@ -320,6 +324,7 @@ std::vector<NodeId> Balancer::begins(int stages, Balance by) const {
   }
   Dynamic dynamic;
   dynamic.stages = stages;
+  dynamic.slowness = by == Balance::Time && !slowness.empty() ? slowness : std::vector<double>(static_cast<std::size_t>(stages), 1);
   dynamic.positions.push_back(0);
   dynamic.positions.insert(dynamic.positions.end(), places.begin(), places.end());
   dynamic.positions.push_back(graph_.nodes.size());
@@ -329,8 +334,9 @@ std::vector<NodeId> Balancer::begins(int stages, Balance by) const {
   return dynamic.cheapest(dynamic.bottleneck() * 1.01 + 1e-9);
 }
 
-std::vector<NodeId> balancedSplits(const ModelGraph& graph, const Profile& profile, int stages, Balance by) {
-  return Balancer(graph, profile).begins(stages, by);
+std::vector<NodeId> balancedSplits(const ModelGraph& graph, const Profile& profile, int stages, Balance by,
+                                   const std::vector<double>& slowness) {
+  return Balancer(graph, profile).begins(stages, by, slowness);
 }
 
 }  // namespace pw

@@ -36,6 +36,8 @@ enum class Balance : std::uint8_t { Time, Memory, Parameters, Layers };
 /// numbered modules (`blocks.3`) of the most frequent class, which stay whole where there are enough of them, or operators where there are
 /// none. Tied parameters weigh where they are first read. Exact dynamic program, O(stages · split points²). Throws UsageError when the
 /// profile is of another graph, or the model has too few places to split at.
-[[nodiscard]] std::vector<NodeId> balancedSplits(const ModelGraph& graph, const Profile& profile, int stages, Balance by);
+/// `slowness`: of Time, by how much longer each stage takes on its rank; empty: none does.
+[[nodiscard]] std::vector<NodeId> balancedSplits(const ModelGraph& graph, const Profile& profile, int stages, Balance by,
+                                                 const std::vector<double>& slowness = {});
 
 }  // namespace pw

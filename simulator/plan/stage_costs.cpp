@@ -4,6 +4,9 @@
 #include <set>
 #include <utility>
 
+#include <fmt/format.h>
+
+#include "schedules/error.h"
 #include "simulator/plan/plan.h"
 #include "simulator/plan/stage_costs.h"
 #include "simulator/plan/stage_fold.h"
@@ -22,17 +25,84 @@ std::set<Rank> ranksOf(const std::vector<Stage>& stages, const Placement& placem
   return ranks;
 }
 
-void addMessages(const Partition& partition, const Profile& profile, const Placement& placement, CostTable& table) {
+/// Ranks of a pipeline that has this placement.
+int ranksIn(const Placement& placement) {
+  Rank last(0);
+  for (const Rank rank : placement.rankOfStage) last = std::max(last, rank);
+  for (const Rank rank : placement.mirrorOfStage) last = std::max(last, rank);
+  return last.value + 1;
+}
+
+/// Puts the costs of stages together for the ranks that they are on.
+class Assembly {
+ public:
+  Assembly(const Partition& partition, const Profile& profile, const Placement& placement, int replicas, CostTable& table)
+      : partition_(partition),
+        profile_(profile),
+        placement_(placement),
+        replicas_(replicas),
+        topology_(profile.topology, {ranksIn(placement)}, replicas),
+        table_(table) {
+    requireRanks(profile.topology, ranksIn(placement) * replicas, profile.machine.host);
+  }
+
+  void scaleBySpeed();
+  void addMessages();
+  void addLayerMessages();
+  void addReductions();
+
+ private:
+  /// Between two stages on different ranks; of a bidirectional placement the slower of the two ways.
+  [[nodiscard]] PipelineTopology::MessageTime message(Stage from, Stage to, Bytes bytes) const {
+    const auto between = [&](const std::vector<Rank>& rankOf) {
+      return topology_.message(rankOf[from.index()], rankOf[to.index()], bytes);
+    };
+    const auto down = between(placement_.rankOfStage);
+    if (!placement_.bidirectional()) return down;
+    const auto up = between(placement_.mirrorOfStage);
+    return up.latency + up.transfer > down.latency + down.transfer ? up : down;
+  }
+  [[nodiscard]] bool isLocal(const Transfer& t) const {
+    return placement_.rankOfStage.at(t.from.index()) == placement_.rankOfStage.at(t.to.index());
+  }
+
+  const Partition& partition_;
+  const Profile& profile_;
+  const Placement& placement_;
+  int replicas_;
+  PipelineTopology topology_;
+  CostTable& table_;
+};
+
+void Assembly::scaleBySpeed() {
+  const std::vector<double> slownesses = stageSlowness(profile_, placement_, replicas_);
+  for (std::size_t s = 0; s < slownesses.size(); ++s) {
+    const double slowness = slownesses[s];
+    if (placement_.bidirectional() && topology_.slowness(placement_.mirrorOfStage[s]) != slowness) {
+      throw UsageError(fmt::format(
+          "Stage {} of a bidirectional schedule is on the ranks {} and {}, which differ in speed, and that is not predicted; use a "
+          "schedule that keeps each stage on one rank.",
+          s, placement_.rankOfStage[s].value, placement_.mirrorOfStage[s].value));
+    }
+    if (slowness == 1) continue;
+    StageCost& cost = table_.stages[s];
+    for (Ns* time : {&cost.forward, &cost.backward, &cost.backwardInput, &cost.backwardWeight, &cost.optimizer})
+      *time = nsOf(static_cast<double>(*time) * slowness, "a stage on a slow rank");
+  }
+}
+
+void Assembly::addMessages() {
   std::map<std::pair<Stage, Stage>, std::pair<Bytes, Bytes>> bytes;  // forward and backward
-  for (const Transfer& t : partition.transfers) {
+  for (const Transfer& t : partition_.transfers) {
     auto& [forward, backward] = bytes[{t.from, t.to}];
     forward += t.bytes;
     if (t.gradient) backward += t.bytes;
   }
   for (const auto& [ends, size] : bytes) {
-    const bool local = placement.rankOfStage.at(ends.first.index()) == placement.rankOfStage.at(ends.second.index());
+    const bool local = placement_.rankOfStage.at(ends.first.index()) == placement_.rankOfStage.at(ends.second.index());
     const auto add = [&](Stage from, Stage to, bool backward, Bytes n) {
-      table.messages.push_back({from, to, backward, n, local ? 0 : profile.link.latency, local ? 0 : transferTime(profile.link, n)});
+      const auto time = local ? PipelineTopology::MessageTime() : message(from, to, n);
+      table_.messages.push_back({from, to, backward, n, time.latency, time.transfer});
     };
     add(ends.first, ends.second, false, size.first);
     if (size.second > 0) add(ends.second, ends.first, true, size.second);
@@ -41,47 +111,69 @@ void addMessages(const Partition& partition, const Profile& profile, const Place
 
 /// Of a layer table: a message each way between neighbouring stages, in the sender's time where it gives one. Its bytes are in no buffer of
 /// ours: the activations of the table say what is held.
-void addLayerMessages(const Partition& partition, const Profile& profile, const Placement& placement, CostTable& table) {
-  for (const Transfer& t : partition.transfers) {
-    const Ns sent = profile.sent.at(partition.stages[t.to.index()].begin.index() - 1);
-    const bool local = placement.rankOfStage.at(t.from.index()) == placement.rankOfStage.at(t.to.index());
-    const Ns latency = local ? 0 : sent < 0 ? profile.link.latency : sent;
-    const Ns transfer = local || sent >= 0 ? 0 : transferTime(profile.link, t.bytes);
-    table.messages.push_back({t.from, t.to, false, 0, latency, transfer});
-    table.messages.push_back({t.to, t.from, true, 0, latency, transfer});
+void Assembly::addLayerMessages() {
+  for (const Transfer& t : partition_.transfers) {
+    const Ns sent = profile_.sent.at(partition_.stages[t.to.index()].begin.index() - 1);
+    PipelineTopology::MessageTime time;
+    if (!isLocal(t)) time = sent >= 0 ? PipelineTopology::MessageTime{sent, 0} : message(t.from, t.to, t.bytes);
+    table_.messages.push_back({t.from, t.to, false, 0, time.latency, time.transfer});
+    table_.messages.push_back({t.to, t.from, true, 0, time.latency, time.transfer});
   }
 }
 
-/// Reduce-scatter and all-gather in a ring (Patarasuk and Yuan, 2009): each of 2 (D − 1) rounds passes on a D-th of the bytes.
-Ns ringTime(const LinkSpec& link, Bytes bytes, std::int64_t holders) {
-  return holders < 2 || bytes == 0 ? 0 : 2 * (holders - 1) * link.latency + transferTime(link, 2 * (holders - 1) * bytes / holders);
+/// Reduce-scatter and all-gather in a ring (Patarasuk and Yuan, 2009): each of 2 (D − 1) rounds passes on a D-th of the bytes, and takes as
+/// long as its slowest hop.
+Ns ringTime(const LinkSpec& hop, Bytes bytes, std::int64_t holders) {
+  return holders < 2 || bytes == 0 ? 0 : 2 * (holders - 1) * hop.latency + transferTime(hop, 2 * (holders - 1) * bytes / holders);
 }
 
-void addReductions(const Partition& partition, const Profile& profile, const Placement& placement, int replicas, CostTable& table) {
+void Assembly::addReductions() {
   std::vector<Bytes> own;
-  for (const StageCost& stage : table.stages) own.push_back(stage.updatedBytes);  // whose gradients are summed, before one of several owns
+  for (const StageCost& stage : table_.stages) own.push_back(stage.updatedBytes);  // gradients that are summed, before one of several owns
+  const auto asList = [](const std::set<Rank>& ranks) { return std::vector<Rank>(ranks.begin(), ranks.end()); };
   double reduceTime = 0;
-  for (const SharedParameter& shared : partition.shared) {
-    const auto ranks = static_cast<std::int64_t>(ranksOf(shared.stages, placement).size());
+  for (const SharedParameter& shared : partition_.shared) {
+    const std::vector<Rank> ranks = asList(ranksOf(shared.stages, placement_));
     if (shared.sharing == Sharing::Transmit) {
-      for (const Stage s : shared.stages) table.stages[s.index()].updatedBytes -= s == shared.stages.front() ? 0 : shared.bytes;
+      for (const Stage s : shared.stages) table_.stages[s.index()].updatedBytes -= s == shared.stages.front() ? 0 : shared.bytes;
     }
-    if (ranks < 2) continue;
-    const Ns exchange = profile.link.latency + (ranks - 1) * transferTime(profile.link, shared.bytes);
-    reduceTime += (shared.sharing == Sharing::Transmit ? 2.0 : 1.0) * static_cast<double>(exchange) +
-                  static_cast<double>(ringTime(profile.link, shared.bytes, replicas));
+    if (ranks.size() < 2) continue;
+    const Rank owner = placement_.rankOfStage.at(shared.stages.front().index());
+    PipelineTopology::MessageTime slowest;
+    for (const Rank rank : ranks) {
+      const auto time = rank == owner ? slowest : topology_.message(owner, rank, shared.bytes);
+      if (time.latency + time.transfer > slowest.latency + slowest.transfer) slowest = time;
+    }
+    const Ns exchange = slowest.latency + static_cast<std::int64_t>(ranks.size() - 1) * slowest.transfer;
+    reduceTime += (shared.sharing == Sharing::Transmit ? 2.0 : 1.0) * static_cast<double>(exchange);
+    Ns slowestRing = 0;
+    for (const Rank rank : ranks)
+      slowestRing = std::max(slowestRing, ringTime(topology_.ringHop({rank}, shared.bytes / replicas_), shared.bytes, replicas_));
+    reduceTime += static_cast<double>(slowestRing);
     for (const Stage s : shared.stages) own[s.index()] -= shared.bytes;
   }
-  table.reduceTime = nsOf(reduceTime, "summing the gradients of shared parameters");
+  table_.reduceTime = nsOf(reduceTime, "summing the gradients of shared parameters");
   for (std::size_t s = 0; s < own.size(); ++s) {
-    const auto holders = static_cast<std::int64_t>(ranksOf({Stage(s)}, placement).size()) * replicas;
-    table.stages[s].reduce = ringTime(profile.link, std::max<Bytes>(0, own[s]), holders);
-    table.stages[s].optimizer =
-        nsOf(std::floor(static_cast<double>(table.stages[s].updatedBytes) * profile.optimizerNsPerByte), "the optimizer step");
+    const std::vector<Rank> ranks = asList(ranksOf({Stage(s)}, placement_));
+    const auto holders = static_cast<std::int64_t>(ranks.size()) * replicas_;
+    const Bytes bytes = std::max<Bytes>(0, own[s]);
+    table_.stages[s].reduce = ringTime(topology_.ringHop(ranks, bytes / holders), bytes, holders);
+    table_.stages[s].optimizer =
+        nsOf(std::floor(static_cast<double>(table_.stages[s].updatedBytes) * profile_.optimizerNsPerByte), "the optimizer step");
   }
 }
 
 }  // namespace
+
+std::vector<double> stageSlowness(const Profile& profile, const Placement& placement, int replicas) {
+  const Topology& topology = profile.topology;
+  if (std::ranges::all_of(topology.ranks, [](const RankSpec& rank) { return rank.speed == 1; })) return {};
+  requireRanks(topology, ranksIn(placement) * replicas, profile.machine.host);
+  const PipelineTopology pipeline(topology, {ranksIn(placement)}, replicas);
+  std::vector<double> slowness;
+  for (const Rank rank : placement.rankOfStage) slowness.push_back(pipeline.slowness(rank));
+  return slowness;
+}
 
 CostTable assembleCosts(const std::vector<std::shared_ptr<const FoldedStage>>& stages, const Partition& partition, const Profile& profile,
                         const Placement& placement, int replicas) {
@@ -93,8 +185,10 @@ CostTable assembleCosts(const std::vector<std::shared_ptr<const FoldedStage>>& s
   }
   CostTable table;
   for (std::size_t s = 0; s < stages.size(); ++s) table.stages.push_back(stages[s]->with(received[s], gradientsIn[s]));
-  profile.sent.empty() ? addMessages(partition, profile, placement, table) : addLayerMessages(partition, profile, placement, table);
-  addReductions(partition, profile, placement, replicas, table);
+  Assembly assembly(partition, profile, placement, replicas, table);
+  profile.sent.empty() ? assembly.addMessages() : assembly.addLayerMessages();
+  assembly.addReductions();
+  assembly.scaleBySpeed();
   return table;
 }
 

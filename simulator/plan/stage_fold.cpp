@@ -88,12 +88,15 @@ std::vector<Bytes> sizesOf(const ModelGraph& graph, const Bindings& bindings) {
   return sizes;
 }
 
-/// Of values while a stage computes: in 16 bits where autocast makes them so.
+/// Of values while a stage computes: in 16 bits where autocast makes them so, none of what fused attention keeps in registers.
 std::vector<Bytes> computedSizes(const ModelGraph& graph, const Profile& profile, std::vector<Bytes> sizes) {
   std::vector<double> flops;
   for (const NodeCost& node : profile.nodes) flops.push_back(node.flops);
   const AutocastTypes types = autocastTypes(graph, profile.computing.precision, flops);
   for (std::size_t v = 0; v < sizes.size(); ++v) sizes[v] = types.isLower[v] && sizes[v] > 0 ? sizes[v] / 2 : sizes[v];
+  if (profile.attention != Attention::Fused) return sizes;
+  const std::vector<bool> fused = fusedAttentionValues(graph);
+  for (std::size_t v = 0; v < sizes.size(); ++v) sizes[v] = fused[v] && sizes[v] > 0 ? 0 : sizes[v];
   return sizes;
 }
 

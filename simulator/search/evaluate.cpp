@@ -23,32 +23,33 @@ double bubbleOf(const Program& program, Ns makespan) {
   return makespan > 0 ? static_cast<double>(idle) / (static_cast<double>(program.ranks) * static_cast<double>(makespan)) : 0;
 }
 
-/// What moving splits lowers.
-std::tuple<Bytes, Ns, Bytes> weightOf(const Candidate& c) {
-  const Bytes limit = c.request.memoryLimit;
-  return {limit > 0 ? std::max<Bytes>(0, c.peak - limit) : 0, c.step, c.peak};
-}
-
 constexpr std::int64_t kMostWork = 12'000'000;  // actions: some seconds; a step of ten thousand actions is moved to its end within it
 constexpr double kMostCuts = 5'000;             // that are all tried, some tens of microseconds each
 
 /// Compute actions of a pass over its schedule.
 std::int64_t sizeOf(const Candidate& c) { return std::int64_t{c.stages} * c.request.microbatches; }
 
-/// In how many ways `taken` of `from` can be chosen; 0 if not at all.
-double choices(std::size_t from, std::size_t taken) {
-  double ways = taken <= from ? 1 : 0;
-  for (std::size_t i = 0; i < taken && i < from; ++i) ways = ways * static_cast<double>(from - i) / static_cast<double>(i + 1);
+}  // namespace
+
+double cutsAt(std::size_t places, std::size_t begins) {
+  double ways = begins <= places ? 1 : 0;
+  for (std::size_t i = 0; i < begins && i < places; ++i) ways = ways * static_cast<double>(places - i) / static_cast<double>(i + 1);
   return ways;
 }
 
-}  // namespace
-
 Evaluator::Evaluator(const SearchShape& shape)
     : Evaluator(shape, planRows(generate(shape.request.schedule, {shape.request.ranks, shape.stages, shape.request.microbatches}),
-                                shape.request.replicas)) {}
+                                shape.request.replicas, shape.request.rankOrder)) {}
 
-Evaluator::Evaluator(const SearchShape& shape, Schedule rows) : shape_(shape), rows_(std::move(rows)), compiled_(rows_) {}
+Evaluator::Evaluator(const SearchShape& shape, Schedule rows)
+    : shape_(shape),
+      rows_(std::move(rows)),
+      compiled_(rows_),
+      limits_(memoryLimits(shape.request, *shape.profile.profile, rows_.rows.size())) {}
+
+bool Evaluator::isBetter(const Candidate& a, const Candidate& b) {
+  return std::tie(a.excess, a.step, a.peak) < std::tie(b.excess, b.step, b.peak);
+}
 
 Evaluator::Weighed Evaluator::weigh(const SplitStart& start, const Recompute& recompute) {
   Weighed weighed;
@@ -61,8 +62,9 @@ Evaluator::Weighed Evaluator::weigh(const SplitStart& start, const Recompute& re
   c.scaled = shape_.profile.scaled;
   weighed.costs = price(c.request, *shape_.model, compiled_).costs;
   addOptimizerState(weighed.costs, stateCopies(c.request.optimizer), optimizerShards(c.request, rows_.placement));
-  c.peak = std::ranges::max(compiled_.peaks(weighed.costs));
-  c.fits = c.request.memoryLimit == 0 || c.peak <= c.request.memoryLimit;
+  const std::vector<Bytes> peaks = compiled_.peaks(weighed.costs);
+  c.peak = std::ranges::max(peaks);
+  c.excess = excessOf(peaks, limits_);
   c.samples = c.request.batch > 0 ? c.request.batch : c.request.microbatch * c.request.microbatches * c.request.replicas;
   return weighed;
 }
@@ -94,9 +96,7 @@ Candidate Evaluator::evaluate(const SplitStart& start, const Recompute& recomput
 
 /// Not where more is over the limit, nor where as much is and a path shows that the step is no shorter (or as long, and the peak no lower).
 bool Evaluator::mayImprove(const Weighed& tried, const Candidate& best) {
-  const Bytes limit = best.request.memoryLimit;
-  const auto over = [limit](const Candidate& c) { return limit > 0 ? std::max<Bytes>(0, c.peak - limit) : 0; };
-  if (over(tried.candidate) != over(best)) return over(tried.candidate) < over(best);
+  if (tried.candidate.excess != best.excess) return tried.candidate.excess < best.excess;
   if (compiled_.prepare(tried.costs) != boundsOf_) return true;
   const Ns enough = tried.candidate.peak < best.peak ? best.step : best.step - 1;
   return bounds_.stepWith(rows_, tried.costs, enough) <= enough;
@@ -116,7 +116,7 @@ bool Evaluator::tryCut(Moving& moving, const std::vector<NodeId>& begins) {
     if (!mayImprove(tried, best)) return true;
     moving.work += size;
     simulate(tried, true);
-    if (!(weightOf(tried.candidate) < weightOf(best))) return true;
+    if (!isBetter(tried.candidate, best)) return true;
     tried.candidate.moves = best.moves + 1;
     best = std::move(tried.candidate);
   } catch (const UsageError&) {
@@ -168,7 +168,7 @@ Candidate Evaluator::improve(const Candidate& start, const std::vector<NodeId>& 
   Weighed first = weigh({start.split, start.request.begins}, start.request.recompute);
   simulate(first, true);  // for its path
   Moving moving{start, goOn, 0, compiled_.structure()};
-  const double cuts = choices(places.size(), start.request.begins.size());
+  const double cuts = cutsAt(places.size(), start.request.begins.size());
   const bool all = cuts <= kMostCuts && cuts * static_cast<double>(sizeOf(start)) <= kMostWork;
   all ? tryAll(moving, places) : tryNeighbours(moving, places, rounds);
   return moving.best;

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "simulator/plan/model_costs.h"
-#include "simulator/search/search.h"
 #include "simulator/search/profiles.h"
+#include "simulator/search/search.h"
 #include "simulator/step/compiled_rows.h"
 #include "simulator/step/path_bound.h"
 
@@ -18,7 +18,11 @@ struct SearchShape {
   int stages = 0;
   SizedProfile profile;
   std::shared_ptr<ModelCosts> model;  ///< of the profile, shared by all combinations with one microbatch size
+  std::vector<double> slowness;       ///< of each stage on its rank (`slownessOf`)
 };
+
+/// In how many ways a model with so many places to cut at can be cut `begins` times; 0 if not at all.
+[[nodiscard]] double cutsAt(std::size_t places, std::size_t begins);
 
 /// Initial splits of a combination.
 struct SplitStart {
@@ -37,15 +41,17 @@ class Evaluator {
   Evaluator(const Evaluator&) = delete;
   Evaluator& operator=(const Evaluator&) = delete;
 
+  /// Lower, in this order, in what is over the memory limit, the step, the peak.
+  [[nodiscard]] static bool isBetter(const Candidate& a, const Candidate& b);
+
   /// The prediction for these splits and this recomputation. Throws UsageError where the model cannot be cut or recomputed so.
   [[nodiscard]] Candidate evaluate(const SplitStart& start, const Recompute& recompute);
 
-  /// The candidate with other begins among `places` (ascending) that are better: lower, in this order, in what is over the memory limit,
-  /// the step, the peak. Where there are few choices (5,000) all are tried and the result is the best; otherwise single begins move to
-  /// places 1, 2 or 4 further as long as that is better, at most `rounds` times over all begins. A cut is not simulated where its memory
-  /// alone, or a path of the program (`PathBounds`), shows that it is no better: the result is that of simulating all. `goOn` is called
-  /// before every try with the share of the most work done. Of very large plans the tries end after some seconds' work, counted in actions
-  /// and so the same everywhere. Ties: the first found.
+  /// The candidate with other begins among `places` (ascending) that are better (`isBetter`). Where there are few choices (5,000) all are
+  /// tried and the result is the best; otherwise single begins move to places 1, 2 or 4 further as long as that is better, at most `rounds`
+  /// times over all begins. A cut is not simulated where its memory alone, or a path of the program (`PathBounds`), shows that it is no
+  /// better: the result is that of simulating all. `goOn` is called before every try with the share of the most work done. Of very large
+  /// plans the tries end after some seconds' work, counted in actions and so the same everywhere. Ties: the first found.
   [[nodiscard]] Candidate improve(const Candidate& start, const std::vector<NodeId>& places, int rounds,
                                   const std::function<bool(double)>& goOn);
 
@@ -72,6 +78,7 @@ class Evaluator {
   const SearchShape& shape_;
   Schedule rows_;
   CompiledRows compiled_;
+  std::vector<Bytes> limits_;  ///< by rank
   Times times_;
   std::vector<Binding> bindings_;
   PathBounds bounds_;

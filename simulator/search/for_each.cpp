@@ -4,6 +4,7 @@
 #include <atomic>
 #include <exception>
 #include <mutex>
+#include <system_error>
 #include <thread>
 #include <vector>
 
@@ -25,7 +26,11 @@ void forEach(int count, int threads, const std::function<void(int)>& work) {
     }
   };
   std::vector<std::thread> others;
-  for (int t = 1; t < std::min(threads, count); ++t) others.emplace_back(loop);
+  try {
+    for (int t = 1; t < std::min(threads, count); ++t) others.emplace_back(loop);
+  } catch (const std::system_error&) {
+    // no more threads here: those that started do the work
+  }
   loop();
   for (std::thread& thread : others) thread.join();
   if (failure) std::rethrow_exception(failure);

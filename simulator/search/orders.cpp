@@ -1,10 +1,13 @@
 #include "simulator/search/orders.h"
 
 #include <algorithm>
+#include <cstdint>
+#include <limits>
 #include <set>
 #include <tuple>
 #include <utility>
 
+#include "schedules/error.h"
 #include "simulator/plan/made_order.h"
 #include "simulator/search/ranking.h"
 
@@ -18,26 +21,124 @@ std::vector<OrderStart> orderStarts(const std::vector<SearchShape>& shapes, cons
   }
   std::stable_sort(starts.begin(), starts.end(),
                    [](const OrderStart& a, const OrderStart& b) { return isBetter(*a.candidate, *b.candidate); });
-  std::set<std::tuple<int, int, Recompute, std::vector<NodeId>>> known;
+  std::set<std::tuple<int, int, Recompute, std::vector<NodeId>, std::vector<Rank>>> known;
   std::erase_if(starts, [&](const OrderStart& start) {
     const PlanRequest& r = start.candidate->request;
-    return !known.emplace(r.microbatches, start.candidate->stages, r.recompute, r.begins).second;
+    return !known.emplace(r.microbatches, start.candidate->stages, r.recompute, r.begins, r.rankOrder).second;
   });
   starts.resize(std::min(starts.size(), static_cast<std::size_t>(std::max(0, most))));
   return starts;
 }
 
-std::optional<Candidate> withOrder(const OrderStart& start, const std::function<bool()>& goOn) {
+namespace {
+
+constexpr double kFewCuts = 100;            ///< that are all looked at
+constexpr std::size_t kNeighbours = 8;      ///< cuts of larger models
+constexpr double kNeighbourSeconds = 0.05;  ///< for the order of each
+
+constexpr std::int64_t kMostActions = 2'000;  ///< forwards of a step, where these orders still take little of a search
+
+using Begins = std::vector<NodeId>;
+
+std::vector<Begins> allCuts(const std::vector<NodeId>& places, std::size_t count) {
+  std::vector<bool> chosen(places.size(), false);
+  std::fill(chosen.begin(), chosen.begin() + static_cast<std::ptrdiff_t>(count), true);
+  std::vector<Begins> cuts;
+  do {
+    Begins begins;
+    for (std::size_t i = 0; i < places.size(); ++i) {
+      if (chosen[i]) begins.push_back(places[i]);
+    }
+    cuts.push_back(std::move(begins));
+  } while (std::prev_permutation(chosen.begin(), chosen.end()));
+  return cuts;
+}
+
+/// With one begin moved to the next place before or after it.
+std::vector<Begins> neighbouringCuts(const std::vector<NodeId>& places, const Begins& begins) {
+  std::vector<Begins> cuts;
+  for (std::size_t i = 0; i < begins.size(); ++i) {
+    const NodeId low = i == 0 ? NodeId(0) : begins[i - 1];
+    const NodeId high = i + 1 < begins.size() ? begins[i + 1] : NodeId(std::numeric_limits<std::int32_t>::max());
+    const auto at = std::lower_bound(places.begin(), places.end(), begins[i]);
+    const auto add = [&](NodeId place) {
+      if (place <= low || place >= high) return;
+      cuts.push_back(begins);
+      cuts.back()[i] = place;
+    };
+    if (at != places.begin()) add(*(at - 1));
+    const auto after = at != places.end() && *at == begins[i] ? at + 1 : at;
+    if (after != places.end()) add(*after);
+  }
+  return cuts;
+}
+
+/// Makes orders for cuts of one combination.
+class CutOrders {
+ public:
+  CutOrders(const SearchShape& shape, const Candidate& from, const std::function<bool()>& goOn) : shape_(shape), from_(from), goOn_(goOn) {
+    shape_.request.schedule = kAutoSchedule;
+    shape_.request.rankOrder = from.request.rankOrder;
+    shape_.request.chunks = shape_.stages / shape_.request.ranks;
+  }
+
+  [[nodiscard]] Candidate made(const Begins& begins, double seconds) {
+    PlanRequest request = requestOf(begins);
+    MadeOrder order = makeOrder(request, *shape_.model, shape_.stages, {.seconds = seconds, .goOn = [this](double) { return goOn_(); }});
+    Candidate candidate = Evaluator(shape_, std::move(order.rows)).evaluate({from_.split, begins}, request.recompute);
+    candidate.moves = from_.moves + (begins == from_.request.begins ? 0 : 1);
+    return candidate;
+  }
+
+  /// Cuts whose orders may end earlier than `best`, with what they take at least, ascending.
+  [[nodiscard]] std::vector<std::pair<Ns, Begins>> promising(const std::vector<Begins>& cuts, const Candidate& best) {
+    std::vector<std::pair<Ns, Begins>> list;
+    for (const Begins& begins : cuts) {
+      if (begins == from_.request.begins || !goOn_()) continue;
+      try {
+        const Ns bound = orderBound(requestOf(begins), *shape_.model, shape_.stages);
+        if (best.excess > 0 || bound < best.makespan) list.emplace_back(bound, begins);
+      } catch (const UsageError&) {
+        continue;  // cannot be cut so
+      }
+    }
+    std::sort(list.begin(), list.end());
+    return list;
+  }
+
+ private:
+  [[nodiscard]] PlanRequest requestOf(const Begins& begins) const {
+    PlanRequest request = from_.request;
+    request.begins = begins;
+    return request;
+  }
+
+  SearchShape shape_;
+  const Candidate& from_;
+  const std::function<bool()>& goOn_;
+};
+
+}  // namespace
+
+std::optional<Candidate> withOrder(const OrderStart& start, const std::vector<NodeId>& places, const std::function<bool()>& goOn) {
   const Candidate& from = *start.candidate;
-  SearchShape shape = *start.shape;
-  shape.request.schedule = kAutoSchedule;
-  shape.request.chunks = shape.stages / shape.request.ranks;
-  const OrderEffort effort{.seconds = kOrderSeconds, .goOn = [&](double) { return goOn(); }};
-  MadeOrder made = makeOrder(from.request, *shape.model, shape.stages, effort);
-  if (!goOn()) return std::nullopt;
-  Candidate candidate = Evaluator(shape, std::move(made.rows)).evaluate({from.split, from.request.begins}, from.request.recompute);
-  candidate.moves = from.moves;
-  return candidate;
+  CutOrders orders(*start.shape, from, goOn);
+  Candidate first = orders.made(from.request.begins, kOrderSeconds), best = first;
+  const bool few = cutsAt(places.size(), from.request.begins.size()) <= kFewCuts;
+  if (!few && std::int64_t{from.stages} * from.request.microbatches > kMostActions) return best;
+  auto cuts = orders.promising(few ? allCuts(places, from.request.begins.size()) : neighbouringCuts(places, from.request.begins), best);
+  if (!few) cuts.resize(std::min(cuts.size(), kNeighbours));
+  for (const auto& [bound, begins] : cuts) {
+    if (!goOn()) return std::nullopt;
+    if (best.excess == 0 && bound >= best.makespan) break;
+    Candidate tried = orders.made(begins, few ? kOrderSeconds : kNeighbourSeconds);
+    if (Evaluator::isBetter(tried, best)) best = std::move(tried);
+  }
+  if (!few && best.request.begins != from.request.begins) {  // with the time that its plan's order gets
+    Candidate longer = orders.made(best.request.begins, kOrderSeconds);
+    best = Evaluator::isBetter(longer, first) ? std::move(longer) : std::move(first);
+  }
+  return goOn() ? std::optional(std::move(best)) : std::nullopt;
 }
 
 }  // namespace pw

@@ -4,8 +4,8 @@
 #include <optional>
 #include <vector>
 
-#include "simulator/search/search.h"
 #include "simulator/search/evaluate.h"
+#include "simulator/search/search.h"
 
 namespace pw {
 
@@ -22,8 +22,11 @@ struct OrderStart {
 [[nodiscard]] std::vector<OrderStart> orderStarts(const std::vector<SearchShape>& shapes, const std::vector<std::vector<Candidate>>& found,
                                                   int most);
 
-/// The schedule `auto` with this candidate's partition (`makeOrder`); nothing where `goOn` returned false. Where no order fits, what it
-/// needs at least. Throws UsageError for shapes too large to search an order for.
-[[nodiscard]] std::optional<Candidate> withOrder(const OrderStart& start, const std::function<bool()>& goOn);
+/// The schedule `auto` with this candidate's partition (`makeOrder`), or with another cut at `places` (ascending) that is better with its
+/// own order: of all cuts where they are few (100), in the order of what their orders take at least (`orderBound`) as long as that is less;
+/// otherwise, in steps of at most 2,000 forwards, of the most promising that move one begin by a place, with less time for each. Nothing
+/// where `goOn` returned false. Where no order fits, what it needs at least. Throws UsageError for shapes too large to search an order for.
+[[nodiscard]] std::optional<Candidate> withOrder(const OrderStart& start, const std::vector<NodeId>& places,
+                                                 const std::function<bool()>& goOn);
 
 }  // namespace pw

@@ -5,8 +5,8 @@
 
 #include "schedules/error.h"
 #include "simulator/costs/estimate.h"
-#include "simulator/search/search.h"
 #include "simulator/search/profiles.h"
+#include "simulator/search/search.h"
 
 namespace pw {
 namespace {
@@ -39,9 +39,9 @@ Profile scaledProfile(const Profile& profile, std::int64_t microbatch) {
   return scaled;
 }
 
-ProfileSource estimates(const ModelGraph& graph, const Cluster& cluster, DType precision) {
-  return [&graph, &cluster, precision](std::int64_t microbatch) {
-    return SizedProfile{std::make_shared<Profile>(estimate(graph, microbatch, cluster, precision)), false};
+ProfileSource estimates(const ModelGraph& graph, const Cluster& cluster, DType precision, Attention attention) {
+  return [&graph, &cluster, precision, attention](std::int64_t microbatch) {
+    return SizedProfile{std::make_shared<Profile>(estimate(graph, microbatch, cluster, precision, attention)), false};
   };
 }
 

@@ -9,11 +9,11 @@
 namespace pw {
 
 bool isBetter(const Candidate& a, const Candidate& b) {
-  if (a.fits != b.fits) return a.fits;
-  if (!a.fits && a.peak != b.peak) return a.peak < b.peak;
+  if (a.excess != b.excess) return a.excess < b.excess;
   if (a.samplesPerSecond != b.samplesPerSecond) return a.samplesPerSecond > b.samplesPerSecond;
   const auto rest = [](const Candidate& c) {
-    return std::tie(c.peak, c.stages, c.request.schedule, c.request.microbatches, c.request.recompute, c.request.begins);
+    return std::tie(c.peak, c.stages, c.request.schedule, c.request.microbatches, c.request.recompute, c.request.begins,
+                    c.request.rankOrder);
   };
   return rest(a) < rest(b);
 }

@@ -19,9 +19,10 @@
 #include "simulator/model/graph_facts.h"
 #include "simulator/order/find_order.h"
 #include "simulator/plan/balancer.h"
-#include "simulator/search/for_each.h"
 #include "simulator/search/evaluate.h"
+#include "simulator/search/for_each.h"
 #include "simulator/search/orders.h"
+#include "simulator/search/rank_order.h"
 #include "simulator/search/ranking.h"
 
 namespace pw {
@@ -59,12 +60,14 @@ class Searcher {
   void findStarts();
   [[nodiscard]] std::vector<SplitStart> startsOf(const SearchShape& shape, const Balancer& balancer) const;
   void tryShape(int shape);
+  void findPlaces(std::int64_t microbatch);
   void improveBest();
   void makeOrders();
   [[nodiscard]] std::int64_t orderWork() const { return withOrders_ ? kOrderWork * std::max(0, space_.orders) : 0; }
   void report(const Candidate* candidate);
   void skip(const SearchShape& shape, const std::string& why);
-  [[nodiscard]] static std::pair<std::int64_t, int> sizeOf(const SearchShape& s) { return {s.request.microbatch, s.stages}; }
+  using StartKey = std::tuple<std::int64_t, int, std::vector<double>>;
+  [[nodiscard]] static StartKey startKey(const SearchShape& s) { return {s.request.microbatch, s.stages, s.slowness}; }
 
   const ModelGraph& graph_;
   const ProfileSource& profiles_;
@@ -74,9 +77,10 @@ class Searcher {
   bool withFamilies_ = true;  ///< else only the schedule `auto` was requested
   bool withOrders_ = true;
   std::vector<SearchShape> shapes_;
-  std::map<std::pair<std::int64_t, int>, std::vector<SplitStart>> starts_;  ///< by microbatch size and stages
-  std::vector<std::vector<Candidate>> found_;                               ///< by shape
-  std::vector<Candidate> ordered_;                                          ///< of the schedule `auto`
+  std::map<StartKey, std::vector<SplitStart>> starts_;  ///< by microbatch size, stages and their slowness
+  std::map<std::int64_t, std::vector<NodeId>> places_;  ///< where the model can be cut, by microbatch size
+  std::vector<std::vector<Candidate>> found_;           ///< by shape
+  std::vector<Candidate> ordered_;                      ///< of the schedule `auto`
   std::set<std::string> skipped_;
   std::mutex mutex_;                 ///< of progress, `skipped_`, `done_`
   std::int64_t done_ = 0, all_ = 0;  ///< work, in actions to simulate
@@ -193,6 +197,7 @@ void Searcher::findModels() {
     std::shared_ptr<ModelCosts>& model = known[shape.request.microbatch];
     if (!model) model = std::make_shared<ModelCosts>(graph_, *shape.profile.profile, shape.request.microbatch);
     shape.model = model;
+    shape.slowness = slownessOf(shape);
   }
 }
 
@@ -203,14 +208,14 @@ std::vector<SplitStart> Searcher::startsOf(const SearchShape& shape, const Balan
       starts.push_back({std::string(name), begins});
   };
   if (static_cast<int>(graph_.splitMarkers.size()) + 1 == shape.stages) add("marks", graph_.splitMarkers);
-  for (const Balance by : space_.balances) add(name(by), balancer.begins(shape.stages, by));
+  for (const Balance by : space_.balances) add(name(by), balancer.begins(shape.stages, by, shape.slowness));
   return starts;
 }
 
 void Searcher::findStarts() {
   std::map<std::int64_t, std::vector<const SearchShape*>> bySize;  // one of each number of stages
   for (const SearchShape& shape : shapes_) {
-    if (starts_.try_emplace(sizeOf(shape)).second) bySize[shape.request.microbatch].push_back(&shape);
+    if (starts_.try_emplace(startKey(shape)).second) bySize[shape.request.microbatch].push_back(&shape);
   }
   std::vector<const std::vector<const SearchShape*>*> sizes;
   for (const auto& [size, shapes] : bySize) sizes.push_back(&shapes);
@@ -221,7 +226,7 @@ void Searcher::findStarts() {
     for (const SearchShape* shape : shapes) {
       if (cancelled_) return;
       try {
-        starts_.at(sizeOf(*shape)) = startsOf(*shape, balancer);
+        starts_.at(startKey(*shape)) = startsOf(*shape, balancer);
       } catch (const UsageError& error) {  // too few places to split at
         const std::lock_guard lock(mutex_);
         skipped_.insert(fmt::format("{} stages: {}", shape->stages, error.what()));
@@ -233,7 +238,7 @@ void Searcher::findStarts() {
 
 void Searcher::tryShape(int at) {
   const SearchShape& shape = shapes_[static_cast<std::size_t>(at)];
-  const std::vector<SplitStart>& starts = starts_.at(sizeOf(shape));
+  const std::vector<SplitStart>& starts = starts_.at(startKey(shape));
   if (starts.empty() || cancelled_) return;
   Evaluator evaluator(shape);
   std::vector<Candidate>& found = found_[static_cast<std::size_t>(at)];
@@ -257,11 +262,18 @@ void Searcher::tryShape(int at) {
     if (!kept || !space_.recompute || isLayerChain(graph_)) continue;
     const auto full = tryOne(start, RecomputeFull());
     keep(full);
-    if (kept->fits) continue;
+    if (kept->fits()) continue;
     const auto some = tryOne(start, RecomputeAuto());
     const bool same = some && full && some->step == full->step && some->peak == full->peak;
-    if (some && some->fits && !same) keep(some);  // a plan that does not fit recomputes everything it can, like RecomputeFull
+    if (some && some->fits() && !same) keep(some);  // a plan that does not fit recomputes everything it can, like RecomputeFull
   }
+}
+
+/// Where the model can be cut at a microbatch size.
+void Searcher::findPlaces(std::int64_t microbatch) {
+  const auto [entry, isNew] = places_.try_emplace(microbatch);
+  if (!isNew) return;
+  for (const SplitPoint& point : splitPoints(graph_, bindBatch(graph_, microbatch))) entry->second.push_back(point.begin);
 }
 
 /// Takes the best of each combination and way to recompute, and of those the best.
@@ -281,12 +293,7 @@ void Searcher::improveBest() {
   }
   std::sort(chosen.begin(), chosen.end(), [&](const Chosen& a, const Chosen& b) { return isBetter(of(a), of(b)); });
   chosen.resize(std::min(chosen.size(), static_cast<std::size_t>(std::max(0, space_.improve))));
-  std::map<std::int64_t, std::vector<NodeId>> places;  // by microbatch size
-  for (const Chosen& c : chosen) {
-    const auto [entry, isNew] = places.try_emplace(of(c).request.microbatch);
-    if (!isNew) continue;
-    for (const SplitPoint& point : splitPoints(graph_, bindBatch(graph_, entry->first))) entry->second.push_back(point.begin);
-  }
+  for (const Chosen& c : chosen) findPlaces(of(c).request.microbatch);
   std::vector<std::optional<Candidate>> better(chosen.size());
   {
     const std::lock_guard lock(mutex_);
@@ -296,8 +303,15 @@ void Searcher::improveBest() {
   forEach(static_cast<int>(chosen.size()), threads_, [&](int i) {
     if (cancelled_) return;
     const Candidate& start = of(chosen[static_cast<std::size_t>(i)]);
-    const SearchShape& shape = shapes_[chosen[static_cast<std::size_t>(i)].shape];
-    Evaluator evaluator(shape);
+    SearchShape shape = shapes_[chosen[static_cast<std::size_t>(i)].shape];
+    const auto goOn = [&] {
+      report(nullptr);
+      return !cancelled_.load();
+    };
+    const std::vector<NodeId>& at = places_.at(start.request.microbatch);
+    const std::vector<Candidate> placed = space_.base.rankOrder.empty()
+                                              ? withRankOrders(shape, start, cutsAt(at.size(), start.request.begins.size()), goOn)
+                                              : std::vector<Candidate>{start};
     std::int64_t counted = 0;  // of this candidate's work in `done_`
     const auto count = [&](double share) {
       const std::lock_guard lock(mutex_);
@@ -305,14 +319,20 @@ void Searcher::improveBest() {
       done_ += now - counted;
       counted = now;
     };
-    const Candidate improved = evaluator.improve(start, places.at(start.request.microbatch), kRounds, [&](double share) {
-      count(std::min(1.0, share));
-      report(nullptr);
-      return !cancelled_.load();
-    });
+    Candidate improved = start;
+    for (std::size_t p = 0; p < placed.size(); ++p) {
+      shape.request.rankOrder = placed[p].request.rankOrder;
+      Evaluator evaluator(shape);
+      const Candidate moved = evaluator.improve(placed[p], at, kRounds, [&](double share) {
+        count((static_cast<double>(p) + std::min(1.0, share)) / static_cast<double>(placed.size()));
+        return goOn();
+      });
+      if (Evaluator::isBetter(moved, improved)) improved = moved;
+    }
     count(1);
-    if (improved.moves > 0) better[static_cast<std::size_t>(i)] = improved;
-    report(withFamilies_ && improved.moves > 0 ? &improved : nullptr);
+    const bool changed = improved.moves > 0 || improved.request.rankOrder != start.request.rankOrder;
+    if (changed) better[static_cast<std::size_t>(i)] = improved;
+    report(withFamilies_ && changed ? &improved : nullptr);
   });
   for (std::size_t i = 0; i < chosen.size(); ++i) {
     if (!better[i]) continue;
@@ -327,6 +347,7 @@ void Searcher::improveBest() {
 
 void Searcher::makeOrders() {
   const std::vector<OrderStart> starts = orderStarts(shapes_, found_, space_.orders);
+  for (const OrderStart& start : starts) findPlaces(start.candidate->request.microbatch);
   {
     const std::lock_guard lock(mutex_);
     all_ = done_ + kOrderWork * static_cast<std::int64_t>(starts.size());
@@ -335,10 +356,11 @@ void Searcher::makeOrders() {
   forEach(static_cast<int>(starts.size()), threads_, [&](int i) {
     const auto at = static_cast<std::size_t>(i);
     try {
-      made[at] = withOrder(starts[at], [&] {
+      const auto goOn = [&] {
         report(nullptr);
         return !cancelled_.load();
-      });
+      };
+      made[at] = withOrder(starts[at], places_.at(starts[at].candidate->request.microbatch), goOn);
     } catch (const UsageError& error) {  // too large to search an order for
       const std::lock_guard lock(mutex_);
       skipped_.insert(fmt::format("{}, {} microbatches: {}", kAutoSchedule, starts[at].candidate->request.microbatches, error.what()));

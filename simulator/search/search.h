@@ -7,13 +7,13 @@
 
 #include "simulator/plan/partition.h"
 #include "simulator/plan/planner.h"
-#include "simulator/search/profiles.h"
 #include "simulator/plan/split.h"
+#include "simulator/search/profiles.h"
 
 namespace pw {
 
-/// What a search covers. From `base` it takes ranks, replicas, batch, loss, sharing, optimizer and memory limit (and the microbatch where
-/// that is fixed).
+/// What a search covers. From `base` it takes ranks and their order (empty: searched), replicas, batch, loss, sharing, optimizer and memory
+/// limit (and the microbatch where that is fixed).
 struct SearchSpace {
   /// `base.batch` [samples per step]: all candidates have it, and a microbatch the size that follows, so that their steps are comparable.
   /// 0: the batch at export in each of the most microbatches. A model exported with a fixed batch has microbatches of that size always;
@@ -43,18 +43,19 @@ struct Candidate {
   Ns step = 0, makespan = 0;
   double bubbleFraction = 0;
   Bytes peak = 0;            ///< of the rank that needs the most
-  bool fits = true;          ///< within the memory limit
+  Bytes excess = 0;          ///< of the rank that is furthest above its memory limit; 0: it fits
   std::int64_t samples = 0;  ///< per step
   double samplesPerSecond = 0;
   bool scaled = false;   ///< from costs of another microbatch size
   bool leads = false;    ///< the best, in the order of Found, with its schedule, chunks, microbatches and recomputation
   bool onFront = false;  ///< no other is faster with no more memory, or needs less and is as fast
 
+  [[nodiscard]] bool fits() const { return excess == 0; }
   bool operator==(const Candidate&) const = default;
 };
 
 /// What a search found: first those that fit, most samples per second first (ties: less memory, fewer stages, then by name, microbatches,
-/// recompute, splits), then the others, least memory first.
+/// recompute, splits, order of ranks), then the others, nearest to fitting first.
 struct Found {
   std::vector<Candidate> candidates;
   std::vector<std::string> skipped;  ///< `zb-h2, 4 microbatches: …`: combinations that are impossible, and why
@@ -67,11 +68,12 @@ struct Found {
 using SearchProgress = std::function<bool(int done, int all, const Candidate* candidate)>;
 
 /// Tries all schedules, microbatch counts, balances and ways to recompute; then looks for better splits of the best candidates,
-/// because balancing ignores the schedule: all that are possible where these are few (`Evaluator::improve`), else neighbouring ones; then
-/// makes orders for the best partitions, which are never slower there than a schedule of the same placement (`makeOrder`). The
-/// same input gives the same result for any number of threads, unless cancelled. Throws UsageError for unknown names, a batch that no count
-/// divides, and a space without any possible combination. Cost: for each candidate the folding of its costs (linear in nodes) and a pass
-/// over its schedule.
+/// because balancing ignores the schedule: all that are possible where these are few (`Evaluator::improve`), else neighbouring ones, and
+/// before that, where ranks differ, for a better order of the ranks (`withRankOrders`); then makes orders for the best partitions and
+/// for others near them (`withOrder`), which are never slower there than a schedule of the same placement (`makeOrder`). The same input
+/// gives the same result for any number of threads, unless cancelled. Throws UsageError for unknown names, a batch that no count divides,
+/// and a space without any possible combination. Cost: for each candidate the folding of its costs (linear in nodes) and a pass over its
+/// schedule.
 [[nodiscard]] Found searchPlans(const ModelGraph& graph, const ProfileSource& profiles, const SearchSpace& space,
                                 const SearchProgress& progress = {});
 

@@ -121,5 +121,27 @@ TEST(Inspect, JoinsArchivesOfOneStageEach) {
   EXPECT_EQ(call({"inspect", sample("two_part_b"), sample("two_part_b")}).status, 2) << "its output does not fit its own input";
 }
 
+TEST(PlanCommand, SaysWhatOneRankWouldTake) {
+  const auto planned = [](const std::vector<std::string>& more) {
+    std::vector<std::string> words{"plan",        sample("gpt_small"), "--microbatches", "8",     "--cluster",
+                                   "h100-nvlink", "--optimizer",       "adamw",          "--json"};
+    words.insert(words.end(), more.begin(), more.end());
+    return Json::parse(call(words).out);
+  };
+  const Json alone = planned({"--ranks", "1"}), split = planned({"--ranks", "4"});
+  EXPECT_FALSE(alone.contains("one_rank")) << "it is one";
+  EXPECT_EQ(split["one_rank"]["step_ns"], alone["step_ns"]);
+  EXPECT_EQ(split["one_rank"]["peak_bytes"], alone["ranks"][0]["peak_bytes"]);
+  const auto bytes = split["one_rank"]["peak_bytes"].get<std::int64_t>();
+  EXPECT_TRUE(planned({"--ranks", "4", "--memory-limit", std::to_string(bytes) + "B"}).contains("one_rank"));
+  EXPECT_FALSE(planned({"--ranks", "4", "--memory-limit", std::to_string(bytes - 1) + "B"}).contains("one_rank")) << "does not fit";
+  // Three times the FLOPs of a forward of all 16 samples, over 4 ranks at peak.
+  const Json profile = Json::parse(call({"profile", sample("gpt_small"), "--estimate", "h100-nvlink", "--json"}).out);
+  double flops = 0;
+  for (const Json& node : profile["nodes"]) flops += node[5].get<double>();
+  const double seconds = split["step_ns"].get<double>() * 1e-9;
+  EXPECT_NEAR(split["flop_utilisation"].get<double>(), 3 * flops * 8 / (4 * profile["peak_flops"].get<double>() * seconds), 1e-12);
+}
+
 }  // namespace
 }  // namespace pw::test

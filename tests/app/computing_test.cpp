@@ -169,7 +169,7 @@ TEST_F(OnGpus, APlanIsMeasuredThereAndRunsThere) {
   const Plan made = parsePlan(contentOf(plan), plan);
   EXPECT_EQ(made.profile.computing, (Computing{.onGpu = true, .precision = DType::Unknown, .tf32 = true, .graphs = true}));
   EXPECT_EQ(made.profile.ranksAtOnce, 2);
-  EXPECT_NE(made.profile.link, LinkSpec()) << "measured over the ranks' own communicator";
+  EXPECT_NE(made.profile.topology.sameNode, LinkSpec()) << "measured over the ranks' own communicator";
   const Outcome onGpus = call({"run", plan, "--steps", "4", "--json", "--store", store, "--progress", "json"}),
                 onCpus = call({"run", plan, "--steps", "4", "--json", "--backend", "ucx", "--progress", "json"});
   EXPECT_EQ(complaintsOf(onGpus), "");

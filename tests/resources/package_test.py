@@ -86,7 +86,7 @@ class Package(unittest.TestCase):
     def test_a_link_to_the_program_works(self):
         link = self.folder / "pw"
         link.symlink_to(self.program)
-        self.assertIn("presets are a100-nvlink", call(link, "plan", self.usr / "share/pipewright/models/gpt_small.pt2", "--cluster", "none").stderr)
+        self.assertIn("presets are a100-40gb-nvlink, a100-nvlink", call(link, "plan", self.usr / "share/pipewright/models/gpt_small.pt2", "--cluster", "none").stderr)
 
     def test_exports_what_torch_runs(self):
         done = call(self.program, "export", self.plan, "--to", "torch", "--out", self.folder / "torch")

@@ -192,7 +192,8 @@ TEST(Cluster, RefusesFiguresThatOverflowOrNameThemWhenATimeDoes) {
   const std::string bad = "c.json is not a usable cluster: ", see = "; resources/clusters has examples.";
   EXPECT_EQ(refusal("\"latency_ns\": 5000", "\"latency_ns\": 9223372036854775807"),
             bad + "`links.same_node.latency_ns` is 9223372036854775807, outside 0 to 1000000000000" + see);
-  EXPECT_EQ(refusal("300000000000.0", "1e-300"), bad + "`links.same_node.bytes_per_s` is 1e-300; use 0, or 1 per second or more" + see);
+  EXPECT_EQ(refusal("\"bytes_per_s\": 300000000000.0", "\"bytes_per_s\": 1e-300"),
+            bad + "`links.same_node.bytes_per_s` is 1e-300; use 0, or 1 per second or more" + see);
   EXPECT_EQ(refusal("19500000000000.0", "1e308"), bad + "`device.peak_flops.fp32` is 1e+308, more than 1e+24" + see);
 }
 

@@ -14,6 +14,7 @@ namespace {
 
 bool isNumber(int column) {
   switch (static_cast<CandidatesModel::Column>(column)) {
+    case CandidatesModel::Ranks:
     case CandidatesModel::Stages:
     case CandidatesModel::Microbatches:
     case CandidatesModel::Step:
@@ -51,6 +52,7 @@ QString splitOf(const Candidate& c) {
 QString headerOf(int column) {
   switch (static_cast<CandidatesModel::Column>(column)) {
     case CandidatesModel::Schedule: return CandidatesModel::tr("Schedule");
+    case CandidatesModel::Ranks: return CandidatesModel::tr("Ranks");
     case CandidatesModel::Stages: return CandidatesModel::tr("Stages");
     case CandidatesModel::Microbatches: return CandidatesModel::tr("Microbatches");
     case CandidatesModel::Splits: return CandidatesModel::tr("Splits");
@@ -67,6 +69,7 @@ QString headerOf(int column) {
 
 QString hintOf(int column) {
   switch (static_cast<CandidatesModel::Column>(column)) {
+    case CandidatesModel::Ranks: return CandidatesModel::tr("Ranks of all replicas: replicas × ranks of a pipeline");
     case CandidatesModel::Microbatches: return CandidatesModel::tr("Number of microbatches × microbatch size [samples]");
     case CandidatesModel::Splits:
       return CandidatesModel::tr("What the splits balance over the stages, and how many splits were then moved to shorten the step");
@@ -88,7 +91,8 @@ QString hintOf(int column) {
 bool isSamePlan(const PlanRequest& a, const PlanRequest& b) {
   const auto batch = [](const PlanRequest& r) { return r.batch > 0 ? r.batch : r.microbatch * r.microbatches * r.replicas; };
   return a.schedule == b.schedule && a.ranks == b.ranks && a.begins == b.begins && a.microbatches == b.microbatches &&
-         a.microbatch == b.microbatch && batch(a) == batch(b) && a.replicas == b.replicas && a.recompute == b.recompute;
+         a.microbatch == b.microbatch && batch(a) == batch(b) && a.replicas == b.replicas && a.recompute == b.recompute &&
+         a.rankOrder == b.rankOrder;
 }
 
 void takeOver(const PlanRequest& wanted, PlanRequest& r) {
@@ -101,13 +105,16 @@ void takeOver(const PlanRequest& wanted, PlanRequest& r) {
   r.batch = wanted.batch == wanted.microbatch * wanted.microbatches * wanted.replicas ? 0 : wanted.batch;
   r.begins = wanted.begins;
   r.recompute = wanted.recompute;
+  r.rankOrder = wanted.rankOrder;
   if (std::holds_alternative<RecomputeAuto>(wanted.recompute)) r.memoryLimit = wanted.memoryLimit;
 }
 
 QString whyNot(const Candidate& c) {
-  if (c.fits) return {};
+  if (c.fits()) return {};
+  if (c.request.memoryLimit == 0 || c.peak - c.request.memoryLimit != c.excess)
+    return CandidatesModel::tr("One rank needs %1 more than its own memory.").arg(size(c.excess));
   return CandidatesModel::tr("Needs %1 on one rank, %2 more than the limit of %3.")
-      .arg(size(c.peak), size(c.peak - c.request.memoryLimit), size(c.request.memoryLimit));
+      .arg(size(c.peak), size(c.excess), size(c.request.memoryLimit));
 }
 
 QString titleOf(const Candidate& c) {
@@ -165,6 +172,9 @@ int CandidatesModel::columnCount(const QModelIndex& parent) const { return paren
 QString CandidatesModel::textOf(const Candidate& c, int column) const {
   switch (static_cast<Column>(column)) {
     case Schedule: return QString::fromStdString(c.request.schedule);
+    case Ranks:
+      return c.request.replicas == 1 ? QString::number(c.request.ranks)
+                                     : QStringLiteral("%1 × %2").arg(c.request.replicas).arg(c.request.ranks);
     case Stages: return QString::number(c.stages);
     case Microbatches: return QStringLiteral("%1 × %2").arg(c.request.microbatches).arg(c.request.microbatch);
     case Splits: return splitOf(c);
@@ -174,9 +184,7 @@ QString CandidatesModel::textOf(const Candidate& c, int column) const {
     case Bubble: return percent(c.bubbleFraction);
     case Peak: return size(c.peak);
     case Fits:
-      return c.request.memoryLimit == 0 ? QStringLiteral("–")
-             : c.fits                   ? tr("yes")
-                                        : tr("no, + %1").arg(size(c.peak - c.request.memoryLimit));
+      return c.request.memoryLimit == 0 && c.fits() ? QStringLiteral("–") : c.fits() ? tr("yes") : tr("no, + %1").arg(size(c.excess));
     case kColumns: break;
   }
   return {};
@@ -187,6 +195,7 @@ QVariant CandidatesModel::keyOf(const Candidate& c, int column) const {
     case Schedule:
     case Splits:
     case Recompute: return textOf(c, column);
+    case Ranks: return c.request.ranks * c.request.replicas;
     case Stages: return c.stages;
     case Microbatches: return c.request.microbatches;
     case Step: return static_cast<qlonglong>(c.step);
@@ -212,7 +221,7 @@ QVariant CandidatesModel::data(const QModelIndex& index, int role) const {
       return text;
     }
     case Qt::TextAlignmentRole: return QVariant(Qt::AlignVCenter | (isNumber(column) ? Qt::AlignRight : Qt::AlignLeft));
-    case Qt::ForegroundRole: return c.fits ? QVariant() : QVariant(currentTheme().faintText);
+    case Qt::ForegroundRole: return c.fits() ? QVariant() : QVariant(currentTheme().faintText);
     case Qt::FontRole: {
       QFont font;
       font.setBold(isCurrent(index.row()));
@@ -223,7 +232,7 @@ QVariant CandidatesModel::data(const QModelIndex& index, int role) const {
       if (isCurrent(index.row())) lines << tr("The current plan.");
       if (c.onFront) lines << tr("On the Pareto front: no plan found is as fast with less memory.");
       if (c.scaled) lines << tr("From costs measured at another microbatch size.");
-      if (!c.fits) lines << whyNot(c);
+      if (!c.fits()) lines << whyNot(c);
       return lines.join(QLatin1Char('\n'));
     }
     case SortRole: return keyOf(c, column);

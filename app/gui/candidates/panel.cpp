@@ -2,6 +2,7 @@
 
 #include <QCheckBox>
 #include <QEvent>
+#include <QFileInfo>
 #include <QHBoxLayout>
 #include <QLabel>
 #include <QProgressBar>
@@ -20,6 +21,7 @@
 #include "app/gui/candidates/model.h"
 #include "app/gui/candidates/scatter.h"
 #include "app/gui/candidates/search_options.h"
+#include "app/gui/candidates/study.h"
 #include "app/gui/common/jobs.h"
 #include "app/gui/common/theme.h"
 #include "app/gui/document/document.h"
@@ -60,7 +62,8 @@ struct Basis {
             .sharing = base.sharing,
             .optimizer = base.optimizer,
             .zero1 = base.zero1,
-            .memoryLimit = base.memoryLimit};
+            .memoryLimit = base.memoryLimit,
+            .rankOrder = {}};
   }
   bool operator==(const Basis&) const = default;
 };
@@ -84,11 +87,12 @@ struct CandidatesPanel::Private {
   CandidatesFilter* filter = nullptr;
   CandidatesDelegate* delegate = nullptr;
   QTimer* arrivals = nullptr;
-  Job* job = nullptr;
+  Job *job = nullptr, *reading = nullptr;
 
   std::shared_ptr<Queue> queue;
   std::shared_ptr<const ModelGraph> searched;  ///< whose plans are shown
   std::optional<Basis> basis;
+  std::optional<StudyPlans> study;  ///< that is shown instead of a search
   QString outcome, outcomeDetails;
   bool perSample = false;  ///< steps differ in samples
 
@@ -101,6 +105,9 @@ struct CandidatesPanel::Private {
   void stop();
   void drain();
   void finish(Found found);
+  void showStudy(const QString& path);
+  void showPlans(StudyPlans plans);
+  void loadStudied(int row);
   void ended();
   void clear();
   void refresh();
@@ -182,6 +189,7 @@ void CandidatesPanel::Private::build() {
   column->addWidget(pages, 1);
   column->addLayout(below);
   job = new Job(&panel);
+  reading = new Job(&panel);
   arrivals = new QTimer(&panel);
   arrivals->setInterval(120);
 }
@@ -211,9 +219,13 @@ void CandidatesPanel::Private::connectAll() {
     progress->setValue(static_cast<int>(done));
   });
   connect(job, &Job::failed, &panel, [this](const QString& sentence) { outcome = sentence; });
+  connect(reading, &Job::failed, &panel, [this](const QString& sentence) {
+    outcome = sentence;
+    refresh();
+  });
   connect(job, &Job::finished, &panel, [this] { ended(); });
   connect(&document, &Document::modelChanged, &panel, [this] {
-    if (document.graph() != searched) clear();
+    if (!study && document.graph() != searched) clear();
     refresh();
   });
   connect(&document, &Document::designChanged, &panel, [this] { refresh(); });
@@ -233,10 +245,12 @@ void CandidatesPanel::Private::start() {
     return showStatus();
   }
   space.threads = std::max(1, static_cast<int>(std::thread::hardware_concurrency()) - 1);  // one for the window
+  if (reading->isRunning()) reading->cancel();
   clear();
   searched = graph;
   basis.emplace(document.design());
   perSample = space.fixedMicrobatch;
+  filter->setShowsAll(everything->isChecked());
   scatter->setTimeTitle(perSample ? tr("Time per sample") : tr("Time per step"));
   queue = std::make_shared<Queue>();
   progress->setRange(0, 0);
@@ -304,6 +318,7 @@ void CandidatesPanel::Private::clear() {
   if (job->isRunning()) job->cancel();
   searched.reset();
   basis.reset();
+  study.reset();
   outcome.clear();
   outcomeDetails.clear();
   model->set({});
@@ -346,6 +361,16 @@ void CandidatesPanel::Private::showStatus() {
   if (none && !job->isRunning())
     words << tr("None fits; the smallest needs %1.").arg(titleOf(*std::ranges::min_element(candidates, {}, &Candidate::peak)));
   if (!outcome.isEmpty()) words << outcome;
+  if (study) {
+    words = {tr("%1: %2 of %3 points, %4 fit, %5 need too much memory, %6 are impossible.")
+                 .arg(QFileInfo(QString::fromStdString(study->path)).fileName())
+                 .arg(study->counts.done)
+                 .arg(study->points)
+                 .arg(study->counts.fitting)
+                 .arg(study->counts.tooLarge)
+                 .arg(study->counts.impossible)};
+    if (!outcome.isEmpty()) words << outcome;
+  }
   const bool stale = basis && !(*basis == Basis(document.design()));
   if (stale) words << tr("Ranks, costs or limits have changed since this search; search again.");
   status->setText(words.join(QLatin1Char(' ')));
@@ -360,8 +385,9 @@ void CandidatesPanel::Private::showPoints() {
   for (int row = 0; row < model->rowCount(); ++row) {
     const Candidate& c = model->at(row);
     const double time = perSample ? static_cast<double>(c.step) / static_cast<double>(c.samples) : static_cast<double>(c.step);
-    points.push_back({time, c.peak, c.onFront, c.fits, shownRow(row) >= 0, titleOf(c)});
+    points.push_back({time, c.peak, c.onFront, c.fits(), shownRow(row) >= 0, titleOf(c), 0, 1});
   }
+  if (study) showRanks(model->all(), points);
   scatter->setPoints(std::move(points));
   scatter->setSelected(chosenRow());
 }
@@ -388,8 +414,50 @@ void CandidatesPanel::Private::choose(int row) {
   table->scrollTo(filter->index(shown, 0));
 }
 
+void CandidatesPanel::Private::showStudy(const QString& path) {
+  clear();
+  reading->start(tr("Read study"), [this, path](JobControl&) -> std::function<void()> {
+    auto read = std::make_shared<StudyPlans>(readStudy(path.toStdString()));
+    return [this, read] { showPlans(std::move(*read)); };
+  });
+}
+
+void CandidatesPanel::Private::showPlans(StudyPlans plans) {
+  clear();
+  study = std::move(plans);
+  perSample = true;  // batches may differ
+  scatter->setTimeTitle(tr("Time per sample"));
+  filter->setShowsAll(true);
+  model->set(study->candidates());
+  table->resizeColumnsToContents();
+  showPoints();
+  refresh();
+}
+
+/// A plan of the study's model, which must be open, on its cluster. Its splits are balanced anew.
+void CandidatesPanel::Private::loadStudied(int row) {
+  const StudyPoint& point = study->rows[static_cast<std::size_t>(row)].point;
+  const auto graph = document.graph();
+  outcome = whyNotLoaded(*study, point, graph && !graph->files.empty() ? graph->files.front() : std::string());
+  if (outcome.isEmpty()) {
+    const PlanRequest wanted = model->at(row).request;
+    document.edit(tr("Load plan of the study"), [&](Design& design) {
+      takeOver(wanted, design.request);
+      design.request.optimizer = wanted.optimizer;
+      design.request.zero1 = wanted.zero1;
+      design.request.memoryLimit = wanted.memoryLimit;
+      design.customRows = nullptr;
+      if (point.cluster.empty()) return;
+      design.cluster = point.cluster;
+      design.profile.reset();
+    });
+  }
+  showStatus();
+}
+
 void CandidatesPanel::Private::load(int row) {
   if (row < 0) return;
+  if (study) return loadStudied(row);
   const PlanRequest wanted = model->at(row).request;
   document.edit(tr("Load candidate"), [&](Design& design) {
     takeOver(wanted, design.request);
@@ -407,11 +475,15 @@ CandidatesPanel::CandidatesPanel(Document& document, QWidget* parent) : QWidget(
 }
 
 CandidatesPanel::~CandidatesPanel() {
-  d->job->disconnect(this);
-  delete d->job;  // waits for the search, which still uses this object
+  for (Job* job : {d->job, d->reading}) {
+    job->disconnect(this);
+    delete job;  // waits for what still uses this object
+  }
 }
 
 void CandidatesPanel::search() { d->start(); }
+
+void CandidatesPanel::showStudy(const QString& path) { d->showStudy(path); }
 
 bool CandidatesPanel::isSearching() const { return d->job->isRunning(); }
 

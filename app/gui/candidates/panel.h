@@ -14,6 +14,8 @@ class CandidatesPanel : public QWidget {
   explicit CandidatesPanel(Document& document, QWidget* parent = nullptr);
   ~CandidatesPanel() override;
   void search();  ///< as if the button were pressed
+  /// Shows the plans of a study's results instead of a search's; problems are shown in the panel.
+  void showStudy(const QString& path);
   [[nodiscard]] bool isSearching() const;
 
  signals:

@@ -20,6 +20,8 @@ struct ScatterPoint {
   bool front = false, fits = true;
   bool shown = true;  ///< can be selected; otherwise only a dot
   QString title;
+  int ranks = 0;     ///< 0: not shown
+  double scale = 1;  ///< of its mark
 
   bool operator==(const ScatterPoint&) const = default;
 };

@@ -134,6 +134,7 @@ void CandidatesScatter::paintLimit(QPainter& painter) const {
 
 /// A staircase: up to the next faster plan nothing is better than this one.
 void CandidatesScatter::paintFront(QPainter& painter) const {
+  if (std::ranges::any_of(points_, [](const ScatterPoint& p) { return p.ranks > 0; })) return;  // a front for each number of ranks
   std::vector<QPointF> corners;
   for (std::size_t i = 0; i < points_.size(); ++i) {
     if (points_[i].front) corners.push_back(positionOf(static_cast<int>(i)));
@@ -162,7 +163,12 @@ void CandidatesScatter::paintPoints(QPainter& painter) const {
   }
   for (const bool front : {false, true}) {
     for (std::size_t i = 0; i < points_.size(); ++i) {
-      if (points_[i].shown && points_[i].front == front) drawMark(painter, positionOf(static_cast<int>(i)), points_[i], radius, t);
+      if (!points_[i].shown || points_[i].front != front) continue;
+      const QPointF at = positionOf(static_cast<int>(i));
+      drawMark(painter, at, points_[i], radius * points_[i].scale, t);
+      if (!front || points_[i].ranks == 0) continue;
+      painter.setPen(t.text);
+      painter.drawText(at + QPointF(radius * points_[i].scale + 3, -3), QString::number(points_[i].ranks));
     }
   }
   for (const int index : {selected_, hovered_}) {
@@ -195,9 +201,10 @@ void CandidatesScatter::paintLegend(QPainter& painter) const {
     x += radius * 2 + wide + metrics.averageCharWidth() * 2.5;
   };
   const auto mark = [&](bool front, bool fits) {
-    return [&, front, fits](const QPointF& at) { drawMark(painter, at, {0, 0, front, fits, true, {}}, radius, t); };
+    return [&, front, fits](const QPointF& at) { drawMark(painter, at, {0, 0, front, fits, true, {}, 0, 1}, radius, t); };
   };
-  entry(tr("Pareto front"), mark(true, true));
+  const bool ranks = std::ranges::any_of(points_, [](const ScatterPoint& p) { return p.ranks > 0; });
+  entry(ranks ? tr("Pareto front, with its ranks") : tr("Pareto front"), mark(true, true));
   if (current_) entry(tr("current plan"), [&](const QPointF& at) { drawCross(painter, at, radius * 1.3, t); });
   entry(tr("other plans"), mark(false, true));
   if (limit_ > 0) entry(tr("too large"), mark(false, false));

@@ -94,6 +94,7 @@ void SearchOptions::refresh() {
 SearchSpace SearchOptions::space() const {
   SearchSpace space;
   space.base = document_.design().request;
+  space.base.rankOrder.clear();  // the best is searched
   space.microbatches = countsOf(counts_->text());
   space.recompute = recompute_->isChecked();
   space.fixedMicrobatch = keepsMicrobatch(document_);

@@ -121,7 +121,7 @@ struct Document::Worker {
     PlanRequest wanted = design.request;
     const int stages = stagesOf(design);
     if (static_cast<int>(wanted.begins.size()) + 1 != stages) {
-      wanted.begins = balancedSplits(*request.graph, *answer.profile, stages, Balance::Time);
+      wanted.begins = balancedFor(wanted, *request.graph, *answer.profile, stages, Balance::Time);
       answer.begins = wanted.begins;
     }
     answer.prediction = predictor_.predict(wanted, *request.graph, *answer.profile, rowsOf(request, wanted, answer));
@@ -150,7 +150,7 @@ struct Document::Worker {
     const OrderEffort atOnce{.seconds = 0.02};
     if (request.design.customRows) return request.design.customRows;
     const int stages = stagesOf(request.design);
-    const auto key = std::tuple(wanted.schedule, wanted.ranks, stages, wanted.microbatches, wanted.replicas);
+    const auto key = std::tuple(wanted.schedule, wanted.ranks, stages, wanted.microbatches, wanted.replicas, wanted.rankOrder);
     if (rows_ && key == rowsKey_) return rows_;
     ModelCosts model(*request.graph, *answer.profile, wanted.microbatch);
     rows_ = std::make_shared<const Schedule>(rowsFor(wanted, model, stages, atOnce));
@@ -191,7 +191,7 @@ struct Document::Worker {
   Document& document_;
   Predictor predictor_;
   std::shared_ptr<const Schedule> rows_;
-  std::tuple<std::string, int, int, int, int> rowsKey_;
+  std::tuple<std::string, int, int, int, int, std::vector<Rank>> rowsKey_;
   std::shared_ptr<const ModelGraph> graph_;
   std::int64_t microbatch_ = 0;
   std::string clusterName_;
@@ -234,6 +234,8 @@ void Document::remember(const QString& what, const Design& before) {
 void Document::edit(const QString& what, const std::function<void(Design&)>& change) {
   Design design = design_;
   change(design);
+  PlanRequest& request = design.request;
+  if (request.rankOrder.size() != static_cast<std::size_t>(request.ranks)) request.rankOrder.clear();  // of another number of ranks
   if (design == design_) return;
   if (!beforeDrag_) remember(what, design_);
   apply(design);

@@ -10,6 +10,7 @@
 #include "backends/host/files.h"
 #include "backends/host/paths.h"
 #include "backends/resources/resources.h"
+#include "backends/store/study_store.h"
 #include "backends/store/trace_blob.h"
 #include "backends/traces/import.h"
 #include "schedules/check.h"
@@ -99,13 +100,28 @@ std::optional<Recompute> recomputeOf(const Plan& plan, const ModelGraph& graph) 
   return std::nullopt;
 }
 
-/// The generator that makes these rows, by the schedule's name; chunks per rank where it does.
-std::optional<int> generatedChunks(const Schedule& schedule, int replicas) {
+/// How the generator of the schedule's name makes these rows.
+struct Generated {
+  int chunks = 0;               ///< stages per rank
+  std::vector<Rank> rankOrder;  ///< empty: as numbered
+};
+
+/// Nothing where it makes others.
+std::optional<Generated> generatedAs(const Schedule& schedule, int replicas) {
   const Shape shape = shapeOf(schedule);
   const auto known = std::ranges::find(generators(), schedule.name, &Generator::name);
   if (known == generators().end() || shape.ranks == 0 || shape.stages % shape.ranks != 0 || known->refusal(shape)) return std::nullopt;
-  if (planRows(generate(schedule.name, shape), replicas).rows != schedule.rows) return std::nullopt;
-  return shape.stages / shape.ranks;
+  const Schedule usual = generate(schedule.name, shape);
+  Generated generated{shape.stages / shape.ranks, std::vector<Rank>(schedule.rows.size())};
+  for (std::size_t s = 0; s < schedule.placement.stages(); ++s)
+    generated.rankOrder[usual.placement.rankOfStage[s].index()] = schedule.placement.rankOfStage[s];
+  if (usual.placement == schedule.placement) generated.rankOrder.clear();
+  try {
+    if (planRows(usual, replicas, generated.rankOrder).rows != schedule.rows) return std::nullopt;
+  } catch (const UsageError&) {
+    return std::nullopt;  // its stages are on other ranks than those of any order
+  }
+  return generated;
 }
 
 std::shared_ptr<Loaded> loadPlan(const std::string& path) {
@@ -124,9 +140,11 @@ std::shared_ptr<Loaded> loadPlan(const std::string& path) {
   d.request.batch = plan->batch == full ? 0 : plan->batch;
   d.request.loss = plan->loss;
   for (std::size_t s = 1; s < plan->partition.stages.size(); ++s) d.request.begins.push_back(plan->partition.stages[s].begin);
-  const auto chunks = generatedChunks(plan->schedule, plan->replicas);
-  d.request.chunks = chunks.value_or(std::max(1, shape.stages / std::max(1, shape.ranks)));
-  if (!chunks) {
+  const auto generated = generatedAs(plan->schedule, plan->replicas);
+  d.request.chunks = generated ? generated->chunks : std::max(1, shape.stages / std::max(1, shape.ranks));
+  if (generated) {
+    d.request.rankOrder = generated->rankOrder;
+  } else {
     d.customRows = std::shared_ptr<const Schedule>(plan, &plan->schedule);
     d.source = path;
   }
@@ -280,6 +298,11 @@ std::shared_ptr<Loaded> loadFiles(const std::vector<std::string>& paths, const s
   if (isFolder(first)) return loadTraces(paths, progress);
   const std::string extension = extensionOf(first), head = headOf(first);
   if (head.empty()) throw UsageError(first + " is empty; choose another file.");
+  if (isStore(head) && isStudy(first)) {
+    auto loaded = std::make_shared<Loaded>();
+    loaded->study = QString::fromStdString(absolutePath(first));
+    return loaded;
+  }
   if (isStore(head)) {
     static_cast<void>(RunStore(first, RunStore::Mode::ReadOnly).list());
     auto loaded = std::make_shared<Loaded>();
@@ -293,7 +316,7 @@ std::shared_ptr<Loaded> loadFiles(const std::vector<std::string>& paths, const s
   if (mark == std::string::npos || (head[mark] != '{' && head[mark] != '[')) {
     throw UsageError("Unsupported file type: " + first +
                      "; open a model (.pt2), a layer table (.json, .csv), a plan or trace (.json), a schedule (.csv), a project (.pwproj) "
-                     "or a run store (.db).");
+                     "or a run store or study (.db).");
   }
   const bool plan = head.find("\"pipewright-plan\"") != std::string::npos;
   return plan && head[mark] == '{' ? loadPlan(first) : loadTraces(paths, progress);

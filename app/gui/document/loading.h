@@ -20,15 +20,15 @@ struct Loaded {
   std::vector<std::shared_ptr<const Measured>> measured;  ///< of a trace: its steps
   std::size_t chosen = 0;                                 ///< of them: a typical step
   QString store;
+  QString study;      ///< path of a study's results
   QString project;    ///< path of the project file it comes from
   QByteArray view;    ///< of a project: the timeline's and the window's
   QStringList notes;  ///< notes for the user, one sentence each
 };
 
-/// Reads a model (.pt2, or several: parts in order), layer table (.json, .csv), plan or trace (.json), schedule (.csv), run store (.db),
-/// project (.pwproj), a cluster
-/// (.json) or a folder of traces, recognised by content if the name is not enough. Throws Error in one sentence; changes nothing. For a
-/// job: `progress(done, all)` returns false to stop, and the result is null.
+/// Reads a model (.pt2, or several: parts in order), layer table (.json, .csv), plan or trace (.json), schedule (.csv), run store or study
+/// (.db), project (.pwproj), a cluster (.json) or a folder of traces, recognised by content if the name is not enough. Throws Error in one
+/// sentence; changes nothing. For a job: `progress(done, all)` returns false to stop, and the result is null.
 [[nodiscard]] std::shared_ptr<Loaded> loadFiles(const std::vector<std::string>& paths,
                                                 const std::function<bool(std::int64_t, std::int64_t)>& progress);
 

@@ -29,7 +29,9 @@ Json requestJson(const PlanRequest& r) {
          {"loss", r.loss},
          {"recompute", wordsOf(r.recompute)},
          {"optimizer", {{"name", std::string(factsOf(r.optimizer.kind).name)}, {"momentum", r.optimizer.momentum}}},
+         {"zero1", r.zero1},
          {"memory_limit", r.memoryLimit}};
+  for (const Rank rank : r.rankOrder) j["rank_order"].push_back(rank.value);
   if (r.sharing) j["sharing"] = std::string(name(*r.sharing));
   return j;
 }
@@ -84,6 +86,8 @@ PlanRequest parseRequest(const JsonPart& j, const JsonDocument& document) {
   r.recompute = parseRecompute(j["recompute"].listOf<std::string>());
   r.optimizer = optimizerOf(j, document);
   r.memoryLimit = j["memory_limit"].within<Bytes>(0, std::int64_t{1} << 60);
+  if (j.has("zero1")) r.zero1 = j["zero1"].as<bool>();
+  if (j.has("rank_order")) r.rankOrder = j["rank_order"].listOf<Rank>();
   if (j.has("sharing")) r.sharing = sharingOf(j["sharing"].as<std::string>(), document);
   return r;
 }

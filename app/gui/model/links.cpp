@@ -132,16 +132,16 @@ std::optional<NodeId> Readers::first(ValueId value, NodeId begin, NodeId end) co
 
 Ns Wiring::time(Stage from, Stage to, Bytes bytes) const {
   if (rank(from) == rank(to)) return 0;
-  const bool measured = link.latency > 0 || link.bytesPerSecond > 0;
-  if (!measured && cluster == nullptr) return 0;
-  const LinkSpec& used = measured ? link : linkBetween(*cluster, rank(from), rank(to));
-  return used.latency + transferTime(used, bytes);
+  const auto listed = static_cast<int>(topology.ranks.size());
+  if (listed > 0 && std::max(rank(from).value, rank(to).value) >= listed) return 0;  // a rank that the cluster does not have
+  const LinkSpec& link = linkBetween(topology, JobRank(rank(from).value), JobRank(rank(to).value));
+  return link.latency + transferTime(link, bytes);
 }
 
 Wiring wiringOf(const Document& document) {
   Wiring wiring;
-  wiring.cluster = &document.cluster();
-  if (const auto profile = document.profile()) wiring.link = profile->link;
+  wiring.topology = document.cluster().topology;
+  if (const auto profile = document.profile()) wiring.topology = profile->topology;
   const std::size_t stages = document.design().request.begins.size() + 1;
   const auto prediction = document.prediction();
   if (prediction && prediction->rows && prediction->rows->placement.stages() == stages) {

@@ -51,8 +51,7 @@ class Readers {
 /// The ranks of stages, and the cost of messages between them.
 struct Wiring {
   std::vector<Rank> rankOfStage;
-  LinkSpec link;  ///< measured, where it was
-  const Cluster* cluster = nullptr;
+  Topology topology;  ///< of the costs in use
 
   [[nodiscard]] Rank rank(Stage stage) const { return stage.index() < rankOfStage.size() ? rankOfStage[stage.index()] : Rank(stage.value); }
   /// Time of one message in one direction; 0 on the same rank.

@@ -79,8 +79,9 @@ void SplitCommands::balanceSplits(Balance by) {
                             : tr("Costs for balancing are not available yet; try again in a moment."));
     return;
   }
-  balancing_.start(tr("Balance splits"), [this, graph, profile, stages, by](JobControl&) -> std::function<void()> {
-    auto begins = balancedSplits(*graph, *profile, stages, by);
+  const PlanRequest request = document_.design().request;
+  balancing_.start(tr("Balance splits"), [this, graph, profile, request, stages, by](JobControl&) -> std::function<void()> {
+    auto begins = balancedFor(request, *graph, *profile, stages, by);
     return [this, graph, begins = std::move(begins)] {
       if (document_.graph() != graph || document_.design().request.begins.size() != begins.size()) return;  // of something else by now
       document_.edit(tr("Balance splits"), [&](Design& design) { design.request.begins = begins; });

@@ -245,6 +245,12 @@ void MainWindow::Private::take(const Loaded& loaded, const QStringList& paths) {
     }
     window.showPanel(QStringLiteral("runs"));
   }
+  if (!loaded.study.isEmpty()) {
+    stack->setCurrentWidget(timeline);
+    showDocks(true);
+    window.showPanel(QStringLiteral("candidates"));
+    candidates->showStudy(loaded.study);
+  }
   if (!loaded.notes.isEmpty()) window.showNote(loaded.notes.join(QLatin1Char(' ')));
   remember(paths);
   showTitle();

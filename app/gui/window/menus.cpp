@@ -248,7 +248,7 @@ void MainWindow::Private::chooseAndOpen() {
       &window, MainWindow::tr("Open"), {},
       MainWindow::tr(
           "All supported files (*.pt2 *.json *.csv *.pwproj *.db *.sqlite);;Models (*.pt2);;Plans and traces (*.json);;Schedules "
-          "(*.csv);;Projects (*.pwproj);;Run stores (*.db *.sqlite);;All files (*)"));
+          "(*.csv);;Projects (*.pwproj);;Run stores and studies (*.db *.sqlite);;All files (*)"));
   if (!paths.isEmpty()) window.open(paths);
 }
 

@@ -17,7 +17,8 @@ from ._units import Size, size_text
 
 Path = Union[str, "os.PathLike[str]"]
 Paths = Union[Path, Sequence[Path]]
-Precision = Literal["traced", "bf16", "fp16"]
+Precision = Literal["traced", "bf16", "fp16", "fp8"]
+Attention = Literal["traced", "fused", "unfused"]
 
 launching = threading.Lock()
 """Held while processes are measured or Ctrl-C is listened for: one at a time in a process."""
@@ -59,6 +60,7 @@ def profile(
     ranks: int = 1,
     device: str = "cpu",
     precision: Precision = "traced",
+    attention: Attention = "traced",
     tf32: bool = False,
     graphs: bool = True,
     threads: int = 0,
@@ -72,7 +74,8 @@ def profile(
     :param microbatch: samples in a microbatch; 0: as exported.
     :param ranks: processes that compute at the same time, as in a run on one host.
     :param device: ``cpu``, ``cuda`` (one GPU per process) or ``cuda:N``.
-    :param precision: compute matrix products and the like in bf16 or fp16, as the run will.
+    :param precision: compute matrix products and the like in bf16 or fp16, as the run will; of estimates also linear layers in fp8.
+    :param attention: how estimates count it: as traced, all as ``fused`` kernels, or none as one (``unfused``).
     :param tf32: let GPUs round the inputs of float32 matrix products.
     :param graphs: replay CUDA graphs on GPUs instead of launching every operator.
     :param threads: intra-op threads of each process; 0: one.
@@ -82,7 +85,7 @@ def profile(
 
     Takes seconds to minutes. Ctrl-C ends the processes and raises KeyboardInterrupt.
     """
-    how = measure_options("" if cluster else device, precision, tf32, graphs, threads, libraries)
+    how = measure_options("" if cluster else device, precision, tf32, graphs, threads, libraries, attention)
     use_own_torch()
     with launching:
         return native.profile(paths_of(model), _whole("microbatch", microbatch), _positive("ranks", ranks), how, loss or "", cluster or "")
@@ -103,6 +106,7 @@ def plan(
     balance: Literal["time", "memory", "parameters", "layers"] = "time",
     profile: Profile | Path | None = None,
     cluster: str | None = None,
+    rank_order: Sequence[int] = (),
     memory_limit: Size | None = None,
     recompute: str | Sequence[str] = "none",
     share: Literal["auto", "replicate", "transmit"] = "auto",
@@ -112,6 +116,7 @@ def plan(
     loss: str | None = None,
     device: str | None = None,
     precision: Precision = "traced",
+    attention: Attention = "traced",
     tf32: bool = False,
     graphs: bool = True,
     threads: int = 0,
@@ -132,7 +137,8 @@ def plan(
     :param splits: where stages begin: ``blocks.2``, ``blocks.1:end``, ``@node`` (names of :func:`inspect`'s ``split_points``).
     :param balance: what is balanced where no splits are named.
     :param profile: costs: a :class:`Profile`, or its file.
-    :param cluster: estimate the costs for this preset or file; nothing is run.
+    :param cluster: estimate the costs for this preset or file; nothing is run. With ``profile``, only its ranks and links are taken.
+    :param rank_order: ranks in the order of the pipeline, where the cluster's ranks differ; none: as numbered.
     :param memory_limit: of a rank: ``"24GiB"`` or bytes.
     :param recompute: ``none``, ``full``, ``auto`` (as little as the memory limit allows), or names of modules.
     :param share: how parameters of several stages are kept equal.
@@ -141,7 +147,7 @@ def plan(
     :param zero1: spread that state over the replicas.
     :param loss: ``cross_entropy``, ``mse``, ``sum`` or ``output:NAME``; None: the model's own.
     :param device: where costs are measured; None: on the CPU.
-    :param precision: as of :func:`profile`, also for estimates.
+    :param precision: as of :func:`profile`, also for estimates; ``attention`` likewise.
     :param seconds: how long the order of ``auto`` is searched, counted in work, so that the result is always the same.
     :raises Error: where a rank would need more than the memory limit.
     """
@@ -155,10 +161,11 @@ def plan(
         o.profile_at_hand = profile
     elif profile is not None:
         o.profile = os.fspath(profile)
+    o.rank_order = [_whole("rank_order", rank) for rank in rank_order]
     o.cluster, o.memory_limit = cluster or "", size_text("memory_limit", memory_limit)
     o.recompute = [recompute] if isinstance(recompute, str) else list(recompute)
     o.share, o.optimizer, o.momentum, o.zero1, o.loss = share, optimizer, momentum, zero1, loss or ""
-    o.how = measure_options(device or "", precision, tf32, graphs, threads, libraries)
+    o.how = measure_options(device or "", precision, tf32, graphs, threads, libraries, attention)
     if o.cluster or profile is not None or layers is not None:
         return native.plan(o)
     use_own_torch()
@@ -182,11 +189,12 @@ def paths_of(model: Paths) -> list[str]:
 
 
 def measure_options(
-    device: str, precision: str, tf32: bool, graphs: bool, threads: int, libraries: Sequence[Path]
+    device: str, precision: str, tf32: bool, graphs: bool, threads: int, libraries: Sequence[Path], attention: str
 ) -> native.MeasureOptions:
     """How costs are measured, as the library takes it."""
     how = native.MeasureOptions()
     how.device, how.precision, how.tf32, how.no_graphs = device, precision, tf32, not graphs
+    how.attention = attention
     how.threads, how.libraries = _whole("threads", threads), [os.fspath(library) for library in libraries]
     return how
 

@@ -319,6 +319,9 @@ class Candidate:
     @property
     def recompute(self) -> list[str]: ...
     @property
+    def rank_order(self) -> list[int]:
+        """The ranks along the pipeline; empty: as numbered."""
+    @property
     def balance(self) -> str:
         """What its splits balance: ``time``, ``memory``, ``parameters``, ``layers``, or ``marks`` of the model."""
     @property
@@ -404,6 +407,7 @@ class SubjectOptions:
 class MeasureOptions:
     device: str
     precision: str
+    attention: str
     tf32: bool
     no_graphs: bool
     threads: int
@@ -424,6 +428,7 @@ class PlanOptions:
     profile: str
     profile_at_hand: Profile | None
     cluster: str
+    rank_order: list[int]
     memory_limit: str
     recompute: list[str]
     share: str
@@ -440,6 +445,7 @@ class SearchOptions:
     microbatches: list[int]
     batch: int
     microbatch: int
+    rank_order: list[int]
     memory_limit: str
     schedules: list[str]
     chunks: list[int]

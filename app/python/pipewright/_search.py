@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from . import _pipewright as native
-from ._models import Path, Paths, Precision, files_of, launching, measure_options
+from ._models import Attention, Path, Paths, Precision, files_of, launching, measure_options
 from ._pipewright import Candidate, Plan, Profile, UsageError
 from ._program import use_own_torch
 from ._simulate import _whole
@@ -91,6 +91,7 @@ def search(
     recompute: bool = True,
     profile: Profile | Path | Sequence[Profile | Path] = (),
     cluster: str | None = None,
+    rank_order: Sequence[int] = (),
     memory_limit: Size | None = None,
     optimizer: str = "sgd",
     momentum: float = 0.0,
@@ -98,6 +99,7 @@ def search(
     loss: str | None = None,
     device: str | None = None,
     precision: Precision = "traced",
+    attention: Attention = "traced",
     tf32: bool = False,
     graphs: bool = True,
     measure_threads: int = 0,
@@ -120,7 +122,9 @@ def search(
     :param chunks: stages per rank to try; none: each schedule's usual number, and twice that.
     :param recompute: also try recomputation.
     :param profile: costs: one or several :class:`Profile` or their files, of different microbatch sizes.
-    :param cluster: estimate costs for this preset or file. With neither, costs are measured now at each size.
+    :param cluster: estimate costs for this preset or file. With ``profile``, only its ranks and links are taken. With neither, costs are
+        measured now at each size.
+    :param rank_order: ranks in the order of the pipeline; none: the best is searched where the cluster's ranks differ.
     :param memory_limit: of a rank.
     :param optimizer: whose state is counted, with ``momentum`` and ``zero1``; ``device`` to ``libraries``: as of :func:`plan`.
     :param measure_threads: intra-op threads of measuring processes.
@@ -144,8 +148,8 @@ def search(
     o.profiles = [os.fspath(one) for one in given if not isinstance(one, Profile)]
     o.profiles_at_hand = [one for one in given if isinstance(one, Profile)]
     o.cluster, o.optimizer, o.momentum, o.zero1, o.loss = cluster or "", optimizer, momentum, zero1, loss or ""
-    o.threads = _whole("threads", threads)
-    o.how = measure_options(device or "", precision, tf32, graphs, measure_threads, libraries)
+    o.threads, o.rank_order = _whole("threads", threads), [_whole("rank_order", rank) for rank in rank_order]
+    o.how = measure_options(device or "", precision, tf32, graphs, measure_threads, libraries, attention)
     measures = not given and not cluster and layers is None
     if executor is not None:
         if measures:

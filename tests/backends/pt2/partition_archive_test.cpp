@@ -34,7 +34,7 @@ Profile profileOf(const ModelGraph& graph, bool slow) {
   Profile profile;
   profile.microbatch = exportedBatch(graph);
   for (std::size_t n = 0; n < graph.nodes.size(); ++n) profile.nodes.push_back({slow ? 1'000'000'000 : 0, 0, 0, 0, 0, 0});
-  profile.link = {1, 1e9, true};
+  profile.topology.sameNode = {1, 1e9, true};
   return profile;
 }
 

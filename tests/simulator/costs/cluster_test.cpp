@@ -1,7 +1,9 @@
 #include "simulator/costs/cluster.h"
 
+#include <cmath>
 #include <filesystem>
 #include <fstream>
+#include <iterator>
 #include <random>
 #include <sstream>
 #include <string>
@@ -46,7 +48,7 @@ TEST(Cluster, PresetsAreReadAndSurviveARoundTrip) {
     EXPECT_EQ(cluster.name, name);
     EXPECT_FALSE(cluster.source.empty());
     for (const char* dtype : {"fp32", "tf32", "bf16", "fp16"}) EXPECT_GT(cluster.peakFlops.at(dtype), 0) << name;
-    EXPECT_GE(cluster.efficiency.size(), 2u);
+    EXPECT_GE(cluster.efficiency.at("default").size(), 2u);
     EXPECT_EQ(parseCluster(toJson(cluster), name), cluster);
   }
   EXPECT_GE(presets, 4);
@@ -54,9 +56,9 @@ TEST(Cluster, PresetsAreReadAndSurviveARoundTrip) {
 
 TEST(Cluster, PresetFiguresAreDenseAndPerDirection) {
   const Cluster h100 = parseCluster(preset("h100-nvlink"), "h100-nvlink");
-  EXPECT_DOUBLE_EQ(h100.peakFlops.at("bf16"), 1979e12 / 2);   // data sheet, with sparsity
-  EXPECT_DOUBLE_EQ(h100.sameNode.bytesPerSecond, 900e9 / 2);  // both directions together
-  EXPECT_DOUBLE_EQ(h100.network.bytesPerSecond, 400e9 / 8);
+  EXPECT_DOUBLE_EQ(h100.peakFlops.at("bf16"), 1979e12 / 2);            // data sheet, with sparsity
+  EXPECT_DOUBLE_EQ(h100.topology.sameNode.bytesPerSecond, 900e9 / 2);  // both directions together
+  EXPECT_DOUBLE_EQ(h100.topology.network.bytesPerSecond, 400e9 / 8);
 }
 
 TEST(Cluster, RefusesANewerVersionByNumber) {
@@ -79,18 +81,21 @@ TEST(Cluster, RefusesBadFieldsByName) {
   expect(replaced(good, "latency_ns\": 2000", "latency_ns\": 18446744073709551615"),
          "`links.same_device.latency_ns` is not an integer in range: 18446744073709551615");
   expect(replaced(good, "same_node", "node"), "it lacks `links.same_node`");
-  expect(replaced(good, "0.002", "1.5"), "`device.efficiency[0][1]` is 1.5, more than 1");
-  expect(replaced(good, "[10000000.0, 0.01]", "[10.0, 0.01]"), "`device.efficiency` is not ordered by ascending FLOPs");
+  expect(replaced(good, "0.002", "1.5"), "`device.efficiency.default[0][1]` is 1.5, more than 1");
+  expect(replaced(good, "[10000000.0, 0.01]", "[10.0, 0.01]"), "`device.efficiency.default` is not ordered by ascending FLOPs");
+  const auto withRanks = [&](const std::string& ranks) {
+    return replaced(good, "\"ranks_per_node\": 4", "\"ranks_per_node\": 4, \"ranks\": " + ranks);
+  };
+  ASSERT_EQ(refusal(withRanks("[{\"count\": 8}]")), "");
+  expect(withRanks("[{\"speed\": 0}]"), "`ranks[0].speed` is 0, less than 0.001");
+  expect(withRanks("[{}, {\"memory_bytes\": 0}]"), "`ranks[1].memory_bytes` is 0, outside 1 to 1152921504606846976");
+  expect(withRanks("[{\"count\": 99999999}]"), "`ranks[0].count` is 99999999, outside 1 to 1048576");
+  expect(withRanks("[{\"spede\": 1}]"), "`ranks[0]` has spede; a rank has speed, memory_bytes, node, and count where several are alike");
+  expect(replaced(withRanks("[{}, {}]"), "\"links\": {",
+                  R"("links": {"between": [{"ranks": [0, 2], "latency_ns": 1, "bytes_per_s": 1e9, "duplex": true}],)"),
+         "`links.between[0].ranks[1]` is 2, outside 0 to 1");
+  expect(replaced(good, "\"bf16\": [\n", "\"bf61\": [\n"), "`device.efficiency` has bf61, of which there is no peak");
   expect(replaced(good, "\"duplex\": true", "\"duplex\": 1"), "`links.same_device.duplex` is not true or false");
-}
-
-TEST(Cluster, LinksFollowTheNodes) {
-  Cluster cluster;
-  cluster.ranksPerNode = 4;
-  EXPECT_EQ(&linkBetween(cluster, Rank(2), Rank(2)), &cluster.sameDevice);
-  EXPECT_EQ(&linkBetween(cluster, Rank(0), Rank(3)), &cluster.sameNode);
-  EXPECT_EQ(&linkBetween(cluster, Rank(3), Rank(4)), &cluster.network);
-  EXPECT_EQ(&linkBetween(cluster, Rank(7), Rank(4)), &cluster.sameNode);
 }
 
 TEST(TransferTime, IsBytesOverBandwidthWithoutTheLatency) {
@@ -151,6 +156,34 @@ TEST(FitLink, TimesThatFallWithSizeGiveAFreeLink) {
 TEST(FitLink, NeedsTwoSizes) {
   EXPECT_THROW((void)fitLink({}), UsageError);
   EXPECT_THROW((void)fitLink({{8, 100}, {8, 110}}), UsageError);
+}
+
+TEST(Cluster, EfficienciesAreOfEachPrecision) {
+  const Cluster a100 = parseCluster(preset("a100-nvlink"), "a100-nvlink");
+  EXPECT_DOUBLE_EQ(efficiencyAt(a100, "bf16", 1e12), 0.74) << "measured";
+  EXPECT_DOUBLE_EQ(efficiencyAt(a100, "tf32", 1e12), 0.7);
+  EXPECT_DOUBLE_EQ(efficiencyAt(a100, "bf16", 1e14), 0.74) << "beyond the table";
+  EXPECT_DOUBLE_EQ(efficiencyAt(a100, "fp32", std::sqrt(1e11 * 1e12)), (0.65 + 0.7) / 2) << "halfway on the logarithm";
+  EXPECT_DOUBLE_EQ(efficiencyAt({}, "fp32", 1), 1);
+}
+
+TEST(Links, ReplaceThoseOfAClusterAndSayWhereTheyAreFrom) {
+  const std::string file = std::string(PW_SOURCE_DIR) + "/resources/links.json";
+  std::ifstream stream(file);
+  const std::string text((std::istreambuf_iterator<char>(stream)), {});
+  const std::vector<NamedLink> links = parseLinks(text, file);
+  EXPECT_GE(links.size(), 8U);
+  const Cluster h100 = parseCluster(preset("h100-nvlink"), "h100-nvlink");
+  for (const NamedLink& link : links) {
+    const Cluster other = withLink(h100, link);
+    EXPECT_EQ(other.name, "h100-nvlink+" + link.name);
+    EXPECT_NE(other.source.find(link.source), std::string::npos);
+    EXPECT_EQ(other.topology.network, link.betweenNodes ? link.link : h100.topology.network);
+    EXPECT_EQ(other.topology.sameNode, link.betweenNodes ? h100.topology.sameNode : link.link);
+    EXPECT_EQ(parseCluster(toJson(other), "other"), other);
+  }
+  EXPECT_THROW(static_cast<void>(parseLinks(R"({"version": 2, "links": {}})", "newer")), UsageError);
+  EXPECT_THROW(static_cast<void>(parseLinks(R"({"version": 1, "links": {"a": {"connects": "moon"}}})", "moon")), UsageError);
 }
 
 }  // namespace

@@ -77,10 +77,10 @@ Cluster cluster() {
   c.deviceName = "device";
   c.peakFlops = {{"fp32", 1e9}, {"bf16", 4e9}};
   c.memoryBytesPerSecond = 1e9;
-  c.efficiency = {{1e3, 0.5}};
+  c.efficiency["default"] = {{1e3, 0.5}};
   c.launchOverhead = 100;
-  c.ranksPerNode = 2;
-  c.sameNode = {7, 1e9, true};
+  c.topology.ranksPerNode = 2;
+  c.topology.sameNode = {7, 1e9, true};
   return c;
 }
 
@@ -101,7 +101,7 @@ TEST(Estimate, TakesTheSlowerOfMatrixWorkAndMemory) {
       << "one gradient comes, one goes, with the output";
   EXPECT_TRUE(p.estimated);
   EXPECT_EQ(p.microbatch, 3);
-  EXPECT_EQ(p.link, cluster().sameNode);
+  EXPECT_EQ(p.topology, cluster().topology);
   EXPECT_EQ(p.optimizerNsPerByte, 3) << "reads weight and gradient, writes the weight: three bytes at 1 byte/ns";
   EXPECT_EQ(p.loss, NodeCost{});
 }

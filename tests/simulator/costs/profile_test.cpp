@@ -26,7 +26,7 @@ Profile example() {
   p.loss = {1, 2, 3, 4, 5, 6};
   p.actionOverhead = 11;
   p.optimizerNsPerByte = 0.125;
-  p.link = {1000, 2.5e9, false};
+  p.topology.sameNode = {1000, 2.5e9, false};
   return p;
 }
 
@@ -58,7 +58,7 @@ TEST(ProfileJson, IsRefusedInOneSentenceThatNamesTheFile) {
   contains(errorWith("/threads", 1LL << 32), "not an integer in range");
   contains(errorWith("/nodes/0/0", -1), "a cost is negative");
   contains(errorWith("/computing/on_gpu", false), "TF32 and CUDA graphs need a GPU");
-  contains(errorWith("/computing/precision", "bf8"), "computing.precision is not traced, bf16 or fp16");
+  contains(errorWith("/computing/precision", "bf8"), "computing.precision is not traced, bf16, fp16 or fp8");
   for (const int field : {6, 7, 8, 9, 11}) contains(errorWith("/nodes/0/" + std::to_string(field), -1), "a cost is negative");
   contains(errorWith("/nodes/0/6", 21), "a weight's backward is longer than the whole");
   contains(errorWith("/nodes/0/10", std::numeric_limits<Bytes>::min()), "too large to add up");
@@ -101,7 +101,7 @@ TEST(ProfileWords, SayWhereTimesComeFrom) {
   EXPECT_EQ(sourceOf(p, 4), "measured on host (a processor), 2 processes at once, in bf16, with TF32");
   p.ranksAtOnce = 1;
   p.computing = {.onGpu = true, .precision = DType::Float16, .tf32 = false, .graphs = false};
-  p.link = {};
+  p.topology.sameNode = {};
   EXPECT_EQ(sourceOf(p), "measured on host (a processor), in fp16, operator by operator");
   EXPECT_EQ(sourceOf(p, 2),
             "measured on host (a processor), in fp16, operator by operator; messages take no time, because no link was measured");

@@ -151,13 +151,13 @@ TEST(RecomputeToFit, TakesStagesOfRanksThatDoNotFitOnly) {
   const PlanSetting setting{graph, costs, schedule, 1, 0};
   Partition partition = cutGraph(graph, {NodeId(2)}, kBindings, nullptr);
   const std::vector<Bytes> kept = peaksOf(setting, partition);
-  EXPECT_TRUE(recomputeToFit(setting, partition, std::max(kept[0], kept[1])));
+  EXPECT_TRUE(recomputeToFit(setting, partition, std::vector<Bytes>(2, std::max(kept[0], kept[1]))));
   EXPECT_TRUE(partition.stages[0].checkpoints.empty() && partition.stages[1].checkpoints.empty());
   ASSERT_NE(kept[0], kept[1]);
-  EXPECT_TRUE(recomputeToFit(setting, partition, std::max(kept[0], kept[1]) - 1));
+  EXPECT_TRUE(recomputeToFit(setting, partition, std::vector<Bytes>(2, std::max(kept[0], kept[1]) - 1)));
   EXPECT_EQ(plain(partition.stages[kept[0] > kept[1] ? 0 : 1].checkpoints).size(), 1U);
   EXPECT_TRUE(partition.stages[kept[0] > kept[1] ? 1 : 0].checkpoints.empty());
-  EXPECT_FALSE(recomputeToFit(setting, partition, 1));
+  EXPECT_FALSE(recomputeToFit(setting, partition, {1, 1}));
 }
 
 TEST(OptimizerState, IsCopiesOfWhatIsUpdatedSpreadOverShards) {

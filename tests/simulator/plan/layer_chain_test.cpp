@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include <algorithm>
+#include <array>
 #include <fstream>
 #include <map>
 #include <random>
@@ -13,11 +14,14 @@
 #include "schedules/error.h"
 #include "schedules/generate.h"
 #include "simulator/costs/estimate.h"
+#include "simulator/plan/made_order.h"
+#include "simulator/plan/model_costs.h"
 #include "simulator/plan/planner.h"
-#include "simulator/search/search.h"
-#include "simulator/search/profiles.h"
 #include "simulator/plan/stage_costs.h"
 #include "simulator/report/metrics.h"
+#include "simulator/search/orders.h"
+#include "simulator/search/profiles.h"
+#include "simulator/search/search.h"
 
 namespace pw::test {
 namespace {
@@ -204,10 +208,12 @@ TEST(LayerChain, EverySplitTakesExactlyTheTimeAndMemoryOfTheTable) {
 TEST(LayerChain, SearchFindsTheBestOfAllSplitsThatFit) {
   std::mt19937_64 random(23);
   int limited = 0;
-  for (int t = 0; t < 30; ++t) {
+  constexpr int kChains = 2'000;
+  for (int t = 0; t < kChains; ++t) {
     const LayerTable table = randomTable(random, 8, true);
     const ModelGraph chain = chainOf(table, "/t.json");
-    const Schedule schedule = generate(t % 2 == 0 ? "1f1b" : "zb-h1", {3, 3, 4});
+    constexpr std::array<const char*, 4> kFamilies{"1f1b", "zb-h1", "gpipe", "zb-h2"};
+    const Schedule schedule = generate(kFamilies[static_cast<std::size_t>(t) % 4], {3, 3, 5});
     std::vector<std::pair<Bytes, Ns>> all;  // peak and makespan of each split
     for (const std::vector<NodeId>& begins : allBegins(8, 3)) {
       const Expected expected = SlowPipeline(table, begins, schedule, 0).run();
@@ -219,7 +225,7 @@ TEST(LayerChain, SearchFindsTheBestOfAllSplitsThatFit) {
     SearchSpace space;
     space.base.ranks = 3;
     space.base.memoryLimit = t % 3 == 0 ? 0 : peaks[static_cast<std::size_t>(t) % 5];  // hard: few splits fit
-    space.microbatches = {4};
+    space.microbatches = {5};
     space.schedules = {schedule.name};
     space.recompute = false;
     const Candidate best = searchPlans(chain, measurements({std::make_shared<Profile>(profileOf(chain))}), space).candidates.front();
@@ -228,11 +234,61 @@ TEST(LayerChain, SearchFindsTheBestOfAllSplitsThatFit) {
       if (space.base.memoryLimit > 0 && peak > space.base.memoryLimit) continue;
       fastest = fastest < 0 ? makespan : std::min(fastest, makespan);
     }
-    EXPECT_TRUE(best.fits) << t;
+    EXPECT_TRUE(best.fits()) << t;
     EXPECT_EQ(best.makespan, fastest) << t << "\n" << toJson(table);
-    limited += best.fits && space.base.memoryLimit > 0 ? 1 : 0;
+    limited += best.fits() && space.base.memoryLimit > 0 ? 1 : 0;
   }
-  EXPECT_EQ(limited, 20);
+  EXPECT_EQ(limited, kChains - (kChains + 2) / 3);
+}
+
+/// The best of all cuts, each with an order made for it as long as the search makes them.
+TEST(LayerChain, SearchFindsTheBestOfAllCutsWithOrdersOfTheirOwn) {
+  std::mt19937_64 random(29);
+  int limited = 0, cutElsewhere = 0;
+  for (int t = 0; t < 12; ++t) {
+    const LayerTable table = randomTable(random, 7, true);
+    const ModelGraph chain = chainOf(table, "/t.json");
+    const auto profile = std::make_shared<Profile>(profileOf(chain));
+    SearchSpace space;
+    space.base.ranks = 2 + t % 2;
+    space.microbatches = {4};
+    space.chunks = {1};
+    space.recompute = false;
+    space.orders = 1;
+    space.schedules = {"auto"};
+    PlanRequest request = space.base;
+    request.microbatches = 4;
+    request.schedule = "auto";
+    request.microbatch = profile->microbatch;
+    ModelCosts model(chain, *profile, profile->microbatch);
+    const std::vector<std::vector<NodeId>> cuts = allBegins(7, request.ranks);
+    if (t % 3 > 0) {  // a limit that hard: not every cut fits
+      std::vector<Bytes> peaks;
+      for (const auto& begins : cuts) {
+        const Schedule schedule = generate("1f1b", {request.ranks, request.ranks, 4});
+        const Expected plan = planned(chain, *profile, begins, schedule, OptimizerSpec::Kind::Sgd);
+        peaks.push_back(*std::ranges::max_element(plan.peaks));
+      }
+      std::ranges::sort(peaks);
+      request.memoryLimit = space.base.memoryLimit = peaks[peaks.size() / 4];
+    }
+    Ns best = -1;
+    for (const auto& begins : cuts) {
+      request.begins = begins;
+      const MadeOrder made = makeOrder(request, model, request.ranks, {.seconds = kOrderSeconds});
+      if (!made.certificate) continue;
+      EXPECT_LE(orderBound(request, model, request.ranks), made.certificate->time);
+      if (best < 0 || made.certificate->time < best) best = made.certificate->time;
+    }
+    const Candidate found = searchPlans(chain, measurements({profile}), space).candidates.front();
+    EXPECT_EQ(found.fits(), best >= 0) << t;
+    if (best < 0) continue;
+    EXPECT_EQ(found.makespan, best) << t << "\n" << toJson(table);
+    limited += space.base.memoryLimit > 0 ? 1 : 0;
+    cutElsewhere += found.moves > 0 ? 1 : 0;
+  }
+  EXPECT_GT(limited, 4);
+  EXPECT_GT(cutElsewhere, 1);
 }
 
 TEST(LayerChain, ClusterGivesTheTimeOfMessagesWithoutOne) {
@@ -240,8 +296,8 @@ TEST(LayerChain, ClusterGivesTheTimeOfMessagesWithoutOne) {
   table.layers.push_back({"a", 10, 10, 10, 0, 0, 0, 3000, Layer::kByLink, ""});
   table.layers.push_back({"b", 10, 10, 10, 0, 0, 0, 0, Layer::kByLink, ""});
   Cluster cluster;
-  cluster.ranksPerNode = 2;
-  cluster.sameNode = {100, 1e9, true};  // 3 µs for 3,000 bytes
+  cluster.topology.ranksPerNode = 2;
+  cluster.topology.sameNode = {100, 1e9, true};  // 3 µs for 3,000 bytes
   const Schedule schedule = generate("gpipe", {2, 2, 1});
   const auto makespan = [&](const Profile& profile, const ModelGraph& chain) {
     return planned(chain, profile, {NodeId(1)}, schedule, OptimizerSpec::Kind::Sgd).makespan;

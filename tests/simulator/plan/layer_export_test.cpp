@@ -21,8 +21,8 @@ Cluster cluster() {
   cluster.peakFlops = {{"fp32", 1e9}};
   cluster.memoryBytesPerSecond = 1e9;
   cluster.launchOverhead = 130;
-  cluster.ranksPerNode = 8;
-  cluster.sameNode = {170, 1e9, true};
+  cluster.topology.ranksPerNode = 8;
+  cluster.topology.sameNode = {170, 1e9, true};
   return cluster;
 }
 
@@ -78,7 +78,7 @@ TEST(LayerExport, AMeasuredModelsTableTakesAsLongByItself) {
   profile.loss.forward = 50;
   profile.loss.backward = 90;
   profile.loss.weight = 40;
-  profile.link = {400, 0, true};  // the same channel is never busy: messages differ from a time of their own only there
+  profile.topology.sameNode = {400, 0, true};  // the same channel is never busy: messages differ from a time of their own only there
   expectEqualSteps(profile, nullptr);
 }
 

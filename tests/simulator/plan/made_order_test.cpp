@@ -10,12 +10,12 @@
 
 #include "schedules/check.h"
 #include "schedules/generate.h"
-#include "simulator/search/search.h"
-#include "simulator/search/orders.h"
-#include "simulator/search/profiles.h"
 #include "simulator/plan/split.h"
 #include "simulator/plan/stage_costs.h"
 #include "simulator/report/metrics.h"
+#include "simulator/search/orders.h"
+#include "simulator/search/profiles.h"
+#include "simulator/search/search.h"
 #include "tests/support/graph_builder.h"
 #include "tests/support/random_costs.h"
 
@@ -33,7 +33,7 @@ Profile randomProfile(std::mt19937_64& random, int nodes) {
     profile.nodes.push_back(cost);
   }
   profile.actionOverhead = 40;
-  profile.link = {draw(random, 0, 500), 1e9, true};
+  profile.topology.sameNode = {draw(random, 0, 500), 1e9, true};
   profile.optimizerNsPerByte = 2;
   return profile;
 }

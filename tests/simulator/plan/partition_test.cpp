@@ -27,7 +27,7 @@ Partition cutAt(const ModelGraph& graph, const std::vector<int>& begins, const P
 Profile profileOf(const std::vector<Ns>& forward, Ns latency) {
   Profile profile;
   for (const Ns time : forward) profile.nodes.push_back({time, 0, 0, 0, 0, 0});
-  profile.link.latency = latency;
+  profile.topology.sameNode.latency = latency;
   return profile;
 }
 

@@ -40,7 +40,7 @@ Profile profile() {
   p.loss = {7, 9, 0, 0, 11, 0};
   p.actionOverhead = 1000;
   p.optimizerNsPerByte = 0.5;
-  p.link = {100, 1e9, true};  // a byte takes 1 ns
+  p.topology.sameNode = {100, 1e9, true};  // a byte takes 1 ns
   return p;
 }
 

@@ -15,10 +15,10 @@
 #include "schedules/generate.h"
 #include "schedules/lower.h"
 #include "simulator/plan/made_order.h"
-#include "simulator/search/orders.h"
 #include "simulator/plan/split.h"
 #include "simulator/plan/stage_costs.h"
 #include "simulator/report/metrics.h"
+#include "simulator/search/orders.h"
 #include "tests/support/graph_builder.h"
 #include "tests/support/random_costs.h"
 
@@ -37,7 +37,7 @@ Profile randomProfile(std::mt19937_64& random, int nodes, Ns least = 100) {
     profile.nodes.push_back(cost);
   }
   profile.actionOverhead = 40;
-  profile.link = {20, 1e9, true};
+  profile.topology.sameNode = {20, 1e9, true};
   return profile;
 }
 
@@ -261,7 +261,7 @@ TEST(Search, RecomputesWhereTheMemoryLimitDemandsIt) {
   SearchSpace s = space(2, 8, {4, 8}, {"1f1b", "gpipe"});
   std::vector<Bytes> peaks;
   for (const Candidate& c : searchPlans(graph, proportional(one), s).candidates) {
-    EXPECT_TRUE(c.fits);
+    EXPECT_TRUE(c.fits());
     EXPECT_FALSE(std::holds_alternative<RecomputeAuto>(c.request.recompute)) << "no limit";
     if (std::holds_alternative<RecomputeNone>(c.request.recompute)) peaks.push_back(c.peak);
   }
@@ -271,17 +271,17 @@ TEST(Search, RecomputesWhereTheMemoryLimitDemandsIt) {
   int automatic = 0;
   bool fits = true;
   for (const Candidate& c : limited.candidates) {
-    EXPECT_EQ(c.fits, c.peak <= s.base.memoryLimit);
-    EXPECT_TRUE(fits || !c.fits) << "those that fit stand first";
-    fits = c.fits;
+    EXPECT_EQ(c.fits(), c.peak <= s.base.memoryLimit);
+    EXPECT_TRUE(fits || !c.fits()) << "those that fit stand first";
+    fits = c.fits();
     if (!std::holds_alternative<RecomputeAuto>(c.request.recompute)) continue;
     ++automatic;
-    EXPECT_TRUE(c.fits);
+    EXPECT_TRUE(c.fits());
   }
   EXPECT_GT(automatic, 0);
   s.base.memoryLimit = 1;
   const Found none = searchPlans(graph, proportional(one), s);
-  EXPECT_FALSE(none.candidates.front().fits);
+  EXPECT_FALSE(none.candidates.front().fits());
   EXPECT_TRUE(std::ranges::all_of(none.candidates, [&](const Candidate& c) { return c.peak >= none.candidates.front().peak; }))
       << "least memory first";
 }

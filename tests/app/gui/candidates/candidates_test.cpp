@@ -11,14 +11,18 @@
 #include <QTest>
 #include <cmath>
 #include <random>
+#include <set>
 
 #include "app/gui/candidates/model.h"
 #include "app/gui/candidates/panel.h"
 #include "app/gui/candidates/scatter.h"
 #include "app/gui/candidates/search_options.h"
+#include "app/gui/candidates/study.h"
 #include "app/gui/document/document.h"
 #include "app/gui/document/loading.h"
+#include "backends/store/study_store.h"
 #include "simulator/search/ranking.h"
+#include "tests/support/folder.h"
 #include "tests/support/graph_builder.h"
 
 namespace pw::gui {
@@ -37,7 +41,7 @@ Candidate candidate(const char* schedule, int microbatches, Ns step, Bytes peak,
   c.split = "time";
   c.step = step;
   c.peak = peak;
-  c.fits = limit == 0 || peak <= limit;
+  c.excess = excessOf(peak, limit);
   c.samples = 8;
   c.samplesPerSecond = 8e9 / static_cast<double>(step);
   return c;
@@ -335,6 +339,100 @@ TEST_F(CandidatesPanelTest, SaysWhenNothingFits) {
   searchToTheEnd();
   EXPECT_TRUE(status().contains("None fits")) << status().toStdString();
   EXPECT_TRUE(model()->index(0, CandidatesModel::Fits).data().toString().startsWith("no"));
+}
+
+// ---- Studies ----
+
+/// A study of gpt_small with plans on two and on four ranks, of which one does not fit.
+std::string studyIn(const test::Folder& folder) {
+  const std::string path = folder.file("s.db");
+  StudyStore store(path,
+                   R"({"version": 1, "model": "models/gpt_small.pt2", "cluster": "h100-nvlink", "ranks": [2, 4], "microbatches": [4, 8]})");
+  std::vector<StudyRow> rows;
+  for (std::int64_t n = 0; n < 4; ++n) {
+    StudyRow row{pointOf(store.study(), n), {}};
+    row.result.point = n;
+    row.result.stages = row.point.ranks;
+    row.result.samples = 2 * row.point.microbatches;
+    row.result.step = 1'000'000 + 100'000 * n;
+    row.result.samplesPerSecond = static_cast<double>(row.result.samples) * 1e9 / static_cast<double>(row.result.step);
+    row.result.peak = (5 - n) * 1'000'000;
+    row.result.excess = n == 0 ? 1 : 0;
+    rows.push_back(row);
+  }
+  store.add(rows);
+  return path;
+}
+
+TEST_F(CandidatesPanelTest, ShowsAStudyAndLoadsItsPlansIntoItsModel) {
+  const test::Folder folder;
+  const QString path = QString::fromStdString(studyIn(folder));
+  const auto loaded = loadFiles({path.toStdString()}, {});
+  EXPECT_EQ(loaded->study, path) << "told from a run store";
+  panel.showStudy(loaded->study);
+  ASSERT_TRUE(QTest::qWaitFor([&] { return model()->rowCount() > 0; }, kLongMs));
+  ASSERT_EQ(model()->rowCount(), 3) << "what fits";
+  EXPECT_TRUE(status().contains(QStringLiteral("s.db: 4 of 4 points, 3 fit, 1 need too much memory, 0 are impossible.")));
+  std::set<int> ranks;
+  for (int row = 0; row < 3; ++row) ranks.insert(model()->index(row, CandidatesModel::Ranks).data().toInt());
+  EXPECT_EQ(ranks, (std::set<int>{2, 4}));
+  table()->setCurrentIndex(table()->model()->index(0, 0));
+  emit table()->activated(table()->currentIndex());
+  EXPECT_TRUE(status().contains(QStringLiteral("Open gpt_small.pt2 to load this plan."))) << "no model is open";
+  document.adopt(*loadFiles({PW_SOURCE_DIR "/resources/models/gpt_small.pt2"}, {}));
+  ASSERT_EQ(model()->rowCount(), 3) << "a study stays where another model is opened";
+  const Candidate best = model()->at(0);
+  EXPECT_EQ(best.request.microbatches, 8) << "most samples per second";
+  emit table()->activated(table()->currentIndex());
+  EXPECT_EQ(document.design().request.ranks, best.request.ranks);
+  EXPECT_EQ(document.design().request.microbatches, 8);
+  EXPECT_EQ(document.design().cluster, "h100-nvlink");
+}
+
+TEST(Study, HasAFrontForEachNumberOfRanks) {
+  std::vector<Candidate> candidates;
+  std::vector<ScatterPoint> points;
+  const auto add = [&](int ranks, double time, Bytes bytes) {
+    candidates.push_back(candidate("1f1b", 4, 1, bytes));
+    candidates.back().request.ranks = ranks;
+    points.push_back({time, bytes, false, true, true, QStringLiteral("p"), 0, 1});
+  };
+  add(2, 10, 5);
+  add(2, 12, 5);  // slower, and no smaller
+  add(2, 20, 4);
+  add(4, 6, 6);
+  add(4, 11, 5);  // two ranks do that in 10
+  add(4, 13, 3);
+  showRanks(candidates, points);
+  std::vector<bool> fronts;
+  for (const ScatterPoint& point : points) fronts.push_back(point.front);
+  EXPECT_EQ(fronts, (std::vector<bool>{true, false, true, true, false, true}));
+  EXPECT_GT(points[3].scale, points[0].scale);
+  EXPECT_EQ(points[3].ranks, 4);
+}
+
+TEST(Study, PlansThatTheAppCannotEstimateAreNotLoaded) {
+  StudyPlans study;
+  StudyPoint point;
+  point.model = "models/gpt.pt2";
+  point.cluster = "h100-nvlink+ethernet-25";
+  point.precision = "traced";
+  EXPECT_EQ(whyNotLoaded(study, point, "/elsewhere/gpt.pt2"), QString());
+  EXPECT_TRUE(whyNotLoaded(study, point, "/elsewhere/other.pt2").contains(QStringLiteral("Open gpt.pt2")));
+  EXPECT_TRUE(whyNotLoaded(study, point, "").contains(QStringLiteral("Open gpt.pt2")));
+  point.cluster = "rack.json";
+  EXPECT_TRUE(whyNotLoaded(study, point, "gpt.pt2").contains(QStringLiteral("cluster file rack.json")));
+  study.measured = true;
+  EXPECT_TRUE(whyNotLoaded(study, point, "gpt.pt2").contains(QStringLiteral("measured costs")));
+  point.precision = "bf16";
+  EXPECT_TRUE(whyNotLoaded(study, point, "gpt.pt2").contains(QStringLiteral("estimated in bf16")));
+}
+
+TEST_F(CandidatesPanelTest, SaysWhyAStudyCannotBeShown) {
+  panel.showStudy(QStringLiteral("/nowhere/s.db"));
+  ASSERT_TRUE(QTest::qWaitFor([&] { return !status().isEmpty(); }, kLongMs));
+  EXPECT_TRUE(status().contains(QStringLiteral("There is no study /nowhere/s.db; name a file that `search --study` wrote.")));
+  EXPECT_EQ(model()->rowCount(), 0);
 }
 
 }  // namespace

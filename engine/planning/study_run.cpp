@@ -1,0 +1,97 @@
+#include "engine/planning/study_run.h"
+
+#include <algorithm>
+#include <atomic>
+#include <chrono>
+#include <memory>
+#include <mutex>
+#include <thread>
+#include <utility>
+
+#include "engine/planning/study_worker.h"
+#include "simulator/search/for_each.h"
+
+namespace pw {
+namespace {
+
+using Clock = std::chrono::steady_clock;
+
+constexpr std::int64_t kBlock = 32;  ///< points that one thread does in a row, as neighbours share schedules
+constexpr auto kStoreEvery = std::chrono::milliseconds(500);
+constexpr std::size_t kMostWaiting = 10'000;  ///< rows that are not stored yet
+
+/// Rows on their way into the store.
+class Collector {
+ public:
+  Collector(StudyStore& store, const StudyEffort& effort, std::int64_t done, std::int64_t all)
+      : store_(store), effort_(effort), done_(done), all_(all) {}
+
+  void add(StudyRow row) {
+    const std::lock_guard lock(mutex_);
+    waiting_.push_back(std::move(row));
+    ++done_;
+    if (waiting_.size() >= kMostWaiting || Clock::now() - last_ >= kStoreEvery) store();
+    if (effort_.goOn && !effort_.goOn(done_, all_)) ended_ = true;
+  }
+  /// Between rows: polls, and stores what waits for long.
+  bool goesOn() {
+    const std::lock_guard lock(mutex_);
+    if (Clock::now() - last_ >= kStoreEvery) store();
+    if (effort_.goOn && !effort_.goOn(done_, all_)) ended_ = true;
+    return !ended_;
+  }
+  void finish() {
+    const std::lock_guard lock(mutex_);
+    store();
+  }
+  [[nodiscard]] bool ended() const { return ended_; }
+  [[nodiscard]] bool complete() const { return done_ == all_; }
+
+ private:
+  void store() {
+    if (waiting_.empty()) return;
+    store_.add(waiting_);
+    if (effort_.stored) effort_.stored(waiting_);
+    waiting_.clear();
+    last_ = Clock::now();
+  }
+
+  StudyStore& store_;
+  const StudyEffort& effort_;
+  std::mutex mutex_;  ///< of all below
+  std::vector<StudyRow> waiting_;
+  std::int64_t done_, all_;
+  Clock::time_point last_ = Clock::now();
+  std::atomic<bool> ended_{false};
+};
+
+}  // namespace
+
+bool runStudy(StudyStore& store, const StudyEffort& effort) {
+  const Study& study = store.study();
+  const std::int64_t points = pointsOf(study);
+  const std::vector<bool> done = store.done();
+  std::int64_t all = 0, before = 0;
+  for (std::int64_t point = effort.shard.index; point < points; point += effort.shard.count) {
+    ++all;
+    before += done[static_cast<std::size_t>(point)] ? 1 : 0;
+  }
+  StudyCosts costs(study, effort.folder);
+  Collector collector(store, effort, before, all);
+  const std::int64_t span = kBlock * effort.shard.count;
+  const int threads = effort.threads > 0 ? effort.threads : std::max(1, static_cast<int>(std::thread::hardware_concurrency()));
+  forEach(static_cast<int>((points + span - 1) / span), threads, [&](int block) {
+    StudyWorker worker(study, costs, [&] { return collector.goesOn(); });
+    const std::int64_t end = std::min(points, (block + 1) * span);
+    for (std::int64_t number = block * span + effort.shard.index; number < end && !collector.ended(); number += effort.shard.count) {
+      if (done[static_cast<std::size_t>(number)]) continue;
+      const StudyPoint point = pointOf(study, number);
+      StudyResult result = worker.run(point);
+      if (!collector.ended()) collector.add({point, std::move(result)});
+    }
+  });
+  collector.finish();
+  return collector.complete();
+}
+
+}  // namespace pw

@@ -1,0 +1,29 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "backends/store/study_store.h"
+#include "simulator/search/study.h"
+
+namespace pw {
+
+/// How a study is worked on.
+struct StudyEffort {
+  StudyShard shard;
+  int threads = 0;     ///< 0: one for each core
+  std::string folder;  ///< what paths of the study are relative to; empty: the current one
+  /// Called after each predicted point with the shard's completed points and all of them; returns whether to go on. Never by two threads at
+  /// once.
+  std::function<bool(std::int64_t done, std::int64_t all)> goOn = {};
+  /// Gets rows that were stored.
+  std::function<void(const std::vector<StudyRow>&)> stored = {};
+};
+
+/// Predicts the points of a shard that the store does not have, and stores them as they come, some twice a second: a process that is killed
+/// loses no more than that. Whether all of the shard are done: `goOn` ends it earlier. Throws as `StudyCosts` and `StudyStore`.
+[[nodiscard]] bool runStudy(StudyStore& store, const StudyEffort& effort);
+
+}  // namespace pw

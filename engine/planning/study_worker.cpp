@@ -1,0 +1,204 @@
+#include "engine/planning/study_worker.h"
+
+#include <algorithm>
+#include <filesystem>
+#include <new>
+#include <utility>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "backends/host/files.h"
+#include "backends/resources/resources.h"
+#include "engine/planning/layer_costs.h"
+#include "schedules/error.h"
+#include "schedules/generate.h"
+#include "simulator/costs/estimate.h"
+#include "simulator/costs/layer_chain.h"
+#include "simulator/model/graph_facts.h"
+#include "simulator/plan/balancer.h"
+#include "simulator/plan/made_order.h"
+#include "simulator/search/rank_order.h"
+
+namespace pw {
+namespace {
+
+constexpr std::size_t kKept = 16;  ///< models with costs; of a 70 B export each takes some 30 MB
+
+std::string pathIn(const std::string& folder, const std::string& path) { return (std::filesystem::path(folder) / path).string(); }
+
+/// A preset's name, or a file beside the study.
+Cluster clusterIn(const std::string& folder, const std::string& name) {
+  const bool isFile = name.find('/') != std::string::npos || name.substr(0, name.find('+')).ends_with(".json");
+  return loadCluster(isFile ? pathIn(folder, name) : name);
+}
+
+void requireTogether(const Profile& a, const Profile& b, const std::string& file) {
+  if (a.microbatch == b.microbatch)
+    throw UsageError(fmt::format("{} is a second profile of {} at microbatch {}; omit one of them.", file, b.model, b.microbatch));
+  if (a.computing != b.computing)
+    throw UsageError(fmt::format("{} was measured {}, another profile of {} {}; profile all sizes in the same way.", file,
+                                 words(b.computing), b.model, words(a.computing)));
+}
+
+}  // namespace
+
+struct StudyCosts::Shared {
+  std::shared_ptr<const ModelGraph> graph;
+  SizedProfile profile;
+  std::shared_ptr<ModelCosts> model;
+  std::vector<SplitPoint> points;
+  std::optional<Balancer> balancer;
+  std::mutex mutex;  ///< of what follows
+  std::map<std::tuple<int, Balance, std::vector<double>>, std::vector<NodeId>> begins;
+
+  /// As `plan` cuts: at the marks in the model where they make so many stages, else balanced.
+  std::vector<NodeId> beginsFor(const SearchShape& shape, Balance balance) {
+    if (static_cast<int>(graph->splitMarkers.size()) + 1 == shape.stages) return graph->splitMarkers;
+    const std::lock_guard lock(mutex);
+    const auto [found, isNew] = begins.try_emplace({shape.stages, balance, shape.slowness});
+    if (isNew) {
+      try {
+        found->second = balancer->begins(shape.stages, balance, shape.slowness);
+      } catch (const UsageError&) {
+        begins.erase(found);
+        throw;
+      }
+    }
+    return found->second;
+  }
+};
+
+StudyCosts::StudyCosts(const Study& study, std::string folder) : study_(study), folder_(std::move(folder)) {
+  for (const std::string& name : study.models) {
+    const auto graph = std::make_shared<const ModelGraph>(loadModel({pathIn(folder_, name)}));
+    graphs_[name] = graph;
+    const bool layers = isLayerChain(*graph);
+    if (!study.profiles.empty() && !layers) {
+      std::vector<std::shared_ptr<const Profile>> profiles;
+      for (const std::string& file : study.profiles) {
+        auto profile = std::make_shared<const Profile>(parseProfile(readFile(pathIn(folder_, file)), file));
+        if (profile->nodes.size() != graph->nodes.size() || profile->model != graph->name) continue;
+        for (const auto& other : profiles) requireTogether(*other, *profile, file);
+        profiles.push_back(std::move(profile));
+      }
+      if (profiles.empty()) throw UsageError(fmt::format("None of the study's profiles is of {}; profile this model.", name));
+      measured_[name] = measurements(std::move(profiles));
+    }
+    const bool estimates = std::ranges::none_of(study.clusters, [](const std::string& cluster) { return cluster.empty(); });
+    if (!layers && !measured_.contains(name) && !estimates)
+      throw UsageError(fmt::format("The study measures nothing, and {} has no costs; give a cluster or profiles.", name));
+  }
+  const bool plain = study.precisions == std::vector<std::string>{"traced"} && study.attentions == std::vector{Attention::AsTraced};
+  const bool estimates =
+      std::ranges::none_of(graphs_, [](const auto& entry) { return isLayerChain(*entry.second); }) && study.profiles.empty();
+  if (!plain && !estimates)
+    throw UsageError(
+        "Precision and attention are of estimates, but the study has layer tables or profiles with costs of their own; omit them.");
+  for (const std::string& name : study.clusters) {
+    if (!name.empty()) clusters_[name] = clusterIn(folder_, name);
+  }
+}
+
+StudyCosts::~StudyCosts() = default;
+
+std::shared_ptr<StudyCosts::Shared> StudyCosts::made(const StudyPoint& point, std::int64_t microbatch) const {
+  auto shared = std::make_shared<Shared>();
+  shared->graph = graphs_.at(point.model);
+  const ModelGraph& graph = *shared->graph;
+  const Cluster* cluster = point.cluster.empty() ? nullptr : &clusters_.at(point.cluster);
+  if (isLayerChain(graph)) {
+    shared->profile.profile =
+        std::make_shared<const Profile>(cluster == nullptr ? profileOf(graph) : estimate(graph, exportedBatch(graph), *cluster));
+  } else if (const auto source = measured_.find(point.model); source != measured_.end()) {
+    shared->profile = source->second(microbatch);
+    if (cluster != nullptr) {
+      Profile placed = *shared->profile.profile;
+      placed.topology = cluster->topology;
+      shared->profile.profile = std::make_shared<const Profile>(std::move(placed));
+    }
+  } else {
+    shared->profile.profile =
+        std::make_shared<const Profile>(estimate(graph, microbatch, *cluster, precisionOf(point.precision).value(), point.attention));
+  }
+  shared->model = std::make_shared<ModelCosts>(graph, *shared->profile.profile, microbatch);
+  shared->points = splitPoints(graph, bindBatch(graph, microbatch));
+  shared->balancer.emplace(graph, *shared->profile.profile);
+  return shared;
+}
+
+std::shared_ptr<StudyCosts::Shared> StudyCosts::of(const StudyPoint& point, std::int64_t microbatch) {
+  const Key key{point.model, point.cluster, point.precision, point.attention, microbatch};
+  const std::lock_guard lock(mutex_);  // others wait: most need the same
+  const auto found = std::ranges::find(kept_, key, &std::pair<Key, std::shared_ptr<Shared>>::first);
+  if (found != kept_.end()) {
+    kept_.splice(kept_.begin(), kept_, found);
+  } else {
+    kept_.emplace_front(key, made(point, microbatch));
+    if (kept_.size() > kKept) kept_.pop_back();
+  }
+  return kept_.front().second;
+}
+
+Candidate StudyWorker::evaluated(const StudyPoint& point) {
+  const ModelGraph& graph = costs_.graph(point.model);
+  PlanRequest request;
+  request.schedule = point.schedule;
+  request.ranks = point.ranks;
+  request.replicas = point.replicas;
+  request.microbatches = point.microbatches;
+  request.chunks = point.chunks > 0 ? point.chunks : usualChunks(point.schedule);
+  const BatchSizes sizes = settledBatch({point.batch, point.microbatchSize}, point.replicas * point.microbatches, graph);
+  request.batch = sizes.batch;
+  request.microbatch = sizes.microbatch;
+  request.loss = defaultLoss(graph);
+  request.optimizer = point.optimizer;
+  request.zero1 = point.zero1;
+  request.memoryLimit = point.memoryLimit;
+  const int stages = request.ranks * request.chunks;
+  const bool isMade = point.schedule == kAutoSchedule;
+  if (const auto refusal = isMade ? std::nullopt : generatorOf(point.schedule).refusal({request.ranks, stages, request.microbatches}))
+    throw UsageError(*refusal);
+  const auto shared = costs_.of(point, request.microbatch);
+  if (shared != shared_ || shape_.request != request || !evaluator_) {
+    evaluator_.reset();
+    shared_ = shared;
+    shape_ = {request, stages, shared->profile, shared->model, {}};
+    shape_.slowness = slownessOf(shape_);
+  }
+  const SplitStart start{std::string(name(point.balance)), shared->beginsFor(shape_, point.balance)};
+  if (isMade) {
+    request.begins = start.begins;
+    request.recompute = point.recompute;
+    MadeOrder order = makeOrder(request, *shared->model, stages, {.seconds = study_.seconds, .goOn = [this](double) { return goOn_(); }});
+    return Evaluator(shape_, std::move(order.rows)).evaluate(start, point.recompute);
+  }
+  if (!evaluator_) evaluator_.emplace(shape_);
+  return evaluator_->evaluate(start, point.recompute);
+}
+
+StudyResult StudyWorker::run(const StudyPoint& point) {
+  StudyResult result;
+  result.point = point.number;
+  try {
+    const Candidate c = evaluated(point);
+    result.stages = c.stages;
+    result.samples = c.samples;
+    result.step = c.step;
+    result.makespan = c.makespan;
+    result.bubbleFraction = c.bubbleFraction;
+    result.peak = c.peak;
+    result.excess = c.excess;
+    result.samplesPerSecond = c.samplesPerSecond;
+    if (point.schedule != "forward-only")  // which does not train
+      result.flopUtilisation = flopUtilisation(*shared_->profile.profile, c.samples, c.step, point.ranks * point.replicas);
+    result.splits = fmt::format("{}", fmt::join(splitNames(shared_->points, c.request.begins), " "));
+  } catch (const Error& error) {  // what cannot be planned is a result, too
+    result.problem = error.what();
+  } catch (const std::bad_alloc&) {
+    result.problem = "There is not enough memory to simulate this plan; use fewer microbatches.";
+  }
+  return result;
+}
+
+}  // namespace pw

@@ -1,0 +1,69 @@
+#pragma once
+
+#include <functional>
+#include <list>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <tuple>
+#include <utility>
+
+#include "simulator/search/evaluate.h"
+#include "simulator/search/study.h"
+
+namespace pw {
+
+/// The models and costs of a study, read and estimated once; the last ones used are kept. Keeps a reference to the study, which must
+/// outlive it. May be used by several threads at once.
+class StudyCosts {
+ public:
+  /// `folder`: what paths of the study are relative to. Throws UsageError where a model or profile cannot be read, and where models have
+  /// no costs: a study measures nothing.
+  StudyCosts(const Study& study, std::string folder);
+  ~StudyCosts();
+  StudyCosts(const StudyCosts&) = delete;
+  StudyCosts& operator=(const StudyCosts&) = delete;
+
+  /// What plans with one model, cluster, precision and microbatch size share.
+  struct Shared;
+  /// Throws UsageError where there are no such costs.
+  [[nodiscard]] std::shared_ptr<Shared> of(const StudyPoint& point, std::int64_t microbatch);
+  [[nodiscard]] const ModelGraph& graph(const std::string& model) const { return *graphs_.at(model); }
+
+ private:
+  using Key = std::tuple<std::string, std::string, std::string, Attention, std::int64_t>;
+  [[nodiscard]] std::shared_ptr<Shared> made(const StudyPoint& point, std::int64_t microbatch) const;
+
+  const Study& study_;
+  std::string folder_;
+  std::map<std::string, std::shared_ptr<const ModelGraph>> graphs_;
+  std::map<std::string, ProfileSource> measured_;  ///< by model
+  std::map<std::string, Cluster> clusters_;
+  std::mutex mutex_;
+  std::list<std::pair<Key, std::shared_ptr<Shared>>> kept_;  ///< last used first
+};
+
+/// Predicts points of a study, one after the other; fastest in the order of their numbers. Keeps references to both arguments. One for each
+/// thread.
+class StudyWorker {
+ public:
+  /// `goOn`: polled while an order is searched; false: the result is of no use.
+  StudyWorker(const Study& study, StudyCosts& costs, std::function<bool()> goOn) : study_(study), costs_(costs), goOn_(std::move(goOn)) {}
+
+  /// The plan that `plan` makes with these options, with the search's order for `auto`. What cannot be planned has a `problem`.
+  [[nodiscard]] StudyResult run(const StudyPoint& point);
+
+ private:
+  [[nodiscard]] Candidate evaluated(const StudyPoint& point);
+
+  const Study& study_;
+  StudyCosts& costs_;
+  std::function<bool()> goOn_;
+  std::shared_ptr<StudyCosts::Shared> shared_;
+  SearchShape shape_;                   ///< of the last point
+  std::optional<Evaluator> evaluator_;  ///< of this shape
+};
+
+}  // namespace pw

@@ -1,0 +1,178 @@
+#include "simulator/costs/topology.h"
+
+#include <algorithm>
+#include <cmath>
+#include <numeric>
+#include <set>
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <Eigen/Dense>
+
+#include "schedules/error.h"
+#include "schedules/units.h"
+#include "simulator/text/rounding.h"
+
+namespace pw {
+namespace {
+
+constexpr LinkSpec kSameRank{};  ///< nothing is sent
+
+/// After how many replicas the same pattern of nodes begins anew; `replicas` where it never does.
+int distinctReplicas(const Topology& topology, int ranks, int replicas) {
+  if (!topology.ranks.empty() || !topology.links.empty()) return replicas;
+  if (topology.ranksPerNode == 0) return 1;
+  return std::min(replicas, topology.ranksPerNode / std::gcd(topology.ranksPerNode, ranks));
+}
+
+}  // namespace
+
+Ns transferTime(const LinkSpec& link, Bytes bytes) {
+  if (link.bytesPerSecond <= 0 || bytes <= 0) return 0;
+  return nsOf(static_cast<double>(bytes) / link.bytesPerSecond * 1e9, "a message");
+}
+
+LinkSpec fitLink(const std::vector<std::pair<Bytes, Ns>>& oneWayTimes) {
+  const bool differ =
+      std::any_of(oneWayTimes.begin(), oneWayTimes.end(), [&](const auto& t) { return t.first != oneWayTimes.front().first; });
+  if (!differ) throw UsageError("a link is fitted to times of at least two different message sizes; measure another size");
+  // Minimises Σ ((latency + perByte · n − t) / t)². Sizes are scaled to 1 so that both columns have like magnitudes.
+  const auto count = static_cast<Eigen::Index>(oneWayTimes.size());
+  double largest = 1;
+  for (const auto& [bytes, time] : oneWayTimes) largest = std::max(largest, static_cast<double>(bytes));
+  Eigen::MatrixXd a(count, 2);
+  const Eigen::VectorXd ones = Eigen::VectorXd::Ones(count);
+  for (Eigen::Index i = 0; i < count; ++i) {
+    const auto& [bytes, time] = oneWayTimes[static_cast<std::size_t>(i)];
+    const double t = static_cast<double>(std::max<Ns>(1, time));
+    a(i, 0) = 1 / t;
+    a(i, 1) = static_cast<double>(bytes) / largest / t;
+  }
+  const Eigen::Vector2d both = a.colPivHouseholderQr().solve(ones);
+  double latency = both(0);
+  double perLargest = both(1);
+  // The sum is convex, so where the free optimum has a negative part the best allowed one has 0 there: the other is fitted alone.
+  if (latency < 0) {
+    latency = 0;
+    perLargest = a.col(1).dot(ones) / a.col(1).squaredNorm();
+  } else if (perLargest < 0) {
+    perLargest = 0;
+    latency = a.col(0).dot(ones) / a.col(0).squaredNorm();
+  }
+  return {static_cast<Ns>(std::llround(latency)), perLargest > 0 ? largest / perLargest * 1e9 : 0.0, true};
+}
+
+int nodeOf(const Topology& topology, JobRank rank) {
+  if (!topology.ranks.empty()) return topology.ranks.at(rank.index()).node;
+  return topology.ranksPerNode > 0 ? rank.value / topology.ranksPerNode : 0;
+}
+
+double speedOf(const Topology& topology, JobRank rank) { return topology.ranks.empty() ? 1 : topology.ranks.at(rank.index()).speed; }
+
+const LinkSpec& linkBetween(const Topology& topology, JobRank a, JobRank b) {
+  if (a == b) return kSameRank;
+  for (const RankLink& link : topology.links) {
+    if ((link.a == a && link.b == b) || (link.a == b && link.b == a)) return link.link;
+  }
+  return nodeOf(topology, a) == nodeOf(topology, b) ? topology.sameNode : topology.network;
+}
+
+void requireRanks(const Topology& topology, int ranks, const std::string& name) {
+  if (topology.ranks.empty() || static_cast<std::size_t>(ranks) <= topology.ranks.size()) return;
+  throw UsageError(fmt::format("The cluster {} lists {} ranks, and the job has {}; use fewer ranks or replicas, or list the others.", name,
+                               topology.ranks.size(), ranks));
+}
+
+std::string differences(const Topology& topology, int ranks) {
+  constexpr std::size_t kMostNamed = 4;
+  std::set<int> nodes;
+  std::vector<std::string> own;
+  for (int r = 0; r < ranks; ++r) {
+    nodes.insert(nodeOf(topology, JobRank(r)));
+    if (topology.ranks.empty()) continue;
+    const RankSpec& rank = topology.ranks.at(static_cast<std::size_t>(r));
+    if (rank.speed != 1) own.push_back(fmt::format("rank {} at {:g} times the speed", r, rank.speed));
+    if (rank.memoryBytes > 0) own.push_back(fmt::format("rank {} with {}", r, formatSize(rank.memoryBytes)));
+  }
+  std::vector<std::string> parts;
+  if (nodes.size() > 1) parts.push_back(fmt::format("on {} nodes", nodes.size()));
+  const auto links = std::ranges::count_if(topology.links, [&](const RankLink& l) { return std::max(l.a, l.b).value < ranks; });
+  for (std::size_t i = 0; i < std::min(own.size(), kMostNamed); ++i) parts.push_back(own[i]);
+  if (own.size() > kMostNamed) parts.push_back(fmt::format("{} more", own.size() - kMostNamed));
+  if (links > 0) parts.push_back(links == 1 ? "1 link of its own" : fmt::format("{} links of their own", links));
+  return fmt::format("{}", fmt::join(parts, ", "));
+}
+
+PipelineTopology::PipelineTopology(const Topology& topology, Replicas pipeline, int replicas)
+    : topology_(topology), pipeline_(pipeline), replicas_(replicas), distinct_(distinctReplicas(topology, pipeline.ranks, replicas)) {}
+
+double PipelineTopology::slowness(Rank rank) const {
+  if (topology_.ranks.empty()) return 1;
+  double slowest = 0;
+  for (int d = 0; d < replicas_; ++d) slowest = std::max(slowest, 1 / speedOf(topology_, pipeline_.jobRank(d, rank)));
+  return slowest;
+}
+
+PipelineTopology::MessageTime PipelineTopology::message(Rank a, Rank b, Bytes bytes) const {
+  MessageTime slowest;
+  for (int d = 0; d < distinct_; ++d) {
+    const LinkSpec& link = linkBetween(topology_, pipeline_.jobRank(d, a), pipeline_.jobRank(d, b));
+    const MessageTime time{link.latency, transferTime(link, bytes)};
+    if (d == 0 || time.latency + time.transfer > slowest.latency + slowest.transfer) slowest = time;
+  }
+  return slowest;
+}
+
+Bytes PipelineTopology::memory(Rank rank) const {
+  Bytes least = 0;
+  for (int d = 0; d < replicas_ && !topology_.ranks.empty(); ++d) {
+    const Bytes own = topology_.ranks.at(pipeline_.jobRank(d, rank).index()).memoryBytes;
+    if (own > 0 && (least == 0 || own < least)) least = own;
+  }
+  return least;
+}
+
+LinkSpec PipelineTopology::ringHop(const std::vector<Rank>& ranks, Bytes bytes) const {
+  const std::size_t held = ranks.size(), holders = held * static_cast<std::size_t>(replicas_);
+  const auto holder = [&](std::size_t i) { return pipeline_.jobRank(static_cast<int>(i / held), ranks[i % held]); };
+  LinkSpec slowest = topology_.sameNode;
+  Ns longest = -1;
+  const auto hop = [&](std::size_t i) {
+    const LinkSpec& link = linkBetween(topology_, holder(i), holder((i + 1) % holders));
+    const Ns time = link.latency + transferTime(link, bytes);
+    if (time > longest) slowest = link;
+    longest = std::max(longest, time);
+  };
+  if (holders < 2) return slowest;
+  for (std::size_t i = 0; i < std::min(holders - 1, held * static_cast<std::size_t>(distinct_)); ++i) hop(i);
+  hop(holders - 1);
+  return slowest;
+}
+
+bool PipelineTopology::areAlike(Rank a, Rank b) const {
+  for (int d = 0; d < replicas_; ++d) {
+    const JobRank one = pipeline_.jobRank(d, a), other = pipeline_.jobRank(d, b);
+    if (!topology_.ranks.empty() && topology_.ranks.at(one.index()) != topology_.ranks.at(other.index())) return false;
+    if (nodeOf(topology_, one) != nodeOf(topology_, other)) return false;
+    const bool hasOwnLinks =
+        std::ranges::any_of(topology_.links, [&](const RankLink& l) { return l.a == one || l.b == one || l.a == other || l.b == other; });
+    for (int e = 0; e < replicas_ && hasOwnLinks; ++e) {
+      for (int r = 0; r < pipeline_.ranks; ++r) {
+        const Rank third(r), exchanged = third == a ? b : third == b ? a : third;
+        if (linkBetween(topology_, one, pipeline_.jobRank(e, third)) != linkBetween(topology_, other, pipeline_.jobRank(e, exchanged)))
+          return false;
+      }
+    }
+  }
+  return true;
+}
+
+bool PipelineTopology::orderMatters() const {
+  if (topology_.ranks.empty() && topology_.links.empty()) return false;  // nodes one after the other: their order is the best
+  for (int r = 1; r < pipeline_.ranks; ++r) {
+    if (!areAlike(Rank(0), Rank(r))) return true;
+  }
+  return false;
+}
+
+}  // namespace pw

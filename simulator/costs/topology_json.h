@@ -1,0 +1,29 @@
+#pragma once
+
+// Internal to the files of this room: how topologies stand in clusters and profiles.
+
+#include <nlohmann/json_fwd.hpp>
+
+#include "simulator/costs/topology.h"
+#include "simulator/text/json_part.h"
+
+namespace pw {
+
+[[nodiscard]] nlohmann::ordered_json linkJson(const LinkSpec& link);
+[[nodiscard]] LinkSpec linkIn(const JsonPart& link);
+
+/// A number from 0 to `most`.
+[[nodiscard]] double numberIn(const JsonPart& part, double most);
+/// Bytes or operations per second; 0 where nothing is known.
+[[nodiscard]] double rateIn(const JsonPart& part);
+
+/// Ranks one after the other, equal ones as one entry with their `count`.
+[[nodiscard]] nlohmann::ordered_json ranksJson(const Topology& topology);
+/// `topology` has the ranks per node, for those that name no node.
+[[nodiscard]] std::vector<RankSpec> ranksIn(const JsonPart& list, const Topology& topology);
+
+[[nodiscard]] nlohmann::ordered_json rankLinksJson(const std::vector<RankLink>& links);
+/// `ranks`: how many there are; 0: any number.
+[[nodiscard]] std::vector<RankLink> rankLinksIn(const JsonPart& list, std::size_t ranks);
+
+}  // namespace pw

@@ -1,0 +1,132 @@
+#include "backends/store/study_store.h"
+
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <fstream>
+#include <functional>
+#include <limits>
+
+#include "schedules/error.h"
+#include "tests/support/folder.h"
+#include "tests/support/graph_builder.h"
+
+namespace pw::test {
+namespace {
+
+const std::string kStudy =
+    R"({"version": 1, "model": "a, \"b\".pt2", "ranks": [2, 4], "microbatches": [4, 8, 16], "recompute": [["x", "y"], "none"]})";
+
+StudyRow rowOf(const Study& study, std::int64_t number) {
+  StudyResult result;
+  result.point = number;
+  result.stages = static_cast<int>(number) + 1;
+  result.step = 1'000 + number;
+  result.samples = 8;
+  result.samplesPerSecond = 100.5 - static_cast<double>(number);
+  result.peak = 50;
+  result.splits = "blocks.1 @add";
+  return {pointOf(study, number), result};
+}
+
+std::vector<StudyRow> rowsOf(const StudyStore& store) {
+  std::vector<StudyRow> rows;
+  store.forEach([&](const StudyRow& row) { rows.push_back(row); });
+  return rows;
+}
+
+TEST(StudyStore, KeepsRowsOnceAndInOrder) {
+  const Folder folder;
+  const std::string path = folder.file("s.db");
+  {
+    StudyStore store(path, kStudy);
+    store.add({rowOf(store.study(), 7), rowOf(store.study(), 2)});
+  }
+  StudyStore store(path, kStudy);
+  StudyRow other = rowOf(store.study(), 2);
+  other.result.step = 5;
+  store.add({other, rowOf(store.study(), 3)});
+  EXPECT_EQ(rowsOf(store), (std::vector<StudyRow>{rowOf(store.study(), 2), rowOf(store.study(), 3), rowOf(store.study(), 7)}))
+      << "a row that is there stays";
+  std::vector<bool> done(12, false);
+  done[2] = done[3] = done[7] = true;
+  EXPECT_EQ(store.done(), done);
+}
+
+TEST(StudyStore, CountsAndRanksWhatFits) {
+  const Folder folder;
+  StudyStore store(folder.file("s.db"), kStudy);
+  StudyRow large = rowOf(store.study(), 0), impossible = rowOf(store.study(), 1);
+  large.result.excess = 3;
+  large.result.samplesPerSecond = 1e9;
+  impossible.result = {};
+  impossible.result.point = 1;
+  impossible.result.problem = "no";
+  store.add({large, impossible, rowOf(store.study(), 2), rowOf(store.study(), 5), rowOf(store.study(), 3), rowOf(store.study(), 6)});
+  EXPECT_EQ(store.counts(), (StudyCounts{6, 4, 1, 1}));
+  EXPECT_EQ(store.best(2), (std::vector<StudyRow>{rowOf(store.study(), 2), rowOf(store.study(), 3)}));
+  // Recomputation varies first, then ranks: points 0, 1, 4, 5 have two ranks, 2, 3, 6, 7 four.
+  EXPECT_EQ(store.bestOfRanks(), (std::vector<StudyRow>{rowOf(store.study(), 5), rowOf(store.study(), 2)}));
+}
+
+TEST(StudyStore, MergesPartsOfOneStudy) {
+  const Folder folder;
+  StudyStore whole(folder.file("whole.db"), kStudy), a(folder.file("a.db"), kStudy), b(folder.file("b.db"), kStudy);
+  a.add({rowOf(a.study(), 0), rowOf(a.study(), 4)});
+  b.add({rowOf(b.study(), 4), rowOf(b.study(), 9)});
+  whole.merge(a);
+  whole.merge(b);
+  EXPECT_EQ(rowsOf(whole), (std::vector<StudyRow>{rowOf(a.study(), 0), rowOf(a.study(), 4), rowOf(a.study(), 9)}));
+  const std::string other = R"({"version": 1, "model": "c.pt2", "ranks": 2, "microbatches": 4})";
+  const std::string refusal = usageErrorOf([&] { whole.merge(StudyStore(folder.file("c.db"), other)); });
+  EXPECT_NE(refusal.find("are of different studies"), std::string::npos) << refusal;
+}
+
+TEST(StudyStore, RefusesOtherFiles) {
+  const Folder folder;
+  static_cast<void>(StudyStore(folder.file("s.db"), kStudy));
+  const std::string other = R"({"version": 1, "model": "c.pt2", "ranks": 2, "microbatches": 4})";
+  const auto open = [&](const std::string& name, const std::string& text) {
+    return usageErrorOf([&] { static_cast<void>(StudyStore(folder.file(name), text)); });
+  };
+  EXPECT_NE(open("s.db", other).find("has the results of another study"), std::string::npos);
+  EXPECT_EQ(open("s.db", R"({"recompute": [["x", "y"], "none"], "microbatches": {"from": 4, "to": 16, "times": 2}, "ranks": [2, 4], )"
+                         R"("model": "a, \"b\".pt2", "version": 1})"),
+            "no error")
+      << "the same study in other words";
+  std::ofstream(folder.file("text.db")) << "not a database, but long enough to be taken for one by its size, and then some more text here";
+  EXPECT_NE(open("text.db", kStudy).find("is not a study"), std::string::npos);
+  EXPECT_NE(usageErrorOf([&] { static_cast<void>(StudyStore(folder.file("none.db"))); }).find("There is no study"), std::string::npos);
+}
+
+TEST(StudyStore, RefusesPointsThatTheStudyDoesNotHave) {
+  for (const std::int64_t number : {std::int64_t{-1}, std::int64_t{12}, std::numeric_limits<std::int64_t>::max()}) {
+    const Folder folder;
+    StudyStore store(folder.file("s.db"), kStudy);
+    StudyRow row = rowOf(store.study(), 0);
+    row.point.number = number;
+    store.add({row});
+    EXPECT_EQ(store.done(), std::vector<bool>(12, false));
+    for (const auto& read :
+         std::vector<std::function<void()>>{[&] { static_cast<void>(rowsOf(store)); }, [&] { static_cast<void>(store.best(5)); }}) {
+      try {
+        read();
+        ADD_FAILURE() << number;
+      } catch (const Error& error) {
+        EXPECT_NE(std::string(error.what()).find("is damaged: it has no point " + std::to_string(number)), std::string::npos)
+            << error.what();
+      }
+    }
+  }
+}
+
+TEST(StudyCsv, HasACellForEachColumn) {
+  const Study study = parseStudy(kStudy, "s.json");
+  EXPECT_EQ(studyCsvLine(rowOf(study, 0)),
+            "0,\"a, \"\"b\"\".pt2\",,traced,traced,1f1b,2,1,0,4,0,0,time,\"x,y\",sgd,0,0,,1,8,1000,0,0,50,0,100.5,0,blocks.1 @add\n");
+  const std::string header = studyCsvHeader();
+  EXPECT_EQ(std::count(header.begin(), header.end(), ','), 27);
+}
+
+}  // namespace
+}  // namespace pw::test

@@ -1,0 +1,96 @@
+#include "simulator/plan/stage_costs.h"
+
+#include <gtest/gtest.h>
+
+#include "schedules/error.h"
+#include "schedules/generate.h"
+#include "tests/support/graph_builder.h"
+
+namespace pw::test {
+namespace {
+
+/// Two linear layers, one in each stage: 64 bytes of parameters, forward 10 ns, backward 20 ns.
+struct Pair {
+  ModelGraph graph = chain(2);
+  Profile profile;
+
+  Pair() {
+    profile.microbatch = 2;
+    profile.nodes.assign(2, {10, 20, 0, 0, 32, 0});
+    profile.optimizerNsPerByte = 0.5;
+    profile.topology.sameNode = {100, 1e9, true};
+    profile.topology.network = {1'000, 1e8, true};
+  }
+  [[nodiscard]] CostTable costs(const Placement& placement, int replicas) const {
+    const Partition partition = cutGraph(graph, {NodeId(1)}, {{"b", 2}}, nullptr);
+    return costTable(graph, partition, profile, placement, replicas);
+  }
+};
+
+const Placement kTwo = loopPlacement({2, 2, 1});
+
+TEST(TopologyCosts, MessagesBetweenNodesTakeTheNetwork) {
+  Pair pair;
+  const auto inNode = pair.costs(kTwo, 1).messages.front();
+  pair.profile.topology.ranksPerNode = 1;
+  const auto between = pair.costs(kTwo, 1).messages.front();
+  EXPECT_EQ(inNode.latency, 100);
+  EXPECT_EQ(inNode.transfer, inNode.bytes);
+  EXPECT_EQ(between.latency, 1'000);
+  EXPECT_EQ(between.transfer, 10 * between.bytes);
+}
+
+TEST(TopologyCosts, RingsTakeTheirSlowestHop) {
+  Pair pair;
+  const Bytes bytes = pair.costs(kTwo, 1).stages[0].updatedBytes;
+  // Four replicas of two ranks: 2 · 3 latencies, and 2 · 3 / 4 of the bytes.
+  const auto ring = [&](const LinkSpec& hop) { return 6 * hop.latency + transferTime(hop, 6 * bytes / 4); };
+  const LinkSpec inside = pair.profile.topology.sameNode, network = pair.profile.topology.network;
+  EXPECT_EQ(pair.costs(kTwo, 4).stages[0].reduce, ring(inside)) << "all in one node";
+  for (const int perNode : {1, 2, 4, 6}) {
+    pair.profile.topology.ranksPerNode = perNode;
+    EXPECT_EQ(pair.costs(kTwo, 4).stages[0].reduce, ring(network)) << perNode;
+  }
+  pair.profile.topology.ranksPerNode = 8;
+  EXPECT_EQ(pair.costs(kTwo, 4).stages[0].reduce, ring(inside));
+  pair.profile.topology.links = {{JobRank(6), JobRank(0), {50'000, 1e9, true}}};  // the ring's last hop, of stage 0 only
+  EXPECT_EQ(pair.costs(kTwo, 4).stages[0].reduce, ring({50'000, 1e9, true}));
+  EXPECT_EQ(pair.costs(kTwo, 4).stages[1].reduce, ring(inside));
+}
+
+TEST(TopologyCosts, StagesTakeAsLongAsOnTheSlowestReplica) {
+  Pair pair;
+  pair.profile.topology.ranks.assign(4, {});
+  pair.profile.topology.ranks[2].speed = 0.5;  // rank 0 of replica 1
+  const CostTable one = pair.costs(kTwo, 1), two = pair.costs(kTwo, 2);
+  EXPECT_EQ(one.stages[0].forward, 10);
+  EXPECT_EQ(two.stages[0].forward, 20);
+  EXPECT_EQ(two.stages[0].backward, 40);
+  EXPECT_EQ(two.stages[0].optimizer, 2 * one.stages[0].optimizer);
+  EXPECT_EQ(two.stages[1].forward, 10);
+  EXPECT_EQ(two.stages[0].activationBytes, one.stages[0].activationBytes);
+}
+
+TEST(TopologyCosts, RefuseWhatCannotBeTold) {
+  Pair pair;
+  pair.profile.machine.host = "rack";
+  pair.profile.topology.ranks.assign(2, {});
+  EXPECT_EQ(pair.costs(bidirectionalPlacement({2, 2, 2}), 1).stages[0].forward, 10);
+  pair.profile.topology.ranks[1].speed = 0.5;
+  const auto refusal = [&](const Placement& placement, int replicas) -> std::string {
+    try {
+      static_cast<void>(pair.costs(placement, replicas));
+    } catch (const UsageError& error) {
+      return error.what();
+    }
+    return {};
+  };
+  EXPECT_EQ(refusal(bidirectionalPlacement({2, 2, 2}), 1),
+            "Stage 0 of a bidirectional schedule is on the ranks 0 and 1, which differ in speed, and that is not predicted; use a schedule "
+            "that keeps each stage on one rank.");
+  EXPECT_EQ(refusal(kTwo, 1), "");
+  EXPECT_EQ(refusal(kTwo, 2), "The cluster rack lists 2 ranks, and the job has 4; use fewer ranks or replicas, or list the others.");
+}
+
+}  // namespace
+}  // namespace pw::test
