@@ -14,6 +14,7 @@
 #include "simulator/order/order_model.h"
 #include "simulator/order/recomputation.h"
 #include "simulator/order/tune_order.h"
+#include "simulator/order/window_bound.h"
 #include "simulator/report/lower_bound.h"
 #include "simulator/step/compile.h"
 #include "simulator/step/execute.h"
@@ -73,6 +74,7 @@ class Search {
   /// Improves what it has with this much work; false: it was stopped.
   bool improve(std::int64_t work, const std::function<bool(std::int64_t)>& goOn);
 
+  void raiseBound(Ns bound) { bound_ = std::max(bound_, bound); }
   [[nodiscard]] Ns best() const { return best_; }
   [[nodiscard]] std::int64_t spent() const { return spent_; }
   FoundOrder result();
@@ -251,7 +253,7 @@ bool Search::improve(std::int64_t work, const std::function<bool(std::int64_t)>&
     return !stopped_;
   };
   const std::int64_t end = spent_ + work;
-  if (best_ > bound_) tune(work / 10);
+  if (best_ > bound_) tune(work / 3);
   finish();
   for (int round = 0; round < kRounds && best_ > bound_ && !stopped_ && !starts_.empty(); ++round) {
     anneal((end - spent_) / (kRounds - round), round);
@@ -323,6 +325,12 @@ Ns orderBound(const OrderProblem& problem) {
   return 0;
 }
 
+Ns orderBound(const OrderProblem& problem, Ns found) {
+  OrderProblem relaxed = problem;
+  relaxed.costs = relaxedCosts(problem);
+  return windowBound(OrderModel(relaxed), orderBound(problem), found);
+}
+
 std::vector<Placement> orderPlacements(const Shape& shape) {
   std::vector<Placement> placements{loopPlacement(shape)};
   if (shape.stages == 2 * shape.ranks && shape.ranks > 1) placements.push_back(wavePlacement(shape));
@@ -376,10 +384,12 @@ std::optional<FoundOrder> findOrder(const OrderProblem& problem, const OrderEffo
   if (!problem.ifRecomputed.empty() && !problem.limits.empty()) choice = chooseRecomputed(problem, bound, effort, work / 2, spent, goOn);
   Search search(problem, withRecomputation(problem, choice.recomputed), bound, effort);
   if (!search.begin()) return std::nullopt;
+  search.raiseBound(orderBound(problem, search.best()));
   const std::int64_t left = std::max<std::int64_t>(work / 4, work - spent - search.spent());
   search.improve(left, [&](std::int64_t done) { return goOn(spent + done); });
   const Choice last{choice.recomputed, search.result()};
   FoundOrder found = choice.beats(last) ? *choice.found : *last.found;
+  found.certificate.lowerBound = last.found->certificate.lowerBound;
   for (std::size_t s = 0; s < choice.recomputed.size(); ++s) {
     if (choice.recomputed[s]) found.certificate.recomputed.emplace_back(s);
   }

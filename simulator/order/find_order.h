@@ -29,7 +29,7 @@ struct OrderEffort {
 };
 
 /// Searches an order of forwards and split backwards: starts from all families of that placement and from greedy orders with several paces
-/// (`GreedyOrder`), tunes the best (`tuneOrder`), then anneals from several of them (`annealOrder`), and stops where `lowerBounds` proves
+/// (`GreedyOrder`), tunes the best (`tuneOrder`), then anneals from several of them (`annealOrder`), and stops where `orderBound` proves
 /// it optimal. Where stages may recompute, it also chooses which do. Never slower than a family of the same placement that fits without
 /// recomputation. Where a whole backward takes less than its parts, they are joined if that is faster. The same problem, seconds and seed
 /// give the same order. Nothing where the limits do not hold one microbatch at a time on some rank (`tooSmall`). Throws UsageError for a
@@ -38,6 +38,8 @@ struct OrderEffort {
 
 /// No order of forwards and backwards on that placement, whole or split, with whatever recomputed, takes less on the problem's clock.
 [[nodiscard]] Ns orderBound(const OrderProblem& problem);
+/// The same, closer (`windowBound`), where an order is known that takes `found`.
+[[nodiscard]] Ns orderBound(const OrderProblem& problem, Ns found);
 
 /// Where an order of a shape is searched: on a loop, and with two stages a rank on a V, too.
 [[nodiscard]] std::vector<Placement> orderPlacements(const Shape& shape);

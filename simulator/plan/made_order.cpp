@@ -134,7 +134,8 @@ MadeOrder makeOrder(const PlanRequest& request, ModelCosts& model, int stages, c
     return {std::move(serial.rows), std::move(serial.priced), std::nullopt};
   }
   const Placement& placement = best->rows.placement;
-  const Ns bound = orderBound(problemOf(request, placement, withState(request, best->priced.costs, placement), limitsOf(request, model)));
+  const OrderProblem problem = problemOf(request, placement, withState(request, best->priced.costs, placement), limitsOf(request, model));
+  const Ns bound = orderBound(problem, best->makespan);
   const Certificate certificate{Clock::Flush, best->makespan, bound, std::move(by), {}};
   return {std::move(best->rows), std::move(best->priced), certificate};
 }

@@ -196,6 +196,30 @@ TEST(FindOrder, HasABoundThatNoMixtureOfWholeAndSplitBackwardsBeats) {
   }
 }
 
+TEST(FindOrder, HasACloserBoundThatNoOrderBeats) {
+  int closer = 0, proven = 0;
+  for (std::uint64_t seed = 1; seed <= 60; ++seed) {
+    SCOPED_TRACE("seed " + std::to_string(seed));
+    std::mt19937_64 random(seed);
+    const int ranks = static_cast<int>(draw(random, 2, 3)), microbatches = static_cast<int>(draw(random, 3, 6));
+    const Placement placement = oneIn(random, 3)   ? loopPlacement({ranks, ranks, microbatches})
+                                : oneIn(random, 2) ? loopPlacement({ranks, 2 * ranks, microbatches})
+                                                   : wavePlacement({ranks, 2 * ranks, microbatches});
+    OrderProblem problem = randomProblem(random, ranks, placement, microbatches);
+    if (oneIn(random, 2)) limitRanks(random, problem, 4);
+    if (oneIn(random, 4)) problem.liveLimits.assign(static_cast<std::size_t>(ranks), static_cast<int>(draw(random, 2, 6)));
+    const std::optional<FoundOrder> found = findOrder(problem, {.seconds = 0.1});
+    if (!found) continue;
+    const Ns time = found->certificate.time, bound = orderBound(problem, 3 * time);  // far above what an order takes
+    EXPECT_LE(bound, time);
+    EXPECT_GE(bound, orderBound(problem));
+    if (bound > orderBound(problem)) ++closer;
+    if (found->certificate.optimal()) ++proven;
+  }
+  EXPECT_GE(closer, 10);
+  EXPECT_GE(proven, 10);
+}
+
 TEST(FindOrder, ChoosesWhatToRecomputeAsTheBestOfAllChoices) {
   int chosen = 0;
   for (std::uint64_t seed = 1; seed <= 30; ++seed) {
@@ -311,13 +335,21 @@ TEST(FindOrder, KeepsStagesInOrderThatExchangeNothing) {
 }
 
 TEST(FindOrder, StopsWhereItIsToldAndKeepsTheBest) {
-  std::mt19937_64 random(3);
-  const OrderProblem problem = randomProblem(random, 4, wavePlacement({4, 8, 8}), 8);
-  int asked = 0;
-  const auto found = findOrder(problem, {.seconds = 1000, .goOn = [&](double) { return ++asked < 3; }});
-  ASSERT_TRUE(found);
-  EXPECT_EQ(asked, 3);
-  EXPECT_TRUE(check(found->schedule).empty());
+  int stopped = 0;
+  for (std::uint64_t seed = 1; seed <= 20; ++seed) {
+    std::mt19937_64 random(seed);
+    OrderProblem problem = randomProblem(random, 4, wavePlacement({4, 8, 8}), 8);
+    limitRanks(random, problem, 8);
+    const auto whole = findOrder(problem, {.seconds = 0.05});
+    if (!whole || whole->certificate.optimal()) continue;  // else there is nothing to stop
+    int asked = 0;
+    const auto found = findOrder(problem, {.seconds = 1000, .goOn = [&](double) { return ++asked < 3; }});
+    ASSERT_TRUE(found);
+    EXPECT_EQ(asked, 3);
+    EXPECT_TRUE(check(found->schedule).empty());
+    ++stopped;
+  }
+  EXPECT_GT(stopped, 0);
 }
 
 TEST(FindOrder, RefusesTwoReplicasSlotsAndHugeShapes) {
