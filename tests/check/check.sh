@@ -49,7 +49,7 @@ configured() {
   local -a targets
   read -ra targets <<<"$2"
   shift 2
-  cmake -S . -B "$folder" -G Ninja -DPW_TORCH=OFF -DPW_CUDA=OFF -DCMAKE_BUILD_TYPE=RelWithDebInfo "$@" >"$folder.log" 2>&1 || { tail -n 20 "$folder.log"; return 1; }
+  cmake -S . -B "$folder" -G Ninja -DPW_TORCH=OFF -DPW_CUDA=OFF -DCMAKE_BUILD_TYPE=RelWithDebInfo "-DCMAKE_CXX_FLAGS_RELWITHDEBINFO=-O1 -g1" "$@" >"$folder.log" 2>&1 || { tail -n 20 "$folder.log"; return 1; }
   ninja -C "$folder" -j "$jobs" "${targets[@]}" >>"$folder.log" 2>&1 || { tail -n 40 "$folder.log"; return 1; }
 }
 
@@ -63,7 +63,7 @@ check_tsan() {
     TSAN_OPTIONS="suppressions=$PWD/tests/check/tsan.supp" ctest --test-dir build-tsan -j "$jobs" --output-on-failure --no-tests=error -R 'Executor|UcxProcesses|Gathering|SaveCheckpoint|RankEnvironment|Reducer|Communicator|Channel|HostileRank|Device|Meeting|Live|Clock|Verify|Trial|CallThreads|Deadlines|Remote|References|Shares|LostWorker|DroppedMessage|Messages|Numbers' | tail -n 40
 }
 
-check_odr() { configured build-odr "" "-DCMAKE_CXX_FLAGS=-flto=auto -Wodr -Werror=odr -Wlto-type-mismatch" -DCMAKE_CXX_FLAGS_RELWITHDEBINFO=-O1; }
+check_odr() { configured build-odr "" "-DCMAKE_CXX_FLAGS=-flto=auto -Wodr -Werror=odr -Wlto-type-mismatch"; }
 
 check_package() {
   local file
