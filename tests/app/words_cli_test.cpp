@@ -131,8 +131,16 @@ Outcome interrupted(std::vector<std::string> arguments) {
   posix_spawn_file_actions_addopen(&files, STDOUT_FILENO, out.c_str(), O_WRONLY | O_CREAT, 0600);
   posix_spawn_file_actions_adddup2(&files, ends[1], STDERR_FILENO);
   posix_spawn_file_actions_addclose(&files, ends[0]);
+  posix_spawnattr_t attributes;  // a test under nohup ignores the signal
+  posix_spawnattr_init(&attributes);
+  sigset_t interrupts;
+  sigemptyset(&interrupts);
+  sigaddset(&interrupts, SIGINT);
+  posix_spawnattr_setsigdefault(&attributes, &interrupts);
+  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETSIGDEF);
   pid_t child = 0;
-  const int failed = posix_spawn(&child, PIPEWRIGHT, &files, nullptr, argv.data(), environ);
+  const int failed = posix_spawn(&child, PIPEWRIGHT, &files, &attributes, argv.data(), environ);
+  posix_spawnattr_destroy(&attributes);
   posix_spawn_file_actions_destroy(&files);
   close(ends[1]);
   if (failed != 0) throw std::runtime_error("cannot run " PIPEWRIGHT);

@@ -2,6 +2,7 @@
 
 import os
 import pathlib
+import signal
 import sys
 
 import pytest
@@ -13,6 +14,8 @@ if "PYTHONPATH" not in os.environ:
 import pipewright as pw  # noqa: E402
 
 MS = 1_000_000
+
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a test under nohup ignores it
 
 
 @pytest.fixture(scope="session")

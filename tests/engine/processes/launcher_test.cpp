@@ -55,7 +55,8 @@ struct Launcher {
     if (::pipe2(ends.data(), O_CLOEXEC) != 0) throw std::runtime_error("no pipe");
     pid = ::fork();
     if (pid == 0) {
-      ::setpgid(0, 0);  // a group of its own, as a shell gives a job
+      ::setpgid(0, 0);               // a group of its own, as a shell gives a job
+      std::signal(SIGINT, SIG_DFL);  // a test under nohup ignores it
       const LaunchResult result = launchVerbs(verbs, kLong, [&](JobRank, const std::string& line) {
         const std::string text = line + '\n';
         [[maybe_unused]] const auto written = ::write(ends[1], text.data(), text.size());
