@@ -1,7 +1,11 @@
 #include "backends/store/study_store.h"
 
+#include <array>
+#include <cstdint>
 #include <optional>
+#include <string_view>
 #include <utility>
+#include <variant>
 
 #include <SQLiteCpp/SQLiteCpp.h>
 #include <fmt/format.h>
@@ -16,79 +20,108 @@ namespace {
 
 constexpr int kLockWaitMs = 30'000;
 constexpr int kApplicationId = 0x70775374;  ///< of SQLite's header: a study of Pipewright
-constexpr const char* kSchema = R"(
-CREATE TABLE study (version INTEGER NOT NULL, text TEXT NOT NULL);
-CREATE TABLE point (
-  number INTEGER PRIMARY KEY,
-  model TEXT NOT NULL, cluster TEXT NOT NULL, precision TEXT NOT NULL, attention TEXT NOT NULL, schedule TEXT NOT NULL,
-  ranks INTEGER NOT NULL, replicas INTEGER NOT NULL, chunks INTEGER NOT NULL, microbatches INTEGER NOT NULL,
-  microbatch INTEGER NOT NULL, batch INTEGER NOT NULL, balance TEXT NOT NULL, recompute TEXT NOT NULL,
-  optimizer TEXT NOT NULL, zero1 INTEGER NOT NULL, memory_limit INTEGER NOT NULL,
-  problem TEXT NOT NULL, stages INTEGER NOT NULL, samples INTEGER NOT NULL, step_ns INTEGER NOT NULL, makespan_ns INTEGER NOT NULL,
-  bubble_fraction REAL NOT NULL, peak_bytes INTEGER NOT NULL, excess_bytes INTEGER NOT NULL, samples_per_second REAL NOT NULL,
-  flop_utilisation REAL NOT NULL, splits TEXT NOT NULL);
-)";
-constexpr const char* kInsert = "INSERT OR IGNORE INTO point VALUES (?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?,?)";
-constexpr const char* kResults =
-    "SELECT number, problem, stages, samples, step_ns, makespan_ns, bubble_fraction, peak_bytes, excess_bytes, samples_per_second, "
-    "flop_utilisation, splits FROM point ";
+using Value = std::variant<std::int64_t, double, std::string>;
 
+/// A column of the table `point`, of the CSV too. `read`: of a result's; a point follows from its number.
+struct Column {
+  std::string_view name, type;
+  Value (*valueOf)(const StudyRow& row);
+  void (*read)(StudyResult& result, const SQLite::Column& column) = nullptr;
+};
+
+constexpr std::string_view kInteger = "INTEGER", kReal = "REAL", kText = "TEXT";
+
+constexpr std::array kColumns{
+    Column{"number", "INTEGER PRIMARY KEY", [](const StudyRow& row) -> Value { return row.point.number; },
+           [](StudyResult& result, const SQLite::Column& column) { result.point = column.getInt64(); }},
+    Column{"model", kText, [](const StudyRow& row) -> Value { return row.point.model; }},
+    Column{"cluster", kText, [](const StudyRow& row) -> Value { return row.point.cluster; }},
+    Column{"precision", kText, [](const StudyRow& row) -> Value { return row.point.precision; }},
+    Column{"attention", kText, [](const StudyRow& row) -> Value { return std::string(nameOf(row.point.attention)); }},
+    Column{"schedule", kText, [](const StudyRow& row) -> Value { return row.point.schedule; }},
+    Column{"ranks", kInteger, [](const StudyRow& row) -> Value { return row.point.ranks; }},
+    Column{"replicas", kInteger, [](const StudyRow& row) -> Value { return row.point.replicas; }},
+    Column{"chunks", kInteger, [](const StudyRow& row) -> Value { return row.point.chunks; }},
+    Column{"microbatches", kInteger, [](const StudyRow& row) -> Value { return row.point.microbatches; }},
+    Column{"microbatch", kInteger, [](const StudyRow& row) -> Value { return row.point.microbatchSize; }},
+    Column{"batch", kInteger, [](const StudyRow& row) -> Value { return row.point.batch; }},
+    Column{"balance", kText, [](const StudyRow& row) -> Value { return std::string(nameOf(row.point.balance)); }},
+    Column{"recompute", kText,
+           [](const StudyRow& row) -> Value { return fmt::format("{}", fmt::join(wordsOf(row.point.recompute), ",")); }},
+    Column{"optimizer", kText, [](const StudyRow& row) -> Value { return std::string(nameOf(row.point.optimizer.kind)); }},
+    Column{"zero1", kInteger, [](const StudyRow& row) -> Value { return row.point.zero1 ? 1 : 0; }},
+    Column{"memory_limit", kInteger, [](const StudyRow& row) -> Value { return row.point.memoryLimit; }},
+    Column{"problem", kText, [](const StudyRow& row) -> Value { return row.result.problem; },
+           [](StudyResult& result, const SQLite::Column& column) { result.problem = column.getString(); }},
+    Column{"stages", kInteger, [](const StudyRow& row) -> Value { return row.result.stages; },
+           [](StudyResult& result, const SQLite::Column& column) { result.stages = column.getInt(); }},
+    Column{"samples", kInteger, [](const StudyRow& row) -> Value { return row.result.samples; },
+           [](StudyResult& result, const SQLite::Column& column) { result.samples = column.getInt64(); }},
+    Column{"step_ns", kInteger, [](const StudyRow& row) -> Value { return row.result.step; },
+           [](StudyResult& result, const SQLite::Column& column) { result.step = column.getInt64(); }},
+    Column{"makespan_ns", kInteger, [](const StudyRow& row) -> Value { return row.result.makespan; },
+           [](StudyResult& result, const SQLite::Column& column) { result.makespan = column.getInt64(); }},
+    Column{"bubble_fraction", kReal, [](const StudyRow& row) -> Value { return row.result.bubbleFraction; },
+           [](StudyResult& result, const SQLite::Column& column) { result.bubbleFraction = column.getDouble(); }},
+    Column{"peak_bytes", kInteger, [](const StudyRow& row) -> Value { return row.result.peak; },
+           [](StudyResult& result, const SQLite::Column& column) { result.peak = column.getInt64(); }},
+    Column{"excess_bytes", kInteger, [](const StudyRow& row) -> Value { return row.result.excess; },
+           [](StudyResult& result, const SQLite::Column& column) { result.excess = column.getInt64(); }},
+    Column{"samples_per_second", kReal, [](const StudyRow& row) -> Value { return row.result.samplesPerSecond; },
+           [](StudyResult& result, const SQLite::Column& column) { result.samplesPerSecond = column.getDouble(); }},
+    Column{"flop_utilisation", kReal, [](const StudyRow& row) -> Value { return row.result.flopUtilisation; },
+           [](StudyResult& result, const SQLite::Column& column) { result.flopUtilisation = column.getDouble(); }},
+    Column{"splits", kText, [](const StudyRow& row) -> Value { return row.result.splits; },
+           [](StudyResult& result, const SQLite::Column& column) { result.splits = column.getString(); }},
+};
+
+std::string schema() {
+  std::string columns;
+  for (const Column& column : kColumns) columns += fmt::format("{}{} {} NOT NULL", columns.empty() ? "" : ", ", column.name, column.type);
+  return fmt::format("CREATE TABLE study (version INTEGER NOT NULL, text TEXT NOT NULL); CREATE TABLE point ({});", columns);
+}
+
+std::string insertion() {
+  std::string values;
+  for (std::size_t i = 0; i < kColumns.size(); ++i) values += i == 0 ? "?" : ",?";
+  return fmt::format("INSERT OR IGNORE INTO point VALUES ({})", values);
+}
+
+/// The columns of results.
+std::string selection(const std::string& rest) {
+  std::string columns;
+  for (const Column& column : kColumns) {
+    if (column.read != nullptr) columns += fmt::format("{}{}", columns.empty() ? "" : ", ", column.name);
+  }
+  return fmt::format("SELECT {} FROM point {}", columns, rest);
+}
+
+/// A row of a `selection`.
 StudyResult resultIn(SQLite::Statement& row) {
-  StudyResult r;
-  int column = 0;
-  const auto next = [&] { return row.getColumn(column++); };
-  r.point = next().getInt64();
-  r.problem = next().getString();
-  r.stages = next().getInt();
-  r.samples = next().getInt64();
-  r.step = next().getInt64();
-  r.makespan = next().getInt64();
-  r.bubbleFraction = next().getDouble();
-  r.peak = next().getInt64();
-  r.excess = next().getInt64();
-  r.samplesPerSecond = next().getDouble();
-  r.flopUtilisation = next().getDouble();
-  r.splits = next().getString();
-  return r;
+  StudyResult result;
+  int at = 0;
+  for (const Column& column : kColumns) {
+    if (column.read != nullptr) column.read(result, row.getColumn(at++));
+  }
+  return result;
 }
 
 void bindRow(SQLite::Statement& insert, const StudyRow& row) {
-  const auto& [p, r] = row;
   int at = 0;
-  const auto text = [&](const std::string& value) { insert.bind(++at, value); };
-  const auto number = [&](std::int64_t value) { insert.bind(++at, value); };
-  const auto real = [&](double value) { insert.bind(++at, value); };
-  number(p.number);
-  text(p.model);
-  text(p.cluster);
-  text(p.precision);
-  text(std::string(attentionName(p.attention)));
-  text(p.schedule);
-  for (const int value : {p.ranks, p.replicas, p.chunks, p.microbatches}) number(value);
-  number(p.microbatchSize);
-  number(p.batch);
-  text(std::string(name(p.balance)));
-  text(fmt::format("{}", fmt::join(wordsOf(p.recompute), ",")));
-  text(std::string(nameOf(p.optimizer.kind)));
-  number(p.zero1 ? 1 : 0);
-  number(p.memoryLimit);
-  text(r.problem);
-  number(r.stages);
-  for (const std::int64_t value : {r.samples, r.step, r.makespan}) number(value);
-  real(r.bubbleFraction);
-  for (const Bytes value : {r.peak, r.excess}) number(value);
-  real(r.samplesPerSecond);
-  real(r.flopUtilisation);
-  text(r.splits);
+  for (const Column& column : kColumns) std::visit([&](const auto& value) { insert.bind(++at, value); }, column.valueOf(row));
 }
 
-/// In quotes where a spreadsheet would not take it as one cell.
-std::string cell(const std::string& text) {
-  if (text.find_first_of(",\"\n") == std::string::npos) return text;
-  std::string quoted = "\"";
-  for (const char c : text) quoted += c == '"' ? std::string("\"\"") : std::string(1, c);
-  return quoted + "\"";
-}
+/// As a cell of a CSV: text in quotes where a spreadsheet would not take it as one cell.
+struct Cell {
+  std::string operator()(std::int64_t number) const { return fmt::format("{}", number); }
+  std::string operator()(double number) const { return fmt::format("{:.9g}", number); }
+  std::string operator()(const std::string& text) const {
+    if (text.find_first_of(",\"\n") == std::string::npos) return text;
+    std::string quoted = "\"";
+    for (const char c : text) quoted += c == '"' ? std::string("\"\"") : std::string(1, c);
+    return quoted + "\"";
+  }
+};
 
 }  // namespace
 
@@ -115,7 +148,7 @@ struct StudyStore::Database {
       if (creates) {
         SQLite::Transaction transaction(*db, SQLite::TransactionBehavior::IMMEDIATE);
         if (db->execAndGet("SELECT count(*) FROM sqlite_master").getInt() == 0) {
-          db->exec(kSchema);
+          db->exec(schema());
           db->exec(fmt::format("PRAGMA application_id = {}", kApplicationId));
           SQLite::Statement insert(*db, "INSERT INTO study VALUES (1, ?)");
           insert.bind(1, text);
@@ -142,7 +175,7 @@ struct StudyStore::Database {
   std::vector<StudyRow> select(const Study& study, const std::string& rest) {
     return guarded([&] {
       std::vector<StudyRow> rows;
-      SQLite::Statement query(*db, kResults + rest);
+      SQLite::Statement query(*db, selection(rest));
       while (query.executeStep()) rows.push_back(rowOf(study, resultIn(query)));
       return rows;
     });
@@ -193,7 +226,7 @@ StudyCounts StudyStore::counts() const {
 void StudyStore::add(const std::vector<StudyRow>& rows) {
   database_->guarded([&] {
     SQLite::Transaction transaction(*database_->db, SQLite::TransactionBehavior::IMMEDIATE);
-    SQLite::Statement insert(*database_->db, kInsert);
+    SQLite::Statement insert(*database_->db, insertion());
     for (const StudyRow& row : rows) {
       bindRow(insert, row);
       insert.exec();
@@ -219,7 +252,7 @@ void StudyStore::merge(const StudyStore& part) {
 
 void StudyStore::forEach(const std::function<void(const StudyRow&)>& visit) const {
   database_->guarded([&] {
-    SQLite::Statement query(*database_->db, std::string(kResults) + "ORDER BY number");
+    SQLite::Statement query(*database_->db, selection("ORDER BY number"));
     while (query.executeStep()) visit(database_->rowOf(study_, resultIn(query)));
   });
 }
@@ -247,20 +280,15 @@ bool isStudy(const std::string& path) {
 }
 
 std::string studyCsvHeader() {
-  return "number,model,cluster,precision,attention,schedule,ranks,replicas,chunks,microbatches,microbatch,batch,balance,recompute,"
-         "optimizer,"
-         "zero1,memory_limit,problem,stages,samples,step_ns,makespan_ns,bubble_fraction,peak_bytes,excess_bytes,samples_per_second,"
-         "flop_utilisation,splits\n";
+  std::string header;
+  for (const Column& column : kColumns) header.append(header.empty() ? "" : ",").append(column.name);
+  return header + '\n';
 }
 
 std::string studyCsvLine(const StudyRow& row) {
-  const auto& [p, r] = row;
-  return fmt::format("{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{},{:.6g},{},{},{:.9g},{:.6g},{}\n", p.number,
-                     cell(p.model), cell(p.cluster), p.precision, attentionName(p.attention), p.schedule, p.ranks, p.replicas, p.chunks,
-                     p.microbatches, p.microbatchSize, p.batch, name(p.balance),
-                     cell(fmt::format("{}", fmt::join(wordsOf(p.recompute), ","))), nameOf(p.optimizer.kind), p.zero1 ? 1 : 0,
-                     p.memoryLimit, cell(r.problem), r.stages, r.samples, r.step, r.makespan, r.bubbleFraction, r.peak, r.excess,
-                     r.samplesPerSecond, r.flopUtilisation, cell(r.splits));
+  std::string line;
+  for (const Column& column : kColumns) line.append(&column == kColumns.data() ? "" : ",").append(std::visit(Cell{}, column.valueOf(row)));
+  return line + '\n';
 }
 
 }  // namespace pw
